@@ -1,0 +1,68 @@
+// Scheduled tensor IR -> x86-64 machine code. The only layer that includes LLVM headers (in its .cpp files).
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "support/result.h"
+#include "tensor/passes/lower.h"
+#include "tensor/stmt.h"
+#include "tensor/target.h"
+
+namespace mcc::codegen {
+
+// A kernel's object code. The function has the name given to it and the signature of abi.h: pointers of params in
+// order, then dims, then the executor.
+struct ObjectCode {
+  std::vector<char> bytes;  // ELF relocatable
+  std::string llvm_ir, assembly;  // filled in only when asked for
+};
+
+struct EmitOptions {
+  bool keep_llvm_ir = false;
+  bool keep_assembly = false;
+  bool strict = false;     // no FMA contraction across operations, no reassociation
+  bool fast_math = false;
+  int optimization = 2;    // -O0 .. -O3
+};
+
+// f is lowered. Deterministic: same input, same bytes, on any thread.
+Result<ObjectCode> emit_object(const tensor::Func& lowered, const std::string& symbol,
+                               const tensor::Target& target, const EmitOptions& options = {});
+
+// Target descriptions ("cpu", "cpu:x86-64-v3", "cpu:znver4", ...). "cpu" looks at this machine.
+Result<tensor::Target> make_target(const std::string& text);
+// Whether code for the target can run on this machine.
+bool runs_here(const tensor::Target& target);
+
+// Code generation into this process; used by constant folding and by tuning.
+class Jit {
+ public:
+  static Result<std::unique_ptr<Jit>> create(const tensor::Target& target);
+  ~Jit();
+  // Runs a scheduled or unscheduled function once, with as many threads as the caller's (one).
+  Status run(const tensor::Func& scheduled, std::span<void* const> buffers,
+             std::span<const int64_t> dims = {});
+
+  // A loaded kernel; unloaded when destroyed.
+  using KernelFunction = int32_t (*)(void* const* buffers, const int64_t* dims, void* executor);
+  class Kernel {
+   public:
+    ~Kernel();
+    KernelFunction function = nullptr;
+
+   private:
+    friend class Jit;
+    struct Resource;
+    std::unique_ptr<Resource> resource_;
+  };
+  Result<std::shared_ptr<Kernel>> load(const ObjectCode& object, const std::string& symbol);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace mcc::codegen

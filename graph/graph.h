@@ -1,0 +1,148 @@
+// The graph IR: typed values and nodes in topological order.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "support/result.h"
+#include "tensor/expr.h"
+
+namespace mcc::graph {
+
+using tensor::Expr;
+
+// Dimensions are integer expressions: constants, or symbolic dimensions of the model (tensor::Var) and arithmetic
+// on them.
+using Shape = std::vector<Expr>;
+
+struct TensorType {
+  ElementType element = ElementType::f32;
+  Shape shape;
+};
+
+std::string to_text(const TensorType& type);           // "f32[1, 3, H, 224]"
+bool is_static(const Shape& shape);
+std::vector<int64_t> static_shape(const Shape& shape);  // MCC_CHECKs is_static
+int64_t static_count(const Shape& shape);               // number of elements
+Shape make_shape(std::span<const int64_t> dims);
+bool same_shape(const Shape& a, const Shape& b);
+
+// A constant tensor: little-endian, dense, row-major bytes that stay where they are (a mapped model file, a result of
+// folding). Strings are kept apart.
+class Constant {
+ public:
+  Constant() = default;
+  // owner keeps bytes alive.
+  Constant(ElementType element, std::vector<int64_t> shape, std::span<const std::byte> bytes,
+           std::shared_ptr<const void> owner);
+  static Constant copy_of(ElementType element, std::vector<int64_t> shape, std::span<const std::byte> bytes);
+  static Constant zeros(ElementType element, std::vector<int64_t> shape);
+  template <class T>
+  static Constant of(ElementType element, std::vector<int64_t> shape, const std::vector<T>& values) {
+    return copy_of(element, std::move(shape), std::as_bytes(std::span(values)));
+  }
+  static Constant scalar(ElementType element, double value);
+  static Constant ints(const std::vector<int64_t>& values);  // i64, rank 1
+
+  ElementType element() const { return element_; }
+  const std::vector<int64_t>& shape() const { return shape_; }
+  int64_t count() const;
+  std::span<const std::byte> bytes() const { return bytes_; }
+  TensorType type() const;
+  // Element i converted; 4-bit elements are one to a byte.
+  int64_t int_at(int64_t i) const;
+  double number_at(int64_t i) const;
+  std::vector<int64_t> to_ints() const;
+
+ private:
+  ElementType element_ = ElementType::f32;
+  std::vector<int64_t> shape_;
+  std::span<const std::byte> bytes_;
+  std::shared_ptr<const void> owner_;
+};
+
+using ValueId = int32_t;
+using NodeId = int32_t;
+inline constexpr ValueId kNoValue = -1;  // an optional input or output left out
+
+struct Graph;
+
+using Attribute = std::variant<int64_t, double, std::string, std::vector<int64_t>, std::vector<double>,
+                               std::vector<std::string>, Constant, std::shared_ptr<const Graph>>;
+
+class Attributes {
+ public:
+  bool has(const std::string& name) const { return map_.count(name) != 0; }
+  void set(std::string name, Attribute value) { map_[std::move(name)] = std::move(value); }
+  void erase(const std::string& name) { map_.erase(name); }
+  // The attribute, or the default when absent. A wrong kind is a broken invariant: the frontend has checked.
+  int64_t integer(const std::string& name, int64_t otherwise) const;
+  double number(const std::string& name, double otherwise) const;
+  std::string text(const std::string& name, std::string otherwise) const;
+  std::vector<int64_t> integers(const std::string& name, std::vector<int64_t> otherwise = {}) const;
+  std::vector<double> numbers(const std::string& name, std::vector<double> otherwise = {}) const;
+  const Attribute* find(const std::string& name) const;
+  const std::map<std::string, Attribute>& all() const { return map_; }
+  bool operator==(const Attributes& other) const;
+
+ private:
+  std::map<std::string, Attribute> map_;
+};
+
+struct OpDef;  // graph/op.h
+
+struct Value {
+  std::string name;
+  TensorType type;
+  std::optional<Constant> constant;  // known at compile time
+  NodeId producer = -1;              // -1: graph input or constant
+  int output_index = 0;
+};
+
+struct Node {
+  const OpDef* op = nullptr;
+  std::string name;                  // for messages
+  std::vector<std::string> origins;  // ONNX node names it came from
+  std::vector<ValueId> inputs, outputs;
+  Attributes attributes;
+  bool dead = false;
+};
+
+// Nodes are in topological order whenever a pass returns. Ids stay valid during a pass; compact() renumbers.
+struct Graph {
+  std::string name;
+  std::vector<Value> values;
+  std::vector<Node> nodes;
+  std::vector<ValueId> inputs, outputs;
+  std::vector<tensor::Var> dims;  // symbolic dimensions
+
+  ValueId add_value(std::string name, TensorType type);
+  ValueId add_constant(std::string name, Constant constant);
+  // Appends a node whose outputs are new values of the given types (names derived from name).
+  NodeId add_node(const OpDef& op, std::string name, std::vector<ValueId> inputs, Attributes attributes,
+                  std::vector<TensorType> output_types);
+  const Value& value(ValueId id) const { return values[static_cast<size_t>(id)]; }
+  Value& value(ValueId id) { return values[static_cast<size_t>(id)]; }
+  const Node& node(NodeId id) const { return nodes[static_cast<size_t>(id)]; }
+  Node& node(NodeId id) { return nodes[static_cast<size_t>(id)]; }
+
+  // Uses of each value by live nodes and graph outputs.
+  std::vector<std::vector<NodeId>> users() const;
+  bool is_output(ValueId id) const;
+  // Every use of `from`, graph outputs included, becomes a use of `to`.
+  void replace_uses(ValueId from, ValueId to);
+  // Drops dead nodes and unused values, restores topological order, renumbers.
+  void compact();
+};
+
+std::string to_text(const Graph& graph);
+// All violations of the graph's rules, empty if there is none.
+std::vector<std::string> verify(const Graph& graph);
+
+}  // namespace mcc::graph

@@ -1,0 +1,114 @@
+// An operator: one description in one place (graph/ops/<name>.cpp). Adding one touches its file, one line of
+// graph/ops/all_ops.cpp, and its test cases.
+#pragma once
+
+#include <functional>
+#include <string_view>
+
+#include "graph/graph.h"
+#include "tensor/build.h"
+
+namespace mcc::graph {
+
+// How a node may be fused with its neighbours.
+enum class FusionClass {
+  elementwise,  // out[i] depends on in[i] (same shape or broadcast)
+  injective,    // every output element depends on one element of each input (transpose, slice, concat, gather, ...)
+  reduction,    // reductions, softmax, normalisations
+  contraction,  // matmul, convolution: multiply-accumulate over a reduced axis
+  opaque,       // runs as a kernel of its own
+  host,         // no compute definition: run by the runtime (or only folded)
+};
+
+// What infer() sees: the node, types of its inputs, constants among them; it sets the output types. Errors are the
+// user's: each names what was expected and got; the node's name is added by the caller.
+class InferContext {
+ public:
+  InferContext(const Graph& graph, const Node& node) : graph_(graph), node_(node) {}
+
+  int num_inputs() const { return static_cast<int>(node_.inputs.size()); }
+  bool has_input(int i) const { return i < num_inputs() && node_.inputs[static_cast<size_t>(i)] != kNoValue; }
+  const TensorType& input(int i) const { return graph_.value(node_.inputs[static_cast<size_t>(i)]).type; }
+  int rank(int i) const { return static_cast<int>(input(i).shape.size()); }
+  // The value when it is known at compile time, else null.
+  const Constant* constant(int i) const;
+  const Attributes& attributes() const { return node_.attributes; }
+  int num_outputs() const { return static_cast<int>(node_.outputs.size()); }
+  bool has_output(int i) const { return i < num_outputs() && node_.outputs[static_cast<size_t>(i)] != kNoValue; }
+
+  void set_output(int i, TensorType type);
+  // Valid ONNX, but not supported here (exit code 4) / not valid (exit code 3).
+  void unsupported(std::string message);
+  void invalid(std::string message);
+
+  const std::vector<std::optional<TensorType>>& outputs() const { return outputs_; }
+  const Diagnostics& errors() const { return errors_; }
+
+ private:
+  const Graph& graph_;
+  const Node& node_;
+  std::vector<std::optional<TensorType>> outputs_;
+  Diagnostics errors_;
+};
+
+// What compute() sees: a builder, buffers for the inputs that are not folded into the definition, the node's attributes
+// and types. It returns (sets) a buffer for every output.
+class ComputeContext {
+ public:
+  ComputeContext(tensor::FuncBuilder& builder, const Graph& graph, const Node& node,
+                 std::vector<tensor::Buffer> inputs)
+      : builder(builder), graph_(graph), node_(node), inputs_(std::move(inputs)) {}
+
+  tensor::FuncBuilder& builder;
+
+  bool has_input(int i) const {
+    return i < static_cast<int>(node_.inputs.size()) && node_.inputs[static_cast<size_t>(i)] != kNoValue;
+  }
+  int num_inputs() const { return static_cast<int>(node_.inputs.size()); }
+  const tensor::Buffer& input(int i) const { return inputs_[static_cast<size_t>(i)]; }
+  const TensorType& input_type(int i) const { return graph_.value(node_.inputs[static_cast<size_t>(i)]).type; }
+  const Constant* constant(int i) const;
+  const TensorType& output_type(int i) const { return graph_.value(node_.outputs[static_cast<size_t>(i)]).type; }
+  bool has_output(int i) const {
+    return i < static_cast<int>(node_.outputs.size()) && node_.outputs[static_cast<size_t>(i)] != kNoValue;
+  }
+  const Attributes& attributes() const { return node_.attributes; }
+  const Node& node() const { return node_; }
+
+  void set_output(int i, tensor::Buffer buffer);
+  const std::vector<tensor::Buffer>& outputs() const { return outputs_; }
+
+ private:
+  const Graph& graph_;
+  const Node& node_;
+  std::vector<tensor::Buffer> inputs_, outputs_;
+};
+
+struct OpDef {
+  std::string_view name;         // ONNX's operator type; "mcc.X" for our own
+  std::string_view domain = "";  // "", "com.microsoft", "ai.onnx.ml", "mcc"
+  FusionClass fusion = FusionClass::opaque;
+  void (*infer)(InferContext&) = nullptr;
+  void (*compute)(ComputeContext&) = nullptr;  // null only for host operators
+
+  // Inputs whose values compute() wants at compile time (shapes, axes, ...): they are not kernel parameters. A
+  // bit mask by position.
+  uint32_t constant_inputs = 0;
+
+  // Result is known from the types alone (Shape, Size): computes it at compile time, when it can.
+  std::optional<Constant> (*fold)(const Graph&, const Node&) = nullptr;
+
+  // Elementwise operators keep blocked layouts; axis operators remap (see graph/passes/layout.h). Null: the operator
+  // wants plain row-major tensors.
+  bool layout_agnostic = false;
+};
+
+// The ordered list of all operators, and look-up by domain and name (null if unknown).
+std::span<const OpDef* const> all_ops();
+const OpDef* find_op(std::string_view domain, std::string_view name);
+
+// The compute definition of one node as a function: parameters are the node's non-constant inputs in order (each value
+// once), then its outputs.
+tensor::Func build_node_func(const Graph& graph, const Node& node);
+
+}  // namespace mcc::graph

@@ -1,0 +1,323 @@
+// Expressions of the tensor IR: immutable, shared, made only by a checking make().
+//
+// Index arithmetic is in i64. A scalar expression has one lane; a vector has more. Variables and
+// buffers are identities: two of the same name are two. Semantics stand at each node.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "support/check.h"
+#include "support/element_type.h"
+#include "support/ref.h"
+
+namespace mcc::tensor {
+
+// Element type and number of vector lanes.
+struct Type {
+  ElementType element = ElementType::i64;
+  int lanes = 1;
+
+  bool operator==(const Type&) const = default;
+  bool is_vector() const { return lanes > 1; }
+  Type with_lanes(int n) const { return {element, n}; }
+  Type scalar() const { return {element, 1}; }
+};
+
+inline constexpr Type kIndex{ElementType::i64, 1};
+inline constexpr Type kBool{ElementType::boolean, 1};
+
+// One list gives the enum, dispatch, printer, equality and hash.
+#define MCC_EXPR_NODES(X) \
+  X(IntImm)               \
+  X(FloatImm)             \
+  X(Var)                  \
+  X(Cast)                 \
+  X(Binary)               \
+  X(Select)               \
+  X(Load)                 \
+  X(Ramp)                 \
+  X(Broadcast)            \
+  X(Shuffle)              \
+  X(VectorReduce)         \
+  X(Call)
+
+enum class ExprKind : uint8_t {
+#define X(Name) Name,
+  MCC_EXPR_NODES(X)
+#undef X
+};
+
+struct ExprNode : RefCounted {
+  ExprNode(ExprKind k, Type t) : kind(k), type(t) {}
+  const ExprKind kind;
+  const Type type;
+};
+
+class Expr : public Ref<const ExprNode> {
+ public:
+  Expr() = default;
+  Expr(std::nullptr_t) {}
+  explicit Expr(const ExprNode* node) : Ref(node) {}
+  Expr(int64_t value);  // an i64 constant
+  Expr(int value) : Expr(static_cast<int64_t>(value)) {}
+
+  Type type() const { return get()->type; }
+  ElementType element() const { return get()->type.element; }
+  int lanes() const { return get()->type.lanes; }
+  ExprKind kind() const { return get()->kind; }
+
+  // The node if it is of this kind, else null.
+  template <class T>
+  const T* as() const {
+    return get() && get()->kind == T::kKind ? static_cast<const T*>(get()) : nullptr;
+  }
+};
+
+// An integer or boolean constant (also of vector type: every lane the same, as a Broadcast is).
+// Always scalar; value is sign- or zero-extended from the element's width.
+struct IntImm : ExprNode {
+  static constexpr ExprKind kKind = ExprKind::IntImm;
+  IntImm(Type t, int64_t v) : ExprNode(kKind, t), value(v) {}
+  static Expr make(Type type, int64_t value);
+  const int64_t value;
+};
+
+// A floating-point constant; value is already rounded to the element type.
+struct FloatImm : ExprNode {
+  static constexpr ExprKind kKind = ExprKind::FloatImm;
+  FloatImm(Type t, double v) : ExprNode(kKind, t), value(v) {}
+  static Expr make(Type type, double value);
+  const double value;
+};
+
+// A variable: loop index, block axis, symbolic dimension, or let-bound value. Identity is the node.
+struct VarNode : ExprNode {
+  static constexpr ExprKind kKind = ExprKind::Var;
+  VarNode(Type t, std::string n) : ExprNode(kKind, t), name(std::move(n)) {}
+  const std::string name;
+};
+
+class Var : public Expr {
+ public:
+  Var() = default;
+  explicit Var(std::string name, Type type = kIndex);
+  explicit Var(const VarNode* node) : Expr(node) {}
+  const VarNode* node() const { return static_cast<const VarNode*>(get()); }
+  const std::string& name() const { return node()->name; }
+};
+
+// Conversion by value. float -> int truncates toward zero and saturates (NaN gives 0); int -> narrower
+// int wraps; anything -> bool is "!= 0"; float -> narrower float rounds to nearest even.
+// bit_cast is a Call.
+struct Cast : ExprNode {
+  static constexpr ExprKind kKind = ExprKind::Cast;
+  Cast(Type t, Expr v) : ExprNode(kKind, t), value(std::move(v)) {}
+  static Expr make(Type type, Expr value);  // same number of lanes; the value itself if same type
+  const Expr value;
+};
+
+// Both operands have the same type. Comparisons and logical operators give bool.
+//   div, mod       floats: IEEE division, C's fmod. Integers: toward zero, remainder with the sign of
+//                  the dividend; a zero divisor gives 0 (never traps).
+//   floor_div/mod  integers only; toward minus infinity, remainder with the sign of the divisor.
+//   min, max       floats: a NaN operand gives NaN.
+//   add, sub, mul  integers wrap. Floats may be contracted into an FMA.
+//   shl, shr       integers; shr is arithmetic for signed types; shift counts are below the width.
+#define MCC_BINARY_OPS(X)                                                        \
+  X(add, "+") X(sub, "-") X(mul, "*") X(div, "/") X(mod, "%")                    \
+  X(floor_div, "//") X(floor_mod, "%%") X(min, "min") X(max, "max")              \
+  X(eq, "==") X(ne, "!=") X(lt, "<") X(le, "<=") X(gt, ">") X(ge, ">=")          \
+  X(logical_and, "&&") X(logical_or, "||")                                       \
+  X(bit_and, "&") X(bit_or, "|") X(bit_xor, "^") X(shl, "<<") X(shr, ">>")
+
+enum class BinaryOp : uint8_t {
+#define X(name, text) name,
+  MCC_BINARY_OPS(X)
+#undef X
+};
+
+inline bool is_comparison(BinaryOp op) { return op >= BinaryOp::eq && op <= BinaryOp::ge; }
+inline bool is_logical(BinaryOp op) {
+  return op == BinaryOp::logical_and || op == BinaryOp::logical_or;
+}
+
+struct Binary : ExprNode {
+  static constexpr ExprKind kKind = ExprKind::Binary;
+  Binary(Type t, BinaryOp o, Expr l, Expr r)
+      : ExprNode(kKind, t), op(o), a(std::move(l)), b(std::move(r)) {}
+  static Expr make(BinaryOp op, Expr a, Expr b);
+  const BinaryOp op;
+  const Expr a, b;
+};
+
+// condition ? on_true : on_false, lane by lane. Both sides are values and may be evaluated, except that a
+// Load under a scalar Select is only done when its side is taken (a guard against reading outside).
+struct Select : ExprNode {
+  static constexpr ExprKind kKind = ExprKind::Select;
+  Select(Type t, Expr c, Expr x, Expr y)
+      : ExprNode(kKind, t), condition(std::move(c)), on_true(std::move(x)), on_false(std::move(y)) {}
+  static Expr make(Expr condition, Expr on_true, Expr on_false);
+  const Expr condition, on_true, on_false;
+};
+
+// Where a buffer lives.
+//   global     a parameter, or an intermediate in the kernel's workspace (shared by its threads)
+//   local      private to the thread that runs the enclosing iteration (stack or thread workspace)
+//   registers  private and small; every access has constant indices once loops are unrolled
+//   shared     a GPU block's shared memory
+enum class Scope : uint8_t { global, local, registers, shared };
+
+struct BufferNode : RefCounted {
+  std::string name;
+  ElementType element;
+  std::vector<Expr> shape;  // row-major, dense
+  Scope scope = Scope::global;
+  int alignment = 64;  // bytes, of the first element
+};
+
+// A buffer is an identity; the name is only for printing.
+class Buffer : public Ref<const BufferNode> {
+ public:
+  Buffer() = default;
+  Buffer(std::string name, ElementType element, std::vector<Expr> shape,
+         Scope scope = Scope::global, int alignment = 64);
+  const std::string& name() const { return get()->name; }
+  ElementType element() const { return get()->element; }
+  const std::vector<Expr>& shape() const { return get()->shape; }
+  Scope scope() const { return get()->scope; }
+  int rank() const { return static_cast<int>(get()->shape.size()); }
+};
+
+// Reads one element per lane. All indices have the lanes of the type, or one lane. predicate is
+// undefined (always) or a bool with the same lanes: a lane whose predicate is false is not read and gives 0.
+struct Load : ExprNode {
+  static constexpr ExprKind kKind = ExprKind::Load;
+  Load(Type t, Buffer b, std::vector<Expr> i, Expr p)
+      : ExprNode(kKind, t), buffer(std::move(b)), indices(std::move(i)), predicate(std::move(p)) {}
+  static Expr make(Buffer buffer, std::vector<Expr> indices, Expr predicate = nullptr);
+  const Buffer buffer;
+  const std::vector<Expr> indices;
+  const Expr predicate;
+};
+
+// base, base + stride, base + 2*stride, ...  (scalar integer base and stride)
+struct Ramp : ExprNode {
+  static constexpr ExprKind kKind = ExprKind::Ramp;
+  Ramp(Type t, Expr b, Expr s) : ExprNode(kKind, t), base(std::move(b)), stride(std::move(s)) {}
+  static Expr make(Expr base, Expr stride, int lanes);
+  const Expr base, stride;
+};
+
+// A scalar in every lane.
+struct Broadcast : ExprNode {
+  static constexpr ExprKind kKind = ExprKind::Broadcast;
+  Broadcast(Type t, Expr v) : ExprNode(kKind, t), value(std::move(v)) {}
+  static Expr make(Expr value, int lanes);
+  const Expr value;
+};
+
+// Concatenates the vectors and picks lanes; one index gives a scalar.
+struct Shuffle : ExprNode {
+  static constexpr ExprKind kKind = ExprKind::Shuffle;
+  Shuffle(Type t, std::vector<Expr> v, std::vector<int> i)
+      : ExprNode(kKind, t), vectors(std::move(v)), indices(std::move(i)) {}
+  static Expr make(std::vector<Expr> vectors, std::vector<int> indices);
+  const std::vector<Expr> vectors;
+  const std::vector<int> indices;
+};
+
+// Reduces all lanes to a scalar, in any order (reassociation is licensed). op: add, mul, min, max,
+// logical_and, logical_or.
+struct VectorReduce : ExprNode {
+  static constexpr ExprKind kKind = ExprKind::VectorReduce;
+  VectorReduce(Type t, BinaryOp o, Expr v) : ExprNode(kKind, t), op(o), value(std::move(v)) {}
+  static Expr make(BinaryOp op, Expr value);
+  const BinaryOp op;
+  const Expr value;
+};
+
+// A call of a named intrinsic, lane by lane. Mathematical functions take and give floats of one type.
+//   is_nan, is_inf         float -> bool
+//   bit_cast               same bits, other type (the Call's type)
+//   logical_not            bool -> bool;  bit_not, popcount: int -> int
+//   round                  to nearest even;  fma(a, b, c) = a*b+c rounded once
+//   rem: IEEE remainder is not here; see Binary mod
+//   prefetch(load, k)      a hint for the address of a Load, k = 0 (one use) .. 3 (keep); statement only
+//   likely(cond)           the condition is expected to hold
+#define MCC_INTRINSICS(X)                                                                       \
+  X(exp, 1) X(exp2, 1) X(log, 1) X(log2, 1) X(log1p, 1) X(expm1, 1) X(pow, 2) X(sqrt, 1)        \
+  X(rsqrt, 1) X(tanh, 1) X(erf, 1) X(sigmoid, 1) X(sin, 1) X(cos, 1) X(tan, 1) X(asin, 1)       \
+  X(acos, 1) X(atan, 1) X(sinh, 1) X(cosh, 1) X(asinh, 1) X(acosh, 1) X(atanh, 1) X(abs, 1)     \
+  X(floor, 1) X(ceil, 1) X(round, 1) X(trunc, 1) X(fma, 3) X(is_nan, 1) X(is_inf, 1)            \
+  X(logical_not, 1) X(bit_not, 1) X(popcount, 1) X(bit_cast, 1) X(prefetch, 2) X(likely, 1)
+
+enum class Intrinsic : uint8_t {
+#define X(name, arity) name,
+  MCC_INTRINSICS(X)
+#undef X
+};
+
+struct Call : ExprNode {
+  static constexpr ExprKind kKind = ExprKind::Call;
+  Call(Type t, Intrinsic f, std::vector<Expr> a)
+      : ExprNode(kKind, t), function(f), args(std::move(a)) {}
+  // The result type follows from the arguments; bit_cast needs it given.
+  static Expr make(Intrinsic function, std::vector<Expr> args);
+  static Expr make(Type type, Intrinsic function, std::vector<Expr> args);
+  const Intrinsic function;
+  const std::vector<Expr> args;
+};
+
+std::string_view to_text(BinaryOp op);
+std::string_view to_text(Intrinsic function);
+std::string_view to_text(Scope scope);
+std::string to_text(Type type);  // "f32", "f32x16"
+
+// ---- Convenience ----
+
+// Constants of a given type: 0, 1, ... converted to the type's element, broadcast to its lanes.
+Expr constant(Type type, double value);
+Expr constant(ElementType element, double value);
+Expr constant_int(Type type, int64_t value);
+Expr true_value();
+Expr false_value();
+
+// The value of an integer or boolean constant; false if it is none.
+bool as_int(const Expr& e, int64_t* value);
+bool is_int(const Expr& e, int64_t value);
+bool is_true(const Expr& e);
+bool is_false(const Expr& e);
+// The value of a constant of any type, looking through Broadcast.
+bool as_number(const Expr& e, double* value);
+
+// Arithmetic. Integer constants adapt to the other side's type and lanes, scalars are broadcast; the obvious
+// identities (constant folding, x+0, x*1, x*0 for ints, ...) are applied to integers only.
+Expr operator+(const Expr& a, const Expr& b);
+Expr operator-(const Expr& a, const Expr& b);
+Expr operator*(const Expr& a, const Expr& b);
+Expr operator/(const Expr& a, const Expr& b);  // BinaryOp::div
+Expr operator-(const Expr& a);
+Expr floor_div(const Expr& a, const Expr& b);
+Expr floor_mod(const Expr& a, const Expr& b);
+Expr ceil_div(const Expr& a, const Expr& b);
+Expr min(const Expr& a, const Expr& b);
+Expr max(const Expr& a, const Expr& b);
+Expr operator==(const Expr& a, const Expr& b);
+Expr operator!=(const Expr& a, const Expr& b);
+Expr operator<(const Expr& a, const Expr& b);
+Expr operator<=(const Expr& a, const Expr& b);
+Expr operator>(const Expr& a, const Expr& b);
+Expr operator>=(const Expr& a, const Expr& b);
+Expr operator&&(const Expr& a, const Expr& b);
+Expr operator||(const Expr& a, const Expr& b);
+Expr logical_not(const Expr& a);
+Expr select(const Expr& condition, const Expr& on_true, const Expr& on_false);
+Expr cast(ElementType element, const Expr& value);
+Expr call(Intrinsic function, std::vector<Expr> args);
+Expr load(const Buffer& buffer, std::vector<Expr> indices);
+// Combines with any binary operator, with the same adaptation and identities.
+Expr binary(BinaryOp op, const Expr& a, const Expr& b);
+
+}  // namespace mcc::tensor

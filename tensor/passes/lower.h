@@ -1,0 +1,26 @@
+// From blocks to vector loops: the whole lowering pipeline, and its passes one by one.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "tensor/stmt.h"
+#include "tensor/target.h"
+
+namespace mcc::tensor {
+
+// Called after each pass with the pass's name and the function (for --emit, and the verifier in debug builds).
+using PassObserver = std::function<void(const std::string& pass, const Func& f)>;
+
+// A scheduled function -> plain loops over flat buffers, with explicit vectors, ready for code generation:
+//   place_allocations  each intermediate to the innermost place that holds all its uses, shrunk to what is used there
+//   lower_blocks       block axes become their bindings; init under "first reduction step"; predicates become If
+//   partition_loops    iterations that need no bounds check are split off; constant conditions go
+//   flatten_buffers    one dimension
+//   vectorize_loops    vectorized loops become vector expressions, masked where a condition depends on the lane
+//   unroll_loops       unrolled loops (and all loops around register buffers' accesses) become copies
+//   lower_math         exp, tanh, ... become polynomials of stated error
+//   simplify
+Func lower(const Func& f, const Target& target, const PassObserver& observer = nullptr);
+
+}  // namespace mcc::tensor
