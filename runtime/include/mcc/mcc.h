@@ -1,0 +1,201 @@
+/* mcc runtime: loads a compiled model and runs it. C99.
+ *
+ *     mcc_error error;
+ *     mcc_model* model;
+ *     mcc_session* session;
+ *     if (mcc_model_open("model.so", &model, &error) != MCC_OK) die(error.message);
+ *     if (mcc_session_create(model, NULL, &session, &error) != MCC_OK) die(error.message);
+ *     mcc_session_set_input(session, 0, &input, &error);
+ *     mcc_session_run(session, &error);
+ *     mcc_session_output(session, 0, &output, &error);
+ *
+ * A model is immutable and may be shared by threads. A session is used by one thread at a time. A
+ * run after the first with the same shapes allocates nothing. No function throws, aborts or prints.
+ * Every `error` may be null.
+ */
+#ifndef MCC_MCC_H
+#define MCC_MCC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mcc/abi.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(_WIN32)
+#define MCC_API
+#else
+#define MCC_API __attribute__((visibility("default")))
+#endif
+
+typedef enum mcc_status {
+  MCC_OK = 0,
+  MCC_INVALID_ARGUMENT = 1, /* the call or its tensors do not fit the model */
+  MCC_BAD_MODEL =
+      2, /* the file is not a model, is damaged, or is of an ABI that this runtime lacks */
+  MCC_NOT_HERE = 3, /* the model needs something that this machine does not have */
+  MCC_OUT_OF_MEMORY = 4,
+  MCC_RUN_FAILED = 5 /* a node of the model reported an error */
+} mcc_status;
+
+#define MCC_ERROR_MESSAGE_SIZE 1024
+typedef struct mcc_error {
+  mcc_status status;
+  char message[MCC_ERROR_MESSAGE_SIZE]; /* one line; names the input, output or node, expected and
+                                           got */
+} mcc_error;
+
+typedef struct mcc_model mcc_model;
+typedef struct mcc_session mcc_session;
+
+/* A dense row-major tensor in memory, aligned to its element. */
+typedef struct mcc_tensor {
+  void* data;
+  size_t size_bytes; /* memory at data; 0 = just what the shape needs */
+  mcc_dtype dtype;
+  int32_t rank;
+  const int64_t* dims;
+} mcc_tensor;
+
+/* "mcc 0.1.0"; what a mcc_status is called; the name of an element type
+ * ("unknown": no such type) and the bytes of one element (0: no such type). */
+MCC_API const char* mcc_runtime_version(void);
+MCC_API const char* mcc_status_name(mcc_status status);
+MCC_API const char* mcc_dtype_name(mcc_dtype dtype);
+MCC_API uint32_t mcc_dtype_bytes(mcc_dtype dtype);
+
+/* Models.
+ * --------------------------------------------------------------------------------------------- */
+
+/* Loads a model library. A path without a slash is taken from the current folder. */
+MCC_API mcc_status mcc_model_open(const char* path, mcc_model** model, mcc_error* error);
+
+/* The same for a model that is linked into the program. The image must outlive the model. */
+MCC_API mcc_status mcc_model_from_image(const mcc_model_v1* image, mcc_model** model,
+                                        mcc_error* error);
+
+/* Gives up the caller's share; the model goes when its last session is gone too. Null is ignored.
+ */
+MCC_API void mcc_model_close(mcc_model* model);
+
+typedef struct mcc_tensor_info {
+  const char* name;
+  mcc_dtype dtype;
+  int32_t rank;
+  const int64_t* dims; /* -1: not fixed, */
+  const char* const*
+      dim_names; /* then its name here; null where fixed, "" where it depends on data */
+} mcc_tensor_info;
+
+MCC_API size_t mcc_model_input_count(const mcc_model* model);
+MCC_API size_t mcc_model_output_count(const mcc_model* model);
+MCC_API mcc_status mcc_model_input(const mcc_model* model, size_t index, mcc_tensor_info* info);
+MCC_API mcc_status mcc_model_output(const mcc_model* model, size_t index, mcc_tensor_info* info);
+MCC_API ptrdiff_t mcc_model_find_input(const mcc_model* model, const char* name); /* -1: none */
+MCC_API ptrdiff_t mcc_model_find_output(const mcc_model* model, const char* name);
+
+/* The range of a named dimension. */
+MCC_API mcc_status mcc_model_dim_range(const mcc_model* model, const char* name, int64_t* min,
+                                       int64_t* max);
+
+/* Provenance: mcc.version, target, model.name, model.hash, log.hash, ... Null when absent. */
+MCC_API const char* mcc_model_metadata(const mcc_model* model, const char* key);
+MCC_API size_t mcc_model_metadata_count(const mcc_model* model);
+MCC_API const char* mcc_model_metadata_key(const mcc_model* model, size_t index);
+
+typedef struct mcc_model_sizes {
+  uint32_t struct_size; /* set by the caller */
+  uint32_t reserved;
+  int64_t arena_bytes; /* -1: depends on the shapes of the inputs */
+  uint64_t weights_bytes;
+  uint64_t scratch_bytes_per_thread;
+  uint64_t plan_bytes;
+  uint64_t kernel_count;
+  uint64_t node_count;
+} mcc_model_sizes;
+
+MCC_API void mcc_model_get_sizes(const mcc_model* model, mcc_model_sizes* sizes);
+
+typedef struct mcc_node_info {
+  uint32_t struct_size; /* set by the caller */
+  uint32_t source_count;
+  const char* name;     /* of the kernel */
+  const char* kind;     /* "kernel", "host", "copy", "shape", "if", "loop" */
+  const char* schedule; /* how the kernel was scheduled, as text; may be "" */
+  int64_t flops;        /* of one execution; -1: depends on shapes */
+  int64_t bytes;
+} mcc_node_info;
+
+MCC_API mcc_status mcc_model_node(const mcc_model* model, size_t node, mcc_node_info* info);
+/* The names of the ONNX nodes that a node came from. */
+MCC_API const char* mcc_model_node_source(const mcc_model* model, size_t node, size_t source);
+
+/* Sessions.
+ * ------------------------------------------------------------------------------------------- */
+
+typedef struct mcc_session_options {
+  uint32_t struct_size; /* sizeof(mcc_session_options) */
+  int32_t threads;      /* 0 = all CPUs that the process may use; ignored with an executor */
+  mcc_executor*
+      executor; /* the caller's threads; must outlive the session. Null: the session's own */
+  void* arena;  /* the caller's memory for intermediate tensors, aligned to MCC_BUFFER_ALIGNMENT;
+                   null: allocated */
+  size_t arena_size;
+  int32_t profile; /* nonzero: profiling starts switched on */
+  int32_t reserved;
+} mcc_session_options;
+
+/* Null options: all CPUs, everything allocated by the session. */
+MCC_API mcc_status mcc_session_create(mcc_model* model, const mcc_session_options* options,
+                                      mcc_session** session, mcc_error* error);
+MCC_API void mcc_session_destroy(mcc_session* session);
+MCC_API int32_t mcc_session_threads(const mcc_session* session);
+
+/* Inputs are used in place: the memory must stay valid and unchanged until the runs with it are
+ * over. */
+MCC_API mcc_status mcc_session_set_input(mcc_session* session, size_t index,
+                                         const mcc_tensor* tensor, mcc_error* error);
+/* All inputs, in the model's order. */
+MCC_API mcc_status mcc_session_set_inputs(mcc_session* session, const mcc_tensor* tensors,
+                                          size_t count, mcc_error* error);
+
+/* Gives memory to an output, which must not overlap an input or another output. With size_bytes 0
+ * it must hold the full shape; with a shape that is not fixed, pass size_bytes, and rank and dims
+ * may be 0 and null. Null tensor: back to memory of the session, which is also where outputs go
+ * that are never set. */
+MCC_API mcc_status mcc_session_set_output(mcc_session* session, size_t index,
+                                          const mcc_tensor* tensor, mcc_error* error);
+
+MCC_API mcc_status mcc_session_run(mcc_session* session, mcc_error* error);
+
+/* After a run: where output `index` is and its shape. Valid until the next run or change of the
+ * session. */
+MCC_API mcc_status mcc_session_output(mcc_session* session, size_t index, mcc_tensor* tensor,
+                                      mcc_error* error);
+
+/* Profile.
+ * -------------------------------------------------------------------------------------------- */
+
+typedef struct mcc_node_profile {
+  uint32_t struct_size; /* set by the caller */
+  uint32_t reserved;
+  uint64_t executions;
+  uint64_t total_ns;
+  uint64_t min_ns; /* of one execution */
+  int64_t flops;   /* of one execution with the shapes of the last run */
+  int64_t bytes;
+} mcc_node_profile;
+
+MCC_API void mcc_session_set_profiling(mcc_session* session, int on);
+MCC_API void mcc_session_reset_profile(mcc_session* session);
+MCC_API mcc_status mcc_session_node_profile(const mcc_session* session, size_t node,
+                                            mcc_node_profile* profile);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,231 @@
+/* The plan of a model: one flat, position-independent, little-endian block of bytes that the
+ * compiler writes and the runtime walks in place.
+ *
+ * A header, then sections, each an array of one record type at an 8-byte aligned offset. Records
+ * refer to each other by index. The runtime believes none of it before it has checked every index
+ * and size.
+ *
+ * Quantity: an int64 that is known or computed at run time. >= 0 is the number itself; q < 0 is the
+ * value of slot -1 - q. The first slots are the model's symbols (named dimensions, bound from the
+ * shapes of the inputs); the others are written by shape code.
+ */
+#ifndef MCC_PLAN_FORMAT_H
+#define MCC_PLAN_FORMAT_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define MCC_PLAN_MAGIC "MCCPLAN" /* 8 bytes with its zero */
+#define MCC_PLAN_VERSION 1u
+#define MCC_PLAN_NONE 0xffffffffu     /* no value, no graph, no slot */
+#define MCC_PLAN_MAX_GRAPH_DEPTH 64u  /* sub-graphs inside sub-graphs */
+#define MCC_PLAN_MAX_SLOTS (1u << 20) /* also the limit for heap blocks */
+
+typedef int64_t mcc_quantity;
+#define MCC_QUANTITY_OF_SLOT(slot) (-1 - (int64_t)(slot))
+#define MCC_SLOT_OF_QUANTITY(quantity) ((uint64_t)(-1 - (quantity)))
+
+/* Section kinds: X(enumerator, record type). The order is the order in the header's table. */
+#define MCC_PLAN_SECTIONS(X)                                                                       \
+  X(strings, char)                                                                                 \
+  X(bytes, unsigned char)                                                                          \
+  X(names, mcc_plan_string)                                                                        \
+  X(metadata, mcc_plan_metadata)                                                                   \
+  X(features, mcc_plan_string)                                                                     \
+  X(symbols, mcc_plan_symbol)                                                                      \
+  X(quantities, mcc_quantity)                                                                      \
+  X(indices, uint32_t)                                                                             \
+  X(values, mcc_plan_value)                                                                        \
+  X(nodes, mcc_plan_node)                                                                          \
+  X(graphs, mcc_plan_graph)                                                                        \
+  X(code, mcc_plan_instruction)
+
+enum {
+#define MCC_PLAN_SECTION_ENUM(name, type) MCC_PLAN_SECTION_##name,
+  MCC_PLAN_SECTIONS(MCC_PLAN_SECTION_ENUM)
+#undef MCC_PLAN_SECTION_ENUM
+      MCC_PLAN_SECTION_COUNT
+};
+
+typedef struct mcc_plan_section {
+  uint64_t offset; /* from the start of the plan, a multiple of 8 */
+  uint64_t count;  /* records */
+} mcc_plan_section;
+
+typedef struct mcc_plan_header {
+  char magic[8];
+  uint32_t version;
+  uint32_t header_size;
+  uint64_t total_size;
+  uint64_t checksum; /* mcc_plan_checksum of the bytes after this field */
+  mcc_quantity arena_size;
+  uint64_t weights_size;
+  uint64_t scratch_per_thread; /* bytes, a multiple of MCC_BUFFER_ALIGNMENT */
+  uint32_t slot_count;         /* symbols included */
+  uint32_t heap_count;         /* blocks that host functions may grow */
+  mcc_plan_section sections[MCC_PLAN_SECTION_COUNT];
+} mcc_plan_header;
+
+/* A text in the strings section; a zero byte follows it. */
+typedef struct mcc_plan_string {
+  uint32_t offset;
+  uint32_t size;
+} mcc_plan_string;
+
+/* A run of records in another section. */
+typedef struct mcc_plan_range {
+  uint32_t begin;
+  uint32_t count;
+} mcc_plan_range;
+
+/* Provenance and other facts; sorted by key. Keys that the runtime or mcc read:
+ * mcc.version, target, model.name, model.hash, log.hash, options, weights.file, weights.id. */
+typedef struct mcc_plan_metadata {
+  mcc_plan_string key;
+  mcc_plan_string value;
+} mcc_plan_metadata;
+
+/* A named dimension; symbol i is slot i. An input that gives it a size outside of [min, max] is
+ * refused. */
+typedef struct mcc_plan_symbol {
+  mcc_plan_string name;
+  int64_t min;
+  int64_t max;
+} mcc_plan_symbol;
+
+/* Where the bytes of a value are. */
+typedef enum mcc_storage {
+  MCC_STORAGE_arena = 0,
+  MCC_STORAGE_weights = 1,
+  MCC_STORAGE_input = 2,  /* the caller's memory of input `index` */
+  MCC_STORAGE_output = 3, /* the caller's memory of output `index` */
+  MCC_STORAGE_scratch =
+      4, /* per-thread: worker w of a kernel that asked for s bytes uses [w * s, (w + 1) * s) */
+  MCC_STORAGE_heap = 5, /* block `index`, grown by host functions */
+  MCC_STORAGE_COUNT = 6
+} mcc_storage;
+
+/* A tensor as a kernel sees it: physical dimensions, row-major, dense. Several values may share
+ * bytes. */
+typedef struct mcc_plan_value {
+  mcc_plan_string name;
+  uint16_t dtype;
+  uint16_t rank;
+  uint32_t dims; /* first of `rank` records in quantities */
+  uint32_t storage;
+  uint32_t index;
+  mcc_quantity offset; /* bytes from the start of its storage */
+} mcc_plan_value;
+
+typedef enum mcc_node_kind {
+  MCC_NODE_kernel = 0, /* kernels[target](args, dims) */
+  MCC_NODE_host = 1,   /* host_functions[target] */
+  MCC_NODE_copy = 2,   /* args[0] to args[1], same number of bytes */
+  MCC_NODE_shape = 3,  /* runs code; later nodes see the new slots */
+  MCC_NODE_if =
+      4, /* args[0] is a bool: runs graph `target` when true, else graph `other` (or none) */
+  /* for (i = 0; i < dims[0] && (no args || args[0] is true); ++i) { slot other = i; run graph
+   * `target`; } `other` may be none. Branches and bodies read and write the values of their
+   * surroundings; the compiler adds copy nodes for carried values, and computes the place of
+   * scanned slices from the slot. */
+  MCC_NODE_loop = 5,
+  MCC_NODE_COUNT = 6
+} mcc_node_kind;
+
+typedef struct mcc_plan_node {
+  uint32_t kind;
+  uint32_t target;
+  uint32_t other;
+  uint32_t
+      output_count;    /* how many of args, at the end, are written (workspaces count as written) */
+  mcc_plan_range args; /* indices -> values; MCC_PLAN_NONE for an absent optional input */
+  mcc_plan_range dims; /* quantities */
+  mcc_plan_range code; /* shape nodes */
+  mcc_plan_range attributes; /* bytes of a host node, begin a multiple of 8 */
+  mcc_plan_range sources;    /* names of the ONNX nodes that it came from */
+  mcc_plan_string name;
+  mcc_plan_string schedule; /* the trace of the kernel, for people; may be empty */
+  mcc_quantity flops;       /* arithmetic operations of one execution */
+  mcc_quantity bytes;       /* bytes that one execution must move at least */
+} mcc_plan_node;
+
+/* Graph 0 is the model. A node may only run graphs with a greater index than its own graph's. */
+typedef struct mcc_plan_graph {
+  mcc_plan_string name;
+  mcc_plan_range nodes;
+  mcc_plan_range code;   /* run on entry; for graph 0, when the shapes of the inputs have changed */
+  mcc_plan_range inputs; /* indices -> values; of graph 0: input i has storage input and index i */
+  mcc_plan_range outputs; /* indices -> values; of graph 0: storage output with index i, else copied
+                             from where it is */
+} mcc_plan_graph;
+
+/* Shape code: slot = op(a, b, c). Overflow, division by zero and a failed check stop the run. */
+typedef enum mcc_shape_op {
+  MCC_SHAPE_move = 0,
+  MCC_SHAPE_add = 1,
+  MCC_SHAPE_sub = 2,
+  MCC_SHAPE_mul = 3,
+  MCC_SHAPE_floordiv = 4,
+  MCC_SHAPE_ceildiv = 5,
+  MCC_SHAPE_mod = 6, /* sign of the divisor, as floordiv leaves it */
+  MCC_SHAPE_min = 7,
+  MCC_SHAPE_max = 8,
+  MCC_SHAPE_equal = 9,
+  MCC_SHAPE_less = 10,
+  MCC_SHAPE_less_equal = 11,
+  MCC_SHAPE_and = 12,
+  MCC_SHAPE_or = 13,
+  MCC_SHAPE_not = 14,
+  MCC_SHAPE_select = 15, /* a ? b : c */
+  MCC_SHAPE_load =
+      16, /* element b of value a (an index, not a quantity), of an integer or bool type */
+  MCC_SHAPE_threads = 17, /* of the session */
+  MCC_SHAPE_check = 18,   /* a != 0, else the run fails with message */
+  MCC_SHAPE_OP_COUNT = 19
+} mcc_shape_op;
+
+typedef struct mcc_plan_instruction {
+  uint32_t op;
+  uint32_t slot; /* MCC_PLAN_NONE for check */
+  mcc_quantity a;
+  mcc_quantity b;
+  mcc_quantity c;
+  mcc_plan_string message;
+} mcc_plan_instruction;
+
+/* The header in front of the weights in a side file; the weights start at MCC_WEIGHTS_FILE_DATA. */
+#define MCC_WEIGHTS_FILE_MAGIC "MCCWGHT"
+#define MCC_WEIGHTS_FILE_DATA 4096u
+typedef struct mcc_weights_file_header {
+  char magic[8];
+  uint64_t size;
+  char id[64]; /* the plan's metadata weights.id, padded with zeros */
+} mcc_weights_file_header;
+
+/* FNV-1a over 64-bit words, the rest byte by byte. Finds damage, not intent. */
+static inline uint64_t mcc_plan_checksum(const unsigned char* bytes, uint64_t size) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  uint64_t i = 0;
+  for (; i + 8 <= size; i += 8) {
+    uint64_t word = 0;
+    for (int k = 7; k >= 0; --k)
+      word = word << 8 | bytes[i + (uint64_t)k];
+    hash = (hash ^ word) * 0x100000001b3u;
+    hash ^= hash >> 29;
+  }
+  for (; i < size; ++i)
+    hash = (hash ^ bytes[i]) * 0x100000001b3u;
+  return hash;
+}
+
+/* Where the checked bytes start. */
+#define MCC_PLAN_CHECKED_FROM 32u
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
