@@ -63,6 +63,9 @@ class Expr : public Ref<const ExprNode> {
   Expr(int64_t value);  // an i64 constant
   Expr(int value) : Expr(static_cast<int64_t>(value)) {}
 
+  // Deleted so that "if (a == b)", which builds an expression, does not compile. Use defined().
+  explicit operator bool() const = delete;
+
   Type type() const { return get()->type; }
   ElementType element() const { return get()->type.element; }
   int lanes() const { return get()->type.lanes; }
