@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""One runtime holding one model, in a process of its own: worker.py RUNTIME MODEL.onnx THREADS [DIM=N...]
+
+Loads the model, then says {"load_s", "version"} or {"error"}. Each line {"seconds": S} on stdin is answered with
+{"min_ms", "median_ms", "runs"} of the runs made in that time. Ends with its stdin.
+"""
+
+import json
+import os
+import sys
+import time
+
+from inputs import make_inputs, parse_dims
+
+
+def load_onnxruntime(path, feeds, threads):
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    # Inputs and outputs bound once: what is left of Python in a run is one call.
+    binding = session.io_binding()
+    for name, array in feeds.items():
+        binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
+    for output in session.get_outputs():
+        binding.bind_output(output.name, "cpu")
+    return onnxruntime.__version__, lambda: session.run_with_iobinding(binding)
+
+
+def load_openvino(path, feeds, threads):
+    import openvino
+
+    core = openvino.Core()
+    model = core.read_model(path)
+    model.reshape({name: list(array.shape) for name, array in feeds.items()})
+    # f32 as mcc computes: by default openvino takes bf16 on CPUs that have it.
+    compiled = core.compile_model(model, "CPU", {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads,
+                                                 "INFERENCE_PRECISION_HINT": "f32"})
+    request = compiled.create_infer_request()
+    for name, array in feeds.items():
+        request.set_tensor(name, openvino.Tensor(array))
+    return openvino.__version__.split("-")[0], lambda: request.infer(share_outputs=True)
+
+
+LOADERS = {"onnxruntime": load_onnxruntime, "openvino": load_openvino}
+
+
+def measure(run, seconds):
+    for _ in range(2):  # the other runtimes have used the caches since the last slice
+        run()
+    times, clock = [], time.perf_counter
+    end = clock() + seconds
+    while len(times) < 3 or clock() < end:
+        start = clock()
+        run()
+        times.append(clock() - start)
+    times.sort()
+    return {"min_ms": times[0] * 1e3, "median_ms": times[len(times) // 2] * 1e3, "runs": len(times)}
+
+
+def main():
+    runtime, path, threads, dims = sys.argv[1], sys.argv[2], int(sys.argv[3]), parse_dims(sys.argv[4:])
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a library prints must not get between the answers
+
+    def answer(value):
+        answers.write(json.dumps(value) + "\n")
+        answers.flush()
+
+    try:
+        feeds = make_inputs(path, dims)
+        start = time.perf_counter()
+        version, run = LOADERS[runtime](path, feeds, threads)
+        answer({"load_s": time.perf_counter() - start, "version": version})
+    except Exception as error:  # whatever the runtime raises is its verdict on this model
+        answer({"error": str(error).strip().splitlines()[0][:300] if str(error).strip() else repr(error)})
+        return
+    for line in sys.stdin:
+        answer(measure(run, json.loads(line)["seconds"]))
+
+
+if __name__ == "__main__":
+    main()
