@@ -34,12 +34,15 @@ double seconds_since(Clock::time_point start) {
 // x := x * factor + offset converges to 1: no value overflows or becomes denormal.
 void run_chunk(Vector (&state)[chains], Vector factor, Vector offset) {
   Vector x[chains];
-  for (int i = 0; i < chains; ++i) x[i] = state[i];
+  for (int i = 0; i < chains; ++i)
+    x[i] = state[i];
   for (int step = 0; step < steps_per_chunk; ++step) {
 #pragma GCC unroll 12
-    for (int i = 0; i < chains; ++i) x[i] = x[i] * factor + offset;
+    for (int i = 0; i < chains; ++i)
+      x[i] = x[i] * factor + offset;
   }
-  for (int i = 0; i < chains; ++i) state[i] = x[i];
+  for (int i = 0; i < chains; ++i)
+    state[i] = x[i];
 }
 
 double best_gflops(double seconds, volatile float* sink) {
@@ -57,7 +60,8 @@ double best_gflops(double seconds, volatile float* sink) {
     run_chunk(state, factor, offset);
     best = std::max(best, chunk_gflop / seconds_since(chunk_start));
   }
-  for (const Vector& vector : state) *sink = *sink + vector[0];
+  for (const Vector& vector : state)
+    *sink = *sink + vector[0];
   return best;
 }
 
@@ -78,6 +82,7 @@ int main(int argc, char** argv) {
       result = best_gflops(seconds, &sink);
     });
   }
-  for (std::thread& thread : threads) thread.join();
+  for (std::thread& thread : threads)
+    thread.join();
   std::printf("{\"gflops\": %.1f}\n", std::accumulate(gflops.begin(), gflops.end(), 0.0));
 }
