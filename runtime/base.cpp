@@ -28,8 +28,8 @@ void append_message(mcc_error* error, const char* format, ...) {
 
 uint32_t dtype_bytes(uint32_t dtype) {
   switch (dtype) {
-#define MCC_BYTES(name, value, bytes)                                                              \
-  case value:                                                                                      \
+#define MCC_BYTES(name, value, bytes) \
+  case value:                         \
     return bytes;
     MCC_DTYPES(MCC_BYTES)
 #undef MCC_BYTES
@@ -39,8 +39,8 @@ uint32_t dtype_bytes(uint32_t dtype) {
 
 const char* dtype_name(uint32_t dtype) {
   switch (dtype) {
-#define MCC_NAME(name, value, bytes)                                                               \
-  case value:                                                                                      \
+#define MCC_NAME(name, value, bytes) \
+  case value:                        \
     return #name;
     MCC_DTYPES(MCC_NAME)
 #undef MCC_NAME
@@ -60,7 +60,7 @@ bool tensor_bytes(uint32_t dtype, const int64_t* dims, uint32_t rank, uint64_t* 
     if (__builtin_mul_overflow(product, static_cast<uint64_t>(dims[i]), &product)) return false;
   }
   *bytes = product;
-  return true;
+  return product <= INT64_MAX;
 }
 
 void print_shape(char* out, size_t size, const int64_t* dims, uint32_t rank) {
@@ -90,11 +90,10 @@ bool Block::reserve(uint64_t bytes) {
   const uint64_t rounded = (bytes + alignment - 1) / alignment * alignment;
   void* memory = nullptr;
   if (posix_memalign(&memory, alignment, rounded) != 0) return false;
-  if (alignment == huge_page)
-    madvise(memory, rounded, MADV_HUGEPAGE); // only a wish: failing is fine
+  if (alignment == huge_page) madvise(memory, rounded, MADV_HUGEPAGE);  // only a wish: failing is fine
   data_ = static_cast<uint8_t*>(memory);
   capacity_ = rounded;
   return true;
 }
 
-} // namespace mcc::runtime
+}  // namespace mcc::runtime

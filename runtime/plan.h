@@ -9,8 +9,8 @@ namespace mcc::runtime {
 // Typed views of the sections. Valid as long as the plan's bytes are.
 struct Plan {
   const mcc_plan_header* header = nullptr;
-#define MCC_PLAN_FIELD(name, type)                                                                 \
-  const type* name = nullptr;                                                                      \
+#define MCC_PLAN_FIELD(name, type) \
+  const type* name = nullptr;      \
   uint64_t name##_count = 0;
   MCC_PLAN_SECTIONS(MCC_PLAN_FIELD)
 #undef MCC_PLAN_FIELD
@@ -21,14 +21,14 @@ struct Plan {
   mcc_plan_range outputs() const { return graphs[0].outputs; }
   const mcc_plan_value& input(uint64_t i) const { return values[indices[inputs().begin + i]]; }
   const mcc_plan_value& output(uint64_t i) const { return values[indices[outputs().begin + i]]; }
-  const char* metadata_value(const char* key) const; // null when absent
+  const char* metadata_value(const char* key) const;  // null when absent
 };
 
 inline bool is_static(mcc_quantity quantity) { return quantity >= 0; }
 bool has_static_dims(const Plan& plan, const mcc_plan_value& value);
 
 // Checks the bytes and sets up the views. `plan` is only valid after MCC_OK.
-mcc_status open_plan(const void* bytes, uint64_t size, uint64_t kernel_count,
-                     uint64_t host_function_count, Plan* plan, mcc_error* error);
+mcc_status open_plan(const void* bytes, uint64_t size, uint64_t kernel_count, uint64_t host_function_count,
+                     Plan* plan, mcc_error* error);
 
-} // namespace mcc::runtime
+}  // namespace mcc::runtime

@@ -26,32 +26,32 @@ extern "C" {
 
 /* Element types: X(enumerator, value, bytes of one element). Elements of less than 8 bits are kept
  * one to a byte. A string element is an mcc_string. Values are permanent. */
-#define MCC_DTYPES(X)                                                                              \
-  X(f64, 1, 8)                                                                                     \
-  X(f32, 2, 4)                                                                                     \
-  X(f16, 3, 2)                                                                                     \
-  X(bf16, 4, 2)                                                                                    \
-  X(f8e4m3, 5, 1)                                                                                  \
-  X(f8e5m2, 6, 1)                                                                                  \
-  X(i4, 7, 1)                                                                                      \
-  X(i8, 8, 1)                                                                                      \
-  X(i16, 9, 2)                                                                                     \
-  X(i32, 10, 4)                                                                                    \
-  X(i64, 11, 8)                                                                                    \
-  X(u4, 12, 1)                                                                                     \
-  X(u8, 13, 1)                                                                                     \
-  X(u16, 14, 2)                                                                                    \
-  X(u32, 15, 4)                                                                                    \
-  X(u64, 16, 8)                                                                                    \
-  X(bool, 17, 1)                                                                                   \
-  X(string, 18, 16)                                                                                \
-  X(c64, 19, 8)                                                                                    \
-  X(c128, 20, 16)                                                                                  \
-  X(f8e4m3fnuz, 21, 1)                                                                             \
-  X(f8e5m2fnuz, 22, 1)                                                                             \
-  X(f8e8m0, 23, 1)                                                                                 \
-  X(f4e2m1, 24, 1)                                                                                 \
-  X(i2, 25, 1)                                                                                     \
+#define MCC_DTYPES(X)  \
+  X(f64, 1, 8)         \
+  X(f32, 2, 4)         \
+  X(f16, 3, 2)         \
+  X(bf16, 4, 2)        \
+  X(f8e4m3, 5, 1)      \
+  X(f8e5m2, 6, 1)      \
+  X(i4, 7, 1)          \
+  X(i8, 8, 1)          \
+  X(i16, 9, 2)         \
+  X(i32, 10, 4)        \
+  X(i64, 11, 8)        \
+  X(u4, 12, 1)         \
+  X(u8, 13, 1)         \
+  X(u16, 14, 2)        \
+  X(u32, 15, 4)        \
+  X(u64, 16, 8)        \
+  X(bool, 17, 1)       \
+  X(string, 18, 16)    \
+  X(c64, 19, 8)        \
+  X(c128, 20, 16)      \
+  X(f8e4m3fnuz, 21, 1) \
+  X(f8e5m2fnuz, 22, 1) \
+  X(f8e8m0, 23, 1)     \
+  X(f4e2m1, 24, 1)     \
+  X(i2, 25, 1)         \
   X(u2, 26, 1)
 
 typedef enum mcc_dtype {
@@ -69,43 +69,43 @@ typedef struct mcc_string {
 
 /* CPU features that a model may require, under LLVM's names. Features that do not change which
  * instructions kernels contain (cache hints, virtualisation, ...) are not listed. */
-#define MCC_CPU_FEATURES(X)                                                                        \
-  X("sse3")                                                                                        \
-  X("ssse3")                                                                                       \
-  X("sse4.1")                                                                                      \
-  X("sse4.2")                                                                                      \
-  X("popcnt")                                                                                      \
-  X("avx")                                                                                         \
-  X("avx2")                                                                                        \
-  X("fma")                                                                                         \
-  X("f16c")                                                                                        \
-  X("bmi")                                                                                         \
-  X("bmi2")                                                                                        \
-  X("lzcnt")                                                                                       \
-  X("movbe")                                                                                       \
-  X("adx")                                                                                         \
-  X("avxvnni")                                                                                     \
-  X("avxvnniint8")                                                                                 \
-  X("avxifma")                                                                                     \
-  X("avxneconvert")                                                                                \
-  X("gfni")                                                                                        \
-  X("avx512f")                                                                                     \
-  X("avx512cd")                                                                                    \
-  X("avx512bw")                                                                                    \
-  X("avx512dq")                                                                                    \
-  X("avx512vl")                                                                                    \
-  X("avx512ifma")                                                                                  \
-  X("avx512vbmi")                                                                                  \
-  X("avx512vbmi2")                                                                                 \
-  X("avx512vnni")                                                                                  \
-  X("avx512bitalg")                                                                                \
-  X("avx512vpopcntdq")                                                                             \
-  X("avx512bf16")                                                                                  \
-  X("avx512fp16")                                                                                  \
-  X("avx512vp2intersect")                                                                          \
-  X("amx-tile")                                                                                    \
-  X("amx-int8")                                                                                    \
-  X("amx-bf16")                                                                                    \
+#define MCC_CPU_FEATURES(X) \
+  X("sse3")                 \
+  X("ssse3")                \
+  X("sse4.1")               \
+  X("sse4.2")               \
+  X("popcnt")               \
+  X("avx")                  \
+  X("avx2")                 \
+  X("fma")                  \
+  X("f16c")                 \
+  X("bmi")                  \
+  X("bmi2")                 \
+  X("lzcnt")                \
+  X("movbe")                \
+  X("adx")                  \
+  X("avxvnni")              \
+  X("avxvnniint8")          \
+  X("avxifma")              \
+  X("avxneconvert")         \
+  X("gfni")                 \
+  X("avx512f")              \
+  X("avx512cd")             \
+  X("avx512bw")             \
+  X("avx512dq")             \
+  X("avx512vl")             \
+  X("avx512ifma")           \
+  X("avx512vbmi")           \
+  X("avx512vbmi2")          \
+  X("avx512vnni")           \
+  X("avx512bitalg")         \
+  X("avx512vpopcntdq")      \
+  X("avx512bf16")           \
+  X("avx512fp16")           \
+  X("avx512vp2intersect")   \
+  X("amx-tile")             \
+  X("amx-int8")             \
+  X("amx-bf16")             \
   X("amx-fp16")
 
 /* Threads.
@@ -135,9 +135,8 @@ struct mcc_executor {
 typedef int32_t (*mcc_kernel_fn)(void* const* buffers, const int64_t* dims, mcc_executor* executor);
 
 typedef struct mcc_host_tensor {
-  void* data; /* null for an optional input that is absent */
-  int64_t*
-      dims; /* outputs: filled with the dimensions that are known; the function sets the others */
+  void* data;        /* null for an optional input that is absent */
+  int64_t* dims;     /* outputs: filled with the dimensions that are known; the function sets the others */
   uint64_t capacity; /* bytes at data */
   int32_t dtype;
   int32_t rank;
@@ -176,8 +175,7 @@ typedef struct mcc_model_v1 {
   uint64_t plan_size;
   const mcc_kernel_fn* kernels;
   uint64_t kernel_count;
-  const void*
-      weights; /* aligned to a page; null when the plan names a side file, or without weights */
+  const void* weights; /* aligned to a page; null when the plan names a side file, or without weights */
   uint64_t weights_size;
   const mcc_host_fn* host_functions;
   uint64_t host_function_count;

@@ -34,9 +34,8 @@ extern "C" {
 typedef enum mcc_status {
   MCC_OK = 0,
   MCC_INVALID_ARGUMENT = 1, /* the call or its tensors do not fit the model */
-  MCC_BAD_MODEL =
-      2, /* the file is not a model, is damaged, or is of an ABI that this runtime lacks */
-  MCC_NOT_HERE = 3, /* the model needs something that this machine does not have */
+  MCC_BAD_MODEL = 2,        /* the file is not a model, is damaged, or is of an ABI that this runtime lacks */
+  MCC_NOT_HERE = 3,         /* the model needs something that this machine does not have */
   MCC_OUT_OF_MEMORY = 4,
   MCC_RUN_FAILED = 5 /* a node of the model reported an error */
 } mcc_status;
@@ -74,8 +73,7 @@ MCC_API uint32_t mcc_dtype_bytes(mcc_dtype dtype);
 MCC_API mcc_status mcc_model_open(const char* path, mcc_model** model, mcc_error* error);
 
 /* The same for a model that is linked into the program. The image must outlive the model. */
-MCC_API mcc_status mcc_model_from_image(const mcc_model_v1* image, mcc_model** model,
-                                        mcc_error* error);
+MCC_API mcc_status mcc_model_from_image(const mcc_model_v1* image, mcc_model** model, mcc_error* error);
 
 /* Gives up the caller's share; the model goes when its last session is gone too. Null is ignored.
  */
@@ -85,9 +83,8 @@ typedef struct mcc_tensor_info {
   const char* name;
   mcc_dtype dtype;
   int32_t rank;
-  const int64_t* dims; /* -1: not fixed, */
-  const char* const*
-      dim_names; /* then its name here; null where fixed, "" where it depends on data */
+  const int64_t* dims;          /* -1: not fixed, */
+  const char* const* dim_names; /* then its name here; null where fixed, "" where it depends on data */
 } mcc_tensor_info;
 
 MCC_API size_t mcc_model_input_count(const mcc_model* model);
@@ -98,8 +95,7 @@ MCC_API ptrdiff_t mcc_model_find_input(const mcc_model* model, const char* name)
 MCC_API ptrdiff_t mcc_model_find_output(const mcc_model* model, const char* name);
 
 /* The range of a named dimension. */
-MCC_API mcc_status mcc_model_dim_range(const mcc_model* model, const char* name, int64_t* min,
-                                       int64_t* max);
+MCC_API mcc_status mcc_model_dim_range(const mcc_model* model, const char* name, int64_t* min, int64_t* max);
 
 /* Provenance: mcc.version, target, model.name, model.hash, log.hash, ... Null when absent. */
 MCC_API const char* mcc_model_metadata(const mcc_model* model, const char* key);
@@ -137,11 +133,10 @@ MCC_API const char* mcc_model_node_source(const mcc_model* model, size_t node, s
  * ------------------------------------------------------------------------------------------- */
 
 typedef struct mcc_session_options {
-  uint32_t struct_size; /* sizeof(mcc_session_options) */
-  int32_t threads;      /* 0 = all CPUs that the process may use; ignored with an executor */
-  mcc_executor*
-      executor; /* the caller's threads; must outlive the session. Null: the session's own */
-  void* arena;  /* the caller's memory for intermediate tensors, aligned to MCC_BUFFER_ALIGNMENT;
+  uint32_t struct_size;   /* sizeof(mcc_session_options) */
+  int32_t threads;        /* 0 = all CPUs that the process may use; ignored with an executor */
+  mcc_executor* executor; /* the caller's threads; must outlive the session. Null: the session's own */
+  void* arena;            /* the caller's memory for intermediate tensors, aligned to MCC_BUFFER_ALIGNMENT;
                    null: allocated */
   size_t arena_size;
   int32_t profile; /* nonzero: profiling starts switched on */
@@ -156,18 +151,18 @@ MCC_API int32_t mcc_session_threads(const mcc_session* session);
 
 /* Inputs are used in place: the memory must stay valid and unchanged until the runs with it are
  * over. */
-MCC_API mcc_status mcc_session_set_input(mcc_session* session, size_t index,
-                                         const mcc_tensor* tensor, mcc_error* error);
+MCC_API mcc_status mcc_session_set_input(mcc_session* session, size_t index, const mcc_tensor* tensor,
+                                         mcc_error* error);
 /* All inputs, in the model's order. */
-MCC_API mcc_status mcc_session_set_inputs(mcc_session* session, const mcc_tensor* tensors,
-                                          size_t count, mcc_error* error);
+MCC_API mcc_status mcc_session_set_inputs(mcc_session* session, const mcc_tensor* tensors, size_t count,
+                                          mcc_error* error);
 
 /* Gives memory to an output, which must not overlap an input or another output. With size_bytes 0
  * it must hold the full shape; with a shape that is not fixed, pass size_bytes, and rank and dims
  * may be 0 and null. Null tensor: back to memory of the session, which is also where outputs go
  * that are never set. */
-MCC_API mcc_status mcc_session_set_output(mcc_session* session, size_t index,
-                                          const mcc_tensor* tensor, mcc_error* error);
+MCC_API mcc_status mcc_session_set_output(mcc_session* session, size_t index, const mcc_tensor* tensor,
+                                          mcc_error* error);
 
 MCC_API mcc_status mcc_session_run(mcc_session* session, mcc_error* error);
 

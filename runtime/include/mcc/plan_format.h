@@ -29,18 +29,18 @@ typedef int64_t mcc_quantity;
 #define MCC_SLOT_OF_QUANTITY(quantity) ((uint64_t)(-1 - (quantity)))
 
 /* Section kinds: X(enumerator, record type). The order is the order in the header's table. */
-#define MCC_PLAN_SECTIONS(X)                                                                       \
-  X(strings, char)                                                                                 \
-  X(bytes, unsigned char)                                                                          \
-  X(names, mcc_plan_string)                                                                        \
-  X(metadata, mcc_plan_metadata)                                                                   \
-  X(features, mcc_plan_string)                                                                     \
-  X(symbols, mcc_plan_symbol)                                                                      \
-  X(quantities, mcc_quantity)                                                                      \
-  X(indices, uint32_t)                                                                             \
-  X(values, mcc_plan_value)                                                                        \
-  X(nodes, mcc_plan_node)                                                                          \
-  X(graphs, mcc_plan_graph)                                                                        \
+#define MCC_PLAN_SECTIONS(X)     \
+  X(strings, char)               \
+  X(bytes, unsigned char)        \
+  X(names, mcc_plan_string)      \
+  X(metadata, mcc_plan_metadata) \
+  X(features, mcc_plan_string)   \
+  X(symbols, mcc_plan_symbol)    \
+  X(quantities, mcc_quantity)    \
+  X(indices, uint32_t)           \
+  X(values, mcc_plan_value)      \
+  X(nodes, mcc_plan_node)        \
+  X(graphs, mcc_plan_graph)      \
   X(code, mcc_plan_instruction)
 
 enum {
@@ -125,8 +125,7 @@ typedef enum mcc_node_kind {
   MCC_NODE_host = 1,   /* host_functions[target] */
   MCC_NODE_copy = 2,   /* args[0] to args[1], same number of bytes */
   MCC_NODE_shape = 3,  /* runs code; later nodes see the new slots */
-  MCC_NODE_if =
-      4, /* args[0] is a bool: runs graph `target` when true, else graph `other` (or none) */
+  MCC_NODE_if = 4,     /* args[0] is a bool: runs graph `target` when true, else graph `other` (or none) */
   /* for (i = 0; i < dims[0] && (no args || args[0] is true); ++i) { slot other = i; run graph
    * `target`; } `other` may be none. Branches and bodies read and write the values of their
    * surroundings; the compiler adds copy nodes for carried values, and computes the place of
@@ -139,11 +138,10 @@ typedef struct mcc_plan_node {
   uint32_t kind;
   uint32_t target;
   uint32_t other;
-  uint32_t
-      output_count;    /* how many of args, at the end, are written (workspaces count as written) */
-  mcc_plan_range args; /* indices -> values; MCC_PLAN_NONE for an absent optional input */
-  mcc_plan_range dims; /* quantities */
-  mcc_plan_range code; /* shape nodes */
+  uint32_t output_count;     /* how many of args, at the end, are written (workspaces count as written) */
+  mcc_plan_range args;       /* indices -> values; MCC_PLAN_NONE for an absent optional input */
+  mcc_plan_range dims;       /* quantities */
+  mcc_plan_range code;       /* shape nodes */
   mcc_plan_range attributes; /* bytes of a host node, begin a multiple of 8 */
   mcc_plan_range sources;    /* names of the ONNX nodes that it came from */
   mcc_plan_string name;
@@ -156,8 +154,8 @@ typedef struct mcc_plan_node {
 typedef struct mcc_plan_graph {
   mcc_plan_string name;
   mcc_plan_range nodes;
-  mcc_plan_range code;   /* run on entry; for graph 0, when the shapes of the inputs have changed */
-  mcc_plan_range inputs; /* indices -> values; of graph 0: input i has storage input and index i */
+  mcc_plan_range code;    /* run on entry; for graph 0, when the shapes of the inputs have changed */
+  mcc_plan_range inputs;  /* indices -> values; of graph 0: input i has storage input and index i */
   mcc_plan_range outputs; /* indices -> values; of graph 0: storage output with index i, else copied
                              from where it is */
 } mcc_plan_graph;
@@ -179,9 +177,8 @@ typedef enum mcc_shape_op {
   MCC_SHAPE_and = 12,
   MCC_SHAPE_or = 13,
   MCC_SHAPE_not = 14,
-  MCC_SHAPE_select = 15, /* a ? b : c */
-  MCC_SHAPE_load =
-      16, /* element b of value a (an index, not a quantity), of an integer or bool type */
+  MCC_SHAPE_select = 15,  /* a ? b : c */
+  MCC_SHAPE_load = 16,    /* element b of value a (an index, not a quantity), of an integer or bool type */
   MCC_SHAPE_threads = 17, /* of the session */
   MCC_SHAPE_check = 18,   /* a != 0, else the run fails with message */
   MCC_SHAPE_OP_COUNT = 19

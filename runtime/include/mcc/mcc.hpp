@@ -1,0 +1,257 @@
+// mcc runtime for C++17: owners over mcc/mcc.h. Failures are exceptions of type mcc::runtime::Error.
+//
+//     mcc::runtime::Model model("model.so");
+//     mcc::runtime::Session session(model);
+//     session.set_input("x", pixels.data(), {1, 3, 224, 224});
+//     session.run();
+//     mcc::runtime::Tensor scores = session.output(0);
+#ifndef MCC_MCC_HPP
+#define MCC_MCC_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "mcc/mcc.h"
+
+namespace mcc::runtime {
+
+class Error : public std::runtime_error {
+ public:
+  Error(mcc_status status, const std::string& message) : std::runtime_error(message), status_(status) {}
+  explicit Error(const mcc_error& error) : Error(error.status, error.message) {}
+  mcc_status status() const noexcept { return status_; }
+
+ private:
+  mcc_status status_;
+};
+
+// The element type of a C++ type; types without one (f16, bf16, ...) go in a Tensor.
+template <class T>
+struct ElementTypeOf;
+#define MCC_ELEMENT_TYPE_OF(type, name)                  \
+  template <>                                            \
+  struct ElementTypeOf<type> {                           \
+    static constexpr mcc_dtype value = MCC_DTYPE_##name; \
+  };
+MCC_ELEMENT_TYPE_OF(double, f64)
+MCC_ELEMENT_TYPE_OF(float, f32)
+MCC_ELEMENT_TYPE_OF(std::int8_t, i8)
+MCC_ELEMENT_TYPE_OF(std::int16_t, i16)
+MCC_ELEMENT_TYPE_OF(std::int32_t, i32)
+MCC_ELEMENT_TYPE_OF(std::int64_t, i64)
+MCC_ELEMENT_TYPE_OF(std::uint8_t, u8)
+MCC_ELEMENT_TYPE_OF(std::uint16_t, u16)
+MCC_ELEMENT_TYPE_OF(std::uint32_t, u32)
+MCC_ELEMENT_TYPE_OF(std::uint64_t, u64)
+MCC_ELEMENT_TYPE_OF(bool, bool)
+MCC_ELEMENT_TYPE_OF(mcc_string, string)
+#undef MCC_ELEMENT_TYPE_OF
+
+struct TensorInfo {
+  std::string name;
+  mcc_dtype dtype;
+  std::vector<std::int64_t> dims;      // -1 where it is not fixed,
+  std::vector<std::string> dim_names;  // then its name here
+};
+
+// A tensor in memory that somebody else owns.
+struct Tensor {
+  void* data = nullptr;
+  std::size_t size_bytes = 0;
+  mcc_dtype dtype = MCC_DTYPE_f32;
+  std::vector<std::int64_t> dims;
+
+  std::size_t element_count() const {
+    std::size_t count = 1;
+    for (std::int64_t dim : dims)
+      count *= static_cast<std::size_t>(dim);
+    return count;
+  }
+  template <class T>
+  const T* as() const {
+    if (dtype != ElementTypeOf<T>::value) {
+      throw Error(MCC_INVALID_ARGUMENT, std::string("the tensor's element type is ") + mcc_dtype_name(dtype));
+    }
+    return static_cast<const T*>(data);
+  }
+};
+
+class Model {
+ public:
+  explicit Model(const std::string& path) {
+    mcc_error error;
+    mcc_model* model = nullptr;
+    if (mcc_model_open(path.c_str(), &model, &error) != MCC_OK) throw Error(error);
+    model_.reset(model, mcc_model_close);
+  }
+  // A model that is linked into the program.
+  explicit Model(const mcc_model_v1& image) {
+    mcc_error error;
+    mcc_model* model = nullptr;
+    if (mcc_model_from_image(&image, &model, &error) != MCC_OK) throw Error(error);
+    model_.reset(model, mcc_model_close);
+  }
+
+  mcc_model* handle() const { return model_.get(); }
+  std::size_t input_count() const { return mcc_model_input_count(handle()); }
+  std::size_t output_count() const { return mcc_model_output_count(handle()); }
+  TensorInfo input(std::size_t index) const { return describe(mcc_model_input, index); }
+  TensorInfo output(std::size_t index) const { return describe(mcc_model_output, index); }
+  std::size_t input_index(const std::string& name) const {
+    return found(mcc_model_find_input(handle(), name.c_str()), "input", name);
+  }
+  std::size_t output_index(const std::string& name) const {
+    return found(mcc_model_find_output(handle(), name.c_str()), "output", name);
+  }
+  // Empty when absent.
+  std::string metadata(const std::string& key) const {
+    const char* value = mcc_model_metadata(handle(), key.c_str());
+    return value == nullptr ? std::string() : std::string(value);
+  }
+  mcc_model_sizes sizes() const {
+    mcc_model_sizes sizes = {};
+    sizes.struct_size = sizeof sizes;
+    mcc_model_get_sizes(handle(), &sizes);
+    return sizes;
+  }
+
+ private:
+  template <class Describe>
+  TensorInfo describe(Describe function, std::size_t index) const {
+    mcc_tensor_info info = {};
+    if (function(handle(), index, &info) != MCC_OK) {
+      throw Error(MCC_INVALID_ARGUMENT, "no input or output has index " + std::to_string(index));
+    }
+    TensorInfo result{info.name, info.dtype, {}, {}};
+    for (std::int32_t d = 0; d < info.rank; ++d) {
+      result.dims.push_back(info.dims[d]);
+      result.dim_names.emplace_back(info.dim_names[d] == nullptr ? "" : info.dim_names[d]);
+    }
+    return result;
+  }
+  static std::size_t found(std::ptrdiff_t index, const char* what, const std::string& name) {
+    if (index < 0)
+      throw Error(MCC_INVALID_ARGUMENT, std::string("the model has no ") + what + " \"" + name + "\"");
+    return static_cast<std::size_t>(index);
+  }
+
+  std::shared_ptr<mcc_model> model_;
+};
+
+struct SessionOptions {
+  int threads = 0;  // 0 = all CPUs
+  mcc_executor* executor = nullptr;
+  void* arena = nullptr;
+  std::size_t arena_size = 0;
+  bool profile = false;
+};
+
+struct NodeProfile {
+  std::string name;
+  std::string kind;
+  std::vector<std::string> sources;  // ONNX nodes
+  mcc_node_profile times;
+};
+
+class Session {
+ public:
+  explicit Session(const Model& model, const SessionOptions& options = {}) : model_(model) {
+    mcc_session_options all = {};
+    all.struct_size = sizeof all;
+    all.threads = options.threads;
+    all.executor = options.executor;
+    all.arena = options.arena;
+    all.arena_size = options.arena_size;
+    all.profile = options.profile ? 1 : 0;
+    mcc_error error;
+    mcc_session* session = nullptr;
+    if (mcc_session_create(model.handle(), &all, &session, &error) != MCC_OK) throw Error(error);
+    session_.reset(session);
+  }
+
+  mcc_session* handle() const { return session_.get(); }
+  int threads() const { return mcc_session_threads(handle()); }
+
+  // The data is used in place, and must live until the runs with it are over.
+  void set_input(std::size_t index, const Tensor& tensor) {
+    mcc_error error;
+    const mcc_tensor c = to_c(tensor);
+    if (mcc_session_set_input(handle(), index, &c, &error) != MCC_OK) throw Error(error);
+  }
+  template <class T>
+  void set_input(std::size_t index, const T* data, const std::vector<std::int64_t>& dims) {
+    set_input(index, view(const_cast<T*>(data), dims));  // kernels do not write to inputs
+  }
+  template <class T>
+  void set_input(const std::string& name, const T* data, const std::vector<std::int64_t>& dims) {
+    set_input(model_.input_index(name), data, dims);
+  }
+
+  // Lets the model write an output to the caller's memory.
+  void set_output(std::size_t index, const Tensor& tensor) {
+    mcc_error error;
+    const mcc_tensor c = to_c(tensor);
+    if (mcc_session_set_output(handle(), index, &c, &error) != MCC_OK) throw Error(error);
+  }
+  template <class T>
+  void set_output(std::size_t index, T* data, const std::vector<std::int64_t>& dims) {
+    set_output(index, view(data, dims));
+  }
+
+  void run() {
+    mcc_error error;
+    if (mcc_session_run(handle(), &error) != MCC_OK) throw Error(error);
+  }
+
+  // Valid until the next run or change of the session.
+  Tensor output(std::size_t index) const {
+    mcc_error error;
+    mcc_tensor c = {};
+    if (mcc_session_output(handle(), index, &c, &error) != MCC_OK) throw Error(error);
+    return {c.data, c.size_bytes, c.dtype, {c.dims, c.dims + c.rank}};
+  }
+  Tensor output(const std::string& name) const { return output(model_.output_index(name)); }
+
+  void set_profiling(bool on) { mcc_session_set_profiling(handle(), on ? 1 : 0); }
+  void reset_profile() { mcc_session_reset_profile(handle()); }
+  std::vector<NodeProfile> profile() const {
+    std::vector<NodeProfile> nodes;
+    for (std::size_t n = 0; n < model_.sizes().node_count; ++n) {
+      mcc_node_info info = {};
+      info.struct_size = sizeof info;
+      mcc_model_node(model_.handle(), n, &info);
+      NodeProfile node{info.name, info.kind, {}, {}};
+      for (std::size_t s = 0; s < info.source_count; ++s) {
+        node.sources.emplace_back(mcc_model_node_source(model_.handle(), n, s));
+      }
+      node.times.struct_size = sizeof node.times;
+      mcc_session_node_profile(handle(), n, &node.times);
+      nodes.push_back(std::move(node));
+    }
+    return nodes;
+  }
+
+ private:
+  struct Destroy {
+    void operator()(mcc_session* session) const { mcc_session_destroy(session); }
+  };
+  template <class T>
+  static Tensor view(T* data, const std::vector<std::int64_t>& dims) {
+    return {data, 0, ElementTypeOf<T>::value, dims};
+  }
+  static mcc_tensor to_c(const Tensor& tensor) {
+    return {tensor.data, tensor.size_bytes, tensor.dtype, static_cast<std::int32_t>(tensor.dims.size()),
+            tensor.dims.data()};
+  }
+
+  Model model_;
+  std::unique_ptr<mcc_session, Destroy> session_;
+};
+
+}  // namespace mcc::runtime
+
+#endif

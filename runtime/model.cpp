@@ -1,0 +1,328 @@
+#include "runtime/model.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <new>
+
+#include "runtime/cpu_features.h"
+#include "runtime/file_check.h"
+
+using namespace mcc::runtime;
+
+namespace {
+
+void destroy(mcc_model* model) {
+  if (model->mapping != nullptr) munmap(model->mapping, model->mapping_size);
+  void* library = model->library;
+  model->~mcc_model();
+  std::free(model);
+  if (library != nullptr) dlclose(library);
+}
+
+mcc_status check_image(const mcc_model_v1* image, mcc_error* error) {
+  if (image->struct_size < sizeof(mcc_model_v1) || image->abi_version != MCC_ABI_VERSION) {
+    return fail(error, MCC_BAD_MODEL,
+                "the model was compiled for ABI version %u, this runtime has version %u", image->abi_version,
+                MCC_ABI_VERSION);
+  }
+  for (uint64_t i = 0; i < image->kernel_count; ++i) {
+    if (image->kernels[i] == nullptr) return fail(error, MCC_BAD_MODEL, "the model lacks a kernel");
+  }
+  for (uint64_t i = 0; i < image->host_function_count; ++i) {
+    if (image->host_functions[i] == nullptr)
+      return fail(error, MCC_BAD_MODEL, "the model lacks a host function");
+  }
+  return MCC_OK;
+}
+
+mcc_status fill_interface(const Plan& plan, mcc_plan_range range, Array<InterfaceInfo>* infos,
+                          mcc_error* error) {
+  if (!infos->allocate(range.count)) return fail(error, MCC_OUT_OF_MEMORY, "out of memory");
+  for (uint32_t i = 0; i < range.count; ++i) {
+    const mcc_plan_value& value = plan.values[plan.indices[range.begin + i]];
+    InterfaceInfo& info = (*infos)[i];
+    for (uint32_t d = 0; d < value.rank; ++d) {
+      const mcc_quantity dim = plan.dims_of(value)[d];
+      info.dims[d] = is_static(dim) ? dim : -1;
+      if (is_static(dim)) continue;
+      const uint64_t slot = MCC_SLOT_OF_QUANTITY(dim);
+      info.dim_names[d] = slot < plan.symbols_count ? plan.text(plan.symbols[slot].name) : "";
+    }
+  }
+  return MCC_OK;
+}
+
+mcc_status map_weights_file(mcc_model* model, const char* path, int file, mcc_error* error) {
+  const uint64_t size = model->plan.header->weights_size;
+  struct stat status;
+  mcc_weights_file_header header;
+  const char* id = model->plan.metadata_value("weights.id");
+  if (fstat(file, &status) != 0 ||
+      read(file, &header, sizeof header) != static_cast<ssize_t>(sizeof header) ||
+      std::memcmp(header.magic, MCC_WEIGHTS_FILE_MAGIC, sizeof header.magic) != 0) {
+    return fail(error, MCC_BAD_MODEL, "%.400s is not a file of weights", path);
+  }
+  if (header.size != size || id == nullptr || std::strncmp(header.id, id, sizeof header.id) != 0) {
+    return fail(error, MCC_BAD_MODEL, "%.400s holds the weights of another model", path);
+  }
+  if (size > INT64_MAX - MCC_WEIGHTS_FILE_DATA ||
+      static_cast<uint64_t>(status.st_size) < size + MCC_WEIGHTS_FILE_DATA) {
+    return fail(error, MCC_BAD_MODEL, "%.400s is cut off: it has %lld bytes", path,
+                static_cast<long long>(status.st_size));
+  }
+  void* mapping = mmap(nullptr, size + MCC_WEIGHTS_FILE_DATA, PROT_READ, MAP_PRIVATE, file, 0);
+  if (mapping == MAP_FAILED) {
+    return fail(error, MCC_OUT_OF_MEMORY, "cannot map %.400s: %s", path, std::strerror(errno));
+  }
+  model->mapping = mapping;
+  model->mapping_size = size + MCC_WEIGHTS_FILE_DATA;
+  model->weights = static_cast<const uint8_t*>(mapping) + MCC_WEIGHTS_FILE_DATA;
+  return MCC_OK;
+}
+
+// The weights are in the library, or in the file `name` in its folder.
+mcc_status find_weights(mcc_model* model, const char* library_path, mcc_error* error) {
+  const char* name = model->plan.metadata_value("weights.file");
+  if (name == nullptr) {
+    model->weights = static_cast<const uint8_t*>(model->image->weights);
+    if (model->image->weights_size != model->plan.header->weights_size ||
+        reinterpret_cast<uintptr_t>(model->weights) % MCC_BUFFER_ALIGNMENT != 0) {
+      return fail(error, MCC_BAD_MODEL, "the model's weights are damaged");
+    }
+    return MCC_OK;
+  }
+  if (name[0] == 0 || std::strchr(name, '/') != nullptr) {
+    return fail(error, MCC_BAD_MODEL, "the model's weights are in a file outside of its folder");
+  }
+  if (library_path == nullptr) {
+    return fail(error, MCC_BAD_MODEL, "a model that is linked in cannot have its weights in a file");
+  }
+  const char* slash = std::strrchr(library_path, '/');
+  const int folder = slash == nullptr ? 0 : static_cast<int>(slash - library_path + 1);
+  char path[4096];
+  const int length = std::snprintf(path, sizeof path, "%.*s%s", folder, library_path, name);
+  if (length < 0 || length >= static_cast<int>(sizeof path)) {
+    return fail(error, MCC_BAD_MODEL, "the path of the weights is too long");
+  }
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0)
+    return fail(error, MCC_BAD_MODEL, "cannot open the weights %.400s: %s", path, std::strerror(errno));
+  const mcc_status status = map_weights_file(model, path, file, error);
+  close(file);
+  return status;
+}
+
+mcc_status set_up(mcc_model* model, const char* library_path, mcc_error* error) {
+  mcc_status status = check_image(model->image, error);
+  if (status != MCC_OK) return status;
+  status = open_plan(model->image->plan, model->image->plan_size, model->image->kernel_count,
+                     model->image->host_function_count, &model->plan, error);
+  if (status != MCC_OK) return status;
+  status = check_cpu_features(model->plan, error);
+  if (status != MCC_OK) return status;
+  status = find_weights(model, library_path, error);
+  if (status != MCC_OK) return status;
+  status = fill_interface(model->plan, model->plan.inputs(), &model->inputs, error);
+  if (status != MCC_OK) return status;
+  return fill_interface(model->plan, model->plan.outputs(), &model->outputs, error);
+}
+
+// Takes over `library`, also on failure.
+mcc_status create(const mcc_model_v1* image, void* library, const char* library_path, mcc_model** out,
+                  mcc_error* error) {
+  void* memory = std::calloc(1, sizeof(mcc_model));
+  if (memory == nullptr) {
+    if (library != nullptr) dlclose(library);
+    return fail(error, MCC_OUT_OF_MEMORY, "out of memory");
+  }
+  auto* model = new (memory) mcc_model;
+  model->image = image;
+  model->library = library;
+  const mcc_status status = set_up(model, library_path, error);
+  if (status != MCC_OK) {
+    destroy(model);
+    return status;
+  }
+  *out = model;
+  return succeed(error);
+}
+
+ptrdiff_t find_by_name(const Plan& plan, mcc_plan_range range, const char* name) {
+  if (name == nullptr) return -1;
+  for (uint32_t i = 0; i < range.count; ++i) {
+    if (std::strcmp(plan.text(plan.values[plan.indices[range.begin + i]].name), name) == 0) return i;
+  }
+  return -1;
+}
+
+mcc_status describe(const Plan& plan, mcc_plan_range range, const Array<InterfaceInfo>& infos, size_t index,
+                    mcc_tensor_info* info) {
+  if (index >= range.count || info == nullptr) return MCC_INVALID_ARGUMENT;
+  const mcc_plan_value& value = plan.values[plan.indices[range.begin + index]];
+  info->name = plan.text(value.name);
+  info->dtype = static_cast<mcc_dtype>(value.dtype);
+  info->rank = value.rank;
+  info->dims = infos[index].dims;
+  info->dim_names = infos[index].dim_names;
+  return MCC_OK;
+}
+
+const char* kind_name(uint32_t kind) {
+  switch (kind) {
+    case MCC_NODE_kernel:
+      return "kernel";
+    case MCC_NODE_host:
+      return "host";
+    case MCC_NODE_copy:
+      return "copy";
+    case MCC_NODE_shape:
+      return "shape";
+    case MCC_NODE_if:
+      return "if";
+    case MCC_NODE_loop:
+      return "loop";
+  }
+  return "unknown";
+}
+
+}  // namespace
+
+extern "C" {
+
+mcc_status mcc_model_open(const char* path, mcc_model** model, mcc_error* error) {
+  if (path == nullptr || model == nullptr)
+    return fail(error, MCC_INVALID_ARGUMENT, "mcc_model_open: null argument");
+  // Without a slash, dlopen would look in the system's folders.
+  char local[4096];
+  const bool is_bare = std::strchr(path, '/') == nullptr;
+  const int length = std::snprintf(local, sizeof local, "%s%s", is_bare ? "./" : "", path);
+  if (length < 0 || length >= static_cast<int>(sizeof local)) {
+    return fail(error, MCC_INVALID_ARGUMENT, "the path is too long");
+  }
+  const mcc_status status = check_library_file(local, error);
+  if (status != MCC_OK) return status;
+  void* library = dlopen(local, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return fail(error, MCC_BAD_MODEL, "cannot load %.400s: %.500s", path, dlerror());
+  const auto* image = static_cast<const mcc_model_v1*>(dlsym(library, MCC_MODEL_SYMBOL));
+  if (image == nullptr) {
+    dlclose(library);
+    return fail(error, MCC_BAD_MODEL, "%.400s is not a model that mcc compiled", path);
+  }
+  return create(image, library, local, model, error);
+}
+
+mcc_status mcc_model_from_image(const mcc_model_v1* image, mcc_model** model, mcc_error* error) {
+  if (image == nullptr || model == nullptr) {
+    return fail(error, MCC_INVALID_ARGUMENT, "mcc_model_from_image: null argument");
+  }
+  return create(image, nullptr, nullptr, model, error);
+}
+
+void mcc_model_close(mcc_model* model) {
+  if (model != nullptr && model->owners.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy(model);
+}
+
+size_t mcc_model_input_count(const mcc_model* model) { return model->plan.inputs().count; }
+size_t mcc_model_output_count(const mcc_model* model) { return model->plan.outputs().count; }
+
+mcc_status mcc_model_input(const mcc_model* model, size_t index, mcc_tensor_info* info) {
+  return describe(model->plan, model->plan.inputs(), model->inputs, index, info);
+}
+
+mcc_status mcc_model_output(const mcc_model* model, size_t index, mcc_tensor_info* info) {
+  return describe(model->plan, model->plan.outputs(), model->outputs, index, info);
+}
+
+ptrdiff_t mcc_model_find_input(const mcc_model* model, const char* name) {
+  return find_by_name(model->plan, model->plan.inputs(), name);
+}
+
+ptrdiff_t mcc_model_find_output(const mcc_model* model, const char* name) {
+  return find_by_name(model->plan, model->plan.outputs(), name);
+}
+
+mcc_status mcc_model_dim_range(const mcc_model* model, const char* name, int64_t* min, int64_t* max) {
+  if (name == nullptr || min == nullptr || max == nullptr) return MCC_INVALID_ARGUMENT;
+  for (uint64_t i = 0; i < model->plan.symbols_count; ++i) {
+    const mcc_plan_symbol& symbol = model->plan.symbols[i];
+    if (std::strcmp(model->plan.text(symbol.name), name) != 0) continue;
+    *min = symbol.min;
+    *max = symbol.max;
+    return MCC_OK;
+  }
+  return MCC_INVALID_ARGUMENT;
+}
+
+const char* mcc_model_metadata(const mcc_model* model, const char* key) {
+  return key == nullptr ? nullptr : model->plan.metadata_value(key);
+}
+
+size_t mcc_model_metadata_count(const mcc_model* model) { return model->plan.metadata_count; }
+
+const char* mcc_model_metadata_key(const mcc_model* model, size_t index) {
+  return index < model->plan.metadata_count ? model->plan.text(model->plan.metadata[index].key) : nullptr;
+}
+
+void mcc_model_get_sizes(const mcc_model* model, mcc_model_sizes* sizes) {
+  const mcc_plan_header& header = *model->plan.header;
+  mcc_model_sizes all = {};
+  all.struct_size = sizes->struct_size;
+  all.arena_bytes = is_static(header.arena_size) ? header.arena_size : -1;
+  all.weights_bytes = header.weights_size;
+  all.scratch_bytes_per_thread = header.scratch_per_thread;
+  all.plan_bytes = header.total_size;
+  all.kernel_count = model->image->kernel_count;
+  all.node_count = model->plan.nodes_count;
+  std::memcpy(sizes, &all, sizes->struct_size < sizeof all ? sizes->struct_size : sizeof all);
+}
+
+mcc_status mcc_model_node(const mcc_model* model, size_t node, mcc_node_info* info) {
+  if (node >= model->plan.nodes_count || info == nullptr) return MCC_INVALID_ARGUMENT;
+  const mcc_plan_node& record = model->plan.nodes[node];
+  mcc_node_info all = {};
+  all.struct_size = info->struct_size;
+  all.source_count = record.sources.count;
+  all.name = model->plan.text(record.name);
+  all.kind = kind_name(record.kind);
+  all.schedule = model->plan.text(record.schedule);
+  all.flops = is_static(record.flops) ? record.flops : -1;
+  all.bytes = is_static(record.bytes) ? record.bytes : -1;
+  std::memcpy(info, &all, info->struct_size < sizeof all ? info->struct_size : sizeof all);
+  return MCC_OK;
+}
+
+const char* mcc_model_node_source(const mcc_model* model, size_t node, size_t source) {
+  if (node >= model->plan.nodes_count) return nullptr;
+  const mcc_plan_range sources = model->plan.nodes[node].sources;
+  return source < sources.count ? model->plan.text(model->plan.names[sources.begin + source]) : nullptr;
+}
+
+const char* mcc_status_name(mcc_status status) {
+  switch (status) {
+    case MCC_OK:
+      return "ok";
+    case MCC_INVALID_ARGUMENT:
+      return "invalid argument";
+    case MCC_BAD_MODEL:
+      return "bad model";
+    case MCC_NOT_HERE:
+      return "not on this machine";
+    case MCC_OUT_OF_MEMORY:
+      return "out of memory";
+    case MCC_RUN_FAILED:
+      return "run failed";
+  }
+  return "unknown status";
+}
+
+const char* mcc_dtype_name(mcc_dtype dtype) { return dtype_name(static_cast<uint32_t>(dtype)); }
+uint32_t mcc_dtype_bytes(mcc_dtype dtype) { return dtype_bytes(static_cast<uint32_t>(dtype)); }
+const char* mcc_runtime_version(void) { return "mcc " MCC_RUNTIME_VERSION; }
+
+}  // extern "C"
