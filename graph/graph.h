@@ -26,7 +26,7 @@ struct TensorType {
   Shape shape;
 };
 
-std::string to_text(const TensorType& type);           // "f32[1, 3, H, 224]"
+std::string to_text(const TensorType& type);  // "f32[1, 3, H, 224]"
 bool is_static(const Shape& shape);
 std::vector<int64_t> static_shape(const Shape& shape);  // MCC_CHECKs is_static
 int64_t static_count(const Shape& shape);               // number of elements

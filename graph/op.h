@@ -13,7 +13,7 @@ namespace mcc::graph {
 // How a node may be fused with its neighbours.
 enum class FusionClass {
   elementwise,  // out[i] depends on in[i] (same shape or broadcast)
-  injective,    // every output element depends on one element of each input (transpose, slice, concat, gather, ...)
+  injective,  // every output element depends on one element of each input (transpose, slice, concat, gather, ...)
   reduction,    // reductions, softmax, normalisations
   contraction,  // matmul, convolution: multiply-accumulate over a reduced axis
   opaque,       // runs as a kernel of its own
@@ -34,7 +34,9 @@ class InferContext {
   const Constant* constant(int i) const;
   const Attributes& attributes() const { return node_.attributes; }
   int num_outputs() const { return static_cast<int>(node_.outputs.size()); }
-  bool has_output(int i) const { return i < num_outputs() && node_.outputs[static_cast<size_t>(i)] != kNoValue; }
+  bool has_output(int i) const {
+    return i < num_outputs() && node_.outputs[static_cast<size_t>(i)] != kNoValue;
+  }
 
   void set_output(int i, TensorType type);
   // Valid ONNX, but not supported here (exit code 4) / not valid (exit code 3).
@@ -51,8 +53,8 @@ class InferContext {
   Diagnostics errors_;
 };
 
-// What compute() sees: a builder, buffers for the inputs that are not folded into the definition, the node's attributes
-// and types. It returns (sets) a buffer for every output.
+// What compute() sees: a builder, a buffer for each input (undefined for those that are absent or embedded, see
+// is_embedded), the node's attributes and types. It sets a buffer for every output.
 class ComputeContext {
  public:
   ComputeContext(tensor::FuncBuilder& builder, const Graph& graph, const Node& node,
@@ -65,10 +67,15 @@ class ComputeContext {
     return i < static_cast<int>(node_.inputs.size()) && node_.inputs[static_cast<size_t>(i)] != kNoValue;
   }
   int num_inputs() const { return static_cast<int>(node_.inputs.size()); }
-  const tensor::Buffer& input(int i) const { return inputs_[static_cast<size_t>(i)]; }
-  const TensorType& input_type(int i) const { return graph_.value(node_.inputs[static_cast<size_t>(i)]).type; }
+  // Element of input i: a load, or the constant itself where a single element is embedded.
+  Expr at(int i, std::vector<Expr> indices) const;
+  const TensorType& input_type(int i) const {
+    return graph_.value(node_.inputs[static_cast<size_t>(i)]).type;
+  }
   const Constant* constant(int i) const;
-  const TensorType& output_type(int i) const { return graph_.value(node_.outputs[static_cast<size_t>(i)]).type; }
+  const TensorType& output_type(int i) const {
+    return graph_.value(node_.outputs[static_cast<size_t>(i)]).type;
+  }
   bool has_output(int i) const {
     return i < static_cast<int>(node_.outputs.size()) && node_.outputs[static_cast<size_t>(i)] != kNoValue;
   }
@@ -91,9 +98,14 @@ struct OpDef {
   void (*infer)(InferContext&) = nullptr;
   void (*compute)(ComputeContext&) = nullptr;  // null only for host operators
 
-  // Inputs whose values compute() wants at compile time (shapes, axes, ...): they are not kernel parameters. A
-  // bit mask by position.
+  // Inputs 0 .. required_inputs-1 must be there.
+  int required_inputs = 1;
+
+  // Bit masks by input position. An input whose value is known at compile time becomes part of the definition, and is
+  // not a kernel parameter, if it is in constant_inputs (shapes, axes, ...: any size), or in scalar_inputs and of one
+  // element (an exponent, a bound).
   uint32_t constant_inputs = 0;
+  uint32_t scalar_inputs = 0;
 
   // Result is known from the types alone (Shape, Size): computes it at compile time, when it can.
   std::optional<Constant> (*fold)(const Graph&, const Node&) = nullptr;
@@ -103,12 +115,19 @@ struct OpDef {
   bool layout_agnostic = false;
 };
 
+// The operator's output types for the node (whose outputs need not have types yet), one for each of its outputs; an
+// entry for an absent output means nothing. Errors carry the node's name.
+Result<std::vector<TensorType>> infer_types(const Graph& graph, const Node& node);
+
+// Whether input i is part of the compute definition rather than a kernel parameter.
+bool is_embedded(const Graph& graph, const Node& node, int i);
+
 // The ordered list of all operators, and look-up by domain and name (null if unknown).
 std::span<const OpDef* const> all_ops();
 const OpDef* find_op(std::string_view domain, std::string_view name);
 
-// The compute definition of one node as a function: parameters are the node's non-constant inputs in order (each value
-// once), then its outputs.
+// The compute definition of one node as a function: parameters are the node's inputs that are not embedded, in order
+// (each value once), then its outputs. The function's dims are those of the graph's that it uses.
 tensor::Func build_node_func(const Graph& graph, const Node& node);
 
 }  // namespace mcc::graph

@@ -1,0 +1,479 @@
+#include "graph/graph.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <queue>
+
+#include "tensor/text.h"
+
+namespace mcc::graph {
+
+// ---- Types ----
+
+std::string to_text(const TensorType& type) {
+  std::vector<std::string> dims;
+  for (const Expr& d : type.shape)
+    dims.push_back(tensor::to_text(d));
+  return text(to_text(type.element), list_text(dims));
+}
+
+bool is_static(const Shape& shape) {
+  int64_t value = 0;
+  return std::all_of(shape.begin(), shape.end(), [&](const Expr& d) { return as_int(d, &value); });
+}
+
+std::vector<int64_t> static_shape(const Shape& shape) {
+  std::vector<int64_t> dims;
+  for (const Expr& d : shape) {
+    int64_t value = 0;
+    MCC_CHECK(as_int(d, &value), "dimension ", tensor::to_text(d), " is not static");
+    dims.push_back(value);
+  }
+  return dims;
+}
+
+int64_t static_count(const Shape& shape) {
+  int64_t count = 1;
+  for (int64_t d : static_shape(shape)) {
+    MCC_CHECK(!__builtin_mul_overflow(count, d, &count), "the number of elements overflows");
+  }
+  return count;
+}
+
+Shape make_shape(std::span<const int64_t> dims) { return {dims.begin(), dims.end()}; }
+
+bool same_shape(const Shape& a, const Shape& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const Expr& x, const Expr& y) { return tensor::structurally_equal(x, y); });
+}
+
+// ---- Constant ----
+
+namespace {
+
+int64_t count_of(const std::vector<int64_t>& shape) {
+  int64_t count = 1;
+  for (int64_t d : shape) {
+    MCC_CHECK(d >= 0 && !__builtin_mul_overflow(count, d, &count), "shape ", list_text(shape));
+  }
+  return count;
+}
+
+template <class T>
+T read_as(std::span<const std::byte> bytes, int64_t i) {
+  T value;
+  std::memcpy(&value, bytes.data() + static_cast<size_t>(i) * sizeof(T), sizeof(T));
+  return value;
+}
+
+// A small binary float: sign, exponent_bits, the rest significand. has_infinity: the largest exponent means infinity or
+// NaN; otherwise (f8e4m3) only the pattern of all ones is NaN.
+double decode_float(uint32_t bits, int exponent_bits, int significand_bits, bool has_infinity) {
+  uint32_t significand_mask = (1U << significand_bits) - 1;
+  uint32_t exponent_mask = (1U << exponent_bits) - 1;
+  uint32_t significand = bits & significand_mask;
+  uint32_t exponent = (bits >> significand_bits) & exponent_mask;
+  double sign = (bits >> (exponent_bits + significand_bits)) != 0 ? -1.0 : 1.0;
+  int bias = static_cast<int>(exponent_mask >> 1);
+  bool all_ones = exponent == exponent_mask;
+  if (all_ones && has_infinity) {
+    return significand == 0 ? sign * std::numeric_limits<double>::infinity()
+                            : std::numeric_limits<double>::quiet_NaN();
+  }
+  if (all_ones && significand == significand_mask) return std::numeric_limits<double>::quiet_NaN();
+  double fraction = exponent == 0 ? significand : significand | (1U << significand_bits);
+  int scale = std::max(static_cast<int>(exponent), 1) - bias - significand_bits;
+  return sign * std::ldexp(fraction, scale);
+}
+
+uint32_t encode_float(double value, int exponent_bits, int significand_bits, bool has_infinity) {
+  uint32_t exponent_mask = (1U << exponent_bits) - 1;
+  uint32_t sign = std::signbit(value) ? 1U << (exponent_bits + significand_bits) : 0;
+  uint32_t nan = (exponent_mask << significand_bits) | ((1U << significand_bits) - 1);
+  if (std::isnan(value)) return sign | nan;
+  if (value == 0) return sign;
+  if (std::isinf(value)) return sign | (has_infinity ? exponent_mask << significand_bits : nan);
+  int bias = static_cast<int>(exponent_mask >> 1);
+  int exponent = std::max(std::ilogb(value), 1 - bias);
+  // Adding the significand with its implicit bit to the exponent below carries into the exponent where rounding overflows.
+  double scaled = std::nearbyint(std::ldexp(std::fabs(value), significand_bits - exponent));
+  auto biased = static_cast<uint32_t>(exponent + bias - 1) << significand_bits;
+  uint32_t bits = biased + static_cast<uint32_t>(scaled);
+  uint32_t overflow = has_infinity ? exponent_mask << significand_bits : nan;
+  return sign | std::min(bits, overflow);
+}
+
+template <class T>
+void write_as(std::vector<std::byte>& bytes, T value) {
+  bytes.resize(sizeof(T));
+  std::memcpy(bytes.data(), &value, sizeof(T));
+}
+
+}  // namespace
+
+Constant::Constant(ElementType element, std::vector<int64_t> shape, std::span<const std::byte> bytes,
+                   std::shared_ptr<const void> owner)
+    : element_(element), shape_(std::move(shape)), bytes_(bytes), owner_(std::move(owner)) {
+  auto expected = static_cast<size_t>(count_of(shape_) * byte_size(element_));
+  MCC_CHECK(bytes_.size() == expected, "a constant ", type().shape.empty() ? "" : list_text(shape_), " of ",
+            to_text(element_), " takes ", expected, " bytes, got ", bytes_.size());
+}
+
+Constant Constant::copy_of(ElementType element, std::vector<int64_t> shape,
+                           std::span<const std::byte> bytes) {
+  auto owner = std::make_shared<const std::vector<std::byte>>(bytes.begin(), bytes.end());
+  return {element, std::move(shape), std::span(*owner), owner};
+}
+
+Constant Constant::zeros(ElementType element, std::vector<int64_t> shape) {
+  auto owner = std::make_shared<const std::vector<std::byte>>(
+      static_cast<size_t>(count_of(shape) * byte_size(element)));
+  return {element, std::move(shape), std::span(*owner), owner};
+}
+
+Constant Constant::scalar(ElementType element, double value) {
+  std::vector<std::byte> bytes;
+  auto whole = static_cast<int64_t>(is_float(element) ? 0 : value);
+  switch (element) {
+    case ElementType::boolean:
+      write_as<uint8_t>(bytes, value != 0);
+      break;
+    case ElementType::i4:
+    case ElementType::i8:
+    case ElementType::u4:
+    case ElementType::u8:
+      write_as(bytes, static_cast<uint8_t>(whole));
+      break;
+    case ElementType::i16:
+    case ElementType::u16:
+      write_as(bytes, static_cast<uint16_t>(whole));
+      break;
+    case ElementType::i32:
+    case ElementType::u32:
+      write_as(bytes, static_cast<uint32_t>(whole));
+      break;
+    case ElementType::i64:
+      write_as(bytes, whole);
+      break;
+    case ElementType::u64:
+      write_as(bytes, static_cast<uint64_t>(value));
+      break;
+    case ElementType::f8e4m3:
+      write_as(bytes, static_cast<uint8_t>(encode_float(value, 4, 3, false)));
+      break;
+    case ElementType::f8e5m2:
+      write_as(bytes, static_cast<uint8_t>(encode_float(value, 5, 2, true)));
+      break;
+    case ElementType::bf16:
+      write_as(bytes, static_cast<uint16_t>(encode_float(value, 8, 7, true)));
+      break;
+    case ElementType::f16:
+      write_as(bytes, static_cast<uint16_t>(encode_float(value, 5, 10, true)));
+      break;
+    case ElementType::tf32:
+    case ElementType::f32:
+      write_as(bytes, static_cast<float>(value));
+      break;
+    case ElementType::f64:
+      write_as(bytes, value);
+      break;
+    case ElementType::string:
+      MCC_UNREACHABLE("a string is not a number");
+  }
+  return copy_of(element, {}, bytes);
+}
+
+Constant Constant::ints(const std::vector<int64_t>& values) {
+  return of(ElementType::i64, {static_cast<int64_t>(values.size())}, values);
+}
+
+int64_t Constant::count() const { return count_of(shape_); }
+
+TensorType Constant::type() const { return {element_, make_shape(shape_)}; }
+
+int64_t Constant::int_at(int64_t i) const {
+  MCC_CHECK(i >= 0 && i < count(), "element ", i, " of a constant of ", count());
+  switch (element_) {
+    case ElementType::boolean:
+      return read_as<uint8_t>(bytes_, i) != 0;
+    case ElementType::i4:
+    case ElementType::i8:
+      return read_as<int8_t>(bytes_, i);
+    case ElementType::u4:
+    case ElementType::u8:
+      return read_as<uint8_t>(bytes_, i);
+    case ElementType::i16:
+      return read_as<int16_t>(bytes_, i);
+    case ElementType::u16:
+      return read_as<uint16_t>(bytes_, i);
+    case ElementType::i32:
+      return read_as<int32_t>(bytes_, i);
+    case ElementType::u32:
+      return read_as<uint32_t>(bytes_, i);
+    case ElementType::i64:
+    case ElementType::u64:
+      return read_as<int64_t>(bytes_, i);
+    case ElementType::f8e4m3:
+    case ElementType::f8e5m2:
+    case ElementType::bf16:
+    case ElementType::f16:
+    case ElementType::tf32:
+    case ElementType::f32:
+    case ElementType::f64: {
+      double value = number_at(i);
+      if (std::isnan(value)) return 0;
+      constexpr double limit = 9223372036854775808.0;
+      if (value >= limit) return std::numeric_limits<int64_t>::max();
+      if (value < -limit) return std::numeric_limits<int64_t>::min();
+      return static_cast<int64_t>(value);
+    }
+    case ElementType::string:
+      break;
+  }
+  MCC_UNREACHABLE("a string is not a number");
+}
+
+double Constant::number_at(int64_t i) const {
+  MCC_CHECK(i >= 0 && i < count(), "element ", i, " of a constant of ", count());
+  switch (element_) {
+    case ElementType::f8e4m3:
+      return decode_float(read_as<uint8_t>(bytes_, i), 4, 3, false);
+    case ElementType::f8e5m2:
+      return decode_float(read_as<uint8_t>(bytes_, i), 5, 2, true);
+    case ElementType::bf16:
+      return decode_float(read_as<uint16_t>(bytes_, i), 8, 7, true);
+    case ElementType::f16:
+      return decode_float(read_as<uint16_t>(bytes_, i), 5, 10, true);
+    case ElementType::tf32:
+    case ElementType::f32:
+      return read_as<float>(bytes_, i);
+    case ElementType::f64:
+      return read_as<double>(bytes_, i);
+    case ElementType::u64:
+      return static_cast<double>(read_as<uint64_t>(bytes_, i));
+    case ElementType::boolean:
+    case ElementType::i4:
+    case ElementType::i8:
+    case ElementType::i16:
+    case ElementType::i32:
+    case ElementType::i64:
+    case ElementType::u4:
+    case ElementType::u8:
+    case ElementType::u16:
+    case ElementType::u32:
+      return static_cast<double>(int_at(i));
+    case ElementType::string:
+      break;
+  }
+  MCC_UNREACHABLE("a string is not a number");
+}
+
+std::vector<int64_t> Constant::to_ints() const {
+  std::vector<int64_t> values;
+  values.reserve(static_cast<size_t>(count()));
+  for (int64_t i = 0, n = count(); i < n; ++i)
+    values.push_back(int_at(i));
+  return values;
+}
+
+// ---- Attributes ----
+
+namespace {
+
+template <class T>
+T get_or(const Attribute* attribute, const std::string& name, T otherwise) {
+  if (!attribute) return otherwise;
+  const T* value = std::get_if<T>(attribute);
+  MCC_CHECK(value, "attribute ", name, " is of another kind");
+  return *value;
+}
+
+bool same(const Constant& a, const Constant& b) {
+  return a.element() == b.element() && a.shape() == b.shape() &&
+         std::equal(a.bytes().begin(), a.bytes().end(), b.bytes().begin(), b.bytes().end());
+}
+
+bool same(const Attribute& a, const Attribute& b) {
+  if (a.index() != b.index()) return false;
+  return std::visit(
+      [&](const auto& x) {
+        const auto& y = std::get<std::decay_t<decltype(x)>>(b);
+        if constexpr (std::is_same_v<std::decay_t<decltype(x)>, Constant>) {
+          return same(x, y);
+        } else {
+          return x == y;
+        }
+      },
+      a);
+}
+
+}  // namespace
+
+const Attribute* Attributes::find(const std::string& name) const {
+  auto found = map_.find(name);
+  return found == map_.end() ? nullptr : &found->second;
+}
+
+int64_t Attributes::integer(const std::string& name, int64_t otherwise) const {
+  return get_or(find(name), name, otherwise);
+}
+double Attributes::number(const std::string& name, double otherwise) const {
+  return get_or(find(name), name, otherwise);
+}
+std::string Attributes::text(const std::string& name, std::string otherwise) const {
+  return get_or(find(name), name, std::move(otherwise));
+}
+std::vector<int64_t> Attributes::integers(const std::string& name, std::vector<int64_t> otherwise) const {
+  return get_or(find(name), name, std::move(otherwise));
+}
+std::vector<double> Attributes::numbers(const std::string& name, std::vector<double> otherwise) const {
+  return get_or(find(name), name, std::move(otherwise));
+}
+
+bool Attributes::operator==(const Attributes& other) const {
+  return std::equal(
+      map_.begin(), map_.end(), other.map_.begin(), other.map_.end(),
+      [](const auto& a, const auto& b) { return a.first == b.first && same(a.second, b.second); });
+}
+
+// ---- Graph ----
+
+ValueId Graph::add_value(std::string value_name, TensorType type) {
+  values.push_back({std::move(value_name), std::move(type), std::nullopt, -1, 0});
+  return static_cast<ValueId>(values.size() - 1);
+}
+
+ValueId Graph::add_constant(std::string value_name, Constant constant) {
+  ValueId id = add_value(std::move(value_name), constant.type());
+  value(id).constant = std::move(constant);
+  return id;
+}
+
+NodeId Graph::add_node(const OpDef& op, std::string node_name, std::vector<ValueId> node_inputs,
+                       Attributes attributes, std::vector<TensorType> output_types) {
+  auto id = static_cast<NodeId>(nodes.size());
+  Node node;
+  node.op = &op;
+  node.inputs = std::move(node_inputs);
+  node.attributes = std::move(attributes);
+  for (size_t i = 0; i < output_types.size(); ++i) {
+    std::string value_name = i == 0 ? node_name : text(node_name, ".", i);
+    ValueId out = add_value(std::move(value_name), std::move(output_types[i]));
+    value(out).producer = id;
+    value(out).output_index = static_cast<int>(i);
+    node.outputs.push_back(out);
+  }
+  node.name = std::move(node_name);
+  nodes.push_back(std::move(node));
+  return id;
+}
+
+std::vector<std::vector<NodeId>> Graph::users() const {
+  std::vector<std::vector<NodeId>> result(values.size());
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    if (nodes[n].dead) continue;
+    for (ValueId v : nodes[n].inputs) {
+      if (v != kNoValue) result[static_cast<size_t>(v)].push_back(static_cast<NodeId>(n));
+    }
+  }
+  return result;
+}
+
+bool Graph::is_output(ValueId id) const {
+  return std::find(outputs.begin(), outputs.end(), id) != outputs.end();
+}
+
+void Graph::replace_uses(ValueId from, ValueId to) {
+  for (Node& node : nodes) {
+    if (!node.dead) std::replace(node.inputs.begin(), node.inputs.end(), from, to);
+  }
+  std::replace(outputs.begin(), outputs.end(), from, to);
+}
+
+namespace {
+
+// Live nodes such that every producer comes before its users; among those that are ready, the earliest first.
+std::vector<NodeId> topological_order(const Graph& graph) {
+  auto users = graph.users();
+  std::vector<int> missing(graph.nodes.size(), 0);
+  std::priority_queue<NodeId, std::vector<NodeId>, std::greater<>> ready;
+  size_t live = 0;
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    if (node.dead) continue;
+    ++live;
+    for (ValueId v : node.inputs) {
+      if (v == kNoValue || graph.value(v).producer < 0) continue;
+      MCC_CHECK(!graph.node(graph.value(v).producer).dead, "node ", node.name, " reads ", graph.value(v).name,
+                ", whose producer was removed");
+      ++missing[n];
+    }
+    if (missing[n] == 0) ready.push(static_cast<NodeId>(n));
+  }
+  std::vector<NodeId> order;
+  while (!ready.empty()) {
+    NodeId n = ready.top();
+    ready.pop();
+    order.push_back(n);
+    for (ValueId out : graph.node(n).outputs) {
+      if (out == kNoValue) continue;
+      for (NodeId user : users[static_cast<size_t>(out)]) {
+        if (--missing[static_cast<size_t>(user)] == 0) ready.push(user);
+      }
+    }
+  }
+  MCC_CHECK(order.size() == live, "graph ", graph.name, " has a cycle");
+  return order;
+}
+
+}  // namespace
+
+void Graph::compact() {
+  std::vector<NodeId> order = topological_order(*this);
+  std::vector<bool> used(values.size(), false);
+  auto use_all = [&](const std::vector<ValueId>& ids) {
+    for (ValueId v : ids) {
+      if (v != kNoValue) used[static_cast<size_t>(v)] = true;
+    }
+  };
+  use_all(inputs);
+  use_all(outputs);
+  for (NodeId n : order) {
+    use_all(node(n).inputs);
+    use_all(node(n).outputs);
+  }
+  std::vector<ValueId> renumbered(values.size(), kNoValue);
+  std::vector<Value> kept_values;
+  for (size_t v = 0; v < values.size(); ++v) {
+    if (!used[v]) continue;
+    renumbered[v] = static_cast<ValueId>(kept_values.size());
+    kept_values.push_back(std::move(values[v]));
+    kept_values.back().producer = -1;
+  }
+  auto renumber = [&](std::vector<ValueId>& ids) {
+    for (ValueId& v : ids) {
+      if (v != kNoValue) v = renumbered[static_cast<size_t>(v)];
+    }
+  };
+  std::vector<Node> kept_nodes;
+  for (NodeId n : order) {
+    kept_nodes.push_back(std::move(node(n)));
+    Node& kept = kept_nodes.back();
+    renumber(kept.inputs);
+    renumber(kept.outputs);
+    for (size_t i = 0; i < kept.outputs.size(); ++i) {
+      if (kept.outputs[i] == kNoValue) continue;
+      Value& out = kept_values[static_cast<size_t>(kept.outputs[i])];
+      out.producer = static_cast<NodeId>(kept_nodes.size() - 1);
+      out.output_index = static_cast<int>(i);
+    }
+  }
+  renumber(inputs);
+  renumber(outputs);
+  values = std::move(kept_values);
+  nodes = std::move(kept_nodes);
+}
+
+}  // namespace mcc::graph

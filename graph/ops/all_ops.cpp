@@ -1,0 +1,31 @@
+// The list of operators: one line for each file of this folder.
+#include "graph/op.h"
+
+namespace mcc::graph {
+
+#define MCC_OP_FILES(X) \
+  X(unary_ops)          \
+  X(binary_ops)         \
+  X(variadic_ops)       \
+  X(cast_ops)
+
+#define X(ops) std::span<const OpDef> ops();
+MCC_OP_FILES(X)
+#undef X
+
+std::span<const OpDef* const> all_ops() {
+  static const std::vector<const OpDef*> all = [] {
+    std::vector<const OpDef*> result;
+    auto append = [&](std::span<const OpDef> ops) {
+      for (const OpDef& op : ops)
+        result.push_back(&op);
+    };
+#define X(ops) append(ops());
+    MCC_OP_FILES(X)
+#undef X
+    return result;
+  }();
+  return all;
+}
+
+}  // namespace mcc::graph

@@ -1,0 +1,88 @@
+// Cast, CastLike, BitCast.
+#include "graph/ops/common.h"
+
+namespace mcc::graph {
+namespace {
+
+void set_converted(InferContext& c, std::optional<ElementType> element) {
+  if (element) c.set_output(0, {*element, c.input(0).shape});
+}
+
+void infer_cast(InferContext& c) {
+  if (!expect_type(c, 0, TypeSet::any)) return;
+  set_converted(c, element_attribute(c, "to"));
+}
+
+void infer_cast_like(InferContext& c) {
+  if (expect_type(c, 0, TypeSet::any)) set_converted(c, c.input(1).element);
+}
+
+void infer_bit_cast(InferContext& c) {
+  if (!expect_type(c, 0, TypeSet::any)) return;
+  auto to = element_attribute(c, "to");
+  if (!to) return;
+  ElementType from = c.input(0).element;
+  if (!expect(c, bit_width(from) == bit_width(*to), "cannot reinterpret ", mcc::to_text(from), " as ",
+              mcc::to_text(*to), ": their widths differ")) {
+    return;
+  }
+  set_converted(c, to);
+}
+
+// The largest finite value of an 8-bit float.
+double largest(ElementType element) { return element == ElementType::f8e4m3 ? 448.0 : 57344.0; }
+
+void compute_cast(ComputeContext& c) {
+  const TensorType& out = c.output_type(0);
+  bool is_f8 = is_float(out.element) && bit_width(out.element) == 8;
+  bool saturate = is_f8 && c.attributes().integer("saturate", 1) != 0;
+  c.set_output(0, c.builder.compute("cast", out.element, out.shape, [&](Axes i) {
+    Expr value = c.at(0, to_vector(i));
+    if (saturate && value.element() != out.element) {
+      value = is_float(value.element()) ? widen(value) : cast(ElementType::f32, value);
+      Expr limit = number_like(value, largest(out.element));
+      value = tensor::min(tensor::max(value, -limit), limit);
+    }
+    return cast(out.element, value);
+  }));
+}
+
+void compute_bit_cast(ComputeContext& c) {
+  const TensorType& out = c.output_type(0);
+  c.set_output(0, c.builder.compute("bit_cast", out.element, out.shape, [&](Axes i) {
+    Expr value = c.at(0, to_vector(i));
+    if (value.element() == out.element) return value;
+    return tensor::Call::make({out.element, 1}, Intrinsic::bit_cast, {value});
+  }));
+}
+
+OpDef converting(std::string_view name, void (*infer)(InferContext&), void (*compute)(ComputeContext&)) {
+  OpDef op;
+  op.name = name;
+  op.fusion = FusionClass::elementwise;
+  op.infer = infer;
+  op.compute = compute;
+  op.layout_agnostic = true;
+  return op;
+}
+
+OpDef cast_like_op() {
+  OpDef op = converting("CastLike", infer_cast_like, compute_cast);
+  op.required_inputs = 2;
+  op.constant_inputs = 0b10;  // only its type matters
+  op.layout_agnostic = false;
+  return op;
+}
+
+}  // namespace
+
+std::span<const OpDef> cast_ops() {
+  static const OpDef ops[] = {
+      converting("Cast", infer_cast, compute_cast),
+      cast_like_op(),
+      converting("BitCast", infer_bit_cast, compute_bit_cast),
+  };
+  return ops;
+}
+
+}  // namespace mcc::graph
