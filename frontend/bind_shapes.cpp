@@ -1,0 +1,184 @@
+#include <algorithm>
+#include <set>
+
+#include "frontend/model_prepare.h"
+#include "frontend/onnx_tensor.h"
+
+namespace mcc::frontend {
+
+namespace {
+
+void drop_initialized_inputs(onnx::GraphProto& graph) {
+  std::set<std::string> initialized;
+  for (const auto& tensor : graph.initializer())
+    initialized.insert(tensor.name());
+  for (const auto& tensor : graph.sparse_initializer())
+    initialized.insert(tensor.values().name());
+  auto& inputs = *graph.mutable_input();
+  inputs.erase(std::remove_if(inputs.begin(), inputs.end(),
+                              [&](const auto& input) { return initialized.count(input.name()) != 0; }),
+               inputs.end());
+}
+
+Diagnostic usage(std::string message) { return {ErrorKind::usage, "", std::move(message), ""}; }
+
+std::string shape_option(const std::vector<int64_t>& shape) { return join(shape, "x"); }
+
+// Values of the named dimensions: those given by --dim, and those that follow from given shapes.
+class DimValues {
+ public:
+  DimValues(const ImportOptions& options, Diagnostics& problems) : problems_(problems) {
+    for (const auto& [name, value] : options.dims) {
+      if (value < 0)
+        problems_.push_back(usage(text("--dim ", name, "=", value, ": a dimension is not negative")));
+      values_[name] = value;
+    }
+  }
+
+  void bind(const std::string& name, int64_t value, const std::string& input) {
+    auto [known, fresh] = values_.emplace(name, value);
+    if (!fresh && known->second != value) {
+      problems_.push_back(usage(text("dimension '", name, "' is ", value, " in the shape given for input '",
+                                     input, "', but ", known->second, " elsewhere")));
+    }
+  }
+
+  std::optional<int64_t> find(const std::string& name) const {
+    auto known = values_.find(name);
+    return known == values_.end() ? std::nullopt : std::optional(known->second);
+  }
+
+ private:
+  Diagnostics& problems_;
+  std::map<std::string, int64_t> values_;
+};
+
+using Dim = onnx::TensorShapeProto::Dimension;
+
+std::vector<int64_t> given_shape(const onnx::ValueInfoProto& input, const ImportOptions& options,
+                                 bool* given) {
+  auto constant = options.constants.find(input.name());
+  auto shape = options.input_shapes.find(input.name());
+  *given = true;
+  if (constant != options.constants.end()) return constant->second.shape();
+  if (shape != options.input_shapes.end()) return shape->second;
+  *given = false;
+  return {};
+}
+
+// Writes a shape given for the input into its type.
+void apply_given(onnx::ValueInfoProto& input, const std::vector<int64_t>& shape, DimValues& dims,
+                 Diagnostics& problems) {
+  auto& type = *input.mutable_type()->mutable_tensor_type();
+  const bool declared = type.has_shape();
+  if (declared && type.shape().dim_size() != static_cast<int>(shape.size())) {
+    problems.push_back(
+        usage(text("the shape ", shape_option(shape), " given for input '", input.name(), "' has ",
+                   shape.size(), " dimensions; the model has ", type.shape().dim_size())));
+    return;
+  }
+  auto* target = type.mutable_shape();
+  for (size_t i = 0; i < shape.size(); ++i) {
+    Dim* dim = declared ? target->mutable_dim(static_cast<int>(i)) : target->add_dim();
+    if (shape[i] < 0) {
+      problems.push_back(usage(
+          text("the shape given for input '", input.name(), "' has the negative dimension ", shape[i])));
+    } else if (dim->has_dim_value() && dim->dim_value() != shape[i]) {
+      problems.push_back(usage(text("dimension ", i, " of input '", input.name(), "' is ", dim->dim_value(),
+                                    " in the model, not ", shape[i])));
+      continue;
+    }
+    if (dim->has_dim_param() && !dim->dim_param().empty())
+      dims.bind(dim->dim_param(), shape[i], input.name());
+    dim->set_dim_value(shape[i]);
+  }
+}
+
+void substitute_dims(onnx::TypeProto* type, const DimValues& dims) {
+  if (!type->has_tensor_type() || !type->tensor_type().has_shape()) return;
+  for (auto& dim : *type->mutable_tensor_type()->mutable_shape()->mutable_dim()) {
+    if (!dim.has_dim_param()) continue;
+    if (auto value = dims.find(dim.dim_param())) dim.set_dim_value(*value);
+  }
+}
+
+// One diagnostic that names every open dimension of the input and the option that closes it.
+void report_open_dims(const onnx::ValueInfoProto& input, Diagnostics& problems) {
+  const std::string where = text("input '", input.name(), "'");
+  const auto& type = input.type().tensor_type();
+  if (!type.has_shape()) {
+    problems.push_back(
+        {ErrorKind::unsupported, where, "has no shape",
+         text("give one: --input-shape ", input.name(), "=1x3x224x224 (with its dimensions)")});
+    return;
+  }
+  std::vector<std::string> open, options;
+  std::string example;
+  bool nameless = false;
+  for (int i = 0; i < type.shape().dim_size(); ++i) {
+    const Dim& dim = type.shape().dim(i);
+    example += (i ? "x" : "");
+    if (dim.has_dim_value() && dim.dim_value() >= 0) {
+      example += std::to_string(dim.dim_value());
+      continue;
+    }
+    example += "?";
+    const bool named = dim.has_dim_param() && !dim.dim_param().empty();
+    nameless |= !named;
+    open.push_back(named ? text(i, " ('", dim.dim_param(), "')") : std::to_string(i));
+    const std::string option = text("--dim ", dim.dim_param(), "=N");
+    if (named && std::find(options.begin(), options.end(), option) == options.end())
+      options.push_back(option);
+  }
+  if (open.empty()) return;
+  const std::string shape = text("--input-shape ", input.name(), "=", example);
+  problems.push_back({ErrorKind::unsupported, where,
+                      open.size() == 1 ? text("dimension ", open[0], " has no value")
+                                       : text("dimensions ", join(open, ", "), " have no value"),
+                      nameless ? text("give ", shape, " with numbers for '?'")
+                               : text("give ", join(options, " "), ", or ", shape, " with numbers for '?'")});
+}
+
+void check_option_names(const onnx::GraphProto& graph, const ImportOptions& options, Diagnostics& problems) {
+  std::set<std::string> inputs, symbols;
+  for (const auto& input : graph.input()) {
+    inputs.insert(input.name());
+    for (const auto& dim : input.type().tensor_type().shape().dim())
+      if (dim.has_dim_param()) symbols.insert(dim.dim_param());
+  }
+  auto check = [&](const std::string& name, const char* what, const std::set<std::string>& known) {
+    if (known.count(name)) return;
+    const std::string have = known.empty() ? text("there is none") : text("there are: ", join(known, ", "));
+    problems.push_back(usage(text("the model has no ", what, " '", name, "'; ", have)));
+  };
+  for (const auto& [name, shape] : options.input_shapes)
+    check(name, "input", inputs);
+  for (const auto& [name, value] : options.constants)
+    check(name, "input", inputs);
+  for (const auto& [name, value] : options.dims)
+    check(name, "named dimension", symbols);
+}
+
+}  // namespace
+
+void bind_shapes(onnx::ModelProto& model, const ImportOptions& options, Diagnostics& problems) {
+  onnx::GraphProto& graph = *model.mutable_graph();
+  drop_initialized_inputs(graph);
+  check_option_names(graph, options, problems);
+  DimValues dims(options, problems);
+  for (auto& input : *graph.mutable_input()) {
+    bool given = false;
+    const std::vector<int64_t> shape = given_shape(input, options, &given);
+    if (given && input.type().has_tensor_type()) apply_given(input, shape, dims, problems);
+  }
+  for (auto& input : *graph.mutable_input()) {
+    substitute_dims(input.mutable_type(), dims);
+    if (input.type().has_tensor_type()) report_open_dims(input, problems);
+  }
+  for (auto& value : *graph.mutable_value_info())
+    substitute_dims(value.mutable_type(), dims);
+  for (auto& output : *graph.mutable_output())
+    substitute_dims(output.mutable_type(), dims);
+}
+
+}  // namespace mcc::frontend

@@ -1,0 +1,65 @@
+// An ONNX file -> a graph.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "graph/fold.h"
+#include "graph/graph.h"
+
+namespace mcc::frontend {
+
+struct ImportOptions {
+  std::map<std::string, std::vector<int64_t>> input_shapes;  // by input
+  std::map<std::string, int64_t> dims;                       // by the name of the dimension
+  // Inputs that are fixed to a value: they become constants of the graph.
+  std::map<std::string, graph::Constant> constants;
+};
+
+struct ImportedModel {
+  graph::Graph graph;
+  std::string producer;  // "pytorch 2.4.0"
+  std::string doc;
+  int64_t opset = 0;       // of the default domain, as the file has it
+  int64_t ir_version = 0;  // of the file
+  int64_t node_count = 0;  // nodes of the file's main graph
+  int64_t file_bytes = 0;
+};
+
+// The newest ONNX opset: every model is converted to it, and operators have its semantics.
+inline constexpr int kOpset = 28;
+
+// Reads, checks and converts the model and builds its graph. Shapes are static: every dimension of an input needs a
+// value, from the file or from the options. What can be computed from constants alone is computed at once through
+// `fold` where it is small (so that operators see their shape operands); large weights stay in the mapped file, which
+// the graph's constants keep alive. On failure, everything that is wrong is listed, node by node.
+Result<ImportedModel> import_onnx(const std::string& path, const ImportOptions& options,
+                                  const graph::Evaluator& fold);
+
+// A tensor file (a serialised TensorProto, as in ONNX's test data).
+struct NamedTensor {
+  std::string name;
+  graph::Constant value;
+};
+Result<NamedTensor> read_tensor_file(const std::string& path);
+
+// Name, element type and shape as declared by the file. -1 for a dimension without a value; symbols[i] is then its name
+// or empty. Inputs that have an initializer are not listed. element is empty for what is not a tensor that mcc knows.
+struct DeclaredTensor {
+  std::string name;
+  std::string element;
+  bool has_shape = false;
+  std::vector<int64_t> shape;
+  std::vector<std::string> symbols;
+};
+struct ModelSummary {
+  std::vector<DeclaredTensor> inputs, outputs;
+  std::map<std::string, int64_t> operators;  // "Conv" or "domain.Op" -> nodes, sub-graphs included
+  std::string producer;
+  int64_t opset = 0, ir_version = 0, node_count = 0, file_bytes = 0, weight_bytes = 0;
+};
+// Looks at the file without importing it.
+Result<ModelSummary> summarize_onnx(const std::string& path);
+
+}  // namespace mcc::frontend

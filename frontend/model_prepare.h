@@ -1,0 +1,40 @@
+// What is done to the ONNX message before a graph is built from it. Internal to this layer: includes protobuf.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "frontend/import.h"
+#include "onnx/onnx_pb.h"
+
+namespace mcc::frontend {
+
+// Nodes that were found wrong are moved to this domain, so that ONNX's library leaves them alone and the graph builder
+// knows that they have been reported.
+inline constexpr const char* kRefusedDomain = "mcc.refused";
+
+// Runs f, which calls into ONNX's library; what it throws comes back as one plain line, without source paths.
+std::optional<std::string> onnx_error(const std::function<void()>& f);
+
+// Version of the default domain; nothing when the model does not import it.
+std::optional<int64_t> default_opset(const onnx::ModelProto& model);
+
+// Whether the opsets that the model imports are among those that this program knows.
+bool check_versions(const onnx::ModelProto& model, Diagnostics& problems);
+
+// Checks every node, value and name by the rules of the model's own opset. Faults go to problems (all of them); the nodes
+// concerned are moved to kRefusedDomain. folder is where the file is.
+void check_model(onnx::ModelProto& model, const std::string& folder, Diagnostics& problems);
+
+// Gives every dimension of every input the value that the options have for it. Initializers that are also inputs are
+// constants: they are dropped from the inputs. Dimensions without a value go to problems.
+void bind_shapes(onnx::ModelProto& model, const ImportOptions& options, Diagnostics& problems);
+
+// Inlines local functions. False: nothing further can be done with the model.
+bool inline_functions(onnx::ModelProto& model, Diagnostics& problems);
+
+// Converts to kOpset and infers the types of all values. False as above.
+bool convert_model(onnx::ModelProto& model, Diagnostics& problems);
+
+}  // namespace mcc::frontend

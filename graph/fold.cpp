@@ -1,0 +1,138 @@
+#include "graph/fold.h"
+
+#include <algorithm>
+#include <map>
+
+#include "tensor/interpret.h"
+
+namespace mcc::graph {
+
+namespace {
+
+// Memory for a tensor, aligned as kernels may expect it.
+struct Block {
+  explicit Block(size_t size) : storage(size + kAlignment) {
+    const auto address = reinterpret_cast<uintptr_t>(storage.data());
+    offset = (kAlignment - address % kAlignment) % kAlignment;
+    used = size;
+  }
+  std::byte* data() { return storage.data() + offset; }
+  std::span<const std::byte> bytes() const { return std::span(storage).subspan(offset, used); }
+
+  static constexpr size_t kAlignment = 64;
+  std::vector<std::byte> storage;
+  size_t offset = 0, used = 0;
+};
+
+}  // namespace
+
+Evaluator interpreter_evaluator(int64_t max_steps) {
+  return [max_steps](const tensor::Func& f, std::span<const Constant> inputs,
+                     const std::vector<TensorType>& outputs) -> Result<std::vector<Constant>> {
+    MCC_CHECK(f.params.size() == inputs.size() + outputs.size(), f.name, ": ", f.params.size(),
+              " parameters, ", inputs.size(), " inputs, ", outputs.size(), " outputs");
+    std::vector<std::shared_ptr<Block>> results;
+    std::vector<std::byte*> buffers;
+    // The interpreter writes only to outputs and intermediates.
+    for (const Constant& input : inputs)
+      buffers.push_back(const_cast<std::byte*>(input.bytes().data()));
+    for (const TensorType& type : outputs) {
+      const auto size = static_cast<size_t>(static_count(type.shape) * byte_size(type.element));
+      results.push_back(std::make_shared<Block>(size));
+      buffers.push_back(results.back()->data());
+    }
+    tensor::InterpretOptions options;
+    options.max_steps = max_steps;
+    Status status = tensor::interpret(f, buffers, {}, options);
+    if (!status.ok()) return status.errors();
+    std::vector<Constant> constants;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      constants.emplace_back(outputs[i].element, static_shape(outputs[i].shape), results[i]->bytes(),
+                             results[i]);
+    }
+    return constants;
+  };
+}
+
+Result<std::vector<Constant>> evaluate_node(const Graph& graph, const Node& node,
+                                            std::span<const Constant> inputs, const Evaluator& evaluate) {
+  std::vector<Constant> arguments;
+  std::vector<ValueId> passed;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const ValueId id = node.inputs[i];
+    if (id == kNoValue || is_embedded(graph, node, static_cast<int>(i))) continue;
+    if (std::find(passed.begin(), passed.end(), id) != passed.end()) continue;
+    passed.push_back(id);
+    arguments.push_back(inputs[i]);
+  }
+  std::vector<TensorType> types;
+  for (ValueId id : node.outputs)
+    if (id != kNoValue) types.push_back(graph.value(id).type);
+  Result<std::vector<Constant>> computed = evaluate(build_node_func(graph, node), arguments, types);
+  if (!computed.ok()) return computed.errors();
+  std::vector<Constant> outputs(node.outputs.size());
+  for (size_t i = 0, next = 0; i < node.outputs.size(); ++i)
+    if (node.outputs[i] != kNoValue) outputs[i] = (*computed)[next++];
+  return outputs;
+}
+
+Result<std::optional<std::vector<Constant>>> fold_node(const Graph& graph, const Node& node,
+                                                       const Evaluator& evaluate) {
+  using Folded = std::optional<std::vector<Constant>>;
+  if (node.op->fold && node.outputs.size() == 1) {
+    if (std::optional<Constant> constant = node.op->fold(graph, node)) return Folded{std::vector{*constant}};
+  }
+  if (!node.op->compute) return Folded{};
+  std::vector<Constant> inputs(node.inputs.size());
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    if (node.inputs[i] == kNoValue) continue;
+    const Value& value = graph.value(node.inputs[i]);
+    if (!value.constant) return Folded{};
+    inputs[i] = *value.constant;
+  }
+  for (ValueId id : node.outputs)
+    if (id != kNoValue && !is_static(graph.value(id).type.shape)) return Folded{};
+  Result<std::vector<Constant>> outputs = evaluate_node(graph, node, inputs, evaluate);
+  if (!outputs.ok()) return outputs.errors();
+  return Folded{std::move(*outputs)};
+}
+
+Result<std::vector<Constant>> run_graph(const Graph& graph, std::span<const Constant> inputs,
+                                        const Evaluator& evaluate, const NodeObserver& observe) {
+  MCC_CHECK(inputs.size() == graph.inputs.size(), "expected ", graph.inputs.size(), " inputs, got ",
+            inputs.size());
+  std::map<ValueId, Constant> values;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    values[graph.inputs[i]] = inputs[i];
+  auto value_of = [&](ValueId id) -> const Constant& {
+    const Value& value = graph.value(id);
+    return value.constant ? *value.constant : values.at(id);
+  };
+  for (const Node& node : graph.nodes) {
+    if (node.dead) continue;
+    if (!node.op->compute) {
+      return Diagnostic{ErrorKind::unsupported, node.name,
+                        text("operator ", node.op->name, " has no definition that the interpreter can run"),
+                        ""};
+    }
+    std::vector<Constant> arguments;
+    for (ValueId id : node.inputs)
+      arguments.push_back(id == kNoValue ? Constant() : value_of(id));
+    Result<std::vector<Constant>> outputs = evaluate_node(graph, node, arguments, evaluate);
+    if (!outputs.ok()) {
+      Diagnostics errors = outputs.errors();
+      for (Diagnostic& error : errors)
+        error.where = text(node.name, " (", node.op->name, ")", error.where.empty() ? "" : ": ", error.where);
+      return errors;
+    }
+    if (observe) observe(node, *outputs);
+    for (size_t i = 0; i < node.outputs.size(); ++i)
+      if (node.outputs[i] != kNoValue) values[node.outputs[i]] = (*outputs)[i];
+  }
+  std::vector<Constant> results;
+  for (ValueId id : graph.outputs)
+    results.push_back(value_of(id));
+  return results;
+}
+
+}  // namespace mcc::graph

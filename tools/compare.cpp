@@ -1,0 +1,113 @@
+#include "tools/compare.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "tools/console.h"
+
+namespace mcc::tools {
+
+namespace {
+
+using graph::Constant;
+
+// Row-major position -> "[1, 0, 3]".
+std::string position_text(int64_t position, const std::vector<int64_t>& shape) {
+  std::vector<int64_t> index(shape.size());
+  for (size_t d = shape.size(); d-- > 0;) {
+    index[d] = position % shape[d];
+    position /= shape[d];
+  }
+  return list_text(index);
+}
+
+double difference(double got, double want) {
+  if (std::isnan(got) && std::isnan(want)) return 0;
+  if (got == want) return 0;
+  const double error = std::fabs(got - want);
+  return std::isnan(error) ? std::numeric_limits<double>::infinity() : error;
+}
+
+std::string number_text(double value) {
+  char buffer[40];
+  std::snprintf(buffer, sizeof buffer, "%.6g", value);
+  return buffer;
+}
+
+// SplitMix64: a counter turned into well-mixed bits.
+struct Generator {
+  uint64_t state;
+  uint64_t next() {
+    uint64_t z = (state += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+  double uniform() { return (static_cast<double>(next() >> 11) + 0.5) * 0x1p-53; }
+  // Box and Muller's transform.
+  double normal() {
+    const double radius = std::sqrt(-2 * std::log(uniform()));
+    return radius * std::cos(6.283185307179586 * uniform());
+  }
+};
+
+}  // namespace
+
+Comparison compare(const Constant& got, const Constant& want, const Tolerance& tolerance) {
+  Comparison result;
+  if (got.element() != want.element()) {
+    result.reason = text("element type ", to_text(got.element()), ", expected ", to_text(want.element()));
+    return result;
+  }
+  if (got.shape() != want.shape()) {
+    result.reason = text("shape ", list_text(got.shape()), ", expected ", list_text(want.shape()));
+    return result;
+  }
+  const bool floating = is_float(got.element());
+  for (int64_t i = 0; i < got.count(); ++i) {
+    const double g = got.number_at(i), w = want.number_at(i);
+    const double error = difference(g, w);
+    const bool equal = floating ? error <= tolerance.atol + tolerance.rtol * std::fabs(w) && std::isfinite(error)
+                                : got.int_at(i) == want.int_at(i);
+    result.max_error = std::max(result.max_error, error);
+    if (equal) continue;
+    if (result.mismatches++ == 0) result.first = i;
+  }
+  result.same = result.mismatches == 0;
+  if (!result.same) {
+    result.reason = text(result.mismatches, " of ", got.count(), " elements differ, max abs error ",
+                         number_text(result.max_error), ", first at ", position_text(result.first, got.shape()), ": ",
+                         number_text(got.number_at(result.first)), ", expected ",
+                         number_text(want.number_at(result.first)));
+  }
+  return result;
+}
+
+Constant random_tensor(const std::string& name, ElementType element, const std::vector<int64_t>& shape,
+                       uint64_t seed) {
+  Generator generator{seed * 0x2545f4914f6cdd1du};
+  for (char c : name) generator.state = generator.next() ^ static_cast<unsigned char>(c);
+  int64_t count = 1;
+  for (int64_t dim : shape) count *= dim;
+  const auto width = static_cast<size_t>(byte_size(element));
+  std::vector<std::byte> bytes(static_cast<size_t>(count) * width);
+  const bool mask = name.find("mask") != std::string::npos;
+  const uint64_t range = is_bool(element) || mask ? 2 : bit_width(element) == 4 ? 8 : 100;
+  for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+    std::byte* at = bytes.data() + i * width;
+    if (element == ElementType::f32) {
+      const auto value = static_cast<float>(generator.normal());
+      std::memcpy(at, &value, sizeof value);
+    } else if (is_float(element)) {
+      const Constant value = Constant::scalar(element, generator.normal());
+      std::memcpy(at, value.bytes().data(), width);
+    } else {
+      const uint64_t value = generator.next() % range;  // little-endian, so the low bytes come first
+      std::memcpy(at, &value, width);
+    }
+  }
+  return Constant::copy_of(element, shape, bytes);
+}
+
+}  // namespace mcc::tools
