@@ -5,7 +5,7 @@
 namespace mcc {
 
 void check_failed(const char* file, int line, const char* condition, const std::string& message) {
-  throw InternalError(text(file, ":", line, ": ", condition, message.empty() ? "" : ": ", message));
+  throw InternalError(text(file, ":", line, ": ", condition), message);
 }
 
 void append_text(std::string& out, double v) {

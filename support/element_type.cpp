@@ -7,7 +7,8 @@ namespace mcc {
 std::string_view to_text(ElementType type) {
   switch (type) {
 #define X(name, text, cls, bits) \
-  case ElementType::name: return text;
+  case ElementType::name:        \
+    return text;
     MCC_ELEMENT_TYPES(X)
 #undef X
   }
@@ -25,7 +26,8 @@ std::optional<ElementType> parse_element_type(std::string_view text) {
 TypeClass type_class(ElementType type) {
   switch (type) {
 #define X(name, text, cls, bits) \
-  case ElementType::name: return TypeClass::cls;
+  case ElementType::name:        \
+    return TypeClass::cls;
     MCC_ELEMENT_TYPES(X)
 #undef X
   }
@@ -35,7 +37,8 @@ TypeClass type_class(ElementType type) {
 int bit_width(ElementType type) {
   switch (type) {
 #define X(name, text, cls, bits) \
-  case ElementType::name: return bits;
+  case ElementType::name:        \
+    return bits;
     MCC_ELEMENT_TYPES(X)
 #undef X
   }

@@ -10,25 +10,25 @@ namespace mcc {
 enum class TypeClass : uint8_t { boolean, signed_int, unsigned_int, floating, string };
 
 // name, text, class, bits
-#define MCC_ELEMENT_TYPES(X)              \
-  X(boolean, "bool", boolean, 8)          \
-  X(i4, "i4", signed_int, 4)              \
-  X(i8, "i8", signed_int, 8)              \
-  X(i16, "i16", signed_int, 16)           \
-  X(i32, "i32", signed_int, 32)           \
-  X(i64, "i64", signed_int, 64)           \
-  X(u4, "u4", unsigned_int, 4)            \
-  X(u8, "u8", unsigned_int, 8)            \
-  X(u16, "u16", unsigned_int, 16)         \
-  X(u32, "u32", unsigned_int, 32)         \
-  X(u64, "u64", unsigned_int, 64)         \
-  X(f8e4m3, "f8e4m3", floating, 8)        \
-  X(f8e5m2, "f8e5m2", floating, 8)        \
-  X(bf16, "bf16", floating, 16)           \
-  X(f16, "f16", floating, 16)             \
-  X(tf32, "tf32", floating, 32)           \
-  X(f32, "f32", floating, 32)             \
-  X(f64, "f64", floating, 64)             \
+#define MCC_ELEMENT_TYPES(X)       \
+  X(boolean, "bool", boolean, 8)   \
+  X(i4, "i4", signed_int, 4)       \
+  X(i8, "i8", signed_int, 8)       \
+  X(i16, "i16", signed_int, 16)    \
+  X(i32, "i32", signed_int, 32)    \
+  X(i64, "i64", signed_int, 64)    \
+  X(u4, "u4", unsigned_int, 4)     \
+  X(u8, "u8", unsigned_int, 8)     \
+  X(u16, "u16", unsigned_int, 16)  \
+  X(u32, "u32", unsigned_int, 32)  \
+  X(u64, "u64", unsigned_int, 64)  \
+  X(f8e4m3, "f8e4m3", floating, 8) \
+  X(f8e5m2, "f8e5m2", floating, 8) \
+  X(bf16, "bf16", floating, 16)    \
+  X(f16, "f16", floating, 16)      \
+  X(tf32, "tf32", floating, 32)    \
+  X(f32, "f32", floating, 32)      \
+  X(f64, "f64", floating, 64)      \
   X(string, "string", string, 0)
 
 enum class ElementType : uint8_t {

@@ -4,12 +4,18 @@ namespace mcc {
 
 int exit_code(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::comparison: return 1;
-    case ErrorKind::usage: return 2;
-    case ErrorKind::bad_input: return 3;
-    case ErrorKind::unsupported: return 4;
-    case ErrorKind::environment: return 5;
-    case ErrorKind::tuning_log: return 6;
+    case ErrorKind::comparison:
+      return 1;
+    case ErrorKind::usage:
+      return 2;
+    case ErrorKind::bad_input:
+      return 3;
+    case ErrorKind::unsupported:
+      return 4;
+    case ErrorKind::environment:
+      return 5;
+    case ErrorKind::tuning_log:
+      return 6;
   }
   MCC_UNREACHABLE("unknown error kind");
 }

@@ -9,12 +9,17 @@ namespace mcc::tensor {
 Expr identity(Reducer reducer, ElementType element) {
   Type type{element, 1};
   switch (reducer) {
-    case Reducer::sum: return constant(type, 0);
-    case Reducer::product: return constant(type, 1);
-    case Reducer::any: return false_value();
-    case Reducer::all: return true_value();
+    case Reducer::sum:
+      return constant(type, 0);
+    case Reducer::product:
+      return constant(type, 1);
+    case Reducer::any:
+      return false_value();
+    case Reducer::all:
+      return true_value();
     case Reducer::min:
-    case Reducer::max: break;
+    case Reducer::max:
+      break;
   }
   bool is_min = reducer == Reducer::min;
   if (is_float(element)) {
@@ -30,12 +35,18 @@ Expr identity(Reducer reducer, ElementType element) {
 
 Expr combine(Reducer reducer, const Expr& a, const Expr& b) {
   switch (reducer) {
-    case Reducer::sum: return a + b;
-    case Reducer::product: return a * b;
-    case Reducer::min: return is_bool(a.element()) ? a && b : min(a, b);
-    case Reducer::max: return is_bool(a.element()) ? a || b : max(a, b);
-    case Reducer::any: return a || b;
-    case Reducer::all: return a && b;
+    case Reducer::sum:
+      return a + b;
+    case Reducer::product:
+      return a * b;
+    case Reducer::min:
+      return is_bool(a.element()) ? a && b : min(a, b);
+    case Reducer::max:
+      return is_bool(a.element()) ? a || b : max(a, b);
+    case Reducer::any:
+      return a || b;
+    case Reducer::all:
+      return a && b;
   }
   MCC_UNREACHABLE("unknown reducer");
 }
@@ -74,7 +85,6 @@ Stmt wrap_loops(const std::vector<Var>& vars, const std::vector<Expr>& extents, 
   }
   return body;
 }
-
 
 }  // namespace
 
@@ -120,8 +130,7 @@ Buffer FuncBuilder::reduce(std::string name, ElementType element, std::vector<Ex
   return buffer;
 }
 
-void FuncBuilder::block(std::string name, std::vector<AxisSpec> axes,
-                        const std::function<Stmt(Axes)>& body) {
+void FuncBuilder::block(std::string name, std::vector<AxisSpec> axes, const std::function<Stmt(Axes)>& body) {
   auto* block = new Block;
   Stmt owner(block);
   block->name = unique_name(name);
@@ -134,7 +143,8 @@ void FuncBuilder::block(std::string name, std::vector<AxisSpec> axes,
     extents.push_back(spec.extent);
   }
   std::vector<Expr> vars;
-  for (const Axis& axis : block->axes) vars.push_back(axis.var);
+  for (const Axis& axis : block->axes)
+    vars.push_back(axis.var);
   block->body = body(vars);
   add(wrap_loops(loops, extents, Block::make(block)));
 }
@@ -181,8 +191,10 @@ Func FuncBuilder::finish(const std::vector<Buffer>& outputs) {
   std::vector<Buffer> results;
   for (const Buffer& out : outputs) {
     bool taken = false;
-    for (const Buffer& b : inputs_) taken |= b.same_as(out);
-    for (const Buffer& b : results) taken |= b.same_as(out);
+    for (const Buffer& b : inputs_)
+      taken |= b.same_as(out);
+    for (const Buffer& b : results)
+      taken |= b.same_as(out);
     results.push_back(!taken ? out : compute(out.name() + "_copy", out.element(), out.shape(), [&](Axes i) {
       return load(out, {i.begin(), i.end()});
     }));
@@ -194,7 +206,8 @@ Func FuncBuilder::finish(const std::vector<Buffer>& outputs) {
   f.dims = dims_;
   for (const Buffer& b : allocs_) {
     bool is_result = false;
-    for (const Buffer& r : results) is_result |= r.same_as(b);
+    for (const Buffer& r : results)
+      is_result |= r.same_as(b);
     if (!is_result) f.allocs.push_back(b);
   }
   f.body = Seq::make(stack_.back());

@@ -38,8 +38,7 @@ class FuncBuilder {
 
   // out[s...] = reducer over r... of f(s..., r...).
   Buffer reduce(std::string name, ElementType element, std::vector<Expr> shape,
-                std::vector<Expr> reduce_extents, Reducer reducer,
-                const std::function<Expr(Axes, Axes)>& f);
+                std::vector<Expr> reduce_extents, Reducer reducer, const std::function<Expr(Axes, Axes)>& f);
 
   // A block with explicit loops around it, for what the two above cannot say (scatter, scan). body gets one
   // variable for each axis. Axis kinds say what schedules may do; the block's buffers must exist (new_buffer).

@@ -29,14 +29,21 @@ double round_to(double x, int digits, int min_exponent, double largest) {
 
 double round_float(ElementType element, double value) {
   switch (element) {
-    case ElementType::f64: return value;
+    case ElementType::f64:
+      return value;
     case ElementType::f32:
-    case ElementType::tf32: return static_cast<double>(static_cast<float>(value));
-    case ElementType::f16: return round_to(value, 11, -14, 65504.0);
-    case ElementType::bf16: return round_to(value, 8, -126, 3.3895313892515355e38);
-    case ElementType::f8e4m3: return round_to(value, 4, -6, 448.0);
-    case ElementType::f8e5m2: return round_to(value, 3, -14, 57344.0);
-    default: MCC_UNREACHABLE("not a floating-point type: ", to_text(element));
+    case ElementType::tf32:
+      return static_cast<double>(static_cast<float>(value));
+    case ElementType::f16:
+      return round_to(value, 11, -14, 65504.0);
+    case ElementType::bf16:
+      return round_to(value, 8, -126, 3.3895313892515355e38);
+    case ElementType::f8e4m3:
+      return round_to(value, 4, -6, 448.0);
+    case ElementType::f8e5m2:
+      return round_to(value, 3, -14, 57344.0);
+    default:
+      MCC_UNREACHABLE("not a floating-point type: ", to_text(element));
   }
 }
 
@@ -46,8 +53,7 @@ Expr::Expr(int64_t value) : Expr(IntImm::make(kIndex, value)) {}
 
 Var::Var(std::string name, Type type) : Expr(new VarNode(type, std::move(name))) {}
 
-Buffer::Buffer(std::string name, ElementType element, std::vector<Expr> shape, Scope scope,
-               int alignment) {
+Buffer::Buffer(std::string name, ElementType element, std::vector<Expr> shape, Scope scope, int alignment) {
   auto* node = new BufferNode;
   node->name = std::move(name);
   node->element = element;
@@ -141,7 +147,8 @@ Expr Shuffle::make(std::vector<Expr> vectors, std::vector<int> indices) {
     MCC_CHECK(v.element() == vectors[0].element(), "shuffle of different element types");
     total += v.lanes();
   }
-  for (int i : indices) MCC_CHECK(0 <= i && i < total, "shuffle index ", i, " of ", total, " lanes");
+  for (int i : indices)
+    MCC_CHECK(0 <= i && i < total, "shuffle index ", i, " of ", total, " lanes");
   Type type{vectors[0].element(), static_cast<int>(indices.size())};
   return Expr(new Shuffle(type, std::move(vectors), std::move(indices)));
 }
@@ -159,8 +166,9 @@ namespace {
 
 size_t arity(Intrinsic function) {
   switch (function) {
-#define X(name, count) \
-  case Intrinsic::name: return count;
+#define X(name, count)  \
+  case Intrinsic::name: \
+    return count;
     MCC_INTRINSICS(X)
 #undef X
   }
@@ -180,8 +188,8 @@ Expr Call::make(Intrinsic function, std::vector<Expr> args) {
 }
 
 Expr Call::make(Type type, Intrinsic function, std::vector<Expr> args) {
-  MCC_CHECK(args.size() == arity(function), to_text(function), " takes ", arity(function),
-            " arguments, got ", args.size());
+  MCC_CHECK(args.size() == arity(function), to_text(function), " takes ", arity(function), " arguments, got ",
+            args.size());
   if (function != Intrinsic::prefetch) {
     for (const Expr& a : args) {
       MCC_CHECK(a.type() == args[0].type(), to_text(function), ": arguments differ in type");
@@ -192,8 +200,9 @@ Expr Call::make(Type type, Intrinsic function, std::vector<Expr> args) {
 
 std::string_view to_text(BinaryOp op) {
   switch (op) {
-#define X(name, text) \
-  case BinaryOp::name: return text;
+#define X(name, text)  \
+  case BinaryOp::name: \
+    return text;
     MCC_BINARY_OPS(X)
 #undef X
   }
@@ -202,8 +211,9 @@ std::string_view to_text(BinaryOp op) {
 
 std::string_view to_text(Intrinsic function) {
   switch (function) {
-#define X(name, arity) \
-  case Intrinsic::name: return #name;
+#define X(name, arity)  \
+  case Intrinsic::name: \
+    return #name;
     MCC_INTRINSICS(X)
 #undef X
   }
@@ -212,10 +222,14 @@ std::string_view to_text(Intrinsic function) {
 
 std::string_view to_text(Scope scope) {
   switch (scope) {
-    case Scope::global: return "global";
-    case Scope::local: return "local";
-    case Scope::registers: return "registers";
-    case Scope::shared: return "shared";
+    case Scope::global:
+      return "global";
+    case Scope::local:
+      return "local";
+    case Scope::registers:
+      return "registers";
+    case Scope::shared:
+      return "shared";
   }
   MCC_UNREACHABLE("unknown scope");
 }
@@ -299,9 +313,12 @@ std::optional<int64_t> fold_ints(BinaryOp op, ElementType element, int64_t a, in
     return is_unsigned ? static_cast<uint64_t>(x) < static_cast<uint64_t>(y) : x < y;
   };
   switch (op) {
-    case BinaryOp::add: return static_cast<int64_t>(ua + ub);
-    case BinaryOp::sub: return static_cast<int64_t>(ua - ub);
-    case BinaryOp::mul: return static_cast<int64_t>(ua * ub);
+    case BinaryOp::add:
+      return static_cast<int64_t>(ua + ub);
+    case BinaryOp::sub:
+      return static_cast<int64_t>(ua - ub);
+    case BinaryOp::mul:
+      return static_cast<int64_t>(ua * ub);
     case BinaryOp::div:
       if (b == 0) return 0;
       if (is_unsigned) return static_cast<int64_t>(ua / ub);
@@ -318,21 +335,35 @@ std::optional<int64_t> fold_ints(BinaryOp op, ElementType element, int64_t a, in
       if (b == 0) return 0;
       if (is_unsigned) return static_cast<int64_t>(ua % ub);
       return b == -1 ? 0 : a - floor_div_value(a, b) * b;
-    case BinaryOp::min: return less(b, a) ? b : a;
-    case BinaryOp::max: return less(a, b) ? b : a;
-    case BinaryOp::eq: return a == b;
-    case BinaryOp::ne: return a != b;
-    case BinaryOp::lt: return less(a, b);
-    case BinaryOp::le: return !less(b, a);
-    case BinaryOp::gt: return less(b, a);
-    case BinaryOp::ge: return !less(a, b);
-    case BinaryOp::logical_and: return a != 0 && b != 0;
-    case BinaryOp::logical_or: return a != 0 || b != 0;
-    case BinaryOp::bit_and: return a & b;
-    case BinaryOp::bit_or: return a | b;
-    case BinaryOp::bit_xor: return a ^ b;
+    case BinaryOp::min:
+      return less(b, a) ? b : a;
+    case BinaryOp::max:
+      return less(a, b) ? b : a;
+    case BinaryOp::eq:
+      return a == b;
+    case BinaryOp::ne:
+      return a != b;
+    case BinaryOp::lt:
+      return less(a, b);
+    case BinaryOp::le:
+      return !less(b, a);
+    case BinaryOp::gt:
+      return less(b, a);
+    case BinaryOp::ge:
+      return !less(a, b);
+    case BinaryOp::logical_and:
+      return a != 0 && b != 0;
+    case BinaryOp::logical_or:
+      return a != 0 || b != 0;
+    case BinaryOp::bit_and:
+      return a & b;
+    case BinaryOp::bit_or:
+      return a | b;
+    case BinaryOp::bit_xor:
+      return a ^ b;
     case BinaryOp::shl:
-    case BinaryOp::shr: return std::nullopt;
+    case BinaryOp::shr:
+      return std::nullopt;
   }
   MCC_UNREACHABLE("unknown operator");
 }
@@ -381,7 +412,8 @@ Expr integer_identity(BinaryOp op, const Expr& a, const Expr& b) {
     case BinaryOp::bit_or:
     case BinaryOp::bit_xor:
     case BinaryOp::shl:
-    case BinaryOp::shr: break;
+    case BinaryOp::shr:
+      break;
   }
   return nullptr;
 }
@@ -468,8 +500,6 @@ Expr cast(ElementType element, const Expr& value) {
 
 Expr call(Intrinsic function, std::vector<Expr> args) { return Call::make(function, std::move(args)); }
 
-Expr load(const Buffer& buffer, std::vector<Expr> indices) {
-  return Load::make(buffer, std::move(indices));
-}
+Expr load(const Buffer& buffer, std::vector<Expr> indices) { return Load::make(buffer, std::move(indices)); }
 
 }  // namespace mcc::tensor

@@ -18,7 +18,7 @@ struct InterpretOptions {
 // outside a buffer, and reading an element of an intermediate that was never written, is an error that names buffer,
 // indices and block. Parallel loops run in order, and two iterations that write the same element, or read what another
 // one writes, are reported as a race. Values of f16, bf16, f8 are rounded after every operation; f32 is computed in float.
-Status interpret(const Func& f, std::span<std::byte* const> buffers,
-                 std::span<const int64_t> dims = {}, const InterpretOptions& options = {});
+Status interpret(const Func& f, std::span<std::byte* const> buffers, std::span<const int64_t> dims = {},
+                 const InterpretOptions& options = {});
 
 }  // namespace mcc::tensor

@@ -6,8 +6,8 @@ namespace mcc::tensor {
 
 Stmt For::make(Var var, Expr min, Expr extent, LoopKind loop, Stmt body, Annotations annotations) {
   MCC_CHECK(var.defined() && var.type() == kIndex, "a loop variable is i64");
-  MCC_CHECK(min.defined() && extent.defined() && min.type() == kIndex && extent.type() == kIndex, "bounds of loop ",
-            var.name());
+  MCC_CHECK(min.defined() && extent.defined() && min.type() == kIndex && extent.type() == kIndex,
+            "bounds of loop ", var.name());
   MCC_CHECK(body.defined(), "loop ", var.name(), " has no body");
   return Stmt(new For(std::move(var), std::move(min), std::move(extent), loop, std::move(body),
                       std::move(annotations)));
@@ -15,8 +15,8 @@ Stmt For::make(Var var, Expr min, Expr extent, LoopKind loop, Stmt body, Annotat
 
 Stmt Block::make(Block* block) {
   Stmt result(block);
-  MCC_CHECK(block->axes.size() == block->values.size(), "block ", block->name, ": ",
-            block->axes.size(), " axes, ", block->values.size(), " values");
+  MCC_CHECK(block->axes.size() == block->values.size(), "block ", block->name, ": ", block->axes.size(),
+            " axes, ", block->values.size(), " values");
   MCC_CHECK(block->body.defined(), "block ", block->name, " has no body");
   MCC_CHECK(block->predicate.defined() && is_bool(block->predicate.element()), "block ", block->name,
             ": predicate");
@@ -44,8 +44,8 @@ Block* Block::copy() const {
 Stmt Store::make(Buffer buffer, std::vector<Expr> indices, Expr value, Expr predicate) {
   MCC_CHECK(static_cast<int>(indices.size()) == buffer.rank(), "store to ", buffer.name(), " with ",
             indices.size(), " indices, rank is ", buffer.rank());
-  MCC_CHECK(value.element() == buffer.element(), "store of ", to_text(value.type()), " to ",
-            buffer.name(), " of ", to_text(buffer.element()));
+  MCC_CHECK(value.element() == buffer.element(), "store of ", to_text(value.type()), " to ", buffer.name(),
+            " of ", to_text(buffer.element()));
   for (const Expr& i : indices) {
     MCC_CHECK(is_int(i.element()) && (i.lanes() == 1 || i.lanes() == value.lanes()), "index of ",
               buffer.name(), " is ", to_text(i.type()));
@@ -91,20 +91,28 @@ Stmt Evaluate::make(Expr value) {
 
 std::string_view to_text(LoopKind kind) {
   switch (kind) {
-    case LoopKind::serial: return "serial";
-    case LoopKind::parallel: return "parallel";
-    case LoopKind::vectorized: return "vectorized";
-    case LoopKind::unrolled: return "unrolled";
-    case LoopKind::bound: return "bound";
+    case LoopKind::serial:
+      return "serial";
+    case LoopKind::parallel:
+      return "parallel";
+    case LoopKind::vectorized:
+      return "vectorized";
+    case LoopKind::unrolled:
+      return "unrolled";
+    case LoopKind::bound:
+      return "bound";
   }
   MCC_UNREACHABLE("unknown loop kind");
 }
 
 std::string_view to_text(AxisKind kind) {
   switch (kind) {
-    case AxisKind::spatial: return "spatial";
-    case AxisKind::reduce: return "reduce";
-    case AxisKind::scan: return "scan";
+    case AxisKind::spatial:
+      return "spatial";
+    case AxisKind::reduce:
+      return "reduce";
+    case AxisKind::scan:
+      return "scan";
   }
   MCC_UNREACHABLE("unknown axis kind");
 }

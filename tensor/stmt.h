@@ -61,10 +61,14 @@ enum class LoopKind : uint8_t { serial, parallel, vectorized, unrolled, bound };
 struct For : StmtNode {
   static constexpr StmtKind kKind = StmtKind::For;
   For(Var v, Expr m, Expr e, LoopKind k, Stmt b, Annotations a)
-      : StmtNode(kKind), var(std::move(v)), min(std::move(m)), extent(std::move(e)), loop(k),
-        body(std::move(b)), annotations(std::move(a)) {}
-  static Stmt make(Var var, Expr min, Expr extent, LoopKind loop, Stmt body,
-                   Annotations annotations = {});
+      : StmtNode(kKind),
+        var(std::move(v)),
+        min(std::move(m)),
+        extent(std::move(e)),
+        loop(k),
+        body(std::move(b)),
+        annotations(std::move(a)) {}
+  static Stmt make(Var var, Expr min, Expr extent, LoopKind loop, Stmt body, Annotations annotations = {});
   const Var var;
   const Expr min, extent;
   const LoopKind loop;
@@ -117,7 +121,10 @@ struct Block : StmtNode {
 struct Store : StmtNode {
   static constexpr StmtKind kKind = StmtKind::Store;
   Store(Buffer b, std::vector<Expr> i, Expr v, Expr p)
-      : StmtNode(kKind), buffer(std::move(b)), indices(std::move(i)), value(std::move(v)),
+      : StmtNode(kKind),
+        buffer(std::move(b)),
+        indices(std::move(i)),
+        value(std::move(v)),
         predicate(std::move(p)) {}
   static Stmt make(Buffer buffer, std::vector<Expr> indices, Expr value, Expr predicate = nullptr);
   const Buffer buffer;
@@ -145,8 +152,7 @@ struct If : StmtNode {
 
 struct Let : StmtNode {
   static constexpr StmtKind kKind = StmtKind::Let;
-  Let(Var v, Expr x, Stmt b)
-      : StmtNode(kKind), var(std::move(v)), value(std::move(x)), body(std::move(b)) {}
+  Let(Var v, Expr x, Stmt b) : StmtNode(kKind), var(std::move(v)), value(std::move(x)), body(std::move(b)) {}
   static Stmt make(Var var, Expr value, Stmt body);
   const Var var;
   const Expr value;

@@ -16,7 +16,7 @@ struct Cache {
 };
 
 struct Target {
-  std::string name;      // as given: "cpu", "cpu:x86-64-v3", "cpu:znver4"
+  std::string name;  // as given: "cpu", "cpu:x86-64-v3", "cpu:znver4"
   std::string triple = "x86_64-unknown-linux-gnu";
   std::string cpu;       // LLVM's name
   std::string features;  // LLVM's feature string, sorted ("+avx2,+fma,...")
@@ -33,9 +33,7 @@ struct Target {
   double fork_us = 2;  // cost of one parallel region
 
   int lanes(int element_bits) const { return vector_bits / element_bits; }
-  double peak_gflops(int element_bits = 32) const {
-    return ghz * fma_ports * 2 * lanes(element_bits);
-  }
+  double peak_gflops(int element_bits = 32) const { return ghz * fma_ports * 2 * lanes(element_bits); }
   // One line that identifies what code was generated for: goes into provenance and log keys.
   std::string fingerprint() const;
 };

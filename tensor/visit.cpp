@@ -22,7 +22,8 @@ void Visitor::on(const Select& n) {
   visit(n.on_false);
 }
 void Visitor::on(const Load& n) {
-  for (const Expr& i : n.indices) visit(i);
+  for (const Expr& i : n.indices)
+    visit(i);
   visit(n.predicate);
 }
 void Visitor::on(const Ramp& n) {
@@ -31,11 +32,13 @@ void Visitor::on(const Ramp& n) {
 }
 void Visitor::on(const Broadcast& n) { visit(n.value); }
 void Visitor::on(const Shuffle& n) {
-  for (const Expr& v : n.vectors) visit(v);
+  for (const Expr& v : n.vectors)
+    visit(v);
 }
 void Visitor::on(const VectorReduce& n) { visit(n.value); }
 void Visitor::on(const Call& n) {
-  for (const Expr& a : n.args) visit(a);
+  for (const Expr& a : n.args)
+    visit(a);
 }
 void Visitor::on(const For& n) {
   visit(n.min);
@@ -47,18 +50,21 @@ void Visitor::on(const Block& n) {
     visit(axis.domain.min);
     visit(axis.domain.extent);
   }
-  for (const Expr& v : n.values) visit(v);
+  for (const Expr& v : n.values)
+    visit(v);
   visit(n.predicate);
   visit(n.init);
   visit(n.body);
 }
 void Visitor::on(const Store& n) {
-  for (const Expr& i : n.indices) visit(i);
+  for (const Expr& i : n.indices)
+    visit(i);
   visit(n.value);
   visit(n.predicate);
 }
 void Visitor::on(const Seq& n) {
-  for (const Stmt& s : n.stmts) visit(s);
+  for (const Stmt& s : n.stmts)
+    visit(s);
 }
 void Visitor::on(const If& n) {
   visit(n.condition);
@@ -174,8 +180,10 @@ Stmt Mutator::on(const Block& n, const Stmt& self) {
   std::vector<Expr> values = mutate(n.values, &changed);
   Expr predicate = mutate(n.predicate);
   std::vector<Region> reads, writes;
-  for (const Region& r : n.reads) reads.push_back(mutate(r, &changed));
-  for (const Region& r : n.writes) writes.push_back(mutate(r, &changed));
+  for (const Region& r : n.reads)
+    reads.push_back(mutate(r, &changed));
+  for (const Region& r : n.writes)
+    writes.push_back(mutate(r, &changed));
   Stmt init = mutate(n.init), body = mutate(n.body);
   changed |= !predicate.same_as(n.predicate) || !init.same_as(n.init) || !body.same_as(n.body);
   if (!changed) return self;
@@ -196,8 +204,7 @@ Stmt Mutator::on(const Store& n, const Stmt& self) {
   std::vector<Expr> indices = mutate(n.indices, &changed);
   Expr value = mutate(n.value), predicate = mutate(n.predicate);
   Buffer buffer = on_buffer(n.buffer);
-  if (!changed && value.same_as(n.value) && predicate.same_as(n.predicate) &&
-      buffer.same_as(n.buffer)) {
+  if (!changed && value.same_as(n.value) && predicate.same_as(n.predicate) && buffer.same_as(n.buffer)) {
     return self;
   }
   return Store::make(buffer, std::move(indices), value, predicate);
@@ -220,8 +227,7 @@ Stmt Mutator::on(const Seq& n, const Stmt& self) {
 Stmt Mutator::on(const If& n, const Stmt& self) {
   Expr condition = mutate(n.condition);
   Stmt then_body = mutate(n.then_body), else_body = mutate(n.else_body);
-  if (condition.same_as(n.condition) && then_body.same_as(n.then_body) &&
-      else_body.same_as(n.else_body)) {
+  if (condition.same_as(n.condition) && then_body.same_as(n.then_body) && else_body.same_as(n.else_body)) {
     return self;
   }
   if (!then_body && !else_body) return nullptr;
@@ -305,17 +311,17 @@ class Walk : public Visitor {
  protected:
 #define X(Name) \
   void on(const Name& n) override { expr(n); }
-  X(IntImm) X(FloatImm) X(VarNode) X(Cast) X(Binary) X(Select) X(Load) X(Ramp) X(Broadcast)
-  X(Shuffle) X(VectorReduce) X(Call)
+ X(IntImm)
+ X(FloatImm) X(VarNode) X(Cast) X(Binary) X(Select) X(Load) X(Ramp) X(Broadcast) X(Shuffle) X(VectorReduce)
+     X(Call)
 #undef X
 #define X(Name) \
   void on(const Name& n) override { stmt(n); }
-  MCC_STMT_NODES(X)
+         MCC_STMT_NODES(X)
 #undef X
 
- private:
-  template <class N>
-  void expr(const N& n) {
+             private : template <class N>
+                       void expr(const N& n) {
     if (on_expr_) (*on_expr_)(Expr(&n));
     Visitor::on(n);
   }
@@ -338,8 +344,7 @@ bool same_point(const Region& region, const Buffer& buffer, const std::vector<Ex
 
 class CollectAccesses : public Visitor {
  public:
-  CollectAccesses(std::vector<Region>* reads, std::vector<Region>* writes)
-      : reads_(reads), writes_(writes) {}
+  CollectAccesses(std::vector<Region>* reads, std::vector<Region>* writes) : reads_(reads), writes_(writes) {}
 
  protected:
   using Visitor::on;
@@ -358,7 +363,8 @@ class CollectAccesses : public Visitor {
       if (same_point(r, buffer, indices)) return;
     }
     Region region{buffer, {}};
-    for (const Expr& i : indices) region.ranges.push_back({i, Expr(1)});
+    for (const Expr& i : indices)
+      region.ranges.push_back({i, Expr(1)});
     regions->push_back(std::move(region));
   }
   std::vector<Region>* reads_;
@@ -386,11 +392,7 @@ void collect_accesses(const Stmt& s, std::vector<Region>* reads, std::vector<Reg
   CollectAccesses(reads, writes).visit(s);
 }
 
-void for_each_expr(const Stmt& s, const std::function<void(const Expr&)>& f) {
-  Walk(&f, nullptr).visit(s);
-}
-void for_each_stmt(const Stmt& s, const std::function<void(const Stmt&)>& f) {
-  Walk(nullptr, &f).visit(s);
-}
+void for_each_expr(const Stmt& s, const std::function<void(const Expr&)>& f) { Walk(&f, nullptr).visit(s); }
+void for_each_stmt(const Stmt& s, const std::function<void(const Stmt&)>& f) { Walk(nullptr, &f).visit(s); }
 
 }  // namespace mcc::tensor

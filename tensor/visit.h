@@ -12,11 +12,13 @@ namespace mcc::tensor {
 template <class F>
 decltype(auto) dispatch(const Expr& e, F&& f) {
   switch (e.kind()) {
-    case ExprKind::Var: return f(*static_cast<const VarNode*>(e.get()));
-#define X(Name) \
-  case ExprKind::Name: return f(*static_cast<const Name*>(e.get()));
-    X(IntImm) X(FloatImm) X(Cast) X(Binary) X(Select) X(Load) X(Ramp) X(Broadcast) X(Shuffle)
-    X(VectorReduce) X(Call)
+    case ExprKind::Var:
+      return f(*static_cast<const VarNode*>(e.get()));
+#define X(Name)        \
+  case ExprKind::Name: \
+    return f(*static_cast<const Name*>(e.get()));
+      X(IntImm)
+      X(FloatImm) X(Cast) X(Binary) X(Select) X(Load) X(Ramp) X(Broadcast) X(Shuffle) X(VectorReduce) X(Call)
 #undef X
   }
   MCC_UNREACHABLE("unknown expression kind");
@@ -25,8 +27,9 @@ decltype(auto) dispatch(const Expr& e, F&& f) {
 template <class F>
 decltype(auto) dispatch(const Stmt& s, F&& f) {
   switch (s.kind()) {
-#define X(Name) \
-  case StmtKind::Name: return f(*static_cast<const Name*>(s.get()));
+#define X(Name)        \
+  case StmtKind::Name: \
+    return f(*static_cast<const Name*>(s.get()));
     MCC_STMT_NODES(X)
 #undef X
   }
