@@ -394,7 +394,7 @@ mcc_status mcc_session_output(mcc_session* session, size_t index, mcc_tensor* te
   const mcc_plan_value& value = session->plan->output(index);
   tensor->data = slot.data;
   tensor->size_bytes = slot.bytes;
-  tensor->dtype = static_cast<mcc_dtype>(value.dtype);
+  tensor->dtype = value.dtype;
   tensor->rank = value.rank;
   tensor->dims = slot.dims;
   return succeed(error);

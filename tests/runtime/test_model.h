@@ -86,7 +86,7 @@ struct TestModel {
     // Of exactly this size, so that a sanitizer sees any step beyond.
     aligned_plan_.reset(new uint64_t[bytes.size() / 8 + 1]);
     auto* memory = reinterpret_cast<std::byte*>(aligned_plan_.get());
-    std::memcpy(memory, bytes.data(), bytes.size());
+    if (!bytes.empty()) std::memcpy(memory, bytes.data(), bytes.size());
     image_.plan = memory;
     image_.plan_size = bytes.size();
     return image_;

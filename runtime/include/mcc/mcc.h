@@ -54,7 +54,7 @@ typedef struct mcc_session mcc_session;
 typedef struct mcc_tensor {
   void* data;
   size_t size_bytes; /* memory at data; 0 = just what the shape needs */
-  mcc_dtype dtype;
+  int32_t dtype;     /* an mcc_dtype */
   int32_t rank;
   const int64_t* dims;
 } mcc_tensor;

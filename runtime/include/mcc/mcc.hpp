@@ -212,7 +212,7 @@ class Session {
     mcc_error error;
     mcc_tensor c = {};
     if (mcc_session_output(handle(), index, &c, &error) != MCC_OK) throw Error(error);
-    return {c.data, c.size_bytes, c.dtype, {c.dims, c.dims + c.rank}};
+    return {c.data, c.size_bytes, static_cast<mcc_dtype>(c.dtype), {c.dims, c.dims + c.rank}};
   }
   Tensor output(const std::string& name) const { return output(model_.output_index(name)); }
 
