@@ -16,16 +16,16 @@ namespace mcc::codegen {
 // A kernel's object code. The function has the name given to it and the signature of abi.h: pointers of params in
 // order, then dims, then the executor.
 struct ObjectCode {
-  std::vector<char> bytes;  // ELF relocatable
+  std::vector<char> bytes;        // ELF relocatable
   std::string llvm_ir, assembly;  // filled in only when asked for
 };
 
 struct EmitOptions {
   bool keep_llvm_ir = false;
   bool keep_assembly = false;
-  bool strict = false;     // no FMA contraction across operations, no reassociation
+  bool strict = false;  // no FMA contraction across operations, no reassociation
   bool fast_math = false;
-  int optimization = 2;    // -O0 .. -O3
+  int optimization = 2;  // -O0 .. -O3
 };
 
 // f is lowered. Deterministic: same input, same bytes, on any thread.

@@ -68,18 +68,19 @@ Comparison compare(const Constant& got, const Constant& want, const Tolerance& t
   for (int64_t i = 0; i < got.count(); ++i) {
     const double g = got.number_at(i), w = want.number_at(i);
     const double error = difference(g, w);
-    const bool equal = floating ? error <= tolerance.atol + tolerance.rtol * std::fabs(w) && std::isfinite(error)
-                                : got.int_at(i) == want.int_at(i);
+    const bool equal = floating
+                           ? error <= tolerance.atol + tolerance.rtol * std::fabs(w) && std::isfinite(error)
+                           : got.int_at(i) == want.int_at(i);
     result.max_error = std::max(result.max_error, error);
     if (equal) continue;
     if (result.mismatches++ == 0) result.first = i;
   }
   result.same = result.mismatches == 0;
   if (!result.same) {
-    result.reason = text(result.mismatches, " of ", got.count(), " elements differ, max abs error ",
-                         number_text(result.max_error), ", first at ", position_text(result.first, got.shape()), ": ",
-                         number_text(got.number_at(result.first)), ", expected ",
-                         number_text(want.number_at(result.first)));
+    result.reason = text(
+        result.mismatches, " of ", got.count(), " elements differ, max abs error ",
+        number_text(result.max_error), ", first at ", position_text(result.first, got.shape()), ": ",
+        number_text(got.number_at(result.first)), ", expected ", number_text(want.number_at(result.first)));
   }
   return result;
 }
@@ -87,9 +88,11 @@ Comparison compare(const Constant& got, const Constant& want, const Tolerance& t
 Constant random_tensor(const std::string& name, ElementType element, const std::vector<int64_t>& shape,
                        uint64_t seed) {
   Generator generator{seed * 0x2545f4914f6cdd1du};
-  for (char c : name) generator.state = generator.next() ^ static_cast<unsigned char>(c);
+  for (char c : name)
+    generator.state = generator.next() ^ static_cast<unsigned char>(c);
   int64_t count = 1;
-  for (int64_t dim : shape) count *= dim;
+  for (int64_t dim : shape)
+    count *= dim;
   const auto width = static_cast<size_t>(byte_size(element));
   std::vector<std::byte> bytes(static_cast<size_t>(count) * width);
   const bool mask = name.find("mask") != std::string::npos;

@@ -17,7 +17,7 @@ struct Comparison {
   bool same = false;
   std::string reason;  // empty when same
   int64_t mismatches = 0;
-  int64_t first = -1;  // row-major position of the first mismatch
+  int64_t first = -1;    // row-major position of the first mismatch
   double max_error = 0;  // largest absolute difference; infinity where one of the two is not finite
 };
 

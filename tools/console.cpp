@@ -15,12 +15,18 @@ namespace {
 // Lower is graver.
 int gravity(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::usage: return 0;
-    case ErrorKind::environment: return 1;
-    case ErrorKind::tuning_log: return 2;
-    case ErrorKind::unsupported: return 3;
-    case ErrorKind::bad_input: return 4;
-    case ErrorKind::comparison: return 5;
+    case ErrorKind::usage:
+      return 0;
+    case ErrorKind::environment:
+      return 1;
+    case ErrorKind::tuning_log:
+      return 2;
+    case ErrorKind::unsupported:
+      return 3;
+    case ErrorKind::bad_input:
+      return 4;
+    case ErrorKind::comparison:
+      return 5;
   }
   MCC_UNREACHABLE("unknown error kind");
 }
@@ -29,12 +35,18 @@ int gravity(ErrorKind kind) {
 
 std::string_view kind_name(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::comparison: return "comparison";
-    case ErrorKind::usage: return "usage";
-    case ErrorKind::bad_input: return "bad_input";
-    case ErrorKind::unsupported: return "unsupported";
-    case ErrorKind::environment: return "environment";
-    case ErrorKind::tuning_log: return "tuning_log";
+    case ErrorKind::comparison:
+      return "comparison";
+    case ErrorKind::usage:
+      return "usage";
+    case ErrorKind::bad_input:
+      return "bad_input";
+    case ErrorKind::unsupported:
+      return "unsupported";
+    case ErrorKind::environment:
+      return "environment";
+    case ErrorKind::tuning_log:
+      return "tuning_log";
   }
   MCC_UNREACHABLE("unknown error kind");
 }

@@ -19,9 +19,10 @@ struct TypeRow {
 };
 
 constexpr TypeRow kTypes[] = {
-    {"b1", ElementType::boolean}, {"i1", ElementType::i8},  {"i2", ElementType::i16}, {"i4", ElementType::i32},
-    {"i8", ElementType::i64},     {"u1", ElementType::u8},  {"u2", ElementType::u16}, {"u4", ElementType::u32},
-    {"u8", ElementType::u64},     {"f2", ElementType::f16}, {"f4", ElementType::f32}, {"f8", ElementType::f64},
+    {"b1", ElementType::boolean}, {"i1", ElementType::i8},  {"i2", ElementType::i16},
+    {"i4", ElementType::i32},     {"i8", ElementType::i64}, {"u1", ElementType::u8},
+    {"u2", ElementType::u16},     {"u4", ElementType::u32}, {"u8", ElementType::u64},
+    {"f2", ElementType::f16},     {"f4", ElementType::f32}, {"f8", ElementType::f64},
 };
 
 constexpr std::string_view kMagic = "\x93NUMPY";
@@ -69,7 +70,8 @@ class HeaderParser {
 
  private:
   void skip_space() {
-    while (!rest_.empty() && (rest_[0] == ' ' || rest_[0] == '\n' || rest_[0] == '\t')) rest_.remove_prefix(1);
+    while (!rest_.empty() && (rest_[0] == ' ' || rest_[0] == '\n' || rest_[0] == '\t'))
+      rest_.remove_prefix(1);
   }
 
   bool take(std::string_view token) {
@@ -118,7 +120,8 @@ std::optional<int64_t> checked_bytes(const std::vector<int64_t>& shape, int64_t 
 }
 
 // Column-major to row-major.
-std::vector<std::byte> reorder(const std::byte* from, const std::vector<int64_t>& shape, size_t width, size_t bytes) {
+std::vector<std::byte> reorder(const std::byte* from, const std::vector<int64_t>& shape, size_t width,
+                               size_t bytes) {
   std::vector<std::byte> out(bytes);
   std::vector<int64_t> index(shape.size(), 0);
   for (size_t at = 0; at < bytes; at += width) {
@@ -164,11 +167,14 @@ Constant in_numpy_type(const Constant& value) {
     case ElementType::f8e4m3:
     case ElementType::f8e5m2: {
       std::vector<float> wide(static_cast<size_t>(value.count()));
-      for (size_t i = 0; i < wide.size(); ++i) wide[i] = static_cast<float>(value.number_at(static_cast<int64_t>(i)));
+      for (size_t i = 0; i < wide.size(); ++i)
+        wide[i] = static_cast<float>(value.number_at(static_cast<int64_t>(i)));
       return Constant::of(ElementType::f32, value.shape(), wide);
     }
-    case ElementType::i4: return Constant::copy_of(ElementType::i8, value.shape(), value.bytes());
-    case ElementType::u4: return Constant::copy_of(ElementType::u8, value.shape(), value.bytes());
+    case ElementType::i4:
+      return Constant::copy_of(ElementType::i8, value.shape(), value.bytes());
+    case ElementType::u4:
+      return Constant::copy_of(ElementType::u8, value.shape(), value.bytes());
     case ElementType::boolean:
     case ElementType::i8:
     case ElementType::i16:
@@ -180,8 +186,10 @@ Constant in_numpy_type(const Constant& value) {
     case ElementType::u64:
     case ElementType::f16:
     case ElementType::f32:
-    case ElementType::f64: return value;
-    case ElementType::string: break;
+    case ElementType::f64:
+      return value;
+    case ElementType::string:
+      break;
   }
   MCC_UNREACHABLE("no NumPy type for ", to_text(value.element()));
 }
@@ -194,11 +202,13 @@ Result<Constant> read_npy(const std::string& path) {
   const std::string& data = *file;
   if (!data.starts_with(kMagic) || data.size() < 10) return bad(path, "not a .npy file");
   const int version = static_cast<unsigned char>(data[6]);
-  if (version < 1 || version > 3) return bad(path, text("version ", version, " of the .npy format is not known"));
+  if (version < 1 || version > 3)
+    return bad(path, text("version ", version, " of the .npy format is not known"));
   const size_t length_bytes = version == 1 ? 2 : 4;
   size_t length = 0;
   if (data.size() < 8 + length_bytes) return bad(path, "the file ends within its header");
-  for (size_t i = length_bytes; i-- > 0;) length = length << 8 | static_cast<unsigned char>(data[8 + i]);
+  for (size_t i = length_bytes; i-- > 0;)
+    length = length << 8 | static_cast<unsigned char>(data[8 + i]);
   const size_t start = 8 + length_bytes;
   if (length > data.size() - start) return bad(path, "the file ends within its header");
   std::optional<Header> header = HeaderParser(std::string_view(data).substr(start, length)).parse();
@@ -210,7 +220,8 @@ Result<Constant> read_npy(const std::string& path) {
     if (descr.size() == 3 && descr.substr(1) == row.code) type = &row;
   if (!type) return bad(path, text("element type '", descr, "' is not supported"));
   const auto width = static_cast<size_t>(byte_size(type->element));
-  if (descr[0] == '>' && width > 1) return bad(path, text("big-endian data ('", descr, "') is not supported"));
+  if (descr[0] == '>' && width > 1)
+    return bad(path, text("big-endian data ('", descr, "') is not supported"));
   std::optional<int64_t> bytes = checked_bytes(header->shape, static_cast<int64_t>(width));
   const size_t have = data.size() - start - length;
   if (!bytes || static_cast<uint64_t>(*bytes) != have) {
@@ -226,20 +237,22 @@ Result<Constant> read_npy(const std::string& path) {
 Status write_npy(const std::string& path, const Constant& value) {
   const Constant stored = in_numpy_type(value);
   std::string shape;
-  for (int64_t dim : stored.shape()) shape += text(dim, ", ");
+  for (int64_t dim : stored.shape())
+    shape += text(dim, ", ");
   if (stored.shape().size() > 1) shape.resize(shape.size() - 2);
   if (stored.shape().size() == 1) shape.resize(shape.size() - 1);
-  std::string header =
-      text("{'descr': '", numpy_code(stored.element()), "', 'fortran_order': False, 'shape': (", shape, "), }");
+  std::string header = text("{'descr': '", numpy_code(stored.element()),
+                            "', 'fortran_order': False, 'shape': (", shape, "), }");
   // The data starts at a multiple of 64 bytes.
   const size_t padded = (10 + header.size() + 1 + 63) / 64 * 64;
   header.append(padded - 10 - header.size() - 1, ' ');
   header += '\n';
 
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out << kMagic << '\1' << '\0' << static_cast<char>(header.size() & 255) << static_cast<char>(header.size() >> 8)
-      << header;
-  out.write(reinterpret_cast<const char*>(stored.bytes().data()), static_cast<std::streamsize>(stored.bytes().size()));
+  out << kMagic << '\1' << '\0' << static_cast<char>(header.size() & 255)
+      << static_cast<char>(header.size() >> 8) << header;
+  out.write(reinterpret_cast<const char*>(stored.bytes().data()),
+            static_cast<std::streamsize>(stored.bytes().size()));
   out.close();
   if (!out) return Diagnostic{ErrorKind::environment, path, "cannot be written", ""};
   return done();

@@ -7,7 +7,11 @@ namespace mcc::graph {
   X(unary_ops)          \
   X(binary_ops)         \
   X(variadic_ops)       \
-  X(cast_ops)
+  X(cast_ops)           \
+  X(mcc_pack_ops)       \
+  X(mcc_conv_ops)       \
+  X(mcc_matmul_ops)     \
+  X(mcc_pool_ops)
 
 #define X(ops) std::span<const OpDef> ops();
 MCC_OP_FILES(X)

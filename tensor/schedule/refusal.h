@@ -11,17 +11,17 @@ enum class RefusalCode : uint8_t {
   none,
   no_such_block,
   no_such_loop,
-  bad_argument,        // factors, names, positions
-  not_nested,          // loops are not directly nested / blocks not under one loop
-  not_perfect,         // something stands between the loops
-  dependence,          // would change the result
+  bad_argument,  // factors, names, positions
+  not_nested,    // loops are not directly nested / blocks not under one loop
+  not_perfect,   // something stands between the loops
+  dependence,    // would change the result
   not_a_reduction,
   not_injective,
   not_affine,
   region_not_covered,
   is_output,
   scope,
-  no_match,            // tensorize: semantics differ
+  no_match,  // tensorize: semantics differ
   unsupported_target,
 };
 

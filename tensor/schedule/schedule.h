@@ -31,8 +31,8 @@ class Schedule {
   Outcome replay(const Trace& trace);
 
   // ---- Looking around (used by rules and steps) ----
-  std::vector<std::string> block_names() const;              // in program order
-  const Block* find_block(const std::string& name) const;    // null if there is none
+  std::vector<std::string> block_names() const;            // in program order
+  const Block* find_block(const std::string& name) const;  // null if there is none
   const For* find_loop(const std::string& name) const;
   std::vector<const For*> loops_of(const std::string& block) const;  // outermost first
   std::vector<std::string> loop_names_of(const std::string& block) const;

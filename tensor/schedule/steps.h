@@ -22,77 +22,113 @@ struct Split {
   std::string loop;
   std::vector<int64_t> factors;
   std::vector<std::string> names;
-  template <class V> void fields(V& v) { v("loop", loop), v("factors", factors), v("names", names); }
+  template <class V>
+  void fields(V& v) {
+    v("loop", loop), v("factors", factors), v("names", names);
+  }
 };
 // Directly nested loops -> one. name empty = names joined by "_".
 struct Fuse {
   std::vector<std::string> loops;
   std::string name;
-  template <class V> void fields(V& v) { v("loops", loops), v("name", name); }
+  template <class V>
+  void fields(V& v) {
+    v("loops", loops), v("name", name);
+  }
 };
 // Puts the named loops of one chain into the given order, at the places they hold now.
 struct Reorder {
   std::vector<std::string> loops;
-  template <class V> void fields(V& v) { v("loops", loops); }
+  template <class V>
+  void fields(V& v) {
+    v("loops", loops);
+  }
 };
 struct Parallel {
   std::string loop;
-  template <class V> void fields(V& v) { v("loop", loop); }
+  template <class V>
+  void fields(V& v) {
+    v("loop", loop);
+  }
 };
 struct Vectorize {
   std::string loop;
-  template <class V> void fields(V& v) { v("loop", loop); }
+  template <class V>
+  void fields(V& v) {
+    v("loop", loop);
+  }
 };
-// Full unrolling by the compiler's own lowering. 
+// Full unrolling by the compiler's own lowering.
 struct Unroll {
   std::string loop;
-  template <class V> void fields(V& v) { v("loop", loop); }
+  template <class V>
+  void fields(V& v) {
+    v("loop", loop);
+  }
 };
 // Moves a producer block under a loop of its consumers, computing just what one iteration needs. New loops are
 // named block.axis. loop of another block; the block must not write an output.
 struct ComputeAt {
   std::string block, loop;
-  template <class V> void fields(V& v) { v("block", block), v("loop", loop); }
+  template <class V>
+  void fields(V& v) {
+    v("block", block), v("loop", loop);
+  }
 };
 // Moves a consumer block under a loop of its producers, consuming just what one iteration made.
 struct ReverseComputeAt {
   std::string block, loop;
-  template <class V> void fields(V& v) { v("block", block), v("loop", loop); }
+  template <class V>
+  void fields(V& v) {
+    v("block", block), v("loop", loop);
+  }
 };
 // An injective producer disappears into its consumers.
 struct ComputeInline {
   std::string block;
-  template <class V> void fields(V& v) { v("block", block); }
+  template <class V>
+  void fields(V& v) {
+    v("block", block);
+  }
 };
 // An injective consumer disappears into its single producer's store (not into a reduction's update).
 struct ReverseComputeInline {
   std::string block;
-  template <class V> void fields(V& v) { v("block", block); }
+  template <class V>
+  void fields(V& v) {
+    v("block", block);
+  }
 };
 // Block `block` reads buffer through a new block `name` that copies it into a new buffer of the given scope.
 struct CacheRead {
   std::string block, buffer, scope, name;
-  template <class V> void fields(V& v) {
+  template <class V>
+  void fields(V& v) {
     v("block", block), v("buffer", buffer), v("scope", scope), v("name", name);
   }
 };
 // Block `block` writes into a new buffer of the given scope; a new block `name` copies it out.
 struct CacheWrite {
   std::string block, buffer, scope, name;
-  template <class V> void fields(V& v) {
+  template <class V>
+  void fields(V& v) {
     v("block", block), v("buffer", buffer), v("scope", scope), v("name", name);
   }
 };
 struct SetScope {
   std::string buffer, scope;
-  template <class V> void fields(V& v) { v("buffer", buffer), v("scope", scope); }
+  template <class V>
+  void fields(V& v) {
+    v("buffer", buffer), v("scope", scope);
+  }
 };
 // Factors a reduction: loop (a reduce loop of block) becomes a spatial axis of a new block `name` that computes
 // partial results into a buffer with that axis at position `axis`; block then reduces those.
 struct Rfactor {
   std::string block, loop, name;
   int64_t axis = 0;
-  template <class V> void fields(V& v) {
+  template <class V>
+  void fields(V& v) {
     v("block", block), v("loop", loop), v("name", name), v("axis", axis);
   }
 };
@@ -100,53 +136,63 @@ struct Rfactor {
 // which must be at or outside of all reduce loops of the block. name is always block + ".init".
 struct DecomposeReduction {
   std::string block, loop;
-  template <class V> void fields(V& v) { v("block", block), v("loop", loop); }
+  template <class V>
+  void fields(V& v) {
+    v("block", block), v("loop", loop);
+  }
 };
 // Re-indexes an intermediate buffer (or, at graph level agreed, a parameter): new index list as text over the old
 // indices, e.g. "(i, j) -> (i // 16, j, i %% 16)".
 struct TransformLayout {
   std::string buffer, map;
-  template <class V> void fields(V& v) { v("buffer", buffer), v("map", map); }
+  template <class V>
+  void fields(V& v) {
+    v("buffer", buffer), v("map", map);
+  }
 };
 // A loop (loop=...) or block (block=...) gets a named fact.
 struct Annotate {
   std::string block, loop, key, value;
-  template <class V> void fields(V& v) {
+  template <class V>
+  void fields(V& v) {
     v("block", block), v("loop", loop), v("key", key), v("value", value);
   }
 };
 // The loops from `loop` inwards are replaced by the named instruction of tensor/instructions.
 struct Tensorize {
   std::string loop, instruction;
-  template <class V> void fields(V& v) { v("loop", loop), v("instruction", instruction); }
+  template <class V>
+  void fields(V& v) {
+    v("loop", loop), v("instruction", instruction);
+  }
 };
 
 // name in traces, struct
-#define MCC_SCHEDULE_STEPS(X)                         \
-  X(split, Split)                                     \
-  X(fuse, Fuse)                                       \
-  X(reorder, Reorder)                                 \
-  X(parallel, Parallel)                               \
-  X(vectorize, Vectorize)                             \
-  X(unroll, Unroll)                                   \
-  X(compute_at, ComputeAt)                            \
-  X(reverse_compute_at, ReverseComputeAt)             \
-  X(compute_inline, ComputeInline)                    \
-  X(reverse_compute_inline, ReverseComputeInline)     \
-  X(cache_read, CacheRead)                            \
-  X(cache_write, CacheWrite)                          \
-  X(set_scope, SetScope)                              \
-  X(rfactor, Rfactor)                                 \
-  X(decompose_reduction, DecomposeReduction)          \
-  X(transform_layout, TransformLayout)                \
-  X(annotate, Annotate)                               \
+#define MCC_SCHEDULE_STEPS(X)                     \
+  X(split, Split)                                 \
+  X(fuse, Fuse)                                   \
+  X(reorder, Reorder)                             \
+  X(parallel, Parallel)                           \
+  X(vectorize, Vectorize)                         \
+  X(unroll, Unroll)                               \
+  X(compute_at, ComputeAt)                        \
+  X(reverse_compute_at, ReverseComputeAt)         \
+  X(compute_inline, ComputeInline)                \
+  X(reverse_compute_inline, ReverseComputeInline) \
+  X(cache_read, CacheRead)                        \
+  X(cache_write, CacheWrite)                      \
+  X(set_scope, SetScope)                          \
+  X(rfactor, Rfactor)                             \
+  X(decompose_reduction, DecomposeReduction)      \
+  X(transform_layout, TransformLayout)            \
+  X(annotate, Annotate)                           \
   X(tensorize, Tensorize)
 
 using Step = std::variant<
 #define X(name, Struct) Struct,
     MCC_SCHEDULE_STEPS(X)
 #undef X
-    std::monostate>;
+        std::monostate>;
 
 // Each step's file defines this: checks, then changes the schedule's function.
 #define X(name, Struct) Outcome apply_step(const Struct& step, Schedule& schedule);

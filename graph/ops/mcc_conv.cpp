@@ -1,0 +1,147 @@
+// Convolutions on packed operands, two spatial dimensions.
+//
+//   mcc.Conv       x [N, C/ci, H, W, ci] (or plain [N, C, H, W] when in_block = 0), w packed by mcc.PackConvWeight,
+//                  optional bias [K/c, c]  ->  [N, K/c, H', W', c]
+//   mcc.Depthwise  x [N, C/c, H, W, c], w packed by mcc.PackDepthwise, optional bias [C/c, c]
+//
+// Attributes: strides, dilations (2 each), pads (top, left, bottom, right), group, block (c), in_block (ci).
+#include <functional>
+
+#include "graph/ops/common.h"
+
+namespace mcc::graph {
+namespace {
+
+struct Window {
+  int64_t stride[2], dilation[2], before[2], after[2];
+};
+
+Window window_of(const Attributes& a) {
+  std::vector<int64_t> s = a.integers("strides", {1, 1}), d = a.integers("dilations", {1, 1}),
+                       p = a.integers("pads", {0, 0, 0, 0});
+  return {{s[0], s[1]}, {d[0], d[1]}, {p[0], p[1]}, {p[2], p[3]}};
+}
+
+// Extent of the result along spatial dimension d of an input of extent `in` and a kernel of extent `kernel`.
+Expr result_extent(const Window& w, int d, const Expr& in, const Expr& kernel) {
+  Expr span = (kernel - 1) * Expr(w.dilation[d]) + 1;
+  return floor_div(in + Expr(w.before[d] + w.after[d]) - span, Expr(w.stride[d])) + 1;
+}
+
+using Source = std::function<Expr(std::vector<Expr>)>;
+
+// Input 0 with zeros around its dimensions 2 and 3; as it is when there is nothing to add.
+Source pad_window(ComputeContext& c, const Window& w) {
+  const TensorType& x = c.input_type(0);
+  if (w.before[0] + w.before[1] + w.after[0] + w.after[1] == 0) {
+    return [&c](std::vector<Expr> index) { return c.at(0, std::move(index)); };
+  }
+  std::vector<Expr> shape = x.shape;
+  for (size_t d = 0; d < 2; ++d)
+    shape[2 + d] = shape[2 + d] + Expr(w.before[d] + w.after[d]);
+  Buffer padded = c.builder.compute("pad", x.element, shape, [&](Axes i) {
+    std::vector<Expr> index = to_vector(i);
+    Expr inside = tensor::true_value();
+    for (size_t d = 0; d < 2; ++d) {
+      Expr& at = index[2 + d];
+      at = at - Expr(w.before[d]);
+      inside = inside && at >= Expr(0) && at < x.shape[2 + d];
+    }
+    return select(inside, c.at(0, index), tensor::constant(x.element, 0));
+  });
+  return [padded](std::vector<Expr> index) { return load(padded, std::move(index)); };
+}
+
+// Adds the bias [blocks, c] and converts to the result's type.
+Buffer finish(ComputeContext& c, Buffer sum) {
+  ElementType element = c.output_type(0).element;
+  if (c.has_input(2)) {
+    return c.builder.compute("bias", element, sum.shape(), [&](Axes i) {
+      return cast(element, load(sum, to_vector(i)) + widen(c.at(2, {i[1], i[4]})));
+    });
+  }
+  return cast_buffer(c, sum, element);
+}
+
+void infer_conv(InferContext& c) {
+  const TensorType& x = c.input(0);
+  const Shape& w = c.input(1).shape;
+  Window window = window_of(c.attributes());
+  Shape shape{x.shape[0], w[0], result_extent(window, 0, x.shape[2], w[2]),
+              result_extent(window, 1, x.shape[3], w[3]), w.back()};
+  c.set_output(0, {x.element, shape});
+}
+
+void compute_conv(ComputeContext& c) {
+  Window window = window_of(c.attributes());
+  Source x = pad_window(c, window);
+  const Shape& w = c.input_type(1).shape;
+  bool blocked = c.attributes().integer("in_block", 0) != 0;
+  int64_t group = c.attributes().integer("group", 1);
+  const Shape& out = c.output_type(0).shape;
+  // Input (blocks of) channels and output blocks of one group.
+  Expr inputs = w[1], blocks = floor_div(out[1], Expr(group));
+  ElementType sum = wide_type(c.input_type(0).element);
+  std::vector<Expr> reduce{inputs, w[2], w[3]};
+  if (blocked) reduce.push_back(w[4]);
+  Buffer y = c.builder.reduce("conv", sum, out, reduce, Reducer::sum, [&](Axes s, Axes r) {
+    Expr channel = group == 1 ? r[0] : floor_div(s[1], blocks) * inputs + r[0];
+    std::vector<Expr> at{s[0], channel, s[2] * Expr(window.stride[0]) + r[1] * Expr(window.dilation[0]),
+                         s[3] * Expr(window.stride[1]) + r[2] * Expr(window.dilation[1])};
+    std::vector<Expr> weight{s[1], r[0], r[1], r[2]};
+    if (blocked) {
+      at.push_back(r[3]);
+      weight.push_back(r[3]);
+    }
+    weight.push_back(s[4]);
+    return widen(x(at)) * widen(c.at(1, weight));
+  });
+  c.set_output(0, finish(c, y));
+}
+
+void infer_depthwise(InferContext& c) {
+  const TensorType& x = c.input(0);
+  const Shape& w = c.input(1).shape;
+  Window window = window_of(c.attributes());
+  Shape shape{x.shape[0], x.shape[1], result_extent(window, 0, x.shape[2], w[1]),
+              result_extent(window, 1, x.shape[3], w[2]), x.shape[4]};
+  c.set_output(0, {x.element, shape});
+}
+
+void compute_depthwise(ComputeContext& c) {
+  Window window = window_of(c.attributes());
+  Source x = pad_window(c, window);
+  const Shape& w = c.input_type(1).shape;
+  ElementType sum = wide_type(c.input_type(0).element);
+  std::vector<Expr> reduce{w[1], w[2]};
+  Buffer y =
+      c.builder.reduce("depthwise", sum, c.output_type(0).shape, reduce, Reducer::sum, [&](Axes s, Axes r) {
+        std::vector<Expr> at{s[0], s[1], s[2] * Expr(window.stride[0]) + r[0] * Expr(window.dilation[0]),
+                             s[3] * Expr(window.stride[1]) + r[1] * Expr(window.dilation[1]), s[4]};
+        return widen(x(at)) * widen(c.at(1, {s[1], r[0], r[1], s[4]}));
+      });
+  c.set_output(0, finish(c, y));
+}
+
+OpDef contraction(std::string_view name, void (*infer)(InferContext&), void (*compute)(ComputeContext&)) {
+  OpDef op;
+  op.name = name;
+  op.domain = "mcc";
+  op.fusion = FusionClass::contraction;
+  op.required_inputs = 2;
+  op.infer = infer;
+  op.compute = compute;
+  return op;
+}
+
+}  // namespace
+
+std::span<const OpDef> mcc_conv_ops() {
+  static const OpDef ops[] = {
+      contraction("Conv", infer_conv, compute_conv),
+      contraction("Depthwise", infer_depthwise, compute_depthwise),
+  };
+  return ops;
+}
+
+}  // namespace mcc::graph

@@ -1,0 +1,46 @@
+// mcc.MatMul: x [..., M, K] times a matrix packed by mcc.PackMatrix [ceil(N/c), K, c] -> [..., M, N].
+// Attribute columns: N.
+#include "graph/ops/common.h"
+
+namespace mcc::graph {
+namespace {
+
+void infer_matmul(InferContext& c) {
+  TensorType type = c.input(0);
+  type.shape.back() = Expr(c.attributes().integer("columns", 0));
+  c.set_output(0, type);
+}
+
+void compute_matmul(ComputeContext& c) {
+  const Shape& w = c.input_type(1).shape;
+  const TensorType& out = c.output_type(0);
+  const Expr& block = w[2];
+  Buffer y = c.builder.reduce(
+      "matmul", wide_type(out.element), out.shape, {w[1]}, Reducer::sum, [&](Axes s, Axes r) {
+        std::vector<Expr> at = to_vector(s);
+        at.back() = r[0];
+        std::vector<Expr> weight{floor_div(s.back(), block), r[0], floor_mod(s.back(), block)};
+        return widen(c.at(0, at)) * widen(c.at(1, weight));
+      });
+  c.set_output(0, cast_buffer(c, y, out.element));
+}
+
+OpDef matmul_op() {
+  OpDef op;
+  op.name = "MatMul";
+  op.domain = "mcc";
+  op.fusion = FusionClass::contraction;
+  op.required_inputs = 2;
+  op.infer = infer_matmul;
+  op.compute = compute_matmul;
+  return op;
+}
+
+}  // namespace
+
+std::span<const OpDef> mcc_matmul_ops() {
+  static const OpDef ops[] = {matmul_op()};
+  return ops;
+}
+
+}  // namespace mcc::graph

@@ -1,0 +1,99 @@
+// Dead code and common subexpressions.
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "graph/passes/passes.h"
+#include "graph/passes/rewrite.h"
+
+namespace mcc::graph {
+
+void eliminate_dead_code(Graph& graph) {
+  std::vector<bool> live(graph.nodes.size(), false);
+  std::vector<NodeId> work;
+  auto need = [&](ValueId v) {
+    NodeId producer = v == kNoValue ? -1 : graph.value(v).producer;
+    if (producer < 0 || live[static_cast<size_t>(producer)]) return;
+    live[static_cast<size_t>(producer)] = true;
+    work.push_back(producer);
+  };
+  for (ValueId out : graph.outputs)
+    need(out);
+  while (!work.empty()) {
+    NodeId id = work.back();
+    work.pop_back();
+    for (ValueId v : graph.node(id).inputs)
+      need(v);
+  }
+  for (size_t n = 0; n < graph.nodes.size(); ++n)
+    graph.nodes[n].dead = !live[n];
+  graph.compact();
+}
+
+namespace {
+
+// Constants up to this size are compared by value; larger ones by where they lie.
+constexpr size_t kSmallConstant = 4096;
+
+bool same_constant(const Constant& a, const Constant& b) {
+  if (a.element() != b.element() || a.shape() != b.shape()) return false;
+  if (a.element() == ElementType::string) return false;
+  if (a.bytes().data() == b.bytes().data()) return true;
+  if (a.bytes().size() != b.bytes().size() || a.bytes().size() > kSmallConstant) return false;
+  return std::memcmp(a.bytes().data(), b.bytes().data(), a.bytes().size()) == 0;
+}
+
+void share_constants(Graph& graph) {
+  // Candidates by a key that sorts, so that the order of values decides and nothing else.
+  std::map<std::pair<std::vector<int64_t>, int>, std::vector<ValueId>> seen;
+  for (size_t i = 0; i < graph.values.size(); ++i) {
+    const auto& constant = graph.values[i].constant;
+    if (!constant) continue;
+    auto id = static_cast<ValueId>(i);
+    auto& list = seen[{constant->shape(), static_cast<int>(constant->element())}];
+    auto same = std::find_if(list.begin(), list.end(), [&](ValueId other) {
+      return same_constant(*constant, *graph.value(other).constant);
+    });
+    if (same != list.end()) {
+      if (!graph.is_output(id)) graph.replace_uses(id, *same);
+    } else {
+      list.push_back(id);
+    }
+  }
+}
+
+}  // namespace
+
+void eliminate_common_subexpressions(Graph& graph) {
+  share_constants(graph);
+  std::map<std::pair<std::string, std::vector<ValueId>>, std::vector<NodeId>> seen;
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    Node& node = graph.nodes[n];
+    if (node.dead || node.op->fusion == FusionClass::host) continue;
+    auto& list = seen[{text(node.op->domain, ":", node.op->name), node.inputs}];
+    auto id = static_cast<NodeId>(n);
+    auto same = std::find_if(list.begin(), list.end(), [&](NodeId other) {
+      const Node& o = graph.node(other);
+      return o.outputs.size() == node.outputs.size() && o.attributes == node.attributes;
+    });
+    if (same == list.end()) {
+      list.push_back(id);
+      continue;
+    }
+    bool replaced = true;
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      ValueId from = node.outputs[i], to = graph.node(*same).outputs[i];
+      if (from == kNoValue) continue;
+      // An output of the graph keeps its own value and name.
+      if (to == kNoValue || graph.is_output(from)) {
+        replaced = false;
+        continue;
+      }
+      graph.replace_uses(from, to);
+    }
+    if (replaced) absorb(graph, id, *same);
+  }
+  graph.compact();
+}
+
+}  // namespace mcc::graph

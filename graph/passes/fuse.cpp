@@ -1,0 +1,223 @@
+#include "graph/passes/fuse.h"
+
+#include <algorithm>
+#include <map>
+
+#include "graph/op.h"
+#include "graph/passes/rewrite.h"
+
+namespace mcc::graph {
+namespace {
+
+// The same elements in the same order: the result is its input under another shape.
+bool is_view(const Graph& g, const Node& node) {
+  static constexpr std::string_view kNames[] = {"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"};
+  bool named = std::any_of(std::begin(kNames), std::end(kNames), [&](auto n) { return is_op(node, n); });
+  // What goes out of the model, or comes in, has memory of its own.
+  return named && !g.is_output(node.outputs[0]);
+}
+
+class Fuse {
+ public:
+  explicit Fuse(const Graph& g) : g_(g), users_(g.users()), group_of_(g.nodes.size(), -1) {}
+
+  std::vector<KernelGroup> run() {
+    for (size_t n = 0; n < g_.nodes.size(); ++n) {
+      if (!g_.nodes[n].dead) place(static_cast<NodeId>(n));
+    }
+    return collect();
+  }
+
+ private:
+  struct Group {
+    std::vector<NodeId> nodes;
+    NodeId anchor = -1;
+    bool closed = false;  // nothing may join
+  };
+
+  const Node& node(NodeId id) const { return g_.node(id); }
+  const TensorType& type(ValueId v) const { return g_.value(v).type; }
+
+  void place(NodeId id) {
+    const Node& n = node(id);
+    FusionClass fusion = n.op->fusion;
+    bool open = fusion != FusionClass::opaque && fusion != FusionClass::host && !is_view(g_, n);
+    int joined = -1;
+    if (open && fusion != FusionClass::contraction) joined = best_producer_group(id);
+    if (joined < 0) {
+      joined = static_cast<int>(groups_.size());
+      groups_.push_back({});
+      groups_.back().closed = !open;
+    }
+    Group& group = groups_[static_cast<size_t>(joined)];
+    group.nodes.push_back(id);
+    group_of_[static_cast<size_t>(id)] = joined;
+    if (fusion == FusionClass::contraction || fusion == FusionClass::reduction ||
+        fusion == FusionClass::opaque) {
+      group.anchor = id;
+    }
+    if (fusion == FusionClass::elementwise || fusion == FusionClass::injective) absorb_siblings(id, joined);
+  }
+
+  // The group among those that make the node's inputs which it joins; anchored groups first (their result never goes
+  // to memory then), later ones first.
+  int best_producer_group(NodeId id) {
+    int best = -1;
+    for (ValueId v : node(id).inputs) {
+      NodeId p = v == kNoValue ? -1 : g_.value(v).producer;
+      if (p < 0) continue;
+      int candidate = group_of_[static_cast<size_t>(p)];
+      if (candidate == best || !may_join(id, v, candidate)) continue;
+      if (best < 0 || rank(candidate) > rank(best)) best = candidate;
+    }
+    return best;
+  }
+
+  std::pair<bool, int> rank(int group) const {
+    return {groups_[static_cast<size_t>(group)].anchor >= 0, group};
+  }
+
+  bool may_join(NodeId id, ValueId through, int index) const {
+    const Group& group = groups_[static_cast<size_t>(index)];
+    if (group.closed || group.nodes.back() != g_.value(through).producer) return false;
+    // The group's results so far are used by this node alone: then no other group can stand between.
+    for (NodeId member : group.nodes) {
+      for (ValueId out : node(member).outputs) {
+        if (out == kNoValue) continue;
+        if (g_.is_output(out)) return false;
+        for (NodeId user : users_[static_cast<size_t>(out)]) {
+          if (user != id && group_of_[static_cast<size_t>(user)] != index) return false;
+        }
+      }
+    }
+    const Node& n = node(id);
+    FusionClass fusion = n.op->fusion;
+    if (group.anchor < 0) {
+      // Injective so far. A reduction takes it as prologue when it reads it in its own shape.
+      return fusion != FusionClass::reduction || is_cheap(group);
+    }
+    if (fusion != FusionClass::elementwise || n.outputs.size() != 1) return false;
+    const TensorType& tail = type(through);
+    return same_shape(tail.shape, type(n.outputs[0]).shape);
+  }
+
+  // A prologue of a reduction is computed once where the reduction keeps it; long chains stay kernels of their own.
+  bool is_cheap(const Group& group) const { return group.nodes.size() <= 4; }
+
+  // An elementwise node with two injective-only producers takes both.
+  void absorb_siblings(NodeId id, int into) {
+    for (ValueId v : node(id).inputs) {
+      NodeId p = v == kNoValue ? -1 : g_.value(v).producer;
+      if (p < 0) continue;
+      int other = group_of_[static_cast<size_t>(p)];
+      if (other == into) continue;
+      Group& source = groups_[static_cast<size_t>(other)];
+      if (source.anchor >= 0 || !may_join(id, v, other) || !is_small_sibling(source, id)) continue;
+      Group& target = groups_[static_cast<size_t>(into)];
+      target.nodes.insert(target.nodes.end(), source.nodes.begin(), source.nodes.end());
+      for (NodeId moved : source.nodes)
+        group_of_[static_cast<size_t>(moved)] = into;
+      source.nodes.clear();
+      source.closed = true;
+      std::sort(target.nodes.begin(), target.nodes.end());
+    }
+  }
+
+  // Inlined into an anchored group's epilogue it must only be elementwise or a broadcast, so that the tile reads it
+  // along its own axes; among injective nodes anything goes.
+  bool is_small_sibling(const Group& source, NodeId id) const {
+    if (groups_[static_cast<size_t>(group_of_[static_cast<size_t>(id)])].anchor < 0) return true;
+    return std::all_of(source.nodes.begin(), source.nodes.end(),
+                       [&](NodeId n) { return node(n).op->fusion == FusionClass::elementwise; });
+  }
+
+  std::vector<KernelGroup> collect() {
+    // A group runs when its last node's place comes: all inputs of all its nodes are there by then.
+    std::vector<int> order;
+    for (size_t i = 0; i < groups_.size(); ++i) {
+      if (!groups_[i].nodes.empty()) order.push_back(static_cast<int>(i));
+    }
+    std::sort(order.begin(), order.end(), [&](int a, int b) {
+      return groups_[static_cast<size_t>(a)].nodes.back() < groups_[static_cast<size_t>(b)].nodes.back();
+    });
+    std::vector<KernelGroup> result;
+    for (int index : order)
+      result.push_back(describe(groups_[static_cast<size_t>(index)], index));
+    return result;
+  }
+
+  KernelGroup describe(const Group& group, int index) {
+    KernelGroup out;
+    out.nodes = group.nodes;
+    out.anchor = group.anchor;
+    const Node& first = node(group.nodes[0]);
+    if (is_view(g_, first)) out.kind = KernelGroup::Kind::view;
+    if (first.op->fusion == FusionClass::host) out.kind = KernelGroup::Kind::host;
+    for (NodeId id : group.nodes) {
+      const Node& n = node(id);
+      for (size_t i = 0; i < n.inputs.size(); ++i) {
+        ValueId v = n.inputs[i];
+        if (v == kNoValue || is_embedded(g_, n, static_cast<int>(i))) continue;
+        NodeId p = g_.value(v).producer;
+        if (p >= 0 && group_of_[static_cast<size_t>(p)] == index) continue;
+        if (std::find(out.inputs.begin(), out.inputs.end(), v) == out.inputs.end()) out.inputs.push_back(v);
+      }
+      for (ValueId v : n.outputs) {
+        if (v == kNoValue) continue;
+        bool outside = g_.is_output(v);
+        for (NodeId user : users_[static_cast<size_t>(v)]) {
+          outside |= group_of_[static_cast<size_t>(user)] != index;
+        }
+        if (outside) out.outputs.push_back(v);
+      }
+    }
+    return out;
+  }
+
+  const Graph& g_;
+  std::vector<std::vector<NodeId>> users_;
+  std::vector<int> group_of_;
+  std::vector<Group> groups_;
+};
+
+}  // namespace
+
+std::vector<KernelGroup> fuse(const Graph& graph) { return Fuse(graph).run(); }
+
+tensor::Func build_kernel(const Graph& graph, const KernelGroup& group) {
+  tensor::FuncBuilder builder("kernel");
+  std::map<ValueId, tensor::Buffer> buffers;
+  for (size_t i = 0; i < group.inputs.size(); ++i) {
+    const TensorType& type = graph.value(group.inputs[i]).type;
+    buffers[group.inputs[i]] = builder.input(text("x", i), type.element, type.shape);
+  }
+  for (NodeId id : group.nodes) {
+    const Node& node = graph.node(id);
+    std::vector<tensor::Buffer> inputs(node.inputs.size());
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      ValueId v = node.inputs[i];
+      if (v != kNoValue && !is_embedded(graph, node, static_cast<int>(i))) inputs[i] = buffers.at(v);
+    }
+    ComputeContext context(builder, graph, node, std::move(inputs));
+    node.op->compute(context);
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      if (node.outputs[i] != kNoValue) buffers[node.outputs[i]] = context.outputs()[i];
+    }
+  }
+  std::vector<tensor::Buffer> outputs;
+  for (ValueId v : group.outputs)
+    outputs.push_back(buffers.at(v));
+  return builder.finish(outputs);
+}
+
+std::vector<std::string> origins(const Graph& graph, const KernelGroup& group) {
+  std::vector<std::string> names;
+  for (NodeId id : group.nodes) {
+    for (const std::string& name : graph.node(id).origins) {
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
+  }
+  return names;
+}
+
+}  // namespace mcc::graph

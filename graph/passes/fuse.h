@@ -1,0 +1,35 @@
+// Kernel formation: which nodes run as one kernel, and the tensor function of each.
+#pragma once
+
+#include "graph/graph.h"
+#include "tensor/stmt.h"
+
+namespace mcc::graph {
+
+// A group of nodes that run as one kernel, or a single view, or a single host operator.
+struct KernelGroup {
+  enum class Kind { kernel, view, host };
+  Kind kind = Kind::kernel;
+  std::vector<NodeId> nodes;  // in topological order
+  std::vector<ValueId>
+      inputs;  // kernel parameters: values from outside, each once, embedded constants left out
+  std::vector<ValueId> outputs;  // values used outside
+  NodeId anchor = -1;            // the contraction or reduction, if the group has one
+};
+
+// Every live node is in exactly one group; groups are in an order in which they can run. Reshapes and the like (the same
+// elements in the same order) are views of their input: no kernel.
+//
+// Rules: elementwise nodes join the group that makes their input (epilogue: same shape as the tail of a contraction or
+// reduction); injective and elementwise nodes join among themselves; an injective producer with a single user joins a reduction
+// (prologue). Nothing is computed twice, and no group depends on itself through another.
+std::vector<KernelGroup> fuse(const Graph& graph);
+
+// One function for the whole group: the compute definitions of its nodes one after the other. Parameters: inputs, then
+// outputs.
+tensor::Func build_kernel(const Graph& graph, const KernelGroup& group);
+
+// "conv1+bn1+relu1": names of the ONNX nodes.
+std::vector<std::string> origins(const Graph& graph, const KernelGroup& group);
+
+}  // namespace mcc::graph

@@ -1,0 +1,45 @@
+// The graph passes. Each is a free function in a file of its own name; pipeline.cpp has their order.
+//
+// All passes keep the graph's meaning (up to rounding where said), leave nodes in topological order, and keep every
+// ONNX node's name in the origins of what it became.
+#pragma once
+
+#include "graph/fold.h"
+#include "graph/graph.h"
+#include "tensor/target.h"
+
+namespace mcc::graph {
+
+// Nodes whose inputs are all constants are computed now. Evaluation errors are reported by node.
+Status fold_constants(Graph& graph, const Evaluator& evaluate);
+
+// Unused nodes go; equal nodes with equal inputs are shared, equal small constants too.
+void eliminate_dead_code(Graph& graph);
+void eliminate_common_subexpressions(Graph& graph);
+
+// x*1, x+0, casts to the same type, Identity, Dropout, chains of reshapes and transposes, reshape to the same
+// shape, ...: the rows are in the file.
+void simplify_algebra(Graph& graph);
+
+// BatchNormalization after a convolution goes into its weights and bias; elsewhere it becomes a multiplication and an
+// addition. A multiplication or addition by a channel constant after a convolution folds in too. Rounding may change.
+void fold_scales(Graph& graph);
+
+// Chooses for every convolution and matrix product how its operands lie in memory, for the target's vector length:
+// activations [N, C/c, H, W, c], weights packed as the kernels read them. Inserts mcc.Pack / mcc.Unpack only
+// where a plain tensor meets a blocked one.
+void choose_layouts(Graph& graph, const tensor::Target& target);
+
+struct OptimizeOptions {
+  tensor::Target target;
+  Evaluator evaluate;
+  int level = 2;  // 0: only what is needed to run
+  bool strict = false;
+  // Called after each pass with its name.
+  std::function<void(const std::string& pass, const Graph& graph)> observer;
+};
+
+// All of the above in order, until kernels can be formed (graph/passes/fuse.h).
+Status optimize(Graph& graph, const OptimizeOptions& options);
+
+}  // namespace mcc::graph

@@ -1,0 +1,39 @@
+// The order of the graph passes.
+#include "graph/passes/passes.h"
+
+namespace mcc::graph {
+
+Status optimize(Graph& graph, const OptimizeOptions& options) {
+  Diagnostics errors;
+  // Runs one pass, shows it to the observer, and holds its result against the graph's rules.
+  auto step = [&](const char* name, auto&& pass) {
+    if (!errors.empty()) return;
+    pass();
+    if (options.observer) options.observer(name, graph);
+    std::vector<std::string> broken = verify(graph);
+    MCC_CHECK(broken.empty(), "after ", name, ": ", broken.empty() ? "" : broken[0]);
+  };
+  auto fold = [&] {
+    Status status = fold_constants(graph, options.evaluate);
+    if (!status.ok()) errors = status.errors();
+  };
+
+  step("fold_constants", fold);
+  step("eliminate_dead_code", [&] { eliminate_dead_code(graph); });
+  if (options.level > 0) {
+    step("simplify_algebra", [&] { simplify_algebra(graph); });
+    step("eliminate_common_subexpressions", [&] { eliminate_common_subexpressions(graph); });
+    step("fold_scales", [&] { fold_scales(graph); });
+    step("fold_constants", fold);
+    step("simplify_algebra", [&] { simplify_algebra(graph); });
+    step("choose_layouts", [&] { choose_layouts(graph, options.target); });
+    step("fold_constants", fold);
+    step("simplify_algebra", [&] { simplify_algebra(graph); });
+    step("eliminate_common_subexpressions", [&] { eliminate_common_subexpressions(graph); });
+    step("eliminate_dead_code", [&] { eliminate_dead_code(graph); });
+  }
+  if (!errors.empty()) return errors;
+  return done();
+}
+
+}  // namespace mcc::graph

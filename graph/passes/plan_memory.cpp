@@ -1,0 +1,193 @@
+#include "graph/passes/plan_memory.h"
+
+#include <algorithm>
+
+#include "graph/op.h"
+
+namespace mcc::graph {
+namespace {
+
+constexpr int64_t kAlignment = 64;
+
+int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+// A piece of the arena, alive from the group `first` to the group `last`.
+struct Storage {
+  int64_t bytes = 0;
+  int first = 0, last = 0;
+  int64_t offset = 0;
+};
+
+class PlanMemory {
+ public:
+  PlanMemory(const Graph& g, const std::vector<KernelGroup>& groups,
+             const std::vector<std::vector<int64_t>>& workspace_bytes)
+      : g_(g), groups_(groups), workspace_bytes_(workspace_bytes), storage_of_(g.values.size(), -1) {}
+
+  MemoryPlan run() {
+    plan_.places.resize(g_.values.size());
+    plan_.workspaces.resize(groups_.size());
+    place_ends();
+    find_last_uses();
+    for (size_t i = 0; i < groups_.size(); ++i)
+      visit(static_cast<int>(i));
+    assign_offsets();
+    finish();
+    return std::move(plan_);
+  }
+
+ private:
+  Place& place(ValueId v) { return plan_.places[static_cast<size_t>(v)]; }
+  int& storage_of(ValueId v) { return storage_of_[static_cast<size_t>(v)]; }
+  int64_t bytes_of(ValueId v) const {
+    const TensorType& type = g_.value(v).type;
+    return static_count(type.shape) * byte_size(type.element);
+  }
+
+  void place_ends() {
+    for (size_t i = 0; i < g_.inputs.size(); ++i) {
+      place(g_.inputs[i]) = {Place::Kind::input, static_cast<int64_t>(i)};
+    }
+    for (size_t i = 0; i < g_.values.size(); ++i) {
+      if (g_.values[i].constant) plan_.places[i] = {Place::Kind::constant, static_cast<int64_t>(i)};
+    }
+    for (size_t i = 0; i < g_.outputs.size(); ++i) {
+      Place& p = place(g_.outputs[i]);
+      if (p.kind == Place::Kind::none) p = {Place::Kind::output, static_cast<int64_t>(i)};
+    }
+  }
+
+  // The value whose memory this one has, through views.
+  ValueId root(ValueId v) const {
+    for (;;) {
+      NodeId p = g_.value(v).producer;
+      if (p < 0 || !view_[static_cast<size_t>(p)]) return v;
+      v = g_.node(p).inputs[0];
+    }
+  }
+
+  void find_last_uses() {
+    view_.assign(g_.nodes.size(), false);
+    for (const KernelGroup& group : groups_) {
+      if (group.kind == KernelGroup::Kind::view) view_[static_cast<size_t>(group.nodes[0])] = true;
+    }
+    last_use_.assign(g_.values.size(), -1);
+    for (size_t i = 0; i < groups_.size(); ++i) {
+      for (ValueId v : groups_[i].inputs)
+        last_use_[static_cast<size_t>(root(v))] = static_cast<int>(i);
+    }
+  }
+
+  void visit(int index) {
+    const KernelGroup& group = groups_[static_cast<size_t>(index)];
+    if (group.kind == KernelGroup::Kind::view) return;
+    for (ValueId v : group.outputs) {
+      if (place(v).kind != Place::Kind::none) continue;
+      int reused = in_place_storage(group, index, v);
+      if (reused < 0) reused = new_storage(bytes_of(v), index);
+      storage_of(v) = reused;
+      Storage& storage = storages_[static_cast<size_t>(reused)];
+      storage.last = std::max({storage.last, index, last_use_[static_cast<size_t>(v)]});
+      place(v).kind = Place::Kind::arena;
+    }
+    for (int64_t bytes : workspace_bytes_[static_cast<size_t>(index)]) {
+      plan_.workspaces[static_cast<size_t>(index)].push_back(new_storage(bytes, index));
+    }
+  }
+
+  int new_storage(int64_t bytes, int group) {
+    storages_.push_back({aligned(std::max<int64_t>(bytes, 1)), group, group, 0});
+    return static_cast<int>(storages_.size()) - 1;
+  }
+
+  // The storage of an input that the kernel may write over with output v, or -1.
+  int in_place_storage(const KernelGroup& group, int index, ValueId v) {
+    if (group.outputs.size() != 1) return -1;
+    for (ValueId input : group.inputs) {
+      ValueId owner = root(input);
+      int storage = storage_of(owner);
+      if (storage < 0 || last_use_[static_cast<size_t>(owner)] != index) continue;
+      if (storages_[static_cast<size_t>(storage)].last != index || bytes_of(input) != bytes_of(v)) continue;
+      bool only_reader = std::count_if(group.inputs.begin(), group.inputs.end(),
+                                       [&](ValueId other) { return root(other) == owner; }) == 1;
+      if (only_reader && is_pointwise(group, input, v)) return storage;
+    }
+    return -1;
+  }
+
+  // Every reader of the input is an elementwise node after the anchor, of the shape and width of the output: each
+  // element is read in the iteration that writes it.
+  bool is_pointwise(const KernelGroup& group, ValueId input, ValueId output) const {
+    const TensorType& in = g_.value(input).type;
+    const TensorType& out = g_.value(output).type;
+    if (!same_shape(in.shape, out.shape) || byte_size(in.element) != byte_size(out.element)) return false;
+    for (NodeId id : group.nodes) {
+      const Node& node = g_.node(id);
+      bool reads = std::find(node.inputs.begin(), node.inputs.end(), input) != node.inputs.end();
+      bool is_plain = node.op->fusion == FusionClass::elementwise && node.outputs.size() == 1 &&
+                      same_shape(g_.value(node.outputs[0]).type.shape, out.shape);
+      if (reads && (!is_plain || id <= group.anchor)) return false;
+      // Without an anchor, no node may move elements at all.
+      if (group.anchor < 0 && !is_plain) return false;
+    }
+    return true;
+  }
+
+  // Largest first, each at the lowest offset that is free over its whole life.
+  void assign_offsets() {
+    std::vector<int> order(storages_.size());
+    for (size_t i = 0; i < order.size(); ++i)
+      order[i] = static_cast<int>(i);
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+      return storages_[static_cast<size_t>(a)].bytes > storages_[static_cast<size_t>(b)].bytes;
+    });
+    std::vector<const Storage*> placed;  // by offset
+    for (int index : order) {
+      Storage& s = storages_[static_cast<size_t>(index)];
+      int64_t offset = 0;
+      for (const Storage* other : placed) {
+        if (other->last < s.first || s.last < other->first) continue;
+        if (offset + s.bytes <= other->offset) break;
+        offset = std::max(offset, other->offset + other->bytes);
+      }
+      s.offset = offset;
+      auto at = std::upper_bound(placed.begin(), placed.end(), &s,
+                                 [](const Storage* a, const Storage* b) { return a->offset < b->offset; });
+      placed.insert(at, &s);
+      plan_.arena_bytes = std::max(plan_.arena_bytes, offset + s.bytes);
+    }
+  }
+
+  void finish() {
+    for (size_t i = 0; i < g_.values.size(); ++i) {
+      if (storage_of_[i] >= 0) plan_.places[i].index = storages_[static_cast<size_t>(storage_of_[i])].offset;
+    }
+    for (auto& list : plan_.workspaces) {
+      for (int64_t& index : list)
+        index = storages_[static_cast<size_t>(index)].offset;
+    }
+    for (const KernelGroup& group : groups_) {
+      if (group.kind != KernelGroup::Kind::view) continue;
+      ValueId v = g_.node(group.nodes[0]).outputs[0];
+      place(v) = place(root(v));
+    }
+  }
+
+  const Graph& g_;
+  const std::vector<KernelGroup>& groups_;
+  const std::vector<std::vector<int64_t>>& workspace_bytes_;
+  std::vector<int> storage_of_;
+  std::vector<bool> view_;
+  std::vector<int> last_use_;
+  std::vector<Storage> storages_;
+  MemoryPlan plan_;
+};
+
+}  // namespace
+
+MemoryPlan plan_memory(const Graph& graph, const std::vector<KernelGroup>& groups,
+                       const std::vector<std::vector<int64_t>>& workspace_bytes) {
+  return PlanMemory(graph, groups, workspace_bytes).run();
+}
+
+}  // namespace mcc::graph

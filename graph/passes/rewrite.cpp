@@ -1,0 +1,48 @@
+#include "graph/passes/rewrite.h"
+
+#include <algorithm>
+
+namespace mcc::graph {
+
+ValueId emit(Graph& graph, std::string_view domain, std::string_view op, std::string name,
+             std::vector<ValueId> inputs, Attributes attributes, int num_outputs) {
+  const OpDef* def = find_op(domain, op);
+  MCC_CHECK(def, "no operator ", domain, " ", op);
+  NodeId id = graph.add_node(*def, std::move(name), std::move(inputs), std::move(attributes),
+                             std::vector<TensorType>(static_cast<size_t>(num_outputs)));
+  Result<std::vector<TensorType>> types = infer_types(graph, graph.node(id));
+  MCC_CHECK(types.ok(), op, ": ", to_text(types.errors()));
+  for (size_t i = 0; i < types->size(); ++i)
+    graph.value(graph.node(id).outputs[i]).type = (*types)[i];
+  return graph.node(id).outputs[0];
+}
+
+NodeId single_user(const Graph& graph, const std::vector<std::vector<NodeId>>& users, ValueId value) {
+  const auto& list = users[static_cast<size_t>(value)];
+  return list.size() == 1 && !graph.is_output(value) ? list[0] : -1;
+}
+
+std::optional<double> uniform_value(const Graph& graph, ValueId value) {
+  if (value == kNoValue || !graph.value(value).constant) return std::nullopt;
+  const Constant& c = *graph.value(value).constant;
+  if (c.count() == 0 || c.element() == ElementType::string) return std::nullopt;
+  double first = c.number_at(0);
+  for (int64_t i = 1; i < c.count(); ++i) {
+    if (c.number_at(i) != first) return std::nullopt;
+  }
+  return first;
+}
+
+bool is_op(const Node& node, std::string_view name) {
+  return !node.dead && node.op->name == name && (node.op->domain.empty() || node.op->domain == "mcc");
+}
+
+void absorb(Graph& graph, NodeId dead, NodeId into) {
+  graph.node(dead).dead = true;
+  for (const std::string& origin : graph.node(dead).origins) {
+    auto& origins = graph.node(into).origins;
+    if (std::find(origins.begin(), origins.end(), origin) == origins.end()) origins.push_back(origin);
+  }
+}
+
+}  // namespace mcc::graph

@@ -1,0 +1,26 @@
+// Building blocks of graph passes.
+#pragma once
+
+#include <string>
+
+#include "graph/op.h"
+
+namespace mcc::graph {
+
+// Appends a node of the operator, with output types from its own infer(). That the operator accepts these inputs is the
+// pass's business: a refusal here is a broken invariant. Returns the first output.
+ValueId emit(Graph& graph, std::string_view domain, std::string_view op, std::string name,
+             std::vector<ValueId> inputs, Attributes attributes = {}, int num_outputs = 1);
+
+// The single live node that uses the value, or -1 when there are none, several, or it is a graph output.
+NodeId single_user(const Graph& graph, const std::vector<std::vector<NodeId>>& users, ValueId value);
+
+// The value of a constant of one element, or of one whose elements are all equal.
+std::optional<double> uniform_value(const Graph& graph, ValueId value);
+
+bool is_op(const Node& node, std::string_view name);
+
+// Marks the node dead and moves its origins to another node.
+void absorb(Graph& graph, NodeId dead, NodeId into);
+
+}  // namespace mcc::graph
