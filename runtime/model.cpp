@@ -92,6 +92,7 @@ mcc_status find_weights(mcc_model* model, const char* library_path, mcc_error* e
   if (name == nullptr) {
     model->weights = static_cast<const uint8_t*>(model->image->weights);
     if (model->image->weights_size != model->plan.header->weights_size ||
+        (model->weights == nullptr && model->image->weights_size != 0) ||
         reinterpret_cast<uintptr_t>(model->weights) % MCC_BUFFER_ALIGNMENT != 0) {
       return fail(error, MCC_BAD_MODEL, "the model's weights are damaged");
     }
