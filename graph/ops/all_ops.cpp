@@ -8,6 +8,13 @@ namespace mcc::graph {
   X(binary_ops)         \
   X(variadic_ops)       \
   X(cast_ops)           \
+  X(reshape_ops)        \
+  X(transpose_ops)      \
+  X(concat_split_ops)   \
+  X(slice_ops)          \
+  X(expand_ops)         \
+  X(pad_ops)            \
+  X(gather_ops) \
   X(mcc_pack_ops)       \
   X(mcc_conv_ops)       \
   X(mcc_matmul_ops)     \

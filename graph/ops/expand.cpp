@@ -1,0 +1,72 @@
+// Expand (broadcast to a shape) and Tile (repeat).
+#include "graph/ops/common.h"
+
+namespace mcc::graph {
+namespace {
+
+void infer_expand(InferContext& c) {
+  if (!expect_type(c, 0, TypeSet::any)) return;
+  auto wanted = constant_ints(c, 1, "shape");
+  if (!wanted) return;
+  if (auto shape = broadcast_shapes(c, c.input(0).shape, make_shape(*wanted))) {
+    c.set_output(0, {c.input(0).element, *shape});
+  }
+}
+
+void compute_expand(ComputeContext& c) {
+  const TensorType& out = c.output_type(0);
+  c.set_output(0, c.builder.compute("expand", out.element, out.shape, [&](Axes i) { return broadcast_at(c, 0, i); }));
+}
+
+void infer_tile(InferContext& c) {
+  if (!expect_type(c, 0, TypeSet::any)) return;
+  auto repeats = constant_ints(c, 1, "repeats");
+  if (!repeats || !expect(c, static_cast<int>(repeats->size()) == c.rank(0), "repeats: expected ", c.rank(0),
+                          " numbers, got ", list_text(*repeats))) {
+    return;
+  }
+  Shape out = c.input(0).shape;
+  for (size_t k = 0; k < out.size(); ++k) {
+    if (!expect(c, (*repeats)[k] >= 0, "repeats: a count of ", (*repeats)[k])) return;
+    out[k] = out[k] * (*repeats)[k];
+  }
+  c.set_output(0, {c.input(0).element, out});
+}
+
+void compute_tile(ComputeContext& c) {
+  const TensorType& out = c.output_type(0);
+  const Shape& in = c.input_type(0).shape;
+  std::vector<int64_t> repeats = c.constant(1)->to_ints();
+  c.set_output(0, c.builder.compute("tile", out.element, out.shape, [&](Axes i) {
+    std::vector<Expr> index;
+    for (size_t k = 0; k < in.size(); ++k) {
+      bool is_one = tensor::is_int(in[k], 1);
+      index.push_back(is_one ? Expr(0) : repeats[k] == 1 ? i[k] : tensor::floor_mod(i[k], in[k]));
+    }
+    return c.at(0, index);
+  }));
+}
+
+OpDef repeating(std::string_view name, void (*infer)(InferContext&), void (*compute)(ComputeContext&)) {
+  OpDef op;
+  op.name = name;
+  op.fusion = FusionClass::injective;
+  op.infer = infer;
+  op.compute = compute;
+  op.required_inputs = 2;
+  op.constant_inputs = 0b10;
+  op.scalar_inputs = 0b1;
+  return op;
+}
+
+}  // namespace
+
+std::span<const OpDef> expand_ops() {
+  static const OpDef ops[] = {
+      repeating("Expand", infer_expand, compute_expand),
+      repeating("Tile", infer_tile, compute_tile),
+  };
+  return ops;
+}
+
+}  // namespace mcc::graph

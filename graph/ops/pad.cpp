@@ -1,0 +1,116 @@
+// Pad in its four modes. Pads are input 1, the value input 2, the axes input 3; before opset 11 attributes.
+#include "graph/ops/common.h"
+
+namespace mcc::graph {
+namespace {
+
+// Begin and end padding of each axis (negative values crop).
+struct Pads {
+  std::vector<int64_t> begin, end;
+};
+
+Pads spread(const std::vector<int64_t>& pads, const std::vector<int64_t>& axes, int rank) {
+  Pads result{std::vector<int64_t>(static_cast<size_t>(rank)), std::vector<int64_t>(static_cast<size_t>(rank))};
+  size_t n = axes.empty() ? static_cast<size_t>(rank) : axes.size();
+  for (size_t k = 0; k < n; ++k) {
+    size_t axis = axes.empty() ? k : static_cast<size_t>(normal_axis(axes[k], rank));
+    result.begin[axis] = pads[k];
+    result.end[axis] = pads[n + k];
+  }
+  return result;
+}
+
+// A reflected index must find the element after one reflection at each end.
+bool check_extent(InferContext& c, const std::string& mode, const Expr& d, int64_t begin, int64_t end) {
+  if (mode == "constant" || (begin <= 0 && end <= 0)) return true;
+  auto extent = static_dim(d);
+  if (!extent) return true;
+  return expect(c, *extent > 0, "mode ", mode, " cannot pad an empty dimension");
+}
+
+void infer_pad(InferContext& c) {
+  if (!expect_type(c, 0, TypeSet::any)) return;
+  std::string mode = c.attributes().text("mode", "constant");
+  if (!expect(c, mode == "constant" || mode == "reflect" || mode == "edge" || mode == "wrap",
+              "mode: expected constant, reflect, edge or wrap, got ", mode)) {
+    return;
+  }
+  bool found = false, has_axes = false;
+  auto pads = ints_of(c, 1, "pads", &found);
+  auto axes = ints_of(c, 3, "axes", &has_axes);
+  if (!pads || !axes || !expect(c, found, "pads are missing") || !checked_axes(c, *axes, c.rank(0))) return;
+  size_t padded = has_axes ? axes->size() : static_cast<size_t>(c.rank(0));
+  if (!expect(c, pads->size() == 2 * padded, "pads: expected ", 2 * padded, " numbers, got ", list_text(*pads))) {
+    return;
+  }
+  if (c.has_input(2) && (!expect_same_type(c, 0, 2) || !expect_rank(c, 2, 0, 1))) return;
+  Pads p = has_axes && axes->empty() ? Pads{std::vector<int64_t>(c.input(0).shape.size()),
+                                            std::vector<int64_t>(c.input(0).shape.size())}
+                                     : spread(*pads, *axes, c.rank(0));
+  Shape out = c.input(0).shape;
+  for (size_t k = 0; k < out.size(); ++k) {
+    if (!check_extent(c, mode, out[k], p.begin[k], p.end[k])) return;
+    out[k] = out[k] + p.begin[k] + p.end[k];
+  }
+  c.set_output(0, {c.input(0).element, out});
+}
+
+// The input position that position i of the padded axis (counted from the input's start) shows.
+Expr mirrored(const std::string& mode, const Expr& i, const Expr& n) {
+  if (mode == "edge") return tensor::min(tensor::max(i, 0), n - 1);
+  if (mode == "wrap") return tensor::floor_mod(i, n);
+  if (tensor::is_int(n, 1)) return 0;
+  Expr period = n * 2 - 2;
+  Expr k = tensor::floor_mod(i, period);
+  return select(k < n, k, period - k);
+}
+
+Expr padding_value(const ComputeContext& c, ElementType element) {
+  if (c.has_input(2)) return c.at(2, std::vector<Expr>(c.input_type(2).shape.size(), 0));
+  return tensor::constant(element, c.attributes().number("value", 0));
+}
+
+void compute_pad(ComputeContext& c) {
+  const TensorType& out = c.output_type(0);
+  const Shape& in = c.input_type(0).shape;
+  int rank = static_cast<int>(in.size());
+  std::string mode = c.attributes().text("mode", "constant");
+  bool has_axes = false;
+  std::vector<int64_t> axes = ints_of(c, 3, "axes", &has_axes);
+  std::vector<int64_t> pads = ints_of(c, 1, "pads");
+  Pads p = has_axes && axes.empty() ? Pads{std::vector<int64_t>(in.size()), std::vector<int64_t>(in.size())}
+                                    : spread(pads, axes, rank);
+  c.set_output(0, c.builder.compute("pad", out.element, out.shape, [&](Axes i) {
+    std::vector<Expr> index = to_vector(i);
+    Expr inside = tensor::true_value();
+    for (size_t k = 0; k < in.size(); ++k) {
+      if (p.begin[k] == 0 && p.end[k] == 0) continue;
+      index[k] = index[k] - p.begin[k];
+      if (mode != "constant") {
+        index[k] = mirrored(mode, index[k], in[k]);
+        continue;
+      }
+      if (p.begin[k] > 0) inside = inside && index[k] >= 0;
+      if (p.end[k] > 0) inside = inside && index[k] < in[k];
+    }
+    return select(inside, c.at(0, index), padding_value(c, out.element));
+  }));
+}
+
+}  // namespace
+
+std::span<const OpDef> pad_ops() {
+  static const OpDef op = [] {
+    OpDef pad;
+    pad.name = "Pad";
+    pad.fusion = FusionClass::injective;
+    pad.infer = infer_pad;
+    pad.compute = compute_pad;
+    pad.constant_inputs = 0b1010;
+    pad.scalar_inputs = 0b100;
+    return pad;
+  }();
+  return {&op, 1};
+}
+
+}  // namespace mcc::graph

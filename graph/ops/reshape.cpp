@@ -1,0 +1,228 @@
+// Operators that keep the elements and their row-major order: Reshape, Flatten, Squeeze, Unsqueeze, Identity, Dropout.
+#include <algorithm>
+
+#include "graph/ops/common.h"
+#include "tensor/simplify.h"
+#include "tensor/text.h"
+
+namespace mcc::graph {
+namespace {
+
+// ---- The common definition ----
+
+bool same_dim(const Expr& a, const Expr& b) { return tensor::structurally_equal(a, b); }
+
+// Both shapes are cut into the same number of groups such that corresponding groups hold equally many elements: the
+// more groups, the less index arithmetic.
+struct Group {
+  size_t in_end, out_end;
+};
+
+// The end of the group that starts at (i, o): the fewest dimensions of equal product, the rest if there are none.
+Group next_group(const Shape& in, const Shape& out, size_t i, size_t o) {
+  if (i < in.size() && o < out.size() && same_dim(in[i], out[o])) return {i + 1, o + 1};
+  int64_t in_count = 1, out_count = 1;
+  bool first = true;
+  while (first || in_count != out_count) {
+    first = false;
+    bool take_in = i < in.size() && (in_count <= out_count || o >= out.size());
+    if (!take_in && o >= out.size()) break;
+    auto d = static_dim(take_in ? in[i] : out[o]);
+    if (!d || *d == 0) return {in.size(), out.size()};
+    (take_in ? in_count : out_count) *= *d;
+    (take_in ? i : o)++;
+  }
+  return {i, o};
+}
+
+std::vector<Expr> reshaped_index(const Shape& in, const Shape& out, Axes axes) {
+  std::vector<Expr> index;
+  size_t i = 0, o = 0;
+  while (i < in.size() || o < out.size()) {
+    Group group = next_group(in, out, i, o);
+    Shape in_part(in.begin() + static_cast<std::ptrdiff_t>(i), in.begin() + static_cast<std::ptrdiff_t>(group.in_end));
+    Shape out_part(out.begin() + static_cast<std::ptrdiff_t>(o),
+                   out.begin() + static_cast<std::ptrdiff_t>(group.out_end));
+    std::vector<Expr> out_index(axes.begin() + static_cast<std::ptrdiff_t>(o),
+                                axes.begin() + static_cast<std::ptrdiff_t>(group.out_end));
+    for (const Expr& e : from_linear(in_part, linear_index(out_part, out_index))) index.push_back(e);
+    i = group.in_end;
+    o = group.out_end;
+  }
+  return index;
+}
+
+void compute_reshape(ComputeContext& c) {
+  const TensorType& out = c.output_type(0);
+  c.set_output(0, c.builder.compute("reshape", out.element, out.shape, [&](Axes i) {
+    return c.at(0, reshaped_index(c.input_type(0).shape, out.shape, i));
+  }));
+}
+
+OpDef reshaping(std::string_view name, void (*infer)(InferContext&)) {
+  OpDef op;
+  op.name = name;
+  op.fusion = FusionClass::injective;
+  op.infer = infer;
+  op.compute = compute_reshape;
+  op.constant_inputs = 0b10;
+  return op;
+}
+
+// ---- Shapes ----
+
+// Dimensions of a Reshape: 0 copies the input's (unless allowzero), -1 is what is left.
+std::optional<Shape> reshape_dims(InferContext& c, const std::vector<int64_t>& wanted) {
+  const Shape& in = c.input(0).shape;
+  bool allow_zero = c.attributes().integer("allowzero", 0) != 0;
+  Shape out;
+  Expr known = 1;
+  std::optional<size_t> open;
+  for (size_t k = 0; k < wanted.size(); ++k) {
+    int64_t d = wanted[k];
+    if (!expect(c, d >= -1, "dimension ", d, " of the new shape")) return std::nullopt;
+    if (d == -1) {
+      if (!expect(c, !open, "the new shape ", list_text(wanted), " has more than one -1")) return std::nullopt;
+      open = k;
+    } else if (d == 0 && !allow_zero) {
+      if (!expect(c, k < in.size(), "the new shape ", list_text(wanted), " copies dimension ", k, " of ",
+                  to_text(c.input(0)))) {
+        return std::nullopt;
+      }
+    }
+    out.push_back(d == 0 && !allow_zero ? in[k] : Expr(d));
+    if (d != -1) known = known * out.back();
+  }
+  Expr count = tensor::simplify(product(in));
+  known = tensor::simplify(known);
+  if (open) {
+    auto total = static_dim(count), part = static_dim(known);
+    if (part == int64_t{0} || (total && part && *total % *part != 0)) {
+      c.invalid(text("cannot reshape ", to_text(c.input(0)), " to ", list_text(wanted)));
+      return std::nullopt;
+    }
+    out[*open] = tensor::simplify(tensor::floor_div(count, known));
+    return out;
+  }
+  if (!expect_same_dim(c, count, known, text("number of elements of ", list_text(wanted)))) return std::nullopt;
+  return out;
+}
+
+void infer_reshape(InferContext& c) {
+  if (!expect_type(c, 0, TypeSet::any)) return;
+  bool found = false;
+  auto wanted = ints_of(c, 1, "shape", &found);
+  if (!wanted || !expect(c, found, "input 1 (shape) is missing")) return;
+  if (auto shape = reshape_dims(c, *wanted)) c.set_output(0, {c.input(0).element, *shape});
+}
+
+void infer_flatten(InferContext& c) {
+  int rank = c.rank(0);
+  int64_t axis = c.attributes().integer("axis", 1);
+  if (!expect_type(c, 0, TypeSet::any) ||
+      !expect(c, axis >= -rank && axis <= rank, "axis ", axis, " is out of range for rank ", rank)) {
+    return;
+  }
+  const Shape& in = c.input(0).shape;
+  auto middle = in.begin() + normal_axis(axis, rank);
+  c.set_output(0, {c.input(0).element, {product(Shape(in.begin(), middle)), product(Shape(middle, in.end()))}});
+}
+
+void infer_squeeze(InferContext& c) {
+  if (!expect_type(c, 0, TypeSet::any)) return;
+  bool found = false;
+  auto axes = ints_of(c, 1, "axes", &found);
+  auto dropped = axes ? checked_axes(c, *axes, c.rank(0)) : std::nullopt;
+  if (!dropped) return;
+  Shape out;
+  for (int k = 0; k < c.rank(0); ++k) {
+    const Expr& d = c.input(0).shape[static_cast<size_t>(k)];
+    bool named = std::find(dropped->begin(), dropped->end(), k) != dropped->end();
+    bool is_one = tensor::is_int(d, 1);
+    if (named && !expect(c, is_one, "axis ", k, " of ", to_text(c.input(0)), " is not 1")) return;
+    if (found ? !named : !is_one) out.push_back(d);
+  }
+  c.set_output(0, {c.input(0).element, out});
+}
+
+void infer_unsqueeze(InferContext& c) {
+  if (!expect_type(c, 0, TypeSet::any)) return;
+  bool found = false;
+  auto axes = ints_of(c, 1, "axes", &found);
+  if (!axes || !expect(c, found, "axes are missing")) return;
+  int rank = c.rank(0) + static_cast<int>(axes->size());
+  auto added = checked_axes(c, *axes, rank);
+  if (!added) return;
+  Shape out;
+  size_t next = 0;
+  for (int k = 0; k < rank; ++k) {
+    bool is_new = std::find(added->begin(), added->end(), k) != added->end();
+    out.push_back(is_new ? Expr(1) : c.input(0).shape[next++]);
+  }
+  c.set_output(0, {c.input(0).element, out});
+}
+
+// ---- Identity and Dropout ----
+
+void compute_copy(ComputeContext& c) {
+  const TensorType& out = c.output_type(0);
+  c.set_output(0, c.builder.compute("copy", out.element, out.shape, [&](Axes i) { return c.at(0, to_vector(i)); }));
+}
+
+void infer_identity(InferContext& c) {
+  if (expect_type(c, 0, TypeSet::any)) c.set_output(0, c.input(0));
+}
+
+OpDef identity_op() {
+  OpDef op = reshaping("Identity", infer_identity);
+  op.fusion = FusionClass::elementwise;
+  op.compute = compute_copy;
+  op.constant_inputs = 0;
+  op.layout_agnostic = true;
+  return op;
+}
+
+// Inference only: the identity, with a mask that keeps everything.
+void infer_dropout(InferContext& c) {
+  if (c.has_input(2)) {
+    const Constant* training = c.constant(2);
+    if (!training || (training->count() > 0 && training->int_at(0) != 0)) {
+      c.unsupported("training mode is not supported");
+      return;
+    }
+  }
+  c.set_output(0, c.input(0));
+  c.set_output(1, {ElementType::boolean, c.input(0).shape});
+}
+
+void compute_dropout(ComputeContext& c) {
+  compute_copy(c);
+  if (!c.has_output(1)) return;
+  c.set_output(1, c.builder.compute("mask", ElementType::boolean, c.output_type(1).shape,
+                                    [&](Axes) { return tensor::true_value(); }));
+}
+
+OpDef dropout_op() {
+  OpDef op = identity_op();
+  op.name = "Dropout";
+  op.infer = infer_dropout;
+  op.compute = compute_dropout;
+  op.constant_inputs = 0b110;
+  return op;
+}
+
+}  // namespace
+
+std::span<const OpDef> reshape_ops() {
+  static const OpDef ops[] = {
+      reshaping("Reshape", infer_reshape),
+      reshaping("Flatten", infer_flatten),
+      reshaping("Squeeze", infer_squeeze),
+      reshaping("Unsqueeze", infer_unsqueeze),
+      identity_op(),
+      dropout_op(),
+  };
+  return ops;
+}
+
+}  // namespace mcc::graph

@@ -1,0 +1,110 @@
+// Transpose, DepthToSpace, SpaceToDepth: permutations of axes.
+#include <algorithm>
+
+#include "graph/ops/common.h"
+
+namespace mcc::graph {
+namespace {
+
+// ---- Transpose: output axis k is input axis perm[k]; by default the axes are reversed ----
+
+std::vector<int64_t> permutation(const Attributes& attributes, int rank) {
+  std::vector<int64_t> reversed;
+  for (int k = rank; k-- > 0;) reversed.push_back(k);
+  return attributes.integers("perm", reversed);
+}
+
+void infer_transpose(InferContext& c) {
+  std::vector<int64_t> perm = permutation(c.attributes(), c.rank(0));
+  auto axes = checked_axes(c, perm, c.rank(0));
+  if (!axes || !expect_type(c, 0, TypeSet::any) ||
+      !expect(c, static_cast<int>(axes->size()) == c.rank(0), "perm: expected ", c.rank(0), " axes, got ",
+              list_text(perm))) {
+    return;
+  }
+  Shape out;
+  for (int axis : *axes) out.push_back(c.input(0).shape[static_cast<size_t>(axis)]);
+  c.set_output(0, {c.input(0).element, out});
+}
+
+void compute_transpose(ComputeContext& c) {
+  const TensorType& out = c.output_type(0);
+  int rank = static_cast<int>(out.shape.size());
+  std::vector<int64_t> perm = permutation(c.attributes(), rank);
+  c.set_output(0, c.builder.compute("transpose", out.element, out.shape, [&](Axes i) {
+    std::vector<Expr> index(i.size());
+    for (size_t k = 0; k < i.size(); ++k) index[static_cast<size_t>(normal_axis(perm[k], rank))] = i[k];
+    return c.at(0, index);
+  }));
+}
+
+// ---- DepthToSpace and SpaceToDepth: blocks of b*b pixels against channels ----
+
+void infer_depth_to_space(InferContext& c) {
+  int64_t b = c.attributes().integer("blocksize", 0);
+  std::string mode = c.attributes().text("mode", "DCR");
+  if (!expect_rank(c, 0, 4) || !expect(c, b > 0, "blocksize: expected a positive number, got ", b) ||
+      !expect(c, mode == "DCR" || mode == "CRD", "mode: expected DCR or CRD, got ", mode)) {
+    return;
+  }
+  const Shape& in = c.input(0).shape;
+  auto channels = need_static_dim(c, in[1], "the number of channels");
+  if (!channels || !expect(c, *channels % (b * b) == 0, *channels, " channels are no multiple of ", b * b)) return;
+  c.set_output(0, {c.input(0).element, {in[0], *channels / (b * b), in[2] * b, in[3] * b}});
+}
+
+void compute_depth_to_space(ComputeContext& c) {
+  const TensorType& out = c.output_type(0);
+  int64_t b = c.attributes().integer("blocksize", 0);
+  bool depth_first = c.attributes().text("mode", "DCR") == "DCR";
+  c.set_output(0, c.builder.compute("depth_to_space", out.element, out.shape, [&](Axes i) {
+    Expr phase = tensor::floor_mod(i[2], b) * b + tensor::floor_mod(i[3], b);
+    Expr channel = depth_first ? phase * out.shape[1] + i[1] : i[1] * (b * b) + phase;
+    return c.at(0, {i[0], channel, tensor::floor_div(i[2], b), tensor::floor_div(i[3], b)});
+  }));
+}
+
+void infer_space_to_depth(InferContext& c) {
+  int64_t b = c.attributes().integer("blocksize", 0);
+  if (!expect_rank(c, 0, 4) || !expect(c, b > 0, "blocksize: expected a positive number, got ", b)) return;
+  const Shape& in = c.input(0).shape;
+  auto height = need_static_dim(c, in[2], "the height"), width = need_static_dim(c, in[3], "the width");
+  if (!height || !width ||
+      !expect(c, *height % b == 0 && *width % b == 0, to_text(c.input(0)), " does not divide into blocks of ", b)) {
+    return;
+  }
+  c.set_output(0, {c.input(0).element, {in[0], in[1] * (b * b), *height / b, *width / b}});
+}
+
+void compute_space_to_depth(ComputeContext& c) {
+  const TensorType& out = c.output_type(0);
+  int64_t b = c.attributes().integer("blocksize", 0);
+  const Expr& channels = c.input_type(0).shape[1];
+  c.set_output(0, c.builder.compute("space_to_depth", out.element, out.shape, [&](Axes i) {
+    Expr phase = tensor::floor_div(i[1], channels);
+    return c.at(0, {i[0], tensor::floor_mod(i[1], channels), i[2] * b + tensor::floor_div(phase, b),
+                    i[3] * b + tensor::floor_mod(phase, b)});
+  }));
+}
+
+OpDef injective(std::string_view name, void (*infer)(InferContext&), void (*compute)(ComputeContext&)) {
+  OpDef op;
+  op.name = name;
+  op.fusion = FusionClass::injective;
+  op.infer = infer;
+  op.compute = compute;
+  return op;
+}
+
+}  // namespace
+
+std::span<const OpDef> transpose_ops() {
+  static const OpDef ops[] = {
+      injective("Transpose", infer_transpose, compute_transpose),
+      injective("DepthToSpace", infer_depth_to_space, compute_depth_to_space),
+      injective("SpaceToDepth", infer_space_to_depth, compute_space_to_depth),
+  };
+  return ops;
+}
+
+}  // namespace mcc::graph
