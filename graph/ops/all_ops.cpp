@@ -14,7 +14,17 @@ namespace mcc::graph {
   X(slice_ops)          \
   X(expand_ops)         \
   X(pad_ops)            \
-  X(gather_ops) \
+  X(gather_ops)         \
+  X(conv_ops)           \
+  X(conv_transpose_ops) \
+  X(matmul_ops)         \
+  X(pool_ops)           \
+  X(reduce_ops)         \
+  X(softmax_ops)        \
+  X(norm_ops)           \
+  X(shape_ops)          \
+  X(scatter_ops)        \
+  X(quantize_ops)       \
   X(mcc_pack_ops)       \
   X(mcc_conv_ops)       \
   X(mcc_matmul_ops)     \

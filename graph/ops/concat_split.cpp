@@ -28,8 +28,8 @@ void infer_concat(InferContext& c) {
 }
 
 // Element at position i[axis] of inputs first..last, which start at starts[first..last]: a balanced tree of choices.
-Expr choose(const ComputeContext& c, const std::vector<int>& pieces, const std::vector<Expr>& starts, size_t first,
-            size_t last, std::vector<Expr> i, size_t axis) {
+Expr choose(const ComputeContext& c, const std::vector<int>& pieces, const std::vector<Expr>& starts,
+            size_t first, size_t last, std::vector<Expr> i, size_t axis) {
   if (first == last) {
     i[axis] = i[axis] - starts[first];
     return c.at(pieces[first], i);
@@ -129,7 +129,8 @@ std::vector<int64_t> sizes_of(const ComputeContext& c, const Expr& extent) {
 
 void compute_split(ComputeContext& c) {
   const Shape& in = c.input_type(0).shape;
-  auto axis = static_cast<size_t>(normal_axis(c.attributes().integer("axis", 0), static_cast<int>(in.size())));
+  auto axis =
+      static_cast<size_t>(normal_axis(c.attributes().integer("axis", 0), static_cast<int>(in.size())));
   std::vector<int64_t> sizes = sizes_of(c, in[axis]);
   int64_t start = 0;
   for (size_t k = 0; k < sizes.size(); ++k) {

@@ -15,7 +15,8 @@ void infer_expand(InferContext& c) {
 
 void compute_expand(ComputeContext& c) {
   const TensorType& out = c.output_type(0);
-  c.set_output(0, c.builder.compute("expand", out.element, out.shape, [&](Axes i) { return broadcast_at(c, 0, i); }));
+  c.set_output(
+      0, c.builder.compute("expand", out.element, out.shape, [&](Axes i) { return broadcast_at(c, 0, i); }));
 }
 
 void infer_tile(InferContext& c) {

@@ -79,7 +79,8 @@ void infer_gather_elements(InferContext& c) {
 void compute_gather_elements(ComputeContext& c) {
   const TensorType& out = c.output_type(0);
   const Shape& data = c.input_type(0).shape;
-  auto axis = static_cast<size_t>(normal_axis(c.attributes().integer("axis", 0), static_cast<int>(data.size())));
+  auto axis =
+      static_cast<size_t>(normal_axis(c.attributes().integer("axis", 0), static_cast<int>(data.size())));
   c.set_output(0, c.builder.compute("gather", out.element, out.shape, [&](Axes i) {
     std::vector<Expr> index = to_vector(i);
     index[axis] = picked(c, 1, c.at(1, to_vector(i)), data[axis]);

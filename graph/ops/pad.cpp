@@ -10,7 +10,8 @@ struct Pads {
 };
 
 Pads spread(const std::vector<int64_t>& pads, const std::vector<int64_t>& axes, int rank) {
-  Pads result{std::vector<int64_t>(static_cast<size_t>(rank)), std::vector<int64_t>(static_cast<size_t>(rank))};
+  Pads result{std::vector<int64_t>(static_cast<size_t>(rank)),
+              std::vector<int64_t>(static_cast<size_t>(rank))};
   size_t n = axes.empty() ? static_cast<size_t>(rank) : axes.size();
   for (size_t k = 0; k < n; ++k) {
     size_t axis = axes.empty() ? k : static_cast<size_t>(normal_axis(axes[k], rank));
@@ -40,7 +41,8 @@ void infer_pad(InferContext& c) {
   auto axes = ints_of(c, 3, "axes", &has_axes);
   if (!pads || !axes || !expect(c, found, "pads are missing") || !checked_axes(c, *axes, c.rank(0))) return;
   size_t padded = has_axes ? axes->size() : static_cast<size_t>(c.rank(0));
-  if (!expect(c, pads->size() == 2 * padded, "pads: expected ", 2 * padded, " numbers, got ", list_text(*pads))) {
+  if (!expect(c, pads->size() == 2 * padded, "pads: expected ", 2 * padded, " numbers, got ",
+              list_text(*pads))) {
     return;
   }
   if (c.has_input(2) && (!expect_same_type(c, 0, 2) || !expect_rank(c, 2, 0, 1))) return;

@@ -40,12 +40,14 @@ std::vector<Expr> reshaped_index(const Shape& in, const Shape& out, Axes axes) {
   size_t i = 0, o = 0;
   while (i < in.size() || o < out.size()) {
     Group group = next_group(in, out, i, o);
-    Shape in_part(in.begin() + static_cast<std::ptrdiff_t>(i), in.begin() + static_cast<std::ptrdiff_t>(group.in_end));
+    Shape in_part(in.begin() + static_cast<std::ptrdiff_t>(i),
+                  in.begin() + static_cast<std::ptrdiff_t>(group.in_end));
     Shape out_part(out.begin() + static_cast<std::ptrdiff_t>(o),
                    out.begin() + static_cast<std::ptrdiff_t>(group.out_end));
     std::vector<Expr> out_index(axes.begin() + static_cast<std::ptrdiff_t>(o),
                                 axes.begin() + static_cast<std::ptrdiff_t>(group.out_end));
-    for (const Expr& e : from_linear(in_part, linear_index(out_part, out_index))) index.push_back(e);
+    for (const Expr& e : from_linear(in_part, linear_index(out_part, out_index)))
+      index.push_back(e);
     i = group.in_end;
     o = group.out_end;
   }
@@ -82,7 +84,8 @@ std::optional<Shape> reshape_dims(InferContext& c, const std::vector<int64_t>& w
     int64_t d = wanted[k];
     if (!expect(c, d >= -1, "dimension ", d, " of the new shape")) return std::nullopt;
     if (d == -1) {
-      if (!expect(c, !open, "the new shape ", list_text(wanted), " has more than one -1")) return std::nullopt;
+      if (!expect(c, !open, "the new shape ", list_text(wanted), " has more than one -1"))
+        return std::nullopt;
       open = k;
     } else if (d == 0 && !allow_zero) {
       if (!expect(c, k < in.size(), "the new shape ", list_text(wanted), " copies dimension ", k, " of ",
@@ -104,7 +107,8 @@ std::optional<Shape> reshape_dims(InferContext& c, const std::vector<int64_t>& w
     out[*open] = tensor::simplify(tensor::floor_div(count, known));
     return out;
   }
-  if (!expect_same_dim(c, count, known, text("number of elements of ", list_text(wanted)))) return std::nullopt;
+  if (!expect_same_dim(c, count, known, text("number of elements of ", list_text(wanted))))
+    return std::nullopt;
   return out;
 }
 
@@ -125,7 +129,8 @@ void infer_flatten(InferContext& c) {
   }
   const Shape& in = c.input(0).shape;
   auto middle = in.begin() + normal_axis(axis, rank);
-  c.set_output(0, {c.input(0).element, {product(Shape(in.begin(), middle)), product(Shape(middle, in.end()))}});
+  c.set_output(0,
+               {c.input(0).element, {product(Shape(in.begin(), middle)), product(Shape(middle, in.end()))}});
 }
 
 void infer_squeeze(InferContext& c) {
@@ -166,7 +171,8 @@ void infer_unsqueeze(InferContext& c) {
 
 void compute_copy(ComputeContext& c) {
   const TensorType& out = c.output_type(0);
-  c.set_output(0, c.builder.compute("copy", out.element, out.shape, [&](Axes i) { return c.at(0, to_vector(i)); }));
+  c.set_output(
+      0, c.builder.compute("copy", out.element, out.shape, [&](Axes i) { return c.at(0, to_vector(i)); }));
 }
 
 void infer_identity(InferContext& c) {

@@ -21,7 +21,8 @@ AxisSlice clamped(int axis, const Expr& extent, int64_t start, int64_t end, int6
   Expr high = step > 0 ? extent : extent - 1;
   Expr first = tensor::min(tensor::max(from_end(start), 0), high);
   // With a negative step, an end at or below -extent means that element 0 is included.
-  Expr last = end == std::numeric_limits<int64_t>::min() ? low : tensor::min(tensor::max(from_end(end), low), high);
+  Expr last =
+      end == std::numeric_limits<int64_t>::min() ? low : tensor::min(tensor::max(from_end(end), low), high);
   if (beyond && step > 0) last = extent;
   Expr distance = step > 0 ? last - first : first - last;
   int64_t stride = step > 0 ? step : -step;
@@ -36,7 +37,8 @@ struct Bounds {
 // Absent axes are the first ones; absent steps are 1.
 void fill_defaults(Bounds& b) {
   if (b.axes.empty()) {
-    for (size_t k = 0; k < b.starts.size(); ++k) b.axes.push_back(static_cast<int64_t>(k));
+    for (size_t k = 0; k < b.starts.size(); ++k)
+      b.axes.push_back(static_cast<int64_t>(k));
   }
   if (b.steps.empty()) b.steps.assign(b.starts.size(), 1);
 }
@@ -55,7 +57,8 @@ void infer_slice(InferContext& c) {
   bool found[4];
   auto starts = ints_of(c, 1, "starts", &found[0]), ends = ints_of(c, 2, "ends", &found[1]);
   auto axes = ints_of(c, 3, "axes", &found[2]), steps = ints_of(c, 4, "steps", &found[3]);
-  if (!starts || !ends || !axes || !steps || !expect(c, found[0] && found[1], "starts and ends are missing")) return;
+  if (!starts || !ends || !axes || !steps || !expect(c, found[0] && found[1], "starts and ends are missing"))
+    return;
   Bounds b{*starts, *ends, *axes, *steps};
   fill_defaults(b);
   size_t n = b.starts.size();
@@ -69,7 +72,8 @@ void infer_slice(InferContext& c) {
     if (!expect(c, step != 0 && step != std::numeric_limits<int64_t>::min(), "a step of ", step)) return;
   }
   Shape out = c.input(0).shape;
-  for (const AxisSlice& s : slices(b, c.input(0).shape)) out[static_cast<size_t>(s.axis)] = s.length;
+  for (const AxisSlice& s : slices(b, c.input(0).shape))
+    out[static_cast<size_t>(s.axis)] = s.length;
   c.set_output(0, {c.input(0).element, out});
 }
 

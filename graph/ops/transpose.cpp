@@ -10,7 +10,8 @@ namespace {
 
 std::vector<int64_t> permutation(const Attributes& attributes, int rank) {
   std::vector<int64_t> reversed;
-  for (int k = rank; k-- > 0;) reversed.push_back(k);
+  for (int k = rank; k-- > 0;)
+    reversed.push_back(k);
   return attributes.integers("perm", reversed);
 }
 
@@ -23,7 +24,8 @@ void infer_transpose(InferContext& c) {
     return;
   }
   Shape out;
-  for (int axis : *axes) out.push_back(c.input(0).shape[static_cast<size_t>(axis)]);
+  for (int axis : *axes)
+    out.push_back(c.input(0).shape[static_cast<size_t>(axis)]);
   c.set_output(0, {c.input(0).element, out});
 }
 
@@ -33,7 +35,8 @@ void compute_transpose(ComputeContext& c) {
   std::vector<int64_t> perm = permutation(c.attributes(), rank);
   c.set_output(0, c.builder.compute("transpose", out.element, out.shape, [&](Axes i) {
     std::vector<Expr> index(i.size());
-    for (size_t k = 0; k < i.size(); ++k) index[static_cast<size_t>(normal_axis(perm[k], rank))] = i[k];
+    for (size_t k = 0; k < i.size(); ++k)
+      index[static_cast<size_t>(normal_axis(perm[k], rank))] = i[k];
     return c.at(0, index);
   }));
 }
@@ -49,7 +52,8 @@ void infer_depth_to_space(InferContext& c) {
   }
   const Shape& in = c.input(0).shape;
   auto channels = need_static_dim(c, in[1], "the number of channels");
-  if (!channels || !expect(c, *channels % (b * b) == 0, *channels, " channels are no multiple of ", b * b)) return;
+  if (!channels || !expect(c, *channels % (b * b) == 0, *channels, " channels are no multiple of ", b * b))
+    return;
   c.set_output(0, {c.input(0).element, {in[0], *channels / (b * b), in[2] * b, in[3] * b}});
 }
 
@@ -70,7 +74,8 @@ void infer_space_to_depth(InferContext& c) {
   const Shape& in = c.input(0).shape;
   auto height = need_static_dim(c, in[2], "the height"), width = need_static_dim(c, in[3], "the width");
   if (!height || !width ||
-      !expect(c, *height % b == 0 && *width % b == 0, to_text(c.input(0)), " does not divide into blocks of ", b)) {
+      !expect(c, *height % b == 0 && *width % b == 0, to_text(c.input(0)), " does not divide into blocks of ",
+              b)) {
     return;
   }
   c.set_output(0, {c.input(0).element, {in[0], in[1] * (b * b), *height / b, *width / b}});

@@ -1,0 +1,136 @@
+#include "graph/ops/window.h"
+
+#include <algorithm>
+
+#include "tensor/simplify.h"
+
+namespace mcc::graph {
+namespace {
+
+// Padding such that ceil(extent / stride) windows cover the input; an odd element goes to the end, or to the begin.
+void pad_same(Window& w, size_t k, int64_t extent, bool extra_at_end) {
+  int64_t count = (extent + w.stride[k] - 1) / w.stride[k];
+  int64_t total = std::max<int64_t>((count - 1) * w.stride[k] + w.reach(k) - extent, 0);
+  w.begin[k] = extra_at_end ? total / 2 : total - total / 2;
+  w.end[k] = total - w.begin[k];
+}
+
+}  // namespace
+
+Window window_of(const Attributes& a, const std::vector<int64_t>& kernel, const Shape& spatial) {
+  size_t rank = kernel.size();
+  std::vector<int64_t> ones(rank, 1), zeros(rank, 0);
+  Window w{kernel, a.integers("strides", ones), a.integers("dilations", ones), zeros, zeros};
+  std::string auto_pad = a.text("auto_pad", "NOTSET");
+  if (auto_pad == "NOTSET" || auto_pad.empty()) {
+    std::vector<int64_t> pads = a.integers("pads", std::vector<int64_t>(2 * rank, 0));
+    auto middle = pads.begin() + static_cast<std::ptrdiff_t>(pads.size() / 2);
+    w.begin.assign(pads.begin(), middle);
+    w.end.assign(middle, pads.end());
+  } else if (auto_pad != "VALID") {
+    for (size_t k = 0; k < rank; ++k) {
+      if (auto extent = static_dim(spatial[k])) pad_same(w, k, *extent, auto_pad == "SAME_UPPER");
+    }
+  }
+  return w;
+}
+
+std::optional<Window> checked_window(InferContext& c, const std::vector<int64_t>& kernel,
+                                     const Shape& spatial) {
+  const Attributes& a = c.attributes();
+  auto lengths_fit = [&](const std::string& name, size_t n) {
+    return !a.has(name) || expect(c, a.integers(name).size() == n, name, ": expected ", n, " numbers, got ",
+                                  list_text(a.integers(name)));
+  };
+  size_t rank = spatial.size();
+  if (!expect(c, kernel.size() == rank, "kernel_shape: expected ", rank, " numbers, got ",
+              list_text(kernel)) ||
+      !lengths_fit("strides", rank) || !lengths_fit("dilations", rank) || !lengths_fit("pads", 2 * rank)) {
+    return std::nullopt;
+  }
+  std::string auto_pad = a.text("auto_pad", "NOTSET");
+  bool is_same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
+  if (!expect(c, is_same || auto_pad == "NOTSET" || auto_pad == "VALID" || auto_pad.empty(),
+              "auto_pad: expected NOTSET, SAME_UPPER, SAME_LOWER or VALID, got ", auto_pad)) {
+    return std::nullopt;
+  }
+  constexpr int64_t limit = int64_t{1} << 31;  // keeps the arithmetic on windows far from overflow
+  auto in_range = [&](const std::vector<int64_t>& values, int64_t low, const char* what) {
+    return std::all_of(values.begin(), values.end(), [&](int64_t v) {
+      return expect(c, v >= low && v < limit, what, ": ", v, " is out of range");
+    });
+  };
+  if (!in_range(kernel, 1, "kernel_shape") || !in_range(a.integers("strides"), 1, "strides") ||
+      !in_range(a.integers("dilations"), 1, "dilations") || !in_range(a.integers("pads"), 0, "pads")) {
+    return std::nullopt;
+  }
+  for (const Expr& d : spatial) {
+    if (is_same && !need_static_dim(c, d, "with auto_pad, a spatial dimension")) return std::nullopt;
+  }
+  return window_of(a, kernel, spatial);
+}
+
+std::optional<Shape> window_counts(InferContext& c, const Window& w, const Shape& spatial, bool ceil_mode) {
+  Shape counts;
+  for (size_t k = 0; k < w.rank(); ++k) {
+    Expr room = tensor::simplify(spatial[k] + (w.begin[k] + w.end[k] - w.reach(k)));
+    if (auto r = static_dim(room)) {
+      if (!expect(c, *r >= 0, "a window of ", w.reach(k), " does not fit into a padded dimension of ",
+                  *r + w.reach(k))) {
+        return std::nullopt;
+      }
+    }
+    Expr count = (ceil_mode ? tensor::ceil_div(room, w.stride[k]) : tensor::floor_div(room, w.stride[k])) + 1;
+    if (ceil_mode) {
+      // The last window must not begin in the end padding.
+      Expr starts_late = (count - 1) * w.stride[k] >= spatial[k] + w.begin[k];
+      count = select(starts_late, count - 1, count);
+    }
+    counts.push_back(tensor::simplify(count));
+  }
+  return counts;
+}
+
+Padded pad_input(ComputeContext& c, int input, const Window& w, const Shape& counts, const Expr& value) {
+  const TensorType& type = c.input_type(input);
+  Padded result{{}, input};
+  Shape shape = type.shape;
+  std::vector<bool> runs_over(w.rank());
+  bool needed = false;
+  for (size_t k = 0; k < w.rank(); ++k) {
+    Expr length = tensor::simplify((counts[k] - 1) * w.stride[k] + w.reach(k));
+    Expr beyond = tensor::simplify(length - (type.shape[k + 2] + w.begin[k]));
+    auto excess = static_dim(beyond);
+    runs_over[k] = !excess || *excess > 0;
+    if (w.begin[k] == 0 && !runs_over[k]) continue;
+    needed = true;
+    shape[k + 2] = length;
+  }
+  if (!needed) return result;
+  result.buffer = c.builder.compute("pad", type.element, shape, [&](Axes i) {
+    std::vector<Expr> index = to_vector(i);
+    Expr inside = tensor::true_value();
+    for (size_t k = 0; k < w.rank(); ++k) {
+      Expr& at = index[k + 2];
+      at = at - w.begin[k];
+      if (w.begin[k] > 0) inside = inside && at >= 0;
+      if (runs_over[k]) inside = inside && at < type.shape[k + 2];
+    }
+    return select(inside, c.at(input, index), value);
+  });
+  return result;
+}
+
+Expr Padded::element(const ComputeContext& c, const std::vector<Expr>& at) const {
+  return buffer.defined() ? load(buffer, at) : c.at(input, at);
+}
+
+std::vector<Expr> window_index(const Window& w, const Expr& n, const Expr& channel, Axes out_spatial,
+                               Axes tap) {
+  std::vector<Expr> index{n, channel};
+  for (size_t k = 0; k < w.rank(); ++k)
+    index.push_back(out_spatial[k] * w.stride[k] + tap[k] * w.dilation[k]);
+  return index;
+}
+
+}  // namespace mcc::graph
