@@ -13,19 +13,28 @@
 
 namespace mcc::codegen {
 
-// A kernel's object code. The function has the name given to it and the signature of abi.h: pointers of params in
-// order, then dims, then the executor.
+// Memory that a kernel needs beside its params. Its `buffers` argument holds the params in order, then one buffer for
+// each workspace, then, when scratch_per_thread > 0, one buffer of that many bytes for each thread (worker w uses
+// the w-th part). All of these are aligned to 64 bytes; params are aligned to their element only.
+struct KernelMemory {
+  std::vector<tensor::Expr> workspaces;  // bytes, over the function's dims; constants when shapes are static
+  int64_t scratch_per_thread = 0;        // bytes, a multiple of 64
+};
+Result<KernelMemory> kernel_memory(const tensor::Func& lowered);
+
+// A kernel's object code. The function has the name given to it and the signature of abi.h: pointers of params and
+// of kernel_memory, dims, the executor (null: one thread).
 struct ObjectCode {
-  std::vector<char> bytes;        // ELF relocatable
+  std::vector<char> bytes;  // ELF relocatable
   std::string llvm_ir, assembly;  // filled in only when asked for
 };
 
 struct EmitOptions {
   bool keep_llvm_ir = false;
   bool keep_assembly = false;
-  bool strict = false;  // no FMA contraction across operations, no reassociation
+  bool strict = false;     // no FMA contraction across operations, no reassociation
   bool fast_math = false;
-  int optimization = 2;  // -O0 .. -O3
+  int optimization = 2;    // -O0 .. -O3
 };
 
 // f is lowered. Deterministic: same input, same bytes, on any thread.
@@ -61,6 +70,7 @@ class Jit {
   Result<std::shared_ptr<Kernel>> load(const ObjectCode& object, const std::string& symbol);
 
  private:
+  Jit();
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -1,0 +1,99 @@
+#include <llvm/ExecutionEngine/Orc/LLJIT.h>
+
+#include <cstring>
+#include <map>
+#include <new>
+
+#include "codegen/codegen.h"
+#include "codegen/machine.h"
+#include "tensor/text.h"
+
+namespace mcc::codegen {
+
+struct Jit::Impl {
+  tensor::Target target;
+  std::unique_ptr<llvm::orc::LLJIT> jit;
+  struct Loaded {
+    std::shared_ptr<Kernel> kernel;
+    KernelMemory memory;
+  };
+  std::map<std::string, Loaded> cache;  // by the function's text
+  uint64_t next = 0;
+};
+
+struct Jit::Kernel::Resource {
+  llvm::orc::ResourceTrackerSP tracker;
+};
+
+Jit::Kernel::~Kernel() {
+  if (resource_) llvm::cantFail(resource_->tracker->remove());
+}
+
+Result<std::unique_ptr<Jit>> Jit::create(const tensor::Target& target) {
+  initialize_llvm();
+  auto jit = llvm::orc::LLJITBuilder().create();
+  if (!jit) {
+    return Diagnostic{ErrorKind::environment, "", text("no just-in-time compiler: ", llvm::toString(jit.takeError())), ""};
+  }
+  auto result = std::unique_ptr<Jit>(new Jit);
+  result->impl_ = std::make_unique<Impl>();
+  result->impl_->target = target;
+  result->impl_->jit = std::move(*jit);
+  return result;
+}
+
+Jit::Jit() = default;
+Jit::~Jit() = default;
+
+Result<std::shared_ptr<Jit::Kernel>> Jit::load(const ObjectCode& object, const std::string& symbol) {
+  llvm::orc::LLJIT& jit = *impl_->jit;
+  auto tracker = jit.getMainJITDylib().createResourceTracker();
+  auto buffer = llvm::MemoryBuffer::getMemBufferCopy(llvm::StringRef(object.bytes.data(), object.bytes.size()), symbol);
+  auto failed = [](llvm::Error error) {
+    return Diagnostic{ErrorKind::environment, "", text("code cannot be loaded: ", llvm::toString(std::move(error))), ""};
+  };
+  if (llvm::Error error = jit.addObjectFile(tracker, std::move(buffer))) return failed(std::move(error));
+  auto address = jit.lookup(symbol);
+  if (!address) return failed(address.takeError());
+  auto kernel = std::make_shared<Kernel>();
+  kernel->function = address->toPtr<KernelFunction>();
+  kernel->resource_ = std::make_unique<Kernel::Resource>();
+  kernel->resource_->tracker = tracker;
+  return kernel;
+}
+
+Status Jit::run(const tensor::Func& scheduled, std::span<void* const> buffers, std::span<const int64_t> dims) {
+  std::string key = to_text(scheduled);
+  auto it = impl_->cache.find(key);
+  if (it == impl_->cache.end()) {
+    tensor::Func lowered = tensor::lower(scheduled, impl_->target);
+    Result<KernelMemory> memory = kernel_memory(lowered);
+    if (!memory.ok()) return memory.errors();
+    std::string symbol = text("jit_", impl_->next++);
+    Result<ObjectCode> object = emit_object(lowered, symbol, impl_->target);
+    if (!object.ok()) return object.errors();
+    Result<std::shared_ptr<Kernel>> kernel = load(*object, symbol);
+    if (!kernel.ok()) return kernel.errors();
+    it = impl_->cache.emplace(key, Impl::Loaded{*kernel, *memory}).first;
+  }
+  const Impl::Loaded& loaded = it->second;
+  std::vector<void*> arguments(buffers.begin(), buffers.end());
+  std::vector<std::unique_ptr<std::byte, void (*)(std::byte*)>> memory;
+  auto add_memory = [&](int64_t bytes) {
+    auto size = static_cast<size_t>(std::max<int64_t>(bytes, 64));
+    auto release = [](std::byte* p) { ::operator delete(p, std::align_val_t{64}); };
+    memory.emplace_back(static_cast<std::byte*>(::operator new(size, std::align_val_t{64})), release);
+    arguments.push_back(memory.back().get());
+  };
+  for (const tensor::Expr& bytes : loaded.memory.workspaces) {
+    int64_t size = 0;
+    MCC_CHECK(tensor::as_int(bytes, &size), "the JIT runs functions of static shape");
+    add_memory(size);
+  }
+  if (loaded.memory.scratch_per_thread > 0) add_memory(loaded.memory.scratch_per_thread);
+  int32_t status = loaded.kernel->function(arguments.data(), dims.data(), nullptr);
+  MCC_CHECK(status == 0, "kernel returned ", status);
+  return done();
+}
+
+}  // namespace mcc::codegen

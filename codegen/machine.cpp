@@ -1,0 +1,66 @@
+#include "codegen/machine.h"
+
+#include <llvm/MC/TargetRegistry.h>
+
+#include <mutex>
+
+#include "support/check.h"
+
+extern "C" {
+void LLVMInitializeX86TargetInfo();
+void LLVMInitializeX86Target();
+void LLVMInitializeX86TargetMC();
+void LLVMInitializeX86AsmPrinter();
+void LLVMInitializeX86AsmParser();
+void LLVMInitializeNVPTXTargetInfo();
+void LLVMInitializeNVPTXTarget();
+void LLVMInitializeNVPTXTargetMC();
+void LLVMInitializeNVPTXAsmPrinter();
+}
+
+namespace mcc::codegen {
+
+void initialize_llvm() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    LLVMInitializeX86TargetInfo();
+    LLVMInitializeX86Target();
+    LLVMInitializeX86TargetMC();
+    LLVMInitializeX86AsmPrinter();
+    LLVMInitializeX86AsmParser();
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+  });
+}
+
+std::unique_ptr<llvm::TargetMachine> create_machine(const tensor::Target& target, int optimization) {
+  initialize_llvm();
+  std::string error;
+  const llvm::Target* llvm_target = llvm::TargetRegistry::lookupTarget(target.triple, error);
+  MCC_CHECK(llvm_target, error);
+  llvm::CodeGenOptLevel level = optimization <= 0   ? llvm::CodeGenOptLevel::None
+                                : optimization == 1 ? llvm::CodeGenOptLevel::Less
+                                : optimization == 2 ? llvm::CodeGenOptLevel::Default
+                                                    : llvm::CodeGenOptLevel::Aggressive;
+  llvm::TargetOptions options;
+  options.UseInitArray = true;
+  std::unique_ptr<llvm::TargetMachine> machine(llvm_target->createTargetMachine(
+      target.triple, target.cpu, target.features, options, llvm::Reloc::PIC_, std::nullopt, level));
+  MCC_CHECK(machine, "no target machine for ", target.name);
+  return machine;
+}
+
+bool has_feature(const tensor::Target& target, std::string_view feature) {
+  std::string_view list = target.features;
+  while (!list.empty()) {
+    size_t comma = list.find(',');
+    std::string_view item = list.substr(0, comma);
+    if (item.size() == feature.size() + 1 && item[0] == '+' && item.substr(1) == feature) return true;
+    list = comma == std::string_view::npos ? std::string_view() : list.substr(comma + 1);
+  }
+  return false;
+}
+
+}  // namespace mcc::codegen

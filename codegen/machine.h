@@ -1,0 +1,21 @@
+// LLVM's view of a target. Internal to codegen: includes LLVM.
+#pragma once
+
+#include <llvm/Target/TargetMachine.h>
+
+#include <memory>
+
+#include "tensor/target.h"
+
+namespace mcc::codegen {
+
+// Registers the two back ends once in a process; safe from any thread.
+void initialize_llvm();
+
+// A machine of its own for each call: LLVM's are not to be shared between threads.
+std::unique_ptr<llvm::TargetMachine> create_machine(const tensor::Target& target, int optimization);
+
+// Whether the target's feature list names this one ("+avx512f").
+bool has_feature(const tensor::Target& target, std::string_view feature);
+
+}  // namespace mcc::codegen

@@ -1,0 +1,98 @@
+#include "codegen/memory_plan.h"
+
+#include "tensor/visit.h"
+
+namespace mcc::codegen {
+
+using namespace tensor;
+
+namespace {
+
+constexpr int64_t kAlign = 64;
+
+int64_t round_up(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+
+class Planner : public Visitor {
+ public:
+  Planner(const Func& func, MemoryPlan* plan) : func_(func), plan_(plan) {}
+
+  Diagnostics errors;
+
+ protected:
+  using Visitor::on;
+
+  // A parallel loop becomes a function of its own, with its own stack; inner parallel loops run serially.
+  void on(const For& n) override {
+    bool opens_task = n.loop == LoopKind::parallel && !in_parallel_;
+    if (!opens_task) return Visitor::on(n);
+    int64_t outer_stack = std::exchange(stack_used_, 0);
+    in_parallel_ = true;
+    Visitor::on(n);
+    in_parallel_ = false;
+    stack_used_ = outer_stack;
+  }
+
+  void on(const Allocate& n) override {
+    int64_t outer_scratch = scratch_used_;
+    if (!plan_->placements.contains(n.buffer.get())) place(n.buffer);
+    const Placement& p = plan_->placements.at(n.buffer.get());
+    if (p.home == Home::scratch) scratch_used_ = std::max(scratch_used_, p.offset + p.bytes);
+    Visitor::on(n);
+    scratch_used_ = outer_scratch;
+  }
+
+ private:
+  void place(const Buffer& buffer) {
+    Expr count = 1;
+    for (const Expr& extent : buffer.shape()) count = count * extent;
+    Expr bytes = count * Expr(byte_size(buffer.element()));
+    int64_t size = 0;
+    bool is_constant = as_int(bytes, &size);
+
+    Placement p;
+    if (buffer.scope() == Scope::global && !in_parallel_) {
+      p.home = Home::workspace;
+      p.index = static_cast<int>(plan_->memory.workspaces.size());
+      plan_->memory.workspaces.push_back(bytes);
+    } else if (!is_constant) {
+      errors.push_back({ErrorKind::unsupported, func_.name,
+                        text("buffer ", buffer.name(), " is private to a thread and has no constant size"), ""});
+    } else {
+      p.bytes = round_up(size);
+      bool on_stack = buffer.scope() == Scope::registers || stack_used_ + p.bytes <= kMaxStackBytes;
+      p.home = on_stack ? Home::stack : Home::scratch;
+      if (on_stack) {
+        stack_used_ += p.bytes;
+      } else {
+        p.offset = scratch_used_;
+        int64_t end = p.offset + p.bytes;
+        plan_->memory.scratch_per_thread = std::max(plan_->memory.scratch_per_thread, end);
+      }
+    }
+    plan_->placements.emplace(buffer.get(), p);
+  }
+
+  const Func& func_;
+  MemoryPlan* plan_;
+  bool in_parallel_ = false;
+  int64_t stack_used_ = 0;    // by the function that is being walked
+  int64_t scratch_used_ = 0;  // by the allocations around this place
+};
+
+}  // namespace
+
+Result<MemoryPlan> plan_memory(const Func& lowered) {
+  MemoryPlan plan;
+  Planner planner(lowered, &plan);
+  planner.visit(lowered.body);
+  if (!planner.errors.empty()) return planner.errors;
+  return plan;
+}
+
+Result<KernelMemory> kernel_memory(const Func& lowered) {
+  Result<MemoryPlan> plan = plan_memory(lowered);
+  if (!plan) return plan.errors();
+  return std::move(plan->memory);
+}
+
+}  // namespace mcc::codegen

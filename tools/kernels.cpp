@@ -1,0 +1,121 @@
+#include "tools/kernels.h"
+
+#include <oneapi/tbb/parallel_for.h>
+#include <oneapi/tbb/task_arena.h>
+
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "tensor/text.h"
+#include "tuner/default_schedule.h"
+
+namespace mcc::tools {
+namespace {
+
+// "conv_bias_relu": the names of the blocks, as far as that stays readable.
+std::string name_of(const tensor::Func& f) {
+  tensor::Schedule schedule(f);
+  std::string name;
+  for (const std::string& block : schedule.block_names()) {
+    if (name.size() + block.size() > 48) return name + "_etc";
+    if (!name.empty()) name += '_';
+    name += block;
+  }
+  return name;
+}
+
+std::string emit_folder(const CompileOptions& options, const std::string& what) {
+  auto it = options.emit.find(what);
+  return it == options.emit.end() ? "" : it->second;
+}
+
+Status write_text(const std::string& folder, const std::string& file, const std::string& content) {
+  if (folder.empty()) return done();
+  std::ofstream out(folder + "/" + file);
+  out << content;
+  out.flush();
+  if (out.good()) return done();
+  return Diagnostic{ErrorKind::usage, folder + "/" + file, "cannot be written", "--emit wants folders that exist"};
+}
+
+Status compile_kernel(Kernel& kernel, const tensor::Target& target, const CompileOptions& options) {
+  tensor::Schedule schedule = tuner::default_schedule(kernel.func, target);
+  kernel.trace = to_text(schedule.trace());
+  tensor::Func lowered = tensor::lower(schedule.func(), target);
+  Result<codegen::KernelMemory> memory = codegen::kernel_memory(lowered);
+  if (!memory.ok()) return memory.errors();
+  kernel.memory = std::move(*memory);
+
+  codegen::EmitOptions emit;
+  emit.keep_llvm_ir = options.emit.count("llvm") != 0;
+  emit.keep_assembly = options.emit.count("asm") != 0;
+  emit.strict = options.strict;
+  emit.fast_math = options.fast_math;
+  emit.optimization = options.opt_level;
+  Result<codegen::ObjectCode> object = codegen::emit_object(lowered, kernel.symbol, target, emit);
+  if (!object.ok()) return object.errors();
+  kernel.object = std::move(*object);
+
+  std::string scheduled = text("// trace\n", kernel.trace, "\n// unscheduled\n", kernel.text, "\n// scheduled\n",
+                               to_text(schedule.func()), "\n// lowered\n", to_text(lowered));
+  Status status = write_text(emit_folder(options, "tensor"), kernel.symbol + ".txt", scheduled);
+  if (!status.ok()) return status;
+  status = write_text(emit_folder(options, "llvm"), kernel.symbol + ".ll", kernel.object.llvm_ir);
+  if (!status.ok()) return status;
+  return write_text(emit_folder(options, "asm"), kernel.symbol + ".s", kernel.object.assembly);
+}
+
+}  // namespace
+
+KernelSet collect_kernels(const graph::Graph& graph, const std::vector<graph::KernelGroup>& groups) {
+  KernelSet set;
+  std::map<std::string, int> known;
+  for (const graph::KernelGroup& group : groups) {
+    if (group.kind != graph::KernelGroup::Kind::kernel) {
+      set.of_group.push_back(-1);
+      continue;
+    }
+    tensor::Func f = build_kernel(graph, group);
+    std::string key = to_text(f);
+    auto [entry, is_new] = known.try_emplace(key, static_cast<int>(set.kernels.size()));
+    if (is_new) {
+      Kernel kernel;
+      kernel.name = name_of(f);
+      kernel.symbol = text("mcc_kernel_", set.kernels.size(), "_", kernel.name);
+      kernel.work = tuner::work_of(f);
+      kernel.func = std::move(f);
+      kernel.text = std::move(key);
+      set.kernels.push_back(std::move(kernel));
+    }
+    ++set.kernels[static_cast<size_t>(entry->second)].uses;
+    set.of_group.push_back(entry->second);
+  }
+  return set;
+}
+
+Status compile_kernels(KernelSet& set, const tensor::Target& target, const CompileOptions& options) {
+  int jobs = options.jobs > 0 ? options.jobs : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  std::vector<Diagnostics> errors(set.kernels.size());
+  std::mutex progress_mutex;
+  size_t finished = 0;
+  oneapi::tbb::task_arena arena(jobs);
+  arena.execute([&] {
+    oneapi::tbb::parallel_for(size_t{0}, set.kernels.size(), [&](size_t i) {
+      Status status = compile_kernel(set.kernels[i], target, options);
+      if (!status.ok()) errors[i] = status.errors();
+      std::lock_guard lock(progress_mutex);
+      ++finished;
+      if (options.progress) {
+        options.progress("compiling kernels", static_cast<double>(finished) / static_cast<double>(set.kernels.size()));
+      }
+    });
+  });
+  for (const Diagnostics& e : errors) {
+    if (!e.empty()) return e;
+  }
+  return done();
+}
+
+}  // namespace mcc::tools

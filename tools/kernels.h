@@ -1,0 +1,36 @@
+// Kernels of a model: made from the fused groups, each distinct one scheduled, lowered and compiled once, in parallel.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "codegen/codegen.h"
+#include "graph/passes/fuse.h"
+#include "tools/driver.h"
+#include "tuner/workload.h"
+
+namespace mcc::tools {
+
+struct Kernel {
+  std::string symbol;
+  std::string name;       // from its blocks, for people: "conv_bias_relu"
+  tensor::Func func;      // unscheduled
+  std::string text;       // its canonical text: the key
+  tuner::Work work;
+  int64_t uses = 0;
+  // Filled in by compile_kernels.
+  std::string trace;
+  codegen::KernelMemory memory;
+  codegen::ObjectCode object;
+};
+
+struct KernelSet {
+  std::vector<Kernel> kernels;
+  std::vector<int> of_group;  // kernel of each group, -1 for views and host operators
+};
+
+KernelSet collect_kernels(const graph::Graph& graph, const std::vector<graph::KernelGroup>& groups);
+
+Status compile_kernels(KernelSet& set, const tensor::Target& target, const CompileOptions& options);
+
+}  // namespace mcc::tools

@@ -1,0 +1,153 @@
+#include "tools/plan.h"
+
+#include <algorithm>
+#include <map>
+
+#include "graph/op.h"
+
+namespace mcc::tools {
+namespace {
+
+using codegen::PlanNode;
+using codegen::PlanValue;
+using graph::Place;
+using graph::ValueId;
+
+int64_t aligned(int64_t bytes) { return (bytes + MCC_BUFFER_ALIGNMENT - 1) / MCC_BUFFER_ALIGNMENT * MCC_BUFFER_ALIGNMENT; }
+
+class PlanBuilder {
+ public:
+  PlanBuilder(codegen::ModelLibrary& library, const graph::Graph& g, const std::vector<graph::KernelGroup>& groups,
+              const KernelSet& kernels, const graph::MemoryPlan& memory)
+      : library_(library), plan_(library.plan), g_(g), groups_(groups), kernels_(kernels), memory_(memory),
+        index_of_(g.values.size(), MCC_PLAN_NONE) {}
+
+  void run() {
+    plan_.graphs.resize(1);
+    plan_.arena_size = memory_.arena_bytes;
+    for (ValueId v : g_.inputs) plan_.graphs[0].inputs.push_back(value(v));
+    for (size_t i = 0; i < groups_.size(); ++i) add_group(i);
+    add_outputs();
+    for (const Kernel& k : kernels_.kernels) {
+      library_.kernels.push_back(k.symbol);
+      library_.objects.push_back(k.object.bytes);
+      plan_.scratch_per_thread =
+          std::max(plan_.scratch_per_thread, static_cast<uint64_t>(k.memory.scratch_per_thread));
+    }
+    library_.weights_size = static_cast<uint64_t>(weights_size_);
+  }
+
+ private:
+  // The plan's value for a value of the graph.
+  uint32_t value(ValueId v) {
+    uint32_t& index = index_of_[static_cast<size_t>(v)];
+    if (index != MCC_PLAN_NONE) return index;
+    const graph::Value& source = g_.value(v);
+    PlanValue out;
+    out.name = source.name;
+    out.dtype = codegen::to_dtype(source.type.element);
+    for (int64_t d : static_shape(source.type.shape)) out.dims.push_back(d);
+    const Place& place = memory_.places[static_cast<size_t>(v)];
+    switch (place.kind) {
+      case Place::Kind::arena:
+        out.storage = MCC_STORAGE_arena;
+        out.offset = place.index;
+        break;
+      case Place::Kind::input:
+        out.storage = MCC_STORAGE_input;
+        out.index = static_cast<uint32_t>(place.index);
+        break;
+      case Place::Kind::output:
+        out.storage = MCC_STORAGE_output;
+        out.index = static_cast<uint32_t>(place.index);
+        break;
+      case Place::Kind::constant:
+        out.storage = MCC_STORAGE_weights;
+        out.offset = weight(*g_.value(static_cast<ValueId>(place.index)).constant);
+        break;
+      case Place::Kind::none: MCC_UNREACHABLE("value ", source.name, " has no place");
+    }
+    index = add(std::move(out));
+    return index;
+  }
+
+  uint32_t add(PlanValue v) {
+    plan_.values.push_back(std::move(v));
+    return static_cast<uint32_t>(plan_.values.size() - 1);
+  }
+
+  // Offset of the constant's bytes in the weights; constants that share bytes are stored once.
+  int64_t weight(const graph::Constant& c) {
+    auto [entry, is_new] = weights_.try_emplace(c.bytes().data(), weights_size_);
+    if (is_new) {
+      library_.weights.push_back({static_cast<uint64_t>(weights_size_), c.bytes()});
+      weights_size_ = aligned(weights_size_ + std::max<int64_t>(1, static_cast<int64_t>(c.bytes().size())));
+    }
+    return entry->second;
+  }
+
+  uint32_t bytes_value(mcc_storage storage, int64_t offset, int64_t bytes) {
+    PlanValue v;
+    v.dtype = MCC_DTYPE_u8;
+    v.dims = {bytes};
+    v.storage = storage;
+    v.offset = offset;
+    return add(std::move(v));
+  }
+
+  void add_group(size_t index) {
+    const graph::KernelGroup& group = groups_[index];
+    if (group.kind == graph::KernelGroup::Kind::view) return;
+    const Kernel& kernel = kernels_.kernels[static_cast<size_t>(kernels_.of_group[index])];
+    PlanNode node;
+    node.target = static_cast<uint32_t>(kernels_.of_group[index]);
+    for (ValueId v : group.inputs) node.args.push_back(value(v));
+    for (ValueId v : group.outputs) node.args.push_back(value(v));
+    const auto& offsets = memory_.workspaces[index];
+    for (size_t i = 0; i < offsets.size(); ++i) {
+      int64_t bytes = 0;
+      MCC_CHECK(tensor::as_int(kernel.memory.workspaces[i], &bytes), "workspace of unknown size");
+      node.args.push_back(bytes_value(MCC_STORAGE_arena, offsets[i], bytes));
+    }
+    size_t written = group.outputs.size() + offsets.size();
+    if (kernel.memory.scratch_per_thread > 0) {
+      node.args.push_back(bytes_value(MCC_STORAGE_scratch, 0, kernel.memory.scratch_per_thread));
+      ++written;
+    }
+    node.output_count = static_cast<uint32_t>(written);
+    node.name = kernel.name;
+    node.sources = origins(g_, group);
+    node.schedule = kernel.trace;
+    node.flops = kernel.work.flops;
+    node.bytes = kernel.work.bytes;
+    plan_.graphs[0].nodes.push_back(std::move(node));
+  }
+
+  void add_outputs() {
+    for (size_t i = 0; i < g_.outputs.size(); ++i) {
+      uint32_t index = value(g_.outputs[i]);
+      // Each output has its own name, also where two are the same value.
+      plan_.graphs[0].outputs.push_back(index);
+    }
+  }
+
+  codegen::ModelLibrary& library_;
+  codegen::PlanDesc& plan_;
+  const graph::Graph& g_;
+  const std::vector<graph::KernelGroup>& groups_;
+  const KernelSet& kernels_;
+  const graph::MemoryPlan& memory_;
+  std::vector<uint32_t> index_of_;
+  std::map<const std::byte*, int64_t> weights_;
+  int64_t weights_size_ = 0;
+};
+
+}  // namespace
+
+void fill_library(codegen::ModelLibrary& library, const graph::Graph& graph,
+                  const std::vector<graph::KernelGroup>& groups, const KernelSet& kernels,
+                  const graph::MemoryPlan& memory) {
+  PlanBuilder(library, graph, groups, kernels, memory).run();
+}
+
+}  // namespace mcc::tools

@@ -1,0 +1,19 @@
+// What a kernel has to do, whatever its schedule: arithmetic and compulsory memory traffic.
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/stmt.h"
+
+namespace mcc::tuner {
+
+struct Work {
+  int64_t flops = 0;       // floating-point additions, multiplications, ...; a transcendental function counts as one
+  int64_t bytes = 0;       // parameters, each once
+  int64_t iterations = 0;  // block instances
+};
+
+// Of an unscheduled function with static extents; symbolic extents count as 1.
+Work work_of(const tensor::Func& f);
+
+}  // namespace mcc::tuner
