@@ -123,6 +123,16 @@ class Parser {
     return f;
   }
 
+  Expr lone_expr(const std::vector<Var>& vars, const std::vector<Buffer>& buffers) {
+    for (const Var& v : vars)
+      declare(v.name(), v);
+    for (const Buffer& b : buffers)
+      declare(b.name(), b);
+    Expr e = expr();
+    if (peek().kind != TokenKind::end) unexpected("the end of the text");
+    return e;
+  }
+
  private:
   // ---- Tokens ----
 
@@ -663,15 +673,30 @@ Diagnostic error_at(std::string_view source, std::string_view file, size_t offse
 
 }  // namespace
 
-Result<Func> parse_func(std::string_view source, std::string_view file) {
+namespace {
+
+template <class F>
+auto run_parser(std::string_view source, std::string_view file, F&& body)
+    -> Result<decltype(body(std::declval<Parser&>()))> {
   Parser parser(source);
   try {
-    return parser.func();
+    return body(parser);
   } catch (const ParseError& e) {
     return error_at(source, file, e.offset, e.message);
   } catch (const InternalError& e) {  // a typing rule of some node's make()
     return error_at(source, file, parser.offset(), e.message());
   }
+}
+
+}  // namespace
+
+Result<Func> parse_func(std::string_view source, std::string_view file) {
+  return run_parser(source, file, [](Parser& p) { return p.func(); });
+}
+
+Result<Expr> parse_expr(std::string_view source, const std::vector<Var>& vars,
+                        const std::vector<Buffer>& buffers) {
+  return run_parser(source, "<expression>", [&](Parser& p) { return p.lone_expr(vars, buffers); });
 }
 
 }  // namespace mcc::tensor

@@ -42,6 +42,9 @@ std::string canonical_text(const Func& f);
 
 // Errors name line and column. file is only for messages.
 Result<Func> parse_func(std::string_view source, std::string_view file = "<text>");
+// An expression over the given variables and buffers, which it names by their names.
+Result<Expr> parse_expr(std::string_view source, const std::vector<Var>& vars,
+                        const std::vector<Buffer>& buffers = {});
 
 // Equal expressions over the same variables and buffers.
 bool structurally_equal(const Expr& a, const Expr& b);

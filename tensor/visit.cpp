@@ -311,17 +311,17 @@ class Walk : public Visitor {
  protected:
 #define X(Name) \
   void on(const Name& n) override { expr(n); }
- X(IntImm)
- X(FloatImm) X(VarNode) X(Cast) X(Binary) X(Select) X(Load) X(Ramp) X(Broadcast) X(Shuffle) X(VectorReduce)
-     X(Call)
+  X(IntImm)
+ X(FloatImm)
+ X(VarNode) X(Cast) X(Binary) X(Select) X(Load) X(Ramp) X(Broadcast) X(Shuffle) X(VectorReduce) X(Call)
 #undef X
 #define X(Name) \
   void on(const Name& n) override { stmt(n); }
-         MCC_STMT_NODES(X)
+     MCC_STMT_NODES(X)
 #undef X
 
-             private : template <class N>
-                       void expr(const N& n) {
+         private : template <class N>
+                   void expr(const N& n) {
     if (on_expr_) (*on_expr_)(Expr(&n));
     Visitor::on(n);
   }
