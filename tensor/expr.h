@@ -141,8 +141,8 @@ enum class BinaryOp : uint8_t {
 #undef X
 };
 
-inline bool is_comparison(BinaryOp op) { return op >= BinaryOp::eq && op <= BinaryOp::ge; }
-inline bool is_logical(BinaryOp op) { return op == BinaryOp::logical_and || op == BinaryOp::logical_or; }
+inline constexpr bool is_comparison(BinaryOp op) { return op >= BinaryOp::eq && op <= BinaryOp::ge; }
+inline constexpr bool is_logical(BinaryOp op) { return op == BinaryOp::logical_and || op == BinaryOp::logical_or; }
 
 struct Binary : ExprNode {
   static constexpr ExprKind kKind = ExprKind::Binary;

@@ -10,14 +10,28 @@
 namespace mcc::tensor {
 
 struct InterpretOptions {
-  // Work (stores executed) after which it gives up with an error; 0 = no limit.
+  // Work (iterations of loops and stores executed) after which it gives up with an error; 0 = no limit.
   int64_t max_steps = 0;
+  // Whether two iterations of a parallel loop that write the same element, or one of which reads what the other
+  // writes, are an error.
+  bool detect_races = true;
 };
 
-// buffers[i] is the memory of params[i], dense and row-major; dims[i] the value of f.dims[i]. Reading or writing
-// outside a buffer, and reading an element of an intermediate that was never written, is an error that names buffer,
-// indices and block. Parallel loops run in order, and two iterations that write the same element, or read what another
-// one writes, are reported as a race. Values of f16, bf16, f8 are rounded after every operation; f32 is computed in float.
+// buffers[i] is the memory of params[i], dense and row-major; dims[i] the value of f.dims[i]. Inputs are only read.
+//
+// Errors name the buffer, the indices, and the block with its axes' values:
+//   - reading or writing outside of a buffer. A Load on the side of a scalar Select that is not taken, or in a lane
+//     whose predicate is false, is not done;
+//   - reading an element of an intermediate or an output that was never written;
+//   - a block's axis bound to a value outside of its domain;
+//   - two lanes of a vector store that write the same element, and races. All loops run in order. An intermediate
+//     used only inside a parallel loop is private to its iterations, as lowering will make it: there, only reading
+//     what another iteration wrote is a race;
+//   - variables and buffers that are not in sight, operators that their operands' type does not have.
+//
+// Arithmetic is that of tensor/numeric.h. A block's init runs for the instances whose reduce axes all stand at the
+// minimum of their domain. Integers and +, -, *, /, fma, sqrt on floats are exact to the last bit; other mathematical
+// functions are computed in double and rounded to their type. 4-bit elements are one to a byte.
 Status interpret(const Func& f, std::span<std::byte* const> buffers, std::span<const int64_t> dims = {},
                  const InterpretOptions& options = {});
 

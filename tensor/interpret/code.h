@@ -1,0 +1,116 @@
+// What the interpreter runs: each expression and statement made once into a small object with one virtual function.
+//
+// Variables and constants live in slots of one frame; a vector takes as many slots as it has lanes. An operand is either a
+// slot or code that computes it, so that reading a variable is not a call.
+#pragma once
+
+#include <string>
+
+#include "support/result.h"
+#include "tensor/interpret/memory.h"
+
+namespace mcc::tensor::interpreter {
+
+// Integers and booleans in i, floats in f; as in tensor/numeric.h.
+union Value {
+  int64_t i;
+  double f;
+};
+inline Value int_value(int64_t i) { return Value{.i = i}; }
+inline Value float_value(double f) { return Value{.f = f}; }
+
+// The function cannot go on. Thrown by the interpreter's code and caught in interpret().
+struct Fault {
+  std::string message;
+};
+
+struct ExprCode {
+  virtual ~ExprCode() = default;
+  // One of the two is implemented, or both: the value of a scalar, and all lanes of a vector into out.
+  virtual Value scalar(Value* frame) const;
+  virtual void vector(Value* frame, Value* out) const;
+};
+
+// Lane k is at first[k * step].
+struct Lanes {
+  const Value* first;
+  int step;
+  Value operator[](int k) const { return first[k * step]; }
+};
+
+struct Operand {
+  int slot = -1;  // of the value if there is no code, else where code may put its lanes
+  int lanes = 1;
+  const ExprCode* code = nullptr;
+
+  Value get(Value* frame) const { return code ? code->scalar(frame) : frame[slot]; }
+  // A scalar stands for any number of lanes.
+  Lanes get_lanes(Value* frame) const {
+    if (lanes == 1) {
+      if (code) frame[slot] = code->scalar(frame);
+      return {frame + slot, 0};
+    }
+    if (code) code->vector(frame, frame + slot);
+    return {frame + slot, 1};
+  }
+};
+
+struct StmtCode {
+  virtual ~StmtCode() = default;
+  virtual void run(Value* frame) const = 0;
+};
+
+// Where an access stands, for messages: the block, and the variables around it.
+struct Place {
+  std::string block;
+  std::vector<std::pair<std::string, int>> vars;  // name and slot
+};
+
+// The part of Load and Store that finds elements.
+struct Access {
+  Memory* memory = nullptr;
+  std::vector<Operand> indices;
+  bool has_predicate = false;
+  Operand predicate;
+  int lanes = 1;
+  const Place* place = nullptr;
+  const RaceClock* clock = nullptr;  // null if races are not looked for
+
+  // The element's number in the dense buffer.
+  int64_t element(Value* frame) const {
+    int64_t element = 0;
+    for (size_t d = 0; d < indices.size(); ++d) {
+      const int64_t index = indices[d].get(frame).i, extent = memory->shape[d];
+      if (static_cast<uint64_t>(index) >= static_cast<uint64_t>(extent)) fail_outside(frame, 0);
+      element = element * extent + index;
+    }
+    return element;
+  }
+  // For every lane; -1 where the predicate is false.
+  void elements(Value* frame, int64_t* out) const;
+  bool is_active(Value* frame) const { return !has_predicate || predicate.get(frame).i != 0; }
+
+  void check_read(Value* frame, int64_t element) const {
+    if (memory->written && !memory->written[element]) fail_unwritten(frame, element);
+    if (clock && !clock->running.empty()) check_read_race(frame, element);
+  }
+  void note_write(Value* frame, int64_t element) const {
+    if (memory->written) memory->written[element] = 1;
+    if (clock && !clock->running.empty()) check_write_race(frame, element);
+  }
+  void check_distinct(Value* frame, const int64_t* elements) const;
+
+ private:
+  [[noreturn]] void fail(Value* frame, const std::string& what) const;
+  [[noreturn]] void fail_outside(Value* frame, int lane) const;
+  [[noreturn]] void fail_unwritten(Value* frame, int64_t element) const;
+  void check_read_race(Value* frame, int64_t element) const;
+  void check_write_race(Value* frame, int64_t element) const;
+  [[noreturn]] void fail_race(Value* frame, int64_t element, int loop, const char* what) const;
+  std::string element_text(int64_t element) const;
+};
+
+// "block matmul at i0 = 3, r0 = 5"
+std::string place_text(const Place& place, const Value* frame);
+
+}  // namespace mcc::tensor::interpreter
