@@ -13,14 +13,14 @@ namespace mcc::tensor {
 using PassObserver = std::function<void(const std::string& pass, const Func& f)>;
 
 // A scheduled function -> plain loops over flat buffers, with explicit vectors, ready for code generation:
+//   lower_blocks       block axes become their bindings; init before the reduce loops; predicates become If
 //   place_allocations  each intermediate to the innermost place that holds all its uses, shrunk to what is used there
-//   lower_blocks       block axes become their bindings; init under "first reduction step"; predicates become If
-//   partition_loops    iterations that need no bounds check are split off; constant conditions go
+//   hoist_conditions   conditions as far out as they can stand
+//   partition_loops    iterations that need no bounds check are split off
 //   flatten_buffers    one dimension
 //   vectorize_loops    vectorized loops become vector expressions, masked where a condition depends on the lane
 //   unroll_loops       unrolled loops (and all loops around register buffers' accesses) become copies
-//   lower_math         exp, tanh, ... become polynomials of stated error
-//   simplify
+// The function is simplified after each.
 Func lower(const Func& f, const Target& target, const PassObserver& observer = nullptr);
 
 }  // namespace mcc::tensor

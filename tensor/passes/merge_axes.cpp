@@ -72,7 +72,8 @@ struct BlockUse {
 class ReadUses : public Visitor {
  public:
   explicit ReadUses(const Block& block) {
-    for (const Axis& axis : block.axes) use_.axes[axis.var.get()] = &axis;
+    for (const Axis& axis : block.axes)
+      use_.axes[axis.var.get()] = &axis;
     visit(block.init);
     visit(block.body);
   }
@@ -145,7 +146,8 @@ class ReadUses : public Visitor {
 std::set<Boundary> mergeable(const std::vector<BlockUse>& uses) {
   std::set<Boundary> valid, broken;
   for (const auto& use : uses) {
-    for (const auto& [pair, boundaries] : use.pairs) valid.insert(boundaries.begin(), boundaries.end());
+    for (const auto& [pair, boundaries] : use.pairs)
+      valid.insert(boundaries.begin(), boundaries.end());
     broken.insert(use.broken.begin(), use.broken.end());
   }
   bool changed = true;
@@ -153,15 +155,18 @@ std::set<Boundary> mergeable(const std::vector<BlockUse>& uses) {
     changed = false;
     for (const auto& use : uses) {
       for (const auto& [pair, boundaries] : use.pairs) {
-        bool bad = use.loose.count(pair.first) || use.loose.count(pair.second) || use.bad_right.count(pair.first) ||
-                   use.bad_left.count(pair.second);
-        for (const Boundary& b : boundaries) bad |= broken.count(b) != 0;
+        bool bad = use.loose.count(pair.first) || use.loose.count(pair.second) ||
+                   use.bad_right.count(pair.first) || use.bad_left.count(pair.second);
+        for (const Boundary& b : boundaries)
+          bad |= broken.count(b) != 0;
         if (!bad) continue;
-        for (const Boundary& b : boundaries) changed |= broken.insert(b).second;
+        for (const Boundary& b : boundaries)
+          changed |= broken.insert(b).second;
       }
     }
   }
-  for (const Boundary& b : broken) valid.erase(b);
+  for (const Boundary& b : broken)
+    valid.erase(b);
   return valid;
 }
 
@@ -171,14 +176,18 @@ class MergeAxes {
 
   Func run() {
     std::vector<BlockUse> uses;
-    for (const Nest& nest : nests_) uses.push_back(ReadUses(*nest.block).take());
+    for (const Nest& nest : nests_)
+      uses.push_back(ReadUses(*nest.block).take());
     valid_ = mergeable(uses);
     if (valid_.empty()) return f_;
     Func out = f_;
-    for (Buffer& b : out.params) b = merged(b);
-    for (Buffer& b : out.allocs) b = merged(b);
+    for (Buffer& b : out.params)
+      b = merged(b);
+    for (Buffer& b : out.allocs)
+      b = merged(b);
     std::vector<Stmt> parts;
-    for (size_t i = 0; i < nests_.size(); ++i) parts.push_back(rebuild(nests_[i], uses[i]));
+    for (size_t i = 0; i < nests_.size(); ++i)
+      parts.push_back(rebuild(nests_[i], uses[i]));
     out.body = Seq::make(std::move(parts));
     return out;
   }
@@ -213,7 +222,8 @@ class MergeAxes {
       return Load::make(owner_.merged(n.buffer), indices(n.buffer, n.indices), mutate(n.predicate));
     }
     Stmt on(const Store& n, const Stmt&) override {
-      return Store::make(owner_.merged(n.buffer), indices(n.buffer, n.indices), mutate(n.value), mutate(n.predicate));
+      return Store::make(owner_.merged(n.buffer), indices(n.buffer, n.indices), mutate(n.value),
+                         mutate(n.predicate));
     }
     Expr on(const VarNode& n, const Expr& self) override {
       auto it = first_.find(&n);
@@ -238,7 +248,9 @@ class MergeAxes {
     std::map<const ExprNode*, const ExprNode*> next;
     std::set<const ExprNode*> follows;
     for (const auto& [pair, boundaries] : use.pairs) {
-      if (!std::all_of(boundaries.begin(), boundaries.end(), [&](const Boundary& b) { return valid_.count(b); })) continue;
+      if (!std::all_of(boundaries.begin(), boundaries.end(),
+                       [&](const Boundary& b) { return valid_.count(b); }))
+        continue;
       next[pair.first] = pair.second;
       follows.insert(pair.second);
     }
@@ -269,7 +281,8 @@ class MergeAxes {
     block->reads.clear();
     block->writes.clear();
     Stmt s = Block::make(block);
-    for (size_t i = vars.size(); i-- > 0;) s = For::make(vars[i], 0, extents[i], LoopKind::serial, s);
+    for (size_t i = vars.size(); i-- > 0;)
+      s = For::make(vars[i], 0, extents[i], LoopKind::serial, s);
     return s;
   }
 
@@ -303,7 +316,8 @@ class Squeeze : public Mutator {
     return Load::make(squeezed(n.buffer), indices(n.buffer, n.indices), mutate(n.predicate));
   }
   Stmt on(const Store& n, const Stmt&) override {
-    return Store::make(squeezed(n.buffer), indices(n.buffer, n.indices), mutate(n.value), mutate(n.predicate));
+    return Store::make(squeezed(n.buffer), indices(n.buffer, n.indices), mutate(n.value),
+                       mutate(n.predicate));
   }
   Stmt on(const For& n, const Stmt& self) override {
     return is_int(n.extent, 1) ? mutate(n.body) : Mutator::on(n, self);
@@ -376,8 +390,10 @@ Func merge_axes(const Func& f) {
   if (!nests_of(f)) return f;
   Squeeze squeeze;
   Func out = f;
-  for (Buffer& b : out.params) b = squeeze.squeezed(b);
-  for (Buffer& b : out.allocs) b = squeeze.squeezed(b);
+  for (Buffer& b : out.params)
+    b = squeeze.squeezed(b);
+  for (Buffer& b : out.allocs)
+    b = squeeze.squeezed(b);
   out.body = squeeze.mutate(f.body);
   std::optional<std::vector<Nest>> nests = nests_of(out);
   MCC_CHECK(nests.has_value(), "squeezing kept the form of ", f.name);

@@ -1,0 +1,30 @@
+#include "tensor/passes/lower.h"
+
+#include "tensor/passes/flatten_buffers.h"
+#include "tensor/passes/hoist_conditions.h"
+#include "tensor/passes/lower_blocks.h"
+#include "tensor/passes/partition_loops.h"
+#include "tensor/passes/place_allocations.h"
+#include "tensor/passes/unroll_loops.h"
+#include "tensor/passes/vectorize_loops.h"
+#include "tensor/simplify.h"
+
+namespace mcc::tensor {
+
+Func lower(const Func& f, const Target&, const PassObserver& observer) {
+  Func g = f;
+  auto run = [&](const char* name, Func (*pass)(const Func&)) {
+    g = simplify(pass(g));
+    if (observer) observer(name, g);
+  };
+  run("lower_blocks", lower_blocks);
+  run("place_allocations", place_allocations);
+  run("hoist_conditions", hoist_conditions);
+  run("partition_loops", partition_loops);
+  run("flatten_buffers", flatten_buffers);
+  run("vectorize_loops", vectorize_loops);
+  run("unroll_loops", unroll_loops);
+  return g;
+}
+
+}  // namespace mcc::tensor

@@ -1,0 +1,426 @@
+#include "tensor/passes/partition_loops.h"
+
+#include "tensor/passes/scope.h"
+#include "tensor/text.h"
+
+namespace mcc::tensor {
+namespace {
+
+// Versions of a body nest at most this deep.
+constexpr int kMaxDepth = 4;
+
+// A term of a condition, and the loops between the loop that is looked at and the condition.
+struct Condition {
+  Expr term;
+  std::vector<const For*> inner;
+};
+
+class CollectConditions : public Visitor {
+ public:
+  explicit CollectConditions(bool selects) : selects_(selects) {}
+  std::vector<Condition> conditions;
+
+ protected:
+  using Visitor::on;
+  void on(const For& n) override {
+    loops_.push_back(&n);
+    Visitor::on(n);
+    loops_.pop_back();
+  }
+  void on(const If& n) override {
+    add(n.condition);
+    Visitor::on(n);
+  }
+  void on(const Select& n) override {
+    if (selects_) add(n.condition);
+    Visitor::on(n);
+  }
+
+ private:
+  void add(const Expr& condition) {
+    for (const Expr& term : conjuncts(condition)) {
+      if (!has_load(term)) conditions.push_back({term, loops_});
+    }
+  }
+  bool selects_;
+  std::vector<const For*> loops_;
+};
+
+// Terms whose value is known, by node.
+class ReplaceTerms : public Mutator {
+ public:
+  explicit ReplaceTerms(const VarMap& known) : known_(known) {}
+
+ protected:
+  using Mutator::on;
+  Expr on(const Binary& n, const Expr& self) override {
+    auto it = known_.find(&n);
+    return it == known_.end() ? Mutator::on(n, self) : it->second;
+  }
+
+ private:
+  const VarMap& known_;
+};
+
+// e such that the comparison says e <= 0; undefined for other conditions.
+Expr as_at_most_zero(const Expr& condition) {
+  const auto* n = condition.as<Binary>();
+  if (!n || n->a.type() != kIndex) return nullptr;
+  switch (n->op) {
+    case BinaryOp::lt:
+      return n->a - n->b + 1;
+    case BinaryOp::le:
+      return n->a - n->b;
+    case BinaryOp::gt:
+      return n->b - n->a + 1;
+    case BinaryOp::ge:
+      return n->b - n->a;
+    case BinaryOp::eq:
+    case BinaryOp::ne:
+    case BinaryOp::add:
+    case BinaryOp::sub:
+    case BinaryOp::mul:
+    case BinaryOp::div:
+    case BinaryOp::mod:
+    case BinaryOp::floor_div:
+    case BinaryOp::floor_mod:
+    case BinaryOp::min:
+    case BinaryOp::max:
+    case BinaryOp::logical_and:
+    case BinaryOp::logical_or:
+    case BinaryOp::bit_and:
+    case BinaryOp::bit_or:
+    case BinaryOp::bit_xor:
+    case BinaryOp::shl:
+    case BinaryOp::shr:
+      return nullptr;
+  }
+  MCC_UNREACHABLE("unknown operator");
+}
+
+// m such that the condition holds in all iterations of the loops inside where m <= 0; undefined if there is no such
+// sum. facts: what is known outside of those loops.
+Expr worst_case(const Condition& c, const Analyzer& facts) {
+  Expr e = as_at_most_zero(c.term);
+  if (!e.defined()) return nullptr;
+  Analyzer inside = facts;
+  std::vector<Var> vars;
+  for (const For* loop : c.inner) {
+    inside.bind(loop->var, loop->min, loop->extent);
+    vars.push_back(loop->var);
+  }
+  auto form = linear_form(inside.simplify(e), vars);
+  if (!form) return nullptr;
+  Expr worst = form->rest;
+  for (size_t i = 0; i < vars.size(); ++i) {
+    int64_t factor = form->coefficients[i];
+    if (factor == 0) continue;
+    Interval range = inside.bounds(vars[i]);
+    auto limit = factor > 0 ? range.high : range.low;
+    const For& loop = *c.inner[i];
+    Expr value = limit ? Expr(*limit) : (factor > 0 ? loop.min + loop.extent - 1 : loop.min);
+    worst = worst + value * Expr(factor);
+  }
+  for (const Var& v : vars) {
+    if (uses_var(worst, v)) return nullptr;
+  }
+  return facts.simplify(worst);
+}
+
+// Where "worst <= 0" begins or ends to hold as var grows: for v < end, or for v >= begin.
+struct Cut {
+  Expr begin, end;  // one of them is defined
+};
+
+std::optional<Cut> cut_of(const Expr& worst, const Var& var, const Analyzer& facts) {
+  auto form = linear_form(worst, {var});
+  if (!form || form->coefficients[0] == 0 || uses_var(form->rest, var)) return std::nullopt;
+  int64_t factor = form->coefficients[0];
+  Cut cut;
+  if (factor > 0) {
+    cut.end = facts.simplify(floor_div(-form->rest, Expr(factor)) + 1);
+  } else {
+    cut.begin = facts.simplify(ceil_div(form->rest, Expr(-factor)));
+  }
+  return cut;
+}
+
+bool is_power_of_two(int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
+
+// begin .. end of a loop, being narrowed.
+struct Bounds {
+  Expr begin, end;
+
+  // Narrows if at least one iteration may be left.
+  bool narrow(const Cut& cut, const Analyzer& facts) {
+    if (cut.end.defined()) {
+      if (facts.can_prove(cut.end >= end)) return true;
+      if (facts.can_prove(cut.end <= begin)) return false;
+      end = facts.can_prove(cut.end <= end) ? cut.end : min(end, cut.end);
+    } else {
+      if (facts.can_prove(cut.begin <= begin)) return true;
+      if (facts.can_prove(cut.begin >= end)) return false;
+      begin = facts.can_prove(cut.begin >= begin) ? cut.begin : max(begin, cut.begin);
+    }
+    return true;
+  }
+};
+
+// floor_div and floor_mod by constants of a loop's variable, and the variables that stand for them.
+class NameAtoms : public Mutator {
+ public:
+  explicit NameAtoms(const Var& loop) : loop_(loop) {}
+  struct Atom {
+    Var var;
+    Expr value;
+  };
+  std::vector<Atom> atoms;
+  bool may_add = false;
+
+ protected:
+  using Mutator::on;
+  Expr on(const Binary& n, const Expr& self) override {
+    bool divides = n.op == BinaryOp::floor_div || n.op == BinaryOp::floor_mod;
+    bool only_loop = divides && n.type == kIndex && n.b.as<IntImm>() && !has_load(n.a) &&
+                     uses_var(n.a, loop_) &&
+                     !uses_any_var(n.a, [&](const VarNode* v) { return v != loop_.node(); });
+    if (!only_loop) return Mutator::on(n, self);
+    for (const Atom& a : atoms) {
+      if (structurally_equal(a.value, self)) return a.var;
+    }
+    if (!may_add) return self;
+    const char* suffix = n.op == BinaryOp::floor_div ? ".div" : ".mod";
+    atoms.push_back({Var(loop_.name() + suffix), self});
+    return atoms.back().var;
+  }
+
+ private:
+  Var loop_;
+};
+
+class PartitionLoops : public ScopedMutator {
+ protected:
+  using ScopedMutator::on;
+
+  Stmt on(const For& n, const Stmt&) override {
+    Stmt trimmed = trim(n);
+    if (!trimmed) return nullptr;
+    const For& loop = *trimmed.as<For>();
+    switch (loop.loop) {
+      case LoopKind::serial:
+        return split(loop);
+      case LoopKind::parallel:
+        return in_scope([&] {
+          analyzer_.bind(loop.var, loop.min, loop.extent);
+          return with_body(loop, versions(loop, loop.body, true));
+        });
+      case LoopKind::vectorized:
+      case LoopKind::unrolled:
+      case LoopKind::bound:
+        return ScopedMutator::on(loop, trimmed);
+    }
+    MCC_UNREACHABLE("unknown loop kind");
+  }
+
+ private:
+  // ---- Fewer iterations ----
+
+  Stmt trim(const For& n) {
+    const auto* guard = n.body.as<If>();
+    if (!guard || guard->else_body || n.loop == LoopKind::bound || n.loop == LoopKind::parallel)
+      return Stmt(&n);
+    Bounds bounds{n.min, analyzer_.simplify(n.min + n.extent)};
+    std::vector<Expr> left;
+    for (const Expr& term : conjuncts(guard->condition)) {
+      Bounds narrowed = bounds;
+      bool done = !has_load(term) && narrow_to(n, term, &narrowed);
+      if (done) {
+        bounds = narrowed;
+      } else {
+        left.push_back(term);
+      }
+    }
+    if (left.size() == conjuncts(guard->condition).size()) return Stmt(&n);
+    Expr extent = loop_extent(bounds);
+    Stmt body = left.empty() ? guard->then_body : If::make(conjunction(left), guard->then_body);
+    if (is_int(extent, 0)) return nullptr;
+    return For::make(n.var, bounds.begin, extent, n.loop, body, n.annotations);
+  }
+
+  // Whether the loop can run over just those iterations in which the term holds.
+  bool narrow_to(const For& n, const Expr& term, Bounds* bounds) const {
+    if (!uses_var(term, n.var)) return false;
+    Expr worst = worst_case({term, {}}, analyzer_);
+    if (!worst.defined()) return false;
+    auto cut = cut_of(worst, n.var, analyzer_);
+    if (!cut) return false;
+    if (!bounds->narrow(*cut, analyzer_)) bounds->end = bounds->begin;
+    if (n.loop == LoopKind::serial) return true;
+    int64_t extent = 0;
+    if (!as_int(loop_extent(*bounds), &extent)) return false;
+    return n.loop == LoopKind::unrolled || extent == 0 || is_power_of_two(extent);
+  }
+
+  Expr loop_extent(const Bounds& b) const {
+    Expr extent = analyzer_.simplify(b.end - b.begin);
+    return analyzer_.can_prove(extent >= Expr(0)) ? extent : analyzer_.simplify(max(extent, 0));
+  }
+
+  // ---- Before, main, after ----
+
+  static std::vector<Condition> conditions_in(const For& loop, const Stmt& body) {
+    CollectConditions collect(loop.annotations.contains("partition"));
+    collect.visit(body);
+    return std::move(collect.conditions);
+  }
+
+  Stmt split(const For& n) {
+    Bounds whole{n.min, analyzer_.simplify(n.min + n.extent)}, main = whole;
+    VarMap known;  // terms that are true in the main part
+    if (depth_ < kMaxDepth) {
+      std::vector<const ExprNode*> unknown;
+      Analyzer inside = analyzer_;
+      inside.bind(n.var, n.min, n.extent);
+      for (const Condition& c : conditions_in(n, n.body)) {
+        if (!uses_var(c.term, n.var)) continue;
+        Expr worst = worst_case(c, inside);
+        auto cut = worst.defined() ? cut_of(worst, n.var, analyzer_) : std::nullopt;
+        if (cut && main.narrow(*cut, analyzer_)) {
+          known.emplace(c.term.get(), true_value());
+        } else if (!cut && !narrow_by_equality(c, n, &main, &known)) {
+          unknown.push_back(c.term.get());
+        } else if (cut) {
+          unknown.push_back(c.term.get());
+        }
+      }
+      for (const ExprNode* term : unknown)
+        known.erase(term);
+    }
+    bool has_before = !main.begin.same_as(whole.begin), has_after = !main.end.same_as(whole.end);
+    if (!has_before && !has_after) return part(n, whole, n.body);
+    // whole.begin <= main.begin <= main.end <= whole.end, also where the main part is empty.
+    if (!analyzer_.can_prove(main.begin <= whole.end)) main.begin = min(main.begin, whole.end);
+    if (!analyzer_.can_prove(main.end >= main.begin)) main.end = max(main.end, main.begin);
+    std::vector<Stmt> parts;
+    ++depth_;
+    if (has_before) parts.push_back(part(n, {whole.begin, main.begin}, n.body));
+    --depth_;
+    parts.push_back(part(n, main, ReplaceTerms(known).mutate(n.body)));
+    ++depth_;
+    if (has_after) parts.push_back(part(n, {main.end, whole.end}, n.body));
+    --depth_;
+    return Seq::make(std::move(parts));
+  }
+
+  // "v == first" and "v == last" (an init or a last step): the main part is without that iteration.
+  bool narrow_by_equality(const Condition& c, const For& n, Bounds* main, VarMap* known) const {
+    const auto* equal = c.term.as<Binary>();
+    bool is_equal =
+        equal && (equal->op == BinaryOp::eq || equal->op == BinaryOp::ne) && equal->a.type() == kIndex;
+    auto form = is_equal ? linear_form(equal->a - equal->b, {n.var}) : std::nullopt;
+    if (!form || std::abs(form->coefficients[0]) != 1 || uses_var(form->rest, n.var)) return false;
+    Expr point = analyzer_.simplify(form->rest * Expr(-form->coefficients[0]));
+    if (analyzer_.can_prove(point == main->begin)) {
+      main->begin = analyzer_.simplify(point + 1);
+    } else if (analyzer_.can_prove(point == main->end - 1)) {
+      main->end = point;
+    } else {
+      return false;
+    }
+    known->emplace(c.term.get(), equal->op == BinaryOp::eq ? false_value() : true_value());
+    return true;
+  }
+
+  // The iterations begin .. end of n, with the given body.
+  Stmt part(const For& n, const Bounds& bounds, const Stmt& body) {
+    Expr extent = loop_extent(bounds);
+    if (is_int(extent, 0)) return nullptr;
+    if (is_int(extent, 1)) return mutate(substitute(body, {{n.var.get(), bounds.begin}}));
+    Stmt inner = in_scope([&] {
+      analyzer_.bind(n.var, bounds.begin, extent);
+      return versions(n, body, false);
+    });
+    return inner ? For::make(n.var, bounds.begin, extent, n.loop, inner, n.annotations) : nullptr;
+  }
+
+  // ---- Versions of a body ----
+
+  // The body for each side of the conditions on fused indices of the loop, and, with of_loop, on its variable itself.
+  Stmt versions(const For& loop, const Stmt& body, bool of_loop) {
+    NameAtoms name(loop.var);
+    name.may_add = true;
+    for (const Condition& c : conditions_in(loop, body)) {
+      if (as_at_most_zero(c.term).defined()) name.mutate(c.term);
+    }
+    name.may_add = false;
+    std::vector<Var> vars;
+    if (of_loop) vars.push_back(loop.var);
+    for (const auto& atom : name.atoms) {
+      Interval range = analyzer_.bounds(atom.value);
+      if (range.low && range.high) analyzer_.bind(atom.var, *range.low, *range.high - *range.low + 1);
+      vars.push_back(atom.var);
+    }
+    if (vars.empty()) return mutate(body);
+    Stmt out = choose(loop, name.atoms.empty() ? body : name.mutate(body), vars);
+    for (size_t i = name.atoms.size(); out && i-- > 0;) {
+      out = Let::make(name.atoms[i].var, name.atoms[i].value, out);
+    }
+    return out;
+  }
+
+  Stmt choose(const For& loop, const Stmt& body, const std::vector<Var>& vars) {
+    Expr test;
+    VarMap known;
+    auto is_ours = [&](const VarNode* v) {
+      for (const Var& var : vars) {
+        if (var.node() == v) return true;
+      }
+      return false;
+    };
+    if (depth_ < kMaxDepth) {
+      for (const Condition& c : conditions_in(loop, body)) {
+        if (!uses_any_var(c.term, is_ours)) continue;
+        Expr worst = worst_case(c, analyzer_);
+        if (!worst.defined() || !uses_any_var(worst, is_ours)) continue;
+        Expr holds = analyzer_.simplify(worst <= Expr(0));
+        if (is_true(holds) || is_false(holds) || analyzer_.can_prove(logical_not(holds))) continue;
+        if (!test.defined()) test = holds;
+        if (structurally_equal(test, holds)) known.emplace(c.term.get(), true_value());
+      }
+    }
+    if (!test.defined()) return mutate(body);
+    ++depth_;
+    auto version = [&](const Expr& fact, const Stmt& s) {
+      return in_scope([&] {
+        analyzer_.assume(fact);
+        return choose(loop, pin(s, vars), vars);
+      });
+    };
+    Stmt main = version(test, ReplaceTerms(known).mutate(body)), other = version(logical_not(test), body);
+    --depth_;
+    if (!main && !other) return nullptr;
+    return main ? If::make(test, main, other) : If::make(logical_not(test), other);
+  }
+
+  // Variables that can only have one value get it.
+  Stmt pin(const Stmt& s, const std::vector<Var>& vars) const {
+    VarMap map;
+    for (const Var& v : vars) {
+      Interval range = analyzer_.bounds(v);
+      if (range.low && range.high && *range.low == *range.high) map.emplace(v.get(), Expr(*range.low));
+    }
+    return map.empty() ? s : substitute(s, map);
+  }
+
+  int depth_ = 0;
+};
+
+}  // namespace
+
+Func partition_loops(const Func& f) {
+  Func out = f;
+  out.body = PartitionLoops().mutate(f.body);
+  return out;
+}
+
+}  // namespace mcc::tensor

@@ -1,0 +1,18 @@
+// Iterations that need no condition are separated from those that do.
+#pragma once
+
+#include "tensor/stmt.h"
+
+namespace mcc::tensor {
+
+// Requires a function without blocks, after hoist_conditions. Looks at If conditions that compare sums of loop variables (at
+// Select conditions too, in loops with the annotation "partition"):
+//   any loop       all of whose body is under "v < c" gets fewer iterations (vectorized: when a power of two is left;
+//                  unrolled and vectorized: when c is a constant)
+//   serial         is split into the iterations in which the conditions hold whatever the loops inside do, and those
+//                  before and after; e.g. 17 tiles of 12 rows with row < 197 become 16 full ones and one of 5 rows
+//   parallel       stays one loop; its body gets a version for each side of a condition
+// Fused indices (p // 4) count as variables of their own.
+Func partition_loops(const Func& f);
+
+}  // namespace mcc::tensor

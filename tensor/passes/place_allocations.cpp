@@ -1,0 +1,267 @@
+#include "tensor/passes/place_allocations.h"
+
+#include <map>
+#include <set>
+
+#include "tensor/passes/scope.h"
+
+namespace mcc::tensor {
+namespace {
+
+// Buffers of one thread that are not larger than this are local without being asked to.
+constexpr int64_t kSmallBytes = 16 << 10;
+
+using Path = std::vector<const For*>;
+
+struct Access {
+  Path path;  // the loops around, outermost first
+  std::vector<Expr> indices;
+  bool is_write = false;
+};
+
+// The accesses of each buffer in program order.
+class CollectUses : public Visitor {
+ public:
+  explicit CollectUses(const std::vector<Buffer>& buffers) {
+    for (const Buffer& b : buffers)
+      uses[b.get()];
+  }
+  std::unordered_map<const BufferNode*, std::vector<Access>> uses;
+
+ protected:
+  using Visitor::on;
+  void on(const For& n) override {
+    visit(n.min);
+    visit(n.extent);
+    path_.push_back(&n);
+    visit(n.body);
+    path_.pop_back();
+  }
+  void on(const Load& n) override {
+    Visitor::on(n);
+    add(n.buffer, n.indices, false);
+  }
+  void on(const Store& n) override {
+    Visitor::on(n);
+    add(n.buffer, n.indices, true);
+  }
+
+ private:
+  void add(const Buffer& buffer, const std::vector<Expr>& indices, bool is_write) {
+    auto it = uses.find(buffer.get());
+    if (it != uses.end()) it->second.push_back({path_, indices, is_write});
+  }
+  Path path_;
+};
+
+size_t common_depth(const std::vector<Access>& accesses) {
+  size_t depth = accesses[0].path.size();
+  for (const Access& a : accesses) {
+    size_t same = 0;
+    while (same < depth && same < a.path.size() && a.path[same] == accesses[0].path[same])
+      ++same;
+    depth = same;
+  }
+  return depth;
+}
+
+bool indexed_by(const std::vector<Access>& accesses, const Var& var) {
+  for (const Access& a : accesses) {
+    for (const Expr& i : a.indices) {
+      if (uses_var(i, var)) return true;
+    }
+  }
+  return false;
+}
+
+// The number of loops around the place of a buffer.
+size_t place_of(const std::vector<Access>& accesses) {
+  if (!accesses[0].is_write) return 0;
+  size_t depth = common_depth(accesses);
+  const Path& path = accesses[0].path;
+  for (size_t d = 0; d < depth; ++d) {
+    bool carried = path[d]->annotations.contains("scan") && indexed_by(accesses, path[d]->var);
+    if (carried || path[d]->loop == LoopKind::vectorized) return d;
+  }
+  return depth;
+}
+
+bool has_parallel(const Path& path, size_t from, size_t to) {
+  for (size_t d = from; d < to; ++d) {
+    if (path[d]->loop == LoopKind::parallel) return true;
+  }
+  return false;
+}
+
+// The part of one dimension that is used at a place: extent elements from base.
+struct Side {
+  Expr base, extent;
+};
+
+// Knows all loops around the accesses of a buffer.
+class BoxFinder {
+ public:
+  BoxFinder(const Func& f, const std::vector<Access>& accesses, size_t depth)
+      : accesses_(accesses), depth_(depth) {
+    for (const Var& dim : f.dims)
+      outer_.insert(dim.node());
+    std::set<const For*> seen;
+    for (const Access& a : accesses) {
+      for (size_t d = 0; d < a.path.size(); ++d) {
+        const For* loop = a.path[d];
+        if (!seen.insert(loop).second) continue;
+        analyzer_.bind(loop->var, loop->min, loop->extent);
+        if (d < depth) outer_.insert(loop->var.node());
+      }
+    }
+  }
+
+  // The part of dimension dim of the given extent; the whole where nothing smaller can be shown.
+  Side side(size_t dim, const Expr& whole) const {
+    Side all{0, whole};
+    Expr origin;
+    std::optional<int64_t> low, high;
+    for (const Access& a : accesses_) {
+      Expr start = at_first_iteration(a, a.indices[dim]);
+      if (!is_fixed(start)) return all;
+      if (!origin.defined()) origin = start;
+      Interval width = analyzer_.bounds(a.indices[dim] - start), shift = analyzer_.bounds(start - origin);
+      if (!width.low || !width.high || !shift.low || !shift.high) return all;
+      int64_t first = *shift.low + *width.low, last = *shift.high + *width.high;
+      low = low ? std::min(*low, first) : first;
+      high = high ? std::max(*high, last) : last;
+    }
+    int64_t count = *high - *low + 1, size = 0;
+    if (as_int(whole, &size) && count >= size) return all;
+    return {analyzer_.simplify(origin + Expr(*low)), count};
+  }
+
+ private:
+  Expr at_first_iteration(const Access& a, Expr index) const {
+    for (size_t d = a.path.size(); d-- > depth_;) {
+      index = substitute(index, {{a.path[d]->var.get(), a.path[d]->min}});
+    }
+    return index;
+  }
+  // Whether e has one value during the place.
+  bool is_fixed(const Expr& e) const {
+    return !has_load(e) && !uses_any_var(e, [&](const VarNode* v) { return !outer_.contains(v); });
+  }
+
+  const std::vector<Access>& accesses_;
+  size_t depth_;
+  Analyzer analyzer_;
+  std::set<const VarNode*> outer_;  // what has one value during the place
+};
+
+struct Placement {
+  Buffer buffer;           // in its new shape and scope
+  std::vector<Expr> base;  // subtracted from the indices
+};
+
+bool is_constant_shape(const std::vector<Expr>& shape) {
+  for (const Expr& e : shape) {
+    if (!e.as<IntImm>()) return false;
+  }
+  return true;
+}
+
+Scope scope_at(const Buffer& buffer, const std::vector<Access>& accesses, size_t depth,
+               const std::vector<Expr>& shape) {
+  if (buffer.scope() == Scope::shared) return Scope::shared;
+  bool shared_by_threads = false;
+  for (const Access& a : accesses)
+    shared_by_threads |= has_parallel(a.path, depth, a.path.size());
+  if (shared_by_threads) return Scope::global;
+  bool is_constant = is_constant_shape(shape);
+  if (buffer.scope() == Scope::registers) return is_constant ? Scope::registers : Scope::local;
+  if (buffer.scope() == Scope::local || has_parallel(accesses[0].path, 0, depth)) return Scope::local;
+  Buffer shrunk(buffer.name(), buffer.element(), shape);
+  auto bytes = constant_bytes(shrunk);
+  return bytes && *bytes <= kSmallBytes ? Scope::local : Scope::global;
+}
+
+class Rewriter : public ScopedMutator {
+ public:
+  std::unordered_map<const BufferNode*, Placement> placements;
+  std::map<const For*, std::vector<Buffer>> at;  // keyed access only: the order of addresses is not used
+
+  static Stmt allocate(const std::vector<Buffer>& buffers, Stmt body) {
+    for (size_t i = buffers.size(); body && i-- > 0;)
+      body = Allocate::make(buffers[i], body);
+    return body;
+  }
+
+ protected:
+  using ScopedMutator::on;
+  Stmt on(const For& n, const Stmt& self) override {
+    Stmt loop = ScopedMutator::on(n, self);
+    auto it = at.find(&n);
+    if (!loop || it == at.end()) return loop;
+    const For& made = *loop.as<For>();
+    return with_body(made, allocate(it->second, made.body));
+  }
+  Expr on(const Load& n, const Expr& self) override {
+    auto it = placements.find(n.buffer.get());
+    if (it == placements.end()) return Mutator::on(n, self);
+    return Load::make(it->second.buffer, relative(n.indices, it->second), mutate(n.predicate));
+  }
+  Stmt on(const Store& n, const Stmt& self) override {
+    auto it = placements.find(n.buffer.get());
+    if (it == placements.end()) return Mutator::on(n, self);
+    return Store::make(it->second.buffer, relative(n.indices, it->second), mutate(n.value),
+                       mutate(n.predicate));
+  }
+
+ private:
+  std::vector<Expr> relative(const std::vector<Expr>& indices, const Placement& p) {
+    std::vector<Expr> out;
+    for (size_t i = 0; i < indices.size(); ++i) {
+      out.push_back(analyzer_.simplify(mutate(indices[i]) - p.base[i]));
+    }
+    return out;
+  }
+};
+
+}  // namespace
+
+Func place_allocations(const Func& f) {
+  CollectUses collect(f.allocs);
+  collect.visit(f.body);
+  Rewriter rewriter;
+  std::vector<Buffer> at_root;
+  for (const Buffer& buffer : f.allocs) {
+    const std::vector<Access>& accesses = collect.uses.at(buffer.get());
+    if (accesses.empty()) continue;
+    const Path& path = accesses[0].path;
+    size_t depth = place_of(accesses);
+    Placement placement;
+    std::vector<Expr> shape;
+    auto measure = [&] {
+      BoxFinder finder(f, accesses, depth);
+      shape.clear();
+      placement.base.clear();
+      for (size_t i = 0; i < buffer.shape().size(); ++i) {
+        Side side = finder.side(i, buffer.shape()[i]);
+        placement.base.push_back(side.base);
+        shape.push_back(side.extent);
+      }
+    };
+    measure();
+    if (has_parallel(path, 0, depth) && !is_constant_shape(shape)) {
+      // What a thread keeps to itself has a constant size; the whole buffer outside serves as well.
+      depth = 0;
+      measure();
+    }
+    Scope scope = scope_at(buffer, accesses, depth, shape);
+    placement.buffer = Buffer(buffer.name(), buffer.element(), shape, scope, buffer->alignment);
+    (depth == 0 ? at_root : rewriter.at[path[depth - 1]]).push_back(placement.buffer);
+    rewriter.placements.emplace(buffer.get(), std::move(placement));
+  }
+  Func out = f;
+  out.allocs.clear();
+  out.body = Rewriter::allocate(at_root, rewriter.mutate(f.body));
+  return out;
+}
+
+}  // namespace mcc::tensor

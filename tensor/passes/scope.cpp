@@ -1,0 +1,127 @@
+#include "tensor/passes/scope.h"
+
+namespace mcc::tensor {
+
+Stmt ScopedMutator::on(const For& n, const Stmt& self) {
+  return in_scope([&] {
+    analyzer_.bind(n.var, n.min, n.extent);
+    return Mutator::on(n, self);
+  });
+}
+
+Stmt ScopedMutator::on(const If& n, const Stmt& self) {
+  Expr condition = mutate(n.condition);
+  Stmt then_body = in_scope([&] {
+    analyzer_.assume(condition);
+    return mutate(n.then_body);
+  });
+  Stmt else_body = !n.else_body ? Stmt() : in_scope([&] {
+    analyzer_.assume(logical_not(condition));
+    return mutate(n.else_body);
+  });
+  if (condition.same_as(n.condition) && then_body.same_as(n.then_body) && else_body.same_as(n.else_body)) {
+    return self;
+  }
+  if (!then_body && !else_body) return nullptr;
+  if (!then_body) return If::make(logical_not(condition), else_body);
+  return If::make(condition, then_body, else_body);
+}
+
+Stmt with_body(const For& loop, const Stmt& body) {
+  if (!body) return nullptr;
+  return For::make(loop.var, loop.min, loop.extent, loop.loop, body, loop.annotations);
+}
+
+Stmt with_kind(const For& loop, LoopKind kind, const Stmt& body) {
+  if (!body) return nullptr;
+  return For::make(loop.var, loop.min, loop.extent, kind, body, loop.annotations);
+}
+
+std::vector<Expr> conjuncts(const Expr& condition) {
+  std::vector<Expr> out, pending{condition};
+  while (!pending.empty()) {
+    Expr e = pending.back();
+    pending.pop_back();
+    const auto* both = e.as<Binary>();
+    if (both && both->op == BinaryOp::logical_and) {
+      pending.push_back(both->b);
+      pending.push_back(both->a);
+    } else if (!is_true(e)) {
+      out.push_back(e);
+    }
+  }
+  return out;
+}
+
+Expr conjunction(const std::vector<Expr>& terms) {
+  Expr out = true_value();
+  for (const Expr& term : terms)
+    out = out && term;
+  return out;
+}
+
+namespace {
+
+class FindLoad : public Visitor {
+ public:
+  bool found = false;
+
+ protected:
+  using Visitor::on;
+  void on(const Load&) override { found = true; }
+};
+
+class FindVarIf : public Visitor {
+ public:
+  explicit FindVarIf(const std::function<bool(const VarNode*)>& f) : f_(f) {}
+  bool found = false;
+
+ protected:
+  using Visitor::on;
+  void on(const VarNode& n) override { found |= f_(&n); }
+
+ private:
+  const std::function<bool(const VarNode*)>& f_;
+};
+
+class CountLeaves : public Visitor {
+ public:
+  int64_t count = 0;
+
+ protected:
+  using Visitor::on;
+  void on(const Store&) override { ++count; }
+  void on(const Evaluate&) override { ++count; }
+};
+
+}  // namespace
+
+bool has_load(const Expr& e) {
+  FindLoad find;
+  find.visit(e);
+  return find.found;
+}
+
+bool uses_any_var(const Expr& e, const std::function<bool(const VarNode*)>& f) {
+  FindVarIf find(f);
+  find.visit(e);
+  return find.found;
+}
+
+int64_t count_leaves(const Stmt& s) {
+  CountLeaves count;
+  count.visit(s);
+  return count.count;
+}
+
+std::optional<int64_t> constant_bytes(const Buffer& buffer) {
+  int64_t bytes = byte_size(buffer.element());
+  for (const Expr& extent : buffer.shape()) {
+    int64_t value = 0;
+    if (!as_int(extent, &value) || value < 0 || value > (int64_t{1} << 40)) return std::nullopt;
+    if (__builtin_mul_overflow(bytes, value, &bytes)) return std::nullopt;
+  }
+  return bytes;
+}
+
+}  // namespace mcc::tensor

@@ -1,0 +1,84 @@
+#include "tensor/passes/lower.h"
+
+#include <gtest/gtest.h>
+
+#include "golden.h"
+#include "tensor/build.h"
+#include "tensor/text.h"
+#include "tensor_passes/equivalence.h"
+
+namespace mcc::tensor {
+namespace {
+
+constexpr ElementType f32 = ElementType::f32;
+
+// Functions as they come out of schedules, each lowered, checked after every pass, and kept as text.
+class LowerFile : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(LowerFile, StaysEquivalentAndMatchesItsGolden) {
+  std::string folder = "tensor_passes/data/", name = GetParam();
+  Func f = parse(read_file(test_data(folder + name + ".txt")));
+  Func lowered = expect_lowers(f, std::vector<int64_t>(f.dims.size(), 13));
+  expect_golden(folder + name + ".lowered.txt", to_text(lowered));
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, LowerFile,
+                         ::testing::Values("register_tile", "fused_parallel", "symbolic_tile", "guarded_init",
+                                           "vector_reduce", "scan", "padding", "halo"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// A matrix product with a register tile of mr x nr, as the schedules make it.
+std::string tiled_matmul(int m, int n, int k, int mr, int nr, int lanes) {
+  auto ceil = [](int a, int b) { return (a + b - 1) / b; };
+  std::string rows = text("i.o * ", mr, " + i.i"), columns = text("j.o * ", nr, " + j.i * ", lanes, " + j.v");
+  std::string where = text(" where ", rows, " < ", m, " && ", columns, " < ", n);
+  std::string tile_begin = text("unrolled for i.i in ", mr, " { unrolled for j.i in ", nr / lanes,
+                                " { vectorized for j.v in ", lanes, " { ");
+  auto block = [&](const char* name, const char* body, bool reduces) {
+    return text(tile_begin, "block ", name, "(i = ", rows, ": spatial ", m, ", j = ", columns, ": spatial ",
+                n, reduces ? text(", r = k.o * 8 + k.i: reduce ", k) : "", ")", where,
+                reduces ? text(" && k.o * 8 + k.i < ", k) : "", " { ", body, " } } } }\n");
+  };
+  return text("func matmul(x: f32[", m, ", ", k, "], w: f32[", k, ", ", n, "], bias: f32[", n,
+              "]) -> (y: f32[", m, ", ", n, "]) {\n  alloc acc: f32[", m, ", ", n,
+              "] registers\n  parallel for i.o in ", ceil(m, mr), " { for j.o in ", ceil(n, nr), " {\n",
+              block("init", "acc[i, j] = 0.0", false), "for k.o in ", ceil(k, 8), " { for k.i in 8 {\n",
+              block("acc", "acc[i, j] = acc[i, j] + x[i, r] * w[r, j]", true), "} }\n",
+              block("y", "y[i, j] = max(acc[i, j] + bias[j], 0.0)", false), "} } }");
+}
+
+TEST(Lower, TiledMatmulOfManyShapes) {
+  for (int m : {1, 5, 8, 13}) {
+    for (int n : {1, 8, 11, 16, 37}) {
+      for (int k : {1, 8, 11}) {
+        for (auto [mr, nr] : {std::pair{4, 8}, std::pair{6, 16}, std::pair{1, 4}}) {
+          SCOPED_TRACE(text(m, "x", n, "x", k, " tile ", mr, "x", nr));
+          expect_lowers(parse(tiled_matmul(m, n, k, mr, nr, 4)));
+          if (HasFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST(Lower, UnscheduledSoftmaxOfSymbolicShape) {
+  FuncBuilder b("softmax");
+  Var n = b.dim("n"), m = b.dim("m");
+  Buffer x = b.input("x", f32, {n, m});
+  Buffer top = b.reduce("top", f32, {n}, {m}, Reducer::max, [&](Axes s, Axes r) {
+    return load(x, {s[0], r[0]});
+  });
+  Buffer e = b.compute("e", f32, {n, m}, [&](Axes i) {
+    return call(Intrinsic::exp, {load(x, {i[0], i[1]}) - load(top, {i[0]})});
+  });
+  Buffer sum = b.reduce("sum", f32, {n}, {m}, Reducer::sum, [&](Axes s, Axes r) {
+    return load(e, {s[0], r[0]});
+  });
+  Buffer y = b.compute("y", f32, {n, m}, [&](Axes i) { return load(e, {i[0], i[1]}) / load(sum, {i[0]}); });
+  Func f = b.finish({y});
+  for (int64_t size : {1, 3, 10})
+    expect_lowers(f, {size, 2 * size + 1});
+}
+
+}  // namespace
+}  // namespace mcc::tensor
