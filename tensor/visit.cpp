@@ -1,5 +1,7 @@
 #include "tensor/visit.h"
 
+#include "tensor/text.h"
+
 namespace mcc::tensor {
 
 // ---- Visitor ----
@@ -337,7 +339,8 @@ class Walk : public Visitor {
 bool same_point(const Region& region, const Buffer& buffer, const std::vector<Expr>& indices) {
   if (!region.buffer.same_as(buffer)) return false;
   for (size_t i = 0; i < indices.size(); ++i) {
-    if (!region.ranges[i].min.same_as(indices[i])) return false;
+    const Expr& min = region.ranges[i].min;
+    if (!min.same_as(indices[i]) && !structurally_equal(min, indices[i])) return false;
   }
   return true;
 }

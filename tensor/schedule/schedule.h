@@ -7,8 +7,10 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "support/result.h"
 #include "tensor/schedule/refusal.h"
 #include "tensor/schedule/steps.h"
 #include "tensor/stmt.h"

@@ -1,0 +1,35 @@
+// What may be said about a loop, given the blocks below it; shared by the steps that mark loops and those that move blocks.
+#pragma once
+
+#include "tensor/schedule/refusal.h"
+#include "tensor/schedule/tree.h"
+
+namespace mcc::tensor {
+
+// b[i] = b[i] op x, op associative and commutative.
+struct Update {
+  BinaryOp op;
+  Buffer buffer;
+  std::vector<Expr> indices;
+  Expr operand;  // x
+};
+// The block's body as such an update, if it is one.
+std::optional<Update> as_update(const Block& block);
+
+// Whether the loop may be parallel: no parallel or vectorized loop around or below; no reduce or scan axis bound to it; and
+// whatever a block below writes is either used below the loop only (then each iteration has its own), or
+// written by one iteration only.
+Outcome check_parallel(const Func& f, const For* loop);
+
+// Whether the loop may be vectorized: its extent is a constant of at most 1024; no vectorized loop around or below and no
+// parallel one below; every block below writes different elements in different lanes, or reduces along the lanes:
+// then it has no init (decompose_reduction), its body is an update, and its predicate is free of the loop.
+Outcome check_vectorized(const Func& f, const For* loop);
+
+// Whether buffers private to a thread stay in one iteration of each parallel loop.
+Outcome check_scopes(const Func& f);
+
+// All of the above for the whole function. Steps that move blocks end with it.
+Outcome check_threads(const Func& f);
+
+}  // namespace mcc::tensor

@@ -1,0 +1,216 @@
+#include "tensor/schedule/move.h"
+
+#include <algorithm>
+
+namespace mcc::tensor {
+
+Binding run_axes(const RegionAnalysis& regions, const std::string& block, const std::vector<Axis>& axes,
+                 const std::vector<std::optional<Stretch>>& axis_stretches, Names& names) {
+  Binding out;
+  std::vector<Expr> conditions;
+  RegionAnalysis inner = regions;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const Range& domain = axes[i].domain;
+    Var var(names.unique(text(block, ".", axes[i].var.name())));
+    std::optional<Stretch> s = axis_stretches[i];
+    const Analyzer& analyzer = regions.analyzer();
+    bool is_whole = !s || (analyzer.can_prove(s->low <= domain.min) &&
+                           analyzer.can_prove(s->low + s->width >= domain.min + domain.extent - 1));
+    if (is_whole) {
+      out.loops.push_back({var, domain.extent});
+      out.values.push_back(domain.min + var);
+      continue;
+    }
+    Expr extent = analyzer.simplify(s->width + 1);
+    inner.run(var, 0, extent);
+    Expr value = inner.analyzer().simplify(s->low + var);
+    out.loops.push_back({var, extent});
+    out.values.push_back(value);
+    Expr end = domain.min + domain.extent;
+    if (!analyzer.can_prove(s->low >= domain.min)) {
+      conditions.push_back(inner.analyzer().simplify(value >= domain.min));
+    }
+    if (!analyzer.can_prove(s->low + s->width < end)) {
+      conditions.push_back(inner.analyzer().simplify(value < end));
+    }
+  }
+  out.predicate = conjunction(conditions);
+  return out;
+}
+
+std::optional<Binding> follow_loops(const BlockSite& site, size_t standing, const std::vector<Expr>& values,
+                                    const std::string& block, Names& names) {
+  Binding out;
+  VarMap map;
+  std::vector<const For*> left_out;
+  for (size_t i = standing; i < site.loops.size(); ++i) {
+    const For* loop = site.loops[i];
+    bool used =
+        std::any_of(values.begin(), values.end(), [&](const Expr& v) { return uses_var(v, loop->var); });
+    if (!used) {
+      left_out.push_back(loop);
+      continue;
+    }
+    Var var(names.unique(text(block, ".", name_in_block(loop->var.name(), site.block->name))));
+    map[loop->var.get()] = loop->min + var;
+    out.loops.push_back({var, substitute(loop->extent, map), loop->loop});
+  }
+  std::vector<Expr> conditions;
+  for (const Expr& c : conjuncts(site.block->predicate)) {
+    if (!uses_any(c, left_out)) {
+      conditions.push_back(substitute(c, map));
+      continue;
+    }
+    for (size_t i = standing; i < site.loops.size(); ++i) {
+      if (map.count(site.loops[i]->var.get()) != 0 && uses_var(c, site.loops[i]->var)) return std::nullopt;
+    }
+  }
+  for (const LoopSpec& l : out.loops) {
+    if (uses_any(l.extent, left_out)) return std::nullopt;
+  }
+  for (const Expr& v : values)
+    out.values.push_back(substitute(v, map));
+  out.predicate = conjunction(conditions);
+  return out;
+}
+
+std::optional<Binding> visit_instances(const Func& f, const BlockSite& site, size_t standing,
+                                       const std::string& block, Names& names) {
+  std::vector<Axis> axes = axes_of_kind(*site.block, AxisKind::spatial);
+  std::vector<Expr> values = values_of_kind(*site.block, AxisKind::spatial);
+  RegionAnalysis regions = regions_at(f, site, standing);
+  std::vector<std::optional<Stretch>> ranges(axes.size());
+  if (standing == 0) return run_axes(regions, block, axes, ranges, names);
+  std::vector<Expr> extents;
+  for (const Axis& a : axes)
+    extents.push_back(a.domain.extent);
+  Box box = regions.box(values, extents);
+  if (!box.exact || !predicate_is_domain(regions, *site.block)) {
+    std::optional<Binding> copies = follow_loops(site, standing, values, block, names);
+    if (copies) {
+      for (LoopSpec& l : copies->loops)
+        l.kind = LoopKind::serial;
+    }
+    return copies;
+  }
+  for (size_t i = 0; i < axes.size(); ++i)
+    ranges[i] = box.dims[i];
+  return run_axes(regions, block, axes, ranges, names);
+}
+
+std::vector<std::optional<Stretch>> axis_stretches(const RegionAnalysis& regions,
+                                                   const std::vector<std::optional<AxisSolution>>& solutions,
+                                                   const Box& box) {
+  std::vector<std::optional<Stretch>> out;
+  for (const std::optional<AxisSolution>& s : solutions) {
+    if (!s) {
+      out.emplace_back();
+      continue;
+    }
+    std::vector<Expr> lows, widths;
+    for (const Stretch& d : box.dims) {
+      lows.push_back(d.low);
+      widths.push_back(d.width);
+    }
+    AxisSolution width = *s;
+    width.offset = 0;
+    Stretch stretch{regions.analyzer().simplify(apply_solution(*s, lows)),
+                    regions.analyzer().simplify(apply_solution(width, widths)), true};
+    std::vector<std::pair<int64_t, Expr>> strides;
+    for (const auto& [dimension, stride] : s->terms) {
+      stretch.exact &= box.dims[dimension].exact;
+      if (!is_int(widths[dimension], 0)) strides.emplace_back(stride, widths[dimension]);
+    }
+    stretch.exact = stretch.exact && is_dense(strides);
+    out.push_back(stretch);
+  }
+  return out;
+}
+
+std::vector<Axis> axes_of_kind(const Block& block, AxisKind kind) {
+  std::vector<Axis> axes;
+  std::copy_if(block.axes.begin(), block.axes.end(), std::back_inserter(axes),
+               [&](const Axis& a) { return a.kind == kind; });
+  return axes;
+}
+
+std::vector<Expr> values_of_kind(const Block& block, AxisKind kind) {
+  std::vector<Expr> values;
+  for (size_t i = 0; i < block.axes.size(); ++i) {
+    if (block.axes[i].kind == kind) values.push_back(block.values[i]);
+  }
+  return values;
+}
+
+Anchor outermost_nest(const std::vector<BlockSite>& sites, const BlockSite& site, const Buffer& buffer,
+                      bool writers) {
+  for (size_t depth = 0; depth < site.loops.size(); ++depth) {
+    const For* loop = site.loops[depth];
+    bool other = std::any_of(sites.begin(), sites.end(), [&](const BlockSite& s) {
+      if (s.block == site.block || !is_under(s, loop)) return false;
+      return writers ? writes_buffer(*s.block, buffer) : reads_buffer(*s.block, buffer);
+    });
+    if (!other) return {handle(loop), depth};
+  }
+  return {handle(site.block), site.loops.size()};
+}
+
+Outcome check_reads_move(const std::vector<BlockSite>& sites, size_t from, size_t to, size_t depth) {
+  const BlockSite& moved = sites[from];
+  BlockSite target = sites[to];
+  target.loops.resize(depth);
+  size_t stays = common_loops(moved, target);
+  for (size_t i = 0; i < sites.size(); ++i) {
+    const BlockSite& writer = sites[i];
+    bool is_passed = to > from ? from < i && i <= to : to < i && i < from;
+    // A later writer comes before the next iteration of a loop that only the new place is in.
+    bool repeats = to > from && i > to && common_loops(writer, target) > stays;
+    if (!is_passed && !repeats) continue;
+    for (const Region& r : moved.block->reads) {
+      if (writes_buffer(*moved.block, r.buffer) || !writes_buffer(*writer.block, r.buffer)) continue;
+      return refuse(RefusalCode::dependence,
+                    text("expected no writer of ", r.buffer.name(), " between block ", moved.block->name,
+                         " and its new place, got block ", writer.block->name));
+    }
+  }
+  return applied();
+}
+
+size_t site_index(const std::vector<BlockSite>& sites, const Block* block) {
+  return static_cast<size_t>(
+      std::find_if(sites.begin(), sites.end(), [&](const BlockSite& s) { return s.block == block; }) -
+      sites.begin());
+}
+
+namespace {
+
+class CountNodes : public Visitor {
+ public:
+  explicit CountNodes(int64_t limit) : limit_(limit) {}
+  int64_t count = 0;
+
+ protected:
+#define X(Name) \
+  void on(const Name& n) override { step(n); }
+  X(IntImm)
+ X(FloatImm)
+ X(VarNode) X(Cast) X(Binary) X(Select) X(Load) X(Ramp) X(Broadcast) X(Shuffle) X(VectorReduce) X(Call)
+     MCC_STMT_NODES(X)
+#undef X
+
+         private : template <class N>
+                   void step(const N& n) {
+    if (++count <= limit_) Visitor::on(n);
+  }
+  const int64_t limit_;
+};
+
+}  // namespace
+
+int64_t count_nodes(const Stmt& s, int64_t limit) {
+  CountNodes counter(limit);
+  counter.visit(s);
+  return counter.count;
+}
+
+}  // namespace mcc::tensor

@@ -1,0 +1,115 @@
+// What index expressions range over while some loops run and others stand still: the analysis behind every step that moves
+// computation to where its values are needed or made.
+#pragma once
+
+#include <optional>
+#include <unordered_set>
+#include <vector>
+
+#include "tensor/schedule/tree.h"
+
+namespace mcc::tensor {
+
+// Values in [low, low + width], low in terms of what stands still. exact: each of them is attained.
+struct Stretch {
+  Expr low, width;
+  bool exact = false;
+};
+
+// One stretch a dimension. exact: every combination is attained.
+struct Box {
+  std::vector<Stretch> dims;
+  bool exact = false;
+};
+
+class RegionAnalysis {
+ public:
+  // The analyzer knows all loops, standing and running.
+  explicit RegionAnalysis(Analyzer analyzer) : analyzer_(std::move(analyzer)) {}
+  void stand(const Var& var) { standing_.insert(var.get()); }
+  void stand(const Var& var, const Expr& min, const Expr& extent);  // for one the analyzer does not know
+  void run(const Var& var, const Expr& min, const Expr& extent);
+
+  const Analyzer& analyzer() const { return analyzer_; }
+  // Empty when the expression cannot be bounded (it depends on data, or not monotonically on a loop).
+  std::optional<Stretch> stretch(const Expr& e) const;
+  // The box of an access; where a stretch is unknown or as wide as the dimension, the dimension as a whole.
+  Box box(const std::vector<Expr>& indices, const std::vector<Expr>& shape) const;
+  // Covers both; dimensions whose distance is not known become whole.
+  Box unite(const Box& a, const Box& b, const std::vector<Expr>& shape) const;
+  // Whether inner lies in outer, both cut to the shape. Only sound if outer is exact.
+  bool covers(const Box& outer, const Box& inner, const std::vector<Expr>& shape) const;
+
+ private:
+  std::optional<Stretch> walk(const Expr& e) const;
+  std::optional<Stretch> linear(const Expr& e) const;
+  std::optional<Stretch> divided(const Stretch& a, int64_t divisor) const;
+  std::optional<Stretch> remainder(const Stretch& a, int64_t divisor) const;
+  bool runs(const Expr& e) const;
+  bool is_known(const Expr& e) const;
+
+  struct Running {
+    Expr min, extent;
+  };
+  Analyzer analyzer_;
+  std::unordered_set<const ExprNode*> standing_;
+  std::unordered_map<const ExprNode*, Running> running_;
+};
+
+// e as a sum of (coefficient, atom), atoms being neither sums nor products with a constant.
+void split_sum(const Expr& e, std::vector<std::pair<int64_t, Expr>>* terms);
+
+// Whether sums of c_i * x_i, each x_i taking all of 0..width_i independently, attain every value up to their total. Given:
+// pairs of |c_i| and width_i.
+bool is_dense(std::vector<std::pair<int64_t, Expr>> strides);
+
+// The analysis at one place: the first `standing` loops of the site stand still, the others run.
+RegionAnalysis regions_at(const Func& f, const BlockSite& site, size_t standing);
+
+// The box of the buffer that the block reads (writes) while its loops behind the first `standing` ones run. Empty if
+// it does not access the buffer.
+std::optional<Box> box_read(const RegionAnalysis& regions, const Block& block, const Buffer& buffer);
+std::optional<Box> box_written(const RegionAnalysis& regions, const Block& block, const Buffer& buffer);
+
+// Whether the block's predicate only keeps its axes inside their domains.
+bool predicate_is_domain(const RegionAnalysis& regions, const Block& block);
+
+// Whether, in each iteration of the loops they share, the writers of every intermediate that the block reads have made what
+// it needs. Trivial for writers that share no loop with it. A buffer may be excepted.
+bool reads_are_covered(const Func& f, const std::vector<BlockSite>& sites, const BlockSite& reader,
+                       const Buffer* except = nullptr);
+
+// An expression as (base // stride) %% modulus + offset; modulus 0 means none. Anything is at least its own base.
+struct Digit {
+  Expr base;
+  int64_t stride = 1, modulus = 0, offset = 0;
+};
+Digit as_digit(const Expr& e);
+// Whether digits of one base leave nothing out of a number below `extent` (undefined: of any number). Sorts them by stride.
+struct PlacedDigit {
+  size_t dimension;
+  Digit digit;
+};
+bool is_complete(std::vector<PlacedDigit>* digits, const Expr& extent);
+
+// How an axis follows from the elements of an access: axis = sum of stride * element[dimension] - offset.
+struct AxisSolution {
+  std::vector<std::pair<size_t, int64_t>> terms;  // dimension, stride
+  int64_t offset = 0;
+};
+
+// Solves indices such as (n, oc // 16, y + 1, oc %% 16) for the axes; an axis that they do not determine has no solution.
+// `extents` of the axes tell which digit is the last.
+std::vector<std::optional<AxisSolution>> solve_axes(const std::vector<Expr>& indices,
+                                                    const std::vector<Axis>& axes);
+Expr apply_solution(const AxisSolution& solution, const std::vector<Expr>& elements);
+
+// Whether the block, which is in the function, runs some instance in several iterations of the first `standing` loops around
+// it, as far as can be told.
+bool repeats_instances(const Func& f, const BlockSite& site, size_t standing);
+
+// Whether different values of the loop give different tuples of values while the other loops in `running` take any values
+// and all else stands still. Knows sums of separated strides and the quotient/remainder pairs that fuse makes.
+bool separates(const RegionAnalysis& regions, const Var& loop, const std::vector<Expr>& values);
+
+}  // namespace mcc::tensor

@@ -1,0 +1,92 @@
+// reorder(loops=["k", "i"])
+//
+//   for i: for j: for k: block
+// becomes
+//   for k: for j: for i: block
+//
+// 1. There are at least two loops, named once each, in one chain of directly nested loops.
+// 2. No loop's bounds depend on a loop that would come to stand inside of it.
+// 3. A loop bound to a scan axis keeps its order with all others in the chain.
+#include <algorithm>
+
+#include "tensor/schedule/step.h"
+
+namespace mcc::tensor {
+namespace {
+
+// The directly nested loops from the outermost to the innermost named one.
+Outcome find_segment(const Reorder& step, const Schedule& schedule, std::vector<const For*>* named,
+                     std::vector<const For*>* segment) {
+  for (const std::string& name : step.loops) {
+    const For* loop = schedule.find_loop(name);
+    if (loop == nullptr) return refuse_loop(name);
+    if (std::find(named->begin(), named->end(), loop) != named->end()) {
+      return refuse(RefusalCode::bad_argument, text("expected each loop once, got ", name, " twice"));
+    }
+    named->push_back(loop);
+  }
+  if (named->size() < 2) {
+    return refuse(RefusalCode::bad_argument, text("expected at least two loops, got ", named->size()));
+  }
+  for (const For* first : *named) {
+    std::vector<const For*> chain = chain_from(first);
+    size_t last = 0, found = 0;
+    for (size_t i = 0; i < chain.size(); ++i) {
+      if (std::find(named->begin(), named->end(), chain[i]) == named->end()) continue;
+      last = i;
+      ++found;
+    }
+    if (found != named->size()) continue;
+    segment->assign(chain.begin(), chain.begin() + static_cast<std::ptrdiff_t>(last) + 1);
+    return applied();
+  }
+  return refuse(RefusalCode::not_perfect,
+                text("expected loops of one chain with nothing between them, got ", list_text(step.loops)));
+}
+
+Outcome check_order(const std::vector<const For*>& before, const std::vector<const For*>& after) {
+  const Stmt& body = before.back()->body;
+  for (size_t i = 0; i < after.size(); ++i) {
+    bool scans = axes_bound_below(body, after[i]->var).scan;
+    for (size_t j = 0; j < after.size(); ++j) {
+      const For* other = after[j];
+      if (j > i && (uses_var(after[i]->min, other->var) || uses_var(after[i]->extent, other->var))) {
+        return refuse(RefusalCode::not_affine, text("expected loop ", other->var.name(), " outside of ",
+                                                    after[i]->var.name(), ", whose bounds depend on it"));
+      }
+      auto place = [&](const For* loop) {
+        return std::find(before.begin(), before.end(), loop) - before.begin();
+      };
+      if (scans && i != j && (i < j) != (place(after[i]) < place(other))) {
+        return refuse(RefusalCode::dependence,
+                      text("expected scan loop ", after[i]->var.name(),
+                           " to keep its place, got an exchange with ", other->var.name()));
+      }
+    }
+  }
+  return applied();
+}
+
+}  // namespace
+
+Outcome apply_step(const Reorder& step, Schedule& schedule) {
+  const Func& f = schedule.func();
+  std::vector<const For*> named, before;
+  if (Outcome o = find_segment(step, schedule, &named, &before); !o) return o;
+  std::vector<const For*> after = before;
+  size_t next = 0;
+  for (const For*& loop : after) {
+    if (std::find(named.begin(), named.end(), loop) != named.end()) loop = named[next++];
+  }
+  if (Outcome o = check_order(before, after); !o) return o;
+  Stmt nest = before.back()->body;
+  for (size_t i = after.size(); i-- > 0;) {
+    const For* loop = after[i];
+    nest = For::make(loop->var, loop->min, loop->extent, loop->loop, nest, loop->annotations);
+  }
+  Func result = f;
+  result.body = replace_stmt(f.body, before[0], nest);
+  return commit(schedule, std::move(result));
+}
+
+}  // namespace mcc::tensor

@@ -1,0 +1,167 @@
+#include "random_trace.h"
+
+#include <functional>
+
+#include "tensor/schedule/tree.h"
+
+namespace mcc::tensor::test {
+
+uint64_t Random::next() {
+  uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+namespace {
+
+// The names there are to choose from.
+struct Pool {
+  std::vector<std::string> blocks, loops, buffers, intermediates;
+  int serial = 0;  // for new names
+
+  explicit Pool(const Schedule& s) {
+    const Func& f = s.func();
+    for (const BlockSite& site : block_sites(f.body))
+      blocks.push_back(site.block->name);
+    for (const For* loop : loops_below(f.body))
+      loops.push_back(loop->var.name());
+    for (const Buffer& b : f.params)
+      buffers.push_back(b.name());
+    for (const Buffer& b : f.allocs) {
+      buffers.push_back(b.name());
+      intermediates.push_back(b.name());
+    }
+    if (intermediates.empty()) intermediates.push_back("none");
+    serial = static_cast<int>(s.trace().size());
+  }
+};
+
+std::string random_scope(Random& r) { return r.pick(std::vector<std::string>{"global", "local", "local"}); }
+
+std::string loop_of(const Schedule& s, const std::string& block, Random& r) {
+  std::vector<std::string> loops = s.loop_names_of(block);
+  return loops.empty() ? "none" : r.pick(loops);
+}
+
+Step random_split(const Schedule& s, const Pool& pool, Random& r) {
+  static const std::vector<int64_t> sizes = {1, 2, 3, 4, 4, 5, 8, 16};
+  Split step{r.pick(pool.loops), {}, {}};
+  const For* loop = s.find_loop(step.loop);
+  int64_t extent = 0;
+  int parts = r.below(4) == 0 ? 3 : 2;
+  for (int i = 0; i < parts; ++i)
+    step.factors.push_back(r.pick(sizes));
+  if (as_int(loop->extent, &extent) && r.below(3) != 0) {
+    while (parts > 1 && extent % step.factors.back() != 0)
+      --step.factors.back();
+  }
+  step.factors[static_cast<size_t>(r.below(parts))] = 0;
+  return step;
+}
+
+Step random_fuse(const Schedule& s, const Pool& pool, Random& r) {
+  const For* loop = s.find_loop(r.pick(pool.loops));
+  Fuse step{{loop->var.name()}, ""};
+  for (int64_t n = 1 + r.below(2); n > 0; --n) {
+    loop = loop->body.as<For>();
+    if (loop == nullptr) break;
+    step.loops.push_back(loop->var.name());
+  }
+  return step;
+}
+
+Step random_reorder(const Schedule& s, const Pool& pool, Random& r) {
+  std::vector<const For*> chain = chain_from(s.find_loop(r.pick(pool.loops)));
+  Reorder step;
+  for (const For* loop : chain) {
+    if (r.below(3) != 0) {
+      size_t at = static_cast<size_t>(r.below(static_cast<int64_t>(step.loops.size()) + 1));
+      step.loops.insert(step.loops.begin() + static_cast<std::ptrdiff_t>(at), loop->var.name());
+    }
+  }
+  return step;
+}
+
+// A loop around one of the given blocks.
+std::string loop_near(const Schedule& s, const std::vector<std::string>& blocks, const Pool& pool,
+                      Random& r) {
+  if (blocks.empty() || r.below(20) == 0) return r.pick(pool.loops);
+  return loop_of(s, r.pick(blocks), r);
+}
+
+Step random_layout(const Schedule& s, const Pool& pool, Random& r) {
+  Buffer buffer = find_buffer(s.func(), r.pick(pool.intermediates));
+  if (!buffer) return Step(TransformLayout{"none", ""});
+  std::vector<std::string> from, to;
+  for (int d = 0; d < buffer.rank(); ++d)
+    from.push_back(text("i", d));
+  to = from;
+  size_t d = static_cast<size_t>(r.below(buffer.rank()));
+  int64_t c = 2 + r.below(3);
+  switch (r.below(3)) {
+    case 0:
+      std::swap(to[0], to[d]);
+      break;
+    case 1:
+      to[d] = text(from[d], " // ", c);
+      to.push_back(text(from[d], " %% ", c));
+      break;
+    default:
+      if (int64_t extent = 0; buffer.rank() > 1 && as_int(buffer.shape().back(), &extent)) {
+        to[to.size() - 2] = text(from[from.size() - 2], " * ", extent, " + ", from.back());
+        to.pop_back();
+      }
+  }
+  return Step(TransformLayout{buffer.name(), text("(", join(from, ", "), ") -> (", join(to, ", "), ")")});
+}
+
+}  // namespace
+
+Step random_step(const Schedule& s, Random& r) {
+  Pool p(s);
+  if (p.loops.empty()) return Step(ComputeInline{r.pick(p.blocks)});
+  std::string block = r.pick(p.blocks);
+  const std::vector<std::pair<int, std::function<Step()>>> kinds = {
+      {24, [&] { return random_split(s, p, r); }},
+      {7, [&] { return random_fuse(s, p, r); }},
+      {12, [&] { return random_reorder(s, p, r); }},
+      {4, [&] { return Step(Parallel{r.pick(p.loops)}); }},
+      {5, [&] { return Step(Vectorize{r.pick(p.loops)}); }},
+      {3, [&] { return Step(Unroll{r.pick(p.loops)}); }},
+      {10, [&] { return Step(ComputeAt{block, loop_near(s, s.consumers(block), p, r)}); }},
+      {10, [&] { return Step(ReverseComputeAt{block, loop_near(s, s.producers(block), p, r)}); }},
+      {3, [&] { return Step(ComputeInline{block}); }},
+      {3, [&] { return Step(ReverseComputeInline{block}); }},
+      {4, [&] { return Step(CacheRead{block, r.pick(p.buffers), random_scope(r), text("read", p.serial)}); }},
+      {5,
+       [&] { return Step(CacheWrite{block, r.pick(p.buffers), random_scope(r), text("write", p.serial)}); }},
+      {2, [&] { return Step(SetScope{r.pick(p.intermediates), random_scope(r)}); }},
+      {5, [&] { return Step(Rfactor{block, loop_of(s, block, r), text("part", p.serial), r.below(3)}); }},
+      {8, [&] { return Step(DecomposeReduction{block, loop_of(s, block, r)}); }},
+      {4, [&] { return random_layout(s, p, r); }},
+      {1, [&] { return Step(Annotate{"", r.pick(p.loops), "note", "1"}); }},
+      {1, [&] { return Step(Tensorize{r.pick(p.loops), "dot4_u8i8_i32x16"}); }},
+  };
+  int total = 0;
+  for (const auto& [weight, make] : kinds)
+    total += weight;
+  int64_t at = r.below(total);
+  for (const auto& [weight, make] : kinds) {
+    if (at < weight) return make();
+    at -= weight;
+  }
+  return Step(std::monostate());
+}
+
+Trace random_trace(const Func& func, Random& random, int accepted) {
+  Schedule schedule(func);
+  for (int tries = 0; tries < 10 * accepted && static_cast<int>(schedule.trace().size()) < accepted;
+       ++tries) {
+    Outcome outcome = schedule.apply(random_step(schedule, random));
+    if (!outcome) continue;
+  }
+  return schedule.trace();
+}
+
+}  // namespace mcc::tensor::test
