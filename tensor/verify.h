@@ -7,13 +7,12 @@ namespace mcc::tensor {
 
 enum class Stage {
   blocks,   // schedulable: blocks with bindings, buffers in Func::allocs
-  lowered,  // no blocks; buffers in Allocate
+  lowered,  // no blocks; buffers in Allocate (or in Func::allocs, until they are placed)
 };
 
-// All violations, each with the printed place; empty if there is none. Checks among others: every variable used
-// is bound; types of conditions and indices; ranks of accesses; block bindings (spatial/reduce axes
-// bound to independent expressions of loops within their domains; a reduce axis not bound to a parallel
-// loop); regions cover the accesses; unique block and loop names; buffers used are parameters or allocated.
+// All violations, each as the rule that is broken and the printed place; empty if there is none. What is reported is
+// wrong for certain: rules about the values of indices are checked at sample points of loops with constant bounds, so
+// some violations are left to the interpreter. The rules stand as lists in tensor/verify/.
 std::vector<std::string> verify(const Func& f, Stage stage);
 
 }  // namespace mcc::tensor

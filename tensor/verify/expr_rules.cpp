@@ -1,0 +1,160 @@
+#include "tensor/verify/context.h"
+#include "tensor/visit.h"
+
+namespace mcc::tensor::verifier {
+namespace {
+
+// ---- The rules ----
+
+bool is_number(ElementType t) { return is_int(t) || is_float(t); }
+
+const Rule<Binary> kBinaryRules[] = {
+    {"arithmetic is of numbers",
+     [](const Binary& n) { return n.op > BinaryOp::floor_mod || is_number(n.a.element()); }},
+    {"&, | and ^ are of integers or bool",
+     [](const Binary& n) {
+       return n.op < BinaryOp::bit_and || n.op > BinaryOp::bit_xor || !is_float(n.a.element());
+     }},
+    {"shifts are of integers", [](const Binary& n) { return n.op < BinaryOp::shl || is_int(n.a.element()); }},
+    {"a shift count is below the width",
+     [](const Binary& n) {
+       double count = 0;
+       if (n.op < BinaryOp::shl || !as_number(n.b, &count)) return true;
+       return 0 <= count && count < bit_width(n.a.element());
+     }},
+};
+
+const Rule<VectorReduce> kVectorReduceRules[] = {
+    {"arithmetic is of numbers",
+     [](const VectorReduce& n) { return is_logical(n.op) == is_bool(n.type.element); }},
+};
+
+enum class CallClass { math, number, float_test, boolean, integer, bit_cast, prefetch };
+
+CallClass call_class(Intrinsic function) {
+  switch (function) {
+    case Intrinsic::exp:
+    case Intrinsic::exp2:
+    case Intrinsic::log:
+    case Intrinsic::log2:
+    case Intrinsic::log1p:
+    case Intrinsic::expm1:
+    case Intrinsic::pow:
+    case Intrinsic::sqrt:
+    case Intrinsic::rsqrt:
+    case Intrinsic::tanh:
+    case Intrinsic::erf:
+    case Intrinsic::sigmoid:
+    case Intrinsic::sin:
+    case Intrinsic::cos:
+    case Intrinsic::tan:
+    case Intrinsic::asin:
+    case Intrinsic::acos:
+    case Intrinsic::atan:
+    case Intrinsic::sinh:
+    case Intrinsic::cosh:
+    case Intrinsic::asinh:
+    case Intrinsic::acosh:
+    case Intrinsic::atanh:
+    case Intrinsic::floor:
+    case Intrinsic::ceil:
+    case Intrinsic::round:
+    case Intrinsic::trunc:
+    case Intrinsic::fma:
+      return CallClass::math;
+    case Intrinsic::abs:
+      return CallClass::number;
+    case Intrinsic::is_nan:
+    case Intrinsic::is_inf:
+      return CallClass::float_test;
+    case Intrinsic::logical_not:
+    case Intrinsic::likely:
+      return CallClass::boolean;
+    case Intrinsic::bit_not:
+    case Intrinsic::popcount:
+      return CallClass::integer;
+    case Intrinsic::bit_cast:
+      return CallClass::bit_cast;
+    case Intrinsic::prefetch:
+      return CallClass::prefetch;
+  }
+  MCC_UNREACHABLE("unknown intrinsic");
+}
+
+// A rule for calls of one class; others pass.
+template <CallClass of, bool (*holds)(ElementType)>
+bool argument(const Call& n) {
+  return call_class(n.function) != of || holds(n.args[0].element());
+}
+
+const Rule<Call> kCallRules[] = {
+    {"a mathematical function is of floats", argument<CallClass::math, mcc::is_float>},
+    {"abs is of numbers", argument<CallClass::number, is_number>},
+    {"is_nan and is_inf are of floats", argument<CallClass::float_test, mcc::is_float>},
+    {"logical_not and likely are of bool", argument<CallClass::boolean, mcc::is_bool>},
+    {"bit_not and popcount are of integers", argument<CallClass::integer, mcc::is_int>},
+    {"bit_cast keeps the width and the lanes",
+     [](const Call& n) {
+       const Type from = n.args[0].type();
+       return n.function != Intrinsic::bit_cast ||
+              (bit_width(from.element) == bit_width(n.type.element) && from.lanes == n.type.lanes);
+     }},
+    {"the type of a call follows from its arguments",
+     [](const Call& n) {
+       if (n.function == Intrinsic::bit_cast) return true;
+       return n.type == Call::make(n.function, n.args).type();
+     }},
+    {"prefetch stands alone in an evaluate", [](const Call& n) { return n.function != Intrinsic::prefetch; }},
+};
+
+// ---- The walk ----
+
+class CheckExpr : public Visitor {
+ public:
+  explicit CheckExpr(Context& context) : context_(context) {}
+
+ protected:
+  using Visitor::on;
+  void on(const VarNode& n) override {
+    if (!context_.vars.contains(&n)) context_.report("a variable is in sight where it is used", n.name);
+  }
+  void on(const Binary& n) override {
+    context_.check(kBinaryRules, n);
+    Visitor::on(n);
+  }
+  void on(const VectorReduce& n) override {
+    context_.check(kVectorReduceRules, n);
+    Visitor::on(n);
+  }
+  void on(const Call& n) override {
+    context_.check(kCallRules, n);
+    Visitor::on(n);
+  }
+  void on(const Load& n) override {
+    check_access(context_, n.buffer);
+    Visitor::on(n);
+  }
+
+ private:
+  Context& context_;
+};
+
+}  // namespace
+
+void check_expr(Context& context, const Expr& e) { CheckExpr(context).visit(e); }
+
+void check_access(Context& context, const Buffer& buffer) {
+  auto it = context.buffers.find(buffer.get());
+  if (it == context.buffers.end()) {
+    return context.report("a buffer is a parameter or allocated where it is used", buffer.name());
+  }
+  if (buffer.element() == ElementType::string) {
+    context.report("strings are not computed with", buffer.name());
+  }
+  const bool is_private = buffer.scope() == Scope::local || buffer.scope() == Scope::registers;
+  if (context.stage == Stage::lowered && is_private && it->second.parallel_depth < context.parallel_depth) {
+    context.report("a local buffer is used only in the iteration that allocates it", buffer.name());
+  }
+}
+
+}  // namespace mcc::tensor::verifier
