@@ -1,53 +1,8 @@
 #include "tensor/expr.h"
 
-#include <cmath>
-#include <limits>
-#include <optional>
+#include "tensor/numeric.h"
 
 namespace mcc::tensor {
-namespace {
-
-int64_t wrap(ElementType element, int64_t value) {
-  if (is_bool(element)) return value != 0;
-  int bits = bit_width(element);
-  if (bits >= 64) return value;
-  uint64_t mask = (uint64_t{1} << bits) - 1;
-  uint64_t low = static_cast<uint64_t>(value) & mask;
-  if (is_signed_int(element) && (low >> (bits - 1)) != 0) low |= ~mask;
-  return static_cast<int64_t>(low);
-}
-
-// Rounds x to a binary float with the given number of significand bits (implicit one included) and exponents.
-double round_to(double x, int digits, int min_exponent, double largest) {
-  if (!std::isfinite(x) || x == 0) return x;
-  int exponent = std::ilogb(x);
-  int shift = digits - 1 - std::max(exponent, min_exponent);
-  double rounded = std::scalbn(std::nearbyint(std::scalbn(x, shift)), -shift);
-  if (std::fabs(rounded) > largest) return std::copysign(std::numeric_limits<double>::infinity(), x);
-  return rounded;
-}
-
-double round_float(ElementType element, double value) {
-  switch (element) {
-    case ElementType::f64:
-      return value;
-    case ElementType::f32:
-    case ElementType::tf32:
-      return static_cast<double>(static_cast<float>(value));
-    case ElementType::f16:
-      return round_to(value, 11, -14, 65504.0);
-    case ElementType::bf16:
-      return round_to(value, 8, -126, 3.3895313892515355e38);
-    case ElementType::f8e4m3:
-      return round_to(value, 4, -6, 448.0);
-    case ElementType::f8e5m2:
-      return round_to(value, 3, -14, 57344.0);
-    default:
-      MCC_UNREACHABLE("not a floating-point type: ", to_text(element));
-  }
-}
-
-}  // namespace
 
 Expr::Expr(int64_t value) : Expr(IntImm::make(kIndex, value)) {}
 
@@ -66,7 +21,7 @@ Buffer::Buffer(std::string name, ElementType element, std::vector<Expr> shape, S
 Expr IntImm::make(Type type, int64_t value) {
   MCC_CHECK(type.lanes == 1 && (is_int(type.element) || is_bool(type.element)), "IntImm of type ",
             to_text(type));
-  return Expr(new IntImm(type, wrap(type.element, value)));
+  return Expr(new IntImm(type, wrap_int(type.element, value)));
 }
 
 Expr FloatImm::make(Type type, double value) {
@@ -300,70 +255,16 @@ bool as_number(const Expr& e, double* value) {
 
 namespace {
 
-int64_t floor_div_value(int64_t a, int64_t b) {
-  int64_t q = a / b;
-  return (a % b != 0 && ((a < 0) != (b < 0))) ? q - 1 : q;
-}
-
-// Folds two integer constants; wrapping arithmetic is done in unsigned.
-std::optional<int64_t> fold_ints(BinaryOp op, ElementType element, int64_t a, int64_t b) {
-  auto ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
-  bool is_unsigned = is_unsigned_int(element);
-  auto less = [&](int64_t x, int64_t y) {
-    return is_unsigned ? static_cast<uint64_t>(x) < static_cast<uint64_t>(y) : x < y;
-  };
+// Folds two integer constants; the result is still to be wrapped.
+int64_t fold_ints(BinaryOp op, ElementType element, int64_t a, int64_t b) {
+  bool wide_unsigned = element == ElementType::u64;
+  int width = bit_width(element);
   switch (op) {
-    case BinaryOp::add:
-      return static_cast<int64_t>(ua + ub);
-    case BinaryOp::sub:
-      return static_cast<int64_t>(ua - ub);
-    case BinaryOp::mul:
-      return static_cast<int64_t>(ua * ub);
-    case BinaryOp::div:
-      if (b == 0) return 0;
-      if (is_unsigned) return static_cast<int64_t>(ua / ub);
-      return b == -1 ? static_cast<int64_t>(0 - ua) : a / b;
-    case BinaryOp::mod:
-      if (b == 0) return 0;
-      if (is_unsigned) return static_cast<int64_t>(ua % ub);
-      return b == -1 ? 0 : a % b;
-    case BinaryOp::floor_div:
-      if (b == 0) return 0;
-      if (is_unsigned) return static_cast<int64_t>(ua / ub);
-      return b == -1 ? static_cast<int64_t>(0 - ua) : floor_div_value(a, b);
-    case BinaryOp::floor_mod:
-      if (b == 0) return 0;
-      if (is_unsigned) return static_cast<int64_t>(ua % ub);
-      return b == -1 ? 0 : a - floor_div_value(a, b) * b;
-    case BinaryOp::min:
-      return less(b, a) ? b : a;
-    case BinaryOp::max:
-      return less(a, b) ? b : a;
-    case BinaryOp::eq:
-      return a == b;
-    case BinaryOp::ne:
-      return a != b;
-    case BinaryOp::lt:
-      return less(a, b);
-    case BinaryOp::le:
-      return !less(b, a);
-    case BinaryOp::gt:
-      return less(b, a);
-    case BinaryOp::ge:
-      return !less(a, b);
-    case BinaryOp::logical_and:
-      return a != 0 && b != 0;
-    case BinaryOp::logical_or:
-      return a != 0 || b != 0;
-    case BinaryOp::bit_and:
-      return a & b;
-    case BinaryOp::bit_or:
-      return a | b;
-    case BinaryOp::bit_xor:
-      return a ^ b;
-    case BinaryOp::shl:
-    case BinaryOp::shr:
-      return std::nullopt;
+#define X(name, text)  \
+  case BinaryOp::name: \
+    return wide_unsigned ? int_op<BinaryOp::name, true>(a, b, width) : int_op<BinaryOp::name, false>(a, b, width);
+    MCC_BINARY_OPS(X)
+#undef X
   }
   MCC_UNREACHABLE("unknown operator");
 }
@@ -441,9 +342,7 @@ Expr binary(BinaryOp op, const Expr& left, const Expr& right) {
     const auto* x = a.as<IntImm>();
     const auto* y = b.as<IntImm>();
     if (x && y) {
-      if (auto value = fold_ints(op, a.element(), x->value, y->value)) {
-        return IntImm::make(is_comparison(op) ? kBool : a.type(), *value);
-      }
+      return IntImm::make(is_comparison(op) ? kBool : a.type(), fold_ints(op, a.element(), x->value, y->value));
     }
     if (Expr simple = integer_identity(op, a, b); simple.defined()) return simple;
   }
@@ -489,8 +388,10 @@ Expr select(const Expr& condition, const Expr& on_true, const Expr& on_false) {
 Expr cast(ElementType element, const Expr& value) {
   Type type{element, value.lanes()};
   if (const auto* imm = value.as<IntImm>()) {
-    return is_float(element) ? constant(type, static_cast<double>(imm->value))
-                             : IntImm::make(type, imm->value);
+    if (!is_float(element)) return IntImm::make(type, imm->value);
+    bool is_unsigned = imm->type.element == ElementType::u64;
+    return constant(type, is_unsigned ? static_cast<double>(static_cast<uint64_t>(imm->value))
+                                      : static_cast<double>(imm->value));
   }
   if (const auto* imm = value.as<FloatImm>(); imm && is_float(element)) {
     return FloatImm::make(type, imm->value);

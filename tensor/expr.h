@@ -128,12 +128,13 @@ struct Cast : ExprNode {
 //   min, max       floats: a NaN operand gives NaN.
 //   add, sub, mul  integers wrap. Floats may be contracted into an FMA.
 //   shl, shr       integers; shr is arithmetic for signed types; shift counts are below the width.
-#define MCC_BINARY_OPS(X)                                                                               \
-  X(add, "+")                                                                                           \
-  X(sub, "-")                                                                                           \
-  X(mul, "*") X(div, "/") X(mod, "%") X(floor_div, "//") X(floor_mod, "%%") X(min, "min") X(max, "max") \
-      X(eq, "==") X(ne, "!=") X(lt, "<") X(le, "<=") X(gt, ">") X(ge, ">=") X(logical_and, "&&")        \
-          X(logical_or, "||") X(bit_and, "&") X(bit_or, "|") X(bit_xor, "^") X(shl, "<<") X(shr, ">>")
+#define MCC_BINARY_OPS(X)                                                                                \
+  X(add, "+")                                                                                            \
+  X(sub, "-")                                                                                            \
+  X(mul, "*")                                                                                            \
+  X(div, "/") X(mod, "%") X(floor_div, "//") X(floor_mod, "%%") X(min, "min") X(max, "max") X(eq, "==")  \
+      X(ne, "!=") X(lt, "<") X(le, "<=") X(gt, ">") X(ge, ">=") X(logical_and, "&&") X(logical_or, "||") \
+          X(bit_and, "&") X(bit_or, "|") X(bit_xor, "^") X(shl, "<<") X(shr, ">>")
 
 enum class BinaryOp : uint8_t {
 #define X(name, text) name,
@@ -249,11 +250,12 @@ struct VectorReduce : ExprNode {
 #define MCC_INTRINSICS(X)                                                                                \
   X(exp, 1)                                                                                              \
   X(exp2, 1)                                                                                             \
-  X(log, 1) X(log2, 1) X(log1p, 1) X(expm1, 1) X(pow, 2) X(sqrt, 1) X(rsqrt, 1) X(tanh, 1) X(erf, 1)     \
-      X(sigmoid, 1) X(sin, 1) X(cos, 1) X(tan, 1) X(asin, 1) X(acos, 1) X(atan, 1) X(sinh, 1) X(cosh, 1) \
-          X(asinh, 1) X(acosh, 1) X(atanh, 1) X(abs, 1) X(floor, 1) X(ceil, 1) X(round, 1) X(trunc, 1)   \
-              X(fma, 3) X(is_nan, 1) X(is_inf, 1) X(logical_not, 1) X(bit_not, 1) X(popcount, 1)         \
-                  X(bit_cast, 1) X(prefetch, 2) X(likely, 1)
+  X(log, 1)                                                                                              \
+  X(log2, 1) X(log1p, 1) X(expm1, 1) X(pow, 2) X(sqrt, 1) X(rsqrt, 1) X(tanh, 1) X(erf, 1) X(sigmoid, 1) \
+      X(sin, 1) X(cos, 1) X(tan, 1) X(asin, 1) X(acos, 1) X(atan, 1) X(sinh, 1) X(cosh, 1) X(asinh, 1)   \
+          X(acosh, 1) X(atanh, 1) X(abs, 1) X(floor, 1) X(ceil, 1) X(round, 1) X(trunc, 1) X(fma, 3)     \
+              X(is_nan, 1) X(is_inf, 1) X(logical_not, 1) X(bit_not, 1) X(popcount, 1) X(bit_cast, 1)    \
+                  X(prefetch, 2) X(likely, 1)
 
 enum class Intrinsic : uint8_t {
 #define X(name, arity) name,

@@ -59,7 +59,8 @@ class SimplifyStmt : public Mutator {
   Expr on(const Name&, const Expr& self) override { return facts.simplify(self); }
   X(IntImm)
   X(FloatImm)
-  X(VarNode) X(Cast) X(Binary) X(Select) X(Load) X(Ramp) X(Broadcast) X(Shuffle) X(VectorReduce) X(Call)
+  X(VarNode)
+  X(Cast) X(Binary) X(Select) X(Load) X(Ramp) X(Broadcast) X(Shuffle) X(VectorReduce) X(Call)
 #undef X
 
       // Runs body with a copy of the facts, which it may extend, and goes back to those of before.

@@ -11,22 +11,13 @@ bool is_call(const Expr& e, Intrinsic function) {
 }
 
 BinaryOp opposite(BinaryOp comparison) {
-  switch (comparison) {
-    case BinaryOp::eq:
-      return BinaryOp::ne;
-    case BinaryOp::ne:
-      return BinaryOp::eq;
-    case BinaryOp::lt:
-      return BinaryOp::ge;
-    case BinaryOp::le:
-      return BinaryOp::gt;
-    case BinaryOp::gt:
-      return BinaryOp::le;
-    case BinaryOp::ge:
-      return BinaryOp::lt;
-    default:
-      MCC_UNREACHABLE("not a comparison");
+  constexpr std::pair<BinaryOp, BinaryOp> kOpposites[] = {
+      {BinaryOp::eq, BinaryOp::ne}, {BinaryOp::lt, BinaryOp::ge}, {BinaryOp::le, BinaryOp::gt}};
+  for (auto [x, y] : kOpposites) {
+    if (comparison == x) return y;
+    if (comparison == y) return x;
   }
+  MCC_UNREACHABLE("no comparison: ", to_text(comparison));
 }
 
 // The form that a canonical < or >= says is not negative.
@@ -64,24 +55,10 @@ Expr Simplifier::compare_index(BinaryOp op, const Expr& a, const Expr& b) {
   Linear up = recombine(difference(linear(a), linear(b)));
   if (up.overflow) return Binary::make(op, simplify(a), simplify(b));
   Linear down = scaled(up, -1);
-  switch (op) {
-    case BinaryOp::eq:
-      return equals_zero(up, false);
-    case BinaryOp::ne:
-      return equals_zero(up, true);
-    case BinaryOp::lt:
-      down.constant -= 1;
-      return at_least_zero(down);
-    case BinaryOp::le:
-      return at_least_zero(down);
-    case BinaryOp::gt:
-      up.constant -= 1;
-      return at_least_zero(up);
-    case BinaryOp::ge:
-      return at_least_zero(up);
-    default:
-      MCC_UNREACHABLE("not a comparison");
-  }
+  if (op == BinaryOp::eq || op == BinaryOp::ne) return equals_zero(up, op == BinaryOp::ne);
+  if (op == BinaryOp::lt) down.constant -= 1;
+  if (op == BinaryOp::gt) up.constant -= 1;
+  return at_least_zero(op == BinaryOp::lt || op == BinaryOp::le ? down : up);
 }
 
 // Canonical: p >= c with a constant, or n < p + c; p and n are sums with positive coefficients.

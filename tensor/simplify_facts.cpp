@@ -94,21 +94,12 @@ void Simplifier::assume(const Expr& condition) {
     return;
   }
   Linear a = lift(comparison->a), b = lift(comparison->b);
-  switch (comparison->op) {
-    case BinaryOp::lt: {
-      Linear l = difference(b, a);
-      l.constant -= 1;
-      return assume_nonnegative(l);
-    }
-    case BinaryOp::ge:
-      return assume_nonnegative(difference(a, b));
-    case BinaryOp::eq:
-      assume_nonnegative(difference(a, b));
-      assume_nonnegative(difference(b, a));
-      return;
-    default:
-      true_.push_back(c);  // canonical comparisons are <, >=, == and !=
-  }
+  // Canonical comparisons are <, >=, == and !=.
+  Linear up = difference(a, b), down = difference(b, a);
+  if (comparison->op == BinaryOp::lt) down.constant -= 1;
+  if (comparison->op == BinaryOp::ne) true_.push_back(c);
+  if (comparison->op == BinaryOp::lt || comparison->op == BinaryOp::eq) assume_nonnegative(down);
+  if (comparison->op == BinaryOp::ge || comparison->op == BinaryOp::eq) assume_nonnegative(up);
 }
 
 void Simplifier::assume_not(const Expr& condition) {

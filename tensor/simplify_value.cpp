@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tensor/numeric.h"
 #include "tensor/simplifier.h"
 #include "tensor/text.h"
 
@@ -181,17 +182,15 @@ Expr Simplifier::binary_value(const Binary& n, const Expr& self) {
 
 namespace {
 
-// Toward zero, saturating, NaN gives 0.
-int64_t truncate(double value, ElementType element) {
-  if (std::isnan(value)) return 0;
+// Toward zero, saturating; NaN gives 0.
+int64_t truncate_to_int(ElementType element, double value) {
   if (is_bool(element)) return value != 0;
-  int bits = bit_width(element);
-  bool is_signed = is_signed_int(element);
-  double limit = std::ldexp(1.0, is_signed ? bits - 1 : bits);
-  if (value >= limit) return is_signed ? static_cast<int64_t>((uint64_t{1} << (bits - 1)) - 1) : -1;
-  if (is_signed && value <= -limit) return static_cast<int64_t>(~uint64_t{0} << (bits - 1));
-  if (!is_signed) return value <= 0 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(value));
-  return static_cast<int64_t>(value);
+  if (std::isnan(value)) return 0;
+  IntLimits limits = int_limits(element);
+  bool is_unsigned = is_unsigned_int(element);
+  if (value >= std::ldexp(1.0, bit_width(element) - (is_unsigned ? 0 : 1))) return limits.high;
+  if (value <= static_cast<double>(limits.low)) return limits.low;
+  return is_unsigned ? static_cast<int64_t>(static_cast<uint64_t>(value)) : static_cast<int64_t>(value);
 }
 
 }  // namespace
@@ -200,11 +199,13 @@ Expr Simplifier::cast_value(const Cast& n, const Expr& self) {
   Expr value = simplify(n.value);
   ElementType to = n.type.element;
   if (const auto* f = value.as<FloatImm>()) {
-    return is_float(to) ? FloatImm::make(n.type, f->value) : IntImm::make(n.type, truncate(f->value, to));
+    return is_float(to) ? FloatImm::make(n.type, f->value)
+                        : IntImm::make(n.type, truncate_to_int(to, f->value));
   }
   if (const auto* i = value.as<IntImm>()) {
-    bool big = i->type.element == ElementType::u64 && i->value < 0;
-    if (!big) return cast(to, value);
+    // Through double; larger numbers might be rounded twice.
+    bool exact = std::abs(static_cast<double>(i->value)) <= 0x1p53;
+    if (exact || !is_float(to)) return cast(to, value);
   }
   // T(U(x)) = T(x) for integers, where every value of x fits U.
   if (const auto* inner = value.as<Cast>(); inner && is_int(to) && is_int(inner->type.element)) {

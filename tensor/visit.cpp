@@ -314,8 +314,9 @@ class Walk : public Visitor {
 #define X(Name) \
   void on(const Name& n) override { expr(n); }
   X(IntImm)
- X(FloatImm)
- X(VarNode) X(Cast) X(Binary) X(Select) X(Load) X(Ramp) X(Broadcast) X(Shuffle) X(VectorReduce) X(Call)
+  X(FloatImm)
+ X(VarNode)
+ X(Cast) X(Binary) X(Select) X(Load) X(Ramp) X(Broadcast) X(Shuffle) X(VectorReduce) X(Call)
 #undef X
 #define X(Name) \
   void on(const Name& n) override { stmt(n); }
