@@ -1,0 +1,75 @@
+#include <CLI/CLI.hpp>
+
+#include "nlohmann/json.hpp"
+#include "tools/commands.h"
+#include "tools/console.h"
+#include "tools/driver.h"
+#include "tools/options.h"
+
+namespace mcc::tools {
+
+namespace {
+
+struct Arguments {
+  CompileOptions compile;
+  std::vector<std::string> shapes, dims, emit;
+  bool json = false;
+};
+
+int run(Arguments& arguments) {
+  CompileOptions& options = arguments.compile;
+  if (Status status = parse_import_options(arguments.shapes, arguments.dims, options.import); !status.ok())
+    return report_errors(status.errors(), arguments.json);
+  Result<std::map<std::string, std::string>> emit = parse_emit(arguments.emit);
+  if (!emit.ok()) return report_errors(emit.errors(), arguments.json);
+  options.emit = *emit;
+  if (!options.output_path.ends_with(".so")) {
+    return report_errors(
+        {{ErrorKind::usage, "", text("-o ", options.output_path, ": the output is a shared library, OUT.so"), ""}},
+        arguments.json);
+  }
+
+  Result<CompileReport> report = compile_model(options);
+  if (!report.ok()) return report_errors(report.errors(), arguments.json);
+  if (arguments.json) {
+    print_json({{"output", options.output_path},
+                {"target", report->target},
+                {"seconds", report->seconds},
+                {"kernels", report->kernels},
+                {"weight_bytes", report->weight_bytes},
+                {"arena_bytes", report->arena_bytes},
+                {"file_bytes", report->file_bytes}});
+    return 0;
+  }
+  say(text(printable(options.output_path), ": ", report->kernels, " kernels, ",
+           bytes_text(static_cast<double>(report->weight_bytes)), " of weights, ",
+           bytes_text(static_cast<double>(report->arena_bytes)), " of working memory, for ", report->target, ", in ",
+           fixed(report->seconds, 1), " s"));
+  return 0;
+}
+
+}  // namespace
+
+void add_compile(CLI::App& app, int* exit_code) {
+  auto arguments = std::make_shared<Arguments>();
+  CompileOptions& options = arguments->compile;
+  CLI::App* command = app.add_subcommand("compile", "Compile an ONNX model to a shared library");
+  command->add_option("model", options.model_path, "The model, MODEL.onnx")->required();
+  command->add_option("-o,--output", options.output_path, "The library to write, OUT.so")->required();
+  command->add_option("--target", options.target, "cpu (this machine), cpu:x86-64-v3, cpu:znver4, ...")
+      ->capture_default_str();
+  command->add_option("--input-shape", arguments->shapes, "INPUT=1x3x224x224; once for each input")->allow_extra_args(false);
+  command->add_option("--dim", arguments->dims, "NAME=8: the value of a named dimension")->allow_extra_args(false);
+  command->add_option("--tune-log", options.tune_log, "Schedules found by tuning");
+  command->add_option("-O", options.opt_level, "Optimisation level")->check(CLI::Range(0, 3))->capture_default_str();
+  command->add_flag("--strict", options.strict, "No reassociation, no Winograd: as close to the model's text as it gets");
+  command->add_flag("--fast-math", options.fast_math, "Give up the handling of NaN and infinity for speed");
+  command->add_option("--emit", arguments->emit, "graph,tensor,llvm,asm=FOLDER: write what is between the steps")
+      ->allow_extra_args(false);
+  command->add_option("-j,--jobs", options.jobs, "Kernels compiled at once; 0: as many as processors")
+      ->check(CLI::NonNegativeNumber);
+  command->add_flag("--json", arguments->json, "Report on stdout as JSON");
+  command->callback([arguments, exit_code] { *exit_code = run(*arguments); });
+}
+
+}  // namespace mcc::tools

@@ -1,0 +1,172 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <fstream>
+
+#include "nlohmann/json.hpp"
+#include "tools/commands.h"
+#include "tools/console.h"
+#include "tools/loaded_model.h"
+#include "tools/options.h"
+
+namespace mcc::tools {
+
+namespace {
+
+using frontend::DeclaredTensor;
+using frontend::ModelSummary;
+using Json = nlohmann::ordered_json;
+
+struct Arguments {
+  std::string path;
+  std::vector<std::string> shapes, dims;
+  bool json = false;
+};
+
+bool is_elf(const std::string& path) {
+  char magic[4] = {};
+  std::ifstream(path, std::ios::binary).read(magic, sizeof magic);
+  return std::string_view(magic, sizeof magic) == "\x7f" "ELF";
+}
+
+std::string declared_text(const DeclaredTensor& tensor) {
+  if (tensor.element.empty()) return "not a tensor of a known type";
+  if (!tensor.has_shape) return tensor.element + "[...]";
+  std::vector<std::string> dims;
+  for (size_t i = 0; i < tensor.shape.size(); ++i) {
+    const std::string open = tensor.symbols[i].empty() ? "?" : tensor.symbols[i];
+    dims.push_back(tensor.shape[i] < 0 ? open : std::to_string(tensor.shape[i]));
+  }
+  return tensor.element + list_text(dims);
+}
+
+Json declared_json(const std::vector<DeclaredTensor>& tensors) {
+  Json list = Json::array();
+  for (const DeclaredTensor& tensor : tensors) {
+    Json one = {{"name", tensor.name}, {"type", tensor.element}};
+    one["shape"] = tensor.has_shape ? Json(tensor.shape) : Json();
+    if (std::any_of(tensor.symbols.begin(), tensor.symbols.end(), [](const std::string& s) { return !s.empty(); }))
+      one["symbols"] = tensor.symbols;
+    list.push_back(std::move(one));
+  }
+  return list;
+}
+
+void print_summary(const std::string& path, const ModelSummary& model) {
+  std::puts(text(printable(path), ": ONNX opset ", model.opset, ", IR version ", model.ir_version, ", ",
+                 model.node_count, " nodes, ", bytes_text(static_cast<double>(model.file_bytes)),
+                 model.producer.empty() ? "" : ", by ", printable(model.producer))
+                .c_str());
+  for (const DeclaredTensor& tensor : model.inputs)
+    std::puts(text("input   ", printable(tensor.name), "  ", printable(declared_text(tensor))).c_str());
+  for (const DeclaredTensor& tensor : model.outputs)
+    std::puts(text("output  ", printable(tensor.name), "  ", printable(declared_text(tensor))).c_str());
+  std::vector<std::pair<int64_t, std::string>> operators;
+  for (const auto& [name, count] : model.operators) operators.emplace_back(-count, name);
+  std::sort(operators.begin(), operators.end());
+  std::vector<std::string> counts;
+  for (const auto& [count, name] : operators) counts.push_back(text(printable(name), " ", -count));
+  std::puts(text("operators  ", join(counts, ", ")).c_str());
+}
+
+Json problems_json(const Diagnostics& problems) {
+  Json list = Json::array();
+  for (const Diagnostic& p : problems)
+    list.push_back({{"kind", kind_name(p.kind)}, {"where", p.where}, {"message", p.message}, {"hint", p.hint}});
+  return list;
+}
+
+int inspect_onnx(const Arguments& arguments) {
+  frontend::ImportOptions options;
+  if (Status status = parse_import_options(arguments.shapes, arguments.dims, options); !status.ok())
+    return report_errors(status.errors(), arguments.json);
+  Result<ModelSummary> summary = frontend::summarize_onnx(arguments.path);
+  if (!summary.ok()) return report_errors(summary.errors(), arguments.json);
+  Result<frontend::ImportedModel> model =
+      frontend::import_onnx(arguments.path, options, graph::interpreter_evaluator());
+  const Diagnostics problems = model.ok() ? Diagnostics{} : model.errors();
+  const int code = problems.empty() ? 0 : exit_code_of(problems);
+  if (arguments.json) {
+    print_json({{"kind", "onnx"},
+                {"opset", summary->opset},
+                {"ir_version", summary->ir_version},
+                {"producer", summary->producer},
+                {"nodes", summary->node_count},
+                {"file_bytes", summary->file_bytes},
+                {"inputs", declared_json(summary->inputs)},
+                {"outputs", declared_json(summary->outputs)},
+                {"operators", summary->operators},
+                {"errors", problems_json(problems)},
+                {"exit_code", code}});
+    return code;
+  }
+  print_summary(arguments.path, *summary);
+  if (problems.empty()) {
+    std::puts("everything in it is supported");
+    return 0;
+  }
+  return report_errors(problems, false);
+}
+
+Json specs_json(const std::vector<TensorSpec>& specs) {
+  Json list = Json::array();
+  for (const TensorSpec& spec : specs)
+    list.push_back({{"name", spec.name}, {"type", to_text(spec.element)}, {"shape", spec.shape}});
+  return list;
+}
+
+std::map<std::string, std::string> metadata_of(const runtime::Model& model) {
+  std::map<std::string, std::string> result;
+  for (size_t i = 0; i < mcc_model_metadata_count(model.handle()); ++i) {
+    const std::string key = mcc_model_metadata_key(model.handle(), i);
+    result[key] = model.metadata(key);
+  }
+  return result;
+}
+
+int inspect_library(const Arguments& arguments) {
+  Result<runtime::Model> model = open_model(arguments.path);
+  if (!model.ok()) return report_errors(model.errors(), arguments.json);
+  const mcc_model_sizes sizes = model->sizes();
+  const std::map<std::string, std::string> metadata = metadata_of(*model);
+  if (arguments.json) {
+    print_json({{"kind", "library"},
+                {"inputs", specs_json(input_specs(*model))},
+                {"outputs", specs_json(output_specs(*model))},
+                {"kernels", sizes.kernel_count},
+                {"nodes", sizes.node_count},
+                {"arena_bytes", sizes.arena_bytes},
+                {"weight_bytes", sizes.weights_bytes},
+                {"scratch_bytes_per_thread", sizes.scratch_bytes_per_thread},
+                {"metadata", metadata}});
+    return 0;
+  }
+  std::puts(text(printable(arguments.path), ": ", sizes.kernel_count, " kernels, ", sizes.node_count, " nodes, ",
+                 bytes_text(static_cast<double>(sizes.weights_bytes)), " of weights, ",
+                 bytes_text(static_cast<double>(sizes.arena_bytes)), " of working memory")
+                .c_str());
+  for (const TensorSpec& spec : input_specs(*model))
+    std::puts(text("input   ", printable(spec.name), "  ", type_text(spec)).c_str());
+  for (const TensorSpec& spec : output_specs(*model))
+    std::puts(text("output  ", printable(spec.name), "  ", type_text(spec)).c_str());
+  for (const auto& [key, value] : metadata) std::puts(text(printable(key), "  ", printable(value)).c_str());
+  return 0;
+}
+
+int run(const Arguments& arguments) {
+  return is_elf(arguments.path) ? inspect_library(arguments) : inspect_onnx(arguments);
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app, int* exit_code) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command =
+      app.add_subcommand("inspect", "Show what a model or library has, and everything in a model that is unsupported");
+  command->add_option("file", arguments->path, "MODEL.onnx or OUT.so")->required();
+  command->add_option("--input-shape", arguments->shapes, "As for compile")->allow_extra_args(false);
+  command->add_option("--dim", arguments->dims, "As for compile")->allow_extra_args(false);
+  command->add_flag("--json", arguments->json, "Report on stdout as JSON");
+  command->callback([arguments, exit_code] { *exit_code = run(*arguments); });
+}
+
+}  // namespace mcc::tools

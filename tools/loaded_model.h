@@ -1,0 +1,41 @@
+// A model library in this process, with tensors as the compiler's constants.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "mcc/mcc.hpp"
+
+namespace mcc::tools {
+
+// The path as the loader takes it, if it is a model library at all (errors are bad input).
+Result<runtime::Model> open_model(const std::string& path);
+
+Diagnostic to_diagnostic(const runtime::Error& error);
+
+struct TensorSpec {
+  std::string name;
+  ElementType element;
+  std::vector<int64_t> shape;  // -1: not fixed
+};
+std::vector<TensorSpec> input_specs(const runtime::Model& model);
+std::vector<TensorSpec> output_specs(const runtime::Model& model);
+std::vector<std::string> names_of(const std::vector<TensorSpec>& specs);
+
+// "f32[1, 3, ?, 224]"
+std::string type_text(const TensorSpec& spec);
+
+// A tensor for every input: from the files ("NAME=F.npy"), the rest random when a seed is given. Inputs without either
+// are an error that names them all.
+Result<std::vector<graph::Constant>> make_inputs(const runtime::Model& model, const std::vector<std::string>& files,
+                                                 std::optional<uint64_t> seed);
+
+// The inputs must outlive the session's runs. Their types and shapes are checked by the runtime.
+void set_inputs(runtime::Session& session, std::span<const graph::Constant> inputs);
+// Copies of the outputs of the last run.
+std::vector<graph::Constant> copy_outputs(const runtime::Model& model, const runtime::Session& session);
+
+}  // namespace mcc::tools

@@ -1,0 +1,95 @@
+#include "tools/options.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+namespace mcc::tools {
+
+namespace {
+
+Diagnostic usage(std::string message) { return {ErrorKind::usage, "", std::move(message), ""}; }
+
+std::optional<int64_t> parse_integer(std::string_view s) {
+  int64_t value = 0;
+  auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), value);
+  if (s.empty() || error != std::errc() || end != s.data() + s.size()) return std::nullopt;
+  return value;
+}
+
+std::optional<std::vector<int64_t>> parse_shape(std::string_view s) {
+  std::vector<int64_t> shape;
+  while (true) {
+    const size_t end = std::min(s.find('x'), s.size());
+    std::optional<int64_t> dim = parse_integer(s.substr(0, end));
+    if (!dim || *dim < 0) return std::nullopt;
+    shape.push_back(*dim);
+    if (end == s.size()) return shape;
+    s.remove_prefix(end + 1);
+  }
+}
+
+}  // namespace
+
+Status parse_import_options(const std::vector<std::string>& shapes, const std::vector<std::string>& dims,
+                            frontend::ImportOptions& options) {
+  Diagnostics errors;
+  for (const std::string& spec : shapes) {
+    // The shape has neither of the two characters, so names may.
+    const size_t split = spec.find_last_of("=:");
+    std::optional<std::vector<int64_t>> shape;
+    if (split != std::string::npos) shape = parse_shape(std::string_view(spec).substr(split + 1));
+    if (!shape || split == 0) {
+      errors.push_back(usage(text("--input-shape ", spec, ": expected INPUT=1x3x224x224")));
+      continue;
+    }
+    options.input_shapes[spec.substr(0, split)] = *shape;
+  }
+  for (const std::string& spec : dims) {
+    const size_t split = spec.rfind('=');
+    const std::string value = split == std::string::npos ? "" : spec.substr(split + 1);
+    std::optional<int64_t> number = parse_integer(value);
+    if (value.find("..") != std::string::npos) {
+      errors.push_back(usage(text("--dim ", spec, ": a range is not supported, kernels are compiled for one value")));
+    } else if (!number || *number < 0 || split == 0) {
+      errors.push_back(usage(text("--dim ", spec, ": expected NAME=8")));
+    } else {
+      options.dims[spec.substr(0, split)] = *number;
+    }
+  }
+  if (!errors.empty()) return errors;
+  return done();
+}
+
+Result<std::map<std::string, std::string>> parse_emit(const std::vector<std::string>& specs) {
+  static constexpr std::string_view kKinds[] = {"graph", "tensor", "llvm", "asm"};
+  std::map<std::string, std::string> result;
+  for (const std::string& spec : specs) {
+    const size_t split = spec.find('=');
+    if (split == std::string::npos || split + 1 == spec.size())
+      return usage(text("--emit ", spec, ": expected KIND,...=FOLDER"));
+    std::string_view kinds = std::string_view(spec).substr(0, split);
+    while (true) {
+      const size_t end = std::min(kinds.find(','), kinds.size());
+      const std::string kind(kinds.substr(0, end));
+      if (std::find(std::begin(kKinds), std::end(kKinds), kind) == std::end(kKinds))
+        return usage(text("--emit ", spec, ": there is no kind '", kind, "', only ", join(kKinds, ", ")));
+      result[kind] = spec.substr(split + 1);
+      if (end == kinds.size()) break;
+      kinds.remove_prefix(end + 1);
+    }
+  }
+  return result;
+}
+
+Result<NamedFile> parse_named_file(const std::string& spec, const std::vector<std::string>& names,
+                                   const std::string& option) {
+  for (size_t split = spec.find('='); split != std::string::npos; split = spec.find('=', split + 1)) {
+    auto found = std::find(names.begin(), names.end(), spec.substr(0, split));
+    if (found != names.end()) return NamedFile{static_cast<size_t>(found - names.begin()), spec.substr(split + 1)};
+  }
+  if (spec.find('=') == std::string::npos) return usage(text(option, " ", spec, ": expected NAME=FILE.npy"));
+  return usage(text(option, " ", spec, ": the model has no such name; it has ", join(names, ", ")));
+}
+
+}  // namespace mcc::tools

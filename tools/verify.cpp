@@ -1,0 +1,242 @@
+#include "tools/verify.h"
+
+#include <stdlib.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "tools/console.h"
+#include "tools/driver.h"
+#include "tools/loaded_model.h"
+
+namespace mcc::tools {
+
+namespace {
+
+using graph::Constant;
+
+// A folder that goes with its contents.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "mcc_verify_XXXXXX").string();
+    if (!::mkdtemp(pattern.data())) throw runtime::Error(MCC_NOT_HERE, text(pattern, ": cannot be made"));
+    path_ = pattern;
+  }
+  ~TemporaryFolder() {
+    std::error_code error;
+    std::filesystem::remove_all(path_, error);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  std::string file(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// A model made ready for inputs of certain shapes: compiled, or as a graph for the interpreter.
+class Subject {
+ public:
+  static Result<std::shared_ptr<Subject>> make(const std::string& model, const frontend::ImportOptions& import,
+                                               const VerifyOptions& options) {
+    auto subject = std::make_shared<Subject>();
+    subject->threads_ = options.threads;
+    if (options.interpret) {
+      Result<frontend::ImportedModel> imported =
+          frontend::import_onnx(model, import, graph::interpreter_evaluator());
+      if (!imported.ok()) return imported.errors();
+      subject->imported_ = std::move(*imported);
+      const graph::Graph& graph = subject->imported_->graph;
+      for (graph::ValueId id : graph.inputs) subject->inputs_.push_back(graph.value(id).name);
+      return subject;
+    }
+    CompileOptions compile;
+    compile.model_path = model;
+    compile.output_path = subject->folder_.file("model.so");
+    compile.target = options.target;
+    compile.import = import;
+    compile.jobs = 1;
+    Result<CompileReport> report = compile_model(compile);
+    if (!report.ok()) return report.errors();
+    Result<runtime::Model> library = open_model(compile.output_path);
+    if (!library.ok()) return library.errors();
+    subject->library_ = std::move(*library);
+    subject->inputs_ = names_of(input_specs(*subject->library_));
+    return subject;
+  }
+
+  const std::vector<std::string>& input_names() const { return inputs_; }
+
+  Result<std::vector<Constant>> run(const std::vector<Constant>& inputs) {
+    if (imported_) return graph::run_graph(imported_->graph, inputs, graph::interpreter_evaluator());
+    runtime::SessionOptions options;
+    options.threads = threads_;
+    runtime::Session session(*library_, options);
+    set_inputs(session, inputs);
+    session.run();
+    return copy_outputs(*library_, session);
+  }
+
+ private:
+  TemporaryFolder folder_;
+  std::optional<frontend::ImportedModel> imported_;
+  std::optional<runtime::Model> library_;
+  std::vector<std::string> inputs_;
+  int threads_ = 1;
+};
+
+// How a shape that depends on an input's value can become known: ever more of the small inputs are fixed.
+enum class Fixing { nothing, integers, small, all_small };
+
+bool is_fixed(const Constant& value, size_t position, Fixing fixing) {
+  constexpr int64_t kMostElements = 64;
+  if (value.shape().size() > 1 || value.count() > kMostElements) return false;
+  const bool integer = value.element() == ElementType::i64 || value.element() == ElementType::i32 ||
+                       value.element() == ElementType::boolean;
+  switch (fixing) {
+    case Fixing::nothing: return false;
+    case Fixing::integers: return integer && position > 0;
+    case Fixing::small: return position > 0;
+    case Fixing::all_small: return true;
+  }
+  MCC_UNREACHABLE("unknown fixing");
+}
+
+frontend::ImportOptions import_options(const std::vector<std::string>& names,
+                                       const std::vector<const Constant*>& values, Fixing fixing) {
+  frontend::ImportOptions options;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (!values[i]) continue;
+    if (is_fixed(*values[i], i, fixing))
+      options.constants[names[i]] = *values[i];
+    else
+      options.input_shapes[names[i]] = values[i]->shape();
+  }
+  return options;
+}
+
+bool is_unsupported(const Diagnostics& errors) { return exit_code_of(errors) == exit_code(ErrorKind::unsupported); }
+
+CaseResult from_errors(CaseResult result, const Diagnostics& errors) {
+  result.status = is_unsupported(errors) ? CaseStatus::unsupported : CaseStatus::fail;
+  result.reason = to_text(errors);
+  std::replace(result.reason.begin(), result.reason.end(), '\n', ' ');
+  return result;
+}
+
+class CaseRun {
+ public:
+  CaseRun(const TestCase& test, const VerifyOptions& options) : test_(test), options_(options) {
+    result_.name = test.name;
+    tolerance_ = test.tolerance;
+    if (options.rtol) tolerance_.rtol = *options.rtol;
+    if (options.atol) tolerance_.atol = *options.atol;
+  }
+
+  CaseResult run() {
+    Result<frontend::ModelSummary> summary = frontend::summarize_onnx(test_.model);
+    if (!summary.ok()) return from_errors(result_, summary.errors());
+    for (const frontend::DeclaredTensor& input : summary->inputs) inputs_.push_back(input.name);
+    for (const frontend::DeclaredTensor& output : summary->outputs) outputs_.push_back(output.name);
+    if (test_.sets.empty()) {
+      Result<std::shared_ptr<Subject>> subject = Subject::make(test_.model, {}, options_);
+      if (!subject.ok()) return from_errors(result_, subject.errors());
+      result_.status = CaseStatus::fail;
+      result_.reason = "there is no test data";
+      return result_;
+    }
+    result_.status = CaseStatus::pass;
+    for (const std::string& set : test_.sets) {
+      run_set(set);
+      if (result_.status != CaseStatus::pass) break;
+    }
+    return result_;
+  }
+
+ private:
+  void run_set(const std::string& folder) {
+    Result<DataSet> data = read_data_set(folder);
+    if (!data.ok()) {
+      // The model itself says best what is not supported.
+      Result<std::shared_ptr<Subject>> subject = Subject::make(test_.model, {}, options_);
+      result_ = from_errors(result_, subject.ok() ? data.errors() : subject.errors());
+      return;
+    }
+    const std::vector<const Constant*> values = match_by_name(inputs_, data->inputs);
+    Result<std::shared_ptr<Subject>> subject = prepare(values);
+    if (!subject.ok()) {
+      result_ = from_errors(result_, subject.errors());
+      return;
+    }
+    std::vector<Constant> arguments;
+    for (const std::string& name : (*subject)->input_names()) {
+      const size_t at = static_cast<size_t>(std::find(inputs_.begin(), inputs_.end(), name) - inputs_.begin());
+      if (at >= values.size() || !values[at]) return fail(text("the test data has no input '", name, "'"));
+      arguments.push_back(*values[at]);
+    }
+    Result<std::vector<Constant>> got = (*subject)->run(arguments);
+    if (!got.ok()) {
+      result_ = from_errors(result_, got.errors());
+      return;
+    }
+    check_outputs(*got, data->outputs);
+  }
+
+  // Fixes inputs only when the model cannot be compiled without.
+  Result<std::shared_ptr<Subject>> prepare(const std::vector<const Constant*>& values) {
+    std::optional<Diagnostics> first_errors;
+    size_t fixed_before = 0;
+    for (Fixing fixing : {Fixing::nothing, Fixing::integers, Fixing::small, Fixing::all_small}) {
+      const frontend::ImportOptions import = import_options(inputs_, values, fixing);
+      if (fixing != Fixing::nothing && import.constants.size() == fixed_before) continue;
+      fixed_before = import.constants.size();
+      Result<std::shared_ptr<Subject>> subject = Subject::make(test_.model, import, options_);
+      if (subject.ok()) {
+        result_.fixed_inputs.clear();
+        for (const auto& [name, value] : import.constants) result_.fixed_inputs.push_back(name);
+        return subject;
+      }
+      if (!first_errors) first_errors = subject.errors();
+      if (!is_unsupported(subject.errors())) break;
+    }
+    return *first_errors;
+  }
+
+  void check_outputs(const std::vector<Constant>& got, const std::vector<frontend::NamedTensor>& expected) {
+    if (expected.empty()) return fail("there are no expected outputs");
+    const std::vector<const Constant*> want = match_by_name(outputs_, expected);
+    for (size_t i = 0; i < got.size() && i < want.size(); ++i) {
+      if (!want[i]) return fail(text("there is no expected value for output '", outputs_[i], "'"));
+      const Comparison comparison = compare(got[i], *want[i], tolerance_);
+      if (!comparison.same) return fail(text("output '", outputs_[i], "': ", comparison.reason));
+    }
+  }
+
+  void fail(std::string reason) {
+    result_.status = CaseStatus::fail;
+    result_.reason = std::move(reason);
+  }
+
+  const TestCase& test_;
+  const VerifyOptions& options_;
+  CaseResult result_;
+  Tolerance tolerance_;
+  std::vector<std::string> inputs_, outputs_;  // names, as the model has them
+};
+
+}  // namespace
+
+std::string_view to_text(CaseStatus status) {
+  switch (status) {
+    case CaseStatus::pass: return "pass";
+    case CaseStatus::fail: return "fail";
+    case CaseStatus::unsupported: return "unsupported";
+    case CaseStatus::crash: return "crash";
+  }
+  MCC_UNREACHABLE("unknown status");
+}
+
+CaseResult verify_case(const TestCase& test, const VerifyOptions& options) { return CaseRun(test, options).run(); }
+
+}  // namespace mcc::tools
