@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""ONNX's node tests through `mcc verify`: counts, a table, and a floor under which the number of passes may not drop."""
+
+import argparse
+import collections
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+FLOOR = 0
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("MCC_BUILD_DIR", ROOT / "build"))
+MCC = os.environ.get("MCC", str(BUILD / "bin/mcc"))
+
+
+def to_bytes(value, info):
+    """A test's value as the message that ONNX's test data format has for its type."""
+    if hasattr(value, "SerializeToString"):
+        return value.SerializeToString()
+    kind = info.type.WhichOneof("value")
+    if kind == "sequence_type":
+        return numpy_helper.from_list(list(value), info.name).SerializeToString()
+    if kind == "optional_type":
+        return numpy_helper.from_optional(value, info.name).SerializeToString()
+    return numpy_helper.from_array(np.asarray(value), info.name).SerializeToString()
+
+
+def write_test(test, folder):
+    folder.mkdir(parents=True)
+    (folder / "model.onnx").write_bytes(test.model.SerializeToString())
+    (folder / "data.json").write_text(json.dumps({"rtol": test.rtol, "atol": test.atol}))
+    for k, data in enumerate(test.data_sets):
+        target = folder / f"test_data_set_{k}"
+        target.mkdir()
+        for word, values, infos in zip(("input", "output"), data, (test.model.graph.input, test.model.graph.output)):
+            for i, value in enumerate(values):
+                (target / f"{word}_{i}.pb").write_bytes(to_bytes(value, infos[i]))
+
+
+def make_cases(folder):
+    """Writes the tests once for each version of the onnx package."""
+    stamp = folder / ".complete"
+    if stamp.exists() and stamp.read_text() == onnx.__version__:
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from onnx.backend.test.loader import load_model_tests
+
+        for test in load_model_tests(kind="node"):
+            try:
+                write_test(test, folder / test.name)
+            except (ValueError, TypeError, NotImplementedError) as error:
+                print(f"{test.name}: its data cannot be written: {error}", file=sys.stderr)
+    stamp.write_text(onnx.__version__)
+
+
+def status_text(case):
+    return "pass, fixed" if case["status"] == "pass" and case.get("fixed_inputs") else case["status"]
+
+
+def table(report, onnx_version):
+    counts = collections.Counter(status_text(case) for case in report["cases"])
+    lines = [
+        "# ONNX conformance",
+        "",
+        f"The {len(report['cases'])} node tests of onnx {onnx_version}, compiled for the CPU and run by `mcc verify`.",
+        "Written by `tests/conformance/run.py --write`.",
+        "",
+        "| status | tests | meaning |",
+        "|---|---|---|",
+    ]
+    meanings = {
+        "pass": "the outputs agree",
+        "pass, fixed": "the outputs agree; compiled for the given value of an input that decides a shape",
+        "unsupported": "refused with a message",
+        "fail": "a wrong answer",
+        "crash": "a bug of mcc",
+    }
+    lines += [f"| {status} | {counts[status]} | {meaning} |" for status, meaning in meanings.items()]
+    lines += ["", "| test | status | message |", "|---|---|---|"]
+    for case in sorted(report["cases"], key=lambda c: c["name"]):
+        reason = case["reason"].replace("|", "\\|")
+        if case.get("fixed_inputs"):
+            reason = f"fixed: {', '.join(case['fixed_inputs'])} {reason}".strip()
+        lines.append(f"| {case['name'].removeprefix('test_')} | {status_text(case)} | {reason} |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="write docs/conformance.md")
+    parser.add_argument("--interpret", action="store_true")
+    parser.add_argument("--filter", default="", metavar="RE")
+    parser.add_argument("--jobs", type=int, default=0)
+    arguments = parser.parse_args()
+
+    folder = BUILD / "conformance"
+    make_cases(folder)
+    cases = sorted(str(f) for f in folder.iterdir() if f.is_dir() and re.search(arguments.filter, f.name))
+    command = [MCC, "verify", "--json", "--jobs", str(arguments.jobs)] + ["--interpret"] * arguments.interpret + cases
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    report = json.loads(done.stdout)
+    (BUILD / "conformance.json").write_text(done.stdout)
+    if arguments.write:
+        (ROOT / "docs").mkdir(exist_ok=True)
+        (ROOT / "docs/conformance.md").write_text(table(report, onnx.__version__))
+
+    for case in report["cases"]:
+        if case["status"] in ("fail", "crash"):
+            print(f"{case['status']} {case['name']}: {case['reason']}")
+    print(f"{report['passed_with_fixed_inputs']} of the passes with inputs fixed, {report['unsupported']} unsupported")
+    wrong = report["failed"] + report["crashed"]
+    if not arguments.filter and report["passed"] < FLOOR:
+        print(f"only {report['passed']} pass; the floor is {FLOOR}")
+        wrong += 1
+    print(f"{report['passed']} passed, {wrong} failed, {report['unsupported']} skipped")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

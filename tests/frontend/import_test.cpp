@@ -1,0 +1,339 @@
+#include "frontend/import.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "graph/op.h"
+#include "model_file.h"
+
+namespace mcc::frontend {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::vector<std::string> operators(const graph::Graph& graph) {
+  std::vector<std::string> names;
+  for (const graph::Node& node : graph.nodes) names.emplace_back(node.op->name);
+  return names;
+}
+
+std::string output_type(const ImportedModel& model, size_t i = 0) {
+  return to_text(model.graph.value(model.graph.outputs.at(i)).type);
+}
+
+TEST(Import, BuildsTypedNodesInOrder) {
+  auto model = import_text(R"(
+    <ir_version: 8, opset_import: ["" : 17], producer_name: "maker", producer_version: "1.2">
+    g (float[2,3] x, float[3] b) => (float[2,3] y) { s = Add(x, b) y = Relu(s) })");
+  ASSERT_TRUE(model.ok()) << to_text(model.errors());
+  EXPECT_THAT(operators(model->graph), ElementsAre("Add", "Relu"));
+  EXPECT_EQ(output_type(*model), "f32[2, 3]");
+  EXPECT_EQ(model->producer, "maker 1.2");
+  EXPECT_EQ(model->opset, 17);
+  EXPECT_THAT(graph::verify(model->graph), IsEmpty());
+}
+
+TEST(Import, NodesThatNothingNeedsAreLeftOut) {
+  auto model = import_text(R"(
+    <ir_version: 8, opset_import: ["" : 17, "custom" : 1]>
+    g (float[2] x) => (float[2] y) { unused = custom.Nothing(x) y = Neg(x) })");
+  ASSERT_TRUE(model.ok()) << to_text(model.errors());
+  EXPECT_THAT(operators(model->graph), ElementsAre("Neg"));
+}
+
+TEST(Import, InitializersThatAreInputsAreConstants) {
+  auto model = import_text(R"(
+    <ir_version: 3, opset_import: ["" : 8]>
+    g (float[2] x, float[2] w) => (float[2] y) <float[2] w = {1, 2}> { y = Add(x, w) })");
+  ASSERT_TRUE(model.ok()) << to_text(model.errors());
+  EXPECT_EQ(model->graph.inputs.size(), 1u);
+}
+
+TEST(Import, LocalFunctionsAreInlined) {
+  auto model = import_text(R"(
+    <ir_version: 8, opset_import: ["" : 17, "local" : 1]>
+    g (float[2] x) => (float[2] y) { y = local.twice(x) }
+    <domain: "local", opset_import: ["" : 17]>
+    twice (a) => (b) { b = Add(a, a) })");
+  ASSERT_TRUE(model.ok()) << to_text(model.errors());
+  EXPECT_THAT(operators(model->graph), ElementsAre("Add"));
+}
+
+TEST(Import, TakesTheBranchOfAKnownCondition) {
+  auto model = import_text(R"(
+    <ir_version: 8, opset_import: ["" : 17]>
+    g (float[2] x) => (float[2] y) <bool c = {0}> {
+      y = If (c) <then_branch = t () => (float[2] a) { a = Neg(x) },
+                  else_branch = e () => (float[2] b) { b = Abs(x) }> })");
+  ASSERT_TRUE(model.ok()) << to_text(model.errors());
+  EXPECT_THAT(operators(model->graph), ElementsAre("Abs"));
+}
+
+TEST(Import, DimensionsByName) {
+  const std::string source = R"(
+    <ir_version: 8, opset_import: ["" : 17]>
+    g (float[N,3] x, float[N,1] z) => (float[N,3] y) { y = Add(x, z) })";
+  ImportOptions options;
+  options.dims["N"] = 5;
+  auto model = import_text(source, options);
+  ASSERT_TRUE(model.ok()) << to_text(model.errors());
+  EXPECT_EQ(output_type(*model), "f32[5, 3]");
+
+  ImportOptions by_shape;
+  by_shape.input_shapes["x"] = {7, 3};
+  model = import_text(source, by_shape);
+  ASSERT_TRUE(model.ok()) << to_text(model.errors());
+  EXPECT_EQ(output_type(*model), "f32[7, 3]");
+}
+
+TEST(Import, FixedInputsBecomeConstants) {
+  ImportOptions options;
+  options.constants["b"] = graph::Constant::of(ElementType::f32, {2}, std::vector<float>{1, 2});
+  auto model = import_text(R"(
+    <ir_version: 8, opset_import: ["" : 17]>
+    g (float[2] x, float[2] b) => (float[2] y) { y = Add(x, b) })",
+                           options);
+  ASSERT_TRUE(model.ok()) << to_text(model.errors());
+  EXPECT_EQ(model->graph.inputs.size(), 1u);
+}
+
+TEST(Import, SmallConstantsAreComputed) {
+  auto model = import_text(R"(
+    <ir_version: 8, opset_import: ["" : 17]>
+    g (float[2] x) => (float[2] y) <float[2] a = {1, 2}, float[2] b = {3, 4}> { c = Add(a, b) y = Mul(x, c) })");
+  ASSERT_TRUE(model.ok()) << to_text(model.errors());
+  ASSERT_THAT(operators(model->graph), ElementsAre("Mul"));
+  const graph::Value& c = model->graph.value(model->graph.nodes[0].inputs[1]);
+  ASSERT_TRUE(c.constant);
+  EXPECT_EQ(c.constant->number_at(0), 4);
+  EXPECT_EQ(c.constant->number_at(1), 6);
+}
+
+// Everything wrong with a model comes at once.
+TEST(Import, ReportsEverything) {
+  auto model = import_text(R"(
+    <ir_version: 8, opset_import: ["" : 17, "custom" : 2]>
+    g (float[N,3] x, float[3] z) => (float[N,3] y, float[3] w) {
+      [first] a = custom.Strange(x)
+      [second] y = NoSuchThing(a)
+      [third] b = Relu <nonsense = 1> (z)
+      [fourth] w = Gelu (b)
+    })");
+  EXPECT_THAT(error_lines(model),
+              ElementsAre("input 'x': dimension 0 ('N') has no value | give --dim N=N, or --input-shape x=?x3 with numbers for '?'",
+                          "node 'first' (custom.Strange): operator custom.Strange is not supported",
+                          "node 'fourth' (Gelu): opset 17 of ai.onnx has no operator Gelu | Gelu is there from opset 20 on",
+                          "node 'second' (NoSuchThing): opset 17 of ai.onnx has no operator NoSuchThing",
+                          HasSubstr("node 'third' (Relu): Unrecognized attribute: nonsense")));
+}
+
+TEST(Import, LaterFaultsAreFoundBehindUnsupportedNodes) {
+  auto model = import_text(R"(
+    <ir_version: 8, opset_import: ["" : 17, "custom" : 1]>
+    g (float[2] x) => (float[2] y) {
+      a = custom.One(x)
+      b = Neg(a)
+      [n] c = custom.Two(b)
+      y = Abs(c)
+    })");
+  EXPECT_THAT(error_lines(model), ElementsAre("node 'n' (custom.Two): operator custom.Two is not supported",
+                                              "node of output 'a' (custom.One): operator custom.One is not supported"));
+}
+
+TEST(Import, NewerOpsetsAreRefused) {
+  auto model = import_text(R"(<ir_version: 8, opset_import: ["" : 99]> g (float[2] x) => (float[2] y) { y = Neg(x) })");
+  EXPECT_THAT(error_lines(model), ElementsAre("the model uses opset 99 of ai.onnx; the newest that is supported is 28"));
+}
+
+// ---- Data ----
+
+onnx::ModelProto model_with_weight(int count) {
+  onnx::ModelProto model = parse_model(text("<ir_version: 8, opset_import: [\"\" : 17]> g (float[", count,
+                                            "] x) => (float[", count, "] y) { y = Add(x, w) }"));
+  onnx::TensorProto* weight = model.mutable_graph()->add_initializer();
+  weight->set_name("w");
+  weight->set_data_type(onnx::TensorProto::FLOAT);
+  weight->add_dims(count);
+  return model;
+}
+
+std::string floats(int count) {
+  std::vector<float> values(static_cast<size_t>(count));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i) * 0.5f;
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
+}
+
+TEST(ImportData, LargeWeightsAreReadFromTheFile) {
+  ModelFolder folder;
+  onnx::ModelProto model = model_with_weight(1000);
+  model.mutable_graph()->mutable_initializer(0)->set_raw_data(floats(1000));
+  // Wherever the data comes to lie, aligned or not, the values are right.
+  for (int shift = 0; shift < 4; ++shift) {
+    model.set_producer_name(std::string(static_cast<size_t>(shift), 'p'));
+    auto imported = import_onnx(folder.write(model), {}, graph::interpreter_evaluator());
+    ASSERT_TRUE(imported.ok()) << to_text(imported.errors());
+    const graph::Graph& graph = imported->graph;
+    const graph::Value& weight = graph.value(graph.nodes.at(0).inputs.at(1));
+    ASSERT_TRUE(weight.constant);
+    EXPECT_EQ(weight.constant->number_at(999), 499.5);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(weight.constant->bytes().data()) % 4, 0u);
+  }
+}
+
+TEST(ImportData, SizesMustFit) {
+  ModelFolder folder;
+  for (int count : {999, 10}) {
+    onnx::ModelProto model = model_with_weight(1000);
+    model.mutable_graph()->mutable_initializer(0)->set_raw_data(floats(count));
+    auto imported = import_onnx(folder.write(model), {}, graph::interpreter_evaluator());
+    ASSERT_FALSE(imported.ok());
+    EXPECT_EQ(imported.errors().front().kind, ErrorKind::bad_input);
+  }
+}
+
+Result<ImportedModel> import_external(const ModelFolder& folder, const std::string& location,
+                                      const std::string& offset = "", const std::string& length = "") {
+  onnx::ModelProto model = model_with_weight(8);
+  onnx::TensorProto& weight = *model.mutable_graph()->mutable_initializer(0);
+  weight.set_data_location(onnx::TensorProto::EXTERNAL);
+  auto add = [&](const std::string& key, const std::string& value) {
+    if (value.empty()) return;
+    auto* entry = weight.add_external_data();
+    entry->set_key(key);
+    entry->set_value(value);
+  };
+  add("location", location);
+  add("offset", offset);
+  add("length", length);
+  std::filesystem::create_directories(folder.file("models/data"));
+  return import_onnx(folder.write(model, "models/model.onnx"), {}, graph::interpreter_evaluator());
+}
+
+TEST(ImportData, ExternalDataFromBelowTheModelsFolder) {
+  ModelFolder folder;
+  std::filesystem::create_directories(folder.file("models/data"));
+  folder.write("models/data/w.bin", "skip" + floats(8));
+  auto imported = import_external(folder, "data/w.bin", "4", "32");
+  ASSERT_TRUE(imported.ok()) << to_text(imported.errors());
+  EXPECT_THAT(error_lines(import_external(folder, "data/w.bin", "40", "32")),
+              ElementsAre("initializer 'w': offset 40 of its external data is not within 'data/w.bin' (36 bytes)"));
+  EXPECT_THAT(error_lines(import_external(folder, "data/w.bin", "8", "32")),
+              ElementsAre("initializer 'w': length 32 of its external data at offset 8 is not within 'data/w.bin' (36 bytes)"));
+  EXPECT_THAT(error_lines(import_external(folder, "data/w.bin", "0", "8")),
+              ElementsAre("initializer 'w': has 8 bytes of data; [8] of f32 needs 32"));
+  EXPECT_THAT(error_lines(import_external(folder, "data/w.bin", "-4", "32")),
+              ElementsAre("initializer 'w': offset -4 of its external data is not within 'data/w.bin' (36 bytes)"));
+}
+
+TEST(ImportData, ExternalDataFromElsewhereIsRefused) {
+  ModelFolder folder;
+  std::filesystem::create_directories(folder.file("models"));
+  folder.write("secret.bin", floats(8));
+  std::filesystem::create_symlink(folder.file("secret.bin"), folder.file("models/link.bin"));
+  std::filesystem::create_directory_symlink(folder.file(""), folder.file("models/up"));
+  EXPECT_THAT(error_lines(import_external(folder, "../secret.bin")),
+              ElementsAre("initializer 'w': its external data '../secret.bin' is not below the model's folder"));
+  EXPECT_THAT(error_lines(import_external(folder, folder.file("secret.bin"))),
+              ElementsAre(HasSubstr("is not below the model's folder")));
+  EXPECT_THAT(error_lines(import_external(folder, "link.bin")),
+              ElementsAre("initializer 'w': its external data 'link.bin' leads out of the model's folder"));
+  EXPECT_THAT(error_lines(import_external(folder, "up/secret.bin")),
+              ElementsAre("initializer 'w': its external data 'up/secret.bin' leads out of the model's folder"));
+  EXPECT_THAT(error_lines(import_external(folder, "data")),
+              ElementsAre("initializer 'w': its external data 'data' cannot be read: not a regular file"));
+  EXPECT_THAT(error_lines(import_external(folder, "none.bin")),
+              ElementsAre("initializer 'w': its external data 'none.bin' cannot be read: No such file or directory"));
+}
+
+TEST(ImportData, FourBitTensorsAreUnpacked) {
+  ModelFolder folder;
+  onnx::TensorProto tensor;
+  tensor.set_name("t");
+  tensor.set_data_type(onnx::TensorProto::INT4);
+  tensor.add_dims(3);
+  tensor.set_raw_data(std::string("\xf1\x08", 2));
+  auto read = read_tensor_file(folder.write("t.pb", tensor.SerializeAsString()));
+  ASSERT_TRUE(read.ok()) << to_text(read.errors());
+  EXPECT_EQ(read->value.element(), ElementType::i4);
+  EXPECT_THAT(read->value.to_ints(), ElementsAre(1, -1, -8));
+}
+
+// ---- Damage ----
+
+// A model with nested messages, typed and raw data, a function, a branch and attributes of several kinds.
+onnx::ModelProto varied_model() {
+  onnx::ModelProto model = parse_model(R"(
+    <ir_version: 9, opset_import: ["" : 13, "local" : 1]>
+    g (float[N,300] x, bool c) => (float[N,300] y) <float[3] f = {1, 2, 3}, int64[1] axes = {0}> {
+      a = Add(x, w)
+      k = Constant <value = int64[2] {0, -1}> ()
+      r = Reshape(a, k)
+      s = Softmax <axis = 1> (r)
+      u = local.twice(s)
+      y = If (c) <then_branch = t () => (float[N,300] p) { p = Neg(u) },
+                  else_branch = e () => (float[N,300] q) { q = Squeeze(u, axes) }>
+    }
+    <domain: "local", opset_import: ["" : 13]>
+    twice (a) => (b) { b = Add(a, a) })");
+  onnx::TensorProto* weight = model.mutable_graph()->add_initializer();
+  weight->set_name("w");
+  weight->set_data_type(onnx::TensorProto::FLOAT);
+  weight->add_dims(300);
+  weight->set_raw_data(floats(300));
+  return model;
+}
+
+struct Mutator {
+  uint64_t state;
+  uint64_t next(uint64_t below) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (state >> 33) % below;
+  }
+};
+
+// No byte of a file, wherever it is wrong, may do more than make it bad input or unsupported.
+TEST(ImportDamage, MutatedFilesAreErrors) {
+  const std::string good = varied_model().SerializeAsString();
+  ModelFolder folder;
+  ImportOptions options;
+  options.dims["N"] = 2;
+  Mutator random{1};
+  int refused = 0;
+  for (int round = 0; round < 2000; ++round) {
+    std::string bytes = good;
+    if (round % 4 == 0) {
+      bytes.resize(random.next(bytes.size()));
+    } else {
+      for (uint64_t n = 1 + random.next(4); n-- > 0;)
+        bytes[random.next(bytes.size())] = static_cast<char>(random.next(256));
+    }
+    auto model = import_onnx(folder.write("model.onnx", bytes), options, graph::interpreter_evaluator(100000));
+    if (model.ok()) continue;
+    ++refused;
+    for (const Diagnostic& error : model.errors()) {
+      EXPECT_NE(error.kind, ErrorKind::environment);
+      EXPECT_FALSE(error.message.empty());
+      EXPECT_EQ(error.message.find(".cc:"), std::string::npos) << error.message;
+    }
+  }
+  EXPECT_GT(refused, 500);
+}
+
+TEST(ImportDamage, ThingsThatAreNoModels) {
+  ModelFolder folder;
+  auto error_of = [&](const std::string& path) {
+    auto model = import_onnx(path, {}, graph::interpreter_evaluator());
+    return model.ok() ? "" : model.errors().front().message;
+  };
+  EXPECT_EQ(error_of(folder.file("none.onnx")), "cannot be read: No such file or directory");
+  EXPECT_EQ(error_of(folder.file("")), "cannot be read: not a regular file");
+  EXPECT_EQ(error_of(folder.write("a", "")), "cannot be read: the file is empty");
+  EXPECT_EQ(error_of(folder.write("b", "hello, this is text")), "not an ONNX model: not the encoding of an ONNX model (at byte 2 of 19)");
+  EXPECT_EQ(error_of(folder.write("c", std::string(4, '\0'))), "not an ONNX model: it has no graph");
+}
+
+}  // namespace
+}  // namespace mcc::frontend
