@@ -107,36 +107,31 @@ void report_open_dims(const onnx::ValueInfoProto& input, Diagnostics& problems) 
   const std::string where = text("input '", input.name(), "'");
   const auto& type = input.type().tensor_type();
   if (!type.has_shape()) {
-    problems.push_back(
-        {ErrorKind::unsupported, where, "has no shape",
-         text("give one: --input-shape ", input.name(), "=1x3x224x224 (with its dimensions)")});
+    problems.push_back({ErrorKind::unsupported, where, "has no shape",
+                        text("give it one, for example --input-shape ", input.name(), "=1x3x224x224")});
     return;
   }
-  std::vector<std::string> open, options;
-  std::string example;
+  std::vector<std::string> open, options, example;
   bool nameless = false;
   for (int i = 0; i < type.shape().dim_size(); ++i) {
     const Dim& dim = type.shape().dim(i);
-    example += (i ? "x" : "");
-    if (dim.has_dim_value() && dim.dim_value() >= 0) {
-      example += std::to_string(dim.dim_value());
-      continue;
-    }
-    example += "?";
+    const bool known = dim.has_dim_value() && dim.dim_value() >= 0;
+    example.push_back(known ? std::to_string(dim.dim_value()) : "1");
+    if (known) continue;
     const bool named = dim.has_dim_param() && !dim.dim_param().empty();
     nameless |= !named;
     open.push_back(named ? text(i, " ('", dim.dim_param(), "')") : std::to_string(i));
-    const std::string option = text("--dim ", dim.dim_param(), "=N");
+    const std::string option = text("--dim ", dim.dim_param(), "=1");
     if (named && std::find(options.begin(), options.end(), option) == options.end())
       options.push_back(option);
   }
   if (open.empty()) return;
-  const std::string shape = text("--input-shape ", input.name(), "=", example);
+  const std::string shape = text("--input-shape ", input.name(), "=", join(example, "x"));
   problems.push_back({ErrorKind::unsupported, where,
                       open.size() == 1 ? text("dimension ", open[0], " has no value")
                                        : text("dimensions ", join(open, ", "), " have no value"),
-                      nameless ? text("give ", shape, " with numbers for '?'")
-                               : text("give ", join(options, " "), ", or ", shape, " with numbers for '?'")});
+                      nameless ? text("give its shape, for example ", shape)
+                               : text("give values, for example ", join(options, " "), ", or ", shape)});
 }
 
 void check_option_names(const onnx::GraphProto& graph, const ImportOptions& options, Diagnostics& problems) {
@@ -161,7 +156,7 @@ void check_option_names(const onnx::GraphProto& graph, const ImportOptions& opti
 
 }  // namespace
 
-void bind_shapes(onnx::ModelProto& model, const ImportOptions& options, Diagnostics& problems) {
+bool bind_shapes(onnx::ModelProto& model, const ImportOptions& options, Diagnostics& problems) {
   onnx::GraphProto& graph = *model.mutable_graph();
   drop_initialized_inputs(graph);
   check_option_names(graph, options, problems);
@@ -171,6 +166,8 @@ void bind_shapes(onnx::ModelProto& model, const ImportOptions& options, Diagnost
     const std::vector<int64_t> shape = given_shape(input, options, &given);
     if (given && input.type().has_tensor_type()) apply_given(input, shape, dims, problems);
   }
+  for (const Diagnostic& problem : problems)
+    if (problem.kind == ErrorKind::usage) return false;
   for (auto& input : *graph.mutable_input()) {
     substitute_dims(input.mutable_type(), dims);
     if (input.type().has_tensor_type()) report_open_dims(input, problems);
@@ -179,6 +176,7 @@ void bind_shapes(onnx::ModelProto& model, const ImportOptions& options, Diagnost
     substitute_dims(value.mutable_type(), dims);
   for (auto& output : *graph.mutable_output())
     substitute_dims(output.mutable_type(), dims);
+  return true;
 }
 
 }  // namespace mcc::frontend

@@ -102,8 +102,7 @@ Result<ImportedModel> import_onnx(const std::string& path, const ImportOptions& 
   Diagnostics problems;
   if (check_versions(proto, problems) && inline_functions(proto, problems)) {
     check_model(proto, loaded->folder, problems);
-    bind_shapes(proto, options, problems);
-    if (convert_model(proto, problems)) {
+    if (bind_shapes(proto, options, problems) && convert_model(proto, problems)) {
       TensorReader reader(loaded->file, std::move(loaded->blobs), loaded->folder);
       model.graph = build_graph(proto, reader, options, fold, problems);
     }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "frontend/model_prepare.h"
@@ -116,8 +117,10 @@ class Checker {
                          ? text("uses '", input, "' before it is computed (nodes must be in order)")
                          : text("input '", input, "' is not produced by any node"));
     }
-    const bool known = check_operator(node, where);
-    if (known) check_attributes(node, where);
+    const onnx::OpSchema* schema = nullptr;
+    const bool known = check_operator(node, where, &schema);
+    if (schema) check_schema(node, *schema, where);
+    if (known && problems_.size() == before) check_attributes(node, where);
     for (const std::string& output : node.output()) {
       if (output.empty()) continue;
       if (!names.insert(output).second) invalid(where, text("output '", output, "' exists already"));
@@ -131,7 +134,7 @@ class Checker {
   }
 
   // Whether ONNX defines the operator in the version that the model says. Other domains are not for ONNX to judge.
-  bool check_operator(const onnx::NodeProto& node, const std::string& where) {
+  bool check_operator(const onnx::NodeProto& node, const std::string& where, const onnx::OpSchema** schema) {
     const std::string domain = is_default(node.domain()) ? "" : node.domain();
     if (!domain.empty() && domain != "ai.onnx.ml") return true;
     auto import = imports_.find(domain);
@@ -140,7 +143,8 @@ class Checker {
               text("the model does not import the domain '", domain.empty() ? "ai.onnx" : domain, "'"));
       return false;
     }
-    if (onnx::OpSchemaRegistry::Schema(node.op_type(), import->second, domain)) return true;
+    *schema = onnx::OpSchemaRegistry::Schema(node.op_type(), import->second, domain);
+    if (*schema) return true;
     const onnx::OpSchema* newest =
         onnx::OpSchemaRegistry::Schema(node.op_type(), domain.empty() ? kOpset : kMlOpset, domain);
     Diagnostic problem{ErrorKind::unsupported, where, "", ""};
@@ -149,6 +153,42 @@ class Checker {
     if (newest) problem.hint = text(node.op_type(), " is there from opset ", newest->SinceVersion(), " on");
     problems_.push_back(std::move(problem));
     return false;
+  }
+
+  // Numbers of inputs and outputs, and names and kinds of attributes.
+  void check_schema(const onnx::NodeProto& node, const onnx::OpSchema& schema, const std::string& where) {
+    check_count(where, "inputs", node.input_size(), schema.min_input(), schema.max_input());
+    check_count(where, "outputs", node.output_size(), schema.min_output(), schema.max_output());
+    std::set<std::string> given;
+    for (const auto& attribute : node.attribute()) {
+      if (!given.insert(attribute.name()).second)
+        invalid(where, text("attribute '", attribute.name(), "' is there twice"));
+      auto known = schema.attributes().find(attribute.name());
+      if (known == schema.attributes().end()) {
+        invalid(where, text("attribute '", attribute.name(), "' is not one of ", node.op_type(), "'s"));
+      } else if (attribute.type() != known->second.type) {
+        invalid(where, text("attribute '", attribute.name(), "' is ", kind_name(attribute.type()),
+                            ", expected ", kind_name(known->second.type)));
+      }
+    }
+    for (const auto& [name, attribute] : schema.attributes())
+      if (attribute.required && !given.count(name)) invalid(where, text("attribute '", name, "' is missing"));
+  }
+
+  void check_count(const std::string& where, const char* what, int count, int least, int most) {
+    if (least <= count && count <= most) return;
+    const std::string range = least == most                             ? std::to_string(least)
+                              : most == std::numeric_limits<int>::max() ? text("at least ", least)
+                                                                        : text(least, " to ", most);
+    invalid(where, text("has ", count, " ", what, ", expected ", range));
+  }
+
+  static std::string kind_name(int type) {
+    if (!onnx::AttributeProto::AttributeType_IsValid(type)) return "of an unknown kind";
+    std::string name =
+        onnx::AttributeProto::AttributeType_Name(static_cast<onnx::AttributeProto::AttributeType>(type));
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+    return name;
   }
 
   // Sub-graphs are checked by check_graph, node by node: here an empty one stands for each.

@@ -18,7 +18,8 @@ Result<std::string> hash_file(const std::string& path) {
   SHA256_Final(digest, &state);
   static constexpr char kHex[] = "0123456789abcdef";
   std::string out;
-  for (unsigned char byte : digest) out += {kHex[byte >> 4], kHex[byte & 15]};
+  for (unsigned char byte : digest)
+    out += {kHex[byte >> 4], kHex[byte & 15]};
   return out;
 }
 

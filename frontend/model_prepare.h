@@ -28,8 +28,8 @@ bool check_versions(const onnx::ModelProto& model, Diagnostics& problems);
 void check_model(onnx::ModelProto& model, const std::string& folder, Diagnostics& problems);
 
 // Gives every dimension of every input the value that the options have for it. Initializers that are also inputs are
-// constants: they are dropped from the inputs. Dimensions without a value go to problems.
-void bind_shapes(onnx::ModelProto& model, const ImportOptions& options, Diagnostics& problems);
+// constants: they are dropped from the inputs. Dimensions without a value go to problems. False: the options are wrong.
+bool bind_shapes(onnx::ModelProto& model, const ImportOptions& options, Diagnostics& problems);
 
 // Inlines local functions. False: nothing further can be done with the model.
 bool inline_functions(onnx::ModelProto& model, Diagnostics& problems);

@@ -39,8 +39,8 @@ double percentile(const std::vector<double>& sorted, double p) {
 Statistics measure(runtime::Session& session, double seconds) {
   constexpr size_t kLeastRuns = 3;
   std::vector<double> times;
-  const Clock::time_point end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                                   std::chrono::duration<double>(seconds));
+  const Clock::time_point end =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   Clock::time_point before = Clock::now();
   while (before < end || times.size() < kLeastRuns) {
     session.run();
@@ -49,7 +49,8 @@ Statistics measure(runtime::Session& session, double seconds) {
     before = after;
   }
   std::sort(times.begin(), times.end());
-  return {times.front(), percentile(times, 0.5), percentile(times, 0.9), percentile(times, 0.99), times.size()};
+  return {times.front(), percentile(times, 0.5), percentile(times, 0.9), percentile(times, 0.99),
+          times.size()};
 }
 
 struct Row {
@@ -70,7 +71,8 @@ std::vector<Row> profile_rows(const runtime::Session& session) {
     total += row.ms;
     rows.push_back(std::move(row));
   }
-  for (Row& row : rows) row.share = total > 0 ? row.ms / total : 0;
+  for (Row& row : rows)
+    row.share = total > 0 ? row.ms / total : 0;
   return rows;
 }
 
@@ -108,13 +110,14 @@ Status write_trace(const std::string& path, const std::vector<Row>& rows) {
   Json events = Json::array();
   double at = 0;
   for (const Row& row : rows) {
-    events.push_back({{"name", row.name},
-                      {"ph", "X"},
-                      {"ts", at * 1e3},
-                      {"dur", row.ms * 1e3},
-                      {"pid", 1},
-                      {"tid", 1},
-                      {"args", {{"onnx_nodes", row.nodes}, {"gflops", row.gflops}, {"gb_per_s", row.gb_per_s}}}});
+    events.push_back(
+        {{"name", row.name},
+         {"ph", "X"},
+         {"ts", at * 1e3},
+         {"dur", row.ms * 1e3},
+         {"pid", 1},
+         {"tid", 1},
+         {"args", {{"onnx_nodes", row.nodes}, {"gflops", row.gflops}, {"gb_per_s", row.gb_per_s}}}});
     at += row.ms;
   }
   std::ofstream out(path, std::ios::trunc);
@@ -125,8 +128,8 @@ Status write_trace(const std::string& path, const std::vector<Row>& rows) {
 }
 
 void print_statistics(const Statistics& s, int threads, const std::string& target) {
-  std::printf("min %.4f ms, median %.4f ms, p90 %.4f ms, p99 %.4f ms; %zu runs, %d thread%s, %s\n", s.min, s.median,
-              s.p90, s.p99, s.runs, threads, threads == 1 ? "" : "s", target.c_str());
+  std::printf("min %.4f ms, median %.4f ms, p90 %.4f ms, p99 %.4f ms; %zu runs, %d thread%s, %s\n", s.min,
+              s.median, s.p90, s.p99, s.runs, threads, threads == 1 ? "" : "s", target.c_str());
 }
 
 int run(const Arguments& arguments) {
@@ -138,7 +141,8 @@ int run(const Arguments& arguments) {
   options.threads = arguments.threads;
   runtime::Session session(*model, options);
   set_inputs(session, *inputs);
-  for (int i = 0; i < arguments.warmup; ++i) session.run();
+  for (int i = 0; i < arguments.warmup; ++i)
+    session.run();
   const Statistics statistics = measure(session, arguments.seconds);
 
   // Timing every node costs a little, so it has runs of its own.
@@ -155,8 +159,9 @@ int run(const Arguments& arguments) {
   }
   const std::string target = model->metadata("target");
   if (arguments.json) {
-    Json report = {{"min_ms", statistics.min},   {"median_ms", statistics.median}, {"p90_ms", statistics.p90},
-                   {"p99_ms", statistics.p99},   {"runs", statistics.runs},        {"threads", session.threads()},
+    Json report = {{"min_ms", statistics.min}, {"median_ms", statistics.median},
+                   {"p90_ms", statistics.p90}, {"p99_ms", statistics.p99},
+                   {"runs", statistics.runs},  {"threads", session.threads()},
                    {"target", target}};
     if (arguments.profile) report["profile"] = profile_json(rows);
     print_json(report);
@@ -179,8 +184,10 @@ void add_bench(CLI::App& app, int* exit_code) {
   command->add_option("--warmup", arguments->warmup, "Runs before measuring")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  command->add_option("--threads", arguments->threads, "0: as many as processors")->check(CLI::Range(0, MCC_MAX_THREADS));
-  command->add_option("--input", arguments->inputs, "NAME=FILE.npy; other inputs are random")->allow_extra_args(false);
+  command->add_option("--threads", arguments->threads, "0: as many as processors")
+      ->check(CLI::Range(0, MCC_MAX_THREADS));
+  command->add_option("--input", arguments->inputs, "NAME=FILE.npy; other inputs are random")
+      ->allow_extra_args(false);
   command->add_option("--random", arguments->seed, "Seed of the random inputs")->capture_default_str();
   command->add_flag("--profile", arguments->profile, "Time, GFLOP/s and GB/s of every kernel");
   command->add_option("--trace", arguments->trace, "Write the kernels of a run as a Chrome trace, F.json");

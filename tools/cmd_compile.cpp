@@ -24,9 +24,9 @@ int run(Arguments& arguments) {
   if (!emit.ok()) return report_errors(emit.errors(), arguments.json);
   options.emit = *emit;
   if (!options.output_path.ends_with(".so")) {
-    return report_errors(
-        {{ErrorKind::usage, "", text("-o ", options.output_path, ": the output is a shared library, OUT.so"), ""}},
-        arguments.json);
+    return report_errors({{ErrorKind::usage, "",
+                           text("-o ", options.output_path, ": the output is a shared library, OUT.so"), ""}},
+                         arguments.json);
   }
 
   Result<CompileReport> report = compile_model(options);
@@ -43,8 +43,8 @@ int run(Arguments& arguments) {
   }
   say(text(printable(options.output_path), ": ", report->kernels, " kernels, ",
            bytes_text(static_cast<double>(report->weight_bytes)), " of weights, ",
-           bytes_text(static_cast<double>(report->arena_bytes)), " of working memory, for ", report->target, ", in ",
-           fixed(report->seconds, 1), " s"));
+           bytes_text(static_cast<double>(report->arena_bytes)), " of working memory, for ", report->target,
+           ", in ", fixed(report->seconds, 1), " s"));
   return 0;
 }
 
@@ -58,13 +58,19 @@ void add_compile(CLI::App& app, int* exit_code) {
   command->add_option("-o,--output", options.output_path, "The library to write, OUT.so")->required();
   command->add_option("--target", options.target, "cpu (this machine), cpu:x86-64-v3, cpu:znver4, ...")
       ->capture_default_str();
-  command->add_option("--input-shape", arguments->shapes, "INPUT=1x3x224x224; once for each input")->allow_extra_args(false);
-  command->add_option("--dim", arguments->dims, "NAME=8: the value of a named dimension")->allow_extra_args(false);
+  command->add_option("--input-shape", arguments->shapes, "INPUT=1x3x224x224; once for each input")
+      ->allow_extra_args(false);
+  command->add_option("--dim", arguments->dims, "NAME=8: the value of a named dimension")
+      ->allow_extra_args(false);
   command->add_option("--tune-log", options.tune_log, "Schedules found by tuning");
-  command->add_option("-O", options.opt_level, "Optimisation level")->check(CLI::Range(0, 3))->capture_default_str();
-  command->add_flag("--strict", options.strict, "No reassociation, no Winograd: as close to the model's text as it gets");
+  command->add_option("-O", options.opt_level, "Optimisation level")
+      ->check(CLI::Range(0, 3))
+      ->capture_default_str();
+  command->add_flag("--strict", options.strict,
+                    "No reassociation, no Winograd: as close to the model's text as it gets");
   command->add_flag("--fast-math", options.fast_math, "Give up the handling of NaN and infinity for speed");
-  command->add_option("--emit", arguments->emit, "graph,tensor,llvm,asm=FOLDER: write what is between the steps")
+  command
+      ->add_option("--emit", arguments->emit, "graph,tensor,llvm,asm=FOLDER: write what is between the steps")
       ->allow_extra_args(false);
   command->add_option("-j,--jobs", options.jobs, "Kernels compiled at once; 0: as many as processors")
       ->check(CLI::NonNegativeNumber);

@@ -25,7 +25,9 @@ struct Arguments {
 bool is_elf(const std::string& path) {
   char magic[4] = {};
   std::ifstream(path, std::ios::binary).read(magic, sizeof magic);
-  return std::string_view(magic, sizeof magic) == "\x7f" "ELF";
+  return std::string_view(magic, sizeof magic) ==
+         "\x7f"
+         "ELF";
 }
 
 std::string declared_text(const DeclaredTensor& tensor) {
@@ -44,7 +46,8 @@ Json declared_json(const std::vector<DeclaredTensor>& tensors) {
   for (const DeclaredTensor& tensor : tensors) {
     Json one = {{"name", tensor.name}, {"type", tensor.element}};
     one["shape"] = tensor.has_shape ? Json(tensor.shape) : Json();
-    if (std::any_of(tensor.symbols.begin(), tensor.symbols.end(), [](const std::string& s) { return !s.empty(); }))
+    if (std::any_of(tensor.symbols.begin(), tensor.symbols.end(),
+                    [](const std::string& s) { return !s.empty(); }))
       one["symbols"] = tensor.symbols;
     list.push_back(std::move(one));
   }
@@ -61,17 +64,20 @@ void print_summary(const std::string& path, const ModelSummary& model) {
   for (const DeclaredTensor& tensor : model.outputs)
     std::puts(text("output  ", printable(tensor.name), "  ", printable(declared_text(tensor))).c_str());
   std::vector<std::pair<int64_t, std::string>> operators;
-  for (const auto& [name, count] : model.operators) operators.emplace_back(-count, name);
+  for (const auto& [name, count] : model.operators)
+    operators.emplace_back(-count, name);
   std::sort(operators.begin(), operators.end());
   std::vector<std::string> counts;
-  for (const auto& [count, name] : operators) counts.push_back(text(printable(name), " ", -count));
+  for (const auto& [count, name] : operators)
+    counts.push_back(text(printable(name), " ", -count));
   std::puts(text("operators  ", join(counts, ", ")).c_str());
 }
 
 Json problems_json(const Diagnostics& problems) {
   Json list = Json::array();
   for (const Diagnostic& p : problems)
-    list.push_back({{"kind", kind_name(p.kind)}, {"where", p.where}, {"message", p.message}, {"hint", p.hint}});
+    list.push_back(
+        {{"kind", kind_name(p.kind)}, {"where", p.where}, {"message", p.message}, {"hint", p.hint}});
   return list;
 }
 
@@ -140,15 +146,16 @@ int inspect_library(const Arguments& arguments) {
                 {"metadata", metadata}});
     return 0;
   }
-  std::puts(text(printable(arguments.path), ": ", sizes.kernel_count, " kernels, ", sizes.node_count, " nodes, ",
-                 bytes_text(static_cast<double>(sizes.weights_bytes)), " of weights, ",
+  std::puts(text(printable(arguments.path), ": ", sizes.kernel_count, " kernels, ", sizes.node_count,
+                 " nodes, ", bytes_text(static_cast<double>(sizes.weights_bytes)), " of weights, ",
                  bytes_text(static_cast<double>(sizes.arena_bytes)), " of working memory")
                 .c_str());
   for (const TensorSpec& spec : input_specs(*model))
     std::puts(text("input   ", printable(spec.name), "  ", type_text(spec)).c_str());
   for (const TensorSpec& spec : output_specs(*model))
     std::puts(text("output  ", printable(spec.name), "  ", type_text(spec)).c_str());
-  for (const auto& [key, value] : metadata) std::puts(text(printable(key), "  ", printable(value)).c_str());
+  for (const auto& [key, value] : metadata)
+    std::puts(text(printable(key), "  ", printable(value)).c_str());
   return 0;
 }
 
@@ -160,8 +167,8 @@ int run(const Arguments& arguments) {
 
 void add_inspect(CLI::App& app, int* exit_code) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command =
-      app.add_subcommand("inspect", "Show what a model or library has, and everything in a model that is unsupported");
+  CLI::App* command = app.add_subcommand(
+      "inspect", "Show what a model or library has, and everything in a model that is unsupported");
   command->add_option("file", arguments->path, "MODEL.onnx or OUT.so")->required();
   command->add_option("--input-shape", arguments->shapes, "As for compile")->allow_extra_args(false);
   command->add_option("--dim", arguments->dims, "As for compile")->allow_extra_args(false);

@@ -53,7 +53,8 @@ Status write_outputs(const std::string& folder, const std::vector<Constant>& out
   std::filesystem::create_directories(folder, error);
   if (error) return Diagnostic{ErrorKind::environment, folder, text("cannot be made: ", error.message()), ""};
   for (size_t i = 0; i < outputs.size(); ++i) {
-    Status status = write_npy((std::filesystem::path(folder) / text("output_", i, ".npy")).string(), outputs[i]);
+    Status status =
+        write_npy((std::filesystem::path(folder) / text("output_", i, ".npy")).string(), outputs[i]);
     if (!status.ok()) return status;
   }
   return done();
@@ -77,7 +78,8 @@ Json describe_outputs(const std::vector<TensorSpec>& specs, const std::vector<Co
 void print_outputs(const std::vector<TensorSpec>& specs, const std::vector<Constant>& outputs) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     const Summary s = summarize(outputs[i]);
-    std::string line = text(printable(specs[i].name), " ", to_text(specs[i].element), list_text(outputs[i].shape()));
+    std::string line =
+        text(printable(specs[i].name), " ", to_text(specs[i].element), list_text(outputs[i].shape()));
     if (outputs[i].count() > s.not_finite)
       line += text("  min ", fixed(s.min, 6), "  max ", fixed(s.max, 6), "  mean ", fixed(s.mean, 6));
     if (s.not_finite) line += text("  NaN or infinite: ", s.not_finite);
@@ -106,7 +108,8 @@ Result<bool> check_expected(const Arguments& arguments, const std::vector<Tensor
     if (!result.same) {
       say(text("output '", printable(name), "' is not as expected: ", result.reason));
     } else if (!arguments.json) {
-      std::puts(text("output '", printable(name), "' is as expected (max abs error ", result.max_error, ")").c_str());
+      std::puts(text("output '", printable(name), "' is as expected (max abs error ", result.max_error, ")")
+                    .c_str());
     }
   }
   return all_same;
@@ -151,14 +154,21 @@ void add_run(CLI::App& app, int* exit_code) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("run", "Run a compiled model once");
   command->add_option("library", arguments->library, "The compiled model, OUT.so")->required();
-  command->add_option("--input", arguments->inputs, "NAME=FILE.npy; once for each input")->allow_extra_args(false);
-  command->add_option("--random", arguments->seed, "Seed for random values of the inputs that are not given");
-  command->add_option("--output-dir", arguments->output_folder, "Write output_0.npy, output_1.npy, ... there");
-  command->add_option("--expect", arguments->expected, "NAME=FILE.npy: compare an output; exit code 1 if it differs")
+  command->add_option("--input", arguments->inputs, "NAME=FILE.npy; once for each input")
       ->allow_extra_args(false);
-  command->add_option("--rtol", arguments->tolerance.rtol, "Relative tolerance of --expect")->capture_default_str();
-  command->add_option("--atol", arguments->tolerance.atol, "Absolute tolerance of --expect")->capture_default_str();
-  command->add_option("--threads", arguments->threads, "0: as many as processors")->check(CLI::Range(0, MCC_MAX_THREADS));
+  command->add_option("--random", arguments->seed, "Seed for random values of the inputs that are not given");
+  command->add_option("--output-dir", arguments->output_folder,
+                      "Write output_0.npy, output_1.npy, ... there");
+  command
+      ->add_option("--expect", arguments->expected,
+                   "NAME=FILE.npy: compare an output; exit code 1 if it differs")
+      ->allow_extra_args(false);
+  command->add_option("--rtol", arguments->tolerance.rtol, "Relative tolerance of --expect")
+      ->capture_default_str();
+  command->add_option("--atol", arguments->tolerance.atol, "Absolute tolerance of --expect")
+      ->capture_default_str();
+  command->add_option("--threads", arguments->threads, "0: as many as processors")
+      ->check(CLI::Range(0, MCC_MAX_THREADS));
   command->add_flag("--json", arguments->json, "Report on stdout as JSON");
   command->callback([arguments, exit_code] { *exit_code = run(*arguments); });
 }

@@ -37,9 +37,10 @@ void print_report(const std::vector<CaseResult>& results) {
     if (!result.reason.empty()) line += text(": ", printable(result.reason));
     std::puts(line.c_str());
   }
-  std::puts(text(count(results, CaseStatus::pass), " passed (", count_fixed(results), " of them with inputs fixed), ",
-                 count(results, CaseStatus::fail), " failed, ", count(results, CaseStatus::unsupported),
-                 " unsupported, ", count(results, CaseStatus::crash), " crashed")
+  std::puts(text(count(results, CaseStatus::pass), " passed (", count_fixed(results),
+                 " of them with inputs fixed), ", count(results, CaseStatus::fail), " failed, ",
+                 count(results, CaseStatus::unsupported), " unsupported, ", count(results, CaseStatus::crash),
+                 " crashed")
                 .c_str());
 }
 
@@ -73,7 +74,8 @@ int run(const Arguments& arguments) {
   std::vector<CaseResult> results;
   {
     Progress progress("verify");
-    results = verify_cases(cases, arguments.options, [&](size_t done) { progress.update(done, cases.size()); });
+    results =
+        verify_cases(cases, arguments.options, [&](size_t done) { progress.update(done, cases.size()); });
   }
   if (arguments.json)
     print_json_report(results);
@@ -89,14 +91,20 @@ int run(const Arguments& arguments) {
 void add_verify(CLI::App& app, int* exit_code) {
   auto arguments = std::make_shared<Arguments>();
   VerifyOptions& options = arguments->options;
-  CLI::App* command = app.add_subcommand("verify", "Compile and run ONNX test cases, and compare with their outputs");
-  command->add_option("cases", arguments->paths, "Folders: model.onnx and test_data_set_K/{input,output}_I.pb")
+  CLI::App* command =
+      app.add_subcommand("verify", "Compile and run ONNX test cases, and compare with their outputs");
+  command
+      ->add_option("cases", arguments->paths, "Folders: model.onnx and test_data_set_K/{input,output}_I.pb")
       ->required();
-  command->add_option("--target", options.target, "As for compile; must run on this machine")->capture_default_str();
-  command->add_flag("--interpret", options.interpret, "Run the reference interpreter instead of compiled code");
+  command->add_option("--target", options.target, "As for compile; must run on this machine")
+      ->capture_default_str();
+  command->add_flag("--interpret", options.interpret,
+                    "Run the reference interpreter instead of compiled code");
   command->add_option("--rtol", options.rtol, "Relative tolerance (else data.json's, or 1e-3)");
   command->add_option("--atol", options.atol, "Absolute tolerance (else data.json's, or 1e-7)");
-  command->add_option("--threads", options.threads, "Threads of a run")->check(CLI::Range(1, 1024))->capture_default_str();
+  command->add_option("--threads", options.threads, "Threads of a run")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
   command->add_option("--seconds", options.seconds, "Time for one case")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

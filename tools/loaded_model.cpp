@@ -15,7 +15,8 @@ using graph::Constant;
 ElementType element_of(mcc_dtype dtype) {
   std::optional<ElementType> element = parse_element_type(mcc_dtype_name(dtype));
   if (!element)
-    throw runtime::Error(MCC_BAD_MODEL, text("element type ", mcc_dtype_name(dtype), " is not one that mcc knows"));
+    throw runtime::Error(MCC_BAD_MODEL,
+                         text("element type ", mcc_dtype_name(dtype), " is not one that mcc knows"));
   return *element;
 }
 
@@ -40,7 +41,8 @@ Diagnostic to_diagnostic(const runtime::Error& error) {
 
 Result<runtime::Model> open_model(const std::string& path) {
   std::error_code error;
-  if (!std::filesystem::exists(path, error)) return Diagnostic{ErrorKind::bad_input, path, "there is no such file", ""};
+  if (!std::filesystem::exists(path, error))
+    return Diagnostic{ErrorKind::bad_input, path, "there is no such file", ""};
   try {
     return runtime::Model(path);
   } catch (const runtime::Error& failure) {
@@ -52,25 +54,29 @@ Result<runtime::Model> open_model(const std::string& path) {
 
 std::vector<TensorSpec> input_specs(const runtime::Model& model) {
   std::vector<TensorSpec> specs;
-  for (size_t i = 0; i < model.input_count(); ++i) specs.push_back(to_spec(model.input(i)));
+  for (size_t i = 0; i < model.input_count(); ++i)
+    specs.push_back(to_spec(model.input(i)));
   return specs;
 }
 
 std::vector<TensorSpec> output_specs(const runtime::Model& model) {
   std::vector<TensorSpec> specs;
-  for (size_t i = 0; i < model.output_count(); ++i) specs.push_back(to_spec(model.output(i)));
+  for (size_t i = 0; i < model.output_count(); ++i)
+    specs.push_back(to_spec(model.output(i)));
   return specs;
 }
 
 std::vector<std::string> names_of(const std::vector<TensorSpec>& specs) {
   std::vector<std::string> names;
-  for (const TensorSpec& spec : specs) names.push_back(spec.name);
+  for (const TensorSpec& spec : specs)
+    names.push_back(spec.name);
   return names;
 }
 
 std::string type_text(const TensorSpec& spec) {
   std::vector<std::string> dims;
-  for (int64_t dim : spec.shape) dims.push_back(dim < 0 ? "?" : std::to_string(dim));
+  for (int64_t dim : spec.shape)
+    dims.push_back(dim < 0 ? "?" : std::to_string(dim));
   return text(to_text(spec.element), list_text(dims));
 }
 
@@ -99,7 +105,8 @@ Result<std::vector<Constant>> make_inputs(const runtime::Model& model, const std
   std::vector<Constant> inputs;
   std::vector<std::string> missing;
   for (size_t i = 0; i < specs.size(); ++i) {
-    const bool is_static = std::all_of(specs[i].shape.begin(), specs[i].shape.end(), [](int64_t d) { return d >= 0; });
+    const bool is_static =
+        std::all_of(specs[i].shape.begin(), specs[i].shape.end(), [](int64_t d) { return d >= 0; });
     if (given[i]) {
       inputs.push_back(*given[i]);
     } else if (seed && is_static) {

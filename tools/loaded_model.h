@@ -30,7 +30,8 @@ std::string type_text(const TensorSpec& spec);
 
 // A tensor for every input: from the files ("NAME=F.npy"), the rest random when a seed is given. Inputs without either
 // are an error that names them all.
-Result<std::vector<graph::Constant>> make_inputs(const runtime::Model& model, const std::vector<std::string>& files,
+Result<std::vector<graph::Constant>> make_inputs(const runtime::Model& model,
+                                                 const std::vector<std::string>& files,
                                                  std::optional<uint64_t> seed);
 
 // The inputs must outlive the session's runs. Their types and shapes are checked by the runtime.

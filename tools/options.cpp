@@ -50,7 +50,8 @@ Status parse_import_options(const std::vector<std::string>& shapes, const std::v
     const std::string value = split == std::string::npos ? "" : spec.substr(split + 1);
     std::optional<int64_t> number = parse_integer(value);
     if (value.find("..") != std::string::npos) {
-      errors.push_back(usage(text("--dim ", spec, ": a range is not supported, kernels are compiled for one value")));
+      errors.push_back(
+          usage(text("--dim ", spec, ": a range is not supported, kernels are compiled for one value")));
     } else if (!number || *number < 0 || split == 0) {
       errors.push_back(usage(text("--dim ", spec, ": expected NAME=8")));
     } else {
@@ -86,7 +87,8 @@ Result<NamedFile> parse_named_file(const std::string& spec, const std::vector<st
                                    const std::string& option) {
   for (size_t split = spec.find('='); split != std::string::npos; split = spec.find('=', split + 1)) {
     auto found = std::find(names.begin(), names.end(), spec.substr(0, split));
-    if (found != names.end()) return NamedFile{static_cast<size_t>(found - names.begin()), spec.substr(split + 1)};
+    if (found != names.end())
+      return NamedFile{static_cast<size_t>(found - names.begin()), spec.substr(split + 1)};
   }
   if (spec.find('=') == std::string::npos) return usage(text(option, " ", spec, ": expected NAME=FILE.npy"));
   return usage(text(option, " ", spec, ": the model has no such name; it has ", join(names, ", ")));

@@ -20,15 +20,17 @@ int index_of(const fs::path& path) {
 }
 
 // Entries of a folder whose name starts and ends so, by their number.
-std::vector<fs::path> numbered_entries(const fs::path& folder, const std::string& prefix, const std::string& suffix) {
+std::vector<fs::path> numbered_entries(const fs::path& folder, const std::string& prefix,
+                                       const std::string& suffix) {
   std::vector<fs::path> found;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
     if (name.starts_with(prefix) && name.ends_with(suffix)) found.push_back(entry.path());
   }
-  std::sort(found.begin(), found.end(),
-            [](const fs::path& a, const fs::path& b) { return std::pair(index_of(a), a) < std::pair(index_of(b), b); });
+  std::sort(found.begin(), found.end(), [](const fs::path& a, const fs::path& b) {
+    return std::pair(index_of(a), a) < std::pair(index_of(b), b);
+  });
   return found;
 }
 
@@ -39,7 +41,8 @@ Tolerance read_tolerance(const fs::path& folder) {
   const nlohmann::json data = nlohmann::json::parse(in, nullptr, false);
   if (!data.is_object()) return tolerance;
   for (auto [key, target] : {std::pair{"rtol", &tolerance.rtol}, std::pair{"atol", &tolerance.atol}})
-    if (auto found = data.find(key); found != data.end() && found->is_number()) *target = found->get<double>();
+    if (auto found = data.find(key); found != data.end() && found->is_number())
+      *target = found->get<double>();
   return tolerance;
 }
 
@@ -73,7 +76,8 @@ Result<std::vector<TestCase>> find_cases(const std::string& folder) {
     const std::string folder_name = path.filename().string(), stem = model.stem().string();
     test.name = plain ? folder_name : text(folder_name, "/", stem);
     test.model = model.string();
-    for (const fs::path& set : numbered_entries(path, plain ? "test_data_set_" : stem + ".test_data_set_", ""))
+    for (const fs::path& set :
+         numbered_entries(path, plain ? "test_data_set_" : stem + ".test_data_set_", ""))
       test.sets.push_back(set.string());
     test.tolerance = read_tolerance(path);
     cases.push_back(std::move(test));
@@ -95,7 +99,8 @@ std::vector<const graph::Constant*> match_by_name(const std::vector<std::string>
                                                   const std::vector<frontend::NamedTensor>& tensors) {
   std::vector<const graph::Constant*> matched(names.size());
   for (size_t i = 0; i < names.size(); ++i) {
-    auto found = std::find_if(tensors.begin(), tensors.end(), [&](const auto& t) { return t.name == names[i]; });
+    auto found =
+        std::find_if(tensors.begin(), tensors.end(), [&](const auto& t) { return t.name == names[i]; });
     if (found != tensors.end())
       matched[i] = &found->value;
     else if (i < tensors.size() && tensors[i].name.empty())

@@ -38,7 +38,8 @@ class TemporaryFolder {
 // A model made ready for inputs of certain shapes: compiled, or as a graph for the interpreter.
 class Subject {
  public:
-  static Result<std::shared_ptr<Subject>> make(const std::string& model, const frontend::ImportOptions& import,
+  static Result<std::shared_ptr<Subject>> make(const std::string& model,
+                                               const frontend::ImportOptions& import,
                                                const VerifyOptions& options) {
     auto subject = std::make_shared<Subject>();
     subject->threads_ = options.threads;
@@ -48,7 +49,8 @@ class Subject {
       if (!imported.ok()) return imported.errors();
       subject->imported_ = std::move(*imported);
       const graph::Graph& graph = subject->imported_->graph;
-      for (graph::ValueId id : graph.inputs) subject->inputs_.push_back(graph.value(id).name);
+      for (graph::ValueId id : graph.inputs)
+        subject->inputs_.push_back(graph.value(id).name);
       return subject;
     }
     CompileOptions compile;
@@ -95,10 +97,14 @@ bool is_fixed(const Constant& value, size_t position, Fixing fixing) {
   const bool integer = value.element() == ElementType::i64 || value.element() == ElementType::i32 ||
                        value.element() == ElementType::boolean;
   switch (fixing) {
-    case Fixing::nothing: return false;
-    case Fixing::integers: return integer && position > 0;
-    case Fixing::small: return position > 0;
-    case Fixing::all_small: return true;
+    case Fixing::nothing:
+      return false;
+    case Fixing::integers:
+      return integer && position > 0;
+    case Fixing::small:
+      return position > 0;
+    case Fixing::all_small:
+      return true;
   }
   MCC_UNREACHABLE("unknown fixing");
 }
@@ -116,7 +122,9 @@ frontend::ImportOptions import_options(const std::vector<std::string>& names,
   return options;
 }
 
-bool is_unsupported(const Diagnostics& errors) { return exit_code_of(errors) == exit_code(ErrorKind::unsupported); }
+bool is_unsupported(const Diagnostics& errors) {
+  return exit_code_of(errors) == exit_code(ErrorKind::unsupported);
+}
 
 CaseResult from_errors(CaseResult result, const Diagnostics& errors) {
   result.status = is_unsupported(errors) ? CaseStatus::unsupported : CaseStatus::fail;
@@ -137,8 +145,10 @@ class CaseRun {
   CaseResult run() {
     Result<frontend::ModelSummary> summary = frontend::summarize_onnx(test_.model);
     if (!summary.ok()) return from_errors(result_, summary.errors());
-    for (const frontend::DeclaredTensor& input : summary->inputs) inputs_.push_back(input.name);
-    for (const frontend::DeclaredTensor& output : summary->outputs) outputs_.push_back(output.name);
+    for (const frontend::DeclaredTensor& input : summary->inputs)
+      inputs_.push_back(input.name);
+    for (const frontend::DeclaredTensor& output : summary->outputs)
+      outputs_.push_back(output.name);
     if (test_.sets.empty()) {
       Result<std::shared_ptr<Subject>> subject = Subject::make(test_.model, {}, options_);
       if (!subject.ok()) return from_errors(result_, subject.errors());
@@ -171,7 +181,8 @@ class CaseRun {
     }
     std::vector<Constant> arguments;
     for (const std::string& name : (*subject)->input_names()) {
-      const size_t at = static_cast<size_t>(std::find(inputs_.begin(), inputs_.end(), name) - inputs_.begin());
+      const size_t at =
+          static_cast<size_t>(std::find(inputs_.begin(), inputs_.end(), name) - inputs_.begin());
       if (at >= values.size() || !values[at]) return fail(text("the test data has no input '", name, "'"));
       arguments.push_back(*values[at]);
     }
@@ -194,7 +205,8 @@ class CaseRun {
       Result<std::shared_ptr<Subject>> subject = Subject::make(test_.model, import, options_);
       if (subject.ok()) {
         result_.fixed_inputs.clear();
-        for (const auto& [name, value] : import.constants) result_.fixed_inputs.push_back(name);
+        for (const auto& [name, value] : import.constants)
+          result_.fixed_inputs.push_back(name);
         return subject;
       }
       if (!first_errors) first_errors = subject.errors();
@@ -229,14 +241,20 @@ class CaseRun {
 
 std::string_view to_text(CaseStatus status) {
   switch (status) {
-    case CaseStatus::pass: return "pass";
-    case CaseStatus::fail: return "fail";
-    case CaseStatus::unsupported: return "unsupported";
-    case CaseStatus::crash: return "crash";
+    case CaseStatus::pass:
+      return "pass";
+    case CaseStatus::fail:
+      return "fail";
+    case CaseStatus::unsupported:
+      return "unsupported";
+    case CaseStatus::crash:
+      return "crash";
   }
   MCC_UNREACHABLE("unknown status");
 }
 
-CaseResult verify_case(const TestCase& test, const VerifyOptions& options) { return CaseRun(test, options).run(); }
+CaseResult verify_case(const TestCase& test, const VerifyOptions& options) {
+  return CaseRun(test, options).run();
+}
 
 }  // namespace mcc::tools

@@ -23,8 +23,9 @@ using Clock = std::chrono::steady_clock;
 
 // What a child sends: its result as a JSON document.
 std::string encode(const CaseResult& result) {
-  const nlohmann::json document = {
-      {"status", static_cast<int>(result.status)}, {"reason", result.reason}, {"fixed_inputs", result.fixed_inputs}};
+  const nlohmann::json document = {{"status", static_cast<int>(result.status)},
+                                   {"reason", result.reason},
+                                   {"fixed_inputs", result.fixed_inputs}};
   return document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -70,17 +71,20 @@ struct Child {
   ::_exit(0);
 }
 
-Child start(const TestCase& test, size_t index, const VerifyOptions& options, const std::list<Child>& others) {
+Child start(const TestCase& test, size_t index, const VerifyOptions& options,
+            const std::list<Child>& others) {
   int ends[2];
   if (::pipe(ends) != 0) throw runtime::Error(MCC_NOT_HERE, text("pipe: ", std::strerror(errno)));
   Child child;
   child.index = index;
-  child.end = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.seconds));
+  child.end = Clock::now() +
+              std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.seconds));
   child.pid = ::fork();
   if (child.pid < 0) throw runtime::Error(MCC_NOT_HERE, text("fork: ", std::strerror(errno)));
   if (child.pid == 0) {
     ::close(ends[0]);
-    for (const Child& other : others) ::close(other.pipe);
+    for (const Child& other : others)
+      ::close(other.pipe);
     child_main(test, options, ends[1]);
   }
   ::close(ends[1]);
@@ -132,7 +136,8 @@ std::vector<CaseResult> verify_cases(const std::vector<TestCase>& cases, const V
       ++next;
     }
     std::vector<pollfd> polled;
-    for (const Child& child : running) polled.push_back({child.pipe, POLLIN, 0});
+    for (const Child& child : running)
+      polled.push_back({child.pipe, POLLIN, 0});
     ::poll(polled.data(), polled.size(), 100);
     size_t i = 0;
     for (auto child = running.begin(); child != running.end(); ++i) {

@@ -28,7 +28,8 @@ class NpyTest : public ::testing::Test {
   }
   static std::string npy(const std::string& header, const std::string& data, char version = 1) {
     const std::string length{static_cast<char>(header.size()), '\0'};
-    return std::string("\x93NUMPY") + version + '\0' + length + (version == 1 ? "" : std::string(2, '\0')) + header + data;
+    return std::string("\x93NUMPY") + version + '\0' + length + (version == 1 ? "" : std::string(2, '\0')) +
+           header + data;
   }
   std::string error_of(const std::string& bytes) const {
     Result<Constant> value = read_npy(write(bytes));
@@ -54,12 +55,14 @@ TEST_F(NpyTest, WhatIsWrittenReadsBack) {
     ASSERT_TRUE(read.ok()) << to_text(read.errors());
     EXPECT_EQ(read->element(), value.element());
     EXPECT_EQ(read->shape(), value.shape());
-    EXPECT_TRUE(std::equal(read->bytes().begin(), read->bytes().end(), value.bytes().begin(), value.bytes().end()));
+    EXPECT_TRUE(
+        std::equal(read->bytes().begin(), read->bytes().end(), value.bytes().begin(), value.bytes().end()));
   }
 }
 
 TEST_F(NpyTest, TypesThatNumPyLacksAreWidened) {
-  ASSERT_TRUE(write_npy(file("x.npy"), Constant::of(ElementType::bf16, {1}, std::vector<uint16_t>{0x3fc0})).ok());
+  ASSERT_TRUE(
+      write_npy(file("x.npy"), Constant::of(ElementType::bf16, {1}, std::vector<uint16_t>{0x3fc0})).ok());
   Result<Constant> read = read_npy(file("x.npy"));
   ASSERT_TRUE(read.ok());
   EXPECT_EQ(read->element(), ElementType::f32);
@@ -67,13 +70,15 @@ TEST_F(NpyTest, TypesThatNumPyLacksAreWidened) {
 }
 
 TEST_F(NpyTest, FortranOrderIsReordered) {
-  Result<Constant> read = read_npy(write(npy("{'descr': '|i1', 'fortran_order': True, 'shape': (2, 3)}\n", "abcdef")));
+  Result<Constant> read =
+      read_npy(write(npy("{'descr': '|i1', 'fortran_order': True, 'shape': (2, 3)}\n", "abcdef")));
   ASSERT_TRUE(read.ok()) << to_text(read.errors());
   EXPECT_THAT(read->to_ints(), ElementsAre('a', 'c', 'e', 'b', 'd', 'f'));
 }
 
 TEST_F(NpyTest, LaterVersionsHaveLongerLengths) {
-  Result<Constant> read = read_npy(write(npy("{'descr': '|i1', 'fortran_order': False, 'shape': (1,), }\n", "x", 2)));
+  Result<Constant> read =
+      read_npy(write(npy("{'descr': '|i1', 'fortran_order': False, 'shape': (1,), }\n", "x", 2)));
   ASSERT_TRUE(read.ok()) << to_text(read.errors());
   EXPECT_THAT(read->to_ints(), ElementsAre('x'));
 }
@@ -83,12 +88,14 @@ TEST_F(NpyTest, Refusals) {
   EXPECT_EQ(error_of("hello hello hello"), "not a .npy file");
   EXPECT_EQ(error_of(npy("", "", 9)), "version 9 of the .npy format is not known");
   EXPECT_EQ(error_of(npy("{'descr': '<f4'" + rest, "").substr(0, 30)), "the file ends within its header");
-  EXPECT_EQ(error_of(npy("{'descr': '<f4'" + rest, "1234567")), "has 7 bytes of data, which is not what shape [2] of '<f4' takes");
+  EXPECT_EQ(error_of(npy("{'descr': '<f4'" + rest, "1234567")),
+            "has 7 bytes of data, which is not what shape [2] of '<f4' takes");
   EXPECT_EQ(error_of(npy("{'descr': '>f4'" + rest, "12345678")), "big-endian data ('>f4') is not supported");
   EXPECT_EQ(error_of(npy("{'descr': '<c8'" + rest, "12345678")), "element type '<c8' is not supported");
   EXPECT_EQ(error_of(npy("{'descr': '|O'" + rest, "12345678")), "element type '|O' is not supported");
   EXPECT_EQ(error_of(npy("{'descr': '<f4'}", "")), "the header is malformed");
-  EXPECT_EQ(error_of(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (-2,)}", "")), "the header is malformed");
+  EXPECT_EQ(error_of(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (-2,)}", "")),
+            "the header is malformed");
   EXPECT_EQ(error_of(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 4)}", "")),
             "has 0 bytes of data, which is not what shape [4611686018427387904, 4] of '<f4' takes");
   EXPECT_EQ(read_npy(file("none.npy")).errors().front().message, "cannot be opened");

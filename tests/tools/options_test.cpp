@@ -12,7 +12,8 @@ using ::testing::ElementsAre;
 
 TEST(Options, ShapesAndDimensions) {
   frontend::ImportOptions options;
-  ASSERT_TRUE(parse_import_options({"x=1x3x224x224", "in:0:2x5", "a=b=7"}, {"N=8", "p2o.Dim.1=320"}, options).ok());
+  ASSERT_TRUE(
+      parse_import_options({"x=1x3x224x224", "in:0:2x5", "a=b=7"}, {"N=8", "p2o.Dim.1=320"}, options).ok());
   EXPECT_THAT(options.input_shapes["x"], ElementsAre(1, 3, 224, 224));
   EXPECT_THAT(options.input_shapes["in:0"], ElementsAre(2, 5));
   EXPECT_THAT(options.input_shapes["a=b"], ElementsAre(7));
@@ -22,10 +23,12 @@ TEST(Options, ShapesAndDimensions) {
 
 TEST(Options, MalformedShapesAndDimensions) {
   frontend::ImportOptions options;
-  Status status = parse_import_options({"x", "x=", "x=1x", "=1x2", "x=1xa"}, {"N", "N=x", "N=1..64", "=3", "N=-1"}, options);
+  Status status = parse_import_options({"x", "x=", "x=1x", "=1x2", "x=1xa"},
+                                       {"N", "N=x", "N=1..64", "=3", "N=-1"}, options);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.errors().size(), 10u);
-  for (const Diagnostic& error : status.errors()) EXPECT_EQ(error.kind, ErrorKind::usage);
+  for (const Diagnostic& error : status.errors())
+    EXPECT_EQ(error.kind, ErrorKind::usage);
 }
 
 TEST(Options, NamedFiles) {
@@ -69,18 +72,22 @@ TEST(Compare, NotFinite) {
 }
 
 TEST(Compare, ShapesAndTypes) {
-  EXPECT_EQ(compare(floats({1}), Constant::of(ElementType::f32, {}, std::vector<float>{1}), {}).reason, "shape [1], expected []");
+  EXPECT_EQ(compare(floats({1}), Constant::of(ElementType::f32, {}, std::vector<float>{1}), {}).reason,
+            "shape [1], expected []");
   EXPECT_EQ(compare(floats({1}), Constant::ints({1}), {}).reason, "element type f32, expected i64");
   EXPECT_FALSE(compare(Constant::ints({1000}), Constant::ints({1001}), {1, 1}).same);
 }
 
 TEST(RandomTensor, DependsOnNameAndSeedOnly) {
-  const Constant a = random_tensor("x", ElementType::f32, {100}, 1), b = random_tensor("x", ElementType::f32, {100}, 1);
+  const Constant a = random_tensor("x", ElementType::f32, {100}, 1),
+                 b = random_tensor("x", ElementType::f32, {100}, 1);
   EXPECT_TRUE(compare(a, b, {0, 0}).same);
   EXPECT_FALSE(compare(a, random_tensor("y", ElementType::f32, {100}, 1), {0, 0}).same);
   EXPECT_FALSE(compare(a, random_tensor("x", ElementType::f32, {100}, 2), {0, 0}).same);
-  for (int64_t v : random_tensor("ids", ElementType::i64, {50}, 1).to_ints()) EXPECT_TRUE(0 <= v && v < 100);
-  for (int64_t v : random_tensor("attention_mask", ElementType::i64, {50}, 1).to_ints()) EXPECT_TRUE(v == 0 || v == 1);
+  for (int64_t v : random_tensor("ids", ElementType::i64, {50}, 1).to_ints())
+    EXPECT_TRUE(0 <= v && v < 100);
+  for (int64_t v : random_tensor("attention_mask", ElementType::i64, {50}, 1).to_ints())
+    EXPECT_TRUE(v == 0 || v == 1);
 }
 
 }  // namespace
