@@ -29,13 +29,18 @@ int run(Arguments& arguments) {
                          arguments.json);
   }
 
-  Result<CompileReport> report = compile_model(options);
+  Result<CompileReport> report = [&] {
+    Progress progress("compile");
+    options.progress = [&](const std::string& what, double fraction) { progress.update(what, fraction); };
+    return compile_model(options);
+  }();
   if (!report.ok()) return report_errors(report.errors(), arguments.json);
   if (arguments.json) {
     print_json({{"output", options.output_path},
                 {"target", report->target},
                 {"seconds", report->seconds},
                 {"kernels", report->kernels},
+                {"nodes", report->nodes},
                 {"weight_bytes", report->weight_bytes},
                 {"arena_bytes", report->arena_bytes},
                 {"file_bytes", report->file_bytes}});

@@ -13,5 +13,7 @@ void add_run(CLI::App& app, int* exit_code);
 void add_bench(CLI::App& app, int* exit_code);
 void add_verify(CLI::App& app, int* exit_code);
 void add_inspect(CLI::App& app, int* exit_code);
+void add_tasks(CLI::App& app, int* exit_code);
+void add_doctor(CLI::App& app, int* exit_code);
 
 }  // namespace mcc::tools

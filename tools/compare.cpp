@@ -68,9 +68,8 @@ Comparison compare(const Constant& got, const Constant& want, const Tolerance& t
   for (int64_t i = 0; i < got.count(); ++i) {
     const double g = got.number_at(i), w = want.number_at(i);
     const double error = difference(g, w);
-    const bool equal = floating
-                           ? error <= tolerance.atol + tolerance.rtol * std::fabs(w) && std::isfinite(error)
-                           : got.int_at(i) == want.int_at(i);
+    const bool near = std::isfinite(error) && error <= tolerance.atol + tolerance.rtol * std::fabs(w);
+    const bool equal = floating ? error == 0 || near : got.int_at(i) == want.int_at(i);
     result.max_error = std::max(result.max_error, error);
     if (equal) continue;
     if (result.mismatches++ == 0) result.first = i;

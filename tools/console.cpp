@@ -107,9 +107,15 @@ Progress::~Progress() {
   if (shown_) std::cerr << "\r\033[K" << std::flush;
 }
 
-void Progress::update(size_t done, size_t total) {
+void Progress::update(size_t done, size_t total) { show(text(what_, " ", done, "/", total)); }
+
+void Progress::update(const std::string& what, double fraction) {
+  show(text(what_, ": ", what, " ", fixed(100 * fraction, 0), "%"));
+}
+
+void Progress::show(const std::string& line) {
   if (!terminal_) return;
-  std::cerr << "\r\033[K" << what_ << ' ' << done << '/' << total << std::flush;
+  std::cerr << "\r\033[K" << printable(line) << std::flush;
   shown_ = true;
 }
 

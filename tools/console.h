@@ -31,8 +31,12 @@ class Progress {
   explicit Progress(std::string what);
   ~Progress();
   void update(size_t done, size_t total);
+  // With what is being done, and how much of it (0..1).
+  void update(const std::string& what, double fraction);
 
  private:
+  void show(const std::string& line);
+
   std::string what_;
   bool terminal_ = false;
   bool shown_ = false;

@@ -9,4 +9,8 @@ Result<CompileReport> compile_model(const CompileOptions& options) {
   return Diagnostic{ErrorKind::environment, options.model_path, "this build has no code generation", ""};
 }
 
+Result<std::vector<TaskInfo>> list_tasks(const CompileOptions& options) {
+  return Diagnostic{ErrorKind::environment, options.model_path, "this build has no code generation", ""};
+}
+
 }  // namespace mcc::tools

@@ -1,0 +1,79 @@
+#include <CLI/CLI.hpp>
+
+#include "nlohmann/json.hpp"
+#include "tools/commands.h"
+#include "tools/console.h"
+#include "tools/driver.h"
+#include "tools/options.h"
+
+namespace mcc::tools {
+
+namespace {
+
+struct Arguments {
+  CompileOptions compile;
+  std::vector<std::string> shapes, dims;
+  bool json = false;
+};
+
+// 1234567890 -> "1.23 G".
+std::string scaled(double value) {
+  const char* units[] = {"", " k", " M", " G", " T"};
+  size_t unit = 0;
+  while (value >= 1000 && unit + 1 < std::size(units)) {
+    value /= 1000;
+    ++unit;
+  }
+  return text(fixed(value, unit == 0 ? 0 : 2), units[unit]);
+}
+
+void print_tasks(const std::vector<TaskInfo>& tasks) {
+  std::printf("%-16s %5s %10s %10s  %-32s %s\n", "task", "runs", "FLOP", "bytes", "kernel", "ONNX nodes");
+  for (const TaskInfo& task : tasks) {
+    std::printf("%-16s %5lld %10s %10s  %-32s %s\n", task.id.c_str(), static_cast<long long>(task.count),
+                scaled(static_cast<double>(task.flops)).c_str(),
+                scaled(static_cast<double>(task.bytes)).c_str(), printable(task.name).c_str(),
+                printable(join(task.nodes, " ")).c_str());
+  }
+}
+
+nlohmann::ordered_json tasks_json(const std::vector<TaskInfo>& tasks) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const TaskInfo& task : tasks) {
+    list.push_back({{"id", task.id},
+                    {"name", task.name},
+                    {"count", task.count},
+                    {"flops", task.flops},
+                    {"bytes", task.bytes},
+                    {"onnx_nodes", task.nodes}});
+  }
+  return {{"tasks", list}};
+}
+
+int run(Arguments& arguments) {
+  CompileOptions& options = arguments.compile;
+  if (Status status = parse_import_options(arguments.shapes, arguments.dims, options.import); !status.ok())
+    return report_errors(status.errors(), arguments.json);
+  Result<std::vector<TaskInfo>> tasks = list_tasks(options);
+  if (!tasks.ok()) return report_errors(tasks.errors(), arguments.json);
+  if (arguments.json)
+    print_json(tasks_json(*tasks));
+  else
+    print_tasks(*tasks);
+  return 0;
+}
+
+}  // namespace
+
+void add_tasks(CLI::App& app, int* exit_code) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("tasks", "List the kernels of a model");
+  command->add_option("model", arguments->compile.model_path, "The model, MODEL.onnx")->required();
+  command->add_option("--target", arguments->compile.target, "As for compile")->capture_default_str();
+  command->add_option("--input-shape", arguments->shapes, "As for compile")->allow_extra_args(false);
+  command->add_option("--dim", arguments->dims, "As for compile")->allow_extra_args(false);
+  command->add_flag("--json", arguments->json, "Report on stdout as JSON");
+  command->callback([arguments, exit_code] { *exit_code = run(*arguments); });
+}
+
+}  // namespace mcc::tools
