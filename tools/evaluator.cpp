@@ -24,7 +24,7 @@ Result<std::vector<graph::Constant>> run(codegen::Jit& jit, const tensor::Target
   for (const graph::Constant& c : inputs) buffers.push_back(const_cast<std::byte*>(c.bytes().data()));
   std::vector<std::shared_ptr<Memory>> results;
   for (const graph::TensorType& type : outputs) {
-    auto bytes = static_cast<size_t>(static_count(type.shape) * byte_size(type.element));
+    auto bytes = static_cast<size_t>(graph::static_count(type.shape) * byte_size(type.element));
     results.push_back(std::make_shared<Memory>(bytes));
     buffers.push_back(results.back()->data);
   }
@@ -33,8 +33,8 @@ Result<std::vector<graph::Constant>> run(codegen::Jit& jit, const tensor::Target
   if (!status.ok()) return status.errors();
   std::vector<graph::Constant> constants;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    auto bytes = static_cast<size_t>(static_count(outputs[i].shape) * byte_size(outputs[i].element));
-    constants.emplace_back(outputs[i].element, static_shape(outputs[i].shape),
+    auto bytes = static_cast<size_t>(graph::static_count(outputs[i].shape) * byte_size(outputs[i].element));
+    constants.emplace_back(outputs[i].element, graph::static_shape(outputs[i].shape),
                            std::span<const std::byte>(results[i]->data, bytes), results[i]);
   }
   return constants;

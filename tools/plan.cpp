@@ -46,7 +46,7 @@ class PlanBuilder {
     PlanValue out;
     out.name = source.name;
     out.dtype = codegen::to_dtype(source.type.element);
-    for (int64_t d : static_shape(source.type.shape)) out.dims.push_back(d);
+    for (int64_t d : graph::static_shape(source.type.shape)) out.dims.push_back(d);
     const Place& place = memory_.places[static_cast<size_t>(v)];
     switch (place.kind) {
       case Place::Kind::arena:
