@@ -25,6 +25,10 @@ namespace mcc::graph {
   X(shape_ops)          \
   X(scatter_ops)        \
   X(quantize_ops)       \
+  X(rnn_ops)            \
+  X(scan_ops)           \
+  X(einsum_ops)         \
+  X(resize_ops)         \
   X(mcc_pack_ops)       \
   X(mcc_conv_ops)       \
   X(mcc_matmul_ops)     \

@@ -1,0 +1,380 @@
+// Resize (and Upsample): nearest, linear and cubic interpolation, one axis after the other.
+//
+// Along an axis, output position o stands at the real input position x(o). Interpolation takes the taps around it: a
+// small table of first taps and weights is computed for each output position, so that the image pass itself is a
+// gather with weights.
+#include <algorithm>
+#include <cmath>
+
+#include "graph/ops/common.h"
+
+namespace mcc::graph {
+namespace {
+
+enum class Mode { nearest, linear, cubic };
+
+struct Options {
+  Mode mode = Mode::nearest;
+  std::string coordinates, nearest;
+  double cubic_a = -0.75, outside_value = 0;
+  bool exclude_outside = false, antialias = false;
+};
+
+// One axis that is resized.
+struct AxisPlan {
+  size_t axis = 0;
+  int64_t in = 0, out = 0;
+  double scale = 1;             // out / in, or as given
+  double roi_start = 0, roi_end = 1;
+};
+
+struct Plan {
+  Options options;
+  std::vector<AxisPlan> axes;
+};
+
+// ---- Reading the node ----
+
+// Inputs: x, roi, scales, sizes. Upsample: x, scales.
+struct Positions {
+  int roi, scales, sizes;
+};
+
+Positions positions(std::string_view op) { return op == "Upsample" ? Positions{-1, 1, -1} : Positions{1, 2, 3}; }
+
+template <class Context>
+bool is_given(const Context& c, int i) {
+  if (i < 0 || !c.has_input(i)) return false;
+  const Constant* value = c.constant(i);
+  return !value || value->count() > 0;
+}
+
+std::optional<Options> read_options(const Attributes& a, bool is_upsample, std::string* error) {
+  Options o;
+  std::string mode = a.text("mode", "nearest");
+  if (mode == "linear" || mode == "bilinear" || mode == "trilinear") {
+    o.mode = Mode::linear;
+  } else if (mode == "cubic") {
+    o.mode = Mode::cubic;
+  } else if (mode != "nearest") {
+    *error = text("mode: expected nearest, linear or cubic, got ", mode);
+  }
+  o.coordinates = is_upsample ? "asymmetric" : a.text("coordinate_transformation_mode", "half_pixel");
+  static constexpr std::string_view known[] = {"half_pixel",    "half_pixel_symmetric", "pytorch_half_pixel",
+                                               "align_corners", "asymmetric",           "tf_crop_and_resize",
+                                               "tf_half_pixel_for_nn"};
+  if (std::find(std::begin(known), std::end(known), o.coordinates) == std::end(known)) {
+    *error = text("coordinate_transformation_mode: ", o.coordinates, " is not known");
+  }
+  o.nearest = is_upsample ? "floor" : a.text("nearest_mode", "round_prefer_floor");
+  if (o.nearest != "round_prefer_floor" && o.nearest != "round_prefer_ceil" && o.nearest != "floor" &&
+      o.nearest != "ceil") {
+    *error = text("nearest_mode: ", o.nearest, " is not known");
+  }
+  o.cubic_a = a.number("cubic_coeff_a", -0.75);
+  o.outside_value = a.number("extrapolation_value", 0);
+  o.exclude_outside = a.integer("exclude_outside", 0) != 0;
+  o.antialias = a.integer("antialias", 0) != 0 && o.mode != Mode::nearest;
+  if (!error->empty()) return std::nullopt;
+  return o;
+}
+
+// Sizes for keep_aspect_ratio_policy: one scale for all axes, such that no size is exceeded (or undercut).
+void keep_aspect_ratio(const std::string& policy, std::vector<AxisPlan>& axes) {
+  if (policy == "stretch" || axes.empty()) return;
+  double scale = axes[0].scale;
+  for (const AxisPlan& p : axes) {
+    scale = policy == "not_larger" ? std::min(scale, p.scale) : std::max(scale, p.scale);
+  }
+  for (AxisPlan& p : axes) {
+    p.scale = scale;
+    p.out = static_cast<int64_t>(std::floor(scale * static_cast<double>(p.in) + 0.5));
+  }
+}
+
+// What the node asks for; the error is empty on success.
+template <class Context>
+std::optional<Plan> make_plan(const Context& c, const TensorType& x, std::string_view op, std::string* error) {
+  auto options = read_options(c.attributes(), op == "Upsample", error);
+  if (!options) return std::nullopt;
+  Plan plan{*options, {}};
+  Positions at = positions(op);
+  int rank = static_cast<int>(x.shape.size());
+  std::vector<int64_t> axes = c.attributes().integers("axes");
+  if (axes.empty()) {
+    for (int k = 0; k < rank; ++k) axes.push_back(k);
+  }
+  bool by_sizes = is_given(c, at.sizes);
+  std::vector<double> scales = c.attributes().numbers("scales");
+  const Constant* values = c.constant(by_sizes ? at.sizes : at.scales);
+  if (values) {
+    scales.clear();
+    for (int64_t k = 0; k < values->count(); ++k) scales.push_back(values->number_at(k));
+  }
+  if (scales.size() != axes.size()) {
+    *error = text(by_sizes ? "sizes" : "scales", ": expected ", axes.size(), " numbers, got ", scales.size());
+    return std::nullopt;
+  }
+  const Constant* roi = is_given(c, at.roi) ? c.constant(at.roi) : nullptr;
+  for (size_t k = 0; k < axes.size(); ++k) {
+    if (axes[k] < -rank || axes[k] >= rank) {
+      *error = text("axis ", axes[k], " is out of range for rank ", rank);
+      return std::nullopt;
+    }
+    AxisPlan p;
+    p.axis = static_cast<size_t>(normal_axis(axes[k], rank));
+    auto extent = static_dim(x.shape[p.axis]);
+    if (!extent) {
+      if (!by_sizes && scales[k] == 1.0) continue;
+      *error = "the input's dimensions need a value known at compile time";
+      return std::nullopt;
+    }
+    p.in = *extent;
+    if (!(scales[k] > 0) || scales[k] > 1e9) {
+      *error = text(by_sizes ? "a size" : "a scale", " of ", scales[k]);
+      return std::nullopt;
+    }
+    p.out = by_sizes ? static_cast<int64_t>(scales[k])
+                     : static_cast<int64_t>(std::floor(static_cast<double>(p.in) * scales[k]));
+    p.scale = by_sizes ? static_cast<double>(p.out) / static_cast<double>(p.in) : scales[k];
+    auto n = static_cast<int64_t>(axes.size());
+    if (roi && roi->count() == 2 * n && options->coordinates == "tf_crop_and_resize") {
+      p.roi_start = roi->number_at(static_cast<int64_t>(k));
+      p.roi_end = roi->number_at(n + static_cast<int64_t>(k));
+    }
+    plan.axes.push_back(p);
+  }
+  if (by_sizes) keep_aspect_ratio(c.attributes().text("keep_aspect_ratio_policy", "stretch"), plan.axes);
+  bool crops = options->coordinates == "tf_crop_and_resize";
+  std::erase_if(plan.axes, [&](const AxisPlan& p) { return p.in == p.out && p.scale == 1.0 && !crops; });
+  return plan;
+}
+
+template <bool is_upsample>
+void infer_resize(InferContext& c) {
+  if (!expect_type(c, 0, TypeSet::number)) return;
+  std::string_view op = is_upsample ? "Upsample" : "Resize";
+  Positions at = positions(op);
+  for (int i : {at.roi, at.scales, at.sizes}) {
+    bool matters = i != at.roi || c.attributes().text("coordinate_transformation_mode", "") == "tf_crop_and_resize";
+    if (matters && is_given(c, i) && !c.constant(i)) {
+      return c.unsupported(text("input ", i, " needs a value known at compile time"));
+    }
+  }
+  std::string error;
+  auto plan = make_plan(c, c.input(0), op, &error);
+  if (!expect(c, plan.has_value(), error)) return;
+  Shape out = c.input(0).shape;
+  for (const AxisPlan& p : plan->axes) {
+    if (!expect(c, p.in > 0 || p.out == 0, "an empty dimension cannot be resized")) return;
+    out[p.axis] = p.out;
+  }
+  c.set_output(0, {c.input(0).element, out});
+}
+
+// ---- Coordinates ----
+
+Expr real(double v) { return tensor::constant(ElementType::f64, v); }
+
+// x(o) as f64.
+Expr coordinate(const Options& o, const AxisPlan& p, const Expr& position) {
+  Expr i = cast(ElementType::f64, position);
+  double in = static_cast<double>(p.in), out = static_cast<double>(p.out);
+  // The extent before rounding down to whole elements.
+  double exact_out = p.scale * in;
+  if (o.coordinates == "asymmetric") return i / real(p.scale);
+  if (o.coordinates == "align_corners") {
+    if (p.out == 1) return real(0);
+    return i * real(in - 1) / real(exact_out == out ? out - 1 : exact_out - 1);
+  }
+  if (o.coordinates == "tf_half_pixel_for_nn") return (i + real(0.5)) / real(p.scale);
+  if (o.coordinates == "tf_crop_and_resize") {
+    if (p.out == 1) return real(0.5 * (p.roi_start + p.roi_end) * (in - 1));
+    return real(p.roi_start * (in - 1)) + i * real((p.roi_end - p.roi_start) * (in - 1) / (out - 1));
+  }
+  if (o.coordinates == "pytorch_half_pixel" && p.out == 1) return real(0);
+  Expr centered = (i + real(0.5)) / real(p.scale) - real(0.5);
+  if (o.coordinates == "half_pixel_symmetric") {
+    double center = in / 2, adjustment = out / exact_out;
+    return centered + real(center * (1 - adjustment));
+  }
+  return centered;
+}
+
+Expr whole(Intrinsic rounding, const Expr& x) { return cast(ElementType::i64, call(rounding, {x})); }
+
+Expr nearest_position(const std::string& mode, const Expr& x) {
+  if (mode == "floor") return whole(Intrinsic::floor, x);
+  if (mode == "ceil") return whole(Intrinsic::ceil, x);
+  if (mode == "round_prefer_ceil") return whole(Intrinsic::floor, x + real(0.5));
+  return whole(Intrinsic::ceil, x - real(0.5));
+}
+
+Expr clamped(const Expr& i, int64_t extent) { return tensor::min(tensor::max(i, 0), extent - 1); }
+
+// ---- Weights ----
+
+// Keys' cubic at distance d >= 0.
+Expr cubic_weight(const Expr& d, double a) {
+  Expr near = ((real(a + 2) * d - real(a + 3)) * d) * d + real(1);
+  Expr far = ((real(a) * d - real(5 * a)) * d + real(8 * a)) * d - real(4 * a);
+  return select(d <= real(1), near, select(d < real(2), far, real(0)));
+}
+
+Expr kernel(const Options& o, const Expr& distance) {
+  Expr d = call(Intrinsic::abs, {distance});
+  if (o.mode == Mode::cubic) return cubic_weight(d, o.cubic_a);
+  return tensor::max(real(1) - d, 0);
+}
+
+struct Table {
+  int64_t taps = 0;
+  Buffer first, weight;  // [out] position of the first tap, [out, taps]
+};
+
+// Antialiasing stretches the kernel by the scale of a reduction, so that every input element counts.
+Table make_table(ComputeContext& c, const Options& o, const AxisPlan& p, ElementType wide) {
+  double stretch = o.antialias ? std::min(p.scale, 1.0) : 1.0;
+  double support = (o.mode == Mode::cubic ? 2.0 : 1.0) / stretch;
+  Table t;
+  t.taps = 2 * static_cast<int64_t>(std::ceil(support));
+  bool widened = stretch != 1.0;
+  if (widened) t.taps += 1;
+  t.first = c.builder.compute("first", ElementType::i64, {p.out}, [&](Axes i) {
+    Expr x = coordinate(o, p, i[0]);
+    if (widened) return whole(Intrinsic::floor, x - real(support)) + 1;
+    return whole(Intrinsic::floor, x) - (t.taps / 2 - 1);
+  });
+  auto raw = [&](const Expr& position, const Expr& tap) {
+    Expr at = load(t.first, {position}) + tap;
+    Expr distance = cast(ElementType::f64, at) - coordinate(o, p, position);
+    Expr w = kernel(o, distance * real(stretch));
+    if (!o.exclude_outside && !o.antialias) return w;
+    return o.exclude_outside ? select(at >= 0 && at < p.in, w, real(0)) : w;
+  };
+  if (!o.exclude_outside && !o.antialias) {
+    t.weight = c.builder.compute("weight", wide, {p.out, t.taps}, [&](Axes i) { return cast(wide, raw(i[0], i[1])); });
+    return t;
+  }
+  // Weights that do not add up to 1 by themselves.
+  Buffer sum = c.builder.reduce("weight_sum", ElementType::f64, {p.out}, {t.taps}, Reducer::sum,
+                                [&](Axes i, Axes r) { return raw(i[0], r[0]); });
+  t.weight = c.builder.compute("weight", wide, {p.out, t.taps},
+                               [&](Axes i) { return cast(wide, raw(i[0], i[1]) / load(sum, {i[0]})); });
+  return t;
+}
+
+// ---- Passes ----
+
+// For whole-number enlargement that repeats each element: x(o) rounds to o / factor.
+std::optional<int64_t> repetition(const Options& o, const AxisPlan& p) {
+  double factor = p.scale;
+  if (factor != std::floor(factor) || p.out != p.in * static_cast<int64_t>(factor)) return std::nullopt;
+  bool half = o.coordinates == "half_pixel" || o.coordinates == "half_pixel_symmetric" ||
+              (o.coordinates == "pytorch_half_pixel" && p.out > 1);
+  bool rounds = o.nearest == "round_prefer_floor" || o.nearest == "round_prefer_ceil";
+  if ((o.coordinates == "asymmetric" && o.nearest == "floor") || (half && rounds)) return static_cast<int64_t>(factor);
+  return std::nullopt;
+}
+
+using Source = std::function<Expr(const std::vector<Expr>&)>;
+
+Buffer nearest_pass(ComputeContext& c, const Options& o, const AxisPlan& p, const Source& x, ElementType element,
+                    const Shape& shape) {
+  if (auto factor = repetition(o, p)) {
+    return c.builder.compute("resize", element, shape, [&](Axes i) {
+      std::vector<Expr> at = to_vector(i);
+      at[p.axis] = tensor::floor_div(at[p.axis], *factor);
+      return x(at);
+    });
+  }
+  Buffer table = c.builder.compute("position", ElementType::i64, {p.out}, [&](Axes i) {
+    return clamped(nearest_position(o.nearest, coordinate(o, p, i[0])), p.in);
+  });
+  return c.builder.compute("resize", element, shape, [&](Axes i) {
+    std::vector<Expr> at = to_vector(i);
+    at[p.axis] = gather_index(load(table, {i[p.axis]}), p.in);
+    return x(at);
+  });
+}
+
+Buffer weighted_pass(ComputeContext& c, const Options& o, const AxisPlan& p, const Source& x, ElementType wide,
+                     const Shape& shape) {
+  Table t = make_table(c, o, p, wide);
+  auto term = [&](Axes i, const Expr& tap) {
+    std::vector<Expr> at = to_vector(i);
+    at[p.axis] = clamped(load(t.first, {i[p.axis]}) + tap, p.in);
+    return cast(wide, x(at)) * load(t.weight, {i[p.axis], tap});
+  };
+  constexpr int64_t kExplicitTaps = 4;
+  if (t.taps > kExplicitTaps) {
+    return c.builder.reduce("resize", wide, shape, {t.taps}, Reducer::sum, [&](Axes i, Axes r) { return term(i, r[0]); });
+  }
+  return c.builder.compute("resize", wide, shape, [&](Axes i) {
+    Expr sum = term(i, 0);
+    for (int64_t k = 1; k < t.taps; ++k) sum = sum + term(i, k);
+    return sum;
+  });
+}
+
+// Where tf_crop_and_resize looks outside the input, the result is a constant.
+Expr is_outside(const Plan& plan, Axes i) {
+  Expr outside = tensor::false_value();
+  for (const AxisPlan& p : plan.axes) {
+    Expr x = coordinate(plan.options, p, i[p.axis]);
+    outside = outside || x < real(0) || x > real(static_cast<double>(p.in - 1));
+  }
+  return outside;
+}
+
+void compute_resize(ComputeContext& c) {
+  const TensorType& in = c.input_type(0);
+  const TensorType& out = c.output_type(0);
+  std::string error;
+  Plan plan = *make_plan(c, in, c.node().op->name, &error);
+  bool nearest = plan.options.mode == Mode::nearest;
+  ElementType wide = nearest ? in.element : is_float(in.element) ? wide_type(in.element) : ElementType::f32;
+  Source x = [&](const std::vector<Expr>& at) { return c.at(0, at); };
+  Shape shape = in.shape;
+  Buffer result;
+  // The axis that shrinks most goes first: the later passes have less to do.
+  std::stable_sort(plan.axes.begin(), plan.axes.end(),
+                   [](const AxisPlan& a, const AxisPlan& b) { return a.scale < b.scale; });
+  for (const AxisPlan& p : plan.axes) {
+    shape[p.axis] = p.out;
+    result = nearest ? nearest_pass(c, plan.options, p, x, wide, shape)
+                     : weighted_pass(c, plan.options, p, x, wide, shape);
+    x = [result](const std::vector<Expr>& at) { return load(result, at); };
+  }
+  bool crops = plan.options.coordinates == "tf_crop_and_resize";
+  if (result.defined() && !crops && result.element() == out.element) return c.set_output(0, result);
+  c.set_output(0, c.builder.compute("resized", out.element, out.shape, [&](Axes i) {
+    Expr value = x(to_vector(i));
+    // Integers round to the nearest, away from what a truncating cast would give.
+    if (is_float(value.element()) && is_int(out.element)) value = call(Intrinsic::round, {value});
+    value = cast(out.element, value);
+    if (!crops) return value;
+    Expr filler = cast(out.element, tensor::constant(ElementType::f32, plan.options.outside_value));
+    return select(is_outside(plan, i), filler, value);
+  }));
+}
+
+template <bool is_upsample>
+OpDef resizing(std::string_view name) {
+  OpDef op;
+  op.name = name;
+  op.fusion = FusionClass::opaque;
+  op.infer = infer_resize<is_upsample>;
+  op.compute = compute_resize;
+  op.constant_inputs = 0b1110;
+  return op;
+}
+
+}  // namespace
+
+std::span<const OpDef> resize_ops() {
+  static const OpDef ops[] = {resizing<false>("Resize"), resizing<true>("Upsample")};
+  return ops;
+}
+
+}  // namespace mcc::graph

@@ -1,0 +1,207 @@
+// Operators that run along an axis in order: CumSum, CumProd, TopK; and ReverseSequence.
+#include <limits>
+
+#include "graph/ops/common.h"
+#include "tensor/text.h"
+
+namespace mcc::graph {
+namespace {
+
+using tensor::AxisKind;
+using tensor::Store;
+
+// ---- CumSum, CumProd: out[k] = x[0] op ... op x[k], or up to k-1 (exclusive), or from the end (reverse) ----
+
+void infer_cumulative(InferContext& c) {
+  if (!expect_type(c, 0, TypeSet::number)) return;
+  auto axis = constant_ints(c, 1, "axis");
+  if (!axis || !expect(c, axis->size() == 1, "axis: expected one number, got ", list_text(*axis)) ||
+      !checked_axis(c, (*axis)[0], c.rank(0))) {
+    return;
+  }
+  c.set_output(0, c.input(0));
+}
+
+template <BinaryOp operation>
+void compute_cumulative(ComputeContext& c) {
+  const TensorType& in = c.input_type(0);
+  auto axis = static_cast<size_t>(normal_axis(c.constant(1)->int_at(0), static_cast<int>(in.shape.size())));
+  bool exclusive = c.attributes().integer("exclusive", 0) != 0, reverse = c.attributes().integer("reverse", 0) != 0;
+  ElementType wide = wide_type(in.element);
+  const Expr& n = in.shape[axis];
+  Buffer total = c.builder.new_buffer("cumulative", wide, in.shape);
+  std::vector<tensor::FuncBuilder::AxisSpec> axes{{"k", n, AxisKind::scan}};
+  for (size_t k = 0; k < in.shape.size(); ++k) {
+    if (k != axis) axes.push_back({text("i", k), in.shape[k], AxisKind::spatial});
+  }
+  c.builder.block("scan", axes, [&](Axes i) {
+    // Element at position p of the run.
+    auto at = [&](const Expr& p) {
+      std::vector<Expr> index = to_vector(i.subspan(1));
+      index.insert(index.begin() + static_cast<std::ptrdiff_t>(axis), reverse ? n - 1 - p : p);
+      return index;
+    };
+    Expr neutral = tensor::constant_int({wide, 1}, operation == BinaryOp::mul);
+    Expr before = select(i[0] == 0, neutral, load(total, at(i[0] - 1)));
+    Expr x = widen(c.at(0, at(exclusive ? i[0] - 1 : i[0])));
+    if (exclusive) x = select(i[0] == 0, neutral, x);
+    return Store::make(total, at(i[0]), binary(operation, before, x));
+  });
+  c.set_output(0, cast_buffer(c, total, in.element));
+}
+
+OpDef cumulative(std::string_view name, void (*compute)(ComputeContext&)) {
+  OpDef op;
+  op.name = name;
+  op.fusion = FusionClass::opaque;
+  op.infer = infer_cumulative;
+  op.compute = compute;
+  op.required_inputs = 2;
+  op.constant_inputs = 0b10;
+  return op;
+}
+
+// ---- TopK: the k largest (or smallest) in order; of equal ones the first comes first ----
+
+std::optional<int64_t> checked_count(InferContext& c) {
+  if (!c.has_input(1)) return c.attributes().integer("k", 0);
+  auto k = constant_ints(c, 1, "k");
+  if (!k || !expect(c, k->size() == 1, "k: expected one number, got ", list_text(*k))) return std::nullopt;
+  return (*k)[0];
+}
+
+void infer_top_k(InferContext& c) {
+  if (!expect_type(c, 0, TypeSet::number)) return;
+  auto axis = checked_axis(c, c.attributes().integer("axis", -1), c.rank(0));
+  auto k = axis ? checked_count(c) : std::nullopt;
+  if (!k) return;
+  Shape out = c.input(0).shape;
+  Expr& d = out[static_cast<size_t>(*axis)];
+  auto extent = static_dim(d);
+  if (!expect(c, *k >= 0 && (!extent || *k <= *extent), "k of ", *k, " for ", to_text(c.input(0)))) return;
+  d = *k;
+  c.set_output(0, {c.input(0).element, out});
+  c.set_output(1, {ElementType::i64, out});
+}
+
+// Step t picks the best among those that come after the pick before: ordered by value, then by position. best[t + 1]
+// and position[t + 1] hold pick t; the entries 0 stand before everything.
+void compute_top_k(ComputeContext& c) {
+  const TensorType& in = c.input_type(0);
+  const TensorType& out = c.output_type(c.has_output(0) ? 0 : 1);
+  auto axis = static_cast<size_t>(
+      normal_axis(c.attributes().integer("axis", -1), static_cast<int>(in.shape.size())));
+  bool largest = c.attributes().integer("largest", 1) != 0;
+  Reducer reducer = largest ? Reducer::max : Reducer::min;
+  Shape outer = in.shape;
+  outer.erase(outer.begin() + static_cast<std::ptrdiff_t>(axis));
+  Shape history = outer;
+  history.insert(history.begin(), out.shape[axis] + 1);
+  Buffer best = c.builder.new_buffer("best", in.element, history);
+  Buffer position = c.builder.new_buffer("position", ElementType::i64, history);
+  std::vector<tensor::FuncBuilder::AxisSpec> axes;
+  for (size_t k = 0; k < outer.size(); ++k) axes.push_back({text("i", k), outer[k], AxisKind::spatial});
+
+  auto entry = [](const Expr& t, Axes i) {
+    std::vector<Expr> at = to_vector(i);
+    at.insert(at.begin(), t);
+    return at;
+  };
+  auto element = [&](Axes i, const Expr& r) {
+    std::vector<Expr> at = to_vector(i);
+    at.insert(at.begin() + static_cast<std::ptrdiff_t>(axis), r);
+    return c.at(0, at);
+  };
+  Expr worst = tensor::identity(reducer, in.element);
+  Expr limit = tensor::identity(largest ? Reducer::min : Reducer::max, in.element);
+  c.builder.block("before_values", axes, [&](Axes i) { return Store::make(best, entry(0, i), limit); });
+  c.builder.block("before_positions", axes, [&](Axes i) { return Store::make(position, entry(0, i), -1); });
+  c.builder.serial_loop("t", out.shape[axis], [&](const Expr& t) {
+    auto follows = [&](Axes i, const Expr& x, const Expr& r) {
+      Expr last = load(best, entry(t, i));
+      return (largest ? x < last : x > last) || (x == last && r > load(position, entry(t, i)));
+    };
+    Buffer value = c.builder.reduce("extreme", in.element, outer, {in.shape[axis]}, reducer, [&](Axes i, Axes r) {
+      Expr x = element(i, r[0]);
+      return select(follows(i, x, r[0]), x, worst);
+    });
+    Buffer first = c.builder.reduce("first", ElementType::i64, outer, {in.shape[axis]}, Reducer::min,
+                                    [&](Axes i, Axes r) {
+                                      Expr x = element(i, r[0]);
+                                      Expr found = follows(i, x, r[0]) && x == load(value, to_vector(i));
+                                      return select(found, r[0], std::numeric_limits<int64_t>::max());
+                                    });
+    c.builder.block("keep_value", axes,
+                    [&](Axes i) { return Store::make(best, entry(t + 1, i), load(value, to_vector(i))); });
+    c.builder.block("keep_position", axes,
+                    [&](Axes i) { return Store::make(position, entry(t + 1, i), load(first, to_vector(i))); });
+  });
+  auto result = [&](const std::string& name, const Buffer& from) {
+    return c.builder.compute(name, from.element(), out.shape, [&](Axes i) {
+      std::vector<Expr> at = to_vector(i);
+      at.erase(at.begin() + static_cast<std::ptrdiff_t>(axis));
+      return load(from, entry(i[axis] + 1, at));
+    });
+  };
+  if (c.has_output(0)) c.set_output(0, result("values", best));
+  if (c.has_output(1)) c.set_output(1, result("indices", position));
+}
+
+OpDef top_k_op() {
+  OpDef op;
+  op.name = "TopK";
+  op.fusion = FusionClass::opaque;
+  op.infer = infer_top_k;
+  op.compute = compute_top_k;
+  op.constant_inputs = 0b10;
+  return op;
+}
+
+// ---- ReverseSequence: the first sequence_lens[b] elements of each sequence backwards ----
+
+void infer_reverse(InferContext& c) {
+  int64_t batch = c.attributes().integer("batch_axis", 1), time = c.attributes().integer("time_axis", 0);
+  if (!expect_type(c, 0, TypeSet::any) || !expect_rank(c, 0, 2, 16) || !expect_type(c, 1, TypeSet::index) ||
+      !expect_rank(c, 1, 1) ||
+      !expect(c, (batch == 0 && time == 1) || (batch == 1 && time == 0), "batch_axis and time_axis: expected 0 and 1, ",
+              "in either order, got ", batch, " and ", time) ||
+      !expect_same_dim(c, c.input(0).shape[static_cast<size_t>(batch)], c.input(1).shape[0], "number of lengths")) {
+    return;
+  }
+  c.set_output(0, c.input(0));
+}
+
+void compute_reverse(ComputeContext& c) {
+  const TensorType& out = c.output_type(0);
+  auto batch = static_cast<size_t>(c.attributes().integer("batch_axis", 1)), time = 1 - batch;
+  c.set_output(0, c.builder.compute("reverse", out.element, out.shape, [&](Axes i) {
+    std::vector<Expr> at = to_vector(i);
+    Expr n = tensor::min(cast(ElementType::i64, c.at(1, {i[batch]})), out.shape[time]);
+    at[time] = select(i[time] < n, n - 1 - i[time], i[time]);
+    return c.at(0, at);
+  }));
+}
+
+OpDef reverse_op() {
+  OpDef op;
+  op.name = "ReverseSequence";
+  op.fusion = FusionClass::injective;
+  op.infer = infer_reverse;
+  op.compute = compute_reverse;
+  op.required_inputs = 2;
+  return op;
+}
+
+}  // namespace
+
+std::span<const OpDef> scan_ops() {
+  static const OpDef ops[] = {
+      cumulative("CumSum", compute_cumulative<BinaryOp::add>),
+      cumulative("CumProd", compute_cumulative<BinaryOp::mul>),
+      top_k_op(),
+      reverse_op(),
+  };
+  return ops;
+}
+
+}  // namespace mcc::graph
