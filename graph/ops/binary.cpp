@@ -103,21 +103,14 @@ OpDef pow_op() {
 
 // ---- The others ----
 
-void infer_mod(InferContext& c) {
-  bool fmod = c.attributes().integer("fmod", 0) != 0;
-  if (is_float(c.input(0).element) && !expect(c, fmod, "floating-point inputs need fmod = 1")) return;
-  infer_arithmetic<TypeSet::number>(c);
-}
-
+// With fmod the remainder has the sign of the dividend, else that of the divisor (a zero remainder, too).
 Expr modulo(const Expr& a, const Expr& b, const Attributes& attributes) {
-  if (attributes.integer("fmod", 0) != 0 || is_float(a.element())) return binary(BinaryOp::mod, a, b);
-  return tensor::floor_mod(a, b);
-}
-
-OpDef mod_op() {
-  OpDef op = arithmetic<TypeSet::number, modulo>("Mod");
-  op.infer = infer_mod;
-  return op;
+  if (attributes.integer("fmod", 0) != 0) return binary(BinaryOp::mod, a, b);
+  if (!is_float(a.element())) return tensor::floor_mod(a, b);
+  Expr remainder = binary(BinaryOp::mod, a, b);
+  Expr adjusted = select((remainder < 0) != (b < 0), remainder + b, remainder);
+  Expr zero = select(b < 0, number_like(b, -0.0), number_like(b, 0));
+  return select(remainder == 0, zero, adjusted);
 }
 
 void infer_prelu(InferContext& c) {
@@ -142,13 +135,14 @@ void infer_shift(InferContext& c) {
   infer_arithmetic<TypeSet::integer>(c);
 }
 
-// A shift by the width or more leaves nothing.
+// A shift by the width or more leaves nothing; to the right, of a negative number, -1.
 Expr shift(const Expr& x, const Expr& count, const Attributes& a) {
   bool left = a.text("direction", "") == "LEFT";
-  Expr width = tensor::constant_int(count.type(), bit_width(x.element()));
-  Expr in_range = count < width;
-  Expr shifted = binary(left ? BinaryOp::shl : BinaryOp::shr, x, select(in_range, count, 0));
-  return select(in_range, shifted, 0);
+  Expr limit = tensor::constant_int(count.type(), bit_width(x.element()) - 1);
+  Expr in_range = count >= 0 && count <= limit;
+  Expr shifted = binary(left ? BinaryOp::shl : BinaryOp::shr, x, select(in_range, count, limit));
+  if (left || is_unsigned_int(x.element())) return select(in_range, shifted, 0);
+  return shifted;
 }
 
 OpDef shift_op() {
@@ -166,7 +160,7 @@ std::span<const OpDef> binary_ops() {
       direct<TypeSet::number, BinaryOp::mul>("Mul"),
       direct<TypeSet::number, BinaryOp::div>("Div"),
       pow_op(),
-      mod_op(),
+      arithmetic<TypeSet::number, modulo>("Mod"),
       prelu_op(),
       comparison<TypeSet::any, BinaryOp::eq>("Equal"),
       comparison<TypeSet::number, BinaryOp::lt>("Less"),

@@ -43,6 +43,10 @@ void compute_cast(ComputeContext& c) {
       Expr limit = number_like(value, largest(out.element));
       value = tensor::min(tensor::max(value, -limit), limit);
     }
+    // Out of range, 4-bit integers take the low bits; the others saturate.
+    if (is_float(value.element()) && is_int(out.element) && bit_width(out.element) == 4) {
+      value = cast(ElementType::i32, value);
+    }
     return cast(out.element, value);
   }));
 }

@@ -29,7 +29,8 @@ std::optional<std::vector<Label>> parse_term(const std::string& term, int ellips
   bool had_ellipsis = false;
   for (size_t k = 0; k < term.size(); ++k) {
     if (term.compare(k, 3, "...") == 0 && !had_ellipsis) {
-      for (int d = ellipsis; d-- > 0;) labels.push_back(kEllipsis + d);
+      for (int d = ellipsis; d-- > 0;)
+        labels.push_back(kEllipsis + d);
       had_ellipsis = true;
       k += 2;
     } else if (std::isalpha(static_cast<unsigned char>(term[k]))) {
@@ -43,7 +44,8 @@ std::optional<std::vector<Label>> parse_term(const std::string& term, int ellips
 
 int letters_in(const std::string& term) {
   int n = 0;
-  for (char ch : term) n += std::isalpha(static_cast<unsigned char>(ch)) ? 1 : 0;
+  for (char ch : term)
+    n += std::isalpha(static_cast<unsigned char>(ch)) ? 1 : 0;
   return n;
 }
 
@@ -51,10 +53,12 @@ int letters_in(const std::string& term) {
 std::vector<Label> implicit_output(const Equation& e, int ellipsis) {
   std::map<Label, int> uses;
   for (const auto& term : e.operands) {
-    for (Label l : term) ++uses[l];
+    for (Label l : term)
+      ++uses[l];
   }
   std::vector<Label> output;
-  for (int d = ellipsis; d-- > 0;) output.push_back(kEllipsis + d);
+  for (int d = ellipsis; d-- > 0;)
+    output.push_back(kEllipsis + d);
   for (const auto& [label, count] : uses) {
     if (label < kEllipsis && count == 1) output.push_back(label);
   }
@@ -162,8 +166,10 @@ void compute_einsum(ComputeContext& c) {
   }
   auto value = [&](Axes i, Axes r) {
     std::map<Label, Expr> position;
-    for (size_t k = 0; k < e.output.size(); ++k) position[e.output[k]] = i[k];
-    for (size_t k = 0; k < summed.size(); ++k) position[summed[k]] = r[k];
+    for (size_t k = 0; k < e.output.size(); ++k)
+      position[e.output[k]] = i[k];
+    for (size_t k = 0; k < summed.size(); ++k)
+      position[summed[k]] = r[k];
     Expr product;
     for (int n = 0; n < c.num_inputs(); ++n) {
       std::vector<Expr> at;
@@ -176,7 +182,8 @@ void compute_einsum(ComputeContext& c) {
     }
     return product;
   };
-  Buffer sum = c.builder.reduce("einsum", wide_type(out.element), out.shape, summed_extents, Reducer::sum, value);
+  Buffer sum =
+      c.builder.reduce("einsum", wide_type(out.element), out.shape, summed_extents, Reducer::sum, value);
   c.set_output(0, cast_buffer(c, sum, out.element));
 }
 

@@ -11,12 +11,14 @@ bool check_scale_shape(InferContext& c) {
   const Shape& x = c.input(0).shape;
   const Shape& scale = c.input(1).shape;
   int64_t block = c.attributes().integer("block_size", 0);
-  if (c.has_input(2) &&
+  auto is_one = [](const Shape& s) { return s.empty() || (s.size() == 1 && tensor::is_int(s[0], 1)); };
+  bool is_scalar = is_one(scale);
+  bool both_scalars = c.has_input(2) && is_scalar && is_one(c.input(2).shape);
+  if (c.has_input(2) && !both_scalars &&
       !expect(c, same_shape(scale, c.input(2).shape), "zero point: expected the scale's shape ",
               to_text(c.input(1)), ", got ", to_text(c.input(2)))) {
     return false;
   }
-  bool is_scalar = scale.empty() || (scale.size() == 1 && tensor::is_int(scale[0], 1));
   if (is_scalar && block == 0) return true;
   auto axis = checked_axis(c, c.attributes().integer("axis", 1), c.rank(0));
   if (!axis) return false;

@@ -24,7 +24,7 @@ struct Options {
 struct AxisPlan {
   size_t axis = 0;
   int64_t in = 0, out = 0;
-  double scale = 1;             // out / in, or as given
+  double scale = 1;  // out / in, or as given
   double roi_start = 0, roi_end = 1;
 };
 
@@ -40,7 +40,9 @@ struct Positions {
   int roi, scales, sizes;
 };
 
-Positions positions(std::string_view op) { return op == "Upsample" ? Positions{-1, 1, -1} : Positions{1, 2, 3}; }
+Positions positions(std::string_view op) {
+  return op == "Upsample" ? Positions{-1, 1, -1} : Positions{1, 2, 3};
+}
 
 template <class Context>
 bool is_given(const Context& c, int i) {
@@ -60,9 +62,9 @@ std::optional<Options> read_options(const Attributes& a, bool is_upsample, std::
     *error = text("mode: expected nearest, linear or cubic, got ", mode);
   }
   o.coordinates = is_upsample ? "asymmetric" : a.text("coordinate_transformation_mode", "half_pixel");
-  static constexpr std::string_view known[] = {"half_pixel",    "half_pixel_symmetric", "pytorch_half_pixel",
-                                               "align_corners", "asymmetric",           "tf_crop_and_resize",
-                                               "tf_half_pixel_for_nn"};
+  static constexpr std::string_view known[] = {
+      "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel",  "align_corners",
+      "asymmetric", "tf_crop_and_resize",   "tf_half_pixel_for_nn"};
   if (std::find(std::begin(known), std::end(known), o.coordinates) == std::end(known)) {
     *error = text("coordinate_transformation_mode: ", o.coordinates, " is not known");
   }
@@ -94,7 +96,8 @@ void keep_aspect_ratio(const std::string& policy, std::vector<AxisPlan>& axes) {
 
 // What the node asks for; the error is empty on success.
 template <class Context>
-std::optional<Plan> make_plan(const Context& c, const TensorType& x, std::string_view op, std::string* error) {
+std::optional<Plan> make_plan(const Context& c, const TensorType& x, std::string_view op,
+                              std::string* error) {
   auto options = read_options(c.attributes(), op == "Upsample", error);
   if (!options) return std::nullopt;
   Plan plan{*options, {}};
@@ -102,14 +105,16 @@ std::optional<Plan> make_plan(const Context& c, const TensorType& x, std::string
   int rank = static_cast<int>(x.shape.size());
   std::vector<int64_t> axes = c.attributes().integers("axes");
   if (axes.empty()) {
-    for (int k = 0; k < rank; ++k) axes.push_back(k);
+    for (int k = 0; k < rank; ++k)
+      axes.push_back(k);
   }
   bool by_sizes = is_given(c, at.sizes);
   std::vector<double> scales = c.attributes().numbers("scales");
   const Constant* values = c.constant(by_sizes ? at.sizes : at.scales);
   if (values) {
     scales.clear();
-    for (int64_t k = 0; k < values->count(); ++k) scales.push_back(values->number_at(k));
+    for (int64_t k = 0; k < values->count(); ++k)
+      scales.push_back(values->number_at(k));
   }
   if (scales.size() != axes.size()) {
     *error = text(by_sizes ? "sizes" : "scales", ": expected ", axes.size(), " numbers, got ", scales.size());
@@ -156,7 +161,8 @@ void infer_resize(InferContext& c) {
   std::string_view op = is_upsample ? "Upsample" : "Resize";
   Positions at = positions(op);
   for (int i : {at.roi, at.scales, at.sizes}) {
-    bool matters = i != at.roi || c.attributes().text("coordinate_transformation_mode", "") == "tf_crop_and_resize";
+    bool matters =
+        i != at.roi || c.attributes().text("coordinate_transformation_mode", "") == "tf_crop_and_resize";
     if (matters && is_given(c, i) && !c.constant(i)) {
       return c.unsupported(text("input ", i, " needs a value known at compile time"));
     }
@@ -253,7 +259,8 @@ Table make_table(ComputeContext& c, const Options& o, const AxisPlan& p, Element
     return o.exclude_outside ? select(at >= 0 && at < p.in, w, real(0)) : w;
   };
   if (!o.exclude_outside && !o.antialias) {
-    t.weight = c.builder.compute("weight", wide, {p.out, t.taps}, [&](Axes i) { return cast(wide, raw(i[0], i[1])); });
+    t.weight = c.builder.compute("weight", wide, {p.out, t.taps},
+                                 [&](Axes i) { return cast(wide, raw(i[0], i[1])); });
     return t;
   }
   // Weights that do not add up to 1 by themselves.
@@ -273,14 +280,15 @@ std::optional<int64_t> repetition(const Options& o, const AxisPlan& p) {
   bool half = o.coordinates == "half_pixel" || o.coordinates == "half_pixel_symmetric" ||
               (o.coordinates == "pytorch_half_pixel" && p.out > 1);
   bool rounds = o.nearest == "round_prefer_floor" || o.nearest == "round_prefer_ceil";
-  if ((o.coordinates == "asymmetric" && o.nearest == "floor") || (half && rounds)) return static_cast<int64_t>(factor);
+  if ((o.coordinates == "asymmetric" && o.nearest == "floor") || (half && rounds))
+    return static_cast<int64_t>(factor);
   return std::nullopt;
 }
 
 using Source = std::function<Expr(const std::vector<Expr>&)>;
 
-Buffer nearest_pass(ComputeContext& c, const Options& o, const AxisPlan& p, const Source& x, ElementType element,
-                    const Shape& shape) {
+Buffer nearest_pass(ComputeContext& c, const Options& o, const AxisPlan& p, const Source& x,
+                    ElementType element, const Shape& shape) {
   if (auto factor = repetition(o, p)) {
     return c.builder.compute("resize", element, shape, [&](Axes i) {
       std::vector<Expr> at = to_vector(i);
@@ -298,8 +306,8 @@ Buffer nearest_pass(ComputeContext& c, const Options& o, const AxisPlan& p, cons
   });
 }
 
-Buffer weighted_pass(ComputeContext& c, const Options& o, const AxisPlan& p, const Source& x, ElementType wide,
-                     const Shape& shape) {
+Buffer weighted_pass(ComputeContext& c, const Options& o, const AxisPlan& p, const Source& x,
+                     ElementType wide, const Shape& shape) {
   Table t = make_table(c, o, p, wide);
   auto term = [&](Axes i, const Expr& tap) {
     std::vector<Expr> at = to_vector(i);
@@ -308,11 +316,13 @@ Buffer weighted_pass(ComputeContext& c, const Options& o, const AxisPlan& p, con
   };
   constexpr int64_t kExplicitTaps = 4;
   if (t.taps > kExplicitTaps) {
-    return c.builder.reduce("resize", wide, shape, {t.taps}, Reducer::sum, [&](Axes i, Axes r) { return term(i, r[0]); });
+    return c.builder.reduce("resize", wide, shape, {t.taps}, Reducer::sum,
+                            [&](Axes i, Axes r) { return term(i, r[0]); });
   }
   return c.builder.compute("resize", wide, shape, [&](Axes i) {
     Expr sum = term(i, 0);
-    for (int64_t k = 1; k < t.taps; ++k) sum = sum + term(i, k);
+    for (int64_t k = 1; k < t.taps; ++k)
+      sum = sum + term(i, k);
     return sum;
   });
 }

@@ -34,7 +34,8 @@ const ActivationRule* find_rule(std::string_view name) {
   static const ActivationRule rules[] = {
       {"sigmoid", false, false, 0, 0,
        [](const Expr& x, const Expr&, const Expr&) { return call(Intrinsic::sigmoid, {x}); }},
-      {"tanh", false, false, 0, 0, [](const Expr& x, const Expr&, const Expr&) { return call(Intrinsic::tanh, {x}); }},
+      {"tanh", false, false, 0, 0,
+       [](const Expr& x, const Expr&, const Expr&) { return call(Intrinsic::tanh, {x}); }},
       {"relu", false, false, 0, 0, [](const Expr& x, const Expr&, const Expr&) { return tensor::max(x, 0); }},
       {"affine", true, true, 1, 0, [](const Expr& x, const Expr& a, const Expr& b) { return a * x + b; }},
       {"leakyrelu", true, false, 0.01, 0,
@@ -46,12 +47,15 @@ const ActivationRule* find_rule(std::string_view name) {
       {"hardsigmoid", true, true, 0.2, 0.5,
        [](const Expr& x, const Expr& a, const Expr& b) { return tensor::min(tensor::max(a * x + b, 0), 1); }},
       {"elu", true, false, 1, 0,
-       [](const Expr& x, const Expr& a, const Expr&) { return select(x >= 0, x, a * call(Intrinsic::expm1, {x})); }},
+       [](const Expr& x, const Expr& a, const Expr&) {
+         return select(x >= 0, x, a * call(Intrinsic::expm1, {x}));
+       }},
       {"softsign", false, false, 0, 0,
        [](const Expr& x, const Expr&, const Expr&) { return x / (call(Intrinsic::abs, {x}) + 1); }},
       {"softplus", false, false, 0, 0,
        [](const Expr& x, const Expr&, const Expr&) {
-         return tensor::max(x, 0) + call(Intrinsic::log1p, {call(Intrinsic::exp, {-call(Intrinsic::abs, {x})})});
+         return tensor::max(x, 0) +
+                call(Intrinsic::log1p, {call(Intrinsic::exp, {-call(Intrinsic::abs, {x})})});
        }},
   };
   for (const ActivationRule& rule : rules) {
@@ -66,11 +70,13 @@ std::string lower(std::string s) {
 }
 
 // One for each direction and kind. The lists of parameters are consumed by the functions that have them, in order.
-std::vector<Activation> activations(const Attributes& a, const std::vector<std::string>& defaults, size_t directions) {
+std::vector<Activation> activations(const Attributes& a, const std::vector<std::string>& defaults,
+                                    size_t directions) {
   std::vector<std::string> names;
   if (const Attribute* given = a.find("activations")) names = std::get<std::vector<std::string>>(*given);
   if (names.empty()) {
-    for (size_t d = 0; d < directions; ++d) names.insert(names.end(), defaults.begin(), defaults.end());
+    for (size_t d = 0; d < directions; ++d)
+      names.insert(names.end(), defaults.begin(), defaults.end());
   }
   std::vector<double> alphas = a.numbers("activation_alpha"), betas = a.numbers("activation_beta");
   size_t next_alpha = 0, next_beta = 0;
@@ -117,19 +123,22 @@ bool expect_shape(InferContext& c, int i, const Shape& wanted) {
   if (!c.has_input(i)) return true;
   if (!expect_rank(c, i, static_cast<int>(wanted.size()))) return false;
   for (size_t k = 0; k < wanted.size(); ++k) {
-    if (!expect_same_dim(c, wanted[k], c.input(i).shape[k], text("dimension ", k, " of input ", i))) return false;
+    if (!expect_same_dim(c, wanted[k], c.input(i).shape[k], text("dimension ", k, " of input ", i)))
+      return false;
   }
   return true;
 }
 
 bool check_activations(InferContext& c, const Kind& kind, size_t directions) {
   const Attribute* given = c.attributes().find("activations");
-  if (given && !expect(c, std::holds_alternative<std::vector<std::string>>(*given), "activations: expected names")) {
+  if (given &&
+      !expect(c, std::holds_alternative<std::vector<std::string>>(*given), "activations: expected names")) {
     return false;
   }
   std::vector<Activation> all = activations(c.attributes(), kind.activations, directions);
   size_t wanted = kind.activations.size() * directions;
-  if (!expect(c, all.size() == wanted, "activations: expected ", wanted, " names, got ", all.size())) return false;
+  if (!expect(c, all.size() == wanted, "activations: expected ", wanted, " names, got ", all.size()))
+    return false;
   for (const Activation& f : all) {
     if (!expect(c, find_rule(f.name), "activation ", f.name, " is not known")) return false;
   }
@@ -140,8 +149,9 @@ template <const Kind& (*kind_of)()>
 void infer_recurrent(InferContext& c) {
   const Kind& kind = kind_of();
   const Attributes& a = c.attributes();
-  if (!expect_type(c, kX, TypeSet::floating) || !expect_same_type(c, kX, kW) || !expect_same_type(c, kX, kR) ||
-      !expect_rank(c, kX, 3) || !expect_rank(c, kW, 3) || !expect_rank(c, kR, 3)) {
+  if (!expect_type(c, kX, TypeSet::floating) || !expect_same_type(c, kX, kW) ||
+      !expect_same_type(c, kX, kR) || !expect_rank(c, kX, 3) || !expect_rank(c, kW, 3) ||
+      !expect_rank(c, kR, 3)) {
     return;
   }
   std::string direction = a.text("direction", "forward");
@@ -166,7 +176,8 @@ void infer_recurrent(InferContext& c) {
       !expect_shape(c, kInitialH, state)) {
     return;
   }
-  if (kind.has_cell && (!expect_shape(c, kInitialC, state) || !expect_shape(c, kPeephole, {d, 3 * h}))) return;
+  if (kind.has_cell && (!expect_shape(c, kInitialC, state) || !expect_shape(c, kPeephole, {d, 3 * h})))
+    return;
   ElementType element = c.input(kX).element;
   c.set_output(0, {element, swap ? Shape{batch, steps, d, h} : Shape{steps, d, batch, h}});
   c.set_output(1, {element, state});
@@ -205,12 +216,14 @@ class Direction {
     inputs_ = products;
     if (!c_.has_input(kBias)) return;
     bool all = true;
-    for (int64_t g = 0; g < gates_; ++g) all = all && with_recurrent_bias(g);
+    for (int64_t g = 0; g < gates_; ++g)
+      all = all && with_recurrent_bias(g);
     inputs_ = b_.compute("biased", wide, shape, [&](Axes i) {
       Expr recurrent = bias(gates_ * hidden + i[2]);
       // Gates without it are the last ones.
       Expr kept = 0;
-      for (int64_t g = 0; g < gates_; ++g) kept = kept + (with_recurrent_bias(g) ? hidden : Expr(0));
+      for (int64_t g = 0; g < gates_; ++g)
+        kept = kept + (with_recurrent_bias(g) ? hidden : Expr(0));
       if (!all) recurrent = select(i[2] < kept, recurrent, number_like(recurrent, 0));
       return load(products, to_vector(i)) + bias(i[2]) + recurrent;
     });
@@ -336,7 +349,9 @@ States run_gru(ComputeContext& c, int64_t index, bool reverse) {
       Buffer kept = c.builder.compute("reset", d.wide, {d.batch, d.hidden}, [&](Axes i) {
         return gate(1, i[0], i[1]) * load(hs, {t, i[0], i[1]});
       });
-      candidate = d.recur("candidate", 2, 1, [&](const Expr& b, const Expr& k) { return load(kept, {b, k}); });
+      candidate = d.recur("candidate", 2, 1, [&](const Expr& b, const Expr& k) {
+        return load(kept, {b, k});
+      });
     }
     d.update("update", hs, t, [&](const Expr& b, const Expr& h) {
       Expr inner;
@@ -385,7 +400,8 @@ States run_lstm(ComputeContext& c, int64_t index, bool reverse) {
 }
 
 // Joins the directions: f(states, other axes), chosen by the index of the direction.
-Expr by_direction(const std::vector<States>& all, const Expr& which, const std::function<Expr(const States&)>& f) {
+Expr by_direction(const std::vector<States>& all, const Expr& which,
+                  const std::function<Expr(const States&)>& f) {
   if (all.size() == 1) return f(all[0]);
   return select(which == 0, f(all[0]), f(all[1]));
 }

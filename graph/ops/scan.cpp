@@ -26,7 +26,8 @@ template <BinaryOp operation>
 void compute_cumulative(ComputeContext& c) {
   const TensorType& in = c.input_type(0);
   auto axis = static_cast<size_t>(normal_axis(c.constant(1)->int_at(0), static_cast<int>(in.shape.size())));
-  bool exclusive = c.attributes().integer("exclusive", 0) != 0, reverse = c.attributes().integer("reverse", 0) != 0;
+  bool exclusive = c.attributes().integer("exclusive", 0) != 0,
+       reverse = c.attributes().integer("reverse", 0) != 0;
   ElementType wide = wide_type(in.element);
   const Expr& n = in.shape[axis];
   Buffer total = c.builder.new_buffer("cumulative", wide, in.shape);
@@ -89,8 +90,8 @@ void infer_top_k(InferContext& c) {
 void compute_top_k(ComputeContext& c) {
   const TensorType& in = c.input_type(0);
   const TensorType& out = c.output_type(c.has_output(0) ? 0 : 1);
-  auto axis = static_cast<size_t>(
-      normal_axis(c.attributes().integer("axis", -1), static_cast<int>(in.shape.size())));
+  auto axis =
+      static_cast<size_t>(normal_axis(c.attributes().integer("axis", -1), static_cast<int>(in.shape.size())));
   bool largest = c.attributes().integer("largest", 1) != 0;
   Reducer reducer = largest ? Reducer::max : Reducer::min;
   Shape outer = in.shape;
@@ -100,7 +101,8 @@ void compute_top_k(ComputeContext& c) {
   Buffer best = c.builder.new_buffer("best", in.element, history);
   Buffer position = c.builder.new_buffer("position", ElementType::i64, history);
   std::vector<tensor::FuncBuilder::AxisSpec> axes;
-  for (size_t k = 0; k < outer.size(); ++k) axes.push_back({text("i", k), outer[k], AxisKind::spatial});
+  for (size_t k = 0; k < outer.size(); ++k)
+    axes.push_back({text("i", k), outer[k], AxisKind::spatial});
 
   auto entry = [](const Expr& t, Axes i) {
     std::vector<Expr> at = to_vector(i);
@@ -121,10 +123,11 @@ void compute_top_k(ComputeContext& c) {
       Expr last = load(best, entry(t, i));
       return (largest ? x < last : x > last) || (x == last && r > load(position, entry(t, i)));
     };
-    Buffer value = c.builder.reduce("extreme", in.element, outer, {in.shape[axis]}, reducer, [&](Axes i, Axes r) {
-      Expr x = element(i, r[0]);
-      return select(follows(i, x, r[0]), x, worst);
-    });
+    Buffer value =
+        c.builder.reduce("extreme", in.element, outer, {in.shape[axis]}, reducer, [&](Axes i, Axes r) {
+          Expr x = element(i, r[0]);
+          return select(follows(i, x, r[0]), x, worst);
+        });
     Buffer first = c.builder.reduce("first", ElementType::i64, outer, {in.shape[axis]}, Reducer::min,
                                     [&](Axes i, Axes r) {
                                       Expr x = element(i, r[0]);
@@ -133,8 +136,9 @@ void compute_top_k(ComputeContext& c) {
                                     });
     c.builder.block("keep_value", axes,
                     [&](Axes i) { return Store::make(best, entry(t + 1, i), load(value, to_vector(i))); });
-    c.builder.block("keep_position", axes,
-                    [&](Axes i) { return Store::make(position, entry(t + 1, i), load(first, to_vector(i))); });
+    c.builder.block("keep_position", axes, [&](Axes i) {
+      return Store::make(position, entry(t + 1, i), load(first, to_vector(i)));
+    });
   });
   auto result = [&](const std::string& name, const Buffer& from) {
     return c.builder.compute(name, from.element(), out.shape, [&](Axes i) {
@@ -163,9 +167,11 @@ void infer_reverse(InferContext& c) {
   int64_t batch = c.attributes().integer("batch_axis", 1), time = c.attributes().integer("time_axis", 0);
   if (!expect_type(c, 0, TypeSet::any) || !expect_rank(c, 0, 2, 16) || !expect_type(c, 1, TypeSet::index) ||
       !expect_rank(c, 1, 1) ||
-      !expect(c, (batch == 0 && time == 1) || (batch == 1 && time == 0), "batch_axis and time_axis: expected 0 and 1, ",
-              "in either order, got ", batch, " and ", time) ||
-      !expect_same_dim(c, c.input(0).shape[static_cast<size_t>(batch)], c.input(1).shape[0], "number of lengths")) {
+      !expect(c, (batch == 0 && time == 1) || (batch == 1 && time == 0),
+              "batch_axis and time_axis: expected 0 and 1, ", "in either order, got ", batch, " and ",
+              time) ||
+      !expect_same_dim(c, c.input(0).shape[static_cast<size_t>(batch)], c.input(1).shape[0],
+                       "number of lengths")) {
     return;
   }
   c.set_output(0, c.input(0));

@@ -43,13 +43,18 @@ void compute_transpose(ComputeContext& c) {
 
 // ---- DepthToSpace and SpaceToDepth: blocks of b*b pixels against channels ----
 
-void infer_depth_to_space(InferContext& c) {
+// DCR: the place in the block is the outer part of the channel; CRD: the inner part.
+bool check_blocks(InferContext& c) {
   int64_t b = c.attributes().integer("blocksize", 0);
   std::string mode = c.attributes().text("mode", "DCR");
-  if (!expect_rank(c, 0, 4) || !expect(c, b > 0, "blocksize: expected a positive number, got ", b) ||
-      !expect(c, mode == "DCR" || mode == "CRD", "mode: expected DCR or CRD, got ", mode)) {
-    return;
-  }
+  return expect_rank(c, 0, 4) && expect_type(c, 0, TypeSet::any) &&
+         expect(c, b > 0 && b < (1 << 20), "blocksize: expected a positive number, got ", b) &&
+         expect(c, mode == "DCR" || mode == "CRD", "mode: expected DCR or CRD, got ", mode);
+}
+
+void infer_depth_to_space(InferContext& c) {
+  if (!check_blocks(c)) return;
+  int64_t b = c.attributes().integer("blocksize", 0);
   const Shape& in = c.input(0).shape;
   auto channels = need_static_dim(c, in[1], "the number of channels");
   if (!channels || !expect(c, *channels % (b * b) == 0, *channels, " channels are no multiple of ", b * b))
@@ -69,8 +74,8 @@ void compute_depth_to_space(ComputeContext& c) {
 }
 
 void infer_space_to_depth(InferContext& c) {
+  if (!check_blocks(c)) return;
   int64_t b = c.attributes().integer("blocksize", 0);
-  if (!expect_rank(c, 0, 4) || !expect(c, b > 0, "blocksize: expected a positive number, got ", b)) return;
   const Shape& in = c.input(0).shape;
   auto height = need_static_dim(c, in[2], "the height"), width = need_static_dim(c, in[3], "the width");
   if (!height || !width ||
@@ -85,10 +90,13 @@ void compute_space_to_depth(ComputeContext& c) {
   const TensorType& out = c.output_type(0);
   int64_t b = c.attributes().integer("blocksize", 0);
   const Expr& channels = c.input_type(0).shape[1];
+  bool depth_first = c.attributes().text("mode", "DCR") == "DCR";
   c.set_output(0, c.builder.compute("space_to_depth", out.element, out.shape, [&](Axes i) {
-    Expr phase = tensor::floor_div(i[1], channels);
-    return c.at(0, {i[0], tensor::floor_mod(i[1], channels), i[2] * b + tensor::floor_div(phase, b),
-                    i[3] * b + tensor::floor_mod(phase, b)});
+    const Expr inner = depth_first ? channels : Expr(b * b);
+    Expr high = tensor::floor_div(i[1], inner), low = tensor::floor_mod(i[1], inner);
+    Expr phase = depth_first ? high : low, channel = depth_first ? low : high;
+    return c.at(
+        0, {i[0], channel, i[2] * b + tensor::floor_div(phase, b), i[3] * b + tensor::floor_mod(phase, b)});
   }));
 }
 
