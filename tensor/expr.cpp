@@ -403,4 +403,21 @@ Expr call(Intrinsic function, std::vector<Expr> args) { return Call::make(functi
 
 Expr load(const Buffer& buffer, std::vector<Expr> indices) { return Load::make(buffer, std::move(indices)); }
 
+std::vector<Expr> conjuncts(const Expr& condition) {
+  if (is_true(condition)) return {};
+  const auto* both = condition.as<Binary>();
+  if (!both || both->op != BinaryOp::logical_and) return {condition};
+  std::vector<Expr> list = conjuncts(both->a);
+  for (Expr& e : conjuncts(both->b))
+    list.push_back(std::move(e));
+  return list;
+}
+
+Expr conjunction(const std::vector<Expr>& terms) {
+  Expr all = true_value();
+  for (const Expr& term : terms)
+    all = all && term;
+  return all;
+}
+
 }  // namespace mcc::tensor

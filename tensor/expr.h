@@ -320,6 +320,9 @@ Expr select(const Expr& condition, const Expr& on_true, const Expr& on_false);
 Expr cast(ElementType element, const Expr& value);
 Expr call(Intrinsic function, std::vector<Expr> args);
 Expr load(const Buffer& buffer, std::vector<Expr> indices);
+// The terms of a conjunction, without those that are true; and back (true when there are none).
+std::vector<Expr> conjuncts(const Expr& condition);
+Expr conjunction(const std::vector<Expr>& terms);
 // Combines with any binary operator, with the same adaptation and identities.
 Expr binary(BinaryOp op, const Expr& a, const Expr& b);
 

@@ -37,29 +37,6 @@ Stmt with_kind(const For& loop, LoopKind kind, const Stmt& body) {
   return For::make(loop.var, loop.min, loop.extent, kind, body, loop.annotations);
 }
 
-std::vector<Expr> conjuncts(const Expr& condition) {
-  std::vector<Expr> out, pending{condition};
-  while (!pending.empty()) {
-    Expr e = pending.back();
-    pending.pop_back();
-    const auto* both = e.as<Binary>();
-    if (both && both->op == BinaryOp::logical_and) {
-      pending.push_back(both->b);
-      pending.push_back(both->a);
-    } else if (!is_true(e)) {
-      out.push_back(e);
-    }
-  }
-  return out;
-}
-
-Expr conjunction(const std::vector<Expr>& terms) {
-  Expr out = true_value();
-  for (const Expr& term : terms)
-    out = out && term;
-  return out;
-}
-
 namespace {
 
 class FindLoad : public Visitor {

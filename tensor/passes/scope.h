@@ -31,10 +31,6 @@ class ScopedMutator : public Mutator {
 Stmt with_body(const For& loop, const Stmt& body);
 Stmt with_kind(const For& loop, LoopKind kind, const Stmt& body);
 
-// The terms of a conjunction, and back (true when there are none).
-std::vector<Expr> conjuncts(const Expr& condition);
-Expr conjunction(const std::vector<Expr>& terms);
-
 bool has_load(const Expr& e);
 // Whether e mentions any variable for which f holds.
 bool uses_any_var(const Expr& e, const std::function<bool(const VarNode*)>& f);

@@ -275,23 +275,6 @@ AxisKinds axes_bound_below(const Stmt& body, const Var& loop) {
   return all;
 }
 
-std::vector<Expr> conjuncts(const Expr& condition) {
-  if (is_true(condition)) return {};
-  const auto* both = condition.as<Binary>();
-  if (both == nullptr || both->op != BinaryOp::logical_and) return {condition};
-  std::vector<Expr> list = conjuncts(both->a);
-  for (Expr& e : conjuncts(both->b))
-    list.push_back(std::move(e));
-  return list;
-}
-
-Expr conjunction(const std::vector<Expr>& conditions) {
-  Expr all = true_value();
-  for (const Expr& c : conditions)
-    all = all && c;
-  return all;
-}
-
 bool uses_any(const Expr& e, const std::vector<const For*>& loops) {
   return std::any_of(loops.begin(), loops.end(), [&](const For* loop) { return uses_var(e, loop->var); });
 }

@@ -100,8 +100,6 @@ AxisKinds axes_bound_to(const Block& block, const Var& loop);
 // The same for all blocks below the loop.
 AxisKinds axes_bound_below(const Stmt& body, const Var& loop);
 
-std::vector<Expr> conjuncts(const Expr& condition);
-Expr conjunction(const std::vector<Expr>& conditions);
 bool uses_any(const Expr& e, const std::vector<const For*>& loops);
 
 // Knows the function's dimensions and the given loops.
