@@ -108,34 +108,62 @@ Expr product_of(std::vector<Expr> factors) {
 
 namespace {
 
-// The product of a form and coefficient * atom, term by term.
-Linear times_term(const Linear& x, const Term& factor) {
-  Linear out;
-  out.overflow = x.overflow;
-  std::vector<Expr> right = factors_of(factor.atom);
-  for (const Term& t : x.terms) {
-    std::vector<Expr> all = factors_of(t.atom);
-    all.insert(all.end(), right.begin(), right.end());
-    add_term(out, product_of(std::move(all)), checked_mul(t.coefficient, factor.coefficient, &out.overflow));
-  }
-  add_term(out, factor.atom, checked_mul(x.constant, factor.coefficient, &out.overflow));
-  return out;
-}
+bool is_sum(const Linear& l) { return l.terms.size() > 1 || (l.terms.size() == 1 && l.constant != 0); }
 
-bool is_monomial(const Linear& l) { return l.terms.size() == 1 && l.constant == 0; }
+// coefficient * (the factors), every one no sum and no constant, times (the sums).
+struct Factors {
+  int64_t coefficient = 1;
+  std::vector<Expr> plain;
+  std::vector<Linear> sums;
+  bool overflow = false;
+
+  void take(const Linear& x) {
+    overflow |= x.overflow;
+    if (is_sum(x)) {
+      sums.push_back(x);
+    } else if (x.is_constant()) {
+      coefficient = checked_mul(coefficient, x.constant, &overflow);
+    } else {
+      coefficient = checked_mul(coefficient, x.terms[0].coefficient, &overflow);
+      for (const Expr& factor : factors_of(x.terms[0].atom)) {
+        Linear l = lift(factor);
+        if (is_sum(l)) {
+          sums.push_back(std::move(l));
+        } else {
+          plain.push_back(factor);
+        }
+      }
+    }
+  }
+};
 
 }  // namespace
 
-Linear product(const Linear& a, const Linear& b) {
-  if (a.is_constant()) return scaled(b, a.constant);
-  if (b.is_constant()) return scaled(a, b.constant);
-  if (is_monomial(b) && (is_monomial(a) || is_index_arithmetic(b.terms[0].atom))) {
-    return times_term(a, b.terms[0]);
+Linear product(const std::vector<Linear>& factors) {
+  Factors f;
+  for (const Linear& x : factors)
+    f.take(x);
+  Linear out;
+  if (f.sums.size() == 1 && std::all_of(f.plain.begin(), f.plain.end(), is_index_arithmetic)) {
+    const Linear& x = f.sums[0];
+    for (const Term& t : x.terms) {
+      std::vector<Expr> all = factors_of(t.atom);
+      all.insert(all.end(), f.plain.begin(), f.plain.end());
+      add_term(out, product_of(std::move(all)), t.coefficient);
+    }
+    if (f.plain.empty()) {
+      out.constant = x.constant;
+    } else {
+      add_term(out, product_of(f.plain), x.constant);
+    }
+  } else {
+    std::vector<Expr> all = f.plain;
+    for (const Linear& x : f.sums)
+      all.push_back(to_expr(x));
+    out = all.empty() ? Linear(1) : Linear::of_atom(product_of(std::move(all)));
   }
-  if (is_monomial(a) && is_index_arithmetic(a.terms[0].atom)) return times_term(b, a.terms[0]);
-  // A sum as a factor is one opaque factor: (i + 1) * x.
-  Linear out = Linear::of_atom(product_of({to_expr(a), to_expr(b)}));
-  out.overflow = a.overflow || b.overflow;
+  out = scaled(out, f.coefficient);
+  out.overflow |= f.overflow;
   return out;
 }
 
@@ -160,35 +188,69 @@ Expr multiple(const Expr& atom, int64_t coefficient) {
   return coefficient == 1 ? atom : Binary::make(BinaryOp::mul, atom, Expr(coefficient));
 }
 
-}  // namespace
-
 // Positive terms first, then the negative ones as subtractions, then the constant; a positive constant leads when there
-// is no positive term.
-Expr to_expr(const Linear& l) {
-  Expr out;
+// is no positive term. Calls add(term or null, coefficient) for each piece in this order; null stands for the constant.
+template <class F>
+void for_each_piece(const Linear& l, F&& add) {
+  bool any = false;
   for (const Term& t : l.terms) {
     if (t.coefficient < 0) continue;
-    Expr part = multiple(t.atom, t.coefficient);
-    out = out.defined() ? Binary::make(BinaryOp::add, out, part) : part;
+    add(&t, t.coefficient);
+    any = true;
   }
-  int64_t constant = l.constant;
-  if (!out.defined() && (constant > 0 || l.terms.empty())) {
-    out = Expr(constant);
-    constant = 0;
-  }
+  bool leads = !any && (l.constant > 0 || l.terms.empty());
+  if (leads) add(nullptr, l.constant);
   for (const Term& t : l.terms) {
-    if (t.coefficient > 0) continue;
-    if (!out.defined()) {
-      out = multiple(t.atom, t.coefficient);
-    } else if (t.coefficient == INT64_MIN) {
-      out = Binary::make(BinaryOp::add, out, multiple(t.atom, t.coefficient));
-    } else {
-      out = Binary::make(BinaryOp::sub, out, multiple(t.atom, -t.coefficient));
-    }
+    if (t.coefficient < 0) add(&t, t.coefficient);
   }
-  if (constant > 0 || constant == INT64_MIN) return Binary::make(BinaryOp::add, out, Expr(constant));
-  if (constant < 0) return Binary::make(BinaryOp::sub, out, Expr(-constant));
+  if (!leads && l.constant != 0) add(nullptr, l.constant);
+}
+
+// A piece that is not the first is subtracted if negative, unless its opposite does not exist.
+bool is_subtracted(bool first, int64_t coefficient) {
+  return !first && coefficient < 0 && coefficient != INT64_MIN;
+}
+
+bool is_piece(const Expr& e, const Term* term, int64_t coefficient) {
+  if (!term) return is_int(e, coefficient);
+  if (coefficient == 1) return structurally_equal(e, term->atom);
+  const Binary* mul = as_op(e, BinaryOp::mul);
+  return mul && is_int(mul->b, coefficient) && structurally_equal(mul->a, term->atom);
+}
+
+}  // namespace
+
+Expr to_expr(const Linear& l) {
+  Expr out;
+  for_each_piece(l, [&](const Term* term, int64_t coefficient) {
+    bool subtracted = is_subtracted(!out.defined(), coefficient);
+    int64_t factor = subtracted ? -coefficient : coefficient;
+    Expr piece = term ? multiple(term->atom, factor) : Expr(factor);
+    BinaryOp op = subtracted ? BinaryOp::sub : BinaryOp::add;
+    out = out.defined() ? Binary::make(op, out, piece) : piece;
+  });
   return out;
+}
+
+Expr to_expr(const Linear& l, const Expr& like) {
+  struct Piece {
+    const Term* term;
+    int64_t coefficient;
+  };
+  std::vector<Piece> pieces;
+  pieces.reserve(l.terms.size() + 1);
+  for_each_piece(l, [&](const Term* term, int64_t coefficient) { pieces.push_back({term, coefficient}); });
+  // Takes pieces off the right end of the sum.
+  Expr rest = like;
+  for (size_t i = pieces.size(); i-- > 1;) {
+    bool subtracted = is_subtracted(false, pieces[i].coefficient);
+    const Binary* n = as_op(rest, subtracted ? BinaryOp::sub : BinaryOp::add);
+    if (!n || !is_piece(n->b, pieces[i].term, subtracted ? -pieces[i].coefficient : pieces[i].coefficient)) {
+      return to_expr(l);
+    }
+    rest = n->a;
+  }
+  return is_piece(rest, pieces[0].term, pieces[0].coefficient) ? like : to_expr(l);
 }
 
 Linear lift(const Expr& e) {

@@ -33,8 +33,10 @@ void add_term(Linear& to, const Expr& atom, int64_t coefficient);
 Linear sum(const Linear& a, const Linear& b);
 Linear difference(const Linear& a, const Linear& b);
 Linear scaled(const Linear& x, int64_t factor);
-// Distributes (a + b) * n only over factors that are index arithmetic; other products become one atom.
-Linear product(const Linear& a, const Linear& b);
+// A single sum is distributed over factors that are index arithmetic; a product of two sums, or of a sum and data, is one
+// atom.
+Linear product(const std::vector<Linear>& factors);
+inline Linear product(const Linear& a, const Linear& b) { return product(std::vector<Linear>{a, b}); }
 // l += k * x for the k that makes the terms of k * x disappear from l, if every term of x stands in l with that
 // multiple: false, and l as it was, if not.
 bool contains_multiple(const Linear& l, const Linear& x, int64_t multiple);
@@ -48,6 +50,8 @@ Expr product_of(std::vector<Expr> factors);
 
 // Canonical expressions and linear forms correspond one to one.
 Expr to_expr(const Linear& l);
+// The same, but `like` itself if that is how it reads already.
+Expr to_expr(const Linear& l, const Expr& like);
 Linear lift(const Expr& canonical);
 
 }  // namespace mcc::tensor

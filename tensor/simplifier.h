@@ -57,6 +57,7 @@ class Simplifier {
   bool prove_by_elimination(const Linear& l, int* budget);
 
   // ---- simplify_index.cpp: linear forms ----
+  void collect(const Expr& e, int64_t scale, Linear& out);  // out += scale * e
   Linear collect(const Expr& e);
   Expr simplify_index(const Expr& e);
   Linear index_binary(const Binary& n, const Expr& self);
@@ -95,7 +96,7 @@ class Simplifier {
   };
   std::optional<Lanes> as_lanes(const Expr& e);
   std::optional<Lanes> divide_lanes(const Binary& n);
-  static Expr from_lanes(const Lanes& x, int lanes);
+  static Expr from_lanes(const Lanes& x, const Expr& like);
   Expr vector_binary(const Binary& n, const Expr& self);
   Expr vector_compare(BinaryOp op, const Expr& a, const Expr& b);
   Expr simplify_vector(const Expr& e);

@@ -61,27 +61,45 @@ std::vector<int64_t> common_factors(const Linear& a, int64_t m) {
 Linear Simplifier::linear(const Expr& e) { return lift(simplify(e)); }
 
 Linear Simplifier::collect(const Expr& e) {
-  if (const auto* imm = e.as<IntImm>()) return Linear(imm->value);
+  Linear out;
+  collect(e, 1, out);
+  return out;
+}
+
+void Simplifier::collect(const Expr& e, int64_t scale, Linear& out) {
+  if (const auto* imm = e.as<IntImm>()) return add_scaled(out, Linear(imm->value), scale);
   if (e.as<VarNode>()) {
     auto it = vars_.find(e.get());
-    if (it == vars_.end()) return Linear::of_atom(e);
+    if (it == vars_.end()) return add_term(out, e, scale);
     const VarInfo& v = it->second;
-    if (v.value.defined()) return lift(v.value);
-    return v.span.lo == v.span.hi ? Linear(v.span.lo) : Linear::of_atom(e);
+    if (v.value.defined()) return add_scaled(out, lift(v.value), scale);
+    if (v.span.lo == v.span.hi) return add_scaled(out, Linear(v.span.lo), scale);
+    return add_term(out, e, scale);
   }
   if (const auto* b = e.as<Binary>()) {
-    if (b->op == BinaryOp::add) return sum(collect(b->a), collect(b->b));
-    if (b->op == BinaryOp::sub) return difference(collect(b->a), collect(b->b));
-    if (b->op == BinaryOp::mul) return product(collect(b->a), collect(b->b));
+    if (b->op == BinaryOp::add || (b->op == BinaryOp::sub && scale != INT64_MIN)) {
+      collect(b->a, scale, out);
+      return collect(b->b, b->op == BinaryOp::add ? scale : -scale, out);
+    }
+    if (b->op == BinaryOp::mul) {
+      int64_t factor = 0, combined = 0;
+      bool constant = as_int(b->b, &factor) && !__builtin_mul_overflow(scale, factor, &combined);
+      if (constant) return collect(b->a, combined, out);
+      // All factors of a chain at once: a part of it might be distributed where the whole is not.
+      std::vector<Linear> forms;
+      for (const Expr& factor : factors_of(e))
+        forms.push_back(collect(factor));
+      return add_scaled(out, product(forms), scale);
+    }
   }
-  return lift(simplify(e));
+  add_scaled(out, lift(simplify(e)), scale);
 }
 
 Expr Simplifier::simplify_index(const Expr& e) {
   const auto* b = e.as<Binary>();
   if (!b && !e.as<VarNode>()) return simplify_other(e);
   Linear l = recombine(b ? index_binary(*b, e) : collect(e));
-  return l.overflow ? rebuild(e) : to_expr(l);
+  return l.overflow ? rebuild(e) : to_expr(l, e);
 }
 
 Linear Simplifier::index_binary(const Binary& n, const Expr& self) {
@@ -169,6 +187,7 @@ Linear Simplifier::floor_div(const Linear& a, int64_t m) {
       return q;
     }
   }
+  if (recombine_once(r)) return sum(q, floor_div(r, m));
   // (g*high + low) // (g*n) = high // n, for 0 <= low < g
   for (int64_t g : common_factors(r, m)) {
     Linear high, low;
@@ -214,6 +233,7 @@ Linear Simplifier::floor_mod(const Linear& a, int64_t m) {
       return r;
     }
   }
+  if (recombine_once(r)) return floor_mod(r, m);
   // (g*high + low) %% (g*n) = g*(high %% n) + low, for 0 <= low < g
   for (int64_t g : common_factors(r, m)) {
     Linear high, low;
@@ -342,13 +362,18 @@ bool Simplifier::recombine_once(Linear& l) {
 
 namespace {
 
-void flatten(BinaryOp op, const Expr& e, std::vector<Expr>* out) {
-  if (is_op(e, op)) {
-    flatten(op, e.as<Binary>()->a, out);
-    flatten(op, e.as<Binary>()->b, out);
-  } else {
-    out->push_back(e);
+// min(x, min(a, b) + y) has the operands x, a + y, b + y.
+void flatten(BinaryOp op, const Linear& l, std::vector<Linear>* out) {
+  constexpr size_t kMaxOperands = 16;
+  for (const Term& t : l.terms) {
+    if (t.coefficient != 1 || !is_op(t.atom, op) || out->size() > kMaxOperands) continue;
+    Linear rest = l;
+    add_term(rest, t.atom, -1);
+    flatten(op, sum(rest, lift(t.atom.as<Binary>()->a)), out);
+    flatten(op, sum(rest, lift(t.atom.as<Binary>()->b)), out);
+    return;
   }
+  out->push_back(l);
 }
 
 }  // namespace
@@ -357,12 +382,11 @@ void flatten(BinaryOp op, const Expr& e, std::vector<Expr>* out) {
 // common moves out: min(x + a, x + b) = x + min(a, b).
 Expr Simplifier::min_max(BinaryOp op, const Expr& a, const Expr& b) {
   constexpr size_t kMaxCompared = 6;
-  std::vector<Expr> flat;
-  flatten(op, a, &flat);
-  flatten(op, b, &flat);
-  std::vector<Linear> kept;
-  for (const Expr& e : flat) {
-    Linear x = lift(e);
+  std::vector<Linear> flat, kept;
+  flatten(op, lift(a), &flat);
+  flatten(op, lift(b), &flat);
+  for (const Linear& operand : flat) {
+    Linear x = recombine(operand);
     // min: x goes if some y <= x stays; max: if some y >= x stays.
     auto beats = [&](const Linear& y, const Linear& z) {
       if (flat.size() > kMaxCompared) return structurally_equal(to_expr(y), to_expr(z));

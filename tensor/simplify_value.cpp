@@ -23,7 +23,7 @@ Expr Simplifier::simplify(const Expr& e) {
   constexpr size_t kMaxCached = 50000;
   if (cache_.size() > kMaxCached) cache_.clear();
   cache_[e.get()] = {e, out};
-  cache_[out.get()] = {out, out};
+  if (!out.same_as(e)) cache_[out.get()] = {out, out};
   return out;
 }
 

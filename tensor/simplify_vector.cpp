@@ -51,9 +51,18 @@ std::optional<Simplifier::Lanes> Simplifier::divide_lanes(const Binary& n) {
   return quotient ? Lanes{floor_div(a->base, m), Linear()} : Lanes{rest, a->stride};
 }
 
-Expr Simplifier::from_lanes(const Lanes& x, int lanes) {
-  if (x.stride.is_constant() && x.stride.constant == 0) return Broadcast::make(to_expr(x.base), lanes);
-  return Ramp::make(to_expr(x.base), to_expr(x.stride), lanes);
+Expr Simplifier::from_lanes(const Lanes& x, const Expr& like) {
+  int lanes = like.lanes();
+  if (x.stride.is_constant() && x.stride.constant == 0) {
+    const auto* b = like.as<Broadcast>();
+    if (!b) return Broadcast::make(to_expr(x.base), lanes);
+    Expr base = to_expr(x.base, b->value);
+    return base.same_as(b->value) ? like : Broadcast::make(base, lanes);
+  }
+  const auto* r = like.as<Ramp>();
+  if (!r) return Ramp::make(to_expr(x.base), to_expr(x.stride), lanes);
+  Expr base = to_expr(x.base, r->base), stride = to_expr(x.stride, r->stride);
+  return base.same_as(r->base) && stride.same_as(r->stride) ? like : Ramp::make(base, stride, lanes);
 }
 
 // Decided where both end lanes agree: the difference is linear in the lane.
@@ -105,7 +114,7 @@ Expr Simplifier::simplify_vector(const Expr& e) {
   int lanes = e.lanes();
   if (auto linear_lanes = as_lanes(e)) {
     if (!linear_lanes->base.overflow && !linear_lanes->stride.overflow)
-      return from_lanes(*linear_lanes, lanes);
+      return from_lanes(*linear_lanes, e);
   }
   switch (e.kind()) {
     case ExprKind::Binary:

@@ -293,6 +293,78 @@ TEST(Simplify, KeepsTheValueUnderAssumptions) {
   }
 }
 
+// Loops whose extents are symbolic: i < n, k < m, jo < ceil(n / 4), ji < min(4, n - 4*jo).
+class SymbolicExprs {
+ public:
+  explicit SymbolicExprs(uint32_t seed) : random_(seed) {
+    for (const char* name : {"n", "m", "i", "k", "jo", "ji"})
+      vars.emplace_back(name);
+  }
+
+  std::vector<Var> vars;
+
+  void declare_vars(Analyzer* analyzer) const {
+    const Var &n = vars[0], &m = vars[1], &jo = vars[4];
+    analyzer->bind(n, 1, 40);
+    analyzer->bind(m, 1, 9);
+    analyzer->bind(vars[2], 0, n);
+    analyzer->bind(vars[3], 0, m);
+    analyzer->bind(jo, 0, floor_div(n + 3, 4));
+    analyzer->bind(vars[5], 0, min(Expr(4), n - jo * 4));
+  }
+
+  std::vector<int64_t> assignment() {
+    int64_t n = pick(1, 40), m = pick(1, 9), jo = pick(0, (n + 3) / 4 - 1);
+    return {n, m, pick(0, n - 1), pick(0, m - 1), jo, pick(0, std::min<int64_t>(4, n - 4 * jo) - 1)};
+  }
+
+  Expr index(int depth) {
+    if (depth == 0) return pick(0, 4) == 0 ? Expr(pick(-3, 8)) : any_var();
+    switch (pick(0, 7)) {
+      case 0:
+      case 1: return Binary::make(BinaryOp::add, index(depth - 1), index(depth - 1));
+      case 2: return Binary::make(BinaryOp::sub, index(depth - 1), index(depth - 1));
+      case 3: return Binary::make(BinaryOp::mul, index(depth - 1), divisor());
+      case 4: return Binary::make(BinaryOp::floor_div, index(depth - 1), divisor());
+      case 5: return Binary::make(BinaryOp::floor_mod, index(depth - 1), divisor());
+      case 6: return Binary::make(BinaryOp::min, index(depth - 1), index(depth - 1));
+      default: return Binary::make(BinaryOp::add, Binary::make(BinaryOp::mul, any_var(), divisor()), any_var());
+    }
+  }
+
+  Expr condition(int depth) {
+    BinaryOp ops[] = {BinaryOp::eq, BinaryOp::ne, BinaryOp::lt, BinaryOp::le, BinaryOp::gt, BinaryOp::ge};
+    return Binary::make(ops[pick(0, 5)], index(depth), index(depth));
+  }
+
+ private:
+  int64_t pick(int64_t lo, int64_t hi) { return lo + static_cast<int64_t>(random_() % static_cast<uint64_t>(hi - lo + 1)); }
+  Expr any_var() { return vars[static_cast<size_t>(pick(0, 5))]; }
+  Expr divisor() {
+    if (pick(0, 2) == 0) return Expr(pick(2, 4));
+    return vars[static_cast<size_t>(pick(0, 1))];
+  }
+  std::mt19937_64 random_;
+};
+
+TEST(Simplify, KeepsTheValueWithSymbolicExtents) {
+  for (uint32_t seed = 0; seed < 4000; ++seed) {
+    SymbolicExprs random(seed);
+    Analyzer analyzer;
+    random.declare_vars(&analyzer);
+    Expr e = seed % 3 == 0 ? random.condition(2) : random.index(3);
+    Expr simple = analyzer.simplify(e);
+    for (int trial = 0; trial < 60; ++trial) {
+      std::vector<int64_t> values = random.assignment();
+      ASSERT_EQ(evaluate(simple, random.vars, values), evaluate(e, random.vars, values))
+          << "seed " << seed << ": " << to_text(e) << "  =>  " << to_text(simple) << " at " << list_text(values);
+    }
+    Expr again = analyzer.simplify(simple);
+    EXPECT_TRUE(again.same_as(simple)) << "seed " << seed << ": " << to_text(e) << "  =>  " << to_text(simple)
+                                       << "  =>  " << to_text(again);
+  }
+}
+
 // Splits and fusions in any order: the composition of index maps comes out as the plain variables again.
 TEST(Simplify, UndoesNestedSplitsAndFusions) {
   std::mt19937 random(3);
