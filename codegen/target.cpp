@@ -1,4 +1,3 @@
-// Descriptions of x86-64 machines.
 #include <llvm/ADT/StringMap.h>
 #include <llvm/MC/MCSubtargetInfo.h>
 #include <llvm/MC/TargetRegistry.h>
@@ -6,8 +5,11 @@
 #include <llvm/TargetParser/X86TargetParser.h>
 
 #include <algorithm>
-#include <fstream>
+#include <array>
+#include <map>
 #include <thread>
+
+#include <cpuid.h>
 
 #include "codegen/codegen.h"
 #include "codegen/machine.h"
@@ -19,126 +21,251 @@ using tensor::Target;
 
 namespace {
 
-std::string feature_list(const std::vector<std::string>& names) {
-  std::string list;
-  for (const std::string& name : names) {
-    if (!list.empty()) list += ',';
-    list += "+" + name;
+constexpr int64_t KB = 1 << 10, MB = 1 << 20;
+
+// What the schedules' cost formulas need to know of a CPU; figures are for one core.
+struct CpuRow {
+  const char* name;  // as LLVM knows it
+  int fma_ports;
+  int fma_latency;
+  double ghz;
+  int64_t l1, l2, l3;
+};
+
+// The first three stand for every CPU of their level that has no row of its own.
+constexpr std::array kCpus = {
+    CpuRow{"x86-64-v2", 1, 5, 2.5, 32 * KB, 256 * KB, 2 * MB},
+    CpuRow{"x86-64-v3", 2, 4, 3.0, 32 * KB, 512 * KB, 4 * MB},
+    CpuRow{"x86-64-v4", 2, 4, 3.0, 32 * KB, MB, 4 * MB},
+    CpuRow{"haswell", 2, 5, 3.0, 32 * KB, 256 * KB, 2 * MB},
+    CpuRow{"broadwell", 2, 5, 3.0, 32 * KB, 256 * KB, 2 * MB},
+    CpuRow{"skylake", 2, 4, 3.5, 32 * KB, 256 * KB, 2 * MB},
+    CpuRow{"alderlake", 2, 4, 4.0, 48 * KB, 1280 * KB, 3 * MB},
+    CpuRow{"raptorlake", 2, 4, 4.5, 48 * KB, 2 * MB, 3 * MB},
+    CpuRow{"meteorlake", 2, 4, 4.0, 48 * KB, 2 * MB, 3 * MB},
+    CpuRow{"arrowlake", 2, 4, 4.5, 48 * KB, 3 * MB, 3 * MB},
+    CpuRow{"lunarlake", 2, 4, 4.0, 48 * KB, 2560 * KB, 3 * MB},
+    CpuRow{"sierraforest", 2, 6, 2.5, 32 * KB, MB, 3 * MB},
+    CpuRow{"skylake-avx512", 2, 4, 2.7, 32 * KB, MB, 1408 * KB},
+    CpuRow{"cascadelake", 2, 4, 2.8, 32 * KB, MB, 1408 * KB},
+    CpuRow{"cooperlake", 2, 4, 2.8, 32 * KB, MB, 1408 * KB},
+    CpuRow{"icelake-client", 1, 4, 3.5, 48 * KB, 512 * KB, 2 * MB},
+    CpuRow{"icelake-server", 2, 4, 2.8, 48 * KB, 1280 * KB, 1536 * KB},
+    CpuRow{"tigerlake", 1, 4, 4.0, 48 * KB, 1280 * KB, 3 * MB},
+    CpuRow{"rocketlake", 1, 4, 4.5, 48 * KB, 512 * KB, 2 * MB},
+    CpuRow{"sapphirerapids", 2, 4, 2.8, 48 * KB, 2 * MB, 2 * MB},
+    CpuRow{"emeraldrapids", 2, 4, 2.8, 48 * KB, 2 * MB, 5 * MB},
+    CpuRow{"graniterapids", 2, 4, 2.8, 48 * KB, 2 * MB, 4 * MB},
+    CpuRow{"znver1", 1, 5, 3.0, 32 * KB, 512 * KB, 2 * MB},
+    CpuRow{"znver2", 2, 5, 3.3, 32 * KB, 512 * KB, 4 * MB},
+    CpuRow{"znver3", 2, 4, 3.5, 32 * KB, 512 * KB, 4 * MB},
+    CpuRow{"znver4", 1, 4, 3.7, 32 * KB, MB, 4 * MB},
+    CpuRow{"znver5", 2, 4, 4.0, 48 * KB, MB, 4 * MB},
+};
+
+const CpuRow* find_cpu(std::string_view name) {
+  for (const CpuRow& row : kCpus) {
+    if (name == row.name) return &row;
   }
-  return list;
+  return nullptr;
 }
 
-// Vector length, registers and FMA from the feature list.
-void describe_vectors(Target& target) {
-  bool avx512 = has_feature(target, "avx512f") && has_feature(target, "avx512vl");
-  bool avx = has_feature(target, "avx");
-  target.vector_bits = avx512 ? 512 : avx ? 256 : 128;
-  target.vector_registers = avx512 ? 32 : 16;
-  target.has_fma = has_feature(target, "fma") || avx512;
-}
+// The features that decide which instructions may be used, under LLVM's names, sorted. Others (tuning flags, cache
+// hints, virtualisation, ...) are left to the CPU's name.
+constexpr std::array kFeatures = {"adx",
+                                  "amx-bf16",
+                                  "amx-fp16",
+                                  "amx-int8",
+                                  "amx-tile",
+                                  "avx",
+                                  "avx2",
+                                  "avx512bf16",
+                                  "avx512bitalg",
+                                  "avx512bw",
+                                  "avx512cd",
+                                  "avx512dq",
+                                  "avx512f",
+                                  "avx512fp16",
+                                  "avx512ifma",
+                                  "avx512vbmi",
+                                  "avx512vbmi2",
+                                  "avx512vl",
+                                  "avx512vnni",
+                                  "avx512vp2intersect",
+                                  "avx512vpopcntdq",
+                                  "avxifma",
+                                  "avxneconvert",
+                                  "avxvnni",
+                                  "avxvnniint8",
+                                  "bmi",
+                                  "bmi2",
+                                  "f16c",
+                                  "fma",
+                                  "gfni",
+                                  "lzcnt",
+                                  "movbe",
+                                  "popcnt",
+                                  "sse3",
+                                  "sse4.1",
+                                  "sse4.2",
+                                  "ssse3"};
 
-// Kernel's notation of sizes: "48K", "2048K", "32M".
-int64_t parse_size(const std::string& text) {
-  int64_t value = std::strtoll(text.c_str(), nullptr, 10);
-  if (text.find('K') != std::string::npos) return value << 10;
-  if (text.find('M') != std::string::npos) return value << 20;
-  return value;
-}
-
-std::string read_line(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
-// Caches of processor 0. The share of a last-level cache that is offered to this many processors is bounded: on a
-// cloud machine others live in it too.
-void describe_caches(Target& target) {
-  for (int i = 0; i < 8; ++i) {
-    std::string folder = text("/sys/devices/system/cpu/cpu0/cache/index", i, "/");
-    std::string level = read_line(folder + "level"), type = read_line(folder + "type");
-    int64_t size = parse_size(read_line(folder + "size"));
-    if (level.empty() || type == "Instruction" || size <= 0) continue;
-    Cache& cache = level == "1" ? target.l1 : level == "2" ? target.l2 : target.l3;
-    cache.bytes = size;
-    int64_t ways = std::strtoll(read_line(folder + "ways_of_associativity").c_str(), nullptr, 10);
-    if (ways > 0) cache.ways = static_cast<int>(ways);
-  }
-  target.l3.bytes = std::min<int64_t>(target.l3.bytes, int64_t{32} << 20);
-}
-
-Target host_target() {
-  Target target;
-  target.name = "cpu";
-  target.cpu = llvm::sys::getHostCPUName().str();
-  std::vector<std::string> names;
-  for (const auto& feature : llvm::sys::getHostCPUFeatures()) {
-    if (feature.second) names.push_back(feature.first().str());
-  }
-  std::sort(names.begin(), names.end());
-  target.features = feature_list(names);
-  target.cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  describe_vectors(target);
-  describe_caches(target);
-  return target;
-}
-
-Result<Target> named_target(const std::string& name, const std::string& cpu) {
+// What LLVM's subtarget of this name has.
+std::map<std::string, bool> named_features(const std::string& cpu, const std::string& triple) {
   initialize_llvm();
+  std::string error;
+  const llvm::Target* llvm_target = llvm::TargetRegistry::lookupTarget(triple, error);
+  MCC_CHECK(llvm_target, error);
+  std::unique_ptr<llvm::MCSubtargetInfo> info(llvm_target->createMCSubtargetInfo(triple, cpu, ""));
+  std::map<std::string, bool> features;
+  for (const char* name : kFeatures)
+    features[name] = info->checkFeatures(text("+", name));
+  return features;
+}
+
+std::map<std::string, bool> host_features() {
+  llvm::StringMap<bool> all = llvm::sys::getHostCPUFeatures();
+  std::map<std::string, bool> features;
+  for (const char* name : kFeatures)
+    features[name] = all.lookup(name);
+  return features;
+}
+
+// Present ones as "+x". Absent ones that the CPU's name implies (switched off by a hypervisor, say) as "-x".
+std::string feature_text(const std::map<std::string, bool>& has, const std::map<std::string, bool>& implied) {
+  std::vector<std::string> items;
+  for (const auto& [name, present] : has) {
+    if (present) items.push_back("+" + name);
+    if (!present && implied.at(name)) items.push_back("-" + name);
+  }
+  return join(items, ",");
+}
+
+// One level of cache by cpuid's leaf 4 (Intel) or 0x8000001d (AMD): bytes, ways, line, threads that share it.
+struct HostCache {
+  int64_t bytes = 0;
+  int ways = 0, line = 0, sharing = 1;
+};
+
+HostCache host_cache(int level) {
+  for (unsigned leaf : {4u, 0x8000001du}) {
+    if (__get_cpuid_max(leaf & 0x80000000u, nullptr) < leaf) continue;
+    for (unsigned index = 0; index < 8; ++index) {
+      unsigned a = 0, b = 0, c = 0, d = 0;
+      __cpuid_count(leaf, index, a, b, c, d);
+      unsigned type = a & 31;  // 0: no more, 1: data, 2: instructions, 3: both
+      if (type == 0) break;
+      if (type == 2 || static_cast<int>((a >> 5) & 7) != level) continue;
+      HostCache cache;
+      cache.ways = static_cast<int>(b >> 22) + 1;
+      cache.line = static_cast<int>(b & 0xfff) + 1;
+      int partitions = static_cast<int>((b >> 12) & 0x3ff) + 1;
+      cache.bytes = int64_t{cache.ways} * partitions * cache.line * (int64_t{c} + 1);
+      cache.sharing = static_cast<int>((a >> 14) & 0xfff) + 1;
+      return cache;
+    }
+  }
+  return {};
+}
+
+void set_host_caches(Target* target) {
+  HostCache l1 = host_cache(1), l2 = host_cache(2), l3 = host_cache(3);
+  auto apply = [](const HostCache& from, int64_t bytes, Cache* to) {
+    if (from.bytes == 0) return;
+    to->bytes = bytes;
+    to->ways = from.ways;
+    to->line = from.line;
+  };
+  apply(l1, l1.bytes, &target->l1);
+  apply(l2, l2.bytes, &target->l2);
+  // A core's fair part of what the socket shares, counting our own cores once.
+  apply(l3, std::clamp(l3.bytes / l3.sharing * target->cores, 1 * MB, 32 * MB), &target->l3);
+}
+
+// The highest frequency that the CPU states; hypervisors often hide it.
+double host_ghz(double otherwise) {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid_max(0, nullptr) < 0x16) return otherwise;
+  __cpuid_count(0x16, 0, a, b, c, d);
+  return (b & 0xffff) != 0 ? (b & 0xffff) / 1000.0 : otherwise;
+}
+
+void apply_row(const CpuRow& row, Target* target) {
+  target->fma_ports = row.fma_ports;
+  target->fma_latency = row.fma_latency;
+  target->ghz = row.ghz;
+  target->l1.bytes = row.l1;
+  target->l2.bytes = row.l2;
+  target->l3.bytes = row.l3;
+}
+
+void apply_features(const std::map<std::string, bool>& features, Target* target) {
+  bool avx512 =
+      features.at("avx512f") && features.at("avx512bw") && features.at("avx512vl") && features.at("avx512dq");
+  target->vector_bits = avx512 ? 512 : features.at("avx") ? 256 : 128;
+  target->vector_registers = avx512 ? 32 : 16;
+  target->has_fma = features.at("fma");
+}
+
+// The row of the CPU, or of its level.
+const CpuRow& describe(const Target& target) {
+  const CpuRow* row = find_cpu(target.cpu);
+  return row ? *row : kCpus[target.vector_bits == 512 ? 2 : target.vector_bits == 256 ? 1 : 0];
+}
+
+bool is_known_to_llvm(const std::string& cpu) {
   llvm::SmallVector<llvm::StringRef> known;
   llvm::X86::fillValidCPUArchList(known, /*Only64Bit=*/true);
-  if (std::find(known.begin(), known.end(), llvm::StringRef(cpu)) == known.end()) {
-    std::vector<std::string> list;
-    for (llvm::StringRef k : known) list.push_back(k.str());
-    std::sort(list.begin(), list.end());
-    return Diagnostic{ErrorKind::usage, "--target", text("there is no x86-64 processor called \"", cpu, "\""),
-                      text("known: ", join(list, ", "))};
-  }
-  Target target;
-  target.name = name;
-  target.cpu = cpu;
-  std::string error;
-  const llvm::Target* llvm_target = llvm::TargetRegistry::lookupTarget(target.triple, error);
-  MCC_CHECK(llvm_target, error);
-  std::unique_ptr<llvm::MCSubtargetInfo> info(llvm_target->createMCSubtargetInfo(target.triple, cpu, ""));
+  return std::find(known.begin(), known.end(), llvm::StringRef(cpu)) != known.end();
+}
+
+Diagnostic usage_error(const std::string& given, std::string message) {
   std::vector<std::string> names;
-  llvm::SmallVector<llvm::StringRef> implied;
-  llvm::X86::getFeaturesForCPU(cpu, implied, /*NeedPlus=*/false);
-  for (llvm::StringRef feature : implied) {
-    if (info->checkFeatures(("+" + feature).str())) names.push_back(feature.str());
-  }
-  std::sort(names.begin(), names.end());
-  target.features = feature_list(names);
-  target.cores = 2;
-  describe_vectors(target);
-  if (target.vector_bits < 512) {
-    target.l1 = {32 << 10, 8, 64, 200};
-    target.l2 = {512 << 10, 8, 64, 80};
-  }
+  for (const CpuRow& row : kCpus)
+    names.push_back(text("cpu:", row.name));
+  std::string known = "known targets: cpu (this machine), " + join(names, ", ") +
+                      ", and cpu:NAME with any other of LLVM's names of x86-64 processors";
+  return {ErrorKind::usage, "--target " + given, std::move(message), known};
+}
+
+Result<Target> host_target(const std::string& given) {
+  Target target;
+  target.name = given;
+  target.cpu = llvm::sys::getHostCPUName().str();
+  std::map<std::string, bool> features = host_features();
+  if (!features["sse4.2"]) return usage_error(given, "this machine is older than x86-64-v2");
+  apply_features(features, &target);
+  apply_row(describe(target), &target);
+  target.features = feature_text(features, named_features(target.cpu, target.triple));
+  target.cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  target.ghz = host_ghz(target.ghz);
+  set_host_caches(&target);
   return target;
 }
 
 }  // namespace
 
-Result<Target> make_target(const std::string& name) {
-  if (name == "cpu" || name == "cpu:native" || name == "cpu:host") return host_target();
-  if (name.rfind("cpu:", 0) == 0) return named_target(name, name.substr(4));
-  return Diagnostic{ErrorKind::usage, "--target", text("unknown target \"", name, "\""),
-                    "expected cpu (this machine), cpu:x86-64-v2, cpu:x86-64-v3, cpu:x86-64-v4, or cpu:NAME with LLVM's name of a "
-                    "processor, such as cpu:znver4"};
+Result<Target> make_target(const std::string& given) {
+  initialize_llvm();
+  if (given == "cpu") return host_target(given);
+  if (!given.starts_with("cpu:")) return usage_error(given, "unknown target");
+  Target target;
+  target.name = given;
+  target.cpu = given.substr(4);
+  if (!is_known_to_llvm(target.cpu)) return usage_error(given, "unknown processor");
+  std::map<std::string, bool> features = named_features(target.cpu, target.triple);
+  if (!features["sse4.2"]) return usage_error(given, "the processor is older than x86-64-v2");
+  apply_features(features, &target);
+  apply_row(describe(target), &target);
+  target.features = feature_text(features, features);
+  target.cores = 2;
+  return target;
 }
 
 bool runs_here(const Target& target) {
-  Target host = host_target();
-  std::string_view list = target.features;
-  while (!list.empty()) {
-    size_t comma = list.find(',');
-    std::string_view item = list.substr(0, comma);
-    if (item[0] == '+' && !has_feature(host, item.substr(1))) return false;
-    list = comma == std::string_view::npos ? std::string_view() : list.substr(comma + 1);
-  }
-  return true;
+  std::map<std::string, bool> host = host_features();
+  return std::all_of(kFeatures.begin(), kFeatures.end(),
+                     [&](const char* name) { return !has_feature(target, name) || host[name]; });
 }
 
 }  // namespace mcc::codegen

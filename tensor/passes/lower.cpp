@@ -3,6 +3,7 @@
 #include "tensor/passes/flatten_buffers.h"
 #include "tensor/passes/hoist_conditions.h"
 #include "tensor/passes/lower_blocks.h"
+#include "tensor/passes/lower_math.h"
 #include "tensor/passes/partition_loops.h"
 #include "tensor/passes/place_allocations.h"
 #include "tensor/passes/unroll_loops.h"
@@ -11,9 +12,9 @@
 
 namespace mcc::tensor {
 
-Func lower(const Func& f, const Target&, const PassObserver& observer) {
+Func lower(const Func& f, const Target& target, const PassObserver& observer) {
   Func g = f;
-  auto run = [&](const char* name, Func (*pass)(const Func&)) {
+  auto run = [&](const char* name, auto pass) {
     g = simplify(pass(g));
     if (observer) observer(name, g);
   };
@@ -24,6 +25,7 @@ Func lower(const Func& f, const Target&, const PassObserver& observer) {
   run("flatten_buffers", flatten_buffers);
   run("vectorize_loops", vectorize_loops);
   run("unroll_loops", unroll_loops);
+  run("lower_math", [&](const Func& h) { return lower_math(h, target); });
   return g;
 }
 

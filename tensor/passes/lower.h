@@ -20,6 +20,7 @@ using PassObserver = std::function<void(const std::string& pass, const Func& f)>
 //   flatten_buffers    one dimension
 //   vectorize_loops    vectorized loops become vector expressions, masked where a condition depends on the lane
 //   unroll_loops       unrolled loops (and all loops around register buffers' accesses) become copies
+//   lower_math         exp, tanh, ... become polynomials of stated error
 // The function is simplified after each.
 Func lower(const Func& f, const Target& target, const PassObserver& observer = nullptr);
 
