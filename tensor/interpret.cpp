@@ -34,6 +34,7 @@ void run(const Func& f, std::span<std::byte* const> buffers, std::span<const int
   for (const Buffer& b : f.params) {
     params.push_back(declare(compiler, b));
     params.back().memory->accessed = true;  // by the caller, outside of every loop
+    params.back().memory->is_output = params.size() > static_cast<size_t>(f.num_inputs());
   }
   for (const Buffer& b : f.allocs)
     allocs.push_back(declare(compiler, b));
@@ -44,8 +45,8 @@ void run(const Func& f, std::span<std::byte* const> buffers, std::span<const int
     frame[dim_slots[k]] = int_value(dims[k]);
   for (size_t k = 0; k < params.size(); ++k) {
     Memory& memory = *params[k].memory;
-    const bool is_input = k < static_cast<size_t>(f.num_inputs());
-    memory.use_caller_memory(buffers[k], shape_values(memory.buffer, params[k].shape, frame), is_input);
+    memory.use_caller_memory(buffers[k], shape_values(memory.buffer, params[k].shape, frame),
+                             !memory.is_output);
     MCC_CHECK(buffers[k] || memory.count() == 0, f.name, ": no memory for ", memory.buffer.name());
   }
   for (const auto& [memory, shape] : allocs)

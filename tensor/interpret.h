@@ -22,7 +22,8 @@ struct InterpretOptions {
 // Errors name the buffer, the indices, and the block with its axes' values:
 //   - reading or writing outside of a buffer. A Load on the side of a scalar Select that is not taken, or in a lane
 //     whose predicate is false, is not done;
-//   - reading an element of an intermediate or an output that was never written;
+//   - reading an element of an intermediate or an output that was never written. Copying one to another intermediate
+//     is no error; the copy counts as never written, too;
 //   - a block's axis bound to a value outside of its domain;
 //   - two lanes of a vector store that write the same element, and races. All loops run in order. An intermediate
 //     used only inside a parallel loop is private to its iterations, as lowering will make it: there, only reading

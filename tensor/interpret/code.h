@@ -90,13 +90,17 @@ struct Access {
   void elements(Value* frame, int64_t* out) const;
   bool is_active(Value* frame) const { return !has_predicate || predicate.get(frame).i != 0; }
 
-  void check_read(Value* frame, int64_t element) const {
-    if (memory->written && !memory->written[element]) fail_unwritten(frame, element);
-    if (clock && !clock->running.empty()) check_read_race(frame, element);
+  bool is_written(int64_t element) const { return !memory->written || memory->written[element]; }
+  void check_written(Value* frame, int64_t element) const {
+    if (!is_written(element)) fail_unwritten(frame, element);
   }
-  void note_write(Value* frame, int64_t element) const {
-    if (memory->written) memory->written[element] = 1;
-    if (clock && !clock->running.empty()) check_write_race(frame, element);
+  void note_read(Value* frame, int64_t element) const {
+    if (clock) check_read_race(frame, element);
+  }
+  // is_defined: whether what is stored there has a value.
+  void note_write(Value* frame, int64_t element, bool is_defined) const {
+    if (memory->written) memory->written[element] = is_defined;
+    if (clock) check_write_race(frame, element);
   }
   void check_distinct(Value* frame, const int64_t* elements) const;
 
@@ -108,6 +112,14 @@ struct Access {
   void check_write_race(Value* frame, int64_t element) const;
   [[noreturn]] void fail_race(Value* frame, int64_t element, int loop, const char* what) const;
   std::string element_text(int64_t element) const;
+};
+
+// What the loads of all element types share.
+struct LoadBase : ExprCode {
+  explicit LoadBase(Access a) : access(std::move(a)), elements(static_cast<size_t>(access.lanes)) {}
+  Access access;
+  bool is_copied = false;  // the value is only stored elsewhere, and need not have been written
+  mutable std::vector<int64_t> elements;  // last read, -1 in masked lanes; of a scalar only if it is copied
 };
 
 // "block matmul at i0 = 3, r0 = 5"

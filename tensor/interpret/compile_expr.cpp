@@ -148,11 +148,13 @@ Value read_element(const std::byte* data, int64_t index) {
 }
 
 template <ElementType element>
-struct LoadCode final : ExprCode {
-  explicit LoadCode(Access x) : access(std::move(x)), elements(static_cast<size_t>(access.lanes)) {}
+struct LoadCode final : LoadBase {
+  using LoadBase::LoadBase;
   Value scalar(Value* frame) const override {
-    if (!access.is_active(frame)) return Value{.i = 0};
-    return read(frame, access.element(frame));
+    const bool is_active = access.is_active(frame);
+    const int64_t index = is_active ? access.element(frame) : -1;
+    if (is_copied) elements[0] = index;
+    return is_active ? read(frame, index) : Value{.i = 0};
   }
   void vector(Value* frame, Value* out) const override {
     access.elements(frame, elements.data());
@@ -160,11 +162,10 @@ struct LoadCode final : ExprCode {
       out[k] = elements[k] < 0 ? Value{.i = 0} : read(frame, elements[k]);
   }
   Value read(Value* frame, int64_t index) const {
-    access.check_read(frame, index);
+    if (!is_copied) access.check_written(frame, index);
+    access.note_read(frame, index);
     return read_element<element>(access.memory->data, index);
   }
-  Access access;
-  mutable std::vector<int64_t> elements;
 };
 
 // ---- Rounding and conversion ----

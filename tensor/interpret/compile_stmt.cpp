@@ -101,15 +101,15 @@ void write_element(std::byte* data, int64_t index, Value value) {
 
 template <ElementType element>
 struct StoreCode final : StmtCode {
-  StoreCode(Access a, Operand v, Program* p)
-      : access(std::move(a)), value(v), program(p), elements(static_cast<size_t>(access.lanes)) {}
+  StoreCode(Access a, Operand v, const LoadBase* c, Program* p)
+      : access(std::move(a)), value(v), copied(c), program(p), elements(static_cast<size_t>(access.lanes)) {}
   void run(Value* frame) const override {
     program->count_steps(1);
     if (access.lanes > 1) return run_vector(frame);
     const Value x = value.get(frame);
     if (!access.is_active(frame)) return;
     const int64_t index = access.element(frame);
-    access.note_write(frame, index);
+    access.note_write(frame, index, is_defined(0));
     write_element<element>(access.memory->data, index, x);
   }
   void run_vector(Value* frame) const {
@@ -119,12 +119,18 @@ struct StoreCode final : StmtCode {
     for (int k = 0; k < access.lanes; ++k) {
       const int64_t index = elements[static_cast<size_t>(k)];
       if (index < 0) continue;
-      access.note_write(frame, index);
+      access.note_write(frame, index, is_defined(k));
       write_element<element>(access.memory->data, index, x[k]);
     }
   }
+  bool is_defined(int lane) const {
+    if (!copied) return true;
+    const int64_t source = copied->elements[static_cast<size_t>(lane)];
+    return source < 0 || copied->access.is_written(source);
+  }
   Access access;
   Operand value;
+  const LoadBase* copied;  // the value, if it is a mere load
   Program* program;
   mutable std::vector<int64_t> elements;
 };
@@ -313,11 +319,16 @@ const StmtCode* Compiler::compile(const Block& n) {
 
 const StmtCode* Compiler::compile(const Store& n) {
   const Operand value = expr(n.value);
+  LoadBase* copied = nullptr;
+  if (n.value.kind() == ExprKind::Load && !find_memory(n.buffer)->is_output) {
+    copied = static_cast<LoadBase*>(program_.exprs.back().get());  // the code of value
+    copied->is_copied = true;
+  }
   Access a = access(n.buffer, n.indices, n.predicate, n.value.lanes());
   switch (n.buffer.element()) {
 #define X(name, text, cls, bits) \
   case ElementType::name:        \
-    return add_stmt(std::make_unique<StoreCode<ElementType::name>>(std::move(a), value, &program_));
+    return add_stmt(std::make_unique<StoreCode<ElementType::name>>(std::move(a), value, copied, &program_));
     MCC_ELEMENT_TYPES(X)
 #undef X
   }

@@ -58,6 +58,8 @@ struct Memory {
   uint8_t* written =
       nullptr;  // for each element, whether it was stored to; null if all elements count as written
 
+  bool is_output = false;
+
   // Parallel loops that enclose every access. Lowering gives each of their iterations a buffer of its own, so that only
   // reading what another iteration wrote is a fault there. Parameters have none.
   std::vector<const For*> private_to;

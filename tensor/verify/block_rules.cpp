@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 
 #include "tensor/verify/context.h"
 #include "tensor/verify/sample.h"
@@ -47,7 +48,6 @@ Details reduced_in_parallel(const Context& context, const Block& b) {
 struct Piece {
   const ExprNode* var;
   int64_t low, high;
-  int64_t count() const { return (high + low - 1) / low; }
 };
 
 std::optional<int64_t> constant_of(const Expr& e) {
@@ -98,37 +98,85 @@ bool add_terms(const Context& context, const Expr& e, int64_t factor, std::vecto
   return false;
 }
 
-// Whether different values of the loops give different sums.
-bool is_injective(std::vector<Term> terms) {
-  std::sort(terms.begin(), terms.end(),
-            [](const Term& a, const Term& b) { return std::abs(a.factor) < std::abs(b.factor); });
-  int64_t reach = 0;
-  for (const Term& t : terms) {
-    if (std::abs(t.factor) <= reach && t.piece.count() > 1) return false;
-    reach += std::abs(t.factor) * (t.piece.count() - 1);
+std::optional<std::vector<int64_t>> axis_values(const Block& b, const Point& point) {
+  std::vector<int64_t> out;
+  for (const Expr& value : b.values) {
+    const auto v = evaluate(value, point);
+    if (!v) return std::nullopt;
+    out.push_back(*v);
   }
-  return true;
+  return out;
+}
+
+bool is_inside(const SampledVar& v, const Point& point) {
+  const auto min = evaluate(v.min, point), extent = evaluate(v.extent, point);
+  const int64_t value = point.at(v.var.get());
+  return min && extent && *min <= value && value - *min < *extent;
+}
+
+// Looks from the point for another one at which the block's instance is the same: one loop of the binding goes up, and
+// another goes down so that their sum stays. Gives that point's text.
+std::string find_same_instance(const Context& context, const Block& b, const std::vector<Term>& terms,
+                               const std::vector<SampledVar>& vars, const Point& point) {
+  const auto instance = axis_values(b, point);
+  if (!instance) return "";
+  for (const Term& up : terms) {
+    for (const Term& down : terms) {
+      if (up.piece.var == down.piece.var || up.factor == 0 || down.factor == 0) continue;
+      const int64_t common = std::gcd(up.factor, down.factor);
+      Point other = point;
+      other[up.piece.var] += down.factor / common;
+      other[down.piece.var] -= up.factor / common;
+      const bool inside =
+          std::all_of(vars.begin(), vars.end(), [&](const SampledVar& v) { return is_inside(v, other); });
+      if (inside && all_hold(context.conditions, other) && axis_values(b, other) == instance) {
+        return point_text(vars, other);
+      }
+    }
+  }
+  return "";
 }
 
 // Were a reduction step done twice, its result would be wrong; a spatial instance may be computed again.
 Details reduce_steps_repeated(const Context& context, const Block& b) {
   Details out;
+  const std::vector<SampledVar> vars = loop_vars(context.loops);
+  for (size_t k = 0; k < b.axes.size(); ++k) {
+    std::vector<Term> terms;
+    if (b.axes[k].kind != AxisKind::reduce || !add_terms(context, b.values[k], 1, &terms)) continue;
+    if (terms.size() < 2) continue;
+    for_each_sample(vars, [&](const Point& point) {
+      if (!all_hold(context.conditions, point)) return true;
+      const std::string again = find_same_instance(context, b, terms, vars, point);
+      if (again.empty()) return true;
+      out.push_back(text(b.axes[k].var.name(), " = ", to_text(b.values[k]), " is the same at ",
+                         point_text(vars, point), " and at ", again));
+      return false;
+    });
+  }
+  return out;
+}
+
+// Such a block would run for some pairs of values of the two axes only.
+Details reduce_axes_sharing_loops(const Context& context, const Block& b) {
   std::vector<std::vector<Term>> terms(b.axes.size());
   for (size_t k = 0; k < b.axes.size(); ++k) {
     if (!add_terms(context, b.values[k], 1, &terms[k])) return {};
   }
+  const auto overlap = [](const Term& t, const Term& u) {
+    return t.piece.var == u.piece.var && t.piece.high > u.piece.low && u.piece.high > t.piece.low;
+  };
+  Details out;
   for (size_t k = 0; k < b.axes.size(); ++k) {
     if (b.axes[k].kind != AxisKind::reduce) continue;
-    if (!is_injective(terms[k])) out.push_back(text(b.axes[k].var.name(), " = ", to_text(b.values[k])));
     for (size_t other = 0; other < b.axes.size(); ++other) {
-      for (const Term& t : terms[k]) {
-        for (const Term& u : terms[other]) {
-          if (other == k || t.piece.var != u.piece.var) continue;
-          if (t.piece.high <= u.piece.low || u.piece.high <= t.piece.low) continue;
-          out.push_back(text(b.axes[k].var.name(), " = ", to_text(b.values[k]), " and ",
-                             b.axes[other].var.name(), " = ", to_text(b.values[other])));
-        }
-      }
+      const bool shared = other != k && std::any_of(terms[k].begin(), terms[k].end(), [&](const Term& t) {
+                            return std::any_of(terms[other].begin(), terms[other].end(),
+                                               [&](const Term& u) { return overlap(t, u); });
+                          });
+      if (!shared) continue;
+      out.push_back(text(b.axes[k].var.name(), " = ", to_text(b.values[k]), " and ", b.axes[other].var.name(),
+                         " = ", to_text(b.values[other])));
     }
   }
   return out;
@@ -335,8 +383,8 @@ struct BlockRule {
 const BlockRule kBlockRules[] = {
     {"block axes, their domains and values are i64", axes_not_scalar},
     {"reduce and scan axes are not bound to parallel loops", reduced_in_parallel},
-    {"a reduce axis takes each value once: its loops bind no other axis, and do not overlap",
-     reduce_steps_repeated},
+    {"a step of a reduction is done once", reduce_steps_repeated},
+    {"the loops of a reduce axis bind no other axis", reduce_axes_sharing_loops},
     {"a loop inside of a block's reduce loops binds one of its axes", unbound_loop_inside_reduction},
     {"an axis is bound to values of its domain", axes_outside_domain},
     {"init does not depend on reduce axes", init_over_reduce_axes},

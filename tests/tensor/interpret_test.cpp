@@ -568,6 +568,10 @@ const BadProgram kBadPrograms[] = {
      "x[ramp(0, 1, 4)], "
      "x[ramp(2, 1, 4)]) }",
      "x[4] is outside of the buffer's shape [4]"},
+    {"unwritten_copy", "func f() -> (y: f32[3]) { alloc t: f32[2] alloc s: f32[2] s[0] = t[1] y[0] = s[0] }",
+     "s[0] is read but was never written"},
+    {"unwritten_to_output", "func f() -> (y: f32[3]) { alloc t: f32[2] y[ramp(0, 1, 2)] = t[ramp(0, 1, 2)] }",
+     "t[0] is read but was never written"},
     {"unwritten", "func f() -> (y: f32[3]) { alloc t: f32[2, 3]  t[1, 1] = 1.0  y[0] = t[1, 2] }",
      "t[1, 2] is read but was never written"},
     {"unwritten_output", "func f() -> (y: f32[3]) { y[0] = y[1] }", "y[1] is read but was never written"},
@@ -644,6 +648,22 @@ func f(x: f32[6]) -> (y: f32[4]) {
                     {{1, 2, 3, 4, 5, 6}});
   EXPECT_EQ(out.error, "");
   EXPECT_THAT(out.first(), ElementsAre(7, 10, 13, 16));
+}
+
+TEST(Interpret, GapsMayBeCopied) {
+  Outcome out = run(R"(
+func f(x: f32[3]) -> (y: f32[3]) {
+  alloc t: f32[4]
+  alloc s: f32[4]
+  alloc r: f32[4]
+  for i in 3 { t[i] = x[i] }
+  for i in 4 { s[i] = t[i] }
+  r[ramp(0, 1, 4)] = s[ramp(0, 1, 4)]
+  for i in 3 { y[i] = r[i] }
+})",
+                    {{1, 2, 3}});
+  EXPECT_EQ(out.error, "");
+  EXPECT_THAT(out.first(), ElementsAre(1, 2, 3));
 }
 
 TEST(Interpret, ScalarSelectAndPredicatesGuardLoads) {

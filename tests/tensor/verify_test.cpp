@@ -52,6 +52,18 @@ func f(x: f32[4, 10]) -> (y: f32[4]) {
     }
   }
 })"},
+    {"tail_of_a_tail", Stage::blocks, R"(
+func f(x: f32[40]) -> (y: f32[1]) {
+  for k0 in 3 { for k1 in 3 { for k2 in 6 {
+    block y(a = 0: spatial 1, k = k0 * 16 + k1 * 6 + k2: reduce 40)
+        where k0 * 16 + k1 * 6 + k2 < 40 && k1 * 6 + k2 < 16
+        reads x[k]
+        writes y[a] {
+      init { y[a] = 0.0 }
+      y[a] = y[a] + x[k]
+    }
+  } } }
+})"},
     {"fused_reduction", Stage::blocks, R"(
 func f(x: f32[6, 4]) -> (y: f32[1]) {
   for k in 24 {
@@ -247,7 +259,7 @@ func f(x: f32[12]) -> (y: f32[1]) {
 func f(x: f32[4]) -> (y: f32[4]) {
   for i in 4 { block y(a = i: spatial 4, k = i: reduce 4) { init { y[a] = 0.0 } y[a] = y[a] + x[k] } }
 })",
-     "its loops bind no other axis, and do not overlap: k = i and a = i"},
+     "the loops of a reduce axis bind no other axis: k = i and a = i"},
     {"unbound_loop", Stage::blocks, R"(
 func f(x: f32[4]) -> (y: f32[1]) {
   for k in 4 { for j in 2 { block y(a = 0: spatial 1, r = k: reduce 4) { init { y[a] = 0.0 } y[a] = y[a] + x[r] } } }
