@@ -1,0 +1,221 @@
+#include "tuner/analysis.h"
+
+#include <algorithm>
+
+#include "tensor/visit.h"
+
+namespace mcc::tuner {
+
+using namespace tensor;
+
+namespace {
+
+std::optional<int64_t> static_value(const Expr& e) {
+  int64_t value = 0;
+  return as_int(e, &value) ? std::optional(value) : std::nullopt;
+}
+
+// Row-major strides of a buffer.
+std::optional<std::vector<int64_t>> strides_of(const Buffer& buffer) {
+  std::vector<int64_t> strides(buffer.shape().size());
+  int64_t step = 1;
+  for (size_t d = strides.size(); d-- > 0;) {
+    strides[d] = step;
+    std::optional<int64_t> extent = static_value(buffer.shape()[d]);
+    if (!extent) return std::nullopt;
+    step *= *extent;
+  }
+  return strides;
+}
+
+std::optional<Access> access_of(const Block& block, const Buffer& buffer, const std::vector<Expr>& indices) {
+  std::optional<std::vector<int64_t>> dims = strides_of(buffer);
+  if (!dims) return std::nullopt;
+  Access access{buffer, {}};
+  for (const Axis& axis : block.axes) {
+    int64_t stride = 0;
+    for (size_t d = 0; d < indices.size(); ++d) {
+      std::optional<int64_t> at0 = evaluate_at(indices[d], axis.var.get(), 0);
+      std::optional<int64_t> at1 = evaluate_at(indices[d], axis.var.get(), 1);
+      // An index that is data (a gather) or that cannot be followed counts as far away.
+      if (!at0 || !at1) {
+        if (uses_var(indices[d], axis.var)) stride += (int64_t{1} << 20);
+        continue;
+      }
+      stride += (*at1 - *at0) * (*dims)[d];
+    }
+    access.strides.push_back(stride);
+  }
+  return access;
+}
+
+class ReadBody : public Visitor {
+ public:
+  std::vector<const Load*> loads;
+  std::vector<const Store*> stores;
+  bool math_call = false, arithmetic = false;
+
+ protected:
+  using Visitor::on;
+  void on(const Load& n) override {
+    loads.push_back(&n);
+    // Indices are not arithmetic on values, unless they hold loads of their own.
+    for (const Expr& i : n.indices) collect(i);
+  }
+  void on(const Store& n) override {
+    stores.push_back(&n);
+    Visitor::on(n);
+  }
+  void on(const Binary& n) override {
+    arithmetic |= !is_comparison(n.op) && !is_logical(n.op) && !is_condition_;
+    Visitor::on(n);
+  }
+  void on(const Select& n) override {
+    bool outer = is_condition_;
+    is_condition_ = true;
+    visit(n.condition);
+    is_condition_ = outer;
+    visit(n.on_true);
+    visit(n.on_false);
+  }
+  void on(const Call& n) override {
+    switch (n.function) {
+      case Intrinsic::abs:
+      case Intrinsic::floor:
+      case Intrinsic::ceil:
+      case Intrinsic::round:
+      case Intrinsic::trunc:
+      case Intrinsic::fma:
+      case Intrinsic::is_nan:
+      case Intrinsic::is_inf:
+      case Intrinsic::logical_not:
+      case Intrinsic::bit_not:
+      case Intrinsic::popcount:
+      case Intrinsic::bit_cast:
+      case Intrinsic::likely:
+      case Intrinsic::prefetch: break;
+      case Intrinsic::exp:
+      case Intrinsic::exp2:
+      case Intrinsic::log:
+      case Intrinsic::log2:
+      case Intrinsic::log1p:
+      case Intrinsic::expm1:
+      case Intrinsic::pow:
+      case Intrinsic::sqrt:
+      case Intrinsic::rsqrt:
+      case Intrinsic::tanh:
+      case Intrinsic::erf:
+      case Intrinsic::sigmoid:
+      case Intrinsic::sin:
+      case Intrinsic::cos:
+      case Intrinsic::tan:
+      case Intrinsic::asin:
+      case Intrinsic::acos:
+      case Intrinsic::atan:
+      case Intrinsic::sinh:
+      case Intrinsic::cosh:
+      case Intrinsic::asinh:
+      case Intrinsic::acosh:
+      case Intrinsic::atanh: math_call = true; break;
+    }
+    arithmetic = true;
+    Visitor::on(n);
+  }
+
+ private:
+  void collect(const Expr& index) {
+    bool outer = is_condition_;
+    is_condition_ = true;
+    visit(index);
+    is_condition_ = outer;
+  }
+  bool is_condition_ = false;
+};
+
+// acc + a * b, in any order of the operands.
+bool is_sum_of_products(const Store& store) {
+  const auto* sum = store.value.as<Binary>();
+  if (!sum || sum->op != BinaryOp::add) return false;
+  auto is_product = [](const Expr& e) {
+    const auto* p = e.as<Binary>();
+    return p && p->op == BinaryOp::mul;
+  };
+  return is_product(sum->a) || is_product(sum->b);
+}
+
+}  // namespace
+
+std::optional<int64_t> evaluate_at(const Expr& e, const ExprNode* var, int64_t value) {
+  if (const auto* imm = e.as<IntImm>()) return imm->value;
+  if (e.kind() == ExprKind::Var) return e.get() == var ? value : 0;
+  if (const auto* cast = e.as<Cast>()) {
+    return mcc::is_int(cast->value.element()) ? evaluate_at(cast->value, var, value) : std::nullopt;
+  }
+  const auto* n = e.as<Binary>();
+  if (!n) return std::nullopt;
+  std::optional<int64_t> a = evaluate_at(n->a, var, value), b = evaluate_at(n->b, var, value);
+  if (!a || !b || !mcc::is_int(n->a.element())) return std::nullopt;
+  Expr folded = binary(n->op, Expr(*a), Expr(*b));
+  int64_t result = 0;
+  return as_int(folded, &result) ? std::optional(result) : std::nullopt;
+}
+
+int64_t count_of(const Buffer& buffer) {
+  int64_t count = 1;
+  for (const Expr& d : buffer.shape()) {
+    std::optional<int64_t> extent = static_value(d);
+    if (!extent) return 0;
+    count *= *extent;
+  }
+  return count;
+}
+
+bool is_output(const Func& f, const Buffer& buffer) {
+  for (size_t i = static_cast<size_t>(f.num_inputs()); i < f.params.size(); ++i) {
+    if (f.params[i].same_as(buffer)) return true;
+  }
+  return false;
+}
+
+std::optional<BlockInfo> analyze(const Schedule& schedule, const std::string& name) {
+  const Block* block = schedule.find_block(name);
+  if (!block || !is_true(block->predicate)) return std::nullopt;
+  BlockInfo info;
+  info.name = name;
+  std::vector<const For*> loops = schedule.loops_of(name);
+  if (loops.size() != block->axes.size()) return std::nullopt;
+  for (size_t i = 0; i < block->axes.size(); ++i) {
+    const Axis& axis = block->axes[i];
+    std::optional<int64_t> extent = static_value(axis.domain.extent);
+    bool is_plain = block->values[i].same_as(loops[i]->var) && is_int(axis.domain.min, 0);
+    if (!extent || !is_plain || axis.kind == AxisKind::scan) return std::nullopt;
+    bool is_reduce = axis.kind == AxisKind::reduce;
+    info.axes.push_back({loops[i]->var.name(), *extent, is_reduce});
+    (is_reduce ? info.reduce : info.spatial) *= *extent;
+    info.is_reduction |= is_reduce;
+  }
+  ReadBody body;
+  body.visit(block->body);
+  if (body.stores.size() != 1) return std::nullopt;
+  const Store& store = *body.stores[0];
+  std::optional<Access> written = access_of(*block, store.buffer, store.indices);
+  if (!written) return std::nullopt;
+  info.store = *written;
+  for (const Load* load : body.loads) {
+    if (info.is_reduction && load->buffer.same_as(store.buffer)) continue;
+    std::optional<Access> read = access_of(*block, load->buffer, load->indices);
+    if (!read) return std::nullopt;
+    info.loads.push_back(*read);
+  }
+  info.has_math_call = body.math_call;
+  info.is_movement = !body.arithmetic;
+  info.is_injective = !info.is_reduction;
+  for (const Expr& index : store.indices) {
+    info.is_injective &= index.kind() == ExprKind::Var || index.kind() == ExprKind::IntImm;
+  }
+  info.is_contraction = info.is_reduction && is_sum_of_products(store) && info.loads.size() >= 2;
+  info.element_bits = std::max(bit_width(store.buffer.element()), 8);
+  return info;
+}
+
+}  // namespace mcc::tuner

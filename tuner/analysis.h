@@ -1,0 +1,52 @@
+// What the rules ask about blocks: which axes an access walks and how far apart, what a reduction multiplies, how often
+// things run. All of a static, unscheduled block (tensor/build.h).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tensor/schedule/schedule.h"
+
+namespace mcc::tuner {
+
+struct AxisInfo {
+  std::string loop;   // the loop that the axis is bound to, before any step
+  int64_t extent = 1;
+  bool is_reduce = false;
+};
+
+// One load or store of the block's body.
+struct Access {
+  tensor::Buffer buffer;
+  std::vector<int64_t> strides;  // elements between neighbouring values of each axis, at the origin
+};
+
+struct BlockInfo {
+  std::string name;
+  std::vector<AxisInfo> axes;
+  Access store;
+  std::vector<Access> loads;  // without the accumulator of a reduction
+  bool is_reduction = false;
+  bool is_injective = false;     // no reduce or scan axes, one store, its indices are axes
+  bool is_contraction = false;   // sum of products, each factor missing some spatial axis or both on all
+  bool has_math_call = false;    // exp, tanh, ...
+  bool is_movement = false;      // no arithmetic on values: loads, casts, selects
+  int64_t spatial = 1, reduce = 1;  // products of extents
+  int element_bits = 32;            // of what is computed with
+
+  int64_t iterations() const { return spatial * reduce; }
+};
+
+// Empty when the block is not of the simple kind (one store, static extents, one axis a loop): scans, scatters.
+std::optional<BlockInfo> analyze(const tensor::Schedule& schedule, const std::string& block);
+
+// The value of an integer expression for given values of variables (absent ones are 0).
+std::optional<int64_t> evaluate_at(const tensor::Expr& e, const tensor::ExprNode* var, int64_t value);
+
+// Elements of a buffer of static shape; 0 when symbolic.
+int64_t count_of(const tensor::Buffer& buffer);
+
+bool is_output(const tensor::Func& f, const tensor::Buffer& buffer);
+
+}  // namespace mcc::tuner

@@ -1,0 +1,75 @@
+#include "tuner/default_schedule.h"
+
+#include <algorithm>
+
+#include "tuner/rules.h"
+
+namespace mcc::tuner {
+
+using namespace tensor;
+
+bool try_step(Schedule& s, const Step& step) { return static_cast<bool>(s.apply(step)); }
+
+void must_step(Schedule& s, const Step& step) {
+  Outcome outcome = s.apply(step);
+  MCC_CHECK(static_cast<bool>(outcome), to_text(step), ": ", to_text(outcome.code), ": ", outcome.detail);
+}
+
+double estimate_us(double flops, double bytes, const Target& target) {
+  // Code around real work rarely gets beyond a quarter of the peak.
+  double compute = flops / (target.peak_gflops() * 250);
+  double memory = bytes / (target.l2.gb_per_s * 1e3);
+  return std::max(compute, memory);
+}
+
+bool worth_parallel(double microseconds, const Target& target) {
+  return target.cores > 1 && microseconds > 4 * target.fork_us;
+}
+
+double balance(int64_t items, int cores) {
+  int64_t rounds = (items + cores - 1) / cores;
+  return static_cast<double>(items) / static_cast<double>(rounds * cores);
+}
+
+namespace {
+
+// The contraction with the most work, if there is one.
+std::string main_contraction(const Schedule& s) {
+  std::string best;
+  int64_t work = 0;
+  for (const std::string& name : s.block_names()) {
+    std::optional<BlockInfo> info = analyze(s, name);
+    if (info && info->is_contraction && info->iterations() > work) {
+      best = name;
+      work = info->iterations();
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+Schedule default_schedule(const Func& f, const Target& target) {
+  Schedule s(f);
+  inline_producers(s);
+  std::string main = main_contraction(s);
+  if (!main.empty()) {
+    schedule_register_tile(s, main, target);
+  } else if (schedule_rows(s, target)) {
+    return s;
+  }
+  // What still stands under its own loops.
+  for (const std::string& name : s.block_names()) {
+    std::optional<BlockInfo> info = analyze(s, name);
+    if (!info || std::any_of(info->axes.begin(), info->axes.end(), [&](const AxisInfo& a) {
+          return s.find_loop(a.loop)->loop != LoopKind::serial;
+        })) {
+      continue;
+    }
+    if (info->is_reduction && schedule_register_tile(s, name, target)) continue;
+    schedule_pointwise(s, name, target);
+  }
+  return s;
+}
+
+}  // namespace mcc::tuner

@@ -1,0 +1,49 @@
+// Which producers disappear into their consumers.
+#include <algorithm>
+
+#include "tuner/rules.h"
+
+namespace mcc::tuner {
+
+using namespace tensor;
+
+namespace {
+
+// Reading the producer through the consumer's own indices computes nothing twice, or next to nothing.
+bool is_free_to_inline(const BlockInfo& producer, const std::vector<BlockInfo>& consumers) {
+  bool is_cheap = producer.is_movement && producer.loads.size() <= 2;
+  if (consumers.size() > 1 && !is_cheap) return false;
+  for (const BlockInfo& consumer : consumers) {
+    // A contraction reads each element many times, and in the order of its tiles: it gets it from memory.
+    if (consumer.is_contraction) return false;
+    if (consumer.is_reduction && !producer.is_movement && consumer.iterations() > producer.spatial) return false;
+    if (!consumer.is_reduction && !is_cheap && consumer.spatial > producer.spatial) return false;
+  }
+  return true;
+}
+
+// Selects (padding) inside a reduction over windows would be decided again for each window.
+bool is_window(const BlockInfo& producer, const BlockInfo& consumer) {
+  return consumer.is_reduction && consumer.iterations() > producer.spatial;
+}
+
+}  // namespace
+
+void inline_producers(Schedule& s) {
+  for (const std::string& name : s.block_names()) {
+    std::optional<BlockInfo> producer = analyze(s, name);
+    if (!producer || !producer->is_injective || is_output(s.func(), producer->store.buffer)) continue;
+    std::vector<BlockInfo> consumers;
+    bool known = true;
+    for (const std::string& consumer : s.consumers(name)) {
+      std::optional<BlockInfo> info = analyze(s, consumer);
+      known &= info.has_value();
+      if (info) consumers.push_back(*info);
+    }
+    if (!known || consumers.empty() || !is_free_to_inline(*producer, consumers)) continue;
+    if (std::any_of(consumers.begin(), consumers.end(), [&](const BlockInfo& c) { return is_window(*producer, c); })) continue;
+    try_step(s, ComputeInline{name});
+  }
+}
+
+}  // namespace mcc::tuner

@@ -1,0 +1,384 @@
+// Register tiles.
+//
+//   for batch, row chunk, panel (parallel):
+//     for row tile:
+//       init accumulators
+//       for reduction: for rows, vectors (unrolled): acc[row, vector] += a[row] * w[vector]
+//       consumers: bias, activation, residual; store
+//
+// A panel of w stays in the nearest cache while the row tiles of a chunk pass over it (G.1 of Low et al., TOMS 2016: the
+// micro-kernel streams one operand and keeps the other). The tile is the one with the least modelled time: per reduction
+// step the larger of FMA issue, load issue and FMA latency; plus the write-back; rounding up at the edges included.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tuner/rules.h"
+
+namespace mcc::tuner {
+
+using namespace tensor;
+
+namespace {
+
+struct Roles {
+  int vector = -1;           // contiguous in the result and in an operand
+  int row = -1;              // shares the operand that runs along the vector axis
+  int panel = -1;            // shares the other operand
+  std::vector<int> batch;    // the other spatial axes
+  std::vector<int> reduce;
+};
+
+bool is_vectorizable_along(const BlockInfo& info, size_t axis) {
+  if (info.store.strides[axis] != 1 || info.axes[axis].extent < 2) return false;
+  bool contiguous = false;
+  for (const Access& load : info.loads) {
+    int64_t stride = load.strides[axis];
+    if (stride != 0 && stride != 1) return false;
+    contiguous |= stride == 1;
+  }
+  return contiguous;
+}
+
+std::optional<Roles> assign_roles(const BlockInfo& info) {
+  Roles roles;
+  for (size_t a = 0; a < info.axes.size(); ++a) {
+    if (info.axes[a].is_reduce) {
+      roles.reduce.push_back(static_cast<int>(a));
+    } else if (is_vectorizable_along(info, a)) {
+      roles.vector = static_cast<int>(a);
+    }
+  }
+  if (roles.vector < 0) return std::nullopt;
+  auto v = static_cast<size_t>(roles.vector);
+  // Along a row axis some vector operand stands still; along a panel axis all scalar operands do.
+  for (size_t a = 0; a < info.axes.size(); ++a) {
+    if (info.axes[a].is_reduce || a == v) continue;
+    bool vector_moves = false, scalar_moves = false, vector_stands = false;
+    for (const Access& load : info.loads) {
+      bool moves = load.strides[a] != 0;
+      if (load.strides[v] == 0) {
+        scalar_moves |= moves;
+      } else {
+        vector_moves |= moves;
+        vector_stands |= !moves;
+      }
+    }
+    bool has_scalar = std::any_of(info.loads.begin(), info.loads.end(), [&](const Access& l) { return l.strides[v] == 0; });
+    auto axis = static_cast<int>(a);
+    if (has_scalar && vector_moves && !scalar_moves) {
+      if (roles.panel >= 0) roles.batch.push_back(roles.panel);
+      roles.panel = axis;
+    } else if (vector_stands || info.loads.size() == 1) {
+      if (roles.row >= 0) roles.batch.push_back(roles.row);
+      roles.row = axis;  // the innermost of them
+    } else {
+      roles.batch.push_back(axis);
+    }
+  }
+  std::sort(roles.batch.begin(), roles.batch.end());
+  return roles;
+}
+
+struct Tile {
+  int64_t rows = 1;     // rows of accumulators
+  int64_t vectors = 1;  // vectors in each
+  int64_t lanes = 16;
+  double cycles = 0;    // modelled, of the whole block
+};
+
+struct TileProblem {
+  int64_t rows, vectors;   // in all
+  int64_t steps;           // reduction steps
+  bool is_shared_scalar;   // the row operand is a scalar that is broadcast (else a vector of its own: depthwise)
+  std::vector<int64_t> vector_choices;
+};
+
+double step_cycles(int64_t rows, int64_t vectors, bool shared, const Target& t) {
+  double fma = static_cast<double>(rows * vectors) / t.fma_ports;
+  double loads = static_cast<double>(shared ? rows + vectors : rows * vectors + vectors) / 2;
+  return std::max({fma, loads, static_cast<double>(t.fma_latency)});
+}
+
+double tile_cycles(int64_t rows, int64_t vectors, const TileProblem& p, const Target& t) {
+  double write_back = 2.0 * static_cast<double>(rows * vectors) + 12;
+  return static_cast<double>(p.steps) * step_cycles(rows, vectors, p.is_shared_scalar, t) + write_back;
+}
+
+Tile choose_tile(const TileProblem& p, const Target& t) {
+  Tile best;
+  best.cycles = std::numeric_limits<double>::infinity();
+  // Two registers stay free for addresses' vectors and temporaries; without broadcast operands one more is used.
+  int64_t registers = t.vector_registers - (t.vector_registers >= 32 ? 2 : 1);
+  for (int64_t vectors : p.vector_choices) {
+    for (int64_t rows = 1; rows <= std::min<int64_t>(p.rows, 28); ++rows) {
+      int64_t operands = p.is_shared_scalar ? vectors : 1;
+      if (rows * vectors + operands > registers) break;
+      // Rows are spread evenly over the tiles that this many at most make.
+      int64_t tiles = (p.rows + rows - 1) / rows;
+      if ((p.rows + tiles - 1) / tiles != rows) continue;
+      int64_t tail = p.rows - (tiles - 1) * rows;
+      double row_cycles = static_cast<double>(tiles - 1) * tile_cycles(rows, vectors, p, t) + tile_cycles(tail, vectors, p, t);
+      double cycles = row_cycles * std::ceil(static_cast<double>(p.vectors) / static_cast<double>(vectors));
+      if (cycles < best.cycles * 0.999) best = {rows, vectors, 0, cycles};
+    }
+  }
+  return best;
+}
+
+class RegisterTile {
+ public:
+  RegisterTile(Schedule& s, BlockInfo info, Roles roles, const Target& target)
+      : s_(s), info_(std::move(info)), roles_(std::move(roles)), t_(target) {}
+
+  void run() {
+    choose();
+    std::string consumer = find_consumer();
+    split_and_order();
+    place_consumer(consumer);
+    decompose();
+    vectorize_tile();
+    place_padding();
+  }
+
+ private:
+  const AxisInfo& axis(int a) const { return info_.axes[static_cast<size_t>(a)]; }
+  int64_t extent(int a) const { return a < 0 ? 1 : axis(a).extent; }
+  const std::string& loop(int a) const { return axis(a).loop; }
+
+  void choose() {
+    lanes_ = t_.lanes(std::max(info_.element_bits, 32));
+    auto v = static_cast<size_t>(roles_.vector);
+    TileProblem p;
+    p.rows = extent(roles_.row);
+    int64_t own = (extent(roles_.vector) + lanes_ - 1) / lanes_;  // vectors along the vector axis itself
+    p.vectors = own * extent(roles_.panel);
+    p.steps = info_.reduce;
+    p.is_shared_scalar = std::any_of(info_.loads.begin(), info_.loads.end(), [&](const Access& l) { return l.strides[v] == 0; });
+    int64_t splittable = roles_.panel >= 0 ? extent(roles_.panel) : own;
+    for (int64_t n : {1, 2, 3, 4, 6}) {
+      // Panels wider than packed ones would straddle two; two vectors is what packing makes.
+      bool fits = roles_.panel >= 0 ? splittable % n == 0 : n <= own && (n <= 2 || own % n == 0) && n <= 2;
+      if (fits) p.vector_choices.push_back(n);
+    }
+    if (!p.is_shared_scalar) p.vector_choices = {1};
+    tile_ = choose_tile(p, t_);
+    us_ = tile_.cycles * static_cast<double>(batch_count()) / (t_.ghz * 1e3);
+  }
+
+  int64_t batch_count() const {
+    int64_t count = 1;
+    for (int a : roles_.batch) count *= extent(a);
+    return count;
+  }
+
+  // The one injective consumer of the whole result that can take it over tile by tile.
+  std::string find_consumer() {
+    std::vector<std::string> consumers = s_.consumers(info_.name);
+    if (consumers.size() != 1 || is_output(s_.func(), info_.store.buffer)) return "";
+    std::optional<BlockInfo> consumer = analyze(s_, consumers[0]);
+    if (!consumer || !consumer->is_injective || consumer->spatial != info_.spatial) return "";
+    return consumers[0];
+  }
+
+  void split_and_order() {
+    const std::string& b = info_.name;
+    std::vector<std::string> outer, inner;
+    for (int a : roles_.batch) outer.push_back(loop(a));
+
+    // Row tiles go in chunks whose share of the row operand stays in the second-level cache.
+    int64_t tiles = (extent(roles_.row) + tile_.rows - 1) / tile_.rows;
+    std::string row_tile, row_in;
+    int64_t panels = 1;
+    if (roles_.panel >= 0) {
+      panels = extent(roles_.panel) / tile_.vectors;
+    } else {
+      panels = ceil_div64(extent(roles_.vector), tile_.vectors * lanes_);
+    }
+    int64_t chunks = choose_chunks(tiles, panels);
+    std::string chunk_loop;
+    if (roles_.row >= 0) {
+      row_in = b + ".row";
+      row_tile = b + ".rows";
+      chunk_loop = b + ".chunk";
+      int64_t per_chunk = ceil_div64(tiles, chunks);
+      must_step(s_, Split{loop(roles_.row), {0, tile_.rows}, {row_tile, row_in}});
+      if (per_chunk < tiles) {
+        must_step(s_, Split{row_tile, {0, per_chunk}, {chunk_loop, b + ".tile"}});
+        row_tile = b + ".tile";
+        outer.push_back(chunk_loop);
+      }
+    }
+    std::string panel_loop, panel_in;
+    vector_loop_ = loop(roles_.vector);
+    if (roles_.panel >= 0) {
+      if (extent(roles_.vector) > lanes_) {
+        must_step(s_, Split{vector_loop_, {0, lanes_}, {b + ".vec", b + ".lane"}});
+        inner.push_back(b + ".vec");
+        vector_loop_ = b + ".lane";
+      }
+      panel_loop = b + ".panel";
+      panel_in = b + ".vecs";
+      must_step(s_, Split{loop(roles_.panel), {0, tile_.vectors}, {panel_loop, panel_in}});
+    } else if (extent(roles_.vector) > lanes_) {
+      panel_loop = b + ".panel";
+      panel_in = b + ".vecs";
+      must_step(s_, Split{vector_loop_, {0, tile_.vectors, lanes_}, {panel_loop, panel_in, b + ".lane"}});
+      vector_loop_ = b + ".lane";
+    }
+    if (!panel_loop.empty()) outer.push_back(panel_loop);
+    std::vector<std::string> order = outer;
+    if (!row_tile.empty()) order.push_back(row_tile);
+    for (int a : roles_.reduce) {
+      reduce_loops_.push_back(loop(a));
+      order.push_back(loop(a));
+    }
+    if (!row_in.empty()) unrolled_.push_back(row_in);
+    if (!panel_in.empty()) unrolled_.push_back(panel_in);
+    unrolled_.insert(unrolled_.end(), inner.begin(), inner.end());
+    order.insert(order.end(), unrolled_.begin(), unrolled_.end());
+    order.push_back(vector_loop_);
+    if (order.size() > 1) must_step(s_, Reorder{order});
+    make_parallel(outer, row_tile);
+  }
+
+  static int64_t ceil_div64(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+  // How many chunks the row tiles are divided into: few enough to read the panels seldom, so many that a chunk's row
+  // operand stays in the cache, and that there is work for all cores.
+  int64_t choose_chunks(int64_t tiles, int64_t panels) const {
+    int64_t row_bytes = 0;
+    for (const Access& load : info_.loads) {
+      if (roles_.row >= 0 && load.strides[static_cast<size_t>(roles_.row)] != 0) {
+        row_bytes = std::max(row_bytes, count_of(load.buffer) * byte_size(load.buffer.element()));
+      }
+    }
+    row_bytes /= std::max<int64_t>(1, batch_count());
+    int64_t chunks = std::clamp<int64_t>(ceil_div64(row_bytes, t_.l2.bytes / 2), 1, tiles);
+    if (!worth_parallel(us_, t_)) return chunks;
+    int64_t outside = batch_count() * panels;
+    while (chunks < tiles && balance(outside * chunks, t_.cores) < 0.9) ++chunks;
+    return chunks;
+  }
+
+  void make_parallel(std::vector<std::string> outer, const std::string& row_tile) {
+    if (outer.empty() && !row_tile.empty()) outer = {row_tile};
+    tile_loop_ = row_tile;
+    if (outer.empty()) return;
+    outer_loop_ = outer[0];
+    if (outer.size() > 1) {
+      outer_loop_ = info_.name + ".outer";
+      must_step(s_, Fuse{outer, outer_loop_});
+    }
+    if (tile_loop_.empty() || outer[0] == row_tile) tile_loop_ = outer_loop_;
+    if (worth_parallel(us_, t_)) try_step(s_, Parallel{outer_loop_});
+  }
+
+  void place_consumer(const std::string& consumer) {
+    std::string buffer = info_.store.buffer.name();
+    if (tile_loop_.empty()) return;
+    if (!consumer.empty() && try_step(s_, ReverseComputeAt{consumer, tile_loop_})) {
+      must_step(s_, SetScope{buffer, "registers"});
+      write_back_ = consumer;
+      return;
+    }
+    std::string copy = info_.name + ".out";
+    if (!try_step(s_, CacheWrite{info_.name, buffer, "global", copy})) return;
+    if (!try_step(s_, ReverseComputeAt{copy, tile_loop_})) return;
+    write_back_ = copy;
+    const Block* block = s_.find_block(info_.name);
+    must_step(s_, SetScope{block->writes[0].buffer.name(), "registers"});
+  }
+
+  void decompose() {
+    int64_t unrolled = tile_.rows * tile_.vectors;
+    std::string innermost = reduce_loops_.back();
+    int64_t last = extent(roles_.reduce.back());
+    must_step(s_, DecomposeReduction{info_.name, reduce_loops_.front()});
+    if (info_.reduce * unrolled <= 160) {
+      for (const std::string& r : reduce_loops_) must_step(s_, Unroll{r});
+    } else if (last * unrolled <= 160) {
+      must_step(s_, Unroll{innermost});
+    } else if (unrolled < 16 && last % 4 == 0) {
+      must_step(s_, Split{innermost, {0, 4}, {innermost + ".o", innermost + ".u"}});
+      must_step(s_, Unroll{innermost + ".u"});
+    }
+  }
+
+  // The loops of a block below the tile loop: the last in vectors, the others unrolled.
+  void vectorize_below_tile(const std::string& block) {
+    std::vector<std::string> loops = s_.loop_names_of(block);
+    auto at = std::find(loops.begin(), loops.end(), tile_loop_);
+    if (at == loops.end()) return;
+    loops.erase(loops.begin(), at + 1);
+    if (loops.empty()) return;
+    const For* last = s_.find_loop(loops.back());
+    int64_t count = 0;
+    if (!as_int(last->extent, &count)) return;
+    std::string vector = loops.back();
+    loops.pop_back();
+    if (count > lanes_) {
+      std::string outer = vector + ".vec", lane = vector + ".lane";
+      if (!try_step(s_, Split{vector, {0, lanes_}, {outer, lane}})) return;
+      loops.push_back(outer);
+      vector = lane;
+    }
+    if (!try_step(s_, Vectorize{vector})) return;
+    for (const std::string& l : loops) try_step(s_, Unroll{l});
+  }
+
+  void vectorize_tile() {
+    must_step(s_, Vectorize{vector_loop_});
+    for (const std::string& l : unrolled_) must_step(s_, Unroll{l});
+    vectorize_below_tile(info_.name + ".init");
+    if (!write_back_.empty()) vectorize_below_tile(write_back_);
+  }
+
+  // A padded copy of the input that only one iteration of the outer loop reads is made there, where it stays in the cache.
+  void place_padding() {
+    if (outer_loop_.empty() || roles_.batch.empty()) return;
+    for (const std::string& producer : s_.producers(info_.name)) {
+      std::optional<BlockInfo> p = analyze(s_, producer);
+      if (!p || !p->is_injective || !p->is_movement) continue;
+      // Worth it only if iterations do not read the same parts: when the outer loop is over what the producer is
+      // indexed with.
+      bool partitioned = true;
+      for (const Access& load : info_.loads) {
+        if (!load.buffer.same_as(p->store.buffer)) continue;
+        for (int a : roles_.batch) partitioned &= load.strides[static_cast<size_t>(a)] != 0;
+        partitioned &= roles_.panel < 0 || load.strides[static_cast<size_t>(roles_.panel)] != 0;
+      }
+      bool row_outside = outer_loop_ == tile_loop_ || s_.find_loop(info_.name + ".chunk") != nullptr;
+      int64_t pieces = batch_count();
+      int64_t bytes = p->spatial * byte_size(p->store.buffer.element()) / std::max<int64_t>(1, pieces);
+      if (!partitioned || row_outside || bytes > t_.l2.bytes / 4) continue;
+      if (!try_step(s_, ComputeAt{producer, outer_loop_})) continue;
+      std::vector<std::string> loops = s_.loop_names_of(producer);
+      const For* last = loops.empty() ? nullptr : s_.find_loop(loops.back());
+      if (last && is_int(last->extent, lanes_)) try_step(s_, Vectorize{loops.back()});
+    }
+  }
+
+  Schedule& s_;
+  BlockInfo info_;
+  Roles roles_;
+  const Target& t_;
+  Tile tile_;
+  int64_t lanes_ = 16;
+  double us_ = 0;
+  std::string vector_loop_, tile_loop_, outer_loop_, write_back_;
+  std::vector<std::string> reduce_loops_, unrolled_;
+};
+
+}  // namespace
+
+bool schedule_register_tile(Schedule& s, const std::string& block, const Target& target) {
+  std::optional<BlockInfo> info = analyze(s, block);
+  if (!info || !info->is_reduction) return false;
+  std::optional<Roles> roles = assign_roles(*info);
+  if (!roles) return false;
+  RegisterTile(s, *info, *roles, target).run();
+  return true;
+}
+
+}  // namespace mcc::tuner

@@ -1,0 +1,164 @@
+// Reductions along rows.
+//
+//   for row (parallel):
+//     for each block of the chain: in vectors along the row
+//
+// A sum along the row runs in several vectors of partial results (rfactor), which are combined at its end by halves.
+// Intermediates of a row stay in the first-level cache.
+#include <algorithm>
+
+#include "tuner/rules.h"
+
+namespace mcc::tuner {
+
+using namespace tensor;
+
+namespace {
+
+bool is_row_reduction(const BlockInfo& info) {
+  if (!info.is_reduction || info.is_contraction) return false;
+  // Contiguous along the last reduce axis.
+  size_t last = info.axes.size() - 1;
+  return info.axes[last].is_reduce &&
+         std::all_of(info.loads.begin(), info.loads.end(), [&](const Access& l) { return l.strides[last] <= 1; }) &&
+         std::any_of(info.loads.begin(), info.loads.end(), [&](const Access& l) { return l.strides[last] == 1; });
+}
+
+class Rows {
+ public:
+  Rows(Schedule& s, const Target& target) : s_(s), t_(target) {}
+
+  bool run() {
+    for (const std::string& name : s_.block_names()) {
+      std::optional<BlockInfo> info = analyze(s_, name);
+      if (!info) return false;
+      // Everything in the group is about the same rows, or the rule does not fit.
+      if (info->is_reduction && !is_row_reduction(*info)) return false;
+      blocks_.push_back(*info);
+      if (info->is_reduction) reductions_.push_back(*info);
+    }
+    if (reductions_.empty()) return false;
+    if (!find_root() || !fuse_rows()) return false;
+    for (size_t i = blocks_.size(); i-- > 0;) {
+      if (blocks_[i].name != root_.name) try_step(s_, ComputeAt{blocks_[i].name, row_loop_});
+    }
+    for (const BlockInfo& info : blocks_) {
+      if (info.is_reduction) {
+        vectorize_reduction(info);
+      } else {
+        vectorize_map(info.name);
+      }
+    }
+    return true;
+  }
+
+ private:
+  // The last block; all others feed it.
+  bool find_root() {
+    root_ = blocks_.back();
+    return is_output(s_.func(), root_.store.buffer);
+  }
+
+  // The leading axes that the root shares with the reductions become one loop.
+  bool fuse_rows() {
+    size_t shared = root_.axes.size();
+    for (const BlockInfo& r : reductions_) {
+      size_t same = 0;
+      while (same < shared && same < r.axes.size() && !r.axes[same].is_reduce &&
+             r.axes[same].extent == root_.axes[same].extent && !root_.axes[same].is_reduce) {
+        ++same;
+      }
+      shared = std::min(shared, same);
+    }
+    std::vector<std::string> outer;
+    int64_t rows = 1;
+    for (size_t i = 0; i < shared; ++i) {
+      outer.push_back(root_.axes[i].loop);
+      rows *= root_.axes[i].extent;
+    }
+    if (outer.empty()) return false;
+    row_loop_ = outer[0];
+    if (outer.size() > 1) {
+      row_loop_ = root_.name + ".rows";
+      must_step(s_, Fuse{outer, row_loop_});
+    }
+    int64_t work = 0;
+    for (const BlockInfo& b : blocks_) work += b.iterations() * (b.has_math_call ? 8 : 1);
+    double us = estimate_us(static_cast<double>(work), static_cast<double>(work) * 2, t_);
+    if (worth_parallel(us, t_) && rows > 1) try_step(s_, Parallel{row_loop_});
+    return true;
+  }
+
+  std::vector<std::string> loops_in_row(const std::string& block) {
+    std::vector<std::string> loops = s_.loop_names_of(block);
+    auto at = std::find(loops.begin(), loops.end(), row_loop_);
+    if (at == loops.end()) return {};
+    return {at + 1, loops.end()};
+  }
+
+  void vectorize_map(const std::string& block) {
+    std::vector<std::string> loops = loops_in_row(block);
+    if (loops.empty()) return;
+    int64_t lanes = t_.lanes(32), extent = 0;
+    std::string last = loops.back();
+    if (!as_int(s_.find_loop(last)->extent, &extent) || extent < 2) return;
+    if (extent > lanes) {
+      if (!try_step(s_, Split{last, {0, lanes}, {last + ".vec", last + ".lane"}})) return;
+      last += ".lane";
+    }
+    try_step(s_, Vectorize{last});
+  }
+
+  void vectorize_reduction(const BlockInfo& info) {
+    std::vector<std::string> loops = loops_in_row(info.name);
+    if (loops.empty()) return;
+    int64_t lanes = t_.lanes(32), extent = 0;
+    std::string last = loops.back();
+    if (!as_int(s_.find_loop(last)->extent, &extent)) return;
+    std::string partial = info.name + ".part";
+    if (extent >= lanes) {
+      // As many vectors of partial results as hide the latency of an addition, if they divide the row.
+      int64_t width = lanes;
+      while (width < 4 * lanes && extent % (2 * width) == 0 && extent >= 4 * width) width *= 2;
+      std::string lane = last + ".lane";
+      must_step(s_, Split{last, {0, width}, {last + ".vec", lane}});
+      if (!try_step(s_, Rfactor{info.name, lane, partial, 0})) return;
+      std::vector<std::string> partial_loops = loops_in_row(partial);
+      // The partial block: reduction outside, lanes inside.
+      std::vector<std::string> order;
+      for (const std::string& l : partial_loops) {
+        if (l != lane) order.push_back(l);
+      }
+      order.push_back(lane);
+      if (!order.empty() && order.size() > 1) try_step(s_, Reorder{order});
+      if (try_step(s_, DecomposeReduction{partial, order[0]})) {
+        std::vector<std::string> init = loops_in_row(partial + ".init");
+        if (!init.empty()) try_step(s_, Vectorize{init.back()});
+      }
+      try_step(s_, Vectorize{lane});
+      const Block* block = s_.find_block(partial);
+      if (block) try_step(s_, SetScope{block->writes[0].buffer.name(), "registers"});
+      loops = loops_in_row(info.name);
+      if (loops.empty()) return;
+      last = loops.back();
+    }
+    if (try_step(s_, DecomposeReduction{info.name, loops.front()})) try_step(s_, Vectorize{last});
+  }
+
+  Schedule& s_;
+  const Target& t_;
+  std::vector<BlockInfo> blocks_, reductions_;
+  BlockInfo root_;
+  std::string row_loop_;
+};
+
+}  // namespace
+
+bool schedule_rows(Schedule& s, const Target& target) {
+  Schedule attempt = s;
+  if (!Rows(attempt, target).run()) return false;
+  s = attempt;
+  return true;
+}
+
+}  // namespace mcc::tuner
