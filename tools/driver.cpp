@@ -1,16 +1,182 @@
 #include "tools/driver.h"
 
+#include <sys/stat.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "codegen/codegen.h"
+#include "codegen/hash.h"
+#include "codegen/linker.h"
+#include "codegen/model_library.h"
+#include "graph/passes/passes.h"
+#include "graph/passes/plan_memory.h"
+#include "tools/evaluator.h"
+#include "tools/kernels.h"
+#include "tools/plan.h"
+
 namespace mcc::tools {
+namespace {
+
+// A model after the graph passes: what kernels are made from.
+struct Prepared {
+  tensor::Target target;
+  graph::Graph graph;
+  std::vector<graph::KernelGroup> groups;
+  KernelSet kernels;
+};
+
+void report(const CompileOptions& options, const char* what, double fraction) {
+  if (options.progress) options.progress(what, fraction);
+}
+
+Status check_emit(const CompileOptions& options) {
+  for (const auto& [what, folder] : options.emit) {
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (error) return Diagnostic{ErrorKind::usage, "--emit " + what, text("cannot make the folder ", folder), ""};
+  }
+  return done();
+}
+
+// Writes each state of the graph as NN_pass.txt.
+std::function<void(const std::string&, const graph::Graph&)> graph_observer(const CompileOptions& options) {
+  auto it = options.emit.find("graph");
+  if (it == options.emit.end()) return nullptr;
+  return [folder = it->second, number = 0](const std::string& pass, const graph::Graph& g) mutable {
+    std::string index = text(number++);
+    std::ofstream(folder + "/" + std::string(index.size() < 2 ? "0" : "") + index + "_" + pass + ".txt") << to_text(g);
+  };
+}
+
+Result<Prepared> prepare(const CompileOptions& options) {
+  Result<tensor::Target> target = codegen::make_target(options.target);
+  if (!target.ok()) return target.errors();
+  Result<graph::Evaluator> evaluate = jit_evaluator();
+  if (!evaluate.ok()) return evaluate.errors();
+
+  report(options, "reading the model", 0);
+  Result<frontend::ImportedModel> model = frontend::import_onnx(options.model_path, options.import, *evaluate);
+  if (!model.ok()) return model.errors();
+
+  Prepared out;
+  out.target = *target;
+  out.graph = std::move(model->graph);
+  graph::OptimizeOptions optimize_options;
+  optimize_options.target = out.target;
+  optimize_options.evaluate = *evaluate;
+  optimize_options.level = options.opt_level;
+  optimize_options.strict = options.strict;
+  optimize_options.observer = graph_observer(options);
+  report(options, "optimising the graph", 0);
+  Status optimized = graph::optimize(out.graph, optimize_options);
+  if (!optimized.ok()) return optimized.errors();
+
+  out.groups = graph::fuse(out.graph);
+  Diagnostics unsupported;
+  for (const graph::KernelGroup& group : out.groups) {
+    if (group.kind != graph::KernelGroup::Kind::host) continue;
+    const graph::Node& node = out.graph.node(group.nodes[0]);
+    unsupported.push_back({ErrorKind::unsupported, text(node.name, " (", node.op->name, ")"),
+                           "operator has no kernel and its inputs are not known at compile time", ""});
+  }
+  if (!unsupported.empty()) return unsupported;
+  out.kernels = collect_kernels(out.graph, out.groups);
+  return out;
+}
+
+// Sizes of each group's workspaces, as its kernel asks for them.
+std::vector<std::vector<int64_t>> workspace_sizes(const Prepared& p) {
+  std::vector<std::vector<int64_t>> sizes(p.groups.size());
+  for (size_t i = 0; i < p.groups.size(); ++i) {
+    int index = p.kernels.of_group[i];
+    if (index < 0) continue;
+    for (const tensor::Expr& bytes : p.kernels.kernels[static_cast<size_t>(index)].memory.workspaces) {
+      int64_t size = 0;
+      MCC_CHECK(tensor::as_int(bytes, &size), "workspace of unknown size");
+      sizes[i].push_back(size);
+    }
+  }
+  return sizes;
+}
+
+std::vector<std::string> required_features(const tensor::Target& target) {
+  std::vector<std::string> features;
+  std::string_view list = target.features;
+  while (!list.empty()) {
+    size_t comma = list.find(',');
+    std::string_view item = list.substr(0, comma);
+    if (item.size() > 1 && item[0] == '+' && codegen::is_cpu_feature(item.substr(1))) {
+      features.emplace_back(item.substr(1));
+    }
+    list = comma == std::string_view::npos ? std::string_view() : list.substr(comma + 1);
+  }
+  return features;
+}
+
+}  // namespace
 
 Result<CompileReport> compile_model(const CompileOptions& options) {
-  Result<frontend::ImportedModel> model =
-      frontend::import_onnx(options.model_path, options.import, graph::interpreter_evaluator());
-  if (!model.ok()) return model.errors();
-  return Diagnostic{ErrorKind::environment, options.model_path, "this build has no code generation", ""};
+  auto start = std::chrono::steady_clock::now();
+  Status emit = check_emit(options);
+  if (!emit.ok()) return emit.errors();
+  Result<Prepared> prepared = prepare(options);
+  if (!prepared.ok()) return prepared.errors();
+  Prepared& p = *prepared;
+
+  Status compiled = compile_kernels(p.kernels, p.target, options);
+  if (!compiled.ok()) return compiled.errors();
+  graph::MemoryPlan memory = graph::plan_memory(p.graph, p.groups, workspace_sizes(p));
+
+  report(options, "writing the library", 1);
+  Result<std::string> hash = codegen::sha256_of_file(options.model_path);
+  if (!hash.ok()) return hash.errors();
+  codegen::ModelLibrary library;
+  library.symbol_prefix = "mcc_" + hash->substr(0, 16);
+  library.plan.features = required_features(p.target);
+  library.plan.metadata["mcc.version"] = MCC_VERSION;
+  library.plan.metadata["model.hash"] = "sha256:" + *hash;
+  library.plan.metadata["model.name"] = std::filesystem::path(options.model_path).stem().string();
+  library.plan.metadata["target"] = text(options.target, " (", p.target.cpu, ")");
+  fill_library(library, p.graph, p.groups, p.kernels, memory);
+  Status written = codegen::write_model_library(library, options.output_path, codegen::link_shared);
+  if (!written.ok()) return written.errors();
+
+  CompileReport result;
+  result.kernels = static_cast<int64_t>(p.kernels.kernels.size());
+  result.nodes = static_cast<int64_t>(library.plan.graphs[0].nodes.size());
+  result.weight_bytes = static_cast<int64_t>(library.weights_size);
+  result.arena_bytes = memory.arena_bytes;
+  struct stat info {};
+  if (stat(options.output_path.c_str(), &info) == 0) result.file_bytes = info.st_size;
+  result.target = text(options.target, " (", p.target.cpu, ")");
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return result;
 }
 
 Result<std::vector<TaskInfo>> list_tasks(const CompileOptions& options) {
-  return Diagnostic{ErrorKind::environment, options.model_path, "this build has no code generation", ""};
+  Result<Prepared> prepared = prepare(options);
+  if (!prepared.ok()) return prepared.errors();
+  std::vector<TaskInfo> tasks;
+  for (const Kernel& kernel : prepared->kernels.kernels) {
+    TaskInfo task;
+    task.id = codegen::sha256(kernel.text).substr(0, 16);
+    task.name = kernel.name;
+    task.count = kernel.uses;
+    task.flops = kernel.work.flops;
+    task.bytes = kernel.work.bytes;
+    tasks.push_back(std::move(task));
+  }
+  for (size_t i = 0; i < prepared->groups.size(); ++i) {
+    int index = prepared->kernels.of_group[i];
+    if (index < 0) continue;
+    for (std::string& name : origins(prepared->graph, prepared->groups[i])) {
+      tasks[static_cast<size_t>(index)].nodes.push_back(std::move(name));
+    }
+  }
+  return tasks;
 }
 
 }  // namespace mcc::tools

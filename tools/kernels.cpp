@@ -8,6 +8,7 @@
 #include <mutex>
 #include <thread>
 
+#include "tensor/passes/merge_axes.h"
 #include "tensor/text.h"
 #include "tuner/default_schedule.h"
 
@@ -77,7 +78,7 @@ KernelSet collect_kernels(const graph::Graph& graph, const std::vector<graph::Ke
       set.of_group.push_back(-1);
       continue;
     }
-    tensor::Func f = build_kernel(graph, group);
+    tensor::Func f = tensor::merge_axes(build_kernel(graph, group));
     std::string key = to_text(f);
     auto [entry, is_new] = known.try_emplace(key, static_cast<int>(set.kernels.size()));
     if (is_new) {
