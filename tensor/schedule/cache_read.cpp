@@ -11,7 +11,7 @@
 //
 // 1. The block reads the buffer and does not write it.
 // 2. The scope is global, local, registers or shared; the name is new.
-// 3. What is copied has been made there.
+// 3. What is copied has a value, and has been made there.
 #include "tensor/schedule/move.h"
 #include "tensor/schedule/step.h"
 
@@ -29,21 +29,22 @@ class ReadFrom : public Mutator {
   const Buffer &from_, &to_;
 };
 
-Stmt make_copy(const Func& f, const BlockSite& site, size_t depth, const Buffer& buffer, const Buffer& cache,
-               Names& names) {
+// The block name: cache[i...] = buffer[i...] over the box, which is all there is to copy where `only_box`.
+Stmt make_copy(const RegionAnalysis& regions, const Box& box, bool only_box, const Buffer& buffer,
+               const Buffer& cache, Names& names) {
   auto* copy = new Block;
   copy->name = cache.name();
   std::vector<Expr> indices;
-  for (int d = 0; d < buffer.rank(); ++d) {
-    Var var(text("i", d));
-    copy->axes.push_back({var, {0, buffer.shape()[static_cast<size_t>(d)]}, AxisKind::spatial});
-    indices.push_back(var);
-  }
-  RegionAnalysis regions = regions_at(f, site, depth);
-  std::optional<Box> box = box_read(regions, *site.block, buffer);
   std::vector<std::optional<Stretch>> ranges;
-  for (const Stretch& s : box->dims)
+  for (size_t d = 0; d < box.dims.size(); ++d) {
+    const Stretch& s = box.dims[d];
+    Var var(text("i", d));
+    Range domain{0, buffer.shape()[d]};
+    if (only_box) domain = {s.low, regions.analyzer().simplify(s.width + 1)};
+    copy->axes.push_back({var, domain, AxisKind::spatial});
+    indices.push_back(var);
     ranges.emplace_back(s);
+  }
   Binding binding = run_axes(regions, cache.name(), copy->axes, ranges, names);
   copy->values = binding.values;
   copy->predicate = binding.predicate;
@@ -72,7 +73,15 @@ Outcome apply_step(const CacheRead& step, Schedule& schedule) {
 
   Anchor anchor = outermost_nest(sites, *site, buffer, true);
   Buffer cache(step.name, buffer.element(), buffer.shape(), scope);
-  Stmt copy = make_copy(f, *site, anchor.depth, buffer, cache, names);
+  RegionAnalysis regions = regions_at(f, *site, anchor.depth);
+  Box box = *box_read(regions, *site->block, buffer);
+  bool is_full = is_fully_written(f, sites, buffer);
+  if (!is_full && (!box.exact || anchor.depth != 0 || !is_true(site->block->predicate))) {
+    return refuse(RefusalCode::region_not_covered,
+                  text("expected all of ", step.buffer, " to be written, or block ", step.block,
+                       " to read a box of it, got elements that may have no value"));
+  }
+  Stmt copy = make_copy(regions, box, !is_full, buffer, cache, names);
   Stmt reader = ReadFrom(buffer, cache).mutate(handle(site->block));
   Func result = f;
   result.allocs.push_back(cache);
@@ -84,7 +93,7 @@ Outcome apply_step(const CacheRead& step, Schedule& schedule) {
                        " to be made in the loops around, which is not certain"));
   }
   const BlockSite& there = *find_site(after, step.name);
-  if (repeats_instances(result, there, anchor.depth)) {
+  if (repeats_instances(result, there, 0, anchor.depth)) {
     Block* marked = there.block->copy();
     set_recomputed(marked, true);
     result.body = replace_stmt(result.body, there.block, Block::make(marked));

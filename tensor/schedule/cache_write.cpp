@@ -11,7 +11,7 @@
 //
 // 1. The block writes the buffer, and nothing else; its init, when decomposed, goes along.
 // 2. It reads the buffer only to update what it, or its init, has written; no other block updates it.
-// 3. No reduce loop of the block is around the place of the copy.
+// 3. Only spatial axes index what it writes; no reduce loop of the block is around the place of the copy.
 // 4. The scope is global, local, registers or shared; the name is new.
 #include <algorithm>
 
@@ -88,6 +88,16 @@ Outcome apply_step(const CacheWrite& step, Schedule& schedule) {
   if (store == nullptr || store->predicate.defined()) {
     return refuse(RefusalCode::not_injective,
                   text("expected block ", step.block, " to be one store, got another body"));
+  }
+
+  for (const Axis& a : site->block->axes) {
+    bool indexes = std::any_of(store->indices.begin(), store->indices.end(),
+                               [&](const Expr& i) { return uses_var(i, a.var); });
+    if (indexes && a.kind != AxisKind::spatial) {
+      return refuse(RefusalCode::dependence,
+                    text("expected block ", step.block, " to write at its spatial axes, got ",
+                         to_text(a.kind), " axis ", a.var.name()));
+    }
   }
 
   Anchor anchor = outermost_nest(sites, *site, buffer, false);

@@ -136,7 +136,7 @@ Outcome apply_step(const ComputeAt& step, Schedule& schedule) {
                   text("expected all that block ", step.block, " reads in one iteration of ", step.loop,
                        " to be made there, which is not certain"));
   }
-  bool repeats = repeats_instances(result, there, depth);
+  bool repeats = repeats_instances(result, there, 0, depth);
   if (repeats != is_recomputed(block)) {
     Block* marked = there.block->copy();
     set_recomputed(marked, repeats);

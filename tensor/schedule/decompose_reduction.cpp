@@ -9,11 +9,13 @@
 // The init's block has copies, named block.init.<loop>, of those loops from `loop` inwards to which spatial axes are bound.
 //
 // 1. The block has an init.
-// 2. The loop is one of the block's loops, at or outside of all its reduce loops.
-// 3. No condition of the block's predicate mixes reduce loops with others.
+// 2. The loop is one of the block's loops, at or outside of all its reduce loops, inside of all its scan loops.
+// 3. The block does not run anew, as a whole, in several iterations of the loop or those below (after compute_at).
+// 4. No condition of the block's predicate mixes reduce loops with others.
 #include <algorithm>
 
 #include "tensor/schedule/move.h"
+#include "tensor/schedule/regions.h"
 #include "tensor/schedule/step.h"
 
 namespace mcc::tensor {
@@ -43,6 +45,17 @@ Outcome apply_step(const DecomposeReduction& step, Schedule& schedule) {
                     text("expected all reduce loops of ", step.block, " at or inside of ", step.loop,
                          ", got ", site->loops[i]->var.name(), " outside"));
     }
+  }
+  for (size_t i = depth; i < site->loops.size(); ++i) {
+    if (axes_bound_to(block, site->loops[i]->var).scan) {
+      return refuse(RefusalCode::dependence, text("expected all scan loops of ", step.block, " outside of ",
+                                                  step.loop, ", got ", site->loops[i]->var.name()));
+    }
+  }
+  if (is_recomputed(block) && repeats_instances(f, *site, depth, site->loops.size())) {
+    return refuse(RefusalCode::dependence,
+                  text("expected block ", step.block, " to run once in one iteration of the loops around ",
+                       step.loop, ", got it recomputed below"));
   }
   Names names(f);
   std::string name = names.unique(step.block + ".init");

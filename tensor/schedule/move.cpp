@@ -61,8 +61,9 @@ std::optional<Binding> follow_loops(const BlockSite& site, size_t standing, cons
       conditions.push_back(substitute(c, map));
       continue;
     }
-    for (size_t i = standing; i < site.loops.size(); ++i) {
-      if (map.count(site.loops[i]->var.get()) != 0 && uses_var(c, site.loops[i]->var)) return std::nullopt;
+    for (const For* loop : site.loops) {
+      bool left = std::find(left_out.begin(), left_out.end(), loop) != left_out.end();
+      if (!left && uses_var(c, loop->var)) return std::nullopt;
     }
   }
   for (const LoopSpec& l : out.loops) {
@@ -176,6 +177,28 @@ Outcome check_reads_move(const std::vector<BlockSite>& sites, size_t from, size_
   return applied();
 }
 
+bool is_fed(const Func& f, const Block& producer, const Store& store, const Block& reader,
+            const std::vector<Expr>& indices) {
+  Analyzer analyzer = analyzer_at(f, {});
+  for (const Axis& a : reader.axes)
+    analyzer.bind(a.var, a.domain.min, a.domain.extent);
+  std::vector<std::optional<AxisSolution>> solutions = solve_axes(store.indices, producer.axes);
+  VarMap axes;
+  for (size_t i = 0; i < producer.axes.size(); ++i) {
+    const Axis& axis = producer.axes[i];
+    if (axis.kind == AxisKind::reduce) continue;  // takes all its values for each element
+    if (!solutions[i] && !is_int(axis.domain.extent, 1)) return false;
+    Expr value = solutions[i] ? analyzer.simplify(apply_solution(*solutions[i], indices)) : axis.domain.min;
+    if (!analyzer.can_prove(value >= axis.domain.min)) return false;
+    if (!analyzer.can_prove(value < axis.domain.min + axis.domain.extent)) return false;
+    axes[axis.var.get()] = value;
+  }
+  for (size_t d = 0; d < indices.size(); ++d) {
+    if (!analyzer.can_prove(substitute(store.indices[d], axes) == indices[d])) return false;
+  }
+  return true;
+}
+
 size_t site_index(const std::vector<BlockSite>& sites, const Block* block) {
   return static_cast<size_t>(
       std::find_if(sites.begin(), sites.end(), [&](const BlockSite& s) { return s.block == block; }) -
@@ -193,13 +216,13 @@ class CountNodes : public Visitor {
 #define X(Name) \
   void on(const Name& n) override { step(n); }
   X(IntImm)
- X(FloatImm)
- X(VarNode) X(Cast) X(Binary) X(Select) X(Load) X(Ramp) X(Broadcast) X(Shuffle) X(VectorReduce) X(Call)
-     MCC_STMT_NODES(X)
+  X(FloatImm)
+ X(VarNode)
+ X(Cast) X(Binary) X(Select) X(Load) X(Ramp) X(Broadcast) X(Shuffle) X(VectorReduce) X(Call) MCC_STMT_NODES(X)
 #undef X
 
-         private : template <class N>
-                   void step(const N& n) {
+     private : template <class N>
+               void step(const N& n) {
     if (++count <= limit_) Visitor::on(n);
   }
   const int64_t limit_;

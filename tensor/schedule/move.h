@@ -50,6 +50,11 @@ Anchor outermost_nest(const std::vector<BlockSite>& sites, const BlockSite& site
 // behind it when that is earlier) with the first `depth` loops of that around it: nobody writes what it reads in between.
 Outcome check_reads_move(const std::vector<BlockSite>& sites, size_t from, size_t to, size_t depth);
 
+// Whether, for every instance of the reader, the producer has an instance that stores the element at those indices (which
+// are in terms of the reader's axes). A guarded read beyond the edge of the buffer has none.
+bool is_fed(const Func& f, const Block& producer, const Store& store, const Block& reader,
+            const std::vector<Expr>& indices);
+
 size_t site_index(const std::vector<BlockSite>& sites, const Block* block);
 
 // Statements and expressions of more nodes than this are not made by inlining.

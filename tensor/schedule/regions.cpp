@@ -359,6 +359,27 @@ std::optional<Box> box_written(const RegionAnalysis& regions, const Block& block
   return boxes.box;
 }
 
+bool is_fully_written(const Func& f, const std::vector<BlockSite>& sites, const Buffer& buffer) {
+  for (size_t i = 0; i < static_cast<size_t>(f.num_inputs()); ++i) {
+    if (f.params[i].same_as(buffer)) return true;
+  }
+  for (const BlockSite& site : sites) {
+    const auto* store = site.block->body.as<Store>();
+    if (store == nullptr || !store->buffer.same_as(buffer) || store->predicate.defined()) continue;
+    RegionAnalysis regions(analyzer_at(f, {}));
+    for (const Var& d : f.dims)
+      regions.stand(d);
+    for (const Axis& a : site.block->axes)
+      regions.run(a.var, a.domain.min, a.domain.extent);
+    Box all{{}, true};
+    for (const Expr& e : buffer.shape())
+      all.dims.push_back({0, regions.analyzer().simplify(e - 1), true});
+    Box box = regions.box(store->indices, buffer.shape());
+    if (box.exact && regions.covers(box, all, buffer.shape())) return true;
+  }
+  return false;
+}
+
 bool reads_are_covered(const Func& f, const std::vector<BlockSite>& sites, const BlockSite& reader,
                        const Buffer* except) {
   std::vector<Buffer> buffers;
@@ -469,13 +490,14 @@ Expr apply_solution(const AxisSolution& solution, const std::vector<Expr>& eleme
   return sum - solution.offset;
 }
 
-bool repeats_instances(const Func& f, const BlockSite& site, size_t standing) {
+bool repeats_instances(const Func& f, const BlockSite& site, size_t first, size_t last) {
   std::vector<Expr> values;
   for (size_t i = 0; i < site.block->axes.size(); ++i) {
     if (site.block->axes[i].kind == AxisKind::spatial) values.push_back(site.block->values[i]);
   }
-  for (size_t i = 0; i < standing; ++i) {
+  for (size_t i = first; i < last; ++i) {
     const For* loop = site.loops[i];
+    if (axes_bound_to(*site.block, loop->var).reduce) continue;
     if (!is_int(loop->extent, 1) && !separates(regions_at(f, site, i), loop->var, values)) return true;
   }
   return false;

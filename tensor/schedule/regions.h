@@ -74,6 +74,9 @@ std::optional<Box> box_written(const RegionAnalysis& regions, const Block& block
 // Whether the block's predicate only keeps its axes inside their domains.
 bool predicate_is_domain(const RegionAnalysis& regions, const Block& block);
 
+// Whether every element of the buffer has a value in the end, for sure: an input, or all of it stored by one block.
+bool is_fully_written(const Func& f, const std::vector<BlockSite>& sites, const Buffer& buffer);
+
 // Whether, in each iteration of the loops they share, the writers of every intermediate that the block reads have made what
 // it needs. Trivial for writers that share no loop with it. A buffer may be excepted.
 bool reads_are_covered(const Func& f, const std::vector<BlockSite>& sites, const BlockSite& reader,
@@ -104,9 +107,9 @@ std::vector<std::optional<AxisSolution>> solve_axes(const std::vector<Expr>& ind
                                                     const std::vector<Axis>& axes);
 Expr apply_solution(const AxisSolution& solution, const std::vector<Expr>& elements);
 
-// Whether the block, which is in the function, runs some instance in several iterations of the first `standing` loops around
-// it, as far as can be told.
-bool repeats_instances(const Func& f, const BlockSite& site, size_t standing);
+// Whether the block, which is in the function, may run some spatial instance in several iterations of the loops [first, last)
+// around it; reduce loops do not count.
+bool repeats_instances(const Func& f, const BlockSite& site, size_t first, size_t last);
 
 // Whether different values of the loop give different tuples of values while the other loops in `running` take any values
 // and all else stands still. Knows sums of separated strides and the quotient/remainder pairs that fuse makes.

@@ -15,6 +15,7 @@
 // 2. A producer of it is below the loop, with no reduce or scan axis bound to the loop or one around it. The last such that is
 //    one store leads: the new place is behind it and all other producers below the loop.
 // 3. The indices at which the block reads what the leading producer makes determine spatial axes of it.
+//    Every instance has such an element to read.
 // 4. Nothing that the block reads is written, and nobody reads what it writes, between its new and its old place.
 // 5. What it reads in one iteration has been made there.
 #include <algorithm>
@@ -203,6 +204,12 @@ Outcome apply_step(const ReverseComputeAt& step, Schedule& schedule) {
   for (size_t i = 0; i < block.axes.size(); ++i) {
     if (block.axes[i].kind != AxisKind::spatial) solutions[i].reset();
     solved |= solutions[i].has_value();
+  }
+  if (!is_fed(f, *lead.site->block, *lead.store, block, reads)) {
+    return refuse(
+        RefusalCode::region_not_covered,
+        text("expected block ", lead.site->block->name, " to make an element of ", lead.buffer.name(),
+             " for every instance of block ", step.block, ", got a read that may be beyond"));
   }
   VarMap bound;
   for (size_t i = 0; i < lead.site->block->axes.size(); ++i) {

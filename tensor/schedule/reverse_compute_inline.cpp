@@ -76,7 +76,7 @@ class ReplaceLoads : public Mutator {
 std::optional<VarMap> pair_instances(const Func& f, const Block& producer, const Block& consumer) {
   const auto* made = producer.body.as<Store>();
   std::optional<std::vector<Expr>> read = only_indices(consumer, made->buffer);
-  if (!read) return std::nullopt;
+  if (!read || !is_fed(f, producer, *made, consumer, *read)) return std::nullopt;
   Analyzer analyzer = analyzer_at(f, {});
   for (const Axis& a : producer.axes)
     analyzer.bind(a.var, a.domain.min, a.domain.extent);

@@ -1,6 +1,7 @@
 // Small functions of the kinds that models are made of, to be scheduled by tests.
 #pragma once
 
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,8 @@ struct Workload {
   std::vector<int64_t> dims;  // values of the symbolic dimensions
   bool exact = false;         // integers only: results must agree exactly
 };
+
+inline void PrintTo(const Workload& w, std::ostream* out) { *out << w.name; }
 
 std::vector<Workload> all_workloads();
 
