@@ -17,6 +17,7 @@ using PassObserver = std::function<void(const std::string& pass, const Func& f)>
 //   place_allocations  each intermediate to the innermost place that holds all its uses, shrunk to what is used there
 //   hoist_conditions   conditions as far out as they can stand
 //   partition_loops    iterations that need no bounds check are split off
+//   relax_guards       accumulators are computed beyond the end, where nobody reads them
 //   flatten_buffers    one dimension
 //   vectorize_loops    vectorized loops become vector expressions, masked where a condition depends on the lane
 //   unroll_loops       unrolled loops (and all loops around register buffers' accesses) become copies

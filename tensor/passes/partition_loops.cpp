@@ -98,9 +98,11 @@ Expr as_at_most_zero(const Expr& condition) {
   MCC_UNREACHABLE("unknown operator");
 }
 
-// m such that the condition holds in all iterations of the loops inside where m <= 0; undefined if there is no such
-// sum. facts: what is known outside of those loops.
-Expr worst_case(const Condition& c, const Analyzer& facts) {
+enum class Case : uint8_t { worst, best };
+
+// m such that the condition holds in all iterations of the loops inside where m <= 0 (worst), or in none of them where
+// m > 0 (best); undefined if there is no such sum. facts: what is known outside of those loops.
+Expr extreme_case(const Condition& c, const Analyzer& facts, Case which) {
   Expr e = as_at_most_zero(c.term);
   if (!e.defined()) return nullptr;
   Analyzer inside = facts;
@@ -111,29 +113,30 @@ Expr worst_case(const Condition& c, const Analyzer& facts) {
   }
   auto form = linear_form(inside.simplify(e), vars);
   if (!form) return nullptr;
-  Expr worst = form->rest;
+  Expr m = form->rest;
   for (size_t i = 0; i < vars.size(); ++i) {
     int64_t factor = form->coefficients[i];
     if (factor == 0) continue;
+    bool at_high = (factor > 0) == (which == Case::worst);
     Interval range = inside.bounds(vars[i]);
-    auto limit = factor > 0 ? range.high : range.low;
+    auto limit = at_high ? range.high : range.low;
     const For& loop = *c.inner[i];
-    Expr value = limit ? Expr(*limit) : (factor > 0 ? loop.min + loop.extent - 1 : loop.min);
-    worst = worst + value * Expr(factor);
+    Expr value = limit ? Expr(*limit) : (at_high ? loop.min + loop.extent - 1 : loop.min);
+    m = m + value * Expr(factor);
   }
   for (const Var& v : vars) {
-    if (uses_var(worst, v)) return nullptr;
+    if (uses_var(m, v)) return nullptr;
   }
-  return facts.simplify(worst);
+  return facts.simplify(m);
 }
 
-// Where "worst <= 0" begins or ends to hold as var grows: for v < end, or for v >= begin.
+// Where "m <= 0" begins or ends to hold as var grows: for v < end, or for v >= begin.
 struct Cut {
   Expr begin, end;  // one of them is defined
 };
 
-std::optional<Cut> cut_of(const Expr& worst, const Var& var, const Analyzer& facts) {
-  auto form = linear_form(worst, {var});
+std::optional<Cut> cut_of(const Expr& m, const Var& var, const Analyzer& facts) {
+  auto form = linear_form(m, {var});
   if (!form || form->coefficients[0] == 0 || uses_var(form->rest, var)) return std::nullopt;
   int64_t factor = form->coefficients[0];
   Cut cut;
@@ -225,38 +228,51 @@ class PartitionLoops : public ScopedMutator {
  private:
   // ---- Fewer iterations ----
 
+  // Leaves out the iterations that a guard around everything in the loop lets do nothing.
   Stmt trim(const For& n) {
-    const auto* guard = n.body.as<If>();
-    if (!guard || guard->else_body || n.loop == LoopKind::bound || n.loop == LoopKind::parallel)
-      return Stmt(&n);
-    Bounds bounds{n.min, analyzer_.simplify(n.min + n.extent)};
-    std::vector<Expr> left;
-    for (const Expr& term : conjuncts(guard->condition)) {
+    if (n.loop == LoopKind::bound || n.loop == LoopKind::parallel) return Stmt(&n);
+    Bounds bounds{n.min, analyzer_.simplify(n.min + n.extent)}, whole = bounds;
+    VarMap known;  // guards that the bounds make true
+    for (const Condition& c : guards_of_all(n)) {
+      if (!uses_var(c.term, n.var) || has_load(c.term)) continue;
       Bounds narrowed = bounds;
-      bool done = !has_load(term) && narrow_to(n, term, &narrowed);
-      if (done) {
-        bounds = narrowed;
-      } else {
-        left.push_back(term);
-      }
+      if (!narrow_to(n, c, &narrowed)) continue;
+      bounds = narrowed;
+      if (c.inner.empty()) known.emplace(c.term.get(), true_value());
     }
-    if (left.size() == conjuncts(guard->condition).size()) return Stmt(&n);
+    if (bounds.begin.same_as(whole.begin) && bounds.end.same_as(whole.end) && known.empty()) return Stmt(&n);
     Expr extent = loop_extent(bounds);
-    Stmt body = left.empty() ? guard->then_body : If::make(conjunction(left), guard->then_body);
     if (is_int(extent, 0)) return nullptr;
-    return For::make(n.var, bounds.begin, extent, n.loop, body, n.annotations);
+    return For::make(n.var, bounds.begin, extent, n.loop, ReplaceTerms(known).mutate(n.body), n.annotations);
   }
 
-  // Whether the loop can run over just those iterations in which the term holds.
-  bool narrow_to(const For& n, const Expr& term, Bounds* bounds) const {
-    if (!uses_var(term, n.var)) return false;
-    Expr worst = worst_case({term, {}}, analyzer_);
-    if (!worst.defined()) return false;
-    auto cut = cut_of(worst, n.var, analyzer_);
+  // The conditions that everything in the loop stands under.
+  static std::vector<Condition> guards_of_all(const For& n) {
+    std::vector<Condition> out;
+    std::vector<const For*> inner;
+    Stmt s = n.body;
+    while (true) {
+      if (const auto* loop = s.as<For>()) {
+        inner.push_back(loop);
+        s = loop->body;
+      } else if (const auto* guard = s.as<If>(); guard && !guard->else_body) {
+        for (const Expr& term : conjuncts(guard->condition))
+          out.push_back({term, inner});
+        s = guard->then_body;
+      } else {
+        return out;
+      }
+    }
+  }
+
+  // Whether the loop can run over just those iterations in which the guard can hold.
+  bool narrow_to(const For& n, const Condition& guard, Bounds* bounds) const {
+    Expr m = extreme_case(guard, analyzer_, Case::best);
+    auto cut = m.defined() ? cut_of(m, n.var, analyzer_) : std::nullopt;
     if (!cut) return false;
     if (!bounds->narrow(*cut, analyzer_)) bounds->end = bounds->begin;
-    if (n.loop == LoopKind::serial) return true;
     int64_t extent = 0;
+    if (n.loop == LoopKind::serial) return guard.inner.empty() || as_int(loop_extent(*bounds), &extent);
     if (!as_int(loop_extent(*bounds), &extent)) return false;
     return n.loop == LoopKind::unrolled || extent == 0 || is_power_of_two(extent);
   }
@@ -283,7 +299,7 @@ class PartitionLoops : public ScopedMutator {
       inside.bind(n.var, n.min, n.extent);
       for (const Condition& c : conditions_in(n, n.body)) {
         if (!uses_var(c.term, n.var)) continue;
-        Expr worst = worst_case(c, inside);
+        Expr worst = extreme_case(c, inside, Case::worst);
         auto cut = worst.defined() ? cut_of(worst, n.var, analyzer_) : std::nullopt;
         if (cut && main.narrow(*cut, analyzer_)) {
           known.emplace(c.term.get(), true_value());
@@ -380,7 +396,7 @@ class PartitionLoops : public ScopedMutator {
     if (depth_ < kMaxDepth) {
       for (const Condition& c : conditions_in(loop, body)) {
         if (!uses_any_var(c.term, is_ours)) continue;
-        Expr worst = worst_case(c, analyzer_);
+        Expr worst = extreme_case(c, analyzer_, Case::worst);
         if (!worst.defined() || !uses_any_var(worst, is_ours)) continue;
         Expr holds = analyzer_.simplify(worst <= Expr(0));
         if (is_true(holds) || is_false(holds) || analyzer_.can_prove(logical_not(holds))) continue;

@@ -1,5 +1,7 @@
 #include "tensor/passes/vectorize_loops.h"
 
+#include <set>
+
 #include "tensor/build.h"
 #include "tensor/passes/scope.h"
 #include "tensor/text.h"
@@ -63,6 +65,36 @@ bool loads_from(const Expr& e, const Buffer& buffer) {
   return find.found;
 }
 
+using BufferSet = std::set<const BufferNode*>;
+
+// Buffers of which some lanes of a vector may not be written: those stored to under a condition on the lane.
+class FindMaskedStores : public Visitor {
+ public:
+  BufferSet buffers;
+
+ protected:
+  using Visitor::on;
+  void on(const For& n) override {
+    if (n.loop == LoopKind::vectorized) lanes_.push_back(n.var);
+    Visitor::on(n);
+    if (n.loop == LoopKind::vectorized) lanes_.pop_back();
+  }
+  void on(const If& n) override {
+    bool was_masked = masked_;
+    for (const Var& lane : lanes_)
+      masked_ |= uses_var(n.condition, lane);
+    Visitor::on(n);
+    masked_ = was_masked;
+  }
+  void on(const Store& n) override {
+    if (masked_) buffers.insert(n.buffer.get());
+  }
+
+ private:
+  std::vector<Var> lanes_;
+  bool masked_ = false;
+};
+
 // An update "b[c] = b[c] op x".
 struct Update {
   BinaryOp op;
@@ -89,9 +121,8 @@ std::optional<Update> match_update(const Store& n) {
 // Writes the body of one loop for all lanes at once. After run(), failed says that this was not possible.
 class LaneWriter : public ScopedMutator {
  public:
-  LaneWriter(const Var& var, const Expr& min, int lanes, const std::vector<Buffer>& params,
-             const Analyzer& facts)
-      : var_(var), lanes_(lanes), ramp_(Ramp::make(min, 1, lanes)), params_(params) {
+  LaneWriter(const Var& var, const Expr& min, int lanes, const BufferSet& complete, const Analyzer& facts)
+      : var_(var), lanes_(lanes), ramp_(Ramp::make(min, 1, lanes)), complete_(complete) {
     analyzer_ = facts;
     analyzer_.bind(var, min, lanes);
   }
@@ -292,12 +323,9 @@ class LaneWriter : public ScopedMutator {
     return out;
   }
 
-  // Whether the load may be done for lanes that do not run: inside of a parameter.
+  // Whether the load may be done for lanes that do not run: inside of a buffer that has a value everywhere.
   bool is_harmless(const Load& n) const {
-    bool is_param = false;
-    for (const Buffer& b : params_)
-      is_param |= b.same_as(n.buffer);
-    if (!is_param) return false;
+    if (!complete_.contains(n.buffer.get())) return false;
     for (size_t i = 0; i < n.indices.size(); ++i) {
       if (has_load(n.indices[i])) return false;
       if (!analyzer_.can_prove(n.indices[i] >= Expr(0))) return false;
@@ -327,7 +355,7 @@ class LaneWriter : public ScopedMutator {
   Var var_;
   int lanes_;
   Expr ramp_;
-  const std::vector<Buffer>& params_;
+  const BufferSet& complete_;
   Expr mask_;    // lanes that run; undefined: all
   VarMap lets_;  // variables whose value differs between lanes
   BufferMap private_;
@@ -335,7 +363,7 @@ class LaneWriter : public ScopedMutator {
 
 class VectorizeLoops : public ScopedMutator {
  public:
-  explicit VectorizeLoops(const std::vector<Buffer>& params) : params_(params) {}
+  explicit VectorizeLoops(const BufferSet& complete) : complete_(complete) {}
 
  protected:
   using ScopedMutator::on;
@@ -345,7 +373,7 @@ class VectorizeLoops : public ScopedMutator {
     int64_t lanes = 0;
     if (!as_int(n.extent, &lanes) || lanes < 2) return serial(n);
     if (lanes > kMaxLanes) return in_chunks(n, lanes);
-    LaneWriter writer(n.var, n.min, static_cast<int>(lanes), params_, analyzer_);
+    LaneWriter writer(n.var, n.min, static_cast<int>(lanes), complete_, analyzer_);
     Stmt vector = writer.run(n.body);
     return writer.failed ? serial(n) : vector;
   }
@@ -373,14 +401,24 @@ class VectorizeLoops : public ScopedMutator {
     return Seq::make({chunks, mutate(tail)});
   }
 
-  const std::vector<Buffer>& params_;
+  const BufferSet& complete_;
 };
 
 }  // namespace
 
 Func vectorize_loops(const Func& f) {
+  FindMaskedStores masked;
+  masked.visit(f.body);
+  BufferSet complete;
+  for (const Buffer& b : f.params)
+    complete.insert(b.get());
+  for_each_stmt(f.body, [&](const Stmt& s) {
+    const auto* a = s.as<Allocate>();
+    bool is_register = a && a->buffer.scope() == Scope::registers;
+    if (is_register && !masked.buffers.contains(a->buffer.get())) complete.insert(a->buffer.get());
+  });
   Func out = f;
-  out.body = VectorizeLoops(f.params).mutate(f.body);
+  out.body = VectorizeLoops(complete).mutate(f.body);
   return out;
 }
 

@@ -1,0 +1,61 @@
+// What lower_math does around its formulas; the formulas themselves are swept in tests/codegen/math_test.cpp.
+#include "tensor/passes/lower_math.h"
+
+#include <gtest/gtest.h>
+
+#include "tensor/text.h"
+#include "tensor_passes/equivalence.h"
+
+namespace mcc::tensor {
+namespace {
+
+Func without_fma(const Func& f) {
+  Target target;
+  target.has_fma = false;
+  return lower_math(f, target);
+}
+
+TEST(LowerMath, EveryFunctionIsExpandedForScalarsAndVectors) {
+  for (const char* name :
+       {"exp", "exp2", "log",  "log2", "log1p", "expm1", "rsqrt", "tanh",  "erf",   "sigmoid", "sin",
+        "cos", "tan",  "asin", "acos", "atan",  "sinh",  "cosh",  "asinh", "acosh", "atanh"}) {
+    for (const char* element : {"f32", "f64"}) {
+      SCOPED_TRACE(text(name, " of ", element));
+      Func scalar = parse(text("func f(x: ", element, "[64]) -> (y: ", element,
+                               "[64]) { for i in 64 { y[i] = ", name, "(x[i]) } }"));
+      Func vector =
+          parse(text("func f(x: ", element, "[64]) -> (y: ", element,
+                     "[64]) { for i in 4 { y[ramp(i * 16, 1, 16)] = ", name, "(x[ramp(i * 16, 1, 16)]) } }"));
+      for (const Func& f : {scalar, vector}) {
+        Func g = without_fma(f);
+        EXPECT_EQ(to_text(g).find(text(name, "(")), std::string::npos) << to_text(g);
+        expect_equivalent(f, g, {}, {2e-6, 1e-7});
+      }
+    }
+  }
+}
+
+TEST(LowerMath, ConstantExponentsNeedNoLogarithm) {
+  for (const char* exponent : {"0.5", "1.0", "2.0", "3.0", "4.0", "-1.0", "-2.0"}) {
+    Func f = parse(
+        text("func f(x: f32[16]) -> (y: f32[16]) { for i in 16 { y[i] = pow(x[i], ", exponent, ") } }"));
+    Func g = without_fma(f);
+    EXPECT_LT(to_text(g).size(), 400u) << to_text(g);
+    expect_equivalent(f, g);
+  }
+}
+
+TEST(LowerMath, ALoadUnderASelectStaysGuarded) {
+  Func f = parse(
+      "func f(x: f32[4]) -> (y: f32[6]) { for i in 6 { "
+      "y[i] = select(i > 0 && i < 5, exp(x[i - 1]) + sigmoid(x[i - 1]), 2.0) } }");
+  expect_equivalent(f, without_fma(f));
+}
+
+TEST(LowerMath, HalfPrecisionIsComputedInSingle) {
+  Func f = parse("func f(x: f32[8]) -> (y: f32[8]) { for i in 8 { y[i] = f32(tanh(f16(x[i]))) } }");
+  expect_equivalent(f, without_fma(f), {}, {1e-3, 1e-3});
+}
+
+}  // namespace
+}  // namespace mcc::tensor
