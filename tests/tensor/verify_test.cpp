@@ -253,8 +253,8 @@ func f(x: f32[12]) -> (y: f32[1]) {
     block y(a = 0: spatial 1, k = ko * 4 + ki: reduce 13) { init { y[a] = 0.0 } y[a] = y[a] + x[k] }
   } }
 })",
-     "a reduce axis takes each value once: its loops bind no other axis, and do not overlap: k = ko * 4 + "
-     "ki"},
+     "a step of a reduction is done once: k = ko * 4 + ki is the same at ko = 0, ki = 4 and at ko = 1, ki = "
+     "0"},
     {"reduce_shares_a_loop", Stage::blocks, R"(
 func f(x: f32[4]) -> (y: f32[4]) {
   for i in 4 { block y(a = i: spatial 4, k = i: reduce 4) { init { y[a] = 0.0 } y[a] = y[a] + x[k] } }
