@@ -29,6 +29,9 @@ namespace mcc::graph {
   X(scan_ops)           \
   X(einsum_ops)         \
   X(resize_ops)         \
+  X(fourier_ops)        \
+  X(sample_ops)         \
+  X(unpool_ops)         \
   X(mcc_pack_ops)       \
   X(mcc_conv_ops)       \
   X(mcc_matmul_ops)     \

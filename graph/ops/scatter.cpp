@@ -123,6 +123,57 @@ void compute_scatter_nd(ComputeContext& c) {
   c.set_output(0, out);
 }
 
+// ---- TensorScatter: a sequence written into a cache along an axis, from write_indices[batch] on ----
+
+void infer_tensor_scatter(InferContext& c) {
+  int64_t axis_attribute = c.attributes().integer("axis", -2);
+  std::string mode = c.attributes().text("mode", "linear");
+  if (!expect_type(c, 0, TypeSet::any) || !expect_same_type(c, 0, 1) || !expect_rank(c, 1, c.rank(0)) ||
+      !expect(c, mode == "linear" || mode == "circular", "mode: expected linear or circular, got ", mode)) {
+    return;
+  }
+  auto axis = checked_axis(c, axis_attribute, c.rank(0));
+  if (!axis || !expect(c, *axis != 0, "axis 0 is the batch")) return;
+  for (size_t k = 0; k < c.input(0).shape.size(); ++k) {
+    const Expr& cache = c.input(0).shape[k];
+    const Expr& update = c.input(1).shape[k];
+    if (static_cast<int>(k) != *axis &&
+        !expect_same_dim(c, cache, update, text("dimension ", k, " of the update"))) {
+      return;
+    }
+  }
+  if (c.has_input(2) &&
+      (!expect_type(c, 2, TypeSet::index) || !expect_rank(c, 2, 1) ||
+       !expect_same_dim(c, c.input(0).shape[0], c.input(2).shape[0], "number of write indices"))) {
+    return;
+  }
+  c.set_output(0, c.input(0));
+}
+
+void compute_tensor_scatter(ComputeContext& c) {
+  const TensorType& out = c.output_type(0);
+  int rank = static_cast<int>(out.shape.size());
+  auto axis = static_cast<size_t>(normal_axis(c.attributes().integer("axis", -2), rank));
+  bool circular = c.attributes().text("mode", "linear") == "circular";
+  const Expr& length = c.input_type(1).shape[axis];
+  c.set_output(0, c.builder.compute("scatter", out.element, out.shape, [&](Axes i) {
+    std::vector<Expr> at = to_vector(i);
+    if (c.has_input(2)) at[axis] = at[axis] - cast(ElementType::i64, c.at(2, {i[0]}));
+    if (circular) at[axis] = tensor::floor_mod(at[axis], out.shape[axis]);
+    return select(at[axis] >= 0 && at[axis] < length, c.at(1, at), c.at(0, to_vector(i)));
+  }));
+}
+
+OpDef tensor_scatter_op() {
+  OpDef op;
+  op.name = "TensorScatter";
+  op.fusion = FusionClass::injective;
+  op.infer = infer_tensor_scatter;
+  op.compute = compute_tensor_scatter;
+  op.required_inputs = 2;
+  return op;
+}
+
 OpDef scatter(std::string_view name, void (*infer)(InferContext&), void (*compute)(ComputeContext&)) {
   OpDef op;
   op.name = name;
@@ -141,6 +192,7 @@ std::span<const OpDef> scatter_ops() {
       scatter("ScatterElements", infer_scatter_elements, compute_scatter_elements),
       scatter("Scatter", infer_scatter_elements, compute_scatter_elements),
       scatter("ScatterND", infer_scatter_nd, compute_scatter_nd),
+      tensor_scatter_op(),
   };
   return ops;
 }
