@@ -348,7 +348,7 @@ class ChooseLayouts {
   ValueId follow_operand(const std::string& name, ValueId v, int64_t channels) {
     const Shape& s = shape(v);
     if (is_constant(v)) {
-      if (static_count(s) == 1) return reshape(name, v, {1, 1, 1, 1, 1});
+      if (static_count(s) == 1) return s.empty() ? v : reshape(name, v, {1});
       ValueId packed = pack_vector(name, v, channels);
       return reshape(name, packed, {1, (channels + lanes_ - 1) / lanes_, 1, 1, lanes_});
     }
