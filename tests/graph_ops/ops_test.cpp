@@ -8,6 +8,7 @@
 #include "graph/fold.h"
 #include "graph/op.h"
 #include "graph_ops/case_file.h"
+#include "tensor/verify.h"
 
 namespace mcc::graph {
 namespace {
@@ -92,6 +93,10 @@ TEST_P(OperatorTest, Agrees) {
   ASSERT_TRUE(types.ok()) << to_text(types.errors());
   one.finish(*types);
   EXPECT_THAT(verify(one.graph), testing::IsEmpty());
+  if (one.node.op->compute) {
+    tensor::Func f = build_node_func(one.graph, one.graph.nodes[0]);
+    EXPECT_THAT(tensor::verify(f, tensor::Stage::blocks), testing::IsEmpty());
+  }
   auto outputs = evaluate_node(one.graph, one.node, one.arguments, interpreter_evaluator());
   ASSERT_TRUE(outputs.ok()) << to_text(outputs.errors());
   for (size_t k = 0; k < c.outputs.size(); ++k) {
