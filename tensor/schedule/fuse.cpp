@@ -7,7 +7,10 @@
 // 1. There are at least two loops, each directly inside the one before, all serial.
 // 2. No loop's bounds depend on another one of them.
 // 3. All are bound to axes of one sort: spatial, reduce or scan (spatial and others do not mix).
-// 4. The name, when given, is well-formed and new (the loops' own names are free).
+// 4. A loop that repeats a block is not fused with a reduce loop of that.
+// 5. The name, when given, is well-formed and new (the loops' own names are free).
+#include <algorithm>
+
 #include "tensor/schedule/step.h"
 
 namespace mcc::tensor {
@@ -48,6 +51,17 @@ Outcome check_kinds(const std::vector<const For*>& chain) {
   if (all.spatial + all.reduce + all.scan > 1) {
     return refuse(RefusalCode::dependence,
                   "expected loops of one kind of axis, got a mix of spatial, reduce or scan");
+  }
+  for (const BlockSite& site : block_sites(chain.back()->body)) {
+    bool reduces = std::any_of(chain.begin(), chain.end(),
+                               [&](const For* l) { return axes_bound_to(*site.block, l->var).reduce; });
+    for (const For* loop : chain) {
+      bool binds = axes_bound_to(*site.block, loop->var).any() || uses_var(site.block->predicate, loop->var);
+      if (!reduces || binds || is_int(loop->extent, 1)) continue;
+      return refuse(RefusalCode::dependence,
+                    text("expected loops that all bind reduce axes of block ", site.block->name, ", got ",
+                         loop->var.name(), ", which repeats it"));
+    }
   }
   return applied();
 }

@@ -26,13 +26,43 @@ const For* first_of_kind(const std::vector<const For*>& loops, LoopKind kind) {
   return it == loops.end() ? nullptr : *it;
 }
 
-// Whether nothing outside of the loop touches the buffer.
+// Whether an access of the buffer in the block moves along the loop.
+bool is_indexed_by(const Block& block, const Buffer& buffer, const Var& loop) {
+  for (const std::vector<Region>* regions : {&block.reads, &block.writes}) {
+    for (const Region& r : *regions) {
+      if (!r.buffer.same_as(buffer)) continue;
+      for (size_t i = 0; i < block.axes.size(); ++i) {
+        if (!uses_var(block.values[i], loop)) continue;
+        bool uses = std::any_of(r.ranges.begin(), r.ranges.end(),
+                                [&](const Range& range) { return uses_var(range.min, block.axes[i].var); });
+        if (uses) return true;
+      }
+    }
+  }
+  return false;
+}
+
+// Whether the buffer may carry values along a scan loop around the given one: it is indexed by such a loop.
+bool is_carried(const std::vector<BlockSite>& sites, const Buffer& buffer, const For* inner) {
+  for (const BlockSite& site : sites) {
+    if (!is_under(site, inner)) continue;
+    for (const For* loop : site.loops) {
+      if (loop == inner) break;
+      if (is_indexed_by(*site.block, buffer, loop->var) && axes_bound_below(loop->body, loop->var).scan)
+        return true;
+    }
+  }
+  return false;
+}
+
+// Whether each iteration of the loop has the buffer to itself: nothing outside touches it, and no outer scan carries it.
 bool is_private_to(const Func& f, const std::vector<BlockSite>& sites, const Buffer& buffer,
                    const For* loop) {
   if (!is_intermediate(f, buffer)) return false;
-  return std::none_of(sites.begin(), sites.end(), [&](const BlockSite& site) {
+  bool used_outside = std::any_of(sites.begin(), sites.end(), [&](const BlockSite& site) {
     return !is_under(site, loop) && (reads_buffer(*site.block, buffer) || writes_buffer(*site.block, buffer));
   });
+  return !used_outside && !is_carried(sites, buffer, loop);
 }
 
 size_t depth_of(const BlockSite& site, const For* loop) {

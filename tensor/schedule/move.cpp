@@ -217,8 +217,9 @@ class CountNodes : public Visitor {
   void on(const Name& n) override { step(n); }
   X(IntImm)
   X(FloatImm)
- X(VarNode)
- X(Cast) X(Binary) X(Select) X(Load) X(Ramp) X(Broadcast) X(Shuffle) X(VectorReduce) X(Call) MCC_STMT_NODES(X)
+  X(VarNode)
+ X(Cast)
+ X(Binary) X(Select) X(Load) X(Ramp) X(Broadcast) X(Shuffle) X(VectorReduce) X(Call) MCC_STMT_NODES(X)
 #undef X
 
      private : template <class N>

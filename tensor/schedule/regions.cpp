@@ -329,12 +329,22 @@ class AccessBoxes : public Visitor {
 
 }  // namespace
 
-bool predicate_is_domain(const RegionAnalysis& regions, const Block& block) {
+bool RegionAnalysis::mentions_standing(const Expr& e) const {
+  Leaves leaves = leaves_of(e);
+  return std::any_of(leaves.vars.begin(), leaves.vars.end(),
+                     [&](const ExprNode* v) { return running_.count(v) == 0; });
+}
+
+bool predicate_is_domain(const RegionAnalysis& regions, const Block& block,
+                         const std::vector<Expr>* indices) {
   const Analyzer& analyzer = regions.analyzer();
+  std::vector<std::optional<AxisSolution>> determined;
+  if (indices != nullptr) determined = solve_axes(*indices, block.axes);
   for (const Expr& c : conjuncts(block.predicate)) {
     bool found = false;
     Expr condition = analyzer.simplify(c);
     for (size_t i = 0; i < block.axes.size() && !found; ++i) {
+      if (indices != nullptr && !determined[i] && regions.mentions_standing(condition)) continue;
       const Range& domain = block.axes[i].domain;
       Expr below = analyzer.simplify(block.values[i] < domain.min + domain.extent);
       Expr above = analyzer.simplify(block.values[i] >= domain.min);
@@ -355,7 +365,11 @@ std::optional<Box> box_read(const RegionAnalysis& regions, const Block& block, c
 std::optional<Box> box_written(const RegionAnalysis& regions, const Block& block, const Buffer& buffer) {
   AccessBoxes boxes(regions, block, buffer, true);
   boxes.visit(block.body);
-  if (boxes.box && !predicate_is_domain(regions, block)) boxes.box->exact = false;
+  const auto* store = block.body.as<Store>();
+  const std::vector<Expr> none;
+  if (boxes.box && !predicate_is_domain(regions, block, store != nullptr ? &store->indices : &none)) {
+    boxes.box->exact = false;
+  }
   return boxes.box;
 }
 

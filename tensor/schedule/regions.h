@@ -31,6 +31,8 @@ class RegionAnalysis {
   void run(const Var& var, const Expr& min, const Expr& extent);
 
   const Analyzer& analyzer() const { return analyzer_; }
+  // Whether the expression mentions a variable that does not run.
+  bool mentions_standing(const Expr& e) const;
   // Empty when the expression cannot be bounded (it depends on data, or not monotonically on a loop).
   std::optional<Stretch> stretch(const Expr& e) const;
   // The box of an access; where a stretch is unknown or as wide as the dimension, the dimension as a whole.
@@ -71,8 +73,11 @@ RegionAnalysis regions_at(const Func& f, const BlockSite& site, size_t standing)
 std::optional<Box> box_read(const RegionAnalysis& regions, const Block& block, const Buffer& buffer);
 std::optional<Box> box_written(const RegionAnalysis& regions, const Block& block, const Buffer& buffer);
 
-// Whether the block's predicate only keeps its axes inside their domains.
-bool predicate_is_domain(const RegionAnalysis& regions, const Block& block);
+// Whether the block's predicate only keeps its axes inside their domains, so that what it cuts off lies outside of a box of
+// their values. For boxes of the elements at `indices` this holds for the axes that those determine; what the predicate says
+// about other axes must then be up to the running loops.
+bool predicate_is_domain(const RegionAnalysis& regions, const Block& block,
+                         const std::vector<Expr>* indices = nullptr);
 
 // Whether every element of the buffer has a value in the end, for sure: an input, or all of it stored by one block.
 bool is_fully_written(const Func& f, const std::vector<BlockSite>& sites, const Buffer& buffer);

@@ -7,8 +7,10 @@
 // 1. There are at least two loops, named once each, in one chain of directly nested loops.
 // 2. No loop's bounds depend on a loop that would come to stand inside of it.
 // 3. A loop bound to a scan axis keeps its order with all others in the chain.
+// 4. A loop that repeats a recomputed block does not come to stand inside of that block's reduce loops.
 #include <algorithm>
 
+#include "tensor/schedule/regions.h"
 #include "tensor/schedule/step.h"
 
 namespace mcc::tensor {
@@ -67,6 +69,30 @@ Outcome check_order(const std::vector<const For*>& before, const std::vector<con
   return applied();
 }
 
+// A block that is recomputed runs as a whole each time: what repeats it may not come to stand inside of its reduce loops.
+Outcome check_recomputed(const Func& f, const std::vector<const For*>& before,
+                         const std::vector<const For*>& after) {
+  auto place = [](const std::vector<const For*>& chain, const For* loop) {
+    return std::find(chain.begin(), chain.end(), loop) - chain.begin();
+  };
+  for (const BlockSite& site : block_sites(f.body)) {
+    if (!is_recomputed(*site.block) || !is_under(site, before.back())) continue;
+    size_t outside = static_cast<size_t>(place(site.loops, before[0]));
+    for (const For* moved : after) {
+      bool crosses = std::any_of(after.begin(), after.end(), [&](const For* reduce) {
+        return axes_bound_to(*site.block, reduce->var).reduce &&
+               place(before, moved) < place(before, reduce) && place(after, moved) > place(after, reduce);
+      });
+      size_t depth = outside + static_cast<size_t>(place(before, moved));
+      if (!crosses || !repeats_instances(f, site, depth, depth + 1)) continue;
+      return refuse(RefusalCode::dependence,
+                    text("expected loop ", moved->var.name(), ", which repeats block ", site.block->name,
+                         ", to stay outside of its reduce loops, got it inside"));
+    }
+  }
+  return applied();
+}
+
 }  // namespace
 
 Outcome apply_step(const Reorder& step, Schedule& schedule) {
@@ -79,6 +105,7 @@ Outcome apply_step(const Reorder& step, Schedule& schedule) {
     if (std::find(named.begin(), named.end(), loop) != named.end()) loop = named[next++];
   }
   if (Outcome o = check_order(before, after); !o) return o;
+  if (Outcome o = check_recomputed(f, before, after); !o) return o;
   Stmt nest = before.back()->body;
   for (size_t i = after.size(); i-- > 0;) {
     const For* loop = after[i];

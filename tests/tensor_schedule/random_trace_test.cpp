@@ -9,6 +9,7 @@
 
 #include "random_trace.h"
 #include "tensor/interpret.h"
+#include "tensor/passes/lower.h"
 #include "tensor/simplify.h"
 #include "tensor/text.h"
 #include "tensor/verify.h"
@@ -99,8 +100,18 @@ std::string compare(const Workload& w, const std::vector<Bytes>& got, const std:
   return "";
 }
 
+std::string check_lowered(const Workload& w, const Func& scheduled, const std::vector<Bytes>& expected) {
+  Func lowered = lower(scheduled, Target());
+  std::vector<std::string> violations = verify(lowered, Stage::lowered);
+  if (!violations.empty()) return "verifier, lowered: " + join(violations, "\n");
+  std::vector<Bytes> got;
+  if (std::string error = run(w, lowered, &got); !error.empty()) return "interpreter, lowered: " + error;
+  std::string difference = compare(w, got, expected);
+  return difference.empty() ? "" : "lowered: " + difference;
+}
+
 // What is wrong with the function after the trace; empty if nothing is.
-std::string check(const Workload& w, const Trace& trace, const std::vector<Bytes>& expected) {
+std::string check(const Workload& w, const Trace& trace, const std::vector<Bytes>& expected, bool lowers) {
   Schedule schedule(w.func);
   Outcome outcome = schedule.replay(trace);
   if (!outcome) return "replay: " + outcome.detail;
@@ -108,11 +119,12 @@ std::string check(const Workload& w, const Trace& trace, const std::vector<Bytes
   if (!violations.empty()) return "verifier: " + join(violations, "\n");
   std::vector<Bytes> got;
   if (std::string error = run(w, schedule.func(), &got); !error.empty()) return "interpreter: " + error;
-  return compare(w, got, expected);
+  std::string difference = compare(w, got, expected);
+  return difference.empty() && lowers ? check_lowered(w, schedule.func(), expected) : difference;
 }
 
 // The shortest prefix of the trace after which something is wrong, for the message.
-std::string explain(const Workload& w, const Trace& trace, const std::vector<Bytes>& expected) {
+std::string explain(const Workload& w, const Trace& trace, const std::vector<Bytes>& expected, bool lowers) {
   Trace prefix;
   Schedule schedule(w.func);
   std::string before;
@@ -120,7 +132,7 @@ std::string explain(const Workload& w, const Trace& trace, const std::vector<Byt
     prefix.push_back(step);
     before = to_text(schedule.func());
     Outcome outcome = schedule.apply(step);
-    std::string error = outcome ? check(w, prefix, expected) : outcome.detail;
+    std::string error = outcome ? check(w, prefix, expected, lowers) : outcome.detail;
     if (!error.empty()) {
       return text("after\n", to_text(prefix), "\n", error, "\n\nbefore the last step\n", before,
                   "\nafter it\n", to_text(schedule.func()));
@@ -145,8 +157,9 @@ TEST_P(RandomTraces, KeepTheResults) {
   for (int64_t i = seed; i < seed + count; ++i) {
     Random random(static_cast<uint64_t>(i));
     Trace trace = random_trace(w.func, random, 4 + static_cast<int>(i % 16));
-    std::string error = check(w, trace, expected);
-    ASSERT_EQ(error, "") << w.name << ", seed " << i << "\n" << explain(w, trace, expected);
+    bool lowers = i % 2 == 0;
+    std::string error = check(w, trace, expected, lowers);
+    ASSERT_EQ(error, "") << w.name << ", seed " << i << "\n" << explain(w, trace, expected, lowers);
   }
 }
 
