@@ -6,6 +6,7 @@
 
 #include "codegen/codegen.h"
 #include "codegen/machine.h"
+#include "codegen/memory_plan.h"
 #include "tensor/text.h"
 
 namespace mcc::codegen {
@@ -16,6 +17,7 @@ struct Jit::Impl {
   struct Loaded {
     std::shared_ptr<Kernel> kernel;
     KernelMemory memory;
+    std::vector<tensor::Var> dims;  // that sizes in memory are given over
   };
   std::map<std::string, Loaded> cache;  // by the function's text
   uint64_t next = 0;
@@ -33,7 +35,8 @@ Result<std::unique_ptr<Jit>> Jit::create(const tensor::Target& target) {
   initialize_llvm();
   auto jit = llvm::orc::LLJITBuilder().create();
   if (!jit) {
-    return Diagnostic{ErrorKind::environment, "", text("no just-in-time compiler: ", llvm::toString(jit.takeError())), ""};
+    return Diagnostic{ErrorKind::environment, "",
+                      text("no just-in-time compiler: ", llvm::toString(jit.takeError())), ""};
   }
   auto result = std::unique_ptr<Jit>(new Jit);
   result->impl_ = std::make_unique<Impl>();
@@ -48,9 +51,11 @@ Jit::~Jit() = default;
 Result<std::shared_ptr<Jit::Kernel>> Jit::load(const ObjectCode& object, const std::string& symbol) {
   llvm::orc::LLJIT& jit = *impl_->jit;
   auto tracker = jit.getMainJITDylib().createResourceTracker();
-  auto buffer = llvm::MemoryBuffer::getMemBufferCopy(llvm::StringRef(object.bytes.data(), object.bytes.size()), symbol);
+  auto buffer =
+      llvm::MemoryBuffer::getMemBufferCopy(llvm::StringRef(object.bytes.data(), object.bytes.size()), symbol);
   auto failed = [](llvm::Error error) {
-    return Diagnostic{ErrorKind::environment, "", text("code cannot be loaded: ", llvm::toString(std::move(error))), ""};
+    return Diagnostic{ErrorKind::environment, "",
+                      text("code cannot be loaded: ", llvm::toString(std::move(error))), ""};
   };
   if (llvm::Error error = jit.addObjectFile(tracker, std::move(buffer))) return failed(std::move(error));
   auto address = jit.lookup(symbol);
@@ -62,7 +67,8 @@ Result<std::shared_ptr<Jit::Kernel>> Jit::load(const ObjectCode& object, const s
   return kernel;
 }
 
-Status Jit::run(const tensor::Func& scheduled, std::span<void* const> buffers, std::span<const int64_t> dims) {
+Status Jit::run(const tensor::Func& scheduled, std::span<void* const> buffers,
+                std::span<const int64_t> dims) {
   std::string key = to_text(scheduled);
   auto it = impl_->cache.find(key);
   if (it == impl_->cache.end()) {
@@ -74,7 +80,7 @@ Status Jit::run(const tensor::Func& scheduled, std::span<void* const> buffers, s
     if (!object.ok()) return object.errors();
     Result<std::shared_ptr<Kernel>> kernel = load(*object, symbol);
     if (!kernel.ok()) return kernel.errors();
-    it = impl_->cache.emplace(key, Impl::Loaded{*kernel, *memory}).first;
+    it = impl_->cache.emplace(key, Impl::Loaded{*kernel, *memory, scheduled.dims}).first;
   }
   const Impl::Loaded& loaded = it->second;
   std::vector<void*> arguments(buffers.begin(), buffers.end());
@@ -86,9 +92,7 @@ Status Jit::run(const tensor::Func& scheduled, std::span<void* const> buffers, s
     arguments.push_back(memory.back().get());
   };
   for (const tensor::Expr& bytes : loaded.memory.workspaces) {
-    int64_t size = 0;
-    MCC_CHECK(tensor::as_int(bytes, &size), "the JIT runs functions of static shape");
-    add_memory(size);
+    add_memory(evaluate_bytes(bytes, loaded.dims, dims));
   }
   if (loaded.memory.scratch_per_thread > 0) add_memory(loaded.memory.scratch_per_thread);
   int32_t status = loaded.kernel->function(arguments.data(), dims.data(), nullptr);

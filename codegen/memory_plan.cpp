@@ -44,7 +44,8 @@ class Planner : public Visitor {
  private:
   void place(const Buffer& buffer) {
     Expr count = 1;
-    for (const Expr& extent : buffer.shape()) count = count * extent;
+    for (const Expr& extent : buffer.shape())
+      count = count * extent;
     Expr bytes = count * Expr(byte_size(buffer.element()));
     int64_t size = 0;
     bool is_constant = as_int(bytes, &size);
@@ -56,7 +57,8 @@ class Planner : public Visitor {
       plan_->memory.workspaces.push_back(bytes);
     } else if (!is_constant) {
       errors.push_back({ErrorKind::unsupported, func_.name,
-                        text("buffer ", buffer.name(), " is private to a thread and has no constant size"), ""});
+                        text("buffer ", buffer.name(), " is private to a thread and has no constant size"),
+                        ""});
     } else {
       p.bytes = round_up(size);
       bool on_stack = buffer.scope() == Scope::registers || stack_used_ + p.bytes <= kMaxStackBytes;
@@ -87,6 +89,16 @@ Result<MemoryPlan> plan_memory(const Func& lowered) {
   planner.visit(lowered.body);
   if (!planner.errors.empty()) return planner.errors;
   return plan;
+}
+
+int64_t evaluate_bytes(const Expr& bytes, const std::vector<Var>& dims, std::span<const int64_t> values) {
+  MCC_CHECK(dims.size() == values.size(), "expected ", dims.size(), " dimensions, got ", values.size());
+  VarMap map;
+  for (size_t i = 0; i < dims.size(); ++i)
+    map[dims[i].get()] = values[i];
+  int64_t result = 0;
+  MCC_CHECK(as_int(substitute(bytes, map), &result), "a size that depends on more than dimensions");
+  return result;
 }
 
 Result<KernelMemory> kernel_memory(const Func& lowered) {

@@ -28,4 +28,8 @@ inline constexpr int64_t kMaxStackBytes = 64 << 10;
 // An error when a thread-private buffer has no constant size.
 Result<MemoryPlan> plan_memory(const tensor::Func& lowered);
 
+// A size over symbolic dimensions, at the given values of them.
+int64_t evaluate_bytes(const tensor::Expr& bytes, const std::vector<tensor::Var>& dims,
+                       std::span<const int64_t> values);
+
 }  // namespace mcc::codegen

@@ -1,6 +1,7 @@
 // Comparisons, logic and select.
 #include "tensor/simplifier.h"
 #include "tensor/text.h"
+#include "tensor/visit.h"
 
 namespace mcc::tensor {
 namespace {
@@ -47,13 +48,22 @@ void divide_coefficients(Linear* l, int64_t g) {
     t.coefficient /= g;
 }
 
+// Elements of tensors may be anything; moving terms across a comparison would let them wrap.
+bool has_data(const Linear& l) {
+  bool found = false;
+  for (const Term& t : l.terms) {
+    for_each_expr(Evaluate::make(t.atom), [&](const Expr& e) { found |= e.kind() == ExprKind::Load; });
+  }
+  return found;
+}
+
 }  // namespace
 
 // ---- Comparisons of indices ----
 
 Expr Simplifier::compare_index(BinaryOp op, const Expr& a, const Expr& b) {
   Linear up = recombine(difference(linear(a), linear(b)));
-  if (up.overflow) return Binary::make(op, simplify(a), simplify(b));
+  if (up.overflow || has_data(up)) return Binary::make(op, simplify(a), simplify(b));
   Linear down = scaled(up, -1);
   if (op == BinaryOp::eq || op == BinaryOp::ne) return equals_zero(up, op == BinaryOp::ne);
   if (op == BinaryOp::lt) down.constant -= 1;

@@ -1,0 +1,281 @@
+#include <llvm/IR/Constants.h>
+#include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/MDBuilder.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "codegen/kernel_emitter.h"
+#include "tensor/visit.h"
+
+namespace mcc::codegen {
+
+using namespace tensor;
+using llvm::Constant;
+using llvm::ConstantInt;
+using LlvmType = llvm::Type;
+
+namespace {
+
+// Larger strides are gathered: more loads and shuffles than lanes would gain nothing.
+constexpr int64_t kMaxShuffledStride = 4;
+
+// An index vector as base + stride * lane.
+struct Strided {
+  Expr base;
+  int64_t stride = 0;
+};
+
+// Sums and multiples of ramps and broadcasts count too.
+std::optional<Strided> as_strided(const Expr& index) {
+  int64_t value = 0;
+  if (const auto* ramp = index.as<Ramp>()) {
+    if (!as_int(ramp->stride, &value)) return std::nullopt;
+    return Strided{ramp->base, value};
+  }
+  if (const auto* same = index.as<Broadcast>()) return Strided{same->value, 0};
+  const auto* n = index.as<Binary>();
+  if (!n || (n->op != BinaryOp::add && n->op != BinaryOp::sub && n->op != BinaryOp::mul)) return std::nullopt;
+  std::optional<Strided> a = as_strided(n->a), b = as_strided(n->b);
+  if (!a || !b) return std::nullopt;
+  if (n->op == BinaryOp::add) return Strided{a->base + b->base, a->stride + b->stride};
+  if (n->op == BinaryOp::sub) return Strided{a->base - b->base, a->stride - b->stride};
+  if (b->stride == 0 && as_int(b->base, &value)) return Strided{a->base * b->base, a->stride * value};
+  if (a->stride == 0 && as_int(a->base, &value)) return Strided{a->base * b->base, b->stride * value};
+  return std::nullopt;
+}
+
+// base + (0, stride, 2*stride, ...) as a scalar base and constant offsets.
+Constant* ramp_offsets(llvm::IRBuilder<>& b, int64_t stride, int lanes) {
+  std::vector<Constant*> offsets;
+  for (int64_t i = 0; i < lanes; ++i)
+    offsets.push_back(b.getInt64(static_cast<uint64_t>(i * stride)));
+  return llvm::ConstantVector::get(offsets);
+}
+
+std::vector<int> reversed(int lanes) {
+  std::vector<int> mask;
+  for (int i = lanes; i-- > 0;)
+    mask.push_back(i);
+  return mask;
+}
+
+llvm::FixedVectorType* vector_type(LlvmType* type) { return llvm::cast<llvm::FixedVectorType>(type); }
+
+}  // namespace
+
+// ---- What accesses cannot touch ----
+
+void KernelEmitter::collect_alias_scopes(const Func& func) {
+  llvm::MDBuilder builder(context_);
+  alias_domain_ = builder.createAnonymousAliasScopeDomain();
+  auto add = [&](const Buffer& buffer) {
+    if (alias_scope_.contains(buffer.get())) return;
+    alias_scope_[buffer.get()] = builder.createAnonymousAliasScope(alias_domain_);
+    alias_order_.push_back(buffer.get());
+  };
+  for (const Buffer& param : func.params)
+    add(param);
+  for_each_stmt(func.body, [&](const Stmt& s) {
+    if (const auto* allocate = s.as<Allocate>()) add(allocate->buffer);
+  });
+}
+
+template <class Instruction>
+Instruction* KernelEmitter::tag(Instruction* access, const Buffer& buffer) {
+  auto& [own, others] = alias_lists_[buffer.get()];
+  if (!own) {
+    std::vector<llvm::Metadata*> rest;
+    for (const BufferNode* other : alias_order_) {
+      if (other != buffer.get()) rest.push_back(alias_scope_.at(other));
+    }
+    own = llvm::MDNode::get(context_, {alias_scope_.at(buffer.get())});
+    others = llvm::MDNode::get(context_, rest);
+  }
+  access->setMetadata(llvm::LLVMContext::MD_alias_scope, own);
+  if (others->getNumOperands() > 0) access->setMetadata(llvm::LLVMContext::MD_noalias, others);
+  return access;
+}
+
+llvm::Align KernelEmitter::element_align(const Buffer& buffer) const {
+  return llvm::Align(static_cast<uint64_t>(byte_size(buffer.element())));
+}
+
+llvm::Value* KernelEmitter::address(const Buffer& buffer, Value* index) {
+  auto it = scope_.buffers.find(buffer.get());
+  MCC_CHECK(it != scope_.buffers.end(), "buffer ", buffer.name(), " is not allocated here");
+  return b_.CreateGEP(memory_type(buffer.element(), 1), it->second, index);
+}
+
+// ---- Registers <-> memory ----
+
+llvm::Value* KernelEmitter::from_memory(ElementType element, Value* bits) {
+  auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(bits->getType());
+  int lanes = vector ? static_cast<int>(vector->getNumElements()) : 1;
+  if (is_bool(element)) return b_.CreateICmpNE(bits, Constant::getNullValue(bits->getType()));
+  if (FloatFormats::is_narrow(element)) return formats_.decode(element, bits);
+  return is_float(element) ? bits : b_.CreateTrunc(bits, register_type({element, lanes}));
+}
+
+llvm::Value* KernelEmitter::to_memory(ElementType element, Value* value) {
+  auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(value->getType());
+  LlvmType* type = memory_type(element, vector ? static_cast<int>(vector->getNumElements()) : 1);
+  if (FloatFormats::is_narrow(element)) return formats_.encode(element, value);
+  if (is_float(element)) return value;
+  return is_signed_int(element) ? b_.CreateSExt(value, type) : b_.CreateZExt(value, type);
+}
+
+// ---- Loads ----
+
+llvm::Value* KernelEmitter::on(const Load& n) {
+  MCC_CHECK(n.indices.size() == 1, "buffer ", n.buffer.name(), " is not flat");
+  if (n.type.lanes == 1 && n.predicate.defined()) return load_guarded(n);
+  return from_memory(n.buffer.element(), load_bits(n));
+}
+
+llvm::Value* KernelEmitter::load_guarded(const Load& n) {
+  llvm::BasicBlock* before = b_.GetInsertBlock();
+  Value* condition = emit(n.predicate);
+  before = b_.GetInsertBlock();
+  llvm::BasicBlock* taken = new_block("load");
+  llvm::BasicBlock* after = new_block("after");
+  b_.CreateCondBr(condition, taken, after);
+  auto outer_values = scope_.values;
+  start(taken);
+  Value* where = address(n.buffer, emit_index(n.indices[0]));
+  LlvmType* type = memory_type(n.buffer.element(), 1);
+  Value* bits = tag(b_.CreateAlignedLoad(type, where, element_align(n.buffer)), n.buffer);
+  taken = b_.GetInsertBlock();
+  b_.CreateBr(after);
+  start(after);
+  scope_.values = std::move(outer_values);
+  llvm::PHINode* phi = b_.CreatePHI(type, 2);
+  phi->addIncoming(bits, taken);
+  phi->addIncoming(Constant::getNullValue(type), before);
+  return from_memory(n.buffer.element(), phi);
+}
+
+llvm::Value* KernelEmitter::contiguous_load(const Buffer& buffer, Value* index, int lanes, Value* mask) {
+  LlvmType* type = memory_type(buffer.element(), lanes);
+  Value* where = address(buffer, index);
+  llvm::Align align = element_align(buffer);
+  if (!mask) return tag(b_.CreateAlignedLoad(type, where, align), buffer);
+  return tag(b_.CreateMaskedLoad(type, where, align, mask, Constant::getNullValue(type)), buffer);
+}
+
+llvm::Value* KernelEmitter::load_bits(const Load& n) {
+  const Expr& index = n.indices[0];
+  int lanes = n.type.lanes;
+  LlvmType* type = memory_type(n.buffer.element(), lanes);
+  llvm::Align align = element_align(n.buffer);
+  if (lanes == 1) {
+    return tag(b_.CreateAlignedLoad(type, address(n.buffer, emit_index(index)), align), n.buffer);
+  }
+  if (std::optional<Strided> strided = as_strided(index)) {
+    if (strided->stride != 0) return load_strided(n, strided->base, strided->stride);
+    if (!n.predicate.defined()) {
+      Value* where = address(n.buffer, emit_index(strided->base));
+      Value* one = tag(b_.CreateAlignedLoad(type->getScalarType(), where, align), n.buffer);
+      return b_.CreateVectorSplat(static_cast<unsigned>(lanes), one);
+    }
+  }
+  Value* mask = n.predicate.defined() ? emit(n.predicate) : nullptr;
+  Value* where = address(n.buffer, emit_index(index));
+  return tag(b_.CreateMaskedGather(type, where, align, mask, Constant::getNullValue(type)), n.buffer);
+}
+
+llvm::Value* KernelEmitter::load_strided(const Load& n, const Expr& first, int64_t stride) {
+  int lanes = n.type.lanes;
+  Value* base = emit_index(first);
+  Value* mask = n.predicate.defined() ? emit(n.predicate) : nullptr;
+  if (stride == 1) return contiguous_load(n.buffer, base, lanes, mask);
+  auto at = [&](int64_t offset) {
+    return b_.CreateAdd(base, ConstantInt::get(base->getType(), static_cast<uint64_t>(offset), true));
+  };
+  if (stride == -1) {
+    if (mask) mask = b_.CreateShuffleVector(mask, reversed(lanes));
+    return b_.CreateShuffleVector(contiguous_load(n.buffer, at(1 - lanes), lanes, mask), reversed(lanes));
+  }
+  LlvmType* type = memory_type(n.buffer.element(), lanes);
+  if (stride > kMaxShuffledStride || stride < 0 || mask || lanes < 4) {
+    Value* where =
+        b_.CreateGEP(type->getScalarType(), address(n.buffer, base), ramp_offsets(b_, stride, lanes));
+    return tag(
+        b_.CreateMaskedGather(type, where, element_align(n.buffer), mask, Constant::getNullValue(type)),
+        n.buffer);
+  }
+  // `stride` loads side by side, the last one ending at the last element that is wanted, so that nothing behind it
+  // is read; then lane i is element stride*i of them.
+  int64_t span = stride * (lanes - 1) + 1;
+  Value* result = nullptr;
+  for (int64_t chunk = 0; chunk < stride; ++chunk) {
+    int64_t start = std::min(chunk * lanes, span - lanes);
+    Value* part = contiguous_load(n.buffer, at(start), lanes, nullptr);
+    std::vector<int> pick;
+    for (int64_t i = 0; i < lanes; ++i) {
+      int64_t element = stride * i;
+      bool is_here = element / lanes == chunk;
+      pick.push_back(static_cast<int>(is_here ? lanes + element - start : i));
+    }
+    result = b_.CreateShuffleVector(result ? result : llvm::PoisonValue::get(type), part, pick);
+  }
+  return result;
+}
+
+// ---- Stores ----
+
+void KernelEmitter::on(const Store& n) {
+  MCC_CHECK(n.indices.size() == 1, "buffer ", n.buffer.name(), " is not flat");
+  MCC_CHECK(n.indices[0].lanes() == n.value.lanes(), "store to ", n.buffer.name(), ": ", n.value.lanes(),
+            " values, ", n.indices[0].lanes(), " indices");
+  if (n.value.lanes() > 1 || !n.predicate.defined()) {
+    return store_bits(n, to_memory(n.buffer.element(), emit(n.value)));
+  }
+  Value* condition = emit(n.predicate);
+  llvm::BasicBlock* taken = new_block("store");
+  llvm::BasicBlock* after = new_block("after");
+  b_.CreateCondBr(condition, taken, after);
+  start(taken);
+  store_bits(n, to_memory(n.buffer.element(), emit(n.value)));
+  b_.CreateBr(after);
+  start(after);
+  scope_.values.clear();
+}
+
+void KernelEmitter::store_bits(const Store& n, Value* bits) {
+  const Expr& index = n.indices[0];
+  llvm::Align align = element_align(n.buffer);
+  int lanes = n.value.lanes();
+  if (lanes == 1) {
+    tag(b_.CreateAlignedStore(bits, address(n.buffer, emit_index(index)), align), n.buffer);
+    return;
+  }
+  Value* mask = n.predicate.defined() ? emit(n.predicate) : nullptr;
+  std::optional<Strided> strided = as_strided(index);
+  if (strided && (strided->stride == 1 || strided->stride == -1)) {
+    Value* base = emit_index(strided->base);
+    if (strided->stride == -1) {
+      base = b_.CreateSub(base, ConstantInt::get(base->getType(), static_cast<uint64_t>(lanes - 1)));
+      bits = b_.CreateShuffleVector(bits, reversed(lanes));
+      if (mask) mask = b_.CreateShuffleVector(mask, reversed(lanes));
+    }
+    Value* where = address(n.buffer, base);
+    if (mask) {
+      tag(b_.CreateMaskedStore(bits, where, align, mask), n.buffer);
+    } else {
+      tag(b_.CreateAlignedStore(bits, where, align), n.buffer);
+    }
+    return;
+  }
+  Value* where = nullptr;
+  if (strided) {
+    Value* first = address(n.buffer, emit_index(strided->base));
+    Constant* offsets = ramp_offsets(b_, strided->stride, lanes);
+    where = b_.CreateGEP(vector_type(bits->getType())->getElementType(), first, offsets);
+  } else {
+    where = address(n.buffer, emit_index(index));
+  }
+  tag(b_.CreateMaskedScatter(bits, where, align, mask), n.buffer);
+}
+
+}  // namespace mcc::codegen

@@ -1,0 +1,28 @@
+// Conversion between f32 values in registers and the narrower floats of memory. Internal to codegen: includes LLVM.
+//
+// Inside a kernel, values of f16, bf16, f8 are kept as f32 (which holds each of them exactly) and rounded after
+// every operation; bits are integers of the format's width. All functions work on scalars and vectors.
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+
+#include "support/element_type.h"
+
+namespace mcc::codegen {
+
+struct FloatFormats {
+  llvm::IRBuilder<>& b;
+  bool has_f16c = false;
+
+  static bool is_narrow(ElementType element);   // in memory: f16, bf16, f8e4m3, f8e5m2
+  static bool is_inexact(ElementType element);  // as float: these and tf32
+
+  llvm::Value* decode(ElementType element, llvm::Value* bits);   // integer -> float
+  llvm::Value* encode(ElementType element, llvm::Value* value);  // float -> integer, to nearest even
+  // The value rounded to the format, still as float.
+  llvm::Value* round(ElementType element, llvm::Value* value);
+  // double -> float by rounding to odd, so that rounding the result once more to a narrow format is exact.
+  llvm::Value* narrow_to_odd(llvm::Value* value);
+};
+
+}  // namespace mcc::codegen

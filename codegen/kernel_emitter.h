@@ -1,0 +1,131 @@
+// A lowered function -> LLVM IR. Internal to codegen: includes LLVM.
+//
+// Values in registers: bool is i1, integers have their own width (i4 too), f64 is double, every other float is float
+// (rounded to its format after each operation). In memory bool and 4-bit integers take a byte.
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+
+#include <unordered_map>
+
+#include "codegen/float_formats.h"
+#include "codegen/memory_plan.h"
+#include "tensor/stmt.h"
+
+namespace mcc::codegen {
+
+class KernelEmitter {
+ public:
+  KernelEmitter(llvm::Module& module, const tensor::Target& target, const EmitOptions& options,
+                const MemoryPlan& memory);
+
+  // Adds the kernel, and one internal function for each parallel loop.
+  void emit(const tensor::Func& func, const std::string& symbol);
+
+ private:
+  using Value = llvm::Value;
+
+  // What holds for the LLVM function being written.
+  struct Scope {
+    std::unordered_map<const tensor::ExprNode*, Value*> vars;
+    std::unordered_map<const tensor::BufferNode*, Value*> buffers;  // base addresses
+    std::unordered_map<const tensor::ExprNode*, Value*> values;     // of expressions seen in this basic block
+    std::unordered_map<const tensor::BufferNode*, llvm::AllocaInst*> stack;  // all that were allocated so far
+    Value* scratch = nullptr;       // this thread's, if the kernel has any
+    Value* scratch_base = nullptr;  // the first thread's
+    bool in_task = false;
+  };
+
+  // ---- Statements (emit_stmt.cpp) ----
+  void emit(const tensor::Stmt& s);
+  void on(const tensor::For& n);
+  void on(const tensor::Block& n);
+  void on(const tensor::Store& n);
+  void on(const tensor::Seq& n);
+  void on(const tensor::If& n);
+  void on(const tensor::Let& n);
+  void on(const tensor::Allocate& n);
+  void on(const tensor::Evaluate& n);
+  void emit_loop(const tensor::For& n, Value* begin, Value* end, bool runs_at_least_once);
+  void emit_parallel(const tensor::For& n);
+  llvm::Function* new_function(const std::string& name, llvm::FunctionType* type, bool is_internal);
+  llvm::BasicBlock* new_block(const char* name);
+  void start(llvm::BasicBlock* block);  // goes on writing there
+  llvm::AllocaInst* entry_alloca(llvm::Type* type, const std::string& name);
+
+  // ---- Expressions (emit_expr.cpp) ----
+  Value* emit(const tensor::Expr& e);
+  Value* emit_index(const tensor::Expr& e);  // index arithmetic does not overflow
+  Value* on(const tensor::IntImm& n);
+  Value* on(const tensor::FloatImm& n);
+  Value* on(const tensor::VarNode& n);
+  Value* on(const tensor::Cast& n);
+  Value* on(const tensor::Binary& n);
+  Value* on(const tensor::Select& n);
+  Value* on(const tensor::Load& n);
+  Value* on(const tensor::Ramp& n);
+  Value* on(const tensor::Broadcast& n);
+  Value* on(const tensor::Shuffle& n);
+  Value* on(const tensor::VectorReduce& n);
+  Value* on(const tensor::Call& n);
+  Value* float_binary(const tensor::Binary& n, Value* a, Value* b);
+  Value* int_binary(const tensor::Binary& n, Value* a, Value* b);
+  Value* bool_binary(const tensor::Binary& n, Value* a, Value* b);
+  Value* int_division(const tensor::Binary& n, Value* a, Value* b);
+  Value* float_mod(ElementType element, Value* a, Value* b);
+  Value* float_min_max(bool is_min, Value* a, Value* b);
+  Value* round_sum_to_odd(Value* x, Value* y, Value* sum);
+  Value* emit_fma(ElementType element, Value* a, Value* b, Value* c);
+  Value* combine(tensor::BinaryOp op, ElementType element, Value* a, Value* b);  // for reductions
+  Value* convert(tensor::Type from, tensor::Type to, Value* value);
+
+  // ---- Memory (emit_memory.cpp) ----
+  Value* load_bits(const tensor::Load& n);
+  Value* load_strided(const tensor::Load& n, const tensor::Expr& first, int64_t stride);
+  Value* load_guarded(const tensor::Load& n);
+  void store_bits(const tensor::Store& n, Value* bits);
+  Value* address(const tensor::Buffer& buffer, Value* index);
+  Value* contiguous_load(const tensor::Buffer& buffer, Value* index, int lanes, Value* mask);
+  Value* from_memory(ElementType element, Value* bits);
+  Value* to_memory(ElementType element, Value* value);
+  template <class Instruction>
+  Instruction* tag(Instruction* access, const tensor::Buffer& buffer);  // which buffers it cannot touch
+  llvm::Align element_align(const tensor::Buffer& buffer) const;
+
+  // ---- Types ----
+  llvm::Type* register_type(tensor::Type type);
+  llvm::Type* memory_type(ElementType element, int lanes);
+  static llvm::Type* vector_of(llvm::Type* scalar, int lanes);
+
+  llvm::Module& module_;
+  llvm::LLVMContext& context_;
+  const tensor::Target& target_;
+  const EmitOptions& options_;
+  const MemoryPlan& memory_;
+  llvm::IRBuilder<> b_;
+  FloatFormats formats_;
+
+  Scope scope_;
+  llvm::Function* function_ = nullptr;
+  llvm::BasicBlock* entry_ = nullptr;  // holds only allocas and the loading of arguments
+  std::string symbol_;
+  bool in_index_ = false;
+  int tasks_ = 0;
+  Value* executor_ = nullptr;  // in the kernel itself
+
+  // One alias scope a buffer: params do not overlap, and neither do allocations.
+  llvm::MDNode* alias_domain_ = nullptr;
+  std::vector<const tensor::BufferNode*> alias_order_;
+  std::unordered_map<const tensor::BufferNode*, llvm::MDNode*> alias_scope_;
+  std::unordered_map<const tensor::BufferNode*, std::pair<llvm::MDNode*, llvm::MDNode*>> alias_lists_;
+  void collect_alias_scopes(const tensor::Func& func);
+};
+
+// Internal functions that kernels may call ("mcc.fmod.f32", "mcc.fmod.f64"); made in the module when first asked for.
+llvm::Function* get_fmod(llvm::Module& module, bool is_double);
+
+// Whether any load stands below the expression.
+bool has_load(const tensor::Expr& e);
+
+}  // namespace mcc::codegen

@@ -1,0 +1,34 @@
+// Running functions both ways: compiled for a target, and under the interpreter.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "codegen/codegen.h"
+#include "tensor/interpret.h"
+#include "tensor/schedule/schedule.h"
+#include "tensor/text.h"
+
+namespace mcc::codegen {
+
+using Memory = std::vector<std::vector<std::byte>>;
+
+// The levels that every test of generated code goes through; those that this machine lacks are left out.
+const std::vector<tensor::Target>& test_targets();
+
+tensor::Func parse(const std::string& source);
+
+// Space for all parameters; the inputs hold random bits of their type among values that matter (zeros, ones, limits,
+// infinities, NaN, small numbers). i64 inputs named "index..." hold 0 .. limit - 1.
+Memory random_memory(const tensor::Func& f, uint64_t seed, int64_t index_limit = 1);
+
+// Compiles without contraction across operations, so that results equal the interpreter's to the bit, and runs.
+void run_compiled(const tensor::Func& scheduled, const tensor::Target& target, Memory* memory);
+void run_interpreted(const tensor::Func& f, Memory* memory);
+
+// Outputs agree: the same bits, or NaN in both. f is interpreted, scheduled is compiled.
+void expect_same(const tensor::Func& f, const tensor::Func& scheduled, const tensor::Target& target,
+                 const Memory& inputs);
+
+}  // namespace mcc::codegen

@@ -1,0 +1,277 @@
+// What a kernel's code must look like, and how it talks to its surroundings: registers, memory, threads, linking.
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <thread>
+
+#include "codegen/compiled.h"
+#include "codegen/linker.h"
+#include "codegen/matmul.h"
+#include "mcc/abi.h"
+
+namespace mcc::codegen {
+namespace {
+
+ObjectCode emit(const tensor::Func& scheduled, const tensor::Target& target,
+                const std::string& symbol = "kernel") {
+  EmitOptions options;
+  options.keep_assembly = true;
+  Result<ObjectCode> object = emit_object(tensor::lower(scheduled, target), symbol, target, options);
+  MCC_CHECK(object.ok(), to_text(object.errors()));
+  return std::move(*object);
+}
+
+tensor::Target target(const std::string& name) {
+  Result<tensor::Target> t = make_target(name);
+  MCC_CHECK(t.ok(), to_text(t.errors()));
+  return *t;
+}
+
+// The loop (label to backward jump) with the most FMAs: its lines.
+std::vector<std::string> inner_loop(const std::string& assembly) {
+  std::vector<std::string> lines, best;
+  size_t best_count = 0;
+  std::istringstream in(assembly);
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with(".L")) lines.clear();
+    lines.push_back(line);
+    bool is_jump_back = line.starts_with("\tj") && !lines.empty() &&
+                        line.find(lines[0].substr(0, lines[0].find(':'))) != std::string::npos;
+    if (!is_jump_back) continue;
+    auto count = static_cast<size_t>(std::count_if(lines.begin(), lines.end(), [](const std::string& l) {
+      return l.find("vfmadd") != std::string::npos;
+    }));
+    if (count > best_count) best = lines;
+    best_count = std::max(best_count, count);
+  }
+  return best;
+}
+
+int count_lines(const std::vector<std::string>& lines, const std::string& part) {
+  return static_cast<int>(std::count_if(
+      lines.begin(), lines.end(), [&](const std::string& l) { return l.find(part) != std::string::npos; }));
+}
+
+struct TileCase {
+  const char* target;
+  int rows, columns;
+  const char* vector;
+};
+
+class RegisterTile : public testing::TestWithParam<TileCase> {};
+
+// Accumulators stay in registers, and the loop holds nothing but one FMA for each, the loads, and its counter.
+TEST_P(RegisterTile, InnerLoopIsLoadsAndFmas) {
+  const TileCase& c = GetParam();
+  tensor::Target t = target(c.target);
+  ObjectCode code = emit(tiled_matmul(10 * c.rows + 5, 4 * c.columns, 64, c.rows, c.columns, t.lanes(32)), t);
+  std::vector<std::string> loop = inner_loop(code.assembly);
+  int vectors = c.columns / t.lanes(32);
+  EXPECT_EQ(count_lines(loop, "vfmadd"), c.rows * vectors) << join(loop, "\n");
+  EXPECT_EQ(count_lines(loop, "vfmadd213") + count_lines(loop, "vfmadd132"), 0);
+  EXPECT_EQ(count_lines(loop, "(%rsp") + count_lines(loop, "(%rbp"), 0) << join(loop, "\n");
+  EXPECT_LE(count_lines(loop, "vmovups"), vectors) << join(loop, "\n");
+  EXPECT_LE(static_cast<int>(loop.size()), c.rows * vectors + vectors + c.rows + 5) << join(loop, "\n");
+  EXPECT_GT(count_lines(loop, c.vector), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Tiles, RegisterTile,
+    testing::Values(TileCase{"cpu:x86-64-v4", 12, 32, "%zmm"}, TileCase{"cpu:x86-64-v4", 8, 48, "%zmm"},
+                    TileCase{"cpu:sapphirerapids", 14, 32, "%zmm"}, TileCase{"cpu:x86-64-v3", 6, 16, "%ymm"},
+                    TileCase{"cpu:znver3", 4, 24, "%ymm"}),
+    [](const auto& info) {
+      std::string name = text(info.param.target, "_", info.param.rows, "x", info.param.columns);
+      std::replace_if(name.begin(), name.end(), [](char ch) { return !std::isalnum(ch); }, '_');
+      return name;
+    });
+
+TEST(Kernel, TiledMatmulsWithTailsAreRight) {
+  for (const tensor::Target& t : test_targets()) {
+    for (auto [m, n, k] : {std::tuple{5, 32, 7}, std::tuple{29, 64, 1}, std::tuple{25, 33, 16}}) {
+      tensor::Func f = tiled_matmul(m, n, k, 6, 32, t.lanes(32));
+      Memory memory = random_memory(f, 1);
+      auto* x = reinterpret_cast<float*>(memory[0].data());
+      auto* w = reinterpret_cast<float*>(memory[1].data());
+      for (size_t i = 0; i < memory[0].size() / 4; ++i)
+        x[i] = static_cast<float>(i % 7) - 3;
+      for (size_t i = 0; i < memory[1].size() / 4; ++i)
+        w[i] = static_cast<float>(i % 5) - 2;
+      expect_same(f, f, t, memory);
+    }
+  }
+}
+
+TEST(Kernel, SameBytesOnEveryThread) {
+  tensor::Target t = target("cpu:x86-64-v4");
+  tensor::Func f = tiled_matmul(29, 64, 16, 6, 32, 16);
+  std::vector<std::vector<char>> bytes(4);
+  std::vector<std::thread> threads;
+  for (auto& out : bytes)
+    threads.emplace_back([&] { out = emit(f, t).bytes; });
+  for (std::thread& thread : threads)
+    thread.join();
+  for (const auto& other : bytes)
+    EXPECT_EQ(other, bytes[0]);
+}
+
+TEST(Kernel, EveryNamedTargetGeneratesCode) {
+  tensor::Func f = parse(
+      "func f(x: f16[100]) -> (y: f32[100], z: i8[100]) {\n"
+      "  for i.o in 7 { vectorized for i.v in 16 { block y(i = i.o * 16 + i.v: spatial 100) where i.o * 16 + "
+      "i.v < 100 { y[i] = exp(f32(x[i])) % 3.0 } } }\n"
+      "  for j in 100 { block z(i = j: spatial 100) { z[i] = i8(x[i]) } } }");
+  for (const char* name :
+       {"cpu:x86-64-v2", "cpu:x86-64-v3", "cpu:x86-64-v4", "cpu:haswell", "cpu:skylake-avx512", "cpu:znver4",
+        "cpu:znver5", "cpu:sapphirerapids", "cpu:graniterapids", "cpu:nehalem"}) {
+    EXPECT_FALSE(emit(f, target(name)).bytes.empty()) << name;
+  }
+}
+
+TEST(Target, UnknownNamesAreUsageErrors) {
+  for (const char* name : {"cpu:notacpu", "gpu", "", "cpu:", "cpu:i386"}) {
+    Result<tensor::Target> t = make_target(name);
+    ASSERT_FALSE(t.ok()) << name;
+    EXPECT_EQ(t.errors()[0].kind, ErrorKind::usage);
+    EXPECT_THAT(t.errors()[0].hint, testing::HasSubstr("cpu:x86-64-v3"));
+  }
+}
+
+TEST(Target, DescribesVectors) {
+  EXPECT_EQ(target("cpu:x86-64-v4").lanes(32), 16);
+  EXPECT_EQ(target("cpu:x86-64-v3").lanes(32), 8);
+  EXPECT_EQ(target("cpu:x86-64-v2").lanes(32), 4);
+  EXPECT_TRUE(target("cpu:x86-64-v3").has_fma);
+  EXPECT_FALSE(target("cpu:x86-64-v2").has_fma);
+  EXPECT_TRUE(runs_here(target("cpu")));
+  EXPECT_GT(target("cpu").l1.bytes, 0);
+}
+
+// ---- Threads ----
+
+// Runs the items last to first, in two halves, as if by two workers.
+struct TwoWorkers {
+  mcc_executor executor{};
+  std::vector<std::pair<int64_t, int64_t>> calls;
+  TwoWorkers() {
+    executor.num_threads = 2;
+    executor.user = this;
+    executor.parallel_for = [](mcc_executor* self, mcc_task_fn task, void* context, int64_t count) {
+      auto& calls = static_cast<TwoWorkers*>(self->user)->calls;
+      int64_t half = count / 2;
+      calls.emplace_back(half, count);
+      calls.emplace_back(0, half);
+      task(context, half, count, 1);
+      task(context, 0, half, 0);
+    };
+  }
+};
+
+TEST(Kernel, ParallelLoopsGoThroughTheExecutor) {
+  // Per iteration a private buffer that is too large for the stack (80 KB), and one in the kernel's workspace.
+  tensor::Func f = parse(
+      "func f(x: f32[6, 20000], s: f32[6]) -> (y: f32[6, 20000]) {\n"
+      "  alloc total: f32[20000]\n  alloc t: f32[6, 20000] local\n"
+      "  for a in 20000 { block total(i = a: spatial 20000) { total[i] = x[0, i] + 1.0 } }\n"
+      "  parallel for r in 6 {\n"
+      "    for j in 20000 { block t(i = r: spatial 6, c = j: spatial 20000) { t[i, c] = x[i, c] * s[i] } }\n"
+      "    for k in 20000 { block y(i = r: spatial 6, c = k: spatial 20000) { y[i, c] = t[i, 19999 - c] + "
+      "total[c] } }\n"
+      "  } }");
+  tensor::Target t = target("cpu");
+  tensor::Func lowered = tensor::lower(f, t);
+  Result<KernelMemory> needs = kernel_memory(lowered);
+  ASSERT_TRUE(needs.ok());
+  ASSERT_EQ(needs->workspaces.size(), 1u);
+  EXPECT_TRUE(tensor::is_int(needs->workspaces[0], 80000));
+  EXPECT_GE(needs->scratch_per_thread, 80000);
+  EXPECT_EQ(needs->scratch_per_thread % 64, 0);
+
+  Memory memory = random_memory(f, 3), expected = memory;
+  run_interpreted(f, &expected);
+  Result<std::unique_ptr<Jit>> jit = Jit::create(t);
+  ASSERT_TRUE(jit.ok());
+  Result<std::shared_ptr<Jit::Kernel>> kernel = (*jit)->load(emit(f, t), "kernel");
+  ASSERT_TRUE(kernel.ok()) << to_text(kernel.errors());
+  std::vector<float> workspace(20000 + 16),
+      scratch(2 * static_cast<size_t>(needs->scratch_per_thread) / 4 + 16);
+  auto aligned = [](std::vector<float>& v) {
+    auto address = reinterpret_cast<uintptr_t>(v.data());
+    return reinterpret_cast<void*>((address + 63) / 64 * 64);
+  };
+  void* buffers[] = {memory[0].data(), memory[1].data(), memory[2].data(), aligned(workspace),
+                     aligned(scratch)};
+  TwoWorkers workers;
+  EXPECT_EQ((*kernel)->function(buffers, nullptr, &workers.executor), 0);
+  EXPECT_THAT(workers.calls, testing::ElementsAre(std::pair{3, 6}, std::pair{0, 3}));
+  auto* got = reinterpret_cast<float*>(memory[2].data());
+  auto* want = reinterpret_cast<float*>(expected[2].data());
+  for (size_t i = 0; i < 120000; ++i) {
+    if (!std::isfinite(want[i])) continue;
+    ASSERT_NEAR(got[i], want[i], 1e-5 * std::fabs(want[i]) + 1e-5) << i;
+  }
+}
+
+TEST(Kernel, SymbolicDimensionsAreArguments) {
+  tensor::FuncBuilder b("scaled");
+  tensor::Var n = b.dim("n");
+  tensor::Buffer x = b.input("x", ElementType::f32, {n, 3});
+  tensor::Buffer sum = b.reduce("sum", ElementType::f32, {3}, {n}, tensor::Reducer::sum,
+                                [&](tensor::Axes s, tensor::Axes r) { return load(x, {r[0], s[0]}); });
+  tensor::Buffer y = b.compute("y", ElementType::f32, {n, 3},
+                               [&](tensor::Axes i) { return load(x, {i[0], i[1]}) - load(sum, {i[1]}); });
+  tensor::Func f = b.finish({y});
+  Result<std::unique_ptr<Jit>> jit = Jit::create(target("cpu"));
+  ASSERT_TRUE(jit.ok());
+  for (int64_t rows : {0, 1, 5}) {
+    std::vector<float> in(static_cast<size_t>(3 * rows + 1), 2.0f), out(in.size(), -1.0f);
+    void* buffers[] = {in.data(), out.data()};
+    int64_t dims[] = {rows};
+    ASSERT_TRUE((*jit)->run(f, buffers, dims).ok());
+    for (size_t i = 0; i < static_cast<size_t>(3 * rows); ++i)
+      EXPECT_EQ(out[i], 2.0f - 2.0f * static_cast<float>(rows));
+    EXPECT_EQ(out.back(), -1.0f);
+  }
+}
+
+// ---- Linking ----
+
+TEST(Linker, MakesALibraryThatLoads) {
+  std::string folder = testing::TempDir(), object_path = folder + "/kernel.o",
+              library = folder + "/kernel.so";
+  tensor::Func f = parse(
+      "func f(x: f32[10]) -> (y: f32[10]) { for i in 10 { block y(a = i: spatial 10) { y[a] = x[a] + 1.0 } } "
+      "}");
+  ObjectCode code = emit(f, target("cpu"), "mcc_test_kernel");
+  std::ofstream(object_path, std::ios::binary)
+      .write(code.bytes.data(), static_cast<std::streamsize>(code.bytes.size()));
+  Status linked = link_shared({object_path}, library, "kernel.so");
+  ASSERT_TRUE(linked.ok()) << to_text(linked.errors());
+  void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(handle, nullptr) << dlerror();
+  EXPECT_EQ(dlsym(handle, "mcc_test_kernel"), nullptr) << "kernels are hidden";
+  dlclose(handle);
+
+  auto read = [](const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  std::string first = read(library);
+  ASSERT_TRUE(link_shared({object_path}, library, "kernel.so").ok());
+  EXPECT_EQ(read(library), first);
+}
+
+TEST(Linker, ReportsWhatIsWrong) {
+  std::string folder = testing::TempDir();
+  Status missing = link_shared({folder + "/no_such_file.o"}, folder + "/x.so", "x.so");
+  ASSERT_FALSE(missing.ok());
+  EXPECT_THAT(to_text(missing.errors()), testing::HasSubstr("no_such_file.o"));
+  std::ofstream(folder + "/bad.o") << "this is no object";
+  EXPECT_FALSE(link_shared({folder + "/bad.o"}, folder + "/x.so", "x.so").ok());
+}
+
+}  // namespace
+}  // namespace mcc::codegen

@@ -1,0 +1,130 @@
+// Every operation on every element type, in every form of vector that the levels have, against the interpreter.
+#include "codegen/compiled.h"
+
+namespace mcc::codegen {
+namespace {
+
+const char* const kFloats[] = {"f64", "f32", "tf32", "f16", "bf16", "f8e4m3", "f8e5m2"};
+const char* const kInts[] = {"i64", "i32", "i16", "i8", "i4", "u64", "u32", "u16", "u8", "u4"};
+
+constexpr int kCount = 203;  // no multiple of any vector
+
+// One statement an operation, each with its own output, over vectors of `lanes` and a tail.
+tensor::Func elementwise(const std::string& inputs,
+                         const std::vector<std::pair<std::string, std::string>>& outputs, int lanes) {
+  std::string params, blocks;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const auto& [element, value] = outputs[i];
+    params += text(i ? ", " : "", "y", i, ": ", element, "[", kCount, "]");
+    blocks += text("for i", i, ".o in ", (kCount + lanes - 1) / lanes, " { ", lanes > 1 ? "vectorized " : "",
+                   "for i", i, ".v in ", lanes, " { block b", i, "(i = i", i, ".o * ", lanes, " + i", i,
+                   ".v: spatial ", kCount, ") where i", i, ".o * ", lanes, " + i", i, ".v < ", kCount, " { y",
+                   i, "[i] = ", value, " } } }\n");
+  }
+  return parse("func f(" + inputs + ") -> (" + params + ") {\n" + blocks + "}");
+}
+
+void expect_operations(const std::string& inputs,
+                       const std::vector<std::pair<std::string, std::string>>& outputs, uint64_t seed) {
+  for (const tensor::Target& target : test_targets()) {
+    for (int lanes : {1, target.lanes(32)}) {
+      SCOPED_TRACE(text(target.name, ", ", lanes, " lanes"));
+      tensor::Func f = elementwise(inputs, outputs, lanes);
+      expect_same(f, f, target, random_memory(f, seed));
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+class Floats : public testing::TestWithParam<const char*> {};
+class Ints : public testing::TestWithParam<const char*> {};
+
+TEST_P(Floats, Arithmetic) {
+  std::string t = GetParam(),
+              in = text("a: ", t, "[", kCount, "], b: ", t, "[", kCount, "], c: ", t, "[", kCount, "]");
+  std::vector<std::pair<std::string, std::string>> outputs;
+  for (const char* op : {"+", "-", "*", "/", "%"})
+    outputs.emplace_back(t, text("a[i] ", op, " b[i]"));
+  for (const char* op : {"==", "!=", "<", "<=", ">", ">="})
+    outputs.emplace_back("bool", text("a[i] ", op, " b[i]"));
+  for (const char* name : {"sqrt", "abs", "floor", "ceil", "round", "trunc"})
+    outputs.emplace_back(t, text(name, "(a[i])"));
+  outputs.emplace_back(t, "min(a[i], b[i]) + max(a[i], c[i])");
+  outputs.emplace_back(t, text("max(a[i], ", t, "(0.0))"));
+  outputs.emplace_back("bool", "is_nan(a[i])");
+  outputs.emplace_back("bool", "is_inf(a[i]) || is_nan(b[i])");
+  outputs.emplace_back(t, "select(a[i] < b[i], c[i], a[i] * c[i])");
+  expect_operations(in, outputs, 1);
+}
+
+TEST_P(Floats, FusedMultiplyAdd) {
+  std::string t = GetParam(),
+              in = text("a: ", t, "[", kCount, "], b: ", t, "[", kCount, "], c: ", t, "[", kCount, "]");
+  expect_operations(in, {{t, "fma(a[i], b[i], c[i])"}}, 2);
+}
+
+TEST_P(Floats, ConvertToEveryType) {
+  std::string t = GetParam();
+  std::vector<std::pair<std::string, std::string>> outputs;
+  for (const char* to : kFloats)
+    outputs.emplace_back(to, text(to, "(a[i])"));
+  for (const char* to : kInts)
+    outputs.emplace_back(to, text(to, "(a[i])"));
+  outputs.emplace_back("bool", "bool(a[i])");
+  expect_operations(text("a: ", t, "[", kCount, "]"), outputs, 3);
+}
+
+TEST_P(Ints, Arithmetic) {
+  std::string t = GetParam(), in = text("a: ", t, "[", kCount, "], b: ", t, "[", kCount, "]");
+  std::vector<std::pair<std::string, std::string>> outputs;
+  for (const char* op : {"+", "-", "*", "/", "%", "//", "%%", "&", "|", "^"})
+    outputs.emplace_back(t, text("a[i] ", op, " b[i]"));
+  for (const char* op : {"==", "!=", "<", "<=", ">", ">="})
+    outputs.emplace_back("bool", text("a[i] ", op, " b[i]"));
+  for (const char* op : {"/", "%", "//", "%%"}) {
+    for (const char* by : {"3", "4", "7", "1"})
+      outputs.emplace_back(t, text("a[i] ", op, " ", t, "(", by, ")"));
+  }
+  outputs.emplace_back(t, text("a[i] << (b[i] & ", t, "(3))"));
+  outputs.emplace_back(t, text("a[i] >> (b[i] & ", t, "(3))"));
+  outputs.emplace_back(t, "min(a[i], b[i])");
+  outputs.emplace_back(t, "max(a[i], b[i])");
+  outputs.emplace_back(t, "abs(a[i])");
+  outputs.emplace_back(t, "bit_not(a[i])");
+  outputs.emplace_back(t, "popcount(a[i])");
+  expect_operations(in, outputs, 4);
+}
+
+TEST_P(Ints, ConvertToEveryType) {
+  std::string t = GetParam();
+  std::vector<std::pair<std::string, std::string>> outputs;
+  for (const char* to : kFloats)
+    outputs.emplace_back(to, text(to, "(a[i])"));
+  for (const char* to : kInts)
+    outputs.emplace_back(to, text(to, "(a[i])"));
+  outputs.emplace_back("bool", "bool(a[i])");
+  expect_operations(text("a: ", t, "[", kCount, "]"), outputs, 5);
+}
+
+std::string name_of(const testing::TestParamInfo<const char*>& info) { return info.param; }
+INSTANTIATE_TEST_SUITE_P(Types, Floats, testing::ValuesIn(kFloats), name_of);
+INSTANTIATE_TEST_SUITE_P(Types, Ints, testing::ValuesIn(kInts), name_of);
+
+TEST(Operations, Bool) {
+  std::vector<std::pair<std::string, std::string>> outputs;
+  for (const char* op : {"&&", "||", "==", "!=", "^", "&", "|"})
+    outputs.emplace_back("bool", text("a[i] ", op, " b[i]"));
+  outputs.emplace_back("bool", "logical_not(a[i])");
+  for (const char* to : {"f32", "f16", "i64", "u8", "f64"})
+    outputs.emplace_back(to, text(to, "(a[i])"));
+  expect_operations(text("a: bool[", kCount, "], b: bool[", kCount, "]"), outputs, 6);
+}
+
+TEST(Operations, BitCast) {
+  expect_operations(
+      text("a: f32[", kCount, "], b: i64[", kCount, "], c: f16[", kCount, "]"),
+      {{"i32", "bit_cast<i32>(a[i])"}, {"f64", "bit_cast<f64>(b[i])"}, {"u16", "bit_cast<u16>(c[i])"}}, 7);
+}
+
+}  // namespace
+}  // namespace mcc::codegen
