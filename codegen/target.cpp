@@ -234,6 +234,8 @@ Result<Target> host_target(const std::string& given) {
   target.cpu = llvm::sys::getHostCPUName().str();
   std::map<std::string, bool> features = host_features();
   if (!features["sse4.2"]) return usage_error(given, "this machine is older than x86-64-v2");
+  // Hypervisors may report a made-up model number; a processor is no older than its tile registers.
+  if (features["amx-tile"] && !named_features(target.cpu, target.triple)["amx-tile"]) target.cpu = "sapphirerapids";
   apply_features(features, &target);
   apply_row(describe(target), &target);
   target.features = feature_text(features, named_features(target.cpu, target.triple));

@@ -33,6 +33,7 @@ std::optional<Access> access_of(const Block& block, const Buffer& buffer, const 
   if (!dims) return std::nullopt;
   Access access{buffer, {}};
   for (const Axis& axis : block.axes) {
+    if (axis.kind == AxisKind::scan) continue;
     int64_t stride = 0;
     for (size_t d = 0; d < indices.size(); ++d) {
       std::optional<int64_t> at0 = evaluate_at(indices[d], axis.var.get(), 0);
@@ -184,7 +185,10 @@ std::optional<BlockInfo> analyze(const Schedule& schedule, const std::string& na
   info.name = name;
   std::vector<const For*> loops = schedule.loops_of(name);
   if (loops.size() != block->axes.size()) return std::nullopt;
-  for (size_t i = 0; i < block->axes.size(); ++i) {
+  // Scans are the outermost loops: within one step the block is as any other.
+  size_t scans = 0;
+  while (scans < block->axes.size() && block->axes[scans].kind == AxisKind::scan) ++scans;
+  for (size_t i = scans; i < block->axes.size(); ++i) {
     const Axis& axis = block->axes[i];
     std::optional<int64_t> extent = static_value(axis.domain.extent);
     bool is_plain = block->values[i].same_as(loops[i]->var) && is_int(axis.domain.min, 0);

@@ -28,7 +28,7 @@ struct BlockInfo {
   Access store;
   std::vector<Access> loads;  // without the accumulator of a reduction
   bool is_reduction = false;
-  bool is_injective = false;     // no reduce or scan axes, one store, its indices are axes
+  bool is_injective = false;     // no reduce axes, one store, its indices are axes
   bool is_contraction = false;   // sum of products, each factor missing some spatial axis or both on all
   bool has_math_call = false;    // exp, tanh, ...
   bool is_movement = false;      // no arithmetic on values: loads, casts, selects
@@ -38,7 +38,8 @@ struct BlockInfo {
   int64_t iterations() const { return spatial * reduce; }
 };
 
-// Empty when the block is not of the simple kind (one store, static extents, one axis a loop): scans, scatters.
+// Empty when the block is not of the simple kind (one store, static extents, one axis a loop; a scatter is not). Of a block
+// inside of scans, one step is described: scan axes are left out.
 std::optional<BlockInfo> analyze(const tensor::Schedule& schedule, const std::string& block);
 
 // The value of an integer expression for given values of variables (absent ones are 0).

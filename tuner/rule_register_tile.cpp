@@ -156,9 +156,9 @@ class RegisterTile {
     p.steps = info_.reduce;
     p.is_shared_scalar = std::any_of(info_.loads.begin(), info_.loads.end(), [&](const Access& l) { return l.strides[v] == 0; });
     int64_t splittable = roles_.panel >= 0 ? extent(roles_.panel) : own;
-    for (int64_t n : {1, 2, 3, 4, 6}) {
-      // Panels wider than packed ones would straddle two; two vectors is what packing makes.
-      bool fits = roles_.panel >= 0 ? splittable % n == 0 : n <= own && (n <= 2 || own % n == 0) && n <= 2;
+    for (int64_t n : {1, 2, 3, 4, 6, 8, 12, 16}) {
+      // Tiles are as wide as packed panels, two vectors, or a number of whole panels.
+      bool fits = roles_.panel >= 0 ? splittable % n == 0 : n <= 2 ? n <= own : n % 2 == 0 && own % n == 0;
       if (fits) p.vector_choices.push_back(n);
     }
     if (!p.is_shared_scalar) p.vector_choices = {1};

@@ -119,6 +119,10 @@ const Kind& lstm_kind() {
 
 bool batch_first(const Attributes& a) { return a.integer("layout", 0) == 1; }
 
+// Weights as [direction, input, gates * hidden], so that the products of one input are contiguous: our own layout, which
+// layout choice asks for by this attribute.
+bool has_transposed_weights(const Attributes& a) { return a.integer("mcc_transposed_weights", 0) == 1; }
+
 bool expect_shape(InferContext& c, int i, const Shape& wanted) {
   if (!c.has_input(i)) return true;
   if (!expect_rank(c, i, static_cast<int>(wanted.size()))) return false;
@@ -160,7 +164,8 @@ void infer_recurrent(InferContext& c) {
               "direction: expected forward, reverse or bidirectional, got ", direction)) {
     return;
   }
-  auto hidden = need_static_dim(c, c.input(kR).shape[2], "the hidden size");
+  bool transposed = has_transposed_weights(a);
+  auto hidden = need_static_dim(c, c.input(kR).shape[transposed ? 1 : 2], "the hidden size");
   if (!hidden || !check_activations(c, kind, static_cast<size_t>(directions))) return;
   if (!expect(c, a.integer("hidden_size", *hidden) == *hidden, "hidden_size is ", a.integer("hidden_size", 0),
               ", the weights' is ", *hidden)) {
@@ -171,7 +176,9 @@ void infer_recurrent(InferContext& c) {
   Expr steps = x[swap ? 1 : 0], batch = x[swap ? 0 : 1];
   Expr h = *hidden, d = directions;
   Shape state = swap ? Shape{batch, d, h} : Shape{d, batch, h};
-  if (!expect_shape(c, kW, {d, kind.gates * h, x[2]}) || !expect_shape(c, kR, {d, kind.gates * h, h}) ||
+  Expr width = kind.gates * h;
+  if (!expect_shape(c, kW, transposed ? Shape{d, x[2], width} : Shape{d, width, x[2]}) ||
+      !expect_shape(c, kR, transposed ? Shape{d, h, width} : Shape{d, width, h}) ||
       !expect_shape(c, kBias, {d, 2 * kind.gates * h}) || !expect_shape(c, kLengths, {batch}) ||
       !expect_shape(c, kInitialH, state)) {
     return;
@@ -194,7 +201,8 @@ class Direction {
     const Shape& x = c.input_type(kX).shape;
     steps = x[swap_ ? 1 : 0];
     batch = x[swap_ ? 0 : 1];
-    hidden = c.input_type(kR).shape[2];
+    transposed_ = has_transposed_weights(c.attributes());
+    hidden = c.input_type(kR).shape[transposed_ ? 1 : 2];
     wide = wide_type(c.input_type(kX).element);
     gates_ = kind.gates;
     bool two = c.attributes().text("direction", "forward") == "bidirectional";
@@ -211,7 +219,7 @@ class Direction {
     Shape shape{steps, batch, gates_ * hidden};
     Buffer products = b_.reduce("project", wide, shape, {width}, Reducer::sum, [&](Axes i, Axes r) {
       Expr x = swap_ ? c_.at(kX, {i[1], i[0], r[0]}) : c_.at(kX, {i[0], i[1], r[0]});
-      return widen(x) * widen(c_.at(kW, {index_, i[2], r[0]}));
+      return widen(x) * weight(kW, i[2], r[0]);
     });
     inputs_ = products;
     if (!c_.has_input(kBias)) return;
@@ -246,7 +254,7 @@ class Direction {
   Buffer recur(const std::string& name, int64_t first, int64_t count,
                const std::function<Expr(const Expr& batch, const Expr& k)>& state) {
     return b_.reduce(name, wide, {batch, count * hidden}, {hidden}, Reducer::sum, [&](Axes i, Axes r) {
-      return state(i[0], r[0]) * widen(c_.at(kR, {index_, first * hidden + i[1], r[0]}));
+      return state(i[0], r[0]) * weight(kR, first * hidden + i[1], r[0]);
     });
   }
 
@@ -263,6 +271,9 @@ class Direction {
   // The part of gate g that is known before the loop, at step t.
   Expr input(const Expr& t, const Expr& batch, int64_t g, const Expr& h) const {
     return load(inputs_, {time_of(t, batch), batch, g * hidden + h});
+  }
+  Expr weight(int i, const Expr& gate, const Expr& k) const {
+    return widen(transposed_ ? c_.at(i, {index_, k, gate}) : c_.at(i, {index_, gate, k}));
   }
   Expr bias(const Expr& at) const { return widen(c_.at(kBias, {index_, at})); }
   Expr recurrent_bias(int64_t g, const Expr& h) const { return bias((gates_ + g) * hidden + h); }
@@ -305,7 +316,7 @@ class Direction {
   ComputeContext& c_;
   tensor::FuncBuilder& b_;
   int64_t index_;
-  bool reverse_, swap_;
+  bool reverse_, swap_, transposed_ = false;
   int64_t gates_ = 1;
   double clip_ = 0;
   Buffer inputs_;

@@ -50,6 +50,7 @@ class ChooseLayouts {
     if (is_op(node, "GlobalAveragePool")) return block_global_pool(id);
     if (is_op(node, "ReduceMean")) return block_reduce_mean(id);
     if (is_op(node, "Concat")) return block_concat(id);
+    if (is_op(node, "LSTM") || is_op(node, "GRU") || is_op(node, "RNN")) transpose_recurrent(id);
     if (node.op->fusion == FusionClass::elementwise && node.outputs.size() == 1) return follow(id);
     return false;
   }
@@ -155,12 +156,21 @@ class ChooseLayouts {
     return true;
   }
 
-  // ---- Convolutions ----
+  // Constant weights of a recurrent layer with the gates' rows side by side, as vectors read them.
+  void transpose_recurrent(NodeId id) {
+    if (g_.node(id).attributes.integer("mcc_transposed_weights", 0) != 0) return;
+    if (!is_constant(g_.node(id).inputs[1]) || !is_constant(g_.node(id).inputs[2])) return;
+    for (size_t i : {1, 2}) {
+      Attributes a;
+      a.set("perm", std::vector<int64_t>{0, 2, 1});
+      const std::string name = g_.node(id).name + ".packed";
+      ValueId packed = emit(g_, "", "Transpose", name, {g_.node(id).inputs[i]}, a);
+      g_.node(id).inputs[i] = packed;
+    }
+    g_.node(id).attributes.set("mcc_transposed_weights", int64_t{1});
+  }
 
-  struct ConvShape {
-    int64_t in, out, group;  // channels, groups
-    std::vector<int64_t> kernel;
-  };
+  // ---- Convolutions ----
 
   // The explicit padding (top, left, bottom, right) whatever auto_pad says.
   std::vector<int64_t> padding(const Node& node, const std::vector<int64_t>& kernel,
