@@ -56,6 +56,8 @@ void compute_bit_cast(ComputeContext& c) {
   c.set_output(0, c.builder.compute("bit_cast", out.element, out.shape, [&](Axes i) {
     Expr value = c.at(0, to_vector(i));
     if (value.element() == out.element) return value;
+    // A bool is a byte of 0 or 1 in memory, one bit in an expression.
+    if (is_bool(value.element()) || is_bool(out.element)) return cast(out.element, value);
     return tensor::Call::make({out.element, 1}, Intrinsic::bit_cast, {value});
   }));
 }
