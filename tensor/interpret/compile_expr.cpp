@@ -1,3 +1,5 @@
+#include <cstring>
+
 #include "tensor/interpret/compile.h"
 #include "tensor/numeric.h"
 
@@ -123,7 +125,11 @@ struct ReduceCode final : ExprCode {
 
 template <ElementType element>
 Value read_element(const std::byte* data, int64_t index) {
-  const auto read = [&]<class T>(T) { return reinterpret_cast<const T*>(data)[index]; };
+  // The caller's memory need not be aligned.
+  const auto read = [&]<class T>(T x) {
+    std::memcpy(&x, data + index * static_cast<int64_t>(sizeof(T)), sizeof(T));
+    return x;
+  };
   if constexpr (element == ElementType::boolean) return int_value(read(uint8_t{}) != 0);
   if constexpr (element == ElementType::i4) return int_value(wrap_int(element, read(int8_t{})));
   if constexpr (element == ElementType::u4) return int_value(wrap_int(element, read(uint8_t{})));

@@ -1,3 +1,5 @@
+#include <cstring>
+
 #include "tensor/interpret/compile.h"
 #include "tensor/numeric.h"
 #include "tensor/text.h"
@@ -77,7 +79,9 @@ struct BlockCode final : StmtCode {
 
 template <ElementType element>
 void write_element(std::byte* data, int64_t index, Value value) {
-  const auto write = [&]<class T>(T x) { reinterpret_cast<T*>(data)[index] = x; };
+  const auto write = [&]<class T>(T x) {
+    std::memcpy(data + index * static_cast<int64_t>(sizeof(T)), &x, sizeof(T));
+  };
   if constexpr (element == ElementType::f64) {
     write(value.f);
   } else if constexpr (element == ElementType::f32 || element == ElementType::tf32) {

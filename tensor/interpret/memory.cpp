@@ -15,8 +15,8 @@ void Memory::allocate(std::vector<int64_t> new_shape) {
   constexpr size_t kKeptElements = 4096;  // small buffers in inner loops are cleared, not made anew
   shape = std::move(new_shape);
   const auto elements = static_cast<size_t>(count());
-  if (elements <= capacity_ && elements <= kKeptElements) {
-    if (elements > 0) std::memset(owned_written_.get(), 0, elements);
+  if (data && elements <= capacity_ && elements <= kKeptElements) {
+    std::memset(owned_written_.get(), 0, elements);
   } else {
     owned_.reset(elements * static_cast<size_t>(byte_size(buffer.element())));
     owned_written_.reset(elements);
