@@ -158,8 +158,8 @@ class Checker {
 
   // Numbers of inputs and outputs, and names and kinds of attributes.
   void check_schema(const onnx::NodeProto& node, const onnx::OpSchema& schema, const std::string& where) {
-    check_count(where, "inputs", node.input_size(), schema.min_input(), schema.max_input());
-    check_count(where, "outputs", node.output_size(), schema.min_output(), schema.max_output());
+    check_count(where, "input", node.input_size(), schema.min_input(), schema.max_input());
+    check_count(where, "output", node.output_size(), schema.min_output(), schema.max_output());
     std::set<std::string> given;
     for (const auto& attribute : node.attribute()) {
       if (!given.insert(attribute.name()).second)
@@ -181,7 +181,7 @@ class Checker {
     const std::string range = least == most                             ? std::to_string(least)
                               : most == std::numeric_limits<int>::max() ? text("at least ", least)
                                                                         : text(least, " to ", most);
-    invalid(where, text("has ", count, " ", what, ", expected ", range));
+    invalid(where, text("has ", count, " ", what, count == 1 ? "" : "s", ", expected ", range));
   }
 
   static std::string kind_name(int type) {
