@@ -19,6 +19,8 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
 
   std::span<const std::byte> bytes() const { return bytes_; }
+  // Part of bytes() will not be read again soon: its pages need not stay in memory.
+  void release(std::span<const std::byte> part) const;
 
  private:
   explicit MappedFile(std::span<const std::byte> bytes) : bytes_(bytes) {}

@@ -3,18 +3,27 @@
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include <openssl/sha.h>
 
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
 #include "frontend/import.h"
-#include "frontend/mapped_file.h"
 
 namespace mcc::frontend {
 
+// Read, not mapped: the pages of a mapped file would count as this program's memory.
 Result<std::string> hash_file(const std::string& path) {
-  Result<std::shared_ptr<const MappedFile>> file = MappedFile::open(path);
-  if (!file.ok()) return file.errors();
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
+  if (!file)
+    return Diagnostic{ErrorKind::bad_input, path, text("cannot be read: ", std::strerror(errno)), ""};
   SHA256_CTX state;
-  unsigned char digest[SHA256_DIGEST_LENGTH];
   SHA256_Init(&state);
-  SHA256_Update(&state, (*file)->bytes().data(), (*file)->bytes().size());
+  std::vector<unsigned char> buffer(size_t{1} << 20);
+  for (size_t n; (n = std::fread(buffer.data(), 1, buffer.size(), file.get())) > 0;)
+    SHA256_Update(&state, buffer.data(), n);
+  if (std::ferror(file.get())) return Diagnostic{ErrorKind::bad_input, path, "cannot be read to its end", ""};
+  unsigned char digest[SHA256_DIGEST_LENGTH];
   SHA256_Final(digest, &state);
   static constexpr char kHex[] = "0123456789abcdef";
   std::string out;

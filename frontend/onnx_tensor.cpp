@@ -224,8 +224,10 @@ Result<Constant> TensorReader::read(const onnx::TensorProto& tensor, const std::
   }
   const bool aligned =
       reinterpret_cast<uintptr_t>(found.bytes.data()) % static_cast<uintptr_t>(byte_size(*element)) == 0;
-  if (found.owner && aligned) return Constant(*element, shape, found.bytes, found.owner);
-  return Constant::copy_of(*element, shape, found.bytes);
+  if (found.file && aligned) return Constant(*element, shape, found.bytes, found.file);
+  Constant copy = Constant::copy_of(*element, shape, found.bytes);
+  if (found.file) found.file->release(found.bytes);
+  return copy;
 }
 
 Result<TensorReader::Bytes> TensorReader::external_bytes(const onnx::TensorProto& tensor,

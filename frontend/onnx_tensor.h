@@ -41,7 +41,7 @@ class TensorReader {
  private:
   struct Bytes {
     std::span<const std::byte> bytes;
-    std::shared_ptr<const void> owner;
+    std::shared_ptr<const MappedFile> file;  // where the bytes are; null: in the message
   };
   Result<Bytes> external_bytes(const onnx::TensorProto& tensor, const std::string& where);
   Result<std::shared_ptr<const MappedFile>> open_external(const std::string& location,

@@ -96,7 +96,8 @@ Result<bool> check_expected(const Arguments& arguments, const std::vector<Tensor
     if (!file.ok()) return file.errors();
     Result<Constant> want = read_npy(file->path);
     if (!want.ok()) return want.errors();
-    const Comparison result = compare(outputs[file->index], *want, arguments.tolerance);
+    const Constant expected = from_numpy_type(*want, specs[file->index].element);
+    const Comparison result = compare(outputs[file->index], expected, arguments.tolerance);
     const std::string& name = specs[file->index].name;
     report.push_back({{"name", name},
                       {"same", result.same},

@@ -3,6 +3,7 @@
 #include "nlohmann/json.hpp"
 #include "tools/commands.h"
 #include "tools/console.h"
+#include "tools/options.h"
 #include "tools/verify.h"
 
 namespace mcc::tools {
@@ -13,6 +14,7 @@ using Json = nlohmann::ordered_json;
 
 struct Arguments {
   std::vector<std::string> paths;
+  std::vector<std::string> shapes, dims;
   VerifyOptions options;
   bool json = false;
 };
@@ -59,7 +61,10 @@ void print_json_report(const std::vector<CaseResult>& results) {
               {"passed_with_fixed_inputs", count_fixed(results)}});
 }
 
-int run(const Arguments& arguments) {
+int run(Arguments& arguments) {
+  if (Status status = parse_import_options(arguments.shapes, arguments.dims, arguments.options.import);
+      !status.ok())
+    return report_errors(status.errors(), arguments.json);
   std::vector<TestCase> cases;
   Diagnostics errors;
   for (const std::string& path : arguments.paths) {
@@ -92,10 +97,17 @@ void add_verify(CLI::App& app, int* exit_code) {
   auto arguments = std::make_shared<Arguments>();
   VerifyOptions& options = arguments->options;
   CLI::App* command =
-      app.add_subcommand("verify", "Compile and run ONNX test cases, and compare with their outputs");
+      app.add_subcommand("verify", "Compile and run ONNX test cases or a model, and compare the outputs");
   command
-      ->add_option("cases", arguments->paths, "Folders: model.onnx and test_data_set_K/{input,output}_I.pb")
+      ->add_option(
+          "cases", arguments->paths,
+          "Folders with model.onnx and test_data_set_K/{input,output}_I.pb; or a model, to be compared "
+          "with the reference interpreter on random inputs")
       ->required();
+  command->add_option("--input-shape", arguments->shapes, "As for compile; for a model without test data")
+      ->allow_extra_args(false);
+  command->add_option("--dim", arguments->dims, "As for compile; for a model without test data")
+      ->allow_extra_args(false);
   command->add_option("--target", options.target, "As for compile; must run on this machine")
       ->capture_default_str();
   command->add_flag("--interpret", options.interpret,

@@ -97,8 +97,7 @@ Result<std::vector<Constant>> make_inputs(const runtime::Model& model, const std
       errors.push_back(value.errors().front());
       continue;
     }
-    // Types that NumPy lacks travel as what has the same bits, or as f32 (see write_npy).
-    given[file->index] = *value;
+    given[file->index] = from_numpy_type(*value, specs[file->index].element);
   }
   if (!errors.empty()) return errors;
 

@@ -258,4 +258,20 @@ Status write_npy(const std::string& path, const Constant& value) {
   return done();
 }
 
+Constant from_numpy_type(const Constant& value, ElementType element) {
+  const bool narrow_float =
+      element == ElementType::bf16 || element == ElementType::f8e4m3 || element == ElementType::f8e5m2;
+  if (narrow_float && value.element() == ElementType::f32) {
+    std::vector<std::byte> bytes;
+    for (int64_t i = 0; i < value.count(); ++i) {
+      const Constant one = Constant::scalar(element, value.number_at(i));
+      bytes.insert(bytes.end(), one.bytes().begin(), one.bytes().end());
+    }
+    return Constant::copy_of(element, value.shape(), bytes);
+  }
+  const bool four_bit = (element == ElementType::i4 && value.element() == ElementType::i8) ||
+                        (element == ElementType::u4 && value.element() == ElementType::u8);
+  return four_bit ? Constant::copy_of(element, value.shape(), value.bytes()) : value;
+}
+
 }  // namespace mcc::tools

@@ -14,4 +14,8 @@ Result<graph::Constant> read_npy(const std::string& path);
 // bf16 and 8-bit floats, which NumPy lacks, are written as f32; 4-bit integers as 8-bit ones.
 Status write_npy(const std::string& path, const graph::Constant& value);
 
+// The value in the element type of a model's input that NumPy lacks: bf16 and 8-bit floats from f32, 4-bit integers from
+// 8-bit ones. Any other value comes back as it is.
+graph::Constant from_numpy_type(const graph::Constant& value, ElementType element);
+
 }  // namespace mcc::tools

@@ -64,10 +64,13 @@ Result<std::vector<frontend::NamedTensor>> read_tensors(const fs::path& folder, 
 
 }  // namespace
 
-Result<std::vector<TestCase>> find_cases(const std::string& folder) {
+Result<std::vector<TestCase>> find_cases(const std::string& given) {
   std::error_code error;
-  const fs::path path = without_trailing_slash(folder);
-  if (!fs::is_directory(path, error)) return Diagnostic{ErrorKind::bad_input, folder, "is not a folder", ""};
+  if (fs::is_regular_file(given, error))
+    return std::vector<TestCase>{{fs::path(given).stem().string(), given, {}, Tolerance{}, true}};
+  const fs::path path = without_trailing_slash(given);
+  if (!fs::is_directory(path, error))
+    return Diagnostic{ErrorKind::bad_input, given, "is neither a folder nor a model", ""};
   const std::vector<fs::path> models = numbered_entries(path, "", ".onnx");
   std::vector<TestCase> cases;
   for (const fs::path& model : models) {
@@ -82,7 +85,7 @@ Result<std::vector<TestCase>> find_cases(const std::string& folder) {
     test.tolerance = read_tolerance(path);
     cases.push_back(std::move(test));
   }
-  if (cases.empty()) return Diagnostic{ErrorKind::bad_input, folder, "has no .onnx file", ""};
+  if (cases.empty()) return Diagnostic{ErrorKind::bad_input, given, "has no .onnx file", ""};
   return cases;
 }
 

@@ -17,11 +17,13 @@ struct TestCase {
   std::string model;
   std::vector<std::string> sets;
   Tolerance tolerance;
+  // Without sets: random inputs, and the reference interpreter's outputs as the expected ones.
+  bool against_reference = false;
 };
 
-// The cases of a folder. Tolerances come from FOLDER/data.json ({"rtol", "atol"}) if it is there, else they are ONNX's
+// The cases of a folder, or of a model file (against the reference). Tolerances come from FOLDER/data.json ({"rtol", "atol"}) if it is there, else they are ONNX's
 // own, 1e-3 and 1e-7.
-Result<std::vector<TestCase>> find_cases(const std::string& folder);
+Result<std::vector<TestCase>> find_cases(const std::string& path);
 
 struct DataSet {
   std::vector<frontend::NamedTensor> inputs, outputs;

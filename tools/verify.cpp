@@ -149,6 +149,10 @@ class CaseRun {
       inputs_.push_back(input.name);
     for (const frontend::DeclaredTensor& output : summary->outputs)
       outputs_.push_back(output.name);
+    if (test_.against_reference) {
+      run_against_reference();
+      return result_;
+    }
     if (test_.sets.empty()) {
       Result<std::shared_ptr<Subject>> subject = Subject::make(test_.model, {}, options_);
       if (!subject.ok()) return from_errors(result_, subject.errors());
@@ -165,6 +169,38 @@ class CaseRun {
   }
 
  private:
+  void run_against_reference() {
+    Result<frontend::ImportedModel> imported =
+        frontend::import_onnx(test_.model, options_.import, graph::interpreter_evaluator());
+    if (!imported.ok()) {
+      result_ = from_errors(result_, imported.errors());
+      return;
+    }
+    const graph::Graph& graph = imported->graph;
+    std::vector<Constant> arguments;
+    for (graph::ValueId id : graph.inputs) {
+      const graph::Value& value = graph.value(id);
+      arguments.push_back(
+          random_tensor(value.name, value.type.element, graph::static_shape(value.type.shape), 1));
+    }
+    Result<std::vector<Constant>> want = graph::run_graph(graph, arguments, graph::interpreter_evaluator());
+    Result<std::shared_ptr<Subject>> subject = Subject::make(test_.model, options_.import, options_);
+    if (!want.ok() || !subject.ok()) {
+      result_ = from_errors(result_, want.ok() ? subject.errors() : want.errors());
+      return;
+    }
+    Result<std::vector<Constant>> got = (*subject)->run(arguments);
+    if (!got.ok()) {
+      result_ = from_errors(result_, got.errors());
+      return;
+    }
+    result_.status = CaseStatus::pass;
+    for (size_t i = 0; i < got->size(); ++i) {
+      const Comparison comparison = compare((*got)[i], (*want)[i], tolerance_);
+      if (!comparison.same) return fail(text("output '", outputs_[i], "': ", comparison.reason));
+    }
+  }
+
   void run_set(const std::string& folder) {
     Result<DataSet> data = read_data_set(folder);
     if (!data.ok()) {

@@ -16,6 +16,7 @@ struct VerifyOptions {
   int threads = 1;         // of a run
   double seconds = 300;    // a case that takes longer fails
   std::optional<double> rtol, atol;
+  frontend::ImportOptions import;  // shapes of models that are verified against the reference
 };
 
 enum class CaseStatus { pass, fail, unsupported, crash };

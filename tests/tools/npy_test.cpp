@@ -67,6 +67,9 @@ TEST_F(NpyTest, TypesThatNumPyLacksAreWidened) {
   ASSERT_TRUE(read.ok());
   EXPECT_EQ(read->element(), ElementType::f32);
   EXPECT_EQ(read->number_at(0), 1.5);
+  const Constant back = from_numpy_type(*read, ElementType::bf16);
+  EXPECT_EQ(back.element(), ElementType::bf16);
+  EXPECT_EQ(back.number_at(0), 1.5);
 }
 
 TEST_F(NpyTest, FortranOrderIsReordered) {
