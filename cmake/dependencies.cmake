@@ -4,6 +4,3 @@ find_package(Threads REQUIRED)
 find_package(nlohmann_json 3.11 REQUIRED)
 find_package(CLI11 2.1 REQUIRED)
 find_package(TBB REQUIRED)
-# Only for one hash function: static, so that nothing is needed where mcc runs.
-set(OPENSSL_USE_STATIC_LIBS ON)
-find_package(OpenSSL REQUIRED COMPONENTS Crypto)

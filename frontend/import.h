@@ -37,9 +37,6 @@ inline constexpr int kOpset = 28;
 Result<ImportedModel> import_onnx(const std::string& path, const ImportOptions& options,
                                   const graph::Evaluator& fold);
 
-// SHA-256 of a file in hexadecimal, as sha256sum prints it.
-Result<std::string> hash_file(const std::string& path);
-
 // A tensor file (a serialised TensorProto, as in ONNX's test data).
 struct NamedTensor {
   std::string name;

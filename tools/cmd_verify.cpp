@@ -16,7 +16,7 @@ struct Arguments {
   std::vector<std::string> paths;
   std::vector<std::string> shapes, dims;
   VerifyOptions options;
-  bool json = false;
+  bool kernels = false, json = false;
 };
 
 size_t count(const std::vector<CaseResult>& results, CaseStatus status) {
@@ -61,10 +61,7 @@ void print_json_report(const std::vector<CaseResult>& results) {
               {"passed_with_fixed_inputs", count_fixed(results)}});
 }
 
-int run(Arguments& arguments) {
-  if (Status status = parse_import_options(arguments.shapes, arguments.dims, arguments.options.import);
-      !status.ok())
-    return report_errors(status.errors(), arguments.json);
+Result<std::vector<CaseResult>> verify_paths(const Arguments& arguments, const CaseProgress& progress) {
   std::vector<TestCase> cases;
   Diagnostics errors;
   for (const std::string& path : arguments.paths) {
@@ -74,14 +71,32 @@ int run(Arguments& arguments) {
     else
       errors.push_back(found.errors().front());
   }
-  if (!errors.empty()) return report_errors(errors, arguments.json);
+  if (!errors.empty()) return errors;
+  return verify_cases(cases, arguments.options, progress);
+}
 
+Result<std::vector<CaseResult>> verify_models_kernels(const Arguments& arguments,
+                                                      const CaseProgress& progress) {
   std::vector<CaseResult> results;
-  {
-    Progress progress("verify");
-    results =
-        verify_cases(cases, arguments.options, [&](size_t done) { progress.update(done, cases.size()); });
+  for (const std::string& path : arguments.paths) {
+    Result<std::vector<CaseResult>> kernels = verify_kernels(path, arguments.options, progress);
+    if (!kernels.ok()) return kernels.errors();
+    results.insert(results.end(), kernels->begin(), kernels->end());
   }
+  return results;
+}
+
+int run(Arguments& arguments) {
+  if (Status status = parse_import_options(arguments.shapes, arguments.dims, arguments.options.import);
+      !status.ok())
+    return report_errors(status.errors(), arguments.json);
+  Result<std::vector<CaseResult>> verified = [&] {
+    Progress progress("verify");
+    const auto update = [&](size_t done, size_t total) { progress.update(done, total); };
+    return arguments.kernels ? verify_models_kernels(arguments, update) : verify_paths(arguments, update);
+  }();
+  if (!verified.ok()) return report_errors(verified.errors(), arguments.json);
+  const std::vector<CaseResult>& results = *verified;
   if (arguments.json)
     print_json_report(results);
   else
@@ -112,6 +127,8 @@ void add_verify(CLI::App& app, int* exit_code) {
       ->capture_default_str();
   command->add_flag("--interpret", options.interpret,
                     "Run the reference interpreter instead of compiled code");
+  command->add_flag("--kernels", arguments->kernels,
+                    "Compare every kernel of the models with the interpreter on its own");
   command->add_option("--rtol", options.rtol, "Relative tolerance (else data.json's, or 1e-3)");
   command->add_option("--atol", options.atol, "Absolute tolerance (else data.json's, or 1e-7)");
   command->add_option("--threads", options.threads, "Threads of a run")

@@ -84,6 +84,12 @@ Comparison compare(const Constant& got, const Constant& want, const Tolerance& t
   return result;
 }
 
+Tolerance tolerance_for(ElementType element, Tolerance given) {
+  if (element == ElementType::f16) given.rtol = std::max(given.rtol, 0x1p-9);
+  if (element == ElementType::bf16) given.rtol = std::max(given.rtol, 0x1p-6);
+  return given;
+}
+
 Constant random_tensor(const std::string& name, ElementType element, const std::vector<int64_t>& shape,
                        uint64_t seed) {
   Generator generator{seed * 0x2545f4914f6cdd1du};

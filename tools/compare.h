@@ -25,6 +25,10 @@ struct Comparison {
 // equal. Another shape or element type is a mismatch as a whole.
 Comparison compare(const graph::Constant& got, const graph::Constant& want, const Tolerance& tolerance);
 
+// The tolerance for outputs of this type: 16-bit floats may be two units in the last place off, because a fused kernel
+// rounds less often than the operators one by one.
+Tolerance tolerance_for(ElementType element, Tolerance given);
+
 // Floats: standard normal. Integers: 0..99, or 0..1 where the name contains "mask". bool: either. Depends on nothing but
 // its arguments.
 graph::Constant random_tensor(const std::string& name, ElementType element, const std::vector<int64_t>& shape,

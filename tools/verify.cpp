@@ -196,7 +196,8 @@ class CaseRun {
     }
     result_.status = CaseStatus::pass;
     for (size_t i = 0; i < got->size(); ++i) {
-      const Comparison comparison = compare((*got)[i], (*want)[i], tolerance_);
+      const Comparison comparison =
+          compare((*got)[i], (*want)[i], tolerance_for((*want)[i].element(), tolerance_));
       if (!comparison.same) return fail(text("output '", outputs_[i], "': ", comparison.reason));
     }
   }
@@ -256,7 +257,7 @@ class CaseRun {
     const std::vector<const Constant*> want = match_by_name(outputs_, expected);
     for (size_t i = 0; i < got.size() && i < want.size(); ++i) {
       if (!want[i]) return fail(text("there is no expected value for output '", outputs_[i], "'"));
-      const Comparison comparison = compare(got[i], *want[i], tolerance_);
+      const Comparison comparison = compare(got[i], *want[i], tolerance_for(want[i]->element(), tolerance_));
       if (!comparison.same) return fail(text("output '", outputs_[i], "': ", comparison.reason));
     }
   }
@@ -291,6 +292,14 @@ std::string_view to_text(CaseStatus status) {
 
 CaseResult verify_case(const TestCase& test, const VerifyOptions& options) {
   return CaseRun(test, options).run();
+}
+
+std::vector<CaseResult> verify_cases(const std::vector<TestCase>& cases, const VerifyOptions& options,
+                                     const CaseProgress& progress) {
+  std::vector<std::string> names;
+  for (const TestCase& test : cases)
+    names.push_back(test.name);
+  return run_isolated(names, [&](size_t i) { return verify_case(cases[i], options); }, options, progress);
 }
 
 }  // namespace mcc::tools

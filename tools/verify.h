@@ -30,11 +30,25 @@ struct CaseResult {
   std::vector<std::string> fixed_inputs;
 };
 
-// In the order of the cases. progress is told how many are done.
+// Told how many are done.
+using CaseProgress = std::function<void(size_t done, size_t total)>;
+
+// Results in the order of the cases.
 std::vector<CaseResult> verify_cases(const std::vector<TestCase>& cases, const VerifyOptions& options,
-                                     const std::function<void(size_t done)>& progress);
+                                     const CaseProgress& progress);
 
 // One case, in this process.
 CaseResult verify_case(const TestCase& test, const VerifyOptions& options);
+
+// Every distinct kernel of a model, as scheduled and compiled, against the interpreter on its unscheduled function. The
+// inputs are random.
+Result<std::vector<CaseResult>> verify_kernels(const std::string& model, const VerifyOptions& options,
+                                               const CaseProgress& progress);
+
+// Runs body(i) for each name in a process of its own, options.jobs at a time. What a body throws, and how its process
+// ends, becomes a result too.
+std::vector<CaseResult> run_isolated(const std::vector<std::string>& names,
+                                     const std::function<CaseResult(size_t)>& body,
+                                     const VerifyOptions& options, const CaseProgress& progress);
 
 }  // namespace mcc::tools

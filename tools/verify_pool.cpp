@@ -1,4 +1,4 @@
-// The processes of verify_cases.
+// Processes for things that may crash.
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -38,11 +38,10 @@ bool decode(const std::string& message, CaseResult& result) {
   return true;
 }
 
-CaseResult guarded(const TestCase& test, const VerifyOptions& options) {
+CaseResult guarded(const std::function<CaseResult(size_t)>& body, size_t index) {
   CaseResult result;
-  result.name = test.name;
   try {
-    return verify_case(test, options);
+    return body(index);
   } catch (const runtime::Error& error) {
     result.status = CaseStatus::fail;
     result.reason = error.what();
@@ -61,8 +60,7 @@ struct Child {
   std::string message;
 };
 
-[[noreturn]] void child_main(const TestCase& test, const VerifyOptions& options, int pipe) {
-  const std::string message = encode(guarded(test, options));
+[[noreturn]] void send_and_end(const std::string& message, int pipe) {
   for (size_t sent = 0; sent < message.size();) {
     const ssize_t n = ::write(pipe, message.data() + sent, message.size() - sent);
     if (n <= 0) break;
@@ -71,21 +69,21 @@ struct Child {
   ::_exit(0);
 }
 
-Child start(const TestCase& test, size_t index, const VerifyOptions& options,
+Child start(size_t index, const std::function<CaseResult(size_t)>& body, double seconds,
             const std::list<Child>& others) {
   int ends[2];
   if (::pipe(ends) != 0) throw runtime::Error(MCC_NOT_HERE, text("pipe: ", std::strerror(errno)));
   Child child;
   child.index = index;
-  child.end = Clock::now() +
-              std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.seconds));
+  child.end =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   child.pid = ::fork();
   if (child.pid < 0) throw runtime::Error(MCC_NOT_HERE, text("fork: ", std::strerror(errno)));
   if (child.pid == 0) {
     ::close(ends[0]);
     for (const Child& other : others)
       ::close(other.pipe);
-    child_main(test, options, ends[1]);
+    send_and_end(encode(guarded(body, index)), ends[1]);
   }
   ::close(ends[1]);
   child.pipe = ends[0];
@@ -100,14 +98,13 @@ bool drain(Child& child) {
   return n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN);
 }
 
-CaseResult finish(Child& child, const TestCase& test, bool timed_out, double seconds) {
+CaseResult finish(Child& child, bool timed_out, double seconds) {
   ::close(child.pipe);
   if (timed_out) ::kill(child.pid, SIGKILL);
   int status = 0;
   while (::waitpid(child.pid, &status, 0) < 0 && errno == EINTR) {
   }
   CaseResult result;
-  result.name = test.name;
   if (timed_out) {
     result.status = CaseStatus::fail;
     result.reason = text("no answer in ", seconds, " s");
@@ -123,16 +120,17 @@ CaseResult finish(Child& child, const TestCase& test, bool timed_out, double sec
 
 }  // namespace
 
-std::vector<CaseResult> verify_cases(const std::vector<TestCase>& cases, const VerifyOptions& options,
-                                     const std::function<void(size_t done)>& progress) {
+std::vector<CaseResult> run_isolated(const std::vector<std::string>& names,
+                                     const std::function<CaseResult(size_t)>& body,
+                                     const VerifyOptions& options, const CaseProgress& progress) {
   const size_t jobs = options.jobs > 0 ? static_cast<size_t>(options.jobs)
                                        : std::max<size_t>(1, std::thread::hardware_concurrency());
-  std::vector<CaseResult> results(cases.size());
+  std::vector<CaseResult> results(names.size());
   std::list<Child> running;
   size_t next = 0, finished = 0;
-  while (finished < cases.size()) {
-    while (running.size() < jobs && next < cases.size()) {
-      running.push_back(start(cases[next], next, options, running));
+  while (finished < names.size()) {
+    while (running.size() < jobs && next < names.size()) {
+      running.push_back(start(next, body, options.seconds, running));
       ++next;
     }
     std::vector<pollfd> polled;
@@ -147,9 +145,11 @@ std::vector<CaseResult> verify_cases(const std::vector<TestCase>& cases, const V
         ++child;
         continue;
       }
-      results[child->index] = finish(*child, cases[child->index], timed_out, options.seconds);
+      CaseResult& result = results[child->index];
+      result = finish(*child, timed_out, options.seconds);
+      result.name = names[child->index];
       child = running.erase(child);
-      progress(++finished);
+      progress(++finished, names.size());
     }
   }
   return results;

@@ -46,7 +46,7 @@ def make_file(folder, title, text):
 
 
 def run_case(path):
-    """(exit code, stderr) of the last command, or a text that says which earlier one failed."""
+    """(exit code, stdout, stderr) of the last command; stderr says so if an earlier one failed."""
     sections = read_case(path)
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
@@ -54,21 +54,21 @@ def run_case(path):
         for title, text in sections:
             if title == "command":
                 commands = text.splitlines()
-            elif title not in ("exit", "stderr"):
+            elif title not in ("exit", "stdout", "stderr"):
                 make_file(folder, title, text)
         for i, command in enumerate(commands):
             words = shlex.split(command)
             words[0] = MCC if words[0] == "mcc" else words[0]
             done = subprocess.run(words, cwd=folder, capture_output=True, text=True, errors="replace", timeout=300)
             if i + 1 < len(commands) and done.returncode != 0:
-                return done.returncode, f"`{command}` failed: {done.stderr}"
-        return done.returncode, done.stderr.strip("\n")
+                return done.returncode, "", f"`{command}` failed: {done.stderr}"
+        return done.returncode, done.stdout.strip("\n"), done.stderr.strip("\n")
 
 
-def update(path, code, stderr):
+def update(path, got):
     lines = []
     for title, text in read_case(path):
-        text = {"exit": str(code), "stderr": stderr}.get(title, text)
+        text = got.get(title, text)
         lines += [f"== {title}", text]
     head = [line for line in path.read_text().split("== ", 1)[0].splitlines() if line]
     path.write_text("\n".join(head + lines) + "\n")
@@ -84,14 +84,17 @@ def main():
         if arguments.names and path.stem not in arguments.names:
             continue
         expected = dict(read_case(path))
-        code, stderr = run_case(path)
+        code, stdout, stderr = run_case(path)
+        got = {"exit": str(code), "stdout": stdout, "stderr": stderr}
         if arguments.update:
-            update(path, code, stderr)
-        if arguments.update or (str(code), stderr) == (expected["exit"], expected["stderr"]):
+            update(path, got)
+        different = [title for title in got if expected.get(title, got[title]) != got[title]]
+        if arguments.update or not different:
             passed += 1
             continue
         failed += 1
-        print(f"{path.stem}: exit code {code}, expected {expected['exit']}\n--- expected\n{expected['stderr']}\n--- got\n{stderr}\n")
+        for title in different:
+            print(f"{path.stem}: {title}\n--- expected\n{expected[title]}\n--- got\n{got[title]}\n")
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 
