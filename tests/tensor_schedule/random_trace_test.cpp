@@ -197,6 +197,25 @@ TEST_P(RandomTraces, RefusalsChangeNothing) {
   }
 }
 
+// Random steps do not come upon a tile that an instruction matches.
+TEST(Tensorize, KeepsTheResults) {
+  std::vector<Workload> all = all_workloads();
+  auto w = std::find_if(all.begin(), all.end(), [](const Workload& x) { return x.name == "dot_u8i8"; });
+  ASSERT_NE(w, all.end());
+  Result<Trace> trace = parse_trace(R"(
+    split(loop="y.i1", factors=[2, 16])
+    split(loop="y.r0", factors=[4, 4])
+    reorder(loops=["y.i1.0", "y.i0", "y.r0.0", "y.i1.1", "y.r0.1"])
+    decompose_reduction(block="y", loop="y.r0.0")
+    tensorize(loop="y.i1.1", instruction="dot4_u8i8_i32x16")
+    split(loop="y.i0", factors=[3, 2])
+    parallel(loop="y.i1.0"))");
+  ASSERT_TRUE(trace.ok()) << to_text(trace.errors());
+  std::vector<Bytes> expected;
+  ASSERT_EQ(run(*w, w->func, &expected), "");
+  EXPECT_EQ(check(*w, *trace, expected, true), "");
+}
+
 INSTANTIATE_TEST_SUITE_P(Workloads, RandomTraces, testing::ValuesIn(all_workloads()),
                          [](const auto& info) { return info.param.name; });
 
