@@ -1,5 +1,5 @@
 // Speed of register-tiled matrix products through the whole chain from schedule to machine code, one thread:
-//   kernel_bench [M N K MR NR]...      GFLOP/s, best of the runs in half a second; --asm prints the code instead
+//   kernel_bench [M N K MR NR KU]...      GFLOP/s, best of the runs in half a second; --asm prints the code instead
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -19,12 +19,12 @@ double seconds_since(Clock::time_point start) {
 }
 
 struct Shape {
-  int64_t m, n, k, mr, nr;
+  int64_t m, n, k, mr, nr, unroll;
 };
 
 int run(const Shape& s, const mcc::tensor::Target& target, bool print) {
   Clock::time_point begin = Clock::now();
-  mcc::tensor::Func f = mcc::codegen::tiled_matmul(s.m, s.n, s.k, s.mr, s.nr, target.lanes(32));
+  mcc::tensor::Func f = mcc::codegen::tiled_matmul(s.m, s.n, s.k, s.mr, s.nr, target.lanes(32), s.unroll);
   double schedule_ms = seconds_since(begin) * 1e3;
   begin = Clock::now();
   mcc::tensor::Func lowered = mcc::tensor::lower(f, target);
@@ -60,8 +60,9 @@ int run(const Shape& s, const mcc::tensor::Target& target, bool print) {
   double gflops =
       2e-9 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k) / best;
   std::printf(
-      "%5ld %5ld %5ld  tile %2ldx%-3ld %9.1f us %7.1f GFLOP/s   schedule %.1f lower %.1f emit %.1f ms\n", s.m,
-      s.n, s.k, s.mr, s.nr, best * 1e6, gflops, schedule_ms, lower_ms, emit_ms);
+      "%5ld %5ld %5ld  tile %2ldx%-3ld by %ld %9.1f us %7.1f GFLOP/s   schedule %.1f lower %.1f emit %.1f "
+      "ms\n",
+      s.m, s.n, s.k, s.mr, s.nr, s.unroll, best * 1e6, gflops, schedule_ms, lower_ms, emit_ms);
   for (float* p : {x, w, y})
     std::free(p);
   return 0;
@@ -72,13 +73,17 @@ int run(const Shape& s, const mcc::tensor::Target& target, bool print) {
 int main(int argc, char** argv) {
   bool print = argc > 1 && std::strcmp(argv[1], "--asm") == 0;
   std::vector<Shape> shapes;
-  for (int i = print ? 2 : 1; i + 4 < argc; i += 5) {
-    shapes.push_back(
-        {atoll(argv[i]), atoll(argv[i + 1]), atoll(argv[i + 2]), atoll(argv[i + 3]), atoll(argv[i + 4])});
+  for (int i = print ? 2 : 1; i + 5 < argc; i += 6) {
+    shapes.push_back({atoll(argv[i]), atoll(argv[i + 1]), atoll(argv[i + 2]), atoll(argv[i + 3]),
+                      atoll(argv[i + 4]), atoll(argv[i + 5])});
   }
-  if (shapes.empty())
-    shapes = {
-        {128, 128, 128, 12, 32}, {512, 512, 512, 12, 32}, {128, 3072, 768, 12, 32}, {197, 768, 768, 8, 48}};
+  if (shapes.empty()) {
+    shapes = {{128, 128, 128, 12, 32, 1},
+              {512, 512, 512, 12, 32, 1},
+              {512, 512, 512, 12, 32, 4},
+              {128, 3072, 768, 12, 32, 4},
+              {197, 768, 768, 8, 48, 4}};
+  }
   auto target = mcc::codegen::make_target("cpu");
   for (const Shape& s : shapes) {
     if (int code = run(s, *target, print); code != 0) return code;

@@ -6,8 +6,10 @@
 
 namespace mcc::codegen {
 
-// y[m, n] = sum over k of x[m, k] * w[n / nr, k, n % nr], rows by mr and columns by nr, accumulators in registers.
-inline tensor::Func tiled_matmul(int64_t m, int64_t n, int64_t k, int64_t mr, int64_t nr, int64_t lanes) {
+// y[m, n] = sum over k of x[m, k] * w[n / nr, k, n % nr], rows by mr and columns by nr, accumulators in registers, column
+// panels outermost; k_unroll steps of the reduction at a time.
+inline tensor::Func tiled_matmul(int64_t m, int64_t n, int64_t k, int64_t mr, int64_t nr, int64_t lanes,
+                                 int64_t k_unroll = 1) {
   using namespace tensor;
   constexpr ElementType f32 = ElementType::f32;
   FuncBuilder b("matmul");
@@ -25,8 +27,8 @@ inline tensor::Func tiled_matmul(int64_t m, int64_t n, int64_t k, int64_t mr, in
       "split(loop=\"y.i1\", factors=[0, ",
       nr / lanes, ", ", lanes,
       "], names=[\"jo\", \"ji\", \"jv\"])\n"
-      "reorder(loops=[\"io\", \"jo\", \"y.r0\", \"ii\", \"ji\", \"jv\"])\n"
-      "reverse_compute_at(block=\"out\", loop=\"jo\")\n"
+      "reorder(loops=[\"jo\", \"io\", \"y.r0\", \"ii\", \"ji\", \"jv\"])\n"
+      "reverse_compute_at(block=\"out\", loop=\"io\")\n"
       "decompose_reduction(block=\"y\", loop=\"y.r0\")\n");
   Result<Trace> steps = parse_trace(trace);
   MCC_CHECK(steps.ok(), to_text(steps.errors()));
@@ -47,6 +49,10 @@ inline tensor::Func tiled_matmul(int64_t m, int64_t n, int64_t k, int64_t mr, in
     apply(Vectorize{loops[count - 1]});
     apply(Unroll{loops[count - 2]});
     apply(Unroll{loops[count - 3]});
+    if (block == "y" && k_unroll > 1) {
+      apply(Split{"y.r0", {0, k_unroll}, {"ko", "ki"}});
+      apply(Unroll{"ki"});
+    }
   }
   return schedule.func();
 }
