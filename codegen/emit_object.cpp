@@ -20,8 +20,9 @@ namespace {
 // Loops and vectors are already as the schedule wants them: what is left is to promote register tiles, share and
 // hoist address arithmetic, and clean up.
 constexpr const char* kPasses =
-    "function(sroa,early-cse<memssa>,instcombine,simplifycfg,loop-mssa(licm),early-cse<memssa>,instcombine,"
-    "simplifycfg),globaldce";
+    "function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(licm),early-cse<"
+    "memssa>,"
+    "instcombine<no-verify-fixpoint>,simplifycfg),globaldce";
 
 void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
   llvm::PassBuilder builder(&machine);

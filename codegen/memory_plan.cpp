@@ -51,7 +51,8 @@ class Planner : public Visitor {
     bool is_constant = as_int(bytes, &size);
 
     Placement p;
-    if (buffer.scope() == Scope::global && !in_parallel_) {
+    // A private buffer of unknown size outside of parallel loops has one user, who can as well use the workspace.
+    if (!in_parallel_ && (buffer.scope() == Scope::global || !is_constant)) {
       p.home = Home::workspace;
       p.index = static_cast<int>(plan_->memory.workspaces.size());
       plan_->memory.workspaces.push_back(bytes);

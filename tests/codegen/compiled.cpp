@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "codegen/memory_plan.h"
 #include "tensor/numeric.h"
 
 namespace mcc::codegen {
@@ -97,7 +98,8 @@ Memory random_memory(const Func& f, uint64_t seed, int64_t index_limit) {
   return memory;
 }
 
-void run_compiled(const Func& scheduled, const tensor::Target& target, Memory* memory) {
+void run_compiled(const Func& scheduled, const tensor::Target& target, Memory* memory,
+                  std::span<const int64_t> dims) {
   Func lowered = tensor::lower(scheduled, target);
   EmitOptions options;
   options.strict = true;
@@ -122,27 +124,21 @@ void run_compiled(const Func& scheduled, const tensor::Target& target, Memory* m
     buffers.push_back(own.back().data());
   };
   for (const tensor::Expr& bytes : needs->workspaces) {
-    int64_t size = 0;
-    ASSERT_TRUE(tensor::as_int(bytes, &size));
-    add(size);
+    add(evaluate_bytes(bytes, scheduled.dims, dims));
   }
   if (needs->scratch_per_thread > 0) add(needs->scratch_per_thread);
-  ASSERT_EQ((*kernel)->function(buffers.data(), nullptr, nullptr), 0);
+  ASSERT_EQ((*kernel)->function(buffers.data(), dims.data(), nullptr), 0);
 }
 
-void run_interpreted(const Func& f, Memory* memory) {
+void run_interpreted(const Func& f, Memory* memory, std::span<const int64_t> dims) {
   std::vector<std::byte*> buffers;
   for (auto& bytes : *memory)
     buffers.push_back(bytes.data());
-  Status status = tensor::interpret(f, buffers);
+  Status status = tensor::interpret(f, buffers, dims);
   ASSERT_TRUE(status.ok()) << to_text(status.errors()) << "\n" << tensor::to_text(f);
 }
 
-void expect_same(const Func& f, const Func& scheduled, const tensor::Target& target, const Memory& inputs) {
-  Memory expected = inputs, actual = inputs;
-  run_interpreted(f, &expected);
-  run_compiled(scheduled, target, &actual);
-  if (testing::Test::HasFatalFailure()) return;
+std::string difference(const Func& f, const Memory& expected, const Memory& actual, double tolerance) {
   for (size_t i = static_cast<size_t>(f.num_inputs()); i < f.params.size(); ++i) {
     ElementType element = f.params[i].element();
     auto size = static_cast<size_t>(byte_size(element));
@@ -151,18 +147,29 @@ void expect_same(const Func& f, const Func& scheduled, const tensor::Target& tar
       std::memcpy(&e, expected[i].data() + at, size);
       std::memcpy(&a, actual[i].data() + at, size);
       if (e == a) continue;
-      bool both_nan = is_float(element) && std::isnan(tensor::float_from_bits(element, e)) &&
-                      std::isnan(tensor::float_from_bits(element, a));
-      if (both_nan) continue;
+      auto value = [&](uint64_t bits) { return tensor::float_from_bits(element, bits); };
+      if (is_float(element)) {
+        if (std::isnan(value(e)) && std::isnan(value(a))) continue;
+        if (std::fabs(value(e) - value(a)) <= tolerance * (1 + std::fabs(value(e)))) continue;
+      }
       auto show = [&](uint64_t bits) {
-        return is_float(element) ? text(tensor::float_from_bits(element, bits))
+        return is_float(element) ? text(value(bits))
                                  : text(tensor::wrap_int(element, static_cast<int64_t>(bits)));
       };
-      FAIL() << target.name << ": " << f.params[i].name() << "[" << at / size << "]: expected " << show(e)
-             << ", got " << show(a) << "\n"
-             << tensor::to_text(scheduled) << tensor::to_text(tensor::lower(scheduled, target));
+      return text(f.params[i].name(), "[", at / size, "]: expected ", show(e), ", got ", show(a));
     }
   }
+  return "";
+}
+
+void expect_same(const Func& f, const Func& scheduled, const tensor::Target& target, const Memory& inputs) {
+  Memory expected = inputs, actual = inputs;
+  run_interpreted(f, &expected);
+  run_compiled(scheduled, target, &actual);
+  if (testing::Test::HasFatalFailure()) return;
+  EXPECT_EQ(difference(f, expected, actual), "")
+      << target.name << "\n"
+      << tensor::to_text(scheduled) << tensor::to_text(tensor::lower(scheduled, target));
 }
 
 }  // namespace mcc::codegen

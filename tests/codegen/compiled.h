@@ -24,10 +24,16 @@ tensor::Func parse(const std::string& source);
 Memory random_memory(const tensor::Func& f, uint64_t seed, int64_t index_limit = 1);
 
 // Compiles without contraction across operations, so that results equal the interpreter's to the bit, and runs.
-void run_compiled(const tensor::Func& scheduled, const tensor::Target& target, Memory* memory);
-void run_interpreted(const tensor::Func& f, Memory* memory);
+void run_compiled(const tensor::Func& scheduled, const tensor::Target& target, Memory* memory,
+                  std::span<const int64_t> dims = {});
+void run_interpreted(const tensor::Func& f, Memory* memory, std::span<const int64_t> dims = {});
 
-// Outputs agree: the same bits, or NaN in both. f is interpreted, scheduled is compiled.
+// What is different in the outputs; empty if nothing is. Equal are the same bits, NaN in both, and floats that differ by
+// at most tolerance * (1 + |expected|).
+std::string difference(const tensor::Func& f, const Memory& expected, const Memory& actual,
+                       double tolerance = 0);
+
+// f is interpreted, scheduled is compiled; the outputs agree.
 void expect_same(const tensor::Func& f, const tensor::Func& scheduled, const tensor::Target& target,
                  const Memory& inputs);
 

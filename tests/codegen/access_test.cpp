@@ -1,0 +1,113 @@
+// Loads and stores of every pattern, element type and mask, against the interpreter.
+#include <cstring>
+
+#include "codegen/compiled.h"
+#include "tensor/build.h"
+
+namespace mcc::codegen {
+namespace {
+
+// Each index as text over the lane l and the step o of a loop; all stay below 2000 and are not negative.
+const char* const kPatterns[] = {"o * 16 + l",        "o * 16 + 15 - l",  "o * 2",
+                                 "o * 32 + 2 * l",    "o + 3 * l",        "4 * l + 7 * o",
+                                 "o + 5 * l",         "150 - 3 * l",      "64 - 2 * l + o",
+                                 "(o * 16 + l) // 2", "(o * 3 + l) %% 5", "l * l + o",
+                                 "index[o * 16 + l]", "index[o] + l",     "index[o] + 2 * l + 1"};
+
+class Access : public testing::TestWithParam<const char*> {};
+
+tensor::Func with_block(const std::string& element, int lanes, const std::string& axes_where,
+                        const std::string& body, int size) {
+  return parse(text("func f(x: ", element, "[2000], m: bool[2000], index: i64[2000]) -> (y: ", element, "[",
+                    size, "]) {\n", "  for p in ", size, " { block y.init(i = p: spatial ", size,
+                    ") { y[i] = x[i] } }\n", "  for q in 5 { vectorized for v in ", lanes,
+                    " { block y(o = q: spatial 5, l = v: spatial ", lanes, ")", axes_where, " { ", body,
+                    " } } }\n}"));
+}
+
+void check(const std::string& element, const std::string& where, const std::string& body, int size) {
+  for (const tensor::Target& target : test_targets()) {
+    for (int lanes : {16, 8, 3}) {
+      tensor::Func f = with_block(element, lanes, where, body, size);
+      expect_same(f, f, target, random_memory(f, 11, 40));
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+TEST_P(Access, Loads) {
+  for (const char* pattern : kPatterns) {
+    SCOPED_TRACE(pattern);
+    check(GetParam(), "", text("y[o * 16 + l] = x[", pattern, "]"), 80);
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(Access, MaskedLoads) {
+  for (const char* pattern : kPatterns) {
+    SCOPED_TRACE(pattern);
+    check(GetParam(), " where q * 16 + v < 61", text("y[o * 16 + l] = x[", pattern, "]"), 80);
+    check(GetParam(), "",
+          text("y[o * 16 + l] = select(m[o * 16 + l], x[", pattern, "], ", GetParam(), "(1))"), 80);
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(Access, Stores) {
+  for (const char* pattern :
+       {"o * 16 + l", "o * 16 + 15 - l", "o * 64 + 2 * l", "o + 5 * l", "79 - 5 * l - o"}) {
+    SCOPED_TRACE(pattern);
+    check(GetParam(), "", text("y[", pattern, "] = x[o * 3 + l]"), 300);
+    check(GetParam(), " where q * 16 + v < 61", text("y[", pattern, "] = x[o * 3 + l]"), 300);
+    if (HasFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, Access, testing::Values("f32", "f64", "f16", "i8", "u16", "bool", "i64"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// What a scalar condition guards is not read when it does not hold: the index would be far outside.
+TEST(Guards, LoadsUnderAScalarSelect) {
+  tensor::Func f = parse(
+      "func f(x: f32[10], n: i64[1]) -> (y: f32[30]) {\n"
+      "  for p in 30 { block y(i = p: spatial 30) {\n"
+      "    y[i] = select(i < n[0], exp(x[select(i < 10, i, i * 1000000000)]), 2.0) } } }");
+  for (const tensor::Target& target : test_targets()) {
+    Memory memory = random_memory(f, 1);
+    int64_t limit = 10;
+    std::memcpy(memory[1].data(), &limit, sizeof limit);
+    for (size_t i = 0; i < 40; ++i)
+      memory[0][i] = std::byte{0};
+    expect_same(f, f, target, memory);
+  }
+}
+
+TEST(Reductions, OfEveryWidth) {
+  using namespace tensor;
+  for (int64_t n : {2, 3, 5, 7, 8, 12, 16, 24, 31}) {
+    FuncBuilder b("reductions");
+    Buffer x = b.input("x", ElementType::i32, {3, n}), m = b.input("m", ElementType::boolean, {3, n});
+    std::vector<Buffer> outputs;
+    for (Reducer reducer :
+         {Reducer::sum, Reducer::product, Reducer::min, Reducer::max, Reducer::any, Reducer::all}) {
+      bool is_logical = reducer == Reducer::any || reducer == Reducer::all;
+      const Buffer& from = is_logical ? m : x;
+      outputs.push_back(b.reduce(text("r", outputs.size()), from.element(), {3}, {n}, reducer,
+                                 [&](Axes s, Axes r) { return load(from, {s[0], r[0]}); }));
+    }
+    Func f = b.finish(outputs);
+    Schedule schedule(f);
+    for (const std::string& block : schedule.block_names()) {
+      std::string loop = schedule.loop_names_of(block).back();
+      for (const Step& step : {Step(DecomposeReduction{block, loop}), Step(Vectorize{loop})}) {
+        Outcome outcome = schedule.apply(step);
+        ASSERT_TRUE(outcome) << outcome.detail;
+      }
+    }
+    for (const Target& target : test_targets())
+      expect_same(f, schedule.func(), target, random_memory(f, 5));
+  }
+}
+
+}  // namespace
+}  // namespace mcc::codegen
