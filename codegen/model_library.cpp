@@ -184,7 +184,8 @@ Status write_model_library(const ModelLibrary& library, const std::string& outpu
   }
   if (!status) return status;
   inputs.insert(inputs.end(), library.archives.begin(), library.archives.end());
-  status = link(inputs, folder.file("library"), target.filename().string());
+  // Named after the model, not the file: the same model gives the same bytes wherever it is written.
+  status = link(inputs, folder.file("library"), library.symbol_prefix + ".so");
   if (!status) return status;
 
   if (library.has_weights_file &&

@@ -42,7 +42,7 @@ class ChooseLayouts {
   bool is_blocked(ValueId v) const { return v != kNoValue && blocked_.count(v) != 0; }
 
   bool take_blocked(NodeId id) {
-    const Node& node = g_.node(id);
+    const Node node = g_.node(id);
     if (is_op(node, "MatMul") && node.op->domain.empty()) return pack_matmul(id);
     if (is_op(node, "Gemm")) return pack_gemm(id);
     if (is_op(node, "Conv") && node.op->domain.empty()) return block_conv(id);

@@ -48,7 +48,8 @@ ValueId per_channel(Graph& g, const std::string& name, ValueId v, int64_t channe
 }
 
 // The affine map that this node applies to its input 0 (or 1), when it is one.
-bool match_affine(Graph& g, const Node& node, ValueId x, int64_t channels, Affine* affine) {
+// The node comes as a copy: emit() moves the graph's nodes.
+bool match_affine(Graph& g, const Node node, ValueId x, int64_t channels, Affine* affine) {
   if (is_op(node, "BatchNormalization")) {
     bool training = node.attributes.integer("training_mode", 0) != 0;
     for (size_t i = 1; i < 5; ++i) {

@@ -1,0 +1,255 @@
+"""Small models with seeded random weights, of the kinds that people deploy."""
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper, shape_inference
+
+OPSET = 17
+
+
+class Net:
+    """Collects nodes; every method returns the name of what it makes."""
+
+    def __init__(self, seed=0):
+        self.rng = np.random.default_rng(seed)
+        self.nodes, self.weights, self.inputs, self.count = [], [], [], 0
+
+    def name(self, stem):
+        self.count += 1
+        return f"{stem}_{self.count}"
+
+    def input(self, name, shape, kind=TensorProto.FLOAT):
+        self.inputs.append(helper.make_tensor_value_info(name, kind, shape))
+        return name
+
+    def constant(self, value, stem="c"):
+        name = self.name(stem)
+        self.weights.append(numpy_helper.from_array(np.asarray(value), name))
+        return name
+
+    def weight(self, *shape, scale=None, dtype=np.float32):
+        fan_in = int(np.prod(shape[1:])) or 1
+        value = self.rng.standard_normal(shape) * (scale or 1.0 / np.sqrt(fan_in))
+        return self.constant(value.astype(dtype), "w")
+
+    def op(self, kind, *inputs, outputs=1, **attributes):
+        names = [self.name(kind.lower()) for _ in range(outputs)]
+        self.nodes.append(helper.make_node(kind, list(inputs), names, name=names[0], **attributes))
+        return names[0] if outputs == 1 else names
+
+    def ints(self, *values):
+        return self.constant(np.array(values, np.int64), "i")
+
+    def conv(self, x, c, k, size=3, stride=1, group=1, pads=None, bias=True):
+        pad = size // 2
+        extra = [self.weight(k, scale=0.1)] if bias else []
+        return self.op("Conv", x, self.weight(k, c // group, size, size), *extra, kernel_shape=[size, size],
+                       strides=[stride, stride], pads=pads or [pad] * 4, group=group)
+
+    def norm(self, x, channels):
+        positive = self.constant((self.rng.random(channels) + 0.5).astype(np.float32))
+        return self.op("BatchNormalization", x, self.weight(channels, scale=1.0), self.weight(channels, scale=0.1),
+                       self.weight(channels, scale=0.1), positive)
+
+    def linear(self, x, inputs, outputs, bias=True):
+        y = self.op("MatMul", x, self.constant((self.rng.standard_normal((inputs, outputs)) / np.sqrt(inputs)).astype(np.float32)))
+        return self.op("Add", y, self.weight(outputs, scale=0.1)) if bias else y
+
+    def gelu(self, x):
+        half = self.op("Mul", x, self.constant(np.float32(0.5)))
+        erf = self.op("Erf", self.op("Div", x, self.constant(np.float32(np.sqrt(2)))))
+        return self.op("Mul", half, self.op("Add", erf, self.constant(np.float32(1))))
+
+    def layer_norm(self, x, width):
+        return self.op("LayerNormalization", x, self.weight(width, scale=1.0), self.weight(width, scale=0.1), axis=-1)
+
+    def attention(self, x, tokens, width, heads, mask=None):
+        size = width // heads
+        split = self.ints(1, tokens, heads, size)
+
+        def head(perm):
+            return self.op("Transpose", self.op("Reshape", self.linear(x, width, width), split), perm=perm)
+
+        q, k, v = head([0, 2, 1, 3]), head([0, 2, 3, 1]), head([0, 2, 1, 3])
+        scores = self.op("Div", self.op("MatMul", q, k), self.constant(np.float32(np.sqrt(size))))
+        if mask:
+            scores = self.op("Add", scores, mask)
+        y = self.op("MatMul", self.op("Softmax", scores, axis=-1), v)
+        y = self.op("Reshape", self.op("Transpose", y, perm=[0, 2, 1, 3]), self.ints(1, tokens, width))
+        return self.linear(y, width, width)
+
+    def model(self, *outputs, kind=TensorProto.FLOAT):
+        def make(infos):
+            graph = helper.make_graph(self.nodes, "net", self.inputs, infos, self.weights)
+            return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
+
+        # Output shapes as ONNX infers them.
+        draft = shape_inference.infer_shapes(make([helper.make_tensor_value_info(o, kind, None) for o in outputs]), data_prop=True)
+        return make(list(draft.graph.output))
+
+
+def mlp():
+    n = Net(1)
+    x = n.op("Flatten", n.input("x", [1, 1, 12, 12]))
+    x = n.op("Relu", n.op("Gemm", x, n.weight(40, 144), n.weight(40), transB=1))
+    return n.model(n.op("Gemm", x, n.weight(10, 40), n.weight(10), transB=1))
+
+
+def residual_cnn():
+    n = Net(2)
+    x = n.op("Relu", n.norm(n.conv(n.input("x", [1, 3, 45, 37]), 3, 32, 7, 2, bias=False), 32))
+    x = n.op("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    for channels, stride in ((32, 1), (64, 2)):
+        y = n.op("Relu", n.norm(n.conv(x, 32, channels, 1, bias=False), channels))
+        y = n.op("Relu", n.norm(n.conv(y, channels, channels, 3, stride, bias=False), channels))
+        y = n.norm(n.conv(y, channels, channels, 1, bias=False), channels)
+        shortcut = x if stride == 1 else n.norm(n.conv(x, 32, channels, 1, stride, bias=False), channels)
+        x = n.op("Relu", n.op("Add", y, shortcut))
+    x = n.op("Flatten", n.op("GlobalAveragePool", x))
+    return n.model(n.op("Gemm", x, n.weight(17, 64), n.weight(17), transB=1))
+
+
+def mobile_cnn():
+    n = Net(3)
+    low, high = n.constant(np.float32(0)), n.constant(np.float32(6))
+    x = n.op("Clip", n.conv(n.input("x", [1, 3, 33, 33]), 3, 24, 3, 2), low, high)
+    for size, stride in ((3, 1), (5, 2)):
+        y = n.op("Clip", n.conv(x, 24, 72, 1), low, high)
+        y = n.op("HardSwish", n.conv(y, 72, 72, size, stride, group=72))
+        gate = n.op("Relu", n.conv(n.op("ReduceMean", y, axes=[2, 3], keepdims=1), 72, 20, 1))
+        y = n.op("Mul", y, n.op("Sigmoid", n.conv(gate, 20, 72, 1)))
+        y = n.conv(y, 72, 24, 1)
+        x = n.op("Add", x, y) if stride == 1 else y
+    return n.model(n.op("Softmax", n.op("Flatten", n.op("GlobalAveragePool", x)), axis=1))
+
+
+def detector():
+    """Heads of odd widths, moved to channels-last, reshaped and joined."""
+    n = Net(4)
+    x = n.op("LeakyRelu", n.conv(n.input("x", [1, 3, 30, 40]), 3, 16), alpha=0.1)
+    boxes, scores = [], []
+    for c, k in ((16, 32), (32, 48)):
+        x = n.op("Relu", n.norm(n.conv(x, c, k, 3, 2), k))
+        for out, width in ((boxes, 4), (scores, 2)):
+            head = n.op("Transpose", n.conv(x, k, 3 * width, 3), perm=[0, 2, 3, 1])
+            out.append(n.op("Reshape", head, n.ints(1, -1, width)))
+    box = n.op("Concat", *boxes, axis=1)
+    center = n.op("Slice", box, n.ints(0), n.ints(2), n.ints(2))
+    size = n.op("Exp", n.op("Slice", box, n.ints(2), n.ints(4), n.ints(2)))
+    return n.model(n.op("Concat", center, size, axis=2), n.op("Softmax", n.op("Concat", *scores, axis=1), axis=2))
+
+
+def grouped_cnn():
+    n = Net(5)
+    x = n.op("Relu", n.conv(n.input("x", [2, 32, 14, 14]), 32, 64, 3, group=2))
+    x = n.op("Concat", n.conv(x, 64, 32, 1), n.op("AveragePool", x, kernel_shape=[3, 3], pads=[1, 1, 1, 1]), axis=1)
+    x = n.op("Resize", x, "", n.constant(np.array([1, 1, 2, 2], np.float32)), mode="nearest")
+    x = n.op("ConvTranspose", x, n.weight(96, 12, 3, 3), n.weight(12), strides=[2, 2], pads=[1, 1, 1, 1])
+    return n.model(n.op("PRelu", x, n.weight(12, 1, 1)))
+
+
+def convnext_block():
+    n = Net(6)
+    x = n.conv(n.input("x", [1, 3, 32, 32]), 3, 48, 4, 4, pads=[0, 0, 0, 0])
+    y = n.op("Transpose", n.conv(x, 48, 48, 7, group=48), perm=[0, 2, 3, 1])
+    y = n.linear(n.gelu(n.linear(n.layer_norm(y, 48), 48, 192)), 192, 48)
+    y = n.op("Mul", n.op("Transpose", y, perm=[0, 3, 1, 2]), n.weight(48, 1, 1, scale=0.5))
+    return n.model(n.op("Add", x, y))
+
+
+def encoder():
+    n = Net(7)
+    ids = n.input("ids", [1, 19], TensorProto.INT64)
+    mask = n.op("Cast", n.input("mask", [1, 19], TensorProto.INT64), to=TensorProto.FLOAT)
+    bias = n.op("Mul", n.op("Sub", n.constant(np.float32(1)), mask), n.constant(np.float32(-1e4)))
+    bias = n.op("Unsqueeze", bias, n.ints(1, 2))
+    x = n.layer_norm(n.op("Add", n.op("Gather", n.weight(100, 64, scale=1.0), ids), n.weight(19, 64)), 64)
+    for _ in range(2):
+        x = n.layer_norm(n.op("Add", x, n.attention(x, 19, 64, 4, bias)), 64)
+        x = n.layer_norm(n.op("Add", x, n.linear(n.gelu(n.linear(x, 64, 256)), 256, 64)), 64)
+    return n.model(x)
+
+
+def decoder():
+    n = Net(8)
+    ids = n.input("ids", [1, 13], TensorProto.INT64)
+    table = n.weight(101, 48, scale=1.0)
+    x = n.op("Add", n.op("Gather", table, ids), n.weight(13, 48))
+    causal = n.constant(np.triu(np.full((13, 13), -1e9, np.float32), 1))
+    x = n.op("Add", x, n.attention(n.layer_norm(x, 48), 13, 48, 3, causal))
+    y = n.linear(n.layer_norm(x, 48), 48, 192)
+    cube = n.op("Mul", n.op("Pow", y, n.constant(np.float32(3))), n.constant(np.float32(0.044715)))
+    inner = n.op("Tanh", n.op("Mul", n.op("Add", y, cube), n.constant(np.float32(np.sqrt(2 / np.pi)))))
+    y = n.op("Mul", n.op("Mul", y, n.constant(np.float32(0.5))), n.op("Add", inner, n.constant(np.float32(1))))
+    x = n.layer_norm(n.op("Add", x, n.linear(y, 192, 48)), 48)
+    return n.model(n.op("MatMul", x, n.op("Transpose", table, perm=[1, 0])))
+
+
+def tagger(kind="LSTM", gates=4):
+    n = Net(9)
+    x = n.op("Gather", n.weight(50, 24, scale=1.0), n.input("ids", [11, 2], TensorProto.INT64))
+    for width in (24, 40):
+        x = n.op(kind, x, n.weight(2, gates * 20, width), n.weight(2, gates * 20, 20), n.weight(2, 2 * gates * 20),
+                 outputs=1, hidden_size=20, direction="bidirectional")
+        x = n.op("Reshape", n.op("Transpose", x, perm=[0, 2, 1, 3]), n.ints(0, 0, -1))
+    return n.model(n.linear(x, 40, 7))
+
+
+def half_cnn():
+    n = Net(10)
+    x = n.input("x", [1, 3, 20, 20], TensorProto.FLOAT16)
+    for c, k in ((3, 16), (16, 24)):
+        x = n.op("Relu", n.op("Conv", x, n.weight(k, c, 3, 3, dtype=np.float16), n.weight(k, dtype=np.float16), pads=[1] * 4))
+    x = n.op("Softmax", n.op("Flatten", n.op("GlobalAveragePool", x)), axis=1)
+    return n.model(x, kind=TensorProto.FLOAT16)
+
+
+def quantized():
+    n = Net(11)
+    scale, zero = n.constant(np.float32(0.05)), n.constant(np.uint8(128))
+
+    def fake_quantize(x):
+        return n.op("DequantizeLinear", n.op("QuantizeLinear", x, scale, zero), scale, zero)
+
+    def weight(k, c, size):
+        q = n.constant(n.rng.integers(-127, 128, (k, c, size, size)).astype(np.int8))
+        return n.op("DequantizeLinear", q, n.constant((n.rng.random(k) * 2e-3 + 1e-3).astype(np.float32)),
+                    n.constant(np.zeros(k, np.int8)), axis=0)
+
+    x = fake_quantize(n.input("x", [1, 8, 16, 16]))
+    for c, k in ((8, 24), (24, 16)):
+        x = fake_quantize(n.op("Relu", n.op("Conv", x, weight(k, c, 3), n.weight(k, scale=0.1), pads=[1] * 4)))
+    return n.model(x)
+
+
+def shape_chain():
+    """Shapes computed by the model itself, as exporters write them."""
+    n = Net(12)
+    x = n.conv(n.input("x", [2, 4, 9, 7]), 4, 6)
+    dims = n.op("Shape", x)
+    batch = n.op("Unsqueeze", n.op("Gather", dims, n.constant(np.int64(0))), n.ints(0))
+    x = n.op("Reshape", x, n.op("Concat", batch, n.ints(2, -1), axis=0))
+    part = n.op("Split", x, n.ints(1, 1), outputs=2, axis=1)
+    y = n.op("Where", n.op("Greater", part[0], part[1]), part[0], n.op("Mul", part[1], n.constant(np.float32(0.1))))
+    y = n.op("Pad", y, n.ints(0, 0, 1, 0, 0, 2), mode="reflect")
+    return n.model(n.op("ReduceMax", n.op("Squeeze", y, n.ints(1)), axes=[1], keepdims=0), y)
+
+
+MODELS = {
+    "mlp": mlp,
+    "residual_cnn": residual_cnn,
+    "mobile_cnn": mobile_cnn,
+    "detector": detector,
+    "grouped_cnn": grouped_cnn,
+    "convnext_block": convnext_block,
+    "encoder": encoder,
+    "decoder": decoder,
+    "lstm_tagger": tagger,
+    "gru_tagger": lambda: tagger("GRU", 3),
+    "half_cnn": half_cnn,
+    "quantized": quantized,
+    "shape_chain": shape_chain,
+}
+
+
+def build(name):
+    return MODELS[name]()
