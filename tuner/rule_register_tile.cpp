@@ -69,7 +69,7 @@ std::optional<Roles> assign_roles(const BlockInfo& info) {
     if (has_scalar && vector_moves && !scalar_moves) {
       if (roles.panel >= 0) roles.batch.push_back(roles.panel);
       roles.panel = axis;
-    } else if (vector_stands || info.loads.size() == 1) {
+    } else if ((vector_stands || info.loads.size() == 1) && (roles.row < 0 || info.axes[a].extent > 1)) {
       if (roles.row >= 0) roles.batch.push_back(roles.row);
       roles.row = axis;  // the innermost of them
     } else {

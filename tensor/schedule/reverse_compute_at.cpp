@@ -12,7 +12,8 @@
 // copied, as block.<loop>. Axes that the read's indices do not determine, and reduce axes, run over their domains.
 //
 // 1. The block alone writes its one buffer, and has no scan axes; the loop is not one of its own.
-// 2. A producer of it is below the loop, with no reduce or scan axis bound to the loop or one around it. The last such that is
+// 2. A producer of it is below the loop, with no reduce or scan axis bound to the loop or one around it (but for loops that
+//    are around the block as well). The last such that is
 //    one store leads: the new place is behind it and all other producers below the loop.
 // 3. The indices at which the block reads what the leading producer makes determine spatial axes of it.
 //    Every instance has such an element to read.
@@ -65,6 +66,9 @@ bool makes_input_of(const Block& producer, const Block& block) {
 }
 
 Outcome find_lead(const std::vector<BlockSite>& sites, const Block& block, const For* loop, Lead* lead) {
+  // A loop that is around both, a scan over time steps say, stays around both.
+  const std::vector<const For*>& own = find_site(sites, block.name)->loops;
+  auto surrounds = [&](const For* l) { return std::find(own.begin(), own.end(), l) != own.end(); };
   for (size_t i = 0; i < sites.size(); ++i) {
     const BlockSite& site = sites[i];
     if (site.block == &block || !is_under(site, loop) || !makes_input_of(*site.block, block)) continue;
@@ -72,6 +76,7 @@ Outcome find_lead(const std::vector<BlockSite>& sites, const Block& block, const
     lead->depth =
         static_cast<size_t>(std::find(site.loops.begin(), site.loops.end(), loop) - site.loops.begin()) + 1;
     for (size_t l = 0; l < lead->depth; ++l) {
+      if (surrounds(site.loops[l])) continue;
       AxisKinds kinds = axes_bound_to(*site.block, site.loops[l]->var);
       if (!kinds.reduce && !kinds.scan) continue;
       return refuse(
