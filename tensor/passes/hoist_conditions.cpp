@@ -6,6 +6,12 @@
 namespace mcc::tensor {
 namespace {
 
+// Conditions that one store is freed of.
+constexpr int kMaxTerms = 4;
+
+// Stores in the else side of an If of which only a part moves out.
+constexpr int64_t kMaxCopies = 8;
+
 Stmt guarded(const std::vector<Expr>& terms, const Stmt& body) {
   return terms.empty() || !body ? body : If::make(conjunction(terms), body);
 }
@@ -17,19 +23,7 @@ class HoistConditions : public Mutator {
   Stmt on(const For& n, const Stmt& self) override {
     Stmt same = Mutator::on(n, self);
     if (!same) return same;
-    const For& loop = *same.as<For>();
-    const auto* guard = loop.body.as<If>();
-    if (!guard) return same;
-    auto stays = [&](const Expr& term) { return has_load(term) || uses_var(term, loop.var); };
-    if (guard->else_body) {
-      if (stays(guard->condition)) return same;
-      return If::make(guard->condition, with_body(loop, guard->then_body), with_body(loop, guard->else_body));
-    }
-    std::vector<Expr> inside, outside;
-    for (const Expr& term : conjuncts(guard->condition))
-      (stays(term) ? inside : outside).push_back(term);
-    if (outside.empty()) return same;
-    return guarded(outside, with_body(loop, guarded(inside, guard->then_body)));
+    return hoist(*same.as<For>());
   }
 
   Stmt on(const Allocate& n, const Stmt& self) override {
@@ -65,6 +59,52 @@ class HoistConditions : public Mutator {
       }
     }
     return out.size() == seq->stmts.size() ? same : Seq::make(std::move(out));
+  }
+
+ private:
+  static Stmt hoist(const For& loop) {
+    if (const auto* store = loop.body.as<Store>()) {
+      bool is_update = loads_from(store->value, store->buffer);
+      bool is_threaded = loop.loop == LoopKind::parallel || loop.loop == LoopKind::bound;
+      return is_update || is_threaded ? Stmt(&loop) : unswitch(loop, kMaxTerms);
+    }
+    const auto* guard = loop.body.as<If>();
+    if (!guard) return Stmt(&loop);
+    std::vector<Expr> inside, outside;
+    for (const Expr& term : conjuncts(guard->condition)) {
+      (has_load(term) || uses_var(term, loop.var) ? inside : outside).push_back(term);
+    }
+    if (outside.empty()) return Stmt(&loop);
+    if (!guard->else_body) return guarded(outside, with_body(loop, guarded(inside, guard->then_body)));
+    if (!inside.empty() && count_leaves(guard->else_body) > kMaxCopies) return Stmt(&loop);
+    Stmt then_body =
+        inside.empty() ? guard->then_body : If::make(conjunction(inside), guard->then_body, guard->else_body);
+    return If::make(conjunction(outside), hoist_in(loop, then_body), hoist_in(loop, guard->else_body));
+  }
+  static Stmt hoist_in(const For& loop, const Stmt& body) {
+    Stmt s = with_body(loop, body);
+    return hoist(*s.as<For>());
+  }
+
+  // A version of the loop for each side of the Select conditions in its store that its variable does not change.
+  static Stmt unswitch(const For& loop, int terms) {
+    Expr term;
+    for_each_expr(loop.body, [&](const Expr& e) {
+      const auto* select = e.as<Select>();
+      if (!select || term.defined()) return;
+      for (const Expr& c : conjuncts(select->condition)) {
+        const auto* comparison = c.as<Binary>();
+        bool is_index = comparison && is_comparison(comparison->op) && comparison->a.type() == kIndex;
+        if (is_index && !has_load(c) && !uses_var(c, loop.var)) {
+          term = c;
+          return;
+        }
+      }
+    });
+    if (!term.defined() || terms == 0) return Stmt(&loop);
+    Stmt if_true = with_body(loop, replace_term(loop.body, term, true));
+    Stmt if_false = with_body(loop, replace_term(loop.body, term, false));
+    return If::make(term, unswitch(*if_true.as<For>(), terms - 1), unswitch(*if_false.as<For>(), terms - 1));
   }
 };
 

@@ -9,15 +9,20 @@ namespace {
 // Versions of a body nest at most this deep.
 constexpr int kMaxDepth = 4;
 
+// A loop with more stores is not split for choices.
+constexpr int64_t kMaxChoices = 4;
+
 // A term of a condition, and the loops between the loop that is looked at and the condition.
 struct Condition {
   Expr term;
   std::vector<const For*> inner;
+  // Chooses between two things to do: only worth a split where little is copied.
+  bool is_choice = false;
 };
 
 class CollectConditions : public Visitor {
  public:
-  explicit CollectConditions(bool selects) : selects_(selects) {}
+  explicit CollectConditions(bool split_selects) : split_selects_(split_selects) {}
   std::vector<Condition> conditions;
 
  protected:
@@ -28,21 +33,21 @@ class CollectConditions : public Visitor {
     loops_.pop_back();
   }
   void on(const If& n) override {
-    add(n.condition);
+    add(n.condition, static_cast<bool>(n.else_body));
     Visitor::on(n);
   }
   void on(const Select& n) override {
-    if (selects_) add(n.condition);
+    add(n.condition, !split_selects_);
     Visitor::on(n);
   }
 
  private:
-  void add(const Expr& condition) {
+  void add(const Expr& condition, bool is_choice) {
     for (const Expr& term : conjuncts(condition)) {
-      if (!has_load(term)) conditions.push_back({term, loops_});
+      if (!has_load(term)) conditions.push_back({term, loops_, is_choice});
     }
   }
-  bool selects_;
+  bool split_selects_;
   std::vector<const For*> loops_;
 };
 
@@ -133,6 +138,8 @@ Expr extreme_case(const Condition& c, const Analyzer& facts, Case which) {
 // Where "m <= 0" begins or ends to hold as var grows: for v < end, or for v >= begin.
 struct Cut {
   Expr begin, end;  // one of them is defined
+
+  bool is_constant() const { return begin.defined() ? begin.as<IntImm>() : end.as<IntImm>(); }
 };
 
 std::optional<Cut> cut_of(const Expr& m, const Var& var, const Analyzer& facts) {
@@ -295,12 +302,14 @@ class PartitionLoops : public ScopedMutator {
     VarMap known;  // terms that are true in the main part
     if (depth_ < kMaxDepth) {
       std::vector<const ExprNode*> unknown;
+      bool is_small = count_leaves(n.body) <= kMaxChoices;
       Analyzer inside = analyzer_;
       inside.bind(n.var, n.min, n.extent);
       for (const Condition& c : conditions_in(n, n.body)) {
-        if (!uses_var(c.term, n.var)) continue;
+        if (!uses_var(c.term, n.var) || (c.is_choice && !is_small)) continue;
         Expr worst = extreme_case(c, inside, Case::worst);
         auto cut = worst.defined() ? cut_of(worst, n.var, analyzer_) : std::nullopt;
+        if (c.is_choice && !(cut && cut->is_constant())) continue;
         if (cut && main.narrow(*cut, analyzer_)) {
           known.emplace(c.term.get(), true_value());
         } else if (!cut && !narrow_by_equality(c, n, &main, &known)) {
@@ -314,17 +323,24 @@ class PartitionLoops : public ScopedMutator {
     }
     bool has_before = !main.begin.same_as(whole.begin), has_after = !main.end.same_as(whole.end);
     if (!has_before && !has_after) return part(n, whole, n.body);
+    auto rest = [&](const Bounds& b) {
+      ++depth_;
+      Expr extent = loop_extent(b);
+      int64_t count = 0;
+      bool splits_on = !as_int(extent, &count) || count > 1;
+      Stmt out = splits_on
+                     ? split(*For::make(n.var, b.begin, extent, n.loop, n.body, n.annotations).as<For>())
+                     : part(n, b, n.body);
+      --depth_;
+      return out;
+    };
     // whole.begin <= main.begin <= main.end <= whole.end, also where the main part is empty.
     if (!analyzer_.can_prove(main.begin <= whole.end)) main.begin = min(main.begin, whole.end);
     if (!analyzer_.can_prove(main.end >= main.begin)) main.end = max(main.end, main.begin);
     std::vector<Stmt> parts;
-    ++depth_;
-    if (has_before) parts.push_back(part(n, {whole.begin, main.begin}, n.body));
-    --depth_;
+    if (has_before) parts.push_back(rest({whole.begin, main.begin}));
     parts.push_back(part(n, main, ReplaceTerms(known).mutate(n.body)));
-    ++depth_;
-    if (has_after) parts.push_back(part(n, {main.end, whole.end}, n.body));
-    --depth_;
+    if (has_after) parts.push_back(rest({main.end, whole.end}));
     return Seq::make(std::move(parts));
   }
 
@@ -366,7 +382,7 @@ class PartitionLoops : public ScopedMutator {
     NameAtoms name(loop.var);
     name.may_add = true;
     for (const Condition& c : conditions_in(loop, body)) {
-      if (as_at_most_zero(c.term).defined()) name.mutate(c.term);
+      if (!c.is_choice && as_at_most_zero(c.term).defined()) name.mutate(c.term);
     }
     name.may_add = false;
     std::vector<Var> vars;
@@ -395,7 +411,7 @@ class PartitionLoops : public ScopedMutator {
     };
     if (depth_ < kMaxDepth) {
       for (const Condition& c : conditions_in(loop, body)) {
-        if (!uses_any_var(c.term, is_ours)) continue;
+        if (c.is_choice || !uses_any_var(c.term, is_ours)) continue;
         Expr worst = extreme_case(c, analyzer_, Case::worst);
         if (!worst.defined() || !uses_any_var(worst, is_ours)) continue;
         Expr holds = analyzer_.simplify(worst <= Expr(0));

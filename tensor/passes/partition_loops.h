@@ -5,8 +5,8 @@
 
 namespace mcc::tensor {
 
-// Requires a function without blocks, after hoist_conditions. Looks at If conditions that compare sums of loop variables (at
-// Select conditions too, in loops with the annotation "partition"):
+// Requires a function without blocks, after hoist_conditions. Looks at If conditions that compare sums of loop variables; at
+// Select conditions in loops with the annotation "partition"; at these and at Ifs with an else in small serial loops:
 //   any loop       all of whose body is under "v < c" gets fewer iterations (vectorized: when a power of two is left;
 //                  unrolled and vectorized: when c is a constant)
 //   serial         is split into the iterations in which the conditions hold whatever the loops inside do, and those

@@ -1,5 +1,7 @@
 #include "tensor/passes/scope.h"
 
+#include "tensor/text.h"
+
 namespace mcc::tensor {
 
 Stmt ScopedMutator::on(const For& n, const Stmt& self) {
@@ -61,6 +63,22 @@ class FindVarIf : public Visitor {
   const std::function<bool(const VarNode*)>& f_;
 };
 
+class ReplaceTerm : public Mutator {
+ public:
+  ReplaceTerm(const Expr& term, bool truth) : term_(term), truth_(truth) {}
+
+ protected:
+  using Mutator::on;
+  Expr on(const Binary& n, const Expr& self) override {
+    if (is_comparison(n.op) && structurally_equal(self, term_)) return truth_ ? true_value() : false_value();
+    return Mutator::on(n, self);
+  }
+
+ private:
+  const Expr& term_;
+  bool truth_;
+};
+
 class CountLeaves : public Visitor {
  public:
   int64_t count = 0;
@@ -73,8 +91,31 @@ class CountLeaves : public Visitor {
 
 }  // namespace
 
+Stmt replace_term(const Stmt& s, const Expr& term, bool truth) { return ReplaceTerm(term, truth).mutate(s); }
+
 bool has_load(const Expr& e) {
   FindLoad find;
+  find.visit(e);
+  return find.found;
+}
+
+bool loads_from(const Expr& e, const Buffer& buffer) {
+  class Find : public Visitor {
+   public:
+    explicit Find(const Buffer& b) : buffer_(b) {}
+    bool found = false;
+
+   protected:
+    using Visitor::on;
+    void on(const Load& n) override {
+      found |= n.buffer.same_as(buffer_);
+      Visitor::on(n);
+    }
+
+   private:
+    const Buffer& buffer_;
+  };
+  Find find(buffer);
   find.visit(e);
   return find.found;
 }

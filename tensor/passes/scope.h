@@ -31,7 +31,11 @@ class ScopedMutator : public Mutator {
 Stmt with_body(const For& loop, const Stmt& body);
 Stmt with_kind(const For& loop, LoopKind kind, const Stmt& body);
 
+// s with every occurrence of a comparison that equals term replaced by a truth value.
+Stmt replace_term(const Stmt& s, const Expr& term, bool truth);
+
 bool has_load(const Expr& e);
+bool loads_from(const Expr& e, const Buffer& buffer);
 // Whether e mentions any variable for which f holds.
 bool uses_any_var(const Expr& e, const std::function<bool(const VarNode*)>& f);
 // Number of stores and evaluations in s, loops counted once.

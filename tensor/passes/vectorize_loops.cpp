@@ -44,27 +44,6 @@ std::optional<Reducer> reducer_of(BinaryOp op) {
   MCC_UNREACHABLE("unknown operator");
 }
 
-bool loads_from(const Expr& e, const Buffer& buffer) {
-  class Find : public Visitor {
-   public:
-    explicit Find(const Buffer& b) : buffer_(b) {}
-    bool found = false;
-
-   protected:
-    using Visitor::on;
-    void on(const Load& n) override {
-      found |= n.buffer.same_as(buffer_);
-      Visitor::on(n);
-    }
-
-   private:
-    const Buffer& buffer_;
-  };
-  Find find(buffer);
-  find.visit(e);
-  return find.found;
-}
-
 using BufferSet = std::set<const BufferNode*>;
 
 // Buffers of which some lanes of a vector may not be written: those stored to under a condition on the lane.
