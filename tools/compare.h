@@ -25,9 +25,10 @@ struct Comparison {
 // equal. Another shape or element type is a mismatch as a whole.
 Comparison compare(const graph::Constant& got, const graph::Constant& want, const Tolerance& tolerance);
 
-// The tolerance for outputs of this type: 16-bit floats may be two units in the last place off, because a fused kernel
-// rounds less often than the operators one by one.
-Tolerance tolerance_for(ElementType element, Tolerance given);
+// The tolerance for comparing with an expected output: the given one, but at least what rounding makes of it. Two units
+// in the last place of a 16-bit float, because a fused kernel rounds less often than the operators one by one; and
+// 2^-22 of the largest expected value, because where terms of a sum cancel their rounding errors stay.
+Tolerance tolerance_for(const graph::Constant& want, Tolerance given);
 
 // Floats: standard normal. Integers: 0..99, or 0..1 where the name contains "mask". bool: either. Depends on nothing but
 // its arguments.

@@ -196,8 +196,7 @@ class CaseRun {
     }
     result_.status = CaseStatus::pass;
     for (size_t i = 0; i < got->size(); ++i) {
-      const Comparison comparison =
-          compare((*got)[i], (*want)[i], tolerance_for((*want)[i].element(), tolerance_));
+      const Comparison comparison = compare((*got)[i], (*want)[i], tolerance_for((*want)[i], tolerance_));
       if (!comparison.same) return fail(text("output '", outputs_[i], "': ", comparison.reason));
     }
   }
@@ -257,7 +256,7 @@ class CaseRun {
     const std::vector<const Constant*> want = match_by_name(outputs_, expected);
     for (size_t i = 0; i < got.size() && i < want.size(); ++i) {
       if (!want[i]) return fail(text("there is no expected value for output '", outputs_[i], "'"));
-      const Comparison comparison = compare(got[i], *want[i], tolerance_for(want[i]->element(), tolerance_));
+      const Comparison comparison = compare(got[i], *want[i], tolerance_for(*want[i], tolerance_));
       if (!comparison.same) return fail(text("output '", outputs_[i], "': ", comparison.reason));
     }
   }

@@ -89,8 +89,7 @@ CaseResult verify_kernel(const Kernel& kernel, const tensor::Target& target, con
     // Sums are long and their order is free: what counts is the error against the output's range.
     Tolerance tolerance{options.rtol.value_or(1e-3),
                         options.atol.value_or(1e-4) * std::max(1.0, largest((*want)[i]))};
-    const Comparison comparison =
-        compare((*got)[i], (*want)[i], tolerance_for((*want)[i].element(), tolerance));
+    const Comparison comparison = compare((*got)[i], (*want)[i], tolerance_for((*want)[i], tolerance));
     if (comparison.same) continue;
     result.reason = text("output ", i, ": ", comparison.reason);
     return result;
