@@ -25,6 +25,7 @@ struct Roles {
   int vector = -1;           // contiguous in the result and in an operand
   int row = -1;              // shares the operand that runs along the vector axis
   int panel = -1;            // shares the other operand
+  std::vector<int> rows;     // further axes of that kind, outside of it
   std::vector<int> batch;    // the other spatial axes
   std::vector<int> reduce;
 };
@@ -70,7 +71,7 @@ std::optional<Roles> assign_roles(const BlockInfo& info) {
       if (roles.panel >= 0) roles.batch.push_back(roles.panel);
       roles.panel = axis;
     } else if ((vector_stands || info.loads.size() == 1) && (roles.row < 0 || info.axes[a].extent > 1)) {
-      if (roles.row >= 0) roles.batch.push_back(roles.row);
+      if (roles.row >= 0) roles.rows.push_back(roles.row);
       roles.row = axis;  // the innermost of them
     } else {
       roles.batch.push_back(axis);
@@ -94,6 +95,14 @@ struct TileProblem {
   std::vector<int64_t> vector_choices;
 };
 
+// Cycles that fetching a vector operand from the second-level cache takes beyond what issue hides.
+double fetch_cycles(int64_t vectors, const TileProblem& p, const Target& t) {
+  int64_t panel = p.steps * vectors * t.vector_bits / 8;
+  if (panel <= t.l1.bytes / 2) return 0;
+  double bytes_per_cycle = t.l2.gb_per_s / t.ghz;
+  return 0.3 * static_cast<double>(vectors * t.vector_bits / 8) / bytes_per_cycle;
+}
+
 double step_cycles(int64_t rows, int64_t vectors, bool shared, const Target& t) {
   double fma = static_cast<double>(rows * vectors) / t.fma_ports;
   double loads = static_cast<double>(shared ? rows + vectors : rows * vectors + vectors) / 2;
@@ -102,7 +111,8 @@ double step_cycles(int64_t rows, int64_t vectors, bool shared, const Target& t) 
 
 double tile_cycles(int64_t rows, int64_t vectors, const TileProblem& p, const Target& t) {
   double write_back = 2.0 * static_cast<double>(rows * vectors) + 12;
-  return static_cast<double>(p.steps) * step_cycles(rows, vectors, p.is_shared_scalar, t) + write_back;
+  double step = step_cycles(rows, vectors, p.is_shared_scalar, t) + fetch_cycles(vectors, p, t);
+  return static_cast<double>(p.steps) * step + write_back;
 }
 
 Tile choose_tile(const TileProblem& p, const Target& t) {
@@ -120,7 +130,7 @@ Tile choose_tile(const TileProblem& p, const Target& t) {
       int64_t tail = p.rows - (tiles - 1) * rows;
       double row_cycles = static_cast<double>(tiles - 1) * tile_cycles(rows, vectors, p, t) + tile_cycles(tail, vectors, p, t);
       double cycles = row_cycles * std::ceil(static_cast<double>(p.vectors) / static_cast<double>(vectors));
-      if (cycles < best.cycles * 0.999) best = {rows, vectors, 0, cycles};
+      if (cycles < best.cycles) best = {rows, vectors, 0, cycles};
     }
   }
   return best;
@@ -162,8 +172,28 @@ class RegisterTile {
       if (fits) p.vector_choices.push_back(n);
     }
     if (!p.is_shared_scalar) p.vector_choices = {1};
+    // Without an operand that panels share there is nothing to keep for all rows but the padded input of one batch item.
+    rows_outside_ = p.is_shared_scalar && vector_operand_bytes() <= t_.l2.bytes / 2;
     tile_ = choose_tile(p, t_);
-    us_ = tile_.cycles * static_cast<double>(batch_count()) / (t_.ghz * 1e3);
+    us_ = tile_.cycles * static_cast<double>(batch_count() * rows_count()) / (t_.ghz * 1e3);
+  }
+
+  int64_t rows_count() const {
+    int64_t count = 1;
+    for (int a : roles_.rows) count *= extent(a);
+    return count;
+  }
+
+  // Bytes of what runs along the vector axis and stands still from row to row: the weights.
+  int64_t vector_operand_bytes() const {
+    int64_t bytes = 0;
+    for (const Access& load : info_.loads) {
+      if (load.strides[static_cast<size_t>(roles_.vector)] != 0 &&
+          (roles_.row < 0 || load.strides[static_cast<size_t>(roles_.row)] == 0)) {
+        bytes = std::max(bytes, count_of(load.buffer) * byte_size(load.buffer.element()));
+      }
+    }
+    return bytes / std::max<int64_t>(1, batch_count());
   }
 
   int64_t batch_count() const {
@@ -185,6 +215,10 @@ class RegisterTile {
     const std::string& b = info_.name;
     std::vector<std::string> outer, inner;
     for (int a : roles_.batch) outer.push_back(loop(a));
+    // Weights that stay in the second-level cache are passed over for each row; of larger ones a panel is kept there while
+    // all rows pass.
+    std::vector<std::string> outer_rows;
+    for (int a : roles_.rows) (rows_outside_ ? outer : outer_rows).push_back(loop(a));
 
     // Row tiles go in chunks whose share of the row operand stays in the second-level cache.
     int64_t tiles = (extent(roles_.row) + tile_.rows - 1) / tile_.rows;
@@ -228,6 +262,7 @@ class RegisterTile {
     }
     if (!panel_loop.empty()) outer.push_back(panel_loop);
     std::vector<std::string> order = outer;
+    order.insert(order.end(), outer_rows.begin(), outer_rows.end());
     if (!row_tile.empty()) order.push_back(row_tile);
     for (int a : roles_.reduce) {
       reduce_loops_.push_back(loop(a));
@@ -253,10 +288,11 @@ class RegisterTile {
         row_bytes = std::max(row_bytes, count_of(load.buffer) * byte_size(load.buffer.element()));
       }
     }
-    row_bytes /= std::max<int64_t>(1, batch_count());
+    row_bytes /= std::max<int64_t>(1, batch_count() * rows_count());
     int64_t chunks = std::clamp<int64_t>(ceil_div64(row_bytes, t_.l2.bytes / 2), 1, tiles);
     if (!worth_parallel(us_, t_)) return chunks;
     int64_t outside = batch_count() * panels;
+    if (rows_outside_) outside *= rows_count();
     while (chunks < tiles && balance(outside * chunks, t_.cores) < 0.9) ++chunks;
     return chunks;
   }
@@ -345,6 +381,7 @@ class RegisterTile {
       bool partitioned = true;
       for (const Access& load : info_.loads) {
         if (!load.buffer.same_as(p->store.buffer)) continue;
+        partitioned &= roles_.rows.empty() || !rows_outside_;
         for (int a : roles_.batch) partitioned &= load.strides[static_cast<size_t>(a)] != 0;
         partitioned &= roles_.panel < 0 || load.strides[static_cast<size_t>(roles_.panel)] != 0;
       }
@@ -366,6 +403,7 @@ class RegisterTile {
   Tile tile_;
   int64_t lanes_ = 16;
   double us_ = 0;
+  bool rows_outside_ = false;  // further row axes outside of the panels
   std::string vector_loop_, tile_loop_, outer_loop_, write_back_;
   std::vector<std::string> reduce_loops_, unrolled_;
 };
