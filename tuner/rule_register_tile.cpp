@@ -121,7 +121,9 @@ Tile choose_tile(const TileProblem& p, const Target& t) {
   // Two registers stay free for addresses' vectors and temporaries; without broadcast operands one more is used.
   int64_t registers = t.vector_registers - (t.vector_registers >= 32 ? 2 : 1);
   for (int64_t vectors : p.vector_choices) {
-    for (int64_t rows = 1; rows <= std::min<int64_t>(p.rows, 28); ++rows) {
+    // Without a shared scalar operand every product needs a register of its own for a while.
+    int64_t most = p.is_shared_scalar ? 28 : registers / 2;
+    for (int64_t rows = 1; rows <= std::min<int64_t>(p.rows, most); ++rows) {
       int64_t operands = p.is_shared_scalar ? vectors : 1;
       if (rows * vectors + operands > registers) break;
       // Rows are spread evenly over the tiles that this many at most make.
@@ -173,6 +175,7 @@ class RegisterTile {
     }
     if (!p.is_shared_scalar) p.vector_choices = {1};
     // Without an operand that panels share there is nothing to keep for all rows but the padded input of one batch item.
+    shared_scalar_ = p.is_shared_scalar;
     rows_outside_ = p.is_shared_scalar && vector_operand_bytes() <= t_.l2.bytes / 2;
     tile_ = choose_tile(p, t_);
     us_ = tile_.cycles * static_cast<double>(batch_count() * rows_count()) / (t_.ghz * 1e3);
@@ -218,7 +221,17 @@ class RegisterTile {
     // Weights that stay in the second-level cache are passed over for each row; of larger ones a panel is kept there while
     // all rows pass.
     std::vector<std::string> outer_rows;
-    for (int a : roles_.rows) (rows_outside_ ? outer : outer_rows).push_back(loop(a));
+    for (int a : roles_.rows) {
+      int64_t band = rows_outside_ ? 0 : band_height(a);
+      if (band > 0) {
+        must_step(s_, Split{loop(a), {0, band}, {b + ".band", b + ".line"}});
+        outer.push_back(b + ".band");
+        outer_rows.push_back(b + ".line");
+        bands_ *= extent(a) / band;
+      } else {
+        (rows_outside_ ? outer : outer_rows).push_back(loop(a));
+      }
+    }
 
     // Row tiles go in chunks whose share of the row operand stays in the second-level cache.
     int64_t tiles = (extent(roles_.row) + tile_.rows - 1) / tile_.rows;
@@ -275,6 +288,20 @@ class RegisterTile {
     order.push_back(vector_loop_);
     if (order.size() > 1) must_step(s_, Reorder{order});
     make_parallel(outer, row_tile);
+  }
+
+  // Lines that are done together, so that their padded input stays in the nearest caches; 0: all of them.
+  int64_t band_height(int a) const {
+    if (shared_scalar_ || roles_.rows.size() != 1 || a != roles_.rows[0]) return 0;
+    int64_t bytes = 0;
+    for (const Access& load : info_.loads) {
+      if (load.strides[static_cast<size_t>(a)] != 0) bytes = std::max(bytes, count_of(load.buffer) * byte_size(load.buffer.element()));
+    }
+    if (bytes / std::max<int64_t>(1, batch_count()) <= t_.l2.bytes / 8) return 0;
+    for (int64_t band = std::min<int64_t>(14, extent(a) / 2); band >= 4; --band) {
+      if (extent(a) % band == 0) return band;
+    }
+    return 0;
   }
 
   static int64_t ceil_div64(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -386,7 +413,7 @@ class RegisterTile {
         partitioned &= roles_.panel < 0 || load.strides[static_cast<size_t>(roles_.panel)] != 0;
       }
       bool row_outside = outer_loop_ == tile_loop_ || s_.find_loop(info_.name + ".chunk") != nullptr;
-      int64_t pieces = batch_count();
+      int64_t pieces = batch_count() * bands_;
       int64_t bytes = p->spatial * byte_size(p->store.buffer.element()) / std::max<int64_t>(1, pieces);
       if (!partitioned || row_outside || bytes > t_.l2.bytes / 4) continue;
       if (!try_step(s_, ComputeAt{producer, outer_loop_})) continue;
@@ -403,6 +430,8 @@ class RegisterTile {
   Tile tile_;
   int64_t lanes_ = 16;
   double us_ = 0;
+  int64_t bands_ = 1;
+  bool shared_scalar_ = true;
   bool rows_outside_ = false;  // further row axes outside of the panels
   std::string vector_loop_, tile_loop_, outer_loop_, write_back_;
   std::vector<std::string> reduce_loops_, unrolled_;
