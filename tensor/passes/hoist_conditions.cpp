@@ -62,11 +62,11 @@ class HoistConditions : public Mutator {
   }
 
  private:
-  static Stmt hoist(const For& loop) {
-    if (const auto* store = loop.body.as<Store>()) {
-      bool is_update = loads_from(store->value, store->buffer);
-      bool is_threaded = loop.loop == LoopKind::parallel || loop.loop == LoopKind::bound;
-      return is_update || is_threaded ? Stmt(&loop) : unswitch(loop, kMaxTerms);
+  static Stmt hoist(const For& loop, int terms = kMaxTerms) {
+    if (Expr term = choice_outside(loop); term.defined() && terms > 0) {
+      Stmt if_true = with_body(loop, replace_term(loop.body, term, true));
+      Stmt if_false = with_body(loop, replace_term(loop.body, term, false));
+      return If::make(term, hoist(*if_true.as<For>(), terms - 1), hoist(*if_false.as<For>(), terms - 1));
     }
     const auto* guard = loop.body.as<If>();
     if (!guard) return Stmt(&loop);
@@ -79,17 +79,20 @@ class HoistConditions : public Mutator {
     if (!inside.empty() && count_leaves(guard->else_body) > kMaxCopies) return Stmt(&loop);
     Stmt then_body =
         inside.empty() ? guard->then_body : If::make(conjunction(inside), guard->then_body, guard->else_body);
-    return If::make(conjunction(outside), hoist_in(loop, then_body), hoist_in(loop, guard->else_body));
-  }
-  static Stmt hoist_in(const For& loop, const Stmt& body) {
-    Stmt s = with_body(loop, body);
-    return hoist(*s.as<For>());
+    Stmt if_true = with_body(loop, then_body), if_false = with_body(loop, guard->else_body);
+    return If::make(conjunction(outside), hoist(*if_true.as<For>()), hoist(*if_false.as<For>()));
   }
 
-  // A version of the loop for each side of the Select conditions in its store that its variable does not change.
-  static Stmt unswitch(const For& loop, int terms) {
+  // For a loop that holds a single store, which is no update: a term of a Select's condition in the store's value that
+  // does not depend on the loop's variable. Undefined if there is none.
+  static Expr choice_outside(const For& loop) {
+    if (loop.loop == LoopKind::parallel || loop.loop == LoopKind::bound) return nullptr;
+    Stmt body = loop.body;
+    if (const auto* guard = body.as<If>(); guard && !guard->else_body) body = guard->then_body;
+    const auto* store = body.as<Store>();
+    if (!store || loads_from(store->value, store->buffer)) return nullptr;
     Expr term;
-    for_each_expr(loop.body, [&](const Expr& e) {
+    for_each_expr(Evaluate::make(store->value), [&](const Expr& e) {
       const auto* select = e.as<Select>();
       if (!select || term.defined()) return;
       for (const Expr& c : conjuncts(select->condition)) {
@@ -101,10 +104,7 @@ class HoistConditions : public Mutator {
         }
       }
     });
-    if (!term.defined() || terms == 0) return Stmt(&loop);
-    Stmt if_true = with_body(loop, replace_term(loop.body, term, true));
-    Stmt if_false = with_body(loop, replace_term(loop.body, term, false));
-    return If::make(term, unswitch(*if_true.as<For>(), terms - 1), unswitch(*if_false.as<For>(), terms - 1));
+    return term;
   }
 };
 
