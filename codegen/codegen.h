@@ -25,16 +25,16 @@ Result<KernelMemory> kernel_memory(const tensor::Func& lowered);
 // A kernel's object code. The function has the name given to it and the signature of abi.h: pointers of params and
 // of kernel_memory, dims, the executor (null: one thread).
 struct ObjectCode {
-  std::vector<char> bytes;  // ELF relocatable
+  std::vector<char> bytes;        // ELF relocatable
   std::string llvm_ir, assembly;  // filled in only when asked for
 };
 
 struct EmitOptions {
   bool keep_llvm_ir = false;
   bool keep_assembly = false;
-  bool strict = false;     // no FMA contraction across operations, no reassociation
+  bool strict = false;  // no FMA contraction across operations, no reassociation
   bool fast_math = false;
-  int optimization = 2;    // -O0 .. -O3
+  int optimization = 2;  // -O0 .. -O3
 };
 
 // f is lowered. Deterministic: same input, same bytes, on any thread.
@@ -51,11 +51,13 @@ class Jit {
  public:
   static Result<std::unique_ptr<Jit>> create(const tensor::Target& target);
   ~Jit();
-  // Runs a scheduled or unscheduled function once, with as many threads as the caller's (one).
+  // Runs a scheduled or unscheduled function once, on the calling thread; keeps its code for the next time. Not to be
+  // called from two threads at once.
   Status run(const tensor::Func& scheduled, std::span<void* const> buffers,
              std::span<const int64_t> dims = {});
 
-  // A loaded kernel; unloaded when destroyed.
+  // A loaded kernel; unloaded when destroyed, which may be after the Jit. Many may be loaded under one name, from any
+  // thread.
   using KernelFunction = int32_t (*)(void* const* buffers, const int64_t* dims, void* executor);
   class Kernel {
    public:

@@ -1,5 +1,6 @@
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
 
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <new>
@@ -13,7 +14,8 @@ namespace mcc::codegen {
 
 struct Jit::Impl {
   tensor::Target target;
-  std::unique_ptr<llvm::orc::LLJIT> jit;
+  std::shared_ptr<llvm::orc::LLJIT> jit;
+  std::atomic<uint64_t> libraries = 0;
   struct Loaded {
     std::shared_ptr<Kernel> kernel;
     KernelMemory memory;
@@ -23,15 +25,19 @@ struct Jit::Impl {
   uint64_t next = 0;
 };
 
+// Each kernel is in a library of its own, so that many may have the same name; the engine stays as long as any is loaded.
 struct Jit::Kernel::Resource {
-  llvm::orc::ResourceTrackerSP tracker;
+  std::shared_ptr<llvm::orc::LLJIT> jit;
+  llvm::orc::JITDylib* library = nullptr;
+  ~Resource() { llvm::cantFail(jit->getExecutionSession().removeJITDylib(*library)); }
 };
 
-Jit::Kernel::~Kernel() {
-  if (resource_) llvm::cantFail(resource_->tracker->remove());
-}
+Jit::Kernel::~Kernel() = default;
 
 Result<std::unique_ptr<Jit>> Jit::create(const tensor::Target& target) {
+  if (!runs_here(target)) {
+    return Diagnostic{ErrorKind::environment, target.name, "this machine cannot run code for the target", ""};
+  }
   initialize_llvm();
   auto jit = llvm::orc::LLJITBuilder().create();
   if (!jit) {
@@ -50,20 +56,20 @@ Jit::~Jit() = default;
 
 Result<std::shared_ptr<Jit::Kernel>> Jit::load(const ObjectCode& object, const std::string& symbol) {
   llvm::orc::LLJIT& jit = *impl_->jit;
-  auto tracker = jit.getMainJITDylib().createResourceTracker();
+  auto kernel = std::make_shared<Kernel>();
+  std::string name = text("kernel", impl_->libraries++);
+  llvm::orc::JITDylib& library = jit.getExecutionSession().createBareJITDylib(name);
+  kernel->resource_.reset(new Kernel::Resource{impl_->jit, &library});
   auto buffer =
       llvm::MemoryBuffer::getMemBufferCopy(llvm::StringRef(object.bytes.data(), object.bytes.size()), symbol);
   auto failed = [](llvm::Error error) {
     return Diagnostic{ErrorKind::environment, "",
                       text("code cannot be loaded: ", llvm::toString(std::move(error))), ""};
   };
-  if (llvm::Error error = jit.addObjectFile(tracker, std::move(buffer))) return failed(std::move(error));
-  auto address = jit.lookup(symbol);
+  if (llvm::Error error = jit.addObjectFile(library, std::move(buffer))) return failed(std::move(error));
+  auto address = jit.lookup(library, symbol);
   if (!address) return failed(address.takeError());
-  auto kernel = std::make_shared<Kernel>();
   kernel->function = address->toPtr<KernelFunction>();
-  kernel->resource_ = std::make_unique<Kernel::Resource>();
-  kernel->resource_->tracker = tracker;
   return kernel;
 }
 

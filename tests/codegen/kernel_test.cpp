@@ -237,6 +237,73 @@ TEST(Kernel, SymbolicDimensionsAreArguments) {
   }
 }
 
+TEST(Jit, LoadsManyKernelsOfOneNameOnManyThreads) {
+  tensor::Target t = target("cpu");
+  std::vector<std::shared_ptr<Jit::Kernel>> kernels(16);
+  {
+    Result<std::unique_ptr<Jit>> jit = Jit::create(t);
+    ASSERT_TRUE(jit.ok());
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < kernels.size(); ++i) {
+      threads.emplace_back([&, i] {
+        tensor::Func f = parse(
+            text("func f(x: f32[1]) -> (y: f32[1]) { for i in 1 { block y(a = i: spatial 1) { y[a] = x[a] + ",
+                 i, ".0 } } }"));
+        Result<std::shared_ptr<Jit::Kernel>> kernel = (*jit)->load(emit(f, t), "kernel");
+        if (kernel.ok()) kernels[i] = *kernel;
+      });
+    }
+    for (std::thread& thread : threads)
+      thread.join();
+  }
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    ASSERT_TRUE(kernels[i]);
+    float x = 1, y = 0;
+    void* buffers[] = {&x, &y};
+    kernels[i]->function(buffers, nullptr, nullptr);
+    EXPECT_EQ(y, 1 + static_cast<float>(i));
+  }
+}
+
+TEST(Kernel, EveryOptionKeepsTheResults) {
+  tensor::FuncBuilder b("softmax");
+  tensor::Buffer x = b.input("x", ElementType::f32, {4, 37});
+  tensor::Buffer e = b.compute("e", ElementType::f32, {4, 37}, [&](tensor::Axes i) {
+    tensor::Expr v = load(x, {i[0], i[1]});
+    return call(tensor::Intrinsic::exp, {v}) + call(tensor::Intrinsic::tanh, {v}) +
+           call(tensor::Intrinsic::log1p, {v * v});
+  });
+  tensor::Buffer sum = b.reduce("sum", ElementType::f32, {4}, {37}, tensor::Reducer::sum,
+                                [&](tensor::Axes s, tensor::Axes r) { return load(e, {s[0], r[0]}); });
+  tensor::Func f = b.finish({sum, e});
+  Memory inputs = random_memory(f, 3);
+  auto* values = reinterpret_cast<float*>(inputs[0].data());
+  for (int i = 0; i < 4 * 37; ++i)
+    values[i] = static_cast<float>(i % 23) / 4 - 3;
+  Memory expected = inputs;
+  run_interpreted(f, &expected);
+  for (const tensor::Target& t : test_targets()) {
+    Result<std::unique_ptr<Jit>> jit = Jit::create(t);
+    ASSERT_TRUE(jit.ok());
+    for (int variant = 0; variant < 12; ++variant) {
+      EmitOptions options;
+      options.optimization = variant % 4;
+      options.strict = variant / 4 == 1;
+      options.fast_math = variant / 4 == 2;
+      Result<ObjectCode> object = emit_object(tensor::lower(f, t), "kernel", t, options);
+      ASSERT_TRUE(object.ok());
+      Result<std::shared_ptr<Jit::Kernel>> kernel = (*jit)->load(*object, "kernel");
+      ASSERT_TRUE(kernel.ok());
+      Memory actual = inputs;
+      std::vector<void*> buffers;
+      for (auto& bytes : actual)
+        buffers.push_back(bytes.data());
+      (*kernel)->function(buffers.data(), nullptr, nullptr);
+      EXPECT_EQ(difference(f, expected, actual, 1e-5), "") << t.name << ", variant " << variant;
+    }
+  }
+}
+
 // ---- Linking ----
 
 TEST(Linker, MakesALibraryThatLoads) {
