@@ -110,8 +110,8 @@ struct OpDef {
   // Result is known from the types alone (Shape, Size): computes it at compile time, when it can.
   std::optional<Constant> (*fold)(const Graph&, const Node&) = nullptr;
 
-  // Elementwise operators keep blocked layouts; axis operators remap (see graph/passes/layout.h). Null: the operator
-  // wants plain row-major tensors.
+  // An elementwise operator that gives finite results for finite operands: it may run on blocked layouts whose last block
+  // is padded, as the padding then stays finite (graph/passes/choose_layouts.cpp).
   bool layout_agnostic = false;
 };
 

@@ -27,6 +27,12 @@ void compute_unary(ComputeContext& c) {
   }));
 }
 
+// Whether finite operands give finite results.
+bool is_total(std::string_view name) {
+  return name != "Log" && name != "Sqrt" && name != "Reciprocal" && name != "Asin" && name != "Acos" &&
+         name != "Acosh" && name != "Atanh";
+}
+
 template <TypeSet set, Function f>
 OpDef unary(std::string_view name) {
   OpDef op;
@@ -34,7 +40,7 @@ OpDef unary(std::string_view name) {
   op.fusion = FusionClass::elementwise;
   op.infer = infer_same<set>;
   op.compute = compute_unary<f>;
-  op.layout_agnostic = true;
+  op.layout_agnostic = is_total(name);
   return op;
 }
 

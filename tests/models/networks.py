@@ -147,6 +147,16 @@ def grouped_cnn():
     return n.model(n.op("PRelu", x, n.weight(12, 1, 1)))
 
 
+def partial_functions():
+    """Functions that are infinite or undefined at 0, between convolutions whose channels do not fill a vector."""
+    n = Net(13)
+    x = n.op("Abs", n.conv(n.input("x", [1, 3, 12, 12]), 3, 20, bias=False))
+    shift = n.constant((n.rng.random((20, 1, 1)) + 0.5).astype(np.float32))
+    x = n.conv(n.op("Reciprocal", n.op("Add", x, shift)), 20, 20)
+    x = n.conv(n.op("Log", n.op("Add", n.op("Abs", x), shift)), 20, 20)
+    return n.model(n.conv(n.op("Div", x, shift), 20, 5))
+
+
 def convnext_block():
     n = Net(6)
     x = n.conv(n.input("x", [1, 3, 32, 32]), 3, 48, 4, 4, pads=[0, 0, 0, 0])
@@ -240,6 +250,7 @@ MODELS = {
     "mobile_cnn": mobile_cnn,
     "detector": detector,
     "grouped_cnn": grouped_cnn,
+    "partial_functions": partial_functions,
     "convnext_block": convnext_block,
     "encoder": encoder,
     "decoder": decoder,
