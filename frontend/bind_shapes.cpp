@@ -134,6 +134,20 @@ void report_open_dims(const onnx::ValueInfoProto& input, Diagnostics& problems) 
                                : text("give values, for example ", join(options, " "), ", or ", shape)});
 }
 
+// Larger inputs are refused here: ONNX's inference walks over what it takes for a shape, element by element.
+bool check_size(const onnx::ValueInfoProto& input, Diagnostics& problems) {
+  constexpr int64_t kMostElements = int64_t{1} << 40;
+  int64_t count = 1;
+  bool large = false;
+  for (const Dim& dim : input.type().tensor_type().shape().dim()) {
+    if (!dim.has_dim_value() || dim.dim_value() <= 0) continue;
+    large |= __builtin_mul_overflow(count, dim.dim_value(), &count) || count >= kMostElements;
+  }
+  if (!large) return true;
+  problems.push_back({ErrorKind::unsupported, text("input '", input.name(), "'"), "is too large", ""});
+  return false;
+}
+
 void check_option_names(const onnx::GraphProto& graph, const ImportOptions& options, Diagnostics& problems) {
   std::set<std::string> inputs, symbols;
   for (const auto& input : graph.input()) {
@@ -168,15 +182,18 @@ bool bind_shapes(onnx::ModelProto& model, const ImportOptions& options, Diagnost
   }
   for (const Diagnostic& problem : problems)
     if (problem.kind == ErrorKind::usage) return false;
+  bool sizes_fit = true;
   for (auto& input : *graph.mutable_input()) {
     substitute_dims(input.mutable_type(), dims);
-    if (input.type().has_tensor_type()) report_open_dims(input, problems);
+    if (!input.type().has_tensor_type()) continue;
+    report_open_dims(input, problems);
+    sizes_fit &= check_size(input, problems);
   }
   for (auto& value : *graph.mutable_value_info())
     substitute_dims(value.mutable_type(), dims);
   for (auto& output : *graph.mutable_output())
     substitute_dims(output.mutable_type(), dims);
-  return true;
+  return sizes_fit;
 }
 
 }  // namespace mcc::frontend

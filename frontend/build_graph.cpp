@@ -22,6 +22,8 @@ using graph::ValueId;
 // Nodes over constants are computed at once when inputs and outputs together have at most so many elements. That
 // covers the arithmetic on shapes; larger ones are left to the pass that folds with compiled code.
 constexpr int64_t kFoldElements = 4096;
+// Larger tensors are refused: no machine holds them, and sizes stay far from overflow.
+constexpr int64_t kMostBytes = int64_t{1} << 40;
 // Functions inside functions.
 constexpr int kMaxExpansion = 16;
 
@@ -97,6 +99,16 @@ const onnx::AttributeProto* find_attribute(const onnx::NodeProto& node, const st
   return nullptr;
 }
 
+bool fits_memory(const TensorType& type) {
+  int64_t bytes = byte_size(type.element);
+  for (const tensor::Expr& dim : type.shape) {
+    int64_t value = 1;
+    if (tensor::as_int(dim, &value) && value == 0) return true;
+    if (__builtin_mul_overflow(bytes, value, &bytes)) return false;
+  }
+  return bytes <= kMostBytes;
+}
+
 const char* kind_of_type(const onnx::TypeProto& type) {
   if (type.has_sequence_type()) return "a sequence";
   if (type.has_map_type()) return "a map";
@@ -162,6 +174,8 @@ class Builder {
     }
     std::optional<TensorType> type = static_type_of(input.type());
     if (!type) return;  // bind_shapes() has said which dimension lacks a value
+    if (!fits_memory(*type))
+      return report(ErrorKind::unsupported, where, text(to_text(*type), " is too large"));
     entry = {Entry::value, graph_.add_value(input.name(), *type)};
     graph_.inputs.push_back(entry.id);
   }
@@ -235,7 +249,7 @@ class Builder {
       auto inferred = scope.types.find(output);
       if (inferred == scope.types.end()) continue;
       std::optional<TensorType> type = static_type_of(*inferred->second);
-      if (!type) continue;
+      if (!type || !fits_memory(*type)) continue;
       const ValueId id = graph_.add_value(output, *type);
       tainted_.insert(id);
       scope.names[output] = {Entry::value, id};
@@ -408,6 +422,11 @@ class Builder {
     if (!types.ok()) {
       // What follows from something reported already is not a fault of its own.
       if (!taint) report_all(types.errors(), where);
+      return give_up(from, scope);
+    }
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      if (node.outputs[i] == kNoValue || fits_memory((*types)[i])) continue;
+      report(ErrorKind::unsupported, where, text("its output ", to_text((*types)[i]), " is too large"));
       return give_up(from, scope);
     }
     for (size_t i = 0; i < node.outputs.size(); ++i) {

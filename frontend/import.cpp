@@ -89,7 +89,7 @@ Result<ImportedModel> import_onnx(const std::string& path, const ImportOptions& 
                                   const graph::Evaluator& fold) {
   Result<LoadedModel> loaded = load(path);
   if (!loaded.ok()) return loaded.errors();
-  onnx::ModelProto& proto = loaded->proto;
+  const onnx::ModelProto& proto = loaded->proto;
   ImportedModel model;
   model.producer = producer_of(proto);
   model.doc = proto.doc_string();
@@ -98,14 +98,15 @@ Result<ImportedModel> import_onnx(const std::string& path, const ImportOptions& 
   model.node_count = proto.graph().node_size();
   model.file_bytes = static_cast<int64_t>(loaded->file->bytes().size());
 
-  google::protobuf::LogSilencer quiet;
-  Diagnostics problems;
-  if (check_versions(proto, problems) && inline_functions(proto, problems)) {
-    check_model(proto, loaded->folder, problems);
-    if (bind_shapes(proto, options, problems) && convert_model(proto, problems)) {
-      TensorReader reader(loaded->file, std::move(loaded->blobs), loaded->folder);
-      model.graph = build_graph(proto, reader, options, fold, problems);
-    }
+  PreparedModel prepared = prepare_model(proto, loaded->folder, options);
+  Diagnostics& problems = prepared.problems;
+  if (prepared.usable) {
+    TensorReader reader(loaded->file, std::move(loaded->blobs), loaded->folder);
+    model.graph = build_graph(prepared.model, reader, options, fold, problems);
+  }
+  if (prepared.failed && problems.empty()) {
+    return not_a_model(path,
+                       "ONNX's library crashes on this model; a shape or an attribute in it makes no sense");
   }
   if (!problems.empty()) return problems;
   model.graph.compact();

@@ -28,7 +28,8 @@ bool check_versions(const onnx::ModelProto& model, Diagnostics& problems);
 void check_model(onnx::ModelProto& model, const std::string& folder, Diagnostics& problems);
 
 // Gives every dimension of every input the value that the options have for it. Initializers that are also inputs are
-// constants: they are dropped from the inputs. Dimensions without a value go to problems. False: the options are wrong.
+// constants: they are dropped from the inputs. Dimensions without a value go to problems. False: the options
+// are wrong, or an input is larger than any memory.
 bool bind_shapes(onnx::ModelProto& model, const ImportOptions& options, Diagnostics& problems);
 
 // Inlines local functions. False: nothing further can be done with the model.
@@ -36,5 +37,16 @@ bool inline_functions(onnx::ModelProto& model, Diagnostics& problems);
 
 // Converts to kOpset and infers the types of all values. False as above.
 bool convert_model(onnx::ModelProto& model, Diagnostics& problems);
+
+struct PreparedModel {
+  onnx::ModelProto model;
+  Diagnostics problems;
+  bool usable = false;  // a graph can be built from the model
+  bool failed = false;  // ONNX's library crashed on it; the model is as far as it came without
+};
+
+// All of the above in order, in a process of its own: ONNX's library can crash on attributes and shapes that make no sense.
+PreparedModel prepare_model(const onnx::ModelProto& model, const std::string& folder,
+                            const ImportOptions& options);
 
 }  // namespace mcc::frontend
