@@ -441,7 +441,7 @@ class RegisterTile {
 
 bool schedule_register_tile(Schedule& s, const std::string& block, const Target& target) {
   std::optional<BlockInfo> info = analyze(s, block);
-  if (!info || !info->is_reduction) return false;
+  if (!info || !info->is_reduction || info->iterations() == 0) return false;
   std::optional<Roles> roles = assign_roles(*info);
   if (!roles) return false;
   RegisterTile(s, *info, *roles, target).run();
