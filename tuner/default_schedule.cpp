@@ -2,17 +2,21 @@
 
 #include <algorithm>
 
+#include "support/text.h"
 #include "tuner/rules.h"
 
 namespace mcc::tuner {
 
 using namespace tensor;
 
-bool try_step(Schedule& s, const Step& step) { return static_cast<bool>(s.apply(step)); }
+bool try_step(Draft& draft, const Step& step) {
+  return static_cast<bool>(draft.refusal) && static_cast<bool>(draft.schedule.apply(step));
+}
 
-void must_step(Schedule& s, const Step& step) {
-  Outcome outcome = s.apply(step);
-  MCC_CHECK(static_cast<bool>(outcome), to_text(step), ": ", to_text(outcome.code), ": ", outcome.detail);
+void must_step(Draft& draft, const Step& step) {
+  if (!draft.refusal) return;
+  draft.refusal = draft.schedule.apply(step);
+  if (!draft.refusal) draft.refusal.detail = text(to_text(step), ": ", draft.refusal.detail);
 }
 
 double estimate_us(double flops, double bytes, const Target& target) {
@@ -49,14 +53,14 @@ std::string main_contraction(const Schedule& s) {
 
 }  // namespace
 
-Schedule default_schedule(const Func& f, const Target& target) {
-  Schedule s(f);
-  inline_producers(s);
+void apply_rules(Draft& draft) {
+  Schedule& s = draft.schedule;
+  inline_producers(draft);
   std::string main = main_contraction(s);
   if (!main.empty()) {
-    schedule_register_tile(s, main, target);
-  } else if (schedule_rows(s, target)) {
-    return s;
+    schedule_register_tile(draft, main);
+  } else if (schedule_rows(draft)) {
+    return;
   }
   // What still stands under its own loops.
   for (const std::string& name : s.block_names()) {
@@ -66,10 +70,20 @@ Schedule default_schedule(const Func& f, const Target& target) {
         })) {
       continue;
     }
-    if (info->is_reduction && schedule_register_tile(s, name, target)) continue;
-    schedule_pointwise(s, name, target);
+    if (info->is_reduction && schedule_register_tile(draft, name)) continue;
+    schedule_pointwise(draft, name);
   }
-  return s;
+}
+
+Schedule default_schedule(const Func& f, const Target& target) {
+  PreferredDecider decide;
+  Draft draft{Schedule(f), decide, target};
+  apply_rules(draft);
+  if (draft.refusal) return draft.schedule;
+  // A shape that a rule's analysis does not foresee (strides beyond the extents of buffers): what is legal always.
+  Draft plain{Schedule(f), decide, target};
+  for (const std::string& name : plain.schedule.block_names()) schedule_pointwise(plain, name);
+  return plain.schedule;
 }
 
 }  // namespace mcc::tuner

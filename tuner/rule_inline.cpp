@@ -29,7 +29,8 @@ bool is_window(const BlockInfo& producer, const BlockInfo& consumer) {
 
 }  // namespace
 
-void inline_producers(Schedule& s) {
+void inline_producers(Draft& draft) {
+  Schedule& s = draft.schedule;
   for (const std::string& name : s.block_names()) {
     std::optional<BlockInfo> producer = analyze(s, name);
     if (!producer || !producer->is_injective || is_output(s.func(), producer->store.buffer)) continue;
@@ -42,7 +43,7 @@ void inline_producers(Schedule& s) {
     }
     if (!known || consumers.empty() || !is_free_to_inline(*producer, consumers)) continue;
     if (std::any_of(consumers.begin(), consumers.end(), [&](const BlockInfo& c) { return is_window(*producer, c); })) continue;
-    try_step(s, ComputeInline{name});
+    try_step(draft, ComputeInline{name});
   }
 }
 

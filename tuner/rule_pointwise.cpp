@@ -13,19 +13,20 @@ namespace {
 constexpr int64_t kGrain = 8192;
 
 struct Pointwise {
-  Schedule& s;
+  Draft& draft;
   BlockInfo info;
-  const Target& t;
+  Schedule& s = draft.schedule;
+  const Target& t = draft.target;
 
-  std::vector<std::string> spatial, reduce;
+  std::vector<std::string> spatial = {}, reduce = {};
 
   void run() {
     for (const AxisInfo& a : info.axes) (a.is_reduce ? reduce : spatial).push_back(a.loop);
     if (spatial.empty()) return;
     std::string vector = vector_loop();
     make_parallel();
-    if (info.is_reduction && !reduce.empty()) try_step(s, DecomposeReduction{info.name, reduce.front()});
-    if (!vector.empty()) try_step(s, Vectorize{vector});
+    if (info.is_reduction && !reduce.empty()) try_step(draft, DecomposeReduction{info.name, reduce.front()});
+    if (!vector.empty()) try_step(draft, Vectorize{vector});
   }
 
   // Splits the last axis into vectors when the result is contiguous along it. For a reduction the vector goes inside.
@@ -37,7 +38,7 @@ struct Pointwise {
     int64_t extent = info.axes[last].extent;
     if (extent < 4) return "";
     if (extent > lanes) {
-      if (!try_step(s, Split{loop, {0, lanes}, {loop + ".vec", loop + ".lane"}})) return "";
+      if (!try_step(draft, Split{loop, {0, lanes}, {loop + ".vec", loop + ".lane"}})) return "";
       spatial.back() = loop + ".vec";
       loop += ".lane";
     } else {
@@ -47,7 +48,7 @@ struct Pointwise {
       std::vector<std::string> order = spatial;
       order.insert(order.end(), reduce.begin(), reduce.end());
       order.push_back(loop);
-      try_step(s, Reorder{order});
+      try_step(draft, Reorder{order});
     }
     return loop;
   }
@@ -70,23 +71,23 @@ struct Pointwise {
     std::string loop = outer[0];
     if (outer.size() > 1) {
       loop = info.name + ".outer";
-      if (!try_step(s, Fuse{outer, loop})) return;
+      if (!try_step(draft, Fuse{outer, loop})) return;
     }
     // Long loops in grains.
     int64_t per_item = std::max<int64_t>(1, info.iterations() / std::max<int64_t>(1, items));
     int64_t group = std::max<int64_t>(1, kGrain / per_item);
     if (group > 1 && items / group >= t.cores) {
-      if (try_step(s, Split{loop, {0, group}, {loop + ".chunk", loop + ".in"}})) loop += ".chunk";
+      if (try_step(draft, Split{loop, {0, group}, {loop + ".chunk", loop + ".in"}})) loop += ".chunk";
     }
-    try_step(s, Parallel{loop});
+    try_step(draft, Parallel{loop});
   }
 };
 
 }  // namespace
 
-void schedule_pointwise(Schedule& s, const std::string& block, const Target& target) {
-  std::optional<BlockInfo> info = analyze(s, block);
-  if (info) Pointwise{s, *info, target, {}, {}}.run();
+void schedule_pointwise(Draft& draft, const std::string& block) {
+  std::optional<BlockInfo> info = analyze(draft.schedule, block);
+  if (info) Pointwise{draft, *info}.run();
 }
 
 }  // namespace mcc::tuner

@@ -84,7 +84,6 @@ std::optional<Roles> assign_roles(const BlockInfo& info) {
 struct Tile {
   int64_t rows = 1;     // rows of accumulators
   int64_t vectors = 1;  // vectors in each
-  int64_t lanes = 16;
   double cycles = 0;    // modelled, of the whole block
 };
 
@@ -115,9 +114,9 @@ double tile_cycles(int64_t rows, int64_t vectors, const TileProblem& p, const Ta
   return static_cast<double>(p.steps) * step + write_back;
 }
 
-Tile choose_tile(const TileProblem& p, const Target& t) {
-  Tile best;
-  best.cycles = std::numeric_limits<double>::infinity();
+// The tiles that fit the registers.
+std::vector<Tile> legal_tiles(const TileProblem& p, const Target& t) {
+  std::vector<Tile> tiles;
   // Two registers stay free for addresses' vectors and temporaries; without broadcast operands one more is used.
   int64_t registers = t.vector_registers - (t.vector_registers >= 32 ? 2 : 1);
   for (int64_t vectors : p.vector_choices) {
@@ -127,21 +126,46 @@ Tile choose_tile(const TileProblem& p, const Target& t) {
       int64_t operands = p.is_shared_scalar ? vectors : 1;
       if (rows * vectors + operands > registers) break;
       // Rows are spread evenly over the tiles that this many at most make.
-      int64_t tiles = (p.rows + rows - 1) / rows;
-      if ((p.rows + tiles - 1) / tiles != rows) continue;
-      int64_t tail = p.rows - (tiles - 1) * rows;
-      double row_cycles = static_cast<double>(tiles - 1) * tile_cycles(rows, vectors, p, t) + tile_cycles(tail, vectors, p, t);
+      int64_t count = (p.rows + rows - 1) / rows;
+      if ((p.rows + count - 1) / count != rows) continue;
+      int64_t tail = p.rows - (count - 1) * rows;
+      double row_cycles = static_cast<double>(count - 1) * tile_cycles(rows, vectors, p, t) + tile_cycles(tail, vectors, p, t);
       double cycles = row_cycles * std::ceil(static_cast<double>(p.vectors) / static_cast<double>(vectors));
-      if (cycles < best.cycles) best = {rows, vectors, 0, cycles};
+      tiles.push_back({rows, vectors, cycles});
     }
+  }
+  return tiles;
+}
+
+// The best of those with this width; of all for 0.
+Tile best_tile(const std::vector<Tile>& tiles, int64_t vectors) {
+  Tile best;
+  best.cycles = std::numeric_limits<double>::infinity();
+  for (const Tile& tile : tiles) {
+    if ((vectors == 0 || tile.vectors == vectors) && tile.cycles < best.cycles) best = tile;
   }
   return best;
 }
 
+Tile choose_tile(const TileProblem& p, const Target& t, const std::string& block, Decider& decide) {
+  std::vector<Tile> tiles = legal_tiles(p, t);
+  std::vector<int64_t> widths, heights;
+  for (const Tile& tile : tiles) {
+    if (widths.empty() || widths.back() != tile.vectors) widths.push_back(tile.vectors);
+  }
+  int64_t vectors = decide.choose(block + ".vectors", widths, best_tile(tiles, 0).vectors);
+  Tile best = best_tile(tiles, vectors);
+  for (const Tile& tile : tiles) {
+    if (tile.vectors == vectors) heights.push_back(tile.rows);
+  }
+  int64_t rows = decide.choose(block + ".rows", heights, best.rows);
+  return *std::find_if(tiles.begin(), tiles.end(), [&](const Tile& tile) { return tile.vectors == vectors && tile.rows == rows; });
+}
+
 class RegisterTile {
  public:
-  RegisterTile(Schedule& s, BlockInfo info, Roles roles, const Target& target)
-      : s_(s), info_(std::move(info)), roles_(std::move(roles)), t_(target) {}
+  RegisterTile(Draft& draft, BlockInfo info, Roles roles)
+      : d_(draft), s_(draft.schedule), info_(std::move(info)), roles_(std::move(roles)), t_(draft.target) {}
 
   void run() {
     choose();
@@ -177,7 +201,10 @@ class RegisterTile {
     // Without an operand that panels share there is nothing to keep for all rows but the padded input of one batch item.
     shared_scalar_ = p.is_shared_scalar;
     rows_outside_ = p.is_shared_scalar && vector_operand_bytes() <= t_.l2.bytes / 2;
-    tile_ = choose_tile(p, t_);
+    if (!roles_.rows.empty()) {
+      rows_outside_ = d_.decide.choose(info_.name + ".rows_outside", {0, 1}, rows_outside_ ? 1 : 0) != 0;
+    }
+    tile_ = choose_tile(p, t_, info_.name, d_.decide);
     us_ = tile_.cycles * static_cast<double>(batch_count() * rows_count()) / (t_.ghz * 1e3);
   }
 
@@ -224,7 +251,7 @@ class RegisterTile {
     for (int a : roles_.rows) {
       int64_t band = rows_outside_ ? 0 : band_height(a);
       if (band > 0) {
-        must_step(s_, Split{loop(a), {0, band}, {b + ".band", b + ".line"}});
+        must_step(d_, Split{loop(a), {0, band}, {b + ".band", b + ".line"}});
         outer.push_back(b + ".band");
         outer_rows.push_back(b + ".line");
         bands_ *= extent(a) / band;
@@ -249,9 +276,9 @@ class RegisterTile {
       row_tile = b + ".rows";
       chunk_loop = b + ".chunk";
       int64_t per_chunk = ceil_div64(tiles, chunks);
-      must_step(s_, Split{loop(roles_.row), {0, tile_.rows}, {row_tile, row_in}});
+      must_step(d_, Split{loop(roles_.row), {0, tile_.rows}, {row_tile, row_in}});
       if (per_chunk < tiles) {
-        must_step(s_, Split{row_tile, {0, per_chunk}, {chunk_loop, b + ".tile"}});
+        must_step(d_, Split{row_tile, {0, per_chunk}, {chunk_loop, b + ".tile"}});
         row_tile = b + ".tile";
         outer.push_back(chunk_loop);
       }
@@ -260,17 +287,17 @@ class RegisterTile {
     vector_loop_ = loop(roles_.vector);
     if (roles_.panel >= 0) {
       if (extent(roles_.vector) > lanes_) {
-        must_step(s_, Split{vector_loop_, {0, lanes_}, {b + ".vec", b + ".lane"}});
+        must_step(d_, Split{vector_loop_, {0, lanes_}, {b + ".vec", b + ".lane"}});
         inner.push_back(b + ".vec");
         vector_loop_ = b + ".lane";
       }
       panel_loop = b + ".panel";
       panel_in = b + ".vecs";
-      must_step(s_, Split{loop(roles_.panel), {0, tile_.vectors}, {panel_loop, panel_in}});
+      must_step(d_, Split{loop(roles_.panel), {0, tile_.vectors}, {panel_loop, panel_in}});
     } else if (extent(roles_.vector) > lanes_) {
       panel_loop = b + ".panel";
       panel_in = b + ".vecs";
-      must_step(s_, Split{vector_loop_, {0, tile_.vectors, lanes_}, {panel_loop, panel_in, b + ".lane"}});
+      must_step(d_, Split{vector_loop_, {0, tile_.vectors, lanes_}, {panel_loop, panel_in, b + ".lane"}});
       vector_loop_ = b + ".lane";
     }
     if (!panel_loop.empty()) outer.push_back(panel_loop);
@@ -286,7 +313,7 @@ class RegisterTile {
     unrolled_.insert(unrolled_.end(), inner.begin(), inner.end());
     order.insert(order.end(), unrolled_.begin(), unrolled_.end());
     order.push_back(vector_loop_);
-    if (order.size() > 1) must_step(s_, Reorder{order});
+    if (order.size() > 1) must_step(d_, Reorder{order});
     make_parallel(outer, row_tile);
   }
 
@@ -317,11 +344,17 @@ class RegisterTile {
     }
     row_bytes /= std::max<int64_t>(1, batch_count() * rows_count());
     int64_t chunks = std::clamp<int64_t>(ceil_div64(row_bytes, t_.l2.bytes / 2), 1, tiles);
-    if (!worth_parallel(us_, t_)) return chunks;
-    int64_t outside = batch_count() * panels;
-    if (rows_outside_) outside *= rows_count();
-    while (chunks < tiles && balance(outside * chunks, t_.cores) < 0.9) ++chunks;
-    return chunks;
+    if (worth_parallel(us_, t_)) {
+      int64_t outside = batch_count() * panels;
+      if (rows_outside_) outside *= rows_count();
+      while (chunks < tiles && balance(outside * chunks, t_.cores) < 0.9) ++chunks;
+    }
+    std::vector<int64_t> options{chunks};
+    for (int64_t n = 1; n <= tiles; n *= 2) options.push_back(n);
+    options.push_back(tiles);
+    std::sort(options.begin(), options.end());
+    options.erase(std::unique(options.begin(), options.end()), options.end());
+    return d_.decide.choose(info_.name + ".chunks", options, chunks);
   }
 
   void make_parallel(std::vector<std::string> outer, const std::string& row_tile) {
@@ -331,40 +364,49 @@ class RegisterTile {
     outer_loop_ = outer[0];
     if (outer.size() > 1) {
       outer_loop_ = info_.name + ".outer";
-      must_step(s_, Fuse{outer, outer_loop_});
+      must_step(d_, Fuse{outer, outer_loop_});
     }
     if (tile_loop_.empty() || outer[0] == row_tile) tile_loop_ = outer_loop_;
-    if (worth_parallel(us_, t_)) try_step(s_, Parallel{outer_loop_});
+    if (worth_parallel(us_, t_)) try_step(d_, Parallel{outer_loop_});
   }
 
   void place_consumer(const std::string& consumer) {
     std::string buffer = info_.store.buffer.name();
     if (tile_loop_.empty()) return;
-    if (!consumer.empty() && try_step(s_, ReverseComputeAt{consumer, tile_loop_})) {
-      must_step(s_, SetScope{buffer, "registers"});
+    if (!consumer.empty() && try_step(d_, ReverseComputeAt{consumer, tile_loop_})) {
+      must_step(d_, SetScope{buffer, "registers"});
       write_back_ = consumer;
       return;
     }
     std::string copy = info_.name + ".out";
-    if (!try_step(s_, CacheWrite{info_.name, buffer, "global", copy})) return;
-    if (!try_step(s_, ReverseComputeAt{copy, tile_loop_})) return;
+    if (!try_step(d_, CacheWrite{info_.name, buffer, "global", copy})) return;
+    if (!try_step(d_, ReverseComputeAt{copy, tile_loop_})) return;
     write_back_ = copy;
     const Block* block = s_.find_block(info_.name);
-    must_step(s_, SetScope{block->writes[0].buffer.name(), "registers"});
+    must_step(d_, SetScope{block->writes[0].buffer.name(), "registers"});
   }
 
+  // Steps of the innermost reduction that are unrolled together, as far as that leaves code of a sensible size.
   void decompose() {
     int64_t unrolled = tile_.rows * tile_.vectors;
     std::string innermost = reduce_loops_.back();
     int64_t last = extent(roles_.reduce.back());
-    must_step(s_, DecomposeReduction{info_.name, reduce_loops_.front()});
+    must_step(d_, DecomposeReduction{info_.name, reduce_loops_.front()});
     if (info_.reduce * unrolled <= 160) {
-      for (const std::string& r : reduce_loops_) must_step(s_, Unroll{r});
-    } else if (last * unrolled <= 160) {
-      must_step(s_, Unroll{innermost});
-    } else if (unrolled < 16 && last % 4 == 0) {
-      must_step(s_, Split{innermost, {0, 4}, {innermost + ".o", innermost + ".u"}});
-      must_step(s_, Unroll{innermost + ".u"});
+      for (const std::string& r : reduce_loops_) must_step(d_, Unroll{r});
+      return;
+    }
+    int64_t preferred = last * unrolled <= 160 ? last : unrolled < 16 && last % 4 == 0 ? 4 : 1;
+    std::vector<int64_t> options;
+    for (int64_t n = 1; n <= last; ++n) {
+      if (n == preferred || ((n <= 4 || n == 8 || n == 16) && last % n == 0 && n * unrolled <= 320)) options.push_back(n);
+    }
+    int64_t steps = d_.decide.choose(info_.name + ".unroll", options, preferred);
+    if (steps == last) {
+      must_step(d_, Unroll{innermost});
+    } else if (steps > 1) {
+      must_step(d_, Split{innermost, {0, steps}, {innermost + ".o", innermost + ".u"}});
+      must_step(d_, Unroll{innermost + ".u"});
     }
   }
 
@@ -382,17 +424,17 @@ class RegisterTile {
     loops.pop_back();
     if (count > lanes_) {
       std::string outer = vector + ".vec", lane = vector + ".lane";
-      if (!try_step(s_, Split{vector, {0, lanes_}, {outer, lane}})) return;
+      if (!try_step(d_, Split{vector, {0, lanes_}, {outer, lane}})) return;
       loops.push_back(outer);
       vector = lane;
     }
-    if (!try_step(s_, Vectorize{vector})) return;
-    for (const std::string& l : loops) try_step(s_, Unroll{l});
+    if (!try_step(d_, Vectorize{vector})) return;
+    for (const std::string& l : loops) try_step(d_, Unroll{l});
   }
 
   void vectorize_tile() {
-    must_step(s_, Vectorize{vector_loop_});
-    for (const std::string& l : unrolled_) must_step(s_, Unroll{l});
+    must_step(d_, Vectorize{vector_loop_});
+    for (const std::string& l : unrolled_) must_step(d_, Unroll{l});
     vectorize_below_tile(info_.name + ".init");
     if (!write_back_.empty()) vectorize_below_tile(write_back_);
   }
@@ -416,13 +458,14 @@ class RegisterTile {
       int64_t pieces = batch_count() * bands_;
       int64_t bytes = p->spatial * byte_size(p->store.buffer.element()) / std::max<int64_t>(1, pieces);
       if (!partitioned || row_outside || bytes > t_.l2.bytes / 4) continue;
-      if (!try_step(s_, ComputeAt{producer, outer_loop_})) continue;
+      if (!try_step(d_, ComputeAt{producer, outer_loop_})) continue;
       std::vector<std::string> loops = s_.loop_names_of(producer);
       const For* last = loops.empty() ? nullptr : s_.find_loop(loops.back());
-      if (last && is_int(last->extent, lanes_)) try_step(s_, Vectorize{loops.back()});
+      if (last && is_int(last->extent, lanes_)) try_step(d_, Vectorize{loops.back()});
     }
   }
 
+  Draft& d_;
   Schedule& s_;
   BlockInfo info_;
   Roles roles_;
@@ -439,12 +482,12 @@ class RegisterTile {
 
 }  // namespace
 
-bool schedule_register_tile(Schedule& s, const std::string& block, const Target& target) {
-  std::optional<BlockInfo> info = analyze(s, block);
+bool schedule_register_tile(Draft& draft, const std::string& block) {
+  std::optional<BlockInfo> info = analyze(draft.schedule, block);
   if (!info || !info->is_reduction || info->iterations() == 0) return false;
   std::optional<Roles> roles = assign_roles(*info);
   if (!roles) return false;
-  RegisterTile(s, *info, *roles, target).run();
+  RegisterTile(draft, *info, *roles).run();
   return true;
 }
 

@@ -26,7 +26,7 @@ bool is_row_reduction(const BlockInfo& info) {
 
 class Rows {
  public:
-  Rows(Schedule& s, const Target& target) : s_(s), t_(target) {}
+  explicit Rows(Draft& draft) : d_(draft), s_(draft.schedule), t_(draft.target) {}
 
   bool run() {
     for (const std::string& name : s_.block_names()) {
@@ -40,7 +40,7 @@ class Rows {
     if (reductions_.empty()) return false;
     if (!find_root() || !fuse_rows()) return false;
     for (size_t i = blocks_.size(); i-- > 0;) {
-      if (blocks_[i].name != root_.name) try_step(s_, ComputeAt{blocks_[i].name, row_loop_});
+      if (blocks_[i].name != root_.name) try_step(d_, ComputeAt{blocks_[i].name, row_loop_});
     }
     for (const BlockInfo& info : blocks_) {
       if (info.is_reduction) {
@@ -80,12 +80,12 @@ class Rows {
     row_loop_ = outer[0];
     if (outer.size() > 1) {
       row_loop_ = root_.name + ".rows";
-      must_step(s_, Fuse{outer, row_loop_});
+      must_step(d_, Fuse{outer, row_loop_});
     }
     int64_t work = 0;
     for (const BlockInfo& b : blocks_) work += b.iterations() * (b.has_math_call ? 8 : 1);
     double us = estimate_us(static_cast<double>(work), static_cast<double>(work) * 2, t_);
-    if (worth_parallel(us, t_) && rows > 1) try_step(s_, Parallel{row_loop_});
+    if (worth_parallel(us, t_) && rows > 1) try_step(d_, Parallel{row_loop_});
     return true;
   }
 
@@ -103,10 +103,10 @@ class Rows {
     std::string last = loops.back();
     if (!as_int(s_.find_loop(last)->extent, &extent) || extent < 2) return;
     if (extent > lanes) {
-      if (!try_step(s_, Split{last, {0, lanes}, {last + ".vec", last + ".lane"}})) return;
+      if (!try_step(d_, Split{last, {0, lanes}, {last + ".vec", last + ".lane"}})) return;
       last += ".lane";
     }
-    try_step(s_, Vectorize{last});
+    try_step(d_, Vectorize{last});
   }
 
   void vectorize_reduction(const BlockInfo& info) {
@@ -121,8 +121,8 @@ class Rows {
       int64_t width = lanes;
       while (width < 4 * lanes && extent % (2 * width) == 0 && extent >= 4 * width) width *= 2;
       std::string lane = last + ".lane";
-      must_step(s_, Split{last, {0, width}, {last + ".vec", lane}});
-      if (!try_step(s_, Rfactor{info.name, lane, partial, 0})) return;
+      must_step(d_, Split{last, {0, width}, {last + ".vec", lane}});
+      if (!try_step(d_, Rfactor{info.name, lane, partial, 0})) return;
       std::vector<std::string> partial_loops = loops_in_row(partial);
       // The partial block: reduction outside, lanes inside.
       std::vector<std::string> order;
@@ -130,21 +130,22 @@ class Rows {
         if (l != lane) order.push_back(l);
       }
       order.push_back(lane);
-      if (!order.empty() && order.size() > 1) try_step(s_, Reorder{order});
-      if (try_step(s_, DecomposeReduction{partial, order[0]})) {
+      if (!order.empty() && order.size() > 1) try_step(d_, Reorder{order});
+      if (try_step(d_, DecomposeReduction{partial, order[0]})) {
         std::vector<std::string> init = loops_in_row(partial + ".init");
-        if (!init.empty()) try_step(s_, Vectorize{init.back()});
+        if (!init.empty()) try_step(d_, Vectorize{init.back()});
       }
-      try_step(s_, Vectorize{lane});
+      try_step(d_, Vectorize{lane});
       const Block* block = s_.find_block(partial);
-      if (block) try_step(s_, SetScope{block->writes[0].buffer.name(), "registers"});
+      if (block) try_step(d_, SetScope{block->writes[0].buffer.name(), "registers"});
       loops = loops_in_row(info.name);
       if (loops.empty()) return;
       last = loops.back();
     }
-    if (try_step(s_, DecomposeReduction{info.name, loops.front()})) try_step(s_, Vectorize{last});
+    if (try_step(d_, DecomposeReduction{info.name, loops.front()})) try_step(d_, Vectorize{last});
   }
 
+  Draft& d_;
   Schedule& s_;
   const Target& t_;
   std::vector<BlockInfo> blocks_, reductions_;
@@ -154,11 +155,11 @@ class Rows {
 
 }  // namespace
 
-bool schedule_rows(Schedule& s, const Target& target) {
-  Schedule attempt = s;
-  if (!Rows(attempt, target).run()) return false;
-  s = attempt;
-  return true;
+bool schedule_rows(Draft& draft) {
+  Schedule before = draft.schedule;
+  if (Rows(draft).run()) return true;
+  draft.schedule = std::move(before);
+  return false;
 }
 
 }  // namespace mcc::tuner

@@ -1,33 +1,31 @@
-// The rules of the default schedules. Each takes a schedule whose block still stands under its own loops, and says
-// whether it took the block on; a rule that does not fit leaves the schedule as it is.
+// The rules of the schedules. Each takes a draft whose block still stands under its own loops, and says whether it took
+// the block on; a rule that does not fit leaves the draft as it is. What is a matter of speed only, a rule asks of the
+// draft's decider.
 #pragma once
 
-#include "tensor/schedule/schedule.h"
-#include "tensor/target.h"
 #include "tuner/analysis.h"
+#include "tuner/draft.h"
 
 namespace mcc::tuner {
 
 // Injective producers disappear into their consumers where that computes nothing twice.
-void inline_producers(tensor::Schedule& s);
+void inline_producers(Draft& draft);
 
 // A reduction whose result and an operand run contiguously along a spatial axis (matmul on packed weights,
 // convolution on blocked activations, depthwise, pooling): a tile of accumulators in registers, the reduction
 // inside, the elementwise consumers at the tile's write-back.
-bool schedule_register_tile(tensor::Schedule& s, const std::string& block, const tensor::Target& target);
+bool schedule_register_tile(Draft& draft, const std::string& block);
 
 // Reductions along rows (softmax, normalisation, means): all blocks of the group row by row, in vectors along the row.
-bool schedule_rows(tensor::Schedule& s, const tensor::Target& target);
+bool schedule_rows(Draft& draft);
 
 // What is left: vectors along the last axis, outer loops in parallel.
-void schedule_pointwise(tensor::Schedule& s, const std::string& block, const tensor::Target& target);
+void schedule_pointwise(Draft& draft, const std::string& block);
+
+// All rules in their order, on all blocks of the draft.
+void apply_rules(Draft& draft);
 
 // ---- Shared by the rules ----
-
-// A step that may be refused.
-bool try_step(tensor::Schedule& s, const tensor::Step& step);
-// A step that the rule has made sure of.
-void must_step(tensor::Schedule& s, const tensor::Step& step);
 
 // Single-threaded time in microseconds that this much work takes, and whether that is worth a parallel region.
 double estimate_us(double flops, double bytes, const tensor::Target& target);

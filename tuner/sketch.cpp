@@ -1,0 +1,57 @@
+#include "tuner/sketch.h"
+
+#include "tuner/rules.h"
+
+namespace mcc::tuner {
+
+namespace {
+
+bool apply_default(Draft& draft) {
+  apply_rules(draft);
+  return true;
+}
+
+constexpr Sketch kSketches[] = {
+    {"rules", apply_default},
+};
+
+// Answers from a point where it can, and notes everything that was asked.
+class PointDecider : public Decider {
+ public:
+  PointDecider(const Point& point, Decider& otherwise) : point_(point), otherwise_(otherwise) {}
+
+  Answer answer(const Choice& choice, const Answer& preferred) override {
+    auto it = point_.find(choice.name);
+    bool is_given = it != point_.end() && choice.allows(it->second);
+    Answer given = is_given ? it->second : otherwise_.answer(choice, preferred);
+    choices.push_back(choice);
+    answers[choice.name] = given;
+    return given;
+  }
+
+  std::vector<Choice> choices;
+  Point answers;
+
+ private:
+  const Point& point_;
+  Decider& otherwise_;
+};
+
+}  // namespace
+
+std::span<const Sketch> all_sketches() { return kSketches; }
+
+Planned plan_point(const Sketch& sketch, const tensor::Func& f, const tensor::Target& target, const Point& point,
+                   Decider& otherwise) {
+  PointDecider decide(point, otherwise);
+  Draft draft{tensor::Schedule(f), decide, target};
+  Planned planned;
+  planned.fits = sketch.apply(draft);
+  planned.outcome = draft.refusal;
+  planned.candidate = {std::string(sketch.name), std::move(decide.answers), draft.schedule.trace()};
+  planned.choices = std::move(decide.choices);
+  planned.func = draft.schedule.func();
+  return planned;
+}
+
+}  // namespace mcc::tuner
