@@ -27,24 +27,24 @@ std::string scaled(double value) {
   return text(fixed(value, unit == 0 ? 0 : 2), units[unit]);
 }
 
-void print_tasks(const std::vector<TaskInfo>& tasks) {
+void print_tasks(const std::vector<tuner::Task>& tasks) {
   std::printf("%-16s %5s %10s %10s  %-32s %s\n", "task", "runs", "FLOP", "bytes", "kernel", "ONNX nodes");
-  for (const TaskInfo& task : tasks) {
-    std::printf("%-16s %5lld %10s %10s  %-32s %s\n", task.id.c_str(), static_cast<long long>(task.count),
-                scaled(static_cast<double>(task.flops)).c_str(),
-                scaled(static_cast<double>(task.bytes)).c_str(), printable(task.name).c_str(),
+  for (const tuner::Task& task : tasks) {
+    std::printf("%-16s %5lld %10s %10s  %-32s %s\n", task.id.c_str(), static_cast<long long>(task.weight),
+                scaled(static_cast<double>(task.work.flops)).c_str(),
+                scaled(static_cast<double>(task.work.bytes)).c_str(), printable(task.name).c_str(),
                 printable(join(task.nodes, " ")).c_str());
   }
 }
 
-nlohmann::ordered_json tasks_json(const std::vector<TaskInfo>& tasks) {
+nlohmann::ordered_json tasks_json(const std::vector<tuner::Task>& tasks) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const TaskInfo& task : tasks) {
+  for (const tuner::Task& task : tasks) {
     list.push_back({{"id", task.id},
                     {"name", task.name},
-                    {"count", task.count},
-                    {"flops", task.flops},
-                    {"bytes", task.bytes},
+                    {"count", task.weight},
+                    {"flops", task.work.flops},
+                    {"bytes", task.work.bytes},
                     {"onnx_nodes", task.nodes}});
   }
   return {{"tasks", list}};
@@ -54,12 +54,12 @@ int run(Arguments& arguments) {
   CompileOptions& options = arguments.compile;
   if (Status status = parse_import_options(arguments.shapes, arguments.dims, options.import); !status.ok())
     return report_errors(status.errors(), arguments.json);
-  Result<std::vector<TaskInfo>> tasks = list_tasks(options);
+  Result<ModelTasks> tasks = extract_tasks(options);
   if (!tasks.ok()) return report_errors(tasks.errors(), arguments.json);
   if (arguments.json)
-    print_json(tasks_json(*tasks));
+    print_json(tasks_json(tasks->tasks));
   else
-    print_tasks(*tasks);
+    print_tasks(tasks->tasks);
   return 0;
 }
 

@@ -156,27 +156,29 @@ Result<CompileReport> compile_model(const CompileOptions& options) {
   return result;
 }
 
-Result<std::vector<TaskInfo>> list_tasks(const CompileOptions& options) {
+Result<ModelTasks> extract_tasks(const CompileOptions& options) {
   Result<Prepared> prepared = prepare(options);
   if (!prepared.ok()) return prepared.errors();
-  std::vector<TaskInfo> tasks;
-  for (const Kernel& kernel : prepared->kernels.kernels) {
-    TaskInfo task;
+  ModelTasks out;
+  out.target = prepared->target;
+  for (Kernel& kernel : prepared->kernels.kernels) {
+    tuner::Task task;
     task.id = codegen::sha256(kernel.text).substr(0, 16);
     task.name = kernel.name;
-    task.count = kernel.uses;
-    task.flops = kernel.work.flops;
-    task.bytes = kernel.work.bytes;
-    tasks.push_back(std::move(task));
+    task.text = kernel.text;
+    task.func = kernel.func;
+    task.work = kernel.work;
+    task.weight = kernel.uses;
+    out.tasks.push_back(std::move(task));
   }
   for (size_t i = 0; i < prepared->groups.size(); ++i) {
     int index = prepared->kernels.of_group[i];
     if (index < 0) continue;
     for (std::string& name : origins(prepared->graph, prepared->groups[i])) {
-      tasks[static_cast<size_t>(index)].nodes.push_back(std::move(name));
+      out.tasks[static_cast<size_t>(index)].nodes.push_back(std::move(name));
     }
   }
-  return tasks;
+  return out;
 }
 
 }  // namespace mcc::tools

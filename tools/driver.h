@@ -6,6 +6,8 @@
 #include <string>
 
 #include "frontend/import.h"
+#include "tensor/target.h"
+#include "tuner/trial.h"
 
 namespace mcc::tools {
 
@@ -36,15 +38,12 @@ struct CompileReport {
 
 Result<CompileReport> compile_model(const CompileOptions& options);
 
-// One line for each kernel that tuning could improve: `mcc tasks`.
-struct TaskInfo {
-  std::string id;        // hash of the unscheduled function's text
-  std::string name;      // what it is made of, for people
-  int64_t count = 0;     // how often the model runs it
-  int64_t flops = 0;     // of one run
-  int64_t bytes = 0;
-  std::vector<std::string> nodes;  // ONNX nodes
+// The distinct kernels of a model for a target, in the order in which the model first runs them: what `mcc tasks` lists
+// and `mcc tune` tunes.
+struct ModelTasks {
+  tensor::Target target;
+  std::vector<tuner::Task> tasks;
 };
-Result<std::vector<TaskInfo>> list_tasks(const CompileOptions& options);
+Result<ModelTasks> extract_tasks(const CompileOptions& options);
 
 }  // namespace mcc::tools
