@@ -22,7 +22,8 @@ bool Choice::allows(const Answer& answer) const {
 
 Answer Decider::ask(const Choice& choice, const Answer& preferred) {
   Answer given = answer(choice, preferred);
-  MCC_CHECK(choice.allows(given), "decision ", choice.name, ": got [", join(given, ", "), "], which is not offered");
+  MCC_CHECK(choice.allows(given), "decision ", choice.name, ": got [", join(given, ", "),
+            "], which is not offered");
   return given;
 }
 

@@ -38,7 +38,8 @@ Done Scheduler::is_done(size_t index) const {
   if (t.lower_bound_us > 0 && t.best_us * options_.near_roofline <= t.lower_bound_us) return Done::roofline;
   if (t.stale_trials >= options_.plateau_trials) return Done::plateau;
   // Shares are known once every task has run.
-  bool all_started = std::all_of(tasks_.begin(), tasks_.end(), [](const TaskState& o) { return o.is_started() || o.is_exhausted; });
+  bool all_started = std::all_of(tasks_.begin(), tasks_.end(),
+                                 [](const TaskState& o) { return o.is_started() || o.is_exhausted; });
   if (all_started && share(t) < options_.small_share && t.trials >= options_.small_trials) return Done::small;
   return Done::no;
 }
@@ -56,7 +57,8 @@ double Scheduler::expected_gain_us(size_t index) const {
   double hope = t.best_us / rounds;
   double fastest = 0;
   for (const TaskState& other : tasks_) {
-    if (is_similar(t, other) && std::isfinite(other.best_us)) fastest = std::max(fastest, other.flops / other.best_us);
+    if (is_similar(t, other) && std::isfinite(other.best_us))
+      fastest = std::max(fastest, other.flops / other.best_us);
   }
   if (fastest > 0) hope = std::max(hope, t.best_us - options_.beta * t.flops / fastest);
   hope = std::min(hope, t.best_us - t.lower_bound_us) * std::pow(0.5, t.stale_rounds);
@@ -65,7 +67,8 @@ double Scheduler::expected_gain_us(size_t index) const {
 
 double Scheduler::expected_gain_us() const {
   double sum = 0;
-  for (size_t i = 0; i < tasks_.size(); ++i) sum += expected_gain_us(i);
+  for (size_t i = 0; i < tasks_.size(); ++i)
+    sum += expected_gain_us(i);
   return sum;
 }
 

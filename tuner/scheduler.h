@@ -13,15 +13,16 @@
 namespace mcc::tuner {
 
 struct SchedulerOptions {
-  double alpha = 0.2;           // share of the past gain in the estimate; the rest is the hoped-for one
-  double beta = 2;              // a task is taken to reach 1/beta of the speed of its most similar peers at least
-  int window = 3;               // rounds that past gain is taken over
-  int plateau_trials = 96;      // a task without a gain for so many trials is done
-  double gain_threshold = 0.01; // what counts as a gain, relative
-  double near_roofline = 0.92;  // a task at this share of its bound is done
-  double small_share = 0.01;    // a task below this share of the model gets small_trials only
+  double alpha = 0.2;       // share of the past gain in the estimate; the rest is the hoped-for one
+  double beta = 2;          // a task is taken to reach 1/beta of the speed of its most similar peers at least
+  int window = 3;           // rounds that past gain is taken over
+  int plateau_trials = 96;  // a task without a gain for so many trials is done
+  double gain_threshold = 0.01;  // what counts as a gain, relative
+  double near_roofline = 0.92;   // a task at this share of its bound is done
+  double small_share = 0.01;     // a task below this share of the model gets small_trials only
   int small_trials = 32;
-  double stop_gain = 0.003;     // all is done when the expected gain of the next rounds is below this share of the model
+  double stop_gain =
+      0.003;  // all is done when the expected gain of the next rounds is below this share of the model
 };
 
 // What the scheduler knows of a task.
@@ -38,7 +39,7 @@ struct TaskState {
   int trials = 0;
   int stale_trials = 0;  // since the last gain
   int stale_rounds = 0;
-  double seconds = 0;     // spent on it
+  double seconds = 0;         // spent on it
   bool is_exhausted = false;  // the space is used up
 
   bool is_started() const { return !history.empty(); }

@@ -41,8 +41,8 @@ class PointDecider : public Decider {
 
 std::span<const Sketch> all_sketches() { return kSketches; }
 
-Planned plan_point(const Sketch& sketch, const tensor::Func& f, const tensor::Target& target, const Point& point,
-                   Decider& otherwise) {
+Planned plan_point(const Sketch& sketch, const tensor::Func& f, const tensor::Target& target,
+                   const Point& point, Decider& otherwise) {
   PointDecider decide(point, otherwise);
   Draft draft{tensor::Schedule(f), decide, target};
   Planned planned;

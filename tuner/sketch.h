@@ -21,17 +21,17 @@ std::span<const Sketch> all_sketches();
 
 // What a sketch makes of a point.
 struct Planned {
-  bool fits = false;        // the sketch is for functions of this kind
-  tensor::Outcome outcome;  // a refusal: the point is not legal
-  Candidate candidate;      // with all answers that were given
+  bool fits = false;            // the sketch is for functions of this kind
+  tensor::Outcome outcome;      // a refusal: the point is not legal
+  Candidate candidate;          // with all answers that were given
   std::vector<Choice> choices;  // as they were asked, in order
-  tensor::Func func;        // scheduled
+  tensor::Func func;            // scheduled
 
   bool ok() const { return fits && static_cast<bool>(outcome); }
 };
 
 // Choices that the point does not answer, or answers with what is not offered, get what `otherwise` says.
-Planned plan_point(const Sketch& sketch, const tensor::Func& f, const tensor::Target& target, const Point& point,
-                   Decider& otherwise);
+Planned plan_point(const Sketch& sketch, const tensor::Func& f, const tensor::Target& target,
+                   const Point& point, Decider& otherwise);
 
 }  // namespace mcc::tuner

@@ -19,7 +19,8 @@ std::optional<TrialError> parse_trial_error(std::string_view text) {
 
 double Measurement::best_us() const {
   double best = std::numeric_limits<double>::infinity();
-  for (double t : times_us) best = std::min(best, t);
+  for (double t : times_us)
+    best = std::min(best, t);
   return best;
 }
 

@@ -14,7 +14,8 @@ namespace mcc::tuner {
 
 // One distinct kernel of a model.
 struct Task {
-  std::string id;    // hash of `text`, in hex: short, for people and file names; texts decide whether tasks are equal
+  std::string
+      id;  // hash of `text`, in hex: short, for people and file names; texts decide whether tasks are equal
   std::string name;  // from its blocks: "conv_bias_relu"
   std::string text;  // canonical text of the unscheduled function: the key
   tensor::Func func;
@@ -33,24 +34,24 @@ struct Candidate {
 // Why a candidate has no time. The names are those of the log.
 enum class TrialError : uint8_t {
   none,
-  refused,  // the trace does not apply to the task
-  rejected, // legal, but beyond a limit of the target or hopeless by analysis; not built
-  build,    // lowering or code generation failed
-  crash,    // the worker died while running it
+  refused,   // the trace does not apply to the task
+  rejected,  // legal, but beyond a limit of the target or hopeless by analysis; not built
+  build,     // lowering or code generation failed
+  crash,     // the worker died while running it
   timeout,
-  wrong,    // its result differs from the reference
+  wrong,  // its result differs from the reference
 };
 std::string_view to_text(TrialError error);
 std::optional<TrialError> parse_trial_error(std::string_view text);
 
 struct Measurement {
   TrialError error = TrialError::none;
-  std::string message;             // of an error, for people
-  std::vector<double> times_us;    // of one run each, medians of blocks; ascending order is not implied
-  bool is_censored = false;        // stopped early as clearly slower than the best: the true time is at least this
-  double max_error = 0;            // largest difference from the reference over its tolerance; 0 if not checked
-  bool is_checked = false;         // against the reference
-  double noise = 0;                // spread of the calibration kernel around this measurement, relative
+  std::string message;           // of an error, for people
+  std::vector<double> times_us;  // of one run each, medians of blocks; ascending order is not implied
+  bool is_censored = false;  // stopped early as clearly slower than the best: the true time is at least this
+  double max_error = 0;      // largest difference from the reference over its tolerance; 0 if not checked
+  bool is_checked = false;   // against the reference
+  double noise = 0;          // spread of the calibration kernel around this measurement, relative
   double build_seconds = 0, run_seconds = 0;
 
   bool ok() const { return error == TrialError::none; }

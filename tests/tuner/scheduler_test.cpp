@@ -21,7 +21,9 @@ Made made(const char* name, double weight, double start_us, double end_us, doubl
   m.state.name = name;
   m.state.weight = weight;
   m.state.flops = 1e6 * start_us;
-  m.best_us = [=](int trials) { return end_us + (start_us - end_us) * std::pow(0.5, (trials - 1) / half_life); };
+  m.best_us = [=](int trials) {
+    return end_us + (start_us - end_us) * std::pow(0.5, (trials - 1) / half_life);
+  };
   return m;
 }
 
@@ -34,7 +36,8 @@ std::vector<int> run(Scheduler& scheduler, const std::vector<Made>& tasks, int r
     const Made& m = tasks[*task];
     int done = scheduler.tasks()[*task].trials;
     int trials = std::min(per_round, m.space - done);
-    scheduler.report(*task, trials, trials * m.seconds_per_trial, m.best_us(done + trials), done + trials >= m.space);
+    scheduler.report(*task, trials, trials * m.seconds_per_trial, m.best_us(done + trials),
+                     done + trials >= m.space);
     ++counts[*task];
   }
   return counts;
@@ -42,7 +45,8 @@ std::vector<int> run(Scheduler& scheduler, const std::vector<Made>& tasks, int r
 
 Scheduler scheduler_of(const std::vector<Made>& tasks, SchedulerOptions options = {}) {
   std::vector<TaskState> states;
-  for (const Made& m : tasks) states.push_back(m.state);
+  for (const Made& m : tasks)
+    states.push_back(m.state);
   return Scheduler(std::move(states), options);
 }
 
@@ -97,7 +101,8 @@ TEST(Scheduler, StopsASmallTaskEarly) {
 
 TEST(Scheduler, StopsWhenSpacesAreUsedUp) {
   std::vector<Made> tasks{made("a", 1, 100, 1, 1000), made("b", 1, 100, 1, 1000)};
-  for (Made& m : tasks) m.space = 20;
+  for (Made& m : tasks)
+    m.space = 20;
   Scheduler s = scheduler_of(tasks);
   EXPECT_EQ(run(s, tasks, 100), (std::vector<int>{3, 3}));
   EXPECT_EQ(s.is_done(0), Done::exhausted);

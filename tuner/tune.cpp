@@ -1,0 +1,206 @@
+#include "tuner/tune.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "support/hash.h"
+
+namespace mcc::tuner {
+
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+class Tuner {
+ public:
+  Tuner(const std::vector<Task>& tasks, const tensor::Target& target, Measurer& measurer,
+        const TuneOptions& options, const TuneHooks& hooks)
+      : tasks_(tasks),
+        target_(target),
+        measurer_(measurer),
+        options_(options),
+        hooks_(hooks),
+        model_(make_cost_model(options.cost_model, target, options.seed)),
+        searches_(tasks.size()),
+        trials_(tasks.size()),
+        reports_(tasks.size()),
+        scheduler_(states(tasks, target), options.scheduler) {}
+
+  Result<TuneReport> run(const std::vector<std::vector<Trial>>& known) {
+    for (size_t i = 0; i < tasks_.size(); ++i)
+      start(i, i < known.size() ? known[i] : std::vector<Trial>());
+    TuneReport report;
+    while (!is_over(&report.end)) {
+      std::optional<size_t> task = scheduler_.next();
+      if (!task) break;
+      Status status = round(*task);
+      if (!status.ok()) return status.errors();
+      show(*task);
+    }
+    for (size_t i = 0; i < tasks_.size(); ++i) {
+      TaskReport& r = reports_[i];
+      r.done = scheduler_.is_done(i);
+      r.gain_left_us = scheduler_.expected_gain_us(i);
+      auto weight = static_cast<double>(tasks_[i].weight);
+      if (std::isfinite(r.default_us)) report.default_us += weight * r.default_us;
+      report.gain_left_us += r.gain_left_us;
+    }
+    report.best_us = scheduler_.latency_us();
+    report.tasks = reports_;
+    report.trials = count_;
+    report.seconds = hooks_.clock();
+    return report;
+  }
+
+ private:
+  static std::vector<TaskState> states(const std::vector<Task>& tasks, const tensor::Target& target) {
+    std::vector<TaskState> out;
+    for (const Task& task : tasks) {
+      TaskState state;
+      state.name = task.name;
+      state.weight = static_cast<double>(task.weight);
+      state.flops = static_cast<double>(task.work.flops);
+      // No schedule is faster than peak arithmetic on all cores, or than reading every parameter once from the last cache.
+      double compute = state.flops / (target.peak_gflops() * target.cores * 1e3);
+      double memory = static_cast<double>(task.work.bytes) / (target.l1.gb_per_s * target.cores * 1e3);
+      state.lower_bound_us = std::max(compute, memory);
+      out.push_back(std::move(state));
+    }
+    return out;
+  }
+
+  void start(size_t i, const std::vector<Trial>& known) {
+    SearchContext context;
+    context.task = &tasks_[i];
+    context.target = &target_;
+    context.sketches = all_sketches();
+    context.model = model_.get();
+    context.seed = options_.seed ^ hash_bytes(tasks_[i].text);
+    searches_[i] = make_search(options_.search, context);
+    reports_[i].default_us = reports_[i].best_us = kNever;
+    reports_[i].space = searches_[i]->space_size();
+    if (known.empty()) return;
+    searches_[i]->tell(known);
+    trials_[i] = known;
+    if (model_) model_->learn(tasks_[i], trials_[i]);
+    tensor::Trace preferred = default_trace(i);
+    for (const Trial& t : known) {
+      if (!t.measurement.ok()) continue;
+      if (tensor::to_text(t.candidate.trace) == tensor::to_text(preferred)) {
+        reports_[i].default_us = std::min(reports_[i].default_us, t.measurement.best_us());
+      }
+      if (!t.measurement.is_censored)
+        reports_[i].best_us = std::min(reports_[i].best_us, t.measurement.best_us());
+    }
+    scheduler_.report(i, static_cast<int>(known.size()), 0, reports_[i].best_us, false);
+  }
+
+  tensor::Trace default_trace(size_t i) const {
+    PreferredDecider preferred;
+    return plan_point(all_sketches()[0], tasks_[i].func, target_, {}, preferred).candidate.trace;
+  }
+
+  bool is_over(TuneEnd* end) const {
+    if (hooks_.is_interrupted && hooks_.is_interrupted()) {
+      *end = TuneEnd::interrupted;
+    } else if (options_.seconds > 0 && hooks_.clock() >= options_.seconds) {
+      *end = TuneEnd::time;
+    } else if (options_.trials > 0 && count_ >= options_.trials) {
+      *end = TuneEnd::trials;
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  // As many as the trials and the time that are left allow.
+  int batch_of(size_t task) const {
+    const TaskState& state = scheduler_.tasks()[task];
+    int64_t batch = state.is_started() ? options_.batch : options_.first_batch;
+    if (options_.trials > 0) batch = std::min(batch, options_.trials - count_);
+    if (options_.seconds > 0 && count_ > 0) {
+      double each = state.trials > 0 && state.seconds > 0 ? state.seconds / state.trials
+                                                          : seconds_ / static_cast<double>(count_);
+      double left = options_.seconds - hooks_.clock();
+      batch = std::min(batch, static_cast<int64_t>(left / std::max(each, 1e-3)) + 1);
+    }
+    return static_cast<int>(std::max<int64_t>(batch, 1));
+  }
+
+  Status round(size_t i) {
+    double before = hooks_.clock();
+    TaskReport& report = reports_[i];
+    std::vector<Candidate> candidates = searches_[i]->next(batch_of(i));
+    if (candidates.empty()) {
+      scheduler_.report(i, 0, hooks_.clock() - before, report.best_us, true);
+      return done();
+    }
+    MeasureOptions options = options_.measure;
+    options.incumbent_us = std::isfinite(report.best_us) ? report.best_us : 0;
+    Result<std::vector<Measurement>> measured = measurer_.measure(tasks_[i], candidates, options);
+    if (!measured.ok()) return measured.errors();
+    MCC_CHECK(measured->size() == candidates.size(), "expected ", candidates.size(), " measurements, got ",
+              measured->size());
+
+    bool is_first = !scheduler_.tasks()[i].is_started();
+    std::vector<Trial> trials;
+    for (size_t c = 0; c < candidates.size(); ++c) {
+      Trial trial{std::move(candidates[c]), std::move((*measured)[c])};
+      const Measurement& m = trial.measurement;
+      if (m.ok()) {
+        if (is_first && c == 0) report.default_us = m.best_us();
+        if (!m.is_censored) report.best_us = std::min(report.best_us, m.best_us());
+      } else {
+        ++report.errors[m.error];
+      }
+      trials.push_back(std::move(trial));
+    }
+    Status recorded = hooks_.record(tasks_[i], trials);
+    if (!recorded.ok()) return recorded;
+
+    searches_[i]->tell(trials);
+    auto count = static_cast<int>(trials.size());
+    trials_[i].insert(trials_[i].end(), trials.begin(), trials.end());
+    if (model_) model_->learn(tasks_[i], trials_[i]);
+    report.trials += count;
+    count_ += count;
+    double spent = hooks_.clock() - before;
+    seconds_ += spent;
+    scheduler_.report(i, count, spent, report.best_us, false);
+    return done();
+  }
+
+  void show(size_t task) const {
+    if (!hooks_.progress) return;
+    TuneState state;
+    state.scheduler = &scheduler_;
+    state.reports = &reports_;
+    state.task = task;
+    state.trials = count_;
+    state.seconds = hooks_.clock();
+    hooks_.progress(state);
+  }
+
+  const std::vector<Task>& tasks_;
+  const tensor::Target& target_;
+  Measurer& measurer_;
+  const TuneOptions& options_;
+  const TuneHooks& hooks_;
+  std::unique_ptr<CostModel> model_;
+  std::vector<std::unique_ptr<Search>> searches_;
+  std::vector<std::vector<Trial>> trials_;
+  std::vector<TaskReport> reports_;
+  Scheduler scheduler_;
+  int64_t count_ = 0;
+  double seconds_ = 0;
+};
+
+}  // namespace
+
+Result<TuneReport> tune(const std::vector<Task>& tasks, const tensor::Target& target, Measurer& measurer,
+                        const std::vector<std::vector<Trial>>& known, const TuneOptions& options,
+                        const TuneHooks& hooks) {
+  return Tuner(tasks, target, measurer, options, hooks).run(known);
+}
+
+}  // namespace mcc::tuner

@@ -1,0 +1,74 @@
+// The tuner's loop: pick a task, ask its search for candidates, have them measured, tell everyone, write the log; until
+// the time, the trials or the hope of a gain are used up. Knows neither models nor code generation: tasks come in, a
+// Measurer measures, a recorder keeps what was found.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "tuner/scheduler.h"
+#include "tuner/search.h"
+
+namespace mcc::tuner {
+
+struct TuneOptions {
+  double seconds = 0;  // of wall-clock time; 0: no limit
+  int64_t trials = 0;  // over all tasks; 0: no limit
+  std::string search = "auto", cost_model = "auto";
+  uint64_t seed = 0;
+  int batch = 16;       // candidates a round
+  int first_batch = 4;  // in a task's first round: a whole model is there soon
+  MeasureOptions measure;
+  SchedulerOptions scheduler;
+};
+
+struct TuneState;
+
+// What the caller brings along.
+struct TuneHooks {
+  // Makes trials durable, before anything is built on them.
+  std::function<Status(const Task& task, std::span<const Trial> trials)> record;
+  // After each round.
+  std::function<void(const TuneState& state)> progress;
+  // Asked between rounds; true ends the search with what there is.
+  std::function<bool()> is_interrupted;
+  // Seconds since the search began.
+  std::function<double()> clock;
+};
+
+struct TaskReport {
+  int trials = 0;                      // of this search
+  double default_us = 0, best_us = 0;  // infinity: nothing could be measured
+  std::map<TrialError, int> errors;
+  Done done = Done::no;
+  double space = 0;         // points, see Search::space_size
+  double gain_left_us = 0;  // of the model, expected from one more round
+};
+
+struct TuneState {
+  const Scheduler* scheduler = nullptr;
+  const std::vector<TaskReport>* reports = nullptr;
+  std::optional<size_t> task;  // of the last round
+  int64_t trials = 0;
+  double seconds = 0;
+};
+
+enum class TuneEnd : uint8_t { time, trials, nothing_left, interrupted };
+
+struct TuneReport {
+  std::vector<TaskReport> tasks;
+  int64_t trials = 0;
+  double seconds = 0;
+  double default_us = 0, best_us = 0;  // of the model, as the sum of its kernels
+  double gain_left_us = 0;
+  TuneEnd end = TuneEnd::nothing_left;
+};
+
+// `known` are trials of earlier runs on this target, task by task: they count as measured. Names of search and model in
+// the options must be ones that make_search and make_cost_model know.
+Result<TuneReport> tune(const std::vector<Task>& tasks, const tensor::Target& target, Measurer& measurer,
+                        const std::vector<std::vector<Trial>>& known, const TuneOptions& options,
+                        const TuneHooks& hooks);
+
+}  // namespace mcc::tuner
