@@ -29,8 +29,22 @@ bool is_window(const BlockInfo& producer, const BlockInfo& consumer) {
 
 }  // namespace
 
-void inline_producers(Draft& draft) {
+namespace {
+
+// Loads of the producer's result in its one consumer that each become a copy of its arithmetic; what is equal in one
+// statement is computed once when code is generated.
+constexpr size_t kMaxCopies = 6;
+
+bool has_few_copies(const BlockInfo& producer, const BlockInfo& consumer) {
+  auto reads = [&](const Access& l) { return l.buffer.same_as(producer.store.buffer); };
+  auto copies = static_cast<size_t>(std::count_if(consumer.loads.begin(), consumer.loads.end(), reads));
+  return copies <= 1 || producer.is_movement || (!producer.has_math_call && copies <= kMaxCopies);
+}
+
+// Whether any block was inlined.
+bool inline_once(Draft& draft) {
   Schedule& s = draft.schedule;
+  bool changed = false;
   for (const std::string& name : s.block_names()) {
     std::optional<BlockInfo> producer = analyze(s, name);
     if (!producer || !producer->is_injective || is_output(s.func(), producer->store.buffer)) continue;
@@ -43,7 +57,17 @@ void inline_producers(Draft& draft) {
     }
     if (!known || consumers.empty() || !is_free_to_inline(*producer, consumers)) continue;
     if (std::any_of(consumers.begin(), consumers.end(), [&](const BlockInfo& c) { return is_window(*producer, c); })) continue;
-    try_step(draft, ComputeInline{name});
+    if (!has_few_copies(*producer, consumers[0])) continue;
+    changed |= try_step(draft, ComputeInline{name});
+  }
+  return changed;
+}
+
+}  // namespace
+
+void inline_producers(Draft& draft) {
+  // A producer with several consumers has a single one once these are inlined into each other.
+  while (inline_once(draft)) {
   }
 }
 

@@ -19,7 +19,8 @@ bool is_view(const Graph& g, const Node& node) {
 
 class Fuse {
  public:
-  explicit Fuse(const Graph& g) : g_(g), users_(g.users()), group_of_(g.nodes.size(), -1) {}
+  explicit Fuse(const Graph& g)
+      : g_(g), users_(g.users()), group_of_(g.nodes.size(), -1), promised_(g.nodes.size(), -1) {}
 
   std::vector<KernelGroup> run() {
     for (size_t n = 0; n < g_.nodes.size(); ++n) {
@@ -42,8 +43,9 @@ class Fuse {
     const Node& n = node(id);
     FusionClass fusion = n.op->fusion;
     bool open = fusion != FusionClass::opaque && fusion != FusionClass::host && !is_view(g_, n);
-    int joined = -1;
-    if (open && fusion != FusionClass::contraction) joined = best_producer_group(id);
+    int joined = promised_[static_cast<size_t>(id)];
+    if (joined < 0 && open && fusion != FusionClass::contraction) joined = best_producer_group(id);
+    if (joined < 0 && fusion == FusionClass::elementwise) joined = open_diamond(id);
     if (joined < 0) {
       joined = static_cast<int>(groups_.size());
       groups_.push_back({});
@@ -99,6 +101,73 @@ class Fuse {
     if (fusion != FusionClass::elementwise || n.outputs.size() != 1) return false;
     const TensorType& tail = type(through);
     return same_shape(tail.shape, type(n.outputs[0]).shape);
+  }
+
+  // Whether nothing outside of the group but the nodes of `inside` uses the node's results.
+  bool is_enclosed(NodeId id, int index, const std::vector<NodeId>& inside) const {
+    for (ValueId out : node(id).outputs) {
+      if (out == kNoValue) continue;
+      if (g_.is_output(out)) return false;
+      for (NodeId user : users_[static_cast<size_t>(out)]) {
+        bool in_group = group_of_[static_cast<size_t>(user)] == index;
+        if (!in_group && std::find(inside.begin(), inside.end(), user) == inside.end()) return false;
+      }
+    }
+    return true;
+  }
+
+  // x * sigmoid(x) and its like: paths that part at the tail of an anchored group and meet again. When all nodes
+  // between are elementwise and of the tail's shape, they join together; the group that id and they join, or -1.
+  int open_diamond(NodeId id) {
+    for (ValueId v : node(id).inputs) {
+      NodeId tail = v == kNoValue ? -1 : g_.value(v).producer;
+      if (tail < 0) continue;
+      int index = group_of_[static_cast<size_t>(tail)];
+      const Group& group = groups_[static_cast<size_t>(index)];
+      if (group.closed || group.anchor < 0 || group.nodes.back() != tail) continue;
+      std::vector<NodeId> members = diamond_below(id, index, type(v).shape);
+      for (NodeId member : members)
+        promised_[static_cast<size_t>(member)] = index;
+      if (!members.empty()) return index;
+    }
+    return -1;
+  }
+
+  // The nodes from id on, in order, up to the one through which everything goes that the group's values reach.
+  std::vector<NodeId> diamond_below(NodeId id, int index, const Shape& shape) const {
+    std::vector<NodeId> inside;
+    std::vector<NodeId> waiting{id};
+    auto await_users = [&](NodeId of) {
+      for (ValueId out : node(of).outputs) {
+        if (out == kNoValue) continue;
+        for (NodeId user : users_[static_cast<size_t>(out)]) {
+          bool known = group_of_[static_cast<size_t>(user)] == index ||
+                       std::find(waiting.begin(), waiting.end(), user) != waiting.end();
+          if (!known) waiting.push_back(user);
+        }
+      }
+    };
+    const std::vector<NodeId>& above = groups_[static_cast<size_t>(index)].nodes;
+    for (NodeId member : above)
+      await_users(member);
+    while (!waiting.empty() && inside.size() < kDiamondNodes) {
+      auto first = std::min_element(waiting.begin(), waiting.end());
+      NodeId next = *first;
+      waiting.erase(first);
+      const Node& n = node(next);
+      bool fits = n.op->fusion == FusionClass::elementwise && n.outputs.size() == 1 &&
+                  group_of_[static_cast<size_t>(next)] < 0 && promised_[static_cast<size_t>(next)] < 0 &&
+                  same_shape(shape, type(n.outputs[0]).shape);
+      if (!fits) return {};
+      inside.push_back(next);
+      auto enclosed = [&](NodeId m) { return is_enclosed(m, index, inside); };
+      if (std::all_of(above.begin(), above.end(), enclosed) &&
+          std::all_of(inside.begin(), inside.end() - 1, enclosed)) {
+        return inside;
+      }
+      await_users(next);
+    }
+    return {};
   }
 
   // A prologue of a reduction is computed once where the reduction keeps it; long chains stay kernels of their own.
@@ -174,9 +243,12 @@ class Fuse {
     return out;
   }
 
+  static constexpr size_t kDiamondNodes = 16;
+
   const Graph& g_;
   std::vector<std::vector<NodeId>> users_;
   std::vector<int> group_of_;
+  std::vector<int> promised_;  // the group that a node will join because another node of its diamond has
   std::vector<Group> groups_;
 };
 
