@@ -15,7 +15,9 @@ struct SearchContext {
   const Task* task = nullptr;
   const tensor::Target* target = nullptr;
   std::span<const Sketch> sketches;  // usually all_sketches(); those that fit the task make up its space
-  CostModel* model = nullptr;        // null: none
+  CostModel* model = nullptr;        // learned: ranks what is to be measured; null: none
+  CostModel* drafter =
+      nullptr;  // static: ranks drafts, of which there are many; null: the model does that, too
   uint64_t seed = 0;
 };
 
@@ -25,7 +27,8 @@ class Search {
   // At most `count` candidates that have not been told or proposed before; fewer or none when the space is used up. The
   // first candidate of a fresh search is what analysis prefers.
   virtual std::vector<Candidate> next(int count) = 0;
-  // What was measured: results of next(), or trials of earlier runs out of a log.
+  // What was measured: results of next(), or trials of earlier runs out of a log. Teaches the context's models, too:
+  // nobody else calls their learn().
   virtual void tell(std::span<const Trial> trials) = 0;
   // Points of the space: exact below 4096, else an estimate.
   virtual double space_size() const = 0;

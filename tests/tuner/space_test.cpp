@@ -1,0 +1,205 @@
+#include "tuner/space.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "check_results.h"
+#include "tasks.h"
+
+namespace mcc::tuner::test {
+namespace {
+
+using namespace tensor;
+using tensor::test::all_workloads;
+using tensor::test::Workload;
+
+Choice tile_choice(int64_t extent, int64_t levels, int64_t max_inner) {
+  Choice choice;
+  choice.name = "t";
+  choice.kind = Choice::Kind::tile;
+  choice.extent = extent;
+  choice.levels = levels;
+  choice.max_inner = max_inner;
+  return choice;
+}
+
+TEST(Answers, CountsOrderedFactorizations) {
+  // Ansor's spaces of a matmul of 1024: 5 levels, 3 levels; 4 levels, 2 levels.
+  EXPECT_EQ(count_tiles(1024, 5), 1001);
+  EXPECT_EQ(count_tiles(1024, 3), 66);
+  EXPECT_EQ(count_tiles(1024, 4), 286);
+  EXPECT_EQ(count_tiles(1024, 2), 11);
+  EXPECT_EQ(count_tiles(12, 2), 6);
+  EXPECT_EQ(count_tiles(1, 4), 1);
+  EXPECT_EQ(count_tiles(49, 3), 6);
+}
+
+TEST(Answers, ListsWhatTheFormulaCounts) {
+  AnswerTable table;
+  for (int64_t extent : {1, 2, 7, 12, 49, 60, 197, 1024}) {
+    for (int64_t levels : {1, 2, 3, 4}) {
+      Choice choice = tile_choice(extent, levels, extent);
+      ASSERT_EQ(table.count(choice), count_tiles(extent, levels)) << extent << " in " << levels;
+      for (int64_t i = 0; i < table.count(choice); ++i) {
+        ASSERT_TRUE(choice.allows(table.at(choice, i)));
+        ASSERT_EQ(table.index_of(choice, table.at(choice, i)), i);
+      }
+    }
+  }
+}
+
+TEST(Answers, InnermostFactorIsBounded) {
+  AnswerTable table;
+  Choice choice = tile_choice(64, 3, 4);
+  int64_t expected = 0;
+  Choice all = tile_choice(64, 3, 64);
+  for (int64_t i = 0; i < table.count(all); ++i)
+    expected += table.at(all, i).back() <= 4 ? 1 : 0;
+  EXPECT_EQ(table.count(choice), expected);
+}
+
+TEST(RandomNumbers, DependOnKeyOnly) {
+  Random a(1, 2, 3), b(1, 2, 3), c(1, 2, 4), d(2, 2, 3);
+  uint64_t first = a.next();
+  EXPECT_EQ(first, b.next());
+  EXPECT_NE(first, c.next());
+  EXPECT_NE(first, d.next());
+  std::set<uint64_t> seen;
+  for (int i = 0; i < 1000; ++i)
+    seen.insert(a.next());
+  EXPECT_EQ(seen.size(), 1000u);
+}
+
+class Spaces : public testing::TestWithParam<Workload> {
+ protected:
+  Target target = small_target();
+};
+
+std::string text_of(const Planned& planned) { return to_text(planned.candidate.trace); }
+
+// The fuzzer of the tuner's own spaces.
+TEST_P(Spaces, EveryPointKeepsTheResults) {
+  const Workload& w = GetParam();
+  std::vector<tensor::test::Bytes> expected;
+  ASSERT_EQ(run(w, w.func, &expected), "");
+  Space space(w.func, target, all_sketches());
+  for (const Sketch* sketch : space.sketches()) {
+    std::set<std::string> seen;
+    for (uint64_t i = 0; i < 24; ++i) {
+      Planned planned = i == 0 ? space.preferred(*sketch) : space.sample(*sketch, Random(7, 0, i));
+      if (!planned.ok() || !seen.insert(text_of(planned)).second) continue;
+      ASSERT_EQ(check_results(w, planned.func, expected, i % 4 == 0), "")
+          << sketch->name << "\n"
+          << text_of(planned) << to_text(planned.func);
+    }
+    ASSERT_FALSE(seen.empty()) << sketch->name;
+  }
+}
+
+TEST_P(Spaces, PointsAndTracesReplay) {
+  const Workload& w = GetParam();
+  Space space(w.func, target, all_sketches());
+  for (const Sketch* sketch : space.sketches()) {
+    for (uint64_t i = 0; i < 6; ++i) {
+      Planned planned = space.sample(*sketch, Random(3, 0, i));
+      Planned again = space.at(*sketch, planned.candidate.point),
+              same = space.sample(*sketch, Random(3, 0, i));
+      EXPECT_EQ(text_of(again), text_of(planned));
+      EXPECT_EQ(text_of(same), text_of(planned));
+      if (!planned.ok()) continue;
+      EXPECT_EQ(to_text(again.func), to_text(planned.func));
+      Result<Trace> read = parse_trace(text_of(planned));
+      ASSERT_TRUE(read.ok());
+      Schedule schedule(w.func);
+      ASSERT_TRUE(schedule.replay(*read));
+      EXPECT_EQ(to_text(schedule.func()), to_text(planned.func));
+    }
+  }
+}
+
+TEST_P(Spaces, MutationAndCrossoverStayInTheSpace) {
+  const Workload& w = GetParam();
+  Space space(w.func, target, all_sketches());
+  for (const Sketch* sketch : space.sketches()) {
+    Planned parent = space.preferred(*sketch);
+    int changed = 0;
+    for (uint64_t i = 0; i < 12; ++i) {
+      Planned child = space.mutate(*sketch, parent, Random(5, 0, i));
+      for (const Choice& choice : child.choices) {
+        EXPECT_TRUE(choice.allows(child.candidate.point.at(choice.name))) << choice.name;
+      }
+      changed += child.candidate.point != parent.candidate.point ? 1 : 0;
+      Planned other = space.sample(*sketch, Random(6, 0, i));
+      Planned crossed = space.cross(*sketch, child.candidate.point, other.candidate.point, Random(8, 0, i));
+      for (const Choice& choice : crossed.choices) {
+        EXPECT_TRUE(choice.allows(crossed.candidate.point.at(choice.name))) << choice.name;
+      }
+      if (child.ok()) parent = std::move(child);
+    }
+    bool has_choice = false;
+    AnswerTable table;
+    for (const Choice& choice : parent.choices)
+      has_choice |= table.count(choice) > 1;
+    if (has_choice) {
+      EXPECT_GT(changed, 6) << sketch->name;
+    }
+  }
+}
+
+TEST_P(Spaces, EnumerationFindsWhatSamplingFinds) {
+  const Workload& w = GetParam();
+  Space space(w.func, target, all_sketches());
+  for (const Sketch* sketch : space.sketches()) {
+    if (space.estimate(*sketch) > 1500) continue;
+    std::set<std::string> all;
+    std::set<Point> points;
+    int64_t visited = 0;
+    Cursor cursor;
+    while (!cursor.is_done) {
+      // In portions, as searches do it.
+      int portion = 7;
+      space.enumerate(*sketch, cursor, [&](Planned&& planned) {
+        ++visited;
+        points.insert(planned.candidate.point);
+        if (planned.ok()) all.insert(text_of(planned));
+        return --portion > 0;
+      });
+    }
+    EXPECT_EQ(static_cast<int64_t>(points.size()), visited) << "a point was visited twice";
+    std::set<std::string> sampled;
+    for (uint64_t i = 0; i < 300; ++i) {
+      Planned planned = space.sample(*sketch, Random(11, 0, i));
+      if (!planned.ok()) continue;
+      EXPECT_TRUE(all.count(text_of(planned))) << sketch->name << "\n" << text_of(planned);
+      sampled.insert(text_of(planned));
+    }
+    if (all.size() <= 12) {
+      EXPECT_EQ(sampled, all) << sketch->name;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Workloads, Spaces, testing::ValuesIn(all_workloads()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(SpaceSizes, AreExactWhereSmall) {
+  Target target = small_target();
+  for (const Workload& w : all_workloads()) {
+    if (w.name != "matmul") continue;
+    Space space(w.func, target, all_sketches().first(1));
+    std::set<std::string> all;
+    Cursor cursor;
+    space.enumerate(*space.sketches()[0], cursor, [&](Planned&& planned) {
+      if (planned.ok()) all.insert(text_of(planned));
+      return true;
+    });
+    EXPECT_TRUE(space.size().is_exact);
+    EXPECT_EQ(space.size().points, static_cast<double>(all.size()));
+    EXPECT_GT(all.size(), 4u);
+  }
+}
+
+}  // namespace
+}  // namespace mcc::tuner::test

@@ -1,0 +1,33 @@
+// The answers that a choice allows, counted and numbered.
+#pragma once
+
+#include <map>
+#include <tuple>
+
+#include "tuner/decider.h"
+
+namespace mcc::tuner {
+
+// Ordered factorizations of the extent into this many factors. With extent = prod p^a that is the product over its primes
+// of C(a + levels - 1, levels - 1).
+int64_t count_tiles(int64_t extent, int64_t levels);
+
+// Divisors in ascending order.
+std::vector<int64_t> divisors_of(int64_t n);
+
+// Numbers the answers of choices: options in the order given, tiles in lexicographic order. Remembers the tiles that it
+// has listed. One thread at a time.
+class AnswerTable {
+ public:
+  int64_t count(const Choice& choice);
+  Answer at(const Choice& choice, int64_t index);
+  // The number of an answer that the choice allows.
+  int64_t index_of(const Choice& choice, const Answer& answer);
+
+ private:
+  const std::vector<Answer>& tiles(const Choice& choice);
+
+  std::map<std::tuple<int64_t, int64_t, int64_t>, std::vector<Answer>> tiles_;
+};
+
+}  // namespace mcc::tuner

@@ -1,0 +1,153 @@
+#include "tuner/searches.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "support/hash.h"
+
+namespace mcc::tuner {
+
+using namespace tensor;
+
+namespace {
+
+struct SearchKind {
+  std::string_view name;
+  std::unique_ptr<Search> (*make)(const SearchContext&);
+};
+
+constexpr SearchKind kSearches[] = {
+    {"auto", make_auto_search},
+    {"draft", make_draft_search},
+    {"evolutionary", make_evolutionary_search},
+    {"genetic", make_genetic_search},
+    {"random", make_random_search},
+    {"grid", make_grid_search},
+};
+
+}  // namespace
+
+std::unique_ptr<Search> make_search(std::string_view name, const SearchContext& context) {
+  for (const SearchKind& kind : kSearches) {
+    if (kind.name == name) return kind.make(context);
+  }
+  return nullptr;
+}
+
+std::vector<std::string_view> search_names() {
+  std::vector<std::string_view> names;
+  for (const SearchKind& kind : kSearches)
+    names.push_back(kind.name);
+  return names;
+}
+
+size_t pick_weighted(const std::vector<double>& weights, Random& random) {
+  double total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  if (!(total > 0)) return static_cast<size_t>(random.below(static_cast<int64_t>(weights.size())));
+  double at = random.uniform() * total;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    at -= weights[i];
+    if (at < 0) return i;
+  }
+  return weights.size() - 1;
+}
+
+SearchBase::SearchBase(const SearchContext& context)
+    : context_(context),
+      space_(context.task->func, *context.target, context.sketches),
+      task_key_(hash_bytes(context.task->text)) {}
+
+std::vector<Candidate> SearchBase::next(int count) {
+  std::vector<Candidate> out;
+  if (count <= 0 || space_.sketches().empty()) return out;
+  if (!is_started_) propose(out, space_.preferred(*space_.sketches()[0]));
+  is_started_ = true;
+  if (out.size() < static_cast<size_t>(count)) fill(out, static_cast<size_t>(count));
+  return out;
+}
+
+bool SearchBase::propose(std::vector<Candidate>& out, const Planned& planned) {
+  if (!planned.ok() || !seen_.insert(to_text(planned.candidate.trace)).second) return false;
+  out.push_back(planned.candidate);
+  return true;
+}
+
+void SearchBase::tell(std::span<const Trial> trials) {
+  for (const Trial& trial : trials) {
+    seen_.insert(to_text(trial.candidate.trace));
+    trials_.push_back(trial);
+    const Sketch* sketch = space_.find(trial.candidate.sketch);
+    // A censored time is a bound: not a parent to go on from, unless there is nothing better; models learn from it.
+    if (!trial.measurement.ok() || sketch == nullptr) continue;
+    Measured known{sketch, space_.at(*sketch, trial.candidate.point), trial.measurement.best_us()};
+    // Trials of another version of the rules may mean another point now.
+    if (!known.planned.ok() || to_text(known.planned.candidate.trace) != to_text(trial.candidate.trace))
+      continue;
+    known.planned.func = {};
+    auto at = std::upper_bound(measured_.begin(), measured_.end(), known.us,
+                               [](double us, const Measured& m) { return us < m.us; });
+    measured_.insert(at, std::move(known));
+  }
+  // Learning takes longer the more there is: only when a fifth more is known.
+  size_t least = std::max<size_t>(learnt_ + 8, learnt_ + learnt_ / 5);
+  if (trials_.size() < least) return;
+  learnt_ = trials_.size();
+  for (CostModel* model : {context_.model, context_.drafter}) {
+    if (model != nullptr) model->learn(*context_.task, trials_);
+  }
+}
+
+const Sketch& SearchBase::random_sketch(Random& random) {
+  const auto& sketches = space_.sketches();
+  return *sketches[static_cast<size_t>(random.below(static_cast<int64_t>(sketches.size())))];
+}
+
+void SearchBase::fill_randomly(std::vector<Candidate>& out, size_t count) {
+  // Where most draws are known points, going through what is left is cheaper.
+  size_t draws = 16 * count + 64;
+  for (size_t i = 0; i < draws && out.size() < count; ++i) {
+    Random random = draw();
+    const Sketch& sketch = random_sketch(random);
+    propose(out, space_.sample(sketch, random));
+  }
+  if (out.size() >= count || !space_.size().is_exact) return;
+  for (const Sketch* sketch : space_.sketches()) {
+    if (out.size() >= count) return;
+    Cursor cursor;
+    space_.enumerate(*sketch, cursor, [&](Planned&& planned) {
+      propose(out, planned);
+      return out.size() < count;
+    });
+  }
+}
+
+void SearchBase::score(std::vector<Scored>& points, CostModel* model) {
+  if (model == nullptr) return;
+  constexpr size_t kPortion = 64;  // functions that are made anew are held for so many points at a time
+  for (size_t begin = 0; begin < points.size(); begin += kPortion) {
+    size_t end = std::min(points.size(), begin + kPortion);
+    std::vector<Planned> portion;
+    for (size_t i = begin; i < end; ++i) {
+      const Planned& p = points[i].planned;
+      portion.push_back(p.func.body ? p : space_.at(*points[i].sketch, p.candidate.point));
+    }
+    std::vector<double> scores = model->predict(*context_.task, portion);
+    for (size_t i = begin; i < end; ++i) points[i].score = scores[i - begin];
+  }
+}
+
+std::vector<Scored> SearchBase::best_unseen(std::vector<Scored> points, size_t count) const {
+  std::stable_sort(points.begin(), points.end(),
+                   [](const Scored& a, const Scored& b) { return a.score > b.score; });
+  std::vector<Scored> best;
+  std::set<std::string> traces;
+  for (Scored& p : points) {
+    if (best.size() >= count) break;
+    if (!p.planned.ok()) continue;
+    std::string trace = to_text(p.planned.candidate.trace);
+    if (seen_.count(trace) == 0 && traces.insert(std::move(trace)).second) best.push_back(std::move(p));
+  }
+  return best;
+}
+
+}  // namespace mcc::tuner
