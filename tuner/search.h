@@ -27,8 +27,7 @@ class Search {
   // At most `count` candidates that have not been told or proposed before; fewer or none when the space is used up. The
   // first candidate of a fresh search is what analysis prefers.
   virtual std::vector<Candidate> next(int count) = 0;
-  // What was measured: results of next(), or trials of earlier runs out of a log. Teaches the context's models, too:
-  // nobody else calls their learn().
+  // What was measured: results of next(), or trials of earlier runs out of a log. Who owns the models teaches them.
   virtual void tell(std::span<const Trial> trials) = 0;
   // Points of the space: exact below 4096, else an estimate.
   virtual double space_size() const = 0;

@@ -75,10 +75,9 @@ bool SearchBase::propose(std::vector<Candidate>& out, const Planned& planned) {
 void SearchBase::tell(std::span<const Trial> trials) {
   for (const Trial& trial : trials) {
     seen_.insert(to_text(trial.candidate.trace));
-    trials_.push_back(trial);
     const Sketch* sketch = space_.find(trial.candidate.sketch);
-    // A censored time is a bound: not a parent to go on from, unless there is nothing better; models learn from it.
-    if (!trial.measurement.ok() || sketch == nullptr) continue;
+    // A censored time is only a bound, and that of a slow point: not one to go on from.
+    if (!trial.measurement.ok() || trial.measurement.is_censored || sketch == nullptr) continue;
     Measured known{sketch, space_.at(*sketch, trial.candidate.point), trial.measurement.best_us()};
     // Trials of another version of the rules may mean another point now.
     if (!known.planned.ok() || to_text(known.planned.candidate.trace) != to_text(trial.candidate.trace))
@@ -87,13 +86,6 @@ void SearchBase::tell(std::span<const Trial> trials) {
     auto at = std::upper_bound(measured_.begin(), measured_.end(), known.us,
                                [](double us, const Measured& m) { return us < m.us; });
     measured_.insert(at, std::move(known));
-  }
-  // Learning takes longer the more there is: only when a fifth more is known.
-  size_t least = std::max<size_t>(learnt_ + 8, learnt_ + learnt_ / 5);
-  if (trials_.size() < least) return;
-  learnt_ = trials_.size();
-  for (CostModel* model : {context_.model, context_.drafter}) {
-    if (model != nullptr) model->learn(*context_.task, trials_);
   }
 }
 

@@ -49,7 +49,6 @@ class SearchBase : public Search {
   std::vector<Scored> best_unseen(std::vector<Scored> points, size_t count) const;
   // The best of what was measured, the fastest first.
   const std::vector<Measured>& measured() const { return measured_; }
-  size_t trials() const { return trials_.size(); }
 
   SearchContext context_;
   mutable Space space_;  // counts its points when first asked
@@ -59,8 +58,6 @@ class SearchBase : public Search {
   bool is_started_ = false;
   std::set<std::string> seen_;
   std::vector<Measured> measured_;
-  std::vector<Trial> trials_;
-  size_t learnt_ = 0;  // trials that the models know
 };
 
 // By chance in proportion to weights, which are not negative; uniformly if all are 0.

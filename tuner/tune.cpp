@@ -21,6 +21,7 @@ class Tuner {
         options_(options),
         hooks_(hooks),
         model_(make_cost_model(options.cost_model, target, options.seed)),
+        drafter_(make_cost_model("analyzer", target, options.seed)),
         searches_(tasks.size()),
         trials_(tasks.size()),
         reports_(tasks.size()),
@@ -75,6 +76,7 @@ class Tuner {
     context.target = &target_;
     context.sketches = all_sketches();
     context.model = model_.get();
+    context.drafter = drafter_.get();
     context.seed = options_.seed ^ hash_bytes(tasks_[i].text);
     searches_[i] = make_search(options_.search, context);
     reports_[i].default_us = reports_[i].best_us = kNever;
@@ -187,6 +189,7 @@ class Tuner {
   const TuneOptions& options_;
   const TuneHooks& hooks_;
   std::unique_ptr<CostModel> model_;
+  std::unique_ptr<CostModel> drafter_;
   std::vector<std::unique_ptr<Search>> searches_;
   std::vector<std::vector<Trial>> trials_;
   std::vector<TaskReport> reports_;
