@@ -30,6 +30,21 @@ bool worth_parallel(double microseconds, const Target& target) {
   return target.cores > 1 && microseconds > 4 * target.fork_us;
 }
 
+bool choose_parallel(Draft& draft, const std::string& block, double microseconds) {
+  const Target& t = draft.target;
+  const bool is_worth_it = worth_parallel(microseconds, t);
+  if (t.cores <= 1) return false;
+  // The estimate of the time may be off by an order of magnitude, either way.
+  if (microseconds < 0.4 * t.fork_us || microseconds > 40 * t.fork_us) return is_worth_it;
+  return draft.decide.choose(block + ".parallel", {0, 1}, is_worth_it ? 1 : 0) != 0;
+}
+
+int64_t choose_vectors(Draft& draft, const std::string& block, int64_t extent, int64_t lanes, int64_t most) {
+  std::vector<int64_t> options{1};
+  for (int64_t n = 2; n <= most && extent % (n * lanes) == 0; n *= 2) options.push_back(n);
+  return options.size() == 1 ? 1 : draft.decide.choose(block + ".vectors", options, 1);
+}
+
 double balance(int64_t items, int cores) {
   int64_t rounds = (items + cores - 1) / cores;
   return static_cast<double>(items) / static_cast<double>(rounds * cores);

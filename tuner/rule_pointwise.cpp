@@ -19,14 +19,18 @@ struct Pointwise {
   const Target& t = draft.target;
 
   std::vector<std::string> spatial = {}, reduce = {};
+  std::string vectors = {};  // the loop over the vectors of one turn
 
   void run() {
     for (const AxisInfo& a : info.axes) (a.is_reduce ? reduce : spatial).push_back(a.loop);
     if (spatial.empty()) return;
     std::string vector = vector_loop();
+    choose_order();
     make_parallel();
     if (info.is_reduction && !reduce.empty()) try_step(draft, DecomposeReduction{info.name, reduce.front()});
     if (!vector.empty()) try_step(draft, Vectorize{vector});
+    if (!vectors.empty()) try_step(draft, Unroll{vectors});
+    unroll_reduction();
   }
 
   // Splits the last axis into vectors when the result is contiguous along it. For a reduction the vector goes inside.
@@ -38,7 +42,13 @@ struct Pointwise {
     int64_t extent = info.axes[last].extent;
     if (extent < 4) return "";
     if (extent > lanes) {
-      if (!try_step(draft, Split{loop, {0, lanes}, {loop + ".vec", loop + ".lane"}})) return "";
+      int64_t count = info.is_reduction ? 1 : choose_vectors(draft, info.name, extent, lanes, 8);
+      Split split{loop, {0, lanes}, {loop + ".vec", loop + ".lane"}};
+      if (count > 1) {
+        vectors = loop + ".vecs";
+        split = {loop, {0, count, lanes}, {loop + ".vec", vectors, loop + ".lane"}};
+      }
+      if (!try_step(draft, split)) return "";
       spatial.back() = loop + ".vec";
       loop += ".lane";
     } else {
@@ -53,11 +63,36 @@ struct Pointwise {
     return loop;
   }
 
+  // Where data is transposed, some load walks far in each step of the last loop: another loop may go inside.
+  void choose_order() {
+    if (info.is_reduction || spatial.size() < 2) return;
+    bool is_transposed = false;
+    for (const Access& load : info.loads) is_transposed |= std::abs(load.strides.back()) > 1;
+    if (!is_transposed) return;
+    std::vector<int64_t> options;
+    for (size_t i = 0; i < spatial.size(); ++i) options.push_back(static_cast<int64_t>(i));
+    auto inner = static_cast<size_t>(draft.decide.choose(info.name + ".inner", options, options.back()));
+    if (inner + 1 == spatial.size()) return;
+    std::vector<std::string> order = spatial;
+    std::rotate(order.begin() + static_cast<std::ptrdiff_t>(inner), order.begin() + static_cast<std::ptrdiff_t>(inner) + 1,
+                order.end());
+    if (try_step(draft, Reorder{order})) spatial = order;
+  }
+
+  // Windows of a few elements may be unrolled.
+  void unroll_reduction() {
+    if (!info.is_reduction || reduce.empty()) return;
+    const For* last = s.find_loop(reduce.back());
+    int64_t extent = 0;
+    if (last == nullptr || !as_int(last->extent, &extent) || extent < 2 || extent > 16) return;
+    if (draft.decide.choose(info.name + ".unroll", {0, 1}, 0) != 0) try_step(draft, Unroll{reduce.back()});
+  }
+
   void make_parallel() {
     if (spatial.empty()) return;
     double flops = static_cast<double>(info.iterations()) * (info.has_math_call ? 12 : 1);
     double us = estimate_us(flops, static_cast<double>(info.iterations()) * 8, t);
-    if (!worth_parallel(us, t)) return;
+    if (!choose_parallel(draft, info.name, us)) return;
     // Outer loops until there are items enough for the cores.
     std::vector<std::string> outer;
     int64_t items = 1;
@@ -75,11 +110,20 @@ struct Pointwise {
     }
     // Long loops in grains.
     int64_t per_item = std::max<int64_t>(1, info.iterations() / std::max<int64_t>(1, items));
-    int64_t group = std::max<int64_t>(1, kGrain / per_item);
+    int64_t group = choose_grain(std::max<int64_t>(1, kGrain / per_item), items);
     if (group > 1 && items / group >= t.cores) {
       if (try_step(draft, Split{loop, {0, group}, {loop + ".chunk", loop + ".in"}})) loop += ".chunk";
     }
     try_step(draft, Parallel{loop});
+  }
+
+  // Items that one thread takes at a time.
+  int64_t choose_grain(int64_t preferred, int64_t items) {
+    std::vector<int64_t> options;
+    for (int64_t n : {preferred / 8, preferred, 8 * preferred}) {
+      if (n == preferred || (n >= 1 && items / n >= t.cores)) options.push_back(n);
+    }
+    return options.size() == 1 ? preferred : draft.decide.choose(info.name + ".grain", options, preferred);
   }
 };
 

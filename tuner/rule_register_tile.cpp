@@ -367,7 +367,7 @@ class RegisterTile {
       must_step(d_, Fuse{outer, outer_loop_});
     }
     if (tile_loop_.empty() || outer[0] == row_tile) tile_loop_ = outer_loop_;
-    if (worth_parallel(us_, t_)) try_step(d_, Parallel{outer_loop_});
+    if (choose_parallel(d_, info_.name, us_)) try_step(d_, Parallel{outer_loop_});
   }
 
   void place_consumer(const std::string& consumer) {

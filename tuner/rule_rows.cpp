@@ -85,8 +85,26 @@ class Rows {
     int64_t work = 0;
     for (const BlockInfo& b : blocks_) work += b.iterations() * (b.has_math_call ? 8 : 1);
     double us = estimate_us(static_cast<double>(work), static_cast<double>(work) * 2, t_);
-    if (worth_parallel(us, t_) && rows > 1) try_step(d_, Parallel{row_loop_});
+    if (rows > 1 && choose_parallel(d_, root_.name, us)) {
+      std::string parallel = choose_grain(rows);
+      try_step(d_, Parallel{parallel});
+    }
     return true;
+  }
+
+  // Rows that one thread takes at a time; the loop over those lots.
+  std::string choose_grain(int64_t rows) {
+    std::vector<int64_t> options{1};
+    for (int64_t n = 4; rows % n == 0 && rows / n >= 2 * t_.cores && n <= 64; n *= 4) options.push_back(n);
+    int64_t grain = options.size() == 1 ? 1 : d_.decide.choose(root_.name + ".grain", options, 1);
+    std::string outer = row_loop_;
+    if (grain > 1) {
+      outer = root_.name + ".lot";
+      std::string inner = root_.name + ".row";
+      must_step(d_, Split{row_loop_, {0, grain}, {outer, inner}});
+      row_loop_ = inner;
+    }
+    return outer;
   }
 
   std::vector<std::string> loops_in_row(const std::string& block) {
@@ -102,11 +120,19 @@ class Rows {
     int64_t lanes = t_.lanes(32), extent = 0;
     std::string last = loops.back();
     if (!as_int(s_.find_loop(last)->extent, &extent) || extent < 2) return;
+    std::string vectors;
     if (extent > lanes) {
-      if (!try_step(d_, Split{last, {0, lanes}, {last + ".vec", last + ".lane"}})) return;
+      int64_t count = choose_vectors(d_, block, extent, lanes, 4);
+      if (count > 1) {
+        vectors = last + ".vecs";
+        if (!try_step(d_, Split{last, {0, count, lanes}, {last + ".vec", vectors, last + ".lane"}})) return;
+      } else if (!try_step(d_, Split{last, {0, lanes}, {last + ".vec", last + ".lane"}})) {
+        return;
+      }
       last += ".lane";
     }
     try_step(d_, Vectorize{last});
+    if (!vectors.empty()) try_step(d_, Unroll{vectors});
   }
 
   void vectorize_reduction(const BlockInfo& info) {
@@ -120,6 +146,11 @@ class Rows {
       // As many vectors of partial results as hide the latency of an addition, if they divide the row.
       int64_t width = lanes;
       while (width < 4 * lanes && extent % (2 * width) == 0 && extent >= 4 * width) width *= 2;
+      std::vector<int64_t> options;
+      for (int64_t w = lanes; w <= 8 * lanes && w <= extent; w *= 2) {
+        if (w == width || extent % w == 0) options.push_back(w);
+      }
+      if (options.size() > 1) width = d_.decide.choose(info.name + ".width", options, width);
       std::string lane = last + ".lane";
       must_step(d_, Split{last, {0, width}, {last + ".vec", lane}});
       if (!try_step(d_, Rfactor{info.name, lane, partial, 0})) return;

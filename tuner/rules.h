@@ -30,6 +30,12 @@ void apply_rules(Draft& draft);
 // Single-threaded time in microseconds that this much work takes, and whether that is worth a parallel region.
 double estimate_us(double flops, double bytes, const tensor::Target& target);
 bool worth_parallel(double microseconds, const tensor::Target& target);
+// Whether a block's outer loop runs in parallel: asked where that is in doubt.
+bool choose_parallel(Draft& draft, const std::string& block, double microseconds);
+
+// Vectors that one turn of a loop of this extent has: some power of two up to `most`, as far as it divides the loop into
+// whole turns. Asked as "block.vectors".
+int64_t choose_vectors(Draft& draft, const std::string& block, int64_t extent, int64_t lanes, int64_t most);
 
 // How a loop of this extent is split between cores: share of the ideal speed.
 double balance(int64_t items, int cores);
