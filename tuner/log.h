@@ -1,11 +1,22 @@
 // The tuning log: JSON lines, appended to and made durable batch by batch, readable after any interruption. A log is data:
 // names and bounded integers, checked when read and again when used; nothing in it is run, opened or passed on.
+//
+// Two kinds of lines (docs/tuning_log.md has the fields), each with the schema's version as its first field:
+//   {"v":1,"kind":"task","id":...,"name":...,"text":...,"flops":...,"bytes":...}
+//   {"v":1,"kind":"trial","task":...,"target":...,"sketch":...,"point":{...},"trace":...,"times_us":[...],...}
+// The line of a task stands before its first trial. Lines that are no such records are left out and complained about.
 #pragma once
 
+#include <array>
+#include <functional>
 #include <map>
+#include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "support/result.h"
 #include "tuner/trial.h"
 
 namespace mcc::tuner {
@@ -25,21 +36,96 @@ struct LogEntry {
   int threads = 1;
   uint64_t seed = 0;
   double time = 0;  // seconds since 1970, of the measurement
-  int line = 0;     // in its file
+  // Who proposed it: "default" (what analysis picks, without a log), "search", "verify" (measured again), or "import": a
+  // seed from another tuner's records, not measured here.
+  std::string source = "search";
+  int64_t line = 0;  // in its file
 };
+
+// Whether the entry may decide what is compiled: measured to the end, and checked against the reference.
+bool is_valid(const LogEntry& entry);
+// The faster of two valid ones; the earlier line of equals.
+bool is_faster(const LogEntry& a, const LogEntry& b);
 
 // What a log says of a task, once a file.
 struct LogTask {
   std::string id, name, text;
   int64_t flops = 0, bytes = 0;
 };
+LogTask log_task(const Task& task);
+
+// Trials of one task, on one target, with one number of threads.
+struct LogKey {
+  std::string task, target;
+  int threads = 1;
+  auto operator<=>(const LogKey&) const = default;
+};
+LogKey key_of(const LogEntry& entry);
+
+struct LogCounts {
+  int64_t trials = 0, censored = 0, unchecked = 0, seeds = 0;
+  std::array<int64_t, kTrialErrorCount> errors{};  // by TrialError; [none]: the trials without one
+  double best_us = 0;     // of the valid ones; 0: none
+  double default_us = 0;  // of source "default"; 0: none
+};
 
 struct LogContents {
-  std::vector<LogTask> tasks;
-  std::vector<LogEntry> entries;
-  // Lines that were left out, with the reason, at most some; and how many in all.
+  std::vector<LogTask> tasks;     // in the file's order, each id once
+  std::vector<LogEntry> entries;  // in the file's order
+  std::map<LogKey, LogCounts> counts;
+  // Lines that were left out, with the reason ("log.json:17: ..., expected ..."), at most some; and how many in all.
   std::vector<std::string> complaints;
   int64_t skipped = 0;
+  int64_t lines = 0;
+
+  const LogTask* find_task(std::string_view id) const;
 };
+
+// ---- Reading ----
+
+struct LogReadOptions {
+  // Of each key, the fastest valid entries that are kept in memory, and as many seeds; 0: all entries, failed ones too.
+  int keep = 0;
+  // Called for every well-formed line in the file's order, whatever is kept. The trace of an entry is in trace_text of
+  // the record; it is parsed only where an entry is kept.
+  std::function<void(const LogTask& task)> on_task;
+  std::function<void(const LogEntry& entry, const std::string& trace_text)> on_trial;
+};
+
+// Reads a log as a stream. Errors (kind tuning_log): the file cannot be read, is no log, or is of a newer version.
+Result<LogContents> read_log(const std::string& path, const LogReadOptions& options = {});
+// "log.json: 3 lines left out" and the first reasons, one a line; empty if there is nothing to say.
+std::string complaints_text(const std::string& path, const LogContents& contents);
+
+// ---- Writing ----
+
+std::string task_line(const LogTask& task);      // without the end of line
+std::string entry_line(const LogEntry& entry);
+
+// The one writer of a log: holds a lock on the file while it lives.
+class LogWriter {
+ public:
+  // Opens the log for appending; makes it if it is not there. A last line that was cut by a crash is taken off.
+  // Errors: another process writes it, it cannot be written, or it is not a log.
+  static Result<LogWriter> open(const std::string& path);
+  LogWriter(LogWriter&&) noexcept;
+  LogWriter& operator=(LogWriter&&) noexcept;
+  ~LogWriter();
+
+  // Appends the entries of one task, its own line first where the file does not have it yet, and makes them durable
+  // before it returns. All or, on an error, nothing.
+  Status append(const LogTask& task, std::span<const LogEntry> entries);
+  // What was mended when the log was opened; empty if nothing.
+  const std::string& repair() const { return repair_; }
+
+ private:
+  LogWriter() = default;
+  struct File;
+  std::unique_ptr<File> file_;
+  std::string repair_;
+};
+
+// Writes a whole log: the old file or the whole new one, never a part.
+Status write_log(const std::string& path, std::span<const LogTask> tasks, std::span<const LogEntry> entries);
 
 }  // namespace mcc::tuner

@@ -41,6 +41,7 @@ enum class TrialError : uint8_t {
   timeout,
   wrong,  // its result differs from the reference
 };
+inline constexpr size_t kTrialErrorCount = 7;
 std::string_view to_text(TrialError error);
 std::optional<TrialError> parse_trial_error(std::string_view text);
 

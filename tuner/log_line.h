@@ -1,0 +1,29 @@
+// One line of a tuning log: its record, or what is wrong with it. Internal to the log.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "tuner/log.h"
+
+namespace mcc::tuner {
+
+// Bounds on what a line may ask for.
+inline constexpr size_t kMaxLogLine = size_t{4} << 20;  // bytes
+
+struct LogLine {
+  enum class Kind { task, trial, bad, newer };
+  Kind kind = Kind::bad;
+  LogTask task;
+  LogEntry entry;          // without its trace
+  std::string trace_text;  // of the trial
+  int64_t version = 0;
+  std::string error;  // "times_us: expected ..., got ..."
+};
+
+LogLine parse_log_line(std::string_view line);
+
+// Fills in the entry's trace; otherwise the reason why it has none.
+Status resolve_trace(LogEntry& entry, const std::string& trace_text);
+
+}  // namespace mcc::tuner

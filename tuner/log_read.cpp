@@ -1,0 +1,245 @@
+// Reading a log line by line, in bounded memory.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <set>
+
+#include "support/text.h"
+#include "tuner/log_line.h"
+
+namespace mcc::tuner {
+namespace {
+
+constexpr size_t kMaxComplaints = 20;
+constexpr size_t kMaxTasks = 100'000, kMaxKeys = 200'000;
+
+std::string errno_text() { return std::strerror(errno); }
+
+Diagnostic unusable(const std::string& path, std::string message, std::string hint = "") {
+  return {ErrorKind::tuning_log, path, std::move(message), std::move(hint)};
+}
+
+struct Descriptor {
+  int fd = -1;
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+};
+
+class Reader {
+ public:
+  Reader(const std::string& path, const LogReadOptions& options, LogContents& contents)
+      : path_(path), options_(options), out_(contents) {}
+
+  Status run() {
+    Descriptor file{::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+    if (file.fd < 0) return unusable(path_, text("the tuning log cannot be read: ", errno_text()));
+    struct stat info {};
+    if (fstat(file.fd, &info) != 0 || !S_ISREG(info.st_mode)) return unusable(path_, "the tuning log is not a file");
+    Status status = read_lines(file.fd);
+    if (!status.ok()) return status;
+    if (out_.skipped > 0 && out_.tasks.empty() && out_.entries.empty() && out_.counts.empty()) {
+      return unusable(path_, text("is not a tuning log: ", out_.complaints[0]),
+                      "a log is what mcc tune or mcc log import has written");
+    }
+    collect();
+    return done();
+  }
+
+ private:
+  Status read_lines(int fd) {
+    std::vector<char> buffer(size_t{1} << 18);
+    std::string line;
+    bool is_too_long = false;
+    for (;;) {
+      ssize_t got = ::read(fd, buffer.data(), buffer.size());
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return unusable(path_, text("the tuning log cannot be read: ", errno_text()));
+      if (got == 0) break;
+      const char* at = buffer.data();
+      const char* end = at + got;
+      while (at < end) {
+        const auto* newline = static_cast<const char*>(std::memchr(at, '\n', static_cast<size_t>(end - at)));
+        const char* stop = newline ? newline : end;
+        if (!is_too_long && line.size() + static_cast<size_t>(stop - at) > kMaxLogLine) {
+          is_too_long = true;
+          line = {};
+        }
+        if (!newline) {
+          if (!is_too_long) line.append(at, end);
+          break;
+        }
+        // A line that lies whole in the buffer is not copied.
+        bool is_whole = line.empty() && !is_too_long;
+        if (!is_whole && !is_too_long) line.append(at, stop);
+        Status status = take(is_whole ? std::string_view(at, static_cast<size_t>(stop - at)) : line, is_too_long);
+        if (!status.ok()) return status;
+        line.clear();
+        is_too_long = false;
+        at = newline + 1;
+      }
+    }
+    if (!line.empty() || is_too_long) return take(line, is_too_long, /*is_last=*/true);
+    return done();
+  }
+
+  Status take(std::string_view line, bool is_too_long, bool is_last = false) {
+    ++out_.lines;
+    if (is_too_long) {
+      complain(text("expected at most ", kMaxLogLine >> 20, " MiB in a line, got more"));
+      return done();
+    }
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.find_first_not_of(" \t") == std::string_view::npos) return done();
+    LogLine record = parse_log_line(line);
+    switch (record.kind) {
+      case LogLine::Kind::newer:
+        return unusable(text(path_, ":", out_.lines),
+                        text("the log is of version ", record.version, "; this mcc reads version ", kLogVersion),
+                        "use the mcc that wrote it, or a newer one");
+      case LogLine::Kind::bad:
+        complain(is_last ? text("expected a whole line, got a cut one (", record.error, ")") : record.error);
+        return done();
+      case LogLine::Kind::task: take_task(std::move(record.task)); return done();
+      case LogLine::Kind::trial: take_trial(std::move(record.entry), record.trace_text); return done();
+    }
+    MCC_UNREACHABLE("unknown kind of line");
+  }
+
+  void take_task(LogTask task) {
+    auto [at, is_new] = task_index_.try_emplace(task.id, out_.tasks.size());
+    if (!is_new) {
+      if (out_.tasks[at->second].text != task.text) {
+        complain(text("id: expected an id of its own, got that of another task, ", task.id));
+      }
+      return;
+    }
+    if (out_.tasks.size() == kMaxTasks) {
+      task_index_.erase(at);
+      return complain(text("expected at most ", kMaxTasks, " tasks"));
+    }
+    if (options_.on_task) options_.on_task(task);
+    out_.tasks.push_back(std::move(task));
+  }
+
+  void take_trial(LogEntry entry, const std::string& trace_text) {
+    if (!task_index_.contains(entry.task)) {
+      return complain(text("task: expected a task of a line before, got ", entry.task));
+    }
+    entry.line = out_.lines;
+    LogKey key = key_of(entry);
+    auto found = out_.counts.find(key);
+    if (found == out_.counts.end() && out_.counts.size() == kMaxKeys) {
+      return complain(text("expected at most ", kMaxKeys, " combinations of task, target and threads"));
+    }
+    std::vector<LogEntry>* kept = nullptr;
+    bool is_seed = entry.source == "import";
+    if (options_.keep > 0) {
+      kept = is_seed ? &seeds_[key] : &best_[key];
+      auto most = static_cast<size_t>(options_.keep);
+      bool is_full = kept->size() >= most;
+      bool is_kept = is_seed ? !is_full : is_valid(entry) && (!is_full || is_faster(entry, kept->back()));
+      if (!is_kept) kept = nullptr;
+    }
+    if (options_.keep == 0 || kept) {
+      Status status = resolve_trace(entry, trace_text);
+      if (!status.ok()) {
+        const Diagnostic& why = status.errors()[0];
+        return complain(text(why.where, ": ", why.message));
+      }
+    }
+    count(found == out_.counts.end() ? out_.counts[key] : found->second, entry);
+    if (options_.on_trial) options_.on_trial(entry, trace_text);
+    if (kept) {
+      auto at = is_seed ? kept->end() : std::upper_bound(kept->begin(), kept->end(), entry, is_faster);
+      // The same schedule measured twice is one of the kept ones.
+      kept->insert(at, std::move(entry));
+      if (kept->size() > static_cast<size_t>(options_.keep)) kept->pop_back();
+    } else if (options_.keep == 0) {
+      out_.entries.push_back(std::move(entry));
+    }
+  }
+
+  static void count(LogCounts& counts, const LogEntry& entry) {
+    if (entry.source == "import") {
+      ++counts.seeds;
+      return;
+    }
+    const Measurement& m = entry.trial.measurement;
+    ++counts.trials;
+    ++counts.errors[static_cast<size_t>(m.error)];
+    if (!m.ok()) return;
+    counts.censored += m.is_censored ? 1 : 0;
+    counts.unchecked += m.is_checked ? 0 : 1;
+    auto lower = [&](double& to) { to = to == 0 ? m.best_us() : std::min(to, m.best_us()); };
+    if (is_valid(entry)) lower(counts.best_us);
+    if (entry.source == "default" && !m.is_censored) lower(counts.default_us);
+  }
+
+  void collect() {
+    if (options_.keep == 0) return;
+    for (auto* kept : {&best_, &seeds_}) {
+      for (auto& [key, entries] : *kept) {
+        for (LogEntry& entry : entries) out_.entries.push_back(std::move(entry));
+      }
+    }
+    std::sort(out_.entries.begin(), out_.entries.end(),
+              [](const LogEntry& a, const LogEntry& b) { return a.line < b.line; });
+  }
+
+  void complain(const std::string& reason) {
+    ++out_.skipped;
+    if (out_.complaints.size() < kMaxComplaints) out_.complaints.push_back(text(path_, ":", out_.lines, ": ", reason));
+  }
+
+  const std::string& path_;
+  const LogReadOptions& options_;
+  LogContents& out_;
+  std::map<std::string, size_t, std::less<>> task_index_;
+  std::map<LogKey, std::vector<LogEntry>> best_, seeds_;
+};
+
+}  // namespace
+
+bool is_valid(const LogEntry& entry) {
+  const Measurement& m = entry.trial.measurement;
+  return m.ok() && !m.times_us.empty() && m.is_checked && !m.is_censored && entry.source != "import";
+}
+
+bool is_faster(const LogEntry& a, const LogEntry& b) {
+  double x = a.trial.measurement.best_us(), y = b.trial.measurement.best_us();
+  return x != y ? x < y : a.line < b.line;
+}
+
+LogTask log_task(const Task& task) { return {task.id, task.name, task.text, task.work.flops, task.work.bytes}; }
+
+LogKey key_of(const LogEntry& entry) { return {entry.task, entry.device.target, entry.threads}; }
+
+const LogTask* LogContents::find_task(std::string_view id) const {
+  auto at = std::find_if(tasks.begin(), tasks.end(), [&](const LogTask& t) { return t.id == id; });
+  return at == tasks.end() ? nullptr : &*at;
+}
+
+Result<LogContents> read_log(const std::string& path, const LogReadOptions& options) {
+  LogContents contents;
+  Status status = Reader(path, options, contents).run();
+  if (!status.ok()) return status.errors();
+  return contents;
+}
+
+std::string complaints_text(const std::string& path, const LogContents& contents) {
+  if (contents.skipped == 0) return "";
+  std::string out = text(path, ": ", contents.skipped, contents.skipped == 1 ? " line" : " lines", " of ",
+                         contents.lines, " left out");
+  for (const std::string& complaint : contents.complaints) out += "\n  " + complaint;
+  auto shown = static_cast<int64_t>(contents.complaints.size());
+  if (contents.skipped > shown) out += text("\n  and ", contents.skipped - shown, " more");
+  return out;
+}
+
+}  // namespace mcc::tuner

@@ -1,0 +1,193 @@
+// Appending to a log: one write and one fsync a batch, under a lock.
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <set>
+
+#include "support/text.h"
+#include "tuner/log_line.h"
+
+namespace mcc::tuner {
+namespace {
+
+// How every line of a log begins.
+const std::string kLineStart = text("{\"v\":", kLogVersion, ",");
+
+Diagnostic failed(const std::string& path, std::string_view what) {
+  return {ErrorKind::tuning_log, path, text("the tuning log cannot be ", what, ": ", std::strerror(errno)), ""};
+}
+
+bool write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return false;
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return true;
+}
+
+// Makes a new or renamed name of the file durable.
+void sync_folder(const std::string& path) {
+  std::string folder = std::filesystem::path(path).parent_path().string();
+  int fd = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return;
+  ::fsync(fd);
+  ::close(fd);
+}
+
+}  // namespace
+
+struct LogWriter::File {
+  int fd = -1;
+  std::string path;
+  int64_t size = 0;
+  std::set<std::string> tasks;  // whose line is in the file
+
+  ~File() {
+    if (fd >= 0) ::close(fd);  // gives the lock back
+  }
+
+  // Notes the tasks of the file, and where its last whole line ends.
+  Result<int64_t> scan() {
+    std::vector<char> buffer(size_t{1} << 18);
+    std::string line;
+    int64_t at = 0, whole = 0;
+    for (bool is_first = true;;) {
+      ssize_t got = ::pread(fd, buffer.data(), buffer.size(), at);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return failed(path, "read");
+      if (is_first && !is_log({buffer.data(), static_cast<size_t>(got)})) {
+        return Diagnostic{ErrorKind::tuning_log, path, "is not a tuning log: it will not be written to",
+                          text("a log's lines begin with ", kLineStart)};
+      }
+      is_first = false;
+      if (got == 0) {
+        last_ = std::move(line);
+        return whole;
+      }
+      for (ssize_t i = 0; i < got; ++i) {
+        if (buffer[static_cast<size_t>(i)] == '\n') {
+          note(line);
+          line.clear();
+          whole = at + i + 1;
+        } else if (line.size() < kMaxLogLine) {
+          // Only the lines of tasks are looked at, but which they are shows at their end at the earliest.
+          line += buffer[static_cast<size_t>(i)];
+        }
+      }
+      at += got;
+    }
+  }
+  // Takes off a last line that was cut, or ends it where only its end is missing. What was done, for people.
+  Result<std::string> mend(int64_t whole) {
+    if (last_.empty()) return std::string();
+    note(last_);
+    LogLine record = parse_log_line(last_);
+    if (record.kind == LogLine::Kind::task || record.kind == LogLine::Kind::trial) {
+      if (!write_all(fd, "\n")) return failed(path, "mended");
+      ++size;
+      return std::string();
+    }
+    if (::ftruncate(fd, whole) != 0) return failed(path, "mended");
+    std::string what = text(path, ": the last line was cut (", size - whole, " bytes) and is left out");
+    size = whole;
+    return what;
+  }
+
+  static bool is_log(std::string_view start) {
+    size_t n = std::min(start.size(), kLineStart.size());
+    return start.substr(0, n) == std::string_view(kLineStart).substr(0, n);
+  }
+  void note(std::string_view line) {
+    static const std::string kTaskStart = kLineStart + "\"kind\":\"task\"";
+    if (!line.starts_with(kTaskStart)) return;
+    LogLine record = parse_log_line(line);
+    if (record.kind == LogLine::Kind::task) tasks.insert(record.task.id);
+  }
+
+ private:
+  std::string last_;  // behind the last end of line
+};
+
+LogWriter::LogWriter(LogWriter&&) noexcept = default;
+LogWriter& LogWriter::operator=(LogWriter&&) noexcept = default;
+LogWriter::~LogWriter() = default;
+
+Result<LogWriter> LogWriter::open(const std::string& path) {
+  LogWriter writer;
+  writer.file_ = std::make_unique<File>();
+  File& file = *writer.file_;
+  file.path = path;
+  file.fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
+  if (file.fd < 0) return failed(path, "opened");
+  struct stat info {};
+  if (fstat(file.fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    return Diagnostic{ErrorKind::tuning_log, path, "the tuning log is not a file", ""};
+  }
+  if (flock(file.fd, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return failed(path, "locked");
+    return Diagnostic{ErrorKind::tuning_log, path, "another process writes to this tuning log",
+                      "wait for it, or give this one a log of its own and join them by mcc log merge"};
+  }
+  // The size as it is under the lock.
+  if (fstat(file.fd, &info) != 0) return failed(path, "read");
+  Result<int64_t> whole = file.scan();
+  if (!whole.ok()) return whole.errors();
+  file.size = info.st_size;
+  Result<std::string> repair = file.mend(*whole);
+  if (!repair.ok()) return repair.errors();
+  writer.repair_ = *repair;
+  if (info.st_size == 0) sync_folder(path);
+  return writer;
+}
+
+Status LogWriter::append(const LogTask& task, std::span<const LogEntry> entries) {
+  File& file = *file_;
+  std::string bytes;
+  bool is_new_task = !file.tasks.contains(task.id);
+  if (is_new_task) bytes += task_line(task) + "\n";
+  for (const LogEntry& entry : entries) {
+    MCC_CHECK(entry.task == task.id, "entry of task ", entry.task, " appended to ", task.id);
+    bytes += entry_line(entry) + "\n";
+  }
+  if (bytes.empty()) return done();
+  if (!write_all(file.fd, bytes) || ::fdatasync(file.fd) != 0) {
+    Diagnostic why = failed(file.path, "written");
+    // Half a batch would be a cut line in the middle.
+    if (::ftruncate(file.fd, file.size) != 0) why.message += "; its last lines may be cut";
+    return why;
+  }
+  file.size += static_cast<int64_t>(bytes.size());
+  if (is_new_task) file.tasks.insert(task.id);
+  return done();
+}
+
+Status write_log(const std::string& path, std::span<const LogTask> tasks, std::span<const LogEntry> entries) {
+  std::string temporary = text(path, ".", ::getpid(), ".tmp");
+  std::FILE* out = std::fopen(temporary.c_str(), "wbe");
+  if (!out) return failed(path, "written");
+  bool ok = true;
+  auto put = [&](const std::string& line) {
+    ok = ok && std::fwrite(line.data(), 1, line.size(), out) == line.size() && std::fputc('\n', out) != EOF;
+  };
+  for (const LogTask& task : tasks) put(task_line(task));
+  for (const LogEntry& entry : entries) put(entry_line(entry));
+  ok = std::fflush(out) == 0 && ::fsync(::fileno(out)) == 0 && ok;
+  ok = std::fclose(out) == 0 && ok;
+  if (ok && std::rename(temporary.c_str(), path.c_str()) == 0) {
+    sync_folder(path);
+    return done();
+  }
+  Diagnostic why = failed(path, "written");
+  ::unlink(temporary.c_str());
+  return why;
+}
+
+}  // namespace mcc::tuner
