@@ -49,12 +49,9 @@ Status compile_kernel(Kernel& kernel, const tensor::Target& target, const Compil
   if (!memory.ok()) return memory.errors();
   kernel.memory = std::move(*memory);
 
-  codegen::EmitOptions emit;
+  codegen::EmitOptions emit = emit_options(options);
   emit.keep_llvm_ir = options.emit.count("llvm") != 0;
   emit.keep_assembly = options.emit.count("asm") != 0;
-  emit.strict = options.strict;
-  emit.fast_math = options.fast_math;
-  emit.optimization = options.opt_level;
   Result<codegen::ObjectCode> object = codegen::emit_object(lowered, kernel.symbol, target, emit);
   if (!object.ok()) return object.errors();
   kernel.object = std::move(*object);
@@ -69,6 +66,14 @@ Status compile_kernel(Kernel& kernel, const tensor::Target& target, const Compil
 }
 
 }  // namespace
+
+codegen::EmitOptions emit_options(const CompileOptions& options) {
+  codegen::EmitOptions emit;
+  emit.strict = options.strict;
+  emit.fast_math = options.fast_math;
+  emit.optimization = options.opt_level;
+  return emit;
+}
 
 KernelSet collect_kernels(const graph::Graph& graph, const std::vector<graph::KernelGroup>& groups) {
   KernelSet set;

@@ -31,6 +31,9 @@ struct KernelSet {
 
 KernelSet collect_kernels(const graph::Graph& graph, const std::vector<graph::KernelGroup>& groups);
 
+// How kernels are compiled: the same when they are tuned as when the model is made.
+codegen::EmitOptions emit_options(const CompileOptions& options);
+
 Status compile_kernels(KernelSet& set, const tensor::Target& target, const CompileOptions& options);
 
 }  // namespace mcc::tools
