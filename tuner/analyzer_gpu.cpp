@@ -1,0 +1,357 @@
+#include "tuner/analyzer_gpu.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace mcc::tuner {
+
+using namespace tensor;
+
+namespace {
+
+// Peak, bandwidth and processors of the first six as in Pruner's released table; of the H200 from its data sheet.
+constexpr GpuDevice kDevices[] = {
+    {.name = "K80",
+     .arch = "sm_37",
+     .gflops = 8226,
+     .gb_per_s = 480,
+     .sms = 26,
+     .ghz = 0.88,
+     .l2_bytes = 1.5e6,
+     .shared_bytes_sm = 112e3},
+    {.name = "T4",
+     .arch = "sm_75",
+     .gflops = 8141,
+     .gb_per_s = 320,
+     .sms = 40,
+     .ghz = 1.59,
+     .l2_bytes = 4e6,
+     .shared_bytes_sm = 64e3,
+     .threads_sm = 1024,
+     .blocks_sm = 16},
+    {.name = "TITANV",
+     .arch = "sm_70",
+     .gflops = 14900,
+     .gb_per_s = 651,
+     .sms = 80,
+     .ghz = 1.46,
+     .l2_bytes = 4.5e6,
+     .shared_bytes_sm = 96e3},
+    {.name = "Orin",
+     .arch = "sm_87",
+     .gflops = 2660,
+     .gb_per_s = 204,
+     .sms = 16,
+     .ghz = 1.3,
+     .l2_bytes = 4e6,
+     .threads_sm = 1536,
+     .blocks_sm = 16},
+    {.name = "A100-40",
+     .arch = "sm_80",
+     .gflops = 19490,
+     .gb_per_s = 1555,
+     .sms = 108,
+     .ghz = 1.41,
+     .l2_bytes = 40e6},
+    {.name = "A100-80",
+     .arch = "sm_80",
+     .gflops = 19490,
+     .gb_per_s = 1935,
+     .sms = 108,
+     .ghz = 1.41,
+     .l2_bytes = 40e6},
+    {.name = "H200",
+     .arch = "sm_90",
+     .gflops = 66900,
+     .gb_per_s = 4800,
+     .sms = 132,
+     .ghz = 1.98,
+     .l2_bytes = 60e6,
+     .shared_bytes_sm = 227e3},
+};
+
+constexpr double kPartitions = 4, kWarp = 32;
+
+bool is_block(const NestLoop& l) { return l.thread_axis >= 0 && l.thread_axis < 3; }
+bool is_thread(const NestLoop& l) { return l.thread_axis >= 3 && l.thread_axis < 6; }
+
+double extent_of(const NestLoop& l) { return static_cast<double>(l.extent); }
+
+struct Loops {
+  const Nest& nest;
+  const NestStore& store;
+  const NestLoop& operator[](size_t k) const { return nest.loops[static_cast<size_t>(store.loops[k])]; }
+  size_t size() const { return store.loops.size(); }
+
+  template <class F>
+  double product(F is_counted) const {
+    double p = 1;
+    for (size_t k = 0; k < size(); ++k) {
+      if (is_counted((*this)[k], k)) p *= extent_of((*this)[k]);
+    }
+    return p;
+  }
+  double blocks() const {
+    return product([](const NestLoop& l, size_t) { return is_block(l); });
+  }
+  double threads() const {
+    return product([](const NestLoop& l, size_t) { return is_thread(l); });
+  }
+};
+
+bool is_in_thread(const NestLoop& l) { return !is_block(l) && !is_thread(l); }
+
+double counted_flops(const NestOps& o) { return 2 * o.fma + o.add + std::max(o.mul, 0.0) + o.div; }
+
+// The store whose loops make up the kernel's shape: with the most arithmetic, else the largest.
+const NestStore* main_store(const Nest& nest) {
+  const NestStore* best = nullptr;
+  auto weight = [](const NestStore& s) { return std::max(s.ops.flops(), 0.01) * s.iterations; };
+  for (const NestStore& s : nest.stores) {
+    if (!best || weight(s) > weight(*best)) best = &s;
+  }
+  return best;
+}
+
+// Registers for values of this size; some for addresses.
+double registers_of(double values, double element_bytes) {
+  return std::min(255.0, 1.15 * values * std::max(1.0, element_bytes / 4) + 24);
+}
+
+double shared_bytes(const Nest& nest) {
+  std::map<const BufferNode*, double> buffers;
+  auto homes = buffer_homes(nest);
+  for (const NestStore& s : nest.stores) {
+    Loops loops{nest, s};
+    for (const NestAccess& a : s.accesses) {
+      if (a.buffer->scope != Scope::shared) continue;
+      // All threads of a block have it in common.
+      size_t home = std::min(homes.at(a.buffer), loops.size());
+      double bytes = a.bytes(home) * loops.product([&](const NestLoop& l, size_t k) {
+        return k < home && is_thread(l) && a.moves[k];
+      });
+      buffers[a.buffer] = std::max(buffers[a.buffer], bytes);
+    }
+  }
+  double total = 0;
+  for (const auto& [buffer, bytes] : buffers)
+    total += bytes;
+  return total;
+}
+
+}  // namespace
+
+std::span<const GpuDevice> gpu_devices() { return kDevices; }
+
+const GpuDevice* find_gpu(std::string_view name) {
+  for (const GpuDevice& d : kDevices) {
+    if (d.name == name || d.arch == name) return &d;
+  }
+  return nullptr;
+}
+
+bool is_gpu(const Nest& nest) {
+  return std::any_of(nest.loops.begin(), nest.loops.end(),
+                     [](const NestLoop& l) { return l.thread_axis >= 0; });
+}
+
+// ---- As released ----
+
+std::vector<GpuStatement> gpu_statements(const Nest& nest) {
+  std::vector<GpuStatement> list;
+  auto homes = buffer_homes(nest);
+  for (const NestStore& s : nest.stores) {
+    Loops loops{nest, s};
+    GpuStatement g;
+    g.blocks = loops.blocks();
+    g.threads = loops.threads();
+    double per_thread = loops.product([](const NestLoop& l, size_t) { return is_in_thread(l); });
+    g.flops = counted_flops(s.ops) * per_thread;
+    const NestAccess& out = s.accesses.front();
+    for (const NestAccess& a : s.accesses) {
+      g.registers += loops.product(
+          [&](const NestLoop& l, size_t k) { return is_in_thread(l) && a.moves[k] && out.moves[k]; });
+      g.touched += loops.product([&](const NestLoop& l, size_t k) { return is_in_thread(l) && a.moves[k]; });
+    }
+    if (g.flops == 0) {
+      if (out.buffer->scope == Scope::shared) {
+        // Loops around the buffer's life are left out: a stage counts once.
+        size_t home = homes.at(out.buffer);
+        double in_buffer = loops.product(
+            [&](const NestLoop& l, size_t k) { return k >= home && is_in_thread(l) && out.moves[k]; });
+        g.dram_elements = in_buffer * g.threads * g.blocks;
+      } else {
+        g.dram_elements = per_thread * g.threads * g.blocks;
+      }
+    }
+    list.push_back(g);
+  }
+  return list;
+}
+
+PsaFactors psa_factors(const GpuStatement& s, const GpuDevice& device) {
+  constexpr double kRegisterCap = 128;
+  PsaFactors p;
+  double warps = s.threads / kWarp, whole = std::ceil(warps);
+  p.warp = warps / whole;
+  double reuse = s.flops > 0 && s.touched > 0 ? 1 + s.flops / s.touched : 1;
+  p.reuse = 1 + 1 / reuse;
+  p.registers = s.registers < kRegisterCap ? 1 : s.registers / kRegisterCap;
+  double sms = device.sms, units = s.blocks, at_once = sms;
+  if (s.blocks < sms) {
+    units = s.blocks * std::min(whole, kPartitions);
+    at_once = kPartitions * sms;
+  }
+  p.wave = units / (std::ceil(units / at_once) * at_once);
+  return p;
+}
+
+double psa_ms(const GpuStatement& s, const GpuDevice& device) {
+  PsaFactors p = psa_factors(s, device);
+  double work = s.flops * s.threads * s.blocks;
+  double compute = work * p.reuse / (device.gflops * p.wave * p.warp / p.registers) / 1e6;
+  double memory = s.dram_elements / device.gb_per_s * 1000 / (1 << 30);
+  return std::max(compute, memory);
+}
+
+double psa_ms(std::span<const GpuStatement> statements, const GpuDevice& device) {
+  double ms = 0;
+  for (const GpuStatement& s : statements)
+    ms += psa_ms(s, device);
+  return ms;
+}
+
+// ---- The default ----
+
+namespace {
+
+struct Occupancy {
+  double blocks = 1;  // on one processor
+  double warps = 1;   // of a block
+};
+
+Occupancy occupancy_of(double threads, double registers, double shared, const GpuDevice& d) {
+  Occupancy o;
+  o.warps = std::ceil(threads / kWarp);
+  double per_thread = std::ceil(registers / 8) * 8;
+  o.blocks = std::min({static_cast<double>(d.threads_sm) / (kWarp * o.warps),
+                       d.registers_sm / (kWarp * o.warps * per_thread), d.shared_bytes_sm / (shared + 1024),
+                       static_cast<double>(d.blocks_sm)});
+  o.blocks = std::max(0.0, std::floor(o.blocks));
+  return o;
+}
+
+double dram_us(const Nest& nest, const Occupancy& occupancy, const GpuDevice& d) {
+  double us = 0;
+  for (const NestStore& s : nest.stores) {
+    if (s.is_init) continue;
+    Loops loops{nest, s};
+    for (const NestAccess& a : s.accesses) {
+      if (a.buffer->scope != Scope::global) continue;
+      double compulsory = a.bytes(0);
+      // What does not move with a thread's loop stays in its registers.
+      double asked = a.element_bytes *
+                     loops.product([&](const NestLoop& l, size_t k) { return a.moves[k] || is_block(l); });
+      double together = std::max(1.0, std::min(loops.blocks(), occupancy.blocks * d.sms)), sharing = 1;
+      for (size_t k = 0; k < loops.size(); ++k) {
+        if (is_block(loops[k]) && !a.moves[k]) sharing *= extent_of(loops[k]);
+      }
+      bool is_kept = compulsory <= 0.6 * d.l2_bytes || together >= loops.blocks();
+      double bytes =
+          is_kept ? compulsory
+                  : std::max(compulsory, asked / std::max(1.0, std::min(sharing, std::sqrt(together))));
+      // Lanes next to each other fetch a run of elements: at least 32 bytes.
+      double run = a.element_bytes;
+      for (size_t k = loops.size(); k-- > 0;) {
+        if (a.moves[k] && std::abs(a.strides[k]) * a.element_bytes == static_cast<int64_t>(run) &&
+            !is_block(loops[k])) {
+          run *= extent_of(loops[k]);
+        }
+      }
+      us += bytes * (std::ceil(run / 32) * 32 / run) / (d.gb_per_s * 1e3);
+    }
+  }
+  return us;
+}
+
+// Bytes that warps move to and from shared memory.
+double shared_traffic(const Nest& nest) {
+  double bytes = 0;
+  for (const NestStore& s : nest.stores) {
+    Loops loops{nest, s};
+    // Lanes of a warp: the innermost threads.
+    std::vector<double> lanes(loops.size(), 1);
+    double left = kWarp;
+    for (int axis = 3; axis < 6; ++axis) {
+      for (size_t k = loops.size(); k-- > 0;) {
+        if (loops[k].thread_axis != axis) continue;
+        lanes[k] = std::min(left, extent_of(loops[k]));
+        left = std::max(1.0, left / lanes[k]);
+      }
+    }
+    double warps = std::ceil(loops.threads() / kWarp) * loops.blocks();
+    for (const NestAccess& a : s.accesses) {
+      if (a.buffer->scope != Scope::shared) continue;
+      double of_warp = a.element_bytes;
+      for (size_t k = 0; k < loops.size(); ++k) {
+        if (is_in_thread(loops[k])) {
+          if (a.moves[k]) of_warp *= extent_of(loops[k]);
+        } else if (a.moves[k]) {
+          of_warp *= lanes[k];
+        }
+      }
+      bytes += warps * of_warp;
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
+double estimate_gpu_us(const Nest& nest, const GpuDevice& d) {
+  const NestStore* main = main_store(nest);
+  if (!main) return d.launch_us;
+  Loops loops{nest, *main};
+  double blocks = loops.blocks(), threads = loops.threads(),
+         element_bytes = main->accesses.front().element_bytes;
+  const NestAccess& out = main->accesses.front();
+  double values = 0, tile = 1, touched = 0;
+  for (const NestAccess& a : main->accesses) {
+    double of_thread = loops.product(
+        [&](const NestLoop& l, size_t k) { return is_in_thread(l) && a.moves[k] && out.moves[k]; });
+    if (&a == &out) tile = of_thread;
+    values += of_thread;
+    touched += loops.product([&](const NestLoop& l, size_t k) { return is_in_thread(l) && a.moves[k]; });
+  }
+  double registers = registers_of(values, element_bytes);
+  Occupancy occupancy = occupancy_of(threads, registers, shared_bytes(nest), d);
+  constexpr double kHopeless = 1e9;  // does not fit a processor
+  if (occupancy.blocks < 1) return kHopeless;
+
+  GpuStatement shape{.threads = threads, .blocks = blocks};
+  double wave_units = blocks, at_once = occupancy.blocks * d.sms;
+  if (blocks < at_once) {
+    // Part of a wave: processors that have blocks at all work at the rate of their filled partitions.
+    double busy = std::min(blocks, static_cast<double>(d.sms));
+    double warps_on_one = std::max(1.0, blocks / d.sms) * occupancy.warps;
+    wave_units = busy * std::min(warps_on_one, kPartitions);
+    at_once = kPartitions * d.sms;
+  }
+  double wave = wave_units / (std::ceil(wave_units / at_once) * at_once);
+  double warp = psa_factors(shape, d).warp;
+  double resident = std::min(occupancy.blocks, std::max(1.0, blocks / d.sms));
+  double hide = std::min(1.0, resident * occupancy.warps * tile / (kPartitions * 30));
+  double flops = 0;
+  for (const NestStore& s : nest.stores)
+    flops += s.ops.flops() * s.iterations;
+  double per_thread =
+      counted_flops(main->ops) * loops.product([](const NestLoop& l, size_t) { return is_in_thread(l); });
+  double reuse = touched > 0 ? 1 + per_thread / touched : 1;
+  double spill = values > 200 ? values / 200 : 1;
+  double compute = flops * (1 + 1 / reuse) * spill / (d.gflops * 1e3 * wave * warp * hide);
+  double shared = shared_traffic(nest) / (128 * d.sms * d.ghz * 1e3 * wave);
+  return d.launch_us + std::max({compute, shared, dram_us(nest, occupancy, d)});
+}
+
+}  // namespace mcc::tuner

@@ -1,0 +1,58 @@
+// What a schedule should cost on a GPU, from its loops alone.
+//
+// Two forms. PSA is the static analyser of Pruner as released (Qiao et al., ASPLOS'25): it reproduces published figures,
+// with its faults: traffic is counted in elements, once and not for each stage, and nothing knows of shared memory, of
+// occupancy or of latency. The other form, the default, mends these.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "tuner/nest.h"
+
+namespace mcc::tuner {
+
+struct GpuDevice {
+  std::string_view name, arch;  // arch: the first that a target of this name means
+  double gflops = 0;            // f32, multiply and add as two
+  double gb_per_s = 0;          // of the device's memory
+  int sms = 1;
+  double ghz = 1.4;
+  double l2_bytes = 40e6;
+  double shared_bytes_sm = 164e3, registers_sm = 65536;
+  int threads_sm = 2048, blocks_sm = 32;
+  double launch_us = 2.5;
+};
+
+std::span<const GpuDevice> gpu_devices();
+// By name ("A100-40") or architecture ("sm_80"); null for another.
+const GpuDevice* find_gpu(std::string_view name);
+
+// One store under bound loops. A thread's loops are those that are not bound to blocks or threads.
+struct GpuStatement {
+  double flops = 0;      // of one thread; additions, multiplications, divisions
+  double registers = 0;  // values of one thread: for each buffer, the places along the thread's output loops
+  double touched = 0;  // elements of one thread: for each buffer, the places along all of the thread's loops
+  double threads = 1, blocks = 1;
+  double dram_elements = 0;  // of statements that do no arithmetic
+};
+std::vector<GpuStatement> gpu_statements(const Nest& nest);
+bool is_gpu(const Nest& nest);
+
+// Milliseconds by the released formula.
+double psa_ms(const GpuStatement& statement, const GpuDevice& device);
+double psa_ms(std::span<const GpuStatement> statements, const GpuDevice& device);
+// Its factors, for tests and explanations.
+struct PsaFactors {
+  double reuse = 1, wave = 1, warp = 1, registers = 1;
+};
+PsaFactors psa_factors(const GpuStatement& statement, const GpuDevice& device);
+
+// The default form; microseconds. Of each buffer in device memory: the bytes that are asked for, divided by how many of the
+// blocks that run together share them, at least once; fetches of less than 32 bytes in a row are rounded up. Shared memory
+// by what the lanes of a warp differ in. Occupancy from threads, registers and shared memory, and whether that much hides
+// the latency of the arithmetic.
+double estimate_gpu_us(const Nest& nest, const GpuDevice& device);
+
+}  // namespace mcc::tuner
