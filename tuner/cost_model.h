@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tuner/nest.h"
 #include "tuner/sketch.h"
 
 namespace mcc::tuner {
@@ -20,8 +21,11 @@ class CostModel {
   virtual void learn(const Task& task, std::span<const Trial> trials) = 0;
 };
 
-// "none", "analyzer" (static), "xgboost" or "auto"; null for another name.
+// "analyzer" (static), "xgboost" or "auto"; null for "none" and for a name that is not in cost_model_names().
 std::unique_ptr<CostModel> make_cost_model(std::string_view name, const tensor::Target& target, uint64_t seed);
 std::vector<std::string_view> cost_model_names();
+
+// What the static analyser takes a schedule to cost, in microseconds.
+double estimate_us(const Nest& nest, const tensor::Target& target);
 
 }  // namespace mcc::tuner

@@ -1,0 +1,43 @@
+#include "tuner/cost_model.h"
+
+#include "tuner/analyzer_cpu.h"
+#include "tuner/analyzer_gpu.h"
+
+namespace mcc::tuner {
+
+namespace {
+
+constexpr std::string_view kNames[] = {"none", "analyzer"};
+
+// Static: knows the target, learns nothing.
+class Analyzer : public CostModel {
+ public:
+  explicit Analyzer(const tensor::Target& target) : target_(target) {}
+
+  std::vector<double> predict(const Task&, std::span<const Planned> schedules) override {
+    std::vector<double> scores;
+    for (const Planned& p : schedules) scores.push_back(-estimate_us(nest_of(p.func), target_));
+    return scores;
+  }
+  void learn(const Task&, std::span<const Trial>) override {}
+
+ private:
+  tensor::Target target_;
+};
+
+}  // namespace
+
+double estimate_us(const Nest& nest, const tensor::Target& target) {
+  if (!is_gpu(nest)) return estimate_cpu(nest, target).us;
+  const GpuDevice* device = find_gpu(target.cpu);
+  return estimate_gpu_us(nest, device != nullptr ? *device : gpu_devices().back());
+}
+
+std::unique_ptr<CostModel> make_cost_model(std::string_view name, const tensor::Target& target, uint64_t) {
+  if (name == "analyzer") return std::make_unique<Analyzer>(target);
+  return nullptr;
+}
+
+std::vector<std::string_view> cost_model_names() { return {std::begin(kNames), std::end(kNames)}; }
+
+}  // namespace mcc::tuner
