@@ -178,20 +178,34 @@ bool is_output(const Func& f, const Buffer& buffer) {
   return false;
 }
 
-std::optional<BlockInfo> analyze(const Schedule& schedule, const std::string& name) {
+namespace {
+
+// Whether the value is the loop's variable, or that and something that the block's own loops do not change.
+bool is_bound_to(const Expr& value, const For& loop, const std::vector<const For*>& own) {
+  if (value.same_as(loop.var)) return true;
+  std::optional<int64_t> at0 = evaluate_at(value, loop.var.get(), 0), at1 = evaluate_at(value, loop.var.get(), 1);
+  return at0 && at1 && *at1 - *at0 == 1 && std::none_of(own.begin(), own.end(), [&](const For* other) {
+           return other != &loop && uses_var(value, other->var);
+         });
+}
+
+std::optional<BlockInfo> analyze_block(const Schedule& schedule, const std::string& name, bool nested) {
   const Block* block = schedule.find_block(name);
   if (!block || !is_true(block->predicate)) return std::nullopt;
   BlockInfo info;
   info.name = name;
   std::vector<const For*> loops = schedule.loops_of(name);
-  if (loops.size() != block->axes.size()) return std::nullopt;
+  if (nested ? loops.size() < block->axes.size() : loops.size() != block->axes.size()) return std::nullopt;
+  info.is_nested = loops.size() > block->axes.size();
+  loops.erase(loops.begin(), loops.end() - static_cast<std::ptrdiff_t>(block->axes.size()));
   // Scans are the outermost loops: within one step the block is as any other.
   size_t scans = 0;
   while (scans < block->axes.size() && block->axes[scans].kind == AxisKind::scan) ++scans;
   for (size_t i = scans; i < block->axes.size(); ++i) {
     const Axis& axis = block->axes[i];
-    std::optional<int64_t> extent = static_value(axis.domain.extent);
-    bool is_plain = block->values[i].same_as(loops[i]->var) && is_int(axis.domain.min, 0);
+    std::optional<int64_t> extent = static_value(nested ? loops[i]->extent : axis.domain.extent);
+    bool is_plain = nested ? is_bound_to(block->values[i], *loops[i], loops)
+                           : block->values[i].same_as(loops[i]->var) && is_int(axis.domain.min, 0);
     if (!extent || !is_plain || axis.kind == AxisKind::scan) return std::nullopt;
     bool is_reduce = axis.kind == AxisKind::reduce;
     info.axes.push_back({loops[i]->var.name(), *extent, is_reduce});
@@ -220,6 +234,16 @@ std::optional<BlockInfo> analyze(const Schedule& schedule, const std::string& na
   info.is_contraction = info.is_reduction && is_sum_of_products(store) && info.loads.size() >= 2;
   info.element_bits = std::max(bit_width(store.buffer.element()), 8);
   return info;
+}
+
+}  // namespace
+
+std::optional<BlockInfo> analyze(const Schedule& schedule, const std::string& block) {
+  return analyze_block(schedule, block, false);
+}
+
+std::optional<BlockInfo> analyze_nested(const Schedule& schedule, const std::string& block) {
+  return analyze_block(schedule, block, true);
 }
 
 }  // namespace mcc::tuner

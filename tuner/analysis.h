@@ -34,6 +34,7 @@ struct BlockInfo {
   bool is_movement = false;      // no arithmetic on values: loads, casts, selects
   int64_t spatial = 1, reduce = 1;  // products of extents
   int element_bits = 32;            // of what is computed with
+  bool is_nested = false;           // stands under loops of other blocks
 
   int64_t iterations() const { return spatial * reduce; }
 };
@@ -41,6 +42,10 @@ struct BlockInfo {
 // Empty when the block is not of the simple kind (one store, static extents, one axis a loop; a scatter is not). Of a block
 // inside of scans, one step is described: scan axes are left out.
 std::optional<BlockInfo> analyze(const tensor::Schedule& schedule, const std::string& block);
+
+// The same of a block that compute_at has put under loops of another one: its axes run over what one iteration of those
+// needs, each over one loop, which are the innermost. Strides are those of whole buffers.
+std::optional<BlockInfo> analyze_nested(const tensor::Schedule& schedule, const std::string& block);
 
 // The value of an integer expression for given values of variables (absent ones are 0).
 std::optional<int64_t> evaluate_at(const tensor::Expr& e, const tensor::ExprNode* var, int64_t value);

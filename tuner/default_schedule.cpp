@@ -73,7 +73,7 @@ void apply_rules(Draft& draft) {
   inline_producers(draft);
   std::string main = main_contraction(s);
   if (!main.empty()) {
-    schedule_register_tile(draft, main);
+    if (!schedule_transformed_product(draft, main)) schedule_register_tile(draft, main);
   } else if (schedule_rows(draft)) {
     return;
   }

@@ -1,6 +1,8 @@
 // Which producers disappear into their consumers.
 #include <algorithm>
 
+#include "tensor/text.h"
+#include "tensor/visit.h"
 #include "tuner/rules.h"
 
 namespace mcc::tuner {
@@ -41,6 +43,45 @@ bool has_few_copies(const BlockInfo& producer, const BlockInfo& consumer) {
   return copies <= 1 || producer.is_movement || (!producer.has_math_call && copies <= kMaxCopies);
 }
 
+// The different elements of a buffer that one instance of a block reads, and whether it chooses between values.
+class ReadElements : public Visitor {
+ public:
+  explicit ReadElements(const Buffer& buffer) : buffer_(buffer) {}
+  std::vector<const Load*> elements;
+  bool selects = false;
+
+ protected:
+  using Visitor::on;
+  void on(const Load& n) override {
+    Visitor::on(n);
+    if (!n.buffer.same_as(buffer_)) return;
+    bool known = std::any_of(elements.begin(), elements.end(), [&](const Load* e) {
+      return std::equal(e->indices.begin(), e->indices.end(), n.indices.begin(), n.indices.end(),
+                        [](const Expr& a, const Expr& b) { return structurally_equal(a, b); });
+    });
+    if (!known) elements.push_back(&n);
+  }
+  void on(const Select& n) override {
+    selects = true;
+    Visitor::on(n);
+  }
+
+ private:
+  const Buffer& buffer_;
+};
+
+// Neighbouring instances of a consumer that reads several elements at once (a stencil) share them: each would be computed
+// again. Plain copies cost nothing.
+bool is_shared_by_stencil(const Schedule& s, const BlockInfo& producer, const BlockInfo& consumer) {
+  ReadElements own(producer.store.buffer);
+  own.visit(s.find_block(producer.name)->body);
+  if (producer.is_movement && !own.selects) return false;
+  ReadElements reads(producer.store.buffer);
+  reads.visit(s.find_block(consumer.name)->body);
+  auto count = static_cast<int64_t>(reads.elements.size());
+  return count > 1 && count * consumer.iterations() > producer.spatial;
+}
+
 // Whether any block was inlined.
 bool inline_once(Draft& draft) {
   Schedule& s = draft.schedule;
@@ -58,6 +99,10 @@ bool inline_once(Draft& draft) {
     if (!known || consumers.empty() || !is_free_to_inline(*producer, consumers)) continue;
     if (std::any_of(consumers.begin(), consumers.end(), [&](const BlockInfo& c) { return is_window(*producer, c); })) continue;
     if (!has_few_copies(*producer, consumers[0])) continue;
+    if (std::any_of(consumers.begin(), consumers.end(),
+                    [&](const BlockInfo& c) { return is_shared_by_stencil(s, *producer, c); })) {
+      continue;
+    }
     changed |= try_step(draft, ComputeInline{name});
   }
   return changed;

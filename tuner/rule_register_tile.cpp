@@ -206,6 +206,7 @@ class RegisterTile {
     }
     tile_ = choose_tile(p, t_, info_.name, d_.decide);
     us_ = tile_.cycles * static_cast<double>(batch_count() * rows_count()) / (t_.ghz * 1e3);
+    if (info_.is_nested) us_ = 0;
   }
 
   int64_t rows_count() const {
@@ -343,6 +344,7 @@ class RegisterTile {
       }
     }
     row_bytes /= std::max<int64_t>(1, batch_count() * rows_count());
+    if (info_.is_nested) return 1;  // who put it there has seen to the caches
     int64_t chunks = std::clamp<int64_t>(ceil_div64(row_bytes, t_.l2.bytes / 2), 1, tiles);
     if (worth_parallel(us_, t_)) {
       int64_t outside = batch_count() * panels;
@@ -482,13 +484,24 @@ class RegisterTile {
 
 }  // namespace
 
-bool schedule_register_tile(Draft& draft, const std::string& block) {
-  std::optional<BlockInfo> info = analyze(draft.schedule, block);
+namespace {
+
+bool schedule_tiles(Draft& draft, const std::optional<BlockInfo>& info) {
   if (!info || !info->is_reduction || info->iterations() == 0) return false;
   std::optional<Roles> roles = assign_roles(*info);
   if (!roles) return false;
   RegisterTile(draft, *info, *roles).run();
   return true;
+}
+
+}  // namespace
+
+bool schedule_register_tile(Draft& draft, const std::string& block) {
+  return schedule_tiles(draft, analyze(draft.schedule, block));
+}
+
+bool schedule_nested_register_tile(Draft& draft, const std::string& block) {
+  return schedule_tiles(draft, analyze_nested(draft.schedule, block));
 }
 
 }  // namespace mcc::tuner

@@ -15,6 +15,12 @@ void inline_producers(Draft& draft);
 // convolution on blocked activations, depthwise, pooling): a tile of accumulators in registers, the reduction
 // inside, the elementwise consumers at the tile's write-back.
 bool schedule_register_tile(Draft& draft, const std::string& block);
+// The same for a block that another rule has put under loops of other blocks: its tiles only, no parallel loops.
+bool schedule_nested_register_tile(Draft& draft, const std::string& block);
+
+// A contraction between computed blocks, an input transform before it and an output transform behind it (Winograd's
+// convolutions): bands of lines, so that what stands between the stages stays in caches.
+bool schedule_transformed_product(Draft& draft, const std::string& product);
 
 // Reductions along rows (softmax, normalisation, means): all blocks of the group row by row, in vectors along the row.
 bool schedule_rows(Draft& draft);

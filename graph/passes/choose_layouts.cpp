@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "graph/passes/choose_winograd.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
 
@@ -16,7 +17,8 @@ using tensor::is_int;
 
 class ChooseLayouts {
  public:
-  ChooseLayouts(Graph& graph, const tensor::Target& target) : g_(graph), lanes_(target.lanes(32)) {}
+  ChooseLayouts(Graph& graph, const tensor::Target& target, bool strict)
+      : g_(graph), t_(target), strict_(strict), lanes_(target.lanes(32)), weight_bytes_(weight_bytes(graph)) {}
 
   void run() {
     size_t count = g_.nodes.size();
@@ -221,12 +223,47 @@ class ChooseLayouts {
     Attributes pack;
     pack.set("block", lanes_);
     pack.set("in_block", plain_input ? 0 : lanes_);
+    if (int64_t tile = winograd_tile(id, a, ws); tile != 0 && !is_depthwise && !plain_input) {
+      return winograd_conv(id, tile, a.integers("pads"));
+    }
     std::string_view pack_op = is_depthwise ? "PackDepthwise" : "PackConvWeight";
     ValueId packed = emit(g_, "mcc", pack_op, node.name + ".packed", {w}, pack);
     std::vector<ValueId> inputs{plain_input ? x : blocked(x), packed};
     if (bias != kNoValue) inputs.push_back(pack_vector(node.name, bias, out));
     ValueId y = emit(g_, "mcc", is_depthwise ? "Depthwise" : "Conv", node.name, inputs, a);
     set_result(id, y, out);
+    return true;
+  }
+
+  // The tile of Winograd's algorithm for a convolution with these attributes and this shape of weights; 0: direct.
+  int64_t winograd_tile(NodeId id, const Attributes& a, const std::vector<int64_t>& weight) const {
+    const std::vector<int64_t> ones{1, 1};
+    const Node& node = g_.node(id);
+    if (strict_ || g_.value(node.inputs[0]).type.element != ElementType::f32 || weight[2] != 3 || weight[3] != 3 ||
+        a.integer("group", 1) != 1 || a.integers("strides") != ones || a.integers("dilations") != ones) {
+      return 0;
+    }
+    std::vector<int64_t> y = static_shape(shape(node.outputs[0]));
+    auto whole = [&](int64_t channels) { return (channels + lanes_ - 1) / lanes_ * lanes_; };
+    return choose_winograd_tile({y[0], whole(weight[1]), whole(weight[0]), y[2], y[3]}, t_, weight_bytes_);
+  }
+
+  bool winograd_conv(NodeId id, int64_t tile, const std::vector<int64_t>& pads) {
+    const Node node = g_.node(id);
+    int64_t out = static_shape(shape(node.inputs[1]))[0];
+    Attributes pack, a;
+    pack.set("tile", tile);
+    pack.set("block", lanes_);
+    pack.set("panel", panel_width());
+    a.set("tile", tile);
+    a.set("pads", pads);
+    a.set("channels", (out + lanes_ - 1) / lanes_);
+    ValueId packed = emit(g_, "mcc", "WinogradWeight", node.name + ".packed", {node.inputs[1]}, pack);
+    std::vector<ValueId> inputs{blocked(node.inputs[0]), packed};
+    if (node.inputs.size() > 2 && node.inputs[2] != kNoValue) {
+      inputs.push_back(pack_vector(node.name, node.inputs[2], out));
+    }
+    set_result(id, emit(g_, "mcc", "Winograd", node.name, inputs, a), out);
     return true;
   }
 
@@ -368,7 +405,10 @@ class ChooseLayouts {
   }
 
   Graph& g_;
+  const tensor::Target& t_;
+  bool strict_;
   int64_t lanes_;
+  int64_t weight_bytes_;
   std::map<ValueId, Blocked> blocked_;   // values that exist in blocked form instead of plain
   std::map<ValueId, ValueId> unpacked_;  // their plain forms, once made
   std::map<ValueId, ValueId> packed_;    // blocked copies of plain values
@@ -376,6 +416,8 @@ class ChooseLayouts {
 
 }  // namespace
 
-void choose_layouts(Graph& graph, const tensor::Target& target) { ChooseLayouts(graph, target).run(); }
+void choose_layouts(Graph& graph, const tensor::Target& target, bool strict) {
+  ChooseLayouts(graph, target, strict).run();
+}
 
 }  // namespace mcc::graph

@@ -27,8 +27,9 @@ void fold_scales(Graph& graph);
 
 // Chooses for every convolution and matrix product how its operands lie in memory, for the target's vector length:
 // activations [N, C/c, H, W, c], weights packed as the kernels read them. Inserts mcc.Pack / mcc.Unpack only
-// where a plain tensor meets a blocked one.
-void choose_layouts(Graph& graph, const tensor::Target& target);
+// where a plain tensor meets a blocked one. Convolutions go by Winograd's algorithm where that is expected to be faster
+// (graph/passes/choose_winograd.h), unless strict.
+void choose_layouts(Graph& graph, const tensor::Target& target, bool strict);
 
 struct OptimizeOptions {
   tensor::Target target;

@@ -26,7 +26,7 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     step("fold_scales", [&] { fold_scales(graph); });
     step("fold_constants", fold);
     step("simplify_algebra", [&] { simplify_algebra(graph); });
-    step("choose_layouts", [&] { choose_layouts(graph, options.target); });
+    step("choose_layouts", [&] { choose_layouts(graph, options.target, options.strict); });
     step("fold_constants", fold);
     step("simplify_algebra", [&] { simplify_algebra(graph); });
     step("eliminate_common_subexpressions", [&] { eliminate_common_subexpressions(graph); });

@@ -157,6 +157,18 @@ def partial_functions():
     return n.model(n.conv(n.op("Div", x, shift), 20, 5))
 
 
+def winograd_cnn():
+    """3x3 convolutions that go by Winograd's algorithm: images that tiles do not fill, channels that vectors do not, two images."""
+    n = Net(14)
+    x = n.op("Relu", n.conv(n.input("x", [2, 3, 46, 35]), 3, 40))
+    y = n.op("Relu", n.norm(n.conv(x, 40, 40, bias=False), 40))
+    x = n.op("Relu", n.op("Add", n.norm(n.conv(y, 40, 40, bias=False), 40), x))
+    y = n.op("MaxPool", n.conv(x, 40, 72, pads=[0, 1, 2, 1]), kernel_shape=[2, 2], strides=[2, 2])
+    x = n.op("Add", n.conv(y, 72, 72), n.conv(y, 72, 72, pads=[1, 1, 1, 1], bias=False))
+    x = n.op("Concat", n.conv(n.op("Sigmoid", x), 72, 16), n.conv(x, 72, 16, 1), axis=1)
+    return n.model(n.conv(x, 32, 20, pads=[0, 0, 0, 0]))
+
+
 def convnext_block():
     n = Net(6)
     x = n.conv(n.input("x", [1, 3, 32, 32]), 3, 48, 4, 4, pads=[0, 0, 0, 0])
@@ -251,6 +263,7 @@ MODELS = {
     "detector": detector,
     "grouped_cnn": grouped_cnn,
     "partial_functions": partial_functions,
+    "winograd_cnn": winograd_cnn,
     "convnext_block": convnext_block,
     "encoder": encoder,
     "decoder": decoder,

@@ -1,0 +1,230 @@
+// 3x3 convolutions of stride 1 by Winograd's minimal filtering F(m x m, 3 x 3), m = 2 or 4 (Lavin and Gray, Fast Algorithms
+// for Convolutional Neural Networks, CVPR 2016, section 4): Y = A^T [(G g G^T) * (B^T d B)] A for tiles d of
+// (m+2) x (m+2) inputs that overlap by 2, where * is a matrix product over channels for each of the (m+2)^2 positions.
+//
+//   mcc.WinogradWeight  w [K, C, 3, 3] -> [m+2, m+2, ceil(K/p), ceil(C/c)*c, p], 0 past the edges
+//                       Attributes: tile (m), block (c), panel (p). Computed in f64, then rounded.
+//   mcc.Winograd        x [N, C/c, H, W, c], w as above, optional bias [K/c, c]  ->  [N, K/c, H', W', c]
+//                       Attributes: tile, pads (top, left, bottom, right), channels (blocks of K).
+//
+// The convolution is five blocks: `pad`; `rows` and `tiles`, which transform the input along H, then along W; `product`;
+// `sums`, which transforms its result back along H; `conv` does so along W. Tiles are numbered through images, rows and
+// columns, so that the product has them as rows of a matrix.
+#include "graph/ops/common.h"
+
+namespace mcc::graph {
+namespace {
+
+constexpr int64_t kTaps = 3;
+
+// Which of the values `index` stands for. When loops over it are unrolled, only that one remains.
+Expr pick(const Expr& index, const std::vector<Expr>& values) {
+  Expr chosen = values.back();
+  for (size_t i = values.size() - 1; i-- > 0;)
+    chosen = select(index == Expr(static_cast<int64_t>(i)), values[i], chosen);
+  return chosen;
+}
+
+Expr times(const Expr& x, double factor) { return factor == 1 ? x : x * number_like(x, factor); }
+
+// B^T d. Rows come in pairs that differ in the sign of their odd part; equal terms are written alike, so that they are
+// computed once.
+std::vector<Expr> transform_input(int64_t m, const std::vector<Expr>& d) {
+  if (m == 2) return {d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]};
+  Expr even1 = d[4] - times(d[2], 4), odd1 = d[3] - times(d[1], 4);
+  Expr even2 = d[4] - d[2], odd2 = times(d[3] - d[1], 2);
+  return {times(d[0], 4) - times(d[2], 5) + d[4], even1 + odd1, even1 - odd1, even2 + odd2, even2 - odd2,
+          times(d[1], 4) - times(d[3], 5) + d[5]};
+}
+
+// G g
+std::vector<Expr> transform_weight(int64_t m, const std::vector<Expr>& g) {
+  Expr outer = g[0] + g[2];
+  if (m == 2) return {g[0], times(outer + g[1], 0.5), times(outer - g[1], 0.5), g[2]};
+  Expr weighted = g[0] + times(g[2], 4);
+  return {times(g[0], 1.0 / 4),
+          times(outer + g[1], -1.0 / 6),
+          times(outer - g[1], -1.0 / 6),
+          times(weighted + times(g[1], 2), 1.0 / 24),
+          times(weighted - times(g[1], 2), 1.0 / 24),
+          g[2]};
+}
+
+// A^T p
+std::vector<Expr> transform_product(int64_t m, const std::vector<Expr>& p) {
+  Expr sum1 = p[1] + p[2], difference1 = p[1] - p[2];
+  if (m == 2) return {p[0] + sum1, difference1 - p[3]};
+  Expr sum2 = p[3] + p[4], difference2 = p[3] - p[4];
+  return {p[0] + sum1 + sum2, difference1 + times(difference2, 2), sum1 + times(sum2, 4),
+          difference1 + times(difference2, 8) + p[5]};
+}
+
+// f(0), ..., f(count - 1)
+template <class F>
+std::vector<Expr> each(int64_t count, F&& f) {
+  std::vector<Expr> values;
+  for (int64_t i = 0; i < count; ++i)
+    values.push_back(f(Expr(i)));
+  return values;
+}
+
+int64_t tile_of(const Attributes& a) { return a.integer("tile", 4); }
+
+void infer_weight(InferContext& c) {
+  const TensorType& w = c.input(0);
+  int64_t size = tile_of(c.attributes()) + kTaps - 1;
+  int64_t block = c.attributes().integer("block", 16), panel = c.attributes().integer("panel", 32);
+  c.set_output(0, {w.element,
+                   {Expr(size), Expr(size), ceil_div(w.shape[0], Expr(panel)),
+                    ceil_div(w.shape[1], Expr(block)) * Expr(block), Expr(panel)}});
+}
+
+void compute_weight(ComputeContext& c) {
+  const TensorType& w = c.input_type(0);
+  const Shape& out = c.output_type(0).shape;
+  int64_t m = tile_of(c.attributes());
+  // One side first: [m+2, 3, ...]
+  std::vector<Expr> shape = out;
+  shape[1] = Expr(kTaps);
+  Buffer half = c.builder.compute("half", ElementType::f64, shape, [&](Axes i) {
+    Expr k = i[2] * out[4] + i[4];
+    Expr inside = k < w.shape[0] && i[3] < w.shape[1];
+    return pick(i[0], transform_weight(m, each(kTaps, [&](const Expr& tap) {
+                                         Expr value = select(inside, c.at(0, {k, i[3], tap, i[1]}),
+                                                             tensor::constant(w.element, 0));
+                                         return cast(ElementType::f64, value);
+                                       })));
+  });
+  c.set_output(0, c.builder.compute("weight", w.element, out, [&](Axes i) {
+    std::vector<Expr> taps =
+        each(kTaps, [&](const Expr& tap) { return load(half, {i[0], tap, i[2], i[3], i[4]}); });
+    return cast(w.element, pick(i[1], transform_weight(m, taps)));
+  }));
+}
+
+struct Tiling {
+  int64_t m, size;                  // outputs and inputs along a side of a tile
+  int64_t before[2];                // padding
+  int64_t in[2], out[2], count[2];  // extents of input and result; tiles
+};
+
+Tiling tiling_of(const Attributes& a, const Shape& x) {
+  Tiling t{};
+  t.m = tile_of(a);
+  t.size = t.m + kTaps - 1;
+  std::vector<int64_t> pads = a.integers("pads", {0, 0, 0, 0});
+  for (size_t d = 0; d < 2; ++d) {
+    t.before[d] = pads[d];
+    t.in[d] = *static_dim(x[2 + d]);
+    t.out[d] = t.in[d] + pads[d] + pads[2 + d] - (kTaps - 1);
+    t.count[d] = (t.out[d] + t.m - 1) / t.m;
+  }
+  return t;
+}
+
+void infer_winograd(InferContext& c) {
+  const TensorType& x = c.input(0);
+  Tiling t = tiling_of(c.attributes(), x.shape);
+  c.set_output(0, {x.element,
+                   {x.shape[0], Expr(c.attributes().integer("channels", 0)), Expr(t.out[0]), Expr(t.out[1]),
+                    x.shape[4]}});
+}
+
+// The input with zeros around it, as far as the tiles reach.
+std::function<Expr(std::vector<Expr>)> padded_input(ComputeContext& c, const Tiling& t) {
+  const TensorType& x = c.input_type(0);
+  std::vector<Expr> shape = x.shape;
+  bool exact = true;
+  for (size_t d = 0; d < 2; ++d) {
+    int64_t extent = t.count[d] * t.m + kTaps - 1;
+    exact = exact && extent == t.in[d];
+    shape[2 + d] = Expr(extent);
+  }
+  if (exact) return [&c](std::vector<Expr> index) { return c.at(0, std::move(index)); };
+  Buffer pad = c.builder.compute("pad", x.element, shape, [&](Axes i) {
+    std::vector<Expr> index = to_vector(i);
+    Expr inside = tensor::true_value();
+    for (size_t d = 0; d < 2; ++d) {
+      Expr& at = index[2 + d];
+      at = at - Expr(t.before[d]);
+      inside = inside && at >= Expr(0) && at < x.shape[2 + d];
+    }
+    return select(inside, c.at(0, index), tensor::constant(x.element, 0));
+  });
+  return [pad](std::vector<Expr> index) { return load(pad, std::move(index)); };
+}
+
+void compute_winograd(ComputeContext& c) {
+  const Shape& x = c.input_type(0).shape;
+  const Shape& w = c.input_type(1).shape;
+  const TensorType& y = c.output_type(0);
+  Tiling t = tiling_of(c.attributes(), x);
+  ElementType element = wide_type(y.element);
+  auto input = padded_input(c, t);
+  const Expr size(t.size), m(t.m), lines(t.count[0]), columns(t.count[1]), block = x[4];
+  const Expr width(t.count[1] * t.m + kTaps - 1), tiles = x[0] * lines * columns;
+
+  // [N, C/c, line of tiles, a, column, c]
+  Buffer rows = c.builder.compute("rows", element, {x[0], x[1], lines, size, width, block}, [&](Axes i) {
+    return pick(i[3], transform_input(t.m, each(t.size, [&](const Expr& r) {
+                                        return widen(input({i[0], i[1], i[2] * m + r, i[4], i[5]}));
+                                      })));
+  });
+  // [a, b, C/c, tile, c]
+  Buffer v = c.builder.compute("tiles", element, {size, size, x[1], tiles, block}, [&](Axes i) {
+    Expr image = floor_div(i[3], lines * columns), line = floor_mod(floor_div(i[3], columns), lines),
+         column = floor_mod(i[3], columns);
+    return pick(i[1], transform_input(t.m, each(t.size, [&](const Expr& r) {
+                                        return load(rows, {image, i[2], line, i[0], column * m + r, i[4]});
+                                      })));
+  });
+  // [a, b, tile, K], whole panels
+  Buffer p = c.builder.reduce(
+      "product", element, {size, size, tiles, w[2] * w[4]}, {x[1], block}, Reducer::sum, [&](Axes s, Axes r) {
+        Expr weight =
+            c.at(1, {s[0], s[1], floor_div(s[3], w[4]), r[0] * block + r[1], floor_mod(s[3], w[4])});
+        return load(v, {s[0], s[1], r[0], s[2], r[1]}) * widen(weight);
+      });
+  // [N, K/c, H', column of tiles, b, c]
+  Buffer sums =
+      c.builder.compute("sums", element, {x[0], y.shape[1], y.shape[2], columns, size, block}, [&](Axes i) {
+        Expr tile = (i[0] * lines + floor_div(i[2], m)) * columns + i[3];
+        return pick(floor_mod(i[2], m), transform_product(t.m, each(t.size, [&](const Expr& a) {
+                                                            return load(p,
+                                                                        {a, i[4], tile, i[1] * block + i[5]});
+                                                          })));
+      });
+  Buffer out = c.builder.compute("conv", element, y.shape, [&](Axes i) {
+    return pick(floor_mod(i[3], m),
+                transform_product(t.m, each(t.size, [&](const Expr& b) {
+                                    return load(sums, {i[0], i[1], i[2], floor_div(i[3], m), b, i[4]});
+                                  })));
+  });
+  if (c.has_input(2)) {
+    out = c.builder.compute("bias", y.element, y.shape, [&](Axes i) {
+      return cast(y.element, load(out, to_vector(i)) + widen(c.at(2, {i[1], i[4]})));
+    });
+  }
+  c.set_output(0, cast_buffer(c, out, y.element));
+}
+
+}  // namespace
+
+std::span<const OpDef> mcc_winograd_ops() {
+  static const OpDef ops[] = {
+      {.name = "WinogradWeight",
+       .domain = "mcc",
+       .fusion = FusionClass::opaque,
+       .infer = infer_weight,
+       .compute = compute_weight},
+      {.name = "Winograd",
+       .domain = "mcc",
+       .fusion = FusionClass::contraction,
+       .infer = infer_winograd,
+       .compute = compute_winograd,
+       .required_inputs = 2},
+  };
+  return ops;
+}
+
+}  // namespace mcc::graph

@@ -1,0 +1,300 @@
+// A contraction between computed blocks, as Winograd's convolutions have it. `rows`, `tiles`: the input's transform;
+// `sums` and the function's last block: the output's, with all that follows the convolution.
+//
+//   for band of lines (parallel when there are enough):
+//     for channels, tile: rows in registers -> tiles                      (or for all lines, parallel, before the loops)
+//     for panel of output channels (parallel when there is one band):
+//       product, in register tiles: batch, row tile, reduction
+//       for channels, line, column of tiles: sums in registers -> the tile of the result, unrolled
+//
+// A band's transformed input stays in the second-level cache while the panels pass, and a panel's products while they are
+// transformed. Weights are read once for each band.
+#include <algorithm>
+
+#include "tensor/visit.h"
+#include "tuner/rules.h"
+
+namespace mcc::tuner {
+
+using namespace tensor;
+
+namespace {
+
+// The variable and divisor of a division in the indices at which a block reads a buffer.
+struct Division {
+  const ExprNode* variable = nullptr;
+  int64_t divisor = 0;
+};
+
+class FindDivision : public Visitor {
+ public:
+  explicit FindDivision(const Buffer& buffer) : buffer_(buffer) {}
+  Division found;
+
+ protected:
+  using Visitor::on;
+  void on(const Load& n) override {
+    bool outer = inside_;
+    inside_ = n.buffer.same_as(buffer_);
+    Visitor::on(n);
+    inside_ = outer;
+  }
+  void on(const Binary& n) override {
+    int64_t divisor = 0;
+    if (inside_ && n.op == BinaryOp::floor_div && n.a.kind() == ExprKind::Var && as_int(n.b, &divisor)) {
+      found = {n.a.get(), divisor};
+    }
+    Visitor::on(n);
+  }
+
+ private:
+  const Buffer& buffer_;
+  bool inside_ = false;
+};
+
+class TransformedProduct {
+ public:
+  TransformedProduct(Draft& draft, std::string product)
+      : d_(draft), s_(draft.schedule), t_(draft.target), product_(std::move(product)) {}
+
+  bool run() {
+    if (!find_blocks() || !find_axes()) return false;
+    choose();
+    schedule_result();
+    schedule_stage(sums_, column_loop_);
+    must_step(d_, ComputeAt{product_, panel_loop_});
+    schedule_input();
+    if (d_.refusal && !schedule_nested_register_tile(d_, product_))
+      d_.refusal = refuse(RefusalCode::not_injective, "the product has no register tile");
+    make_parallel();
+    return true;
+  }
+
+ private:
+  // The one injective block that computes and that the others name.
+  std::optional<BlockInfo> transform(const std::vector<std::string>& names) {
+    std::optional<BlockInfo> found;
+    for (const std::string& name : names) {
+      std::optional<BlockInfo> info = analyze(s_, name);
+      if (!info || !info->is_injective || info->is_movement || found) return std::nullopt;
+      found = info;
+    }
+    return found;
+  }
+
+  bool find_blocks() {
+    std::optional<BlockInfo> product = analyze(s_, product_), input = transform(s_.producers(product_)),
+                             sums = transform(s_.consumers(product_));
+    if (!product || !input || !sums) return false;
+    std::optional<BlockInfo> result = transform(s_.consumers(sums->name)),
+                             rows = transform(s_.producers(input->name));
+    if (!result || !rows || !is_output(s_.func(), result->store.buffer) ||
+        !s_.consumers(result->name).empty())
+      return false;
+    if (s_.consumers(input->name).size() != 1 || s_.consumers(rows->name).size() != 1) return false;
+    info_ = *product;
+    input_info_ = *input;
+    result_info_ = *result;
+    input_ = input->name;
+    rows_ = rows->name;
+    sums_ = sums->name;
+    result_ = result->name;
+    for (const std::string& name : s_.producers(rows_)) {
+      std::optional<BlockInfo> pad = analyze(s_, name);
+      if (!pad || !pad->is_injective) return false;
+      pads_.push_back(name);
+    }
+    sums_info_ = *sums;
+    return true;
+  }
+
+  // The axis of a block that a variable belongs to.
+  static int axis_of(const Block& block, const ExprNode* variable) {
+    for (size_t i = 0; i < block.axes.size(); ++i) {
+      if (block.axes[i].var.get() == variable) return static_cast<int>(i);
+    }
+    return -1;
+  }
+
+  // The result's axes: [image], [channel block], line, column, lane.
+  bool find_axes() {
+    const Block* result = s_.find_block(result_);
+    const Block* sums = s_.find_block(sums_);
+    FindDivision across(sums_info_.store.buffer), down(info_.store.buffer);
+    across.visit(result->body);
+    down.visit(sums->body);
+    size_t rank = result_info_.axes.size();
+    if (rank < 3 || rank > 5 || across.found.divisor == 0 || across.found.divisor != down.found.divisor)
+      return false;
+    tile_ = across.found.divisor;
+    if (axis_of(*result, across.found.variable) != static_cast<int>(rank) - 2) return false;
+    // sums: the same leading axes, then column of tiles, position, lane.
+    size_t sums_rank = sums_info_.axes.size();
+    if (sums_rank != rank + 1 || axis_of(*sums, down.found.variable) != static_cast<int>(rank) - 3)
+      return false;
+    lane_ = loop(rank - 1);
+    column_ = loop(rank - 2);
+    line_ = loop(rank - 3);
+    lanes_ = result_info_.axes[rank - 1].extent;
+    lines_ = ceil_div64(result_info_.axes[rank - 3].extent, tile_);
+    columns_ = ceil_div64(result_info_.axes[rank - 2].extent, tile_);
+    if (lanes_ != t_.lanes(32) || result_info_.store.strides[rank - 1] != 1) return false;
+    for (size_t a = 0; a + 3 < rank; ++a) {
+      // Along channel blocks the product's result is read a vector further.
+      if (result_info_.axes[a].extent != sums_info_.axes[a].extent) return false;
+      bool is_channels = sums_info_.loads[0].strides[a] == lanes_;
+      (is_channels ? block_ : image_) = loop(a);
+      (is_channels ? blocks_ : images_) = result_info_.axes[a].extent;
+    }
+    return true;
+  }
+
+  const std::string& loop(size_t axis) const { return result_info_.axes[axis].loop; }
+  static int64_t ceil_div64(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+  int64_t positions() const { return (tile_ + 2) * (tile_ + 2); }
+
+  // Bytes between the stages for one tile: transformed input, products of one panel, weights of all panels.
+  void choose() {
+    int64_t bytes = info_.element_bits / 8, inputs = info_.reduce;
+    int64_t panel = std::min<int64_t>(2, blocks_) * lanes_;
+    int64_t weights = positions() * inputs * blocks_ * lanes_ * bytes;
+    int64_t tile_bytes = positions() * (inputs + panel) * bytes;
+    // With small images all are one band: the weights are read once.
+    std::vector<int64_t> options;
+    int64_t preferred = 1;
+    double best = 0;
+    for (int64_t n = 1; n <= lines_; ++n) {
+      if (lines_ % n != 0) continue;
+      options.push_back(n);
+      double us = band_us(n, weights, tile_bytes);
+      if (options.size() == 1 || us < best) {
+        best = us;
+        preferred = n;
+      }
+    }
+    band_ = d_.decide.choose(product_ + ".band", options, preferred);
+    bands_ = lines_ / band_;
+    images_inside_ = bands_ == 1 && images_ * lines_ * columns_ * tile_bytes <= t_.l2.bytes;
+    int64_t work = info_.iterations();
+    us_ = static_cast<double>(work) * 2 / (t_.peak_gflops() * 1e3);
+  }
+
+  // Time of what moves between caches when so many lines of tiles make a band.
+  double band_us(int64_t lines, int64_t weights, int64_t tile_bytes) const {
+    int64_t between = lines * columns_ * tile_bytes;
+    auto rate = [&](int64_t bytes) { return bytes <= t_.l2.bytes * 3 / 4 ? t_.l2.gb_per_s : t_.l3.gb_per_s; };
+    double bands = static_cast<double>(lines_ / lines);
+    double us = bands * static_cast<double>(weights) / (rate(weights + between) * 1e3) +
+                bands * static_cast<double>(between) * 2 / (rate(between) * 1e3);
+    // Few rows to a register tile leave latency open.
+    double rows = static_cast<double>(lines * columns_);
+    return us + static_cast<double>(info_.iterations()) * 2 / (t_.peak_gflops() * 1e3) *
+                    std::max(0.0, 8 / rows - 1);
+  }
+
+  void schedule_result() {
+    const std::string& b = result_;
+    band_loop_ = b + ".band";
+    panel_loop_ = b + ".panel";
+    column_loop_ = b + ".tile";
+    must_step(d_, Split{line_, {0, band_, tile_}, {band_loop_, b + ".line", b + ".y"}});
+    must_step(d_, Split{column_, {0, tile_}, {column_loop_, b + ".x"}});
+    std::vector<std::string> order;
+    if (!image_.empty() && !images_inside_) order.push_back(image_);
+    order.push_back(band_loop_);
+    std::string in_panel;
+    if (!block_.empty()) {
+      in_panel = b + ".block";
+      must_step(d_, Split{block_, {0, std::min<int64_t>(2, blocks_)}, {panel_loop_, in_panel}});
+      order.push_back(panel_loop_);
+      if (!image_.empty() && images_inside_) order.push_back(image_);
+      order.push_back(in_panel);
+    } else {
+      panel_loop_ = band_loop_;
+      if (!image_.empty() && images_inside_) order.push_back(image_);
+    }
+    order.insert(order.end(), {b + ".line", column_loop_, b + ".y", b + ".x", lane_});
+    must_step(d_, Reorder{order});
+    must_step(d_, Unroll{b + ".y"});
+    must_step(d_, Unroll{b + ".x"});
+    must_step(d_, Vectorize{lane_});
+  }
+
+  // One step of a transform goes to where its values are used, in registers.
+  void schedule_stage(const std::string& block, const std::string& at) {
+    must_step(d_, ComputeAt{block, at});
+    if (!d_.refusal) return;
+    std::vector<std::string> loops = s_.loop_names_of(block);
+    auto own = std::find(loops.begin(), loops.end(), at);
+    loops.erase(loops.begin(), own + 1);
+    must_step(d_, SetScope{s_.find_block(block)->writes[0].buffer.name(), "registers"});
+    must_step(d_, Vectorize{loops.back()});
+    for (size_t i = 0; i + 1 < loops.size(); ++i)
+      must_step(d_, Unroll{loops[i]});
+  }
+
+  void schedule_input() {
+    bool at_band = bands_ > 1 || (!image_.empty() && !images_inside_);
+    if (at_band) must_step(d_, ComputeAt{input_, band_loop_});
+    std::optional<BlockInfo> info = analyze_nested(s_, input_);
+    if (!info || info->axes.size() < 4) {
+      d_.refusal = refuse(RefusalCode::not_injective, "the input's transform has another form");
+      return;
+    }
+    // [position, position, (channel block), tile, lane]: positions inside.
+    std::vector<std::string> loops, order;
+    for (const AxisInfo& a : info->axes)
+      loops.push_back(a.loop);
+    order.insert(order.end(), loops.begin() + 2, loops.end() - 1);
+    order.insert(order.end(), loops.begin(), loops.begin() + 2);
+    order.push_back(loops.back());
+    must_step(d_, Reorder{order});
+    schedule_stage(rows_, loops[loops.size() - 2]);
+    must_step(d_, Unroll{loops[0]});
+    must_step(d_, Unroll{loops[1]});
+    must_step(d_, Vectorize{loops.back()});
+    if (!at_band && worth_parallel(us_ / 4, t_)) try_step(d_, Parallel{order[0]});
+    for (const std::string& pad : pads_) {
+      if (at_band && try_step(d_, ComputeAt{pad, band_loop_})) {
+        try_step(d_, Vectorize{s_.loop_names_of(pad).back()});
+      }
+    }
+  }
+
+  void make_parallel() {
+    if (!worth_parallel(us_, t_)) return;
+    int64_t outside = bands_ * (images_inside_ ? 1 : images_);
+    if (balance(outside, t_.cores) >= 0.8 && outside >= t_.cores) {
+      std::string outer = band_loop_;
+      if (!image_.empty() && !images_inside_) {
+        outer = result_ + ".outer";
+        if (!try_step(d_, Fuse{{image_, band_loop_}, outer})) return;
+      }
+      try_step(d_, Parallel{outer});
+    } else {
+      try_step(d_, Parallel{panel_loop_});
+    }
+  }
+
+  Draft& d_;
+  Schedule& s_;
+  const Target& t_;
+  std::string product_, input_, rows_, sums_, result_;
+  std::vector<std::string> pads_;
+  BlockInfo info_, input_info_, sums_info_, result_info_;
+  std::string image_, block_, line_, column_, lane_;  // loops of the result
+  int64_t tile_ = 0, lanes_ = 0, lines_ = 0, columns_ = 0, blocks_ = 1, images_ = 1;
+  int64_t band_ = 1, bands_ = 1;
+  bool images_inside_ = false;
+  double us_ = 0;
+  std::string band_loop_, panel_loop_, column_loop_;
+};
+
+}  // namespace
+
+bool schedule_transformed_product(Draft& draft, const std::string& product) {
+  return TransformedProduct(draft, product).run();
+}
+
+}  // namespace mcc::tuner
