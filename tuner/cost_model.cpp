@@ -16,7 +16,8 @@ class Analyzer : public CostModel {
 
   std::vector<double> predict(const Task&, std::span<const Planned> schedules) override {
     std::vector<double> scores;
-    for (const Planned& p : schedules) scores.push_back(-estimate_us(nest_of(p.func), target_));
+    for (const Planned& p : schedules)
+      scores.push_back(-estimate_us(nest_of(p.func), target_));
     return scores;
   }
   void learn(const Task&, std::span<const Trial>) override {}

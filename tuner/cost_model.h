@@ -22,7 +22,8 @@ class CostModel {
 };
 
 // "analyzer" (static), "xgboost" or "auto"; null for "none" and for a name that is not in cost_model_names().
-std::unique_ptr<CostModel> make_cost_model(std::string_view name, const tensor::Target& target, uint64_t seed);
+std::unique_ptr<CostModel> make_cost_model(std::string_view name, const tensor::Target& target,
+                                           uint64_t seed);
 std::vector<std::string_view> cost_model_names();
 
 // What the static analyser takes a schedule to cost, in microseconds.

@@ -586,6 +586,7 @@ Nest nest_of(const Func& f) {
   Nest nest;
   for (const Buffer& b : f.params)
     nest.params.push_back(b.get());
+  nest.func = f;
   Reader(nest).statement(f.body);
   return nest;
 }

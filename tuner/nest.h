@@ -70,6 +70,7 @@ struct Nest {
   std::vector<NestStore> stores;
   std::vector<int> roots;  // as NestLoop::children
   std::vector<const tensor::BufferNode*> params;
+  tensor::Func func;  // keeps the buffers alive
 };
 
 Nest nest_of(const tensor::Func& f);

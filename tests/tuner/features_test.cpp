@@ -60,8 +60,8 @@ TEST(Features, OfATiledMatmul) {
   EXPECT_EQ(x[41 + 3], 1);          // outermost
   EXPECT_EQ(x[49], 0);              // no GPU
 
-  // Buffers by the distance of their reuse: b again in the next io, a in the next jo, c in the next k.
-  const size_t b = buffer_at(0), a = buffer_at(1), c = buffer_at(2);
+  // Buffers by the distance of their innermost reuse: c in the next k, b in the next ii, a in the next ji.
+  const size_t c = buffer_at(0), b = buffer_at(1), a = buffer_at(2);
   EXPECT_EQ(x[b + 0], 1);
   EXPECT_EQ(x[c + 2], 1);  // read and written
   EXPECT_FLOAT_EQ(x[b + 3], slog(4 * n));
