@@ -15,5 +15,6 @@ void add_verify(CLI::App& app, int* exit_code);
 void add_inspect(CLI::App& app, int* exit_code);
 void add_tasks(CLI::App& app, int* exit_code);
 void add_doctor(CLI::App& app, int* exit_code);
+void add_measure_worker(CLI::App& app, int* exit_code);
 
 }  // namespace mcc::tools

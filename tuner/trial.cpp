@@ -24,4 +24,12 @@ double Measurement::best_us() const {
   return best;
 }
 
+double Measurement::median_us() const {
+  if (times_us.empty()) return std::numeric_limits<double>::infinity();
+  std::vector<double> times = times_us;
+  auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
 }  // namespace mcc::tuner

@@ -47,17 +47,20 @@ std::optional<TrialError> parse_trial_error(std::string_view text);
 
 struct Measurement {
   TrialError error = TrialError::none;
-  std::string message;           // of an error, for people
-  std::vector<double> times_us;  // of one run each, medians of blocks; ascending order is not implied
+  std::string message;  // of an error, for people
+  std::vector<double>
+      times_us;              // microseconds of one run: a mean for each block of runs, in the order measured
   bool is_censored = false;  // stopped early as clearly slower than the best: the true time is at least this
   double max_error = 0;      // largest difference from the reference over its tolerance; 0 if not checked
   bool is_checked = false;   // against the reference
   double noise = 0;          // spread of the calibration kernel around this measurement, relative
-  double build_seconds = 0, run_seconds = 0;
+  double build_seconds = 0;  // replay, lowering, code generation, loading
+  double run_seconds = 0;    // everything that ran it: warm-up, check, timing
 
   bool ok() const { return error == TrialError::none; }
   // The minimum of times_us; infinity without one.
   double best_us() const;
+  double median_us() const;
 };
 
 struct Trial {
@@ -68,9 +71,11 @@ struct Trial {
 struct MeasureOptions {
   int threads = 1;             // that the kernel may use
   double incumbent_us = 0;     // best so far; 0: none. Candidates clearly slower stop early.
-  bool is_cold = false;        // caches are emptied before each run
-  double timeout_seconds = 1;  // beyond 20 times the incumbent
+  bool is_cold = false;        // caches are emptied of the kernel's data before each run
+  double timeout_seconds = 1;  // of one run, beyond 20 times the incumbent
   double precision = 0.01;     // relative, that times of the best should be known to
+  uint64_t seed = 1;           // of the random inputs
+  bool is_fresh = false;       // measured even if the same code has been measured before
 };
 
 // Builds, checks and times candidates, each as if alone. Batches are raced: a clearly slower one stops after its first

@@ -1,0 +1,72 @@
+// A kernel's inputs, outputs and expected outputs in memory, laid out as a session lays them out.
+#pragma once
+
+#include <memory>
+
+#include "runtime/base.h"
+#include "runtime/thread_pool.h"
+#include "tools/measure/build.h"
+#include "tools/measure/check.h"
+
+namespace mcc::tools {
+
+class MeasuredTask {
+ public:
+  // Parses and checks the text; refuses functions over symbolic dimensions, and of more memory than max_bytes.
+  static Result<std::unique_ptr<MeasuredTask>> create(const std::string& text, uint64_t seed,
+                                                      int64_t max_bytes);
+
+  const tensor::Func& func() const { return func_; }
+  int64_t bytes() const { return bytes_; }
+
+  // Computes what the outputs should be, once. Little work is interpreted; more is done by the unscheduled function,
+  // compiled as it stands (scalar loops: no schedule step and no vector code that could be wrong takes part). Where that
+  // would take seconds, by the default schedule, of which some rows are compared with the unscheduled function's.
+  Status compute_reference(const BuildContext& context);
+
+  // The `buffers` argument of a kernel; valid until the next call.
+  Result<void* const*> arguments(const codegen::KernelMemory& memory, int threads);
+  // Fills the outputs with bits that no result has, so that what is not written shows.
+  void poison_outputs();
+  // The outputs against the reference.
+  OutputCheck check_outputs() const;
+  // Puts all that the kernel reads and writes out of the caches.
+  void flush_caches() const;
+
+ private:
+  struct Parameter {
+    std::byte* data = nullptr;
+    size_t bytes = 0;
+    std::span<std::byte> span() const { return {data, bytes}; }
+  };
+  struct Output {
+    Parameter parameter;
+    ElementType element;
+    OutputTolerance tolerance;
+    std::vector<std::byte> expected;
+  };
+
+  void fill_inputs(uint64_t seed, bool is_positive);
+  Status compute(const BuildContext& context);
+  Status interpret();
+  Status run_once(const BuildContext& context, const tensor::Func& scheduled);
+  Status check_rows(const BuildContext& context, const tensor::Func& rows);
+  void keep_outputs();
+  bool is_mostly_not_finite() const;
+
+  tensor::Func func_;
+  uint64_t seed_ = 1;
+  int64_t bytes_ = 0;
+  runtime::Block memory_, private_memory_;  // parameters; workspaces and scratch
+  size_t private_bytes_ = 0;                // of the latest arguments
+  std::vector<Parameter> parameters_;
+  std::vector<Output> outputs_;
+  std::vector<void*> arguments_;
+  bool has_reference_ = false;
+};
+
+// The function restricted to some evenly spaced rows of its output (values of the outermost loop that has any), with
+// what they need; nothing if the function is not of that form. Elements of other rows are not written.
+std::optional<tensor::Func> rows_of(const tensor::Func& unscheduled, int64_t max_iterations);
+
+}  // namespace mcc::tools

@@ -1,0 +1,231 @@
+#include "tools/measure/worker.h"
+
+#include <poll.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <condition_variable>
+#include <list>
+#include <map>
+#include <mutex>
+#include <queue>
+#include <thread>
+
+#include "codegen/hash.h"
+#include "tools/measure/batch.h"
+#include "tools/measure/protocol.h"
+
+namespace mcc::tools {
+
+namespace {
+
+constexpr int kEndedByReader = 0;
+constexpr int kBadInput = 3;
+// Of generated code, reference and inputs; a request that needs more is refused.
+constexpr int64_t kMaxTaskBytes = int64_t{4} << 30;
+// Tasks that are kept for later requests.
+constexpr int64_t kMaxKeptBytes = int64_t{1} << 30;
+
+// Lines from a descriptor, read on a thread of its own. When the other side of `out` is gone the process ends: a kernel
+// that hangs must not keep it alive.
+class LineReader {
+ public:
+  LineReader(int in, int out) : in_(in), out_(out), thread_([this] { read_all(); }) { thread_.detach(); }
+
+  // False at the end of the requests.
+  bool next(std::string& line) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !lines_.empty() || is_done_; });
+    if (lines_.empty()) return false;
+    line = std::move(lines_.front());
+    lines_.pop();
+    return true;
+  }
+  bool was_too_long() const { return was_too_long_; }
+
+ private:
+  void read_all() {
+    std::string pending;
+    char buffer[1 << 16];
+    while (!was_too_long_) {
+      pollfd ends[2] = {{in_, POLLIN, 0}, {out_, 0, 0}};
+      if (::poll(ends, 2, -1) < 0) continue;
+      if ((ends[1].revents & (POLLERR | POLLHUP)) != 0) ::_exit(kEndedByReader);
+      if (ends[0].revents == 0) continue;
+      const ssize_t n = ::read(in_, buffer, sizeof buffer);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) break;
+      pending.append(buffer, static_cast<size_t>(n));
+      was_too_long_ = pending.size() > kMaxRequestBytes;
+      split(pending);
+    }
+    if (!pending.empty() && !was_too_long_) push(std::move(pending));
+    {
+      std::lock_guard lock(mutex_);
+      is_done_ = true;
+    }
+    changed_.notify_all();
+    pollfd end = {out_, 0, 0};
+    while (true) {
+      if (::poll(&end, 1, -1) > 0) ::_exit(kEndedByReader);
+    }
+  }
+
+  void split(std::string& pending) {
+    size_t begin = 0;
+    for (size_t end; (end = pending.find('\n', begin)) != std::string::npos; begin = end + 1)
+      push(pending.substr(begin, end - begin));
+    pending.erase(0, begin);
+  }
+
+  void push(std::string line) {
+    {
+      std::lock_guard lock(mutex_);
+      lines_.push(std::move(line));
+    }
+    changed_.notify_all();
+  }
+
+  int in_, out_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::queue<std::string> lines_;
+  bool is_done_ = false;
+  std::atomic<bool> was_too_long_ = false;
+  std::thread thread_;
+};
+
+// A line is written whole, whichever thread it comes from.
+class LineWriter {
+ public:
+  explicit LineWriter(int out) : out_(out) {}
+
+  void write(const WorkerMessage& message) {
+    const std::string line = encode(message) + "\n";
+    std::lock_guard lock(mutex_);
+    for (size_t sent = 0; sent < line.size();) {
+      const ssize_t n = ::write(out_, line.data() + sent, line.size() - sent);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) ::_exit(kEndedByReader);
+      sent += static_cast<size_t>(n);
+    }
+  }
+
+ private:
+  int out_;
+  std::mutex mutex_;
+};
+
+// What one process keeps between requests.
+class Worker {
+ public:
+  explicit Worker(LineWriter& out) : out_(out) {}
+
+  void serve(const std::string& line) {
+    Result<WorkerRequest> request = decode_request(line);
+    if (!request.ok()) return report(0, request.errors());
+    Status status = done();
+    try {
+      status = measure(*request);
+    } catch (const std::exception& error) {
+      status = Diagnostic{ErrorKind::environment, "", text("internal error: ", error.what()), ""};
+    }
+    if (!status.ok()) return report(request->id, status.errors());
+    WorkerMessage message;
+    message.id = request->id;
+    out_.write(message);
+  }
+
+  void report(int64_t id, const Diagnostics& errors) {
+    WorkerMessage message;
+    message.id = id;
+    message.event = WorkerEvent::error;
+    message.errors = errors;
+    out_.write(message);
+  }
+
+ private:
+  struct Machine {
+    tensor::Target target;
+    std::unique_ptr<codegen::Jit> jit;
+  };
+
+  Result<Machine*> machine_for(const std::string& name) {
+    auto it = machines_.find(name);
+    if (it != machines_.end()) return &it->second;
+    Result<tensor::Target> target = codegen::make_target(name);
+    if (!target.ok()) return target.errors();
+    Result<std::unique_ptr<codegen::Jit>> jit = codegen::Jit::create(*target);
+    if (!jit.ok()) return jit.errors();
+    return &machines_.emplace(name, Machine{*target, std::move(*jit)}).first->second;
+  }
+
+  // The latest tasks stay: a task scheduler comes back to them.
+  Result<MeasuredTask*> task_for(const WorkerRequest& request) {
+    const std::string key = text(request.options.seed, " ", request.task);
+    auto it = std::find_if(tasks_.begin(), tasks_.end(), [&](const auto& t) { return t.first == key; });
+    if (it != tasks_.end()) {
+      tasks_.splice(tasks_.begin(), tasks_, it);
+      return tasks_.front().second.get();
+    }
+    Result<std::unique_ptr<MeasuredTask>> task =
+        MeasuredTask::create(request.task, request.options.seed, kMaxTaskBytes);
+    if (!task.ok()) return task.errors();
+    tasks_.emplace_front(key, std::move(*task));
+    int64_t kept = 0;
+    for (auto t = tasks_.begin(); t != tasks_.end();) {
+      kept += t->second->bytes();
+      t = t != tasks_.begin() && kept > kMaxKeptBytes ? tasks_.erase(t) : std::next(t);
+    }
+    return tasks_.front().second.get();
+  }
+
+  Status measure(const WorkerRequest& request) {
+    Result<Machine*> machine = machine_for(request.target);
+    if (!machine.ok()) return machine.errors();
+    Result<MeasuredTask*> task = task_for(request);
+    if (!task.ok()) return task.errors();
+    const BuildContext context{(*task)->func(), (*machine)->target, request.emit, *(*machine)->jit};
+    const std::string results_key = codegen::sha256(text(
+        request.target, " ", request.options.threads, request.options.is_cold, " ", request.emit.optimization,
+        request.emit.strict, request.emit.fast_math, " ", request.options.seed, " ", request.task));
+    return measure_batch(request, context, **task, results_[results_key],
+                         [&](const WorkerMessage& message) { out_.write(message); });
+  }
+
+  LineWriter& out_;
+  std::map<std::string, Machine> machines_;
+  std::list<std::pair<std::string, std::unique_ptr<MeasuredTask>>> tasks_;
+  std::map<std::string, MeasuredByKey> results_;
+};
+
+// A candidate that takes all memory is its own misfortune, not the machine's.
+void limit_resources() {
+  const rlimit none = {0, 0};
+  ::setrlimit(RLIMIT_CORE, &none);
+  const auto pages = static_cast<rlim_t>(::sysconf(_SC_PHYS_PAGES));
+  const rlim_t memory =
+      std::max<rlim_t>(pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) / 2, rlim_t{4} << 30);
+  const rlimit limit = {memory, memory};
+  ::setrlimit(RLIMIT_DATA, &limit);
+}
+
+}  // namespace
+
+int run_worker(int in, int out) {
+  limit_resources();
+  LineReader reader(in, out);
+  LineWriter writer(out);
+  Worker worker(writer);
+  for (std::string line; reader.next(line);) {
+    if (line.find_first_not_of(" \t\r") != std::string::npos) worker.serve(line);
+  }
+  if (!reader.was_too_long()) return 0;
+  worker.report(
+      0, {{ErrorKind::bad_input, "request", text("is longer than ", kMaxRequestBytes >> 20, " MiB"), ""}});
+  return kBadInput;
+}
+
+}  // namespace mcc::tools

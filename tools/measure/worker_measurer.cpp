@@ -1,0 +1,257 @@
+#include "tools/measure/worker_measurer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <map>
+#include <optional>
+
+#include "tools/measure/protocol.h"
+#include "tools/measure/worker_process.h"
+
+namespace mcc::tools {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using tuner::Measurement;
+using tuner::TrialError;
+
+// Nothing is going on for this long: the process is stuck.
+constexpr double kIdleSeconds = 30;
+// Deaths that no candidate can be blamed for, in one batch.
+constexpr int kMaxUnexplained = 3;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// What a process is doing, from its events.
+struct Phases {
+  bool is_reference = false;
+  std::optional<int64_t> running;          // index within the request
+  Clock::time_point since = Clock::now();  // of running, reference, or idle
+  std::map<int64_t, Clock::time_point> building;
+
+  void follow(const WorkerMessage& m) {
+    const Clock::time_point now = Clock::now();
+    switch (m.event) {
+      case WorkerEvent::build:
+        building[m.candidate] = now;
+        return;
+      case WorkerEvent::built:
+        building.erase(m.candidate);
+        break;
+      case WorkerEvent::run:
+        running = m.candidate;
+        is_reference = false;
+        break;
+      case WorkerEvent::reference:
+        is_reference = true;
+        running.reset();
+        break;
+      case WorkerEvent::idle:
+        is_reference = false;
+        running.reset();
+        break;
+      case WorkerEvent::result:
+      case WorkerEvent::done:
+      case WorkerEvent::error:
+        break;
+    }
+    if (m.event != WorkerEvent::built || (!running && !is_reference)) since = now;
+  }
+};
+
+}  // namespace
+
+struct WorkerMeasurer::Impl {
+  WorkerOptions options;
+  std::unique_ptr<WorkerProcess> process;
+  int started = 0;
+  int64_t requests = 0;
+
+  // One call of measure().
+  struct Call {
+    const tuner::Task& task;
+    std::span<const tuner::Candidate> candidates;
+    tuner::MeasureOptions options;
+    std::vector<std::optional<Measurement>> results;
+    std::deque<size_t> alone;  // suspects of a crash: each is tried by itself
+    int unexplained = 0;
+  };
+
+  Status ensure_process() {
+    if (process) return done();
+    Result<WorkerProcess> fresh = WorkerProcess::start(options.command);
+    if (!fresh.ok()) return fresh.errors();
+    process = std::make_unique<WorkerProcess>(std::move(*fresh));
+    ++started;
+    return done();
+  }
+
+  double run_limit(const Call& call) const {
+    const double incumbent = call.options.incumbent_us * 1e-6;
+    // Nothing is known yet: as long as a billion operations a second would take.
+    const auto work = static_cast<double>(std::max(call.task.work.flops, call.task.work.iterations));
+    const double expected = incumbent > 0 ? 20 * incumbent : work * 1e-9;
+    return std::max(expected, 0.05) + call.options.timeout_seconds;
+  }
+
+  // Which indices of candidates the next request is about.
+  std::vector<size_t> next_part(Call& call) {
+    while (!call.alone.empty()) {
+      const size_t i = call.alone.front();
+      if (!call.results[i]) return {i};
+      call.alone.pop_front();
+    }
+    std::vector<size_t> part;
+    for (size_t i = 0; i < call.results.size() && part.size() < kMaxCandidates; ++i) {
+      if (!call.results[i]) part.push_back(i);
+    }
+    return part;
+  }
+
+  // Speaks with the process until the part is done, or the process is gone. Results end up in call.results.
+  Status converse(Call& call, const std::vector<size_t>& part) {
+    WorkerRequest request;
+    request.id = ++requests;
+    request.task = call.task.text;
+    request.target = options.target;
+    request.options = call.options;
+    request.emit = options.emit;
+    request.is_serial = !call.alone.empty();
+    for (size_t i : part)
+      request.candidates.push_back(to_text(call.candidates[i].trace));
+    Phases phases;
+    if (!process->send(encode(request))) return lost(call, part, phases);
+    for (std::string line;;) {
+      const auto [limit, late] = next_deadline(call, phases);
+      const WorkerProcess::Received received = process->receive(line, limit);
+      if (received == WorkerProcess::Received::closed) return lost(call, part, phases);
+      if (received == WorkerProcess::Received::timeout) return overdue(call, part, phases, late);
+      const std::optional<WorkerMessage> message = decode_message(line);
+      if (!message || message->candidate >= static_cast<int64_t>(part.size())) {
+        return stop(text("the measuring process wrote what is no message: ", line.substr(0, 100)));
+      }
+      if (message->id != request.id) continue;
+      if (message->event == WorkerEvent::error && !message->errors.empty()) return message->errors;
+      if (message->event == WorkerEvent::result && message->candidate >= 0)
+        note(call, part[static_cast<size_t>(message->candidate)], message->measurement);
+      if (message->event == WorkerEvent::done) break;
+      phases.follow(*message);
+    }
+    for (size_t i : part) {
+      if (!call.results[i]) return stop("the measuring process left out a candidate");
+    }
+    return done();
+  }
+
+  void note(Call& call, size_t i, Measurement m) {
+    if (m.ok() && !m.is_censored && !m.times_us.empty()) {
+      double& incumbent = call.options.incumbent_us;
+      incumbent = incumbent > 0 ? std::min(incumbent, m.best_us()) : m.best_us();
+    }
+    call.results[i] = std::move(m);
+  }
+
+  // Seconds until something takes too long, and which candidate that is (-1: the reference or nothing).
+  std::pair<double, int64_t> next_deadline(const Call& call, const Phases& phases) const {
+    const double main_limit = phases.is_reference ? options.reference_seconds
+                              : phases.running    ? run_limit(call)
+                                                  : kIdleSeconds + options.build_seconds;
+    std::pair<double, int64_t> first{main_limit - seconds_since(phases.since), phases.running.value_or(-1)};
+    for (const auto& [candidate, since] : phases.building) {
+      const double left = options.build_seconds - seconds_since(since);
+      if (left < first.first) first = {left, candidate};
+    }
+    return first;
+  }
+
+  Status stop(std::string message) {
+    process->kill();
+    const std::string complaints = process->complaints();
+    process.reset();
+    return Diagnostic{ErrorKind::environment, "", std::move(message), complaints};
+  }
+
+  static void blame(Call& call, size_t i, TrialError error, std::string message) {
+    Measurement m;
+    m.error = error;
+    m.message = std::move(message);
+    call.results[i] = std::move(m);
+  }
+
+  // The process has died.
+  Status lost(Call& call, const std::vector<size_t>& part, const Phases& phases) {
+    std::string how = "the measuring process was " + process->end_text();
+    const std::string& complaints = process->complaints();
+    if (!complaints.empty()) how += ": " + complaints.substr(0, complaints.find_last_not_of('\n') + 1);
+    process.reset();
+    std::vector<size_t> suspects;
+    if (phases.running) suspects.push_back(part[static_cast<size_t>(*phases.running)]);
+    for (const auto& [candidate, since] : phases.building)
+      suspects.push_back(part[static_cast<size_t>(candidate)]);
+    std::erase_if(suspects, [&](size_t i) { return call.results[i].has_value(); });
+    if (phases.is_reference || suspects.empty()) {
+      if (++call.unexplained < kMaxUnexplained) return done();
+      return Diagnostic{ErrorKind::environment, call.task.name, how,
+                        phases.is_reference ? "while it computed the result to compare with" : ""};
+    }
+    if (suspects.size() == 1) {
+      blame(call, suspects.front(), phases.running ? TrialError::crash : TrialError::build, how);
+    } else {
+      call.alone.insert(call.alone.end(), suspects.begin(), suspects.end());
+    }
+    return done();
+  }
+
+  // Something takes too long.
+  Status overdue(Call& call, const std::vector<size_t>& part, const Phases& phases, int64_t late) {
+    process->kill();
+    process->end_text();
+    process.reset();
+    if (late < 0) {
+      if (phases.is_reference) {
+        return Diagnostic{
+            ErrorKind::unsupported, call.task.name,
+            text("the result to compare with takes more than ", options.reference_seconds, " s"), ""};
+      }
+      if (++call.unexplained < kMaxUnexplained) return done();
+      return Diagnostic{ErrorKind::environment, "", "the measuring process does not answer", ""};
+    }
+    const bool is_run = phases.running == late;
+    blame(call, part[static_cast<size_t>(late)], TrialError::timeout,
+          is_run ? text("a run took more than ", run_limit(call), " s")
+                 : text("building it took more than ", options.build_seconds, " s"));
+    return done();
+  }
+};
+
+WorkerMeasurer::WorkerMeasurer(WorkerOptions options) : impl_(std::make_unique<Impl>()) {
+  impl_->options = std::move(options);
+  if (impl_->options.command.empty()) impl_->options.command = {"/proc/self/exe", "measure-worker"};
+}
+
+WorkerMeasurer::~WorkerMeasurer() = default;
+
+int WorkerMeasurer::worker_pid() const { return impl_->process ? impl_->process->pid() : -1; }
+int WorkerMeasurer::workers_started() const { return impl_->started; }
+
+Result<std::vector<Measurement>> WorkerMeasurer::measure(const tuner::Task& task,
+                                                         std::span<const tuner::Candidate> candidates,
+                                                         const tuner::MeasureOptions& options) {
+  Impl::Call call{task, candidates, options, std::vector<std::optional<Measurement>>(candidates.size()),
+                  {},   0};
+  for (std::vector<size_t> part; !(part = impl_->next_part(call)).empty();) {
+    Status status = impl_->ensure_process();
+    if (status.ok()) status = impl_->converse(call, part);
+    if (!status.ok()) return status.errors();
+  }
+  std::vector<Measurement> measurements;
+  for (std::optional<Measurement>& m : call.results)
+    measurements.push_back(std::move(*m));
+  return measurements;
+}
+
+}  // namespace mcc::tools

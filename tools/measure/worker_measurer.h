@@ -1,0 +1,41 @@
+// Measuring in a process of its own: a candidate that crashes or hangs costs that candidate.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "codegen/codegen.h"
+#include "tuner/trial.h"
+
+namespace mcc::tools {
+
+struct WorkerOptions {
+  // Starts a process that speaks the protocol of `mcc measure-worker`; empty: this program does.
+  std::vector<std::string> command;
+  std::string target = "cpu";
+  codegen::EmitOptions emit;       // as the model will be compiled
+  double build_seconds = 20;       // for one candidate
+  double reference_seconds = 120;  // for the result to compare with
+};
+
+class WorkerMeasurer : public tuner::Measurer {
+ public:
+  explicit WorkerMeasurer(WorkerOptions options);
+  ~WorkerMeasurer() override;
+
+  Result<std::vector<tuner::Measurement>> measure(const tuner::Task& task,
+                                                  std::span<const tuner::Candidate> candidates,
+                                                  const tuner::MeasureOptions& options) override;
+
+  // Of the process that is running, -1 if none is.
+  int worker_pid() const;
+  // How many had to be started so far.
+  int workers_started() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace mcc::tools
