@@ -24,7 +24,7 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error, int
                           const char* const* argv) {
   std::vector<std::string> commands;
   for (const CLI::App* command : app.get_subcommands(nullptr))
-    commands.push_back(command->get_name());
+    if (!command->get_group().empty()) commands.push_back(command->get_name());  // others are for programs
   const std::string first = argc > 1 ? argv[1] : "";
   if (first.empty() || first[0] == '-') {
     return argc > 1 ? error.what() : text("no command; there are ", join(commands, ", "));
