@@ -77,7 +77,11 @@ void apply_rules(Draft& draft) {
   } else if (schedule_rows(draft)) {
     return;
   }
-  // What still stands under its own loops.
+  schedule_rest(draft);
+}
+
+void schedule_rest(Draft& draft) {
+  Schedule& s = draft.schedule;
   for (const std::string& name : s.block_names()) {
     std::optional<BlockInfo> info = analyze(s, name);
     if (!info || std::any_of(info->axes.begin(), info->axes.end(), [&](const AxisInfo& a) {

@@ -31,6 +31,9 @@ void schedule_pointwise(Draft& draft, const std::string& block);
 // All rules in their order, on all blocks of the draft.
 void apply_rules(Draft& draft);
 
+// The rules for single blocks, on those that still stand under loops of their own.
+void schedule_rest(Draft& draft);
+
 // ---- Shared by the rules ----
 
 // Single-threaded time in microseconds that this much work takes, and whether that is worth a parallel region.

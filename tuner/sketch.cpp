@@ -1,18 +1,16 @@
 #include "tuner/sketch.h"
 
 #include "tuner/rules.h"
+#include "tuner/sketches.h"
 
 namespace mcc::tuner {
 
 namespace {
 
-bool apply_default(Draft& draft) {
-  apply_rules(draft);
-  return true;
-}
-
 constexpr Sketch kSketches[] = {
-    {"rules", apply_default},
+    {"rules", sketch_rules},
+    {"tiling", sketch_tiling},
+    {"rfactor", sketch_rfactor},
 };
 
 // Answers from a point where it can, and notes everything that was asked.
@@ -38,6 +36,11 @@ class PointDecider : public Decider {
 };
 
 }  // namespace
+
+bool sketch_rules(Draft& draft) {
+  apply_rules(draft);
+  return true;
+}
 
 std::span<const Sketch> all_sketches() { return kSketches; }
 

@@ -389,8 +389,11 @@ Func vectorize_loops(const Func& f) {
   FindMaskedStores masked;
   masked.visit(f.body);
   BufferSet complete;
-  for (const Buffer& b : f.params)
-    complete.insert(b.get());
+  // An output that is updated under a mask has elements beyond it that nothing has written yet.
+  for (size_t i = 0; i < f.params.size(); ++i) {
+    const bool is_input = i < static_cast<size_t>(f.num_inputs());
+    if (is_input || !masked.buffers.contains(f.params[i].get())) complete.insert(f.params[i].get());
+  }
   for_each_stmt(f.body, [&](const Stmt& s) {
     const auto* a = s.as<Allocate>();
     bool is_register = a && a->buffer.scope() == Scope::registers;

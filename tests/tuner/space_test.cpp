@@ -7,6 +7,7 @@
 
 #include "check_results.h"
 #include "tasks.h"
+#include "tensor/build.h"
 
 namespace mcc::tuner::test {
 namespace {
@@ -70,6 +71,46 @@ TEST(RandomNumbers, DependOnKeyOnly) {
   for (int i = 0; i < 1000; ++i)
     seen.insert(a.next());
   EXPECT_EQ(seen.size(), 1000u);
+}
+
+constexpr ElementType f32 = ElementType::f32;
+
+// A product with one vector: few results of many terms.
+Func matrix_vector() {
+  FuncBuilder b("matrix_vector");
+  Buffer x = b.input("x", f32, {144}), w = b.input("w", f32, {5, 144});
+  Buffer y = b.reduce("y", f32, {5}, {144}, Reducer::sum, [&](Axes s, Axes r) {
+    return load(x, {r[0]}) * load(w, {s[0], r[0]});
+  });
+  Buffer relu = b.compute("relu", f32, {5}, [&](Axes s) { return max(load(y, {s[0]}), constant(f32, 0)); });
+  return b.finish({relu});
+}
+
+Func sum_of_all() {
+  FuncBuilder b("sum_of_all");
+  Buffer x = b.input("x", f32, {9, 5, 16});
+  Buffer y = b.reduce("y", f32, {1}, {9, 5, 16}, Reducer::sum, [&](Axes, Axes r) {
+    return load(x, {r[0], r[1], r[2]});
+  });
+  return b.finish({y});
+}
+
+// Extents without good divisors.
+Func odd_matmul() {
+  FuncBuilder b("odd_matmul");
+  Buffer x = b.input("x", f32, {23, 11}), w = b.input("w", f32, {11, 31});
+  Buffer y = b.reduce("y", f32, {23, 31}, {11}, Reducer::sum, [&](Axes s, Axes r) {
+    return load(x, {s[0], r[0]}) * load(w, {r[0], s[1]});
+  });
+  return b.finish({y});
+}
+
+std::vector<Workload> workloads() {
+  std::vector<Workload> all = all_workloads();
+  all.push_back({"matrix_vector", matrix_vector(), {}, false});
+  all.push_back({"sum_of_all", sum_of_all(), {}, false});
+  all.push_back({"odd_matmul", odd_matmul(), {}, false});
+  return all;
 }
 
 class Spaces : public testing::TestWithParam<Workload> {
@@ -181,8 +222,47 @@ TEST_P(Spaces, EnumerationFindsWhatSamplingFinds) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Workloads, Spaces, testing::ValuesIn(all_workloads()),
+INSTANTIATE_TEST_SUITE_P(Workloads, Spaces, testing::ValuesIn(workloads()),
                          [](const auto& info) { return info.param.name; });
+
+// Which sketches are for which functions, and whether what they prefer is legal.
+TEST(Sketches, FitTheFunctionsThatTheyAreFor) {
+  Target target = small_target();
+  std::map<std::string, std::string> fits;
+  for (const Workload& w : workloads()) {
+    Space space(w.func, target, all_sketches());
+    for (const Sketch* sketch : space.sketches()) {
+      Planned planned = space.preferred(*sketch);
+      EXPECT_TRUE(planned.ok()) << w.name << ", " << sketch->name << ": " << planned.outcome.detail;
+      fits[w.name] += (fits[w.name].empty() ? "" : " ") + std::string(sketch->name);
+    }
+  }
+  EXPECT_EQ(fits["matmul"], "rules tiling");
+  EXPECT_EQ(fits["conv_blocked"], "rules tiling");
+  EXPECT_EQ(fits["depthwise"], "rules tiling");
+  EXPECT_EQ(fits["softmax"], "rules");
+  EXPECT_EQ(fits["transpose_add"], "rules");
+  EXPECT_EQ(fits["matrix_vector"], "rules tiling rfactor");
+  EXPECT_EQ(fits["sum_of_all"], "rules rfactor");
+  EXPECT_EQ(fits["recurrence"], "rules");
+}
+
+// Ansor's space of a matmul: four factors of each of two axes, two of the reduction.
+TEST(Sketches, TilingHasTheSizeOfItsTiles) {
+  FuncBuilder b("square");
+  Buffer x = b.input("x", f32, {64, 64}), w = b.input("w", f32, {64, 64});
+  Buffer y = b.reduce("y", f32, {64, 64}, {64}, Reducer::sum, [&](Axes s, Axes r) {
+    return load(x, {s[0], r[0]}) * load(w, {r[0], s[1]});
+  });
+  Func f = b.finish({y});
+  Target target = small_target();
+  target.cores = 1;  // no question about threads
+  Space space(f, target, all_sketches());
+  const Sketch* tiling = space.find("tiling");
+  ASSERT_NE(tiling, nullptr);
+  double tiles = static_cast<double>(count_tiles(64, 4) * count_tiles(64, 4) * count_tiles(64, 2));
+  EXPECT_EQ(space.estimate(*tiling), tiles * 2 * 4);  // cache or not, four limits of unrolling
+}
 
 TEST(SpaceSizes, AreExactWhereSmall) {
   Target target = small_target();
