@@ -54,7 +54,7 @@ struct Measurement {
   double max_error = 0;      // largest difference from the reference over its tolerance; 0 if not checked
   bool is_checked = false;   // against the reference
   double noise = 0;          // spread of the calibration kernel around this measurement, relative
-  double build_seconds = 0;  // replay, lowering, code generation, loading
+  double build_seconds = 0;  // processor time of replay, lowering, code generation, loading
   double run_seconds = 0;    // everything that ran it: warm-up, check, timing
 
   bool ok() const { return error == TrialError::none; }

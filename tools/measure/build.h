@@ -17,7 +17,7 @@ struct BuiltKernel {
   std::string key;  // hash of the lowered function: equal for equal code
   codegen::KernelMemory memory;
   std::shared_ptr<codegen::Jit::Kernel> kernel;
-  // Where the time went, in seconds.
+  // Where the time went, in seconds of this thread's processor time.
   double replay = 0, lower = 0, hash = 0, emit = 0, load = 0;
 
   double seconds() const { return replay + lower + hash + emit + load; }
