@@ -14,6 +14,7 @@ void add_bench(CLI::App& app, int* exit_code);
 void add_verify(CLI::App& app, int* exit_code);
 void add_inspect(CLI::App& app, int* exit_code);
 void add_tasks(CLI::App& app, int* exit_code);
+void add_tune(CLI::App& app, int* exit_code);
 void add_doctor(CLI::App& app, int* exit_code);
 void add_measure_worker(CLI::App& app, int* exit_code);
 

@@ -1,0 +1,225 @@
+// The tuner's loop with a measurer that makes times up: what is asked of it, recorded, and said.
+#include "tuner/tune.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "support/hash.h"
+#include "tensor/text.h"
+#include "tuner/tasks.h"
+
+namespace mcc::tuner {
+namespace {
+
+using test::small_target;
+
+tensor::Target test_target() { return small_target(); }
+
+Task task_from(const std::string& name, int64_t weight, const std::string& source) {
+  Result<tensor::Func> f = tensor::parse_func(source);
+  EXPECT_TRUE(f.ok()) << to_text(f.errors());
+  Task task = test::task_of(name, *f);
+  task.id = name;
+  task.weight = weight;
+  task.work = work_of(*f);
+  return task;
+}
+
+std::vector<Task> test_tasks() {
+  return {task_from("matmul", 3, R"(func f(a: f32[24, 32], b: f32[32, 40]) -> (c: f32[24, 40]) {
+  for i in 24 { for j in 40 { for k in 32 {
+    block matmul(x = i: spatial 24, y = j: spatial 40, z = k: reduce 32)
+      reads a[x, z], b[z, y]
+      writes c[x, y] {
+      init { c[x, y] = 0.0 }
+      c[x, y] = c[x, y] + a[x, z] * b[z, y]
+    }
+  } } }
+})"),
+          task_from("add", 1, R"(func f(a: f32[24, 64], b: f32[24, 64]) -> (c: f32[24, 64]) {
+  for i in 24 { for j in 64 {
+    block add(x = i: spatial 24, y = j: spatial 64)
+      reads a[x, y], b[x, y]
+      writes c[x, y] {
+      c[x, y] = a[x, y] + b[x, y]
+    }
+  } }
+})")};
+}
+
+// A time that depends on the schedule only; some schedules fail.
+double made_up_us(const Candidate& candidate) {
+  uint64_t h = hash_bytes(to_text(candidate.trace));
+  return 50 + static_cast<double>(h % 1000) / 10;
+}
+
+class FakeMeasurer : public Measurer {
+ public:
+  Result<std::vector<Measurement>> measure(const Task&, std::span<const Candidate> candidates, const MeasureOptions& options) override {
+    incumbents.push_back(options.incumbent_us);
+    std::vector<Measurement> out;
+    for (const Candidate& c : candidates) {
+      seen.push_back(to_text(c.trace));
+      Measurement m;
+      if (fails && hash_bytes(to_text(c.trace)) % 5 == 0) {
+        m.error = TrialError::crash;
+        m.message = "ended by SIGSEGV";
+      } else {
+        m.times_us = {made_up_us(c)};
+        m.is_checked = true;
+      }
+      out.push_back(std::move(m));
+    }
+    return out;
+  }
+
+  bool fails = false;
+  std::vector<std::string> seen;
+  std::vector<double> incumbents;
+};
+
+struct FakeRun {
+  FakeMeasurer measurer;
+  std::vector<std::vector<Trial>> recorded;
+  double now = 0;
+
+  Result<TuneReport> operator()(const std::vector<Task>& tasks, TuneOptions options,
+                                const std::vector<std::vector<Trial>>& known = {}, int interrupt_after = 0) {
+    recorded.resize(tasks.size());
+    int rounds = 0;
+    TuneHooks hooks;
+    hooks.clock = [this] { return now += 0.01; };
+    hooks.record = [&](const Task& task, std::span<const Trial> trials) -> Status {
+      for (size_t i = 0; i < tasks.size(); ++i) {
+        if (tasks[i].id == task.id) recorded[i].insert(recorded[i].end(), trials.begin(), trials.end());
+      }
+      return done();
+    };
+    hooks.progress = [&](const TuneState&) { ++rounds; };
+    hooks.is_interrupted = [&, interrupt_after] { return interrupt_after > 0 && rounds >= interrupt_after; };
+    options.scheduler.stop_gain = 0;
+    return tune(tasks, test_target(), measurer, known, options, hooks);
+  }
+};
+
+TuneOptions trials(int64_t count, std::string search = "random") {
+  TuneOptions options;
+  options.trials = count;
+  options.search = std::move(search);
+  options.cost_model = "none";
+  return options;
+}
+
+TEST(Tune, MeasuresAsManyTrialsAsItMay) {
+  FakeRun run;
+  Result<TuneReport> report = run(test_tasks(), trials(40));
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report->trials, 40);
+  EXPECT_EQ(run.measurer.seen.size(), 40u);
+  EXPECT_EQ(report->end, TuneEnd::trials);
+}
+
+TEST(Tune, RecordsEveryTrialAndReportsTheBest) {
+  FakeRun run;
+  std::vector<Task> tasks = test_tasks();
+  Result<TuneReport> report = run(tasks, trials(60));
+  ASSERT_TRUE(report.ok());
+  size_t count = 0;
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    double best = std::numeric_limits<double>::infinity();
+    for (const Trial& t : run.recorded[i]) best = std::min(best, t.measurement.best_us());
+    EXPECT_EQ(report->tasks[i].best_us, best);
+    count += run.recorded[i].size();
+  }
+  EXPECT_EQ(count, run.measurer.seen.size());
+}
+
+TEST(Tune, BeginsWithTheDefaultOfEveryTask) {
+  FakeRun run;
+  std::vector<Task> tasks = test_tasks();
+  ASSERT_TRUE(run(tasks, trials(60)).ok());
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    PreferredDecider preferred;
+    Planned planned = plan_point(all_sketches()[0], tasks[i].func, test_target(), {}, preferred);
+    ASSERT_FALSE(run.recorded[i].empty());
+    EXPECT_EQ(to_text(run.recorded[i][0].candidate.trace), to_text(planned.candidate.trace));
+  }
+}
+
+TEST(Tune, GoesOnWhereAnEarlierRunEnded) {
+  std::vector<Task> tasks = test_tasks();
+  FakeRun first, second;
+  ASSERT_TRUE(first(tasks, trials(30)).ok());
+  Result<TuneReport> report = second(tasks, trials(30), first.recorded);
+  ASSERT_TRUE(report.ok());
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    std::set<std::string> known;
+    for (const Trial& t : first.recorded[i]) known.insert(to_text(t.candidate.trace));
+    double best = std::numeric_limits<double>::infinity();
+    for (const Trial& t : first.recorded[i]) best = std::min(best, t.measurement.best_us());
+    for (const Trial& t : second.recorded[i]) EXPECT_EQ(known.count(to_text(t.candidate.trace)), 0u) << "measured again";
+    EXPECT_LE(report->tasks[i].best_us, best);
+  }
+}
+
+TEST(Tune, SameSeedSameCandidates) {
+  FakeRun a, b, c;
+  TuneOptions options = trials(50, "evolutionary");
+  ASSERT_TRUE(a(test_tasks(), options).ok());
+  ASSERT_TRUE(b(test_tasks(), options).ok());
+  options.seed = 1;
+  ASSERT_TRUE(c(test_tasks(), options).ok());
+  EXPECT_EQ(a.measurer.seen, b.measurer.seen);
+  EXPECT_NE(a.measurer.seen, c.measurer.seen);
+}
+
+TEST(Tune, EndsWhenInterruptedWithWhatThereIs) {
+  FakeRun run;
+  Result<TuneReport> report = run(test_tasks(), trials(1000), {}, 2);
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report->end, TuneEnd::interrupted);
+  EXPECT_EQ(static_cast<size_t>(report->trials), run.measurer.seen.size());
+  EXPECT_LT(report->trials, 100);
+}
+
+TEST(Tune, EndsWhenTheTimeIsUp) {
+  FakeRun run;
+  TuneOptions options = trials(0);
+  options.seconds = 0.5;
+  Result<TuneReport> report = run(test_tasks(), options);
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report->end, TuneEnd::time);
+}
+
+TEST(Tune, CountsFailuresAndNeverTakesThemForTheBest) {
+  FakeRun run;
+  run.measurer.fails = true;
+  Result<TuneReport> report = run(test_tasks(), trials(120));
+  ASSERT_TRUE(report.ok());
+  int crashes = 0;
+  for (const TaskReport& task : report->tasks) {
+    for (const auto& [error, count] : task.errors) {
+      EXPECT_EQ(error, TrialError::crash);
+      crashes += count;
+    }
+  }
+  size_t expected = 0;
+  for (const std::vector<Trial>& trials : run.recorded) {
+    for (const Trial& t : trials) expected += t.measurement.ok() ? 0 : 1;
+  }
+  EXPECT_EQ(static_cast<size_t>(crashes), expected);
+  EXPECT_GT(crashes, 0);
+}
+
+TEST(Tune, PassesTheBestOnAsIncumbent) {
+  FakeRun run;
+  std::vector<Task> tasks{test_tasks()[0]};
+  ASSERT_TRUE(run(tasks, trials(40)).ok());
+  EXPECT_EQ(run.measurer.incumbents[0], 0);
+  for (size_t i = 1; i < run.measurer.incumbents.size(); ++i) EXPECT_GT(run.measurer.incumbents[i], 0);
+}
+
+}  // namespace
+}  // namespace mcc::tuner

@@ -1,0 +1,192 @@
+#include "tools/tune_model.h"
+
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <map>
+#include <regex>
+
+#include "nlohmann/json.hpp"
+#include "tools/console.h"
+#include "tools/kernels.h"
+#include "tools/measure/worker_measurer.h"
+#include "tools/subprocess.h"
+#include "tools/tune_display.h"
+#include "tuner/log.h"
+
+namespace mcc::tools {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The whole model is measured when this much of the budget is used, and at the end.
+constexpr double kChecks[] = {0.25, 0.5, 0.75};
+
+Result<std::vector<tuner::Task>> select(std::vector<tuner::Task> tasks, const std::string& pattern) {
+  if (pattern.empty()) return tasks;
+  std::regex expression;
+  try {
+    expression = std::regex(pattern, std::regex::extended);
+  } catch (const std::regex_error& error) {
+    return Diagnostic{ErrorKind::usage, "--tasks", text(pattern, " is no regular expression: ", error.what()), ""};
+  }
+  std::vector<tuner::Task> chosen;
+  for (tuner::Task& task : tasks) {
+    bool fits = std::regex_search(task.id, expression) || std::regex_search(task.name, expression);
+    for (const std::string& node : task.nodes)
+      fits = fits || std::regex_search(node, expression);
+    if (fits) chosen.push_back(std::move(task));
+  }
+  if (chosen.empty()) {
+    return Diagnostic{ErrorKind::usage, "--tasks", text("no task's id, name or ONNX node matches ", pattern),
+                      "mcc tasks MODEL lists them"};
+  }
+  return chosen;
+}
+
+class ModelTuner {
+ public:
+  ModelTuner(const TuneModelOptions& options, ModelTasks model, size_t all_tasks)
+      : options_(options), tune_(options.tune), target_(std::move(model.target)) {
+    report_.target = text(options.compile.target, " (", target_.cpu, ")");
+    report_.tasks = std::move(model.tasks);
+    report_.all_tasks = all_tasks;
+    report_.threads = options.threads > 0 ? options.threads : target_.cores;
+    tune_.measure.threads = report_.threads;
+    for (const tuner::Task& task : report_.tasks) {
+      tuner::PreferredDecider preferred;
+      tuner::Planned planned = tuner::plan_point(tuner::all_sketches()[0], task.func, target_, {}, preferred);
+      defaults_[task.id] = to_text(planned.candidate.trace);
+    }
+  }
+
+  Result<TuneModelReport> run() {
+    const std::string& path = options_.compile.tune_log;
+    Result<tuner::LogWriter> log = tuner::LogWriter::open(path);
+    if (!log.ok()) return log.errors();
+    if (!log->repair().empty()) say(log->repair());
+    Result<std::vector<std::vector<tuner::Trial>>> known = read_known(path);
+    if (!known.ok()) return known.errors();
+    WorkerOptions worker;
+    worker.target = options_.compile.target;
+    worker.emit = emit_options(options_.compile);
+    WorkerMeasurer measurer(worker);
+
+    start_ = Clock::now();
+    TuneDisplay display(report_.tasks, tune_.seconds, tune_.trials);
+    tuner::TuneHooks hooks;
+    hooks.clock = [this] { return elapsed(); };
+    hooks.is_interrupted = options_.is_interrupted;
+    hooks.record = [&](const tuner::Task& task, std::span<const tuner::Trial> trials) {
+      return log->append(tuner::log_task(task), entries(task, trials));
+    };
+    size_t checks = 0;
+    hooks.progress = [&](const tuner::TuneState& state) {
+      if (options_.check_model && checks < std::size(kChecks) && part_done(state) >= kChecks[checks]) {
+        ++checks;
+        measure_model(state.scheduler->latency_us(), display);
+      }
+      display.show(state);
+    };
+    Result<tuner::TuneReport> tuned = tuner::tune(report_.tasks, target_, measurer, *known, tune_, hooks);
+    if (!tuned.ok()) return tuned.errors();
+    report_.tune = std::move(*tuned);
+    if (options_.check_model) measure_model(report_.tune.best_us, display);
+    return std::move(report_);
+  }
+
+ private:
+  double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+
+  // How much of the budget is used.
+  double part_done(const tuner::TuneState& state) const {
+    double part = 0;
+    if (tune_.seconds > 0) part = std::max(part, state.seconds / tune_.seconds);
+    if (tune_.trials > 0) part = std::max(part, static_cast<double>(state.trials) / static_cast<double>(tune_.trials));
+    return part;
+  }
+
+  // Trials of earlier runs on this target, with as many threads.
+  Result<std::vector<std::vector<tuner::Trial>>> read_known(const std::string& path) {
+    Result<tuner::LogContents> contents = tuner::read_log(path);
+    if (!contents.ok()) return contents.errors();
+    if (std::string complaints = tuner::complaints_text(path, *contents); !complaints.empty()) say(complaints);
+    std::map<std::string, size_t> index;
+    for (size_t i = 0; i < report_.tasks.size(); ++i)
+      index[report_.tasks[i].id] = i;
+    std::vector<std::vector<tuner::Trial>> known(report_.tasks.size());
+    for (const tuner::LogEntry& entry : contents->entries) {
+      auto it = index.find(entry.task);
+      if (it == index.end() || entry.device.target != target_.fingerprint() || entry.threads != report_.threads) continue;
+      const tuner::LogTask* task = contents->find_task(entry.task);
+      if (task == nullptr || task->text != report_.tasks[it->second].text) continue;
+      known[it->second].push_back(entry.trial);
+      ++report_.known_trials;
+    }
+    return known;
+  }
+
+  std::vector<tuner::LogEntry> entries(const tuner::Task& task, std::span<const tuner::Trial> trials) const {
+    std::vector<tuner::LogEntry> out;
+    for (const tuner::Trial& trial : trials) {
+      tuner::LogEntry entry;
+      entry.task = task.id;
+      entry.device = {target_.fingerprint(), text(target_.cpu, ", ", target_.cores, " cores")};
+      entry.trial = trial;
+      entry.threads = report_.threads;
+      entry.seed = tune_.seed;
+      entry.time = static_cast<double>(std::time(nullptr));
+      entry.source = to_text(trial.candidate.trace) == defaults_.at(task.id) ? "default" : "search";
+      out.push_back(std::move(entry));
+    }
+    return out;
+  }
+
+  // Compiles the model with what the log has by now, and times it in a process of its own.
+  void measure_model(double estimate_us, TuneDisplay& display) {
+    Result<TemporaryFolder> folder = TemporaryFolder::create();
+    if (!folder.ok()) return display.note(to_text(folder.errors()));
+    CompileOptions compile = options_.compile;
+    compile.output_path = folder->path() + "/model.so";
+    compile.progress = nullptr;
+    compile.emit.clear();
+    Result<CompileReport> compiled = compile_model(compile);
+    if (!compiled.ok()) return display.note(text("the model as a whole: ", to_text(compiled.errors())));
+    Result<ProcessResult> bench = run_self(
+        {"bench", compile.output_path, "--json", "--seconds", "0.5", "--threads", text(report_.threads)}, 60);
+    if (!bench.ok()) return display.note(to_text(bench.errors()));
+    auto json = nlohmann::json::parse(bench->output, nullptr, false);
+    if (bench->exit_code != 0 || !json.is_object() || !json.contains("min_ms")) {
+      return display.note("the model as a whole could not be measured");
+    }
+    ModelLatency latency{elapsed(), estimate_us, json["min_ms"].get<double>() * 1e3};
+    report_.latencies.push_back(latency);
+    const bool is_whole = report_.tasks.size() == report_.all_tasks;
+    display.note(text("after ", fixed(latency.seconds, 1), " s the whole model takes ", time_text(latency.measured_us),
+                      is_whole ? text("; the sum of its kernels is ", time_text(estimate_us)) : ""));
+  }
+
+  const TuneModelOptions& options_;
+  tuner::TuneOptions tune_;
+  tensor::Target target_;
+  TuneModelReport report_;
+  std::map<std::string, std::string> defaults_;  // trace of the default schedule, by task id
+  Clock::time_point start_;
+};
+
+}  // namespace
+
+Result<TuneModelReport> tune_model(const TuneModelOptions& options) {
+  CompileOptions untuned = options.compile;
+  untuned.tune_log.clear();
+  Result<ModelTasks> model = extract_tasks(untuned);
+  if (!model.ok()) return model.errors();
+  const size_t all = model->tasks.size();
+  Result<std::vector<tuner::Task>> tasks = select(std::move(model->tasks), options.tasks);
+  if (!tasks.ok()) return tasks.errors();
+  model->tasks = std::move(*tasks);
+  return ModelTuner(options, std::move(*model), all).run();
+}
+
+}  // namespace mcc::tools

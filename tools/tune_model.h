@@ -1,0 +1,41 @@
+// `mcc tune` without its command line: a model's tasks, the log, the worker, and the whole model measured in between.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tools/driver.h"
+#include "tuner/tune.h"
+
+namespace mcc::tools {
+
+struct TuneModelOptions {
+  CompileOptions compile;  // the model, the target; its tune_log is written to
+  tuner::TuneOptions tune;
+  std::string tasks;  // regular expression over ids, names and ONNX nodes; empty: all tasks
+  int threads = 0;    // that kernels may use while they are measured; 0: the target's cores
+  bool check_model = true;  // measure the whole model before, now and then, and after
+  std::function<bool()> is_interrupted;  // asked between rounds
+};
+
+// The whole model, run as `mcc bench` does.
+struct ModelLatency {
+  double seconds = 0;      // since the search began
+  double estimate_us = 0;  // sum of the best times of its kernels
+  double measured_us = 0;
+};
+
+struct TuneModelReport {
+  std::string target;
+  std::vector<tuner::Task> tasks;  // those that were tuned
+  size_t all_tasks = 0;            // of the model
+  int threads = 1;
+  tuner::TuneReport tune;
+  std::vector<ModelLatency> latencies;
+  int64_t known_trials = 0;  // from earlier runs, on this target
+};
+
+Result<TuneModelReport> tune_model(const TuneModelOptions& options);
+
+}  // namespace mcc::tools
