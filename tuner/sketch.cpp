@@ -11,6 +11,8 @@ constexpr Sketch kSketches[] = {
     {"rules", sketch_rules},
     {"tiling", sketch_tiling},
     {"rfactor", sketch_rfactor},
+    {"template.matmul", sketch_template_matmul},
+    {"template.conv2d", sketch_template_conv2d},
 };
 
 // Answers from a point where it can, and notes everything that was asked.

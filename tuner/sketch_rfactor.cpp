@@ -22,13 +22,6 @@ bool needs_rfactor(const BlockInfo& info, const Target& t) {
          info.spatial <= 16 * t.cores;
 }
 
-bool is_free(const Schedule& s, const BlockInfo& info) {
-  std::vector<const For*> loops = s.loops_of(info.name);
-  return loops.size() == info.axes.size() && std::all_of(loops.begin(), loops.end(), [](const For* loop) {
-           return loop->loop == LoopKind::serial;
-         });
-}
-
 class Factored {
  public:
   Factored(Draft& draft, BlockInfo info)
@@ -120,13 +113,6 @@ class Factored {
     if (partial_ == info_.name) return;
     std::vector<std::string> loops = s_.loop_names_of(info_.name);
     if (!loops.empty()) try_step(d_, DecomposeReduction{info_.name, loops.back()});
-  }
-
-  static int64_t largest_divisor(int64_t n, int64_t most) {
-    int64_t best = 1;
-    for (int64_t d : divisors_of(n))
-      best = d <= most ? d : best;
-    return best;
   }
 
   Draft& d_;

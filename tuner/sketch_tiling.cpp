@@ -35,21 +35,6 @@ bool needs_tiling(const BlockInfo& info) {
   });
 }
 
-// Still under loops of its own, untouched.
-bool is_free(const Schedule& s, const BlockInfo& info) {
-  std::vector<const For*> loops = s.loops_of(info.name);
-  return loops.size() == info.axes.size() && std::all_of(loops.begin(), loops.end(), [](const For* loop) {
-           return loop->loop == LoopKind::serial;
-         });
-}
-
-int64_t largest_divisor(int64_t n, int64_t most) {
-  int64_t best = 1;
-  for (int64_t d : divisors_of(n))
-    best = d <= most ? d : best;
-  return best;
-}
-
 enum Level { S0, S1, R0, S2, R1, S3, kLevels };
 
 class Tiling {
@@ -63,7 +48,7 @@ class Tiling {
     for (size_t a = 0; a < info_.axes.size(); ++a)
       split_axis(a);
     reorder();
-    std::string consumer = find_consumer();
+    std::string consumer = consumer_of(s_, info_);
     choose_host();
     fuse_outer();
     place_consumer(consumer);
@@ -174,14 +159,6 @@ class Tiling {
     if (order.size() > 1) must_step(d_, Reorder{order});
   }
 
-  std::string find_consumer() {
-    std::vector<std::string> consumers = s_.consumers(info_.name);
-    if (consumers.size() != 1 || is_output(s_.func(), info_.store.buffer)) return "";
-    std::optional<BlockInfo> consumer = analyze(s_, consumers[0]);
-    if (!consumer || !consumer->is_injective || consumer->spatial != info_.spatial) return "";
-    return consumers[0];
-  }
-
   // After which level results leave their cache.
   void choose_host() {
     const bool has_first = !loops_[S0].empty(), has_second = !loops_[S1].empty();
@@ -266,27 +243,8 @@ class Tiling {
       if (copies > steps) break;
       if (inside[i].extent > 1) try_step(d_, Unroll{inside[i].name});
     }
-    vectorize_below(info_.name + ".init");
-    if (!write_back_.empty()) vectorize_below(write_back_);
-  }
-
-  // The last of a block's loops below the host in vectors.
-  void vectorize_below(const std::string& block) {
-    std::vector<std::string> loops = s_.loop_names_of(block);
-    auto at = std::find(loops.begin(), loops.end(), host_);
-    if (at != loops.end()) loops.erase(loops.begin(), at + 1);
-    vectorize_last(loops);
-  }
-
-  void vectorize_last(const std::vector<std::string>& loops) {
-    int64_t extent = 0;
-    if (loops.empty() || !as_int(s_.find_loop(loops.back())->extent, &extent) || extent < 2) return;
-    std::string lane = loops.back();
-    if (extent > lanes_) {
-      lane = loops.back() + ".lane";
-      if (!try_step(d_, Split{loops.back(), {0, lanes_}, {loops.back() + ".vec", lane}})) return;
-    }
-    try_step(d_, Vectorize{lane});
+    vectorize_below(d_, info_.name + ".init", host_, lanes_);
+    if (!write_back_.empty()) vectorize_below(d_, write_back_, host_, lanes_);
   }
 
   // Producers that could not disappear (padded inputs): as a whole, for each outer iteration, or for each reduction tile.
@@ -303,10 +261,7 @@ class Tiling {
         options.push_back(static_cast<int64_t>(i));
       auto place = static_cast<size_t>(d_.decide.choose(producer + ".place", options, 0));
       if (place == 0 || !try_step(d_, ComputeAt{producer, places[place]})) continue;
-      std::vector<std::string> loops = s_.loop_names_of(producer);
-      auto at = std::find(loops.begin(), loops.end(), places[place]);
-      if (at != loops.end()) loops.erase(loops.begin(), at + 1);
-      vectorize_last(loops);
+      vectorize_below(d_, producer, places[place], lanes_);
     }
   }
 

@@ -237,8 +237,8 @@ TEST(Sketches, FitTheFunctionsThatTheyAreFor) {
       fits[w.name] += (fits[w.name].empty() ? "" : " ") + std::string(sketch->name);
     }
   }
-  EXPECT_EQ(fits["matmul"], "rules tiling");
-  EXPECT_EQ(fits["conv_blocked"], "rules tiling");
+  EXPECT_EQ(fits["matmul"], "rules tiling template.matmul");
+  EXPECT_EQ(fits["conv_blocked"], "rules tiling template.conv2d");
   EXPECT_EQ(fits["depthwise"], "rules tiling");
   EXPECT_EQ(fits["softmax"], "rules");
   EXPECT_EQ(fits["transpose_add"], "rules");
