@@ -16,6 +16,41 @@ struct Arguments {
   bool json = false;
 };
 
+nlohmann::ordered_json schedules_json(const CompileOptions& options, const CompileReport& report) {
+  nlohmann::ordered_json out = {{"exact", report.exact},
+                                {"nearest", report.nearest},
+                                {"default", report.by_default},
+                                {"file", report.from_file}};
+  if (!options.tune_log.empty()) {
+    out["log"] = options.tune_log;
+    out["log_hash"] = report.log_hash;
+    out["log_lines_left_out"] = report.log_lines_skipped;
+  }
+  out["notes"] = report.notes;
+  return out;
+}
+
+std::string schedules_text(const CompileOptions& options, const CompileReport& report) {
+  std::string out = "schedules: ";
+  if (report.from_file > 0) out += text(report.from_file, " from ", printable(options.schedule_file), ", ");
+  if (!options.tune_log.empty()) {
+    out += text(report.exact, " exact and ", report.nearest, " nearest from ", printable(options.tune_log), ", ");
+  }
+  return text(out, report.by_default, " default");
+}
+
+// A note may have several lines.
+std::string printable_lines(const std::string& note) {
+  std::string out;
+  for (size_t at = 0; at <= note.size();) {
+    const size_t end = std::min(note.find('\n', at), note.size());
+    if (at > 0) out += '\n';
+    out += printable(note.substr(at, end - at));
+    at = end + 1;
+  }
+  return out;
+}
+
 int run(Arguments& arguments) {
   CompileOptions& options = arguments.compile;
   if (Status status = parse_import_options(arguments.shapes, arguments.dims, options.import); !status.ok())
@@ -29,12 +64,17 @@ int run(Arguments& arguments) {
                          arguments.json);
   }
 
+  if (options.locked && options.tune_log.empty()) {
+    return report_errors({{ErrorKind::usage, "", "--locked needs a tuning log, --tune-log F", ""}}, arguments.json);
+  }
+
   Result<CompileReport> report = [&] {
     Progress progress("compile");
     options.progress = [&](const std::string& what, double fraction) { progress.update(what, fraction); };
     return compile_model(options);
   }();
   if (!report.ok()) return report_errors(report.errors(), arguments.json);
+  for (const std::string& note : report->notes) say(printable_lines(note));
   if (arguments.json) {
     print_json({{"output", options.output_path},
                 {"target", report->target},
@@ -43,13 +83,15 @@ int run(Arguments& arguments) {
                 {"nodes", report->nodes},
                 {"weight_bytes", report->weight_bytes},
                 {"arena_bytes", report->arena_bytes},
-                {"file_bytes", report->file_bytes}});
+                {"file_bytes", report->file_bytes},
+                {"schedules", schedules_json(options, *report)}});
     return 0;
   }
   say(text(printable(options.output_path), ": ", report->kernels, " kernels, ",
            bytes_text(static_cast<double>(report->weight_bytes)), " of weights, ",
            bytes_text(static_cast<double>(report->arena_bytes)), " of working memory, for ", report->target,
            ", in ", fixed(report->seconds, 1), " s"));
+  if (!options.tune_log.empty() || !options.schedule_file.empty()) say(schedules_text(options, *report));
   return 0;
 }
 
@@ -67,7 +109,10 @@ void add_compile(CLI::App& app, int* exit_code) {
       ->allow_extra_args(false);
   command->add_option("--dim", arguments->dims, "NAME=8: the value of a named dimension")
       ->allow_extra_args(false);
-  command->add_option("--tune-log", options.tune_log, "Schedules found by tuning");
+  command->add_option("--tune-log", options.tune_log, "Schedules found by tuning: the best of each kernel is used");
+  command->add_flag("--locked", options.locked, "Refuse kernels that the tuning log does not have");
+  command->add_option("--schedule", options.schedule_file,
+                      "Your own schedules, a file of `task ID` or `kernel NAME` lines, each followed by steps");
   command->add_option("-O", options.opt_level, "Optimisation level")
       ->check(CLI::Range(0, 3))
       ->capture_default_str();

@@ -16,6 +16,7 @@
 #include "tools/evaluator.h"
 #include "tools/kernels.h"
 #include "tools/plan.h"
+#include "tools/schedules.h"
 
 namespace mcc::tools {
 namespace {
@@ -116,6 +117,23 @@ std::vector<std::string> required_features(const tensor::Target& target) {
   return features;
 }
 
+void report_schedules(const KernelSet& set, const ScheduleReport& schedules, CompileReport& report) {
+  report.log_hash = schedules.log_hash;
+  report.log_lines_skipped = schedules.lines_skipped;
+  report.notes = schedules.notes;
+  for (const Kernel& kernel : set.kernels) {
+    switch (kernel.source) {
+      case ScheduleSource::rules: ++report.by_default; break;
+      case ScheduleSource::log_exact: ++report.exact; break;
+      case ScheduleSource::log_nearest: ++report.nearest; break;
+      case ScheduleSource::file: ++report.from_file; break;
+    }
+    if (kernel.refusal.empty()) continue;
+    report.notes.push_back(text("task ", kernel.id, " (", kernel.name,
+                                "): its schedule cannot be compiled, the default is used: ", kernel.refusal));
+  }
+}
+
 }  // namespace
 
 Result<CompileReport> compile_model(const CompileOptions& options) {
@@ -126,6 +144,8 @@ Result<CompileReport> compile_model(const CompileOptions& options) {
   if (!prepared.ok()) return prepared.errors();
   Prepared& p = *prepared;
 
+  Result<ScheduleReport> schedules = choose_schedules(p.kernels, p.target, options);
+  if (!schedules.ok()) return schedules.errors();
   Status compiled = compile_kernels(p.kernels, p.target, options);
   if (!compiled.ok()) return compiled.errors();
   graph::MemoryPlan memory = graph::plan_memory(p.graph, p.groups, workspace_sizes(p));
@@ -140,6 +160,7 @@ Result<CompileReport> compile_model(const CompileOptions& options) {
   library.plan.metadata["model.hash"] = "sha256:" + *hash;
   library.plan.metadata["model.name"] = std::filesystem::path(options.model_path).stem().string();
   library.plan.metadata["target"] = text(options.target, " (", p.target.cpu, ")");
+  if (!schedules->log_hash.empty()) library.plan.metadata["log.hash"] = schedules->log_hash;
   fill_library(library, p.graph, p.groups, p.kernels, memory);
   Status written = codegen::write_model_library(library, options.output_path, codegen::link_shared);
   if (!written.ok()) return written.errors();
@@ -152,6 +173,7 @@ Result<CompileReport> compile_model(const CompileOptions& options) {
   struct stat info {};
   if (stat(options.output_path.c_str(), &info) == 0) result.file_bytes = info.st_size;
   result.target = text(options.target, " (", p.target.cpu, ")");
+  report_schedules(p.kernels, *schedules, result);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }
@@ -163,7 +185,7 @@ Result<ModelTasks> extract_tasks(const CompileOptions& options) {
   out.target = prepared->target;
   for (Kernel& kernel : prepared->kernels.kernels) {
     tuner::Task task;
-    task.id = codegen::sha256(kernel.text).substr(0, 16);
+    task.id = kernel.id;
     task.name = kernel.name;
     task.text = kernel.text;
     task.func = kernel.func;

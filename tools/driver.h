@@ -20,7 +20,9 @@ struct CompileOptions {
   bool strict = false;
   bool fast_math = false;
   std::map<std::string, std::string> emit;  // "graph", "tensor", "llvm", "asm" -> folder
-  std::string tune_log;
+  std::string tune_log;       // empty: none
+  bool locked = false;        // every kernel must have a schedule in the log
+  std::string schedule_file;  // a person's schedules; empty: none
   int jobs = 0;  // kernels compiled at once; 0: all processors
   // Called now and then with what is being done and how far it is (0..1).
   std::function<void(const std::string& what, double fraction)> progress;
@@ -34,6 +36,11 @@ struct CompileReport {
   int64_t arena_bytes = 0;
   int64_t file_bytes = 0;
   std::string target;  // as resolved
+  // Kernels by where their schedules are from.
+  int64_t exact = 0, nearest = 0, by_default = 0, from_file = 0;
+  std::string log_hash;            // empty without a log
+  int64_t log_lines_skipped = 0;
+  std::vector<std::string> notes;  // what the user should know: lines left out, schedules refused
 };
 
 Result<CompileReport> compile_model(const CompileOptions& options);

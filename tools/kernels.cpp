@@ -8,6 +8,7 @@
 #include <mutex>
 #include <thread>
 
+#include "codegen/hash.h"
 #include "tensor/passes/merge_axes.h"
 #include "tensor/text.h"
 #include "tuner/default_schedule.h"
@@ -41,8 +42,8 @@ Status write_text(const std::string& folder, const std::string& file, const std:
   return Diagnostic{ErrorKind::usage, folder + "/" + file, "cannot be written", "--emit wants folders that exist"};
 }
 
-Status compile_kernel(Kernel& kernel, const tensor::Target& target, const CompileOptions& options) {
-  tensor::Schedule schedule = tuner::default_schedule(kernel.func, target);
+Status compile_scheduled(Kernel& kernel, const tensor::Schedule& schedule, const tensor::Target& target,
+                         const CompileOptions& options) {
   kernel.trace = to_text(schedule.trace());
   tensor::Func lowered = tensor::lower(schedule.func(), target);
   Result<codegen::KernelMemory> memory = codegen::kernel_memory(lowered);
@@ -63,6 +64,18 @@ Status compile_kernel(Kernel& kernel, const tensor::Target& target, const Compil
   status = write_text(emit_folder(options, "llvm"), kernel.symbol + ".ll", kernel.object.llvm_ir);
   if (!status.ok()) return status;
   return write_text(emit_folder(options, "asm"), kernel.symbol + ".s", kernel.object.assembly);
+}
+
+Status compile_kernel(Kernel& kernel, const tensor::Target& target, const CompileOptions& options) {
+  if (!kernel.schedule) return compile_scheduled(kernel, tuner::default_schedule(kernel.func, target), target, options);
+  Status status = compile_scheduled(kernel, *kernel.schedule, target, options);
+  // A schedule may be legal and still ask for more memory than a kernel can have.
+  if (status.ok() || options.locked || kernel.source == ScheduleSource::file) return status;
+  kernel.refusal = to_text(status.errors());
+  kernel.source = ScheduleSource::rules;
+  kernel.origin = "default";
+  kernel.schedule.reset();
+  return compile_scheduled(kernel, tuner::default_schedule(kernel.func, target), target, options);
 }
 
 }  // namespace
@@ -93,6 +106,7 @@ KernelSet collect_kernels(const graph::Graph& graph, const std::vector<graph::Ke
       kernel.work = tuner::work_of(f);
       kernel.func = std::move(f);
       kernel.text = std::move(key);
+      kernel.id = codegen::sha256(kernel.text).substr(0, 16);
       set.kernels.push_back(std::move(kernel));
     }
     ++set.kernels[static_cast<size_t>(entry->second)].uses;

@@ -1,6 +1,7 @@
 // Kernels of a model: made from the fused groups, each distinct one scheduled, lowered and compiled once, in parallel.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,15 +12,23 @@
 
 namespace mcc::tools {
 
+enum class ScheduleSource { rules, log_exact, log_nearest, file };
+
 struct Kernel {
   std::string symbol;
   std::string name;       // from its blocks, for people: "conv_bias_relu"
   tensor::Func func;      // unscheduled
   std::string text;       // its canonical text: the key
+  std::string id;         // of the task: the text's hash, shortened
   tuner::Work work;
   int64_t uses = 0;
+  // Filled in by choose_schedules; without it, the default rules decide.
+  std::optional<tensor::Schedule> schedule;
+  ScheduleSource source = ScheduleSource::rules;
+  std::string origin = "default";  // where the schedule is from, for people
   // Filled in by compile_kernels.
-  std::string trace;
+  std::string trace;  // what was applied
+  std::string refusal;  // why the chosen schedule was given up for the default one; empty if it was not
   codegen::KernelMemory memory;
   codegen::ObjectCode object;
 };

@@ -145,7 +145,8 @@ typedef struct mcc_plan_node {
   mcc_plan_range attributes; /* bytes of a host node, begin a multiple of 8 */
   mcc_plan_range sources;    /* names of the ONNX nodes that it came from */
   mcc_plan_string name;
-  mcc_plan_string schedule; /* the trace of the kernel, for people; may be empty */
+  mcc_plan_string schedule; /* the trace of the kernel, for people, after lines that say which task it is of
+                               and where it is from, "# task ID", "# from default"; may be empty */
   mcc_quantity flops;       /* arithmetic operations of one execution */
   mcc_quantity bytes;       /* bytes that one execution must move at least */
 } mcc_plan_node;
