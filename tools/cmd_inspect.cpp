@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "nlohmann/json.hpp"
+#include "tools/cmd_log.h"
 #include "tools/commands.h"
 #include "tools/console.h"
 #include "tools/loaded_model.h"
@@ -160,6 +161,7 @@ int inspect_library(const Arguments& arguments) {
 }
 
 int run(const Arguments& arguments) {
+  if (is_tuning_log(arguments.path)) return show_log(arguments.path, arguments.json);
   return is_elf(arguments.path) ? inspect_library(arguments) : inspect_onnx(arguments);
 }
 
@@ -168,8 +170,8 @@ int run(const Arguments& arguments) {
 void add_inspect(CLI::App& app, int* exit_code) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand(
-      "inspect", "Show what a model or library has, and everything in a model that is unsupported");
-  command->add_option("file", arguments->path, "MODEL.onnx or OUT.so")->required();
+      "inspect", "Show what a model, library or tuning log has, and everything in a model that is unsupported");
+  command->add_option("file", arguments->path, "MODEL.onnx, OUT.so or a tuning log")->required();
   command->add_option("--input-shape", arguments->shapes, "As for compile")->allow_extra_args(false);
   command->add_option("--dim", arguments->dims, "As for compile")->allow_extra_args(false);
   command->add_flag("--json", arguments->json, "Report on stdout as JSON");

@@ -37,7 +37,7 @@ void print_tasks(const std::vector<tuner::Task>& tasks) {
   }
 }
 
-nlohmann::ordered_json tasks_json(const std::vector<tuner::Task>& tasks) {
+nlohmann::ordered_json tasks_json(const std::vector<tuner::Task>& tasks, const tensor::Target& target) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const tuner::Task& task : tasks) {
     list.push_back({{"id", task.id},
@@ -45,9 +45,10 @@ nlohmann::ordered_json tasks_json(const std::vector<tuner::Task>& tasks) {
                     {"count", task.weight},
                     {"flops", task.work.flops},
                     {"bytes", task.work.bytes},
+                    {"text", task.text},
                     {"onnx_nodes", task.nodes}});
   }
-  return {{"tasks", list}};
+  return {{"target", target.fingerprint()}, {"threads", target.cores}, {"tasks", list}};
 }
 
 int run(Arguments& arguments) {
@@ -57,7 +58,7 @@ int run(Arguments& arguments) {
   Result<ModelTasks> tasks = extract_tasks(options);
   if (!tasks.ok()) return report_errors(tasks.errors(), arguments.json);
   if (arguments.json)
-    print_json(tasks_json(tasks->tasks));
+    print_json(tasks_json(tasks->tasks, tasks->target));
   else
     print_tasks(tasks->tasks);
   return 0;

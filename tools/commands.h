@@ -15,6 +15,8 @@ void add_verify(CLI::App& app, int* exit_code);
 void add_inspect(CLI::App& app, int* exit_code);
 void add_tasks(CLI::App& app, int* exit_code);
 void add_tune(CLI::App& app, int* exit_code);
+void add_explain(CLI::App& app, int* exit_code);
+void add_log(CLI::App& app, int* exit_code);
 void add_doctor(CLI::App& app, int* exit_code);
 void add_measure_worker(CLI::App& app, int* exit_code);
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <array>
+#include <cstdio>
 #include <functional>
 #include <map>
 #include <memory>
@@ -101,6 +102,7 @@ std::string complaints_text(const std::string& path, const LogContents& contents
 
 std::string task_line(const LogTask& task);      // without the end of line
 std::string entry_line(const LogEntry& entry);
+std::string entry_line(const LogEntry& entry, const std::string& trace_text);  // with this for its trace
 
 // The one writer of a log: holds a lock on the file while it lives.
 class LogWriter {
@@ -125,7 +127,21 @@ class LogWriter {
   std::string repair_;
 };
 
-// Writes a whole log: the old file or the whole new one, never a part.
+// A whole log, line by line: what stands at the path is the old file, or after commit() the whole new one.
+class LogFile {
+ public:
+  explicit LogFile(std::string path);
+  ~LogFile();
+  LogFile(const LogFile&) = delete;
+  LogFile& operator=(const LogFile&) = delete;
+  void put(const std::string& line);
+  Status commit();
+
+ private:
+  std::string path_, temporary_;
+  std::FILE* out_ = nullptr;
+  int error_ = 0;  // of errno
+};
 Status write_log(const std::string& path, std::span<const LogTask> tasks, std::span<const LogEntry> entries);
 
 }  // namespace mcc::tuner

@@ -308,7 +308,9 @@ std::string task_line(const LogTask& task) {
   return line.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::string entry_line(const LogEntry& entry) {
+std::string entry_line(const LogEntry& entry) { return entry_line(entry, tensor::to_text(entry.trial.candidate.trace)); }
+
+std::string entry_line(const LogEntry& entry, const std::string& trace_text) {
   const Candidate& c = entry.trial.candidate;
   const Measurement& m = entry.trial.measurement;
   Json point = Json::object();
@@ -328,7 +330,7 @@ std::string entry_line(const LogEntry& entry) {
                {"source", entry.source},
                {"sketch", c.sketch},
                {"point", std::move(point)},
-               {"trace", tensor::to_text(c.trace)},
+               {"trace", trace_text},
                {"device", entry.device.description},
                {"seed", entry.seed},
                {"build_s", m.build_seconds},

@@ -169,25 +169,41 @@ Status LogWriter::append(const LogTask& task, std::span<const LogEntry> entries)
   return done();
 }
 
-Status write_log(const std::string& path, std::span<const LogTask> tasks, std::span<const LogEntry> entries) {
-  std::string temporary = text(path, ".", ::getpid(), ".tmp");
-  std::FILE* out = std::fopen(temporary.c_str(), "wbe");
-  if (!out) return failed(path, "written");
-  bool ok = true;
-  auto put = [&](const std::string& line) {
-    ok = ok && std::fwrite(line.data(), 1, line.size(), out) == line.size() && std::fputc('\n', out) != EOF;
-  };
-  for (const LogTask& task : tasks) put(task_line(task));
-  for (const LogEntry& entry : entries) put(entry_line(entry));
-  ok = std::fflush(out) == 0 && ::fsync(::fileno(out)) == 0 && ok;
-  ok = std::fclose(out) == 0 && ok;
-  if (ok && std::rename(temporary.c_str(), path.c_str()) == 0) {
-    sync_folder(path);
-    return done();
+LogFile::LogFile(std::string path) : path_(std::move(path)), temporary_(text(path_, ".", ::getpid(), ".tmp")) {
+  out_ = std::fopen(temporary_.c_str(), "wbxe");
+  if (!out_) error_ = errno;
+}
+
+LogFile::~LogFile() {
+  if (!out_) return;
+  std::fclose(out_);
+  ::unlink(temporary_.c_str());
+}
+
+void LogFile::put(const std::string& line) {
+  if (error_ != 0) return;
+  bool ok = std::fwrite(line.data(), 1, line.size(), out_) == line.size() && std::fputc('\n', out_) != EOF;
+  if (!ok) error_ = errno;
+}
+
+Status LogFile::commit() {
+  if (error_ == 0 && (std::fflush(out_) != 0 || ::fsync(::fileno(out_)) != 0)) error_ = errno;
+  if (error_ == 0 && ::rename(temporary_.c_str(), path_.c_str()) != 0) error_ = errno;
+  if (error_ != 0) {
+    errno = error_;
+    return failed(path_, "written");
   }
-  Diagnostic why = failed(path, "written");
-  ::unlink(temporary.c_str());
-  return why;
+  std::fclose(out_);
+  out_ = nullptr;
+  sync_folder(path_);
+  return done();
+}
+
+Status write_log(const std::string& path, std::span<const LogTask> tasks, std::span<const LogEntry> entries) {
+  LogFile file(path);
+  for (const LogTask& task : tasks) file.put(task_line(task));
+  for (const LogEntry& entry : entries) file.put(entry_line(entry));
+  return file.commit();
 }
 
 }  // namespace mcc::tuner
