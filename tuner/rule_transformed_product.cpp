@@ -242,17 +242,20 @@ class TransformedProduct {
       d_.refusal = refuse(RefusalCode::not_injective, "the input's transform has another form");
       return;
     }
-    // [position, position, (channel block), tile, lane]: positions inside.
-    std::vector<std::string> loops, order;
+    // [(channel block), position, position, tile, lane]: positions inside.
+    std::vector<std::string> loops;
     for (const AxisInfo& a : info->axes)
       loops.push_back(a.loop);
-    order.insert(order.end(), loops.begin() + 2, loops.end() - 1);
-    order.insert(order.end(), loops.begin(), loops.begin() + 2);
+    size_t tile = loops.size() - 2;
+    std::vector<std::string> positions{loops[tile - 2], loops[tile - 1]},
+        order(loops.begin(), loops.begin() + tile - 2);
+    order.push_back(loops[tile]);
+    order.insert(order.end(), positions.begin(), positions.end());
     order.push_back(loops.back());
     must_step(d_, Reorder{order});
-    schedule_stage(rows_, loops[loops.size() - 2]);
-    must_step(d_, Unroll{loops[0]});
-    must_step(d_, Unroll{loops[1]});
+    schedule_stage(rows_, loops[tile]);
+    for (const std::string& position : positions)
+      must_step(d_, Unroll{position});
     must_step(d_, Vectorize{loops.back()});
     if (!at_band && worth_parallel(us_ / 4, t_)) try_step(d_, Parallel{order[0]});
     for (const std::string& pad : pads_) {

@@ -2,7 +2,7 @@
 // for Convolutional Neural Networks, CVPR 2016, section 4): Y = A^T [(G g G^T) * (B^T d B)] A for tiles d of
 // (m+2) x (m+2) inputs that overlap by 2, where * is a matrix product over channels for each of the (m+2)^2 positions.
 //
-//   mcc.WinogradWeight  w [K, C, 3, 3] -> [m+2, m+2, ceil(K/p), ceil(C/c)*c, p], 0 past the edges
+//   mcc.WinogradWeight  w [K, C, 3, 3] -> [ceil(K/p), m+2, m+2, ceil(C/c)*c, p], 0 past the edges
 //                       Attributes: tile (m), block (c), panel (p). Computed in f64, then rounded.
 //   mcc.Winograd        x [N, C/c, H, W, c], w as above, optional bias [K/c, c]  ->  [N, K/c, H', W', c]
 //                       Attributes: tile, pads (top, left, bottom, right), channels (blocks of K).
@@ -75,7 +75,7 @@ void infer_weight(InferContext& c) {
   int64_t size = tile_of(c.attributes()) + kTaps - 1;
   int64_t block = c.attributes().integer("block", 16), panel = c.attributes().integer("panel", 32);
   c.set_output(0, {w.element,
-                   {Expr(size), Expr(size), ceil_div(w.shape[0], Expr(panel)),
+                   {ceil_div(w.shape[0], Expr(panel)), Expr(size), Expr(size),
                     ceil_div(w.shape[1], Expr(block)) * Expr(block), Expr(panel)}});
 }
 
@@ -83,22 +83,22 @@ void compute_weight(ComputeContext& c) {
   const TensorType& w = c.input_type(0);
   const Shape& out = c.output_type(0).shape;
   int64_t m = tile_of(c.attributes());
-  // One side first: [m+2, 3, ...]
+  // One side first: [ceil(K/p), m+2, 3, ...]
   std::vector<Expr> shape = out;
-  shape[1] = Expr(kTaps);
+  shape[2] = Expr(kTaps);
   Buffer half = c.builder.compute("half", ElementType::f64, shape, [&](Axes i) {
-    Expr k = i[2] * out[4] + i[4];
+    Expr k = i[0] * out[4] + i[4];
     Expr inside = k < w.shape[0] && i[3] < w.shape[1];
-    return pick(i[0], transform_weight(m, each(kTaps, [&](const Expr& tap) {
-                                         Expr value = select(inside, c.at(0, {k, i[3], tap, i[1]}),
+    return pick(i[1], transform_weight(m, each(kTaps, [&](const Expr& tap) {
+                                         Expr value = select(inside, c.at(0, {k, i[3], tap, i[2]}),
                                                              tensor::constant(w.element, 0));
                                          return cast(ElementType::f64, value);
                                        })));
   });
   c.set_output(0, c.builder.compute("weight", w.element, out, [&](Axes i) {
     std::vector<Expr> taps =
-        each(kTaps, [&](const Expr& tap) { return load(half, {i[0], tap, i[2], i[3], i[4]}); });
-    return cast(w.element, pick(i[1], transform_weight(m, taps)));
+        each(kTaps, [&](const Expr& tap) { return load(half, {i[0], i[1], tap, i[3], i[4]}); });
+    return cast(w.element, pick(i[2], transform_weight(m, taps)));
   }));
 }
 
@@ -170,20 +170,20 @@ void compute_winograd(ComputeContext& c) {
                                         return widen(input({i[0], i[1], i[2] * m + r, i[4], i[5]}));
                                       })));
   });
-  // [a, b, C/c, tile, c]
-  Buffer v = c.builder.compute("tiles", element, {size, size, x[1], tiles, block}, [&](Axes i) {
+  // [C/c, a, b, tile, c]
+  Buffer v = c.builder.compute("tiles", element, {x[1], size, size, tiles, block}, [&](Axes i) {
     Expr image = floor_div(i[3], lines * columns), line = floor_mod(floor_div(i[3], columns), lines),
          column = floor_mod(i[3], columns);
-    return pick(i[1], transform_input(t.m, each(t.size, [&](const Expr& r) {
-                                        return load(rows, {image, i[2], line, i[0], column * m + r, i[4]});
+    return pick(i[2], transform_input(t.m, each(t.size, [&](const Expr& r) {
+                                        return load(rows, {image, i[0], line, i[1], column * m + r, i[4]});
                                       })));
   });
-  // [a, b, tile, K], whole panels
+  // [tile, a, b, K], K in whole panels
   Buffer p = c.builder.reduce(
-      "product", element, {size, size, tiles, w[2] * w[4]}, {x[1], block}, Reducer::sum, [&](Axes s, Axes r) {
+      "product", element, {tiles, size, size, w[0] * w[4]}, {x[1], block}, Reducer::sum, [&](Axes s, Axes r) {
         Expr weight =
-            c.at(1, {s[0], s[1], floor_div(s[3], w[4]), r[0] * block + r[1], floor_mod(s[3], w[4])});
-        return load(v, {s[0], s[1], r[0], s[2], r[1]}) * widen(weight);
+            c.at(1, {floor_div(s[3], w[4]), s[1], s[2], r[0] * block + r[1], floor_mod(s[3], w[4])});
+        return load(v, {r[0], s[1], s[2], s[0], r[1]}) * widen(weight);
       });
   // [N, K/c, H', column of tiles, b, c]
   Buffer sums =
@@ -191,7 +191,7 @@ void compute_winograd(ComputeContext& c) {
         Expr tile = (i[0] * lines + floor_div(i[2], m)) * columns + i[3];
         return pick(floor_mod(i[2], m), transform_product(t.m, each(t.size, [&](const Expr& a) {
                                                             return load(p,
-                                                                        {a, i[4], tile, i[1] * block + i[5]});
+                                                                        {tile, a, i[4], i[1] * block + i[5]});
                                                           })));
       });
   Buffer out = c.builder.compute("conv", element, y.shape, [&](Axes i) {
