@@ -1,5 +1,7 @@
 #include "codegen/memory_plan.h"
 
+#include <limits>
+
 #include "tensor/visit.h"
 
 namespace mcc::codegen {
@@ -9,6 +11,20 @@ using namespace tensor;
 namespace {
 
 constexpr int64_t kAlign = 64;
+
+// What a kernel may ask for at once: more than machines have, and far from where sums of sizes overflow.
+constexpr int64_t kMostBytes = int64_t{1} << 46;
+
+// Whether the constant extents alone make the buffer larger than that.
+bool is_too_large(const Buffer& buffer) {
+  int64_t bytes = byte_size(buffer.element()), extent = 0;
+  for (const Expr& e : buffer.shape()) {
+    if (!as_int(e, &extent)) continue;
+    if (extent == 0) return false;
+    if (__builtin_mul_overflow(bytes, extent, &bytes)) bytes = std::numeric_limits<int64_t>::max();
+  }
+  return bytes > kMostBytes;
+}
 
 int64_t round_up(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
@@ -43,6 +59,12 @@ class Planner : public Visitor {
 
  private:
   void place(const Buffer& buffer) {
+    if (is_too_large(buffer)) {
+      errors.push_back({ErrorKind::unsupported, func_.name,
+                        text("needs more than ", kMostBytes >> 40, " TiB of memory for '", buffer.name(), "'"), ""});
+      plan_->placements.emplace(buffer.get(), Placement{});
+      return;
+    }
     Expr count = 1;
     for (const Expr& extent : buffer.shape())
       count = count * extent;

@@ -45,9 +45,25 @@ Status write_text(const std::string& folder, const std::string& file, const std:
 Status compile_scheduled(Kernel& kernel, const tensor::Schedule& schedule, const tensor::Target& target,
                          const CompileOptions& options) {
   kernel.trace = to_text(schedule.trace());
-  tensor::Func lowered = tensor::lower(schedule.func(), target);
+  // Of --emit tensor: the function before lowering and after each of its passes.
+  std::string stages;
+  tensor::PassObserver observer = nullptr;
+  if (options.emit.count("tensor") != 0) {
+    stages = text("// trace\n", kernel.trace, "\n// unscheduled\n", kernel.text, "\n// scheduled\n", to_text(schedule.func()));
+    observer = [&, last = std::string()](const std::string& pass, const tensor::Func& f) mutable {
+      std::string now = to_text(f);
+      stages += text("\n// ", pass, now == last ? ": unchanged\n" : "\n");
+      if (now != last) stages += now;
+      last = std::move(now);
+    };
+  }
+  tensor::Func lowered = tensor::lower(schedule.func(), target, observer);
   Result<codegen::KernelMemory> memory = codegen::kernel_memory(lowered);
-  if (!memory.ok()) return memory.errors();
+  if (!memory.ok()) {
+    Diagnostics errors = memory.errors();
+    for (Diagnostic& e : errors) e.where = kernel.where;
+    return errors;
+  }
   kernel.memory = std::move(*memory);
 
   codegen::EmitOptions emit = emit_options(options);
@@ -57,9 +73,7 @@ Status compile_scheduled(Kernel& kernel, const tensor::Schedule& schedule, const
   if (!object.ok()) return object.errors();
   kernel.object = std::move(*object);
 
-  std::string scheduled = text("// trace\n", kernel.trace, "\n// unscheduled\n", kernel.text, "\n// scheduled\n",
-                               to_text(schedule.func()), "\n// lowered\n", to_text(lowered));
-  Status status = write_text(emit_folder(options, "tensor"), kernel.symbol + ".txt", scheduled);
+  Status status = write_text(emit_folder(options, "tensor"), kernel.symbol + ".txt", stages);
   if (!status.ok()) return status;
   status = write_text(emit_folder(options, "llvm"), kernel.symbol + ".ll", kernel.object.llvm_ir);
   if (!status.ok()) return status;
@@ -103,6 +117,7 @@ KernelSet collect_kernels(const graph::Graph& graph, const std::vector<graph::Ke
       Kernel kernel;
       kernel.name = name_of(f);
       kernel.symbol = text("mcc_kernel_", set.kernels.size(), "_", kernel.name);
+      kernel.where = text("node '", join(origins(graph, group), "', '"), "'");
       kernel.work = tuner::work_of(f);
       kernel.func = std::move(f);
       kernel.text = std::move(key);

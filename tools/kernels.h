@@ -17,6 +17,7 @@ enum class ScheduleSource { rules, log_exact, log_nearest, file };
 struct Kernel {
   std::string symbol;
   std::string name;       // from its blocks, for people: "conv_bias_relu"
+  std::string where;      // the nodes of one of its uses, for messages
   tensor::Func func;      // unscheduled
   std::string text;       // its canonical text: the key
   std::string id;         // of the task: the text's hash, shortened

@@ -81,6 +81,9 @@ std::optional<Roles> assign_roles(const BlockInfo& info) {
   return roles;
 }
 
+// Vectors of a panel that a tile still holds beside its rows.
+constexpr int64_t kMostPanelVectors = 4;
+
 struct Tile {
   int64_t rows = 1;     // rows of accumulators
   int64_t vectors = 1;  // vectors in each
@@ -188,6 +191,12 @@ class RegisterTile {
     TileProblem p;
     p.rows = extent(roles_.row);
     int64_t own = (extent(roles_.vector) + lanes_ - 1) / lanes_;  // vectors along the vector axis itself
+    // A tile takes whole panels. One that registers do not hold (an unpacked operand) is no panel.
+    if (roles_.panel >= 0 && own > kMostPanelVectors) {
+      roles_.batch.push_back(roles_.panel);
+      std::sort(roles_.batch.begin(), roles_.batch.end());
+      roles_.panel = -1;
+    }
     p.vectors = own * extent(roles_.panel);
     p.steps = info_.reduce;
     p.is_shared_scalar = std::any_of(info_.loads.begin(), info_.loads.end(), [&](const Access& l) { return l.strides[v] == 0; });

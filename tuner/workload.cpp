@@ -1,6 +1,7 @@
 #include "tuner/workload.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "tensor/visit.h"
 
@@ -15,6 +16,17 @@ int64_t static_or_one(const Expr& e) {
   return value;
 }
 
+// Counts of absurd shapes (a window of 2^31) stay at the largest number.
+int64_t saturating_add(int64_t a, int64_t b) {
+  int64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
+}
+
+int64_t saturating_mul(int64_t a, int64_t b) {
+  int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
+}
+
 class CountWork : public Visitor {
  public:
   Work work;
@@ -24,20 +36,20 @@ class CountWork : public Visitor {
 
   void on(const For& n) override {
     int64_t outer = iterations_;
-    iterations_ *= std::max<int64_t>(0, static_or_one(n.extent));
+    iterations_ = saturating_mul(iterations_, std::max<int64_t>(0, static_or_one(n.extent)));
     Visitor::on(n);
     iterations_ = outer;
   }
   void on(const Block& n) override {
-    work.iterations += iterations_;
+    work.iterations = saturating_add(work.iterations, iterations_);
     visit(n.body);  // once for each instance; bindings and init are not work
   }
   void on(const Binary& n) override {
-    if (mcc::is_float(n.a.element())) work.flops += iterations_ * n.type.lanes;
+    if (mcc::is_float(n.a.element())) work.flops = saturating_add(work.flops, saturating_mul(iterations_, n.type.lanes));
     Visitor::on(n);
   }
   void on(const Call& n) override {
-    if (mcc::is_float(n.args[0].element())) work.flops += iterations_ * n.type.lanes;
+    if (mcc::is_float(n.args[0].element())) work.flops = saturating_add(work.flops, saturating_mul(iterations_, n.type.lanes));
     Visitor::on(n);
   }
 
@@ -52,8 +64,8 @@ Work work_of(const Func& f) {
   count.visit(f.body);
   for (const Buffer& b : f.params) {
     int64_t elements = 1;
-    for (const Expr& d : b.shape()) elements *= static_or_one(d);
-    count.work.bytes += elements * byte_size(b.element());
+    for (const Expr& d : b.shape()) elements = saturating_mul(elements, static_or_one(d));
+    count.work.bytes = saturating_add(count.work.bytes, saturating_mul(elements, byte_size(b.element())));
   }
   return count.work;
 }

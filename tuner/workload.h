@@ -13,7 +13,7 @@ struct Work {
   int64_t iterations = 0;  // block instances
 };
 
-// Of an unscheduled function with static extents; symbolic extents count as 1.
+// Of an unscheduled function with static extents; symbolic extents count as 1. What exceeds 64 bits is the largest number.
 Work work_of(const tensor::Func& f);
 
 }  // namespace mcc::tuner

@@ -129,6 +129,9 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         endings = {p.suffix for p in (self.folder / "emitted").iterdir()}
         self.assertEqual(endings, {".txt", ".ll", ".s"})
+        kernel = sorted((self.folder / "emitted").glob("mcc_kernel_0*.txt"))[0].read_text()
+        for stage in ("trace", "unscheduled", "scheduled", "lower_blocks", "vectorize_loops", "lower_math"):
+            self.assertIn(f"\n// {stage}", "\n" + kernel)
 
     def write_case(self, name, y):
         data = self.folder / name / "test_data_set_0"
