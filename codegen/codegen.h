@@ -33,6 +33,8 @@ struct EmitOptions {
   bool keep_llvm_ir = false;
   bool keep_assembly = false;
   bool strict = false;  // no FMA contraction across operations, no reassociation
+  // Reassociation, reciprocals for quotients, no difference between the zeros: of the model's own arithmetic only.
+  // Mathematical functions keep their error bounds, and NaN and infinities stay what they are.
   bool fast_math = false;
   int optimization = 2;  // -O0 .. -O3
 };

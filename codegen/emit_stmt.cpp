@@ -73,6 +73,7 @@ KernelEmitter::KernelEmitter(llvm::Module& module, const tensor::Target& target,
   llvm::FastMathFlags flags;
   flags.setAllowContract(!options.strict);
   if (options.fast_math && !options.strict) {
+    flags.setAllowReassoc();
     flags.setNoSignedZeros();
     flags.setAllowReciprocal();
     flags.setApproxFunc();
@@ -167,8 +168,17 @@ void KernelEmitter::on(const Seq& n) {
 
 void KernelEmitter::on(const Evaluate& n) { emit(n.value); }
 
+// Bindings hold the expansions of mathematical functions (lower_math), whose error bounds depend on every operation being
+// done as written.
 void KernelEmitter::on(const Let& n) {
-  Value* value = emit(n.value);
+  Value* value = nullptr;
+  {
+    llvm::IRBuilderBase::FastMathFlagGuard guard(b_);
+    llvm::FastMathFlags exact;
+    exact.setAllowContract(b_.getFastMathFlags().allowContract());
+    b_.setFastMathFlags(exact);
+    value = emit(n.value);
+  }
   scope_.vars[n.var.get()] = value;
   emit(n.body);
   scope_.vars.erase(n.var.get());

@@ -58,6 +58,8 @@ bool FloatFormats::is_inexact(ElementType element) {
 }
 
 Value* FloatFormats::decode(ElementType element, Value* bits) {
+  llvm::IRBuilderBase::FastMathFlagGuard guard(b);
+  b.clearFastMathFlags();  // rounding is exact
   Format f = format_of(element);
   Type* f32 = with_lanes_of(bits, b.getFloatTy());
   Type* i32 = with_lanes_of(bits, b.getInt32Ty());
@@ -86,6 +88,8 @@ Value* FloatFormats::decode(ElementType element, Value* bits) {
 }
 
 Value* FloatFormats::encode(ElementType element, Value* value) {
+  llvm::IRBuilderBase::FastMathFlagGuard guard(b);
+  b.clearFastMathFlags();  // rounding is exact
   Format f = format_of(element);
   Type* f32 = value->getType();
   Type* i32 = with_lanes_of(value, b.getInt32Ty());
@@ -121,6 +125,8 @@ Value* FloatFormats::encode(ElementType element, Value* value) {
 }
 
 Value* FloatFormats::round(ElementType element, Value* value) {
+  llvm::IRBuilderBase::FastMathFlagGuard guard(b);
+  b.clearFastMathFlags();  // rounding is exact
   if (!is_inexact(element)) return value;
   if (element == ElementType::tf32) {
     // As encode() does, at 10 stored bits; a NaN keeps a bit that is not rounded away.
@@ -139,6 +145,8 @@ Value* FloatFormats::round(ElementType element, Value* value) {
 }
 
 Value* FloatFormats::narrow_to_odd(Value* value) {
+  llvm::IRBuilderBase::FastMathFlagGuard guard(b);
+  b.clearFastMathFlags();  // rounding is exact
   Type* f64 = value->getType();
   Type* i64 = with_lanes_of(value, b.getInt64Ty());
   Value* bits = b.CreateBitCast(value, i64);

@@ -118,7 +118,7 @@ void add_compile(CLI::App& app, int* exit_code) {
       ->capture_default_str();
   command->add_flag("--strict", options.strict,
                     "No reassociation, no Winograd: as close to the model's text as it gets");
-  command->add_flag("--fast-math", options.fast_math, "Give up the handling of NaN and infinity for speed");
+  command->add_flag("--fast-math", options.fast_math, "Reassociate the model's arithmetic, divide by reciprocals, ignore signs of zero");
   command
       ->add_option("--emit", arguments->emit, "graph,tensor,llvm,asm=FOLDER: write what is between the steps")
       ->allow_extra_args(false);

@@ -130,20 +130,29 @@ tensor::Func function_of_one(const std::string& name, const std::string& element
   return *f;
 }
 
+// Runs f on the buffers, compiled with the options.
+void run_with(const tensor::Func& f, const tensor::Target& target, const EmitOptions& options, std::span<void* const> buffers) {
+  Result<std::unique_ptr<Jit>> jit = Jit::create(target);
+  ASSERT_TRUE(jit.ok());
+  Result<ObjectCode> object = emit_object(tensor::lower(f, target), "f", target, options);
+  ASSERT_TRUE(object.ok()) << to_text(object.errors());
+  Result<std::shared_ptr<Jit::Kernel>> kernel = (*jit)->load(*object, "f");
+  ASSERT_TRUE(kernel.ok()) << to_text(kernel.errors());
+  ASSERT_EQ((*kernel)->function(buffers.data(), nullptr, nullptr), 0);
+}
+
 class Math : public ::testing::TestWithParam<std::tuple<Case, const char*>> {
  protected:
   template <class T>
-  void sweep(const Case& c, const char* element, double bound) {
+  void sweep(const Case& c, const char* element, double bound, const EmitOptions& options = {}) {
     Result<tensor::Target> target = make_target(std::get<1>(GetParam()));
     ASSERT_TRUE(target.ok());
     if (!runs_here(*target)) GTEST_SKIP() << target->name;
-    Result<std::unique_ptr<Jit>> jit = Jit::create(*target);
-    ASSERT_TRUE(jit.ok());
     std::vector<T> x = arguments<T>(size_t{1} << 16), y(x.size());
     int lanes = target->lanes(8 * sizeof(T));
     void* buffers[] = {x.data(), y.data()};
-    Status status = (*jit)->run(function_of_one(c.name, element, x.size(), lanes), buffers);
-    ASSERT_TRUE(status.ok()) << to_text(status.errors());
+    run_with(function_of_one(c.name, element, x.size(), lanes), *target, options, buffers);
+    if (HasFatalFailure()) return;
     double worst = 0;
     T worst_at = 0;
     for (size_t i = 0; i < x.size(); ++i) {
@@ -168,6 +177,11 @@ class Math : public ::testing::TestWithParam<std::tuple<Case, const char*>> {
 
 TEST_P(Math, F32) { sweep<float>(std::get<0>(GetParam()), "f32", std::get<0>(GetParam()).f32_bound); }
 TEST_P(Math, F64) { sweep<double>(std::get<0>(GetParam()), "f64", std::get<0>(GetParam()).f64_bound); }
+TEST_P(Math, F32FastMath) {
+  EmitOptions options;
+  options.fast_math = true;
+  sweep<float>(std::get<0>(GetParam()), "f32", std::get<0>(GetParam()).f32_bound, options);
+}
 
 std::string name_of(const ::testing::TestParamInfo<std::tuple<Case, const char*>>& info) {
   std::string target = std::get<1>(info.param);
@@ -179,6 +193,27 @@ INSTANTIATE_TEST_SUITE_P(Functions, Math,
                          ::testing::Combine(::testing::ValuesIn(kCases),
                                             ::testing::Values("cpu", "cpu:x86-64-v3", "cpu:x86-64-v2")),
                          name_of);
+
+// What the options license is done to the model's own arithmetic: x + 1e8 - 1e8 is 0 as written, and x reassociated.
+TEST(FastMath, ReachesTheModelsArithmetic) {
+  Result<tensor::Target> target = make_target("cpu");
+  ASSERT_TRUE(target.ok());
+  Result<tensor::Func> f = tensor::parse_func(
+      "func t(x: f32[16]) -> (y: f32[16]) { vectorized for i in 16 { block y(i = i: spatial 16) { y[i] = x[i] + 100000000.0 - "
+      "100000000.0 } } }");
+  ASSERT_TRUE(f.ok()) << to_text(f.errors());
+  std::vector<float> x(16, 1.5f), y(16);
+  void* buffers[] = {x.data(), y.data()};
+  EmitOptions options;
+  for (bool fast : {false, true}) {
+    options.fast_math = fast;
+    run_with(*f, *target, options, buffers);
+    EXPECT_EQ(y[3], fast ? 1.5f : 0.0f);
+  }
+  options.strict = true;  // has the last word
+  run_with(*f, *target, options, buffers);
+  EXPECT_EQ(y[3], 0.0f);
+}
 
 // pow over pairs: the special ones among themselves, and random ones whose result is in range.
 template <class T>
