@@ -28,10 +28,27 @@ std::optional<std::vector<int64_t>> strides_of(const Buffer& buffer) {
   return strides;
 }
 
+// Elements behind one another from the origin along an axis of stride 1. Panels are a multiple of 4 wide and not wider than
+// kWidestPanel.
+int64_t run_along(const Axis& axis, const std::vector<Expr>& indices, const std::vector<int64_t>& dims) {
+  constexpr int64_t kWidestPanel = 256;
+  int64_t extent = static_value(axis.domain.extent).value_or(1);
+  for (int64_t i = 4; i <= std::min(extent - 1, kWidestPanel); i += 4) {
+    int64_t distance = 0;
+    for (size_t d = 0; d < indices.size(); ++d) {
+      std::optional<int64_t> at0 = evaluate_at(indices[d], axis.var.get(), 0);
+      std::optional<int64_t> at = evaluate_at(indices[d], axis.var.get(), i);
+      if (at0 && at) distance += (*at - *at0) * dims[d];
+    }
+    if (distance != i) return i;
+  }
+  return extent;
+}
+
 std::optional<Access> access_of(const Block& block, const Buffer& buffer, const std::vector<Expr>& indices) {
   std::optional<std::vector<int64_t>> dims = strides_of(buffer);
   if (!dims) return std::nullopt;
-  Access access{buffer, {}};
+  Access access{buffer, {}, {}};
   for (const Axis& axis : block.axes) {
     if (axis.kind == AxisKind::scan) continue;
     int64_t stride = 0;
@@ -46,6 +63,7 @@ std::optional<Access> access_of(const Block& block, const Buffer& buffer, const 
       stride += (*at1 - *at0) * (*dims)[d];
     }
     access.strides.push_back(stride);
+    access.runs.push_back(stride == 1 ? run_along(axis, indices, *dims) : 1);
   }
   return access;
 }

@@ -201,9 +201,13 @@ class RegisterTile {
     p.steps = info_.reduce;
     p.is_shared_scalar = std::any_of(info_.loads.begin(), info_.loads.end(), [&](const Access& l) { return l.strides[v] == 0; });
     int64_t splittable = roles_.panel >= 0 ? extent(roles_.panel) : own;
+    int64_t packed = packed_vectors();
     for (int64_t n : {1, 2, 3, 4, 6, 8, 12, 16}) {
-      // Tiles are as wide as packed panels, two vectors, or a number of whole panels.
-      bool fits = roles_.panel >= 0 ? splittable % n == 0 : n <= 2 ? n <= own : n % 2 == 0 && own % n == 0;
+      // Tiles are as wide as packed panels or a number of whole ones; where nothing is packed, one or two vectors or an
+      // even divisor.
+      bool fits = roles_.panel >= 0 ? splittable % n == 0
+                  : packed > 0      ? n == std::min(packed, own) || (n % packed == 0 && own % n == 0)
+                                    : n <= 2 ? n <= own : n % 2 == 0 && own % n == 0;
       if (fits) p.vector_choices.push_back(n);
     }
     if (!p.is_shared_scalar) p.vector_choices = {1};
@@ -218,22 +222,38 @@ class RegisterTile {
     if (info_.is_nested) us_ = 0;
   }
 
+  // How many vectors wide the panels are that the operand along the vector axis is packed in; 0 when it is not packed.
+  int64_t packed_vectors() const {
+    if (roles_.panel >= 0) return 0;
+    auto v = static_cast<size_t>(roles_.vector);
+    for (const Access& load : info_.loads) {
+      if (load.strides[v] == 1 && load.runs[v] < axis(roles_.vector).extent && load.runs[v] % lanes_ == 0) return load.runs[v] / lanes_;
+    }
+    return 0;
+  }
+
   int64_t rows_count() const {
     int64_t count = 1;
     for (int a : roles_.rows) count *= extent(a);
     return count;
   }
 
-  // Bytes of what runs along the vector axis and stands still from row to row: the weights.
-  int64_t vector_operand_bytes() const {
-    int64_t bytes = 0;
+  // What runs along the vector axis and stands still from row to row: the weights.
+  const Access* vector_operand() const {
+    const Access* largest = nullptr;
     for (const Access& load : info_.loads) {
       if (load.strides[static_cast<size_t>(roles_.vector)] != 0 &&
-          (roles_.row < 0 || load.strides[static_cast<size_t>(roles_.row)] == 0)) {
-        bytes = std::max(bytes, count_of(load.buffer) * byte_size(load.buffer.element()));
+          (roles_.row < 0 || load.strides[static_cast<size_t>(roles_.row)] == 0) &&
+          (!largest || count_of(load.buffer) > count_of(largest->buffer))) {
+        largest = &load;
       }
     }
-    return bytes / std::max<int64_t>(1, batch_count());
+    return largest;
+  }
+  int64_t vector_operand_bytes() const {
+    const Access* load = vector_operand();
+    if (!load) return 0;
+    return count_of(load->buffer) * byte_size(load->buffer.element()) / std::max<int64_t>(1, batch_count());
   }
 
   int64_t batch_count() const {
@@ -281,6 +301,7 @@ class RegisterTile {
     }
     int64_t chunks = choose_chunks(tiles, panels);
     std::string chunk_loop;
+    tiles_per_panel_ = ceil_div64(tiles, chunks) * (rows_outside_ ? 1 : rows_count());
     if (roles_.row >= 0) {
       row_in = b + ".row";
       row_tile = b + ".rows";
@@ -415,10 +436,41 @@ class RegisterTile {
     int64_t steps = d_.decide.choose(info_.name + ".unroll", options, preferred);
     if (steps == last) {
       must_step(d_, Unroll{innermost});
+      if (reduce_loops_.size() > 1) prefetch_panel(reduce_loops_[reduce_loops_.size() - 2], 1, false);
     } else if (steps > 1) {
       must_step(d_, Split{innermost, {0, steps}, {innermost + ".o", innermost + ".u"}});
       must_step(d_, Unroll{innermost + ".u"});
+      prefetch_panel(innermost + ".o", 1, false);
+    } else {
+      prefetch_panel(innermost, last, true);
     }
+  }
+
+  // While the row tiles pass over a panel of the vector operand, the next one is fetched, a line every few steps. Weights
+  // come from the last cache or from memory, whose latency the hardware's own prefetching hides only in part.
+  // The hints are placed in `loop`; can_split: every few of its `extent` iterations only.
+  void prefetch_panel(const std::string& loop, int64_t extent, bool can_split) {
+    const Access* panel = vector_operand();
+    if (!panel || outer_loop_.empty() || tile_loop_ == outer_loop_) return;
+    int64_t bytes = info_.reduce * tile_.vectors * t_.vector_bits / 8;
+    int64_t lines = ceil_div64(bytes, t_.l2.line);
+    int64_t steps_between = tiles_per_panel_ * info_.reduce / lines;  // at which each line is asked for once
+    int64_t preferred = 1;
+    std::vector<int64_t> options{0};
+    for (int64_t n = 1; n <= (can_split ? std::min<int64_t>(extent, 16) : 1); ++n) {
+      if (extent % n != 0) continue;
+      options.push_back(n);
+      if (n <= steps_between) preferred = n;
+    }
+    bool is_streamed = tiles_per_panel_ >= 2 && vector_operand_bytes() > t_.l1.bytes;
+    int64_t every = d_.decide.choose(info_.name + ".prefetch", options, is_streamed ? preferred : 0);
+    if (every == 0) return;
+    std::string at = loop;
+    if (every > 1) {
+      at = loop + ".o";
+      must_step(d_, Split{loop, {0, every}, {at, loop + ".p"}});
+    }
+    must_step(d_, Annotate{"", at, "prefetch_next", panel->buffer.name() + " " + outer_loop_});
   }
 
   // The loops of a block below the tile loop: the last in vectors, the others unrolled.
@@ -485,6 +537,7 @@ class RegisterTile {
   int64_t lanes_ = 16;
   double us_ = 0;
   int64_t bands_ = 1;
+  int64_t tiles_per_panel_ = 1;
   bool shared_scalar_ = true;
   bool rows_outside_ = false;  // further row axes outside of the panels
   std::string vector_loop_, tile_loop_, outer_loop_, write_back_;

@@ -105,13 +105,19 @@ class ChooseLayouts {
 
   ValueId pack_matrix(const std::string& name, ValueId w, bool transposed) {
     Attributes a;
-    a.set("block", panel_width());
+    a.set("block", panel_width(static_shape(shape(w))[transposed ? 0 : 1]));
     a.set("transposed", int64_t{transposed});
     return emit(g_, "mcc", "PackMatrix", name + ".packed", {w}, a);
   }
 
-  // Two vectors wide: the register tile's width for AVX2 (6 x 16) and AVX-512 (12 x 32) alike.
-  int64_t panel_width() const { return 2 * lanes_; }
+  // As wide as the register tile. With 32 registers 8 x 3 vectors read the fewest operands and no more rows at once than
+  // the first-level cache has ways; the last panel may be narrower, which pays when there are many others. Else two vectors:
+  // 6 x 2 with 16 registers, 12 x 2 with 32.
+  int64_t panel_width(int64_t columns) const {
+    int64_t vectors = (columns + lanes_ - 1) / lanes_;
+    bool wide = t_.vector_registers >= 32 && (vectors % 3 == 0 || vectors >= 24);
+    return (wide ? 3 : 2) * lanes_;
+  }
 
   bool is_packable(ValueId w) const {
     return is_constant(w) && shape(w).size() == 2 && is_float(g_.value(w).type.element) &&
@@ -254,7 +260,7 @@ class ChooseLayouts {
     Attributes pack, a;
     pack.set("tile", tile);
     pack.set("block", lanes_);
-    pack.set("panel", panel_width());
+    pack.set("panel", 2 * lanes_);
     a.set("tile", tile);
     a.set("pads", pads);
     a.set("channels", (out + lanes_ - 1) / lanes_);

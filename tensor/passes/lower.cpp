@@ -6,6 +6,7 @@
 #include "tensor/passes/lower_math.h"
 #include "tensor/passes/partition_loops.h"
 #include "tensor/passes/place_allocations.h"
+#include "tensor/passes/place_prefetches.h"
 #include "tensor/passes/relax_guards.h"
 #include "tensor/passes/unroll_loops.h"
 #include "tensor/passes/vectorize_loops.h"
@@ -24,6 +25,7 @@ Func lower(const Func& f, const Target& target, const PassObserver& observer) {
   run("hoist_conditions", hoist_conditions);
   run("partition_loops", partition_loops);
   run("relax_guards", relax_guards);
+  run("place_prefetches", [&](const Func& h) { return place_prefetches(h, target); });
   run("flatten_buffers", flatten_buffers);
   run("vectorize_loops", vectorize_loops);
   run("unroll_loops", unroll_loops);

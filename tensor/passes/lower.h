@@ -18,6 +18,7 @@ using PassObserver = std::function<void(const std::string& pass, const Func& f)>
 //   hoist_conditions   conditions as far out as they can stand
 //   partition_loops    iterations that need no bounds check are split off
 //   relax_guards       accumulators are computed beyond the end, where nobody reads them
+//   place_prefetches   hints that fetch the next panel, where a loop asks for them
 //   flatten_buffers    one dimension
 //   vectorize_loops    vectorized loops become vector expressions, masked where a condition depends on the lane
 //   unroll_loops       unrolled loops (and all loops around register buffers' accesses) become copies
