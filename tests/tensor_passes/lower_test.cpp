@@ -25,7 +25,7 @@ TEST_P(LowerFile, StaysEquivalentAndMatchesItsGolden) {
 INSTANTIATE_TEST_SUITE_P(Files, LowerFile,
                          ::testing::Values("register_tile", "fused_parallel", "symbolic_tile", "guarded_init",
                                            "vector_reduce", "scan", "padding", "halo", "pad_copy", "concat",
-                                           "masked_tile", "layer_norm", "prefetch_next"),
+                                           "masked_tile", "layer_norm", "prefetch_next", "masked_update"),
                          [](const auto& info) { return std::string(info.param); });
 
 // A matrix product with a register tile of mr x nr, as the schedules make it.
