@@ -71,6 +71,7 @@ std::string main_contraction(const Schedule& s) {
 void apply_rules(Draft& draft) {
   Schedule& s = draft.schedule;
   inline_producers(draft);
+  if (schedule_chain(draft)) return;
   std::string main = main_contraction(s);
   if (!main.empty()) {
     if (!schedule_transformed_product(draft, main)) schedule_register_tile(draft, main);

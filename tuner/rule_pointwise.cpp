@@ -12,6 +12,53 @@ namespace {
 // Elements that one parallel item should at least have: some microseconds of work.
 constexpr int64_t kGrain = 8192;
 
+// The axis along which a 32-bit element is read that is written along the last axis; -1 if that is none other.
+int transposed_axis(const BlockInfo& info) {
+  size_t last = info.axes.size() - 1;
+  if (!info.is_injective || info.axes.empty() || info.store.strides[last] != 1 || info.element_bits != 32)
+    return -1;
+  int found = -1;
+  for (const Access& load : info.loads) {
+    if (load.strides[last] == 0 || load.strides[last] == 1) continue;
+    if (found >= 0) return -1;  // two such reads
+    for (size_t a = 0; a < last; ++a) {
+      if (load.strides[a] == 1) found = static_cast<int>(a);
+    }
+    if (found < 0) return -1;
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<std::string> tile_transposition(Draft& draft, const BlockInfo& info) {
+  int axis = transposed_axis(info);
+  int64_t lanes = draft.target.lanes(32);
+  if (axis < 0 || lanes > 16 || info.axes.back().extent < lanes ||
+      info.axes[static_cast<size_t>(axis)].extent < lanes)
+    return {};
+  std::string across = info.axes[static_cast<size_t>(axis)].loop, along = info.axes.back().loop;
+  std::vector<std::string> loops = draft.schedule.loop_names_of(info.name), order;
+  if (std::find(loops.begin(), loops.end(), across) == loops.end() || loops.back() != along) return {};
+  must_step(draft, Split{across, {0, lanes}, {across + ".tile", across + ".in"}});
+  must_step(draft, Split{along, {0, lanes}, {along + ".tile", along + ".lane"}});
+  for (const AxisInfo& a : info.axes) {
+    if (a.loop == across) order.push_back(across + ".tile");
+    if (a.loop == along) order.push_back(along + ".tile");
+    if (a.loop != across && a.loop != along && draft.schedule.find_loop(a.loop) != nullptr)
+      order.push_back(a.loop);
+  }
+  std::vector<std::string> outer = order;
+  order.push_back(across + ".in");
+  order.push_back(along + ".lane");
+  must_step(draft, Reorder{order});
+  must_step(draft, Unroll{across + ".in"});
+  must_step(draft, Vectorize{along + ".lane"});
+  return outer;
+}
+
+namespace {
+
 struct Pointwise {
   Draft& draft;
   BlockInfo info;
@@ -22,8 +69,14 @@ struct Pointwise {
   std::string vectors = {};  // the loop over the vectors of one turn
 
   void run() {
-    for (const AxisInfo& a : info.axes) (a.is_reduce ? reduce : spatial).push_back(a.loop);
+    for (const AxisInfo& a : info.axes)
+      (a.is_reduce ? reduce : spatial).push_back(a.loop);
     if (spatial.empty()) return;
+    if (std::vector<std::string> outer = tile_transposition(draft, info); !outer.empty()) {
+      spatial = outer;
+      make_parallel();
+      return;
+    }
     std::string vector = vector_loop();
     choose_order();
     make_parallel();

@@ -20,8 +20,19 @@ bool is_row_reduction(const BlockInfo& info) {
   // Contiguous along the last reduce axis.
   size_t last = info.axes.size() - 1;
   return info.axes[last].is_reduce &&
-         std::all_of(info.loads.begin(), info.loads.end(), [&](const Access& l) { return l.strides[last] <= 1; }) &&
-         std::any_of(info.loads.begin(), info.loads.end(), [&](const Access& l) { return l.strides[last] == 1; });
+         std::all_of(info.loads.begin(), info.loads.end(),
+                     [&](const Access& l) { return l.strides[last] <= 1; }) &&
+         std::any_of(info.loads.begin(), info.loads.end(),
+                     [&](const Access& l) { return l.strides[last] == 1; });
+}
+
+// The loops of a block inside of one of them.
+std::vector<std::string> loops_in_row(const Schedule& s, const std::string& block,
+                                      const std::string& row_loop) {
+  std::vector<std::string> loops = s.loop_names_of(block);
+  auto at = std::find(loops.begin(), loops.end(), row_loop);
+  if (at == loops.end()) return {};
+  return {at + 1, loops.end()};
 }
 
 class Rows {
@@ -44,9 +55,9 @@ class Rows {
     }
     for (const BlockInfo& info : blocks_) {
       if (info.is_reduction) {
-        vectorize_reduction(info);
+        vectorize_row_reduction(d_, info.name, row_loop_);
       } else {
-        vectorize_map(info.name);
+        vectorize_row_map(d_, info.name, row_loop_);
       }
     }
     return true;
@@ -83,7 +94,8 @@ class Rows {
       must_step(d_, Fuse{outer, row_loop_});
     }
     int64_t work = 0;
-    for (const BlockInfo& b : blocks_) work += b.iterations() * (b.has_math_call ? 8 : 1);
+    for (const BlockInfo& b : blocks_)
+      work += b.iterations() * (b.has_math_call ? 8 : 1);
     double us = estimate_us(static_cast<double>(work), static_cast<double>(work) * 2, t_);
     if (rows > 1 && choose_parallel(d_, root_.name, us)) {
       std::string parallel = choose_grain(rows);
@@ -95,7 +107,8 @@ class Rows {
   // Rows that one thread takes at a time; the loop over those lots.
   std::string choose_grain(int64_t rows) {
     std::vector<int64_t> options{1};
-    for (int64_t n = 4; rows % n == 0 && rows / n >= 2 * t_.cores && n <= 64; n *= 4) options.push_back(n);
+    for (int64_t n = 4; rows % n == 0 && rows / n >= 2 * t_.cores && n <= 64; n *= 4)
+      options.push_back(n);
     int64_t grain = options.size() == 1 ? 1 : d_.decide.choose(root_.name + ".grain", options, 1);
     std::string outer = row_loop_;
     if (grain > 1) {
@@ -107,75 +120,6 @@ class Rows {
     return outer;
   }
 
-  std::vector<std::string> loops_in_row(const std::string& block) {
-    std::vector<std::string> loops = s_.loop_names_of(block);
-    auto at = std::find(loops.begin(), loops.end(), row_loop_);
-    if (at == loops.end()) return {};
-    return {at + 1, loops.end()};
-  }
-
-  void vectorize_map(const std::string& block) {
-    std::vector<std::string> loops = loops_in_row(block);
-    if (loops.empty()) return;
-    int64_t lanes = t_.lanes(32), extent = 0;
-    std::string last = loops.back();
-    if (!as_int(s_.find_loop(last)->extent, &extent) || extent < 2) return;
-    std::string vectors;
-    if (extent > lanes) {
-      int64_t count = choose_vectors(d_, block, extent, lanes, 4);
-      if (count > 1) {
-        vectors = last + ".vecs";
-        if (!try_step(d_, Split{last, {0, count, lanes}, {last + ".vec", vectors, last + ".lane"}})) return;
-      } else if (!try_step(d_, Split{last, {0, lanes}, {last + ".vec", last + ".lane"}})) {
-        return;
-      }
-      last += ".lane";
-    }
-    try_step(d_, Vectorize{last});
-    if (!vectors.empty()) try_step(d_, Unroll{vectors});
-  }
-
-  void vectorize_reduction(const BlockInfo& info) {
-    std::vector<std::string> loops = loops_in_row(info.name);
-    if (loops.empty()) return;
-    int64_t lanes = t_.lanes(32), extent = 0;
-    std::string last = loops.back();
-    if (!as_int(s_.find_loop(last)->extent, &extent)) return;
-    std::string partial = info.name + ".part";
-    if (extent >= lanes) {
-      // As many vectors of partial results as hide the latency of an addition, if they divide the row.
-      int64_t width = lanes;
-      while (width < 4 * lanes && extent % (2 * width) == 0 && extent >= 4 * width) width *= 2;
-      std::vector<int64_t> options;
-      for (int64_t w = lanes; w <= 8 * lanes && w <= extent; w *= 2) {
-        if (w == width || extent % w == 0) options.push_back(w);
-      }
-      if (options.size() > 1) width = d_.decide.choose(info.name + ".width", options, width);
-      std::string lane = last + ".lane";
-      must_step(d_, Split{last, {0, width}, {last + ".vec", lane}});
-      if (!try_step(d_, Rfactor{info.name, lane, partial, 0})) return;
-      std::vector<std::string> partial_loops = loops_in_row(partial);
-      // The partial block: reduction outside, lanes inside.
-      std::vector<std::string> order;
-      for (const std::string& l : partial_loops) {
-        if (l != lane) order.push_back(l);
-      }
-      order.push_back(lane);
-      if (!order.empty() && order.size() > 1) try_step(d_, Reorder{order});
-      if (try_step(d_, DecomposeReduction{partial, order[0]})) {
-        std::vector<std::string> init = loops_in_row(partial + ".init");
-        if (!init.empty()) try_step(d_, Vectorize{init.back()});
-      }
-      try_step(d_, Vectorize{lane});
-      const Block* block = s_.find_block(partial);
-      if (block) try_step(d_, SetScope{block->writes[0].buffer.name(), "registers"});
-      loops = loops_in_row(info.name);
-      if (loops.empty()) return;
-      last = loops.back();
-    }
-    if (try_step(d_, DecomposeReduction{info.name, loops.front()})) try_step(d_, Vectorize{last});
-  }
-
   Draft& d_;
   Schedule& s_;
   const Target& t_;
@@ -185,6 +129,73 @@ class Rows {
 };
 
 }  // namespace
+
+void vectorize_row_map(Draft& draft, const std::string& block, const std::string& row_loop) {
+  const Schedule& s = draft.schedule;
+  std::vector<std::string> loops = loops_in_row(s, block, row_loop);
+  if (loops.empty()) return;
+  int64_t lanes = draft.target.lanes(32), extent = 0;
+  std::string last = loops.back();
+  if (!as_int(s.find_loop(last)->extent, &extent) || extent < 2) return;
+  std::string vectors;
+  if (extent > lanes) {
+    int64_t count = choose_vectors(draft, block, extent, lanes, 4);
+    if (count > 1) {
+      vectors = last + ".vecs";
+      if (!try_step(draft, Split{last, {0, count, lanes}, {last + ".vec", vectors, last + ".lane"}})) return;
+    } else if (!try_step(draft, Split{last, {0, lanes}, {last + ".vec", last + ".lane"}})) {
+      return;
+    }
+    last += ".lane";
+  }
+  try_step(draft, Vectorize{last});
+  if (!vectors.empty()) try_step(draft, Unroll{vectors});
+}
+
+void vectorize_row_reduction(Draft& draft, const std::string& block, const std::string& row_loop) {
+  const Schedule& s = draft.schedule;
+  std::vector<std::string> loops = loops_in_row(s, block, row_loop);
+  if (loops.empty()) return;
+  int64_t lanes = draft.target.lanes(32), extent = 0;
+  std::string last = loops.back();
+  if (!as_int(s.find_loop(last)->extent, &extent)) return;
+  std::string partial = block + ".part";
+  if (extent >= lanes) {
+    // As many vectors of partial results as hide the latency of an addition, if they divide the row or the row is so long
+    // that what is masked at its end does not matter.
+    int64_t width = lanes;
+    auto fits = [&](int64_t w) { return extent % w == 0 ? extent >= 2 * w : extent >= 3 * w; };
+    while (width < 4 * lanes && fits(2 * width))
+      width *= 2;
+    std::vector<int64_t> options;
+    for (int64_t w = lanes; w <= 8 * lanes && w <= extent; w *= 2) {
+      if (w == width || extent % w == 0) options.push_back(w);
+    }
+    if (options.size() > 1) width = draft.decide.choose(block + ".width", options, width);
+    std::string lane = last + ".lane";
+    must_step(draft, Split{last, {0, width}, {last + ".vec", lane}});
+    if (!try_step(draft, Rfactor{block, lane, partial, 0})) return;
+    std::vector<std::string> partial_loops = loops_in_row(s, partial, row_loop);
+    // The partial block: reduction outside, lanes inside.
+    std::vector<std::string> order;
+    for (const std::string& l : partial_loops) {
+      if (l != lane) order.push_back(l);
+    }
+    order.push_back(lane);
+    if (!order.empty() && order.size() > 1) try_step(draft, Reorder{order});
+    if (try_step(draft, DecomposeReduction{partial, order[0]})) {
+      std::vector<std::string> init = loops_in_row(s, partial + ".init", row_loop);
+      if (!init.empty()) try_step(draft, Vectorize{init.back()});
+    }
+    try_step(draft, Vectorize{lane});
+    const Block* made = s.find_block(partial);
+    if (made) try_step(draft, SetScope{made->writes[0].buffer.name(), "registers"});
+    loops = loops_in_row(s, block, row_loop);
+    if (loops.empty()) return;
+    last = loops.back();
+  }
+  if (try_step(draft, DecomposeReduction{block, loops.front()})) try_step(draft, Vectorize{last});
+}
 
 bool schedule_rows(Draft& draft) {
   Schedule before = draft.schedule;

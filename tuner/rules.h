@@ -25,6 +25,9 @@ bool schedule_transformed_product(Draft& draft, const std::string& product);
 // Reductions along rows (softmax, normalisation, means): all blocks of the group row by row, in vectors along the row.
 bool schedule_rows(Draft& draft);
 
+// A function of two contractions with rows between them (attention): all of it block by block of a few rows.
+bool schedule_chain(Draft& draft);
+
 // What is left: vectors along the last axis, outer loops in parallel.
 void schedule_pointwise(Draft& draft, const std::string& block);
 
@@ -35,6 +38,16 @@ void apply_rules(Draft& draft);
 void schedule_rest(Draft& draft);
 
 // ---- Shared by the rules ----
+
+// A block that writes along one axis what it reads along another: its loops, named as in `info`, make square tiles, which
+// lowering reads and writes in contiguous runs. The loops around a tile, outermost first; empty when the block is not of
+// that kind.
+std::vector<std::string> tile_transposition(Draft& draft, const BlockInfo& info);
+
+// Vectors along the row in a block that stands under row_loop, the innermost loop that is not part of the row. A reduction
+// runs in several vectors of partial results.
+void vectorize_row_map(Draft& draft, const std::string& block, const std::string& row_loop);
+void vectorize_row_reduction(Draft& draft, const std::string& block, const std::string& row_loop);
 
 // Single-threaded time in microseconds that this much work takes, and whether that is worth a parallel region.
 double estimate_us(double flops, double bytes, const tensor::Target& target);

@@ -36,6 +36,7 @@ namespace mcc::graph {
   X(mcc_conv_ops)       \
   X(mcc_matmul_ops)     \
   X(mcc_winograd_ops)   \
+  X(mcc_attention_ops)  \
   X(mcc_pool_ops)
 
 #define X(ops) std::span<const OpDef> ops();

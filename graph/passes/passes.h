@@ -25,6 +25,11 @@ void simplify_algebra(Graph& graph);
 // addition. A multiplication or addition by a channel constant after a convolution folds in too. Rounding may change.
 void fold_scales(Graph& graph);
 
+// The products around a softmax along rows (attention: scores, scale and masks, softmax, product with the values), in f32
+// and of static shapes, become mcc.Attention (graph/ops/mcc_attention.cpp). Rounding may change; what is not a number in the
+// graph (a row that is masked with -inf throughout) is not a number in the operator.
+void fuse_attention(Graph& graph);
+
 // Chooses for every convolution and matrix product how its operands lie in memory, for the target's vector length:
 // activations [N, C/c, H, W, c], weights packed as the kernels read them. Inserts mcc.Pack / mcc.Unpack only
 // where a plain tensor meets a blocked one. Convolutions go by Winograd's algorithm where that is expected to be faster

@@ -26,6 +26,8 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     step("fold_scales", [&] { fold_scales(graph); });
     step("fold_constants", fold);
     step("simplify_algebra", [&] { simplify_algebra(graph); });
+    if (!options.strict) step("fuse_attention", [&] { fuse_attention(graph); });
+    step("eliminate_dead_code", [&] { eliminate_dead_code(graph); });
     step("choose_layouts", [&] { choose_layouts(graph, options.target, options.strict); });
     step("fold_constants", fold);
     step("simplify_algebra", [&] { simplify_algebra(graph); });

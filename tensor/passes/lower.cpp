@@ -8,6 +8,7 @@
 #include "tensor/passes/place_allocations.h"
 #include "tensor/passes/place_prefetches.h"
 #include "tensor/passes/relax_guards.h"
+#include "tensor/passes/transpose_tiles.h"
 #include "tensor/passes/unroll_loops.h"
 #include "tensor/passes/vectorize_loops.h"
 #include "tensor/simplify.h"
@@ -28,6 +29,7 @@ Func lower(const Func& f, const Target& target, const PassObserver& observer) {
   run("place_prefetches", [&](const Func& h) { return place_prefetches(h, target); });
   run("flatten_buffers", flatten_buffers);
   run("vectorize_loops", vectorize_loops);
+  run("transpose_tiles", transpose_tiles);
   run("unroll_loops", unroll_loops);
   run("lower_math", [&](const Func& h) { return lower_math(h, target); });
   return g;

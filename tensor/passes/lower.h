@@ -21,6 +21,7 @@ using PassObserver = std::function<void(const std::string& pass, const Func& f)>
 //   place_prefetches   hints that fetch the next panel, where a loop asks for them
 //   flatten_buffers    one dimension
 //   vectorize_loops    vectorized loops become vector expressions, masked where a condition depends on the lane
+//   transpose_tiles    strided reads of a square tile become contiguous ones and shuffles
 //   unroll_loops       unrolled loops (and all loops around register buffers' accesses) become copies
 //   lower_math         exp, tanh, ... become polynomials of stated error
 // The function is simplified after each.

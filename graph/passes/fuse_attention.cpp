@@ -1,0 +1,219 @@
+// softmax(q k' ...) v as one operator, mcc.Attention, which keeps the scores of a few rows in the nearest cache.
+//
+// The pattern, by structure: a product whose left operand is a softmax along its last axis of a chain of scalings, masks
+// (additions) and selections, in any order, of another product; nobody else reads what lies between. Queries, keys and
+// values are followed up through the data movement before them (heads split off, parts of a common projection, keys
+// transposed), and a transposition behind the last product (heads merged) becomes the order in which it is written: the
+// operator reads and writes at strides where the graph copied.
+#include <algorithm>
+
+#include "graph/passes/passes.h"
+#include "graph/passes/rewrite.h"
+#include "graph/passes/strided_view.h"
+
+namespace mcc::graph {
+namespace {
+
+// Packing keys and values costs about as much as multiplying this many rows with them.
+constexpr int64_t kMinRows = 4;
+
+struct Step {
+  std::string kind;
+  double factor = 0;
+  ValueId input = kNoValue;
+};
+
+struct Match {
+  NodeId scores = -1, mix = -1;  // the two products
+  std::vector<Step> steps;       // from the product to the softmax
+  std::vector<NodeId> nodes;     // all that disappear
+};
+
+class FuseAttention {
+ public:
+  explicit FuseAttention(Graph& g) : g_(g), users_(g.users()) {}
+
+  void run() {
+    size_t count = g_.nodes.size();
+    for (size_t n = 0; n < count; ++n) {
+      auto id = static_cast<NodeId>(n);
+      if (std::optional<Match> match = find(id)) rewrite(*match);
+    }
+    g_.compact();
+  }
+
+ private:
+  const Shape& shape(ValueId v) const { return g_.value(v).type.shape; }
+  const std::vector<int64_t> dims(ValueId v) const { return static_shape(shape(v)); }
+
+  bool is_product(NodeId id) const {
+    if (id < 0) return false;
+    const Node& n = g_.node(id);
+    if (!is_op(n, "MatMul") || !n.op->domain.empty() || n.inputs.size() != 2) return false;
+    return std::all_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) {
+      const TensorType& t = g_.value(v).type;
+      return t.element == ElementType::f32 && is_static(t.shape) && t.shape.size() >= 2;
+    });
+  }
+
+  // The producer of a value that nobody else reads.
+  NodeId private_producer(ValueId v) const {
+    if (v == kNoValue || single_user(g_, users_, v) < 0) return -1;
+    return g_.value(v).producer;
+  }
+
+  std::optional<Match> find(NodeId mix) const {
+    if (!is_product(mix)) return std::nullopt;
+    NodeId softmax = private_producer(g_.node(mix).inputs[0]);
+    if (softmax < 0 || !is_op(g_.node(softmax), "Softmax")) return std::nullopt;
+    const Node& s = g_.node(softmax);
+    auto rank = static_cast<int64_t>(shape(s.inputs[0]).size());
+    int64_t axis = s.attributes.integer("axis", -1);
+    if (axis != -1 && axis != rank - 1) return std::nullopt;
+    Match match{-1, mix, {}, {mix, softmax}};
+    if (!climb(s.inputs[0], 0, &match)) return std::nullopt;
+    std::reverse(match.steps.begin(), match.steps.end());
+    return pays(match) ? std::optional(match) : std::nullopt;
+  }
+
+  static constexpr int kMaxSteps = 8;
+
+  // From a value up to the product of queries and keys. The steps are collected on the way, the last first.
+  bool climb(ValueId v, int depth, Match* match) const {
+    NodeId id = private_producer(v);
+    if (id < 0 || depth > kMaxSteps) return false;
+    const Node& n = g_.node(id);
+    if (is_product(id)) {
+      match->scores = id;
+      match->nodes.push_back(id);
+      return true;
+    }
+    auto via = [&](size_t input, Step step) {
+      if (!same_shape(shape(n.inputs[input]), shape(v))) return false;
+      Match longer = *match;
+      longer.steps.push_back(std::move(step));
+      longer.nodes.push_back(id);
+      if (!climb(n.inputs[input], depth + 1, &longer)) return false;
+      *match = std::move(longer);
+      return true;
+    };
+    if (is_op(n, "Mul") || is_op(n, "Div")) {
+      for (size_t side = 0; side < (is_op(n, "Mul") ? 2 : 1); ++side) {
+        std::optional<double> c = uniform_value(g_, n.inputs[1 - side]);
+        if (c && via(side, {"scale", is_op(n, "Mul") ? *c : 1 / *c})) return true;
+      }
+    } else if (is_op(n, "Add")) {
+      for (size_t side : {0, 1}) {
+        if (via(side, {"add", 0, n.inputs[1 - side]})) return true;
+      }
+    } else if (is_op(n, "Where")) {
+      for (size_t side : {1, 2}) {
+        std::optional<double> fill = uniform_value(g_, n.inputs[3 - side]);
+        if (fill && via(side, {side == 1 ? "keep" : "drop", *fill, n.inputs[0]})) return true;
+      }
+    }
+    return false;
+  }
+
+  // One kernel pays when there are rows enough for the packed operands; batches are those of the result.
+  bool pays(const Match& match) const {
+    const Node& scores = g_.node(match.scores);
+    const Node& mix = g_.node(match.mix);
+    std::vector<int64_t> s = dims(scores.outputs[0]), y = dims(mix.outputs[0]);
+    if (s.size() != y.size() || !std::equal(s.begin(), s.end() - 1, y.begin())) return false;
+    bool is_empty = std::any_of(s.begin(), s.end(), [](int64_t d) { return d == 0; }) || y.back() == 0 ||
+                    dims(scores.inputs[0]).back() == 0;
+    return !is_empty && s[s.size() - 2] >= kMinRows;
+  }
+
+  // The view of an operand [batch..., row, column]: offset, strides of the result's batch axes, of rows and of columns
+  // (swapped: of columns and of rows).
+  std::vector<int64_t> view_of(const StridedView& view, ValueId operand, size_t batch_rank,
+                               bool swapped) const {
+    std::vector<int64_t> own = dims(operand), result{view.offset};
+    for (size_t axis = 0; axis < batch_rank; ++axis) {
+      size_t missing = batch_rank + 2 - own.size();
+      bool stands = axis < missing || own[axis - missing] == 1;
+      result.push_back(stands ? 0 : view.strides[axis - missing]);
+    }
+    int64_t row = view.strides[own.size() - 2], column = view.strides[own.size() - 1];
+    result.push_back(swapped ? column : row);
+    result.push_back(swapped ? row : column);
+    return result;
+  }
+
+  ValueId flat(const std::string& name, ValueId v) {
+    if (shape(v).size() == 1) return v;
+    ValueId dims = g_.add_constant(name + ".shape", Constant::ints({static_count(shape(v))}));
+    return emit(g_, "", "Reshape", name, {v, dims});
+  }
+
+  void rewrite(const Match& match) {
+    const Node scores = g_.node(match.scores), mix = g_.node(match.mix);
+    std::vector<int64_t> s = dims(scores.outputs[0]);
+    size_t batch_rank = s.size() - 2;
+    ValueId q = scores.inputs[0], k = scores.inputs[1], v = mix.inputs[1];
+    StridedView q_view = follow_view(g_, q, true), k_view = follow_view(g_, k, true),
+                v_view = follow_view(g_, v, false);
+
+    Attributes a;
+    a.set("batch", std::vector<int64_t>(s.begin(), s.end() - 2));
+    a.set("extents", std::vector<int64_t>{s[batch_rank], s[batch_rank + 1], dims(q).back(), dims(v).back()});
+    a.set("q_view", view_of(q_view, q, batch_rank, false));
+    a.set("k_view", view_of(k_view, k, batch_rank, true));
+    a.set("v_view", view_of(v_view, v, batch_rank, false));
+
+    std::vector<ValueId> inputs{flat(scores.name, q_view.source), flat(scores.name, k_view.source),
+                                flat(mix.name, v_view.source)};
+    std::vector<Step> steps = match.steps;
+    double factor = q_view.factor * k_view.factor;
+    if (factor != 1) steps.insert(steps.begin(), {"scale", factor, kNoValue});
+    std::vector<std::string> kinds;
+    std::vector<double> factors;
+    for (const Step& step : steps) {
+      // Neighbouring scalings are one.
+      if (step.kind == "scale" && !kinds.empty() && kinds.back() == "scale") {
+        factors.back() *= step.factor;
+        continue;
+      }
+      kinds.push_back(step.kind);
+      factors.push_back(step.factor);
+      if (step.input != kNoValue) inputs.push_back(step.input);
+    }
+    a.set("steps", kinds);
+    a.set("factors", factors);
+
+    // A transposition of the result alone decides where it is written.
+    std::vector<int64_t> perm;
+    for (size_t axis = 0; axis < s.size(); ++axis)
+      perm.push_back(static_cast<int64_t>(axis));
+    NodeId last = match.mix, user = single_user(g_, users_, mix.outputs[0]);
+    if (user >= 0 && is_op(g_.node(user), "Transpose")) {
+      std::vector<int64_t> order = g_.node(user).attributes.integers("perm", {perm.rbegin(), perm.rend()});
+      for (int64_t& axis : order)
+        axis = axis < 0 ? axis + static_cast<int64_t>(s.size()) : axis;
+      if (order.back() == static_cast<int64_t>(s.size()) - 1) perm = order, last = user;
+    }
+    a.set("y_perm", perm);
+
+    ValueId y = emit(g_, "mcc", "Attention", mix.name, inputs, a);
+    NodeId maker = g_.value(y).producer;
+    for (NodeId id : match.nodes)
+      absorb(g_, id, maker);
+    if (last != match.mix) absorb(g_, last, maker);
+    // The new value takes the place of the old one, name, uses and all.
+    ValueId out = g_.node(last).outputs[0];
+    g_.node(maker).outputs[0] = out;
+    g_.value(out).producer = maker;
+    users_ = g_.users();
+  }
+
+  Graph& g_;
+  std::vector<std::vector<NodeId>> users_;
+};
+
+}  // namespace
+
+void fuse_attention(Graph& graph) { FuseAttention(graph).run(); }
+
+}  // namespace mcc::graph

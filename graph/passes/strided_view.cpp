@@ -1,0 +1,226 @@
+#include "graph/passes/strided_view.h"
+
+#include <algorithm>
+
+#include "graph/passes/rewrite.h"
+
+namespace mcc::graph {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+Ints row_major(const Ints& shape) {
+  Ints strides(shape.size(), 1);
+  for (size_t d = shape.size(); d-- > 1;)
+    strides[d - 1] = strides[d] * shape[d];
+  return strides;
+}
+
+// The view in coordinates of a tensor: how far one step along each dimension of the view goes along each of the tensor's.
+struct Coordinates {
+  Ints at;                  // of the view's first element
+  std::vector<Ints> steps;  // [dimension of the view][dimension of the tensor]
+};
+
+// The digits of a distance in the strides of a shape.
+Ints digits(int64_t distance, const Ints& shape) {
+  Ints strides = row_major(shape), result(shape.size());
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] == 1) continue;
+    result[d] = distance / strides[d];
+    distance %= strides[d];
+  }
+  return result;
+}
+
+// Nothing when a step of the view would carry from one dimension of the tensor into the next.
+std::optional<Coordinates> coordinates(const StridedView& view, const Ints& extents, const Ints& shape) {
+  Coordinates c{digits(view.offset, shape), {}};
+  Ints last = c.at;
+  for (size_t v = 0; v < extents.size(); ++v) {
+    c.steps.push_back(digits(view.strides[v], shape));
+    for (size_t d = 0; d < shape.size(); ++d)
+      last[d] += (extents[v] - 1) * c.steps[v][d];
+  }
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (last[d] >= shape[d]) return std::nullopt;
+  }
+  return c;
+}
+
+// The coordinates, now of another tensor of this shape, as strides again.
+void set_strides(StridedView& view, const Coordinates& c, const Ints& shape) {
+  Ints strides = row_major(shape);
+  auto position = [&](const Ints& digits) {
+    int64_t sum = 0;
+    for (size_t d = 0; d < shape.size(); ++d)
+      sum += digits[d] * strides[d];
+    return sum;
+  };
+  view.offset = position(c.at);
+  for (size_t v = 0; v < view.strides.size(); ++v)
+    view.strides[v] = position(c.steps[v]);
+}
+
+template <class F>
+void for_all(Coordinates& c, F&& f) {
+  f(c.at, true);
+  for (Ints& step : c.steps)
+    f(step, false);
+}
+
+class Follow {
+ public:
+  Follow(const Graph& g, ValueId value, bool scales) : g_(g), scales_(scales), extents_(dims(value)) {
+    view_.source = value;
+    view_.strides = row_major(extents_);
+  }
+
+  StridedView run() {
+    while (step()) {
+    }
+    return view_;
+  }
+
+ private:
+  Ints dims(ValueId v) const { return static_shape(g_.value(v).type.shape); }
+
+  // One node up.
+  bool step() {
+    NodeId id = g_.value(view_.source).producer;
+    if (id < 0 || g_.value(view_.source).constant) return false;
+    const Node& node = g_.node(id);
+    if (node.inputs.empty() || node.inputs[0] == kNoValue || !is_static(g_.value(node.inputs[0]).type.shape))
+      return false;
+    for (std::string_view same : {"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"}) {
+      if (is_op(node, same)) {
+        view_.source = node.inputs[0];
+        return true;
+      }
+    }
+    if (scales_ && (is_op(node, "Mul") || is_op(node, "Div"))) return through_scale(node);
+    if (is_op(node, "Transpose")) return through(node, [&](Coordinates& c) { return transpose(node, c); });
+    if (is_op(node, "Split")) return through(node, [&](Coordinates& c) { return split(node, c); });
+    if (is_op(node, "Slice")) return through(node, [&](Coordinates& c) { return slice(node, c); });
+    if (is_op(node, "Gather")) return through(node, [&](Coordinates& c) { return pick(node, c); });
+    if (is_op(node, "Expand")) return through(node, [&](Coordinates& c) { return expand(node, c); });
+    return false;
+  }
+
+  bool through_scale(const Node& node) {
+    for (size_t side = 0; side < (is_op(node, "Mul") ? 2 : 1); ++side) {
+      std::optional<double> factor = uniform_value(g_, node.inputs[1 - side]);
+      const TensorType& in = g_.value(node.inputs[side]).type;
+      if (!factor || in.element != ElementType::f32 ||
+          !same_shape(in.shape, g_.value(node.outputs[0]).type.shape))
+        continue;
+      view_.factor = is_op(node, "Mul") ? view_.factor * *factor : view_.factor / *factor;
+      view_.source = node.inputs[side];
+      return true;
+    }
+    return false;
+  }
+
+  // change: coordinates of the output -> of the input.
+  template <class F>
+  bool through(const Node& node, F&& change) {
+    std::optional<Coordinates> c = coordinates(view_, extents_, dims(view_.source));
+    if (!c || !change(*c)) return false;
+    set_strides(view_, *c, dims(node.inputs[0]));
+    view_.source = node.inputs[0];
+    return true;
+  }
+
+  bool transpose(const Node& node, Coordinates& c) const {
+    size_t rank = c.at.size();
+    Ints perm;
+    for (size_t d = rank; d-- > 0;)
+      perm.push_back(static_cast<int64_t>(d));
+    perm = node.attributes.integers("perm", perm);
+    for_all(c, [&](Ints& digits, bool) {
+      Ints in(rank);
+      for (size_t d = 0; d < rank; ++d)
+        in[static_cast<size_t>(perm[d] < 0 ? perm[d] + static_cast<int64_t>(rank) : perm[d])] = digits[d];
+      digits = in;
+    });
+    return true;
+  }
+
+  size_t axis_of(const Node& node, ValueId of) const {
+    auto rank = static_cast<int64_t>(g_.value(of).type.shape.size());
+    int64_t axis = node.attributes.integer("axis", 0);
+    return static_cast<size_t>(axis < 0 ? axis + rank : axis);
+  }
+
+  bool split(const Node& node, Coordinates& c) const {
+    size_t axis = axis_of(node, node.inputs[0]);
+    for (ValueId out : node.outputs) {
+      if (out == view_.source) return true;
+      if (out == kNoValue) return false;
+      c.at[axis] += dims(out)[axis];
+    }
+    return false;
+  }
+
+  std::optional<Ints> ints(const Node& node, size_t i) const {
+    if (i >= node.inputs.size() || node.inputs[i] == kNoValue || !g_.value(node.inputs[i]).constant)
+      return std::nullopt;
+    return g_.value(node.inputs[i]).constant->to_ints();
+  }
+
+  bool slice(const Node& node, Coordinates& c) const {
+    auto starts = ints(node, 1), axes = ints(node, 3), steps = ints(node, 4);
+    bool defaults = node.inputs.size() < 5 || node.inputs[4] == kNoValue;
+    if (!starts || (!axes && node.inputs.size() > 3 && node.inputs[3] != kNoValue) || (!steps && !defaults))
+      return false;
+    Ints in = dims(node.inputs[0]);
+    auto rank = static_cast<int64_t>(in.size());
+    for (size_t k = 0; k < starts->size(); ++k) {
+      int64_t axis = axes ? (*axes)[k] : static_cast<int64_t>(k), step = steps ? (*steps)[k] : 1;
+      auto a = static_cast<size_t>(axis < 0 ? axis + rank : axis);
+      if (step < 1) return false;
+      int64_t start = (*starts)[k] < 0 ? (*starts)[k] + in[a] : (*starts)[k];
+      start = std::clamp<int64_t>(start, 0, in[a]);
+      for_all(c, [&](Ints& digits, bool is_start) { digits[a] = digits[a] * step + (is_start ? start : 0); });
+    }
+    return true;
+  }
+
+  // Gather of a single constant index.
+  bool pick(const Node& node, Coordinates& c) const {
+    auto index = ints(node, 1);
+    if (!index || index->size() != 1) return false;
+    size_t axis = axis_of(node, node.inputs[0]), rank = g_.value(node.inputs[1]).type.shape.size();
+    int64_t extent = dims(node.inputs[0])[axis], at = (*index)[0] < 0 ? (*index)[0] + extent : (*index)[0];
+    for_all(c, [&](Ints& digits, bool is_start) {
+      auto from = digits.begin() + static_cast<std::ptrdiff_t>(axis);
+      digits.erase(from, from + static_cast<std::ptrdiff_t>(rank));
+      digits.insert(digits.begin() + static_cast<std::ptrdiff_t>(axis), is_start ? at : 0);
+    });
+    return true;
+  }
+
+  bool expand(const Node& node, Coordinates& c) const {
+    Ints in = dims(node.inputs[0]), out = dims(node.outputs[0]);
+    for_all(c, [&](Ints& digits, bool) {
+      digits.erase(digits.begin(), digits.begin() + static_cast<std::ptrdiff_t>(out.size() - in.size()));
+      for (size_t d = 0; d < in.size(); ++d) {
+        if (in[d] == 1) digits[d] = 0;
+      }
+    });
+    return true;
+  }
+
+  const Graph& g_;
+  bool scales_;
+  Ints extents_;
+  StridedView view_;
+};
+
+}  // namespace
+
+StridedView follow_view(const Graph& graph, ValueId value, bool scales) {
+  return Follow(graph, value, scales).run();
+}
+
+}  // namespace mcc::graph

@@ -1,0 +1,179 @@
+#include "tensor/passes/transpose_tiles.h"
+
+#include "support/text.h"
+#include "tensor/linear.h"
+#include "tensor/passes/scope.h"
+
+namespace mcc::tensor {
+namespace {
+
+using Vectors = std::vector<Expr>;
+
+// A load whose lanes go down a column of the tile, the columns side by side along the loop.
+bool is_column(const Load& load, const Var& loop, int lanes) {
+  if (load.predicate.defined() || load.indices.size() != 1) return false;
+  const auto* ramp = load.indices[0].as<Ramp>();
+  int64_t stride = 0;
+  if (!ramp || ramp->type.lanes != lanes || !as_int(ramp->stride, &stride) || stride == 0 || stride == 1)
+    return false;
+  auto form = linear_form(ramp->base, {loop});
+  return form && form->coefficients[0] == 1 && !has_load(ramp->base);
+}
+
+class FindColumns : public Visitor {
+ public:
+  FindColumns(const Var& loop, int lanes) : loop_(loop), lanes_(lanes) {}
+  std::vector<const Load*> found;
+
+ protected:
+  using Visitor::on;
+  void on(const Load& n) override {
+    if (is_column(n, loop_, lanes_)) found.push_back(&n);
+    Visitor::on(n);
+  }
+
+ private:
+  const Var& loop_;
+  int lanes_;
+};
+
+class ReplaceLoad : public Mutator {
+ public:
+  ReplaceLoad(const Load* load, Expr with) : load_(load), with_(std::move(with)) {}
+
+ protected:
+  using Mutator::on;
+  Expr on(const Load& n, const Expr& self) override { return &n == load_ ? with_ : Mutator::on(n, self); }
+
+ private:
+  const Load* load_;
+  Expr with_;
+};
+
+// The transposition of a square of vectors, as the shuffles that processors have: elements within quarters of four lanes,
+// then whole quarters. Every vector on the way is named.
+class Network {
+ public:
+  explicit Network(int lanes) : lanes_(lanes) {}
+
+  Vectors run(const Vectors& rows) {
+    // columns[c] holds, in quarter q, rows 4g .. 4g+3 of column 4q + c, for each g.
+    std::vector<Vectors> columns(4);
+    for (int g = 0; g < lanes_; g += 4) {
+      auto row = [&](int i) { return rows[static_cast<size_t>(g + i)]; };
+      Expr low01 = quarters(row(0), row(1), {0, 4, 1, 5}), high01 = quarters(row(0), row(1), {2, 6, 3, 7});
+      Expr low23 = quarters(row(2), row(3), {0, 4, 1, 5}), high23 = quarters(row(2), row(3), {2, 6, 3, 7});
+      columns[0].push_back(quarters(low01, low23, {0, 1, 4, 5}));
+      columns[1].push_back(quarters(low01, low23, {2, 3, 6, 7}));
+      columns[2].push_back(quarters(high01, high23, {0, 1, 4, 5}));
+      columns[3].push_back(quarters(high01, high23, {2, 3, 6, 7}));
+    }
+    Vectors result(rows.size());
+    for (size_t c = 0; c < 4; ++c) {
+      Vectors made = transpose_quarters(columns[c]);
+      for (size_t q = 0; q < made.size(); ++q)
+        result[4 * q + c] = made[q];
+    }
+    return result;
+  }
+
+  Stmt around(Stmt body) const {
+    for (size_t i = lets_.size(); i-- > 0;)
+      body = Let::make(lets_[i].first, lets_[i].second, body);
+    return body;
+  }
+
+  Expr name(const Expr& value) {
+    Var var(text("tile", lets_.size()), value.type());
+    lets_.emplace_back(var, value);
+    return var;
+  }
+
+ private:
+  // The same picks in each quarter of a (0..3) and b (4..7).
+  Expr quarters(const Expr& a, const Expr& b, const std::vector<int>& picks) {
+    std::vector<int> lanes;
+    for (int q = 0; q < lanes_; q += 4) {
+      for (int p : picks)
+        lanes.push_back(p < 4 ? q + p : lanes_ + q + p - 4);
+    }
+    return name(Shuffle::make({a, b}, lanes));
+  }
+
+  // Every second quarter of a, then of b.
+  Expr alternate(const Expr& a, const Expr& b, int first) {
+    std::vector<int> lanes;
+    for (int from : {0, lanes_}) {
+      for (int q = 4 * first; q < lanes_; q += 8) {
+        for (int i = 0; i < 4; ++i)
+          lanes.push_back(from + q + i);
+      }
+    }
+    return name(Shuffle::make({a, b}, lanes));
+  }
+
+  Vectors transpose_quarters(const Vectors& v) {
+    if (v.size() == 1) return v;
+    Vectors even, odd, result;
+    for (size_t i = 0; i < v.size(); i += 2) {
+      even.push_back(alternate(v[i], v[i + 1], 0));
+      odd.push_back(alternate(v[i], v[i + 1], 1));
+    }
+    even = transpose_quarters(even), odd = transpose_quarters(odd);
+    for (size_t i = 0; i < even.size(); ++i) {
+      result.push_back(even[i]);
+      result.push_back(odd[i]);
+    }
+    return result;
+  }
+
+  int lanes_;
+  std::vector<std::pair<Var, Expr>> lets_;
+};
+
+class TransposeTiles : public Mutator {
+ protected:
+  using Mutator::on;
+
+  Stmt on(const For& n, const Stmt& self) override {
+    const auto* store = n.body.as<Store>();
+    int64_t extent = 0;
+    bool fits = n.loop == LoopKind::unrolled && store && as_int(n.extent, &extent) &&
+                (extent == 4 || extent == 8 || extent == 16) && !store->predicate.defined() &&
+                !loads_from(store->value, store->buffer);
+    if (!fits) return Mutator::on(n, self);
+    FindColumns find(n.var, static_cast<int>(extent));
+    find.visit(store->value);
+    if (find.found.size() != 1) return Mutator::on(n, self);
+    return transposed(n, *store, *find.found[0], static_cast<int>(extent));
+  }
+
+ private:
+  static Stmt transposed(const For& loop, const Store& store, const Load& load, int lanes) {
+    const Ramp& ramp = *load.indices[0].as<Ramp>();
+    Expr base = simplify(substitute(ramp.base, {{loop.var.get(), loop.min}}));
+    Network network(lanes);
+    Vectors rows;
+    for (int i = 0; i < lanes; ++i) {
+      rows.push_back(network.name(
+          Load::make(load.buffer, {Ramp::make(simplify(base + ramp.stride * Expr(i)), 1, lanes)})));
+    }
+    Vectors columns = network.run(rows);
+    std::vector<Stmt> stores;
+    for (int i = 0; i < lanes; ++i) {
+      Stmt one = ReplaceLoad(&load, columns[static_cast<size_t>(i)]).mutate(Stmt(&store));
+      stores.push_back(simplify(substitute(one, {{loop.var.get(), simplify(loop.min + Expr(i))}})));
+    }
+    return network.around(Seq::make(stores));
+  }
+};
+
+}  // namespace
+
+Func transpose_tiles(const Func& f) {
+  Func out = f;
+  out.body = TransposeTiles().mutate(f.body);
+  return out;
+}
+
+}  // namespace mcc::tensor

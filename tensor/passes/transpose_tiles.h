@@ -1,0 +1,17 @@
+// Strided reads of a square tile become contiguous ones.
+#pragma once
+
+#include "tensor/stmt.h"
+
+namespace mcc::tensor {
+
+// Requires vectors, before loops are unrolled. In
+//
+//   unrolled for i in 16: y[... i ..., ramp(c, 1, 16)] = f(x[ramp(base + i, stride, 16)])
+//
+// the reads of all iterations together are 16 contiguous runs of 16 elements, `stride` apart. They are read as such, and
+// transposed by shuffles of two vectors each: 4 * 16 of them where there were 16 gathers. Loops of as many iterations as
+// their vectors have lanes, 4, 8 or 16, over one store to a buffer that is not read, without a condition.
+Func transpose_tiles(const Func& f);
+
+}  // namespace mcc::tensor
