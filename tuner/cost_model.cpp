@@ -2,12 +2,13 @@
 
 #include "tuner/analyzer_cpu.h"
 #include "tuner/analyzer_gpu.h"
+#include "tuner/learned_model.h"
 
 namespace mcc::tuner {
 
 namespace {
 
-constexpr std::string_view kNames[] = {"none", "analyzer"};
+constexpr std::string_view kNames[] = {"none", "analyzer", "xgboost", "auto"};
 
 // Static: knows the target, learns nothing.
 class Analyzer : public CostModel {
@@ -36,6 +37,9 @@ double estimate_us(const Nest& nest, const tensor::Target& target) {
 
 std::unique_ptr<CostModel> make_cost_model(std::string_view name, const tensor::Target& target, uint64_t) {
   if (name == "analyzer") return std::make_unique<Analyzer>(target);
+  if (name == "xgboost") return std::make_unique<LearnedModel>(target, LearnedOptions{.has_base = false});
+  if (name == "auto")
+    return std::make_unique<LearnedModel>(target, LearnedOptions{.pretrained = shipped_trees()});
   return nullptr;
 }
 
