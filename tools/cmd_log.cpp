@@ -314,7 +314,7 @@ void add_log(CLI::App& app, int* exit_code) {
         ->capture_default_str();
     command->add_option("-o,--output", arguments->output, "The log to write; without it, the log itself is changed");
   }
-
+  add_log_report(*log, exit_code);
 }
 
 }  // namespace mcc::tools

@@ -19,5 +19,6 @@ bool is_tuning_log(const std::string& path);
 
 // Options and callbacks of the subcommands that have a file of their own.
 void add_log_import(CLI::App& log, int* exit_code);
+void add_log_report(CLI::App& log, int* exit_code);
 
 }  // namespace mcc::tools

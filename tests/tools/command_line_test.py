@@ -122,7 +122,7 @@ class CommandLine(unittest.TestCase):
         tasks = self.json_of("tasks", self.model, "--dim", "N=2")["tasks"]
         self.assertGreaterEqual(len(tasks), 1)
         for task in tasks:
-            self.assertEqual(set(task), {"id", "name", "count", "flops", "bytes", "onnx_nodes"})
+            self.assertEqual(set(task), {"id", "name", "count", "flops", "bytes", "onnx_nodes", "text"})
 
     def test_emit(self):
         done = self.mcc("compile", self.model, "-o", "e.so", "--dim", "N=2", "--emit", "graph,tensor,llvm,asm=emitted")

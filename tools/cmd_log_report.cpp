@@ -1,0 +1,49 @@
+#include <CLI/CLI.hpp>
+
+#include "tools/cmd_log.h"
+#include "tools/console.h"
+#include "tools/log_report.h"
+
+namespace mcc::tools {
+
+namespace {
+
+struct Arguments {
+  LogReportOptions report;
+  bool json = false;
+};
+
+int run(const Arguments& arguments) {
+  if (arguments.report.output_path.empty() && !arguments.json) {
+    return report_errors({{ErrorKind::usage, "mcc log report", "there is nothing to write: expected -o F.html or --json", ""}}, false);
+  }
+  Result<nlohmann::ordered_json> data = log_report(arguments.report);
+  if (!data.ok()) return report_errors(data.errors(), arguments.json);
+  if (!arguments.report.output_path.empty()) {
+    Status written = write_log_report(arguments.report, *data);
+    if (!written.ok()) return report_errors(written.errors(), arguments.json);
+  }
+  if (arguments.json) {
+    print_json(*data);
+  } else {
+    say(text(printable(arguments.report.output_path), ": ", (*data)["tasks"].size(), " tasks"));
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_log_report(CLI::App& log, int* exit_code) {
+  auto arguments = std::make_shared<Arguments>();
+  LogReportOptions& options = arguments->report;
+  CLI::App* command = log.add_subcommand("report", "Write a page with plots of what was tried");
+  command->add_option("log", options.log_path, "The tuning log")->required();
+  command->add_option("-o,--output", options.output_path, "The page to write, F.html");
+  command->add_option("--target", options.target, "Whose roofline to draw")->capture_default_str();
+  command->add_option("--cost-model", options.cost_model, "That is rated by what it says of each round before it is measured")
+      ->capture_default_str();
+  command->add_flag("--json", arguments->json, "What the page shows, on stdout as JSON");
+  command->callback([arguments, exit_code] { *exit_code = run(*arguments); });
+}
+
+}  // namespace mcc::tools
