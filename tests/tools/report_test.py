@@ -71,8 +71,8 @@ class Report(unittest.TestCase):
     def browse(self, *options):
         return subprocess.run(
             [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
-             f"--user-data-dir={self.folder}/profile", "--virtual-time-budget=10000", *options,
-             (self.folder / "report.html").as_uri()], capture_output=True, text=True, timeout=180)
+             f"--user-data-dir={self.folder}/profile", *options, (self.folder / "report.html").as_uri()],
+            capture_output=True, text=True, timeout=180)
 
     def test_is_self_contained(self):
         markup = re.sub(r"<script.*?</script>", "", self.page, flags=re.S)
