@@ -1,0 +1,149 @@
+// Each case of tests/graph/data: the pass's result against its golden, and both graphs against each other on the interpreter.
+#include "graph/passes/passes.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "graph/compare.h"
+#include "graph/fold.h"
+
+namespace mcc::graph::test {
+namespace {
+
+// What a case's options say.
+struct Setting {
+  tensor::Target target;
+  bool strict = false, once = false;
+  double tolerance = 0;
+};
+
+Setting setting_of(const Case& c) {
+  Setting s;
+  s.target.vector_bits = 128;
+  s.target.vector_registers = 16;
+  for (const std::string& option : c.options) {
+    std::istringstream in(option);
+    std::string key;
+    in >> key;
+    if (key == "strict") {
+      s.strict = true;
+    } else if (key == "once") {
+      s.once = true;
+    } else if (key == "tolerance") {
+      in >> s.tolerance;
+    } else if (key == "lanes") {
+      int lanes = 0;
+      in >> lanes;
+      s.target.vector_bits = 32 * lanes;
+    } else if (key == "registers") {
+      in >> s.target.vector_registers;
+    } else {
+      ADD_FAILURE() << "unknown option " << option;
+    }
+  }
+  return s;
+}
+
+struct Pass {
+  const char* name;
+  void (*run)(Graph& g, const Setting& s);
+};
+
+void must(const Status& status) { EXPECT_TRUE(status.ok()) << to_text(status.errors()); }
+
+// In the order of the pipeline. Each has its file in tests/graph/data.
+constexpr Pass kPasses[] = {
+    {"fold_constants", [](Graph& g, const Setting&) { must(fold_constants(g, interpreter_evaluator())); }},
+    {"eliminate_dead_code", [](Graph& g, const Setting&) { eliminate_dead_code(g); }},
+    {"simplify_algebra", [](Graph& g, const Setting&) { simplify_algebra(g); }},
+    {"eliminate_common_subexpressions", [](Graph& g, const Setting&) { eliminate_common_subexpressions(g); }},
+    {"fold_scales", [](Graph& g, const Setting&) { fold_scales(g); }},
+    {"fuse_attention", [](Graph& g, const Setting&) { fuse_attention(g); }},
+    {"choose_layouts", [](Graph& g, const Setting& s) { choose_layouts(g, s.target, s.strict); }},
+    {"optimize",
+     [](Graph& g, const Setting& s) {
+       OptimizeOptions options;
+       options.target = s.target;
+       options.evaluate = interpreter_evaluator();
+       options.strict = s.strict;
+       must(optimize(g, options));
+     }},
+};
+
+const Pass& pass_named(const std::string& name) {
+  const auto* pass =
+      std::find_if(std::begin(kPasses), std::end(kPasses), [&](const Pass& p) { return p.name == name; });
+  if (pass == std::end(kPasses)) throw std::runtime_error("no pass " + name);
+  return *pass;
+}
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const Pass& pass : kPasses) {
+    for (Case& c : read_cases(data_path(pass.name)))
+      cases.push_back(std::move(c));
+  }
+  return cases;
+}
+
+// Inputs and outputs of both: the same names and types, in the same order.
+void expect_same_interface(const Graph& before, const Graph& after) {
+  auto describe = [](const Graph& g) {
+    std::string out;
+    for (const auto& ids : {g.inputs, g.outputs}) {
+      for (ValueId v : ids)
+        out += text(g.value(v).name, ": ", to_text(g.value(v).type), "\n");
+      out += "->\n";
+    }
+    return out;
+  };
+  EXPECT_EQ(describe(before), describe(after));
+}
+
+// No node of the result names an origin that never was.
+void expect_known_origins(const Graph& before, const Graph& after) {
+  std::set<std::string> known;
+  for (const Node& n : before.nodes)
+    known.insert(n.origins.begin(), n.origins.end());
+  for (const Node& n : after.nodes) {
+    for (const std::string& origin : n.origins)
+      EXPECT_TRUE(known.count(origin)) << origin << " of " << n.name;
+  }
+}
+
+void expect_same_results(const Graph& before, const Graph& after, double tolerance) {
+  std::vector<Constant> inputs = random_inputs(before);
+  Result<std::vector<Constant>> want = run_graph(before, inputs, interpreter_evaluator());
+  Result<std::vector<Constant>> got = run_graph(after, inputs, interpreter_evaluator());
+  ASSERT_TRUE(want.ok()) << to_text(want.errors());
+  ASSERT_TRUE(got.ok()) << to_text(got.errors());
+  expect_close(*got, *want, tolerance);
+}
+
+class GraphPass : public ::testing::TestWithParam<Case> {};
+
+TEST_P(GraphPass, KeepsTheMeaningAndMatchesItsGolden) {
+  const Case& c = GetParam();
+  const Setting setting = setting_of(c);
+  const Pass& pass = pass_named(c.file);
+  Graph before = parse_graph(c.graph), after = before;
+  ASSERT_TRUE(verify(before).empty()) << verify(before)[0];
+  pass.run(after, setting);
+  ASSERT_TRUE(verify(after).empty()) << verify(after)[0] << "\n" << to_text(after);
+  expect_same_interface(before, after);
+  expect_known_origins(before, after);
+  if (before.dims.empty()) expect_same_results(before, after, setting.tolerance);
+  if (!setting.once) {
+    Graph again = after;
+    pass.run(again, setting);
+    EXPECT_EQ(to_text(again), to_text(after)) << "a second run of the pass changes its result";
+  }
+  expect_case(c, to_text(after));
+}
+
+INSTANTIATE_TEST_SUITE_P(Data, GraphPass, ::testing::ValuesIn(all_cases()), test_name);
+
+}  // namespace
+}  // namespace mcc::graph::test
