@@ -206,6 +206,30 @@ def decoder():
     return n.model(n.op("MatMul", x, n.op("Transpose", table, perm=[1, 0])))
 
 
+def attention_forms():
+    """Attention as different exporters write it, odd lengths throughout."""
+    n = Net(13)
+    x, memory = n.input("x", [1, 11, 48]), n.input("memory", [1, 7, 48])
+    heads = lambda y, tokens, count: n.op("Transpose", n.op("Reshape", y, n.ints(1, tokens, count, 16)), perm=[0, 2, 1, 3])
+    merged = lambda y: n.op("Reshape", n.op("Transpose", y, perm=[0, 2, 1, 3]), n.ints(1, 11, 48))
+    keys = lambda y: n.op("Transpose", y, perm=[0, 1, 3, 2])
+    quarter = n.constant(np.float32(0.25))
+    # Parts of one projection; queries scaled, a causal mask that selects.
+    q, k, v = (heads(y, 11, 3) for y in n.op("Split", n.linear(x, 48, 144), n.ints(48, 48, 48), outputs=3, axis=2))
+    causal = n.constant(np.tril(np.ones((1, 1, 11, 11), bool)))
+    scores = n.op("Where", causal, n.op("MatMul", n.op("Mul", q, quarter), keys(k)), n.constant(np.float32(-1e9)))
+    x = n.op("Add", x, n.linear(merged(n.op("MatMul", n.op("Softmax", scores, axis=3), v)), 48, 48))
+    # Over another sequence; no mask, scores scaled.
+    q, k, v = heads(n.linear(x, 48, 48), 11, 3), heads(n.linear(memory, 48, 48), 7, 3), heads(n.linear(memory, 48, 48), 7, 3)
+    scores = n.op("Mul", quarter, n.op("MatMul", q, keys(k)))
+    x = n.op("Add", x, n.linear(merged(n.op("MatMul", n.op("Softmax", scores, axis=-1), v)), 48, 48))
+    # One head of keys and values for all queries; a bias for each head and pair, then positions dropped.
+    q, k, v = heads(n.linear(x, 48, 48), 11, 3), heads(n.linear(x, 48, 16), 11, 1), heads(n.linear(x, 48, 16), 11, 1)
+    scores = n.op("Add", n.op("MatMul", q, keys(k)), n.weight(3, 11, 11, scale=1.0))
+    scores = n.op("Where", n.constant(np.arange(11) > 8), n.constant(np.float32(-1e4)), scores)
+    return n.model(n.op("Add", x, merged(n.op("MatMul", n.op("Softmax", scores, axis=-1), v))))
+
+
 def tagger(kind="LSTM", gates=4):
     n = Net(9)
     x = n.op("Gather", n.weight(50, 24, scale=1.0), n.input("ids", [11, 2], TensorProto.INT64))
@@ -267,6 +291,7 @@ MODELS = {
     "convnext_block": convnext_block,
     "encoder": encoder,
     "decoder": decoder,
+    "attention_forms": attention_forms,
     "lstm_tagger": tagger,
     "gru_tagger": lambda: tagger("GRU", 3),
     "half_cnn": half_cnn,

@@ -25,8 +25,46 @@ TEST_P(LowerFile, StaysEquivalentAndMatchesItsGolden) {
 INSTANTIATE_TEST_SUITE_P(Files, LowerFile,
                          ::testing::Values("register_tile", "fused_parallel", "symbolic_tile", "guarded_init",
                                            "vector_reduce", "scan", "padding", "halo", "pad_copy", "concat",
-                                           "masked_tile", "layer_norm", "prefetch_next", "masked_update"),
+                                           "masked_tile", "layer_norm", "prefetch_next", "masked_update",
+                                           "transpose_tile"),
                          [](const auto& info) { return std::string(info.param); });
+
+// y[j, i] = x[i, j] + x[i, 0] in square tiles of lanes x lanes, as the schedules make it: columns of x become vectors.
+std::string tiled_transposition(int rows, int columns, int lanes) {
+  auto ceil = [](int a, int b) { return (a + b - 1) / b; };
+  std::string j = text("j.t * ", lanes, " + j.i"), i = text("i.t * ", lanes, " + i.i");
+  return text("func transpose(x: f32[", rows, ", ", columns, "]) -> (y: f32[", columns, ", ", rows,
+              "]) {\n  parallel for j.t in ", ceil(columns, lanes), " { for i.t in ", ceil(rows, lanes),
+              " {\n    unrolled for j.i in ", lanes, " { vectorized for i.i in ", lanes, " { block y(a = ", j,
+              ": spatial ", columns, ", b = ", i, ": spatial ", rows, ") where ", j, " < ", columns, " && ",
+              i, " < ", rows, " { y[a, b] = x[b, a] + x[b, 0] } } }\n  } }\n}");
+}
+
+bool has_shuffle(const Func& f) { return to_text(f).find("shuffle") != std::string::npos; }
+
+TEST(Lower, TransposesInTilesOfAllVectorLengths) {
+  for (int lanes : {4, 8, 16}) {
+    for (auto [rows, columns] : {std::pair{lanes, lanes}, std::pair{2 * lanes + 1, 3 * lanes + lanes - 1}}) {
+      SCOPED_TRACE(text(rows, "x", columns, " in tiles of ", lanes));
+      EXPECT_TRUE(has_shuffle(expect_lowers(parse(tiled_transposition(rows, columns, lanes)))));
+    }
+  }
+}
+
+// Two columns, a store to what is read, a stride of two between the columns: left as they are.
+TEST(Lower, LeavesTilesThatAreNoTransposition) {
+  auto tile = [](const std::string& value) {
+    return parse(
+        text("func f(x: f32[8, 8]) -> (y: f32[4, 4]) { unrolled for j in 4 { vectorized for i in 4 { "
+             "block y(a = j: spatial 4, b = i: spatial 4) { y[a, b] = ",
+             value, " } } } }"));
+  };
+  EXPECT_TRUE(has_shuffle(expect_lowers(tile("x[b, a]"))));
+  for (const char* value : {"x[b, a] * x[b, a + 1]", "x[b, 2 * a]", "x[a, b]", "x[b, 3 - a]"}) {
+    SCOPED_TRACE(value);
+    EXPECT_FALSE(has_shuffle(expect_lowers(tile(value))));
+  }
+}
 
 // A matrix product with a register tile of mr x nr, as the schedules make it.
 std::string tiled_matmul(int m, int n, int k, int mr, int nr, int lanes) {
