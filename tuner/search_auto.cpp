@@ -49,6 +49,8 @@ class AutoSearch : public DraftSearch {
       if (made.ok() && !is_seen(made)) points.push_back({&sketch, std::move(made), 0});
     }
     score(points, context_.model != nullptr ? context_.model : context_.drafter);
+    for (Scored& point : points)
+      point.planned.func = {};
     return points;
   }
 

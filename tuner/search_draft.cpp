@@ -7,14 +7,16 @@ namespace mcc::tuner {
 
 namespace {
 
-// Pruner drafts some thousands of points a round. At 0.1 to 0.4 ms a point that would take as long as the trials
-// themselves, so the first round drafts about a thousand, and every second one some hundred more.
-constexpr size_t kDrafts = 1024;
-constexpr size_t kKeep = 256;
-constexpr size_t kPerTile = 8;  // drafts of equal tiles
-constexpr size_t kVerified =
-    256;  // mutations of drafts and measured points that the model sees, beside the drafts
-constexpr double kFromMeasured = 0.1;
+// Pruner drafts some thousands of points a round. At 0.2 to 0.6 ms a point that would take longer than the trials do, so
+// a round plans about as many points as cost a few trials, and what the drafter has ranked stays in a pool.
+constexpr size_t kDrafts = 256;  // new points, in the first round and each kRedraft-th one
+constexpr int kRedraft = 4;
+constexpr size_t kPool = 1024;
+constexpr size_t kKeep = 256;       // of the pool
+constexpr size_t kPerTile = 8;      // drafts of equal tiles
+constexpr size_t kVerified = 96;    // drafts that the model sees in a round, half of them the best, half any
+constexpr size_t kMutants = 48;     // mutations of drafts and measured points that it sees beside those
+constexpr size_t kParents = 16;     // best measured points
 constexpr size_t kExploratory = 8;  // one in so many is not the model's choice
 
 // What points of equal tiles have in common: all answers but those on unrolling, places and threads.
@@ -44,7 +46,7 @@ void DraftSearch::make_drafts() {
       Cursor cursor;
       space_.enumerate(*sketch, cursor, [&](Planned&& planned) {
         add(sketch, std::move(planned));
-        return points.size() < 4 * kDrafts;
+        return true;
       });
     }
   }
@@ -63,7 +65,7 @@ void DraftSearch::make_drafts() {
     point.planned.func = {};
     pool_.push_back(std::move(point));
   }
-  pool_ = best_unseen(std::move(pool_), 4 * kDrafts);
+  pool_ = best_unseen(std::move(pool_), kPool);
   drafts_.clear();
   std::map<std::string, size_t> of_tile;
   for (const Scored& draft : pool_) {
@@ -80,31 +82,41 @@ const std::vector<Scored>& DraftSearch::drafts() {
   return drafts_;
 }
 
+std::vector<Scored> DraftSearch::make_mutants() {
+  std::vector<Scored> mutants;
+  size_t parents = std::min(measured().size(), kParents);
+  for (size_t i = 0; i < kMutants && parents + drafts_.size() > 0; ++i) {
+    Random random = draw();
+    const bool is_measured = parents > 0 && (drafts_.empty() || random.below(2) == 0);
+    auto pick = [&](size_t n) { return static_cast<size_t>(random.below(static_cast<int64_t>(n))); };
+    const Measured* known = is_measured ? &measured()[pick(parents)] : nullptr;
+    const Scored* draft = is_measured ? nullptr : &drafts_[pick(drafts_.size())];
+    const Sketch* sketch = known != nullptr ? known->sketch : draft->sketch;
+    Planned made = space_.mutate(*sketch, known != nullptr ? known->planned : draft->planned, random);
+    if (made.ok()) mutants.push_back({sketch, std::move(made), 0});
+  }
+  return mutants;
+}
+
 void DraftSearch::fill_from_drafts(std::vector<Candidate>& out, size_t count) {
-  // Every second round makes new drafts, since the best measured points are parents of some.
-  if (rounds_ == 0 || rounds_ % 2 == 0) make_drafts();
+  if (rounds_ == 0 || rounds_ % kRedraft == 0) make_drafts();
   ++rounds_;
   std::vector<Scored> points = drafts_;
-  if (context_.model != nullptr) {
-    // One generation under the model.
-    size_t parents = std::min(measured().size(), static_cast<size_t>(kFromMeasured * kKeep));
-    for (size_t i = 0; i < kVerified && parents + drafts_.size() > 0; ++i) {
-      Random random = draw();
-      const bool is_measured = parents > 0 && (drafts_.empty() || random.below(2) == 0);
-      const Sketch* sketch = nullptr;
-      const Planned* parent = nullptr;
-      if (is_measured) {
-        const Measured& m = measured()[static_cast<size_t>(random.below(static_cast<int64_t>(parents)))];
-        sketch = m.sketch, parent = &m.planned;
-      } else {
-        const Scored& d = drafts_[static_cast<size_t>(random.below(static_cast<int64_t>(drafts_.size())))];
-        sketch = d.sketch, parent = &d.planned;
-      }
-      Planned made = space_.mutate(*sketch, *parent, random);
-      if (made.ok()) points.push_back({sketch, std::move(made), 0});
+  // Where the drafter is the model, the ranks of drafts are known.
+  const bool is_verified = context_.model != nullptr && context_.model != context_.drafter;
+  if (is_verified && points.size() > kVerified) {
+    Random random = draw();
+    for (size_t i = kVerified / 2; i < kVerified; ++i) {
+      std::swap(points[i],
+                points[i + static_cast<size_t>(random.below(static_cast<int64_t>(points.size() - i)))]);
     }
-    score(points, context_.model);
+    points.resize(kVerified);
   }
+  std::vector<Scored> mutants = make_mutants();
+  CostModel* model = context_.model != nullptr ? context_.model : context_.drafter;
+  if (is_verified) score(points, model);
+  score(mutants, model);
+  std::move(mutants.begin(), mutants.end(), std::back_inserter(points));
   size_t wanted = count - std::min(count, out.size());
   size_t exploratory = wanted / kExploratory;
   for (const Scored& best : best_unseen(std::move(points), wanted - exploratory))

@@ -19,6 +19,7 @@ class DraftSearch : public SearchBase {
 
  private:
   void make_drafts();
+  std::vector<Scored> make_mutants();
 
   std::vector<Scored> pool_;    // all that the drafter has ranked
   std::vector<Scored> drafts_;  // the best of them

@@ -1,6 +1,6 @@
 // Evolution under a cost model (Ansor, OSDI'20, section 5.1; MetaSchedule): generations are ranked by the model, only the
 // best unseen points over all generations are measured. Populations are smaller than theirs (2048 and 512), as a point
-// takes 0.1 to 0.4 ms: 640 points a round cost about as much as two or three trials.
+// takes 0.2 to 0.6 ms: 288 points a round cost about as much as three trials.
 #include <algorithm>
 
 #include "tuner/searches.h"
@@ -9,8 +9,8 @@ namespace mcc::tuner {
 
 namespace {
 
-constexpr size_t kPopulation = 128;
-constexpr int kGenerations = 4;
+constexpr size_t kPopulation = 96;
+constexpr int kGenerations = 3;
 constexpr double kFromMeasured = 0.2;  // of the first generation
 constexpr double kMutation = 0.85, kCrossover = 0.05;
 constexpr double kExploration = 0.05;  // of what is measured, at random

@@ -1,8 +1,8 @@
 // The space of a task: all points of all sketches that fit it, to be sampled, enumerated, mutated and crossed.
 //
 // A point is known by what its sketch asked and what was answered; what is asked may depend on earlier answers, so a point
-// is made by running the sketch (plan_point): 0.1 to 0.4 ms for a matmul or a convolution. So a search can afford some
-// thousands of points a second and no more: drafts are counted in thousands, not in tens of thousands.
+// is made by running the sketch (plan_point): 0.1 to 0.6 ms for a matmul or a convolution. So a search can afford some
+// thousands of points a second and no more: drafts are counted in hundreds, not in tens of thousands.
 #pragma once
 
 #include <functional>
