@@ -35,13 +35,7 @@ Result<LogContents> read_kept(const std::string& path, int keep,
   options.keep = keep;
   options.on_trial = std::move(on_trial);
   Result<LogContents> log = tuner::read_log(path, options);
-  if (!log.ok() || log->skipped == 0) return log;
-  std::string complaints = tuner::complaints_text(path, *log);
-  for (size_t at = 0; at < complaints.size();) {
-    const size_t end = std::min(complaints.find('\n', at), complaints.size());
-    say(printable(complaints.substr(at, end - at)));
-    at = end + 1;
-  }
+  if (log.ok()) say_complaints(path, *log);
   return log;
 }
 
@@ -244,6 +238,15 @@ int run_show(const Arguments& arguments) { return show_log(arguments.inputs[0], 
 
 }  // namespace
 
+void say_complaints(const std::string& path, const LogContents& log) {
+  const std::string complaints = tuner::complaints_text(path, log);
+  for (size_t at = 0; at < complaints.size();) {
+    const size_t end = std::min(complaints.find('\n', at), complaints.size());
+    say(printable(complaints.substr(at, end - at)));
+    at = end + 1;
+  }
+}
+
 bool is_tuning_log(const std::string& path) {
   std::string start(5, '\0');
   std::ifstream(path, std::ios::binary).read(start.data(), 5);
@@ -314,6 +317,7 @@ void add_log(CLI::App& app, int* exit_code) {
         ->capture_default_str();
     command->add_option("-o,--output", arguments->output, "The log to write; without it, the log itself is changed");
   }
+  add_log_of_model(*log, exit_code);
   add_log_report(*log, exit_code);
 }
 

@@ -122,7 +122,7 @@ class ModelTuner {
       const tuner::LogTask* task = contents->find_task(entry.task);
       if (task == nullptr || task->text != report_.tasks[it->second].text) continue;
       known[it->second].push_back(entry.trial);
-      ++report_.known_trials;
+      if (entry.source != "import") ++report_.known_trials;
     }
     return known;
   }

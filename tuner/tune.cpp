@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "support/hash.h"
 
@@ -23,6 +24,8 @@ class Tuner {
         model_(make_cost_model(options.cost_model, target, options.seed)),
         drafter_(make_cost_model("analyzer", target, options.seed)),
         searches_(tasks.size()),
+        seeds_(tasks.size()),
+        defaults_(tasks.size()),
         trials_(tasks.size()),
         reports_(tasks.size()),
         scheduler_(states(tasks, target), options.scheduler) {}
@@ -70,7 +73,24 @@ class Tuner {
     return out;
   }
 
-  void start(size_t i, const std::vector<Trial>& known) {
+  // What is known without seeds; those that have not been measured yet are kept for later rounds.
+  std::vector<Trial> without_seeds(size_t i, const std::vector<Trial>& known) {
+    auto is_seed = [](const Trial& t) { return t.measurement.ok() && t.measurement.times_us.empty(); };
+    std::vector<Trial> measured;
+    std::set<std::string> traces;
+    for (const Trial& t : known) {
+      if (is_seed(t)) continue;
+      traces.insert(tensor::to_text(t.candidate.trace));
+      measured.push_back(t);
+    }
+    for (const Trial& t : known) {
+      if (is_seed(t) && traces.insert(tensor::to_text(t.candidate.trace)).second) seeds_[i].push_back(t.candidate);
+    }
+    return measured;
+  }
+
+  void start(size_t i, const std::vector<Trial>& known_and_seeds) {
+    const std::vector<Trial> known = without_seeds(i, known_and_seeds);
     SearchContext context;
     context.task = &tasks_[i];
     context.target = &target_;
@@ -81,14 +101,14 @@ class Tuner {
     searches_[i] = make_search(options_.search, context);
     reports_[i].default_us = reports_[i].best_us = kNever;
     reports_[i].space = searches_[i]->space_size();
+    defaults_[i] = tensor::to_text(default_trace(i));
     if (known.empty()) return;
     searches_[i]->tell(known);
     trials_[i] = known;
     if (model_) model_->learn(tasks_[i], trials_[i]);
-    tensor::Trace preferred = default_trace(i);
     for (const Trial& t : known) {
       if (!t.measurement.ok()) continue;
-      if (tensor::to_text(t.candidate.trace) == tensor::to_text(preferred)) {
+      if (tensor::to_text(t.candidate.trace) == defaults_[i]) {
         reports_[i].default_us = std::min(reports_[i].default_us, t.measurement.best_us());
       }
       if (!t.measurement.is_censored)
@@ -129,10 +149,20 @@ class Tuner {
     return static_cast<int>(std::max<int64_t>(batch, 1));
   }
 
+  // The default first, then seeds, then what the search proposes.
+  std::vector<Candidate> next(size_t i, size_t count) {
+    std::vector<Candidate>& seeds = seeds_[i];
+    if (seeds.empty() || !scheduler_.tasks()[i].is_started()) return searches_[i]->next(static_cast<int>(count));
+    count = std::min(count, seeds.size());
+    std::vector<Candidate> out(seeds.begin(), seeds.begin() + static_cast<ptrdiff_t>(count));
+    seeds.erase(seeds.begin(), seeds.begin() + static_cast<ptrdiff_t>(count));
+    return out;
+  }
+
   Status round(size_t i) {
     double before = hooks_.clock();
     TaskReport& report = reports_[i];
-    std::vector<Candidate> candidates = searches_[i]->next(batch_of(i));
+    std::vector<Candidate> candidates = next(i, static_cast<size_t>(batch_of(i)));
     if (candidates.empty()) {
       scheduler_.report(i, 0, hooks_.clock() - before, report.best_us, true);
       return done();
@@ -144,13 +174,12 @@ class Tuner {
     MCC_CHECK(measured->size() == candidates.size(), "expected ", candidates.size(), " measurements, got ",
               measured->size());
 
-    bool is_first = !scheduler_.tasks()[i].is_started();
     std::vector<Trial> trials;
     for (size_t c = 0; c < candidates.size(); ++c) {
       Trial trial{std::move(candidates[c]), std::move((*measured)[c])};
       const Measurement& m = trial.measurement;
       if (m.ok()) {
-        if (is_first && c == 0) report.default_us = m.best_us();
+        if (tensor::to_text(trial.candidate.trace) == defaults_[i]) report.default_us = std::min(report.default_us, m.best_us());
         if (!m.is_censored) report.best_us = std::min(report.best_us, m.best_us());
       } else {
         ++report.errors[m.error];
@@ -191,6 +220,8 @@ class Tuner {
   std::unique_ptr<CostModel> model_;
   std::unique_ptr<CostModel> drafter_;
   std::vector<std::unique_ptr<Search>> searches_;
+  std::vector<std::vector<Candidate>> seeds_;
+  std::vector<std::string> defaults_;  // traces of the default schedules
   std::vector<std::vector<Trial>> trials_;
   std::vector<TaskReport> reports_;
   Scheduler scheduler_;

@@ -65,7 +65,8 @@ struct TuneReport {
   TuneEnd end = TuneEnd::nothing_left;
 };
 
-// `known` are trials of earlier runs on this target, task by task: they count as measured. Names of search and model in
+// `known` are trials of earlier runs on this target, task by task: they count as measured. Those without times and without
+// an error are seeds, which are measured after the default. Names of search and model in
 // the options must be ones that make_search and make_cost_model know.
 Result<TuneReport> tune(const std::vector<Task>& tasks, const tensor::Target& target, Measurer& measurer,
                         const std::vector<std::vector<Trial>>& known, const TuneOptions& options,

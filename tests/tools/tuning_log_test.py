@@ -34,6 +34,11 @@ def small_model(columns=96):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
+def compact(record):
+    """A line of a log, as mcc writes it."""
+    return json.dumps(record, separators=(",", ":"))
+
+
 class TuningLog(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -73,7 +78,7 @@ class TuningLog(unittest.TestCase):
 
     @classmethod
     def task_line(cls, task):
-        return json.dumps({"v": 1, "kind": "task", **{k: task[k] for k in ("id", "name", "text", "flops", "bytes")}})
+        return compact({"v": 1, "kind": "task", **{k: task[k] for k in ("id", "name", "text", "flops", "bytes")}})
 
     @classmethod
     def trial(cls, task, us, **changes):
@@ -83,7 +88,7 @@ class TuningLog(unittest.TestCase):
                 "trace": cls.traces.get(task["id"], ""), "device": "a test", "seed": 1, "build_s": 0.01, "run_s": 0.02,
                 "time": 1.7e9}
         line.update(changes)
-        return json.dumps(line)
+        return compact(line)
 
     @classmethod
     def log_text(cls, speed=1.0, only=None):
@@ -253,6 +258,103 @@ class TuningLog(unittest.TestCase):
         pruned = self.json_of("log", "prune", "merged.json", "-k", 1)
         self.assertEqual(pruned["trials"], 2 * count)  # the best and the default
         self.assertEqual(self.json_of("log", "show", "merged.json")["tasks"][0]["best_us"], 5)
+
+    def test_verify(self):
+        task, other = self.tasks["tasks"][0], json.loads(json.dumps(self.tasks["tasks"][0]))
+        other["id"], other["text"] = "0123456789abcdef", other["text"].replace("96", "160").replace("48", "52")
+        lines = [self.task_line(task), self.trial(task, 1e-3),  # nothing is as fast as this
+                 self.trial(task, 1e9, threads=1),  # nor as slow as this
+                 self.trial(task, 5, threads=4000),
+                 self.trial(task, 5, target="another machine", trace='split(loop="i", factors=[0, 4])'),
+                 self.task_line(other), self.trial(other, 3)]
+        log = self.file("verify.json", "\n".join(lines) + "\n")
+        report = self.json_of("log", "verify", log, self.model)
+        rows = {row["line"]: row for row in report["trials"]}
+        self.assertEqual({line: row["verdict"] for line, row in rows.items()},
+                         {2: "slower", 3: "faster", 4: "elsewhere", 5: "unfit"})
+        self.assertEqual((rows[2]["error"], rows[2]["checked"]), ("none", True))
+        self.assertAlmostEqual(rows[2]["ratio"], rows[2]["here_us"] / 1e-3, delta=1)
+        self.assertIn("split", rows[5]["message"])
+        self.assertEqual(report["tasks_not_in_the_model"], [other["id"]])
+        self.assertEqual(report["tasks_without_trials"], len(self.tasks["tasks"]) - 1)
+        done = self.run_ok("log", "verify", log, self.model, "--append")
+        self.assertIn("slower", done.stdout)
+        self.assertIn("1 no longer apply", done.stderr)
+        # What was measured here is what counts from now on.
+        text = log.read_text().splitlines()
+        self.assertEqual([json.loads(line)["source"] for line in text[len(lines):]], ["verify"] * 3)
+        self.assertEqual(self.mcc("log", "verify", "absent.json", self.model).returncode, 6)
+        self.assertEqual(self.mcc("log", "verify", log, "absent.onnx").returncode, 3)
+        self.assertEqual(self.mcc("log", "verify", log).returncode, 2)
+
+    def test_verify_checks_results(self):
+        report = self.json_of("log", "verify", self.log, self.model, "-k", 3)
+        for row in report["trials"]:
+            self.assertIn(row["verdict"], ("holds", "slower", "faster"))
+            self.assertTrue(row["checked"])
+
+    def test_import(self):
+        # A product of 48x96 over 64, as three tuners record it, and lines that say nothing of it.
+        records = {
+            "autotvm.log": [
+                {"input": ["llvm -mcpu=core-avx2", "dense_pack.x86",
+                           [["TENSOR", [48, 64], "float32"], ["TENSOR", [96, 64], "float32"], None, "float32"], {}],
+                 "config": {"index": 7, "code_hash": None,
+                            "entity": [["tile_y", "sp", [-1, 4, 4]], ["tile_x", "sp", [-1, 3, 16]],
+                                       ["tile_k", "sp", [-1, 1]], ["tile_inner", "sp", [-1, 1]]]},
+                 "result": [[2.1e-05], 0, 1.2, 1.7e9], "version": 0.2, "tvm_version": "0.13.0"},
+                {"input": ["llvm", "conv2d_NCHWc.x86",
+                           [["TENSOR", [1, 64, 56, 56], "float32"], ["TENSOR", [64, 64, 3, 3], "float32"], [1, 1],
+                            [1, 1, 1, 1], [1, 1], "NCHW", "NCHW", "float32"], {}],
+                 "config": {"index": 0, "code_hash": None,
+                            "entity": [["tile_ic", "sp", [-1, 16]], ["tile_oc", "sp", [-1, 32]],
+                                       ["tile_ow", "sp", [-1, 14]], ["unroll_kw", "ot", True]]},
+                 "result": [[0.001], 0, 1.2, 1.7e9], "version": 0.2, "tvm_version": "0.13.0"}],
+            "ansor.json": [
+                {"i": [['["matmul", 48, 96, 64]', "llvm", [2, 64, 64, 0, 0, 0, 0, 0], "", 1, []],
+                       [[], [["SP", 2, 0, 48, [2, 1, 6], 1], ["SP", 2, 4, 96, [1, 1, 32], 1], ["SP", 2, 8, 64, [2], 1],
+                             ["RE", 2, [0, 4, 1, 5, 8, 2, 6, 9, 3, 7]], ["AN", 2, 9, 2]]]],
+                 "r": [[3e-05], 0, 0.5, 1700000000], "v": "v0.6"},
+                {"i": [['["matmul", 48, 96, 64]', "llvm", [2, 64, 64, 0, 0, 0, 0, 0], "", 1, []], [[], []]],
+                 "r": [[1e10], 2, 0.5, 1700000000], "v": "v0.6"}],
+            "database_tuning_record.json": [
+                [0, [[[["GetBlock", [], ["C", "main"], ["b0"]], ["GetLoops", ["b0"], [], ["l1", "l2", "l3"]],
+                       ["SamplePerfectTile", ["l1"], [4, 64], ["v4", "v5", "v6", "v7"]],
+                       ["SamplePerfectTile", ["l2"], [4, 64], ["v8", "v9", "v10", "v11"]],
+                       ["SamplePerfectTile", ["l3"], [2, 64], ["v12", "v13"]]],
+                      [[2, [2, 3, 2, 4]], [3, [3, 2, 1, 16]], [4, [16, 4]]]], [1.5e-05], None, None]]],
+            "database_workload.json": [["7713462213", "eyJyb290IjogMX0="]],
+        }
+        for name, lines in records.items():
+            self.file(name, "".join(json.dumps(line) + "\n" for line in lines))
+        log = self.folder / "imported.json"
+        report = self.json_of("log", "import", *records, "--model", self.model, "-o", log, "--limit", 8)
+        self.assertEqual((report["lines"], report["records"], report["tasks_with_seeds"]), (6, 4, 1))
+        self.assertGreaterEqual(report["seeds"], 3)
+        self.assertEqual(report["left_out"], {"a workload, known by its records' extents": 1, "failed there": 1,
+                                              "of a size that no kernel of the model has": 1})
+        said = self.run_ok("log", "import", *records, "--model", self.model, "-o", self.folder / "again.json").stderr
+        self.assertIn("1 lines left out: failed there", said)
+        self.assertIn("from 3 of 6 records", said)
+        # Seeds decide nothing until they are measured, which verify does, and a search does before anything else.
+        self.assertEqual(self.compile("--tune-log", log)["schedules"]["exact"], 0)
+        traces = [json.loads(line)["trace"] for line in log.read_text().splitlines()[1:]]
+        self.assertEqual(self.json_of("log", "show", log)["tasks"][0]["seeds"], len(traces))
+        tuned = self.json_of("tune", self.model, "--tune-log", log, "--trials", 4 + len(traces), "--tasks", "first",
+                             "--no-check", "--seed", 5)
+        self.assertEqual(tuned["known_trials"], 0)
+        measured = [json.loads(line) for line in log.read_text().splitlines()[1 + len(traces):]]
+        self.assertEqual([line["trace"] for line in measured[4:]], [t for t in traces if t not in [m["trace"] for m in measured[:4]]])
+        again = self.folder / "again.json"
+        self.run_ok("log", "verify", again, self.model, "--append", "-k", 3)
+        self.assertEqual(self.compile("--tune-log", again)["schedules"]["exact"], 1)
+        for words, code in ((("absent.log",), 6), ((self.folder,), 6)):
+            done = self.mcc("log", "import", *words, "--model", self.model, "-o", "none.json")
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertFalse((self.folder / "none.json").exists())
+        done = self.mcc("log", "import", "autotvm.log", "--model", self.model, "-o", self.file("kept.txt", "mine"))
+        self.assertEqual(done.returncode, 6)
+        self.assertEqual((self.folder / "kept.txt").read_text(), "mine")
 
     def test_other_files_are_not_written_over(self):
         precious = self.file("precious.txt", "precious")

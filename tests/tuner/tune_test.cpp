@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -162,6 +163,39 @@ TEST(Tune, GoesOnWhereAnEarlierRunEnded) {
     for (const Trial& t : second.recorded[i]) EXPECT_EQ(known.count(to_text(t.candidate.trace)), 0u) << "measured again";
     EXPECT_LE(report->tasks[i].best_us, best);
   }
+}
+
+// What mcc log import leaves in a log: candidates without a time.
+TEST(Tune, MeasuresSeedsAfterTheDefaultAndOnce) {
+  std::vector<Task> tasks{test_tasks()[0]};
+  FakeRun first, second, third;
+  ASSERT_TRUE(first(tasks, trials(12)).ok());
+  std::vector<Trial> seeds(first.recorded[0].end() - 3, first.recorded[0].end());
+  for (Trial& t : seeds) t.measurement = {};
+  ASSERT_TRUE(second(tasks, trials(12), {seeds}).ok());
+  PreferredDecider preferred;
+  Planned planned = plan_point(all_sketches()[0], tasks[0].func, test_target(), {}, preferred);
+  EXPECT_EQ(second.measurer.seen[0], to_text(planned.candidate.trace));
+  std::vector<std::string> after(second.measurer.seen.begin() + 4, second.measurer.seen.begin() + 7);  // 4 in the first round
+  for (size_t i = 0; i < seeds.size(); ++i) EXPECT_EQ(after[i], to_text(seeds[i].candidate.trace));
+
+  std::vector<Trial> both = second.recorded[0];
+  both.insert(both.begin(), seeds.begin(), seeds.end());
+  ASSERT_TRUE(third(tasks, trials(12), {both}).ok());
+  for (const Trial& seed : seeds) {
+    const std::string trace = to_text(seed.candidate.trace);
+    EXPECT_EQ(std::count(third.measurer.seen.begin(), third.measurer.seen.end(), trace), 0);
+  }
+}
+
+// A log that has been cut down to its best trials: the default is measured again, and reported.
+TEST(Tune, MeasuresTheDefaultWhenALogLacksIt) {
+  std::vector<Task> tasks{test_tasks()[0]};
+  FakeRun first, second;
+  ASSERT_TRUE(first(tasks, trials(12)).ok());
+  Result<TuneReport> report = second(tasks, trials(12), {{first.recorded[0][5]}});
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report->tasks[0].default_us, first.recorded[0][0].measurement.best_us());
 }
 
 TEST(Tune, SameSeedSameCandidates) {
