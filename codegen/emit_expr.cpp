@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "codegen/kernel_emitter.h"
+#include "tensor/intrinsics.h"
 #include "tensor/visit.h"
 
 namespace mcc::codegen {
@@ -597,29 +598,10 @@ llvm::Value* KernelEmitter::on(const Call& n) {
       return n.type.lanes > 1
                  ? x
                  : b_.CreateIntrinsic(llvm::Intrinsic::expect, {x->getType()}, {x, b_.getTrue()});
-    case Intrinsic::prefetch:
-    case Intrinsic::exp:
-    case Intrinsic::exp2:
-    case Intrinsic::log:
-    case Intrinsic::log2:
-    case Intrinsic::log1p:
-    case Intrinsic::expm1:
-    case Intrinsic::pow:
-    case Intrinsic::rsqrt:
-    case Intrinsic::tanh:
-    case Intrinsic::erf:
-    case Intrinsic::sigmoid:
-    case Intrinsic::sin:
-    case Intrinsic::cos:
-    case Intrinsic::tan:
-    case Intrinsic::asin:
-    case Intrinsic::acos:
-    case Intrinsic::atan:
-    case Intrinsic::sinh:
-    case Intrinsic::cosh:
-    case Intrinsic::asinh:
-    case Intrinsic::acosh:
-    case Intrinsic::atanh:
+    case Intrinsic::prefetch:  // above
+#define X(name) case Intrinsic::name:
+    MCC_EXPANDED_INTRINSICS(X)
+#undef X
       break;
   }
   MCC_UNREACHABLE(tensor::to_text(n.function), " reached code generation; lower_math expands it");

@@ -4,6 +4,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "tensor/intrinsics.h"
 #include "tensor/passes/math/builder.h"
 #include "tensor/visit.h"
 
@@ -12,52 +13,6 @@ namespace mcc::tensor {
 namespace {
 
 using math::MathBuilder;
-
-// Whether codegen has instructions for it.
-bool is_native(Intrinsic function) {
-  switch (function) {
-    case Intrinsic::sqrt:
-    case Intrinsic::abs:
-    case Intrinsic::floor:
-    case Intrinsic::ceil:
-    case Intrinsic::round:
-    case Intrinsic::trunc:
-    case Intrinsic::fma:
-    case Intrinsic::is_nan:
-    case Intrinsic::is_inf:
-    case Intrinsic::logical_not:
-    case Intrinsic::bit_not:
-    case Intrinsic::popcount:
-    case Intrinsic::bit_cast:
-    case Intrinsic::prefetch:
-    case Intrinsic::likely:
-      return true;
-    case Intrinsic::exp:
-    case Intrinsic::exp2:
-    case Intrinsic::log:
-    case Intrinsic::log2:
-    case Intrinsic::log1p:
-    case Intrinsic::expm1:
-    case Intrinsic::pow:
-    case Intrinsic::rsqrt:
-    case Intrinsic::tanh:
-    case Intrinsic::erf:
-    case Intrinsic::sigmoid:
-    case Intrinsic::sin:
-    case Intrinsic::cos:
-    case Intrinsic::tan:
-    case Intrinsic::asin:
-    case Intrinsic::acos:
-    case Intrinsic::atan:
-    case Intrinsic::sinh:
-    case Intrinsic::cosh:
-    case Intrinsic::asinh:
-    case Intrinsic::acosh:
-    case Intrinsic::atanh:
-      return false;
-  }
-  MCC_UNREACHABLE("unknown intrinsic");
-}
 
 // Expansion in f64; also serves f32 where there is no shorter one.
 Expr expand_f64(MathBuilder& b, Intrinsic function, const std::vector<Expr>& args) {
@@ -107,21 +62,9 @@ Expr expand_f64(MathBuilder& b, Intrinsic function, const std::vector<Expr>& arg
       return math::acosh_f64(b, x);
     case Intrinsic::atanh:
       return math::atanh_f64(b, x);
-    case Intrinsic::sqrt:
-    case Intrinsic::abs:
-    case Intrinsic::floor:
-    case Intrinsic::ceil:
-    case Intrinsic::round:
-    case Intrinsic::trunc:
-    case Intrinsic::fma:
-    case Intrinsic::is_nan:
-    case Intrinsic::is_inf:
-    case Intrinsic::logical_not:
-    case Intrinsic::bit_not:
-    case Intrinsic::popcount:
-    case Intrinsic::bit_cast:
-    case Intrinsic::prefetch:
-    case Intrinsic::likely:
+#define X(name) case Intrinsic::name:
+    MCC_NATIVE_INTRINSICS(X)
+#undef X
       break;
   }
   MCC_UNREACHABLE(to_text(function), " needs no expansion");
@@ -170,7 +113,7 @@ class MathLowerer : public Mutator {
   using Mutator::on;
 
   Expr on(const Call& n, const Expr& self) override {
-    if (is_native(n.function)) return Mutator::on(n, self);
+    if (!is_expanded(n.function)) return Mutator::on(n, self);
     if (auto it = done_.find(&n); it != done_.end()) return it->second;
     std::vector<Expr> args;
     for (const Expr& a : n.args)

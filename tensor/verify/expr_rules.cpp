@@ -1,3 +1,4 @@
+#include "tensor/intrinsics.h"
 #include "tensor/verify/context.h"
 #include "tensor/visit.h"
 
@@ -29,70 +30,19 @@ const Rule<VectorReduce> kVectorReduceRules[] = {
      [](const VectorReduce& n) { return is_logical(n.op) == is_bool(n.type.element); }},
 };
 
-enum class CallClass { math, number, float_test, boolean, integer, bit_cast, prefetch };
-
-CallClass call_class(Intrinsic function) {
-  switch (function) {
-    case Intrinsic::exp:
-    case Intrinsic::exp2:
-    case Intrinsic::log:
-    case Intrinsic::log2:
-    case Intrinsic::log1p:
-    case Intrinsic::expm1:
-    case Intrinsic::pow:
-    case Intrinsic::sqrt:
-    case Intrinsic::rsqrt:
-    case Intrinsic::tanh:
-    case Intrinsic::erf:
-    case Intrinsic::sigmoid:
-    case Intrinsic::sin:
-    case Intrinsic::cos:
-    case Intrinsic::tan:
-    case Intrinsic::asin:
-    case Intrinsic::acos:
-    case Intrinsic::atan:
-    case Intrinsic::sinh:
-    case Intrinsic::cosh:
-    case Intrinsic::asinh:
-    case Intrinsic::acosh:
-    case Intrinsic::atanh:
-    case Intrinsic::floor:
-    case Intrinsic::ceil:
-    case Intrinsic::round:
-    case Intrinsic::trunc:
-    case Intrinsic::fma:
-      return CallClass::math;
-    case Intrinsic::abs:
-      return CallClass::number;
-    case Intrinsic::is_nan:
-    case Intrinsic::is_inf:
-      return CallClass::float_test;
-    case Intrinsic::logical_not:
-    case Intrinsic::likely:
-      return CallClass::boolean;
-    case Intrinsic::bit_not:
-    case Intrinsic::popcount:
-      return CallClass::integer;
-    case Intrinsic::bit_cast:
-      return CallClass::bit_cast;
-    case Intrinsic::prefetch:
-      return CallClass::prefetch;
-  }
-  MCC_UNREACHABLE("unknown intrinsic");
-}
-
 // A rule for calls of one class; others pass.
-template <CallClass of, bool (*holds)(ElementType)>
+template <IntrinsicClass of, bool (*holds)(ElementType)>
 bool argument(const Call& n) {
-  return call_class(n.function) != of || holds(n.args[0].element());
+  return class_of(n.function) != of || holds(n.args[0].element());
 }
 
 const Rule<Call> kCallRules[] = {
-    {"a mathematical function is of floats", argument<CallClass::math, mcc::is_float>},
-    {"abs is of numbers", argument<CallClass::number, is_number>},
-    {"is_nan and is_inf are of floats", argument<CallClass::float_test, mcc::is_float>},
-    {"logical_not and likely are of bool", argument<CallClass::boolean, mcc::is_bool>},
-    {"bit_not and popcount are of integers", argument<CallClass::integer, mcc::is_int>},
+    {"a mathematical function is of floats", argument<IntrinsicClass::math, mcc::is_float>},
+    {"a mathematical function is of floats", argument<IntrinsicClass::float_op, mcc::is_float>},
+    {"abs is of numbers", argument<IntrinsicClass::number, is_number>},
+    {"is_nan and is_inf are of floats", argument<IntrinsicClass::float_test, mcc::is_float>},
+    {"logical_not and likely are of bool", argument<IntrinsicClass::boolean, mcc::is_bool>},
+    {"bit_not and popcount are of integers", argument<IntrinsicClass::integer, mcc::is_int>},
     {"bit_cast keeps the width and the lanes",
      [](const Call& n) {
        const Type from = n.args[0].type();
