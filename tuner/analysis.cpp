@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tensor/intrinsics.h"
 #include "tensor/visit.h"
 
 namespace mcc::tuner {
@@ -98,45 +99,7 @@ class ReadBody : public Visitor {
     visit(n.on_false);
   }
   void on(const Call& n) override {
-    switch (n.function) {
-      case Intrinsic::abs:
-      case Intrinsic::floor:
-      case Intrinsic::ceil:
-      case Intrinsic::round:
-      case Intrinsic::trunc:
-      case Intrinsic::fma:
-      case Intrinsic::is_nan:
-      case Intrinsic::is_inf:
-      case Intrinsic::logical_not:
-      case Intrinsic::bit_not:
-      case Intrinsic::popcount:
-      case Intrinsic::bit_cast:
-      case Intrinsic::likely:
-      case Intrinsic::prefetch: break;
-      case Intrinsic::exp:
-      case Intrinsic::exp2:
-      case Intrinsic::log:
-      case Intrinsic::log2:
-      case Intrinsic::log1p:
-      case Intrinsic::expm1:
-      case Intrinsic::pow:
-      case Intrinsic::sqrt:
-      case Intrinsic::rsqrt:
-      case Intrinsic::tanh:
-      case Intrinsic::erf:
-      case Intrinsic::sigmoid:
-      case Intrinsic::sin:
-      case Intrinsic::cos:
-      case Intrinsic::tan:
-      case Intrinsic::asin:
-      case Intrinsic::acos:
-      case Intrinsic::atan:
-      case Intrinsic::sinh:
-      case Intrinsic::cosh:
-      case Intrinsic::asinh:
-      case Intrinsic::acosh:
-      case Intrinsic::atanh: math_call = true; break;
-    }
+    math_call |= is_slow(n.function);
     arithmetic = true;
     Visitor::on(n);
   }
@@ -160,6 +123,19 @@ bool is_sum_of_products(const Store& store) {
     return p && p->op == BinaryOp::mul;
   };
   return is_product(sum->a) || is_product(sum->b);
+}
+
+// Whether some operand is used for several results along an axis along which another one is not: a square's two factors
+// are not.
+bool shares_operands(const BlockInfo& info) {
+  for (size_t a = 0; a < info.axes.size(); ++a) {
+    if (info.axes[a].is_reduce || info.axes[a].extent < 2) continue;
+    auto moves = [&](const Access& load) { return load.strides[a] != 0; };
+    if (std::any_of(info.loads.begin(), info.loads.end(), moves) && !std::all_of(info.loads.begin(), info.loads.end(), moves)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace
@@ -249,7 +225,7 @@ std::optional<BlockInfo> analyze_block(const Schedule& schedule, const std::stri
   for (const Expr& index : store.indices) {
     info.is_injective &= index.kind() == ExprKind::Var || index.kind() == ExprKind::IntImm;
   }
-  info.is_contraction = info.is_reduction && is_sum_of_products(store) && info.loads.size() >= 2;
+  info.is_contraction = info.is_reduction && is_sum_of_products(store) && shares_operands(info);
   info.element_bits = std::max(bit_width(store.buffer.element()), 8);
   return info;
 }

@@ -31,7 +31,7 @@ struct BlockInfo {
   std::vector<Access> loads;  // without the accumulator of a reduction
   bool is_reduction = false;
   bool is_injective = false;     // no reduce axes, one store, its indices are axes
-  bool is_contraction = false;   // sum of products, each factor missing some spatial axis or both on all
+  bool is_contraction = false;   // sum of products, some operand of which serves several results
   bool has_math_call = false;    // exp, tanh, ...
   bool is_movement = false;      // no arithmetic on values: loads, casts, selects
   int64_t spatial = 1, reduce = 1;  // products of extents

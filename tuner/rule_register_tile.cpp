@@ -41,6 +41,15 @@ bool is_vectorizable_along(const BlockInfo& info, size_t axis) {
   return contiguous;
 }
 
+// Whether neighbouring results along the axis read elements in common (windows that overlap).
+bool reads_overlap(const BlockInfo& info, const Access& load, int axis) {
+  int64_t span = 0;
+  for (size_t r = 0; r < info.axes.size(); ++r) {
+    if (info.axes[r].is_reduce) span += (info.axes[r].extent - 1) * std::abs(load.strides[r]);
+  }
+  return span >= std::abs(load.strides[static_cast<size_t>(axis)]);
+}
+
 std::optional<Roles> assign_roles(const BlockInfo& info) {
   Roles roles;
   for (size_t a = 0; a < info.axes.size(); ++a) {
@@ -76,6 +85,13 @@ std::optional<Roles> assign_roles(const BlockInfo& info) {
     } else {
       roles.batch.push_back(axis);
     }
+  }
+  // Without an operand that rows share (pooling), axes along which they have nothing in common are a batch's.
+  if (info.loads.size() == 1) {
+    auto apart = std::stable_partition(roles.rows.begin(), roles.rows.end(),
+                                       [&](int a) { return reads_overlap(info, info.loads[0], a); });
+    roles.batch.insert(roles.batch.end(), apart, roles.rows.end());
+    roles.rows.erase(apart, roles.rows.end());
   }
   std::sort(roles.batch.begin(), roles.batch.end());
   return roles;
@@ -197,6 +213,7 @@ class RegisterTile {
       std::sort(roles_.batch.begin(), roles_.batch.end());
       roles_.panel = -1;
     }
+    panel_vectors_ = roles_.panel >= 0 ? own : 1;
     p.vectors = own * extent(roles_.panel);
     p.steps = info_.reduce;
     p.is_shared_scalar = std::any_of(info_.loads.begin(), info_.loads.end(), [&](const Access& l) { return l.strides[v] == 0; });
@@ -208,9 +225,9 @@ class RegisterTile {
       bool fits = roles_.panel >= 0 ? splittable % n == 0
                   : packed > 0      ? n == std::min(packed, own) || (n % packed == 0 && own % n == 0)
                                     : n <= 2 ? n <= own : n % 2 == 0 && own % n == 0;
-      if (fits) p.vector_choices.push_back(n);
+      if (fits) p.vector_choices.push_back(n * panel_vectors_);
     }
-    if (!p.is_shared_scalar) p.vector_choices = {1};
+    if (!p.is_shared_scalar) p.vector_choices = {panel_vectors_};
     // Without an operand that panels share there is nothing to keep for all rows but the padded input of one batch item.
     shared_scalar_ = p.is_shared_scalar;
     rows_outside_ = p.is_shared_scalar && vector_operand_bytes() <= t_.l2.bytes / 2;
@@ -295,7 +312,7 @@ class RegisterTile {
     std::string row_tile, row_in;
     int64_t panels = 1;
     if (roles_.panel >= 0) {
-      panels = extent(roles_.panel) / tile_.vectors;
+      panels = extent(roles_.panel) * panel_vectors_ / tile_.vectors;
     } else {
       panels = ceil_div64(extent(roles_.vector), tile_.vectors * lanes_);
     }
@@ -324,7 +341,7 @@ class RegisterTile {
       }
       panel_loop = b + ".panel";
       panel_in = b + ".vecs";
-      must_step(d_, Split{loop(roles_.panel), {0, tile_.vectors}, {panel_loop, panel_in}});
+      must_step(d_, Split{loop(roles_.panel), {0, tile_.vectors / panel_vectors_}, {panel_loop, panel_in}});
     } else if (extent(roles_.vector) > lanes_) {
       panel_loop = b + ".panel";
       panel_in = b + ".vecs";
@@ -534,6 +551,7 @@ class RegisterTile {
   Roles roles_;
   const Target& t_;
   Tile tile_;
+  int64_t panel_vectors_ = 1;  // vectors that one turn of the panel loop stands for
   int64_t lanes_ = 16;
   double us_ = 0;
   int64_t bands_ = 1;

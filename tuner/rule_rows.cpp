@@ -40,6 +40,7 @@ class Rows {
   explicit Rows(Draft& draft) : d_(draft), s_(draft.schedule), t_(draft.target) {}
 
   bool run() {
+    split_off_result();
     for (const std::string& name : s_.block_names()) {
       std::optional<BlockInfo> info = analyze(s_, name);
       if (!info) return false;
@@ -64,6 +65,16 @@ class Rows {
   }
 
  private:
+  // A reduction that makes the result gives it to a block of its own: then it stands with its partial results under the
+  // row loop as every other block does.
+  void split_off_result() {
+    const std::string last = s_.block_names().back();
+    std::optional<BlockInfo> info = analyze(s_, last);
+    if (info && is_row_reduction(*info) && is_output(s_.func(), info->store.buffer)) {
+      try_step(d_, CacheWrite{last, info->store.buffer.name(), "global", last + ".out"});
+    }
+  }
+
   // The last block; all others feed it.
   bool find_root() {
     root_ = blocks_.back();

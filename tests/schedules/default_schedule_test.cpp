@@ -1,0 +1,161 @@
+// Every kind of kernel under the default schedules of three machines: results, vectors, registers, threads.
+#include "tuner/default_schedule.h"
+
+#include <gtest/gtest.h>
+
+#include "graph/compare.h"
+#include "graph/fold.h"
+#include "graph/passes/fuse.h"
+#include "graph/passes/passes.h"
+#include "schedules/kernel_facts.h"
+#include "tensor/passes/lower.h"
+#include "tensor/passes/merge_axes.h"
+#include "tensor/text.h"
+#include "tensor/verify.h"
+
+namespace mcc::test {
+namespace {
+
+using graph::test::Case;
+using tensor::Func;
+using tensor::Target;
+
+constexpr int kCores = 2;
+constexpr int64_t kMany = int64_t{1} << 40;
+
+struct Machine {
+  const char* name;
+  int vector_bits, vector_registers;
+  bool has_fma;
+};
+constexpr Machine kMachines[] = {{"sse", 128, 16, false}, {"avx2", 256, 16, true}, {"avx512", 512, 32, true}};
+
+Target target_of(const Machine& machine, int cores, double fork_us) {
+  Target t;
+  t.vector_bits = machine.vector_bits;
+  t.vector_registers = machine.vector_registers;
+  t.has_fma = machine.has_fma;
+  t.cores = cores;
+  t.fork_us = fork_us;
+  return t;
+}
+
+struct Expectation {
+  double vectors = 0.9;
+  int64_t registers = 0;  // 0: the machine's
+  bool serial = false;
+};
+
+Expectation expectation_of(const Case& c) {
+  Expectation e;
+  for (const std::string& option : c.options) {
+    std::istringstream in(option);
+    std::string key;
+    in >> key;
+    if (key == "vectors") {
+      in >> e.vectors;
+    } else if (key == "registers") {
+      in >> e.registers;
+    } else if (key == "serial") {
+      e.serial = true;
+    } else {
+      ADD_FAILURE() << "unknown option " << option;
+    }
+  }
+  return e;
+}
+
+// The unscheduled kernels of the case, as a model's compilation makes them.
+std::vector<Func> kernels_of(const Case& c, const Target& target) {
+  graph::Graph g = graph::test::parse_graph(c.graph);
+  graph::OptimizeOptions options;
+  options.target = target;
+  options.evaluate = graph::interpreter_evaluator();
+  Status status = graph::optimize(g, options);
+  EXPECT_TRUE(status.ok()) << to_text(status.errors());
+  std::vector<Func> kernels;
+  for (const graph::KernelGroup& group : graph::fuse(g)) {
+    if (group.kind == graph::KernelGroup::Kind::kernel) {
+      kernels.push_back(tensor::merge_axes(graph::build_kernel(g, group)));
+    }
+  }
+  return kernels;
+}
+
+graph::TensorType type_of(const tensor::Buffer& b) { return {b.element(), b.shape()}; }
+
+std::vector<graph::Constant> run(const Func& f, const Func& interface) {
+  std::vector<graph::Constant> inputs;
+  std::vector<graph::TensorType> outputs;
+  for (int i = 0; i < static_cast<int>(interface.params.size()); ++i) {
+    graph::TensorType type = type_of(interface.params[static_cast<size_t>(i)]);
+    if (i < interface.num_inputs()) {
+      inputs.push_back(graph::test::random_constant(type, text("input ", i)));
+    } else {
+      outputs.push_back(type);
+    }
+  }
+  Result<std::vector<graph::Constant>> results = graph::interpreter_evaluator()(f, inputs, outputs);
+  EXPECT_TRUE(results.ok()) << to_text(results.errors()) << to_text(f);
+  return results.ok() ? *results : std::vector<graph::Constant>();
+}
+
+// Turns of the parallel loop, where there is one.
+void expect_threads(const Func& f, const Machine& machine, int cores, double fork_us, int64_t at_least,
+                    int64_t at_most) {
+  Target t = target_of(machine, cores, fork_us);
+  tensor::Schedule schedule = tuner::default_schedule(f, t);
+  int64_t turns = facts_of(tensor::lower(schedule.func(), t), t.lanes(32)).parallel;
+  EXPECT_TRUE(at_least <= turns && turns <= at_most)
+      << turns << " turns of parallel loops with " << cores << " cores, forking in " << fork_us << " us\n"
+      << to_text(schedule.trace());
+}
+
+class DefaultSchedule : public ::testing::TestWithParam<std::tuple<Case, Machine>> {};
+
+TEST_P(DefaultSchedule, IsRightAndUsesTheMachine) {
+  const auto& [c, machine] = GetParam();
+  const Expectation expected = expectation_of(c);
+  const Target target = target_of(machine, kCores, 2);
+  for (const Func& f : kernels_of(c, target)) {
+    SCOPED_TRACE(to_text(f));
+    tensor::Schedule schedule = tuner::default_schedule(f, target);
+    SCOPED_TRACE(to_text(schedule.trace()));
+    std::vector<std::string> broken = verify(schedule.func(), tensor::Stage::blocks);
+    ASSERT_TRUE(broken.empty()) << broken[0];
+    Func lowered = tensor::lower(schedule.func(), target);
+    broken = verify(lowered, tensor::Stage::lowered);
+    ASSERT_TRUE(broken.empty()) << broken[0];
+
+    std::vector<graph::Constant> want = run(f, f);
+    graph::test::expect_close(run(schedule.func(), f), want, 1e-4);
+    graph::test::expect_close(run(lowered, f), want, 1e-4);
+
+    KernelFacts facts = facts_of(lowered, target.lanes(32));
+    EXPECT_GE(facts.vector_work, expected.vectors * (facts.vector_work + facts.scalar_work))
+        << "work in vectors: " << facts.vector_work << ", other: " << facts.scalar_work;
+    EXPECT_LE(facts.registers, expected.registers ? expected.registers : target.vector_registers);
+    expect_threads(f, machine, kCores, 0, expected.serial ? 0 : kCores, kMany);
+    expect_threads(f, machine, kCores, 1e9, 0, 0);
+    expect_threads(f, machine, 1, 0, 0, 0);
+    if (HasFailure()) return;
+  }
+}
+
+std::string name_of(const ::testing::TestParamInfo<std::tuple<Case, Machine>>& info) {
+  std::string name = std::get<0>(info.param).name + "_" + std::get<1>(info.param).name;
+  std::replace_if(
+      name.begin(), name.end(), [](unsigned char ch) { return !std::isalnum(ch); }, '_');
+  return name;
+}
+
+void PrintTo(const Machine& m, std::ostream* out) { *out << m.name; }
+
+INSTANTIATE_TEST_SUITE_P(
+    Kernels, DefaultSchedule,
+    ::testing::Combine(::testing::ValuesIn(graph::test::read_cases(test_data("schedules/data/kernels.txt"))),
+                       ::testing::ValuesIn(kMachines)),
+    name_of);
+
+}  // namespace
+}  // namespace mcc::test
