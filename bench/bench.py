@@ -28,7 +28,8 @@ def say(text):
 def parse_arguments():
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
     parser.add_argument("--models", metavar="A,B", help=f"models of the zoo or ONNX files (default: {','.join(ZOO)})")
-    parser.add_argument("--kernels", action="store_true", help="matrix products of 128, 512, 1024 in place of models")
+    parser.add_argument("--kernels", nargs="?", const="", metavar="PATTERN",
+                        help="matrix products in place of models: those whose names the regular expression is found in, or all")
     parser.add_argument("--seconds", type=float, default=3.0, help="time per model, runtime and thread count (default: 3)")
     parser.add_argument("--rounds", type=int, default=6, help="slices that this time is cut into (default: 6)")
     parser.add_argument("--threads", metavar="N,M", help="thread counts (default: 1 and all)")
@@ -47,7 +48,7 @@ def parse_arguments():
         parser.error(f"--peers: there are {', '.join(PEERS)}")
     if options.rounds < 1 or options.seconds <= 0 or options.threads[0] < 1:
         parser.error("--rounds, --seconds and --threads must be positive")
-    if options.kernels and options.models:
+    if options.kernels is not None and options.models:
         parser.error("--kernels and --models exclude each other")
     return options
 
@@ -67,8 +68,8 @@ def export_zoo(names, folder):
 
 def find_models(options, deps):
     """[(name, path, floating-point operations or None)]"""
-    if options.kernels:
-        listed = run_json([sys.executable, HERE / "kernels.py", deps / "bench-kernels"], timeout=60)
+    if options.kernels is not None:
+        listed = run_json([sys.executable, HERE / "kernels.py", deps / "bench-kernels", options.kernels], timeout=60)
         return [(name, pathlib.Path(k["path"]), k["flop"]) for name, k in listed.items()]
     wanted = options.models.split(",") if options.models else list(ZOO)
     for name in wanted:
@@ -152,7 +153,7 @@ def measure_model(options, name, path, flop, peak_program, versions, folder):
 
 
 def save(options, result):
-    suffix = "-kernels" if options.kernels else ""
+    suffix = "-kernels" if options.kernels is not None else ""
     suffix += "-quick" if options.quick else ""
     suffix += "-part" if options.models else ""
     stem = pathlib.Path(options.out) / f"{result['date']}-{slug(result['machine']['name'])}{suffix}"
