@@ -34,6 +34,8 @@ def parse_arguments():
     parser.add_argument("--rounds", type=int, default=6, help="slices that this time is cut into (default: 6)")
     parser.add_argument("--threads", metavar="N,M", help="thread counts (default: 1 and all)")
     parser.add_argument("--dim", action="append", default=[], metavar="NAME=N", help="a dynamic dimension's size (default: 1)")
+    parser.add_argument("--tune", metavar="TIME", help="tune each model this long (60s, 10m) for each thread count, and compare that too")
+    parser.add_argument("--tune-logs", type=pathlib.Path, metavar="DIR", help="where the logs are kept; a search goes on from what is there (default: new ones)")
     parser.add_argument("--peers", default=",".join(PEERS), help="(default: %(default)s)")
     parser.add_argument("--quick", action="store_true", help="0.4 s in 2 rounds: a look, not a measurement")
     parser.add_argument("--json", action="store_true", help="print JSON, not Markdown")
@@ -93,8 +95,9 @@ def check_outputs(options, model, library, inputs, folder):
     return check
 
 
-def start_contestants(options, model, library, threads, errors, versions):
-    contestants = [Mcc(options.mcc, library, threads)] if library else []
+def start_contestants(options, model, libraries, threads, errors, versions):
+    """`libraries` is ours: {name: path}."""
+    contestants = [Mcc(options.mcc, library, threads, name) for name, library in libraries.items()]
     for name in options.peers:
         try:
             peer = Peer(name, model, threads, options.dim)
@@ -122,6 +125,17 @@ def race(options, contestants, peak, errors):
     return {c.name: report.summarise(slices[c.name]) for c in contestants if c in running}
 
 
+def tune_model(options, name, path, inputs, threads, folder):
+    """The library compiled with a log made here, checked as the plain one is; what the search did. Raises Failure."""
+    logs = options.tune_logs or folder
+    logs.mkdir(parents=True, exist_ok=True)
+    log, library = logs / f"{name}.{threads}.json", folder / f"{name}.{threads}.so"
+    tuning = Mcc.tune(options.mcc, path, log, inputs, threads, options.tune)
+    Mcc.compile(options.mcc, path, library, inputs, ["--threads", threads, "--tune-log", log])
+    check_outputs(options, path, library, inputs, folder / name)
+    return library, tuning
+
+
 def measure_model(options, name, path, flop, peak_program, versions, folder):
     result = {"name": name, "onnx_mb": path.stat().st_size / 2**20, "flop": flop, "compile": None, "check": None,
               "threads": [], "errors": []}
@@ -136,14 +150,21 @@ def measure_model(options, name, path, flop, peak_program, versions, folder):
             result["check"] = failure.args[1]
         library = None
     for threads in options.threads:
+        libraries, tuning = {"mcc": library} if library else {}, None
+        if library and options.tune:
+            try:
+                libraries["mcc tuned"], tuning = tune_model(options, name, path, inputs, threads, folder)
+            except Failure as failure:
+                errors.append(f"mcc tuned, {report.plural(threads, 'thread')}: {failure}")
         peak = FmaPeak(peak_program, threads)
-        contestants = start_contestants(options, path, library, threads, errors, versions)
+        contestants = start_contestants(options, path, libraries, threads, errors, versions)
         try:
             runtimes = race(options, contestants, peak, errors)
         finally:
             for contestant in contestants:
                 contestant.close()
         result["threads"].append({"threads": threads, "runtimes": runtimes, "ratio": report.ratios(runtimes),
+                                  "ratio_tuned": report.ratios(runtimes, "mcc tuned"), "tuning": tuning,
                                   "fma_peak_gflops": peak.gflops})
         say(f"{name}, {report.plural(threads, 'thread')}: "
             + ", ".join(f"{n} {report.number(r['min_ms'])} ms" for n, r in runtimes.items()))
@@ -154,6 +175,7 @@ def measure_model(options, name, path, flop, peak_program, versions, folder):
 
 def save(options, result):
     suffix = "-kernels" if options.kernels is not None else ""
+    suffix += "-tuned" if options.tune else ""
     suffix += "-quick" if options.quick else ""
     suffix += "-part" if options.models else ""
     stem = pathlib.Path(options.out) / f"{result['date']}-{slug(result['machine']['name'])}{suffix}"
@@ -176,8 +198,9 @@ def main():
         "date": datetime.date.today().isoformat(),
         "machine": cpu_facts(),
         "versions": versions,
-        "options": {"seconds": options.seconds, "rounds": options.rounds, "threads": options.threads, "dims": options.dim},
-        "runtimes": ["mcc", *options.peers],
+        "options": {"seconds": options.seconds, "rounds": options.rounds, "threads": options.threads, "dims": options.dim,
+                    "tune": options.tune},
+        "runtimes": ["mcc", *(["mcc tuned"] if options.tune else []), *options.peers],
         "models": [],
     }
     deps.mkdir(parents=True, exist_ok=True)
@@ -193,6 +216,8 @@ def main():
             result["models"].append(measure_model(options, name, path, flop, peak_program, versions, work))
             shutil.rmtree(work)
     result["summary"] = report.summary(result["models"], options.threads)
+    if options.tune:
+        result["summary_tuned"] = report.summary(result["models"], options.threads, "ratio_tuned")
     save(options, result)
     return 1 if any(model["errors"] for model in result["models"]) else 0
 

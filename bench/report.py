@@ -20,22 +20,25 @@ def summarise(slices):
     }
 
 
-def ratios(runtimes):
-    """mcc against the best of the others, by the smallest times and by the medians; {} when either is missing."""
+OURS = ("mcc", "mcc tuned")
+
+
+def ratios(runtimes, ours="mcc"):
+    """One of ours against the best of the peers, by the smallest times and by the medians; {} when either is missing."""
     found = {}
     for key in ("min", "median"):
         times = {name: r[key + "_ms"] for name, r in runtimes.items() if key + "_ms" in r}
-        peers = [time for name, time in times.items() if name != "mcc"]
-        if "mcc" in times and peers:
-            found[key] = times["mcc"] / min(peers)
+        peers = [time for name, time in times.items() if name not in OURS]
+        if ours in times and peers:
+            found[key] = times[ours] / min(peers)
     return found
 
 
-def summary(models, thread_counts):
+def summary(models, thread_counts, key="ratio"):
     """Per thread count: the geometric mean and the worst of the ratios, and over how many models."""
     result = {}
     for threads in thread_counts:
-        rows = [(m["name"], t["ratio"]) for m in models for t in m["threads"] if t["threads"] == threads and t["ratio"]]
+        rows = [(m["name"], t[key]) for m in models for t in m["threads"] if t["threads"] == threads and t.get(key)]
         worst = max(rows, key=lambda row: row[1]["min"], default=None)
         result[str(threads)] = {
             "models": len(rows),
@@ -72,7 +75,8 @@ def time_cell(runtime):
 def latency_table(result, threads):
     names = result["runtimes"]
     with_flop = any(m["flop"] for m in result["models"])
-    header = ["model", *(f"{name} ms" for name in names), "mcc / best peer", "by median", "unrest"]
+    ours = [name for name in OURS if name in names]
+    header = ["model", *(f"{name} ms" for name in names), *(f"{name} / best peer" for name in ours), "by median", "unrest"]
     if with_flop:
         header += [f"{name} GFLOP/s (of peak)" for name in names]
     rows = []
@@ -83,7 +87,8 @@ def latency_table(result, threads):
             runtimes = at["runtimes"]
             spreads = [r["spread"] for r in runtimes.values() if "spread" in r]
             row = [model["name"], *(time_cell(runtimes.get(name)) for name in names),
-                   number(at["ratio"].get("min")), number(at["ratio"].get("median")),
+                   *(number(ratios(runtimes, name).get("min")) for name in ours),
+                   number(ratios(runtimes, ours[-1]).get("median")),
                    f"{max(spreads) * 100:.0f} %" if spreads else "-"]
             if with_flop:
                 row += [speed_cell(runtimes.get(name), model["flop"], at["fma_peak_gflops"]) for name in names]
@@ -114,6 +119,19 @@ def compile_table(result):
     return table(header, rows)
 
 
+def tuning_table(result):
+    header = ["model", "threads", "seconds", "trials", "ms a trial", "known before", "kernels"]
+    rows = []
+    for model in result["models"]:
+        for at in model["threads"]:
+            tuned = at.get("tuning")
+            if tuned:
+                rows.append([model["name"], str(at["threads"]), number(tuned["seconds"]), str(tuned["trials"]),
+                             number(1e3 * tuned["seconds"] / tuned["trials"]) if tuned["trials"] else "-",
+                             str(tuned["known_trials"]), str(tuned["kernels"])])
+    return table(header, rows)
+
+
 def failures(result):
     lines = []
     for model in result["models"]:
@@ -133,17 +151,24 @@ def markdown(result):
         "the best run's; `by median` compares the medians; `unrest` is how far the best runs of a runtime's slices lie "
         "apart, the largest of them: above some 10 % the machine was busy with something else.",
     ]
+    if options.get("tune"):
+        lines.append(f"`mcc tuned`: after `mcc tune --time {options['tune']}` for this model and thread count; its log may hold "
+                     "the trials of earlier runs.")
     for threads in options["threads"]:
-        of = result["summary"][str(threads)]
         peak = max((at["fma_peak_gflops"] or 0 for m in result["models"] for at in m["threads"] if at["threads"] == threads),
                    default=0)
         lines += ["", f"## {plural(threads, 'thread')}", "", *latency_table(result, threads), ""]
-        if of["models"]:
-            lines.append(f"Geometric mean of mcc / best peer over {of['models']} of {plural(len(result['models']), 'model')}: **{number(of['geometric_mean_min'])}** "
-                         f"(by median {number(of['geometric_mean_median'])}); worst {of['worst']['model']} at "
-                         f"{number(of['worst']['ratio'])}.")
+        for ours, key in zip(OURS, ("summary", "summary_tuned")):
+            of = result.get(key, {}).get(str(threads), {})
+            if of.get("models"):
+                lines.append(f"Geometric mean of {ours} / best peer over {of['models']} of "
+                             f"{plural(len(result['models']), 'model')}: **{number(of['geometric_mean_min'])}** "
+                             f"(by median {number(of['geometric_mean_median'])}); worst {of['worst']['model']} at "
+                             f"{number(of['worst']['ratio'])}.")
         lines.append(f"FMA peak measured alongside: {peak:.0f} GFLOP/s (f32).")
     lines += ["", "## Compiling", "", *compile_table(result)]
+    if options.get("tune"):
+        lines += ["", "## Tuning", "", *tuning_table(result)]
     failed = failures(result)
     if failed:
         lines += ["", "## Failures", "", *failed]

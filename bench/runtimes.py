@@ -64,19 +64,30 @@ def run_measured(command, timeout):
 class Mcc:
     """mcc, driven through its command line only. A slice is one `mcc bench`."""
 
-    name = "mcc"
-
-    def __init__(self, mcc, library, threads):
-        self.mcc, self.library, self.threads = mcc, library, threads
+    def __init__(self, mcc, library, threads, name="mcc"):
+        self.mcc, self.library, self.threads, self.name = mcc, library, threads, name
 
     @staticmethod
-    def compile(mcc, model, library, inputs, timeout=1800):
+    def shapes(inputs):
+        return [f"--input-shape={i['name']}={'x'.join(map(str, i['shape']))}" for i in inputs if i["dynamic"]]
+
+    @staticmethod
+    def compile(mcc, model, library, inputs, options=(), timeout=1800):
         """{"seconds", "peak_mb", "library_mb"}; raises Failure."""
-        shapes = [f"--input-shape={i['name']}={'x'.join(map(str, i['shape']))}" for i in inputs if i["dynamic"]]
-        code, text, seconds, peak_mb = run_measured([mcc, "compile", model, "-o", library, *shapes], timeout)
+        command = [mcc, "compile", model, "-o", library, *Mcc.shapes(inputs), *options]
+        code, text, seconds, peak_mb = run_measured(command, timeout)
         if code != 0:
             raise Failure(f"compile: exit {code}: {last_line(text)}")
         return {"seconds": seconds, "peak_mb": peak_mb, "library_mb": os.path.getsize(library) / 2**20}
+
+    @staticmethod
+    def tune(mcc, model, log, inputs, threads, budget, timeout=7200):
+        """Searches on, with what the log has: {"seconds", "trials", "known_trials", "kernels"}; raises Failure."""
+        start = time.perf_counter()
+        report = run_json([mcc, "tune", model, "--tune-log", log, "--time", budget, "--threads", threads, "--no-check",
+                           "--json", *Mcc.shapes(inputs)], timeout)
+        return {"seconds": time.perf_counter() - start, "trials": report["trials"], "known_trials": report["known_trials"],
+                "kernels": len(report["tasks"])}
 
     def slice(self, seconds):
         report = run_json([self.mcc, "bench", self.library, "--seconds", seconds, "--threads", self.threads, "--json"],

@@ -34,7 +34,8 @@ std::string schedules_text(const CompileOptions& options, const CompileReport& r
   std::string out = "schedules: ";
   if (report.from_file > 0) out += text(report.from_file, " from ", printable(options.schedule_file), ", ");
   if (!options.tune_log.empty()) {
-    out += text(report.exact, " exact and ", report.nearest, " nearest from ", printable(options.tune_log), ", ");
+    out += text(report.exact, " exact and ", report.nearest, " nearest from ", printable(options.tune_log),
+                ", ");
   }
   return text(out, report.by_default, " default");
 }
@@ -65,7 +66,8 @@ int run(Arguments& arguments) {
   }
 
   if (options.locked && options.tune_log.empty()) {
-    return report_errors({{ErrorKind::usage, "", "--locked needs a tuning log, --tune-log F", ""}}, arguments.json);
+    return report_errors({{ErrorKind::usage, "", "--locked needs a tuning log, --tune-log F", ""}},
+                         arguments.json);
   }
 
   Result<CompileReport> report = [&] {
@@ -74,7 +76,8 @@ int run(Arguments& arguments) {
     return compile_model(options);
   }();
   if (!report.ok()) return report_errors(report.errors(), arguments.json);
-  for (const std::string& note : report->notes) say(printable_lines(note));
+  for (const std::string& note : report->notes)
+    say(printable_lines(note));
   if (arguments.json) {
     print_json({{"output", options.output_path},
                 {"target", report->target},
@@ -105,20 +108,28 @@ void add_compile(CLI::App& app, int* exit_code) {
   command->add_option("-o,--output", options.output_path, "The library to write, OUT.so")->required();
   command->add_option("--target", options.target, "cpu (this machine), cpu:x86-64-v3, cpu:znver4, ...")
       ->capture_default_str();
+  command
+      ->add_option(
+          "--threads", options.threads,
+          "That the library is meant to run with, for the choice of schedules; 0: as many as processors")
+      ->check(CLI::Range(0, 1024));
   command->add_option("--input-shape", arguments->shapes, "INPUT=1x3x224x224; once for each input")
       ->allow_extra_args(false);
   command->add_option("--dim", arguments->dims, "NAME=8: the value of a named dimension")
       ->allow_extra_args(false);
-  command->add_option("--tune-log", options.tune_log, "Schedules found by tuning: the best of each kernel is used");
+  command->add_option("--tune-log", options.tune_log,
+                      "Schedules found by tuning: the best of each kernel is used");
   command->add_flag("--locked", options.locked, "Refuse kernels that the tuning log does not have");
-  command->add_option("--schedule", options.schedule_file,
-                      "Your own schedules, a file of `task ID` or `kernel NAME` lines, each followed by steps");
+  command->add_option(
+      "--schedule", options.schedule_file,
+      "Your own schedules, a file of `task ID` or `kernel NAME` lines, each followed by steps");
   command->add_option("-O", options.opt_level, "Optimisation level")
       ->check(CLI::Range(0, 3))
       ->capture_default_str();
   command->add_flag("--strict", options.strict,
                     "No reassociation, no Winograd: as close to the model's text as it gets");
-  command->add_flag("--fast-math", options.fast_math, "Reassociate the model's arithmetic, divide by reciprocals, ignore signs of zero");
+  command->add_flag("--fast-math", options.fast_math,
+                    "Reassociate the model's arithmetic, divide by reciprocals, ignore signs of zero");
   command
       ->add_option("--emit", arguments->emit, "graph,tensor,llvm,asm=FOLDER: write what is between the steps")
       ->allow_extra_args(false);

@@ -22,7 +22,7 @@ void on_interrupt(int) { interrupted = 1; }
 
 // The first Ctrl-C ends the search between two rounds, the second ends the program.
 void catch_interrupts() {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = on_interrupt;
   action.sa_flags = SA_RESETHAND | SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
@@ -46,7 +46,11 @@ std::optional<double> parse_duration(const std::string& s) {
     return std::nullopt;
   }
   const std::string unit = s.substr(used);
-  const double factor = unit.empty() || unit == "s" ? 1 : unit == "ms" ? 1e-3 : unit == "m" || unit == "min" ? 60 : unit == "h" ? 3600 : 0;
+  const double factor = unit.empty() || unit == "s"    ? 1
+                        : unit == "ms"                 ? 1e-3
+                        : unit == "m" || unit == "min" ? 60
+                        : unit == "h"                  ? 3600
+                                                       : 0;
   if (factor == 0 || !(value > 0) || value * factor > 1e8) return std::nullopt;
   return value * factor;
 }
@@ -54,20 +58,26 @@ std::optional<double> parse_duration(const std::string& s) {
 Status check_names(const tuner::TuneOptions& options) {
   const std::vector<std::string_view> searches = tuner::search_names(), models = tuner::cost_model_names();
   if (std::find(searches.begin(), searches.end(), options.search) == searches.end()) {
-    return Diagnostic{ErrorKind::usage, "--tuner", text("there is no ", options.search, "; there are ", join(searches, ", ")), ""};
+    return Diagnostic{ErrorKind::usage, "--tuner",
+                      text("there is no ", options.search, "; there are ", join(searches, ", ")), ""};
   }
   if (std::find(models.begin(), models.end(), options.cost_model) == models.end()) {
-    return Diagnostic{ErrorKind::usage, "--cost-model", text("there is no ", options.cost_model, "; there are ", join(models, ", ")), ""};
+    return Diagnostic{ErrorKind::usage, "--cost-model",
+                      text("there is no ", options.cost_model, "; there are ", join(models, ", ")), ""};
   }
   return done();
 }
 
 std::string_view end_text(tuner::TuneEnd end) {
   switch (end) {
-    case tuner::TuneEnd::time: return "the time is up";
-    case tuner::TuneEnd::trials: return "all trials are used";
-    case tuner::TuneEnd::nothing_left: return "there is little left to gain";
-    case tuner::TuneEnd::interrupted: return "interrupted";
+    case tuner::TuneEnd::time:
+      return "the time is up";
+    case tuner::TuneEnd::trials:
+      return "all trials are used";
+    case tuner::TuneEnd::nothing_left:
+      return "there is little left to gain";
+    case tuner::TuneEnd::interrupted:
+      return "interrupted";
   }
   return "";
 }
@@ -82,23 +92,29 @@ void print_report(const TuneModelReport& report, const CompileOptions& compile) 
   std::string failed;
   for (const auto& [error, count] : errors)
     failed += text(failed.empty() ? "" : ", ", count, " ", tuner::to_text(error));
-  std::printf("\n%lld trials in %.1f s (%s)%s%s\n", static_cast<long long>(report.tune.trials), report.tune.seconds,
-              std::string(end_text(report.tune.end)).c_str(), failed.empty() ? "" : "; without a time: ", failed.c_str());
-  std::printf("kernels: %s by default, %s tuned%s\n", time_text(report.tune.default_us).c_str(), time_text(report.tune.best_us).c_str(),
-              report.tune.best_us > 0 ? text(" (", fixed(report.tune.default_us / report.tune.best_us, 2), "x)").c_str() : "");
+  std::printf("\n%lld trials in %.1f s (%s)%s%s\n", static_cast<long long>(report.tune.trials),
+              report.tune.seconds, std::string(end_text(report.tune.end)).c_str(),
+              failed.empty() ? "" : "; without a time: ", failed.c_str());
+  std::printf("kernels: %s by default, %s tuned%s\n", time_text(report.tune.default_us).c_str(),
+              time_text(report.tune.best_us).c_str(),
+              report.tune.best_us > 0
+                  ? text(" (", fixed(report.tune.default_us / report.tune.best_us, 2), "x)").c_str()
+                  : "");
   if (!report.latencies.empty()) {
     const ModelLatency& last = report.latencies.back();
-    std::printf("whole model, measured: %s with %d thread%s\n", time_text(last.measured_us).c_str(), report.threads,
-                report.threads == 1 ? "" : "s");
+    std::printf("whole model, measured: %s with %d thread%s\n", time_text(last.measured_us).c_str(),
+                report.threads, report.threads == 1 ? "" : "s");
   }
-  std::printf("\nmcc compile %s --target %s --tune-log %s -o model.so\n", printable(compile.model_path).c_str(), compile.target.c_str(),
+  std::printf("\nmcc compile %s --target %s --tune-log %s -o model.so\n",
+              printable(compile.model_path).c_str(), compile.target.c_str(),
               printable(compile.tune_log).c_str());
 }
 
 Json report_json(const TuneModelReport& report, const CompileOptions& compile) {
   Json latencies = Json::array();
   for (const ModelLatency& l : report.latencies) {
-    latencies.push_back({{"seconds", l.seconds}, {"estimate_us", l.estimate_us}, {"measured_us", l.measured_us}});
+    latencies.push_back(
+        {{"seconds", l.seconds}, {"estimate_us", l.estimate_us}, {"measured_us", l.measured_us}});
   }
   Json out = tune_json(report.tasks, report.tune);
   out["target"] = report.target;
@@ -112,17 +128,20 @@ Json report_json(const TuneModelReport& report, const CompileOptions& compile) {
 
 int run(Arguments& arguments) {
   TuneModelOptions& options = arguments.tune;
-  if (Status status = parse_import_options(arguments.shapes, arguments.dims, options.compile.import); !status.ok())
+  if (Status status = parse_import_options(arguments.shapes, arguments.dims, options.compile.import);
+      !status.ok())
     return report_errors(status.errors(), arguments.json);
   if (!arguments.time.empty()) {
     std::optional<double> seconds = parse_duration(arguments.time);
     if (!seconds) {
-      return report_errors({{ErrorKind::usage, "--time", text(arguments.time, " is no duration, expected 90s, 10m or 1h"), ""}},
+      return report_errors({{ErrorKind::usage, "--time",
+                             text(arguments.time, " is no duration, expected 90s, 10m or 1h"), ""}},
                            arguments.json);
     }
     options.tune.seconds = *seconds;
   }
-  if (Status status = check_names(options.tune); !status.ok()) return report_errors(status.errors(), arguments.json);
+  if (Status status = check_names(options.tune); !status.ok())
+    return report_errors(status.errors(), arguments.json);
   options.check_model = !arguments.no_check;
   options.is_interrupted = [] { return interrupted != 0; };
   catch_interrupts();
@@ -143,17 +162,25 @@ void add_tune(CLI::App& app, int* exit_code) {
   TuneModelOptions& options = arguments->tune;
   CLI::App* command = app.add_subcommand("tune", "Search for faster schedules of a model's kernels");
   command->add_option("model", options.compile.model_path, "The model, MODEL.onnx")->required();
-  command->add_option("--tune-log", options.compile.tune_log, "The log to go on with or to begin, F.json")->required();
+  command->add_option("--tune-log", options.compile.tune_log, "The log to go on with or to begin, F.json")
+      ->required();
   command->add_option("--target", options.compile.target, "As for compile")->capture_default_str();
-  command->add_option("--time", arguments->time, "How long to search: 60s, 10m, 1h; without it until little is left to gain");
-  command->add_option("--trials", options.tune.trials, "How many candidates to measure at most")->check(CLI::PositiveNumber);
-  command->add_option("--tuner", options.tune.search, "The search: " + join(tuner::search_names(), ", "))->capture_default_str();
-  command->add_option("--cost-model", options.tune.cost_model, "What ranks candidates: " + join(tuner::cost_model_names(), ", "))
+  command->add_option("--time", arguments->time,
+                      "How long to search: 60s, 10m, 1h; without it until little is left to gain");
+  command->add_option("--trials", options.tune.trials, "How many candidates to measure at most")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--tuner", options.tune.search, "The search: " + join(tuner::search_names(), ", "))
       ->capture_default_str();
-  command->add_option("--tasks", options.tasks, "Only tasks whose id, name or ONNX node matches this regular expression");
+  command
+      ->add_option("--cost-model", options.tune.cost_model,
+                   "What ranks candidates: " + join(tuner::cost_model_names(), ", "))
+      ->capture_default_str();
+  command->add_option("--tasks", options.tasks,
+                      "Only tasks whose id, name or ONNX node matches this regular expression");
   command->add_option("--seed", options.tune.seed, "Of everything random")->capture_default_str();
-  command->add_option("-j,--jobs", options.compile.jobs, "Kernels compiled at once; 0: as many as processors")->check(CLI::NonNegativeNumber);
-  command->add_option("--threads", options.threads, "That kernels run with; 0: as many as processors")->check(CLI::Range(0, 1024));
+  command->add_option("-j,--jobs", options.compile.jobs, "Kernels compiled at once; 0: as many as processors")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--threads", options.compile.threads, "As for compile")->check(CLI::Range(0, 1024));
   command->add_flag("--cold", options.tune.measure.is_cold, "Empty the caches before each run of a kernel");
   command->add_flag("--no-check", arguments->no_check, "Do not measure the whole model now and then");
   command->add_option("--input-shape", arguments->shapes, "As for compile")->allow_extra_args(false);

@@ -55,6 +55,7 @@ std::function<void(const std::string&, const graph::Graph&)> graph_observer(cons
 Result<Prepared> prepare(const CompileOptions& options) {
   Result<tensor::Target> target = codegen::make_target(options.target);
   if (!target.ok()) return target.errors();
+  if (options.threads > 0) target->cores = options.threads;
   Result<graph::Evaluator> evaluate = jit_evaluator();
   if (!evaluate.ok()) return evaluate.errors();
 

@@ -15,6 +15,7 @@ struct CompileOptions {
   std::string model_path;
   std::string output_path;
   std::string target = "cpu";
+  int threads = 0;  // that the library is meant to run with, what schedules go by; 0: the target's cores
   frontend::ImportOptions import;
   int opt_level = 2;
   bool strict = false;

@@ -9,6 +9,7 @@
 #include "nlohmann/json.hpp"
 #include "tools/console.h"
 #include "tools/kernels.h"
+#include "tools/measure/calibrate.h"
 #include "tools/measure/worker_measurer.h"
 #include "tools/subprocess.h"
 #include "tools/tune_display.h"
@@ -29,7 +30,8 @@ Result<std::vector<tuner::Task>> select(std::vector<tuner::Task> tasks, const st
   try {
     expression = std::regex(pattern, std::regex::extended);
   } catch (const std::regex_error& error) {
-    return Diagnostic{ErrorKind::usage, "--tasks", text(pattern, " is no regular expression: ", error.what()), ""};
+    return Diagnostic{ErrorKind::usage, "--tasks", text(pattern, " is no regular expression: ", error.what()),
+                      ""};
   }
   std::vector<tuner::Task> chosen;
   for (tuner::Task& task : tasks) {
@@ -52,8 +54,9 @@ class ModelTuner {
     report_.target = text(options.compile.target, " (", target_.cpu, ")");
     report_.tasks = std::move(model.tasks);
     report_.all_tasks = all_tasks;
-    report_.threads = options.threads > 0 ? options.threads : target_.cores;
+    report_.threads = target_.cores;
     tune_.measure.threads = report_.threads;
+    tune_.peak_gflops = calibrate(1000).gflops;
     for (const tuner::Task& task : report_.tasks) {
       tuner::PreferredDecider preferred;
       tuner::Planned planned = tuner::plan_point(tuner::all_sketches()[0], task.func, target_, {}, preferred);
@@ -103,7 +106,8 @@ class ModelTuner {
   double part_done(const tuner::TuneState& state) const {
     double part = 0;
     if (tune_.seconds > 0) part = std::max(part, state.seconds / tune_.seconds);
-    if (tune_.trials > 0) part = std::max(part, static_cast<double>(state.trials) / static_cast<double>(tune_.trials));
+    if (tune_.trials > 0)
+      part = std::max(part, static_cast<double>(state.trials) / static_cast<double>(tune_.trials));
     return part;
   }
 
@@ -111,14 +115,17 @@ class ModelTuner {
   Result<std::vector<std::vector<tuner::Trial>>> read_known(const std::string& path) {
     Result<tuner::LogContents> contents = tuner::read_log(path);
     if (!contents.ok()) return contents.errors();
-    if (std::string complaints = tuner::complaints_text(path, *contents); !complaints.empty()) say(complaints);
+    if (std::string complaints = tuner::complaints_text(path, *contents); !complaints.empty())
+      say(complaints);
     std::map<std::string, size_t> index;
     for (size_t i = 0; i < report_.tasks.size(); ++i)
       index[report_.tasks[i].id] = i;
     std::vector<std::vector<tuner::Trial>> known(report_.tasks.size());
     for (const tuner::LogEntry& entry : contents->entries) {
       auto it = index.find(entry.task);
-      if (it == index.end() || entry.device.target != target_.fingerprint() || entry.threads != report_.threads) continue;
+      if (it == index.end() || entry.device.target != target_.fingerprint() ||
+          entry.threads != report_.threads)
+        continue;
       const tuner::LogTask* task = contents->find_task(entry.task);
       if (task == nullptr || task->text != report_.tasks[it->second].text) continue;
       known[it->second].push_back(entry.trial);
@@ -163,7 +170,8 @@ class ModelTuner {
     ModelLatency latency{elapsed(), estimate_us, json["min_ms"].get<double>() * 1e3};
     report_.latencies.push_back(latency);
     const bool is_whole = report_.tasks.size() == report_.all_tasks;
-    display.note(text("after ", fixed(latency.seconds, 1), " s the whole model takes ", time_text(latency.measured_us),
+    display.note(text("after ", fixed(latency.seconds, 1), " s the whole model takes ",
+                      time_text(latency.measured_us),
                       is_whole ? text("; the sum of its kernels is ", time_text(estimate_us)) : ""));
   }
 

@@ -14,7 +14,6 @@ struct TuneModelOptions {
   CompileOptions compile;  // the model, the target; its tune_log is written to
   tuner::TuneOptions tune;
   std::string tasks;  // regular expression over ids, names and ONNX nodes; empty: all tasks
-  int threads = 0;    // that kernels may use while they are measured; 0: the target's cores
   bool check_model = true;  // measure the whole model before, now and then, and after
   std::function<bool()> is_interrupted;  // asked between rounds
 };

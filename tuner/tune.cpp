@@ -28,7 +28,7 @@ class Tuner {
         defaults_(tasks.size()),
         trials_(tasks.size()),
         reports_(tasks.size()),
-        scheduler_(states(tasks, target), options.scheduler) {}
+        scheduler_(states(tasks, target, options.peak_gflops), options.scheduler) {}
 
   Result<TuneReport> run(const std::vector<std::vector<Trial>>& known) {
     for (size_t i = 0; i < tasks_.size(); ++i)
@@ -57,7 +57,8 @@ class Tuner {
   }
 
  private:
-  static std::vector<TaskState> states(const std::vector<Task>& tasks, const tensor::Target& target) {
+  static std::vector<TaskState> states(const std::vector<Task>& tasks, const tensor::Target& target,
+                                       double peak_gflops) {
     std::vector<TaskState> out;
     for (const Task& task : tasks) {
       TaskState state;
@@ -65,7 +66,7 @@ class Tuner {
       state.weight = static_cast<double>(task.weight);
       state.flops = static_cast<double>(task.work.flops);
       // No schedule is faster than peak arithmetic on all cores, or than reading every parameter once from the last cache.
-      double compute = state.flops / (target.peak_gflops() * target.cores * 1e3);
+      double compute = state.flops / (std::max(peak_gflops, target.peak_gflops()) * target.cores * 1e3);
       double memory = static_cast<double>(task.work.bytes) / (target.l1.gb_per_s * target.cores * 1e3);
       state.lower_bound_us = std::max(compute, memory);
       out.push_back(std::move(state));

@@ -19,6 +19,7 @@ struct TuneOptions {
   uint64_t seed = 0;
   int batch = 16;       // candidates a round
   int first_batch = 4;  // in a task's first round: a whole model is there soon
+  double peak_gflops = 0;  // of one core, f32, as measured: clocks differ from the target's; 0: the target's
   MeasureOptions measure;
   SchedulerOptions scheduler;
 };
