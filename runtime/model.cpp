@@ -119,6 +119,59 @@ mcc_status find_weights(mcc_model* model, const char* library_path, mcc_error* e
   return status;
 }
 
+// The beginning of a small file of the system's; empty when there is none.
+void read_text(const char* path, char* text, size_t size) {
+  text[0] = 0;
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return;
+  const ssize_t count = read(file, text, size - 1);
+  text[count > 0 ? count : 0] = 0;
+  close(file);
+}
+
+bool has_huge_pages() {
+  char text[64];
+  read_text("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text);
+  return text[0] != 0 && std::strstr(text, "[never]") == nullptr;
+}
+
+// Memory that the system can give without swapping; 0 when it does not say.
+uint64_t available_memory() {
+  char text[1024];
+  read_text("/proc/meminfo", text, sizeof text);
+  const char* line = std::strstr(text, "MemAvailable:");
+  return line == nullptr ? 0 : std::strtoull(line + std::strlen("MemAvailable:"), nullptr, 10) * 1024;
+}
+
+// Copies the weights to huge pages when they are more than small pages' translations in the processor cover. In a virtual
+// machine each miss is a walk over two tables: models were measured 1.1 to 2 times as fast. Where memory is short, they stay
+// in the file's pages, which the system may drop and other processes share.
+void move_to_huge_pages(mcc_model* model) {
+  constexpr uint64_t page = uint64_t{2} << 20;
+  const uint64_t size = model->plan.header->weights_size;
+  if (size < 2 * page || size > available_memory() / 4 || !has_huge_pages()) return;
+  void* memory = mmap(nullptr, size + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return;
+  const auto begin = reinterpret_cast<uintptr_t>(memory);
+  auto* copy = static_cast<uint8_t*>(memory) + ((begin + page - 1) / page * page - begin);
+  madvise(copy, size, MADV_HUGEPAGE);  // only a wish: failing is fine
+  std::memcpy(copy, model->weights, size);
+  mprotect(memory, size + page, PROT_READ);
+  if (model->mapping != nullptr) {
+    munmap(model->mapping, model->mapping_size);
+  } else {
+    // The library's pages may go; they come back if somebody reads them.
+    const auto small_page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+    const auto from =
+        (reinterpret_cast<uintptr_t>(model->weights) + small_page - 1) / small_page * small_page;
+    const auto to = (reinterpret_cast<uintptr_t>(model->weights) + size) / small_page * small_page;
+    madvise(reinterpret_cast<void*>(from), to - from, MADV_DONTNEED);
+  }
+  model->mapping = memory;
+  model->mapping_size = size + page;
+  model->weights = copy;
+}
+
 mcc_status set_up(mcc_model* model, const char* library_path, mcc_error* error) {
   mcc_status status = check_image(model->image, error);
   if (status != MCC_OK) return status;
@@ -129,6 +182,7 @@ mcc_status set_up(mcc_model* model, const char* library_path, mcc_error* error) 
   if (status != MCC_OK) return status;
   status = find_weights(model, library_path, error);
   if (status != MCC_OK) return status;
+  if (library_path != nullptr) move_to_huge_pages(model);
   status = fill_interface(model->plan, model->plan.inputs(), &model->inputs, error);
   if (status != MCC_OK) return status;
   return fill_interface(model->plan, model->plan.outputs(), &model->outputs, error);

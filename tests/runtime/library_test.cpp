@@ -1,6 +1,7 @@
 // Model libraries on disk: written, linked with the system's linker, opened, damaged.
 #include <dlfcn.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -158,6 +159,35 @@ TEST_F(LibraryTest, ReadsWeightsFromAFileBesideIt) {
   EXPECT_EQ(run(folder / "moved/model.so"), weights_path + " holds the weights of another model");
   write_file(weights_path, "?", 1);
   EXPECT_EQ(run(folder / "moved/model.so"), weights_path + " is not a file of weights");
+}
+
+// Enough weights that they are copied to huge pages, where the system has them.
+TEST_F(LibraryTest, LargeWeightsAreTheSameInsideAndBeside) {
+  constexpr int64_t n = 1'300'000;
+  ModelLibrary library = describe(n, 5);
+  for (int64_t i = 0; i < n; ++i)
+    weights[static_cast<size_t>(i)] = static_cast<float>(i % 1000);
+  const std::vector<float> x(n, 2);
+  std::vector<float> expected;
+  for (float w : weights)
+    expected.push_back(2 * w + 1);
+  for (bool has_file : {false, true}) {
+    library.has_weights_file = has_file;
+    const std::string path = write(library, has_file ? "beside.so" : "inside.so");
+    // The second shares the library with the first, and outlives it.
+    auto first = std::make_unique<Model>(path);
+    const Model second(path);
+    for (const Model* model : std::array<const Model*, 2>{first.get(), &second}) {
+      Session session(*model, {.threads = 2});
+      session.set_input(0, x.data(), {n});
+      session.run();
+      EXPECT_EQ(floats(session.output(0)), expected) << "weights in a file: " << has_file;
+      if (model == first.get()) continue;
+      first.reset();
+      session.run();
+      EXPECT_EQ(floats(session.output(0)), expected);
+    }
+  }
 }
 
 TEST_F(LibraryTest, CutOffAnywhereIsAnError) {
