@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <fstream>
+#include <set>
 
 #include "nlohmann/json.hpp"
 #include "tools/cmd_log.h"
@@ -8,6 +9,7 @@
 #include "tools/console.h"
 #include "tools/loaded_model.h"
 #include "tools/options.h"
+#include "tools/plan_nodes.h"
 
 namespace mcc::tools {
 
@@ -130,11 +132,56 @@ std::map<std::string, std::string> metadata_of(const runtime::Model& model) {
   return result;
 }
 
+// Where the schedules of the kernels are from, each kernel once, in the order of their first runs.
+std::vector<PlanNodeInfo> scheduled_kernels(const runtime::Model& model) {
+  std::vector<PlanNodeInfo> kernels;
+  std::set<std::string> seen;
+  for (PlanNodeInfo& node : nodes_of(model)) {
+    if (!node.task.empty() && seen.insert(node.task).second) kernels.push_back(std::move(node));
+  }
+  return kernels;
+}
+
+// "exact", "nearest", "file" or "default", as mcc compile counts them.
+std::string_view source_of(const PlanNodeInfo& kernel) {
+  if (kernel.origin.starts_with("log exact")) return "exact";
+  if (kernel.origin.starts_with("log nearest")) return "nearest";
+  return kernel.origin == "default" ? "default" : "file";
+}
+
+Json schedules_json(const std::vector<PlanNodeInfo>& kernels, const std::map<std::string, std::string>& metadata) {
+  Json out = {{"exact", 0}, {"nearest", 0}, {"default", 0}, {"file", 0}};
+  Json list = Json::array();
+  for (const PlanNodeInfo& kernel : kernels) {
+    const std::string source(source_of(kernel));
+    out[source] = out[source].get<int>() + 1;
+    list.push_back({{"task", kernel.task}, {"name", kernel.name}, {"source", source}, {"from", kernel.origin}});
+  }
+  auto hash = metadata.find("log.hash");
+  out["log_hash"] = hash == metadata.end() ? Json() : Json(hash->second);
+  out["kernels"] = std::move(list);
+  return out;
+}
+
+void print_schedules(const Json& schedules) {
+  std::string line = "schedules  ";
+  if (!schedules["log_hash"].is_null())
+    line += text(schedules["exact"].get<int>(), " exact and ", schedules["nearest"].get<int>(), " nearest from a tuning log, ");
+  if (schedules["file"] != 0) line += text(schedules["file"].get<int>(), " from a schedule file, ");
+  std::puts(text(line, schedules["default"].get<int>(), " default").c_str());
+  for (const Json& kernel : schedules["kernels"]) {
+    std::puts(text("  ", printable(kernel["task"].get<std::string>()), "  ", printable(kernel["name"].get<std::string>()), "  ",
+                   printable(kernel["from"].get<std::string>()))
+                  .c_str());
+  }
+}
+
 int inspect_library(const Arguments& arguments) {
   Result<runtime::Model> model = open_model(arguments.path);
   if (!model.ok()) return report_errors(model.errors(), arguments.json);
   const mcc_model_sizes sizes = model->sizes();
   const std::map<std::string, std::string> metadata = metadata_of(*model);
+  const Json schedules = schedules_json(scheduled_kernels(*model), metadata);
   if (arguments.json) {
     print_json({{"kind", "library"},
                 {"inputs", specs_json(input_specs(*model))},
@@ -144,7 +191,8 @@ int inspect_library(const Arguments& arguments) {
                 {"arena_bytes", sizes.arena_bytes},
                 {"weight_bytes", sizes.weights_bytes},
                 {"scratch_bytes_per_thread", sizes.scratch_bytes_per_thread},
-                {"metadata", metadata}});
+                {"metadata", metadata},
+                {"schedules", schedules}});
     return 0;
   }
   std::puts(text(printable(arguments.path), ": ", sizes.kernel_count, " kernels, ", sizes.node_count,
@@ -157,6 +205,7 @@ int inspect_library(const Arguments& arguments) {
     std::puts(text("output  ", printable(spec.name), "  ", type_text(spec)).c_str());
   for (const auto& [key, value] : metadata)
     std::puts(text(printable(key), "  ", printable(value)).c_str());
+  print_schedules(schedules);
   return 0;
 }
 

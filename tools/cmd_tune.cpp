@@ -36,7 +36,7 @@ struct Arguments {
   bool json = false, no_check = false;
 };
 
-// "90", "60s", "10m", "1.5h"; seconds, or nothing.
+// "90", "60s", "10m", "1.5h", "0s"; seconds, or nothing.
 std::optional<double> parse_duration(const std::string& s) {
   size_t used = 0;
   double value = 0;
@@ -46,12 +46,8 @@ std::optional<double> parse_duration(const std::string& s) {
     return std::nullopt;
   }
   const std::string unit = s.substr(used);
-  const double factor = unit.empty() || unit == "s"    ? 1
-                        : unit == "ms"                 ? 1e-3
-                        : unit == "m" || unit == "min" ? 60
-                        : unit == "h"                  ? 3600
-                                                       : 0;
-  if (factor == 0 || !(value > 0) || value * factor > 1e8) return std::nullopt;
+  const double factor = unit.empty() || unit == "s" ? 1 : unit == "ms" ? 1e-3 : unit == "m" || unit == "min" ? 60 : unit == "h" ? 3600 : 0;
+  if (factor == 0 || !(value >= 0) || value * factor > 1e8) return std::nullopt;
   return value * factor;
 }
 
@@ -82,6 +78,30 @@ std::string_view end_text(tuner::TuneEnd end) {
   return "";
 }
 
+// What is not as a user would hope for, and what happens then.
+std::vector<std::string> shortcomings(const TuneModelReport& report) {
+  if (report.tasks.empty()) return {"the model has no kernels to tune"};
+  std::vector<std::string> out;
+  size_t untried = 0;
+  for (size_t i = 0; i < report.tasks.size(); ++i) {
+    const tuner::TaskReport& task = report.tune.tasks[i];
+    if (std::isfinite(task.best_us)) continue;
+    if (task.errors.empty()) {
+      ++untried;
+      continue;
+    }
+    std::vector<std::string> errors;
+    for (const auto& [error, count] : task.errors) errors.push_back(text(count, " ", tuner::to_text(error)));
+    out.push_back(text("task ", report.tasks[i].id, " (", report.tasks[i].name, "): no candidate has a time (", join(errors, ", "),
+                       "); compile uses its default schedule"));
+  }
+  if (untried > 0) {
+    out.push_back(text("nothing was measured for ", untried, " of ", report.tasks.size(), " tasks (", end_text(report.tune.end),
+                       "); compile uses their default schedules"));
+  }
+  return out;
+}
+
 void print_report(const TuneModelReport& report, const CompileOptions& compile) {
   std::printf("%s", tune_table(report.tasks, report.tune.tasks, nullptr, report.tasks.size()).c_str());
   std::map<tuner::TrialError, int> errors;
@@ -92,21 +112,17 @@ void print_report(const TuneModelReport& report, const CompileOptions& compile) 
   std::string failed;
   for (const auto& [error, count] : errors)
     failed += text(failed.empty() ? "" : ", ", count, " ", tuner::to_text(error));
-  std::printf("\n%lld trials in %.1f s (%s)%s%s\n", static_cast<long long>(report.tune.trials),
-              report.tune.seconds, std::string(end_text(report.tune.end)).c_str(),
-              failed.empty() ? "" : "; without a time: ", failed.c_str());
-  std::printf("kernels: %s by default, %s tuned%s\n", time_text(report.tune.default_us).c_str(),
-              time_text(report.tune.best_us).c_str(),
-              report.tune.best_us > 0
-                  ? text(" (", fixed(report.tune.default_us / report.tune.best_us, 2), "x)").c_str()
-                  : "");
+  std::printf("\n%lld trials in %.1f s (%s)%s%s\n", static_cast<long long>(report.tune.trials), report.tune.seconds,
+              std::string(end_text(report.tune.end)).c_str(), failed.empty() ? "" : "; without a time: ", failed.c_str());
+  if (report.tune.best_us > 0) std::printf("kernels: %s by default, %s tuned%s\n", time_text(report.tune.default_us).c_str(), time_text(report.tune.best_us).c_str(),
+              report.tune.best_us > 0 ? text(" (", fixed(report.tune.default_us / report.tune.best_us, 2), "x)").c_str() : "");
   if (!report.latencies.empty()) {
     const ModelLatency& last = report.latencies.back();
     std::printf("whole model, measured: %s with %d thread%s\n", time_text(last.measured_us).c_str(),
                 report.threads, report.threads == 1 ? "" : "s");
   }
-  std::printf("\nmcc compile %s --target %s --tune-log %s -o model.so\n",
-              printable(compile.model_path).c_str(), compile.target.c_str(),
+  for (const std::string& sentence : shortcomings(report)) std::puts(printable(sentence).c_str());
+  std::printf("\nmcc compile %s --target %s --tune-log %s -o model.so\n", printable(compile.model_path).c_str(), compile.target.c_str(),
               printable(compile.tune_log).c_str());
 }
 
@@ -123,6 +139,7 @@ Json report_json(const TuneModelReport& report, const CompileOptions& compile) {
   out["known_trials"] = report.known_trials;
   out["end"] = end_text(report.tune.end);
   out["model"] = latencies;
+  out["notes"] = shortcomings(report);
   return out;
 }
 
@@ -138,7 +155,8 @@ int run(Arguments& arguments) {
                              text(arguments.time, " is no duration, expected 90s, 10m or 1h"), ""}},
                            arguments.json);
     }
-    options.tune.seconds = *seconds;
+    // No time at all is a budget, too; 0 stands for none.
+    options.tune.seconds = std::max(*seconds, 1e-9);
   }
   if (Status status = check_names(options.tune); !status.ok())
     return report_errors(status.errors(), arguments.json);

@@ -8,6 +8,7 @@
 #include "codegen/codegen.h"
 #include "nlohmann/json.hpp"
 #include "tensor/text.h"
+#include "tools/cmd_log.h"
 #include "tools/console.h"
 #include "tools/report_page.h"
 #include "tuner/analyzer_cpu.h"
@@ -24,6 +25,8 @@ using Json = nlohmann::ordered_json;
 
 // The cost model predicts so many trials at a time, as a search lets it.
 constexpr size_t kRound = 16;
+// Of a task with fewer trials its models are not rated.
+constexpr size_t kFewestRated = 10;
 
 // Bytes that parts of the loops around the store with the most arithmetic touch: what should fit a cache.
 Json footprint(const tensor::Func& scheduled) {
@@ -68,11 +71,18 @@ class Report {
       std::optional<TaskTrials> trials = trials_of(log_.tasks[i]);
       if (trials) tasks.push_back(task_json(*trials, log_.tasks[i]));
     }
+    Json models = Json::array();
+    for (const std::string& name : rated_models()) {
+      if (auto rating = ratings_.find(name); rating != ratings_.end()) models.push_back(rating_json(name, rating->second));
+    }
     if (tasks.empty()) {
       return Diagnostic{ErrorKind::tuning_log, options_.log_path, "has no trial of a task that can be shown", ""};
     }
     std::string device = log_.entries.empty() ? "" : log_.entries.back().device.description;
-    return Json{{"version", MCC_VERSION}, {"target", text(options_.target, " (", target_.cpu, ")")}, {"device", device}, {"tasks", tasks}};
+    const Json caches = {{"L1", target_.l1.bytes}, {"L2", target_.l2.bytes}, {"L3", target_.l3.bytes}};
+    return Json{{"version", MCC_VERSION}, {"target", text(options_.target, " (", target_.cpu, ")")},
+                {"device", device},       {"caches", caches},
+                {"tasks", tasks},         {"models", models}};
   }
 
  private:
@@ -96,17 +106,34 @@ class Report {
     }
     for (const tuner::LogEntry& entry : log_.entries) {
       if (entry.task != logged.id || entry.device.target != target || entry.source == "import") continue;
-      if (out.entries.size() < options_.max_trials) out.entries.push_back(&entry);
+      out.entries.push_back(&entry);
     }
     if (out.entries.empty()) return std::nullopt;
     return out;
   }
 
-  Json task_json(const TaskTrials& t, const tuner::LogTask& logged) const {
+  // The one that was asked for, and what else there is.
+  std::vector<std::string> rated_models() const {
+    std::vector<std::string> names{options_.cost_model};
+    for (std::string_view name : tuner::cost_model_names()) {
+      if (name != "none" && name != options_.cost_model) names.emplace_back(name);
+    }
+    return names;
+  }
+
+  Json task_json(const TaskTrials& t, const tuner::LogTask& logged) {
     const size_t count = t.entries.size();
     std::vector<tuner::Planned> plans(count);
     for (size_t i = 0; i < count; ++i) plans[i] = replay(t.task, t.entries[i]->trial.candidate);
-    const std::vector<double> scores = predictions(t, plans);
+    const std::vector<std::string> names = rated_models();
+    const std::vector<double> scores = predictions(t, plans, names[0]);
+    std::optional<Quality> of_first;
+    for (const std::string& name : names) {
+      std::optional<Quality> one = quality(t, name == names[0] ? scores : predictions(t, plans, name));
+      if (!one) continue;
+      if (name == names[0]) of_first = one;
+      ratings_[name].push_back(*one);
+    }
 
     Json trials = Json::array();
     const tuner::LogEntry* best = nullptr;
@@ -129,13 +156,18 @@ class Report {
     Json out = {{"id", t.task.id}, {"name", logged.name}, {"nodes", Json::array()}, {"count", 1}};
     out["flops"] = t.task.work.flops;
     out["bytes"] = t.task.work.bytes;
-    out["bound_us"] = tuner::lower_bound_us(t.task.func, target_);
+    // A roofline of as many cores as the best one used.
+    tensor::Target machine = target_;
+    if (best) machine.cores = best->threads;
+    const double bound_us = tuner::lower_bound_us(t.task.func, machine);
+    out["bound_us"] = bound_us;
     out["default_us"] = std::isfinite(default_us) ? Json(default_us) : Json(nullptr);
     out["best_us"] = best ? Json(best->trial.measurement.best_us()) : Json(nullptr);
+    out["roofline_share"] = best ? Json(bound_us / best->trial.measurement.best_us()) : Json(nullptr);
     out["space"] = nullptr;
     out["trace"] = best ? to_text(best->trial.candidate.trace) : "";
     out["trials"] = std::move(trials);
-    out["quality"] = quality(t, scores);
+    out["quality"] = of_first ? quality_json(*of_first) : Json(nullptr);
     return out;
   }
 
@@ -150,9 +182,9 @@ class Report {
   }
 
   // What a model that has seen only the rounds before gives each trial; NaN where it gives nothing.
-  std::vector<double> predictions(const TaskTrials& t, const std::vector<tuner::Planned>& plans) const {
+  std::vector<double> predictions(const TaskTrials& t, const std::vector<tuner::Planned>& plans, const std::string& name) const {
     std::vector<double> scores(plans.size(), std::nan(""));
-    std::unique_ptr<tuner::CostModel> model = tuner::make_cost_model(options_.cost_model, target_, 0);
+    std::unique_ptr<tuner::CostModel> model = tuner::make_cost_model(name, target_, 0);
     if (!model) return scores;
     std::vector<tuner::Trial> seen;
     for (size_t start = 0; start < plans.size(); start += kRound) {
@@ -174,7 +206,14 @@ class Report {
     return scores;
   }
 
-  static Json quality(const TaskTrials& t, const std::vector<double>& scores) {
+  // Of one model on one task.
+  struct Quality {
+    size_t count = 0;
+    double pairwise = 0, recall = 0, peak1 = 0, peak5 = 0;
+  };
+
+  // Nothing where there is too little to rate by.
+  static std::optional<Quality> quality(const TaskTrials& t, const std::vector<double>& scores) {
     std::vector<double> known, times;
     for (size_t i = 0; i < scores.size(); ++i) {
       const tuner::Measurement& m = t.entries[i]->trial.measurement;
@@ -182,16 +221,36 @@ class Report {
       known.push_back(scores[i]);
       times.push_back(m.ok() ? m.best_us() : std::numeric_limits<double>::infinity());
     }
-    if (known.size() < 10) return nullptr;
-    return {{"count", known.size()},
-            {"pairwise", tuner::pairwise_accuracy(known, times)},
-            {"recall", tuner::top_k_recall(known, times, 10)},
-            {"peak5", tuner::best_at_k(known, times, 5)}};
+    if (known.size() < kFewestRated) return std::nullopt;
+    return Quality{known.size(), tuner::pairwise_accuracy(known, times), tuner::top_k_recall(known, times, 10),
+                   tuner::best_at_k(known, times, 1), tuner::best_at_k(known, times, 5)};
+  }
+
+  static Json quality_json(const Quality& q) {
+    return {{"count", q.count}, {"pairwise", q.pairwise}, {"recall", q.recall}, {"peak1", q.peak1}, {"peak5", q.peak5}};
+  }
+
+  // Means over the tasks.
+  static Json rating_json(const std::string& name, const std::vector<Quality>& ratings) {
+    Quality sum;
+    for (const Quality& q : ratings) {
+      sum.count += q.count;
+      sum.pairwise += q.pairwise;
+      sum.recall += q.recall;
+      sum.peak1 += q.peak1;
+      sum.peak5 += q.peak5;
+    }
+    const auto n = static_cast<double>(ratings.size());
+    for (double* mean : {&sum.pairwise, &sum.recall, &sum.peak1, &sum.peak5}) *mean /= n;
+    Json out = {{"model", name}, {"tasks", ratings.size()}};
+    out.update(quality_json(sum));
+    return out;
   }
 
   const LogReportOptions& options_;
   const tensor::Target& target_;
   const tuner::LogContents& log_;
+  std::map<std::string, std::vector<Quality>> ratings_;  // of each model, by task
 };
 
 }  // namespace
@@ -199,9 +258,21 @@ class Report {
 Result<Json> log_report(const LogReportOptions& options) {
   Result<tensor::Target> target = codegen::make_target(options.target);
   if (!target.ok()) return target.errors();
-  Result<tuner::LogContents> log = tuner::read_log(options.log_path);
+  const std::vector<std::string_view> models = tuner::cost_model_names();
+  if (std::find(models.begin(), models.end(), options.cost_model) == models.end()) {
+    return Diagnostic{ErrorKind::usage, "--cost-model", text("there is no ", options.cost_model, "; there are ", join(models, ", ")), ""};
+  }
+  tuner::LogReadOptions read;
+  std::map<std::string, size_t> count;
+  read.wants = [&](const tuner::LogEntry& entry) { return ++count[entry.task] <= options.max_trials; };
+  Result<tuner::LogContents> log = tuner::read_log(options.log_path, read);
   if (!log.ok()) return log.errors();
-  if (std::string complaints = tuner::complaints_text(options.log_path, *log); !complaints.empty()) say(complaints);
+  say_complaints(options.log_path, *log);
+  for (const auto& [task, trials] : count) {
+    if (trials > options.max_trials) {
+      say(printable(text(options.log_path, ": of task ", task, " the first ", options.max_trials, " of ", trials, " trials are shown")));
+    }
+  }
   return Report(options, *target, *log).make();
 }
 

@@ -9,9 +9,11 @@ namespace mcc::tools {
 
 // `data` as report.js reads it:
 //   version, target, device: text
-//   tasks: [{id, name, nodes: [text], count, flops, bytes, bound_us, default_us|null, best_us|null, space, trace,
+//   caches: {L1|L2|L3: bytes}
+//   models: [{model, tasks, count, pairwise, recall, peak1, peak5}]: means over the tasks
+//   tasks: [{id, name, nodes: [text], count, flops, bytes, bound_us, default_us|null, best_us|null, roofline_share|null, space, trace,
 //            trials: [{us|null, error, message, threads, sketch, point: {name: [int]}, footprint: {level: bytes}, predicted|null}],
-//            quality: {count, pairwise, recall, peak5}|null}]
+//            quality: {count, pairwise, recall, peak1, peak5}|null}]
 std::string report_page(const nlohmann::ordered_json& data);
 
 }  // namespace mcc::tools

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "codegen/hash.h"
@@ -82,7 +83,7 @@ Status use_schedule_file(KernelSet& set, const std::string& path) {
 
 std::string time_text(double us) { return text(fixed(us, us < 10 ? 3 : us < 1000 ? 2 : 1), " us"); }
 
-// "log exact, 12.31 us; default 15.00 us; runner-up 12.90 us"
+// "log exact, 12.31 us; default 15.00 us; runner-up 12.90 us; sketch rules; line 17"
 std::string origin_of(const tuner::LogMatch& match) {
   std::string out = text("log ", to_text(match.found), ", ");
   if (match.found == tuner::Found::nearest) {
@@ -92,7 +93,21 @@ std::string origin_of(const tuner::LogMatch& match) {
   if (match.default_us > 0) out += text("; default ", time_text(match.default_us));
   if (match.runner_up_us > 0) out += text("; runner-up ", time_text(match.runner_up_us));
   if (!match.sketch.empty()) out += text("; sketch ", match.sketch);
+  out += text("; line ", match.line);
   return printable(out);
+}
+
+// What to say of a log that has nothing from a machine like this.
+std::string foreign_note(const tuner::LogContents& log, const tensor::Target& target) {
+  const std::string here = target.fingerprint();
+  std::set<std::string> targets;
+  for (const auto& [key, counts] : log.counts) {
+    if (counts.trials > 0) targets.insert(key.target);
+  }
+  if (targets.empty()) return "has no trials: the default schedules are used";
+  if (targets.contains(here)) return "";
+  return text("has trials of another machine only (", *targets.begin(), targets.size() > 1 ? text(" and ", targets.size() - 1, " more") : "",
+              "), this is ", here, ": their decisions are used where they apply, mcc tune finds better ones");
 }
 
 Status use_log(KernelSet& set, const tensor::Target& target, const CompileOptions& options, ScheduleReport& report) {
@@ -104,7 +119,10 @@ Status use_log(KernelSet& set, const tensor::Target& target, const CompileOption
   if (!hash.ok()) return Diagnostic{ErrorKind::tuning_log, options.tune_log, "the tuning log cannot be read", ""};
   report.log_hash = "sha256:" + *hash;
   report.lines_skipped = contents->skipped;
-  if (contents->skipped > 0) report.notes.push_back(tuner::complaints_text(options.tune_log, *contents));
+  if (std::string complaints = tuner::complaints_text(options.tune_log, *contents); !complaints.empty()) {
+    report.notes.push_back(std::move(complaints));
+  }
+  if (std::string note = foreign_note(*contents, target); !note.empty()) report.notes.push_back(text(options.tune_log, ": ", note));
   tuner::LogIndex index(std::move(*contents));
   Diagnostics missing;
   for (Kernel& kernel : set.kernels) {

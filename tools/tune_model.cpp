@@ -5,8 +5,10 @@
 #include <ctime>
 #include <map>
 #include <regex>
+#include <set>
 
 #include "nlohmann/json.hpp"
+#include "tools/cmd_log.h"
 #include "tools/console.h"
 #include "tools/kernels.h"
 #include "tools/measure/calibrate.h"
@@ -23,6 +25,10 @@ using Clock = std::chrono::steady_clock;
 
 // The whole model is measured when this much of the budget is used, and at the end.
 constexpr double kChecks[] = {0.25, 0.5, 0.75};
+
+// More trials than this slow the search down and teach it little.
+constexpr int64_t kMostKnown = 50'000;
+constexpr int kKnownOfLongLogs = 1000;  // of each task
 
 Result<std::vector<tuner::Task>> select(std::vector<tuner::Task> tasks, const std::string& pattern) {
   if (pattern.empty()) return tasks;
@@ -95,7 +101,7 @@ class ModelTuner {
     Result<tuner::TuneReport> tuned = tuner::tune(report_.tasks, target_, measurer, *known, tune_, hooks);
     if (!tuned.ok()) return tuned.errors();
     report_.tune = std::move(*tuned);
-    if (options_.check_model) measure_model(report_.tune.best_us, display);
+    if (options_.check_model && !report_.tasks.empty()) measure_model(report_.tune.best_us, display);
     return std::move(report_);
   }
 
@@ -111,25 +117,46 @@ class ModelTuner {
     return part;
   }
 
-  // Trials of earlier runs on this target, with as many threads.
+  // Trials of earlier runs on this target, with as many threads. Of a log that is too long for memory the best.
   Result<std::vector<std::vector<tuner::Trial>>> read_known(const std::string& path) {
-    Result<tuner::LogContents> contents = tuner::read_log(path);
-    if (!contents.ok()) return contents.errors();
-    if (std::string complaints = tuner::complaints_text(path, *contents); !complaints.empty())
-      say(complaints);
     std::map<std::string, size_t> index;
     for (size_t i = 0; i < report_.tasks.size(); ++i)
       index[report_.tasks[i].id] = i;
+    const std::string fingerprint = target_.fingerprint();
+    std::set<std::string> others;  // ids that stand for other tasks in the log
+    tuner::LogReadOptions read;
+    read.on_task = [&](const tuner::LogTask& task) {
+      auto it = index.find(task.id);
+      if (it != index.end() && report_.tasks[it->second].text != task.text) others.insert(task.id);
+    };
+    int64_t count = 0;
+    read.wants = [&](const tuner::LogEntry& entry) {
+      const bool is_known = entry.device.target == fingerprint && entry.threads == report_.threads && index.contains(entry.task) &&
+                            !others.contains(entry.task);
+      return is_known && (read.keep > 0 || ++count <= kMostKnown);
+    };
+    Result<tuner::LogContents> contents = tuner::read_log(path, read);
+    if (contents.ok() && (count > kMostKnown || contents->beyond > 0)) {
+      read.keep = kKnownOfLongLogs;
+      contents = tuner::read_log(path, read);
+    }
+    if (!contents.ok()) return contents.errors();
+    say_complaints(path, *contents);
+    if (read.keep > 0) say(text(printable(path), " is long: of each task the ", read.keep, " fastest trials are remembered"));
     std::vector<std::vector<tuner::Trial>> known(report_.tasks.size());
     for (const tuner::LogEntry& entry : contents->entries) {
-      auto it = index.find(entry.task);
-      if (it == index.end() || entry.device.target != target_.fingerprint() ||
-          entry.threads != report_.threads)
-        continue;
-      const tuner::LogTask* task = contents->find_task(entry.task);
-      if (task == nullptr || task->text != report_.tasks[it->second].text) continue;
-      known[it->second].push_back(entry.trial);
+      known[index.at(entry.task)].push_back(entry.trial);
       if (entry.source != "import") ++report_.known_trials;
+    }
+    int64_t elsewhere = 0;
+    std::string where;
+    for (const auto& [key, counts] : contents->counts) {
+      if (key.target == fingerprint) continue;
+      elsewhere += counts.trials;
+      where = key.target;
+    }
+    if (elsewhere > 0) {
+      say(printable(text(path, ": ", elsewhere, " trials are from another machine (", where, ") and do not count here")));
     }
     return known;
   }

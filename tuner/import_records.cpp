@@ -268,11 +268,24 @@ void read_foreign_line(std::string_view line, ForeignRecords& out) {
 Result<ForeignRecords> read_foreign_records(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   ForeignRecords out;
-  std::string line;
   if (in.peek() == std::ifstream::traits_type::eof() && !in.eof()) in.setstate(std::ios::badbit);
-  while (in && std::getline(in, line))
-    read_foreign_line(line, out);
+  // A line is kept up to one byte more than is looked at: files of one endless line take no more memory.
+  std::vector<char> buffer(size_t{1} << 18);
+  std::string line;
+  auto add = [&](std::string_view part) { line.append(part.substr(0, kMaxLine + 1 - line.size())); };
+  while (in && !in.eof()) {
+    in.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
+    std::string_view rest(buffer.data(), static_cast<size_t>(in.gcount()));
+    for (size_t end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
+      add(rest.substr(0, end));
+      read_foreign_line(line, out);
+      line.clear();
+      rest.remove_prefix(end + 1);
+    }
+    add(rest);
+  }
   if (!in.eof()) return Diagnostic{ErrorKind::tuning_log, path, "the records cannot be read", ""};
+  read_foreign_line(line, out);
   return out;
 }
 

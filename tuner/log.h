@@ -68,6 +68,7 @@ struct LogCounts {
   std::array<int64_t, kTrialErrorCount> errors{};  // by TrialError; [none]: the trials without one
   double best_us = 0;     // of the valid ones; 0: none
   double default_us = 0;  // of source "default"; 0: none
+  bool operator==(const LogCounts&) const = default;
 };
 
 struct LogContents {
@@ -78,6 +79,7 @@ struct LogContents {
   std::vector<std::string> complaints;
   int64_t skipped = 0;
   int64_t lines = 0;
+  int64_t beyond = 0;  // entries that were not kept because of most_bytes
 
   const LogTask* find_task(std::string_view id) const;
 };
@@ -87,13 +89,18 @@ struct LogContents {
 struct LogReadOptions {
   // Of each key, the fastest valid entries that are kept in memory, and as many seeds; 0: all entries, failed ones too.
   int keep = 0;
+  // Of those, only the ones that this says yes to; empty: all. Asked before the trace is looked at.
+  std::function<bool(const LogEntry& entry)> wants;
+  // Bytes of lines whose entries are kept, which take some ten times as much in memory. Further ones are only counted.
+  size_t most_bytes = size_t{96} << 20;
   // Called for every well-formed line in the file's order, whatever is kept. The trace of an entry is in trace_text of
   // the record; it is parsed only where an entry is kept.
   std::function<void(const LogTask& task)> on_task;
   std::function<void(const LogEntry& entry, const std::string& trace_text)> on_trial;
 };
 
-// Reads a log as a stream. Errors (kind tuning_log): the file cannot be read, is no log, or is of a newer version.
+// Reads a log as a stream. Errors (kind tuning_log): the file cannot be read, is no log, or all of it is
+// of a newer version.
 Result<LogContents> read_log(const std::string& path, const LogReadOptions& options = {});
 // "log.json: 3 lines left out" and the first reasons, one a line; empty if there is nothing to say.
 std::string complaints_text(const std::string& path, const LogContents& contents);

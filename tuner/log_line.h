@@ -8,6 +8,10 @@
 
 namespace mcc::tuner {
 
+// How every line of a log begins.
+inline constexpr std::string_view kLogStart = "{\"v\":1,";
+static_assert(kLogVersion == 1);
+
 // Bounds on what a line may ask for.
 inline constexpr size_t kMaxLogLine = size_t{4} << 20;  // bytes
 

@@ -12,8 +12,8 @@
 namespace mcc::tuner {
 namespace {
 
-// Entries and tasks that are tried before the default is taken.
-constexpr size_t kMaxTried = 4;
+// Entries of the same task, and of others, that are tried before the default is taken.
+constexpr size_t kMaxTried = 16, kMaxOthersTried = 4;
 
 bool is_name_char(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
@@ -211,7 +211,7 @@ LogMatch LogIndex::find(const tensor::Func& f, const std::string& key, const ten
   });
   tried = 0;
   for (const Option& option : options) {
-    if (tried++ == kMaxTried) break;
+    if (tried++ == kMaxOthersTried) break;
     Replan plan = replan(f, target, *option.entry, option.entry->threads == threads);
     double confidence = option.confidence * plan.share;
     if (!plan.schedule || confidence < kLeastConfidence) {

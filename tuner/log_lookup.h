@@ -55,6 +55,6 @@ class LogIndex {
 };
 
 // How many entries of each task, target and number of threads a LogIndex should be given.
-inline constexpr int kIndexedEntries = 4;
+inline constexpr int kIndexedEntries = 16;
 
 }  // namespace mcc::tuner

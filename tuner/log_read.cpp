@@ -31,6 +31,11 @@ struct Descriptor {
   }
 };
 
+struct Kept {
+  LogEntry entry;
+  size_t bytes = 0;  // of its line
+};
+
 class Reader {
  public:
   Reader(const std::string& path, const LogReadOptions& options, LogContents& contents)
@@ -43,7 +48,11 @@ class Reader {
     if (fstat(file.fd, &info) != 0 || !S_ISREG(info.st_mode)) return unusable(path_, "the tuning log is not a file");
     Status status = read_lines(file.fd);
     if (!status.ok()) return status;
-    if (out_.skipped > 0 && out_.tasks.empty() && out_.entries.empty() && out_.counts.empty()) {
+    if (newest_ > 0 && out_.tasks.empty()) {
+      return unusable(path_, text("the log is of version ", newest_, "; this mcc reads version ", kLogVersion),
+                      "use the mcc that wrote it, or a newer one");
+    }
+    if (out_.skipped > 0 && out_.tasks.empty() && !begins_as_log_) {
       return unusable(path_, text("is not a tuning log: ", out_.complaints[0]),
                       "a log is what mcc tune or mcc log import has written");
     }
@@ -94,19 +103,22 @@ class Reader {
       complain(text("expected at most ", kMaxLogLine >> 20, " MiB in a line, got more"));
       return done();
     }
+    // A log whose first line was cut has nothing, but it is one.
+    const std::string_view start = line.substr(0, kLogStart.size());
+    if (out_.lines == 1) begins_as_log_ = start.size() > 1 && kLogStart.starts_with(start);
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.find_first_not_of(" \t") == std::string_view::npos) return done();
     LogLine record = parse_log_line(line);
     switch (record.kind) {
       case LogLine::Kind::newer:
-        return unusable(text(path_, ":", out_.lines),
-                        text("the log is of version ", record.version, "; this mcc reads version ", kLogVersion),
-                        "use the mcc that wrote it, or a newer one");
+        newest_ = std::max(newest_, record.version);
+        complain(text("the line is of version ", record.version, ", this mcc reads version ", kLogVersion));
+        return done();
       case LogLine::Kind::bad:
         complain(is_last ? text("expected a whole line, got a cut one (", record.error, ")") : record.error);
         return done();
       case LogLine::Kind::task: take_task(std::move(record.task)); return done();
-      case LogLine::Kind::trial: take_trial(std::move(record.entry), record.trace_text); return done();
+      case LogLine::Kind::trial: take_trial(std::move(record.entry), record.trace_text, line.size()); return done();
     }
     MCC_UNREACHABLE("unknown kind of line");
   }
@@ -127,7 +139,7 @@ class Reader {
     out_.tasks.push_back(std::move(task));
   }
 
-  void take_trial(LogEntry entry, const std::string& trace_text) {
+  void take_trial(LogEntry entry, const std::string& trace_text, size_t bytes) {
     if (!task_index_.contains(entry.task)) {
       return complain(text("task: expected a task of a line before, got ", entry.task));
     }
@@ -137,16 +149,14 @@ class Reader {
     if (found == out_.counts.end() && out_.counts.size() == kMaxKeys) {
       return complain(text("expected at most ", kMaxKeys, " combinations of task, target and threads"));
     }
-    std::vector<LogEntry>* kept = nullptr;
     bool is_seed = entry.source == "import";
-    if (options_.keep > 0) {
-      kept = is_seed ? &seeds_[key] : &best_[key];
-      auto most = static_cast<size_t>(options_.keep);
-      bool is_full = kept->size() >= most;
-      bool is_kept = is_seed ? !is_full : is_valid(entry) && (!is_full || is_faster(entry, kept->back()));
-      if (!is_kept) kept = nullptr;
+    std::vector<Kept>* among = options_.keep == 0 ? nullptr : is_seed ? &seeds_[key] : &best_[key];
+    bool is_kept = is_wanted(entry, among);
+    if (is_kept && kept_bytes_ + bytes > options_.most_bytes) {
+      ++out_.beyond;
+      is_kept = false;
     }
-    if (options_.keep == 0 || kept) {
+    if (is_kept) {
       Status status = resolve_trace(entry, trace_text);
       if (!status.ok()) {
         const Diagnostic& why = status.errors()[0];
@@ -155,14 +165,29 @@ class Reader {
     }
     count(found == out_.counts.end() ? out_.counts[key] : found->second, entry);
     if (options_.on_trial) options_.on_trial(entry, trace_text);
-    if (kept) {
-      auto at = is_seed ? kept->end() : std::upper_bound(kept->begin(), kept->end(), entry, is_faster);
-      // The same schedule measured twice is one of the kept ones.
-      kept->insert(at, std::move(entry));
-      if (kept->size() > static_cast<size_t>(options_.keep)) kept->pop_back();
-    } else if (options_.keep == 0) {
+    if (!is_kept) return;
+    kept_bytes_ += bytes;
+    if (!among) {
       out_.entries.push_back(std::move(entry));
+      return;
     }
+    auto is_before = [](const LogEntry& a, const Kept& b) { return is_faster(a, b.entry); };
+    auto at = is_seed ? among->end() : std::upper_bound(among->begin(), among->end(), entry, is_before);
+    // The same schedule measured twice is one of the kept ones.
+    among->insert(at, Kept{std::move(entry), bytes});
+    if (among->size() > static_cast<size_t>(options_.keep)) {
+      kept_bytes_ -= among->back().bytes;
+      among->pop_back();
+    }
+  }
+
+  // Whether the entry is one of those to keep, by what is kept of its key so far.
+  bool is_wanted(const LogEntry& entry, const std::vector<Kept>* among) const {
+    if (options_.wants && !options_.wants(entry)) return false;
+    if (!among) return true;
+    bool is_full = among->size() >= static_cast<size_t>(options_.keep);
+    if (entry.source == "import") return !is_full;
+    return is_valid(entry) && (!is_full || is_faster(entry, among->back().entry));
   }
 
   static void count(LogCounts& counts, const LogEntry& entry) {
@@ -185,7 +210,7 @@ class Reader {
     if (options_.keep == 0) return;
     for (auto* kept : {&best_, &seeds_}) {
       for (auto& [key, entries] : *kept) {
-        for (LogEntry& entry : entries) out_.entries.push_back(std::move(entry));
+        for (Kept& kept_entry : entries) out_.entries.push_back(std::move(kept_entry.entry));
       }
     }
     std::sort(out_.entries.begin(), out_.entries.end(),
@@ -201,7 +226,10 @@ class Reader {
   const LogReadOptions& options_;
   LogContents& out_;
   std::map<std::string, size_t, std::less<>> task_index_;
-  std::map<LogKey, std::vector<LogEntry>> best_, seeds_;
+  std::map<LogKey, std::vector<Kept>> best_, seeds_;
+  size_t kept_bytes_ = 0;
+  bool begins_as_log_ = false;
+  int64_t newest_ = 0;  // of the versions that are newer than this one
 };
 
 }  // namespace
@@ -233,13 +261,15 @@ Result<LogContents> read_log(const std::string& path, const LogReadOptions& opti
 }
 
 std::string complaints_text(const std::string& path, const LogContents& contents) {
-  if (contents.skipped == 0) return "";
+  std::string beyond;
+  if (contents.beyond > 0) beyond = text(path, ": is so long that ", contents.beyond, " trials are only counted");
+  if (contents.skipped == 0) return beyond;
   std::string out = text(path, ": ", contents.skipped, contents.skipped == 1 ? " line" : " lines", " of ",
                          contents.lines, " left out");
   for (const std::string& complaint : contents.complaints) out += "\n  " + complaint;
   auto shown = static_cast<int64_t>(contents.complaints.size());
   if (contents.skipped > shown) out += text("\n  and ", contents.skipped - shown, " more");
-  return out;
+  return beyond.empty() ? out : text(out, "\n", beyond);
 }
 
 }  // namespace mcc::tuner

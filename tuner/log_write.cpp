@@ -16,9 +16,6 @@
 namespace mcc::tuner {
 namespace {
 
-// How every line of a log begins.
-const std::string kLineStart = text("{\"v\":", kLogVersion, ",");
-
 Diagnostic failed(const std::string& path, std::string_view what) {
   return {ErrorKind::tuning_log, path, text("the tuning log cannot be ", what, ": ", std::strerror(errno)), ""};
 }
@@ -64,8 +61,13 @@ struct LogWriter::File {
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) return failed(path, "read");
       if (is_first && !is_log({buffer.data(), static_cast<size_t>(got)})) {
+        std::string_view start(buffer.data(), static_cast<size_t>(got));
+        if (parse_log_line(start.substr(0, start.find('\n'))).kind == LogLine::Kind::newer) {
+          return Diagnostic{ErrorKind::tuning_log, path, text("the log is of a newer version than ", kLogVersion, ", which this mcc writes"),
+                            "use the mcc that wrote it, or a newer one"};
+        }
         return Diagnostic{ErrorKind::tuning_log, path, "is not a tuning log: it will not be written to",
-                          text("a log's lines begin with ", kLineStart)};
+                          text("a log's lines begin with ", kLogStart)};
       }
       is_first = false;
       if (got == 0) {
@@ -90,7 +92,8 @@ struct LogWriter::File {
     if (last_.empty()) return std::string();
     note(last_);
     LogLine record = parse_log_line(last_);
-    if (record.kind == LogLine::Kind::task || record.kind == LogLine::Kind::trial) {
+    // What a newer mcc wrote is not for this one to judge.
+    if (record.kind != LogLine::Kind::bad) {
       if (!write_all(fd, "\n")) return failed(path, "mended");
       ++size;
       return std::string();
@@ -102,11 +105,10 @@ struct LogWriter::File {
   }
 
   static bool is_log(std::string_view start) {
-    size_t n = std::min(start.size(), kLineStart.size());
-    return start.substr(0, n) == std::string_view(kLineStart).substr(0, n);
+    return kLogStart.starts_with(start.substr(0, kLogStart.size()));
   }
   void note(std::string_view line) {
-    static const std::string kTaskStart = kLineStart + "\"kind\":\"task\"";
+    static const std::string kTaskStart = std::string(kLogStart) + "\"kind\":\"task\"";
     if (!line.starts_with(kTaskStart)) return;
     LogLine record = parse_log_line(line);
     if (record.kind == LogLine::Kind::task) tasks.insert(record.task.id);

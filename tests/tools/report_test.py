@@ -88,6 +88,25 @@ class Report(unittest.TestCase):
             self.assertGreater(task["bound_us"], 0)
             self.assertLessEqual(task["best_us"], task["default_us"])
             self.assertTrue(any(t["footprint"] for t in task["trials"]))
+            self.assertAlmostEqual(task["roofline_share"], task["bound_us"] / task["best_us"])
+
+    def test_rates_the_cost_models(self):
+        data = json.loads(self.mcc("log", "report", "log.json", "--json", "--cost-model", "analyzer"))
+        self.assertEqual([m["model"] for m in data["models"]], ["analyzer", "xgboost", "auto"])
+        for model in data["models"]:
+            self.assertEqual(model["count"] > 0, model["tasks"] > 0)
+            for measure in ("pairwise", "recall", "peak1", "peak5"):
+                self.assertTrue(0 <= model[measure] <= 1, model)
+            self.assertLessEqual(model["peak1"], model["peak5"])
+        # The measures again, from the scores and times that the plots show.
+        task = next(t for t in data["tasks"] if t["quality"] and not any(r["error"] != "none" for r in t["trials"]))
+        points = [(r["predicted"], r["us"]) for r in task["trials"]]
+        if task["quality"]["count"] == len(points):
+            pairs = [(a, b) for i, a in enumerate(points) for b in points[i + 1:] if a[1] != b[1]]
+            right = sum(0.5 if a[0] == b[0] else (a[0] > b[0]) == (a[1] < b[1]) for a, b in pairs)
+            self.assertAlmostEqual(task["quality"]["pairwise"], right / len(pairs))
+        done = subprocess.run([MCC, "log", "report", "log.json", "--json", "--cost-model", "magic"], capture_output=True, text=True, cwd=self.folder)
+        self.assertEqual(done.returncode, 2)
 
     @unittest.skipIf(BROWSER is None, "no browser (chromium) is installed")
     def test_runs_in_a_browser(self):

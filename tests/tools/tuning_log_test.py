@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Compiling with a tuning log or one's own schedules, and the commands over logs, through the program."""
 
+import hashlib
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -39,7 +41,9 @@ def compact(record):
     return json.dumps(record, separators=(",", ":"))
 
 
-class TuningLog(unittest.TestCase):
+class LogCase(unittest.TestCase):
+    """A small model, the schedules that analysis picks for it, and a log with trials of all its tasks."""
+
     @classmethod
     def setUpClass(cls):
         cls.temporary = tempfile.TemporaryDirectory()
@@ -113,6 +117,8 @@ class TuningLog(unittest.TestCase):
         self.run_ok("run", library, "--random", 3, "--output-dir", f"{library}.out")
         return np.load(self.folder / f"{library}.out" / "output_0.npy")
 
+
+class TuningLog(LogCase):
     def test_exact(self):
         report = self.compile("--tune-log", self.log, "--locked")["schedules"]
         count = len(self.tasks["tasks"])
@@ -142,6 +148,43 @@ class TuningLog(unittest.TestCase):
             self.run_ok("compile", self.model, "-o", folder / "same.so", "--tune-log", self.log)
         self.assertEqual((self.folder / "same.so").read_bytes(), (again / "same.so").read_bytes())
 
+    def test_provenance(self):
+        """A library says what its schedules are from, and nothing of when and where it was made."""
+        other = dict(self.tasks["tasks"][0])
+        log = self.file("only.json", self.log_text(only={0}))
+        self.run_ok("compile", self.model, "-o", "from.so", "--tune-log", log)
+        report = self.json_of("inspect", "from.so")
+        digest = "sha256:" + hashlib.sha256(log.read_bytes()).hexdigest()
+        self.assertEqual(report["metadata"]["log.hash"], digest)
+        schedules = report["schedules"]
+        count = len(self.tasks["tasks"])
+        self.assertEqual((schedules["log_hash"], schedules["exact"], schedules["nearest"], schedules["default"]),
+                         (digest, 1, 0, count - 1))
+        kernel = next(k for k in schedules["kernels"] if k["task"] == other["id"])
+        self.assertEqual(kernel["source"], "exact")
+        self.assertIn("log exact, 10.00 us; default 20.00 us", kernel["from"])
+        self.assertIn("; line 3", kernel["from"])
+        self.assertEqual({k["source"] for k in schedules["kernels"] if k["task"] != other["id"]} - {"default"}, set())
+        text = self.run_ok("inspect", "from.so").stdout
+        self.assertIn(f"1 exact and 0 nearest from a tuning log, {count - 1} default", text)
+        self.assertIn(digest, text)
+        plain = self.json_of("inspect", "plain.so")["schedules"]
+        self.assertEqual((plain["log_hash"], plain["default"]), (None, count))
+
+        # Made elsewhere, later, by another path: the same bytes, in which neither is to be found.
+        elsewhere = self.folder / "quite another place"
+        elsewhere.mkdir()
+        shutil.copy(self.model, elsewhere / "model.onnx")
+        shutil.copy(log, elsewhere / "renamed.log")
+        os.utime(elsewhere / "renamed.log", (1, 1))
+        done = subprocess.run([MCC, "compile", "model.onnx", "-o", "x.so", "--tune-log", "renamed.log", "-j", "1"], cwd=elsewhere,
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        library = (self.folder / "from.so").read_bytes()
+        self.assertEqual((elsewhere / "x.so").read_bytes(), library)
+        for word in (str(self.folder), "only.json", "from.so", os.path.dirname(MCC)):
+            self.assertNotIn(word.encode(), library)
+
     def test_locked(self):
         part = self.file("part.json", self.log_text(only={0}))
         report = self.compile("--tune-log", part)["schedules"]
@@ -155,7 +198,7 @@ class TuningLog(unittest.TestCase):
     def test_bad_logs(self):
         for name, content, said in (
             ("text.json", "hello\n", "is not a tuning log"),
-            ("newer.json", self.log_text() + '{"v":7,"kind":"trial"}\n', "the log is of version 7"),
+            ("newer.json", '{"v":7,"kind":"trial"}\n', "the log is of version 7"),
         ):
             done = self.mcc("compile", self.model, "-o", "bad.so", "--tune-log", self.file(name, content))
             self.assertEqual(done.returncode, 6, done.stderr)

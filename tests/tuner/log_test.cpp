@@ -241,14 +241,36 @@ TEST(Log, IdsOfOtherTasksAreRefused) {
   EXPECT_THAT(log.complaints, ElementsAre(HasSubstr("log.json:2: id: expected an id of its own")));
 }
 
-TEST(Log, NewerVersionsAreAnError) {
+TEST(Log, LinesOfNewerVersionsAreLeftOut) {
+  TemporaryFolder folder;
+  const std::string path = folder.file("log.json"), newer = "{\"v\":2,\"kind\":[{\"new\":0}]}\n";
+  const std::string bytes = file_bytes(small_log(folder));
+  write_bytes(path, bytes + newer);
+  Result<LogContents> contents = read_log(path);
+  ASSERT_TRUE(contents.ok());
+  const LogContents& log = *contents;
+  EXPECT_EQ(log.skipped, 1);
+  EXPECT_THAT(log.complaints, ElementsAre(HasSubstr("log.json:7: the line is of version 2, this mcc reads version 1")));
+  EXPECT_FALSE(log.entries.empty());
+  // They stay in the file, whole or not.
+  for (const std::string& end : {newer, newer.substr(0, newer.size() - 1), std::string("{\"v\":2,\"ki")}) {
+    write_bytes(path, bytes + end);
+    ASSERT_TRUE(LogWriter::open(path).ok());
+    EXPECT_TRUE(file_bytes(path).starts_with(bytes + end));
+  }
+}
+
+TEST(Log, NewerLogsAreAnError) {
   TemporaryFolder folder;
   const std::string path = folder.file("log.json");
-  write_bytes(path, file_bytes(small_log(folder)) + "{\"v\":2,\"kind\":[{\"new\":0}]}\n");
+  write_bytes(path, "{\"v\":2,\"kind\":[{\"new\":0}]}\n");
   Result<LogContents> log = read_log(path);
   ASSERT_FALSE(log.ok());
   EXPECT_EQ(log.errors()[0].kind, ErrorKind::tuning_log);
-  EXPECT_THAT(to_text(log.errors()), HasSubstr("log.json:7: the log is of version 2; this mcc reads version 1"));
+  EXPECT_THAT(to_text(log.errors()), HasSubstr("log.json: the log is of version 2; this mcc reads version 1"));
+  Result<LogWriter> writer = LogWriter::open(path);
+  ASSERT_FALSE(writer.ok());
+  EXPECT_THAT(to_text(writer.errors()), HasSubstr("of a newer version than 1"));
 }
 
 TEST(Log, UnknownFieldsAreLeftAlone) {
@@ -309,10 +331,9 @@ TEST(Log, AMillionRecordsInBoundedMemory) {
   {
     std::ofstream out(path, std::ios::binary);
     out << task_line(log_task(task)) << '\n';
-    LogEntry entry = default_entry(task, 1);
-    entry.trial.candidate.trace.clear();
-    const std::string line = entry_line(entry);
-    const std::string start = line.substr(0, line.find("\"times_us\":[") + 12), end = line.substr(line.find("],\"error\""));
+    // No more than a line needs: the file stays small.
+    const std::string start = text("{\"v\":1,\"kind\":\"trial\",\"task\":\"", task.id, "\",\"target\":\"t\",\"threads\":1,\"times_us\":[");
+    const std::string end = "],\"error\":\"none\",\"checked\":true,\"sketch\":\"\",\"point\":{},\"trace\":\"\"}";
     for (int i = 0; i < 1'000'000; ++i) out << start << 10 + (int64_t{i} * 7919 % 1'000'003) << end << '\n';
   }
   LogReadOptions options;
@@ -324,6 +345,31 @@ TEST(Log, AMillionRecordsInBoundedMemory) {
   const LogCounts& counts = log->counts.begin()->second;
   EXPECT_EQ(counts.trials, 1'000'000);
   EXPECT_EQ(counts.best_us, 10);
+}
+
+TEST(Log, KeepsAsMuchAsItMay) {
+  TemporaryFolder folder;
+  const std::string path = small_log(folder);
+  const size_t all = read_log(path)->entries.size();
+  for (int keep : {0, 1}) {
+    LogReadOptions options;
+    options.keep = keep;
+    options.most_bytes = 0;
+    Result<LogContents> none = read_log(path, options);
+    ASSERT_TRUE(none.ok());
+    EXPECT_TRUE(none->entries.empty());
+    EXPECT_GT(none->beyond, 0);
+    EXPECT_EQ(none->skipped, 0);
+    EXPECT_THAT(complaints_text("log.json", *none), HasSubstr("is so long that"));
+    EXPECT_EQ(none->counts, read_log(path)->counts);
+  }
+  LogReadOptions options;
+  options.wants = [&](const LogEntry& entry) { return entry.line % 2 == 0; };
+  Result<LogContents> half = read_log(path, options);
+  ASSERT_TRUE(half.ok());
+  EXPECT_LT(half->entries.size(), all);
+  EXPECT_EQ(half->beyond, 0);
+  for (const LogEntry& entry : half->entries) EXPECT_EQ(entry.line % 2, 0);
 }
 
 TEST(Log, KeepsTheFastestValidOnes) {

@@ -188,8 +188,14 @@ function one_task() {
 
   const level = byId('level').value;
   if (level) {
-    draw('footprint', scatter('KiB touched below the loop that ' + level + ' should hold', unit,
-      timed.filter((r) => r.footprint && r.footprint[level] > 0).map((r) => at(r, r.footprint[level] / 1024)), colors[3], {type: 'logarithmic'}));
+    const points = timed.filter((r) => r.footprint && r.footprint[level] > 0).map((r) => at(r, r.footprint[level] / 1024));
+    const config = scatter('KiB that ' + level + ' touches; lines: the caches of a core', unit, points, colors[3], {type: 'logarithmic'});
+    const top = Math.max(...points.map((p) => p.y), 0), widest = Math.max(...points.map((p) => p.x), 0);
+    Object.entries(data.caches || {}).filter(([, bytes]) => bytes > 0 && bytes / 1024 <= 8 * widest).forEach(([name, bytes]) => {
+      const label = `${name}, ${bytes / 1024} KiB`;
+      config.data.datasets.push({type: 'line', data: [0, top].map((y) => ({x: bytes / 1024, y, label})), borderColor: colors[7], borderWidth: 1, borderDash: [4, 4], pointRadius: 0});
+    });
+    draw('footprint', config);
   }
   if (timed.some((r) => r.predicted != null)) {
     draw('model', scatter('score that the model gave', unit, timed.filter((r) => r.predicted != null).map((r) => at(r, r.predicted)), colors[4]));
@@ -197,14 +203,25 @@ function one_task() {
 }
 
 function quality() {
+  table('models', [['cost model', 'left'], ['tasks'], ['rated trials'], ['pairs in the right order'], ['of the 10 best among the 10 first'], ['first / best'], ['best of the first 5 / best']],
+    data.models, (row, m) => {
+      cell(row, m.model, 'left').id = 'model_' + m.model;
+      cell(row, m.tasks);
+      cell(row, m.count);
+      cell(row, percent(m.pairwise));
+      cell(row, percent(m.recall));
+      cell(row, percent(m.peak1));
+      cell(row, percent(m.peak5));
+    });
   const rated = tasks.filter((t) => t.quality);
-  table('quality', [['task', 'left'], ['kernel', 'left'], ['rated trials'], ['pairs in the right order'], ['of the 10 best among the 10 first'], ['best of the first 5 / best']],
+  table('quality', [['task', 'left'], ['kernel', 'left'], ['rated trials'], ['pairs in the right order'], ['of the 10 best among the 10 first'], ['first / best'], ['best of the first 5 / best']],
     rated, (row, t) => {
       cell(row, t.id, 'left');
       cell(row, t.name, 'left');
       cell(row, t.quality.count);
       cell(row, percent(t.quality.pairwise));
       cell(row, percent(t.quality.recall));
+      cell(row, percent(t.quality.peak1));
       cell(row, percent(t.quality.peak5));
       row.onclick = () => choose(t.id);
     });

@@ -1,0 +1,25 @@
+// The nodes of a library's plan, and where their schedules are from.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "mcc/mcc.hpp"
+
+namespace mcc::tools {
+
+// One node, with what its schedule text says in front of the steps.
+struct PlanNodeInfo {
+  size_t index = 0;
+  std::string name, kind;
+  std::string task;    // id; empty unless it is a kernel
+  std::string origin;  // "default", "log exact, ...", "log nearest, ...", "a schedule file"
+  std::string trace;
+  std::vector<std::string> sources;  // ONNX nodes
+  int64_t flops = 0, bytes = 0;
+  double ms = 0, share = 0;  // when profiled
+};
+
+std::vector<PlanNodeInfo> nodes_of(const runtime::Model& model);
+
+}  // namespace mcc::tools
