@@ -1,4 +1,4 @@
-# Target mcc_llvm: LLVM (x86 and NVPTX code generation, passes, ORC JIT, bitcode reading and linking) and LLD's ELF
+# Target mcc_llvm: LLVM (x86 and NVPTX code generation, passes, ORC JIT, bitcode reading and linking, objcopy) and LLD's ELF
 # linker, all static. Only codegen links it.
 
 find_package(LLVM 19.1 REQUIRED CONFIG)
@@ -10,7 +10,7 @@ set_property(TARGET LLVMSupport PROPERTY INTERFACE_LINK_LIBRARIES
 set_property(TARGET LLVMExtensions PROPERTY INTERFACE_LINK_LIBRARIES LLVMSupport)
 
 llvm_map_components_to_libnames(mcc_llvm_libraries
-  x86codegen x86asmparser nvptxcodegen passes orcjit linker bitreader irreader lto option debuginfodwarf)
+  x86codegen x86asmparser nvptxcodegen passes orcjit linker bitreader irreader lto objcopy option debuginfodwarf)
 
 # By path: the packaged CMake targets of LLD would pull in the shared libLLVM beside the static one.
 find_library(MCC_LLD_ELF lldELF PATHS "${LLVM_LIBRARY_DIR}" REQUIRED NO_DEFAULT_PATH)

@@ -59,9 +59,17 @@ int run(Arguments& arguments) {
   Result<std::map<std::string, std::string>> emit = parse_emit(arguments.emit);
   if (!emit.ok()) return report_errors(emit.errors(), arguments.json);
   options.emit = *emit;
-  if (!options.output_path.ends_with(".so")) {
+  const bool is_linked_in = options.output_path.ends_with(".o") || options.output_path.ends_with(".a");
+  if (!is_linked_in && !options.output_path.ends_with(".so")) {
     return report_errors({{ErrorKind::usage, "",
-                           text("-o ", options.output_path, ": the output is a shared library, OUT.so"), ""}},
+                           text("-o ", options.output_path,
+                                ": the output is a shared library, OUT.so, an object file, OUT.o, or a static library, OUT.a"),
+                           ""}},
+                         arguments.json);
+  }
+  if (!options.header_path.empty() && !is_linked_in) {
+    return report_errors({{ErrorKind::usage, "", "--header is for models that are linked into a program, -o OUT.o or OUT.a",
+                           "a shared library is opened by mcc::runtime::Model(path)"}},
                          arguments.json);
   }
 
@@ -103,9 +111,10 @@ int run(Arguments& arguments) {
 void add_compile(CLI::App& app, int* exit_code) {
   auto arguments = std::make_shared<Arguments>();
   CompileOptions& options = arguments->compile;
-  CLI::App* command = app.add_subcommand("compile", "Compile an ONNX model to a shared library");
+  CLI::App* command = app.add_subcommand("compile", "Compile an ONNX model to a library");
   command->add_option("model", options.model_path, "The model, MODEL.onnx")->required();
-  command->add_option("-o,--output", options.output_path, "The library to write, OUT.so")->required();
+  command->add_option("-o,--output", options.output_path, "What to write: a shared library, OUT.so; OUT.o or OUT.a to link into a program")->required();
+  command->add_option("--header", options.header_path, "With OUT.o or OUT.a: a C++ header with a class for the model, F.h");
   command->add_option("--target", options.target, "cpu (this machine), cpu:x86-64-v3, cpu:znver4, ...")
       ->capture_default_str();
   command

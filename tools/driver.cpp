@@ -15,6 +15,7 @@
 #include "graph/passes/plan_memory.h"
 #include "tools/evaluator.h"
 #include "tools/kernels.h"
+#include "tools/model_header.h"
 #include "tools/plan.h"
 #include "tools/schedules.h"
 
@@ -118,6 +119,27 @@ std::vector<std::string> required_features(const tensor::Target& target) {
   return features;
 }
 
+// A shared library, or by the output's name an object file or static library with a header.
+Status write_output(codegen::ModelLibrary& library, const graph::Graph& graph, const CompileOptions& options) {
+  const std::string& output = options.output_path;
+  codegen::LinkFunction link = codegen::link_shared;
+  const std::string name = model_identifier(output);
+  if (output.ends_with(".o") || output.ends_with(".a")) {
+    library.exported_symbol = model_symbol(name);
+    link = [&](const std::vector<std::string>& objects, const std::string& path, const std::string&) {
+      return output.ends_with(".o") ? codegen::link_object(objects, path, library.exported_symbol)
+                                    : codegen::link_archive(objects, path, library.exported_symbol, name + ".o");
+    };
+  }
+  Status written = codegen::write_model_library(library, output, link);
+  if (!written.ok() || options.header_path.empty()) return written;
+  std::ofstream header(options.header_path, std::ios::binary | std::ios::trunc);
+  header << model_header(name, graph, library.plan.metadata);
+  header.close();
+  if (!header) return Diagnostic{ErrorKind::environment, options.header_path, "cannot be written", ""};
+  return done();
+}
+
 void report_schedules(const KernelSet& set, const ScheduleReport& schedules, CompileReport& report) {
   report.log_hash = schedules.log_hash;
   report.log_lines_skipped = schedules.lines_skipped;
@@ -163,7 +185,7 @@ Result<CompileReport> compile_model(const CompileOptions& options) {
   library.plan.metadata["target"] = text(options.target, " (", p.target.cpu, ")");
   if (!schedules->log_hash.empty()) library.plan.metadata["log.hash"] = schedules->log_hash;
   fill_library(library, p.graph, p.groups, p.kernels, memory);
-  Status written = codegen::write_model_library(library, options.output_path, codegen::link_shared);
+  Status written = write_output(library, p.graph, options);
   if (!written.ok()) return written.errors();
 
   CompileReport result;

@@ -13,7 +13,8 @@ namespace mcc::tools {
 
 struct CompileOptions {
   std::string model_path;
-  std::string output_path;
+  std::string output_path;  // *.so, or *.o and *.a to be linked into a program
+  std::string header_path;  // of a model that is linked in; empty: none
   std::string target = "cpu";
   int threads = 0;  // that the library is meant to run with, what schedules go by; 0: the target's cores
   frontend::ImportOptions import;

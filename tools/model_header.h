@@ -1,0 +1,21 @@
+// Models that are linked into a program: the names that they have there, and their C++ headers.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "graph/graph.h"
+
+namespace mcc::tools {
+
+// What a file is called, as a C++ identifier: "out/resnet-50.o" -> "resnet_50".
+std::string model_identifier(const std::string& path);
+// The one symbol of such a model.
+std::string model_symbol(const std::string& identifier);
+
+// A header with a class in the namespace mcc_models, named like the model with a capital (`Resnet_50`): model and session in one, with a typed function for each input and output.
+// Needs static shapes. Says the provenance; no path, no time.
+std::string model_header(const std::string& identifier, const graph::Graph& graph,
+                         const std::map<std::string, std::string>& metadata);
+
+}  // namespace mcc::tools
