@@ -113,7 +113,7 @@ def main():
         random = ("--tuner", "random", "--cost-model", "none", "--trials", options.trials)
         guided = ("--trials", options.trials)
 
-        product = Ladder(options, "matmul_128", matmul(128, False), folder)
+        product = Ladder(options, "matmul_128", matmul(1, 128, 128, 128, "_ab"), folder)
         product.with_schedules("naive", NAIVE.format(kernel="matmul"))
         product.with_schedules("by hand", BY_HAND)
         product.compile("by analysis, no trials")
