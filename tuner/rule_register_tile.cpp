@@ -13,6 +13,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tuner/packing.h"
 #include "tuner/rules.h"
 
 namespace mcc::tuner {
@@ -183,8 +184,14 @@ Tile choose_tile(const TileProblem& p, const Target& t, const std::string& block
 
 class RegisterTile {
  public:
-  RegisterTile(Draft& draft, BlockInfo info, Roles roles)
-      : d_(draft), s_(draft.schedule), info_(std::move(info)), roles_(std::move(roles)), t_(draft.target) {}
+  // packing: of the operand along the vector axis, done in the tile's own loops; info sees the copy.
+  RegisterTile(Draft& draft, BlockInfo info, Roles roles, std::optional<Packing> packing)
+      : d_(draft),
+        s_(draft.schedule),
+        info_(std::move(info)),
+        roles_(std::move(roles)),
+        packing_(std::move(packing)),
+        t_(draft.target) {}
 
   void run() {
     choose();
@@ -228,10 +235,12 @@ class RegisterTile {
       if (fits) p.vector_choices.push_back(n * panel_vectors_);
     }
     if (!p.is_shared_scalar) p.vector_choices = {panel_vectors_};
+    if (packing_) p.vector_choices = {packing_->vectors};
     // Without an operand that panels share there is nothing to keep for all rows but the padded input of one batch item.
     shared_scalar_ = p.is_shared_scalar;
     rows_outside_ = p.is_shared_scalar && vector_operand_bytes() <= t_.l2.bytes / 2;
-    if (!roles_.rows.empty()) {
+    if (packing_) rows_outside_ = false;
+    if (!roles_.rows.empty() && !packing_) {
       rows_outside_ = d_.decide.choose(info_.name + ".rows_outside", {0, 1}, rows_outside_ ? 1 : 0) != 0;
     }
     tile_ = choose_tile(p, t_, info_.name, d_.decide);
@@ -316,7 +325,7 @@ class RegisterTile {
     } else {
       panels = ceil_div64(extent(roles_.vector), tile_.vectors * lanes_);
     }
-    int64_t chunks = choose_chunks(tiles, panels);
+    int64_t chunks = packing_ ? 1 : choose_chunks(tiles, panels);
     std::string chunk_loop;
     tiles_per_panel_ = ceil_div64(tiles, chunks) * (rows_outside_ ? 1 : rows_count());
     if (roles_.row >= 0) {
@@ -333,7 +342,13 @@ class RegisterTile {
     }
     std::string panel_loop, panel_in;
     vector_loop_ = loop(roles_.vector);
-    if (roles_.panel >= 0) {
+    if (packing_) {
+      panel_loop = b + ".block";
+      panel_in = b + ".vecs";
+      must_step(d_, Split{vector_loop_, {0, tile_.vectors, lanes_}, {b + ".panels", panel_in, b + ".lane"}});
+      must_step(d_, Split{b + ".panels", {0, packing_->panels}, {panel_loop, b + ".panel"}});
+      vector_loop_ = b + ".lane";
+    } else if (roles_.panel >= 0) {
       if (extent(roles_.vector) > lanes_) {
         must_step(d_, Split{vector_loop_, {0, lanes_}, {b + ".vec", b + ".lane"}});
         inner.push_back(b + ".vec");
@@ -352,6 +367,8 @@ class RegisterTile {
     std::vector<std::string> order = outer;
     order.insert(order.end(), outer_rows.begin(), outer_rows.end());
     if (!row_tile.empty()) order.push_back(row_tile);
+    // The panels of a block pass over a tile's rows, which stay in the nearest cache.
+    if (packing_) order.push_back(b + ".panel");
     for (int a : roles_.reduce) {
       reduce_loops_.push_back(loop(a));
       order.push_back(loop(a));
@@ -363,6 +380,9 @@ class RegisterTile {
     order.push_back(vector_loop_);
     if (order.size() > 1) must_step(d_, Reorder{order});
     make_parallel(outer, row_tile);
+    if (!packing_) return;
+    apply_packing(d_, b, info_, *packing_, outer_loop_);
+    tile_loop_ = b + ".panel";
   }
 
   // Lines that are done together, so that their padded input stays in the nearest caches; 0: all of them.
@@ -468,7 +488,7 @@ class RegisterTile {
   // The hints are placed in `loop`; can_split: every few of its `extent` iterations only.
   void prefetch_panel(const std::string& loop, int64_t extent, bool can_split) {
     const Access* panel = vector_operand();
-    if (!panel || outer_loop_.empty() || tile_loop_ == outer_loop_) return;
+    if (packing_ || !panel || outer_loop_.empty() || tile_loop_ == outer_loop_) return;
     int64_t bytes = info_.reduce * tile_.vectors * t_.vector_bits / 8;
     int64_t lines = ceil_div64(bytes, t_.l2.line);
     int64_t steps_between = tiles_per_panel_ * info_.reduce / lines;  // at which each line is asked for once
@@ -549,6 +569,7 @@ class RegisterTile {
   Schedule& s_;
   BlockInfo info_;
   Roles roles_;
+  std::optional<Packing> packing_;
   const Target& t_;
   Tile tile_;
   int64_t panel_vectors_ = 1;  // vectors that one turn of the panel loop stands for
@@ -566,11 +587,20 @@ class RegisterTile {
 
 namespace {
 
-bool schedule_tiles(Draft& draft, const std::optional<BlockInfo>& info) {
+bool schedule_tiles(Draft& draft, std::optional<BlockInfo> info) {
   if (!info || !info->is_reduction || info->iterations() == 0) return false;
+  std::optional<Packing> packing = choose_packing(draft, *info);
+  if (packing && packing->panels == 0) {
+    apply_packing(draft, info->name, *info, *packing, "");
+    info = analyze(draft.schedule, info->name);
+    if (!info) return false;
+    packing.reset();
+  } else if (packing) {
+    info = with_packing(*info, *packing);
+  }
   std::optional<Roles> roles = assign_roles(*info);
   if (!roles) return false;
-  RegisterTile(draft, *info, *roles).run();
+  RegisterTile(draft, *info, *roles, packing).run();
   return true;
 }
 

@@ -93,8 +93,23 @@ class ApplyPlan : public Mutator {
   Stmt on(const Store& n, const Stmt& self) override {
     auto it = plan_.selected.find(&n);
     if (it == plan_.selected.end()) return self;
-    Expr zero = constant_int(n.value.type(), 0);
-    return Store::make(n.buffer, n.indices, select(it->second, n.value, zero), n.predicate);
+    return Store::make(n.buffer, n.indices, select(it->second, n.value, otherwise(n)), n.predicate);
+  }
+
+  // An update keeps what is there, which masked instructions do at no cost.
+  static Expr otherwise(const Store& n) {
+    Expr old;
+    for_each_expr(Evaluate::make(n.value), [&](const Expr& e) {
+      const auto* load = e.as<Load>();
+      if (load && load->buffer.same_as(n.buffer) && is_same_place(*load, n)) old = e;
+    });
+    return old.defined() ? old : constant_int(n.value.type(), 0);
+  }
+  static bool is_same_place(const Load& load, const Store& store) {
+    for (size_t d = 0; d < store.indices.size(); ++d) {
+      if (!structurally_equal(load.indices[d], store.indices[d])) return false;
+    }
+    return true;
   }
 
  private:

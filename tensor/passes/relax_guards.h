@@ -9,7 +9,8 @@ namespace mcc::tensor {
 // "index <= u" for the same dimension and u, the elements beyond u are never read, and stores may fill them: in the last
 // tile of a product 100 columns wide, all 16 lanes of the accumulators are computed, and only the store of the result is
 // masked. The guard of such a store goes when its loads are in bounds without it; else, when it depends on a vectorized
-// loop, it moves to the value: select(guard, value, 0).
+// loop, it moves to the value: select(guard, value, 0), or for an update, which reads the element anyway,
+// select(guard, value, old).
 Func relax_guards(const Func& f);
 
 }  // namespace mcc::tensor

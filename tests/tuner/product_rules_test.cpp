@@ -1,0 +1,150 @@
+// Products that pack an operand into panels inside of the kernel, and those that stream it.
+#include "tuner/packing.h"
+
+#include <gtest/gtest.h>
+
+#include "check_results.h"
+#include "support/text.h"
+#include "tensor/build.h"
+#include "tuner/default_schedule.h"
+#include "tuner/rules.h"
+#include "tuner/tasks.h"
+
+namespace mcc::tuner::test {
+namespace {
+
+using namespace tensor;
+using tensor::test::Bytes;
+using tensor::test::Workload;
+
+constexpr ElementType f32 = ElementType::f32;
+
+struct Form {
+  int64_t batch, m, k, n;
+  bool transposed_a, transposed_b, has_bias;
+  int64_t block;  // panels packed at a time; 0: all of them first
+};
+
+void PrintTo(const Form& f, std::ostream* out) {
+  *out << text("b", f.batch, "_", f.m, "x", f.k, "x", f.n, f.transposed_a ? "_ta" : "",
+               f.transposed_b ? "_tb" : "", f.has_bias ? "_bias" : "", "_block", f.block);
+}
+
+Func product(const Form& f) {
+  FuncBuilder b("product");
+  using Shape = std::vector<Expr>;
+  Buffer x = b.input("x", f32, f.transposed_a ? Shape{f.batch, f.k, f.m} : Shape{f.batch, f.m, f.k});
+  Buffer w = b.input("w", f32, f.transposed_b ? Shape{f.batch, f.n, f.k} : Shape{f.batch, f.k, f.n});
+  Buffer y = b.reduce("product", f32, {f.batch, f.m, f.n}, {f.k}, Reducer::sum, [&](Axes i, Axes r) {
+    Expr left = f.transposed_a ? load(x, {i[0], r[0], i[1]}) : load(x, {i[0], i[1], r[0]});
+    Expr right = f.transposed_b ? load(w, {i[0], i[2], r[0]}) : load(w, {i[0], r[0], i[2]});
+    return left * right;
+  });
+  if (f.has_bias) {
+    Buffer bias = b.input("bias", f32, {f.n});
+    y = b.compute("biased", f32, {f.batch, f.m, f.n}, [&](Axes i) {
+      return load(y, {i[0], i[1], i[2]}) + load(bias, {i[2]});
+    });
+  }
+  return b.finish({y});
+}
+
+// Analysis, but for what is packed.
+class Packs : public PreferredDecider {
+ public:
+  explicit Packs(int64_t block) : block_(block) {}
+  Answer answer(const Choice& choice, const Answer& preferred) override {
+    if (choice.name == "product.pack") return {1};
+    if (choice.name == "product.block" && choice.allows({block_})) return {block_};
+    return preferred;
+  }
+
+ private:
+  int64_t block_;
+};
+
+class Packing : public testing::TestWithParam<Form> {};
+
+TEST_P(Packing, KeepsTheProduct) {
+  Workload w{"product", product(GetParam()), {}, false};
+  Packs decide(GetParam().block);
+  Target target = small_target();
+  Draft draft{Schedule(w.func), decide, target};
+  apply_rules(draft);
+  ASSERT_TRUE(draft.refusal) << draft.refusal.detail;
+  std::string trace = to_text(draft.schedule.trace());
+  EXPECT_NE(trace.find("cache_read(block=\"product\", buffer=\"w\""), std::string::npos) << trace;
+  EXPECT_EQ(trace.find("compute_at(block=\"product.packed\"") != std::string::npos, GetParam().block != 0)
+      << trace;
+  std::vector<Bytes> expected;
+  ASSERT_EQ(tensor::test::run(w, w.func, &expected), "");
+  EXPECT_EQ(tensor::test::check_results(w, draft.schedule.func(), expected, true), "");
+}
+
+// Whole and broken vectors, panels, blocks and row tiles.
+INSTANTIATE_TEST_SUITE_P(
+    Forms, Packing,
+    testing::Values(Form{1, 16, 8, 32, false, false, false, 2}, Form{1, 16, 8, 32, false, true, false, 2},
+                    Form{1, 13, 7, 19, false, false, true, 1}, Form{1, 13, 7, 19, false, true, true, 1},
+                    Form{1, 9, 5, 30, true, true, false, 0}, Form{1, 9, 5, 30, true, false, true, 0},
+                    Form{3, 7, 9, 11, false, true, false, 1}, Form{3, 7, 9, 11, false, false, true, 2},
+                    Form{1, 2, 3, 3, false, true, false, 1}, Form{5, 6, 4, 2, false, true, false, 0}),
+    testing::PrintToStringParamName());
+
+std::string default_trace(const Form& form, const Target& target) {
+  return to_text(default_schedule(product(form), target).trace());
+}
+
+class Streamed : public testing::TestWithParam<Form> {};
+
+// Few rows: no tile of registers, whatever else the group holds.
+TEST_P(Streamed, KeepsTheProduct) {
+  class Streams : public PreferredDecider {
+   public:
+    Answer answer(const Choice& choice, const Answer& preferred) override {
+      return choice.name == "product.streamed" ? Answer{1} : preferred;
+    }
+  } decide;
+  Workload w{"product", product(GetParam()), {}, false};
+  Target target = small_target();
+  Draft draft{Schedule(w.func), decide, target};
+  apply_rules(draft);
+  ASSERT_TRUE(draft.refusal) << draft.refusal.detail;
+  std::string trace = to_text(draft.schedule.trace());
+  EXPECT_EQ(trace.find("reverse_compute_at(block=\"product.out\""), std::string::npos) << trace;
+  EXPECT_EQ(trace.find("rfactor(block=\"product\"") != std::string::npos, GetParam().transposed_b) << trace;
+  std::vector<Bytes> expected;
+  ASSERT_EQ(tensor::test::run(w, w.func, &expected), "");
+  EXPECT_EQ(tensor::test::check_results(w, draft.schedule.func(), expected, true), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Forms, Streamed,
+    testing::Values(Form{1, 1, 32, 16, false, false, false, 0}, Form{1, 1, 13, 19, false, false, true, 0},
+                    Form{1, 3, 21, 33, false, false, false, 0}, Form{1, 4, 5, 6, false, false, true, 0},
+                    Form{1, 1, 32, 16, false, true, false, 0}, Form{1, 1, 13, 19, false, true, true, 0},
+                    Form{1, 3, 21, 5, false, true, true, 0}, Form{1, 2, 3, 40, true, false, true, 0}),
+    testing::PrintToStringParamName());
+
+// Caches decide: the same product, next to a large cache and to a small one.
+TEST(Packing, PacksWhatManyRowsReadFromFarApart) {
+  Target t;
+  t.l1 = {32 << 10, 8, 64, 400}, t.l2 = {1 << 20, 16, 64, 150};
+  EXPECT_NE(default_trace({1, 512, 512, 512, false, false, false, 0}, t).find("product.packed"),
+            std::string::npos);
+  EXPECT_NE(default_trace({1, 64, 64, 64, false, true, false, 0}, t).find("product.packed"),
+            std::string::npos);
+  // One row tile reads everything once; a small operand stays where it is near.
+  EXPECT_EQ(default_trace({1, 8, 512, 512, false, false, false, 0}, t).find("product.packed"),
+            std::string::npos);
+  EXPECT_EQ(default_trace({1, 512, 64, 64, false, false, false, 0}, t).find("product.packed"),
+            std::string::npos);
+  EXPECT_EQ(default_trace({1, 512, 512, 32, false, false, false, 0}, t).find("product.packed"),
+            std::string::npos);
+  t.l1 = {2 << 10, 2, 64, 400}, t.l2 = {8 << 10, 2, 64, 150};
+  EXPECT_NE(default_trace({1, 512, 64, 64, false, false, false, 0}, t).find("product.packed"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace mcc::tuner::test

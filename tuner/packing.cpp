@@ -1,0 +1,294 @@
+#include "tuner/packing.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "support/text.h"
+#include "tensor/visit.h"
+#include "tuner/rules.h"
+
+namespace mcc::tuner {
+
+using namespace tensor;
+
+namespace {
+
+// Loads of a block's body, in the order in which the analysis has them.
+class FindLoads : public Visitor {
+ public:
+  explicit FindLoads(const Buffer& skipped) : skipped_(skipped) {}
+  std::vector<const Load*> loads;
+
+ protected:
+  using Visitor::on;
+  void on(const Load& n) override {
+    if (!n.buffer.same_as(skipped_)) loads.push_back(&n);
+    Visitor::on(n);
+  }
+
+ private:
+  const Buffer& skipped_;
+};
+
+int64_t ceil_div64(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+int result_axis(const BlockInfo& info) {
+  for (size_t a = 0; a < info.axes.size(); ++a) {
+    if (!info.axes[a].is_reduce && info.store.strides[a] == 1 && info.axes[a].extent >= 2)
+      return static_cast<int>(a);
+  }
+  return -1;
+}
+
+// The one load that moves along the axis; -1 when there are none or several.
+int moving_load(const BlockInfo& info, int axis) {
+  int found = -1;
+  for (size_t i = 0; i < info.loads.size(); ++i) {
+    if (info.loads[i].strides[static_cast<size_t>(axis)] == 0) continue;
+    if (found >= 0) return -1;
+    found = static_cast<int>(i);
+  }
+  return found;
+}
+
+// The operand as a plain array: each index is an axis of the block or stands still. Without widths yet.
+std::optional<Packing> plain_operand(const Schedule& schedule, const BlockInfo& info) {
+  const Block* block = schedule.find_block(info.name);
+  Packing p;
+  p.axis = result_axis(info);
+  if (p.axis < 0 || block == nullptr || block->axes.size() != info.axes.size()) return std::nullopt;
+  int moving = moving_load(info, p.axis);
+  if (moving < 0) return std::nullopt;
+  p.load = static_cast<size_t>(moving);
+  const Buffer& buffer = info.loads[p.load].buffer;
+  FindLoads found(info.store.buffer);
+  found.visit(block->body);
+  auto reads = [&](const Load* l) { return l->buffer.same_as(buffer); };
+  if (std::count_if(found.loads.begin(), found.loads.end(), reads) != 1) return std::nullopt;
+  const Load& load = **std::find_if(found.loads.begin(), found.loads.end(), reads);
+  if (load.predicate.defined() && !is_true(load.predicate)) return std::nullopt;
+
+  std::vector<size_t> outer, inner;  // dimensions outside of a panel, and those of the reduction
+  bool has_dim = false;
+  for (size_t d = 0; d < load.indices.size(); ++d) {
+    auto axis = std::find_if(block->axes.begin(), block->axes.end(),
+                             [&](const Axis& a) { return load.indices[d].same_as(a.var); });
+    if (axis == block->axes.end()) {
+      bool moves = std::any_of(block->axes.begin(), block->axes.end(),
+                               [&](const Axis& a) { return uses_var(load.indices[d], a.var); });
+      if (moves) return std::nullopt;
+      outer.push_back(d);
+    } else if (axis - block->axes.begin() == p.axis) {
+      if (has_dim) return std::nullopt;
+      has_dim = true;
+      p.dim = d;
+    } else {
+      (axis->kind == AxisKind::reduce ? inner : outer).push_back(d);
+    }
+  }
+  if (!has_dim || inner.empty()) return std::nullopt;
+  p.is_transposed = info.loads[p.load].strides[static_cast<size_t>(p.axis)] != 1;
+  p.name = info.name + ".packed";
+  p.map.clear();
+  std::vector<std::string> from, to;
+  for (size_t d = 0; d < load.indices.size(); ++d)
+    from.push_back(text("d", d));
+  for (size_t d : outer)
+    to.push_back(from[d]);
+  to.push_back(from[p.dim] + " // WIDTH");
+  for (size_t d : inner)
+    to.push_back(from[d]);
+  to.push_back(from[p.dim] + " %% WIDTH");
+  p.map = text("(", join(from, ", "), ") -> (", join(to, ", "), ")");
+  return p;
+}
+
+std::string replace_all(std::string s, const std::string& what, const std::string& by) {
+  for (size_t at = s.find(what); at != std::string::npos; at = s.find(what, at + by.size()))
+    s.replace(at, what.size(), by);
+  return s;
+}
+
+// Elements between neighbours along the innermost reduction of what is packed, when read where it is.
+int64_t row_stride(const BlockInfo& info, const Packing& p) {
+  int64_t stride = 0;
+  for (size_t a = 0; a < info.axes.size(); ++a) {
+    if (info.axes[a].is_reduce) stride = std::abs(info.loads[p.load].strides[a]);
+  }
+  return stride;
+}
+
+// How many lines that lie `stride` bytes apart a cache holds, with `run` lines at each place.
+int64_t lines_held(const Cache& cache, int64_t stride, int64_t run) {
+  int64_t way = std::max<int64_t>(cache.line, cache.bytes / cache.ways);
+  int64_t places = way / std::gcd(way, std::max<int64_t>(stride, 1));
+  int64_t sets = std::min(way / cache.line, std::max<int64_t>(places, 1) * run);
+  return sets * cache.ways;
+}
+
+// Cycles that a row tile loses for each vector of a panel that it reads from the unpacked operand.
+double cycles_lost(const BlockInfo& info, const Packing& p, const Target& t) {
+  if (p.is_transposed) return p.lanes;
+  int64_t bytes = byte_size(info.loads[p.load].buffer.element());
+  int64_t stride = row_stride(info, p) * bytes;
+  if (stride <= p.width() * bytes) return 0;  // its rows are as in a panel
+  int64_t run = ceil_div64(p.width() * bytes, t.l1.line), lines = info.reduce * run;
+  double lost = 0;
+  constexpr int64_t kPage = 4096, kPagesNear = 64;  // pages whose addresses the first-level TLB holds
+  if (stride % t.l1.line != 0) lost += 1;           // vectors across two lines
+  if (2 * lines > lines_held(t.l1, stride, run)) lost += 1;
+  if (lines > lines_held(t.l2, stride, run)) lost += 10;
+  if (info.reduce * std::min(stride, kPage) / kPage > kPagesNear) lost += 2;
+  return lost;
+}
+
+// Rows of the product that read the same panels.
+int64_t shared_rows(const BlockInfo& info, const Packing& p) {
+  int64_t rows = 1;
+  for (size_t a = 0; a < info.axes.size(); ++a) {
+    if (!info.axes[a].is_reduce && info.loads[p.load].strides[a] == 0) rows *= info.axes[a].extent;
+  }
+  return rows;
+}
+
+// Each element is read and written once, in vectors; across the grain by shuffles.
+bool is_worth_packing(const BlockInfo& info, const Packing& p, const Target& t) {
+  double cost = p.is_transposed ? 12 : 6;
+  int64_t tile_rows = (t.vector_registers - 2) / p.vectors - 1;
+  int64_t tiles = ceil_div64(shared_rows(info, p), std::max<int64_t>(1, tile_rows));
+  // A transposed operand is not read in vectors otherwise, each of its rows a scalar at a time.
+  double uses = static_cast<double>(p.is_transposed ? shared_rows(info, p) : tiles);
+  return (uses - 1) * cycles_lost(info, p, t) > cost;
+}
+
+// Whether all that the block reads has a value that can be copied.
+bool can_copy(const Schedule& schedule, const BlockInfo& info, const Packing& p) {
+  Schedule trial = schedule;
+  return static_cast<bool>(
+      trial.apply(CacheRead{info.name, info.loads[p.load].buffer.name(), "global", p.name}));
+}
+
+int64_t choose_width(Draft& draft, const std::string& block, int64_t vectors) {
+  const Target& t = draft.target;
+  // Three vectors where nothing or little is left over at the end.
+  int64_t wide =
+      t.vector_registers >= 32 && (vectors % 3 == 0 || (vectors % 2 != 0 && vectors >= 24)) ? 3 : 2;
+  std::vector<int64_t> options;
+  for (int64_t n : {1, 2, 3, 4}) {
+    if (n <= vectors && (n <= 2 || t.vector_registers >= 32)) options.push_back(n);
+  }
+  return draft.decide.choose(block + ".panel", options, std::min(wide, vectors));
+}
+
+// Panels packed at a time; 0 when those of all columns and batches do not keep the cores busy.
+int64_t choose_block(Draft& draft, const BlockInfo& info, const Packing& p) {
+  const Target& t = draft.target;
+  int64_t panels = ceil_div64(info.axes[static_cast<size_t>(p.axis)].extent, p.width());
+  int64_t batch = info.spatial /
+                  std::max<int64_t>(1, shared_rows(info, p) * info.axes[static_cast<size_t>(p.axis)].extent);
+  int64_t bytes = info.reduce * p.width() * byte_size(info.loads[p.load].buffer.element());
+  int64_t fitting = std::clamp<int64_t>(t.l2.bytes / 2 / std::max<int64_t>(1, bytes), 1, panels);
+  fitting = ceil_div64(panels, ceil_div64(panels, fitting));
+  double us = 2.0 * static_cast<double>(info.iterations()) / (t.peak_gflops() * 1e3);
+  int64_t preferred = fitting;
+  if (worth_parallel(us, t)) {
+    // Share of the cores' time that they work when each takes its blocks.
+    auto busy = [&](int64_t n) {
+      int64_t rounds = ceil_div64(batch * ceil_div64(panels, n), t.cores);
+      return static_cast<double>(batch * panels) / static_cast<double>(rounds * n * t.cores);
+    };
+    while (preferred > 1 && busy(preferred) < 0.9)
+      --preferred;
+    if (busy(preferred) < 0.8) preferred = 0;
+  }
+  std::vector<int64_t> options{0, preferred};
+  for (int64_t n = 1; n <= panels; n *= 2)
+    options.push_back(n);
+  std::sort(options.begin(), options.end());
+  options.erase(std::unique(options.begin(), options.end()), options.end());
+  return draft.decide.choose(info.name + ".block", options, preferred);
+}
+
+}  // namespace
+
+std::optional<Packing> choose_packing(Draft& draft, const BlockInfo& info) {
+  if (!info.is_contraction || info.is_nested || info.iterations() == 0) return std::nullopt;
+  std::optional<Packing> p = plain_operand(draft.schedule, info);
+  if (!p || draft.schedule.find_block(p->name) != nullptr || shared_rows(info, *p) < 2) return std::nullopt;
+  p->lanes = draft.target.lanes(std::max(info.element_bits, 32));
+  int64_t vectors = ceil_div64(info.axes[static_cast<size_t>(p->axis)].extent, p->lanes);
+  p->vectors = std::min<int64_t>(vectors, 2);
+  // As a panel already: nothing to gain in any case.
+  if (!p->is_transposed && row_stride(info, *p) <= p->width()) return std::nullopt;
+  if (!can_copy(draft.schedule, info, *p)) return std::nullopt;
+  bool is_worth_it = is_worth_packing(info, *p, draft.target);
+  if (draft.decide.choose(info.name + ".pack", {0, 1}, is_worth_it ? 1 : 0) == 0) return std::nullopt;
+  p->vectors = choose_width(draft, info.name, vectors);
+  p->map = replace_all(p->map, "WIDTH", std::to_string(p->width()));
+  p->panels = choose_block(draft, info, *p);
+  return p;
+}
+
+BlockInfo with_packing(BlockInfo info, const Packing& p) {
+  Access& load = info.loads[p.load];
+  int64_t inside = p.width();
+  for (size_t a = info.axes.size(); a-- > 0;) {
+    if (!info.axes[a].is_reduce || load.strides[a] == 0) continue;
+    load.strides[a] = inside;
+    load.runs[a] = 1;
+    inside *= info.axes[a].extent;
+  }
+  auto axis = static_cast<size_t>(p.axis);
+  load.strides[axis] = 1;
+  load.runs[axis] = std::min(p.width(), info.axes[axis].extent);
+  return info;
+}
+
+namespace {
+
+void schedule_copy(Draft& draft, const BlockInfo& info, const Packing& p, bool is_alone) {
+  Schedule& s = draft.schedule;
+  auto loop_of = [&](size_t d) { return text(p.name, ".i", d); };
+  std::string along = loop_of(p.dim);
+  if (s.find_loop(along) == nullptr) return;
+  std::vector<std::string> own = s.loop_names_of(p.name), outer;
+  own.erase(own.begin(), std::find_if(own.begin(), own.end(),
+                                      [&](const std::string& l) { return l.starts_with(p.name + ".i"); }));
+  // The dimension that is contiguous where the operand is.
+  std::string across = own.back();
+  must_step(draft, Split{along, {0, p.lanes}, {along + ".tile", along + ".lane"}});
+  if (p.is_transposed && across != along) {
+    must_step(draft, Split{across, {0, p.lanes}, {across + ".tile", across + ".in"}});
+    for (const std::string& l : own)
+      outer.push_back(l == along || l == across ? l + ".tile" : l);
+    std::vector<std::string> order = outer;
+    order.push_back(across + ".in");
+    order.push_back(along + ".lane");
+    must_step(draft, Reorder{order});
+    must_step(draft, Unroll{across + ".in"});
+  } else {
+    for (const std::string& l : own)
+      outer.push_back(l == along ? l + ".tile" : l);
+    std::vector<std::string> order = outer;
+    order.push_back(along + ".lane");
+    if (own.back() != along) must_step(draft, Reorder{order});
+  }
+  must_step(draft, Vectorize{along + ".lane"});
+  if (!is_alone) return;
+  double bytes = static_cast<double>(count_of(info.loads[p.load].buffer)) * 8;
+  if (choose_parallel(draft, p.name, estimate_us(0, bytes, draft.target)))
+    try_step(draft, Parallel{outer.front()});
+}
+
+}  // namespace
+
+void apply_packing(Draft& draft, const std::string& block, const BlockInfo& info, const Packing& p,
+                   const std::string& loop) {
+  must_step(draft, CacheRead{block, info.loads[p.load].buffer.name(), "global", p.name});
+  must_step(draft, TransformLayout{p.name, p.map});
+  if (!loop.empty()) must_step(draft, ComputeAt{p.name, loop});
+  if (draft.refusal) schedule_copy(draft, info, p, loop.empty());
+}
+
+}  // namespace mcc::tuner
