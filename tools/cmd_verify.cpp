@@ -36,6 +36,7 @@ void print_report(const std::vector<CaseResult>& results) {
     std::string line = text(status, " ", printable(result.name));
     if (!result.fixed_inputs.empty())
       line += text(" (fixed at compile time: ", printable(join(result.fixed_inputs, ", ")), ")");
+    if (!result.tolerance.empty()) line += text(" (allowed: ", result.tolerance, ")");
     if (!result.reason.empty()) line += text(": ", printable(result.reason));
     std::puts(line.c_str());
   }
@@ -50,6 +51,7 @@ void print_json_report(const std::vector<CaseResult>& results) {
   Json cases = Json::array();
   for (const CaseResult& result : results) {
     Json one = {{"name", result.name}, {"status", to_text(result.status)}, {"reason", result.reason}};
+    if (!result.tolerance.empty()) one["tolerance"] = result.tolerance;
     if (!result.fixed_inputs.empty()) one["fixed_inputs"] = result.fixed_inputs;
     cases.push_back(std::move(one));
   }
@@ -130,7 +132,7 @@ void add_verify(CLI::App& app, int* exit_code) {
   command->add_flag("--kernels", arguments->kernels,
                     "Compare every kernel of the models with the interpreter on its own");
   command->add_option("--rtol", options.rtol, "Relative tolerance (else data.json's, or 1e-3)");
-  command->add_option("--atol", options.atol, "Absolute tolerance (else data.json's, or 1e-7)");
+  command->add_option("--atol", options.atol, "Absolute tolerance (else data.json's, or 1e-7; of a model, what the length of its sums makes of it)");
   command->add_option("--threads", options.threads, "Threads of a run")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();

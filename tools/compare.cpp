@@ -84,17 +84,21 @@ Comparison compare(const Constant& got, const Constant& want, const Tolerance& t
   return result;
 }
 
+double largest_finite(const Constant& values) {
+  double largest = 0;
+  for (int64_t i = 0; i < values.count(); ++i) {
+    const double x = std::fabs(values.number_at(i));
+    if (std::isfinite(x)) largest = std::max(largest, x);
+  }
+  return largest;
+}
+
 Tolerance tolerance_for(const Constant& want, Tolerance given) {
   if (want.element() == ElementType::f16) given.rtol = std::max(given.rtol, 0x1p-9);
   if (want.element() == ElementType::bf16) given.rtol = std::max(given.rtol, 0x1p-6);
   if (!is_float(want.element())) return given;
-  double largest = 0;
-  for (int64_t i = 0; i < want.count(); ++i) {
-    const double x = std::fabs(want.number_at(i));
-    if (std::isfinite(x)) largest = std::max(largest, x);
-  }
   const double rounding = want.element() == ElementType::f64 ? 0x1p-50 : 0x1p-22;
-  given.atol = std::max(given.atol, rounding * largest);
+  given.atol = std::max(given.atol, rounding * largest_finite(want));
   return given;
 }
 

@@ -25,6 +25,9 @@ struct Comparison {
 // equal. Another shape or element type is a mismatch as a whole.
 Comparison compare(const graph::Constant& got, const graph::Constant& want, const Tolerance& tolerance);
 
+// The largest absolute value that is finite; 0 if there is none.
+double largest_finite(const graph::Constant& values);
+
 // The tolerance for comparing with an expected output: the given one, but at least what rounding makes of it. Two units
 // in the last place of a 16-bit float, because a fused kernel rounds less often than the operators one by one; and
 // 2^-22 of the largest expected value, because where terms of a sum cancel their rounding errors stay.

@@ -8,6 +8,7 @@
 #include "tools/console.h"
 #include "tools/driver.h"
 #include "tools/loaded_model.h"
+#include "tools/rounding.h"
 
 namespace mcc::tools {
 
@@ -195,10 +196,26 @@ class CaseRun {
       return;
     }
     result_.status = CaseStatus::pass;
+    const std::vector<Rounding> roundings = rounding_of_outputs(graph);
     for (size_t i = 0; i < got->size(); ++i) {
-      const Comparison comparison = compare((*got)[i], (*want)[i], tolerance_for((*want)[i], tolerance_));
+      const Tolerance allowed = tolerance_for((*want)[i], allow_rounding((*want)[i], roundings[i]));
+      const Comparison comparison = compare((*got)[i], (*want)[i], allowed);
       if (!comparison.same) return fail(text("output '", outputs_[i], "': ", comparison.reason));
     }
+  }
+
+  // Unless the user says how much, the absolute error may be what the length of the sums makes of it.
+  Tolerance allow_rounding(const Constant& want, const Rounding& rounding) {
+    Tolerance allowed = tolerance_;
+    if (!is_float(want.element())) return allowed;
+    std::string why = "as given";
+    if (!options_.atol) {
+      allowed.atol = std::max(allowed.atol, rounding.absolute(largest_finite(want)));
+      why = to_text(rounding);
+    }
+    if (!result_.tolerance.empty()) result_.tolerance += "; ";
+    result_.tolerance += text(allowed.rtol, " of each value and ", allowed.atol, ": ", why);
+    return allowed;
   }
 
   void run_set(const std::string& folder) {

@@ -31,15 +31,6 @@ Result<KernelSet> kernels_of(const std::string& path, const tensor::Target& targ
 
 std::vector<int64_t> shape_of(const tensor::Buffer& buffer) { return graph::static_shape(buffer.shape()); }
 
-double largest(const Constant& value) {
-  double result = 0;
-  for (int64_t i = 0; i < value.count(); ++i) {
-    const double x = std::fabs(value.number_at(i));
-    if (std::isfinite(x)) result = std::max(result, x);
-  }
-  return result;
-}
-
 // What the compiled kernel computes, with outputs that start out as NaN bits: an element that is not written shows.
 Result<std::vector<Constant>> run_compiled(const tensor::Func& f, const tensor::Target& target,
                                            const std::vector<Constant>& inputs) {
@@ -88,7 +79,7 @@ CaseResult verify_kernel(const Kernel& kernel, const tensor::Target& target, con
   for (size_t i = 0; i < got->size(); ++i) {
     // Sums are long and their order is free: what counts is the error against the output's range.
     Tolerance tolerance{options.rtol.value_or(1e-3),
-                        options.atol.value_or(1e-4) * std::max(1.0, largest((*want)[i]))};
+                        options.atol.value_or(1e-4) * std::max(1.0, largest_finite((*want)[i]))};
     const Comparison comparison = compare((*got)[i], (*want)[i], tolerance_for((*want)[i], tolerance));
     if (comparison.same) continue;
     result.reason = text("output ", i, ": ", comparison.reason);

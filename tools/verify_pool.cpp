@@ -25,6 +25,7 @@ using Clock = std::chrono::steady_clock;
 std::string encode(const CaseResult& result) {
   const nlohmann::json document = {{"status", static_cast<int>(result.status)},
                                    {"reason", result.reason},
+                                   {"tolerance", result.tolerance},
                                    {"fixed_inputs", result.fixed_inputs}};
   return document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -34,6 +35,7 @@ bool decode(const std::string& message, CaseResult& result) {
   if (!document.is_object()) return false;
   result.status = static_cast<CaseStatus>(document.value("status", 0));
   result.reason = document.value("reason", std::string());
+  result.tolerance = document.value("tolerance", "");
   result.fixed_inputs = document.value("fixed_inputs", std::vector<std::string>());
   return true;
 }

@@ -1,0 +1,64 @@
+#include "tools/rounding.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "graph/op.h"
+#include "tensor/visit.h"
+
+namespace mcc::tools {
+namespace {
+
+constexpr double kCancellation = 8;
+
+// Terms of the longest sum in the node's definition; 1 if there is none.
+int64_t longest_sum(const graph::Graph& graph, const graph::Node& node) {
+  int64_t longest = 1;
+  if (!node.op->compute) return longest;
+  tensor::for_each_stmt(graph::build_node_func(graph, node).body, [&](const tensor::Stmt& s) {
+    const auto* block = s.as<tensor::Block>();
+    if (!block) return;
+    int64_t terms = 1, extent = 0;
+    for (const tensor::Axis& axis : block->axes) {
+      // A scan adds to what its step before left.
+      if (axis.kind != tensor::AxisKind::spatial && tensor::as_int(axis.domain.extent, &extent))
+        terms *= extent;
+    }
+    longest = std::max(longest, terms);
+  });
+  return longest;
+}
+
+}  // namespace
+
+double Rounding::absolute(double largest) const { return kCancellation * 0x1p-24 * ulps * largest; }
+
+std::vector<Rounding> rounding_of_outputs(const graph::Graph& graph) {
+  std::vector<Rounding> of(graph.values.size());
+  for (const graph::Node& node : graph.nodes) {
+    if (node.dead) continue;
+    Rounding r{1, 0, 0};
+    for (graph::ValueId v : node.inputs) {
+      if (v == graph::kNoValue || graph.value(v).constant) continue;
+      const Rounding& in = of[static_cast<size_t>(v)];
+      r = {std::max(r.longest_sum, in.longest_sum), std::max(r.depth, in.depth), std::max(r.ulps, in.ulps)};
+    }
+    const int64_t terms = longest_sum(graph, node);
+    r.longest_sum = std::max(r.longest_sum, terms);
+    r.depth += terms > 1 ? 1 : 0;
+    r.ulps += std::sqrt(static_cast<double>(terms));
+    for (graph::ValueId v : node.outputs)
+      if (v != graph::kNoValue) of[static_cast<size_t>(v)] = r;
+  }
+  std::vector<Rounding> outputs;
+  for (graph::ValueId v : graph.outputs)
+    outputs.push_back(of[static_cast<size_t>(v)]);
+  return outputs;
+}
+
+std::string to_text(const Rounding& r) {
+  if (r.longest_sum <= 1) return "no sums";
+  return text("sums of up to ", r.longest_sum, " terms, ", r.depth, " in a row");
+}
+
+}  // namespace mcc::tools

@@ -1,0 +1,28 @@
+// What rounding may make of a model's outputs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace mcc::tools {
+
+// How far an output may be from another correct evaluation of the same graph, which adds the terms of its sums in another
+// order: rounding errors of a sum of K terms grow like sqrt(K) where they are independent (Higham, Accuracy and Stability of
+// Numerical Algorithms, 4.2), and those of operators in a row add up.
+struct Rounding {
+  int64_t longest_sum = 1;  // terms
+  int depth = 0;            // sums in a row, at most
+  double ulps = 1;          // sum over the worst path of sqrt(terms)
+
+  // Of an output whose largest value is `largest`, in f32. The factor covers algorithms that cancel more (Winograd's).
+  double absolute(double largest) const;
+};
+
+// One for each output of the graph.
+std::vector<Rounding> rounding_of_outputs(const graph::Graph& graph);
+
+std::string to_text(const Rounding& rounding);  // "sums of up to 4608 terms, 53 in a row"
+
+}  // namespace mcc::tools
