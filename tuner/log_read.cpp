@@ -105,7 +105,7 @@ class Reader {
     }
     // A log whose first line was cut has nothing, but it is one.
     const std::string_view start = line.substr(0, kLogStart.size());
-    if (out_.lines == 1) begins_as_log_ = start.size() > 1 && kLogStart.starts_with(start);
+    if (out_.lines == 1) begins_as_log_ = (start.size() > 1 || is_last) && kLogStart.starts_with(start);
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.find_first_not_of(" \t") == std::string_view::npos) return done();
     LogLine record = parse_log_line(line);

@@ -52,8 +52,9 @@ std::optional<Streamed> streamed_product(const BlockInfo& info) {
     return std::nullopt;
   int64_t rows = 1;
   for (int a : p.rows) {
-    if (moving.strides[static_cast<size_t>(a)] != 0) return std::nullopt;
-    rows *= info.axes[static_cast<size_t>(a)].extent;
+    const int64_t extent = info.axes[static_cast<size_t>(a)].extent;
+    if (extent > 1 && moving.strides[static_cast<size_t>(a)] != 0) return std::nullopt;
+    rows *= extent;
   }
   return rows <= kMostRows ? std::optional(p) : std::nullopt;
 }

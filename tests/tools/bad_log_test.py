@@ -291,7 +291,7 @@ class BadLogs(LogCase):
             self.assertLess(memory, 1.2e9)
             code, stdout, stderr, memory = measured(("log", "report", path, "-o", "long.html"), self.folder)
             self.assertEqual(code, 0, stderr)
-            self.assertIn("the first 4000 of 1000001 trials are shown", stderr)
+            self.assertIn("the first 4000 of 1000003 trials are shown", stderr)
             self.assertLess(memory, 1.2e9)
             code, stdout, stderr, memory = measured(("log", "prune", path, "-k", "2"), self.folder)
             self.assertEqual(code, 0, stderr)
