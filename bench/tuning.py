@@ -19,6 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE / "golden")]
 
 import machine  # noqa: E402
+from runtimes import run_json  # noqa: E402
 
 # size, channels in and out, window, stride: ResNet-50's, without those that differ in nothing but the epilogue.
 RESNET = [(56, 64, 64, 1, 1), (56, 64, 64, 3, 1), (56, 64, 256, 1, 1), (56, 256, 64, 1, 1), (56, 256, 128, 1, 1), (56, 128, 128, 3, 2),
@@ -57,7 +58,7 @@ class Bench:
         self.mcc, self.folder, self.cap = mcc, folder, cap
 
     def main_task(self, model):
-        listing = json.loads(subprocess.run([self.mcc, "tasks", model, "--json"], capture_output=True, text=True, check=True).stdout)
+        listing = run_json([self.mcc, "tasks", model, "--threads", 1, "--json"], self.cap)
         return max(listing["tasks"], key=lambda t: t["flops"])["id"]
 
     def tune(self, model, task, search, cost_model, trials, seconds=None, seed=0, log=None):

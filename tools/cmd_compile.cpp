@@ -40,18 +40,6 @@ std::string schedules_text(const CompileOptions& options, const CompileReport& r
   return text(out, report.by_default, " default");
 }
 
-// A note may have several lines.
-std::string printable_lines(const std::string& note) {
-  std::string out;
-  for (size_t at = 0; at <= note.size();) {
-    const size_t end = std::min(note.find('\n', at), note.size());
-    if (at > 0) out += '\n';
-    out += printable(note.substr(at, end - at));
-    at = end + 1;
-  }
-  return out;
-}
-
 int run(Arguments& arguments) {
   CompileOptions& options = arguments.compile;
   if (Status status = parse_import_options(arguments.shapes, arguments.dims, options.import); !status.ok())

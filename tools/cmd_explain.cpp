@@ -108,11 +108,8 @@ void print_node(const PlanNodeInfo& node, size_t count, const Arguments& argumen
   if (node.trace.empty()) return;
   // As --schedule takes it.
   std::puts(node.task.empty() ? "" : text("\ntask ", printable(node.task)).c_str());
-  for (size_t at = 0; at < node.trace.size();) {
-    const size_t end = std::min(node.trace.find('\n', at), node.trace.size());
-    std::puts(printable(node.trace.substr(at, end - at)).c_str());
-    at = end + 1;
-  }
+  const size_t end = node.trace.find_last_not_of('\n') + 1;
+  std::puts(printable_lines(node.trace.substr(0, end)).c_str());
 }
 
 int run(const Arguments& arguments) {

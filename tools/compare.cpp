@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "support/random_bits.h"
 #include "tools/console.h"
 
 namespace mcc::tools {
@@ -35,15 +36,7 @@ std::string number_text(double value) {
   return buffer;
 }
 
-// SplitMix64: a counter turned into well-mixed bits.
-struct Generator {
-  uint64_t state;
-  uint64_t next() {
-    uint64_t z = (state += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
+struct Generator : SplitMix {
   double uniform() { return (static_cast<double>(next() >> 11) + 0.5) * 0x1p-53; }
   // Box and Muller's transform.
   double normal() {
@@ -104,7 +97,7 @@ Tolerance tolerance_for(const Constant& want, Tolerance given) {
 
 Constant random_tensor(const std::string& name, ElementType element, const std::vector<int64_t>& shape,
                        uint64_t seed) {
-  Generator generator{seed * 0x2545f4914f6cdd1du};
+  Generator generator{{seed * 0x2545f4914f6cdd1du}};
   for (char c : name)
     generator.state = generator.next() ^ static_cast<unsigned char>(c);
   int64_t count = 1;

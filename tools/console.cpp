@@ -99,6 +99,17 @@ std::string printable(const std::string& s) {
   return out;
 }
 
+std::string printable_lines(const std::string& s) {
+  std::string out;
+  for (size_t at = 0; at <= s.size();) {
+    const size_t end = std::min(s.find('\n', at), s.size());
+    if (at > 0) out += '\n';
+    out += printable(s.substr(at, end - at));
+    at = end + 1;
+  }
+  return out;
+}
+
 void say(const std::string& message) { std::cerr << message << std::endl; }
 
 Progress::Progress(std::string what) : what_(std::move(what)), terminal_(::isatty(STDERR_FILENO) != 0) {}

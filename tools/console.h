@@ -22,6 +22,8 @@ int report_errors(const Diagnostics& errors, bool json);
 void print_json(const nlohmann::ordered_json& document);
 // Text from a file, fit for a terminal: control characters are escaped.
 std::string printable(const std::string& s);
+// The same, line by line.
+std::string printable_lines(const std::string& s);
 // A line on stderr.
 void say(const std::string& message);
 

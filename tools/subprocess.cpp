@@ -10,9 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 
 #include "support/text.h"
 
@@ -78,26 +76,6 @@ Result<ProcessResult> run_self(const std::vector<std::string>& arguments, double
   if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
   if (WIFSIGNALED(status)) result.signal = WTERMSIG(status);
   return result;
-}
-
-Result<TemporaryFolder> TemporaryFolder::create() {
-  std::error_code error;
-  std::string path = (std::filesystem::temp_directory_path(error) / "mcc-XXXXXX").string();
-  if (error || mkdtemp(path.data()) == nullptr) {
-    return Diagnostic{ErrorKind::environment, path, "cannot be made", "TMPDIR names the folder for temporary files"};
-  }
-  return TemporaryFolder(path);
-}
-
-TemporaryFolder& TemporaryFolder::operator=(TemporaryFolder&& other) noexcept {
-  std::swap(path_, other.path_);
-  return *this;
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  if (path_.empty()) return;
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
 }
 
 }  // namespace mcc::tools

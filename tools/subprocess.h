@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "support/result.h"
@@ -18,19 +17,5 @@ struct ProcessResult {
 
 // Runs mcc with these arguments; its stderr goes nowhere. An error: it could not be started.
 Result<ProcessResult> run_self(const std::vector<std::string>& arguments, double timeout_seconds);
-
-// A new empty folder, removed with what is in it when this goes.
-class TemporaryFolder {
- public:
-  static Result<TemporaryFolder> create();
-  TemporaryFolder(TemporaryFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
-  TemporaryFolder& operator=(TemporaryFolder&& other) noexcept;
-  ~TemporaryFolder();
-  const std::string& path() const { return path_; }
-
- private:
-  explicit TemporaryFolder(std::string path) : path_(std::move(path)) {}
-  std::string path_;
-};
 
 }  // namespace mcc::tools

@@ -14,6 +14,7 @@
 #include "tools/measure/calibrate.h"
 #include "tools/measure/worker_measurer.h"
 #include "tools/subprocess.h"
+#include "tools/temporary_folder.h"
 #include "tools/tune_display.h"
 #include "tuner/log.h"
 

@@ -9,32 +9,13 @@
 #include "tools/driver.h"
 #include "tools/loaded_model.h"
 #include "tools/rounding.h"
+#include "tools/temporary_folder.h"
 
 namespace mcc::tools {
 
 namespace {
 
 using graph::Constant;
-
-// A folder that goes with its contents.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "mcc_verify_XXXXXX").string();
-    if (!::mkdtemp(pattern.data())) throw runtime::Error(MCC_NOT_HERE, text(pattern, ": cannot be made"));
-    path_ = pattern;
-  }
-  ~TemporaryFolder() {
-    std::error_code error;
-    std::filesystem::remove_all(path_, error);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  std::string file(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 // A model made ready for inputs of certain shapes: compiled, or as a graph for the interpreter.
 class Subject {
@@ -54,9 +35,12 @@ class Subject {
         subject->inputs_.push_back(graph.value(id).name);
       return subject;
     }
+    Result<TemporaryFolder> folder = TemporaryFolder::create();
+    if (!folder.ok()) return folder.errors();
+    subject->folder_ = std::move(*folder);
     CompileOptions compile;
     compile.model_path = model;
-    compile.output_path = subject->folder_.file("model.so");
+    compile.output_path = subject->folder_->path() + "/model.so";
     compile.target = options.target;
     compile.import = import;
     compile.jobs = 1;
@@ -82,7 +66,7 @@ class Subject {
   }
 
  private:
-  TemporaryFolder folder_;
+  std::optional<TemporaryFolder> folder_;  // of the library
   std::optional<frontend::ImportedModel> imported_;
   std::optional<runtime::Model> library_;
   std::vector<std::string> inputs_;

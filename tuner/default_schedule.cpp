@@ -4,7 +4,6 @@
 
 #include "support/text.h"
 #include "tuner/rules.h"
-#include "tuner/streamed_product.h"
 
 namespace mcc::tuner {
 

@@ -1,9 +1,6 @@
 // A schedule in the making by rules.
 #pragma once
 
-#include <set>
-#include <string>
-
 #include "tensor/schedule/schedule.h"
 #include "tensor/target.h"
 #include "tuner/decider.h"
@@ -17,8 +14,6 @@ struct Draft {
   // The first step that a rule relied on and that was refused: this point of the space is not legal. What follows is
   // skipped, and the schedule is to be thrown away.
   tensor::Outcome refusal = {};
-  // Blocks whose operands are read where they lie: decided once, whichever rule asks next.
-  std::set<std::string> unpacked = {};
 };
 
 // A step that may be refused.

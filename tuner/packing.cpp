@@ -221,12 +221,9 @@ std::optional<Packing> choose_packing(Draft& draft, const BlockInfo& info) {
   p->vectors = std::min<int64_t>(vectors, 2);
   // As a panel already: nothing to gain in any case.
   if (!p->is_transposed && row_stride(info, *p) <= p->width()) return std::nullopt;
-  if (draft.unpacked.contains(info.name) || !can_copy(draft.schedule, info, *p)) return std::nullopt;
+  if (!can_copy(draft.schedule, info, *p)) return std::nullopt;
   bool is_worth_it = is_worth_packing(info, *p, draft.target);
-  if (draft.decide.choose(info.name + ".pack", {0, 1}, is_worth_it ? 1 : 0) == 0) {
-    draft.unpacked.insert(info.name);
-    return std::nullopt;
-  }
+  if (draft.decide.choose(info.name + ".pack", {0, 1}, is_worth_it ? 1 : 0) == 0) return std::nullopt;
   p->vectors = choose_width(draft, info.name, vectors);
   p->map = replace_all(p->map, "WIDTH", std::to_string(p->width()));
   p->panels = choose_block(draft, info, *p);

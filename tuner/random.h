@@ -4,15 +4,9 @@
 
 #include <cstdint>
 
-namespace mcc::tuner {
+#include "support/random_bits.h"
 
-// The finalizer of splitmix64 (Steele, Lea, Flood, OOPSLA 2014): a bijection whose outputs pass for independent.
-inline uint64_t mix_bits(uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
+namespace mcc::tuner {
 
 class Random {
  public:

@@ -12,7 +12,6 @@
 #include <algorithm>
 
 #include "tuner/rules.h"
-#include "tuner/streamed_product.h"
 
 namespace mcc::tuner {
 

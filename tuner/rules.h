@@ -62,4 +62,8 @@ int64_t choose_vectors(Draft& draft, const std::string& block, int64_t extent, i
 // How a loop of this extent is split between cores: share of the ideal speed.
 double balance(int64_t items, int cores);
 
+// Takes on a product of few rows and a large operand that is used once for each of them: in the order in which that
+// operand lies in memory. False, and an unchanged draft, where that does not fit or is not worth it.
+bool schedule_streamed_product(Draft& draft, const std::string& block);
+
 }  // namespace mcc::tuner

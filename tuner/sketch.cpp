@@ -21,6 +21,10 @@ class PointDecider : public Decider {
   PointDecider(const Point& point, Decider& otherwise) : point_(point), otherwise_(otherwise) {}
 
   Answer answer(const Choice& choice, const Answer& preferred) override {
+    // Several rules may look at one block: what one has asked, the next is told.
+    if (auto asked = answers.find(choice.name); asked != answers.end() && choice.allows(asked->second)) {
+      return asked->second;
+    }
     auto it = point_.find(choice.name);
     bool is_given = it != point_.end() && choice.allows(it->second);
     Answer given = is_given ? it->second : otherwise_.answer(choice, preferred);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 
 #include "codegen/codegen.h"
@@ -49,7 +50,7 @@ class Unpacked {
 
  private:
   Unpacked() = default;
-  std::string path_ = "/tmp/mcc_golden_XXXXXX";
+  std::string path_ = (std::filesystem::temp_directory_path() / "mcc_golden_XXXXXX").string();
 };
 
 Result<Subject> make_subject(const LogTask& log_task, const std::vector<LogEntry>& entries,

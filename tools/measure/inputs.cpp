@@ -5,6 +5,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "support/random_bits.h"
 #include "tensor/numeric.h"
 #include "tensor/visit.h"
 
@@ -81,18 +82,7 @@ class IndexUses : public Visitor {
   std::unordered_map<const ExprNode*, Sources> variables_;
 };
 
-// SplitMix64: a counter turned into well-mixed bits.
-struct Generator {
-  uint64_t state;
-  uint64_t next() {
-    uint64_t z = (state += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
-};
-
-void fill_f32(Generator& generator, int64_t count, float low, std::byte* out) {
+void fill_f32(SplitMix& generator, int64_t count, float low, std::byte* out) {
   const auto value = [&](uint64_t bits) { return low + static_cast<float>(bits >> 8 & 0x7fffff) * 0x1p-22f; };
   auto* floats = reinterpret_cast<float*>(out);
   for (int64_t i = 0; i < count; i += 2) {
@@ -103,7 +93,7 @@ void fill_f32(Generator& generator, int64_t count, float low, std::byte* out) {
 }
 
 // Other floats are picked from a table: rounding each to its format would take longer than the kernel.
-void fill_table(Generator& generator, ElementType element, int64_t count, double low, std::byte* out) {
+void fill_table(SplitMix& generator, ElementType element, int64_t count, double low, std::byte* out) {
   std::array<uint64_t, 1024> values;
   for (size_t i = 0; i < values.size(); ++i) {
     const double value = low + 2.0 * (static_cast<double>(i) + 0.5) / static_cast<double>(values.size());
@@ -126,7 +116,7 @@ std::vector<int64_t> index_limits(const Func& f) {
 }
 
 void fill_random(ElementType element, int64_t count, const InputOptions& options, std::byte* out) {
-  Generator generator{options.seed * 0x2545f4914f6cdd1du + 1};
+  SplitMix generator{options.seed * 0x2545f4914f6cdd1du + 1};
   const double low = options.is_positive ? 0.5 : -1;
   if (element == ElementType::f32) {
     fill_f32(generator, count, static_cast<float>(low), out);

@@ -33,8 +33,9 @@ void Race::enter(size_t candidate, double warm_us) {
   lane.best_us = warm_us;
   const double bar = bar_us();
   const double limit = options_.hopeless * bar;
-  // Cold code and caches make a short first run slow, but not a long one.
-  if (bar > 0 && warm_us > limit && warm_us > options_.stage_us[0]) {
+  // Far too slow, whatever else ran meanwhile. Less than that may be cold code and caches, or something that ran beside it:
+  // such a candidate is timed again.
+  if (bar > 0 && warm_us > options_.hopeless * limit && warm_us > 10 * options_.stage_us[0]) {
     lane.times_us.push_back(warm_us);
     lane.is_censored = true;
     return report_(lane);
