@@ -20,6 +20,29 @@ enum class FusionClass {
   host,         // no compute definition: run by the runtime (or only folded)
 };
 
+// How an operator stands to the order of its axes (graph/passes/sink_transposes.cpp). Of inputs in constant_inputs nothing is
+// said.
+enum class AxisUse : uint8_t {
+  own,      // its axes have meanings
+  any,      // pointwise with multidirectional broadcasting: the same along axes in whatever order
+  one,      // the attribute "axis" names one that is different; inputs and outputs have the same axes
+  reduced,  // reduces along those that the attribute or input 1 "axes" names
+};
+
+// How an operator takes part in the choice of layouts (graph/passes/choose_layouts.cpp). Those that say nothing stay plain,
+// except elementwise ones, which follow their operands.
+enum class LayoutRole : uint8_t {
+  none,
+  matmul,       // x w: constant weights are packed in panels
+  gemm,         // the same with ONNX's alpha, beta and transpositions
+  convolution,  // of two spatial axes: blocked activations, packed weights, Winograd's algorithm
+  pool,         // windows over two spatial axes; has a blocked form mcc.NAME
+  global_mean,  // over all spatial axes
+  mean,         // over axes that are named, ReduceMean
+  concat,       // along "axis"
+  recurrent,    // weights [directions, rows, columns] in inputs 1 and 2, packed by transposing
+};
+
 // What infer() sees: the node, types of its inputs, constants among them; it sets the output types. Errors are the
 // user's: each names what was expected and got; the node's name is added by the caller.
 class InferContext {
@@ -110,10 +133,22 @@ struct OpDef {
   // Result is known from the types alone (Shape, Size): computes it at compile time, when it can.
   std::optional<Constant> (*fold)(const Graph&, const Node&) = nullptr;
 
+  // The result is the same elements in the same order as input 0, under another shape: takes no kernel.
+  bool is_view = false;
+
+  AxisUse axis_use = AxisUse::own;
+  LayoutRole layout = LayoutRole::none;
+
   // An elementwise operator that gives finite results for finite operands: it may run on blocked layouts whose last block
   // is padded, as the padding then stays finite (graph/passes/choose_layouts.cpp).
   bool layout_agnostic = false;
 };
+
+// The description with its role in the choice of layouts, for tables of a family.
+inline OpDef laid_out(OpDef op, LayoutRole role) {
+  op.layout = role;
+  return op;
+}
 
 // The operator's output types for the node (whose outputs need not have types yet), one for each of its outputs; an
 // entry for an absent output means nothing. Errors carry the node's name.

@@ -49,16 +49,18 @@ int run(Arguments& arguments) {
   options.emit = *emit;
   const bool is_linked_in = options.output_path.ends_with(".o") || options.output_path.ends_with(".a");
   if (!is_linked_in && !options.output_path.ends_with(".so")) {
-    return report_errors({{ErrorKind::usage, "",
-                           text("-o ", options.output_path,
-                                ": the output is a shared library, OUT.so, an object file, OUT.o, or a static library, OUT.a"),
-                           ""}},
-                         arguments.json);
+    return report_errors(
+        {{ErrorKind::usage, "",
+          text("-o ", options.output_path,
+               ": the output is a shared library, OUT.so, an object file, OUT.o, or a static library, OUT.a"),
+          ""}},
+        arguments.json);
   }
   if (!options.header_path.empty() && !is_linked_in) {
-    return report_errors({{ErrorKind::usage, "", "--header is for models that are linked into a program, -o OUT.o or OUT.a",
-                           "a shared library is opened by mcc::runtime::Model(path)"}},
-                         arguments.json);
+    return report_errors(
+        {{ErrorKind::usage, "", "--header is for models that are linked into a program, -o OUT.o or OUT.a",
+          "a shared library is opened by mcc::runtime::Model(path)"}},
+        arguments.json);
   }
 
   if (options.locked && options.tune_log.empty()) {
@@ -101,8 +103,12 @@ void add_compile(CLI::App& app, int* exit_code) {
   CompileOptions& options = arguments->compile;
   CLI::App* command = app.add_subcommand("compile", "Compile an ONNX model to a library");
   command->add_option("model", options.model_path, "The model, MODEL.onnx")->required();
-  command->add_option("-o,--output", options.output_path, "What to write: a shared library, OUT.so; OUT.o or OUT.a to link into a program")->required();
-  command->add_option("--header", options.header_path, "With OUT.o or OUT.a: a C++ header with a class for the model, F.h");
+  command
+      ->add_option("-o,--output", options.output_path,
+                   "What to write: a shared library, OUT.so; OUT.o or OUT.a to link into a program")
+      ->required();
+  command->add_option("--header", options.header_path,
+                      "With OUT.o or OUT.a: a C++ header with a class for the model, F.h");
   command->add_option("--target", options.target, "cpu (this machine), cpu:x86-64-v3, cpu:znver4, ...")
       ->capture_default_str();
   command

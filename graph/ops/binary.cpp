@@ -41,6 +41,7 @@ OpDef arithmetic(std::string_view name) {
   op.compute = compute_binary<f>;
   op.required_inputs = 2;
   op.scalar_inputs = 0b11;
+  op.axis_use = AxisUse::any;
   // Division, remainder and powers of finite numbers may be infinite or NaN.
   op.layout_agnostic = name != "Div" && name != "Mod" && name != "Pow";
   return op;

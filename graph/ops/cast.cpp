@@ -66,6 +66,7 @@ OpDef converting(std::string_view name, void (*infer)(InferContext&), void (*com
   OpDef op;
   op.name = name;
   op.fusion = FusionClass::elementwise;
+  op.axis_use = AxisUse::any;
   op.infer = infer;
   op.compute = compute;
   op.layout_agnostic = true;

@@ -65,6 +65,8 @@ void compute_concat(ComputeContext& c) {
 OpDef concat_op() {
   OpDef op;
   op.name = "Concat";
+  op.axis_use = AxisUse::one;
+  op.layout = LayoutRole::concat;
   op.fusion = FusionClass::injective;
   op.infer = infer_concat;
   op.compute = compute_concat;
@@ -150,6 +152,7 @@ void compute_split(ComputeContext& c) {
 OpDef split_op() {
   OpDef op;
   op.name = "Split";
+  op.axis_use = AxisUse::one;
   op.fusion = FusionClass::injective;
   op.infer = infer_split;
   op.compute = compute_split;

@@ -194,7 +194,7 @@ OpDef convolution(std::string_view name, void (*infer)(InferContext&), void (*co
 
 std::span<const OpDef> conv_ops() {
   static const OpDef ops[] = {
-      convolution("Conv", infer_conv, compute_conv, 2, 0),
+      laid_out(convolution("Conv", infer_conv, compute_conv, 2, 0), LayoutRole::convolution),
       convolution("ConvInteger", infer_conv_integer, compute_conv_integer, 2, 0b1100),
       convolution("QLinearConv", infer_qlinear_conv, compute_qlinear_conv, 8, 0b10100100),
   };

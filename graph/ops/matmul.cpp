@@ -238,10 +238,10 @@ OpDef matrix_product(std::string_view name, void (*infer)(InferContext&), void (
 
 std::span<const OpDef> matmul_ops() {
   static const OpDef ops[] = {
-      matrix_product("MatMul", infer_matmul, compute_matmul),
+      laid_out(matrix_product("MatMul", infer_matmul, compute_matmul), LayoutRole::matmul),
       matrix_product("MatMulInteger", infer_matmul_integer, compute_matmul_integer, 2, 0b1100),
       matrix_product("QLinearMatMul", infer_qlinear_matmul, compute_qlinear_matmul, 8, 0b10100100),
-      matrix_product("Gemm", infer_gemm, compute_gemm),
+      laid_out(matrix_product("Gemm", infer_gemm, compute_gemm), LayoutRole::gemm),
   };
   return ops;
 }

@@ -206,11 +206,11 @@ OpDef pooling(std::string_view name, void (*infer)(InferContext&), void (*comput
 
 std::span<const OpDef> pool_ops() {
   static const OpDef ops[] = {
-      pooling("MaxPool", infer_max_pool, compute_max_pool),
-      pooling("AveragePool", infer_float_pool, compute_average_pool),
+      laid_out(pooling("MaxPool", infer_max_pool, compute_max_pool), LayoutRole::pool),
+      laid_out(pooling("AveragePool", infer_float_pool, compute_average_pool), LayoutRole::pool),
       pooling("LpPool", infer_float_pool, compute_lp_pool),
       pooling("GlobalMaxPool", infer_global, compute_global_max),
-      pooling("GlobalAveragePool", infer_global, compute_global_average),
+      laid_out(pooling("GlobalAveragePool", infer_global, compute_global_average), LayoutRole::global_mean),
       pooling("GlobalLpPool", infer_global, compute_global_lp),
   };
   return ops;

@@ -152,6 +152,7 @@ OpDef reduction(std::string_view name) {
   op.infer = infer_reduce<rule>;
   op.compute = compute_reduce<rule>;
   op.constant_inputs = 0b10;
+  op.axis_use = AxisUse::reduced;
   return op;
 }
 
@@ -212,7 +213,7 @@ std::span<const OpDef> reduce_ops() {
   static const OpDef ops[] = {
       reduction<kSum>("ReduceSum"),       reduction<kProduct>("ReduceProd"),
       reduction<kMax>("ReduceMax"),       reduction<kMin>("ReduceMin"),
-      reduction<kMean>("ReduceMean"),     reduction<kL1>("ReduceL1"),
+      laid_out(reduction<kMean>("ReduceMean"), LayoutRole::mean), reduction<kL1>("ReduceL1"),
       reduction<kL2>("ReduceL2"),         reduction<kSumSquare>("ReduceSumSquare"),
       reduction<kLogSum>("ReduceLogSum"), log_sum_exp_op(),
       arg<Reducer::max>("ArgMax"),        arg<Reducer::min>("ArgMin"),

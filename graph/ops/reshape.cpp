@@ -68,6 +68,7 @@ OpDef reshaping(std::string_view name, void (*infer)(InferContext&)) {
   op.infer = infer;
   op.compute = compute_reshape;
   op.constant_inputs = 0b10;
+  op.is_view = true;
   return op;
 }
 
@@ -184,6 +185,7 @@ OpDef identity_op() {
   op.fusion = FusionClass::elementwise;
   op.compute = compute_copy;
   op.constant_inputs = 0;
+  op.axis_use = AxisUse::any;
   op.layout_agnostic = true;
   return op;
 }
@@ -211,6 +213,7 @@ void compute_dropout(ComputeContext& c) {
 OpDef dropout_op() {
   OpDef op = identity_op();
   op.name = "Dropout";
+  op.is_view = false;  // has a mask, too
   op.infer = infer_dropout;
   op.compute = compute_dropout;
   op.constant_inputs = 0b110;

@@ -451,6 +451,7 @@ OpDef recurrent(std::string_view name, void (*infer)(InferContext&), void (*comp
   op.infer = infer;
   op.compute = compute;
   op.required_inputs = 3;
+  op.layout = LayoutRole::recurrent;
   return op;
 }
 

@@ -94,6 +94,7 @@ OpDef along_axis(std::string_view name, void (*compute)(ComputeContext&)) {
   op.fusion = FusionClass::reduction;
   op.infer = infer_softmax;
   op.compute = compute;
+  op.axis_use = AxisUse::one;
   return op;
 }
 

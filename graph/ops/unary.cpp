@@ -40,6 +40,7 @@ OpDef unary(std::string_view name) {
   op.fusion = FusionClass::elementwise;
   op.infer = infer_same<set>;
   op.compute = compute_unary<f>;
+  op.axis_use = AxisUse::any;
   op.layout_agnostic = is_total(name);
   return op;
 }

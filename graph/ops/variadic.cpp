@@ -36,6 +36,7 @@ OpDef variadic(std::string_view name) {
   OpDef op;
   op.name = name;
   op.fusion = FusionClass::elementwise;
+  op.axis_use = AxisUse::any;
   op.infer = infer_variadic<set>;
   op.compute = compute_variadic<operation, mean>;
   op.scalar_inputs = ~0U;
@@ -64,6 +65,7 @@ OpDef where_op() {
   OpDef op;
   op.name = "Where";
   op.fusion = FusionClass::elementwise;
+  op.axis_use = AxisUse::any;
   op.infer = infer_where;
   op.compute = compute_where;
   op.required_inputs = 3;
@@ -108,6 +110,7 @@ OpDef clip_op() {
   OpDef op;
   op.name = "Clip";
   op.fusion = FusionClass::elementwise;
+  op.axis_use = AxisUse::any;
   op.infer = infer_clip;
   op.compute = compute_clip;
   op.scalar_inputs = 0b110;

@@ -45,14 +45,27 @@ class ChooseLayouts {
 
   bool take_blocked(NodeId id) {
     const Node node = g_.node(id);
-    if (is_op(node, "MatMul") && node.op->domain.empty()) return pack_matmul(id);
-    if (is_op(node, "Gemm")) return pack_gemm(id);
-    if (is_op(node, "Conv") && node.op->domain.empty()) return block_conv(id);
-    if (is_op(node, "MaxPool") || is_op(node, "AveragePool")) return block_pool(id);
-    if (is_op(node, "GlobalAveragePool")) return block_global_pool(id);
-    if (is_op(node, "ReduceMean")) return block_reduce_mean(id);
-    if (is_op(node, "Concat")) return block_concat(id);
-    if (is_op(node, "LSTM") || is_op(node, "GRU") || is_op(node, "RNN")) transpose_recurrent(id);
+    switch (node.op->layout) {
+      case LayoutRole::matmul:
+        return pack_matmul(id);
+      case LayoutRole::gemm:
+        return pack_gemm(id);
+      case LayoutRole::convolution:
+        return block_conv(id);
+      case LayoutRole::pool:
+        return block_pool(id);
+      case LayoutRole::global_mean:
+        return block_global_pool(id);
+      case LayoutRole::mean:
+        return block_reduce_mean(id);
+      case LayoutRole::concat:
+        return block_concat(id);
+      case LayoutRole::recurrent:
+        transpose_recurrent(id);
+        return false;
+      case LayoutRole::none:
+        break;
+    }
     if (node.op->fusion == FusionClass::elementwise && node.outputs.size() == 1) return follow(id);
     return false;
   }

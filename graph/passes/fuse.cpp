@@ -9,13 +9,8 @@
 namespace mcc::graph {
 namespace {
 
-// The same elements in the same order: the result is its input under another shape.
-bool is_view(const Graph& g, const Node& node) {
-  static constexpr std::string_view kNames[] = {"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"};
-  bool named = std::any_of(std::begin(kNames), std::end(kNames), [&](auto n) { return is_op(node, n); });
-  // What goes out of the model, or comes in, has memory of its own.
-  return named && !g.is_output(node.outputs[0]);
-}
+// What goes out of the model has memory of its own.
+bool is_view(const Graph& g, const Node& node) { return node.op->is_view && !g.is_output(node.outputs[0]); }
 
 class Fuse {
  public:

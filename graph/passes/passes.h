@@ -30,6 +30,10 @@ void fold_scales(Graph& graph);
 // graph (a row that is masked with -inf throughout) is not a number in the operator.
 void fuse_attention(Graph& graph);
 
+// Transpositions move towards the outputs, through operators that do not care for the order of axes, where that makes them
+// cancel. The graph stays as it is where they would not move fewer bytes.
+void sink_transposes(Graph& graph);
+
 // Chooses for every convolution and matrix product how its operands lie in memory, for the target's vector length:
 // activations [N, C/c, H, W, c], weights packed as the kernels read them. Inserts mcc.Pack / mcc.Unpack only
 // where a plain tensor meets a blocked one. Convolutions go by Winograd's algorithm where that is expected to be faster
@@ -40,7 +44,7 @@ struct OptimizeOptions {
   tensor::Target target;
   Evaluator evaluate;
   int level = 2;  // 0: only what is needed to run
-  bool strict = false;
+  bool strict = false;  // no pass that adds or multiplies in another order: no scale folding, attention, Winograd
   // Called after each pass with its name.
   std::function<void(const std::string& pass, const Graph& graph)> observer;
 };

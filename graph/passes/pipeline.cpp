@@ -23,7 +23,9 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
   if (options.level > 0) {
     step("simplify_algebra", [&] { simplify_algebra(graph); });
     step("eliminate_common_subexpressions", [&] { eliminate_common_subexpressions(graph); });
-    step("fold_scales", [&] { fold_scales(graph); });
+    step("sink_transposes", [&] { sink_transposes(graph); });
+    step("simplify_algebra", [&] { simplify_algebra(graph); });
+    if (!options.strict) step("fold_scales", [&] { fold_scales(graph); });
     step("fold_constants", fold);
     step("simplify_algebra", [&] { simplify_algebra(graph); });
     if (!options.strict) step("fuse_attention", [&] { fuse_attention(graph); });

@@ -91,12 +91,6 @@ NodeId producer(const Graph& g, ValueId v, std::string_view op) {
   return p >= 0 && is_op(g.node(p), op) ? p : -1;
 }
 
-// Only reshapes, whatever they are called.
-bool is_reshape(const Node& node) {
-  static constexpr std::string_view kNames[] = {"Reshape", "Flatten", "Squeeze", "Unsqueeze"};
-  return std::any_of(std::begin(kNames), std::end(kNames), [&](auto n) { return is_op(node, n); });
-}
-
 ValueId emit_reshape(Graph& g, const Node& like, ValueId x, const Shape& shape) {
   ValueId dims = g.add_constant(like.name + ".shape", Constant::ints(static_shape(shape)));
   Attributes attributes;
@@ -110,7 +104,7 @@ ValueId reshape_chain(Graph& g, NodeId id) {
   if (ValueId same = same_type(g, id); same != kNoValue) return same;
   NodeId before = g.value(node.inputs[0]).producer;
   const Shape& shape = type_of(g, node.outputs[0]).shape;
-  if (before < 0 || !is_reshape(g.node(before)) || !is_static(shape)) return kNoValue;
+  if (before < 0 || !g.node(before).op->is_view || !is_static(shape)) return kNoValue;
   return emit_reshape(g, node, g.node(before).inputs[0], shape);
 }
 

@@ -92,11 +92,9 @@ class Follow {
     const Node& node = g_.node(id);
     if (node.inputs.empty() || node.inputs[0] == kNoValue || !is_static(g_.value(node.inputs[0]).type.shape))
       return false;
-    for (std::string_view same : {"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"}) {
-      if (is_op(node, same)) {
-        view_.source = node.inputs[0];
-        return true;
-      }
+    if (node.op->is_view) {
+      view_.source = node.inputs[0];
+      return true;
     }
     if (scales_ && (is_op(node, "Mul") || is_op(node, "Div"))) return through_scale(node);
     if (is_op(node, "Transpose")) return through(node, [&](Coordinates& c) { return transpose(node, c); });

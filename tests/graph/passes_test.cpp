@@ -59,6 +59,7 @@ constexpr Pass kPasses[] = {
     {"eliminate_dead_code", [](Graph& g, const Setting&) { eliminate_dead_code(g); }},
     {"simplify_algebra", [](Graph& g, const Setting&) { simplify_algebra(g); }},
     {"eliminate_common_subexpressions", [](Graph& g, const Setting&) { eliminate_common_subexpressions(g); }},
+    {"sink_transposes", [](Graph& g, const Setting&) { sink_transposes(g); }},
     {"fold_scales", [](Graph& g, const Setting&) { fold_scales(g); }},
     {"fuse_attention", [](Graph& g, const Setting&) { fuse_attention(g); }},
     {"choose_layouts", [](Graph& g, const Setting& s) { choose_layouts(g, s.target, s.strict); }},
