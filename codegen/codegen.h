@@ -43,8 +43,12 @@ struct EmitOptions {
 Result<ObjectCode> emit_object(const tensor::Func& lowered, const std::string& symbol,
                                const tensor::Target& target, const EmitOptions& options = {});
 
-// Target descriptions ("cpu", "cpu:x86-64-v3", "cpu:znver4", ...). "cpu" looks at this machine.
+// Target descriptions ("cpu", "cpu:x86-64-v3", "cpu:znver4", "cuda:sm_80", ...). "cpu" looks at this machine; "cuda" means
+// its GPU, sm_80 where it has none.
 Result<tensor::Target> make_target(const std::string& text);
+// A list by comma: one CPU, or one or more architectures of GPUs ("cuda:sm_80,sm_90", "cuda:sm_80,cuda:sm_90"), each once, in
+// ascending order.
+Result<std::vector<tensor::Target>> make_targets(const std::string& text);
 // Whether code for the target can run on this machine.
 bool runs_here(const tensor::Target& target);
 

@@ -12,12 +12,14 @@
 #include <cpuid.h>
 
 #include "codegen/codegen.h"
+#include "codegen/host_gpu.h"
 #include "codegen/machine.h"
 
 namespace mcc::codegen {
 
 using tensor::Cache;
 using tensor::Target;
+using tensor::TargetKind;
 
 namespace {
 
@@ -69,6 +71,10 @@ const CpuRow* find_cpu(std::string_view name) {
   }
   return nullptr;
 }
+
+// Architectures of GPUs that code is made for, ascending. LLVM 19 knows none after these.
+constexpr std::array kGpus = {"sm_70", "sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a"};
+constexpr const char* kDefaultGpu = "sm_80";
 
 // The features that decide which instructions may be used, under LLVM's names, sorted. Others (tuning flags, cache
 // hints, virtualisation, ...) are left to the CPU's name.
@@ -223,8 +229,10 @@ Diagnostic usage_error(const std::string& given, std::string message) {
   std::vector<std::string> names;
   for (const CpuRow& row : kCpus)
     names.push_back(text("cpu:", row.name));
-  std::string known = "known targets: cpu (this machine), " + join(names, ", ") +
-                      ", and cpu:NAME with any other of LLVM's names of x86-64 processors";
+  std::string known =
+      "known targets: cpu (this machine), " + join(names, ", ") +
+      ", and cpu:NAME with any other of LLVM's names of x86-64 processors; cuda (this machine's GPU, else " +
+      kDefaultGpu + "), cuda:" + join(std::vector<std::string>(kGpus.begin(), kGpus.end()), ", cuda:");
   return {ErrorKind::usage, "--target " + given, std::move(message), known};
 }
 
@@ -235,7 +243,8 @@ Result<Target> host_target(const std::string& given) {
   std::map<std::string, bool> features = host_features();
   if (!features["sse4.2"]) return usage_error(given, "this machine is older than x86-64-v2");
   // Hypervisors may report a made-up model number; a processor is no older than its tile registers.
-  if (features["amx-tile"] && !named_features(target.cpu, target.triple)["amx-tile"]) target.cpu = "sapphirerapids";
+  if (features["amx-tile"] && !named_features(target.cpu, target.triple)["amx-tile"])
+    target.cpu = "sapphirerapids";
   apply_features(features, &target);
   apply_row(describe(target), &target);
   target.features = feature_text(features, named_features(target.cpu, target.triple));
@@ -245,10 +254,89 @@ Result<Target> host_target(const std::string& given) {
   return target;
 }
 
+bool is_known_gpu(std::string_view arch) {
+  return std::find(kGpus.begin(), kGpus.end(), arch) != kGpus.end();
+}
+
+// What runs on a GPU of this architecture: itself, or the newest known one that is not newer.
+std::string known_arch(const tensor::Gpu& gpu) {
+  if (is_known_gpu(gpu.arch)) return gpu.arch;
+  std::string best;
+  for (const char* arch : kGpus) {
+    std::string name = arch;
+    if (name.back() != 'a' && tensor::sm_of(name) <= gpu.sm()) best = name;
+  }
+  return best;
+}
+
+Target gpu_target(const std::string& given, const std::string& arch, const tensor::Gpu& gpu) {
+  Target target;
+  target.kind = TargetKind::cuda;
+  target.name = given;
+  target.triple = "nvptx64-nvidia-cuda";
+  target.cpu = arch;
+  target.gpu = gpu;
+  target.gpu.arch = arch;
+  target.vector_bits = 128;
+  target.vector_registers = 64;
+  target.ghz = gpu.ghz;
+  target.dram_gb_per_s = gpu.gb_per_s;
+  return target;
+}
+
+Result<Target> cuda_target(const std::string& given) {
+  if (given == "cuda") {
+    HostGpus host = host_gpus();
+    if (host.gpus.empty()) return gpu_target(given, kDefaultGpu, *tensor::find_gpu(kDefaultGpu));
+    const tensor::Gpu& gpu = host.gpus.front().gpu;
+    std::string arch = known_arch(gpu);
+    if (arch.empty())
+      return usage_error(given,
+                         text("the GPU here (", gpu.name, ", ", gpu.arch, ") is older than ", kGpus[0]));
+    return gpu_target(given, arch, gpu);
+  }
+  const std::string arch = given.substr(given.find(':') + 1);
+  if (!is_known_gpu(arch)) return usage_error(given, "unknown GPU architecture");
+  const bool is_specific = arch.back() == 'a';
+  const tensor::Gpu* gpu = tensor::find_gpu(is_specific ? arch.substr(0, arch.size() - 1) : arch);
+  MCC_CHECK(gpu != nullptr, "no figures of ", arch);
+  return gpu_target(given, arch, *gpu);
+}
+
 }  // namespace
+
+Result<std::vector<Target>> make_targets(const std::string& given) {
+  std::vector<Target> targets;
+  std::string rest = given;
+  while (true) {
+    const size_t comma = rest.find(',');
+    std::string item = rest.substr(0, comma);
+    // "cuda:sm_80,sm_90" is short for naming each.
+    if (!targets.empty() && targets.back().kind == TargetKind::cuda && item.starts_with("sm_"))
+      item = "cuda:" + item;
+    Result<Target> target = make_target(item);
+    if (!target.ok()) return target.errors();
+    targets.push_back(std::move(*target));
+    if (comma == std::string::npos) break;
+    rest = rest.substr(comma + 1);
+  }
+  for (const Target& target : targets) {
+    if (targets.size() == 1 || target.kind == TargetKind::cuda) continue;
+    return usage_error(given,
+                       "a list can only name architectures of GPUs: a library is for one CPU, or for GPUs");
+  }
+  std::sort(targets.begin(), targets.end(), [](const Target& a, const Target& b) {
+    return std::pair(a.gpu.sm(), a.cpu) < std::pair(b.gpu.sm(), b.cpu);
+  });
+  auto is_same = [](const Target& a, const Target& b) { return a.kind == b.kind && a.cpu == b.cpu; };
+  if (targets[0].kind == TargetKind::cuda)
+    targets.erase(std::unique(targets.begin(), targets.end(), is_same), targets.end());
+  return targets;
+}
 
 Result<Target> make_target(const std::string& given) {
   initialize_llvm();
+  if (given == "cuda" || given.starts_with("cuda:")) return cuda_target(given);
   if (given == "cpu") return host_target(given);
   if (!given.starts_with("cpu:")) return usage_error(given, "unknown target");
   Target target;
@@ -265,6 +353,12 @@ Result<Target> make_target(const std::string& given) {
 }
 
 bool runs_here(const Target& target) {
+  if (target.kind == TargetKind::cuda) {
+    HostGpus host = host_gpus();
+    // Code of a lower architecture runs on a higher one, but for what is made for one alone.
+    return !host.gpus.empty() && (target.cpu.back() == 'a' ? host.gpus[0].gpu.sm() == target.gpu.sm()
+                                                           : host.gpus[0].gpu.sm() >= target.gpu.sm());
+  }
   std::map<std::string, bool> host = host_features();
   return std::all_of(kFeatures.begin(), kFeatures.end(),
                      [&](const char* name) { return !has_feature(target, name) || host[name]; });

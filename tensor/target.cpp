@@ -6,6 +6,7 @@
 namespace mcc::tensor {
 
 std::string Target::fingerprint() const {
+  if (kind == TargetKind::cuda) return text(triple, " ", cpu);
   constexpr std::string_view kDigits = "0123456789abcdef";
   uint64_t hash = hash_bytes(features);
   std::string hex;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "support/result.h"
+#include "tensor/gpu.h"
 
 namespace mcc::tensor {
 
@@ -15,10 +16,13 @@ struct Cache {
   double gb_per_s = 0;  // read bandwidth of one core
 };
 
+enum class TargetKind : uint8_t { cpu, cuda };
+
 struct Target {
-  std::string name;  // as given: "cpu", "cpu:x86-64-v3", "cpu:znver4"
+  TargetKind kind = TargetKind::cpu;
+  std::string name;  // as given: "cpu", "cpu:x86-64-v3", "cpu:znver4", "cuda:sm_80"
   std::string triple = "x86_64-unknown-linux-gnu";
-  std::string cpu;       // LLVM's name
+  std::string cpu;       // LLVM's name; of a GPU its architecture
   std::string features;  // LLVM's feature string, sorted ("+avx2,+fma,...")
 
   int vector_bits = 512;
@@ -31,6 +35,8 @@ struct Target {
   Cache l1{48 << 10, 12, 64, 400}, l2{2 << 20, 16, 64, 150}, l3{16 << 20, 16, 64, 80};
   double dram_gb_per_s = 20;
   double fork_us = 2;  // cost of one parallel region
+
+  Gpu gpu;  // of kind cuda; vector_bits is then what one thread loads or stores at once
 
   int lanes(int element_bits) const { return vector_bits / element_bits; }
   double peak_gflops(int element_bits = 32) const { return ghz * fma_ports * 2 * lanes(element_bits); }

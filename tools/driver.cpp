@@ -166,6 +166,8 @@ Result<CompileReport> compile_model(const CompileOptions& options) {
   Result<Prepared> prepared = prepare(options);
   if (!prepared.ok()) return prepared.errors();
   Prepared& p = *prepared;
+  if (p.target.kind == tensor::TargetKind::cuda)
+    return Diagnostic{ErrorKind::unsupported, "--target " + options.target, "libraries for GPUs cannot be written yet", ""};
 
   Result<ScheduleReport> schedules = choose_schedules(p.kernels, p.target, options);
   if (!schedules.ok()) return schedules.errors();

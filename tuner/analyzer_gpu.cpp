@@ -10,67 +10,6 @@ using namespace tensor;
 
 namespace {
 
-// Peak, bandwidth and processors of the first six as in Pruner's released table; of the H200 from its data sheet.
-constexpr GpuDevice kDevices[] = {
-    {.name = "K80",
-     .arch = "sm_37",
-     .gflops = 8226,
-     .gb_per_s = 480,
-     .sms = 26,
-     .ghz = 0.88,
-     .l2_bytes = 1.5e6,
-     .shared_bytes_sm = 112e3},
-    {.name = "T4",
-     .arch = "sm_75",
-     .gflops = 8141,
-     .gb_per_s = 320,
-     .sms = 40,
-     .ghz = 1.59,
-     .l2_bytes = 4e6,
-     .shared_bytes_sm = 64e3,
-     .threads_sm = 1024,
-     .blocks_sm = 16},
-    {.name = "TITANV",
-     .arch = "sm_70",
-     .gflops = 14900,
-     .gb_per_s = 651,
-     .sms = 80,
-     .ghz = 1.46,
-     .l2_bytes = 4.5e6,
-     .shared_bytes_sm = 96e3},
-    {.name = "Orin",
-     .arch = "sm_87",
-     .gflops = 2660,
-     .gb_per_s = 204,
-     .sms = 16,
-     .ghz = 1.3,
-     .l2_bytes = 4e6,
-     .threads_sm = 1536,
-     .blocks_sm = 16},
-    {.name = "A100-40",
-     .arch = "sm_80",
-     .gflops = 19490,
-     .gb_per_s = 1555,
-     .sms = 108,
-     .ghz = 1.41,
-     .l2_bytes = 40e6},
-    {.name = "A100-80",
-     .arch = "sm_80",
-     .gflops = 19490,
-     .gb_per_s = 1935,
-     .sms = 108,
-     .ghz = 1.41,
-     .l2_bytes = 40e6},
-    {.name = "H200",
-     .arch = "sm_90",
-     .gflops = 66900,
-     .gb_per_s = 4800,
-     .sms = 132,
-     .ghz = 1.98,
-     .l2_bytes = 60e6,
-     .shared_bytes_sm = 227e3},
-};
-
 constexpr double kPartitions = 4, kWarp = 32;
 
 bool is_block(const NestLoop& l) { return l.thread_axis >= 0 && l.thread_axis < 3; }
@@ -142,15 +81,6 @@ double shared_bytes(const Nest& nest) {
 
 }  // namespace
 
-std::span<const GpuDevice> gpu_devices() { return kDevices; }
-
-const GpuDevice* find_gpu(std::string_view name) {
-  for (const GpuDevice& d : kDevices) {
-    if (d.name == name || d.arch == name) return &d;
-  }
-  return nullptr;
-}
-
 bool is_gpu(const Nest& nest) {
   return std::any_of(nest.loops.begin(), nest.loops.end(),
                      [](const NestLoop& l) { return l.thread_axis >= 0; });
@@ -198,7 +128,7 @@ PsaFactors psa_factors(const GpuStatement& s, const GpuDevice& device) {
   double reuse = s.flops > 0 && s.touched > 0 ? 1 + s.flops / s.touched : 1;
   p.reuse = 1 + 1 / reuse;
   p.registers = s.registers < kRegisterCap ? 1 : s.registers / kRegisterCap;
-  double sms = device.sms, units = s.blocks, at_once = sms;
+  double sms = device.multiprocessors, units = s.blocks, at_once = sms;
   if (s.blocks < sms) {
     units = s.blocks * std::min(whole, kPartitions);
     at_once = kPartitions * sms;
@@ -235,9 +165,10 @@ Occupancy occupancy_of(double threads, double registers, double shared, const Gp
   Occupancy o;
   o.warps = std::ceil(threads / kWarp);
   double per_thread = std::ceil(registers / 8) * 8;
-  o.blocks = std::min({static_cast<double>(d.threads_sm) / (kWarp * o.warps),
-                       d.registers_sm / (kWarp * o.warps * per_thread), d.shared_bytes_sm / (shared + 1024),
-                       static_cast<double>(d.blocks_sm)});
+  o.blocks = std::min({static_cast<double>(d.threads_per_multiprocessor) / (kWarp * o.warps),
+                       d.registers_per_multiprocessor / (kWarp * o.warps * per_thread),
+                       static_cast<double>(d.shared_per_multiprocessor) / (shared + 1024),
+                       static_cast<double>(d.blocks_per_multiprocessor)});
   o.blocks = std::max(0.0, std::floor(o.blocks));
   return o;
 }
@@ -253,7 +184,8 @@ double dram_us(const Nest& nest, const Occupancy& occupancy, const GpuDevice& d)
       // What does not move with a thread's loop stays in its registers.
       double asked = a.element_bytes *
                      loops.product([&](const NestLoop& l, size_t k) { return a.moves[k] || is_block(l); });
-      double together = std::max(1.0, std::min(loops.blocks(), occupancy.blocks * d.sms)), sharing = 1;
+      double together = std::max(1.0, std::min(loops.blocks(), occupancy.blocks * d.multiprocessors)),
+             sharing = 1;
       for (size_t k = 0; k < loops.size(); ++k) {
         if (is_block(loops[k]) && !a.moves[k]) sharing *= extent_of(loops[k]);
       }
@@ -330,17 +262,17 @@ double estimate_gpu_us(const Nest& nest, const GpuDevice& d) {
   if (occupancy.blocks < 1) return kHopeless;
 
   GpuStatement shape{.threads = threads, .blocks = blocks};
-  double wave_units = blocks, at_once = occupancy.blocks * d.sms;
+  double wave_units = blocks, at_once = occupancy.blocks * d.multiprocessors;
   if (blocks < at_once) {
     // Part of a wave: processors that have blocks at all work at the rate of their filled partitions.
-    double busy = std::min(blocks, static_cast<double>(d.sms));
-    double warps_on_one = std::max(1.0, blocks / d.sms) * occupancy.warps;
+    double busy = std::min(blocks, static_cast<double>(d.multiprocessors));
+    double warps_on_one = std::max(1.0, blocks / d.multiprocessors) * occupancy.warps;
     wave_units = busy * std::min(warps_on_one, kPartitions);
-    at_once = kPartitions * d.sms;
+    at_once = kPartitions * d.multiprocessors;
   }
   double wave = wave_units / (std::ceil(wave_units / at_once) * at_once);
   double warp = psa_factors(shape, d).warp;
-  double resident = std::min(occupancy.blocks, std::max(1.0, blocks / d.sms));
+  double resident = std::min(occupancy.blocks, std::max(1.0, blocks / d.multiprocessors));
   double hide = std::min(1.0, resident * occupancy.warps * tile / (kPartitions * 30));
   double flops = 0;
   for (const NestStore& s : nest.stores)
@@ -350,7 +282,7 @@ double estimate_gpu_us(const Nest& nest, const GpuDevice& d) {
   double reuse = touched > 0 ? 1 + per_thread / touched : 1;
   double spill = values > 200 ? values / 200 : 1;
   double compute = flops * (1 + 1 / reuse) * spill / (d.gflops * 1e3 * wave * warp * hide);
-  double shared = shared_traffic(nest) / (128 * d.sms * d.ghz * 1e3 * wave);
+  double shared = shared_traffic(nest) / (128 * d.multiprocessors * d.ghz * 1e3 * wave);
   return d.launch_us + std::max({compute, shared, dram_us(nest, occupancy, d)});
 }
 

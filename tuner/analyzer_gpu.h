@@ -6,28 +6,14 @@
 #pragma once
 
 #include <span>
-#include <string_view>
 #include <vector>
 
+#include "tensor/gpu.h"
 #include "tuner/nest.h"
 
 namespace mcc::tuner {
 
-struct GpuDevice {
-  std::string_view name, arch;  // arch: the first that a target of this name means
-  double gflops = 0;            // f32, multiply and add as two
-  double gb_per_s = 0;          // of the device's memory
-  int sms = 1;
-  double ghz = 1.4;
-  double l2_bytes = 40e6;
-  double shared_bytes_sm = 164e3, registers_sm = 65536;
-  int threads_sm = 2048, blocks_sm = 32;
-  double launch_us = 2.5;
-};
-
-std::span<const GpuDevice> gpu_devices();
-// By name ("A100-40") or architecture ("sm_80"); null for another.
-const GpuDevice* find_gpu(std::string_view name);
+using GpuDevice = tensor::Gpu;
 
 // One store under bound loops. A thread's loops are those that are not bound to blocks or threads.
 struct GpuStatement {

@@ -31,8 +31,8 @@ class Analyzer : public CostModel {
 
 double estimate_us(const Nest& nest, const tensor::Target& target) {
   if (!is_gpu(nest)) return estimate_cpu(nest, target).us;
-  const GpuDevice* device = find_gpu(target.cpu);
-  return estimate_gpu_us(nest, device != nullptr ? *device : gpu_devices().back());
+  return estimate_gpu_us(nest,
+                         target.kind == tensor::TargetKind::cuda ? target.gpu : *tensor::find_gpu("H200"));
 }
 
 std::unique_ptr<CostModel> make_cost_model(std::string_view name, const tensor::Target& target, uint64_t) {

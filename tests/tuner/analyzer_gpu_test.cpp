@@ -50,7 +50,7 @@ struct Published {
 };
 
 TEST(Psa, GivesTheFiguresOfTheReleasedFormula) {
-  const GpuDevice& device = *find_gpu("A100-40");
+  const GpuDevice& device = *tensor::find_gpu("A100-40");
   for (const Published& p : {Published{64, 64, 4, 4, 256, 256, 24, 1.200, 0.790, 0.1674},
                              Published{64, 64, 8, 8, 256, 64, 80, 1.111, 0.790, 0.1550},
                              Published{128, 128, 8, 8, 64, 256, 80, 1.111, 0.593, 0.2067},
@@ -72,7 +72,7 @@ TEST(Psa, GivesTheFiguresOfTheReleasedFormula) {
 }
 
 TEST(Psa, CountsWastedLanesAndRegisters) {
-  const GpuDevice& device = *find_gpu("A100-40");
+  const GpuDevice& device = *tensor::find_gpu("A100-40");
   GpuStatement s{.flops = 1e4, .registers = 256, .touched = 1e3, .threads = 48, .blocks = 432};
   PsaFactors p = psa_factors(s, device);
   EXPECT_DOUBLE_EQ(p.warp, 0.75);
@@ -82,7 +82,7 @@ TEST(Psa, CountsWastedLanesAndRegisters) {
 
 TEST(Psa, IsBlindToTraffic) {
   // As released: a stage of shared memory counts once, in elements.
-  const GpuDevice& device = *find_gpu("A100-40");
+  const GpuDevice& device = *tensor::find_gpu("A100-40");
   Nest nest = matmul(1024, 64, 64, 4, 4, 16);
   std::vector<GpuStatement> statements = gpu_statements(nest);
   ASSERT_EQ(statements.size(), 3U);
@@ -90,13 +90,13 @@ TEST(Psa, IsBlindToTraffic) {
 }
 
 TEST(GpuDevices, AreFoundByNameAndArchitecture) {
-  ASSERT_NE(find_gpu("sm_90"), nullptr);
-  EXPECT_EQ(find_gpu("sm_90")->name, "H200");
-  EXPECT_EQ(find_gpu("sm_80")->gb_per_s, 1555);
-  EXPECT_EQ(find_gpu("sm_12"), nullptr);
+  ASSERT_NE(tensor::find_gpu("sm_90"), nullptr);
+  EXPECT_EQ(tensor::find_gpu("sm_90")->name, "H200");
+  EXPECT_EQ(tensor::find_gpu("sm_80")->gb_per_s, 1555);
+  EXPECT_EQ(tensor::find_gpu("sm_12"), nullptr);
 }
 
-double us(const Nest& nest) { return estimate_gpu_us(nest, *find_gpu("A100-40")); }
+double us(const Nest& nest) { return estimate_gpu_us(nest, *tensor::find_gpu("A100-40")); }
 
 TEST(GpuEstimate, PrefersSharedMemoryAndRegisterTiles) {
   // One output a thread reads an operand from shared memory for each addition; 8 x 8 reuse them.
