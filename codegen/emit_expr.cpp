@@ -600,6 +600,7 @@ llvm::Value* KernelEmitter::on(const Call& n) {
                  : b_.CreateIntrinsic(llvm::Intrinsic::expect, {x->getType()}, {x, b_.getTrue()});
     case Intrinsic::prefetch:  // above
 #define X(name) case Intrinsic::name:
+    MCC_THREAD_INTRINSICS(X)
     MCC_EXPANDED_INTRINSICS(X)
 #undef X
       break;

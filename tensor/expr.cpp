@@ -1,5 +1,6 @@
 #include "tensor/expr.h"
 
+#include "tensor/intrinsics.h"
 #include "tensor/numeric.h"
 
 namespace mcc::tensor {
@@ -134,6 +135,7 @@ size_t arity(Intrinsic function) {
 
 Expr Call::make(Intrinsic function, std::vector<Expr> args) {
   MCC_CHECK(function != Intrinsic::bit_cast, "bit_cast needs its type");
+  if (function == Intrinsic::barrier) return make(kBool, function, std::move(args));
   MCC_CHECK(!args.empty(), to_text(function), " without arguments");
   Type type = args[0].type();
   if (function == Intrinsic::is_nan || function == Intrinsic::is_inf) {
@@ -145,7 +147,7 @@ Expr Call::make(Intrinsic function, std::vector<Expr> args) {
 Expr Call::make(Type type, Intrinsic function, std::vector<Expr> args) {
   MCC_CHECK(args.size() == arity(function), to_text(function), " takes ", arity(function), " arguments, got ",
             args.size());
-  if (function != Intrinsic::prefetch) {
+  if (function != Intrinsic::prefetch && !is_exchange(function)) {
     for (const Expr& a : args) {
       MCC_CHECK(a.type() == args[0].type(), to_text(function), ": arguments differ in type");
     }

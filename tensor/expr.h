@@ -247,6 +247,10 @@ struct VectorReduce : ExprNode {
 //   rem: IEEE remainder is not here; see Binary mod
 //   prefetch(load, k)      a hint for the address of a Load, k = 0 (one use) .. 3 (keep); statement only
 //   likely(cond)           the condition is expected to hold
+// Of the threads of a GPU's block; where all of them come (shuffles: all of a warp of 32 that are there):
+//   barrier()              a statement only: goes on when all threads are here and sees what they wrote
+//   shuffle_xor(x, k)      x of the thread whose number in the warp is this one's ^ k (a constant, i64)
+//   shuffle_down(x, k)     x of the thread whose number in the warp is k greater; of this one where there is none
 #define MCC_INTRINSICS(X)                                                                                \
   X(exp, 1)                                                                                              \
   X(exp2, 1)                                                                                             \
@@ -255,7 +259,7 @@ struct VectorReduce : ExprNode {
       X(sin, 1) X(cos, 1) X(tan, 1) X(asin, 1) X(acos, 1) X(atan, 1) X(sinh, 1) X(cosh, 1) X(asinh, 1)   \
           X(acosh, 1) X(atanh, 1) X(abs, 1) X(floor, 1) X(ceil, 1) X(round, 1) X(trunc, 1) X(fma, 3)     \
               X(is_nan, 1) X(is_inf, 1) X(logical_not, 1) X(bit_not, 1) X(popcount, 1) X(bit_cast, 1)    \
-                  X(prefetch, 2) X(likely, 1)
+                  X(prefetch, 2) X(likely, 1) X(barrier, 0) X(shuffle_xor, 2) X(shuffle_down, 2)
 
 enum class Intrinsic : uint8_t {
 #define X(name, arity) name,

@@ -36,8 +36,11 @@ void run(const Func& f, std::span<std::byte* const> buffers, std::span<const int
     params.back().memory->accessed = true;  // by the caller, outside of every loop
     params.back().memory->is_output = params.size() > static_cast<size_t>(f.num_inputs());
   }
-  for (const Buffer& b : f.allocs)
+  for (const Buffer& b : f.allocs) {
     allocs.push_back(declare(compiler, b));
+    allocs.back().memory->is_unplaced = b.scope() == Scope::global;
+    allocs.back().memory->is_of_blocks = b.scope() == Scope::shared;
+  }
   const StmtCode* body = f.body ? compiler.stmt(f.body) : nullptr;
 
   Value* frame = program.frame.data();

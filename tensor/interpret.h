@@ -28,6 +28,10 @@ struct InterpretOptions {
 //   - two lanes of a vector store that write the same element, and races. All loops run in order. An intermediate
 //     used only inside a parallel loop is private to its iterations, as lowering will make it: there, only reading
 //     what another iteration wrote is a race;
+//   - in a launch (tensor/passes/form_launches.h), whose threads it runs block by block: an element that two threads of a block
+//     use between two barriers, or two blocks of the launch, one of them writing; a barrier that not all threads of the
+//     block come to; an exchange that not all threads of a warp take part in. Loops that are bound, but do not make a
+//     launch, count as parallel ones;
 //   - variables and buffers that are not in sight, operators that their operands' type does not have.
 //
 // Arithmetic is that of tensor/numeric.h. A block's init runs for the instances whose reduce axes all stand at the

@@ -26,6 +26,9 @@ namespace mcc::tensor {
 #define MCC_OTHER_INTRINSICS(X) \
   X(abs) X(is_nan) X(is_inf) X(logical_not) X(bit_not) X(popcount) X(bit_cast) X(prefetch) X(likely)
 
+// Of the threads of a GPU's block: only there are instructions for them.
+#define MCC_THREAD_INTRINSICS(X) X(barrier) X(shuffle_xor) X(shuffle_down)
+
 // All that code generation has instructions for.
 #define MCC_NATIVE_INTRINSICS(X) MCC_FLOAT_INTRINSICS(X) MCC_OTHER_INTRINSICS(X)
 
@@ -38,6 +41,8 @@ namespace mcc::tensor {
 //   integer     integers
 //   bit_cast    anything of the same width
 //   prefetch    a load
+//   barrier     nothing
+//   exchange    32-bit numbers, and a constant
 enum class IntrinsicClass : uint8_t {
   math,
   float_op,
@@ -46,7 +51,9 @@ enum class IntrinsicClass : uint8_t {
   boolean,
   integer,
   bit_cast,
-  prefetch
+  prefetch,
+  barrier,
+  exchange
 };
 
 constexpr IntrinsicClass class_of(Intrinsic function) {
@@ -72,12 +79,19 @@ constexpr IntrinsicClass class_of(Intrinsic function) {
       return IntrinsicClass::bit_cast;
     case Intrinsic::prefetch:
       return IntrinsicClass::prefetch;
+    case Intrinsic::barrier:
+      return IntrinsicClass::barrier;
+    case Intrinsic::shuffle_xor:
+    case Intrinsic::shuffle_down:
+      return IntrinsicClass::exchange;
   }
   MCC_UNREACHABLE("unknown intrinsic");
 }
 
 // Whether lower_math expands it.
 constexpr bool is_expanded(Intrinsic function) { return class_of(function) == IntrinsicClass::math; }
+// Whether threads wait for each other there.
+constexpr bool is_exchange(Intrinsic function) { return class_of(function) == IntrinsicClass::exchange; }
 // Whether it takes many times as long as an addition.
 constexpr bool is_slow(Intrinsic function) { return is_expanded(function) || function == Intrinsic::sqrt; }
 

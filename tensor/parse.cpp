@@ -4,6 +4,7 @@
 #include <limits>
 #include <unordered_map>
 
+#include "tensor/intrinsics.h"
 #include "tensor/lexer.h"
 #include "tensor/syntax.h"
 #include "tensor/text.h"
@@ -559,7 +560,7 @@ class Parser {
     if (auto op = find_named(kReductions, token.text)) return VectorReduce::make(*op, arguments(token, 1)[0]);
     auto function = find_named(kIntrinsics, token.text);
     if (!function) fail(text("unknown function '", token.text, "'"), token.offset);
-    if (*function == Intrinsic::prefetch) return prefetch_call();
+    if (*function == Intrinsic::prefetch || is_exchange(*function)) return mixed_call(*function);
     return Call::make(*function, arguments());
   }
 
@@ -574,10 +575,11 @@ class Parser {
     return Call::make(*type, *function, arguments());
   }
 
-  Expr prefetch_call() {
+  // Arguments of different types.
+  Expr mixed_call(Intrinsic function) {
     std::vector<Expr> args;
     list(")", [&] { args.push_back(expr()); });
-    return Call::make(Intrinsic::prefetch, std::move(args));
+    return Call::make(function, std::move(args));
   }
 
   Expr select_call() {

@@ -146,7 +146,7 @@ Expr Simplifier::simplify_vector(const Expr& e) {
     case ExprKind::Call: {
       Expr out = call_value(*e.as<Call>(), e);
       const auto* n = out.as<Call>();
-      if (!n || n->function == Intrinsic::prefetch) return out;
+      if (!n || n->function == Intrinsic::prefetch || n->args.empty()) return out;
       std::vector<Expr> scalars;
       for (const Expr& a : n->args) {
         if (const auto* b = a.as<Broadcast>()) scalars.push_back(b->value);

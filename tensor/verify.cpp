@@ -52,9 +52,10 @@ const Rule<Block> kBlockRules[] = {
 };
 
 const Rule<Evaluate> kEvaluateRules[] = {
-    {"an evaluate is a prefetch of a load, with a constant of 0 .. 3",
+    {"an evaluate is a barrier, or a prefetch of a load, with a constant of 0 .. 3",
      [](const Evaluate& n) {
        const auto* call = n.value.as<Call>();
+       if (call && call->function == Intrinsic::barrier) return true;
        if (!call || call->function != Intrinsic::prefetch) return false;
        int64_t keep = 0;
        return call->args[0].as<Load>() && as_int(call->args[1], &keep) && 0 <= keep && keep <= 3;
@@ -170,7 +171,9 @@ class CheckStmt : public Visitor {
     within(n, [&] {
       context_.check(kEvaluateRules, n);
       const auto* call = n.value.as<Call>();
-      if (!call || call->function != Intrinsic::prefetch) return expr(n.value);
+      bool is_statement =
+          call && (call->function == Intrinsic::prefetch || call->function == Intrinsic::barrier);
+      if (!is_statement) return expr(n.value);
       for (const Expr& a : call->args)
         expr(a);
     });

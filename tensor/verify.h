@@ -1,6 +1,7 @@
 // The rules that every function of the tensor IR obeys, before and after lowering.
 #pragma once
 
+#include "tensor/gpu.h"
 #include "tensor/stmt.h"
 
 namespace mcc::tensor {
@@ -14,5 +15,9 @@ enum class Stage {
 // wrong for certain: rules about the values of indices are checked at sample points of loops with constant bounds, so
 // some violations are left to the interpreter. The rules stand as lists in tensor/verify/.
 std::vector<std::string> verify(const Func& f, Stage stage);
+
+// The same of the launches of a function lowered for a GPU (tensor/passes/form_launches.h): that all of it is bound to the grid,
+// in the form of a launch, within the GPU's limits, and that barriers stand where all threads of a block come.
+std::vector<std::string> verify_launches(const Func& f, const Gpu& gpu);
 
 }  // namespace mcc::tensor

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "support/text.h"
-#include "tuner/rules.h"
+#include "tuner/grid_rules.h"
 
 namespace mcc::tuner {
 
@@ -69,6 +69,7 @@ std::string main_contraction(const Schedule& s) {
 }  // namespace
 
 void apply_rules(Draft& draft) {
+  if (draft.target.kind == TargetKind::cuda) return apply_grid_rules(draft);
   Schedule& s = draft.schedule;
   inline_producers(draft);
   if (schedule_chain(draft)) return;
@@ -104,6 +105,11 @@ Schedule default_schedule(const Func& f, const Target& target) {
   if (draft.refusal) return draft.schedule;
   // A shape that a rule's analysis does not foresee (strides beyond the extents of buffers): what is legal always.
   Draft plain{Schedule(f), decide, target};
+  if (target.kind == TargetKind::cuda) {
+    bind_rest(plain);
+    MCC_CHECK(plain.refusal, f.name, ": no schedule on a grid: ", plain.refusal.detail);
+    return plain.schedule;
+  }
   for (const std::string& name : plain.schedule.block_names()) schedule_pointwise(plain, name);
   return plain.schedule;
 }

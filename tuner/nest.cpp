@@ -556,6 +556,9 @@ class Reader {
       case Intrinsic::bit_cast:
       case Intrinsic::prefetch:
       case Intrinsic::likely:
+      case Intrinsic::barrier:
+      case Intrinsic::shuffle_xor:
+      case Intrinsic::shuffle_down:
         return;
       case Intrinsic::fma:
         s.ops.fma += 1;

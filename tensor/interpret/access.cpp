@@ -72,20 +72,44 @@ void Access::fail_unwritten(Value* frame, int64_t element) const {
 
 void Access::check_read_race(Value* frame, int64_t element) const {
   const int loop = memory->note_read(*clock, element);
-  if (loop >= 0)
-    fail_race(frame, element, loop, " is read, and written by another iteration of parallel loop ");
+  if (loop >= 0) fail_race(frame, element, loop, " is read, and written by another iteration of ");
 }
 
 void Access::check_write_race(Value* frame, int64_t element) const {
   const int loop = memory->note_write(*clock, element);
   if (loop >= 0) {
-    fail_race(frame, element, loop,
-              " is written, and read or written by another iteration of parallel loop ");
+    fail_race(frame, element, loop, " is written, and read or written by another iteration of ");
   }
 }
 
 void Access::fail_race(Value* frame, int64_t element, int loop, const char* what) const {
-  fail(frame, text(element_text(element), what, clock->running[static_cast<size_t>(loop)].loop->var.name()));
+  const For& running = *clock->running[static_cast<size_t>(loop)].loop;
+  fail(frame, text(element_text(element), what, to_text(running.loop), " loop ", running.var.name()));
+}
+
+void Access::check_thread_race(Value* frame, int64_t element, bool is_write) const {
+  uint32_t other = 0;
+  const Race race = is_write ? memory->note_write(team->clock, element, &other)
+                             : memory->note_read(team->clock, element, &other);
+  if (race == Race::none) return;
+  const std::string what = text(
+      element_text(element), is_write ? " is written, and read or written by " : " is read, and written by ");
+  if (race == Race::blocks) fail(frame, text(what, "another block of the launch"));
+  fail(frame, text(what, team->thread_text(other), " with no barrier in between, by ",
+                   team->thread_text(team->clock.thread)));
+}
+
+std::string Team::thread_text(uint32_t thread) const {
+  std::vector<int64_t> place(extents.size());
+  for (size_t k = extents.size(); k-- > 0;) {
+    place[k] = thread % extents[k];
+    thread /= static_cast<uint32_t>(extents[k]);
+  }
+  if (place.size() == 1) return text("thread ", place[0]);
+  std::vector<std::string> parts;
+  for (int64_t p : place)
+    parts.push_back(text(p));
+  return text("thread (", join(parts, ", "), ")");
 }
 
 }  // namespace mcc::tensor::interpreter

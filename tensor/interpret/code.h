@@ -55,9 +55,35 @@ struct Operand {
   }
 };
 
+// The threads of a launch's block, each with a frame of its own.
+struct Team {
+  LaunchClock clock;
+  std::vector<std::vector<Value>> frames;
+  std::vector<int64_t> extents;   // of the loops over threads, outermost first
+  std::vector<Memory*> privates;  // of each thread its own
+
+  int size() const { return static_cast<int>(frames.size()); }
+  // The thread goes on; its frame.
+  Value* select(int thread) {
+    clock.thread = static_cast<uint32_t>(thread);
+    for (Memory* memory : privates)
+      memory->select(thread);
+    return frames[static_cast<size_t>(thread)].data();
+  }
+  // "thread 3", or by its place in each loop over threads "thread (1, 3)".
+  std::string thread_text(uint32_t thread) const;
+};
+using Threads = std::vector<int>;  // those that carry out a statement, ascending
+
 struct StmtCode {
   virtual ~StmtCode() = default;
   virtual void run(Value* frame) const = 0;
+  // All the threads. What makes none of them wait for others, one after the other.
+  virtual void run_threads(Team& team, const Threads& threads) const {
+    for (int t : threads)
+      run(team.select(t));
+  }
+  bool is_in_step = false;  // has a barrier or an exchange in it
 };
 
 // Where an access stands, for messages: the block, and the variables around it.
@@ -75,6 +101,7 @@ struct Access {
   int lanes = 1;
   const Place* place = nullptr;
   const RaceClock* clock = nullptr;  // null if races are not looked for
+  const Team* team = nullptr;        // the same, of what the threads of a launch share
 
   // The element's number in the dense buffer.
   int64_t element(Value* frame) const {
@@ -96,11 +123,13 @@ struct Access {
   }
   void note_read(Value* frame, int64_t element) const {
     if (clock) check_read_race(frame, element);
+    if (team) check_thread_race(frame, element, false);
   }
   // is_defined: whether what is stored there has a value.
   void note_write(Value* frame, int64_t element, bool is_defined) const {
     if (memory->written) memory->written[element] = is_defined;
     if (clock) check_write_race(frame, element);
+    if (team) check_thread_race(frame, element, true);
   }
   void check_distinct(Value* frame, const int64_t* elements) const;
 
@@ -110,6 +139,7 @@ struct Access {
   [[noreturn]] void fail_unwritten(Value* frame, int64_t element) const;
   void check_read_race(Value* frame, int64_t element) const;
   void check_write_race(Value* frame, int64_t element) const;
+  void check_thread_race(Value* frame, int64_t element, bool is_write) const;
   [[noreturn]] void fail_race(Value* frame, int64_t element, int loop, const char* what) const;
   std::string element_text(int64_t element) const;
 };

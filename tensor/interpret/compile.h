@@ -4,10 +4,22 @@
 #include <deque>
 #include <unordered_map>
 
+#include "tensor/grid.h"
 #include "tensor/interpret/code.h"
 #include "tensor/visit.h"
 
 namespace mcc::tensor::interpreter {
+
+// One of a statement's exchanges between threads: before the statement runs, each thread's slot gets another thread's value.
+struct Exchange {
+  Operand value;
+  int slot = -1;
+  Intrinsic function{};
+  int distance = 0;
+  const Place* place = nullptr;
+
+  void run(Team& team, const Threads& threads) const;
+};
 
 // Everything that lives as long as one call of interpret().
 struct Program {
@@ -16,7 +28,9 @@ struct Program {
   std::vector<std::unique_ptr<StmtCode>> stmts;
   std::deque<Memory> memories;
   std::deque<Place> places;
+  std::deque<Exchange> exchanges;
   RaceClock clock;
+  Team team;
   int64_t steps_left = 0;  // counted down, at every store and loop iteration, when limited
   bool limited = false;
   bool detect_races = true;
@@ -66,6 +80,7 @@ class Compiler {
   Operand fused_multiply_add(const Call& n);
   Operand absolute(const Call& n);
   Operand bit_cast(const Call& n);
+  Operand exchange(const Call& n);
 
   template <class F>
   Operand map(F f, Operand a);
@@ -86,6 +101,10 @@ class Compiler {
   const StmtCode* compile(const Let& n);
   const StmtCode* compile(const Allocate& n);
   const StmtCode* compile(const Evaluate& n);
+  const StmtCode* compile_launch(const LaunchForm& launch);
+  // The exchanges between threads in the expressions compiled since the last call.
+  std::vector<const Exchange*> take_exchanges() { return std::exchange(exchanges_, {}); }
+  void expect_no_exchanges(std::string_view where);
 
   Access access(const Buffer& buffer, const std::vector<Expr>& indices, const Expr& predicate, int lanes);
 
@@ -114,6 +133,8 @@ class Compiler {
   std::unordered_map<const BufferNode*, Memory*> memories_;
   std::vector<const For*> parallel_;  // the parallel loops around here
   std::vector<const For*> loops_;     // all loops around here
+  bool in_launch_ = false, launch_has_barriers_ = false;
+  std::vector<const Exchange*> exchanges_;
   Scope scope_;
 };
 

@@ -1,6 +1,7 @@
 #include <cstring>
 
 #include "tensor/interpret/compile.h"
+#include "tensor/intrinsics.h"
 #include "tensor/numeric.h"
 
 namespace mcc::tensor::interpreter {
@@ -461,7 +462,22 @@ Operand Compiler::bit_cast(const Call& n) {
       expr(n.args[0]));
 }
 
+// The value is in the slot when the statement runs.
+Operand Compiler::exchange(const Call& n) {
+  if (!in_launch_) throw Fault{text(to_text(n.function), " is for the threads of a launch")};
+  int64_t distance = 0;
+  if (!as_int(n.args[1], &distance) || distance < 1 || distance > 31 || n.type.lanes != 1) {
+    throw Fault{text(to_text(n.function), " is of scalars, at a constant distance of 1 to 31")};
+  }
+  const Operand value = expr(n.args[0]);
+  program_.exchanges.push_back({value, new_slots(1), n.function, static_cast<int>(distance), place()});
+  exchanges_.push_back(&program_.exchanges.back());
+  return Operand{program_.exchanges.back().slot, 1, nullptr};
+}
+
 Operand Compiler::compile(const Call& n) {
+  if (is_exchange(n.function)) return exchange(n);
+  if (n.function == Intrinsic::barrier) throw Fault{"barrier is a statement, it has no value"};
   const ElementType element = n.args[0].element();
   const auto math = [&](double (*function)(double)) { return float_function(n, function); };
   const auto float_test = [&](bool (*test)(double)) {
@@ -555,6 +571,10 @@ Operand Compiler::compile(const Call& n) {
       throw Fault{"prefetch is a statement, it has no value"};
     case Intrinsic::likely:
       return expr(n.args[0]);
+    case Intrinsic::barrier:  // above
+    case Intrinsic::shuffle_xor:
+    case Intrinsic::shuffle_down:
+      break;
   }
   MCC_UNREACHABLE("unknown intrinsic");
 }

@@ -17,6 +17,28 @@ struct ForCode final : StmtCode {
       body->run(frame);
     }
   }
+  // In step; a thread whose iterations are over waits behind the loop.
+  void run_threads(Team& team, const Threads& threads) const override {
+    if (!is_in_step) return StmtCode::run_threads(team, threads);
+    std::vector<int64_t> first, count;
+    int64_t most = 0;
+    for (int t : threads) {
+      Value* frame = team.select(t);
+      first.push_back(min.get(frame).i);
+      count.push_back(extent.get(frame).i);
+      most = std::max(most, count.back());
+    }
+    program->count_steps(most * static_cast<int64_t>(threads.size()));
+    for (int64_t i = 0; i < most; ++i) {
+      Threads running;
+      for (size_t k = 0; k < threads.size(); ++k) {
+        if (i >= count[k]) continue;
+        running.push_back(threads[k]);
+        team.frames[static_cast<size_t>(threads[k])][static_cast<size_t>(slot)] = int_value(first[k] + i);
+      }
+      body->run_threads(team, running);
+    }
+  }
   int slot;
   Operand min, extent;
   const StmtCode* body;
@@ -127,6 +149,11 @@ struct StoreCode final : StmtCode {
       write_element<element>(access.memory->data, index, x[k]);
     }
   }
+  void run_threads(Team& team, const Threads& threads) const override {
+    for (const Exchange* e : exchanges)
+      e->run(team, threads);
+    StmtCode::run_threads(team, threads);
+  }
   bool is_defined(int lane) const {
     if (!copied) return true;
     const int64_t source = copied->elements[static_cast<size_t>(lane)];
@@ -137,12 +164,18 @@ struct StoreCode final : StmtCode {
   const LoadBase* copied;  // the value, if it is a mere load
   Program* program;
   mutable std::vector<int64_t> elements;
+  std::vector<const Exchange*> exchanges;
 };
 
 struct SeqCode final : StmtCode {
   void run(Value* frame) const override {
     for (const StmtCode* s : stmts)
       s->run(frame);
+  }
+  void run_threads(Team& team, const Threads& threads) const override {
+    if (!is_in_step) return StmtCode::run_threads(team, threads);
+    for (const StmtCode* s : stmts)
+      s->run_threads(team, threads);
   }
   std::vector<const StmtCode*> stmts;
 };
@@ -155,6 +188,14 @@ struct IfCode final : StmtCode {
       else_body->run(frame);
     }
   }
+  void run_threads(Team& team, const Threads& threads) const override {
+    if (!is_in_step) return StmtCode::run_threads(team, threads);
+    Threads taken, others;
+    for (int t : threads)
+      (condition.get(team.select(t)).i ? taken : others).push_back(t);
+    if (!taken.empty()) then_body->run_threads(team, taken);
+    if (!others.empty() && else_body) else_body->run_threads(team, others);
+  }
   Operand condition;
   const StmtCode* then_body;
   const StmtCode* else_body = nullptr;
@@ -166,14 +207,31 @@ struct LetCode final : StmtCode {
     value.get_lanes(frame);
     body->run(frame);
   }
+  void run_threads(Team& team, const Threads& threads) const override {
+    if (!is_in_step) return StmtCode::run_threads(team, threads);
+    for (const Exchange* e : exchanges)
+      e->run(team, threads);
+    for (int t : threads)
+      value.get_lanes(team.select(t));
+    body->run_threads(team, threads);
+  }
   Operand value;
   const StmtCode* body;
+  std::vector<const Exchange*> exchanges;
 };
 
 struct AllocateCode final : StmtCode {
   void run(Value* frame) const override {
     memory->allocate(shape_values(memory->buffer, shape, frame));
     body->run(frame);
+  }
+  // One for each thread, for as long as they are in step.
+  void run_threads(Team& team, const Threads& threads) const override {
+    if (!is_in_step) return StmtCode::run_threads(team, threads);
+    memory->allocate_for_threads(shape_values(memory->buffer, shape, team.select(threads[0])), team.size());
+    team.privates.push_back(memory);
+    body->run_threads(team, threads);
+    team.privates.pop_back();
   }
   Memory* memory;
   std::vector<Operand> shape;
@@ -185,7 +243,122 @@ struct EvaluateCode final : StmtCode {
   Operand value;
 };
 
+struct BarrierCode final : StmtCode {
+  void run(Value*) const override { throw Fault{"a barrier for one thread"}; }
+  void run_threads(Team& team, const Threads& threads) const override {
+    if (static_cast<int>(threads.size()) == team.size()) {
+      ++team.clock.epoch;
+      return;
+    }
+    int missing = 0;
+    while (missing < static_cast<int>(threads.size()) && threads[static_cast<size_t>(missing)] == missing)
+      ++missing;
+    throw Fault{
+        text("a barrier in divergent control flow: ", team.thread_text(static_cast<uint32_t>(threads[0])),
+             " comes to it and ", team.thread_text(static_cast<uint32_t>(missing)), " does not, in ",
+             place_text(*place, team.frames[static_cast<size_t>(threads[0])].data()))};
+  }
+  const Place* place;
+};
+
+// Blocks one after the other; the threads of each one after the other, or in step where they wait for each other.
+struct LaunchCode final : StmtCode {
+  void run(Value* frame) const override {
+    Team& team = program->team;
+    team.clock.first_block = team.clock.block + 1;
+    std::vector<int64_t> counts;
+    int64_t blocks = 1, threads = 1;
+    for (const Loop& loop : block_loops) {
+      counts.push_back(std::max<int64_t>(loop.extent.get(frame).i, 0));
+      blocks *= counts.back();
+    }
+    team.extents.clear();
+    for (const Loop& loop : thread_loops) {
+      team.extents.push_back(std::max<int64_t>(loop.extent.get(frame).i, 0));
+      threads *= team.extents.back();
+    }
+    if (blocks == 0 || threads == 0) return;
+    if (threads > kMaxThreads)
+      throw Fault{text("a block of ", threads, " threads, ", kMaxThreads, " is the limit")};
+    program->count_steps(blocks * threads);
+    // Each has its own frame where they are in step; else one serves them all.
+    team.frames.assign(body->is_in_step ? static_cast<size_t>(threads) : 1, program->frame);
+    Threads all(static_cast<size_t>(threads));
+    for (size_t t = 0; t < all.size(); ++t)
+      all[t] = static_cast<int>(t);
+    for (int64_t block = 0; block < blocks; ++block) {
+      ++team.clock.block;
+      ++team.clock.epoch;
+      set(block_loops, counts, block, frame);
+      for (const auto& [memory, shape] : shared)
+        memory->allocate(shape_values(memory->buffer, shape, frame));
+      for (std::vector<Value>& f : team.frames)
+        set(block_loops, counts, block, f.data());
+      if (body->is_in_step) {
+        for (int t : all)
+          set(thread_loops, team.extents, t, team.frames[static_cast<size_t>(t)].data());
+        body->run_threads(team, all);
+      } else {
+        for (int t : all) {
+          team.clock.thread = static_cast<uint32_t>(t);
+          set(thread_loops, team.extents, t, team.frames[0].data());
+          body->run(team.frames[0].data());
+        }
+      }
+    }
+  }
+  struct Loop {
+    int slot;
+    Operand extent;
+  };
+  static void set(const std::vector<Loop>& loops, const std::vector<int64_t>& counts, int64_t place,
+                  Value* frame) {
+    for (size_t k = loops.size(); k-- > 0;) {
+      frame[loops[k].slot] = int_value(place % counts[k]);
+      place /= counts[k];
+    }
+  }
+  struct Shared {
+    Memory* memory;
+    std::vector<Operand> shape;
+  };
+  std::vector<Loop> block_loops, thread_loops;
+  std::vector<Shared> shared;
+  const StmtCode* body;
+  Program* program;
+};
+
 }  // namespace
+
+void Exchange::run(Team& team, const Threads& threads) const {
+  constexpr int kWarp = 32;
+  std::vector<Value> values(static_cast<size_t>(team.size()));
+  std::vector<bool> is_here(static_cast<size_t>(team.size()));
+  for (int t : threads) {
+    values[static_cast<size_t>(t)] = value.get(team.select(t));
+    is_here[static_cast<size_t>(t)] = true;
+  }
+  for (int t : threads) {
+    const int warp = t / kWarp * kWarp, lane = t % kWarp;
+    int from = function == Intrinsic::shuffle_xor ? lane ^ distance : lane + distance;
+    if (from >= kWarp) from = lane;
+    auto fail = [&](const std::string& what) {
+      throw Fault{text(to_text(function), " by ", team.thread_text(static_cast<uint32_t>(t)), ": ", what,
+                       ", in ", place_text(*place, team.frames[static_cast<size_t>(t)].data()))};
+    };
+    for (int other = warp; other < std::min(warp + kWarp, team.size()); ++other) {
+      if (!is_here[static_cast<size_t>(other)]) {
+        fail(text(team.thread_text(static_cast<uint32_t>(other)), " of the same warp does not take part"));
+      }
+    }
+    if (warp + from >= team.size()) fail(text("there is no thread ", warp + from));
+    team.frames[static_cast<size_t>(t)][static_cast<size_t>(slot)] = values[static_cast<size_t>(warp + from)];
+  }
+}
+
+void Compiler::expect_no_exchanges(std::string_view where) {
+  if (!take_exchanges().empty()) throw Fault{text("threads exchange values in ", where)};
+}
 
 std::vector<int64_t> shape_values(const Buffer& buffer, const std::vector<Operand>& shape, Value* frame) {
   std::vector<int64_t> out;
@@ -241,6 +414,9 @@ Access Compiler::access(const Buffer& buffer, const std::vector<Expr>& indices, 
   out.lanes = lanes;
   out.place = place();
   if (program_.detect_races && !parallel_.empty()) out.clock = &program_.clock;
+  bool is_own = buffer.scope() == tensor::Scope::local || buffer.scope() == tensor::Scope::registers;
+  is_own |= out.memory->is_unplaced && !launch_has_barriers_;
+  if (program_.detect_races && in_launch_ && !is_own) out.team = &program_.team;
 
   std::vector<const For*>& common = out.memory->private_to;
   if (!out.memory->accessed) {
@@ -255,13 +431,60 @@ Access Compiler::access(const Buffer& buffer, const std::vector<Expr>& indices, 
 }
 
 const StmtCode* Compiler::stmt(const Stmt& s) {
+  const auto* loop = s.as<For>();
+  const auto* allocate = s.as<Allocate>();
+  bool may_be_launch =
+      (loop && loop->loop == LoopKind::bound) || (allocate && allocate->buffer.scope() == tensor::Scope::shared);
+  if (may_be_launch && !in_launch_) {
+    if (std::optional<LaunchForm> launch = as_launch(s)) return compile_launch(*launch);
+  }
   return dispatch(s, [this](const auto& n) { return compile(n); });
+}
+
+const StmtCode* Compiler::compile_launch(const LaunchForm& launch) {
+  auto code = std::make_unique<LaunchCode>();
+  code->program = &program_;
+  in_launch_ = true;
+  launch_has_barriers_ = false;
+  for_each_stmt(launch.body, [&](const Stmt& s) {
+    const auto* n = s.as<Evaluate>();
+    const auto* call = n ? n->value.as<Call>() : nullptr;
+    launch_has_barriers_ |= call && call->function == Intrinsic::barrier;
+  });
+  std::vector<const For*> loops = launch.blocks;
+  loops.insert(loops.end(), launch.threads.begin(), launch.threads.end());
+  const auto within = [&](const auto& self, size_t k) -> void {
+    if (k == launch.blocks.size()) {
+      for (const Buffer& b : launch.shared) {
+        LaunchCode::Shared shared{add_memory(b), {}};
+        for (const Expr& extent : b.shape())
+          shared.shape.push_back(expr(extent));
+        code->shared.push_back(std::move(shared));
+      }
+    }
+    if (k == loops.size()) {
+      code->body = stmt(launch.body);
+      return;
+    }
+    const For& loop = *loops[k];
+    if (!is_int(loop.min, 0)) throw Fault{text("bound loop ", loop.var.name(), " does not start at 0")};
+    LaunchCode::Loop out{new_slots(1), expr(loop.extent)};
+    (k < launch.blocks.size() ? code->block_loops : code->thread_loops).push_back(out);
+    in_scope(loop.var, out.slot, [&] { self(self, k + 1); });
+  };
+  within(within, 0);
+  expect_no_exchanges("a store or a let only");
+  for (const Buffer& b : launch.shared)
+    memories_.erase(b.get());
+  in_launch_ = false;
+  return add_stmt(std::move(code));
 }
 
 const StmtCode* Compiler::compile(const For& n) {
   const Operand min = expr(n.min), extent = expr(n.extent);
+  expect_no_exchanges("a store or a let only, not in a loop's bounds");
   const int slot = new_slots(1);
-  const bool is_parallel = n.loop == LoopKind::parallel;
+  const bool is_parallel = n.loop == LoopKind::parallel || n.loop == LoopKind::bound;
   const StmtCode* body = nullptr;
   loops_.push_back(&n);
   if (is_parallel) parallel_.push_back(&n);
@@ -275,6 +498,7 @@ const StmtCode* Compiler::compile(const For& n) {
     code->extent = extent;
     code->body = body;
     code->program = &program_;
+    code->is_in_step = body->is_in_step;
     return code;
   };
   if (!is_parallel || !program_.detect_races) return add_stmt(fill(std::make_unique<ForCode>()));
@@ -329,10 +553,15 @@ const StmtCode* Compiler::compile(const Store& n) {
     copied->is_copied = true;
   }
   Access a = access(n.buffer, n.indices, n.predicate, n.value.lanes());
+  const auto finish = [&](auto code) {
+    code->exchanges = take_exchanges();
+    code->is_in_step = !code->exchanges.empty();
+    return add_stmt(std::move(code));
+  };
   switch (n.buffer.element()) {
 #define X(name, text, cls, bits) \
   case ElementType::name:        \
-    return add_stmt(std::make_unique<StoreCode<ElementType::name>>(std::move(a), value, copied, &program_));
+    return finish(std::make_unique<StoreCode<ElementType::name>>(std::move(a), value, copied, &program_));
     MCC_ELEMENT_TYPES(X)
 #undef X
   }
@@ -341,23 +570,29 @@ const StmtCode* Compiler::compile(const Store& n) {
 
 const StmtCode* Compiler::compile(const Seq& n) {
   auto code = std::make_unique<SeqCode>();
-  for (const Stmt& s : n.stmts)
+  for (const Stmt& s : n.stmts) {
     code->stmts.push_back(stmt(s));
+    code->is_in_step |= code->stmts.back()->is_in_step;
+  }
   return add_stmt(std::move(code));
 }
 
 const StmtCode* Compiler::compile(const If& n) {
   auto code = std::make_unique<IfCode>();
   code->condition = expr(n.condition);
+  expect_no_exchanges("a store or a let only, not in a condition");
   code->then_body = stmt(n.then_body);
   if (n.else_body) code->else_body = stmt(n.else_body);
+  code->is_in_step = code->then_body->is_in_step || (code->else_body && code->else_body->is_in_step);
   return add_stmt(std::move(code));
 }
 
 const StmtCode* Compiler::compile(const Let& n) {
   auto code = std::make_unique<LetCode>();
   code->value = expr(n.value);
+  code->exchanges = take_exchanges();
   in_scope(n.var, code->value.slot, [&] { code->body = stmt(n.body); });
+  code->is_in_step = !code->exchanges.empty() || code->body->is_in_step;
   return add_stmt(std::move(code));
 }
 
@@ -367,15 +602,24 @@ const StmtCode* Compiler::compile(const Allocate& n) {
     code->shape.push_back(expr(extent));
   code->memory = add_memory(n.buffer);
   code->body = stmt(n.body);
+  code->is_in_step = code->body->is_in_step;
   memories_.erase(n.buffer.get());
   return add_stmt(std::move(code));
 }
 
 const StmtCode* Compiler::compile(const Evaluate& n) {
   const auto* hint = n.value.as<Call>();
+  if (hint && hint->function == Intrinsic::barrier) {
+    if (!in_launch_) throw Fault{"barrier is for the threads of a launch"};
+    auto code = std::make_unique<BarrierCode>();
+    code->is_in_step = true;
+    code->place = place();
+    return add_stmt(std::move(code));
+  }
   if (hint && hint->function == Intrinsic::prefetch) return add_stmt(std::make_unique<SeqCode>());
   auto code = std::make_unique<EvaluateCode>();
   code->value = expr(n.value);
+  expect_no_exchanges("a store or a let only");
   return add_stmt(std::move(code));
 }
 

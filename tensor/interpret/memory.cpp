@@ -25,6 +25,19 @@ void Memory::allocate(std::vector<int64_t> new_shape) {
   data = owned_.get();
   written = owned_written_.get();
   accesses_.clear();
+  thread_accesses_.clear();
+}
+
+void Memory::allocate_for_threads(std::vector<int64_t> new_shape, int threads) {
+  new_shape.insert(new_shape.begin(), threads);
+  allocate(std::move(new_shape));
+  shape.erase(shape.begin());
+}
+
+void Memory::select(int thread) {
+  const int64_t first = thread * count();
+  data = owned_.get() + first * byte_size(buffer.element());
+  written = owned_written_.get() + first;
 }
 
 void Memory::use_caller_memory(std::byte* memory, std::vector<int64_t> new_shape, bool is_written) {
@@ -54,6 +67,44 @@ int Memory::note_write(const RaceClock& clock, int64_t element) {
   if (race < 0) race = clock.conflict(a.other_read, shared);
   a.write = clock.now;
   return race;
+}
+
+Race Memory::conflict_with_write(const LaunchClock& clock, const ThreadAccesses& a,
+                                 uint32_t* other_thread) const {
+  if (a.write_block < clock.first_block) return Race::none;
+  if (a.write_block != clock.block) return is_of_blocks ? Race::none : Race::blocks;
+  *other_thread = a.write_thread;
+  return a.write_epoch == clock.epoch && a.write_thread != clock.thread ? Race::threads : Race::none;
+}
+
+Race Memory::note_read(const LaunchClock& clock, int64_t element, uint32_t* other_thread) {
+  if (!thread_accesses_.get()) thread_accesses_.reset(static_cast<size_t>(count()));
+  ThreadAccesses& a = thread_accesses_.get()[element];
+  if (Race race = conflict_with_write(clock, a, other_thread); race != Race::none) return race;
+  const bool is_first = a.read_block < clock.first_block;
+  a.many_blocks = !is_first && (a.many_blocks || a.read_block != clock.block);
+  const bool is_same_time = a.read_block == clock.block && a.read_epoch == clock.epoch;
+  a.many_threads = is_same_time && (a.many_threads || a.read_thread != clock.thread);
+  a.read_block = clock.block;
+  a.read_epoch = clock.epoch;
+  a.read_thread = clock.thread;
+  return Race::none;
+}
+
+Race Memory::note_write(const LaunchClock& clock, int64_t element, uint32_t* other_thread) {
+  if (!thread_accesses_.get()) thread_accesses_.reset(static_cast<size_t>(count()));
+  ThreadAccesses& a = thread_accesses_.get()[element];
+  if (Race race = conflict_with_write(clock, a, other_thread); race != Race::none) return race;
+  if (a.read_block >= clock.first_block) {
+    if (!is_of_blocks && (a.many_blocks || a.read_block != clock.block)) return Race::blocks;
+    *other_thread = a.read_thread;
+    if (a.read_epoch == clock.epoch && (a.many_threads || a.read_thread != clock.thread))
+      return Race::threads;
+  }
+  a.write_block = clock.block;
+  a.write_epoch = clock.epoch;
+  a.write_thread = clock.thread;
+  return Race::none;
 }
 
 }  // namespace mcc::tensor::interpreter

@@ -31,6 +31,15 @@ struct RaceClock {
   }
 };
 
+// Where a launch is: which block runs, which of its threads, and how many barriers it has passed. Blocks are numbered through
+// all launches, from 1; those of this launch from first_block.
+struct LaunchClock {
+  uint32_t first_block = 1, block = 0, epoch = 0, thread = 0;
+};
+
+// The accesses of an element that a launch has to look out for: two threads of a block between barriers, or two blocks.
+enum class Race : uint8_t { none, threads, blocks };
+
 // Zeroed memory that takes no time until it is touched.
 template <class T>
 class ZeroedArray {
@@ -59,6 +68,9 @@ struct Memory {
       nullptr;  // for each element, whether it was stored to; null if all elements count as written
 
   bool is_output = false;
+  // In the function's list of intermediates: in a launch without barriers still each thread's own, maybe.
+  bool is_unplaced = false;
+  bool is_of_blocks = false;  // each block of a launch has one of its own, though it is not allocated there yet
 
   // Parallel loops that enclose every access. Lowering gives each of their iterations a buffer of its own, so that only
   // reading what another iteration wrote is a fault there. Parameters have none.
@@ -66,12 +78,18 @@ struct Memory {
   bool accessed = false;
 
   void allocate(std::vector<int64_t> new_shape);
+  // One for each thread; select makes one of them the buffer's.
+  void allocate_for_threads(std::vector<int64_t> new_shape, int threads);
+  void select(int thread);
   void use_caller_memory(std::byte* memory, std::vector<int64_t> new_shape, bool is_written);
   int64_t count() const;
 
   // Notes an access and gives the loop, counted from outermost, over which it races; -1 if it does not.
   int note_read(const RaceClock& clock, int64_t element);
   int note_write(const RaceClock& clock, int64_t element);
+  // The same in a launch. other_thread is one of the two, when they are of one block.
+  Race note_read(const LaunchClock& clock, int64_t element, uint32_t* other_thread);
+  Race note_write(const LaunchClock& clock, int64_t element, uint32_t* other_thread);
 
  private:
   // Times of the last accesses; other_read is a read by another iteration than that of last_read.
@@ -81,6 +99,14 @@ struct Memory {
   ZeroedArray<std::byte> owned_;
   ZeroedArray<uint8_t> owned_written_;
   ZeroedArray<Accesses> accesses_;
+  // The last write, the last read, and whether other blocks, or other threads of its block since the last barrier, read, too.
+  struct ThreadAccesses {
+    uint32_t write_block, write_epoch, write_thread;
+    uint32_t read_block, read_epoch, read_thread;
+    bool many_blocks, many_threads;
+  };
+  Race conflict_with_write(const LaunchClock& clock, const ThreadAccesses& a, uint32_t* other_thread) const;
+  ZeroedArray<ThreadAccesses> thread_accesses_;
   size_t capacity_ = 0;  // elements in owned_
 };
 

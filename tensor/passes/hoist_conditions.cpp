@@ -63,6 +63,7 @@ class HoistConditions : public Mutator {
 
  private:
   static Stmt hoist(const For& loop, int terms = kMaxTerms) {
+    if (loop.loop == LoopKind::bound) return Stmt(&loop);  // the form of a launch stays
     if (Expr term = choice_outside(loop); term.defined() && terms > 0) {
       Stmt if_true = with_body(loop, replace_term(loop.body, term, true));
       Stmt if_false = with_body(loop, replace_term(loop.body, term, false));
@@ -86,7 +87,7 @@ class HoistConditions : public Mutator {
   // For a loop that holds a single store, which is no update: a term of a Select's condition in the store's value that
   // does not depend on the loop's variable. Undefined if there is none.
   static Expr choice_outside(const For& loop) {
-    if (loop.loop == LoopKind::parallel || loop.loop == LoopKind::bound) return nullptr;
+    if (loop.loop == LoopKind::parallel) return nullptr;
     Stmt body = loop.body;
     if (const auto* guard = body.as<If>(); guard && !guard->else_body) body = guard->then_body;
     const auto* store = body.as<Store>();

@@ -1,6 +1,8 @@
 #include "tensor/passes/lower.h"
 
+#include "tensor/grid.h"
 #include "tensor/passes/flatten_buffers.h"
+#include "tensor/passes/form_launches.h"
 #include "tensor/passes/hoist_conditions.h"
 #include "tensor/passes/lower_blocks.h"
 #include "tensor/passes/lower_math.h"
@@ -9,6 +11,7 @@
 #include "tensor/passes/place_prefetches.h"
 #include "tensor/passes/relax_guards.h"
 #include "tensor/passes/transpose_tiles.h"
+#include "tensor/passes/unbind_loops.h"
 #include "tensor/passes/unroll_loops.h"
 #include "tensor/passes/vectorize_loops.h"
 #include "tensor/simplify.h"
@@ -21,15 +24,21 @@ Func lower(const Func& f, const Target& target, const PassObserver& observer) {
     g = simplify(pass(g));
     if (observer) observer(name, g);
   };
+  const bool is_grid = target.kind == TargetKind::cuda;
   run("lower_blocks", lower_blocks);
+  if (is_grid) {
+    run("form_launches", form_launches);
+  } else if (g.body && has_bound_loop(g.body)) {
+    run("unbind_loops", unbind_loops);
+  }
   run("place_allocations", place_allocations);
   run("hoist_conditions", hoist_conditions);
   run("partition_loops", partition_loops);
   run("relax_guards", relax_guards);
-  run("place_prefetches", [&](const Func& h) { return place_prefetches(h, target); });
+  if (!is_grid) run("place_prefetches", [&](const Func& h) { return place_prefetches(h, target); });
   run("flatten_buffers", flatten_buffers);
   run("vectorize_loops", vectorize_loops);
-  run("transpose_tiles", transpose_tiles);
+  if (!is_grid) run("transpose_tiles", transpose_tiles);
   run("unroll_loops", unroll_loops);
   run("lower_math", [&](const Func& h) { return lower_math(h, target); });
   return g;

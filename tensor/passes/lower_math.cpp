@@ -63,7 +63,8 @@ Expr expand_f64(MathBuilder& b, Intrinsic function, const std::vector<Expr>& arg
     case Intrinsic::atanh:
       return math::atanh_f64(b, x);
 #define X(name) case Intrinsic::name:
-    MCC_NATIVE_INTRINSICS(X)
+      MCC_NATIVE_INTRINSICS(X)
+      MCC_THREAD_INTRINSICS(X)
 #undef X
       break;
   }

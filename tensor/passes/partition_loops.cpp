@@ -1,5 +1,6 @@
 #include "tensor/passes/partition_loops.h"
 
+#include "tensor/grid.h"
 #include "tensor/passes/scope.h"
 #include "tensor/text.h"
 
@@ -22,7 +23,9 @@ struct Condition {
 
 class CollectConditions : public Visitor {
  public:
-  explicit CollectConditions(bool split_selects) : split_selects_(split_selects) {}
+  // threads: the loops over threads around, which count as inside: a loop is divided in the same way for all of them.
+  CollectConditions(bool split_selects, std::vector<const For*> threads)
+      : split_selects_(split_selects), loops_(std::move(threads)) {}
   std::vector<Condition> conditions;
 
  protected:
@@ -226,8 +229,13 @@ class PartitionLoops : public ScopedMutator {
         });
       case LoopKind::vectorized:
       case LoopKind::unrolled:
-      case LoopKind::bound:
         return ScopedMutator::on(loop, trimmed);
+      case LoopKind::bound: {
+        if (is_thread_loop(loop)) threads_.push_back(&loop);
+        Stmt same = ScopedMutator::on(loop, trimmed);
+        if (is_thread_loop(loop)) threads_.pop_back();
+        return same;
+      }
     }
     MCC_UNREACHABLE("unknown loop kind");
   }
@@ -254,9 +262,9 @@ class PartitionLoops : public ScopedMutator {
   }
 
   // The conditions that everything in the loop stands under.
-  static std::vector<Condition> guards_of_all(const For& n) {
+  std::vector<Condition> guards_of_all(const For& n) const {
     std::vector<Condition> out;
-    std::vector<const For*> inner;
+    std::vector<const For*> inner = threads_;
     Stmt s = n.body;
     while (true) {
       if (const auto* loop = s.as<For>()) {
@@ -291,8 +299,8 @@ class PartitionLoops : public ScopedMutator {
 
   // ---- Before, main, after ----
 
-  static std::vector<Condition> conditions_in(const For& loop, const Stmt& body) {
-    CollectConditions collect(loop.annotations.contains("partition"));
+  std::vector<Condition> conditions_in(const For& loop, const Stmt& body) const {
+    CollectConditions collect(loop.annotations.contains("partition"), threads_);
     collect.visit(body);
     return std::move(collect.conditions);
   }
@@ -445,6 +453,7 @@ class PartitionLoops : public ScopedMutator {
   }
 
   int depth_ = 0;
+  std::vector<const For*> threads_;  // loops over threads around here
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 
+#include "tensor/grid.h"
 #include "tensor/passes/scope.h"
 
 namespace mcc::tensor {
@@ -74,7 +75,7 @@ bool indexed_by(const std::vector<Access>& accesses, const Var& var) {
   return false;
 }
 
-// The number of loops around the place of a buffer.
+// The number of loops around the place of a buffer, whose contents are of one iteration of these.
 size_t place_of(const std::vector<Access>& accesses) {
   if (!accesses[0].is_write) return 0;
   size_t depth = common_depth(accesses);
@@ -88,9 +89,30 @@ size_t place_of(const std::vector<Access>& accesses) {
 
 bool has_parallel(const Path& path, size_t from, size_t to) {
   for (size_t d = from; d < to; ++d) {
-    if (path[d]->loop == LoopKind::parallel) return true;
+    if (path[d]->loop == LoopKind::parallel || path[d]->loop == LoopKind::bound) return true;
   }
   return false;
+}
+
+// In a launch: the loops over blocks are the first of the path, those over threads come next.
+size_t count_block_loops(const Path& path) {
+  size_t count = 0;
+  while (count < path.size() && is_block_loop(*path[count]))
+    ++count;
+  return count;
+}
+bool is_in_launch(const Path& path) {
+  size_t blocks = count_block_loops(path);
+  return blocks < path.size() && is_thread_loop(*path[blocks]);
+}
+
+size_t depth_in_launch(const Buffer& buffer, const Path& path, size_t depth) {
+  if (buffer.scope() == Scope::global) return 0;
+  size_t owned = count_block_loops(path);
+  if (buffer.scope() == Scope::shared) return std::max(depth, owned);
+  while (owned < path.size() && is_thread_loop(*path[owned]))
+    ++owned;
+  return std::max(depth, owned);
 }
 
 // The part of one dimension that is used at a place: extent elements from base.
@@ -101,8 +123,8 @@ struct Side {
 // Knows all loops around the accesses of a buffer.
 class BoxFinder {
  public:
-  BoxFinder(const Func& f, const std::vector<Access>& accesses, size_t depth)
-      : accesses_(accesses), depth_(depth) {
+  BoxFinder(const Func& f, const Buffer& buffer, const std::vector<Access>& accesses, size_t depth)
+      : accesses_(accesses), depth_(depth), of_all_threads_(buffer.scope() == Scope::shared) {
     for (const Var& dim : f.dims)
       outer_.insert(dim.node());
     std::set<const For*> seen;
@@ -111,7 +133,7 @@ class BoxFinder {
         const For* loop = a.path[d];
         if (!seen.insert(loop).second) continue;
         analyzer_.bind(loop->var, loop->min, loop->extent);
-        if (d < depth) outer_.insert(loop->var.node());
+        if (d < depth && !is_shared_by(*loop)) outer_.insert(loop->var.node());
       }
     }
   }
@@ -138,11 +160,15 @@ class BoxFinder {
 
  private:
   Expr at_first_iteration(const Access& a, Expr index) const {
-    for (size_t d = a.path.size(); d-- > depth_;) {
-      index = substitute(index, {{a.path[d]->var.get(), a.path[d]->min}});
+    for (size_t d = a.path.size(); d-- > 0;) {
+      if (d >= depth_ || is_shared_by(*a.path[d])) {
+        index = substitute(index, {{a.path[d]->var.get(), a.path[d]->min}});
+      }
     }
     return index;
   }
+  // Whether the iterations of a loop around the place use one buffer.
+  bool is_shared_by(const For& loop) const { return of_all_threads_ && is_thread_loop(loop); }
   // Whether e has one value during the place.
   bool is_fixed(const Expr& e) const {
     return !has_load(e) && !uses_any_var(e, [&](const VarNode* v) { return !outer_.contains(v); });
@@ -150,6 +176,7 @@ class BoxFinder {
 
   const std::vector<Access>& accesses_;
   size_t depth_;
+  bool of_all_threads_;
   Analyzer analyzer_;
   std::set<const VarNode*> outer_;  // what has one value during the place
 };
@@ -169,6 +196,8 @@ bool is_constant_shape(const std::vector<Expr>& shape) {
 Scope scope_at(const Buffer& buffer, const std::vector<Access>& accesses, size_t depth,
                const std::vector<Expr>& shape) {
   if (buffer.scope() == Scope::shared) return Scope::shared;
+  // A launch's workspace.
+  if (depth == 0 && is_in_launch(accesses[0].path)) return Scope::global;
   bool shared_by_threads = false;
   for (const Access& a : accesses)
     shared_by_threads |= has_parallel(a.path, depth, a.path.size());
@@ -235,10 +264,11 @@ Func place_allocations(const Func& f) {
     if (accesses.empty()) continue;
     const Path& path = accesses[0].path;
     size_t depth = place_of(accesses);
+    if (is_in_launch(path)) depth = depth_in_launch(buffer, path, depth);
     Placement placement;
     std::vector<Expr> shape;
     auto measure = [&] {
-      BoxFinder finder(f, accesses, depth);
+      BoxFinder finder(f, buffer, accesses, depth);
       shape.clear();
       placement.base.clear();
       for (size_t i = 0; i < buffer.shape().size(); ++i) {
@@ -248,14 +278,15 @@ Func place_allocations(const Func& f) {
       }
     };
     measure();
-    if (has_parallel(path, 0, depth) && !is_constant_shape(shape)) {
+    if (has_parallel(path, 0, depth) && !is_constant_shape(shape) && buffer.scope() != Scope::shared) {
       // What a thread keeps to itself has a constant size; the whole buffer outside serves as well.
       depth = 0;
       measure();
     }
     Scope scope = scope_at(buffer, accesses, depth, shape);
     placement.buffer = Buffer(buffer.name(), buffer.element(), shape, scope, buffer->alignment);
-    (depth == 0 ? at_root : rewriter.at[path[depth - 1]]).push_back(placement.buffer);
+    size_t place = buffer.scope() == Scope::shared && is_in_launch(path) ? count_block_loops(path) : depth;
+    (place == 0 ? at_root : rewriter.at[path[place - 1]]).push_back(placement.buffer);
     rewriter.placements.emplace(buffer.get(), std::move(placement));
   }
   Func out = f;

@@ -13,6 +13,9 @@ namespace mcc::tensor {
 //
 // Scope afterwards: private (local, registers) inside a parallel loop; global where a parallel loop lies between the place
 // and a use; else small buffers are local. Registers need a constant size, and are local without.
+//
+// In a launch (form_launches.h) shared buffers stand between the loops over blocks and those over threads, in the size that
+// one iteration of the loops around all uses needs for all threads; global ones outside of the launch, with every block's part.
 Func place_allocations(const Func& f);
 
 }  // namespace mcc::tensor

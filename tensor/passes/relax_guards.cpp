@@ -66,8 +66,16 @@ bool stores_only_to(const Buffer& buffer, const Stmt& s) {
   return only;
 }
 
+// A dimension of a block's shared memory that is filled beyond the limit, too: with zeros.
+struct FilledDim {
+  Buffer buffer;
+  size_t dim;
+  Expr limit;
+};
+
 // What is done to the guards of one buffer.
 struct Plan {
+  std::optional<FilledDim> filled;
   std::set<std::pair<const If*, const ExprNode*>> dropped;
   std::unordered_map<const Store*, Expr> selected;  // the value is kept where this holds
 };
@@ -119,8 +127,9 @@ class ApplyPlan : public Mutator {
 // Works on one allocation. facts: what is known around it.
 class Relaxer {
  public:
-  Relaxer(const Func& f, const Allocate& allocate, const Analyzer& facts)
-      : func_(f), buffer_(allocate.buffer), facts_(facts), collect_(allocate.buffer) {
+  Relaxer(const Func& f, const Allocate& allocate, const Analyzer& facts,
+          const std::vector<FilledDim>& filled)
+      : func_(f), buffer_(allocate.buffer), facts_(facts), filled_(filled), collect_(allocate.buffer) {
     collect_.visit(allocate.body);
   }
 
@@ -193,9 +202,11 @@ class Relaxer {
       if (!is_inside(facts, a.indices, buffer_)) return std::nullopt;
       plan.dropped.emplace(&statement, guard->term.get());
       if (loads_are_safe(*a.store, a, *guard, facts)) continue;
-      if (!is_vectorized(a, guard->term)) return std::nullopt;
+      bool is_shared = buffer_.scope() == Scope::shared && !loads_from(a.store->value, buffer_);
+      if (!is_shared && !is_vectorized(a, guard->term)) return std::nullopt;
       plan.selected.emplace(a.store, guard->term);
     }
+    if (buffer_.scope() == Scope::shared) plan.filled = FilledDim{buffer_, dim, limit};
     return plan;
   }
 
@@ -221,11 +232,28 @@ class Relaxer {
     for_each_expr(Evaluate::make(store.value), [&](const Expr& e) {
       const auto* load = e.as<Load>();
       if (!load) return;
-      bool is_written =
-          is_param(load->buffer) || load->buffer.same_as(buffer_) || is_done_anyway(*load, a, guard, facts);
+      bool is_written = is_param(load->buffer) || load->buffer.same_as(buffer_) ||
+                        is_in_shared(*load, guard) || is_done_anyway(*load, a, guard, facts);
       safe &= is_written && is_inside(facts, load->indices, load->buffer);
     });
     return safe;
+  }
+
+  // Whether an element of shared memory, which other statements fill, is there without the guard: because that says nothing
+  // about the element, or because it says what dimension it is filled to.
+  bool is_in_shared(const Load& load, const Guard& guard) const {
+    if (load.buffer.scope() != Scope::shared) return false;
+    bool is_related = uses_any_var(guard.term, [&](const VarNode* v) {
+      return std::any_of(load.indices.begin(), load.indices.end(), [&](const Expr& index) {
+        return uses_any_var(index, [&](const VarNode* w) { return v == w; });
+      });
+    });
+    if (!is_related) return true;
+    return std::any_of(filled_.begin(), filled_.end(), [&](const FilledDim& f) {
+      if (!f.buffer.same_as(load.buffer)) return false;
+      Expr limit = limit_of(guard, Access{load.indices, {}, {}, nullptr}, f.dim);
+      return limit.defined() && structurally_equal(limit, f.limit);
+    });
   }
 
   bool is_param(const Buffer& buffer) const {
@@ -251,6 +279,7 @@ class Relaxer {
   const Func& func_;
   const Buffer& buffer_;
   const Analyzer& facts_;
+  const std::vector<FilledDim>& filled_;
   CollectAccesses collect_;
 };
 
@@ -262,7 +291,8 @@ class RelaxGuards : public ScopedMutator {
   using ScopedMutator::on;
   Stmt on(const Allocate& n, const Stmt& self) override {
     Stmt current = self;
-    while (auto plan = Relaxer(func_, *current.as<Allocate>(), analyzer_).plan()) {
+    while (auto plan = Relaxer(func_, *current.as<Allocate>(), analyzer_, filled_).plan()) {
+      if (plan->filled) filled_.push_back(*plan->filled);
       current = Allocate::make(n.buffer, ApplyPlan(*plan).mutate(current.as<Allocate>()->body));
     }
     return Mutator::on(*current.as<Allocate>(), current);
@@ -270,6 +300,7 @@ class RelaxGuards : public ScopedMutator {
 
  private:
   const Func& func_;
+  std::vector<FilledDim> filled_;
 };
 
 }  // namespace

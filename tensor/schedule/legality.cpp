@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tensor/grid.h"
 #include "tensor/schedule/regions.h"
 #include "tensor/text.h"
 
@@ -77,25 +78,45 @@ std::vector<Expr> spatial_values(const Block& block) {
   return values;
 }
 
+// The outermost loop over threads around a block; null if there is none.
+const For* thread_nest(const BlockSite& site) {
+  auto it =
+      std::find_if(site.loops.begin(), site.loops.end(), [](const For* l) { return is_thread_loop(*l); });
+  return it == site.loops.end() ? nullptr : *it;
+}
+
+// Whether lowering gives each iteration of a bound loop, below which all uses of the buffer are, one of its own.
+bool is_kept_apart(const std::vector<BlockSite>& sites, const Buffer& buffer, const For* loop) {
+  if (is_thread_loop(*loop)) return buffer.scope() != Scope::shared;
+  if (buffer.scope() != Scope::global) return true;
+  std::set<const For*> nests;
+  for (const BlockSite& site : sites) {
+    if (reads_buffer(*site.block, buffer) || writes_buffer(*site.block, buffer))
+      nests.insert(thread_nest(site));
+  }
+  return nests.size() == 1 && !nests.contains(nullptr);
+}
+
 Outcome check_parallel_block(const Func& f, const std::vector<BlockSite>& sites, const BlockSite& site,
-                             const For* loop) {
+                             const For* loop, LoopKind kind = LoopKind::parallel) {
   const Block& block = *site.block;
-  const std::string& name = loop->var.name();
+  const std::string name = text(to_text(kind), " loop ", loop->var.name());
   AxisKinds kinds = axes_bound_to(block, loop->var);
   if (kinds.reduce || kinds.scan) {
     return refuse(RefusalCode::dependence,
-                  text("expected only spatial axes bound to parallel loop ", name, ", got a ",
+                  text("expected only spatial axes bound to ", name, ", got a ",
                        kinds.reduce ? "reduce" : "scan", " axis of block ", block.name));
   }
   for (const Region& w : block.writes) {
-    if (is_private_to(f, sites, w.buffer, loop)) continue;
+    bool is_private = is_private_to(f, sites, w.buffer, loop);
+    if (is_private && (kind == LoopKind::parallel || is_kept_apart(sites, w.buffer, loop))) continue;
     if (kinds.spatial && !is_recomputed(block)) continue;
-    if (kinds.spatial &&
-        separates(regions_at(f, site, depth_of(site, loop)), loop->var, spatial_values(block)))
+    if (kinds.spatial && separates(regions_at(f, site, depth_of(site, loop)), loop->var,
+                                   spatial_values(block), kind == LoopKind::bound))
       continue;
-    return refuse(RefusalCode::dependence, text("expected each element of ", w.buffer.name(),
-                                                " to be written in one iteration of parallel loop ", name,
-                                                ", got block ", block.name, " writing some in several"));
+    return refuse(RefusalCode::dependence,
+                  text("expected each element of ", w.buffer.name(), " to be written in one iteration of ",
+                       name, ", got block ", block.name, " writing some in several"));
   }
   return applied();
 }
@@ -156,16 +177,18 @@ Outcome check_parallel(const Func& f, const For* loop) {
   const std::string& name = loop->var.name();
   std::vector<const For*> around = loops_around(f.body, loop);
   std::vector<const For*> below = loops_below(loop->body);
-  for (LoopKind kind : {LoopKind::parallel, LoopKind::vectorized}) {
+  for (LoopKind kind : {LoopKind::parallel, LoopKind::vectorized, LoopKind::bound}) {
     if (const For* other = first_of_kind(around, kind)) {
       return refuse(RefusalCode::not_nested,
                     text("expected no ", to_text(kind), " loop around parallel loop ", name, ", got ",
                          other->var.name()));
     }
   }
-  if (const For* other = first_of_kind(below, LoopKind::parallel)) {
-    return refuse(RefusalCode::not_nested,
-                  text("expected no parallel loop below parallel loop ", name, ", got ", other->var.name()));
+  for (LoopKind kind : {LoopKind::parallel, LoopKind::bound}) {
+    if (const For* other = first_of_kind(below, kind)) {
+      return refuse(RefusalCode::not_nested, text("expected no ", to_text(kind), " loop below parallel loop ",
+                                                  name, ", got ", other->var.name()));
+    }
   }
   std::vector<BlockSite> sites = block_sites(f.body);
   for (const BlockSite& site : sites) {
@@ -226,14 +249,184 @@ Outcome check_scopes(const Func& f) {
   return applied();
 }
 
+// ---- Grids ----
+
+namespace {
+
+bool is_bound(const For* loop) { return loop->loop == LoopKind::bound; }
+
+Outcome refuse_nest(const For* loop, const std::string& expected, const For* other) {
+  return refuse(RefusalCode::not_nested, text("expected ", expected, " bound loop ", loop->var.name(),
+                                              ", got ", to_text(other->loop), " loop ", other->var.name()));
+}
+
+// Rules 2 and 3 of bind.cpp.
+Outcome check_place(const For* loop, const std::vector<const For*>& around) {
+  const GridAxisInfo& axis = info_of(*grid_axis(*loop));
+  const bool is_thread = !is_block_axis(axis.axis);
+  int64_t threads = 1;
+  for (size_t k = 0; k < around.size(); ++k) {
+    const For* outer = around[k];
+    if (outer->loop == LoopKind::parallel || outer->loop == LoopKind::vectorized) {
+      return refuse_nest(loop, "no such loop around", outer);
+    }
+    auto taken = grid_axis(*outer);
+    if (taken == axis.axis) return refuse_nest(loop, text("one loop over ", axis.name, " around"), outer);
+    if (!is_thread && !is_block_loop(*outer))
+      return refuse_nest(loop, "only loops over blocks around", outer);
+    bool is_inside = std::any_of(around.begin(), around.begin() + static_cast<std::ptrdiff_t>(k),
+                                 [](const For* l) { return is_thread_loop(*l); });
+    if (is_inside && !is_thread_loop(*outer))
+      return refuse_nest(loop, "only loops over threads around", outer);
+    int64_t extent = 0;
+    if (is_thread_loop(*outer) && as_int(outer->extent, &extent)) threads *= extent;
+  }
+  int64_t extent = 0;
+  bool is_constant = as_int(loop->extent, &extent);
+  if (!is_int(loop->min, 0) || (is_thread && !is_constant) ||
+      (is_constant && (extent < 1 || extent > axis.most))) {
+    return refuse(
+        RefusalCode::bad_argument,
+        text("expected a ", is_thread ? "constant " : "", "number of iterations of loop ", loop->var.name(),
+             ", 1 to ", axis.most, ", for ", axis.name, ", got ", to_text(loop->extent)));
+  }
+  if (is_thread && threads * extent > kMaxThreads) {
+    return refuse(RefusalCode::bad_argument, text("expected at most ", kMaxThreads, " threads, got ",
+                                                  threads * extent, " with loop ", loop->var.name()));
+  }
+  if (!is_thread && uses_any(loop->extent, around)) {
+    return refuse(RefusalCode::bad_argument, text("expected the extent of loop ", loop->var.name(),
+                                                  " to be free of other loops, got ", to_text(loop->extent)));
+  }
+  return applied();
+}
+
+// The grid's axes in terms of which the places of blocks in different nests are compared.
+struct Places {
+  std::array<Var, kGridAxes.size()> axes;
+  Places() {
+    for (size_t k = 0; k < kGridAxes.size(); ++k)
+      axes[k] = Var(std::string(kGridAxes[k].name));
+  }
+
+  // What one thread does to the buffer in the site, while the first `common` loops around stand still.
+  std::optional<Box> box(const Func& f, const BlockSite& site, size_t common, const Buffer& buffer,
+                         bool is_write) const {
+    VarMap map;
+    Analyzer analyzer = analyzer_at(f, site.loops);
+    for (const For* loop : site.loops) {
+      if (!is_thread_loop(*loop)) continue;
+      const Var& axis = axes[static_cast<size_t>(*grid_axis(*loop))];
+      map.emplace(loop->var.get(), axis);
+      analyzer.bind(axis, 0, loop->extent);
+    }
+    RegionAnalysis regions(analyzer);
+    for (const Var& d : f.dims)
+      regions.stand(d);
+    for (size_t k = 0; k < site.loops.size(); ++k) {
+      const For& loop = *site.loops[k];
+      if (is_thread_loop(loop)) {
+        regions.stand(axes[static_cast<size_t>(*grid_axis(loop))]);
+      } else if (k < common) {
+        regions.stand(loop.var);
+      } else {
+        regions.run(loop.var, substitute(loop.min, map), substitute(loop.extent, map));
+      }
+    }
+    Block* block = site.block->copy();
+    for (Expr& value : block->values)
+      value = substitute(value, map);
+    block->predicate = substitute(block->predicate, map);
+    Stmt made = Block::make(block);
+    const Block& placed = *made.as<Block>();
+    return is_write ? box_written(regions, placed, buffer) : box_read(regions, placed, buffer);
+  }
+};
+
+// Rule 6 of bind.cpp, for one buffer.
+Outcome check_thread_buffer(const Func& f, const std::vector<BlockSite>& sites, const Buffer& buffer) {
+  std::vector<const BlockSite*> users;
+  std::set<const For*> nests;
+  bool has_threads = false;
+  for (const BlockSite& site : sites) {
+    if (!reads_buffer(*site.block, buffer) && !writes_buffer(*site.block, buffer)) continue;
+    users.push_back(&site);
+    nests.insert(thread_nest(site));
+    has_threads |= std::any_of(site.loops.begin(), site.loops.end(), is_bound);
+  }
+  if (!has_threads || (nests.size() == 1 && !nests.contains(nullptr))) return applied();
+  auto failed = [&](const BlockSite& site) {
+    return refuse(RefusalCode::scope, text("expected each element of ", buffer.name(), " of scope ",
+                                           to_text(buffer.scope()), " to be used by one thread, got block ",
+                                           site.block->name, " that may use those of others"));
+  };
+  const BlockSite& maker = *users[0];
+  size_t common = maker.loops.size();
+  for (const BlockSite* user : users)
+    common = std::min(common, common_loops(maker, *user));
+  // Different launches have no thread in common.
+  if (common == 0 ||
+      std::none_of(maker.loops.begin(), maker.loops.begin() + static_cast<std::ptrdiff_t>(common),
+                   [](const For* l) { return is_block_loop(*l); })) {
+    return failed(*users.back());
+  }
+  Places places;
+  std::optional<Box> made = places.box(f, maker, common, buffer, true);
+  if (!made || !made->exact || is_recomputed(*maker.block)) return failed(maker);
+  RegionAnalysis regions = regions_at(f, maker, common);
+  for (const Var& axis : places.axes)
+    regions.stand(axis, 0, kMaxThreads);
+  for (const BlockSite* user : users) {
+    for (bool is_write : {false, true}) {
+      if (is_write ? !writes_buffer(*user->block, buffer) : !reads_buffer(*user->block, buffer)) continue;
+      std::optional<Box> used = places.box(f, *user, common, buffer, is_write);
+      if (!used || !regions.covers(*made, *used, buffer.shape())) return failed(*user);
+    }
+  }
+  return applied();
+}
+
+Outcome check_thread_buffers(const Func& f) {
+  std::vector<BlockSite> sites = block_sites(f.body);
+  for (const Buffer& buffer : f.allocs) {
+    if (buffer.scope() != Scope::local && buffer.scope() != Scope::registers) continue;
+    if (Outcome o = check_thread_buffer(f, sites, buffer); !o) return o;
+  }
+  return applied();
+}
+
+}  // namespace
+
+Outcome check_bound(const Func& f, const For* loop) {
+  MCC_CHECK(grid_axis(*loop), "loop ", loop->var.name(), " is bound to no axis");
+  if (Outcome o = check_place(loop, loops_around(f.body, loop)); !o) return o;
+  for (const For* other : loops_below(loop->body)) {
+    if (other->loop == LoopKind::parallel) return refuse_nest(loop, "no such loop below", other);
+  }
+  if (is_int(loop->extent, 1)) return applied();
+  std::vector<BlockSite> sites = block_sites(f.body);
+  for (const BlockSite& site : sites) {
+    if (!is_under(site, loop)) continue;
+    if (Outcome o = check_parallel_block(f, sites, site, loop, LoopKind::bound); !o) return o;
+  }
+  return applied();
+}
+
 Outcome check_threads(const Func& f) {
   if (!f.body) return applied();
+  bool has_grid = false;
   for (const For* loop : loops_below(f.body)) {
-    if (loop->loop == LoopKind::parallel) {
+    if (is_bound(loop)) {
+      has_grid = true;
+      if (Outcome o = check_bound(f, loop); !o) return o;
+    } else if (loop->loop == LoopKind::parallel) {
       if (Outcome o = check_parallel(f, loop); !o) return o;
     } else if (loop->loop == LoopKind::vectorized) {
       if (Outcome o = check_vectorized(f, loop); !o) return o;
     }
+  }
+  if (has_grid) {
+    if (Outcome o = check_thread_buffers(f); !o) return o;
   }
   return check_scopes(f);
 }

@@ -16,7 +16,7 @@ struct Update {
 // The block's body as such an update, if it is one.
 std::optional<Update> as_update(const Block& block);
 
-// Whether the loop may be parallel: no parallel or vectorized loop around or below; no reduce or scan axis bound to it; and
+// Whether the loop may be parallel: no parallel, vectorized or bound loop around or below; no reduce or scan axis bound to it; and
 // whatever a block below writes is either used below the loop only (then each iteration has its own), or
 // written by one iteration only.
 Outcome check_parallel(const Func& f, const For* loop);
@@ -25,6 +25,9 @@ Outcome check_parallel(const Func& f, const For* loop);
 // parallel one below; every block below writes different elements in different lanes, or reduces along the lanes:
 // then it has no init (decompose_reduction), its body is an update, and its predicate is free of the loop.
 Outcome check_vectorized(const Func& f, const For* loop);
+
+// Whether a loop that is bound to an axis of a GPU's grid may be (bind.cpp has the rules).
+Outcome check_bound(const Func& f, const For* loop);
 
 // Whether buffers private to a thread stay in one iteration of each parallel loop.
 Outcome check_scopes(const Func& f);

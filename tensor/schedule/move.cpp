@@ -53,7 +53,9 @@ std::optional<Binding> follow_loops(const BlockSite& site, size_t standing, cons
     }
     Var var(names.unique(text(block, ".", name_in_block(loop->var.name(), site.block->name))));
     map[loop->var.get()] = loop->min + var;
-    out.loops.push_back({var, substitute(loop->extent, map), loop->loop});
+    LoopSpec copy{var, substitute(loop->extent, map), loop->loop};
+    if (loop->loop == LoopKind::bound) copy.thread = loop->annotations.at("thread");
+    out.loops.push_back(std::move(copy));
   }
   std::vector<Expr> conditions;
   for (const Expr& c : conjuncts(site.block->predicate)) {

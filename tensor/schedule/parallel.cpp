@@ -4,7 +4,7 @@
 // becomes
 //   parallel for y in 0..56: ...
 //
-// 1. The loop is serial, and no other parallel loop is around or below it.
+// 1. The loop is serial, and no other parallel or bound loop is around or below it.
 // 2. No reduce or scan axis is bound to it.
 // 3. Each element written below it is written by one iteration only, unless the buffer is used below the loop only.
 // 4. Buffers of scope local or registers used below it are not used outside.

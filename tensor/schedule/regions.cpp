@@ -1,6 +1,7 @@
 #include "tensor/schedule/regions.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "tensor/text.h"
 
@@ -517,8 +518,62 @@ bool repeats_instances(const Func& f, const BlockSite& site, size_t first, size_
   return false;
 }
 
-bool separates(const RegionAnalysis& regions, const Var& loop, const std::vector<Expr>& values) {
+namespace {
+
+constexpr int64_t kMaxReach = int64_t{1} << 48;  // of one term; sums of some stay in 64 bits
+
+// The term of a sum that depends on the loop, when the sum tells its values apart whatever the other terms are: those of
+// smaller coefficients stay below its own, and with it below the greatest common divisor of the larger ones.
+Expr separated_term(const RegionAnalysis& regions, const Var& loop, const Expr& e) {
+  std::vector<std::pair<int64_t, Expr>> terms;
+  split_sum(e, &terms);
+  Expr found;
+  int64_t own = 0, reach = 0;  // its coefficient, and that times its width
+  std::vector<std::pair<int64_t, int64_t>> others;
+  for (const auto& [coefficient, atom] : terms) {
+    std::optional<Stretch> stretch = regions.stretch(atom);
+    int64_t width = 0, size = std::abs(coefficient), product = 0;
+    if (!stretch || !as_int(regions.analyzer().simplify(stretch->width), &width)) return nullptr;
+    if (__builtin_mul_overflow(size, width, &product) || product > kMaxReach) return nullptr;
+    if (uses_var(atom, loop)) {
+      if (found.defined()) return nullptr;
+      found = atom;
+      own = size;
+      reach = product;
+    } else if (width > 0) {
+      others.emplace_back(size, product);
+    }
+  }
+  int64_t below = 0, above = 0;
+  for (const auto& [size, product] : others) {
+    if (size > own) {
+      above = std::gcd(above, size);
+    } else {
+      below += product;
+    }
+  }
+  return below < own && (above == 0 || reach + below < above) ? found : nullptr;
+}
+
+// Whether such terms of several values are together all digits of the loop's variable.
+bool separates_in_sums(const RegionAnalysis& regions, const Var& loop, const std::vector<Expr>& values) {
+  std::vector<PlacedDigit> digits;
+  for (size_t i = 0; i < values.size(); ++i) {
+    Expr term = separated_term(regions, loop, values[i]);
+    if (!term.defined()) continue;
+    if (term.same_as(loop)) return true;
+    Digit digit = as_digit(term);
+    if (digit.base.same_as(loop)) digits.push_back({i, digit});
+  }
+  return !digits.empty() && is_complete(&digits, nullptr);
+}
+
+}  // namespace
+
+bool separates(const RegionAnalysis& regions, const Var& loop, const std::vector<Expr>& values,
+               bool in_sums) {
   auto is_separated = [&](const Expr& e) {
+    if (in_sums) return separated_term(regions, loop, e).same_as(loop);
     std::optional<LinearForm> form = linear_form(e, {loop});
     if (!form || form->coefficients[0] == 0) return false;
     std::optional<Stretch> rest = regions.stretch(form->rest);
@@ -529,6 +584,7 @@ bool separates(const RegionAnalysis& regions, const Var& loop, const std::vector
     if (uses_var(v, loop)) simple.push_back(regions.analyzer().simplify(v));
   }
   if (std::any_of(simple.begin(), simple.end(), is_separated)) return true;
+  if (in_sums && separates_in_sums(regions, loop, simple)) return true;
   for (const Expr& e : simple) {
     Digit first = as_digit(e);
     if (first.stride == 1 && first.modulus == 0) continue;

@@ -117,7 +117,9 @@ Expr apply_solution(const AxisSolution& solution, const std::vector<Expr>& eleme
 bool repeats_instances(const Func& f, const BlockSite& site, size_t first, size_t last);
 
 // Whether different values of the loop give different tuples of values while the other loops in `running` take any values
-// and all else stands still. Knows sums of separated strides and the quotient/remainder pairs that fuse makes.
-bool separates(const RegionAnalysis& regions, const Var& loop, const std::vector<Expr>& values);
+// and all else stands still. Knows sums of separated strides and the quotient/remainder pairs that fuse makes; in_sums: also
+// loops that are neither the largest nor the smallest term of a sum.
+bool separates(const RegionAnalysis& regions, const Var& loop, const std::vector<Expr>& values,
+               bool in_sums = false);
 
 }  // namespace mcc::tensor

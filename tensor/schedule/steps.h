@@ -58,6 +58,14 @@ struct Vectorize {
     v("loop", loop);
   }
 };
+// A loop becomes an axis of a GPU's grid: thread = "block.x", "block.y", "block.z", "thread.x", "thread.y" or "thread.z".
+struct Bind {
+  std::string loop, thread;
+  template <class V>
+  void fields(V& v) {
+    v("loop", loop), v("thread", thread);
+  }
+};
 // Full unrolling by the compiler's own lowering.
 struct Unroll {
   std::string loop;
@@ -113,6 +121,26 @@ struct CacheWrite {
   template <class V>
   void fields(V& v) {
     v("block", block), v("buffer", buffer), v("scope", scope), v("name", name);
+  }
+};
+// What block `block` computes from the buffer comes from a new block `name`, in a buffer with a dimension for each of the axes;
+// or, of a buffer that it writes, goes there first.
+struct Reindex {
+  std::string block, buffer, scope, name;
+  std::vector<std::string> axes;
+  template <class V>
+  void fields(V& v) {
+    v("block", block), v("buffer", buffer), v("scope", scope), v("name", name), v("axes", axes);
+  }
+};
+// Axes of an unscheduled block -> one axis.
+struct FuseAxes {
+  std::string block;
+  std::vector<std::string> axes;
+  std::string name;
+  template <class V>
+  void fields(V& v) {
+    v("block", block), v("axes", axes), v("name", name);
   }
 };
 struct SetScope {
@@ -175,12 +203,15 @@ struct Tensorize {
   X(parallel, Parallel)                           \
   X(vectorize, Vectorize)                         \
   X(unroll, Unroll)                               \
+  X(bind, Bind)                                   \
   X(compute_at, ComputeAt)                        \
   X(reverse_compute_at, ReverseComputeAt)         \
   X(compute_inline, ComputeInline)                \
   X(reverse_compute_inline, ReverseComputeInline) \
   X(cache_read, CacheRead)                        \
   X(cache_write, CacheWrite)                      \
+  X(reindex, Reindex)                             \
+  X(fuse_axes, FuseAxes)                          \
   X(set_scope, SetScope)                          \
   X(rfactor, Rfactor)                             \
   X(decompose_reduction, DecomposeReduction)      \

@@ -206,9 +206,9 @@ bool same_size(const std::vector<Expr>& a, const std::vector<Expr>& b) {
   return Analyzer().can_prove(left == right);
 }
 
-class Reindex : public Mutator {
+class MoveAccesses : public Mutator {
  public:
-  Reindex(const Buffer& from, const Buffer& to, const IndexMap& map) : from_(from), to_(to), map_(map) {}
+  MoveAccesses(const Buffer& from, const Buffer& to, const IndexMap& map) : from_(from), to_(to), map_(map) {}
 
  protected:
   using Mutator::on;
@@ -262,13 +262,13 @@ Outcome apply_step(const TransformLayout& step, Schedule& schedule) {
   for (std::vector<Buffer>* list : {&result.params, &result.allocs}) {
     std::replace_if(list->begin(), list->end(), [&](const Buffer& b) { return b.same_as(old); }, buffer);
   }
-  Reindex reindex(old, buffer, *map);
+  MoveAccesses move_accesses(old, buffer, *map);
   result.body = map_blocks(f.body, [&](const Block& b, const Stmt& self) -> Stmt {
     if (!reads_buffer(b, old) && !writes_buffer(b, old)) return self;
     Block* block = b.copy();
     Stmt owner = handle(block);
-    block->init = reindex.mutate(b.init);
-    block->body = reindex.mutate(b.body);
+    block->init = move_accesses.mutate(b.init);
+    block->body = move_accesses.mutate(b.body);
     return simplify_accesses(f, *block);
   });
   return commit(schedule, std::move(result));

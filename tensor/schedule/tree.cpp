@@ -197,7 +197,9 @@ Stmt with_loop_kind(const Func& f, const For* loop, LoopKind kind) {
 
 Stmt make_nest(const std::vector<LoopSpec>& loops, Stmt body) {
   for (size_t i = loops.size(); i-- > 0;) {
-    body = For::make(loops[i].var, 0, loops[i].extent, loops[i].kind, body);
+    Annotations annotations;
+    if (loops[i].kind == LoopKind::bound) annotations.emplace("thread", loops[i].thread);
+    body = For::make(loops[i].var, 0, loops[i].extent, loops[i].kind, body, std::move(annotations));
   }
   return body;
 }

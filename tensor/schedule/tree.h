@@ -60,6 +60,7 @@ struct LoopSpec {
   Var var;
   Expr extent;
   LoopKind kind = LoopKind::serial;
+  Annotation thread = {};  // of a bound loop: its axis
 };
 Stmt make_nest(const std::vector<LoopSpec>& loops, Stmt body);
 

@@ -43,18 +43,26 @@ const Rule<Call> kCallRules[] = {
     {"is_nan and is_inf are of floats", argument<IntrinsicClass::float_test, mcc::is_float>},
     {"logical_not and likely are of bool", argument<IntrinsicClass::boolean, mcc::is_bool>},
     {"bit_not and popcount are of integers", argument<IntrinsicClass::integer, mcc::is_int>},
+    {"threads exchange scalars of 32 bits, at a constant distance of 1 to 31",
+     [](const Call& n) {
+       if (!is_exchange(n.function)) return true;
+       int64_t distance = 0;
+       return n.type.lanes == 1 && bit_width(n.type.element) == 32 && as_int(n.args[1], &distance) &&
+              1 <= distance && distance < 32;
+     }},
     {"bit_cast keeps the width and the lanes",
      [](const Call& n) {
+       if (n.function != Intrinsic::bit_cast) return true;
        const Type from = n.args[0].type();
-       return n.function != Intrinsic::bit_cast ||
-              (bit_width(from.element) == bit_width(n.type.element) && from.lanes == n.type.lanes);
+       return (bit_width(from.element) == bit_width(n.type.element) && from.lanes == n.type.lanes);
      }},
     {"the type of a call follows from its arguments",
      [](const Call& n) {
        if (n.function == Intrinsic::bit_cast) return true;
        return n.type == Call::make(n.function, n.args).type();
      }},
-    {"prefetch stands alone in an evaluate", [](const Call& n) { return n.function != Intrinsic::prefetch; }},
+    {"prefetch and barrier stand alone in an evaluate",
+     [](const Call& n) { return n.function != Intrinsic::prefetch && n.function != Intrinsic::barrier; }},
 };
 
 // ---- The walk ----

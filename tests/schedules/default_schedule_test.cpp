@@ -111,6 +111,40 @@ void expect_threads(const Func& f, const Machine& machine, int cores, double for
       << to_text(schedule.trace());
 }
 
+// ---- On grids ----
+
+// A GPU of the size of a test: two multiprocessors are busy with little.
+Target grid_target() {
+  Target t;
+  t.kind = tensor::TargetKind::cuda;
+  t.vector_bits = 128;
+  t.gpu = *tensor::find_gpu("sm_80");
+  t.gpu.multiprocessors = 2;
+  return t;
+}
+
+class DefaultGrid : public ::testing::TestWithParam<Case> {};
+
+TEST_P(DefaultGrid, IsRightAndWithinTheLimits) {
+  const Target target = grid_target();
+  for (const Func& f : kernels_of(GetParam(), target)) {
+    SCOPED_TRACE(to_text(f));
+    tensor::Schedule schedule = tuner::default_schedule(f, target);
+    SCOPED_TRACE(to_text(schedule.trace()));
+    std::vector<std::string> broken = verify(schedule.func(), tensor::Stage::blocks);
+    ASSERT_TRUE(broken.empty()) << broken[0];
+    Func lowered = tensor::lower(schedule.func(), target);
+    broken = verify(lowered, tensor::Stage::lowered);
+    ASSERT_TRUE(broken.empty()) << broken[0] << to_text(lowered);
+    broken = verify_launches(lowered, target.gpu);
+    ASSERT_TRUE(broken.empty()) << broken[0] << to_text(lowered);
+    std::vector<graph::Constant> want = run(f, f);
+    graph::test::expect_close(run(schedule.func(), f), want, 1e-4);
+    graph::test::expect_close(run(lowered, f), want, 1e-4);
+    if (HasFailure()) return;
+  }
+}
+
 class DefaultSchedule : public ::testing::TestWithParam<std::tuple<Case, Machine>> {};
 
 TEST_P(DefaultSchedule, IsRightAndUsesTheMachine) {
@@ -148,6 +182,15 @@ std::string name_of(const ::testing::TestParamInfo<std::tuple<Case, Machine>>& i
       name.begin(), name.end(), [](unsigned char ch) { return !std::isalnum(ch); }, '_');
   return name;
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Kernels, DefaultGrid,
+    ::testing::ValuesIn(graph::test::read_cases(test_data("schedules/data/kernels.txt"))), [](const auto& info) {
+      std::string name = info.param.name;
+      std::replace_if(
+          name.begin(), name.end(), [](unsigned char ch) { return !std::isalnum(ch); }, '_');
+      return name;
+    });
 
 void PrintTo(const Machine& m, std::ostream* out) { *out << m.name; }
 

@@ -676,5 +676,89 @@ func f(x: f32[3]) -> (y: f32[5]) {
   EXPECT_THAT(out.first(), ElementsAre(2, 4, 6, 7, 7));
 }
 
+// ---- Launches ----
+
+// 4 threads reverse each row of 4; `between` stands between writing and reading.
+std::string reverse_rows(const std::string& between) {
+  return text(R"(func f(x: f32[2, 4]) -> (y: f32[2, 4]) {
+  bound for b in 2 @{thread="block.x"} {
+    alloc s: f32[4] shared {
+      bound for t in 4 @{thread="thread.x"} {
+        s[t] = x[b, t]
+        )",
+              between, R"(
+        y[b, t] = s[3 - t]
+      }
+    }
+  }
+})");
+}
+
+TEST(InterpretLaunch, ThreadsShareMemoryBetweenBarriers) {
+  Outcome out = run(parse(reverse_rows("evaluate barrier()")), {{1, 2, 3, 4, 5, 6, 7, 8}});
+  EXPECT_EQ(out.error, "");
+  EXPECT_THAT(out.first(), ElementsAre(4, 3, 2, 1, 8, 7, 6, 5));
+}
+
+TEST(InterpretLaunch, ReportsRacesOfThreads) {
+  EXPECT_THAT(run(parse(reverse_rows("")), {{1, 2, 3, 4, 5, 6, 7, 8}}).error,
+              HasSubstr("s[3] is read but was never written"));
+  Outcome out = run(parse(R"(func f(x: f32[4]) -> (y: f32[4]) {
+  bound for t in 4 @{thread="thread.y"} {
+    for i in 2 { y[(t + i) %% 4] = x[t] }
+  }
+})"),
+                    {{1, 2, 3, 4}});
+  EXPECT_THAT(out.error, HasSubstr("y[1] is written, and read or written by thread 0 with no barrier in between, by thread 1"));
+}
+
+TEST(InterpretLaunch, ReportsRacesOfBlocks) {
+  Outcome out = run(parse(R"(func f(x: f32[4]) -> (y: f32[4]) {
+  bound for b in 4 @{thread="block.x"} { bound for t in 1 @{thread="thread.x"} {
+    y[b // 2] = x[b]
+  } }
+})"),
+                    {{1, 2, 3, 4}});
+  EXPECT_THAT(out.error, HasSubstr("y[0] is written, and read or written by another block of the launch"));
+}
+
+TEST(InterpretLaunch, ReportsDivergentBarriers) {
+  Outcome out = run(parse(reverse_rows("if t < 2 { evaluate barrier() }")), {{1, 2, 3, 4, 5, 6, 7, 8}});
+  EXPECT_THAT(out.error, HasSubstr("a barrier in divergent control flow: thread 0 comes to it and thread 2 does not"));
+  out = run(parse(reverse_rows("for k in t + 1 { evaluate barrier() }")), {{1, 2, 3, 4, 5, 6, 7, 8}});
+  EXPECT_THAT(out.error, HasSubstr("a barrier in divergent control flow"));
+}
+
+TEST(InterpretLaunch, ThreadsExchangeValues) {
+  Outcome out = run(parse(R"(func f(x: f32[32]) -> (y: f32[32], z: f32[32], w: f32[32]) {
+  bound for t in 32 @{thread="thread.x"} {
+    alloc s: f32[1] local {
+      s[0] = x[t]
+      for k in 5 { s[0] = s[0] + select(k == 0, shuffle_xor(s[0], 1), select(k == 1, shuffle_xor(s[0], 2),
+          select(k == 2, shuffle_xor(s[0], 4), select(k == 3, shuffle_xor(s[0], 8), shuffle_xor(s[0], 16))))) }
+      y[t] = s[0]
+      z[t] = shuffle_down(x[t], 3)
+      let v = shuffle_xor(x[t], 1) { w[t] = v * 2.0 }
+    }
+  }
+})"),
+                    {Tensor{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16,
+                            17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32}});
+  EXPECT_EQ(out.error, "");
+  EXPECT_EQ(out.outputs[0], Tensor(32, 528));
+  EXPECT_EQ(out.outputs[1][0], 4);
+  EXPECT_EQ(out.outputs[1][28], 32);
+  EXPECT_EQ(out.outputs[1][29], 30);
+  EXPECT_EQ(out.outputs[2][4], 12);
+}
+
+TEST(InterpretLaunch, ReportsExchangesThatSomeMiss) {
+  Outcome out = run(parse(R"(func f(x: f32[32]) -> (y: f32[32]) {
+  bound for t in 32 @{thread="thread.x"} { if t < 30 { y[t] = shuffle_xor(x[t], 1) } }
+})"),
+                    {Tensor(32, 1)});
+  EXPECT_THAT(out.error, HasSubstr("shuffle_xor by thread 0: thread 30 of the same warp does not take part"));
+}
+
 }  // namespace
 }  // namespace mcc::tensor

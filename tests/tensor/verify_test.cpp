@@ -180,7 +180,7 @@ const Invalid kTypes[] = {
     {"call_type", Stage::lowered, "func f() -> (y: f64[1]) { y[0] = exp<f64>(2.0) }",
      "the type of a call follows from its arguments"},
     {"prefetch_value", Stage::lowered, "func f(x: f32[1]) -> (y: f32[1]) { y[0] = prefetch(x[0], 1) }",
-     "prefetch stands alone in an evaluate"},
+     "prefetch and barrier stand alone in an evaluate"},
 };
 INSTANTIATE_TEST_SUITE_P(Types, Breaks, ::testing::ValuesIn(kTypes),
                          [](const auto& info) { return info.param.name; });
@@ -204,9 +204,9 @@ const Invalid kStatements[] = {
      "} } }",
      "the predicate of a block is one bool"},
     {"evaluate_value", Stage::lowered, "func f() -> (y: f32[4]) { evaluate 1.0 y[0] = 1.0 }",
-     "an evaluate is a prefetch of a load, with a constant of 0 .. 3"},
+     "an evaluate is a barrier, or a prefetch of a load, with a constant of 0 .. 3"},
     {"prefetch_locality", Stage::lowered, "func f(x: f32[4]) -> (y: f32[4]) { evaluate prefetch(x[0], 4) }",
-     "an evaluate is a prefetch of a load, with a constant of 0 .. 3"},
+     "an evaluate is a barrier, or a prefetch of a load, with a constant of 0 .. 3"},
     {"store_to_input", Stage::lowered, "func f(x: f32[4]) -> (y: f32[4]) { x[0] = 1.0 }",
      "inputs are not stored to: x"},
     {"local_buffer_shared", Stage::lowered,

@@ -110,9 +110,9 @@ void expect_equivalent(const Func& expected, const Func& actual, const std::vect
   }
 }
 
-Func expect_lowers(const Func& f, const std::vector<int64_t>& dims, Tolerance tolerance) {
+Func expect_lowers(const Func& f, const std::vector<int64_t>& dims, Tolerance tolerance, const Target& target) {
   bool failed = false;
-  return lower(f, Target{}, [&](const std::string& pass, const Func& g) {
+  return lower(f, target, [&](const std::string& pass, const Func& g) {
     if (failed) return;
     SCOPED_TRACE("after " + pass);
     expect_equivalent(f, g, dims, tolerance);

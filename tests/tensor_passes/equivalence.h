@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tensor/stmt.h"
+#include "tensor/target.h"
 
 namespace mcc::tensor {
 
@@ -19,7 +20,8 @@ struct Tolerance {
 void expect_equivalent(const Func& expected, const Func& actual, const std::vector<int64_t>& dims = {},
                        Tolerance tolerance = {});
 
-// Lowers f for the default target; the function after every pass must be equivalent to f.
-Func expect_lowers(const Func& f, const std::vector<int64_t>& dims = {}, Tolerance tolerance = {});
+// Lowers f; the function after every pass must be equivalent to f.
+Func expect_lowers(const Func& f, const std::vector<int64_t>& dims = {}, Tolerance tolerance = {},
+                   const Target& target = {});
 
 }  // namespace mcc::tensor

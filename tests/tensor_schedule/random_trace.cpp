@@ -37,7 +37,11 @@ struct Pool {
   }
 };
 
-std::string random_scope(Random& r) { return r.pick(std::vector<std::string>{"global", "local", "local"}); }
+std::string random_scope(Random& r) {
+  return r.pick(std::vector<std::string>{"global", "local", "local", "shared"});
+}
+
+const std::vector<std::string> kAxes = {"block.x", "block.x", "block.y", "thread.x", "thread.x", "thread.y"};
 
 std::string loop_of(const Schedule& s, const std::string& block, Random& r) {
   std::vector<std::string> loops = s.loop_names_of(block);
@@ -129,6 +133,7 @@ Step random_step(const Schedule& s, Random& r) {
       {4, [&] { return Step(Parallel{r.pick(p.loops)}); }},
       {5, [&] { return Step(Vectorize{r.pick(p.loops)}); }},
       {3, [&] { return Step(Unroll{r.pick(p.loops)}); }},
+      {8, [&] { return Step(Bind{r.pick(p.loops), r.pick(kAxes)}); }},
       {10, [&] { return Step(ComputeAt{block, loop_near(s, s.consumers(block), p, r)}); }},
       {10, [&] { return Step(ReverseComputeAt{block, loop_near(s, s.producers(block), p, r)}); }},
       {3, [&] { return Step(ComputeInline{block}); }},

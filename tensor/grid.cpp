@@ -1,0 +1,66 @@
+#include "tensor/grid.h"
+
+#include "tensor/visit.h"
+
+namespace mcc::tensor {
+
+std::optional<GridAxis> parse_grid_axis(std::string_view name) {
+  for (const GridAxisInfo& info : kGridAxes) {
+    if (info.name == name) return info.axis;
+  }
+  return std::nullopt;
+}
+
+std::optional<GridAxis> grid_axis(const For& loop) {
+  if (loop.loop != LoopKind::bound) return std::nullopt;
+  auto it = loop.annotations.find("thread");
+  const auto* name = it == loop.annotations.end() ? nullptr : std::get_if<std::string>(&it->second);
+  return name ? parse_grid_axis(*name) : std::nullopt;
+}
+
+bool is_block_loop(const For& loop) {
+  auto axis = grid_axis(loop);
+  return axis && is_block_axis(*axis);
+}
+
+bool is_thread_loop(const For& loop) {
+  auto axis = grid_axis(loop);
+  return axis && !is_block_axis(*axis);
+}
+
+bool has_bound_loop(const Stmt& s) {
+  bool found = false;
+  for_each_stmt(s, [&](const Stmt& below) {
+    const auto* loop = below.as<For>();
+    found |= loop && loop->loop == LoopKind::bound;
+  });
+  return found;
+}
+
+std::optional<LaunchForm> as_launch(const Stmt& s) {
+  LaunchForm form;
+  Stmt at = s;
+  while (const auto* loop = at.as<For>()) {
+    if (!is_block_loop(*loop)) break;
+    form.blocks.push_back(loop);
+    at = loop->body;
+  }
+  while (const auto* allocate = at.as<Allocate>()) {
+    if (allocate->buffer.scope() != Scope::shared) break;
+    form.shared.push_back(allocate->buffer);
+    at = allocate->body;
+  }
+  while (const auto* loop = at.as<For>()) {
+    if (!is_thread_loop(*loop)) break;
+    form.threads.push_back(loop);
+    at = loop->body;
+  }
+  if (form.threads.empty() || has_bound_loop(at)) return std::nullopt;
+  bool has_blocks = false;
+  for_each_stmt(at, [&](const Stmt& below) { has_blocks |= below.kind() == StmtKind::Block; });
+  if (has_blocks) return std::nullopt;
+  form.body = at;
+  return form;
+}
+
+}  // namespace mcc::tensor

@@ -1,0 +1,313 @@
+#include "tensor/passes/form_launches.h"
+
+#include <map>
+#include <set>
+
+#include "tensor/grid.h"
+#include "tensor/passes/scope.h"
+#include "tensor/text.h"
+
+namespace mcc::tensor {
+namespace {
+
+bool has_loop(const Stmt& s) {
+  bool found = false;
+  for_each_stmt(s, [&](const Stmt& below) { found |= below.kind() == StmtKind::For; });
+  return found;
+}
+
+std::vector<Stmt> parts_of(const Stmt& body) {
+  if (!body) return {};
+  const auto* seq = body.as<Seq>();
+  return seq ? seq->stmts : std::vector<Stmt>{body};
+}
+
+// ---- Which intermediates a thread has to itself ----
+
+// The statement at the top and the nest of threads that each buffer is used in.
+class FindUsers : public Visitor {
+ public:
+  struct Users {
+    std::set<std::pair<const StmtNode*, const For*>> places;
+  };
+  std::map<const BufferNode*, Users> users;
+
+  void part(const Stmt& s) {
+    part_ = s.get();
+    visit(s);
+  }
+
+ protected:
+  using Visitor::on;
+  void on(const For& n) override {
+    visit(n.min);
+    visit(n.extent);
+    const For* saved = nest_;
+    if (!nest_ && is_thread_loop(n)) nest_ = &n;
+    visit(n.body);
+    nest_ = saved;
+  }
+  void on(const Load& n) override {
+    Visitor::on(n);
+    users[n.buffer.get()].places.emplace(part_, nest_);
+  }
+  void on(const Store& n) override {
+    Visitor::on(n);
+    users[n.buffer.get()].places.emplace(part_, nest_);
+  }
+
+ private:
+  const StmtNode* part_ = nullptr;
+  const For* nest_ = nullptr;
+};
+
+// Intermediates without a place of their own that one nest of threads uses become local; shared ones of several parts global.
+Func choose_scopes(const Func& f) {
+  FindUsers find;
+  for (const Stmt& part : parts_of(f.body))
+    find.part(part);
+  Func out = f;
+  BufferMap made;
+  for (Buffer& b : out.allocs) {
+    auto it = find.users.find(b.get());
+    if (it == find.users.end()) continue;
+    const auto& places = it->second.places;
+    bool is_private = b.scope() == Scope::global && places.size() == 1 && places.begin()->second;
+    bool is_spread = b.scope() == Scope::shared && places.begin()->first != places.rbegin()->first;
+    if (!is_private && !is_spread) continue;
+    Buffer placed(b.name(), b.element(), b.shape(), is_private ? Scope::local : Scope::global, b->alignment);
+    made.emplace(b.get(), placed);
+    b = placed;
+  }
+  out.body = replace_buffers(f.body, made);
+  return out;
+}
+
+// ---- Barriers ----
+
+// What threads share and a statement uses: each buffer, and by whom.
+class Uses : public Visitor {
+ public:
+  bool conflicts_with(const Uses& later) const {
+    for (const auto& [buffer, how] : how_) {
+      auto it = later.how_.find(buffer);
+      if (it == later.how_.end()) continue;
+      const uint8_t both = how | it->second;
+      bool is_written = both & (kWrittenByOne | kWrittenByMany);
+      bool is_of_one = !(both & (kReadByMany | kWrittenByMany));  // the same one
+      if (is_written && !is_of_one) return true;
+    }
+    return false;
+  }
+  void add(const Uses& other) {
+    for (const auto& [buffer, how] : other.how_)
+      how_[buffer] |= how;
+  }
+  void clear() { how_.clear(); }
+
+  // Whether one thread does the statement, which is outside of all nests: what it stores is shared, and it loads for that only.
+  static bool is_of_one_thread(const Stmt& s) {
+    bool is_of_one = true;
+    for_each_stmt(s, [&](const Stmt& below) {
+      if (const auto* loop = below.as<For>()) {
+        is_of_one &= !is_thread_loop(*loop) && !has_load(loop->min) && !has_load(loop->extent);
+      } else if (const auto* n = below.as<If>()) {
+        is_of_one &= !has_load(n->condition);
+      } else if (const auto* store = below.as<Store>()) {
+        is_of_one &= is_shared(store->buffer);
+      } else {
+        is_of_one &= below.kind() == StmtKind::Seq;
+      }
+    });
+    return is_of_one;
+  }
+  // Of a statement outside of all nests one thread does what it stores to what is shared, all do the rest.
+  static Uses of(const Stmt& s) {
+    Uses uses;
+    uses.many_ = !is_of_one_thread(s);
+    uses.visit(s);
+    return uses;
+  }
+  // Of what each thread computes for itself: a condition, a bound, the value of a let.
+  static Uses of(const std::vector<Expr>& list) {
+    Uses uses;
+    for (const Expr& e : list)
+      uses.visit(e);
+    return uses;
+  }
+
+ protected:
+  using Visitor::on;
+  void on(const Load& n) override {
+    Visitor::on(n);
+    if (is_shared(n.buffer)) how_[n.buffer.get()] |= many_ ? kReadByMany : kReadByOne;
+  }
+  void on(const Store& n) override {
+    Visitor::on(n);
+    if (is_shared(n.buffer)) how_[n.buffer.get()] |= many_ ? kWrittenByMany : kWrittenByOne;
+  }
+
+ private:
+  static constexpr uint8_t kReadByOne = 1, kReadByMany = 2, kWrittenByOne = 4, kWrittenByMany = 8;
+  static bool is_shared(const Buffer& b) { return b.scope() == Scope::global || b.scope() == Scope::shared; }
+
+  std::map<const BufferNode*, uint8_t> how_;  // keyed access only: the order of addresses is not used
+  bool many_ = true;
+};
+
+Stmt make_barrier() { return Evaluate::make(Call::make(Intrinsic::barrier, {})); }
+
+Stmt join(std::vector<Stmt> before, const Stmt& s) {
+  before.push_back(s);
+  return Seq::make(std::move(before));
+}
+
+// Places barriers in the body of a block. since: what has been done since the last barrier.
+class PlaceBarriers {
+ public:
+  Stmt place(const Stmt& s, Uses* since) {
+    if (const auto* seq = s.as<Seq>()) {
+      std::vector<Stmt> out;
+      for (const Stmt& part : seq->stmts)
+        out.push_back(place(part, since));
+      return Seq::make(std::move(out));
+    }
+    if (const auto* loop = s.as<For>(); loop && !is_thread_loop(*loop) && !Uses::is_of_one_thread(s)) {
+      return place_in_loop(*loop, since);
+    }
+    if (const auto* n = s.as<If>()) {
+      std::vector<Stmt> before = wait_for(Uses::of({n->condition}), since);
+      Uses other = *since;
+      Stmt then_body = place(n->then_body, since);
+      Stmt else_body = n->else_body ? place(n->else_body, &other) : nullptr;
+      since->add(other);
+      return join(std::move(before), If::make(n->condition, then_body, else_body));
+    }
+    if (const auto* n = s.as<Let>()) {
+      std::vector<Stmt> before = wait_for(Uses::of({n->value}), since);
+      return join(std::move(before), Let::make(n->var, n->value, place(n->body, since)));
+    }
+    return join(wait_for(Uses::of(s), since), s);
+  }
+
+ private:
+  static std::vector<Stmt> wait_for(const Uses& next, Uses* since) {
+    std::vector<Stmt> out;
+    if (since->conflicts_with(next)) {
+      out.push_back(make_barrier());
+      since->clear();
+    }
+    since->add(next);
+    return out;
+  }
+
+  Stmt place_in_loop(const For& n, Uses* since) {
+    std::vector<Stmt> before = wait_for(Uses::of({n.min, n.extent}), since);
+    const Uses at_entry = *since;
+    Uses left, again, first = at_entry;  // by an iteration; at the end of another one
+    place(n.body, &left);
+    again = left;
+    Stmt body = place(n.body, &again);
+    first.add(left);
+    if (to_text(place(n.body, &first)) != to_text(body)) {
+      // Only the first iteration has to wait: outside.
+      before.push_back(make_barrier());
+      *since = again;
+    } else {
+      since->add(again);  // there may be no iteration
+    }
+    return join(std::move(before), with_body(n, body));
+  }
+};
+
+// ---- One body for all threads ----
+
+struct ThreadAxis {
+  Var var;
+  int64_t extent = 0;
+};
+using ThreadAxes = std::map<GridAxis, ThreadAxis>;
+
+ThreadAxes thread_axes(const Stmt& body) {
+  ThreadAxes axes;
+  for_each_stmt(body, [&](const Stmt& s) {
+    const auto* loop = s.as<For>();
+    if (!loop || !is_thread_loop(*loop)) return;
+    ThreadAxis& axis = axes[*grid_axis(*loop)];
+    int64_t extent = 0;
+    MCC_CHECK(as_int(loop->extent, &extent), "loop ", loop->var.name(),
+              " over threads has a symbolic extent");
+    axis.extent = std::max(axis.extent, extent);
+  });
+  if (axes.empty()) axes[GridAxis::thread_x].extent = 1;
+  for (auto& [axis, made] : axes)
+    made.var = Var(std::string(info_of(axis).name));
+  return axes;
+}
+
+class MergeThreads : public Mutator {
+ public:
+  explicit MergeThreads(const ThreadAxes& axes) : axes_(axes) {}
+
+ protected:
+  using Mutator::on;
+  Stmt on(const For& n, const Stmt& self) override {
+    if (!is_thread_loop(n)) return Mutator::on(n, self);
+    const GridAxis name = *grid_axis(n);
+    const ThreadAxis& axis = axes_.at(name);
+    inside_.insert(name);
+    Stmt body = mutate(substitute(n.body, {{n.var.get(), axis.var}}));
+    inside_.erase(name);
+    if (!body || is_int(n.extent, axis.extent)) return body;
+    return If::make(axis.var < n.extent, body);
+  }
+  Stmt on(const Store& n, const Stmt& self) override {
+    if (n.buffer.scope() == Scope::local || n.buffer.scope() == Scope::registers) return self;
+    std::vector<Expr> first;
+    for (const auto& [name, axis] : axes_) {
+      if (!inside_.contains(name) && axis.extent > 1) first.push_back(axis.var == Expr(0));
+    }
+    return first.empty() ? self : If::make(conjunction(first), self);
+  }
+
+ private:
+  const ThreadAxes& axes_;
+  std::set<GridAxis> inside_;
+};
+
+Stmt bound_loop(GridAxis axis, const Var& var, const Expr& extent, Annotations annotations,
+                const Stmt& body) {
+  annotations["thread"] = std::string(info_of(axis).name);
+  return For::make(var, 0, extent, LoopKind::bound, body, std::move(annotations));
+}
+
+Stmt form_launch(const Stmt& part) {
+  std::map<GridAxis, const For*> blocks;
+  Stmt body = part;
+  while (const auto* loop = body.as<For>()) {
+    if (!is_block_loop(*loop)) break;
+    blocks.emplace(*grid_axis(*loop), loop);
+    body = loop->body;
+  }
+  ThreadAxes axes = thread_axes(body);
+  Uses since;
+  Stmt out = MergeThreads(axes).mutate(PlaceBarriers().place(body, &since));
+  for (auto it = axes.rbegin(); it != axes.rend(); ++it)
+    out = bound_loop(it->first, it->second.var, it->second.extent, {}, out);
+  for (auto it = blocks.rbegin(); it != blocks.rend(); ++it)
+    out = bound_loop(it->first, it->second->var, it->second->extent, it->second->annotations, out);
+  return out;
+}
+
+}  // namespace
+
+Func form_launches(const Func& f) {
+  Func out = choose_scopes(f);
+  std::vector<Stmt> parts;
+  for (const Stmt& part : parts_of(out.body))
+    parts.push_back(has_bound_loop(part) || !has_loop(part) ? form_launch(part) : part);
+  out.body = parts.empty() ? Stmt() : Seq::make(std::move(parts));
+  return out;
+}
+
+}  // namespace mcc::tensor

@@ -1,0 +1,44 @@
+// bind(loop="y.1", thread="thread.x")
+//
+//   for y.0 in 4: for y.1 in 256: ...
+// becomes
+//   for y.0 in 4: bound for y.1 in 256 @{thread="thread.x"}: ...
+//
+// Loops over blocks are the outermost of a nest; below them stand serial loops and, one after the other, nests of loops over
+// threads. Iterations of one axis in two such nests are carried out by the same thread, and a nest begins when all
+// threads have finished the nests before it.
+//
+// 1. The loop is serial; thread is block.x, block.y, block.z, thread.x, thread.y or thread.z.
+// 2. Around a loop over blocks are loops over blocks only; loops over threads are directly nested in each other.
+//    An axis stands once on the way in. No parallel or vectorized loop is around, no parallel one below.
+// 3. A loop over threads has a constant extent: 1 to 1024 (64 for thread.z), loops nested in each other together at most 1024.
+//    That of a loop over blocks does not depend on other loops, and is at most 65535 for block.y and block.z.
+// 4. No reduce or scan axis is bound to it, unless its extent is 1.
+// 5. Each element written below it is written by one iteration only; except in buffers that are used in one iteration only:
+//    of scope local or registers, or not shared and used below one nest of threads, or (loops over blocks) of scope shared.
+// 6. An element of a buffer of scope local or registers that several nests use is written and read by the same thread.
+#include "tensor/grid.h"
+#include "tensor/schedule/step.h"
+
+namespace mcc::tensor {
+
+Outcome apply_step(const Bind& step, Schedule& schedule) {
+  const Func& f = schedule.func();
+  const For* loop = schedule.find_loop(step.loop);
+  if (loop == nullptr) return refuse_loop(step.loop);
+  if (Outcome o = require_serial(loop); !o) return o;
+  if (!parse_grid_axis(step.thread)) {
+    return refuse(RefusalCode::bad_argument,
+                  text("expected block.x, block.y, block.z, thread.x, thread.y or thread.z, got \"",
+                       step.thread, "\""));
+  }
+  Annotations annotations = loop->annotations;
+  annotations["thread"] = step.thread;
+  Func result = f;
+  result.body = replace_stmt(
+      f.body, loop,
+      For::make(loop->var, loop->min, loop->extent, LoopKind::bound, loop->body, std::move(annotations)));
+  return commit(schedule, std::move(result));
+}
+
+}  // namespace mcc::tensor

@@ -1,0 +1,105 @@
+// fuse_axes(block="conv", axes=["n", "y", "x"], name="m")
+//
+//   for n in 2: for c in 64: for y in 7: for x in 7: conv(n, c, y, x)
+// becomes
+//   for m in 98: for c in 64: conv(m, c)          with m // 49 for n, m // 7 %% 7 for y, m %% 7 for x
+//
+// Unlike fuse, which changes the loops around a block, this changes the block: what it reads and writes along the axes is one
+// stretch of the new axis. The loop block.name stands where the loop of the first of the axes was.
+//
+// 1. The block stands under serial loops of its own, one for each axis, and has no predicate; all axes begin at 0.
+// 2. There are at least two axes of one sort, spatial or reduce, of constant extents, all but the first.
+// 3. The name is new in the block, and block.name in the function (the names of the fused axes and their loops are free).
+#include <algorithm>
+
+#include "tensor/schedule/step.h"
+
+namespace mcc::tensor {
+
+Outcome apply_step(const FuseAxes& step, Schedule& schedule) {
+  const Func& f = schedule.func();
+  std::vector<BlockSite> sites = block_sites(f.body);
+  const BlockSite* site = find_site(sites, step.block);
+  if (site == nullptr) return refuse_block(step.block);
+  const Block& block = *site->block;
+  bool is_plain = !site->loops.empty() && site->loops.size() == block.axes.size() &&
+                  is_true(block.predicate) && chain_from(site->loops[0]).size() == site->loops.size();
+  for (size_t i = 0; is_plain && i < block.axes.size(); ++i) {
+    is_plain = block.values[i].same_as(site->loops[i]->var) && is_int(block.axes[i].domain.min, 0) &&
+               site->loops[i]->loop == LoopKind::serial;
+  }
+  if (!is_plain) {
+    return refuse(
+        RefusalCode::not_nested,
+        text("expected block ", block.name, " to stand under serial loops of its own, one for each axis"));
+  }
+  if (step.axes.size() < 2) {
+    return refuse(RefusalCode::bad_argument, text("expected at least two axes, got ", step.axes.size()));
+  }
+  std::vector<size_t> fused;
+  for (const std::string& name : step.axes) {
+    auto it = std::find_if(block.axes.begin(), block.axes.end(),
+                           [&](const Axis& a) { return a.var.name() == name; });
+    auto index = static_cast<size_t>(it - block.axes.begin());
+    bool is_one_sort = it != block.axes.end() && it->kind != AxisKind::scan &&
+                       (fused.empty() || it->kind == block.axes[fused[0]].kind) &&
+                       std::find(fused.begin(), fused.end(), index) == fused.end();
+    if (!is_one_sort || (!fused.empty() && !it->domain.extent.as<IntImm>())) {
+      return refuse(RefusalCode::bad_argument,
+                    text("expected different axes of block ", block.name,
+                         ", all spatial or all reduce axes, of constant extents, got \"", name, "\""));
+    }
+    fused.push_back(index);
+  }
+  auto is_fused = [&](size_t i) { return std::find(fused.begin(), fused.end(), i) != fused.end(); };
+  Names names(f);
+  const std::string loop_name = text(block.name, ".", step.name);
+  bool is_free = !names.taken(loop_name);
+  for (size_t i = 0; i < block.axes.size(); ++i) {
+    if (is_fused(i)) {
+      is_free |= site->loops[i]->var.name() == loop_name;
+    } else if (block.axes[i].var.name() == step.name) {
+      return refuse(RefusalCode::bad_argument,
+                    text("expected a new name, got ", step.name, ", which is an axis"));
+    }
+  }
+  if (!is_free || !is_name(step.name)) {
+    return refuse(RefusalCode::bad_argument, text("expected a new name, got \"", step.name, "\""));
+  }
+
+  Var axis(step.name), loop(loop_name);
+  Expr extent = 1;
+  VarMap map;
+  for (size_t n = fused.size(); n-- > 0;) {
+    const Axis& old = block.axes[fused[n]];
+    Expr part = floor_div(axis, extent);
+    if (n != 0) part = floor_mod(part, old.domain.extent);
+    map.emplace(old.var.get(), part);
+    extent = extent * old.domain.extent;
+  }
+  extent = simplify(extent);
+  Block* made = block.copy();
+  made->axes.clear();
+  made->values.clear();
+  std::vector<LoopSpec> loops;
+  for (size_t i = 0; i < block.axes.size(); ++i) {
+    if (i == *std::min_element(fused.begin(), fused.end())) {
+      made->axes.push_back({axis, {0, extent}, block.axes[i].kind});
+      made->values.push_back(loop);
+      loops.push_back({loop, extent});
+    }
+    if (is_fused(i)) continue;
+    made->axes.push_back(block.axes[i]);
+    made->values.push_back(block.values[i]);
+    loops.push_back({site->loops[i]->var, site->loops[i]->extent});
+  }
+  made->body = substitute(block.body, map);
+  if (block.init) made->init = substitute(block.init, map);
+  Stmt with_axis = make_block(made);
+  Func result = f;
+  result.body =
+      replace_stmt(f.body, site->loops[0], make_nest(loops, simplify_accesses(f, *with_axis.as<Block>())));
+  return commit(schedule, std::move(result));
+}
+
+}  // namespace mcc::tensor

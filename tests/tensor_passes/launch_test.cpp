@@ -1,0 +1,94 @@
+// Schedules for a GPU, lowered: each is checked after every pass, its launches on the interpreter's grid, and kept as text.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "golden.h"
+#include "tensor/passes/lower.h"
+#include "tensor/schedule/schedule.h"
+#include "tensor/text.h"
+#include "tensor/verify.h"
+#include "tensor_passes/equivalence.h"
+
+namespace mcc::tensor {
+namespace {
+
+Target gpu_target() {
+  Target t;
+  t.kind = TargetKind::cuda;
+  t.vector_bits = 128;
+  return t;
+}
+
+// The text between the line "=== NAME" and the next such line.
+std::string section(const std::string& file, const std::string& name) {
+  size_t begin = file.find("=== " + name + "\n");
+  if (begin == std::string::npos) return "";
+  begin += name.size() + 5;
+  return file.substr(begin, file.find("=== ", begin) - begin);
+}
+
+class LaunchFile : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(LaunchFile, RunsOnTheGridAndMatchesItsGolden) {
+  const std::string path = text("tensor_passes/data/launch/", GetParam(), ".txt");
+  const std::string file = read_file(test_data(path));
+  const std::string source = section(file, "func"), steps = section(file, "trace");
+  Func f = parse(source);
+  Result<Trace> trace = parse_trace(steps);
+  ASSERT_TRUE(trace.ok()) << to_text(trace.errors());
+  Schedule schedule(f);
+  Outcome outcome = schedule.replay(*trace);
+  ASSERT_TRUE(outcome) << outcome.detail;
+  expect_equivalent(f, schedule.func());
+  Func lowered = expect_lowers(schedule.func(), {}, {}, gpu_target());
+  EXPECT_THAT(verify(lowered, Stage::lowered), testing::ElementsAre());
+  EXPECT_THAT(verify_launches(lowered, Gpu()), testing::ElementsAre()) << to_text(lowered);
+  expect_lowers(schedule.func());  // the same schedule on a CPU
+  expect_golden(path, text("=== func\n", source, "=== trace\n", steps, "=== lowered\n", to_text(lowered)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, LaunchFile,
+                         ::testing::Values("pointwise", "scalar", "matmul", "softmax", "recurrence"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// ---- What is wrong with launches ----
+
+std::vector<std::string> violations(const std::string& source) {
+  return verify_launches(parse(source), Gpu());
+}
+
+TEST(VerifyLaunches, ReportsWhatIsNotBound) {
+  EXPECT_THAT(violations("func f(x: f32[4]) -> (y: f32[4]) { for i in 4 { y[i] = x[i] } }"),
+              testing::ElementsAre(
+                  testing::HasSubstr("kernel part for i, which computes y is not bound to the grid")));
+}
+
+TEST(VerifyLaunches, ReportsLimitsAndOrder) {
+  EXPECT_THAT(violations(R"(func f(x: f32[4]) -> (y: f32[4]) {
+    bound for b in 4 @{thread="block.x"} { bound for c in 1 @{thread="block.y"} {
+      alloc s: f32[50000] shared {
+        bound for t in 64 @{thread="thread.y"} { bound for u in 32 @{thread="thread.x"} {
+          if u == 0 { y[b] = x[b] }
+        } }
+      }
+    } }
+  })"),
+              testing::UnorderedElementsAre(testing::HasSubstr("stand in order: block.y"),
+                                            testing::HasSubstr("2048 threads, 1024 is the limit"),
+                                            testing::HasSubstr("200000 bytes of shared memory")));
+}
+
+TEST(VerifyLaunches, ReportsDivergentBarriers) {
+  EXPECT_THAT(violations(R"(func f(x: f32[4]) -> (y: f32[4]) {
+    bound for b in 4 @{thread="block.x"} { bound for t in 32 @{thread="thread.x"} {
+      if b < 3 { evaluate barrier() }
+      if t < 3 { for k in 2 { evaluate barrier() } }
+      for k in t + 1 { evaluate barrier() }
+    } }
+  })"),
+              testing::ElementsAre(testing::HasSubstr("barrier under condition t < 3"),
+                                   testing::HasSubstr("barrier under loop k")));
+}
+
+}  // namespace
+}  // namespace mcc::tensor

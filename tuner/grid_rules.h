@@ -1,0 +1,35 @@
+// The rules of the schedules for GPUs. As those of rules.h, each says whether it took its blocks on, and leaves the draft as it
+// is where it does not fit. Every size comes from the target's Gpu.
+#pragma once
+
+#include "tuner/rules.h"
+
+namespace mcc::tuner {
+
+// All rules in their order; in the end everything is bound to the grid.
+void apply_grid_rules(Draft& draft);
+
+// What is left: for every outermost loop that is not bound a grid of its own. Spatial loops around a block make it, one
+// result (or a few neighbours) a thread; where there are none, or several blocks share loops that depend on each other, a
+// single block, whose threads share out the loops inside.
+void bind_rest(Draft& draft);
+
+// Injective producers disappear into their consumers: those of rule_inline.cpp, and copies that only move data, also under
+// windows and products, since reading through their indices costs a thread no more than a guarded load.
+void inline_for_grid(Draft& draft);
+
+// ---- Shared by the rules ----
+
+// Threads of a block for this many independent results: enough for a block, as long as all multiprocessors get one.
+int64_t choose_threads(const tensor::Gpu& gpu, int64_t results);
+
+// Steps that all have to be legal; else the draft is as before.
+template <class F>
+bool try_all(Draft& draft, F&& steps) {
+  tensor::Schedule before = draft.schedule;
+  if (steps()) return true;
+  draft.schedule = std::move(before);
+  return false;
+}
+
+}  // namespace mcc::tuner

@@ -1,0 +1,173 @@
+// The plain schedule for a GPU, for whatever no other rule takes:
+//
+//   bound b in ceil(results / threads) @{block.x}
+//     bound t in threads @{thread.x}
+//       one result, its reduce loops inside (or a vector of neighbours, of pointwise blocks)
+#include <algorithm>
+
+#include "support/text.h"
+#include "tensor/grid.h"
+#include "tensor/schedule/tree.h"
+#include "tuner/grid_rules.h"
+
+namespace mcc::tuner {
+
+using namespace tensor;
+
+int64_t choose_threads(const Gpu& gpu, int64_t results) {
+  int64_t threads = 256;
+  while (threads > 2 * gpu.warp && results < threads * gpu.multiprocessors)
+    threads /= 2;
+  return threads;
+}
+
+namespace {
+
+// Which loops of a site may be spread over threads: bound to spatial axes only, with bounds that hang on no other loop.
+std::vector<std::string> free_loops(const std::vector<const For*>& loops, const Stmt& below) {
+  std::vector<std::string> out;
+  for (const For* loop : loops) {
+    AxisKinds kinds = axes_bound_below(below, loop->var);
+    bool is_free = !kinds.reduce && !kinds.scan && is_int(loop->min, 0) && !uses_any(loop->extent, loops);
+    for (const For* other : loops)
+      is_free &= !uses_var(other->extent, loop->var) && !uses_var(other->min, loop->var);
+    if (is_free) out.push_back(loop->var.name());
+  }
+  return out;
+}
+
+int64_t results_of(const Schedule& s, const std::vector<std::string>& loops) {
+  int64_t results = 1;
+  for (const std::string& name : loops) {
+    int64_t extent = 64;  // symbolic
+    as_int(s.find_loop(name)->extent, &extent);
+    results =
+        extent > (int64_t{1} << 40) / std::max<int64_t>(results, 1) ? int64_t{1} << 40 : results * extent;
+  }
+  return results;
+}
+
+// The one loop that the given loops of a chain become, outermost; empty where that is not legal.
+std::string gather(Draft& draft, const std::string& first_in_chain, const std::vector<std::string>& loops,
+                   const std::string& name) {
+  std::vector<std::string> order = loops;
+  for (const For* loop : chain_from(draft.schedule.find_loop(first_in_chain))) {
+    if (std::find(loops.begin(), loops.end(), loop->var.name()) == loops.end())
+      order.push_back(loop->var.name());
+  }
+  if (order.size() > 1 && !try_step(draft, Reorder{order})) return "";
+  if (loops.size() == 1) return loops[0];
+  return try_step(draft, Fuse{loops, name}) ? name : "";
+}
+
+bool is_bound_below(const For* loop) { return has_bound_loop(Stmt(loop)); }
+
+// The outermost loops of the function, one for each part of it.
+std::vector<std::string> outermost_loops(const Schedule& s) {
+  std::vector<std::string> out;
+  for (const std::string& block : s.block_names()) {
+    std::vector<const For*> loops = s.loops_of(block);
+    if (!loops.empty() && (out.empty() || out.back() != loops[0]->var.name()))
+      out.push_back(loops[0]->var.name());
+  }
+  return out;
+}
+
+// Below a loop over blocks: each outermost nest of spatial loops over all threads of the block.
+void spread_over_threads(Draft& draft, const std::string& host, int64_t threads) {
+  std::vector<std::string> blocks;
+  for (const BlockSite& site : block_sites(draft.schedule.func().body)) {
+    if (is_under(site, draft.schedule.find_loop(host))) blocks.push_back(site.block->name);
+  }
+  for (const std::string& block : blocks) {
+    std::vector<const For*> loops = draft.schedule.loops_of(block);
+    if (std::any_of(loops.begin(), loops.end(), [](const For* l) { return is_thread_loop(*l); })) continue;
+    // The loops of this block alone.
+    size_t first = loops.size();
+    while (first > 0 && block_sites(loops[first - 1]->body).size() == 1 && !is_block_loop(*loops[first - 1]))
+      --first;
+    std::vector<const For*> own(loops.begin() + static_cast<std::ptrdiff_t>(first), loops.end());
+    if (own.empty()) continue;
+    std::vector<std::string> spread = free_loops(own, Stmt(own[0]));
+    if (spread.empty()) continue;
+    const std::string outer = own[0]->var.name();
+    try_all(draft, [&] {
+      std::string all = gather(draft, outer, spread, block + ".all");
+      std::string turn = block + ".turn", thread = block + ".thread";
+      return !all.empty() && try_step(draft, Split{all, {0, threads}, {turn, thread}}) &&
+             try_step(draft, Reorder{{thread, turn}}) && try_step(draft, Bind{thread, "thread.x"});
+    });
+  }
+}
+
+// One block of the grid for the whole part.
+void bind_to_one_block(Draft& draft, const std::string& outer) {
+  std::string unit = outer + ".grid";
+  must_step(draft, Split{outer, {1, 0}, {unit, outer}});
+  must_step(draft, Bind{unit, "block.x"});
+  spread_over_threads(draft, unit, draft.target.gpu.threads_per_block / 2);
+}
+
+// The chain of loops from `outer` down to a single block.
+bool bind_nest(Draft& draft, const std::string& outer) {
+  const For* loop = draft.schedule.find_loop(outer);
+  if (block_sites(Stmt(loop)).size() != 1) return false;
+  std::vector<const For*> chain = chain_from(loop);
+  std::vector<std::string> spread = free_loops(chain, Stmt(loop));
+  if (spread.empty()) return false;
+  const std::string block = block_sites(Stmt(loop))[0].block->name;
+  int64_t threads = choose_threads(draft.target.gpu, results_of(draft.schedule, spread));
+  return try_all(draft, [&] {
+    std::string all = gather(draft, outer, spread, block + ".all");
+    std::string grid = block + ".block", thread = block + ".thread";
+    return !all.empty() && try_step(draft, Split{all, {0, threads}, {grid, thread}}) &&
+           try_step(draft, Bind{grid, "block.x"}) && try_step(draft, Bind{thread, "thread.x"});
+  });
+}
+
+// The only consumer of a block's result, when it takes each element once, at the place where it is made.
+std::string epilogue_of(const Schedule& s, const std::string& block) {
+  std::optional<BlockInfo> info = analyze(s, block);
+  if (!info || !info->is_reduction || is_output(s.func(), info->store.buffer)) return "";
+  std::vector<std::string> consumers = s.consumers(block);
+  if (consumers.size() != 1) return "";
+  std::optional<BlockInfo> consumer = analyze(s, consumers[0]);
+  return consumer && consumer->is_injective && consumer->spatial == info->spatial ? consumers[0] : "";
+}
+
+}  // namespace
+
+void bind_rest(Draft& draft) {
+  for (const std::string& outer : outermost_loops(draft.schedule)) {
+    const For* loop = draft.schedule.find_loop(outer);
+    bool is_outermost = loop != nullptr && loops_around(draft.schedule.func().body, loop).empty();
+    if (!is_outermost || is_bound_below(loop)) continue;
+    std::vector<BlockSite> sites = block_sites(Stmt(loop));
+    const std::string block = sites[0].block->name;
+    const std::string epilogue = sites.size() == 1 ? epilogue_of(draft.schedule, block) : "";
+    if (!bind_nest(draft, outer)) {
+      bind_to_one_block(draft, outer);
+    } else if (!epilogue.empty()) {
+      try_step(draft, ReverseComputeAt{epilogue, block + ".thread"});
+    }
+  }
+}
+
+void inline_for_grid(Draft& draft) {
+  inline_producers(draft);
+  Schedule& s = draft.schedule;
+  for (const std::string& name : s.block_names()) {
+    std::optional<BlockInfo> producer = analyze(s, name);
+    bool is_copy = producer && producer->is_injective && producer->is_movement &&
+                   producer->loads.size() <= 1 && !is_output(s.func(), producer->store.buffer);
+    if (is_copy) try_step(draft, ComputeInline{name});
+  }
+  inline_producers(draft);
+}
+
+void apply_grid_rules(Draft& draft) {
+  inline_for_grid(draft);
+  bind_rest(draft);
+}
+
+}  // namespace mcc::tuner
