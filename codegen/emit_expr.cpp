@@ -549,6 +549,7 @@ llvm::Value* KernelEmitter::on(const VectorReduce& n) {
 
 llvm::Value* KernelEmitter::on(const Call& n) {
   if (n.function == Intrinsic::prefetch) {
+    if (on_device()) return b_.getTrue();  // warps hide latencies instead
     const auto* target = n.args[0].as<Load>();
     int64_t locality = 0;
     MCC_CHECK(target && as_int(n.args[1], &locality), "prefetch takes a load and a constant");

@@ -3,6 +3,7 @@
 #include <llvm/IR/MDBuilder.h>
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "codegen/kernel_emitter.h"
@@ -60,6 +61,26 @@ std::vector<int> reversed(int lanes) {
   return mask;
 }
 
+// A power of two, up to kDeviceAlign, that surely divides the index.
+int64_t divisor_of(const Expr& index) {
+  int64_t value = 0;
+  if (as_int(index, &value)) return std::gcd(value % kDeviceAlign, int64_t{kDeviceAlign});
+  const auto* n = index.as<Binary>();
+  if (!n) return 1;
+  switch (n->op) {
+    case BinaryOp::mul:
+      return std::min<int64_t>(divisor_of(n->a) * divisor_of(n->b), kDeviceAlign);
+    case BinaryOp::add:
+    case BinaryOp::sub:
+    case BinaryOp::min:
+    case BinaryOp::max:
+    case BinaryOp::floor_mod:
+      return std::min(divisor_of(n->a), divisor_of(n->b));
+    default:
+      return 1;
+  }
+}
+
 llvm::FixedVectorType* vector_type(LlvmType* type) { return llvm::cast<llvm::FixedVectorType>(type); }
 
 }  // namespace
@@ -99,6 +120,13 @@ Instruction* KernelEmitter::tag(Instruction* access, const Buffer& buffer) {
 
 llvm::Align KernelEmitter::element_align(const Buffer& buffer) const {
   return llvm::Align(static_cast<uint64_t>(byte_size(buffer.element())));
+}
+
+// GPUs load and store vectors at once only where they are aligned as a whole; there all buffers are.
+llvm::Align KernelEmitter::vector_align(const Buffer& buffer, const Expr& index) const {
+  if (!on_device()) return element_align(buffer);
+  int64_t bytes = std::min<int64_t>(divisor_of(index) * byte_size(buffer.element()), kDeviceAlign);
+  return llvm::Align(static_cast<uint64_t>(bytes));
 }
 
 llvm::Value* KernelEmitter::address(const Buffer& buffer, Value* index) {
@@ -155,10 +183,10 @@ llvm::Value* KernelEmitter::load_guarded(const Load& n) {
   return from_memory(n.buffer.element(), phi);
 }
 
-llvm::Value* KernelEmitter::contiguous_load(const Buffer& buffer, Value* index, int lanes, Value* mask) {
+llvm::Value* KernelEmitter::contiguous_load(const Buffer& buffer, Value* index, llvm::Align align, int lanes,
+                                            Value* mask) {
   LlvmType* type = memory_type(buffer.element(), lanes);
   Value* where = address(buffer, index);
-  llvm::Align align = element_align(buffer);
   if (!mask) return tag(b_.CreateAlignedLoad(type, where, align), buffer);
   return tag(b_.CreateMaskedLoad(type, where, align, mask, Constant::getNullValue(type)), buffer);
 }
@@ -188,13 +216,14 @@ llvm::Value* KernelEmitter::load_strided(const Load& n, const Expr& first, int64
   int lanes = n.type.lanes;
   Value* base = emit_index(first);
   Value* mask = n.predicate.defined() ? emit(n.predicate) : nullptr;
-  if (stride == 1) return contiguous_load(n.buffer, base, lanes, mask);
+  llvm::Align align = element_align(n.buffer);
+  if (stride == 1) return contiguous_load(n.buffer, base, vector_align(n.buffer, first), lanes, mask);
   auto at = [&](int64_t offset) {
     return b_.CreateAdd(base, ConstantInt::get(base->getType(), static_cast<uint64_t>(offset), true));
   };
   if (stride == -1) {
     if (mask) mask = b_.CreateShuffleVector(mask, reversed(lanes));
-    return b_.CreateShuffleVector(contiguous_load(n.buffer, at(1 - lanes), lanes, mask), reversed(lanes));
+    return b_.CreateShuffleVector(contiguous_load(n.buffer, at(1 - lanes), align, lanes, mask), reversed(lanes));
   }
   LlvmType* type = memory_type(n.buffer.element(), lanes);
   if (stride > kMaxShuffledStride || stride < 0 || mask || lanes < 4) {
@@ -210,7 +239,7 @@ llvm::Value* KernelEmitter::load_strided(const Load& n, const Expr& first, int64
   Value* result = nullptr;
   for (int64_t chunk = 0; chunk < stride; ++chunk) {
     int64_t start = std::min(chunk * lanes, span - lanes);
-    Value* part = contiguous_load(n.buffer, at(start), lanes, nullptr);
+    Value* part = contiguous_load(n.buffer, at(start), align, lanes, nullptr);
     std::vector<int> pick;
     for (int64_t i = 0; i < lanes; ++i) {
       int64_t element = stride * i;
@@ -254,6 +283,7 @@ void KernelEmitter::store_bits(const Store& n, Value* bits) {
   std::optional<Strided> strided = as_strided(index);
   if (strided && (strided->stride == 1 || strided->stride == -1)) {
     Value* base = emit_index(strided->base);
+    if (strided->stride == 1) align = vector_align(n.buffer, strided->base);
     if (strided->stride == -1) {
       base = b_.CreateSub(base, ConstantInt::get(base->getType(), static_cast<uint64_t>(lanes - 1)));
       bits = b_.CreateShuffleVector(bits, reversed(lanes));

@@ -79,7 +79,7 @@ KernelEmitter::KernelEmitter(llvm::Module& module, const tensor::Target& target,
     flags.setApproxFunc();
   }
   b_.setFastMathFlags(flags);
-  formats_.has_f16c = has_feature(target, "f16c");
+  formats_.has_f16c = on_device() || has_feature(target, "f16c");
 }
 
 llvm::Function* KernelEmitter::new_function(const std::string& name, llvm::FunctionType* type,
@@ -214,6 +214,8 @@ void KernelEmitter::on(const Allocate& n) {
     on_stack = memory;
     b_.CreateLifetimeStart(on_stack, b_.getInt64(bytes));
     base = on_stack;
+  } else if (placement.home == Home::shared) {
+    base = b_.CreateConstGEP1_64(b_.getInt8Ty(), shared_, static_cast<uint64_t>(placement.offset));
   } else {
     base = b_.CreateConstGEP1_64(b_.getInt8Ty(), scope_.scratch, static_cast<uint64_t>(placement.offset));
   }
@@ -228,12 +230,13 @@ void KernelEmitter::on(const Allocate& n) {
 void KernelEmitter::on(const For& n) {
   switch (n.loop) {
     case LoopKind::parallel:
-      if (!scope_.in_task && !is_int(n.extent, 1)) return emit_parallel(n);
+      if (!on_device() && !scope_.in_task && !is_int(n.extent, 1)) return emit_parallel(n);
       break;
     case LoopKind::vectorized:
       MCC_UNREACHABLE("vectorized loop ", n.var.name(), " in a lowered function");
     case LoopKind::bound:
-      MCC_UNREACHABLE("loop ", n.var.name(), " is bound to a GPU axis");
+      MCC_CHECK(on_device(), "loop ", n.var.name(), " is bound to a GPU axis");
+      return emit_bound(n);
     case LoopKind::serial:
     case LoopKind::unrolled:
       break;

@@ -10,10 +10,14 @@
 #include <unordered_map>
 
 #include "codegen/float_formats.h"
+#include "codegen/launch_plan.h"
 #include "codegen/memory_plan.h"
 #include "tensor/stmt.h"
 
 namespace mcc::codegen {
+
+// Of every buffer of a GPU's kernel: params and workspaces by whoever calls it, the others where they are made.
+inline constexpr int kDeviceAlign = 64;
 
 class KernelEmitter {
  public:
@@ -22,6 +26,9 @@ class KernelEmitter {
 
   // Adds the kernel, and one internal function for each parallel loop.
   void emit(const tensor::Func& func, const std::string& symbol);
+  // Adds a kernel of the GPU for one launch of the function (emit_device.cpp). Shared memory beyond what any kernel may have
+  // is dynamic.
+  void emit_launch(const tensor::Func& func, const LaunchPlan& launch, const std::string& entry, bool is_shared_dynamic);
 
  private:
   using Value = llvm::Value;
@@ -53,6 +60,13 @@ class KernelEmitter {
   llvm::BasicBlock* new_block(const char* name);
   void start(llvm::BasicBlock* block);  // goes on writing there
   llvm::AllocaInst* entry_alloca(llvm::Type* type, const std::string& name);
+
+  // ---- The threads of a GPU (emit_device.cpp) ----
+  Value* thread_index(int axis, const tensor::Expr& extent);
+  void emit_bound(const tensor::For& n);
+  Value* emit_barrier();
+  Value* emit_shuffle(bool is_xor, Value* value, Value* lanes);
+  bool on_device() const { return target_.kind == tensor::TargetKind::cuda; }
 
   // ---- Expressions (emit_expr.cpp) ----
   Value* emit(const tensor::Expr& e);
@@ -86,12 +100,13 @@ class KernelEmitter {
   Value* load_guarded(const tensor::Load& n);
   void store_bits(const tensor::Store& n, Value* bits);
   Value* address(const tensor::Buffer& buffer, Value* index);
-  Value* contiguous_load(const tensor::Buffer& buffer, Value* index, int lanes, Value* mask);
+  Value* contiguous_load(const tensor::Buffer& buffer, Value* index, llvm::Align align, int lanes, Value* mask);
   Value* from_memory(ElementType element, Value* bits);
   Value* to_memory(ElementType element, Value* value);
   template <class Instruction>
   Instruction* tag(Instruction* access, const tensor::Buffer& buffer);  // which buffers it cannot touch
   llvm::Align element_align(const tensor::Buffer& buffer) const;
+  llvm::Align vector_align(const tensor::Buffer& buffer, const tensor::Expr& index) const;
 
   // ---- Types ----
   llvm::Type* register_type(tensor::Type type);
@@ -113,6 +128,7 @@ class KernelEmitter {
   bool in_index_ = false;
   int tasks_ = 0;
   Value* executor_ = nullptr;  // in the kernel itself
+  Value* shared_ = nullptr;    // a launch's shared memory
 
   // One alias scope a buffer: params do not overlap, and neither do allocations.
   llvm::MDNode* alias_domain_ = nullptr;

@@ -1,5 +1,5 @@
-// Where the buffers that a lowered function allocates live: on the stack, in per-thread scratch, or in workspace
-// that the kernel's caller hands in. Shared by code generation and by whoever plans the arena, so both agree.
+// Where the buffers that a lowered function allocates live: on the stack, in per-thread scratch, in workspace
+// that the kernel's caller hands in, or in a GPU block's shared memory. Shared by code generation and by whoever plans the arena, so both agree.
 #pragma once
 
 #include <unordered_map>
@@ -8,11 +8,11 @@
 
 namespace mcc::codegen {
 
-enum class Home : uint8_t { stack, scratch, workspace };
+enum class Home : uint8_t { stack, scratch, workspace, shared };
 
 struct Placement {
   Home home = Home::stack;
-  int64_t offset = 0;  // bytes into the thread's scratch
+  int64_t offset = 0;  // bytes into the thread's scratch, or into shared memory
   int index = 0;       // of the workspace
   int64_t bytes = 0;   // on the stack and in scratch
 };

@@ -84,10 +84,16 @@ Status write_weights_file(const ModelLibrary& library, const std::string& id, co
   return write_chunks(chunks, library.weights_size + MCC_WEIGHTS_FILE_DATA, path);
 }
 
+// Only a model for GPUs has the fields of one.
+uint64_t model_size(const ModelLibrary& library) {
+  return library.device ? sizeof(mcc_model_v1) : MCC_MODEL_V1_BASE_SIZE;
+}
+
 // Sections of the object that describes the model. The weights come first: a linker lays out
 // read-only sections in the order of its inputs, and what code refers to should not have them in
 // between.
-ElfObject describe_model(const ModelLibrary& library, std::span<const std::byte> plan) {
+ElfObject describe_model(const ModelLibrary& library, std::span<const std::byte> plan,
+                         std::span<const std::byte> device) {
   const std::string& prefix = library.symbol_prefix;
   const std::string weights = prefix + "_weights";
   const std::string kernels = prefix + "_kernels";
@@ -110,6 +116,8 @@ ElfObject describe_model(const ModelLibrary& library, std::span<const std::byte>
         weights, false);
   }
   add({".rodata.mcc_plan", 64, plan.size(), {{0, plan}}, {}, false}, prefix + "_plan", false);
+  if (!device.empty())
+    add({".rodata.mcc_device", 64, device.size(), {{0, device}}, {}, false}, prefix + "_device", false);
 
   const auto add_table = [&](const std::vector<std::string>& functions, const std::string& symbol) {
     if (functions.empty()) return;
@@ -121,7 +129,7 @@ ElfObject describe_model(const ModelLibrary& library, std::span<const std::byte>
   add_table(library.kernels, kernels);
   add_table(library.host_functions, host_functions);
 
-  ElfSection model = {".data.rel.ro." + prefix, 8, sizeof(mcc_model_v1), {}, {}, false};
+  ElfSection model = {".data.rel.ro." + prefix, 8, model_size(library), {}, {}, false};
   const auto point = [&](size_t field, const std::string& symbol, bool is_there) {
     if (is_there) model.addresses.push_back({field, symbol, 0});
   };
@@ -129,6 +137,7 @@ ElfObject describe_model(const ModelLibrary& library, std::span<const std::byte>
   point(offsetof(mcc_model_v1, kernels), kernels, !library.kernels.empty());
   point(offsetof(mcc_model_v1, weights), weights, has_weights);
   point(offsetof(mcc_model_v1, host_functions), host_functions, !library.host_functions.empty());
+  if (!device.empty()) point(offsetof(mcc_model_v1, device), prefix + "_device", true);
   add(std::move(model), library.exported_symbol, true);
   return object;
 }
@@ -146,15 +155,17 @@ void add_undefined(ElfObject& object, const std::vector<std::string>& functions)
 Status write_model_object(const ModelLibrary& library, std::span<const std::byte> plan,
                           const std::string& path) {
   mcc_model_v1 model = {};
-  model.struct_size = sizeof model;
+  model.struct_size = static_cast<uint32_t>(model_size(library));
   model.abi_version = MCC_ABI_VERSION;
   model.plan_size = plan.size();
   model.kernel_count = library.kernels.size();
   model.weights_size = library.has_weights_file ? 0 : library.weights_size;
   model.host_function_count = library.host_functions.size();
 
-  ElfObject object = describe_model(library, plan);
-  object.sections.back().chunks = {{0, std::as_bytes(std::span(&model, 1))}};
+  const std::vector<std::byte> device = library.device ? write_device_code(*library.device) : std::vector<std::byte>();
+  model.device_size = device.size();
+  ElfObject object = describe_model(library, plan, device);
+  object.sections.back().chunks = {{0, std::as_bytes(std::span(&model, 1)).first(model.struct_size)}};
   add_undefined(object, library.kernels);
   add_undefined(object, library.host_functions);
   return write_elf_object(object, path);

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "codegen/device_writer.h"
 #include "codegen/elf_object.h"
 #include "codegen/plan_writer.h"
 
@@ -15,6 +17,7 @@ struct ModelLibrary {
   PlanDesc plan;                               // weights_size is taken from below
   std::vector<std::string> kernels;            // symbol of kernel i, hidden in one of the objects
   std::vector<std::string> host_functions;     // the same for host functions
+  std::optional<DeviceDesc> device;            // of a model for GPUs: what its device nodes launch
   std::vector<std::span<const char>> objects;  // ELF relocatables
   std::vector<std::string> archives;           // paths; linked behind the objects, for what those need
   // Offsets are multiples of MCC_BUFFER_ALIGNMENT; the bytes may lie in a mapped file.

@@ -10,11 +10,6 @@ uint64_t clock_ns() {
   return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
 }
 
-namespace {
-
-mcc_status run_graph(mcc_session* session, uint32_t graph, mcc_error* error);
-
-// `node "conv_relu" (Conv_3, Relu_4): what`
 mcc_status fail_at(const mcc_session& session, uint64_t node, mcc_status status, const char* what,
                    mcc_error* error) {
   const mcc_plan_node& record = session.plan->nodes[node];
@@ -30,6 +25,10 @@ mcc_status fail_at(const mcc_session& session, uint64_t node, mcc_status status,
                  what);
   return status;
 }
+
+namespace {
+
+mcc_status run_graph(mcc_session* session, uint32_t graph, mcc_error* error);
 
 mcc_status resolve_step(mcc_session* session, uint64_t node, mcc_error* error) {
   const Plan& plan = *session->plan;
@@ -224,6 +223,8 @@ mcc_status run_node(mcc_session* session, uint64_t node, mcc_error* error) {
       return run_if(session, node, error);
     case MCC_NODE_loop:
       return run_loop(session, node, error);
+    case MCC_NODE_device:  // only in sessions that have no steps
+      break;
   }
   return MCC_OK;
 }

@@ -11,13 +11,17 @@
 #include <new>
 
 #include "runtime/cpu_features.h"
+#include "runtime/device_model.h"
 #include "runtime/file_check.h"
 
 using namespace mcc::runtime;
 
 namespace {
 
+static_assert(offsetof(mcc_model_v1, device) == MCC_MODEL_V1_BASE_SIZE);
+
 void destroy(mcc_model* model) {
+  destroy_device_models(model);
   if (model->mapping != nullptr) munmap(model->mapping, model->mapping_size);
   void* library = model->library;
   model->~mcc_model();
@@ -26,7 +30,7 @@ void destroy(mcc_model* model) {
 }
 
 mcc_status check_image(const mcc_model_v1* image, mcc_error* error) {
-  if (image->struct_size < sizeof(mcc_model_v1) || image->abi_version != MCC_ABI_VERSION) {
+  if (image->struct_size < MCC_MODEL_V1_BASE_SIZE || image->abi_version != MCC_ABI_VERSION) {
     return fail(error, MCC_BAD_MODEL,
                 "the model was compiled for ABI version %u, this runtime has version %u", image->abi_version,
                 MCC_ABI_VERSION);
@@ -175,14 +179,22 @@ void move_to_huge_pages(mcc_model* model) {
 mcc_status set_up(mcc_model* model, const char* library_path, mcc_error* error) {
   mcc_status status = check_image(model->image, error);
   if (status != MCC_OK) return status;
-  status = open_plan(model->image->plan, model->image->plan_size, model->image->kernel_count,
-                     model->image->host_function_count, &model->plan, error);
+  const mcc_model_v1& image = *model->image;
+  if (image.struct_size >= sizeof image && image.device != nullptr) {
+    status = open_device_code(image.device, image.device_size, &model->device_code, error);
+    if (status != MCC_OK) return status;
+  }
+  const PlanTargets targets = {image.kernel_count, image.host_function_count, model->device_code.kernels_count};
+  status = open_plan(image.plan, image.plan_size, targets, &model->plan, error);
+  if (status != MCC_OK) return status;
+  status = check_device_nodes(model->plan, model->device_code, error);
   if (status != MCC_OK) return status;
   status = check_cpu_features(model->plan, error);
   if (status != MCC_OK) return status;
   status = find_weights(model, library_path, error);
   if (status != MCC_OK) return status;
-  if (library_path != nullptr) move_to_huge_pages(model);
+  // The weights of a GPU's model are only read once, to be copied there.
+  if (library_path != nullptr && model->device_code.header == nullptr) move_to_huge_pages(model);
   status = fill_interface(model->plan, model->plan.inputs(), &model->inputs, error);
   if (status != MCC_OK) return status;
   return fill_interface(model->plan, model->plan.outputs(), &model->outputs, error);
@@ -228,6 +240,21 @@ mcc_status describe(const Plan& plan, mcc_plan_range range, const Array<Interfac
   return MCC_OK;
 }
 
+bool is_same_kind(const mcc_device_image& a, const mcc_device_image& b) {
+  return a.kind == b.kind && a.sm == b.sm && a.is_specific == b.is_specific;
+}
+
+bool is_first_of_kind(const DeviceCode& code, uint64_t image) {
+  for (uint64_t i = 0; i < image; ++i)
+    if (is_same_kind(code.images[i], code.images[image])) return false;
+  return true;
+}
+
+const mcc_device_launch& launch_of(const mcc_model* model, size_t node, size_t launch) {
+  const DeviceCode& code = model->device_code;
+  return code.launches[code.kernels[model->plan.nodes[node].target].launches.begin + launch];
+}
+
 const char* kind_name(uint32_t kind) {
   switch (kind) {
     case MCC_NODE_kernel:
@@ -242,6 +269,8 @@ const char* kind_name(uint32_t kind) {
       return "if";
     case MCC_NODE_loop:
       return "loop";
+    case MCC_NODE_device:
+      return "device";
   }
   return "unknown";
 }
@@ -332,7 +361,7 @@ void mcc_model_get_sizes(const mcc_model* model, mcc_model_sizes* sizes) {
   all.weights_bytes = header.weights_size;
   all.scratch_bytes_per_thread = header.scratch_per_thread;
   all.plan_bytes = header.total_size;
-  all.kernel_count = model->image->kernel_count;
+  all.kernel_count = model->image->kernel_count + model->device_code.kernels_count;
   all.node_count = model->plan.nodes_count;
   std::memcpy(sizes, &all, sizes->struct_size < sizeof all ? sizes->struct_size : sizeof all);
 }
@@ -358,6 +387,69 @@ const char* mcc_model_node_source(const mcc_model* model, size_t node, size_t so
   return source < sources.count ? model->plan.text(model->plan.names[sources.begin + source]) : nullptr;
 }
 
+size_t mcc_model_image_count(const mcc_model* model) {
+  size_t count = 0;
+  for (uint64_t i = 0; i < model->device_code.images_count; ++i) count += is_first_of_kind(model->device_code, i) ? 1 : 0;
+  return count;
+}
+
+mcc_status mcc_model_image(const mcc_model* model, size_t image, mcc_image_info* info) {
+  const DeviceCode& code = model->device_code;
+  uint64_t first = 0;
+  for (size_t seen = 0; first < code.images_count; ++first)
+    if (is_first_of_kind(code, first) && seen++ == image) break;
+  if (first == code.images_count || info == nullptr) return MCC_INVALID_ARGUMENT;
+  mcc_image_info all = {};
+  all.struct_size = info->struct_size;
+  all.sm = code.images[first].sm;
+  all.kind = code.images[first].kind == MCC_IMAGE_ptx ? "ptx" : "cubin";
+  all.arch = code.text(code.images[first].arch);
+  for (uint64_t i = first; i < code.images_count; ++i) {
+    if (!is_same_kind(code.images[i], code.images[first])) continue;
+    ++all.kernels;
+    all.bytes += code.images[i].size;
+  }
+  std::memcpy(info, &all, info->struct_size < sizeof all ? info->struct_size : sizeof all);
+  return MCC_OK;
+}
+
+size_t mcc_model_node_launch_count(const mcc_model* model, size_t node) {
+  if (node >= model->plan.nodes_count || model->plan.nodes[node].kind != MCC_NODE_device) return 0;
+  return model->device_code.kernels[model->plan.nodes[node].target].launches.count;
+}
+
+mcc_status mcc_model_node_launch(const mcc_model* model, size_t node, size_t launch, mcc_launch_info* info) {
+  if (launch >= mcc_model_node_launch_count(model, node) || info == nullptr) return MCC_INVALID_ARGUMENT;
+  const mcc_device_launch& record = launch_of(model, node, launch);
+  mcc_launch_info all = {};
+  all.struct_size = info->struct_size;
+  all.shared_bytes = record.shared_bytes;
+  all.entry = model->device_code.text(record.entry);
+  std::memcpy(all.grid, record.grid, sizeof all.grid);
+  std::memcpy(all.block, record.block, sizeof all.block);
+  all.figures_count = record.figures.count;
+  std::memcpy(info, &all, info->struct_size < sizeof all ? info->struct_size : sizeof all);
+  return MCC_OK;
+}
+
+mcc_status mcc_model_node_figures(const mcc_model* model, size_t node, size_t launch, size_t index,
+                                  mcc_launch_figures* figures) {
+  if (launch >= mcc_model_node_launch_count(model, node) || figures == nullptr) return MCC_INVALID_ARGUMENT;
+  const mcc_device_launch& record = launch_of(model, node, launch);
+  if (index >= record.figures.count) return MCC_INVALID_ARGUMENT;
+  const mcc_device_figures& of = model->device_code.figures[record.figures.begin + index];
+  mcc_launch_figures all = {};
+  all.struct_size = figures->struct_size;
+  all.registers = of.registers;
+  all.arch = model->device_code.text(of.arch);
+  all.shared_bytes = of.shared_bytes;
+  all.stack_bytes = of.stack_bytes;
+  all.spill_stores = of.spill_stores;
+  all.spill_loads = of.spill_loads;
+  std::memcpy(figures, &all, figures->struct_size < sizeof all ? figures->struct_size : sizeof all);
+  return MCC_OK;
+}
+
 const char* mcc_status_name(mcc_status status) {
   switch (status) {
     case MCC_OK:
@@ -372,6 +464,8 @@ const char* mcc_status_name(mcc_status status) {
       return "out of memory";
     case MCC_RUN_FAILED:
       return "run failed";
+    case MCC_DEVICE_FAILED:
+      return "device failed";
   }
   return "unknown status";
 }

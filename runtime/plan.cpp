@@ -25,12 +25,12 @@ namespace {
 // returns false at the first fault, after saying what it is.
 class Checker {
  public:
-  Checker(const Plan& plan, uint64_t kernels, uint64_t host_functions, mcc_error* error)
-      : plan_(plan), kernels_(kernels), host_functions_(host_functions), error_(error) {}
+  Checker(const Plan& plan, const PlanTargets& targets, mcc_error* error)
+      : plan_(plan), targets_(targets), error_(error) {}
 
   bool check() {
     return check_sizes() && check_texts() && check_quantities() && check_interface() && check_values() &&
-           check_code() && check_nodes() && check_graphs();
+           check_code() && check_nodes() && check_graphs() && check_device();
   }
 
  private:
@@ -273,9 +273,9 @@ class Checker {
   bool has_good_target(const mcc_plan_node& node) const {
     switch (node.kind) {
       case MCC_NODE_kernel:
-        return node.target < kernels_;
+        return node.target < targets_.kernels;
       case MCC_NODE_host:
-        return node.target < host_functions_;
+        return node.target < targets_.host_functions;
       case MCC_NODE_copy:
         return node.args.count == 2 && node.output_count == 1;
       case MCC_NODE_shape:
@@ -286,6 +286,8 @@ class Checker {
       case MCC_NODE_loop:
         return node.args.count <= 1 && is_condition(node) && node.dims.count == 1 && is_graph(node.target) &&
                (node.other == MCC_PLAN_NONE || (is_slot(node.other) && node.other >= plan_.symbols_count));
+      case MCC_NODE_device:
+        return node.target < targets_.device_kernels;
     }
     return false;
   }
@@ -338,6 +340,24 @@ class Checker {
     return depth[graph] <= MCC_PLAN_MAX_GRAPH_DEPTH;
   }
 
+  // What runs on a GPU is known in advance: nothing there is computed from shapes or data.
+  bool check_device() {
+    if (!has_device_nodes(plan_)) return true;
+    if (plan_.graphs_count != 1 || !is_static(plan_.header->arena_size)) return fault("its graphs for a GPU");
+    for (uint64_t i = 0; i < plan_.nodes_count; ++i) {
+      const uint32_t kind = plan_.nodes[i].kind;
+      if (kind != MCC_NODE_device && kind != MCC_NODE_copy)
+        return fault("node %llu among those for a GPU", static_cast<unsigned long long>(i));
+    }
+    for (uint64_t i = 0; i < plan_.values_count; ++i) {
+      const mcc_plan_value& value = plan_.values[i];
+      const bool is_known = is_static(value.offset) && has_static_dims(plan_, value);
+      if (!is_known || value.storage == MCC_STORAGE_scratch || value.storage == MCC_STORAGE_heap)
+        return fault("value %llu for a GPU", static_cast<unsigned long long>(i));
+    }
+    return true;
+  }
+
   bool is_value_list(mcc_plan_range range) const {
     if (!is_range(range, plan_.indices_count)) return false;
     for (uint32_t i = 0; i < range.count; ++i) {
@@ -347,8 +367,7 @@ class Checker {
   }
 
   const Plan& plan_;
-  const uint64_t kernels_;
-  const uint64_t host_functions_;
+  const PlanTargets targets_;
   mcc_error* const error_;
 };
 
@@ -393,8 +412,13 @@ bool open_section(const mcc_plan_header* header, uint64_t section, const T** rec
 
 }  // namespace
 
-mcc_status open_plan(const void* bytes, uint64_t size, uint64_t kernel_count, uint64_t host_function_count,
-                     Plan* plan, mcc_error* error) {
+bool has_device_nodes(const Plan& plan) {
+  for (uint64_t i = 0; i < plan.nodes_count; ++i)
+    if (plan.nodes[i].kind == MCC_NODE_device) return true;
+  return false;
+}
+
+mcc_status open_plan(const void* bytes, uint64_t size, const PlanTargets& targets, Plan* plan, mcc_error* error) {
   const mcc_status status = check_header(bytes, size, error);
   if (status != MCC_OK) return status;
   plan->header = static_cast<const mcc_plan_header*>(bytes);
@@ -405,7 +429,7 @@ mcc_status open_plan(const void* bytes, uint64_t size, uint64_t kernel_count, ui
   MCC_PLAN_SECTIONS(MCC_OPEN)
 #undef MCC_OPEN
   mcc_error reason;
-  if (!Checker(*plan, kernel_count, host_function_count, &reason).check()) {
+  if (!Checker(*plan, targets, &reason).check()) {
     return fail(error, reason.status, "%s", reason.message);
   }
   return MCC_OK;

@@ -27,8 +27,15 @@ struct Plan {
 inline bool is_static(mcc_quantity quantity) { return quantity >= 0; }
 bool has_static_dims(const Plan& plan, const mcc_plan_value& value);
 
+// What the nodes of a plan may refer to.
+struct PlanTargets {
+  uint64_t kernels = 0, host_functions = 0, device_kernels = 0;
+};
+
+// Whether the model runs on a GPU.
+bool has_device_nodes(const Plan& plan);
+
 // Checks the bytes and sets up the views. `plan` is only valid after MCC_OK.
-mcc_status open_plan(const void* bytes, uint64_t size, uint64_t kernel_count, uint64_t host_function_count,
-                     Plan* plan, mcc_error* error);
+mcc_status open_plan(const void* bytes, uint64_t size, const PlanTargets& targets, Plan* plan, mcc_error* error);
 
 }  // namespace mcc::runtime

@@ -1,6 +1,7 @@
 // Inputs, outputs and runs of a session.
 #include <cstdio>
 
+#include "runtime/device_session.h"
 #include "runtime/session.h"
 
 using namespace mcc::runtime;
@@ -296,6 +297,11 @@ mcc_status mcc_session_set_input(mcc_session* session, size_t index, const mcc_t
   slot.data = static_cast<uint8_t*>(tensor->data);
   slot.bytes = bytes;
   slot.is_set = true;
+  if (session->device != nullptr) {
+    status = set_device_input(session, index, error);
+    slot.is_set = status == MCC_OK;
+    return status == MCC_OK ? succeed(error) : status;
+  }
   apply_patches(session, slot.patches_begin, slot.patches_end, slot.data);
   return succeed(error);
 }
@@ -339,7 +345,9 @@ mcc_status mcc_session_set_output(mcc_session* session, size_t index, const mcc_
     slot.is_callers = false;
     session->needs_preparation = true;
     session->has_run = false;
-    return succeed(error);
+    if (session->device == nullptr) return succeed(error);
+    const mcc_status status = set_device_output(session, index, error);
+    return status == MCC_OK ? succeed(error) : status;
   }
   const Subject subject = {plan, plan.output(index), "output"};
   mcc_status status = check_type(subject, *tensor, error);
@@ -360,6 +368,10 @@ mcc_status mcc_session_set_output(mcc_session* session, size_t index, const mcc_
   slot.data = static_cast<uint8_t*>(tensor->data);
   slot.capacity = tensor->size_bytes != 0 ? tensor->size_bytes : bytes;
   session->has_run = false;
+  if (session->device != nullptr) {
+    status = set_device_output(session, index, error);
+    return status == MCC_OK ? succeed(error) : status;
+  }
   if (!slot.is_static) session->needs_preparation = true;  // whether it is enough depends on the inputs
   if (slot.is_direct) apply_patches(session, slot.patches_begin, slot.patches_end, slot.data);
   return succeed(error);
@@ -368,6 +380,12 @@ mcc_status mcc_session_set_output(mcc_session* session, size_t index, const mcc_
 mcc_status mcc_session_run(mcc_session* session, mcc_error* error) {
   if (session == nullptr) return null_session(error);
   session->has_run = false;
+  if (session->device != nullptr) {
+    mcc_status status = check_all_inputs_set(*session, error);
+    if (status == MCC_OK) status = run_device(session, error);
+    session->has_run = status == MCC_OK;
+    return status == MCC_OK ? succeed(error) : status;
+  }
   if (session->needs_preparation) {
     const mcc_status status = prepare(session, error);
     if (status != MCC_OK) return status;

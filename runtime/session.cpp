@@ -1,5 +1,7 @@
 #include "runtime/session.h"
 
+#include "runtime/device_session.h"
+
 using namespace mcc::runtime;
 
 namespace {
@@ -189,14 +191,24 @@ mcc_status set_up_steps(mcc_session* session, mcc_error* error) {
   return MCC_OK;
 }
 
+mcc_status set_up_on_device(mcc_session* session, const mcc_session_options& options, mcc_error* error) {
+  session->inline_executor = make_inline_executor();
+  session->executor = &session->inline_executor;
+  const mcc_status status = set_up_interface(session, error);
+  if (status != MCC_OK) return status;
+  if (!session->times.allocate(session->plan->nodes_count)) return out_of_memory(error);
+  return set_up_device(session, options, error);
+}
+
 mcc_status set_up(mcc_session* session, const mcc_session_options& options, mcc_error* error) {
+  session->is_profiling = options.profile != 0;
+  if (session->model->device_code.header != nullptr) return set_up_on_device(session, options, error);
   mcc_status status = set_up_threads(session, options, error);
   if (status != MCC_OK) return status;
   status = set_up_memory(session, options, error);
   if (status != MCC_OK) return status;
   status = set_up_interface(session, error);
   if (status != MCC_OK) return status;
-  session->is_profiling = options.profile != 0;
   return set_up_steps(session, error);
 }
 
@@ -235,6 +247,7 @@ mcc_status mcc_session_create(mcc_model* model, const mcc_session_options* optio
 void mcc_session_destroy(mcc_session* session) {
   if (session == nullptr) return;
   mcc_model* model = session->model;
+  destroy_device(session);
   session->~mcc_session();
   std::free(session);
   mcc_model_close(model);

@@ -55,6 +55,8 @@ struct NodeTimes {
   uint64_t executions, total_ns, min_ns;
 };
 
+struct DeviceSession;  // device_session.h
+
 }  // namespace mcc::runtime
 
 struct mcc_session {
@@ -91,6 +93,9 @@ struct mcc_session {
   bool needs_preparation = true;  // before the next run: shapes or memory have changed
   bool has_run = false;
 
+  // Of a model for GPUs; nothing of memory, arguments and shapes above is used then.
+  mcc::runtime::DeviceSession* device = nullptr;
+
   // Profile.
   bool is_profiling = false;
   mcc::runtime::Array<mcc::runtime::NodeTimes> times;
@@ -113,6 +118,9 @@ bool resolve(const mcc_session& session, const mcc_plan_value& value, void** add
 
 // Executes shape code.
 mcc_status run_code(mcc_session* session, mcc_plan_range range, mcc_error* error);
+
+// Says at which node, by its name and the ONNX nodes it came from: `node "conv_relu" (Conv_3, Relu_4): what`.
+mcc_status fail_at(const mcc_session& session, uint64_t node, mcc_status status, const char* what, mcc_error* error);
 
 // Executes graph 0 with everything in place: inputs set, arena and outputs sized.
 mcc_status run_model(mcc_session* session, mcc_error* error);

@@ -16,8 +16,10 @@ struct Arguments {
   bool json = false;
 };
 
-nlohmann::ordered_json schedules_json(const CompileOptions& options, const CompileReport& report) {
-  nlohmann::ordered_json out = {{"exact", report.exact},
+using Json = nlohmann::ordered_json;
+
+Json schedules_json(const CompileOptions& options, const CompileReport& report) {
+  Json out = {{"exact", report.exact},
                                 {"nearest", report.nearest},
                                 {"default", report.by_default},
                                 {"file", report.from_file}};
@@ -38,6 +40,22 @@ std::string schedules_text(const CompileOptions& options, const CompileReport& r
                 ", ");
   }
   return text(out, report.by_default, " default");
+}
+
+Json device_json(const CompileReport& report) {
+  Json out = {{"launches", report.launches}, {"assembler", report.assembler}};
+  if (!report.assembler.empty()) {
+    out["most_registers"] = report.most_registers;
+    out["spilled_bytes"] = report.spilled_bytes;
+  }
+  return out;
+}
+
+std::string device_text(const CompileReport& report) {
+  std::string out = text("GPU: ", report.launches, " launches, PTX");
+  if (report.assembler.empty()) return out + " alone (no machine code: neither nvJitLink nor ptxas is used)";
+  return text(out, " and machine code by ", report.assembler, "; at most ", report.most_registers, " registers, ",
+              report.spilled_bytes == 0 ? "no spills" : text(report.spilled_bytes, " bytes of spills"));
 }
 
 int run(Arguments& arguments) {
@@ -77,21 +95,24 @@ int run(Arguments& arguments) {
   for (const std::string& note : report->notes)
     say(printable_lines(note));
   if (arguments.json) {
-    print_json({{"output", options.output_path},
-                {"target", report->target},
-                {"seconds", report->seconds},
-                {"kernels", report->kernels},
-                {"nodes", report->nodes},
-                {"weight_bytes", report->weight_bytes},
-                {"arena_bytes", report->arena_bytes},
-                {"file_bytes", report->file_bytes},
-                {"schedules", schedules_json(options, *report)}});
+    Json json = {{"output", options.output_path},
+                 {"target", report->target},
+                 {"seconds", report->seconds},
+                 {"kernels", report->kernels},
+                 {"nodes", report->nodes},
+                 {"weight_bytes", report->weight_bytes},
+                 {"arena_bytes", report->arena_bytes},
+                 {"file_bytes", report->file_bytes},
+                 {"schedules", schedules_json(options, *report)}};
+    if (report->launches > 0) json["device"] = device_json(*report);
+    print_json(json);
     return 0;
   }
   say(text(printable(options.output_path), ": ", report->kernels, " kernels, ",
            bytes_text(static_cast<double>(report->weight_bytes)), " of weights, ",
            bytes_text(static_cast<double>(report->arena_bytes)), " of working memory, for ", report->target,
            ", in ", fixed(report->seconds, 1), " s"));
+  if (report->launches > 0) say(device_text(*report));
   if (!options.tune_log.empty() || !options.schedule_file.empty()) say(schedules_text(options, *report));
   return 0;
 }
@@ -109,7 +130,7 @@ void add_compile(CLI::App& app, int* exit_code) {
       ->required();
   command->add_option("--header", options.header_path,
                       "With OUT.o or OUT.a: a C++ header with a class for the model, F.h");
-  command->add_option("--target", options.target, "cpu (this machine), cpu:x86-64-v3, cpu:znver4, ...")
+  command->add_option("--target", options.target, "cpu (this machine), cpu:x86-64-v3, cpu:znver4, ...; cuda (the GPU here), cuda:sm_80,sm_90 (code for each)")
       ->capture_default_str();
   command
       ->add_option(
@@ -134,8 +155,10 @@ void add_compile(CLI::App& app, int* exit_code) {
   command->add_flag("--fast-math", options.fast_math,
                     "Reassociate the model's arithmetic, divide by reciprocals, ignore signs of zero");
   command
-      ->add_option("--emit", arguments->emit, "graph,tensor,llvm,asm=FOLDER: write what is between the steps")
+      ->add_option("--emit", arguments->emit, "graph,tensor,llvm,asm,ptx=FOLDER: write what is between the steps")
       ->allow_extra_args(false);
+  command->add_flag("!--no-cubin", options.cubins,
+                    "Of GPUs: PTX alone, which is the same wherever the model is compiled; no machine code by NVIDIA's assembler");
   command->add_option("-j,--jobs", options.jobs, "Kernels compiled at once; 0: as many as processors")
       ->check(CLI::NonNegativeNumber);
   command->add_flag("--json", arguments->json, "Report on stdout as JSON");

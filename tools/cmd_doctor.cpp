@@ -3,10 +3,12 @@
 #include <sstream>
 
 #include "codegen/codegen.h"
+#include "codegen/host_gpu.h"
 #include "mcc/mcc.h"
 #include "nlohmann/json.hpp"
 #include "tools/commands.h"
 #include "tools/console.h"
+#include "tools/cuda_tools.h"
 #include "tools/measure/calibrate.h"
 
 namespace mcc::tools {
@@ -27,6 +29,38 @@ std::vector<std::string> supported_features(const std::string& features) {
   return found;
 }
 
+using Json = nlohmann::ordered_json;
+
+// 13000 is CUDA 13.0.
+std::string version_text(int version) { return text(version / 1000, ".", version % 1000 / 10); }
+
+// Null where there is none.
+Json gpus_json(const codegen::HostGpus& host) {
+  if (host.gpus.empty()) return nullptr;
+  Json list = Json::array();
+  for (const codegen::HostGpu& g : host.gpus) {
+    list.push_back({{"name", g.gpu.name},
+                    {"arch", g.gpu.arch},
+                    {"memory_bytes", g.memory_bytes},
+                    {"multiprocessors", g.gpu.multiprocessors},
+                    {"ghz", g.gpu.ghz},
+                    {"gb_per_s", g.gpu.gb_per_s},
+                    {"l2_bytes", g.gpu.l2_bytes},
+                    {"shared_per_block_max", g.gpu.shared_per_block_max}});
+  }
+  return list;
+}
+
+void print_gpus(const codegen::HostGpus& host) {
+  if (!host.problem.empty()) std::puts(text("GPU       none: ", host.problem).c_str());
+  for (const codegen::HostGpu& g : host.gpus) {
+    std::puts(text("GPU       ", g.gpu.name, ", ", g.gpu.arch, ", ", g.gpu.multiprocessors, " multiprocessors at ",
+                   fixed(g.gpu.ghz, 2), " GHz, ", bytes_text(static_cast<double>(g.memory_bytes)), ", driver for CUDA ",
+                   version_text(host.driver_version))
+                  .c_str());
+  }
+}
+
 int run(bool json) {
   Result<tensor::Target> target = codegen::make_target("cpu");
   if (!target.ok()) return report_errors(target.errors(), json);
@@ -34,6 +68,8 @@ int run(bool json) {
   const double noise = noise_between(peak, calibrate(1000));
   const std::vector<std::string> features = supported_features(target->features);
   const bool noisy = noise > 0.05;
+  const codegen::HostGpus gpus = codegen::host_gpus();
+  const std::unique_ptr<codegen::Assembler> assembler = find_assembler();
   if (json) {
     print_json({{"cpu", target->cpu},
                 {"cores", target->cores},
@@ -44,7 +80,9 @@ int run(bool json) {
                 {"l3_bytes", target->l3.bytes},
                 {"fma_peak_gflops", peak.gflops},
                 {"noise", noise},
-                {"gpu", nullptr}});
+                {"gpu", gpus_json(gpus)},
+                {"cuda_driver", gpus.driver_version == 0 ? Json() : Json(version_text(gpus.driver_version))},
+                {"cuda_assembler", assembler ? Json(assembler->name()) : Json()}});
     return 0;
   }
   std::puts(text("cpu       ", target->cpu, ", ", target->cores, " cores, vectors of ", target->vector_bits,
@@ -57,6 +95,10 @@ int run(bool json) {
   std::puts(text("FMA peak  ", fixed(peak.gflops, 1), " GFLOP/s on one core").c_str());
   std::puts(text("noise     ", fixed(100 * noise, 1), "%",
                  noisy ? ": something else is running, measurements here are not to be trusted" : "")
+                .c_str());
+  print_gpus(gpus);
+  std::puts(text("CUDA      ", assembler ? "machine code by " + assembler->name()
+                                         : "no assembler (nvJitLink or ptxas): libraries for GPUs hold PTX alone")
                 .c_str());
   return 0;
 }

@@ -7,6 +7,7 @@
 #include "tools/cmd_log.h"
 #include "tools/commands.h"
 #include "tools/console.h"
+#include "tools/device_info.h"
 #include "tools/loaded_model.h"
 #include "tools/options.h"
 #include "tools/plan_nodes.h"
@@ -176,14 +177,49 @@ void print_schedules(const Json& schedules) {
   }
 }
 
+Json device_json(const runtime::Model& model) {
+  Json images = Json::array(), launches = Json::array();
+  for (const ImageInfo& image : images_of(model))
+    images.push_back({{"kind", image.kind}, {"arch", image.arch}, {"kernels", image.kernels}, {"bytes", image.bytes}});
+  for (const LaunchInfo& launch : launches_of(model)) {
+    Json figures = Json::array();
+    for (const LaunchFigures& f : launch.figures) {
+      figures.push_back({{"arch", f.arch},
+                         {"registers", f.registers},
+                         {"shared_bytes", f.shared_bytes},
+                         {"stack_bytes", f.stack_bytes},
+                         {"spill_stores", f.spill_stores},
+                         {"spill_loads", f.spill_loads}});
+    }
+    launches.push_back({{"kernel", launch.kernel},
+                        {"entry", launch.entry},
+                        {"grid", launch.grid},
+                        {"block", launch.block},
+                        {"shared_bytes", launch.shared_bytes},
+                        {"figures", std::move(figures)}});
+  }
+  return {{"images", std::move(images)}, {"launches", std::move(launches)}};
+}
+
+void print_device(const runtime::Model& model) {
+  for (const ImageInfo& image : images_of(model)) {
+    std::puts(text("image   ", image.kind, " ", image.arch, ", ", image.kernels, " kernels, ",
+                   bytes_text(static_cast<double>(image.bytes)))
+                  .c_str());
+  }
+  for (const LaunchInfo& launch : launches_of(model))
+    std::puts(text("launch  ", printable(launch.entry), "  ", launch_text(launch)).c_str());
+}
+
 int inspect_library(const Arguments& arguments) {
   Result<runtime::Model> model = open_model(arguments.path);
   if (!model.ok()) return report_errors(model.errors(), arguments.json);
   const mcc_model_sizes sizes = model->sizes();
   const std::map<std::string, std::string> metadata = metadata_of(*model);
   const Json schedules = schedules_json(scheduled_kernels(*model), metadata);
+  const bool has_device_code = mcc_model_image_count(model->handle()) > 0;
   if (arguments.json) {
-    print_json({{"kind", "library"},
+    Json out = {{"kind", "library"},
                 {"inputs", specs_json(input_specs(*model))},
                 {"outputs", specs_json(output_specs(*model))},
                 {"kernels", sizes.kernel_count},
@@ -192,7 +228,9 @@ int inspect_library(const Arguments& arguments) {
                 {"weight_bytes", sizes.weights_bytes},
                 {"scratch_bytes_per_thread", sizes.scratch_bytes_per_thread},
                 {"metadata", metadata},
-                {"schedules", schedules}});
+                {"schedules", schedules}};
+    if (has_device_code) out["device"] = device_json(*model);
+    print_json(out);
     return 0;
   }
   std::puts(text(printable(arguments.path), ": ", sizes.kernel_count, " kernels, ", sizes.node_count,
@@ -205,6 +243,7 @@ int inspect_library(const Arguments& arguments) {
     std::puts(text("output  ", printable(spec.name), "  ", type_text(spec)).c_str());
   for (const auto& [key, value] : metadata)
     std::puts(text(printable(key), "  ", printable(value)).c_str());
+  if (has_device_code) print_device(*model);
   print_schedules(schedules);
   return 0;
 }

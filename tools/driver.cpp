@@ -13,10 +13,12 @@
 #include "codegen/model_library.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/plan_memory.h"
+#include "tools/cuda_tools.h"
 #include "tools/evaluator.h"
 #include "tools/kernels.h"
 #include "tools/model_header.h"
 #include "tools/plan.h"
+#include "tools/plan_device.h"
 #include "tools/schedules.h"
 
 namespace mcc::tools {
@@ -24,7 +26,8 @@ namespace {
 
 // A model after the graph passes: what kernels are made from.
 struct Prepared {
-  tensor::Target target;
+  std::vector<tensor::Target> targets;
+  tensor::Target target;  // the first of them: what the graph and the schedules are made for
   graph::Graph graph;
   std::vector<graph::KernelGroup> groups;
   KernelSet kernels;
@@ -54,9 +57,10 @@ std::function<void(const std::string&, const graph::Graph&)> graph_observer(cons
 }
 
 Result<Prepared> prepare(const CompileOptions& options) {
-  Result<tensor::Target> target = codegen::make_target(options.target);
-  if (!target.ok()) return target.errors();
-  if (options.threads > 0) target->cores = options.threads;
+  Result<std::vector<tensor::Target>> targets = codegen::make_targets(options.target);
+  if (!targets.ok()) return targets.errors();
+  if (options.threads > 0)
+    for (tensor::Target& target : *targets) target.cores = options.threads;
   Result<graph::Evaluator> evaluate = jit_evaluator();
   if (!evaluate.ok()) return evaluate.errors();
 
@@ -65,7 +69,8 @@ Result<Prepared> prepare(const CompileOptions& options) {
   if (!model.ok()) return model.errors();
 
   Prepared out;
-  out.target = *target;
+  out.targets = std::move(*targets);
+  out.target = out.targets.front();
   out.graph = std::move(model->graph);
   graph::OptimizeOptions optimize_options;
   optimize_options.target = out.target;
@@ -140,6 +145,25 @@ Status write_output(codegen::ModelLibrary& library, const graph::Graph& graph, c
   return done();
 }
 
+// "cpu (znver4)", "cuda:sm_80,sm_90 (sm_80, sm_90)"
+std::string target_text(const CompileOptions& options, const Prepared& p) {
+  std::vector<std::string> names;
+  for (const tensor::Target& target : p.targets) names.push_back(target.cpu);
+  return text(options.target, " (", join(names, ", "), ")");
+}
+
+void report_device(const KernelSet& set, CompileReport& report) {
+  for (const Kernel& kernel : set.kernels) {
+    report.launches += static_cast<int64_t>(kernel.device.launches.size());
+    for (const codegen::Cubin& cubin : kernel.cubins) {
+      for (const codegen::EntryFigures& f : cubin.entries) {
+        report.most_registers = std::max(report.most_registers, int64_t{f.registers});
+        report.spilled_bytes += f.spill_stores + f.spill_loads;
+      }
+    }
+  }
+}
+
 void report_schedules(const KernelSet& set, const ScheduleReport& schedules, CompileReport& report) {
   report.log_hash = schedules.log_hash;
   report.log_lines_skipped = schedules.lines_skipped;
@@ -166,12 +190,14 @@ Result<CompileReport> compile_model(const CompileOptions& options) {
   Result<Prepared> prepared = prepare(options);
   if (!prepared.ok()) return prepared.errors();
   Prepared& p = *prepared;
-  if (p.target.kind == tensor::TargetKind::cuda)
-    return Diagnostic{ErrorKind::unsupported, "--target " + options.target, "libraries for GPUs cannot be written yet", ""};
+  KernelTargets targets{p.targets};
+  std::unique_ptr<codegen::Assembler> assembler;
+  if (p.target.kind == tensor::TargetKind::cuda && options.cubins) assembler = find_assembler();
+  targets.assembler = assembler.get();
 
   Result<ScheduleReport> schedules = choose_schedules(p.kernels, p.target, options);
   if (!schedules.ok()) return schedules.errors();
-  Status compiled = compile_kernels(p.kernels, p.target, options);
+  Status compiled = compile_kernels(p.kernels, targets, options);
   if (!compiled.ok()) return compiled.errors();
   graph::MemoryPlan memory = graph::plan_memory(p.graph, p.groups, workspace_sizes(p));
 
@@ -184,9 +210,10 @@ Result<CompileReport> compile_model(const CompileOptions& options) {
   library.plan.metadata["mcc.version"] = MCC_VERSION;
   library.plan.metadata["model.hash"] = "sha256:" + *hash;
   library.plan.metadata["model.name"] = std::filesystem::path(options.model_path).stem().string();
-  library.plan.metadata["target"] = text(options.target, " (", p.target.cpu, ")");
+  library.plan.metadata["target"] = target_text(options, p);
   if (!schedules->log_hash.empty()) library.plan.metadata["log.hash"] = schedules->log_hash;
   fill_library(library, p.graph, p.groups, p.kernels, memory);
+  if (p.target.kind == tensor::TargetKind::cuda) library.device = device_code(p.kernels, p.target);
   Status written = write_output(library, p.graph, options);
   if (!written.ok()) return written.errors();
 
@@ -197,8 +224,10 @@ Result<CompileReport> compile_model(const CompileOptions& options) {
   result.arena_bytes = memory.arena_bytes;
   struct stat info {};
   if (stat(options.output_path.c_str(), &info) == 0) result.file_bytes = info.st_size;
-  result.target = text(options.target, " (", p.target.cpu, ")");
+  result.target = target_text(options, p);
   report_schedules(p.kernels, *schedules, result);
+  if (assembler) result.assembler = assembler->name();
+  report_device(p.kernels, result);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }

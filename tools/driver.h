@@ -15,13 +15,14 @@ struct CompileOptions {
   std::string model_path;
   std::string output_path;  // *.so, or *.o and *.a to be linked into a program
   std::string header_path;  // of a model that is linked in; empty: none
-  std::string target = "cpu";
+  std::string target = "cpu";  // or a list of GPUs, for a library with code for each
+  bool cubins = true;  // machine code for GPUs where NVIDIA's assembler is found; PTX is always there
   int threads = 0;  // that the library is meant to run with, what schedules go by; 0: the target's cores
   frontend::ImportOptions import;
   int opt_level = 2;
   bool strict = false;
   bool fast_math = false;
-  std::map<std::string, std::string> emit;  // "graph", "tensor", "llvm", "asm" -> folder
+  std::map<std::string, std::string> emit;  // "graph", "tensor", "llvm", "asm", "ptx" -> folder
   std::string tune_log;       // empty: none
   bool locked = false;        // every kernel must have a schedule in the log
   std::string schedule_file;  // a person's schedules; empty: none
@@ -38,6 +39,9 @@ struct CompileReport {
   int64_t arena_bytes = 0;
   int64_t file_bytes = 0;
   std::string target;  // as resolved
+  // Of GPUs: the assembler that made machine code and figures (empty: none), and the kernels' worst figures.
+  std::string assembler;
+  int64_t launches = 0, most_registers = 0, spilled_bytes = 0;
   // Kernels by where their schedules are from.
   int64_t exact = 0, nearest = 0, by_default = 0, from_file = 0;
   std::string log_hash;            // empty without a log

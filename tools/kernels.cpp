@@ -42,8 +42,56 @@ Status write_text(const std::string& folder, const std::string& file, const std:
   return Diagnostic{ErrorKind::usage, folder + "/" + file, "cannot be written", "--emit wants folders that exist"};
 }
 
-Status compile_scheduled(Kernel& kernel, const tensor::Schedule& schedule, const tensor::Target& target,
+// Errors that a person can do something about name the ONNX nodes.
+Diagnostics at(const Kernel& kernel, Diagnostics errors) {
+  for (Diagnostic& e : errors) e.where = kernel.where;
+  return errors;
+}
+
+Status emit_for_cpu(Kernel& kernel, const tensor::Func& lowered, const tensor::Target& target,
+                    const CompileOptions& options) {
+  Result<codegen::KernelMemory> memory = codegen::kernel_memory(lowered);
+  if (!memory.ok()) return at(kernel, memory.errors());
+  kernel.memory = std::move(*memory);
+
+  codegen::EmitOptions emit = emit_options(options);
+  emit.keep_llvm_ir = options.emit.count("llvm") != 0;
+  emit.keep_assembly = options.emit.count("asm") != 0;
+  Result<codegen::ObjectCode> object = codegen::emit_object(lowered, kernel.symbol, target, emit);
+  if (!object.ok()) return object.errors();
+  kernel.object = std::move(*object);
+  Status status = write_text(emit_folder(options, "llvm"), kernel.symbol + ".ll", kernel.object.llvm_ir);
+  if (!status.ok()) return status;
+  return write_text(emit_folder(options, "asm"), kernel.symbol + ".s", kernel.object.assembly);
+}
+
+Status emit_for_gpu(Kernel& kernel, const tensor::Func& lowered, const KernelTargets& targets,
+                    const CompileOptions& options) {
+  codegen::EmitOptions emit = emit_options(options);
+  emit.keep_llvm_ir = options.emit.count("llvm") != 0;
+  Result<codegen::DeviceCode> code = codegen::emit_ptx(lowered, kernel.symbol, targets.first(), emit);
+  if (!code.ok()) return at(kernel, code.errors());
+  kernel.device = std::move(*code);
+  kernel.memory = kernel.device.memory;
+  kernel.cubins.clear();
+  for (const char* what : {"ptx", "asm"}) {
+    Status status = write_text(emit_folder(options, what), kernel.symbol + ".ptx", kernel.device.ptx);
+    if (!status.ok()) return status;
+  }
+  Status status = write_text(emit_folder(options, "llvm"), kernel.symbol + ".ll", kernel.device.llvm_ir);
+  if (!status.ok() || targets.assembler == nullptr) return status;
+  for (const tensor::Target& target : targets.list) {
+    // What is for one architecture alone has no machine code elsewhere.
+    Result<codegen::Cubin> cubin = targets.assembler->assemble(kernel.device.ptx, target.cpu);
+    if (!cubin.ok()) return at(kernel, cubin.errors());
+    kernel.cubins.push_back(std::move(*cubin));
+  }
+  return done();
+}
+
+Status compile_scheduled(Kernel& kernel, const tensor::Schedule& schedule, const KernelTargets& targets,
                          const CompileOptions& options) {
+  const tensor::Target& target = targets.first();
   kernel.trace = to_text(schedule.trace());
   // Of --emit tensor: the function before lowering and after each of its passes.
   std::string stages;
@@ -58,38 +106,24 @@ Status compile_scheduled(Kernel& kernel, const tensor::Schedule& schedule, const
     };
   }
   tensor::Func lowered = tensor::lower(schedule.func(), target, observer);
-  Result<codegen::KernelMemory> memory = codegen::kernel_memory(lowered);
-  if (!memory.ok()) {
-    Diagnostics errors = memory.errors();
-    for (Diagnostic& e : errors) e.where = kernel.where;
-    return errors;
-  }
-  kernel.memory = std::move(*memory);
-
-  codegen::EmitOptions emit = emit_options(options);
-  emit.keep_llvm_ir = options.emit.count("llvm") != 0;
-  emit.keep_assembly = options.emit.count("asm") != 0;
-  Result<codegen::ObjectCode> object = codegen::emit_object(lowered, kernel.symbol, target, emit);
-  if (!object.ok()) return object.errors();
-  kernel.object = std::move(*object);
-
   Status status = write_text(emit_folder(options, "tensor"), kernel.symbol + ".txt", stages);
   if (!status.ok()) return status;
-  status = write_text(emit_folder(options, "llvm"), kernel.symbol + ".ll", kernel.object.llvm_ir);
-  if (!status.ok()) return status;
-  return write_text(emit_folder(options, "asm"), kernel.symbol + ".s", kernel.object.assembly);
+  return target.kind == tensor::TargetKind::cuda ? emit_for_gpu(kernel, lowered, targets, options)
+                                                 : emit_for_cpu(kernel, lowered, target, options);
 }
 
-Status compile_kernel(Kernel& kernel, const tensor::Target& target, const CompileOptions& options) {
-  if (!kernel.schedule) return compile_scheduled(kernel, tuner::default_schedule(kernel.func, target), target, options);
-  Status status = compile_scheduled(kernel, *kernel.schedule, target, options);
+Status compile_kernel(Kernel& kernel, const KernelTargets& targets, const CompileOptions& options) {
+  const tensor::Target& target = targets.first();
+  if (!kernel.schedule)
+    return compile_scheduled(kernel, tuner::default_schedule(kernel.func, target), targets, options);
+  Status status = compile_scheduled(kernel, *kernel.schedule, targets, options);
   // A schedule may be legal and still ask for more memory than a kernel can have.
   if (status.ok() || options.locked || kernel.source == ScheduleSource::file) return status;
   kernel.refusal = to_text(status.errors());
   kernel.source = ScheduleSource::rules;
   kernel.origin = "default";
   kernel.schedule.reset();
-  return compile_scheduled(kernel, tuner::default_schedule(kernel.func, target), target, options);
+  return compile_scheduled(kernel, tuner::default_schedule(kernel.func, target), targets, options);
 }
 
 }  // namespace
@@ -130,7 +164,7 @@ KernelSet collect_kernels(const graph::Graph& graph, const std::vector<graph::Ke
   return set;
 }
 
-Status compile_kernels(KernelSet& set, const tensor::Target& target, const CompileOptions& options) {
+Status compile_kernels(KernelSet& set, const KernelTargets& targets, const CompileOptions& options) {
   int jobs = options.jobs > 0 ? options.jobs : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   std::vector<Diagnostics> errors(set.kernels.size());
   std::mutex progress_mutex;
@@ -138,7 +172,7 @@ Status compile_kernels(KernelSet& set, const tensor::Target& target, const Compi
   oneapi::tbb::task_arena arena(jobs);
   arena.execute([&] {
     oneapi::tbb::parallel_for(size_t{0}, set.kernels.size(), [&](size_t i) {
-      Status status = compile_kernel(set.kernels[i], target, options);
+      Status status = compile_kernel(set.kernels[i], targets, options);
       if (!status.ok()) errors[i] = status.errors();
       std::lock_guard lock(progress_mutex);
       ++finished;
@@ -147,9 +181,9 @@ Status compile_kernels(KernelSet& set, const tensor::Target& target, const Compi
       }
     });
   });
-  for (const Diagnostics& e : errors) {
-    if (!e.empty()) return e;
-  }
+  Diagnostics all;
+  for (Diagnostics& e : errors) all.insert(all.end(), e.begin(), e.end());
+  if (!all.empty()) return all;
   return done();
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "codegen/codegen.h"
+#include "codegen/device.h"
 #include "graph/passes/fuse.h"
 #include "tools/driver.h"
 #include "tuner/workload.h"
@@ -32,6 +33,15 @@ struct Kernel {
   std::string refusal;  // why the chosen schedule was given up for the default one; empty if it was not
   codegen::KernelMemory memory;
   codegen::ObjectCode object;
+  codegen::DeviceCode device;          // of a GPU, instead of the object;
+  std::vector<codegen::Cubin> cubins;  // one an architecture, or none
+};
+
+// What kernels are compiled for. Of GPUs several: the first is what schedules and PTX are for, machine code is made for each.
+struct KernelTargets {
+  std::vector<tensor::Target> list;
+  const codegen::Assembler* assembler = nullptr;  // null: no machine code
+  const tensor::Target& first() const { return list.front(); }
 };
 
 struct KernelSet {
@@ -44,6 +54,7 @@ KernelSet collect_kernels(const graph::Graph& graph, const std::vector<graph::Ke
 // How kernels are compiled: the same when they are tuned as when the model is made.
 codegen::EmitOptions emit_options(const CompileOptions& options);
 
-Status compile_kernels(KernelSet& set, const tensor::Target& target, const CompileOptions& options);
+// Errors: those of all kernels.
+Status compile_kernels(KernelSet& set, const KernelTargets& targets, const CompileOptions& options);
 
 }  // namespace mcc::tools

@@ -35,7 +35,8 @@ TensorSpec to_spec(const runtime::TensorInfo& info) { return {info.name, element
 
 Diagnostic to_diagnostic(const runtime::Error& error) {
   ErrorKind kind = ErrorKind::bad_input;
-  if (error.status() == MCC_NOT_HERE || error.status() == MCC_OUT_OF_MEMORY) kind = ErrorKind::environment;
+  if (error.status() == MCC_NOT_HERE || error.status() == MCC_OUT_OF_MEMORY || error.status() == MCC_DEVICE_FAILED)
+    kind = ErrorKind::environment;
   return {kind, "", error.what(), ""};
 }
 
@@ -121,14 +122,17 @@ Result<std::vector<Constant>> make_inputs(const runtime::Model& model, const std
   return inputs;
 }
 
+runtime::Tensor tensor_of(const Constant& value) {
+  runtime::Tensor tensor;
+  tensor.data = const_cast<std::byte*>(value.bytes().data());  // kernels do not write to inputs
+  tensor.size_bytes = value.bytes().size();
+  tensor.dtype = dtype_of(value.element());
+  tensor.dims = value.shape();
+  return tensor;
+}
+
 void set_inputs(runtime::Session& session, std::span<const Constant> inputs) {
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    runtime::Tensor tensor;
-    tensor.data = const_cast<std::byte*>(inputs[i].bytes().data());  // kernels do not write to inputs
-    tensor.dtype = dtype_of(inputs[i].element());
-    tensor.dims = inputs[i].shape();
-    session.set_input(i, tensor);
-  }
+  for (size_t i = 0; i < inputs.size(); ++i) session.set_input(i, tensor_of(inputs[i]));
 }
 
 std::vector<Constant> copy_outputs(const runtime::Model& model, const runtime::Session& session) {

@@ -34,6 +34,9 @@ Result<std::vector<graph::Constant>> make_inputs(const runtime::Model& model,
                                                  const std::vector<std::string>& files,
                                                  std::optional<uint64_t> seed);
 
+// The constant's memory as a tensor.
+runtime::Tensor tensor_of(const graph::Constant& value);
+
 // The inputs must outlive the session's runs. Their types and shapes are checked by the runtime.
 void set_inputs(runtime::Session& session, std::span<const graph::Constant> inputs);
 // Copies of the outputs of the last run.

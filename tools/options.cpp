@@ -63,7 +63,7 @@ Status parse_import_options(const std::vector<std::string>& shapes, const std::v
 }
 
 Result<std::map<std::string, std::string>> parse_emit(const std::vector<std::string>& specs) {
-  static constexpr std::string_view kKinds[] = {"graph", "tensor", "llvm", "asm"};
+  static constexpr std::string_view kKinds[] = {"graph", "tensor", "llvm", "asm", "ptx"};
   std::map<std::string, std::string> result;
   for (const std::string& spec : specs) {
     const size_t split = spec.find('=');

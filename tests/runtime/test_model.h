@@ -5,9 +5,11 @@
 
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "codegen/device_writer.h"
 #include "codegen/plan_writer.h"
 #include "mcc/mcc.hpp"
 
@@ -31,6 +33,7 @@ struct TestModel {
   std::vector<mcc_kernel_fn> kernels;
   std::vector<mcc_host_fn> host_functions;
   std::vector<float> weights;  // copied to aligned memory by image()
+  std::optional<codegen::DeviceDesc> device;
 
   uint32_t add_value(PlanValue value) {
     plan.values.push_back(std::move(value));
@@ -78,8 +81,19 @@ struct TestModel {
     image_.host_function_count = host_functions.size();
     image_.weights = weights_memory_.get();
     image_.weights_size = plan.weights_size;
+    if (device) set_device_bytes(codegen::write_device_code(*device));
     return image_;
   }
+
+  const mcc_model_v1& set_device_bytes(const std::vector<std::byte>& bytes) {
+    device_bytes_ = bytes;
+    aligned_device_.reset(static_cast<std::byte*>(std::aligned_alloc(64, (bytes.size() + 64) / 64 * 64)));
+    if (!bytes.empty()) std::memcpy(aligned_device_.get(), bytes.data(), bytes.size());
+    image_.device = aligned_device_.get();
+    image_.device_size = bytes.size();
+    return image_;
+  }
+  const std::vector<std::byte>& device_bytes() const { return device_bytes_; }
 
   // Other bytes than those of the plan.
   const mcc_model_v1& set_plan_bytes(const std::vector<std::byte>& bytes) {
@@ -99,9 +113,10 @@ struct TestModel {
 
  private:
   struct Free {
-    void operator()(float* memory) const { std::free(memory); }
+    void operator()(void* memory) const { std::free(memory); }
   };
-  std::vector<std::byte> plan_bytes_;
+  std::vector<std::byte> plan_bytes_, device_bytes_;
+  std::unique_ptr<std::byte, Free> aligned_device_;
   std::unique_ptr<uint64_t[]> aligned_plan_;
   std::unique_ptr<float, Free> weights_memory_;
   mcc_model_v1 image_ = {};

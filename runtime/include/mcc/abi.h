@@ -179,7 +179,13 @@ typedef struct mcc_model_v1 {
   uint64_t weights_size;
   const mcc_host_fn* host_functions;
   uint64_t host_function_count;
+  /* From here on: only if struct_size says so. */
+  const void* device; /* the code for GPUs; layout in mcc/device_format.h */
+  uint64_t device_size;
 } mcc_model_v1;
+
+/* The struct_size of a model without code for GPUs. */
+#define MCC_MODEL_V1_BASE_SIZE 72u
 
 #ifdef __cplusplus
 }

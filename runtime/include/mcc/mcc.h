@@ -37,7 +37,8 @@ typedef enum mcc_status {
   MCC_BAD_MODEL = 2,        /* the file is not a model, is damaged, or is of an ABI that this runtime lacks */
   MCC_NOT_HERE = 3,         /* the model needs something that this machine does not have */
   MCC_OUT_OF_MEMORY = 4,
-  MCC_RUN_FAILED = 5 /* a node of the model reported an error */
+  MCC_RUN_FAILED = 5,   /* a node of the model reported an error */
+  MCC_DEVICE_FAILED = 6 /* the GPU or its driver reported an error; the program's CUDA context may be lost with it */
 } mcc_status;
 
 #define MCC_ERROR_MESSAGE_SIZE 1024
@@ -119,13 +120,52 @@ typedef struct mcc_node_info {
   uint32_t struct_size; /* set by the caller */
   uint32_t source_count;
   const char* name;     /* of the kernel */
-  const char* kind;     /* "kernel", "host", "copy", "shape", "if", "loop" */
+  const char* kind;     /* "kernel", "host", "copy", "shape", "if", "loop", "device" */
   const char* schedule; /* how the kernel was scheduled, as text; may be "" */
   int64_t flops;        /* of one execution; -1: depends on shapes */
   int64_t bytes;
 } mcc_node_info;
 
 MCC_API mcc_status mcc_model_node(const mcc_model* model, size_t node, mcc_node_info* info);
+/* A model for GPUs: its images (PTX, or machine code for one architecture), and what a launch of a device node takes. */
+typedef struct mcc_image_info {
+  uint32_t struct_size; /* set by the caller */
+  uint32_t sm;          /* 80: compute capability 8.0 */
+  const char* kind;     /* "ptx", "cubin" */
+  const char* arch;     /* "sm_80", "sm_90a" */
+  uint64_t kernels;     /* that have such an image */
+  uint64_t bytes;       /* of all of them */
+} mcc_image_info;
+
+/* Images of the same kind and architecture count as one; 0 for a model of a CPU. */
+MCC_API size_t mcc_model_image_count(const mcc_model* model);
+MCC_API mcc_status mcc_model_image(const mcc_model* model, size_t image, mcc_image_info* info);
+
+typedef struct mcc_launch_info {
+  uint32_t struct_size; /* set by the caller */
+  uint32_t shared_bytes; /* of a block */
+  const char* entry;
+  uint32_t grid[3], block[3];
+  uint32_t figures_count; /* architectures that the next fields are known of */
+  uint32_t reserved;
+} mcc_launch_info;
+
+/* The assembler's figures of a launch's entry. */
+typedef struct mcc_launch_figures {
+  uint32_t struct_size; /* set by the caller */
+  uint32_t registers;   /* of a thread */
+  const char* arch;
+  uint32_t shared_bytes; /* of a block, without what the launch asks for */
+  uint32_t stack_bytes;  /* of a thread, as the next two */
+  uint32_t spill_stores, spill_loads;
+} mcc_launch_figures;
+
+/* 0 for a node of another kind. */
+MCC_API size_t mcc_model_node_launch_count(const mcc_model* model, size_t node);
+MCC_API mcc_status mcc_model_node_launch(const mcc_model* model, size_t node, size_t launch, mcc_launch_info* info);
+MCC_API mcc_status mcc_model_node_figures(const mcc_model* model, size_t node, size_t launch, size_t index,
+                                          mcc_launch_figures* figures);
+
 /* The names of the ONNX nodes that a node came from. */
 MCC_API const char* mcc_model_node_source(const mcc_model* model, size_t node, size_t source);
 
@@ -140,10 +180,13 @@ typedef struct mcc_session_options {
                    null: allocated */
   size_t arena_size;
   int32_t profile; /* nonzero: profiling starts switched on */
-  int32_t reserved;
+  /* Of a model for GPUs; threads, executor and arena are then not used. */
+  int32_t cuda_device; /* 1 + the number of the GPU; 0: that of the calling thread's current context, else the first */
+  void* cuda_stream;   /* a CUstream (or cudaStream_t) of the caller that the runs go to; null: one of the session's own */
 } mcc_session_options;
 
-/* Null options: all CPUs, everything allocated by the session. */
+/* Null options: all CPUs, everything allocated by the session. A model for GPUs uses the calling thread's CUDA context if there
+ * is one, else the device's primary context, as CUDA's runtime does: pointers of the program's CUDA code are good here. */
 MCC_API mcc_status mcc_session_create(mcc_model* model, const mcc_session_options* options,
                                       mcc_session** session, mcc_error* error);
 MCC_API void mcc_session_destroy(mcc_session* session);
@@ -164,6 +207,8 @@ MCC_API mcc_status mcc_session_set_inputs(mcc_session* session, const mcc_tensor
 MCC_API mcc_status mcc_session_set_output(mcc_session* session, size_t index, const mcc_tensor* tensor,
                                           mcc_error* error);
 
+/* With a model for GPUs, inputs and outputs may be in the host's memory or in the GPU's, each by itself. When all of them are in
+ * the GPU's memory and the caller gave the stream, the run is only put into the stream: the caller waits for it. */
 MCC_API mcc_status mcc_session_run(mcc_session* session, mcc_error* error);
 
 /* After a run: where output `index` is and its shape. Valid until the next run or change of the
@@ -171,7 +216,14 @@ MCC_API mcc_status mcc_session_run(mcc_session* session, mcc_error* error);
 MCC_API mcc_status mcc_session_output(mcc_session* session, size_t index, mcc_tensor* tensor,
                                       mcc_error* error);
 
-/* Profile.
+/* Memory of the session's GPU, for inputs and outputs that stay there. Errors with a model of a CPU. */
+MCC_API mcc_status mcc_session_device_alloc(mcc_session* session, size_t bytes, void** memory, mcc_error* error);
+MCC_API void mcc_session_device_free(mcc_session* session, void* memory);
+/* Between memory of the host and of the GPU, in any direction; done when the call returns. */
+MCC_API mcc_status mcc_session_device_copy(mcc_session* session, void* to, const void* from, size_t bytes,
+                                           mcc_error* error);
+
+/* Profile. Of a model for GPUs by events of its stream.
  * -------------------------------------------------------------------------------------------- */
 
 typedef struct mcc_node_profile {

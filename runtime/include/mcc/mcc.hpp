@@ -148,6 +148,9 @@ struct SessionOptions {
   void* arena = nullptr;
   std::size_t arena_size = 0;
   bool profile = false;
+  // Of a model for GPUs; mcc_session_options has the meaning.
+  int cuda_device = 0;
+  void* cuda_stream = nullptr;
 };
 
 struct NodeProfile {
@@ -167,6 +170,8 @@ class Session {
     all.arena = options.arena;
     all.arena_size = options.arena_size;
     all.profile = options.profile ? 1 : 0;
+    all.cuda_device = options.cuda_device;
+    all.cuda_stream = options.cuda_stream;
     mcc_error error;
     mcc_session* session = nullptr;
     if (mcc_session_create(model.handle(), &all, &session, &error) != MCC_OK) throw Error(error);

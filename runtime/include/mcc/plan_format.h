@@ -131,7 +131,10 @@ typedef enum mcc_node_kind {
    * surroundings; the compiler adds copy nodes for carried values, and computes the place of
    * scanned slices from the slot. */
   MCC_NODE_loop = 5,
-  MCC_NODE_COUNT = 6
+  /* Kernel `target` of the code for GPUs. In a plan with one, all values are in the GPU's memory and of fixed shapes, all other
+   * nodes are copies, and the model is the only graph. */
+  MCC_NODE_device = 6,
+  MCC_NODE_COUNT = 7
 } mcc_node_kind;
 
 typedef struct mcc_plan_node {

@@ -1,0 +1,76 @@
+// Lowered functions of a GPU target -> PTX, and PTX -> machine code where NVIDIA's assembler is installed.
+//
+// A lowered function is a sequence of launches: each is one nest of loops bound to the grid ("block.x|y|z" outside,
+// "thread.x|y|z" inside), with workspaces (global buffers) allocated around them.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "codegen/codegen.h"
+
+namespace mcc::codegen {
+
+// One kernel of the GPU. Its arguments are the addresses of `buffers`, then the values of `dims` (64 bits).
+struct DeviceLaunch {
+  std::string entry;
+  std::array<tensor::Expr, 3> grid,
+      block;                 // x, y, z; over the function's dims. None where an extent of the grid is 0.
+  int64_t shared_bytes = 0;  // of a block
+  bool is_shared_dynamic = false;  // the launch must ask for them: more than any kernel may have
+  std::vector<int> buffers;        // numbers of params; of workspaces, counted behind the params
+  std::vector<int> dims;           // numbers of the function's dims
+};
+
+struct DeviceCode {
+  std::string ptx;
+  std::string llvm_ir;  // when asked for
+  std::vector<DeviceLaunch> launches;
+  KernelMemory memory;  // workspaces; no scratch
+};
+
+// Buffers are aligned to 64 bytes, params too. Deterministic: same input, same text, on any thread. Errors: what a GPU of
+// the target cannot run (loops outside of the grid, too many threads, too much shared or private memory), all of them.
+Result<DeviceCode> emit_ptx(const tensor::Func& lowered, const std::string& symbol,
+                            const tensor::Target& target, const EmitOptions& options = {});
+
+// What the assembler says of one kernel.
+struct EntryFigures {
+  std::string entry;
+  int registers = 0;                          // of a thread
+  int64_t shared_bytes = 0;                   // of a block, without dynamic ones
+  int64_t stack_bytes = 0;                    // of a thread
+  int64_t spill_stores = 0, spill_loads = 0;  // bytes of a thread
+};
+
+struct Cubin {
+  std::vector<char>
+      bytes;  // empty where this assembler has dropped the architecture and a newer one stood in for it
+  std::string arch;                   // that the figures are of
+  std::vector<EntryFigures> entries;  // in the order of the assembler's report
+};
+
+// nvJitLink or ptxas, found at run time.
+class Assembler {
+ public:
+  // Looks for libnvJitLink and ptxas: first in these CUDA folders (such as $CUDA_HOME), then where the loader looks, in the
+  // folders of programs, and in the usual places. Null when neither is there.
+  static std::unique_ptr<Assembler> find(const std::vector<std::string>& cuda_folders,
+                                         const std::vector<std::string>& program_folders);
+  virtual ~Assembler() = default;
+  // May be called from several threads at once.
+  Result<Cubin> assemble(const std::string& ptx, const std::string& arch) const;
+  const std::string& name() const { return name_; }  // "ptxas 13.0 (/usr/local/cuda/bin/ptxas)", for people
+
+ protected:
+  // For this architecture and no other; *is_unknown: the assembler does not know it.
+  virtual Result<Cubin> run(const std::string& ptx, const std::string& arch, bool* is_unknown) const = 0;
+  std::string name_;
+};
+
+// The figures in the log that ptxas -v and nvJitLink's -verbose write.
+std::vector<EntryFigures> parse_assembler_log(const std::string& log);
+
+}  // namespace mcc::codegen

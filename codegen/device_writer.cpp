@@ -1,0 +1,129 @@
+#include "codegen/device_writer.h"
+
+#include <cstring>
+#include <map>
+
+#include "support/check.h"
+
+namespace mcc::codegen {
+
+namespace {
+
+uint32_t narrow(uint64_t count) {
+  MCC_CHECK(count < MCC_PLAN_NONE, "the model's code for GPUs is too large");
+  return static_cast<uint32_t>(count);
+}
+
+// 80 and false of "sm_80"; 90 and true of "sm_90a".
+uint32_t sm_number(const std::string& arch) {
+  MCC_CHECK(arch.size() > 3 && arch.compare(0, 3, "sm_") == 0, "architecture ", arch);
+  return static_cast<uint32_t>(std::stoul(arch.substr(3)));
+}
+
+template <class T>
+void append_padded(std::vector<T>& list, size_t multiple) {
+  while (list.size() % multiple != 0)
+    list.push_back(T{});
+}
+
+class DeviceWriter {
+ public:
+  std::vector<std::byte> write(const DeviceDesc& device) {
+    for (const DeviceKernelDesc& kernel : device.kernels)
+      add_kernel(kernel);
+    return lay_out();
+  }
+
+ private:
+  mcc_plan_string add_text(const std::string& text) {
+    const auto [entry, is_new] = texts_.try_emplace(text, mcc_plan_string{});
+    if (!is_new) return entry->second;
+    entry->second = {narrow(strings_.size()), narrow(text.size())};
+    strings_.insert(strings_.end(), text.begin(), text.end());
+    strings_.push_back(0);
+    return entry->second;
+  }
+
+  void add_kernel(const DeviceKernelDesc& kernel) {
+    mcc_device_kernel record = {};
+    record.launches = {narrow(launches_.size()), narrow(kernel.launches.size())};
+    for (const DeviceLaunchDesc& launch : kernel.launches)
+      add_launch(launch);
+    record.images = {narrow(images_.size()), narrow(kernel.images.size())};
+    for (const DeviceImageDesc& image : kernel.images)
+      add_image(image);
+    kernels_.push_back(record);
+  }
+
+  void add_launch(const DeviceLaunchDesc& launch) {
+    mcc_device_launch record = {};
+    record.entry = add_text(launch.entry);
+    for (size_t i = 0; i < 3; ++i) {
+      record.grid[i] = launch.grid[i];
+      record.block[i] = launch.block[i];
+    }
+    record.shared_bytes = launch.shared_bytes;
+    record.dynamic_shared_bytes = launch.dynamic_shared_bytes;
+    record.arguments = {narrow(arguments_.size()), narrow(launch.arguments.size())};
+    arguments_.insert(arguments_.end(), launch.arguments.begin(), launch.arguments.end());
+    record.figures = {narrow(figures_.size()), narrow(launch.figures.size())};
+    for (const DeviceFiguresDesc& f : launch.figures) {
+      figures_.push_back(
+          {add_text(f.arch), f.registers, f.shared_bytes, f.stack_bytes, f.spill_stores, f.spill_loads, 0});
+    }
+    launches_.push_back(record);
+  }
+
+  void add_image(const DeviceImageDesc& image) {
+    append_padded(code_, 16);
+    mcc_device_image record = {};
+    record.kind = image.kind;
+    record.sm = sm_number(image.arch);
+    record.is_specific = image.arch.back() == 'a' ? 1 : 0;
+    record.arch = add_text(image.arch);
+    record.offset = code_.size();
+    record.size = image.bytes.size();
+    code_.insert(code_.end(), image.bytes.begin(), image.bytes.end());
+    code_.push_back(0);
+    images_.push_back(record);
+  }
+
+  template <class T>
+  static void place(mcc_device_header& header, int section, const std::vector<T>& records,
+                    std::vector<std::byte>& out) {
+    append_padded(out, 16);
+    header.sections[section] = {out.size(), records.size()};
+    const size_t offset = out.size();
+    out.resize(offset + records.size() * sizeof(T));
+    if (!records.empty()) std::memcpy(out.data() + offset, records.data(), records.size() * sizeof(T));
+  }
+
+  std::vector<std::byte> lay_out() {
+    mcc_device_header header = {};
+    std::memcpy(header.magic, MCC_DEVICE_MAGIC, sizeof header.magic);
+    header.version = MCC_DEVICE_VERSION;
+    header.header_size = sizeof header;
+    std::vector<std::byte> out(sizeof header);
+#define MCC_PLACE(name, type) place(header, MCC_DEVICE_SECTION_##name, name##_, out);
+    MCC_DEVICE_SECTIONS(MCC_PLACE)
+#undef MCC_PLACE
+    header.total_size = out.size();
+    std::memcpy(out.data(), &header, sizeof header);
+    header.checksum =
+        mcc_plan_checksum(reinterpret_cast<const unsigned char*>(out.data()) + MCC_DEVICE_CHECKED_FROM,
+                          out.size() - MCC_DEVICE_CHECKED_FROM);
+    std::memcpy(out.data(), &header, sizeof header);
+    return out;
+  }
+
+  std::map<std::string, mcc_plan_string> texts_;
+#define MCC_SECTION_FIELD(name, type) std::vector<type> name##_;
+  MCC_DEVICE_SECTIONS(MCC_SECTION_FIELD)
+#undef MCC_SECTION_FIELD
+};
+
+}  // namespace
+
+std::vector<std::byte> write_device_code(const DeviceDesc& device) { return DeviceWriter().write(device); }
+
+}  // namespace mcc::codegen

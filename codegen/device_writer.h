@@ -1,0 +1,46 @@
+// A model's code for GPUs as the compiler builds it, and its bytes (runtime/include/mcc/device_format.h has the meaning of
+// every field). Needs no LLVM.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "mcc/device_format.h"
+
+namespace mcc::codegen {
+
+struct DeviceImageDesc {
+  mcc_image_kind kind = MCC_IMAGE_ptx;
+  std::string arch;  // "sm_80", "sm_90a"
+  std::string bytes;
+};
+
+struct DeviceFiguresDesc {
+  std::string arch;
+  uint32_t registers = 0, shared_bytes = 0, stack_bytes = 0, spill_stores = 0, spill_loads = 0;
+};
+
+struct DeviceLaunchDesc {
+  std::string entry;
+  std::array<uint32_t, 3> grid{1, 1, 1}, block{1, 1, 1};
+  uint32_t shared_bytes = 0, dynamic_shared_bytes = 0;
+  std::vector<uint32_t> arguments;  // numbers into the node's args
+  std::vector<DeviceFiguresDesc> figures;
+};
+
+struct DeviceKernelDesc {
+  std::vector<DeviceLaunchDesc> launches;
+  std::vector<DeviceImageDesc> images;
+};
+
+struct DeviceDesc {
+  std::vector<DeviceKernelDesc> kernels;
+};
+
+// Deterministic.
+std::vector<std::byte> write_device_code(const DeviceDesc& device);
+
+}  // namespace mcc::codegen

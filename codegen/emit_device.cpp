@@ -1,0 +1,142 @@
+// The part of KernelEmitter that is of GPUs alone: entries, indices of threads, shared memory, barriers, shuffles.
+#include <llvm/IR/Constants.h>
+#include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsNVPTX.h>
+#include <llvm/IR/MDBuilder.h>
+
+#include "codegen/kernel_emitter.h"
+
+namespace mcc::codegen {
+
+using namespace tensor;
+using llvm::ConstantInt;
+using LlvmType = llvm::Type;
+
+namespace {
+
+constexpr unsigned kGlobalSpace = 1, kSharedSpace = 3;
+constexpr uint64_t kSharedAlign = 128;
+constexpr uint32_t kWholeWarp = 0xffffffff;
+
+constexpr llvm::Intrinsic::ID kRegisters[kThreadAxes] = {
+    llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x, llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_y,
+    llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_z, llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x,
+    llvm::Intrinsic::nvvm_read_ptx_sreg_tid_y,   llvm::Intrinsic::nvvm_read_ptx_sreg_tid_z};
+
+// The launch's block, if it is constant: ptxas shares out registers by it.
+void annotate(llvm::Function& kernel, const LaunchPlan& launch) {
+  llvm::LLVMContext& context = kernel.getContext();
+  llvm::NamedMDNode* list = kernel.getParent()->getOrInsertNamedMetadata("nvvm.annotations");
+  auto add = [&](const char* key, int64_t value) {
+    auto* number = ConstantInt::get(LlvmType::getInt32Ty(context), static_cast<uint64_t>(value));
+    list->addOperand(
+        llvm::MDNode::get(context, {llvm::ValueAsMetadata::get(&kernel), llvm::MDString::get(context, key),
+                                    llvm::ValueAsMetadata::get(number)}));
+  };
+  add("kernel", 1);
+  constexpr const char* kKeys[] = {"reqntidx", "reqntidy", "reqntidz"};
+  int64_t extents[3] = {1, 1, 1};
+  for (size_t i = 0; i < 3; ++i) {
+    const For* loop = launch.axes[3 + i];
+    if (loop && (!as_int(loop->extent, &extents[i]) || extents[i] < 1)) return;
+  }
+  for (size_t i = 0; i < 3; ++i)
+    add(kKeys[i], extents[i]);
+}
+
+}  // namespace
+
+void KernelEmitter::emit_launch(const Func& func, const LaunchPlan& launch, const std::string& entry,
+                                bool is_shared_dynamic) {
+  symbol_ = entry;
+  scope_ = Scope();
+  if (alias_order_.empty()) collect_alias_scopes(func);
+  LlvmType* global = b_.getPtrTy(kGlobalSpace);
+  std::vector<LlvmType*> types(launch.buffers.size(), global);
+  types.insert(types.end(), launch.dims.size(), b_.getInt64Ty());
+  auto* type = llvm::FunctionType::get(b_.getVoidTy(), types, false);
+  function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, entry, module_);
+  function_->setCallingConv(llvm::CallingConv::PTX_Kernel);
+  function_->addFnAttr(llvm::Attribute::NoUnwind);
+  annotate(*function_, launch);
+
+  entry_ = new_block("entry");
+  llvm::BasicBlock* body = new_block("body");
+  start(body);
+  const auto params = static_cast<int>(func.params.size());
+  std::unordered_map<int, const BufferNode*> workspaces;
+  for (const auto& [buffer, placement] : memory_.placements)
+    if (placement.home == Home::workspace) workspaces[placement.index] = buffer;
+  for (size_t i = 0; i < launch.buffers.size(); ++i) {
+    const int number = launch.buffers[i];
+    llvm::Argument* argument = function_->getArg(static_cast<unsigned>(i));
+    argument->addAttr(llvm::Attribute::getWithAlignment(context_, llvm::Align(kDeviceAlign)));
+    argument->addAttr(llvm::Attribute::NoAlias);
+    // Reads of what a launch does not write go through the read-only cache.
+    if (number < func.num_inputs()) argument->addAttr(llvm::Attribute::ReadOnly);
+    const BufferNode* buffer =
+        number < params ? func.params[static_cast<size_t>(number)].get() : workspaces.at(number - params);
+    scope_.buffers[buffer] = argument;
+  }
+  for (size_t i = 0; i < launch.dims.size(); ++i)
+    scope_.vars[func.dims[static_cast<size_t>(launch.dims[i])].get()] =
+        function_->getArg(static_cast<unsigned>(launch.buffers.size() + i));
+
+  shared_ = nullptr;
+  if (launch.shared_bytes > 0) {
+    auto* array = llvm::ArrayType::get(b_.getInt8Ty(),
+                                       is_shared_dynamic ? 0 : static_cast<uint64_t>(launch.shared_bytes));
+    auto linkage =
+        is_shared_dynamic ? llvm::GlobalValue::ExternalLinkage : llvm::GlobalValue::InternalLinkage;
+    auto* memory = new llvm::GlobalVariable(
+        module_, array, false, linkage, is_shared_dynamic ? nullptr : llvm::UndefValue::get(array),
+        entry + "_shared", nullptr, llvm::GlobalValue::NotThreadLocal, kSharedSpace);
+    memory->setAlignment(llvm::Align(kSharedAlign));
+    shared_ = memory;
+  }
+  for (const Let* let : launch.lets) {
+    scope_.values.clear();
+    scope_.vars[let->var.get()] = emit(let->value);
+  }
+  emit(launch.nest);
+  b_.CreateRetVoid();
+  start(entry_);
+  b_.CreateBr(body);
+}
+
+// The special registers are 32 bits wide; how far they go is told to LLVM.
+llvm::Value* KernelEmitter::thread_index(int axis, const Expr& extent) {
+  llvm::CallInst* index = b_.CreateIntrinsic(kRegisters[axis], {}, {});
+  int64_t end = 0;
+  if (!as_int(extent, &end) || end < 1) end = axis == 0 ? 0x7fffffff : axis < 3 ? 0xffff : 1024;
+  llvm::MDNode* range =
+      llvm::MDBuilder(context_).createRange(llvm::APInt(32, 0), llvm::APInt(32, static_cast<uint64_t>(end)));
+  index->setMetadata(llvm::LLVMContext::MD_range, range);
+  return b_.CreateZExt(index, b_.getInt64Ty(), "", true);
+}
+
+void KernelEmitter::emit_bound(const For& n) {
+  Value* index = thread_index(thread_axis(n), n.extent);
+  if (!is_int(n.min, 0)) index = b_.CreateAdd(index, emit_index(n.min), "", false, true);
+  scope_.vars[n.var.get()] = index;
+  emit(n.body);
+  scope_.vars.erase(n.var.get());
+}
+
+// All threads of the block come here, and see afterwards what each has written.
+llvm::Value* KernelEmitter::emit_barrier() {
+  b_.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {});
+  return b_.getTrue();
+}
+
+llvm::Value* KernelEmitter::emit_shuffle(bool is_xor, Value* value, Value* lanes) {
+  const bool is_float = value->getType()->isFloatTy();
+  MCC_CHECK(is_float || value->getType()->isIntegerTy(32), "a shuffle of other than 32 bits");
+  using namespace llvm::Intrinsic;
+  ID id = is_float ? (is_xor ? nvvm_shfl_sync_bfly_f32 : nvvm_shfl_sync_down_f32)
+                   : (is_xor ? nvvm_shfl_sync_bfly_i32 : nvvm_shfl_sync_down_i32);
+  return b_.CreateIntrinsic(
+      id, {}, {b_.getInt32(kWholeWarp), value, b_.CreateTrunc(lanes, b_.getInt32Ty()), b_.getInt32(31)});
+}
+
+}  // namespace mcc::codegen

@@ -1,0 +1,46 @@
+#include <llvm/IR/Module.h>
+
+#include "codegen/device.h"
+#include "codegen/kernel_emitter.h"
+#include "codegen/machine.h"
+#include "codegen/optimize.h"
+
+namespace mcc::codegen {
+
+Result<DeviceCode> emit_ptx(const tensor::Func& lowered, const std::string& symbol,
+                            const tensor::Target& target, const EmitOptions& options) {
+  MCC_CHECK(target.kind == tensor::TargetKind::cuda, "PTX for ", target.name);
+  Result<DevicePlan> plan = plan_device(lowered, target.gpu);
+  if (!plan.ok()) return plan.errors();
+  std::unique_ptr<llvm::TargetMachine> machine = create_machine(target, options.optimization);
+  llvm::LLVMContext context;
+  llvm::Module module(symbol, context);
+  module.setTargetTriple(target.triple);
+  module.setDataLayout(machine->createDataLayout());
+
+  DeviceCode code;
+  code.memory = plan->memory.memory;
+  KernelEmitter emitter(module, target, options, plan->memory);
+  for (size_t i = 0; i < plan->launches.size(); ++i) {
+    const LaunchPlan& from = plan->launches[i];
+    DeviceLaunch launch;
+    launch.entry = plan->launches.size() == 1 ? symbol : text(symbol, "_", i);
+    for (size_t axis = 0; axis < 3; ++axis) {
+      launch.grid[axis] = from.axes[axis] ? from.axes[axis]->extent : tensor::Expr(1);
+      launch.block[axis] = from.axes[3 + axis] ? from.axes[3 + axis]->extent : tensor::Expr(1);
+    }
+    launch.shared_bytes = from.shared_bytes;
+    launch.is_shared_dynamic = from.shared_bytes > target.gpu.shared_per_block;
+    launch.buffers = from.buffers;
+    launch.dims = from.dims;
+    emitter.emit_launch(lowered, from, launch.entry, launch.is_shared_dynamic);
+    code.launches.push_back(std::move(launch));
+  }
+  verify_module(module);
+  if (options.optimization > 0) optimize_module(module, *machine);
+  if (options.keep_llvm_ir) code.llvm_ir = module_text(module);
+  code.ptx = generate_code(module, *machine, llvm::CodeGenFileType::AssemblyFile);
+  return code;
+}
+
+}  // namespace mcc::codegen

@@ -1,0 +1,212 @@
+#include "codegen/launch_plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "tensor/visit.h"
+
+namespace mcc::codegen {
+
+using namespace tensor;
+
+namespace {
+
+constexpr int64_t kAlign = 64;
+// Of one thread: what is not in registers lives in device memory, for all threads that are resident at once.
+constexpr int64_t kMaxPrivateBytes = 16 << 10;
+// Blocks along y and z; along x 2^31 - 1.
+constexpr int64_t kMaxBlocksX = 0x7fffffff, kMaxBlocks = 0xffff;
+
+constexpr const char* kAxisNames[kThreadAxes] = {"block.x",  "block.y",  "block.z",
+                                                 "thread.x", "thread.y", "thread.z"};
+
+// What a statement outside of the grid is called in a message: the buffer that it writes first.
+std::string name_of(const Stmt& s) {
+  std::string name;
+  for_each_stmt(s, [&](const Stmt& part) {
+    const auto* store = part.as<Store>();
+    if (store && name.empty()) name = store->buffer.name();
+  });
+  return name.empty() ? "without a result" : name;
+}
+
+bool has_bound_loop(const Stmt& s) {
+  bool found = false;
+  for_each_stmt(s, [&](const Stmt& part) {
+    const auto* loop = part.as<For>();
+    found |= loop && loop->loop == LoopKind::bound;
+  });
+  return found;
+}
+
+class Planner : public Visitor {
+ public:
+  Planner(const Func& func, const Gpu& gpu, DevicePlan* plan) : func_(func), gpu_(gpu), plan_(plan) {
+    for (size_t i = 0; i < func.params.size(); ++i)
+      numbers_[func.params[i].get()] = static_cast<int>(i);
+  }
+
+  Diagnostics errors;
+
+  // What stands outside of the launches.
+  void cut(const Stmt& s) {
+    if (const auto* seq = s.as<Seq>()) {
+      for (const Stmt& part : seq->stmts)
+        cut(part);
+    } else if (const auto* allocate = s.as<Allocate>();
+               allocate && allocate->buffer.scope() == Scope::global) {
+      add_workspace(allocate->buffer);
+      cut(allocate->body);
+    } else if (const auto* let = s.as<Let>(); let && has_bound_loop(s)) {
+      lets_.push_back(let);
+      cut(let->body);
+      lets_.pop_back();
+    } else if (const auto* loop = s.as<For>(); loop && loop->loop == LoopKind::bound) {
+      add_launch(s);
+    } else {
+      refuse(text("kernel part '", name_of(s), "' is not bound to the grid"));
+    }
+  }
+
+ protected:
+  using Visitor::on;
+
+  void on(const For& n) override {
+    if (n.loop == LoopKind::bound) {
+      const For*& axis = launch_->axes[static_cast<size_t>(thread_axis(n))];
+      MCC_CHECK(axis == nullptr, func_.name, ": ", kAxisNames[thread_axis(n)],
+                " is bound twice in one launch");
+      axis = &n;
+    }
+    Visitor::on(n);
+  }
+  void on(const Allocate& n) override {
+    place(n.buffer);
+    Visitor::on(n);
+  }
+  void on(const Load& n) override {
+    use(n.buffer);
+    Visitor::on(n);
+  }
+  void on(const Store& n) override {
+    use(n.buffer);
+    Visitor::on(n);
+  }
+  void on(const VarNode& n) override {
+    for (size_t i = 0; i < func_.dims.size(); ++i)
+      if (func_.dims[i].get() == &n) dims_.insert(static_cast<int>(i));
+  }
+
+ private:
+  void refuse(std::string message) {
+    errors.push_back({ErrorKind::unsupported, func_.name, std::move(message), ""});
+  }
+
+  void add_workspace(const Buffer& buffer) {
+    Expr bytes = byte_size(buffer.element());
+    for (const Expr& extent : buffer.shape())
+      bytes = bytes * extent;
+    Placement p;
+    p.home = Home::workspace;
+    p.index = static_cast<int>(plan_->memory.memory.workspaces.size());
+    plan_->memory.memory.workspaces.push_back(bytes);
+    plan_->memory.placements.emplace(buffer.get(), p);
+    numbers_[buffer.get()] = static_cast<int>(func_.params.size()) + p.index;
+  }
+
+  void add_launch(const Stmt& nest) {
+    LaunchPlan launch;
+    launch.nest = nest;
+    launch.lets = lets_;
+    launch_ = &launch;
+    buffers_.clear();
+    dims_.clear();
+    private_bytes_ = 0;
+    for (const Let* let : lets_)
+      visit(let->value);
+    visit(nest);
+    launch.buffers.assign(buffers_.begin(), buffers_.end());
+    launch.dims.assign(dims_.begin(), dims_.end());
+    check(launch);
+    plan_->launches.push_back(std::move(launch));
+  }
+
+  void place(const Buffer& buffer) {
+    Expr count = byte_size(buffer.element());
+    for (const Expr& extent : buffer.shape())
+      count = count * extent;
+    Placement p;
+    if (!as_int(count, &p.bytes)) {
+      refuse(text("buffer '", buffer.name(), "' is private to a block or thread and has no constant size"));
+      return;
+    }
+    if (buffer.scope() == Scope::shared) {
+      p.home = Home::shared;
+      p.offset = launch_->shared_bytes;
+      launch_->shared_bytes += (p.bytes + kAlign - 1) / kAlign * kAlign;
+    } else if (buffer.scope() == Scope::global) {
+      refuse(text("buffer '", buffer.name(), "' is in device memory but belongs to one thread"));
+    } else {
+      p.home = Home::stack;
+      if (buffer.scope() == Scope::local) private_bytes_ += p.bytes;
+    }
+    plan_->memory.placements.emplace(buffer.get(), p);
+  }
+
+  void use(const Buffer& buffer) {
+    if (auto it = numbers_.find(buffer.get()); it != numbers_.end()) buffers_.insert(it->second);
+  }
+
+  void check(const LaunchPlan& launch) {
+    int64_t threads = 1;
+    for (int axis = 0; axis < kThreadAxes; ++axis) {
+      const For* loop = launch.axes[static_cast<size_t>(axis)];
+      int64_t extent = 0;
+      if (!loop || !as_int(loop->extent, &extent)) continue;
+      if (axis >= 3 && __builtin_mul_overflow(threads, extent, &threads))
+        threads = std::numeric_limits<int64_t>::max();
+      const int64_t most = axis == 0 ? kMaxBlocksX : kMaxBlocks;
+      if (axis < 3 && extent > most)
+        refuse(text(extent, " blocks along ", kAxisNames[axis], ", a GPU has at most ", most));
+    }
+    if (threads > gpu_.threads_per_block)
+      refuse(text("a block of ", threads, " threads, ", gpu_.arch, " has at most ", gpu_.threads_per_block));
+    if (launch.shared_bytes > gpu_.shared_per_block_max)
+      refuse(text("a block needs ", launch.shared_bytes, " bytes of shared memory, ", gpu_.arch,
+                  " has at most ", gpu_.shared_per_block_max));
+    if (private_bytes_ > kMaxPrivateBytes)
+      refuse(text("a thread needs ", private_bytes_, " bytes of private memory, at most ", kMaxPrivateBytes,
+                  " are given"));
+  }
+
+  const Func& func_;
+  const Gpu& gpu_;
+  DevicePlan* plan_;
+  LaunchPlan* launch_ = nullptr;
+  std::unordered_map<const BufferNode*, int> numbers_;  // of params and workspaces
+  std::vector<const Let*> lets_;
+  std::set<int> buffers_, dims_;
+  int64_t private_bytes_ = 0;
+};
+
+}  // namespace
+
+int thread_axis(const For& loop) {
+  auto it = loop.annotations.find("thread");
+  const auto* name = it == loop.annotations.end() ? nullptr : std::get_if<std::string>(&it->second);
+  MCC_CHECK(name, "loop ", loop.var.name(), " is bound to nothing");
+  for (int axis = 0; axis < kThreadAxes; ++axis)
+    if (*name == kAxisNames[axis]) return axis;
+  MCC_UNREACHABLE("loop ", loop.var.name(), " is bound to ", *name);
+}
+
+Result<DevicePlan> plan_device(const Func& lowered, const Gpu& gpu) {
+  DevicePlan plan;
+  Planner planner(lowered, gpu, &plan);
+  if (lowered.body) planner.cut(lowered.body);
+  if (!planner.errors.empty()) return planner.errors;
+  return plan;
+}
+
+}  // namespace mcc::codegen

@@ -1,0 +1,33 @@
+// A lowered function of a GPU target, cut into its launches. Internal to codegen.
+#pragma once
+
+#include <array>
+
+#include "codegen/memory_plan.h"
+
+namespace mcc::codegen {
+
+// "block.x" .. "block.z" are 0 .. 2, "thread.x" .. "thread.z" 3 .. 5.
+inline constexpr int kThreadAxes = 6;
+
+struct LaunchPlan {
+  tensor::Stmt nest;
+  std::vector<const tensor::Let*> lets;                // around it; they use dims alone
+  std::array<const tensor::For*, kThreadAxes> axes{};  // null: not bound
+  std::vector<int> buffers;                            // used; params, then workspaces
+  std::vector<int> dims;
+  int64_t shared_bytes = 0;
+};
+
+struct DevicePlan {
+  std::vector<LaunchPlan> launches;
+  MemoryPlan memory;  // shared buffers have an offset into their launch's
+};
+
+// Errors: all that the target's GPU cannot run.
+Result<DevicePlan> plan_device(const tensor::Func& lowered, const tensor::Gpu& gpu);
+
+// The number of a bound loop's axis.
+int thread_axis(const tensor::For& loop);
+
+}  // namespace mcc::codegen

@@ -1,0 +1,115 @@
+#include "runtime/device_code.h"
+
+namespace mcc::runtime {
+
+namespace {
+
+// Launches and images of one size fit a GPU's limits with room; more is damage.
+constexpr uint32_t kMaxThreads = 1024, kMaxShared = 1u << 20;
+
+bool is_range(mcc_plan_range range, uint64_t count) { return is_within(range.begin, range.count, count); }
+
+bool is_text(const DeviceCode& code, mcc_plan_string string) {
+  return is_within(string.offset, uint64_t{string.size} + 1, code.strings_count) &&
+         code.strings[uint64_t{string.offset} + string.size] == 0;
+}
+
+bool is_launch(const DeviceCode& code, const mcc_device_launch& launch) {
+  uint64_t threads = 1;
+  for (uint32_t extent : launch.block) {
+    if (extent == 0 || extent > kMaxThreads) return false;
+    threads *= extent;
+  }
+  return is_text(code, launch.entry) && threads <= kMaxThreads && launch.grid[0] <= 0x7fffffffu &&
+         launch.grid[1] <= 0xffffu && launch.grid[2] <= 0xffffu && launch.shared_bytes <= kMaxShared &&
+         launch.dynamic_shared_bytes <= launch.shared_bytes &&
+         is_range(launch.arguments, code.arguments_count) && is_range(launch.figures, code.figures_count);
+}
+
+bool is_image(const DeviceCode& code, const mcc_device_image& image) {
+  if (image.kind >= MCC_IMAGE_COUNT || !is_text(code, image.arch) || image.offset % 16 != 0 ||
+      image.size == 0)
+    return false;
+  if (image.kind == MCC_IMAGE_cubin) return is_within(image.offset, image.size, code.code_count);
+  return image.size < UINT64_MAX && is_within(image.offset, image.size + 1, code.code_count) &&
+         code.code[image.offset + image.size] == 0;
+}
+
+mcc_status damaged(mcc_error* error, const char* what) {
+  return fail(error, MCC_BAD_MODEL, "the model's code for GPUs is damaged: %s", what);
+}
+
+template <typename T>
+bool open_section(const mcc_device_header* header, uint64_t section, const T** records, uint64_t* count) {
+  const mcc_plan_section& entry = header->sections[section];
+  uint64_t bytes = 0;
+  if (entry.offset % 16 != 0 || __builtin_mul_overflow(entry.count, sizeof(T), &bytes) ||
+      !is_within(entry.offset, bytes, header->total_size)) {
+    return false;
+  }
+  *records = reinterpret_cast<const T*>(reinterpret_cast<const unsigned char*>(header) + entry.offset);
+  *count = entry.count;
+  return true;
+}
+
+}  // namespace
+
+mcc_status open_device_code(const void* bytes, uint64_t size, DeviceCode* code, mcc_error* error) {
+  if (bytes == nullptr || size < sizeof(mcc_device_header) || reinterpret_cast<uintptr_t>(bytes) % 16 != 0)
+    return damaged(error, "its header");
+  const auto* header = static_cast<const mcc_device_header*>(bytes);
+  if (std::memcmp(header->magic, MCC_DEVICE_MAGIC, sizeof header->magic) != 0)
+    return damaged(error, "its header");
+  if (header->version != MCC_DEVICE_VERSION || header->header_size != sizeof *header) {
+    return fail(error, MCC_BAD_MODEL,
+                "the model's code for GPUs has version %u, this runtime reads version %u", header->version,
+                MCC_DEVICE_VERSION);
+  }
+  if (header->total_size != size) return damaged(error, "its size");
+  if (mcc_plan_checksum(static_cast<const unsigned char*>(bytes) + MCC_DEVICE_CHECKED_FROM,
+                        size - MCC_DEVICE_CHECKED_FROM) != header->checksum) {
+    return damaged(error, "its checksum");
+  }
+  code->header = header;
+#define MCC_OPEN(name, type)                                                              \
+  if (!open_section(header, MCC_DEVICE_SECTION_##name, &code->name, &code->name##_count)) \
+    return damaged(error, "the place of its " #name);
+  MCC_DEVICE_SECTIONS(MCC_OPEN)
+#undef MCC_OPEN
+  for (uint64_t i = 0; i < code->kernels_count; ++i) {
+    const mcc_device_kernel& kernel = code->kernels[i];
+    if (!is_range(kernel.launches, code->launches_count) || !is_range(kernel.images, code->images_count))
+      return damaged(error, "a kernel");
+  }
+  for (uint64_t i = 0; i < code->launches_count; ++i)
+    if (!is_launch(*code, code->launches[i])) return damaged(error, "a launch");
+  for (uint64_t i = 0; i < code->figures_count; ++i)
+    if (!is_text(*code, code->figures[i].arch)) return damaged(error, "the figures of a launch");
+  for (uint64_t i = 0; i < code->images_count; ++i)
+    if (!is_image(*code, code->images[i])) return damaged(error, "an image");
+  return MCC_OK;
+}
+
+mcc_status check_device_nodes(const Plan& plan, const DeviceCode& code, mcc_error* error) {
+  for (uint64_t n = 0; n < plan.nodes_count; ++n) {
+    const mcc_plan_node& node = plan.nodes[n];
+    if (node.kind != MCC_NODE_device) continue;
+    const mcc_plan_range launches = code.kernels[node.target].launches;
+    for (uint32_t i = 0; i < launches.count; ++i) {
+      const mcc_plan_range arguments = code.launches[launches.begin + i].arguments;
+      for (uint32_t a = 0; a < arguments.count; ++a)
+        if (code.arguments[arguments.begin + a] >= node.args.count)
+          return damaged(error, "an argument of a launch");
+    }
+  }
+  return MCC_OK;
+}
+
+uint32_t image_rank(const mcc_device_image& image, uint32_t sm) {
+  if (image.sm > sm || (image.is_specific != 0 && image.sm != sm)) return 0;
+  if (image.kind == MCC_IMAGE_ptx) return 1 + image.sm * 2 + image.is_specific;
+  // Machine code runs on later GPUs of the same generation alone.
+  return image.sm / 10 == sm / 10 ? 100000 + image.sm * 2 + image.is_specific : 0;
+}
+
+}  // namespace mcc::runtime

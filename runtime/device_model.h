@@ -1,0 +1,28 @@
+// A model on one GPU: its functions and weights there, shared by the sessions of a context.
+#pragma once
+
+#include "runtime/cuda.h"
+#include "runtime/device_code.h"
+
+namespace mcc::runtime {
+
+struct DeviceModel {
+  const mcc_cuda_driver* cuda = nullptr;
+  mcc_cu_context context = nullptr;
+  mcc_cu_device device = 0;
+  bool is_retained = false;  // the primary context, which is given back
+  uint32_t sm = 0;           // compute capability: 10 * major + minor
+  mcc_cu_pointer weights = 0;
+  Array<mcc_cu_module> modules;      // one a kernel
+  Array<mcc_cu_function> functions;  // one a launch
+  DeviceModel* next = nullptr;       // of the same mcc_model, in another context
+};
+
+// The model in the context that a session asks for (mcc_session_options::cuda_device); loads it when it is the first there.
+// Null with an error.
+DeviceModel* find_device_model(mcc_model* model, int32_t cuda_device, mcc_error* error);
+
+// All of the model's.
+void destroy_device_models(mcc_model* model);
+
+}  // namespace mcc::runtime

@@ -1,0 +1,457 @@
+#include "runtime/device_session.h"
+
+namespace mcc::runtime {
+
+namespace {
+
+using ull = unsigned long long;
+
+// The run after which the launches are put into a graph: addresses that change all the time are not worth one.
+constexpr uint32_t kRunsBeforeGraph = 1;
+
+mcc_status out_of_memory(mcc_error* error) { return fail(error, MCC_OUT_OF_MEMORY, "out of memory"); }
+
+mcc_status allocate(const mcc_cuda_driver& cuda, uint64_t bytes, const char* what, mcc_cu_pointer* memory,
+                    mcc_error* error) {
+  if (bytes == 0) return MCC_OK;
+  const mcc_cu_result code = cuda.allocate(memory, bytes);
+  if (code == MCC_CU_SUCCESS) return MCC_OK;
+  *memory = 0;
+  if (code == MCC_CU_OUT_OF_MEMORY) {
+    return fail(error, MCC_OUT_OF_MEMORY, "out of memory on the GPU: %llu bytes for %s",
+                static_cast<ull>(bytes), what);
+  }
+  return fail_cuda(cuda, code, "the GPU gives no memory", error);
+}
+
+bool is_on_device(const mcc_cuda_driver& cuda, const void* memory) {
+  if (memory == nullptr) return false;
+  unsigned type = 0;
+  const auto address = static_cast<mcc_cu_pointer>(reinterpret_cast<uintptr_t>(memory));
+  // Memory that the driver does not know is the host's.
+  return cuda.pointer_attribute(&type, MCC_CU_POINTER_MEMORY_TYPE, address) == MCC_CU_SUCCESS &&
+         type == MCC_CU_MEMORY_DEVICE;
+}
+
+// Finds out where `data` is, and what the kernels use.
+mcc_status place(mcc_session* session, DeviceTensor* tensor, const void* data, const char* name,
+                 mcc_error* error) {
+  DeviceSession& device = *session->device;
+  const mcc_cuda_driver& cuda = *device.on->cuda;
+  CurrentContext current(cuda, device.on->context);
+  tensor->is_on_device = is_on_device(cuda, data);
+  mcc_cu_pointer address = reinterpret_cast<uintptr_t>(data);
+  if (!tensor->is_on_device || address % MCC_BUFFER_ALIGNMENT != 0) {
+    if (!tensor->has_own) {
+      const mcc_status status = allocate(cuda, tensor->bytes, name, &tensor->own, error);
+      if (status != MCC_OK) return status;
+      tensor->has_own = true;
+    }
+    address = tensor->own;
+  }
+  if (!tensor->is_on_device && !tensor->has_pinned && tensor->bytes != 0) {
+    tensor->has_pinned = true;
+    if (cuda.host_allocate(&tensor->pinned, tensor->bytes, 0) != MCC_CU_SUCCESS) tensor->pinned = nullptr;
+  }
+  if (address != tensor->address) device.is_stale = true;
+  tensor->address = address;
+  return MCC_OK;
+}
+
+mcc_cu_pointer address_of(const mcc_session& session, const mcc_plan_value& value) {
+  const DeviceSession& device = *session.device;
+  const auto offset = static_cast<mcc_cu_pointer>(value.offset);
+  switch (value.storage) {
+    case MCC_STORAGE_arena:
+      return device.arena + offset;
+    case MCC_STORAGE_weights:
+      return device.on->weights + offset;
+    case MCC_STORAGE_input:
+      return device.inputs[value.index].address + offset;
+    case MCC_STORAGE_output:
+      return device.outputs[value.index].address + offset;
+  }
+  return 0;
+}
+
+// ---- Creation ----
+
+mcc_status set_up_steps(mcc_session* session, mcc_error* error) {
+  DeviceSession& device = *session->device;
+  const Plan& plan = *session->plan;
+  const DeviceCode& code = session->model->device_code;
+  uint64_t steps = 0, arguments = 0;
+  for (uint64_t n = 0; n < plan.nodes_count; ++n) {
+    const mcc_plan_node& node = plan.nodes[n];
+    if (node.kind == MCC_NODE_copy) {
+      ++steps;
+      arguments += 2;
+      continue;
+    }
+    const mcc_plan_range launches = code.kernels[node.target].launches;
+    steps += launches.count;
+    for (uint32_t l = 0; l < launches.count; ++l)
+      arguments += code.launches[launches.begin + l].arguments.count;
+  }
+  if (!device.steps.allocate(steps) || !device.values.allocate(arguments) ||
+      !device.addresses.allocate(arguments) || !device.parameters.allocate(arguments)) {
+    return out_of_memory(error);
+  }
+  uint64_t step = 0, argument = 0;
+  auto add_argument = [&](const mcc_plan_node& node, uint32_t number) {
+    device.values[argument] = plan.indices[node.args.begin + number];
+    device.parameters[argument] = &device.addresses[argument];
+    ++argument;
+  };
+  for (uint64_t n = 0; n < plan.nodes_count; ++n) {
+    const mcc_plan_node& node = plan.nodes[n];
+    if (node.kind == MCC_NODE_copy) {
+      const mcc_plan_value& from = plan.values[plan.indices[node.args.begin]];
+      const mcc_plan_value& to = plan.values[plan.indices[node.args.begin + 1]];
+      uint64_t bytes = 0, to_bytes = 0;
+      tensor_bytes(from.dtype, plan.dims_of(from), from.rank, &bytes);
+      tensor_bytes(to.dtype, plan.dims_of(to), to.rank, &to_bytes);
+      if (bytes != to_bytes) return fail(error, MCC_BAD_MODEL, "a copy between tensors of different size");
+      device.steps[step++] = {static_cast<uint32_t>(n), 0, nullptr, argument, bytes};
+      add_argument(node, 0);
+      add_argument(node, 1);
+      continue;
+    }
+    const mcc_plan_range launches = code.kernels[node.target].launches;
+    for (uint32_t l = launches.begin; l < launches.begin + launches.count; ++l) {
+      const mcc_plan_range numbers = code.launches[l].arguments;
+      device.steps[step++] = {static_cast<uint32_t>(n), l, device.on->functions[l], argument, 0};
+      for (uint32_t a = 0; a < numbers.count; ++a)
+        add_argument(node, code.arguments[numbers.begin + a]);
+    }
+  }
+  return MCC_OK;
+}
+
+mcc_status set_up_memory(mcc_session* session, mcc_error* error) {
+  DeviceSession& device = *session->device;
+  const Plan& plan = *session->plan;
+  const mcc_cuda_driver& cuda = *device.on->cuda;
+  if (!device.inputs.allocate(plan.inputs().count) || !device.outputs.allocate(plan.outputs().count))
+    return out_of_memory(error);
+  mcc_status status = allocate(cuda, static_cast<uint64_t>(plan.header->arena_size),
+                               "the arena of intermediate tensors", &device.arena, error);
+  for (uint64_t i = 0; i < device.inputs.size(); ++i) {
+    const mcc_plan_value& value = plan.input(i);
+    tensor_bytes(value.dtype, plan.dims_of(value), value.rank, &device.inputs[i].bytes);
+  }
+  for (uint64_t i = 0; i < device.outputs.size() && status == MCC_OK; ++i) {
+    device.outputs[i].bytes = session->outputs[i].bytes;
+    status = set_device_output(session, i, error);
+  }
+  return status;
+}
+
+// ---- Runs ----
+
+void drop_graph(DeviceSession* device) {
+  if (device->graph != nullptr) device->on->cuda->graph_exec_destroy(device->graph);
+  device->graph = nullptr;
+}
+
+void resolve_addresses(mcc_session* session) {
+  DeviceSession& device = *session->device;
+  for (uint64_t i = 0; i < device.values.size(); ++i) {
+    const uint32_t value = device.values[i];
+    device.addresses[i] = value == MCC_PLAN_NONE ? 0 : address_of(*session, session->plan->values[value]);
+  }
+  drop_graph(&device);
+  device.runs = 0;
+  device.is_stale = false;
+}
+
+mcc_cu_result carry_out(const mcc_session& session, const DeviceStep& step, mcc_cu_stream stream) {
+  DeviceSession& device = *session.device;
+  const mcc_cuda_driver& cuda = *device.on->cuda;
+  if (step.function == nullptr) {
+    if (step.bytes == 0) return MCC_CU_SUCCESS;
+    return cuda.copy_on_device(device.addresses[step.arguments + 1], device.addresses[step.arguments],
+                               step.bytes, stream);
+  }
+  const mcc_device_launch& l = session.model->device_code.launches[step.launch];
+  if (l.grid[0] == 0 || l.grid[1] == 0 || l.grid[2] == 0) return MCC_CU_SUCCESS;
+  return cuda.launch(step.function, l.grid[0], l.grid[1], l.grid[2], l.block[0], l.block[1], l.block[2],
+                     l.dynamic_shared_bytes, stream, device.parameters.data() + step.arguments, nullptr);
+}
+
+mcc_status fail_step(const mcc_session& session, const DeviceStep& step, mcc_cu_result code,
+                     mcc_error* error) {
+  mcc_error why = {};
+  const mcc_status status = fail_cuda(*session.device->on->cuda, code, "it cannot be launched", &why);
+  return fail_at(session, step.node, status, why.message, error);
+}
+
+mcc_status launch_all(mcc_session* session, mcc_error* error) {
+  DeviceSession& device = *session->device;
+  for (const DeviceStep& step : device.steps) {
+    const mcc_cu_result code = carry_out(*session, step, device.stream);
+    if (code != MCC_CU_SUCCESS) return fail_step(*session, step, code, error);
+  }
+  return MCC_OK;
+}
+
+// The launches as a graph, which costs the host one call. Where the driver makes none, they go on one by one.
+void make_graph(mcc_session* session) {
+  DeviceSession& device = *session->device;
+  const mcc_cuda_driver& cuda = *device.on->cuda;
+  mcc_cu_graph graph = nullptr;
+  device.has_graph_failed = true;
+  if (cuda.capture_begin(device.own_stream, MCC_CU_CAPTURE_THREAD_LOCAL) != MCC_CU_SUCCESS) return;
+  mcc_cu_result code = MCC_CU_SUCCESS;
+  for (const DeviceStep& step : device.steps)
+    if (code == MCC_CU_SUCCESS) code = carry_out(*session, step, device.own_stream);
+  const mcc_cu_result end = cuda.capture_end(device.own_stream, &graph);
+  if (code == MCC_CU_SUCCESS && end == MCC_CU_SUCCESS)
+    device.has_graph_failed = cuda.graph_instantiate(&device.graph, graph, 0) != MCC_CU_SUCCESS;
+  if (device.has_graph_failed) device.graph = nullptr;
+  if (graph != nullptr) cuda.graph_destroy(graph);
+}
+
+mcc_status run_steps(mcc_session* session, mcc_error* error) {
+  DeviceSession& device = *session->device;
+  if (device.graph == nullptr && !device.has_graph_failed && device.runs >= kRunsBeforeGraph &&
+      device.steps.size() > 1)
+    make_graph(session);
+  ++device.runs;
+  if (device.graph == nullptr) return launch_all(session, error);
+  const mcc_cu_result code = device.on->cuda->graph_launch(device.graph, device.stream);
+  if (code == MCC_CU_SUCCESS) return MCC_OK;
+  return fail_cuda(*device.on->cuda, code, "the model's launches cannot be started", error);
+}
+
+// Node by node, with an event behind each.
+mcc_status run_profiled(mcc_session* session, mcc_error* error) {
+  DeviceSession& device = *session->device;
+  const mcc_cuda_driver& cuda = *device.on->cuda;
+  const uint64_t nodes = session->plan->nodes_count;
+  if (device.events.size() == 0 && !device.events.allocate(nodes + 1)) return out_of_memory(error);
+  auto record = [&](uint64_t i) {
+    if (device.events[i] == nullptr) {
+      const mcc_cu_result code = cuda.event_create(&device.events[i], 0);
+      if (code != MCC_CU_SUCCESS) return code;
+    }
+    return cuda.event_record(device.events[i], device.stream);
+  };
+  mcc_cu_result code = record(0);
+  uint64_t step = 0;
+  for (uint64_t n = 0; n < nodes && code == MCC_CU_SUCCESS; ++n) {
+    for (; step < device.steps.size() && device.steps[step].node == n; ++step) {
+      const mcc_cu_result launched = carry_out(*session, device.steps[step], device.stream);
+      if (launched != MCC_CU_SUCCESS) return fail_step(*session, device.steps[step], launched, error);
+    }
+    code = record(n + 1);
+  }
+  if (code == MCC_CU_SUCCESS) code = cuda.stream_synchronize(device.stream);
+  for (uint64_t n = 0; n < nodes && code == MCC_CU_SUCCESS; ++n) {
+    float ms = 0;
+    code = cuda.event_milliseconds(&ms, device.events[n], device.events[n + 1]);
+    const auto elapsed = static_cast<uint64_t>(static_cast<double>(ms) * 1e6);
+    NodeTimes& times = session->times[n];
+    if (times.executions == 0 || elapsed < times.min_ns) times.min_ns = elapsed;
+    times.total_ns += elapsed;
+    ++times.executions;
+  }
+  return code == MCC_CU_SUCCESS ? MCC_OK
+                                : fail_cuda(cuda, code, "the model's kernels failed on the GPU", error);
+}
+
+mcc_cu_result copy_in(mcc_session* session, uint64_t i) {
+  DeviceSession& device = *session->device;
+  const mcc_cuda_driver& cuda = *device.on->cuda;
+  const DeviceTensor& tensor = device.inputs[i];
+  const uint8_t* data = session->inputs[i].data;
+  if (tensor.bytes == 0) return MCC_CU_SUCCESS;
+  if (tensor.is_on_device) {
+    const mcc_cu_pointer from = reinterpret_cast<uintptr_t>(data);
+    return tensor.address == from ? MCC_CU_SUCCESS
+                                  : cuda.copy_on_device(tensor.address, from, tensor.bytes, device.stream);
+  }
+  if (tensor.pinned != nullptr) {
+    std::memcpy(tensor.pinned, data, tensor.bytes);
+    data = static_cast<const uint8_t*>(tensor.pinned);
+  }
+  return cuda.copy_to_device(tensor.address, data, tensor.bytes, device.stream);
+}
+
+mcc_cu_result copy_out(mcc_session* session, uint64_t i) {
+  DeviceSession& device = *session->device;
+  const mcc_cuda_driver& cuda = *device.on->cuda;
+  const DeviceTensor& tensor = device.outputs[i];
+  const OutputSlot& slot = session->outputs[i];
+  const mcc_cu_pointer from = address_of(*session, session->plan->output(i));
+  if (tensor.bytes == 0) return MCC_CU_SUCCESS;
+  if (tensor.is_on_device) {
+    const mcc_cu_pointer to = reinterpret_cast<uintptr_t>(slot.data);
+    return to == from ? MCC_CU_SUCCESS : cuda.copy_on_device(to, from, tensor.bytes, device.stream);
+  }
+  return cuda.copy_to_host(tensor.pinned != nullptr ? tensor.pinned : slot.data, from, tensor.bytes,
+                           device.stream);
+}
+
+bool is_all_on_device(const mcc_session& session) {
+  for (const DeviceTensor& tensor : session.device->inputs)
+    if (!tensor.is_on_device) return false;
+  for (const DeviceTensor& tensor : session.device->outputs)
+    if (!tensor.is_on_device) return false;
+  return true;
+}
+
+}  // namespace
+
+mcc_status set_up_device(mcc_session* session, const mcc_session_options& options, mcc_error* error) {
+  session->device = static_cast<DeviceSession*>(std::calloc(1, sizeof(DeviceSession)));
+  if (session->device == nullptr) return out_of_memory(error);
+  DeviceSession& device = *new (session->device) DeviceSession;
+  device.on = find_device_model(session->model, options.cuda_device, error);
+  if (device.on == nullptr) return error != nullptr ? error->status : MCC_NOT_HERE;
+  const mcc_cuda_driver& cuda = *device.on->cuda;
+  CurrentContext current(cuda, device.on->context);
+  const mcc_cu_result code = cuda.stream_create(&device.own_stream, MCC_CU_STREAM_NON_BLOCKING);
+  if (code != MCC_CU_SUCCESS) {
+    device.own_stream = nullptr;
+    return fail_cuda(cuda, code, "the GPU's stream cannot be made", error);
+  }
+  device.is_callers_stream = options.cuda_stream != nullptr;
+  device.stream =
+      device.is_callers_stream ? static_cast<mcc_cu_stream>(options.cuda_stream) : device.own_stream;
+  const mcc_status status = set_up_memory(session, error);
+  return status == MCC_OK ? set_up_steps(session, error) : status;
+}
+
+void destroy_device(mcc_session* session) {
+  DeviceSession* device = session->device;
+  if (device == nullptr) return;
+  if (device->on != nullptr) {
+    const mcc_cuda_driver& cuda = *device->on->cuda;
+    CurrentContext current(cuda, device->on->context);
+    if (device->stream != nullptr) cuda.stream_synchronize(device->stream);
+    drop_graph(device);
+    for (mcc_cu_event event : device->events)
+      if (event != nullptr) cuda.event_destroy(event);
+    for (Array<DeviceTensor>* list : {&device->inputs, &device->outputs}) {
+      for (DeviceTensor& tensor : *list) {
+        if (tensor.own != 0) cuda.release(tensor.own);
+        if (tensor.pinned != nullptr) cuda.host_release(tensor.pinned);
+      }
+    }
+    if (device->arena != 0) cuda.release(device->arena);
+    if (device->own_stream != nullptr) cuda.stream_destroy(device->own_stream);
+  }
+  device->~DeviceSession();
+  std::free(device);
+  session->device = nullptr;
+}
+
+mcc_status set_device_input(mcc_session* session, uint64_t index, mcc_error* error) {
+  return place(session, &session->device->inputs[index], session->inputs[index].data, "an input", error);
+}
+
+mcc_status set_device_output(mcc_session* session, uint64_t index, mcc_error* error) {
+  OutputSlot& slot = session->outputs[index];
+  DeviceTensor& tensor = session->device->outputs[index];
+  const mcc_status status =
+      place(session, &tensor, slot.is_callers ? slot.data : nullptr, "an output", error);
+  if (status != MCC_OK || slot.is_callers) return status;
+  // The session's own: what the copy from the GPU goes to.
+  slot.data = static_cast<uint8_t*>(tensor.pinned);
+  if (tensor.pinned == nullptr) {
+    if (!slot.own.reserve(tensor.bytes)) return out_of_memory(error);
+    slot.data = slot.own.data();
+  }
+  slot.capacity = tensor.bytes;
+  return MCC_OK;
+}
+
+mcc_status run_device(mcc_session* session, mcc_error* error) {
+  DeviceSession& device = *session->device;
+  const mcc_cuda_driver& cuda = *device.on->cuda;
+  CurrentContext current(cuda, device.on->context);
+  if (device.is_stale) resolve_addresses(session);
+  mcc_cu_result code = MCC_CU_SUCCESS;
+  for (uint64_t i = 0; i < device.inputs.size() && code == MCC_CU_SUCCESS; ++i)
+    code = copy_in(session, i);
+  if (code != MCC_CU_SUCCESS) return fail_cuda(cuda, code, "the inputs cannot be copied to the GPU", error);
+  const mcc_status status = session->is_profiling ? run_profiled(session, error) : run_steps(session, error);
+  if (status != MCC_OK) return status;
+  for (uint64_t i = 0; i < device.outputs.size() && code == MCC_CU_SUCCESS; ++i)
+    code = copy_out(session, i);
+  if (code != MCC_CU_SUCCESS)
+    return fail_cuda(cuda, code, "the outputs cannot be copied from the GPU", error);
+  if (device.is_callers_stream && is_all_on_device(*session)) return MCC_OK;
+  code = cuda.stream_synchronize(device.stream);
+  if (code != MCC_CU_SUCCESS) return fail_cuda(cuda, code, "the model's kernels failed on the GPU", error);
+  for (uint64_t i = 0; i < device.outputs.size(); ++i) {
+    const DeviceTensor& tensor = device.outputs[i];
+    uint8_t* to = session->outputs[i].data;
+    if (!tensor.is_on_device && tensor.pinned != nullptr && tensor.pinned != to)
+      std::memcpy(to, tensor.pinned, tensor.bytes);
+  }
+  return MCC_OK;
+}
+
+}  // namespace mcc::runtime
+
+using namespace mcc::runtime;
+
+namespace {
+
+mcc_status no_device(mcc_error* error) {
+  return fail(error, MCC_INVALID_ARGUMENT, "the session's model is not for GPUs");
+}
+
+}  // namespace
+
+extern "C" {
+
+mcc_status mcc_session_device_alloc(mcc_session* session, size_t bytes, void** memory, mcc_error* error) {
+  if (session == nullptr || memory == nullptr)
+    return fail(error, MCC_INVALID_ARGUMENT, "mcc_session_device_alloc: null argument");
+  if (session->device == nullptr) return no_device(error);
+  const DeviceModel& on = *session->device->on;
+  CurrentContext current(*on.cuda, on.context);
+  mcc_cu_pointer address = 0;
+  const mcc_status status = allocate(*on.cuda, bytes == 0 ? 1 : bytes, "a tensor", &address, error);
+  if (status != MCC_OK) return status;
+  *memory = reinterpret_cast<void*>(static_cast<uintptr_t>(address));
+  return succeed(error);
+}
+
+void mcc_session_device_free(mcc_session* session, void* memory) {
+  if (session == nullptr || session->device == nullptr || memory == nullptr) return;
+  const DeviceModel& on = *session->device->on;
+  CurrentContext current(*on.cuda, on.context);
+  on.cuda->release(reinterpret_cast<uintptr_t>(memory));
+}
+
+mcc_status mcc_session_device_copy(mcc_session* session, void* to, const void* from, size_t bytes,
+                                   mcc_error* error) {
+  if (session == nullptr || ((to == nullptr || from == nullptr) && bytes != 0))
+    return fail(error, MCC_INVALID_ARGUMENT, "mcc_session_device_copy: null argument");
+  if (session->device == nullptr) return no_device(error);
+  const DeviceSession& device = *session->device;
+  const mcc_cuda_driver& cuda = *device.on->cuda;
+  CurrentContext current(cuda, device.on->context);
+  if (bytes == 0) return succeed(error);
+  const bool is_to = is_on_device(cuda, to), is_from = is_on_device(cuda, from);
+  const mcc_cu_pointer to_address = reinterpret_cast<uintptr_t>(to),
+                       from_address = reinterpret_cast<uintptr_t>(from);
+  mcc_cu_result code = MCC_CU_SUCCESS;
+  if (is_to && is_from) {
+    code = cuda.copy_on_device(to_address, from_address, bytes, device.stream);
+  } else if (is_to) {
+    code = cuda.copy_to_device(to_address, from, bytes, device.stream);
+  } else if (is_from) {
+    code = cuda.copy_to_host(to, from_address, bytes, device.stream);
+  } else {
+    std::memmove(to, from, bytes);
+  }
+  if (code == MCC_CU_SUCCESS) code = cuda.stream_synchronize(device.stream);
+  return code == MCC_CU_SUCCESS ? succeed(error) : fail_cuda(cuda, code, "the copy failed", error);
+}
+
+}  // extern "C"

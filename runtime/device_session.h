@@ -1,0 +1,56 @@
+// The part of a session that is on a GPU: memory, launches with their arguments, the CUDA graph of a run.
+#pragma once
+
+#include "runtime/device_model.h"
+#include "runtime/session.h"
+
+namespace mcc::runtime {
+
+// An input or output. The kernels work on `address`: the caller's memory if that is on the GPU and aligned, else `own`.
+struct DeviceTensor {
+  mcc_cu_pointer address = 0;
+  mcc_cu_pointer own = 0;
+  uint64_t bytes = 0;
+  void* pinned =
+      nullptr;  // the host's side of copies to and from `own`; null: the driver copies from pageable memory
+  bool is_on_device = false;                 // the caller's memory
+  bool has_own = false, has_pinned = false;  // have been asked for
+};
+
+// One launch, or a copy between two values (no function).
+struct DeviceStep {
+  uint32_t node = 0;
+  uint32_t launch = 0;
+  mcc_cu_function function = nullptr;
+  uint64_t arguments = 0;  // the first in DeviceSession::addresses; of a copy: from, to
+  uint64_t bytes = 0;      // of a copy
+};
+
+struct DeviceSession {
+  DeviceModel* on = nullptr;
+  mcc_cu_stream stream = nullptr;  // that runs go to
+  mcc_cu_stream own_stream = nullptr;
+  bool is_callers_stream = false;
+  mcc_cu_pointer arena = 0;
+  Array<DeviceTensor> inputs, outputs;
+  Array<DeviceStep> steps;
+  Array<uint32_t> values;           // the plan's value of each argument
+  Array<mcc_cu_pointer> addresses;  // of the arguments, launch by launch
+  Array<void*> parameters;          // where they are, as a launch takes them
+  bool is_stale = true;             // the addresses are not those of the present inputs and outputs
+  uint32_t runs = 0;                // with the present addresses
+  bool has_graph_failed = false;    // this driver makes none
+  mcc_cu_graph_exec graph = nullptr;
+  Array<mcc_cu_event> events;  // one more than nodes, when profiling has been on
+};
+
+mcc_status set_up_device(mcc_session* session, const mcc_session_options& options, mcc_error* error);
+void destroy_device(mcc_session* session);
+
+// After an input or output has been given (or taken back).
+mcc_status set_device_input(mcc_session* session, uint64_t index, mcc_error* error);
+mcc_status set_device_output(mcc_session* session, uint64_t index, mcc_error* error);
+
+mcc_status run_device(mcc_session* session, mcc_error* error);
+
+}  // namespace mcc::runtime

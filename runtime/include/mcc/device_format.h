@@ -1,0 +1,98 @@
+/* The code of a model for GPUs: one flat, position-independent, little-endian block of bytes beside the plan. A header, then
+ * sections, each an array of one record type at a 16-byte aligned offset. Records refer to each other by index. The runtime
+ * believes none of it before it has checked every index and size.
+ *
+ * A kernel is a sequence of launches that a device node of the plan carries out. Each kernel has images: its PTX, which the
+ * driver compiles for any GPU of that architecture or a later one, and machine code (cubins) for single architectures.
+ */
+#ifndef MCC_DEVICE_FORMAT_H
+#define MCC_DEVICE_FORMAT_H
+
+#include <stdint.h>
+
+#include "mcc/plan_format.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define MCC_DEVICE_MAGIC "MCCCUDA" /* 8 bytes with its zero */
+#define MCC_DEVICE_VERSION 1u
+
+/* X(enumerator, record type). The order is the order in the header's table. */
+#define MCC_DEVICE_SECTIONS(X)   \
+  X(strings, char)               \
+  X(kernels, mcc_device_kernel)  \
+  X(launches, mcc_device_launch) \
+  X(arguments, uint32_t)         \
+  X(images, mcc_device_image)    \
+  X(figures, mcc_device_figures) \
+  X(code, unsigned char)
+
+enum {
+#define MCC_DEVICE_SECTION_ENUM(name, type) MCC_DEVICE_SECTION_##name,
+  MCC_DEVICE_SECTIONS(MCC_DEVICE_SECTION_ENUM)
+#undef MCC_DEVICE_SECTION_ENUM
+      MCC_DEVICE_SECTION_COUNT
+};
+
+typedef struct mcc_device_header {
+  char magic[8];
+  uint32_t version;
+  uint32_t header_size;
+  uint64_t total_size;
+  uint64_t checksum; /* mcc_plan_checksum of the bytes after this field */
+  mcc_plan_section sections[MCC_DEVICE_SECTION_COUNT];
+} mcc_device_header;
+
+typedef struct mcc_device_kernel {
+  mcc_plan_range launches;
+  mcc_plan_range images;
+} mcc_device_kernel;
+
+/* One launch of entry(arguments...): arguments are addresses, numbers into the node's args. */
+typedef struct mcc_device_launch {
+  mcc_plan_string entry;
+  uint32_t grid[3]; /* blocks along x, y, z; nothing is launched where one is 0 */
+  uint32_t block[3];
+  uint32_t shared_bytes;         /* of a block */
+  uint32_t dynamic_shared_bytes; /* of these, what the launch has to ask for */
+  mcc_plan_range arguments;
+  mcc_plan_range figures;
+} mcc_device_launch;
+
+typedef enum mcc_image_kind {
+  MCC_IMAGE_ptx = 0, /* text, a zero byte follows it */
+  MCC_IMAGE_cubin = 1,
+  MCC_IMAGE_COUNT = 2
+} mcc_image_kind;
+
+typedef struct mcc_device_image {
+  uint32_t kind;
+  uint32_t sm;          /* 80: made for compute capability 8.0 */
+  uint32_t is_specific; /* for this architecture alone ("sm_90a") */
+  uint32_t reserved;
+  mcc_plan_string arch; /* "sm_80" */
+  uint64_t offset; /* in code, a multiple of 16 */
+  uint64_t size;   /* without PTX's zero */
+} mcc_device_image;
+
+/* What the assembler said of a launch's entry on one architecture. */
+typedef struct mcc_device_figures {
+  mcc_plan_string arch;
+  uint32_t registers; /* of a thread */
+  uint32_t shared_bytes;
+  uint32_t stack_bytes;
+  uint32_t spill_stores; /* bytes of a thread */
+  uint32_t spill_loads;
+  uint32_t reserved;
+} mcc_device_figures;
+
+/* Where the checked bytes start. */
+#define MCC_DEVICE_CHECKED_FROM 32u
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

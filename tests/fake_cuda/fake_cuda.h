@@ -1,0 +1,58 @@
+// A stand-in for NVIDIA's driver, for tests on machines without a GPU: a libcuda.so.1 that keeps device memory in the host's,
+// records calls, checks what a real driver would, and fails on demand. It cannot run PTX: kernels are host functions that
+// the test gives by their entry's name.
+//
+// A test program loads it before the runtime looks for libcuda.so.1 and talks to it through fake_cuda(). For a program that
+// the test only starts, the environment says: FAKE_CUDA_SM=86, FAKE_CUDA_MEMORY=BYTES, FAKE_CUDA_DEVICES=N, FAKE_CUDA_PTX=70
+// (the newest version it reads), FAKE_CUDA_FAIL=cuLaunchKernel:700, FAKE_CUDA_KERNELS=FILE.so (functions
+// named as entries, and ints ENTRY_arguments).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace mcc::test {
+
+// params[i] is where argument i stands: an address, of 8 bytes.
+using FakeKernel = void (*)(const unsigned* grid, const unsigned* block, void** params);
+struct FakeEntry {
+  FakeKernel function = nullptr;
+  int arguments = 0;
+};
+
+struct FakeCuda {
+  int devices = 1;
+  int sm = 80;
+  int driver_version = 12040;
+  int newest_ptx = 84;  // 10 * version of the PTX that it reads
+  bool refuses_cubins = false;
+  uint64_t memory = uint64_t{1} << 30;
+  std::map<std::string, int> failures;       // exported name -> code that its calls return
+  std::map<std::string, FakeEntry> kernels;  // by entry
+  std::vector<std::string> calls;  // exported names; launches as "cuLaunchKernel entry 4x1x1 32x1x1 shared"
+  // What is held now.
+  int64_t device_blocks = 0, host_blocks = 0, modules = 0, streams = 0, events = 0, graphs = 0, contexts = 0;
+  uint64_t used = 0;
+
+  int count(const std::string& call) const {
+    int n = 0;
+    for (const std::string& c : calls)
+      n += c.starts_with(call) ? 1 : 0;
+    return n;
+  }
+  // As before any call; what is held stays.
+  void reset() {
+    FakeCuda fresh;
+    fresh.device_blocks = device_blocks, fresh.host_blocks = host_blocks, fresh.modules = modules;
+    fresh.streams = streams, fresh.events = events, fresh.graphs = graphs, fresh.contexts = contexts;
+    fresh.used = used;
+    *this = fresh;
+  }
+};
+
+// The driver's state: exported by it as "fake_cuda_state".
+using FakeCudaState = FakeCuda* (*)();
+
+}  // namespace mcc::test

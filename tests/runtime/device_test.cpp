@@ -1,0 +1,417 @@
+// Models for GPUs on a stand-in driver, which runs their kernels as functions of this program.
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+
+#include "fake_cuda/fake_cuda.h"
+#include "runtime/device_code.h"
+#include "test_model.h"
+
+namespace mcc::test {
+namespace {
+
+using codegen::DeviceDesc;
+using codegen::DeviceKernelDesc;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// The stand-in, which has to be there before the runtime first looks for a driver.
+FakeCuda& fake() {
+  static FakeCuda* state = [] {
+    void* library = dlopen(MCC_FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
+    EXPECT_NE(library, nullptr) << dlerror();
+    return reinterpret_cast<FakeCudaState>(dlsym(library, "fake_cuda_state"))();
+  }();
+  return *state;
+}
+
+float* floats_at(void** params, int i) { return *static_cast<float**>(params[i]); }
+
+// x * w of all threads of the grid; y = x + 1.
+void multiply_entry(const unsigned* grid, const unsigned* block, void** params) {
+  for (unsigned i = 0; i < grid[0] * block[0]; ++i)
+    floats_at(params, 2)[i] = floats_at(params, 0)[i] * floats_at(params, 1)[i];
+}
+void increment_entry(const unsigned* grid, const unsigned* block, void** params) {
+  for (unsigned i = 0; i < grid[0] * block[0]; ++i)
+    floats_at(params, 1)[i] = floats_at(params, 0)[i] + 1;
+}
+
+std::string ptx(const std::string& entry, const std::string& version = "7.0") {
+  return ".version " + version + "\n.target sm_80\n.visible .entry " + entry + "(\n";
+}
+
+DeviceKernelDesc kernel(const std::string& entry, std::vector<uint32_t> arguments) {
+  DeviceKernelDesc k;
+  codegen::DeviceLaunchDesc launch;
+  launch.entry = entry;
+  launch.grid = {2, 1, 1};
+  launch.block = {3, 1, 1};
+  launch.arguments = std::move(arguments);
+  launch.figures = {{"sm_80", 24, 128, 0, 4, 8}};
+  k.launches = {launch};
+  k.images = {{MCC_IMAGE_ptx, "sm_80", ptx(entry)}};
+  return k;
+}
+
+// y = x * w + 1 over [2, 3], w = 1 .. 6, with the product in the arena.
+void make_affine_on_device(TestModel& model) {
+  make_affine(model);
+  model.kernels.clear();
+  model.device = DeviceDesc{{kernel("multiply", {0, 1, 2}), kernel("increment", {0, 1})}};
+  for (PlanNode& node : model.plan.graphs[0].nodes) {
+    node.kind = MCC_NODE_device;
+    node.dims.clear();
+  }
+}
+
+class Device : public testing::Test {
+ protected:
+  void SetUp() override {
+    fake().reset();
+    fake().kernels = {{"multiply", {multiply_entry, 3}}, {"increment", {increment_entry, 2}}};
+    make_affine_on_device(model);
+  }
+  void TearDown() override {
+    // All of it is given back.
+    EXPECT_EQ(fake().device_blocks, 0);
+    EXPECT_EQ(fake().host_blocks, 0);
+    EXPECT_EQ(fake().modules, 0);
+    EXPECT_EQ(fake().streams, 0);
+    EXPECT_EQ(fake().events, 0);
+    EXPECT_EQ(fake().graphs, 0);
+    EXPECT_EQ(fake().contexts, 0);
+  }
+  // The error of making a session, or of running it.
+  std::string failure() {
+    return error_of([&] {
+      Session session{Model(model.image())};
+      session.set_input("x", x.data(), {2, 3});
+      session.run();
+    });
+  }
+
+  TestModel model;
+  std::vector<float> x = {1, 1, 1, 2, 2, 2};
+};
+
+constexpr auto kExpected = [] { return ElementsAre(2, 3, 4, 9, 11, 13); };
+
+TEST_F(Device, RunsWithHostMemory) {
+  Session session{Model(model.image())};
+  session.set_input("x", x.data(), {2, 3});
+  session.run();
+  EXPECT_THAT(floats(session.output(0)), kExpected());
+  EXPECT_EQ(fake().count("cuLaunchKernel multiply 2x1x1 3x1x1 0"), 1);
+  EXPECT_EQ(fake().count("cuLaunchKernel increment"), 1);
+  EXPECT_EQ(fake().count("cuMemcpyHtoDAsync_v2"), 2);  // the weights and x
+  // Inputs are read anew in each run, outputs may go to the caller's memory.
+  x[0] = 5;
+  std::vector<float> y(6);
+  session.set_output(0, y.data(), {2, 3});
+  session.run();
+  EXPECT_THAT(y, ElementsAre(6, 3, 4, 9, 11, 13));
+}
+
+TEST_F(Device, SteadyRunsAreOneGraphAndAllocateNothing) {
+  Session session{Model(model.image())};
+  session.set_input("x", x.data(), {2, 3});
+  session.run();
+  session.run();
+  fake().calls.clear();
+  session.run();
+  EXPECT_THAT(floats(session.output(0)), kExpected());
+  EXPECT_THAT(fake().calls, ElementsAre("cuMemcpyHtoDAsync_v2", "cuGraphLaunch", "cuMemcpyDtoHAsync_v2",
+                                        "cuStreamSynchronize"));
+}
+
+TEST_F(Device, WhereThereAreNoGraphsLaunchesGoOnOneByOne) {
+  fake().failures["cuGraphInstantiateWithFlags"] = 801;
+  Session session{Model(model.image())};
+  session.set_input("x", x.data(), {2, 3});
+  for (int i = 0; i < 3; ++i)
+    session.run();
+  EXPECT_THAT(floats(session.output(0)), kExpected());
+  EXPECT_EQ(fake().count("cuGraphInstantiateWithFlags"), 1);
+}
+
+struct DeviceMemory {
+  Session& session;
+  void* data = nullptr;
+  DeviceMemory(Session& s, size_t bytes) : session(s) {
+    mcc_error error;
+    EXPECT_EQ(mcc_session_device_alloc(s.handle(), bytes, &data, &error), MCC_OK) << error.message;
+  }
+  ~DeviceMemory() { mcc_session_device_free(session.handle(), data); }
+  void copy(void* to, const void* from, size_t bytes) {
+    mcc_error error;
+    EXPECT_EQ(mcc_session_device_copy(session.handle(), to, from, bytes, &error), MCC_OK) << error.message;
+  }
+};
+
+TEST_F(Device, DevicePointersAreUsedInPlace) {
+  int caller_stream_memory[64] = {};
+  SessionOptions options;
+  options.cuda_stream = caller_stream_memory;  // the stand-in only asks it whether it captures
+  Session session{Model(model.image()), options};
+  DeviceMemory in(session, 24), out(session, 24);
+  in.copy(in.data, x.data(), 24);
+  session.set_input("x", static_cast<const float*>(in.data), {2, 3});
+  session.set_output(0, static_cast<float*>(out.data), {2, 3});
+  fake().calls.clear();
+  session.run();
+  // Nothing is copied, and the caller waits for the stream itself.
+  EXPECT_THAT(fake().calls,
+              ElementsAre("cuLaunchKernel multiply 2x1x1 3x1x1 0", "cuLaunchKernel increment 2x1x1 3x1x1 0"));
+  EXPECT_EQ(session.output(0).data, out.data);
+  std::vector<float> y(6);
+  out.copy(y.data(), out.data, 24);
+  EXPECT_THAT(y, kExpected());
+  // Other memory is used from the next run on, also after a graph has been made.
+  session.run();
+  session.run();
+  DeviceMemory other(session, 24);
+  session.set_output(0, static_cast<float*>(other.data), {2, 3});
+  session.run();
+  std::memset(y.data(), 0, 24);
+  other.copy(y.data(), other.data, 24);
+  EXPECT_THAT(y, kExpected());
+}
+
+TEST_F(Device, DevicePointersThatAreNotAlignedAreCopied) {
+  Session session{Model(model.image())};
+  DeviceMemory in(session, 28), out(session, 28);
+  auto* from = static_cast<float*>(in.data) + 1;
+  auto* to = static_cast<float*>(out.data) + 1;
+  in.copy(from, x.data(), 24);
+  session.set_input("x", static_cast<const float*>(from), {2, 3});
+  session.set_output(0, to, {2, 3});
+  session.run();
+  std::vector<float> y(6);
+  out.copy(y.data(), to, 24);
+  EXPECT_THAT(y, kExpected());
+  EXPECT_EQ(fake().count("cuMemcpyDtoDAsync_v2"), 2);
+}
+
+TEST_F(Device, SessionsShareWeightsAndModules) {
+  Model shared(model.image());
+  Session first(shared), second(shared);
+  EXPECT_EQ(fake().modules, 2);
+  first.set_input("x", x.data(), {2, 3});
+  second.set_input("x", x.data(), {2, 3});
+  first.run();
+  second.run();
+  EXPECT_THAT(floats(second.output(0)), kExpected());
+}
+
+TEST_F(Device, ProfilesByEvents) {
+  SessionOptions options;
+  options.profile = true;
+  Session session{Model(model.image()), options};
+  session.set_input("x", x.data(), {2, 3});
+  session.run();
+  session.run();
+  const std::vector<runtime::NodeProfile> profile = session.profile();
+  ASSERT_EQ(profile.size(), 2U);
+  EXPECT_EQ(profile[0].kind, "device");
+  EXPECT_EQ(profile[0].times.executions, 2U);
+  EXPECT_EQ(profile[0].times.min_ns, 250000U);
+  EXPECT_THAT(floats(session.output(0)), kExpected());
+}
+
+TEST_F(Device, MachineCodeOfTheGpuIsPreferred) {
+  for (DeviceKernelDesc& k : model.device->kernels) {
+    k.images.push_back({MCC_IMAGE_cubin, "sm_90",
+                        "\x7f"
+                        "ELF90"});
+    k.images.push_back({MCC_IMAGE_cubin, "sm_80",
+                        "\x7f"
+                        "ELF80"});
+  }
+  EXPECT_EQ(failure(), "");
+  EXPECT_EQ(fake().count("cuModuleLoadDataEx cubin"), 2);
+  EXPECT_EQ(fake().count("cuModuleLoadDataEx ptx"), 0);
+  // A driver that is older than the assembler compiles the PTX.
+  fake().calls.clear();
+  fake().refuses_cubins = true;
+  EXPECT_EQ(failure(), "");
+  EXPECT_EQ(fake().count("cuModuleLoadDataEx ptx"), 2);
+}
+
+TEST_F(Device, ImagesSuitArchitectures) {
+  using runtime::image_rank;
+  mcc_device_image ptx80 = {}, cubin80 = {}, cubin86 = {}, ptx90a = {};
+  ptx80.sm = cubin80.sm = 80;
+  cubin80.kind = cubin86.kind = MCC_IMAGE_cubin;
+  cubin86.sm = 86;
+  ptx90a.sm = 90;
+  ptx90a.is_specific = 1;
+  EXPECT_EQ(image_rank(ptx80, 75), 0U);
+  EXPECT_GT(image_rank(ptx80, 120), 0U);
+  EXPECT_GT(image_rank(cubin80, 86), image_rank(ptx80, 86));
+  EXPECT_GT(image_rank(cubin86, 89), image_rank(cubin80, 89));
+  EXPECT_EQ(image_rank(cubin86, 80), 0U);
+  EXPECT_EQ(image_rank(cubin86, 90), 0U);
+  EXPECT_GT(image_rank(ptx90a, 90), image_rank(ptx80, 90));
+  EXPECT_EQ(image_rank(ptx90a, 100), 0U);
+}
+
+TEST_F(Device, TellsOfItsImagesAndLaunches) {
+  for (DeviceKernelDesc& k : model.device->kernels)
+    k.images.push_back({MCC_IMAGE_cubin, "sm_90a",
+                        "\x7f"
+                        "ELF"});
+  Model m(model.image());
+  ASSERT_EQ(mcc_model_image_count(m.handle()), 2U);
+  mcc_image_info image = {};
+  image.struct_size = sizeof image;
+  ASSERT_EQ(mcc_model_image(m.handle(), 1, &image), MCC_OK);
+  EXPECT_STREQ(image.kind, "cubin");
+  EXPECT_STREQ(image.arch, "sm_90a");
+  EXPECT_EQ(image.kernels, 2U);
+  EXPECT_EQ(image.bytes, 8U);
+  ASSERT_EQ(mcc_model_node_launch_count(m.handle(), 0), 1U);
+  mcc_launch_info launch = {};
+  launch.struct_size = sizeof launch;
+  ASSERT_EQ(mcc_model_node_launch(m.handle(), 0, 0, &launch), MCC_OK);
+  EXPECT_STREQ(launch.entry, "multiply");
+  EXPECT_EQ(launch.grid[0], 2U);
+  mcc_launch_figures figures = {};
+  figures.struct_size = sizeof figures;
+  ASSERT_EQ(mcc_model_node_figures(m.handle(), 0, 0, 0, &figures), MCC_OK);
+  EXPECT_EQ(figures.registers, 24U);
+  EXPECT_EQ(figures.spill_loads, 8U);
+  EXPECT_EQ(mcc_model_node_figures(m.handle(), 0, 0, 1, &figures), MCC_INVALID_ARGUMENT);
+}
+
+// ---- What may go wrong ----
+
+TEST_F(Device, NoGpu) {
+  fake().devices = 0;
+  EXPECT_THAT(failure(), HasSubstr("the model needs an NVIDIA GPU, and the driver finds none"));
+}
+
+TEST_F(Device, NoImageForTheGpu) {
+  fake().sm = 75;
+  EXPECT_EQ(failure(),
+            "the model has no code for this GPU (Stand-in GPU, sm_75): it was compiled for ptx sm_80; "
+            "compile it with "
+            "--target cuda:sm_75");
+}
+
+TEST_F(Device, DriverTooOldForThePtx) {
+  fake().newest_ptx = 65;
+  fake().driver_version = 10020;
+  EXPECT_THAT(failure(), HasSubstr("the NVIDIA driver (for CUDA 10.2) is too old for the model's PTX"));
+}
+
+TEST_F(Device, BadPtx) {
+  fake().failures["cuModuleLoadDataEx"] = 218;
+  EXPECT_EQ(
+      failure(),
+      "the driver cannot load the model's code: another error (CUDA_ERROR_OTHER, 218): ptxas: line 7: no");
+}
+
+TEST_F(Device, OutOfMemory) {
+  fake().memory = 16;
+  EXPECT_EQ(failure(), "out of memory on the GPU: 24 bytes for the weights");
+  fake().memory = 24;
+  EXPECT_EQ(failure(), "out of memory on the GPU: 128 bytes for the arena of intermediate tensors");
+  fake().memory = 160;
+  EXPECT_EQ(failure(), "out of memory on the GPU: 24 bytes for an output");
+}
+
+TEST_F(Device, IllegalAddress) {
+  Session session{Model(model.image())};
+  session.set_input("x", x.data(), {2, 3});
+  fake().failures["cuStreamSynchronize"] = 700;
+  EXPECT_EQ(error_of([&] { session.run(); }),
+            "the model's kernels failed on the GPU: an illegal memory access was encountered "
+            "(CUDA_ERROR_ILLEGAL_ADDRESS, 700)");
+  fake().failures.clear();
+}
+
+TEST_F(Device, FailedLaunchNamesItsNode) {
+  fake().failures["cuLaunchKernel"] = 701;
+  EXPECT_EQ(
+      failure(),
+      "node \"multiply\" (multiply_onnx): it cannot be launched: another error (CUDA_ERROR_OTHER, 701)");
+}
+
+TEST_F(Device, EveryCallMayFail) {
+  // Whatever the driver refuses: an error or, where something else serves, the right result. Never a crash, nothing lost.
+  for (const char* name : {"cuDeviceGetCount", "cuDeviceGet", "cuDevicePrimaryCtxRetain",
+                           "cuModuleLoadDataEx", "cuModuleGetFunction", "cuFuncSetAttribute", "cuMemAlloc_v2",
+                           "cuMemHostAlloc", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuStreamCreate",
+                           "cuStreamSynchronize", "cuLaunchKernel", "cuEventCreate", "cuEventRecord",
+                           "cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphLaunch"}) {
+    for (int code : {1, 2, 700, 999}) {
+      for (bool is_profiled : {false, true}) {
+        SCOPED_TRACE(std::string(name) + (is_profiled ? " profiled" : ""));
+        fake().failures = {{name, code}};
+        SessionOptions options;
+        options.profile = is_profiled;
+        std::vector<float> y;
+        const std::string error = error_of([&] {
+          Session session{Model(model.image()), options};
+          session.set_input("x", x.data(), {2, 3});
+          for (int i = 0; i < 3; ++i)
+            session.run();
+          y = floats(session.output(0));
+        });
+        if (!error.empty()) y = {2, 3, 4, 9, 11, 13};
+        EXPECT_THAT(y, kExpected());
+        fake().failures.clear();
+      }
+    }
+  }
+}
+
+TEST_F(Device, DamagedCodeIsRefused) {
+  model.image();
+  const std::vector<std::byte> good = model.device_bytes();
+  EXPECT_EQ(error_of([&] { Model{model.set_device_bytes(good)}; }), "");
+  // Any byte that is flipped: the checksum finds it.
+  for (size_t at = 0; at < good.size(); at += 7) {
+    std::vector<std::byte> bad = good;
+    bad[at] ^= std::byte{1};
+    EXPECT_NE(error_of([&] { Model{model.set_device_bytes(bad)}; }), "") << at;
+  }
+  for (size_t size : {size_t{0}, size_t{31}, good.size() / 2, good.size() - 1}) {
+    std::vector<std::byte> cut(good.begin(), good.begin() + static_cast<ptrdiff_t>(size));
+    EXPECT_NE(error_of([&] { Model{model.set_device_bytes(cut)}; }), "") << size;
+  }
+  // With the right checksum: every number is checked for itself.
+  for (size_t at = MCC_DEVICE_CHECKED_FROM; at + 4 <= good.size(); at += 4) {
+    std::vector<std::byte> bad = good;
+    std::memset(bad.data() + at, 0xff, 4);
+    const uint64_t sum =
+        mcc_plan_checksum(reinterpret_cast<const unsigned char*>(bad.data()) + MCC_DEVICE_CHECKED_FROM,
+                          bad.size() - MCC_DEVICE_CHECKED_FROM);
+    std::memcpy(bad.data() + offsetof(mcc_device_header, checksum), &sum, sizeof sum);
+    model.set_device_bytes(bad);
+    error_of([&] {
+      Session session{Model(model.set_device_bytes(bad))};
+      session.set_input("x", x.data(), {2, 3});
+    });
+  }
+}
+
+TEST_F(Device, PlansOfAGpuAreOfOneKind) {
+  model.plan.graphs[0].nodes[1].kind = MCC_NODE_kernel;
+  model.kernels.push_back(increment);
+  model.plan.graphs[0].nodes[1].target = 0;
+  EXPECT_THAT(failure(), HasSubstr("node 1 among those for a GPU"));
+}
+
+TEST_F(Device, HostModelsHaveNoDeviceMemory) {
+  TestModel host;
+  make_affine(host);
+  Session session{Model(host.image())};
+  void* memory = nullptr;
+  mcc_error error;
+  EXPECT_EQ(mcc_session_device_alloc(session.handle(), 4, &memory, &error), MCC_INVALID_ARGUMENT);
+  EXPECT_STREQ(error.message, "the session's model is not for GPUs");
+}
+
+}  // namespace
+}  // namespace mcc::test

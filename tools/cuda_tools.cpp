@@ -1,0 +1,20 @@
+#include "tools/cuda_tools.h"
+
+#include <cstdlib>
+#include <sstream>
+
+namespace mcc::tools {
+
+std::unique_ptr<codegen::Assembler> find_assembler() {
+  std::vector<std::string> cuda, programs;
+  for (const char* name : {"CUDA_HOME", "CUDA_PATH"})
+    if (const char* folder = std::getenv(name); folder && *folder) cuda.emplace_back(folder);
+  if (const char* path = std::getenv("PATH")) {
+    std::stringstream list(path);
+    for (std::string folder; std::getline(list, folder, ':');)
+      if (!folder.empty()) programs.push_back(folder);
+  }
+  return codegen::Assembler::find(cuda, programs);
+}
+
+}  // namespace mcc::tools

@@ -1,0 +1,72 @@
+#include "tools/device_info.h"
+
+#include <algorithm>
+#include <set>
+
+#include "support/text.h"
+#include "tools/console.h"
+
+namespace mcc::tools {
+
+namespace {
+
+LaunchInfo launch_of(const mcc_model* model, size_t node, size_t launch) {
+  mcc_launch_info info = {};
+  info.struct_size = sizeof info;
+  mcc_model_node_launch(model, node, launch, &info);
+  LaunchInfo out;
+  out.entry = info.entry;
+  std::copy(std::begin(info.grid), std::end(info.grid), out.grid);
+  std::copy(std::begin(info.block), std::end(info.block), out.block);
+  out.shared_bytes = info.shared_bytes;
+  for (uint32_t i = 0; i < info.figures_count; ++i) {
+    mcc_launch_figures f = {};
+    f.struct_size = sizeof f;
+    mcc_model_node_figures(model, node, launch, i, &f);
+    out.figures.push_back({f.arch, f.registers, f.shared_bytes, f.stack_bytes, f.spill_stores, f.spill_loads});
+  }
+  return out;
+}
+
+std::string extents_text(const uint32_t* extents) { return text(extents[0], "x", extents[1], "x", extents[2]); }
+
+}  // namespace
+
+std::vector<ImageInfo> images_of(const runtime::Model& model) {
+  std::vector<ImageInfo> images;
+  for (size_t i = 0; i < mcc_model_image_count(model.handle()); ++i) {
+    mcc_image_info info = {};
+    info.struct_size = sizeof info;
+    mcc_model_image(model.handle(), i, &info);
+    images.push_back({info.kind, info.arch, info.kernels, info.bytes});
+  }
+  return images;
+}
+
+std::vector<LaunchInfo> launches_of(const runtime::Model& model) {
+  std::vector<LaunchInfo> launches;
+  std::set<std::string> seen;
+  for (size_t node = 0; node < model.sizes().node_count; ++node) {
+    mcc_node_info info = {};
+    info.struct_size = sizeof info;
+    mcc_model_node(model.handle(), node, &info);
+    for (size_t l = 0; l < mcc_model_node_launch_count(model.handle(), node); ++l) {
+      LaunchInfo launch = launch_of(model.handle(), node, l);
+      launch.kernel = info.name;
+      if (seen.insert(launch.entry).second) launches.push_back(std::move(launch));
+    }
+  }
+  return launches;
+}
+
+std::string launch_text(const LaunchInfo& launch) {
+  std::string out = text("grid ", extents_text(launch.grid), ", block ", extents_text(launch.block));
+  if (launch.shared_bytes > 0) out += text(", ", bytes_text(launch.shared_bytes), " shared");
+  for (const LaunchFigures& f : launch.figures) {
+    const uint32_t spills = f.spill_stores + f.spill_loads;
+    out += text(", ", f.arch, ": ", f.registers, " registers, ", spills == 0 ? "no spills" : text(spills, " B of spills"));
+  }
+  return out;
+}
+
+}  // namespace mcc::tools

@@ -1,0 +1,35 @@
+// What a library has for GPUs, for reports.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "mcc/mcc.hpp"
+
+namespace mcc::tools {
+
+struct ImageInfo {
+  std::string kind, arch;  // "ptx", "sm_80"
+  uint64_t kernels = 0, bytes = 0;
+};
+
+struct LaunchFigures {
+  std::string arch;
+  uint32_t registers = 0, shared_bytes = 0, stack_bytes = 0, spill_stores = 0, spill_loads = 0;
+};
+
+struct LaunchInfo {
+  std::string kernel, entry;
+  uint32_t grid[3] = {}, block[3] = {};
+  uint32_t shared_bytes = 0;
+  std::vector<LaunchFigures> figures;
+};
+
+std::vector<ImageInfo> images_of(const runtime::Model& model);
+// Of each kernel once, in the order of their first runs.
+std::vector<LaunchInfo> launches_of(const runtime::Model& model);
+
+// "grid 4x1x1, block 32x8x1, 16.0 KB shared, sm_80: 40 registers, no spills"
+std::string launch_text(const LaunchInfo& launch);
+
+}  // namespace mcc::tools

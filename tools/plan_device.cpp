@@ -1,0 +1,55 @@
+#include "tools/plan_device.h"
+
+#include <algorithm>
+
+namespace mcc::tools {
+
+namespace {
+
+uint32_t extent(const tensor::Expr& e, const std::string& entry) {
+  int64_t value = 0;
+  MCC_CHECK(tensor::as_int(e, &value) && value >= 0 && value <= 0x7fffffff, "the grid of ", entry, " is not known");
+  return static_cast<uint32_t>(value);
+}
+
+codegen::DeviceLaunchDesc launch_of(const codegen::DeviceLaunch& from, const std::vector<codegen::Cubin>& cubins) {
+  codegen::DeviceLaunchDesc launch;
+  launch.entry = from.entry;
+  for (size_t i = 0; i < 3; ++i) {
+    launch.grid[i] = extent(from.grid[i], from.entry);
+    launch.block[i] = extent(from.block[i], from.entry);
+  }
+  launch.shared_bytes = static_cast<uint32_t>(from.shared_bytes);
+  launch.dynamic_shared_bytes = from.is_shared_dynamic ? launch.shared_bytes : 0;
+  MCC_CHECK(from.dims.empty(), from.entry, " depends on symbolic dimensions");
+  for (int buffer : from.buffers) launch.arguments.push_back(static_cast<uint32_t>(buffer));
+  for (const codegen::Cubin& cubin : cubins) {
+    auto it = std::find_if(cubin.entries.begin(), cubin.entries.end(),
+                           [&](const codegen::EntryFigures& f) { return f.entry == from.entry; });
+    if (it == cubin.entries.end()) continue;
+    launch.figures.push_back({cubin.arch, static_cast<uint32_t>(it->registers), static_cast<uint32_t>(it->shared_bytes),
+                              static_cast<uint32_t>(it->stack_bytes), static_cast<uint32_t>(it->spill_stores),
+                              static_cast<uint32_t>(it->spill_loads)});
+  }
+  return launch;
+}
+
+}  // namespace
+
+codegen::DeviceDesc device_code(const KernelSet& kernels, const tensor::Target& target) {
+  codegen::DeviceDesc device;
+  for (const Kernel& kernel : kernels.kernels) {
+    codegen::DeviceKernelDesc out;
+    for (const codegen::DeviceLaunch& launch : kernel.device.launches)
+      out.launches.push_back(launch_of(launch, kernel.cubins));
+    out.images.push_back({MCC_IMAGE_ptx, target.cpu, kernel.device.ptx});
+    for (const codegen::Cubin& cubin : kernel.cubins) {
+      if (!cubin.bytes.empty())
+        out.images.push_back({MCC_IMAGE_cubin, cubin.arch, std::string(cubin.bytes.begin(), cubin.bytes.end())});
+    }
+    device.kernels.push_back(std::move(out));
+  }
+  return device;
+}
+
+}  // namespace mcc::tools

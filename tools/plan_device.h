@@ -1,0 +1,12 @@
+// The code for GPUs of a model's library, from its kernels.
+#pragma once
+
+#include "codegen/device_writer.h"
+#include "tools/kernels.h"
+
+namespace mcc::tools {
+
+// Kernel i of the set is device kernel i. The target is the one that the PTX is for.
+codegen::DeviceDesc device_code(const KernelSet& kernels, const tensor::Target& target);
+
+}  // namespace mcc::tools
