@@ -558,6 +558,7 @@ llvm::Value* KernelEmitter::on(const Call& n) {
         llvm::Intrinsic::prefetch, {where->getType()},
         {where, b_.getInt32(0), b_.getInt32(static_cast<uint32_t>(locality)), b_.getInt32(1)});
   }
+  if (n.function == Intrinsic::barrier) return emit_barrier();
   std::vector<Value*> args;
   for (const Expr& a : n.args)
     args.push_back(emit(a));
@@ -599,9 +600,12 @@ llvm::Value* KernelEmitter::on(const Call& n) {
       return n.type.lanes > 1
                  ? x
                  : b_.CreateIntrinsic(llvm::Intrinsic::expect, {x->getType()}, {x, b_.getTrue()});
+    case Intrinsic::shuffle_xor:
+    case Intrinsic::shuffle_down:
+      return emit_shuffle(n.function == Intrinsic::shuffle_xor, x, args[1]);
+    case Intrinsic::barrier:
     case Intrinsic::prefetch:  // above
 #define X(name) case Intrinsic::name:
-    MCC_THREAD_INTRINSICS(X)
     MCC_EXPANDED_INTRINSICS(X)
 #undef X
       break;

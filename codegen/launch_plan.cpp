@@ -4,6 +4,7 @@
 #include <limits>
 #include <set>
 
+#include "tensor/grid.h"
 #include "tensor/visit.h"
 
 namespace mcc::codegen {
@@ -15,11 +16,6 @@ namespace {
 constexpr int64_t kAlign = 64;
 // Of one thread: what is not in registers lives in device memory, for all threads that are resident at once.
 constexpr int64_t kMaxPrivateBytes = 16 << 10;
-// Blocks along y and z; along x 2^31 - 1.
-constexpr int64_t kMaxBlocksX = 0x7fffffff, kMaxBlocks = 0xffff;
-
-constexpr const char* kAxisNames[kThreadAxes] = {"block.x",  "block.y",  "block.z",
-                                                 "thread.x", "thread.y", "thread.z"};
 
 // What a statement outside of the grid is called in a message: the buffer that it writes first.
 std::string name_of(const Stmt& s) {
@@ -29,15 +25,6 @@ std::string name_of(const Stmt& s) {
     if (store && name.empty()) name = store->buffer.name();
   });
   return name.empty() ? "without a result" : name;
-}
-
-bool has_bound_loop(const Stmt& s) {
-  bool found = false;
-  for_each_stmt(s, [&](const Stmt& part) {
-    const auto* loop = part.as<For>();
-    found |= loop && loop->loop == LoopKind::bound;
-  });
-  return found;
 }
 
 class Planner : public Visitor {
@@ -75,8 +62,8 @@ class Planner : public Visitor {
   void on(const For& n) override {
     if (n.loop == LoopKind::bound) {
       const For*& axis = launch_->axes[static_cast<size_t>(thread_axis(n))];
-      MCC_CHECK(axis == nullptr, func_.name, ": ", kAxisNames[thread_axis(n)],
-                " is bound twice in one launch");
+      MCC_CHECK(axis == nullptr, func_.name, ": loop ", n.var.name(),
+                " is bound to an axis that another one has");
       axis = &n;
     }
     Visitor::on(n);
@@ -166,9 +153,9 @@ class Planner : public Visitor {
       if (!loop || !as_int(loop->extent, &extent)) continue;
       if (axis >= 3 && __builtin_mul_overflow(threads, extent, &threads))
         threads = std::numeric_limits<int64_t>::max();
-      const int64_t most = axis == 0 ? kMaxBlocksX : kMaxBlocks;
-      if (axis < 3 && extent > most)
-        refuse(text(extent, " blocks along ", kAxisNames[axis], ", a GPU has at most ", most));
+      const GridAxisInfo& info = info_of(*grid_axis(*loop));
+      if (axis < 3 && extent > info.most)
+        refuse(text(extent, " blocks along ", info.name, ", a GPU has at most ", info.most));
     }
     if (threads > gpu_.threads_per_block)
       refuse(text("a block of ", threads, " threads, ", gpu_.arch, " has at most ", gpu_.threads_per_block));
@@ -193,12 +180,9 @@ class Planner : public Visitor {
 }  // namespace
 
 int thread_axis(const For& loop) {
-  auto it = loop.annotations.find("thread");
-  const auto* name = it == loop.annotations.end() ? nullptr : std::get_if<std::string>(&it->second);
-  MCC_CHECK(name, "loop ", loop.var.name(), " is bound to nothing");
-  for (int axis = 0; axis < kThreadAxes; ++axis)
-    if (*name == kAxisNames[axis]) return axis;
-  MCC_UNREACHABLE("loop ", loop.var.name(), " is bound to ", *name);
+  std::optional<GridAxis> axis = grid_axis(loop);
+  MCC_CHECK(axis, "loop ", loop.var.name(), " is bound to nothing");
+  return (is_block_axis(*axis) ? 2 : 8) - static_cast<int>(*axis);
 }
 
 Result<DevicePlan> plan_device(const Func& lowered, const Gpu& gpu) {

@@ -210,6 +210,7 @@ func f(a: f32[262144], b: f32[262144]) -> (c: f32[262144]) {
               acc[ramp(4, 1, 4)] = broadcast(0.0, 4)
               for ko in )",
               512 / shared_k, R"( {
+                evaluate barrier()
                 for r in )",
               shared_k / 16, R"( {
                   as[ramp(t * 4 + r * 1024, 1, 4)] = a[ramp(by * 32768 + t // 4 * 512 + ko * )",
@@ -217,6 +218,7 @@ func f(a: f32[262144], b: f32[262144]) -> (c: f32[262144]) {
                   bs[ramp(t * 4 + r * 1024, 1, 4)] = b[ramp((ko * )",
               shared_k, R"( + r * 16 + t // 16) * 512 + bx * 64 + t %% 16 * 4, 1, 4)]
                 }
+                evaluate barrier()
                 for k in )",
               shared_k, R"( {
                   acc[ramp(0, 1, 4)] = acc[ramp(0, 1, 4)] + broadcast(as[t // 16 * 64 + k %% 16], 4) * bs[ramp(k * 64 + t %% 16 * 4, 1, 4)]
@@ -246,6 +248,7 @@ TEST(Device, SharedMemoryIsLoadedAndStoredInVectors) {
   DeviceCode code = emit(source, "sm_80");
   EXPECT_EQ(code.launches[0].shared_bytes, 2 * 64 * 16 * 4);
   EXPECT_FALSE(code.launches[0].is_shared_dynamic);
+  EXPECT_EQ(count(code.ptx, "bar.sync"), 2);
   EXPECT_EQ(count(code.ptx, "ld.global.nc.v4.f32"), 2) << code.ptx;
   EXPECT_EQ(count(code.ptx, "st.shared.v4.f32"), 2);
   EXPECT_GE(count(code.ptx, "ld.shared.v4.f32"), 1);
@@ -273,12 +276,35 @@ TEST(Device, SharedMemoryOfMoreThan48KBIsDynamic) {
   if (assembler()) expect_assembles(code, "sm_80", "128 deep");
 }
 
+// A sum over the threads of a block: shuffles in each warp.
+constexpr const char* kWarpSum = R"(
+func f(x: f32[4096]) -> (y: f32[128]) {
+  bound for b in 128 @{thread="block.x"} {
+    bound for t in 32 @{thread="thread.x"} {
+      let s0 = x[b * 32 + t]
+      let s1 = s0 + shuffle_xor(s0, 16)
+      let s2 = s1 + shuffle_xor(s1, 8)
+      let s3 = s2 + shuffle_down(s2, 4)
+      if t == 0 { y[b] = s3 }
+    }
+  }
+})";
+
 TEST(Device, Goldens) {
   const std::pair<const char*, std::string> cases[] = {
       {"two_launches", kTwoLaunches},
+      {"warp_sum", kWarpSum},
       {"add_vectors", grid("a: f32[4096], b: f32[4096]", {{"f32", "a[I] + b[I]"}}, 4)}};
   for (const auto& [name, source] : cases)
     expect_golden(text("codegen/data/device/", name, ".ptx"), emit(source, "sm_80").ptx);
+}
+
+TEST(Device, Shuffles) {
+  DeviceCode code = emit(kWarpSum, "sm_70");
+  EXPECT_EQ(count(code.ptx, "shfl.sync.bfly.b32"), 2);
+  EXPECT_EQ(count(code.ptx, "shfl.sync.down.b32"), 1);
+  if (!assembler()) GTEST_SKIP() << "neither nvJitLink nor ptxas is here";
+  expect_assembles(code, "sm_70", kWarpSum);
 }
 
 TEST(Device, IsDeterministic) {
