@@ -156,15 +156,15 @@ void FuncBuilder::serial_loop(std::string name, Expr extent, const std::function
   Stmt inner = Seq::make(std::move(stack_.back()));
   stack_.pop_back();
 
-  // Blocks see the time step through an axis of kind scan of their own, as they see every loop.
+  // Blocks see the time step through an axis of kind scan of their own, as they see every loop. Those that do not use it
+  // have it, too: they run once a step.
   class BindScan : public Mutator {
    public:
     BindScan(Var var, Expr extent) : var_(std::move(var)), extent_(std::move(extent)) {}
 
    protected:
     using Mutator::on;
-    Stmt on(const Block& n, const Stmt& self) override {
-      if (!uses_var(n.body, var_) && !uses_var(n.init, var_)) return self;
+    Stmt on(const Block& n, const Stmt&) override {
       Var axis(var_.name());
       VarMap map{{var_.get(), axis}};
       Block* block = n.copy();

@@ -49,7 +49,7 @@ class FuncBuilder {
   };
   void block(std::string name, std::vector<AxisSpec> axes, const std::function<Stmt(Axes)>& body);
   // Serial loop around everything emitted inside body (a scan over time steps). The blocks inside bind an
-  // axis of kind scan to it where they use it.
+  // axis of kind scan to it.
   void serial_loop(std::string name, Expr extent, const std::function<void(Expr)>& body);
   Buffer new_buffer(std::string name, ElementType element, std::vector<Expr> shape);
 

@@ -138,8 +138,9 @@ class BoxFinder {
     }
   }
 
-  // The part of dimension dim of the given extent; the whole where nothing smaller can be shown.
-  Side side(size_t dim, const Expr& whole) const {
+  // The part of dimension dim of the given extent; the whole where nothing smaller can be shown. Registers are also
+  // there for what guards keep from being used: so rows start at whole vectors, and relax_guards can do without the guards.
+  Side side(size_t dim, const Expr& whole, bool is_registers) const {
     Side all{0, whole};
     Expr origin;
     std::optional<int64_t> low, high;
@@ -154,7 +155,7 @@ class BoxFinder {
       high = high ? std::max(*high, last) : last;
     }
     int64_t count = *high - *low + 1, size = 0;
-    if (as_int(whole, &size) && count >= size) return all;
+    if (as_int(whole, &size) && (is_registers ? count == size : count >= size)) return all;
     return {analyzer_.simplify(origin + Expr(*low)), count};
   }
 
@@ -272,7 +273,7 @@ Func place_allocations(const Func& f) {
       shape.clear();
       placement.base.clear();
       for (size_t i = 0; i < buffer.shape().size(); ++i) {
-        Side side = finder.side(i, buffer.shape()[i]);
+        Side side = finder.side(i, buffer.shape()[i], buffer.scope() == Scope::registers);
         placement.base.push_back(side.base);
         shape.push_back(side.extent);
       }
