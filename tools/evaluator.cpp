@@ -1,7 +1,7 @@
 #include "tools/evaluator.h"
 
 #include "tuner/default_schedule.h"
-#include "tuner/workload.h"
+#include "tensor/workload.h"
 
 namespace mcc::tools {
 namespace {
@@ -52,7 +52,7 @@ Result<graph::Evaluator> jit_evaluator() {
   return graph::Evaluator([shared, target = *target, interpret](
                               const tensor::Func& f, std::span<const graph::Constant> inputs,
                               const std::vector<graph::TensorType>& outputs) {
-    if (tuner::work_of(f).iterations <= kInterpreted) return interpret(f, inputs, outputs);
+    if (tensor::work_of(f).iterations <= kInterpreted) return interpret(f, inputs, outputs);
     return run(*shared, target, f, inputs, outputs);
   });
 }

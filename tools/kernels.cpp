@@ -152,7 +152,7 @@ KernelSet collect_kernels(const graph::Graph& graph, const std::vector<graph::Ke
       kernel.name = name_of(f);
       kernel.symbol = text("mcc_kernel_", set.kernels.size(), "_", kernel.name);
       kernel.where = text("node '", join(origins(graph, group), "', '"), "'");
-      kernel.work = tuner::work_of(f);
+      kernel.work = tensor::work_of(f);
       kernel.func = std::move(f);
       kernel.text = std::move(key);
       kernel.id = codegen::sha256(kernel.text).substr(0, 16);

@@ -9,7 +9,7 @@
 #include "codegen/device.h"
 #include "graph/passes/fuse.h"
 #include "tools/driver.h"
-#include "tuner/workload.h"
+#include "tensor/workload.h"
 
 namespace mcc::tools {
 
@@ -22,7 +22,7 @@ struct Kernel {
   tensor::Func func;      // unscheduled
   std::string text;       // its canonical text: the key
   std::string id;         // of the task: the text's hash, shortened
-  tuner::Work work;
+  tensor::Work work;
   int64_t uses = 0;
   // Filled in by choose_schedules; without it, the default rules decide.
   std::optional<tensor::Schedule> schedule;

@@ -95,7 +95,7 @@ class Report {
     out.task.name = logged.name;
     out.task.text = logged.text;
     out.task.func = std::move(*func);
-    out.task.work = tuner::work_of(out.task.func);
+    out.task.work = tensor::work_of(out.task.func);
     std::map<std::string, size_t> targets;
     for (const tuner::LogEntry& entry : log_.entries) {
       if (entry.task == logged.id) ++targets[entry.device.target];

@@ -334,7 +334,7 @@ double lower_bound_us(const Func& f, const Target& target, double gflops) {
     double flops = s.ops.flops() * s.iterations / (has_window(s) ? 4 : 1);
     us += flops / (gflops * 4 / s.accesses.front().element_bytes * cores * 1e3);
   }
-  double bytes = static_cast<double>(work_of(f).bytes);
+  double bytes = static_cast<double>(tensor::work_of(f).bytes);
   auto beyond = [&](const Cache& cache, double bandwidth) {
     return std::max(0.0, bytes - static_cast<double>(cache.bytes) * cores) / (bandwidth * cores * 1e3);
   };

@@ -9,7 +9,7 @@
 
 #include "tensor/target.h"
 #include "tuner/nest.h"
-#include "tuner/workload.h"
+#include "tensor/workload.h"
 
 namespace mcc::tuner {
 

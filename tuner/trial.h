@@ -8,7 +8,7 @@
 #include "tensor/schedule/schedule.h"
 #include "tensor/target.h"
 #include "tuner/decider.h"
-#include "tuner/workload.h"
+#include "tensor/workload.h"
 
 namespace mcc::tuner {
 
@@ -19,7 +19,7 @@ struct Task {
   std::string name;  // from its blocks: "conv_bias_relu"
   std::string text;  // canonical text of the unscheduled function: the key
   tensor::Func func;
-  Work work;
+  tensor::Work work;
   int64_t weight = 1;              // how often the model runs it
   std::vector<std::string> nodes;  // ONNX nodes
 };

@@ -63,7 +63,7 @@ Result<Subject> make_subject(const LogTask& log_task, const std::vector<LogEntry
   subject.task.name = log_task.name;
   subject.task.text = log_task.text;
   subject.task.func = *func;
-  subject.task.work = work_of(*func);
+  subject.task.work = tensor::work_of(*func);
   subject.best_us = kNever;
   for (const LogEntry& entry : entries) {
     if (entry.task != log_task.id) continue;

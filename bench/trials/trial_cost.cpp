@@ -40,7 +40,7 @@ tuner::Task matmul(int64_t n) {
   task.name = text("matmul ", n);
   task.func = b.finish({y});
   task.text = to_text(task.func);
-  task.work = tuner::work_of(task.func);
+  task.work = tensor::work_of(task.func);
   return task;
 }
 

@@ -2,9 +2,11 @@
 //
 //   mcc.Conv       x [N, C/ci, H, W, ci] (or plain [N, C, H, W] when in_block = 0), w packed by mcc.PackConvWeight,
 //                  optional bias [K/c, c]  ->  [N, K/c, H', W', c]
+//                  With the attribute columns (K) the weights' block c is a panel of columns, and the result has its
+//                  channels last: [N, 1, H', W', K]
 //   mcc.Depthwise  x [N, C/c, H, W, c], w packed by mcc.PackDepthwise, optional bias [C/c, c]
 //
-// Attributes: strides, dilations (2 each), pads (top, left, bottom, right), group, block (c), in_block (ci).
+// Attributes: strides, dilations (2 each), pads (top, left, bottom, right), group, in_block (ci).
 #include <functional>
 
 #include "graph/ops/common.h"
@@ -69,6 +71,10 @@ void infer_conv(InferContext& c) {
   Window window = window_of(c.attributes());
   Shape shape{x.shape[0], w[0], result_extent(window, 0, x.shape[2], w[2]),
               result_extent(window, 1, x.shape[3], w[3]), w.back()};
+  if (int64_t columns = c.attributes().integer("columns", 0); columns != 0) {
+    shape[1] = Expr(1);
+    shape[4] = Expr(columns);
+  }
   c.set_output(0, {x.element, shape});
 }
 
@@ -77,6 +83,7 @@ void compute_conv(ComputeContext& c) {
   Source x = pad_window(c, window);
   const Shape& w = c.input_type(1).shape;
   bool blocked = c.attributes().integer("in_block", 0) != 0;
+  bool in_panels = c.attributes().has("columns");
   int64_t group = c.attributes().integer("group", 1);
   const Shape& out = c.output_type(0).shape;
   // Input (blocks of) channels and output blocks of one group.
@@ -88,12 +95,12 @@ void compute_conv(ComputeContext& c) {
     Expr channel = group == 1 ? r[0] : floor_div(s[1], blocks) * inputs + r[0];
     std::vector<Expr> at{s[0], channel, s[2] * Expr(window.stride[0]) + r[1] * Expr(window.dilation[0]),
                          s[3] * Expr(window.stride[1]) + r[2] * Expr(window.dilation[1])};
-    std::vector<Expr> weight{s[1], r[0], r[1], r[2]};
+    std::vector<Expr> weight{in_panels ? floor_div(s[4], w.back()) : s[1], r[0], r[1], r[2]};
     if (blocked) {
       at.push_back(r[3]);
       weight.push_back(r[3]);
     }
-    weight.push_back(s[4]);
+    weight.push_back(in_panels ? floor_mod(s[4], w.back()) : s[4]);
     return widen(x(at)) * widen(c.at(1, weight));
   });
   c.set_output(0, finish(c, y));

@@ -34,10 +34,10 @@ void fuse_attention(Graph& graph);
 // cancel. The graph stays as it is where they would not move fewer bytes.
 void sink_transposes(Graph& graph);
 
-// Chooses for every convolution and matrix product how its operands lie in memory, for the target's vector length:
-// activations [N, C/c, H, W, c], weights packed as the kernels read them. Inserts mcc.Pack / mcc.Unpack only
-// where a plain tensor meets a blocked one. Convolutions go by Winograd's algorithm where that is expected to be faster
-// (graph/passes/choose_winograd.h), unless strict.
+// Chooses for every convolution how its activations lie in memory, plain, blocked by the target's vector length or with the
+// channels last, by expected cost (graph/passes/convolution_cost.h), and rewrites the graph to that; constant operands of
+// matrix products and convolutions are packed as the kernels read them. Convolutions go by Winograd's algorithm where that
+// is expected to be faster, unless strict.
 void choose_layouts(Graph& graph, const tensor::Target& target, bool strict);
 
 struct OptimizeOptions {

@@ -8,6 +8,7 @@
 
 #include "graph/compare.h"
 #include "graph/fold.h"
+#include "graph/passes/apply_layouts.h"
 
 namespace mcc::graph::test {
 namespace {
@@ -17,6 +18,7 @@ struct Setting {
   tensor::Target target;
   bool strict = false, once = false;
   double tolerance = 0;
+  Layout layout = Layout::blocked;  // apply_layouts: of all convolutions
 };
 
 Setting setting_of(const Case& c) {
@@ -33,6 +35,10 @@ Setting setting_of(const Case& c) {
       s.once = true;
     } else if (key == "tolerance") {
       in >> s.tolerance;
+    } else if (key == "layout") {
+      std::string name;
+      in >> name;
+      s.layout = name == "plain" ? Layout::plain : Layout::channels_last;
     } else if (key == "lanes") {
       int lanes = 0;
       in >> lanes;
@@ -62,6 +68,13 @@ constexpr Pass kPasses[] = {
     {"sink_transposes", [](Graph& g, const Setting&) { sink_transposes(g); }},
     {"fold_scales", [](Graph& g, const Setting&) { fold_scales(g); }},
     {"fuse_attention", [](Graph& g, const Setting&) { fuse_attention(g); }},
+    {"apply_layouts",
+     [](Graph& g, const Setting& s) {
+       Layouts layouts;
+       for (size_t n = 0; n < g.nodes.size(); ++n)
+         layouts[static_cast<NodeId>(n)] = s.layout;
+       apply_layouts(g, layouts, s.target, s.strict);
+     }},
     {"choose_layouts", [](Graph& g, const Setting& s) { choose_layouts(g, s.target, s.strict); }},
     {"optimize",
      [](Graph& g, const Setting& s) {

@@ -33,7 +33,7 @@ inline Task matmul_task(int64_t n, int64_t k, int64_t m = 64) {
   task.text = to_text(*f);
   task.id = text("id", n, "x", k, "x", m);
   task.name = "matmul";
-  task.work = work_of(*f);
+  task.work = tensor::work_of(*f);
   return task;
 }
 

@@ -24,7 +24,7 @@ Task task_from(const std::string& name, int64_t weight, const std::string& sourc
   Task task = test::task_of(name, *f);
   task.id = name;
   task.weight = weight;
-  task.work = work_of(*f);
+  task.work = tensor::work_of(*f);
   return task;
 }
 

@@ -10,7 +10,7 @@
 #include "tensor/visit.h"
 #include "tools/measure/inputs.h"
 #include "tuner/default_schedule.h"
-#include "tuner/workload.h"
+#include "tensor/workload.h"
 
 namespace mcc::tools {
 
@@ -107,7 +107,7 @@ std::optional<Func> rows_of(const Func& f, int64_t max_iterations) {
   }
   const For* loop = schedule.find_loop(name);
   if (!loop) return std::nullopt;
-  const int64_t iterations = std::max<int64_t>(1, tuner::work_of(f).iterations);
+  const int64_t iterations = std::max<int64_t>(1, tensor::work_of(f).iterations);
   const double share = static_cast<double>(max_iterations) / static_cast<double>(iterations);
   const int64_t count = std::clamp<int64_t>(static_cast<int64_t>(share * static_cast<double>(extent)), 1,
                                             std::min<int64_t>(extent, 16));
@@ -283,7 +283,7 @@ bool MeasuredTask::is_mostly_not_finite() const {
 }
 
 Status MeasuredTask::compute(const BuildContext& context) {
-  const int64_t iterations = tuner::work_of(func_).iterations;
+  const int64_t iterations = tensor::work_of(func_).iterations;
   std::optional<Func> rows;
   if (iterations > kCompiled) rows = rows_of(func_, kCompiled / 4);
   Status status = iterations <= kInterpreted ? interpret()

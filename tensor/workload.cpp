@@ -1,14 +1,12 @@
-#include "tuner/workload.h"
+#include "tensor/workload.h"
 
 #include <algorithm>
 #include <limits>
 
 #include "tensor/visit.h"
 
-namespace mcc::tuner {
+namespace mcc::tensor {
 namespace {
-
-using namespace tensor;
 
 int64_t static_or_one(const Expr& e) {
   int64_t value = 1;
@@ -70,4 +68,4 @@ Work work_of(const Func& f) {
   return count.work;
 }
 
-}  // namespace mcc::tuner
+}  // namespace mcc::tensor

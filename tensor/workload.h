@@ -5,7 +5,7 @@
 
 #include "tensor/stmt.h"
 
-namespace mcc::tuner {
+namespace mcc::tensor {
 
 struct Work {
   int64_t flops = 0;       // floating-point additions, multiplications, ...; a transcendental function counts as one
@@ -14,6 +14,6 @@ struct Work {
 };
 
 // Of an unscheduled function with static extents; symbolic extents count as 1. What exceeds 64 bits is the largest number.
-Work work_of(const tensor::Func& f);
+Work work_of(const Func& f);
 
-}  // namespace mcc::tuner
+}  // namespace mcc::tensor

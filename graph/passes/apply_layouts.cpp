@@ -1,0 +1,528 @@
+#include "graph/passes/apply_layouts.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "graph/passes/convolution_cost.h"
+#include "graph/passes/passes.h"
+#include "graph/passes/rewrite.h"
+
+namespace mcc::graph {
+namespace {
+
+using tensor::as_int;
+using tensor::is_int;
+
+class ApplyLayouts {
+ public:
+  ApplyLayouts(Graph& graph, const Layouts& layouts, const tensor::Target& target, bool strict)
+      : g_(graph),
+        layouts_(layouts),
+        t_(target),
+        strict_(strict),
+        lanes_(target.lanes(32)),
+        weight_bytes_(weight_bytes(graph)) {}
+
+  std::vector<Region> run() {
+    size_t count = g_.nodes.size();
+    for (size_t n = 0; n < count; ++n) {
+      auto id = static_cast<NodeId>(n);
+      if (g_.node(id).dead) continue;
+      // A consumer that stays plain reads plain forms; one that follows takes what is laid out itself.
+      if (!take_laid_out(id)) restore_inputs(id);
+    }
+    for (ValueId& out : g_.outputs)
+      out = plain(out);
+    eliminate_dead_code(g_);
+    return regions();
+  }
+
+ private:
+  struct LaidOut {
+    ValueId value;  // of rank 5
+    Layout layout = Layout::blocked;
+    int64_t channels = 0;  // C
+    int region = 0;        // index into parents_
+  };
+
+  const Shape& shape(ValueId v) const { return g_.value(v).type.shape; }
+  bool is_constant(ValueId v) const { return v != kNoValue && g_.value(v).constant.has_value(); }
+  bool is_laid_out(ValueId v) const { return v != kNoValue && laid_out_.count(v) != 0; }
+  // Channels side by side in memory.
+  int64_t block(Layout layout, int64_t channels) const {
+    return layout == Layout::channels_last ? channels : lanes_;
+  }
+  int64_t blocks(Layout layout, int64_t channels) const {
+    int64_t c = block(layout, channels);
+    return (channels + c - 1) / c;
+  }
+
+  bool take_laid_out(NodeId id) {
+    const Node node = g_.node(id);
+    switch (node.op->layout) {
+      case LayoutRole::matmul:
+        return pack_matmul(id);
+      case LayoutRole::gemm:
+        return pack_gemm(id);
+      case LayoutRole::convolution:
+        return lay_out_conv(id);
+      case LayoutRole::pool:
+        return follow_pool(id);
+      case LayoutRole::global_mean:
+        return follow_global_pool(id);
+      case LayoutRole::mean:
+        return follow_reduce_mean(id);
+      case LayoutRole::concat:
+        return follow_concat(id);
+      case LayoutRole::recurrent:
+        transpose_recurrent(id);
+        return false;
+      case LayoutRole::none:
+        break;
+    }
+    if (node.op->fusion == FusionClass::elementwise && node.outputs.size() == 1) return follow(id);
+    return false;
+  }
+
+  // ---- Regions ----
+
+  int region_root(int region) {
+    while (parents_[static_cast<size_t>(region)] != region)
+      region = parents_[static_cast<size_t>(region)];
+    return region;
+  }
+  int join(int a, int b) { return parents_[static_cast<size_t>(region_root(b))] = region_root(a); }
+
+  std::vector<Region> regions() {
+    std::map<int, Region> by_root;
+    for (const auto& [id, region] : convolutions_)
+      by_root[region_root(region)].push_back(id);
+    std::vector<Region> out;
+    for (auto& [root, region] : by_root)
+      out.push_back(std::move(region));
+    return out;
+  }
+
+  // ---- The forms of a value ----
+
+  // The plain form; made once, when first asked for. It takes the value's own id, so that users need no change.
+  ValueId plain(ValueId v) {
+    auto it = laid_out_.find(v);
+    if (it == laid_out_.end()) return v;
+    if (auto made = plain_.find(v); made != plain_.end()) return made->second;
+    const std::string name = g_.value(v).name;
+    const LaidOut from = it->second;
+    Attributes a;
+    ValueId x;
+    if (from.layout == Layout::channels_last) {
+      std::vector<int64_t> dims = static_shape(shape(from.value));
+      dims.erase(dims.begin() + 1);
+      a.set("perm", std::vector<int64_t>{0, 3, 1, 2});
+      x = emit(g_, "", "Transpose", name, {reshape(name, from.value, dims)}, a);
+    } else {
+      a.set("block", lanes_);
+      a.set("channels", from.channels);
+      x = emit(g_, "mcc", "Unpack", name, {from.value}, a);
+    }
+    g_.value(x).name = name;
+    return plain_[v] = x;
+  }
+
+  void restore_inputs(NodeId id) {
+    for (size_t i = 0; i < g_.node(id).inputs.size(); ++i) {
+      ValueId v = g_.node(id).inputs[i];
+      if (!is_laid_out(v)) continue;
+      ValueId restored = plain(v);
+      g_.node(id).inputs[i] = restored;
+    }
+  }
+
+  // A value of rank 4 in a layout.
+  ValueId in_layout(ValueId v, Layout layout) {
+    if (auto it = laid_out_.find(v); it != laid_out_.end() && it->second.layout == layout)
+      return it->second.value;
+    v = plain(v);
+    if (auto it = copies_.find({v, layout}); it != copies_.end()) return it->second;
+    const std::string name = g_.value(v).name;
+    Attributes a;
+    ValueId x;
+    if (layout == Layout::channels_last) {
+      a.set("perm", std::vector<int64_t>{0, 2, 3, 1});
+      x = emit(g_, "", "Transpose", name, {v}, a);
+      std::vector<int64_t> dims = static_shape(shape(x));
+      dims.insert(dims.begin() + 1, 1);
+      x = reshape(name, x, dims);
+    } else {
+      a.set("block", lanes_);
+      x = emit(g_, "mcc", "Pack", name, {v}, a);
+    }
+    return copies_[{v, layout}] = x;
+  }
+
+  // The layout in which a node follows its operands: that of the first one which has one. All that have one are from now
+  // on of one region.
+  LaidOut lead(const Node& node) {
+    LaidOut first{kNoValue};
+    for (ValueId v : node.inputs) {
+      if (!is_laid_out(v)) continue;
+      const LaidOut& x = laid_out_.at(v);
+      if (first.value == kNoValue) {
+        first = x;
+      } else {
+        join(first.region, x.region);
+      }
+    }
+    return first;
+  }
+
+  // The node's result is from now on this value.
+  void set_result(NodeId id, const LaidOut& result) {
+    Node& node = g_.node(id);
+    laid_out_[node.outputs[0]] = result;
+    NodeId maker = g_.value(result.value).producer;
+    g_.node(maker).name = node.name;
+    for (const std::string& origin : node.origins)
+      g_.node(maker).origins.push_back(origin);
+    // The node itself stays until dead code goes: nothing uses it, as every user takes plain() or the value laid out.
+  }
+
+  // ---- Matrix products ----
+
+  ValueId pack_matrix(const std::string& name, ValueId w, bool transposed) {
+    Attributes a;
+    a.set("block", panel_width(static_shape(shape(w))[transposed ? 0 : 1]));
+    a.set("transposed", int64_t{transposed});
+    return emit(g_, "mcc", "PackMatrix", name + ".packed", {w}, a);
+  }
+
+  // As wide as the register tile. With 32 registers 8 x 3 vectors read the fewest operands and no more rows at once than
+  // the first-level cache has ways; the last panel may be narrower, which pays when there are many others. Else two vectors:
+  // 6 x 2 with 16 registers, 12 x 2 with 32.
+  int64_t panel_width(int64_t columns) const {
+    int64_t vectors = (columns + lanes_ - 1) / lanes_;
+    bool wide = t_.vector_registers >= 32 && (vectors % 3 == 0 || vectors >= 24);
+    return (wide ? 3 : 2) * lanes_;
+  }
+
+  bool is_packable(ValueId w) const {
+    return is_constant(w) && shape(w).size() == 2 && is_float(g_.value(w).type.element) &&
+           is_static(shape(w));
+  }
+
+  ValueId emit_matmul(const Node& node, ValueId x, ValueId w, bool transposed) {
+    int64_t columns = static_shape(shape(w))[transposed ? 0 : 1];
+    Attributes a;
+    a.set("columns", columns);
+    return emit(g_, "mcc", "MatMul", node.name, {x, pack_matrix(node.name, w, transposed)}, a);
+  }
+
+  void replace(NodeId id, ValueId with) {
+    const Node node = g_.node(id);
+    NodeId maker = g_.value(with).producer;
+    g_.node(maker).origins = node.origins;
+    // The new value takes the place of the old one, name, uses and all.
+    g_.node(maker).outputs[0] = node.outputs[0];
+    g_.value(node.outputs[0]).producer = maker;
+    g_.node(id).dead = true;
+  }
+
+  bool pack_matmul(NodeId id) {
+    const Node node = g_.node(id);
+    if (!is_packable(node.inputs[1]) || shape(node.inputs[0]).size() < 2) return false;
+    replace(id, emit_matmul(node, plain(node.inputs[0]), node.inputs[1], false));
+    return true;
+  }
+
+  bool pack_gemm(NodeId id) {
+    const Node node = g_.node(id);
+    const Attributes& a = node.attributes;
+    if (!is_packable(node.inputs[1]) || a.integer("transA", 0) != 0 || a.number("alpha", 1) != 1)
+      return false;
+    bool has_bias = node.inputs.size() > 2 && node.inputs[2] != kNoValue;
+    if (has_bias && a.number("beta", 1) != 1) return false;
+    ValueId y = emit_matmul(node, plain(node.inputs[0]), node.inputs[1], a.integer("transB", 0) != 0);
+    if (has_bias) {
+      g_.node(g_.value(y).producer).origins = node.origins;
+      y = emit(g_, "", "Add", node.name, {y, plain(node.inputs[2])});
+    }
+    replace(id, y);
+    return true;
+  }
+
+  // Constant weights of a recurrent layer with the gates' rows side by side, as vectors read them.
+  void transpose_recurrent(NodeId id) {
+    if (g_.node(id).attributes.integer("mcc_transposed_weights", 0) != 0) return;
+    if (!is_constant(g_.node(id).inputs[1]) || !is_constant(g_.node(id).inputs[2])) return;
+    for (size_t i : {1, 2}) {
+      Attributes a;
+      a.set("perm", std::vector<int64_t>{0, 2, 1});
+      const std::string name = g_.node(id).name + ".packed";
+      ValueId packed = emit(g_, "", "Transpose", name, {g_.node(id).inputs[i]}, a);
+      g_.node(id).inputs[i] = packed;
+    }
+    g_.node(id).attributes.set("mcc_transposed_weights", int64_t{1});
+  }
+
+  // ---- Convolutions ----
+
+  // The explicit padding (top, left, bottom, right) whatever auto_pad says.
+  std::vector<int64_t> padding(const Node& node, const std::vector<int64_t>& kernel,
+                               const std::vector<int64_t>& strides,
+                               const std::vector<int64_t>& dilations) const {
+    std::string mode = node.attributes.text("auto_pad", "NOTSET");
+    std::vector<int64_t> pads = node.attributes.integers("pads", {0, 0, 0, 0});
+    if (mode == "NOTSET") return pads;
+    if (mode == "VALID") return {0, 0, 0, 0};
+    for (size_t d = 0; d < 2; ++d) {
+      int64_t in = static_shape(shape(node.inputs[0]))[2 + d];
+      int64_t out = (in + strides[d] - 1) / strides[d];
+      int64_t total = std::max<int64_t>(0, (out - 1) * strides[d] + (kernel[d] - 1) * dilations[d] + 1 - in);
+      int64_t less = total / 2;
+      pads[d] = mode == "SAME_UPPER" ? less : total - less;
+      pads[d + 2] = total - pads[d];
+    }
+    return pads;
+  }
+
+  bool lay_out_conv(NodeId id) {
+    const Node node = g_.node(id);
+    ValueId x = node.inputs[0], w = node.inputs[1];
+    if (!is_constant(w) || shape(w).size() != 4 || !is_static(shape(x)) ||
+        !is_float(g_.value(x).type.element)) {
+      return false;
+    }
+    ValueId bias = node.inputs.size() > 2 ? node.inputs[2] : kNoValue;
+    if (bias != kNoValue && !is_constant(bias)) return false;
+    std::vector<int64_t> ws = static_shape(shape(w));
+    int64_t group = node.attributes.integer("group", 1), in = ws[1] * group, out = ws[0];
+    bool is_depthwise = group == in && out == in && group > 1;
+    bool is_grouped = group > 1 && !is_depthwise;
+    Layout layout = layout_of(id);
+    if (is_grouped && layout == Layout::channels_last) layout = Layout::blocked;
+    if (layout == Layout::plain) return false;
+    if (is_grouped && (ws[1] % lanes_ != 0 || (out / group) % lanes_ != 0)) return false;
+    std::vector<int64_t> kernel{ws[2], ws[3]};
+    std::vector<int64_t> strides = node.attributes.integers("strides", {1, 1});
+    std::vector<int64_t> dilations = node.attributes.integers("dilations", {1, 1});
+    LaidOut result{kNoValue, layout, out, static_cast<int>(parents_.size())};
+    parents_.push_back(result.region);
+    convolutions_.emplace_back(id, result.region);
+    if (is_laid_out(x)) join(laid_out_.at(x).region, result.region);
+
+    // A few plain channels (an image) are read where they are: blocks of them would multiply the work, and rows of them,
+    // channels last, would be moved one by one.
+    int64_t few = layout == Layout::blocked ? lanes_ / 2 : lanes_;
+    bool plain_input = !is_depthwise && !is_laid_out(x) && in < few;
+    Attributes a;
+    a.set("strides", strides);
+    a.set("dilations", dilations);
+    a.set("pads", padding(node, kernel, strides, dilations));
+    a.set("group", is_depthwise ? int64_t{1} : group);
+    int64_t in_block = plain_input ? 0 : block(layout, in);
+    a.set("in_block", in_block);
+    // Weights of channels-last convolutions lie in panels, as those of matrix products do.
+    bool in_panels = layout == Layout::channels_last && !is_depthwise;
+    if (in_panels) a.set("columns", out);
+    int64_t tile = 0;
+    if (!strict_ && !plain_input && layout == Layout::blocked &&
+        g_.value(x).type.element == ElementType::f32) {
+      tile = winograd_tile(*conv_problem(g_, node), t_, weight_bytes_);
+    }
+    if (tile != 0) {
+      result.value = winograd_conv(id, tile, a.integers("pads"));
+      set_result(id, result);
+      return true;
+    }
+    Attributes pack;
+    pack.set("block", in_panels ? panel_width(out) : block(layout, out));
+    pack.set("in_block", in_block);
+    std::string_view pack_op = is_depthwise ? "PackDepthwise" : "PackConvWeight";
+    ValueId packed = emit(g_, "mcc", pack_op, node.name + ".packed", {w}, pack);
+    std::vector<ValueId> inputs{plain_input ? x : in_layout(x, layout), packed};
+    if (bias != kNoValue) inputs.push_back(pack_vector(node.name, bias, layout, out));
+    result.value = emit(g_, "mcc", is_depthwise ? "Depthwise" : "Conv", node.name, inputs, a);
+    set_result(id, result);
+    return true;
+  }
+
+  Layout layout_of(NodeId id) const {
+    auto it = layouts_.find(id);
+    return it == layouts_.end() ? Layout::blocked : it->second;
+  }
+
+  ValueId winograd_conv(NodeId id, int64_t tile, const std::vector<int64_t>& pads) {
+    const Node node = g_.node(id);
+    int64_t out = static_shape(shape(node.inputs[1]))[0];
+    Attributes pack, a;
+    pack.set("tile", tile);
+    pack.set("block", lanes_);
+    pack.set("panel", 2 * lanes_);
+    a.set("tile", tile);
+    a.set("pads", pads);
+    a.set("channels", (out + lanes_ - 1) / lanes_);
+    ValueId packed = emit(g_, "mcc", "WinogradWeight", node.name + ".packed", {node.inputs[1]}, pack);
+    std::vector<ValueId> inputs{in_layout(node.inputs[0], Layout::blocked), packed};
+    if (node.inputs.size() > 2 && node.inputs[2] != kNoValue) {
+      inputs.push_back(pack_vector(node.name, node.inputs[2], Layout::blocked, out));
+    }
+    return emit(g_, "mcc", "Winograd", node.name, inputs, a);
+  }
+
+  ValueId reshape(const std::string& name, ValueId x, const std::vector<int64_t>& dims) {
+    return emit(g_, "", "Reshape", name, {x, g_.add_constant(name + ".shape", Constant::ints(dims))});
+  }
+
+  // [C] -> [C/c, c]
+  ValueId pack_vector(const std::string& name, ValueId v, Layout layout, int64_t channels) {
+    Attributes a;
+    a.set("block", block(layout, channels));
+    ValueId packed = emit(g_, "mcc", "Pack", name + ".bias", {reshape(name, v, {1, channels})}, a);
+    return reshape(name, packed, {blocks(layout, channels), block(layout, channels)});
+  }
+
+  // ---- Followers ----
+
+  bool follow_pool(NodeId id) {
+    const Node node = g_.node(id);
+    ValueId x = node.inputs[0];
+    if (!is_laid_out(x) || node.outputs.size() > 1) return false;
+    const Attributes& old = node.attributes;
+    std::vector<int64_t> kernel = old.integers("kernel_shape");
+    std::vector<int64_t> strides = old.integers("strides", {1, 1}),
+                         dilations = old.integers("dilations", {1, 1});
+    std::vector<int64_t> out = static_shape(shape(node.outputs[0]));
+    Attributes a;
+    a.set("kernel", kernel);
+    a.set("strides", strides);
+    a.set("dilations", dilations);
+    a.set("pads", padding(node, kernel, strides, dilations));
+    a.set("extent", std::vector<int64_t>{out[2], out[3]});
+    a.set("count_include_pad", old.integer("count_include_pad", 0));
+    if (is_op(node, "AveragePool") && (dilations[0] != 1 || dilations[1] != 1)) return false;
+    LaidOut result = laid_out_.at(x);
+    result.value = emit(g_, "mcc", node.op->name, node.name, {result.value}, a);
+    set_result(id, result);
+    return true;
+  }
+
+  bool reduce_mean(NodeId id) {
+    const Node node = g_.node(id);
+    Attributes a;
+    a.set("keepdims", int64_t{1});
+    ValueId axes = g_.add_constant(node.name + ".axes", Constant::ints({2, 3}));
+    LaidOut result = laid_out_.at(node.inputs[0]);
+    result.value = emit(g_, "", "ReduceMean", node.name, {result.value, axes}, a);
+    set_result(id, result);
+    return true;
+  }
+
+  bool follow_global_pool(NodeId id) { return is_laid_out(g_.node(id).inputs[0]) && reduce_mean(id); }
+
+  // Over H and W, keeping them: the squeeze of a squeeze-and-excitation.
+  bool follow_reduce_mean(NodeId id) {
+    const Node& node = g_.node(id);
+    if (!is_laid_out(node.inputs[0]) || node.attributes.integer("keepdims", 1) == 0) return false;
+    std::vector<int64_t> axes = node.attributes.integers("axes");
+    if (node.inputs.size() > 1 && is_constant(node.inputs[1]))
+      axes = g_.value(node.inputs[1]).constant->to_ints();
+    for (int64_t& axis : axes)
+      axis = axis < 0 ? axis + 4 : axis;
+    std::sort(axes.begin(), axes.end());
+    return axes == std::vector<int64_t>{2, 3} && reduce_mean(id);
+  }
+
+  bool follow_concat(NodeId id) {
+    const Node node = g_.node(id);
+    int64_t axis = node.attributes.integer("axis", 0), channels = 0;
+    if (axis < 0) axis += 4;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      ValueId v = node.inputs[i];
+      if (!is_laid_out(v)) return false;
+      const LaidOut& x = laid_out_.at(v);
+      // Along the channels, only the last part may end inside a block.
+      bool is_exact = x.layout == Layout::channels_last || x.channels % lanes_ == 0;
+      if (axis == 1 && i + 1 < node.inputs.size() && !is_exact) return false;
+      channels += x.channels;
+    }
+    LaidOut result = lead(node);
+    std::vector<ValueId> inputs;
+    for (ValueId v : node.inputs)
+      inputs.push_back(in_layout(v, result.layout));
+    bool of_channels = axis == 1;
+    Attributes a;
+    a.set("axis", of_channels && result.layout == Layout::channels_last ? int64_t{4} : axis);
+    result.value = emit(g_, "", "Concat", node.name, inputs, a);
+    if (of_channels) result.channels = channels;
+    set_result(id, result);
+    return true;
+  }
+
+  // Elementwise operators: as soon as one full-size operand is laid out, the others follow.
+  bool follow(NodeId id) {
+    const Node node = g_.node(id);
+    const Shape& out = shape(node.outputs[0]);
+    if (out.size() != 4 || !is_static(out)) return false;
+    int64_t channels = static_shape(out)[1];
+    bool any = false;
+    for (ValueId v : node.inputs) {
+      if (v == kNoValue) continue;
+      if (is_constant(v) ? !is_broadcast(shape(v), channels) : shape(v).size() != 4) return false;
+      int64_t own = 0;
+      if (!is_constant(v) && (!is_static(shape(v)) || !as_int(shape(v)[1], &own) || own != channels)) {
+        return false;
+      }
+      any |= is_laid_out(v) && same_shape(shape(v), out);
+    }
+    if (!any) return false;
+    LaidOut result = lead(node);
+    // Lanes past the last channel hold 0 and what operators make of it; where that could be infinite or NaN, it would
+    // spread through the next convolution's zero weights.
+    if (result.layout == Layout::blocked && channels % lanes_ != 0 && !node.op->layout_agnostic) return false;
+    std::vector<ValueId> inputs;
+    for (ValueId v : node.inputs)
+      inputs.push_back(v == kNoValue ? v : follow_operand(node.name, v, result.layout, channels));
+    result.value = emit(g_, node.op->domain, node.op->name, node.name, inputs, node.attributes);
+    result.channels = channels;
+    set_result(id, result);
+    return true;
+  }
+
+  // Constants that broadcast: scalars, or varying over channels only.
+  bool is_broadcast(const Shape& s, int64_t channels) const {
+    if (s.size() > 4) return false;
+    for (size_t i = 0; i < s.size(); ++i) {
+      size_t axis = 4 - s.size() + i;
+      if (!is_int(s[i], 1) && !(axis == 1 && is_int(s[i], channels))) return false;
+    }
+    return true;
+  }
+
+  ValueId follow_operand(const std::string& name, ValueId v, Layout layout, int64_t channels) {
+    if (!is_constant(v)) return in_layout(v, layout);
+    const Shape& s = shape(v);
+    if (static_count(s) == 1) return s.empty() ? v : reshape(name, v, {1});
+    ValueId packed = pack_vector(name, v, layout, channels);
+    return reshape(name, packed, {1, blocks(layout, channels), 1, 1, block(layout, channels)});
+  }
+
+  Graph& g_;
+  const Layouts& layouts_;
+  const tensor::Target& t_;
+  bool strict_;
+  int64_t lanes_;
+  int64_t weight_bytes_;
+  std::map<ValueId, LaidOut> laid_out_;                   // values that exist so instead of plain
+  std::map<ValueId, ValueId> plain_;                      // their plain forms, once made
+  std::map<std::pair<ValueId, Layout>, ValueId> copies_;  // plain values in other layouts
+  std::vector<int> parents_;                              // regions, as a forest of those that were joined
+  std::vector<std::pair<NodeId, int>> convolutions_;
+};
+
+}  // namespace
+
+std::vector<Region> apply_layouts(Graph& graph, const Layouts& layouts, const tensor::Target& target,
+                                  bool strict) {
+  return ApplyLayouts(graph, layouts, target, strict).run();
+}
+
+}  // namespace mcc::graph

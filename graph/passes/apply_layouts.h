@@ -1,0 +1,31 @@
+// Rewrites a graph to given layouts; which ones is choose_layouts's to say.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "graph/graph.h"
+#include "tensor/target.h"
+
+namespace mcc::graph {
+
+// How the activations of a 2-D convolution lie in memory, c the target's vector length:
+//   plain          [N, C, H, W], as ONNX has it
+//   blocked        [N, C/c, H, W, c], the last block filled up with 0
+//   channels_last  [N, 1, H, W, C]
+enum class Layout : uint8_t { plain, blocked, channels_last };
+
+// By node of the graph before the rewriting; blocked where nothing is said.
+using Layouts = std::map<NodeId, Layout>;
+
+// Convolutions that should have one layout, as their activations meet in operators that follow them.
+using Region = std::vector<NodeId>;
+
+// Lays out the activations of convolutions and packs constant operands in the order in which kernels read them. What can
+// follow in a layout does; a change stands only where one meets an operator that wants another. A convolution that its
+// layout cannot serve stays plain. Returns the regions.
+std::vector<Region> apply_layouts(Graph& graph, const Layouts& layouts, const tensor::Target& target,
+                                  bool strict);
+
+}  // namespace mcc::graph

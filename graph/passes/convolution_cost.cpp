@@ -1,0 +1,149 @@
+#include "graph/passes/convolution_cost.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "graph/op.h"
+
+namespace mcc::graph {
+namespace {
+
+constexpr int64_t kTaps = 3;  // of Winograd's algorithm
+constexpr double kElementBytes = 4;
+// Stages of a Winograd kernel start and end: what small convolutions have to make up for.
+constexpr double kFixedUs = 2;
+
+int64_t whole_vectors(int64_t elements, const tensor::Target& t) {
+  int64_t lanes = t.lanes(32);
+  return (elements + lanes - 1) / lanes * lanes;
+}
+
+// Microseconds of a product of this many multiplications with weights of this size. Kernels do not fetch weights ahead, so
+// little of that time is hidden (measured on cold weights of ResNet-50: the sum fits, the larger of both does not).
+double product_us(double multiplications, double weights, double weight_gb_per_s, const tensor::Target& t) {
+  return 2 * multiplications / (t.peak_gflops() * 1e3) + weights / (weight_gb_per_s * 1e3);
+}
+
+double weight_bandwidth(double layer, double model, const tensor::Target& t) {
+  if (model > static_cast<double>(t.l3.bytes)) return t.dram_gb_per_s;
+  return layer > static_cast<double>(t.l2.bytes) ? t.l3.gb_per_s : t.l2.gb_per_s;
+}
+
+// The share of a blocked dense convolution's rate that a layout reaches (ResNet-50's and MobileNet's layers, AVX-512).
+// Depthwise kernels read a vector for each that they multiply; channels-last ones stride over the other channels in
+// between; plain ones read neighbours along the width, with a stride by gathering.
+double rate_of(const ConvProblem& p, Layout layout) {
+  bool gathers = layout == Layout::plain && p.strides[1] > 1;
+  if (p.is_depthwise()) {
+    return layout == Layout::blocked ? 0.3 : layout == Layout::channels_last ? 0.17 : gathers ? 0.03 : 0.2;
+  }
+  return layout != Layout::plain ? 1 : gathers ? 0.05 : 0.65;
+}
+
+double direct_us(const ConvProblem& p, Layout layout, const tensor::Target& t, double model) {
+  int64_t in = p.in_channels / p.group, out = p.out_channels, width = p.width;
+  if (layout == Layout::plain) {
+    width = whole_vectors(width, t);
+  } else {
+    out = whole_vectors(out, t);
+    // An image's few channels are read where they are.
+    if (layout == Layout::blocked && p.group == 1 && in >= t.lanes(32) / 2) in = whole_vectors(in, t);
+  }
+  double weights = static_cast<double>(p.kernel[0] * p.kernel[1]) * static_cast<double>(in * out);
+  double bytes = weights * kElementBytes;
+  double multiplications = weights * static_cast<double>(p.images * p.height * width);
+  return product_us(multiplications / rate_of(p, layout), bytes, weight_bandwidth(bytes, model, t), t);
+}
+
+double winograd_us(const ConvProblem& p, int64_t m, const tensor::Target& t, double model) {
+  int64_t lines = (p.height + m - 1) / m, columns = (p.width + m - 1) / m;
+  double positions = static_cast<double>((m + kTaps - 1) * (m + kTaps - 1));
+  double tiles = static_cast<double>(p.images * lines * columns);
+  auto in = static_cast<double>(whole_vectors(p.in_channels, t));
+  auto out = static_cast<double>(whole_vectors(p.out_channels, t));
+  double weights = positions * in * out;
+  double bytes = weights * kElementBytes;
+  model += bytes * (1 - static_cast<double>(kTaps * kTaps) / positions);
+  double product = product_us(weights * tiles, bytes, weight_bandwidth(bytes, model, t), t);
+  // Both transforms write what the other side reads; from the second-level cache while a block of tiles stays there.
+  double moved = 2 * kElementBytes * positions * tiles * (in + out);
+  return product + moved / (t.l2.gb_per_s * 1e3) + kFixedUs;
+}
+
+bool has_winograd(const ConvProblem& p) {
+  for (int d = 0; d < 2; ++d) {
+    if (p.kernel[d] != kTaps || p.strides[d] != 1 || p.dilations[d] != 1) return false;
+  }
+  return p.group == 1;
+}
+
+}  // namespace
+
+std::optional<ConvProblem> conv_problem(const Graph& graph, const Node& node) {
+  if (node.op->layout != LayoutRole::convolution) return std::nullopt;
+  const Shape& x = graph.value(node.inputs[0]).type.shape;
+  const Shape& w = graph.value(node.inputs[1]).type.shape;
+  const Shape& y = graph.value(node.outputs[0]).type.shape;
+  if (w.size() != 4 || !is_static(x) || !is_static(w) || !is_static(y)) return std::nullopt;
+  std::vector<int64_t> ws = static_shape(w), ys = static_shape(y);
+  std::vector<int64_t> strides = node.attributes.integers("strides", {1, 1});
+  std::vector<int64_t> dilations = node.attributes.integers("dilations", {1, 1});
+  ConvProblem p;
+  p.images = ys[0];
+  p.group = node.attributes.integer("group", 1);
+  p.in_channels = ws[1] * p.group;
+  p.out_channels = ws[0];
+  p.height = ys[2];
+  p.width = ys[3];
+  for (size_t d = 0; d < 2; ++d) {
+    p.kernel[d] = ws[2 + d];
+    p.strides[d] = strides[d];
+    p.dilations[d] = dilations[d];
+  }
+  return p;
+}
+
+int64_t weight_bytes(const Graph& graph) {
+  std::vector<bool> seen(graph.values.size());
+  int64_t bytes = 0;
+  for (const Node& node : graph.nodes) {
+    if (node.dead) continue;
+    for (ValueId v : node.inputs) {
+      if (v == kNoValue || seen[static_cast<size_t>(v)] || !graph.value(v).constant) continue;
+      seen[static_cast<size_t>(v)] = true;
+      bytes += static_cast<int64_t>(graph.value(v).constant->bytes().size());
+    }
+  }
+  return bytes;
+}
+
+int64_t winograd_tile(const ConvProblem& problem, const tensor::Target& target, int64_t model_weight_bytes) {
+  if (!has_winograd(problem)) return 0;
+  auto model = static_cast<double>(model_weight_bytes);
+  // A tenth has to be won: kernels fall short of a model, and direct convolution rounds less.
+  double best = 0.9 * direct_us(problem, Layout::blocked, target, model);
+  int64_t tile = 0;
+  for (int64_t m : {2, 4}) {
+    // Tiles that are mostly padding, in either direction.
+    if (problem.height <= m || problem.width <= m) continue;
+    double us = winograd_us(problem, m, target, model);
+    if (us < best) {
+      best = us;
+      tile = m;
+    }
+  }
+  return tile;
+}
+
+double convolution_us(const ConvProblem& problem, Layout layout, const tensor::Target& target,
+                      int64_t model_weight_bytes, bool strict) {
+  auto model = static_cast<double>(model_weight_bytes);
+  // There are no grouped kernels with the channels last.
+  bool is_grouped = problem.group > 1 && !problem.is_depthwise();
+  if (is_grouped && layout == Layout::channels_last) layout = Layout::blocked;
+  int64_t tile =
+      layout == Layout::blocked && !strict ? winograd_tile(problem, target, model_weight_bytes) : 0;
+  return tile != 0 ? winograd_us(problem, tile, target, model) : direct_us(problem, layout, target, model);
+}
+
+}  // namespace mcc::graph

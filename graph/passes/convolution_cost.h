@@ -1,0 +1,37 @@
+// What two-dimensional convolutions are expected to cost, by layout and algorithm.
+#pragma once
+
+#include <optional>
+
+#include "graph/graph.h"
+#include "graph/passes/apply_layouts.h"
+#include "tensor/target.h"
+
+namespace mcc::graph {
+
+struct ConvProblem {
+  int64_t images = 1, in_channels = 1, out_channels = 1;
+  int64_t height = 1, width = 1;  // of the result
+  int64_t group = 1;
+  int64_t kernel[2] = {1, 1}, strides[2] = {1, 1}, dilations[2] = {1, 1};
+
+  bool is_depthwise() const { return group > 1 && group == in_channels && group == out_channels; }
+};
+
+// Of an operator in the role of a convolution (LayoutRole) with static types; nothing for other ranks.
+std::optional<ConvProblem> conv_problem(const Graph& graph, const Node& node);
+
+// Bytes of all constants that live nodes read: what a run of the model fetches at least once.
+int64_t weight_bytes(const Graph& graph);
+
+// Side m of the output tiles of Winograd's F(m x m, 3 x 3), 2 or 4, for blocked activations; 0 where direct convolution
+// takes less time by this model, or is the only one (other windows, strides, dilations, groups): multiplications at the
+// machine's peak, weights at the bandwidth of where they come from (memory when the model's weights exceed the caches), and
+// the transforms. Errors of F(4 x 4) are some 1e-5 of the output's range, of F(2 x 2) some 1e-6 (f32, up to 512 channels).
+int64_t winograd_tile(const ConvProblem& problem, const tensor::Target& target, int64_t model_weight_bytes);
+
+// Microseconds in a layout; blocked: by the better algorithm, direct only if strict.
+double convolution_us(const ConvProblem& problem, Layout layout, const tensor::Target& target,
+                      int64_t model_weight_bytes, bool strict);
+
+}  // namespace mcc::graph
