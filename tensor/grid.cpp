@@ -56,6 +56,9 @@ std::optional<LaunchForm> as_launch(const Stmt& s) {
     at = loop->body;
   }
   if (form.threads.empty() || has_bound_loop(at)) return std::nullopt;
+  for (const For* loop : form.threads) {
+    if (is_cross_loop(*loop)) return std::nullopt;
+  }
   bool has_blocks = false;
   for_each_stmt(at, [&](const Stmt& below) { has_blocks |= below.kind() == StmtKind::Block; });
   if (has_blocks) return std::nullopt;

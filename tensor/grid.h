@@ -37,6 +37,9 @@ std::optional<GridAxis> grid_axis(const For& loop);
 bool is_block_loop(const For& loop);
 bool is_thread_loop(const For& loop);
 bool has_bound_loop(const Stmt& s);
+// A loop over threads along which a block reduces (annotation "cross"): they combine their values.
+inline constexpr const char* kCross = "cross";
+inline bool is_cross_loop(const For& loop) { return is_thread_loop(loop) && loop.annotations.count(kCross) != 0; }
 
 // A statement in the form of a launch (tensor/passes/form_launches.h): loops over blocks, allocations, loops over threads, and
 // inside these no bound loop. Empty loops where the statement has another form.

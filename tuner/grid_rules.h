@@ -18,6 +18,12 @@ void bind_rest(Draft& draft);
 // windows and products, since reading through their indices costs a thread no more than a guarded load.
 void inline_for_grid(Draft& draft);
 
+// A sum of products of two operands: tiles in registers, operands by way of shared memory.
+bool schedule_grid_product(Draft& draft, const std::string& block);
+
+// A function of reductions along rows and of maps of these: rows by blocks, their elements by threads.
+bool schedule_grid_rows(Draft& draft);
+
 // ---- Shared by the rules ----
 
 // Threads of a block for this many independent results: enough for a block, as long as all multiprocessors get one.

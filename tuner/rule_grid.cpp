@@ -167,6 +167,10 @@ void inline_for_grid(Draft& draft) {
 
 void apply_grid_rules(Draft& draft) {
   inline_for_grid(draft);
+  if (schedule_grid_rows(draft)) return;
+  for (const std::string& block : draft.schedule.block_names()) {
+    if (draft.schedule.find_block(block) != nullptr) schedule_grid_product(draft, block);
+  }
   bind_rest(draft);
 }
 

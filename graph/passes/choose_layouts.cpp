@@ -133,6 +133,8 @@ class ChooseLayouts {
 }  // namespace
 
 void choose_layouts(Graph& graph, const tensor::Target& target, bool strict) {
+  // Blocks and packed operands are for vectors of a CPU. The threads of a GPU read neighbours of plain tensors together.
+  if (target.kind == tensor::TargetKind::cuda) return;
   graph = ChooseLayouts(graph, target, strict).run();
 }
 

@@ -134,6 +134,7 @@ class Compiler {
   std::vector<const For*> parallel_;  // the parallel loops around here
   std::vector<const For*> loops_;     // all loops around here
   bool in_launch_ = false, launch_has_barriers_ = false;
+  std::vector<Memory*> launch_privates_;  // what its threads use of the function's list of local buffers
   std::vector<const Exchange*> exchanges_;
   Scope scope_;
 };

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 
 #include "tensor/interpret/compile.h"
@@ -283,6 +284,9 @@ struct LaunchCode final : StmtCode {
     program->count_steps(blocks * threads);
     // Each has its own frame where they are in step; else one serves them all.
     team.frames.assign(body->is_in_step ? static_cast<size_t>(threads) : 1, program->frame);
+    for (Memory* memory : privates)
+      memory->allocate_for_threads(memory->shape, static_cast<int>(threads));
+    team.privates = privates;
     Threads all(static_cast<size_t>(threads));
     for (size_t t = 0; t < all.size(); ++t)
       all[t] = static_cast<int>(t);
@@ -301,6 +305,8 @@ struct LaunchCode final : StmtCode {
       } else {
         for (int t : all) {
           team.clock.thread = static_cast<uint32_t>(t);
+          for (Memory* memory : privates)
+            memory->select(t);
           set(thread_loops, team.extents, t, team.frames[0].data());
           body->run(team.frames[0].data());
         }
@@ -324,6 +330,7 @@ struct LaunchCode final : StmtCode {
   };
   std::vector<Loop> block_loops, thread_loops;
   std::vector<Shared> shared;
+  std::vector<Memory*> privates;
   const StmtCode* body;
   Program* program;
 };
@@ -415,6 +422,7 @@ Access Compiler::access(const Buffer& buffer, const std::vector<Expr>& indices, 
   out.place = place();
   if (program_.detect_races && !parallel_.empty()) out.clock = &program_.clock;
   bool is_own = buffer.scope() == tensor::Scope::local || buffer.scope() == tensor::Scope::registers;
+  if (in_launch_ && out.memory->is_of_threads) launch_privates_.push_back(out.memory);
   is_own |= out.memory->is_unplaced && !launch_has_barriers_;
   if (program_.detect_races && in_launch_ && !is_own) out.team = &program_.team;
 
@@ -433,9 +441,9 @@ Access Compiler::access(const Buffer& buffer, const std::vector<Expr>& indices, 
 const StmtCode* Compiler::stmt(const Stmt& s) {
   const auto* loop = s.as<For>();
   const auto* allocate = s.as<Allocate>();
-  bool may_be_launch =
-      (loop && loop->loop == LoopKind::bound) || (allocate && allocate->buffer.scope() == tensor::Scope::shared);
-  if (may_be_launch && !in_launch_) {
+  bool may_be_launch = (loop && loop->loop == LoopKind::bound) ||
+                       (allocate && allocate->buffer.scope() == tensor::Scope::shared);
+  if (may_be_launch && !in_launch_ && loops_.empty()) {
     if (std::optional<LaunchForm> launch = as_launch(s)) return compile_launch(*launch);
   }
   return dispatch(s, [this](const auto& n) { return compile(n); });
@@ -474,6 +482,10 @@ const StmtCode* Compiler::compile_launch(const LaunchForm& launch) {
   };
   within(within, 0);
   expect_no_exchanges("a store or a let only");
+  std::sort(launch_privates_.begin(), launch_privates_.end());
+  launch_privates_.erase(std::unique(launch_privates_.begin(), launch_privates_.end()),
+                         launch_privates_.end());
+  code->privates = std::exchange(launch_privates_, {});
   for (const Buffer& b : launch.shared)
     memories_.erase(b.get());
   in_launch_ = false;
@@ -484,7 +496,7 @@ const StmtCode* Compiler::compile(const For& n) {
   const Operand min = expr(n.min), extent = expr(n.extent);
   expect_no_exchanges("a store or a let only, not in a loop's bounds");
   const int slot = new_slots(1);
-  const bool is_parallel = n.loop == LoopKind::parallel || n.loop == LoopKind::bound;
+  const bool is_parallel = n.loop == LoopKind::parallel || (n.loop == LoopKind::bound && !is_cross_loop(n));
   const StmtCode* body = nullptr;
   loops_.push_back(&n);
   if (is_parallel) parallel_.push_back(&n);

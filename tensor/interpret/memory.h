@@ -70,7 +70,8 @@ struct Memory {
   bool is_output = false;
   // In the function's list of intermediates: in a launch without barriers still each thread's own, maybe.
   bool is_unplaced = false;
-  bool is_of_blocks = false;  // each block of a launch has one of its own, though it is not allocated there yet
+  bool is_of_threads = false;  // each thread of a launch has one of its own, though it is not allocated there yet
+  bool is_of_blocks = false;   // each block of a launch has one of its own, though it is not allocated there yet
 
   // Parallel loops that enclose every access. Lowering gives each of their iterations a buffer of its own, so that only
   // reading what another iteration wrote is a fault there. Parameters have none.

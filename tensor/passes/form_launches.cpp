@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 
+#include "tensor/build.h"
 #include "tensor/grid.h"
 #include "tensor/passes/scope.h"
 #include "tensor/text.h"
@@ -82,6 +83,137 @@ Func choose_scopes(const Func& f) {
   out.body = replace_buffers(f.body, made);
   return out;
 }
+
+// ---- Threads that combine their values ----
+
+Expr identity_of(BinaryOp op, ElementType element) {
+  switch (op) {
+    case BinaryOp::add:
+      return identity(Reducer::sum, element);
+    case BinaryOp::mul:
+      return identity(Reducer::product, element);
+    case BinaryOp::min:
+      return identity(Reducer::min, element);
+    case BinaryOp::max:
+      return identity(Reducer::max, element);
+    case BinaryOp::logical_and:
+      return identity(Reducer::all, element);
+    default:
+      return identity(Reducer::any, element);
+  }
+}
+
+// A nest whose innermost loop, of n threads, is an update b = b op x becomes
+//   s = x op that of the threads at distance 16, 8, 4, 2, 1       (all get the same)
+//   b = b op s
+// or, for n above 32, the sums of the warps go through shared memory:
+//   thread 0 of each warp: warps[.., warp] = s;  b = b op warps[.., 0] op warps[.., 1] ...
+// x has 32 bits; a condition chooses between x and the operator's identity, since all threads of a warp take part.
+class CombineThreads : public Mutator {
+ public:
+  std::vector<Buffer> made;
+
+ protected:
+  using Mutator::on;
+  Stmt on(const For& n, const Stmt& self) override {
+    if (!is_thread_loop(n)) return Mutator::on(n, self);
+    std::vector<const For*> nest{&n};
+    while (const auto* inner = nest.back()->body.as<For>()) {
+      if (!is_thread_loop(*inner)) break;
+      nest.push_back(inner);
+    }
+    return is_cross_loop(*nest.back()) ? combine(nest) : self;
+  }
+
+ private:
+  static constexpr int64_t kWarp = 32;
+
+  Stmt combine(const std::vector<const For*>& nest) {
+    const For& loop = *nest.back();
+    Expr condition = true_value();
+    Stmt body = loop.body;
+    if (const auto* guard = body.as<If>()) {
+      condition = guard->condition;
+      body = guard->then_body;
+    }
+    const auto* store = body.as<Store>();
+    const auto* sum = store ? store->value.as<Binary>() : nullptr;
+    MCC_CHECK(sum, "loop ", loop.var.name(), " over threads holds no update");
+    const bool is_left = loads_from(sum->a, store->buffer);
+    const Expr old = is_left ? sum->a : sum->b, operand = is_left ? sum->b : sum->a;
+    // Whether the element exists does not depend on the thread along the loop.
+    std::vector<Expr> of_element, of_thread;
+    for (const Expr& term : conjuncts(condition))
+      (uses_var(term, loop.var) ? of_thread : of_element).push_back(term);
+    auto guarded = [&](const Stmt& s) {
+      return of_element.empty() ? s : If::make(conjunction(of_element), s);
+    };
+    int64_t extent = 0;
+    as_int(loop.extent, &extent);
+
+    const Type type = operand.type();
+    std::vector<Var> vars{Var("part", type)};
+    std::vector<Expr> values{select(condition, operand, identity_of(sum->op, operand.element()))};
+    for (int64_t distance = std::min(extent, kWarp) / 2; distance >= 1; distance /= 2) {
+      const Var last = vars.back();
+      vars.emplace_back("part", type);
+      values.push_back(binary(sum->op, last, Call::make(Intrinsic::shuffle_xor, {last, Expr(distance)})));
+    }
+    auto with_parts = [&](Stmt s) {
+      for (size_t k = vars.size(); k-- > 0;)
+        s = Let::make(vars[k], values[k], s);
+      return s;
+    };
+    auto in_nest = [&](Stmt s) {
+      for (size_t k = nest.size(); k-- > 0;) {
+        Annotations annotations = nest[k]->annotations;
+        annotations.erase(kCross);
+        s = For::make(nest[k]->var, nest[k]->min, nest[k]->extent, nest[k]->loop, s, std::move(annotations));
+      }
+      return s;
+    };
+    auto by_first = [&](const Stmt& s) {
+      return is_private(store->buffer) ? s : If::make(loop.var == Expr(0), s);
+    };
+    if (extent <= kWarp) {
+      Stmt update = Store::make(store->buffer, store->indices, binary(sum->op, old, vars.back()));
+      return in_nest(with_parts(guarded(by_first(update))));
+    }
+    std::vector<Expr> shape, place;
+    for (size_t k = 0; k + 1 < nest.size(); ++k) {
+      shape.push_back(nest[k]->extent);
+      place.push_back(nest[k]->var);
+    }
+    shape.emplace_back(extent / kWarp);
+    Buffer warps(store->buffer.name() + ".warps", operand.element(), shape, Scope::shared);
+    made.push_back(warps);
+    std::vector<Expr> own = place;
+    own.push_back(floor_div(loop.var, kWarp));
+    Stmt first = in_nest(
+        with_parts(If::make(floor_mod(loop.var, kWarp) == Expr(0), Store::make(warps, own, vars.back()))));
+    Expr total = old;
+    for (int64_t w = 0; w < extent / kWarp; ++w) {
+      std::vector<Expr> of_warp = place;
+      of_warp.emplace_back(w);
+      total = binary(sum->op, total, load(warps, of_warp));
+    }
+    Stmt second = guarded(by_first(Store::make(store->buffer, store->indices, total)));
+    return Seq::make({first, rename(in_nest(second), nest)});  // a variable is bound by one loop
+  }
+
+  static bool is_private(const Buffer& b) {
+    return b.scope() == Scope::local || b.scope() == Scope::registers;
+  }
+
+  static Stmt rename(const Stmt& s, const std::vector<const For*>& nest) {
+    if (nest.empty()) return s;
+    const For& loop = *s.as<For>();
+    Var copy(loop.var.name());
+    Stmt body = rename(loop.body, {nest.begin() + 1, nest.end()});
+    return For::make(copy, loop.min, loop.extent, loop.loop, substitute(body, {{loop.var.get(), copy}}),
+                     loop.annotations);
+  }
+};
 
 // ---- Barriers ----
 
@@ -302,7 +434,11 @@ Stmt form_launch(const Stmt& part) {
 }  // namespace
 
 Func form_launches(const Func& f) {
-  Func out = choose_scopes(f);
+  CombineThreads combine;
+  Func combined = f;
+  combined.body = combine.mutate(f.body);
+  combined.allocs.insert(combined.allocs.end(), combine.made.begin(), combine.made.end());
+  Func out = choose_scopes(combined);
   std::vector<Stmt> parts;
   for (const Stmt& part : parts_of(out.body))
     parts.push_back(has_bound_loop(part) || !has_loop(part) ? form_launch(part) : part);

@@ -12,7 +12,8 @@ namespace mcc::tensor {
 //       a body without bound loops
 // A nest of loops over threads becomes its body, under a condition where it has fewer iterations than the launch. Outside of
 // such nests, and where a nest leaves out an axis of the launch, one thread stores what threads share; what each has to
-// itself they all compute. Barriers stand between nests one of which writes what the other uses, in the next iteration of
+// itself they all compute. Threads that reduce together exchange values, by shuffles in a warp, through shared memory beyond.
+// Barriers stand between nests one of which writes what the other uses, in the next iteration of
 // a loop around them, too. Intermediates used in one nest only become local, shared ones used in several launches global.
 // What is neither (a loop at the top that is not bound) stays; verify_launches reports it.
 Func form_launches(const Func& f);

@@ -13,7 +13,9 @@
 //    An axis stands once on the way in. No parallel or vectorized loop is around, no parallel one below.
 // 3. A loop over threads has a constant extent: 1 to 1024 (64 for thread.z), loops nested in each other together at most 1024.
 //    That of a loop over blocks does not depend on other loops, and is at most 65535 for block.y and block.z.
-// 4. No reduce or scan axis is bound to it, unless its extent is 1.
+// 4. No reduce or scan axis is bound to it, unless its extent is 1, or threads combine their values: the loop is over thread.x,
+//    the innermost of its nest, of 2, 4, .. 1024 iterations; right inside is a block without init that updates
+//    b[i] = b[i] op x (op: + * min max && ||) of 32 bits, of which it is the only reduce loop; all nests have as many threads.
 // 5. Each element written below it is written by one iteration only; except in buffers that are used in one iteration only:
 //    of scope local or registers, or not shared and used below one nest of threads, or (loops over blocks) of scope shared.
 // 6. An element of a buffer of scope local or registers that several nests use is written and read by the same thread.
@@ -34,6 +36,7 @@ Outcome apply_step(const Bind& step, Schedule& schedule) {
   }
   Annotations annotations = loop->annotations;
   annotations["thread"] = step.thread;
+  if (axes_bound_below(loop->body, loop->var).reduce && !is_int(loop->extent, 1)) annotations[kCross] = 1;
   Func result = f;
   result.body = replace_stmt(
       f.body, loop,

@@ -8,7 +8,7 @@
 // stretch of the new axis. The loop block.name stands where the loop of the first of the axes was.
 //
 // 1. The block stands under serial loops of its own, one for each axis, and has no predicate; all axes begin at 0.
-// 2. There are at least two axes of one sort, spatial or reduce, of constant extents, all but the first.
+// 2. The axes are of one sort, spatial or reduce; the extents of all but the first are constant. A single one gets a new name.
 // 3. The name is new in the block, and block.name in the function (the names of the fused axes and their loops are free).
 #include <algorithm>
 
@@ -23,7 +23,8 @@ Outcome apply_step(const FuseAxes& step, Schedule& schedule) {
   if (site == nullptr) return refuse_block(step.block);
   const Block& block = *site->block;
   bool is_plain = !site->loops.empty() && site->loops.size() == block.axes.size() &&
-                  is_true(block.predicate) && chain_from(site->loops[0]).size() == site->loops.size();
+                  is_true(block.predicate) && chain_from(site->loops[0]).size() == site->loops.size() &&
+                  site->loops.back()->body.get() == &block;
   for (size_t i = 0; is_plain && i < block.axes.size(); ++i) {
     is_plain = block.values[i].same_as(site->loops[i]->var) && is_int(block.axes[i].domain.min, 0) &&
                site->loops[i]->loop == LoopKind::serial;
@@ -33,9 +34,7 @@ Outcome apply_step(const FuseAxes& step, Schedule& schedule) {
         RefusalCode::not_nested,
         text("expected block ", block.name, " to stand under serial loops of its own, one for each axis"));
   }
-  if (step.axes.size() < 2) {
-    return refuse(RefusalCode::bad_argument, text("expected at least two axes, got ", step.axes.size()));
-  }
+  if (step.axes.empty()) return refuse(RefusalCode::bad_argument, "expected the names of axes, got none");
   std::vector<size_t> fused;
   for (const std::string& name : step.axes) {
     auto it = std::find_if(block.axes.begin(), block.axes.end(),

@@ -97,11 +97,51 @@ bool is_kept_apart(const std::vector<BlockSite>& sites, const Buffer& buffer, co
   return nests.size() == 1 && !nests.contains(nullptr);
 }
 
+// Whether threads may combine their values along the loop.
+Outcome check_cross(const std::vector<BlockSite>& sites, const BlockSite& site, const For* loop) {
+  const Block& block = *site.block;
+  const std::string& name = loop->var.name();
+  auto refused = [&](std::string_view expected) {
+    return refuse(RefusalCode::dependence,
+                  text("expected ", expected, " to reduce over the threads of loop ", name));
+  };
+  int64_t extent = 0;
+  bool is_power = as_int(loop->extent, &extent) && extent > 1 && (extent & (extent - 1)) == 0;
+  if (!is_power || grid_axis(*loop) != GridAxis::thread_x)
+    return refused("thread.x and a power of two iterations");
+  std::optional<Update> update = as_update(block);
+  if (loop->body.get() != &block || block.init || !update || bit_width(update->operand.element()) != 32) {
+    return refused(text("block ", block.name, " right inside, as an update of 32 bits without init,"));
+  }
+  // No thread of a warp may be left out.
+  for (const BlockSite& other : sites) {
+    if (other.loops.empty() || other.loops[0] != site.loops[0]) continue;
+    for (const For* own : site.loops) {
+      for (const For* l : other.loops) {
+        bool differs = is_thread_loop(*own) && grid_axis(*own) == grid_axis(*l) &&
+                       !structurally_equal(own->extent, l->extent);
+        if (differs)
+          return refused(text("as many iterations of loop ", l->var.name(), " as of ", own->var.name()));
+      }
+    }
+  }
+  for (size_t i = 0; i < block.axes.size(); ++i) {
+    bool is_reduced = block.axes[i].kind == AxisKind::reduce;
+    if (!is_reduced) {
+      if (uses_var(block.values[i], loop->var)) return refused("no spatial axis");
+    } else if (!block.values[i].same_as(loop->var)) {
+      return refused(text("one reduce loop of block ", block.name));
+    }
+  }
+  return applied();
+}
+
 Outcome check_parallel_block(const Func& f, const std::vector<BlockSite>& sites, const BlockSite& site,
                              const For* loop, LoopKind kind = LoopKind::parallel) {
   const Block& block = *site.block;
   const std::string name = text(to_text(kind), " loop ", loop->var.name());
   AxisKinds kinds = axes_bound_to(block, loop->var);
+  if (kinds.reduce && !kinds.scan && is_cross_loop(*loop)) return check_cross(sites, site, loop);
   if (kinds.reduce || kinds.scan) {
     return refuse(RefusalCode::dependence,
                   text("expected only spatial axes bound to ", name, ", got a ",
@@ -210,7 +250,8 @@ Outcome check_vectorized(const Func& f, const For* loop) {
                   text("expected no vectorized loop around loop ", name, ", got ", other->var.name()));
   }
   for (const For* other : loops_below(loop->body)) {
-    if (other->loop == LoopKind::parallel || other->loop == LoopKind::vectorized) {
+    if (other->loop == LoopKind::parallel || other->loop == LoopKind::vectorized || is_thread_loop(*other) ||
+        is_block_loop(*other)) {
       return refuse(RefusalCode::not_nested,
                     text("expected no ", to_text(other->loop), " loop below vectorized loop ", name, ", got ",
                          other->var.name()));
@@ -278,6 +319,10 @@ Outcome check_place(const For* loop, const std::vector<const For*>& around) {
                                  [](const For* l) { return is_thread_loop(*l); });
     if (is_inside && !is_thread_loop(*outer))
       return refuse_nest(loop, "only loops over threads around", outer);
+    const StmtNode* inner = k + 1 < around.size() ? around[k + 1] : loop;
+    if (is_thread_loop(*outer) && outer->body.get() != inner) {
+      return refuse_nest(loop, "nothing else beside", outer);
+    }
     int64_t extent = 0;
     if (is_thread_loop(*outer) && as_int(outer->extent, &extent)) threads *= extent;
   }

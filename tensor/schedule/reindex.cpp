@@ -80,7 +80,8 @@ struct Request {
 Outcome check_block(const BlockSite& site) {
   const Block& block = *site.block;
   bool is_plain = site.loops.size() == block.axes.size() && is_true(block.predicate) &&
-                  chain_from(site.loops.empty() ? nullptr : site.loops[0]).size() == site.loops.size();
+                  chain_from(site.loops.empty() ? nullptr : site.loops[0]).size() == site.loops.size() &&
+                  (site.loops.empty() || site.loops.back()->body.get() == &block);
   for (size_t i = 0; is_plain && i < block.axes.size(); ++i) {
     is_plain = block.values[i].same_as(site.loops[i]->var) && is_int(block.axes[i].domain.min, 0) &&
                site.loops[i]->loop == LoopKind::serial;

@@ -5,7 +5,7 @@
 //   vectorized for oc.1 in 0..16: ...
 //
 // 1. The loop is serial; its extent is a constant of 1 to 1024.
-// 2. No vectorized loop is around or below it, and no parallel loop below it.
+// 2. No vectorized loop is around or below it, and no parallel or bound loop below it.
 // 3. The blocks below write different elements in different iterations; or they reduce along the loop, with their init
 //    decomposed, by an update b[i] = b[i] op x (op: + * min max && ||) and with no condition on the loop.
 #include "tensor/schedule/step.h"

@@ -141,6 +141,9 @@ TEST_P(DefaultGrid, IsRightAndWithinTheLimits) {
     std::vector<graph::Constant> want = run(f, f);
     graph::test::expect_close(run(schedule.func(), f), want, 1e-4);
     graph::test::expect_close(run(lowered, f), want, 1e-4);
+    if (std::getenv("MCC_SHOW_GRID")) {
+      std::cout << to_text(f) << to_text(schedule.trace()) << to_text(lowered);
+    }
     if (HasFailure()) return;
   }
 }

@@ -120,6 +120,37 @@ Step random_layout(const Schedule& s, const Pool& pool, Random& r) {
   return Step(TransformLayout{buffer.name(), text("(", join(from, ", "), ") -> (", join(to, ", "), ")")});
 }
 
+// Names of some axes of the block, in any order.
+std::vector<std::string> random_axes(const Schedule& s, const std::string& block, Random& r, int64_t count) {
+  std::vector<std::string> axes, out;
+  for (const Axis& axis : s.find_block(block)->axes)
+    axes.push_back(axis.var.name());
+  while (!axes.empty() && static_cast<int64_t>(out.size()) < count) {
+    auto at = axes.begin() + static_cast<std::ptrdiff_t>(r.below(static_cast<int64_t>(axes.size())));
+    out.push_back(*at);
+    axes.erase(at);
+  }
+  return out;
+}
+
+// Mostly of a buffer that the block uses, by the axes that this depends on.
+Step random_reindex(const Schedule& s, const Pool& pool, Random& r, const std::string& block) {
+  const Block& b = *s.find_block(block);
+  bool is_write = r.below(2) == 0 || b.reads.empty();
+  const Buffer buffer = is_write ? b.writes[0].buffer : r.pick(b.reads).buffer;
+  Reindex step{block, buffer.name(), random_scope(r), text("index", pool.serial), {}};
+  for (const Axis& axis : b.axes) {
+    bool is_used = is_write && axis.kind == AxisKind::spatial;
+    for (const Region& region : b.reads) {
+      for (const Range& range : region.ranges)
+        is_used |= !is_write && region.buffer.same_as(buffer) && uses_var(range.min, axis.var);
+    }
+    if (is_used || r.below(8) == 0) step.axes.push_back(axis.var.name());
+  }
+  if (step.axes.size() > 1 && r.below(2) == 0) std::swap(step.axes.front(), step.axes.back());
+  return Step(step);
+}
+
 }  // namespace
 
 Step random_step(const Schedule& s, Random& r) {
@@ -133,20 +164,54 @@ Step random_step(const Schedule& s, Random& r) {
       {4, [&] { return Step(Parallel{r.pick(p.loops)}); }},
       {5, [&] { return Step(Vectorize{r.pick(p.loops)}); }},
       {3, [&] { return Step(Unroll{r.pick(p.loops)}); }},
-      {8, [&] { return Step(Bind{r.pick(p.loops), r.pick(kAxes)}); }},
-      {10, [&] { return Step(ComputeAt{block, loop_near(s, s.consumers(block), p, r)}); }},
-      {10, [&] { return Step(ReverseComputeAt{block, loop_near(s, s.producers(block), p, r)}); }},
+      {8,
+       [&] {
+         return Step(Bind{r.pick(p.loops), r.pick(kAxes)});
+       }},
+      {10,
+       [&] {
+         return Step(ComputeAt{block, loop_near(s, s.consumers(block), p, r)});
+       }},
+      {10,
+       [&] {
+         return Step(ReverseComputeAt{block, loop_near(s, s.producers(block), p, r)});
+       }},
       {3, [&] { return Step(ComputeInline{block}); }},
       {3, [&] { return Step(ReverseComputeInline{block}); }},
-      {4, [&] { return Step(CacheRead{block, r.pick(p.buffers), random_scope(r), text("read", p.serial)}); }},
+      {4,
+       [&] {
+         return Step(CacheRead{block, r.pick(p.buffers), random_scope(r), text("read", p.serial)});
+       }},
       {5,
-       [&] { return Step(CacheWrite{block, r.pick(p.buffers), random_scope(r), text("write", p.serial)}); }},
-      {2, [&] { return Step(SetScope{r.pick(p.intermediates), random_scope(r)}); }},
-      {5, [&] { return Step(Rfactor{block, loop_of(s, block, r), text("part", p.serial), r.below(3)}); }},
-      {8, [&] { return Step(DecomposeReduction{block, loop_of(s, block, r)}); }},
+       [&] {
+         return Step(CacheWrite{block, r.pick(p.buffers), random_scope(r), text("write", p.serial)});
+       }},
+      {3, [&] { return random_reindex(s, p, r, block); }},
+      {2,
+       [&] {
+         return Step(FuseAxes{block, random_axes(s, block, r, 1 + r.below(3)), text("axis", p.serial)});
+       }},
+      {2,
+       [&] {
+         return Step(SetScope{r.pick(p.intermediates), random_scope(r)});
+       }},
+      {5,
+       [&] {
+         return Step(Rfactor{block, loop_of(s, block, r), text("part", p.serial), r.below(3)});
+       }},
+      {8,
+       [&] {
+         return Step(DecomposeReduction{block, loop_of(s, block, r)});
+       }},
       {4, [&] { return random_layout(s, p, r); }},
-      {1, [&] { return Step(Annotate{"", r.pick(p.loops), "note", "1"}); }},
-      {1, [&] { return Step(Tensorize{r.pick(p.loops), "dot4_u8i8_i32x16"}); }},
+      {1,
+       [&] {
+         return Step(Annotate{"", r.pick(p.loops), "note", "1"});
+       }},
+      {1,
+       [&] {
+         return Step(Tensorize{r.pick(p.loops), "dot4_u8i8_i32x16"});
+       }},
   };
   int total = 0;
   for (const auto& [weight, make] : kinds)

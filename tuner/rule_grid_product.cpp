@@ -1,0 +1,338 @@
+// Sums of products on a GPU (matrix products, batched ones, convolutions as such), whatever stands where in memory:
+// C[g, i, j] += A[g, i, k] * B[g, k, j], where each of g, i, j, k is one axis or several that become one.
+//
+//   bound g @{block.z}: bound i.b @{block.y}: bound j.b @{block.x}          a tile of C for each block
+//     for k.o
+//       bound thread.y, thread.x: A's part, fetched by all threads, into shared memory as [k][i]
+//       bound thread.y, thread.x: B's part as [k][j]
+//       bound i.t @{thread.y}: bound j.t @{thread.x}                         a tile of registers for each thread
+//         for k.i: unrolled i.r: unrolled j.o: vectorized j.v
+//     bound thread.y, thread.x: the tile's results, with the elementwise consumer
+//
+// j holds the axis along which C is contiguous. The columns of a thread are groups of 4 that stand 4 * threads apart, so that
+// the threads of a warp read neighbouring banks. Sizes: the tile with the least estimated time, see `score`.
+#include <algorithm>
+#include <cmath>
+
+#include "support/text.h"
+#include "tensor/schedule/tree.h"
+#include "tensor/visit.h"
+#include "tuner/grid_rules.h"
+
+namespace mcc::tuner {
+
+using namespace tensor;
+
+namespace {
+
+constexpr int64_t kVector = 4;  // elements of 32 bits that one instruction loads
+
+struct Tile {
+  int64_t threads_i, threads_j;  // of a block
+  int64_t rows, columns;         // of C for each thread; columns in groups of kVector
+  int64_t depth;                 // of k at a time
+  int64_t block_i() const { return threads_i * rows; }
+  int64_t block_j() const { return threads_j * columns; }
+  int64_t threads() const { return threads_i * threads_j; }
+};
+
+constexpr Tile kTiles[] = {{16, 16, 8, 8, 8}, {8, 16, 8, 8, 8}, {16, 16, 4, 4, 16}, {8, 16, 4, 4, 16},
+                           {8, 8, 8, 4, 16},  {8, 8, 4, 4, 16}, {16, 8, 4, 4, 16},  {8, 8, 2, 4, 16},
+                           {4, 16, 2, 4, 16}, {4, 8, 2, 4, 16}};
+
+// One of g, i, j, k: axes of the block, which become the one of that name.
+struct Side {
+  std::string name;
+  std::vector<size_t> axes;
+  int64_t extent = 1;
+  bool is_empty() const { return axes.empty(); }
+};
+
+struct Operand {
+  Buffer buffer;
+  bool is_along_k = false;  // neighbours in memory follow each other along k
+  bool is_plain = false;    // vectors of neighbours can be fetched
+};
+
+struct Product {
+  std::string block;
+  Side g{"g", {}, 1}, i{"i", {}, 1}, j{"j", {}, 1}, k{"k", {}, 1};
+  Operand a, b;  // that moves along i; along j
+};
+
+// An estimate of time, in arbitrary units: rounds of blocks over the multiprocessors, each as long as its arithmetic, or as
+// what it fetches from shared memory.
+double score(const Tile& t, const Product& p, const Gpu& gpu) {
+  auto ceil = [](int64_t n, int64_t d) { return (n + d - 1) / d; };
+  double blocks =
+      static_cast<double>(ceil(p.i.extent, t.block_i()) * ceil(p.j.extent, t.block_j()) * p.g.extent);
+  // Accumulators, a row and a column, and what addresses take.
+  int64_t registers = t.rows * t.columns + 2 * (t.rows + t.columns) + 32;
+  int64_t shared = (t.block_i() + kVector + t.block_j() + kVector) * t.depth * 4;
+  int64_t resident =
+      std::min({gpu.threads_per_multiprocessor / t.threads(),
+                gpu.registers_per_multiprocessor / (registers * t.threads()),
+                gpu.shared_per_multiprocessor / shared, int64_t{gpu.blocks_per_multiprocessor}});
+  if (resident < 1 || shared > gpu.shared_per_block || registers > gpu.registers_per_thread) return INFINITY;
+  // A multiprocessor multiplies 128 numbers in the time in which it fetches 32 words.
+  double products = static_cast<double>(t.block_i() * t.block_j() * p.k.extent);
+  double fetches =
+      products * (0.25 / static_cast<double>(t.rows) + 1.0 / static_cast<double>(t.columns)) * 4 / kVector;
+  double from_memory = static_cast<double>((t.block_i() + t.block_j()) * p.k.extent) * 8;
+  double at_once = std::clamp(blocks / gpu.multiprocessors, 1.0, static_cast<double>(resident));
+  // Too few threads do not hide what they wait for.
+  double busy = std::min(1.0, at_once * static_cast<double>(t.threads()) / 256);
+  double rounds = std::ceil(blocks / (gpu.multiprocessors * at_once));
+  return rounds * at_once * (std::max(products, fetches) + from_memory) / busy;
+}
+
+Tile choose_tile(Draft& draft, const Product& p) {
+  std::vector<int64_t> options;
+  int64_t best = 0;
+  auto time = [&](int64_t n) { return score(kTiles[static_cast<size_t>(n)], p, draft.target.gpu); };
+  for (int64_t n = 0; n < static_cast<int64_t>(std::size(kTiles)); ++n) {
+    if (std::isinf(time(n))) continue;
+    if (options.empty() || time(n) < time(best)) best = n;
+    options.push_back(n);
+  }
+  return kTiles[static_cast<size_t>(draft.decide.choose(p.block + ".tile", options, best))];
+}
+
+// The block as such a product; empty when it is something else.
+std::optional<Product> as_product(const Schedule& s, const std::string& name) {
+  std::optional<BlockInfo> info = analyze(s, name);
+  if (!info || !info->is_contraction || info->loads.size() != 2 || info->is_nested) return std::nullopt;
+  const Access &x = info->loads[0], &y = info->loads[1];
+  if (x.buffer.same_as(y.buffer) || bit_width(info->store.buffer.element()) != 32) return std::nullopt;
+  if (s.loops_of(name).size() != info->axes.size()) return std::nullopt;
+  Product p;
+  p.block = name;
+  Side of_x, of_y;
+  for (size_t n = 0; n < info->axes.size(); ++n) {
+    bool moves_x = x.strides[n] != 0, moves_y = y.strides[n] != 0;
+    if (!moves_x && !moves_y) return std::nullopt;
+    if (info->axes[n].is_reduce && !(moves_x && moves_y)) return std::nullopt;
+    Side& side = info->axes[n].is_reduce ? p.k : moves_x && moves_y ? p.g : moves_x ? of_x : of_y;
+    side.axes.push_back(n);
+    side.extent *= info->axes[n].extent;
+  }
+  if (of_x.is_empty() || of_y.is_empty() || p.k.is_empty() || p.g.extent > 65535) return std::nullopt;
+  auto is_contiguous = [&](const Side& side) { return info->store.strides[side.axes.back()] == 1; };
+  if (!is_contiguous(of_x) && !is_contiguous(of_y)) return std::nullopt;
+  bool x_is_b = is_contiguous(of_x);
+  auto operand = [&](const Access& access, const Side& side) {
+    Operand o{access.buffer};
+    int64_t along_k = access.strides[p.k.axes.back()], along_side = access.strides[side.axes.back()];
+    o.is_along_k = along_k == 1 && along_side != 1;
+    // One axis, or several that are one stretch of memory.
+    auto is_stretch = [&](const Side& of) {
+      int64_t stride = 1;
+      for (size_t n = of.axes.size(); n-- > 0;) {
+        if (access.strides[of.axes[n]] != stride) return false;
+        stride *= info->axes[of.axes[n]].extent;
+      }
+      return of.extent % kVector == 0;
+    };
+    o.is_plain = is_stretch(o.is_along_k ? p.k : side) && bit_width(access.buffer.element()) == 32;
+    for (size_t n = 0; n < info->axes.size(); ++n) {
+      // Every row of vectors begins at a multiple of their length.
+      o.is_plain &= access.strides[n] == 1 || access.strides[n] % kVector == 0;
+    }
+    return o;
+  };
+  p.a = x_is_b ? operand(y, of_y) : operand(x, of_x);
+  p.b = x_is_b ? operand(x, of_x) : operand(y, of_y);
+  p.i.axes = (x_is_b ? of_y : of_x).axes;
+  p.i.extent = (x_is_b ? of_y : of_x).extent;
+  p.j.axes = (x_is_b ? of_x : of_y).axes;
+  p.j.extent = (x_is_b ? of_x : of_y).extent;
+  return p;
+}
+
+class GridProduct {
+ public:
+  GridProduct(Draft& draft, const Product& product)
+      : d_(draft), s_(draft.schedule), p_(product), t_(choose_tile(draft, product)) {}
+
+  bool run() {
+    result_ = only_buffer_written(*s_.find_block(p_.block));
+    find_axes();
+    find_consumer();
+    for (const Side* side : {&p_.g, &p_.i, &p_.j, &p_.k})
+      fuse_side(*side);
+    reindex();
+    tile();
+    stage(p_.a, "a", "i", t_.block_i());
+    stage(p_.b, "b", "j", t_.block_j());
+    write_back();
+    must_step(d_, DecomposeReduction{p_.block, loop("k.o")});
+    must_step(d_, SetScope{acc_, "registers"});
+    for (const char* name : {"i.r", "j.o"}) {
+      must_step(d_, Unroll{loop(name)});
+      if (s_.find_loop(p_.block + ".init." + name) != nullptr) must_step(d_, Unroll{p_.block + ".init." + name});
+    }
+    must_step(d_, Vectorize{loop("j.v")});
+    must_step(d_, Vectorize{p_.block + ".init.j.v"});
+    return static_cast<bool>(d_.refusal);
+  }
+
+ private:
+  std::string loop(const std::string& name) const { return p_.block + "." + name; }
+  bool has_batch() const { return !p_.g.is_empty(); }
+
+  void find_axes() {
+    for (const Axis& axis : s_.find_block(p_.block)->axes)
+      axes_.push_back(axis.var.name());
+  }
+
+  // An elementwise block that alone reads the result, and the axes of it that walk the block's axes.
+  void find_consumer() {
+    if (is_output(s_.func(), result_)) return;
+    std::vector<std::string> consumers = s_.consumers(p_.block);
+    std::optional<BlockInfo> info = consumers.size() == 1 ? analyze(s_, consumers[0]) : std::nullopt;
+    if (!info || !info->is_injective || info->spatial != p_.g.extent * p_.i.extent * p_.j.extent) return;
+    const Block& block = *s_.find_block(p_.block);
+    const Block& consumer = *s_.find_block(consumers[0]);
+    const Load* read = nullptr;
+    for_each_expr(consumer.body, [&](const Expr& e) {
+      const auto* l = e.as<Load>();
+      if (l && l->buffer.same_as(result_)) read = l;
+    });
+    const auto* store = block.body.as<Store>();
+    if (!read || !store) return;
+    std::vector<std::string> axes(block.axes.size());
+    for (size_t d = 0; d < store->indices.size(); ++d) {
+      if (store->indices[d].as<IntImm>()) continue;
+      for (size_t n = 0; n < block.axes.size(); ++n) {
+        const auto* var = read->indices[d].as<VarNode>();
+        if (store->indices[d].same_as(block.axes[n].var) && var) axes[n] = var->name;
+      }
+    }
+    for (const Side* side : {&p_.g, &p_.i, &p_.j}) {
+      for (size_t n : side->axes) {
+        if (axes[n].empty()) return;
+      }
+    }
+    consumer_ = consumers[0];
+    consumer_axes_ = axes;
+  }
+
+  void fuse_side(const Side& side) {
+    if (side.is_empty()) return;
+    fuse(p_.block, axes_, side);
+    if (!consumer_.empty() && side.name != "k") fuse(consumer_, consumer_axes_, side);
+  }
+  void fuse(const std::string& block, const std::vector<std::string>& names, const Side& side) {
+    std::vector<std::string> axes;
+    for (size_t n : side.axes)
+      axes.push_back(names[n]);
+    // A single axis gets the name of its side, too: all loops have one name from then on.
+    must_step(d_, FuseAxes{block, axes, side.name});
+  }
+
+  std::vector<std::string> with_batch(std::vector<std::string> axes) const {
+    if (has_batch()) axes.insert(axes.begin(), "g");
+    return axes;
+  }
+
+  void reindex() {
+    acc_ = p_.block + ".acc";
+    must_step(d_, Reindex{p_.block, result_.name(), "global", acc_, with_batch({"i", "j"})});
+    last_ = acc_;
+    if (!consumer_.empty()) {
+      must_step(d_, ComputeInline{acc_});
+      last_ = consumer_;
+    }
+    must_step(d_, Reindex{p_.block, p_.a.buffer.name(), "shared", p_.block + ".a", with_batch({"k", "i"})});
+    must_step(d_, Reindex{p_.block, p_.b.buffer.name(), "shared", p_.block + ".b", with_batch({"k", "j"})});
+    if (groups() > 1) {
+      std::string from = has_batch() ? "g, i, j" : "i, j", to = has_batch() ? "g, i" : "i";
+      int64_t width = t_.threads_j * kVector;
+      must_step(
+          d_, TransformLayout{acc_, text("(", from, ") -> (", to, ", j // ", width, ", j %% ", width, ")")});
+    }
+  }
+  int64_t groups() const { return t_.columns / kVector; }
+
+  void tile() {
+    std::vector<std::string> order = with_batch({});
+    for (std::string& name : order)
+      name = loop(name);
+    for (const char* name : {"i", "j", "k"})
+      order.push_back(loop(name));
+    must_step(d_, Reorder{order});
+    must_step(d_, Split{loop("i"), {0, t_.threads_i, t_.rows}, {loop("i.b"), loop("i.t"), loop("i.r")}});
+    must_step(d_, Split{loop("j"),
+                        {0, groups(), t_.threads_j, kVector},
+                        {loop("j.b"), loop("j.o"), loop("j.t"), loop("j.v")}});
+    must_step(d_, Split{loop("k"), {0, depth()}, {loop("k.o"), loop("k.i")}});
+    must_step(d_, Reorder{{loop("i.b"), loop("j.b"), loop("k.o"), loop("i.t"), loop("j.t"), loop("k.i"),
+                           loop("i.r"), loop("j.o"), loop("j.v")}});
+    if (has_batch()) must_step(d_, Bind{loop("g"), "block.z"});
+    must_step(d_, Bind{loop("i.b"), "block.y"});
+    must_step(d_, Bind{loop("j.b"), "block.x"});
+    must_step(d_, Bind{loop("i.t"), "thread.y"});
+    must_step(d_, Bind{loop("j.t"), "thread.x"});
+  }
+  int64_t depth() const { return std::min(t_.depth, p_.k.extent); }
+
+  // All threads fetch the operand's part for one step of k.o; neighbours in memory by neighbouring threads.
+  void stage(const Operand& operand, const std::string& name, const std::string& side, int64_t width) {
+    const std::string copy = loop(name);
+    must_step(d_, ComputeAt{copy, loop("k.o")});
+    std::vector<std::string> order = {copy + ".k", copy + "." + side};
+    if (operand.is_along_k) std::swap(order[0], order[1]);
+    std::string all = copy + ".all", vector = copy + ".v";
+    must_step(d_, Reorder{order});
+    must_step(d_, Fuse{order, all});
+    int64_t inner = operand.is_along_k ? depth() : width;
+    bool is_vector = operand.is_plain && inner % kVector == 0;
+    std::vector<int64_t> factors = {0, t_.threads_i, t_.threads_j};
+    std::vector<std::string> names = {copy + ".n", copy + ".ty", copy + ".tx"};
+    if (is_vector) {
+      factors.push_back(kVector);
+      names.push_back(vector);
+    }
+    must_step(d_, Split{all, factors, names});
+    must_step(d_, Reorder{{names[1], names[2], names[0]}});
+    must_step(d_, Bind{names[1], "thread.y"});
+    must_step(d_, Bind{names[2], "thread.x"});
+    if (is_vector) try_step(d_, Vectorize{vector});
+    try_step(d_, Unroll{names[0]});
+  }
+
+  void write_back() {
+    must_step(d_, ReverseComputeAt{last_, loop("j.b")});
+    const std::string i = last_ + ".i", j = last_ + ".j";
+    must_step(d_, Split{i, {t_.threads_i, t_.rows}, {i + ".t", i + ".r"}});
+    must_step(d_, Split{j, {groups(), t_.threads_j, kVector}, {j + ".o", j + ".t", j + ".v"}});
+    must_step(d_, Reorder{{i + ".t", j + ".t", i + ".r", j + ".o", j + ".v"}});
+    must_step(d_, Bind{i + ".t", "thread.y"});
+    must_step(d_, Bind{j + ".t", "thread.x"});
+    must_step(d_, Unroll{i + ".r"});
+    must_step(d_, Unroll{j + ".o"});
+    try_step(d_, Vectorize{j + ".v"});
+  }
+
+  Draft& d_;
+  Schedule& s_;
+  const Product& p_;
+  const Tile t_;
+  Buffer result_;
+  std::string consumer_, acc_, last_;
+  std::vector<std::string> axes_, consumer_axes_;  // names, by the block's axes
+};
+
+}  // namespace
+
+bool schedule_grid_product(Draft& draft, const std::string& block) {
+  std::optional<Product> product = as_product(draft.schedule, block);
+  if (!product || !draft.refusal) return false;
+  Schedule before = draft.schedule;
+  if (GridProduct(draft, *product).run()) return true;
+  draft.schedule = std::move(before);
+  draft.refusal = {};
+  return false;
+}
+
+}  // namespace mcc::tuner
