@@ -40,7 +40,7 @@ enum class LayoutRole : uint8_t {
   global_mean,  // over all spatial axes
   mean,         // over axes that are named, ReduceMean
   concat,       // along "axis"
-  recurrent,    // weights [directions, rows, columns] in inputs 1 and 2, packed by transposing
+  recurrent,    // weights [directions, rows, columns] in inputs 1 and 2, packed in panels of rows
 };
 
 // What infer() sees: the node, types of its inputs, constants among them; it sets the output types. Errors are the

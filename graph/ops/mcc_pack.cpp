@@ -1,7 +1,7 @@
 // Changes of memory layout:
 //   mcc.Pack            [N, C, D...]   -> [N, ceil(C/c), D..., c], lanes past C are 0
 //   mcc.Unpack          the way back
-//   mcc.PackMatrix      [K, N] (or [N, K] with transposed=1) -> [ceil(N/c), K, c], columns past N are 0
+//   mcc.PackMatrix      [.., K, N] (or [.., N, K] with transposed=1) -> [.., ceil(N/c), K, c], columns past N are 0
 //   mcc.PackConvWeight  [K, C, D...]   -> [ceil(K/c), ceil(C/ci), D..., ci, c], 0 past the edges
 //   mcc.PackDepthwise   [C, 1, D...]   -> [ceil(C/c), D..., c]
 // Attributes: block (c), in_block (ci; 0 keeps C as one plain axis: [ceil(K/c), C, D..., c]), channels (C of Unpack).
@@ -67,20 +67,25 @@ void infer_pack_matrix(InferContext& c) {
   const Shape& w = c.input(0).shape;
   bool transposed = c.attributes().integer("transposed", 0) != 0;
   int64_t block = block_of(c.attributes());
-  Expr k = w[transposed ? 1 : 0], n = w[transposed ? 0 : 1];
-  c.set_output(0, {c.input(0).element, {blocks_of(n, block), k, Expr(block)}});
+  size_t batch = w.size() - 2;
+  Expr k = w[transposed ? batch + 1 : batch], n = w[transposed ? batch : batch + 1];
+  Shape shape(w.begin(), w.end() - 2);
+  shape.insert(shape.end(), {blocks_of(n, block), k, Expr(block)});
+  c.set_output(0, {c.input(0).element, shape});
 }
 
 void compute_pack_matrix(ComputeContext& c) {
   const TensorType& w = c.input_type(0);
   bool transposed = c.attributes().integer("transposed", 0) != 0;
   int64_t block = block_of(c.attributes());
-  size_t n_axis = transposed ? 0 : 1;
+  size_t batch = w.shape.size() - 2, n_axis = transposed ? batch : batch + 1;
+  size_t k_axis = transposed ? batch + 1 : batch;
   bool exact = divides(block, w.shape[n_axis]);
   c.set_output(0, c.builder.compute("pack", w.element, c.output_type(0).shape, [&](Axes i) {
-    std::vector<Expr> index(2);
-    index[n_axis] = i[0] * Expr(block) + i[2];
-    index[1 - n_axis] = i[1];
+    std::vector<Expr> index(i.begin(), i.begin() + static_cast<std::ptrdiff_t>(batch));
+    index.resize(batch + 2);
+    index[n_axis] = i[batch] * Expr(block) + i[batch + 2];
+    index[k_axis] = i[batch + 1];
     return exact ? c.at(0, index) : padded(c, index, n_axis);
   }));
 }

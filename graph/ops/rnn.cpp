@@ -119,9 +119,9 @@ const Kind& lstm_kind() {
 
 bool batch_first(const Attributes& a) { return a.integer("layout", 0) == 1; }
 
-// Weights as [direction, input, gates * hidden], so that the products of one input are contiguous: our own layout, which
-// layout choice asks for by this attribute.
-bool has_transposed_weights(const Attributes& a) { return a.integer("mcc_transposed_weights", 0) == 1; }
+// Weights as [direction, gates * hidden / p, input, p], as mcc.PackMatrix makes them, so that vectors read the products of one
+// input: our own layout, which layout choice asks for by this attribute (p; 0: as ONNX has them).
+int64_t weight_panel(const Attributes& a) { return a.integer("mcc_panel", 0); }
 
 bool expect_shape(InferContext& c, int i, const Shape& wanted) {
   if (!c.has_input(i)) return true;
@@ -153,9 +153,11 @@ template <const Kind& (*kind_of)()>
 void infer_recurrent(InferContext& c) {
   const Kind& kind = kind_of();
   const Attributes& a = c.attributes();
+  int64_t panel = weight_panel(a);
+  int weight_rank = panel != 0 ? 4 : 3;
   if (!expect_type(c, kX, TypeSet::floating) || !expect_same_type(c, kX, kW) ||
-      !expect_same_type(c, kX, kR) || !expect_rank(c, kX, 3) || !expect_rank(c, kW, 3) ||
-      !expect_rank(c, kR, 3)) {
+      !expect_same_type(c, kX, kR) || !expect_rank(c, kX, 3) || !expect_rank(c, kW, weight_rank) ||
+      !expect_rank(c, kR, weight_rank)) {
     return;
   }
   std::string direction = a.text("direction", "forward");
@@ -164,8 +166,7 @@ void infer_recurrent(InferContext& c) {
               "direction: expected forward, reverse or bidirectional, got ", direction)) {
     return;
   }
-  bool transposed = has_transposed_weights(a);
-  auto hidden = need_static_dim(c, c.input(kR).shape[transposed ? 1 : 2], "the hidden size");
+  auto hidden = need_static_dim(c, c.input(kR).shape[2], "the hidden size");
   if (!hidden || !check_activations(c, kind, static_cast<size_t>(directions))) return;
   if (!expect(c, a.integer("hidden_size", *hidden) == *hidden, "hidden_size is ", a.integer("hidden_size", 0),
               ", the weights' is ", *hidden)) {
@@ -177,8 +178,10 @@ void infer_recurrent(InferContext& c) {
   Expr h = *hidden, d = directions;
   Shape state = swap ? Shape{batch, d, h} : Shape{d, batch, h};
   Expr width = kind.gates * h;
-  if (!expect_shape(c, kW, transposed ? Shape{d, x[2], width} : Shape{d, width, x[2]}) ||
-      !expect_shape(c, kR, transposed ? Shape{d, h, width} : Shape{d, width, h}) ||
+  auto weights = [&](const Expr& columns) {
+    return panel != 0 ? Shape{d, ceil_div(width, panel), columns, panel} : Shape{d, width, columns};
+  };
+  if (!expect_shape(c, kW, weights(x[2])) || !expect_shape(c, kR, weights(h)) ||
       !expect_shape(c, kBias, {d, 2 * kind.gates * h}) || !expect_shape(c, kLengths, {batch}) ||
       !expect_shape(c, kInitialH, state)) {
     return;
@@ -201,8 +204,8 @@ class Direction {
     const Shape& x = c.input_type(kX).shape;
     steps = x[swap_ ? 1 : 0];
     batch = x[swap_ ? 0 : 1];
-    transposed_ = has_transposed_weights(c.attributes());
-    hidden = c.input_type(kR).shape[transposed_ ? 1 : 2];
+    panel_ = weight_panel(c.attributes());
+    hidden = c.input_type(kR).shape[2];
     wide = wide_type(c.input_type(kX).element);
     gates_ = kind.gates;
     bool two = c.attributes().text("direction", "forward") == "bidirectional";
@@ -273,7 +276,8 @@ class Direction {
     return load(inputs_, {time_of(t, batch), batch, g * hidden + h});
   }
   Expr weight(int i, const Expr& gate, const Expr& k) const {
-    return widen(transposed_ ? c_.at(i, {index_, k, gate}) : c_.at(i, {index_, gate, k}));
+    if (panel_ == 0) return widen(c_.at(i, {index_, gate, k}));
+    return widen(c_.at(i, {index_, floor_div(gate, Expr(panel_)), k, floor_mod(gate, Expr(panel_))}));
   }
   Expr bias(const Expr& at) const { return widen(c_.at(kBias, {index_, at})); }
   Expr recurrent_bias(int64_t g, const Expr& h) const { return bias((gates_ + g) * hidden + h); }
@@ -316,8 +320,8 @@ class Direction {
   ComputeContext& c_;
   tensor::FuncBuilder& b_;
   int64_t index_;
-  bool reverse_, swap_, transposed_ = false;
-  int64_t gates_ = 1;
+  bool reverse_, swap_;
+  int64_t gates_ = 1, panel_ = 0;
   double clip_ = 0;
   Buffer inputs_;
 };

@@ -75,7 +75,7 @@ class ApplyLayouts {
       case LayoutRole::concat:
         return follow_concat(id);
       case LayoutRole::recurrent:
-        transpose_recurrent(id);
+        pack_recurrent(id);
         return false;
       case LayoutRole::none:
         break;
@@ -249,18 +249,27 @@ class ApplyLayouts {
     return true;
   }
 
-  // Constant weights of a recurrent layer with the gates' rows side by side, as vectors read them.
-  void transpose_recurrent(NodeId id) {
-    if (g_.node(id).attributes.integer("mcc_transposed_weights", 0) != 0) return;
-    if (!is_constant(g_.node(id).inputs[1]) || !is_constant(g_.node(id).inputs[2])) return;
+  // Constant weights of a recurrent layer, [directions, gates * hidden, columns], in panels of gates, as vectors read them.
+  // A gate begins with a panel of its own; where vectors do not divide gates, all of them are one panel.
+  void pack_recurrent(NodeId id) {
+    const Node node = g_.node(id);
+    if (node.attributes.integer("mcc_panel", 0) != 0) return;
+    if (!is_constant(node.inputs[1]) || !is_constant(node.inputs[2]) ||
+        !is_float(g_.value(node.inputs[1]).type.element))
+      return;
+    std::vector<int64_t> recurrent = static_shape(shape(node.inputs[2]));
+    int64_t panel = recurrent[1], hidden = recurrent[2];
+    for (int64_t vectors : {1, 2}) {
+      if (hidden % (vectors * lanes_) == 0) panel = vectors * lanes_;
+    }
     for (size_t i : {1, 2}) {
       Attributes a;
-      a.set("perm", std::vector<int64_t>{0, 2, 1});
-      const std::string name = g_.node(id).name + ".packed";
-      ValueId packed = emit(g_, "", "Transpose", name, {g_.node(id).inputs[i]}, a);
+      a.set("block", panel);
+      a.set("transposed", int64_t{1});
+      ValueId packed = emit(g_, "mcc", "PackMatrix", node.name + ".packed", {node.inputs[i]}, a);
       g_.node(id).inputs[i] = packed;
     }
-    g_.node(id).attributes.set("mcc_transposed_weights", int64_t{1});
+    g_.node(id).attributes.set("mcc_panel", panel);
   }
 
   // ---- Convolutions ----
