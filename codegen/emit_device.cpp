@@ -5,6 +5,7 @@
 #include <llvm/IR/MDBuilder.h>
 
 #include "codegen/kernel_emitter.h"
+#include "tensor/grid.h"
 
 namespace mcc::codegen {
 
@@ -105,22 +106,28 @@ void KernelEmitter::emit_launch(const Func& func, const LaunchPlan& launch, cons
 }
 
 // The special registers are 32 bits wide; how far they go is told to LLVM.
-llvm::Value* KernelEmitter::thread_index(int axis, const Expr& extent) {
+llvm::CallInst* KernelEmitter::thread_index(int axis, int64_t end) {
   llvm::CallInst* index = b_.CreateIntrinsic(kRegisters[axis], {}, {});
-  int64_t end = 0;
-  if (!as_int(extent, &end) || end < 1) end = axis == 0 ? 0x7fffffff : axis < 3 ? 0xffff : 1024;
   llvm::MDNode* range =
       llvm::MDBuilder(context_).createRange(llvm::APInt(32, 0), llvm::APInt(32, static_cast<uint64_t>(end)));
   index->setMetadata(llvm::LLVMContext::MD_range, range);
-  return b_.CreateZExt(index, b_.getInt64Ty(), "", true);
+  return index;
 }
 
 void KernelEmitter::emit_bound(const For& n) {
-  Value* index = thread_index(thread_axis(n), n.extent);
-  if (!is_int(n.min, 0)) index = b_.CreateAdd(index, emit_index(n.min), "", false, true);
-  scope_.vars[n.var.get()] = index;
+  int64_t end = 0, min = 0;
+  if (!as_int(n.extent, &end) || end < 1) end = info_of(*grid_axis(n)).most;
+  Bounded index{thread_index(thread_axis(n), end), 0, end - 1};
+  if (!is_int(n.min, 0)) {
+    index.value = b_.CreateAdd(widen(index), emit_index(n.min), "", false, true);
+    const bool is_known = as_int(n.min, &min);
+    index.low = is_known ? min : INT64_MIN;
+    index.high = is_known ? min + end - 1 : INT64_MAX;
+  }
+  bind_narrow(n.var, index);
   emit(n.body);
   scope_.vars.erase(n.var.get());
+  scope_.narrow.erase(n.var.get());
 }
 
 // All threads of the block come here, and see afterwards what each has written.

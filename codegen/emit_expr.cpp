@@ -83,7 +83,7 @@ llvm::Value* KernelEmitter::emit(const Expr& e) {
 
 llvm::Value* KernelEmitter::emit_index(const Expr& e) {
   bool outer = std::exchange(in_index_, true);
-  Value* value = emit(e);
+  Value* value = on_device() && e.type() == kIndex ? widen(emit_bounded(e)) : emit(e);
   in_index_ = outer;
   return value;
 }
@@ -189,6 +189,9 @@ llvm::Value* KernelEmitter::on(const Cast& n) { return convert(n.value.type(), n
 // ---- Arithmetic ----
 
 llvm::Value* KernelEmitter::on(const Binary& n) {
+  if (on_device() && n.type == kIndex) return widen(bounded_binary(n));
+  if (on_device())
+    if (Value* compared = narrow_comparison(n)) return compared;
   Value* a = emit(n.a);
   Value* b = emit(n.b);
   ElementType element = n.a.element();

@@ -171,6 +171,13 @@ void KernelEmitter::on(const Evaluate& n) { emit(n.value); }
 // Bindings hold the expansions of mathematical functions (lower_math), whose error bounds depend on every operation being
 // done as written.
 void KernelEmitter::on(const Let& n) {
+  if (on_device() && n.var.type() == kIndex) {
+    bind_narrow(n.var, emit_bounded(n.value));
+    emit(n.body);
+    scope_.vars.erase(n.var.get());
+    scope_.narrow.erase(n.var.get());
+    return;
+  }
   Value* value = nullptr;
   {
     llvm::IRBuilderBase::FastMathFlagGuard guard(b_);
@@ -241,6 +248,7 @@ void KernelEmitter::on(const For& n) {
     case LoopKind::unrolled:
       break;
   }
+  if (on_device()) return emit_device_loop(n);
   Value* begin = emit_index(n.min);
   Value* end = b_.CreateAdd(begin, emit_index(n.extent), "", false, true);
   emit_loop(n, begin, end, has_positive_extent(n.extent));
@@ -258,12 +266,16 @@ void KernelEmitter::emit_loop(const For& n, Value* begin, Value* end, bool runs_
   start(before);
   b_.CreateBr(body);
   start(body);
-  llvm::PHINode* index = b_.CreatePHI(b_.getInt64Ty(), 2, n.var.name());
+  llvm::PHINode* index = b_.CreatePHI(begin->getType(), 2, n.var.name());
   index->addIncoming(begin, before);
-  scope_.vars[n.var.get()] = index;
+  if (auto it = scope_.narrow.find(n.var.get()); it != scope_.narrow.end()) {
+    bind_narrow(n.var, {index, it->second.low, it->second.high});
+  } else {
+    scope_.vars[n.var.get()] = index;
+  }
   emit(n.body);
   scope_.vars.erase(n.var.get());
-  Value* next = b_.CreateAdd(index, b_.getInt64(1), "", false, true);
+  Value* next = b_.CreateAdd(index, llvm::ConstantInt::get(begin->getType(), 1), "", false, true);
   index->addIncoming(next, b_.GetInsertBlock());
   b_.CreateCondBr(b_.CreateICmpSLT(next, end), body, after);
   start(after);

@@ -4,6 +4,7 @@
 #include <llvm/IR/Module.h>
 #include <llvm/Linker/Linker.h>
 #include <llvm/Support/SourceMgr.h>
+#include <llvm/TargetParser/Triple.h>
 
 #include "codegen/kernel_emitter.h"
 
@@ -140,6 +141,11 @@ llvm::Function* get_fmod(llvm::Module& module, bool is_double) {
   MCC_CHECK(!llvm::Linker::linkModules(module, std::move(part)), "fmod does not link");
   llvm::Function* function = module.getFunction(name);
   function->setLinkage(llvm::Function::InternalLinkage);
+  // GPUs have no use for calls.
+  if (llvm::Triple(module.getTargetTriple()).isNVPTX()) {
+    function->removeFnAttr(llvm::Attribute::NoInline);
+    function->addFnAttr(llvm::Attribute::AlwaysInline);
+  }
   return function;
 }
 

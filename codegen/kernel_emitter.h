@@ -33,12 +33,19 @@ class KernelEmitter {
  private:
   using Value = llvm::Value;
 
+  // A 64-bit integer of the IR that lies in [low, high]: of 32 bits where that is enough.
+  struct Bounded {
+    Value* value = nullptr;
+    int64_t low = INT64_MIN, high = INT64_MAX;
+  };
+
   // What holds for the LLVM function being written.
   struct Scope {
     std::unordered_map<const tensor::ExprNode*, Value*> vars;
     std::unordered_map<const tensor::BufferNode*, Value*> buffers;  // base addresses
     std::unordered_map<const tensor::ExprNode*, Value*> values;     // of expressions seen in this basic block
     std::unordered_map<const tensor::BufferNode*, llvm::AllocaInst*> stack;  // all that were allocated so far
+    std::unordered_map<const tensor::ExprNode*, Bounded> narrow;  // of vars: loops on a GPU
     Value* scratch = nullptr;       // this thread's, if the kernel has any
     Value* scratch_base = nullptr;  // the first thread's
     bool in_task = false;
@@ -61,8 +68,16 @@ class KernelEmitter {
   void start(llvm::BasicBlock* block);  // goes on writing there
   llvm::AllocaInst* entry_alloca(llvm::Type* type, const std::string& name);
 
+  // ---- 32-bit index arithmetic of GPUs, where 64-bit instructions are made of several (emit_narrow.cpp) ----
+  Bounded emit_bounded(const tensor::Expr& e);
+  Bounded bounded_binary(const tensor::Binary& n);
+  Value* widen(const Bounded& b);
+  Value* narrow_comparison(const tensor::Binary& n);
+  void bind_narrow(const tensor::Var& var, const Bounded& value);
+  void emit_device_loop(const tensor::For& n);
+
   // ---- The threads of a GPU (emit_device.cpp) ----
-  Value* thread_index(int axis, const tensor::Expr& extent);
+  llvm::CallInst* thread_index(int axis, int64_t end);
   void emit_bound(const tensor::For& n);
   Value* emit_barrier();
   Value* emit_shuffle(bool is_xor, Value* value, Value* lanes);

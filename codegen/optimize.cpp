@@ -19,7 +19,7 @@ constexpr const char* kPasses =
     "instcombine<no-verify-fixpoint>,simplifycfg),globaldce";
 // Threads' indices say how far addresses are aligned: what lets vectors be loaded and stored at once.
 constexpr const char* kDevicePasses =
-    "function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(licm),early-cse<"
+    "always-inline,function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(licm),early-cse<"
     "memssa>,"
     "instcombine<no-verify-fixpoint>,simplifycfg,infer-alignment),globaldce";
 

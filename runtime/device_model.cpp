@@ -118,6 +118,7 @@ mcc_status load_kernel(DeviceModel* on, const DeviceCode& code, uint64_t index, 
     const mcc_cu_result result =
         on->cuda->module_load(&on->modules[index], code.code + best->offset, 2, options, values);
     if (result == MCC_CU_SUCCESS) return MCC_OK;
+    on->modules[index] = nullptr;
     if (!is_refusal(result)) return refused(*on, result, log, error);
     // An old driver may refuse machine code of a newer assembler, and take the PTX.
     last = result;

@@ -2,19 +2,23 @@
 
 #include <dlfcn.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <sstream>
 
+#include "fake_cuda/ptx.h"
 #include "mcc/cuda_driver.h"
 
 struct mcc_cu_module_s {
   std::string image;
+  std::shared_ptr<const mcc::test::PtxModule> ptx;
 };
 struct mcc_cu_function_s {
   std::string entry;
+  std::shared_ptr<const mcc::test::PtxModule> ptx;
 };
 struct mcc_cu_graph_s {
   std::vector<std::function<void()>> work;
@@ -61,6 +65,7 @@ struct Driver {
     number("FAKE_CUDA_MEMORY", &state.memory);
     number("FAKE_CUDA_DEVICES", &state.devices);
     number("FAKE_CUDA_PTX", &state.newest_ptx);
+    number("FAKE_CUDA_RUN", &state.runs_ptx);
     if (const char* text = std::getenv("FAKE_CUDA_FAIL")) {
       const std::string fail = text;
       state.failures[fail.substr(0, fail.find(':'))] = std::atoi(fail.c_str() + fail.find(':') + 1);
@@ -256,9 +261,21 @@ FAKE(cuModuleLoadDataEx)
     return code;
   }
   if (!has_context()) return MCC_CU_INVALID_CONTEXT;
-  if (version == 0 && driver().state.refuses_cubins) return MCC_CU_NO_BINARY_FOR_GPU;
+  if (version == 0 && (driver().state.refuses_cubins || driver().state.runs_ptx != 0)) return MCC_CU_NO_BINARY_FOR_GPU;
   if (version > driver().state.newest_ptx) return MCC_CU_UNSUPPORTED_PTX_VERSION;
-  *module = new mcc_cu_module_s{version == 0 ? "" : text};
+  *module = new mcc_cu_module_s{version == 0 ? "" : text, nullptr};
+  if (driver().state.runs_ptx) {
+    std::string problem;
+    (*module)->ptx = mcc::test::parse_ptx((*module)->image, &problem);
+    if ((*module)->ptx == nullptr) {
+      for (unsigned i = 0; i < count; ++i)
+        if (options[i] == MCC_CU_JIT_ERROR_LOG_BUFFER)
+          std::strncpy(static_cast<char*>(values[i]), problem.c_str(), 1000);
+      delete *module;
+      *module = nullptr;
+      return MCC_CU_INVALID_PTX;
+    }
+  }
   ++driver().state.modules;
   return MCC_CU_SUCCESS;
 }
@@ -272,7 +289,7 @@ FAKE(cuModuleGetFunction)(mcc_cu_function* function, mcc_cu_module module, const
   // Of machine code it believes the name.
   if (!module->image.empty() && module->image.find(std::string(".entry ") + name) == std::string::npos)
     return 500;
-  driver().functions.push_back(std::make_unique<mcc_cu_function_s>(mcc_cu_function_s{name}));
+  driver().functions.push_back(std::make_unique<mcc_cu_function_s>(mcc_cu_function_s{name, module->ptx}));
   *function = driver().functions.back().get();
   return MCC_CU_SUCCESS;
 }
@@ -349,11 +366,23 @@ FAKE(cuLaunchKernel)
     const void* count = dlsym(driver().kernels, (function->entry + "_arguments").c_str());
     if (count != nullptr) entry.arguments = *static_cast<const int*>(count);
   }
-  if (entry.function == nullptr) return 500;
+  if (function->ptx != nullptr) entry.arguments = mcc::test::ptx_arguments(*function->ptx, function->entry);
+  if (entry.function == nullptr && function->ptx == nullptr) return 500;
   // As a driver does, the values of the arguments are taken now.
   std::vector<uint64_t> values;
   for (int i = 0; i < entry.arguments; ++i)
     values.push_back(*static_cast<uint64_t*>(params[i]));
+  if (function->ptx != nullptr) {
+    return enqueue(stream, [=] {
+      const mcc::test::PtxGrid sizes = {{gx, gy, gz}, {bx, by, bz}, shared};
+      const std::string problem =
+          mcc::test::run_ptx(*function->ptx, function->entry, sizes, values, is_device);
+      if (problem.empty()) return;
+      // As on a GPU, later calls report it; here with the reason.
+      std::fprintf(stderr, "stand-in GPU: %s: %s\n", function->entry.c_str(), problem.c_str());
+      driver().state.failures["cuStreamSynchronize"] = MCC_CU_ILLEGAL_ADDRESS;
+    });
+  }
   return enqueue(stream, [=]() mutable {
     const unsigned grid[] = {gx, gy, gz}, block[] = {bx, by, bz};
     std::vector<void*> list;

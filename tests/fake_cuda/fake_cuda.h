@@ -1,11 +1,11 @@
 // A stand-in for NVIDIA's driver, for tests on machines without a GPU: a libcuda.so.1 that keeps device memory in the host's,
-// records calls, checks what a real driver would, and fails on demand. It cannot run PTX: kernels are host functions that
-// the test gives by their entry's name.
+// records calls, checks what a real driver would, and fails on demand. Kernels are host functions that the test gives by their
+// entry's name; or it runs their PTX (ptx.h), slowly.
 //
 // A test program loads it before the runtime looks for libcuda.so.1 and talks to it through fake_cuda(). For a program that
 // the test only starts, the environment says: FAKE_CUDA_SM=86, FAKE_CUDA_MEMORY=BYTES, FAKE_CUDA_DEVICES=N, FAKE_CUDA_PTX=70
 // (the newest version it reads), FAKE_CUDA_FAIL=cuLaunchKernel:700, FAKE_CUDA_KERNELS=FILE.so (functions
-// named as entries, and ints ENTRY_arguments).
+// named as entries, and ints ENTRY_arguments), FAKE_CUDA_RUN=1 (run the PTX).
 #pragma once
 
 #include <cstdint>
@@ -28,6 +28,7 @@ struct FakeCuda {
   int driver_version = 12040;
   int newest_ptx = 84;  // 10 * version of the PTX that it reads
   bool refuses_cubins = false;
+  int runs_ptx = 0;  // else kernels are functions of the test
   uint64_t memory = uint64_t{1} << 30;
   std::map<std::string, int> failures;       // exported name -> code that its calls return
   std::map<std::string, FakeEntry> kernels;  // by entry

@@ -18,7 +18,15 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import models
 
 MCC = os.path.abspath(os.environ.get("MCC", pathlib.Path(__file__).parents[2] / "build/bin/mcc"))
-TARGETS = ("cpu", "cpu:x86-64-v2")
+STAND_IN = pathlib.Path(os.environ.get("MCC_BUILD_DIR", pathlib.Path(__file__).parents[2] / "build")) / "tests/fake_cuda"
+# Of GPUs on a stand-in driver that runs the kernels' PTX.
+TARGETS = ("cpu", "cpu:x86-64-v2", "cuda:sm_80")
+
+
+def environment(target):
+    if not target.startswith("cuda"):
+        return None
+    return {**os.environ, "LD_LIBRARY_PATH": str(STAND_IN), "FAKE_CUDA_RUN": "1"}
 
 
 def build(case):
@@ -67,7 +75,7 @@ def write(folder, case):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--count", type=int, default=400)
+    parser.add_argument("--count", type=int, default=480)
     parser.add_argument("--only", type=int, help="the number of one case")
     parser.add_argument("--maker", help="a function of models.py")
     parser.add_argument("--keep", help="leave the cases there")
@@ -90,7 +98,8 @@ def main():
             some = folders[k :: len(TARGETS)] if arguments.only is None else folders
             if not some:
                 continue
-            done = subprocess.run([MCC, "verify", "--json", "--target", target, "--seconds", "60", *some], capture_output=True, text=True)
+            done = subprocess.run([MCC, "verify", "--json", "--target", target, "--seconds", "60", *some], capture_output=True, text=True,
+                                  env=environment(target))
             if not done.stdout:
                 print(f"mcc verify: exit {done.returncode}: {done.stderr}")
                 return 1

@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""Models for GPUs through the program, on a stand-in driver that runs their PTX (tests/fake_cuda). run.py [TEST...]
+
+Whole models against the same models on the CPU, for several architectures; images, figures and bytes of the libraries; the
+errors that a machine without the right GPU must end in.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "models"))
+import networks
+
+ROOT = pathlib.Path(__file__).parents[2]
+BUILD = pathlib.Path(os.environ.get("MCC_BUILD_DIR", ROOT / "build"))
+MCC = os.path.abspath(os.environ.get("MCC", BUILD / "bin/mcc"))
+STAND_IN = str(BUILD / "tests/fake_cuda")
+
+# Small enough to be run an instruction at a time, and of different kinds.
+NETWORKS = [n for n in networks.MODELS if n not in ("half_cnn", "quantized")]
+
+
+def mcc(*arguments, driver=True, **extra):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("FAKE_CUDA")}
+    if driver:
+        environment |= {"LD_LIBRARY_PATH": STAND_IN, "FAKE_CUDA_RUN": "1"}
+    environment |= {k: str(v) for k, v in extra.items()}
+    return subprocess.run([MCC, *map(str, arguments)], capture_output=True, text=True, timeout=600, env=environment)
+
+
+def has_driver():
+    try:
+        import ctypes
+        ctypes.CDLL("libcuda.so.1")
+        return True
+    except OSError:
+        return False
+
+
+class Cuda(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.temporary.name)
+        rng = np.random.default_rng(1)
+        weights = [numpy_helper.from_array(rng.standard_normal((8, 16)).astype(np.float32), "w")]
+        nodes = [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Softmax", ["m"], ["y"], axis=-1)]
+        graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 8])],
+                                  [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 16])], weights)
+        cls.model = cls.folder / "small.onnx"
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), cls.model)
+        cls.library = cls.folder / "small.so"
+        cls.done(mcc("compile", cls.model, "-o", cls.library, "--target", "cuda:sm_80,sm_90", "--no-cubin"))
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    @staticmethod
+    def done(result, code=0):
+        if result.returncode != code:
+            raise AssertionError(f"exit {result.returncode}, expected {code}: {result.stdout[-2000:]}{result.stderr[-2000:]}")
+        return result
+
+    def fails(self, result, message):
+        self.done(result, 5)
+        self.assertIn(message, result.stderr)
+
+    # ---- Whole models ----
+
+    def test_models(self):
+        for k, name in enumerate(NETWORKS):
+            with self.subTest(name), tempfile.TemporaryDirectory() as temporary:
+                folder = pathlib.Path(temporary)
+                onnx.save(networks.build(name), folder / "model.onnx")
+                on_cpu, on_gpu = folder / "cpu.so", folder / "gpu.so"
+                target = f"cuda:{('sm_70', 'sm_80', 'sm_90a')[k % 3]}"
+                self.done(mcc("compile", folder / "model.onnx", "-o", on_cpu, "--target", "cpu:x86-64-v3"))
+                self.done(mcc("compile", folder / "model.onnx", "-o", on_gpu, "--target", target))
+                self.done(mcc("run", on_cpu, "--random", "5", "--output-dir", folder / "out"))
+                outputs = json.loads(self.done(mcc("inspect", on_gpu, "--json")).stdout)["outputs"]
+                expect = []
+                for i, output in enumerate(outputs):
+                    expect += ["--expect", f"{output['name']}={folder / 'out' / f'output_{i}.npy'}"]
+                self.done(mcc("run", on_gpu, "--random", "5", "--rtol", "1e-3", "--atol", "1e-4", *expect, FAKE_CUDA_SM=90))
+
+    # ---- Libraries ----
+
+    def test_same_bytes(self):
+        for name, jobs in (("a.so", 1), ("b.so", 2)):
+            self.done(mcc("compile", self.model, "-o", self.folder / name, "--target", "cuda:sm_80,sm_90", "--no-cubin",
+                          "--jobs", jobs, driver=False))
+        self.assertEqual((self.folder / "a.so").read_bytes(), self.library.read_bytes())
+        self.assertEqual((self.folder / "b.so").read_bytes(), self.library.read_bytes())
+
+    def test_inspect(self):
+        library = self.folder / "machine_code.so"
+        report = json.loads(self.done(mcc("compile", self.model, "-o", library, "--target", "cuda:sm_80,sm_90", "--json")).stdout)
+        device = json.loads(self.done(mcc("inspect", library, "--json")).stdout)["device"]
+        images = [(i["kind"], i["arch"]) for i in device["images"]]
+        self.assertEqual(images[0], ("ptx", "sm_80"))
+        self.assertEqual(report["device"]["launches"], len(device["launches"]))
+        for launch in device["launches"]:
+            self.assertTrue(all(e > 0 for e in launch["grid"] + launch["block"]))
+        if not report["device"]["assembler"]:
+            self.skipTest("neither nvJitLink nor ptxas is here")
+        self.assertEqual(images[1:], [("cubin", "sm_80"), ("cubin", "sm_90")])
+        for launch in device["launches"]:
+            self.assertEqual([f["arch"] for f in launch["figures"]], ["sm_80", "sm_90"])
+            self.assertTrue(all(f["registers"] > 0 and f["spill_stores"] == 0 for f in launch["figures"]))
+        self.assertIn("image   cubin sm_90", mcc("inspect", library).stdout)
+
+    def test_emit(self):
+        self.done(mcc("compile", self.model, "-o", self.folder / "e.so", "--target", "cuda:sm_75", "--emit", f"ptx={self.folder / 'ptx'}"))
+        for file in (self.folder / "ptx").iterdir():
+            self.assertIn(".target sm_75", file.read_text())
+
+    def test_linked_in(self):
+        self.done(mcc("compile", self.model, "-o", self.folder / "m.a", "--header", self.folder / "m.h", "--target", "cuda:sm_80"))
+
+    # ---- Running ----
+
+    def test_bench(self):
+        for more in ((), ("--device-resident",)):
+            report = json.loads(self.done(mcc("bench", self.library, "--seconds", "0.1", "--profile", "--json", *more)).stdout)
+            self.assertGreater(report["runs"], 0)
+            self.assertEqual({r["kind"] for r in report["profile"]}, {"device"})
+
+    def test_verify(self):
+        self.done(mcc("verify", self.model, "--target", "cuda:sm_80"))
+
+    def test_doctor(self):
+        report = json.loads(self.done(mcc("doctor", "--json", FAKE_CUDA_SM=86)).stdout)
+        self.assertEqual(report["gpu"][0]["arch"], "sm_86")
+        self.assertEqual(report["cuda_driver"], "12.4")
+
+    def test_the_gpu_here(self):
+        library = self.folder / "here.so"
+        self.done(mcc("compile", self.model, "-o", library, "--target", "cuda", "--no-cubin", FAKE_CUDA_SM=120))
+        self.assertIn("(sm_90)", json.loads(mcc("inspect", library, "--json").stdout)["metadata"]["target"])
+        self.done(mcc("run", library, "--random", "1", FAKE_CUDA_SM=120))
+
+    # ---- What may be missing ----
+
+    def test_no_driver(self):
+        if has_driver():
+            self.skipTest("there is a driver")
+        self.fails(mcc("run", self.library, "--random", "1", driver=False), "there is no driver: libcuda.so.1 cannot be loaded")
+        self.assertIsNone(json.loads(self.done(mcc("doctor", "--json", driver=False)).stdout)["gpu"])
+
+    def test_no_gpu(self):
+        self.fails(mcc("run", self.library, "--random", "1", FAKE_CUDA_DEVICES=0), "the driver finds none")
+
+    def test_gpu_too_old(self):
+        self.fails(mcc("run", self.library, "--random", "1", FAKE_CUDA_SM=75), "the model has no code for this GPU (Stand-in GPU, sm_75)")
+
+    def test_driver_too_old(self):
+        self.fails(mcc("run", self.library, "--random", "1", FAKE_CUDA_PTX=65), "is too old for the model's PTX")
+
+    def test_out_of_memory(self):
+        self.fails(mcc("run", self.library, "--random", "1", FAKE_CUDA_MEMORY=100), "out of memory on the GPU")
+
+    def test_illegal_address(self):
+        result = mcc("run", self.library, "--random", "1", FAKE_CUDA_FAIL="cuMemcpyDtoHAsync_v2:700")
+        self.fails(result, "an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS, 700)")
+
+
+if __name__ == "__main__":
+    program = unittest.main(exit=False, argv=[sys.argv[0], *(f"Cuda.{n}" for n in sys.argv[1:])])
+    result = program.result
+    bad = len(result.failures) + len(result.errors)
+    print(f"{result.testsRun - bad - len(result.skipped)} passed, {bad} failed, {len(result.skipped)} skipped")
+    sys.exit(1 if bad else 0)

@@ -1,0 +1,122 @@
+// Our own declarations of the driver API against NVIDIA's header, where it is installed.
+#include <gtest/gtest.h>
+
+#include <type_traits>
+
+#include "mcc/cuda_driver.h"
+
+#if __has_include("/usr/local/cuda/include/cuda.h")
+#include "/usr/local/cuda/include/cuda.h"
+
+namespace {
+
+// The same size and kind: what a call passes.
+template <class A, class B>
+constexpr bool is_like =
+    sizeof(A) == sizeof(B) && std::is_pointer_v<A> == std::is_pointer_v<B>&& std::is_floating_point_v<A> ==
+                                  std::is_floating_point_v<B>;
+
+template <class R, class... A, class S, class... B>
+constexpr bool is_same_call(R (*)(A...), S (*)(B...)) {
+  if constexpr (sizeof...(A) == sizeof...(B)) {
+    return (is_like<A, B> && ...);
+  } else {
+    return false;
+  }
+}
+
+mcc_cuda_driver ours;
+
+TEST(CudaHeader, FunctionsTakeWhatNvidiasTake) {
+  // The header's macros give the plain names their versions.
+#define MCC_CHECK_CALL(field, name) \
+  EXPECT_TRUE(is_same_call(decltype(ours.field){}, decltype(&name){})) << #name
+  MCC_CHECK_CALL(init, cuInit);
+  MCC_CHECK_CALL(driver_version, cuDriverGetVersion);
+  MCC_CHECK_CALL(error_name, cuGetErrorName);
+  MCC_CHECK_CALL(error_string, cuGetErrorString);
+  MCC_CHECK_CALL(device_count, cuDeviceGetCount);
+  MCC_CHECK_CALL(device_get, cuDeviceGet);
+  MCC_CHECK_CALL(device_name, cuDeviceGetName);
+  MCC_CHECK_CALL(device_attribute, cuDeviceGetAttribute);
+  MCC_CHECK_CALL(device_memory, cuDeviceTotalMem);
+  MCC_CHECK_CALL(primary_retain, cuDevicePrimaryCtxRetain);
+  MCC_CHECK_CALL(primary_release, cuDevicePrimaryCtxRelease);
+  MCC_CHECK_CALL(context_current, cuCtxGetCurrent);
+  MCC_CHECK_CALL(context_push, cuCtxPushCurrent);
+  MCC_CHECK_CALL(context_pop, cuCtxPopCurrent);
+  MCC_CHECK_CALL(context_device, cuCtxGetDevice);
+  MCC_CHECK_CALL(module_load, cuModuleLoadDataEx);
+  MCC_CHECK_CALL(module_unload, cuModuleUnload);
+  MCC_CHECK_CALL(module_function, cuModuleGetFunction);
+  MCC_CHECK_CALL(function_set_attribute, cuFuncSetAttribute);
+  MCC_CHECK_CALL(allocate, cuMemAlloc);
+  MCC_CHECK_CALL(release, cuMemFree);
+  MCC_CHECK_CALL(host_allocate, cuMemHostAlloc);
+  MCC_CHECK_CALL(host_release, cuMemFreeHost);
+  MCC_CHECK_CALL(copy_to_device, cuMemcpyHtoDAsync);
+  MCC_CHECK_CALL(copy_to_host, cuMemcpyDtoHAsync);
+  MCC_CHECK_CALL(copy_on_device, cuMemcpyDtoDAsync);
+  MCC_CHECK_CALL(pointer_attribute, cuPointerGetAttribute);
+  MCC_CHECK_CALL(stream_create, cuStreamCreate);
+  MCC_CHECK_CALL(stream_destroy, cuStreamDestroy);
+  MCC_CHECK_CALL(stream_synchronize, cuStreamSynchronize);
+  MCC_CHECK_CALL(launch, cuLaunchKernel);
+  MCC_CHECK_CALL(event_create, cuEventCreate);
+  MCC_CHECK_CALL(event_destroy, cuEventDestroy);
+  MCC_CHECK_CALL(event_record, cuEventRecord);
+  MCC_CHECK_CALL(event_milliseconds, cuEventElapsedTime);
+  MCC_CHECK_CALL(capture_begin, cuStreamBeginCapture);
+  MCC_CHECK_CALL(capture_end, cuStreamEndCapture);
+  MCC_CHECK_CALL(graph_instantiate, cuGraphInstantiateWithFlags);
+  MCC_CHECK_CALL(graph_launch, cuGraphLaunch);
+  MCC_CHECK_CALL(graph_destroy, cuGraphDestroy);
+  MCC_CHECK_CALL(graph_exec_destroy, cuGraphExecDestroy);
+#undef MCC_CHECK_CALL
+}
+
+TEST(CudaHeader, NumbersAreNvidias) {
+  EXPECT_EQ(int{MCC_CU_OUT_OF_MEMORY}, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(int{MCC_CU_NO_DEVICE}, CUDA_ERROR_NO_DEVICE);
+  EXPECT_EQ(int{MCC_CU_INVALID_IMAGE}, CUDA_ERROR_INVALID_IMAGE);
+  EXPECT_EQ(int{MCC_CU_INVALID_CONTEXT}, CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_EQ(int{MCC_CU_NO_BINARY_FOR_GPU}, CUDA_ERROR_NO_BINARY_FOR_GPU);
+  EXPECT_EQ(int{MCC_CU_INVALID_PTX}, CUDA_ERROR_INVALID_PTX);
+  EXPECT_EQ(int{MCC_CU_UNSUPPORTED_PTX_VERSION}, CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
+  EXPECT_EQ(int{MCC_CU_ILLEGAL_ADDRESS}, CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(int{MCC_CU_ATTRIBUTE_THREADS_PER_BLOCK}, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  EXPECT_EQ(int{MCC_CU_ATTRIBUTE_SHARED_PER_BLOCK}, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
+  EXPECT_EQ(int{MCC_CU_ATTRIBUTE_WARP}, CU_DEVICE_ATTRIBUTE_WARP_SIZE);
+  EXPECT_EQ(int{MCC_CU_ATTRIBUTE_CLOCK_KHZ}, CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
+  EXPECT_EQ(int{MCC_CU_ATTRIBUTE_MULTIPROCESSORS}, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  EXPECT_EQ(int{MCC_CU_ATTRIBUTE_MEMORY_CLOCK_KHZ}, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE);
+  EXPECT_EQ(int{MCC_CU_ATTRIBUTE_MEMORY_BUS_BITS}, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH);
+  EXPECT_EQ(int{MCC_CU_ATTRIBUTE_L2_BYTES}, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
+  EXPECT_EQ(int{MCC_CU_ATTRIBUTE_THREADS_PER_MULTIPROCESSOR},
+            CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
+  EXPECT_EQ(int{MCC_CU_ATTRIBUTE_MAJOR}, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+  EXPECT_EQ(int{MCC_CU_ATTRIBUTE_MINOR}, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  EXPECT_EQ(int{MCC_CU_ATTRIBUTE_SHARED_PER_MULTIPROCESSOR},
+            CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR);
+  EXPECT_EQ(int{MCC_CU_ATTRIBUTE_REGISTERS_PER_MULTIPROCESSOR},
+            CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR);
+  EXPECT_EQ(int{MCC_CU_ATTRIBUTE_SHARED_PER_BLOCK_OPTIN},
+            CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+  EXPECT_EQ(int{MCC_CU_ATTRIBUTE_BLOCKS_PER_MULTIPROCESSOR},
+            CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR);
+  EXPECT_EQ(int{MCC_CU_FUNCTION_MAX_DYNAMIC_SHARED}, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+  EXPECT_EQ(int{MCC_CU_POINTER_MEMORY_TYPE}, CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
+  EXPECT_EQ(int{MCC_CU_MEMORY_DEVICE}, CU_MEMORYTYPE_DEVICE);
+  EXPECT_EQ(int{MCC_CU_STREAM_NON_BLOCKING}, CU_STREAM_NON_BLOCKING);
+  EXPECT_EQ(int{MCC_CU_CAPTURE_THREAD_LOCAL}, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+  EXPECT_EQ(int{MCC_CU_JIT_ERROR_LOG_BUFFER}, CU_JIT_ERROR_LOG_BUFFER);
+  EXPECT_EQ(int{MCC_CU_JIT_ERROR_LOG_BUFFER_SIZE}, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
+}
+
+}  // namespace
+
+#else
+
+TEST(CudaHeader, FunctionsTakeWhatNvidiasTake) { GTEST_SKIP() << "NVIDIA's header is not here"; }
+
+#endif
