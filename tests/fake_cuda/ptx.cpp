@@ -455,6 +455,33 @@ class Parser {
       });
       return true;
     }
+    if (name == "bfi") {
+      Read x = read(f, a[1]), into = read(f, a[2]), at = read(f, a[3]), count = read(f, a[4]);
+      const uint64_t bits = type == "b64" ? 64 : 32;
+      assign(f, step, a[0], [=](const Thread& t) {
+        const uint64_t p = at(t) & 255, c = std::min(count(t) & 255, p < bits ? bits - p : 0);
+        const uint64_t mask = c == 0 ? 0 : (c >= 64 ? ~uint64_t{0} : (uint64_t{1} << c) - 1) << p;
+        const uint64_t value = (into(t) & ~mask) | (c == 0 ? 0 : x(t) << p & mask);
+        return bits == 64 ? value : value & 0xffffffff;
+      });
+      return true;
+    }
+    if (name == "prmt") {
+      if (op.size() != 2) throw Bad("permutation");
+      Read x = read(f, a[1]), y = read(f, a[2]), selector = read(f, a[3]);
+      assign(f, step, a[0], [=](const Thread& t) {
+        const uint64_t bytes = (x(t) & 0xffffffff) | y(t) << 32;
+        uint64_t value = 0;
+        for (uint64_t i = 0; i < 4; ++i) {
+          const uint64_t pick = selector(t) >> (4 * i) & 15;
+          uint64_t byte = bytes >> (8 * (pick & 7)) & 255;
+          if (pick >= 8) byte = (byte & 128) != 0 ? 255 : 0;
+          value |= byte << (8 * i);
+        }
+        return value;
+      });
+      return true;
+    }
     if (name == "popc" || name == "clz") {
       Read x = read(f, a[1]);
       const bool is_64 = type == "b64", counts = name == "popc";
