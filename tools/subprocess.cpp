@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "support/text.h"
+#include "tools/program.h"
 
 extern char** environ;
 
@@ -56,7 +57,7 @@ Result<ProcessResult> run_self(const std::vector<std::string>& arguments, double
     argv.push_back(word.data());
   argv.push_back(nullptr);
   pid_t pid = 0;
-  const int failed = posix_spawn(&pid, "/proc/self/exe", &actions, nullptr, argv.data(), environ);
+  const int failed = posix_spawn(&pid, own_program().c_str(), &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   close(ends[1]);
   if (failed != 0) {

@@ -8,6 +8,7 @@
 
 #include "tools/measure/protocol.h"
 #include "tools/measure/worker_process.h"
+#include "tools/program.h"
 
 namespace mcc::tools {
 
@@ -230,7 +231,7 @@ struct WorkerMeasurer::Impl {
 
 WorkerMeasurer::WorkerMeasurer(WorkerOptions options) : impl_(std::make_unique<Impl>()) {
   impl_->options = std::move(options);
-  if (impl_->options.command.empty()) impl_->options.command = {"/proc/self/exe", "measure-worker"};
+  if (impl_->options.command.empty()) impl_->options.command = {own_program(), "measure-worker"};
 }
 
 WorkerMeasurer::~WorkerMeasurer() = default;
