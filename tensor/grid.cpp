@@ -1,5 +1,7 @@
 #include "tensor/grid.h"
 
+#include <charconv>
+
 #include "tensor/visit.h"
 
 namespace mcc::tensor {
@@ -35,6 +37,18 @@ bool has_bound_loop(const Stmt& s) {
     found |= loop && loop->loop == LoopKind::bound;
   });
   return found;
+}
+
+int64_t aligned_row(const Func& f, const Buffer& buffer, int64_t length) {
+  auto it = f.annotations.find(kStorageAlign + buffer.name());
+  const auto* fact = it == f.annotations.end() ? nullptr : std::get_if<std::string>(&it->second);
+  int64_t factor = 0, offset = 0;
+  const char* end = fact ? fact->data() + fact->size() : nullptr;
+  auto first = fact ? std::from_chars(fact->data(), end, factor)
+                    : std::from_chars_result{nullptr, std::errc::invalid_argument};
+  if (first.ec != std::errc() || first.ptr == end || factor < 1) return length;
+  if (std::from_chars(first.ptr + 1, end, offset).ec != std::errc()) return length;
+  return length + ((offset - length) % factor + factor) % factor;
 }
 
 std::optional<LaunchForm> as_launch(const Stmt& s) {

@@ -39,7 +39,14 @@ bool is_thread_loop(const For& loop);
 bool has_bound_loop(const Stmt& s);
 // A loop over threads along which a block reduces (annotation "cross"): they combine their values.
 inline constexpr const char* kCross = "cross";
-inline bool is_cross_loop(const For& loop) { return is_thread_loop(loop) && loop.annotations.count(kCross) != 0; }
+inline bool is_cross_loop(const For& loop) {
+  return is_thread_loop(loop) && loop.annotations.count(kCross) != 0;
+}
+
+// A fact of a function: how long the rows of a buffer in shared memory are (storage_align.cpp), "factor:offset".
+inline constexpr const char* kStorageAlign = "storage_align.";
+// The row length, at least as long as it is, that the fact asks for; the same without one.
+int64_t aligned_row(const Func& f, const Buffer& buffer, int64_t length);
 
 // A statement in the form of a launch (tensor/passes/form_launches.h): loops over blocks, allocations, loops over threads, and
 // inside these no bound loop. Empty loops where the statement has another form.

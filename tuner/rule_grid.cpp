@@ -108,6 +108,47 @@ void bind_to_one_block(Draft& draft, const std::string& outer) {
   spread_over_threads(draft, unit, draft.target.gpu.threads_per_block / 2);
 }
 
+// Neighbours that one thread loads and stores at once: of pointwise blocks that walk memory along their last axis.
+int64_t vector_of(const Schedule& s, const std::string& block, int64_t threads_wanted) {
+  std::optional<BlockInfo> info = analyze(s, block);
+  if (!info || !info->is_injective || info->axes.empty() || info->element_bits > 32) return 1;
+  const int64_t lanes = 128 / std::max(info->element_bits, 16);
+  size_t last = info->axes.size() - 1;
+  auto is_wide = [&](const Access& a) {
+    bool is_along = a.strides[last] == 1 && bit_width(a.buffer.element()) * lanes <= 128;
+    for (size_t n = 0; n < last; ++n)
+      is_along &= a.strides[n] % lanes == 0;  // vectors begin at multiples of their length
+    return is_along || a.strides[last] == 0;
+  };
+  bool fits = info->axes[last].extent % lanes == 0 && info->spatial / lanes >= threads_wanted &&
+              info->store.strides[last] == 1 && is_wide(info->store) &&
+              std::all_of(info->loads.begin(), info->loads.end(), is_wide);
+  return fits ? lanes : 1;
+}
+
+// A reduction that makes a result of the kernel sums in a register, and a block of its own stores it.
+void sum_in_register(Draft& draft, const std::string& block) {
+  std::optional<BlockInfo> info = analyze(draft.schedule, block);
+  if (!info || !info->is_reduction || !is_output(draft.schedule.func(), info->store.buffer)) return;
+  try_step(draft, CacheWrite{block, info->store.buffer.name(), "global", block + ".out"});
+}
+
+// Windows of a few elements become straight code.
+void unroll_window(Draft& draft, const std::string& block) {
+  constexpr int64_t kMost = 32;
+  int64_t copies = 1, extent = 0;
+  std::vector<const For*> loops = draft.schedule.loops_of(block);
+  std::vector<std::string> small;
+  for (size_t n = loops.size(); n-- > 0;) {
+    bool is_reduced = axes_bound_to(*draft.schedule.find_block(block), loops[n]->var).reduce;
+    if (!is_reduced || !as_int(loops[n]->extent, &extent) || copies * extent > kMost) break;
+    copies *= extent;
+    small.push_back(loops[n]->var.name());
+  }
+  for (const std::string& loop : small)
+    try_step(draft, Unroll{loop});
+}
+
 // The chain of loops from `outer` down to a single block.
 bool bind_nest(Draft& draft, const std::string& outer) {
   const For* loop = draft.schedule.find_loop(outer);
@@ -116,12 +157,22 @@ bool bind_nest(Draft& draft, const std::string& outer) {
   std::vector<std::string> spread = free_loops(chain, Stmt(loop));
   if (spread.empty()) return false;
   const std::string block = block_sites(Stmt(loop))[0].block->name;
-  int64_t threads = choose_threads(draft.target.gpu, results_of(draft.schedule, spread));
+  const Gpu& gpu = draft.target.gpu;
+  int64_t results = results_of(draft.schedule, spread);
+  int64_t lanes =
+      vector_of(draft.schedule, block, int64_t{gpu.threads_per_multiprocessor} * gpu.multiprocessors / 2);
+  int64_t threads = choose_threads(gpu, results / lanes);
   return try_all(draft, [&] {
     std::string all = gather(draft, outer, spread, block + ".all");
-    std::string grid = block + ".block", thread = block + ".thread";
-    return !all.empty() && try_step(draft, Split{all, {0, threads}, {grid, thread}}) &&
-           try_step(draft, Bind{grid, "block.x"}) && try_step(draft, Bind{thread, "thread.x"});
+    std::string grid = block + ".block", thread = block + ".thread", lane = block + ".lane";
+    if (all.empty()) return false;
+    if (lanes > 1) {
+      if (!try_step(draft, Split{all, {0, threads, lanes}, {grid, thread, lane}})) return false;
+      try_step(draft, Vectorize{lane});
+    } else if (!try_step(draft, Split{all, {0, threads}, {grid, thread}})) {
+      return false;
+    }
+    return try_step(draft, Bind{grid, "block.x"}) && try_step(draft, Bind{thread, "thread.x"});
   });
 }
 
@@ -144,12 +195,14 @@ void bind_rest(Draft& draft) {
     if (!is_outermost || is_bound_below(loop)) continue;
     std::vector<BlockSite> sites = block_sites(Stmt(loop));
     const std::string block = sites[0].block->name;
+    if (sites.size() == 1) sum_in_register(draft, block);
     const std::string epilogue = sites.size() == 1 ? epilogue_of(draft.schedule, block) : "";
     if (!bind_nest(draft, outer)) {
       bind_to_one_block(draft, outer);
-    } else if (!epilogue.empty()) {
-      try_step(draft, ReverseComputeAt{epilogue, block + ".thread"});
+      continue;
     }
+    if (!epilogue.empty()) try_step(draft, ReverseComputeAt{epilogue, block + ".thread"});
+    unroll_window(draft, block);
   }
 }
 

@@ -58,7 +58,19 @@ struct Product {
   std::string block;
   Side g{"g", {}, 1}, i{"i", {}, 1}, j{"j", {}, 1}, k{"k", {}, 1};
   Operand a, b;  // that moves along i; along j
+  // Elements after which the inner axes of k (a window's) begin anew: a whole number of them at a time, so that their indices are
+  // the same in each step.
+  int64_t period = 1;
 };
+
+int64_t depth_of(const Tile& t, const Product& p) {
+  constexpr int64_t kLongest = 64;
+  int64_t depth = t.depth;
+  if (p.period > 1 && p.period <= kLongest) {
+    depth = std::max<int64_t>((t.depth + p.period / 2) / p.period, 1) * p.period;
+  }
+  return std::min(depth, p.k.extent);
+}
 
 // An estimate of time, in arbitrary units: rounds of blocks over the multiprocessors, each as long as its arithmetic, or as
 // what it fetches from shared memory.
@@ -68,11 +80,13 @@ double score(const Tile& t, const Product& p, const Gpu& gpu) {
       static_cast<double>(ceil(p.i.extent, t.block_i()) * ceil(p.j.extent, t.block_j()) * p.g.extent);
   // Accumulators, a row and a column, and what addresses take.
   int64_t registers = t.rows * t.columns + 2 * (t.rows + t.columns) + 32;
-  int64_t shared = (t.block_i() + kVector + t.block_j() + kVector) * t.depth * 4;
+  int64_t shared = (t.block_i() + kVector + t.block_j() + kVector) * depth_of(t, p) * 4;
   int64_t resident =
       std::min({gpu.threads_per_multiprocessor / t.threads(),
                 gpu.registers_per_multiprocessor / (registers * t.threads()),
                 gpu.shared_per_multiprocessor / shared, int64_t{gpu.blocks_per_multiprocessor}});
+  if (p.j.extent <= t.block_j() - t.threads_j * kVector)
+    return INFINITY;  // a group of columns without one of C
   if (resident < 1 || shared > gpu.shared_per_block || registers > gpu.registers_per_thread) return INFINITY;
   // A multiprocessor multiplies 128 numbers in the time in which it fetches 32 words.
   double products = static_cast<double>(t.block_i() * t.block_j() * p.k.extent);
@@ -134,14 +148,19 @@ std::optional<Product> as_product(const Schedule& s, const std::string& name) {
       return of.extent % kVector == 0;
     };
     o.is_plain = is_stretch(o.is_along_k ? p.k : side) && bit_width(access.buffer.element()) == 32;
+    size_t steps = 0;
     for (size_t n = 0; n < info->axes.size(); ++n) {
-      // Every row of vectors begins at a multiple of their length.
+      // Every row of vectors begins at a multiple of their length; a window along it does not.
       o.is_plain &= access.strides[n] == 1 || access.strides[n] % kVector == 0;
+      steps += access.strides[n] == 1;
     }
+    o.is_plain &= steps == 1;
     return o;
   };
   p.a = x_is_b ? operand(y, of_y) : operand(x, of_x);
   p.b = x_is_b ? operand(x, of_x) : operand(y, of_y);
+  for (size_t n = 1; n < p.k.axes.size(); ++n)
+    p.period *= info->axes[p.k.axes[n]].extent;
   p.i.axes = (x_is_b ? of_y : of_x).axes;
   p.i.extent = (x_is_b ? of_y : of_x).extent;
   p.j.axes = (x_is_b ? of_x : of_y).axes;
@@ -162,15 +181,23 @@ class GridProduct {
       fuse_side(*side);
     reindex();
     tile();
-    stage(p_.a, "a", "i", t_.block_i());
-    stage(p_.b, "b", "j", t_.block_j());
+    stage(p_.a, "a", "i");
+    stage(p_.b, "b", "j");
+    // What is written in columns and read in rows.
+    constexpr int64_t kBanks = 32;
+    for (const auto& [name, operand] : {std::pair{"a", &p_.a}, {"b", &p_.b}}) {
+      if (operand->is_along_k) must_step(d_, StorageAlign{loop(name), kBanks, kVector});
+    }
     write_back();
     must_step(d_, DecomposeReduction{p_.block, loop("k.o")});
     must_step(d_, SetScope{acc_, "registers"});
     for (const char* name : {"i.r", "j.o"}) {
       must_step(d_, Unroll{loop(name)});
-      if (s_.find_loop(p_.block + ".init." + name) != nullptr) must_step(d_, Unroll{p_.block + ".init." + name});
+      if (s_.find_loop(p_.block + ".init." + name) != nullptr)
+        must_step(d_, Unroll{p_.block + ".init." + name});
     }
+    constexpr int64_t kStraight = 2048;  // multiplications in a row
+    if (depth() * t_.rows * t_.columns <= kStraight) must_step(d_, Unroll{loop("k.i")});
     must_step(d_, Vectorize{loop("j.v")});
     must_step(d_, Vectorize{p_.block + ".init.j.v"});
     return static_cast<bool>(d_.refusal);
@@ -274,31 +301,47 @@ class GridProduct {
     must_step(d_, Bind{loop("i.t"), "thread.y"});
     must_step(d_, Bind{loop("j.t"), "thread.x"});
   }
-  int64_t depth() const { return std::min(t_.depth, p_.k.extent); }
+  int64_t depth() const { return depth_of(t_, p_); }
 
   // All threads fetch the operand's part for one step of k.o; neighbours in memory by neighbouring threads.
-  void stage(const Operand& operand, const std::string& name, const std::string& side, int64_t width) {
+  void stage(const Operand& operand, const std::string& name, const std::string& side) {
     const std::string copy = loop(name);
     must_step(d_, ComputeAt{copy, loop("k.o")});
-    std::vector<std::string> order = {copy + ".k", copy + "." + side};
-    if (operand.is_along_k) std::swap(order[0], order[1]);
-    std::string all = copy + ".all", vector = copy + ".v";
-    must_step(d_, Reorder{order});
-    must_step(d_, Fuse{order, all});
-    int64_t inner = operand.is_along_k ? depth() : width;
-    bool is_vector = operand.is_plain && inner % kVector == 0;
-    std::vector<int64_t> factors = {0, t_.threads_i, t_.threads_j};
-    std::vector<std::string> names = {copy + ".n", copy + ".ty", copy + ".tx"};
-    if (is_vector) {
-      factors.push_back(kVector);
-      names.push_back(vector);
+    std::string outer = copy + ".k", inner = copy + "." + side;
+    if (operand.is_along_k) std::swap(outer, inner);
+    const For* across = s_.find_loop(inner);
+    int64_t width = 0;
+    if (across == nullptr || !as_int(across->extent, &width)) return must_step(d_, Vectorize{inner});
+    must_step(d_, Reorder{{outer, inner}});
+    const int64_t vector = operand.is_plain && width % kVector == 0 ? kVector : 1,
+                  turn = t_.threads_j * vector;
+    const std::string ty = copy + ".ty", tx = copy + ".tx", lane = copy + ".v";
+    std::vector<std::string> turns;
+    auto split = [&](const std::string& from, std::vector<int64_t> factors, std::vector<std::string> names) {
+      if (names.back() == tx && vector > 1) {
+        factors.push_back(vector);
+        names.push_back(lane);
+      }
+      must_step(d_, Split{from, factors, names});
+      turns.push_back(names[0]);
+    };
+    if (turn % width == 0 || width % turn == 0 || vector == 1) {
+      // Rows follow each other without a gap.
+      std::string all = copy + ".all";
+      must_step(d_, Fuse{{outer, inner}, all});
+      split(all, {0, t_.threads_i, t_.threads_j}, {copy + ".n", ty, tx});
+    } else {
+      split(outer, {0, t_.threads_i}, {copy + ".m", ty});
+      split(inner, {0, t_.threads_j}, {copy + ".n", tx});
     }
-    must_step(d_, Split{all, factors, names});
-    must_step(d_, Reorder{{names[1], names[2], names[0]}});
-    must_step(d_, Bind{names[1], "thread.y"});
-    must_step(d_, Bind{names[2], "thread.x"});
-    if (is_vector) try_step(d_, Vectorize{vector});
-    try_step(d_, Unroll{names[0]});
+    std::vector<std::string> order = {ty, tx};
+    order.insert(order.end(), turns.begin(), turns.end());
+    must_step(d_, Reorder{order});
+    must_step(d_, Bind{ty, "thread.y"});
+    must_step(d_, Bind{tx, "thread.x"});
+    if (vector > 1) try_step(d_, Vectorize{lane});
+    for (const std::string& n : turns)
+      try_step(d_, Unroll{n});
   }
 
   void write_back() {

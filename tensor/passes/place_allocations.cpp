@@ -284,6 +284,10 @@ Func place_allocations(const Func& f) {
       depth = 0;
       measure();
     }
+    int64_t row = 0;
+    if (buffer.scope() == Scope::shared && !shape.empty() && as_int(shape.back(), &row)) {
+      shape.back() = aligned_row(f, buffer, row);
+    }
     Scope scope = scope_at(buffer, accesses, depth, shape);
     placement.buffer = Buffer(buffer.name(), buffer.element(), shape, scope, buffer->alignment);
     size_t place = buffer.scope() == Scope::shared && is_in_launch(path) ? count_block_loops(path) : depth;
@@ -291,6 +295,7 @@ Func place_allocations(const Func& f) {
     rewriter.placements.emplace(buffer.get(), std::move(placement));
   }
   Func out = f;
+  std::erase_if(out.annotations, [](const auto& fact) { return fact.first.starts_with(kStorageAlign); });
   out.allocs.clear();
   out.body = Rewriter::allocate(at_root, rewriter.mutate(f.body));
   return out;

@@ -15,7 +15,7 @@ namespace mcc::tensor {
 // and a use; else small buffers are local. Registers need a constant size, and are local without.
 //
 // In a launch (form_launches.h) shared buffers stand between the loops over blocks and those over threads, in the size that
-// one iteration of the loops around all uses needs for all threads; global ones outside of the launch, with every block's part.
+// one iteration of the loops around all uses needs for all threads, and with rows as storage_align says; global ones outside of the launch, with every block's part.
 Func place_allocations(const Func& f);
 
 }  // namespace mcc::tensor

@@ -73,6 +73,13 @@ struct FilledDim {
   Expr limit;
 };
 
+// What is known of shared memory whose allocation stands around.
+struct SharedFacts {
+  std::vector<FilledDim> filled;
+  std::set<const BufferNode*>
+      guarded_as_a_whole;  // some store stands under a condition on what is outside of the allocation
+};
+
 // What is done to the guards of one buffer.
 struct Plan {
   std::optional<FilledDim> filled;
@@ -127,9 +134,8 @@ class ApplyPlan : public Mutator {
 // Works on one allocation. facts: what is known around it.
 class Relaxer {
  public:
-  Relaxer(const Func& f, const Allocate& allocate, const Analyzer& facts,
-          const std::vector<FilledDim>& filled)
-      : func_(f), buffer_(allocate.buffer), facts_(facts), filled_(filled), collect_(allocate.buffer) {
+  Relaxer(const Func& f, const Allocate& allocate, const Analyzer& facts, const SharedFacts& shared)
+      : func_(f), buffer_(allocate.buffer), facts_(facts), shared_(shared), collect_(allocate.buffer) {
     collect_.visit(allocate.body);
   }
 
@@ -242,14 +248,15 @@ class Relaxer {
   // Whether an element of shared memory, which other statements fill, is there without the guard: because that says nothing
   // about the element, or because it says what dimension it is filled to.
   bool is_in_shared(const Load& load, const Guard& guard) const {
-    if (load.buffer.scope() != Scope::shared) return false;
+    if (load.buffer.scope() != Scope::shared || shared_.guarded_as_a_whole.contains(load.buffer.get()))
+      return false;
     bool is_related = uses_any_var(guard.term, [&](const VarNode* v) {
       return std::any_of(load.indices.begin(), load.indices.end(), [&](const Expr& index) {
         return uses_any_var(index, [&](const VarNode* w) { return v == w; });
       });
     });
     if (!is_related) return true;
-    return std::any_of(filled_.begin(), filled_.end(), [&](const FilledDim& f) {
+    return std::any_of(shared_.filled.begin(), shared_.filled.end(), [&](const FilledDim& f) {
       if (!f.buffer.same_as(load.buffer)) return false;
       Expr limit = limit_of(guard, Access{load.indices, {}, {}, nullptr}, f.dim);
       return limit.defined() && structurally_equal(limit, f.limit);
@@ -279,7 +286,7 @@ class Relaxer {
   const Func& func_;
   const Buffer& buffer_;
   const Analyzer& facts_;
-  const std::vector<FilledDim>& filled_;
+  const SharedFacts& shared_;
   CollectAccesses collect_;
 };
 
@@ -291,16 +298,32 @@ class RelaxGuards : public ScopedMutator {
   using ScopedMutator::on;
   Stmt on(const Allocate& n, const Stmt& self) override {
     Stmt current = self;
-    while (auto plan = Relaxer(func_, *current.as<Allocate>(), analyzer_, filled_).plan()) {
-      if (plan->filled) filled_.push_back(*plan->filled);
+    while (auto plan = Relaxer(func_, *current.as<Allocate>(), analyzer_, shared_).plan()) {
+      if (plan->filled) shared_.filled.push_back(*plan->filled);
       current = Allocate::make(n.buffer, ApplyPlan(*plan).mutate(current.as<Allocate>()->body));
+    }
+    if (n.buffer.scope() == Scope::shared && is_guarded_as_a_whole(*current.as<Allocate>())) {
+      shared_.guarded_as_a_whole.insert(n.buffer.get());
     }
     return Mutator::on(*current.as<Allocate>(), current);
   }
 
  private:
+  static bool is_guarded_as_a_whole(const Allocate& allocate) {
+    CollectAccesses collect(allocate.buffer);
+    collect.visit(allocate.body);
+    for (const Access& a : collect.accesses) {
+      for (const Guard& g : a.guards) {
+        bool is_inside = std::any_of(a.loops.begin(), a.loops.end(),
+                                     [&](const For* l) { return uses_var(g.term, l->var); });
+        if (a.store && !is_inside) return true;
+      }
+    }
+    return false;
+  }
+
   const Func& func_;
-  std::vector<FilledDim> filled_;
+  SharedFacts shared_;
 };
 
 }  // namespace

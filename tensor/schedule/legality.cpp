@@ -381,7 +381,7 @@ struct Places {
     Block* block = site.block->copy();
     for (Expr& value : block->values)
       value = substitute(value, map);
-    block->predicate = substitute(block->predicate, map);
+    block->predicate = true_value();  // whose elements they are does not depend on whether they are there
     Stmt made = Block::make(block);
     const Block& placed = *made.as<Block>();
     return is_write ? box_written(regions, placed, buffer) : box_read(regions, placed, buffer);

@@ -555,17 +555,56 @@ Expr separated_term(const RegionAnalysis& regions, const Var& loop, const Expr& 
   return below < own && (above == 0 || reach + below < above) ? found : nullptr;
 }
 
-// Whether such terms of several values are together all digits of the loop's variable.
+// A sum of the values that takes back together what was divided: of n * 14 + (n * 4 + t) // 18 and (n * 4 + t) %% 18 the sum
+// of 18 times the first and the second, n * 256 + t. For each base of a division.
+std::vector<Expr> recombined(const RegionAnalysis& regions, const Var& loop,
+                             const std::vector<Expr>& values) {
+  struct Part {
+    Expr base, sum;
+  };
+  std::vector<Part> parts;
+  for (const Expr& value : values) {
+    std::vector<std::pair<int64_t, Expr>> terms;
+    split_sum(value, &terms);
+    for (const auto& [coefficient, atom] : terms) {
+      Digit digit = as_digit(atom);
+      if (!uses_var(atom, loop) || coefficient != 1 || digit.base.same_as(atom)) continue;
+      auto it = std::find_if(parts.begin(), parts.end(),
+                             [&](const Part& p) { return structurally_equal(p.base, digit.base); });
+      if (it == parts.end()) it = parts.insert(parts.end(), {digit.base, 0});
+      it->sum = it->sum + value * Expr(digit.stride);
+    }
+  }
+  std::vector<Expr> out;
+  for (const Part& p : parts)
+    out.push_back(regions.analyzer().simplify(p.sum));
+  return out;
+}
+
+// Whether such terms of several values are together all digits of the loop's variable, or of a sum that tells its values
+// apart.
 bool separates_in_sums(const RegionAnalysis& regions, const Var& loop, const std::vector<Expr>& values) {
   std::vector<PlacedDigit> digits;
   for (size_t i = 0; i < values.size(); ++i) {
     Expr term = separated_term(regions, loop, values[i]);
     if (!term.defined()) continue;
     if (term.same_as(loop)) return true;
-    Digit digit = as_digit(term);
-    if (digit.base.same_as(loop)) digits.push_back({i, digit});
+    digits.push_back({i, as_digit(term)});
   }
-  return !digits.empty() && is_complete(&digits, nullptr);
+  for (const PlacedDigit& first : digits) {
+    const Expr& base = first.digit.base;
+    if (!base.same_as(loop) && !separated_term(regions, loop, base).same_as(loop)) continue;
+    std::vector<PlacedDigit> same;
+    for (const PlacedDigit& d : digits) {
+      if (structurally_equal(d.digit.base, base)) same.push_back(d);
+    }
+    if (is_complete(&same, nullptr)) return true;
+  }
+  // What all values determine, their sums do, too.
+  for (const Expr& sum : recombined(regions, loop, values)) {
+    if (separated_term(regions, loop, sum).same_as(loop)) return true;
+  }
+  return false;
 }
 
 }  // namespace

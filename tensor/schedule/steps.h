@@ -150,6 +150,15 @@ struct SetScope {
     v("buffer", buffer), v("scope", scope);
   }
 };
+// In shared memory, rows of the buffer's last dimension have a length of offset more than a multiple of factor.
+struct StorageAlign {
+  std::string buffer;
+  int64_t factor = 1, offset = 0;
+  template <class V>
+  void fields(V& v) {
+    v("buffer", buffer), v("factor", factor), v("offset", offset);
+  }
+};
 // Factors a reduction: loop (a reduce loop of block) becomes a spatial axis of a new block `name` that computes
 // partial results into a buffer with that axis at position `axis`; block then reduces those.
 struct Rfactor {
@@ -213,6 +222,7 @@ struct Tensorize {
   X(reindex, Reindex)                             \
   X(fuse_axes, FuseAxes)                          \
   X(set_scope, SetScope)                          \
+  X(storage_align, StorageAlign)                  \
   X(rfactor, Rfactor)                             \
   X(decompose_reduction, DecomposeReduction)      \
   X(transform_layout, TransformLayout)            \

@@ -48,7 +48,8 @@ TEST_P(LaunchFile, RunsOnTheGridAndMatchesItsGolden) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, LaunchFile,
-                         ::testing::Values("pointwise", "scalar", "matmul", "softmax", "recurrence", "row_sums"),
+                         ::testing::Values("pointwise", "scalar", "matmul", "softmax", "recurrence",
+                                           "row_sums", "transposition"),
                          [](const auto& info) { return std::string(info.param); });
 
 // ---- What is wrong with launches ----
