@@ -20,9 +20,13 @@ void inline_for_grid(Draft& draft);
 
 // A sum of products of two operands: tiles in registers, operands by way of shared memory.
 bool schedule_grid_product(Draft& draft, const std::string& block);
+bool is_grid_product(const tensor::Schedule& schedule, const std::string& block);
 
-// A function of reductions along rows and of maps of these: rows by blocks, their elements by threads.
-bool schedule_grid_rows(Draft& draft);
+// Blocks that follow each other, reductions along rows and maps of these: rows by blocks, their elements by threads.
+bool schedule_grid_rows(Draft& draft, const std::vector<std::string>& blocks);
+
+// A block that writes along one axis what it reads along another: square tiles by way of shared memory.
+bool schedule_grid_transposition(Draft& draft, const std::string& block);
 
 // ---- Shared by the rules ----
 

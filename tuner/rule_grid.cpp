@@ -218,11 +218,39 @@ void inline_for_grid(Draft& draft) {
   inline_producers(draft);
 }
 
+namespace {
+
+// The blocks that no rule has taken, in runs of such that follow each other.
+std::vector<std::vector<std::string>> free_runs(const Schedule& s) {
+  std::vector<std::vector<std::string>> runs(1);
+  for (const std::string& name : s.block_names()) {
+    std::vector<const For*> loops = s.loops_of(name);
+    bool is_free =
+        std::all_of(loops.begin(), loops.end(), [](const For* l) { return l->loop == LoopKind::serial; }) &&
+        analyze(s, name).has_value();
+    if (is_free) {
+      runs.back().push_back(name);
+    } else if (!runs.back().empty()) {
+      runs.emplace_back();
+    }
+  }
+  if (runs.back().empty()) runs.pop_back();
+  return runs;
+}
+
+}  // namespace
+
 void apply_grid_rules(Draft& draft) {
+  Schedule& s = draft.schedule;
   inline_for_grid(draft);
-  if (schedule_grid_rows(draft)) return;
-  for (const std::string& block : draft.schedule.block_names()) {
-    if (draft.schedule.find_block(block) != nullptr) schedule_grid_product(draft, block);
+  for (const std::string& block : s.block_names()) {
+    if (s.find_block(block) != nullptr) schedule_grid_product(draft, block);
+  }
+  for (const std::vector<std::string>& run : free_runs(s))
+    schedule_grid_rows(draft, run);
+  for (const std::vector<std::string>& run : free_runs(s)) {
+    for (const std::string& block : run)
+      schedule_grid_transposition(draft, block);
   }
   bind_rest(draft);
 }

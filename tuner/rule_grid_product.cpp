@@ -368,6 +368,10 @@ class GridProduct {
 
 }  // namespace
 
+bool is_grid_product(const Schedule& schedule, const std::string& block) {
+  return as_product(schedule, block).has_value();
+}
+
 bool schedule_grid_product(Draft& draft, const std::string& block) {
   std::optional<Product> product = as_product(draft.schedule, block);
   if (!product || !draft.refusal) return false;

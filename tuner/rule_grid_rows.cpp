@@ -23,37 +23,48 @@ namespace {
 
 constexpr int64_t kInRegisters = 16;  // elements of a row that one thread keeps of one buffer
 
-bool is_row_reduction(const BlockInfo& info) {
-  if (!info.is_reduction || info.is_contraction || bit_width(info.store.buffer.element()) != 32) return false;
+// A sum of products of which no operand is used twice (a matrix times a vector) is one, too.
+bool is_row_reduction(const Schedule& s, const BlockInfo& info) {
+  if (!info.is_reduction || bit_width(info.store.buffer.element()) != 32) return false;
+  if (info.is_contraction && is_grid_product(s, info.name)) return false;
   size_t last = info.axes.size() - 1;
-  return info.axes[last].is_reduce && std::any_of(info.loads.begin(), info.loads.end(),
-                                                  [&](const Access& l) { return l.strides[last] == 1; });
+  auto is_along = [&](const Access& l) { return l.strides[last] == 1; };
+  if (!info.axes[last].is_reduce) return false;
+  return info.is_contraction ? std::all_of(info.loads.begin(), info.loads.end(), is_along)
+                             : std::any_of(info.loads.begin(), info.loads.end(), is_along);
 }
 
 class GridRows {
  public:
-  explicit GridRows(Draft& draft) : d_(draft), s_(draft.schedule), gpu_(draft.target.gpu) {}
+  GridRows(Draft& draft, std::vector<std::string> names)
+      : d_(draft), s_(draft.schedule), gpu_(draft.target.gpu), names_(std::move(names)) {}
 
   bool run() {
     split_off_result();
-    for (const std::string& name : s_.block_names()) {
+    for (const std::string& name : names_) {
       std::optional<BlockInfo> info = analyze(s_, name);
-      if (!info || (info->is_reduction && !is_row_reduction(*info)) || info->is_nested) return false;
+      if (!info || (info->is_reduction && !is_row_reduction(s_, *info)) || info->is_nested) return false;
       blocks_.push_back(*info);
       if (info->is_reduction) longest_ = std::max(longest_, info->reduce);
     }
-    if (longest_ < gpu_.warp || !is_output(s_.func(), blocks_.back().store.buffer)) return false;
-    if (!name_axes()) return false;
+    if (longest_ < gpu_.warp) return false;
+    for (const BlockInfo& info : blocks_)
+      closed_.push_back(is_closed(info));
+    // The first whose result is needed elsewhere has the loop over rows; the others go there.
+    root_ = static_cast<size_t>(std::find(closed_.begin(), closed_.end(), false) - closed_.begin());
+    if (root_ == blocks_.size() || blocks_[root_].is_reduction || !name_axes()) return false;
     choose_threads();
-    const std::string root = blocks_.back().name;
+    const std::string root = blocks_[root_].name;
     must_step(d_, Split{root + ".row", {0, rows_}, {root + ".row.b", root + ".row.t"}});
     host_ = root + ".row.b";
     must_step(d_, Bind{host_, "block.x"});
-    for (size_t i = blocks_.size() - 1; i-- > 0;)
-      must_step(d_, ComputeAt{blocks_[i].name, host_});
-    for (const BlockInfo& info : blocks_) {
+    for (size_t n = root_; n-- > 0;)
+      must_step(d_, ComputeAt{blocks_[n].name, host_});
+    for (size_t n = root_ + 1; n < blocks_.size(); ++n)
+      must_step(d_, ReverseComputeAt{blocks_[n].name, host_});
+    for (size_t n = 0; n < blocks_.size(); ++n) {
       if (!d_.refusal) return false;
-      info.is_reduction ? reduce(info) : map(info);
+      blocks_[n].is_reduction ? reduce(blocks_[n], closed_[n]) : map(blocks_[n], closed_[n], n == root_);
     }
     for (const auto& [buffer, scope] : scopes_)
       must_step(d_, SetScope{buffer, scope});
@@ -63,11 +74,21 @@ class GridRows {
  private:
   // A reduction that makes the result gives it to a block of its own.
   void split_off_result() {
-    const std::string last = s_.block_names().back();
+    const std::string last = names_.back(), out = last + ".out";
     std::optional<BlockInfo> info = analyze(s_, last);
-    if (info && is_row_reduction(*info) && is_output(s_.func(), info->store.buffer)) {
-      try_step(d_, CacheWrite{last, info->store.buffer.name(), "global", last + ".out"});
+    if (info && is_row_reduction(s_, *info) &&
+        try_step(d_, CacheWrite{last, info->store.buffer.name(), "global", out})) {
+      names_.push_back(out);
     }
+  }
+
+  // Whether what the block makes is for these blocks only.
+  bool is_closed(const BlockInfo& info) const {
+    if (is_output(s_.func(), info.store.buffer)) return false;
+    std::vector<std::string> readers = s_.consumers(info.name);
+    return std::all_of(readers.begin(), readers.end(), [&](const std::string& reader) {
+      return std::find(names_.begin(), names_.end(), reader) != names_.end();
+    });
   }
 
   // The leading axes, which all blocks share, become axis "row" of each; what reductions reduce becomes "k", what is left of
@@ -117,43 +138,31 @@ class GridRows {
     return static_cast<bool>(d_.refusal);
   }
 
-  // The loop over the rows of the block, which stands outermost below the host.
-  void bind_rows(const std::string& block, const std::string& row) {
-    (void)block;
-    if (s_.find_loop(row) != nullptr) must_step(d_, Bind{row, "thread.y"});
-  }
-
-  void map(const BlockInfo& info) {
-    bool is_root = info.name == blocks_.back().name;
+  void map(const BlockInfo& info, bool is_closed, bool is_root) {
     const std::string row = is_root ? info.name + ".row.t" : info.name + ".row", element = info.name + ".i";
     const Buffer result = info.store.buffer;
     if (s_.find_loop(element) == nullptr) {
       // One value a row: each thread computes it for itself.
-      if (is_root) {
-        must_step(d_, Bind{row, "thread.y"});
-      } else {
-        must_step(d_, Bind{row, "thread.y"});
-        scopes_.emplace_back(result.name(), "local");
-      }
+      must_step(d_, Bind{row, "thread.y"});
+      if (is_closed) scopes_.emplace_back(result.name(), "local");
       return;
     }
     if (!spread(element)) return;
     must_step(d_, Reorder{{row, element + ".t", element + ".n"}});
     must_step(d_, Bind{row, "thread.y"});
     must_step(d_, Bind{element + ".t", "thread.x"});
-    if (!is_root && !is_output(s_.func(), result)) keep(info, element);
+    if (is_closed) keep(info);
     int64_t turns = 0;
     if (as_int(s_.find_loop(element + ".n")->extent, &turns) && turns <= kInRegisters)
       try_step(d_, Unroll{element + ".n"});
   }
 
   // Elements that only the thread that made them reads, in registers; others in shared memory.
-  void keep(const BlockInfo& info, const std::string& element) {
+  void keep(const BlockInfo& info) {
     const Buffer& b = info.store.buffer;
     int64_t extent = info.spatial / count_, turns = (extent + threads_ - 1) / threads_;
     int64_t bytes = rows_ * extent * byte_size(b.element());
     size_t last = b.shape().size() - 1;
-    (void)element;
     if (turns <= kInRegisters && info.store.strides.back() == 1 && is_read_by_its_thread(info)) {
       std::vector<std::string> from, to;
       for (size_t n = 0; n <= last; ++n)
@@ -186,7 +195,7 @@ class GridRows {
     return true;
   }
 
-  void reduce(const BlockInfo& info) {
+  void reduce(const BlockInfo& info, bool is_closed) {
     const std::string name = info.name, k = name + ".k", part = name + ".part";
     if (!spread(k)) return;
     must_step(d_, Rfactor{name, k + ".t", part, 0});
@@ -223,7 +232,7 @@ class GridRows {
     if (!sum_row.empty()) must_step(d_, Bind{sum_row, "thread.y"});
     must_step(d_, DecomposeReduction{name, sum_row.empty() ? sum_thread : sum_row});
     must_step(d_, Bind{sum_thread, "thread.x"});
-    scopes_.emplace_back(info.store.buffer.name(), "local");
+    if (is_closed) scopes_.emplace_back(info.store.buffer.name(), "local");
   }
 
   std::vector<std::string> below_host(const std::string& block) const {
@@ -236,7 +245,10 @@ class GridRows {
   Draft& d_;
   Schedule& s_;
   const Gpu& gpu_;
+  std::vector<std::string> names_;
   std::vector<BlockInfo> blocks_;
+  std::vector<bool> closed_;  // of each block: whether its result is for the others only
+  size_t root_ = 0;
   int64_t longest_ = 0, count_ = 1, threads_ = 32, rows_ = 1;
   std::string host_;
   std::vector<std::pair<std::string, std::string>> scopes_;  // set when all is bound
@@ -244,10 +256,10 @@ class GridRows {
 
 }  // namespace
 
-bool schedule_grid_rows(Draft& draft) {
+bool schedule_grid_rows(Draft& draft, const std::vector<std::string>& blocks) {
   if (!draft.refusal) return false;
   Schedule before = draft.schedule;
-  if (GridRows(draft).run()) return true;
+  if (GridRows(draft, blocks).run()) return true;
   draft.schedule = std::move(before);
   draft.refusal = {};
   return false;
