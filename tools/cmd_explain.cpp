@@ -5,6 +5,7 @@
 #include "nlohmann/json.hpp"
 #include "tools/commands.h"
 #include "tools/console.h"
+#include "tools/device_info.h"
 #include "tools/loaded_model.h"
 #include "tools/plan_nodes.h"
 
@@ -86,7 +87,8 @@ Json node_json(const PlanNodeInfo& node, const Arguments& arguments) {
   return out;
 }
 
-void print_node(const PlanNodeInfo& node, size_t count, const Arguments& arguments) {
+void print_node(const PlanNodeInfo& node, size_t count, const std::vector<LaunchInfo>& launches,
+                const Arguments& arguments) {
   std::vector<std::string> others;
   for (const std::string& source : node.sources) {
     if (source != arguments.node) others.push_back(printable(source));
@@ -105,6 +107,7 @@ void print_node(const PlanNodeInfo& node, size_t count, const Arguments& argumen
                   .c_str());
   }
   if (!node.origin.empty()) std::puts(text("  schedule    ", printable(node.origin)).c_str());
+  for (const LaunchInfo& launch : launches) std::puts(text("  launch      ", launch_text(launch)).c_str());
   if (node.trace.empty()) return;
   // As --schedule takes it.
   std::puts(node.task.empty() ? "" : text("\ntask ", printable(node.task)).c_str());
@@ -124,12 +127,16 @@ int run(const Arguments& arguments) {
   const std::vector<PlanNodeInfo> found = find_nodes(nodes, arguments.node);
   if (arguments.json) {
     Json list = Json::array();
-    for (const PlanNodeInfo& node : found) list.push_back(node_json(node, arguments));
+    for (const PlanNodeInfo& node : found) {
+      list.push_back(node_json(node, arguments));
+      const std::vector<LaunchInfo> launches = launches_of(*model, node.index);
+      if (!launches.empty()) list.back()["launches"] = launches_json(launches);
+    }
     print_json({{"node", arguments.node}, {"target", model->metadata("target")},
                 {"log_hash", model->metadata("log.hash")}, {"kernels", list}});
     return 0;
   }
-  for (const PlanNodeInfo& node : found) print_node(node, nodes.size(), arguments);
+  for (const PlanNodeInfo& node : found) print_node(node, nodes.size(), launches_of(*model, node.index), arguments);
   return 0;
 }
 

@@ -178,27 +178,10 @@ void print_schedules(const Json& schedules) {
 }
 
 Json device_json(const runtime::Model& model) {
-  Json images = Json::array(), launches = Json::array();
+  Json images = Json::array();
   for (const ImageInfo& image : images_of(model))
     images.push_back({{"kind", image.kind}, {"arch", image.arch}, {"kernels", image.kernels}, {"bytes", image.bytes}});
-  for (const LaunchInfo& launch : launches_of(model)) {
-    Json figures = Json::array();
-    for (const LaunchFigures& f : launch.figures) {
-      figures.push_back({{"arch", f.arch},
-                         {"registers", f.registers},
-                         {"shared_bytes", f.shared_bytes},
-                         {"stack_bytes", f.stack_bytes},
-                         {"spill_stores", f.spill_stores},
-                         {"spill_loads", f.spill_loads}});
-    }
-    launches.push_back({{"kernel", launch.kernel},
-                        {"entry", launch.entry},
-                        {"grid", launch.grid},
-                        {"block", launch.block},
-                        {"shared_bytes", launch.shared_bytes},
-                        {"figures", std::move(figures)}});
-  }
-  return {{"images", std::move(images)}, {"launches", std::move(launches)}};
+  return {{"images", std::move(images)}, {"launches", launches_json(launches_of(model))}};
 }
 
 void print_device(const runtime::Model& model) {

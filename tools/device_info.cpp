@@ -23,12 +23,15 @@ LaunchInfo launch_of(const mcc_model* model, size_t node, size_t launch) {
     mcc_launch_figures f = {};
     f.struct_size = sizeof f;
     mcc_model_node_figures(model, node, launch, i, &f);
-    out.figures.push_back({f.arch, f.registers, f.shared_bytes, f.stack_bytes, f.spill_stores, f.spill_loads});
+    out.figures.push_back(
+        {f.arch, f.registers, f.shared_bytes, f.stack_bytes, f.spill_stores, f.spill_loads});
   }
   return out;
 }
 
-std::string extents_text(const uint32_t* extents) { return text(extents[0], "x", extents[1], "x", extents[2]); }
+std::string extents_text(const uint32_t* extents) {
+  return text(extents[0], "x", extents[1], "x", extents[2]);
+}
 
 }  // namespace
 
@@ -46,17 +49,44 @@ std::vector<ImageInfo> images_of(const runtime::Model& model) {
 std::vector<LaunchInfo> launches_of(const runtime::Model& model) {
   std::vector<LaunchInfo> launches;
   std::set<std::string> seen;
-  for (size_t node = 0; node < model.sizes().node_count; ++node) {
-    mcc_node_info info = {};
-    info.struct_size = sizeof info;
-    mcc_model_node(model.handle(), node, &info);
-    for (size_t l = 0; l < mcc_model_node_launch_count(model.handle(), node); ++l) {
-      LaunchInfo launch = launch_of(model.handle(), node, l);
-      launch.kernel = info.name;
+  for (size_t node = 0; node < model.sizes().node_count; ++node)
+    for (LaunchInfo& launch : launches_of(model, node))
       if (seen.insert(launch.entry).second) launches.push_back(std::move(launch));
-    }
+  return launches;
+}
+
+std::vector<LaunchInfo> launches_of(const runtime::Model& model, size_t node) {
+  std::vector<LaunchInfo> launches;
+  mcc_node_info info = {};
+  info.struct_size = sizeof info;
+  if (mcc_model_node(model.handle(), node, &info) != MCC_OK) return launches;
+  for (size_t l = 0; l < mcc_model_node_launch_count(model.handle(), node); ++l) {
+    launches.push_back(launch_of(model.handle(), node, l));
+    launches.back().kernel = info.name;
   }
   return launches;
+}
+
+nlohmann::ordered_json launches_json(const std::vector<LaunchInfo>& launches) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const LaunchInfo& launch : launches) {
+    nlohmann::ordered_json figures = nlohmann::ordered_json::array();
+    for (const LaunchFigures& f : launch.figures) {
+      figures.push_back({{"arch", f.arch},
+                         {"registers", f.registers},
+                         {"shared_bytes", f.shared_bytes},
+                         {"stack_bytes", f.stack_bytes},
+                         {"spill_stores", f.spill_stores},
+                         {"spill_loads", f.spill_loads}});
+    }
+    list.push_back({{"kernel", launch.kernel},
+                    {"entry", launch.entry},
+                    {"grid", launch.grid},
+                    {"block", launch.block},
+                    {"shared_bytes", launch.shared_bytes},
+                    {"figures", std::move(figures)}});
+  }
+  return list;
 }
 
 std::string launch_text(const LaunchInfo& launch) {
@@ -64,7 +94,8 @@ std::string launch_text(const LaunchInfo& launch) {
   if (launch.shared_bytes > 0) out += text(", ", bytes_text(launch.shared_bytes), " shared");
   for (const LaunchFigures& f : launch.figures) {
     const uint32_t spills = f.spill_stores + f.spill_loads;
-    out += text(", ", f.arch, ": ", f.registers, " registers, ", spills == 0 ? "no spills" : text(spills, " B of spills"));
+    out += text(", ", f.arch, ": ", f.registers, " registers, ",
+                spills == 0 ? "no spills" : text(spills, " B of spills"));
   }
   return out;
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "mcc/mcc.hpp"
+#include "nlohmann/json.hpp"
 
 namespace mcc::tools {
 
@@ -28,8 +29,11 @@ struct LaunchInfo {
 std::vector<ImageInfo> images_of(const runtime::Model& model);
 // Of each kernel once, in the order of their first runs.
 std::vector<LaunchInfo> launches_of(const runtime::Model& model);
+// Of one node of the plan; none unless it is on a GPU.
+std::vector<LaunchInfo> launches_of(const runtime::Model& model, size_t node);
 
 // "grid 4x1x1, block 32x8x1, 16.0 KB shared, sm_80: 40 registers, no spills"
 std::string launch_text(const LaunchInfo& launch);
+nlohmann::ordered_json launches_json(const std::vector<LaunchInfo>& launches);
 
 }  // namespace mcc::tools

@@ -95,6 +95,8 @@ Result<std::vector<CaseResult>> verify_kernels(const std::string& model, const V
                                                const CaseProgress& progress) {
   Result<tensor::Target> target = codegen::make_target(options.target);
   if (!target.ok()) return target.errors();
+  // Says so where a GPU's kernels cannot be run.
+  if (target->kind == tensor::TargetKind::cuda) return codegen::Jit::create(*target).errors();
   if (!codegen::runs_here(*target)) {
     return Diagnostic{ErrorKind::environment, "", text("this machine cannot run code for ", options.target),
                       ""};

@@ -149,6 +149,17 @@ class Cuda(unittest.TestCase):
         self.assertIn("(sm_90)", json.loads(mcc("inspect", library, "--json").stdout)["metadata"]["target"])
         self.done(mcc("run", library, "--random", "1", FAKE_CUDA_SM=120))
 
+    def test_explain(self):
+        self.assertIn("  launch      grid ", self.done(mcc("explain", self.library, "y")).stdout)
+        report = json.loads(self.done(mcc("explain", self.library, "y", "--json")).stdout)
+        self.assertEqual(report["kernels"][0]["kind"], "device")
+        self.assertGreater(len(report["kernels"][0]["launches"]), 0)
+
+    def test_single_kernels(self):
+        for command in (("tune", self.model, "--tune-log", self.folder / "t.json", "--trials", "2"), ("verify", self.model, "--kernels")):
+            result = self.done(mcc(*command, "--target", "cuda:sm_80"), 4)
+            self.assertIn("single kernels of GPUs cannot be run", result.stderr)
+
     # ---- What may be missing ----
 
     def test_no_driver(self):

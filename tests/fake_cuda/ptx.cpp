@@ -7,6 +7,7 @@
 #include <limits>
 #include <sstream>
 #include <stdexcept>
+#include <string_view>
 #include <type_traits>
 
 namespace mcc::test {
@@ -109,6 +110,12 @@ T fused(T x, T y, T z) {
   } else {
     return std::fma(x, y, z);
   }
+}
+
+// Two halves in 32 bits, each from the bits that begin at 0 and 16.
+template <class F>
+uint64_t in_halves(F f) {
+  return bits_of<_Float16>(f(0)) | bits_of<_Float16>(f(16)) << 16;
 }
 
 class Parser {
@@ -257,6 +264,11 @@ class Parser {
 
   void decode(Function& f, size_t index, std::string text) {
     Step& step = f.steps[index];
+    // "{ .reg .b16 tmp; mov.b32 {%rs1, tmp}, %r1; }": one half of a register.
+    if (constexpr std::string_view kHalf = "{ .reg .b16 tmp;"; text.starts_with(kHalf)) {
+      text = trimmed(text.substr(kHalf.size(), text.rfind(';') - kHalf.size()));
+      text.replace(text.find("tmp"), 3, "_");
+    }
     if (text.back() == ';') text.pop_back();
     if (text[0] == '@') {
       const size_t space = text.find_first_of(" \t");
@@ -281,6 +293,15 @@ class Parser {
 
   template <class F>
   void binary(Function& f, Step& step, const std::string& type, const std::vector<std::string>& a, F op) {
+    if (type == "f16x2") {
+      Read x = read(f, a[1]), y = read(f, a[2]);
+      assign(f, step, a[0], [=](const Thread& t) {
+        return in_halves([&](unsigned at) {
+          return static_cast<_Float16>(op(as<_Float16>(x(t) >> at), as<_Float16>(y(t) >> at)));
+        });
+      });
+      return;
+    }
     Read x = read(f, a[1]), y = read(f, a[2]);
     with_type(type, [&](auto like) {
       using T = decltype(like);
@@ -529,6 +550,14 @@ class Parser {
                   const std::vector<std::string>& a) {
     Read x = read(f, a[1]), y = read(f, a[2]), z = read(f, a[3]);
     const bool is_wide = has(op, "wide");
+    if (op.back() == "f16x2") {
+      assign(f, step, a[0], [=](const Thread& t) {
+        return in_halves([&](unsigned at) {
+          return fused(as<_Float16>(x(t) >> at), as<_Float16>(y(t) >> at), as<_Float16>(z(t) >> at));
+        });
+      });
+      return;
+    }
     with_type(op.back(), [&](auto like) {
       using T = decltype(like);
       if constexpr (is_real<T>) {
