@@ -100,6 +100,13 @@ double score(const Tile& t, const Product& p, const Gpu& gpu) {
   return rounds * at_once * (std::max(products, fetches) + from_memory) / busy;
 }
 
+double best_score(const Product& p, const Gpu& gpu) {
+  double best = INFINITY;
+  for (const Tile& t : kTiles)
+    best = std::min(best, score(t, p, gpu));
+  return best;
+}
+
 Tile choose_tile(Draft& draft, const Product& p) {
   std::vector<int64_t> options;
   int64_t best = 0;
@@ -372,10 +379,56 @@ bool is_grid_product(const Schedule& schedule, const std::string& block) {
   return as_product(schedule, block).has_value();
 }
 
+namespace {
+
+// Into how many parts the sum is divided, each of which has blocks of its own: where a result has few tiles and long sums.
+int64_t choose_parts(Draft& draft, const Product& p, int64_t first_extent) {
+  const Gpu& gpu = draft.target.gpu;
+  std::vector<int64_t> options{1};
+  int64_t best = 1;
+  double best_time = best_score(p, gpu);
+  for (int64_t parts = 2; parts <= 32 && first_extent % parts == 0 && p.k.extent / parts >= gpu.warp;
+       parts *= 2) {
+    Product divided = p;
+    divided.g.extent *= parts;
+    divided.k.extent /= parts;
+    if (divided.g.extent > 65535) break;
+    // Partial results are stored and loaded, by one more kernel. Units of `score`: multiplications in the time of one on each
+    // of the 128 units of a multiprocessor.
+    double bytes = 8.0 * static_cast<double>(divided.g.extent * p.i.extent * p.j.extent);
+    double cycles = bytes * gpu.ghz / std::max(gpu.gb_per_s, 1.0) + gpu.launch_us * 1e3 * gpu.ghz;
+    double time = best_score(divided, gpu) + 128 * cycles;
+    options.push_back(parts);
+    if (time >= best_time) continue;
+    best = parts;
+    best_time = time;
+  }
+  return options.size() == 1 ? 1 : draft.decide.choose(p.block + ".parts", options, best);
+}
+
+// The block that sums one part for each, in place of the block, which adds up the parts; or the block itself.
+std::string divide_sum(Draft& draft, const Product& p) {
+  const std::string first = analyze(draft.schedule, p.block)->axes[p.k.axes[0]].loop;
+  int64_t extent = 0;
+  if (!as_int(draft.schedule.find_loop(first)->extent, &extent)) return p.block;
+  const int64_t parts = choose_parts(draft, p, extent);
+  const std::string part = p.block + ".part";
+  bool is_divided = parts > 1 && try_all(draft, [&] {
+                      return try_step(draft, Split{first, {parts, 0}, {first + ".part", first}}) &&
+                             try_step(draft, Rfactor{p.block, first + ".part", part, 0}) &&
+                             as_product(draft.schedule, part).has_value();
+                    });
+  return is_divided ? part : p.block;
+}
+
+}  // namespace
+
 bool schedule_grid_product(Draft& draft, const std::string& block) {
   std::optional<Product> product = as_product(draft.schedule, block);
   if (!product || !draft.refusal) return false;
   Schedule before = draft.schedule;
+  if (std::string part = divide_sum(draft, *product); part != block)
+    product = as_product(draft.schedule, part);
   if (GridProduct(draft, *product).run()) return true;
   draft.schedule = std::move(before);
   draft.refusal = {};

@@ -102,6 +102,32 @@ TEST_P(GridProducts, AreRightInEveryTile) {
   }
 }
 
+// Divides sums into as many parts as may be.
+class PartsDecider : public tuner::PreferredDecider {
+ public:
+  tuner::Answer answer(const tuner::Choice& choice, const tuner::Answer& preferred) override {
+    return choice.name.ends_with(".parts") ? tuner::Answer{choice.options.back()} : preferred;
+  }
+};
+
+TEST_P(GridProducts, AreRightInParts) {
+  Target target;
+  target.kind = TargetKind::cuda;
+  target.vector_bits = 128;
+  target.gpu = *find_gpu("sm_80");
+  Func f = merge_axes(product(1, 20, 24, 256, GetParam()));
+  PartsDecider decide;
+  tuner::Draft draft{Schedule(f), decide, target};
+  tuner::apply_grid_rules(draft);
+  ASSERT_TRUE(draft.refusal) << draft.refusal.detail;
+  SCOPED_TRACE(to_text(draft.schedule.trace()));
+  EXPECT_NE(draft.schedule.find_block("sum.part"), nullptr);
+  Func lowered = lower(draft.schedule.func(), target);
+  std::vector<std::string> broken = verify_launches(lowered, target.gpu);
+  ASSERT_TRUE(broken.empty()) << broken[0] << to_text(lowered);
+  graph::test::expect_close(run(lowered, f), run(f, f), 1e-4);
+}
+
 INSTANTIATE_TEST_SUITE_P(Orders, GridProducts,
                          ::testing::Values(Order{"nn", true, false}, Order{"nt", true, true},
                                            Order{"tn", false, false}, Order{"tt", false, true}),
