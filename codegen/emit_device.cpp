@@ -74,7 +74,7 @@ void KernelEmitter::emit_launch(const Func& func, const LaunchPlan& launch, cons
     argument->addAttr(llvm::Attribute::getWithAlignment(context_, llvm::Align(kDeviceAlign)));
     argument->addAttr(llvm::Attribute::NoAlias);
     // Reads of what a launch does not write go through the read-only cache.
-    if (number < func.num_inputs()) argument->addAttr(llvm::Attribute::ReadOnly);
+    if (!launch.is_written[i]) argument->addAttr(llvm::Attribute::ReadOnly);
     const BufferNode* buffer =
         number < params ? func.params[static_cast<size_t>(number)].get() : workspaces.at(number - params);
     scope_.buffers[buffer] = argument;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "tensor/grid.h"
@@ -73,11 +74,11 @@ class Planner : public Visitor {
     Visitor::on(n);
   }
   void on(const Load& n) override {
-    use(n.buffer);
+    use(n.buffer, false);
     Visitor::on(n);
   }
   void on(const Store& n) override {
-    use(n.buffer);
+    use(n.buffer, true);
     Visitor::on(n);
   }
   void on(const VarNode& n) override {
@@ -113,7 +114,10 @@ class Planner : public Visitor {
     for (const Let* let : lets_)
       visit(let->value);
     visit(nest);
-    launch.buffers.assign(buffers_.begin(), buffers_.end());
+    for (const auto& [number, is_written] : buffers_) {
+      launch.buffers.push_back(number);
+      launch.is_written.push_back(is_written);
+    }
     launch.dims.assign(dims_.begin(), dims_.end());
     check(launch);
     plan_->launches.push_back(std::move(launch));
@@ -141,8 +145,8 @@ class Planner : public Visitor {
     plan_->memory.placements.emplace(buffer.get(), p);
   }
 
-  void use(const Buffer& buffer) {
-    if (auto it = numbers_.find(buffer.get()); it != numbers_.end()) buffers_.insert(it->second);
+  void use(const Buffer& buffer, bool is_written) {
+    if (auto it = numbers_.find(buffer.get()); it != numbers_.end()) buffers_[it->second] |= is_written;
   }
 
   void check(const LaunchPlan& launch) {
@@ -173,7 +177,8 @@ class Planner : public Visitor {
   LaunchPlan* launch_ = nullptr;
   std::unordered_map<const BufferNode*, int> numbers_;  // of params and workspaces
   std::vector<const Let*> lets_;
-  std::set<int> buffers_, dims_;
+  std::map<int, bool> buffers_;  // that the launch uses, and whether it writes to them
+  std::set<int> dims_;
   int64_t private_bytes_ = 0;
 };
 

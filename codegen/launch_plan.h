@@ -15,6 +15,7 @@ struct LaunchPlan {
   std::vector<const tensor::Let*> lets;                // around it; they use dims alone
   std::array<const tensor::For*, kThreadAxes> axes{};  // null: not bound
   std::vector<int> buffers;                            // used; params, then workspaces
+  std::vector<bool> is_written;                        // of each
   std::vector<int> dims;
   int64_t shared_bytes = 0;
 };
