@@ -1,4 +1,6 @@
 // ConvTranspose: the input is spread out by the stride, padded, and convolved with the flipped weights.
+#include "graph/ops/conv_transpose.h"
+
 #include "graph/ops/window.h"
 #include "tensor/simplify.h"
 
@@ -132,6 +134,12 @@ void compute(ComputeContext& c) {
 }
 
 }  // namespace
+
+std::vector<int64_t> conv_transpose_begin(const Graph& graph, const Node& node) {
+  std::vector<int64_t> in = static_shape(spatial_dims(graph.value(node.inputs[0]).type.shape));
+  std::vector<int64_t> weights = static_shape(graph.value(node.inputs[1]).type.shape);
+  return layout_of(node.attributes, {weights.begin() + 2, weights.end()}, in).window.begin;
+}
 
 std::span<const OpDef> conv_transpose_ops() {
   static const OpDef op = [] {

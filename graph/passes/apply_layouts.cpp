@@ -46,6 +46,16 @@ class ApplyLayouts {
   };
 
   const Shape& shape(ValueId v) const { return g_.value(v).type.shape; }
+  size_t rank(ValueId v) const { return shape(v).size(); }
+  // [N, C, L] as [N, C, 1, L]; two numbers, of a window over both spatial axes.
+  static std::vector<int64_t> with_row(std::vector<int64_t> dims) {
+    if (dims.size() == 3) dims.insert(dims.begin() + 2, 1);
+    return dims;
+  }
+  static std::vector<int64_t> along_rows(std::vector<int64_t> window) {
+    if (window.size() == 1) window.insert(window.begin(), 1);
+    return window;
+  }
   bool is_constant(ValueId v) const { return v != kNoValue && g_.value(v).constant.has_value(); }
   bool is_laid_out(ValueId v) const { return v != kNoValue && laid_out_.count(v) != 0; }
   // Channels side by side in memory.
@@ -124,6 +134,7 @@ class ApplyLayouts {
       a.set("channels", from.channels);
       x = emit(g_, "mcc", "Unpack", name, {from.value}, a);
     }
+    if (rank(v) == 3) x = reshape(name, x, static_shape(shape(v)));
     g_.value(x).name = name;
     return plain_[v] = x;
   }
@@ -137,7 +148,7 @@ class ApplyLayouts {
     }
   }
 
-  // A value of rank 4 in a layout.
+  // A value of rank 4 in a layout; of rank 3 as an image of one row.
   ValueId in_layout(ValueId v, Layout layout) {
     if (auto it = laid_out_.find(v); it != laid_out_.end() && it->second.layout == layout)
       return it->second.value;
@@ -145,16 +156,16 @@ class ApplyLayouts {
     if (auto it = copies_.find({v, layout}); it != copies_.end()) return it->second;
     const std::string name = g_.value(v).name;
     Attributes a;
-    ValueId x;
+    ValueId x, image = rank(v) == 3 ? reshape(name, v, with_row(static_shape(shape(v)))) : v;
     if (layout == Layout::channels_last) {
       a.set("perm", std::vector<int64_t>{0, 2, 3, 1});
-      x = emit(g_, "", "Transpose", name, {v}, a);
+      x = emit(g_, "", "Transpose", name, {image}, a);
       std::vector<int64_t> dims = static_shape(shape(x));
       dims.insert(dims.begin() + 1, 1);
       x = reshape(name, x, dims);
     } else {
       a.set("block", lanes_);
-      x = emit(g_, "mcc", "Pack", name, {v}, a);
+      x = emit(g_, "mcc", "Pack", name, {image}, a);
     }
     return copies_[{v, layout}] = x;
   }
@@ -279,11 +290,14 @@ class ApplyLayouts {
                                const std::vector<int64_t>& strides,
                                const std::vector<int64_t>& dilations) const {
     std::string mode = node.attributes.text("auto_pad", "NOTSET");
-    std::vector<int64_t> pads = node.attributes.integers("pads", {0, 0, 0, 0});
+    size_t axes = rank(node.inputs[0]) - 2;
+    std::vector<int64_t> pads = node.attributes.integers("pads", std::vector<int64_t>(2 * axes, 0));
+    if (axes == 1) pads = {0, pads[0], 0, pads[1]};
     if (mode == "NOTSET") return pads;
     if (mode == "VALID") return {0, 0, 0, 0};
+    std::vector<int64_t> image = with_row(static_shape(shape(node.inputs[0])));
     for (size_t d = 0; d < 2; ++d) {
-      int64_t in = static_shape(shape(node.inputs[0]))[2 + d];
+      int64_t in = image[2 + d];
       int64_t out = (in + strides[d] - 1) / strides[d];
       int64_t total = std::max<int64_t>(0, (out - 1) * strides[d] + (kernel[d] - 1) * dilations[d] + 1 - in);
       int64_t less = total / 2;
@@ -296,13 +310,13 @@ class ApplyLayouts {
   bool lay_out_conv(NodeId id) {
     const Node node = g_.node(id);
     ValueId x = node.inputs[0], w = node.inputs[1];
-    if (!is_constant(w) || shape(w).size() != 4 || !is_static(shape(x)) ||
+    if (!is_constant(w) || rank(w) < 3 || rank(w) > 4 || !is_static(shape(x)) ||
         !is_float(g_.value(x).type.element)) {
       return false;
     }
     ValueId bias = node.inputs.size() > 2 ? node.inputs[2] : kNoValue;
     if (bias != kNoValue && !is_constant(bias)) return false;
-    std::vector<int64_t> ws = static_shape(shape(w));
+    std::vector<int64_t> ws = with_row(static_shape(shape(w)));
     int64_t group = node.attributes.integer("group", 1), in = ws[1] * group, out = ws[0];
     bool is_depthwise = group == in && out == in && group > 1;
     bool is_grouped = group > 1 && !is_depthwise;
@@ -311,8 +325,8 @@ class ApplyLayouts {
     if (layout == Layout::plain) return false;
     if (is_grouped && (ws[1] % lanes_ != 0 || (out / group) % lanes_ != 0)) return false;
     std::vector<int64_t> kernel{ws[2], ws[3]};
-    std::vector<int64_t> strides = node.attributes.integers("strides", {1, 1});
-    std::vector<int64_t> dilations = node.attributes.integers("dilations", {1, 1});
+    std::vector<int64_t> strides = along_rows(node.attributes.integers("strides", {1, 1}));
+    std::vector<int64_t> dilations = along_rows(node.attributes.integers("dilations", {1, 1}));
     LaidOut result{kNoValue, layout, out, static_cast<int>(parents_.size())};
     parents_.push_back(result.region);
     convolutions_.emplace_back(id, result.region);
@@ -346,6 +360,10 @@ class ApplyLayouts {
     pack.set("block", in_panels ? panel_width(out) : block(layout, out));
     pack.set("in_block", in_block);
     std::string_view pack_op = is_depthwise ? "PackDepthwise" : "PackConvWeight";
+    if (rank(w) == 3) {
+      w = reshape(node.name, w, ws);
+      if (plain_input) x = reshape(node.name, x, with_row(static_shape(shape(x))));
+    }
     ValueId packed = emit(g_, "mcc", pack_op, node.name + ".packed", {w}, pack);
     std::vector<ValueId> inputs{plain_input ? x : in_layout(x, layout), packed};
     if (bias != kNoValue) inputs.push_back(pack_vector(node.name, bias, layout, out));
@@ -396,10 +414,10 @@ class ApplyLayouts {
     ValueId x = node.inputs[0];
     if (!is_laid_out(x) || node.outputs.size() > 1) return false;
     const Attributes& old = node.attributes;
-    std::vector<int64_t> kernel = old.integers("kernel_shape");
-    std::vector<int64_t> strides = old.integers("strides", {1, 1}),
-                         dilations = old.integers("dilations", {1, 1});
-    std::vector<int64_t> out = static_shape(shape(node.outputs[0]));
+    std::vector<int64_t> kernel = along_rows(old.integers("kernel_shape"));
+    std::vector<int64_t> strides = along_rows(old.integers("strides", {1, 1})),
+                         dilations = along_rows(old.integers("dilations", {1, 1}));
+    std::vector<int64_t> out = with_row(static_shape(shape(node.outputs[0])));
     Attributes a;
     a.set("kernel", kernel);
     a.set("strides", strides);
@@ -434,16 +452,18 @@ class ApplyLayouts {
     std::vector<int64_t> axes = node.attributes.integers("axes");
     if (node.inputs.size() > 1 && is_constant(node.inputs[1]))
       axes = g_.value(node.inputs[1]).constant->to_ints();
+    auto dims = static_cast<int64_t>(rank(node.inputs[0]));
     for (int64_t& axis : axes)
-      axis = axis < 0 ? axis + 4 : axis;
+      axis = axis < 0 ? axis + dims : axis;
     std::sort(axes.begin(), axes.end());
-    return axes == std::vector<int64_t>{2, 3} && reduce_mean(id);
+    return axes == (dims == 3 ? std::vector<int64_t>{2} : std::vector<int64_t>{2, 3}) && reduce_mean(id);
   }
 
   bool follow_concat(NodeId id) {
     const Node node = g_.node(id);
     int64_t axis = node.attributes.integer("axis", 0), channels = 0;
-    if (axis < 0) axis += 4;
+    auto dims = static_cast<int64_t>(rank(node.outputs[0]));
+    if (axis < 0) axis += dims;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       ValueId v = node.inputs[i];
       if (!is_laid_out(v)) return false;
@@ -459,6 +479,7 @@ class ApplyLayouts {
       inputs.push_back(in_layout(v, result.layout));
     bool of_channels = axis == 1;
     Attributes a;
+    if (axis >= 2) axis += 4 - dims;
     a.set("axis", of_channels && result.layout == Layout::channels_last ? int64_t{4} : axis);
     result.value = emit(g_, "", "Concat", node.name, inputs, a);
     if (of_channels) result.channels = channels;
@@ -470,12 +491,12 @@ class ApplyLayouts {
   bool follow(NodeId id) {
     const Node node = g_.node(id);
     const Shape& out = shape(node.outputs[0]);
-    if (out.size() != 4 || !is_static(out)) return false;
+    if (out.size() < 3 || out.size() > 4 || !is_static(out)) return false;
     int64_t channels = static_shape(out)[1];
     bool any = false;
     for (ValueId v : node.inputs) {
       if (v == kNoValue) continue;
-      if (is_constant(v) ? !is_broadcast(shape(v), channels) : shape(v).size() != 4) return false;
+      if (is_constant(v) ? !is_broadcast(shape(v), out.size(), channels) : rank(v) != out.size()) return false;
       int64_t own = 0;
       if (!is_constant(v) && (!is_static(shape(v)) || !as_int(shape(v)[1], &own) || own != channels)) {
         return false;
@@ -497,10 +518,10 @@ class ApplyLayouts {
   }
 
   // Constants that broadcast: scalars, or varying over channels only.
-  bool is_broadcast(const Shape& s, int64_t channels) const {
-    if (s.size() > 4) return false;
+  bool is_broadcast(const Shape& s, size_t dims, int64_t channels) const {
+    if (s.size() > dims) return false;
     for (size_t i = 0; i < s.size(); ++i) {
-      size_t axis = 4 - s.size() + i;
+      size_t axis = dims - s.size() + i;
       if (!is_int(s[i], 1) && !(axis == 1 && is_int(s[i], channels))) return false;
     }
     return true;

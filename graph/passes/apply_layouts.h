@@ -10,7 +10,7 @@
 
 namespace mcc::graph {
 
-// How the activations of a 2-D convolution lie in memory, c the target's vector length:
+// How the activations of a convolution lie in memory, c the target's vector length; in one dimension H is 1:
 //   plain          [N, C, H, W], as ONNX has it
 //   blocked        [N, C/c, H, W, c], the last block filled up with 0
 //   channels_last  [N, 1, H, W, C]

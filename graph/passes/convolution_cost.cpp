@@ -84,10 +84,17 @@ std::optional<ConvProblem> conv_problem(const Graph& graph, const Node& node) {
   const Shape& x = graph.value(node.inputs[0]).type.shape;
   const Shape& w = graph.value(node.inputs[1]).type.shape;
   const Shape& y = graph.value(node.outputs[0]).type.shape;
-  if (w.size() != 4 || !is_static(x) || !is_static(w) || !is_static(y)) return std::nullopt;
+  if (w.size() < 3 || w.size() > 4 || !is_static(x) || !is_static(w) || !is_static(y)) return std::nullopt;
   std::vector<int64_t> ws = static_shape(w), ys = static_shape(y);
-  std::vector<int64_t> strides = node.attributes.integers("strides", {1, 1});
-  std::vector<int64_t> dilations = node.attributes.integers("dilations", {1, 1});
+  const std::vector<int64_t> ones(w.size() - 2, 1);
+  std::vector<int64_t> strides = node.attributes.integers("strides", ones);
+  std::vector<int64_t> dilations = node.attributes.integers("dilations", ones);
+  if (w.size() == 3) {  // an image of one row
+    ws.insert(ws.begin() + 2, 1);
+    ys.insert(ys.begin() + 2, 1);
+    strides.insert(strides.begin(), 1);
+    dilations.insert(dilations.begin(), 1);
+  }
   ConvProblem p;
   p.images = ys[0];
   p.group = node.attributes.integer("group", 1);

@@ -1,4 +1,4 @@
-// What two-dimensional convolutions are expected to cost, by layout and algorithm.
+// What convolutions are expected to cost, by layout and algorithm.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ struct ConvProblem {
   bool is_depthwise() const { return group > 1 && group == in_channels && group == out_channels; }
 };
 
-// Of an operator in the role of a convolution (LayoutRole) with static types; nothing for other ranks.
+// Of an operator in the role of a convolution (LayoutRole) with static types, in one dimension or two; nothing for others.
 std::optional<ConvProblem> conv_problem(const Graph& graph, const Node& node);
 
 // Bytes of all constants that live nodes read: what a run of the model fetches at least once.

@@ -34,6 +34,9 @@ void fuse_attention(Graph& graph);
 // cancel. The graph stays as it is where they would not move fewer bytes.
 void sink_transposes(Graph& graph);
 
+// Transposed convolutions with strides become convolutions whose results are interleaved.
+void split_conv_transpose(Graph& graph);
+
 // Chooses for every convolution how its activations lie in memory, plain, blocked by the target's vector length or with the
 // channels last, by expected cost (graph/passes/convolution_cost.h), and rewrites the graph to that; constant operands of
 // matrix products and convolutions are packed as the kernels read them. Convolutions go by Winograd's algorithm where that

@@ -26,6 +26,7 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     step("sink_transposes", [&] { sink_transposes(graph); });
     step("simplify_algebra", [&] { simplify_algebra(graph); });
     if (!options.strict) step("fold_scales", [&] { fold_scales(graph); });
+    if (!options.strict) step("split_conv_transpose", [&] { split_conv_transpose(graph); });
     step("fold_constants", fold);
     step("simplify_algebra", [&] { simplify_algebra(graph); });
     if (!options.strict) step("fuse_attention", [&] { fuse_attention(graph); });

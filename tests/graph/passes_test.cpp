@@ -67,6 +67,7 @@ constexpr Pass kPasses[] = {
     {"eliminate_common_subexpressions", [](Graph& g, const Setting&) { eliminate_common_subexpressions(g); }},
     {"sink_transposes", [](Graph& g, const Setting&) { sink_transposes(g); }},
     {"fold_scales", [](Graph& g, const Setting&) { fold_scales(g); }},
+    {"split_conv_transpose", [](Graph& g, const Setting&) { split_conv_transpose(g); }},
     {"fuse_attention", [](Graph& g, const Setting&) { fuse_attention(g); }},
     {"apply_layouts",
      [](Graph& g, const Setting& s) {

@@ -1,0 +1,168 @@
+// Transposed convolutions with a stride s as convolutions without one:
+//   y[q s + r] = sum over t of x[q - t] w[r + t s]        r = 0 .. s-1, along each axis
+// For each phase r this is a convolution of x; all phases together have s times the output channels (s^2 in two dimensions),
+// and their results are interleaved. No product with a zero between the elements of x is left (W. Shi et al., "Is the
+// deconvolution layer the same as a convolutional layer?", 2016).
+#include <algorithm>
+#include <limits>
+
+#include "graph/ops/conv_transpose.h"
+#include "graph/passes/passes.h"
+#include "graph/passes/rewrite.h"
+
+namespace mcc::graph {
+namespace {
+
+class SplitConvTranspose {
+ public:
+  explicit SplitConvTranspose(Graph& g) : g_(g) {}
+
+  void run() {
+    size_t count = g_.nodes.size();
+    for (size_t n = 0; n < count; ++n) {
+      if (is_op(g_.node(static_cast<NodeId>(n)), "ConvTranspose")) split(static_cast<NodeId>(n));
+    }
+    eliminate_dead_code(g_);
+  }
+
+ private:
+  using Ints = std::vector<int64_t>;
+
+  const Shape& shape(ValueId v) const { return g_.value(v).type.shape; }
+  bool is_constant(ValueId v) const { return g_.value(v).constant.has_value(); }
+
+  ValueId ints(const std::string& name, const Ints& values) {
+    return g_.add_constant(name, Constant::ints(values));
+  }
+  ValueId reshape(ValueId x, const Ints& dims) {
+    return emit(g_, "", "Reshape", name_, {x, ints(name_ + ".shape", dims)});
+  }
+  ValueId transpose(ValueId x, const Ints& perm) {
+    Attributes a;
+    a.set("perm", perm);
+    return emit(g_, "", "Transpose", name_, {x}, a);
+  }
+
+  void split(NodeId id) {
+    const Node node = g_.node(id);
+    ValueId x = node.inputs[0], w = node.inputs[1];
+    ValueId bias = node.inputs.size() > 2 ? node.inputs[2] : kNoValue;
+    if (!is_constant(w) || (bias != kNoValue && !is_constant(bias)) || !is_static(shape(x))) return;
+    Ints ws = static_shape(shape(w)), xs = static_shape(shape(x)), ys = static_shape(shape(node.outputs[0]));
+    rank_ = ws.size() - 2;
+    const Ints ones(rank_, 1);
+    stride_ = node.attributes.integers("strides", ones);
+    bool is_strided =
+        std::any_of(stride_.begin(), stride_.end(), [](int64_t s) { return s > 1 && s <= kMostPhases; });
+    bool is_wide = std::any_of(stride_.begin(), stride_.end(), [](int64_t s) { return s > kMostPhases; });
+    // A group's channels would have to be interleaved, too; its kernels read little.
+    if (!is_strided || is_wide || node.attributes.integer("group", 1) != 1 ||
+        node.attributes.integers("dilations", ones) != ones) {
+      return;
+    }
+    name_ = node.name;
+    begin_ = conv_transpose_begin(g_, node);
+    taps_.clear();
+    count_.clear();
+    Ints before, after;
+    for (size_t k = 0; k < rank_; ++k) {
+      taps_.push_back((ws[2 + k] + stride_[k] - 1) / stride_[k]);
+      // Positions q that results come from: the last one is (extent - 1 + begin) / s.
+      count_.push_back((ys[2 + k] - 1 + begin_[k]) / stride_[k] + 1);
+      before.push_back(taps_[k] - 1);
+      after.push_back(count_[k] - xs[2 + k]);
+      if (after[k] < 0) return;  // crops more than a whole step
+    }
+    Attributes a;
+    Ints pads = before;
+    pads.insert(pads.end(), after.begin(), after.end());
+    a.set("pads", pads);
+    std::vector<ValueId> inputs{x, phase_weights(w, ws)};
+    if (bias != kNoValue) inputs.push_back(phase_bias(bias, ws[1]));
+    ValueId phases = emit(g_, "", "Conv", name_, inputs, a);
+    g_.node(g_.value(phases).producer).origins = node.origins;
+    ValueId y = interleave(phases, ys);
+    NodeId maker = g_.value(y).producer;
+    g_.node(maker).origins = node.origins;
+    // The new value takes the place of the old one, name, uses and all.
+    g_.node(maker).outputs[0] = node.outputs[0];
+    g_.value(node.outputs[0]).producer = maker;
+    g_.node(id).dead = true;
+  }
+
+  // [C, K, k...] -> [s... K, C, taps...]: tap t of phase r is w[r + (taps - 1 - t) s], 0 past the end.
+  ValueId phase_weights(ValueId w, const Ints& ws) {
+    Ints ends(ws.size(), 0), split{ws[0], ws[1]}, phases, taps;
+    Ints pads(ws.size(), 0);
+    Ints axes, starts, stops, steps;
+    for (size_t k = 0; k < rank_; ++k) {
+      ends[2 + k] = taps_[k] * stride_[k] - ws[2 + k];
+      taps.push_back(static_cast<int64_t>(split.size()));
+      axes.push_back(taps.back());
+      starts.push_back(-1);
+      stops.push_back(std::numeric_limits<int64_t>::min());
+      steps.push_back(-1);
+      split.push_back(taps_[k]);
+      phases.push_back(static_cast<int64_t>(split.size()));
+      split.push_back(stride_[k]);
+    }
+    pads.insert(pads.end(), ends.begin(), ends.end());
+    w = emit(g_, "", "Pad", name_, {w, ints(name_ + ".pads", pads)});
+    w = reshape(w, split);
+    w = emit(g_, "", "Slice", name_,
+             {w, ints(name_ + ".starts", starts), ints(name_ + ".ends", stops), ints(name_ + ".axes", axes),
+              ints(name_ + ".steps", steps)});
+    Ints perm = phases, dims{ws[1] * phase_count(), ws[0]};
+    perm.insert(perm.end(), {1, 0});
+    perm.insert(perm.end(), taps.begin(), taps.end());
+    dims.insert(dims.end(), taps_.begin(), taps_.end());
+    return reshape(transpose(w, perm), dims);
+  }
+
+  int64_t phase_count() const {
+    int64_t count = 1;
+    for (int64_t s : stride_)
+      count *= s;
+    return count;
+  }
+
+  ValueId phase_bias(ValueId bias, int64_t channels) {
+    ValueId rows = emit(g_, "", "Expand", name_,
+                        {bias, ints(name_ + ".shape", {phase_count(), channels})});
+    return reshape(rows, {phase_count() * channels});
+  }
+
+  // [N, s... K, q...] -> [N, K, y...]
+  ValueId interleave(ValueId phases, const Ints& ys) {
+    Ints split{ys[0]}, perm{0, static_cast<int64_t>(rank_) + 1}, merged{ys[0], ys[1]};
+    split.insert(split.end(), stride_.begin(), stride_.end());
+    split.push_back(ys[1]);
+    split.insert(split.end(), count_.begin(), count_.end());
+    Ints axes, starts, ends;
+    for (size_t k = 0; k < rank_; ++k) {
+      perm.push_back(static_cast<int64_t>(rank_ + 2 + k));
+      perm.push_back(static_cast<int64_t>(1 + k));
+      merged.push_back(count_[k] * stride_[k]);
+      axes.push_back(static_cast<int64_t>(2 + k));
+      starts.push_back(begin_[k]);
+      ends.push_back(begin_[k] + ys[2 + k]);
+    }
+    ValueId y = reshape(transpose(reshape(phases, split), perm), merged);
+    return emit(g_, "", "Slice", name_,
+                {y, ints(name_ + ".starts", starts), ints(name_ + ".ends", ends), ints(name_ + ".axes", axes)});
+  }
+
+  // Beyond this the phases' weights, padded to whole steps, are no longer what a kernel reads well.
+  static constexpr int64_t kMostPhases = 16;
+
+  Graph& g_;
+  std::string name_;
+  size_t rank_ = 0;
+  Ints stride_, begin_, taps_, count_;  // along each spatial axis; count_: positions q
+};
+
+}  // namespace
+
+void split_conv_transpose(Graph& graph) { SplitConvTranspose(graph).run(); }
+
+}  // namespace mcc::graph
