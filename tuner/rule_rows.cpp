@@ -15,8 +15,27 @@ using namespace tensor;
 
 namespace {
 
-bool is_row_reduction(const BlockInfo& info) {
-  if (!info.is_reduction || info.is_contraction) return false;
+// Windows that slide along the row of the result: short, and next to one another or overlapping. Vectors run along the results
+// instead.
+bool is_sliding_window(const BlockInfo& info, const Target& target) {
+  const AxisInfo& last = info.axes.back();
+  if (last.extent >= target.lanes(32)) return false;
+  for (size_t a = 0; a < info.axes.size(); ++a) {
+    if (info.axes[a].is_reduce || info.store.strides[a] != 1 || info.axes[a].extent < target.lanes(32) / 2) continue;
+    for (const Access& load : info.loads) {
+      int64_t step = load.strides[a];
+      // A window of several lines, or neighbours that have elements in common.
+      bool has_lines = false;
+      for (size_t r = 0; r + 1 < info.axes.size(); ++r)
+        has_lines |= info.axes[r].is_reduce && info.axes[r].extent > 1 && load.strides[r] > last.extent;
+      if (step > 0 && (step < last.extent || (step == last.extent && has_lines))) return true;
+    }
+  }
+  return false;
+}
+
+bool is_row_reduction(const BlockInfo& info, const Target& target) {
+  if (!info.is_reduction || info.is_contraction || is_sliding_window(info, target)) return false;
   // Contiguous along the last reduce axis.
   size_t last = info.axes.size() - 1;
   return info.axes[last].is_reduce &&
@@ -26,10 +45,11 @@ bool is_row_reduction(const BlockInfo& info) {
                      [&](const Access& l) { return l.strides[last] == 1; });
 }
 
-// The loops of a block inside of one of them.
+// The loops of a block inside of one of them; all for "".
 std::vector<std::string> loops_in_row(const Schedule& s, const std::string& block,
                                       const std::string& row_loop) {
   std::vector<std::string> loops = s.loop_names_of(block);
+  if (row_loop.empty()) return loops;
   auto at = std::find(loops.begin(), loops.end(), row_loop);
   if (at == loops.end()) return {};
   return {at + 1, loops.end()};
@@ -45,11 +65,15 @@ class Rows {
       std::optional<BlockInfo> info = analyze(s_, name);
       if (!info) return false;
       // Everything in the group is about the same rows, or the rule does not fit.
-      if (info->is_reduction && !is_row_reduction(*info)) return false;
+      if (info->is_reduction && !is_row_reduction(*info, t_)) return false;
       blocks_.push_back(*info);
       if (info->is_reduction) reductions_.push_back(*info);
     }
     if (reductions_.empty()) return false;
+    if (is_one_row()) {
+      schedule_one_row();
+      return true;
+    }
     if (!find_root() || !fuse_rows()) return false;
     for (size_t i = blocks_.size(); i-- > 0;) {
       if (blocks_[i].name != root_.name) try_step(d_, ComputeAt{blocks_[i].name, row_loop_});
@@ -70,8 +94,24 @@ class Rows {
   void split_off_result() {
     const std::string last = s_.block_names().back();
     std::optional<BlockInfo> info = analyze(s_, last);
-    if (info && is_row_reduction(*info) && is_output(s_.func(), info->store.buffer)) {
+    if (info && is_row_reduction(*info, t_) && is_output(s_.func(), info->store.buffer)) {
       try_step(d_, CacheWrite{last, info->store.buffer.name(), "global", last + ".out"});
+    }
+  }
+
+  // Reductions over everything.
+  bool is_one_row() const {
+    return std::all_of(reductions_.begin(), reductions_.end(), [](const BlockInfo& r) { return r.spatial == 1; });
+  }
+
+  // Each block by itself: there is no loop over rows to bring them together.
+  void schedule_one_row() {
+    for (const BlockInfo& info : blocks_) {
+      if (info.is_reduction) {
+        vectorize_row_reduction(d_, info.name, "");
+      } else {
+        schedule_pointwise(d_, info.name);
+      }
     }
   }
 
