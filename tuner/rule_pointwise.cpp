@@ -94,6 +94,13 @@ struct Pointwise {
     std::string loop = spatial.back();
     int64_t extent = info.axes[last].extent;
     if (extent < 4) return "";
+    if (int64_t run = shortest_run(last); run < extent && run >= lanes && extent % run == 0) {
+      if (!try_step(draft, Split{loop, {0, run}, {loop + ".run", loop + ".in"}})) return "";
+      spatial.back() = loop + ".run";
+      loop += ".in";
+      spatial.push_back(loop);
+      extent = run;
+    }
     if (extent > lanes) {
       int64_t count = info.is_reduction ? 1 : choose_vectors(draft, info.name, extent, lanes, 8);
       Split split{loop, {0, lanes}, {loop + ".vec", loop + ".lane"}};
@@ -116,19 +123,30 @@ struct Pointwise {
     return loop;
   }
 
+  // Elements that all loads along the axis have next to one another, where rows are read again and again (repetition).
+  int64_t shortest_run(size_t axis) const {
+    int64_t run = info.axes[axis].extent;
+    for (const Access& load : info.loads) {
+      if (load.strides[axis] == 1) run = std::min(run, load.runs[axis]);
+    }
+    return run;
+  }
+
   // Where data is transposed, some load walks far in each step of the last loop: another loop may go inside.
   void choose_order() {
     if (info.is_reduction || spatial.size() < 2) return;
     bool is_transposed = false;
-    for (const Access& load : info.loads) is_transposed |= std::abs(load.strides.back()) > 1;
+    for (const Access& load : info.loads)
+      is_transposed |= std::abs(load.strides.back()) > 1;
     if (!is_transposed) return;
     std::vector<int64_t> options;
-    for (size_t i = 0; i < spatial.size(); ++i) options.push_back(static_cast<int64_t>(i));
+    for (size_t i = 0; i < spatial.size(); ++i)
+      options.push_back(static_cast<int64_t>(i));
     auto inner = static_cast<size_t>(draft.decide.choose(info.name + ".inner", options, options.back()));
     if (inner + 1 == spatial.size()) return;
     std::vector<std::string> order = spatial;
-    std::rotate(order.begin() + static_cast<std::ptrdiff_t>(inner), order.begin() + static_cast<std::ptrdiff_t>(inner) + 1,
-                order.end());
+    std::rotate(order.begin() + static_cast<std::ptrdiff_t>(inner),
+                order.begin() + static_cast<std::ptrdiff_t>(inner) + 1, order.end());
     if (try_step(draft, Reorder{order})) spatial = order;
   }
 

@@ -21,7 +21,8 @@ bool is_sliding_window(const BlockInfo& info, const Target& target) {
   const AxisInfo& last = info.axes.back();
   if (last.extent >= target.lanes(32)) return false;
   for (size_t a = 0; a < info.axes.size(); ++a) {
-    if (info.axes[a].is_reduce || info.store.strides[a] != 1 || info.axes[a].extent < target.lanes(32) / 2) continue;
+    if (info.axes[a].is_reduce || info.store.strides[a] != 1 || info.axes[a].extent < target.lanes(32) / 2)
+      continue;
     for (const Access& load : info.loads) {
       int64_t step = load.strides[a];
       // A window of several lines, or neighbours that have elements in common.
@@ -101,7 +102,8 @@ class Rows {
 
   // Reductions over everything.
   bool is_one_row() const {
-    return std::all_of(reductions_.begin(), reductions_.end(), [](const BlockInfo& r) { return r.spatial == 1; });
+    return std::all_of(reductions_.begin(), reductions_.end(),
+                       [](const BlockInfo& r) { return r.spatial == 1; });
   }
 
   // Each block by itself: there is no loop over rows to bring them together.

@@ -85,17 +85,23 @@ void compute_pad(ComputeContext& c) {
   c.set_output(0, c.builder.compute("pad", out.element, out.shape, [&](Axes i) {
     std::vector<Expr> index = to_vector(i);
     Expr inside = tensor::true_value();
+    std::vector<Expr> outside_index = index;
     for (size_t k = 0; k < in.size(); ++k) {
       if (p.begin[k] == 0 && p.end[k] == 0) continue;
       index[k] = index[k] - p.begin[k];
-      if (mode != "constant") {
-        index[k] = mirrored(mode, index[k], in[k]);
+      outside_index[k] = index[k];
+      // What lies inside of a row is said by itself, so that vectors can read it.
+      bool is_last = k + 1 == in.size();
+      if (mode != "constant") outside_index[k] = mirrored(mode, index[k], in[k]);
+      if (mode != "constant" && !is_last) {
+        index[k] = outside_index[k];
         continue;
       }
       if (p.begin[k] > 0) inside = inside && index[k] >= 0;
       if (p.end[k] > 0) inside = inside && index[k] < in[k];
     }
-    return select(inside, c.at(0, index), padding_value(c, out.element));
+    Expr outside = mode == "constant" ? padding_value(c, out.element) : c.at(0, outside_index);
+    return select(inside, c.at(0, index), outside);
   }));
 }
 

@@ -496,7 +496,8 @@ class ApplyLayouts {
     bool any = false;
     for (ValueId v : node.inputs) {
       if (v == kNoValue) continue;
-      if (is_constant(v) ? !is_broadcast(shape(v), out.size(), channels) : rank(v) != out.size()) return false;
+      if (is_constant(v) ? !is_broadcast(shape(v), out.size(), channels) : rank(v) != out.size())
+        return false;
       int64_t own = 0;
       if (!is_constant(v) && (!is_static(shape(v)) || !as_int(shape(v)[1], &own) || own != channels)) {
         return false;

@@ -139,6 +139,27 @@ ValueId transpose(Graph& g, NodeId id) {
   return emit_reshape(g, node, node.inputs[0], type_of(g, node.outputs[0]).shape);
 }
 
+// tile(x [.., n, ..], r) = reshape(expand(reshape(x, [.., 1, n, ..]), [.., r, n, ..])): rows are read one after the other.
+ValueId tile(Graph& g, NodeId id) {
+  const Node node = g.node(id);
+  if (ValueId same = same_type(g, id); same != kNoValue) return same;
+  const Shape& from = type_of(g, node.inputs[0]).shape;
+  const Shape& to = type_of(g, node.outputs[0]).shape;
+  if (!is_static(from) || !is_static(to) || static_count(to) == 0) return kNoValue;
+  std::vector<int64_t> in = static_shape(from), out = static_shape(to), apart, repeated;
+  for (size_t i = 0; i < in.size(); ++i) {
+    if (out[i] != in[i] && in[i] != 1) {
+      apart.push_back(1);
+      repeated.push_back(out[i] / in[i]);
+    }
+    apart.push_back(in[i]);
+    repeated.push_back(in[i] == 1 ? out[i] : in[i]);
+  }
+  ValueId x = emit_reshape(g, node, node.inputs[0], make_shape(apart));
+  x = emit(g, "", "Expand", node.name, {x, g.add_constant(node.name + ".shape", Constant::ints(repeated))});
+  return emit_reshape(g, node, x, make_shape(out));
+}
+
 // cast(cast(x, wider), T) = cast(x, T) when the first cast loses nothing.
 ValueId cast(Graph& g, NodeId id) {
   const Node node = g.node(id);
@@ -177,7 +198,7 @@ constexpr Row kRows[] = {
     {"Squeeze", reshape_chain},
     {"Unsqueeze", reshape_chain},
     {"Expand", same_type},
-    {"Tile", same_type},
+    {"Tile", tile},
     {"Slice",
      same_type},  // of everything, forwards: a slice that keeps the shape with step -1 is no identity
     {"Transpose", transpose},

@@ -127,8 +127,7 @@ class SplitConvTranspose {
   }
 
   ValueId phase_bias(ValueId bias, int64_t channels) {
-    ValueId rows = emit(g_, "", "Expand", name_,
-                        {bias, ints(name_ + ".shape", {phase_count(), channels})});
+    ValueId rows = emit(g_, "", "Expand", name_, {bias, ints(name_ + ".shape", {phase_count(), channels})});
     return reshape(rows, {phase_count() * channels});
   }
 
@@ -148,8 +147,9 @@ class SplitConvTranspose {
       ends.push_back(begin_[k] + ys[2 + k]);
     }
     ValueId y = reshape(transpose(reshape(phases, split), perm), merged);
-    return emit(g_, "", "Slice", name_,
-                {y, ints(name_ + ".starts", starts), ints(name_ + ".ends", ends), ints(name_ + ".axes", axes)});
+    return emit(
+        g_, "", "Slice", name_,
+        {y, ints(name_ + ".starts", starts), ints(name_ + ".ends", ends), ints(name_ + ".axes", axes)});
   }
 
   // Beyond this the phases' weights, padded to whole steps, are no longer what a kernel reads well.
