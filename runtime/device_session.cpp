@@ -195,21 +195,27 @@ mcc_status launch_all(mcc_session* session, mcc_error* error) {
   return MCC_OK;
 }
 
-// The launches as a graph, which costs the host one call. Where the driver makes none, they go on one by one.
+// The launches as a graph, which costs the host one call. Where the driver makes none, they go on one by one. They are recorded
+// on a stream that nobody else's work waits for.
 void make_graph(mcc_session* session) {
   DeviceSession& device = *session->device;
   const mcc_cuda_driver& cuda = *device.on->cuda;
-  mcc_cu_graph graph = nullptr;
   device.has_graph_failed = true;
-  if (cuda.capture_begin(device.own_stream, MCC_CU_CAPTURE_THREAD_LOCAL) != MCC_CU_SUCCESS) return;
-  mcc_cu_result code = MCC_CU_SUCCESS;
-  for (const DeviceStep& step : device.steps)
-    if (code == MCC_CU_SUCCESS) code = carry_out(*session, step, device.own_stream);
-  const mcc_cu_result end = cuda.capture_end(device.own_stream, &graph);
-  if (code == MCC_CU_SUCCESS && end == MCC_CU_SUCCESS)
-    device.has_graph_failed = cuda.graph_instantiate(&device.graph, graph, 0) != MCC_CU_SUCCESS;
+  mcc_cu_stream stream = nullptr;
+  if (cuda.stream_create(&stream, MCC_CU_STREAM_NON_BLOCKING) != MCC_CU_SUCCESS) return;
+  mcc_cu_graph graph = nullptr;
+  mcc_cu_result code = cuda.capture_begin(stream, MCC_CU_CAPTURE_THREAD_LOCAL);
+  if (code == MCC_CU_SUCCESS) {
+    for (const DeviceStep& step : device.steps)
+      if (code == MCC_CU_SUCCESS) code = carry_out(*session, step, stream);
+    const mcc_cu_result end = cuda.capture_end(stream, &graph);
+    if (code == MCC_CU_SUCCESS) code = end;
+  }
+  if (code == MCC_CU_SUCCESS) code = cuda.graph_instantiate(&device.graph, graph, 0);
+  device.has_graph_failed = code != MCC_CU_SUCCESS;
   if (device.has_graph_failed) device.graph = nullptr;
   if (graph != nullptr) cuda.graph_destroy(graph);
+  cuda.stream_destroy(stream);
 }
 
 mcc_status run_steps(mcc_session* session, mcc_error* error) {
@@ -311,7 +317,8 @@ mcc_status set_up_device(mcc_session* session, const mcc_session_options& option
   if (device.on == nullptr) return error != nullptr ? error->status : MCC_NOT_HERE;
   const mcc_cuda_driver& cuda = *device.on->cuda;
   CurrentContext current(cuda, device.on->context);
-  const mcc_cu_result code = cuda.stream_create(&device.own_stream, MCC_CU_STREAM_NON_BLOCKING);
+  // One that work of the default stream comes before: inputs on the GPU may have been made there.
+  const mcc_cu_result code = cuda.stream_create(&device.own_stream, MCC_CU_STREAM_DEFAULT);
   if (code != MCC_CU_SUCCESS) {
     device.own_stream = nullptr;
     return fail_cuda(cuda, code, "the GPU's stream cannot be made", error);

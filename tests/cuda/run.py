@@ -127,6 +127,15 @@ class Cuda(unittest.TestCase):
     def test_linked_in(self):
         self.done(mcc("compile", self.model, "-o", self.folder / "m.a", "--header", self.folder / "m.h", "--target", "cuda:sm_80"))
 
+    def test_what_has_no_kernel_for_gpus_is_named_at_once(self):
+        own = self.folder / "own.txt"
+        tasks = json.loads(self.done(mcc("tasks", self.model, "--target", "cuda:sm_80", "--json")).stdout)["tasks"]
+        own.write_text("".join(f"task {t['id']}\n" for t in tasks))
+        result = self.done(mcc("compile", self.model, "-o", self.folder / "no.so", "--target", "cuda:sm_80", "--schedule", own), 4)
+        self.assertIn("node 'm': kernel part 'matmul' is not bound to the grid", result.stderr)
+        self.assertIn("node 'y': kernel part 'maximum' is not bound to the grid", result.stderr)
+        self.assertFalse((self.folder / "no.so").exists())
+
     # ---- Running ----
 
     def test_bench(self):

@@ -182,7 +182,8 @@ typedef struct mcc_session_options {
   int32_t profile; /* nonzero: profiling starts switched on */
   /* Of a model for GPUs; threads, executor and arena are then not used. */
   int32_t cuda_device; /* 1 + the number of the GPU; 0: that of the calling thread's current context, else the first */
-  void* cuda_stream;   /* a CUstream (or cudaStream_t) of the caller that the runs go to; null: one of the session's own */
+  void* cuda_stream;   /* a CUstream (or cudaStream_t) of the caller that the runs go to; null: one of the session's own,
+                           which comes after what is in the default stream */
 } mcc_session_options;
 
 /* Null options: all CPUs, everything allocated by the session. A model for GPUs uses the calling thread's CUDA context if there
