@@ -1,3 +1,6 @@
+#include <llvm/IR/InstIterator.h>
+#include <llvm/IR/InstrTypes.h>
+#include <llvm/IR/Instructions.h>
 #include <llvm/IR/Module.h>
 
 #include "codegen/device.h"
@@ -6,6 +9,25 @@
 #include "codegen/optimize.h"
 
 namespace mcc::codegen {
+namespace {
+
+// "or disjoint" becomes "add" again. The optimizer makes one of the other where a condition around says that no bit is in both,
+// and LLVM 19's NaryReassociate and SpeculativeExecution, which generate_code runs for GPUs, then use the result where the
+// condition does not hold, taking it for the sum.
+void spell_out_sums(llvm::Module& module) {
+  for (llvm::Function& function : module) {
+    for (llvm::Instruction& i : llvm::make_early_inc_range(llvm::instructions(function))) {
+      auto* either = llvm::dyn_cast<llvm::PossiblyDisjointInst>(&i);
+      if (!either || !either->isDisjoint()) continue;
+      auto* sum = llvm::BinaryOperator::CreateAdd(i.getOperand(0), i.getOperand(1), "", i.getIterator());
+      sum->takeName(&i);
+      i.replaceAllUsesWith(sum);
+      i.eraseFromParent();
+    }
+  }
+}
+
+}  // namespace
 
 Result<DeviceCode> emit_ptx(const tensor::Func& lowered, const std::string& symbol,
                             const tensor::Target& target, const EmitOptions& options) {
@@ -38,6 +60,7 @@ Result<DeviceCode> emit_ptx(const tensor::Func& lowered, const std::string& symb
   }
   verify_module(module);
   if (options.optimization > 0) optimize_module(module, *machine);
+  spell_out_sums(module);
   if (options.keep_llvm_ir) code.llvm_ir = module_text(module);
   code.ptx = generate_code(module, *machine, llvm::CodeGenFileType::AssemblyFile);
   return code;

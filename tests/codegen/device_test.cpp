@@ -290,6 +290,24 @@ func f(x: f32[4096]) -> (y: f32[128]) {
   }
 })";
 
+// An index that the bits of its terms make up where a condition holds, and outside of it a sum: b * 48 | t is one below t < 8 only.
+TEST(Device, SumsAreSumsWhateverAConditionSays) {
+  DeviceCode code = emit(R"(
+func f(x: f32[384]) -> (y: f32[384]) {
+  bound for b in 8 @{thread="block.x"} {
+    alloc s: f32[32] shared {
+      bound for t in 32 @{thread="thread.x"} {
+        s[t] = select(t < 8, x[b * 48 + t], 0.0)
+        evaluate barrier()
+        if t < 24 { y[b * 48 + t] = s[t // 2] }
+      }
+    }
+  }
+})",
+                         "sm_80");
+  EXPECT_THAT(code.ptx, Not(HasSubstr("or.b32"))) << code.ptx;
+}
+
 TEST(Device, Goldens) {
   const std::pair<const char*, std::string> cases[] = {
       {"two_launches", kTwoLaunches},
