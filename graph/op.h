@@ -40,6 +40,7 @@ enum class LayoutRole : uint8_t {
   global_mean,  // over all spatial axes
   mean,         // over axes that are named, ReduceMean
   concat,       // along "axis"
+  resize,       // of spatial axes, by factors or to sizes in constant inputs
   recurrent,    // weights [directions, rows, columns] in inputs 1 and 2, packed in panels of rows
 };
 

@@ -377,6 +377,7 @@ OpDef resizing(std::string_view name) {
   op.infer = infer_resize<is_upsample>;
   op.compute = compute_resize;
   op.constant_inputs = 0b1110;
+  op.layout = LayoutRole::resize;
   return op;
 }
 

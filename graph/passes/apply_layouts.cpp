@@ -84,6 +84,8 @@ class ApplyLayouts {
         return follow_reduce_mean(id);
       case LayoutRole::concat:
         return follow_concat(id);
+      case LayoutRole::resize:
+        return follow_resize(id);
       case LayoutRole::recurrent:
         pack_recurrent(id);
         return false;
@@ -457,6 +459,48 @@ class ApplyLayouts {
       axis = axis < 0 ? axis + dims : axis;
     std::sort(axes.begin(), axes.end());
     return axes == (dims == 3 ? std::vector<int64_t>{2} : std::vector<int64_t>{2, 3}) && reduce_mean(id);
+  }
+
+  // Of height and width: the same along these two axes, whatever lies around them.
+  bool follow_resize(NodeId id) {
+    const Node node = g_.node(id);
+    ValueId x = node.inputs[0];
+    const Attributes& old = node.attributes;
+    if (!is_laid_out(x) || rank(x) != 4 || old.has("scales") || old.has("keep_aspect_ratio_policy") ||
+        old.text("coordinate_transformation_mode", "") == "tf_crop_and_resize") {
+      return false;
+    }
+    std::vector<int64_t> axes = old.integers("axes", {0, 1, 2, 3});
+    std::vector<ValueId> inputs{laid_out_.at(x).value};
+    for (size_t i = 1; i < node.inputs.size(); ++i) {
+      inputs.push_back(kNoValue);
+      if (node.inputs[i] == kNoValue || !is_constant(node.inputs[i])) continue;
+      const Constant& values = *g_.value(node.inputs[i]).constant;
+      if (values.count() != static_cast<int64_t>(axes.size())) continue;  // empty, or a region that is not read
+      bool is_size = mcc::is_int(values.element());
+      std::vector<double> kept(2, 1);
+      if (is_size) kept = {static_cast<double>(static_shape(shape(x))[2]), static_cast<double>(static_shape(shape(x))[3])};
+      for (size_t k = 0; k < axes.size(); ++k) {
+        int64_t axis = axes[k] < 0 ? axes[k] + 4 : axes[k];
+        double value = values.number_at(static_cast<int64_t>(k));
+        double same = is_size ? static_cast<double>(static_shape(shape(x))[static_cast<size_t>(axis)]) : 1;
+        if (axis >= 2) {
+          kept[static_cast<size_t>(axis - 2)] = value;
+        } else if (value != same) {
+          return false;
+        }
+      }
+      Constant pair = is_size ? Constant::ints({static_cast<int64_t>(kept[0]), static_cast<int64_t>(kept[1])})
+                              : Constant::of(ElementType::f32, {2},
+                                             std::vector<float>{static_cast<float>(kept[0]), static_cast<float>(kept[1])});
+      inputs.back() = g_.add_constant(node.name + (is_size ? ".sizes" : ".scales"), pair);
+    }
+    Attributes a = old;
+    a.set("axes", std::vector<int64_t>{2, 3});
+    LaidOut result = laid_out_.at(x);
+    result.value = emit(g_, "", node.op->name, node.name, inputs, a);
+    set_result(id, result);
+    return true;
   }
 
   bool follow_concat(NodeId id) {
