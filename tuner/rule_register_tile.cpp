@@ -476,7 +476,7 @@ class RegisterTile {
       for (const std::string& r : reduce_loops_) must_step(d_, Unroll{r});
       return;
     }
-    int64_t preferred = last * unrolled <= 160 ? last : unrolled < 16 && last % 4 == 0 ? 4 : 1;
+    int64_t preferred = last * unrolled <= 160 ? last : last % 4 == 0 ? 4 : last % 2 == 0 ? 2 : 1;
     std::vector<int64_t> options;
     for (int64_t n = 1; n <= last; ++n) {
       if (n == preferred || ((n <= 4 || n == 8 || n == 16) && last % n == 0 && n * unrolled <= 320)) options.push_back(n);
