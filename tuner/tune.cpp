@@ -160,6 +160,13 @@ class Tuner {
     return out;
   }
 
+  // What was proposed and measured need not be measured as a seed once more.
+  void forget_seeds(size_t i, std::span<const Trial> trials) {
+    std::set<std::string> measured;
+    for (const Trial& t : trials) measured.insert(tensor::to_text(t.candidate.trace));
+    std::erase_if(seeds_[i], [&](const Candidate& seed) { return measured.contains(tensor::to_text(seed.trace)); });
+  }
+
   Status round(size_t i) {
     double before = hooks_.clock();
     TaskReport& report = reports_[i];
@@ -190,6 +197,7 @@ class Tuner {
     Status recorded = hooks_.record(tasks_[i], trials);
     if (!recorded.ok()) return recorded;
 
+    forget_seeds(i, trials);
     searches_[i]->tell(trials);
     auto count = static_cast<int>(trials.size());
     trials_[i].insert(trials_[i].end(), trials.begin(), trials.end());
