@@ -242,7 +242,7 @@ class RegisterTile {
     if (packing_) p.vector_choices = {packing_->vectors};
     // Without an operand that panels share there is nothing to keep for all rows but the padded input of one batch item.
     shared_scalar_ = p.is_shared_scalar;
-    rows_outside_ = p.is_shared_scalar && vector_operand_bytes() <= t_.l2.bytes / 2 && streams_weights_in_time(p.rows);
+    rows_outside_ = p.is_shared_scalar && vector_operand_bytes() <= t_.l2.bytes / 2;
     if (packing_) rows_outside_ = false;
     if (!roles_.rows.empty() && !packing_) {
       rows_outside_ = d_.decide.choose(info_.name + ".rows_outside", {0, 1}, rows_outside_ ? 1 : 0) != 0;
@@ -252,12 +252,6 @@ class RegisterTile {
     if (info_.is_nested) us_ = 0;
   }
 
-  // Whether the second-level cache delivers weights as fast as this many rows multiply with them. It reaches an eighth of its
-  // bandwidth where each row of tiles has to wait for its first ones.
-  bool streams_weights_in_time(int64_t rows) const {
-    double flops_per_byte = 2.0 * static_cast<double>(rows) / (info_.element_bits / 8.0);
-    return t_.peak_gflops(info_.element_bits) / flops_per_byte <= t_.l2.gb_per_s / 8;
-  }
 
   // How many vectors wide the panels are that the operand along the vector axis is packed in; 0 when it is not packed.
   int64_t packed_vectors() const {
