@@ -3,6 +3,7 @@
 #include <cstring>
 #include <map>
 
+#include "codegen/sections.h"
 #include "support/check.h"
 
 namespace mcc::codegen {
@@ -35,14 +36,7 @@ class DeviceWriter {
   }
 
  private:
-  mcc_plan_string add_text(const std::string& text) {
-    const auto [entry, is_new] = texts_.try_emplace(text, mcc_plan_string{});
-    if (!is_new) return entry->second;
-    entry->second = {narrow(strings_.size()), narrow(text.size())};
-    strings_.insert(strings_.end(), text.begin(), text.end());
-    strings_.push_back(0);
-    return entry->second;
-  }
+  mcc_plan_string add_text(const std::string& text) { return texts_.add(text, strings_); }
 
   void add_kernel(const DeviceKernelDesc& kernel) {
     mcc_device_kernel record = {};
@@ -88,35 +82,20 @@ class DeviceWriter {
     images_.push_back(record);
   }
 
-  template <class T>
-  static void place(mcc_device_header& header, int section, const std::vector<T>& records,
-                    std::vector<std::byte>& out) {
-    append_padded(out, 16);
-    header.sections[section] = {out.size(), records.size()};
-    const size_t offset = out.size();
-    out.resize(offset + records.size() * sizeof(T));
-    if (!records.empty()) std::memcpy(out.data() + offset, records.data(), records.size() * sizeof(T));
-  }
-
   std::vector<std::byte> lay_out() {
     mcc_device_header header = {};
     std::memcpy(header.magic, MCC_DEVICE_MAGIC, sizeof header.magic);
     header.version = MCC_DEVICE_VERSION;
     header.header_size = sizeof header;
     std::vector<std::byte> out(sizeof header);
-#define MCC_PLACE(name, type) place(header, MCC_DEVICE_SECTION_##name, name##_, out);
+#define MCC_PLACE(name, type) place_section(header, MCC_DEVICE_SECTION_##name, name##_, 16, out);
     MCC_DEVICE_SECTIONS(MCC_PLACE)
 #undef MCC_PLACE
-    header.total_size = out.size();
-    std::memcpy(out.data(), &header, sizeof header);
-    header.checksum =
-        mcc_plan_checksum(reinterpret_cast<const unsigned char*>(out.data()) + MCC_DEVICE_CHECKED_FROM,
-                          out.size() - MCC_DEVICE_CHECKED_FROM);
-    std::memcpy(out.data(), &header, sizeof header);
+    seal(header, MCC_DEVICE_CHECKED_FROM, out);
     return out;
   }
 
-  std::map<std::string, mcc_plan_string> texts_;
+  TextTable texts_;
 #define MCC_SECTION_FIELD(name, type) std::vector<type> name##_;
   MCC_DEVICE_SECTIONS(MCC_SECTION_FIELD)
 #undef MCC_SECTION_FIELD

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <limits>
 
+#include "codegen/sections.h"
 #include "support/check.h"
 
 namespace mcc::codegen {
@@ -81,15 +82,7 @@ class PlanWriter {
   }
 
  private:
-  // The same text twice is stored once.
-  mcc_plan_string add_text(const std::string& text) {
-    const auto [entry, is_new] = texts_.try_emplace(text, mcc_plan_string{});
-    if (!is_new) return entry->second;
-    entry->second = {narrow(strings_.size()), narrow(text.size())};
-    strings_.insert(strings_.end(), text.begin(), text.end());
-    strings_.push_back(0);
-    return entry->second;
-  }
+  mcc_plan_string add_text(const std::string& text) { return texts_.add(text, strings_); }
 
   void check_quantity(Quantity quantity) const {
     MCC_CHECK(quantity >= 0 || MCC_SLOT_OF_QUANTITY(quantity) < plan_.slot_count, "no slot for ", quantity);
@@ -203,16 +196,6 @@ class PlanWriter {
     graphs_.push_back(record);
   }
 
-  template <class T>
-  void place(mcc_plan_header& header, int section, const std::vector<T>& records,
-             std::vector<std::byte>& out) {
-    out.resize((out.size() + 7) / 8 * 8);
-    header.sections[section] = {out.size(), records.size()};
-    const size_t offset = out.size();
-    out.resize(offset + records.size() * sizeof(T));
-    if (!records.empty()) std::memcpy(out.data() + offset, records.data(), records.size() * sizeof(T));
-  }
-
   std::vector<std::byte> lay_out() {
     mcc_plan_header header = {};
     std::memcpy(header.magic, MCC_PLAN_MAGIC, sizeof header.magic);
@@ -227,20 +210,15 @@ class PlanWriter {
     header.heap_count = plan_.heap_count;
 
     std::vector<std::byte> out(sizeof header);
-#define MCC_PLACE(name, type) place(header, MCC_PLAN_SECTION_##name, name##_, out);
+#define MCC_PLACE(name, type) place_section(header, MCC_PLAN_SECTION_##name, name##_, 8, out);
     MCC_PLAN_SECTIONS(MCC_PLACE)
 #undef MCC_PLACE
-    header.total_size = out.size();
-    std::memcpy(out.data(), &header, sizeof header);
-    header.checksum =
-        mcc_plan_checksum(reinterpret_cast<const unsigned char*>(out.data()) + MCC_PLAN_CHECKED_FROM,
-                          out.size() - MCC_PLAN_CHECKED_FROM);
-    std::memcpy(out.data(), &header, sizeof header);
+    seal(header, MCC_PLAN_CHECKED_FROM, out);
     return out;
   }
 
   const PlanDesc& plan_;
-  std::map<std::string, mcc_plan_string> texts_;
+  TextTable texts_;
 #define MCC_SECTION_FIELD(name, type) std::vector<type> name##_;
   MCC_PLAN_SECTIONS(MCC_SECTION_FIELD)
 #undef MCC_SECTION_FIELD

@@ -233,9 +233,7 @@ class ApplyLayouts {
     const Node node = g_.node(id);
     NodeId maker = g_.value(with).producer;
     g_.node(maker).origins = node.origins;
-    // The new value takes the place of the old one, name, uses and all.
-    g_.node(maker).outputs[0] = node.outputs[0];
-    g_.value(node.outputs[0]).producer = maker;
+    take_place(g_, node.outputs[0], with);
     g_.node(id).dead = true;
   }
 

@@ -6,12 +6,15 @@
 
 #include "graph/passes/convolution_cost.h"
 #include "graph/passes/passes.h"
+#include "graph/passes/rewrite.h"
 
 namespace mcc::graph {
 namespace {
 
 // Changes of layout reach this share of the second-level cache's bandwidth, read and written bytes together.
 constexpr double kMovingShare = 1.0 / 6;
+// Elements of windows that plain pooling takes a cycle, as a share of a vector; with a stride it gathers them, one a cycle.
+constexpr double kPoolingShare = 0.5;
 // A change has to win this share of its convolutions' time: kernels fall short of a model.
 constexpr double kLeastGain = 0.05;
 
@@ -30,30 +33,24 @@ double whole_vector_bytes(const Graph& g, const Node& node, const tensor::Target
 }
 
 // Microseconds of what depends on the layout apart from convolutions: operators that only move elements, unless of constants,
-// and pooling in plain form, an element of a window at a time.
+// and pooling in plain form.
 double other_us(const Graph& g, const tensor::Target& t) {
-  std::vector<bool> is_known(g.values.size(), false);
-  for (size_t v = 0; v < g.values.size(); ++v)
-    is_known[v] = g.values[v].constant.has_value();
-  double moved = 0, elements = 0;
+  std::vector<bool> is_known = known_values(g);
+  double moved = 0, pooling_cycles = 0;
   for (const Node& node : g.nodes) {
-    if (node.dead) continue;
-    bool known = std::all_of(node.inputs.begin(), node.inputs.end(),
-                             [&](ValueId v) { return v == kNoValue || is_known[static_cast<size_t>(v)]; });
-    for (ValueId out : node.outputs)
-      if (out != kNoValue) is_known[static_cast<size_t>(out)] = known;
-    if (known) continue;
+    if (node.dead || is_known[static_cast<size_t>(node.outputs[0])]) continue;
     if (node.op->fusion == FusionClass::injective && !node.op->is_view)
       moved += 2 * whole_vector_bytes(g, node, t);
     const TensorType& type = g.value(node.outputs[0]).type;
     if (node.op->layout == LayoutRole::pool && is_static(type.shape)) {
-      double window = 1;
+      double elements = static_cast<double>(static_count(type.shape));
       for (int64_t k : node.attributes.integers("kernel_shape"))
-        window *= static_cast<double>(k);
-      elements += window * static_cast<double>(static_count(type.shape));
+        elements *= static_cast<double>(k);
+      bool gathers = node.attributes.integers("strides", {1}).back() > 1;
+      pooling_cycles += elements / (gathers ? 1 : t.lanes(32) * kPoolingShare);
     }
   }
-  return moved / (t.l2.gb_per_s * kMovingShare * 1e3) + elements / (t.ghz * 1e3);
+  return moved / (t.l2.gb_per_s * kMovingShare * 1e3) + pooling_cycles / (t.ghz * 1e3);
 }
 
 class ChooseLayouts {

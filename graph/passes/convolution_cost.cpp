@@ -33,11 +33,17 @@ double weight_bandwidth(double layer, double model, const tensor::Target& t) {
 // Depthwise kernels read a vector for each that they multiply; channels-last ones stride over the other channels in
 // between; plain ones read neighbours along the width, with a stride by gathering.
 double rate_of(const ConvProblem& p, Layout layout) {
-  bool gathers = layout == Layout::plain && p.strides[1] > 1;
-  if (p.is_depthwise()) {
-    return layout == Layout::blocked ? 0.3 : layout == Layout::channels_last ? 0.17 : gathers ? 0.03 : 0.2;
+  bool gathers = p.strides[1] > 1;
+  switch (layout) {
+    case Layout::blocked:
+      return p.is_depthwise() ? 0.3 : 1;
+    case Layout::channels_last:
+      return p.is_depthwise() ? 0.17 : 1;
+    case Layout::plain:
+      break;
   }
-  return layout != Layout::plain ? 1 : gathers ? 0.05 : 0.65;
+  if (p.is_depthwise()) return gathers ? 0.03 : 0.2;
+  return gathers ? 0.05 : 0.65;
 }
 
 double direct_us(const ConvProblem& p, Layout layout, const tensor::Target& t, double model) {

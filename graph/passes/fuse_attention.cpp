@@ -202,9 +202,7 @@ class FuseAttention {
       absorb(g_, id, maker);
     if (last != match.mix) absorb(g_, last, maker);
     // The new value takes the place of the old one, name, uses and all.
-    ValueId out = g_.node(last).outputs[0];
-    g_.node(maker).outputs[0] = out;
-    g_.value(out).producer = maker;
+    take_place(g_, g_.node(last).outputs[0], y);
     users_ = g_.users();
   }
 

@@ -37,6 +37,34 @@ bool is_op(const Node& node, std::string_view name) {
   return !node.dead && node.op->name == name && (node.op->domain.empty() || node.op->domain == "mcc");
 }
 
+void take_place(Graph& graph, ValueId old, ValueId with) {
+  NodeId maker = graph.value(with).producer;
+  graph.node(maker).outputs[0] = old;
+  graph.value(old).producer = maker;
+}
+
+std::vector<int64_t> permutation_of(const Graph& graph, const Node& node) {
+  std::vector<int64_t> reversed(graph.value(node.inputs[0]).type.shape.size());
+  for (size_t i = 0; i < reversed.size(); ++i)
+    reversed[i] = static_cast<int64_t>(reversed.size() - 1 - i);
+  return node.attributes.integers("perm", reversed);
+}
+
+std::vector<bool> known_values(const Graph& graph) {
+  std::vector<bool> is_known(graph.values.size(), false);
+  for (size_t v = 0; v < graph.values.size(); ++v)
+    is_known[v] = graph.values[v].constant.has_value();
+  for (const Node& node : graph.nodes) {
+    if (node.dead) continue;
+    bool known = std::all_of(node.inputs.begin(), node.inputs.end(),
+                             [&](ValueId v) { return v == kNoValue || is_known[static_cast<size_t>(v)]; });
+    for (ValueId out : node.outputs) {
+      if (out != kNoValue) is_known[static_cast<size_t>(out)] = known;
+    }
+  }
+  return is_known;
+}
+
 void absorb(Graph& graph, NodeId dead, NodeId into) {
   graph.node(dead).dead = true;
   for (const std::string& origin : graph.node(dead).origins) {

@@ -20,6 +20,15 @@ std::optional<double> uniform_value(const Graph& graph, ValueId value);
 
 bool is_op(const Node& node, std::string_view name);
 
+// The fresh value `with` becomes `old`: its node makes `old` from now on, name, uses and all.
+void take_place(Graph& graph, ValueId old, ValueId with);
+
+// Of a Transpose: the axes of its input in the order in which its output has them.
+std::vector<int64_t> permutation_of(const Graph& graph, const Node& node);
+
+// For each value, whether it is a constant or computed from constants alone.
+std::vector<bool> known_values(const Graph& graph);
+
 // Marks the node dead and moves its origins to another node.
 void absorb(Graph& graph, NodeId dead, NodeId into);
 

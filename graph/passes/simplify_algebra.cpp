@@ -108,20 +108,12 @@ ValueId reshape_chain(Graph& g, NodeId id) {
   return emit_reshape(g, node, g.node(before).inputs[0], shape);
 }
 
-std::vector<int64_t> permutation(const Graph& g, const Node& node) {
-  size_t rank = type_of(g, node.inputs[0]).shape.size();
-  std::vector<int64_t> reversed(rank);
-  for (size_t i = 0; i < rank; ++i)
-    reversed[i] = static_cast<int64_t>(rank - 1 - i);
-  return node.attributes.integers("perm", reversed);
-}
-
 // transpose(transpose(x, p), q) = transpose(x, p[q]); one that moves only dimensions of extent 1 is a reshape.
 ValueId transpose(Graph& g, NodeId id) {
   const Node node = g.node(id);
-  std::vector<int64_t> perm = permutation(g, node);
+  std::vector<int64_t> perm = permutation_of(g, node);
   if (NodeId before = producer(g, node.inputs[0], "Transpose"); before >= 0) {
-    std::vector<int64_t> first = permutation(g, g.node(before)), both(perm.size());
+    std::vector<int64_t> first = permutation_of(g, g.node(before)), both(perm.size());
     for (size_t i = 0; i < perm.size(); ++i)
       both[i] = first[static_cast<size_t>(perm[i])];
     Attributes attributes;

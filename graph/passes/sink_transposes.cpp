@@ -56,10 +56,7 @@ class SinkTransposes {
     return &g_.node(p);
   }
   Permutation permutation(const Node& node) const {
-    Permutation reversed(rank(node.inputs[0]));
-    for (size_t i = 0; i < reversed.size(); ++i)
-      reversed[i] = static_cast<int64_t>(reversed.size() - 1 - i);
-    return node.attributes.integers("perm", reversed);
+    return permutation_of(g_, node);
   }
 
   ValueId transpose(const std::string& name, ValueId x, const Permutation& perm) {
@@ -230,29 +227,22 @@ class SinkTransposes {
 
 // Bytes that transpositions of variables write; those that only move dimensions of extent 1 write none.
 int64_t transposed_bytes(const Graph& g) {
-  std::vector<bool> is_known(g.values.size(), false);
-  for (size_t v = 0; v < g.values.size(); ++v)
-    is_known[v] = g.values[v].constant.has_value();
+  std::vector<bool> is_known = known_values(g);
   int64_t bytes = 0;
   for (const Node& node : g.nodes) {
-    if (node.dead) continue;
-    bool known = std::all_of(node.inputs.begin(), node.inputs.end(),
-                             [&](ValueId v) { return v == kNoValue || is_known[static_cast<size_t>(v)]; });
-    for (ValueId out : node.outputs)
-      if (out != kNoValue) is_known[static_cast<size_t>(out)] = known;
-    if (known || !is_op(node, "Transpose")) continue;
+    if (!is_op(node, "Transpose") || is_known[static_cast<size_t>(node.outputs[0])]) continue;
     const TensorType& type = g.value(node.outputs[0]).type;
     if (!is_static(type.shape)) continue;
     std::vector<int64_t> in = static_shape(g.value(node.inputs[0]).type.shape),
                          out = static_shape(type.shape);
     int64_t last = -1;
     bool moves = false;
-    for (int64_t p : node.attributes.integers("perm", {})) {
+    for (int64_t p : permutation_of(g, node)) {
       if (in[static_cast<size_t>(p)] == 1) continue;
       moves |= p < last;
       last = p;
     }
-    if (moves || !node.attributes.has("perm")) bytes += bytes_of(type);
+    if (moves) bytes += bytes_of(type);
   }
   return bytes;
 }

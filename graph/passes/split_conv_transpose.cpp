@@ -82,11 +82,8 @@ class SplitConvTranspose {
     ValueId phases = emit(g_, "", "Conv", name_, inputs, a);
     g_.node(g_.value(phases).producer).origins = node.origins;
     ValueId y = interleave(phases, ys);
-    NodeId maker = g_.value(y).producer;
-    g_.node(maker).origins = node.origins;
-    // The new value takes the place of the old one, name, uses and all.
-    g_.node(maker).outputs[0] = node.outputs[0];
-    g_.value(node.outputs[0]).producer = maker;
+    g_.node(g_.value(y).producer).origins = node.origins;
+    take_place(g_, node.outputs[0], y);
     g_.node(id).dead = true;
   }
 

@@ -3,15 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include "graph/compare.h"
-#include "graph/fold.h"
 #include "graph/passes/fuse.h"
 #include "graph/passes/passes.h"
 #include "schedules/kernel_facts.h"
-#include "tensor/passes/lower.h"
+#include "schedules/run_func.h"
 #include "tensor/passes/merge_axes.h"
-#include "tensor/text.h"
-#include "tensor/verify.h"
 
 namespace mcc::test {
 namespace {
@@ -82,24 +78,6 @@ std::vector<Func> kernels_of(const Case& c, const Target& target) {
   return kernels;
 }
 
-graph::TensorType type_of(const tensor::Buffer& b) { return {b.element(), b.shape()}; }
-
-std::vector<graph::Constant> run(const Func& f, const Func& interface) {
-  std::vector<graph::Constant> inputs;
-  std::vector<graph::TensorType> outputs;
-  for (int i = 0; i < static_cast<int>(interface.params.size()); ++i) {
-    graph::TensorType type = type_of(interface.params[static_cast<size_t>(i)]);
-    if (i < interface.num_inputs()) {
-      inputs.push_back(graph::test::random_constant(type, text("input ", i)));
-    } else {
-      outputs.push_back(type);
-    }
-  }
-  Result<std::vector<graph::Constant>> results = graph::interpreter_evaluator()(f, inputs, outputs);
-  EXPECT_TRUE(results.ok()) << to_text(results.errors()) << to_text(f);
-  return results.ok() ? *results : std::vector<graph::Constant>();
-}
-
 // Turns of the parallel loop, where there is one.
 void expect_threads(const Func& f, const Machine& machine, int cores, double fork_us, int64_t at_least,
                     int64_t at_most) {
@@ -131,20 +109,8 @@ TEST_P(DefaultGrid, IsRightAndWithinTheLimits) {
     SCOPED_TRACE(to_text(f));
     tensor::Schedule schedule = tuner::default_schedule(f, target);
     SCOPED_TRACE(to_text(schedule.trace()));
-    std::vector<std::string> broken = verify(schedule.func(), tensor::Stage::blocks);
-    ASSERT_TRUE(broken.empty()) << broken[0];
-    Func lowered = tensor::lower(schedule.func(), target);
-    broken = verify(lowered, tensor::Stage::lowered);
-    ASSERT_TRUE(broken.empty()) << broken[0] << to_text(lowered);
-    broken = verify_launches(lowered, target.gpu);
-    ASSERT_TRUE(broken.empty()) << broken[0] << to_text(lowered);
-    std::vector<graph::Constant> want = run(f, f);
-    graph::test::expect_close(run(schedule.func(), f), want, 1e-4);
-    graph::test::expect_close(run(lowered, f), want, 1e-4);
-    if (std::getenv("MCC_SHOW_GRID")) {
-      std::cout << to_text(f) << to_text(schedule.trace()) << to_text(lowered);
-    }
-    if (HasFailure()) return;
+    Func lowered;
+    ASSERT_NO_FATAL_FAILURE(lower_and_compare(f, schedule, target, lowered));
   }
 }
 
@@ -158,16 +124,8 @@ TEST_P(DefaultSchedule, IsRightAndUsesTheMachine) {
     SCOPED_TRACE(to_text(f));
     tensor::Schedule schedule = tuner::default_schedule(f, target);
     SCOPED_TRACE(to_text(schedule.trace()));
-    std::vector<std::string> broken = verify(schedule.func(), tensor::Stage::blocks);
-    ASSERT_TRUE(broken.empty()) << broken[0];
-    Func lowered = tensor::lower(schedule.func(), target);
-    broken = verify(lowered, tensor::Stage::lowered);
-    ASSERT_TRUE(broken.empty()) << broken[0];
-
-    std::vector<graph::Constant> want = run(f, f);
-    graph::test::expect_close(run(schedule.func(), f), want, 1e-4);
-    graph::test::expect_close(run(lowered, f), want, 1e-4);
-
+    Func lowered;
+    ASSERT_NO_FATAL_FAILURE(lower_and_compare(f, schedule, target, lowered));
     KernelFacts facts = facts_of(lowered, target.lanes(32));
     EXPECT_GE(facts.vector_work, expected.vectors * (facts.vector_work + facts.scalar_work))
         << "work in vectors: " << facts.vector_work << ", other: " << facts.scalar_work;

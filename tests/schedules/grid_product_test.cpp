@@ -1,13 +1,9 @@
 // Every tile of the grid's products, on matrices of odd extents in all orders in memory, on the interpreter.
 #include <gtest/gtest.h>
 
-#include "graph/compare.h"
-#include "graph/fold.h"
+#include "schedules/run_func.h"
 #include "tensor/build.h"
-#include "tensor/passes/lower.h"
 #include "tensor/passes/merge_axes.h"
-#include "tensor/text.h"
-#include "tensor/verify.h"
 #include "tuner/grid_rules.h"
 
 namespace mcc::test {
@@ -51,23 +47,6 @@ Func product(int64_t batches, int64_t m, int64_t n, int64_t k, const Order& orde
     return max(load(sum, {i[0], i[1], i[2]}) + load(bias, {i[2]}), constant(f32, 0));
   });
   return b.finish({y});
-}
-
-std::vector<graph::Constant> run(const Func& f, const Func& interface) {
-  std::vector<graph::Constant> inputs;
-  std::vector<graph::TensorType> outputs;
-  for (int i = 0; i < static_cast<int>(interface.params.size()); ++i) {
-    const Buffer& b = interface.params[static_cast<size_t>(i)];
-    graph::TensorType type{b.element(), b.shape()};
-    if (i < interface.num_inputs()) {
-      inputs.push_back(graph::test::random_constant(type, text("input ", i)));
-    } else {
-      outputs.push_back(type);
-    }
-  }
-  Result<std::vector<graph::Constant>> results = graph::interpreter_evaluator()(f, inputs, outputs);
-  EXPECT_TRUE(results.ok()) << to_text(results.errors()) << to_text(f);
-  return results.ok() ? *results : std::vector<graph::Constant>();
 }
 
 void PrintTo(const Order& order, std::ostream* out) { *out << order.name; }
