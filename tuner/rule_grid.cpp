@@ -161,7 +161,9 @@ bool bind_nest(Draft& draft, const std::string& outer) {
   int64_t results = results_of(draft.schedule, spread);
   int64_t lanes =
       vector_of(draft.schedule, block, int64_t{gpu.threads_per_multiprocessor} * gpu.multiprocessors / 2);
-  int64_t threads = choose_threads(gpu, results / lanes);
+  if (lanes > 1) lanes = draft.decide.choose(block + ".lanes", {1, lanes}, lanes);
+  int64_t threads =
+      draft.decide.choose(block + ".threads", {32, 64, 128, 256, 512}, choose_threads(gpu, results / lanes));
   return try_all(draft, [&] {
     std::string all = gather(draft, outer, spread, block + ".all");
     std::string grid = block + ".block", thread = block + ".thread", lane = block + ".lane";

@@ -107,16 +107,57 @@ double best_score(const Product& p, const Gpu& gpu) {
   return best;
 }
 
-Tile choose_tile(Draft& draft, const Product& p) {
-  std::vector<int64_t> options;
-  int64_t best = 0;
-  auto time = [&](int64_t n) { return score(kTiles[static_cast<size_t>(n)], p, draft.target.gpu); };
-  for (int64_t n = 0; n < static_cast<int64_t>(std::size(kTiles)); ++n) {
-    if (std::isinf(time(n))) continue;
-    if (options.empty() || time(n) < time(best)) best = n;
-    options.push_back(n);
+// All tiles of the space that a GPU can run, the best of kTiles first.
+std::vector<Tile> legal_tiles(const Product& p, const Gpu& gpu) {
+  const auto* best =
+      std::min_element(std::begin(kTiles), std::end(kTiles),
+                       [&](const Tile& a, const Tile& b) { return score(a, p, gpu) < score(b, p, gpu); });
+  std::vector<Tile> tiles{*best};
+  for (int64_t rows : {1, 2, 4, 8, 16}) {
+    for (int64_t columns : {4, 8, 16}) {
+      for (int64_t i : {4, 8, 16, 32}) {
+        for (int64_t j : {8, 16, 32}) {
+          for (int64_t depth : {4, 8, 16, 32}) {
+            const Tile t{i, j, rows, columns, depth};
+            // A block of one warp, or with rows of the result that all lie beyond its end, is another one's waste.
+            const bool is_sensible = t.threads() >= gpu.warp && t.threads() <= gpu.threads_per_block &&
+                                     (i == 4 || t.block_i() < 2 * p.i.extent);
+            if (is_sensible && std::isfinite(score(t, p, gpu))) tiles.push_back(t);
+          }
+        }
+      }
+    }
   }
-  return kTiles[static_cast<size_t>(draft.decide.choose(p.block + ".tile", options, best))];
+  return tiles;
+}
+
+// One question for each size, each with the values that the answers before leave.
+Tile choose_tile(Draft& draft, const Product& p) {
+  const Gpu& gpu = draft.target.gpu;
+  std::vector<Tile> tiles = legal_tiles(p, gpu);
+  auto ask = [&](const char* name, int64_t Tile::*size) {
+    std::vector<int64_t> options;
+    for (const Tile& t : tiles)
+      options.push_back(t.*size);
+    std::sort(options.begin(), options.end());
+    options.erase(std::unique(options.begin(), options.end()), options.end());
+    const int64_t preferred = tiles.front().*size;
+    const int64_t chosen =
+        options.size() == 1 ? preferred : draft.decide.choose(text(p.block, ".", name), options, preferred);
+    std::erase_if(tiles, [&](const Tile& t) { return t.*size != chosen; });
+    if (chosen == preferred) return;
+    // What analysis prefers is gone: the best of what is left comes first.
+    std::iter_swap(tiles.begin(),
+                   std::min_element(tiles.begin(), tiles.end(), [&](const Tile& a, const Tile& b) {
+                     return score(a, p, gpu) < score(b, p, gpu);
+                   }));
+  };
+  ask("rows", &Tile::rows);
+  ask("columns", &Tile::columns);
+  ask("threads_i", &Tile::threads_i);
+  ask("threads_j", &Tile::threads_j);
+  ask("depth", &Tile::depth);
+  return tiles.front();
 }
 
 // The block as such a product; empty when it is something else.

@@ -122,14 +122,21 @@ class GridRows {
 
   // Threads along the row: so many that each has some elements; more when there are few rows.
   void choose_threads() {
-    int64_t per_thread = count_ >= 4 * gpu_.multiprocessors ? 8 : 2;
-    threads_ = gpu_.warp;
-    while (threads_ < 512 && threads_ * per_thread < longest_)
-      threads_ *= 2;
-    rows_ = 1;
-    while (rows_ * threads_ < 128 && count_ % (2 * rows_) == 0 &&
-           count_ / (2 * rows_) >= gpu_.multiprocessors)
-      rows_ *= 2;
+    const std::string& name = blocks_[root_].name;
+    int64_t per_thread = count_ >= 4 * gpu_.multiprocessors ? 8 : 2, along = gpu_.warp;
+    while (along < 512 && along * per_thread < longest_)
+      along *= 2;
+    std::vector<int64_t> options{gpu_.warp};
+    while (options.back() * 2 <= gpu_.threads_per_block && options.back() < longest_)
+      options.push_back(options.back() * 2);
+    threads_ = options.size() == 1 ? along : d_.decide.choose(name + ".threads", options, along);
+    int64_t rows = 1;
+    while (rows * threads_ < 128 && count_ % (2 * rows) == 0 && count_ / (2 * rows) >= gpu_.multiprocessors)
+      rows *= 2;
+    options = {1};
+    while (2 * options.back() * threads_ <= gpu_.threads_per_block / 2 && count_ % (2 * options.back()) == 0)
+      options.push_back(2 * options.back());
+    rows_ = options.size() == 1 ? rows : d_.decide.choose(name + ".rows", options, rows);
   }
 
   // Splits loop `name` of the block between the threads; the loops in the order thread, turn.

@@ -8,7 +8,7 @@ namespace mcc::tuner {
 namespace {
 
 constexpr Sketch kSketches[] = {
-    {"rules", sketch_rules},
+    {"rules", sketch_rules, true},
     {"tiling", sketch_tiling},
     {"rfactor", sketch_rfactor},
     {"template.matmul", sketch_template_matmul},
@@ -52,6 +52,7 @@ std::span<const Sketch> all_sketches() { return kSketches; }
 
 Planned plan_point(const Sketch& sketch, const tensor::Func& f, const tensor::Target& target,
                    const Point& point, Decider& otherwise) {
+  if (target.kind == tensor::TargetKind::cuda && !sketch.is_for_gpus) return {};
   PointDecider decide(point, otherwise);
   Draft draft{tensor::Schedule(f), decide, target};
   Planned planned;

@@ -14,6 +14,7 @@ struct Sketch {
   // Schedules the whole function of the draft. False if the sketch is not for functions of this kind; that a point is
   // not legal is the draft's refusal.
   bool (*apply)(Draft& draft);
+  bool is_for_gpus = false;
 };
 
 // In the order in which they are tried. The first is the rules of the default schedules and takes every function on.

@@ -1,5 +1,6 @@
 // Every kind of kernel under the default schedules of three machines: results, vectors, registers, threads.
 #include "tuner/default_schedule.h"
+#include "tuner/space.h"
 
 #include <gtest/gtest.h>
 
@@ -134,6 +135,28 @@ TEST_P(DefaultSchedule, IsRightAndUsesTheMachine) {
     expect_threads(f, machine, kCores, 1e9, 0, 0);
     expect_threads(f, machine, 1, 0, 0, 0);
     if (HasFailure()) return;
+  }
+}
+
+TEST_P(DefaultGrid, IsRightAtAnyPointOfTheSpace) {
+  const Target target = grid_target();
+  const tuner::Sketch& rules = tuner::all_sketches()[0];
+  for (const Func& f : kernels_of(GetParam(), target)) {
+    tuner::Space space(f, target, tuner::all_sketches());
+    ASSERT_EQ(space.sketches().size(), 1U) << "sketches for CPUs are not for GPUs";
+    std::vector<graph::Constant> want;
+    for (uint64_t seed = 0; seed < 5; ++seed) {
+      tuner::Planned planned = space.sample(rules, tuner::Random(seed));
+      if (planned.choices.empty()) break;
+      SCOPED_TRACE(text(to_text(f), to_text(planned.candidate.trace)));
+      ASSERT_TRUE(planned.ok()) << planned.outcome.detail;
+      Func lowered = tensor::lower(planned.func, target);
+      std::vector<std::string> broken = verify_launches(lowered, target.gpu);
+      ASSERT_TRUE(broken.empty()) << broken[0] << to_text(lowered);
+      if (want.empty()) want = run(f, f);
+      graph::test::expect_close(run(lowered, f), want, 1e-4);
+      if (HasFailure()) return;
+    }
   }
 }
 

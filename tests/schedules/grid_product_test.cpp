@@ -1,10 +1,13 @@
-// Every tile of the grid's products, on matrices of odd extents in all orders in memory, on the interpreter.
+// Tiles of the grid's products, on matrices of odd extents in all orders in memory, on the interpreter.
 #include <gtest/gtest.h>
+
+#include <set>
 
 #include "schedules/run_func.h"
 #include "tensor/build.h"
 #include "tensor/passes/merge_axes.h"
 #include "tuner/grid_rules.h"
+#include "tuner/random.h"
 
 namespace mcc::test {
 namespace {
@@ -13,19 +16,19 @@ using namespace tensor;
 
 constexpr ElementType f32 = ElementType::f32;
 
-// Takes the n-th of the tiles, and what is preferred of all else.
+// Takes any of the tiles, and what is preferred of all else.
 class TileDecider : public tuner::PreferredDecider {
  public:
-  explicit TileDecider(size_t n) : n_(n) {}
-  bool is_beyond = false;
+  explicit TileDecider(uint64_t seed) : random_(seed) {}
   tuner::Answer answer(const tuner::Choice& choice, const tuner::Answer& preferred) override {
-    if (!choice.name.ends_with(".tile")) return preferred;
-    is_beyond = n_ >= choice.options.size();
-    return is_beyond ? preferred : tuner::Answer{choice.options[n_]};
+    if (choice.name.ends_with(".parts")) return preferred;
+    ++asked;
+    return {choice.options[static_cast<size_t>(random_.below(static_cast<int64_t>(choice.options.size())))]};
   }
+  int asked = 0;
 
  private:
-  size_t n_;
+  tuner::Random random_;
 };
 
 struct Order {
@@ -53,7 +56,7 @@ void PrintTo(const Order& order, std::ostream* out) { *out << order.name; }
 
 class GridProducts : public ::testing::TestWithParam<Order> {};
 
-TEST_P(GridProducts, AreRightInEveryTile) {
+TEST_P(GridProducts, AreRightInAnyTile) {
   Target target;
   target.kind = TargetKind::cuda;
   target.vector_bits = 128;
@@ -62,13 +65,13 @@ TEST_P(GridProducts, AreRightInEveryTile) {
   for (auto [batches, m, n, k] : {std::tuple{1, 64, 64, 32}, {1, 36, 130, 20}, {2, 33, 45, 19}}) {
     Func f = merge_axes(product(batches, m, n, k, GetParam()));
     std::vector<graph::Constant> want = run(f, f);
-    size_t count = 0;
-    for (size_t tile = 0;; ++tile) {
+    std::set<std::string> traces;
+    for (uint64_t tile = 0; tile < 10; ++tile) {
       TileDecider decide(tile);
       tuner::Draft draft{Schedule(f), decide, target};
       ASSERT_TRUE(tuner::schedule_grid_product(draft, "sum")) << to_text(f) << tile;
-      if (decide.is_beyond) break;
-      ++count;
+      EXPECT_GE(decide.asked, 3);
+      if (!traces.insert(to_text(draft.schedule.trace())).second) continue;
       SCOPED_TRACE(text(batches, "x", m, "x", n, "x", k, "\n", to_text(draft.schedule.trace())));
       Func lowered = lower(draft.schedule.func(), target);
       std::vector<std::string> broken = verify_launches(lowered, target.gpu);
@@ -77,7 +80,7 @@ TEST_P(GridProducts, AreRightInEveryTile) {
       graph::test::expect_close(run(lowered, f), want, 1e-4);
       if (HasFailure()) return;
     }
-    EXPECT_GE(count, n > 64 ? 10u : 5u);
+    EXPECT_GE(traces.size(), 5u);
   }
 }
 
