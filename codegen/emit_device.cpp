@@ -146,4 +146,103 @@ llvm::Value* KernelEmitter::emit_shuffle(bool is_xor, Value* value, Value* lanes
       id, {}, {b_.getInt32(kWholeWarp), value, b_.CreateTrunc(lanes, b_.getInt32Ty()), b_.getInt32(31)});
 }
 
+// Where a vector of neighbours begins.
+llvm::Value* KernelEmitter::vector_address(const Load& n) {
+  const auto* ramp = n.indices[0].as<Ramp>();
+  MCC_CHECK(n.type.lanes == 1 || (ramp && is_int(ramp->stride, 1)), "not neighbours in ", n.buffer.name());
+  const Expr& first = ramp ? ramp->base : n.indices[0];
+  const int64_t bytes = byte_size(n.buffer.element()) * n.type.lanes;
+  MCC_CHECK(vector_align(n.buffer, first).value() >= static_cast<uint64_t>(bytes), "a vector of ", n.buffer.name(),
+            " does not begin at a multiple of ", bytes, " bytes");
+  return address(n.buffer, emit_index(first));
+}
+
+// Warps stay together there: LLVM may not move the call under a condition.
+namespace {
+llvm::CallInst* collective(llvm::CallInst* call) {
+  call->addFnAttr(llvm::Attribute::Convergent);
+  return call;
+}
+}  // namespace
+
+llvm::Value* KernelEmitter::emit_matrix_rows(const Call& n) {
+  const auto* row = n.args[0].as<Load>();
+  MCC_CHECK(row && row->buffer.scope() == tensor::Scope::shared && !row->predicate.defined(),
+            "a row of a matrix is a load from shared memory");
+  Value* where = vector_address(*row);
+  if (where->getType()->getPointerAddressSpace() != kSharedSpace)
+    where = b_.CreateAddrSpaceCast(where, b_.getPtrTy(kSharedSpace));
+  const bool is_transposed = n.function == Intrinsic::load_matrices_transposed;
+  using namespace llvm::Intrinsic;
+  ID id = n.type.lanes == 1
+              ? (is_transposed ? nvvm_ldmatrix_sync_aligned_m8n8_x1_trans_b16
+                               : nvvm_ldmatrix_sync_aligned_m8n8_x1_b16)
+          : n.type.lanes == 2
+              ? (is_transposed ? nvvm_ldmatrix_sync_aligned_m8n8_x2_trans_b16
+                               : nvvm_ldmatrix_sync_aligned_m8n8_x2_b16)
+              : (is_transposed ? nvvm_ldmatrix_sync_aligned_m8n8_x4_trans_b16
+                               : nvvm_ldmatrix_sync_aligned_m8n8_x4_b16);
+  llvm::CallInst* parts = collective(b_.CreateIntrinsic(id, {where->getType()}, {where}));
+  if (n.type.lanes == 1) return parts;
+  Value* all = llvm::PoisonValue::get(register_type(n.type));
+  for (int i = 0; i < n.type.lanes; ++i) {
+    const auto at = static_cast<unsigned>(i);
+    all = b_.CreateInsertElement(all, b_.CreateExtractValue(parts, at), uint64_t{at});
+  }
+  return all;
+}
+
+llvm::Value* KernelEmitter::emit_mma(const Call& n) {
+  using namespace llvm::Intrinsic;
+  ID id = n.function == Intrinsic::mma_f16    ? nvvm_mma_m16n8k16_row_col_f32_f32
+          : n.function == Intrinsic::mma_bf16 ? nvvm_mma_m16n8k16_row_col_bf16
+          : n.function == Intrinsic::mma_tf32 ? nvvm_mma_m16n8k8_row_col_tf32
+                                              : nvvm_mma_m16n8k32_row_col_s8;
+  LlvmType* pair = llvm::FixedVectorType::get(b_.getHalfTy(), 2);
+  std::vector<Value*> args;
+  for (size_t k = 0; k < 3; ++k) {
+    Value* fragment = emit(n.args[k]);
+    for (int i = 0; i < n.args[k].lanes(); ++i) {
+      Value* part = b_.CreateExtractElement(fragment, static_cast<uint64_t>(i));
+      args.push_back(k < 2 && n.function == Intrinsic::mma_f16 ? b_.CreateBitCast(part, pair) : part);
+    }
+  }
+  llvm::CallInst* sums = collective(b_.CreateIntrinsic(id, {}, args));
+  Value* all = llvm::PoisonValue::get(register_type(n.type));
+  for (unsigned i = 0; i < 4; ++i)
+    all = b_.CreateInsertElement(all, b_.CreateExtractValue(sums, i), uint64_t{i});
+  return all;
+}
+
+llvm::Value* KernelEmitter::emit_async(const Call& n) {
+  using namespace llvm::Intrinsic;
+  if (n.function == Intrinsic::async_commit) return b_.CreateIntrinsic(nvvm_cp_async_commit_group, {}, {});
+  if (n.function == Intrinsic::async_wait) {
+    int64_t left = 0;
+    as_int(n.args[0], &left);
+    return b_.CreateIntrinsic(nvvm_cp_async_wait_group, {}, {b_.getInt32(static_cast<uint32_t>(left))});
+  }
+  const auto *to = n.args[0].as<Load>(), *from = n.args[1].as<Load>();
+  MCC_CHECK(to && from, "an asynchronous copy is of loads");
+  const int64_t bytes = byte_size(to->type.element) * to->type.lanes;
+  Value *target = vector_address(*to), *source = vector_address(*from);
+  if (target->getType()->getPointerAddressSpace() != kSharedSpace)
+    target = b_.CreateAddrSpaceCast(target, b_.getPtrTy(kSharedSpace));
+  // Nothing is read where the condition does not hold, and zeros are written.
+  if (from->predicate.defined()) {
+    MCC_CHECK(from->predicate.lanes() == 1 || from->predicate.as<Broadcast>(), "lanes with conditions of their own");
+    const auto* same = from->predicate.as<Broadcast>();
+    Value* size = b_.CreateSelect(emit(same ? same->value : from->predicate), b_.getInt32(static_cast<uint32_t>(bytes)),
+                                  b_.getInt32(0));
+    ID id = bytes == 4 ? nvvm_cp_async_ca_shared_global_4_s
+            : bytes == 8 ? nvvm_cp_async_ca_shared_global_8_s
+                         : nvvm_cp_async_cg_shared_global_16_s;
+    return b_.CreateIntrinsic(id, {}, {target, source, size});
+  }
+  ID id = bytes == 4 ? nvvm_cp_async_ca_shared_global_4
+          : bytes == 8 ? nvvm_cp_async_ca_shared_global_8
+                       : nvvm_cp_async_cg_shared_global_16;
+  return b_.CreateIntrinsic(id, {}, {target, source});
+}
+
 }  // namespace mcc::codegen

@@ -562,6 +562,9 @@ llvm::Value* KernelEmitter::on(const Call& n) {
         {where, b_.getInt32(0), b_.getInt32(static_cast<uint32_t>(locality)), b_.getInt32(1)});
   }
   if (n.function == Intrinsic::barrier) return emit_barrier();
+  if (class_of(n.function) == IntrinsicClass::rows) return emit_matrix_rows(n);
+  if (class_of(n.function) == IntrinsicClass::mma) return emit_mma(n);
+  if (class_of(n.function) == IntrinsicClass::async) return emit_async(n);
   std::vector<Value*> args;
   for (const Expr& a : n.args)
     args.push_back(emit(a));
@@ -606,8 +609,17 @@ llvm::Value* KernelEmitter::on(const Call& n) {
     case Intrinsic::shuffle_xor:
     case Intrinsic::shuffle_down:
       return emit_shuffle(n.function == Intrinsic::shuffle_xor, x, args[1]);
-    case Intrinsic::barrier:
-    case Intrinsic::prefetch:  // above
+    case Intrinsic::barrier:  // above
+    case Intrinsic::prefetch:
+    case Intrinsic::load_matrices:
+    case Intrinsic::load_matrices_transposed:
+    case Intrinsic::mma_f16:
+    case Intrinsic::mma_bf16:
+    case Intrinsic::mma_tf32:
+    case Intrinsic::mma_i8:
+    case Intrinsic::async_copy:
+    case Intrinsic::async_commit:
+    case Intrinsic::async_wait:
 #define X(name) case Intrinsic::name:
     MCC_EXPANDED_INTRINSICS(X)
 #undef X

@@ -81,6 +81,10 @@ class KernelEmitter {
   void emit_bound(const tensor::For& n);
   Value* emit_barrier();
   Value* emit_shuffle(bool is_xor, Value* value, Value* lanes);
+  Value* emit_matrix_rows(const tensor::Call& n);
+  Value* emit_mma(const tensor::Call& n);
+  Value* emit_async(const tensor::Call& n);
+  Value* vector_address(const tensor::Load& n);
   bool on_device() const { return target_.kind == tensor::TargetKind::cuda; }
 
   // ---- Expressions (emit_expr.cpp) ----

@@ -135,8 +135,19 @@ size_t arity(Intrinsic function) {
 
 Expr Call::make(Intrinsic function, std::vector<Expr> args) {
   MCC_CHECK(function != Intrinsic::bit_cast, "bit_cast needs its type");
-  if (function == Intrinsic::barrier) return make(kBool, function, std::move(args));
+  if (arity(function) == 0) return make(kBool, function, std::move(args));
   MCC_CHECK(!args.empty(), to_text(function), " without arguments");
+  if (class_of(function) == IntrinsicClass::rows) {
+    int64_t count = 0;
+    MCC_CHECK(args.size() == 2 && as_int(args[1], &count) && (count == 1 || count == 2 || count == 4),
+              to_text(function), " of a number of matrices other than 1, 2, 4");
+    return make({ElementType::i32, static_cast<int>(count)}, function, std::move(args));
+  }
+  if (class_of(function) == IntrinsicClass::mma) {
+    MCC_CHECK(args.size() == 3, to_text(function), " takes 3 arguments");
+    Type type = args[2].type();
+    return make(type, function, std::move(args));
+  }
   Type type = args[0].type();
   if (function == Intrinsic::is_nan || function == Intrinsic::is_inf) {
     type.element = ElementType::boolean;
@@ -147,7 +158,7 @@ Expr Call::make(Intrinsic function, std::vector<Expr> args) {
 Expr Call::make(Type type, Intrinsic function, std::vector<Expr> args) {
   MCC_CHECK(args.size() == arity(function), to_text(function), " takes ", arity(function), " arguments, got ",
             args.size());
-  if (function != Intrinsic::prefetch && !is_exchange(function)) {
+  if (!is_statement(function) && !is_exchange(function)) {
     for (const Expr& a : args) {
       MCC_CHECK(a.type() == args[0].type(), to_text(function), ": arguments differ in type");
     }

@@ -251,6 +251,21 @@ struct VectorReduce : ExprNode {
 //   barrier()              a statement only: goes on when all threads are here and sees what they wrote
 //   shuffle_xor(x, k)      x of the thread whose number in the warp is this one's ^ k (a constant, i64)
 //   shuffle_down(x, k)     x of the thread whose number in the warp is k greater; of this one where there is none
+// Of matrices that a warp holds together, in 32-bit registers of 4 / (bytes of an element) = e elements. Thread t holds in
+// register 0 row t // 4, elements e * (t %% 4) and on (as PTX's mma fragments):
+//   load_matrices(x, n)    x: 16 bytes, a row of one of n = 1, 2, 4 matrices of 8 rows; row r of matrix m is thread 8 * m + r's.
+//                          Gives i32xn: register m of each thread's part of matrix m. A load from shared memory
+//   load_matrices_transposed(x, n)  the same of the transposed matrices, of elements of 16 bits
+//   mma_T(a, b, c)         c + A * B, of matrices of T = f16, bf16, tf32, i8: A of 16 rows and K = 8 * e columns, B of 8 columns, c
+//                          (f32x4; i32x4 for i8) of 16 x 8. Registers of a (i32x4): rows from 0, then from 8, of the first K / 2
+//                          columns, then the other half; of b (i32x2): the halves of B's columns as rows; c: two neighbours
+//                          of row t // 4, from column 2 * (t %% 4), then of row t // 4 + 8. Products are exact, summed in
+//                          any order
+// Copies that run beside the threads, from global to shared memory. A thread waits for its own; others see them after a barrier:
+//   async_copy(to, from)   a statement only: to, a load that stands for a place in shared memory, gets what the load `from` gives;
+//                          4, 8 or 16 bytes. Neither is used by anyone before the wait
+//   async_commit()         a statement only: what this thread copied since the last one is a group
+//   async_wait(n)          a statement only: goes on when all groups of this thread but the last n are there
 #define MCC_INTRINSICS(X)                                                                                \
   X(exp, 1)                                                                                              \
   X(exp2, 1)                                                                                             \
@@ -259,7 +274,9 @@ struct VectorReduce : ExprNode {
       X(sin, 1) X(cos, 1) X(tan, 1) X(asin, 1) X(acos, 1) X(atan, 1) X(sinh, 1) X(cosh, 1) X(asinh, 1)   \
           X(acosh, 1) X(atanh, 1) X(abs, 1) X(floor, 1) X(ceil, 1) X(round, 1) X(trunc, 1) X(fma, 3)     \
               X(is_nan, 1) X(is_inf, 1) X(logical_not, 1) X(bit_not, 1) X(popcount, 1) X(bit_cast, 1)    \
-                  X(prefetch, 2) X(likely, 1) X(barrier, 0) X(shuffle_xor, 2) X(shuffle_down, 2)
+                  X(prefetch, 2) X(likely, 1) X(barrier, 0) X(shuffle_xor, 2) X(shuffle_down, 2)           \
+                      X(load_matrices, 2) X(load_matrices_transposed, 2) X(mma_f16, 3) X(mma_bf16, 3)      \
+                          X(mma_tf32, 3) X(mma_i8, 3) X(async_copy, 2) X(async_commit, 0) X(async_wait, 1)
 
 enum class Intrinsic : uint8_t {
 #define X(name, arity) name,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "support/text.h"
 #include "tensor/build.h"
 
 namespace mcc::tensor {
@@ -20,10 +21,49 @@ Instruction dot4(std::string name, std::string feature, ElementType a_type, Elem
   return {std::move(name), std::move(feature), builder.finish({acc})};
 }
 
+// acc[h, y, x, p] += a[8 * h + y, 0..K] . b[0..K, 2 * x + p], the sums of thread (y, x) of a product of 16 x 8 (PTX's
+// mma.m16n8kK). Operands in rows along k, or across it.
+Instruction matrix_product(const std::string& type, Intrinsic mma, ElementType element, ElementType sum, bool a_along_k,
+                           bool b_along_k) {
+  const int64_t depth = 8 * 32 / bit_width(element);
+  FuncBuilder builder(text("mma_m16n8k", depth, "_", a_along_k ? "row" : "col", "_", b_along_k ? "col" : "row", "_", type));
+  Var a_row = builder.dim("a_row"), b_row = builder.dim("b_row");
+  Buffer a = builder.input("a", element, {a_along_k ? 16 : depth, a_row});
+  Buffer b = builder.input("b", element, {b_along_k ? 8 : depth, b_row});
+  Buffer acc = builder.new_buffer("acc", sum, {2, 8, 4, 2});
+  builder.block("mma",
+                {{"y", 8, AxisKind::spatial},
+                 {"x", 4, AxisKind::spatial},
+                 {"h", 2, AxisKind::spatial},
+                 {"p", 2, AxisKind::spatial},
+                 {"k", depth, AxisKind::reduce}},
+                [&](Axes n) {
+                  Expr i = n[2] * 8 + n[0], j = n[1] * 2 + n[3], k = n[4];
+                  Expr left = a_along_k ? load(a, {i, k}) : load(a, {k, i});
+                  Expr right = b_along_k ? load(b, {j, k}) : load(b, {k, j});
+                  std::vector<Expr> place = {n[2], n[0], n[1], n[3]};
+                  return Store::make(acc, place, load(acc, place) + cast(sum, left) * cast(sum, right));
+                });
+  Func semantics = builder.finish({acc});
+  std::string name = semantics.name;
+  return {name, "sm_80", std::move(semantics), mma};
+}
+
 std::vector<Instruction> make_instructions() {
   std::vector<Instruction> list;
   list.push_back(dot4("dot4_u8i8_i32x16", "avx512vnni", ElementType::u8, ElementType::i8, 16));
   list.push_back(dot4("dot4_u8i8_i32x8", "avxvnni", ElementType::u8, ElementType::i8, 8));
+  for (bool a_along_k : {true, false}) {
+    for (bool b_along_k : {true, false}) {
+      auto add = [&](const char* type, Intrinsic mma, ElementType element, ElementType sum) {
+        list.push_back(matrix_product(type, mma, element, sum, a_along_k, b_along_k));
+      };
+      add("f16", Intrinsic::mma_f16, ElementType::f16, ElementType::f32);
+      add("bf16", Intrinsic::mma_bf16, ElementType::bf16, ElementType::f32);
+      add("tf32", Intrinsic::mma_tf32, ElementType::tf32, ElementType::f32);
+      if (a_along_k && b_along_k) add("i8", Intrinsic::mma_i8, ElementType::i8, ElementType::i32);
+    }
+  }
   return list;
 }
 

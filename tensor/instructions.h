@@ -2,6 +2,7 @@
 // nest against the semantics; code generation knows the name.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,10 +12,14 @@ namespace mcc::tensor {
 
 struct Instruction {
   std::string name;
-  std::string feature;  // LLVM's name of what the target must have
+  std::string feature;  // LLVM's name of what the target must have; "sm_80": a GPU of that generation or a later one
   // One block under constant loops, outermost first: an update of the last parameter from the others. Addresses count, not
-  // shapes: an operand of the matched nest has the same strides along the loops, and any base.
+  // shapes: an operand of the matched nest has the same strides along the loops, and any base. Where an operand's rows have a
+  // symbolic length (Func::dims), any length that is the same along all loops will do.
   Func semantics;
+  // The instruction is carried out by a warp together, and the outermost two loops are its threads: thread.y of 8, thread.x of 4.
+  // Each thread has sums of its own, of which the semantics speaks; the instruction computes those of all threads.
+  std::optional<Intrinsic> mma = std::nullopt;
 };
 
 // In a fixed order.

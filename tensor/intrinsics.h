@@ -27,7 +27,9 @@ namespace mcc::tensor {
   X(abs) X(is_nan) X(is_inf) X(logical_not) X(bit_not) X(popcount) X(bit_cast) X(prefetch) X(likely)
 
 // Of the threads of a GPU's block: only there are instructions for them.
-#define MCC_THREAD_INTRINSICS(X) X(barrier) X(shuffle_xor) X(shuffle_down)
+#define MCC_THREAD_INTRINSICS(X)                                                                         \
+  X(barrier) X(shuffle_xor) X(shuffle_down) X(load_matrices) X(load_matrices_transposed) X(mma_f16)      \
+      X(mma_bf16) X(mma_tf32) X(mma_i8) X(async_copy) X(async_commit) X(async_wait)
 
 // All that code generation has instructions for.
 #define MCC_NATIVE_INTRINSICS(X) MCC_FLOAT_INTRINSICS(X) MCC_OTHER_INTRINSICS(X)
@@ -43,6 +45,9 @@ namespace mcc::tensor {
 //   prefetch    a load
 //   barrier     nothing
 //   exchange    32-bit numbers, and a constant
+//   rows        16 bytes, and 1, 2 or 4
+//   mma         i32x4, i32x2, and f32x4 or i32x4
+//   async       two loads, nothing, or a constant
 enum class IntrinsicClass : uint8_t {
   math,
   float_op,
@@ -53,7 +58,10 @@ enum class IntrinsicClass : uint8_t {
   bit_cast,
   prefetch,
   barrier,
-  exchange
+  exchange,
+  rows,
+  mma,
+  async
 };
 
 constexpr IntrinsicClass class_of(Intrinsic function) {
@@ -84,14 +92,34 @@ constexpr IntrinsicClass class_of(Intrinsic function) {
     case Intrinsic::shuffle_xor:
     case Intrinsic::shuffle_down:
       return IntrinsicClass::exchange;
+    case Intrinsic::load_matrices:
+    case Intrinsic::load_matrices_transposed:
+      return IntrinsicClass::rows;
+    case Intrinsic::mma_f16:
+    case Intrinsic::mma_bf16:
+    case Intrinsic::mma_tf32:
+    case Intrinsic::mma_i8:
+      return IntrinsicClass::mma;
+    case Intrinsic::async_copy:
+    case Intrinsic::async_commit:
+    case Intrinsic::async_wait:
+      return IntrinsicClass::async;
   }
   MCC_UNREACHABLE("unknown intrinsic");
 }
 
 // Whether lower_math expands it.
 constexpr bool is_expanded(Intrinsic function) { return class_of(function) == IntrinsicClass::math; }
-// Whether threads wait for each other there.
-constexpr bool is_exchange(Intrinsic function) { return class_of(function) == IntrinsicClass::exchange; }
+// Whether the threads of a warp come there together: each gets what others have.
+constexpr bool is_exchange(Intrinsic function) {
+  IntrinsicClass of = class_of(function);
+  return of == IntrinsicClass::exchange || of == IntrinsicClass::rows || of == IntrinsicClass::mma;
+}
+// Whether it is a statement, without a value.
+constexpr bool is_statement(Intrinsic function) {
+  IntrinsicClass of = class_of(function);
+  return of == IntrinsicClass::prefetch || of == IntrinsicClass::barrier || of == IntrinsicClass::async;
+}
 // Whether it takes many times as long as an addition.
 constexpr bool is_slow(Intrinsic function) { return is_expanded(function) || function == Intrinsic::sqrt; }
 

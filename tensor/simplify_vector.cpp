@@ -1,4 +1,5 @@
 // Vector expressions: linear in the lane where possible, broadcasts hoisted out of everything else.
+#include "tensor/intrinsics.h"
 #include "tensor/simplifier.h"
 #include "tensor/text.h"
 
@@ -146,7 +147,7 @@ Expr Simplifier::simplify_vector(const Expr& e) {
     case ExprKind::Call: {
       Expr out = call_value(*e.as<Call>(), e);
       const auto* n = out.as<Call>();
-      if (!n || n->function == Intrinsic::prefetch || n->args.empty()) return out;
+      if (!n || is_statement(n->function) || is_exchange(n->function) || n->args.empty()) return out;
       std::vector<Expr> scalars;
       for (const Expr& a : n->args) {
         if (const auto* b = a.as<Broadcast>()) scalars.push_back(b->value);

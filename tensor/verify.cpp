@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tensor/intrinsics.h"
 #include "tensor/verify/context.h"
 #include "tensor/visit.h"
 
@@ -52,13 +53,33 @@ const Rule<Block> kBlockRules[] = {
 };
 
 const Rule<Evaluate> kEvaluateRules[] = {
-    {"an evaluate is a barrier, or a prefetch of a load, with a constant of 0 .. 3",
+    {"an evaluate is a barrier, a prefetch, or about asynchronous copies",
      [](const Evaluate& n) {
        const auto* call = n.value.as<Call>();
-       if (call && call->function == Intrinsic::barrier) return true;
-       if (!call || call->function != Intrinsic::prefetch) return false;
+       return call && is_statement(call->function);
+     }},
+    {"a prefetch is of a load, with a constant of 0 .. 3",
+     [](const Evaluate& n) {
+       const auto* call = n.value.as<Call>();
+       if (!call || call->function != Intrinsic::prefetch) return true;
        int64_t keep = 0;
        return call->args[0].as<Load>() && as_int(call->args[1], &keep) && 0 <= keep && keep <= 3;
+     }},
+    {"an asynchronous copy is of 4, 8 or 16 bytes from global into shared memory",
+     [](const Evaluate& n) {
+       const auto* call = n.value.as<Call>();
+       if (!call || call->function != Intrinsic::async_copy) return true;
+       const auto *to = call->args[0].as<Load>(), *from = call->args[1].as<Load>();
+       if (!to || !from || !(to->type == from->type) || to->predicate.defined()) return false;
+       const int64_t bytes = byte_size(to->type.element) * to->type.lanes;
+       return to->buffer.scope() == Scope::shared && from->buffer.scope() == Scope::global &&
+              (bytes == 4 || bytes == 8 || bytes == 16);
+     }},
+    {"a wait is for all asynchronous copies but a constant number of groups",
+     [](const Evaluate& n) {
+       const auto* call = n.value.as<Call>();
+       int64_t left = 0;
+       return !call || call->function != Intrinsic::async_wait || (as_int(call->args[0], &left) && left >= 0);
      }},
 };
 
@@ -171,9 +192,7 @@ class CheckStmt : public Visitor {
     within(n, [&] {
       context_.check(kEvaluateRules, n);
       const auto* call = n.value.as<Call>();
-      bool is_statement =
-          call && (call->function == Intrinsic::prefetch || call->function == Intrinsic::barrier);
-      if (!is_statement) return expr(n.value);
+      if (!call || !is_statement(call->function)) return expr(n.value);
       for (const Expr& a : call->args)
         expr(a);
     });

@@ -1,5 +1,6 @@
 #include "tensor/visit.h"
 
+#include "tensor/intrinsics.h"
 #include "tensor/text.h"
 
 namespace mcc::tensor {
@@ -158,7 +159,9 @@ Expr Mutator::on(const Call& n, const Expr& self) {
   bool changed = false;
   std::vector<Expr> args = mutate(n.args, &changed);
   if (!changed) return self;
-  Type type = n.type.with_lanes(args[0].lanes());
+  // What a warp does together has its own shape.
+  bool is_by_lanes = !is_exchange(n.function) && !is_statement(n.function);
+  Type type = is_by_lanes ? n.type.with_lanes(args[0].lanes()) : n.type;
   return Call::make(type, n.function, std::move(args));
 }
 

@@ -559,6 +559,11 @@ class Reader {
       case Intrinsic::barrier:
       case Intrinsic::shuffle_xor:
       case Intrinsic::shuffle_down:
+      case Intrinsic::load_matrices:
+      case Intrinsic::load_matrices_transposed:
+      case Intrinsic::async_copy:
+      case Intrinsic::async_commit:
+      case Intrinsic::async_wait:
         return;
       case Intrinsic::fma:
         s.ops.fma += 1;

@@ -4,6 +4,7 @@
 // slot or code that computes it, so that reading a variable is not a call.
 #pragma once
 
+#include <deque>
 #include <string>
 
 #include "support/result.h"
@@ -55,12 +56,27 @@ struct Operand {
   }
 };
 
+struct Access;
+
+// Asynchronous copies of a thread: of the group that is being made, and of those that have not been waited for.
+struct AsyncElement {
+  const Access* to;
+  int64_t element;
+  Value value;
+};
+using AsyncGroup = std::vector<AsyncElement>;
+struct AsyncCopies {
+  AsyncGroup open;
+  std::deque<AsyncGroup> groups;
+};
+
 // The threads of a launch's block, each with a frame of its own.
 struct Team {
   LaunchClock clock;
   std::vector<std::vector<Value>> frames;
   std::vector<int64_t> extents;   // of the loops over threads, outermost first
   std::vector<Memory*> privates;  // of each thread its own
+  std::vector<AsyncCopies> copies;
 
   int size() const { return static_cast<int>(frames.size()); }
   // The thread goes on; its frame.

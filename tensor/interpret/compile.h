@@ -12,13 +12,20 @@ namespace mcc::tensor::interpreter {
 
 // One of a statement's exchanges between threads: before the statement runs, each thread's slot gets another thread's value.
 struct Exchange {
-  Operand value;
-  int slot = -1;
+  std::vector<Operand> values;
+  int slot = -1;  // of the result's first lane
   Intrinsic function{};
-  int distance = 0;
+  int number = 0;  // distance of a shuffle; matrices
+  ElementType element{};  // of the values
   const Place* place = nullptr;
 
   void run(Team& team, const Threads& threads) const;
+
+ private:
+  struct Warp;
+  void shuffle(const Warp& warp) const;
+  void rows(const Warp& warp) const;
+  void multiply(const Warp& warp) const;
 };
 
 // Everything that lives as long as one call of interpret().
@@ -81,6 +88,7 @@ class Compiler {
   Operand absolute(const Call& n);
   Operand bit_cast(const Call& n);
   Operand exchange(const Call& n);
+  const StmtCode* asynchronous(const Call& n);
 
   template <class F>
   Operand map(F f, Operand a);

@@ -465,19 +465,35 @@ Operand Compiler::bit_cast(const Call& n) {
 // The value is in the slot when the statement runs.
 Operand Compiler::exchange(const Call& n) {
   if (!in_launch_) throw Fault{text(to_text(n.function), " is for the threads of a launch")};
-  int64_t distance = 0;
-  if (!as_int(n.args[1], &distance) || distance < 1 || distance > 31 || n.type.lanes != 1) {
-    throw Fault{text(to_text(n.function), " is of scalars, at a constant distance of 1 to 31")};
+  Exchange e;
+  e.function = n.function;
+  e.element = n.args[0].element();
+  e.place = place();
+  int64_t number = 0;
+  if (class_of(n.function) == IntrinsicClass::mma) {
+    for (const Expr& a : n.args)
+      e.values.push_back(expr(a));
+  } else {
+    bool is_constant = as_int(n.args[1], &number);
+    bool is_shuffle = class_of(n.function) == IntrinsicClass::exchange;
+    if (is_shuffle && (!is_constant || number < 1 || number > 31 || n.type.lanes != 1)) {
+      throw Fault{text(to_text(n.function), " is of scalars, at a constant distance of 1 to 31")};
+    }
+    if (!is_shuffle && byte_size(e.element) * n.args[0].lanes() != 16) {
+      throw Fault{text(to_text(n.function), " of rows of other than 16 bytes")};
+    }
+    e.values.push_back(expr(n.args[0]));
+    e.number = static_cast<int>(number);
   }
-  const Operand value = expr(n.args[0]);
-  program_.exchanges.push_back({value, new_slots(1), n.function, static_cast<int>(distance), place()});
+  e.slot = new_slots(n.type.lanes);
+  program_.exchanges.push_back(std::move(e));
   exchanges_.push_back(&program_.exchanges.back());
-  return Operand{program_.exchanges.back().slot, 1, nullptr};
+  return Operand{program_.exchanges.back().slot, n.type.lanes, nullptr};
 }
 
 Operand Compiler::compile(const Call& n) {
   if (is_exchange(n.function)) return exchange(n);
-  if (n.function == Intrinsic::barrier) throw Fault{"barrier is a statement, it has no value"};
+  if (is_statement(n.function)) throw Fault{text(to_text(n.function), " is a statement, it has no value")};
   const ElementType element = n.args[0].element();
   const auto math = [&](double (*function)(double)) { return float_function(n, function); };
   const auto float_test = [&](bool (*test)(double)) {
@@ -567,13 +583,12 @@ Operand Compiler::compile(const Call& n) {
     }
     case Intrinsic::bit_cast:
       return bit_cast(n);
-    case Intrinsic::prefetch:
-      throw Fault{"prefetch is a statement, it has no value"};
     case Intrinsic::likely:
       return expr(n.args[0]);
-    case Intrinsic::barrier:  // above
-    case Intrinsic::shuffle_xor:
-    case Intrinsic::shuffle_down:
+#define X(name) case Intrinsic::name:
+      MCC_THREAD_INTRINSICS(X)
+#undef X
+    case Intrinsic::prefetch:  // above
       break;
   }
   MCC_UNREACHABLE("unknown intrinsic");

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "tensor/interpret/compile.h"
+#include "tensor/intrinsics.h"
 #include "tensor/numeric.h"
 #include "tensor/text.h"
 
@@ -123,6 +124,16 @@ void write_element(std::byte* data, int64_t index, Value value) {
     MCC_UNREACHABLE("strings are not computed with");
   } else {
     write(static_cast<int8_t>(value.i));
+  }
+}
+
+void write_any(const Memory& memory, int64_t index, Value value) {
+  switch (memory.buffer.element()) {
+#define X(name, text, cls, bits) \
+  case ElementType::name:        \
+    return write_element<ElementType::name>(memory.data, index, value);
+    MCC_ELEMENT_TYPES(X)
+#undef X
   }
 }
 
@@ -262,6 +273,43 @@ struct BarrierCode final : StmtCode {
   const Place* place;
 };
 
+// The elements count as never written until the thread has waited for them.
+struct AsyncCopyCode final : StmtCode {
+  void run(Value* frame) const override {
+    const Lanes values = from.get_lanes(frame);
+    std::vector<int64_t> elements(static_cast<size_t>(to.lanes));
+    to.elements(frame, elements.data());
+    AsyncGroup& group = team->copies[team->clock.thread].open;
+    for (int k = 0; k < to.lanes; ++k) {
+      to.note_write(frame, elements[static_cast<size_t>(k)], false);
+      group.push_back({&to, elements[static_cast<size_t>(k)], values[k]});
+    }
+  }
+  Operand from;
+  Access to;
+  Team* team;
+};
+
+struct AsyncGroupCode final : StmtCode {
+  void run(Value* frame) const override {
+    AsyncCopies& copies = team->copies[team->clock.thread];
+    if (!is_wait) {
+      copies.groups.push_back(std::exchange(copies.open, {}));
+      return;
+    }
+    while (copies.groups.size() > left) {
+      for (const AsyncElement& e : copies.groups.front()) {
+        e.to->note_write(frame, e.element, true);
+        write_any(*e.to->memory, e.element, e.value);
+      }
+      copies.groups.pop_front();
+    }
+  }
+  bool is_wait = false;
+  size_t left = 0;
+  Team* team;
+};
+
 // Blocks one after the other; the threads of each one after the other, or in step where they wait for each other.
 struct LaunchCode final : StmtCode {
   void run(Value* frame) const override {
@@ -293,6 +341,7 @@ struct LaunchCode final : StmtCode {
     for (int64_t block = 0; block < blocks; ++block) {
       ++team.clock.block;
       ++team.clock.epoch;
+      team.copies.assign(static_cast<size_t>(threads), {});
       set(block_loops, counts, block, frame);
       for (const auto& [memory, shape] : shared)
         memory->allocate(shape_values(memory->buffer, shape, frame));
@@ -337,30 +386,27 @@ struct LaunchCode final : StmtCode {
 
 }  // namespace
 
-void Exchange::run(Team& team, const Threads& threads) const {
-  constexpr int kWarp = 32;
-  std::vector<Value> values(static_cast<size_t>(team.size()));
-  std::vector<bool> is_here(static_cast<size_t>(team.size()));
-  for (int t : threads) {
-    values[static_cast<size_t>(t)] = value.get(team.select(t));
-    is_here[static_cast<size_t>(t)] = true;
+const StmtCode* Compiler::asynchronous(const Call& n) {
+  if (!in_launch_) throw Fault{text(to_text(n.function), " is for the threads of a launch")};
+  if (n.function == Intrinsic::async_copy) {
+    const auto* to = n.args[0].as<Load>();
+    if (!to) throw Fault{"async_copy without a place to copy to"};
+    auto code = std::make_unique<AsyncCopyCode>();
+    code->from = expr(n.args[1]);
+    code->to = access(to->buffer, to->indices, nullptr, to->type.lanes);
+    code->team = &program_.team;
+    expect_no_exchanges("a store or a let only");
+    return add_stmt(std::move(code));
   }
-  for (int t : threads) {
-    const int warp = t / kWarp * kWarp, lane = t % kWarp;
-    int from = function == Intrinsic::shuffle_xor ? lane ^ distance : lane + distance;
-    if (from >= kWarp) from = lane;
-    auto fail = [&](const std::string& what) {
-      throw Fault{text(to_text(function), " by ", team.thread_text(static_cast<uint32_t>(t)), ": ", what,
-                       ", in ", place_text(*place, team.frames[static_cast<size_t>(t)].data()))};
-    };
-    for (int other = warp; other < std::min(warp + kWarp, team.size()); ++other) {
-      if (!is_here[static_cast<size_t>(other)]) {
-        fail(text(team.thread_text(static_cast<uint32_t>(other)), " of the same warp does not take part"));
-      }
-    }
-    if (warp + from >= team.size()) fail(text("there is no thread ", warp + from));
-    team.frames[static_cast<size_t>(t)][static_cast<size_t>(slot)] = values[static_cast<size_t>(warp + from)];
+  auto code = std::make_unique<AsyncGroupCode>();
+  int64_t left = 0;
+  if (n.function == Intrinsic::async_wait && (!as_int(n.args[0], &left) || left < 0)) {
+    throw Fault{"async_wait for other than a constant number of groups"};
   }
+  code->is_wait = n.function == Intrinsic::async_wait;
+  code->left = static_cast<size_t>(left);
+  code->team = &program_.team;
+  return add_stmt(std::move(code));
 }
 
 void Compiler::expect_no_exchanges(std::string_view where) {
@@ -628,6 +674,7 @@ const StmtCode* Compiler::compile(const Evaluate& n) {
     code->place = place();
     return add_stmt(std::move(code));
   }
+  if (hint && class_of(hint->function) == IntrinsicClass::async) return asynchronous(*hint);
   if (hint && hint->function == Intrinsic::prefetch) return add_stmt(std::make_unique<SeqCode>());
   auto code = std::make_unique<EvaluateCode>();
   code->value = expr(n.value);

@@ -13,6 +13,7 @@
 #include "tensor/passes/transpose_tiles.h"
 #include "tensor/passes/unbind_loops.h"
 #include "tensor/passes/unroll_loops.h"
+#include "tensor/passes/use_instructions.h"
 #include "tensor/passes/vectorize_loops.h"
 #include "tensor/simplify.h"
 
@@ -37,6 +38,7 @@ Func lower(const Func& f, const Target& target, const PassObserver& observer) {
   run("relax_guards", relax_guards);
   if (!is_grid) run("place_prefetches", [&](const Func& h) { return place_prefetches(h, target); });
   run("flatten_buffers", flatten_buffers);
+  if (is_grid) run("use_instructions", use_instructions);
   run("vectorize_loops", vectorize_loops);
   if (!is_grid) run("transpose_tiles", transpose_tiles);
   run("unroll_loops", unroll_loops);

@@ -165,6 +165,7 @@ class LaneWriter : public ScopedMutator {
     bool changed = false;
     std::vector<Expr> args = mutate(n.args, &changed);
     if (!changed) return self;
+    if (n.type.is_vector()) return nested_vector(self);
     int lanes = 1;
     for (const Expr& a : args)
       lanes = std::max(lanes, a.lanes());

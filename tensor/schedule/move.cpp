@@ -4,6 +4,20 @@
 
 namespace mcc::tensor {
 
+Outcome require_own_loops(const BlockSite& site) {
+  const Block& block = *site.block;
+  bool is_plain = site.loops.size() == block.axes.size() && is_true(block.predicate) &&
+                  chain_from(site.loops.empty() ? nullptr : site.loops[0]).size() == site.loops.size() &&
+                  (site.loops.empty() || site.loops.back()->body.get() == &block);
+  for (size_t i = 0; is_plain && i < block.axes.size(); ++i) {
+    is_plain = block.values[i].same_as(site.loops[i]->var) && is_int(block.axes[i].domain.min, 0) &&
+               site.loops[i]->loop == LoopKind::serial;
+  }
+  if (is_plain) return applied();
+  return refuse(RefusalCode::not_nested, text("expected block ", block.name,
+                                              " to stand under serial loops of its own, one for each axis"));
+}
+
 Binding run_axes(const RegionAnalysis& regions, const std::string& block, const std::vector<Axis>& axes,
                  const std::vector<std::optional<Stretch>>& axis_stretches, Names& names) {
   Binding out;

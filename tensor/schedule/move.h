@@ -6,6 +6,9 @@
 
 namespace mcc::tensor {
 
+// The block stands under serial loops of its own, one for each axis in order, has no predicate, and all axes begin at 0.
+Outcome require_own_loops(const BlockSite& site);
+
 // New loops and what a block's axes are bound to under them.
 struct Binding {
   std::vector<LoopSpec> loops;

@@ -13,6 +13,8 @@
 //   for m, n, k: conv: acc[m, n] += ...
 //   for m, n: acc: y[m // 7, n, m %% 7] = acc[m, n]
 //
+// What is converted to a wider type on top of it all is kept in the narrower one.
+//
 // The new block has the buffer's name and loops name.axis; it stands just before (behind) the block's loops.
 //
 // 1. The block stands under loops of its own, one for each axis, and has no predicate; all axes begin at 0.
@@ -22,6 +24,7 @@
 // 4. The scope is global, local, registers or shared; the name is new.
 #include <algorithm>
 
+#include "tensor/schedule/move.h"
 #include "tensor/schedule/step.h"
 
 namespace mcc::tensor {
@@ -41,6 +44,12 @@ std::set<const BufferNode*> loaded(const Expr& e) {
   return out;
 }
 
+// Whether a conversion between floats loses nothing and takes more bytes, or as many with more digits.
+bool is_wider(ElementType to, ElementType from) {
+  if (!is_float(to) || !is_float(from)) return false;
+  return bit_width(to) > bit_width(from) || (to == ElementType::f32 && from == ElementType::tf32);
+}
+
 // Replaces the largest expressions that load from one buffer, and no other, by loads of a new one.
 class ReplaceOperand {
  public:
@@ -52,6 +61,10 @@ class ReplaceOperand {
   Expr replace(const Expr& e, const Expr& by) {
     std::set<const BufferNode*> buffers = loaded(e);
     if (!buffers.contains(buffer_.get())) return e;
+    const auto* widening = e.as<Cast>();
+    if (buffers.size() == 1 && widening && is_wider(widening->type.element, widening->value.element())) {
+      return Cast::make(widening->type, replace(widening->value, by));
+    }
     if (buffers.size() == 1) {
       is_clear &= !operand.defined() || structurally_equal(operand, e);
       operand = e;
@@ -76,20 +89,6 @@ struct Request {
   Scope scope = Scope::global;
   std::vector<Axis> axes;  // of the block, in the new order
 };
-
-Outcome check_block(const BlockSite& site) {
-  const Block& block = *site.block;
-  bool is_plain = site.loops.size() == block.axes.size() && is_true(block.predicate) &&
-                  chain_from(site.loops.empty() ? nullptr : site.loops[0]).size() == site.loops.size() &&
-                  (site.loops.empty() || site.loops.back()->body.get() == &block);
-  for (size_t i = 0; is_plain && i < block.axes.size(); ++i) {
-    is_plain = block.values[i].same_as(site.loops[i]->var) && is_int(block.axes[i].domain.min, 0) &&
-               site.loops[i]->loop == LoopKind::serial;
-  }
-  if (is_plain) return applied();
-  return refuse(RefusalCode::not_nested, text("expected block ", block.name,
-                                              " to stand under serial loops of its own, one for each axis"));
-}
 
 // A new block over the axes, under loops of its own, and the new buffer's indices in terms of its axes.
 struct Copy {
@@ -257,7 +256,7 @@ Outcome apply_step(const Reindex& step, Schedule& schedule) {
   Names names(f);
   if (Outcome o = require_new_name(names, step.name); !o) return o;
   names.unique(step.name);
-  if (Outcome o = check_block(*request.site); !o) return o;
+  if (Outcome o = require_own_loops(*request.site); !o) return o;
   std::set<std::string> seen;
   for (const std::string& name : step.axes) {
     auto it = std::find_if(block.axes.begin(), block.axes.end(),

@@ -143,6 +143,17 @@ struct FuseAxes {
     v("block", block), v("axes", axes), v("name", name);
   }
 };
+// A sum of products over longer axes: what its operands have there is 0, and nobody reads the results. axes[n] becomes as long as
+// a multiple of multiples[n].
+struct PadEinsum {
+  std::string block;
+  std::vector<std::string> axes;
+  std::vector<int64_t> multiples;
+  template <class V>
+  void fields(V& v) {
+    v("block", block), v("axes", axes), v("multiples", multiples);
+  }
+};
 struct SetScope {
   std::string buffer, scope;
   template <class V>
@@ -221,6 +232,7 @@ struct Tensorize {
   X(cache_write, CacheWrite)                      \
   X(reindex, Reindex)                             \
   X(fuse_axes, FuseAxes)                          \
+  X(pad_einsum, PadEinsum)                        \
   X(set_scope, SetScope)                          \
   X(storage_align, StorageAlign)                  \
   X(rfactor, Rfactor)                             \

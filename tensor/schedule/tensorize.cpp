@@ -12,8 +12,14 @@
 // 2. The loop and those below it are serial, directly nested around one block without an init, with the extents of
 //    the instruction's loops, in order.
 // 3. The block has no predicate on these loops; each axis is a sum of something free of the loops and something of the loops.
-// 4. Its body equals the instruction's update: the same operators and types, operands read and written with the same
+// 4. For an instruction of a warp, loops over thread.y of 8 and thread.x of 4 iterations stand around the tile, and its
+//    block has no predicate on them.
+// 5. Its body equals the instruction's update: the same operators and types, operands read and written with the same
 //    strides along the loops. Shapes of the buffers are constant.
+#include <algorithm>
+#include <map>
+
+#include "tensor/grid.h"
 #include "tensor/instructions.h"
 #include "tensor/schedule/regions.h"
 #include "tensor/schedule/step.h"
@@ -25,7 +31,32 @@ struct Tile {
   std::vector<const For*> loops;
   const Block* block = nullptr;
   std::vector<Var> vars;
+  std::vector<Var> threads;  // around the tile, those that carry the instruction out together
+  std::vector<Var> all() const {
+    std::vector<Var> out = threads;
+    out.insert(out.end(), vars.begin(), vars.end());
+    return out;
+  }
 };
+
+// The loops over the threads of a warp's grid of 8 x 4.
+Outcome find_threads(const Func& f, const For* loop, const Instruction& instruction, Tile* tile) {
+  if (!instruction.mma) return applied();
+  for (const auto& [axis, extent] : {std::pair{GridAxis::thread_y, 8}, {GridAxis::thread_x, 4}}) {
+    std::vector<const For*> around = loops_around(f.body, loop);
+    auto it = std::find_if(around.begin(), around.end(), [&](const For* l) { return grid_axis(*l) == axis; });
+    if (it == around.end() || !is_int((*it)->extent, extent)) {
+      return refuse(RefusalCode::no_match, text("expected a loop of ", extent, " iterations over ", info_of(axis).name,
+                                                " around the tile of ", instruction.name));
+    }
+    if (uses_any(tile->block->predicate, {*it})) {
+      return refuse(RefusalCode::no_match, text("expected no condition on the threads, got ",
+                                                to_text(tile->block->predicate)));
+    }
+    tile->threads.push_back((*it)->var);
+  }
+  return applied();
+}
 
 Outcome find_tile(const For* loop, Tile* tile) {
   tile->loops = chain_from(loop);
@@ -68,19 +99,32 @@ struct Side {
   Analyzer analyzer;
 };
 
-// Elements by which an access moves along each loop; empty if that is not constant.
-std::optional<std::vector<int64_t>> strides(const Buffer& buffer, const std::vector<Expr>& indices,
-                                            const Side& side) {
-  std::vector<int64_t> out(side.loops.size(), 0);
-  int64_t stride = 1;
+// Elements by which an access moves along a loop: a number, or that many rows of a symbolic length.
+struct Stride {
+  int64_t count = 0;
+  const ExprNode* row = nullptr;
+};
+
+// Along each loop; empty if that is not constant.
+std::optional<std::vector<Stride>> strides(const Buffer& buffer, const std::vector<Expr>& indices, const Side& side) {
+  std::vector<Stride> out(side.loops.size());
+  Stride stride{1, nullptr};
   for (size_t d = indices.size(); d-- > 0;) {
     std::optional<LinearForm> form = linear_form(side.analyzer.simplify(indices[d]), side.loops);
     if (!form) return std::nullopt;
-    for (size_t i = 0; i < side.loops.size(); ++i)
-      out[i] += form->coefficients[i] * stride;
+    for (size_t i = 0; i < side.loops.size(); ++i) {
+      const int64_t by = form->coefficients[i] * stride.count;
+      if (by == 0) continue;
+      if (out[i].count != 0 && out[i].row != stride.row) return std::nullopt;
+      out[i] = {out[i].count + by, stride.row};
+    }
     int64_t extent = 0;
-    if (!as_int(buffer.shape()[d], &extent)) return std::nullopt;
-    stride *= extent;
+    if (as_int(buffer.shape()[d], &extent)) {
+      stride.count *= extent;
+    } else if (d > 0) {
+      if (stride.row != nullptr || !buffer.shape()[d].as<VarNode>()) return std::nullopt;
+      stride.row = buffer.shape()[d].get();
+    }
   }
   return out;
 }
@@ -94,7 +138,18 @@ class Matcher {
                     const std::vector<Expr>& indices) {
     if (p.element() != b.element()) return false;
     auto expected = strides(p, p_indices, pattern_), got = strides(b, indices, tile_);
-    if (!expected || !got || *expected != *got) return false;
+    if (!expected || !got) return false;
+    for (size_t i = 0; i < expected->size(); ++i) {
+      const Stride &want = (*expected)[i], &have = (*got)[i];
+      if (have.row != nullptr) return false;
+      if (want.row == nullptr) {
+        if (want.count != have.count) return false;
+        continue;
+      }
+      if (have.count == 0 || have.count % want.count != 0) return false;
+      auto [it, is_new] = rows_.emplace(want.row, have.count / want.count);
+      if (!is_new && it->second != have.count / want.count) return false;
+    }
     auto [it, is_new] = buffers_.emplace(p.get(), b);
     return is_new || it->second.same_as(b);
   }
@@ -111,8 +166,10 @@ class Matcher {
       const auto* other = e.as<Binary>();
       if (b->op != other->op) return false;
       BufferMap before = buffers_;
+      std::map<const ExprNode*, int64_t> rows_before = rows_;
       if (match(b->a, other->a) && match(b->b, other->b)) return true;
       buffers_ = std::move(before);
+      rows_ = std::move(rows_before);
       bool commutes = b->op == BinaryOp::add || b->op == BinaryOp::mul;
       return commutes && match(b->a, other->b) && match(b->b, other->a);
     }
@@ -122,6 +179,7 @@ class Matcher {
  private:
   const Side pattern_, tile_;
   BufferMap buffers_;
+  std::map<const ExprNode*, int64_t> rows_;  // lengths; looked up only
 };
 
 Outcome check_match(const Func& f, const Instruction& instruction, const Tile& tile) {
@@ -131,7 +189,7 @@ Outcome check_match(const Func& f, const Instruction& instruction, const Tile& t
   std::vector<std::string> expected, got;
   for (const For* l : pattern.loops) {
     loops.push_back(l->var);
-    expected.push_back(to_text(l->extent));
+    if (loops.size() > tile.threads.size()) expected.push_back(to_text(l->extent));
   }
   for (const For* l : tile.loops)
     got.push_back(to_text(l->extent));
@@ -142,7 +200,7 @@ Outcome check_match(const Func& f, const Instruction& instruction, const Tile& t
   std::optional<Update> want = bound_update(*pattern.block), have = bound_update(*tile.block);
   std::vector<const For*> around = loops_around(f.body, tile.block);
   Matcher matcher({loops, analyzer_at(instruction.semantics, pattern.loops)},
-                  {tile.vars, analyzer_at(f, around)});
+                  {tile.all(), analyzer_at(f, around)});
   bool same = have && want->op == have->op &&
               matcher.match_access(want->buffer, want->indices, have->buffer, have->indices) &&
               matcher.match(want->operand, have->operand);
@@ -225,6 +283,7 @@ Outcome apply_step(const Tensorize& step, Schedule& schedule) {
   }
   Tile tile;
   if (Outcome o = find_tile(loop, &tile); !o) return o;
+  if (Outcome o = find_threads(f, loop, *instruction, &tile); !o) return o;
   if (Outcome o = check_match(f, *instruction, tile); !o) return o;
   Outcome outcome = applied();
   Stmt block = blockize(f, tile, step.instruction, &outcome);

@@ -45,10 +45,24 @@ const Rule<Call> kCallRules[] = {
     {"bit_not and popcount are of integers", argument<IntrinsicClass::integer, mcc::is_int>},
     {"threads exchange scalars of 32 bits, at a constant distance of 1 to 31",
      [](const Call& n) {
-       if (!is_exchange(n.function)) return true;
+       if (class_of(n.function) != IntrinsicClass::exchange) return true;
        int64_t distance = 0;
        return n.type.lanes == 1 && bit_width(n.type.element) == 32 && as_int(n.args[1], &distance) &&
               1 <= distance && distance < 32;
+     }},
+    {"a row of a matrix has 16 bytes, of elements of 16 bits where the matrix is transposed",
+     [](const Call& n) {
+       if (class_of(n.function) != IntrinsicClass::rows) return true;
+       const Type row = n.args[0].type();
+       return byte_size(row.element) * row.lanes == 16 &&
+              (n.function == Intrinsic::load_matrices || bit_width(row.element) == 16);
+     }},
+    {"matrices are multiplied as i32x4, i32x2, and f32x4 (i32x4 for integers)",
+     [](const Call& n) {
+       if (class_of(n.function) != IntrinsicClass::mma) return true;
+       const Type sum{n.function == Intrinsic::mma_i8 ? ElementType::i32 : ElementType::f32, 4};
+       return n.args[0].type() == Type{ElementType::i32, 4} && n.args[1].type() == Type{ElementType::i32, 2} &&
+              n.args[2].type() == sum;
      }},
     {"bit_cast keeps the width and the lanes",
      [](const Call& n) {
@@ -61,8 +75,7 @@ const Rule<Call> kCallRules[] = {
        if (n.function == Intrinsic::bit_cast) return true;
        return n.type == Call::make(n.function, n.args).type();
      }},
-    {"prefetch and barrier stand alone in an evaluate",
-     [](const Call& n) { return n.function != Intrinsic::prefetch && n.function != Intrinsic::barrier; }},
+    {"what has no value stands alone in an evaluate", [](const Call& n) { return !is_statement(n.function); }},
 };
 
 // ---- The walk ----

@@ -1,6 +1,7 @@
 #include "fake_cuda/ptx.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -20,12 +21,19 @@ struct Bad : std::runtime_error {
 
 struct Block;
 
+// A copy that the thread has not waited for.
+struct AsyncCopy {
+  uint64_t to = 0;
+  std::vector<std::byte> bytes;
+};
+
 struct Thread {
   std::vector<uint64_t> r;  // registers, as raw bits
   std::vector<std::byte> local;
   Block* block = nullptr;
   size_t pc = 0;
   unsigned id[3] = {};
+  std::vector<std::vector<AsyncCopy>> groups{1};  // the last one is open
   enum { running, at_barrier, at_shuffle, done } state = running;
 };
 
@@ -40,15 +48,13 @@ struct Block {
 
 using Read = std::function<uint64_t(const Thread&)>;
 
-struct Shuffle {
-  bool is_xor = false;
-  int to = -1;
-  Read value, lanes;
-};
+// What the threads of a warp do together: those that are at it, by their lanes.
+using Collective = std::function<void(const std::map<size_t, Thread*>& lanes)>;
+
 
 struct Step {
   std::function<void(Thread&)> run;  // may change pc
-  int shuffle = -1;
+  int collective = -1;
   bool is_barrier = false;
   int guard = -1;
   bool is_negated = false;
@@ -56,7 +62,7 @@ struct Step {
 
 struct Function {
   std::vector<Step> steps;
-  std::vector<Shuffle> shuffles;
+  std::vector<Collective> collectives;
   std::map<std::string, size_t> labels, params;
   std::map<std::string, int> registers;
   std::map<std::string, size_t> locals;
@@ -127,10 +133,18 @@ class Parser {
   void parse(const std::string& text) {
     std::istringstream lines(text);
     Function* f = nullptr;
+    std::string held;
     for (std::string line; std::getline(lines, line);) {
       if (size_t comment = line.find("//"); comment != std::string::npos) line.resize(comment);
       line = trimmed(line);
       if (line.empty()) continue;
+      // An instruction may take several lines.
+      line = held + line;
+      held.clear();
+      if (f != nullptr && line[0] != '.' && std::string_view(";:{}()").find(line.back()) == std::string_view::npos) {
+        held = line + " ";
+        continue;
+      }
       if (line.find(".entry ") != std::string::npos) {
         std::string name = line.substr(line.find(".entry ") + 7);
         f = &functions[name.substr(0, name.find_first_of("( "))];
@@ -330,11 +344,24 @@ class Parser {
       step.is_barrier = true;
       step.run = [](Thread& t) { t.state = Thread::at_barrier; };
     } else if (name == "shfl") {
-      step.shuffle = static_cast<int>(f.shuffles.size());
-      const std::string to = a[0].substr(0, a[0].find('|'));
-      f.shuffles.push_back({op[2] == "bfly", reg(f, to), read(f, a[1]), read(f, a[2])});
       if (op[2] != "bfly" && op[2] != "down") throw Bad("shuffle");
-      step.run = [](Thread& t) { t.state = Thread::at_shuffle; };
+      const size_t to = static_cast<size_t>(reg(f, a[0].substr(0, a[0].find('|'))));
+      together(f, step, [=, is_xor = op[2] == "bfly", value = read(f, a[1]), by = read(f, a[2])](const auto& lanes) {
+        std::map<size_t, uint64_t> values;
+        for (const auto& [lane, t] : lanes)
+          values[lane] = value(*t);
+        for (const auto& [lane, t] : lanes) {
+          const auto distance = static_cast<size_t>(by(*t));
+          auto from = values.find(is_xor ? lane ^ distance : lane + distance);
+          t->r[to] = from != values.end() ? from->second : values.at(lane);
+        }
+      });
+    } else if (name == "ldmatrix") {
+      decode_rows(f, step, op, a);
+    } else if (name == "mma") {
+      decode_mma(f, step, op, a);
+    } else if (name == "cp") {
+      decode_async(f, step, op, a);
     } else if (name == "ld" || name == "st") {
       decode_memory(f, step, op, a);
     } else if (name == "cvta") {
@@ -373,6 +400,137 @@ class Parser {
       });
     } else if (!decode_arithmetic(f, step, op, a)) {
       throw Bad("instruction");
+    }
+  }
+
+  static void together(Function& f, Step& step, Collective collective) {
+    step.collective = static_cast<int>(f.collectives.size());
+    f.collectives.push_back(std::move(collective));
+    step.run = [](Thread& t) { t.state = Thread::at_shuffle; };
+  }
+  static void expect_warp(const std::map<size_t, Thread*>& lanes) {
+    if (lanes.size() != 32) throw Bad("a matrix without all of a warp");
+  }
+  std::vector<size_t> registers(const Function& f, const std::string& list) const {
+    std::vector<size_t> out;
+    for (const std::string& name : split(list.substr(1, list.size() - 2), ','))
+      out.push_back(static_cast<size_t>(reg(f, name)));
+    return out;
+  }
+  // "[%r1+8]": the address.
+  Read address(const Function& f, std::string where) const {
+    where = where.substr(1, where.size() - 2);
+    int64_t offset = 0;
+    if (size_t plus = where.find('+'); plus != std::string::npos) {
+      offset = std::atoll(where.c_str() + plus + 1);
+      where = trimmed(where.substr(0, plus));
+    }
+    return [base = read(f, where), offset](const Thread& t) { return base(t) + static_cast<uint64_t>(offset); };
+  }
+  static void check_shared(const Thread& t, uint64_t address, size_t size) {
+    const auto begin = reinterpret_cast<uint64_t>(t.block->shared.data());
+    if (address < begin || address + size > begin + t.block->shared.size()) throw Bad("an address outside of shared memory");
+    if ((address - begin) % size != 0) throw Bad("an address that is not aligned to " + std::to_string(size) + " bytes");
+  }
+
+  // ldmatrix.sync.aligned.m8n8.x4[.trans].shared.b16: rows of 8 elements of 16 bits.
+  void decode_rows(Function& f, Step& step, const std::vector<std::string>& op, const std::vector<std::string>& a) {
+    if (!has(op, "m8n8") || !has(op, "shared") || op.back() != "b16") throw Bad("matrix");
+    const bool is_transposed = has(op, "trans");
+    const std::vector<size_t> to = registers(f, a[0]);
+    together(f, step, [=, where = address(f, a[1])](const auto& lanes) {
+      expect_warp(lanes);
+      std::vector<std::array<uint16_t, 8>> rows;
+      for (size_t n = 0; n < 8 * to.size(); ++n) {
+        const Thread& t = *lanes.at(n);
+        rows.emplace_back();
+        check_shared(t, where(t), 16);
+        std::memcpy(rows.back().data(), reinterpret_cast<const void*>(where(t)), 16);
+      }
+      for (const auto& [lane, t] : lanes) {
+        for (size_t m = 0; m < to.size(); ++m) {
+          const size_t row = lane / 4, column = lane % 4 * 2;
+          const uint32_t low = is_transposed ? rows[8 * m + column][row] : rows[8 * m + row][column];
+          const uint32_t high = is_transposed ? rows[8 * m + column + 1][row] : rows[8 * m + row][column + 1];
+          t->r[to[m]] = low | high << 16;
+        }
+      }
+    });
+  }
+
+  // Fragments as PTX ISA 9.7.14 has them; sums in double, rounded once.
+  void decode_mma(Function& f, Step& step, const std::vector<std::string>& op, const std::vector<std::string>& a) {
+    const std::string& type = op[op.size() - 2];
+    const std::map<std::string, std::pair<const char*, size_t>> kinds = {
+        {"f16", {"m16n8k16", 2}}, {"bf16", {"m16n8k16", 2}}, {"tf32", {"m16n8k8", 1}}, {"s8", {"m16n8k32", 4}}};
+    auto kind = kinds.find(type);
+    const std::string sum = type == "s8" ? "s32" : "f32";
+    if (kind == kinds.end() || !has(op, kind->second.first) || !has(op, "row") || !has(op, "col") || op.back() != sum)
+      throw Bad("matrix product");
+    const std::vector<size_t> to = registers(f, a[0]), left = registers(f, a[1]), right = registers(f, a[2]),
+                              old = registers(f, a[3]);
+    if (left.size() != 4 || right.size() != 2 || to.size() != 4 || old.size() != 4) throw Bad("fragments");
+    auto number = [type](uint64_t bits, size_t k) -> double {
+      if (type == "f16") return static_cast<double>(as<_Float16>(bits >> (16 * k)));
+      if (type == "bf16") return as<float>((bits >> (16 * k) & 0xffff) << 16);
+      if (type == "tf32") return as<float>(bits & 0xffffe000);
+      return as<int8_t>(bits >> (8 * k));
+    };
+    together(f, step, [=, each = kind->second.second](const auto& lanes) {
+      expect_warp(lanes);
+      const size_t half = 4 * each;
+      std::vector<double> x(16 * 2 * half), y(8 * 2 * half);
+      for (const auto& [lane, t] : lanes) {
+        for (size_t k = 0; k < each; ++k) {
+          const size_t row = lane / 4, column = lane % 4 * each + k;
+          for (size_t r = 0; r < 4; ++r)
+            x[(row + r % 2 * 8) * 2 * half + column + r / 2 * half] = number(t->r[left[r]], k);
+          for (size_t r = 0; r < 2; ++r)
+            y[row * 2 * half + column + r * half] = number(t->r[right[r]], k);
+        }
+      }
+      for (const auto& [lane, t] : lanes) {
+        std::array<uint64_t, 4> sums{};
+        for (size_t r = 0; r < 4; ++r) {
+          const size_t row = lane / 4 + r / 2 * 8, column = lane % 4 * 2 + r % 2;
+          double total = type == "s8" ? as<int32_t>(t->r[old[r]]) : as<float>(t->r[old[r]]);
+          for (size_t k = 0; k < 2 * half; ++k)
+            total += x[row * 2 * half + k] * y[column * 2 * half + k];
+          sums[r] = type == "s8" ? bits_of(static_cast<int32_t>(static_cast<int64_t>(total))) : bits_of(static_cast<float>(total));
+        }
+        for (size_t r = 0; r < 4; ++r)
+          t->r[to[r]] = sums[r];
+      }
+    });
+  }
+
+  // What is on its way reads as rubbish until it has been waited for.
+  void decode_async(Function& f, Step& step, const std::vector<std::string>& op, const std::vector<std::string>& a) {
+    if (op[1] != "async") throw Bad("copy");
+    if (op[2] == "commit_group") {
+      step.run = [](Thread& t) { t.groups.emplace_back(); };
+    } else if (op[2] == "wait_group") {
+      step.run = [left = static_cast<size_t>(std::atoi(a[0].c_str()))](Thread& t) {
+        while (t.groups.size() - 1 > left) {
+          for (const AsyncCopy& copy : t.groups.front())
+            std::memcpy(reinterpret_cast<void*>(copy.to), copy.bytes.data(), copy.bytes.size());
+          t.groups.erase(t.groups.begin());
+        }
+      };
+    } else {
+      const auto size = static_cast<size_t>(std::atoi(a[2].c_str()));
+      if (size != 4 && size != 8 && size != 16) throw Bad("size");
+      Read used = a.size() > 3 ? read(f, a[3]) : [size](const Thread&) { return uint64_t{size}; };
+      step.run = [=, to = address(f, a[0]), from = address(f, a[1])](Thread& t) {
+        AsyncCopy copy{to(t), std::vector<std::byte>(size)};
+        check_shared(t, copy.to, size);
+        const auto count = static_cast<size_t>(static_cast<uint32_t>(used(t)));
+        if (count > 0 && !(*t.block->is_device)(from(t), count)) throw Bad("an address outside of global memory");
+        if (from(t) % size != 0) throw Bad("an address that is not aligned to " + std::to_string(size) + " bytes");
+        if (count > 0) std::memcpy(copy.bytes.data(), reinterpret_cast<const void*>(from(t)), count);
+        std::memset(reinterpret_cast<void*>(copy.to), 0xcd, size);
+        t.groups.back().push_back(std::move(copy));
+      };
     }
   }
 
@@ -777,30 +935,23 @@ void run_thread(const Function& f, Thread& t) {
 void exchange(const Function& f, std::vector<Thread>& threads) {
   for (size_t warp = 0; warp < threads.size(); warp += 32) {
     const size_t end = std::min(threads.size(), warp + 32);
-    std::vector<uint64_t> values(end - warp);
-    std::vector<size_t> from(end - warp);
-    const Shuffle* shuffle = nullptr;
+    const Collective* collective = nullptr;
+    std::map<size_t, Thread*> lanes;
     for (size_t i = warp; i < end; ++i) {
       if (threads[i].state != Thread::at_shuffle) continue;
-      const Shuffle& own = f.shuffles[static_cast<size_t>(f.steps[threads[i].pc - 1].shuffle)];
-      if (shuffle != nullptr && shuffle != &own) throw Bad("threads of a warp at different shuffles");
-      shuffle = &own;
+      const Collective& own = f.collectives[static_cast<size_t>(f.steps[threads[i].pc - 1].collective)];
+      if (collective != nullptr && collective != &own) throw Bad("threads of a warp at different exchanges");
+      collective = &own;
+      lanes.emplace(i - warp, &threads[i]);
     }
-    if (shuffle == nullptr) continue;
+    if (collective == nullptr) continue;
     for (size_t i = warp; i < end; ++i) {
       if (threads[i].state == Thread::running || threads[i].state == Thread::at_barrier)
-        throw Bad("a shuffle without all of a warp");
-      if (threads[i].state != Thread::at_shuffle) continue;
-      values[i - warp] = shuffle->value(threads[i]);
-      const auto by = static_cast<size_t>(shuffle->lanes(threads[i]));
-      const size_t other = shuffle->is_xor ? (i - warp) ^ by : i - warp + by;
-      from[i - warp] = other < end - warp ? other : i - warp;
+        throw Bad("an exchange without all of a warp");
     }
-    for (size_t i = warp; i < end; ++i) {
-      if (threads[i].state != Thread::at_shuffle) continue;
-      threads[i].r[static_cast<size_t>(shuffle->to)] = values[from[i - warp]];
-      threads[i].state = Thread::running;
-    }
+    (*collective)(lanes);
+    for (const auto& [lane, thread] : lanes)
+      thread->state = Thread::running;
   }
 }
 
@@ -867,6 +1018,7 @@ std::string run_ptx(const PtxModule& module, const std::string& entry, const Ptx
             t.local.assign(f.local_bytes, std::byte{0xcd});
             t.block = &block;
             t.pc = 0;
+            t.groups.assign(1, {});
             t.state = Thread::running;
             t.id[0] = static_cast<unsigned>(i % grid.block[0]);
             t.id[1] = static_cast<unsigned>(i / grid.block[0] % grid.block[1]);

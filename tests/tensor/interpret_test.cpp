@@ -760,5 +760,81 @@ TEST(InterpretLaunch, ReportsExchangesThatSomeMiss) {
   EXPECT_THAT(out.error, HasSubstr("shuffle_xor by thread 0: thread 30 of the same warp does not take part"));
 }
 
+// A of 16 x 16 times B of 16 x 8, as fragments by their definition: each thread fetches its own part.
+std::string matrix_product(const std::string& a_row, const std::string& b_row, const std::string& condition) {
+  return text(R"(func f(x: f16[256], w: f16[128]) -> (y: f32[128]) {
+  alloc a: f16[256] shared { alloc b: f16[128] shared {
+    bound for g in 8 @{thread="thread.y"} { bound for t in 4 @{thread="thread.x"} {
+      for k in 8 { a[k * 32 + g * 4 + t] = x[k * 32 + g * 4 + t] }
+      for k in 4 { b[k * 32 + g * 4 + t] = w[k * 32 + g * 4 + t] }
+      evaluate barrier()
+      if )", condition, R"( {
+      let fa = load_matrices(a[ramp()", a_row, R"(, 1, 8)], 4)
+      let fb = load_matrices_transposed(b[ramp()", b_row, R"(, 1, 8)], 2)
+      let c = mma_f16(fa, fb, broadcast(1.0, 4)) {
+        y[g * 8 + t * 2] = shuffle(c; 0)
+        y[g * 8 + t * 2 + 1] = shuffle(c; 1)
+        y[g * 8 + t * 2 + 64] = shuffle(c; 2)
+        y[g * 8 + t * 2 + 65] = shuffle(c; 3)
+      }
+      }
+    } }
+  } }
+})");
+}
+
+TEST(InterpretLaunch, WarpsMultiplyMatrices) {
+  Tensor x, w, want;
+  for (int n = 0; n < 256; ++n)
+    x.push_back(n % 7 - 3);
+  for (int n = 0; n < 128; ++n)
+    w.push_back(n % 5 - 2);
+  for (size_t i = 0; i < 16; ++i) {
+    for (size_t j = 0; j < 8; ++j) {
+      double sum = 1;
+      for (size_t k = 0; k < 16; ++k)
+        sum += x[i * 16 + k] * w[k * 8 + j];
+      want.push_back(sum);
+    }
+  }
+  // Thread 8 m + r has row r of matrix m: of A rows 0 and 8, then the other half of k; of B the halves of k.
+  const std::string a = "(g %% 2 * 4 + t + g // 2 %% 2 * 8) * 16 + g // 4 * 8", b = "(g %% 2 * 4 + t + g // 2 %% 2 * 8) * 8";
+  Outcome out = run(parse(matrix_product(a, b, "g < 8")), {x, w});
+  EXPECT_EQ(out.error, "");
+  EXPECT_EQ(out.first(), want);
+  // The second and the third matrix exchanged.
+  out = run(parse(matrix_product("(g %% 2 * 4 + t + g // 4 * 8) * 16 + g // 2 %% 2 * 8", b, "g < 8")), {x, w});
+  EXPECT_NE(out.first(), want);
+  out = run(parse(matrix_product(a, b, "g < 7")), {x, w});
+  EXPECT_THAT(out.error, HasSubstr("load_matrices by thread (0, 0): thread (7, 0) of the same warp does not take part"));
+}
+
+// Each thread copies an element, the statements, and takes its neighbour's.
+std::string copied(const std::string& between) {
+  return text(R"(func f(x: f32[4]) -> (y: f32[4]) {
+  alloc s: f32[4] shared {
+    bound for t in 4 @{thread="thread.x"} {
+      evaluate async_copy(s[t], x[t])
+      )", between, R"(
+      y[t] = s[3 - t]
+    }
+  }
+})");
+}
+
+TEST(InterpretLaunch, CopiesBesideTheThreadsAreThereAfterWaitAndBarrier) {
+  auto outcome = [](const std::string& between) { return run(parse(copied(between)), {{1, 2, 3, 4}}); };
+  Outcome out = outcome("evaluate async_commit() evaluate async_wait(0) evaluate barrier()");
+  EXPECT_EQ(out.error, "");
+  EXPECT_THAT(out.first(), ElementsAre(4, 3, 2, 1));
+  EXPECT_THAT(outcome("evaluate async_commit() evaluate async_wait(1) evaluate barrier()").error,
+              HasSubstr("s[3] is read but was never written"));
+  EXPECT_THAT(outcome("evaluate async_wait(0) evaluate barrier()").error, HasSubstr("s[3] is read but was never written"));
+  EXPECT_THAT(outcome("evaluate async_commit() evaluate barrier() evaluate async_wait(0)").error,
+              HasSubstr("s[3] is read, and written by thread 3 with no barrier in between, by thread 0"));
+  EXPECT_THAT(outcome("evaluate async_commit() evaluate async_wait(0)").error,
+              HasSubstr("is read"));
+}
+
 }  // namespace
 }  // namespace mcc::tensor

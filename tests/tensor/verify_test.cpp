@@ -180,7 +180,7 @@ const Invalid kTypes[] = {
     {"call_type", Stage::lowered, "func f() -> (y: f64[1]) { y[0] = exp<f64>(2.0) }",
      "the type of a call follows from its arguments"},
     {"prefetch_value", Stage::lowered, "func f(x: f32[1]) -> (y: f32[1]) { y[0] = prefetch(x[0], 1) }",
-     "prefetch and barrier stand alone in an evaluate"},
+     "what has no value stands alone in an evaluate"},
 };
 INSTANTIATE_TEST_SUITE_P(Types, Breaks, ::testing::ValuesIn(kTypes),
                          [](const auto& info) { return info.param.name; });
@@ -204,9 +204,17 @@ const Invalid kStatements[] = {
      "} } }",
      "the predicate of a block is one bool"},
     {"evaluate_value", Stage::lowered, "func f() -> (y: f32[4]) { evaluate 1.0 y[0] = 1.0 }",
-     "an evaluate is a barrier, or a prefetch of a load, with a constant of 0 .. 3"},
+     "an evaluate is a barrier, a prefetch, or about asynchronous copies"},
+    {"async_copy_of_two_bytes", Stage::lowered,
+     R"(func f(x: f16[32]) -> (y: f16[32]) { alloc s: f16[32] shared { bound for t in 32 @{thread="thread.x"} {
+       evaluate async_copy(s[t], x[t]) y[t] = s[t] } } })",
+     "an asynchronous copy is of 4, 8 or 16 bytes from global into shared memory"},
+    {"matrix_row", Stage::lowered,
+     R"(func f(x: f16[32]) -> (y: f32[32]) { bound for t in 32 @{thread="thread.x"} {
+       let r = load_matrices(x[ramp(0, 1, 4)], 1) { y[t] = 1.0 } } })",
+     "a row of a matrix has 16 bytes"},
     {"prefetch_locality", Stage::lowered, "func f(x: f32[4]) -> (y: f32[4]) { evaluate prefetch(x[0], 4) }",
-     "an evaluate is a barrier, or a prefetch of a load, with a constant of 0 .. 3"},
+     "a prefetch is of a load, with a constant of 0 .. 3"},
     {"store_to_input", Stage::lowered, "func f(x: f32[4]) -> (y: f32[4]) { x[0] = 1.0 }",
      "inputs are not stored to: x"},
     {"local_buffer_shared", Stage::lowered,

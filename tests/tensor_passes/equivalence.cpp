@@ -7,6 +7,7 @@
 #include <random>
 
 #include "tensor/interpret.h"
+#include "tensor/numeric.h"
 #include "tensor/passes/lower.h"
 #include "tensor/simplify.h"
 #include "tensor/text.h"
@@ -48,6 +49,10 @@ Memory allocate(const Func& f, const std::vector<int64_t>& dims, unsigned seed) 
     bool is_input = static_cast<int>(i) < f.num_inputs();
     if (is_input && b.element() == ElementType::f32) {
       fill<float>(bytes, [&] { return static_cast<float>(real(engine)); });
+    } else if (is_input && bit_width(b.element()) == 16 && is_float(b.element())) {
+      fill<uint16_t>(bytes, [&] { return static_cast<uint16_t>(float_to_bits(b.element(), real(engine))); });
+    } else if (is_input && b.element() == ElementType::tf32) {
+      fill<uint32_t>(bytes, [&] { return static_cast<uint32_t>(float_to_bits(b.element(), real(engine))); });
     } else if (is_input && b.element() == ElementType::f64) {
       fill<double>(bytes, [&] { return real(engine); });
     } else if (is_input && b.element() == ElementType::i64) {

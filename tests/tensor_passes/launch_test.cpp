@@ -49,7 +49,7 @@ TEST_P(LaunchFile, RunsOnTheGridAndMatchesItsGolden) {
 
 INSTANTIATE_TEST_SUITE_P(Files, LaunchFile,
                          ::testing::Values("pointwise", "scalar", "matmul", "softmax", "recurrence",
-                                           "row_sums", "transposition"),
+                                           "row_sums", "transposition", "mma_f16", "mma_bf16", "mma_tf32"),
                          [](const auto& info) { return std::string(info.param); });
 
 // ---- What is wrong with launches ----

@@ -196,6 +196,7 @@ Step random_step(const Schedule& s, Random& r) {
          return Step(SetScope{r.pick(p.intermediates), random_scope(r)});
        }},
       {1, [&] { return Step(StorageAlign{r.pick(p.intermediates), 8, r.below(8)}); }},
+      {2, [&] { return Step(PadEinsum{block, random_axes(s, block, r, 1), {1 + r.below(8)}}); }},
       {5,
        [&] {
          return Step(Rfactor{block, loop_of(s, block, r), text("part", p.serial), r.below(3)});

@@ -1,0 +1,139 @@
+// What the threads of a warp get from each other.
+#include <algorithm>
+#include <array>
+
+#include "tensor/interpret/compile.h"
+#include "tensor/intrinsics.h"
+#include "tensor/numeric.h"
+#include "tensor/text.h"
+
+namespace mcc::tensor::interpreter {
+namespace {
+
+constexpr int kWarp = 32;
+
+}  // namespace
+
+// The threads of a warp, and what each of them brings.
+struct Exchange::Warp {
+  const Exchange& of;
+  Team& team;
+  int first, size;
+  std::vector<std::vector<Value>> values;  // of each thread, the lanes of all operands
+
+  Value* result(int lane) const { return team.frames[static_cast<size_t>(first + lane)].data() + of.slot; }
+  [[noreturn]] void fail(int lane, const std::string& what) const {
+    const int thread = first + lane;
+    throw Fault{text(to_text(of.function), " by ", team.thread_text(static_cast<uint32_t>(thread)), ": ",
+                     what, ", in ", place_text(*of.place, team.frames[static_cast<size_t>(thread)].data()))};
+  }
+};
+
+void Exchange::shuffle(const Warp& warp) const {
+  for (int lane = 0; lane < warp.size; ++lane) {
+    int from = function == Intrinsic::shuffle_xor ? lane ^ number : lane + number;
+    if (from >= kWarp) from = lane;
+    if (from >= warp.size) warp.fail(lane, text("there is no thread ", warp.first + from));
+    *warp.result(lane) = warp.values[static_cast<size_t>(from)][0];
+  }
+}
+
+// Rows of 16 bytes, thread by thread, become registers of 4.
+void Exchange::rows(const Warp& warp) const {
+  const int bytes = static_cast<int>(byte_size(element));
+  auto bits = [&](int thread, int k) {
+    const Value x = warp.values[static_cast<size_t>(thread)][static_cast<size_t>(k)];
+    const uint64_t all = is_float(element) ? float_to_bits(element, x.f) : static_cast<uint64_t>(x.i);
+    return static_cast<uint32_t>(all) & (bytes == 4 ? ~0U : (1U << (8 * bytes)) - 1);
+  };
+  for (int lane = 0; lane < kWarp; ++lane) {
+    for (int m = 0; m < number; ++m) {
+      uint32_t part = 0;
+      for (int k = 0; k < 4 / bytes; ++k) {
+        const int across = lane % 4 * (4 / bytes) + k, along = lane / 4;
+        const uint32_t one =
+            function == Intrinsic::load_matrices ? bits(8 * m + along, across) : bits(8 * m + across, along);
+        part |= one << (8 * bytes * k);
+      }
+      warp.result(lane)[m] = int_value(static_cast<int32_t>(part));
+    }
+  }
+}
+
+// Fragments become matrices, which are multiplied. Sums in double, rounded once: one of the orders that are allowed.
+void Exchange::multiply(const Warp& warp) const {
+  const bool is_int = function == Intrinsic::mma_i8;
+  const ElementType of = function == Intrinsic::mma_f16    ? ElementType::f16
+                         : function == Intrinsic::mma_bf16 ? ElementType::bf16
+                         : function == Intrinsic::mma_tf32 ? ElementType::tf32
+                                                           : ElementType::i8;
+  const int each = 32 / bit_width(of), half = 4 * each;
+  constexpr int kLongest = 32;
+  std::array<std::array<double, kLongest>, 16> a{};  // [row][k]
+  std::array<std::array<double, kLongest>, 8> b{};   // [column][k]
+  auto number_in = [&](Value packed, int k) {
+    const auto bits = static_cast<uint32_t>(packed.i) >> (32 / each * k);
+    if (is_int) return static_cast<double>(static_cast<int8_t>(bits));
+    if (of == ElementType::tf32) return float_from_bits(of, bits & ~0x1fffU);  // the rest is not looked at
+    return float_from_bits(of, bits & 0xffff);
+  };
+  for (int lane = 0; lane < kWarp; ++lane) {
+    const std::vector<Value>& own = warp.values[static_cast<size_t>(lane)];
+    const auto group = static_cast<size_t>(lane / 4);
+    for (int k = 0; k < each; ++k) {
+      const auto column = static_cast<size_t>(lane % 4 * each + k),
+                 other = column + static_cast<size_t>(half);
+      a[group][column] = number_in(own[0], k);
+      a[group + 8][column] = number_in(own[1], k);
+      a[group][other] = number_in(own[2], k);
+      a[group + 8][other] = number_in(own[3], k);
+      b[group][column] = number_in(own[4], k);
+      b[group][other] = number_in(own[5], k);
+    }
+  }
+  for (int lane = 0; lane < kWarp; ++lane) {
+    for (int r = 0; r < 4; ++r) {
+      const auto row = static_cast<size_t>(lane / 4 + r / 2 * 8),
+                 column = static_cast<size_t>(lane % 4 * 2 + r % 2);
+      const Value old = warp.values[static_cast<size_t>(lane)][static_cast<size_t>(6 + r)];
+      double sum = is_int ? static_cast<double>(old.i) : old.f;
+      for (size_t k = 0; k < static_cast<size_t>(2 * half); ++k)
+        sum += a[row][k] * b[column][k];
+      warp.result(lane)[r] = is_int ? int_value(wrap_int(ElementType::i32, static_cast<int64_t>(sum)))
+                                    : float_value(static_cast<double>(static_cast<float>(sum)));
+    }
+  }
+}
+
+void Exchange::run(Team& team, const Threads& threads) const {
+  std::vector<bool> is_here(static_cast<size_t>(team.size()));
+  for (int t : threads)
+    is_here[static_cast<size_t>(t)] = true;
+  for (size_t at = 0; at < threads.size();) {
+    const int first = threads[at] / kWarp * kWarp;
+    Warp warp{*this, team, first, std::min(kWarp, team.size() - first), {}};
+    for (int lane = 0; lane < warp.size; ++lane) {
+      if (is_here[static_cast<size_t>(first + lane)]) continue;
+      warp.fail(threads[at] - first, text(team.thread_text(static_cast<uint32_t>(first + lane)),
+                                          " of the same warp does not take part"));
+    }
+    for (int lane = 0; lane < warp.size; ++lane) {
+      Value* frame = team.select(first + lane);
+      warp.values.emplace_back();
+      for (const Operand& value : values) {
+        const Lanes lanes = value.get_lanes(frame);
+        for (int k = 0; k < value.lanes; ++k)
+          warp.values.back().push_back(lanes[k]);
+      }
+    }
+    if (class_of(function) == IntrinsicClass::exchange) {
+      shuffle(warp);
+    } else {
+      if (warp.size < kWarp) warp.fail(0, text("a warp of ", warp.size, " threads, expected ", kWarp));
+      class_of(function) == IntrinsicClass::rows ? rows(warp) : multiply(warp);
+    }
+    at += static_cast<size_t>(warp.size);
+  }
+}
+
+}  // namespace mcc::tensor::interpreter

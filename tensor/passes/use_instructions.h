@@ -1,0 +1,15 @@
+// Tiles that a step has given to an instruction become calls of it.
+#pragma once
+
+#include "tensor/stmt.h"
+
+namespace mcc::tensor {
+
+// Requires flat buffers. A loop nest with annotation "instruction" of an instruction that a warp carries out
+// (tensor/instructions.h) becomes
+//   let a = load_matrices(a row of A's tile), let b = load_matrices(a row of B's) in acc[4 sums] = mma(a, b, acc[4 sums])
+// where rows begin at multiples of 16 bytes; of 32-bit elements that do not stand along k, each thread loads its own. What does
+// not fit stays the loops that say what is computed: a launch whose warps are not 8 x 4 threads, a tile at other places.
+Func use_instructions(const Func& f);
+
+}  // namespace mcc::tensor

@@ -1,0 +1,161 @@
+// Schedules for GPUs (tests/tensor_passes/data/launch) as PTX, run an instruction at a time by the stand-in driver's machine, against
+// the unscheduled function on the interpreter.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+#include "codegen/compiled.h"
+#include "codegen/device.h"
+#include "fake_cuda/ptx.h"
+#include "golden.h"
+#include "tensor/intrinsics.h"
+#include "tensor/numeric.h"
+#include "tensor/passes/lower.h"
+#include "tensor/simplify.h"
+#include "tensor/visit.h"
+
+namespace mcc::codegen {
+namespace {
+
+using namespace tensor;
+
+std::string section(const std::string& file, const std::string& name) {
+  size_t begin = file.find("=== " + name + "\n");
+  if (begin == std::string::npos) return "";
+  begin += name.size() + 5;
+  return file.substr(begin, file.find("=== ", begin) - begin);
+}
+
+int64_t extent_of(const Expr& e) {
+  int64_t value = 0;
+  MCC_CHECK(as_int(simplify(e), &value), to_text(e), " is not constant");
+  return value;
+}
+
+// Numbers between -2 and 2; all buffers aligned as those of a GPU.
+struct Buffers {
+  std::vector<std::vector<std::byte>> memory;
+  std::vector<std::byte*> pointers;
+
+  void add(int64_t bytes) {
+    memory.emplace_back(static_cast<size_t>(bytes) + 64);
+    void* at = memory.back().data();
+    size_t space = memory.back().size();
+    pointers.push_back(static_cast<std::byte*>(std::align(64, static_cast<size_t>(bytes), at, space)));
+  }
+};
+
+double number_at(const Buffer& b, const std::byte* memory, int64_t n) {
+  uint64_t bits = 0;
+  const auto size = static_cast<size_t>(byte_size(b.element()));
+  std::memcpy(&bits, memory + static_cast<size_t>(n) * size, size);
+  return is_float(b.element()) ? float_from_bits(b.element(), bits)
+                               : static_cast<double>(static_cast<int32_t>(bits));
+}
+
+int64_t count_of(const Buffer& b) {
+  int64_t count = 1;
+  for (const Expr& e : b.shape())
+    count *= extent_of(e);
+  return count;
+}
+
+Buffers buffers_of(const Func& f) {
+  Buffers out;
+  std::mt19937 engine(7);
+  std::uniform_real_distribution<double> real(-2, 2);
+  for (const Buffer& b : f.params) {
+    const int64_t size = byte_size(b.element());
+    out.add(count_of(b) * size);
+    for (int64_t n = 0; n < count_of(b); ++n) {
+      const double x = real(engine);
+      const uint64_t bits =
+          is_float(b.element()) ? float_to_bits(b.element(), x) : static_cast<uint64_t>(n % 3);
+      std::memcpy(out.pointers.back() + n * size, &bits, static_cast<size_t>(size));
+    }
+  }
+  return out;
+}
+
+// As many as the schedule asks for: none is left to loops.
+void expect_instructions(const Func& lowered, const std::string& ptx) {
+  int calls = 0;
+  for_each_expr(lowered.body, [&](const Expr& e) {
+    const auto* call = e.as<Call>();
+    calls += call && class_of(call->function) == IntrinsicClass::mma;
+  });
+  int found = 0;
+  for (size_t at = ptx.find("mma.sync"); at != std::string::npos; at = ptx.find("mma.sync", at + 1))
+    ++found;
+  EXPECT_GE(found, calls);
+}
+
+void run_as_ptx(const Func& lowered, const Target& target, Buffers* buffers) {
+  Result<DeviceCode> code = emit_ptx(lowered, "kernel", target);
+  ASSERT_TRUE(code.ok()) << to_text(code.errors());
+  for (const Expr& bytes : code->memory.workspaces)
+    buffers->add(extent_of(bytes));
+  expect_instructions(lowered, code->ptx);
+  std::string problem;
+  std::shared_ptr<const test::PtxModule> module = test::parse_ptx(code->ptx, &problem);
+  ASSERT_TRUE(module) << problem << "\n" << code->ptx;
+  for (const DeviceLaunch& launch : code->launches) {
+    test::PtxGrid grid{};
+    for (size_t n = 0; n < 3; ++n) {
+      grid.grid[n] = static_cast<unsigned>(extent_of(launch.grid[n]));
+      grid.block[n] = static_cast<unsigned>(extent_of(launch.block[n]));
+    }
+    if (launch.is_shared_dynamic) grid.dynamic_shared = static_cast<unsigned>(launch.shared_bytes);
+    std::vector<uint64_t> arguments;
+    for (int b : launch.buffers)
+      arguments.push_back(reinterpret_cast<uint64_t>(buffers->pointers[static_cast<size_t>(b)]));
+    auto is_device = [&](uint64_t address, size_t bytes) {
+      return std::any_of(buffers->memory.begin(), buffers->memory.end(),
+                         [&](const std::vector<std::byte>& m) {
+                           const auto begin = reinterpret_cast<uint64_t>(m.data());
+                           return address >= begin && address + bytes <= begin + m.size();
+                         });
+    };
+    const std::string error = test::run_ptx(*module, launch.entry, grid, arguments, is_device);
+    ASSERT_EQ(error, "") << code->ptx;
+  }
+}
+
+std::vector<std::string> launch_files() {
+  std::vector<std::string> names;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(MCC_SOURCE_DIR "/tests/tensor_passes/data/launch"))
+    names.push_back(entry.path().stem().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+class Launches : public testing::TestWithParam<std::string> {};
+
+TEST_P(Launches, AreRightAsPtx) {
+  const std::string file = read_file(test_data("tensor_passes/data/launch/" + GetParam() + ".txt"));
+  Func f = parse(section(file, "func"));
+  if (!f.dims.empty()) GTEST_SKIP() << "symbolic dimensions";
+  Result<Trace> trace = parse_trace(section(file, "trace"));
+  ASSERT_TRUE(trace.ok());
+  Schedule schedule(f);
+  ASSERT_TRUE(schedule.replay(*trace));
+  Buffers want = buffers_of(f), got = buffers_of(f);
+  ASSERT_TRUE(interpret(f, want.pointers).ok());
+  Result<Target> target = make_target("cuda:sm_80");
+  run_as_ptx(lower(schedule.func(), *target), *target, &got);
+  for (size_t n = static_cast<size_t>(f.num_inputs()); n < f.params.size(); ++n) {
+    for (int64_t k = 0; k < count_of(f.params[n]); ++k) {
+      const double x = number_at(f.params[n], want.pointers[n], k),
+                   y = number_at(f.params[n], got.pointers[n], k);
+      ASSERT_NEAR(x, y, 1e-4 * (1 + std::fabs(x))) << f.params[n].name() << " at " << k;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, Launches, testing::ValuesIn(launch_files()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace mcc::codegen
