@@ -20,9 +20,10 @@ using Json = nlohmann::ordered_json;
 
 Json schedules_json(const CompileOptions& options, const CompileReport& report) {
   Json out = {{"exact", report.exact},
-                                {"nearest", report.nearest},
-                                {"default", report.by_default},
-                                {"file", report.from_file}};
+              {"picked", report.picked},
+              {"nearest", report.nearest},
+              {"default", report.by_default},
+              {"file", report.from_file}};
   if (!options.tune_log.empty()) {
     out["log"] = options.tune_log;
     out["log_hash"] = report.log_hash;
@@ -36,6 +37,7 @@ std::string schedules_text(const CompileOptions& options, const CompileReport& r
   std::string out = "schedules: ";
   if (report.from_file > 0) out += text(report.from_file, " from ", printable(options.schedule_file), ", ");
   if (!options.tune_log.empty()) {
+    if (report.picked > 0) out += text(report.picked, " picked by analysis (not measured), ");
     out += text(report.exact, " exact and ", report.nearest, " nearest from ", printable(options.tune_log),
                 ", ");
   }

@@ -143,15 +143,16 @@ std::vector<PlanNodeInfo> scheduled_kernels(const runtime::Model& model) {
   return kernels;
 }
 
-// "exact", "nearest", "file" or "default", as mcc compile counts them.
+// "exact", "picked", "nearest", "file" or "default", as mcc compile counts them.
 std::string_view source_of(const PlanNodeInfo& kernel) {
   if (kernel.origin.starts_with("log exact")) return "exact";
+  if (kernel.origin.starts_with("log picked")) return "picked";
   if (kernel.origin.starts_with("log nearest")) return "nearest";
   return kernel.origin == "default" ? "default" : "file";
 }
 
 Json schedules_json(const std::vector<PlanNodeInfo>& kernels, const std::map<std::string, std::string>& metadata) {
-  Json out = {{"exact", 0}, {"nearest", 0}, {"default", 0}, {"file", 0}};
+  Json out = {{"exact", 0}, {"picked", 0}, {"nearest", 0}, {"default", 0}, {"file", 0}};
   Json list = Json::array();
   for (const PlanNodeInfo& kernel : kernels) {
     const std::string source(source_of(kernel));
@@ -168,6 +169,7 @@ void print_schedules(const Json& schedules) {
   std::string line = "schedules  ";
   if (!schedules["log_hash"].is_null())
     line += text(schedules["exact"].get<int>(), " exact and ", schedules["nearest"].get<int>(), " nearest from a tuning log, ");
+  if (schedules["picked"] != 0) line += text(schedules["picked"].get<int>(), " picked by analysis (not measured), ");
   if (schedules["file"] != 0) line += text(schedules["file"].get<int>(), " from a schedule file, ");
   std::puts(text(line, schedules["default"].get<int>(), " default").c_str());
   for (const Json& kernel : schedules["kernels"]) {

@@ -70,9 +70,12 @@ Json counts_json(const LogContents& log, const LogKey& key, const LogCounts& cou
           {"censored", counts.censored},
           {"unchecked", counts.unchecked},
           {"seeds", counts.seeds},
+          {"picked", counts.picked},
+          {"estimate_us", time(counts.estimate_us)},
           {"best_us", time(counts.best_us)},
           {"default_us", time(counts.default_us)},
-          {"speedup", counts.best_us > 0 && counts.default_us > 0 ? Json(counts.default_us / counts.best_us) : Json()}};
+          {"speedup",
+           counts.best_us > 0 && counts.default_us > 0 ? Json(counts.default_us / counts.best_us) : Json()}};
 }
 
 // A log is only replaced by one who could write to it: another mcc may be appending.
@@ -91,10 +94,19 @@ int finish(const Arguments& arguments, Json report, const std::string& sentence)
   return 0;
 }
 
+// Of what analysis has picked, that for which nothing was measured.
+void drop_needless_picks(LogContents& log) {
+  std::erase_if(log.entries, [&](const LogEntry& e) {
+    return tuner::is_picked(e) && log.counts[tuner::key_of(e)].best_us > 0;
+  });
+}
+
 int run_best(const Arguments& arguments) {
   Result<LogContents> log = read_kept(arguments.inputs[0], 1);
   if (!log.ok()) return report_errors(log.errors(), arguments.json);
-  std::erase_if(log->entries, [](const LogEntry& e) { return !tuner::is_valid(e); });
+  drop_needless_picks(*log);
+  std::erase_if(log->entries, [](const LogEntry& e) { return !tuner::is_valid(e) && !tuner::is_picked(e); });
+  const auto picked = std::count_if(log->entries.begin(), log->entries.end(), tuner::is_picked);
   std::erase_if(log->tasks, [&](const LogTask& t) {
     return std::none_of(log->entries.begin(), log->entries.end(), [&](const LogEntry& e) { return e.task == t.id; });
   });
@@ -103,9 +115,13 @@ int run_best(const Arguments& arguments) {
   Status status = write_contents(arguments.output, *log);
   if (!status.ok()) return report_errors(status.errors(), arguments.json);
   return finish(arguments,
-                {{"output", arguments.output}, {"tasks", log->tasks.size()}, {"trials", log->entries.size()},
+                {{"output", arguments.output},
+                 {"tasks", log->tasks.size()},
+                 {"trials", log->entries.size()},
+                 {"picked", picked},
                  {"lines_left_out", log->skipped}},
-                text(printable(arguments.output), ": the best of ", log->tasks.size(), " tasks"));
+                text(printable(arguments.output), ": the best of ", log->tasks.size(), " tasks",
+                     picked > 0 ? text("; ", picked, " picked by analysis, not measured") : ""));
 }
 
 int run_prune(const Arguments& arguments) {
@@ -126,8 +142,10 @@ int run_prune(const Arguments& arguments) {
         if (!is_new && tuner::is_faster(entry, at->second.first)) at->second = {entry, trace};
       });
   if (!log.ok()) return report_errors(log.errors(), arguments.json);
+  drop_needless_picks(*log);
   int64_t before = 0;
-  for (const auto& [key, counts] : log->counts) before += counts.trials + counts.seeds;
+  for (const auto& [key, counts] : log->counts)
+    before += counts.trials + counts.seeds + counts.picked;
   std::map<int64_t, std::string> lines;
   for (const LogEntry& entry : log->entries) lines[entry.line] = tuner::entry_line(entry);
   for (const auto& [key, entry] : defaults) lines[entry.first.line] = tuner::entry_line(entry.first, entry.second);
@@ -202,7 +220,11 @@ int run_diff(const Arguments& arguments) {
     std::printf("%-16s %7s %10s %10s  %-15s %s\n", "task", "threads", "A us", "B us", "B is", "kernel");
   for (const LogKey& key : keys) {
     const double x = best(*a, key), y = best(*b, key);
-    std::string verdict = "no time in both";
+    auto is_picked = [&](const LogContents& log) {
+      auto at = log.counts.find(key);
+      return at != log.counts.end() && at->second.picked > 0;
+    };
+    std::string verdict = is_picked(*a) || is_picked(*b) ? "not measured" : "no time in both";
     if (x > 0 && y > 0) {
       verdict = x == y ? "the same" : y < x ? text(fixed(x / y, 2), "x faster") : text(fixed(y / x, 2), "x slower");
     } else if (x > 0 || y > 0) {
@@ -277,10 +299,15 @@ int show_log(const std::string& path, bool json) {
   for (const auto& [key, counts] : rows) {
     const bool both = counts.best_us > 0 && counts.default_us > 0;
     std::printf("%-16s %7d %7lld %10s %10s %8s  %-24s %s\n", printable(key.task).c_str(), key.threads,
-                static_cast<long long>(counts.trials), us_text(counts.best_us).c_str(), us_text(counts.default_us).c_str(),
-                both ? text(fixed(counts.default_us / counts.best_us, 2), "x").c_str() : "-", errors_text(counts).c_str(),
-                printable(name_of(*log, key.task)).c_str());
+                static_cast<long long>(counts.trials),
+                counts.best_us == 0 && counts.picked > 0 ? "picked" : us_text(counts.best_us).c_str(),
+                us_text(counts.default_us).c_str(),
+                both ? text(fixed(counts.default_us / counts.best_us, 2), "x").c_str() : "-",
+                errors_text(counts).c_str(), printable(name_of(*log, key.task)).c_str());
   }
+  if (std::any_of(rows.begin(), rows.end(),
+                  [](const auto& row) { return row.second.best_us == 0 && row.second.picked > 0; }))
+    std::puts("picked: chosen by analysis (mcc tune --no-measure); nobody has measured it");
   return 0;
 }
 

@@ -7,6 +7,7 @@
 #include "tools/commands.h"
 #include "tools/console.h"
 #include "tools/options.h"
+#include "tools/pick_model.h"
 #include "tools/tune_display.h"
 #include "tools/tune_model.h"
 
@@ -33,7 +34,7 @@ struct Arguments {
   TuneModelOptions tune;
   std::vector<std::string> shapes, dims;
   std::string time;
-  bool json = false, no_check = false;
+  bool json = false, no_check = false, no_measure = false;
 };
 
 // "90", "60s", "10m", "1.5h", "0s"; seconds, or nothing.
@@ -143,6 +144,48 @@ Json report_json(const TuneModelReport& report, const CompileOptions& compile) {
   return out;
 }
 
+// Options that say how to measure, where nothing is.
+Status check_no_measure(const Arguments& arguments) {
+  const tuner::TuneOptions& tune = arguments.tune.tune;
+  const char* option = tune.trials > 0                                              ? "--trials"
+                       : tune.search != "auto"                                      ? "--tuner"
+                       : tune.cost_model != "auto" && tune.cost_model != "analyzer" ? "--cost-model"
+                       : tune.measure.is_cold                                       ? "--cold"
+                                                                                    : nullptr;
+  if (option == nullptr) return done();
+  return Diagnostic{ErrorKind::usage, option,
+                    "does not go with --no-measure: the analyser ranks, nothing is measured", ""};
+}
+
+int run_no_measure(const Arguments& arguments) {
+  if (Status status = check_no_measure(arguments); !status.ok())
+    return report_errors(status.errors(), arguments.json);
+  Result<PickModelReport> report = pick_model(arguments.tune);
+  if (!report.ok()) return report_errors(report.errors(), arguments.json);
+  const CompileOptions& compile = arguments.tune.compile;
+  if (arguments.json) {
+    Json out = pick_json(*report);
+    out["log"] = compile.tune_log;
+    print_json(out);
+    return 0;
+  }
+  std::printf("%s\n", pick_table(*report).c_str());
+  size_t picked = 0, changed = 0;
+  for (const PickedTask& task : report->picks) {
+    picked += task.state == PickedTask::State::picked ? 1 : 0;
+    changed += task.state == PickedTask::State::picked && !task.pick.is_default ? 1 : 0;
+  }
+  std::printf(
+      "%zu of %zu tasks picked in %.1f s, %zu other than the default; times are estimates by analysis%s, "
+      "nothing was measured\n",
+      picked, report->tasks.size(), report->seconds, changed,
+      report->assembler.empty() ? "" : text(" with figures of ", report->assembler).c_str());
+  std::printf("\nmcc compile %s --target %s --tune-log %s -o model.so\n",
+              printable(compile.model_path).c_str(), compile.target.c_str(),
+              printable(compile.tune_log).c_str());
+  return 0;
+}
+
 int run(Arguments& arguments) {
   TuneModelOptions& options = arguments.tune;
   if (Status status = parse_import_options(arguments.shapes, arguments.dims, options.compile.import);
@@ -163,6 +206,7 @@ int run(Arguments& arguments) {
   options.check_model = !arguments.no_check;
   options.is_interrupted = [] { return interrupted != 0; };
   catch_interrupts();
+  if (arguments.no_measure) return run_no_measure(arguments);
   Result<TuneModelReport> report = tune_model(options);
   if (!report.ok()) return report_errors(report.errors(), arguments.json);
   if (arguments.json) {
@@ -200,6 +244,9 @@ void add_tune(CLI::App& app, int* exit_code) {
       ->check(CLI::NonNegativeNumber);
   command->add_option("--threads", options.compile.threads, "As for compile")->check(CLI::Range(0, 1024));
   command->add_flag("--cold", options.tune.measure.is_cold, "Empty the caches before each run of a kernel");
+  command->add_flag("--no-measure", arguments->no_measure,
+                    "Measure nothing: the analyser picks, of GPUs with the assembler's figures; no machine "
+                    "of the target is needed");
   command->add_flag("--no-check", arguments->no_check, "Do not measure the whole model now and then");
   command->add_option("--input-shape", arguments->shapes, "As for compile")->allow_extra_args(false);
   command->add_option("--dim", arguments->dims, "As for compile")->allow_extra_args(false);

@@ -172,6 +172,7 @@ void report_schedules(const KernelSet& set, const ScheduleReport& schedules, Com
     switch (kernel.source) {
       case ScheduleSource::rules: ++report.by_default; break;
       case ScheduleSource::log_exact: ++report.exact; break;
+      case ScheduleSource::log_picked: ++report.picked; break;
       case ScheduleSource::log_nearest: ++report.nearest; break;
       case ScheduleSource::file: ++report.from_file; break;
     }

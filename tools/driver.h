@@ -43,7 +43,7 @@ struct CompileReport {
   std::string assembler;
   int64_t launches = 0, most_registers = 0, spilled_bytes = 0;
   // Kernels by where their schedules are from.
-  int64_t exact = 0, nearest = 0, by_default = 0, from_file = 0;
+  int64_t exact = 0, picked = 0, nearest = 0, by_default = 0, from_file = 0;  // picked: exact, but never measured
   std::string log_hash;            // empty without a log
   int64_t log_lines_skipped = 0;
   std::vector<std::string> notes;  // what the user should know: lines left out, schedules refused

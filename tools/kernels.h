@@ -13,7 +13,7 @@
 
 namespace mcc::tools {
 
-enum class ScheduleSource { rules, log_exact, log_nearest, file };
+enum class ScheduleSource { rules, log_exact, log_picked, log_nearest, file };
 
 struct Kernel {
   std::string symbol;

@@ -76,7 +76,11 @@ class Report {
       if (auto rating = ratings_.find(name); rating != ratings_.end()) models.push_back(rating_json(name, rating->second));
     }
     if (tasks.empty()) {
-      return Diagnostic{ErrorKind::tuning_log, options_.log_path, "has no trial of a task that can be shown", ""};
+      const bool is_picked = std::any_of(log_.entries.begin(), log_.entries.end(), tuner::is_picked);
+      return Diagnostic{ErrorKind::tuning_log, options_.log_path,
+                        is_picked ? "has schedules that analysis picked, nothing in it was measured"
+                                  : "has no trial of a task that can be shown",
+                        ""};
     }
     std::string device = log_.entries.empty() ? "" : log_.entries.back().device.description;
     const Json caches = {{"L1", target_.l1.bytes}, {"L2", target_.l2.bytes}, {"L3", target_.l3.bytes}};
@@ -105,7 +109,7 @@ class Report {
       if (target.empty() || count > targets[target]) target = name;
     }
     for (const tuner::LogEntry& entry : log_.entries) {
-      if (entry.task != logged.id || entry.device.target != target || entry.source == "import") continue;
+      if (entry.task != logged.id || entry.device.target != target || entry.source == "import" || tuner::is_picked(entry)) continue;
       out.entries.push_back(&entry);
     }
     if (out.entries.empty()) return std::nullopt;

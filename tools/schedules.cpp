@@ -85,6 +85,10 @@ std::string time_text(double us) { return text(fixed(us, us < 10 ? 3 : us < 1000
 
 // "log exact, 12.31 us; default 15.00 us; runner-up 12.90 us; sketch rules; line 17"
 std::string origin_of(const tuner::LogMatch& match) {
+  if (match.is_picked) {
+    return printable(text("log picked by analysis, not measured; estimate ", time_text(match.estimate_us), "; sketch ",
+                          match.sketch, "; line ", match.line));
+  }
   std::string out = text("log ", to_text(match.found), ", ");
   if (match.found == tuner::Found::nearest) {
     out += text("confidence ", fixed(match.confidence, 2), ", from ", match.reason, ": ");
@@ -102,7 +106,7 @@ std::string foreign_note(const tuner::LogContents& log, const tensor::Target& ta
   const std::string here = target.fingerprint();
   std::set<std::string> targets;
   for (const auto& [key, counts] : log.counts) {
-    if (counts.trials > 0) targets.insert(key.target);
+    if (counts.trials > 0 || counts.picked > 0) targets.insert(key.target);
   }
   if (targets.empty()) return "has no trials: the default schedules are used";
   if (targets.contains(here)) return "";
@@ -139,7 +143,9 @@ Status use_log(KernelSet& set, const tensor::Target& target, const CompileOption
       continue;
     }
     if (match.found == tuner::Found::none) continue;
-    kernel.source = match.found == tuner::Found::exact ? ScheduleSource::log_exact : ScheduleSource::log_nearest;
+    kernel.source = match.is_picked                        ? ScheduleSource::log_picked
+                    : match.found == tuner::Found::exact ? ScheduleSource::log_exact
+                                                         : ScheduleSource::log_nearest;
     kernel.origin = origin_of(match);
     kernel.schedule = std::move(match.schedule);
   }

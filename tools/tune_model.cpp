@@ -7,6 +7,7 @@
 #include <regex>
 #include <set>
 
+#include "codegen/host_gpu.h"
 #include "nlohmann/json.hpp"
 #include "tools/cmd_log.h"
 #include "tools/console.h"
@@ -30,29 +31,6 @@ constexpr double kChecks[] = {0.25, 0.5, 0.75};
 // More trials than this slow the search down and teach it little.
 constexpr int64_t kMostKnown = 50'000;
 constexpr int kKnownOfLongLogs = 1000;  // of each task
-
-Result<std::vector<tuner::Task>> select(std::vector<tuner::Task> tasks, const std::string& pattern) {
-  if (pattern.empty()) return tasks;
-  std::regex expression;
-  try {
-    expression = std::regex(pattern, std::regex::extended);
-  } catch (const std::regex_error& error) {
-    return Diagnostic{ErrorKind::usage, "--tasks", text(pattern, " is no regular expression: ", error.what()),
-                      ""};
-  }
-  std::vector<tuner::Task> chosen;
-  for (tuner::Task& task : tasks) {
-    bool fits = std::regex_search(task.id, expression) || std::regex_search(task.name, expression);
-    for (const std::string& node : task.nodes)
-      fits = fits || std::regex_search(node, expression);
-    if (fits) chosen.push_back(std::move(task));
-  }
-  if (chosen.empty()) {
-    return Diagnostic{ErrorKind::usage, "--tasks", text("no task's id, name or ONNX node matches ", pattern),
-                      "mcc tasks MODEL lists them"};
-  }
-  return chosen;
-}
 
 class ModelTuner {
  public:
@@ -147,7 +125,7 @@ class ModelTuner {
     std::vector<std::vector<tuner::Trial>> known(report_.tasks.size());
     for (const tuner::LogEntry& entry : contents->entries) {
       known[index.at(entry.task)].push_back(entry.trial);
-      if (entry.source != "import") ++report_.known_trials;
+      if (entry.source != "import" && !tuner::is_picked(entry)) ++report_.known_trials;
     }
     int64_t elsewhere = 0;
     std::string where;
@@ -213,13 +191,52 @@ class ModelTuner {
 
 }  // namespace
 
+Result<std::vector<tuner::Task>> select_tasks(std::vector<tuner::Task> tasks, const std::string& pattern) {
+  if (pattern.empty()) return tasks;
+  std::regex expression;
+  try {
+    expression = std::regex(pattern, std::regex::extended);
+  } catch (const std::regex_error& error) {
+    return Diagnostic{ErrorKind::usage, "--tasks", text(pattern, " is no regular expression: ", error.what()),
+                      ""};
+  }
+  std::vector<tuner::Task> chosen;
+  for (tuner::Task& task : tasks) {
+    bool fits = std::regex_search(task.id, expression) || std::regex_search(task.name, expression);
+    for (const std::string& node : task.nodes)
+      fits = fits || std::regex_search(node, expression);
+    if (fits) chosen.push_back(std::move(task));
+  }
+  if (chosen.empty()) {
+    return Diagnostic{ErrorKind::usage, "--tasks", text("no task's id, name or ONNX node matches ", pattern),
+                      "mcc tasks MODEL lists them"};
+  }
+  return chosen;
+}
+
+namespace {
+
+// Whether what is tuned for is here to be measured on.
+Status check_machine(const tensor::Target& target) {
+  if (target.kind != tensor::TargetKind::cuda) return done();
+  const codegen::HostGpus here = codegen::host_gpus();
+  constexpr const char* kHint = "--no-measure picks schedules by analysis alone";
+  if (!here.problem.empty())
+    return Diagnostic{ErrorKind::environment, "", text("there is no GPU to measure on: ", here.problem), kHint};
+  return Diagnostic{ErrorKind::unsupported, "", "single kernels of GPUs cannot be run: they are not tuned, measured or compared",
+                    kHint};
+}
+
+}  // namespace
+
 Result<TuneModelReport> tune_model(const TuneModelOptions& options) {
   CompileOptions untuned = options.compile;
   untuned.tune_log.clear();
   Result<ModelTasks> model = extract_tasks(untuned);
   if (!model.ok()) return model.errors();
+  if (Status status = check_machine(model->target); !status.ok()) return status.errors();
   const size_t all = model->tasks.size();
-  Result<std::vector<tuner::Task>> tasks = select(std::move(model->tasks), options.tasks);
+  Result<std::vector<tuner::Task>> tasks = select_tasks(std::move(model->tasks), options.tasks);
   if (!tasks.ok()) return tasks.errors();
   model->tasks = std::move(*tasks);
   return ModelTuner(options, std::move(*model), all).run();

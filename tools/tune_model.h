@@ -35,6 +35,9 @@ struct TuneModelReport {
   int64_t known_trials = 0;  // from earlier runs, on this target
 };
 
+// Those that the regular expression matches; an error of kind usage if there are none, or it is none.
+Result<std::vector<tuner::Task>> select_tasks(std::vector<tuner::Task> tasks, const std::string& pattern);
+
 Result<TuneModelReport> tune_model(const TuneModelOptions& options);
 
 }  // namespace mcc::tools

@@ -43,12 +43,26 @@ bool is_in_thread(const NestLoop& l) { return !is_block(l) && !is_thread(l); }
 
 double counted_flops(const NestOps& o) { return 2 * o.fma + o.add + std::max(o.mul, 0.0) + o.div; }
 
-// The store whose loops make up the kernel's shape: with the most arithmetic, else the largest.
-const NestStore* main_store(const Nest& nest) {
+// The stores of one launch: those under one outermost loop.
+using Launch = std::vector<const NestStore*>;
+
+std::vector<Launch> launches_of(const Nest& nest) {
+  std::vector<Launch> launches;
+  std::map<int, size_t> of_root;
+  for (const NestStore& s : nest.stores) {
+    auto [at, is_new] = of_root.try_emplace(s.loops.empty() ? -1 : s.loops[0], launches.size());
+    if (is_new) launches.emplace_back();
+    launches[at->second].push_back(&s);
+  }
+  return launches;
+}
+
+// The store whose loops make up the launch's shape: with the most arithmetic, else the largest.
+const NestStore* main_store(const Launch& launch) {
   const NestStore* best = nullptr;
   auto weight = [](const NestStore& s) { return std::max(s.ops.flops(), 0.01) * s.iterations; };
-  for (const NestStore& s : nest.stores) {
-    if (!best || weight(s) > weight(*best)) best = &s;
+  for (const NestStore* s : launch) {
+    if (!best || weight(*s) > weight(*best)) best = s;
   }
   return best;
 }
@@ -58,12 +72,13 @@ double registers_of(double values, double element_bytes) {
   return std::min(255.0, 1.15 * values * std::max(1.0, element_bytes / 4) + 24);
 }
 
-double shared_bytes(const Nest& nest) {
+using Homes = std::unordered_map<const BufferNode*, size_t>;
+
+double shared_bytes(const Nest& nest, const Launch& launch, const Homes& homes) {
   std::map<const BufferNode*, double> buffers;
-  auto homes = buffer_homes(nest);
-  for (const NestStore& s : nest.stores) {
-    Loops loops{nest, s};
-    for (const NestAccess& a : s.accesses) {
+  for (const NestStore* s : launch) {
+    Loops loops{nest, *s};
+    for (const NestAccess& a : s->accesses) {
       if (a.buffer->scope != Scope::shared) continue;
       // All threads of a block have it in common.
       size_t home = std::min(homes.at(a.buffer), loops.size());
@@ -173,12 +188,12 @@ Occupancy occupancy_of(double threads, double registers, double shared, const Gp
   return o;
 }
 
-double dram_us(const Nest& nest, const Occupancy& occupancy, const GpuDevice& d) {
+double dram_us(const Nest& nest, const Launch& launch, const Occupancy& occupancy, const GpuDevice& d) {
   double us = 0;
-  for (const NestStore& s : nest.stores) {
-    if (s.is_init) continue;
-    Loops loops{nest, s};
-    for (const NestAccess& a : s.accesses) {
+  for (const NestStore* s : launch) {
+    if (s->is_init) continue;
+    Loops loops{nest, *s};
+    for (const NestAccess& a : s->accesses) {
       if (a.buffer->scope != Scope::global) continue;
       double compulsory = a.bytes(0);
       // What does not move with a thread's loop stays in its registers.
@@ -208,10 +223,10 @@ double dram_us(const Nest& nest, const Occupancy& occupancy, const GpuDevice& d)
 }
 
 // Bytes that warps move to and from shared memory.
-double shared_traffic(const Nest& nest) {
+double shared_traffic(const Nest& nest, const Launch& launch) {
   double bytes = 0;
-  for (const NestStore& s : nest.stores) {
-    Loops loops{nest, s};
+  for (const NestStore* s : launch) {
+    Loops loops{nest, *s};
     // Lanes of a warp: the innermost threads.
     std::vector<double> lanes(loops.size(), 1);
     double left = kWarp;
@@ -223,7 +238,7 @@ double shared_traffic(const Nest& nest) {
       }
     }
     double warps = std::ceil(loops.threads() / kWarp) * loops.blocks();
-    for (const NestAccess& a : s.accesses) {
+    for (const NestAccess& a : s->accesses) {
       if (a.buffer->scope != Scope::shared) continue;
       double of_warp = a.element_bytes;
       for (size_t k = 0; k < loops.size(); ++k) {
@@ -239,11 +254,29 @@ double shared_traffic(const Nest& nest) {
   return bytes;
 }
 
-}  // namespace
+// The share of the memory's bandwidth that the requests under way can use: those of all resident threads, each with what it
+// reads in a row, up to four vectors, against what the memory moves during its latency (Little's law).
+double bandwidth_share(const Nest& nest, const Launch& launch, const Occupancy& occupancy,
+                       const GpuDevice& d) {
+  constexpr double kLatencyUs = 0.6, kMostBytes = 64;
+  double under_way = 0;
+  for (const NestStore* s : launch) {
+    Loops loops{nest, *s};
+    double bytes = 0;
+    for (const NestAccess& a : s->accesses) {
+      if (a.buffer->scope != Scope::global) continue;
+      bytes += a.element_bytes *
+               loops.product([&](const NestLoop& l, size_t k) { return is_in_thread(l) && a.moves[k]; });
+    }
+    double resident = std::min(loops.blocks(), occupancy.blocks * d.multiprocessors);
+    under_way = std::max(under_way, std::min(bytes, kMostBytes) * loops.threads() * resident);
+  }
+  return std::clamp(under_way / (d.gb_per_s * 1e3 * kLatencyUs), 1e-6, 1.0);
+}
 
-double estimate_gpu_us(const Nest& nest, const GpuDevice& d) {
-  const NestStore* main = main_store(nest);
-  if (!main) return d.launch_us;
+double launch_us(const Nest& nest, const Launch& launch, const Homes& homes, const LaunchFigures* figures,
+                 const GpuDevice& d) {
+  const NestStore* main = main_store(launch);
   Loops loops{nest, *main};
   double blocks = loops.blocks(), threads = loops.threads(),
          element_bytes = main->accesses.front().element_bytes;
@@ -256,10 +289,13 @@ double estimate_gpu_us(const Nest& nest, const GpuDevice& d) {
     values += of_thread;
     touched += loops.product([&](const NestLoop& l, size_t k) { return is_in_thread(l) && a.moves[k]; });
   }
-  double registers = registers_of(values, element_bytes);
-  Occupancy occupancy = occupancy_of(threads, registers, shared_bytes(nest), d);
-  constexpr double kHopeless = 1e9;  // does not fit a processor
-  if (occupancy.blocks < 1) return kHopeless;
+  double registers = registers_of(values, element_bytes), shared = shared_bytes(nest, launch, homes);
+  if (figures) {
+    registers = figures->registers;
+    shared = std::max(shared, figures->shared_bytes);
+  }
+  Occupancy occupancy = occupancy_of(threads, registers, shared, d);
+  if (occupancy.blocks < 1 || threads > d.threads_per_block) return kHopelessUs;
 
   GpuStatement shape{.threads = threads, .blocks = blocks};
   double wave_units = blocks, at_once = occupancy.blocks * d.multiprocessors;
@@ -275,15 +311,28 @@ double estimate_gpu_us(const Nest& nest, const GpuDevice& d) {
   double resident = std::min(occupancy.blocks, std::max(1.0, blocks / d.multiprocessors));
   double hide = std::min(1.0, resident * occupancy.warps * tile / (kPartitions * 30));
   double flops = 0;
-  for (const NestStore& s : nest.stores)
-    flops += s.ops.flops() * s.iterations;
+  for (const NestStore* s : launch)
+    flops += s->ops.flops() * s->iterations;
   double per_thread =
       counted_flops(main->ops) * loops.product([](const NestLoop& l, size_t) { return is_in_thread(l); });
   double reuse = touched > 0 ? 1 + per_thread / touched : 1;
-  double spill = values > 200 ? values / 200 : 1;
+  double spill = figures ? 1 + figures->spilled_bytes / 64 : values > 200 ? values / 200 : 1;
   double compute = flops * (1 + 1 / reuse) * spill / (d.gflops * 1e3 * wave * warp * hide);
-  double shared = shared_traffic(nest) / (128 * d.multiprocessors * d.ghz * 1e3 * wave);
-  return d.launch_us + std::max({compute, shared, dram_us(nest, occupancy, d)});
+  double fetches = shared_traffic(nest, launch) / (128 * d.multiprocessors * d.ghz * 1e3 * wave);
+  double memory = dram_us(nest, launch, occupancy, d) / bandwidth_share(nest, launch, occupancy, d);
+  return d.launch_us + std::max({compute, fetches, memory});
+}
+
+}  // namespace
+
+double estimate_gpu_us(const Nest& nest, const GpuDevice& d, std::span<const LaunchFigures> figures) {
+  const std::vector<Launch> launches = launches_of(nest);
+  const Homes homes = buffer_homes(nest);
+  const bool has_figures = figures.size() == launches.size();
+  double us = launches.empty() ? d.launch_us : 0;
+  for (size_t i = 0; i < launches.size(); ++i)
+    us += launch_us(nest, launches[i], homes, has_figures ? &figures[i] : nullptr, d);
+  return us;
 }
 
 }  // namespace mcc::tuner

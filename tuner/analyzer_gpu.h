@@ -37,8 +37,16 @@ PsaFactors psa_factors(const GpuStatement& statement, const GpuDevice& device);
 
 // The default form; microseconds. Of each buffer in device memory: the bytes that are asked for, divided by how many of the
 // blocks that run together share them, at least once; fetches of less than 32 bytes in a row are rounded up. Shared memory
-// by what the lanes of a warp differ in. Occupancy from threads, registers and shared memory, and whether that much hides
-// the latency of the arithmetic.
-double estimate_gpu_us(const Nest& nest, const GpuDevice& device);
+// by what the lanes of a warp differ in. Few threads do not use all of the memory's bandwidth. Occupancy from threads, registers and shared memory, and whether that much hides
+// the latency of the arithmetic. Launches follow each other. Registers and shared memory are guessed, or those that the
+// assembler gives, one entry a launch; values that it spills make the arithmetic slower, 64 bytes of them twice as slow.
+struct LaunchFigures {
+  double registers = 0;      // of a thread
+  double shared_bytes = 0;   // of a block
+  double spilled_bytes = 0;  // of a thread, stored and loaded
+};
+double estimate_gpu_us(const Nest& nest, const GpuDevice& device, std::span<const LaunchFigures> figures = {});
+// What is said of kernels that do not fit a multiprocessor.
+inline constexpr double kHopelessUs = 1e9;
 
 }  // namespace mcc::tuner

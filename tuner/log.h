@@ -37,14 +37,17 @@ struct LogEntry {
   int threads = 1;
   uint64_t seed = 0;
   double time = 0;  // seconds since 1970, of the measurement
-  // Who proposed it: "default" (what analysis picks, without a log), "search", "verify" (measured again), or "import": a
-  // seed from another tuner's records, not measured here.
+  // Who proposed it: "default" (what analysis picks, without a log), "search", "verify" (measured again), "import": a
+  // seed from another tuner's records, not measured here, or "picked": by analysis alone, never measured.
   std::string source = "search";
+  double estimate_us = 0;  // of a picked one, by analysis; 0: none
   int64_t line = 0;  // in its file
 };
 
 // Whether the entry may decide what is compiled: measured to the end, and checked against the reference.
 bool is_valid(const LogEntry& entry);
+// Whether it may decide what is compiled where nothing is valid: picked by analysis, not measured.
+bool is_picked(const LogEntry& entry);
 // The faster of two valid ones; the earlier line of equals.
 bool is_faster(const LogEntry& a, const LogEntry& b);
 
@@ -64,10 +67,11 @@ struct LogKey {
 LogKey key_of(const LogEntry& entry);
 
 struct LogCounts {
-  int64_t trials = 0, censored = 0, unchecked = 0, seeds = 0;
+  int64_t trials = 0, censored = 0, unchecked = 0, seeds = 0, picked = 0;
   std::array<int64_t, kTrialErrorCount> errors{};  // by TrialError; [none]: the trials without one
   double best_us = 0;     // of the valid ones; 0: none
   double default_us = 0;  // of source "default"; 0: none
+  double estimate_us = 0;  // of the latest picked one; 0: none. No time: nothing was measured
   bool operator==(const LogCounts&) const = default;
 };
 
@@ -87,7 +91,8 @@ struct LogContents {
 // ---- Reading ----
 
 struct LogReadOptions {
-  // Of each key, the fastest valid entries that are kept in memory, and as many seeds; 0: all entries, failed ones too.
+  // Of each key, the fastest valid entries that are kept in memory, as many seeds, and the latest picked one; 0: all entries,
+  // failed ones too.
   int keep = 0;
   // Of those, only the ones that this says yes to; empty: all. Asked before the trace is looked at.
   std::function<bool(const LogEntry& entry)> wants;

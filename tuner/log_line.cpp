@@ -19,14 +19,16 @@ constexpr double kMaxNumber = 1e15;
 
 enum class Field : uint8_t {
   v, kind, id, name, text, flops, bytes, task, target, device, sketch, point, trace, times_us, error, message,
-  max_error, checked, censored, noise, threads, seed, build_s, run_s, time, source, unknown,
+  max_error, checked, censored, noise, threads, seed, build_s, run_s, time, source,
+  estimate_us, unknown,
 };
 constexpr std::string_view kFields[] = {
     "v",     "kind",     "id",    "name",    "text",      "flops",   "bytes",    "task",  "target",
     "device", "sketch",  "point", "trace",   "times_us",  "error",   "message",  "max_error", "checked",
-    "censored", "noise", "threads", "seed",  "build_s",   "run_s",   "time",     "source"};
+    "censored", "noise", "threads", "seed",  "build_s",   "run_s",   "time",     "source",
+    "estimate_us"};
 static_assert(std::size(kFields) == static_cast<size_t>(Field::unknown));
-constexpr std::string_view kSources[] = {"default", "search", "verify", "import"};
+constexpr std::string_view kSources[] = {"default", "search", "verify", "import", "picked"};
 
 Field field_of(std::string_view key) {
   size_t i = 0;
@@ -106,7 +108,10 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
     }
     if (out_.kind == LogLine::Kind::trial) {
       const Measurement& m = out_.entry.trial.measurement;
-      if (m.ok() && m.times_us.empty() && out_.entry.source != "import") {
+      if (out_.entry.source == "picked" && !(m.ok() && m.times_us.empty())) {
+        return fail("times_us: expected none of a picked trial, and no error");
+      }
+      if (m.ok() && m.times_us.empty() && out_.entry.source != "import" && out_.entry.source != "picked") {
         return fail("times_us: expected times of a trial without error, got none");
       }
       if (m.ok() && m.is_checked && m.max_error > 1) {
@@ -136,6 +141,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
       case Field::checked: case Field::censored: want = "true or false"; break;
       case Field::v: case Field::flops: case Field::bytes: case Field::threads: case Field::seed: want = "an integer"; break;
       case Field::max_error: case Field::noise: case Field::build_s: case Field::run_s: case Field::time:
+      case Field::estimate_us:
         want = "a number";
         break;
       case Field::kind: case Field::id: case Field::name: case Field::text: case Field::task: case Field::target:
@@ -203,6 +209,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
         case Field::build_s: to = &m.build_seconds; break;
         case Field::run_s: to = &m.run_seconds; break;
         case Field::time: to = &out_.entry.time; break;
+        case Field::estimate_us: to = &out_.entry.estimate_us; break;
         default: return expected("a number");
       }
     } else if (depth_ != 2 || field_ != Field::times_us) {
@@ -336,6 +343,7 @@ std::string entry_line(const LogEntry& entry, const std::string& trace_text) {
                {"build_s", m.build_seconds},
                {"run_s", m.run_seconds},
                {"time", entry.time}};
+  if (entry.source == "picked") line["estimate_us"] = entry.estimate_us;
   return line.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

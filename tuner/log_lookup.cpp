@@ -133,7 +133,9 @@ LogIndex::LogIndex(LogContents contents) : contents_(std::move(contents)) {
   }
   for (size_t i = 0; i < contents_.entries.size(); ++i) {
     if (is_valid(contents_.entries[i])) by_task_[contents_.entries[i].task].push_back(i);
+    if (is_picked(contents_.entries[i])) picked_[contents_.entries[i].task].push_back(i);
   }
+  for (auto& [id, list] : picked_) std::reverse(list.begin(), list.end());
   for (auto& [id, list] : by_task_) {
     std::stable_sort(list.begin(), list.end(),
                      [&](size_t a, size_t b) { return is_faster(contents_.entries[a], contents_.entries[b]); });
@@ -180,6 +182,29 @@ LogMatch LogIndex::find(const tensor::Func& f, const std::string& key, const ten
     match.confidence = 1;
     describe(entry);
     return match;
+  }
+
+  // What analysis picked for the very same task, where nothing has been measured.
+  if (id != id_of_text_.end() && picked_.contains(id->second)) {
+    tried = 0;
+    for (size_t i : picked_.at(id->second)) {
+      const LogEntry& entry = contents_.entries[i];
+      if (entry.device.target != fingerprint || entry.threads != threads) continue;
+      if (tried++ == kMaxTried) break;
+      Result<tensor::Schedule> schedule = replay(f, entry.trial.candidate.trace);
+      if (!schedule.ok()) {
+        note(entry, schedule.errors()[0].message);
+        continue;
+      }
+      match.found = Found::exact;
+      match.is_picked = true;
+      match.estimate_us = entry.estimate_us;
+      match.schedule = std::move(*schedule);
+      match.confidence = 1;
+      match.line = entry.line;
+      match.sketch = entry.trial.candidate.sketch;
+      return match;
+    }
   }
 
   struct Option {

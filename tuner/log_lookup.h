@@ -30,6 +30,9 @@ struct LogMatch {
   // number of threads counts 0.9, of another target 0.5.
   double confidence = 0;
   double best_us = 0, runner_up_us = 0, default_us = 0;  // as measured for the entry's task; 0: not in the log
+  // An exact match that nobody has measured: only where no measured one of this task, target and number of threads applies.
+  bool is_picked = false;
+  double estimate_us = 0;  // of a picked one
   int64_t line = 0;
   std::string reason;  // of a nearest match: what is different; else empty
   std::vector<std::string> notes;  // entries that were refused, and why
@@ -50,6 +53,7 @@ class LogIndex {
  private:
   LogContents contents_;
   std::map<std::string, std::vector<size_t>> by_task_;     // valid entries of each task, the fastest first
+  std::map<std::string, std::vector<size_t>> picked_;      // of each task, the latest first
   std::map<std::string, std::string> id_of_text_;
   std::map<std::string, std::vector<std::string>> anchors_;  // -> ids
 };

@@ -150,7 +150,10 @@ class Reader {
       return complain(text("expected at most ", kMaxKeys, " combinations of task, target and threads"));
     }
     bool is_seed = entry.source == "import";
-    std::vector<Kept>* among = options_.keep == 0 ? nullptr : is_seed ? &seeds_[key] : &best_[key];
+    std::vector<Kept>* among = options_.keep == 0    ? nullptr
+                               : is_seed             ? &seeds_[key]
+                               : is_picked(entry)    ? &picked_[key]
+                                                     : &best_[key];
     bool is_kept = is_wanted(entry, among);
     if (is_kept && kept_bytes_ + bytes > options_.most_bytes) {
       ++out_.beyond;
@@ -171,6 +174,11 @@ class Reader {
       out_.entries.push_back(std::move(entry));
       return;
     }
+    if (is_picked(entry)) {
+      // The latest counts: it is from the newest rules.
+      for (const Kept& before : *among) kept_bytes_ -= before.bytes;
+      among->clear();
+    }
     auto is_before = [](const LogEntry& a, const Kept& b) { return is_faster(a, b.entry); };
     auto at = is_seed ? among->end() : std::upper_bound(among->begin(), among->end(), entry, is_before);
     // The same schedule measured twice is one of the kept ones.
@@ -187,12 +195,18 @@ class Reader {
     if (!among) return true;
     bool is_full = among->size() >= static_cast<size_t>(options_.keep);
     if (entry.source == "import") return !is_full;
+    if (is_picked(entry)) return true;
     return is_valid(entry) && (!is_full || is_faster(entry, among->back().entry));
   }
 
   static void count(LogCounts& counts, const LogEntry& entry) {
     if (entry.source == "import") {
       ++counts.seeds;
+      return;
+    }
+    if (is_picked(entry)) {
+      ++counts.picked;
+      counts.estimate_us = entry.estimate_us;
       return;
     }
     const Measurement& m = entry.trial.measurement;
@@ -208,7 +222,7 @@ class Reader {
 
   void collect() {
     if (options_.keep == 0) return;
-    for (auto* kept : {&best_, &seeds_}) {
+    for (auto* kept : {&best_, &seeds_, &picked_}) {
       for (auto& [key, entries] : *kept) {
         for (Kept& kept_entry : entries) out_.entries.push_back(std::move(kept_entry.entry));
       }
@@ -226,7 +240,7 @@ class Reader {
   const LogReadOptions& options_;
   LogContents& out_;
   std::map<std::string, size_t, std::less<>> task_index_;
-  std::map<LogKey, std::vector<Kept>> best_, seeds_;
+  std::map<LogKey, std::vector<Kept>> best_, seeds_, picked_;
   size_t kept_bytes_ = 0;
   bool begins_as_log_ = false;
   int64_t newest_ = 0;  // of the versions that are newer than this one
@@ -238,6 +252,8 @@ bool is_valid(const LogEntry& entry) {
   const Measurement& m = entry.trial.measurement;
   return m.ok() && !m.times_us.empty() && m.is_checked && !m.is_censored && entry.source != "import";
 }
+
+bool is_picked(const LogEntry& entry) { return entry.source == "picked"; }
 
 bool is_faster(const LogEntry& a, const LogEntry& b) {
   double x = a.trial.measurement.best_us(), y = b.trial.measurement.best_us();

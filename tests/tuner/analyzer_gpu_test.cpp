@@ -116,6 +116,53 @@ TEST(GpuEstimate, RefusesWhatDoesNotFit) {
   EXPECT_GE(us(matmul(2048, 128, 128, 8, 8, 1024)), 1e9);
 }
 
+TEST(GpuEstimate, GoesByTheAssemblersFigures) {
+  const GpuDevice& device = *tensor::find_gpu("A100-40");
+  const Nest nest = matmul(4096, 128, 128, 8, 8, 8);
+  auto with = [&](double registers, double shared, double spills) {
+    LaunchFigures figures{registers, shared, spills};
+    return estimate_gpu_us(nest, device, std::span(&figures, 1));
+  };
+  EXPECT_LE(with(96, 8192, 0), with(255, 8192, 0)) << "more registers, fewer blocks at once";
+  EXPECT_NEAR(with(128, 8192, 64), 2 * with(128, 8192, 0), 0.1 * with(128, 8192, 64));
+  EXPECT_GE(with(128, 1 << 20, 0), kHopelessUs);
+  LaunchFigures two[2];
+  EXPECT_EQ(estimate_gpu_us(nest, device, two), us(nest)) << "figures of other launches say nothing";
+}
+
+TEST(GpuEstimate, AddsUpLaunches) {
+  auto source = [](int launches) {
+    std::string text = "func f(a: f32[65536]) -> (b: f32[65536], c: f32[65536]) {";
+    for (const char* to : {"b", "c"}) {
+      if (launches-- == 0) break;
+      text += mcc::text("bound for ", to, "b in 256 @{thread=\"block.x\"} { bound for ", to,
+                        "t in 256 @{thread=\"thread.x\"} { block ", to, "(i = ", to, "b*256 + ", to, "t: spatial 65536) { ",
+                        to, "[i] = a[i] } } } ");
+    }
+    return text + "}";
+  };
+  double times[2];
+  for (int launches : {1, 2}) {
+    Result<tensor::Func> f = tensor::parse_func(source(launches));
+    ASSERT_TRUE(f.ok()) << to_text(f.errors());
+    times[launches - 1] = us(nest_of(*f));
+  }
+  EXPECT_NEAR(times[1], 2 * times[0], 1e-6);
+}
+
+TEST(GpuEstimate, FewThreadsDoNotUseAllOfTheMemory) {
+  auto copy = [](int64_t blocks, int64_t threads) {
+    const int64_t n = 1 << 22, each = n / blocks / threads;
+    Result<tensor::Func> f = tensor::parse_func(
+        text("func f(a: f32[", n, "]) -> (b: f32[", n, "]) { bound for x in ", blocks, " @{thread=\"block.x\"} { for e in ",
+             each, " { bound for t in ", threads, " @{thread=\"thread.x\"} { block b(i = (x*", each, " + e)*", threads,
+             " + t: spatial ", n, ") { b[i] = a[i] } } } } }"));
+    EXPECT_TRUE(f.ok()) << to_text(f.errors());
+    return us(nest_of(*f));
+  };
+  EXPECT_GT(copy(8, 64), 5 * copy(1024, 256));
+}
+
 TEST(GpuEstimate, NeedsEnoughBlocksForAllProcessors) {
   double few = us(matmul(512, 256, 256, 16, 16)), many = us(matmul(512, 64, 64, 4, 4));
   EXPECT_LT(many, few);

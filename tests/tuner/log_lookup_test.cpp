@@ -50,6 +50,23 @@ TEST(LogLookup, AnchorsHaveNoNumbers) {
   EXPECT_GT(distance_of(matmul_text(8, 32), matmul_text(64, 32)), distance_of(matmul_text(8, 32), matmul_text(16, 32)));
 }
 
+TEST(LogLookup, AMeasuredOneGoesBeforeAPickedOne) {
+  Task task = matmul_task(48, 64);
+  LogEntry picked = tuned_entry(task, 1);
+  picked.trial.measurement = {};
+  picked.source = "picked";
+  picked.estimate_us = 0.5;
+  LogMatch match = find(index_of({task}, {picked}), task);
+  EXPECT_EQ(match.found, Found::exact);
+  EXPECT_TRUE(match.is_picked);
+  EXPECT_EQ(match.estimate_us, 0.5);
+  EXPECT_EQ(match.best_us, 0);
+  match = find(index_of({task}, {picked, default_entry(task, 100), picked}), task);
+  EXPECT_FALSE(match.is_picked);
+  EXPECT_EQ(match.best_us, 100);
+  EXPECT_EQ(find(index_of({task}, {picked}), task, 1).found, Found::none) << "for other threads it says nothing";
+}
+
 TEST(LogLookup, TheFastestOfTheSameTask) {
   Task task = matmul_task(48, 64), other = matmul_task(24, 64);
   LogIndex index = index_of({task, other}, {default_entry(task, 9), tuned_entry(task, 5), tuned_entry(other, 1)});
