@@ -37,7 +37,7 @@ Jit::Kernel::~Kernel() = default;
 Result<std::unique_ptr<Jit>> Jit::create(const tensor::Target& target) {
   if (target.kind == tensor::TargetKind::cuda) {
     return Diagnostic{ErrorKind::unsupported, target.name,
-                      "single kernels of GPUs cannot be run: they are not tuned, measured or compared",
+                      "single kernels of GPUs are not compared with the interpreter",
                       "mcc verify MODEL --target runs a whole model, mcc bench OUT.so --profile times its kernels"};
   }
   if (!runs_here(target)) {

@@ -112,6 +112,7 @@ Result<Row> measure_entry(const tuner::Task& task, const tensor::Target& target,
     tuner::MeasureOptions options;
     options.threads = entry.threads;
     options.is_fresh = true;
+    options.is_cold = target.kind == tensor::TargetKind::cuda;  // as mcc tune measures there
     Result<std::vector<tuner::Measurement>> got =
         measurer.measure(task, std::span(&entry.trial.candidate, 1), options);
     if (!got.ok()) return got.errors();

@@ -243,7 +243,7 @@ void add_tune(CLI::App& app, int* exit_code) {
   command->add_option("-j,--jobs", options.compile.jobs, "Kernels compiled at once; 0: as many as processors")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--threads", options.compile.threads, "As for compile")->check(CLI::Range(0, 1024));
-  command->add_flag("--cold", options.tune.measure.is_cold, "Empty the caches before each run of a kernel");
+  command->add_flag("--cold", options.tune.measure.is_cold, "Empty the caches before each run of a kernel; on GPUs always");
   command->add_flag("--no-measure", arguments->no_measure,
                     "Measure nothing: the analyser picks, of GPUs with the assembler's figures; no machine "
                     "of the target is needed");

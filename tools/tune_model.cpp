@@ -41,7 +41,15 @@ class ModelTuner {
     report_.all_tasks = all_tasks;
     report_.threads = target_.cores;
     tune_.measure.threads = report_.threads;
-    tune_.peak_gflops = calibrate(1000).gflops;
+    if (target_.kind == tensor::TargetKind::cuda) {
+      // Between two runs of a kernel in a model, others fill the cache.
+      tune_.measure.is_cold = true;
+      const codegen::HostGpus here = codegen::host_gpus();
+      device_ = here.gpus.empty() ? target_.cpu : here.gpus[0].gpu.name;
+    } else {
+      tune_.peak_gflops = calibrate(1000).gflops;
+      device_ = text(target_.cpu, ", ", target_.cores, " cores");
+    }
     for (const tuner::Task& task : report_.tasks) {
       tuner::PreferredDecider preferred;
       tuner::Planned planned = tuner::plan_point(tuner::all_sketches()[0], task.func, target_, {}, preferred);
@@ -145,7 +153,7 @@ class ModelTuner {
     for (const tuner::Trial& trial : trials) {
       tuner::LogEntry entry;
       entry.task = task.id;
-      entry.device = {target_.fingerprint(), text(target_.cpu, ", ", target_.cores, " cores")};
+      entry.device = {target_.fingerprint(), device_};
       entry.trial = trial;
       entry.threads = report_.threads;
       entry.seed = tune_.seed;
@@ -185,6 +193,7 @@ class ModelTuner {
   tuner::TuneOptions tune_;
   tensor::Target target_;
   TuneModelReport report_;
+  std::string device_;                           // for people
   std::map<std::string, std::string> defaults_;  // trace of the default schedule, by task id
   Clock::time_point start_;
 };
@@ -223,7 +232,10 @@ Status check_machine(const tensor::Target& target) {
   constexpr const char* kHint = "--no-measure picks schedules by analysis alone";
   if (!here.problem.empty())
     return Diagnostic{ErrorKind::environment, "", text("there is no GPU to measure on: ", here.problem), kHint};
-  return Diagnostic{ErrorKind::unsupported, "", "single kernels of GPUs cannot be run: they are not tuned, measured or compared",
+  if (codegen::runs_here(target)) return done();
+  return Diagnostic{ErrorKind::environment, "",
+                    text("the GPU here (", here.gpus[0].gpu.name, ", ", here.gpus[0].gpu.arch,
+                         ") cannot run code for ", target.cpu),
                     kHint};
 }
 

@@ -38,8 +38,12 @@ double estimate_us(const Nest& nest, const tensor::Target& target) {
 std::unique_ptr<CostModel> make_cost_model(std::string_view name, const tensor::Target& target, uint64_t) {
   if (name == "analyzer") return std::make_unique<Analyzer>(target);
   if (name == "xgboost") return std::make_unique<LearnedModel>(target, LearnedOptions{.has_base = false});
-  if (name == "auto")
-    return std::make_unique<LearnedModel>(target, LearnedOptions{.pretrained = shipped_trees()});
+  // What is shipped has learned from CPUs.
+  const bool has_trees = target.kind == tensor::TargetKind::cpu;
+  if (name == "auto") {
+    return std::make_unique<LearnedModel>(
+        target, LearnedOptions{.pretrained = has_trees ? shipped_trees() : std::span<const char>()});
+  }
   return nullptr;
 }
 

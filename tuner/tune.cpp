@@ -68,6 +68,15 @@ class Tuner {
       // No schedule is faster than peak arithmetic on all cores, or than reading every parameter once from the last cache.
       double compute = state.flops / (std::max(peak_gflops, target.peak_gflops()) * target.cores * 1e3);
       double memory = static_cast<double>(task.work.bytes) / (target.l1.gb_per_s * target.cores * 1e3);
+      if (target.kind == tensor::TargetKind::cuda) {
+        // Tensor cores multiply narrow types 16 times as fast.
+        const bool is_narrow =
+            task.text.find("tf32") != std::string::npos ||
+            std::any_of(task.func.params.begin(), task.func.params.end(),
+                        [](const tensor::Buffer& b) { return bit_width(b.element()) < 32; });
+        compute = state.flops / (target.gpu.gflops * (is_narrow ? 16 : 1) * 1e3);
+        memory = static_cast<double>(task.work.bytes) / (target.gpu.gb_per_s * 1e3);
+      }
       state.lower_bound_us = std::max(compute, memory);
       out.push_back(std::move(state));
     }
@@ -153,10 +162,22 @@ class Tuner {
   // The default first, then seeds, then what the search proposes.
   std::vector<Candidate> next(size_t i, size_t count) {
     std::vector<Candidate>& seeds = seeds_[i];
-    if (seeds.empty() || !scheduler_.tasks()[i].is_started()) return searches_[i]->next(static_cast<int>(count));
-    count = std::min(count, seeds.size());
-    std::vector<Candidate> out(seeds.begin(), seeds.begin() + static_cast<ptrdiff_t>(count));
-    seeds.erase(seeds.begin(), seeds.begin() + static_cast<ptrdiff_t>(count));
+    if (seeds.empty()) return searches_[i]->next(static_cast<int>(count));
+    std::vector<Candidate> out;
+    std::set<std::string> traces;
+    auto add = [&](Candidate& candidate) {
+      if (traces.insert(tensor::to_text(candidate.trace)).second) out.push_back(std::move(candidate));
+    };
+    if (!scheduler_.tasks()[i].is_started()) {
+      for (Candidate& c : searches_[i]->next(1))
+        add(c);
+    }
+    for (; !seeds.empty() && out.size() < count; seeds.erase(seeds.begin()))
+      add(seeds.front());
+    if (out.size() < count) {
+      for (Candidate& c : searches_[i]->next(static_cast<int>(count - out.size())))
+        add(c);
+    }
     return out;
   }
 

@@ -1,7 +1,9 @@
 #include "fake_cuda/fake_cuda.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -54,6 +56,7 @@ struct Driver {
   mcc_cu_context_s primary[8];
   std::vector<std::unique_ptr<mcc_cu_function_s>> functions;
   void* kernels = nullptr;  // FAKE_CUDA_KERNELS
+  std::string launch_action;  // FAKE_CUDA_LAUNCH
   float clock = 0;
 
   Driver() {
@@ -70,6 +73,7 @@ struct Driver {
       const std::string fail = text;
       state.failures[fail.substr(0, fail.find(':'))] = std::atoi(fail.c_str() + fail.find(':') + 1);
     }
+    if (const char* text = std::getenv("FAKE_CUDA_LAUNCH")) launch_action = text;
     if (const char* path = std::getenv("FAKE_CUDA_KERNELS")) kernels = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     for (int i = 0; i < 8; ++i)
       primary[i].device = i;
@@ -326,6 +330,11 @@ FAKE(cuMemcpyDtoDAsync_v2)(mcc_cu_pointer to, mcc_cu_pointer from, size_t bytes,
   if (!is_device(to, bytes) || !is_device(from, bytes)) return MCC_CU_INVALID_VALUE;
   return enqueue(stream, [=] { std::memcpy(to_memory(to), to_memory(from), bytes); });
 }
+FAKE(cuMemsetD8Async)(mcc_cu_pointer to, unsigned char value, size_t bytes, mcc_cu_stream stream) {
+  CALLED(cuMemsetD8Async);
+  if (!is_device(to, bytes)) return MCC_CU_INVALID_VALUE;
+  return enqueue(stream, [=] { std::memset(to_memory(to), value, bytes); });
+}
 FAKE(cuPointerGetAttribute)(void* value, int attribute, mcc_cu_pointer address) {
   auto it = driver().blocks.upper_bound(address);
   if (attribute != MCC_CU_POINTER_MEMORY_TYPE || it == driver().blocks.begin()) return MCC_CU_INVALID_VALUE;
@@ -356,6 +365,20 @@ FAKE(cuLaunchKernel)
   what << function->entry << ' ' << gx << 'x' << gy << 'x' << gz << ' ' << bx << 'x' << by << 'x' << bz << ' '
        << shared;
   if (int code = called("cuLaunchKernel", what.str())) return code;
+  // "SIZES=ACTION": of launches of that grid and block.
+  const std::string& action = driver().launch_action;
+  if (const size_t at = action.find('=');
+      at != std::string::npos && what.str().find(action.substr(0, at)) != std::string::npos) {
+    if (action.ends_with("=hang")) {
+      for (;;)
+        pause();
+    }
+    if (action.ends_with("=skip")) return MCC_CU_SUCCESS;
+    const int code = std::atoi(action.c_str() + at + 1);
+    if (code == MCC_CU_LAUNCH_OUT_OF_RESOURCES) return code;
+    driver().state.failures["cuStreamSynchronize"] = code;
+    return MCC_CU_SUCCESS;
+  }
   if (!has_context() || gx * gy * gz == 0 || bx * by * bz == 0 || bx * by * bz > 1024)
     return MCC_CU_INVALID_VALUE;
   mcc::test::FakeEntry entry;
@@ -375,8 +398,11 @@ FAKE(cuLaunchKernel)
   if (function->ptx != nullptr) {
     return enqueue(stream, [=] {
       const mcc::test::PtxGrid sizes = {{gx, gy, gz}, {bx, by, bz}, shared};
+      const auto start = std::chrono::steady_clock::now();
       const std::string problem =
           mcc::test::run_ptx(*function->ptx, function->entry, sizes, values, is_device);
+      driver().clock +=
+          std::chrono::duration<float, std::milli>(std::chrono::steady_clock::now() - start).count();
       if (problem.empty()) return;
       // As on a GPU, later calls report it; here with the reason.
       std::fprintf(stderr, "stand-in GPU: %s: %s\n", function->entry.c_str(), problem.c_str());

@@ -1,7 +1,6 @@
 #include "tools/measure/batch.h"
 
 #include <sched.h>
-#include <sys/resource.h>
 
 #include <atomic>
 #include <chrono>
@@ -9,7 +8,6 @@
 #include <mutex>
 #include <thread>
 
-#include "tools/measure/calibrate.h"
 #include "tools/measure/race.h"
 
 namespace mcc::tools {
@@ -22,8 +20,6 @@ using tuner::TrialError;
 
 // Results of former requests are forgotten beyond this many.
 constexpr size_t kMaxKnown = 100'000;
-// Of the calibration kernel, at some 20 us.
-constexpr int kCalibrationRuns = 60;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -61,13 +57,6 @@ class Pinned {
  private:
   std::vector<int> before_;
 };
-
-// How often this thread had to give way to another.
-int64_t times_preempted() {
-  rusage usage{};
-  ::getrusage(RUSAGE_THREAD, &usage);
-  return usage.ru_nivcsw;
-}
 
 // ---- Building beside measuring ----
 
@@ -135,23 +124,22 @@ class Builders {
 
 class Batch {
  public:
-  Batch(const WorkerRequest& request, const BuildContext& context, MeasuredTask& task, MeasuredByKey& known,
-        const std::function<void(const WorkerMessage&)>& send)
+  Batch(const WorkerRequest& request, const BuildContext& reference, MeasuredTask& task, KernelRunner& runner,
+        MeasuredByKey& known, const std::function<void(const WorkerMessage&)>& send)
       : request_(request),
-        context_(context),
+        reference_(reference),
         task_(task),
+        runner_(runner),
         known_(known),
         send_(send),
-        results_(request.candidates.size()),
-        inline_executor_(runtime::make_inline_executor()),
-        executor_(&inline_executor_) {}
+        results_(request.candidates.size()) {}
 
   Status run() {
     const std::vector<int> cpus = allowed_cpus();
     const Pinned unpin(cpus);
-    Status status = set_up_threads();
+    Status status = runner_.start();
     if (!status.ok()) return status;
-    const bool is_single = request_.options.threads == 1;
+    const bool is_single = runner_.needs_one_processor();
     // A kernel of one thread is timed on the last CPU while the others build; one of several threads needs them all.
     size_t threads = is_single ? cpus.size() - 1 : cpus.size();
     if (request_.is_serial) threads = 0;
@@ -178,20 +166,10 @@ class Batch {
     send_(message);
   }
 
-  Status set_up_threads() {
-    if (request_.options.threads == 1) return done();
-    mcc_error error;
-    if (pool_.start(request_.options.threads, &error) != MCC_OK)
-      return Diagnostic{ErrorKind::environment, "", error.message, ""};
-    executor_ = pool_.executor();
-    return done();
-  }
-
   BuiltKernel build(size_t i) {
     event(WorkerEvent::build, static_cast<int64_t>(i));
-    BuildContext context = context_;
-    context.is_known = [&](const std::string& key) { return is_known(key, i); };
-    BuiltKernel built = build_candidate(context, request_.candidates[i]);
+    BuiltKernel built =
+        runner_.build(request_.candidates[i], [&](const std::string& key) { return is_known(key, i); });
     event(WorkerEvent::built, static_cast<int64_t>(i));
     return built;
   }
@@ -209,7 +187,7 @@ class Batch {
 
   Status compute_reference() {
     event(WorkerEvent::reference);
-    Status status = task_.compute_reference(context_);
+    Status status = task_.compute_reference(reference_);
     event(WorkerEvent::idle);
     return status;
   }
@@ -219,14 +197,12 @@ class Batch {
     Measurement& m = results_[i].measurement;
     BuiltKernel& built = builders_->get(i);
     event(WorkerEvent::run, static_cast<int64_t>(i));
-    Result<void* const*> buffers = task_.arguments(built.memory, request_.options.threads);
-    if (!buffers.ok()) return fail(m, TrialError::rejected, to_text(buffers.errors()));
-    task_.poison_outputs();
-    const Clock::time_point start = Clock::now();
-    const int32_t status = built.kernel->function(*buffers, nullptr, executor_);
-    const double us = seconds_since(start) * 1e6;
-    if (status != 0) return fail(m, TrialError::crash, text("the kernel returned ", status));
+    const RunOutcome outcome = runner_.run(built);
+    if (outcome.error != TrialError::none) return fail(m, outcome.error, outcome.message);
+    const double us = outcome.us;
     if (is_hopeless_beyond && us > hopeless_us()) return us;
+    const RunOutcome fetched = runner_.fetch_outputs();
+    if (fetched.error != TrialError::none) return fail(m, fetched.error, fetched.message);
     const OutputCheck check = task_.check_outputs();
     m.is_checked = true;
     m.max_error = std::max(m.max_error, check.max_error);
@@ -248,38 +224,22 @@ class Batch {
   }
 
   RunBlock time(size_t i, int64_t runs) {
-    const Clock::time_point begin = Clock::now();
+    RunBlock block;
+    // Nothing that is said from now on counts.
+    if (runner_.is_lost()) return kNever;
     BuiltKernel& built = builders_->get(i);
     event(WorkerEvent::run, static_cast<int64_t>(i));
-    void* const* buffers = *task_.arguments(built.memory, request_.options.threads);
-    const auto function = built.kernel->function;
-    const bool is_pooled = executor_ != &inline_executor_;
-    const int64_t preempted = times_preempted();
-    double seconds = 0;
-    if (is_pooled) pool_.begin_run();
-    if (request_.options.is_cold) {
-      for (int64_t run = 0; run < runs; ++run) {
-        task_.flush_caches();
-        const Clock::time_point start = Clock::now();
-        function(buffers, nullptr, executor_);
-        seconds += seconds_since(start);
-      }
-    } else {
-      if (last_timed_ != i) function(buffers, nullptr, executor_);  // its data back into the caches
-      const Clock::time_point start = Clock::now();
-      for (int64_t run = 0; run < runs; ++run)
-        function(buffers, nullptr, executor_);
-      seconds = seconds_since(start);
-    }
-    if (is_pooled) pool_.end_run();
+    const RunOutcome outcome = runner_.time(built, runs, last_timed_ == i, block);
     last_timed_ = i;
-    RunBlock block;
-    block.is_disturbed = times_preempted() != preempted;
-    block.us = seconds * 1e6 / static_cast<double>(runs);
-    block.wall_us = seconds_since(begin) * 1e6;
-    results_[i].measurement.run_seconds += block.wall_us * 1e-6;
-    return block;
+    Measurement& m = results_[i].measurement;
+    m.run_seconds += block.wall_us * 1e-6;
+    if (outcome.error == TrialError::none) return block;
+    fail(m, outcome.error, outcome.message);
+    return kNever;
   }
+
+  // Of a kernel that does not run: it ends its race.
+  static constexpr RunBlock kNever = {1e12, 1e12, false};
 
   void race(Builders& builders) {
     RaceOptions options;
@@ -290,18 +250,26 @@ class Batch {
     Race race(
         options, [this](size_t i, int64_t runs) { return time(i, runs); },
         [this](const Lane& lane) { settle(lane); });
-    Calibration before = calibrate(kCalibrationRuns);
+    Calibration before = runner_.calibrate();
     for (size_t i = 0; i < results_.size(); ++i) {
       if (!builders.is_ready(i)) event(WorkerEvent::idle);
       enter(i, builders.get(i), race);
+      if (runner_.is_lost()) return give_up(i);
     }
     event(WorkerEvent::idle);
-    Calibration after = calibrate(kCalibrationRuns);
+    Calibration after = runner_.calibrate();
     send_settled(noise_between(before, after));
     before = after;
     race.finish();
+    if (runner_.is_lost()) return give_up(last_timed_);
     event(WorkerEvent::idle);
-    send_settled(noise_between(before, calibrate(kCalibrationRuns)));
+    send_settled(noise_between(before, runner_.calibrate()));
+  }
+
+  // What was being measured ends with the process, but for what is known to be its fault.
+  void give_up(size_t culprit) {
+    if (culprit < results_.size() && !results_[culprit].is_sent) send_result(culprit);
+    settled_.clear();
   }
 
   void enter(size_t i, BuiltKernel& built, Race& race) {
@@ -337,10 +305,15 @@ class Batch {
   void settle(const Lane& lane) {
     const size_t i = lane.candidate;
     Measurement& m = results_[i].measurement;
+    if (runner_.is_lost()) return;
+    if (!m.ok()) return settled_.push_back(i);
     m.times_us = lane.times_us;
     m.is_censored = lane.is_censored;
     // What may become the best is looked at once more: a race between threads does not show every time.
-    if (lane.is_winner) run_checked(i, false);
+    if (lane.is_winner) {
+      run_checked(i, false);
+      last_timed_ = i;
+    }
     settled_.push_back(i);
   }
 
@@ -361,7 +334,7 @@ class Batch {
         std::lock_guard lock(keys_mutex_);
         known_[key] = result.measurement;
       }
-      builders_->get(i).kernel.reset();
+      builders_->get(i).release();
       send_one(i);
     }
     for (size_t twin : result.twins) {
@@ -369,7 +342,7 @@ class Batch {
       results_[twin].measurement = result.measurement;
       results_[twin].measurement.build_seconds = seconds;
       results_[twin].measurement.run_seconds = 0;
-      builders_->get(twin).kernel.reset();
+      builders_->get(twin).release();
       send_one(twin);
     }
     result.twins.clear();
@@ -392,8 +365,9 @@ class Batch {
   };
 
   const WorkerRequest& request_;
-  const BuildContext& context_;
+  const BuildContext& reference_;
   MeasuredTask& task_;
+  KernelRunner& runner_;
   MeasuredByKey& known_;
   const std::function<void(const WorkerMessage&)>& send_;
   std::vector<Progress> results_;
@@ -403,17 +377,15 @@ class Batch {
       owners_;                   // the first candidate with this code, of those whose building has begun
   std::vector<size_t> settled_;  // timed, not sent
   Builders* builders_ = nullptr;
-  runtime::ThreadPool pool_;
-  mcc_executor inline_executor_;
-  mcc_executor* executor_;
   size_t last_timed_ = SIZE_MAX;
 };
 
 }  // namespace
 
-Status measure_batch(const WorkerRequest& request, const BuildContext& context, MeasuredTask& task,
-                     MeasuredByKey& known, const std::function<void(const WorkerMessage&)>& send) {
-  return Batch(request, context, task, known, send).run();
+Status measure_batch(const WorkerRequest& request, const BuildContext& reference, MeasuredTask& task,
+                     KernelRunner& runner, MeasuredByKey& known,
+                     const std::function<void(const WorkerMessage&)>& send) {
+  return Batch(request, reference, task, runner, known, send).run();
 }
 
 }  // namespace mcc::tools

@@ -6,14 +6,17 @@
 
 #include "tools/measure/measured_task.h"
 #include "tools/measure/protocol.h"
+#include "tools/measure/runner.h"
 
 namespace mcc::tools {
 
 // What was measured of a task so far, by BuiltKernel::key.
 using MeasuredByKey = std::map<std::string, tuner::Measurement>;
 
-// Sends events and one result a candidate; an error is one of the whole request. `send` is called from several threads.
-Status measure_batch(const WorkerRequest& request, const BuildContext& context, MeasuredTask& task,
-                     MeasuredByKey& known, const std::function<void(const WorkerMessage&)>& send);
+// Sends events and one result a candidate; an error is one of the whole request. `reference` builds what results are
+// compared with. `send` is called from several threads. When the runner is lost, what has no result by then gets none.
+Status measure_batch(const WorkerRequest& request, const BuildContext& reference, MeasuredTask& task,
+                     KernelRunner& runner, MeasuredByKey& known,
+                     const std::function<void(const WorkerMessage&)>& send);
 
 }  // namespace mcc::tools

@@ -11,16 +11,23 @@
 
 namespace mcc::tools {
 
+struct DeviceKernel;
+
 struct BuiltKernel {
   tuner::TrialError error = tuner::TrialError::none;
   std::string message;
   std::string key;  // hash of the lowered function: equal for equal code
   codegen::KernelMemory memory;
   std::shared_ptr<codegen::Jit::Kernel> kernel;
+  std::shared_ptr<DeviceKernel> on_device;  // of a GPU, instead
   // Where the time went, in seconds of this thread's processor time.
   double replay = 0, lower = 0, hash = 0, emit = 0, load = 0;
 
   double seconds() const { return replay + lower + hash + emit + load; }
+  void release() {
+    kernel.reset();
+    on_device.reset();
+  }
 };
 
 // What is needed to build candidates of a task; the members outlive the calls. Safe from several threads.

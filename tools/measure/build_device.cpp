@@ -48,11 +48,13 @@ void check_registers(BuiltDevice& built, const tensor::Gpu& gpu) {
 }
 
 void build(const tensor::Func& scheduled, const tensor::Target& target, const codegen::EmitOptions& emit,
-           const codegen::Assembler* assembler, BuiltDevice& built) {
+           const codegen::Assembler* assembler, const std::function<bool(const std::string&)>& is_known,
+           BuiltDevice& built) {
   tensor::Func lowered = tensor::lower(scheduled, target);
   if (std::vector<std::string> broken = tensor::verify_launches(lowered, target.gpu); !broken.empty())
     return fail(built, TrialError::rejected, broken[0]);
   built.key = codegen::sha256(to_text(lowered));
+  if (is_known && is_known(built.key)) return;
   Result<codegen::DeviceCode> code = codegen::emit_ptx(lowered, "mcc_trial", target, emit);
   if (!code.ok()) return fail(built, TrialError::rejected, to_text(code.errors()));
   built.code = std::move(*code);
@@ -66,11 +68,12 @@ void build(const tensor::Func& scheduled, const tensor::Target& target, const co
 }  // namespace
 
 BuiltDevice build_device(const tensor::Func& scheduled, const tensor::Target& target,
-                         const codegen::EmitOptions& emit, const codegen::Assembler* assembler) {
+                         const codegen::EmitOptions& emit, const codegen::Assembler* assembler,
+                         const std::function<bool(const std::string& key)>& is_known) {
   const auto start = std::chrono::steady_clock::now();
   BuiltDevice built;
   try {
-    build(scheduled, target, emit, assembler, built);
+    build(scheduled, target, emit, assembler, is_known, built);
   } catch (const std::exception& error) {
     fail(built, TrialError::build, text("internal error: ", error.what()));
   }

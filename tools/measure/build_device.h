@@ -1,6 +1,7 @@
 // From a schedule to code for a GPU, as when a model is compiled: the same steps, options and bytes.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,9 +21,11 @@ struct BuiltDevice {
 };
 
 // What a GPU of the target cannot launch is rejected: by its grid and memory before there is code, by its registers when
-// the assembler has said how many there are. assembler may be null. Safe from several threads.
+// the assembler has said how many there are. assembler may be null. is_known is told the key before code is made; true: no
+// code is needed. Safe from several threads.
 BuiltDevice build_device(const tensor::Func& scheduled, const tensor::Target& target,
-                         const codegen::EmitOptions& emit, const codegen::Assembler* assembler);
+                         const codegen::EmitOptions& emit, const codegen::Assembler* assembler,
+                         const std::function<bool(const std::string& key)>& is_known = nullptr);
 
 // Of each launch; empty without an assembler.
 std::vector<tuner::LaunchFigures> figures_of(const BuiltDevice& built);

@@ -18,6 +18,8 @@ class MeasuredTask {
 
   const tensor::Func& func() const { return func_; }
   int64_t bytes() const { return bytes_; }
+  // The memory of the function's parameter.
+  std::span<std::byte> parameter(size_t i) const { return parameters_[i].span(); }
 
   // Computes what the outputs should be, once. Little work is interpreted; more is done by the unscheduled function,
   // compiled as it stands (scalar loops: no schedule step and no vector code that could be wrong takes part). Where that

@@ -13,7 +13,7 @@ using nlohmann::json;
 using tuner::Measurement;
 
 constexpr std::string_view kEvents[] = {"reference", "build",  "built", "run",
-                                        "idle",      "result", "done",  "error"};
+                                        "idle",      "result", "done",  "restart", "error"};
 constexpr std::string_view kErrorKinds[] = {"comparison",  "usage",       "bad_input",
                                             "unsupported", "environment", "tuning_log"};
 

@@ -37,6 +37,7 @@ enum class WorkerEvent {
   idle,       // nothing runs
   result,     // of the candidate, with a "measurement"
   done,       // with the request
+  restart,    // the process ends: its GPU's context is lost, by the fault of a candidate whose result has been sent
   error,      // the request cannot be served, with "errors"
 };
 struct WorkerMessage {

@@ -14,7 +14,9 @@
 #include <thread>
 
 #include "codegen/hash.h"
+#include "tools/cuda_tools.h"
 #include "tools/measure/batch.h"
+#include "tools/measure/device_runner.h"
 #include "tools/measure/protocol.h"
 
 namespace mcc::tools {
@@ -149,7 +151,13 @@ class Worker {
  private:
   struct Machine {
     tensor::Target target;
-    std::unique_ptr<codegen::Jit> jit;
+    std::unique_ptr<codegen::Jit> jit;              // of a CPU
+    std::unique_ptr<codegen::Assembler> assembler;  // of a GPU, where there is one
+  };
+  struct KeptTask {
+    std::string key;
+    std::unique_ptr<MeasuredTask> task;
+    std::unique_ptr<DeviceTask> on_device;  // once it has been measured there
   };
 
   Result<Machine*> machine_for(const std::string& name) {
@@ -157,47 +165,103 @@ class Worker {
     if (it != machines_.end()) return &it->second;
     Result<tensor::Target> target = codegen::make_target(name);
     if (!target.ok()) return target.errors();
-    Result<std::unique_ptr<codegen::Jit>> jit = codegen::Jit::create(*target);
-    if (!jit.ok()) return jit.errors();
-    return &machines_.emplace(name, Machine{*target, std::move(*jit)}).first->second;
+    Machine machine{*target, nullptr, nullptr};
+    if (target->kind == tensor::TargetKind::cuda) {
+      machine.assembler = find_assembler();
+      if (!device_) {
+        Result<std::unique_ptr<DeviceContext>> device = DeviceContext::open();
+        if (!device.ok()) return device.errors();
+        device_ = std::move(*device);
+      }
+    } else {
+      Result<std::unique_ptr<codegen::Jit>> jit = codegen::Jit::create(*target);
+      if (!jit.ok()) return jit.errors();
+      machine.jit = std::move(*jit);
+    }
+    return &machines_.emplace(name, std::move(machine)).first->second;
   }
 
   // The latest tasks stay: a task scheduler comes back to them.
-  Result<MeasuredTask*> task_for(const WorkerRequest& request) {
+  Result<KeptTask*> task_for(const WorkerRequest& request) {
     const std::string key = text(request.options.seed, " ", request.task);
-    auto it = std::find_if(tasks_.begin(), tasks_.end(), [&](const auto& t) { return t.first == key; });
+    auto it = std::find_if(tasks_.begin(), tasks_.end(), [&](const KeptTask& t) { return t.key == key; });
     if (it != tasks_.end()) {
       tasks_.splice(tasks_.begin(), tasks_, it);
-      return tasks_.front().second.get();
+      return &tasks_.front();
     }
     Result<std::unique_ptr<MeasuredTask>> task =
         MeasuredTask::create(request.task, request.options.seed, kMaxTaskBytes);
     if (!task.ok()) return task.errors();
-    tasks_.emplace_front(key, std::move(*task));
+    tasks_.push_front({key, std::move(*task), nullptr});
     int64_t kept = 0;
     for (auto t = tasks_.begin(); t != tasks_.end();) {
-      kept += t->second->bytes();
+      kept += t->task->bytes();
       t = t != tasks_.begin() && kept > kMaxKeptBytes ? tasks_.erase(t) : std::next(t);
     }
-    return tasks_.front().second.get();
+    return &tasks_.front();
   }
 
   Status measure(const WorkerRequest& request) {
     Result<Machine*> machine = machine_for(request.target);
     if (!machine.ok()) return machine.errors();
-    Result<MeasuredTask*> task = task_for(request);
+    Result<KeptTask*> task = task_for(request);
     if (!task.ok()) return task.errors();
-    const BuildContext context{(*task)->func(), (*machine)->target, request.emit, *(*machine)->jit};
+    const bool is_gpu = (*machine)->target.kind == tensor::TargetKind::cuda;
+    // What a GPU computes is compared with what this machine's processor does.
+    Result<Machine*> processor = is_gpu ? machine_for("cpu") : machine;
+    if (!processor.ok()) return processor.errors();
+    const MeasuredTask& measured = *(*task)->task;
+    const BuildContext context{measured.func(), (*processor)->target, request.emit, *(*processor)->jit};
     const std::string results_key = codegen::sha256(text(
         request.target, " ", request.options.threads, request.options.is_cold, " ", request.emit.optimization,
         request.emit.strict, request.emit.fast_math, " ", request.options.seed, " ", request.task));
-    return measure_batch(request, context, **task, results_[results_key],
-                         [&](const WorkerMessage& message) { out_.write(message); });
+    const auto send = [&](const WorkerMessage& message) { out_.write(message); };
+    if (!is_gpu) {
+      std::unique_ptr<KernelRunner> runner = make_cpu_runner(request.options, context, *(*task)->task);
+      return measure_batch(request, context, *(*task)->task, *runner, results_[results_key], send);
+    }
+    if (!(*task)->on_device) {
+      mcc_cu_result code = MCC_CU_SUCCESS;
+      (*task)->on_device = DeviceTask::create(*device_, *(*task)->task, &code);
+      if (!(*task)->on_device)
+        return reject_all(
+            request, device_->problem(code, text("no memory for the task's ", measured.bytes(), " bytes")));
+    }
+    const DeviceBuildContext build{measured.func(), (*machine)->target, request.emit,
+                                   (*machine)->assembler.get()};
+    std::unique_ptr<KernelRunner> runner =
+        make_device_runner(request.options, build, *device_, *(*task)->on_device);
+    Status status = measure_batch(request, context, *(*task)->task, *runner, results_[results_key], send);
+    if (device_->is_lost()) restart(request.id);
+    return status;
+  }
+
+  Status reject_all(const WorkerRequest& request, const std::string& reason) {
+    for (size_t i = 0; i < request.candidates.size(); ++i) {
+      WorkerMessage message;
+      message.id = request.id;
+      message.event = WorkerEvent::result;
+      message.candidate = static_cast<int64_t>(i);
+      message.measurement.error = tuner::TrialError::rejected;
+      message.measurement.message = reason;
+      out_.write(message);
+    }
+    return done();
+  }
+
+  // A context is lost for the whole process.
+  [[noreturn]] void restart(int64_t id) {
+    WorkerMessage message;
+    message.id = id;
+    message.event = WorkerEvent::restart;
+    out_.write(message);
+    ::_exit(kEndedByReader);
   }
 
   LineWriter& out_;
   std::map<std::string, Machine> machines_;
-  std::list<std::pair<std::string, std::unique_ptr<MeasuredTask>>> tasks_;
+  std::unique_ptr<DeviceContext> device_;  // since a GPU was asked for
+  std::list<KeptTask> tasks_;
   std::map<std::string, MeasuredByKey> results_;
 };
 

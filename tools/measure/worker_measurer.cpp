@@ -57,6 +57,7 @@ struct Phases {
         break;
       case WorkerEvent::result:
       case WorkerEvent::done:
+      case WorkerEvent::restart:
       case WorkerEvent::error:
         break;
     }
@@ -139,6 +140,7 @@ struct WorkerMeasurer::Impl {
       if (message->event == WorkerEvent::error && !message->errors.empty()) return message->errors;
       if (message->event == WorkerEvent::result && message->candidate >= 0)
         note(call, part[static_cast<size_t>(message->candidate)], message->measurement);
+      if (message->event == WorkerEvent::restart) return restart(call, part);
       if (message->event == WorkerEvent::done) break;
       phases.follow(*message);
     }
@@ -205,6 +207,18 @@ struct WorkerMeasurer::Impl {
       call.alone.insert(call.alone.end(), suspects.begin(), suspects.end());
     }
     return done();
+  }
+
+  // The process has lost its GPU and says so; whose fault that was it has said, too.
+  Status restart(Call& call, const std::vector<size_t>& part) {
+    process->kill();
+    process->end_text();
+    process.reset();
+    const bool is_explained =
+        std::any_of(part.begin(), part.end(), [&](size_t i) { return call.results[i].has_value(); });
+    if (is_explained || ++call.unexplained < kMaxUnexplained) return done();
+    return Diagnostic{ErrorKind::environment, call.task.name,
+                      "the measuring process loses its GPU again and again", ""};
   }
 
   // Something takes too long.

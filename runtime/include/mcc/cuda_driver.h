@@ -34,7 +34,8 @@ enum {
   MCC_CU_NO_BINARY_FOR_GPU = 209,
   MCC_CU_INVALID_PTX = 218,
   MCC_CU_UNSUPPORTED_PTX_VERSION = 222,
-  MCC_CU_ILLEGAL_ADDRESS = 700
+  MCC_CU_ILLEGAL_ADDRESS = 700,
+  MCC_CU_LAUNCH_OUT_OF_RESOURCES = 701
 };
 
 /* CUdevice_attribute */
@@ -102,6 +103,8 @@ enum {
     (void* to, mcc_cu_pointer from, size_t bytes, mcc_cu_stream stream))                                \
   X(copy_on_device, "cuMemcpyDtoDAsync_v2",                                                             \
     (mcc_cu_pointer to, mcc_cu_pointer from, size_t bytes, mcc_cu_stream stream))                       \
+  X(fill, "cuMemsetD8Async",                                                                            \
+    (mcc_cu_pointer to, unsigned char value, size_t bytes, mcc_cu_stream stream))                       \
   X(pointer_attribute, "cuPointerGetAttribute", (void* value, int attribute, mcc_cu_pointer address))   \
   X(stream_create, "cuStreamCreate", (mcc_cu_stream * stream, unsigned flags))                          \
   X(stream_destroy, "cuStreamDestroy_v2", (mcc_cu_stream stream))                                       \

@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""Tuning on a GPU, which is the stand-in driver that runs PTX (tests/fake_cuda): what is measured, and what candidates that hang,
+die, compute nonsense or ask for too much cost. tune.py [TEST...]"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+ROOT = pathlib.Path(__file__).parents[2]
+BUILD = pathlib.Path(os.environ.get("MCC_BUILD_DIR", ROOT / "build"))
+MCC = os.path.abspath(os.environ.get("MCC", BUILD / "bin/mcc"))
+STAND_IN = str(BUILD / "tests/fake_cuda")
+THREADS = (32, 64, 128, 256, 512)  # that the one kernel of the plain model may have
+
+
+def mcc(*arguments, **extra):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("FAKE_CUDA")}
+    environment |= {"LD_LIBRARY_PATH": STAND_IN, "FAKE_CUDA_RUN": "1"} | {k: str(v) for k, v in extra.items()}
+    return subprocess.run([MCC, *map(str, arguments)], capture_output=True, text=True, timeout=600, env=environment)
+
+
+def save(path, nodes, shape, out, weights=()):
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, out)],
+                              [numpy_helper.from_array(v, k) for k, v in weights])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+class CudaTune(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.temporary.name)
+        cls.plain, cls.layers = cls.folder / "plain.onnx", cls.folder / "layers.onnx"
+        save(cls.plain, [helper.make_node("Sigmoid", ["x"], ["y"])], [1000], [1000])
+        rng = np.random.default_rng(1)
+        save(cls.layers,
+             [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Softmax", ["m"], ["y"], axis=-1)],
+             [4, 8], [4, 16], [("w", rng.standard_normal((8, 16)).astype(np.float32))])
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    def done(self, result, code=0):
+        self.assertEqual(result.returncode, code, result.stdout[-2000:] + result.stderr[-2000:])
+        return result
+
+    def tune(self, model, log, *options, **extra):
+        return json.loads(self.done(mcc("tune", model, "--tune-log", self.folder / log, "--target", "cuda:sm_80", "--no-check",
+                                        "--json", *options, **extra)).stdout)
+
+    def trials(self, log):
+        lines = [json.loads(line) for line in (self.folder / log).read_text().splitlines()]
+        return [line for line in lines if line["kind"] == "trial"]
+
+    # Trials of the plain model by their threads, with the driver told what to do with one of them.
+    def plain_trials(self, log, action):
+        report = self.tune(self.plain, log, "--trials", "20", FAKE_CUDA_LAUNCH=action)
+        trials = {t["point"]["y.threads"][0] if "y.threads" in t["point"] else list(t["point"].values())[0][0]: t
+                  for t in self.trials(log)}
+        self.assertEqual(tuple(sorted(trials)), THREADS)
+        self.assertEqual(len(self.trials(log)), len(THREADS))
+        return report, trials
+
+    def only_one_fails(self, log, threads, action, error, words):
+        report, trials = self.plain_trials(log, f" {threads}x1x1 ={action}")
+        for n, trial in trials.items():
+            self.assertEqual(trial["error"], error if n == threads else "none", (n, trial["message"]))
+            if n != threads:
+                self.assertTrue(trial["checked"])
+        self.assertIn(words, trials[threads]["message"])
+        self.assertEqual(report["tasks"][0]["errors"], {error: 1})
+
+    def test_finds_and_applies(self):
+        report = self.tune(self.layers, "a.json", "--trials", "14")
+        self.assertEqual(report["trials"], 14)
+        for trial in self.trials("a.json"):
+            self.assertEqual((trial["error"], trial["checked"], trial["target"]), ("none", True, "nvptx64-nvidia-cuda sm_80"))
+            self.assertIn("Stand-in GPU", trial["device"])
+            self.assertLessEqual(trial["max_error"], 1)
+        compiled = json.loads(self.done(mcc("compile", self.layers, "-o", self.folder / "gpu.so", "--target", "cuda:sm_80",
+                                            "--tune-log", self.folder / "a.json", "--locked", "--json")).stdout)
+        self.assertEqual(compiled["schedules"]["exact"], 2)
+        self.done(mcc("compile", self.layers, "-o", self.folder / "cpu.so"))
+        self.done(mcc("run", self.folder / "cpu.so", "--random", "5", "--output-dir", self.folder / "out"))
+        self.done(mcc("run", self.folder / "gpu.so", "--random", "5", "--rtol", "1e-4", "--atol", "1e-5",
+                      "--expect", f"y={self.folder / 'out' / 'output_0.npy'}"))
+        verified = json.loads(self.done(mcc("log", "verify", self.folder / "a.json", self.layers, "--target", "cuda:sm_80",
+                                            "--json")).stdout)["trials"]
+        self.assertTrue(all(row["checked"] and row["error"] == "none" for row in verified))
+
+    def test_the_whole_model_is_measured(self):
+        done = mcc("tune", self.plain, "--tune-log", self.folder / "w.json", "--target", "cuda", "--trials", "4")
+        self.assertIn("whole model, measured", self.done(done).stdout)
+
+    def test_what_was_picked_is_measured_first(self):
+        self.done(mcc("tune", self.layers, "--tune-log", self.folder / "p.json", "--target", "cuda:sm_80", "--no-measure"))
+        picked = {t["trace"] for t in self.trials("p.json")}
+        self.tune(self.layers, "p.json", "--trials", "10")
+        measured = {t["trace"] for t in self.trials("p.json") if t["source"] != "picked"}
+        self.assertFalse(picked - measured)
+
+    def test_a_hanging_kernel_costs_one_candidate(self):
+        self.only_one_fails("hang.json", 64, "hang", "timeout", "a run took more than")
+
+    def test_an_illegal_address_costs_one_candidate(self):
+        self.only_one_fails("illegal.json", 512, "700", "crash", "an illegal memory access was encountered")
+
+    def test_a_launch_beyond_the_gpu_costs_one_candidate(self):
+        self.only_one_fails("resources.json", 256, "701", "rejected", "launching the kernel")
+
+    def test_a_wrong_result_is_no_best(self):
+        self.only_one_fails("wrong.json", 32, "skip", "wrong", "")
+
+    def test_out_of_memory(self):
+        report = self.tune(self.plain, "memory.json", "--trials", "3", FAKE_CUDA_MEMORY=1000)
+        self.assertEqual(report["tasks"][0]["errors"], {"rejected": 3})
+        self.assertIn("no candidate has a time (3 rejected)", report["notes"][0])
+        self.assertIn("out of memory", self.trials("memory.json")[0]["message"])
+
+    def test_every_kernel_dies(self):
+        report = self.tune(self.plain, "dead.json", "--trials", "3", FAKE_CUDA_LAUNCH="x=700")
+        self.assertEqual(report["tasks"][0]["errors"], {"crash": 3})
+
+    def test_another_gpu_is_here(self):
+        result = self.done(mcc("tune", self.plain, "--tune-log", self.folder / "x.json", "--target", "cuda:sm_90"), 5)
+        self.assertIn("the GPU here (Stand-in GPU, sm_80) cannot run code for sm_90", result.stderr)
+        self.assertIn("--no-measure", result.stderr)
+
+
+if __name__ == "__main__":
+    program = unittest.main(exit=False, argv=[sys.argv[0], *(f"CudaTune.{n}" for n in sys.argv[1:])])
+    result = program.result
+    bad = len(result.failures) + len(result.errors)
+    print(f"{result.testsRun - bad - len(result.skipped)} passed, {bad} failed, {len(result.skipped)} skipped")
+    sys.exit(1 if bad else 0)

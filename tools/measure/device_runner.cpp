@@ -1,0 +1,396 @@
+#include "tools/measure/device_runner.h"
+
+#include <chrono>
+#include <cstring>
+
+#include "codegen/hash.h"
+#include "runtime/cuda.h"
+#include "tensor/text.h"
+#include "tools/measure/build_device.h"
+
+namespace mcc::tools {
+
+using tuner::TrialError;
+
+// A candidate on the device. Launches have their arguments once it is bound to memory.
+struct DeviceKernel {
+  struct Launch {
+    mcc_cu_function function = nullptr;
+    unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1}, dynamic_shared = 0;
+    std::vector<mcc_cu_pointer> addresses;
+    std::vector<void*> arguments;
+  };
+
+  explicit DeviceKernel(BuiltDevice from) : built(std::move(from)) {}
+  DeviceKernel(const DeviceKernel&) = delete;
+  DeviceKernel& operator=(const DeviceKernel&) = delete;
+  ~DeviceKernel() {
+    if (module != nullptr && !device->is_lost()) device->cuda().module_unload(module);
+    for (mcc_cu_pointer workspace : workspaces)
+      device->release(workspace);
+  }
+
+  BuiltDevice built;
+  DeviceContext* device = nullptr;  // that it is loaded on
+  mcc_cu_module module = nullptr;
+  std::vector<mcc_cu_pointer> workspaces;
+  std::vector<Launch> launches;
+};
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+int64_t value_of(const tensor::Expr& e) {
+  int64_t value = 0;
+  MCC_CHECK(tensor::as_int(e, &value), "a size of a kernel is not known");
+  return value;
+}
+
+}  // namespace
+
+// ---- The device ----
+
+Result<std::unique_ptr<DeviceContext>> DeviceContext::open() {
+  mcc_error error;
+  const mcc_cuda_driver* cuda = runtime::load_cuda(&error);
+  if (cuda == nullptr) return Diagnostic{ErrorKind::environment, "", error.message, ""};
+  auto out = std::unique_ptr<DeviceContext>(new DeviceContext);
+  out->cuda_ = cuda;
+  auto failed = [&](mcc_cu_result code, const char* what) {
+    return Diagnostic{ErrorKind::environment, "", out->problem(code, what), ""};
+  };
+  if (mcc_cu_result code = cuda->device_get(&out->device_, 0)) return failed(code, "there is no GPU");
+  if (mcc_cu_result code = cuda->primary_retain(&out->context_, out->device_)) {
+    out->context_ = nullptr;
+    return failed(code, "the GPU gives no context");
+  }
+  if (mcc_cu_result code = cuda->context_push(out->context_)) return failed(code, "the GPU gives no context");
+  if (mcc_cu_result code = cuda->stream_create(&out->stream_, MCC_CU_STREAM_NON_BLOCKING))
+    return failed(code, "the GPU gives no stream");
+  for (mcc_cu_event& event : out->events_) {
+    if (mcc_cu_result code = cuda->event_create(&event, 0)) return failed(code, "the GPU gives no event");
+  }
+  int l2 = 0;
+  cuda->device_attribute(&l2, MCC_CU_ATTRIBUTE_L2_BYTES, out->device_);
+  out->flush_bytes_ = 2 * static_cast<size_t>(std::max(l2, 1 << 20));
+  return out;
+}
+
+DeviceContext::~DeviceContext() {
+  if (context_ == nullptr || is_lost_) return;
+  release(flush_);
+  for (mcc_cu_event event : events_)
+    if (event != nullptr) cuda_->event_destroy(event);
+  if (stream_ != nullptr) cuda_->stream_destroy(stream_);
+  mcc_cu_context old = nullptr;
+  cuda_->context_pop(&old);
+  cuda_->primary_release(device_);
+}
+
+std::string DeviceContext::problem(mcc_cu_result code, const std::string& what) const {
+  mcc_error error;
+  runtime::fail_cuda(*cuda_, code, what.c_str(), &error);
+  return error.message;
+}
+
+mcc_cu_result DeviceContext::synchronize() {
+  const mcc_cu_result code = cuda_->stream_synchronize(stream_);
+  if (code != MCC_CU_SUCCESS) is_lost_ = true;
+  return code;
+}
+
+mcc_cu_pointer DeviceContext::allocate(size_t bytes, mcc_cu_result* code) {
+  mcc_cu_pointer memory = 0;
+  *code = cuda_->allocate(&memory, std::max<size_t>(bytes, 1));
+  return *code == MCC_CU_SUCCESS ? memory : 0;
+}
+
+void DeviceContext::release(mcc_cu_pointer memory) {
+  if (memory != 0 && !is_lost_) cuda_->release(memory);
+}
+
+mcc_cu_result DeviceContext::flush_cache() {
+  mcc_cu_result code = MCC_CU_SUCCESS;
+  if (flush_ == 0) flush_ = allocate(flush_bytes_, &code);
+  // Without memory for it kernels are measured warm; they could hardly be run at all.
+  return flush_ == 0 ? MCC_CU_SUCCESS : cuda_->fill(flush_, 0, flush_bytes_, stream_);
+}
+
+// ---- The task ----
+
+std::unique_ptr<DeviceTask> DeviceTask::create(DeviceContext& device, MeasuredTask& task,
+                                               mcc_cu_result* code) {
+  auto out = std::unique_ptr<DeviceTask>(new DeviceTask(device, task));
+  for (size_t i = 0; i < task.func().params.size(); ++i) {
+    const mcc_cu_pointer memory = device.allocate(task.parameter(i).size(), code);
+    if (memory == 0) return nullptr;
+    out->parameters_.push_back(memory);
+  }
+  return out;
+}
+
+DeviceTask::~DeviceTask() {
+  for (mcc_cu_pointer memory : parameters_)
+    device_.release(memory);
+}
+
+mcc_cu_result DeviceTask::upload() {
+  if (is_uploaded_) return MCC_CU_SUCCESS;
+  for (size_t i = 0; i < static_cast<size_t>(task_.func().num_inputs()); ++i) {
+    const std::span<std::byte> from = task_.parameter(i);
+    if (from.empty()) continue;
+    if (mcc_cu_result code =
+            device_.cuda().copy_to_device(parameters_[i], from.data(), from.size(), device_.stream()))
+      return code;
+  }
+  const mcc_cu_result code = device_.synchronize();
+  is_uploaded_ = code == MCC_CU_SUCCESS;
+  return code;
+}
+
+mcc_cu_result DeviceTask::poison_outputs() {
+  for (size_t i = static_cast<size_t>(task_.func().num_inputs()); i < parameters_.size(); ++i) {
+    const size_t bytes = task_.parameter(i).size();
+    if (bytes == 0) continue;
+    if (mcc_cu_result code = device_.cuda().fill(parameters_[i], 0xff, bytes, device_.stream())) return code;
+  }
+  return MCC_CU_SUCCESS;
+}
+
+mcc_cu_result DeviceTask::fetch_outputs() {
+  for (size_t i = static_cast<size_t>(task_.func().num_inputs()); i < parameters_.size(); ++i) {
+    const std::span<std::byte> to = task_.parameter(i);
+    if (to.empty()) continue;
+    if (mcc_cu_result code =
+            device_.cuda().copy_to_host(to.data(), parameters_[i], to.size(), device_.stream()))
+      return code;
+  }
+  return device_.synchronize();
+}
+
+// ---- Running ----
+
+namespace {
+
+class DeviceRunner : public KernelRunner {
+ public:
+  DeviceRunner(const tuner::MeasureOptions& options, const DeviceBuildContext& context, DeviceContext& device,
+               DeviceTask& task)
+      : options_(options), context_(context), device_(device), cuda_(device.cuda()), task_(task) {}
+
+  Status start() override { return done(); }
+  bool needs_one_processor() const override { return true; }
+  bool is_lost() const override { return device_.is_lost(); }
+
+  BuiltKernel build(const std::string& trace, const IsKnown& is_known) override {
+    const Clock::time_point start = Clock::now();
+    BuiltKernel out;
+    Result<tensor::Trace> steps = tensor::parse_trace(trace);
+    if (!steps.ok()) return failed(std::move(out), TrialError::refused, to_text(steps.errors()));
+    tensor::Schedule schedule(context_.unscheduled);
+    if (tensor::Outcome outcome = schedule.replay(*steps); !outcome)
+      return failed(std::move(out), TrialError::refused, outcome.detail);
+    out.replay = seconds_since(start);
+    BuiltDevice built =
+        build_device(schedule.func(), context_.target, context_.emit, context_.assembler, is_known);
+    out.emit = built.seconds;
+    out.key = built.key;
+    if (built.error != TrialError::none) return failed(std::move(out), built.error, built.message);
+    out.memory = built.code.memory;
+    out.on_device = std::make_shared<DeviceKernel>(std::move(built));
+    return out;
+  }
+
+  RunOutcome run(BuiltKernel& built) override {
+    DeviceKernel& kernel = *built.on_device;
+    if (kernel.module == nullptr) {
+      if (RunOutcome loaded = load(kernel); loaded.error != TrialError::none) return loaded;
+    }
+    if (mcc_cu_result code = task_.upload()) return died(code, "copying the inputs");
+    if (mcc_cu_result code = task_.poison_outputs()) return died(code, "filling the outputs");
+    cuda_.event_record(device_.event(0, false), device_.stream());
+    if (RunOutcome launched = launch(kernel); launched.error != TrialError::none) return launched;
+    cuda_.event_record(device_.event(0, true), device_.stream());
+    if (mcc_cu_result code = device_.synchronize()) return died(code, "the kernel");
+    return {elapsed_us(0), TrialError::none, ""};
+  }
+
+  RunOutcome fetch_outputs() override {
+    if (mcc_cu_result code = task_.fetch_outputs()) return died(code, "copying the outputs");
+    return {};
+  }
+
+  RunOutcome time(BuiltKernel& built, int64_t runs, bool is_next, RunBlock& block) override {
+    const Clock::time_point begin = Clock::now();
+    DeviceKernel& kernel = *built.on_device;
+    double us = 0;
+    RunOutcome outcome;
+    if (options_.is_cold) {
+      // Each run by itself, with the cache emptied before it; the events of several are waited for at once.
+      for (int64_t done = 0; done < runs && outcome.error == TrialError::none;) {
+        const auto pairs = static_cast<size_t>(std::min<int64_t>(runs - done, DeviceContext::kPairs));
+        for (size_t pair = 0; pair < pairs && outcome.error == TrialError::none; ++pair) {
+          if (mcc_cu_result code = device_.flush_cache()) outcome = died(code, "emptying the cache");
+          cuda_.event_record(device_.event(pair, false), device_.stream());
+          if (outcome.error == TrialError::none) outcome = launch(kernel);
+          cuda_.event_record(device_.event(pair, true), device_.stream());
+        }
+        if (outcome.error != TrialError::none) break;
+        if (mcc_cu_result code = device_.synchronize()) {
+          outcome = died(code, "the kernel");
+          break;
+        }
+        for (size_t pair = 0; pair < pairs; ++pair)
+          us += elapsed_us(pair);
+        done += static_cast<int64_t>(pairs);
+      }
+    } else {
+      if (!is_next) outcome = launch(kernel);
+      cuda_.event_record(device_.event(0, false), device_.stream());
+      for (int64_t run = 0; run < runs && outcome.error == TrialError::none; ++run)
+        outcome = launch(kernel);
+      cuda_.event_record(device_.event(0, true), device_.stream());
+      if (outcome.error == TrialError::none) {
+        if (mcc_cu_result code = device_.synchronize()) outcome = died(code, "the kernel");
+      }
+      if (outcome.error == TrialError::none) us = elapsed_us(0);
+    }
+    block.us = us / static_cast<double>(runs);
+    block.wall_us = seconds_since(begin) * 1e6;
+    return outcome;
+  }
+
+  // Copies on the device: its memory's speed moves with the clocks and with what else runs there.
+  Calibration calibrate() override {
+    constexpr size_t kBytes = 4 << 20;
+    constexpr int kRuns = 8;
+    Calibration out;
+    if (is_lost()) return out;
+    mcc_cu_result code = MCC_CU_SUCCESS;
+    const mcc_cu_pointer memory = device_.allocate(2 * kBytes, &code);
+    if (memory == 0) return out;
+    for (int run = 0; run < kRuns; ++run) {
+      cuda_.event_record(device_.event(static_cast<size_t>(run), false), device_.stream());
+      cuda_.copy_on_device(memory + kBytes, memory, kBytes, device_.stream());
+      cuda_.event_record(device_.event(static_cast<size_t>(run), true), device_.stream());
+    }
+    if (device_.synchronize() == MCC_CU_SUCCESS) {
+      std::vector<double> times;
+      for (size_t run = 0; run < kRuns; ++run)
+        times.push_back(elapsed_us(run));
+      std::sort(times.begin(), times.end());
+      out.best_us = times.front();
+      out.noise = times[kRuns / 2] / times.front() - 1;
+    }
+    device_.release(memory);
+    return out;
+  }
+
+ private:
+  static BuiltKernel failed(BuiltKernel built, TrialError error, std::string message) {
+    built.error = error;
+    built.message = std::move(message);
+    return built;
+  }
+
+  // An error of work on the device, which its context does not survive.
+  RunOutcome died(mcc_cu_result code, const char* what) {
+    device_.lose();
+    return {0, TrialError::crash, device_.problem(code, what)};
+  }
+
+  // Events may be closer together than they can tell.
+  double elapsed_us(size_t pair) const {
+    float ms = 0;
+    cuda_.event_milliseconds(&ms, device_.event(pair, false), device_.event(pair, true));
+    return std::max(static_cast<double>(ms) * 1e3, 0.01);
+  }
+
+  RunOutcome load(DeviceKernel& kernel) {
+    kernel.device = &device_;
+    char log[2048] = "";
+    int options[] = {MCC_CU_JIT_ERROR_LOG_BUFFER, MCC_CU_JIT_ERROR_LOG_BUFFER_SIZE};
+    void* values[] = {log, reinterpret_cast<void*>(sizeof log - 1)};
+    const BuiltDevice& built = kernel.built;
+    mcc_cu_result code = MCC_CU_NO_BINARY_FOR_GPU;
+    if (built.cubin && !built.cubin->bytes.empty())
+      code = cuda_.module_load(&kernel.module, built.cubin->bytes.data(), 2, options, values);
+    // Another architecture than the GPU's, or an assembler newer than the driver.
+    if (code != MCC_CU_SUCCESS)
+      code = cuda_.module_load(&kernel.module, built.code.ptx.c_str(), 2, options, values);
+    if (code != MCC_CU_SUCCESS) {
+      kernel.module = nullptr;
+      return {0, TrialError::build,
+              device_.problem(code, "loading the kernel") + (*log ? text(": ", log) : "")};
+    }
+    for (const tensor::Expr& workspace : built.code.memory.workspaces) {
+      const auto bytes = static_cast<size_t>(value_of(workspace));
+      const mcc_cu_pointer memory = device_.allocate(bytes, &code);
+      if (memory == 0)
+        return {0, TrialError::rejected, device_.problem(code, text("no workspace of ", bytes, " bytes"))};
+      kernel.workspaces.push_back(memory);
+    }
+    const size_t parameters = context_.unscheduled.params.size();
+    for (const codegen::DeviceLaunch& from : built.code.launches) {
+      DeviceKernel::Launch launch;
+      if (mcc_cu_result found = cuda_.module_function(&launch.function, kernel.module, from.entry.c_str()))
+        return {0, TrialError::build, device_.problem(found, from.entry)};
+      for (size_t i = 0; i < 3; ++i) {
+        launch.grid[i] = static_cast<unsigned>(value_of(from.grid[i]));
+        launch.block[i] = static_cast<unsigned>(value_of(from.block[i]));
+      }
+      if (from.is_shared_dynamic) {
+        launch.dynamic_shared = static_cast<unsigned>(from.shared_bytes);
+        if (mcc_cu_result set = cuda_.function_set_attribute(
+                launch.function, MCC_CU_FUNCTION_MAX_DYNAMIC_SHARED, static_cast<int>(from.shared_bytes)))
+          return {0, TrialError::rejected, device_.problem(set, from.entry)};
+      }
+      for (int buffer : from.buffers) {
+        const auto i = static_cast<size_t>(buffer);
+        launch.addresses.push_back(i < parameters ? task_.parameter(i) : kernel.workspaces[i - parameters]);
+      }
+      kernel.launches.push_back(std::move(launch));
+    }
+    for (DeviceKernel::Launch& launch : kernel.launches) {
+      for (mcc_cu_pointer& address : launch.addresses)
+        launch.arguments.push_back(&address);
+    }
+    return {};
+  }
+
+  RunOutcome launch(DeviceKernel& kernel) {
+    for (DeviceKernel::Launch& l : kernel.launches) {
+      if (l.grid[0] == 0 || l.grid[1] == 0 || l.grid[2] == 0) continue;
+      const mcc_cu_result code =
+          cuda_.launch(l.function, l.grid[0], l.grid[1], l.grid[2], l.block[0], l.block[1], l.block[2],
+                       l.dynamic_shared, device_.stream(), l.arguments.data(), nullptr);
+      if (code == MCC_CU_SUCCESS) continue;
+      // An error of an earlier launch, or one that says that this one is more than the GPU can do.
+      const bool is_of_context = code >= MCC_CU_ILLEGAL_ADDRESS && code != MCC_CU_LAUNCH_OUT_OF_RESOURCES;
+      if (is_of_context) return died(code, "the kernel");
+      return {0, TrialError::rejected, device_.problem(code, "launching the kernel")};
+    }
+    return {};
+  }
+
+  const tuner::MeasureOptions& options_;
+  const DeviceBuildContext& context_;
+  DeviceContext& device_;
+  const mcc_cuda_driver& cuda_;
+  DeviceTask& task_;
+};
+
+}  // namespace
+
+std::unique_ptr<KernelRunner> make_device_runner(const tuner::MeasureOptions& options,
+                                                 const DeviceBuildContext& context, DeviceContext& device,
+                                                 DeviceTask& task) {
+  return std::make_unique<DeviceRunner>(options, context, device, task);
+}
+
+}  // namespace mcc::tools

@@ -1,0 +1,47 @@
+// Where the candidates of a request run: this machine's processors, or its GPU.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "tools/measure/build.h"
+#include "tools/measure/calibrate.h"
+#include "tools/measure/measured_task.h"
+#include "tools/measure/race.h"
+
+namespace mcc::tools {
+
+struct RunOutcome {
+  double us = 0;  // of the run
+  tuner::TrialError error = tuner::TrialError::none;
+  std::string message;  // of an error
+};
+
+// But for build(), from one thread.
+class KernelRunner {
+ public:
+  using IsKnown = std::function<bool(const std::string& key)>;
+
+  virtual ~KernelRunner() = default;
+  // Before anything else is called.
+  virtual Status start() = 0;
+  // Whether runs leave all processors but one to the builders.
+  virtual bool needs_one_processor() const = 0;
+  // From several threads; see BuildContext::is_known.
+  virtual BuiltKernel build(const std::string& trace, const IsKnown& is_known) = 0;
+  // One run; what it does not write of the outputs is poison.
+  virtual RunOutcome run(BuiltKernel& built) = 0;
+  // Puts the outputs of the last run where the task's check finds them.
+  virtual RunOutcome fetch_outputs() = 0;
+  // A block of runs. is_next: of the kernel that ran last, whose data are still in the caches.
+  virtual RunOutcome time(BuiltKernel& built, int64_t runs, bool is_next, RunBlock& block) = 0;
+  virtual Calibration calibrate() = 0;
+  // After an error that this process does not get over.
+  virtual bool is_lost() const { return false; }
+};
+
+// Kernels for CPUs. What is passed outlives it.
+std::unique_ptr<KernelRunner> make_cpu_runner(const tuner::MeasureOptions& options,
+                                              const BuildContext& context, MeasuredTask& task);
+
+}  // namespace mcc::tools
