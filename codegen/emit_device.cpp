@@ -152,8 +152,8 @@ llvm::Value* KernelEmitter::vector_address(const Load& n) {
   MCC_CHECK(n.type.lanes == 1 || (ramp && is_int(ramp->stride, 1)), "not neighbours in ", n.buffer.name());
   const Expr& first = ramp ? ramp->base : n.indices[0];
   const int64_t bytes = byte_size(n.buffer.element()) * n.type.lanes;
-  MCC_CHECK(vector_align(n.buffer, first).value() >= static_cast<uint64_t>(bytes), "a vector of ", n.buffer.name(),
-            " does not begin at a multiple of ", bytes, " bytes");
+  MCC_CHECK(vector_align(n.buffer, first).value() >= static_cast<uint64_t>(bytes), "a vector of ",
+            n.buffer.name(), " does not begin at a multiple of ", bytes, " bytes");
   return address(n.buffer, emit_index(first));
 }
 
@@ -174,14 +174,12 @@ llvm::Value* KernelEmitter::emit_matrix_rows(const Call& n) {
     where = b_.CreateAddrSpaceCast(where, b_.getPtrTy(kSharedSpace));
   const bool is_transposed = n.function == Intrinsic::load_matrices_transposed;
   using namespace llvm::Intrinsic;
-  ID id = n.type.lanes == 1
-              ? (is_transposed ? nvvm_ldmatrix_sync_aligned_m8n8_x1_trans_b16
-                               : nvvm_ldmatrix_sync_aligned_m8n8_x1_b16)
-          : n.type.lanes == 2
-              ? (is_transposed ? nvvm_ldmatrix_sync_aligned_m8n8_x2_trans_b16
-                               : nvvm_ldmatrix_sync_aligned_m8n8_x2_b16)
-              : (is_transposed ? nvvm_ldmatrix_sync_aligned_m8n8_x4_trans_b16
-                               : nvvm_ldmatrix_sync_aligned_m8n8_x4_b16);
+  ID id = n.type.lanes == 1   ? (is_transposed ? nvvm_ldmatrix_sync_aligned_m8n8_x1_trans_b16
+                                               : nvvm_ldmatrix_sync_aligned_m8n8_x1_b16)
+          : n.type.lanes == 2 ? (is_transposed ? nvvm_ldmatrix_sync_aligned_m8n8_x2_trans_b16
+                                               : nvvm_ldmatrix_sync_aligned_m8n8_x2_b16)
+                              : (is_transposed ? nvvm_ldmatrix_sync_aligned_m8n8_x4_trans_b16
+                                               : nvvm_ldmatrix_sync_aligned_m8n8_x4_b16);
   llvm::CallInst* parts = collective(b_.CreateIntrinsic(id, {where->getType()}, {where}));
   if (n.type.lanes == 1) return parts;
   Value* all = llvm::PoisonValue::get(register_type(n.type));
@@ -230,16 +228,17 @@ llvm::Value* KernelEmitter::emit_async(const Call& n) {
     target = b_.CreateAddrSpaceCast(target, b_.getPtrTy(kSharedSpace));
   // Nothing is read where the condition does not hold, and zeros are written.
   if (from->predicate.defined()) {
-    MCC_CHECK(from->predicate.lanes() == 1 || from->predicate.as<Broadcast>(), "lanes with conditions of their own");
+    MCC_CHECK(from->predicate.lanes() == 1 || from->predicate.as<Broadcast>(),
+              "lanes with conditions of their own");
     const auto* same = from->predicate.as<Broadcast>();
-    Value* size = b_.CreateSelect(emit(same ? same->value : from->predicate), b_.getInt32(static_cast<uint32_t>(bytes)),
-                                  b_.getInt32(0));
-    ID id = bytes == 4 ? nvvm_cp_async_ca_shared_global_4_s
+    Value* size = b_.CreateSelect(emit(same ? same->value : from->predicate),
+                                  b_.getInt32(static_cast<uint32_t>(bytes)), b_.getInt32(0));
+    ID id = bytes == 4   ? nvvm_cp_async_ca_shared_global_4_s
             : bytes == 8 ? nvvm_cp_async_ca_shared_global_8_s
                          : nvvm_cp_async_cg_shared_global_16_s;
     return b_.CreateIntrinsic(id, {}, {target, source, size});
   }
-  ID id = bytes == 4 ? nvvm_cp_async_ca_shared_global_4
+  ID id = bytes == 4   ? nvvm_cp_async_ca_shared_global_4
           : bytes == 8 ? nvvm_cp_async_ca_shared_global_8
                        : nvvm_cp_async_cg_shared_global_16;
   return b_.CreateIntrinsic(id, {}, {target, source});

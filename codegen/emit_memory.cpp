@@ -157,22 +157,25 @@ llvm::Value* KernelEmitter::to_memory(ElementType element, Value* value) {
 
 llvm::Value* KernelEmitter::on(const Load& n) {
   MCC_CHECK(n.indices.size() == 1, "buffer ", n.buffer.name(), " is not flat");
-  if (n.type.lanes == 1 && n.predicate.defined()) return load_guarded(n);
+  if (n.predicate.defined() && (n.type.lanes == 1 || (on_device() && n.predicate.as<Broadcast>())))
+    return load_guarded(n);
   return from_memory(n.buffer.element(), load_bits(n));
 }
 
+// A load, or a vector of them with one condition for all.
 llvm::Value* KernelEmitter::load_guarded(const Load& n) {
   llvm::BasicBlock* before = b_.GetInsertBlock();
-  Value* condition = emit(n.predicate);
+  const auto* same = n.predicate.as<Broadcast>();
+  Value* condition = emit(same ? same->value : n.predicate);
   before = b_.GetInsertBlock();
   llvm::BasicBlock* taken = new_block("load");
   llvm::BasicBlock* after = new_block("after");
   b_.CreateCondBr(condition, taken, after);
   auto outer_values = scope_.values;
   start(taken);
-  Value* where = address(n.buffer, emit_index(n.indices[0]));
-  LlvmType* type = memory_type(n.buffer.element(), 1);
-  Value* bits = tag(b_.CreateAlignedLoad(type, where, element_align(n.buffer)), n.buffer);
+  LlvmType* type = memory_type(n.buffer.element(), n.type.lanes);
+  const Expr plain = Load::make(n.buffer, n.indices);
+  Value* bits = load_bits(*plain.as<Load>());
   taken = b_.GetInsertBlock();
   b_.CreateBr(after);
   start(after);
@@ -223,7 +226,8 @@ llvm::Value* KernelEmitter::load_strided(const Load& n, const Expr& first, int64
   };
   if (stride == -1) {
     if (mask) mask = b_.CreateShuffleVector(mask, reversed(lanes));
-    return b_.CreateShuffleVector(contiguous_load(n.buffer, at(1 - lanes), align, lanes, mask), reversed(lanes));
+    return b_.CreateShuffleVector(contiguous_load(n.buffer, at(1 - lanes), align, lanes, mask),
+                                  reversed(lanes));
   }
   LlvmType* type = memory_type(n.buffer.element(), lanes);
   if (stride > kMaxShuffledStride || stride < 0 || mask || lanes < 4) {

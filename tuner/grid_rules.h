@@ -20,6 +20,8 @@ void inline_for_grid(Draft& draft);
 
 // A sum of products of two operands: tiles in registers, operands by way of shared memory.
 bool schedule_grid_product(Draft& draft, const std::string& block);
+// The same with tensor cores, where what is multiplied has a type that they take (16-bit floats, tf32) and the GPU has them.
+bool schedule_grid_matrices(Draft& draft, const std::string& block);
 bool is_grid_product(const tensor::Schedule& schedule, const std::string& block);
 
 // Blocks that follow each other, reductions along rows and maps of these: rows by blocks, their elements by threads.

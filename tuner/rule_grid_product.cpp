@@ -17,7 +17,7 @@
 #include "support/text.h"
 #include "tensor/schedule/tree.h"
 #include "tensor/visit.h"
-#include "tuner/grid_rules.h"
+#include "tuner/grid_product.h"
 
 namespace mcc::tuner {
 
@@ -39,29 +39,6 @@ struct Tile {
 constexpr Tile kTiles[] = {{16, 16, 8, 8, 8}, {8, 16, 8, 8, 8}, {16, 16, 4, 4, 16}, {8, 16, 4, 4, 16},
                            {8, 8, 8, 4, 16},  {8, 8, 4, 4, 16}, {16, 8, 4, 4, 16},  {8, 8, 2, 4, 16},
                            {4, 16, 2, 4, 16}, {4, 8, 2, 4, 16}};
-
-// One of g, i, j, k: axes of the block, which become the one of that name.
-struct Side {
-  std::string name;
-  std::vector<size_t> axes;
-  int64_t extent = 1;
-  bool is_empty() const { return axes.empty(); }
-};
-
-struct Operand {
-  Buffer buffer;
-  bool is_along_k = false;  // neighbours in memory follow each other along k
-  bool is_plain = false;    // vectors of neighbours can be fetched
-};
-
-struct Product {
-  std::string block;
-  Side g{"g", {}, 1}, i{"i", {}, 1}, j{"j", {}, 1}, k{"k", {}, 1};
-  Operand a, b;  // that moves along i; along j
-  // Elements after which the inner axes of k (a window's) begin anew: a whole number of them at a time, so that their indices are
-  // the same in each step.
-  int64_t period = 1;
-};
 
 int64_t depth_of(const Tile& t, const Product& p) {
   constexpr int64_t kLongest = 64;
@@ -131,102 +108,23 @@ std::vector<Tile> legal_tiles(const Product& p, const Gpu& gpu) {
   return tiles;
 }
 
-// One question for each size, each with the values that the answers before leave.
 Tile choose_tile(Draft& draft, const Product& p) {
-  const Gpu& gpu = draft.target.gpu;
-  std::vector<Tile> tiles = legal_tiles(p, gpu);
-  auto ask = [&](const char* name, int64_t Tile::*size) {
-    std::vector<int64_t> options;
-    for (const Tile& t : tiles)
-      options.push_back(t.*size);
-    std::sort(options.begin(), options.end());
-    options.erase(std::unique(options.begin(), options.end()), options.end());
-    const int64_t preferred = tiles.front().*size;
-    const int64_t chosen =
-        options.size() == 1 ? preferred : draft.decide.choose(text(p.block, ".", name), options, preferred);
-    std::erase_if(tiles, [&](const Tile& t) { return t.*size != chosen; });
-    if (chosen == preferred) return;
-    // What analysis prefers is gone: the best of what is left comes first.
-    std::iter_swap(tiles.begin(),
-                   std::min_element(tiles.begin(), tiles.end(), [&](const Tile& a, const Tile& b) {
-                     return score(a, p, gpu) < score(b, p, gpu);
-                   }));
-  };
-  ask("rows", &Tile::rows);
-  ask("columns", &Tile::columns);
-  ask("threads_i", &Tile::threads_i);
-  ask("threads_j", &Tile::threads_j);
-  ask("depth", &Tile::depth);
-  return tiles.front();
+  return ask_sizes<Tile>(draft, p.block, legal_tiles(p, draft.target.gpu),
+                         {{"rows", &Tile::rows},
+                          {"columns", &Tile::columns},
+                          {"threads_i", &Tile::threads_i},
+                          {"threads_j", &Tile::threads_j},
+                          {"depth", &Tile::depth}},
+                         [&](const Tile& t) { return score(t, p, draft.target.gpu); });
 }
 
-// The block as such a product; empty when it is something else.
-std::optional<Product> as_product(const Schedule& s, const std::string& name) {
-  std::optional<BlockInfo> info = analyze(s, name);
-  if (!info || !info->is_contraction || info->loads.size() != 2 || info->is_nested) return std::nullopt;
-  const Access &x = info->loads[0], &y = info->loads[1];
-  if (x.buffer.same_as(y.buffer) || bit_width(info->store.buffer.element()) != 32) return std::nullopt;
-  if (s.loops_of(name).size() != info->axes.size()) return std::nullopt;
-  Product p;
-  p.block = name;
-  Side of_x, of_y;
-  for (size_t n = 0; n < info->axes.size(); ++n) {
-    bool moves_x = x.strides[n] != 0, moves_y = y.strides[n] != 0;
-    if (!moves_x && !moves_y) return std::nullopt;
-    if (info->axes[n].is_reduce && !(moves_x && moves_y)) return std::nullopt;
-    Side& side = info->axes[n].is_reduce ? p.k : moves_x && moves_y ? p.g : moves_x ? of_x : of_y;
-    side.axes.push_back(n);
-    side.extent *= info->axes[n].extent;
-  }
-  if (of_x.is_empty() || of_y.is_empty() || p.k.is_empty() || p.g.extent > 65535) return std::nullopt;
-  auto is_contiguous = [&](const Side& side) { return info->store.strides[side.axes.back()] == 1; };
-  if (!is_contiguous(of_x) && !is_contiguous(of_y)) return std::nullopt;
-  bool x_is_b = is_contiguous(of_x);
-  auto operand = [&](const Access& access, const Side& side) {
-    Operand o{access.buffer};
-    int64_t along_k = access.strides[p.k.axes.back()], along_side = access.strides[side.axes.back()];
-    o.is_along_k = along_k == 1 && along_side != 1;
-    // One axis, or several that are one stretch of memory.
-    auto is_stretch = [&](const Side& of) {
-      int64_t stride = 1;
-      for (size_t n = of.axes.size(); n-- > 0;) {
-        if (access.strides[of.axes[n]] != stride) return false;
-        stride *= info->axes[of.axes[n]].extent;
-      }
-      return of.extent % kVector == 0;
-    };
-    o.is_plain = is_stretch(o.is_along_k ? p.k : side) && bit_width(access.buffer.element()) == 32;
-    size_t steps = 0;
-    for (size_t n = 0; n < info->axes.size(); ++n) {
-      // Every row of vectors begins at a multiple of their length; a window along it does not.
-      o.is_plain &= access.strides[n] == 1 || access.strides[n] % kVector == 0;
-      steps += access.strides[n] == 1;
-    }
-    o.is_plain &= steps == 1;
-    return o;
-  };
-  p.a = x_is_b ? operand(y, of_y) : operand(x, of_x);
-  p.b = x_is_b ? operand(x, of_x) : operand(y, of_y);
-  for (size_t n = 1; n < p.k.axes.size(); ++n)
-    p.period *= info->axes[p.k.axes[n]].extent;
-  p.i.axes = (x_is_b ? of_y : of_x).axes;
-  p.i.extent = (x_is_b ? of_y : of_x).extent;
-  p.j.axes = (x_is_b ? of_x : of_y).axes;
-  p.j.extent = (x_is_b ? of_x : of_y).extent;
-  return p;
-}
-
-class GridProduct {
+class GridProduct : private ProductAxes {
  public:
   GridProduct(Draft& draft, const Product& product)
-      : d_(draft), s_(draft.schedule), p_(product), t_(choose_tile(draft, product)) {}
+      : ProductAxes(draft, product), t_(choose_tile(draft, product)) {}
 
   bool run() {
-    result_ = only_buffer_written(*s_.find_block(p_.block));
-    find_axes();
-    find_consumer();
-    for (const Side* side : {&p_.g, &p_.i, &p_.j, &p_.k})
-      fuse_side(*side);
+    fuse_sides();
     reindex();
     tile();
     stage(p_.a, "a", "i");
@@ -252,72 +150,8 @@ class GridProduct {
   }
 
  private:
-  std::string loop(const std::string& name) const { return p_.block + "." + name; }
-  bool has_batch() const { return !p_.g.is_empty(); }
-
-  void find_axes() {
-    for (const Axis& axis : s_.find_block(p_.block)->axes)
-      axes_.push_back(axis.var.name());
-  }
-
-  // An elementwise block that alone reads the result, and the axes of it that walk the block's axes.
-  void find_consumer() {
-    if (is_output(s_.func(), result_)) return;
-    std::vector<std::string> consumers = s_.consumers(p_.block);
-    std::optional<BlockInfo> info = consumers.size() == 1 ? analyze(s_, consumers[0]) : std::nullopt;
-    if (!info || !info->is_injective || info->spatial != p_.g.extent * p_.i.extent * p_.j.extent) return;
-    const Block& block = *s_.find_block(p_.block);
-    const Block& consumer = *s_.find_block(consumers[0]);
-    const Load* read = nullptr;
-    for_each_expr(consumer.body, [&](const Expr& e) {
-      const auto* l = e.as<Load>();
-      if (l && l->buffer.same_as(result_)) read = l;
-    });
-    const auto* store = block.body.as<Store>();
-    if (!read || !store) return;
-    std::vector<std::string> axes(block.axes.size());
-    for (size_t d = 0; d < store->indices.size(); ++d) {
-      if (store->indices[d].as<IntImm>()) continue;
-      for (size_t n = 0; n < block.axes.size(); ++n) {
-        const auto* var = read->indices[d].as<VarNode>();
-        if (store->indices[d].same_as(block.axes[n].var) && var) axes[n] = var->name;
-      }
-    }
-    for (const Side* side : {&p_.g, &p_.i, &p_.j}) {
-      for (size_t n : side->axes) {
-        if (axes[n].empty()) return;
-      }
-    }
-    consumer_ = consumers[0];
-    consumer_axes_ = axes;
-  }
-
-  void fuse_side(const Side& side) {
-    if (side.is_empty()) return;
-    fuse(p_.block, axes_, side);
-    if (!consumer_.empty() && side.name != "k") fuse(consumer_, consumer_axes_, side);
-  }
-  void fuse(const std::string& block, const std::vector<std::string>& names, const Side& side) {
-    std::vector<std::string> axes;
-    for (size_t n : side.axes)
-      axes.push_back(names[n]);
-    // A single axis gets the name of its side, too: all loops have one name from then on.
-    must_step(d_, FuseAxes{block, axes, side.name});
-  }
-
-  std::vector<std::string> with_batch(std::vector<std::string> axes) const {
-    if (has_batch()) axes.insert(axes.begin(), "g");
-    return axes;
-  }
-
   void reindex() {
-    acc_ = p_.block + ".acc";
-    must_step(d_, Reindex{p_.block, result_.name(), "global", acc_, with_batch({"i", "j"})});
-    last_ = acc_;
-    if (!consumer_.empty()) {
-      must_step(d_, ComputeInline{acc_});
-      last_ = consumer_;
-    }
+    separate_result();
     must_step(d_, Reindex{p_.block, p_.a.buffer.name(), "shared", p_.block + ".a", with_batch({"k", "i"})});
     must_step(d_, Reindex{p_.block, p_.b.buffer.name(), "shared", p_.block + ".b", with_batch({"k", "j"})});
     if (groups() > 1) {
@@ -361,7 +195,7 @@ class GridProduct {
     int64_t width = 0;
     if (across == nullptr || !as_int(across->extent, &width)) return must_step(d_, Vectorize{inner});
     must_step(d_, Reorder{{outer, inner}});
-    const int64_t vector = operand.is_plain && width % kVector == 0 ? kVector : 1,
+    const int64_t vector = operand.vector == kVector && width % kVector == 0 ? kVector : 1,
                   turn = t_.threads_j * vector;
     const std::string ty = copy + ".ty", tx = copy + ".tx", lane = copy + ".v";
     std::vector<std::string> turns;
@@ -405,13 +239,7 @@ class GridProduct {
     try_step(d_, Vectorize{j + ".v"});
   }
 
-  Draft& d_;
-  Schedule& s_;
-  const Product& p_;
   const Tile t_;
-  Buffer result_;
-  std::string consumer_, acc_, last_;
-  std::vector<std::string> axes_, consumer_axes_;  // names, by the block's axes
 };
 
 }  // namespace
@@ -420,55 +248,13 @@ bool is_grid_product(const Schedule& schedule, const std::string& block) {
   return as_product(schedule, block).has_value();
 }
 
-namespace {
-
-// Into how many parts the sum is divided, each of which has blocks of its own: where a result has few tiles and long sums.
-int64_t choose_parts(Draft& draft, const Product& p, int64_t first_extent) {
-  const Gpu& gpu = draft.target.gpu;
-  std::vector<int64_t> options{1};
-  int64_t best = 1;
-  double best_time = best_score(p, gpu);
-  for (int64_t parts = 2; parts <= 32 && first_extent % parts == 0 && p.k.extent / parts >= gpu.warp;
-       parts *= 2) {
-    Product divided = p;
-    divided.g.extent *= parts;
-    divided.k.extent /= parts;
-    if (divided.g.extent > 65535) break;
-    // Partial results are stored and loaded, by one more kernel. Units of `score`: multiplications in the time of one on each
-    // of the 128 units of a multiprocessor.
-    double bytes = 8.0 * static_cast<double>(divided.g.extent * p.i.extent * p.j.extent);
-    double cycles = bytes * gpu.ghz / std::max(gpu.gb_per_s, 1.0) + gpu.launch_us * 1e3 * gpu.ghz;
-    double time = best_score(divided, gpu) + 128 * cycles;
-    options.push_back(parts);
-    if (time >= best_time) continue;
-    best = parts;
-    best_time = time;
-  }
-  return options.size() == 1 ? 1 : draft.decide.choose(p.block + ".parts", options, best);
-}
-
-// The block that sums one part for each, in place of the block, which adds up the parts; or the block itself.
-std::string divide_sum(Draft& draft, const Product& p) {
-  const std::string first = analyze(draft.schedule, p.block)->axes[p.k.axes[0]].loop;
-  int64_t extent = 0;
-  if (!as_int(draft.schedule.find_loop(first)->extent, &extent)) return p.block;
-  const int64_t parts = choose_parts(draft, p, extent);
-  const std::string part = p.block + ".part";
-  bool is_divided = parts > 1 && try_all(draft, [&] {
-                      return try_step(draft, Split{first, {parts, 0}, {first + ".part", first}}) &&
-                             try_step(draft, Rfactor{p.block, first + ".part", part, 0}) &&
-                             as_product(draft.schedule, part).has_value();
-                    });
-  return is_divided ? part : p.block;
-}
-
-}  // namespace
-
 bool schedule_grid_product(Draft& draft, const std::string& block) {
+  if (schedule_grid_matrices(draft, block)) return true;
   std::optional<Product> product = as_product(draft.schedule, block);
   if (!product || !draft.refusal) return false;
   Schedule before = draft.schedule;
-  if (std::string part = divide_sum(draft, *product); part != block)
+  auto time = [&](const Product& p) { return best_score(p, draft.target.gpu); };
+  if (std::string part = divide_sum(draft, *product, time); part != block)
     product = as_product(draft.schedule, part);
   if (GridProduct(draft, *product).run()) return true;
   draft.schedule = std::move(before);

@@ -1,8 +1,10 @@
 #include "tensor/passes/vectorize_loops.h"
 
+#include <numeric>
 #include <set>
 
 #include "tensor/build.h"
+#include "tensor/linear.h"
 #include "tensor/passes/scope.h"
 #include "tensor/text.h"
 
@@ -107,6 +109,18 @@ class LaneWriter : public ScopedMutator {
   }
 
   Stmt run(const Stmt& body) { return mutate(body); }
+
+  // a < b where b - a = g * x - c * lane, and c * lane stays below g: x > 0 decides for all lanes.
+  bool is_same_in_all_lanes(const Binary& n) const {
+    if (n.op != BinaryOp::lt || n.a.type() != kIndex || n.b.type() != kIndex) return false;
+    Linear rest = lift(analyzer_.simplify(n.b - n.a));
+    const int64_t c = -rest.coefficient_of(var_);
+    int64_t first = 0;
+    if (rest.overflow || c <= 0 || c > kMaxLanes || !as_int(ramp_.as<Ramp>()->base, &first) || first != 0)
+      return false;
+    add_term(rest, var_, c);
+    return std::gcd(coefficient_gcd(rest), rest.constant) > c * (lanes_ - 1);
+  }
   bool failed = false;
 
  protected:
@@ -123,6 +137,10 @@ class LaneWriter : public ScopedMutator {
   Expr on(const Binary& n, const Expr& self) override {
     if (n.type == kIndex) {
       if (Expr ramp = as_ramp(self); ramp.defined()) return ramp;
+    }
+    if (is_same_in_all_lanes(n)) {
+      Expr of_first = analyzer_.simplify(substitute(self, {{var_.node(), ramp_.as<Ramp>()->base}}));
+      return mutate(of_first);
     }
     Expr a = mutate(n.a), b = mutate(n.b);
     if (a.same_as(n.a) && b.same_as(n.b)) return self;

@@ -51,7 +51,6 @@ using Read = std::function<uint64_t(const Thread&)>;
 // What the threads of a warp do together: those that are at it, by their lanes.
 using Collective = std::function<void(const std::map<size_t, Thread*>& lanes)>;
 
-
 struct Step {
   std::function<void(Thread&)> run;  // may change pc
   int collective = -1;
@@ -141,7 +140,8 @@ class Parser {
       // An instruction may take several lines.
       line = held + line;
       held.clear();
-      if (f != nullptr && line[0] != '.' && std::string_view(";:{}()").find(line.back()) == std::string_view::npos) {
+      if (f != nullptr && line[0] != '.' &&
+          std::string_view(";:{}()").find(line.back()) == std::string_view::npos) {
         held = line + " ";
         continue;
       }
@@ -346,16 +346,17 @@ class Parser {
     } else if (name == "shfl") {
       if (op[2] != "bfly" && op[2] != "down") throw Bad("shuffle");
       const size_t to = static_cast<size_t>(reg(f, a[0].substr(0, a[0].find('|'))));
-      together(f, step, [=, is_xor = op[2] == "bfly", value = read(f, a[1]), by = read(f, a[2])](const auto& lanes) {
-        std::map<size_t, uint64_t> values;
-        for (const auto& [lane, t] : lanes)
-          values[lane] = value(*t);
-        for (const auto& [lane, t] : lanes) {
-          const auto distance = static_cast<size_t>(by(*t));
-          auto from = values.find(is_xor ? lane ^ distance : lane + distance);
-          t->r[to] = from != values.end() ? from->second : values.at(lane);
-        }
-      });
+      together(f, step,
+               [=, is_xor = op[2] == "bfly", value = read(f, a[1]), by = read(f, a[2])](const auto& lanes) {
+                 std::map<size_t, uint64_t> values;
+                 for (const auto& [lane, t] : lanes)
+                   values[lane] = value(*t);
+                 for (const auto& [lane, t] : lanes) {
+                   const auto distance = static_cast<size_t>(by(*t));
+                   auto from = values.find(is_xor ? lane ^ distance : lane + distance);
+                   t->r[to] = from != values.end() ? from->second : values.at(lane);
+                 }
+               });
     } else if (name == "ldmatrix") {
       decode_rows(f, step, op, a);
     } else if (name == "mma") {
@@ -425,16 +426,20 @@ class Parser {
       offset = std::atoll(where.c_str() + plus + 1);
       where = trimmed(where.substr(0, plus));
     }
-    return [base = read(f, where), offset](const Thread& t) { return base(t) + static_cast<uint64_t>(offset); };
+    return
+        [base = read(f, where), offset](const Thread& t) { return base(t) + static_cast<uint64_t>(offset); };
   }
   static void check_shared(const Thread& t, uint64_t address, size_t size) {
     const auto begin = reinterpret_cast<uint64_t>(t.block->shared.data());
-    if (address < begin || address + size > begin + t.block->shared.size()) throw Bad("an address outside of shared memory");
-    if ((address - begin) % size != 0) throw Bad("an address that is not aligned to " + std::to_string(size) + " bytes");
+    if (address < begin || address + size > begin + t.block->shared.size())
+      throw Bad("an address outside of shared memory");
+    if ((address - begin) % size != 0)
+      throw Bad("an address that is not aligned to " + std::to_string(size) + " bytes");
   }
 
   // ldmatrix.sync.aligned.m8n8.x4[.trans].shared.b16: rows of 8 elements of 16 bits.
-  void decode_rows(Function& f, Step& step, const std::vector<std::string>& op, const std::vector<std::string>& a) {
+  void decode_rows(Function& f, Step& step, const std::vector<std::string>& op,
+                   const std::vector<std::string>& a) {
     if (!has(op, "m8n8") || !has(op, "shared") || op.back() != "b16") throw Bad("matrix");
     const bool is_transposed = has(op, "trans");
     const std::vector<size_t> to = registers(f, a[0]);
@@ -459,13 +464,17 @@ class Parser {
   }
 
   // Fragments as PTX ISA 9.7.14 has them; sums in double, rounded once.
-  void decode_mma(Function& f, Step& step, const std::vector<std::string>& op, const std::vector<std::string>& a) {
+  void decode_mma(Function& f, Step& step, const std::vector<std::string>& op,
+                  const std::vector<std::string>& a) {
     const std::string& type = op[op.size() - 2];
-    const std::map<std::string, std::pair<const char*, size_t>> kinds = {
-        {"f16", {"m16n8k16", 2}}, {"bf16", {"m16n8k16", 2}}, {"tf32", {"m16n8k8", 1}}, {"s8", {"m16n8k32", 4}}};
+    const std::map<std::string, std::pair<const char*, size_t>> kinds = {{"f16", {"m16n8k16", 2}},
+                                                                         {"bf16", {"m16n8k16", 2}},
+                                                                         {"tf32", {"m16n8k8", 1}},
+                                                                         {"s8", {"m16n8k32", 4}}};
     auto kind = kinds.find(type);
     const std::string sum = type == "s8" ? "s32" : "f32";
-    if (kind == kinds.end() || !has(op, kind->second.first) || !has(op, "row") || !has(op, "col") || op.back() != sum)
+    if (kind == kinds.end() || !has(op, kind->second.first) || !has(op, "row") || !has(op, "col") ||
+        op.back() != sum)
       throw Bad("matrix product");
     const std::vector<size_t> to = registers(f, a[0]), left = registers(f, a[1]), right = registers(f, a[2]),
                               old = registers(f, a[3]);
@@ -496,7 +505,8 @@ class Parser {
           double total = type == "s8" ? as<int32_t>(t->r[old[r]]) : as<float>(t->r[old[r]]);
           for (size_t k = 0; k < 2 * half; ++k)
             total += x[row * 2 * half + k] * y[column * 2 * half + k];
-          sums[r] = type == "s8" ? bits_of(static_cast<int32_t>(static_cast<int64_t>(total))) : bits_of(static_cast<float>(total));
+          sums[r] = type == "s8" ? bits_of(static_cast<int32_t>(static_cast<int64_t>(total)))
+                                 : bits_of(static_cast<float>(total));
         }
         for (size_t r = 0; r < 4; ++r)
           t->r[to[r]] = sums[r];
@@ -505,7 +515,8 @@ class Parser {
   }
 
   // What is on its way reads as rubbish until it has been waited for.
-  void decode_async(Function& f, Step& step, const std::vector<std::string>& op, const std::vector<std::string>& a) {
+  void decode_async(Function& f, Step& step, const std::vector<std::string>& op,
+                    const std::vector<std::string>& a) {
     if (op[1] != "async") throw Bad("copy");
     if (op[2] == "commit_group") {
       step.run = [](Thread& t) { t.groups.emplace_back(); };
@@ -525,8 +536,10 @@ class Parser {
         AsyncCopy copy{to(t), std::vector<std::byte>(size)};
         check_shared(t, copy.to, size);
         const auto count = static_cast<size_t>(static_cast<uint32_t>(used(t)));
-        if (count > 0 && !(*t.block->is_device)(from(t), count)) throw Bad("an address outside of global memory");
-        if (from(t) % size != 0) throw Bad("an address that is not aligned to " + std::to_string(size) + " bytes");
+        if (count > 0 && !(*t.block->is_device)(from(t), count))
+          throw Bad("an address outside of global memory");
+        if (from(t) % size != 0)
+          throw Bad("an address that is not aligned to " + std::to_string(size) + " bytes");
         if (count > 0) std::memcpy(copy.bytes.data(), reinterpret_cast<const void*>(from(t)), count);
         std::memset(reinterpret_cast<void*>(copy.to), 0xcd, size);
         t.groups.back().push_back(std::move(copy));
@@ -735,7 +748,27 @@ class Parser {
 
   void decode_setp(Function& f, Step& step, const std::string& compare, const std::string& type,
                    const std::vector<std::string>& a) {
-    Read x = read(f, a[1]), y = read(f, a[2]);
+    if (type == "f16x2") {  // "p|q": of each half its own
+      const size_t bar = a[0].find('|');
+      Step half[2];
+      for (unsigned k = 0; k < 2; ++k) {
+        const std::string to = k == 0 ? a[0].substr(0, bar) : a[0].substr(bar + 1);
+        auto part = [k](Read all) {
+          return [k, all](const Thread& t) { return all(t) >> (16 * k) & 0xffff; };
+        };
+        compare_values(f, half[k], compare, "f16", to, part(read(f, a[1])), part(read(f, a[2])));
+      }
+      step.run = [low = half[0].run, high = half[1].run](Thread& t) {
+        low(t);
+        high(t);
+      };
+      return;
+    }
+    compare_values(f, step, compare, type, a[0], read(f, a[1]), read(f, a[2]));
+  }
+
+  void compare_values(Function& f, Step& step, const std::string& compare, const std::string& type,
+                      const std::string& to, Read x, Read y) {
     with_type(type, [&](auto like) {
       using T = decltype(like);
       const std::string c = compare;
@@ -746,7 +779,7 @@ class Parser {
                                                        {"hi", 4}, {"hs", 5}, {"nan", 6}, {"num", 7}};
       auto it = kinds.find(base);
       if (it == kinds.end()) throw Bad("comparison");
-      assign(f, step, a[0], [=, kind = it->second](const Thread& t) -> uint64_t {
+      assign(f, step, to, [=, kind = it->second](const Thread& t) -> uint64_t {
         const T p = as<T>(x(t)), q = as<T>(y(t));
         if constexpr (is_real<T>) {
           const bool has_nan = is_nan(p) || is_nan(q);

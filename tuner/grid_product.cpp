@@ -1,0 +1,199 @@
+#include "tuner/grid_product.h"
+
+#include <algorithm>
+
+#include "tensor/schedule/legality.h"
+#include "tensor/schedule/tree.h"
+#include "tensor/visit.h"
+
+namespace mcc::tuner {
+
+using namespace tensor;
+
+namespace {
+
+// The type of both factors below their conversions to the sum's type.
+ElementType factor_of(const Block& block) {
+  const auto* store = block.body.as<Store>();
+  const auto* sum = store ? store->value.as<Binary>() : nullptr;
+  const auto* right = sum ? sum->b.as<Binary>() : nullptr;
+  const auto* product = right && right->op == BinaryOp::mul ? right : sum ? sum->a.as<Binary>() : nullptr;
+  const ElementType wide = store ? store->buffer.element() : ElementType::f32;
+  if (!product || product->op != BinaryOp::mul) return wide;
+  const auto *a = product->a.as<Cast>(), *b = product->b.as<Cast>();
+  return a && b && a->value.element() == b->value.element() ? a->value.element() : wide;
+}
+
+}  // namespace
+
+std::optional<Product> as_product(const Schedule& s, const std::string& name) {
+  std::optional<BlockInfo> info = analyze(s, name);
+  if (!info || !info->is_contraction || info->loads.size() != 2 || info->is_nested) return std::nullopt;
+  const Access &x = info->loads[0], &y = info->loads[1];
+  if (x.buffer.same_as(y.buffer) || bit_width(info->store.buffer.element()) != 32) return std::nullopt;
+  if (s.loops_of(name).size() != info->axes.size()) return std::nullopt;
+  Product p;
+  p.block = name;
+  Side of_x, of_y;
+  for (size_t n = 0; n < info->axes.size(); ++n) {
+    bool moves_x = x.strides[n] != 0, moves_y = y.strides[n] != 0;
+    if (!moves_x && !moves_y) return std::nullopt;
+    if (info->axes[n].is_reduce && !(moves_x && moves_y)) return std::nullopt;
+    Side& side = info->axes[n].is_reduce ? p.k : moves_x && moves_y ? p.g : moves_x ? of_x : of_y;
+    side.axes.push_back(n);
+    side.extent *= info->axes[n].extent;
+  }
+  if (of_x.is_empty() || of_y.is_empty() || p.k.is_empty() || p.g.extent > 65535) return std::nullopt;
+  auto is_contiguous = [&](const Side& side) { return info->store.strides[side.axes.back()] == 1; };
+  if (!is_contiguous(of_x) && !is_contiguous(of_y)) return std::nullopt;
+  bool x_is_b = is_contiguous(of_x);
+  auto operand = [&](const Access& access, const Side& side) {
+    Operand o{access.buffer};
+    int64_t along_k = access.strides[p.k.axes.back()], along_side = access.strides[side.axes.back()];
+    o.is_along_k = along_k == 1 && along_side != 1;
+    // One axis, or several that are one stretch of memory.
+    const Side& along = o.is_along_k ? p.k : side;
+    int64_t stride = 1;
+    bool is_stretch = true;
+    for (size_t n = along.axes.size(); n-- > 0; stride *= info->axes[along.axes[n]].extent)
+      is_stretch &= access.strides[along.axes[n]] == stride;
+    auto fits = [&](int64_t lanes) {
+      size_t steps = 0;
+      bool is_aligned = is_stretch && along.extent % lanes == 0;
+      for (size_t n = 0; n < info->axes.size(); ++n) {
+        // Every row of vectors begins at a multiple of their length; a window along it does not.
+        is_aligned &= access.strides[n] == 1 || access.strides[n] % lanes == 0;
+        steps += access.strides[n] == 1;
+      }
+      return is_aligned && steps == 1;
+    };
+    const int bits = bit_width(access.buffer.element());
+    for (int64_t lanes = bits == 32 ? 4 : bits == 16 ? 8 : 1; lanes >= 4 && o.vector == 1; lanes /= 2) {
+      if (fits(lanes)) o.vector = lanes;
+    }
+    return o;
+  };
+  p.a = x_is_b ? operand(y, of_y) : operand(x, of_x);
+  p.b = x_is_b ? operand(x, of_x) : operand(y, of_y);
+  for (size_t n = 1; n < p.k.axes.size(); ++n)
+    p.period *= info->axes[p.k.axes[n]].extent;
+  p.i.axes = (x_is_b ? of_y : of_x).axes;
+  p.i.extent = (x_is_b ? of_y : of_x).extent;
+  p.j.axes = (x_is_b ? of_x : of_y).axes;
+  p.j.extent = (x_is_b ? of_x : of_y).extent;
+  p.factor = factor_of(*s.find_block(name));
+  return p;
+}
+
+// An elementwise block that alone reads the result, and the axes of it that walk the block's axes.
+void ProductAxes::find_consumer() {
+  if (is_output(s_.func(), result_)) return;
+  std::vector<std::string> consumers = s_.consumers(p_.block);
+  std::optional<BlockInfo> info = consumers.size() == 1 ? analyze(s_, consumers[0]) : std::nullopt;
+  if (!info || !info->is_injective || info->spatial != p_.g.extent * p_.i.extent * p_.j.extent) return;
+  const Block& block = *s_.find_block(p_.block);
+  const Block& consumer = *s_.find_block(consumers[0]);
+  const Load* read = nullptr;
+  for_each_expr(consumer.body, [&](const Expr& e) {
+    const auto* l = e.as<Load>();
+    if (l && l->buffer.same_as(result_)) read = l;
+  });
+  const auto* store = block.body.as<Store>();
+  if (!read || !store) return;
+  std::vector<std::string> axes(block.axes.size());
+  for (size_t d = 0; d < store->indices.size(); ++d) {
+    if (store->indices[d].as<IntImm>()) continue;
+    for (size_t n = 0; n < block.axes.size(); ++n) {
+      const auto* var = read->indices[d].as<VarNode>();
+      if (store->indices[d].same_as(block.axes[n].var) && var) axes[n] = var->name;
+    }
+  }
+  for (const Side* side : {&p_.g, &p_.i, &p_.j}) {
+    for (size_t n : side->axes) {
+      if (axes[n].empty()) return;
+    }
+  }
+  consumer_ = consumers[0];
+  consumer_axes_ = axes;
+}
+
+void ProductAxes::fuse_side(const Side& side) {
+  if (side.is_empty()) return;
+  fuse(p_.block, axes_, side);
+  if (!consumer_.empty() && side.name != "k") fuse(consumer_, consumer_axes_, side);
+}
+void ProductAxes::fuse(const std::string& block, const std::vector<std::string>& names, const Side& side) {
+  std::vector<std::string> axes;
+  for (size_t n : side.axes)
+    axes.push_back(names[n]);
+  // A single axis gets the name of its side, too: all loops have one name from then on.
+  must_step(d_, FuseAxes{block, axes, side.name});
+}
+
+std::vector<std::string> ProductAxes::with_batch(std::vector<std::string> axes) const {
+  if (has_batch()) axes.insert(axes.begin(), "g");
+  return axes;
+}
+
+void ProductAxes::fuse_sides() {
+  result_ = only_buffer_written(*s_.find_block(p_.block));
+  for (const Axis& axis : s_.find_block(p_.block)->axes)
+    axes_.push_back(axis.var.name());
+  find_consumer();
+  for (const Side* side : {&p_.g, &p_.i, &p_.j, &p_.k})
+    fuse_side(*side);
+}
+
+void ProductAxes::separate_result() {
+  acc_ = p_.block + ".acc";
+  must_step(d_, Reindex{p_.block, result_.name(), "global", acc_, with_batch({"i", "j"})});
+  last_ = acc_;
+  if (consumer_.empty()) return;
+  must_step(d_, ComputeInline{acc_});
+  last_ = consumer_;
+}
+
+namespace {
+
+// Into how many parts the sum is divided, each of which has blocks of its own: where a result has few tiles and long sums.
+int64_t choose_parts(Draft& draft, const Product& p, int64_t first_extent, const ProductTime& time_of) {
+  const Gpu& gpu = draft.target.gpu;
+  std::vector<int64_t> options{1};
+  int64_t best = 1;
+  double best_time = time_of(p);
+  for (int64_t parts = 2; parts <= 32 && first_extent % parts == 0 && p.k.extent / parts >= gpu.warp;
+       parts *= 2) {
+    Product divided = p;
+    divided.g.extent *= parts;
+    divided.k.extent /= parts;
+    if (divided.g.extent > 65535) break;
+    // Partial results are stored and loaded, by one more kernel. Units of `score`: multiplications in the time of one on each
+    // of the 128 units of a multiprocessor.
+    double bytes = 8.0 * static_cast<double>(divided.g.extent * p.i.extent * p.j.extent);
+    double cycles = bytes * gpu.ghz / std::max(gpu.gb_per_s, 1.0) + gpu.launch_us * 1e3 * gpu.ghz;
+    double time = time_of(divided) + 128 * cycles;
+    options.push_back(parts);
+    if (time >= best_time) continue;
+    best = parts;
+    best_time = time;
+  }
+  return options.size() == 1 ? 1 : draft.decide.choose(p.block + ".parts", options, best);
+}
+
+}  // namespace
+
+std::string divide_sum(Draft& draft, const Product& p, const ProductTime& time_of) {
+  const std::string first = analyze(draft.schedule, p.block)->axes[p.k.axes[0]].loop;
+  int64_t extent = 0;
+  if (!as_int(draft.schedule.find_loop(first)->extent, &extent)) return p.block;
+  const int64_t parts = choose_parts(draft, p, extent, time_of);
+  const std::string part = p.block + ".part";
+  bool is_divided = parts > 1 && try_all(draft, [&] {
+                      return try_step(draft, Split{first, {parts, 0}, {first + ".part", first}}) &&
+                             try_step(draft, Rfactor{p.block, first + ".part", part, 0}) &&
+                             as_product(draft.schedule, part).has_value();
+                    });
+  return is_divided ? part : p.block;
+}
+
+}  // namespace mcc::tuner

@@ -1,0 +1,101 @@
+// Sums of products on a GPU, whatever stands where in memory: C[g, i, j] += A[g, i, k] * B[g, k, j], where each of g, i, j, k is
+// one axis or several that become one. What their rules share.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+
+#include "support/text.h"
+#include "tuner/grid_rules.h"
+
+namespace mcc::tuner {
+
+// One of g, i, j, k: axes of the block, which become the one of that name.
+struct Side {
+  std::string name;
+  std::vector<size_t> axes;
+  int64_t extent = 1;
+  bool is_empty() const { return axes.empty(); }
+};
+
+struct Operand {
+  tensor::Buffer buffer;
+  bool is_along_k = false;  // neighbours in memory follow each other along k
+  int64_t vector = 1;       // neighbours that one instruction can fetch
+};
+
+struct Product {
+  std::string block;
+  Side g{"g", {}, 1}, i{"i", {}, 1}, j{"j", {}, 1}, k{"k", {}, 1};
+  Operand a, b;  // that moves along i; along j
+  // Elements after which the inner axes of k (a window's) begin anew: a whole number of them at a time, so that their indices are
+  // the same in each step.
+  int64_t period = 1;
+  // What is multiplied, where it is of a narrower type than the sum on both sides; else the sum's.
+  ElementType factor = ElementType::f32;
+};
+
+// The block as such a product; empty when it is something else. j is the side along which C is contiguous.
+std::optional<Product> as_product(const tensor::Schedule& schedule, const std::string& name);
+
+// An estimate of a product's time with the best tile: cycles of a multiprocessor, times 128.
+using ProductTime = std::function<double(const Product&)>;
+// Divides the sum into parts, each of which has blocks of its own, where a result has few tiles and long sums. The block that
+// sums one part for each, in place of the block, which adds up the parts; or the block itself.
+std::string divide_sum(Draft& draft, const Product& p, const ProductTime& time_of);
+
+// One question for each size of a tile, each with the values that the answers before leave. tiles: the preferred one first.
+template <class Tile, class Score>
+Tile ask_sizes(Draft& draft, const std::string& block, std::vector<Tile> tiles,
+               std::initializer_list<std::pair<const char*, int64_t Tile::*>> sizes, const Score& score) {
+  for (const auto& [name, size] : sizes) {
+    std::vector<int64_t> options;
+    for (const Tile& t : tiles)
+      options.push_back(t.*size);
+    std::sort(options.begin(), options.end());
+    options.erase(std::unique(options.begin(), options.end()), options.end());
+    const int64_t preferred = tiles.front().*size;
+    const int64_t chosen =
+        options.size() == 1 ? preferred : draft.decide.choose(text(block, ".", name), options, preferred);
+    std::erase_if(tiles, [&, size = size](const Tile& t) { return t.*size != chosen; });
+    if (chosen == preferred) continue;
+    // What analysis prefers is gone: the best of what is left comes first.
+    std::iter_swap(tiles.begin(),
+                   std::min_element(tiles.begin(), tiles.end(),
+                                    [&](const Tile& a, const Tile& b) { return score(a) < score(b); }));
+  }
+  return tiles.front();
+}
+
+// The block with its axes made g, i, j and k, and the elementwise block, if there is one, that alone reads the result.
+class ProductAxes {
+ public:
+  ProductAxes(Draft& draft, const Product& product) : d_(draft), s_(draft.schedule), p_(product) {}
+
+ protected:
+  // Fuses the axes, of both blocks.
+  void fuse_sides();
+  // The result goes to a buffer of its own first, block.acc, from which the consumer, or a copy, takes it.
+  void separate_result();
+
+  std::string loop(const std::string& name) const { return p_.block + "." + name; }
+  bool has_batch() const { return !p_.g.is_empty(); }
+  std::vector<std::string> with_batch(std::vector<std::string> axes) const;
+
+  Draft& d_;
+  tensor::Schedule& s_;
+  const Product& p_;
+  tensor::Buffer result_;
+  std::string acc_, last_;  // buffer of sums; the block that takes them
+
+ private:
+  void find_consumer();
+  void fuse_side(const Side& side);
+  void fuse(const std::string& block, const std::vector<std::string>& names, const Side& side);
+
+  std::string consumer_;
+  std::vector<std::string> axes_, consumer_axes_;  // names, by the block's axes
+};
+
+}  // namespace mcc::tuner

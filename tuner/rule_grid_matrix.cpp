@@ -1,0 +1,251 @@
+// Sums of products on a GPU's tensor cores: 16-bit floats or tf32, summed in f32.
+//
+//   bound g @{block.z}: bound i.b @{block.y}: bound j.b @{block.x}                 a tile of C for each block
+//     for k.o
+//       bound thread.z, y, x: A's part, fetched by all threads, into shared memory; B's part
+//       bound w @{thread.z}: bound i.l in 8 @{thread.y}: bound j.q in 4 @{thread.x}    a tile of tiles of 16 x 8 for each warp
+//         for k.m: unrolled i.m: unrolled j.n: i.h in 2, j.p in 2, k.i                one instruction of the warp
+//     bound thread.z, y, x: each thread's sums, with the elementwise consumer
+//
+// Each thread has the sums that the instruction gives it (tensor/instructions.cpp): rows i.l and i.l + 8, columns 2 j.q and
+// 2 j.q + 1 of each 16 x 8. Shared memory holds an operand as it lies in memory, along k or across it, in rows that are an odd
+// number of 16 bytes longer than a multiple of 32, so that the 8 rows of a matrix are in different banks. The product is
+// padded to whole tiles; what lies beyond the operands is 0.
+#include <algorithm>
+#include <cmath>
+
+#include "support/text.h"
+#include "tensor/schedule/tree.h"
+#include "tuner/grid_product.h"
+
+namespace mcc::tuner {
+
+using namespace tensor;
+
+namespace {
+
+struct Tile {
+  int64_t warps_i, warps_j;  // of a block
+  int64_t rows, columns;     // of a warp, in tiles of 16 and of 8
+  int64_t depth;             // of k at a time
+  int64_t block_i() const { return warps_i * rows * 16; }
+  int64_t block_j() const { return warps_j * columns * 8; }
+  int64_t warps() const { return warps_i * warps_j; }
+};
+
+constexpr int64_t kWarpRows = 8, kWarpColumns = 4;  // of threads
+constexpr int64_t kRow = 16;                        // bytes of a row that the instruction takes at a time
+
+// The name of the element type in those of the instructions; null for types that have none.
+const char* type_name(ElementType type) {
+  switch (type) {
+    case ElementType::f16:
+      return "f16";
+    case ElementType::bf16:
+      return "bf16";
+    case ElementType::tf32:
+      return "tf32";
+    default:
+      return nullptr;
+  }
+}
+
+// An estimate of time: cycles of a multiprocessor, times 128.
+double score(const Tile& t, const Product& p, const Gpu& gpu) {
+  auto ceil = [](int64_t n, int64_t d) { return (n + d - 1) / d; };
+  const int64_t bytes = byte_size(p.factor), threads = t.warps() * gpu.warp;
+  // Accumulators, fragments, and what addresses and the next part of the operands take.
+  const int64_t registers = 4 * t.rows * t.columns + 4 * t.rows + 2 * t.columns + 56;
+  const int64_t shared = (t.block_i() + t.block_j()) * (t.depth * bytes + kRow);
+  const int64_t resident = std::min(
+      {gpu.threads_per_multiprocessor / threads, gpu.registers_per_multiprocessor / (registers * threads),
+       gpu.shared_per_multiprocessor / shared, int64_t{gpu.blocks_per_multiprocessor}});
+  if (resident < 1 || shared > gpu.shared_per_block || registers > gpu.registers_per_thread) return INFINITY;
+  const int64_t tiles = ceil(p.i.extent, t.block_i()) * ceil(p.j.extent, t.block_j());
+  const double blocks = static_cast<double>(tiles * p.g.extent);
+  const double steps = static_cast<double>(ceil(p.k.extent, t.depth));
+  // Of one step of one block.
+  const double sides = static_cast<double>((t.block_i() + t.block_j()) * t.depth * bytes);
+  const double fragments = static_cast<double>(t.warps() * (t.rows * 16 + t.columns * 8) * t.depth * bytes);
+  const double products =
+      static_cast<double>(t.block_i() * t.block_j() * t.depth) * (bytes == 4 ? 2 : 1) / gpu.matrix_fmas;
+  constexpr double kSharedBytes = 128, kMemoryBytes = 48;  // a cycle
+  constexpr double kWait = 500;                            // cycles until the memory answers
+  const double at_once = std::clamp(blocks / gpu.multiprocessors, 1.0, static_cast<double>(resident));
+  const double busy = std::min(1.0, at_once * static_cast<double>(t.warps()) / 8);
+  const double step = std::max(products / busy, (sides + fragments) / kSharedBytes) + sides / kMemoryBytes;
+  const double results = static_cast<double>(4 * t.block_i() * t.block_j()) / kMemoryBytes;
+  const double rounds = std::ceil(blocks / (gpu.multiprocessors * at_once));
+  return 128 * rounds * (at_once * (steps * step + results) + steps * kWait);
+}
+
+// All tiles that the GPU can run, the best first.
+std::vector<Tile> legal_tiles(const Product& p, const Gpu& gpu) {
+  const int64_t row = kRow / byte_size(p.factor);
+  std::vector<Tile> tiles;
+  for (int64_t warps_i : {1, 2, 4}) {
+    for (int64_t warps_j : {1, 2, 4}) {
+      for (int64_t rows : {1, 2, 4}) {
+        for (int64_t columns : {1, 2, 4, 8}) {
+          for (int64_t depth : {2 * row, 4 * row, 8 * row}) {
+            const Tile t{warps_i, warps_j, rows, columns, depth};
+            if (t.warps() <= 8 && std::isfinite(score(t, p, gpu))) tiles.push_back(t);
+          }
+        }
+      }
+    }
+  }
+  auto best = std::min_element(tiles.begin(), tiles.end(), [&](const Tile& a, const Tile& b) {
+    return score(a, p, gpu) < score(b, p, gpu);
+  });
+  if (best != tiles.end()) std::iter_swap(tiles.begin(), best);
+  return tiles;
+}
+
+class GridMatrices : private ProductAxes {
+ public:
+  GridMatrices(Draft& draft, const Product& product, const Tile& tile)
+      : ProductAxes(draft, product), t_(tile) {}
+
+  bool run() {
+    fuse_sides();
+    separate_result();
+    operand(p_.a, "a", "i");
+    operand(p_.b, "b", "j");
+    must_step(d_, PadEinsum{p_.block, {"i", "j", "k"}, {t_.block_i(), t_.block_j(), t_.depth}});
+    const std::string from = has_batch() ? "g, i, j" : "i, j", to = has_batch() ? "g, i" : "i";
+    must_step(d_, TransformLayout{acc_, text("(", from, ") -> (", to,
+                                             " // 16, j // 8, i %% 16 // 8, i %% 8, j %% 8 // 2, j %% 2)")});
+    tile();
+    stage(p_.a, "a", "i");
+    stage(p_.b, "b", "j");
+    write_back();
+    must_step(d_, DecomposeReduction{p_.block, loop("k.o")});
+    must_step(d_, SetScope{acc_, "registers"});
+    must_step(d_, Tensorize{loop("i.h"),
+                            text("mma_m16n8k", depth_of_instruction(), "_", p_.a.is_along_k ? "row_" : "col_",
+                                 p_.b.is_along_k ? "col_" : "row_", type_name(p_.factor))});
+    for (const char* name : {"i.m", "j.n", "i.h", "j.p"}) {
+      if (s_.find_loop(loop(name)) != nullptr) must_step(d_, Unroll{loop(name)});
+      if (s_.find_loop(p_.block + ".init." + name) != nullptr)
+        must_step(d_, Unroll{p_.block + ".init." + name});
+    }
+    must_step(d_, Unroll{loop("k.m")});
+    return static_cast<bool>(d_.refusal);
+  }
+
+ private:
+  int64_t row() const { return kRow / byte_size(p_.factor); }
+  int64_t depth_of_instruction() const { return 2 * row(); }
+
+  // Into shared memory, in the order in which it lies in memory.
+  void operand(const Operand& o, const std::string& name, const std::string& side) {
+    std::vector<std::string> axes =
+        o.is_along_k ? std::vector<std::string>{side, "k"} : std::vector<std::string>{"k", side};
+    must_step(d_, Reindex{p_.block, o.buffer.name(), "shared", loop(name), with_batch(axes)});
+    // Rows of 32 bits that are read element by element: four of them, and 8 neighbours of each, in different banks.
+    const bool is_by_element = byte_size(p_.factor) == 4 && !o.is_along_k;
+    must_step(d_, StorageAlign{loop(name), is_by_element ? 32 : 2 * row(), is_by_element ? 8 : row()});
+  }
+
+  void tile() {
+    std::vector<std::string> order;
+    for (const std::string& name : with_batch({"i", "j", "k"}))
+      order.push_back(loop(name));
+    must_step(d_, Reorder{order});
+    must_step(d_, Split{loop("i"),
+                        {0, t_.warps_i, t_.rows, 2, kWarpRows},
+                        {loop("i.b"), loop("i.w"), loop("i.m"), loop("i.h"), loop("i.l")}});
+    must_step(d_, Split{loop("j"),
+                        {0, t_.warps_j, t_.columns, kWarpColumns, 2},
+                        {loop("j.b"), loop("j.w"), loop("j.n"), loop("j.q"), loop("j.p")}});
+    must_step(d_, Split{loop("k"),
+                        {0, t_.depth / depth_of_instruction(), depth_of_instruction()},
+                        {loop("k.o"), loop("k.m"), loop("k.i")}});
+    must_step(d_, Reorder{{loop("i.b"), loop("j.b"), loop("k.o"), loop("i.w"), loop("j.w"), loop("i.l"),
+                           loop("j.q"), loop("k.m"), loop("i.m"), loop("j.n"), loop("i.h"), loop("j.p"),
+                           loop("k.i")}});
+    must_step(d_, Fuse{{loop("i.w"), loop("j.w")}, loop("w")});
+    if (has_batch()) must_step(d_, Bind{loop("g"), "block.z"});
+    must_step(d_, Bind{loop("i.b"), "block.y"});
+    must_step(d_, Bind{loop("j.b"), "block.x"});
+    bind_threads(loop("w"), loop("i.l"), loop("j.q"));
+  }
+  void bind_threads(const std::string& z, const std::string& y, const std::string& x) {
+    must_step(d_, Bind{z, "thread.z"});
+    must_step(d_, Bind{y, "thread.y"});
+    must_step(d_, Bind{x, "thread.x"});
+  }
+
+  // All threads fetch the operand's part for one step of k.o; neighbours in memory by neighbouring threads.
+  void stage(const Operand& o, const std::string& name, const std::string& side) {
+    const std::string copy = loop(name), all = copy + ".all", turn = copy + ".n", lane = copy + ".v";
+    const std::string outer = copy + (o.is_along_k ? "." + side : ".k"),
+                      inner = copy + (o.is_along_k ? ".k" : "." + side);
+    must_step(d_, ComputeAt{copy, loop("k.o")});
+    must_step(d_, Fuse{{outer, inner}, all});
+    std::vector<int64_t> factors = {0, t_.warps(), kWarpRows, kWarpColumns};
+    std::vector<std::string> names = {turn, copy + ".z", copy + ".y", copy + ".x"};
+    if (o.vector > 1) {
+      factors.push_back(o.vector);
+      names.push_back(lane);
+    }
+    must_step(d_, Split{all, factors, names});
+    must_step(d_, Reorder{{names[1], names[2], names[3], turn}});
+    bind_threads(names[1], names[2], names[3]);
+    if (o.vector > 1) try_step(d_, Vectorize{lane});
+    try_step(d_, Unroll{turn});
+  }
+
+  void write_back() {
+    must_step(d_, ReverseComputeAt{last_, loop("j.b")});
+    const std::string i = last_ + ".i", j = last_ + ".j", w = last_ + ".w";
+    // The loops of the sums themselves where these are whole tiles; else loops over the tile's rows and columns.
+    if (s_.find_loop(i) != nullptr || s_.find_loop(j) != nullptr) {
+      must_step(d_, Split{i, {t_.warps_i, t_.rows, 2, kWarpRows}, {i + ".w", i + ".m", i + ".h", i + ".l"}});
+      must_step(
+          d_, Split{j, {t_.warps_j, t_.columns, kWarpColumns, 2}, {j + ".w", j + ".n", j + ".q", j + ".p"}});
+      must_step(d_,
+                Reorder{{i + ".w", j + ".w", i + ".l", j + ".q", i + ".m", j + ".n", i + ".h", j + ".p"}});
+      must_step(d_, Fuse{{i + ".w", j + ".w"}, w});
+    }
+    bind_threads(w, i + ".l", j + ".q");
+    for (const std::string& name : {i + ".m", j + ".n", i + ".h"}) {
+      if (s_.find_loop(name) != nullptr) must_step(d_, Unroll{name});
+    }
+    try_step(d_, Vectorize{j + ".p"});
+  }
+
+  const Tile t_;
+};
+
+}  // namespace
+
+bool schedule_grid_matrices(Draft& draft, const std::string& block) {
+  const Gpu& gpu = draft.target.gpu;
+  std::optional<Product> product = as_product(draft.schedule, block);
+  if (!product || !draft.refusal || gpu.sm() < 80 || gpu.matrix_fmas == 0 || !type_name(product->factor))
+    return false;
+  if (analyze(draft.schedule, block)->store.buffer.element() != ElementType::f32) return false;
+  if (legal_tiles(*product, gpu).empty()) return false;
+  Schedule before = draft.schedule;
+  auto time = [&](const Product& p) {
+    std::vector<Tile> tiles = legal_tiles(p, gpu);
+    return tiles.empty() ? INFINITY : score(tiles.front(), p, gpu);
+  };
+  if (std::string part = divide_sum(draft, *product, time); part != block)
+    product = as_product(draft.schedule, part);
+  const Tile tile = ask_sizes<Tile>(draft, product->block, legal_tiles(*product, gpu),
+                                    {{"rows", &Tile::rows},
+                                     {"columns", &Tile::columns},
+                                     {"warps_i", &Tile::warps_i},
+                                     {"warps_j", &Tile::warps_j},
+                                     {"depth", &Tile::depth}},
+                                    [&](const Tile& t) { return score(t, *product, gpu); });
+  if (GridMatrices(draft, *product, tile).run()) return true;
+  draft.schedule = std::move(before);
+  draft.refusal = {};
+  return false;
+}
+
+}  // namespace mcc::tuner
