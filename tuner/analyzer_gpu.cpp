@@ -309,7 +309,9 @@ double launch_us(const Nest& nest, const Launch& launch, const Homes& homes, con
   double wave = wave_units / (std::ceil(wave_units / at_once) * at_once);
   double warp = psa_factors(shape, d).warp;
   double resident = std::min(occupancy.blocks, std::max(1.0, blocks / d.multiprocessors));
-  double hide = std::min(1.0, resident * occupancy.warps * tile / (kPartitions * 30));
+  // Of one partition that has warps at all; that others have none is part of `wave`.
+  constexpr double kLatency = 30;  // cycles
+  double hide = std::min(1.0, std::max(1.0, resident * occupancy.warps / kPartitions) * tile / kLatency);
   double flops = 0;
   for (const NestStore* s : launch)
     flops += s->ops.flops() * s->iterations;
