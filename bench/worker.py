@@ -45,7 +45,60 @@ def load_openvino(path, feeds, threads):
     return openvino.__version__.split("-")[0], lambda: request.infer(share_outputs=True)
 
 
-LOADERS = {"onnxruntime": load_onnxruntime, "openvino": load_openvino}
+def load_onnxruntime_cuda(path, feeds, _threads):
+    import onnxruntime
+
+    if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
+        raise RuntimeError("this onnxruntime has no CUDA provider")
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    cuda = {"use_tf32": "0", "cudnn_conv_algo_search": "EXHAUSTIVE", "enable_cuda_graph": "1"}
+    session = onnxruntime.InferenceSession(path, options, providers=[("CUDAExecutionProvider", cuda)])
+    if session.get_providers()[0] != "CUDAExecutionProvider":
+        raise RuntimeError("the CUDA provider cannot be loaded")
+    binding = session.io_binding()
+    for name, array in feeds.items():
+        binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array, "cuda", 0))
+    for output in session.get_outputs():
+        binding.bind_output(output.name, "cuda")
+
+    def run():
+        session.run_with_iobinding(binding)
+        binding.synchronize_outputs()
+
+    return onnxruntime.__version__, run
+
+
+def load_torch_compile(path, feeds, _threads):
+    """The model that the zoo's ONNX file was made from, as a torch user would run it."""
+    import torch
+
+    import export_zoo
+
+    if not torch.cuda.is_available():
+        raise RuntimeError("this torch sees no GPU")
+    name = os.path.splitext(os.path.basename(path))[0]
+    if name not in export_zoo.ZOO:
+        raise RuntimeError("only models of the zoo are torch models")
+    # f32 as mcc computes: by default cuDNN takes TF32.
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.manual_seed(0)
+    model = export_zoo.ZOO[name]()[0].eval().cuda()
+    inputs = [torch.from_numpy(array).cuda() for array in feeds.values()]
+    compiled = torch.compile(model, mode="max-autotune")  # which uses CUDA graphs
+
+    def run():
+        with torch.inference_mode():
+            compiled(*inputs)
+        torch.cuda.synchronize()
+
+    for _ in range(3):
+        run()
+    return torch.__version__, run
+
+
+LOADERS = {"onnxruntime": load_onnxruntime, "openvino": load_openvino, "onnxruntime_cuda": load_onnxruntime_cuda,
+           "torch_compile": load_torch_compile}
 
 
 def measure(run, seconds):

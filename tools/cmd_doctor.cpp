@@ -81,6 +81,7 @@ int run(bool json) {
                 {"fma_peak_gflops", peak.gflops},
                 {"noise", noise},
                 {"gpu", gpus_json(gpus)},
+                {"gpu_problem", gpus.problem.empty() ? Json() : Json(gpus.problem)},
                 {"cuda_driver", gpus.driver_version == 0 ? Json() : Json(version_text(gpus.driver_version))},
                 {"cuda_assembler", assembler ? Json(assembler->name()) : Json()}});
     return 0;

@@ -179,6 +179,18 @@ class Cuda(unittest.TestCase):
     def test_no_gpu(self):
         self.fails(mcc("run", self.library, "--random", "1", FAKE_CUDA_DEVICES=0), "the driver finds none")
 
+    def test_benchmark(self):
+        """scripts/bench --gpu: a sentence where there is no GPU, mcc alone where there are no peers."""
+        program = [sys.executable, ROOT / "bench/gpu.py", "--mcc", MCC, "--models", self.model, "--peers", "", "--seconds", "0.1",
+                   "--rounds", "1", "--out", self.folder / "results"]
+        run = lambda **extra: subprocess.run([*map(str, program)], capture_output=True, text=True, timeout=300,
+                                             env=os.environ | {"MCC_DEPS_DIR": str(self.folder / "deps")} | extra)
+        if not has_driver():
+            self.fails(run(), "there is no GPU here, so nothing was measured: no NVIDIA driver")
+        done = self.done(run(LD_LIBRARY_PATH=STAND_IN, FAKE_CUDA_RUN="1"))
+        self.assertIn("# Stand-in GPU (sm_80)", done.stdout)
+        self.assertRegex(done.stdout, r"\| small \| [0-9.]+ \|")
+
     def test_gpu_too_old(self):
         self.fails(mcc("run", self.library, "--random", "1", FAKE_CUDA_SM=75), "the model has no code for this GPU (Stand-in GPU, sm_75)")
 
