@@ -152,6 +152,10 @@ void add_compile(CLI::App& app, int* exit_code) {
   command->add_option("-O", options.opt_level, "Optimisation level")
       ->check(CLI::Range(0, 3))
       ->capture_default_str();
+  command->add_option("--precision", options.precision,
+                      "fp32; tf32, fp16, bf16: what products and convolutions multiply, on tensor cores (GPUs from sm_80 "
+                      "on); sums and all else stay in fp32")
+      ->capture_default_str();
   command->add_flag("--strict", options.strict,
                     "No reassociation, no Winograd: as close to the model's text as it gets");
   command->add_flag("--fast-math", options.fast_math,

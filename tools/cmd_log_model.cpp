@@ -329,6 +329,7 @@ int run_import(Arguments& arguments) {
 
 void add_model_options(CLI::App& command, const std::shared_ptr<Arguments>& arguments) {
   command.add_option("--target", arguments->compile.target, "As for compile")->capture_default_str();
+  command.add_option("--precision", arguments->compile.precision, "As for compile")->capture_default_str();
   command.add_option("--input-shape", arguments->shapes, "As for compile")->allow_extra_args(false);
   command.add_option("--dim", arguments->dims, "As for compile")->allow_extra_args(false);
   command.add_flag("--json", arguments->json, "Report on stdout as JSON");

@@ -71,6 +71,7 @@ void add_tasks(CLI::App& app, int* exit_code) {
   CLI::App* command = app.add_subcommand("tasks", "List the kernels of a model");
   command->add_option("model", arguments->compile.model_path, "The model, MODEL.onnx")->required();
   command->add_option("--target", arguments->compile.target, "As for compile")->capture_default_str();
+  command->add_option("--precision", arguments->compile.precision, "As for compile")->capture_default_str();
   command->add_option("--threads", arguments->compile.threads, "As for compile")->check(CLI::Range(0, 1024));
   command->add_option("--input-shape", arguments->shapes, "As for compile")->allow_extra_args(false);
   command->add_option("--dim", arguments->dims, "As for compile")->allow_extra_args(false);

@@ -103,6 +103,13 @@ std::vector<std::string> shortcomings(const TuneModelReport& report) {
   return out;
 }
 
+// The line that uses what was found.
+void print_next(const CompileOptions& compile) {
+  const std::string precision = compile.precision == "fp32" ? "" : text(" --precision ", compile.precision);
+  std::printf("\nmcc compile %s --target %s%s --tune-log %s -o model.so\n", printable(compile.model_path).c_str(),
+              compile.target.c_str(), precision.c_str(), printable(compile.tune_log).c_str());
+}
+
 void print_report(const TuneModelReport& report, const CompileOptions& compile) {
   std::printf("%s", tune_table(report.tasks, report.tune.tasks, nullptr, report.tasks.size()).c_str());
   std::map<tuner::TrialError, int> errors;
@@ -123,8 +130,7 @@ void print_report(const TuneModelReport& report, const CompileOptions& compile) 
                 report.threads, report.threads == 1 ? "" : "s");
   }
   for (const std::string& sentence : shortcomings(report)) std::puts(printable(sentence).c_str());
-  std::printf("\nmcc compile %s --target %s --tune-log %s -o model.so\n", printable(compile.model_path).c_str(), compile.target.c_str(),
-              printable(compile.tune_log).c_str());
+  print_next(compile);
 }
 
 Json report_json(const TuneModelReport& report, const CompileOptions& compile) {
@@ -180,9 +186,7 @@ int run_no_measure(const Arguments& arguments) {
       "nothing was measured\n",
       picked, report->tasks.size(), report->seconds, changed,
       report->assembler.empty() ? "" : text(" with figures of ", report->assembler).c_str());
-  std::printf("\nmcc compile %s --target %s --tune-log %s -o model.so\n",
-              printable(compile.model_path).c_str(), compile.target.c_str(),
-              printable(compile.tune_log).c_str());
+  print_next(compile);
   return 0;
 }
 
@@ -227,6 +231,7 @@ void add_tune(CLI::App& app, int* exit_code) {
   command->add_option("--tune-log", options.compile.tune_log, "The log to go on with or to begin, F.json")
       ->required();
   command->add_option("--target", options.compile.target, "As for compile")->capture_default_str();
+  command->add_option("--precision", options.compile.precision, "As for compile")->capture_default_str();
   command->add_option("--time", arguments->time,
                       "How long to search: 60s, 10m, 1h; without it until little is left to gain");
   command->add_option("--trials", options.tune.trials, "How many candidates to measure at most")

@@ -16,6 +16,7 @@
 #include "tools/cuda_tools.h"
 #include "tools/evaluator.h"
 #include "tools/kernels.h"
+#include "tools/options.h"
 #include "tools/model_header.h"
 #include "tools/plan.h"
 #include "tools/plan_device.h"
@@ -77,6 +78,9 @@ Result<Prepared> prepare(const CompileOptions& options) {
   optimize_options.evaluate = *evaluate;
   optimize_options.level = options.opt_level;
   optimize_options.strict = options.strict;
+  Result<ElementType> precision = parse_precision(options.precision, out.targets, options.opt_level);
+  if (!precision.ok()) return precision.errors();
+  optimize_options.precision = *precision;
   optimize_options.observer = graph_observer(options);
   report(options, "optimising the graph", 0);
   Status optimized = graph::optimize(out.graph, optimize_options);

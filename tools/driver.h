@@ -21,6 +21,7 @@ struct CompileOptions {
   frontend::ImportOptions import;
   int opt_level = 2;
   bool strict = false;
+  std::string precision = "fp32";  // or tf32, fp16, bf16: of what products and convolutions multiply
   bool fast_math = false;
   std::map<std::string, std::string> emit;  // "graph", "tensor", "llvm", "asm", "ptx" -> folder
   std::string tune_log;       // empty: none

@@ -62,6 +62,35 @@ Status parse_import_options(const std::vector<std::string>& shapes, const std::v
   return done();
 }
 
+Result<ElementType> parse_precision(const std::string& name, const std::vector<tensor::Target>& targets,
+                                    int opt_level) {
+  constexpr std::pair<std::string_view, ElementType> kNames[] = {{"fp32", ElementType::f32},
+                                                                 {"tf32", ElementType::tf32},
+                                                                 {"fp16", ElementType::f16},
+                                                                 {"bf16", ElementType::bf16}};
+  const auto* found =
+      std::find_if(std::begin(kNames), std::end(kNames), [&](const auto& row) { return row.first == name; });
+  auto refuse = [&](std::string what, std::string hint) {
+    return Diagnostic{ErrorKind::usage, "", text("--precision ", name, ": ", what), std::move(hint)};
+  };
+  if (found == std::end(kNames)) return refuse("expected fp32, tf32, fp16 or bf16", "");
+  if (found->second == ElementType::f32) return ElementType::f32;
+  for (const tensor::Target& target : targets) {
+    if (target.kind != tensor::TargetKind::cuda) {
+      return refuse(
+          text(target.name, " computes in fp32: a narrower type would lose digits and gain nothing"),
+          "it is for GPUs, --target cuda:sm_80 and later ones");
+    }
+    if (target.gpu.sm() < 80) {
+      return refuse(
+          text(target.gpu.arch, " has no matrix instructions that are used here, expected sm_80 or later"),
+          "leave --precision out, or name other architectures in --target");
+    }
+  }
+  if (opt_level == 0) return refuse("-O0 leaves the graph as it is", "use -O1 or higher");
+  return found->second;
+}
+
 Result<std::map<std::string, std::string>> parse_emit(const std::vector<std::string>& specs) {
   static constexpr std::string_view kKinds[] = {"graph", "tensor", "llvm", "asm", "ptx"};
   std::map<std::string, std::string> result;

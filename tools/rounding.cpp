@@ -33,6 +33,10 @@ int64_t longest_sum(const graph::Graph& graph, const graph::Node& node) {
 
 double Rounding::absolute(double largest) const { return kCancellation * 0x1p-24 * ulps * largest; }
 
+double Rounding::of_operands(double unit, double largest) const {
+  return depth == 0 ? 0 : 2 * unit * std::sqrt(static_cast<double>(depth)) * largest;
+}
+
 std::vector<Rounding> rounding_of_outputs(const graph::Graph& graph) {
   std::vector<Rounding> of(graph.values.size());
   for (const graph::Node& node : graph.nodes) {

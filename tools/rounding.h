@@ -18,6 +18,9 @@ struct Rounding {
 
   // Of an output whose largest value is `largest`, in f32. The factor covers algorithms that cancel more (Winograd's).
   double absolute(double largest) const;
+  // What operands that are rounded to `unit` of themselves add to that: their errors are independent, so those of sums in a row
+  // grow like the root of how many there are.
+  double of_operands(double unit, double largest) const;
 };
 
 // One for each output of the graph.

@@ -42,6 +42,7 @@ class Subject {
     compile.model_path = model;
     compile.output_path = subject->folder_->path() + "/model.so";
     compile.target = options.target;
+    compile.precision = options.precision;
     compile.import = import;
     compile.jobs = 1;
     Result<CompileReport> report = compile_model(compile);
@@ -194,8 +195,12 @@ class CaseRun {
     if (!is_float(want.element())) return allowed;
     std::string why = "as given";
     if (!options_.atol) {
-      allowed.atol = std::max(allowed.atol, rounding.absolute(largest_finite(want)));
+      // Of operands of products: halves of a unit in the last of 11 digits, or of 8.
+      const double unit = options_.precision == "fp32" ? 0 : options_.precision == "bf16" ? 0x1p-8 : 0x1p-11;
+      const double largest = largest_finite(want);
+      allowed.atol = std::max(allowed.atol, rounding.absolute(largest) + rounding.of_operands(unit, largest));
       why = to_text(rounding);
+      if (unit > 0) why += text(", operands in ", options_.precision);
     }
     if (!result_.tolerance.empty()) result_.tolerance += "; ";
     result_.tolerance += text(allowed.rtol, " of each value and ", allowed.atol, ": ", why);

@@ -11,6 +11,7 @@ namespace mcc::tools {
 
 struct VerifyOptions {
   std::string target = "cpu";
+  std::string precision = "fp32";
   bool interpret = false;  // by the reference interpreter instead of compiled code
   int jobs = 0;            // cases at once; 0: as many as processors
   int threads = 1;         // of a run

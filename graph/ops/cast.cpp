@@ -51,6 +51,13 @@ void compute_cast(ComputeContext& c) {
   }));
 }
 
+// Operands of products in the narrower type that a pass asks for, among them tf32, which ONNX has no number for.
+void infer_narrow(InferContext& c) {
+  std::optional<ElementType> to = parse_element_type(c.attributes().text("to", ""));
+  MCC_CHECK(to && is_float(*to), "mcc.Narrow to ", c.attributes().text("to", ""));
+  set_converted(c, to);
+}
+
 void compute_bit_cast(ComputeContext& c) {
   const TensorType& out = c.output_type(0);
   c.set_output(0, c.builder.compute("bit_cast", out.element, out.shape, [&](Axes i) {
@@ -73,6 +80,12 @@ OpDef converting(std::string_view name, void (*infer)(InferContext&), void (*com
   return op;
 }
 
+OpDef narrow_op() {
+  OpDef op = converting("Narrow", infer_narrow, compute_cast);
+  op.domain = "mcc";
+  return op;
+}
+
 OpDef cast_like_op() {
   OpDef op = converting("CastLike", infer_cast_like, compute_cast);
   op.required_inputs = 2;
@@ -88,6 +101,7 @@ std::span<const OpDef> cast_ops() {
       converting("Cast", infer_cast, compute_cast),
       cast_like_op(),
       converting("BitCast", infer_bit_cast, compute_bit_cast),
+      narrow_op(),
   };
   return ops;
 }

@@ -182,7 +182,13 @@ std::optional<int64_t> need_static_dim(InferContext& c, const Expr& d, std::stri
 // ---- compute() ----
 
 ElementType wide_type(ElementType element) {
-  return is_float(element) && bit_width(element) < 32 ? ElementType::f32 : element;
+  bool is_narrow = is_float(element) && (bit_width(element) < 32 || element == ElementType::tf32);
+  return is_narrow ? ElementType::f32 : element;
+}
+
+ElementType contraction_result(const InferContext& c) {
+  const ElementType operand = c.input(0).element;
+  return c.attributes().integer(kWideResult, 0) != 0 ? wide_type(operand) : operand;
 }
 
 Expr widen(const Expr& value) { return cast(wide_type(value.element()), value); }

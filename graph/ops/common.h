@@ -66,6 +66,9 @@ std::optional<int64_t> need_static_dim(InferContext& c, const Expr& d, std::stri
 // Sums and transcendental functions of narrow floats are computed in f32.
 ElementType wide_type(ElementType element);
 Expr widen(const Expr& value);
+// An attribute that passes give to contractions: the result has the type in which they sum, not that of their operands.
+inline constexpr const char* kWideResult = "mcc.wide_result";
+ElementType contraction_result(const InferContext& c);
 // A floating constant of the type of `like`.
 inline Expr number_like(const Expr& like, double value) { return tensor::constant(like.type(), value); }
 

@@ -89,8 +89,9 @@ void infer_conv(InferContext& c) {
   if (!expect_type(c, 0, TypeSet::floating) || !expect_same_type(c, 0, 1)) return;
   auto shape = infer_shape(c, 0, 1);
   if (!shape || !check_bias(c, 2, (*shape)[1])) return;
-  if (c.has_input(2) && !expect_same_type(c, 0, 2)) return;
-  c.set_output(0, {c.input(0).element, *shape});
+  const ElementType result = contraction_result(c);
+  if (c.has_input(2) && result == c.input(0).element && !expect_same_type(c, 0, 2)) return;
+  c.set_output(0, {result, *shape});
 }
 
 void compute_conv(ComputeContext& c) {

@@ -142,7 +142,7 @@ void infer_einsum(InferContext& c) {
     if (!expect(c, extents.count(l) != 0, "the equation's output has a label that no input has")) return;
     out.push_back(extents[l]);
   }
-  c.set_output(0, {c.input(0).element, out});
+  c.set_output(0, {contraction_result(c), out});
 }
 
 void compute_einsum(ComputeContext& c) {

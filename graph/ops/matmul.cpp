@@ -68,7 +68,7 @@ Buffer sum_products(ComputeContext& c, int a, int b, ElementType sum, const Fact
 
 void infer_matmul(InferContext& c) {
   if (!expect_type(c, 0, TypeSet::number) || !expect_same_type(c, 0, 1)) return;
-  if (auto shape = product_shape(c, 0, 1)) c.set_output(0, {c.input(0).element, *shape});
+  if (auto shape = product_shape(c, 0, 1)) c.set_output(0, {contraction_result(c), *shape});
 }
 
 void compute_matmul(ComputeContext& c) {
@@ -191,8 +191,10 @@ void infer_gemm(InferContext& c) {
     return;
   }
   Shape out{a[trans_a ? 1 : 0], b[trans_b ? 0 : 1]};
-  if (c.has_input(2) && (!expect_same_type(c, 0, 2) || !expect_broadcasts_to(c, 2, out))) return;
-  c.set_output(0, {c.input(0).element, out});
+  const ElementType result = contraction_result(c);
+  if (c.has_input(2) && result == c.input(0).element && !expect_same_type(c, 0, 2)) return;
+  if (c.has_input(2) && !expect_broadcasts_to(c, 2, out)) return;
+  c.set_output(0, {result, out});
 }
 
 // factor * value, which for integers rounds down as a cast does.

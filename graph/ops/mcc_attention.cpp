@@ -9,6 +9,7 @@
 //     keep       where the input (bool, broadcast) holds; else the factor
 //     drop       where the input does not hold; else the factor
 //   y[b..., m, e] = sum over n of softmax(score) * v, its axes in the order that y_perm says.
+// q, k and v may be narrower than the result: then the products' operands are, the softmax is not.
 // Attributes: batch, extents (m, n, d, e), q_view, k_view, v_view, steps, factors (one for each step), y_perm.
 #include "graph/ops/common.h"
 
@@ -38,7 +39,7 @@ void infer_attention(InferContext& c) {
   Shape plain = dims.shape({dims.m, dims.e}), out;
   for (int64_t axis : a.integers("y_perm"))
     out.push_back(plain[static_cast<size_t>(axis)]);
-  c.set_output(0, {c.input(0).element, out});
+  c.set_output(0, {contraction_result(c), out});
 }
 
 Expr element(const ComputeContext& c, int i, const Ints& view, std::vector<Expr> index) {
@@ -80,15 +81,16 @@ void compute_attention(ComputeContext& c) {
   size_t rank = dims.batch.size();
   Ints q = a.integers("q_view"), k = a.integers("k_view"), v = a.integers("v_view");
   // Keys and values as the products read them: contiguous along the axis that is not summed over.
-  Buffer keys = c.builder.compute("keys", type, dims.shape({dims.d, dims.n}), [&](Axes i) {
+  const ElementType key = c.input_type(1).element, value = c.input_type(2).element;
+  Buffer keys = c.builder.compute("keys", key, dims.shape({dims.d, dims.n}), [&](Axes i) {
     return element(c, 1, k, join(i.first(rank), {i[rank + 1], i[rank]}));
   });
-  Buffer values = c.builder.compute("values", type, dims.shape({dims.n, dims.e}),
+  Buffer values = c.builder.compute("values", value, dims.shape({dims.n, dims.e}),
                                     [&](Axes i) { return element(c, 2, v, to_vector(i)); });
   Buffer scores = c.builder.reduce("scores", type, dims.shape({dims.m, dims.n}), {dims.d}, Reducer::sum,
                                    [&](Axes i, Axes r) {
-                                     return element(c, 0, q, join(i.first(rank + 1), {r[0]})) *
-                                            load(keys, join(i.first(rank), {r[0], i[rank + 1]}));
+                                     return cast(type, element(c, 0, q, join(i.first(rank + 1), {r[0]}))) *
+                                            cast(type, load(keys, join(i.first(rank), {r[0], i[rank + 1]})));
                                    });
   if (!std::get<std::vector<std::string>>(*a.find("steps")).empty()) {
     scores = c.builder.compute("masked", type, dims.shape({dims.m, dims.n}),
@@ -106,10 +108,11 @@ void compute_attention(ComputeContext& c) {
   Buffer inverse = c.builder.compute("inverse", type, dims.shape({dims.m}), [&](Axes i) {
     return tensor::constant(type, 1) / load(sum, to_vector(i));
   });
-  Buffer mixed = c.builder.reduce(
-      "mixed", type, dims.shape({dims.m, dims.e}), {dims.n}, Reducer::sum, [&](Axes i, Axes r) {
-        return load(exponential, in_row(i, r)) * load(values, join(i.first(rank), {r[0], i[rank + 1]}));
-      });
+  Buffer mixed = c.builder.reduce("mixed", type, dims.shape({dims.m, dims.e}), {dims.n}, Reducer::sum,
+                                  [&](Axes i, Axes r) {
+                                    return cast(type, cast(value, load(exponential, in_row(i, r)))) *
+                                           cast(type, load(values, join(i.first(rank), {r[0], i[rank + 1]})));
+                                  });
   Ints perm = a.integers("y_perm");
   c.set_output(0, c.builder.compute("attention", type, c.output_type(0).shape, [&](Axes i) {
     std::vector<Expr> at(i.size());

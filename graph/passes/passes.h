@@ -37,6 +37,10 @@ void sink_transposes(Graph& graph);
 // Transposed convolutions with strides become convolutions whose results are interleaved.
 void split_conv_transpose(Graph& graph);
 
+// Gives the operands of matrix products, convolutions (not in groups) and attention a narrower float type: f16, bf16 or tf32. They
+// sum in f32; everything else stays as it is, inputs and outputs of the model too. f32: nothing changes.
+void lower_precision(Graph& graph, ElementType type);
+
 // Chooses for every convolution how its activations lie in memory, plain, blocked by the target's vector length or with the
 // channels last, by expected cost (graph/passes/convolution_cost.h), and rewrites the graph to that; constant operands of
 // matrix products and convolutions are packed as the kernels read them. Convolutions go by Winograd's algorithm where that
@@ -47,6 +51,7 @@ struct OptimizeOptions {
   tensor::Target target;
   Evaluator evaluate;
   int level = 2;  // 0: only what is needed to run
+  ElementType precision = ElementType::f32;  // of what is multiplied in products and convolutions
   bool strict = false;  // no pass that adds or multiplies in another order: no scale folding, attention, Winograd
   // Called after each pass with its name.
   std::function<void(const std::string& pass, const Graph& graph)> observer;

@@ -144,6 +144,27 @@ class Cuda(unittest.TestCase):
             self.assertGreater(report["runs"], 0)
             self.assertEqual({r["kind"] for r in report["profile"]}, {"device"})
 
+    # Products on tensor cores, against the reference, within what the rounding of operands makes of them.
+    def test_precision(self):
+        for k, name in enumerate(("encoder", "attention_forms", "convnext_block", "shape_chain", "gru_tagger")):
+            precision, matrices = (("fp16", "f16"), ("bf16", "bf16"), ("tf32", "tf32"))[k % 3]
+            with self.subTest(name), tempfile.TemporaryDirectory() as temporary:
+                folder = pathlib.Path(temporary)
+                onnx.save(networks.build(name), folder / "model.onnx")
+                options = ("--target", "cuda:sm_80", "--precision", precision)
+                self.done(mcc("verify", folder / "model.onnx", *options, FAKE_CUDA_SM=90))
+                self.done(mcc("compile", folder / "model.onnx", "-o", folder / "model.so", *options, "--emit", f"ptx={folder / 'ptx'}"))
+                ptx = "".join(file.read_text() for file in (folder / "ptx").iterdir())
+                self.assertRegex(ptx, rf"mma\.sync\.aligned\.m16n8k\d+\.row\.col\.f32\.{matrices}\.{matrices}\.f32")
+                for launch in json.loads(self.done(mcc("inspect", folder / "model.so", "--json")).stdout)["device"]["launches"]:
+                    self.assertTrue(all(f["spill_stores"] == 0 for f in launch["figures"]), launch)
+
+    # A target's own types stay where nobody asks for others.
+    def test_precision_is_asked_for(self):
+        self.done(mcc("compile", self.model, "-o", self.folder / "p.so", "--target", "cuda:sm_80", "--emit", f"ptx={self.folder / 'plain'}"))
+        for file in (self.folder / "plain").iterdir():
+            self.assertNotIn("mma.sync", file.read_text())
+
     def test_verify(self):
         self.done(mcc("verify", self.model, "--target", "cuda:sm_80"))
 

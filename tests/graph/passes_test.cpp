@@ -18,6 +18,7 @@ struct Setting {
   tensor::Target target;
   bool strict = false, once = false;
   double tolerance = 0;
+  ElementType precision = ElementType::f16;
   Layout layout = Layout::blocked;  // apply_layouts: of all convolutions
 };
 
@@ -39,6 +40,10 @@ Setting setting_of(const Case& c) {
       std::string name;
       in >> name;
       s.layout = name == "plain" ? Layout::plain : Layout::channels_last;
+    } else if (key == "precision") {
+      std::string name;
+      in >> name;
+      s.precision = parse_element_type(name).value_or(ElementType::f32);
     } else if (key == "lanes") {
       int lanes = 0;
       in >> lanes;
@@ -76,6 +81,7 @@ constexpr Pass kPasses[] = {
          layouts[static_cast<NodeId>(n)] = s.layout;
        apply_layouts(g, layouts, s.target, s.strict);
      }},
+    {"lower_precision", [](Graph& g, const Setting& s) { lower_precision(g, s.precision); }},
     {"choose_layouts", [](Graph& g, const Setting& s) { choose_layouts(g, s.target, s.strict); }},
     {"optimize",
      [](Graph& g, const Setting& s) {
