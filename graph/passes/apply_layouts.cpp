@@ -208,13 +208,14 @@ class ApplyLayouts {
     return emit(g_, "mcc", "PackMatrix", name + ".packed", {w}, a);
   }
 
-  // As wide as the register tile. With 32 registers 8 x 3 vectors read the fewest operands and no more rows at once than
-  // the first-level cache has ways; the last panel may be narrower, which pays when there are many others. Else two vectors:
-  // 6 x 2 with 16 registers, 12 x 2 with 32.
+  // As wide as the register tile. With 32 registers tiles of 8 x 3 and 6 x 4 vectors read the fewest operands, and no more
+  // rows at once than the first-level cache has ways; the last panel may be narrower, which pays when there are many
+  // others. Else two vectors: 6 x 2 with 16 registers, 12 x 2 with 32.
   int64_t panel_width(int64_t columns) const {
     int64_t vectors = (columns + lanes_ - 1) / lanes_;
-    bool wide = t_.vector_registers >= 32 && (vectors % 3 == 0 || vectors >= 24);
-    return (wide ? 3 : 2) * lanes_;
+    if (t_.vector_registers < 32) return 2 * lanes_;
+    int64_t width = vectors % 3 == 0 ? 3 : vectors % 4 == 0 ? 4 : vectors >= 24 ? 3 : 2;
+    return width * lanes_;
   }
 
   bool is_packable(ValueId w) const {
