@@ -16,7 +16,7 @@ using namespace mcc;
 using golden::Subject;
 
 // Beyond so many, kernels that were left out get no better (the report says).
-constexpr int kTrees = 120;
+constexpr int kTrees = 60;
 constexpr size_t kLeast = 64;  // schedules of a kernel, to be judged on
 
 std::string trees_of(const golden::GoldenSet& set, const Subject* without, int count) {

@@ -84,7 +84,7 @@ Quality quality(Scores scores_of) {
 }
 
 TEST(GoldenSetTest, HoldsKernelsOfManySchedules) {
-  EXPECT_GE(large_subjects().size(), 4u);
+  EXPECT_GE(large_subjects().size(), 12u);
   for (const Subject* s : large_subjects()) {
     // Not all of one speed.
     std::vector<double> times = s->times();
@@ -94,21 +94,21 @@ TEST(GoldenSetTest, HoldsKernelsOfManySchedules) {
 
 TEST(GoldenSetTest, AnalyzerRanksAndDrafts) {
   Quality q = quality([](const Subject& s, size_t) { return by_analyzer(s); });
-  EXPECT_GE(q.pairs, 0.72);
-  EXPECT_GE(q.recall, 0.30);
+  EXPECT_GE(q.pairs, 0.80);
+  EXPECT_GE(q.recall, 0.45);
   EXPECT_GE(q.peak, 0.85);
   EXPECT_GE(q.drafts, 0.95);  // what the draft leaves out costs little
 }
 
 TEST(GoldenSetTest, TreesRankKernelsThatTheyHaveNotSeen) {
   Quality trees = quality([](const Subject& s, size_t i) { return by_trees(s, trees_without(i % 2)); });
-  EXPECT_GE(trees.pairs, 0.60);
+  EXPECT_GE(trees.pairs, 0.75);
   EXPECT_GE(trees.peak, 0.75);
 }
 
 TEST(GoldenSetTest, ShippedTreesRank) {
   Quality shipped = quality([](const Subject& s, size_t) { return by_trees(s, shipped_trees()); });
-  EXPECT_GE(shipped.pairs, 0.70);
+  EXPECT_GE(shipped.pairs, 0.80);
   EXPECT_GE(shipped.peak, 0.85);
 }
 
@@ -158,7 +158,6 @@ double found(const char* search, bool has_analyzer, int trials) {
   return sum / std::max(count, 1);
 }
 
-// With few trials chance does well, too, where half of the schedules lie near the default.
 TEST(GoldenSetTest, SearchesBeatChanceAtEqualTrials) {
   constexpr int kTrials = 96;
   double random = found("random", false, kTrials);
@@ -169,7 +168,9 @@ TEST(GoldenSetTest, SearchesBeatChanceAtEqualTrials) {
 }
 
 TEST(GoldenSetTest, AutoFindsNearlyTheBest) {
-  EXPECT_GE(found("auto", true, 20), 0.93);
+  const double after_20 = found("auto", true, 20);
+  EXPECT_GE(after_20, 0.95);
+  EXPECT_GT(after_20, found("random", false, 20));
   EXPECT_GE(found("auto", true, 96), 0.98);
 }
 
