@@ -45,7 +45,7 @@ class DeviceWriter {
       add_launch(launch);
     record.images = {narrow(images_.size()), narrow(kernel.images.size())};
     for (const DeviceImageDesc& image : kernel.images)
-      add_image(image);
+      add_image(image, record.launches);
     kernels_.push_back(record);
   }
 
@@ -68,13 +68,14 @@ class DeviceWriter {
     launches_.push_back(record);
   }
 
-  void add_image(const DeviceImageDesc& image) {
+  void add_image(const DeviceImageDesc& image, mcc_plan_range launches) {
     append_padded(code_, 16);
     mcc_device_image record = {};
     record.kind = image.kind;
     record.sm = sm_number(image.arch);
     record.is_specific = image.arch.back() == 'a' ? 1 : 0;
     record.arch = add_text(image.arch);
+    record.launches = {launches.begin + image.first_launch, image.launch_count.value_or(launches.count)};
     record.offset = code_.size();
     record.size = image.bytes.size();
     code_.insert(code_.end(), image.bytes.begin(), image.bytes.end());

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,9 @@ struct DeviceImageDesc {
   mcc_image_kind kind = MCC_IMAGE_ptx;
   std::string arch;  // "sm_80", "sm_90a"
   std::string bytes;
+  // Which of the kernel's launches it has the code of; of no number: all.
+  uint32_t first_launch = 0;
+  std::optional<uint32_t> launch_count = {};
 };
 
 struct DeviceFiguresDesc {

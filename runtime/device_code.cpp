@@ -80,6 +80,12 @@ mcc_status open_device_code(const void* bytes, uint64_t size, DeviceCode* code, 
     const mcc_device_kernel& kernel = code->kernels[i];
     if (!is_range(kernel.launches, code->launches_count) || !is_range(kernel.images, code->images_count))
       return damaged(error, "a kernel");
+    for (uint64_t n = 0; n < kernel.images.count; ++n) {
+      const mcc_plan_range own = code->images[kernel.images.begin + n].launches;
+      if (own.begin < kernel.launches.begin ||
+          !is_within(own.begin - kernel.launches.begin, own.count, kernel.launches.count))
+        return damaged(error, "the launches of an image");
+    }
   }
   for (uint64_t i = 0; i < code->launches_count; ++i)
     if (!is_launch(*code, code->launches[i])) return damaged(error, "a launch");

@@ -117,7 +117,10 @@ mcc_status load_kernel(DeviceModel* on, const DeviceCode& code, uint64_t index, 
     void* values[] = {log, reinterpret_cast<void*>(sizeof log - 1)};
     const mcc_cu_result result =
         on->cuda->module_load(&on->modules[index], code.code + best->offset, 2, options, values);
-    if (result == MCC_CU_SUCCESS) return MCC_OK;
+    if (result == MCC_CU_SUCCESS) {
+      on->launches[index] = best->launches;
+      return MCC_OK;
+    }
     on->modules[index] = nullptr;
     if (!is_refusal(result)) return refused(*on, result, log, error);
     // An old driver may refuse machine code of a newer assembler, and take the PTX.
@@ -128,13 +131,14 @@ mcc_status load_kernel(DeviceModel* on, const DeviceCode& code, uint64_t index, 
 
 mcc_status load_functions(DeviceModel* on, const DeviceCode& code, mcc_error* error) {
   const mcc_cuda_driver& cuda = *on->cuda;
-  if (!on->modules.allocate(code.kernels_count) || !on->functions.allocate(code.launches_count))
+  if (!on->modules.allocate(code.kernels_count) || !on->launches.allocate(code.kernels_count) ||
+      !on->functions.allocate(code.launches_count))
     return fail(error, MCC_OUT_OF_MEMORY, "out of memory");
   const int most_shared = attribute(cuda, MCC_CU_ATTRIBUTE_SHARED_PER_BLOCK_OPTIN, on->device);
   for (uint64_t k = 0; k < code.kernels_count; ++k) {
     const mcc_status status = load_kernel(on, code, k, error);
     if (status != MCC_OK) return status;
-    const mcc_plan_range launches = code.kernels[k].launches;
+    const mcc_plan_range launches = on->launches[k];
     for (uint64_t l = launches.begin; l < uint64_t{launches.begin} + launches.count; ++l) {
       const mcc_device_launch& launch = code.launches[l];
       const char* name = code.text(launch.entry);

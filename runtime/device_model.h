@@ -14,7 +14,8 @@ struct DeviceModel {
   uint32_t sm = 0;           // compute capability: 10 * major + minor
   mcc_cu_pointer weights = 0;
   Array<mcc_cu_module> modules;      // one a kernel
-  Array<mcc_cu_function> functions;  // one a launch
+  Array<mcc_plan_range> launches;    // of each kernel, those of the image that was taken
+  Array<mcc_cu_function> functions;  // one a launch; null: of images for other GPUs
   DeviceModel* next = nullptr;       // of the same mcc_model, in another context
 };
 

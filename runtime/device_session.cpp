@@ -88,7 +88,7 @@ mcc_status set_up_steps(mcc_session* session, mcc_error* error) {
       arguments += 2;
       continue;
     }
-    const mcc_plan_range launches = code.kernels[node.target].launches;
+    const mcc_plan_range launches = device.on->launches[node.target];
     steps += launches.count;
     for (uint32_t l = 0; l < launches.count; ++l)
       arguments += code.launches[launches.begin + l].arguments.count;
@@ -117,7 +117,7 @@ mcc_status set_up_steps(mcc_session* session, mcc_error* error) {
       add_argument(node, 1);
       continue;
     }
-    const mcc_plan_range launches = code.kernels[node.target].launches;
+    const mcc_plan_range launches = device.on->launches[node.target];
     for (uint32_t l = launches.begin; l < launches.begin + launches.count; ++l) {
       const mcc_plan_range numbers = code.launches[l].arguments;
       device.steps[step++] = {static_cast<uint32_t>(n), l, device.on->functions[l], argument, 0};

@@ -158,11 +158,13 @@ std::string target_text(const CompileOptions& options, const Prepared& p) {
 
 void report_device(const KernelSet& set, CompileReport& report) {
   for (const Kernel& kernel : set.kernels) {
-    report.launches += static_cast<int64_t>(kernel.device.launches.size());
-    for (const codegen::Cubin& cubin : kernel.cubins) {
-      for (const codegen::EntryFigures& f : cubin.entries) {
-        report.most_registers = std::max(report.most_registers, int64_t{f.registers});
-        report.spilled_bytes += f.spill_stores + f.spill_loads;
+    for (const DeviceVariant& variant : kernel.device) {
+      report.launches += static_cast<int64_t>(variant.code.launches.size());
+      for (const codegen::Cubin& cubin : variant.cubins) {
+        for (const codegen::EntryFigures& f : cubin.entries) {
+          report.most_registers = std::max(report.most_registers, int64_t{f.registers});
+          report.spilled_bytes += f.spill_stores + f.spill_loads;
+        }
       }
     }
   }
@@ -186,6 +188,25 @@ void report_schedules(const KernelSet& set, const ScheduleReport& schedules, Com
   }
 }
 
+// For each target of a list; the report is that of the first, with what else there is to say.
+Result<ScheduleReport> choose_all_schedules(Prepared& p, const CompileOptions& options) {
+  const KernelSet plain = p.kernels;
+  Result<ScheduleReport> report = choose_schedules(p.kernels, p.target, options);
+  if (!report.ok()) return report.errors();
+  for (size_t k = 1; k < p.targets.size(); ++k) {
+    KernelSet set = plain;
+    Result<ScheduleReport> other = choose_schedules(set, p.targets[k], options);
+    if (!other.ok()) return other.errors();
+    for (std::string& note : other->notes) {
+      if (std::find(report->notes.begin(), report->notes.end(), note) == report->notes.end())
+        report->notes.push_back(std::move(note));
+    }
+    for (size_t i = 0; i < set.kernels.size(); ++i)
+      p.kernels.kernels[i].others.push_back({std::move(set.kernels[i].schedule), set.kernels[i].source});
+  }
+  return report;
+}
+
 }  // namespace
 
 Result<CompileReport> compile_model(const CompileOptions& options) {
@@ -200,7 +221,7 @@ Result<CompileReport> compile_model(const CompileOptions& options) {
   if (p.target.kind == tensor::TargetKind::cuda && options.cubins) assembler = find_assembler();
   targets.assembler = assembler.get();
 
-  Result<ScheduleReport> schedules = choose_schedules(p.kernels, p.target, options);
+  Result<ScheduleReport> schedules = choose_all_schedules(p, options);
   if (!schedules.ok()) return schedules.errors();
   Status compiled = compile_kernels(p.kernels, targets, options);
   if (!compiled.ok()) return compiled.errors();
@@ -218,7 +239,7 @@ Result<CompileReport> compile_model(const CompileOptions& options) {
   library.plan.metadata["target"] = target_text(options, p);
   if (!schedules->log_hash.empty()) library.plan.metadata["log.hash"] = schedules->log_hash;
   fill_library(library, p.graph, p.groups, p.kernels, memory);
-  if (p.target.kind == tensor::TargetKind::cuda) library.device = device_code(p.kernels, p.target);
+  if (p.target.kind == tensor::TargetKind::cuda) library.device = device_code(p.kernels);
   Status written = write_output(library, p.graph, options);
   if (!written.ok()) return written.errors();
 

@@ -65,39 +65,44 @@ Status emit_for_cpu(Kernel& kernel, const tensor::Func& lowered, const tensor::T
   return write_text(emit_folder(options, "asm"), kernel.symbol + ".s", kernel.object.assembly);
 }
 
-Status emit_for_gpu(Kernel& kernel, const tensor::Func& lowered, const KernelTargets& targets,
-                    const CompileOptions& options) {
-  codegen::EmitOptions emit = emit_options(options);
-  emit.keep_llvm_ir = options.emit.count("llvm") != 0;
-  Result<codegen::DeviceCode> code = codegen::emit_ptx(lowered, kernel.symbol, targets.first(), emit);
-  if (!code.ok()) return at(kernel, code.errors());
-  kernel.device = std::move(*code);
-  kernel.memory = kernel.device.memory;
-  kernel.cubins.clear();
-  for (const char* what : {"ptx", "asm"}) {
-    Status status = write_text(emit_folder(options, what), kernel.symbol + ".ptx", kernel.device.ptx);
-    if (!status.ok()) return status;
+// Workspaces large enough for both.
+codegen::KernelMemory larger(const codegen::KernelMemory& a, const codegen::KernelMemory& b) {
+  codegen::KernelMemory out = a.workspaces.size() >= b.workspaces.size() ? a : b;
+  const codegen::KernelMemory& other = a.workspaces.size() >= b.workspaces.size() ? b : a;
+  for (size_t i = 0; i < other.workspaces.size(); ++i) {
+    int64_t x = 0, y = 0;
+    const bool is_known = tensor::as_int(out.workspaces[i], &x) && tensor::as_int(other.workspaces[i], &y);
+    if (!is_known || y > x) out.workspaces[i] = other.workspaces[i];
   }
-  Status status = write_text(emit_folder(options, "llvm"), kernel.symbol + ".ll", kernel.device.llvm_ir);
-  if (!status.ok() || targets.assembler == nullptr) return status;
-  for (const tensor::Target& target : targets.list) {
-    // What is for one architecture alone has no machine code elsewhere.
-    Result<codegen::Cubin> cubin = targets.assembler->assemble(kernel.device.ptx, target.cpu);
-    if (!cubin.ok()) return at(kernel, cubin.errors());
-    kernel.cubins.push_back(std::move(*cubin));
-  }
-  return done();
+  return out;
 }
 
-Status compile_scheduled(Kernel& kernel, const tensor::Schedule& schedule, const KernelTargets& targets,
-                         const CompileOptions& options) {
-  const tensor::Target& target = targets.first();
-  kernel.trace = to_text(schedule.trace());
+// Adds the variant that is for this target.
+Status emit_for_gpu(Kernel& kernel, const tensor::Func& lowered, const tensor::Target& target,
+                    const std::string& symbol, std::string trace, const CompileOptions& options) {
+  codegen::EmitOptions emit = emit_options(options);
+  emit.keep_llvm_ir = options.emit.count("llvm") != 0;
+  Result<codegen::DeviceCode> code = codegen::emit_ptx(lowered, symbol, target, emit);
+  if (!code.ok()) return at(kernel, code.errors());
+  kernel.memory = kernel.device.empty() ? code->memory : larger(kernel.memory, code->memory);
+  kernel.device.push_back({std::move(trace), std::move(*code), target.cpu, {}});
+  const codegen::DeviceCode& emitted = kernel.device.back().code;
+  for (const char* what : {"ptx", "asm"}) {
+    Status status = write_text(emit_folder(options, what), symbol + ".ptx", emitted.ptx);
+    if (!status.ok()) return status;
+  }
+  return write_text(emit_folder(options, "llvm"), symbol + ".ll", emitted.llvm_ir);
+}
+
+Status compile_scheduled(Kernel& kernel, const tensor::Schedule& schedule, const tensor::Target& target,
+                         const std::string& symbol, const CompileOptions& options) {
+  const std::string trace = to_text(schedule.trace());
   // Of --emit tensor: the function before lowering and after each of its passes.
   std::string stages;
   tensor::PassObserver observer = nullptr;
   if (options.emit.count("tensor") != 0) {
-    stages = text("// trace\n", kernel.trace, "\n// unscheduled\n", kernel.text, "\n// scheduled\n", to_text(schedule.func()));
+    stages = text("// trace\n", trace, "\n// unscheduled\n", kernel.text, "\n// scheduled\n",
+                  to_text(schedule.func()));
     observer = [&, last = std::string()](const std::string& pass, const tensor::Func& f) mutable {
       std::string now = to_text(f);
       stages += text("\n// ", pass, now == last ? ": unchanged\n" : "\n");
@@ -106,24 +111,73 @@ Status compile_scheduled(Kernel& kernel, const tensor::Schedule& schedule, const
     };
   }
   tensor::Func lowered = tensor::lower(schedule.func(), target, observer);
-  Status status = write_text(emit_folder(options, "tensor"), kernel.symbol + ".txt", stages);
+  Status status = write_text(emit_folder(options, "tensor"), symbol + ".txt", stages);
   if (!status.ok()) return status;
-  return target.kind == tensor::TargetKind::cuda ? emit_for_gpu(kernel, lowered, targets, options)
-                                                 : emit_for_cpu(kernel, lowered, target, options);
+  return target.kind == tensor::TargetKind::cuda
+             ? emit_for_gpu(kernel, lowered, target, symbol, trace, options)
+             : emit_for_cpu(kernel, lowered, target, options);
 }
 
-Status compile_kernel(Kernel& kernel, const KernelTargets& targets, const CompileOptions& options) {
-  const tensor::Target& target = targets.first();
-  if (!kernel.schedule)
-    return compile_scheduled(kernel, tuner::default_schedule(kernel.func, target), targets, options);
-  Status status = compile_scheduled(kernel, *kernel.schedule, targets, options);
+// For the first of the targets.
+Status compile_first(Kernel& kernel, const tensor::Target& target, const CompileOptions& options) {
+  auto compile = [&](const tensor::Schedule& schedule) {
+    kernel.trace = to_text(schedule.trace());
+    return compile_scheduled(kernel, schedule, target, kernel.symbol, options);
+  };
+  if (!kernel.schedule) return compile(tuner::default_schedule(kernel.func, target));
+  Status status = compile(*kernel.schedule);
   // A schedule may be legal and still ask for more memory than a kernel can have.
   if (status.ok() || options.locked || kernel.source == ScheduleSource::file) return status;
   kernel.refusal = to_text(status.errors());
   kernel.source = ScheduleSource::rules;
   kernel.origin = "default";
   kernel.schedule.reset();
-  return compile_scheduled(kernel, tuner::default_schedule(kernel.func, target), targets, options);
+  return compile(tuner::default_schedule(kernel.func, target));
+}
+
+bool fits(const codegen::DeviceCode& code, const tensor::Gpu& gpu) {
+  return std::all_of(code.launches.begin(), code.launches.end(), [&](const codegen::DeviceLaunch& launch) {
+    return launch.shared_bytes <= gpu.shared_per_block_max;
+  });
+}
+
+// The variant for another GPU; one that is there already where the schedule is the same.
+Result<size_t> compile_other(Kernel& kernel, size_t number, const tensor::Target& target,
+                             const CompileOptions& options) {
+  auto compile = [&](const tensor::Schedule& schedule) -> Result<size_t> {
+    const std::string trace = to_text(schedule.trace());
+    for (size_t i = 0; i < kernel.device.size(); ++i) {
+      if (kernel.device[i].trace == trace && fits(kernel.device[i].code, target.gpu)) return i;
+    }
+    Status status =
+        compile_scheduled(kernel, schedule, target, text(kernel.symbol, "_", target.cpu), options);
+    if (!status.ok()) return status.errors();
+    return kernel.device.size() - 1;
+  };
+  const OtherSchedule other = number < kernel.others.size() ? kernel.others[number] : OtherSchedule{};
+  if (!other.schedule) return compile(tuner::default_schedule(kernel.func, target));
+  Result<size_t> variant = compile(*other.schedule);
+  if (variant.ok() || options.locked || other.source == ScheduleSource::file) return variant;
+  kernel.refusal = text("for ", target.cpu, ": ", to_text(variant.errors()));
+  return compile(tuner::default_schedule(kernel.func, target));
+}
+
+Status compile_kernel(Kernel& kernel, const KernelTargets& targets, const CompileOptions& options) {
+  kernel.device.clear();
+  Status status = compile_first(kernel, targets.first(), options);
+  if (!status.ok() || targets.first().kind != tensor::TargetKind::cuda) return status;
+  for (size_t k = 0; k < targets.list.size(); ++k) {
+    const tensor::Target& target = targets.list[k];
+    Result<size_t> variant =
+        k == 0 ? Result<size_t>(size_t{0}) : compile_other(kernel, k - 1, target, options);
+    if (!variant.ok()) return variant.errors();
+    if (targets.assembler == nullptr) continue;
+    // What is for one architecture alone has no machine code elsewhere.
+    Result<codegen::Cubin> cubin = targets.assembler->assemble(kernel.device[*variant].code.ptx, target.cpu);
+    if (!cubin.ok()) return at(kernel, cubin.errors());
+    kernel.device[*variant].cubins.push_back(std::move(*cubin));
+  }
+  return done();
 }
 
 }  // namespace

@@ -15,6 +15,20 @@ namespace mcc::tools {
 
 enum class ScheduleSource { rules, log_exact, log_picked, log_nearest, file };
 
+// The code of a kernel for those GPUs of a list for which its schedule is the same.
+struct DeviceVariant {
+  std::string trace;
+  codegen::DeviceCode code;            // its PTX is for the lowest of them
+  std::string arch;                    // of the PTX
+  std::vector<codegen::Cubin> cubins;  // one an architecture, or none
+};
+
+// A schedule for another GPU than the first of a list.
+struct OtherSchedule {
+  std::optional<tensor::Schedule> schedule;  // empty: the default rules decide
+  ScheduleSource source = ScheduleSource::rules;
+};
+
 struct Kernel {
   std::string symbol;
   std::string name;       // from its blocks, for people: "conv_bias_relu"
@@ -28,16 +42,17 @@ struct Kernel {
   std::optional<tensor::Schedule> schedule;
   ScheduleSource source = ScheduleSource::rules;
   std::string origin = "default";  // where the schedule is from, for people
+  std::vector<OtherSchedule> others;  // for the GPUs of a list behind the first
   // Filled in by compile_kernels.
   std::string trace;  // what was applied
   std::string refusal;  // why the chosen schedule was given up for the default one; empty if it was not
   codegen::KernelMemory memory;
   codegen::ObjectCode object;
-  codegen::DeviceCode device;          // of a GPU, instead of the object;
-  std::vector<codegen::Cubin> cubins;  // one an architecture, or none
+  std::vector<DeviceVariant>
+      device;  // of GPUs, instead of the object; the first is for the first of the list
 };
 
-// What kernels are compiled for. Of GPUs several: the first is what schedules and PTX are for, machine code is made for each.
+// What kernels are compiled for. Of GPUs several: schedules are chosen for each, machine code is made for each.
 struct KernelTargets {
   std::vector<tensor::Target> list;
   const codegen::Assembler* assembler = nullptr;  // null: no machine code

@@ -29,7 +29,7 @@ class PlanBuilder {
     for (size_t i = 0; i < groups_.size(); ++i) add_group(i);
     add_outputs();
     for (const Kernel& k : kernels_.kernels) {
-      if (!k.device.ptx.empty()) continue;  // of a GPU: in the library's device code
+      if (!k.device.empty()) continue;  // of a GPU: in the library's device code
       library_.kernels.push_back(k.symbol);
       library_.objects.push_back(k.object.bytes);
       plan_.scratch_per_thread =
@@ -101,7 +101,7 @@ class PlanBuilder {
     if (group.kind == graph::KernelGroup::Kind::view) return;
     const Kernel& kernel = kernels_.kernels[static_cast<size_t>(kernels_.of_group[index])];
     PlanNode node;
-    if (!kernel.device.ptx.empty()) node.kind = MCC_NODE_device;
+    if (!kernel.device.empty()) node.kind = MCC_NODE_device;
     node.target = static_cast<uint32_t>(kernels_.of_group[index]);
     for (ValueId v : group.inputs) node.args.push_back(value(v));
     for (ValueId v : group.outputs) node.args.push_back(value(v));

@@ -36,16 +36,21 @@ codegen::DeviceLaunchDesc launch_of(const codegen::DeviceLaunch& from, const std
 
 }  // namespace
 
-codegen::DeviceDesc device_code(const KernelSet& kernels, const tensor::Target& target) {
+codegen::DeviceDesc device_code(const KernelSet& kernels) {
   codegen::DeviceDesc device;
   for (const Kernel& kernel : kernels.kernels) {
     codegen::DeviceKernelDesc out;
-    for (const codegen::DeviceLaunch& launch : kernel.device.launches)
-      out.launches.push_back(launch_of(launch, kernel.cubins));
-    out.images.push_back({MCC_IMAGE_ptx, target.cpu, kernel.device.ptx});
-    for (const codegen::Cubin& cubin : kernel.cubins) {
-      if (!cubin.bytes.empty())
-        out.images.push_back({MCC_IMAGE_cubin, cubin.arch, std::string(cubin.bytes.begin(), cubin.bytes.end())});
+    for (const DeviceVariant& variant : kernel.device) {
+      const auto first = static_cast<uint32_t>(out.launches.size()),
+                 count = static_cast<uint32_t>(variant.code.launches.size());
+      for (const codegen::DeviceLaunch& launch : variant.code.launches)
+        out.launches.push_back(launch_of(launch, variant.cubins));
+      out.images.push_back({MCC_IMAGE_ptx, variant.arch, variant.code.ptx, first, count});
+      for (const codegen::Cubin& cubin : variant.cubins) {
+        if (cubin.bytes.empty()) continue;
+        out.images.push_back(
+            {MCC_IMAGE_cubin, cubin.arch, std::string(cubin.bytes.begin(), cubin.bytes.end()), first, count});
+      }
     }
     device.kernels.push_back(std::move(out));
   }

@@ -6,7 +6,7 @@
 
 namespace mcc::tools {
 
-// Kernel i of the set is device kernel i. The target is the one that the PTX is for.
-codegen::DeviceDesc device_code(const KernelSet& kernels, const tensor::Target& target);
+// Kernel i of the set is device kernel i.
+codegen::DeviceDesc device_code(const KernelSet& kernels);
 
 }  // namespace mcc::tools

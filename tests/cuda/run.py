@@ -201,6 +201,34 @@ class Cuda(unittest.TestCase):
     def test_no_gpu(self):
         self.fails(mcc("run", self.library, "--random", "1", FAKE_CUDA_DEVICES=0), "the driver finds none")
 
+    def test_one_schedule_for_each_architecture(self):
+        # So many results are 128 a block on the 80 multiprocessors of sm_70, 64 on more.
+        graph = helper.make_graph([helper.make_node("Sigmoid", ["x"], ["y"])], "g",
+                                  [helper.make_tensor_value_info("x", TensorProto.FLOAT, [12800])],
+                                  [helper.make_tensor_value_info("y", TensorProto.FLOAT, [12800])])
+        model, log, library = self.folder / "plain.onnx", self.folder / "plain.json", self.folder / "plain.so"
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), model)
+        self.done(mcc("compile", model, "-o", library))
+        self.done(mcc("run", library, "--random", "5", "--output-dir", self.folder / "plain_out"))
+        expect = f"y={self.folder / 'plain_out' / 'output_0.npy'}"
+        found = {}
+        for target in ("cuda:sm_70", "cuda:sm_80", "cuda:sm_80,sm_90", "cuda:sm_70,sm_80,sm_90"):
+            self.done(mcc("compile", model, "-o", library, "--target", target, "--no-cubin"))
+            device = json.loads(self.done(mcc("inspect", library, "--json")).stdout)["device"]
+            found[target] = [launch["block"][0] for launch in device["launches"]], [i["arch"] for i in device["images"]]
+        self.assertEqual(found["cuda:sm_70"], ([128], ["sm_70"]))
+        self.assertEqual(found["cuda:sm_80"], ([64], ["sm_80"]))
+        self.assertEqual(found["cuda:sm_80,sm_90"], ([64], ["sm_80"]), "one schedule is there once")
+        self.assertEqual(found["cuda:sm_70,sm_80,sm_90"], ([128, 64], ["sm_70", "sm_80"]))
+        for sm in (70, 80, 90):
+            self.done(mcc("run", library, "--random", "5", "--rtol", "1e-5", "--atol", "1e-6", "--expect", expect, FAKE_CUDA_SM=sm))
+        # With a log, each gets its own record.
+        both = ("--target", "cuda:sm_70,sm_80", "--tune-log", log, "--locked")
+        self.done(mcc("tune", model, "--target", "cuda:sm_70", "--tune-log", log, "--no-measure"))
+        self.assertIn("sm_80", self.done(mcc("compile", model, "-o", library, *both), 6).stderr)
+        self.done(mcc("tune", model, "--target", "cuda:sm_80", "--tune-log", log, "--no-measure"))
+        self.done(mcc("compile", model, "-o", library, *both))
+
     def test_benchmark(self):
         """scripts/bench --gpu: a sentence where there is no GPU, mcc alone where there are no peers."""
         program = [sys.executable, ROOT / "bench/gpu.py", "--mcc", MCC, "--models", self.model, "--peers", "", "--seconds", "0.1",

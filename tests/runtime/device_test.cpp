@@ -237,6 +237,28 @@ TEST_F(Device, MachineCodeOfTheGpuIsPreferred) {
   EXPECT_EQ(fake().count("cuModuleLoadDataEx ptx"), 2);
 }
 
+// Other architectures have other schedules: other grids, of other entries.
+TEST_F(Device, EachImageHasItsLaunches) {
+  fake().kernels["multiply_sm_90"] = fake().kernels["multiply"];
+  DeviceKernelDesc& k = model.device->kernels[0];
+  k.launches.push_back(k.launches[0]);
+  k.launches[1].entry = "multiply_sm_90";
+  k.launches[1].grid = {1, 1, 1};
+  k.launches[1].block = {6, 1, 1};
+  k.images = {{MCC_IMAGE_ptx, "sm_80", ptx("multiply"), 0, 1},
+              {MCC_IMAGE_ptx, "sm_90", ptx("multiply_sm_90"), 1, 1}};
+  EXPECT_EQ(failure(), "");
+  EXPECT_EQ(fake().count("cuLaunchKernel multiply 2x1x1 3x1x1"), 1);
+  EXPECT_EQ(fake().count("cuLaunchKernel multiply_sm_90"), 0);
+  fake().calls.clear();
+  fake().sm = 90;
+  EXPECT_EQ(failure(), "");
+  EXPECT_EQ(fake().count("cuLaunchKernel multiply_sm_90 1x1x1 6x1x1"), 1);
+  EXPECT_EQ(fake().count("cuLaunchKernel multiply 2x1x1"), 0);
+  k.images[1].launch_count = 2;
+  EXPECT_NE(failure().find("damaged: the launches of an image"), std::string::npos) << failure();
+}
+
 TEST_F(Device, ImagesSuitArchitectures) {
   using runtime::image_rank;
   mcc_device_image ptx80 = {}, cubin80 = {}, cubin86 = {}, ptx90a = {};

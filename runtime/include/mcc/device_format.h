@@ -2,8 +2,9 @@
  * sections, each an array of one record type at a 16-byte aligned offset. Records refer to each other by index. The runtime
  * believes none of it before it has checked every index and size.
  *
- * A kernel is a sequence of launches that a device node of the plan carries out. Each kernel has images: its PTX, which the
- * driver compiles for any GPU of that architecture or a later one, and machine code (cubins) for single architectures.
+ * A kernel is a sequence of launches that a device node of the plan carries out. Each kernel has images: PTX, which the
+ * driver compiles for any GPU of that architecture or a later one, and machine code (cubins) for single architectures. Each
+ * image has launches of its own: architectures with other schedules have other grids.
  */
 #ifndef MCC_DEVICE_FORMAT_H
 #define MCC_DEVICE_FORMAT_H
@@ -17,7 +18,7 @@ extern "C" {
 #endif
 
 #define MCC_DEVICE_MAGIC "MCCCUDA" /* 8 bytes with its zero */
-#define MCC_DEVICE_VERSION 1u
+#define MCC_DEVICE_VERSION 2u
 
 /* X(enumerator, record type). The order is the order in the header's table. */
 #define MCC_DEVICE_SECTIONS(X)   \
@@ -46,7 +47,7 @@ typedef struct mcc_device_header {
 } mcc_device_header;
 
 typedef struct mcc_device_kernel {
-  mcc_plan_range launches;
+  mcc_plan_range launches; /* of all images */
   mcc_plan_range images;
 } mcc_device_kernel;
 
@@ -73,6 +74,7 @@ typedef struct mcc_device_image {
   uint32_t is_specific; /* for this architecture alone ("sm_90a") */
   uint32_t reserved;
   mcc_plan_string arch; /* "sm_80" */
+  mcc_plan_range launches; /* among those of the kernel */
   uint64_t offset; /* in code, a multiple of 16 */
   uint64_t size;   /* without PTX's zero */
 } mcc_device_image;
