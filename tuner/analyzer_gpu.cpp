@@ -274,6 +274,14 @@ double bandwidth_share(const Nest& nest, const Launch& launch, const Occupancy& 
   return std::clamp(under_way / (d.gb_per_s * 1e3 * kLatencyUs), 1e-6, 1.0);
 }
 
+// How much faster than f32 multiply-adds a GPU's tensor cores multiply such operands by mma.sync. 16-bit ones with sums in f32:
+// data sheets; of sm_90 two thirds of the peak, which only wgmma reaches.
+double matrix_rate(double operand_bytes, const GpuDevice& d) {
+  const int sm = d.sm();
+  const double narrow = sm == 86 || sm == 89 ? 2 : sm >= 90 ? 10 : sm >= 80 ? 16 : 8;
+  return operand_bytes > 2 ? narrow / 2 : operand_bytes < 2 ? narrow * 2 : narrow;
+}
+
 double launch_us(const Nest& nest, const Launch& launch, const Homes& homes, const LaunchFigures* figures,
                  const GpuDevice& d) {
   const NestStore* main = main_store(launch);
@@ -319,7 +327,15 @@ double launch_us(const Nest& nest, const Launch& launch, const Homes& homes, con
       counted_flops(main->ops) * loops.product([](const NestLoop& l, size_t) { return is_in_thread(l); });
   double reuse = touched > 0 ? 1 + per_thread / touched : 1;
   double spill = figures ? 1 + figures->spilled_bytes / 64 : values > 200 ? values / 200 : 1;
-  double compute = flops * (1 + 1 / reuse) * spill / (d.gflops * 1e3 * wave * warp * hide);
+  double peak = d.gflops * 1e3, operands = 1 + 1 / reuse;
+  const bool is_matrix = std::any_of(main->loops.begin(), main->loops.end(),
+                                     [&](int l) { return nest.loops[static_cast<size_t>(l)].is_matrix; });
+  if (is_matrix) {
+    // Operands are fetched a matrix at a time.
+    peak *= matrix_rate(main->accesses.back().element_bytes, d);
+    operands = 1;
+  }
+  double compute = flops * operands * spill / (peak * wave * warp * hide);
   double fetches = shared_traffic(nest, launch) / (128 * d.multiprocessors * d.ghz * 1e3 * wave);
   double memory = dram_us(nest, launch, occupancy, d) / bandwidth_share(nest, launch, occupancy, d);
   return d.launch_us + std::max({compute, fetches, memory});

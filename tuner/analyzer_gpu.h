@@ -38,7 +38,7 @@ PsaFactors psa_factors(const GpuStatement& statement, const GpuDevice& device);
 // The default form; microseconds. Of each buffer in device memory: the bytes that are asked for, divided by how many of the
 // blocks that run together share them, at least once; fetches of less than 32 bytes in a row are rounded up. Shared memory
 // by what the lanes of a warp differ in. Few threads do not use all of the memory's bandwidth. Occupancy from threads, registers and shared memory, and whether that much hides
-// the latency of the arithmetic. Launches follow each other. Registers and shared memory are guessed, or those that the
+// the latency of the arithmetic. Tensor cores multiply at their own rate. Launches follow each other. Registers and shared memory are guessed, or those that the
 // assembler gives, one entry a launch; values that it spills make the arithmetic slower, 64 bytes of them twice as slow.
 struct LaunchFigures {
   double registers = 0;      // of a thread

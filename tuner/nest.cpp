@@ -107,6 +107,10 @@ class Reader {
     if (auto it = n.annotations.find("unroll"); it != n.annotations.end()) {
       if (const auto* step = std::get_if<int64_t>(&it->second)) loop.unroll_step = *step;
     }
+    if (auto it = n.annotations.find("instruction"); it != n.annotations.end()) {
+      const auto* name = std::get_if<std::string>(&it->second);
+      loop.is_matrix = name != nullptr && name->starts_with("mma");
+    }
     // The parts, from the outermost in.
     int64_t rest = loop.extent;
     std::vector<int64_t> places = places_of(n, loop.extent);

@@ -163,6 +163,21 @@ TEST(GpuEstimate, FewThreadsDoNotUseAllOfTheMemory) {
   EXPECT_GT(copy(8, 64), 5 * copy(1024, 256));
 }
 
+// The same product in the same tiles, by multiply-adds and by tensor cores.
+TEST(GpuEstimate, TensorCoresHaveTheirOwnRate) {
+  Nest nest = matmul(4096, 128, 128, 8, 8, 8);
+  const double scalar = us(nest);
+  for (NestLoop& loop : nest.loops)
+    loop.is_matrix = loop.children.size() == 1 && loop.children[0] < 0 && loop.extent == 8;
+  const double tf32 = us(nest);
+  EXPECT_LT(tf32, 0.5 * scalar);
+  for (NestStore& store : nest.stores) {
+    for (NestAccess& access : store.accesses)
+      access.element_bytes = 2;
+  }
+  EXPECT_LT(us(nest), tf32);
+}
+
 TEST(GpuEstimate, NeedsEnoughBlocksForAllProcessors) {
   double few = us(matmul(512, 256, 256, 16, 16)), many = us(matmul(512, 64, 64, 4, 4));
   EXPECT_LT(many, few);
