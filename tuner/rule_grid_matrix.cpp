@@ -15,6 +15,7 @@
 #include <cmath>
 
 #include "support/text.h"
+#include "tensor/passes/pipeline_copies.h"
 #include "tensor/schedule/tree.h"
 #include "tuner/grid_product.h"
 
@@ -34,6 +35,7 @@ struct Tile {
 };
 
 constexpr int64_t kWarpRows = 8, kWarpColumns = 4;  // of threads
+constexpr int64_t kAhead = 2;                       // parts of the operands in shared memory at once
 constexpr int64_t kRow = 16;                        // bytes of a row that the instruction takes at a time
 
 // The name of the element type in those of the instructions; null for types that have none.
@@ -56,11 +58,12 @@ double score(const Tile& t, const Product& p, const Gpu& gpu) {
   const int64_t bytes = byte_size(p.factor), threads = t.warps() * gpu.warp;
   // Accumulators, fragments, and what addresses and the next part of the operands take.
   const int64_t registers = 4 * t.rows * t.columns + 4 * t.rows + 2 * t.columns + 56;
-  const int64_t shared = (t.block_i() + t.block_j()) * (t.depth * bytes + kRow);
+  const int64_t shared = kAhead * (t.block_i() + t.block_j()) * (t.depth * bytes + kRow);
   const int64_t resident = std::min(
       {gpu.threads_per_multiprocessor / threads, gpu.registers_per_multiprocessor / (registers * threads),
        gpu.shared_per_multiprocessor / shared, int64_t{gpu.blocks_per_multiprocessor}});
-  if (resident < 1 || shared > gpu.shared_per_block || registers > gpu.registers_per_thread) return INFINITY;
+  if (resident < 1 || shared > gpu.shared_per_block_max || registers > gpu.registers_per_thread)
+    return INFINITY;
   const int64_t tiles = ceil(p.i.extent, t.block_i()) * ceil(p.j.extent, t.block_j());
   const double blocks = static_cast<double>(tiles * p.g.extent);
   const double steps = static_cast<double>(ceil(p.k.extent, t.depth));
@@ -70,13 +73,17 @@ double score(const Tile& t, const Product& p, const Gpu& gpu) {
   const double products =
       static_cast<double>(t.block_i() * t.block_j() * t.depth) * (bytes == 4 ? 2 : 1) / gpu.matrix_fmas;
   constexpr double kSharedBytes = 128, kMemoryBytes = 48;  // a cycle
-  constexpr double kWait = 500;                            // cycles until the memory answers
+  constexpr double kWait =
+      500;  // cycles until the memory answers: the longer a step is, the less of it shows
+  constexpr double kBegin = 40;  // of a barrier, and of what begins anew behind it
   const double at_once = std::clamp(blocks / gpu.multiprocessors, 1.0, static_cast<double>(resident));
   const double busy = std::min(1.0, at_once * static_cast<double>(t.warps()) / 8);
-  const double step = std::max(products / busy, (sides + fragments) / kSharedBytes) + sides / kMemoryBytes;
+  // The next part comes while this one is multiplied, and takes its place now and then.
+  const double step =
+      std::max(products / busy, (sides + fragments) / kSharedBytes) + sides / kMemoryBytes / 2 + kBegin;
   const double results = static_cast<double>(4 * t.block_i() * t.block_j()) / kMemoryBytes;
   const double rounds = std::ceil(blocks / (gpu.multiprocessors * at_once));
-  return 128 * rounds * (at_once * (steps * step + results) + steps * kWait);
+  return 128 * rounds * (steps * std::hypot(at_once * step, kWait) + at_once * results);
 }
 
 // All tiles that the GPU can run, the best first.
@@ -122,6 +129,7 @@ class GridMatrices : private ProductAxes {
     write_back();
     must_step(d_, DecomposeReduction{p_.block, loop("k.o")});
     must_step(d_, SetScope{acc_, "registers"});
+    must_step(d_, Annotate{"", loop("k.o"), kStages, text(kAhead)});
     must_step(d_, Tensorize{loop("i.h"),
                             text("mma_m16n8k", depth_of_instruction(), "_", p_.a.is_along_k ? "row_" : "col_",
                                  p_.b.is_along_k ? "col_" : "row_", type_name(p_.factor))});

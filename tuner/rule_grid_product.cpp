@@ -15,6 +15,7 @@
 #include <cmath>
 
 #include "support/text.h"
+#include "tensor/passes/pipeline_copies.h"
 #include "tensor/schedule/tree.h"
 #include "tensor/visit.h"
 #include "tuner/grid_product.h"
@@ -49,6 +50,13 @@ int64_t depth_of(const Tile& t, const Product& p) {
   return std::min(depth, p.k.extent);
 }
 
+// Parts of the operands in shared memory at once: two, where what is fetched can be copied asynchronously, element by element if
+// need be.
+int64_t stages(const Product& p, const Gpu& gpu) {
+  auto is_copied = [](const Operand& o) { return bit_width(o.buffer.element()) == 32; };
+  return gpu.sm() >= 80 && p.factor == ElementType::f32 && is_copied(p.a) && is_copied(p.b) ? 2 : 1;
+}
+
 // An estimate of time, in arbitrary units: rounds of blocks over the multiprocessors, each as long as its arithmetic, or as
 // what it fetches from shared memory.
 double score(const Tile& t, const Product& p, const Gpu& gpu) {
@@ -57,7 +65,7 @@ double score(const Tile& t, const Product& p, const Gpu& gpu) {
       static_cast<double>(ceil(p.i.extent, t.block_i()) * ceil(p.j.extent, t.block_j()) * p.g.extent);
   // Accumulators, a row and a column, and what addresses take.
   int64_t registers = t.rows * t.columns + 2 * (t.rows + t.columns) + 32;
-  int64_t shared = (t.block_i() + kVector + t.block_j() + kVector) * depth_of(t, p) * 4;
+  int64_t shared = stages(p, gpu) * (t.block_i() + kVector + t.block_j() + kVector) * depth_of(t, p) * 4;
   int64_t resident =
       std::min({gpu.threads_per_multiprocessor / t.threads(),
                 gpu.registers_per_multiprocessor / (registers * t.threads()),
@@ -74,7 +82,9 @@ double score(const Tile& t, const Product& p, const Gpu& gpu) {
   // Too few threads do not hide what they wait for.
   double busy = std::min(1.0, at_once * static_cast<double>(t.threads()) / 256);
   double rounds = std::ceil(blocks / (gpu.multiprocessors * at_once));
-  return rounds * at_once * (std::max(products, fetches) + from_memory) / busy;
+  // Copies that run beside the arithmetic still take its place now and then.
+  double step = std::max(products, fetches) + from_memory / static_cast<double>(stages(p, gpu));
+  return rounds * at_once * step / busy;
 }
 
 double best_score(const Product& p, const Gpu& gpu) {
@@ -137,6 +147,7 @@ class GridProduct : private ProductAxes {
     write_back();
     must_step(d_, DecomposeReduction{p_.block, loop("k.o")});
     must_step(d_, SetScope{acc_, "registers"});
+    if (is_ahead()) must_step(d_, Annotate{"", loop("k.o"), kStages, text(stages(p_, d_.target.gpu))});
     for (const char* name : {"i.r", "j.o"}) {
       must_step(d_, Unroll{loop(name)});
       if (s_.find_loop(p_.block + ".init." + name) != nullptr)
@@ -183,6 +194,7 @@ class GridProduct : private ProductAxes {
     must_step(d_, Bind{loop("i.t"), "thread.y"});
     must_step(d_, Bind{loop("j.t"), "thread.x"});
   }
+  bool is_ahead() const { return stages(p_, d_.target.gpu) > 1; }
   int64_t depth() const { return depth_of(t_, p_); }
 
   // All threads fetch the operand's part for one step of k.o; neighbours in memory by neighbouring threads.
@@ -195,8 +207,10 @@ class GridProduct : private ProductAxes {
     int64_t width = 0;
     if (across == nullptr || !as_int(across->extent, &width)) return must_step(d_, Vectorize{inner});
     must_step(d_, Reorder{{outer, inner}});
-    const int64_t vector = operand.vector == kVector && width % kVector == 0 ? kVector : 1,
-                  turn = t_.threads_j * vector;
+    // Asynchronous copies do not transpose vectors.
+    const bool is_whole =
+        operand.vector == kVector && width % kVector == 0 && !(is_ahead() && operand.is_along_k);
+    const int64_t vector = is_whole ? kVector : 1, turn = t_.threads_j * vector;
     const std::string ty = copy + ".ty", tx = copy + ".tx", lane = copy + ".v";
     std::vector<std::string> turns;
     auto split = [&](const std::string& from, std::vector<int64_t> factors, std::vector<std::string> names) {

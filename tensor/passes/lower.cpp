@@ -7,6 +7,7 @@
 #include "tensor/passes/lower_blocks.h"
 #include "tensor/passes/lower_math.h"
 #include "tensor/passes/partition_loops.h"
+#include "tensor/passes/pipeline_copies.h"
 #include "tensor/passes/place_allocations.h"
 #include "tensor/passes/place_prefetches.h"
 #include "tensor/passes/relax_guards.h"
@@ -40,6 +41,7 @@ Func lower(const Func& f, const Target& target, const PassObserver& observer) {
   run("flatten_buffers", flatten_buffers);
   if (is_grid) run("use_instructions", use_instructions);
   run("vectorize_loops", vectorize_loops);
+  if (is_grid) run("pipeline_copies", [&](const Func& h) { return pipeline_copies(h, target); });
   if (!is_grid) run("transpose_tiles", transpose_tiles);
   run("unroll_loops", unroll_loops);
   run("lower_math", [&](const Func& h) { return lower_math(h, target); });

@@ -16,6 +16,7 @@ Target gpu_target() {
   Target t;
   t.kind = TargetKind::cuda;
   t.vector_bits = 128;
+  t.gpu = *find_gpu("sm_80");
   return t;
 }
 
@@ -49,7 +50,7 @@ TEST_P(LaunchFile, RunsOnTheGridAndMatchesItsGolden) {
 
 INSTANTIATE_TEST_SUITE_P(Files, LaunchFile,
                          ::testing::Values("pointwise", "scalar", "matmul", "softmax", "recurrence",
-                                           "row_sums", "transposition", "mma_f16", "mma_bf16", "mma_tf32"),
+                                           "row_sums", "transposition", "mma_f16", "mma_bf16", "mma_tf32", "async_f16", "async_f32"),
                          [](const auto& info) { return std::string(info.param); });
 
 // ---- What is wrong with launches ----

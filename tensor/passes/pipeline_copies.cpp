@@ -1,0 +1,287 @@
+#include "tensor/passes/pipeline_copies.h"
+
+#include <numeric>
+#include <set>
+
+#include "tensor/linear.h"
+#include "tensor/passes/scope.h"
+#include "tensor/text.h"
+
+namespace mcc::tensor {
+namespace {
+
+using Stages = std::unordered_map<const BufferNode*, int64_t>;  // of the buffers that have several
+
+int64_t stages_of(const For& loop) {
+  auto it = loop.annotations.find(kStages);
+  const auto* n = it == loop.annotations.end() ? nullptr : std::get_if<int64_t>(&it->second);
+  constexpr int64_t kMost = 8;
+  return loop.loop == LoopKind::serial && n && *n >= 2 && *n <= kMost ? *n : 0;
+}
+
+bool is_barrier(const Stmt& s) {
+  const auto* n = s.as<Evaluate>();
+  const auto* call = n ? n->value.as<Call>() : nullptr;
+  return call && call->function == Intrinsic::barrier;
+}
+
+bool is_shared(const Buffer& b) { return b.scope() == Scope::shared; }
+
+// What a statement does to shared memory.
+class FindShared : public Visitor {
+ public:
+  explicit FindShared(const Stmt& s) { visit(s); }
+  std::set<const BufferNode*> read, written;
+  bool has_barrier = false;
+
+ protected:
+  using Visitor::on;
+  void on(const Load& n) override {
+    if (is_shared(n.buffer)) read.insert(n.buffer.get());
+    Visitor::on(n);
+  }
+  void on(const Store& n) override {
+    if (is_shared(n.buffer)) written.insert(n.buffer.get());
+    Visitor::on(n);
+  }
+  void on(const Call& n) override {
+    has_barrier |= n.function == Intrinsic::barrier;
+    Visitor::on(n);
+  }
+};
+
+// The two halves of a loop's body, without the barriers around them.
+struct Halves {
+  std::vector<Stmt> copies, uses;
+  std::set<const BufferNode*> buffers;
+};
+
+std::optional<Halves> halves_of(const For& loop) {
+  const auto* seq = loop.body.as<Seq>();
+  if (!seq) return std::nullopt;
+  Halves halves;
+  for (const Stmt& s : seq->stmts) {
+    if (is_barrier(s)) continue;
+    FindShared shared(s);
+    if (shared.has_barrier) return std::nullopt;
+    if (!shared.written.empty()) {
+      if (!halves.uses.empty() || !shared.read.empty()) return std::nullopt;
+      halves.buffers.insert(shared.written.begin(), shared.written.end());
+      halves.copies.push_back(s);
+    } else {
+      halves.uses.push_back(s);
+    }
+  }
+  if (halves.copies.empty() || halves.uses.empty()) return std::nullopt;
+  return halves;
+}
+
+Stmt statement(Intrinsic function, std::vector<Expr> args) {
+  return Evaluate::make(Call::make(function, std::move(args)));
+}
+
+// Accesses of some buffers, in a stage of them.
+class InStage : public Mutator {
+ public:
+  InStage(const std::set<const BufferNode*>& buffers,
+          const std::unordered_map<const BufferNode*, int64_t>& sizes, Expr stage)
+      : buffers_(buffers), sizes_(sizes), stage_(std::move(stage)) {}
+
+ protected:
+  using Mutator::on;
+  Expr on(const Load& n, const Expr& self) override {
+    if (!buffers_.contains(n.buffer.get())) return Mutator::on(n, self);
+    return Load::make(n.buffer, {moved(n.buffer, n.indices[0])}, n.predicate);
+  }
+  Stmt on(const Store& n, const Stmt& self) override {
+    if (!buffers_.contains(n.buffer.get())) return Mutator::on(n, self);
+    return Store::make(n.buffer, {moved(n.buffer, n.indices[0])}, mutate(n.value), n.predicate);
+  }
+
+ private:
+  Expr moved(const Buffer& b, const Expr& index) const {
+    const Expr by = stage_ * Expr(sizes_.at(b.get()));
+    return index.lanes() > 1 ? index + Broadcast::make(by, index.lanes()) : index + by;
+  }
+
+  const std::set<const BufferNode*>& buffers_;
+  const std::unordered_map<const BufferNode*, int64_t>& sizes_;
+  const Expr stage_;
+};
+
+// Stores to shared memory of what is loaded from global memory become asynchronous copies.
+class MakeAsync : public ScopedMutator {
+ protected:
+  using ScopedMutator::on;
+  Stmt on(const Store& n, const Stmt& self) override {
+    if (!is_shared(n.buffer) || n.predicate.defined()) return self;
+    const int64_t bytes = byte_size(n.buffer.element()) * n.value.lanes();
+    if (bytes != 4 && bytes != 8 && bytes != 16) return self;
+    std::optional<Source> source = source_of(n.value);
+    if (!source || source->load->buffer.element() != n.buffer.element() || !is_aligned(n.indices[0]) ||
+        !is_aligned(source->load->indices[0])) {
+      return self;
+    }
+    Expr condition = source->condition;
+    if (is_true(condition)) {
+      condition = nullptr;
+    } else if (n.value.lanes() > 1) {
+      condition = Broadcast::make(condition, n.value.lanes());
+    }
+    return statement(Intrinsic::async_copy,
+                     {Load::make(n.buffer, n.indices),
+                      Load::make(source->load->buffer, source->load->indices, condition)});
+  }
+
+ private:
+  struct Source {
+    const Load* load = nullptr;
+    Expr condition = true_value();
+  };
+
+  // A condition of all lanes; undefined where they differ.
+  static Expr uniform(const Expr& condition) {
+    if (condition.lanes() == 1) return condition;
+    const auto* same = condition.as<Broadcast>();
+    return same ? same->value : Expr();
+  }
+  static bool is_zero(const Expr& e) {
+    double value = 1;
+    return as_number(e, &value) && value == 0;
+  }
+
+  // A load, or 0 where a condition does not hold.
+  static std::optional<Source> source_of(const Expr& e) {
+    if (const auto* load = e.as<Load>()) {
+      Source source{load};
+      if (load->predicate.defined()) source.condition = uniform(load->predicate);
+      bool is_good = load->buffer.scope() == Scope::global && load->indices.size() == 1 &&
+                     source.condition.defined() && !has_load(load->indices[0]);
+      return is_good ? std::optional(source) : std::nullopt;
+    }
+    const auto* choice = e.as<Select>();
+    if (!choice || !is_zero(choice->on_false)) return std::nullopt;
+    std::optional<Source> source = source_of(choice->on_true);
+    const Expr condition = uniform(choice->condition);
+    if (!source || !condition.defined()) return std::nullopt;
+    source->condition =
+        structurally_equal(source->condition, condition) ? condition : condition && source->condition;
+    return source;
+  }
+
+  // Neighbours that begin at a multiple of their number, whatever the variables are.
+  bool is_aligned(const Expr& index) const {
+    if (index.lanes() == 1) return true;
+    const auto* ramp = index.as<Ramp>();
+    if (!ramp || !is_int(ramp->stride, 1)) return false;
+    Linear first = lift(analyzer_.simplify(ramp->base));
+    return !first.overflow && std::gcd(coefficient_gcd(first), first.constant) % index.lanes() == 0;
+  }
+};
+
+class Pipeline : public ScopedMutator {
+ public:
+  std::unordered_map<const BufferNode*, int64_t> sizes;  // elements of a stage
+  Stages stages;
+
+ protected:
+  using ScopedMutator::on;
+  Stmt on(const For& n, const Stmt& self) override {
+    const int64_t count = stages_of(n);
+    std::optional<Halves> halves = count > 0 ? halves_of(n) : std::nullopt;
+    if (!halves) return ScopedMutator::on(n, self);
+    for (const BufferNode* b : halves->buffers) {
+      int64_t elements = 0;
+      if (!as_int(b->shape[0], &elements)) return ScopedMutator::on(n, self);
+      // Each stage is aligned as the buffer is.
+      const int64_t unit = std::max<int64_t>(1, 64 / byte_size(b->element));
+      sizes[b] = (elements + unit - 1) / unit * unit;
+      stages[b] = std::max(stages[b], count);
+    }
+    const Expr ahead = n.var + Expr(count - 1), place = n.var - n.min;
+    Var s("stage");
+    Stmt first = fetch(*halves, {{n.var.get(), n.min + s}}, s);
+    first = For::make(s, 0, count - 1, LoopKind::unrolled, If::make(Expr(s) < n.extent, first));
+    first = Seq::make({first_barrier(), commit_each(first)});
+    Stmt next = If::make(place + Expr(count - 1) < n.extent,
+                         fetch(*halves, {{n.var.get(), ahead}}, floor_mod(place + Expr(count - 1), count)));
+    InStage now(halves->buffers, sizes, floor_mod(place, count));
+    Stmt body = Seq::make({statement(Intrinsic::async_wait, {Expr(count - 2)}), first_barrier(), next,
+                           statement(Intrinsic::async_commit, {}), now.mutate(Seq::make(halves->uses))});
+    Annotations annotations = n.annotations;
+    annotations.erase(kStages);
+    return Seq::make({first, For::make(n.var, n.min, n.extent, n.loop, body, std::move(annotations))});
+  }
+
+ private:
+  static Stmt first_barrier() { return statement(Intrinsic::barrier, {}); }
+
+  // A group for each stage of the unrolled loop, also where there is nothing to fetch.
+  static Stmt commit_each(const Stmt& loop) {
+    const auto* n = loop.as<For>();
+    return For::make(n->var, n->min, n->extent, n->loop,
+                     Seq::make({n->body, statement(Intrinsic::async_commit, {})}));
+  }
+
+  Stmt fetch(const Halves& halves, const VarMap& at, const Expr& stage) const {
+    InStage there(halves.buffers, sizes, stage);
+    Stmt copies = simplify(there.mutate(substitute(Seq::make(halves.copies), at)));
+    return renamed(MakeAsync().mutate(copies));
+  }
+
+  // A variable is bound in one place.
+  static Stmt renamed(const Stmt& s) {
+    class Rename : public Mutator {
+      using Mutator::on;
+      Stmt on(const For& n, const Stmt&) override {
+        Var copy(n.var.name());
+        return For::make(copy, n.min, n.extent, n.loop, mutate(substitute(n.body, {{n.var.get(), copy}})),
+                         n.annotations);
+      }
+      Stmt on(const Let& n, const Stmt&) override {
+        Var copy(n.var.name(), n.var.type());
+        return Let::make(copy, n.value, mutate(substitute(n.body, {{n.var.get(), copy}})));
+      }
+    };
+    return Rename().mutate(s);
+  }
+};
+
+// The buffers with all of their stages.
+class Enlarge : public Mutator {
+ public:
+  explicit Enlarge(const Pipeline& pipeline) {
+    for (const auto& [buffer, count] : pipeline.stages) {
+      Buffer made(buffer->name, buffer->element, {Expr(count * pipeline.sizes.at(buffer))}, buffer->scope,
+                  buffer->alignment);
+      buffers_.emplace(buffer, made);
+    }
+  }
+
+ protected:
+  using Mutator::on;
+  Buffer on_buffer(const Buffer& b) override {
+    auto it = buffers_.find(b.get());
+    return it == buffers_.end() ? b : it->second;
+  }
+  Stmt on(const Allocate& n, const Stmt& self) override {
+    auto it = buffers_.find(n.buffer.get());
+    return it == buffers_.end() ? Mutator::on(n, self) : Allocate::make(it->second, mutate(n.body));
+  }
+
+ private:
+  BufferMap buffers_;
+};
+
+}  // namespace
+
+Func pipeline_copies(const Func& f, const Target& target) {
+  if (target.gpu.sm() < 80) return f;
+  Func out = f;
+  Pipeline pipeline;
+  out.body = pipeline.mutate(f.body);
+  if (!pipeline.stages.empty()) out.body = Enlarge(pipeline).mutate(out.body);
+  return out;
+}
+
+}  // namespace mcc::tensor

@@ -1,0 +1,22 @@
+// Copies into shared memory run beside the arithmetic on what was copied before.
+#pragma once
+
+#include "tensor/stmt.h"
+#include "tensor/target.h"
+
+namespace mcc::tensor {
+
+// A loop of a launch with this annotation (of n >= 2) fetches n - 1 iterations ahead.
+inline constexpr const char* kStages = "stages";
+
+// Requires flat buffers and vectors. A serial loop with that annotation, whose body first writes shared buffers and then uses them,
+//   for k in K: barrier, a[..] = x[k ..], barrier, use(a)
+// becomes, with n times as much of these buffers,
+//   barrier, for s in n - 1: a of stage s gets async_copy(x[s ..]), async_commit
+//   for k in K: async_wait(n - 2), barrier, stage (k + n - 1) %% n gets x[k + n - 1 ..] if there is such an iteration,
+//               async_commit, use(a of stage k %% n)
+// What cannot be copied asynchronously (conversions, elements of less than 4 bytes, vectors at odd places) is stored as before,
+// into the later stage. Other loops, and all loops where the GPU is older than sm_80, stay as they are.
+Func pipeline_copies(const Func& f, const Target& target);
+
+}  // namespace mcc::tensor
