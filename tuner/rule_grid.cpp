@@ -2,7 +2,8 @@
 //
 //   bound b in ceil(results / threads) @{block.x}
 //     bound t in threads @{thread.x}
-//       one result, its reduce loops inside (or a vector of neighbours, of pointwise blocks)
+//       one result, its reduce loops inside (or a vector of neighbours, of pointwise blocks; or some results of a window,
+//       one below the other: depthwise convolutions, pooling)
 #include <algorithm>
 
 #include "support/text.h"
@@ -149,12 +150,61 @@ void unroll_window(Draft& draft, const std::string& block) {
     try_step(draft, Unroll{loop});
 }
 
-// The chain of loops from `outer` down to a single block.
-bool bind_nest(Draft& draft, const std::string& outer) {
+// Whether windows that are next to each other along a spatial axis share elements.
+bool windows_overlap(const BlockInfo& info, size_t axis) {
+  return std::any_of(info.loads.begin(), info.loads.end(), [&](const Access& load) {
+    for (size_t n = 0; n < info.axes.size(); ++n) {
+      const int64_t step = load.strides[n];
+      if (info.axes[n].is_reduce && step != 0 && load.strides[axis] % step == 0 && load.strides[axis] != 0 &&
+          load.strides[axis] / step < info.axes[n].extent)
+        return true;
+    }
+    return false;
+  });
+}
+
+// Results of a window or a small sum that one thread makes, one below the other (so that neighbouring threads read neighbours):
+// they share weights, and what their windows have in common. The loop over them stands inside of the spatial loops; empty for one.
+std::string split_results(Draft& draft, const std::string& block) {
+  constexpr int64_t kMost = 4;
+  std::optional<BlockInfo> info = analyze(draft.schedule, block);
+  if (!info || !info->is_reduction || info->is_nested || info->element_bits > 32) return "";
+  std::vector<size_t> spatial;
+  for (size_t n = 0; n < info->axes.size(); ++n) {
+    if (!info->axes[n].is_reduce) spatial.push_back(n);
+  }
+  if (spatial.size() < 2 || spatial.size() == info->axes.size()) return "";
+  const size_t axis = spatial[spatial.size() - 2];
+  const Gpu& gpu = draft.target.gpu;
+  std::vector<int64_t> options{1};
+  int64_t preferred = 1;
+  for (int64_t n = 2; n <= kMost && info->axes[axis].extent % n == 0; n *= 2) {
+    options.push_back(n);
+    const bool leaves_enough =
+        info->spatial / n >= int64_t{gpu.multiprocessors} * gpu.threads_per_multiprocessor / 2;
+    if (leaves_enough && windows_overlap(*info, axis)) preferred = n;
+  }
+  if (options.size() == 1) return "";
+  const int64_t results = draft.decide.choose(block + ".results", options, preferred);
+  if (results == 1) return "";
+  const std::string each = block + ".each", loop = info->axes[axis].loop;
+  std::vector<std::string> order;
+  for (size_t n : spatial)
+    order.push_back(info->axes[n].loop);
+  order.push_back(each);
+  const bool is_split = try_all(draft, [&] {
+    return try_step(draft, Split{loop, {0, results}, {loop, each}}) && try_step(draft, Reorder{order});
+  });
+  return is_split ? each : "";
+}
+
+// The chain of loops from `outer` down to a single block; the loop `each`, if it is named, is a thread's.
+bool bind_nest(Draft& draft, const std::string& outer, const std::string& each) {
   const For* loop = draft.schedule.find_loop(outer);
   if (block_sites(Stmt(loop)).size() != 1) return false;
   std::vector<const For*> chain = chain_from(loop);
   std::vector<std::string> spread = free_loops(chain, Stmt(loop));
+  std::erase(spread, each);
   if (spread.empty()) return false;
   const std::string block = block_sites(Stmt(loop))[0].block->name;
   const Gpu& gpu = draft.target.gpu;
@@ -178,6 +228,17 @@ bool bind_nest(Draft& draft, const std::string& outer) {
   });
 }
 
+// Constant places in registers, for the sums and for what takes them.
+void unroll_results(Draft& draft, const std::string& each, const std::string& epilogue,
+                    const std::string& thread) {
+  try_step(draft, Unroll{each});
+  std::vector<std::string> loops = draft.schedule.loop_names_of(epilogue);
+  auto at = std::find(loops.begin(), loops.end(), thread);
+  if (at == loops.end()) return;
+  for (++at; at != loops.end(); ++at)
+    try_step(draft, Unroll{*at});
+}
+
 // The only consumer of a block's result, when it takes each element once, at the place where it is made.
 std::string epilogue_of(const Schedule& s, const std::string& block) {
   std::optional<BlockInfo> info = analyze(s, block);
@@ -199,12 +260,14 @@ void bind_rest(Draft& draft) {
     const std::string block = sites[0].block->name;
     if (sites.size() == 1) sum_in_register(draft, block);
     const std::string epilogue = sites.size() == 1 ? epilogue_of(draft.schedule, block) : "";
-    if (!bind_nest(draft, outer)) {
+    const std::string each = epilogue.empty() ? "" : split_results(draft, block);
+    if (!bind_nest(draft, outer, each)) {
       bind_to_one_block(draft, outer);
       continue;
     }
     if (!epilogue.empty()) try_step(draft, ReverseComputeAt{epilogue, block + ".thread"});
     unroll_window(draft, block);
+    if (!each.empty()) unroll_results(draft, each, epilogue, block + ".thread");
   }
 }
 
