@@ -75,7 +75,9 @@ std::optional<Shape> window_counts(InferContext& c, const Window& w, const Shape
   for (size_t k = 0; k < w.rank(); ++k) {
     Expr room = tensor::simplify(spatial[k] + (w.begin[k] + w.end[k] - w.reach(k)));
     if (auto r = static_dim(room)) {
-      if (!expect(c, *r >= 0, "a window of ", w.reach(k), " does not fit into a padded dimension of ",
+      // In ceil mode one window may run over the end, however far.
+      const bool fits = *r >= 0 || (ceil_mode && *r > -w.stride[k]);
+      if (!expect(c, fits, "a window of ", w.reach(k), " does not fit into a padded dimension of ",
                   *r + w.reach(k))) {
         return std::nullopt;
       }

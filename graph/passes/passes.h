@@ -37,6 +37,9 @@ void sink_transposes(Graph& graph);
 // Transposed convolutions with strides become convolutions whose results are interleaved.
 void split_conv_transpose(Graph& graph);
 
+// Convolutions and poolings without the taps of their windows that never meet the input.
+void trim_windows(Graph& graph);
+
 // Gives the operands of matrix products, convolutions (not in groups) and attention a narrower float type: f16, bf16 or tf32. They
 // sum in f32; everything else stays as it is, inputs and outputs of the model too. f32: nothing changes.
 void lower_precision(Graph& graph, ElementType type);
