@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "graph/passes/convolution_cost.h"
+#include "graph/passes/merge_groups.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
 
@@ -318,13 +319,20 @@ class ApplyLayouts {
     ValueId bias = node.inputs.size() > 2 ? node.inputs[2] : kNoValue;
     if (bias != kNoValue && !is_constant(bias)) return false;
     std::vector<int64_t> ws = with_row(static_shape(shape(w)));
-    int64_t group = node.attributes.integer("group", 1), in = ws[1] * group, out = ws[0];
-    bool is_depthwise = group == in && out == in && group > 1;
-    bool is_grouped = group > 1 && !is_depthwise;
+    std::optional<ConvProblem> problem = conv_problem(g_, node);
+    if (!problem) return false;
+    int64_t group = problem->group, in = problem->in_channels, out = problem->out_channels;
+    bool is_depthwise = problem->is_depthwise();
     Layout layout = layout_of(id);
-    if (is_grouped && layout == Layout::channels_last) layout = Layout::blocked;
+    if (problem->is_grouped() && layout == Layout::channels_last) layout = Layout::blocked;
     if (layout == Layout::plain) return false;
-    if (is_grouped && (ws[1] % lanes_ != 0 || (out / group) % lanes_ != 0)) return false;
+    if (problem->is_grouped()) {
+      // Products with zeros are not a number where an activation is infinite.
+      int64_t merged = merged_groups(group, in, out, lanes_);
+      if (merged == 0 || (merged > 1 && strict_)) return false;
+      if (merged > 1) w = merge_groups(g_, node.name, w, group, merged);
+      group = (group + merged - 1) / merged;
+    }
     std::vector<int64_t> kernel{ws[2], ws[3]};
     std::vector<int64_t> strides = along_rows(node.attributes.integers("strides", {1, 1}));
     std::vector<int64_t> dilations = along_rows(node.attributes.integers("dilations", {1, 1}));
@@ -350,7 +358,7 @@ class ApplyLayouts {
     int64_t tile = 0;
     if (!strict_ && !plain_input && layout == Layout::blocked &&
         g_.value(x).type.element == ElementType::f32) {
-      tile = winograd_tile(*conv_problem(g_, node), t_, weight_bytes_);
+      tile = winograd_tile(*problem, t_, weight_bytes_);
     }
     if (tile != 0) {
       result.value = winograd_conv(id, tile, a.integers("pads"));

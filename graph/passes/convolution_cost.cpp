@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "graph/op.h"
+#include "graph/passes/merge_groups.h"
 
 namespace mcc::graph {
 namespace {
@@ -42,7 +43,7 @@ double rate_of(const ConvProblem& p, Layout layout) {
     case Layout::plain:
       break;
   }
-  if (p.is_depthwise()) return gathers ? 0.03 : 0.2;
+  if (p.group > 1) return gathers ? 0.03 : 0.2;
   return gathers ? 0.05 : 0.65;
 }
 
@@ -52,6 +53,7 @@ double direct_us(const ConvProblem& p, Layout layout, const tensor::Target& t, d
     width = whole_vectors(width, t);
   } else {
     out = whole_vectors(out, t);
+    if (p.is_grouped()) in *= merged_groups(p.group, p.in_channels, p.out_channels, t.lanes(32));
     // An image's few channels are read where they are.
     if (layout == Layout::blocked && p.group == 1 && in >= t.lanes(32) / 2) in = whole_vectors(in, t);
   }
@@ -152,8 +154,11 @@ double convolution_us(const ConvProblem& problem, Layout layout, const tensor::T
                       int64_t model_weight_bytes, bool strict) {
   auto model = static_cast<double>(model_weight_bytes);
   // There are no grouped kernels with the channels last.
-  bool is_grouped = problem.group > 1 && !problem.is_depthwise();
-  if (is_grouped && layout == Layout::channels_last) layout = Layout::blocked;
+  if (problem.is_grouped() && layout == Layout::channels_last) layout = Layout::blocked;
+  if (problem.is_grouped() && layout == Layout::blocked) {
+    const int64_t merged = merged_groups(problem.group, problem.in_channels, problem.out_channels, target.lanes(32));
+    if (merged == 0 || (merged > 1 && strict)) layout = Layout::plain;
+  }
   int64_t tile =
       layout == Layout::blocked && !strict ? winograd_tile(problem, target, model_weight_bytes) : 0;
   return tile != 0 ? winograd_us(problem, tile, target, model) : direct_us(problem, layout, target, model);

@@ -16,6 +16,7 @@ struct ConvProblem {
   int64_t kernel[2] = {1, 1}, strides[2] = {1, 1}, dilations[2] = {1, 1};
 
   bool is_depthwise() const { return group > 1 && group == in_channels && group == out_channels; }
+  bool is_grouped() const { return group > 1 && !is_depthwise(); }
 };
 
 // Of an operator in the role of a convolution (LayoutRole) with static types, in one dimension or two; nothing for others.
