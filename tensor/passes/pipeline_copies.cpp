@@ -179,6 +179,71 @@ class MakeAsync : public ScopedMutator {
   }
 };
 
+// What is left of the stores goes to registers first and from there to shared memory, by two statements of the same form.
+class StageInRegisters {
+ public:
+  explicit StageInRegisters(const Stmt& copies) : loads_(*this, true), stores_(*this, false) {
+    loads = loads_.mutate(copies);
+    if (is_clear_) stores = stores_.mutate(copies);
+    // What the arithmetic can spare.
+    constexpr int64_t kMostBytes = 256;
+    is_clear_ &= bytes_ <= kMostBytes;
+  }
+  bool is_used() const { return is_clear_ && !registers.empty(); }
+  std::vector<Buffer> registers;  // one for each store
+  Stmt loads, stores;
+
+ private:
+  class Half : public Mutator {
+   public:
+    Half(StageInRegisters& owner, bool loads) : owner_(owner), loads_(loads) {}
+
+   protected:
+    using Mutator::on;
+    Stmt on(const For& n, const Stmt& self) override {
+      loops_.push_back(&n);
+      Stmt out = Mutator::on(n, self);
+      loops_.pop_back();
+      return out;
+    }
+    Stmt on(const Evaluate&, const Stmt& self) override { return loads_ ? self : Stmt(); }
+    Stmt on(const Store& n, const Stmt& self) override {
+      if (!has_load(n.value)) return loads_ ? self : Stmt();  // nothing to wait for
+      const int lanes = n.value.lanes();
+      Expr slot = 0;
+      int64_t count = lanes;
+      for (const For* loop : loops_) {
+        int64_t extent = 0;
+        owner_.is_clear_ &= as_int(loop->extent, &extent);
+        slot = slot * loop->extent + (loop->var - loop->min);
+        count *= extent;
+      }
+      owner_.is_clear_ &= is_shared(n.buffer) && !n.predicate.defined();
+      if (!owner_.is_clear_) return self;
+      if (loads_) {
+        owner_.registers.emplace_back(n.buffer.name() + ".next", n.buffer.element(), std::vector<Expr>{count},
+                                      Scope::registers);
+        owner_.bytes_ += count * byte_size(n.buffer.element());
+      }
+      const Buffer& r = owner_.registers[next_++];
+      const Expr first = slot * Expr(lanes);
+      const Expr place = lanes > 1 ? Ramp::make(first, 1, lanes) : first;
+      if (loads_) return Store::make(r, {place}, n.value);
+      return Store::make(n.buffer, n.indices, Load::make(r, {place}));
+    }
+
+   private:
+    StageInRegisters& owner_;
+    const bool loads_;
+    std::vector<const For*> loops_;
+    size_t next_ = 0;
+  };
+
+  bool is_clear_ = true;
+  int64_t bytes_ = 0;
+  Half loads_, stores_;
+};
+
 class Pipeline : public ScopedMutator {
  public:
   std::unordered_map<const BufferNode*, int64_t> sizes;  // elements of a stage
@@ -203,11 +268,19 @@ class Pipeline : public ScopedMutator {
     Stmt first = fetch(*halves, {{n.var.get(), n.min + s}}, s);
     first = For::make(s, 0, count - 1, LoopKind::unrolled, If::make(Expr(s) < n.extent, first));
     first = Seq::make({first_barrier(), commit_each(first)});
-    Stmt next = If::make(place + Expr(count - 1) < n.extent,
-                         fetch(*halves, {{n.var.get(), ahead}}, floor_mod(place + Expr(count - 1), count)));
+    const Expr has_next = place + Expr(count - 1) < n.extent;
+    const Stmt next = fetch(*halves, {{n.var.get(), ahead}}, floor_mod(place + Expr(count - 1), count));
+    StageInRegisters staged(next);
     InStage now(halves->buffers, sizes, floor_mod(place, count));
-    Stmt body = Seq::make({statement(Intrinsic::async_wait, {Expr(count - 2)}), first_barrier(), next,
-                           statement(Intrinsic::async_commit, {}), now.mutate(Seq::make(halves->uses))});
+    std::vector<Stmt> parts = {statement(Intrinsic::async_wait, {Expr(count - 2)}), first_barrier(),
+                               If::make(has_next, staged.is_used() ? staged.loads : next),
+                               statement(Intrinsic::async_commit, {}), now.mutate(Seq::make(halves->uses))};
+    if (staged.is_used()) parts.push_back(If::make(has_next, renamed(staged.stores)));
+    Stmt body = Seq::make(std::move(parts));
+    if (staged.is_used()) {
+      for (const Buffer& r : staged.registers)
+        body = Allocate::make(r, body);
+    }
     Annotations annotations = n.annotations;
     annotations.erase(kStages);
     return Seq::make({first, For::make(n.var, n.min, n.extent, n.loop, body, std::move(annotations))});

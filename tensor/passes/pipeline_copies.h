@@ -15,8 +15,8 @@ inline constexpr const char* kStages = "stages";
 //   barrier, for s in n - 1: a of stage s gets async_copy(x[s ..]), async_commit
 //   for k in K: async_wait(n - 2), barrier, stage (k + n - 1) %% n gets x[k + n - 1 ..] if there is such an iteration,
 //               async_commit, use(a of stage k %% n)
-// What cannot be copied asynchronously (conversions, elements of less than 4 bytes, vectors at odd places) is stored as before,
-// into the later stage. Other loops, and all loops where the GPU is older than sm_80, stay as they are.
+// What cannot be copied asynchronously (conversions, elements of less than 4 bytes, vectors at odd places) is loaded there, into
+// registers where it does not need too many, and stored behind the use. Other loops, and all loops where the GPU is older than sm_80, stay as they are.
 Func pipeline_copies(const Func& f, const Target& target);
 
 }  // namespace mcc::tensor
