@@ -206,6 +206,9 @@ int run_verify(Arguments& arguments) {
   say_complaints(arguments.log, *log);
   Result<ModelTasks> tasks = tasks_of(arguments);
   if (!tasks.ok()) return report_errors(tasks.errors(), arguments.json);
+  for (const tensor::Target& target : tasks->targets) {
+    if (tasks->targets.size() > 1 && codegen::runs_here(target)) tasks->target = target;
+  }
   if (!codegen::runs_here(tasks->target)) {
     return report_errors({{ErrorKind::environment, "",
                            text("this machine cannot run code for ", arguments.compile.target), ""}},
@@ -215,7 +218,7 @@ int run_verify(Arguments& arguments) {
   for (const LogEntry& entry : log->entries)
     of_text[log->find_task(entry.task)->text].push_back(&entry);
   WorkerOptions options;
-  options.target = arguments.compile.target;
+  options.target = tasks->target.name;
   options.emit = emit_options(arguments.compile);
   WorkerMeasurer measurer(options);
   std::vector<Row> rows;

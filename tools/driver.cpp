@@ -263,6 +263,7 @@ Result<ModelTasks> extract_tasks(const CompileOptions& options) {
   if (!prepared.ok()) return prepared.errors();
   ModelTasks out;
   out.target = prepared->target;
+  out.targets = prepared->targets;
   for (Kernel& kernel : prepared->kernels.kernels) {
     tuner::Task task;
     task.id = kernel.id;

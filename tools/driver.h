@@ -55,7 +55,8 @@ Result<CompileReport> compile_model(const CompileOptions& options);
 // The distinct kernels of a model for a target, in the order in which the model first runs them: what `mcc tasks` lists
 // and `mcc tune` tunes.
 struct ModelTasks {
-  tensor::Target target;
+  tensor::Target target;                // the first of the list
+  std::vector<tensor::Target> targets;  // all of it: the tasks are the same for each
   std::vector<tuner::Task> tasks;
 };
 Result<ModelTasks> extract_tasks(const CompileOptions& options);

@@ -60,10 +60,14 @@ std::string figures_text(const tuner::Pick& pick) {
 class ModelPicker {
  public:
   ModelPicker(const TuneModelOptions& options, ModelTasks model)
-      : options_(options), emit_(emit_options(options.compile)), target_(std::move(model.target)) {
-    report_.target = text(options.compile.target, " (", target_.cpu, ")");
-    report_.tasks = std::move(model.tasks);
-    report_.picks.resize(report_.tasks.size());
+      : options_(options), emit_(emit_options(options.compile)), targets_(std::move(model.targets)) {
+    std::vector<std::string> names;
+    for (const tensor::Target& target : targets_) {
+      names.push_back(target.cpu);
+      report_.tasks.insert(report_.tasks.end(), model.tasks.begin(), model.tasks.end());
+      report_.picks.resize(report_.tasks.size(), {State::left_out, target.cpu, {}});
+    }
+    report_.target = text(options.compile.target, " (", join(names, ", "), ")");
   }
 
   Result<PickModelReport> run() {
@@ -73,10 +77,9 @@ class ModelPicker {
     if (!log->repair().empty()) say(log->repair());
     if (Status status = read_known(path); !status.ok()) return status.errors();
     std::unique_ptr<codegen::Assembler> assembler;
-    if (target_.kind == tensor::TargetKind::cuda && options_.compile.cubins) assembler = find_assembler();
+    const bool is_gpu = targets_[0].kind == tensor::TargetKind::cuda;
+    if (is_gpu && options_.compile.cubins) assembler = find_assembler();
     if (assembler) report_.assembler = assembler->name();
-    DeviceBuilder builder(target_, emit_, assembler.get());
-    tuner::TrialBuilder* build = target_.kind == tensor::TargetKind::cuda ? &builder : nullptr;
 
     const Clock::time_point start = Clock::now();
     Progress progress("pick");
@@ -91,7 +94,8 @@ class ModelPicker {
     oneapi::tbb::task_arena arena(jobs);
     arena.execute([&] {
       oneapi::tbb::parallel_for(size_t{0}, report_.tasks.size(), [&](size_t i) {
-        report_.picks[i] = pick_task(i, build, start);
+        DeviceBuilder builder(target_of(i), emit_, assembler.get());
+        pick_task(i, is_gpu ? &builder : nullptr, start);
         std::lock_guard lock(mutex);
         is_finished[i] = 1;
         progress.update(++finished, report_.tasks.size());
@@ -106,25 +110,29 @@ class ModelPicker {
   }
 
  private:
-  PickedTask pick_task(size_t i, tuner::TrialBuilder* builder, Clock::time_point start) {
-    PickedTask out;
+  // Tasks stand there once for each target.
+  const tensor::Target& target_of(size_t i) const {
+    return targets_[i / (report_.tasks.size() / targets_.size())];
+  }
+
+  void pick_task(size_t i, tuner::TrialBuilder* builder, Clock::time_point start) {
+    PickedTask& out = report_.picks[i];
     const tuner::Task& task = report_.tasks[i];
-    if (measured_.contains(task.text)) {
+    if (measured_.contains({target_of(i).fingerprint(), task.text})) {
       out.state = State::measured;
-      return out;
+      return;
     }
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     if ((options_.is_interrupted && options_.is_interrupted()) ||
         (options_.tune.seconds > 0 && seconds >= options_.tune.seconds))
-      return out;
+      return;
     tuner::PickOptions pick;
     pick.seed = options_.tune.seed;
-    out.pick = tuner::pick(task, target_, builder, pick);
+    out.pick = tuner::pick(task, target_of(i), builder, pick);
     out.state = out.pick.is_built ? State::picked : State::failed;
-    return out;
   }
 
-  // What the log says of these tasks on this target.
+  // What the log says of tasks on these targets.
   Status read_known(const std::string& path) {
     tuner::LogReadOptions read;
     read.keep = 1;
@@ -132,10 +140,10 @@ class ModelPicker {
     if (!contents.ok()) return contents.errors();
     say_complaints(path, *contents);
     for (const tuner::LogEntry& entry : contents->entries) {
-      if (entry.device.target != target_.fingerprint() || entry.threads != target_.cores) continue;
-      const std::string& task = contents->find_task(entry.task)->text;
-      if (tuner::is_valid(entry)) measured_.insert(task);
-      if (tuner::is_picked(entry)) picked_[task] = to_text(entry.trial.candidate.trace);
+      if (entry.threads != targets_[0].cores) continue;
+      const Key key{entry.device.target, contents->find_task(entry.task)->text};
+      if (tuner::is_valid(entry)) measured_.insert(key);
+      if (tuner::is_picked(entry)) picked_[key] = to_text(entry.trial.candidate.trace);
     }
     return done();
   }
@@ -144,15 +152,16 @@ class ModelPicker {
     const tuner::Task& task = report_.tasks[i];
     const PickedTask& picked = report_.picks[i];
     if (picked.state != State::picked) return done();
-    auto before = picked_.find(task.text);
+    const tensor::Target& target = target_of(i);
+    auto before = picked_.find({target.fingerprint(), task.text});
     if (before != picked_.end() && before->second == to_text(picked.pick.candidate.trace)) return done();
     tuner::LogEntry entry;
     entry.task = task.id;
-    entry.device = {target_.fingerprint(), text(target_.cpu, ", not measured")};
+    entry.device = {target.fingerprint(), text(target.cpu, ", not measured")};
     entry.trial.candidate = picked.pick.candidate;
     entry.trial.measurement.build_seconds = picked.pick.build_seconds;
     entry.trial.measurement.message = picked.pick.figures.empty() ? "" : figures_text(picked.pick);
-    entry.threads = target_.cores;
+    entry.threads = target.cores;
     entry.seed = options_.tune.seed;
     entry.time = static_cast<double>(std::time(nullptr));
     entry.source = "picked";
@@ -162,10 +171,11 @@ class ModelPicker {
 
   const TuneModelOptions& options_;
   const codegen::EmitOptions emit_;
-  const tensor::Target target_;
+  const std::vector<tensor::Target> targets_;
   PickModelReport report_;
-  std::set<std::string> measured_;             // texts of tasks
-  std::map<std::string, std::string> picked_;  // text of a task -> trace of its latest pick
+  using Key = std::pair<std::string, std::string>;  // fingerprint, text of a task
+  std::set<Key> measured_;
+  std::map<Key, std::string> picked_;  // the trace of the latest pick
 };
 
 std::string_view state_text(State state) {
@@ -208,12 +218,15 @@ std::string pick_table(const PickModelReport& report) {
     return static_cast<double>(report.tasks[i].weight) * report.picks[i].pick.estimate_us;
   };
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return share(a) > share(b); });
-  std::string out = text(cell("task", 17), cell("kernel", 28), cell("runs", 6), cell("ranked", 8),
-                         cell("built", 7), cell("default", 12), cell("picked", 12), "figures\n");
+  const bool is_list = !report.picks.empty() && report.picks.front().target != report.picks.back().target;
+  std::string out =
+      text(cell("task", 17), cell("kernel", 28), cell("runs", 6), is_list ? cell("target", 8) : "",
+           cell("ranked", 8), cell("built", 7), cell("default", 12), cell("picked", 12), "figures\n");
   for (size_t i : order) {
     const tuner::Task& task = report.tasks[i];
     const PickedTask& p = report.picks[i];
     out += text(cell(task.id, 16), " ", cell(printable(task.name), 27), " ", cell(text(task.weight), 6));
+    if (is_list) out += cell(p.target, 8);
     if (p.state != State::picked) {
       out += text(state_text(p.state), "\n");
       continue;
@@ -232,7 +245,8 @@ Json pick_json(const PickModelReport& report) {
     const tuner::Task& task = report.tasks[i];
     const PickedTask& p = report.picks[i];
     Json out = {{"id", task.id},        {"name", task.name},        {"onnx_nodes", task.nodes},
-                {"count", task.weight}, {"flops", task.work.flops}, {"state", state_text(p.state)}};
+                {"count", task.weight}, {"flops", task.work.flops}, {"state", state_text(p.state)},
+                {"target", p.target}};
     if (p.state == State::picked || p.state == State::failed) {
       Json errors = Json::object(), launches = Json::array();
       for (const auto& [error, count] : p.pick.errors)

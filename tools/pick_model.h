@@ -15,13 +15,14 @@ struct PickedTask {
     left_out
   };  // measured: the log has a time; left out: no time was left
   State state = State::left_out;
+  std::string target;  // its processor or architecture
   tuner::Pick pick;
 };
 
 struct PickModelReport {
   std::string target, assembler;  // no assembler: analysis alone
-  std::vector<tuner::Task> tasks;
-  std::vector<PickedTask> picks;  // one a task
+  std::vector<tuner::Task> tasks;  // for each target of a list again
+  std::vector<PickedTask> picks;   // one a task
   double seconds = 0;
 };
 

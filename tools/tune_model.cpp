@@ -65,7 +65,7 @@ class ModelTuner {
     Result<std::vector<std::vector<tuner::Trial>>> known = read_known(path);
     if (!known.ok()) return known.errors();
     WorkerOptions worker;
-    worker.target = options_.compile.target;
+    worker.target = target_.name;
     worker.emit = emit_options(options_.compile);
     WorkerMeasurer measurer(worker);
 
@@ -246,6 +246,10 @@ Result<TuneModelReport> tune_model(const TuneModelOptions& options) {
   untuned.tune_log.clear();
   Result<ModelTasks> model = extract_tasks(untuned);
   if (!model.ok()) return model.errors();
+  // Of a list, the GPU here, or the last that it can run the code of.
+  for (const tensor::Target& target : model->targets) {
+    if (model->targets.size() > 1 && codegen::runs_here(target)) model->target = target;
+  }
   if (Status status = check_machine(model->target); !status.ok()) return status.errors();
   const size_t all = model->tasks.size();
   Result<std::vector<tuner::Task>> tasks = select_tasks(std::move(model->tasks), options.tasks);

@@ -98,6 +98,19 @@ class CudaTune(unittest.TestCase):
                                             "--json")).stdout)["trials"]
         self.assertTrue(all(row["checked"] and row["error"] == "none" for row in verified))
 
+    def test_a_list_of_architectures(self):
+        targets = ("--target", "cuda:sm_80,sm_90")
+        self.done(mcc("tune", self.plain, "--tune-log", self.folder / "l.json", *targets, "--no-measure"))
+        self.assertEqual([t["target"].split()[-1] for t in self.trials("l.json")], ["sm_80", "sm_90"])
+        # The one that is here is measured, or the last whose code runs here.
+        for sm in (80, 86, 90):
+            self.done(mcc("tune", self.plain, "--tune-log", self.folder / "l.json", *targets, "--no-check", "--trials", "1", FAKE_CUDA_SM=sm))
+        measured = [t["target"].split()[-1] for t in self.trials("l.json") if t["source"] != "picked"]
+        self.assertEqual(measured, ["sm_80", "sm_80", "sm_90"])
+        compiled = json.loads(self.done(mcc("compile", self.plain, "-o", self.folder / "l.so", *targets, "--tune-log",
+                                            self.folder / "l.json", "--locked", "--json")).stdout)
+        self.assertEqual(compiled["schedules"]["exact"], 1)
+
     def test_the_whole_model_is_measured(self):
         done = mcc("tune", self.plain, "--tune-log", self.folder / "w.json", "--target", "cuda", "--trials", "4")
         self.assertIn("whole model, measured", self.done(done).stdout)
