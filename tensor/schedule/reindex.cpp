@@ -44,8 +44,11 @@ std::set<const BufferNode*> loaded(const Expr& e) {
   return out;
 }
 
-// Whether a conversion between floats loses nothing and takes more bytes, or as many with more digits.
+// Whether a conversion between floats, or between integers, loses nothing and gives more bits, or as many with more digits.
 bool is_wider(ElementType to, ElementType from) {
+  if (is_int(to) && is_int(from)) {
+    return bit_width(to) > bit_width(from) && (is_signed_int(to) || is_unsigned_int(from));
+  }
   if (!is_float(to) || !is_float(from)) return false;
   return bit_width(to) > bit_width(from) || (to == ElementType::f32 && from == ElementType::tf32);
 }

@@ -2,6 +2,7 @@
 // the unscheduled function on the interpreter.
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
@@ -131,7 +132,32 @@ std::vector<std::string> launch_files() {
   return names;
 }
 
+// The schedule of a file, lowered.
+Func lowered_file(const std::string& name, const Target& target) {
+  const std::string file = read_file(test_data("tensor_passes/data/launch/" + name + ".txt"));
+  Schedule schedule(parse(section(file, "func")));
+  Result<Trace> trace = parse_trace(section(file, "trace"));
+  MCC_CHECK(trace.ok() && schedule.replay(*trace), name);
+  return lower(schedule.func(), target);
+}
+
 class Launches : public testing::TestWithParam<std::string> {};
+
+TEST_P(Launches, Assemble) {
+  const char* home = std::getenv("CUDA_HOME");
+  const std::unique_ptr<Assembler> assembler =
+      Assembler::find(home ? std::vector<std::string>{home} : std::vector<std::string>{}, {});
+  if (!assembler) GTEST_SKIP() << "neither nvJitLink nor ptxas is here";
+  for (const char* arch : {"sm_80", "sm_90"}) {
+    Result<Target> target = make_target(text("cuda:", arch));
+    Result<DeviceCode> code = emit_ptx(lowered_file(GetParam(), *target), "kernel", *target);
+    ASSERT_TRUE(code.ok()) << to_text(code.errors());
+    Result<Cubin> cubin = assembler->assemble(code->ptx, arch);
+    ASSERT_TRUE(cubin.ok()) << to_text(cubin.errors()) << code->ptx;
+    for (const EntryFigures& entry : cubin->entries)
+      EXPECT_EQ(entry.spill_stores, 0) << arch;
+  }
+}
 
 TEST_P(Launches, AreRightAsPtx) {
   const std::string file = read_file(test_data("tensor_passes/data/launch/" + GetParam() + ".txt"));

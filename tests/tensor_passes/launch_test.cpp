@@ -50,7 +50,7 @@ TEST_P(LaunchFile, RunsOnTheGridAndMatchesItsGolden) {
 
 INSTANTIATE_TEST_SUITE_P(Files, LaunchFile,
                          ::testing::Values("pointwise", "scalar", "matmul", "softmax", "recurrence",
-                                           "row_sums", "transposition", "mma_f16", "mma_bf16", "mma_tf32",
+                                           "row_sums", "transposition", "mma_f16", "mma_bf16", "mma_tf32", "mma_i8",
                                            "async_f16", "async_f32", "async_converted"),
                          [](const auto& info) { return std::string(info.param); });
 
