@@ -1,20 +1,29 @@
 // DFT and STFT: products with the matrix of roots of unity. Complex numbers are a last axis of two: real, imaginary.
+#include "graph/ops/fourier.h"
+
 #include <cmath>
 
 #include "graph/ops/common.h"
 
 namespace mcc::graph {
+
+Transform dft_of(const Attributes& a, int64_t extent, int64_t parts, std::optional<int64_t> given) {
+  bool inverse = a.integer("inverse", 0) != 0, onesided = a.integer("onesided", 0) != 0;
+  Transform t;
+  t.inverse = inverse;
+  t.from_half = inverse && onesided;
+  t.length = given.value_or(t.from_half ? 2 * (extent - 1) : extent);
+  int64_t half = t.length / 2 + 1;
+  t.terms = std::min(extent, t.from_half ? half : t.length);
+  t.results = onesided && !inverse ? half : t.length;
+  t.complex_input = parts == 2;
+  t.complex_output = !t.from_half;
+  return t;
+}
+
 namespace {
 
 // ---- The transform ----
-
-// What a transform of `length` points does: `terms` inputs (further ones are 0 or cut off) to `results` outputs.
-struct Transform {
-  int64_t length = 1, terms = 1, results = 1;
-  bool inverse = false;
-  bool from_half = false;  // the inputs are the first half of a spectrum that belongs to a real signal
-  bool complex_input = false, complex_output = true;
-};
 
 // cos and sin of the angles 2 pi k / length.
 struct Roots {
@@ -80,20 +89,6 @@ template <class Context>
 int64_t axis_of(const Context& c) {
   if (c.has_input(2) && c.constant(2)) return c.constant(2)->int_at(0);
   return c.attributes().integer("axis", -2);
-}
-
-Transform dft_of(const Attributes& a, int64_t extent, int64_t parts, std::optional<int64_t> given) {
-  bool inverse = a.integer("inverse", 0) != 0, onesided = a.integer("onesided", 0) != 0;
-  Transform t;
-  t.inverse = inverse;
-  t.from_half = inverse && onesided;
-  t.length = given.value_or(t.from_half ? 2 * (extent - 1) : extent);
-  int64_t half = t.length / 2 + 1;
-  t.terms = std::min(extent, t.from_half ? half : t.length);
-  t.results = onesided && !inverse ? half : t.length;
-  t.complex_input = parts == 2;
-  t.complex_output = !t.from_half;
-  return t;
 }
 
 void infer_dft(InferContext& c) {

@@ -37,6 +37,9 @@ void sink_transposes(Graph& graph);
 // Transposed convolutions with strides become convolutions whose results are interleaved.
 void split_conv_transpose(Graph& graph);
 
+// Fourier transforms (DFT, STFT) in f32 of static length become products with a constant matrix.
+void expand_fourier(Graph& graph);
+
 // Convolutions and poolings without the taps of their windows that never meet the input.
 void trim_windows(Graph& graph);
 

@@ -23,6 +23,7 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
   if (options.level > 0) {
     step("simplify_algebra", [&] { simplify_algebra(graph); });
     step("eliminate_common_subexpressions", [&] { eliminate_common_subexpressions(graph); });
+    step("expand_fourier", [&] { expand_fourier(graph); });
     step("trim_windows", [&] { trim_windows(graph); });
     step("sink_transposes", [&] { sink_transposes(graph); });
     step("simplify_algebra", [&] { simplify_algebra(graph); });

@@ -70,6 +70,7 @@ constexpr Pass kPasses[] = {
     {"eliminate_dead_code", [](Graph& g, const Setting&) { eliminate_dead_code(g); }},
     {"simplify_algebra", [](Graph& g, const Setting&) { simplify_algebra(g); }},
     {"eliminate_common_subexpressions", [](Graph& g, const Setting&) { eliminate_common_subexpressions(g); }},
+    {"expand_fourier", [](Graph& g, const Setting&) { expand_fourier(g); }},
     {"trim_windows", [](Graph& g, const Setting&) { trim_windows(g); }},
     {"sink_transposes", [](Graph& g, const Setting&) { sink_transposes(g); }},
     {"fold_scales", [](Graph& g, const Setting&) { fold_scales(g); }},
