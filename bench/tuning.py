@@ -87,7 +87,9 @@ class Bench:
     def fresh(self, model, task, search, cost_model, trials, seed):
         log = self.folder / "fresh.json"
         log.unlink(missing_ok=True)
-        return self.read(log, task, self.tune(model, task, search, cost_model, trials, seed=seed, log=log))
+        start = self.tune(model, task, search, cost_model, trials, seed=seed, log=log)
+        took = time.time() - start  # a log's own times are whole seconds
+        return self.read(log, task, start), took
 
     def long(self, model, task, trials):
         """Goes on beyond plateaus with other seeds until there are so many trials."""
@@ -131,9 +133,9 @@ def run_kernel(bench, model, options):
     runs = {}
     for search, cost_model in options.contestants:
         for seed in range(1, options.seeds + 1):
-            trials = bench.fresh(model, task, search, cost_model, options.equal_trials, seed)
+            trials, took = bench.fresh(model, task, search, cost_model, options.equal_trials, seed)
             runs[search, cost_model, seed] = (trials.best(trials=options.equal_trials), trials.best(seconds=options.equal_seconds),
-                                              trials.rows[-1][0] / max(len(trials.rows), 1))
+                                              took / max(len(trials.rows), 1))
     traces = list(picks.values()) + [t for run in runs.values() for t in run[:2]]
     us = bench.again(found.task, [t for t in traces if t], options.rounds)
     best = min(us.values())

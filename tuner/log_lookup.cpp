@@ -164,30 +164,15 @@ LogMatch LogIndex::find(const tensor::Func& f, const std::string& key, const ten
   };
 
   // The same task; of this target and number of threads as it stands, of others by its decisions.
-  auto id = id_of_text_.find(key);
-  std::vector<size_t> own;
-  if (id != id_of_text_.end() && by_task_.contains(id->second)) own = by_task_.at(id->second);
-  size_t tried = 0;
-  for (size_t i : own) {
-    const LogEntry& entry = contents_.entries[i];
-    if (entry.device.target != fingerprint || entry.threads != threads) continue;
-    if (tried++ == kMaxTried) break;
-    Result<tensor::Schedule> schedule = replay(f, entry.trial.candidate.trace);
-    if (!schedule.ok()) {
-      note(entry, schedule.errors()[0].message);
-      continue;
-    }
-    match.found = Found::exact;
-    match.schedule = std::move(*schedule);
-    match.confidence = 1;
-    describe(entry);
-    return match;
-  }
-
-  // What analysis picked for the very same task, where nothing has been measured.
-  if (id != id_of_text_.end() && picked_.contains(id->second)) {
-    tried = 0;
-    for (size_t i : picked_.at(id->second)) {
+  const auto id = id_of_text_.find(key);
+  auto entries_of_task = [&](const auto& by_task) {
+    const bool is_there = id != id_of_text_.end() && by_task.contains(id->second);
+    return is_there ? by_task.at(id->second) : std::vector<size_t>();
+  };
+  // The first of these entries that can be replayed as it stands; the match has its schedule then.
+  auto take_first = [&](const std::vector<size_t>& entries) -> const LogEntry* {
+    size_t tried = 0;
+    for (size_t i : entries) {
       const LogEntry& entry = contents_.entries[i];
       if (entry.device.target != fingerprint || entry.threads != threads) continue;
       if (tried++ == kMaxTried) break;
@@ -197,14 +182,24 @@ LogMatch LogIndex::find(const tensor::Func& f, const std::string& key, const ten
         continue;
       }
       match.found = Found::exact;
-      match.is_picked = true;
-      match.estimate_us = entry.estimate_us;
       match.schedule = std::move(*schedule);
       match.confidence = 1;
-      match.line = entry.line;
-      match.sketch = entry.trial.candidate.sketch;
-      return match;
+      return &entry;
     }
+    return nullptr;
+  };
+  const std::vector<size_t> own = entries_of_task(by_task_);
+  if (const LogEntry* measured = take_first(own)) {
+    describe(*measured);
+    return match;
+  }
+  // What analysis picked for the very same task, where nothing has been measured.
+  if (const LogEntry* picked = take_first(entries_of_task(picked_))) {
+    match.is_picked = true;
+    match.estimate_us = picked->estimate_us;
+    match.line = picked->line;
+    match.sketch = picked->trial.candidate.sketch;
+    return match;
   }
 
   struct Option {
@@ -234,7 +229,7 @@ LogMatch LogIndex::find(const tensor::Func& f, const std::string& key, const ten
   std::stable_sort(options.begin(), options.end(), [](const Option& a, const Option& b) {
     return a.confidence != b.confidence ? a.confidence > b.confidence : is_faster(*a.entry, *b.entry);
   });
-  tried = 0;
+  size_t tried = 0;
   for (const Option& option : options) {
     if (tried++ == kMaxOthersTried) break;
     Replan plan = replan(f, target, *option.entry, option.entry->threads == threads);
