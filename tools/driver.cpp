@@ -225,6 +225,7 @@ Result<CompileReport> compile_model(const CompileOptions& options) {
   if (!schedules.ok()) return schedules.errors();
   Status compiled = compile_kernels(p.kernels, targets, options);
   if (!compiled.ok()) return compiled.errors();
+  order_weights(p.graph, p.groups, p.kernels);
   graph::MemoryPlan memory = graph::plan_memory(p.graph, p.groups, workspace_sizes(p));
 
   report(options, "writing the library", 1);

@@ -28,6 +28,18 @@ std::string name_of(const tensor::Func& f) {
   return name;
 }
 
+// Constants of a size at which their order counts.
+constexpr int64_t kLeastWeightBytes = 4096;
+
+std::vector<std::string> weights_of(const graph::Graph& graph, const graph::KernelGroup& group, const tensor::Func& f) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < group.inputs.size(); ++i) {
+    const std::optional<graph::Constant>& constant = graph.value(group.inputs[i]).constant;
+    if (constant && constant->bytes().size() >= kLeastWeightBytes) names.push_back(f.params[i].name());
+  }
+  return names;
+}
+
 std::string emit_folder(const CompileOptions& options, const std::string& what) {
   auto it = options.emit.find(what);
   return it == options.emit.end() ? "" : it->second;
@@ -122,6 +134,7 @@ Status compile_scheduled(Kernel& kernel, const tensor::Schedule& schedule, const
 Status compile_first(Kernel& kernel, const tensor::Target& target, const CompileOptions& options) {
   auto compile = [&](const tensor::Schedule& schedule) {
     kernel.trace = to_text(schedule.trace());
+    kernel.orders = tensor::weight_orders(kernel.func, schedule.trace());
     return compile_scheduled(kernel, schedule, target, kernel.symbol, options);
   };
   if (!kernel.schedule) return compile(tuner::default_schedule(kernel.func, target));
@@ -141,11 +154,21 @@ bool fits(const codegen::DeviceCode& code, const tensor::Gpu& gpu) {
   });
 }
 
+bool same_orders(const std::vector<tensor::WeightOrder>& a, const std::vector<tensor::WeightOrder>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const tensor::WeightOrder& x, const tensor::WeightOrder& y) {
+    return x.parameter == y.parameter && x.map == y.map;
+  });
+}
+
 // The variant for another GPU; one that is there already where the schedule is the same.
 Result<size_t> compile_other(Kernel& kernel, size_t number, const tensor::Target& target,
                              const CompileOptions& options) {
   auto compile = [&](const tensor::Schedule& schedule) -> Result<size_t> {
     const std::string trace = to_text(schedule.trace());
+    if (!same_orders(tensor::weight_orders(kernel.func, schedule.trace()), kernel.orders)) {
+      return Diagnostic{ErrorKind::tuning_log, kernel.where,
+                        text("its schedule for ", target.cpu, " wants weights in another order than the one for the first GPU"), ""};
+    }
     for (size_t i = 0; i < kernel.device.size(); ++i) {
       if (kernel.device[i].trace == trace && fits(kernel.device[i].code, target.gpu)) return i;
     }
@@ -199,6 +222,7 @@ KernelSet collect_kernels(const graph::Graph& graph, const std::vector<graph::Ke
       continue;
     }
     tensor::Func f = tensor::merge_axes(build_kernel(graph, group));
+    tensor::mark_weights(f, weights_of(graph, group, f));
     std::string key = to_text(f);
     auto [entry, is_new] = known.try_emplace(key, static_cast<int>(set.kernels.size()));
     if (is_new) {

@@ -9,6 +9,7 @@
 #include "codegen/device.h"
 #include "graph/passes/fuse.h"
 #include "tools/driver.h"
+#include "tensor/schedule/weight_order.h"
 #include "tensor/workload.h"
 
 namespace mcc::tools {
@@ -45,6 +46,7 @@ struct Kernel {
   std::vector<OtherSchedule> others;  // for the GPUs of a list behind the first
   // Filled in by compile_kernels.
   std::string trace;  // what was applied
+  std::vector<tensor::WeightOrder> orders;  // in which it expects weights
   std::string refusal;  // why the chosen schedule was given up for the default one; empty if it was not
   codegen::KernelMemory memory;
   codegen::ObjectCode object;
@@ -71,5 +73,8 @@ codegen::EmitOptions emit_options(const CompileOptions& options);
 
 // Errors: those of all kernels.
 Status compile_kernels(KernelSet& set, const KernelTargets& targets, const CompileOptions& options);
+
+// Gives each group whose kernel expects weights in another order than the graph's copies in that order.
+void order_weights(graph::Graph& graph, std::vector<graph::KernelGroup>& groups, const KernelSet& set);
 
 }  // namespace mcc::tools

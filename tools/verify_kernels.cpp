@@ -4,6 +4,7 @@
 #include "codegen/codegen.h"
 #include "graph/passes/fuse.h"
 #include "graph/passes/passes.h"
+#include "tensor/schedule/weight_order.h"
 #include "tools/evaluator.h"
 #include "tools/kernels.h"
 #include "tools/verify.h"
@@ -48,7 +49,15 @@ Result<std::vector<Constant>> run_compiled(const tensor::Func& f, const tensor::
     buffers.push_back(memory->data());
     outputs.emplace_back(f.params[i].element(), shape, std::span<const std::byte>(*memory), memory);
   }
-  Status status = (*jit)->run(tuner::default_schedule(f, target).func(), buffers);
+  const tensor::Schedule schedule = tuner::default_schedule(f, target);
+  std::vector<std::vector<std::byte>> ordered;
+  for (const tensor::WeightOrder& order : tensor::weight_orders(f, schedule.trace())) {
+    std::vector<std::byte> weights(static_cast<size_t>(order.bytes()));
+    tensor::reorder(order, static_cast<const std::byte*>(buffers[order.parameter]), weights.data());
+    ordered.push_back(std::move(weights));
+    buffers[order.parameter] = ordered.back().data();
+  }
+  Status status = (*jit)->run(schedule.func(), buffers);
   if (!status.ok()) return status.errors();
   return outputs;
 }

@@ -13,6 +13,8 @@
 #include <cmath>
 #include <limits>
 
+#include "tensor/schedule/weight_order.h"
+#include "tensor/visit.h"
 #include "tuner/packing.h"
 #include "tuner/rules.h"
 
@@ -234,7 +236,7 @@ class RegisterTile {
       // Tiles are as wide as packed panels or a number of whole ones; where nothing is packed, one or two vectors, an even
       // divisor, or the few vectors that there are.
       bool fits = roles_.panel >= 0 ? splittable % n == 0
-                  : packed > 0      ? n == std::min(packed, own) || (n % packed == 0 && own % n == 0)
+                  : packed > 0      ? n == std::min(packed, own) || (n % packed == 0 && own % n == 0) || (has_weights() && packed % n == 0)
                                     : n <= 2 ? n <= own : (n % 2 == 0 && own % n == 0) || n == own;
       if (fits) p.vector_choices.push_back(n * panel_vectors_);
     }
@@ -250,8 +252,62 @@ class RegisterTile {
     tile_ = choose_tile(p, t_, info_.name, d_.decide);
     us_ = tile_.cycles * static_cast<double>(batch_count() * rows_count()) / (t_.ghz * 1e3);
     if (info_.is_nested) us_ = 0;
+    order_weights();
   }
 
+  bool has_weights() const {
+    const Access* w = vector_operand();
+    return w && !packing_ && !info_.is_nested && is_weight(s_.func(), w->buffer);
+  }
+
+  // Weights that lie in panels of another width than the tile's can be stored as the tile reads them: in each step of the
+  // reduction the vectors of a tile one after the other.
+  void order_weights() {
+    if (!has_weights()) return;
+    const Access* w = vector_operand();
+    auto v = static_cast<size_t>(roles_.vector);
+    const int64_t width = tile_.vectors * lanes_, run = w->runs[v];
+    const bool joins = width > run;
+    if (width == run || run % lanes_ != 0 || (joins ? width % run : run % width) != 0) return;
+    const int64_t n = joins ? width / run : width;
+    std::optional<size_t> panel = panel_dimension(*w);
+    const size_t last = w->buffer.shape().size() - 1;
+    if (!panel || (joins && !is_multiple(w->buffer.shape()[*panel], n))) return;
+    if (d_.decide.choose(info_.name + ".weights", {0, 1}, 0) == 0) return;
+    std::vector<std::string> from, to;
+    for (size_t d = 0; d <= last; ++d) from.push_back(text("i", d));
+    to = from;
+    const std::string inner = from[joins ? *panel : last];
+    to[joins ? *panel : last] = text(inner, joins ? " // " : " %% ", n);
+    if (joins) {
+      to.insert(to.begin() + static_cast<std::ptrdiff_t>(last), text(inner, " %% ", n));
+    } else {
+      to.insert(to.begin() + static_cast<std::ptrdiff_t>(*panel) + 1, text(inner, " // ", n));
+    }
+    try_step(d_, TransformLayout{w->buffer.name(), text("(", join(from, ", "), ") -> (", join(to, ", "), ")")});
+  }
+
+  static bool is_multiple(const Expr& extent, int64_t n) {
+    int64_t value = 0;
+    return as_int(extent, &value) && value % n == 0;
+  }
+
+  // The dimension of the weights, other than the last, that leads from panel to panel.
+  std::optional<size_t> panel_dimension(const Access& w) const {
+    const Block* block = s_.find_block(info_.name);
+    if (block->axes.size() != info_.axes.size()) return std::nullopt;  // steps of a scan
+    const Var& along = block->axes[static_cast<size_t>(roles_.panel >= 0 ? roles_.panel : roles_.vector)].var;
+    std::optional<size_t> found;
+    for (const Region& read : block->reads) {
+      if (!read.buffer.same_as(w.buffer)) continue;
+      for (size_t d = 0; d + 1 < read.ranges.size(); ++d) {
+        if (!uses_var(read.ranges[d].min, along)) continue;
+        if (found && *found != d) return std::nullopt;
+        found = d;
+      }
+    }
+    return found;
+  }
 
   // How many vectors wide the panels are that the operand along the vector axis is packed in; 0 when it is not packed.
   int64_t packed_vectors() const {

@@ -8,152 +8,16 @@
 //
 // 1. The map names each dimension of the buffer once; it reads as above.
 // 2. It is injective: the digits of each old index are complete, and those within one new index do not overlap.
-// 3. For a parameter, whose shape changes for the caller too, the new buffer has no more elements than the old one.
+// 3. The buffer is an intermediate, or a weight (weight_order.h), whose elements are stored in the new order when the kernel is
+//    compiled; that one gets no padding.
 #include <algorithm>
-#include <charconv>
 
-#include "tensor/schedule/regions.h"
+#include "tensor/schedule/index_map.h"
 #include "tensor/schedule/step.h"
+#include "tensor/schedule/weight_order.h"
 
 namespace mcc::tensor {
 namespace {
-
-struct IndexMap {
-  std::vector<Var> from;
-  std::vector<Expr> to;
-};
-
-// "(i, j) -> (i // 16, j, i %% 16)"
-class MapReader {
- public:
-  explicit MapReader(std::string_view source) : source_(source) {}
-
-  std::optional<IndexMap> read() {
-    IndexMap map;
-    if (!accept("(")) return std::nullopt;
-    do {
-      std::string name = word();
-      if (name.empty() || find(name)) return std::nullopt;
-      vars_.emplace_back(name);
-    } while (accept(","));
-    if (!accept(")") || !accept("->") || !accept("(")) return std::nullopt;
-    do {
-      Expr e = sum(0);
-      if (!e.defined() || map.to.size() >= 16) return std::nullopt;
-      map.to.push_back(std::move(e));
-    } while (accept(","));
-    if (!accept(")")) return std::nullopt;
-    skip_spaces();
-    if (at_ != source_.size()) return std::nullopt;
-    map.from = vars_;
-    return map;
-  }
-
- private:
-  static constexpr int64_t kMaxConstant = int64_t{1} << 31;
-  static constexpr int kMaxDepth = 32;
-
-  Expr sum(int depth) {
-    if (depth > kMaxDepth) return nullptr;
-    Expr left = product(depth);
-    while (left.defined()) {
-      if (!accept("+")) return left;
-      Expr right = product(depth);
-      if (!right.defined()) return nullptr;
-      left = left + right;
-    }
-    return left;
-  }
-  // Division and remainder are by positive constants.
-  Expr product(int depth) {
-    Expr left = factor(depth);
-    while (left.defined()) {
-      BinaryOp op = BinaryOp::mul;
-      if (accept("//")) {
-        op = BinaryOp::floor_div;
-      } else if (accept("%%")) {
-        op = BinaryOp::floor_mod;
-      } else if (!accept("*")) {
-        return left;
-      }
-      Expr right = factor(depth);
-      int64_t c = 0;
-      if (!right.defined() || (op != BinaryOp::mul && (!as_int(right, &c) || c <= 0))) return nullptr;
-      left = binary(op, left, right);
-    }
-    return left;
-  }
-  Expr factor(int depth) {
-    if (accept("(")) {
-      Expr e = sum(depth + 1);
-      return accept(")") ? e : Expr();
-    }
-    skip_spaces();
-    int64_t value = 0;
-    const char* first = source_.data() + at_;
-    auto [end, code] = std::from_chars(first, source_.data() + source_.size(), value);
-    if (code == std::errc() && value >= 0 && value <= kMaxConstant) {
-      at_ += static_cast<size_t>(end - first);
-      return value;
-    }
-    const Var* var = find(word());
-    return var == nullptr ? Expr() : Expr(*var);
-  }
-  const Var* find(const std::string& name) const {
-    auto it = std::find_if(vars_.begin(), vars_.end(), [&](const Var& v) { return v.name() == name; });
-    return it == vars_.end() ? nullptr : &*it;
-  }
-  std::string word() {
-    skip_spaces();
-    size_t start = at_;
-    auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
-    while (at_ < source_.size() &&
-           (is_letter(source_[at_]) || (at_ > start && source_[at_] >= '0' && source_[at_] <= '9'))) {
-      ++at_;
-    }
-    return std::string(source_.substr(start, at_ - start));
-  }
-  bool accept(std::string_view token) {
-    skip_spaces();
-    if (source_.substr(at_, token.size()) != token) return false;
-    at_ += token.size();
-    return true;
-  }
-  void skip_spaces() {
-    while (at_ < source_.size() && source_[at_] == ' ')
-      ++at_;
-  }
-  std::string_view source_;
-  size_t at_ = 0;
-  std::vector<Var> vars_;
-};
-
-// coefficient * digit, with the number of values that the digit takes.
-struct Part {
-  int64_t coefficient;
-  Digit digit;
-  Expr extent;
-};
-
-// The new index as parts; empty if it is not a sum of digits.
-std::optional<std::vector<Part>> parts_of(const Expr& e, const IndexMap& map,
-                                          const std::vector<Expr>& shape) {
-  std::vector<std::pair<int64_t, Expr>> terms;
-  split_sum(e, &terms);
-  std::vector<Part> parts;
-  for (const auto& [coefficient, atom] : terms) {
-    Digit digit = as_digit(atom);
-    auto var =
-        std::find_if(map.from.begin(), map.from.end(), [&](const Var& v) { return v.same_as(digit.base); });
-    if (var == map.from.end() || digit.offset != 0 || coefficient <= 0) return std::nullopt;
-    Expr extent = ceil_div(shape[static_cast<size_t>(var - map.from.begin())], digit.stride);
-    if (digit.modulus != 0) extent = min(extent, Expr(digit.modulus));
-    parts.push_back({coefficient, digit, extent});
-  }
-  std::sort(parts.begin(), parts.end(),
-            [](const Part& a, const Part& b) { return a.coefficient < b.coefficient; });
-  return parts;
-}
 
 // Whether each part has its own range within the index: coefficient_k+1 >= coefficient_k * extent_k.
 bool do_not_overlap(const std::vector<Part>& parts) {
@@ -245,7 +109,7 @@ Outcome apply_step(const TransformLayout& step, Schedule& schedule) {
   const Func& f = schedule.func();
   Buffer old = find_buffer(f, step.buffer);
   if (!old) return refuse_buffer(step.buffer);
-  std::optional<IndexMap> map = MapReader(step.map).read();
+  std::optional<IndexMap> map = parse_index_map(step.map);
   if (!map || map->from.size() != old.shape().size()) {
     return refuse(RefusalCode::bad_argument,
                   text("expected a map of ", old.rank(),
@@ -253,6 +117,10 @@ Outcome apply_step(const TransformLayout& step, Schedule& schedule) {
   }
   std::vector<Expr> shape;
   if (Outcome o = check_map(step, *map, old.shape(), &shape); !o) return o;
+  if (!is_intermediate(f, old) && !is_weight(f, old)) {
+    return refuse(RefusalCode::is_output,
+                  text("expected an intermediate or a weight, got parameter ", step.buffer, ", whose order is the caller's"));
+  }
   if (!is_intermediate(f, old) && !same_size(old.shape(), shape)) {
     return refuse(RefusalCode::is_output,
                   text("expected a map without padding for parameter ", step.buffer, ", got ", step.map));

@@ -70,8 +70,15 @@ std::vector<Bytes> make_buffers(const Workload& w) {
 
 }  // namespace
 
-std::string run(const Workload& w, const Func& f, std::vector<Bytes>* buffers) {
+std::string run(const Workload& w, const Func& f, std::vector<Bytes>* buffers, const std::vector<WeightOrder>& orders) {
   *buffers = make_buffers(w);
+  for (const WeightOrder& order : orders) {
+    Bytes& given = (*buffers)[order.parameter];
+    if (order.bytes() != static_cast<int64_t>(given.size())) return text("an order of ", order.bytes(), " bytes");
+    Bytes ordered(given.size());
+    reorder(order, given.data(), ordered.data());
+    given = std::move(ordered);
+  }
   std::vector<std::byte*> memory;
   for (Bytes& b : *buffers)
     memory.push_back(b.data());
@@ -99,12 +106,13 @@ std::string compare(const Workload& w, const std::vector<Bytes>& got, const std:
   return "";
 }
 
-std::string check_lowered(const Workload& w, const Func& scheduled, const std::vector<Bytes>& expected) {
+std::string check_lowered(const Workload& w, const Func& scheduled, const std::vector<Bytes>& expected,
+                          const std::vector<WeightOrder>& orders) {
   Func lowered = lower(scheduled, Target());
   std::vector<std::string> violations = verify(lowered, Stage::lowered);
   if (!violations.empty()) return "verifier, lowered: " + join(violations, "\n");
   std::vector<Bytes> got;
-  if (std::string error = run(w, lowered, &got); !error.empty()) return "interpreter, lowered: " + error;
+  if (std::string error = run(w, lowered, &got, orders); !error.empty()) return "interpreter, lowered: " + error;
   std::string difference = compare(w, got, expected);
   return difference.empty() ? "" : "lowered: " + difference;
 }
@@ -112,13 +120,13 @@ std::string check_lowered(const Workload& w, const Func& scheduled, const std::v
 }  // namespace
 
 std::string check_results(const Workload& w, const Func& scheduled, const std::vector<Bytes>& expected,
-                          bool lowers) {
+                          bool lowers, const std::vector<WeightOrder>& orders) {
   std::vector<std::string> violations = verify(scheduled, Stage::blocks);
   if (!violations.empty()) return "verifier: " + join(violations, "\n");
   std::vector<Bytes> got;
-  if (std::string error = run(w, scheduled, &got); !error.empty()) return "interpreter: " + error;
+  if (std::string error = run(w, scheduled, &got, orders); !error.empty()) return "interpreter: " + error;
   std::string difference = compare(w, got, expected);
-  return difference.empty() && lowers ? check_lowered(w, scheduled, expected) : difference;
+  return difference.empty() && lowers ? check_lowered(w, scheduled, expected, orders) : difference;
 }
 
 }  // namespace mcc::tensor::test

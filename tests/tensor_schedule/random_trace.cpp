@@ -1,5 +1,7 @@
 #include "random_trace.h"
 
+#include "tensor/schedule/weight_order.h"
+
 #include <functional>
 
 #include "tensor/schedule/tree.h"
@@ -26,8 +28,10 @@ struct Pool {
       blocks.push_back(site.block->name);
     for (const For* loop : loops_below(f.body))
       loops.push_back(loop->var.name());
-    for (const Buffer& b : f.params)
+    for (const Buffer& b : f.params) {
       buffers.push_back(b.name());
+      if (is_weight(f, b)) intermediates.push_back(b.name());  // its order is free, too
+    }
     for (const Buffer& b : f.allocs) {
       buffers.push_back(b.name());
       intermediates.push_back(b.name());

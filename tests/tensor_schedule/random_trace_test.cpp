@@ -19,7 +19,7 @@ std::string check(const Workload& w, const Trace& trace, const std::vector<Bytes
   Schedule schedule(w.func);
   Outcome outcome = schedule.replay(trace);
   if (!outcome) return "replay: " + outcome.detail;
-  return check_results(w, schedule.func(), expected, lowers);
+  return check_results(w, schedule.func(), expected, lowers, weight_orders(w.func, trace));
 }
 
 // The shortest prefix of the trace after which something is wrong, for the message.

@@ -1,6 +1,7 @@
 #include "workloads.h"
 
 #include "tensor/build.h"
+#include "tensor/schedule/weight_order.h"
 
 namespace mcc::tensor::test {
 namespace {
@@ -26,6 +27,21 @@ Func matmul_bias_relu() {
   Buffer relu = b.compute("relu", f32, {16, 24},
                           [&](Axes s) { return max(load(add, {s[0], s[1]}), constant(f32, 0)); });
   return b.finish({relu});
+}
+
+Func with_weights(Func f) {
+  mark_weights(f, {"w"});
+  return f;
+}
+
+// Weights in panels of two vectors of four.
+Func matmul_panels() {
+  FuncBuilder b("matmul_panels");
+  Buffer x = b.input("x", f32, {12, 6}), w = b.input("w", f32, {4, 6, 8});
+  Buffer y = b.reduce("y", f32, {12, 32}, {6}, Reducer::sum, [&](Axes s, Axes r) {
+    return load(x, {s[0], r[0]}) * load(w, {floor_div(s[1], 8), r[0], floor_mod(s[1], 8)});
+  });
+  return with_weights(b.finish({y}));
 }
 
 Expr padded(const Buffer& x, Axes s, int64_t height, int64_t width) {
@@ -178,6 +194,8 @@ std::vector<Workload> all_workloads() {
       {"matmul", matmul(), {}, false},
       {"matmul_bias_relu", matmul_bias_relu(), {}, false},
       {"conv_blocked", conv_blocked(1), {}, false},
+      {"conv_constant", with_weights(conv_blocked(1)), {}, false},
+      {"matmul_panels", matmul_panels(), {}, false},
       {"conv_strided", conv_blocked(2), {}, false},
       {"depthwise", depthwise(), {}, false},
       {"softmax", softmax(), {}, false},

@@ -259,6 +259,21 @@ class TuningLog(LogCase):
             self.assertEqual(done.returncode, 3, done.stderr)
             self.assertIn(said, done.stderr)
 
+    def test_own_order_of_weights(self):
+        task = next(t for t in self.tasks["tasks"] if "first" in t["onnx_nodes"])
+        for order in ("(i0, i1, i2) -> (i1, i0, i2)", "(i0, i1, i2) -> (i0, i2 // 8, i1 // 2, i1 %% 2, i2 %% 8)"):
+            step = f'transform_layout(buffer="x1", map="{order}")'
+            path = self.file("order.txt", f'task {task["id"]}\n{step}\n')
+            self.assertEqual(self.compile("--schedule", path, output="order.so")["schedules"]["file"], 1)
+            (kernel,) = self.json_of("explain", "order.so", "first")["kernels"]
+            self.assertEqual(kernel["trace"].strip(), step)
+            np.testing.assert_allclose(self.outputs("order.so"), self.outputs("plain.so"), rtol=1e-4, atol=1e-6)
+        # The order of an input is the caller's.
+        path = self.file("order.txt", f'task {task["id"]}\ntransform_layout(buffer="x0", map="(i, k) -> (k, i)")\n')
+        done = self.mcc("compile", self.model, "-o", "x.so", "--schedule", path)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("expected an intermediate or a weight, got parameter x0", done.stderr)
+
     def test_explain(self):
         (kernel,) = self.json_of("explain", "plain.so", "act", "--profile", "--seconds", 0.05)["kernels"]
         self.assertIn("first", kernel["onnx_nodes"])

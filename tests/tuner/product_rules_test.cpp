@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "check_results.h"
 #include "support/text.h"
 #include "tensor/build.h"
@@ -90,6 +92,37 @@ INSTANTIATE_TEST_SUITE_P(
                     Form{3, 7, 9, 11, false, true, false, 1}, Form{3, 7, 9, 11, false, false, true, 2},
                     Form{1, 2, 3, 3, false, true, false, 1}, Form{5, 6, 4, 2, false, true, false, 0}),
     testing::PrintToStringParamName());
+
+// Tiles narrower and wider than the panels of the weights, which are stored to fit them.
+class OrderedWeights : public testing::TestWithParam<int64_t> {};
+
+TEST_P(OrderedWeights, KeepTheProduct) {
+  class Orders : public PreferredDecider {
+   public:
+    explicit Orders(int64_t vectors) : vectors_(vectors) {}
+    Answer answer(const Choice& choice, const Answer& preferred) override {
+      if (choice.name == "y.vectors") return choice.allows({vectors_}) ? Answer{vectors_} : preferred;
+      return choice.name == "y.weights" ? Answer{1} : preferred;
+    }
+
+   private:
+    int64_t vectors_;
+  } decide(GetParam());
+  const std::vector<Workload> all = tensor::test::all_workloads();
+  auto w = std::find_if(all.begin(), all.end(), [](const Workload& x) { return x.name == "matmul_panels"; });
+  ASSERT_NE(w, all.end());
+  Target target = small_target();
+  Draft draft{Schedule(w->func), decide, target};
+  apply_rules(draft);
+  ASSERT_TRUE(draft.refusal) << draft.refusal.detail;
+  const std::vector<WeightOrder> orders = weight_orders(w->func, draft.schedule.trace());
+  EXPECT_EQ(orders.empty(), GetParam() == 2) << to_text(draft.schedule.trace());  // as wide as the panels
+  std::vector<Bytes> expected;
+  ASSERT_EQ(tensor::test::run(*w, w->func, &expected), "");
+  EXPECT_EQ(tensor::test::check_results(*w, draft.schedule.func(), expected, true, orders), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Vectors, OrderedWeights, testing::Values(1, 2, 4), testing::PrintToStringParamName());
 
 std::string default_trace(const Form& form, const Target& target) {
   return to_text(default_schedule(product(form), target).trace());

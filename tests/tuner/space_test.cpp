@@ -131,7 +131,8 @@ TEST_P(Spaces, EveryPointKeepsTheResults) {
     for (uint64_t i = 0; i < 24; ++i) {
       Planned planned = i == 0 ? space.preferred(*sketch) : space.sample(*sketch, Random(7, 0, i));
       if (!planned.ok() || !seen.insert(text_of(planned)).second) continue;
-      ASSERT_EQ(check_results(w, planned.func, expected, i % 4 == 0), "")
+      const auto orders = tensor::weight_orders(w.func, planned.candidate.trace);
+      ASSERT_EQ(check_results(w, planned.func, expected, i % 4 == 0, orders), "")
           << sketch->name << "\n"
           << text_of(planned) << to_text(planned.func);
     }

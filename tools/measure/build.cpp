@@ -82,6 +82,7 @@ BuiltKernel build_candidate(const BuildContext& context, const std::string& trac
       fail(built, tuner::TrialError::refused, outcome.detail);
       return built;
     }
+    built.orders = tensor::weight_orders(context.unscheduled, schedule.trace());
     build(context, schedule.func(), built);
   } catch (const std::exception& error) {
     fail(built, tuner::TrialError::build, text("internal error: ", error.what()));

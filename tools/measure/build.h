@@ -6,7 +6,7 @@
 #include <string>
 
 #include "codegen/codegen.h"
-#include "tensor/schedule/schedule.h"
+#include "tensor/schedule/weight_order.h"
 #include "tuner/trial.h"
 
 namespace mcc::tools {
@@ -18,6 +18,7 @@ struct BuiltKernel {
   std::string message;
   std::string key;  // hash of the lowered function: equal for equal code
   codegen::KernelMemory memory;
+  std::vector<tensor::WeightOrder> orders;  // in which it expects weights
   std::shared_ptr<codegen::Jit::Kernel> kernel;
   std::shared_ptr<DeviceKernel> on_device;  // of a GPU, instead
   // Where the time went, in seconds of this thread's processor time.

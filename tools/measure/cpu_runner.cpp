@@ -52,7 +52,7 @@ class CpuRunner : public KernelRunner {
   }
 
   RunOutcome run(BuiltKernel& built) override {
-    Result<void* const*> buffers = task_.arguments(built.memory, options_.threads);
+    Result<void* const*> buffers = task_.arguments(built.memory, options_.threads, built.orders);
     if (!buffers.ok()) return {0, TrialError::rejected, to_text(buffers.errors())};
     task_.poison_outputs();
     const Clock::time_point start = Clock::now();
@@ -66,7 +66,7 @@ class CpuRunner : public KernelRunner {
 
   RunOutcome time(BuiltKernel& built, int64_t runs, bool is_next, RunBlock& block) override {
     const Clock::time_point begin = Clock::now();
-    void* const* buffers = *task_.arguments(built.memory, options_.threads);
+    void* const* buffers = *task_.arguments(built.memory, options_.threads, built.orders);
     const auto function = built.kernel->function;
     const bool is_pooled = executor_ != &inline_executor_;
     const int64_t preempted = times_preempted();

@@ -195,6 +195,8 @@ class DeviceRunner : public KernelRunner {
     tensor::Schedule schedule(context_.unscheduled);
     if (tensor::Outcome outcome = schedule.replay(*steps); !outcome)
       return failed(std::move(out), TrialError::refused, outcome.detail);
+    if (!tensor::weight_orders(context_.unscheduled, schedule.trace()).empty())
+      return failed(std::move(out), TrialError::refused, "weights in another order are not measured on GPUs");
     out.replay = seconds_since(start);
     BuiltDevice built =
         build_device(schedule.func(), context_.target, context_.emit, context_.assembler, is_known);

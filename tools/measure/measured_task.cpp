@@ -22,6 +22,9 @@ namespace {
 constexpr int64_t kInterpreted = 100'000;
 constexpr int64_t kCompiled = int64_t{1} << 27;
 
+// Orders of weights that are kept for the candidates of a task.
+constexpr size_t kMaxOrdered = 8;
+
 // Buffers of equal sizes must not lie a multiple of 4 KB apart: loads would wait for unrelated stores.
 constexpr size_t kSkew = 17 * MCC_BUFFER_ALIGNMENT;
 
@@ -159,6 +162,7 @@ Result<std::unique_ptr<MeasuredTask>> MeasuredTask::create(const std::string& te
 }
 
 void MeasuredTask::fill_inputs(uint64_t seed, bool is_positive) {
+  ordered_.clear();
   const std::vector<int64_t> limits = index_limits(func_);
   for (size_t i = 0; i < limits.size(); ++i) {
     InputOptions options;
@@ -171,7 +175,32 @@ void MeasuredTask::fill_inputs(uint64_t seed, bool is_positive) {
   }
 }
 
-Result<void* const*> MeasuredTask::arguments(const codegen::KernelMemory& memory, int threads) {
+// Puts reordered copies in the place of parameters; copies of the latest orders are kept.
+bool MeasuredTask::order_weights(const std::vector<WeightOrder>& orders) {
+  ordered_now_.clear();
+  if (ordered_.size() > kMaxOrdered) ordered_.clear();
+  std::map<size_t, std::string> done;
+  for (const WeightOrder& order : orders) {
+    std::string& key = done[order.parameter];
+    key += text(order.parameter, order.map);
+    const auto bytes = static_cast<size_t>(order.bytes());
+    auto [entry, is_new] = ordered_.try_emplace(key);
+    if (is_new) {
+      if (!entry->second.reserve(bytes)) {
+        ordered_.erase(entry);
+        return false;
+      }
+      reorder(order, static_cast<const std::byte*>(arguments_[order.parameter]),
+              reinterpret_cast<std::byte*>(entry->second.data()));
+    }
+    arguments_[order.parameter] = entry->second.data();
+    ordered_now_.push_back({reinterpret_cast<std::byte*>(entry->second.data()), bytes});
+  }
+  return true;
+}
+
+Result<void* const*> MeasuredTask::arguments(const codegen::KernelMemory& memory, int threads,
+                                             const std::vector<WeightOrder>& orders) {
   std::vector<size_t> sizes;
   for (const Expr& workspace : memory.workspaces) {
     int64_t bytes = 0;
@@ -190,6 +219,8 @@ Result<void* const*> MeasuredTask::arguments(const codegen::KernelMemory& memory
   arguments_.clear();
   for (const Parameter& p : parameters_)
     arguments_.push_back(p.data);
+  if (!order_weights(orders))
+    return Diagnostic{ErrorKind::environment, "task", "there is no memory for its weights in another order", ""};
   uint8_t* at = private_memory_.data();
   for (size_t bytes : sizes) {
     arguments_.push_back(at);
@@ -222,17 +253,19 @@ OutputCheck MeasuredTask::check_outputs() const {
 void MeasuredTask::flush_caches() const {
   for (const Parameter& p : parameters_)
     flush_lines(p.data, p.bytes);
+  for (const Parameter& p : ordered_now_)
+    flush_lines(p.data, p.bytes);
   flush_lines(reinterpret_cast<const std::byte*>(private_memory_.data()), private_bytes_);
   _mm_mfence();
 }
 
 // ---- The reference ----
 
-Status MeasuredTask::run_once(const BuildContext& context, const Func& scheduled) {
-  BuiltKernel built = build_function(context, scheduled);
+Status MeasuredTask::run_once(const BuildContext& context, const Schedule& schedule) {
+  BuiltKernel built = build_function(context, schedule.func());
   if (built.error != tuner::TrialError::none)
     return Diagnostic{ErrorKind::unsupported, "task", "the reference cannot be built: " + built.message, ""};
-  Result<void* const*> buffers = arguments(built.memory, 1);
+  Result<void* const*> buffers = arguments(built.memory, 1, weight_orders(func_, schedule.trace()));
   if (!buffers.ok()) return buffers.errors();
   poison_outputs();
   mcc_executor executor = runtime::make_inline_executor();
@@ -251,7 +284,7 @@ Status MeasuredTask::interpret() {
 // The outputs hold what the default schedule computed; the reference is compared with them where `rows` writes.
 Status MeasuredTask::check_rows(const BuildContext& context, const Func& rows) {
   keep_outputs();
-  Status status = run_once(context, rows);
+  Status status = run_once(context, Schedule(rows));
   if (!status.ok()) return status;
   for (Output& output : outputs_) {
     const auto width = static_cast<size_t>(byte_size(output.element));
@@ -287,8 +320,8 @@ Status MeasuredTask::compute(const BuildContext& context) {
   std::optional<Func> rows;
   if (iterations > kCompiled) rows = rows_of(func_, kCompiled / 4);
   Status status = iterations <= kInterpreted ? interpret()
-                  : rows ? run_once(context, tuner::default_schedule(func_, context.target).func())
-                         : run_once(context, func_);
+                  : rows ? run_once(context, tuner::default_schedule(func_, context.target))
+                         : run_once(context, Schedule(func_));
   if (!status.ok()) return status;
   if (rows) return check_rows(context, *rows);
   keep_outputs();

@@ -1,6 +1,7 @@
 // A kernel's inputs, outputs and expected outputs in memory, laid out as a session lays them out.
 #pragma once
 
+#include <map>
 #include <memory>
 
 #include "runtime/base.h"
@@ -26,8 +27,9 @@ class MeasuredTask {
   // would take seconds, by the default schedule, of which some rows are compared with the unscheduled function's.
   Status compute_reference(const BuildContext& context);
 
-  // The `buffers` argument of a kernel; valid until the next call.
-  Result<void* const*> arguments(const codegen::KernelMemory& memory, int threads);
+  // The `buffers` argument of a kernel that expects weights in these orders; valid until the next call.
+  Result<void* const*> arguments(const codegen::KernelMemory& memory, int threads,
+                                 const std::vector<tensor::WeightOrder>& orders = {});
   // Fills the outputs with bits that no result has, so that what is not written shows.
   void poison_outputs();
   // The outputs against the reference.
@@ -51,7 +53,8 @@ class MeasuredTask {
   void fill_inputs(uint64_t seed, bool is_positive);
   Status compute(const BuildContext& context);
   Status interpret();
-  Status run_once(const BuildContext& context, const tensor::Func& scheduled);
+  Status run_once(const BuildContext& context, const tensor::Schedule& schedule);
+  bool order_weights(const std::vector<tensor::WeightOrder>& orders);
   Status check_rows(const BuildContext& context, const tensor::Func& rows);
   void keep_outputs();
   bool is_mostly_not_finite() const;
@@ -63,6 +66,8 @@ class MeasuredTask {
   size_t private_bytes_ = 0;                // of the latest arguments
   std::vector<Parameter> parameters_;
   std::vector<Output> outputs_;
+  std::map<std::string, runtime::Block> ordered_;  // weights, by parameter and what was done to them
+  std::vector<Parameter> ordered_now_;             // those of the latest arguments
   std::vector<void*> arguments_;
   bool has_reference_ = false;
 };
