@@ -24,6 +24,10 @@ bool schedule_grid_product(Draft& draft, const std::string& block);
 bool schedule_grid_matrices(Draft& draft, const std::string& block);
 bool is_grid_product(const tensor::Schedule& schedule, const std::string& block);
 
+// A function of two products with rows between them (attention): all of it in one launch, where a few rows fit into shared
+// memory.
+bool schedule_grid_chain(Draft& draft);
+
 // Blocks that follow each other, reductions along rows and maps of these: rows by blocks, their elements by threads.
 bool schedule_grid_rows(Draft& draft, const std::vector<std::string>& blocks);
 

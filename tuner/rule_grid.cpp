@@ -308,6 +308,7 @@ std::vector<std::vector<std::string>> free_runs(const Schedule& s) {
 void apply_grid_rules(Draft& draft) {
   Schedule& s = draft.schedule;
   inline_for_grid(draft);
+  schedule_grid_chain(draft);
   for (const std::string& block : s.block_names()) {
     if (s.find_block(block) != nullptr) schedule_grid_product(draft, block);
   }

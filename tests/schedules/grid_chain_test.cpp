@@ -1,0 +1,155 @@
+// Attention in one launch: tiles of rows whose scores stay in shared memory, on the interpreter.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "schedules/run_func.h"
+#include "tensor/build.h"
+#include "tensor/grid.h"
+#include "tensor/passes/merge_axes.h"
+#include "tensor/visit.h"
+#include "tuner/default_schedule.h"
+#include "tuner/grid_rules.h"
+#include "tuner/random.h"
+
+namespace mcc::test {
+namespace {
+
+using namespace tensor;
+
+constexpr ElementType f32 = ElementType::f32;
+
+// Takes any of the tiles.
+class TileDecider : public tuner::PreferredDecider {
+ public:
+  explicit TileDecider(uint64_t seed) : random_(seed) {}
+  tuner::Answer answer(const tuner::Choice& choice, const tuner::Answer&) override {
+    return {choice.options[static_cast<size_t>(random_.below(static_cast<int64_t>(choice.options.size())))]};
+  }
+
+ private:
+  tuner::Random random_;
+};
+
+enum class Mask { none, added, kept, causal };
+
+struct Form {
+  int64_t heads, m, n, d, e;
+  Mask mask = Mask::none;
+  ElementType factor = f32;
+};
+
+void PrintTo(const Form& f, std::ostream* out) {
+  constexpr const char* kMasks[] = {"", "_added", "_kept", "_causal"};
+  *out << text("h", f.heads, "_m", f.m, "_n", f.n, "_d", f.d, "_e", f.e, kMasks[static_cast<int>(f.mask)],
+               "_", to_text(f.factor));
+}
+
+// Queries, keys and values lie as a common projection leaves them: [position, head, element].
+Func attention(const Form& f) {
+  FuncBuilder b("attention");
+  Buffer q = b.input("q", f32, {f.m, f.heads, f.d}), k = b.input("k", f32, {f.n, f.heads, f.d}),
+         v = b.input("v", f32, {f.n, f.heads, f.e});
+  auto factor = [&](const Expr& e) { return f.factor == f32 ? e : cast(f32, cast(f.factor, e)); };
+  Buffer scores = b.reduce("scores", f32, {f.heads, f.m, f.n}, {f.d}, Reducer::sum, [&](Axes i, Axes r) {
+    return factor(load(q, {i[1], i[0], r[0]})) * factor(load(k, {i[2], i[0], r[0]}));
+  });
+  if (f.mask != Mask::none) {
+    const ElementType type = f.mask == Mask::kept ? ElementType::boolean : f32;
+    Buffer mask = f.mask == Mask::causal ? Buffer() : b.input("mask", type, {f.n});
+    scores = b.compute("masked", f32, {f.heads, f.m, f.n}, [&](Axes i) {
+      Expr score = load(scores, {i[0], i[1], i[2]});
+      if (f.mask == Mask::causal)
+        return select(i[2] <= i[1], score * constant(f32, 0.5), constant(f32, -1e30));
+      if (f.mask == Mask::kept) return select(load(mask, {i[2]}), score, constant(f32, -20));
+      return score * constant(f32, 0.25) + load(mask, {i[2]});
+    });
+  }
+  Buffer top = b.reduce("top", f32, {f.heads, f.m}, {f.n}, Reducer::max, [&](Axes i, Axes r) {
+    return load(scores, {i[0], i[1], r[0]});
+  });
+  Buffer power = b.compute("power", f32, {f.heads, f.m, f.n}, [&](Axes i) {
+    return call(Intrinsic::exp, {load(scores, {i[0], i[1], i[2]}) - load(top, {i[0], i[1]})});
+  });
+  Buffer sum = b.reduce("sum", f32, {f.heads, f.m}, {f.n}, Reducer::sum, [&](Axes i, Axes r) {
+    return load(power, {i[0], i[1], r[0]});
+  });
+  Buffer inverse = b.compute("inverse", f32, {f.heads, f.m}, [&](Axes i) {
+    return constant(f32, 1) / load(sum, {i[0], i[1]});
+  });
+  Buffer mixed = b.reduce("mixed", f32, {f.heads, f.m, f.e}, {f.n}, Reducer::sum, [&](Axes i, Axes r) {
+    return factor(load(power, {i[0], i[1], r[0]})) * factor(load(v, {r[0], i[0], i[2]}));
+  });
+  Buffer y = b.compute("y", f32, {f.m, f.heads, f.e}, [&](Axes i) {
+    return load(mixed, {i[1], i[0], i[2]}) * load(inverse, {i[1], i[0]});
+  });
+  return b.finish({y});
+}
+
+Target target_of(const char* arch) {
+  Target target;
+  target.kind = TargetKind::cuda;
+  target.vector_bits = 128;
+  target.gpu = *find_gpu(arch);
+  return target;
+}
+
+// Statements at the top of a lowered function, and buffers that its launches hand over.
+int launches_of(const Func& f) {
+  int count = 0;
+  for_each_stmt(f.body, [&](const Stmt& s) {
+    const auto* loop = s.as<For>();
+    count += loop && grid_axis(*loop) == GridAxis::block_x;
+  });
+  return count;
+}
+
+const uint64_t kTiles = 4;
+
+class GridChains : public ::testing::TestWithParam<Form> {};
+
+TEST_P(GridChains, AreOneLaunchInAnyTile) {
+  const Target target = target_of("sm_80");
+  Func f = merge_axes(attention(GetParam()));
+  std::set<std::string> traces;
+  for (uint64_t seed = 0; seed < kTiles; ++seed) {
+    TileDecider decide(seed);
+    tuner::PreferredDecider preferred;
+    tuner::Draft draft{Schedule(f), seed == 0 ? static_cast<tuner::Decider&>(preferred) : decide, target};
+    tuner::inline_for_grid(draft);
+    ASSERT_TRUE(tuner::schedule_grid_chain(draft)) << to_text(f);
+    if (!traces.insert(to_text(draft.schedule.trace())).second) continue;
+    SCOPED_TRACE(to_text(draft.schedule.trace()));
+    Func lowered;
+    lower_and_compare(f, draft.schedule, target, lowered);
+    EXPECT_EQ(launches_of(lowered), 1) << to_text(lowered);
+    EXPECT_EQ(to_text(lowered).find(" global {"), std::string::npos) << "scores in global memory";
+    if (HasFailure()) return;
+  }
+  EXPECT_GE(traces.size(), 2u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, GridChains,
+                         ::testing::Values(Form{2, 16, 32, 16, 16}, Form{2, 13, 21, 16, 16, Mask::added},
+                                           Form{1, 9, 16, 32, 32, Mask::causal},
+                                           Form{3, 9, 19, 5, 9, Mask::kept},
+                                           Form{1, 33, 70, 48, 48, Mask::causal},
+                                           Form{2, 21, 33, 64, 80, Mask::added}, Form{1, 20, 35, 80, 128},
+                                           Form{1, 37, 37, 128, 64, Mask::kept}),
+                         ::testing::PrintToStringParamName());
+
+// Rows of scores that no shared memory holds, and such that make no tile.
+TEST(GridChainsThatDoNotFit, AreLeftToOtherRules) {
+  for (const Form& form : {Form{1, 64, 20000, 64, 64}, Form{1, 3, 64, 16, 16}, Form{1, 64, 15, 16, 16}}) {
+    Func f = merge_axes(attention(form));
+    tuner::PreferredDecider decide;
+    const Target target = target_of("sm_80");
+    tuner::Draft draft{Schedule(f), decide, target};
+    tuner::inline_for_grid(draft);
+    EXPECT_FALSE(tuner::schedule_grid_chain(draft));
+    EXPECT_TRUE(draft.refusal);
+  }
+}
+
+}  // namespace
+}  // namespace mcc::test

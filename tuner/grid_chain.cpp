@@ -1,0 +1,278 @@
+#include <algorithm>
+#include <cmath>
+
+#include "support/text.h"
+#include "tensor/schedule/tree.h"
+#include "tuner/grid_chain.h"
+#include "tuner/grid_product.h"
+
+namespace mcc::tuner {
+
+using namespace tensor;
+
+std::optional<ProductChain> as_chain(const Schedule& s) {
+  ProductChain c;
+  std::vector<std::string> names = s.block_names(), products;
+  for (const std::string& name : names) {
+    std::optional<Product> product = as_product(s, name);
+    if (product) products.push_back(name);
+  }
+  if (products.size() != 2) return std::nullopt;
+  c.first = *as_product(s, products[0]);
+  c.second = *as_product(s, products[1]);
+  if (c.first.g.axes != c.second.g.axes || c.first.i.axes != c.second.i.axes || c.first.j.axes.size() != 1 ||
+      c.second.k.axes.size() != 1 || c.first.j.extent != c.second.k.extent)
+    return std::nullopt;
+  const BlockInfo first = *analyze(s, products[0]), second = *analyze(s, products[1]);
+  const size_t shared = c.first.g.axes.size() + c.first.i.axes.size();
+  // The axes of rows lead, in both.
+  for (size_t n = 0; n < shared; ++n) {
+    if (first.axes[n].is_reduce || second.axes[n].is_reduce ||
+        first.axes[n].extent != second.axes[n].extent || n == c.first.j.axes[0] || n == c.second.j.axes[0])
+      return std::nullopt;
+  }
+  if (is_output(s.func(), first.store.buffer)) return std::nullopt;
+  // What depends on the first product, up to the second: about its rows, element by element or as a whole.
+  std::vector<Buffer> made{first.store.buffer};
+  auto depends = [&](const BlockInfo& b) {
+    return std::any_of(b.loads.begin(), b.loads.end(), [&](const Access& l) {
+      return std::any_of(made.begin(), made.end(), [&](const Buffer& m) { return l.buffer.same_as(m); });
+    });
+  };
+  const int64_t columns = c.first.j.extent;
+  for (const std::string& name : names) {
+    if (name == products[0]) continue;
+    std::optional<BlockInfo> info = analyze(s, name);
+    if (!info) return std::nullopt;
+    if (!depends(*info)) continue;
+    made.push_back(info->store.buffer);
+    if (name == products[1]) continue;
+    if (std::vector<std::string> from = s.consumers(products[1]); from == std::vector<std::string>{name}) {
+      if (!info->is_injective || info->spatial != second.spatial || name != names.back()) return std::nullopt;
+      continue;
+    }
+    if (is_output(s.func(), info->store.buffer) || info->is_nested || info->axes.size() < shared)
+      return std::nullopt;
+    for (size_t n = 0; n < shared; ++n) {
+      if (info->axes[n].is_reduce || info->axes[n].extent != first.axes[n].extent) return std::nullopt;
+    }
+    RowBlock row{name, RowBlock::Kind::scalar};
+    if (info->axes.size() == shared + 1 && info->axes[shared].extent == columns) {
+      if (!info->is_reduction && !info->is_injective) return std::nullopt;
+      if (info->is_reduction && (info->is_contraction || info->element_bits != 32)) return std::nullopt;
+      row.kind = info->is_reduction ? RowBlock::Kind::reduction : RowBlock::Kind::map;
+    } else if (info->axes.size() != shared || !info->is_injective) {
+      return std::nullopt;
+    }
+    c.between.push_back(row);
+  }
+  const Buffer taken = c.second.a.buffer;
+  const bool is_fed = std::any_of(c.between.begin(), c.between.end(), [&](const RowBlock& b) {
+    return b.kind == RowBlock::Kind::map && analyze(s, b.name)->store.buffer.same_as(taken);
+  });
+  const bool is_independent = std::none_of(made.begin(), made.end(), [&](const Buffer& m) {
+    return m.same_as(c.first.a.buffer) || m.same_as(c.first.b.buffer) || m.same_as(c.second.b.buffer);
+  });
+  return is_fed && is_independent ? std::optional(c) : std::nullopt;
+}
+
+void ChainSchedule::prepare() {
+  // The block that takes the scores over; all of its kind are not inlined.
+  std::vector<std::string> consumers = s_.consumers(c_.first.block);
+  auto is_consumer = [&](const RowBlock& b) {
+    return b.kind == RowBlock::Kind::map && consumers == std::vector<std::string>{b.name} && !feeds_second(b);
+  };
+  first_.fuse_sides();
+  second_.fuse_sides();
+  for (const RowBlock& b : c_.between) {
+    if (is_consumer(b)) continue;
+    name_axes(b);
+  }
+  first_.separate_result();
+  second_.separate_result();
+  std::erase_if(c_.between, is_consumer);
+  scores_ = only_buffer_written(*s_.find_block(first_.last())).name();
+}
+
+bool ChainSchedule::feeds_second(const RowBlock& b) const {
+  return only_buffer_written(*s_.find_block(b.name)).same_as(c_.second.a.buffer);
+}
+
+// The axes of rows become g and i, as they are in the first product; the axis along the row k or j.
+void ChainSchedule::name_axes(const RowBlock& b) {
+  std::vector<std::string> names;
+  for (const Axis& axis : s_.find_block(b.name)->axes)
+    names.push_back(axis.var.name());
+  for (const Side* side : {&c_.first.g, &c_.first.i}) {
+    std::vector<std::string> axes;
+    for (size_t n : side->axes)
+      axes.push_back(names[n]);
+    if (!axes.empty()) must_step(d_, FuseAxes{b.name, axes, side->name});
+  }
+  if (b.kind == RowBlock::Kind::scalar) return;
+  must_step(d_, FuseAxes{b.name, {names.back()}, b.kind == RowBlock::Kind::reduction ? "k" : "j"});
+}
+
+// What is made for each element of a row is computed where it is needed.
+void ChainSchedule::inline_maps() {
+  for (const RowBlock& b : c_.between) {
+    if (b.kind == RowBlock::Kind::map) must_step(d_, ComputeInline{b.name});
+  }
+  std::erase_if(c_.between, [](const RowBlock& b) { return b.kind == RowBlock::Kind::map; });
+}
+
+// Everything up to the second product goes below the loop over tiles of rows.
+void ChainSchedule::gather() {
+  for (size_t n = c_.between.size(); n-- > 0;)
+    must_step(d_, ComputeAt{c_.between[n].name, host_});
+  must_step(d_, ComputeAt{first_.last(), host_});
+  must_step(d_, ComputeAt{c_.first.block, host_});
+  must_step(d_, ComputeAt{first_.loop("a"), host_});
+}
+
+std::string ChainSchedule::bind_rows(const std::string& loop, const std::vector<std::string>& inner) {
+  const std::string turn = loop + ".n";
+  std::vector<int64_t> factors{0};
+  std::vector<std::string> names{turn}, order{turn}, axes;
+  for (const auto& [extent, axis] : {std::pair{threads_.z, "thread.z"}, {threads_.y, "thread.y"}}) {
+    if (extent == 1) continue;
+    factors.push_back(extent);
+    names.push_back(text(loop, ".", axis));
+    axes.emplace_back(axis);
+  }
+  must_step(d_, Split{loop, factors, names});
+  order.insert(order.end(), names.begin() + 1, names.end());
+  order.insert(order.end(), inner.begin(), inner.end());
+  if (order.size() > 1) must_step(d_, Reorder{order});
+  for (size_t n = 0; n < axes.size(); ++n)
+    must_step(d_, Bind{names[n + 1], axes[n]});
+  return turn;
+}
+
+std::vector<std::string> ChainSchedule::below_host(const std::string& block) const {
+  std::vector<std::string> loops = s_.loop_names_of(block);
+  auto at = std::find(loops.begin(), loops.end(), host_);
+  return at == loops.end() ? std::vector<std::string>() : std::vector<std::string>(at + 1, loops.end());
+}
+
+// Each thread reduces every n-th element of some rows; then the threads of a row combine what they have.
+void ChainSchedule::reduce(const std::string& name) {
+  const std::string k = name + ".k", part = name + ".part";
+  must_step(d_, Split{k, {0, threads_.x}, {k + ".n", k + ".t"}});
+  must_step(d_, Rfactor{name, k + ".t", part, 0});
+  if (!d_.refusal) return;
+  for (const std::string& block : {part, name}) {
+    std::string row, thread, turn;
+    for (const std::string& loop : below_host(block)) {
+      const AxisKinds kinds = axes_bound_to(*s_.find_block(block), s_.find_loop(loop)->var);
+      if (block == part ? loop == k + ".n" : kinds.reduce) {
+        (block == part ? turn : thread) = loop;
+      } else if (kinds.spatial) {
+        (loop == k + ".t" ? thread : row) = loop;
+      }
+    }
+    std::vector<std::string> inner{thread};
+    if (!turn.empty()) inner.push_back(turn);
+    const std::string rows = bind_rows(row, inner);
+    if (!d_.refusal) return;
+    if (block == part) {
+      if (s_.find_block(part)->init) must_step(d_, DecomposeReduction{part, turn});
+      must_step(d_, Bind{thread, "thread.x"});
+    } else {
+      must_step(d_, DecomposeReduction{name, rows});
+      must_step(d_, Bind{thread, "thread.x"});
+      must_step(d_, SetScope{only_buffer_written(*s_.find_block(name)).name(), "shared"});
+    }
+    try_step(d_, Unroll{rows});
+  }
+  if (threads_.z * threads_.y < tile_rows_) {
+    // So that an element's indices say which thread has it.
+    const int64_t rows = threads_.z * threads_.y;
+    const std::string batch = first_.has_batch() ? "g, " : "",
+                      warp = threads_.z > 1 ? text("i %% ", rows, " // ", threads_.y, ", ") : "";
+    must_step(d_, TransformLayout{part, text("(t, ", batch, "i) -> (t, ", batch, "i // ", rows, ", ", warp,
+                                             "i %% ", threads_.y, ")")});
+  }
+  must_step(d_, SetScope{part, "local"});
+}
+
+void ChainSchedule::place_between() {
+  for (const RowBlock& b : c_.between) {
+    if (b.kind == RowBlock::Kind::reduction) {
+      reduce(b.name);
+      continue;
+    }
+    bind_rows(b.name + ".i", {});
+    must_step(d_, SetScope{only_buffer_written(*s_.find_block(b.name)).name(), "shared"});
+  }
+}
+
+// All threads fetch what the copy holds, neighbours in memory by neighbouring threads: rows as one stretch where threads and rows
+// come out even, else row by row.
+void ChainSchedule::fetch(const std::string& copy, const std::string& outer, const std::string& inner,
+                          int64_t vector) {
+  const std::string lane = copy + ".v", x = copy + ".thread.x";
+  std::string across = copy + "." + outer, along = copy + "." + inner;
+  const bool is_row = s_.find_loop(across) == nullptr;
+  int64_t width = 0;
+  if (s_.find_loop(along) == nullptr || !as_int(s_.find_loop(along)->extent, &width)) {
+    if (is_row) return must_step(d_, Vectorize{along});  // a single element
+    std::swap(across, along);
+  }
+  const int64_t turn = threads_.z * threads_.y * threads_.x * vector;
+  const bool is_even = width > 0 && (turn % width == 0 || width % turn == 0);
+  std::vector<int64_t> factors{0};
+  std::vector<std::string> names{copy + ".n"}, bound, turns{copy + ".n"};
+  for (const auto& [extent, axis] : {std::pair{threads_.z, "thread.z"}, {threads_.y, "thread.y"}}) {
+    if (extent == 1) continue;
+    factors.push_back(extent);
+    names.push_back(text(copy, ".", axis));
+    bound.push_back(names.back());
+  }
+  bound.push_back(x);
+  auto split_along = [&](const std::string& loop) {
+    factors.push_back(threads_.x);
+    names.push_back(x);
+    if (vector > 1) {
+      factors.push_back(vector);
+      names.push_back(lane);
+    }
+    must_step(d_, Split{loop, factors, names});
+  };
+  if (is_row || width == 0) {
+    split_along(is_row ? along : across);
+  } else if (is_even) {
+    must_step(d_, Reorder{{across, along}});
+    must_step(d_, Fuse{{across, along}, copy + ".all"});
+    split_along(copy + ".all");
+  } else {
+    must_step(d_, Reorder{{across, along}});
+    must_step(d_, Split{across, factors, names});
+    factors = {0};
+    names = {copy + ".m"};
+    turns.push_back(copy + ".m");
+    split_along(along);
+  }
+  std::vector<std::string> order = bound;
+  order.insert(order.end(), turns.begin(), turns.end());
+  must_step(d_, Reorder{order});
+  for (const std::string& loop : bound)
+    must_step(d_, Bind{loop, loop.substr(copy.size() + 1)});
+  if (vector > 1) try_step(d_, Vectorize{lane});
+  for (const std::string& loop : turns)
+    try_step(d_, Unroll{loop});
+}
+
+// A part of what the second product takes of the rows: computed by the threads that have those rows' reductions.
+void ChainSchedule::make_part() {
+  const std::string copy = second_.loop("a"), k = copy + ".k";
+  must_step(d_, ComputeAt{copy, second_.loop("k.o")});
+  must_step(d_, Split{k, {0, threads_.x}, {k + ".n", k + ".t"}});
+  if (s_.find_loop(copy + ".i") == nullptr) return;
+  const std::string turn = bind_rows(copy + ".i", {k + ".t", k + ".n"});
+  must_step(d_, Bind{k + ".t", "thread.x"});
+  try_step(d_, Unroll{k + ".n"});
+  try_step(d_, Unroll{turn});
+}
+
+}  // namespace mcc::tuner

@@ -1,0 +1,92 @@
+// Two products with rows between them as one launch: what the rules for CUDA cores and for tensor cores share.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tuner/grid_product.h"
+
+namespace mcc::tuner {
+
+// A block between the products: about each element of a row, about a row as a whole, or a sum, maximum, .. of a row.
+struct RowBlock {
+  enum class Kind { map, scalar, reduction };
+  std::string name;
+  Kind kind = Kind::scalar;
+};
+
+// first[g, i, j] and second[g, i, j], whose k is the first one's j.
+struct ProductChain {
+  Product first, second;
+  std::vector<RowBlock> between;  // what depends on the first, up to the second, in order
+};
+
+// The schedule's blocks as such a chain; empty when they are something else.
+std::optional<ProductChain> as_chain(const tensor::Schedule& schedule);
+
+// Threads of a block: along thread.x the elements of a row, along the others rows.
+struct ChainThreads {
+  int64_t z = 1, y = 1, x = 1;
+};
+
+// A product of the chain.
+class ChainProduct : private ProductAxes {
+ public:
+  ChainProduct(Draft& draft, const Product& product) : ProductAxes(draft, product) {}
+  using ProductAxes::fuse_sides;
+  using ProductAxes::has_batch;
+  using ProductAxes::loop;
+  using ProductAxes::separate_result;
+  using ProductAxes::with_batch;
+  std::vector<std::string> loops(std::vector<std::string> names) const {
+    for (std::string& name : names)
+      name = loop(name);
+    return names;
+  }
+  const std::string& acc() const { return acc_; }    // the buffer of sums
+  const std::string& last() const { return last_; }  // the block that takes them
+};
+
+// The steps, in the order in which a rule takes them.
+class ChainSchedule {
+ public:
+  ChainSchedule(Draft& draft, const ProductChain& chain, int64_t tile_rows, const ChainThreads& threads)
+      : d_(draft),
+        s_(draft.schedule),
+        c_(chain),
+        first_(draft, c_.first),
+        second_(draft, c_.second),
+        tile_rows_(tile_rows),
+        threads_(threads) {}
+  ChainSchedule(const ChainSchedule&) = delete;
+
+ protected:
+  // Both products' axes become g, i, j, k; their sums go to buffers of their own.
+  void prepare();
+  // After the operands have become blocks of their own.
+  void inline_maps();
+  // After the second product is tiled, with loop host_ over its tiles of rows.
+  void gather();
+  void place_between();
+  void fetch(const std::string& copy, const std::string& outer, const std::string& inner, int64_t vector);
+  void make_part();
+
+  Draft& d_;
+  tensor::Schedule& s_;
+  ProductChain c_;
+  ChainProduct first_, second_;
+  const int64_t tile_rows_;
+  const ChainThreads threads_;
+  std::string host_, scores_;  // the loop; the buffer of rows
+
+ private:
+  bool feeds_second(const RowBlock& b) const;
+  void name_axes(const RowBlock& b);
+  // Spreads a loop over rows, with the loops of `inner` inside; the loop over what one thread has of it.
+  std::string bind_rows(const std::string& loop, const std::vector<std::string>& inner);
+  std::vector<std::string> below_host(const std::string& block) const;
+  void reduce(const std::string& name);
+};
+
+}  // namespace mcc::tuner
