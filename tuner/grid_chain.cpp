@@ -263,16 +263,21 @@ void ChainSchedule::fetch(const std::string& copy, const std::string& outer, con
     try_step(d_, Unroll{loop});
 }
 
-// A part of what the second product takes of the rows: computed by the threads that have those rows' reductions.
+// A part of what the second product takes of the rows, by all threads; where there are more of them than rows, several go along
+// a row.
 void ChainSchedule::make_part() {
-  const std::string copy = second_.loop("a"), k = copy + ".k";
+  const std::string copy = second_.loop("a"), i = copy + ".i", k = copy + ".k", z = copy + ".z";
+  const int64_t z_i = std::min(threads_.z, tile_rows_ / threads_.y), z_k = threads_.z / z_i;
   must_step(d_, ComputeAt{copy, second_.loop("k.o")});
-  must_step(d_, Split{k, {0, threads_.x}, {k + ".n", k + ".t"}});
-  if (s_.find_loop(copy + ".i") == nullptr) return;
-  const std::string turn = bind_rows(copy + ".i", {k + ".t", k + ".n"});
-  must_step(d_, Bind{k + ".t", "thread.x"});
+  must_step(d_, Split{i, {0, z_i, threads_.y}, {i + ".n", i + ".z", i + ".y"}});
+  must_step(d_, Split{k, {0, z_k, threads_.x}, {k + ".n", k + ".z", k + ".x"}});
+  must_step(d_, Reorder{{i + ".z", k + ".z", i + ".y", k + ".x", i + ".n", k + ".n"}});
+  must_step(d_, Fuse{{i + ".z", k + ".z"}, z});
+  if (threads_.z > 1) must_step(d_, Bind{z, "thread.z"});
+  must_step(d_, Bind{i + ".y", "thread.y"});
+  must_step(d_, Bind{k + ".x", "thread.x"});
   try_step(d_, Unroll{k + ".n"});
-  try_step(d_, Unroll{turn});
+  try_step(d_, Unroll{i + ".n"});
 }
 
 }  // namespace mcc::tuner

@@ -89,4 +89,7 @@ class ChainSchedule {
   void reduce(const std::string& name);
 };
 
+// The same with tensor cores, where both products multiply types that these take, and the GPU has them.
+bool schedule_grid_matrix_chain(Draft& draft, const ProductChain& chain);
+
 }  // namespace mcc::tuner

@@ -237,6 +237,7 @@ class GridChain : private ChainSchedule {
 bool schedule_grid_chain(Draft& draft) {
   std::optional<ProductChain> chain = as_chain(draft.schedule);
   if (!chain || !draft.refusal) return false;
+  if (schedule_grid_matrix_chain(draft, *chain)) return true;
   const Gpu& gpu = draft.target.gpu;
   if (chain->first.factor != ElementType::f32 || chain->second.factor != ElementType::f32) return false;
   std::vector<Tile> tiles = legal_tiles(*chain, gpu);

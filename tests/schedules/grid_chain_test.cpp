@@ -6,6 +6,7 @@
 #include "schedules/run_func.h"
 #include "tensor/build.h"
 #include "tensor/grid.h"
+#include "tensor/intrinsics.h"
 #include "tensor/passes/merge_axes.h"
 #include "tensor/visit.h"
 #include "tuner/default_schedule.h"
@@ -104,13 +105,20 @@ int launches_of(const Func& f) {
   return count;
 }
 
-const uint64_t kTiles = 4;
+constexpr uint64_t kTiles = 4;
 
-class GridChains : public ::testing::TestWithParam<Form> {};
+bool has_matrix_products(const Func& f) {
+  bool found = false;
+  for_each_expr(f.body, [&](const Expr& e) {
+    const auto* call = e.as<Call>();
+    found |= call && class_of(call->function) == IntrinsicClass::mma;
+  });
+  return found;
+}
 
-TEST_P(GridChains, AreOneLaunchInAnyTile) {
+void check(const Form& form, bool is_on_tensor_cores) {
   const Target target = target_of("sm_80");
-  Func f = merge_axes(attention(GetParam()));
+  Func f = merge_axes(attention(form));
   std::set<std::string> traces;
   for (uint64_t seed = 0; seed < kTiles; ++seed) {
     TileDecider decide(seed);
@@ -124,10 +132,28 @@ TEST_P(GridChains, AreOneLaunchInAnyTile) {
     lower_and_compare(f, draft.schedule, target, lowered);
     EXPECT_EQ(launches_of(lowered), 1) << to_text(lowered);
     EXPECT_EQ(to_text(lowered).find(" global {"), std::string::npos) << "scores in global memory";
-    if (HasFailure()) return;
+    EXPECT_EQ(has_matrix_products(lowered), is_on_tensor_cores) << to_text(lowered);
+    if (::testing::Test::HasFailure()) return;
   }
   EXPECT_GE(traces.size(), 2u);
 }
+
+class GridChains : public ::testing::TestWithParam<Form> {};
+
+TEST_P(GridChains, AreOneLaunchInAnyTile) { check(GetParam(), false); }
+
+class GridMatrixChains : public GridChains {};
+
+TEST_P(GridMatrixChains, AreOneLaunchInAnyTile) { check(GetParam(), true); }
+
+INSTANTIATE_TEST_SUITE_P(Forms, GridMatrixChains,
+                         ::testing::Values(Form{2, 16, 32, 16, 16, Mask::none, ElementType::f16},
+                                           Form{1, 33, 21, 32, 24, Mask::added, ElementType::bf16},
+                                           Form{2, 32, 45, 48, 48, Mask::causal, ElementType::f16},
+                                           Form{1, 19, 40, 64, 64, Mask::kept, ElementType::tf32},
+                                           Form{1, 37, 37, 80, 80, Mask::added, ElementType::f16},
+                                           Form{1, 35, 64, 128, 128, Mask::causal, ElementType::bf16}),
+                         ::testing::PrintToStringParamName());
 
 INSTANTIATE_TEST_SUITE_P(Forms, GridChains,
                          ::testing::Values(Form{2, 16, 32, 16, 16}, Form{2, 13, 21, 16, 16, Mask::added},

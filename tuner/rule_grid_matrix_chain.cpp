@@ -1,0 +1,270 @@
+// Two products with rows between them (attention) as one launch of a GPU, on its tensor cores: what rule_grid_chain.cpp does,
+// with the products as in rule_grid_matrix.cpp. 16-bit floats or tf32 are multiplied; scores and what is made of them are f32.
+//
+//   bound g @{block.y}: bound i.b @{block.x}
+//     all threads: queries into shared memory
+//     for panel of columns: for k.o: keys into shared memory; tiles of 16 x 8 for each warp; the scores, in shared memory
+//     for each reduction along rows: 4 threads for each row
+//     for k.o: exponentials, converted, and values into shared memory; tiles of 16 x 8 for each warp
+//     the tiles, with their elementwise consumer
+#include <algorithm>
+#include <cmath>
+
+#include "support/text.h"
+#include "tensor/schedule/tree.h"
+#include "tuner/grid_chain.h"
+
+namespace mcc::tuner {
+
+using namespace tensor;
+
+namespace {
+
+constexpr int64_t kWarpRows = 8, kWarpColumns = 4;  // of threads
+constexpr int64_t kRow = 16;                        // bytes of a row that the instruction takes at a time
+
+int64_t ceil_div64(int64_t n, int64_t d) { return (n + d - 1) / d; }
+int64_t round_up(int64_t n, int64_t multiple) { return ceil_div64(n, multiple) * multiple; }
+
+struct Tile {
+  int64_t warps_i, warps_j;
+  int64_t rows, columns;     // of a warp, in tiles of 16 and of 8; columns of the first product at a time
+  int64_t depth_1, depth_2;  // of k at a time, of both
+  int64_t block_i() const { return warps_i * rows * 16; }
+  int64_t panel() const { return warps_j * columns * 8; }
+  int64_t warps() const { return warps_i * warps_j; }
+  int64_t width(const ProductChain& c) const { return round_up(c.second.j.extent, warps_j * 8); }
+};
+
+int64_t shared_bytes(const Tile& t, const ProductChain& c) {
+  const int64_t bytes = byte_size(c.first.factor);
+  const int64_t scores = t.block_i() * 4 * (round_up(c.first.j.extent, 32) + 4);
+  const int64_t queries = t.block_i() * (round_up(c.first.k.extent, t.depth_1) * bytes + kRow);
+  const int64_t keys = t.panel() * (t.depth_1 * bytes + kRow);
+  const int64_t part = t.block_i() * (t.depth_2 * bytes + kRow);
+  const int64_t values = t.depth_2 * (t.width(c) * bytes + 2 * kRow);
+  return scores + queries + keys + part + values + 16 * t.block_i();
+}
+
+// An estimate of time: cycles of a multiprocessor.
+double score(const Tile& t, const ProductChain& c, const Gpu& gpu) {
+  const int64_t m = c.first.i.extent, n = c.first.j.extent, d = c.first.k.extent;
+  const int64_t bytes = byte_size(c.first.factor), threads = t.warps() * gpu.warp;
+  const int64_t columns_2 = t.width(c) / (8 * t.warps_j), columns = std::max(t.columns, columns_2);
+  const int64_t registers = 4 * t.rows * columns + 4 * t.rows + 2 * columns + 56;
+  const int64_t shared = shared_bytes(t, c);
+  if (shared > gpu.shared_per_block_max || registers > gpu.registers_per_thread) return INFINITY;
+  const int64_t resident = std::min(
+      {gpu.threads_per_multiprocessor / threads, gpu.registers_per_multiprocessor / (registers * threads),
+       gpu.shared_per_multiprocessor / (shared + 1024), int64_t{gpu.blocks_per_multiprocessor}});
+  if (resident < 1) return INFINITY;
+  const double blocks = static_cast<double>(ceil_div64(m, t.block_i()) * c.first.g.extent);
+  const double at_once = std::clamp(blocks / gpu.multiprocessors, 1.0, static_cast<double>(resident));
+  const double busy = std::min(1.0, at_once * static_cast<double>(t.warps()) / 8);
+  constexpr double kSharedBytes = 128, kMemoryBytes = 48;  // a cycle
+  constexpr double kWait = 500;                            // cycles until the memory answers
+  constexpr double kBegin = 80;                            // of barriers, and of what begins anew behind them
+  auto product = [&](int64_t of_warp, int64_t width, int64_t all, int64_t depth, int64_t step) {
+    const double steps = static_cast<double>(ceil_div64(depth, step) * (all / width));
+    const double products =
+        static_cast<double>(t.block_i() * width * step) * (bytes == 4 ? 2 : 1) / gpu.matrix_fmas;
+    const double fragments = static_cast<double>(t.warps() * (t.rows * 16 + of_warp * 8) * step * bytes);
+    const double sides = static_cast<double>((width + t.block_i()) * step * bytes);
+    const double work =
+        std::max(products / busy, (sides + fragments) / kSharedBytes) + sides / kMemoryBytes + kBegin;
+    return steps * std::hypot(at_once * work, kWait);
+  };
+  const double first = product(t.columns, t.panel(), round_up(n, t.panel()), d, t.depth_1);
+  const double second = product(columns_2, t.width(c), t.width(c), n, t.depth_2);
+  constexpr double kRowWork = 48;  // of a score: its maximum, two exponentials
+  const double idle = static_cast<double>(std::max<int64_t>(t.warps() * kWarpRows / t.block_i(), 1));
+  const double rows = at_once * static_cast<double>(t.block_i() * n) * kRowWork / 128 * idle / busy;
+  const double rounds = std::ceil(blocks / (gpu.multiprocessors * at_once));
+  return rounds * (first + second + rows);
+}
+
+// All tiles that the GPU can run, the best first. Rows and columns make at least one whole tile.
+std::vector<Tile> legal_tiles(const ProductChain& c, const Gpu& gpu) {
+  const int64_t row = kRow / byte_size(c.first.factor);
+  std::vector<Tile> tiles;
+  for (int64_t warps_i : {1, 2, 4}) {
+    for (int64_t warps_j : {1, 2, 4}) {
+      for (int64_t rows : {1, 2}) {
+        for (int64_t columns : {1, 2, 4, 8}) {
+          for (int64_t depth_1 : {2 * row, 4 * row, 8 * row, 16 * row}) {
+            for (int64_t depth_2 : {2 * row, 4 * row, 8 * row}) {
+              const Tile t{warps_i, warps_j, rows, columns, depth_1, depth_2};
+              const bool is_sensible = t.warps() <= 8 && t.block_i() <= 128 &&
+                                       (depth_1 == 2 * row || depth_1 < 2 * c.first.k.extent);
+              const bool is_whole = t.block_i() <= c.first.i.extent && t.panel() <= c.first.j.extent;
+              if (is_sensible && is_whole && std::isfinite(score(t, c, gpu))) tiles.push_back(t);
+            }
+          }
+        }
+      }
+    }
+  }
+  auto best = std::min_element(tiles.begin(), tiles.end(), [&](const Tile& a, const Tile& b) {
+    return score(a, c, gpu) < score(b, c, gpu);
+  });
+  if (best != tiles.end()) std::iter_swap(tiles.begin(), best);
+  return tiles;
+}
+
+class GridMatrixChain : private ChainSchedule {
+ public:
+  GridMatrixChain(Draft& draft, const ProductChain& chain, const Tile& tile)
+      : ChainSchedule(draft, chain, tile.block_i(), {tile.warps(), kWarpRows, kWarpColumns}), t_(tile) {}
+
+  bool run() {
+    prepare();
+    c_.second.a.is_along_k = true;  // what is computed lies as it suits
+    operands(first_, c_.first, t_.panel(), t_.depth_1);
+    operands(second_, c_.second, t_.width(c_), t_.depth_2);
+    inline_maps();
+    tile(second_, t_.width(c_) / (8 * t_.warps_j), t_.depth_2, true);
+    host_ = second_.loop("i.b");
+    if (second_.has_batch()) must_step(d_, Bind{second_.loop("g"), "block.y"});
+    must_step(d_, Bind{host_, "block.x"});
+    bind_threads(second_.loop("w"), second_.loop("i.l"), second_.loop("j.q"));
+    make_part();
+    must_step(d_, ComputeAt{second_.loop("b"), second_.loop("k.o")});
+    fetch_side(second_, "b", c_.second.b, "j");
+    write_back(second_.last(), host_);
+    gather();
+    tile(first_, t_.columns, t_.depth_1, false);
+    bind_threads(first_.loop("w"), first_.loop("i.l"), first_.loop("j.q"));
+    fetch_side(first_, "a", c_.first.a, "i");
+    must_step(d_, ComputeAt{first_.loop("b"), first_.loop("k.o")});
+    fetch_side(first_, "b", c_.first.b, "j");
+    write_back(first_.last(), first_.loop("j.b"));
+    place_between();
+    finish(first_, c_.first);
+    finish(second_, c_.second);
+    must_step(d_, SetScope{scores_, "shared"});
+    must_step(d_, StorageAlign{scores_, 32, kWarpColumns});
+    return static_cast<bool>(d_.refusal);
+  }
+
+ private:
+  int64_t row() const { return kRow / byte_size(c_.first.factor); }
+  int64_t depth_of_instruction() const { return 2 * row(); }
+
+  // Operands as they lie in memory, padded; sums as the instruction gives them to threads.
+  void operands(ChainProduct& p, const Product& product, int64_t width, int64_t depth) {
+    for (const auto& [name, operand, side] : {std::tuple{"a", &product.a, "i"}, {"b", &product.b, "j"}}) {
+      const std::vector<std::string> axes =
+          operand->is_along_k ? std::vector<std::string>{side, "k"} : std::vector<std::string>{"k", side};
+      must_step(d_,
+                Reindex{product.block, operand->buffer.name(), "shared", p.loop(name), p.with_batch(axes)});
+      const bool is_by_element = row() == 4 && !operand->is_along_k;
+      must_step(d_, StorageAlign{p.loop(name), is_by_element ? 32 : 2 * row(), is_by_element ? 8 : row()});
+    }
+    must_step(d_, PadEinsum{product.block, {"i", "j", "k"}, {t_.block_i(), width, depth}});
+    const std::string from = p.has_batch() ? "g, i, j" : "i, j", to = p.has_batch() ? "g, " : "";
+    auto places = [](const std::string& axis, int64_t tile, int64_t size) {
+      return tile == size ? text(axis, " // ", size)
+                          : text(axis, " // ", tile, ", ", axis, " %% ", tile, " // ", size);
+    };
+    must_step(d_, TransformLayout{
+                      p.acc(), text("(", from, ") -> (", to, places("i", t_.block_i(), 16), ", ",
+                                    places("j", width, 8), ", i %% 16 // 8, i %% 8, j %% 8 // 2, j %% 2)")});
+  }
+
+  // Splits the product's loops; the second one's rows into tiles of blocks, the first one's columns into panels.
+  void tile(ChainProduct& p, int64_t columns, int64_t depth, bool is_second) {
+    if (is_second) must_step(d_, Reorder{p.loops(p.with_batch({"i", "j", "k"}))});
+    std::vector<int64_t> i{t_.warps_i, t_.rows, 2, kWarpRows}, j{t_.warps_j, columns, kWarpColumns, 2};
+    std::vector<std::string> of_i{"i.w", "i.m", "i.h", "i.l"}, of_j{"j.w", "j.n", "j.q", "j.p"};
+    const std::string outer = is_second ? "i.b" : "j.b";
+    (is_second ? i : j).insert((is_second ? i : j).begin(), 0);
+    (is_second ? of_i : of_j).insert((is_second ? of_i : of_j).begin(), outer);
+    must_step(d_, Split{p.loop("i"), i, p.loops(of_i)});
+    must_step(d_, Split{p.loop("j"), j, p.loops(of_j)});
+    must_step(d_, Split{p.loop("k"),
+                        {0, depth / depth_of_instruction(), depth_of_instruction()},
+                        p.loops({"k.o", "k.m", "k.i"})});
+    must_step(d_, Reorder{p.loops(
+                      {outer, "k.o", "i.w", "j.w", "i.l", "j.q", "k.m", "i.m", "j.n", "i.h", "j.p", "k.i"})});
+    must_step(d_, Fuse{p.loops({"i.w", "j.w"}), p.loop("w")});
+  }
+
+  void bind_threads(const std::string& w, const std::string& l, const std::string& q) {
+    if (t_.warps() > 1) must_step(d_, Bind{w, "thread.z"});
+    must_step(d_, Bind{l, "thread.y"});
+    must_step(d_, Bind{q, "thread.x"});
+  }
+
+  void fetch_side(ChainProduct& p, const std::string& name, const Operand& o, const std::string& side) {
+    fetch(p.loop(name), o.is_along_k ? side : "k", o.is_along_k ? "k" : side, o.vector);
+  }
+
+  void write_back(const std::string& block, const std::string& at) {
+    must_step(d_, ReverseComputeAt{block, at});
+    const std::string i = block + ".i", j = block + ".j", w = block + ".w";
+    // The loops of the sums themselves, or loops over the tile's rows and columns.
+    if (s_.find_loop(i) != nullptr || s_.find_loop(j) != nullptr) {
+      must_step(d_, Split{i, {t_.warps_i, t_.rows, 2, kWarpRows}, {i + ".w", i + ".m", i + ".h", i + ".l"}});
+      must_step(d_, Split{j, {t_.warps_j, 0, kWarpColumns, 2}, {j + ".w", j + ".n", j + ".q", j + ".p"}});
+      must_step(d_,
+                Reorder{{i + ".w", j + ".w", i + ".l", j + ".q", i + ".m", j + ".n", i + ".h", j + ".p"}});
+      must_step(d_, Fuse{{i + ".w", j + ".w"}, w});
+    } else {
+      std::vector<std::string> order;
+      for (const std::string& loop : {w, i + ".l", j + ".q", i + ".m", j + ".n", i + ".h", j + ".p"}) {
+        if (s_.find_loop(loop) != nullptr) order.push_back(loop);
+      }
+      must_step(d_, Reorder{order});
+    }
+    bind_threads(w, i + ".l", j + ".q");
+    for (const std::string& name : {i + ".m", j + ".n", i + ".h"})
+      try_step(d_, Unroll{name});
+    try_step(d_, Vectorize{j + ".p"});
+  }
+
+  void finish(ChainProduct& p, const Product& product) {
+    must_step(d_, DecomposeReduction{product.block, p.loop("k.o")});
+    must_step(d_, SetScope{p.acc(), "registers"});
+    must_step(
+        d_, Tensorize{p.loop("i.h"),
+                      text("mma_m16n8k", depth_of_instruction(), "_", product.a.is_along_k ? "row_" : "col_",
+                           product.b.is_along_k ? "col_" : "row_", to_text(product.factor))});
+    for (const char* name : {"i.m", "j.n", "i.h", "j.p"}) {
+      if (s_.find_loop(p.loop(name)) != nullptr) must_step(d_, Unroll{p.loop(name)});
+      if (s_.find_loop(product.block + ".init." + name) != nullptr)
+        must_step(d_, Unroll{product.block + ".init." + name});
+    }
+    must_step(d_, Unroll{p.loop("k.m")});
+  }
+
+  const Tile t_;
+};
+
+}  // namespace
+
+bool schedule_grid_matrix_chain(Draft& draft, const ProductChain& chain) {
+  const Gpu& gpu = draft.target.gpu;
+  const ElementType factor = chain.first.factor;
+  const bool is_multiplied =
+      factor == ElementType::f16 || factor == ElementType::bf16 || factor == ElementType::tf32;
+  if (!draft.refusal || !is_multiplied || chain.second.factor != factor || gpu.sm() < 80 ||
+      gpu.matrix_fmas == 0)
+    return false;
+  std::vector<Tile> tiles = legal_tiles(chain, gpu);
+  if (tiles.empty()) return false;
+  Schedule before = draft.schedule;
+  const Tile tile = ask_sizes<Tile>(draft, chain.second.block, tiles,
+                                    {{"rows", &Tile::rows},
+                                     {"columns", &Tile::columns},
+                                     {"warps_i", &Tile::warps_i},
+                                     {"warps_j", &Tile::warps_j},
+                                     {"depth_1", &Tile::depth_1},
+                                     {"depth_2", &Tile::depth_2}},
+                                    [&](const Tile& t) { return score(t, chain, gpu); });
+  if (GridMatrixChain(draft, chain, tile).run()) return true;
+  draft.schedule = std::move(before);
+  draft.refusal = {};
+  return false;
+}
+
+}  // namespace mcc::tuner
