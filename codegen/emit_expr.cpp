@@ -1,7 +1,9 @@
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsX86.h>
 
 #include <bit>
+#include <cmath>
 
 #include "codegen/kernel_emitter.h"
 #include "tensor/intrinsics.h"
@@ -151,6 +153,19 @@ llvm::Value* KernelEmitter::on(const Shuffle& n) {
 
 // ---- Conversion ----
 
+// Floats to integers of few bits, whose limits are floats: as i32, which vectors have instructions for. LLVM takes saturating
+// conversions of vectors apart.
+llvm::Value* KernelEmitter::saturate_narrow(ElementType dst, LlvmType* type, Value* value) {
+  const int width = bit_width(dst);
+  const double span = std::ldexp(1.0, width), low = is_signed_int(dst) ? -span / 2 : 0;
+  auto limit = [&](double x) { return ConstantFP::get(value->getType(), x); };
+  if (low < 0) value = b_.CreateSelect(b_.CreateFCmpUNO(value, value), limit(0), value);
+  value = b_.CreateSelect(b_.CreateFCmpOGT(value, limit(low)), value, limit(low));  // a NaN, too, is the limit: 0
+  value = b_.CreateSelect(b_.CreateFCmpOLT(value, limit(low + span - 1)), value, limit(low + span - 1));
+  const auto lanes = llvm::cast<llvm::FixedVectorType>(value->getType())->getNumElements();
+  return b_.CreateTrunc(b_.CreateFPToSI(value, vector_of(b_.getInt32Ty(), static_cast<int>(lanes))), type);
+}
+
 llvm::Value* KernelEmitter::convert(tensor::Type from, tensor::Type to, Value* value) {
   LlvmType* type = register_type(to);
   ElementType src = from.element, dst = to.element;
@@ -167,6 +182,7 @@ llvm::Value* KernelEmitter::convert(tensor::Type from, tensor::Type to, Value* v
     return formats_.round(dst, value);
   }
   if (is_float(src)) {
+    if (to.lanes > 1 && bit_width(dst) <= 16 && !on_device()) return saturate_narrow(dst, type, value);
     ID id = is_signed_int(dst) ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat;
     return b_.CreateIntrinsic(id, {type, value->getType()}, {value});
   }
@@ -550,6 +566,16 @@ llvm::Value* KernelEmitter::on(const VectorReduce& n) {
   return b_.CreateExtractElement(value, uint64_t{0});
 }
 
+// vpdpbusd: bytes of the second operand unsigned, of the third one signed; no sum saturates.
+llvm::Value* KernelEmitter::emit_dot4(const Call& n) {
+  const int lanes = n.type.lanes;
+  Value* sums = emit(n.args[0]);
+  Value* a = b_.CreateVectorSplat(static_cast<unsigned>(lanes), b_.CreateBitCast(emit(n.args[1]), b_.getInt32Ty()));
+  Value* b = b_.CreateBitCast(emit(n.args[2]), sums->getType());
+  return b_.CreateIntrinsic(lanes == 16 ? llvm::Intrinsic::x86_avx512_vpdpbusd_512 : llvm::Intrinsic::x86_avx512_vpdpbusd_256,
+                            {}, {sums, a, b});
+}
+
 llvm::Value* KernelEmitter::on(const Call& n) {
   if (n.function == Intrinsic::prefetch) {
     if (on_device()) return b_.getTrue();  // warps hide latencies instead
@@ -565,6 +591,7 @@ llvm::Value* KernelEmitter::on(const Call& n) {
   if (class_of(n.function) == IntrinsicClass::rows) return emit_matrix_rows(n);
   if (class_of(n.function) == IntrinsicClass::mma) return emit_mma(n);
   if (class_of(n.function) == IntrinsicClass::async) return emit_async(n);
+  if (class_of(n.function) == IntrinsicClass::dot) return emit_dot4(n);
   std::vector<Value*> args;
   for (const Expr& a : n.args)
     args.push_back(emit(a));
@@ -620,6 +647,7 @@ llvm::Value* KernelEmitter::on(const Call& n) {
     case Intrinsic::async_copy:
     case Intrinsic::async_commit:
     case Intrinsic::async_wait:
+    case Intrinsic::dot4_u8i8:
 #define X(name) case Intrinsic::name:
     MCC_EXPANDED_INTRINSICS(X)
 #undef X

@@ -83,6 +83,7 @@ class KernelEmitter {
   Value* emit_shuffle(bool is_xor, Value* value, Value* lanes);
   Value* emit_matrix_rows(const tensor::Call& n);
   Value* emit_mma(const tensor::Call& n);
+  Value* emit_dot4(const tensor::Call& n);
   Value* emit_async(const tensor::Call& n);
   Value* vector_address(const tensor::Load& n);
   bool on_device() const { return target_.kind == tensor::TargetKind::cuda; }
@@ -112,6 +113,7 @@ class KernelEmitter {
   Value* emit_fma(ElementType element, Value* a, Value* b, Value* c);
   Value* combine(tensor::BinaryOp op, ElementType element, Value* a, Value* b);  // for reductions
   Value* convert(tensor::Type from, tensor::Type to, Value* value);
+  Value* saturate_narrow(ElementType dst, llvm::Type* type, Value* value);
 
   // ---- Memory (emit_memory.cpp) ----
   Value* load_bits(const tensor::Load& n);

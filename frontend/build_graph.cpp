@@ -465,7 +465,7 @@ class Builder {
 
   // Whether the node's outputs are known now.
   bool fold(const Node& node, const std::string& where) {
-    if (!node.op->fold && !is_small(node)) return false;
+    if ((!node.op->fold && !is_small(node)) || node.op->is_folded_late) return false;
     Result<std::optional<std::vector<Constant>>> folded = graph::fold_node(graph_, node, fold_);
     if (!folded.ok()) {
       report_all(folded.errors(), where);

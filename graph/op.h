@@ -134,6 +134,9 @@ struct OpDef {
   // Result is known from the types alone (Shape, Size): computes it at compile time, when it can.
   std::optional<Constant> (*fold)(const Graph&, const Node&) = nullptr;
 
+  // Constants of it are left to the passes: they say more than their value does (a quantised weight).
+  bool is_folded_late = false;
+
   // The result is the same elements in the same order as input 0, under another shape: takes no kernel.
   bool is_view = false;
 

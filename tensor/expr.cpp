@@ -158,7 +158,7 @@ Expr Call::make(Intrinsic function, std::vector<Expr> args) {
 Expr Call::make(Type type, Intrinsic function, std::vector<Expr> args) {
   MCC_CHECK(args.size() == arity(function), to_text(function), " takes ", arity(function), " arguments, got ",
             args.size());
-  if (!is_statement(function) && !is_exchange(function)) {
+  if (is_lanewise(function)) {
     for (const Expr& a : args) {
       MCC_CHECK(a.type() == args[0].type(), to_text(function), ": arguments differ in type");
     }

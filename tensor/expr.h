@@ -247,6 +247,8 @@ struct VectorReduce : ExprNode {
 //   rem: IEEE remainder is not here; see Binary mod
 //   prefetch(load, k)      a hint for the address of a Load, k = 0 (one use) .. 3 (keep); statement only
 //   likely(cond)           the condition is expected to hold
+// Of bytes, four to a sum:
+//   dot4_u8i8(c, a, b)     c (i32xn) + a (u8x4) . the four of b (i8x4n) at each lane; exact, wrapping as i32 does
 // Of the threads of a GPU's block; where all of them come (shuffles: all of a warp of 32 that are there):
 //   barrier()              a statement only: goes on when all threads are here and sees what they wrote
 //   shuffle_xor(x, k)      x of the thread whose number in the warp is this one's ^ k (a constant, i64)
@@ -276,7 +278,8 @@ struct VectorReduce : ExprNode {
               X(is_nan, 1) X(is_inf, 1) X(logical_not, 1) X(bit_not, 1) X(popcount, 1) X(bit_cast, 1)    \
                   X(prefetch, 2) X(likely, 1) X(barrier, 0) X(shuffle_xor, 2) X(shuffle_down, 2)           \
                       X(load_matrices, 2) X(load_matrices_transposed, 2) X(mma_f16, 3) X(mma_bf16, 3)      \
-                          X(mma_tf32, 3) X(mma_i8, 3) X(async_copy, 2) X(async_commit, 0) X(async_wait, 1)
+                          X(mma_tf32, 3) X(mma_i8, 3) X(async_copy, 2) X(async_commit, 0) X(async_wait, 1)  \
+                              X(dot4_u8i8, 3)
 
 enum class Intrinsic : uint8_t {
 #define X(name, arity) name,

@@ -18,7 +18,7 @@ Instruction dot4(std::string name, std::string feature, ElementType a_type, Elem
     Expr product = cast(ElementType::i32, load(a, {i[1]})) * cast(ElementType::i32, load(b, {i[0], i[1]}));
     return Store::make(acc, {i[0]}, load(acc, {i[0]}) + product);
   });
-  return {std::move(name), std::move(feature), builder.finish({acc})};
+  return {std::move(name), std::move(feature), builder.finish({acc}), std::nullopt, Intrinsic::dot4_u8i8};
 }
 
 // acc[h, y, x, p] += a[8 * h + y, 0..K] . b[0..K, 2 * x + p], the sums of thread (y, x) of a product of 16 x 8 (PTX's
@@ -72,6 +72,19 @@ std::vector<Instruction> make_instructions() {
 const std::vector<Instruction>& all_instructions() {
   static const std::vector<Instruction> list = make_instructions();
   return list;
+}
+
+bool has_instruction(const Target& target, const Instruction& instruction) {
+  const std::string all = text(",", target.features, ",");
+  return target.kind == TargetKind::cpu && all.find(text(",+", instruction.feature, ",")) != std::string::npos;
+}
+
+const Instruction* dot_instruction(const Target& target) {
+  for (const Instruction& instruction : all_instructions()) {
+    if (!instruction.dot || !has_instruction(target, instruction)) continue;
+    if (is_int(instruction.semantics.params.back().shape()[0], target.lanes(32))) return &instruction;
+  }
+  return nullptr;
 }
 
 const Instruction* find_instruction(const std::string& name) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tensor/stmt.h"
+#include "tensor/target.h"
 
 namespace mcc::tensor {
 
@@ -20,7 +21,14 @@ struct Instruction {
   // The instruction is carried out by a warp together, and the outermost two loops are its threads: thread.y of 8, thread.x of 4.
   // Each thread has sums of its own, of which the semantics speaks; the instruction computes those of all threads.
   std::optional<Intrinsic> mma = std::nullopt;
+  // The instruction is one of a CPU's vectors: lanes, then four bytes for each.
+  std::optional<Intrinsic> dot = std::nullopt;
 };
+
+// Whether code for a CPU may use the instruction.
+bool has_instruction(const Target& target, const Instruction& instruction);
+// The dot product of bytes whose lanes are the target's vectors of i32; null where the target has none.
+const Instruction* dot_instruction(const Target& target);
 
 // In a fixed order.
 const std::vector<Instruction>& all_instructions();

@@ -24,7 +24,7 @@ namespace mcc::tensor {
 
 // What is left: of numbers, bits and conditions.
 #define MCC_OTHER_INTRINSICS(X) \
-  X(abs) X(is_nan) X(is_inf) X(logical_not) X(bit_not) X(popcount) X(bit_cast) X(prefetch) X(likely)
+  X(abs) X(is_nan) X(is_inf) X(logical_not) X(bit_not) X(popcount) X(bit_cast) X(prefetch) X(likely) X(dot4_u8i8)
 
 // Of the threads of a GPU's block: only there are instructions for them.
 #define MCC_THREAD_INTRINSICS(X)                                                                         \
@@ -48,6 +48,7 @@ namespace mcc::tensor {
 //   rows        16 bytes, and 1, 2 or 4
 //   mma         i32x4, i32x2, and f32x4 or i32x4
 //   async       two loads, nothing, or a constant
+//   dot         i32xn, u8x4 and i8x4n
 enum class IntrinsicClass : uint8_t {
   math,
   float_op,
@@ -61,7 +62,8 @@ enum class IntrinsicClass : uint8_t {
   exchange,
   rows,
   mma,
-  async
+  async,
+  dot
 };
 
 constexpr IntrinsicClass class_of(Intrinsic function) {
@@ -104,6 +106,8 @@ constexpr IntrinsicClass class_of(Intrinsic function) {
     case Intrinsic::async_commit:
     case Intrinsic::async_wait:
       return IntrinsicClass::async;
+    case Intrinsic::dot4_u8i8:
+      return IntrinsicClass::dot;
   }
   MCC_UNREACHABLE("unknown intrinsic");
 }
@@ -119,6 +123,10 @@ constexpr bool is_exchange(Intrinsic function) {
 constexpr bool is_statement(Intrinsic function) {
   IntrinsicClass of = class_of(function);
   return of == IntrinsicClass::prefetch || of == IntrinsicClass::barrier || of == IntrinsicClass::async;
+}
+// Whether it goes lane by lane, over arguments of one type.
+constexpr bool is_lanewise(Intrinsic function) {
+  return !is_statement(function) && !is_exchange(function) && class_of(function) != IntrinsicClass::dot;
 }
 // Whether it takes many times as long as an addition.
 constexpr bool is_slow(Intrinsic function) { return is_expanded(function) || function == Intrinsic::sqrt; }

@@ -560,7 +560,7 @@ class Parser {
     if (auto op = find_named(kReductions, token.text)) return VectorReduce::make(*op, arguments(token, 1)[0]);
     auto function = find_named(kIntrinsics, token.text);
     if (!function) fail(text("unknown function '", token.text, "'"), token.offset);
-    if (is_statement(*function) || is_exchange(*function)) return mixed_call(*function);
+    if (!is_lanewise(*function)) return mixed_call(*function);
     return Call::make(*function, arguments());
   }
 

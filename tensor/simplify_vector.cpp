@@ -147,7 +147,7 @@ Expr Simplifier::simplify_vector(const Expr& e) {
     case ExprKind::Call: {
       Expr out = call_value(*e.as<Call>(), e);
       const auto* n = out.as<Call>();
-      if (!n || is_statement(n->function) || is_exchange(n->function) || n->args.empty()) return out;
+      if (!n || !is_lanewise(n->function) || n->args.empty()) return out;
       std::vector<Expr> scalars;
       for (const Expr& a : n->args) {
         if (const auto* b = a.as<Broadcast>()) scalars.push_back(b->value);

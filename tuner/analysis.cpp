@@ -29,9 +29,9 @@ std::optional<std::vector<int64_t>> strides_of(const Buffer& buffer) {
   return strides;
 }
 
-// Elements behind one another from the origin along an axis of stride 1. Panels are a multiple of 4 wide and not wider than
+// Elements behind one another from the origin along an axis of this stride. Panels are a multiple of 4 wide and not wider than
 // kWidestPanel.
-int64_t run_along(const Axis& axis, const std::vector<Expr>& indices, const std::vector<int64_t>& dims) {
+int64_t run_along(const Axis& axis, const std::vector<Expr>& indices, const std::vector<int64_t>& dims, int64_t stride) {
   constexpr int64_t kWidestPanel = 256;
   int64_t extent = static_value(axis.domain.extent).value_or(1);
   for (int64_t i = 4; i <= std::min(extent - 1, kWidestPanel); i += 4) {
@@ -41,7 +41,7 @@ int64_t run_along(const Axis& axis, const std::vector<Expr>& indices, const std:
       std::optional<int64_t> at = evaluate_at(indices[d], axis.var.get(), i);
       if (at0 && at) distance += (*at - *at0) * dims[d];
     }
-    if (distance != i) return i;
+    if (distance != i * stride) return i;
   }
   return extent;
 }
@@ -64,7 +64,7 @@ std::optional<Access> access_of(const Block& block, const Buffer& buffer, const 
       stride += (*at1 - *at0) * (*dims)[d];
     }
     access.strides.push_back(stride);
-    access.runs.push_back(stride == 1 ? run_along(axis, indices, *dims) : 1);
+    access.runs.push_back(stride == 1 || stride == 4 ? run_along(axis, indices, *dims, stride) : 1);
   }
   return access;
 }

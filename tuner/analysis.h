@@ -21,7 +21,8 @@ struct Access {
   tensor::Buffer buffer;
   std::vector<int64_t> strides;  // elements between neighbouring values of each axis, at the origin
   std::vector<int64_t> runs;     // of each axis: how many values from 0 on are neighbours in memory; all of a plain array's
-                                 // last dimension, the width of a packed panel; 1 where the stride is not 1
+                                 // last dimension, the width of a packed panel; also of neighbours four apart
+                                 // (packed bytes, tuner/dot_product.h); 1 where the stride is another
 };
 
 struct BlockInfo {

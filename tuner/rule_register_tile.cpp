@@ -9,12 +9,16 @@
 // A panel of w stays in the nearest cache while the row tiles of a chunk pass over it (G.1 of Low et al., TOMS 2016: the
 // micro-kernel streams one operand and keeps the other). The tile is the one with the least modelled time: per reduction
 // step the larger of FMA issue, load issue and FMA latency; plus the write-back; rounding up at the edges included.
+//
+// Products of bytes are the same with four bytes for each element, a[row] broadcast, and a dot product for the
+// multiplication, where the target has one.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "tensor/schedule/weight_order.h"
 #include "tensor/visit.h"
+#include "tuner/dot_product.h"
 #include "tuner/packing.h"
 #include "tuner/rules.h"
 
@@ -191,12 +195,14 @@ Tile choose_tile(const TileProblem& p, const Target& t, const std::string& block
 class RegisterTile {
  public:
   // packing: of the operand along the vector axis, done in the tile's own loops; info sees the copy.
-  RegisterTile(Draft& draft, BlockInfo info, Roles roles, std::optional<Packing> packing)
+  // instruction: what the innermost vectors are given to, with the loop below them that info leaves out (tuner/dot_product.h).
+  RegisterTile(Draft& draft, BlockInfo info, Roles roles, std::optional<Packing> packing, std::string instruction)
       : d_(draft),
         s_(draft.schedule),
         info_(std::move(info)),
         roles_(std::move(roles)),
         packing_(std::move(packing)),
+        instruction_(std::move(instruction)),
         t_(draft.target) {}
 
   void run() {
@@ -238,6 +244,7 @@ class RegisterTile {
       bool fits = roles_.panel >= 0 ? splittable % n == 0
                   : packed > 0      ? n == std::min(packed, own) || (n % packed == 0 && own % n == 0) || (has_weights() && packed % n == 0)
                                     : n <= 2 ? n <= own : (n % 2 == 0 && own % n == 0) || n == own;
+      if (!instruction_.empty()) fits &= splittable % n == 0;  // no vector may be cut off
       if (fits) p.vector_choices.push_back(n * panel_vectors_);
     }
     if (!p.is_shared_scalar) p.vector_choices = {panel_vectors_};
@@ -594,7 +601,11 @@ class RegisterTile {
   }
 
   void vectorize_tile() {
-    must_step(d_, Vectorize{vector_loop_});
+    if (instruction_.empty()) {
+      must_step(d_, Vectorize{vector_loop_});
+    } else {
+      must_step(d_, Tensorize{vector_loop_, instruction_});
+    }
     for (const std::string& l : unrolled_) must_step(d_, Unroll{l});
     vectorize_below_tile(info_.name + ".init");
     if (!write_back_.empty()) vectorize_below_tile(write_back_);
@@ -631,6 +642,7 @@ class RegisterTile {
   BlockInfo info_;
   Roles roles_;
   std::optional<Packing> packing_;
+  std::string instruction_;
   const Target& t_;
   Tile tile_;
   int64_t panel_vectors_ = 1;  // vectors that one turn of the panel loop stands for
@@ -650,7 +662,9 @@ namespace {
 
 bool schedule_tiles(Draft& draft, std::optional<BlockInfo> info) {
   if (!info || !info->is_reduction || info->iterations() == 0) return false;
-  std::optional<Packing> packing = choose_packing(draft, *info);
+  std::optional<DotProduct> dot = dot_product(*info, draft.target);
+  if (dot) info = dot->info;
+  std::optional<Packing> packing = dot ? std::nullopt : choose_packing(draft, *info);
   if (packing && packing->panels == 0) {
     apply_packing(draft, info->name, *info, *packing, "");
     info = analyze(draft.schedule, info->name);
@@ -661,7 +675,7 @@ bool schedule_tiles(Draft& draft, std::optional<BlockInfo> info) {
   }
   std::optional<Roles> roles = assign_roles(*info);
   if (!roles) return false;
-  RegisterTile(draft, *info, *roles, packing).run();
+  RegisterTile(draft, *info, *roles, packing, dot ? dot->instruction : "").run();
   return true;
 }
 

@@ -35,6 +35,7 @@ namespace mcc::graph {
   X(mcc_pack_ops)       \
   X(mcc_conv_ops)       \
   X(mcc_matmul_ops)     \
+  X(mcc_bytes_ops)      \
   X(mcc_winograd_ops)   \
   X(mcc_attention_ops)  \
   X(mcc_pool_ops)

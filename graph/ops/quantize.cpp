@@ -185,12 +185,17 @@ OpDef quantization(std::string_view name, FusionClass fusion, void (*infer)(Infe
   return op;
 }
 
+OpDef folded_late(OpDef op) {
+  op.is_folded_late = true;
+  return op;
+}
+
 }  // namespace
 
 std::span<const OpDef> quantize_ops() {
   static const OpDef ops[] = {
       quantization("QuantizeLinear", FusionClass::elementwise, infer_quantize, compute_quantize, 2),
-      quantization("DequantizeLinear", FusionClass::elementwise, infer_dequantize, compute_dequantize, 2),
+      folded_late(quantization("DequantizeLinear", FusionClass::elementwise, infer_dequantize, compute_dequantize, 2)),
       quantization("DynamicQuantizeLinear", FusionClass::reduction, infer_dynamic, compute_dynamic, 1),
   };
   return ops;

@@ -4,10 +4,10 @@
 
 namespace mcc::graph {
 
-Status fold_constants(Graph& graph, const Evaluator& evaluate) {
+Status fold_constants(Graph& graph, const Evaluator& evaluate, bool keeps_quantized) {
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
-    if (node.dead) continue;
+    if (node.dead || (keeps_quantized && node.op->is_folded_late)) continue;
     Result<std::optional<std::vector<Constant>>> folded = fold_node(graph, node, evaluate);
     if (!folded) return folded.errors();
     if (!*folded) continue;

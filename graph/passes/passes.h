@@ -10,8 +10,14 @@
 
 namespace mcc::graph {
 
-// Nodes whose inputs are all constants are computed now. Evaluation errors are reported by node.
-Status fold_constants(Graph& graph, const Evaluator& evaluate);
+// Nodes whose inputs are all constants are computed now. Evaluation errors are reported by node. keeps_quantized: operators that
+// are folded late (graph/op.h) stay.
+Status fold_constants(Graph& graph, const Evaluator& evaluate, bool keeps_quantized = false);
+
+// Products and convolutions of 8-bit integers with constant weights, ONNX's own and those of what is dequantised before them,
+// become dot products of bytes where the target has an instruction for them, with what rounds and saturates behind them
+// (QuantizeLinear) as an epilogue. A result that is quantised may differ by one step, as it is rounded once.
+void use_byte_products(Graph& graph, const tensor::Target& target);
 
 // Unused nodes go; equal nodes with equal inputs are shared, equal small constants too.
 void eliminate_dead_code(Graph& graph);

@@ -18,6 +18,13 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     if (!status.ok()) errors = status.errors();
   };
 
+  if (options.level > 0) {
+    step("fold_constants", [&] {
+      Status status = fold_constants(graph, options.evaluate, true);
+      if (!status.ok()) errors = status.errors();
+    });
+    step("use_byte_products", [&] { use_byte_products(graph, options.target); });
+  }
   step("fold_constants", fold);
   step("eliminate_dead_code", [&] { eliminate_dead_code(graph); });
   if (options.level > 0) {

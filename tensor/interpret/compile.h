@@ -87,6 +87,7 @@ class Compiler {
   Operand fused_multiply_add(const Call& n);
   Operand absolute(const Call& n);
   Operand bit_cast(const Call& n);
+  Operand dot4(const Call& n);
   Operand exchange(const Call& n);
   const StmtCode* asynchronous(const Call& n);
 

@@ -110,6 +110,26 @@ struct ShuffleCode final : ExprCode {
   mutable std::vector<Lanes> parts;
 };
 
+// sums[lane] + left[0..4] . right[4 * lane..], in i32.
+struct Dot4Code final : ExprCode {
+  Dot4Code(Operand c, Operand a, Operand b) : sums(c), left(a), right(b) {}
+  Value scalar(Value* frame) const override {
+    Value out;
+    vector(frame, &out);
+    return out;
+  }
+  void vector(Value* frame, Value* out) const override {
+    const Lanes c = sums.get_lanes(frame), a = left.get_lanes(frame), b = right.get_lanes(frame);
+    for (int lane = 0; lane < sums.lanes; ++lane) {
+      int64_t sum = c[lane].i;
+      for (int q = 0; q < 4; ++q)
+        sum += a[q].i * b[4 * lane + q].i;
+      out[lane] = int_value(wrap_int(ElementType::i32, sum));
+    }
+  }
+  Operand sums, left, right;
+};
+
 template <class F>
 struct ReduceCode final : ExprCode {
   ReduceCode(F g, Operand v) : f(g), value(v) {}
@@ -462,6 +482,15 @@ Operand Compiler::bit_cast(const Call& n) {
       expr(n.args[0]));
 }
 
+Operand Compiler::dot4(const Call& n) {
+  if (n.type.element != ElementType::i32 || n.args[1].type() != Type{ElementType::u8, 4} ||
+      n.args[2].type() != Type{ElementType::i8, 4 * n.type.lanes}) {
+    throw Fault{text(to_text(n.function), " of ", to_text(n.args[0].type()), ", ", to_text(n.args[1].type()), " and ",
+                     to_text(n.args[2].type()))};
+  }
+  return add_expr(std::make_unique<Dot4Code>(expr(n.args[0]), expr(n.args[1]), expr(n.args[2])), n.type.lanes);
+}
+
 // The value is in the slot when the statement runs.
 Operand Compiler::exchange(const Call& n) {
   if (!in_launch_) throw Fault{text(to_text(n.function), " is for the threads of a launch")};
@@ -585,6 +614,8 @@ Operand Compiler::compile(const Call& n) {
       return bit_cast(n);
     case Intrinsic::likely:
       return expr(n.args[0]);
+    case Intrinsic::dot4_u8i8:
+      return dot4(n);
 #define X(name) case Intrinsic::name:
       MCC_THREAD_INTRINSICS(X)
 #undef X

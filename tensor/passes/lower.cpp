@@ -39,7 +39,7 @@ Func lower(const Func& f, const Target& target, const PassObserver& observer) {
   run("relax_guards", relax_guards);
   if (!is_grid) run("place_prefetches", [&](const Func& h) { return place_prefetches(h, target); });
   run("flatten_buffers", flatten_buffers);
-  if (is_grid) run("use_instructions", use_instructions);
+  run("use_instructions", [&](const Func& h) { return use_instructions(h, target); });
   run("vectorize_loops", vectorize_loops);
   if (is_grid) run("pipeline_copies", [&](const Func& h) { return pipeline_copies(h, target); });
   if (!is_grid) run("transpose_tiles", transpose_tiles);

@@ -3,6 +3,7 @@
 #include "tensor/grid.h"
 #include "tensor/instructions.h"
 #include "tensor/passes/scope.h"
+#include "tensor/simplify.h"
 
 namespace mcc::tensor {
 namespace {
@@ -43,6 +44,66 @@ std::optional<MatrixTile> as_tile(const For& n) {
   return tile;
 }
 
+const Instruction* instruction_of(const For& n) {
+  auto it = n.annotations.find("instruction");
+  const auto* name = it == n.annotations.end() ? nullptr : std::get_if<std::string>(&it->second);
+  return name ? find_instruction(*name) : nullptr;
+}
+
+// acc[.] = acc[.] + i32(a) * i32(b) under loops over lanes and four bytes each.
+class UseDotProducts : public ScopedMutator {
+ public:
+  explicit UseDotProducts(const Target& target) : target_(target) {}
+
+ protected:
+  using ScopedMutator::on;
+  Stmt on(const For& n, const Stmt& self) override {
+    const Instruction* instruction = instruction_of(n);
+    if (instruction && instruction->dot && has_instruction(target_, *instruction)) {
+      if (Stmt made = in_vectors(n, *instruction->dot)) return made;
+    }
+    return ScopedMutator::on(n, self);
+  }
+
+ private:
+  bool is_at(const Expr& index, const Var& lane, const Var& byte, int64_t by_lane, int64_t by_byte) const {
+    std::optional<LinearForm> form = linear_form(analyzer_.simplify(index), {lane, byte});
+    return form && form->coefficients[0] == by_lane && form->coefficients[1] == by_byte;
+  }
+  Expr first(const Expr& index, const Var& lane, const Var& byte) const {
+    return analyzer_.simplify(substitute(index, {{lane.get(), Expr(0)}, {byte.get(), Expr(0)}}));
+  }
+
+  Stmt in_vectors(const For& n, Intrinsic dot) const {
+    const auto* inner = n.body.as<For>();
+    int64_t lanes = 0;
+    if (!inner || !is_int(n.min, 0) || !is_int(inner->min, 0) || !as_int(n.extent, &lanes) || !is_int(inner->extent, 4))
+      return nullptr;
+    const Var &lane = n.var, &byte = inner->var;
+    const auto* store = inner->body.as<Store>();
+    const auto* sum = store ? store->value.as<Binary>() : nullptr;
+    if (!sum || sum->op != BinaryOp::add || store->predicate.defined() || store->indices.size() != 1) return nullptr;
+    const bool is_left = loads_from(sum->a, store->buffer);
+    const auto* product = (is_left ? sum->b : sum->a).as<Binary>();
+    if (!product || product->op != BinaryOp::mul) return nullptr;
+    const Load *a = operand_of(product->a), *b = operand_of(product->b);
+    if (!a || !b) return nullptr;
+    if (a->buffer.element() == ElementType::i8) std::swap(a, b);
+    if (!is_at(store->indices[0], lane, byte, 1, 0) || !is_at(a->indices[0], lane, byte, 0, 1) ||
+        !is_at(b->indices[0], lane, byte, 4, 1))
+      return nullptr;
+    const auto count = static_cast<int>(lanes);
+    auto run = [&](const Buffer& buffer, const Expr& index, int length) {
+      return Load::make(buffer, {Ramp::make(first(index, lane, byte), 1, length)});
+    };
+    Expr call = Call::make(dot, {run(store->buffer, store->indices[0], count), run(a->buffer, a->indices[0], 4),
+                                 run(b->buffer, b->indices[0], 4 * count)});
+    return Store::make(store->buffer, {Ramp::make(first(store->indices[0], lane, byte), 1, count)}, call);
+  }
+
+  const Target& target_;
+};
+
 class UseInstructions : public ScopedMutator {
  protected:
   using ScopedMutator::on;
@@ -55,9 +116,7 @@ class UseInstructions : public ScopedMutator {
       if (*axis == GridAxis::thread_x) x_ = nullptr;
       return out;
     }
-    auto it = n.annotations.find("instruction");
-    const auto* name = it == n.annotations.end() ? nullptr : std::get_if<std::string>(&it->second);
-    const Instruction* instruction = name ? find_instruction(*name) : nullptr;
+    const Instruction* instruction = instruction_of(n);
     if (instruction && instruction->mma && x_ && y_ && is_int(x_->extent, 4) && is_int(y_->extent, 8)) {
       if (std::optional<MatrixTile> tile = as_tile(n)) {
         if (Stmt made = multiply(*tile, *instruction->mma)) return made;
@@ -146,9 +205,9 @@ class UseInstructions : public ScopedMutator {
 
 }  // namespace
 
-Func use_instructions(const Func& f) {
+Func use_instructions(const Func& f, const Target& target) {
   Func out = f;
-  out.body = UseInstructions().mutate(f.body);
+  out.body = target.kind == TargetKind::cuda ? UseInstructions().mutate(f.body) : UseDotProducts(target).mutate(f.body);
   return out;
 }
 

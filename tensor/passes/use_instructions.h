@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tensor/stmt.h"
+#include "tensor/target.h"
 
 namespace mcc::tensor {
 
@@ -10,6 +11,9 @@ namespace mcc::tensor {
 //   let a = load_matrices(a row of A's tile), let b = load_matrices(a row of B's) in acc[4 sums] = mma(a, b, acc[4 sums])
 // where rows begin at multiples of 16 bytes; of 32-bit elements that do not stand along k, each thread loads its own. What does
 // not fit stays the loops that say what is computed: a launch whose warps are not 8 x 4 threads, a tile at other places.
-Func use_instructions(const Func& f);
+//
+// One of a CPU's dot products of bytes becomes, where the target has it,
+//   acc[n sums] = dot4_u8i8(acc[n sums], a[4 bytes], b[4 * n bytes])
+Func use_instructions(const Func& f, const Target& target);
 
 }  // namespace mcc::tensor

@@ -64,6 +64,13 @@ const Rule<Call> kCallRules[] = {
        return n.args[0].type() == Type{ElementType::i32, 4} && n.args[1].type() == Type{ElementType::i32, 2} &&
               n.args[2].type() == sum;
      }},
+    {"dot4_u8i8 takes i32xn, u8x4 and i8x4n, for n = 8 or 16",
+     [](const Call& n) {
+       if (class_of(n.function) != IntrinsicClass::dot) return true;
+       const Type sum = n.args[0].type();
+       return sum.element == ElementType::i32 && (sum.lanes == 8 || sum.lanes == 16) &&
+              n.args[1].type() == Type{ElementType::u8, 4} && n.args[2].type() == Type{ElementType::i8, 4 * sum.lanes};
+     }},
     {"bit_cast keeps the width and the lanes",
      [](const Call& n) {
        if (n.function != Intrinsic::bit_cast) return true;

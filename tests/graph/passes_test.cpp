@@ -48,6 +48,9 @@ Setting setting_of(const Case& c) {
       int lanes = 0;
       in >> lanes;
       s.target.vector_bits = 32 * lanes;
+    } else if (key == "vnni") {
+      s.target.vector_bits = 512;
+      s.target.features = "+avx512vnni";
     } else if (key == "registers") {
       in >> s.target.vector_registers;
     } else {
@@ -67,6 +70,7 @@ void must(const Status& status) { EXPECT_TRUE(status.ok()) << to_text(status.err
 // In the order of the pipeline. Each has its file in tests/graph/data.
 constexpr Pass kPasses[] = {
     {"fold_constants", [](Graph& g, const Setting&) { must(fold_constants(g, interpreter_evaluator())); }},
+    {"use_byte_products", [](Graph& g, const Setting& s) { use_byte_products(g, s.target); }},
     {"eliminate_dead_code", [](Graph& g, const Setting&) { eliminate_dead_code(g); }},
     {"simplify_algebra", [](Graph& g, const Setting&) { simplify_algebra(g); }},
     {"eliminate_common_subexpressions", [](Graph& g, const Setting&) { eliminate_common_subexpressions(g); }},

@@ -267,6 +267,33 @@ def quantized():
     return n.model(x)
 
 
+def quantized_products():
+    """Signed and unsigned activations with zero points, weights by column and by tensor, products of integers."""
+    n = Net(18)
+
+    def fake_quantize(x, zero):
+        parameters = n.constant(np.float32(0.05)), n.constant(zero)
+        return n.op("DequantizeLinear", n.op("QuantizeLinear", x, *parameters), *parameters)
+
+    def weight(k, columns, axis, dtype=np.int8):
+        low, zero = (-128, 0) if dtype == np.int8 else (0, 128)
+        shape = (k, columns) if axis == 1 else (columns, k)
+        q = n.constant((n.rng.integers(low, low + 256, shape)).astype(dtype))
+        scale = (n.rng.random(columns) * 1e-3 + 5e-4).astype(np.float32)
+        return n.op("DequantizeLinear", q, n.constant(scale), n.constant(np.full(columns, zero, dtype)), axis=axis)
+
+    x = fake_quantize(n.input("x", [2, 11, 36]), np.int8(-10))
+    x = n.op("Relu", n.op("Add", n.op("MatMul", x, weight(36, 64, 1)), n.weight(64, scale=0.5)))
+    x = fake_quantize(x, np.int8(-100))
+    x = fake_quantize(n.op("MatMul", x, weight(64, 50, 1, np.uint8)), np.uint8(120))
+    x = n.op("Reshape", x, n.ints(22, 50))
+    x = fake_quantize(n.op("Gemm", x, weight(50, 32, 0), n.weight(32, scale=0.5), transB=1), np.uint8(130))
+    q, scale, zero = n.op("DynamicQuantizeLinear", x, outputs=3)
+    integers = n.constant(n.rng.integers(0, 256, (32, 40)).astype(np.uint8))
+    sums = n.op("MatMulInteger", q, integers, zero, n.constant(np.uint8(117)))
+    return n.model(x, n.op("Mul", n.op("Cast", sums, to=TensorProto.FLOAT), n.op("Mul", scale, n.constant(np.float32(1e-3)))))
+
+
 def shape_chain():
     """Shapes computed by the model itself, as exporters write them."""
     n = Net(12)
@@ -296,6 +323,7 @@ MODELS = {
     "gru_tagger": lambda: tagger("GRU", 3),
     "half_cnn": half_cnn,
     "quantized": quantized,
+    "quantized_products": quantized_products,
     "shape_chain": shape_chain,
 }
 

@@ -52,13 +52,14 @@ def compare(got, want, model_name, what):
     if got.shape != want.shape or got.dtype != want.dtype:
         raise Failure(f"{what}: {got.dtype}{list(got.shape)}, expected {want.dtype}{list(want.shape)}")
     # A rounding that falls on the other side moves a quantised value by a step of 0.05.
-    rtol, atol = {"half_cnn": (1e-2, 1e-2), "quantized": (1e-3, 0.051)}.get(model_name, (1e-3, 1e-4))
+    is_quantized = model_name.startswith("quantized")
+    rtol, atol = (1e-2, 1e-2) if model_name == "half_cnn" else (1e-3, 0.051) if is_quantized else (1e-3, 1e-4)
     error = np.abs(got.astype(np.float64) - want.astype(np.float64))
     bad = ~(error <= atol + rtol * np.abs(want.astype(np.float64)))
     if bad.any():
         raise Failure(f"{what}: {int(bad.sum())} of {want.size} elements differ, by up to {error.max():.3g}")
     # Nor may many values be a step away.
-    if model_name == "quantized" and (error > 1e-3).mean() > 0.01:
+    if is_quantized and (error > 1e-3).mean() > 0.01:
         raise Failure(f"{what}: {(error > 1e-3).mean():.1%} of the elements are a step off")
 
 

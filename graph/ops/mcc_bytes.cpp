@@ -1,0 +1,196 @@
+// Products of bytes, four to a dot product (tensor/instructions.h), and what stands around them.
+//
+//   mcc.PackBytes    i8 [D..., K, N]  ->  [ceil(N/c), D..., ceil(K/4), c, 4], 0 past the edges. Attribute block (c)
+//   mcc.MatMulBytes  u8 [..., M, K], packed [ceil(N/c), ceil(K/4), c, 4]  ->  i32 [..., M, N]
+//   mcc.ConvBytes    u8 [B, D..., C], packed [ceil(N/c), R..., ceil(C/4), c, 4]  ->  i32 [B, D'..., N]: channels last,
+//                    one or two spatial dimensions. Attributes strides, dilations, pads (begins, then ends), and padding,
+//                    the byte that stands around the input
+//   mcc.ToUnsigned   i8 -> u8: x + 128
+//   mcc.Requantize   sum: i32, offset: i32, scale: f32, bias: f32  ->  f32(sum + offset) * scale + bias; where the attribute
+//                    `to` is an integer type, rounded to even, plus zero_point, and brought into low .. high
+// The first two have the attribute columns: N, which is a multiple of the lanes of a vector of sums.
+#include <functional>
+
+#include "graph/ops/common.h"
+
+namespace mcc::graph {
+namespace {
+
+constexpr int64_t kBytes = 4;
+
+Expr packed_depth(const Expr& depth) { return tensor::ceil_div(depth, Expr(kBytes)); }
+
+// ---- PackBytes ----
+
+void infer_pack(InferContext& c) {
+  const Shape& w = c.input(0).shape;
+  const Expr block(c.attributes().integer("block", 16));
+  Shape shape{tensor::ceil_div(w.back(), block)};
+  shape.insert(shape.end(), w.begin(), w.end() - 2);
+  shape.insert(shape.end(), {packed_depth(w[w.size() - 2]), block, Expr(kBytes)});
+  c.set_output(0, {c.input(0).element, shape});
+}
+
+void compute_pack(ComputeContext& c) {
+  const TensorType& w = c.input_type(0);
+  const Expr block(c.attributes().integer("block", 16));
+  const size_t depth = w.shape.size() - 2;
+  c.set_output(0, c.builder.compute("pack", w.element, c.output_type(0).shape, [&](Axes i) {
+    std::vector<Expr> index(i.begin() + 1, i.begin() + 1 + static_cast<std::ptrdiff_t>(depth));
+    index.push_back(i[depth + 1] * Expr(kBytes) + i[depth + 3]);
+    index.push_back(i[0] * block + i[depth + 2]);
+    Expr inside = index[depth] < w.shape[depth] && index[depth + 1] < w.shape[depth + 1];
+    return select(inside, c.at(0, index), tensor::constant_int({w.element, 1}, 0));
+  }));
+}
+
+// ---- MatMulBytes, ConvBytes ----
+
+struct Window {
+  std::vector<int64_t> strides, dilations, before, after;
+};
+
+Window window_of(const Attributes& a, size_t axes) {
+  Window w{a.integers("strides", std::vector<int64_t>(axes, 1)), a.integers("dilations", std::vector<int64_t>(axes, 1)), {}, {}};
+  std::vector<int64_t> pads = a.integers("pads", std::vector<int64_t>(2 * axes, 0));
+  const auto half = static_cast<std::ptrdiff_t>(axes);
+  w.before.assign(pads.begin(), pads.begin() + half);
+  w.after.assign(pads.begin() + half, pads.end());
+  return w;
+}
+
+using Source = std::function<Expr(std::vector<Expr>)>;
+
+// Input 0 with this byte around its spatial dimensions, and its last dimension in whole groups of four.
+Source padded_input(ComputeContext& c, const Window& w, int64_t byte) {
+  const TensorType& x = c.input_type(0);
+  const size_t last = x.shape.size() - 1, first = last - w.before.size();
+  Shape shape = x.shape;
+  bool is_same = true;
+  auto grow = [&](size_t d, int64_t before, int64_t after) {
+    shape[d] = shape[d] + Expr(before + after);
+    is_same &= before + after == 0;
+  };
+  for (size_t d = 0; d < w.before.size(); ++d)
+    grow(first + d, w.before[d], w.after[d]);
+  const Expr depth = packed_depth(x.shape[last]) * Expr(kBytes);
+  int64_t channels = 0;
+  if (!as_int(x.shape[last], &channels) || channels % kBytes != 0) {
+    shape[last] = depth;
+    is_same = false;
+  }
+  if (is_same) return [&c](std::vector<Expr> index) { return c.at(0, std::move(index)); };
+  Buffer padded = c.builder.compute("pad", x.element, shape, [&](Axes i) {
+    std::vector<Expr> index = to_vector(i);
+    Expr inside = index[last] < x.shape[last];
+    for (size_t d = 0; d < w.before.size(); ++d) {
+      Expr& at = index[first + d];
+      at = at - Expr(w.before[d]);
+      inside = inside && at >= Expr(0) && at < x.shape[first + d];
+    }
+    return select(inside, c.at(0, index), tensor::constant_int({x.element, 1}, byte));
+  });
+  return [padded](std::vector<Expr> index) { return load(padded, std::move(index)); };
+}
+
+Shape windowed(const Shape& x, const Shape& packed, const Window& w, const Expr& columns) {
+  Shape shape = x;
+  for (size_t d = 0; d < w.strides.size(); ++d) {
+    Expr span = (packed[1 + d] - 1) * Expr(w.dilations[d]) + 1;
+    shape[1 + d] = floor_div(x[1 + d] + Expr(w.before[d] + w.after[d]) - span, Expr(w.strides[d])) + 1;
+  }
+  shape.back() = columns;
+  return shape;
+}
+
+// The spatial dimensions of the packed weights: none of a matrix.
+size_t window_axes(const Shape& packed) { return packed.size() - 4; }
+
+void infer_product(InferContext& c) {
+  const Shape& w = c.input(1).shape;
+  const Window window = window_of(c.attributes(), window_axes(w));
+  c.set_output(0, {ElementType::i32, windowed(c.input(0).shape, w, window, Expr(c.attributes().integer("columns", 0)))});
+}
+
+void compute_product(ComputeContext& c, const char* name) {
+  const Shape& w = c.input_type(1).shape;
+  const size_t axes = window_axes(w);
+  const Window window = window_of(c.attributes(), axes);
+  Source x = padded_input(c, window, c.attributes().integer("padding", 0));
+  const Expr& block = w[w.size() - 2];
+  std::vector<Expr> reduce(w.begin() + 1, w.end() - 2);
+  reduce.push_back(Expr(kBytes));
+  const auto widened = [](const Expr& e) { return cast(ElementType::i32, e); };
+  c.set_output(0, c.builder.reduce(name, ElementType::i32, c.output_type(0).shape, reduce, Reducer::sum, [&](Axes s, Axes r) {
+    std::vector<Expr> at = to_vector(s), weight{floor_div(s.back(), block)};
+    for (size_t d = 0; d < axes; ++d) {
+      at[1 + d] = s[1 + d] * Expr(window.strides[d]) + r[d] * Expr(window.dilations[d]);
+      weight.push_back(r[d]);
+    }
+    at.back() = r[axes] * Expr(kBytes) + r[axes + 1];
+    weight.insert(weight.end(), {r[axes], floor_mod(s.back(), block), r[axes + 1]});
+    return widened(x(at)) * widened(c.at(1, weight));
+  }));
+}
+
+// ---- ToUnsigned, Requantize ----
+
+void infer_to_unsigned(InferContext& c) { c.set_output(0, {ElementType::u8, c.input(0).shape}); }
+
+void compute_to_unsigned(ComputeContext& c) {
+  const TensorType& out = c.output_type(0);
+  c.set_output(0, c.builder.compute("to_unsigned", out.element, out.shape, [&](Axes i) {
+    Expr x = tensor::Call::make({ElementType::u8, 1}, Intrinsic::bit_cast, {c.at(0, to_vector(i))});
+    return tensor::binary(BinaryOp::bit_xor, x, tensor::constant_int({ElementType::u8, 1}, 128));
+  }));
+}
+
+ElementType requantized_type(const Attributes& a) {
+  std::optional<ElementType> to = parse_element_type(a.text("to", ""));
+  MCC_CHECK(to, "mcc.Requantize to ", a.text("to", ""));
+  return *to;
+}
+
+void infer_requantize(InferContext& c) { c.set_output(0, {requantized_type(c.attributes()), c.input(0).shape}); }
+
+void compute_requantize(ComputeContext& c) {
+  const TensorType& out = c.output_type(0);
+  const Attributes& a = c.attributes();
+  c.set_output(0, c.builder.compute("requantize", out.element, out.shape, [&](Axes i) {
+    auto parameter = [&](int k) { return c.at(k, broadcast_index(c.input_type(k).shape, i)); };
+    Expr sum = c.at(0, to_vector(i)) + parameter(1);
+    Expr value = cast(ElementType::f32, sum) * parameter(2) + parameter(3);
+    if (is_float(out.element)) return value;
+    value = call(Intrinsic::round, {value}) + number_like(value, static_cast<double>(a.integer("zero_point", 0)));
+    auto bound = [&](const char* name) { return number_like(value, static_cast<double>(a.integer(name, 0))); };
+    return cast(out.element, tensor::max(tensor::min(value, bound("high")), bound("low")));
+  }));
+}
+
+OpDef own_op(std::string_view name, FusionClass fusion, int required, void (*infer)(InferContext&),
+             void (*compute)(ComputeContext&)) {
+  OpDef op;
+  op.name = name;
+  op.domain = "mcc";
+  op.fusion = fusion;
+  op.required_inputs = required;
+  op.infer = infer;
+  op.compute = compute;
+  return op;
+}
+
+}  // namespace
+
+std::span<const OpDef> mcc_bytes_ops() {
+  static const OpDef ops[] = {
+      own_op("PackBytes", FusionClass::injective, 1, infer_pack, compute_pack),
+      own_op("MatMulBytes", FusionClass::contraction, 2, infer_product,
+             [](ComputeContext& c) { compute_product(c, "matmul"); }),
+      own_op("ConvBytes", FusionClass::contraction, 2, infer_product, [](ComputeContext& c) { compute_product(c, "conv"); }),
+      own_op("ToUnsigned", FusionClass::elementwise, 1, infer_to_unsigned, compute_to_unsigned),
+      own_op("Requantize", FusionClass::elementwise, 4, infer_requantize, compute_requantize),
+  };
+  return ops;
+}
+
+}  // namespace mcc::graph

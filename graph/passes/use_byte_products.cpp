@@ -1,0 +1,482 @@
+// Products of 8-bit integers become dot products of bytes (graph/ops/mcc_bytes.cpp) with what ONNX has around them as integer
+// corrections and an epilogue:
+//   MatMulInteger(a, b, az, bz)          sum (a - az)(b - bz) = a.b - az * sum (b - bz) - bz * sum a
+//   MatMul, Gemm, Conv of DequantizeLinear(x) and DequantizeLinear(w)
+//                                        f32(x.w - xz * sum w) * xs * ws + bias
+// followed by Add, Relu, QuantizeLinear where they are: then rounded and saturated in the same step. The dot product takes
+// unsigned times signed bytes: signed activations and unsigned weights move by 128, their zero points with them.
+// Sums of weights are known now. A convolution's input is surrounded by its zero point, which stands for 0.
+#include <algorithm>
+#include <map>
+
+#include "graph/ops/window.h"
+#include "graph/passes/passes.h"
+#include "graph/passes/rewrite.h"
+#include "tensor/instructions.h"
+
+namespace mcc::graph {
+namespace {
+
+// ONNX's numbers of element types, for Cast.
+constexpr int64_t kOnnxI8 = 3, kOnnxI32 = 6;
+
+// A tensor of bytes and what it stands for: (value - zero) * scale.
+struct Quantized {
+  ValueId value = kNoValue;
+  ValueId scale = kNoValue;  // a constant of one element, or one for each line of a constant
+  int64_t zero = 0;
+};
+
+// Constant weights, [D..., K, N] of i8 less their zero point's distance from i8.
+struct Weights {
+  ValueId packed = kNoValue;
+  ValueId sums = kNoValue;  // i32 [N]: of each column, without its zero point
+  ValueId zero = kNoValue;  // i32 [N] or [1]; kNoValue for 0
+  int64_t columns = 0, depth = 0;
+};
+
+class UseByteProducts {
+ public:
+  UseByteProducts(Graph& g, const tensor::Target& t) : g_(g), t_(t), lanes_(t.lanes(32)), users_(g.users()) {}
+
+  void run() {
+    const size_t count = g_.nodes.size();
+    for (size_t n = 0; n < count; ++n) {
+      const auto id = static_cast<NodeId>(n);
+      const Node node = g_.node(id);
+      if (node.dead || !node.op->domain.empty()) continue;
+      if (is_op(node, "MatMul")) {
+        real_product(id, 1, kNoValue, false);
+      } else if (is_op(node, "Gemm")) {
+        gemm(id);
+      } else if (is_op(node, "Conv")) {
+        real_convolution(id);
+      } else if (is_op(node, "MatMulInteger")) {
+        integer_matmul(id);
+      } else if (is_op(node, "QLinearMatMul")) {
+        requantized_matmul(id);
+      } else if (is_op(node, "ConvInteger")) {
+        integer_convolution(id);
+      } else if (is_op(node, "QLinearConv")) {
+        requantized_convolution(id);
+      }
+    }
+    eliminate_dead_code(g_);
+    g_.compact();
+  }
+
+ private:
+  const TensorType& type(ValueId v) const { return g_.value(v).type; }
+  size_t rank(ValueId v) const { return type(v).shape.size(); }
+  static ValueId input(const Node& n, size_t i) { return i < n.inputs.size() ? n.inputs[i] : kNoValue; }
+  const Constant* constant(ValueId v) const {
+    return v != kNoValue && g_.value(v).constant ? &*g_.value(v).constant : nullptr;
+  }
+  bool is_byte(ValueId v) const { return type(v).element == ElementType::u8 || type(v).element == ElementType::i8; }
+
+  ValueId make(std::string_view op, std::vector<ValueId> inputs, Attributes a = {}) {
+    return emit(g_, "", op, name_, std::move(inputs), std::move(a));
+  }
+  ValueId make_own(std::string_view op, std::vector<ValueId> inputs, Attributes a = {}) {
+    return emit(g_, "mcc", op, name_, std::move(inputs), std::move(a));
+  }
+  ValueId number(ElementType element, double value) {
+    return g_.add_constant(name_ + ".number", Constant::scalar(element, value));
+  }
+  ValueId converted(ValueId v, int64_t to) {
+    Attributes a;
+    a.set("to", to);
+    return make("Cast", {v}, a);
+  }
+  ValueId transposed(ValueId v, std::vector<int64_t> perm) {
+    Attributes a;
+    a.set("perm", std::move(perm));
+    return make("Transpose", {v}, a);
+  }
+  ValueId sum_over(ValueId v, std::vector<int64_t> axes, bool keeps_rank) {
+    Attributes a;
+    a.set("keepdims", int64_t{keeps_rank});
+    return make("ReduceSum", {v, g_.add_constant(name_ + ".axes", Constant::ints(axes))}, a);
+  }
+  ValueId reshaped(ValueId v, const std::vector<int64_t>& dims) {
+    return make("Reshape", {v, g_.add_constant(name_ + ".shape", Constant::ints(dims))});
+  }
+
+  // ---- What a product reads ----
+
+  // The zero point of a tensor as a whole.
+  std::optional<int64_t> whole_zero(ValueId zero) const {
+    if (zero == kNoValue) return 0;
+    std::optional<double> value = uniform_value(g_, zero);
+    return value ? std::optional(static_cast<int64_t>(*value)) : std::nullopt;
+  }
+
+  // What the value is dequantised from. lines: the axis along which scales may differ; -1 for none.
+  std::optional<Quantized> dequantized(ValueId v, int64_t lines) const {
+    NodeId id = v == kNoValue ? -1 : g_.value(v).producer;
+    if (id < 0 || !is_op(g_.node(id), "DequantizeLinear")) return std::nullopt;
+    const Node& n = g_.node(id);
+    const Constant* scale = constant(n.inputs[1]);
+    std::optional<int64_t> zero = whole_zero(input(n, 2));
+    if (!is_byte(n.inputs[0]) || !scale || scale->element() != ElementType::f32 || !zero ||
+        type(v).element != ElementType::f32 || n.attributes.integer("block_size", 0) != 0)
+      return std::nullopt;
+    if (scale->count() != 1) {
+      int64_t axis = n.attributes.integer("axis", 1);
+      if (axis < 0) axis += static_cast<int64_t>(rank(v));
+      if (axis != lines || scale->shape().size() != 1) return std::nullopt;
+    }
+    return Quantized{n.inputs[0], n.inputs[1], *zero};
+  }
+
+  // Activations as unsigned bytes, moved with their zero point; perm: their axes, empty where they stay.
+  ValueId activations(ValueId x, const std::vector<int64_t>& perm, int64_t* zero) {
+    const bool is_signed = type(x).element == ElementType::i8;
+    if (is_signed) *zero += 128;
+    auto [it, is_new] = activations_.emplace(std::pair(x, perm), kNoValue);
+    if (!is_new) return it->second;
+    ValueId v = perm.empty() ? x : transposed(x, perm);
+    return it->second = is_signed ? make_own("ToUnsigned", {v}) : v;
+  }
+
+  // w: a constant [D..., K, N] after `perm`. zero: i8 or u8, of one element or [N]; kNoValue for 0.
+  std::optional<Weights> weights(ValueId w, const std::vector<int64_t>& perm, ValueId zero) {
+    const Constant* values = constant(w);
+    if (!values || !is_byte(w)) return std::nullopt;
+    auto extent = [&](size_t d) { return values->shape()[perm.empty() ? d : static_cast<size_t>(perm[d])]; };
+    Weights out;
+    out.columns = extent(rank(w) - 1);
+    out.depth = extent(rank(w) - 2);
+    // Products of fewer columns than lanes are left to what runs along another axis.
+    if (out.columns < lanes_ || values->count() == 0) return std::nullopt;
+    const bool is_unsigned = type(w).element == ElementType::u8;
+    if (zero != kNoValue) {
+      const Constant* z = constant(zero);
+      if (!z || (z->count() != 1 && (z->count() != out.columns || z->shape().size() != 1))) return std::nullopt;
+      if (uniform_value(g_, zero) != (is_unsigned ? 128.0 : 0.0)) {
+        out.zero = reshaped(converted(zero, kOnnxI32), {z->count()});
+        if (is_unsigned) out.zero = make("Sub", {out.zero, number(ElementType::i32, 128)});
+      }
+    } else if (is_unsigned) {
+      out.zero = reshaped(number(ElementType::i32, -128), {1});
+    }
+    ValueId v = perm.empty() ? w : transposed(w, perm), wide = converted(v, kOnnxI32);
+    if (is_unsigned) {
+      wide = make("Sub", {wide, number(ElementType::i32, 128)});
+      v = converted(wide, kOnnxI8);
+    }
+    if (out.zero != kNoValue) wide = make("Sub", {wide, out.zero});
+    std::vector<int64_t> all_but_last;
+    for (size_t d = 0; d + 1 < rank(w); ++d)
+      all_but_last.push_back(static_cast<int64_t>(d));
+    out.sums = sum_over(wide, all_but_last, false);
+    Attributes a;
+    a.set("block", panel_width(out.columns));
+    out.packed = make_own("PackBytes", {v}, a);
+    return out;
+  }
+
+  // Columns of a panel: as wide as the register tile, and whole panels only, as the instruction takes whole vectors.
+  int64_t panel_width(int64_t columns) const {
+    const int64_t vectors = (columns + lanes_ - 1) / lanes_;
+    for (int64_t width : {3, 4, 2}) {
+      if (vectors % width == 0 && (width == 2 || t_.vector_registers >= 32)) return width * lanes_;
+    }
+    return lanes_;
+  }
+
+  // ---- Products ----
+
+  // The sums as the instruction makes them, [..., N].
+  ValueId product(std::string_view op, ValueId x, const Weights& w, Attributes a) {
+    const int64_t whole = (w.columns + lanes_ - 1) / lanes_ * lanes_;
+    a.set("columns", whole);
+    ValueId sums = make_own(op, {x, w.packed}, a);
+    if (whole == w.columns) return sums;
+    auto ints = [&](int64_t value) { return g_.add_constant(name_ + ".bound", Constant::ints({value})); };
+    return make("Slice", {sums, ints(0), ints(w.columns), ints(-1)});
+  }
+
+  // What the zero points add to the sums: -az * sum (b - bz), [N] of i32.
+  ValueId offset(const Weights& w, int64_t zero) {
+    return make("Mul", {w.sums, number(ElementType::i32, static_cast<double>(-zero))});
+  }
+
+  // Convolutions' operands: activations with their channels last, weights [R..., C, N].
+  static std::vector<int64_t> channels_last(size_t rank) {
+    std::vector<int64_t> perm{0};
+    for (size_t d = 2; d < rank; ++d)
+      perm.push_back(static_cast<int64_t>(d));
+    perm.push_back(1);
+    return perm;
+  }
+  static std::vector<int64_t> channels_first(size_t rank) {
+    std::vector<int64_t> perm{0, static_cast<int64_t>(rank) - 1};
+    for (size_t d = 1; d + 1 < rank; ++d)
+      perm.push_back(static_cast<int64_t>(d));
+    return perm;
+  }
+  static std::vector<int64_t> taps_first(size_t rank) {
+    std::vector<int64_t> perm;
+    for (size_t d = 2; d < rank; ++d)
+      perm.push_back(static_cast<int64_t>(d));
+    perm.insert(perm.end(), {1, 0});
+    return perm;
+  }
+
+  bool is_plain_convolution(const Node& n, ValueId x, ValueId w) const {
+    return rank(x) >= 3 && rank(x) <= 4 && rank(w) == rank(x) && is_static(type(x).shape) &&
+           n.attributes.integer("group", 1) == 1;
+  }
+
+  Attributes window_attributes(const Node& n, ValueId x, ValueId w, int64_t zero) const {
+    std::vector<int64_t> kernel = static_shape(type(w).shape);
+    kernel.erase(kernel.begin(), kernel.begin() + 2);
+    graph::Window window = window_of(n.attributes, kernel, spatial_dims(type(x).shape));
+    std::vector<int64_t> pads = window.begin;
+    pads.insert(pads.end(), window.end.begin(), window.end.end());
+    Attributes a;
+    a.set("strides", window.stride);
+    a.set("dilations", window.dilation);
+    a.set("pads", pads);
+    a.set("padding", zero);
+    return a;
+  }
+
+  // ---- Epilogues ----
+
+  struct Epilogue {
+    ValueId sums = kNoValue, offset = kNoValue;  // i32
+    ValueId scale = kNoValue, bias = kNoValue;   // f32; no bias: kNoValue
+    std::vector<int64_t> back;                   // how the result is transposed; empty: not
+  };
+
+  // f32(sums + offset) * scale + bias in place of the node's result and of what follows it: Add of a vector along the last
+  // axis, Relu, QuantizeLinear.
+  void finish(NodeId id, Epilogue e) {
+    NodeId last = id;
+    ValueId to_scale = kNoValue;
+    bool has_relu = false;
+    Attributes a;
+    a.set("to", std::string("f32"));
+    std::vector<NodeId> taken;
+    for (NodeId next = follower(id); next >= 0; next = follower(next)) {
+      const Node& n = g_.node(next);
+      if (is_op(n, "Relu") && !has_relu) {
+        has_relu = true;
+      } else if (std::optional<ValueId> added = has_relu || !e.back.empty() ? std::nullopt : added_vector(n, g_.node(last).outputs[0])) {
+        e.bias = e.bias == kNoValue ? *added : make("Add", {e.bias, *added});
+      } else {
+        if (std::optional<int64_t> zero = quantization(n)) {
+          taken.push_back(last);
+          last = next;
+          to_scale = n.inputs[1];
+          quantize(a, type(n.outputs[0]).element, *zero, has_relu);
+          has_relu = false;
+        }
+        break;
+      }
+      taken.push_back(last);
+      last = next;
+    }
+    if (has_relu) {  // of floats it stays an operator of its own
+      last = taken.back();
+      taken.pop_back();
+    }
+    if (e.bias == kNoValue) e.bias = number(ElementType::f32, 0);
+    if (to_scale != kNoValue) {
+      e.scale = make("Div", {e.scale, to_scale});
+      e.bias = make("Div", {e.bias, to_scale});
+    }
+    replace(last, taken, make_own("Requantize", {e.sums, e.offset, e.scale, e.bias}, a), e.back);
+  }
+
+  NodeId follower(NodeId id) const { return single_user(g_, users_, g_.node(id).outputs[0]); }
+
+  // Of an Add: what it adds to v, if that is known now and runs along the last axis.
+  std::optional<ValueId> added_vector(const Node& n, ValueId v) const {
+    if (!is_op(n, "Add") || !n.op->domain.empty()) return std::nullopt;
+    ValueId other = n.inputs[0] == v ? n.inputs[1] : n.inputs[0];
+    const Constant* c = constant(other);
+    if (!c || c->shape().size() > 1 || rank(n.outputs[0]) != rank(v)) return std::nullopt;
+    return other;
+  }
+
+  // Of a QuantizeLinear to bytes by one constant scale: its zero point.
+  std::optional<int64_t> quantization(const Node& n) const {
+    if (!is_op(n, "QuantizeLinear") || !n.op->domain.empty() || !is_byte(n.outputs[0])) return std::nullopt;
+    const Constant* scale = constant(n.inputs[1]);
+    if (!scale || scale->count() != 1 || scale->element() != ElementType::f32) return std::nullopt;
+    return whole_zero(input(n, 2));
+  }
+
+  static void quantize(Attributes& a, ElementType to, int64_t zero, bool has_relu) {
+    const int64_t low = to == ElementType::i8 ? -128 : 0;
+    a.set("to", std::string(mcc::to_text(to)));
+    a.set("zero_point", zero);
+    a.set("low", has_relu ? std::max(low, zero) : low);
+    a.set("high", low + 255);
+  }
+
+  // The value in place of the node's result; the nodes before it that it stands for, too, are gone.
+  void replace(NodeId id, const std::vector<NodeId>& taken, ValueId with, const std::vector<int64_t>& back) {
+    if (!back.empty()) with = transposed(with, back);
+    const Node node = g_.node(id);
+    Node& maker = g_.node(g_.value(with).producer);
+    for (NodeId t : taken) {
+      for (const std::string& origin : g_.node(t).origins)
+        maker.origins.push_back(origin);
+      g_.node(t).dead = true;
+    }
+    maker.origins.insert(maker.origins.end(), node.origins.begin(), node.origins.end());
+    take_place(g_, node.outputs[0], with);
+    g_.node(id).dead = true;
+  }
+
+  // ---- Products of dequantised operands ----
+
+  void gemm(NodeId id) {
+    const Node node = g_.node(id);
+    const Attributes& a = node.attributes;
+    const bool has_bias = input(node, 2) != kNoValue;
+    if (a.integer("transA", 0) != 0 || a.number("alpha", 1) != 1 || (has_bias && a.number("beta", 1) != 1)) return;
+    const bool is_transposed = a.integer("transB", 0) != 0;
+    real_product(id, is_transposed ? 0 : 1, input(node, 2), is_transposed);
+  }
+
+  void real_product(NodeId id, int64_t lines, ValueId bias, bool is_transposed) {
+    const Node node = g_.node(id);
+    std::optional<Quantized> x = dequantized(node.inputs[0], -1), w = dequantized(node.inputs[1], lines);
+    if (!x || !w || rank(x->value) < 2 || rank(w->value) != 2) return;
+    name_ = node.name;
+    ValueId zero = input(g_.node(g_.value(node.inputs[1]).producer), 2);
+    if (!is_middle(*w)) return;
+    std::optional<Weights> made = weights(w->value, is_transposed ? std::vector<int64_t>{1, 0} : std::vector<int64_t>{}, zero);
+    if (!made) return;
+    ValueId a = activations(x->value, {}, &x->zero);
+    Epilogue e;
+    e.sums = product("MatMulBytes", a, *made, {});
+    e.offset = offset(*made, x->zero);
+    e.scale = make("Mul", {x->scale, w->scale});
+    e.bias = bias;
+    finish(id, e);
+  }
+
+  // Whether the weights' zero point is 0 once they are signed.
+  bool is_middle(const Quantized& w) const { return w.zero == (type(w.value).element == ElementType::u8 ? 128 : 0); }
+
+  void real_convolution(NodeId id) {
+    const Node node = g_.node(id);
+    std::optional<Quantized> x = dequantized(node.inputs[0], -1), w = dequantized(node.inputs[1], 0);
+    if (!x || !w || !is_middle(*w) || !is_plain_convolution(node, x->value, w->value)) return;
+    Epilogue e;
+    if (!convolution(node, x->value, x->zero, w->value, input(g_.node(g_.value(node.inputs[1]).producer), 2), &e)) return;
+    e.scale = make("Mul", {x->scale, w->scale});
+    e.bias = input(node, 2);
+    finish(id, e);
+  }
+
+  bool convolution(const Node& node, ValueId x, int64_t zero, ValueId w, ValueId w_zero, Epilogue* e) {
+    name_ = node.name;
+    std::optional<Weights> made = weights(w, taps_first(rank(w)), w_zero);
+    if (!made || made->zero != kNoValue) return false;
+    ValueId a = activations(x, channels_last(rank(x)), &zero);
+    e->sums = product("ConvBytes", a, *made, window_attributes(node, x, w, zero));
+    e->offset = offset(*made, zero);
+    e->back = channels_first(rank(x));
+    return true;
+  }
+
+  // ---- ONNX's integer operators ----
+
+  void integer_matmul(NodeId id) {
+    const Node node = g_.node(id);
+    ValueId x = node.inputs[0], x_zero = input(node, 2);
+    if (rank(x) < 2 || rank(node.inputs[1]) != 2) return;
+    if (x_zero != kNoValue && (!is_static(type(x_zero).shape) || static_count(type(x_zero).shape) != 1)) return;
+    name_ = node.name;
+    std::optional<Weights> w = weights(node.inputs[1], {}, input(node, 3));
+    if (!w) return;
+    int64_t moved = 0;
+    ValueId a = activations(x, {}, &moved);
+    ValueId zero = number(ElementType::i32, static_cast<double>(moved));
+    if (x_zero != kNoValue) zero = make("Add", {reshaped(converted(x_zero, kOnnxI32), {1}), zero});
+    ValueId sums = product("MatMulBytes", a, *w, {});
+    if (w->zero != kNoValue) {
+      ValueId rows = sum_over(converted(a, kOnnxI32), {-1}, true);
+      sums = make("Sub", {sums, make("Mul", {rows, w->zero})});
+    }
+    replace(id, {}, make("Sub", {sums, make("Mul", {zero, w->sums})}), {});
+  }
+
+  void integer_convolution(NodeId id) {
+    const Node node = g_.node(id);
+    std::optional<int64_t> zero = whole_zero(input(node, 2));
+    Epilogue e;
+    if (!zero || !is_plain_convolution(node, node.inputs[0], node.inputs[1]) ||
+        !convolution(node, node.inputs[0], *zero, node.inputs[1], input(node, 3), &e))
+      return;
+    replace(id, {}, make("Add", {e.sums, e.offset}), e.back);
+  }
+
+  // a, its scale and zero point, b, its, the result's: whether all are as Requantize takes them.
+  bool is_requantizable(const Node& n) const {
+    for (size_t i : {size_t{1}, size_t{4}, size_t{6}}) {
+      const Constant* scale = constant(n.inputs[i]);
+      if (!scale || scale->element() != ElementType::f32 || (i != 4 && scale->count() != 1) || scale->shape().size() > 1)
+        return false;
+    }
+    const Constant* w_zero = constant(n.inputs[5]);
+    const bool is_unsigned = type(n.inputs[3]).element == ElementType::u8;
+    return w_zero && uniform_value(g_, n.inputs[5]) == (is_unsigned ? 128.0 : 0.0) && whole_zero(n.inputs[2]) &&
+           whole_zero(n.inputs[7]) && is_byte(n.inputs[0]) && is_byte(n.inputs[3]) && is_byte(n.outputs[0]);
+  }
+
+  void requantize(NodeId id, Epilogue e) {
+    const Node node = g_.node(id);
+    Attributes a;
+    quantize(a, type(node.outputs[0]).element, *whole_zero(node.inputs[7]), false);
+    e.scale = make("Div", {make("Mul", {node.inputs[1], node.inputs[4]}), node.inputs[6]});
+    ValueId bias = number(ElementType::f32, 0);
+    replace(id, {}, make_own("Requantize", {e.sums, e.offset, e.scale, bias}, a), e.back);
+  }
+
+  void requantized_matmul(NodeId id) {
+    const Node node = g_.node(id);
+    if (!is_requantizable(node) || rank(node.inputs[0]) < 2 || rank(node.inputs[3]) != 2) return;
+    name_ = node.name;
+    std::optional<Weights> w = weights(node.inputs[3], {}, node.inputs[5]);
+    if (!w) return;
+    int64_t zero = *whole_zero(node.inputs[2]);
+    Epilogue e;
+    ValueId a = activations(node.inputs[0], {}, &zero);
+    e.sums = product("MatMulBytes", a, *w, {});
+    e.offset = offset(*w, zero);
+    requantize(id, e);
+  }
+
+  void requantized_convolution(NodeId id) {
+    const Node node = g_.node(id);
+    Epilogue e;
+    if (!is_requantizable(node) || !is_plain_convolution(node, node.inputs[0], node.inputs[3]) ||
+        !convolution(node, node.inputs[0], *whole_zero(node.inputs[2]), node.inputs[3], node.inputs[5], &e))
+      return;
+    if (input(node, 8) != kNoValue) e.offset = make("Add", {e.offset, node.inputs[8]});
+    requantize(id, e);
+  }
+
+  Graph& g_;
+  const tensor::Target& t_;
+  const int64_t lanes_;
+  const std::vector<std::vector<NodeId>> users_;
+  std::string name_;  // of the node that is being rewritten
+  std::map<std::pair<ValueId, std::vector<int64_t>>, ValueId> activations_;
+};
+
+}  // namespace
+
+void use_byte_products(Graph& graph, const tensor::Target& target) {
+  if (tensor::dot_instruction(target)) UseByteProducts(graph, target).run();
+}
+
+}  // namespace mcc::graph

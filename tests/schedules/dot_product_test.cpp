@@ -1,0 +1,146 @@
+// Products of bytes under the rules: results, and the instruction wherever the target has it.
+#include <gtest/gtest.h>
+
+#include "graph/passes/fuse.h"
+#include "graph/passes/passes.h"
+#include "schedules/run_func.h"
+#include "tensor/passes/merge_axes.h"
+#include "tuner/default_schedule.h"
+#include "tuner/sketches.h"
+#include "tuner/space.h"
+
+namespace mcc::test {
+namespace {
+
+using tensor::Func;
+using tensor::Target;
+
+constexpr const char* kProducts[] = {
+    R"(graph g(%a: u8[13, 24]) {
+  %b: i8[24, 96] random
+  %y = MatMulInteger(%a, %b)
+  return %y
+})",
+    // A depth that four does not divide; one row; columns that are no whole vectors.
+    R"(graph g(%a: u8[7, 30]) {
+  %b: i8[30, 50] random
+  %z: u8[1] = [1]
+  %y = MatMulInteger(%a, %b, %z)
+  return %y
+})",
+    R"(graph g(%a: i8[1, 64]) {
+  %b: i8[64, 128] random
+  %y = MatMulInteger(%a, %b)
+  return %y
+})",
+    R"(graph g(%a: u8[2, 5, 16]) {
+  %b: i8[16, 32] random
+  %as: f32[1] = [0.5]
+  %az: u8[1] = [1]
+  %bs: f32[32] random 0.5 2
+  %bias: f32[32] random
+  %ys: f32[1] = [0.25]
+  %yz: u8[1] = [7]
+  %ad = DequantizeLinear(%a, %as, %az)
+  %bd = DequantizeLinear(%b, %bs)
+  %m = MatMul(%ad, %bd)
+  %s = Add(%m, %bias)
+  %r = Relu(%s)
+  %y = QuantizeLinear(%r, %ys, %yz)
+  return %y
+})",
+    R"(graph g(%x: u8[1, 6, 9, 7]) {
+  %z: u8[1] = [2]
+  %w: i8[48, 6, 3, 3] random
+  %y = ConvInteger(%x, %w, %z) {pads = [1, 1, 1, 1], strides = [2, 1]}
+  return %y
+})",
+    R"(graph g(%x: u8[2, 16, 21]) {
+  %w: i8[32, 16, 3] random
+  %y = ConvInteger(%x, %w) {dilations = [2]}
+  return %y
+})",
+};
+
+struct Machine {
+  const char* name;
+  const char* features;
+  int vector_bits, vector_registers;
+  bool has_dot;
+};
+constexpr Machine kMachines[] = {{"avx512vnni", "+avx2,+avx512vnni", 512, 32, true},
+                                 {"avxvnni", "+avx2,+avxvnni", 256, 16, true},
+                                 {"avx512", "+avx2,+avx512f", 512, 32, false}};
+
+Target target_of(const Machine& machine) {
+  Target t;
+  t.vector_bits = machine.vector_bits;
+  t.vector_registers = machine.vector_registers;
+  t.features = machine.features;
+  t.cores = 2;
+  return t;
+}
+
+std::vector<Func> kernels_of(const char* source, const Target& target) {
+  graph::Graph g = graph::test::parse_graph(source);
+  graph::OptimizeOptions options;
+  options.target = target;
+  options.evaluate = graph::interpreter_evaluator();
+  Status status = graph::optimize(g, options);
+  EXPECT_TRUE(status.ok()) << to_text(status.errors());
+  std::vector<Func> kernels;
+  for (const graph::KernelGroup& group : graph::fuse(g)) {
+    if (group.kind == graph::KernelGroup::Kind::kernel)
+      kernels.push_back(tensor::merge_axes(graph::build_kernel(g, group)));
+  }
+  return kernels;
+}
+
+bool has_dot(const Func& f) { return to_text(f).find("dot4_u8i8(") != std::string::npos; }
+
+class DotProduct : public ::testing::TestWithParam<std::tuple<const char*, Machine>> {};
+
+TEST_P(DotProduct, IsRightAndUsesTheInstruction) {
+  const auto& [source, machine] = GetParam();
+  const Target target = target_of(machine);
+  bool used = false;
+  for (const Func& f : kernels_of(source, target)) {
+    tensor::Schedule schedule = tuner::default_schedule(f, target);
+    SCOPED_TRACE(text(to_text(f), to_text(schedule.trace())));
+    Func lowered;
+    ASSERT_NO_FATAL_FAILURE(lower_and_compare(f, schedule, target, lowered));
+    used |= has_dot(lowered);
+  }
+  EXPECT_EQ(used, machine.has_dot);
+}
+
+TEST_P(DotProduct, IsRightAtAnyPointOfTheSpace) {
+  const auto& [source, machine] = GetParam();
+  const Target target = target_of(machine);
+  const tuner::Sketch& rules = tuner::all_sketches()[0];
+  bool used = false;
+  for (const Func& f : kernels_of(source, target)) {
+    tuner::Space space(f, target, tuner::all_sketches());
+    std::vector<graph::Constant> want;
+    for (uint64_t seed = 0; seed < 5; ++seed) {
+      tuner::Planned planned = space.sample(rules, tuner::Random(seed));
+      SCOPED_TRACE(text(to_text(f), to_text(planned.candidate.trace)));
+      ASSERT_TRUE(planned.ok()) << planned.outcome.detail;
+      Func lowered = tensor::lower(planned.func, target);
+      used |= has_dot(lowered);
+      if (want.empty()) want = run(f, f);
+      graph::test::expect_close(run(lowered, f), want, 0);
+      if (HasFailure()) return;
+    }
+  }
+  EXPECT_EQ(used, machine.has_dot);
+}
+
+std::string name_of(const ::testing::TestParamInfo<std::tuple<const char*, Machine>>& info) {
+  return text("product_", info.index, "_", std::get<1>(info.param).name);
+}
+INSTANTIATE_TEST_SUITE_P(Products, DotProduct, ::testing::Combine(::testing::ValuesIn(kProducts), ::testing::ValuesIn(kMachines)),
+                         name_of);
+
+}  // namespace
+}  // namespace mcc::test
