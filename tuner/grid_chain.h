@@ -36,6 +36,7 @@ class ChainProduct : private ProductAxes {
   ChainProduct(Draft& draft, const Product& product) : ProductAxes(draft, product) {}
   using ProductAxes::fuse_sides;
   using ProductAxes::has_batch;
+  using ProductAxes::inline_copies;
   using ProductAxes::loop;
   using ProductAxes::separate_result;
   using ProductAxes::with_batch;

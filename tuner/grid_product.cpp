@@ -26,14 +26,45 @@ ElementType factor_of(const Block& block) {
 
 }  // namespace
 
+namespace {
+
+// The blocks that only copy what the block then reads from them, alone.
+std::vector<std::string> copies_of(const Schedule& s, const BlockInfo& info) {
+  std::vector<std::string> out;
+  for (const std::string& name : s.block_names()) {
+    std::optional<BlockInfo> copy = analyze(s, name);
+    const bool is_read = copy && std::any_of(info.loads.begin(), info.loads.end(), [&](const Access& l) {
+                           return l.buffer.same_as(copy->store.buffer);
+                         });
+    if (is_read && copy->is_injective && copy->is_movement && copy->loads.size() == 1 &&
+        !is_output(s.func(), copy->store.buffer) && s.consumers(name) == std::vector<std::string>{info.name})
+      out.push_back(name);
+  }
+  return out;
+}
+
+}  // namespace
+
 std::optional<Product> as_product(const Schedule& s, const std::string& name) {
   std::optional<BlockInfo> info = analyze(s, name);
   if (!info || !info->is_contraction || info->loads.size() != 2 || info->is_nested) return std::nullopt;
-  const Access &x = info->loads[0], &y = info->loads[1];
-  if (x.buffer.same_as(y.buffer) || bit_width(info->store.buffer.element()) != 32) return std::nullopt;
+  const Buffer of[2] = {info->loads[0].buffer, info->loads[1].buffer};
+  if (of[0].same_as(of[1]) || bit_width(info->store.buffer.element()) != 32) return std::nullopt;
   if (s.loops_of(name).size() != info->axes.size()) return std::nullopt;
   Product p;
   p.block = name;
+  if (std::vector<std::string> copies = copies_of(s, *info); !copies.empty()) {
+    Schedule seen = s;
+    bool are_inlined = true;
+    for (const std::string& copy : copies)
+      are_inlined &= static_cast<bool>(seen.apply(ComputeInline{copy}));
+    std::optional<BlockInfo> through = are_inlined ? analyze(seen, name) : std::nullopt;
+    if (through && through->loads.size() == 2 && through->axes.size() == info->axes.size()) {
+      info = through;
+      p.copies = copies;
+    }
+  }
+  const Access &x = info->loads[0], &y = info->loads[1];
   Side of_x, of_y;
   for (size_t n = 0; n < info->axes.size(); ++n) {
     bool moves_x = x.strides[n] != 0, moves_y = y.strides[n] != 0;
@@ -48,7 +79,7 @@ std::optional<Product> as_product(const Schedule& s, const std::string& name) {
   if (!is_contiguous(of_x) && !is_contiguous(of_y)) return std::nullopt;
   bool x_is_b = is_contiguous(of_x);
   auto operand = [&](const Access& access, const Side& side) {
-    Operand o{access.buffer};
+    Operand o{&access == &x ? of[0] : of[1]};
     int64_t along_k = access.strides[p.k.axes.back()], along_side = access.strides[side.axes.back()];
     o.is_along_k = along_k == 1 && along_side != 1;
     // One axis, or several that are one stretch of memory.
@@ -142,6 +173,11 @@ void ProductAxes::fuse_sides() {
   find_consumer();
   for (const Side* side : {&p_.g, &p_.i, &p_.j, &p_.k})
     fuse_side(*side);
+}
+
+void ProductAxes::inline_copies() {
+  for (const std::string& copy : p_.copies)
+    try_step(d_, ComputeInline{copy});
 }
 
 void ProductAxes::separate_result() {

@@ -32,6 +32,8 @@ struct Product {
   // Elements after which the inner axes of k (a window's) begin anew: a whole number of them at a time, so that their indices are
   // the same in each step.
   int64_t period = 1;
+  // Blocks that only copy what the product then reads: operands are looked at, and fetched, as if these were inlined.
+  std::vector<std::string> copies;
   // What is multiplied, where it is of a narrower type than the sum on both sides; else the sum's.
   ElementType factor = ElementType::f32;
 };
@@ -76,6 +78,8 @@ class ProductAxes {
  protected:
   // Fuses the axes, of both blocks.
   void fuse_sides();
+  // After the operands have become blocks of their own.
+  void inline_copies();
   // The result goes to a buffer of its own first, block.acc, from which the consumer, or a copy, takes it.
   void separate_result();
 

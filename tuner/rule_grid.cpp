@@ -271,14 +271,31 @@ void bind_rest(Draft& draft) {
   }
 }
 
+namespace {
+
+bool reads(const BlockInfo& info, const Buffer& buffer) {
+  return std::any_of(info.loads.begin(), info.loads.end(),
+                     [&](const Access& l) { return l.buffer.same_as(buffer); });
+}
+
+}  // namespace
+
 void inline_for_grid(Draft& draft) {
   inline_producers(draft);
   Schedule& s = draft.schedule;
   for (const std::string& name : s.block_names()) {
     std::optional<BlockInfo> producer = analyze(s, name);
+    const std::vector<std::string> consumers = s.consumers(name);
     bool is_copy = producer && producer->is_injective && producer->is_movement &&
                    producer->loads.size() <= 1 && !is_output(s.func(), producer->store.buffer);
-    if (is_copy) try_step(draft, ComputeInline{name});
+    // A product that reads one buffer on both sides (queries and keys of one projection) would have one operand only: its rules
+    // inline the copy when its operands have become blocks of their own.
+    const bool is_second_side = is_copy && std::any_of(consumers.begin(), consumers.end(), [&](const std::string& c) {
+      std::optional<BlockInfo> consumer = analyze(s, c);
+      return consumer && consumer->is_contraction && !producer->loads.empty() &&
+             reads(*consumer, producer->loads[0].buffer);
+    });
+    if (is_copy && !is_second_side) try_step(draft, ComputeInline{name});
   }
   inline_producers(draft);
 }

@@ -27,6 +27,7 @@ using namespace tensor;
 namespace {
 
 constexpr int64_t kVector = 4;
+constexpr int64_t kStraight = 16;
 
 int64_t ceil_div64(int64_t n, int64_t d) { return (n + d - 1) / d; }
 int64_t round_up(int64_t n, int64_t multiple) { return ceil_div64(n, multiple) * multiple; }
@@ -145,8 +146,8 @@ class GridChain : private ChainSchedule {
           vector_of(c_.first.b));
     write_back(first_.last(), first_.loop("j.b"));
     place_between();
-    finish(first_, c_.first.block, t_.groups, t_.depth_1);
-    finish(second_, c_.second.block, width_2 / t_.width(), t_.depth_2);
+    finish(first_, c_.first.block);
+    finish(second_, c_.second.block);
     must_step(d_, SetScope{scores_, "shared"});
     must_step(d_, StorageAlign{scores_, 32, t_.threads_j % 32});
     return static_cast<bool>(d_.refusal);
@@ -162,6 +163,7 @@ class GridChain : private ChainSchedule {
                             p.with_batch({"k", side})});
       must_step(d_, StorageAlign{p.loop(name), 32, kVector});
     }
+    p.inline_copies();
     must_step(d_, PadEinsum{product.block, {"i", "j", "k"}, multiples});
     const std::string from = p.has_batch() ? "g, i, j" : "i, j", to = p.has_batch() ? "g, " : "";
     const std::string groups =
@@ -176,8 +178,8 @@ class GridChain : private ChainSchedule {
     must_step(d_, Reorder{p.loops(p.with_batch({"i", "j", "k"}))});
     must_step(d_, Split{p.loop("i"), {0, t_.threads_i, t_.rows}, p.loops({"i.b", "i.t", "i.r"})});
     must_step(d_, Split{p.loop("j"), {groups, t_.threads_j, kVector}, p.loops({"j.o", "j.t", "j.v"})});
-    must_step(d_, Split{p.loop("k"), {0, t_.depth_2}, p.loops({"k.o", "k.i"})});
-    must_step(d_, Reorder{p.loops({"i.b", "k.o", "i.t", "j.t", "k.i", "i.r", "j.o", "j.v"})});
+    split_sum(p, t_.depth_2);
+    must_step(d_, Reorder{p.loops({"i.b", "k.o", "i.t", "j.t", "k.m", "k.i", "i.r", "j.o", "j.v"})});
     host_ = p.loop("i.b");
     if (p.has_batch()) must_step(d_, Bind{p.loop("g"), "block.y"});
     must_step(d_, Bind{host_, "block.x"});
@@ -185,13 +187,19 @@ class GridChain : private ChainSchedule {
     must_step(d_, Bind{p.loop("j.t"), "thread.x"});
   }
 
+  // Straight code for a few elements of the sum: more of it asks for more registers.
+  void split_sum(ChainProduct& p, int64_t depth) {
+    const int64_t straight = std::min(depth, kStraight);
+    must_step(d_, Split{p.loop("k"), {0, depth / straight, straight}, p.loops({"k.o", "k.m", "k.i"})});
+  }
+
   void tile_first() {
     ChainProduct& p = first_;
     must_step(d_, Split{p.loop("i"), {t_.threads_i, t_.rows}, p.loops({"i.t", "i.r"})});
     must_step(
         d_, Split{p.loop("j"), {0, t_.groups, t_.threads_j, kVector}, p.loops({"j.b", "j.o", "j.t", "j.v"})});
-    must_step(d_, Split{p.loop("k"), {0, t_.depth_1}, p.loops({"k.o", "k.i"})});
-    must_step(d_, Reorder{p.loops({"j.b", "k.o", "i.t", "j.t", "k.i", "i.r", "j.o", "j.v"})});
+    split_sum(p, t_.depth_1);
+    must_step(d_, Reorder{p.loops({"j.b", "k.o", "i.t", "j.t", "k.m", "k.i", "i.r", "j.o", "j.v"})});
     must_step(d_, Bind{p.loop("i.t"), "thread.y"});
     must_step(d_, Bind{p.loop("j.t"), "thread.x"});
   }
@@ -216,15 +224,14 @@ class GridChain : private ChainSchedule {
     try_step(d_, Vectorize{j + ".v"});
   }
 
-  void finish(ChainProduct& p, const std::string& block, int64_t groups, int64_t depth) {
+  void finish(ChainProduct& p, const std::string& block) {
     must_step(d_, DecomposeReduction{block, p.loop("k.o")});
     must_step(d_, SetScope{p.acc(), "registers"});
     for (const char* name : {"i.r", "j.o"}) {
       must_step(d_, Unroll{p.loop(name)});
       if (s_.find_loop(block + ".init." + name) != nullptr) must_step(d_, Unroll{block + ".init." + name});
     }
-    constexpr int64_t kStraight = 2048;  // multiplications in a row
-    if (depth * t_.rows * kVector * groups <= kStraight) must_step(d_, Unroll{p.loop("k.i")});
+    must_step(d_, Unroll{p.loop("k.i")});
     must_step(d_, Vectorize{p.loop("j.v")});
     must_step(d_, Vectorize{block + ".init.j.v"});
   }

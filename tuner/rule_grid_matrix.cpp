@@ -119,6 +119,7 @@ class GridMatrices : private ProductAxes {
     separate_result();
     operand(p_.a, "a", "i");
     operand(p_.b, "b", "j");
+    inline_copies();
     must_step(d_, PadEinsum{p_.block, {"i", "j", "k"}, {t_.block_i(), t_.block_j(), t_.depth}});
     const std::string from = has_batch() ? "g, i, j" : "i, j", to = has_batch() ? "g, i" : "i";
     must_step(d_, TransformLayout{acc_, text("(", from, ") -> (", to,

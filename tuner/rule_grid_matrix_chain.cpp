@@ -160,6 +160,7 @@ class GridMatrixChain : private ChainSchedule {
       const bool is_by_element = row() == 4 && !operand->is_along_k;
       must_step(d_, StorageAlign{p.loop(name), is_by_element ? 32 : 2 * row(), is_by_element ? 8 : row()});
     }
+    p.inline_copies();
     must_step(d_, PadEinsum{product.block, {"i", "j", "k"}, {t_.block_i(), width, depth}});
     const std::string from = p.has_batch() ? "g, i, j" : "i, j", to = p.has_batch() ? "g, " : "";
     auto places = [](const std::string& axis, int64_t tile, int64_t size) {

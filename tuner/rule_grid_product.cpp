@@ -165,6 +165,7 @@ class GridProduct : private ProductAxes {
     separate_result();
     must_step(d_, Reindex{p_.block, p_.a.buffer.name(), "shared", p_.block + ".a", with_batch({"k", "i"})});
     must_step(d_, Reindex{p_.block, p_.b.buffer.name(), "shared", p_.block + ".b", with_batch({"k", "j"})});
+    inline_copies();
     if (groups() > 1) {
       std::string from = has_batch() ? "g, i, j" : "i, j", to = has_batch() ? "g, i" : "i";
       int64_t width = t_.threads_j * kVector;

@@ -38,22 +38,36 @@ struct Form {
   int64_t heads, m, n, d, e;
   Mask mask = Mask::none;
   ElementType factor = f32;
+  bool is_joint = false;  // queries, keys and values are parts of one buffer
 };
 
 void PrintTo(const Form& f, std::ostream* out) {
   constexpr const char* kMasks[] = {"", "_added", "_kept", "_causal"};
   *out << text("h", f.heads, "_m", f.m, "_n", f.n, "_d", f.d, "_e", f.e, kMasks[static_cast<int>(f.mask)],
-               "_", to_text(f.factor));
+               "_", to_text(f.factor), f.is_joint ? "_joint" : "");
 }
 
 // Queries, keys and values lie as a common projection leaves them: [position, head, element].
 Func attention(const Form& f) {
   FuncBuilder b("attention");
-  Buffer q = b.input("q", f32, {f.m, f.heads, f.d}), k = b.input("k", f32, {f.n, f.heads, f.d}),
-         v = b.input("v", f32, {f.n, f.heads, f.e});
+  std::vector<Buffer> parts;
+  if (f.is_joint) {
+    parts.assign(3, b.input("x", f32, {f.m, 3, f.heads, f.d}));
+  } else {
+    parts = {b.input("q", f32, {f.m, f.heads, f.d}), b.input("k", f32, {f.n, f.heads, f.d}),
+             b.input("v", f32, {f.n, f.heads, f.e})};
+  }
+  auto part = [&](int n, const Expr& position, const Expr& head, const Expr& element) {
+    return f.is_joint ? load(parts[static_cast<size_t>(n)], {position, Expr(n), head, element})
+                      : load(parts[static_cast<size_t>(n)], {position, head, element});
+  };
+  Buffer keys =
+      b.compute("keys", f32, {f.heads, f.d, f.n}, [&](Axes i) { return part(1, i[2], i[0], i[1]); });
+  Buffer values =
+      b.compute("values", f32, {f.heads, f.n, f.e}, [&](Axes i) { return part(2, i[1], i[0], i[2]); });
   auto factor = [&](const Expr& e) { return f.factor == f32 ? e : cast(f32, cast(f.factor, e)); };
   Buffer scores = b.reduce("scores", f32, {f.heads, f.m, f.n}, {f.d}, Reducer::sum, [&](Axes i, Axes r) {
-    return factor(load(q, {i[1], i[0], r[0]})) * factor(load(k, {i[2], i[0], r[0]}));
+    return factor(part(0, i[1], i[0], r[0])) * factor(load(keys, {i[0], r[0], i[2]}));
   });
   if (f.mask != Mask::none) {
     const ElementType type = f.mask == Mask::kept ? ElementType::boolean : f32;
@@ -79,7 +93,7 @@ Func attention(const Form& f) {
     return constant(f32, 1) / load(sum, {i[0], i[1]});
   });
   Buffer mixed = b.reduce("mixed", f32, {f.heads, f.m, f.e}, {f.n}, Reducer::sum, [&](Axes i, Axes r) {
-    return factor(load(power, {i[0], i[1], r[0]})) * factor(load(v, {r[0], i[0], i[2]}));
+    return factor(load(power, {i[0], i[1], r[0]})) * factor(load(values, {i[0], r[0], i[2]}));
   });
   Buffer y = b.compute("y", f32, {f.m, f.heads, f.e}, [&](Axes i) {
     return load(mixed, {i[1], i[0], i[2]}) * load(inverse, {i[1], i[0]});
@@ -152,7 +166,8 @@ INSTANTIATE_TEST_SUITE_P(Forms, GridMatrixChains,
                                            Form{2, 32, 45, 48, 48, Mask::causal, ElementType::f16},
                                            Form{1, 19, 40, 64, 64, Mask::kept, ElementType::tf32},
                                            Form{1, 37, 37, 80, 80, Mask::added, ElementType::f16},
-                                           Form{1, 35, 64, 128, 128, Mask::causal, ElementType::bf16}),
+                                           Form{1, 35, 64, 128, 128, Mask::causal, ElementType::bf16},
+                                           Form{2, 35, 35, 32, 32, Mask::causal, ElementType::f16, true}),
                          ::testing::PrintToStringParamName());
 
 INSTANTIATE_TEST_SUITE_P(Forms, GridChains,
@@ -161,7 +176,8 @@ INSTANTIATE_TEST_SUITE_P(Forms, GridChains,
                                            Form{3, 9, 19, 5, 9, Mask::kept},
                                            Form{1, 33, 70, 48, 48, Mask::causal},
                                            Form{2, 21, 33, 64, 80, Mask::added}, Form{1, 20, 35, 80, 128},
-                                           Form{1, 37, 37, 128, 64, Mask::kept}),
+                                           Form{1, 37, 37, 128, 64, Mask::kept},
+                                           Form{2, 19, 19, 16, 16, Mask::causal, f32, true}),
                          ::testing::PrintToStringParamName());
 
 // Rows of scores that no shared memory holds, and such that make no tile.
