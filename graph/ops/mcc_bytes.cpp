@@ -179,6 +179,11 @@ OpDef own_op(std::string_view name, FusionClass fusion, int required, void (*inf
   return op;
 }
 
+OpDef on_any_axes(OpDef op) {
+  op.axis_use = AxisUse::any;
+  return op;
+}
+
 }  // namespace
 
 std::span<const OpDef> mcc_bytes_ops() {
@@ -187,7 +192,7 @@ std::span<const OpDef> mcc_bytes_ops() {
       own_op("MatMulBytes", FusionClass::contraction, 2, infer_product,
              [](ComputeContext& c) { compute_product(c, "matmul"); }),
       own_op("ConvBytes", FusionClass::contraction, 2, infer_product, [](ComputeContext& c) { compute_product(c, "conv"); }),
-      own_op("ToUnsigned", FusionClass::elementwise, 1, infer_to_unsigned, compute_to_unsigned),
+      on_any_axes(own_op("ToUnsigned", FusionClass::elementwise, 1, infer_to_unsigned, compute_to_unsigned)),
       own_op("Requantize", FusionClass::elementwise, 4, infer_requantize, compute_requantize),
   };
   return ops;

@@ -182,6 +182,7 @@ OpDef quantization(std::string_view name, FusionClass fusion, void (*infer)(Infe
   op.compute = compute;
   op.required_inputs = required;
   op.scalar_inputs = 0b100;
+  op.axis_use = fusion == FusionClass::elementwise ? AxisUse::scalars : AxisUse::own;
   return op;
 }
 

@@ -104,6 +104,11 @@ class SinkTransposes {
     return node.inputs[i] != kNoValue && (node.op->constant_inputs >> i & 1U) == 0;
   }
 
+  static bool is_pointwise(const Node& node) {
+    return node.op->axis_use == AxisUse::any || node.op->axis_use == AxisUse::scalars;
+  }
+  bool is_one(ValueId v) const { return is_static(shape(v)) && static_count(shape(v)) == 1; }
+
   void sink(NodeId id) {
     const Node node = g_.node(id);
     if (node.op->axis_use == AxisUse::own) return;
@@ -127,6 +132,9 @@ class SinkTransposes {
     switch (node.op->axis_use) {
       case AxisUse::own:
         return false;
+      case AxisUse::scalars:
+        if (!std::all_of(inputs.begin() + 1, inputs.end(), [&](ValueId v) { return v == kNoValue || is_one(v); })) return false;
+        break;
       case AxisUse::any:
         if (rank(node.outputs[0]) != perm.size()) return false;
         break;
@@ -201,7 +209,7 @@ class SinkTransposes {
         return false;
       } else if (!g_.value(v).constant) {
         spent += bytes_of(g_.value(v).type);
-      } else if (node.op->axis_use != AxisUse::any && rank(v) != perm.size()) {
+      } else if (!is_pointwise(node) && rank(v) != perm.size()) {
         return false;
       }
     }
@@ -212,7 +220,7 @@ class SinkTransposes {
   ValueId before(const Node& node, ValueId v, const Permutation& perm) {
     const Node* t = transposition(v);
     if (t && permutation(*t) == perm) return t->inputs[0];
-    if (static_count(shape(v)) == 1 && node.op->axis_use == AxisUse::any) return v;
+    if (is_one(v) && is_pointwise(node)) return v;
     if (rank(v) < perm.size()) {
       std::vector<int64_t> dims = static_shape(shape(v));
       dims.insert(dims.begin(), perm.size() - dims.size(), 1);
