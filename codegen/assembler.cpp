@@ -94,6 +94,7 @@ class NvJitLink : public Assembler {
       return refused(name_, arch, log.empty() ? text("error ", code) : log);
     }
     cubin.entries = parse_assembler_log(log);
+    cubin.losses = performance_losses(log);
     return cubin;
   }
 
@@ -205,6 +206,7 @@ class Ptxas : public Assembler {
     cubin.arch = arch;
     cubin.bytes.assign(std::istreambuf_iterator<char>(in), {});
     cubin.entries = parse_assembler_log(run.log);
+    cubin.losses = performance_losses(run.log);
     return cubin;
   }
 
@@ -225,6 +227,15 @@ int64_t number_before(std::string_view line, std::string_view what) {
 }
 
 }  // namespace
+
+std::vector<std::string> performance_losses(const std::string& log) {
+  std::istringstream lines(log);
+  std::vector<std::string> out;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("Potential Performance Loss") != std::string::npos) out.push_back(line);
+  }
+  return out;
+}
 
 std::vector<EntryFigures> parse_assembler_log(const std::string& log) {
   std::vector<EntryFigures> entries;

@@ -50,6 +50,7 @@ struct Cubin {
       bytes;  // empty where this assembler has dropped the architecture and a newer one stood in for it
   std::string arch;                   // that the figures are of
   std::vector<EntryFigures> entries;  // in the order of the assembler's report
+  std::vector<std::string> losses;    // lines of its report that say what makes the code slow ("Potential Performance Loss: ...")
 };
 
 // nvJitLink or ptxas, found at run time.
@@ -72,5 +73,7 @@ class Assembler {
 
 // The figures in the log that ptxas -v and nvJitLink's -verbose write.
 std::vector<EntryFigures> parse_assembler_log(const std::string& log);
+// The lines of the log that say what makes the code slow.
+std::vector<std::string> performance_losses(const std::string& log);
 
 }  // namespace mcc::codegen

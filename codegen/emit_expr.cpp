@@ -592,6 +592,7 @@ llvm::Value* KernelEmitter::on(const Call& n) {
   if (class_of(n.function) == IntrinsicClass::mma) return emit_mma(n);
   if (class_of(n.function) == IntrinsicClass::async) return emit_async(n);
   if (class_of(n.function) == IntrinsicClass::dot) return emit_dot4(n);
+  if (class_of(n.function) == IntrinsicClass::wgmma) return emit_wgmma(n);
   std::vector<Value*> args;
   for (const Expr& a : n.args)
     args.push_back(emit(a));
@@ -648,6 +649,12 @@ llvm::Value* KernelEmitter::on(const Call& n) {
     case Intrinsic::async_commit:
     case Intrinsic::async_wait:
     case Intrinsic::dot4_u8i8:
+    case Intrinsic::wgmma_fence:
+    case Intrinsic::wgmma_f16:
+    case Intrinsic::wgmma_bf16:
+    case Intrinsic::wgmma_commit:
+    case Intrinsic::wgmma_wait:
+    case Intrinsic::fence_async:
 #define X(name) case Intrinsic::name:
     MCC_EXPANDED_INTRINSICS(X)
 #undef X

@@ -85,6 +85,9 @@ class KernelEmitter {
   Value* emit_mma(const tensor::Call& n);
   Value* emit_dot4(const tensor::Call& n);
   Value* emit_async(const tensor::Call& n);
+  Value* emit_wgmma(const tensor::Call& n);  // emit_warpgroup.cpp
+  Value* matrix_descriptor(const tensor::Call& n, size_t first);
+  void emit_with_sums(const tensor::Load& sums, const std::string& text, std::vector<Value*> inputs);
   Value* vector_address(const tensor::Load& n);
   bool on_device() const { return target_.kind == tensor::TargetKind::cuda; }
 

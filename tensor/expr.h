@@ -268,6 +268,19 @@ struct VectorReduce : ExprNode {
 //                          4, 8 or 16 bytes. Neither is used by anyone before the wait
 //   async_commit()         a statement only: what this thread copied since the last one is a group
 //   async_wait(n)          a statement only: goes on when all groups of this thread but the last n are there
+// Products that four neighbouring warps (a warpgroup: threads 128 * g to 128 * g + 127) have made beside them (PTX's wgmma). All
+// are statements only. `sums`, a load, stands for N / 2 places of this thread's that hold its part of 64 x N sums: warp w of the
+// four has 16 rows from 16 * w, and of each 8 columns what mma_T's c has. Between wgmma_T and the wait neither the sums nor the
+// operands are used by anyone:
+//   wgmma_fence(sums)      what this thread wrote there before is there for the products that follow
+//   wgmma_T(sums, a, a_side, a_k, a_across, b, b_side, b_k, b_across)  sums += A * B, of T = f16, bf16: A of 64 rows and 16
+//                          columns, B of 16 rows and N columns, in shared memory as squares of 8 x 8 elements. a, b: loads of the
+//                          first element; _side, _k: elements from one square to the next along A's rows (B's columns), and
+//                          along k; _across: 0: a row of 8 elements stands along k, 1: along the rows (columns). The same
+//                          for all 128 threads
+//   wgmma_commit()         the products since the last one are a group
+//   wgmma_wait(sums, n)    goes on when all groups of this thread but the last n are done
+//   fence_async()          what this thread wrote to shared memory before is there for products behind the next barrier
 #define MCC_INTRINSICS(X)                                                                                \
   X(exp, 1)                                                                                              \
   X(exp2, 1)                                                                                             \
@@ -279,7 +292,9 @@ struct VectorReduce : ExprNode {
                   X(prefetch, 2) X(likely, 1) X(barrier, 0) X(shuffle_xor, 2) X(shuffle_down, 2)           \
                       X(load_matrices, 2) X(load_matrices_transposed, 2) X(mma_f16, 3) X(mma_bf16, 3)      \
                           X(mma_tf32, 3) X(mma_i8, 3) X(async_copy, 2) X(async_commit, 0) X(async_wait, 1)  \
-                              X(dot4_u8i8, 3)
+                              X(dot4_u8i8, 3)  \
+                              X(wgmma_fence, 1) X(wgmma_f16, 9) X(wgmma_bf16, 9) X(wgmma_commit, 0)        \
+                                  X(wgmma_wait, 2) X(fence_async, 0)
 
 enum class Intrinsic : uint8_t {
 #define X(name, arity) name,

@@ -15,6 +15,7 @@ struct Gpu {
   double gb_per_s = 0;  // of the device's memory
   // Of 16-bit floats, summed in f32: what the tensor cores of a multiprocessor multiply and add in a cycle by mma.m16n8k16.
   int matrix_fmas = 0;
+  int warpgroup_fmas = 0;  // the same by wgmma, which only code for sm_90a itself may use
   int multiprocessors = 1;
   double ghz = 1.4;
   double l2_bytes = 40e6;
@@ -31,6 +32,7 @@ struct Gpu {
   double launch_us = 2.5;
 
   int sm() const;
+  bool has_wgmma() const { return arch == "sm_90a" && warpgroup_fmas > 0; }
 };
 
 // 80 of "sm_80" and "sm_80a"; 0 of anything else.

@@ -49,6 +49,40 @@ Instruction matrix_product(const std::string& type, Intrinsic mma, ElementType e
   return {name, "sm_80", std::move(semantics), mma};
 }
 
+// acc[w, n, h, y, x, p] += a[16 * w + 8 * h + y, 0..16] . b[0..16, 8 * n + 2 * x + p], the sums of thread (w, y, x) of a product of
+// 64 rows (wgmma.mma_async.m64nNk16, PTX ISA 9.7.15.5: sums by figure 149). Operands are squares of 8 x 8 elements (core
+// matrices without swizzling): of eight elements along k, or across it, first come those of all rows, or of all k.
+Instruction warpgroup_product(const std::string& type, Intrinsic wgmma, ElementType element, int64_t columns,
+                              bool a_along_k, bool b_along_k) {
+  FuncBuilder builder(text("wgmma_m64n", columns, "k16_", a_along_k ? "row" : "col", "_", b_along_k ? "col" : "row",
+                           "_", type));
+  Var a_row = builder.dim("a_row"), b_row = builder.dim("b_row"), acc_row = builder.dim("acc_row");
+  Buffer a = builder.input("a", element, {a_along_k ? 2 : 8, a_row});
+  Buffer b = builder.input("b", element, {b_along_k ? 2 : columns / 8, b_row});
+  Buffer acc = builder.new_buffer("acc", ElementType::f32, {4, acc_row});
+  builder.block("wgmma",
+                {{"w", 4, AxisKind::spatial},
+                 {"y", 8, AxisKind::spatial},
+                 {"x", 4, AxisKind::spatial},
+                 {"n", columns / 8, AxisKind::spatial},
+                 {"h", 2, AxisKind::spatial},
+                 {"p", 2, AxisKind::spatial},
+                 {"o", 2, AxisKind::reduce},
+                 {"k", 8, AxisKind::reduce}},
+                [&](Axes v) {
+                  Expr w = v[0], y = v[1], x = v[2], n = v[3], h = v[4], p = v[5], o = v[6], k = v[7];
+                  Expr i = w * 16 + h * 8 + y, j = n * 8 + x * 2 + p;
+                  Expr left = a_along_k ? load(a, {o, i * 8 + k}) : load(a, {w * 2 + h, o * 64 + k * 8 + y});
+                  Expr right = b_along_k ? load(b, {o, j * 8 + k}) : load(b, {n, o * 64 + k * 8 + x * 2 + p});
+                  std::vector<Expr> place = {w, n * 128 + h * 64 + y * 8 + x * 2 + p};
+                  return Store::make(acc, place, load(acc, place) + cast(ElementType::f32, left) *
+                                                                        cast(ElementType::f32, right));
+                });
+  Func semantics = builder.finish({acc});
+  std::string name = semantics.name;
+  return {name, "sm_90a", std::move(semantics), wgmma};
+}
+
 std::vector<Instruction> make_instructions() {
   std::vector<Instruction> list;
   list.push_back(dot4("dot4_u8i8_i32x16", "avx512vnni", ElementType::u8, ElementType::i8, 16));
@@ -62,6 +96,12 @@ std::vector<Instruction> make_instructions() {
       add("bf16", Intrinsic::mma_bf16, ElementType::bf16, ElementType::f32);
       add("tf32", Intrinsic::mma_tf32, ElementType::tf32, ElementType::f32);
       if (a_along_k && b_along_k) add("i8", Intrinsic::mma_i8, ElementType::i8, ElementType::i32);
+      for (int64_t columns : {64, 128, 192, 256}) {
+        list.push_back(
+            warpgroup_product("f16", Intrinsic::wgmma_f16, ElementType::f16, columns, a_along_k, b_along_k));
+        list.push_back(
+            warpgroup_product("bf16", Intrinsic::wgmma_bf16, ElementType::bf16, columns, a_along_k, b_along_k));
+      }
     }
   }
   return list;

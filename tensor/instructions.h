@@ -18,7 +18,8 @@ struct Instruction {
   // shapes: an operand of the matched nest has the same strides along the loops, and any base. Where an operand's rows have a
   // symbolic length (Func::dims), any length that is the same along all loops will do.
   Func semantics;
-  // The instruction is carried out by a warp together, and the outermost two loops are its threads: thread.y of 8, thread.x of 4.
+  // The instruction is carried out by a warp together, and the outermost two loops are its threads: thread.y of 8, thread.x of 4;
+  // that of a warpgroup (is_wgmma) by each four warps that follow each other along thread.z, its outermost loop.
   // Each thread has sums of its own, of which the semantics speaks; the instruction computes those of all threads.
   std::optional<Intrinsic> mma = std::nullopt;
   // The instruction is one of a CPU's vectors: lanes, then four bytes for each.

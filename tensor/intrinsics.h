@@ -29,7 +29,8 @@ namespace mcc::tensor {
 // Of the threads of a GPU's block: only there are instructions for them.
 #define MCC_THREAD_INTRINSICS(X)                                                                         \
   X(barrier) X(shuffle_xor) X(shuffle_down) X(load_matrices) X(load_matrices_transposed) X(mma_f16)      \
-      X(mma_bf16) X(mma_tf32) X(mma_i8) X(async_copy) X(async_commit) X(async_wait)
+      X(mma_bf16) X(mma_tf32) X(mma_i8) X(async_copy) X(async_commit) X(async_wait) X(wgmma_fence)       \
+          X(wgmma_f16) X(wgmma_bf16) X(wgmma_commit) X(wgmma_wait) X(fence_async)
 
 // All that code generation has instructions for.
 #define MCC_NATIVE_INTRINSICS(X) MCC_FLOAT_INTRINSICS(X) MCC_OTHER_INTRINSICS(X)
@@ -49,6 +50,7 @@ namespace mcc::tensor {
 //   mma         i32x4, i32x2, and f32x4 or i32x4
 //   async       two loads, nothing, or a constant
 //   dot         i32xn, u8x4 and i8x4n
+//   wgmma       nothing; the sums (a load of f32), and a constant, or two operands, each a load and three constants
 enum class IntrinsicClass : uint8_t {
   math,
   float_op,
@@ -63,7 +65,8 @@ enum class IntrinsicClass : uint8_t {
   rows,
   mma,
   async,
-  dot
+  dot,
+  wgmma
 };
 
 constexpr IntrinsicClass class_of(Intrinsic function) {
@@ -108,6 +111,13 @@ constexpr IntrinsicClass class_of(Intrinsic function) {
       return IntrinsicClass::async;
     case Intrinsic::dot4_u8i8:
       return IntrinsicClass::dot;
+    case Intrinsic::wgmma_fence:
+    case Intrinsic::wgmma_f16:
+    case Intrinsic::wgmma_bf16:
+    case Intrinsic::wgmma_commit:
+    case Intrinsic::wgmma_wait:
+    case Intrinsic::fence_async:
+      return IntrinsicClass::wgmma;
   }
   MCC_UNREACHABLE("unknown intrinsic");
 }
@@ -122,7 +132,12 @@ constexpr bool is_exchange(Intrinsic function) {
 // Whether it is a statement, without a value.
 constexpr bool is_statement(Intrinsic function) {
   IntrinsicClass of = class_of(function);
-  return of == IntrinsicClass::prefetch || of == IntrinsicClass::barrier || of == IntrinsicClass::async;
+  return of == IntrinsicClass::prefetch || of == IntrinsicClass::barrier || of == IntrinsicClass::async ||
+         of == IntrinsicClass::wgmma;
+}
+// Whether it has a warpgroup make a product.
+constexpr bool is_wgmma(Intrinsic function) {
+  return function == Intrinsic::wgmma_f16 || function == Intrinsic::wgmma_bf16;
 }
 // Whether it goes lane by lane, over arguments of one type.
 constexpr bool is_lanewise(Intrinsic function) {

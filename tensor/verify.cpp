@@ -52,8 +52,33 @@ const Rule<Block> kBlockRules[] = {
     {"the predicate of a block is one bool", [](const Block& n) { return n.predicate.type() == kBool; }},
 };
 
+bool is_warpgroup_product(const Call& n) {
+  if (n.args.empty()) return true;
+  const auto* sums = n.args[0].as<Load>();
+  if (!sums || sums->predicate.defined() || sums->type.element != ElementType::f32 || sums->indices.size() != 1)
+    return false;
+  if (sums->buffer.scope() != Scope::registers && sums->buffer.scope() != Scope::local) return false;
+  int64_t number = 0;
+  if (n.function == Intrinsic::wgmma_wait) return as_int(n.args[1], &number) && number >= 0;
+  if (!is_wgmma(n.function)) return true;
+  const ElementType of = n.function == Intrinsic::wgmma_f16 ? ElementType::f16 : ElementType::bf16;
+  const int columns = 2 * sums->type.lanes;
+  if (columns % 8 != 0 || columns > 256) return false;
+  for (size_t first : {size_t{1}, size_t{5}}) {
+    const auto* operand = n.args[first].as<Load>();
+    if (!operand || operand->predicate.defined() || !(operand->type == Type{of, 1}) ||
+        operand->buffer.scope() != Scope::shared)
+      return false;
+    for (size_t k = 1; k <= 2; ++k) {
+      if (!as_int(n.args[first + k], &number) || number < 0 || number % 8 != 0) return false;
+    }
+    if (!as_int(n.args[first + 3], &number) || number < 0 || number > 1) return false;
+  }
+  return true;
+}
+
 const Rule<Evaluate> kEvaluateRules[] = {
-    {"an evaluate is a barrier, a prefetch, or about asynchronous copies",
+    {"an evaluate is a barrier, a prefetch, or about asynchronous copies and products",
      [](const Evaluate& n) {
        const auto* call = n.value.as<Call>();
        return call && is_statement(call->function);
@@ -80,6 +105,11 @@ const Rule<Evaluate> kEvaluateRules[] = {
        const auto* call = n.value.as<Call>();
        int64_t left = 0;
        return !call || call->function != Intrinsic::async_wait || (as_int(call->args[0], &left) && left >= 0);
+     }},
+    {"products are of neighbouring sums of f32 of a thread's own, and of 16-bit floats in shared memory, at constant distances",
+     [](const Evaluate& n) {
+       const auto* call = n.value.as<Call>();
+       return !call || class_of(call->function) != IntrinsicClass::wgmma || is_warpgroup_product(*call);
      }},
 };
 

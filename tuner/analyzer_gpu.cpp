@@ -276,8 +276,9 @@ double bandwidth_share(const Nest& nest, const Launch& launch, const Occupancy& 
 
 // How much faster than f32 multiply-adds a GPU's tensor cores multiply such operands by mma.sync. 16-bit ones with sums in f32:
 // data sheets; of sm_90 two thirds of the peak, which only wgmma reaches.
-double matrix_rate(double operand_bytes, const GpuDevice& d) {
+double matrix_rate(double operand_bytes, bool is_warpgroup, const GpuDevice& d) {
   const int sm = d.sm();
+  if (is_warpgroup) return 16;
   const double narrow = sm == 86 || sm == 89 ? 2 : sm >= 90 ? 10 : sm >= 80 ? 16 : 8;
   return operand_bytes > 2 ? narrow / 2 : operand_bytes < 2 ? narrow * 2 : narrow;
 }
@@ -332,7 +333,10 @@ double launch_us(const Nest& nest, const Launch& launch, const Homes& homes, con
                                      [&](int l) { return nest.loops[static_cast<size_t>(l)].is_matrix; });
   if (is_matrix) {
     // Operands are fetched a matrix at a time.
-    peak *= matrix_rate(main->accesses.back().element_bytes, d);
+    const bool is_warpgroup = std::any_of(main->loops.begin(), main->loops.end(), [&](int l) {
+      return nest.loops[static_cast<size_t>(l)].is_warpgroup;
+    });
+    peak *= matrix_rate(main->accesses.back().element_bytes, is_warpgroup, d);
     operands = 1;
   }
   double compute = flops * operands * spill / (peak * wave * warp * hide);

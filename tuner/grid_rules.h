@@ -22,6 +22,8 @@ void inline_for_grid(Draft& draft);
 bool schedule_grid_product(Draft& draft, const std::string& block);
 // The same with tensor cores, where what is multiplied has a type that they take (16-bit floats, tf32) and the GPU has them.
 bool schedule_grid_matrices(Draft& draft, const std::string& block);
+// The same of 16-bit floats by warpgroups (wgmma), where that is expected to be faster and the GPU has them.
+bool schedule_grid_warpgroups(Draft& draft, const std::string& block);
 bool is_grid_product(const tensor::Schedule& schedule, const std::string& block);
 
 // A function of two products with rows between them (attention): all of it in one launch, where a few rows fit into shared

@@ -109,7 +109,8 @@ class Reader {
     }
     if (auto it = n.annotations.find("instruction"); it != n.annotations.end()) {
       const auto* name = std::get_if<std::string>(&it->second);
-      loop.is_matrix = name != nullptr && name->starts_with("mma");
+      loop.is_warpgroup = name != nullptr && name->starts_with("wgmma");
+      loop.is_matrix = loop.is_warpgroup || (name != nullptr && name->starts_with("mma"));
     }
     // The parts, from the outermost in.
     int64_t rest = loop.extent;
@@ -568,6 +569,12 @@ class Reader {
       case Intrinsic::async_copy:
       case Intrinsic::async_commit:
       case Intrinsic::async_wait:
+      case Intrinsic::wgmma_fence:
+      case Intrinsic::wgmma_f16:
+      case Intrinsic::wgmma_bf16:
+      case Intrinsic::wgmma_commit:
+      case Intrinsic::wgmma_wait:
+      case Intrinsic::fence_async:
         return;
       case Intrinsic::fma:
         s.ops.fma += 1;

@@ -48,6 +48,7 @@ struct NestLoop {
   int thread_axis = -1;        // of bound loops: 0-2 block.x/y/z, 3-5 thread.x/y/z, 6 virtual thread
   bool is_inner_part = false;  // of a fused loop: a part behind the first
   bool is_matrix = false;      // the loops from here in are one instruction that multiplies matrices
+  bool is_warpgroup = false;  // of those, by wgmma
   int64_t unroll_step = 0;     // largest body that an annotation lets the compiler unroll
   int parent = -1;
   // In program order: a loop (its index) or a store (-1 - its index).

@@ -230,6 +230,12 @@ class GridMatrices : private ProductAxes {
 
 }  // namespace
 
+double grid_matrices_time(const Product& p, const Gpu& gpu) {
+  if (gpu.sm() < 80 || gpu.matrix_fmas == 0 || !type_name(p.factor)) return INFINITY;
+  std::vector<Tile> tiles = legal_tiles(p, gpu);
+  return tiles.empty() ? INFINITY : score(tiles.front(), p, gpu);
+}
+
 bool schedule_grid_matrices(Draft& draft, const std::string& block) {
   const Gpu& gpu = draft.target.gpu;
   std::optional<Product> product = as_product(draft.schedule, block);
@@ -238,10 +244,7 @@ bool schedule_grid_matrices(Draft& draft, const std::string& block) {
   if (analyze(draft.schedule, block)->store.buffer.element() != ElementType::f32) return false;
   if (legal_tiles(*product, gpu).empty()) return false;
   Schedule before = draft.schedule;
-  auto time = [&](const Product& p) {
-    std::vector<Tile> tiles = legal_tiles(p, gpu);
-    return tiles.empty() ? INFINITY : score(tiles.front(), p, gpu);
-  };
+  auto time = [&](const Product& p) { return grid_matrices_time(p, gpu); };
   if (std::string part = divide_sum(draft, *product, time); part != block)
     product = as_product(draft.schedule, part);
   const Tile tile = ask_sizes<Tile>(draft, product->block, legal_tiles(*product, gpu),

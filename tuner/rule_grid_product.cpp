@@ -264,7 +264,7 @@ bool is_grid_product(const Schedule& schedule, const std::string& block) {
 }
 
 bool schedule_grid_product(Draft& draft, const std::string& block) {
-  if (schedule_grid_matrices(draft, block)) return true;
+  if (schedule_grid_warpgroups(draft, block) || schedule_grid_matrices(draft, block)) return true;
   std::optional<Product> product = as_product(draft.schedule, block);
   if (!product || !draft.refusal) return false;
   Schedule before = draft.schedule;

@@ -99,6 +99,22 @@ void Access::check_thread_race(Value* frame, int64_t element, bool is_write) con
                    team->thread_text(team->clock.thread)));
 }
 
+void Access::begin_product(Value* frame, int64_t element) const {
+  check_written(frame, element);
+  note_read(frame, element);
+  uint32_t writer = 0;
+  if (team && memory->is_unfenced(team->clock, element, &writer)) {
+    fail(frame, text(element_text(element), " is multiplied, and ", team->thread_text(writer),
+                     " has not said fence_async() since it wrote it"));
+  }
+}
+
+void Access::end_product(Value* frame, int64_t element, uint32_t begun) const {
+  if (team && memory->is_written_since(team->clock, element, begun))
+    fail(frame, text(element_text(element), " is written while a product reads it"));
+  note_read(frame, element);
+}
+
 std::string Team::thread_text(uint32_t thread) const {
   std::vector<int64_t> place(extents.size());
   for (size_t k = extents.size(); k-- > 0;) {

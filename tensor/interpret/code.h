@@ -5,6 +5,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <string>
 
 #include "support/result.h"
@@ -70,6 +71,29 @@ struct AsyncCopies {
   std::deque<AsyncGroup> groups;
 };
 
+// Products of a warpgroup, as one of its threads sees them. A sum is in flight until the thread has waited for all that add to it.
+// Operands are looked at when a product begins, and again when it is done: nobody may have written them in between.
+struct ProductOperand {
+  const Access* from;
+  std::vector<int64_t> elements;
+  uint32_t begun;  // epoch
+};
+struct Product {
+  const Access* to = nullptr;
+  std::vector<int64_t> sums;
+  std::vector<ProductOperand> operands;  // of the first and the last thread of the group
+};
+struct Products {
+  struct InFlight {
+    Value value;
+    int products = 0;
+  };
+  std::vector<Product> open;
+  std::deque<std::vector<Product>> groups;
+  std::map<std::pair<const Memory*, int64_t>, InFlight> in_flight;
+  bool is_fenced = false;  // by wgmma_fence since the last wait
+};
+
 // The threads of a launch's block, each with a frame of its own.
 struct Team {
   LaunchClock clock;
@@ -77,6 +101,7 @@ struct Team {
   std::vector<int64_t> extents;   // of the loops over threads, outermost first
   std::vector<Memory*> privates;  // of each thread its own
   std::vector<AsyncCopies> copies;
+  std::vector<Products> products;
 
   int size() const { return static_cast<int>(frames.size()); }
   // The thread goes on; its frame.
@@ -141,6 +166,9 @@ struct Access {
     if (clock) check_read_race(frame, element);
     if (team) check_thread_race(frame, element, false);
   }
+  // What a product reads, for this thread: when it begins, and when it is done.
+  void begin_product(Value* frame, int64_t element) const;
+  void end_product(Value* frame, int64_t element, uint32_t begun) const;
   // is_defined: whether what is stored there has a value.
   void note_write(Value* frame, int64_t element, bool is_defined) const {
     if (memory->written) memory->written[element] = is_defined;
@@ -148,16 +176,16 @@ struct Access {
     if (team) check_thread_race(frame, element, true);
   }
   void check_distinct(Value* frame, const int64_t* elements) const;
+  [[noreturn]] void fail(Value* frame, const std::string& what) const;
+  std::string element_text(int64_t element) const;
 
  private:
-  [[noreturn]] void fail(Value* frame, const std::string& what) const;
   [[noreturn]] void fail_outside(Value* frame, int lane) const;
   [[noreturn]] void fail_unwritten(Value* frame, int64_t element) const;
   void check_read_race(Value* frame, int64_t element) const;
   void check_write_race(Value* frame, int64_t element) const;
   void check_thread_race(Value* frame, int64_t element, bool is_write) const;
   [[noreturn]] void fail_race(Value* frame, int64_t element, int loop, const char* what) const;
-  std::string element_text(int64_t element) const;
 };
 
 // What the loads of all element types share.

@@ -342,6 +342,8 @@ struct LaunchCode final : StmtCode {
       ++team.clock.block;
       ++team.clock.epoch;
       team.copies.assign(static_cast<size_t>(threads), {});
+      team.products.assign(static_cast<size_t>(threads), {});
+      team.clock.fences.assign(static_cast<size_t>(threads), 0);
       set(block_loops, counts, block, frame);
       for (const auto& [memory, shape] : shared)
         memory->allocate(shape_values(memory->buffer, shape, frame));
@@ -675,6 +677,7 @@ const StmtCode* Compiler::compile(const Evaluate& n) {
     return add_stmt(std::move(code));
   }
   if (hint && class_of(hint->function) == IntrinsicClass::async) return asynchronous(*hint);
+  if (hint && class_of(hint->function) == IntrinsicClass::wgmma) return warpgroup(*hint);
   if (hint && hint->function == Intrinsic::prefetch) return add_stmt(std::make_unique<SeqCode>());
   auto code = std::make_unique<EvaluateCode>();
   code->value = expr(n.value);

@@ -104,7 +104,21 @@ Race Memory::note_write(const LaunchClock& clock, int64_t element, uint32_t* oth
   a.write_block = clock.block;
   a.write_epoch = clock.epoch;
   a.write_thread = clock.thread;
+  a.write_fence = clock.thread < clock.fences.size() ? clock.fences[clock.thread] : 0;
   return Race::none;
+}
+
+bool Memory::is_written_since(const LaunchClock& clock, int64_t element, uint32_t epoch) const {
+  if (!thread_accesses_.get()) return false;
+  const ThreadAccesses& a = thread_accesses_.get()[element];
+  return a.write_block == clock.block && a.write_epoch > epoch;
+}
+
+bool Memory::is_unfenced(const LaunchClock& clock, int64_t element, uint32_t* thread) const {
+  if (!thread_accesses_.get()) return false;
+  const ThreadAccesses& a = thread_accesses_.get()[element];
+  *thread = a.write_thread;
+  return a.write_block == clock.block && clock.fences[a.write_thread] <= a.write_fence;
 }
 
 }  // namespace mcc::tensor::interpreter

@@ -35,6 +35,7 @@ struct RaceClock {
 // all launches, from 1; those of this launch from first_block.
 struct LaunchClock {
   uint32_t first_block = 1, block = 0, epoch = 0, thread = 0;
+  std::vector<uint32_t> fences;  // of each thread, how often it has said fence_async()
 };
 
 // The accesses of an element that a launch has to look out for: two threads of a block between barriers, or two blocks.
@@ -91,6 +92,9 @@ struct Memory {
   // The same in a launch. other_thread is one of the two, when they are of one block.
   Race note_read(const LaunchClock& clock, int64_t element, uint32_t* other_thread);
   Race note_write(const LaunchClock& clock, int64_t element, uint32_t* other_thread);
+  // Whether this block has written the element since that time (an epoch), or some thread has and has not said so by fence_async().
+  bool is_written_since(const LaunchClock& clock, int64_t element, uint32_t epoch) const;
+  bool is_unfenced(const LaunchClock& clock, int64_t element, uint32_t* thread) const;
 
  private:
   // Times of the last accesses; other_read is a read by another iteration than that of last_read.
@@ -102,7 +106,7 @@ struct Memory {
   ZeroedArray<Accesses> accesses_;
   // The last write, the last read, and whether other blocks, or other threads of its block since the last barrier, read, too.
   struct ThreadAccesses {
-    uint32_t write_block, write_epoch, write_thread;
+    uint32_t write_block, write_epoch, write_thread, write_fence;
     uint32_t read_block, read_epoch, read_thread;
     bool many_blocks, many_threads;
   };

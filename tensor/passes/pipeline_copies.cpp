@@ -4,6 +4,7 @@
 #include <set>
 
 #include "tensor/linear.h"
+#include "tensor/passes/fence_products.h"
 #include "tensor/passes/scope.h"
 #include "tensor/text.h"
 
@@ -19,10 +20,11 @@ int64_t stages_of(const For& loop) {
   return loop.loop == LoopKind::serial && n && *n >= 2 && *n <= kMost ? *n : 0;
 }
 
+// A barrier, or the fence before it.
 bool is_barrier(const Stmt& s) {
   const auto* n = s.as<Evaluate>();
   const auto* call = n ? n->value.as<Call>() : nullptr;
-  return call && call->function == Intrinsic::barrier;
+  return call && (call->function == Intrinsic::barrier || call->function == Intrinsic::fence_async);
 }
 
 bool is_shared(const Buffer& b) { return b.scope() == Scope::shared; }
@@ -263,18 +265,24 @@ class Pipeline : public ScopedMutator {
       sizes[b] = (elements + unit - 1) / unit * unit;
       stages[b] = std::max(stages[b], count);
     }
-    const Expr ahead = n.var + Expr(count - 1), place = n.var - n.min;
+    // One stage is still read by products of the iteration before.
+    const std::vector<Stmt> waits = count > 2 ? take_waits(halves->uses) : std::vector<Stmt>();
+    const int64_t distance = count - (waits.empty() ? 1 : 2);
+    const Expr ahead = n.var + Expr(distance), place = n.var - n.min;
     Var s("stage");
     Stmt first = fetch(*halves, {{n.var.get(), n.min + s}}, s);
-    first = For::make(s, 0, count - 1, LoopKind::unrolled, If::make(Expr(s) < n.extent, first));
+    first = For::make(s, 0, distance, LoopKind::unrolled, If::make(Expr(s) < n.extent, first));
     first = Seq::make({first_barrier(), commit_each(first)});
-    const Expr has_next = place + Expr(count - 1) < n.extent;
-    const Stmt next = fetch(*halves, {{n.var.get(), ahead}}, floor_mod(place + Expr(count - 1), count));
+    const Expr has_next = place + Expr(distance) < n.extent;
+    const Stmt next = fetch(*halves, {{n.var.get(), ahead}}, floor_mod(place + Expr(distance), count));
     StageInRegisters staged(next);
     InStage now(halves->buffers, sizes, floor_mod(place, count));
-    std::vector<Stmt> parts = {statement(Intrinsic::async_wait, {Expr(count - 2)}), first_barrier(),
+    std::vector<Stmt> parts = {statement(Intrinsic::async_wait, {Expr(distance - 1)}), first_barrier(),
                                If::make(has_next, staged.is_used() ? staged.loads : next),
-                               statement(Intrinsic::async_commit, {}), now.mutate(Seq::make(halves->uses))};
+                               statement(Intrinsic::async_commit, {})};
+    parts.insert(waits.empty() ? parts.end() : parts.begin() + 2, now.mutate(Seq::make(halves->uses)));
+    for (const Stmt& wait : waits)
+      parts.push_back(wait_for(wait, 1));
     if (staged.is_used()) parts.push_back(If::make(has_next, renamed(staged.stores)));
     Stmt body = Seq::make(std::move(parts));
     if (staged.is_used()) {
@@ -283,11 +291,36 @@ class Pipeline : public ScopedMutator {
     }
     Annotations annotations = n.annotations;
     annotations.erase(kStages);
-    return Seq::make({first, For::make(n.var, n.min, n.extent, n.loop, body, std::move(annotations))});
+    std::vector<Stmt> out = {first, For::make(n.var, n.min, n.extent, n.loop, body, std::move(annotations))};
+    out.insert(out.end(), waits.begin(), waits.end());
+    return Seq::make(std::move(out));
   }
 
  private:
   static Stmt first_barrier() { return statement(Intrinsic::barrier, {}); }
+
+  // The waits for products at the end of the statements, which lose them.
+  static std::vector<Stmt> take_waits(std::vector<Stmt>& stmts) {
+    std::vector<Stmt> waits;
+    while (!stmts.empty()) {
+      if (const auto* seq = stmts.back().as<Seq>()) {
+        const std::vector<Stmt> inner = seq->stmts;
+        stmts.pop_back();
+        stmts.insert(stmts.end(), inner.begin(), inner.end());
+        continue;
+      }
+      const auto* n = stmts.back().as<Evaluate>();
+      const auto* call = n ? n->value.as<Call>() : nullptr;
+      if (!call || call->function != Intrinsic::wgmma_wait) break;
+      waits.insert(waits.begin(), stmts.back());
+      stmts.pop_back();
+    }
+    return waits;
+  }
+  static Stmt wait_for(const Stmt& wait, int64_t left) {
+    const auto* call = wait.as<Evaluate>()->value.as<Call>();
+    return statement(Intrinsic::wgmma_wait, {call->args[0], Expr(left)});
+  }
 
   // A group for each stage of the unrolled loop, also where there is nothing to fetch.
   static Stmt commit_each(const Stmt& loop) {
@@ -353,8 +386,9 @@ Func pipeline_copies(const Func& f, const Target& target) {
   Func out = f;
   Pipeline pipeline;
   out.body = pipeline.mutate(f.body);
-  if (!pipeline.stages.empty()) out.body = Enlarge(pipeline).mutate(out.body);
-  return out;
+  if (pipeline.stages.empty()) return f;
+  out.body = Enlarge(pipeline).mutate(out.body);
+  return fence_products(out);
 }
 
 }  // namespace mcc::tensor

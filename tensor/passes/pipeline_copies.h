@@ -15,6 +15,10 @@ inline constexpr const char* kStages = "stages";
 //   barrier, for s in n - 1: a of stage s gets async_copy(x[s ..]), async_commit
 //   for k in K: async_wait(n - 2), barrier, stage (k + n - 1) %% n gets x[k + n - 1 ..] if there is such an iteration,
 //               async_commit, use(a of stage k %% n)
+// Where n is 3 or more and the use ends with a wait for products of warpgroups, these run on into the next iteration, and the copies
+// are made n - 2 iterations ahead, behind them:
+//   for k in K: async_wait(n - 3), barrier, use, stage (k + n - 2) %% n gets x[k + n - 2 ..], async_commit, wgmma_wait(acc, 1)
+//   wgmma_wait(acc, 0)
 // What cannot be copied asynchronously (conversions, elements of less than 4 bytes, vectors at odd places) is loaded there, into
 // registers where it does not need too many, and stored behind the use. Other loops, and all loops where the GPU is older than sm_80, stay as they are.
 Func pipeline_copies(const Func& f, const Target& target);

@@ -1,16 +1,20 @@
 #include "tensor/passes/use_instructions.h"
 
+#include <algorithm>
+
 #include "tensor/grid.h"
 #include "tensor/instructions.h"
+#include "tensor/intrinsics.h"
+#include "tensor/passes/fence_products.h"
 #include "tensor/passes/scope.h"
 #include "tensor/simplify.h"
 
 namespace mcc::tensor {
 namespace {
 
-// acc[.] = acc[.] + A * B under the loops h, p, k of the instruction.
+// acc[.] = acc[.] + A * B under the loops of the instruction: h, p, k, or n, h, p, o, k.
 struct MatrixTile {
-  Var h, p, k;
+  Var n, h, p, o, k;
   const Store* store = nullptr;
   const Load *a = nullptr, *b = nullptr;
 };
@@ -21,10 +25,12 @@ const Load* operand_of(const Expr& e) {
   return load && !load->predicate.defined() && load->indices.size() == 1 ? load : nullptr;
 }
 
-std::optional<MatrixTile> as_tile(const For& n) {
+std::optional<MatrixTile> as_tile(const For& n, bool is_warpgroup) {
   MatrixTile tile;
   const For* loop = &n;
-  for (Var* var : {&tile.h, &tile.p, &tile.k}) {
+  const std::vector<Var*> vars = is_warpgroup ? std::vector<Var*>{&tile.n, &tile.h, &tile.p, &tile.o, &tile.k}
+                                              : std::vector<Var*>{&tile.h, &tile.p, &tile.k};
+  for (Var* var : vars) {
     if (loop == nullptr || loop->loop != LoopKind::serial || !is_int(loop->min, 0)) return std::nullopt;
     *var = loop->var;
     if (var == &tile.k) break;
@@ -109,17 +115,21 @@ class UseInstructions : public ScopedMutator {
   using ScopedMutator::on;
   Stmt on(const For& n, const Stmt& self) override {
     if (auto axis = grid_axis(n); axis && !is_block_axis(*axis)) {
+      if (*axis == GridAxis::thread_z) z_ = &n;
       if (*axis == GridAxis::thread_y) y_ = &n;
       if (*axis == GridAxis::thread_x) x_ = &n;
       Stmt out = ScopedMutator::on(n, self);
+      if (*axis == GridAxis::thread_z) z_ = nullptr;
       if (*axis == GridAxis::thread_y) y_ = nullptr;
       if (*axis == GridAxis::thread_x) x_ = nullptr;
       return out;
     }
     const Instruction* instruction = instruction_of(n);
     if (instruction && instruction->mma && x_ && y_ && is_int(x_->extent, 4) && is_int(y_->extent, 8)) {
-      if (std::optional<MatrixTile> tile = as_tile(n)) {
-        if (Stmt made = multiply(*tile, *instruction->mma)) return made;
+      const bool is_warpgroup = is_wgmma(*instruction->mma);
+      if (std::optional<MatrixTile> tile = as_tile(n, is_warpgroup)) {
+        Stmt made = is_warpgroup ? multiply_together(*tile, n, *instruction->mma) : multiply(*tile, *instruction->mma);
+        if (made) return made;
       }
     }
     return ScopedMutator::on(n, self);
@@ -200,15 +210,137 @@ class UseInstructions : public ScopedMutator {
     return Let::make(of_a, a, Let::make(of_b_part, b, body));
   }
 
-  const For *x_ = nullptr, *y_ = nullptr;  // the launch's loops over threads
+  // Elements from one iteration to the next.
+  std::optional<int64_t> stride(const Expr& index, const Var& var) const {
+    return analyzer_.constant_difference(at(index, {{var.get(), Expr(1)}}), at(index, {{var.get(), Expr(0)}}));
+  }
+
+  // The arguments that stand for an operand of four warps: of its rows (or columns), square is which square of 8, row the row in
+  // it in units of `unit`. Empty where it does not lie in squares of 8 x 8.
+  std::vector<Expr> squares(const Load& load, const MatrixTile& t, const Var& square, const Var& row, int64_t unit,
+                            const VarMap& first_of) const {
+    constexpr int64_t kSide = 8;
+    const Expr& index = load.indices[0];
+    const std::optional<int64_t> side = stride(index, square), next = stride(index, t.o), k = stride(index, t.k),
+                                 across = stride(index, row);
+    const Expr first = at(index, first_of);
+    if (load.buffer.scope() != Scope::shared || !side || !next || !k || !across) return {};
+    if (!is_int(analyzer_.simplify(floor_mod(first, kSide)), 0) || *side % kSide != 0 || *next % kSide != 0) return {};
+    const bool is_along_k = *k == 1 && *across == kSide * unit, is_across = *k == kSide && *across == unit;
+    if (!is_along_k && !is_across) return {};
+    return {Load::make(load.buffer, {first}), Expr(*side), Expr(*next), Expr(is_across ? 1 : 0)};
+  }
+
+  Stmt multiply_together(const MatrixTile& t, const For& outer, Intrinsic wgmma) const {
+    int64_t warps = 0, squares_of_b = 0;
+    if (!z_ || !as_int(z_->extent, &warps) || warps % 4 != 0 || !as_int(outer.extent, &squares_of_b)) return nullptr;
+    const Expr &to = t.store->indices[0], &a_index = t.a->indices[0], &b_index = t.b->indices[0];
+    const Expr sums = at(to, {{t.n.get(), Expr(0)}, {t.h.get(), Expr(0)}, {t.p.get(), Expr(0)}});
+    if (stride(to, t.n) != 4 || stride(to, t.h) != 2 || stride(to, t.p) != 1) return nullptr;
+    for (const Var& var : {z_->var, y_->var, x_->var, t.o, t.k}) {
+      if (uses_var(sums, var)) return nullptr;
+    }
+    if (uses_var(a_index, x_->var) || uses_var(b_index, y_->var) || uses_var(b_index, z_->var)) return nullptr;
+    const Expr z = z_->var;
+    std::vector<Expr> a = squares(*t.a, t, t.h, y_->var, 1,
+                                  {{z.get(), floor_div(z, 4) * 4},
+                                   {y_->var.get(), Expr(0)},
+                                   {t.h.get(), Expr(0)},
+                                   {t.o.get(), Expr(0)},
+                                   {t.k.get(), Expr(0)}});
+    std::vector<Expr> b = squares(*t.b, t, t.n, x_->var, 2,
+                                  {{x_->var.get(), Expr(0)},
+                                   {t.n.get(), Expr(0)},
+                                   {t.p.get(), Expr(0)},
+                                   {t.o.get(), Expr(0)},
+                                   {t.k.get(), Expr(0)}});
+    if (a.empty() || b.empty()) return nullptr;
+    int64_t side = 0, across = 0;
+    as_int(a[1], &side);
+    as_int(b[3], &across);
+    if (stride(b_index, t.p) != (across == 1 ? 1 : 8)) return nullptr;
+    // The four warps' rows follow each other.
+    for (int64_t w = 0; w < warps; ++w) {
+      const Expr own = at(a_index, {{z.get(), Expr(w)}}), first = at(a_index, {{z.get(), Expr(w / 4 * 4)}});
+      if (analyzer_.constant_difference(own, first) != w % 4 * 2 * side) return nullptr;
+    }
+    std::vector<Expr> args = {
+        Load::make(t.store->buffer, {Ramp::make(sums, 1, static_cast<int>(4 * squares_of_b))})};
+    args.insert(args.end(), a.begin(), a.end());
+    args.insert(args.end(), b.begin(), b.end());
+    return Evaluate::make(Call::make(wgmma, std::move(args)));
+  }
+
+  const For *x_ = nullptr, *y_ = nullptr, *z_ = nullptr;  // the launch's loops over threads
+};
+
+const Call* as_call(const Stmt& s) {
+  const auto* evaluate = s.as<Evaluate>();
+  return evaluate ? evaluate->value.as<Call>() : nullptr;
+}
+
+// Makes one group of each largest statement that does nothing but products of warpgroups, and waits for it.
+class GroupProducts : public Mutator {
+ protected:
+  using Mutator::on;
+  Stmt on(const For& n, const Stmt& self) override {
+    Stmt group = as_group(self);
+    return group ? group : Mutator::on(n, self);
+  }
+  Stmt on(const Seq& n, const Stmt& self) override {
+    Stmt group = as_group(self);
+    return group ? group : Mutator::on(n, self);
+  }
+  Stmt on(const Evaluate& n, const Stmt& self) override {
+    Stmt group = as_group(self);
+    return group ? group : Mutator::on(n, self);
+  }
+
+ private:
+  static Stmt as_group(const Stmt& s) {
+    std::vector<Buffer> sums;
+    if (!only_products(s, &sums) || sums.empty()) return nullptr;
+    std::vector<Stmt> out;
+    auto each = [&](Intrinsic function, std::vector<Expr> more) {
+      for (const Buffer& b : sums) {
+        int64_t count = 0;
+        MCC_CHECK(as_int(b.shape()[0], &count), "sums in a buffer of symbolic length");
+        std::vector<Expr> args = {Load::make(b, {Ramp::make(Expr(0), 1, static_cast<int>(count))})};
+        args.insert(args.end(), more.begin(), more.end());
+        out.push_back(Evaluate::make(Call::make(function, std::move(args))));
+      }
+    };
+    each(Intrinsic::wgmma_fence, {});
+    out.push_back(s);
+    out.push_back(Evaluate::make(Call::make(Intrinsic::wgmma_commit, {})));
+    each(Intrinsic::wgmma_wait, {Expr(0)});
+    return Seq::make(std::move(out));
+  }
+  static bool only_products(const Stmt& s, std::vector<Buffer>* sums) {
+    if (const auto* loop = s.as<For>()) {
+      return (loop->loop == LoopKind::serial || loop->loop == LoopKind::unrolled) && only_products(loop->body, sums);
+    }
+    if (const auto* seq = s.as<Seq>()) {
+      return std::all_of(seq->stmts.begin(), seq->stmts.end(), [&](const Stmt& below) { return only_products(below, sums); });
+    }
+    const Call* call = as_call(s);
+    if (!call || !is_wgmma(call->function)) return false;
+    const Buffer& to = call->args[0].as<Load>()->buffer;
+    if (std::none_of(sums->begin(), sums->end(), [&](const Buffer& b) { return b.same_as(to); })) sums->push_back(to);
+    return true;
+  }
 };
 
 }  // namespace
 
 Func use_instructions(const Func& f, const Target& target) {
   Func out = f;
-  out.body = target.kind == TargetKind::cuda ? UseInstructions().mutate(f.body) : UseDotProducts(target).mutate(f.body);
-  return out;
+  if (target.kind != TargetKind::cuda) {
+    out.body = UseDotProducts(target).mutate(f.body);
+    return out;
+  }
+  out.body = GroupProducts().mutate(UseInstructions().mutate(f.body));
+  return fence_products(out);
 }
 
 }  // namespace mcc::tensor

@@ -13,7 +13,7 @@
 //    the instruction's loops, in order.
 // 3. The block has no predicate on these loops; each axis is a sum of something free of the loops and something of the loops.
 // 4. For an instruction of a warp, loops over thread.y of 8 and thread.x of 4 iterations stand around the tile, and its
-//    block has no predicate on them.
+//    block has no predicate on them; for one of a warpgroup also a loop over thread.z, of a multiple of 4.
 // 5. Its body equals the instruction's update: the same operators and types, operands read and written with the same
 //    strides along the loops. Shapes of the buffers are constant.
 #include <algorithm>
@@ -21,6 +21,7 @@
 
 #include "tensor/grid.h"
 #include "tensor/instructions.h"
+#include "tensor/intrinsics.h"
 #include "tensor/schedule/regions.h"
 #include "tensor/schedule/step.h"
 
@@ -39,14 +40,19 @@ struct Tile {
   }
 };
 
-// The loops over the threads of a warp's grid of 8 x 4.
+// The loops over the threads of a warp's grid of 8 x 4, and over the warps of warpgroups.
 Outcome find_threads(const Func& f, const For* loop, const Instruction& instruction, Tile* tile) {
   if (!instruction.mma) return applied();
-  for (const auto& [axis, extent] : {std::pair{GridAxis::thread_y, 8}, {GridAxis::thread_x, 4}}) {
+  for (const auto& [axis, extent] : {std::pair{GridAxis::thread_z, 4}, {GridAxis::thread_y, 8}, {GridAxis::thread_x, 4}}) {
+    const bool is_warps = axis == GridAxis::thread_z;
+    if (is_warps && !is_wgmma(*instruction.mma)) continue;
     std::vector<const For*> around = loops_around(f.body, loop);
     auto it = std::find_if(around.begin(), around.end(), [&](const For* l) { return grid_axis(*l) == axis; });
-    if (it == around.end() || !is_int((*it)->extent, extent)) {
-      return refuse(RefusalCode::no_match, text("expected a loop of ", extent, " iterations over ", info_of(axis).name,
+    int64_t got = 0;
+    const bool fits = it != around.end() && as_int((*it)->extent, &got) && (is_warps ? got % 4 == 0 : got == extent);
+    if (!fits) {
+      return refuse(RefusalCode::no_match, text("expected a loop of ", is_warps ? "a multiple of " : "", extent,
+                                                " iterations over ", info_of(axis).name,
                                                 " around the tile of ", instruction.name));
     }
     if (uses_any(tile->block->predicate, {*it})) {

@@ -39,7 +39,9 @@ class FindDivergence : public Visitor {
     Visitor::on(n);
   }
   void on(const Call& n) override {
-    if ((n.function == Intrinsic::barrier || is_exchange(n.function)) && !under_.empty()) {
+    const bool is_together = n.function == Intrinsic::barrier || is_exchange(n.function) ||
+                             (class_of(n.function) == IntrinsicClass::wgmma && n.function != Intrinsic::fence_async);
+    if (is_together && !under_.empty()) {
       found.push_back(text(to_text(n.function), " under ", under_, ", which differs between threads"));
     }
     Visitor::on(n);

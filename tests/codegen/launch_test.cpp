@@ -84,11 +84,13 @@ void expect_instructions(const Func& lowered, const std::string& ptx) {
   int calls = 0;
   for_each_expr(lowered.body, [&](const Expr& e) {
     const auto* call = e.as<Call>();
-    calls += call && class_of(call->function) == IntrinsicClass::mma;
+    calls += call && (class_of(call->function) == IntrinsicClass::mma || is_wgmma(call->function));
   });
   int found = 0;
-  for (size_t at = ptx.find("mma.sync"); at != std::string::npos; at = ptx.find("mma.sync", at + 1))
-    ++found;
+  for (const char* name : {"mma.sync", "wgmma.mma_async"}) {
+    for (size_t at = ptx.find(name); at != std::string::npos; at = ptx.find(name, at + 1))
+      ++found;
+  }
   EXPECT_GE(found, calls);
 }
 
@@ -141,6 +143,11 @@ Func lowered_file(const std::string& name, const Target& target) {
   return lower(schedule.func(), target);
 }
 
+// The architectures that can run the schedule of a file.
+std::vector<const char*> architectures(const std::string& name) {
+  return name.starts_with("wgmma") ? std::vector{"sm_90a"} : std::vector{"sm_80", "sm_90"};
+}
+
 class Launches : public testing::TestWithParam<std::string> {};
 
 TEST_P(Launches, Assemble) {
@@ -148,7 +155,7 @@ TEST_P(Launches, Assemble) {
   const std::unique_ptr<Assembler> assembler =
       Assembler::find(home ? std::vector<std::string>{home} : std::vector<std::string>{}, {});
   if (!assembler) GTEST_SKIP() << "neither nvJitLink nor ptxas is here";
-  for (const char* arch : {"sm_80", "sm_90"}) {
+  for (const char* arch : architectures(GetParam())) {
     Result<Target> target = make_target(text("cuda:", arch));
     Result<DeviceCode> code = emit_ptx(lowered_file(GetParam(), *target), "kernel", *target);
     ASSERT_TRUE(code.ok()) << to_text(code.errors());
@@ -156,6 +163,7 @@ TEST_P(Launches, Assemble) {
     ASSERT_TRUE(cubin.ok()) << to_text(cubin.errors()) << code->ptx;
     for (const EntryFigures& entry : cubin->entries)
       EXPECT_EQ(entry.spill_stores, 0) << arch;
+    EXPECT_EQ(cubin->losses, std::vector<std::string>()) << code->ptx;
   }
 }
 
@@ -169,7 +177,7 @@ TEST_P(Launches, AreRightAsPtx) {
   ASSERT_TRUE(schedule.replay(*trace));
   Buffers want = buffers_of(f), got = buffers_of(f);
   ASSERT_TRUE(interpret(f, want.pointers).ok());
-  Result<Target> target = make_target("cuda:sm_80");
+  Result<Target> target = make_target(text("cuda:", architectures(GetParam())[0]));
   run_as_ptx(lower(schedule.func(), *target), *target, &got);
   for (size_t n = static_cast<size_t>(f.num_inputs()); n < f.params.size(); ++n) {
     for (int64_t k = 0; k < count_of(f.params[n]); ++k) {

@@ -160,6 +160,26 @@ class Cuda(unittest.TestCase):
                 for launch in json.loads(self.done(mcc("inspect", folder / "model.so", "--json")).stdout)["device"]["launches"]:
                     self.assertTrue(all(f["spill_stores"] == 0 for f in launch["figures"]), launch)
 
+    # Code for sm_90a alone multiplies by warpgroups: halves as they are, and what is converted on the way.
+    def test_warpgroups(self):
+        half, single = TensorProto.FLOAT16, TensorProto.FLOAT
+        for name, kind, shapes, options in (
+                ("plain", half, ([256, 1024], [1024, 256]), ()),
+                ("converted", single, ([256, 1024], [1024, 256]), ("--precision", "bf16"))):
+            with self.subTest(name), tempfile.TemporaryDirectory() as temporary:
+                folder = pathlib.Path(temporary)
+                inputs = [helper.make_tensor_value_info(n, kind, s) for n, s in zip("xw", shapes)]
+                output = helper.make_tensor_value_info("y", kind, [*shapes[0][:-1], shapes[1][-1]])
+                graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", inputs, [output])
+                onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), folder / "model.onnx")
+                options = ("--target", "cuda:sm_90a", *options)
+                self.done(mcc("verify", folder / "model.onnx", *options, FAKE_CUDA_SM=90))
+                self.done(mcc("compile", folder / "model.onnx", "-o", folder / "model.so", *options, "--emit", f"ptx={folder / 'ptx'}"))
+                ptx = "".join(file.read_text() for file in (folder / "ptx").iterdir())
+                self.assertIn("wgmma.mma_async.sync.aligned", ptx)
+                for launch in json.loads(self.done(mcc("inspect", folder / "model.so", "--json")).stdout)["device"]["launches"]:
+                    self.assertTrue(all(f["spill_stores"] == 0 for f in launch["figures"]), launch)
+
     # A target's own types stay where nobody asks for others.
     def test_precision_is_asked_for(self):
         self.done(mcc("compile", self.model, "-o", self.folder / "p.so", "--target", "cuda:sm_80", "--emit", f"ptx={self.folder / 'plain'}"))

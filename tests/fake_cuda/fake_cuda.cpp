@@ -210,7 +210,7 @@ FAKE(cuDeviceGetAttribute)(int* value, int attribute, mcc_cu_device) {
       *value = 1410000;
       break;
     case MCC_CU_ATTRIBUTE_SHARED_PER_BLOCK_OPTIN:
-      *value = 163 << 10;
+      *value = (sm >= 90 ? 227 : 163) << 10;
       break;
     case MCC_CU_ATTRIBUTE_THREADS_PER_BLOCK:
       *value = 1024;

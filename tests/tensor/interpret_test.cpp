@@ -836,5 +836,78 @@ TEST(InterpretLaunch, CopiesBesideTheThreadsAreThereAfterWaitAndBarrier) {
               HasSubstr("is read"));
 }
 
+// A of 64 x 16 times B of 16 x 8 by a warpgroup, both in squares of 8 x 8 elements: of A first those along k, then of the next rows;
+// rows of B stand along its columns.
+std::string warpgroup_product(const std::string& before, const std::string& product, const std::string& behind) {
+  return text(R"(func f(x: f16[1024], w: f16[128]) -> (y: f32[512]) {
+  alloc a: f16[1024] shared { alloc b: f16[128] shared {
+    bound for z in 4 @{thread="thread.z"} { bound for g in 8 @{thread="thread.y"} { bound for t in 4 @{thread="thread.x"} {
+      alloc c: f32[4] registers {
+        for k in 8 {
+          let at = z * 256 + g * 32 + t * 8 + k
+          a[at // 16 // 8 * 128 + at %% 16 // 8 * 64 + at // 16 %% 8 * 8 + at %% 8] = x[at]
+        }
+        b[z * 32 + g * 4 + t] = w[z * 32 + g * 4 + t]
+        c[0] = 1.0
+        c[1] = 1.0
+        c[2] = 1.0
+        c[3] = 1.0
+        )", before, R"(
+        evaluate barrier()
+        )", product, R"(
+        )", behind, R"(
+        y[z * 128 + g * 8 + t * 2] = c[0]
+        y[z * 128 + g * 8 + t * 2 + 1] = c[1]
+        y[z * 128 + g * 8 + t * 2 + 64] = c[2]
+        y[z * 128 + g * 8 + t * 2 + 65] = c[3]
+      }
+    } } }
+  } }
+})");
+}
+
+TEST(InterpretLaunch, WarpgroupsMultiplyBesideTheThreads) {
+  Tensor x, w, want;
+  for (int n = 0; n < 1024; ++n)
+    x.push_back(n % 7 - 3);
+  for (int n = 0; n < 128; ++n)
+    w.push_back(n % 5 - 2);
+  for (size_t i = 0; i < 64; ++i) {
+    for (size_t j = 0; j < 8; ++j) {
+      double sum = 1;
+      for (size_t k = 0; k < 16; ++k)
+        sum += x[i * 16 + k] * w[k * 8 + j];
+      want.push_back(sum);
+    }
+  }
+  const std::string sums = "c[ramp(0, 1, 4)]", fence = "evaluate fence_async() ",
+                    first = text("evaluate wgmma_fence(", sums, ") "),
+                    multiply = text("evaluate wgmma_f16(", sums, ", a[0], 128, 64, 0, b[0], 0, 64, 1) evaluate wgmma_commit() "),
+                    wait = text("evaluate wgmma_wait(", sums, ", 0) ");
+  auto outcome = [&](const std::string& before, const std::string& product, const std::string& behind) {
+    return run(parse(warpgroup_product(before, product, behind)), {x, w});
+  };
+  Outcome out = outcome(fence, first + multiply, wait);
+  EXPECT_EQ(out.error, "");
+  EXPECT_EQ(out.first(), want);
+  // The sums are read too early, or changed; or the group is not the last but one.
+  EXPECT_THAT(outcome(fence, first + multiply, "").error, HasSubstr("c[0] is read but was never written"));
+  EXPECT_THAT(outcome(fence, first + multiply, text("evaluate wgmma_wait(", sums, ", 1)")).error,
+              HasSubstr("c[0] is read but was never written"));
+  EXPECT_THAT(outcome(fence, first + multiply, "c[1] = 0.0 " + wait).error,
+              HasSubstr("c[1] is written while a product adds to it"));
+  // An operand changes while it is read, before and behind a barrier.
+  EXPECT_THAT(outcome(fence, first + multiply, "a[z * 256 + g * 32 + t * 8] = 0.0:f16 " + wait).error,
+              HasSubstr("is written, and read or written by thread"));
+  EXPECT_THAT(outcome(fence, first + multiply, "evaluate barrier() a[z * 256 + g * 32 + t * 8] = 0.0:f16 " + wait).error,
+              HasSubstr("a[0] is written while a product reads it"));
+  // Fences of both kinds.
+  EXPECT_THAT(outcome("", first + multiply, wait).error, HasSubstr("has not said fence_async() since it wrote it"));
+  EXPECT_THAT(outcome(fence, multiply, wait).error, HasSubstr("a product without wgmma_fence since the last wait"));
+  // Some are elsewhere.
+  EXPECT_THAT(outcome(fence, text(first, "if z < 3 { ", multiply, " }"), wait).error,
+              HasSubstr("without all of its warpgroup of 128 threads"));
+}
+
 }  // namespace
 }  // namespace mcc::tensor

@@ -1,0 +1,248 @@
+// What the threads of a warp, or of a warpgroup, do together with matrices.
+#include <algorithm>
+
+#include "fake_cuda/ptx_machine.h"
+
+namespace mcc::test::ptx {
+
+void Parser::together(Function& f, Step& step,
+                      std::function<void(const std::map<size_t, Thread*>& lanes)> run, size_t threads) {
+  step.collective = static_cast<int>(f.collectives.size());
+  f.collectives.push_back({std::move(run), threads});
+  step.run = [](Thread& t) { t.state = Thread::at_shuffle; };
+}
+
+void Parser::expect_warp(const std::map<size_t, Thread*>& lanes) {
+  if (lanes.size() != 32) throw Bad("a matrix without all of a warp");
+}
+
+std::vector<size_t> Parser::registers(const Function& f, const std::string& list) const {
+  std::vector<size_t> out;
+  for (const std::string& name : split(list.substr(1, list.size() - 2), ','))
+    out.push_back(static_cast<size_t>(reg(f, name)));
+  return out;
+}
+
+// ldmatrix.sync.aligned.m8n8.x4[.trans].shared.b16: rows of 8 elements of 16 bits.
+void Parser::decode_rows(Function& f, Step& step, const std::vector<std::string>& op,
+                         const std::vector<std::string>& a) {
+  if (!has(op, "m8n8") || !has(op, "shared") || op.back() != "b16") throw Bad("matrix");
+  const bool is_transposed = has(op, "trans");
+  const std::vector<size_t> to = registers(f, a[0]);
+  together(f, step, [=, where = address(f, a[1])](const auto& lanes) {
+    expect_warp(lanes);
+    std::vector<std::array<uint16_t, 8>> rows;
+    for (size_t n = 0; n < 8 * to.size(); ++n) {
+      const Thread& t = *lanes.at(n);
+      rows.emplace_back();
+      check_shared(t, where(t), 16);
+      std::memcpy(rows.back().data(), reinterpret_cast<const void*>(where(t)), 16);
+    }
+    for (const auto& [lane, t] : lanes) {
+      for (size_t m = 0; m < to.size(); ++m) {
+        const size_t row = lane / 4, column = lane % 4 * 2;
+        const uint32_t low = is_transposed ? rows[8 * m + column][row] : rows[8 * m + row][column];
+        const uint32_t high = is_transposed ? rows[8 * m + column + 1][row] : rows[8 * m + row][column + 1];
+        t->r[to[m]] = low | high << 16;
+      }
+    }
+  });
+}
+
+// Fragments as PTX ISA 9.7.14 has them; sums in double, rounded once.
+void Parser::decode_mma(Function& f, Step& step, const std::vector<std::string>& op,
+                        const std::vector<std::string>& a) {
+  const std::string& type = op[op.size() - 2];
+  const std::map<std::string, std::pair<const char*, size_t>> kinds = {
+      {"f16", {"m16n8k16", 2}}, {"bf16", {"m16n8k16", 2}}, {"tf32", {"m16n8k8", 1}}, {"s8", {"m16n8k32", 4}}};
+  auto kind = kinds.find(type);
+  const std::string sum = type == "s8" ? "s32" : "f32";
+  if (kind == kinds.end() || !has(op, kind->second.first) || !has(op, "row") || !has(op, "col") ||
+      op.back() != sum)
+    throw Bad("matrix product");
+  const std::vector<size_t> to = registers(f, a[0]), left = registers(f, a[1]), right = registers(f, a[2]),
+                            old = registers(f, a[3]);
+  if (left.size() != 4 || right.size() != 2 || to.size() != 4 || old.size() != 4) throw Bad("fragments");
+  auto number = [type](uint64_t bits, size_t k) -> double {
+    if (type == "f16") return static_cast<double>(as<_Float16>(bits >> (16 * k)));
+    if (type == "bf16") return as<float>((bits >> (16 * k) & 0xffff) << 16);
+    if (type == "tf32") return as<float>(bits & 0xffffe000);
+    return as<int8_t>(bits >> (8 * k));
+  };
+  together(f, step, [=, each = kind->second.second](const auto& lanes) {
+    expect_warp(lanes);
+    const size_t half = 4 * each;
+    std::vector<double> x(16 * 2 * half), y(8 * 2 * half);
+    for (const auto& [lane, t] : lanes) {
+      for (size_t k = 0; k < each; ++k) {
+        const size_t row = lane / 4, column = lane % 4 * each + k;
+        for (size_t r = 0; r < 4; ++r)
+          x[(row + r % 2 * 8) * 2 * half + column + r / 2 * half] = number(t->r[left[r]], k);
+        for (size_t r = 0; r < 2; ++r)
+          y[row * 2 * half + column + r * half] = number(t->r[right[r]], k);
+      }
+    }
+    for (const auto& [lane, t] : lanes) {
+      std::array<uint64_t, 4> sums{};
+      for (size_t r = 0; r < 4; ++r) {
+        const size_t row = lane / 4 + r / 2 * 8, column = lane % 4 * 2 + r % 2;
+        double total = type == "s8" ? as<int32_t>(t->r[old[r]]) : as<float>(t->r[old[r]]);
+        for (size_t k = 0; k < 2 * half; ++k)
+          total += x[row * 2 * half + k] * y[column * 2 * half + k];
+        sums[r] = type == "s8" ? bits_of(static_cast<int32_t>(static_cast<int64_t>(total)))
+                               : bits_of(static_cast<float>(total));
+      }
+      for (size_t r = 0; r < 4; ++r)
+        t->r[to[r]] = sums[r];
+    }
+  });
+}
+
+namespace {
+
+// An operand in shared memory: fields of the descriptor by PTX ISA 9.7.15.5.1.2.2 (matrix descriptor format), strides by
+// 9.7.15.5.1.2.1 (major-ness supported by strides).
+struct Descriptor {
+  explicit Descriptor(uint64_t bits)
+      : start((bits & 0x3fff) << 4), leading((bits >> 16 & 0x3fff) << 4), stride((bits >> 32 & 0x3fff) << 4) {
+    if (bits >> 62 != 0) throw Bad("a swizzled operand");
+    if ((bits >> 49 & 7) != 0) throw Bad("a base offset without swizzling");
+    if ((bits & ~0x3fff3fff3fffULL) != 0) throw Bad("bits of a descriptor that have no meaning");
+  }
+  // Bytes from the start, of 16-bit elements. K-major: a core matrix is 8 rows of 16 bytes along k, which follow each other; the
+  // leading offset leads to the second column of 16 bytes, the stride offset to the next 8 rows. MN-major: 8 columns (k) of
+  // 16 bytes; the leading offset leads to the next 8 columns, the stride offset to the next row of 128 bits.
+  uint64_t offset(size_t mn, size_t k, bool is_mn_major) const {
+    if (!is_mn_major) return mn / 8 * stride + mn % 8 * 16 + k / 8 * leading + k % 8 * 2;
+    return k / 8 * leading + k % 8 * 16 + mn / 8 * stride + mn % 8 * 2;
+  }
+  uint64_t start, leading, stride;
+};
+
+// Where it stands in the block's memory: a descriptor has 18 bits of the address.
+size_t place_of(const Block& block, const Descriptor& d, uint64_t offset) {
+  const uint64_t window = 0x3ffff;
+  const uint64_t base = reinterpret_cast<uint64_t>(block.shared.data());
+  const uint64_t at = (d.start + offset - base) & window;
+  if (at + 2 > block.shared.size()) throw Bad("an operand of a product outside of shared memory");
+  const size_t writer = block.writers[at / 16];
+  if (writer != 0)
+    throw Bad("a product reads what thread " + std::to_string(writer - 1) +
+              " wrote without fence.proxy.async");
+  return at;
+}
+
+constexpr uint64_t kNotThere = 0x7fffcdcd;  // in registers while a product adds to them
+
+void finish(Thread& t, const Product& product) {
+  for (const auto& [at, bits] : *product.operands) {
+    uint16_t now = 0;
+    std::memcpy(&now, t.block->shared.data() + at, sizeof now);
+    if (now != bits) throw Bad("an operand is written while a product reads it");
+  }
+  for (size_t r : product.sums) {
+    auto sum = t.in_flight.find(r);
+    if (sum == t.in_flight.end()) continue;
+    bool is_last = true;
+    for (const std::vector<Product>& group : t.products) {
+      for (const Product& later : group)
+        is_last &=
+            &later == &product || std::find(later.sums.begin(), later.sums.end(), r) == later.sums.end();
+    }
+    if (!is_last) continue;
+    if (t.r[r] != kNotThere) throw Bad("a register is written while a product adds to it");
+    t.r[r] = bits_of(sum->second);
+    t.in_flight.erase(sum);
+  }
+}
+
+}  // namespace
+
+// wgmma.mma_async.sync.aligned.m64nNk16.f32.T.T {d}, a, b, scale-d, 1, 1, transpose a, transpose b (PTX ISA 9.7.15.5.2), and what
+// puts products in order (9.7.15.7). Element (row, column) of the sums is thread 32 * (row / 16) + 4 * (row % 8) + column % 8 / 2's
+// of the warpgroup (figure 149).
+void Parser::decode_wgmma(Function& f, Step& step, const std::vector<std::string>& op,
+                          const std::vector<std::string>& a) {
+  if (!has(op, "sync") || !has(op, "aligned")) throw Bad("product");
+  if (op[1] == "fence") {
+    step.run = [](Thread& t) { t.is_fenced = true; };
+    return;
+  }
+  if (op[1] == "commit_group") {
+    step.run = [](Thread& t) { t.products.emplace_back(); };
+    return;
+  }
+  if (op[1] == "wait_group") {
+    step.run = [left = static_cast<size_t>(std::atoi(a[0].c_str()))](Thread& t) {
+      t.is_fenced = false;
+      while (t.products.size() - 1 > left) {
+        std::vector<Product>& group = t.products.front();
+        while (!group.empty()) {
+          const Product product = group.front();
+          group.erase(group.begin());
+          finish(t, product);
+        }
+        t.products.erase(t.products.begin());
+      }
+    };
+    return;
+  }
+  const std::string &shape = op[4], &type = op.back();
+  const auto columns = static_cast<size_t>(std::atoi(shape.c_str() + 4));
+  if (op[1] != "mma_async" || shape != "m64n" + std::to_string(columns) + "k16" || columns % 8 != 0 ||
+      columns < 8 || columns > 256 || op[5] != "f32" || op[6] != type || (type != "f16" && type != "bf16"))
+    throw Bad("product");
+  const std::vector<size_t> sums = registers(f, a[0]);
+  if (sums.size() != columns / 2 || a.size() != 8 || a[4] != "1" || a[5] != "1") throw Bad("operands");
+  const bool a_is_mn_major = a[6] == "1", b_is_mn_major = a[7] == "1";
+  Read a_bits = read(f, a[1]), b_bits = read(f, a[2]), adds = read(f, a[3]);
+  auto number = [type](uint16_t bits) -> double {
+    return type == "f16" ? static_cast<double>(as<_Float16>(bits)) : as<float>(uint64_t{bits} << 16);
+  };
+  constexpr size_t kGroup = 128, kRows = 64, kDepth = 16;
+  auto run = [=](const std::map<size_t, Thread*>& threads) {
+    if (threads.size() != kGroup) throw Bad("a product without all of a warpgroup");
+    Thread& any = *threads.at(0);
+    for (const auto& [place, t] : threads) {
+      if (a_bits(*t) != a_bits(any) || b_bits(*t) != b_bits(any))
+        throw Bad("descriptors differ in a warpgroup");
+      if (!t->is_fenced) throw Bad("a product without wgmma.fence");
+    }
+    const Descriptor left(a_bits(any)), right(b_bits(any));
+    auto operands = std::make_shared<std::vector<std::pair<size_t, uint16_t>>>();
+    auto matrix = [&](const Descriptor& d, size_t rows, bool is_mn_major) {
+      std::vector<double> out;
+      for (size_t mn = 0; mn < rows; ++mn) {
+        for (size_t k = 0; k < kDepth; ++k) {
+          const size_t at = place_of(*any.block, d, d.offset(mn, k, is_mn_major));
+          uint16_t bits = 0;
+          std::memcpy(&bits, any.block->shared.data() + at, sizeof bits);
+          operands->emplace_back(at, bits);
+          out.push_back(number(bits));
+        }
+      }
+      return out;
+    };
+    const std::vector<double> x = matrix(left, kRows, a_is_mn_major),
+                              y = matrix(right, columns, b_is_mn_major);
+    for (size_t row = 0; row < kRows; ++row) {
+      for (size_t column = 0; column < columns; ++column) {
+        Thread& t = *threads.at(row / 16 * 32 + row % 8 * 4 + column % 8 / 2);
+        const size_t r = sums[column / 8 * 4 + row % 16 / 8 * 2 + column % 2];
+        auto before = t.in_flight.find(r);
+        double total = (adds(t) & 1) == 0            ? 0
+                       : before != t.in_flight.end() ? before->second
+                                                     : as<float>(t.r[r]);
+        for (size_t k = 0; k < kDepth; ++k)
+          total += x[row * kDepth + k] * y[column * kDepth + k];
+        t.in_flight[r] = static_cast<float>(total);
+        t.r[r] = kNotThere;
+      }
+    }
+    for (const auto& [place, t] : threads)
+      t->products.back().push_back({sums, operands});
+  };
+  together(f, step, run, kGroup);
+}
+
+}  // namespace mcc::test::ptx

@@ -1,0 +1,253 @@
+// Sums of products on a GPU's tensor cores by warpgroups (wgmma): 16-bit floats, summed in f32.
+//
+//   bound g @{block.z}: bound i.b @{block.y}: bound j.b @{block.x}                 a tile of C for each block
+//     for k.o
+//       bound thread.z, y, x: A's part, fetched by all threads, into shared memory; B's part
+//       bound i.w @{thread.z}: bound i.l in 8 @{thread.y}: bound j.q in 4 @{thread.x}
+//         for k.m: j.n in N / 8, i.h in 2, j.p in 2, k.q in 2, k.i in 8            one instruction of each four warps: 64 x N
+//     bound thread.z, y, x: each thread's sums, with the elementwise consumer
+//
+// Each thread has the sums that the instruction gives it (tensor/instructions.cpp). Shared memory holds an operand in columns of
+// eight elements that are neighbours in memory, along k or across it: of eight each, first those of all rows (all k), so that
+// eight rows of eight are 128 bytes in all banks. Columns are 16 bytes longer than a multiple of 128, so that threads that fetch
+// what is along a row write to all banks, too. Products of one step run while the next one begins (pipeline_copies).
+#include <algorithm>
+#include <cmath>
+
+#include "support/text.h"
+#include "tensor/passes/pipeline_copies.h"
+#include "tensor/schedule/tree.h"
+#include "tuner/grid_product.h"
+
+namespace mcc::tuner {
+
+using namespace tensor;
+
+namespace {
+
+struct Tile {
+  int64_t groups;   // warpgroups of a block, each with 64 rows
+  int64_t columns;  // of C
+  int64_t depth;    // of k at a time
+  int64_t stages;   // of the operands in shared memory at once
+  int64_t rows() const { return groups * 64; }
+  int64_t warps() const { return groups * 4; }
+};
+
+constexpr int64_t kWarpRows = 8, kWarpColumns = 4;  // of threads
+constexpr int64_t kSquare = 8;                      // elements of a row that stand together
+constexpr int64_t kDepth = 16;                      // of one instruction
+constexpr int64_t kBytes = 2;                       // of an element
+
+// Bytes of a stage: columns of eight elements and the padding of each.
+int64_t stage_bytes(const Tile& t, const Product& p) {
+  auto side = [&](const Operand& o, int64_t extent) {
+    const int64_t columns = (o.is_along_k ? t.depth : extent) / kSquare,
+                  rows = o.is_along_k ? extent : t.depth;
+    return columns * (rows + 1) * kSquare * kBytes;
+  };
+  return side(p.a, t.rows()) + side(p.b, t.columns);
+}
+
+// An estimate of time: cycles of a multiprocessor, times 128.
+double score(const Tile& t, const Product& p, const Gpu& gpu) {
+  auto ceil = [](int64_t n, int64_t d) { return (n + d - 1) / d; };
+  const int64_t threads = t.warps() * gpu.warp, shared = t.stages * stage_bytes(t, p);
+  // Accumulators, and what addresses and copies take.
+  const int64_t registers = t.columns / 2 + 56;
+  const int64_t resident = std::min(
+      {gpu.threads_per_multiprocessor / threads, gpu.registers_per_multiprocessor / (registers * threads),
+       gpu.shared_per_multiprocessor / shared, int64_t{gpu.blocks_per_multiprocessor}});
+  if (resident < 1 || shared > gpu.shared_per_block_max || registers > gpu.registers_per_thread)
+    return INFINITY;
+  const double blocks =
+      static_cast<double>(ceil(p.i.extent, t.rows()) * ceil(p.j.extent, t.columns) * p.g.extent);
+  const double steps = static_cast<double>(ceil(p.k.extent, t.depth));
+  // Of one step of one block. Each warpgroup reads its rows and all columns.
+  const double sides = static_cast<double>((t.rows() + t.columns) * t.depth * kBytes);
+  const double read = static_cast<double>(t.groups * (64 + t.columns) * t.depth * kBytes);
+  const double products = static_cast<double>(t.rows() * t.columns * t.depth) / gpu.warpgroup_fmas;
+  constexpr double kSharedBytes = 128, kMemoryBytes = 48;  // a cycle
+  // Cycles until the memory answers: at first, and when it has much to do, of the steps fetched ahead together.
+  constexpr double kFirst = 500, kWait = 1200;
+  constexpr double kBegin = 40;  // of a barrier, and of what begins anew behind it
+  const double at_once = std::clamp(blocks / gpu.multiprocessors, 1.0, static_cast<double>(resident));
+  const double step = std::max({products, (sides + read) / kSharedBytes, sides / kMemoryBytes}) + kBegin;
+  const double results = static_cast<double>(4 * t.rows() * t.columns) / kMemoryBytes;
+  const double rounds = std::ceil(blocks / (gpu.multiprocessors * at_once));
+  const double ahead = static_cast<double>(t.stages - 2);
+  return 128 * rounds * (kFirst + steps * std::max(at_once * step, kWait / ahead) + at_once * results);
+}
+
+// All tiles that the GPU can run, the best first.
+std::vector<Tile> legal_tiles(const Product& p, const Gpu& gpu) {
+  std::vector<Tile> tiles;
+  for (int64_t groups : {1, 2}) {
+    for (int64_t columns : {64, 128, 192, 256}) {
+      for (int64_t depth : {32, 64, 128}) {
+        for (int64_t stages : {3, 4, 5}) {
+          const Tile t{groups, columns, depth, stages};
+          if (std::isfinite(score(t, p, gpu))) tiles.push_back(t);
+        }
+      }
+    }
+  }
+  auto best = std::min_element(tiles.begin(), tiles.end(), [&](const Tile& a, const Tile& b) {
+    return score(a, p, gpu) < score(b, p, gpu);
+  });
+  if (best != tiles.end()) std::iter_swap(tiles.begin(), best);
+  return tiles;
+}
+
+// Large enough for a tile, and fetched in vectors.
+bool fits(const Product& p) {
+  const bool is_narrow = p.factor == ElementType::f16 || p.factor == ElementType::bf16;
+  return is_narrow && p.i.extent >= 64 && p.j.extent >= 64 && p.k.extent >= 64 && p.a.vector >= 4 &&
+         p.b.vector >= 4;
+}
+
+class GridWarpgroups : private ProductAxes {
+ public:
+  GridWarpgroups(Draft& draft, const Product& product, const Tile& tile)
+      : ProductAxes(draft, product), t_(tile) {}
+
+  bool run() {
+    fuse_sides();
+    separate_result();
+    operand(p_.a, "a", "i");
+    operand(p_.b, "b", "j");
+    inline_copies();
+    must_step(d_, PadEinsum{p_.block, {"i", "j", "k"}, {t_.rows(), t_.columns, t_.depth}});
+    const std::string from = has_batch() ? "g, i, j" : "i, j", to = has_batch() ? "g, i" : "i";
+    must_step(d_, TransformLayout{acc_, text("(", from, ") -> (", to,
+                                             " // 16, j // 8, i %% 16 // 8, i %% 8, j %% 8 // 2, j %% 2)")});
+    tile();
+    stage(p_.a, "a", "i");
+    stage(p_.b, "b", "j");
+    square(p_.a, "a", "i");
+    square(p_.b, "b", "j");
+    write_back();
+    must_step(d_, DecomposeReduction{p_.block, loop("k.o")});
+    must_step(d_, SetScope{acc_, "registers"});
+    must_step(d_, Annotate{"", loop("k.o"), kStages, text(t_.stages)});
+    must_step(d_,
+              Tensorize{loop("j.n"), text("wgmma_m64n", t_.columns, "k16_", p_.a.is_along_k ? "row_" : "col_",
+                                          p_.b.is_along_k ? "col_" : "row_",
+                                          p_.factor == ElementType::f16 ? "f16" : "bf16")});
+    for (const char* name : {"j.n", "i.h", "j.p"}) {
+      if (s_.find_loop(p_.block + ".init." + name) != nullptr)
+        must_step(d_, Unroll{p_.block + ".init." + name});
+    }
+    must_step(d_, Unroll{loop("k.m")});
+    return static_cast<bool>(d_.refusal);
+  }
+
+ private:
+  std::vector<std::string> order_of(const Operand& o, const std::string& side) const {
+    return with_batch(o.is_along_k ? std::vector<std::string>{side, "k"}
+                                   : std::vector<std::string>{"k", side});
+  }
+
+  // Into shared memory, in the order in which it lies in memory.
+  void operand(const Operand& o, const std::string& name, const std::string& side) {
+    must_step(d_, Reindex{p_.block, o.buffer.name(), "shared", loop(name), order_of(o, side)});
+  }
+  // In columns of eight elements.
+  void square(const Operand& o, const std::string& name, const std::string& side) {
+    const std::string row = o.is_along_k ? side : "k", along = o.is_along_k ? "k" : side,
+                      g = has_batch() ? "g, " : "";
+    must_step(d_, TransformLayout{loop(name), text("(", join(order_of(o, side), ", "), ") -> (", g, along,
+                                                   " // 8, ", row, " * 8 + ", along, " %% 8)")});
+    must_step(d_, StorageAlign{loop(name), 64, kSquare});
+  }
+
+  void tile() {
+    std::vector<std::string> order;
+    for (const std::string& name : with_batch({"i", "j", "k"}))
+      order.push_back(loop(name));
+    must_step(d_, Reorder{order});
+    must_step(d_, Split{loop("i"),
+                        {0, t_.warps(), 2, kWarpRows},
+                        {loop("i.b"), loop("i.w"), loop("i.h"), loop("i.l")}});
+    must_step(d_, Split{loop("j"),
+                        {0, t_.columns / 8, kWarpColumns, 2},
+                        {loop("j.b"), loop("j.n"), loop("j.q"), loop("j.p")}});
+    must_step(d_, Split{loop("k"),
+                        {0, t_.depth / kDepth, kDepth / kSquare, kSquare},
+                        {loop("k.o"), loop("k.m"), loop("k.q"), loop("k.i")}});
+    must_step(d_, Reorder{{loop("i.b"), loop("j.b"), loop("k.o"), loop("i.w"), loop("i.l"), loop("j.q"),
+                           loop("k.m"), loop("j.n"), loop("i.h"), loop("j.p"), loop("k.q"), loop("k.i")}});
+    if (has_batch()) must_step(d_, Bind{loop("g"), "block.z"});
+    must_step(d_, Bind{loop("i.b"), "block.y"});
+    must_step(d_, Bind{loop("j.b"), "block.x"});
+    bind_threads(loop("i.w"), loop("i.l"), loop("j.q"));
+  }
+  void bind_threads(const std::string& z, const std::string& y, const std::string& x) {
+    must_step(d_, Bind{z, "thread.z"});
+    must_step(d_, Bind{y, "thread.y"});
+    must_step(d_, Bind{x, "thread.x"});
+  }
+
+  // All threads fetch the operand's part for one step of k.o; neighbours in memory by neighbouring threads.
+  void stage(const Operand& o, const std::string& name, const std::string& side) {
+    const std::string copy = loop(name), all = copy + ".all", turn = copy + ".n", lane = copy + ".v";
+    const std::string outer = copy + (o.is_along_k ? "." + side : ".k"),
+                      inner = copy + (o.is_along_k ? ".k" : "." + side);
+    must_step(d_, ComputeAt{copy, loop("k.o")});
+    must_step(d_, Fuse{{outer, inner}, all});
+    must_step(d_, Split{all,
+                        {0, t_.warps(), kWarpRows, kWarpColumns, o.vector},
+                        {turn, copy + ".z", copy + ".y", copy + ".x", lane}});
+    must_step(d_, Reorder{{copy + ".z", copy + ".y", copy + ".x", turn}});
+    bind_threads(copy + ".z", copy + ".y", copy + ".x");
+    try_step(d_, Vectorize{lane});
+    try_step(d_, Unroll{turn});
+  }
+
+  void write_back() {
+    must_step(d_, ReverseComputeAt{last_, loop("j.b")});
+    const std::string i = last_ + ".i", j = last_ + ".j";
+    // The loops of the sums themselves where these are whole tiles; else loops over the tile's rows and columns.
+    if (s_.find_loop(i) != nullptr || s_.find_loop(j) != nullptr) {
+      must_step(d_, Split{i, {t_.warps(), 2, kWarpRows}, {i + ".w", i + ".h", i + ".l"}});
+      must_step(d_, Split{j, {t_.columns / 8, kWarpColumns, 2}, {j + ".n", j + ".q", j + ".p"}});
+      must_step(d_, Reorder{{i + ".w", i + ".l", j + ".q", j + ".n", i + ".h", j + ".p"}});
+    }
+    bind_threads(i + ".w", i + ".l", j + ".q");
+    for (const std::string& name : {j + ".n", i + ".h"}) {
+      if (s_.find_loop(name) != nullptr) must_step(d_, Unroll{name});
+    }
+    try_step(d_, Vectorize{j + ".p"});
+  }
+
+  const Tile t_;
+};
+
+}  // namespace
+
+bool schedule_grid_warpgroups(Draft& draft, const std::string& block) {
+  const Gpu& gpu = draft.target.gpu;
+  std::optional<Product> product = as_product(draft.schedule, block);
+  if (!product || !draft.refusal || !gpu.has_wgmma() || !fits(*product)) return false;
+  if (analyze(draft.schedule, block)->store.buffer.element() != ElementType::f32) return false;
+  auto time = [&](const Product& p) {
+    std::vector<Tile> tiles = legal_tiles(p, gpu);
+    return tiles.empty() ? INFINITY : score(tiles.front(), p, gpu);
+  };
+  if (time(*product) > grid_matrices_time(*product, gpu)) return false;
+  Schedule before = draft.schedule;
+  if (std::string part = divide_sum(draft, *product, time); part != block)
+    product = as_product(draft.schedule, part);
+  const Tile tile = ask_sizes<Tile>(draft, product->block, legal_tiles(*product, gpu),
+                                    {{"columns", &Tile::columns},
+                                     {"groups", &Tile::groups},
+                                     {"depth", &Tile::depth},
+                                     {"stages", &Tile::stages}},
+                                    [&](const Tile& t) { return score(t, *product, gpu); });
+  if (GridWarpgroups(draft, *product, tile).run()) return true;
+  draft.schedule = std::move(before);
+  draft.refusal = {};
+  return false;
+}
+
+}  // namespace mcc::tuner
