@@ -25,8 +25,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The whole model is measured when this much of the budget is used, and at the end.
+// The whole model is measured when this much of the budget is used, and at the end; but for the end only as long as that takes
+// a small part of the time.
 constexpr double kChecks[] = {0.25, 0.5, 0.75};
+constexpr double kMostCheckShare = 0.1;
+constexpr double kFirstCheckSeconds = 2;  // until one has been timed
 
 // More trials than this slow the search down and teach it little.
 constexpr int64_t kMostKnown = 50'000;
@@ -79,8 +82,10 @@ class ModelTuner {
     };
     size_t checks = 0;
     hooks.progress = [&](const tuner::TuneState& state) {
-      if (options_.check_model && checks < std::size(kChecks) && part_done(state) >= kChecks[checks]) {
-        ++checks;
+      if (options_.check_model && checks < std::size(kChecks) && part_done(state) >= kChecks[checks] &&
+          elapsed() - last_check_ >= check_seconds_ / kMostCheckShare) {
+        while (checks < std::size(kChecks) && part_done(state) >= kChecks[checks])
+          ++checks;
         measure_model(state.scheduler->latency_us(), display);
       }
       display.show(state);
@@ -166,6 +171,13 @@ class ModelTuner {
 
   // Compiles the model with what the log has by now, and times it in a process of its own.
   void measure_model(double estimate_us, TuneDisplay& display) {
+    const double begin = elapsed();
+    compile_and_time(estimate_us, display);
+    last_check_ = elapsed();
+    check_seconds_ = last_check_ - begin;
+  }
+
+  void compile_and_time(double estimate_us, TuneDisplay& display) {
     Result<TemporaryFolder> folder = TemporaryFolder::create();
     if (!folder.ok()) return display.note(to_text(folder.errors()));
     CompileOptions compile = options_.compile;
@@ -196,6 +208,7 @@ class ModelTuner {
   std::string device_;                           // for people
   std::map<std::string, std::string> defaults_;  // trace of the default schedule, by task id
   Clock::time_point start_;
+  double last_check_ = 0, check_seconds_ = kFirstCheckSeconds;  // when and how long the model was measured
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tensor/intrinsics.h"
+#include "tensor/numeric.h"
 #include "tensor/visit.h"
 
 namespace mcc::tuner {
@@ -34,12 +35,21 @@ std::optional<std::vector<int64_t>> strides_of(const Buffer& buffer) {
 int64_t run_along(const Axis& axis, const std::vector<Expr>& indices, const std::vector<int64_t>& dims, int64_t stride) {
   constexpr int64_t kWidestPanel = 256;
   int64_t extent = static_value(axis.domain.extent).value_or(1);
+  struct Moving {
+    const Expr* index;
+    int64_t at0, stride;
+  };
+  std::vector<Moving> moving;
+  for (size_t d = 0; d < indices.size(); ++d) {
+    if (!uses_var(indices[d], axis.var)) continue;
+    if (std::optional<int64_t> at0 = evaluate_at(indices[d], axis.var.get(), 0))
+      moving.push_back({&indices[d], *at0, dims[d]});
+  }
   for (int64_t i = 4; i <= std::min(extent - 1, kWidestPanel); i += 4) {
     int64_t distance = 0;
-    for (size_t d = 0; d < indices.size(); ++d) {
-      std::optional<int64_t> at0 = evaluate_at(indices[d], axis.var.get(), 0);
-      std::optional<int64_t> at = evaluate_at(indices[d], axis.var.get(), i);
-      if (at0 && at) distance += (*at - *at0) * dims[d];
+    for (const Moving& m : moving) {
+      std::optional<int64_t> at = evaluate_at(*m.index, axis.var.get(), i);
+      if (at) distance += (*at - m.at0) * m.stride;
     }
     if (distance != i * stride) return i;
   }
@@ -150,6 +160,14 @@ std::optional<int64_t> evaluate_at(const Expr& e, const ExprNode* var, int64_t v
   if (!n) return std::nullopt;
   std::optional<int64_t> a = evaluate_at(n->a, var, value), b = evaluate_at(n->b, var, value);
   if (!a || !b || !mcc::is_int(n->a.element())) return std::nullopt;
+  switch (n->op) {  // what indices are made of, without an expression for each step
+    case BinaryOp::add: return int_op<BinaryOp::add, false>(*a, *b, 64);
+    case BinaryOp::sub: return int_op<BinaryOp::sub, false>(*a, *b, 64);
+    case BinaryOp::mul: return int_op<BinaryOp::mul, false>(*a, *b, 64);
+    case BinaryOp::floor_div: return int_op<BinaryOp::floor_div, false>(*a, *b, 64);
+    case BinaryOp::floor_mod: return int_op<BinaryOp::floor_mod, false>(*a, *b, 64);
+    default: break;
+  }
   Expr folded = binary(n->op, Expr(*a), Expr(*b));
   int64_t result = 0;
   return as_int(folded, &result) ? std::optional(result) : std::nullopt;

@@ -18,6 +18,9 @@ constexpr size_t kVerified = 96;    // drafts that the model sees in a round, ha
 constexpr size_t kMutants = 48;     // mutations of drafts and measured points that it sees beside those
 constexpr size_t kParents = 16;     // best measured points
 constexpr size_t kExploratory = 8;  // one in so many is not the model's choice
+// Kernels of more blocks than this (a convolution by Winograd's algorithm has seven) take several milliseconds to plan: half
+// as many points are looked at.
+constexpr size_t kManyBlocks = 4;
 
 // What points of equal tiles have in common: all answers but those on unrolling, places and threads.
 std::string tile_key(const Scored& draft) {
@@ -31,6 +34,10 @@ std::string tile_key(const Scored& draft) {
 }
 
 }  // namespace
+
+DraftSearch::DraftSearch(const SearchContext& context)
+    : SearchBase(context),
+      effort_(tensor::Schedule(context.task->func).block_names().size() > kManyBlocks ? 2 : 1) {}
 
 // New drafts join those of the rounds before: a static analyser would give known points the same ranks again.
 void DraftSearch::make_drafts() {
@@ -50,13 +57,13 @@ void DraftSearch::make_drafts() {
       });
     }
   }
-  size_t samples = rounds_ == 0 ? kDrafts : kDrafts / 4;
+  const size_t samples = (rounds_ == 0 ? kDrafts : kDrafts / 4) / effort_;
   for (const Sketch* sketch : large) {
     for (size_t i = 0; i < samples / large.size(); ++i)
       add(sketch, space_.sample(*sketch, draw()));
   }
   size_t parents = std::min<size_t>(measured().size(), 32);
-  for (size_t i = 0; i < parents * 8; ++i) {
+  for (size_t i = 0; i < parents * 8 / effort_; ++i) {
     const Measured& parent = measured()[i % parents];
     add(parent.sketch, space_.mutate(*parent.sketch, parent.planned, draw()));
   }
@@ -85,7 +92,7 @@ const std::vector<Scored>& DraftSearch::drafts() {
 std::vector<Scored> DraftSearch::make_mutants() {
   std::vector<Scored> mutants;
   size_t parents = std::min(measured().size(), kParents);
-  for (size_t i = 0; i < kMutants && parents + drafts_.size() > 0; ++i) {
+  for (size_t i = 0; i < kMutants / effort_ && parents + drafts_.size() > 0; ++i) {
     Random random = draw();
     const bool is_measured = parents > 0 && (drafts_.empty() || random.below(2) == 0);
     auto pick = [&](size_t n) { return static_cast<size_t>(random.below(static_cast<int64_t>(n))); };
@@ -104,13 +111,14 @@ void DraftSearch::fill_from_drafts(std::vector<Candidate>& out, size_t count) {
   std::vector<Scored> points = drafts_;
   // Where the drafter is the model, the ranks of drafts are known.
   const bool is_verified = context_.model != nullptr && context_.model != context_.drafter;
-  if (is_verified && points.size() > kVerified) {
+  const size_t verified = kVerified / effort_;
+  if (is_verified && points.size() > verified) {
     Random random = draw();
-    for (size_t i = kVerified / 2; i < kVerified; ++i) {
+    for (size_t i = verified / 2; i < verified; ++i) {
       std::swap(points[i],
                 points[i + static_cast<size_t>(random.below(static_cast<int64_t>(points.size() - i)))]);
     }
-    points.resize(kVerified);
+    points.resize(verified);
   }
   std::vector<Scored> mutants = make_mutants();
   CostModel* model = context_.model != nullptr ? context_.model : context_.drafter;

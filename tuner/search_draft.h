@@ -8,7 +8,7 @@ namespace mcc::tuner {
 
 class DraftSearch : public SearchBase {
  public:
-  using SearchBase::SearchBase;
+  explicit DraftSearch(const SearchContext& context);
 
  protected:
   void fill(std::vector<Candidate>& out, size_t count) override;
@@ -24,6 +24,7 @@ class DraftSearch : public SearchBase {
   std::vector<Scored> pool_;    // all that the drafter has ranked
   std::vector<Scored> drafts_;  // the best of them
   int rounds_ = 0;
+  size_t effort_ = 1;  // numbers of points are divided by it
 };
 
 }  // namespace mcc::tuner

@@ -83,10 +83,14 @@ class Builders {
     std::lock_guard lock(mutex_);
     return is_built_[i] != 0;
   }
+  // Whoever waits builds, too, as long as there is something that nobody has begun.
   BuiltKernel& get(size_t i) {
     if (threads_.empty() && is_built_[i] == 0) {
       built_[i] = build_(i);
       is_built_[i] = 1;
+    }
+    while (!threads_.empty() && !is_ready(i)) {
+      if (!build_next()) break;
     }
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return is_built_[i] != 0; });
@@ -100,15 +104,21 @@ class Builders {
 
  private:
   void work() {
-    for (size_t i; (i = next_++) < built_.size();) {
-      BuiltKernel kernel = build_(i);
-      {
-        std::lock_guard lock(mutex_);
-        built_[i] = std::move(kernel);
-        is_built_[i] = 1;
-      }
-      changed_.notify_all();
+    while (build_next()) {
     }
+  }
+  // False when all are begun.
+  bool build_next() {
+    const size_t i = next_++;
+    if (i >= built_.size()) return false;
+    BuiltKernel kernel = build_(i);
+    {
+      std::lock_guard lock(mutex_);
+      built_[i] = std::move(kernel);
+      is_built_[i] = 1;
+    }
+    changed_.notify_all();
+    return true;
   }
 
   Build build_;
