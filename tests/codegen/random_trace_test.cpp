@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "codegen/compiled.h"
+#include "tensor/schedule/weight_order.h"
 #include "tensor/simplify.h"
 #include "tensor/visit.h"
 #include "tensor_schedule/random_trace.h"
@@ -65,6 +66,11 @@ TEST_P(RandomTraces, CompileToTheSameResults) {
     tensor::Schedule schedule(w.func);
     ASSERT_TRUE(schedule.replay(trace));
     Memory actual = inputs;
+    for (const tensor::WeightOrder& order : tensor::weight_orders(w.func, trace)) {
+      std::vector<std::byte> ordered(actual[order.parameter].size());
+      tensor::reorder(order, actual[order.parameter].data(), ordered.data());
+      actual[order.parameter] = std::move(ordered);
+    }
     const tensor::Target& target = targets[static_cast<size_t>(i) % targets.size()];
     run_compiled(schedule.func(), target, &actual, w.dims);
     ASSERT_FALSE(HasFatalFailure()) << tensor::to_text(trace);
