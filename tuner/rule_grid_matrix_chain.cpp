@@ -38,12 +38,14 @@ struct Tile {
 
 int64_t shared_bytes(const Tile& t, const ProductChain& c) {
   const int64_t bytes = byte_size(c.first.factor);
-  const int64_t scores = t.block_i() * 4 * (round_up(c.first.j.extent, 32) + 4);
+  // Where there are more threads than rows, those of the reductions that have none count, too.
+  const int64_t rows = std::max(t.block_i(), t.warps() * kWarpRows);
+  const int64_t scores = rows * 4 * (round_up(c.first.j.extent, 32) + 4);
   const int64_t queries = t.block_i() * (round_up(c.first.k.extent, t.depth_1) * bytes + kRow);
   const int64_t keys = t.panel() * (t.depth_1 * bytes + kRow);
   const int64_t part = t.block_i() * (t.depth_2 * bytes + kRow);
   const int64_t values = t.depth_2 * (t.width(c) * bytes + 2 * kRow);
-  return scores + queries + keys + part + values + 16 * t.block_i();
+  return scores + queries + keys + part + values + 16 * rows;
 }
 
 // An estimate of time: cycles of a multiprocessor.

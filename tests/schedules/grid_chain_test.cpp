@@ -180,6 +180,29 @@ INSTANTIATE_TEST_SUITE_P(Forms, GridChains,
                                            Form{2, 19, 19, 16, 16, Mask::causal, f32, true}),
                          ::testing::PrintToStringParamName());
 
+// Long rows, in any tile: what a block shares is within the limits of the GPU.
+TEST(GridChainsOfLongRows, FitIntoSharedMemory) {
+  for (ElementType factor : {f32, ElementType::f16}) {
+    for (const Form& form :
+         {Form{4, 1024, 1024, 128, 128, Mask::none, factor}, Form{1, 64, 2000, 64, 64, Mask::none, factor}}) {
+      for (const char* arch : {"sm_80", "sm_90"}) {
+        Func f = merge_axes(attention(form));
+        const Target target = target_of(arch);
+        for (uint64_t seed = 0; seed < 3; ++seed) {
+          TileDecider decide(seed);
+          tuner::PreferredDecider preferred;
+          tuner::Draft draft{Schedule(f), seed == 0 ? static_cast<tuner::Decider&>(preferred) : decide,
+                             target};
+          tuner::inline_for_grid(draft);
+          ASSERT_TRUE(tuner::schedule_grid_chain(draft));
+          std::vector<std::string> broken = verify_launches(lower(draft.schedule.func(), target), target.gpu);
+          EXPECT_TRUE(broken.empty()) << broken[0] << to_text(draft.schedule.trace());
+        }
+      }
+    }
+  }
+}
+
 // Rows of scores that no shared memory holds, and such that make no tile.
 TEST(GridChainsThatDoNotFit, AreLeftToOtherRules) {
   for (const Form& form : {Form{1, 64, 20000, 64, 64}, Form{1, 3, 64, 16, 16}, Form{1, 64, 15, 16, 16}}) {
