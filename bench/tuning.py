@@ -161,6 +161,8 @@ def markdown(result, options):
         lines.append(f"| {r['kernel']} | {r['best_us']:.1f} | " + " | ".join(f"{s.get(k, 0):.1%}" for k in ("default", "20", "time", "all"))
                      + f" | {r['trials']}, {r['seconds']:.0f} |")
     lines.append("| geometric mean | | " + " | ".join(f"{geometric_mean([r['share'].get(k, 0) for r in rows]):.1%}" for k in ("default", "20", "time", "all")) + " | |")
+    if not rows[0]["searches"]:
+        return "\n".join(lines) + "\n"
     lines += ["", f"| search, model | {options.equal_trials} trials | {options.equal_seconds} s | ms a trial |", "|---|---|---|---|"]
     for name in rows[0]["searches"]:
         mine = [r["searches"][name] for r in rows]
@@ -180,15 +182,23 @@ def parse_arguments():
     parser.add_argument("--equal-seconds", type=float, default=5)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--no-searches", action="store_true", help="only what the tuner finds, not what each search and cost model does")
     parser.add_argument("--cap", type=float, default=1800, help="seconds that one run of mcc may take")
     parser.add_argument("--out", type=pathlib.Path, default=HERE / "results")
     options = parser.parse_args()
-    options.contestants = CONTESTANTS
+    options.contestants = [] if options.no_searches else CONTESTANTS
     if options.quick:
         options.trials, options.seconds, options.equal_trials, options.equal_seconds, options.seeds = 128, 10, 48, 2, 1
         options.kernels = options.kernels or ",".join(QUICK)
-        options.contestants = [("random", "none"), ("draft", "auto"), ("auto", "analyzer"), ("auto", "auto")]
+        options.contestants = options.contestants and [("random", "none"), ("draft", "auto"), ("auto", "analyzer"), ("auto", "auto")]
     return options
+
+
+def write(result, options):
+    options.out.mkdir(parents=True, exist_ok=True)
+    stem = options.out / f"{result['date']}-{machine.slug(result['machine']['name'])}-tuning"
+    pathlib.Path(f"{stem}.json").write_text(json.dumps(result, indent=1) + "\n")
+    pathlib.Path(f"{stem}.md").write_text(markdown(result, options))
 
 
 def main():
@@ -204,12 +214,9 @@ def main():
                 continue
             result["kernels"].append(run_kernel(bench, model, options))
             print(json.dumps(result["kernels"][-1]), file=sys.stderr, flush=True)
+            write(result, options)  # a run of hours may be cut short
     if not result["kernels"]:
         sys.exit("no kernel has such a name")
-    options.out.mkdir(parents=True, exist_ok=True)
-    stem = options.out / f"{date}-{machine.slug(result['machine']['name'])}-tuning"
-    pathlib.Path(f"{stem}.json").write_text(json.dumps(result, indent=1) + "\n")
-    pathlib.Path(f"{stem}.md").write_text(markdown(result, options))
     print(markdown(result, options))
 
 

@@ -257,7 +257,7 @@ class RegisterTile {
       rows_outside_ = d_.decide.choose(info_.name + ".rows_outside", {0, 1}, rows_outside_ ? 1 : 0) != 0;
     }
     tile_ = choose_tile(p, t_, info_.name, d_.decide);
-    us_ = tile_.cycles * static_cast<double>(batch_count() * rows_count()) / (t_.ghz * 1e3);
+    us_ = std::max(tile_.cycles * static_cast<double>(batch_count() * rows_count()) / (t_.ghz * 1e3), streaming_us());
     if (info_.is_nested) us_ = 0;
     order_weights();
   }
@@ -314,6 +314,15 @@ class RegisterTile {
       }
     }
     return found;
+  }
+
+  // What reading weights takes that one tile of rows passes over, as in a step of a recurrent layer.
+  double streaming_us() const {
+    if (extent(roles_.row) * rows_count() > tile_.rows) return 0;
+    const int64_t bytes = vector_operand_bytes() * std::max<int64_t>(1, batch_count());
+    if (bytes <= t_.l1.bytes) return 0;
+    const double gb_per_s = bytes <= t_.l2.bytes ? t_.l2.gb_per_s : t_.l3.gb_per_s;
+    return static_cast<double>(bytes) / (gb_per_s * 1e3);
   }
 
   // How many vectors wide the panels are that the operand along the vector axis is packed in; 0 when it is not packed.
