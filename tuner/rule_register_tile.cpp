@@ -118,6 +118,7 @@ struct TileProblem {
   int64_t steps;           // reduction steps
   bool is_shared_scalar;   // the row operand is a scalar that is broadcast (else a vector of its own: depthwise)
   std::vector<int64_t> vector_choices;
+  int64_t least_preferred = 1;  // vectors; analysis leaves narrower tiles to a search
 };
 
 // Cycles that fetching a vector operand from the second-level cache takes beyond what issue hides.
@@ -183,7 +184,9 @@ Tile choose_tile(const TileProblem& p, const Target& t, const std::string& block
   for (const Tile& tile : tiles) {
     if (widths.empty() || widths.back() != tile.vectors) widths.push_back(tile.vectors);
   }
-  int64_t vectors = decide.choose(block + ".vectors", widths, best_tile(tiles, 0).vectors);
+  std::vector<Tile> wide;
+  std::copy_if(tiles.begin(), tiles.end(), std::back_inserter(wide), [&](const Tile& tile) { return tile.vectors >= p.least_preferred; });
+  int64_t vectors = decide.choose(block + ".vectors", widths, best_tile(wide.empty() ? tiles : wide, 0).vectors);
   Tile best = best_tile(tiles, vectors);
   for (const Tile& tile : tiles) {
     if (tile.vectors == vectors) heights.push_back(tile.rows);
@@ -249,6 +252,8 @@ class RegisterTile {
     }
     if (!p.is_shared_scalar) p.vector_choices = {panel_vectors_};
     if (packing_) p.vector_choices = {packing_->vectors};
+    // Narrower than the panels is for weights in another order.
+    p.least_preferred = std::max<int64_t>(1, std::min(packed, own));
     // Without an operand that panels share there is nothing to keep for all rows but the padded input of one batch item.
     shared_scalar_ = p.is_shared_scalar;
     rows_outside_ = p.is_shared_scalar && vector_operand_bytes() <= t_.l2.bytes / 2;
