@@ -58,4 +58,8 @@ int64_t count_of(const tensor::Buffer& buffer);
 
 bool is_output(const tensor::Func& f, const tensor::Buffer& buffer);
 
+// Of non-negative numbers.
+constexpr int64_t ceil_div64(int64_t n, int64_t divisor) { return (n + divisor - 1) / divisor; }
+constexpr int64_t round_up64(int64_t n, int64_t multiple) { return ceil_div64(n, multiple) * multiple; }
+
 }  // namespace mcc::tuner

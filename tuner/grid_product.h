@@ -48,6 +48,14 @@ double grid_matrices_time(const Product& p, const tensor::Gpu& gpu);  // by a wa
 // sums one part for each, in place of the block, which adds up the parts; or the block itself.
 std::string divide_sum(Draft& draft, const Product& p, const ProductTime& time_of);
 
+// Brings the tile of the least score to the front.
+template <class Tile, class Score>
+void bring_best_first(std::vector<Tile>& tiles, const Score& score) {
+  auto best = std::min_element(tiles.begin(), tiles.end(),
+                               [&](const Tile& a, const Tile& b) { return score(a) < score(b); });
+  if (best != tiles.end()) std::iter_swap(tiles.begin(), best);
+}
+
 // One question for each size of a tile, each with the values that the answers before leave. tiles: the preferred one first.
 template <class Tile, class Score>
 Tile ask_sizes(Draft& draft, const std::string& block, std::vector<Tile> tiles,
@@ -63,10 +71,7 @@ Tile ask_sizes(Draft& draft, const std::string& block, std::vector<Tile> tiles,
         options.size() == 1 ? preferred : draft.decide.choose(text(block, ".", name), options, preferred);
     std::erase_if(tiles, [&, size = size](const Tile& t) { return t.*size != chosen; });
     if (chosen == preferred) continue;
-    // What analysis prefers is gone: the best of what is left comes first.
-    std::iter_swap(tiles.begin(),
-                   std::min_element(tiles.begin(), tiles.end(),
-                                    [&](const Tile& a, const Tile& b) { return score(a) < score(b); }));
+    bring_best_first(tiles, score);  // of what is left: what analysis prefers is gone
   }
   return tiles.front();
 }

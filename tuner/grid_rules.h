@@ -45,8 +45,10 @@ int64_t choose_threads(const tensor::Gpu& gpu, int64_t results);
 template <class F>
 bool try_all(Draft& draft, F&& steps) {
   tensor::Schedule before = draft.schedule;
+  tensor::Outcome refusal = draft.refusal;
   if (steps()) return true;
   draft.schedule = std::move(before);
+  draft.refusal = std::move(refusal);
   return false;
 }
 

@@ -31,8 +31,6 @@ class FindLoads : public Visitor {
   const Buffer& skipped_;
 };
 
-int64_t ceil_div64(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 int result_axis(const BlockInfo& info) {
   for (size_t a = 0; a < info.axes.size(); ++a) {
     if (!info.axes[a].is_reduce && info.store.strides[a] == 1 && info.axes[a].extent >= 2)

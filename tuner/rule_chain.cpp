@@ -158,8 +158,6 @@ class Chain {
            is_output(s_.func(), root.store.buffer);
   }
 
-  static int64_t ceil_div64(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
   // Cycles of one reduction step of a tile.
   double step_cycles(int64_t rows) const {
     double fma = static_cast<double>(rows * vectors_) / t_.fma_ports,

@@ -29,9 +29,6 @@ namespace {
 constexpr int64_t kVector = 4;
 constexpr int64_t kStraight = 16;
 
-int64_t ceil_div64(int64_t n, int64_t d) { return (n + d - 1) / d; }
-int64_t round_up(int64_t n, int64_t multiple) { return ceil_div64(n, multiple) * multiple; }
-
 struct Tile {
   int64_t threads_i, threads_j;
   int64_t rows;              // of a thread, in both products
@@ -44,14 +41,14 @@ struct Tile {
 };
 
 // Of a row of a buffer that the fetches write in columns and the products read in rows.
-int64_t row_in_banks(int64_t n) { return round_up(n - kVector, 32) + kVector; }
+int64_t row_in_banks(int64_t n) { return round_up64(n - kVector, 32) + kVector; }
 
 int64_t shared_bytes(const Tile& t, const ProductChain& c) {
-  const int64_t scores = t.block_i() * (round_up(c.first.j.extent, 32) + 32);
-  const int64_t queries = round_up(c.first.k.extent, t.depth_1) * row_in_banks(t.block_i());
+  const int64_t scores = t.block_i() * (round_up64(c.first.j.extent, 32) + 32);
+  const int64_t queries = round_up64(c.first.k.extent, t.depth_1) * row_in_banks(t.block_i());
   const int64_t keys = t.depth_1 * row_in_banks(t.panel());
   const int64_t part = t.depth_2 * row_in_banks(t.block_i());
-  const int64_t values = t.depth_2 * row_in_banks(round_up(c.second.j.extent, t.width()));
+  const int64_t values = t.depth_2 * row_in_banks(round_up64(c.second.j.extent, t.width()));
   const int64_t of_rows = 4 * t.block_i();
   return 4 * (scores + queries + keys + part + values + of_rows);
 }
@@ -73,17 +70,17 @@ double score(const Tile& t, const ProductChain& c, const Gpu& gpu) {
   const double at_once = std::clamp(blocks / gpu.multiprocessors, 1.0, static_cast<double>(resident));
   // A multiprocessor multiplies 128 numbers in the time in which it fetches 32 words.
   auto product = [&](int64_t columns_in_all, int64_t groups, int64_t depth, int64_t step) {
-    const double products = static_cast<double>(t.block_i() * columns_in_all * round_up(depth, step));
+    const double products = static_cast<double>(t.block_i() * columns_in_all * round_up64(depth, step));
     const double fetches =
         products * (0.25 / static_cast<double>(t.rows) + 1.0 / static_cast<double>(kVector * groups));
     const double from_memory =
-        static_cast<double>((columns_in_all + t.block_i()) * round_up(depth, step)) * 8;
+        static_cast<double>((columns_in_all + t.block_i()) * round_up64(depth, step)) * 8;
     constexpr double kBegin = 128 * 60;  // of two barriers, and what begins anew behind them
     const double steps =
         static_cast<double>(ceil_div64(depth, step) * ceil_div64(columns_in_all, groups * t.width()));
     return std::max(products, fetches) + from_memory + steps * kBegin / at_once;
   };
-  const double first = product(round_up(n, t.panel()), t.groups, d, t.depth_1);
+  const double first = product(round_up64(n, t.panel()), t.groups, d, t.depth_1);
   const double second = product(groups_2 * t.width(), groups_2, n, t.depth_2);
   constexpr double kRowWork = 48;  // of a score: its maximum, two exponentials
   const double rows = static_cast<double>(t.block_i() * n) * kRowWork;
@@ -113,10 +110,7 @@ std::vector<Tile> legal_tiles(const ProductChain& c, const Gpu& gpu) {
       }
     }
   }
-  auto best = std::min_element(tiles.begin(), tiles.end(), [&](const Tile& a, const Tile& b) {
-    return score(a, c, gpu) < score(b, c, gpu);
-  });
-  if (best != tiles.end()) std::iter_swap(tiles.begin(), best);
+  bring_best_first(tiles, [&](const Tile& t) { return score(t, c, gpu); });
   return tiles;
 }
 
@@ -127,7 +121,7 @@ class GridChain : private ChainSchedule {
 
   bool run() {
     prepare();
-    const int64_t width_2 = round_up(c_.second.j.extent, t_.width());
+    const int64_t width_2 = round_up64(c_.second.j.extent, t_.width());
     operands(first_, c_.first, {t_.block_i(), t_.panel(), t_.depth_1});
     operands(second_, c_.second, {t_.block_i(), width_2, t_.depth_2});
     inline_maps();
@@ -249,20 +243,17 @@ bool schedule_grid_chain(Draft& draft) {
   if (chain->first.factor != ElementType::f32 || chain->second.factor != ElementType::f32) return false;
   std::vector<Tile> tiles = legal_tiles(*chain, gpu);
   if (tiles.empty()) return false;
-  Schedule before = draft.schedule;
-  const Tile tile = ask_sizes<Tile>(draft, chain->second.block, tiles,
-                                    {{"rows", &Tile::rows},
-                                     {"groups", &Tile::groups},
-                                     {"threads_i", &Tile::threads_i},
-                                     {"threads_j", &Tile::threads_j},
-                                     {"depth_1", &Tile::depth_1},
-                                     {"depth_2", &Tile::depth_2}},
-                                    [&](const Tile& t) { return score(t, *chain, gpu); });
-  if (GridChain(draft, *chain, tile).run()) return true;
-  fprintf(stderr, "%s\n%s\n", draft.refusal.detail.c_str(), to_text(draft.schedule.trace()).c_str());
-  draft.schedule = std::move(before);
-  draft.refusal = {};
-  return false;
+  return try_all(draft, [&] {
+    const Tile tile = ask_sizes<Tile>(draft, chain->second.block, tiles,
+                                      {{"rows", &Tile::rows},
+                                       {"groups", &Tile::groups},
+                                       {"threads_i", &Tile::threads_i},
+                                       {"threads_j", &Tile::threads_j},
+                                       {"depth_1", &Tile::depth_1},
+                                       {"depth_2", &Tile::depth_2}},
+                                      [&](const Tile& t) { return score(t, *chain, gpu); });
+    return GridChain(draft, *chain, tile).run();
+  });
 }
 
 }  // namespace mcc::tuner

@@ -54,7 +54,6 @@ const char* type_name(ElementType type) {
 
 // An estimate of time: cycles of a multiprocessor, times 128.
 double score(const Tile& t, const Product& p, const Gpu& gpu) {
-  auto ceil = [](int64_t n, int64_t d) { return (n + d - 1) / d; };
   const int64_t bytes = byte_size(p.factor), threads = t.warps() * gpu.warp;
   // Accumulators, fragments, and what addresses and the next part of the operands take.
   const int64_t registers = 4 * t.rows * t.columns + 4 * t.rows + 2 * t.columns + 56;
@@ -64,9 +63,9 @@ double score(const Tile& t, const Product& p, const Gpu& gpu) {
        gpu.shared_per_multiprocessor / shared, int64_t{gpu.blocks_per_multiprocessor}});
   if (resident < 1 || shared > gpu.shared_per_block_max || registers > gpu.registers_per_thread)
     return INFINITY;
-  const int64_t tiles = ceil(p.i.extent, t.block_i()) * ceil(p.j.extent, t.block_j());
+  const int64_t tiles = ceil_div64(p.i.extent, t.block_i()) * ceil_div64(p.j.extent, t.block_j());
   const double blocks = static_cast<double>(tiles * p.g.extent);
-  const double steps = static_cast<double>(ceil(p.k.extent, t.depth));
+  const double steps = static_cast<double>(ceil_div64(p.k.extent, t.depth));
   // Of one step of one block.
   const double sides = static_cast<double>((t.block_i() + t.block_j()) * t.depth * bytes);
   const double fragments = static_cast<double>(t.warps() * (t.rows * 16 + t.columns * 8) * t.depth * bytes);
@@ -102,10 +101,7 @@ std::vector<Tile> legal_tiles(const Product& p, const Gpu& gpu) {
       }
     }
   }
-  auto best = std::min_element(tiles.begin(), tiles.end(), [&](const Tile& a, const Tile& b) {
-    return score(a, p, gpu) < score(b, p, gpu);
-  });
-  if (best != tiles.end()) std::iter_swap(tiles.begin(), best);
+  bring_best_first(tiles, [&](const Tile& t) { return score(t, p, gpu); });
   return tiles;
 }
 
@@ -243,21 +239,19 @@ bool schedule_grid_matrices(Draft& draft, const std::string& block) {
     return false;
   if (analyze(draft.schedule, block)->store.buffer.element() != ElementType::f32) return false;
   if (legal_tiles(*product, gpu).empty()) return false;
-  Schedule before = draft.schedule;
-  auto time = [&](const Product& p) { return grid_matrices_time(p, gpu); };
-  if (std::string part = divide_sum(draft, *product, time); part != block)
-    product = as_product(draft.schedule, part);
-  const Tile tile = ask_sizes<Tile>(draft, product->block, legal_tiles(*product, gpu),
-                                    {{"rows", &Tile::rows},
-                                     {"columns", &Tile::columns},
-                                     {"warps_i", &Tile::warps_i},
-                                     {"warps_j", &Tile::warps_j},
-                                     {"depth", &Tile::depth}},
-                                    [&](const Tile& t) { return score(t, *product, gpu); });
-  if (GridMatrices(draft, *product, tile).run()) return true;
-  draft.schedule = std::move(before);
-  draft.refusal = {};
-  return false;
+  return try_all(draft, [&] {
+    auto time = [&](const Product& p) { return grid_matrices_time(p, gpu); };
+    if (std::string part = divide_sum(draft, *product, time); part != block)
+      product = as_product(draft.schedule, part);
+    const Tile tile = ask_sizes<Tile>(draft, product->block, legal_tiles(*product, gpu),
+                                      {{"rows", &Tile::rows},
+                                       {"columns", &Tile::columns},
+                                       {"warps_i", &Tile::warps_i},
+                                       {"warps_j", &Tile::warps_j},
+                                       {"depth", &Tile::depth}},
+                                      [&](const Tile& t) { return score(t, *product, gpu); });
+    return GridMatrices(draft, *product, tile).run();
+  });
 }
 
 }  // namespace mcc::tuner

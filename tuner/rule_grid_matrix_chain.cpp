@@ -23,9 +23,6 @@ namespace {
 constexpr int64_t kWarpRows = 8, kWarpColumns = 4;  // of threads
 constexpr int64_t kRow = 16;                        // bytes of a row that the instruction takes at a time
 
-int64_t ceil_div64(int64_t n, int64_t d) { return (n + d - 1) / d; }
-int64_t round_up(int64_t n, int64_t multiple) { return ceil_div64(n, multiple) * multiple; }
-
 struct Tile {
   int64_t warps_i, warps_j;
   int64_t rows, columns;     // of a warp, in tiles of 16 and of 8; columns of the first product at a time
@@ -33,15 +30,15 @@ struct Tile {
   int64_t block_i() const { return warps_i * rows * 16; }
   int64_t panel() const { return warps_j * columns * 8; }
   int64_t warps() const { return warps_i * warps_j; }
-  int64_t width(const ProductChain& c) const { return round_up(c.second.j.extent, warps_j * 8); }
+  int64_t width(const ProductChain& c) const { return round_up64(c.second.j.extent, warps_j * 8); }
 };
 
 int64_t shared_bytes(const Tile& t, const ProductChain& c) {
   const int64_t bytes = byte_size(c.first.factor);
   // Where there are more threads than rows, those of the reductions that have none count, too.
   const int64_t rows = std::max(t.block_i(), t.warps() * kWarpRows);
-  const int64_t scores = rows * 4 * (round_up(c.first.j.extent, 32) + 4);
-  const int64_t queries = t.block_i() * (round_up(c.first.k.extent, t.depth_1) * bytes + kRow);
+  const int64_t scores = rows * 4 * (round_up64(c.first.j.extent, 32) + 4);
+  const int64_t queries = t.block_i() * (round_up64(c.first.k.extent, t.depth_1) * bytes + kRow);
   const int64_t keys = t.panel() * (t.depth_1 * bytes + kRow);
   const int64_t part = t.block_i() * (t.depth_2 * bytes + kRow);
   const int64_t values = t.depth_2 * (t.width(c) * bytes + 2 * kRow);
@@ -76,7 +73,7 @@ double score(const Tile& t, const ProductChain& c, const Gpu& gpu) {
         std::max(products / busy, (sides + fragments) / kSharedBytes) + sides / kMemoryBytes + kBegin;
     return steps * std::hypot(at_once * work, kWait);
   };
-  const double first = product(t.columns, t.panel(), round_up(n, t.panel()), d, t.depth_1);
+  const double first = product(t.columns, t.panel(), round_up64(n, t.panel()), d, t.depth_1);
   const double second = product(columns_2, t.width(c), t.width(c), n, t.depth_2);
   constexpr double kRowWork = 48;  // of a score: its maximum, two exponentials
   const double idle = static_cast<double>(std::max<int64_t>(t.warps() * kWarpRows / t.block_i(), 1));
@@ -106,10 +103,7 @@ std::vector<Tile> legal_tiles(const ProductChain& c, const Gpu& gpu) {
       }
     }
   }
-  auto best = std::min_element(tiles.begin(), tiles.end(), [&](const Tile& a, const Tile& b) {
-    return score(a, c, gpu) < score(b, c, gpu);
-  });
-  if (best != tiles.end()) std::iter_swap(tiles.begin(), best);
+  bring_best_first(tiles, [&](const Tile& t) { return score(t, c, gpu); });
   return tiles;
 }
 
@@ -255,19 +249,17 @@ bool schedule_grid_matrix_chain(Draft& draft, const ProductChain& chain) {
     return false;
   std::vector<Tile> tiles = legal_tiles(chain, gpu);
   if (tiles.empty()) return false;
-  Schedule before = draft.schedule;
-  const Tile tile = ask_sizes<Tile>(draft, chain.second.block, tiles,
-                                    {{"rows", &Tile::rows},
-                                     {"columns", &Tile::columns},
-                                     {"warps_i", &Tile::warps_i},
-                                     {"warps_j", &Tile::warps_j},
-                                     {"depth_1", &Tile::depth_1},
-                                     {"depth_2", &Tile::depth_2}},
-                                    [&](const Tile& t) { return score(t, chain, gpu); });
-  if (GridMatrixChain(draft, chain, tile).run()) return true;
-  draft.schedule = std::move(before);
-  draft.refusal = {};
-  return false;
+  return try_all(draft, [&] {
+    const Tile tile = ask_sizes<Tile>(draft, chain.second.block, tiles,
+                                      {{"rows", &Tile::rows},
+                                       {"columns", &Tile::columns},
+                                       {"warps_i", &Tile::warps_i},
+                                       {"warps_j", &Tile::warps_j},
+                                       {"depth_1", &Tile::depth_1},
+                                       {"depth_2", &Tile::depth_2}},
+                                      [&](const Tile& t) { return score(t, chain, gpu); });
+    return GridMatrixChain(draft, chain, tile).run();
+  });
 }
 
 }  // namespace mcc::tuner

@@ -60,9 +60,8 @@ int64_t stages(const Product& p, const Gpu& gpu) {
 // An estimate of time, in arbitrary units: rounds of blocks over the multiprocessors, each as long as its arithmetic, or as
 // what it fetches from shared memory.
 double score(const Tile& t, const Product& p, const Gpu& gpu) {
-  auto ceil = [](int64_t n, int64_t d) { return (n + d - 1) / d; };
   double blocks =
-      static_cast<double>(ceil(p.i.extent, t.block_i()) * ceil(p.j.extent, t.block_j()) * p.g.extent);
+      static_cast<double>(ceil_div64(p.i.extent, t.block_i()) * ceil_div64(p.j.extent, t.block_j()) * p.g.extent);
   // Accumulators, a row and a column, and what addresses take.
   int64_t registers = t.rows * t.columns + 2 * (t.rows + t.columns) + 32;
   int64_t shared = stages(p, gpu) * (t.block_i() + kVector + t.block_j() + kVector) * depth_of(t, p) * 4;
@@ -267,14 +266,12 @@ bool schedule_grid_product(Draft& draft, const std::string& block) {
   if (schedule_grid_warpgroups(draft, block) || schedule_grid_matrices(draft, block)) return true;
   std::optional<Product> product = as_product(draft.schedule, block);
   if (!product || !draft.refusal) return false;
-  Schedule before = draft.schedule;
-  auto time = [&](const Product& p) { return best_score(p, draft.target.gpu); };
-  if (std::string part = divide_sum(draft, *product, time); part != block)
-    product = as_product(draft.schedule, part);
-  if (GridProduct(draft, *product).run()) return true;
-  draft.schedule = std::move(before);
-  draft.refusal = {};
-  return false;
+  return try_all(draft, [&] {
+    auto time = [&](const Product& p) { return best_score(p, draft.target.gpu); };
+    if (std::string part = divide_sum(draft, *product, time); part != block)
+      product = as_product(draft.schedule, part);
+    return GridProduct(draft, *product).run();
+  });
 }
 
 }  // namespace mcc::tuner

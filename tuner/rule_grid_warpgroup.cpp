@@ -51,7 +51,6 @@ int64_t stage_bytes(const Tile& t, const Product& p) {
 
 // An estimate of time: cycles of a multiprocessor, times 128.
 double score(const Tile& t, const Product& p, const Gpu& gpu) {
-  auto ceil = [](int64_t n, int64_t d) { return (n + d - 1) / d; };
   const int64_t threads = t.warps() * gpu.warp, shared = t.stages * stage_bytes(t, p);
   // Accumulators, and what addresses and copies take.
   const int64_t registers = t.columns / 2 + 56;
@@ -61,8 +60,8 @@ double score(const Tile& t, const Product& p, const Gpu& gpu) {
   if (resident < 1 || shared > gpu.shared_per_block_max || registers > gpu.registers_per_thread)
     return INFINITY;
   const double blocks =
-      static_cast<double>(ceil(p.i.extent, t.rows()) * ceil(p.j.extent, t.columns) * p.g.extent);
-  const double steps = static_cast<double>(ceil(p.k.extent, t.depth));
+      static_cast<double>(ceil_div64(p.i.extent, t.rows()) * ceil_div64(p.j.extent, t.columns) * p.g.extent);
+  const double steps = static_cast<double>(ceil_div64(p.k.extent, t.depth));
   // Of one step of one block. Each warpgroup reads its rows and all columns.
   const double sides = static_cast<double>((t.rows() + t.columns) * t.depth * kBytes);
   const double read = static_cast<double>(t.groups * (64 + t.columns) * t.depth * kBytes);
@@ -92,10 +91,7 @@ std::vector<Tile> legal_tiles(const Product& p, const Gpu& gpu) {
       }
     }
   }
-  auto best = std::min_element(tiles.begin(), tiles.end(), [&](const Tile& a, const Tile& b) {
-    return score(a, p, gpu) < score(b, p, gpu);
-  });
-  if (best != tiles.end()) std::iter_swap(tiles.begin(), best);
+  bring_best_first(tiles, [&](const Tile& t) { return score(t, p, gpu); });
   return tiles;
 }
 
@@ -235,19 +231,17 @@ bool schedule_grid_warpgroups(Draft& draft, const std::string& block) {
     return tiles.empty() ? INFINITY : score(tiles.front(), p, gpu);
   };
   if (time(*product) > grid_matrices_time(*product, gpu)) return false;
-  Schedule before = draft.schedule;
-  if (std::string part = divide_sum(draft, *product, time); part != block)
-    product = as_product(draft.schedule, part);
-  const Tile tile = ask_sizes<Tile>(draft, product->block, legal_tiles(*product, gpu),
-                                    {{"columns", &Tile::columns},
-                                     {"groups", &Tile::groups},
-                                     {"depth", &Tile::depth},
-                                     {"stages", &Tile::stages}},
-                                    [&](const Tile& t) { return score(t, *product, gpu); });
-  if (GridWarpgroups(draft, *product, tile).run()) return true;
-  draft.schedule = std::move(before);
-  draft.refusal = {};
-  return false;
+  return try_all(draft, [&] {
+    if (std::string part = divide_sum(draft, *product, time); part != block)
+      product = as_product(draft.schedule, part);
+    const Tile tile = ask_sizes<Tile>(draft, product->block, legal_tiles(*product, gpu),
+                                      {{"columns", &Tile::columns},
+                                       {"groups", &Tile::groups},
+                                       {"depth", &Tile::depth},
+                                       {"stages", &Tile::stages}},
+                                      [&](const Tile& t) { return score(t, *product, gpu); });
+    return GridWarpgroups(draft, *product, tile).run();
+  });
 }
 
 }  // namespace mcc::tuner

@@ -481,8 +481,6 @@ class RegisterTile {
     return 0;
   }
 
-  static int64_t ceil_div64(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
   // How many chunks the row tiles are divided into: few enough to read the panels seldom, so many that a chunk's row
   // operand stays in the cache, and that there is work for all cores.
   int64_t choose_chunks(int64_t tiles, int64_t panels) const {

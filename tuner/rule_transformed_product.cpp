@@ -150,7 +150,6 @@ class TransformedProduct {
   }
 
   const std::string& loop(size_t axis) const { return result_info_.axes[axis].loop; }
-  static int64_t ceil_div64(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
   int64_t positions() const { return (tile_ + 2) * (tile_ + 2); }
 
