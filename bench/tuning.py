@@ -1,7 +1,7 @@
 """What tuning finds, and how soon: scripts/bench --tuning [--quick] ...
 
-For each kernel (matrix products; the distinct convolutions of ResNet-50), one thread: the default schedule, the best of 20 trials, of the
-first minute and of all trials; then each search and cost model at equal trials and at equal seconds. All times are taken again
+For each kernel (matrix products; the distinct convolutions of ResNet-50), one thread: the default schedule, what is found with 20 trials,
+in a minute, and with all trials, each going on with the log of the one before; then each search and cost model at equal trials and at equal seconds. All times are taken again
 at the end, in one process, alternating, so that a drift of the machine meets all alike. Writes Markdown and JSON into bench/results/.
 """
 import argparse
@@ -78,6 +78,8 @@ class Bench:
             if record["kind"] == "task":
                 text = record["text"] if record["id"] == task else text
                 continue
+            if record["source"] == "final" or (record["source"] == "default" and default is not None):
+                continue  # measured once more
             usable = record["error"] == "none" and record["times_us"] and not record["censored"]
             rows.append((record["time"] - start, min(record["times_us"]) if usable else None, record["trace"]))
             if record["source"] == "default":
@@ -91,19 +93,37 @@ class Bench:
         took = time.time() - start  # a log's own times are whole seconds
         return self.read(log, task, start), took
 
-    def long(self, model, task, trials):
-        """Goes on beyond plateaus with other seeds until there are so many trials."""
+    def picked(self, log):
+        """The schedule that a log stands for."""
+        best = self.folder / "best.json"
+        subprocess.run([self.mcc, "log", "best", log, "-o", best], capture_output=True, check=True, timeout=self.cap)
+        return json.loads(best.read_text().splitlines()[-1])["trace"]
+
+    def long(self, model, task, trials, seconds):
+        """20 trials, then what is left of the time, then on beyond plateaus with other seeds until there are so many trials."""
         log = self.folder / "long.json"
         log.unlink(missing_ok=True)
-        start, count = None, 0
-        for seed in range(32):
-            began = self.tune(model, task, "auto", "auto", trials - count, seed=seed, log=log)
-            start = start or began
+        picks = {}
+        start = self.tune(model, task, "auto", "auto", 20, log=log)
+        picks["20"] = self.picked(log)
+        seed, count = 1, 0
+        while time.time() - start < seconds - 1 and seed < 32:
+            self.tune(model, task, "auto", "auto", trials, max(1, round(seconds - (time.time() - start))), seed=seed, log=log)
             found = self.read(log, task, start)
-            if len(found.rows) == count or len(found.rows) >= trials:
+            if len(found.rows) == count:
                 break
-            count = len(found.rows)
-        return found
+            seed, count = seed + 1, len(found.rows)
+        picks["time"] = self.picked(log)
+        while count < trials and seed < 64:
+            self.tune(model, task, "auto", "auto", trials - count, seed=seed, log=log)
+            found = self.read(log, task, start)
+            if len(found.rows) == count:
+                break
+            seed, count = seed + 1, len(found.rows)
+        picks["all"] = self.picked(log)
+        picks["default"] = found.default
+        found.took = time.time() - start
+        return found, picks
 
     def again(self, text, traces, rounds):
         """The least time of each schedule, in microseconds."""
@@ -128,8 +148,7 @@ def geometric_mean(values):
 
 def run_kernel(bench, model, options):
     task = bench.main_task(model)
-    found = bench.long(model, task, options.trials)
-    picks = {"default": found.default, "20": found.best(trials=20), "time": found.best(seconds=options.seconds), "all": found.best()}
+    found, picks = bench.long(model, task, options.trials, options.seconds)
     runs = {}
     for search, cost_model in options.contestants:
         for seed in range(1, options.seeds + 1):
@@ -139,7 +158,7 @@ def run_kernel(bench, model, options):
     traces = list(picks.values()) + [t for run in runs.values() for t in run[:2]]
     us = bench.again(found.task, [t for t in traces if t], options.rounds)
     best = min(us.values())
-    row = {"kernel": model.stem, "best_us": best, "trials": len(found.rows), "seconds": found.rows[-1][0]}
+    row = {"kernel": model.stem, "best_us": best, "trials": len(found.rows), "seconds": found.took}
     row["share"] = {name: best / us[trace] for name, trace in picks.items() if trace}
     row["searches"] = {}
     for search, cost_model in options.contestants:

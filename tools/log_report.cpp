@@ -4,6 +4,7 @@
 #include <cmath>
 #include <fstream>
 #include <map>
+#include <set>
 
 #include "codegen/codegen.h"
 #include "nlohmann/json.hpp"
@@ -108,8 +109,11 @@ class Report {
     for (const auto& [name, count] : targets) {
       if (target.empty() || count > targets[target]) target = name;
     }
+    std::set<std::pair<int, std::string>> seen;
     for (const tuner::LogEntry& entry : log_.entries) {
       if (entry.task != logged.id || entry.device.target != target || entry.source == "import" || tuner::is_picked(entry)) continue;
+      // What was measured once more is no other schedule.
+      if (!seen.emplace(entry.threads, to_text(entry.trial.candidate.trace)).second) continue;
       out.entries.push_back(&entry);
     }
     if (out.entries.empty()) return std::nullopt;

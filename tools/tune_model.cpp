@@ -80,6 +80,9 @@ class ModelTuner {
     hooks.record = [&](const tuner::Task& task, std::span<const tuner::Trial> trials) {
       return log->append(tuner::log_task(task), entries(task, trials));
     };
+    hooks.record_race = [&](const tuner::Task& task, std::span<const tuner::Trial> trials) {
+      return log->append(tuner::log_task(task), entries_of_race(task, trials));
+    };
     size_t checks = 0;
     hooks.progress = [&](const tuner::TuneState& state) {
       if (options_.check_model && checks < std::size(kChecks) && part_done(state) >= kChecks[checks] &&
@@ -136,8 +139,24 @@ class ModelTuner {
     say_complaints(path, *contents);
     if (read.keep > 0) say(text(printable(path), " is long: of each task the ", read.keep, " fastest trials are remembered"));
     std::vector<std::vector<tuner::Trial>> known(report_.tasks.size());
+    struct Seen {
+      size_t at = 0;
+      bool is_beaten = false;
+    };
+    std::map<std::pair<size_t, std::string>, Seen> seen;
     for (const tuner::LogEntry& entry : contents->entries) {
-      known[index.at(entry.task)].push_back(entry.trial);
+      const size_t task = index.at(entry.task);
+      std::vector<tuner::Trial>& of_task = known[task];
+      auto [before, is_new] = seen.try_emplace({task, to_text(entry.trial.candidate.trace)}, of_task.size(), entry.is_beaten);
+      if (!is_new) {
+        // Of a schedule that lost a race, the latest time is the one to go by; of others the least.
+        tuner::Trial& trial = of_task[before->second.at];
+        const bool is_better = entry.trial.measurement.best_us() < trial.measurement.best_us();
+        if (before->second.is_beaten || is_better) trial = entry.trial;
+        before->second.is_beaten = entry.is_beaten;
+        continue;
+      }
+      of_task.push_back(entry.trial);
       if (entry.source != "import" && !tuner::is_picked(entry)) ++report_.known_trials;
     }
     int64_t elsewhere = 0;
@@ -165,6 +184,16 @@ class ModelTuner {
       entry.time = static_cast<double>(std::time(nullptr));
       entry.source = to_text(trial.candidate.trace) == defaults_.at(task.id) ? "default" : "search";
       out.push_back(std::move(entry));
+    }
+    return out;
+  }
+
+  std::vector<tuner::LogEntry> entries_of_race(const tuner::Task& task, std::span<const tuner::Trial> trials) const {
+    std::vector<tuner::LogEntry> out = entries(task, trials);
+    tuner::LogEntry& first = out.back();
+    for (tuner::LogEntry& entry : out) {
+      if (entry.source == "search") entry.source = "final";
+      if (&entry != &first) first.beats.push_back(tuner::trace_key(to_text(entry.trial.candidate.trace)));
     }
     return out;
   }

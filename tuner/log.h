@@ -41,10 +41,16 @@ struct LogEntry {
   // seed from another tuner's records, not measured here, or "picked": by analysis alone, never measured.
   std::string source = "search";
   double estimate_us = 0;  // of a picked one, by analysis; 0: none
+  // Hashes of the traces that were measured side by side with this one and were slower: what stood of them in the log before
+  // no longer counts, however fast a single measurement once was.
+  std::vector<std::string> beats;
+  bool is_beaten = false;  // by an entry further down; not written
   int64_t line = 0;  // in its file
 };
 
-// Whether the entry may decide what is compiled: measured to the end, and checked against the reference.
+// What `beats` calls a trace.
+std::string trace_key(const std::string& trace_text);
+// Whether the entry may decide what is compiled: measured to the end, checked against the reference, not beaten.
 bool is_valid(const LogEntry& entry);
 // Whether it may decide what is compiled where nothing is valid: picked by analysis, not measured.
 bool is_picked(const LogEntry& entry);
@@ -70,7 +76,7 @@ struct LogCounts {
   int64_t trials = 0, censored = 0, unchecked = 0, seeds = 0, picked = 0;
   std::array<int64_t, kTrialErrorCount> errors{};  // by TrialError; [none]: the trials without one
   double best_us = 0;     // of the valid ones; 0: none
-  double default_us = 0;  // of source "default"; 0: none
+  double default_us = 0;  // of source "default", the latest; 0: none
   double estimate_us = 0;  // of the latest picked one; 0: none. No time: nothing was measured
   bool operator==(const LogCounts&) const = default;
 };

@@ -20,15 +20,15 @@ constexpr double kMaxNumber = 1e15;
 enum class Field : uint8_t {
   v, kind, id, name, text, flops, bytes, task, target, device, sketch, point, trace, times_us, error, message,
   max_error, checked, censored, noise, threads, seed, build_s, run_s, time, source,
-  estimate_us, unknown,
+  estimate_us, beats, unknown,
 };
 constexpr std::string_view kFields[] = {
     "v",     "kind",     "id",    "name",    "text",      "flops",   "bytes",    "task",  "target",
     "device", "sketch",  "point", "trace",   "times_us",  "error",   "message",  "max_error", "checked",
     "censored", "noise", "threads", "seed",  "build_s",   "run_s",   "time",     "source",
-    "estimate_us"};
+    "estimate_us", "beats"};
 static_assert(std::size(kFields) == static_cast<size_t>(Field::unknown));
-constexpr std::string_view kSources[] = {"default", "search", "verify", "import", "picked"};
+constexpr std::string_view kSources[] = {"default", "search", "verify", "import", "picked", "final"};
 
 Field field_of(std::string_view key) {
   size_t i = 0;
@@ -74,7 +74,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
     if (++depth_ > kMaxDepth) return fail(text("expected at most ", kMaxDepth, " brackets inside of each other"));
     if (depth_ == 1) return fail("expected an object, got an array");
     if (is_skipped()) return true;
-    if (depth_ == 2 && field_ == Field::times_us) return true;
+    if (depth_ == 2 && (field_ == Field::times_us || field_ == Field::beats)) return true;
     return (depth_ == 3 && field_ == Field::point) || expected("an array");
   }
   bool end_array() override { return --depth_, true; }
@@ -138,6 +138,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
     switch (field_) {
       case Field::point: want = "lists of integers by name"; break;
       case Field::times_us: want = "a list of numbers"; break;
+      case Field::beats: want = "a list of strings"; break;
       case Field::checked: case Field::censored: want = "true or false"; break;
       case Field::v: case Field::flops: case Field::bytes: case Field::threads: case Field::seed: want = "an integer"; break;
       case Field::max_error: case Field::noise: case Field::build_s: case Field::run_s: case Field::time:
@@ -225,8 +226,12 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool text_value(std::string& value) {
-    if (depth_ != 1) return expected("a string");
     LogEntry& entry = out_.entry;
+    if (depth_ == 2 && field_ == Field::beats) {
+      if (entry.beats.size() == kMaxBeats) return fail(text("beats: expected at most ", kMaxBeats, " schedules"));
+      return short_text(value, 1, kMaxName, entry.beats.emplace_back());
+    }
+    if (depth_ != 1) return expected("a string");
     switch (field_) {
       case Field::kind: return kind(value);
       case Field::id: return short_text(value, 1, kMaxName, out_.task.id);
@@ -344,6 +349,7 @@ std::string entry_line(const LogEntry& entry, const std::string& trace_text) {
                {"run_s", m.run_seconds},
                {"time", entry.time}};
   if (entry.source == "picked") line["estimate_us"] = entry.estimate_us;
+  if (!entry.beats.empty()) line["beats"] = entry.beats;
   return line.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -14,6 +14,7 @@ static_assert(kLogVersion == 1);
 
 // Bounds on what a line may ask for.
 inline constexpr size_t kMaxLogLine = size_t{4} << 20;  // bytes
+inline constexpr size_t kMaxBeats = 16;
 
 struct LogLine {
   enum class Kind { task, trial, bad, newer };

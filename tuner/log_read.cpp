@@ -7,8 +7,10 @@
 #include <cerrno>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <set>
 
+#include "support/hash.h"
 #include "support/text.h"
 #include "tuner/log_line.h"
 
@@ -33,8 +35,13 @@ struct Descriptor {
 
 struct Kept {
   LogEntry entry;
-  size_t bytes = 0;  // of its line
+  std::string trace;  // its key
+  size_t bytes = 0;   // of its line
 };
+
+// The fastest of one LogKey, as many as may be beaten at once and one more.
+using BestTimes = std::multimap<double, std::string>;  // microseconds, trace's key
+constexpr size_t kMaxBestTimes = kMaxBeats + 1;
 
 class Reader {
  public:
@@ -166,11 +173,21 @@ class Reader {
         return complain(text(why.where, ": ", why.message));
       }
     }
-    count(found == out_.counts.end() ? out_.counts[key] : found->second, entry);
+    LogCounts& counts = found == out_.counts.end() ? out_.counts[key] : found->second;
+    count(counts, entry);
+    const std::string trace = trace_key(trace_text);
+    if (is_valid(entry)) {
+      leave_behind(key, entry.beats);
+      BestTimes& best = best_times_[key];
+      best.emplace(entry.trial.measurement.best_us(), trace);
+      if (best.size() > kMaxBestTimes) best.erase(std::prev(best.end()));
+      counts.best_us = best.begin()->first;
+    }
     if (options_.on_trial) options_.on_trial(entry, trace_text);
     if (!is_kept) return;
     kept_bytes_ += bytes;
     if (!among) {
+      if (is_valid(entry)) with_trace_[{key, trace}].push_back(out_.entries.size());
       out_.entries.push_back(std::move(entry));
       return;
     }
@@ -182,10 +199,30 @@ class Reader {
     auto is_before = [](const LogEntry& a, const Kept& b) { return is_faster(a, b.entry); };
     auto at = is_seed ? among->end() : std::upper_bound(among->begin(), among->end(), entry, is_before);
     // The same schedule measured twice is one of the kept ones.
-    among->insert(at, Kept{std::move(entry), bytes});
+    among->insert(at, Kept{std::move(entry), trace, bytes});
     if (among->size() > static_cast<size_t>(options_.keep)) {
       kept_bytes_ -= among->back().bytes;
       among->pop_back();
+    }
+  }
+
+  // What has been measured of these traces so far no longer counts.
+  void leave_behind(const LogKey& key, const std::vector<std::string>& beaten) {
+    if (beaten.empty()) return;
+    auto is_out = [&](const std::string& trace) { return std::find(beaten.begin(), beaten.end(), trace) != beaten.end(); };
+    std::erase_if(best_times_[key], [&](const auto& time) { return is_out(time.second); });
+    if (options_.keep > 0) {
+      std::erase_if(best_[key], [&](const Kept& kept) {
+        if (is_out(kept.trace)) kept_bytes_ -= kept.bytes;
+        return is_out(kept.trace);
+      });
+      return;
+    }
+    for (const std::string& trace : beaten) {
+      auto at = with_trace_.find({key, trace});
+      if (at == with_trace_.end()) continue;
+      for (size_t entry : at->second) out_.entries[entry].is_beaten = true;
+      with_trace_.erase(at);
     }
   }
 
@@ -196,6 +233,7 @@ class Reader {
     bool is_full = among->size() >= static_cast<size_t>(options_.keep);
     if (entry.source == "import") return !is_full;
     if (is_picked(entry)) return true;
+    if (is_valid(entry) && !entry.beats.empty()) return true;  // what is faster so far may be what it beats
     return is_valid(entry) && (!is_full || is_faster(entry, among->back().entry));
   }
 
@@ -215,9 +253,7 @@ class Reader {
     if (!m.ok()) return;
     counts.censored += m.is_censored ? 1 : 0;
     counts.unchecked += m.is_checked ? 0 : 1;
-    auto lower = [&](double& to) { to = to == 0 ? m.best_us() : std::min(to, m.best_us()); };
-    if (is_valid(entry)) lower(counts.best_us);
-    if (entry.source == "default" && !m.is_censored) lower(counts.default_us);
+    if (entry.source == "default" && !m.is_censored) counts.default_us = m.best_us();
   }
 
   void collect() {
@@ -241,6 +277,8 @@ class Reader {
   LogContents& out_;
   std::map<std::string, size_t, std::less<>> task_index_;
   std::map<LogKey, std::vector<Kept>> best_, seeds_, picked_;
+  std::map<LogKey, BestTimes> best_times_;
+  std::map<std::pair<LogKey, std::string>, std::vector<size_t>> with_trace_;  // valid entries, where all are kept
   size_t kept_bytes_ = 0;
   bool begins_as_log_ = false;
   int64_t newest_ = 0;  // of the versions that are newer than this one
@@ -250,8 +288,10 @@ class Reader {
 
 bool is_valid(const LogEntry& entry) {
   const Measurement& m = entry.trial.measurement;
-  return m.ok() && !m.times_us.empty() && m.is_checked && !m.is_censored && entry.source != "import";
+  return m.ok() && !m.times_us.empty() && m.is_checked && !m.is_censored && !entry.is_beaten && entry.source != "import";
 }
+
+std::string trace_key(const std::string& trace_text) { return hash_hex(trace_text); }
 
 bool is_picked(const LogEntry& entry) { return entry.source == "picked"; }
 

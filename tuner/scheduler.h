@@ -56,6 +56,8 @@ class Scheduler {
   std::optional<size_t> next() const;
   // A round of the task: so many trials in so many seconds; best_us is the best of all its trials so far.
   void report(size_t task, int trials, double seconds, double best_us, bool is_exhausted);
+  // What the task's best schedule takes when measured again.
+  void settle(size_t task, double best_us) { tasks_[task].best_us = best_us; }
 
   const std::vector<TaskState>& tasks() const { return tasks_; }
   Done is_done(size_t task) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "support/hash.h"
@@ -40,6 +41,10 @@ class Tuner {
       Status status = round(*task);
       if (!status.ok()) return status.errors();
       show(*task);
+    }
+    if (report.end != TuneEnd::interrupted) {
+      Status status = race_all();
+      if (!status.ok()) return status.errors();
     }
     for (size_t i = 0; i < tasks_.size(); ++i) {
       TaskReport& r = reports_[i];
@@ -135,7 +140,7 @@ class Tuner {
   bool is_over(TuneEnd* end) const {
     if (hooks_.is_interrupted && hooks_.is_interrupted()) {
       *end = TuneEnd::interrupted;
-    } else if (options_.seconds > 0 && hooks_.clock() >= options_.seconds) {
+    } else if (options_.seconds > 0 && hooks_.clock() >= options_.seconds - seconds_of_races()) {
       *end = TuneEnd::time;
     } else if (options_.trials > 0 && count_ >= options_.trials) {
       *end = TuneEnd::trials;
@@ -153,7 +158,7 @@ class Tuner {
     if (options_.seconds > 0 && count_ > 0) {
       double each = state.trials > 0 && state.seconds > 0 ? state.seconds / state.trials
                                                           : seconds_ / static_cast<double>(count_);
-      double left = options_.seconds - hooks_.clock();
+      double left = options_.seconds - seconds_of_races() - hooks_.clock();
       batch = std::min(batch, static_cast<int64_t>(left / std::max(each, 1e-3)) + 1);
     }
     return static_cast<int>(std::max<int64_t>(batch, 1));
@@ -228,6 +233,91 @@ class Tuner {
     double spent = hooks_.clock() - before;
     seconds_ += spent;
     scheduler_.report(i, count, spent, report.best_us, false);
+    return done();
+  }
+
+  // ---- The races at the end ----
+
+  bool is_to_race(size_t i) const { return options_.finalists > 0 && reports_[i].trials > 1; }
+
+  // Of the time that there is, at most a tenth.
+  double seconds_of_races() const {
+    double sum = 0;
+    for (size_t i = 0; i < tasks_.size(); ++i) {
+      if (is_to_race(i)) sum += seconds_of_race(i);
+    }
+    return std::min(sum, 0.1 * options_.seconds);
+  }
+
+  double seconds_of_race(size_t i) const {
+    const TaskState& state = scheduler_.tasks()[i];
+    return (options_.finalists + 1) * state.seconds / std::max(state.trials, 1);
+  }
+
+  // The fastest, none of them much slower than the first, and the default.
+  std::vector<Candidate> finalists(size_t i) const {
+    constexpr double kMuchSlower = 1.1;
+    std::map<std::string, std::pair<double, const Candidate*>> best;  // by trace
+    for (const Trial& t : trials_[i]) {
+      const Measurement& m = t.measurement;
+      if (!m.ok() || m.is_censored || m.times_us.empty()) continue;
+      auto [at, is_new] = best.try_emplace(tensor::to_text(t.candidate.trace), m.best_us(), &t.candidate);
+      if (!is_new) at->second.first = std::min(at->second.first, m.best_us());
+    }
+    std::vector<std::pair<double, const Candidate*>> order;
+    for (const auto& [trace, entry] : best) order.push_back(entry);
+    std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::vector<Candidate> out;
+    for (const auto& [us, candidate] : order) {
+      const bool is_fast = us <= kMuchSlower * order[0].first && out.size() < static_cast<size_t>(options_.finalists);
+      if (is_fast || tensor::to_text(candidate->trace) == defaults_[i]) out.push_back(*candidate);
+    }
+    return out;
+  }
+
+  Status race_all() {
+    std::vector<size_t> order;
+    for (size_t i = 0; i < tasks_.size(); ++i) {
+      if (is_to_race(i)) order.push_back(i);
+    }
+    const std::vector<TaskState>& states = scheduler_.tasks();
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return states[a].weight * states[a].best_us > states[b].weight * states[b].best_us;
+    });
+    for (size_t i : order) {
+      if (hooks_.is_interrupted && hooks_.is_interrupted()) break;
+      if (options_.seconds > 0 && hooks_.clock() + seconds_of_race(i) > options_.seconds) continue;
+      Status status = race(i);
+      if (!status.ok()) return status;
+      show(i);
+    }
+    return done();
+  }
+
+  Status race(size_t i) {
+    std::vector<Candidate> candidates = finalists(i);
+    if (candidates.size() < 2) return done();
+    MeasureOptions options = options_.measure;
+    options.is_fresh = true;
+    Result<std::vector<Measurement>> measured = measurer_.measure(tasks_[i], candidates, options);
+    if (!measured.ok()) return measured.errors();
+    std::vector<Trial> trials;
+    for (size_t c = 0; c < candidates.size(); ++c) trials.push_back({std::move(candidates[c]), std::move((*measured)[c])});
+    auto time = [](const Trial& t) {
+      return t.measurement.ok() && !t.measurement.is_censored ? t.measurement.best_us() : kNever;
+    };
+    auto first = std::min_element(trials.begin(), trials.end(), [&](const Trial& a, const Trial& b) { return time(a) < time(b); });
+    const bool is_decided = std::isfinite(time(*first));
+    std::rotate(first, first + 1, trials.end());
+    Status recorded = is_decided ? hooks_.record_race(tasks_[i], trials) : hooks_.record(tasks_[i], trials);
+    if (!recorded.ok() || !is_decided) return recorded;
+
+    TaskReport& report = reports_[i];
+    report.best_us = time(trials.back());
+    for (const Trial& t : trials) {
+      if (tensor::to_text(t.candidate.trace) == defaults_[i] && std::isfinite(time(t))) report.default_us = time(t);
+    }
+    scheduler_.settle(i, report.best_us);
     return done();
   }
 

@@ -36,6 +36,14 @@ def small_model(columns=96):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
+def fnv(words):
+    """What a log calls a schedule."""
+    key = 0xcbf29ce484222325
+    for byte in words.encode():
+        key = (key ^ byte) * 0x100000001b3 % 2**64
+    return f"{key:016x}"
+
+
 def compact(record):
     """A line of a log, as mcc writes it."""
     return json.dumps(record, separators=(",", ":"))
@@ -316,6 +324,23 @@ class TuningLog(LogCase):
         pruned = self.json_of("log", "prune", "merged.json", "-k", 1)
         self.assertEqual(pruned["trials"], 2 * count)  # the best and the default
         self.assertEqual(self.json_of("log", "show", "merged.json")["tasks"][0]["best_us"], 5)
+
+    def test_races(self):
+        """The winner of a race is what counts: for compiling, for the best, and in what is left of a pruned log."""
+        task = self.tasks["tasks"][0]
+        first, second = self.trial(task, 5), json.loads(self.trial(task, 6))
+        second["trace"] = ""
+        final = dict(second, times_us=[8.0], source="final", beats=[fnv(json.loads(first)["trace"])])
+        lines = [self.task_line(task), first, compact(second), compact(final)]
+        log = self.file("race.json", "\n".join(lines) + "\n")
+        self.assertEqual(self.json_of("log", "show", log)["tasks"][0]["best_us"], 6)
+        self.run_ok("log", "best", log, "-o", "best.json")
+        self.assertEqual(json.loads((self.folder / "best.json").read_text().splitlines()[1])["times_us"], [8.0])
+        self.compile("--tune-log", log, output="race.so")
+        (kernel,) = self.json_of("explain", "race.so", task["id"])["kernels"]
+        self.assertEqual(kernel["trace"], "")
+        self.json_of("log", "prune", log, "-k", 3)
+        self.assertEqual(self.json_of("log", "show", log)["tasks"][0]["best_us"], 6)
 
     def test_verify(self):
         task, other = self.tasks["tasks"][0], json.loads(json.dumps(self.tasks["tasks"][0]))

@@ -392,5 +392,53 @@ TEST(Log, KeepsTheFastestValidOnes) {
   EXPECT_EQ(log.counts.begin()->second.censored, 1);
 }
 
+// What lost a race no longer counts with what was measured of it before, however fast; what is measured later does.
+TEST(Log, WhatIsBeatenNoLongerCounts) {
+  TemporaryFolder folder;
+  const std::string path = folder.file("log.json");
+  Task task = matmul_task(12, 16);
+  LogTask line = log_task(task);
+  auto entry = [&](const char* trace, double us) {
+    LogEntry out = default_entry(task, us);
+    out.trial.candidate.trace = *tensor::parse_trace(trace);
+    return out;
+  };
+  const char* lucky = "parallel(loop=\"i\")";
+  const char* steady = "vectorize(loop=\"j\")";
+  const char* other = "unroll(loop=\"j\")";
+  std::vector<LogEntry> entries{entry(lucky, 5), entry(steady, 6), entry(other, 7), entry(lucky, 9), entry(steady, 8)};
+  entries.back().beats = {trace_key(to_text(entries[0].trial.candidate.trace))};
+  entries.back().source = "final";
+  auto best = [&](int keep) {
+    LogReadOptions options;
+    options.keep = keep;
+    LogContents log = *read_log(path, options);
+    EXPECT_EQ(log.skipped, 0) << complaints_text(path, log);
+    auto fastest = std::min_element(log.entries.begin(), log.entries.end(), [](const LogEntry& a, const LogEntry& b) {
+      return is_valid(a) != is_valid(b) ? is_valid(a) : is_faster(a, b);
+    });
+    EXPECT_EQ(log.counts.begin()->second.best_us, keep == 1 ? log.counts.begin()->second.best_us : fastest->trial.measurement.best_us());
+    return to_text(fastest->trial.candidate.trace);
+  };
+  ASSERT_TRUE(write_log(path, std::span(&line, 1), entries).ok());
+  for (int keep : {0, 1, 2, 5}) EXPECT_EQ(best(keep), to_text(entries[1].trial.candidate.trace)) << keep;
+  EXPECT_EQ(read_log(path)->counts.begin()->second.best_us, 6);
+  EXPECT_EQ(read_log(path)->counts.begin()->second.trials, 5);
+
+  entries.push_back(entry(lucky, 5.5));
+  ASSERT_TRUE(write_log(path, std::span(&line, 1), entries).ok());
+  for (int keep : {0, 1, 2, 5}) EXPECT_EQ(best(keep), to_text(entries[0].trial.candidate.trace)) << keep;
+
+  // A loser alone, which did not run: its race says nothing of it.
+  entries.back().beats = {trace_key(to_text(entries[1].trial.candidate.trace))};
+  entries.back().trial.measurement.is_checked = false;
+  ASSERT_TRUE(write_log(path, std::span(&line, 1), entries).ok());
+  for (int keep : {0, 1, 2, 5}) EXPECT_EQ(best(keep), to_text(entries[1].trial.candidate.trace)) << keep;
+
+  entries.back().beats.assign(kMaxBeats + 1, "0");
+  ASSERT_TRUE(write_log(path, std::span(&line, 1), entries).ok());
+  EXPECT_THAT(read_log(path)->complaints, ElementsAre(HasSubstr("beats: expected at most 16 schedules")));
+}
+
 }  // namespace
 }  // namespace mcc::tuner

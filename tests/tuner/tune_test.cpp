@@ -60,6 +60,7 @@ class FakeMeasurer : public Measurer {
  public:
   Result<std::vector<Measurement>> measure(const Task&, std::span<const Candidate> candidates, const MeasureOptions& options) override {
     incumbents.push_back(options.incumbent_us);
+    is_fresh_ = options.is_fresh;
     std::vector<Measurement> out;
     for (const Candidate& c : candidates) {
       seen.push_back(to_text(c.trace));
@@ -69,6 +70,7 @@ class FakeMeasurer : public Measurer {
         m.message = "ended by SIGSEGV";
       } else {
         m.times_us = {made_up_us(c)};
+        if (luck_us > 0 && !is_fresh_) m.times_us[0] -= static_cast<double>(hash_bytes(to_text(c.trace), 7) % 1000) * luck_us / 1000;
         m.is_checked = true;
       }
       out.push_back(std::move(m));
@@ -77,24 +79,35 @@ class FakeMeasurer : public Measurer {
   }
 
   bool fails = false;
+  double luck_us = 0;  // that a first measurement is too low by, at most
   std::vector<std::string> seen;
   std::vector<double> incumbents;
+
+ private:
+  bool is_fresh_ = false;
 };
 
 struct FakeRun {
   FakeMeasurer measurer;
-  std::vector<std::vector<Trial>> recorded;
+  std::vector<std::vector<Trial>> recorded, races;
   double now = 0;
 
   Result<TuneReport> operator()(const std::vector<Task>& tasks, TuneOptions options,
                                 const std::vector<std::vector<Trial>>& known = {}, int interrupt_after = 0) {
     recorded.resize(tasks.size());
+    races.resize(tasks.size());
     int rounds = 0;
     TuneHooks hooks;
     hooks.clock = [this] { return now += 0.01; };
     hooks.record = [&](const Task& task, std::span<const Trial> trials) -> Status {
       for (size_t i = 0; i < tasks.size(); ++i) {
         if (tasks[i].id == task.id) recorded[i].insert(recorded[i].end(), trials.begin(), trials.end());
+      }
+      return done();
+    };
+    hooks.record_race = [&](const Task& task, std::span<const Trial> trials) -> Status {
+      for (size_t i = 0; i < tasks.size(); ++i) {
+        if (tasks[i].id == task.id) races[i].assign(trials.begin(), trials.end());
       }
       return done();
     };
@@ -110,6 +123,7 @@ TuneOptions trials(int64_t count, std::string search = "random") {
   options.trials = count;
   options.search = std::move(search);
   options.cost_model = "none";
+  options.finalists = 0;
   return options;
 }
 
@@ -245,6 +259,63 @@ TEST(Tune, CountsFailuresAndNeverTakesThemForTheBest) {
   }
   EXPECT_EQ(static_cast<size_t>(crashes), expected);
   EXPECT_GT(crashes, 0);
+}
+
+// The least of many measurements that are too low by chance is not the fastest schedule.
+TEST(Tune, RacesTheFastestAndTheDefaultAtTheEnd) {
+  std::vector<Task> tasks = test_tasks();
+  int mended = 0;
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    FakeRun run;
+    run.measurer.luck_us = 30;
+    TuneOptions options = trials(60);
+    options.finalists = 4;
+    options.seed = seed;
+    Result<TuneReport> report = run(tasks, options);
+    ASSERT_TRUE(report.ok());
+    EXPECT_EQ(report->trials, 60) << "what is measured again is no new trial";
+    for (size_t i = 0; i < tasks.size(); ++i) {
+      const std::vector<Trial>& race = run.races[i];
+      if (i > 0 && race.empty()) continue;  // nothing comes near the default
+      ASSERT_GE(race.size(), 2u);
+      ASSERT_LE(race.size(), 5u);
+      auto time = [](const Trial& t) { return t.measurement.best_us(); };
+      auto trace = [](const Trial& t) { return to_text(t.candidate.trace); };
+      auto least = [&](const std::vector<Trial>& among) {
+        return *std::min_element(among.begin(), among.end(), [&](const Trial& a, const Trial& b) { return time(a) < time(b); });
+      };
+      auto is_there = [&](const Trial& wanted) {
+        return std::any_of(race.begin(), race.end(), [&](const Trial& t) { return trace(t) == trace(wanted); });
+      };
+      const Trial lucky = least(run.recorded[i]), winner = race.back();
+      EXPECT_EQ(time(winner), time(least(race))) << "the winner comes last";
+      EXPECT_TRUE(is_there(lucky));
+      EXPECT_TRUE(is_there(run.recorded[i][0])) << "the default";
+      mended += trace(lucky) != trace(winner) ? 1 : 0;
+      EXPECT_EQ(report->tasks[i].best_us, time(winner));
+      EXPECT_GE(report->tasks[i].default_us, time(winner));
+    }
+  }
+  EXPECT_GT(mended, 0) << "there was nothing to mend";
+}
+
+TEST(Tune, RacesWithinTheTimeAndNotAfterAnInterruption) {
+  FakeRun timed, interrupted, again;
+  TuneOptions options = trials(0);
+  options.finalists = 4;
+  options.seconds = 0.5;
+  Result<TuneReport> report = timed(test_tasks(), options);
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report->end, TuneEnd::time);
+  EXPECT_FALSE(timed.races[0].empty() && timed.races[1].empty());
+  EXPECT_LT(report->seconds, options.seconds + 0.1);
+
+  options.seconds = 0;
+  ASSERT_TRUE(interrupted(test_tasks(), options, {}, 3).ok());
+  for (const std::vector<Trial>& race : interrupted.races) EXPECT_TRUE(race.empty());
+  // Where nothing new was measured, there is nothing to decide.
+  ASSERT_TRUE(again(test_tasks(), options, timed.recorded, 1).ok());
+  for (const std::vector<Trial>& race : again.races) EXPECT_TRUE(race.empty());
 }
 
 TEST(Tune, PassesTheBestOnAsIncumbent) {
