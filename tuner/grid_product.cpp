@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tensor/product_time.h"
 #include "tensor/schedule/legality.h"
 #include "tensor/schedule/tree.h"
 #include "tensor/visit.h"
@@ -203,11 +204,7 @@ int64_t choose_parts(Draft& draft, const Product& p, int64_t first_extent, const
     divided.g.extent *= parts;
     divided.k.extent /= parts;
     if (divided.g.extent > 65535) break;
-    // Partial results are stored and loaded, by one more kernel. Units of `score`: multiplications in the time of one on each
-    // of the 128 units of a multiprocessor.
-    double bytes = 8.0 * static_cast<double>(divided.g.extent * p.i.extent * p.j.extent);
-    double cycles = bytes * gpu.ghz / std::max(gpu.gb_per_s, 1.0) + gpu.launch_us * 1e3 * gpu.ghz;
-    double time = time_of(divided) + 128 * cycles;
+    double time = time_of(divided) + parts_time(divided.g.extent * p.i.extent * p.j.extent, gpu);
     options.push_back(parts);
     if (time >= best_time) continue;
     best = parts;

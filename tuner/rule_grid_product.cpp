@@ -10,12 +10,13 @@
 //     bound thread.y, thread.x: the tile's results, with the elementwise consumer
 //
 // j holds the axis along which C is contiguous. The columns of a thread are groups of 4 that stand 4 * threads apart, so that
-// the threads of a warp read neighbouring banks. Sizes: the tile with the least estimated time, see `score`.
+// the threads of a warp read neighbouring banks. Sizes: the tile with the least time by `product_time`.
 #include <algorithm>
 #include <cmath>
 
 #include "support/text.h"
 #include "tensor/passes/pipeline_copies.h"
+#include "tensor/product_time.h"
 #include "tensor/schedule/tree.h"
 #include "tensor/visit.h"
 #include "tuner/grid_product.h"
@@ -26,29 +27,8 @@ using namespace tensor;
 
 namespace {
 
-constexpr int64_t kVector = 4;  // elements of 32 bits that one instruction loads
-
-struct Tile {
-  int64_t threads_i, threads_j;  // of a block
-  int64_t rows, columns;         // of C for each thread; columns in groups of kVector
-  int64_t depth;                 // of k at a time
-  int64_t block_i() const { return threads_i * rows; }
-  int64_t block_j() const { return threads_j * columns; }
-  int64_t threads() const { return threads_i * threads_j; }
-};
-
-constexpr Tile kTiles[] = {{16, 16, 8, 8, 8}, {8, 16, 8, 8, 8}, {16, 16, 4, 4, 16}, {8, 16, 4, 4, 16},
-                           {8, 8, 8, 4, 16},  {8, 8, 4, 4, 16}, {16, 8, 4, 4, 16},  {8, 8, 2, 4, 16},
-                           {4, 16, 2, 4, 16}, {4, 8, 2, 4, 16}};
-
-int64_t depth_of(const Tile& t, const Product& p) {
-  constexpr int64_t kLongest = 64;
-  int64_t depth = t.depth;
-  if (p.period > 1 && p.period <= kLongest) {
-    depth = std::max<int64_t>((t.depth + p.period / 2) / p.period, 1) * p.period;
-  }
-  return std::min(depth, p.k.extent);
-}
+using Tile = ProductTile;
+constexpr int64_t kVector = Tile::kVector;
 
 // Parts of the operands in shared memory at once: two, where what is fetched can be copied asynchronously, element by element if
 // need be.
@@ -57,48 +37,15 @@ int64_t stages(const Product& p, const Gpu& gpu) {
   return gpu.sm() >= 80 && p.factor == ElementType::f32 && is_copied(p.a) && is_copied(p.b) ? 2 : 1;
 }
 
-// An estimate of time, in arbitrary units: rounds of blocks over the multiprocessors, each as long as its arithmetic, or as
-// what it fetches from shared memory.
-double score(const Tile& t, const Product& p, const Gpu& gpu) {
-  double blocks =
-      static_cast<double>(ceil_div64(p.i.extent, t.block_i()) * ceil_div64(p.j.extent, t.block_j()) * p.g.extent);
-  // Accumulators, a row and a column, and what addresses take.
-  int64_t registers = t.rows * t.columns + 2 * (t.rows + t.columns) + 32;
-  int64_t shared = stages(p, gpu) * (t.block_i() + kVector + t.block_j() + kVector) * depth_of(t, p) * 4;
-  int64_t resident =
-      std::min({gpu.threads_per_multiprocessor / t.threads(),
-                gpu.registers_per_multiprocessor / (registers * t.threads()),
-                gpu.shared_per_multiprocessor / shared, int64_t{gpu.blocks_per_multiprocessor}});
-  if (p.j.extent <= t.block_j() - t.threads_j * kVector)
-    return INFINITY;  // a group of columns without one of C
-  if (resident < 1 || shared > gpu.shared_per_block || registers > gpu.registers_per_thread) return INFINITY;
-  // A multiprocessor multiplies 128 numbers in the time in which it fetches 32 words.
-  double products = static_cast<double>(t.block_i() * t.block_j() * p.k.extent);
-  double fetches =
-      products * (0.25 / static_cast<double>(t.rows) + 1.0 / static_cast<double>(t.columns)) * 4 / kVector;
-  double from_memory = static_cast<double>((t.block_i() + t.block_j()) * p.k.extent) * 8;
-  double at_once = std::clamp(blocks / gpu.multiprocessors, 1.0, static_cast<double>(resident));
-  // Too few threads do not hide what they wait for.
-  double busy = std::min(1.0, at_once * static_cast<double>(t.threads()) / 256);
-  double rounds = std::ceil(blocks / (gpu.multiprocessors * at_once));
-  // Copies that run beside the arithmetic still take its place now and then.
-  double step = std::max(products, fetches) + from_memory / static_cast<double>(stages(p, gpu));
-  return rounds * at_once * step / busy;
+ProductExtents extents_of(const Product& p, const Gpu& gpu) {
+  return {p.g.extent, p.i.extent, p.j.extent, p.k.extent, p.period, stages(p, gpu)};
 }
 
-double best_score(const Product& p, const Gpu& gpu) {
-  double best = INFINITY;
-  for (const Tile& t : kTiles)
-    best = std::min(best, score(t, p, gpu));
-  return best;
-}
-
-// All tiles of the space that a GPU can run, the best of kTiles first.
-std::vector<Tile> legal_tiles(const Product& p, const Gpu& gpu) {
-  const auto* best =
-      std::min_element(std::begin(kTiles), std::end(kTiles),
-                       [&](const Tile& a, const Tile& b) { return score(a, p, gpu) < score(b, p, gpu); });
-  std::vector<Tile> tiles{*best};
+// All tiles of the space that a GPU can run, the best of product_tiles() first.
+std::vector<Tile> legal_tiles(const ProductExtents& p, const Gpu& gpu) {
+  std::vector<Tile> best(product_tiles().begin(), product_tiles().end());
+  bring_best_first(best, [&](const Tile& t) { return product_time(t, p, gpu); });
+  std::vector<Tile> tiles{best.front()};
   for (int64_t rows : {1, 2, 4, 8, 16}) {
     for (int64_t columns : {4, 8, 16}) {
       for (int64_t i : {4, 8, 16, 32}) {
@@ -107,8 +54,8 @@ std::vector<Tile> legal_tiles(const Product& p, const Gpu& gpu) {
             const Tile t{i, j, rows, columns, depth};
             // A block of one warp, or with rows of the result that all lie beyond its end, is another one's waste.
             const bool is_sensible = t.threads() >= gpu.warp && t.threads() <= gpu.threads_per_block &&
-                                     (i == 4 || t.block_i() < 2 * p.i.extent);
-            if (is_sensible && std::isfinite(score(t, p, gpu))) tiles.push_back(t);
+                                     (i == 4 || t.block_i() < 2 * p.i);
+            if (is_sensible && std::isfinite(product_time(t, p, gpu))) tiles.push_back(t);
           }
         }
       }
@@ -118,13 +65,15 @@ std::vector<Tile> legal_tiles(const Product& p, const Gpu& gpu) {
 }
 
 Tile choose_tile(Draft& draft, const Product& p) {
-  return ask_sizes<Tile>(draft, p.block, legal_tiles(p, draft.target.gpu),
+  const Gpu& gpu = draft.target.gpu;
+  const ProductExtents extents = extents_of(p, gpu);
+  return ask_sizes<Tile>(draft, p.block, legal_tiles(extents, gpu),
                          {{"rows", &Tile::rows},
                           {"columns", &Tile::columns},
                           {"threads_i", &Tile::threads_i},
                           {"threads_j", &Tile::threads_j},
                           {"depth", &Tile::depth}},
-                         [&](const Tile& t) { return score(t, p, draft.target.gpu); });
+                         [&](const Tile& t) { return product_time(t, extents, gpu); });
 }
 
 class GridProduct : private ProductAxes {
@@ -195,7 +144,7 @@ class GridProduct : private ProductAxes {
     must_step(d_, Bind{loop("j.t"), "thread.x"});
   }
   bool is_ahead() const { return stages(p_, d_.target.gpu) > 1; }
-  int64_t depth() const { return depth_of(t_, p_); }
+  int64_t depth() const { return depth_of(t_, extents_of(p_, d_.target.gpu)); }
 
   // All threads fetch the operand's part for one step of k.o; neighbours in memory by neighbouring threads.
   void stage(const Operand& operand, const std::string& name, const std::string& side) {
@@ -267,7 +216,8 @@ bool schedule_grid_product(Draft& draft, const std::string& block) {
   std::optional<Product> product = as_product(draft.schedule, block);
   if (!product || !draft.refusal) return false;
   return try_all(draft, [&] {
-    auto time = [&](const Product& p) { return best_score(p, draft.target.gpu); };
+    const Gpu& gpu = draft.target.gpu;
+    auto time = [&](const Product& p) { return best_product_time(extents_of(p, gpu), gpu); };
     if (std::string part = divide_sum(draft, *product, time); part != block)
       product = as_product(draft.schedule, part);
     return GridProduct(draft, *product).run();

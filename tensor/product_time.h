@@ -1,0 +1,45 @@
+// What a sum of products takes on a GPU: C[g, i, j] += A[g, i, k] * B[g, k, j] in tiles of registers, with operands that come by way
+// of shared memory (tuner/rule_grid_product.cpp). The rule picks its tiles by this, and graph passes the algorithm.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "tensor/gpu.h"
+
+namespace mcc::tensor {
+
+struct ProductExtents {
+  int64_t g = 1, i = 1, j = 1, k = 1;  // C is contiguous along j
+  int64_t period = 1;                  // elements after which the inner axes of k begin anew
+  int64_t stages = 1;                  // parts of the operands in shared memory at once
+
+  int64_t results() const { return g * i * j; }
+};
+
+struct ProductTile {
+  static constexpr int64_t kVector = 4;  // elements of 32 bits that one instruction loads
+
+  int64_t threads_i, threads_j;  // of a block
+  int64_t rows, columns;         // of C for each thread; columns in groups of kVector
+  int64_t depth;                 // of k at a time
+  int64_t block_i() const { return threads_i * rows; }
+  int64_t block_j() const { return threads_j * columns; }
+  int64_t threads() const { return threads_i * threads_j; }
+};
+
+// Tiles among which there is a good one for any extents.
+std::span<const ProductTile> product_tiles();
+
+// Of k at a time: the tile's, in whole periods where these are short.
+int64_t depth_of(const ProductTile& tile, const ProductExtents& p);
+
+// Cycles of a multiprocessor, times 128. Rounds of blocks over the
+// multiprocessors, each as long as its arithmetic, or as what it fetches from shared memory. Infinite where a GPU cannot run it.
+double product_time(const ProductTile& tile, const ProductExtents& p, const Gpu& gpu);
+double best_product_time(const ProductExtents& p, const Gpu& gpu);
+
+// In the same unit, what it takes to store and load that many partial results, by one more kernel.
+double parts_time(int64_t results, const Gpu& gpu);
+
+}  // namespace mcc::tensor
