@@ -11,8 +11,8 @@
 // transformed. Weights are read once for each band.
 #include <algorithm>
 
-#include "tensor/visit.h"
 #include "tuner/rules.h"
+#include "tuner/transformed_product.h"
 
 namespace mcc::tuner {
 
@@ -20,45 +20,27 @@ using namespace tensor;
 
 namespace {
 
-// The variable and divisor of a division in the indices at which a block reads a buffer.
-struct Division {
-  const ExprNode* variable = nullptr;
-  int64_t divisor = 0;
-};
-
-class FindDivision : public Visitor {
+class Bands {
  public:
-  explicit FindDivision(const Buffer& buffer) : buffer_(buffer) {}
-  Division found;
-
- protected:
-  using Visitor::on;
-  void on(const Load& n) override {
-    bool outer = inside_;
-    inside_ = n.buffer.same_as(buffer_);
-    Visitor::on(n);
-    inside_ = outer;
-  }
-  void on(const Binary& n) override {
-    int64_t divisor = 0;
-    if (inside_ && n.op == BinaryOp::floor_div && n.a.kind() == ExprKind::Var && as_int(n.b, &divisor)) {
-      found = {n.a.get(), divisor};
-    }
-    Visitor::on(n);
-  }
-
- private:
-  const Buffer& buffer_;
-  bool inside_ = false;
-};
-
-class TransformedProduct {
- public:
-  TransformedProduct(Draft& draft, std::string product)
-      : d_(draft), s_(draft.schedule), t_(draft.target), product_(std::move(product)) {}
+  Bands(Draft& draft, const TransformedProduct& blocks)
+      : d_(draft),
+        s_(draft.schedule),
+        t_(draft.target),
+        product_(blocks.product.name),
+        input_(blocks.input.name),
+        rows_(blocks.rows),
+        sums_(blocks.sums.name),
+        result_(blocks.result.name),
+        pads_(blocks.pads),
+        info_(blocks.product),
+        sums_info_(blocks.sums),
+        result_info_(blocks.result),
+        line_axis_(blocks.line),
+        column_axis_(blocks.column),
+        tile_(blocks.tile) {}
 
   bool run() {
-    if (!find_blocks() || !find_axes()) return false;
+    if (!find_axes()) return false;
     choose();
     schedule_result();
     schedule_stage(sums_, column_loop_);
@@ -71,67 +53,13 @@ class TransformedProduct {
   }
 
  private:
-  // The one injective block that computes and that the others name.
-  std::optional<BlockInfo> transform(const std::vector<std::string>& names) {
-    std::optional<BlockInfo> found;
-    for (const std::string& name : names) {
-      std::optional<BlockInfo> info = analyze(s_, name);
-      if (!info || !info->is_injective || info->is_movement || found) return std::nullopt;
-      found = info;
-    }
-    return found;
-  }
-
-  bool find_blocks() {
-    std::optional<BlockInfo> product = analyze(s_, product_), input = transform(s_.producers(product_)),
-                             sums = transform(s_.consumers(product_));
-    if (!product || !input || !sums) return false;
-    std::optional<BlockInfo> result = transform(s_.consumers(sums->name)),
-                             rows = transform(s_.producers(input->name));
-    if (!result || !rows || !is_output(s_.func(), result->store.buffer) ||
-        !s_.consumers(result->name).empty())
-      return false;
-    if (s_.consumers(input->name).size() != 1 || s_.consumers(rows->name).size() != 1) return false;
-    info_ = *product;
-    input_info_ = *input;
-    result_info_ = *result;
-    input_ = input->name;
-    rows_ = rows->name;
-    sums_ = sums->name;
-    result_ = result->name;
-    for (const std::string& name : s_.producers(rows_)) {
-      std::optional<BlockInfo> pad = analyze(s_, name);
-      if (!pad || !pad->is_injective) return false;
-      pads_.push_back(name);
-    }
-    sums_info_ = *sums;
-    return true;
-  }
-
-  // The axis of a block that a variable belongs to.
-  static int axis_of(const Block& block, const ExprNode* variable) {
-    for (size_t i = 0; i < block.axes.size(); ++i) {
-      if (block.axes[i].var.get() == variable) return static_cast<int>(i);
-    }
-    return -1;
-  }
-
   // The result's axes: [image], [channel block], line, column, lane.
   bool find_axes() {
-    const Block* result = s_.find_block(result_);
-    const Block* sums = s_.find_block(sums_);
-    FindDivision across(sums_info_.store.buffer), down(info_.store.buffer);
-    across.visit(result->body);
-    down.visit(sums->body);
     size_t rank = result_info_.axes.size();
-    if (rank < 3 || rank > 5 || across.found.divisor == 0 || across.found.divisor != down.found.divisor)
-      return false;
-    tile_ = across.found.divisor;
-    if (axis_of(*result, across.found.variable) != static_cast<int>(rank) - 2) return false;
+    if (!is_output(s_.func(), result_info_.store.buffer) || !s_.consumers(result_).empty()) return false;
+    if (rank < 3 || rank > 5 || column_axis_ != rank - 2 || line_axis_ != rank - 3) return false;
     // sums: the same leading axes, then column of tiles, position, lane.
-    size_t sums_rank = sums_info_.axes.size();
-    if (sums_rank != rank + 1 || axis_of(*sums, down.found.variable) != static_cast<int>(rank) - 3)
-      return false;
+    if (sums_info_.axes.size() != rank + 1) return false;
     lane_ = loop(rank - 1);
     column_ = loop(rank - 2);
     line_ = loop(rank - 3);
@@ -284,9 +212,10 @@ class TransformedProduct {
   const Target& t_;
   std::string product_, input_, rows_, sums_, result_;
   std::vector<std::string> pads_;
-  BlockInfo info_, input_info_, sums_info_, result_info_;
+  BlockInfo info_, sums_info_, result_info_;
   std::string image_, block_, line_, column_, lane_;  // loops of the result
-  int64_t tile_ = 0, lanes_ = 0, lines_ = 0, columns_ = 0, blocks_ = 1, images_ = 1;
+  size_t line_axis_, column_axis_;
+  int64_t tile_, lanes_ = 0, lines_ = 0, columns_ = 0, blocks_ = 1, images_ = 1;
   int64_t band_ = 1, bands_ = 1;
   bool images_inside_ = false;
   double us_ = 0;
@@ -296,7 +225,8 @@ class TransformedProduct {
 }  // namespace
 
 bool schedule_transformed_product(Draft& draft, const std::string& product) {
-  return TransformedProduct(draft, product).run();
+  std::optional<TransformedProduct> blocks = as_transformed_product(draft.schedule, product);
+  return blocks && Bands(draft, *blocks).run();
 }
 
 }  // namespace mcc::tuner
