@@ -26,6 +26,10 @@ bool schedule_grid_matrices(Draft& draft, const std::string& block);
 bool schedule_grid_warpgroups(Draft& draft, const std::string& block);
 bool is_grid_product(const tensor::Schedule& schedule, const std::string& block);
 
+// A product between computed blocks (Winograd's convolutions): transforms a tile a thread in registers, in launches of their own
+// before and behind the product. Elementwise producers have to be inlined before, and nothing else.
+bool schedule_grid_transformed_product(Draft& draft);
+
 // A function of two products with rows between them (attention): all of it in one launch, where a few rows fit into shared
 // memory.
 bool schedule_grid_chain(Draft& draft);

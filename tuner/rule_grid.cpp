@@ -324,10 +324,13 @@ std::vector<std::vector<std::string>> free_runs(const Schedule& s) {
 
 void apply_grid_rules(Draft& draft) {
   Schedule& s = draft.schedule;
-  inline_for_grid(draft);
-  schedule_grid_chain(draft);
-  for (const std::string& block : s.block_names()) {
-    if (s.find_block(block) != nullptr) schedule_grid_product(draft, block);
+  inline_producers(draft);
+  if (!schedule_grid_transformed_product(draft)) {
+    inline_for_grid(draft);
+    schedule_grid_chain(draft);
+    for (const std::string& block : s.block_names()) {
+      if (s.find_block(block) != nullptr) schedule_grid_product(draft, block);
+    }
   }
   for (const std::vector<std::string>& run : free_runs(s))
     schedule_grid_rows(draft, run);

@@ -6,6 +6,7 @@
 //                       Attributes: tile (m), block (c), panel (p). Computed in f64, then rounded.
 //   mcc.Winograd        x [N, C/c, H, W, c], w as above, optional bias [K/c, c]  ->  [N, K/c, H', W', c]
 //                       Attributes: tile, pads (top, left, bottom, right), channels (blocks of K).
+//                       Or plain: x [N, C, H, W], block 1, p any, bias [K], channels K  ->  [N, K, H', W'].
 //
 // The convolution is five blocks: `pad`; `rows` and `tiles`, which transform the input along H, then along W; `product`;
 // `sums`, which transforms its result back along H; `conv` does so along W. Tiles are numbered through images, rows and
@@ -125,9 +126,9 @@ Tiling tiling_of(const Attributes& a, const Shape& x) {
 void infer_winograd(InferContext& c) {
   const TensorType& x = c.input(0);
   Tiling t = tiling_of(c.attributes(), x.shape);
-  c.set_output(0, {x.element,
-                   {x.shape[0], Expr(c.attributes().integer("channels", 0)), Expr(t.out[0]), Expr(t.out[1]),
-                    x.shape[4]}});
+  Shape shape{x.shape[0], Expr(c.attributes().integer("channels", 0)), Expr(t.out[0]), Expr(t.out[1])};
+  if (x.shape.size() == 5) shape.push_back(x.shape[4]);
+  c.set_output(0, {x.element, shape});
 }
 
 // The input with zeros around it, as far as the tiles reach.
@@ -161,48 +162,57 @@ void compute_winograd(ComputeContext& c) {
   Tiling t = tiling_of(c.attributes(), x);
   ElementType element = wide_type(y.element);
   auto input = padded_input(c, t);
-  const Expr size(t.size), m(t.m), lines(t.count[0]), columns(t.count[1]), block = x[4];
+  const bool is_blocked = x.size() == 5;
+  const Expr size(t.size), m(t.m), lines(t.count[0]), columns(t.count[1]);
+  const Expr block = is_blocked ? x[4] : Expr(1);
   const Expr width(t.count[1] * t.m + kTaps - 1), tiles = x[0] * lines * columns;
+  // Behind a shape the block, behind indices the place in it; nothing of plain tensors.
+  auto with = [&](std::vector<Expr> indices, const Expr& last) {
+    if (is_blocked) indices.push_back(last);
+    return indices;
+  };
+  auto channel = [&](const Expr& of_blocks, const Expr& last) {
+    return is_blocked ? of_blocks * block + last : of_blocks;
+  };
 
   // [N, C/c, line of tiles, a, column, c]
-  Buffer rows = c.builder.compute("rows", element, {x[0], x[1], lines, size, width, block}, [&](Axes i) {
+  std::vector<Expr> rows_shape = with({x[0], x[1], lines, size, width}, block);
+  Buffer rows = c.builder.compute("rows", element, rows_shape, [&](Axes i) {
     return pick(i[3], transform_input(t.m, each(t.size, [&](const Expr& r) {
-                                        return widen(input({i[0], i[1], i[2] * m + r, i[4], i[5]}));
+                                        return widen(input(with({i[0], i[1], i[2] * m + r, i[4]}, i.back())));
                                       })));
   });
   // [C/c, a, b, tile, c]
-  Buffer v = c.builder.compute("tiles", element, {x[1], size, size, tiles, block}, [&](Axes i) {
+  Buffer v = c.builder.compute("tiles", element, with({x[1], size, size, tiles}, block), [&](Axes i) {
     Expr image = floor_div(i[3], lines * columns), line = floor_mod(floor_div(i[3], columns), lines),
          column = floor_mod(i[3], columns);
     return pick(i[2], transform_input(t.m, each(t.size, [&](const Expr& r) {
-                                        return load(rows, {image, i[0], line, i[1], column * m + r, i[4]});
+                                        return load(rows, with({image, i[0], line, i[1], column * m + r}, i.back()));
                                       })));
   });
   // [tile, a, b, K], K in whole panels
   Buffer p = c.builder.reduce(
-      "product", element, {tiles, size, size, w[0] * w[4]}, {x[1], block}, Reducer::sum, [&](Axes s, Axes r) {
-        Expr weight =
-            c.at(1, {floor_div(s[3], w[4]), s[1], s[2], r[0] * block + r[1], floor_mod(s[3], w[4])});
-        return load(v, {r[0], s[1], s[2], s[0], r[1]}) * widen(weight);
+      "product", element, {tiles, size, size, w[0] * w[4]}, with({x[1]}, block), Reducer::sum, [&](Axes s, Axes r) {
+        Expr weight = c.at(1, {floor_div(s[3], w[4]), s[1], s[2], channel(r[0], r.back()), floor_mod(s[3], w[4])});
+        return load(v, with({r[0], s[1], s[2], s[0]}, r.back())) * widen(weight);
       });
   // [N, K/c, H', column of tiles, b, c]
-  Buffer sums =
-      c.builder.compute("sums", element, {x[0], y.shape[1], y.shape[2], columns, size, block}, [&](Axes i) {
-        Expr tile = (i[0] * lines + floor_div(i[2], m)) * columns + i[3];
-        return pick(floor_mod(i[2], m), transform_product(t.m, each(t.size, [&](const Expr& a) {
-                                                            return load(p,
-                                                                        {tile, a, i[4], i[1] * block + i[5]});
-                                                          })));
-      });
+  std::vector<Expr> sums_shape = with({x[0], y.shape[1], y.shape[2], columns, size}, block);
+  Buffer sums = c.builder.compute("sums", element, sums_shape, [&](Axes i) {
+    Expr tile = (i[0] * lines + floor_div(i[2], m)) * columns + i[3];
+    return pick(floor_mod(i[2], m), transform_product(t.m, each(t.size, [&](const Expr& a) {
+                                                        return load(p, {tile, a, i[4], channel(i[1], i.back())});
+                                                      })));
+  });
   Buffer out = c.builder.compute("conv", element, y.shape, [&](Axes i) {
     return pick(floor_mod(i[3], m),
                 transform_product(t.m, each(t.size, [&](const Expr& b) {
-                                    return load(sums, {i[0], i[1], i[2], floor_div(i[3], m), b, i[4]});
+                                    return load(sums, with({i[0], i[1], i[2], floor_div(i[3], m), b}, i.back()));
                                   })));
   });
   if (c.has_input(2)) {
     out = c.builder.compute("bias", y.element, y.shape, [&](Axes i) {
-      return cast(y.element, load(out, to_vector(i)) + widen(c.at(2, {i[1], i[4]})));
+      return cast(y.element, load(out, to_vector(i)) + widen(c.at(2, with({i[1]}, i.back()))));
     });
   }
   c.set_output(0, cast_buffer(c, out, y.element));

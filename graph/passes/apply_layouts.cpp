@@ -48,11 +48,7 @@ class ApplyLayouts {
 
   const Shape& shape(ValueId v) const { return g_.value(v).type.shape; }
   size_t rank(ValueId v) const { return shape(v).size(); }
-  // [N, C, L] as [N, C, 1, L]; two numbers, of a window over both spatial axes.
-  static std::vector<int64_t> with_row(std::vector<int64_t> dims) {
-    if (dims.size() == 3) dims.insert(dims.begin() + 2, 1);
-    return dims;
-  }
+  // Two numbers, of a window over both spatial axes.
   static std::vector<int64_t> along_rows(std::vector<int64_t> window) {
     if (window.size() == 1) window.insert(window.begin(), 1);
     return window;
@@ -159,7 +155,7 @@ class ApplyLayouts {
     if (auto it = copies_.find({v, layout}); it != copies_.end()) return it->second;
     const std::string name = g_.value(v).name;
     Attributes a;
-    ValueId x, image = rank(v) == 3 ? reshape(name, v, with_row(static_shape(shape(v)))) : v;
+    ValueId x, image = rank(v) == 3 ? reshape(name, v, as_image(static_shape(shape(v)))) : v;
     if (layout == Layout::channels_last) {
       a.set("perm", std::vector<int64_t>{0, 2, 3, 1});
       x = emit(g_, "", "Transpose", name, {image}, a);
@@ -287,28 +283,6 @@ class ApplyLayouts {
 
   // ---- Convolutions ----
 
-  // The explicit padding (top, left, bottom, right) whatever auto_pad says.
-  std::vector<int64_t> padding(const Node& node, const std::vector<int64_t>& kernel,
-                               const std::vector<int64_t>& strides,
-                               const std::vector<int64_t>& dilations) const {
-    std::string mode = node.attributes.text("auto_pad", "NOTSET");
-    size_t axes = rank(node.inputs[0]) - 2;
-    std::vector<int64_t> pads = node.attributes.integers("pads", std::vector<int64_t>(2 * axes, 0));
-    if (axes == 1) pads = {0, pads[0], 0, pads[1]};
-    if (mode == "NOTSET") return pads;
-    if (mode == "VALID") return {0, 0, 0, 0};
-    std::vector<int64_t> image = with_row(static_shape(shape(node.inputs[0])));
-    for (size_t d = 0; d < 2; ++d) {
-      int64_t in = image[2 + d];
-      int64_t out = (in + strides[d] - 1) / strides[d];
-      int64_t total = std::max<int64_t>(0, (out - 1) * strides[d] + (kernel[d] - 1) * dilations[d] + 1 - in);
-      int64_t less = total / 2;
-      pads[d] = mode == "SAME_UPPER" ? less : total - less;
-      pads[d + 2] = total - pads[d];
-    }
-    return pads;
-  }
-
   bool lay_out_conv(NodeId id) {
     const Node node = g_.node(id);
     ValueId x = node.inputs[0], w = node.inputs[1];
@@ -318,7 +292,7 @@ class ApplyLayouts {
     }
     ValueId bias = node.inputs.size() > 2 ? node.inputs[2] : kNoValue;
     if (bias != kNoValue && !is_constant(bias)) return false;
-    std::vector<int64_t> ws = with_row(static_shape(shape(w)));
+    std::vector<int64_t> ws = as_image(static_shape(shape(w)));
     std::optional<ConvProblem> problem = conv_problem(g_, node);
     if (!problem) return false;
     int64_t group = problem->group, in = problem->in_channels, out = problem->out_channels;
@@ -348,7 +322,7 @@ class ApplyLayouts {
     Attributes a;
     a.set("strides", strides);
     a.set("dilations", dilations);
-    a.set("pads", padding(node, kernel, strides, dilations));
+    a.set("pads", explicit_padding(g_, node, kernel, strides, dilations));
     a.set("group", is_depthwise ? int64_t{1} : group);
     int64_t in_block = plain_input ? 0 : block(layout, in);
     a.set("in_block", in_block);
@@ -371,7 +345,7 @@ class ApplyLayouts {
     std::string_view pack_op = is_depthwise ? "PackDepthwise" : "PackConvWeight";
     if (rank(w) == 3) {
       w = reshape(node.name, w, ws);
-      if (plain_input) x = reshape(node.name, x, with_row(static_shape(shape(x))));
+      if (plain_input) x = reshape(node.name, x, as_image(static_shape(shape(x))));
     }
     ValueId packed = emit(g_, "mcc", pack_op, node.name + ".packed", {w}, pack);
     std::vector<ValueId> inputs{plain_input ? x : in_layout(x, layout), packed};
@@ -426,12 +400,12 @@ class ApplyLayouts {
     std::vector<int64_t> kernel = along_rows(old.integers("kernel_shape"));
     std::vector<int64_t> strides = along_rows(old.integers("strides", {1, 1})),
                          dilations = along_rows(old.integers("dilations", {1, 1}));
-    std::vector<int64_t> out = with_row(static_shape(shape(node.outputs[0])));
+    std::vector<int64_t> out = as_image(static_shape(shape(node.outputs[0])));
     Attributes a;
     a.set("kernel", kernel);
     a.set("strides", strides);
     a.set("dilations", dilations);
-    a.set("pads", padding(node, kernel, strides, dilations));
+    a.set("pads", explicit_padding(g_, node, kernel, strides, dilations));
     a.set("extent", std::vector<int64_t>{out[2], out[3]});
     a.set("count_include_pad", old.integer("count_include_pad", 0));
     if (is_op(node, "AveragePool") && (dilations[0] != 1 || dilations[1] != 1)) return false;

@@ -9,7 +9,7 @@
 namespace mcc::graph {
 namespace {
 
-constexpr int64_t kTaps = 3;  // of Winograd's algorithm
+constexpr int64_t kTaps = kWinogradTaps;
 constexpr double kElementBytes = 4;
 // Stages of a Winograd kernel start and end: what small convolutions have to make up for.
 constexpr double kFixedUs = 2;
@@ -78,13 +78,6 @@ double winograd_us(const ConvProblem& p, int64_t m, const tensor::Target& t, dou
   return product + moved / (t.l2.gb_per_s * 1e3) + kFixedUs;
 }
 
-bool has_winograd(const ConvProblem& p) {
-  for (int d = 0; d < 2; ++d) {
-    if (p.kernel[d] != kTaps || p.strides[d] != 1 || p.dilations[d] != 1) return false;
-  }
-  return p.group == 1;
-}
-
 }  // namespace
 
 std::optional<ConvProblem> conv_problem(const Graph& graph, const Node& node) {
@@ -97,9 +90,9 @@ std::optional<ConvProblem> conv_problem(const Graph& graph, const Node& node) {
   const std::vector<int64_t> ones(w.size() - 2, 1);
   std::vector<int64_t> strides = node.attributes.integers("strides", ones);
   std::vector<int64_t> dilations = node.attributes.integers("dilations", ones);
-  if (w.size() == 3) {  // an image of one row
-    ws.insert(ws.begin() + 2, 1);
-    ys.insert(ys.begin() + 2, 1);
+  ws = as_image(ws);
+  ys = as_image(ys);
+  if (w.size() == 3) {
     strides.insert(strides.begin(), 1);
     dilations.insert(dilations.begin(), 1);
   }
@@ -116,6 +109,39 @@ std::optional<ConvProblem> conv_problem(const Graph& graph, const Node& node) {
     p.dilations[d] = dilations[d];
   }
   return p;
+}
+
+bool has_winograd(const ConvProblem& p) {
+  for (int d = 0; d < 2; ++d) {
+    if (p.kernel[d] != kTaps || p.strides[d] != 1 || p.dilations[d] != 1) return false;
+  }
+  return p.group == 1;
+}
+
+std::vector<int64_t> as_image(std::vector<int64_t> dims) {
+  if (dims.size() == 3) dims.insert(dims.begin() + 2, 1);
+  return dims;
+}
+
+std::vector<int64_t> explicit_padding(const Graph& graph, const Node& node, const std::vector<int64_t>& kernel,
+                                      const std::vector<int64_t>& strides, const std::vector<int64_t>& dilations) {
+  const Shape& x = graph.value(node.inputs[0]).type.shape;
+  std::string mode = node.attributes.text("auto_pad", "NOTSET");
+  size_t axes = x.size() - 2;
+  std::vector<int64_t> pads = node.attributes.integers("pads", std::vector<int64_t>(2 * axes, 0));
+  if (axes == 1) pads = {0, pads[0], 0, pads[1]};
+  if (mode == "NOTSET" || mode.empty()) return pads;
+  if (mode == "VALID") return {0, 0, 0, 0};
+  std::vector<int64_t> image = as_image(static_shape(x));
+  for (size_t d = 0; d < 2; ++d) {
+    int64_t in = image[2 + d];
+    int64_t out = (in + strides[d] - 1) / strides[d];
+    int64_t total = std::max<int64_t>(0, (out - 1) * strides[d] + (kernel[d] - 1) * dilations[d] + 1 - in);
+    int64_t less = total / 2;
+    pads[d] = mode == "SAME_UPPER" ? less : total - less;
+    pads[d + 2] = total - pads[d];
+  }
+  return pads;
 }
 
 int64_t weight_bytes(const Graph& graph) {

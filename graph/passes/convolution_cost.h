@@ -22,6 +22,16 @@ struct ConvProblem {
 // Of an operator in the role of a convolution (LayoutRole) with static types, in one dimension or two; nothing for others.
 std::optional<ConvProblem> conv_problem(const Graph& graph, const Node& node);
 
+// Winograd's algorithm is there for windows of 3 x 3 of stride 1 over neighbours, not in groups.
+inline constexpr int64_t kWinogradTaps = 3;
+bool has_winograd(const ConvProblem& problem);
+
+// [N, C, L] as [N, C, 1, L], four dimensions as they are.
+std::vector<int64_t> as_image(std::vector<int64_t> dims);
+// The explicit padding (top, left, bottom, right) of a window over one spatial axis or two, whatever auto_pad says.
+std::vector<int64_t> explicit_padding(const Graph& graph, const Node& node, const std::vector<int64_t>& kernel,
+                                      const std::vector<int64_t>& strides, const std::vector<int64_t>& dilations);
+
 // Bytes of all constants that live nodes read: what a run of the model fetches at least once.
 int64_t weight_bytes(const Graph& graph);
 

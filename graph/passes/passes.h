@@ -53,10 +53,14 @@ void trim_windows(Graph& graph);
 // sum in f32; everything else stays as it is, inputs and outputs of the model too. f32: nothing changes.
 void lower_precision(Graph& graph, ElementType type);
 
+// On GPUs, convolutions that multiply in f32 go by Winograd's algorithm where that is expected to be faster
+// (graph/passes/grid_convolution_cost.h). Rounding changes.
+void use_winograd(Graph& graph, const tensor::Target& target);
+
 // Chooses for every convolution how its activations lie in memory, plain, blocked by the target's vector length or with the
 // channels last, by expected cost (graph/passes/convolution_cost.h), and rewrites the graph to that; constant operands of
 // matrix products and convolutions are packed as the kernels read them. Convolutions go by Winograd's algorithm where that
-// is expected to be faster, unless strict.
+// is expected to be faster, unless strict. For CPUs: a GPU's stay plain.
 void choose_layouts(Graph& graph, const tensor::Target& target, bool strict);
 
 struct OptimizeOptions {

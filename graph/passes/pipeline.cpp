@@ -41,6 +41,7 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     if (!options.strict) step("fuse_attention", [&] { fuse_attention(graph); });
     step("eliminate_dead_code", [&] { eliminate_dead_code(graph); });
     step("lower_precision", [&] { lower_precision(graph, options.precision); });
+    if (!options.strict) step("use_winograd", [&] { use_winograd(graph, options.target); });
     step("choose_layouts", [&] { choose_layouts(graph, options.target, options.strict); });
     step("fold_constants", fold);
     step("simplify_algebra", [&] { simplify_algebra(graph); });

@@ -94,6 +94,16 @@ class Cuda(unittest.TestCase):
                     expect += ["--expect", f"{output['name']}={folder / 'out' / f'output_{i}.npy'}"]
                 self.done(mcc("run", on_gpu, "--random", "5", "--rtol", "1e-3", "--atol", "1e-4", *expect, FAKE_CUDA_SM=90))
 
+    # Convolutions in f32 go by Winograd's algorithm where that pays, those of tensor cores and strict ones never.
+    def test_winograd(self):
+        model, library = self.folder / "winograd.onnx", self.folder / "winograd.so"
+        onnx.save(networks.build("winograd_cnn"), model)
+        for options, used in (((), True), (("--precision", "tf32"), False), (("--strict",), False)):
+            with self.subTest(options):
+                self.done(mcc("compile", model, "-o", library, "--target", "cuda:sm_80", "--no-cubin", *options))
+                launches = json.loads(self.done(mcc("inspect", library, "--json")).stdout)["device"]["launches"]
+                self.assertEqual(any("_tiles_product_" in launch["kernel"] for launch in launches), used)
+
     # ---- Libraries ----
 
     def test_same_bytes(self):

@@ -51,6 +51,12 @@ Setting setting_of(const Case& c) {
     } else if (key == "vnni") {
       s.target.vector_bits = 512;
       s.target.features = "+avx512vnni";
+    } else if (key == "gpu") {  // an architecture and how many multiprocessors of it
+      std::string arch;
+      in >> arch;
+      s.target.kind = tensor::TargetKind::cuda;
+      s.target.gpu = *tensor::find_gpu(arch);
+      in >> s.target.gpu.multiprocessors;
     } else if (key == "registers") {
       in >> s.target.vector_registers;
     } else {
@@ -88,6 +94,7 @@ constexpr Pass kPasses[] = {
        apply_layouts(g, layouts, s.target, s.strict);
      }},
     {"lower_precision", [](Graph& g, const Setting& s) { lower_precision(g, s.precision); }},
+    {"use_winograd", [](Graph& g, const Setting& s) { use_winograd(g, s.target); }},
     {"choose_layouts", [](Graph& g, const Setting& s) { choose_layouts(g, s.target, s.strict); }},
     {"optimize",
      [](Graph& g, const Setting& s) {

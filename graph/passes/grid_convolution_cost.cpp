@@ -1,0 +1,91 @@
+#include "graph/passes/grid_convolution_cost.h"
+
+#include <algorithm>
+
+#include "tensor/product_time.h"
+
+namespace mcc::graph {
+namespace {
+
+using tensor::Gpu;
+using tensor::ProductExtents;
+
+constexpr double kElementBytes = 4;
+// Of a multiprocessor, from the second-level cache: half of what its port takes.
+constexpr double kCacheBytesPerCycle = 32;
+
+double units_to_us(double units, const Gpu& gpu) { return units / 128 / (gpu.ghz * 1e3); }
+
+double moved_us(double bytes, double resident_bytes, const Gpu& gpu) {
+  const bool is_cached = resident_bytes <= 0.6 * gpu.l2_bytes;
+  const double cache = kCacheBytesPerCycle * gpu.multiprocessors * gpu.ghz;
+  return bytes / ((is_cached ? std::max(cache, gpu.gb_per_s) : gpu.gb_per_s) * 1e3);
+}
+
+// In as many parts as take the least time, of those that the rule offers (tuner/grid_product.cpp). `first`: the extent of the
+// first axis of the sum.
+double product_us(ProductExtents p, int64_t first, double weights, double model_weights, const Gpu& gpu) {
+  p.stages = gpu.sm() >= 80 ? 2 : 1;
+  double best = tensor::best_product_time(p, gpu);
+  for (int64_t parts = 2; parts <= 32 && first % parts == 0 && p.k / parts >= gpu.warp; parts *= 2) {
+    ProductExtents divided = p;
+    divided.g *= parts;
+    divided.k /= parts;
+    best =
+        std::min(best, tensor::best_product_time(divided, gpu) + tensor::parts_time(divided.results(), gpu));
+  }
+  return gpu.launch_us + std::max(units_to_us(best, gpu), moved_us(weights, model_weights, gpu));
+}
+
+double direct_weight_bytes(const ConvProblem& p) {
+  return kElementBytes * static_cast<double>(p.kernel[0] * p.kernel[1] * p.in_channels * p.out_channels);
+}
+
+}  // namespace
+
+double grid_direct_us(const ConvProblem& p, const Gpu& gpu, int64_t model_weight_bytes) {
+  const int64_t window = p.kernel[0] * p.kernel[1];
+  const ProductExtents product{
+      .i = p.out_channels, .j = p.images * p.height * p.width, .k = p.in_channels * window, .period = window};
+  return product_us(product, p.in_channels, direct_weight_bytes(p), static_cast<double>(model_weight_bytes),
+                    gpu);
+}
+
+double grid_winograd_us(const ConvProblem& p, int64_t m, const Gpu& gpu, int64_t model_weight_bytes) {
+  const int64_t positions = (m + kWinogradTaps - 1) * (m + kWinogradTaps - 1);
+  const int64_t tiles = p.images * ((p.height + m - 1) / m) * ((p.width + m - 1) / m);
+  const double weights =
+      direct_weight_bytes(p) * static_cast<double>(positions) / (kWinogradTaps * kWinogradTaps);
+  const double model = static_cast<double>(model_weight_bytes) + weights - direct_weight_bytes(p);
+  // Whichever of channels and tiles lie together in memory.
+  const ProductExtents by_tiles{.g = positions, .i = p.out_channels, .j = tiles, .k = p.in_channels};
+  const ProductExtents by_channels{.g = positions, .i = tiles, .j = p.out_channels, .k = p.in_channels};
+  const double product = std::min(product_us(by_tiles, p.in_channels, weights, model, gpu),
+                                  product_us(by_channels, p.in_channels, weights, model, gpu));
+  // A transform reads or writes an image, and the transformed one.
+  auto transform_us = [&](int64_t channels) {
+    const auto image = static_cast<double>(p.images * p.height * p.width * channels);
+    const auto transformed = static_cast<double>(positions * tiles * channels);
+    const double bytes = kElementBytes * (image + transformed);
+    return gpu.launch_us + moved_us(bytes, bytes, gpu);
+  };
+  return product + transform_us(p.in_channels) + transform_us(p.out_channels);
+}
+
+int64_t grid_winograd_tile(const ConvProblem& problem, const Gpu& gpu, int64_t model_weight_bytes) {
+  if (!has_winograd(problem)) return 0;
+  // A tenth has to be won, as on CPUs: kernels fall short of a model, and direct convolution rounds less.
+  double best = 0.9 * grid_direct_us(problem, gpu, model_weight_bytes);
+  int64_t tile = 0;
+  for (int64_t m : {2, 4}) {
+    // Tiles that are mostly padding, in either direction.
+    if (problem.height <= m || problem.width <= m) continue;
+    const double us = grid_winograd_us(problem, m, gpu, model_weight_bytes);
+    if (us >= best) continue;
+    best = us;
+    tile = m;
+  }
+  return tile;
+}
+
+}  // namespace mcc::graph
