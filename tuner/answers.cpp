@@ -57,6 +57,7 @@ std::vector<int64_t> divisors_of(int64_t n) {
 
 const std::vector<Answer>& AnswerTable::tiles(const Choice& choice) {
   int64_t inner = std::min(choice.max_inner, choice.extent);
+  std::lock_guard lock(mutex_);
   auto [entry, is_new] = tiles_.try_emplace({choice.extent, choice.levels, inner});
   if (is_new) {
     Answer factors;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <mutex>
 #include <tuple>
 
 #include "tuner/decider.h"
@@ -16,7 +17,7 @@ int64_t count_tiles(int64_t extent, int64_t levels);
 std::vector<int64_t> divisors_of(int64_t n);
 
 // Numbers the answers of choices: options in the order given, tiles in lexicographic order. Remembers the tiles that it
-// has listed. One thread at a time.
+// has listed. Several threads may ask at once.
 class AnswerTable {
  public:
   int64_t count(const Choice& choice);
@@ -27,7 +28,8 @@ class AnswerTable {
  private:
   const std::vector<Answer>& tiles(const Choice& choice);
 
-  std::map<std::tuple<int64_t, int64_t, int64_t>, std::vector<Answer>> tiles_;
+  std::mutex mutex_;
+  std::map<std::tuple<int64_t, int64_t, int64_t>, std::vector<Answer>> tiles_;  // entries are made once and stay
 };
 
 }  // namespace mcc::tuner

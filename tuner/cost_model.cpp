@@ -3,6 +3,7 @@
 #include "tuner/analyzer_cpu.h"
 #include "tuner/analyzer_gpu.h"
 #include "tuner/learned_model.h"
+#include "tuner/parallel.h"
 
 namespace mcc::tuner {
 
@@ -16,10 +17,8 @@ class Analyzer : public CostModel {
   explicit Analyzer(const tensor::Target& target) : target_(target) {}
 
   std::vector<double> predict(const Task&, std::span<const Planned> schedules) override {
-    std::vector<double> scores;
-    for (const Planned& p : schedules)
-      scores.push_back(-estimate_us(nest_of(p.func), target_));
-    return scores;
+    return parallel_map<double>(schedules.size(),
+                                [&](size_t i) { return -estimate_us(nest_of(schedules[i].func), target_); });
   }
   void learn(const Task&, std::span<const Trial>) override {}
 

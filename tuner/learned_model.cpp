@@ -6,6 +6,7 @@
 #include "tuner/analyzer_cpu.h"
 #include "tuner/analyzer_gpu.h"
 #include "tuner/features.h"
+#include "tuner/parallel.h"
 
 extern "C" const char mcc_pretrained_trees_begin[], mcc_pretrained_trees_end[];
 
@@ -141,10 +142,9 @@ void LearnedModel::learn(const Task& task, std::span<const Trial> trials) {
 }
 
 std::vector<double> LearnedModel::predict(const Task& task, std::span<const Planned> schedules) {
-  std::vector<Described> described;
-  for (const Planned& p : schedules)
-    described.push_back(describe(p.func, target_));
-  return predict(task.text, described);
+  return predict(task.text, parallel_map<Described>(schedules.size(), [&](size_t i) {
+                   return describe(schedules[i].func, target_);
+                 }));
 }
 
 }  // namespace mcc::tuner

@@ -4,6 +4,7 @@
 //      or down, then two); the other half is draft-then-verify, which finds the places to go down from.
 #include <algorithm>
 
+#include "tuner/parallel.h"
 #include "tuner/search_draft.h"
 
 namespace mcc::tuner {
@@ -43,10 +44,11 @@ class AutoSearch : public DraftSearch {
   }
 
   std::vector<Scored> around(const Sketch& sketch, const Planned& planned, int64_t stride) {
+    const std::vector<Point> near = space_.neighbours(planned, stride);
+    std::vector<Planned> made = parallel_map<Planned>(near.size(), [&](size_t i) { return space_.at(sketch, near[i]); });
     std::vector<Scored> points;
-    for (const Point& point : space_.neighbours(planned, stride)) {
-      Planned made = space_.at(sketch, point);
-      if (made.ok() && !is_seen(made)) points.push_back({&sketch, std::move(made), 0});
+    for (Planned& p : made) {
+      if (p.ok() && !is_seen(p)) points.push_back({&sketch, std::move(p), 0});
     }
     score(points, context_.model != nullptr ? context_.model : context_.drafter);
     for (Scored& point : points)

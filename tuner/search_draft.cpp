@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "tuner/parallel.h"
+
 namespace mcc::tuner {
 
 namespace {
@@ -57,16 +59,26 @@ void DraftSearch::make_drafts() {
       });
     }
   }
+  struct Draft {
+    const Sketch* sketch;
+    const Planned* parent;  // null: a random point
+    Random random;
+  };
+  std::vector<Draft> wanted;
   const size_t samples = (rounds_ == 0 ? kDrafts : kDrafts / 4) / effort_;
   for (const Sketch* sketch : large) {
-    for (size_t i = 0; i < samples / large.size(); ++i)
-      add(sketch, space_.sample(*sketch, draw()));
+    for (size_t i = 0; i < samples / large.size(); ++i) wanted.push_back({sketch, nullptr, draw()});
   }
   size_t parents = std::min<size_t>(measured().size(), 32);
   for (size_t i = 0; i < parents * 8 / effort_; ++i) {
     const Measured& parent = measured()[i % parents];
-    add(parent.sketch, space_.mutate(*parent.sketch, parent.planned, draw()));
+    wanted.push_back({parent.sketch, &parent.planned, draw()});
   }
+  std::vector<Planned> made = parallel_map<Planned>(wanted.size(), [&](size_t i) {
+    const auto& [sketch, parent, random] = wanted[i];
+    return parent ? space_.mutate(*sketch, *parent, random) : space_.sample(*sketch, random);
+  });
+  for (size_t i = 0; i < wanted.size(); ++i) add(wanted[i].sketch, std::move(made[i]));
   score(points, context_.drafter != nullptr ? context_.drafter : context_.model);
   for (Scored& point : points) {
     point.planned.func = {};
@@ -90,7 +102,8 @@ const std::vector<Scored>& DraftSearch::drafts() {
 }
 
 std::vector<Scored> DraftSearch::make_mutants() {
-  std::vector<Scored> mutants;
+  std::vector<std::pair<const Sketch*, const Planned*>> from;
+  std::vector<Random> randoms;
   size_t parents = std::min(measured().size(), kParents);
   for (size_t i = 0; i < kMutants / effort_ && parents + drafts_.size() > 0; ++i) {
     Random random = draw();
@@ -99,8 +112,14 @@ std::vector<Scored> DraftSearch::make_mutants() {
     const Measured* known = is_measured ? &measured()[pick(parents)] : nullptr;
     const Scored* draft = is_measured ? nullptr : &drafts_[pick(drafts_.size())];
     const Sketch* sketch = known != nullptr ? known->sketch : draft->sketch;
-    Planned made = space_.mutate(*sketch, known != nullptr ? known->planned : draft->planned, random);
-    if (made.ok()) mutants.push_back({sketch, std::move(made), 0});
+    from.emplace_back(sketch, known != nullptr ? &known->planned : &draft->planned);
+    randoms.push_back(random);
+  }
+  std::vector<Planned> made = parallel_map<Planned>(
+      from.size(), [&](size_t i) { return space_.mutate(*from[i].first, *from[i].second, randoms[i]); });
+  std::vector<Scored> mutants;
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (made[i].ok()) mutants.push_back({from[i].first, std::move(made[i]), 0});
   }
   return mutants;
 }

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "support/hash.h"
+#include "tuner/parallel.h"
 
 namespace mcc::tuner {
 
@@ -73,16 +74,22 @@ bool SearchBase::propose(std::vector<Candidate>& out, const Planned& planned) {
 }
 
 void SearchBase::tell(std::span<const Trial> trials) {
-  for (const Trial& trial : trials) {
-    seen_.insert(to_text(trial.candidate.trace));
+  for (const Trial& trial : trials) seen_.insert(to_text(trial.candidate.trace));
+  std::vector<Measured> points = parallel_map<Measured>(trials.size(), [&](size_t i) {
+    const Trial& trial = trials[i];
     const Sketch* sketch = space_.find(trial.candidate.sketch);
     // A censored time is only a bound, and that of a slow point: not one to go on from.
-    if (!trial.measurement.ok() || trial.measurement.is_censored || sketch == nullptr) continue;
-    Measured known{sketch, space_.at(*sketch, trial.candidate.point), trial.measurement.best_us()};
+    if (!trial.measurement.ok() || trial.measurement.is_censored || sketch == nullptr) return Measured();
+    Planned planned = space_.at(*sketch, trial.candidate.point);
+    planned.func = {};
+    return Measured{sketch, std::move(planned), trial.measurement.best_us()};
+  });
+  for (size_t i = 0; i < trials.size(); ++i) {
+    Measured& known = points[i];
     // Trials of another version of the rules may mean another point now.
-    if (!known.planned.ok() || to_text(known.planned.candidate.trace) != to_text(trial.candidate.trace))
+    if (known.sketch == nullptr || !known.planned.ok() ||
+        to_text(known.planned.candidate.trace) != to_text(trials[i].candidate.trace))
       continue;
-    known.planned.func = {};
     auto at = std::upper_bound(measured_.begin(), measured_.end(), known.us,
                                [](double us, const Measured& m) { return us < m.us; });
     measured_.insert(at, std::move(known));
@@ -118,11 +125,10 @@ void SearchBase::score(std::vector<Scored>& points, CostModel* model) {
   constexpr size_t kPortion = 64;  // functions that are made anew are held for so many points at a time
   for (size_t begin = 0; begin < points.size(); begin += kPortion) {
     size_t end = std::min(points.size(), begin + kPortion);
-    std::vector<Planned> portion;
-    for (size_t i = begin; i < end; ++i) {
-      const Planned& p = points[i].planned;
-      portion.push_back(p.func.body ? p : space_.at(*points[i].sketch, p.candidate.point));
-    }
+    const std::vector<Planned> portion = parallel_map<Planned>(end - begin, [&](size_t i) {
+      const Planned& p = points[begin + i].planned;
+      return p.func.body ? p : space_.at(*points[begin + i].sketch, p.candidate.point);
+    });
     std::vector<double> scores = model->predict(*context_.task, portion);
     for (size_t i = begin; i < end; ++i) points[i].score = scores[i - begin];
   }

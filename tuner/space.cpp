@@ -78,7 +78,10 @@ const Sketch* Space::find(std::string_view name) const {
 
 Planned Space::plan(const Sketch& sketch, const Point& point, Decider& otherwise) {
   Planned planned = plan_point(sketch, f_, target_, point, otherwise);
-  if (!planned.outcome) ++refusals_[planned.outcome.code];
+  if (!planned.outcome) {
+    std::lock_guard lock(refusals_mutex_);
+    ++refusals_[planned.outcome.code];
+  }
   return planned;
 }
 

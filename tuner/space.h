@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <mutex>
 #include <span>
 
 #include "tuner/answers.h"
@@ -48,7 +49,8 @@ class Space {
   const std::vector<const Sketch*>& sketches() const { return sketches_; }
   const Sketch* find(std::string_view name) const;  // null if there is none that fits
 
-  // Points that are not legal are values, too: Planned::outcome says why, refusals() counts them.
+  // Points that are not legal are values, too: Planned::outcome says why, refusals() counts them. Several threads may plan at
+  // once.
   Planned preferred(const Sketch& sketch);
   Planned sample(const Sketch& sketch, Random random);
   // Choices that the point leaves open get what analysis prefers.
@@ -82,6 +84,7 @@ class Space {
   const tensor::Target& target_;
   std::vector<const Sketch*> sketches_;
   AnswerTable answers_;
+  std::mutex refusals_mutex_;
   std::map<tensor::RefusalCode, int64_t> refusals_;
   SpaceSize size_;
   bool is_sized_ = false;
