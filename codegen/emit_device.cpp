@@ -16,7 +16,6 @@ using LlvmType = llvm::Type;
 namespace {
 
 constexpr unsigned kGlobalSpace = 1, kSharedSpace = 3;
-constexpr uint64_t kSharedAlign = 128;
 constexpr uint32_t kWholeWarp = 0xffffffff;
 
 constexpr llvm::Intrinsic::ID kRegisters[kThreadAxes] = {
@@ -92,7 +91,7 @@ void KernelEmitter::emit_launch(const Func& func, const LaunchPlan& launch, cons
     auto* memory = new llvm::GlobalVariable(
         module_, array, false, linkage, is_shared_dynamic ? nullptr : llvm::UndefValue::get(array),
         entry + "_shared", nullptr, llvm::GlobalValue::NotThreadLocal, kSharedSpace);
-    memory->setAlignment(llvm::Align(kSharedAlign));
+    memory->setAlignment(llvm::Align(static_cast<uint64_t>(launch.shared_align)));
     shared_ = memory;
   }
   for (const Let* let : launch.lets) {

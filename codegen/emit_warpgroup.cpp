@@ -45,23 +45,31 @@ void KernelEmitter::emit_with_sums(const Load& sums, const std::string& text, st
   }
 }
 
-// The operand's matrix descriptor (PTX ISA 9.7.15.5.1.2.2), without swizzling: bits 0 to 13 address, 16 to 29 leading, 32 to 45
-// stride byte offset, all in units of 16 bytes. Of rows along k the leading offset is that from one square to the next along k,
-// and the stride offset that to the next 8 rows; the same, by their meaning for transposed operands, of rows across k.
+// The operand's matrix descriptor (PTX ISA 9.7.15.5.1.2.2): bits 0 to 13 address, 16 to 29 leading, 32 to 45 stride byte offset,
+// all in units of 16 bytes, 62 and 63 the swizzling: 1 of 128 bytes, 2 of 64, 3 of 32. Without it the leading offset is that from
+// one square to the next along k, and the stride offset that to the next 8 rows; the same, by their meaning for transposed
+// operands, across k. With it the stride offset leads to the next 8 rows in memory, and the leading one, of operands across k,
+// to the next row's worth of columns. The hardware exchanges bits of addresses, so that what begins inside of rows (a later k)
+// needs no more than its address; the base offset stays 0, since patterns begin at multiples of 1,024 bytes.
 llvm::Value* KernelEmitter::matrix_descriptor(const Call& n, size_t first) {
   const auto* load = n.args[first].as<Load>();
-  int64_t side = 0, along = 0;
-  MCC_CHECK(load && as_int(n.args[first + 1], &side) && as_int(n.args[first + 2], &along),
+  int64_t side = 0, along = 0, is_across = 0, swizzle = 0;
+  MCC_CHECK(load && as_int(n.args[first + 1], &side) && as_int(n.args[first + 2], &along) &&
+                as_int(n.args[first + 3], &is_across) && as_int(n.args[first + 4], &swizzle),
             "an operand of a product");
   constexpr int64_t kUnit = 16, kMost = 1 << 14;
   const int64_t bytes = byte_size(load->buffer.element());
-  const int64_t leading = along * bytes / kUnit, stride = side * bytes / kUnit;
+  int64_t leading = along * bytes / kUnit, stride = side * bytes / kUnit;
+  if (swizzle != 0 && is_across != 0) std::swap(leading, stride);
+  if (swizzle != 0 && is_across == 0) leading = 1;  // not looked at
   MCC_CHECK(leading < kMost && stride < kMost, "squares too far apart in ", load->buffer.name());
   Value* where = vector_address(*load);
   if (where->getType()->getPointerAddressSpace() != 3) where = b_.CreateAddrSpaceCast(where, b_.getPtrTy(3));
   Value* start = b_.CreateLShr(b_.CreateAnd(b_.CreatePtrToInt(where, b_.getInt32Ty()), b_.getInt32(0x3ffff)),
                                b_.getInt32(4));
-  const uint64_t offsets = static_cast<uint64_t>(leading) << 16 | static_cast<uint64_t>(stride) << 32;
+  const uint64_t layout = swizzle == 0 ? 0 : swizzle == 128 ? 1 : swizzle == 64 ? 2 : 3;
+  const uint64_t offsets =
+      static_cast<uint64_t>(leading) << 16 | static_cast<uint64_t>(stride) << 32 | layout << 62;
   return b_.CreateOr(b_.CreateZExt(start, b_.getInt64Ty()), b_.getInt64(offsets));
 }
 
@@ -87,7 +95,7 @@ llvm::Value* KernelEmitter::emit_wgmma(const Call& n) {
     return b_.getTrue();
   }
   as_int(n.args[4], &a_across);
-  as_int(n.args[8], &b_across);
+  as_int(n.args[9], &b_across);
   const int count = sums->type.lanes;
   const char* type = n.function == Intrinsic::wgmma_f16 ? "f16" : "bf16";
   std::string list;
@@ -98,7 +106,7 @@ llvm::Value* KernelEmitter::emit_wgmma(const Call& n) {
   emit_with_sums(*sums,
                  text("wgmma.mma_async.sync.aligned.m64n", 2 * count, "k16.f32.", type, ".", type, " {", list,
                       "}", input(0), input(1), input(2), ", 1, 1, ", a_across, ", ", b_across, ";"),
-                 {matrix_descriptor(n, 1), matrix_descriptor(n, 5), b_.getTrue()});
+                 {matrix_descriptor(n, 1), matrix_descriptor(n, 6), b_.getTrue()});
   return b_.getTrue();
 }
 

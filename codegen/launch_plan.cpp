@@ -134,8 +134,10 @@ class Planner : public Visitor {
     }
     if (buffer.scope() == Scope::shared) {
       p.home = Home::shared;
-      p.offset = launch_->shared_bytes;
-      launch_->shared_bytes += (p.bytes + kAlign - 1) / kAlign * kAlign;
+      const int64_t align = std::max<int64_t>(kAlign, buffer->alignment);
+      p.offset = (launch_->shared_bytes + align - 1) / align * align;
+      launch_->shared_bytes = p.offset + (p.bytes + kAlign - 1) / kAlign * kAlign;
+      launch_->shared_align = std::max(launch_->shared_align, align);
     } else if (buffer.scope() == Scope::global) {
       refuse(text("buffer '", buffer.name(), "' is in device memory but belongs to one thread"));
     } else {

@@ -17,7 +17,7 @@ struct LaunchPlan {
   std::vector<int> buffers;                            // used; params, then workspaces
   std::vector<bool> is_written;                        // of each
   std::vector<int> dims;
-  int64_t shared_bytes = 0;
+  int64_t shared_bytes = 0, shared_align = 128;  // of their beginning
 };
 
 struct DevicePlan {

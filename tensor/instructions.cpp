@@ -49,35 +49,45 @@ Instruction matrix_product(const std::string& type, Intrinsic mma, ElementType e
   return {name, "sm_80", std::move(semantics), mma};
 }
 
-// acc[w, n, h, y, x, p] += a[16 * w + 8 * h + y, 0..16] . b[0..16, 8 * n + 2 * x + p], the sums of thread (w, y, x) of a product of
-// 64 rows (wgmma.mma_async.m64nNk16, PTX ISA 9.7.15.5: sums by figure 149). Operands are squares of 8 x 8 elements (core
-// matrices without swizzling): of eight elements along k, or across it, first come those of all rows, or of all k.
+// acc[w, m, n, h, y, x, p] += a[16 * w + 8 * h + y, 0..16] . b[0..16, 64 * m + 8 * n + 2 * x + p], the sums of thread (w, y, x) of
+// a product of 64 rows (wgmma.mma_async.m64nNk16, PTX ISA 9.7.15.5: sums by figure 149); without m for 64 columns. Operands stand
+// along k, in rows of any stride, or across it, eight neighbours at a time; in which of such orders the instruction finds
+// them is looked at later (use_instructions), since units of 16 bytes may be exchanged once the nest has been matched.
 Instruction warpgroup_product(const std::string& type, Intrinsic wgmma, ElementType element, int64_t columns,
                               bool a_along_k, bool b_along_k) {
   FuncBuilder builder(text("wgmma_m64n", columns, "k16_", a_along_k ? "row" : "col", "_", b_along_k ? "col" : "row",
                            "_", type));
-  Var a_row = builder.dim("a_row"), b_row = builder.dim("b_row"), acc_row = builder.dim("acc_row");
-  Buffer a = builder.input("a", element, {a_along_k ? 2 : 8, a_row});
-  Buffer b = builder.input("b", element, {b_along_k ? 2 : columns / 8, b_row});
-  Buffer acc = builder.new_buffer("acc", ElementType::f32, {4, acc_row});
-  builder.block("wgmma",
-                {{"w", 4, AxisKind::spatial},
-                 {"y", 8, AxisKind::spatial},
-                 {"x", 4, AxisKind::spatial},
-                 {"n", columns / 8, AxisKind::spatial},
-                 {"h", 2, AxisKind::spatial},
-                 {"p", 2, AxisKind::spatial},
-                 {"o", 2, AxisKind::reduce},
-                 {"k", 8, AxisKind::reduce}},
-                [&](Axes v) {
-                  Expr w = v[0], y = v[1], x = v[2], n = v[3], h = v[4], p = v[5], o = v[6], k = v[7];
-                  Expr i = w * 16 + h * 8 + y, j = n * 8 + x * 2 + p;
-                  Expr left = a_along_k ? load(a, {o, i * 8 + k}) : load(a, {w * 2 + h, o * 64 + k * 8 + y});
-                  Expr right = b_along_k ? load(b, {o, j * 8 + k}) : load(b, {n, o * 64 + k * 8 + x * 2 + p});
-                  std::vector<Expr> place = {w, n * 128 + h * 64 + y * 8 + x * 2 + p};
-                  return Store::make(acc, place, load(acc, place) + cast(ElementType::f32, left) *
-                                                                        cast(ElementType::f32, right));
-                });
+  int dims = 0;
+  auto any = [&] { return Expr(builder.dim(text("any", dims++))); };
+  const bool has_m = columns > 64;
+  std::vector<Expr> b_shape = {2};
+  for (int d = b_along_k ? 2 : has_m ? 4 : 3; d > 0; --d)
+    b_shape.push_back(any());
+  Buffer a = builder.input(
+      "a", element,
+      a_along_k ? std::vector<Expr>{2, any(), any()} : std::vector<Expr>{2, any(), any(), any()});
+  Buffer b = builder.input("b", element, b_shape);
+  Buffer acc = builder.new_buffer("acc", ElementType::f32, {4, any()});
+  std::vector<FuncBuilder::AxisSpec> axes = {
+      {"w", 4, AxisKind::spatial}, {"y", 8, AxisKind::spatial}, {"x", 4, AxisKind::spatial}};
+  if (has_m) axes.push_back({"m", columns / 64, AxisKind::spatial});
+  axes.insert(axes.end(), {{"n", 8, AxisKind::spatial},
+                           {"h", 2, AxisKind::spatial},
+                           {"p", 2, AxisKind::spatial},
+                           {"o", 2, AxisKind::reduce},
+                           {"k", 8, AxisKind::reduce}});
+  builder.block("wgmma", axes, [&](Axes v) {
+    Expr w = v[0], y = v[1], x = v[2], m = has_m ? Expr(v[3]) : Expr(0);
+    const size_t at = has_m ? 4 : 3;
+    Expr n = v[at], h = v[at + 1], p = v[at + 2], o = v[at + 3], k = v[at + 4];
+    Expr left = a_along_k ? load(a, {o, w * 16 + h * 8 + y, k}) : load(a, {o, w * 2 + h, k, y});
+    std::vector<Expr> place_b = {o, m, n, k, x * 2 + p};
+    if (!has_m) place_b.erase(place_b.begin() + 1);
+    Expr right = b_along_k ? load(b, {o, m * 64 + n * 8 + x * 2 + p, k}) : load(b, place_b);
+    std::vector<Expr> place = {w, (m * 8 + n) * 128 + h * 64 + y * 8 + x * 2 + p};
+    return Store::make(acc, place,
+                       load(acc, place) + cast(ElementType::f32, left) * cast(ElementType::f32, right));
+  });
   Func semantics = builder.finish({acc});
   std::string name = semantics.name;
   return {name, "sm_90a", std::move(semantics), wgmma};

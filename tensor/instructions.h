@@ -15,8 +15,8 @@ struct Instruction {
   std::string name;
   std::string feature;  // LLVM's name of what the target must have; "sm_80": a GPU of that generation or a later one
   // One block under constant loops, outermost first: an update of the last parameter from the others. Addresses count, not
-  // shapes: an operand of the matched nest has the same strides along the loops, and any base. Where an operand's rows have a
-  // symbolic length (Func::dims), any length that is the same along all loops will do.
+  // shapes: an operand of the matched nest has the same strides along the loops, and any base. Where a dimension of an operand has a
+  // symbolic length (Func::dims), any stride of the one before it that is the same along all loops will do.
   Func semantics;
   // The instruction is carried out by a warp together, and the outermost two loops are its threads: thread.y of 8, thread.x of 4;
   // that of a warpgroup (is_wgmma) by each four warps that follow each other along thread.z, its outermost loop.

@@ -50,7 +50,7 @@ namespace mcc::tensor {
 //   mma         i32x4, i32x2, and f32x4 or i32x4
 //   async       two loads, nothing, or a constant
 //   dot         i32xn, u8x4 and i8x4n
-//   wgmma       nothing; the sums (a load of f32), and a constant, or two operands, each a load and three constants
+//   wgmma       nothing; the sums (a load of f32), and a constant, or two operands, each a load and four constants
 enum class IntrinsicClass : uint8_t {
   math,
   float_op,
@@ -139,6 +139,8 @@ constexpr bool is_statement(Intrinsic function) {
 constexpr bool is_wgmma(Intrinsic function) {
   return function == Intrinsic::wgmma_f16 || function == Intrinsic::wgmma_bf16;
 }
+// Bytes to which operands of products are aligned whose units are exchanged (swizzle): the longest period of an order.
+inline constexpr int kSwizzleAlign = 1024;
 // Whether it goes lane by lane, over arguments of one type.
 constexpr bool is_lanewise(Intrinsic function) {
   return !is_statement(function) && !is_exchange(function) && class_of(function) != IntrinsicClass::dot;

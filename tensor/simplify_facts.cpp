@@ -1,4 +1,6 @@
 // What is known about variables, and the bounds that follow from it.
+#include <bit>
+
 #include "tensor/simplifier.h"
 #include "tensor/text.h"
 
@@ -258,6 +260,12 @@ Span Simplifier::span_of_binary(const Binary& n) {
       return {};
     case BinaryOp::bit_or:
     case BinaryOp::bit_xor:
+      // No bits above those of the larger one.
+      if (a.lo >= 0 && b.lo >= 0 && a.has_hi() && b.has_hi()) {
+        const auto most = static_cast<uint64_t>(std::max(a.hi, b.hi));
+        return {0, static_cast<int64_t>(std::bit_ceil(most + 1) - 1)};
+      }
+      return {};
     case BinaryOp::shl:
     case BinaryOp::eq:
     case BinaryOp::ne:

@@ -64,7 +64,7 @@ bool is_warpgroup_product(const Call& n) {
   const ElementType of = n.function == Intrinsic::wgmma_f16 ? ElementType::f16 : ElementType::bf16;
   const int columns = 2 * sums->type.lanes;
   if (columns % 8 != 0 || columns > 256) return false;
-  for (size_t first : {size_t{1}, size_t{5}}) {
+  for (size_t first : {size_t{1}, size_t{6}}) {
     const auto* operand = n.args[first].as<Load>();
     if (!operand || operand->predicate.defined() || !(operand->type == Type{of, 1}) ||
         operand->buffer.scope() != Scope::shared)
@@ -73,6 +73,10 @@ bool is_warpgroup_product(const Call& n) {
       if (!as_int(n.args[first + k], &number) || number < 0 || number % 8 != 0) return false;
     }
     if (!as_int(n.args[first + 3], &number) || number < 0 || number > 1) return false;
+    if (!as_int(n.args[first + 4], &number) || (number != 0 && number != 32 && number != 64 && number != 128))
+      return false;
+    // Where an element stands has to follow from its address alone.
+    if (number != 0 && operand->buffer->alignment % kSwizzleAlign != 0) return false;
   }
   return true;
 }

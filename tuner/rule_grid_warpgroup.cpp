@@ -4,13 +4,13 @@
 //     for k.o
 //       bound thread.z, y, x: A's part, fetched by all threads, into shared memory; B's part
 //       bound i.w @{thread.z}: bound i.l in 8 @{thread.y}: bound j.q in 4 @{thread.x}
-//         for k.m: j.n in N / 8, i.h in 2, j.p in 2, k.q in 2, k.i in 8            one instruction of each four warps: 64 x N
+//         for k.m: j.m in N / 64, j.n in 8, i.h in 2, j.p in 2, k.q in 2, k.i in 8   one instruction of each four warps: 64 x N
 //     bound thread.z, y, x: each thread's sums, with the elementwise consumer
 //
-// Each thread has the sums that the instruction gives it (tensor/instructions.cpp). Shared memory holds an operand in columns of
-// eight elements that are neighbours in memory, along k or across it: of eight each, first those of all rows (all k), so that
-// eight rows of eight are 128 bytes in all banks. Columns are 16 bytes longer than a multiple of 128, so that threads that fetch
-// what is along a row write to all banks, too. Products of one step run while the next one begins (pipeline_copies).
+// Each thread has the sums that the instruction gives it (tensor/instructions.cpp). Shared memory holds an operand in rows of 128
+// bytes (64 where the depth is no more) of what are neighbours in memory, along k or across it, with units of 16 bytes exchanged
+// by the row (swizzling): eight threads that fetch a row's 128 bytes write to all banks, and so do eight rows' units of one
+// column, which the instruction reads. Products of one step run while the next one begins (pipeline_copies).
 #include <algorithm>
 #include <cmath>
 
@@ -35,23 +35,16 @@ struct Tile {
 };
 
 constexpr int64_t kWarpRows = 8, kWarpColumns = 4;  // of threads
-constexpr int64_t kSquare = 8;                      // elements of a row that stand together
+constexpr int64_t kUnit = 8;                        // elements that stay together: 16 bytes
+constexpr int64_t kRow = 64;                        // of a row of 128 bytes
 constexpr int64_t kDepth = 16;                      // of one instruction
 constexpr int64_t kBytes = 2;                       // of an element
 
-// Bytes of a stage: columns of eight elements and the padding of each.
-int64_t stage_bytes(const Tile& t, const Product& p) {
-  auto side = [&](const Operand& o, int64_t extent) {
-    const int64_t columns = (o.is_along_k ? t.depth : extent) / kSquare,
-                  rows = o.is_along_k ? extent : t.depth;
-    return columns * (rows + 1) * kSquare * kBytes;
-  };
-  return side(p.a, t.rows()) + side(p.b, t.columns);
-}
+int64_t stage_bytes(const Tile& t) { return (t.rows() + t.columns) * t.depth * kBytes; }
 
 // An estimate of time: cycles of a multiprocessor, times 128.
 double score(const Tile& t, const Product& p, const Gpu& gpu) {
-  const int64_t threads = t.warps() * gpu.warp, shared = t.stages * stage_bytes(t, p);
+  const int64_t threads = t.warps() * gpu.warp, shared = t.stages * stage_bytes(t);
   // Accumulators, and what addresses and copies take.
   const int64_t registers = t.columns / 2 + 56;
   const int64_t resident = std::min(
@@ -120,17 +113,20 @@ class GridWarpgroups : private ProductAxes {
     tile();
     stage(p_.a, "a", "i");
     stage(p_.b, "b", "j");
-    square(p_.a, "a", "i");
-    square(p_.b, "b", "j");
+    in_rows(p_.a, "a", "i");
+    in_rows(p_.b, "b", "j");
     write_back();
     must_step(d_, DecomposeReduction{p_.block, loop("k.o")});
     must_step(d_, SetScope{acc_, "registers"});
     must_step(d_, Annotate{"", loop("k.o"), kStages, text(t_.stages)});
-    must_step(d_,
-              Tensorize{loop("j.n"), text("wgmma_m64n", t_.columns, "k16_", p_.a.is_along_k ? "row_" : "col_",
-                                          p_.b.is_along_k ? "col_" : "row_",
-                                          p_.factor == ElementType::f16 ? "f16" : "bf16")});
-    for (const char* name : {"j.n", "i.h", "j.p"}) {
+    must_step(d_, Tensorize{loop(t_.columns > kRow ? "j.m" : "j.n"),
+                            text("wgmma_m64n", t_.columns, "k16_", p_.a.is_along_k ? "row_" : "col_",
+                                 p_.b.is_along_k ? "col_" : "row_",
+                                 p_.factor == ElementType::f16 ? "f16" : "bf16")});
+    // What the instruction matches are sums, and so linear.
+    exchange_units(p_.a, "a", "i");
+    exchange_units(p_.b, "b", "j");
+    for (const char* name : {"j.m", "j.n", "i.h", "j.p"}) {
       if (s_.find_loop(p_.block + ".init." + name) != nullptr)
         must_step(d_, Unroll{p_.block + ".init." + name});
     }
@@ -148,13 +144,24 @@ class GridWarpgroups : private ProductAxes {
   void operand(const Operand& o, const std::string& name, const std::string& side) {
     must_step(d_, Reindex{p_.block, o.buffer.name(), "shared", loop(name), order_of(o, side)});
   }
-  // In columns of eight elements.
-  void square(const Operand& o, const std::string& name, const std::string& side) {
-    const std::string row = o.is_along_k ? side : "k", along = o.is_along_k ? "k" : side,
-                      g = has_batch() ? "g, " : "";
-    must_step(d_, TransformLayout{loop(name), text("(", join(order_of(o, side), ", "), ") -> (", g, along,
-                                                   " // 8, ", row, " * 8 + ", along, " %% 8)")});
-    must_step(d_, StorageAlign{loop(name), 64, kSquare});
+  // Elements of a row in shared memory.
+  int64_t row_of(const Operand& o) const { return o.is_along_k ? std::min(t_.depth, kRow) : kRow; }
+  std::string batch_index() const { return has_batch() ? "g, " : ""; }
+  void in_rows(const Operand& o, const std::string& name, const std::string& side) {
+    const std::string row = o.is_along_k ? side : "k", along = o.is_along_k ? "k" : side;
+    const int64_t length = row_of(o);
+    must_step(d_, TransformLayout{loop(name),
+                                  text("(", join(order_of(o, side), ", "), ") -> (", batch_index(), along,
+                                       " // ", length, ", ", row, ", ", along, " %% ", length, ")")});
+  }
+  // The pattern of the instruction's descriptor for rows of 128 or 64 bytes: by bits 7 and up of the address.
+  void exchange_units(const Operand& o, const std::string& name, const std::string& side) {
+    const std::string row = o.is_along_k ? side : "k";
+    const int64_t units = row_of(o) / kUnit, rows = kRow / row_of(o);
+    const std::string by = rows == 1 ? text(row, " %% ", units) : text(row, " // ", rows, " %% ", units);
+    must_step(d_, TransformLayout{loop(name),
+                                  text("(", batch_index(), "n, ", row, ", c) -> (", batch_index(), "n, ", row,
+                                       ", (c // ", kUnit, " ^ ", by, ") * ", kUnit, " + c %% ", kUnit, ")")});
   }
 
   void tile() {
@@ -165,18 +172,30 @@ class GridWarpgroups : private ProductAxes {
     must_step(d_, Split{loop("i"),
                         {0, t_.warps(), 2, kWarpRows},
                         {loop("i.b"), loop("i.w"), loop("i.h"), loop("i.l")}});
-    must_step(d_, Split{loop("j"),
-                        {0, t_.columns / 8, kWarpColumns, 2},
-                        {loop("j.b"), loop("j.n"), loop("j.q"), loop("j.p")}});
+    split_columns(loop("j"));
     must_step(d_, Split{loop("k"),
-                        {0, t_.depth / kDepth, kDepth / kSquare, kSquare},
+                        {0, t_.depth / kDepth, kDepth / kUnit, kUnit},
                         {loop("k.o"), loop("k.m"), loop("k.q"), loop("k.i")}});
-    must_step(d_, Reorder{{loop("i.b"), loop("j.b"), loop("k.o"), loop("i.w"), loop("i.l"), loop("j.q"),
-                           loop("k.m"), loop("j.n"), loop("i.h"), loop("j.p"), loop("k.q"), loop("k.i")}});
+    std::vector<std::string> nest = {loop("i.b"), loop("j.b"), loop("k.o"), loop("i.w"),
+                                     loop("i.l"), loop("j.q"), loop("k.m")};
+    if (t_.columns > kRow) nest.push_back(loop("j.m"));
+    for (const char* name : {"j.n", "i.h", "j.p", "k.q", "k.i"})
+      nest.push_back(loop(name));
+    must_step(d_, Reorder{nest});
     if (has_batch()) must_step(d_, Bind{loop("g"), "block.z"});
     must_step(d_, Bind{loop("i.b"), "block.y"});
     must_step(d_, Bind{loop("j.b"), "block.x"});
     bind_threads(loop("i.w"), loop("i.l"), loop("j.q"));
+  }
+  // Into tiles, 64 columns of a tile, eights of these, and each thread's two.
+  void split_columns(const std::string& j) {
+    std::vector<int64_t> factors = {0, kRow / 8, kWarpColumns, 2};
+    std::vector<std::string> names = {j + ".b", j + ".n", j + ".q", j + ".p"};
+    if (t_.columns > kRow) {
+      factors.insert(factors.begin() + 1, t_.columns / kRow);
+      names.insert(names.begin() + 1, j + ".m");
+    }
+    must_step(d_, Split{j, factors, names});
   }
   void bind_threads(const std::string& z, const std::string& y, const std::string& x) {
     must_step(d_, Bind{z, "thread.z"});

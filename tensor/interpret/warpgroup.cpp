@@ -18,14 +18,23 @@ double read_narrow(const Memory& memory, int64_t element) {
   return float_from_bits(memory.buffer.element(), bits);
 }
 
-// Squares of 8 x 8 elements: where element k of a row (or column) stands.
-struct Squares {
+// An operand's order: where element k of a row (or column) stands, in elements of two bytes.
+struct Order {
   Access first;
-  int64_t side = 0, along = 0;  // from one square to the next
+  int64_t side = 0, along = 0;
   bool is_across = false;
+  int64_t swizzle = 0;  // bytes of a row
   int64_t element(int64_t from, int row, int k) const {
-    return from + row / 8 * side + k / 8 * along + row % 8 * (is_across ? 1 : 8) +
-           k % 8 * (is_across ? 8 : 1);
+    if (swizzle == 0) {
+      return from + row / 8 * side + k / 8 * along + row % 8 * (is_across ? 1 : 8) +
+             k % 8 * (is_across ? 8 : 1);
+    }
+    const int64_t length = swizzle / 2;
+    const int64_t plain =
+        from + (is_across ? row / length * side + row % length + k / 8 * along + k % 8 * length
+                          : row / 8 * side + row % 8 * length + k);
+    const int64_t period = 128 / 2, unit = 16 / 2;
+    return plain ^ plain / period % (swizzle / 16) * unit;
   }
 };
 
@@ -97,15 +106,15 @@ struct ProductCode final : StmtCode {
     }
   }
 
-  static ProductOperand operand(const Team& team, const Squares& squares, int rows, Value* frame) {
-    ProductOperand out{&squares.first, {}, team.clock.epoch};
-    const int64_t first = squares.first.element(frame), count = squares.first.memory->count();
+  static ProductOperand operand(const Team& team, const Order& order, int rows, Value* frame) {
+    ProductOperand out{&order.first, {}, team.clock.epoch};
+    const int64_t first = order.first.element(frame), count = order.first.memory->count();
     for (int row = 0; row < rows; ++row) {
       for (int k = 0; k < kDepth; ++k) {
-        out.elements.push_back(squares.element(first, row, k));
+        out.elements.push_back(order.element(first, row, k));
         if (out.elements.back() >= count) {
-          squares.first.fail(frame, text("a product reads element ", out.elements.back(), " of ",
-                                         squares.first.memory->buffer.name(), ", which has ", count));
+          order.first.fail(frame, text("a product reads element ", out.elements.back(), " of ",
+                                       order.first.memory->buffer.name(), ", which has ", count));
         }
       }
     }
@@ -119,7 +128,7 @@ struct ProductCode final : StmtCode {
   }
 
   Access to;
-  Squares a, b;
+  Order a, b;
 };
 
 struct ProductGroupCode final : StmtCode {
@@ -197,14 +206,15 @@ const StmtCode* Compiler::warpgroup(const Call& n) {
   auto code = std::make_unique<ProductCode>();
   code->to = place_of(0);
   const ElementType of = n.function == Intrinsic::wgmma_f16 ? ElementType::f16 : ElementType::bf16;
-  for (auto [squares, arg] : {std::pair{&code->a, size_t{1}}, {&code->b, size_t{5}}}) {
-    squares->first = place_of(arg);
-    if (squares->first.memory->buffer.element() != of || squares->first.lanes != 1) {
+  for (auto [order, arg] : {std::pair{&code->a, size_t{1}}, {&code->b, size_t{6}}}) {
+    order->first = place_of(arg);
+    if (order->first.memory->buffer.element() != of || order->first.lanes != 1) {
       throw Fault{text(to_text(n.function), " of ", to_text(n.args[arg].type()))};
     }
-    squares->side = constant_argument(n, arg + 1);
-    squares->along = constant_argument(n, arg + 2);
-    squares->is_across = constant_argument(n, arg + 3) != 0;
+    order->side = constant_argument(n, arg + 1);
+    order->along = constant_argument(n, arg + 2);
+    order->is_across = constant_argument(n, arg + 3) != 0;
+    order->swizzle = constant_argument(n, arg + 4);
   }
   if (code->to.memory->buffer.element() != ElementType::f32)
     throw Fault{text(to_text(n.function), " sums f32")};

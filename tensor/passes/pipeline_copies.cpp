@@ -261,7 +261,7 @@ class Pipeline : public ScopedMutator {
       int64_t elements = 0;
       if (!as_int(b->shape[0], &elements)) return ScopedMutator::on(n, self);
       // Each stage is aligned as the buffer is.
-      const int64_t unit = std::max<int64_t>(1, 64 / byte_size(b->element));
+      const int64_t unit = std::max<int64_t>(1, std::max(64, b->alignment) / byte_size(b->element));
       sizes[b] = (elements + unit - 1) / unit * unit;
       stages[b] = std::max(stages[b], count);
     }

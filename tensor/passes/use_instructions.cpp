@@ -12,9 +12,10 @@
 namespace mcc::tensor {
 namespace {
 
-// acc[.] = acc[.] + A * B under the loops of the instruction: h, p, k, or n, h, p, o, k.
+// acc[.] = acc[.] + A * B under the loops of the instruction: h, p, k, or [m,] n, h, p, o, k.
 struct MatrixTile {
-  Var n, h, p, o, k;
+  Var m, n, h, p, o, k;
+  std::vector<const For*> loops;
   const Store* store = nullptr;
   const Load *a = nullptr, *b = nullptr;
 };
@@ -25,14 +26,21 @@ const Load* operand_of(const Expr& e) {
   return load && !load->predicate.defined() && load->indices.size() == 1 ? load : nullptr;
 }
 
+int count_loops(const For& n) {
+  const auto* inner = n.body.as<For>();
+  return inner ? 1 + count_loops(*inner) : 1;
+}
+
 std::optional<MatrixTile> as_tile(const For& n, bool is_warpgroup) {
   MatrixTile tile;
   const For* loop = &n;
-  const std::vector<Var*> vars = is_warpgroup ? std::vector<Var*>{&tile.n, &tile.h, &tile.p, &tile.o, &tile.k}
-                                              : std::vector<Var*>{&tile.h, &tile.p, &tile.k};
+  std::vector<Var*> vars = {&tile.h, &tile.p, &tile.k};
+  if (is_warpgroup) vars = {&tile.m, &tile.n, &tile.h, &tile.p, &tile.o, &tile.k};
+  if (is_warpgroup && count_loops(n) + 1 == static_cast<int>(vars.size())) vars.erase(vars.begin());
   for (Var* var : vars) {
     if (loop == nullptr || loop->loop != LoopKind::serial || !is_int(loop->min, 0)) return std::nullopt;
     *var = loop->var;
+    tile.loops.push_back(loop);
     if (var == &tile.k) break;
     loop = loop->body.as<For>();
   }
@@ -215,57 +223,122 @@ class UseInstructions : public ScopedMutator {
     return analyzer_.constant_difference(at(index, {{var.get(), Expr(1)}}), at(index, {{var.get(), Expr(0)}}));
   }
 
-  // The arguments that stand for an operand of four warps: of its rows (or columns), square is which square of 8, row the row in
-  // it in units of `unit`. Empty where it does not lie in squares of 8 x 8.
-  std::vector<Expr> squares(const Load& load, const MatrixTile& t, const Var& square, const Var& row, int64_t unit,
-                            const VarMap& first_of) const {
+  // An index whose units of 16 bytes are exchanged (intrinsics wgmma_T): what it is without that, and the length of rows in bytes.
+  struct Exchanged {
+    Expr plain;
+    int64_t bytes = 0;  // 0: nothing is exchanged
+  };
+  std::optional<Exchanged> exchanged(const Load& load, const MatrixTile& t) const {
+    constexpr int64_t kUnit = 8, kPeriod = 64;  // elements of 16 and 128 bytes
+    Analyzer inside = analyzer_;
+    for (const For* loop : t.loops)
+      inside.bind(loop->var, loop->min, loop->extent);
+    const Expr index = inside.simplify(load.indices[0]);
+    const Binary* flip = nullptr;
+    for_each_expr(Evaluate::make(index), [&](const Expr& e) {
+      const auto* n = e.as<Binary>();
+      if (n && n->op == BinaryOp::bit_xor) flip = n;
+    });
+    if (!flip) return Exchanged{index};
+    const Expr self(flip);
+    for (const auto& [unit, by] : {std::pair{flip->a, flip->b}, {flip->b, flip->a}}) {
+      const Expr plain = inside.simplify(index + (unit - self) * kUnit);
+      bool has_more = false;
+      for_each_expr(Evaluate::make(plain), [&](const Expr& e) {
+        const auto* n = e.as<Binary>();
+        has_more |= n && n->op == BinaryOp::bit_xor;
+      });
+      const Interval range = inside.bounds(unit);
+      if (has_more || !range.low || !range.high || *range.low < 0) continue;
+      for (int64_t units : {2, 4, 8}) {
+        auto is_same = [&](const Expr& a, const Expr& b) { return inside.constant_difference(a, b) == 0; };
+        // The unit is the one of the row, and what it is exchanged by follows from the address.
+        if (*range.high < units && is_same(floor_mod(floor_div(plain, kUnit), units), unit) &&
+            is_same(floor_mod(floor_div(plain, kPeriod), units), by))
+          return Exchanged{plain, units * 16};
+      }
+    }
+    return std::nullopt;
+  }
+
+  // The arguments that stand for an operand of four warps: of its rows (or columns), `eight` is which eight, row the row in
+  // them in units of `unit`, `many` which 64, if there are more. Empty where it does not lie in an order of the instruction.
+  std::vector<Expr> operand(const Load& load, const MatrixTile& t, const Var& eight, const Var& row,
+                            int64_t unit, const Var& many, const VarMap& first_of) const {
     constexpr int64_t kSide = 8;
-    const Expr& index = load.indices[0];
-    const std::optional<int64_t> side = stride(index, square), next = stride(index, t.o), k = stride(index, t.k),
-                                 across = stride(index, row);
+    if (load.buffer.scope() != Scope::shared) return {};
+    const std::optional<Exchanged> order = exchanged(load, t);
+    if (!order) return {};
+    const Expr& index = order->plain;
+    const std::optional<int64_t> from_eight = stride(index, eight), next = stride(index, t.o),
+                                 k = stride(index, t.k), across = stride(index, row),
+                                 from_many = many.defined() ? stride(index, many) : std::optional<int64_t>(0);
     const Expr first = at(index, first_of);
-    if (load.buffer.scope() != Scope::shared || !side || !next || !k || !across) return {};
-    if (!is_int(analyzer_.simplify(floor_mod(first, kSide)), 0) || *side % kSide != 0 || *next % kSide != 0) return {};
-    const bool is_along_k = *k == 1 && *across == kSide * unit, is_across = *k == kSide && *across == unit;
-    if (!is_along_k && !is_across) return {};
-    return {Load::make(load.buffer, {first}), Expr(*side), Expr(*next), Expr(is_across ? 1 : 0)};
+    if (!from_eight || !next || !k || !across || !from_many) return {};
+    if (!is_int(analyzer_.simplify(floor_mod(first, kSide)), 0) || *from_eight % kSide != 0 ||
+        *next % kSide != 0)
+      return {};
+    // Elements of a row of eight, or of what is exchanged.
+    const int64_t length = order->bytes == 0 ? kSide : order->bytes / byte_size(load.buffer.element());
+    const bool is_along_k = *k == 1 && *across == length * unit, is_across = *k == length && *across == unit;
+    int64_t side = *from_eight;
+    bool fits = is_along_k || is_across;
+    if (order->bytes == 0) {
+      fits &= !many.defined() || *from_many == kSide * side;
+    } else if (is_along_k) {
+      fits &=
+          *next == kSide && side % (kSide * length) == 0 && (!many.defined() || *from_many == kSide * side);
+    } else {
+      // Rows of 64: the only ones whose eights follow each other.
+      fits &= length == 64 && side == kSide && *next % (kSide * length) == 0 &&
+              *from_many % (kSide * length) == 0;
+      side = many.defined() ? *from_many : kSide * length;
+    }
+    if (!fits) return {};
+    return {Load::make(load.buffer, {first}), Expr(side), Expr(*next), Expr(is_across ? 1 : 0),
+            Expr(order->bytes)};
   }
 
   Stmt multiply_together(const MatrixTile& t, const For& outer, Intrinsic wgmma) const {
-    int64_t warps = 0, squares_of_b = 0;
-    if (!z_ || !as_int(z_->extent, &warps) || warps % 4 != 0 || !as_int(outer.extent, &squares_of_b)) return nullptr;
-    const Expr &to = t.store->indices[0], &a_index = t.a->indices[0], &b_index = t.b->indices[0];
-    const Expr sums = at(to, {{t.n.get(), Expr(0)}, {t.h.get(), Expr(0)}, {t.p.get(), Expr(0)}});
+    int64_t warps = 0, columns = 0;
+    const auto* inner = outer.body.as<For>();
+    if (!z_ || !as_int(z_->extent, &warps) || warps % 4 != 0 || !as_int(outer.extent, &columns))
+      return nullptr;
+    if (int64_t eights = 0; t.m.defined() && as_int(inner->extent, &eights)) columns *= eights;
+    const Expr &to = t.store->indices[0], &b_index = t.b->indices[0];
+    VarMap zeros = {{t.n.get(), Expr(0)},
+                    {t.h.get(), Expr(0)},
+                    {t.p.get(), Expr(0)},
+                    {t.o.get(), Expr(0)},
+                    {t.k.get(), Expr(0)}};
+    if (t.m.defined()) zeros[t.m.get()] = Expr(0);
+    const Expr sums = at(to, zeros);
     if (stride(to, t.n) != 4 || stride(to, t.h) != 2 || stride(to, t.p) != 1) return nullptr;
+    if (t.m.defined() && stride(to, t.m) != 32) return nullptr;
     for (const Var& var : {z_->var, y_->var, x_->var, t.o, t.k}) {
       if (uses_var(sums, var)) return nullptr;
     }
-    if (uses_var(a_index, x_->var) || uses_var(b_index, y_->var) || uses_var(b_index, z_->var)) return nullptr;
+    if (uses_var(t.a->indices[0], x_->var) || uses_var(b_index, y_->var) || uses_var(b_index, z_->var))
+      return nullptr;
     const Expr z = z_->var;
-    std::vector<Expr> a = squares(*t.a, t, t.h, y_->var, 1,
-                                  {{z.get(), floor_div(z, 4) * 4},
-                                   {y_->var.get(), Expr(0)},
-                                   {t.h.get(), Expr(0)},
-                                   {t.o.get(), Expr(0)},
-                                   {t.k.get(), Expr(0)}});
-    std::vector<Expr> b = squares(*t.b, t, t.n, x_->var, 2,
-                                  {{x_->var.get(), Expr(0)},
-                                   {t.n.get(), Expr(0)},
-                                   {t.p.get(), Expr(0)},
-                                   {t.o.get(), Expr(0)},
-                                   {t.k.get(), Expr(0)}});
+    VarMap first_of_a = zeros, first_of_b = zeros;
+    first_of_a[z.get()] = floor_div(z, 4) * 4;
+    first_of_a[y_->var.get()] = Expr(0);
+    first_of_b[x_->var.get()] = Expr(0);
+    std::vector<Expr> a = operand(*t.a, t, t.h, y_->var, 1, Var(), first_of_a);
+    std::vector<Expr> b = operand(*t.b, t, t.n, x_->var, 2, t.m, first_of_b);
     if (a.empty() || b.empty()) return nullptr;
-    int64_t side = 0, across = 0;
-    as_int(a[1], &side);
-    as_int(b[3], &across);
-    if (stride(b_index, t.p) != (across == 1 ? 1 : 8)) return nullptr;
+    const Expr a_index = exchanged(*t.a, t)->plain, b_plain = exchanged(*t.b, t)->plain;
+    const std::optional<int64_t> p = stride(b_plain, t.p), x = stride(b_plain, x_->var),
+                                 h = stride(a_index, t.h);
+    if (!p || x != 2 * *p) return nullptr;
     // The four warps' rows follow each other.
     for (int64_t w = 0; w < warps; ++w) {
       const Expr own = at(a_index, {{z.get(), Expr(w)}}), first = at(a_index, {{z.get(), Expr(w / 4 * 4)}});
-      if (analyzer_.constant_difference(own, first) != w % 4 * 2 * side) return nullptr;
+      if (analyzer_.constant_difference(own, first) != w % 4 * 2 * *h) return nullptr;
     }
     std::vector<Expr> args = {
-        Load::make(t.store->buffer, {Ramp::make(sums, 1, static_cast<int>(4 * squares_of_b))})};
+        Load::make(t.store->buffer, {Ramp::make(sums, 1, static_cast<int>(4 * columns))})};
     args.insert(args.end(), a.begin(), a.end());
     args.insert(args.end(), b.begin(), b.end());
     return Evaluate::make(Call::make(wgmma, std::move(args)));

@@ -22,7 +22,7 @@ class MapReader {
     } while (accept(","));
     if (!accept(")") || !accept("->") || !accept("(")) return std::nullopt;
     do {
-      Expr e = sum(0);
+      Expr e = exchanged(0);
       if (!e.defined() || map.to.size() >= 16) return std::nullopt;
       map.to.push_back(std::move(e));
     } while (accept(","));
@@ -37,6 +37,15 @@ class MapReader {
   static constexpr int64_t kMaxConstant = int64_t{1} << 31;
   static constexpr int kMaxDepth = 32;
 
+  Expr exchanged(int depth) {
+    Expr left = sum(depth);
+    while (left.defined() && accept("^")) {
+      Expr right = sum(depth);
+      if (!right.defined()) return nullptr;
+      left = binary(BinaryOp::bit_xor, left, right);
+    }
+    return left;
+  }
   Expr sum(int depth) {
     if (depth > kMaxDepth) return nullptr;
     Expr left = product(depth);
@@ -69,7 +78,7 @@ class MapReader {
   }
   Expr factor(int depth) {
     if (accept("(")) {
-      Expr e = sum(depth + 1);
+      Expr e = exchanged(depth + 1);
       return accept(")") ? e : Expr();
     }
     skip_spaces();
@@ -116,19 +125,37 @@ class MapReader {
 
 std::optional<IndexMap> parse_index_map(std::string_view source) { return MapReader(source).read(); }
 
+namespace {
+
+// How many values a digit of an old index takes; undefined where e is none.
+Expr extent_of(const Expr& e, const IndexMap& map, const std::vector<Expr>& shape) {
+  const Digit digit = as_digit(e);
+  auto var =
+      std::find_if(map.from.begin(), map.from.end(), [&](const Var& v) { return v.same_as(digit.base); });
+  if (var == map.from.end() || digit.offset != 0) return nullptr;
+  Expr extent = ceil_div(shape[static_cast<size_t>(var - map.from.begin())], digit.stride);
+  return digit.modulus != 0 ? min(extent, Expr(digit.modulus)) : extent;
+}
+
+}  // namespace
+
 std::optional<std::vector<Part>> parts_of(const Expr& e, const IndexMap& map,
                                           const std::vector<Expr>& shape) {
   std::vector<std::pair<int64_t, Expr>> terms;
   split_sum(e, &terms);
   std::vector<Part> parts;
   for (const auto& [coefficient, atom] : terms) {
-    Digit digit = as_digit(atom);
-    auto var =
-        std::find_if(map.from.begin(), map.from.end(), [&](const Var& v) { return v.same_as(digit.base); });
-    if (var == map.from.end() || digit.offset != 0 || coefficient <= 0) return std::nullopt;
-    Expr extent = ceil_div(shape[static_cast<size_t>(var - map.from.begin())], digit.stride);
-    if (digit.modulus != 0) extent = min(extent, Expr(digit.modulus));
-    parts.push_back({coefficient, digit, extent});
+    const auto* exchange = atom.as<Binary>();
+    if (exchange && exchange->op != BinaryOp::bit_xor) exchange = nullptr;
+    Part part{coefficient, as_digit(exchange ? exchange->a : atom),
+              extent_of(exchange ? exchange->a : atom, map, shape)};
+    if (exchange) {
+      part.flip = as_digit(exchange->b);
+      part.flip_extent = extent_of(exchange->b, map, shape);
+    }
+    if (!part.extent.defined() || (exchange && !part.flip_extent.defined()) || coefficient <= 0)
+      return std::nullopt;
+    parts.push_back(std::move(part));
   }
   std::sort(parts.begin(), parts.end(),
             [](const Part& a, const Part& b) { return a.coefficient < b.coefficient; });

@@ -14,14 +14,16 @@ struct IndexMap {
   std::vector<Expr> to;   // the new indices in terms of them
 };
 
-// Nothing where the text is no such map. Indices are made of sums, products, and divisions and remainders by constants.
+// Nothing where the text is no such map. Indices are made of sums, products, divisions and remainders by constants, and of ^.
 std::optional<IndexMap> parse_index_map(std::string_view source);
 
-// coefficient * digit, with the number of values that the digit takes.
+// coefficient * digit, or coefficient * (digit ^ flip), with the numbers of values that the digits take.
 struct Part {
   int64_t coefficient;
   Digit digit;
   Expr extent;
+  std::optional<Digit> flip = std::nullopt;
+  Expr flip_extent = nullptr;
 };
 
 // A new index of a buffer of this shape as a sum of digits of the old ones, the smallest coefficient first; nothing if it is

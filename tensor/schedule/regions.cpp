@@ -425,6 +425,32 @@ bool reads_are_covered(const Func& f, const std::vector<BlockSite>& sites, const
 
 // ---- Solving for axes ----
 
+void widen_regions(const Func& f, Block* block) {
+  RegionAnalysis regions(analyzer_at(f, {}));
+  for (const Var& d : f.dims)
+    regions.stand(d);
+  for (const Axis& a : block->axes)
+    regions.stand(a.var, a.domain.min, a.domain.extent);
+  bool has_loops = false;
+  for_each_stmt(block->body, [&](const Stmt& s) {
+    if (const auto* loop = s.as<For>()) {
+      regions.run(loop->var, loop->min, loop->extent);
+      has_loops = true;
+    }
+  });
+  if (!has_loops) return;
+  for (std::vector<Region>* list : {&block->reads, &block->writes}) {
+    for (Region& region : *list) {
+      std::vector<Expr> indices;
+      for (const Range& r : region.ranges)
+        indices.push_back(r.min);
+      const Box box = regions.box(indices, region.buffer.shape());
+      for (size_t d = 0; d < indices.size(); ++d)
+        region.ranges[d] = {box.dims[d].low, regions.analyzer().simplify(box.dims[d].width + 1)};
+    }
+  }
+}
+
 Digit as_digit(const Expr& e) {
   Digit d{e};
   int64_t c = 0;

@@ -106,6 +106,10 @@ struct AxisSolution {
   int64_t offset = 0;
 };
 
+// Makes the regions that a block reads and writes those of all iterations of the loops inside of it (a tile given to an
+// instruction); they have no name outside.
+void widen_regions(const Func& f, Block* block);
+
 // Solves indices such as (n, oc // 16, y + 1, oc %% 16) for the axes; an axis that they do not determine has no solution.
 // `extents` of the axes tell which digit is the last.
 std::vector<std::optional<AxisSolution>> solve_axes(const std::vector<Expr>& indices,

@@ -105,7 +105,8 @@ struct Side {
   Analyzer analyzer;
 };
 
-// Elements by which an access moves along a loop: a number, or that many rows of a symbolic length.
+// Elements by which an access moves along a loop: a number, or that many times what a dimension of symbolic length (and all behind
+// it) has, which may be any number.
 struct Stride {
   int64_t count = 0;
   const ExprNode* row = nullptr;
@@ -128,8 +129,8 @@ std::optional<std::vector<Stride>> strides(const Buffer& buffer, const std::vect
     if (as_int(buffer.shape()[d], &extent)) {
       stride.count *= extent;
     } else if (d > 0) {
-      if (stride.row != nullptr || !buffer.shape()[d].as<VarNode>()) return std::nullopt;
-      stride.row = buffer.shape()[d].get();
+      if (!buffer.shape()[d].as<VarNode>()) return std::nullopt;
+      stride = {1, buffer.shape()[d].get()};
     }
   }
   return out;
@@ -188,6 +189,19 @@ class Matcher {
   std::map<const ExprNode*, int64_t> rows_;  // lengths; looked up only
 };
 
+// Of the loop over warps, the first of the side's, the instruction is of four: which four they are is fixed.
+void four_at_a_time(const std::vector<const For*>& around, Side* side, Update* update) {
+  const Var all = side->loops[0], warp("warp"), group("group");
+  auto it = std::find_if(around.begin(), around.end(), [&](const For* l) { return l->var.same_as(all); });
+  side->loops[0] = warp;
+  side->analyzer.bind(warp, 0, 4);
+  side->analyzer.bind(group, 0, floor_div((*it)->extent, 4));
+  const VarMap map = {{all.get(), Expr(group) * 4 + warp}};
+  for (Expr& e : update->indices)
+    e = substitute(e, map);
+  update->operand = substitute(update->operand, map);
+}
+
 Outcome check_match(const Func& f, const Instruction& instruction, const Tile& tile) {
   std::vector<BlockSite> sites = block_sites(instruction.semantics.body);
   const BlockSite& pattern = sites[0];
@@ -205,8 +219,9 @@ Outcome check_match(const Func& f, const Instruction& instruction, const Tile& t
   }
   std::optional<Update> want = bound_update(*pattern.block), have = bound_update(*tile.block);
   std::vector<const For*> around = loops_around(f.body, tile.block);
-  Matcher matcher({loops, analyzer_at(instruction.semantics, pattern.loops)},
-                  {tile.all(), analyzer_at(f, around)});
+  Side side{tile.all(), analyzer_at(f, around)};
+  if (have && instruction.mma && is_wgmma(*instruction.mma)) four_at_a_time(around, &side, &*have);
+  Matcher matcher({loops, analyzer_at(instruction.semantics, pattern.loops)}, std::move(side));
   bool same = have && want->op == have->op &&
               matcher.match_access(want->buffer, want->indices, have->buffer, have->indices) &&
               matcher.match(want->operand, have->operand);
@@ -215,17 +230,6 @@ Outcome check_match(const Func& f, const Instruction& instruction, const Tile& t
                   text("expected the update of ", instruction.name, ", got ", to_text(tile.block->body)));
   }
   return applied();
-}
-
-// The points of the region while the loops inside the block run.
-void widen(const RegionAnalysis& regions, Region* region) {
-  std::vector<Expr> indices;
-  for (const Range& r : region->ranges)
-    indices.push_back(r.min);
-  Box box = regions.box(indices, region->buffer.shape());
-  for (size_t d = 0; d < indices.size(); ++d) {
-    region->ranges[d] = {box.dims[d].low, regions.analyzer().simplify(box.dims[d].width + 1)};
-  }
 }
 
 // The block with the tile's loops inside; each axis is bound to its value in the tile's first iteration.
@@ -262,17 +266,7 @@ Stmt blockize(const Func& f, const Tile& tile, const std::string& instruction, O
   block->body = body;
   block->annotations["instruction"] = instruction;
   Stmt made = make_block(block);
-  RegionAnalysis regions(analyzer_at(f, {}));
-  for (const Var& d : f.dims)
-    regions.stand(d);
-  for (const Axis& a : block->axes)
-    regions.stand(a.var, a.domain.min, a.domain.extent);
-  for (const For* l : tile.loops)
-    regions.run(Var(inner[l->var.get()].as<VarNode>()), l->min, l->extent);
-  for (std::vector<Region>* list : {&block->reads, &block->writes}) {
-    for (Region& r : *list)
-      widen(regions, &r);
-  }
+  widen_regions(f, block);
   return made;
 }
 

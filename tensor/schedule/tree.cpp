@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tensor/schedule/regions.h"
+
 namespace mcc::tensor {
 namespace {
 
@@ -403,7 +405,9 @@ Stmt simplify_accesses(const Func& f, const Block& old) {
   Block* block = old.copy();
   block->init = pass.mutate(old.init);
   block->body = pass.mutate(old.body);
-  return make_block(block);
+  Stmt made = make_block(block);
+  widen_regions(f, block);
+  return made;
 }
 
 }  // namespace mcc::tensor

@@ -94,7 +94,8 @@ void expect_instructions(const Func& lowered, const std::string& ptx) {
   EXPECT_GE(found, calls);
 }
 
-void run_as_ptx(const Func& lowered, const Target& target, Buffers* buffers) {
+void run_as_ptx(const Func& lowered, const Target& target, Buffers* buffers,
+                test::PtxTraffic* traffic = nullptr) {
   Result<DeviceCode> code = emit_ptx(lowered, "kernel", target);
   ASSERT_TRUE(code.ok()) << to_text(code.errors());
   for (const Expr& bytes : code->memory.workspaces)
@@ -120,7 +121,7 @@ void run_as_ptx(const Func& lowered, const Target& target, Buffers* buffers) {
                            return address >= begin && address + bytes <= begin + m.size();
                          });
     };
-    const std::string error = test::run_ptx(*module, launch.entry, grid, arguments, is_device);
+    const std::string error = test::run_ptx(*module, launch.entry, grid, arguments, is_device, traffic);
     ASSERT_EQ(error, "") << code->ptx;
   }
 }
@@ -185,6 +186,25 @@ TEST_P(Launches, AreRightAsPtx) {
                    y = number_at(f.params[n], got.pointers[n], k);
       ASSERT_NEAR(x, y, 1e-4 * (1 + std::fabs(x))) << f.params[n].name() << " at " << k;
     }
+  }
+}
+
+// Operands whose units are exchanged: each warp reads whole sectors and none twice, and no bank is asked for two words at once, by
+// copies or by products.
+TEST(Traffic, OfExchangedUnitsIsTheLeast) {
+  for (const std::string& name : launch_files()) {
+    if (!name.starts_with("wgmma_exchanged")) continue;
+    SCOPED_TRACE(name);
+    const Result<Target> target = make_target("cuda:sm_90a");
+    const Func lowered = lowered_file(name, *target);
+    Buffers buffers = buffers_of(lowered);
+    test::PtxTraffic traffic;
+    run_as_ptx(lowered, *target, &buffers, &traffic);
+    EXPECT_GT(traffic.copies, 0u);
+    EXPECT_EQ(traffic.sectors * 32, traffic.copied_bytes);
+    EXPECT_EQ(traffic.write_passes, traffic.write_groups);
+    EXPECT_GT(traffic.operand_rows, 0u);
+    EXPECT_EQ(traffic.operand_passes, traffic.operand_rows);
   }
 }
 

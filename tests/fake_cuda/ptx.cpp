@@ -60,7 +60,7 @@ void Parser::parse(const std::string& text) {
 
 void Parser::add_shared(const std::string& line) {
   const size_t bytes = array_bytes(line);
-  shared_bytes = (shared_bytes + 127) / 128 * 128;
+  shared_bytes = (shared_bytes + 1023) / 1024 * 1024;  // as far as any alignment goes
   shared[array_name(line)] = {shared_bytes, bytes};
   shared_bytes += bytes;
 }
@@ -308,12 +308,14 @@ int ptx_arguments(const PtxModule& module, const std::string& entry) {
 
 std::string run_ptx(const PtxModule& module, const std::string& entry, const PtxGrid& grid,
                     const std::vector<uint64_t>& arguments,
-                    const std::function<bool(uint64_t, size_t)>& is_device) {
+                    const std::function<bool(uint64_t, size_t)>& is_device, PtxTraffic* traffic) {
   const Function& f = module.functions.at(entry);
   Block block;
   block.grid = &grid;
   block.arguments = &arguments;
   block.is_device = &is_device;
+  Traffic counted;
+  if (traffic) block.traffic = &counted;
   const size_t threads = size_t{grid.block[0]} * grid.block[1] * grid.block[2];
   try {
     for (block.id[2] = 0; block.id[2] < grid.grid[2]; ++block.id[2]) {
@@ -340,6 +342,7 @@ std::string run_ptx(const PtxModule& module, const std::string& entry, const Ptx
             t.id[2] = static_cast<unsigned>(i / grid.block[0] / grid.block[1]);
           }
           run_block(f, block);
+          if (traffic) *traffic = counted.finish();
         }
       }
     }

@@ -59,6 +59,24 @@ struct Aligned {
   bool operator==(const Aligned&) const { return true; }
 };
 
+// Counts for PtxTraffic. A warp's copies are what its threads do at one step for the same time.
+class Traffic {
+ public:
+  void copy(size_t step, size_t thread, uint64_t to, uint64_t from, size_t size, size_t used);
+  void rows(const std::vector<uint64_t>& addresses);
+  PtxTraffic finish();
+
+ private:
+  struct Copy {
+    uint64_t to, from;
+    size_t size, used;
+  };
+  std::map<std::pair<size_t, size_t>, size_t> turns_;
+  std::map<std::tuple<size_t, size_t, size_t>, std::vector<Copy>>
+      warps_;  // sums of them are kept: any order will do
+  PtxTraffic total_;
+};
+
 struct Block {
   std::vector<std::byte, Aligned<std::byte>> shared;
   // Of each 16 bytes of it, the thread that has written there and not made that known to the async proxy, from 1; 0: none.
@@ -68,6 +86,7 @@ struct Block {
   const std::vector<uint64_t>* arguments = nullptr;
   const std::function<bool(uint64_t, size_t)>* is_device = nullptr;
   std::vector<Thread> threads;
+  Traffic* traffic = nullptr;
 };
 
 using Read = std::function<uint64_t(const Thread&)>;

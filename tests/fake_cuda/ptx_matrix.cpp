@@ -101,35 +101,63 @@ void Parser::decode_mma(Function& f, Step& step, const std::vector<std::string>&
 namespace {
 
 // An operand in shared memory: fields of the descriptor by PTX ISA 9.7.15.5.1.2.2 (matrix descriptor format), strides by
-// 9.7.15.5.1.2.1 (major-ness supported by strides).
+// 9.7.15.5.1.2.1 (major-ness supported by strides), orders by 9.7.15.5.1.1 (shared memory matrix layout).
 struct Descriptor {
   explicit Descriptor(uint64_t bits)
       : start((bits & 0x3fff) << 4), leading((bits >> 16 & 0x3fff) << 4), stride((bits >> 32 & 0x3fff) << 4) {
-    if (bits >> 62 != 0) throw Bad("a swizzled operand");
-    if ((bits >> 49 & 7) != 0) throw Bad("a base offset without swizzling");
-    if ((bits & ~0x3fff3fff3fffULL) != 0) throw Bad("bits of a descriptor that have no meaning");
+    if ((bits >> 49 & 7) != 0) throw Bad("a base offset of a pattern that begins where its size says");
+    if ((bits & ~0xc0003fff3fff3fffULL) != 0) throw Bad("bits of a descriptor that have no meaning");
+    constexpr unsigned kBitsOfUnits[] = {0, 3, 2, 1};  // of 16 bytes: none, 128, 64, 32 bytes
+    exchanged = kBitsOfUnits[bits >> 62];
   }
-  // Bytes from the start, of 16-bit elements. K-major: a core matrix is 8 rows of 16 bytes along k, which follow each other; the
-  // leading offset leads to the second column of 16 bytes, the stride offset to the next 8 rows. MN-major: 8 columns (k) of
-  // 16 bytes; the leading offset leads to the next 8 columns, the stride offset to the next row of 128 bits.
+  // Bytes from the start, of 16-bit elements, where nothing is exchanged. Without swizzling, K-major: a core matrix is 8 rows of 16
+  // bytes along k, which follow each other; the leading offset leads to the second column of 16 bytes, the stride offset to the
+  // next 8 rows. MN-major: 8 columns (k) of 16 bytes; the leading offset leads to the next 8 columns, the stride offset to the
+  // next row of 128 bits. With it, K-major: rows of 32, 64 or 128 bytes, of which 8 follow each other; the stride offset leads to
+  // the next 8. MN-major: 8 columns (k) of that length follow each other; the stride offset leads to the next 8, the leading
+  // offset to the next rows beyond the first swizzle-byte-size / 16 (of 128 bits).
   uint64_t offset(size_t mn, size_t k, bool is_mn_major) const {
-    if (!is_mn_major) return mn / 8 * stride + mn % 8 * 16 + k / 8 * leading + k % 8 * 2;
-    return k / 8 * leading + k % 8 * 16 + mn / 8 * stride + mn % 8 * 2;
+    if (exchanged == 0) {
+      if (!is_mn_major) return mn / 8 * stride + mn % 8 * 16 + k / 8 * leading + k % 8 * 2;
+      return k / 8 * leading + k % 8 * 16 + mn / 8 * stride + mn % 8 * 2;
+    }
+    const uint64_t row = uint64_t{16} << exchanged;
+    if (!is_mn_major) return mn / 8 * stride + mn % 8 * row + k * 2;
+    return mn * 2 / row * leading + mn * 2 % row + k / 8 * stride + k % 8 * row;
+  }
+  // Bits 4 and up of the address, as many as are exchanged, with those from 7 on.
+  uint64_t exchange(uint64_t address) const {
+    const uint64_t mask = (uint64_t{1} << exchanged) - 1;
+    return address ^ (address >> 7 & mask) << 4;
   }
   uint64_t start, leading, stride;
+  unsigned exchanged = 0;
 };
 
 // Where it stands in the block's memory: a descriptor has 18 bits of the address.
 size_t place_of(const Block& block, const Descriptor& d, uint64_t offset) {
   const uint64_t window = 0x3ffff;
   const uint64_t base = reinterpret_cast<uint64_t>(block.shared.data());
-  const uint64_t at = (d.start + offset - base) & window;
+  const uint64_t at = (d.exchange(d.start + offset) - base) & window;
   if (at + 2 > block.shared.size()) throw Bad("an operand of a product outside of shared memory");
   const size_t writer = block.writers[at / 16];
   if (writer != 0)
     throw Bad("a product reads what thread " + std::to_string(writer - 1) +
               " wrote without fence.proxy.async");
   return at;
+}
+
+// Core matrices: of eight rows (columns, across k), 16 bytes along k, or the other way round.
+void count_rows(const Thread& any, const Descriptor& d, size_t rows, size_t depth, bool is_mn_major) {
+  for (size_t mn = 0; mn < rows; mn += 8) {
+    for (size_t k = 0; k < depth; k += 8) {
+      std::vector<uint64_t> addresses;
+      for (size_t n = 0; n < 8; ++n)
+        addresses.push_back(
+            d.exchange(d.start + (is_mn_major ? d.offset(mn, k + n, true) : d.offset(mn + n, k, false))));
+      any.block->traffic->rows(addresses);
+    }
+  }
 }
 
 constexpr uint64_t kNotThere = 0x7fffcdcd;  // in registers while a product adds to them
@@ -225,6 +253,10 @@ void Parser::decode_wgmma(Function& f, Step& step, const std::vector<std::string
     };
     const std::vector<double> x = matrix(left, kRows, a_is_mn_major),
                               y = matrix(right, columns, b_is_mn_major);
+    if (any.block->traffic) {
+      count_rows(any, left, kRows, kDepth, a_is_mn_major);
+      count_rows(any, right, columns, kDepth, b_is_mn_major);
+    }
     for (size_t row = 0; row < kRows; ++row) {
       for (size_t column = 0; column < columns; ++column) {
         Thread& t = *threads.at(row / 16 * 32 + row % 8 * 4 + column % 8 / 2);

@@ -53,6 +53,7 @@ void Parser::decode_async(Function& f, Step& step, const std::vector<std::string
     const auto size = static_cast<size_t>(std::atoi(a[2].c_str()));
     if (size != 4 && size != 8 && size != 16) throw Bad("size");
     Read used = a.size() > 3 ? read(f, a[3]) : [size](const Thread&) { return uint64_t{size}; };
+    const size_t number = static_cast<size_t>(&step - f.steps.data());
     step.run = [=, to = address(f, a[0]), from = address(f, a[1])](Thread& t) {
       AsyncCopy copy{to(t), std::vector<std::byte>(size)};
       check_shared(t, copy.to, size);
@@ -62,6 +63,10 @@ void Parser::decode_async(Function& f, Step& step, const std::vector<std::string
       if (from(t) % size != 0)
         throw Bad("an address that is not aligned to " + std::to_string(size) + " bytes");
       if (count > 0) std::memcpy(copy.bytes.data(), reinterpret_cast<const void*>(from(t)), count);
+      if (t.block->traffic) {
+        const auto thread = static_cast<size_t>(&t - t.block->threads.data());
+        t.block->traffic->copy(number, thread, copy.to, from(t), size, count);
+      }
       std::memset(reinterpret_cast<void*>(copy.to), 0xcd, size);
       t.groups.back().push_back(std::move(copy));
     };

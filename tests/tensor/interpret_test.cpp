@@ -882,7 +882,8 @@ TEST(InterpretLaunch, WarpgroupsMultiplyBesideTheThreads) {
   }
   const std::string sums = "c[ramp(0, 1, 4)]", fence = "evaluate fence_async() ",
                     first = text("evaluate wgmma_fence(", sums, ") "),
-                    multiply = text("evaluate wgmma_f16(", sums, ", a[0], 128, 64, 0, b[0], 0, 64, 1) evaluate wgmma_commit() "),
+                    multiply = text("evaluate wgmma_f16(", sums,
+                                    ", a[0], 128, 64, 0, 0, b[0], 0, 64, 1, 0) evaluate wgmma_commit() "),
                     wait = text("evaluate wgmma_wait(", sums, ", 0) ");
   auto outcome = [&](const std::string& before, const std::string& product, const std::string& behind) {
     return run(parse(warpgroup_product(before, product, behind)), {x, w});
