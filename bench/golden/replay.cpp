@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <mutex>
 #include <set>
 
 #include "golden_set.h"
@@ -86,20 +87,23 @@ class Tree {
 constexpr std::array<std::string_view, 5> kSketches = {"rules", "tiling", "rfactor", "template.matmul",
                                                        "template.conv2d"};
 
-// What the sketches below ask; sketches are functions without a state of their own.
+// What the sketches below ask, by several threads at once; sketches are functions without a state of their own, so one
+// replay runs at a time.
 struct Stage {
   const Subject* subject = nullptr;
   std::vector<Tree> trees;
+  std::mutex mutex;
   std::map<size_t, tensor::Schedule> schedules;  // replayed once
   std::map<const tensor::StmtNode*, size_t> of_body;
 };
-thread_local Stage* stage = nullptr;
+Stage* stage = nullptr;
 
 template <size_t kSketch>
 bool apply(Draft& draft) {
   const Tree& tree = stage->trees[kSketch];
   if (tree.empty()) return false;
   size_t i = tree.choose(draft.decide);
+  std::lock_guard lock(stage->mutex);
   auto it = stage->schedules.find(i);
   if (it == stage->schedules.end()) {
     tensor::Schedule schedule(stage->subject->task.func);
