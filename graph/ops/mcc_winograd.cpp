@@ -165,7 +165,10 @@ void compute_winograd(ComputeContext& c) {
   const bool is_blocked = x.size() == 5;
   const Expr size(t.size), m(t.m), lines(t.count[0]), columns(t.count[1]);
   const Expr block = is_blocked ? x[4] : Expr(1);
-  const Expr width(t.count[1] * t.m + kTaps - 1), tiles = x[0] * lines * columns;
+  const Expr width(t.count[1] * t.m + kTaps - 1);
+  // Rows of the plain form are whole vectors of 4: their last tiles are some of the first once more, which nobody reads.
+  Expr tiles = x[0] * lines * columns;
+  if (!is_blocked) tiles = ceil_div(tiles, Expr(4)) * Expr(4);
   // Behind a shape the block, behind indices the place in it; nothing of plain tensors.
   auto with = [&](std::vector<Expr> indices, const Expr& last) {
     if (is_blocked) indices.push_back(last);
@@ -186,6 +189,7 @@ void compute_winograd(ComputeContext& c) {
   Buffer v = c.builder.compute("tiles", element, with({x[1], size, size, tiles}, block), [&](Axes i) {
     Expr image = floor_div(i[3], lines * columns), line = floor_mod(floor_div(i[3], columns), lines),
          column = floor_mod(i[3], columns);
+    if (!is_blocked) image = floor_mod(image, x[0]);
     return pick(i[2], transform_input(t.m, each(t.size, [&](const Expr& r) {
                                         return load(rows, with({image, i[0], line, i[1], column * m + r}, i.back()));
                                       })));

@@ -13,18 +13,21 @@ using tensor::ProductExtents;
 constexpr double kElementBytes = 4;
 // Of a multiprocessor, from the second-level cache: half of what its port takes.
 constexpr double kCacheBytesPerCycle = 32;
+// What a launch more takes beside its work: its first loads wait for the memory.
+constexpr double kLatencyUs = 0.6;
 
 double units_to_us(double units, const Gpu& gpu) { return units / 128 / (gpu.ghz * 1e3); }
 
-double moved_us(double bytes, double resident_bytes, const Gpu& gpu) {
-  const bool is_cached = resident_bytes <= 0.6 * gpu.l2_bytes;
+// Bytes out of so many that are needed again and again.
+double moved_us(double bytes, double of, const Gpu& gpu) {
+  const bool is_cached = of <= 0.6 * gpu.l2_bytes;
   const double cache = kCacheBytesPerCycle * gpu.multiprocessors * gpu.ghz;
   return bytes / ((is_cached ? std::max(cache, gpu.gb_per_s) : gpu.gb_per_s) * 1e3);
 }
 
 // In as many parts as take the least time, of those that the rule offers (tuner/grid_product.cpp). `first`: the extent of the
-// first axis of the sum.
-double product_us(ProductExtents p, int64_t first, double weights, double model_weights, const Gpu& gpu) {
+// first axis of the sum; fetch_us: what it has to wait for memory in any case.
+double product_us(ProductExtents p, int64_t first, double fetch_us, const Gpu& gpu) {
   p.stages = gpu.sm() >= 80 ? 2 : 1;
   double best = tensor::best_product_time(p, gpu);
   for (int64_t parts = 2; parts <= 32 && first % parts == 0 && p.k / parts >= gpu.warp; parts *= 2) {
@@ -34,7 +37,7 @@ double product_us(ProductExtents p, int64_t first, double weights, double model_
     best =
         std::min(best, tensor::best_product_time(divided, gpu) + tensor::parts_time(divided.results(), gpu));
   }
-  return gpu.launch_us + std::max(units_to_us(best, gpu), moved_us(weights, model_weights, gpu));
+  return gpu.launch_us + std::max(units_to_us(best, gpu), fetch_us);
 }
 
 double direct_weight_bytes(const ConvProblem& p) {
@@ -47,8 +50,8 @@ double grid_direct_us(const ConvProblem& p, const Gpu& gpu, int64_t model_weight
   const int64_t window = p.kernel[0] * p.kernel[1];
   const ProductExtents product{
       .i = p.out_channels, .j = p.images * p.height * p.width, .k = p.in_channels * window, .period = window};
-  return product_us(product, p.in_channels, direct_weight_bytes(p), static_cast<double>(model_weight_bytes),
-                    gpu);
+  const double fetch_us = moved_us(direct_weight_bytes(p), static_cast<double>(model_weight_bytes), gpu);
+  return product_us(product, p.in_channels, fetch_us, gpu);
 }
 
 double grid_winograd_us(const ConvProblem& p, int64_t m, const Gpu& gpu, int64_t model_weight_bytes) {
@@ -57,17 +60,20 @@ double grid_winograd_us(const ConvProblem& p, int64_t m, const Gpu& gpu, int64_t
   const double weights =
       direct_weight_bytes(p) * static_cast<double>(positions) / (kWinogradTaps * kWinogradTaps);
   const double model = static_cast<double>(model_weight_bytes) + weights - direct_weight_bytes(p);
+  auto transformed = [&](int64_t channels) {
+    return kElementBytes * static_cast<double>(positions * tiles * channels);
+  };
+  const double between = transformed(p.in_channels) + transformed(p.out_channels);
+  const double fetch_us = moved_us(weights, model, gpu) + moved_us(between, between, gpu);
   // Whichever of channels and tiles lie together in memory.
   const ProductExtents by_tiles{.g = positions, .i = p.out_channels, .j = tiles, .k = p.in_channels};
   const ProductExtents by_channels{.g = positions, .i = tiles, .j = p.out_channels, .k = p.in_channels};
-  const double product = std::min(product_us(by_tiles, p.in_channels, weights, model, gpu),
-                                  product_us(by_channels, p.in_channels, weights, model, gpu));
+  const double product = std::min(product_us(by_tiles, p.in_channels, fetch_us, gpu),
+                                  product_us(by_channels, p.in_channels, fetch_us, gpu));
   // A transform reads or writes an image, and the transformed one.
   auto transform_us = [&](int64_t channels) {
-    const auto image = static_cast<double>(p.images * p.height * p.width * channels);
-    const auto transformed = static_cast<double>(positions * tiles * channels);
-    const double bytes = kElementBytes * (image + transformed);
-    return gpu.launch_us + moved_us(bytes, bytes, gpu);
+    const double image = kElementBytes * static_cast<double>(p.images * p.height * p.width * channels);
+    return gpu.launch_us + kLatencyUs + moved_us(image + transformed(channels), between, gpu);
   };
   return product + transform_us(p.in_channels) + transform_us(p.out_channels);
 }

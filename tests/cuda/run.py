@@ -97,7 +97,7 @@ class Cuda(unittest.TestCase):
     # Convolutions in f32 go by Winograd's algorithm where that pays, those of tensor cores and strict ones never.
     def test_winograd(self):
         model, library = self.folder / "winograd.onnx", self.folder / "winograd.so"
-        onnx.save(networks.build("winograd_cnn"), model)
+        onnx.save(networks.build("wide_cnn"), model)
         for options, used in (((), True), (("--precision", "tf32"), False), (("--strict",), False)):
             with self.subTest(options):
                 self.done(mcc("compile", model, "-o", library, "--target", "cuda:sm_80", "--no-cubin", *options))

@@ -169,6 +169,15 @@ def winograd_cnn():
     return n.model(n.conv(x, 32, 20, pads=[0, 0, 0, 0]))
 
 
+def wide_cnn():
+    """3x3 convolutions that have enough channels for Winograd's algorithm on GPUs, too."""
+    n = Net(16)
+    x = n.op("Relu", n.conv(n.input("x", [2, 8, 15, 21]), 8, 160))
+    y = n.op("Relu", n.conv(x, 160, 160))
+    x = n.op("Relu", n.op("Add", n.conv(y, 160, 160, bias=False), x))
+    return n.model(n.conv(n.conv(x, 160, 161, pads=[0, 1, 1, 0]), 161, 20, 1))
+
+
 def convnext_block():
     n = Net(6)
     x = n.conv(n.input("x", [1, 3, 32, 32]), 3, 48, 4, 4, pads=[0, 0, 0, 0])
@@ -325,6 +334,7 @@ MODELS = {
     "quantized": quantized,
     "quantized_products": quantized_products,
     "shape_chain": shape_chain,
+    "wide_cnn": wide_cnn,
 }
 
 
