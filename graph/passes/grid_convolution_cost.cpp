@@ -79,7 +79,7 @@ double grid_winograd_us(const ConvProblem& p, int64_t m, const Gpu& gpu, int64_t
 }
 
 int64_t grid_winograd_tile(const ConvProblem& problem, const Gpu& gpu, int64_t model_weight_bytes) {
-  if (!has_winograd(problem)) return 0;
+  if (!has_winograd(problem) || problem.in_channels == 1 || problem.out_channels == 1) return 0;
   // A tenth has to be won, as on CPUs: kernels fall short of a model, and direct convolution rounds less.
   double best = 0.9 * grid_direct_us(problem, gpu, model_weight_bytes);
   int64_t tile = 0;
