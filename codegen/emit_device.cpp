@@ -1,11 +1,13 @@
 // The part of KernelEmitter that is of GPUs alone: entries, indices of threads, shared memory, barriers, shuffles.
 #include <llvm/IR/Constants.h>
+#include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
 #include <llvm/IR/MDBuilder.h>
 
 #include "codegen/kernel_emitter.h"
 #include "tensor/grid.h"
+#include "tensor/intrinsics.h"
 
 namespace mcc::codegen {
 
@@ -194,6 +196,7 @@ llvm::Value* KernelEmitter::emit_mma(const Call& n) {
   ID id = n.function == Intrinsic::mma_f16    ? nvvm_mma_m16n8k16_row_col_f32_f32
           : n.function == Intrinsic::mma_bf16 ? nvvm_mma_m16n8k16_row_col_bf16
           : n.function == Intrinsic::mma_tf32 ? nvvm_mma_m16n8k8_row_col_tf32
+          : n.function == Intrinsic::mma_u8i8 ? nvvm_mma_m16n8k32_row_col_u8_s8
                                               : nvvm_mma_m16n8k32_row_col_s8;
   LlvmType* pair = llvm::FixedVectorType::get(b_.getHalfTy(), 2);
   std::vector<Value*> args;
@@ -209,6 +212,26 @@ llvm::Value* KernelEmitter::emit_mma(const Call& n) {
   for (unsigned i = 0; i < 4; ++i)
     all = b_.CreateInsertElement(all, b_.CreateExtractValue(sums, i), uint64_t{i});
   return all;
+}
+
+// One dp4a for each lane, which every GPU since sm_61 has and LLVM 19 does not know.
+llvm::Value* KernelEmitter::emit_dp4a(const Call& n) {
+  LlvmType* word = b_.getInt32Ty();
+  const bool is_unsigned = left_bytes(n.function) == ElementType::u8;
+  auto* dp4a = llvm::InlineAsm::get(llvm::FunctionType::get(word, {word, word, word}, false),
+                                    is_unsigned ? "dp4a.u32.s32 $0, $1, $2, $3;" : "dp4a.s32.s32 $0, $1, $2, $3;",
+                                    "=r,r,r,r", /*hasSideEffects=*/false);
+  Value* sums = emit(n.args[0]);
+  Value* a = b_.CreateBitCast(emit(n.args[1]), b_.getInt32Ty());
+  Value* b = b_.CreateBitCast(emit(n.args[2]), sums->getType());
+  for (unsigned i = 0; i < static_cast<unsigned>(n.type.lanes); ++i) {
+    Value *of_b = b_.CreateExtractElement(b, uint64_t{i}), *sum = b_.CreateExtractElement(sums, uint64_t{i});
+    llvm::CallInst* next = b_.CreateCall(dp4a, {a, of_b, sum});
+    next->setDoesNotAccessMemory();
+    next->setDoesNotThrow();
+    sums = b_.CreateInsertElement(sums, next, uint64_t{i});
+  }
+  return sums;
 }
 
 llvm::Value* KernelEmitter::emit_async(const Call& n) {

@@ -591,7 +591,7 @@ llvm::Value* KernelEmitter::on(const Call& n) {
   if (class_of(n.function) == IntrinsicClass::rows) return emit_matrix_rows(n);
   if (class_of(n.function) == IntrinsicClass::mma) return emit_mma(n);
   if (class_of(n.function) == IntrinsicClass::async) return emit_async(n);
-  if (class_of(n.function) == IntrinsicClass::dot) return emit_dot4(n);
+  if (class_of(n.function) == IntrinsicClass::dot) return on_device() ? emit_dp4a(n) : emit_dot4(n);
   if (class_of(n.function) == IntrinsicClass::wgmma) return emit_wgmma(n);
   std::vector<Value*> args;
   for (const Expr& a : n.args)
@@ -645,10 +645,12 @@ llvm::Value* KernelEmitter::on(const Call& n) {
     case Intrinsic::mma_bf16:
     case Intrinsic::mma_tf32:
     case Intrinsic::mma_i8:
+    case Intrinsic::mma_u8i8:
     case Intrinsic::async_copy:
     case Intrinsic::async_commit:
     case Intrinsic::async_wait:
     case Intrinsic::dot4_u8i8:
+    case Intrinsic::dot4_i8i8:
     case Intrinsic::wgmma_fence:
     case Intrinsic::wgmma_f16:
     case Intrinsic::wgmma_bf16:

@@ -249,6 +249,7 @@ struct VectorReduce : ExprNode {
 //   likely(cond)           the condition is expected to hold
 // Of bytes, four to a sum:
 //   dot4_u8i8(c, a, b)     c (i32xn) + a (u8x4) . the four of b (i8x4n) at each lane; exact, wrapping as i32 does
+//   dot4_i8i8(c, a, b)     the same with a of i8
 // Of the threads of a GPU's block; where all of them come (shuffles: all of a warp of 32 that are there):
 //   barrier()              a statement only: goes on when all threads are here and sees what they wrote
 //   shuffle_xor(x, k)      x of the thread whose number in the warp is this one's ^ k (a constant, i64)
@@ -258,8 +259,8 @@ struct VectorReduce : ExprNode {
 //   load_matrices(x, n)    x: 16 bytes, a row of one of n = 1, 2, 4 matrices of 8 rows; row r of matrix m is thread 8 * m + r's.
 //                          Gives i32xn: register m of each thread's part of matrix m. A load from shared memory
 //   load_matrices_transposed(x, n)  the same of the transposed matrices, of elements of 16 bits
-//   mma_T(a, b, c)         c + A * B, of matrices of T = f16, bf16, tf32, i8: A of 16 rows and K = 8 * e columns, B of 8 columns, c
-//                          (f32x4; i32x4 for i8) of 16 x 8. Registers of a (i32x4): rows from 0, then from 8, of the first K / 2
+//   mma_T(a, b, c)         c + A * B, of matrices of T = f16, bf16, tf32, i8 (u8i8: A of u8): A of 16 rows and K = 8 * e columns, B of
+//                          8 columns, c (f32x4; i32x4 for integers) of 16 x 8. Registers of a (i32x4): rows from 0, then from 8, of the first K / 2
 //                          columns, then the other half; of b (i32x2): the halves of B's columns as rows; c: two neighbours
 //                          of row t // 4, from column 2 * (t %% 4), then of row t // 4 + 8. Products are exact, summed in
 //                          any order
@@ -295,8 +296,8 @@ struct VectorReduce : ExprNode {
               X(is_nan, 1) X(is_inf, 1) X(logical_not, 1) X(bit_not, 1) X(popcount, 1) X(bit_cast, 1)    \
                   X(prefetch, 2) X(likely, 1) X(barrier, 0) X(shuffle_xor, 2) X(shuffle_down, 2)           \
                       X(load_matrices, 2) X(load_matrices_transposed, 2) X(mma_f16, 3) X(mma_bf16, 3)      \
-                          X(mma_tf32, 3) X(mma_i8, 3) X(async_copy, 2) X(async_commit, 0) X(async_wait, 1)  \
-                              X(dot4_u8i8, 3)  \
+                          X(mma_tf32, 3) X(mma_i8, 3) X(mma_u8i8, 3) X(async_copy, 2) X(async_commit, 0) X(async_wait, 1)  \
+                              X(dot4_u8i8, 3) X(dot4_i8i8, 3)  \
                               X(wgmma_fence, 1) X(wgmma_f16, 11) X(wgmma_bf16, 11) X(wgmma_commit, 0)        \
                                   X(wgmma_wait, 2) X(fence_async, 0)
 

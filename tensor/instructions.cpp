@@ -4,13 +4,15 @@
 
 #include "support/text.h"
 #include "tensor/build.h"
+#include "tensor/intrinsics.h"
 
 namespace mcc::tensor {
 namespace {
 
-// acc[lane] += a[0..4] . b[lane, 0..4], products of u8 and i8 (in the given order) summed into i32.
-Instruction dot4(std::string name, std::string feature, ElementType a_type, ElementType b_type, int lanes) {
-  FuncBuilder builder(name);
+// acc[lane] += a[0..4] . b[lane, 0..4], products of u8 or i8 and i8 summed into i32.
+Instruction dot4(Intrinsic dot, std::string feature, int lanes) {
+  const ElementType a_type = left_bytes(dot), b_type = ElementType::i8;
+  FuncBuilder builder(text(to_text(dot), "_i32x", lanes));
   Buffer a = builder.input("a", a_type, {4});
   Buffer b = builder.input("b", b_type, {lanes, 4});
   Buffer acc = builder.new_buffer("acc", ElementType::i32, {lanes});
@@ -18,17 +20,20 @@ Instruction dot4(std::string name, std::string feature, ElementType a_type, Elem
     Expr product = cast(ElementType::i32, load(a, {i[1]})) * cast(ElementType::i32, load(b, {i[0], i[1]}));
     return Store::make(acc, {i[0]}, load(acc, {i[0]}) + product);
   });
-  return {std::move(name), std::move(feature), builder.finish({acc}), std::nullopt, Intrinsic::dot4_u8i8};
+  Func semantics = builder.finish({acc});
+  std::string name = semantics.name;
+  return {name, std::move(feature), std::move(semantics), std::nullopt, dot};
 }
 
 // acc[h, y, x, p] += a[8 * h + y, 0..K] . b[0..K, 2 * x + p], the sums of thread (y, x) of a product of 16 x 8 (PTX's
 // mma.m16n8kK). Operands in rows along k, or across it.
 Instruction matrix_product(const std::string& type, Intrinsic mma, ElementType element, ElementType sum, bool a_along_k,
                            bool b_along_k) {
+  const ElementType a_element = mma == Intrinsic::mma_u8i8 ? ElementType::u8 : element;
   const int64_t depth = 8 * 32 / bit_width(element);
   FuncBuilder builder(text("mma_m16n8k", depth, "_", a_along_k ? "row" : "col", "_", b_along_k ? "col" : "row", "_", type));
   Var a_row = builder.dim("a_row"), b_row = builder.dim("b_row");
-  Buffer a = builder.input("a", element, {a_along_k ? 16 : depth, a_row});
+  Buffer a = builder.input("a", a_element, {a_along_k ? 16 : depth, a_row});
   Buffer b = builder.input("b", element, {b_along_k ? 8 : depth, b_row});
   Buffer acc = builder.new_buffer("acc", sum, {2, 8, 4, 2});
   builder.block("mma",
@@ -95,8 +100,10 @@ Instruction warpgroup_product(const std::string& type, Intrinsic wgmma, ElementT
 
 std::vector<Instruction> make_instructions() {
   std::vector<Instruction> list;
-  list.push_back(dot4("dot4_u8i8_i32x16", "avx512vnni", ElementType::u8, ElementType::i8, 16));
-  list.push_back(dot4("dot4_u8i8_i32x8", "avxvnni", ElementType::u8, ElementType::i8, 8));
+  list.push_back(dot4(Intrinsic::dot4_u8i8, "avx512vnni", 16));
+  list.push_back(dot4(Intrinsic::dot4_u8i8, "avxvnni", 8));
+  list.push_back(dot4(Intrinsic::dot4_u8i8, "sm_70", 4));
+  list.push_back(dot4(Intrinsic::dot4_i8i8, "sm_70", 4));
   for (bool a_along_k : {true, false}) {
     for (bool b_along_k : {true, false}) {
       auto add = [&](const char* type, Intrinsic mma, ElementType element, ElementType sum) {
@@ -105,7 +112,10 @@ std::vector<Instruction> make_instructions() {
       add("f16", Intrinsic::mma_f16, ElementType::f16, ElementType::f32);
       add("bf16", Intrinsic::mma_bf16, ElementType::bf16, ElementType::f32);
       add("tf32", Intrinsic::mma_tf32, ElementType::tf32, ElementType::f32);
-      if (a_along_k && b_along_k) add("i8", Intrinsic::mma_i8, ElementType::i8, ElementType::i32);
+      if (a_along_k && b_along_k) {
+        add("i8", Intrinsic::mma_i8, ElementType::i8, ElementType::i32);
+        add("u8i8", Intrinsic::mma_u8i8, ElementType::i8, ElementType::i32);
+      }
       for (int64_t columns : {64, 128, 192, 256}) {
         list.push_back(
             warpgroup_product("f16", Intrinsic::wgmma_f16, ElementType::f16, columns, a_along_k, b_along_k));
@@ -125,13 +135,15 @@ const std::vector<Instruction>& all_instructions() {
 }
 
 bool has_instruction(const Target& target, const Instruction& instruction) {
+  if (target.kind == TargetKind::cuda)
+    return sm_of(instruction.feature) > 0 && target.gpu.sm() >= sm_of(instruction.feature);
   const std::string all = text(",", target.features, ",");
-  return target.kind == TargetKind::cpu && all.find(text(",+", instruction.feature, ",")) != std::string::npos;
+  return all.find(text(",+", instruction.feature, ",")) != std::string::npos;
 }
 
-const Instruction* dot_instruction(const Target& target) {
+const Instruction* dot_instruction(const Target& target, ElementType left) {
   for (const Instruction& instruction : all_instructions()) {
-    if (!instruction.dot || !has_instruction(target, instruction)) continue;
+    if (!instruction.dot || left_bytes(*instruction.dot) != left || !has_instruction(target, instruction)) continue;
     if (is_int(instruction.semantics.params.back().shape()[0], target.lanes(32))) return &instruction;
   }
   return nullptr;

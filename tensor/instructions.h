@@ -22,14 +22,15 @@ struct Instruction {
   // that of a warpgroup (is_wgmma) by each four warps that follow each other along thread.z, its outermost loop.
   // Each thread has sums of its own, of which the semantics speaks; the instruction computes those of all threads.
   std::optional<Intrinsic> mma = std::nullopt;
-  // The instruction is one of a CPU's vectors: lanes, then four bytes for each.
+  // The instruction is one of vectors, a CPU's or a thread's: lanes, then four bytes for each.
   std::optional<Intrinsic> dot = std::nullopt;
 };
 
-// Whether code for a CPU may use the instruction.
+// Whether code for the target may use the instruction.
 bool has_instruction(const Target& target, const Instruction& instruction);
-// The dot product of bytes whose lanes are the target's vectors of i32; null where the target has none.
-const Instruction* dot_instruction(const Target& target);
+// The dot product of bytes whose lanes are the target's vectors of i32, and whose left side is of that type; null where the
+// target has none.
+const Instruction* dot_instruction(const Target& target, ElementType left = ElementType::u8);
 
 // In a fixed order.
 const std::vector<Instruction>& all_instructions();

@@ -24,12 +24,12 @@ namespace mcc::tensor {
 
 // What is left: of numbers, bits and conditions.
 #define MCC_OTHER_INTRINSICS(X) \
-  X(abs) X(is_nan) X(is_inf) X(logical_not) X(bit_not) X(popcount) X(bit_cast) X(prefetch) X(likely) X(dot4_u8i8)
+  X(abs) X(is_nan) X(is_inf) X(logical_not) X(bit_not) X(popcount) X(bit_cast) X(prefetch) X(likely) X(dot4_u8i8) X(dot4_i8i8)
 
 // Of the threads of a GPU's block: only there are instructions for them.
 #define MCC_THREAD_INTRINSICS(X)                                                                         \
   X(barrier) X(shuffle_xor) X(shuffle_down) X(load_matrices) X(load_matrices_transposed) X(mma_f16)      \
-      X(mma_bf16) X(mma_tf32) X(mma_i8) X(async_copy) X(async_commit) X(async_wait) X(wgmma_fence)       \
+      X(mma_bf16) X(mma_tf32) X(mma_i8) X(mma_u8i8) X(async_copy) X(async_commit) X(async_wait) X(wgmma_fence)       \
           X(wgmma_f16) X(wgmma_bf16) X(wgmma_commit) X(wgmma_wait) X(fence_async)
 
 // All that code generation has instructions for.
@@ -49,7 +49,7 @@ namespace mcc::tensor {
 //   rows        16 bytes, and 1, 2 or 4
 //   mma         i32x4, i32x2, and f32x4 or i32x4
 //   async       two loads, nothing, or a constant
-//   dot         i32xn, u8x4 and i8x4n
+//   dot         i32xn, u8x4 or i8x4, and i8x4n
 //   wgmma       nothing; the sums (a load of f32), and a constant, or two operands, each a load and four constants
 enum class IntrinsicClass : uint8_t {
   math,
@@ -104,12 +104,14 @@ constexpr IntrinsicClass class_of(Intrinsic function) {
     case Intrinsic::mma_bf16:
     case Intrinsic::mma_tf32:
     case Intrinsic::mma_i8:
+    case Intrinsic::mma_u8i8:
       return IntrinsicClass::mma;
     case Intrinsic::async_copy:
     case Intrinsic::async_commit:
     case Intrinsic::async_wait:
       return IntrinsicClass::async;
     case Intrinsic::dot4_u8i8:
+    case Intrinsic::dot4_i8i8:
       return IntrinsicClass::dot;
     case Intrinsic::wgmma_fence:
     case Intrinsic::wgmma_f16:
@@ -141,6 +143,14 @@ constexpr bool is_wgmma(Intrinsic function) {
 }
 // Bytes to which operands of products are aligned whose units are exchanged (swizzle): the longest period of an order.
 inline constexpr int kSwizzleAlign = 1024;
+// What a product of bytes (a dot product, or of matrices) takes on its left; i8 on its right.
+constexpr ElementType left_bytes(Intrinsic function) {
+  return function == Intrinsic::dot4_u8i8 || function == Intrinsic::mma_u8i8 ? ElementType::u8 : ElementType::i8;
+}
+// Whether a product of matrices sums in i32.
+constexpr bool is_integer_mma(Intrinsic function) {
+  return function == Intrinsic::mma_i8 || function == Intrinsic::mma_u8i8;
+}
 // Whether it goes lane by lane, over arguments of one type.
 constexpr bool is_lanewise(Intrinsic function) {
   return !is_statement(function) && !is_exchange(function) && class_of(function) != IntrinsicClass::dot;

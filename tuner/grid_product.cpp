@@ -13,21 +13,28 @@ using namespace tensor;
 
 namespace {
 
-// The type of both factors below their conversions to the sum's type.
-ElementType factor_of(const Block& block) {
+bool is_byte(ElementType type) { return type == ElementType::u8 || type == ElementType::i8; }
+
+// The type of both factors below their conversions to the sum's type; of bytes summed in i32, that of the factor from buffer a.
+ElementType factor_of(const Block& block, const Buffer& of_a) {
   const auto* store = block.body.as<Store>();
   const auto* sum = store ? store->value.as<Binary>() : nullptr;
-  const auto* right = sum ? sum->b.as<Binary>() : nullptr;
-  const auto* product = right && right->op == BinaryOp::mul ? right : sum ? sum->a.as<Binary>() : nullptr;
+  const auto* term = sum ? sum->b.as<Binary>() : nullptr;
+  const auto* product = term && term->op == BinaryOp::mul ? term : sum ? sum->a.as<Binary>() : nullptr;
   const ElementType wide = store ? store->buffer.element() : ElementType::f32;
   if (!product || product->op != BinaryOp::mul) return wide;
   const auto *a = product->a.as<Cast>(), *b = product->b.as<Cast>();
-  return a && b && a->value.element() == b->value.element() ? a->value.element() : wide;
+  if (!a || !b) return wide;
+  bool is_a = false;
+  for_each_expr(Evaluate::make(a->value), [&](const Expr& e) {
+    const auto* load = e.as<Load>();
+    is_a |= load && load->buffer.same_as(of_a);
+  });
+  if (!is_a) std::swap(a, b);
+  const ElementType left = a->value.element(), right = b->value.element();
+  if (is_byte(left)) return wide == ElementType::i32 && right == ElementType::i8 ? left : wide;
+  return left == right ? left : wide;
 }
-
-}  // namespace
-
-namespace {
 
 // The blocks that only copy what the block then reads from them, alone.
 std::vector<std::string> copies_of(const Schedule& s, const BlockInfo& info) {
@@ -83,24 +90,27 @@ std::optional<Product> as_product(const Schedule& s, const std::string& name) {
     Operand o{&access == &x ? of[0] : of[1]};
     int64_t along_k = access.strides[p.k.axes.back()], along_side = access.strides[side.axes.back()];
     o.is_along_k = along_k == 1 && along_side != 1;
-    // One axis, or several that are one stretch of memory.
+    // The inner axes that are one stretch of memory: one axis, or several.
     const Side& along = o.is_along_k ? p.k : side;
-    int64_t stride = 1;
-    bool is_stretch = true;
-    for (size_t n = along.axes.size(); n-- > 0; stride *= info->axes[along.axes[n]].extent)
-      is_stretch &= access.strides[along.axes[n]] == stride;
+    int64_t stretch = 1;
+    std::vector<size_t> inner;
+    for (size_t n = along.axes.size(); n-- > 0 && access.strides[along.axes[n]] == stretch;) {
+      inner.push_back(along.axes[n]);
+      stretch *= info->axes[along.axes[n]].extent;
+    }
     auto fits = [&](int64_t lanes) {
       size_t steps = 0;
-      bool is_aligned = is_stretch && along.extent % lanes == 0;
+      bool is_aligned = stretch % lanes == 0;
       for (size_t n = 0; n < info->axes.size(); ++n) {
         // Every row of vectors begins at a multiple of their length; a window along it does not.
-        is_aligned &= access.strides[n] == 1 || access.strides[n] % lanes == 0;
+        const bool is_inside = std::find(inner.begin(), inner.end(), n) != inner.end();
+        is_aligned &= is_inside || access.strides[n] % lanes == 0;
         steps += access.strides[n] == 1;
       }
       return is_aligned && steps == 1;
     };
     const int bits = bit_width(access.buffer.element());
-    for (int64_t lanes = bits == 32 ? 4 : bits == 16 ? 8 : 1; lanes >= 4 && o.vector == 1; lanes /= 2) {
+    for (int64_t lanes = 128 / std::max(bits, 8); lanes >= 4 && bits <= 32 && o.vector == 1; lanes /= 2) {
       if (fits(lanes)) o.vector = lanes;
     }
     return o;
@@ -113,7 +123,7 @@ std::optional<Product> as_product(const Schedule& s, const std::string& name) {
   p.i.extent = (x_is_b ? of_y : of_x).extent;
   p.j.axes = (x_is_b ? of_x : of_y).axes;
   p.j.extent = (x_is_b ? of_x : of_y).extent;
-  p.factor = factor_of(*s.find_block(name));
+  p.factor = factor_of(*s.find_block(name), of[x_is_b ? 1 : 0]);
   return p;
 }
 

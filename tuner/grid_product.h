@@ -34,8 +34,9 @@ struct Product {
   int64_t period = 1;
   // Blocks that only copy what the product then reads: operands are looked at, and fetched, as if these were inlined.
   std::vector<std::string> copies;
-  // What is multiplied, where it is of a narrower type than the sum on both sides; else the sum's.
+  // What is multiplied, where it is of a narrower type than the sum on both sides; else the sum's. Of bytes, A's type; B's is i8.
   ElementType factor = ElementType::f32;
+  bool is_of_bytes() const { return byte_size(factor) == 1; }
 };
 
 // The block as such a product; empty when it is something else. j is the side along which C is contiguous.

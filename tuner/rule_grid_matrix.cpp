@@ -1,4 +1,4 @@
-// Sums of products on a GPU's tensor cores: 16-bit floats or tf32, summed in f32.
+// Sums of products on a GPU's tensor cores: 16-bit floats or tf32, summed in f32; bytes, summed in i32.
 //
 //   bound g @{block.z}: bound i.b @{block.y}: bound j.b @{block.x}                 a tile of C for each block
 //     for k.o
@@ -10,7 +10,7 @@
 // Each thread has the sums that the instruction gives it (tensor/instructions.cpp): rows i.l and i.l + 8, columns 2 j.q and
 // 2 j.q + 1 of each 16 x 8. Shared memory holds an operand as it lies in memory, along k or across it, in rows that are an odd
 // number of 16 bytes longer than a multiple of 32, so that the 8 rows of a matrix are in different banks. The product is
-// padded to whole tiles; what lies beyond the operands is 0.
+// padded to whole tiles; what lies beyond the operands is 0. Bytes stand along k always: no instruction transposes them.
 #include <algorithm>
 #include <cmath>
 
@@ -47,6 +47,10 @@ const char* type_name(ElementType type) {
       return "bf16";
     case ElementType::tf32:
       return "tf32";
+    case ElementType::i8:
+      return "i8";
+    case ElementType::u8:
+      return "u8i8";
     default:
       return nullptr;
   }
@@ -70,7 +74,7 @@ double score(const Tile& t, const Product& p, const Gpu& gpu) {
   const double sides = static_cast<double>((t.block_i() + t.block_j()) * t.depth * bytes);
   const double fragments = static_cast<double>(t.warps() * (t.rows * 16 + t.columns * 8) * t.depth * bytes);
   const double products =
-      static_cast<double>(t.block_i() * t.block_j() * t.depth) * (bytes == 4 ? 2 : 1) / gpu.matrix_fmas;
+      static_cast<double>(t.block_i() * t.block_j() * t.depth) * (bytes == 4 ? 2 : bytes == 1 ? 0.5 : 1) / gpu.matrix_fmas;
   constexpr double kSharedBytes = 128, kMemoryBytes = 48;  // a cycle
   constexpr double kWait =
       500;  // cycles until the memory answers: the longer a step is, the less of it shows
@@ -128,8 +132,8 @@ class GridMatrices : private ProductAxes {
     must_step(d_, SetScope{acc_, "registers"});
     must_step(d_, Annotate{"", loop("k.o"), kStages, text(kAhead)});
     must_step(d_, Tensorize{loop("i.h"),
-                            text("mma_m16n8k", depth_of_instruction(), "_", p_.a.is_along_k ? "row_" : "col_",
-                                 p_.b.is_along_k ? "col_" : "row_", type_name(p_.factor))});
+                            text("mma_m16n8k", depth_of_instruction(), "_", stands_along_k(p_.a) ? "row_" : "col_",
+                                 stands_along_k(p_.b) ? "col_" : "row_", type_name(p_.factor))});
     for (const char* name : {"i.m", "j.n", "i.h", "j.p"}) {
       if (s_.find_loop(loop(name)) != nullptr) must_step(d_, Unroll{loop(name)});
       if (s_.find_loop(p_.block + ".init." + name) != nullptr)
@@ -143,10 +147,12 @@ class GridMatrices : private ProductAxes {
   int64_t row() const { return kRow / byte_size(p_.factor); }
   int64_t depth_of_instruction() const { return 2 * row(); }
 
+  bool stands_along_k(const Operand& o) const { return o.is_along_k || p_.is_of_bytes(); }
+
   // Into shared memory, in the order in which it lies in memory.
   void operand(const Operand& o, const std::string& name, const std::string& side) {
     std::vector<std::string> axes =
-        o.is_along_k ? std::vector<std::string>{side, "k"} : std::vector<std::string>{"k", side};
+        stands_along_k(o) ? std::vector<std::string>{side, "k"} : std::vector<std::string>{"k", side};
     must_step(d_, Reindex{p_.block, o.buffer.name(), "shared", loop(name), with_batch(axes)});
     // Rows of 32 bits that are read element by element: four of them, and 8 neighbours of each, in different banks.
     const bool is_by_element = byte_size(p_.factor) == 4 && !o.is_along_k;
@@ -188,6 +194,7 @@ class GridMatrices : private ProductAxes {
     const std::string outer = copy + (o.is_along_k ? "." + side : ".k"),
                       inner = copy + (o.is_along_k ? ".k" : "." + side);
     must_step(d_, ComputeAt{copy, loop("k.o")});
+    if (stands_along_k(o) != o.is_along_k) must_step(d_, Reorder{{outer, inner}});
     must_step(d_, Fuse{{outer, inner}, all});
     std::vector<int64_t> factors = {0, t_.warps(), kWarpRows, kWarpColumns};
     std::vector<std::string> names = {turn, copy + ".z", copy + ".y", copy + ".x"};
@@ -237,7 +244,8 @@ bool schedule_grid_matrices(Draft& draft, const std::string& block) {
   std::optional<Product> product = as_product(draft.schedule, block);
   if (!product || !draft.refusal || gpu.sm() < 80 || gpu.matrix_fmas == 0 || !type_name(product->factor))
     return false;
-  if (analyze(draft.schedule, block)->store.buffer.element() != ElementType::f32) return false;
+  const ElementType sum = product->is_of_bytes() ? ElementType::i32 : ElementType::f32;
+  if (analyze(draft.schedule, block)->store.buffer.element() != sum) return false;
   if (legal_tiles(*product, gpu).empty()) return false;
   return try_all(draft, [&] {
     auto time = [&](const Product& p) { return grid_matrices_time(p, gpu); };

@@ -9,12 +9,17 @@
 //         for k.i: unrolled i.r: unrolled j.o: vectorized j.v
 //     bound thread.y, thread.x: the tile's results, with the elementwise consumer
 //
+// Bytes go by four along k: such a word takes the place of an element, k counts words, and instead of the vectors j.v stands a
+// dot product (dp4a) of the word of a row and of four columns. The product is padded to whole tiles.
+//
 // j holds the axis along which C is contiguous. The columns of a thread are groups of 4 that stand 4 * threads apart, so that
 // the threads of a warp read neighbouring banks. Sizes: the tile with the least time by `product_time`.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "support/text.h"
+#include "tensor/instructions.h"
 #include "tensor/passes/pipeline_copies.h"
 #include "tensor/product_time.h"
 #include "tensor/schedule/tree.h"
@@ -29,6 +34,7 @@ namespace {
 
 using Tile = ProductTile;
 constexpr int64_t kVector = Tile::kVector;
+constexpr int64_t kBytes = 4;  // of a word
 
 // Parts of the operands in shared memory at once: two, where what is fetched can be copied asynchronously, element by element if
 // need be.
@@ -64,6 +70,18 @@ std::vector<Tile> legal_tiles(const ProductExtents& p, const Gpu& gpu) {
   return tiles;
 }
 
+// Words of four bytes as elements.
+Product in_words(Product p) {
+  const auto words = static_cast<uint64_t>(ceil_div64(p.k.extent, kBytes));
+  constexpr uint64_t kDeepest = 32;
+  // A sum is padded to the depth of its tiles. That is a power of two: threads share it out.
+  p.k.extent = static_cast<int64_t>(words < kDeepest ? std::bit_ceil(words) : words);
+  p.period = 1;
+  for (Operand* o : {&p.a, &p.b})
+    o->vector = o->is_along_k ? std::max<int64_t>(o->vector / kBytes, 1) : 1;
+  return p;
+}
+
 Tile choose_tile(Draft& draft, const Product& p) {
   const Gpu& gpu = draft.target.gpu;
   const ProductExtents extents = extents_of(p, gpu);
@@ -78,24 +96,25 @@ Tile choose_tile(Draft& draft, const Product& p) {
 
 class GridProduct : private ProductAxes {
  public:
-  GridProduct(Draft& draft, const Product& product)
-      : ProductAxes(draft, product), t_(choose_tile(draft, product)) {}
+  // words: the product itself, or that of words of bytes.
+  GridProduct(Draft& draft, const Product& product, const Product& words)
+      : ProductAxes(draft, product), w_(words), t_(choose_tile(draft, words)) {}
 
   bool run() {
     fuse_sides();
     reindex();
     tile();
-    stage(p_.a, "a", "i");
-    stage(p_.b, "b", "j");
+    stage(w_.a, "a", "i");
+    stage(w_.b, "b", "j");
     // What is written in columns and read in rows.
     constexpr int64_t kBanks = 32;
-    for (const auto& [name, operand] : {std::pair{"a", &p_.a}, {"b", &p_.b}}) {
-      if (operand->is_along_k) must_step(d_, StorageAlign{loop(name), kBanks, kVector});
+    for (const auto& [name, operand] : {std::pair{"a", &w_.a}, {"b", &w_.b}}) {
+      if (operand->is_along_k) must_step(d_, StorageAlign{loop(name), kBanks * word(), kVector * word()});
     }
     write_back();
     must_step(d_, DecomposeReduction{p_.block, loop("k.o")});
     must_step(d_, SetScope{acc_, "registers"});
-    if (is_ahead()) must_step(d_, Annotate{"", loop("k.o"), kStages, text(stages(p_, d_.target.gpu))});
+    if (is_ahead()) must_step(d_, Annotate{"", loop("k.o"), kStages, text(stages(w_, d_.target.gpu))});
     for (const char* name : {"i.r", "j.o"}) {
       must_step(d_, Unroll{loop(name)});
       if (s_.find_loop(p_.block + ".init." + name) != nullptr)
@@ -103,7 +122,11 @@ class GridProduct : private ProductAxes {
     }
     constexpr int64_t kStraight = 2048;  // multiplications in a row
     if (depth() * t_.rows * t_.columns <= kStraight) must_step(d_, Unroll{loop("k.i")});
-    must_step(d_, Vectorize{loop("j.v")});
+    if (is_of_bytes()) {
+      must_step(d_, Tensorize{loop("j.v"), dot_instruction(d_.target, p_.factor)->name});
+    } else {
+      must_step(d_, Vectorize{loop("j.v")});
+    }
     must_step(d_, Vectorize{p_.block + ".init.j.v"});
     return static_cast<bool>(d_.refusal);
   }
@@ -114,6 +137,8 @@ class GridProduct : private ProductAxes {
     must_step(d_, Reindex{p_.block, p_.a.buffer.name(), "shared", p_.block + ".a", with_batch({"k", "i"})});
     must_step(d_, Reindex{p_.block, p_.b.buffer.name(), "shared", p_.block + ".b", with_batch({"k", "j"})});
     inline_copies();
+    if (is_of_bytes())
+      must_step(d_, PadEinsum{p_.block, {"i", "j", "k"}, {t_.block_i(), t_.block_j(), depth() * kBytes}});
     if (groups() > 1) {
       std::string from = has_batch() ? "g, i, j" : "i, j", to = has_batch() ? "g, i" : "i";
       int64_t width = t_.threads_j * kVector;
@@ -122,6 +147,9 @@ class GridProduct : private ProductAxes {
     }
   }
   int64_t groups() const { return t_.columns / kVector; }
+  bool is_of_bytes() const { return p_.is_of_bytes(); }
+  int64_t word() const { return is_of_bytes() ? kBytes : 1; }
+
 
   void tile() {
     std::vector<std::string> order = with_batch({});
@@ -134,28 +162,43 @@ class GridProduct : private ProductAxes {
     must_step(d_, Split{loop("j"),
                         {0, groups(), t_.threads_j, kVector},
                         {loop("j.b"), loop("j.o"), loop("j.t"), loop("j.v")}});
-    must_step(d_, Split{loop("k"), {0, depth()}, {loop("k.o"), loop("k.i")}});
-    must_step(d_, Reorder{{loop("i.b"), loop("j.b"), loop("k.o"), loop("i.t"), loop("j.t"), loop("k.i"),
-                           loop("i.r"), loop("j.o"), loop("j.v")}});
+    std::vector<int64_t> steps = {0, depth()};
+    std::vector<std::string> steps_of_k = {loop("k.o"), loop("k.i")};
+    order = {loop("i.b"), loop("j.b"), loop("k.o"), loop("i.t"), loop("j.t"), loop("k.i"), loop("i.r"), loop("j.o"), loop("j.v")};
+    if (is_of_bytes()) {
+      steps.push_back(kBytes);
+      steps_of_k.push_back(loop("k.b"));
+      order.push_back(loop("k.b"));
+    }
+    must_step(d_, Split{loop("k"), steps, steps_of_k});
+    must_step(d_, Reorder{order});
     if (has_batch()) must_step(d_, Bind{loop("g"), "block.z"});
     must_step(d_, Bind{loop("i.b"), "block.y"});
     must_step(d_, Bind{loop("j.b"), "block.x"});
     must_step(d_, Bind{loop("i.t"), "thread.y"});
     must_step(d_, Bind{loop("j.t"), "thread.x"});
   }
-  bool is_ahead() const { return stages(p_, d_.target.gpu) > 1; }
-  int64_t depth() const { return depth_of(t_, extents_of(p_, d_.target.gpu)); }
+  bool is_ahead() const { return stages(w_, d_.target.gpu) > 1; }
+  int64_t depth() const { return depth_of(t_, extents_of(w_, d_.target.gpu)); }
 
   // All threads fetch the operand's part for one step of k.o; neighbours in memory by neighbouring threads.
   void stage(const Operand& operand, const std::string& name, const std::string& side) {
     const std::string copy = loop(name);
     must_step(d_, ComputeAt{copy, loop("k.o")});
     std::string outer = copy + ".k", inner = copy + "." + side;
+    const std::string byte = copy + ".b";
+    if (is_of_bytes()) {
+      const std::string g = has_batch() ? "g, " : "";
+      must_step(d_, TransformLayout{copy, text("(", g, "k, ", side, ") -> (", g, "k // ", kBytes, ", ", side, " * ", kBytes,
+                                               " + k %% ", kBytes, ")")});
+      must_step(d_, Split{outer, {0, kBytes}, {copy + ".w", byte}});
+      outer = copy + ".w";
+    }
     if (operand.is_along_k) std::swap(outer, inner);
     const For* across = s_.find_loop(inner);
     int64_t width = 0;
     if (across == nullptr || !as_int(across->extent, &width)) return must_step(d_, Vectorize{inner});
-    must_step(d_, Reorder{{outer, inner}});
+    must_step(d_, Reorder{is_of_bytes() ? std::vector{outer, inner, byte} : std::vector{outer, inner}});
     // Asynchronous copies do not transpose vectors.
     const bool is_whole =
         operand.vector == kVector && width % kVector == 0 && !(is_ahead() && operand.is_along_k);
@@ -184,7 +227,14 @@ class GridProduct : private ProductAxes {
     must_step(d_, Reorder{order});
     must_step(d_, Bind{ty, "thread.y"});
     must_step(d_, Bind{tx, "thread.x"});
-    if (vector > 1) try_step(d_, Vectorize{lane});
+    if (is_of_bytes()) {
+      const bool is_word = operand.is_along_k && (&operand == &w_.a ? p_.a : p_.b).vector >= kBytes;
+      if (!is_word || !try_step(d_, Vectorize{byte})) try_step(d_, Unroll{byte});
+      // Words that are neighbours in memory go to different rows: one load, which LLVM makes, and several stores.
+      if (vector > 1) try_step(d_, Unroll{lane});
+    } else if (vector > 1) {
+      try_step(d_, Vectorize{lane});
+    }
     for (const std::string& n : turns)
       try_step(d_, Unroll{n});
   }
@@ -202,6 +252,7 @@ class GridProduct : private ProductAxes {
     try_step(d_, Vectorize{j + ".v"});
   }
 
+  const Product w_;
   const Tile t_;
 };
 
@@ -215,12 +266,18 @@ bool schedule_grid_product(Draft& draft, const std::string& block) {
   if (schedule_grid_warpgroups(draft, block) || schedule_grid_matrices(draft, block)) return true;
   std::optional<Product> product = as_product(draft.schedule, block);
   if (!product || !draft.refusal) return false;
+  // Bytes without an instruction for them are numbers as others.
+  if (product->is_of_bytes() && !dot_instruction(draft.target, product->factor)) product->factor = ElementType::i32;
+  auto words = [](const Product& p) { return p.is_of_bytes() ? in_words(p) : p; };
   return try_all(draft, [&] {
     const Gpu& gpu = draft.target.gpu;
-    auto time = [&](const Product& p) { return best_product_time(extents_of(p, gpu), gpu); };
-    if (std::string part = divide_sum(draft, *product, time); part != block)
+    auto time = [&](const Product& p) { return best_product_time(extents_of(words(p), gpu), gpu); };
+    const ElementType factor = product->factor;
+    if (std::string part = divide_sum(draft, *product, time); part != block) {
       product = as_product(draft.schedule, part);
-    return GridProduct(draft, *product).run();
+      product->factor = factor;
+    }
+    return GridProduct(draft, *product, words(*product)).run();
   });
 }
 

@@ -1,8 +1,8 @@
 // Products of bytes, four to a dot product (tensor/instructions.h), and what stands around them.
 //
 //   mcc.PackBytes    i8 [D..., K, N]  ->  [ceil(N/c), D..., ceil(K/4), c, 4], 0 past the edges. Attribute block (c)
-//   mcc.MatMulBytes  u8 [..., M, K], packed [ceil(N/c), ceil(K/4), c, 4]  ->  i32 [..., M, N]
-//   mcc.ConvBytes    u8 [B, D..., C], packed [ceil(N/c), R..., ceil(C/4), c, 4]  ->  i32 [B, D'..., N]: channels last,
+//   mcc.MatMulBytes  u8 (or i8, on GPUs) [..., M, K], packed [ceil(N/c), ceil(K/4), c, 4]  ->  i32 [..., M, N]
+//   mcc.ConvBytes    u8 (or i8) [B, D..., C], packed [ceil(N/c), R..., ceil(C/4), c, 4]  ->  i32 [B, D'..., N]: channels last,
 //                    one or two spatial dimensions. Attributes strides, dilations, pads (begins, then ends), and padding,
 //                    the byte that stands around the input
 //   mcc.ToUnsigned   i8 -> u8: x + 128
@@ -122,13 +122,15 @@ void compute_product(ComputeContext& c, const char* name) {
   reduce.push_back(Expr(kBytes));
   const auto widened = [](const Expr& e) { return cast(ElementType::i32, e); };
   c.set_output(0, c.builder.reduce(name, ElementType::i32, c.output_type(0).shape, reduce, Reducer::sum, [&](Axes s, Axes r) {
-    std::vector<Expr> at = to_vector(s), weight{floor_div(s.back(), block)};
+    // Panels of one column (a GPU's) are the columns themselves.
+    const bool is_one = tensor::is_int(block, 1);
+    std::vector<Expr> at = to_vector(s), weight{is_one ? s.back() : floor_div(s.back(), block)};
     for (size_t d = 0; d < axes; ++d) {
       at[1 + d] = s[1 + d] * Expr(window.strides[d]) + r[d] * Expr(window.dilations[d]);
       weight.push_back(r[d]);
     }
     at.back() = r[axes] * Expr(kBytes) + r[axes + 1];
-    weight.insert(weight.end(), {r[axes], floor_mod(s.back(), block), r[axes + 1]});
+    weight.insert(weight.end(), {r[axes], is_one ? Expr(0) : floor_mod(s.back(), block), r[axes + 1]});
     return widened(x(at)) * widened(c.at(1, weight));
   }));
 }

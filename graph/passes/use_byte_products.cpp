@@ -3,8 +3,9 @@
 //   MatMulInteger(a, b, az, bz)          sum (a - az)(b - bz) = a.b - az * sum (b - bz) - bz * sum a
 //   MatMul, Gemm, Conv of DequantizeLinear(x) and DequantizeLinear(w)
 //                                        f32(x.w - xz * sum w) * xs * ws + bias
-// followed by Add, Relu, QuantizeLinear where they are: then rounded and saturated in the same step. The dot product takes
-// unsigned times signed bytes: signed activations and unsigned weights move by 128, their zero points with them.
+// followed by Add, Relu, QuantizeLinear where they are: then rounded and saturated in the same step. A CPU's dot product takes
+// unsigned times signed bytes: signed activations and unsigned weights move by 128, their zero points with them. A GPU takes
+// activations of both kinds.
 // Sums of weights are known now. A convolution's input is surrounded by its zero point, which stands for 0.
 #include <algorithm>
 #include <map>
@@ -37,7 +38,8 @@ struct Weights {
 
 class UseByteProducts {
  public:
-  UseByteProducts(Graph& g, const tensor::Target& t) : g_(g), t_(t), lanes_(t.lanes(32)), users_(g.users()) {}
+  UseByteProducts(Graph& g, const tensor::Target& t)
+      : g_(g), t_(t), on_gpu_(t.kind == tensor::TargetKind::cuda), lanes_(on_gpu_ ? 1 : t.lanes(32)), users_(g.users()) {}
 
   void run() {
     const size_t count = g_.nodes.size();
@@ -129,9 +131,9 @@ class UseByteProducts {
     return Quantized{n.inputs[0], n.inputs[1], *zero};
   }
 
-  // Activations as unsigned bytes, moved with their zero point; perm: their axes, empty where they stay.
+  // Activations as bytes that the target takes, moved with their zero point; perm: their axes, empty where they stay.
   ValueId activations(ValueId x, const std::vector<int64_t>& perm, int64_t* zero) {
-    const bool is_signed = type(x).element == ElementType::i8;
+    const bool is_signed = type(x).element == ElementType::i8 && !on_gpu_;
     if (is_signed) *zero += 128;
     auto [it, is_new] = activations_.emplace(std::pair(x, perm), kNoValue);
     if (!is_new) return it->second;
@@ -176,8 +178,10 @@ class UseByteProducts {
     return out;
   }
 
-  // Columns of a panel: as wide as the register tile, and whole panels only, as the instruction takes whole vectors.
+  // Columns of a panel: as wide as the register tile, and whole panels only, as the instruction takes whole vectors. A GPU
+  // fetches each column along the depth.
   int64_t panel_width(int64_t columns) const {
+    if (on_gpu_) return 1;
     const int64_t vectors = (columns + lanes_ - 1) / lanes_;
     for (int64_t width : {3, 4, 2}) {
       if (vectors % width == 0 && (width == 2 || t_.vector_registers >= 32)) return width * lanes_;
@@ -467,7 +471,8 @@ class UseByteProducts {
 
   Graph& g_;
   const tensor::Target& t_;
-  const int64_t lanes_;
+  const bool on_gpu_;
+  const int64_t lanes_;  // columns that a dot product has at once
   const std::vector<std::vector<NodeId>> users_;
   std::string name_;  // of the node that is being rewritten
   std::map<std::pair<ValueId, std::vector<int64_t>>, ValueId> activations_;

@@ -483,7 +483,7 @@ Operand Compiler::bit_cast(const Call& n) {
 }
 
 Operand Compiler::dot4(const Call& n) {
-  if (n.type.element != ElementType::i32 || n.args[1].type() != Type{ElementType::u8, 4} ||
+  if (n.type.element != ElementType::i32 || n.args[1].type() != Type{left_bytes(n.function), 4} ||
       n.args[2].type() != Type{ElementType::i8, 4 * n.type.lanes}) {
     throw Fault{text(to_text(n.function), " of ", to_text(n.args[0].type()), ", ", to_text(n.args[1].type()), " and ",
                      to_text(n.args[2].type()))};
@@ -615,6 +615,7 @@ Operand Compiler::compile(const Call& n) {
     case Intrinsic::likely:
       return expr(n.args[0]);
     case Intrinsic::dot4_u8i8:
+    case Intrinsic::dot4_i8i8:
       return dot4(n);
 #define X(name) case Intrinsic::name:
       MCC_THREAD_INTRINSICS(X)

@@ -62,7 +62,7 @@ void Exchange::rows(const Warp& warp) const {
 
 // Fragments become matrices, which are multiplied. Sums in double, rounded once: one of the orders that are allowed.
 void Exchange::multiply(const Warp& warp) const {
-  const bool is_int = function == Intrinsic::mma_i8;
+  const bool is_int = is_integer_mma(function);
   const ElementType of = function == Intrinsic::mma_f16    ? ElementType::f16
                          : function == Intrinsic::mma_bf16 ? ElementType::bf16
                          : function == Intrinsic::mma_tf32 ? ElementType::tf32
@@ -71,8 +71,9 @@ void Exchange::multiply(const Warp& warp) const {
   constexpr int kLongest = 32;
   std::array<std::array<double, kLongest>, 16> a{};  // [row][k]
   std::array<std::array<double, kLongest>, 8> b{};   // [column][k]
-  auto number_in = [&](Value packed, int k) {
+  auto number_in = [&](Value packed, int k, bool is_left) {
     const auto bits = static_cast<uint32_t>(packed.i) >> (32 / each * k);
+    if (is_int && is_left && left_bytes(function) == ElementType::u8) return static_cast<double>(bits & 0xff);
     if (is_int) return static_cast<double>(static_cast<int8_t>(bits));
     if (of == ElementType::tf32) return float_from_bits(of, bits & ~0x1fffU);  // the rest is not looked at
     return float_from_bits(of, bits & 0xffff);
@@ -83,12 +84,12 @@ void Exchange::multiply(const Warp& warp) const {
     for (int k = 0; k < each; ++k) {
       const auto column = static_cast<size_t>(lane % 4 * each + k),
                  other = column + static_cast<size_t>(half);
-      a[group][column] = number_in(own[0], k);
-      a[group + 8][column] = number_in(own[1], k);
-      a[group][other] = number_in(own[2], k);
-      a[group + 8][other] = number_in(own[3], k);
-      b[group][column] = number_in(own[4], k);
-      b[group][other] = number_in(own[5], k);
+      a[group][column] = number_in(own[0], k, true);
+      a[group + 8][column] = number_in(own[1], k, true);
+      a[group][other] = number_in(own[2], k, true);
+      a[group + 8][other] = number_in(own[3], k, true);
+      b[group][column] = number_in(own[4], k, false);
+      b[group][other] = number_in(own[5], k, false);
     }
   }
   for (int lane = 0; lane < kWarp; ++lane) {

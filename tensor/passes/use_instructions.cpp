@@ -102,10 +102,11 @@ class UseDotProducts : public ScopedMutator {
     if (!product || product->op != BinaryOp::mul) return nullptr;
     const Load *a = operand_of(product->a), *b = operand_of(product->b);
     if (!a || !b) return nullptr;
-    if (a->buffer.element() == ElementType::i8) std::swap(a, b);
+    if (uses_var(a->indices[0], lane)) std::swap(a, b);
     if (!is_at(store->indices[0], lane, byte, 1, 0) || !is_at(a->indices[0], lane, byte, 0, 1) ||
         !is_at(b->indices[0], lane, byte, 4, 1))
       return nullptr;
+    if (a->buffer.element() != left_bytes(dot)) return nullptr;
     const auto count = static_cast<int>(lanes);
     auto run = [&](const Buffer& buffer, const Expr& index, int length) {
       return Load::make(buffer, {Ramp::make(first(index, lane, byte), 1, length)});
@@ -408,11 +409,9 @@ class GroupProducts : public Mutator {
 
 Func use_instructions(const Func& f, const Target& target) {
   Func out = f;
-  if (target.kind != TargetKind::cuda) {
-    out.body = UseDotProducts(target).mutate(f.body);
-    return out;
-  }
-  out.body = GroupProducts().mutate(UseInstructions().mutate(f.body));
+  out.body = UseDotProducts(target).mutate(f.body);
+  if (target.kind != TargetKind::cuda) return out;
+  out.body = GroupProducts().mutate(UseInstructions().mutate(out.body));
   return fence_products(out);
 }
 

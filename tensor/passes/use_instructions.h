@@ -16,8 +16,8 @@ namespace mcc::tensor {
 // barriers. What does not fit stays the loops that say what is computed: a launch whose warps are not 8 x 4 threads, a tile at
 // other places.
 //
-// One of a CPU's dot products of bytes becomes, where the target has it,
-//   acc[n sums] = dot4_u8i8(acc[n sums], a[4 bytes], b[4 * n bytes])
+// One of the dot products of bytes becomes, where the target has it,
+//   acc[n sums] = dot4_T(acc[n sums], a[4 bytes], b[4 * n bytes])
 Func use_instructions(const Func& f, const Target& target);
 
 }  // namespace mcc::tensor

@@ -60,16 +60,16 @@ const Rule<Call> kCallRules[] = {
     {"matrices are multiplied as i32x4, i32x2, and f32x4 (i32x4 for integers)",
      [](const Call& n) {
        if (class_of(n.function) != IntrinsicClass::mma) return true;
-       const Type sum{n.function == Intrinsic::mma_i8 ? ElementType::i32 : ElementType::f32, 4};
+       const Type sum{is_integer_mma(n.function) ? ElementType::i32 : ElementType::f32, 4};
        return n.args[0].type() == Type{ElementType::i32, 4} && n.args[1].type() == Type{ElementType::i32, 2} &&
               n.args[2].type() == sum;
      }},
-    {"dot4_u8i8 takes i32xn, u8x4 and i8x4n, for n = 8 or 16",
+    {"dot4_u8i8 (dot4_i8i8) takes i32xn, u8x4 (i8x4) and i8x4n, for n = 4, 8 or 16",
      [](const Call& n) {
        if (class_of(n.function) != IntrinsicClass::dot) return true;
        const Type sum = n.args[0].type();
-       return sum.element == ElementType::i32 && (sum.lanes == 8 || sum.lanes == 16) &&
-              n.args[1].type() == Type{ElementType::u8, 4} && n.args[2].type() == Type{ElementType::i8, 4 * sum.lanes};
+       return sum.element == ElementType::i32 && (sum.lanes == 4 || sum.lanes == 8 || sum.lanes == 16) &&
+              n.args[1].type() == Type{left_bytes(n.function), 4} && n.args[2].type() == Type{ElementType::i8, 4 * sum.lanes};
      }},
     {"bit_cast keeps the width and the lanes",
      [](const Call& n) {

@@ -34,7 +34,7 @@ int64_t extent_of(const Expr& e) {
   return value;
 }
 
-// Numbers between -2 and 2; all buffers aligned as those of a GPU.
+// Numbers between -2 and 2, any bytes; all buffers aligned as those of a GPU.
 struct Buffers {
   std::vector<std::vector<std::byte>> memory;
   std::vector<std::byte*> pointers;
@@ -72,7 +72,7 @@ Buffers buffers_of(const Func& f) {
     for (int64_t n = 0; n < count_of(b); ++n) {
       const double x = real(engine);
       const uint64_t bits =
-          is_float(b.element()) ? float_to_bits(b.element(), x) : static_cast<uint64_t>(n % 3);
+          is_float(b.element()) ? float_to_bits(b.element(), x) : size == 1 ? engine() : static_cast<uint64_t>(n % 3);
       std::memcpy(out.pointers.back() + n * size, &bits, static_cast<size_t>(size));
     }
   }
@@ -85,9 +85,10 @@ void expect_instructions(const Func& lowered, const std::string& ptx) {
   for_each_expr(lowered.body, [&](const Expr& e) {
     const auto* call = e.as<Call>();
     calls += call && (class_of(call->function) == IntrinsicClass::mma || is_wgmma(call->function));
+    calls += call && class_of(call->function) == IntrinsicClass::dot ? call->type.lanes : 0;
   });
   int found = 0;
-  for (const char* name : {"mma.sync", "wgmma.mma_async"}) {
+  for (const char* name : {"mma.sync", "wgmma.mma_async", "dp4a."}) {
     for (size_t at = ptx.find(name); at != std::string::npos; at = ptx.find(name, at + 1))
       ++found;
   }
@@ -146,6 +147,7 @@ Func lowered_file(const std::string& name, const Target& target) {
 
 // The architectures that can run the schedule of a file.
 std::vector<const char*> architectures(const std::string& name) {
+  if (name.starts_with("dot4")) return {"sm_75", "sm_80", "sm_90"};
   return name.starts_with("wgmma") ? std::vector{"sm_90a"} : std::vector{"sm_80", "sm_90"};
 }
 

@@ -116,6 +116,24 @@ bool Parser::decode_arithmetic(Function& f, Step& step, const std::vector<std::s
     });
     return true;
   }
+  if (name == "dp4a") {
+    if (op.size() != 3) throw Bad("dot product");
+    Read x = read(f, a[1]), y = read(f, a[2]), sum = read(f, a[3]);
+    auto byte = [](const std::string& of, uint64_t word, int n) -> int64_t {
+      const auto bits = static_cast<uint8_t>(word >> (8 * n));
+      return of == "s32" ? static_cast<int8_t>(bits) : bits;
+    };
+    for (const std::string& of : {op[1], op[2]}) {
+      if (of != "s32" && of != "u32") throw Bad("type of a factor");
+    }
+    assign(f, step, a[0], [=](const Thread& t) {
+      int64_t total = static_cast<int32_t>(sum(t));
+      for (int n = 0; n < 4; ++n)
+        total += byte(op[1], x(t), n) * byte(op[2], y(t), n);
+      return static_cast<uint64_t>(total) & 0xffffffff;
+    });
+    return true;
+  }
   if (name == "prmt") {
     if (op.size() != 2) throw Bad("permutation");
     Read x = read(f, a[1]), y = read(f, a[2]), selector = read(f, a[3]);

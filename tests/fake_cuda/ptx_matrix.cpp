@@ -63,6 +63,8 @@ void Parser::decode_mma(Function& f, Step& step, const std::vector<std::string>&
   const std::vector<size_t> to = registers(f, a[0]), left = registers(f, a[1]), right = registers(f, a[2]),
                             old = registers(f, a[3]);
   if (left.size() != 4 || right.size() != 2 || to.size() != 4 || old.size() != 4) throw Bad("fragments");
+  const bool is_left_unsigned = type == "s8" && op[op.size() - 3] == "u8";
+  if (op[op.size() - 3] != type && !is_left_unsigned) throw Bad("types of the factors");
   auto number = [type](uint64_t bits, size_t k) -> double {
     if (type == "f16") return static_cast<double>(as<_Float16>(bits >> (16 * k)));
     if (type == "bf16") return as<float>((bits >> (16 * k) & 0xffff) << 16);
@@ -77,7 +79,8 @@ void Parser::decode_mma(Function& f, Step& step, const std::vector<std::string>&
       for (size_t k = 0; k < each; ++k) {
         const size_t row = lane / 4, column = lane % 4 * each + k;
         for (size_t r = 0; r < 4; ++r)
-          x[(row + r % 2 * 8) * 2 * half + column + r / 2 * half] = number(t->r[left[r]], k);
+          x[(row + r % 2 * 8) * 2 * half + column + r / 2 * half] =
+              is_left_unsigned ? static_cast<double>(t->r[left[r]] >> (8 * k) & 255) : number(t->r[left[r]], k);
         for (size_t r = 0; r < 2; ++r)
           y[row * 2 * half + column + r * half] = number(t->r[right[r]], k);
       }
