@@ -44,7 +44,7 @@ std::vector<std::string> copies_of(const Schedule& s, const BlockInfo& info) {
     const bool is_read = copy && std::any_of(info.loads.begin(), info.loads.end(), [&](const Access& l) {
                            return l.buffer.same_as(copy->store.buffer);
                          });
-    if (is_read && copy->is_injective && copy->is_movement && copy->loads.size() == 1 &&
+    if (is_read && copy->is_injective && copy->is_movement && copy->loads.size() == 1 && !fills_words(*copy) &&
         !is_output(s.func(), copy->store.buffer) && s.consumers(name) == std::vector<std::string>{info.name})
       out.push_back(name);
   }
@@ -52,6 +52,16 @@ std::vector<std::string> copies_of(const Schedule& s, const BlockInfo& info) {
 }
 
 }  // namespace
+
+bool fills_words(const BlockInfo& copy) {
+  constexpr int64_t kWord = 4;
+  auto has_words = [](const Buffer& b) {
+    int64_t row = 0;
+    return b.rank() > 0 && as_int(b.shape().back(), &row) && row % kWord == 0;
+  };
+  return copy.loads.size() == 1 && byte_size(copy.store.buffer.element()) == 1 && has_words(copy.store.buffer) &&
+         !has_words(copy.loads[0].buffer);
+}
 
 std::optional<Product> as_product(const Schedule& s, const std::string& name) {
   std::optional<BlockInfo> info = analyze(s, name);

@@ -39,6 +39,10 @@ struct Product {
   bool is_of_bytes() const { return byte_size(factor) == 1; }
 };
 
+// Whether a copy brings rows of bytes (three channels of an image) to whole words, which a product then fetches at once: it stays a
+// kernel of its own.
+bool fills_words(const BlockInfo& copy);
+
 // The block as such a product; empty when it is something else. j is the side along which C is contiguous.
 std::optional<Product> as_product(const tensor::Schedule& schedule, const std::string& name);
 

@@ -9,7 +9,7 @@
 #include "support/text.h"
 #include "tensor/grid.h"
 #include "tensor/schedule/tree.h"
-#include "tuner/grid_rules.h"
+#include "tuner/grid_product.h"
 
 namespace mcc::tuner {
 
@@ -289,13 +289,13 @@ void inline_for_grid(Draft& draft) {
     bool is_copy = producer && producer->is_injective && producer->is_movement &&
                    producer->loads.size() <= 1 && !is_output(s.func(), producer->store.buffer);
     // A product that reads one buffer on both sides (queries and keys of one projection) would have one operand only: its rules
-    // inline the copy when its operands have become blocks of their own.
-    const bool is_second_side = is_copy && std::any_of(consumers.begin(), consumers.end(), [&](const std::string& c) {
+    // inline the copy when its operands have become blocks of their own. One of bytes fetches words.
+    const bool is_operand = is_copy && std::any_of(consumers.begin(), consumers.end(), [&](const std::string& c) {
       std::optional<BlockInfo> consumer = analyze(s, c);
       return consumer && consumer->is_contraction && !producer->loads.empty() &&
-             reads(*consumer, producer->loads[0].buffer);
+             (reads(*consumer, producer->loads[0].buffer) || fills_words(*producer));
     });
-    if (is_copy && !is_second_side) try_step(draft, ComputeInline{name});
+    if (is_copy && !is_operand) try_step(draft, ComputeInline{name});
   }
   inline_producers(draft);
 }
