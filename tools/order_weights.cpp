@@ -8,10 +8,7 @@ namespace mcc::tools {
 namespace {
 
 graph::Constant in_order(const graph::Constant& constant, const tensor::WeightOrder& order) {
-  auto bytes = std::make_shared<std::vector<std::byte>>(constant.bytes().size());
-  MCC_CHECK(order.bytes() == static_cast<int64_t>(bytes->size()), "an order of ", order.bytes(),
-            " bytes for a constant of ", bytes->size());
-  tensor::reorder(order, constant.bytes().data(), bytes->data());
+  auto bytes = std::make_shared<std::vector<std::byte>>(tensor::reordered(order, constant.bytes()));
   return {constant.element(), constant.shape(), std::span<const std::byte>(*bytes), bytes};
 }
 

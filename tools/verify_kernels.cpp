@@ -52,9 +52,8 @@ Result<std::vector<Constant>> run_compiled(const tensor::Func& f, const tensor::
   const tensor::Schedule schedule = tuner::default_schedule(f, target);
   std::vector<std::vector<std::byte>> ordered;
   for (const tensor::WeightOrder& order : tensor::weight_orders(f, schedule.trace())) {
-    std::vector<std::byte> weights(static_cast<size_t>(order.bytes()));
-    tensor::reorder(order, static_cast<const std::byte*>(buffers[order.parameter]), weights.data());
-    ordered.push_back(std::move(weights));
+    const auto* weights = static_cast<const std::byte*>(buffers[order.parameter]);
+    ordered.push_back(tensor::reordered(order, {weights, static_cast<size_t>(order.bytes())}));
     buffers[order.parameter] = ordered.back().data();
   }
   Status status = (*jit)->run(schedule.func(), buffers);

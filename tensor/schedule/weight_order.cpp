@@ -4,6 +4,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "support/check.h"
 #include "support/text.h"
 #include "tensor/schedule/index_map.h"
 
@@ -133,6 +134,13 @@ void reorder(const WeightOrder& order, const std::byte* from, std::byte* to) {
     return;
   }
   copy(order, 0, from, to);
+}
+
+std::vector<std::byte> reordered(const WeightOrder& order, std::span<const std::byte> elements) {
+  MCC_CHECK(order.bytes() == static_cast<int64_t>(elements.size()), "an order of ", order.bytes(), " bytes for ", elements.size());
+  std::vector<std::byte> out(elements.size());
+  reorder(order, elements.data(), out.data());
+  return out;
 }
 
 }  // namespace mcc::tensor

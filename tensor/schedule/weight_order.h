@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,5 +31,6 @@ std::vector<WeightOrder> weight_orders(const Func& unscheduled, const Trace& tra
 
 // Writes the elements of `from` in the new order; both have order.bytes() and do not overlap.
 void reorder(const WeightOrder& order, const std::byte* from, std::byte* to);
+std::vector<std::byte> reordered(const WeightOrder& order, std::span<const std::byte> elements);  // of order.bytes()
 
 }  // namespace mcc::tensor

@@ -67,9 +67,7 @@ TEST_P(RandomTraces, CompileToTheSameResults) {
     ASSERT_TRUE(schedule.replay(trace));
     Memory actual = inputs;
     for (const tensor::WeightOrder& order : tensor::weight_orders(w.func, trace)) {
-      std::vector<std::byte> ordered(actual[order.parameter].size());
-      tensor::reorder(order, actual[order.parameter].data(), ordered.data());
-      actual[order.parameter] = std::move(ordered);
+      actual[order.parameter] = tensor::reordered(order, actual[order.parameter]);
     }
     const tensor::Target& target = targets[static_cast<size_t>(i) % targets.size()];
     run_compiled(schedule.func(), target, &actual, w.dims);

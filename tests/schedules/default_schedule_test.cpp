@@ -4,11 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "graph/passes/fuse.h"
-#include "graph/passes/passes.h"
 #include "schedules/kernel_facts.h"
-#include "schedules/run_func.h"
-#include "tensor/passes/merge_axes.h"
+#include "schedules/optimized_kernels.h"
 
 namespace mcc::test {
 namespace {
@@ -62,23 +59,6 @@ Expectation expectation_of(const Case& c) {
   return e;
 }
 
-// The unscheduled kernels of the case, as a model's compilation makes them.
-std::vector<Func> kernels_of(const Case& c, const Target& target) {
-  graph::Graph g = graph::test::parse_graph(c.graph);
-  graph::OptimizeOptions options;
-  options.target = target;
-  options.evaluate = graph::interpreter_evaluator();
-  Status status = graph::optimize(g, options);
-  EXPECT_TRUE(status.ok()) << to_text(status.errors());
-  std::vector<Func> kernels;
-  for (const graph::KernelGroup& group : graph::fuse(g)) {
-    if (group.kind == graph::KernelGroup::Kind::kernel) {
-      kernels.push_back(tensor::merge_axes(graph::build_kernel(g, group)));
-    }
-  }
-  return kernels;
-}
-
 // Turns of the parallel loop, where there is one.
 void expect_threads(const Func& f, const Machine& machine, int cores, double fork_us, int64_t at_least,
                     int64_t at_most) {
@@ -106,7 +86,7 @@ class DefaultGrid : public ::testing::TestWithParam<Case> {};
 
 TEST_P(DefaultGrid, IsRightAndWithinTheLimits) {
   const Target target = grid_target();
-  for (const Func& f : kernels_of(GetParam(), target)) {
+  for (const Func& f : kernels_of(GetParam().graph, target)) {
     SCOPED_TRACE(to_text(f));
     tensor::Schedule schedule = tuner::default_schedule(f, target);
     SCOPED_TRACE(to_text(schedule.trace()));
@@ -121,7 +101,7 @@ TEST_P(DefaultSchedule, IsRightAndUsesTheMachine) {
   const auto& [c, machine] = GetParam();
   const Expectation expected = expectation_of(c);
   const Target target = target_of(machine, kCores, 2);
-  for (const Func& f : kernels_of(c, target)) {
+  for (const Func& f : kernels_of(c.graph, target)) {
     SCOPED_TRACE(to_text(f));
     tensor::Schedule schedule = tuner::default_schedule(f, target);
     SCOPED_TRACE(to_text(schedule.trace()));
@@ -141,7 +121,7 @@ TEST_P(DefaultSchedule, IsRightAndUsesTheMachine) {
 TEST_P(DefaultGrid, IsRightAtAnyPointOfTheSpace) {
   const Target target = grid_target();
   const tuner::Sketch& rules = tuner::all_sketches()[0];
-  for (const Func& f : kernels_of(GetParam(), target)) {
+  for (const Func& f : kernels_of(GetParam().graph, target)) {
     tuner::Space space(f, target, tuner::all_sketches());
     ASSERT_EQ(space.sketches().size(), 1U) << "sketches for CPUs are not for GPUs";
     std::vector<graph::Constant> want;

@@ -1,11 +1,8 @@
 // Products of bytes under the rules: results, and the instruction wherever the target has it.
 #include <gtest/gtest.h>
 
-#include "graph/passes/fuse.h"
-#include "graph/passes/passes.h"
-#include "schedules/run_func.h"
+#include "schedules/optimized_kernels.h"
 #include "tensor/intrinsics.h"
-#include "tensor/passes/merge_axes.h"
 #include "tensor/visit.h"
 #include "tuner/default_schedule.h"
 #include "tuner/sketches.h"
@@ -88,21 +85,6 @@ Target target_of(const Machine& machine) {
   t.features = machine.features;
   t.cores = 2;
   return t;
-}
-
-std::vector<Func> kernels_of(const char* source, const Target& target) {
-  graph::Graph g = graph::test::parse_graph(source);
-  graph::OptimizeOptions options;
-  options.target = target;
-  options.evaluate = graph::interpreter_evaluator();
-  Status status = graph::optimize(g, options);
-  EXPECT_TRUE(status.ok()) << to_text(status.errors());
-  std::vector<Func> kernels;
-  for (const graph::KernelGroup& group : graph::fuse(g)) {
-    if (group.kind == graph::KernelGroup::Kind::kernel)
-      kernels.push_back(tensor::merge_axes(graph::build_kernel(g, group)));
-  }
-  return kernels;
 }
 
 bool has_dot(const Func& f) {

@@ -1,17 +1,9 @@
 // Attention in one launch: tiles of rows whose scores stay in shared memory, on the interpreter.
 #include <gtest/gtest.h>
 
-#include <set>
-
-#include "schedules/run_func.h"
-#include "tensor/build.h"
+#include "schedules/grid_cases.h"
 #include "tensor/grid.h"
-#include "tensor/intrinsics.h"
-#include "tensor/passes/merge_axes.h"
-#include "tensor/visit.h"
 #include "tuner/default_schedule.h"
-#include "tuner/grid_rules.h"
-#include "tuner/random.h"
 
 namespace mcc::test {
 namespace {
@@ -19,18 +11,6 @@ namespace {
 using namespace tensor;
 
 constexpr ElementType f32 = ElementType::f32;
-
-// Takes any of the tiles.
-class TileDecider : public tuner::PreferredDecider {
- public:
-  explicit TileDecider(uint64_t seed) : random_(seed) {}
-  tuner::Answer answer(const tuner::Choice& choice, const tuner::Answer&) override {
-    return {choice.options[static_cast<size_t>(random_.below(static_cast<int64_t>(choice.options.size())))]};
-  }
-
- private:
-  tuner::Random random_;
-};
 
 enum class Mask { none, added, kept, causal };
 
@@ -101,14 +81,6 @@ Func attention(const Form& f) {
   return b.finish({y});
 }
 
-Target target_of(const char* arch) {
-  Target target;
-  target.kind = TargetKind::cuda;
-  target.vector_bits = 128;
-  target.gpu = *find_gpu(arch);
-  return target;
-}
-
 // Statements at the top of a lowered function, and buffers that its launches hand over.
 int launches_of(const Func& f) {
   int count = 0;
@@ -121,17 +93,8 @@ int launches_of(const Func& f) {
 
 constexpr uint64_t kTiles = 4;
 
-bool has_matrix_products(const Func& f) {
-  bool found = false;
-  for_each_expr(f.body, [&](const Expr& e) {
-    const auto* call = e.as<Call>();
-    found |= call && class_of(call->function) == IntrinsicClass::mma;
-  });
-  return found;
-}
-
 void check(const Form& form, bool is_on_tensor_cores) {
-  const Target target = target_of("sm_80");
+  const Target target = gpu_target("sm_80");
   Func f = merge_axes(attention(form));
   std::set<std::string> traces;
   for (uint64_t seed = 0; seed < kTiles; ++seed) {
@@ -146,7 +109,7 @@ void check(const Form& form, bool is_on_tensor_cores) {
     lower_and_compare(f, draft.schedule, target, lowered);
     EXPECT_EQ(launches_of(lowered), 1) << to_text(lowered);
     EXPECT_EQ(to_text(lowered).find(" global {"), std::string::npos) << "scores in global memory";
-    EXPECT_EQ(has_matrix_products(lowered), is_on_tensor_cores) << to_text(lowered);
+    EXPECT_EQ(count_calls(lowered, IntrinsicClass::mma) > 0, is_on_tensor_cores) << to_text(lowered);
     if (::testing::Test::HasFailure()) return;
   }
   EXPECT_GE(traces.size(), 2u);
@@ -187,7 +150,7 @@ TEST(GridChainsOfLongRows, FitIntoSharedMemory) {
          {Form{4, 1024, 1024, 128, 128, Mask::none, factor}, Form{1, 64, 2000, 64, 64, Mask::none, factor}}) {
       for (const char* arch : {"sm_80", "sm_90"}) {
         Func f = merge_axes(attention(form));
-        const Target target = target_of(arch);
+        const Target target = gpu_target(arch);
         for (uint64_t seed = 0; seed < 3; ++seed) {
           TileDecider decide(seed);
           tuner::PreferredDecider preferred;
@@ -208,7 +171,7 @@ TEST(GridChainsThatDoNotFit, AreLeftToOtherRules) {
   for (const Form& form : {Form{1, 64, 20000, 64, 64}, Form{1, 3, 64, 16, 16}, Form{1, 64, 15, 16, 16}}) {
     Func f = merge_axes(attention(form));
     tuner::PreferredDecider decide;
-    const Target target = target_of("sm_80");
+    const Target target = gpu_target("sm_80");
     tuner::Draft draft{Schedule(f), decide, target};
     tuner::inline_for_grid(draft);
     EXPECT_FALSE(tuner::schedule_grid_chain(draft));

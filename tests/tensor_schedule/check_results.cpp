@@ -75,9 +75,7 @@ std::string run(const Workload& w, const Func& f, std::vector<Bytes>* buffers, c
   for (const WeightOrder& order : orders) {
     Bytes& given = (*buffers)[order.parameter];
     if (order.bytes() != static_cast<int64_t>(given.size())) return text("an order of ", order.bytes(), " bytes");
-    Bytes ordered(given.size());
-    reorder(order, given.data(), ordered.data());
-    given = std::move(ordered);
+    given = reordered(order, given);
   }
   std::vector<std::byte*> memory;
   for (Bytes& b : *buffers)

@@ -52,8 +52,7 @@ TEST_P(Orders, AreWhatTheScheduleReads) {
   for (const WeightOrder& order : orders) {
     EXPECT_EQ(order.parameter, 0u);
     ASSERT_EQ(order.bytes(), static_cast<int64_t>(weights.size()));
-    std::vector<std::byte> next(weights.size());
-    reorder(order, weights.data(), next.data());
+    std::vector<std::byte> next = reordered(order, weights);
     EXPECT_NE(next, weights);
     weights = std::move(next);
   }
