@@ -63,9 +63,10 @@ double best_product_time(const ProductExtents& p, const Gpu& gpu) {
   return best;
 }
 
-double parts_time(int64_t results, const Gpu& gpu) {
+double parts_time(int64_t results, const Gpu& gpu, bool own_launch) {
   double bytes = 8.0 * static_cast<double>(results);
-  double cycles = bytes * gpu.ghz / std::max(gpu.gb_per_s, 1.0) + gpu.launch_us * 1e3 * gpu.ghz;
+  double cycles = bytes * gpu.ghz / std::max(gpu.gb_per_s, 1.0);
+  if (own_launch) cycles += gpu.launch_us * 1e3 * gpu.ghz;
   return 128 * cycles;
 }
 

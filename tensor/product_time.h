@@ -39,7 +39,7 @@ int64_t depth_of(const ProductTile& tile, const ProductExtents& p);
 double product_time(const ProductTile& tile, const ProductExtents& p, const Gpu& gpu);
 double best_product_time(const ProductExtents& p, const Gpu& gpu);
 
-// In the same unit, what it takes to store and load that many partial results, by one more kernel.
-double parts_time(int64_t results, const Gpu& gpu);
+// In the same unit, what it takes to store and load that many partial results, by one launch more or in one that is there anyway.
+double parts_time(int64_t results, const Gpu& gpu, bool own_launch = true);
 
 }  // namespace mcc::tensor

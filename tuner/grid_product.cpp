@@ -213,7 +213,8 @@ void ProductAxes::separate_result() {
 namespace {
 
 // Into how many parts the sum is divided, each of which has blocks of its own: where a result has few tiles and long sums.
-int64_t choose_parts(Draft& draft, const Product& p, int64_t first_extent, const ProductTime& time_of) {
+int64_t choose_parts(Draft& draft, const Product& p, int64_t first_extent, const ProductTime& time_of,
+                     bool own_launch) {
   const Gpu& gpu = draft.target.gpu;
   std::vector<int64_t> options{1};
   int64_t best = 1;
@@ -224,7 +225,7 @@ int64_t choose_parts(Draft& draft, const Product& p, int64_t first_extent, const
     divided.g.extent *= parts;
     divided.k.extent /= parts;
     if (divided.g.extent > 65535) break;
-    double time = time_of(divided) + parts_time(divided.g.extent * p.i.extent * p.j.extent, gpu);
+    double time = time_of(divided) + parts_time(divided.g.extent * p.i.extent * p.j.extent, gpu, own_launch);
     options.push_back(parts);
     if (time >= best_time) continue;
     best = parts;
@@ -235,11 +236,11 @@ int64_t choose_parts(Draft& draft, const Product& p, int64_t first_extent, const
 
 }  // namespace
 
-std::string divide_sum(Draft& draft, const Product& p, const ProductTime& time_of) {
+std::string divide_sum(Draft& draft, const Product& p, const ProductTime& time_of, bool own_launch) {
   const std::string first = analyze(draft.schedule, p.block)->axes[p.k.axes[0]].loop;
   int64_t extent = 0;
   if (!as_int(draft.schedule.find_loop(first)->extent, &extent)) return p.block;
-  const int64_t parts = choose_parts(draft, p, extent, time_of);
+  const int64_t parts = choose_parts(draft, p, extent, time_of, own_launch);
   const std::string part = p.block + ".part";
   bool is_divided = parts > 1 && try_all(draft, [&] {
                       return try_step(draft, Split{first, {parts, 0}, {first + ".part", first}}) &&

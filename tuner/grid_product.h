@@ -50,8 +50,8 @@ std::optional<Product> as_product(const tensor::Schedule& schedule, const std::s
 using ProductTime = std::function<double(const Product&)>;
 double grid_matrices_time(const Product& p, const tensor::Gpu& gpu);  // by a warp's instructions; infinite where there are none
 // Divides the sum into parts, each of which has blocks of its own, where a result has few tiles and long sums. The block that
-// sums one part for each, in place of the block, which adds up the parts; or the block itself.
-std::string divide_sum(Draft& draft, const Product& p, const ProductTime& time_of);
+// sums one part for each, in place of the block, which adds up the parts; or the block itself. own_launch: of what adds them up.
+std::string divide_sum(Draft& draft, const Product& p, const ProductTime& time_of, bool own_launch = true);
 
 // Brings the tile of the least score to the front.
 template <class Tile, class Score>

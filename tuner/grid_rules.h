@@ -20,6 +20,8 @@ void inline_for_grid(Draft& draft);
 
 // A sum of products of two operands: tiles in registers, operands by way of shared memory.
 bool schedule_grid_product(Draft& draft, const std::string& block);
+// The same where the caller sees to the block that adds up the parts of a divided sum (block.part): that takes no launch of its own.
+bool schedule_grid_product_of_parts(Draft& draft, const std::string& block);
 // The same with tensor cores, where what is multiplied has a type that they take (16-bit floats, tf32) and the GPU has them.
 bool schedule_grid_matrices(Draft& draft, const std::string& block);
 // The same of 16-bit floats by warpgroups (wgmma), where that is expected to be faster and the GPU has them.

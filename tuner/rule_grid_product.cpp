@@ -262,7 +262,9 @@ bool is_grid_product(const Schedule& schedule, const std::string& block) {
   return as_product(schedule, block).has_value();
 }
 
-bool schedule_grid_product(Draft& draft, const std::string& block) {
+namespace {
+
+bool schedule(Draft& draft, const std::string& block, bool parts_launch) {
   if (schedule_grid_warpgroups(draft, block) || schedule_grid_matrices(draft, block)) return true;
   std::optional<Product> product = as_product(draft.schedule, block);
   if (!product || !draft.refusal) return false;
@@ -273,12 +275,17 @@ bool schedule_grid_product(Draft& draft, const std::string& block) {
     const Gpu& gpu = draft.target.gpu;
     auto time = [&](const Product& p) { return best_product_time(extents_of(words(p), gpu), gpu); };
     const ElementType factor = product->factor;
-    if (std::string part = divide_sum(draft, *product, time); part != block) {
+    if (std::string part = divide_sum(draft, *product, time, parts_launch); part != block) {
       product = as_product(draft.schedule, part);
       product->factor = factor;
     }
     return GridProduct(draft, *product, words(*product)).run();
   });
 }
+
+}  // namespace
+
+bool schedule_grid_product(Draft& draft, const std::string& block) { return schedule(draft, block, true); }
+bool schedule_grid_product_of_parts(Draft& draft, const std::string& block) { return schedule(draft, block, false); }
 
 }  // namespace mcc::tuner

@@ -31,8 +31,11 @@ class GridTransforms {
       return false;
     order_products();
     schedule_input();
-    schedule_result();
-    return d_.refusal && schedule_grid_product(d_, b_.product.name);
+    const std::string thread = schedule_result();
+    if (!d_.refusal || !schedule_grid_product_of_parts(d_, b_.product.name)) return false;
+    // Parts of the sums are added up where they are read.
+    if (s_.find_block(b_.product.name + ".part") != nullptr) keep_in_registers(b_.product.name, thread);
+    return static_cast<bool>(d_.refusal);
   }
 
  private:
@@ -72,8 +75,12 @@ class GridTransforms {
   void unroll_below(const std::string& block, const std::string& thread) {
     if (!d_.refusal) return;
     std::vector<std::string> loops = s_.loop_names_of(block);
-    for (auto at = std::find(loops.begin(), loops.end(), thread) + 1; at != loops.end(); ++at)
-      must_step(d_, Unroll{*at});
+    for (auto at = std::find(loops.begin(), loops.end(), thread) + 1; at != loops.end(); ++at) {
+      // The sides of a tile, and few parts of a sum.
+      constexpr int64_t kStraight = 8;
+      int64_t extent = 0;
+      if (as_int(s_.find_loop(*at)->extent, &extent) && extent <= kStraight) must_step(d_, Unroll{*at});
+    }
   }
 
   void schedule_input() {
@@ -87,7 +94,8 @@ class GridTransforms {
     unroll_below(b_.input.name, thread);
   }
 
-  void schedule_result() {
+  // The loop over threads.
+  std::string schedule_result() {
     const std::string line = b_.result.axes[b_.line].loop, column = b_.result.axes[b_.column].loop,
                       y = b_.result.name + ".y", x = b_.result.name + ".x";
     must_step(d_, Split{line, {0, b_.tile}, {line + ".t", y}});
@@ -111,6 +119,7 @@ class GridTransforms {
     keep_in_registers(b_.sums.name, thread);
     keep_in_registers(products, thread);
     unroll_below(b_.result.name, thread);
+    return thread;
   }
 
   Draft& d_;

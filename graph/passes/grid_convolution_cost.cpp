@@ -26,16 +26,16 @@ double moved_us(double bytes, double of, const Gpu& gpu) {
 }
 
 // In as many parts as take the least time, of those that the rule offers (tuner/grid_product.cpp). `first`: the extent of the
-// first axis of the sum; fetch_us: what it has to wait for memory in any case.
-double product_us(ProductExtents p, int64_t first, double fetch_us, const Gpu& gpu) {
+// first axis of the sum; fetch_us: what it has to wait for memory in any case; parts_launch: the parts are added up by a launch more.
+double product_us(ProductExtents p, int64_t first, double fetch_us, bool parts_launch, const Gpu& gpu) {
   p.stages = gpu.sm() >= 80 ? 2 : 1;
   double best = tensor::best_product_time(p, gpu);
   for (int64_t parts = 2; parts <= 32 && first % parts == 0 && p.k / parts >= gpu.warp; parts *= 2) {
     ProductExtents divided = p;
     divided.g *= parts;
     divided.k /= parts;
-    best =
-        std::min(best, tensor::best_product_time(divided, gpu) + tensor::parts_time(divided.results(), gpu));
+    best = std::min(best, tensor::best_product_time(divided, gpu) +
+                              tensor::parts_time(divided.results(), gpu, parts_launch));
   }
   return gpu.launch_us + std::max(units_to_us(best, gpu), fetch_us);
 }
@@ -51,7 +51,7 @@ double grid_direct_us(const ConvProblem& p, const Gpu& gpu, int64_t model_weight
   const ProductExtents product{
       .i = p.out_channels, .j = p.images * p.height * p.width, .k = p.in_channels * window, .period = window};
   const double fetch_us = moved_us(direct_weight_bytes(p), static_cast<double>(model_weight_bytes), gpu);
-  return product_us(product, p.in_channels, fetch_us, gpu);
+  return product_us(product, p.in_channels, fetch_us, true, gpu);
 }
 
 double grid_winograd_us(const ConvProblem& p, int64_t m, const Gpu& gpu, int64_t model_weight_bytes) {
@@ -68,8 +68,8 @@ double grid_winograd_us(const ConvProblem& p, int64_t m, const Gpu& gpu, int64_t
   // Whichever of channels and tiles lie together in memory.
   const ProductExtents by_tiles{.g = positions, .i = p.out_channels, .j = tiles, .k = p.in_channels};
   const ProductExtents by_channels{.g = positions, .i = tiles, .j = p.out_channels, .k = p.in_channels};
-  const double product = std::min(product_us(by_tiles, p.in_channels, fetch_us, gpu),
-                                  product_us(by_channels, p.in_channels, fetch_us, gpu));
+  const double product = std::min(product_us(by_tiles, p.in_channels, fetch_us, false, gpu),
+                                  product_us(by_channels, p.in_channels, fetch_us, false, gpu));
   // A transform reads or writes an image, and the transformed one.
   auto transform_us = [&](int64_t channels) {
     const double image = kElementBytes * static_cast<double>(p.images * p.height * p.width * channels);

@@ -78,10 +78,15 @@ TEST_P(GridWinograd, IsRightInAnyForm) {
       Func lowered = lower(draft.schedule.func(), target);
       std::vector<std::string> broken = verify_launches(lowered, target.gpu);
       ASSERT_TRUE(broken.empty()) << broken[0] << to_text(lowered);
+      const std::string code = to_text(lowered), grid = "@{thread=\"block.x\"}";
+      size_t launches = 0;
+      for (size_t at = code.find(grid); at != std::string::npos; at = code.find(grid, at + 1))
+        ++launches;
+      EXPECT_EQ(launches, 3u) << "parts of sums are added up where they are transformed";
       // What a thread has of a tile is in its registers.
       EXPECT_FALSE(
-          std::regex_search(to_text(lowered), std::regex("alloc (pad|rows|product.tile|sums): [^ ]* local")))
-          << to_text(lowered);
+          std::regex_search(code, std::regex("alloc (pad|rows|product|product.tile|sums): [^ ]* local")))
+          << code;
       graph::test::expect_close(run(lowered, f), want, 1e-4);
       if (HasFailure()) return;
     }
