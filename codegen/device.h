@@ -13,7 +13,16 @@
 
 namespace mcc::codegen {
 
-// One kernel of the GPU. Its arguments are the addresses of `buffers`, then the values of `dims` (64 bits).
+// A matrix of which the copy engine copies boxes: rows of `width` elements, one behind the other.
+struct TensorMap {
+  int buffer = 0;  // a param, or a workspace, counted behind the params
+  int64_t element_bytes = 0, width = 0, height = 0, box_width = 0, box_height = 0;
+  int64_t swizzle = 0;  // bytes of a row of a box, whose units of 16 are exchanged
+  bool operator==(const TensorMap&) const = default;
+};
+
+// One kernel of the GPU. Its arguments are the addresses of `buffers`, then the values of `dims` (64 bits), then what the driver makes
+// of `maps` (cuTensorMapEncodeTiled, 128 bytes each).
 struct DeviceLaunch {
   std::string entry;
   std::array<tensor::Expr, 3> grid,
@@ -22,6 +31,7 @@ struct DeviceLaunch {
   bool is_shared_dynamic = false;  // the launch must ask for them: more than any kernel may have
   std::vector<int> buffers;        // numbers of params; of workspaces, counted behind the params
   std::vector<int> dims;           // numbers of the function's dims
+  std::vector<TensorMap> maps;
 };
 
 struct DeviceCode {

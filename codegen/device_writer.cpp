@@ -60,6 +60,8 @@ class DeviceWriter {
     record.dynamic_shared_bytes = launch.dynamic_shared_bytes;
     record.arguments = {narrow(arguments_.size()), narrow(launch.arguments.size())};
     arguments_.insert(arguments_.end(), launch.arguments.begin(), launch.arguments.end());
+    record.maps = {narrow(maps_.size()), narrow(launch.maps.size())};
+    maps_.insert(maps_.end(), launch.maps.begin(), launch.maps.end());
     record.figures = {narrow(figures_.size()), narrow(launch.figures.size())};
     for (const DeviceFiguresDesc& f : launch.figures) {
       figures_.push_back(

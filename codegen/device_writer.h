@@ -32,6 +32,7 @@ struct DeviceLaunchDesc {
   std::array<uint32_t, 3> grid{1, 1, 1}, block{1, 1, 1};
   uint32_t shared_bytes = 0, dynamic_shared_bytes = 0;
   std::vector<uint32_t> arguments;  // numbers into the node's args
+  std::vector<mcc_device_map> maps;
   std::vector<DeviceFiguresDesc> figures;
 };
 

@@ -18,6 +18,7 @@ using LlvmType = llvm::Type;
 namespace {
 
 constexpr unsigned kGlobalSpace = 1, kSharedSpace = 3;
+constexpr uint64_t kMapBytes = 128;
 constexpr uint32_t kWholeWarp = 0xffffffff;
 
 constexpr llvm::Intrinsic::ID kRegisters[kThreadAxes] = {
@@ -36,6 +37,17 @@ void annotate(llvm::Function& kernel, const LaunchPlan& launch) {
                                     llvm::ValueAsMetadata::get(number)}));
   };
   add("kernel", 1);
+  if (!launch.maps.empty()) {
+    std::vector<llvm::Metadata*> numbers;  // from 1
+    for (size_t i = 0; i < launch.maps.size(); ++i) {
+      const uint64_t number = launch.buffers.size() + launch.dims.size() + i + 1;
+      numbers.push_back(
+          llvm::ConstantAsMetadata::get(ConstantInt::get(LlvmType::getInt32Ty(context), number)));
+    }
+    list->addOperand(llvm::MDNode::get(
+        context, {llvm::ValueAsMetadata::get(&kernel), llvm::MDString::get(context, "grid_constant"),
+                  llvm::MDNode::get(context, numbers)}));
+  }
   constexpr const char* kKeys[] = {"reqntidx", "reqntidy", "reqntidz"};
   int64_t extents[3] = {1, 1, 1};
   for (size_t i = 0; i < 3; ++i) {
@@ -56,11 +68,21 @@ void KernelEmitter::emit_launch(const Func& func, const LaunchPlan& launch, cons
   LlvmType* global = b_.getPtrTy(kGlobalSpace);
   std::vector<LlvmType*> types(launch.buffers.size(), global);
   types.insert(types.end(), launch.dims.size(), b_.getInt64Ty());
+  const size_t first_map = types.size();
+  types.insert(types.end(), launch.maps.size(), b_.getPtrTy());
+  launch_ = &launch;
   auto* type = llvm::FunctionType::get(b_.getVoidTy(), types, false);
   function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, entry, module_);
   function_->setCallingConv(llvm::CallingConv::PTX_Kernel);
   function_->addFnAttr(llvm::Attribute::NoUnwind);
   annotate(*function_, launch);
+  // By value, and the copy engine reads them where they are (__grid_constant__): by the address of the parameter.
+  for (size_t i = first_map; i < types.size(); ++i) {
+    auto* bytes = llvm::ArrayType::get(b_.getInt8Ty(), kMapBytes);
+    llvm::Argument* argument = function_->getArg(static_cast<unsigned>(i));
+    argument->addAttr(llvm::Attribute::getWithByValType(context_, bytes));
+    argument->addAttr(llvm::Attribute::getWithAlignment(context_, llvm::Align(64)));
+  }
 
   entry_ = new_block("entry");
   llvm::BasicBlock* body = new_block("body");

@@ -593,6 +593,7 @@ llvm::Value* KernelEmitter::on(const Call& n) {
   if (class_of(n.function) == IntrinsicClass::async) return emit_async(n);
   if (class_of(n.function) == IntrinsicClass::dot) return on_device() ? emit_dp4a(n) : emit_dot4(n);
   if (class_of(n.function) == IntrinsicClass::wgmma) return emit_wgmma(n);
+  if (class_of(n.function) == IntrinsicClass::bulk) return emit_bulk(n);
   std::vector<Value*> args;
   for (const Expr& a : n.args)
     args.push_back(emit(a));
@@ -656,6 +657,10 @@ llvm::Value* KernelEmitter::on(const Call& n) {
     case Intrinsic::wgmma_bf16:
     case Intrinsic::wgmma_commit:
     case Intrinsic::wgmma_wait:
+    case Intrinsic::bulk_init:
+    case Intrinsic::bulk_expect:
+    case Intrinsic::bulk_copy:
+    case Intrinsic::bulk_wait:
     case Intrinsic::fence_async:
 #define X(name) case Intrinsic::name:
     MCC_EXPANDED_INTRINSICS(X)

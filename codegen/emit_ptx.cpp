@@ -55,6 +55,7 @@ Result<DeviceCode> emit_ptx(const tensor::Func& lowered, const std::string& symb
     launch.is_shared_dynamic = from.shared_bytes > target.gpu.shared_per_block;
     launch.buffers = from.buffers;
     launch.dims = from.dims;
+    launch.maps = from.maps;
     emitter.emit_launch(lowered, from, launch.entry, launch.is_shared_dynamic);
     code.launches.push_back(std::move(launch));
   }

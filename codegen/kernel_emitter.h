@@ -87,6 +87,10 @@ class KernelEmitter {
   Value* emit_dp4a(const tensor::Call& n);
   Value* emit_async(const tensor::Call& n);
   Value* emit_wgmma(const tensor::Call& n);  // emit_warpgroup.cpp
+  Value* emit_bulk(const tensor::Call& n);   // emit_bulk.cpp
+  Value* shared_address(const tensor::Expr& place);
+  llvm::CallInst* emit_text(llvm::Type* result, const char* text, const char* constraints,
+                            const std::vector<Value*>& inputs);
   Value* matrix_descriptor(const tensor::Call& n, size_t first);
   void emit_with_sums(const tensor::Load& sums, const std::string& text, std::vector<Value*> inputs);
   Value* vector_address(const tensor::Load& n);
@@ -154,6 +158,7 @@ class KernelEmitter {
   int tasks_ = 0;
   Value* executor_ = nullptr;  // in the kernel itself
   Value* shared_ = nullptr;    // a launch's shared memory
+  const LaunchPlan* launch_ = nullptr;
 
   // One alias scope a buffer: params do not overlap, and neither do allocations.
   llvm::MDNode* alias_domain_ = nullptr;

@@ -29,6 +29,8 @@ std::string name_of(const Stmt& s) {
 }
 
 class Planner : public Visitor {
+  static constexpr size_t kMatrix = 3;  // of bulk_copy's arguments
+
  public:
   Planner(const Func& func, const Gpu& gpu, DevicePlan* plan) : func_(func), gpu_(gpu), plan_(plan) {
     for (size_t i = 0; i < func.params.size(); ++i)
@@ -80,6 +82,24 @@ class Planner : public Visitor {
   void on(const Store& n) override {
     use(n.buffer, true);
     Visitor::on(n);
+  }
+  void on(const Call& n) override {
+    if (n.function != Intrinsic::bulk_copy) return Visitor::on(n);
+    // The matrix is known by its map alone.
+    for (size_t i = 0; i < n.args.size(); ++i) {
+      if (i != kMatrix) visit(n.args[i]);
+    }
+    const Buffer& matrix = n.args[kMatrix].as<Load>()->buffer;
+    TensorMap map{numbers_.at(matrix.get()), byte_size(matrix.element())};
+    int64_t elements = 0;
+    const bool is_known = as_int(n.args[2], &map.swizzle) && as_int(n.args[4], &map.width) &&
+                          as_int(n.args[5], &map.box_height) && as_int(n.args[6], &map.box_width) &&
+                          as_int(matrix.shape()[0], &elements);
+    MCC_CHECK(is_known, "a box of other than constant size of ", matrix.name());
+    map.height = elements / map.width;
+    auto it = std::find(launch_->maps.begin(), launch_->maps.end(), map);
+    launch_->map_of[&n] = static_cast<size_t>(it - launch_->maps.begin());
+    if (it == launch_->maps.end()) launch_->maps.push_back(map);
   }
   void on(const VarNode& n) override {
     for (size_t i = 0; i < func_.dims.size(); ++i)

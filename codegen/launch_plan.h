@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "codegen/device.h"
 #include "codegen/memory_plan.h"
 
 namespace mcc::codegen {
@@ -17,6 +18,8 @@ struct LaunchPlan {
   std::vector<int> buffers;                            // used; params, then workspaces
   std::vector<bool> is_written;                        // of each
   std::vector<int> dims;
+  std::vector<TensorMap> maps;
+  std::unordered_map<const tensor::Call*, size_t> map_of;  // bulk_copy; looked up only
   int64_t shared_bytes = 0, shared_align = 128;  // of their beginning
 };
 

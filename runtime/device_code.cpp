@@ -14,6 +14,14 @@ bool is_text(const DeviceCode& code, mcc_plan_string string) {
          code.strings[uint64_t{string.offset} + string.size] == 0;
 }
 
+bool is_map(const mcc_device_map& map) {
+  const uint64_t bytes = map.element_bytes, most = 1ull << 32;
+  return (bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8) && map.width >= 1 && map.width <= most &&
+         map.height >= 1 && map.height <= most && map.width * bytes % 16 == 0 &&
+         (map.swizzle == 32 || map.swizzle == 64 || map.swizzle == 128) &&
+         map.box_width * bytes == map.swizzle && map.box_height >= 1 && map.box_height <= 256;
+}
+
 bool is_launch(const DeviceCode& code, const mcc_device_launch& launch) {
   uint64_t threads = 1;
   for (uint32_t extent : launch.block) {
@@ -23,7 +31,8 @@ bool is_launch(const DeviceCode& code, const mcc_device_launch& launch) {
   return is_text(code, launch.entry) && threads <= kMaxThreads && launch.grid[0] <= 0x7fffffffu &&
          launch.grid[1] <= 0xffffu && launch.grid[2] <= 0xffffu && launch.shared_bytes <= kMaxShared &&
          launch.dynamic_shared_bytes <= launch.shared_bytes &&
-         is_range(launch.arguments, code.arguments_count) && is_range(launch.figures, code.figures_count);
+         is_range(launch.arguments, code.arguments_count) && is_range(launch.maps, code.maps_count) &&
+         is_range(launch.figures, code.figures_count);
 }
 
 bool is_image(const DeviceCode& code, const mcc_device_image& image) {
@@ -89,6 +98,8 @@ mcc_status open_device_code(const void* bytes, uint64_t size, DeviceCode* code, 
   }
   for (uint64_t i = 0; i < code->launches_count; ++i)
     if (!is_launch(*code, code->launches[i])) return damaged(error, "a launch");
+  for (uint64_t i = 0; i < code->maps_count; ++i)
+    if (!is_map(code->maps[i])) return damaged(error, "the map of a matrix");
   for (uint64_t i = 0; i < code->figures_count; ++i)
     if (!is_text(*code, code->figures[i].arch)) return damaged(error, "the figures of a launch");
   for (uint64_t i = 0; i < code->images_count; ++i)
@@ -106,6 +117,10 @@ mcc_status check_device_nodes(const Plan& plan, const DeviceCode& code, mcc_erro
       for (uint32_t a = 0; a < arguments.count; ++a)
         if (code.arguments[arguments.begin + a] >= node.args.count)
           return damaged(error, "an argument of a launch");
+      const mcc_plan_range maps = code.launches[launches.begin + i].maps;
+      for (uint32_t m = 0; m < maps.count; ++m)
+        if (code.maps[maps.begin + m].argument >= node.args.count)
+          return damaged(error, "a matrix of a launch");
     }
   }
   return MCC_OK;

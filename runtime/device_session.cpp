@@ -80,7 +80,7 @@ mcc_status set_up_steps(mcc_session* session, mcc_error* error) {
   DeviceSession& device = *session->device;
   const Plan& plan = *session->plan;
   const DeviceCode& code = session->model->device_code;
-  uint64_t steps = 0, arguments = 0;
+  uint64_t steps = 0, arguments = 0, maps = 0;
   for (uint64_t n = 0; n < plan.nodes_count; ++n) {
     const mcc_plan_node& node = plan.nodes[n];
     if (node.kind == MCC_NODE_copy) {
@@ -90,17 +90,20 @@ mcc_status set_up_steps(mcc_session* session, mcc_error* error) {
     }
     const mcc_plan_range launches = device.on->launches[node.target];
     steps += launches.count;
-    for (uint32_t l = 0; l < launches.count; ++l)
+    for (uint32_t l = 0; l < launches.count; ++l) {
       arguments += code.launches[launches.begin + l].arguments.count;
+      maps += code.launches[launches.begin + l].maps.count;
+    }
   }
   if (!device.steps.allocate(steps) || !device.values.allocate(arguments) ||
-      !device.addresses.allocate(arguments) || !device.parameters.allocate(arguments)) {
+      !device.addresses.allocate(arguments) || !device.maps.allocate(maps) ||
+      !device.parameters.allocate(arguments + maps)) {
     return out_of_memory(error);
   }
-  uint64_t step = 0, argument = 0;
+  uint64_t step = 0, argument = 0, map = 0, parameter = 0;
   auto add_argument = [&](const mcc_plan_node& node, uint32_t number) {
     device.values[argument] = plan.indices[node.args.begin + number];
-    device.parameters[argument] = &device.addresses[argument];
+    device.parameters[parameter++] = &device.addresses[argument];
     ++argument;
   };
   for (uint64_t n = 0; n < plan.nodes_count; ++n) {
@@ -112,7 +115,7 @@ mcc_status set_up_steps(mcc_session* session, mcc_error* error) {
       tensor_bytes(from.dtype, plan.dims_of(from), from.rank, &bytes);
       tensor_bytes(to.dtype, plan.dims_of(to), to.rank, &to_bytes);
       if (bytes != to_bytes) return fail(error, MCC_BAD_MODEL, "a copy between tensors of different size");
-      device.steps[step++] = {static_cast<uint32_t>(n), 0, nullptr, argument, bytes};
+      device.steps[step++] = {static_cast<uint32_t>(n), 0, nullptr, argument, bytes, parameter};
       add_argument(node, 0);
       add_argument(node, 1);
       continue;
@@ -120,9 +123,16 @@ mcc_status set_up_steps(mcc_session* session, mcc_error* error) {
     const mcc_plan_range launches = device.on->launches[node.target];
     for (uint32_t l = launches.begin; l < launches.begin + launches.count; ++l) {
       const mcc_plan_range numbers = code.launches[l].arguments;
-      device.steps[step++] = {static_cast<uint32_t>(n), l, device.on->functions[l], argument, 0};
+      device.steps[step++] = {static_cast<uint32_t>(n), l, device.on->functions[l], argument, 0, parameter};
       for (uint32_t a = 0; a < numbers.count; ++a)
         add_argument(node, code.arguments[numbers.begin + a]);
+      const mcc_plan_range matrices = code.launches[l].maps;
+      for (uint32_t m = 0; m < matrices.count; ++m) {
+        const mcc_device_map& of = code.maps[matrices.begin + m];
+        device.maps[map].of = &of;
+        device.maps[map].value = plan.indices[node.args.begin + of.argument];
+        device.parameters[parameter++] = device.maps[map++].map();
+      }
     }
   }
   return MCC_OK;
@@ -154,15 +164,22 @@ void drop_graph(DeviceSession* device) {
   device->graph = nullptr;
 }
 
-void resolve_addresses(mcc_session* session) {
+mcc_status resolve_addresses(mcc_session* session, mcc_error* error) {
   DeviceSession& device = *session->device;
   for (uint64_t i = 0; i < device.values.size(); ++i) {
     const uint32_t value = device.values[i];
     device.addresses[i] = value == MCC_PLAN_NONE ? 0 : address_of(*session, session->plan->values[value]);
   }
+  for (DeviceMap& m : device.maps) {
+    const mcc_cu_pointer address =
+        m.value == MCC_PLAN_NONE ? 0 : address_of(*session, session->plan->values[m.value]);
+    const mcc_status status = encode_map(*device.on->cuda, *m.of, address, m.map(), error);
+    if (status != MCC_OK) return status;
+  }
   drop_graph(&device);
   device.runs = 0;
   device.is_stale = false;
+  return MCC_OK;
 }
 
 mcc_cu_result carry_out(const mcc_session& session, const DeviceStep& step, mcc_cu_stream stream) {
@@ -176,7 +193,7 @@ mcc_cu_result carry_out(const mcc_session& session, const DeviceStep& step, mcc_
   const mcc_device_launch& l = session.model->device_code.launches[step.launch];
   if (l.grid[0] == 0 || l.grid[1] == 0 || l.grid[2] == 0) return MCC_CU_SUCCESS;
   return cuda.launch(step.function, l.grid[0], l.grid[1], l.grid[2], l.block[0], l.block[1], l.block[2],
-                     l.dynamic_shared_bytes, stream, device.parameters.data() + step.arguments, nullptr);
+                     l.dynamic_shared_bytes, stream, device.parameters.data() + step.parameters, nullptr);
 }
 
 mcc_status fail_step(const mcc_session& session, const DeviceStep& step, mcc_cu_result code,
@@ -378,7 +395,10 @@ mcc_status run_device(mcc_session* session, mcc_error* error) {
   DeviceSession& device = *session->device;
   const mcc_cuda_driver& cuda = *device.on->cuda;
   CurrentContext current(cuda, device.on->context);
-  if (device.is_stale) resolve_addresses(session);
+  if (device.is_stale) {
+    const mcc_status status = resolve_addresses(session, error);
+    if (status != MCC_OK) return status;
+  }
   mcc_cu_result code = MCC_CU_SUCCESS;
   for (uint64_t i = 0; i < device.inputs.size() && code == MCC_CU_SUCCESS; ++i)
     code = copy_in(session, i);

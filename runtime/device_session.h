@@ -24,6 +24,18 @@ struct DeviceStep {
   mcc_cu_function function = nullptr;
   uint64_t arguments = 0;  // the first in DeviceSession::addresses; of a copy: from, to
   uint64_t bytes = 0;      // of a copy
+  uint64_t parameters = 0;  // the first in DeviceSession::parameters
+};
+
+// A map of a matrix, and what it is of.
+struct DeviceMap {
+  const mcc_device_map* of = nullptr;
+  uint32_t value = 0;                // the plan's
+  mcc_cu_tensor_map memory[2] = {};  // room for one at a multiple of 64
+  mcc_cu_tensor_map* map() {
+    const uintptr_t at = (reinterpret_cast<uintptr_t>(memory) + 63) / 64 * 64;
+    return reinterpret_cast<mcc_cu_tensor_map*>(at);
+  }
 };
 
 struct DeviceSession {
@@ -36,7 +48,8 @@ struct DeviceSession {
   Array<DeviceStep> steps;
   Array<uint32_t> values;           // the plan's value of each argument
   Array<mcc_cu_pointer> addresses;  // of the arguments, launch by launch
-  Array<void*> parameters;          // where they are, as a launch takes them
+  Array<DeviceMap> maps;
+  Array<void*> parameters;          // where both are, as a launch takes them
   bool is_stale = true;             // the addresses are not those of the present inputs and outputs
   uint32_t runs = 0;                // with the present addresses
   bool has_graph_failed = false;    // this driver makes none

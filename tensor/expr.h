@@ -269,6 +269,15 @@ struct VectorReduce : ExprNode {
 //                          4, 8 or 16 bytes. Neither is used by anyone before the wait
 //   async_commit()         a statement only: what this thread copied since the last one is a group
 //   async_wait(n)          a statement only: goes on when all groups of this thread but the last n are there
+// Boxes that the copy engine moves (PTX's bulk tensor copies), for any thread to see that waits for them. `bar` is a load that stands
+// for an i64 in shared memory. All are statements only:
+//   bulk_init(bar)         from the next barrier on it counts phases, from 0
+//   bulk_expect(bar, n)    its phase ends when the boxes that are copied for it have n bytes; once in each phase
+//   bulk_copy(bar, to, swizzle, from, pitch, height, width, column, row)  a box of a matrix with that many rows of `pitch` elements,
+//                          of which `from` loads the first, beginning at that place: `height` rows of `width` elements, zeros
+//                          where the matrix has none. `to`, a load, stands for where it goes in shared memory: row by row, in
+//                          units that are exchanged as wgmma_T's operands are. Nobody uses that before the phase has ended
+//   bulk_wait(bar, p)      goes on when the last phase whose number is p (mod 2) has ended
 // Products that four neighbouring warps (a warpgroup: threads 128 * g to 128 * g + 127) have made beside them (PTX's wgmma). All
 // are statements only. `sums`, a load, stands for N / 2 places of this thread's that hold its part of 64 x N sums: warp w of the
 // four has 16 rows from 16 * w, and of each 8 columns what mma_T's c has. Between wgmma_T and the wait neither the sums nor the
@@ -299,7 +308,8 @@ struct VectorReduce : ExprNode {
                           X(mma_tf32, 3) X(mma_i8, 3) X(mma_u8i8, 3) X(async_copy, 2) X(async_commit, 0) X(async_wait, 1)  \
                               X(dot4_u8i8, 3) X(dot4_i8i8, 3)  \
                               X(wgmma_fence, 1) X(wgmma_f16, 11) X(wgmma_bf16, 11) X(wgmma_commit, 0)        \
-                                  X(wgmma_wait, 2) X(fence_async, 0)
+                                  X(wgmma_wait, 2) X(fence_async, 0) X(bulk_init, 1) X(bulk_expect, 2)       \
+                                      X(bulk_copy, 9) X(bulk_wait, 2)
 
 enum class Intrinsic : uint8_t {
 #define X(name, arity) name,

@@ -29,8 +29,9 @@ namespace mcc::tensor {
 // Of the threads of a GPU's block: only there are instructions for them.
 #define MCC_THREAD_INTRINSICS(X)                                                                         \
   X(barrier) X(shuffle_xor) X(shuffle_down) X(load_matrices) X(load_matrices_transposed) X(mma_f16)      \
-      X(mma_bf16) X(mma_tf32) X(mma_i8) X(mma_u8i8) X(async_copy) X(async_commit) X(async_wait) X(wgmma_fence)       \
-          X(wgmma_f16) X(wgmma_bf16) X(wgmma_commit) X(wgmma_wait) X(fence_async)
+      X(mma_bf16) X(mma_tf32) X(mma_i8) X(mma_u8i8) X(async_copy) X(async_commit) X(async_wait)          \
+          X(wgmma_fence) X(wgmma_f16) X(wgmma_bf16) X(wgmma_commit) X(wgmma_wait) X(fence_async)         \
+              X(bulk_init) X(bulk_expect) X(bulk_copy) X(bulk_wait)
 
 // All that code generation has instructions for.
 #define MCC_NATIVE_INTRINSICS(X) MCC_FLOAT_INTRINSICS(X) MCC_OTHER_INTRINSICS(X)
@@ -51,6 +52,7 @@ namespace mcc::tensor {
 //   async       two loads, nothing, or a constant
 //   dot         i32xn, u8x4 or i8x4, and i8x4n
 //   wgmma       nothing; the sums (a load of f32), and a constant, or two operands, each a load and four constants
+//   bulk        a load of i64, and a number or a box
 enum class IntrinsicClass : uint8_t {
   math,
   float_op,
@@ -66,7 +68,8 @@ enum class IntrinsicClass : uint8_t {
   mma,
   async,
   dot,
-  wgmma
+  wgmma,
+  bulk
 };
 
 constexpr IntrinsicClass class_of(Intrinsic function) {
@@ -120,6 +123,11 @@ constexpr IntrinsicClass class_of(Intrinsic function) {
     case Intrinsic::wgmma_wait:
     case Intrinsic::fence_async:
       return IntrinsicClass::wgmma;
+    case Intrinsic::bulk_init:
+    case Intrinsic::bulk_expect:
+    case Intrinsic::bulk_copy:
+    case Intrinsic::bulk_wait:
+      return IntrinsicClass::bulk;
   }
   MCC_UNREACHABLE("unknown intrinsic");
 }
@@ -135,7 +143,7 @@ constexpr bool is_exchange(Intrinsic function) {
 constexpr bool is_statement(Intrinsic function) {
   IntrinsicClass of = class_of(function);
   return of == IntrinsicClass::prefetch || of == IntrinsicClass::barrier || of == IntrinsicClass::async ||
-         of == IntrinsicClass::wgmma;
+         of == IntrinsicClass::wgmma || of == IntrinsicClass::bulk;
 }
 // Whether it has a warpgroup make a product.
 constexpr bool is_wgmma(Intrinsic function) {

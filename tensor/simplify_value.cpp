@@ -232,7 +232,9 @@ Expr Simplifier::call_value(const Call& n, const Expr& self) {
   // The address to prefetch has to stay one.
   if (n.function == Intrinsic::prefetch && !args[0].as<Load>()) return self;
   if (n.function == Intrinsic::async_copy && !(args[0].as<Load>() && args[1].as<Load>())) return self;
-  if (class_of(n.function) == IntrinsicClass::wgmma && !args.empty() && !args[0].as<Load>()) return self;
+  const bool has_place =
+      class_of(n.function) == IntrinsicClass::wgmma || class_of(n.function) == IntrinsicClass::bulk;
+  if (has_place && !args.empty() && !args[0].as<Load>()) return self;
   if (n.function == Intrinsic::likely && (is_true(args[0]) || is_false(args[0]))) return args[0];
   return changed ? Call::make(n.type, n.function, std::move(args)) : self;
 }

@@ -81,6 +81,29 @@ bool is_warpgroup_product(const Call& n) {
   return true;
 }
 
+bool is_load_of(const Expr& e, Scope scope) {
+  const auto* load = e.as<Load>();
+  return load && load->type.lanes == 1 && !load->predicate.defined() && load->indices.size() == 1 &&
+         load->buffer.scope() == scope;
+}
+
+bool is_bulk_copy(const Call& n) {
+  if (!is_load_of(n.args[0], Scope::shared) || n.args[0].element() != ElementType::i64) return false;
+  if (n.function != Intrinsic::bulk_copy) return true;
+  if (!is_load_of(n.args[1], Scope::shared) || !is_load_of(n.args[3], Scope::global)) return false;
+  const auto *to = n.args[1].as<Load>(), *from = n.args[3].as<Load>();
+  int64_t swizzle = 0, pitch = 0, height = 0, width = 0, elements = 0;
+  if (!as_int(n.args[2], &swizzle) || !as_int(n.args[4], &pitch) || !as_int(n.args[5], &height) ||
+      !as_int(n.args[6], &width) || !as_int(from->buffer.shape()[0], &elements))
+    return false;
+  const int64_t bytes = byte_size(from->buffer.element());
+  // What the copy engine's maps can say.
+  return to->buffer.element() == from->buffer.element() && is_int(from->indices[0], 0) &&
+         to->buffer->alignment % kSwizzleAlign == 0 && (swizzle == 32 || swizzle == 64 || swizzle == 128) &&
+         pitch > 0 && elements % pitch == 0 && pitch * bytes % 16 == 0 && width * bytes == swizzle &&
+         height > 0 && height <= 256;
+}
+
 const Rule<Evaluate> kEvaluateRules[] = {
     {"an evaluate is a barrier, a prefetch, or about asynchronous copies and products",
      [](const Evaluate& n) {
@@ -110,7 +133,13 @@ const Rule<Evaluate> kEvaluateRules[] = {
        int64_t left = 0;
        return !call || call->function != Intrinsic::async_wait || (as_int(call->args[0], &left) && left >= 0);
      }},
-    {"products are of neighbouring sums of f32 of a thread's own, and of 16-bit floats in shared memory, at constant distances",
+    {"a bulk copy is of swizzled rows of at most 256, from a matrix with rows of a multiple of 16 bytes",
+     [](const Evaluate& n) {
+       const auto* call = n.value.as<Call>();
+       return !call || class_of(call->function) != IntrinsicClass::bulk || is_bulk_copy(*call);
+     }},
+    {"products are of neighbouring sums of f32 of a thread's own, and of 16-bit floats in shared memory, at "
+     "constant distances",
      [](const Evaluate& n) {
        const auto* call = n.value.as<Call>();
        return !call || class_of(call->function) != IntrinsicClass::wgmma || is_warpgroup_product(*call);

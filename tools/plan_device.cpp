@@ -12,6 +12,22 @@ uint32_t extent(const tensor::Expr& e, const std::string& entry) {
   return static_cast<uint32_t>(value);
 }
 
+}  // namespace
+
+mcc_device_map map_of(const codegen::TensorMap& m) {
+  auto narrow = [](int64_t number) { return static_cast<uint32_t>(number); };
+  return {static_cast<uint64_t>(m.width),
+          static_cast<uint64_t>(m.height),
+          narrow(m.buffer),
+          narrow(m.element_bytes),
+          narrow(m.box_width),
+          narrow(m.box_height),
+          narrow(m.swizzle),
+          0};
+}
+
+namespace {
+
 codegen::DeviceLaunchDesc launch_of(const codegen::DeviceLaunch& from, const std::vector<codegen::Cubin>& cubins) {
   codegen::DeviceLaunchDesc launch;
   launch.entry = from.entry;
@@ -23,6 +39,8 @@ codegen::DeviceLaunchDesc launch_of(const codegen::DeviceLaunch& from, const std
   launch.dynamic_shared_bytes = from.is_shared_dynamic ? launch.shared_bytes : 0;
   MCC_CHECK(from.dims.empty(), from.entry, " depends on symbolic dimensions");
   for (int buffer : from.buffers) launch.arguments.push_back(static_cast<uint32_t>(buffer));
+  for (const codegen::TensorMap& m : from.maps)
+    launch.maps.push_back(map_of(m));
   for (const codegen::Cubin& cubin : cubins) {
     auto it = std::find_if(cubin.entries.begin(), cubin.entries.end(),
                            [&](const codegen::EntryFigures& f) { return f.entry == from.entry; });

@@ -9,4 +9,7 @@ namespace mcc::tools {
 // Kernel i of the set is device kernel i.
 codegen::DeviceDesc device_code(const KernelSet& kernels);
 
+// The argument is the number of the map's buffer.
+mcc_device_map map_of(const codegen::TensorMap& map);
+
 }  // namespace mcc::tools

@@ -574,6 +574,10 @@ class Reader {
       case Intrinsic::wgmma_bf16:
       case Intrinsic::wgmma_commit:
       case Intrinsic::wgmma_wait:
+      case Intrinsic::bulk_init:
+      case Intrinsic::bulk_expect:
+      case Intrinsic::bulk_copy:
+      case Intrinsic::bulk_wait:
       case Intrinsic::fence_async:
         return;
       case Intrinsic::fma:

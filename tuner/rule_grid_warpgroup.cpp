@@ -15,6 +15,7 @@
 #include <cmath>
 
 #include "support/text.h"
+#include "tensor/passes/bulk_copies.h"
 #include "tensor/passes/pipeline_copies.h"
 #include "tensor/schedule/tree.h"
 #include "tuner/grid_product.h"
@@ -106,13 +107,14 @@ class GridWarpgroups : private ProductAxes {
     operand(p_.a, "a", "i");
     operand(p_.b, "b", "j");
     inline_copies();
+    const bool is_bulk = is_matrix(p_.a, "a", p_.i, t_.rows()) && is_matrix(p_.b, "b", p_.j, t_.columns);
     must_step(d_, PadEinsum{p_.block, {"i", "j", "k"}, {t_.rows(), t_.columns, t_.depth}});
     const std::string from = has_batch() ? "g, i, j" : "i, j", to = has_batch() ? "g, i" : "i";
     must_step(d_, TransformLayout{acc_, text("(", from, ") -> (", to,
                                              " // 16, j // 8, i %% 16 // 8, i %% 8, j %% 8 // 2, j %% 2)")});
     tile();
-    stage(p_.a, "a", "i");
-    stage(p_.b, "b", "j");
+    for (const auto& [operand, name, side] : {std::tuple{&p_.a, "a", "i"}, {&p_.b, "b", "j"}})
+      is_bulk ? stage_boxes(*operand, name, side) : stage(*operand, name, side);
     in_rows(p_.a, "a", "i");
     in_rows(p_.b, "b", "j");
     write_back();
@@ -201,6 +203,29 @@ class GridWarpgroups : private ProductAxes {
     must_step(d_, Bind{z, "thread.z"});
     must_step(d_, Bind{y, "thread.y"});
     must_step(d_, Bind{x, "thread.x"});
+  }
+
+  // Whether the operand's parts are boxes of a matrix, as it is (in its type, too): of rows of a multiple of 16 bytes; and in
+  // batches, one behind the other, of whole tiles.
+  bool is_matrix(const Operand& o, const std::string& name, const Side& side, int64_t tile) const {
+    const Block* copy = s_.find_block(loop(name));
+    const auto* store = copy ? copy->body.as<Store>() : nullptr;
+    const auto* load = store ? store->value.as<Load>() : nullptr;
+    const size_t rank = has_batch() ? 3 : 2;
+    if (!load || load->buffer.element() != p_.factor || load->indices.size() != rank) return false;
+    for (size_t d = 0; d < rank; ++d) {
+      if (!load->indices[d].as<VarNode>() || !load->indices[d].same_as(store->indices[d])) return false;
+    }
+    const int64_t pitch = o.is_along_k ? p_.k.extent : side.extent,
+                  rows = o.is_along_k ? side.extent : p_.k.extent;
+    return pitch * kBytes % 16 == 0 && (!has_batch() || rows % (o.is_along_k ? tile : t_.depth) == 0);
+  }
+
+  // One thread has the copy engine fetch the operand's part for one step of k.o.
+  void stage_boxes(const Operand& o, const std::string& name, const std::string& side) {
+    const std::string copy = loop(name);
+    must_step(d_, ComputeAt{copy, loop("k.o")});
+    must_step(d_, Annotate{"", copy + (o.is_along_k ? "." + side : ".k"), kBulk, "1"});
   }
 
   // All threads fetch the operand's part for one step of k.o; neighbours in memory by neighbouring threads.

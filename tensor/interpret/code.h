@@ -94,6 +94,13 @@ struct Products {
   bool is_fenced = false;  // by wgmma_fence since the last wait
 };
 
+// What one i64 of shared memory counts: the phases of the boxes that are copied for it (bulk_init).
+struct Phases {
+  int64_t ended = 0;                 // how many
+  int64_t expected = -1, begun = 0;  // bytes of the one under way; -1: nobody has said
+  AsyncGroup elements;
+};
+
 // The threads of a launch's block, each with a frame of its own.
 struct Team {
   LaunchClock clock;
@@ -102,6 +109,7 @@ struct Team {
   std::vector<Memory*> privates;  // of each thread its own
   std::vector<AsyncCopies> copies;
   std::vector<Products> products;
+  std::map<std::pair<const Memory*, int64_t>, Phases> phases;
 
   int size() const { return static_cast<int>(frames.size()); }
   // The thread goes on; its frame.
@@ -170,6 +178,11 @@ struct Access {
   void begin_product(Value* frame, int64_t element) const;
   void end_product(Value* frame, int64_t element, uint32_t begun) const;
   // is_defined: whether what is stored there has a value.
+  // A copy that nobody is busy with has arrived: those that have waited for it may read it.
+  void note_arrival(int64_t element) const {
+    if (memory->written) memory->written[element] = true;
+    if (team) memory->note_arrival(element);
+  }
   void note_write(Value* frame, int64_t element, bool is_defined) const {
     if (memory->written) memory->written[element] = is_defined;
     if (clock) check_write_race(frame, element);

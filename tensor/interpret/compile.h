@@ -90,7 +90,8 @@ class Compiler {
   Operand dot4(const Call& n);
   Operand exchange(const Call& n);
   const StmtCode* asynchronous(const Call& n);
-  const StmtCode* warpgroup(const Call& n);  // warpgroup.cpp
+  const StmtCode* warpgroup(const Call& n);
+  const StmtCode* bulk(const Call& n);  // warpgroup.cpp
 
   template <class F>
   Operand map(F f, Operand a);

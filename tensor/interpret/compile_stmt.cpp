@@ -343,6 +343,7 @@ struct LaunchCode final : StmtCode {
       ++team.clock.epoch;
       team.copies.assign(static_cast<size_t>(threads), {});
       team.products.assign(static_cast<size_t>(threads), {});
+      team.phases.clear();
       team.clock.fences.assign(static_cast<size_t>(threads), 0);
       set(block_loops, counts, block, frame);
       for (const auto& [memory, shape] : shared)
@@ -678,6 +679,7 @@ const StmtCode* Compiler::compile(const Evaluate& n) {
   }
   if (hint && class_of(hint->function) == IntrinsicClass::async) return asynchronous(*hint);
   if (hint && class_of(hint->function) == IntrinsicClass::wgmma) return warpgroup(*hint);
+  if (hint && class_of(hint->function) == IntrinsicClass::bulk) return bulk(*hint);
   if (hint && hint->function == Intrinsic::prefetch) return add_stmt(std::make_unique<SeqCode>());
   auto code = std::make_unique<EvaluateCode>();
   code->value = expr(n.value);

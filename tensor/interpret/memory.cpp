@@ -74,7 +74,8 @@ Race Memory::conflict_with_write(const LaunchClock& clock, const ThreadAccesses&
   if (a.write_block < clock.first_block) return Race::none;
   if (a.write_block != clock.block) return is_of_blocks ? Race::none : Race::blocks;
   *other_thread = a.write_thread;
-  return a.write_epoch == clock.epoch && a.write_thread != clock.thread ? Race::threads : Race::none;
+  const bool is_same_time = a.write_epoch == clock.epoch && a.write_fence != kByEngine;
+  return is_same_time && a.write_thread != clock.thread ? Race::threads : Race::none;
 }
 
 Race Memory::note_read(const LaunchClock& clock, int64_t element, uint32_t* other_thread) {
@@ -108,6 +109,11 @@ Race Memory::note_write(const LaunchClock& clock, int64_t element, uint32_t* oth
   return Race::none;
 }
 
+void Memory::note_arrival(int64_t element) {
+  ThreadAccesses& a = thread_accesses_.get()[element];  // its beginning was noted
+  a.write_fence = kByEngine;
+}
+
 bool Memory::is_written_since(const LaunchClock& clock, int64_t element, uint32_t epoch) const {
   if (!thread_accesses_.get()) return false;
   const ThreadAccesses& a = thread_accesses_.get()[element];
@@ -118,7 +124,8 @@ bool Memory::is_unfenced(const LaunchClock& clock, int64_t element, uint32_t* th
   if (!thread_accesses_.get()) return false;
   const ThreadAccesses& a = thread_accesses_.get()[element];
   *thread = a.write_thread;
-  return a.write_block == clock.block && clock.fences[a.write_thread] <= a.write_fence;
+  return a.write_block == clock.block && a.write_fence != kByEngine &&
+         clock.fences[a.write_thread] <= a.write_fence;
 }
 
 }  // namespace mcc::tensor::interpreter

@@ -92,6 +92,8 @@ struct Memory {
   // The same in a launch. other_thread is one of the two, when they are of one block.
   Race note_read(const LaunchClock& clock, int64_t element, uint32_t* other_thread);
   Race note_write(const LaunchClock& clock, int64_t element, uint32_t* other_thread);
+  // What a thread had written for it by the copy engine is there: a write by no thread, before the last barrier.
+  void note_arrival(int64_t element);
   // Whether this block has written the element since that time (an epoch), or some thread has and has not said so by fence_async().
   bool is_written_since(const LaunchClock& clock, int64_t element, uint32_t epoch) const;
   bool is_unfenced(const LaunchClock& clock, int64_t element, uint32_t* thread) const;
@@ -110,6 +112,8 @@ struct Memory {
     uint32_t read_block, read_epoch, read_thread;
     bool many_blocks, many_threads;
   };
+  static constexpr uint32_t kByEngine =
+      UINT32_MAX;  // in place of how often the writer had said fence_async()
   Race conflict_with_write(const LaunchClock& clock, const ThreadAccesses& a, uint32_t* other_thread) const;
   ZeroedArray<ThreadAccesses> thread_accesses_;
   size_t capacity_ = 0;  // elements in owned_

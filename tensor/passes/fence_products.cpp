@@ -14,12 +14,18 @@ class FenceBarriers : public Mutator {
   using Mutator::on;
   Stmt on(const For& n, const Stmt& self) override {
     if (is_in_launch_ || !is_thread_loop(n)) return Mutator::on(n, self);
-    bool has_products = false;
+    bool has_products = false, has_writes = false;
     for_each_expr(n.body, [&](const Expr& e) {
       const auto* call = e.as<Call>();
       has_products |= call && is_wgmma(call->function);
+      has_writes |= call && call->function == Intrinsic::async_copy;
     });
-    if (!has_products) return self;
+    for_each_stmt(n.body, [&](const Stmt& s) {
+      const auto* store = s.as<Store>();
+      has_writes |= store && store->buffer.scope() == Scope::shared;
+    });
+    // What the copy engine writes needs none.
+    if (!has_products || !has_writes) return self;
     is_in_launch_ = true;
     Stmt out = Mutator::on(n, self);
     is_in_launch_ = false;

@@ -1,5 +1,6 @@
 #include "tensor/passes/hoist_conditions.h"
 
+#include "tensor/passes/bulk_copies.h"
 #include "tensor/passes/scope.h"
 #include "tensor/text.h"
 
@@ -21,6 +22,7 @@ class HoistConditions : public Mutator {
   using Mutator::on;
 
   Stmt on(const For& n, const Stmt& self) override {
+    if (is_bulk(n)) return self;
     Stmt same = Mutator::on(n, self);
     if (!same) return same;
     return hoist(*same.as<For>());

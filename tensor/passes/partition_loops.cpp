@@ -1,6 +1,7 @@
 #include "tensor/passes/partition_loops.h"
 
 #include "tensor/grid.h"
+#include "tensor/passes/bulk_copies.h"
 #include "tensor/passes/scope.h"
 #include "tensor/text.h"
 
@@ -31,6 +32,7 @@ class CollectConditions : public Visitor {
  protected:
   using Visitor::on;
   void on(const For& n) override {
+    if (is_bulk(n)) return;
     loops_.push_back(&n);
     Visitor::on(n);
     loops_.pop_back();
@@ -215,7 +217,8 @@ class PartitionLoops : public ScopedMutator {
  protected:
   using ScopedMutator::on;
 
-  Stmt on(const For& n, const Stmt&) override {
+  Stmt on(const For& n, const Stmt& self) override {
+    if (is_bulk(n)) return self;
     Stmt trimmed = trim(n);
     if (!trimmed) return nullptr;
     const For& loop = *trimmed.as<For>();

@@ -1,9 +1,11 @@
 #include "tensor/passes/pipeline_copies.h"
 
+#include <map>
 #include <numeric>
 #include <set>
 
 #include "tensor/linear.h"
+#include "tensor/passes/bulk_copies.h"
 #include "tensor/passes/fence_products.h"
 #include "tensor/passes/scope.h"
 #include "tensor/text.h"
@@ -249,6 +251,7 @@ class StageInRegisters {
 class Pipeline : public ScopedMutator {
  public:
   std::unordered_map<const BufferNode*, int64_t> sizes;  // elements of a stage
+  std::vector<std::pair<std::set<const BufferNode*>, Buffer>> phases;  // of the copies into these
   Stages stages;
 
  protected:
@@ -267,6 +270,7 @@ class Pipeline : public ScopedMutator {
     }
     // One stage is still read by products of the iteration before.
     const std::vector<Stmt> waits = count > 2 ? take_waits(halves->uses) : std::vector<Stmt>();
+    if (Stmt bulk = in_bulk(n, *halves, waits, count)) return bulk;
     const int64_t distance = count - (waits.empty() ? 1 : 2);
     const Expr ahead = n.var + Expr(distance), place = n.var - n.min;
     Var s("stage");
@@ -289,6 +293,14 @@ class Pipeline : public ScopedMutator {
       for (const Buffer& r : staged.registers)
         body = Allocate::make(r, body);
     }
+    return between(first, n, body, waits);
+  }
+
+ private:
+  static Stmt first_barrier() { return statement(Intrinsic::barrier, {}); }
+
+  // The loop in its new form, with what comes before, and behind it the waits for all products.
+  static Stmt between(const Stmt& first, const For& n, const Stmt& body, const std::vector<Stmt>& waits) {
     Annotations annotations = n.annotations;
     annotations.erase(kStages);
     std::vector<Stmt> out = {first, For::make(n.var, n.min, n.extent, n.loop, body, std::move(annotations))};
@@ -296,8 +308,49 @@ class Pipeline : public ScopedMutator {
     return Seq::make(std::move(out));
   }
 
- private:
-  static Stmt first_barrier() { return statement(Intrinsic::barrier, {}); }
+  // By the copy engine; undefined where that cannot make all of the copies.
+  Stmt in_bulk(const For& n, const Halves& halves, const std::vector<Stmt>& waits, int64_t count) {
+    Buffer full(text(n.var.name(), ".full"), ElementType::i64, {Expr(count)}, Scope::shared);
+    Analyzer inside = analyzer_;
+    inside.bind(n.var, n.min, n.extent);
+    std::optional<BulkCopies> bulk = as_bulk_copies(halves.copies, inside, Load::make(full, {Expr(0)}));
+    if (!bulk) return nullptr;
+    sizes[full.get()] = 1;
+    std::set<const BufferNode*> buffers = halves.buffers;
+    buffers.insert(full.get());
+    phases.emplace_back(halves.buffers, full);
+
+    const int64_t distance = count - 1;
+    const Expr place = n.var - n.min;
+    auto at = [&](const Expr& stage, const Stmt& s) {
+      return simplify(InStage(buffers, sizes, stage).mutate(s));
+    };
+    auto own = [&](Intrinsic function, std::vector<Expr> more) {
+      more.insert(more.begin(), Load::make(full, {Expr(0)}));
+      return statement(function, std::move(more));
+    };
+    auto fetch_to = [&](const Expr& stage, const VarMap& iteration) {
+      const Stmt all = Seq::make({own(Intrinsic::bulk_expect, {Expr(bulk->bytes)}), bulk->copies});
+      return If::make(bulk->condition, at(stage, substitute(all, iteration)));
+    };
+    Var s("stage"), i("stage");
+    const Stmt begin = For::make(i, 0, count, LoopKind::unrolled, at(i, own(Intrinsic::bulk_init, {})));
+    const Stmt ahead = For::make(s, 0, distance, LoopKind::unrolled,
+                                 If::make(Expr(s) < n.extent, fetch_to(s, {{n.var.get(), n.min + s}})));
+    const Stmt first = Seq::make(
+        {If::make(bulk->condition, begin), statement(Intrinsic::fence_async, {}), first_barrier(), ahead});
+    const Expr now = floor_mod(place, count);
+    std::vector<Stmt> parts = {at(now, own(Intrinsic::bulk_wait, {floor_mod(floor_div(place, count), 2)})),
+                               at(now, Seq::make(halves.uses))};
+    for (const Stmt& wait : waits)
+      parts.push_back(wait_for(wait, 1));
+    // All have done with the stage before this one, which is the next to be filled.
+    parts.push_back(first_barrier());
+    parts.push_back(If::make(
+        place + Expr(distance) < n.extent,
+        fetch_to(floor_mod(place + Expr(distance), count), {{n.var.get(), n.var + Expr(distance)}})));
+    return between(first, n, Seq::make(std::move(parts)), waits);
+  }
 
   // The waits for products at the end of the statements, which lose them.
   static std::vector<Stmt> take_waits(std::vector<Stmt>& stmts) {
@@ -357,6 +410,9 @@ class Pipeline : public ScopedMutator {
 class Enlarge : public Mutator {
  public:
   explicit Enlarge(const Pipeline& pipeline) {
+    phases_ = pipeline.phases;
+    for (const auto& [buffers, phases] : phases_)
+      all_[phases.get()] = buffers.size();
     for (const auto& [buffer, count] : pipeline.stages) {
       Buffer made(buffer->name, buffer->element, {Expr(count * pipeline.sizes.at(buffer))}, buffer->scope,
                   buffer->alignment);
@@ -372,11 +428,20 @@ class Enlarge : public Mutator {
   }
   Stmt on(const Allocate& n, const Stmt& self) override {
     auto it = buffers_.find(n.buffer.get());
-    return it == buffers_.end() ? Mutator::on(n, self) : Allocate::make(it->second, mutate(n.body));
+    if (it == buffers_.end()) return Mutator::on(n, self);
+    Stmt body = mutate(n.body);
+    // Behind the last of the buffers.
+    for (auto& [buffers, phases] : phases_) {
+      const bool is_first = buffers.size() == all_.at(phases.get());
+      if (buffers.erase(n.buffer.get()) > 0 && is_first) body = Allocate::make(phases, body);
+    }
+    return Allocate::make(it->second, body);
   }
 
  private:
   BufferMap buffers_;
+  std::vector<std::pair<std::set<const BufferNode*>, Buffer>> phases_;
+  std::map<const BufferNode*, size_t> all_;  // how many buffers there were; looked up only
 };
 
 }  // namespace

@@ -19,6 +19,11 @@ inline constexpr const char* kStages = "stages";
 // are made n - 2 iterations ahead, behind them:
 //   for k in K: async_wait(n - 3), barrier, use, stage (k + n - 2) %% n gets x[k + n - 2 ..], async_commit, wgmma_wait(acc, 1)
 //   wgmma_wait(acc, 0)
+// Where all copies are boxes of matrices (bulk_copies.h), one thread has the copy engine make them, n - 1 iterations ahead, and
+// threads wait for a stage's phase:
+//   bulk_init(full[..]), fence_async, barrier, for s in n - 1: bulk_expect(full[s]), bulk_copy(a of stage s)
+//   for k in K: bulk_wait(full[k %% n], k // n %% 2), use, wgmma_wait(acc, 1), barrier, stage (k + n - 1) %% n gets its boxes
+//   wgmma_wait(acc, 0)
 // What cannot be copied asynchronously (conversions, elements of less than 4 bytes, vectors at odd places) is loaded there, into
 // registers where it does not need too many, and stored behind the use. Other loops, and all loops where the GPU is older than sm_80, stay as they are.
 Func pipeline_copies(const Func& f, const Target& target);

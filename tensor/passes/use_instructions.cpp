@@ -5,6 +5,7 @@
 #include "tensor/grid.h"
 #include "tensor/instructions.h"
 #include "tensor/intrinsics.h"
+#include "tensor/passes/exchanged.h"
 #include "tensor/passes/fence_products.h"
 #include "tensor/passes/scope.h"
 #include "tensor/simplify.h"
@@ -224,42 +225,11 @@ class UseInstructions : public ScopedMutator {
     return analyzer_.constant_difference(at(index, {{var.get(), Expr(1)}}), at(index, {{var.get(), Expr(0)}}));
   }
 
-  // An index whose units of 16 bytes are exchanged (intrinsics wgmma_T): what it is without that, and the length of rows in bytes.
-  struct Exchanged {
-    Expr plain;
-    int64_t bytes = 0;  // 0: nothing is exchanged
-  };
-  std::optional<Exchanged> exchanged(const Load& load, const MatrixTile& t) const {
-    constexpr int64_t kUnit = 8, kPeriod = 64;  // elements of 16 and 128 bytes
+  std::optional<Exchanged> exchanged_of(const Load& load, const MatrixTile& t) const {
     Analyzer inside = analyzer_;
     for (const For* loop : t.loops)
       inside.bind(loop->var, loop->min, loop->extent);
-    const Expr index = inside.simplify(load.indices[0]);
-    const Binary* flip = nullptr;
-    for_each_expr(Evaluate::make(index), [&](const Expr& e) {
-      const auto* n = e.as<Binary>();
-      if (n && n->op == BinaryOp::bit_xor) flip = n;
-    });
-    if (!flip) return Exchanged{index};
-    const Expr self(flip);
-    for (const auto& [unit, by] : {std::pair{flip->a, flip->b}, {flip->b, flip->a}}) {
-      const Expr plain = inside.simplify(index + (unit - self) * kUnit);
-      bool has_more = false;
-      for_each_expr(Evaluate::make(plain), [&](const Expr& e) {
-        const auto* n = e.as<Binary>();
-        has_more |= n && n->op == BinaryOp::bit_xor;
-      });
-      const Interval range = inside.bounds(unit);
-      if (has_more || !range.low || !range.high || *range.low < 0) continue;
-      for (int64_t units : {2, 4, 8}) {
-        auto is_same = [&](const Expr& a, const Expr& b) { return inside.constant_difference(a, b) == 0; };
-        // The unit is the one of the row, and what it is exchanged by follows from the address.
-        if (*range.high < units && is_same(floor_mod(floor_div(plain, kUnit), units), unit) &&
-            is_same(floor_mod(floor_div(plain, kPeriod), units), by))
-          return Exchanged{plain, units * 16};
-      }
-    }
-    return std::nullopt;
+    return exchanged(inside, load.indices[0]);
   }
 
   // The arguments that stand for an operand of four warps: of its rows (or columns), `eight` is which eight, row the row in
@@ -268,7 +238,7 @@ class UseInstructions : public ScopedMutator {
                             int64_t unit, const Var& many, const VarMap& first_of) const {
     constexpr int64_t kSide = 8;
     if (load.buffer.scope() != Scope::shared) return {};
-    const std::optional<Exchanged> order = exchanged(load, t);
+    const std::optional<Exchanged> order = exchanged_of(load, t);
     if (!order) return {};
     const Expr& index = order->plain;
     const std::optional<int64_t> from_eight = stride(index, eight), next = stride(index, t.o),
@@ -329,7 +299,7 @@ class UseInstructions : public ScopedMutator {
     std::vector<Expr> a = operand(*t.a, t, t.h, y_->var, 1, Var(), first_of_a);
     std::vector<Expr> b = operand(*t.b, t, t.n, x_->var, 2, t.m, first_of_b);
     if (a.empty() || b.empty()) return nullptr;
-    const Expr a_index = exchanged(*t.a, t)->plain, b_plain = exchanged(*t.b, t)->plain;
+    const Expr a_index = exchanged_of(*t.a, t)->plain, b_plain = exchanged_of(*t.b, t)->plain;
     const std::optional<int64_t> p = stride(b_plain, t.p), x = stride(b_plain, x_->var),
                                  h = stride(a_index, t.h);
     if (!p || x != 2 * *p) return nullptr;

@@ -115,6 +115,20 @@ void run_as_ptx(const Func& lowered, const Target& target, Buffers* buffers,
     std::vector<uint64_t> arguments;
     for (int b : launch.buffers)
       arguments.push_back(reinterpret_cast<uint64_t>(buffers->pointers[static_cast<size_t>(b)]));
+    std::vector<test::PtxTensorMap> maps(launch.maps.size());
+    for (size_t m = 0; m < maps.size(); ++m) {
+      const TensorMap& of = launch.maps[m];
+      auto number = [](int64_t n) { return static_cast<uint32_t>(n); };
+      maps[m].address = reinterpret_cast<uint64_t>(buffers->pointers[static_cast<size_t>(of.buffer)]);
+      maps[m].width = number(of.width);
+      maps[m].height = number(of.height);
+      maps[m].pitch = number(of.width * of.element_bytes);
+      maps[m].element_bytes = number(of.element_bytes);
+      maps[m].box_width = number(of.box_width);
+      maps[m].box_height = number(of.box_height);
+      maps[m].swizzle = number(of.swizzle);
+      arguments.push_back(reinterpret_cast<uint64_t>(&maps[m]));
+    }
     auto is_device = [&](uint64_t address, size_t bytes) {
       return std::any_of(buffers->memory.begin(), buffers->memory.end(),
                          [&](const std::vector<std::byte>& m) {

@@ -207,6 +207,11 @@ class Cuda(unittest.TestCase):
                 self.done(mcc("compile", folder / "model.onnx", "-o", folder / "model.so", *options, "--emit", f"ptx={folder / 'ptx'}"))
                 ptx = "".join(file.read_text() for file in (folder / "ptx").iterdir())
                 self.assertIn("wgmma.mma_async.sync.aligned", ptx)
+                # Their operands come by the copy engine, whose maps the driver makes.
+                self.assertIn("cp.async.bulk.tensor.2d", ptx)
+                if name == "plain":
+                    self.fails(mcc("run", folder / "model.so", "--random", "1", FAKE_CUDA_SM=90, FAKE_CUDA_FAIL="cuTensorMapEncodeTiled:801"),
+                               "the driver makes no map of a matrix: another error (CUDA_ERROR_OTHER, 801)")
                 for launch in json.loads(self.done(mcc("inspect", folder / "model.so", "--json")).stdout)["device"]["launches"]:
                     self.assertTrue(all(f["spill_stores"] == 0 for f in launch["figures"]), launch)
 

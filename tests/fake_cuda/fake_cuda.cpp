@@ -393,10 +393,20 @@ FAKE(cuLaunchKernel)
   if (entry.function == nullptr && function->ptx == nullptr) return 500;
   // As a driver does, the values of the arguments are taken now.
   std::vector<uint64_t> values;
-  for (int i = 0; i < entry.arguments; ++i)
-    values.push_back(*static_cast<uint64_t*>(params[i]));
+  auto maps = std::make_shared<std::vector<std::unique_ptr<mcc::test::PtxTensorMap>>>();
+  for (int i = 0; i < entry.arguments; ++i) {
+    const size_t bytes =
+        function->ptx != nullptr ? mcc::test::ptx_argument_bytes(*function->ptx, function->entry, i) : 8;
+    if (bytes == sizeof(mcc::test::PtxTensorMap)) {
+      maps->push_back(std::make_unique<mcc::test::PtxTensorMap>());
+      std::memcpy(maps->back().get(), params[i], bytes);
+      values.push_back(reinterpret_cast<uint64_t>(maps->back().get()));
+    } else {
+      values.push_back(*static_cast<uint64_t*>(params[i]));
+    }
+  }
   if (function->ptx != nullptr) {
-    return enqueue(stream, [=] {
+    return enqueue(stream, [=, kept = maps] {
       const mcc::test::PtxGrid sizes = {{gx, gy, gz}, {bx, by, bz}, shared};
       const auto start = std::chrono::steady_clock::now();
       const std::string problem =
@@ -417,6 +427,19 @@ FAKE(cuLaunchKernel)
     entry.function(grid, block, list.data());
     driver().clock += 0.25F;
   });
+}
+FAKE(cuTensorMapEncodeTiled)
+(mcc_cu_tensor_map* map, int type, uint32_t rank, void* address, const uint64_t* extents,
+ const uint64_t* strides, const uint32_t* box, const uint32_t* steps, int interleave, int swizzle, int,
+ int fill) {
+  CALLED(cuTensorMapEncodeTiled);
+  mcc::test::PtxTensorMap made;
+  const bool is_good =
+      reinterpret_cast<uintptr_t>(map) % 64 == 0 && type == MCC_CU_TENSOR_UINT16 && rank == 2 &&
+      interleave == 0 && fill == 0 && steps[0] == 1 && steps[1] == 1 &&
+      mcc::test::make_map(reinterpret_cast<uintptr_t>(address), extents, strides, box, swizzle, &made);
+  if (is_good) std::memcpy(map, &made, sizeof made);
+  return is_good ? MCC_CU_SUCCESS : MCC_CU_INVALID_VALUE;
 }
 FAKE(cuEventCreate)(mcc_cu_event* event, unsigned) {
   CALLED(cuEventCreate);

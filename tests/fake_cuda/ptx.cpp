@@ -38,7 +38,9 @@ void Parser::parse(const std::string& text) {
     if (line.starts_with(".param")) {
       std::string name = line.substr(line.find_last_of(" \t") + 1);
       if (name.back() == ',') name.pop_back();
-      f->params.emplace(name, f->params.size());
+      const size_t open = name.find('[');
+      f->param_bytes.push_back(open == std::string::npos ? 8 : array_bytes(name));
+      f->params.emplace(name.substr(0, open), f->params.size());
     } else if (line.starts_with(".reg")) {
       add_registers(*f, line);
     } else if (line.starts_with(".local")) {
@@ -91,6 +93,9 @@ Read Parser::read(const Function& f, const std::string& o) const {
       return i < 9 ? t.block->grid->block[i - 6] : t.block->grid->grid[i - 9];
     };
   }
+  // The address of one that is passed by value.
+  if (auto it = f.params.find(o); it != f.params.end() && f.param_bytes[it->second] > 8)
+    return [i = it->second](const Thread& t) { return t.block->arguments->at(i); };
   if (auto it = f.locals.find(o); it != f.locals.end())
     return [at = it->second](const Thread& t) { return reinterpret_cast<uint64_t>(t.local.data() + at); };
   if (auto it = shared.find(o); it != shared.end())
@@ -177,6 +182,10 @@ void Parser::decode_op(Function& f, Step& step, const std::vector<std::string>& 
       }
       t.written.clear();
     };
+  } else if (name == "mbarrier") {
+    decode_mbarrier(f, step, op, a);
+  } else if (name == "cp" && op[2] == "bulk") {
+    decode_bulk(f, step, op, a);
   } else if (name == "cp") {
     decode_async(f, step, op, a);
   } else if (name == "ld" || name == "st") {
@@ -306,6 +315,10 @@ int ptx_arguments(const PtxModule& module, const std::string& entry) {
   return it == module.functions.end() ? -1 : static_cast<int>(it->second.params.size());
 }
 
+size_t ptx_argument_bytes(const PtxModule& module, const std::string& entry, int argument) {
+  return module.functions.at(entry).param_bytes.at(static_cast<size_t>(argument));
+}
+
 std::string run_ptx(const PtxModule& module, const std::string& entry, const PtxGrid& grid,
                     const std::vector<uint64_t>& arguments,
                     const std::function<bool(uint64_t, size_t)>& is_device, PtxTraffic* traffic) {
@@ -324,6 +337,7 @@ std::string run_ptx(const PtxModule& module, const std::string& entry, const Ptx
           // What is not written holds no zeros.
           block.shared.assign(module.shared_bytes + grid.dynamic_shared, std::byte{0xcd});
           block.writers.assign(block.shared.size() / 16 + 1, 0);
+          block.mbarriers.clear();
           block.threads.resize(threads);
           for (size_t i = 0; i < threads; ++i) {
             Thread& t = block.threads[i];

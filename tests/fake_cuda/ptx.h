@@ -16,6 +16,19 @@ struct PtxGrid {
   unsigned dynamic_shared = 0;
 };
 
+// What cuTensorMapEncodeTiled writes here: a matrix, and boxes of it. 128 bytes, as NVIDIA's.
+struct PtxTensorMap {
+  static constexpr uint64_t kMagic = 0x70616d726f736e74;
+  uint64_t magic = kMagic, address = 0, width = 0, height = 0,
+           pitch = 0;  // pitch in bytes, the others in elements
+  uint32_t element_bytes = 0, box_width = 0, box_height = 0, swizzle = 0;  // bytes of a row of a box; 0: none
+  uint64_t rest[9] = {};
+};
+static_assert(sizeof(PtxTensorMap) == 128);
+// Of elements of 16 bits; false for what the copy engine cannot do. swizzle: the number of NVIDIA's enumerator.
+bool make_map(uint64_t address, const uint64_t* extents, const uint64_t* strides, const uint32_t* box,
+              int swizzle, PtxTensorMap* map);
+
 struct PtxModule;
 
 // What asynchronous copies and products of warpgroups ask of the memories.
@@ -33,7 +46,9 @@ struct PtxTraffic {
 std::shared_ptr<const PtxModule> parse_ptx(const std::string& text, std::string* problem);
 // The number of the entry's arguments; -1 where there is no such entry.
 int ptx_arguments(const PtxModule& module, const std::string& entry);
-// Empty, or what went wrong. is_device: whether the bytes are of the device's memory. traffic: counted if it is not null.
+// The bytes of one.
+size_t ptx_argument_bytes(const PtxModule& module, const std::string& entry, int argument);
+// Empty, or what went wrong. Of arguments of more than 8 bytes the addresses are given. is_device: whether the bytes are of the device's memory. traffic: counted if it is not null.
 std::string run_ptx(const PtxModule& module, const std::string& entry, const PtxGrid& grid,
                     const std::vector<uint64_t>& arguments,
                     const std::function<bool(uint64_t address, size_t bytes)>& is_device,

@@ -77,8 +77,16 @@ class Traffic {
   PtxTraffic total_;
 };
 
+// An mbarrier: what the phase under way waits for, and copies of the engine that it counts.
+struct Mbarrier {
+  uint64_t phase = 0;
+  int64_t count = 0, arrivals = 0, bytes = 0;
+  std::vector<AsyncCopy> copies;
+};
+
 struct Block {
   std::vector<std::byte, Aligned<std::byte>> shared;
+  std::map<uint64_t, Mbarrier> mbarriers;  // by address
   // Of each 16 bytes of it, the thread that has written there and not made that known to the async proxy, from 1; 0: none.
   std::vector<size_t> writers;
   unsigned id[3] = {};
@@ -109,6 +117,7 @@ struct Function {
   std::vector<Step> steps;
   std::vector<Collective> collectives;
   std::map<std::string, size_t> labels, params;
+  std::vector<size_t> param_bytes;
   std::map<std::string, int> registers;
   std::map<std::string, size_t> locals;
   size_t local_bytes = 0;
@@ -266,6 +275,10 @@ class Parser {
                   const std::vector<std::string>& a);
   void decode_wgmma(Function& f, Step& step, const std::vector<std::string>& op,
                     const std::vector<std::string>& a);
+  void decode_mbarrier(Function& f, Step& step, const std::vector<std::string>& op,
+                       const std::vector<std::string>& a);
+  void decode_bulk(Function& f, Step& step, const std::vector<std::string>& op,
+                   const std::vector<std::string>& a);
   static void write_shared(Thread& t, uint64_t address, size_t size);  // notes it, if that is shared memory
   void decode_async(Function& f, Step& step, const std::vector<std::string>& op,
                     const std::vector<std::string>& a);

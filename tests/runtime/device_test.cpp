@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "fake_cuda/fake_cuda.h"
+#include "runtime/cuda.h"
 #include "runtime/device_code.h"
 #include "test_model.h"
 
@@ -423,6 +424,15 @@ TEST_F(Device, PlansOfAGpuAreOfOneKind) {
   model.kernels.push_back(increment);
   model.plan.graphs[0].nodes[1].target = 0;
   EXPECT_THAT(failure(), HasSubstr("node 1 among those for a GPU"));
+}
+
+TEST(TensorMaps, NeedADriverThatMakesThem) {
+  const mcc_cuda_driver old = {};
+  const mcc_device_map map = {64, 64, 0, 2, 64, 64, 128, 0};
+  mcc_cu_tensor_map out;
+  mcc_error error;
+  EXPECT_EQ(runtime::encode_map(old, map, 0, &out, &error), MCC_NOT_HERE);
+  EXPECT_STREQ(error.message, "the NVIDIA driver is too old: it has no cuTensorMapEncodeTiled");
 }
 
 TEST_F(Device, HostModelsHaveNoDeviceMemory) {

@@ -910,5 +910,46 @@ TEST(InterpretLaunch, WarpgroupsMultiplyBesideTheThreads) {
               HasSubstr("without all of its warpgroup of 128 threads"));
 }
 
+// A box of a matrix of 16 rows, of which the last rows are outside, in units that are exchanged by the row.
+std::string bulk_copy(const std::string& fence, const std::string& bytes, const std::string& wait) {
+  return text(R"(func f(x: f16[1024]) -> (y: f16[512]) {
+    bound for b in 1 @{thread="block.x"} { alloc a: f16[512] shared align 1024 { alloc full: i64[1] shared {
+      bound for t in 32 @{thread="thread.x"} {
+        if t == 0 { evaluate bulk_init(full[0]) } )",
+              fence, R"( if t == 0 {
+          evaluate bulk_expect(full[0], )",
+              bytes, R"()
+          evaluate bulk_copy(full[0], a[0], 128, x[0], 64, 8, 64, 0, 12)
+        } )",
+              wait, R"( for k in 16 { y[k * 32 + t] = a[k * 32 + t] }
+      } } } } })");
+}
+
+TEST(InterpretLaunch, CopiesBoxesBesideTheThreads) {
+  Tensor x, want(512);
+  for (int n = 0; n < 1024; ++n)
+    x.push_back(n % 61 - 30);
+  for (size_t n = 0; n < 512; ++n) {
+    const size_t source = 12 * 64 + n;
+    want[n ^ n / 64 % 8 * 8] = source < x.size() ? x[source] : 0;
+  }
+  const std::string fence = "evaluate fence_async() evaluate barrier()",
+                    wait = "evaluate bulk_wait(full[0], 0)";
+  auto outcome = [&](const std::string& before, const std::string& bytes, const std::string& behind) {
+    return run(parse(bulk_copy(before, bytes, behind)), {x});
+  };
+  Outcome out = outcome(fence, "1024", wait);
+  EXPECT_EQ(out.error, "");
+  EXPECT_EQ(out.first(), want);
+  EXPECT_THAT(outcome(fence, "1024", "").error, HasSubstr("a[0] is read but was never written"));
+  EXPECT_THAT(outcome(fence, "2048", wait).error,
+              HasSubstr("of 2048 bytes that were expected, 1024 are copied"));
+  EXPECT_THAT(outcome(fence, "1024", "evaluate bulk_wait(full[0], 1)").error,
+              HasSubstr("a wait for a phase that comes later"));
+  EXPECT_THAT(outcome("evaluate barrier()", "1024", wait).error,
+              HasSubstr("has not said fence_async() since bulk_init"));
+  EXPECT_THAT(outcome("evaluate fence_async()", "1024", wait).error, HasSubstr("with no barrier in between"));
+}
+
 }  // namespace
 }  // namespace mcc::tensor

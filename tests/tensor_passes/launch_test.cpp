@@ -55,7 +55,7 @@ INSTANTIATE_TEST_SUITE_P(Files, LaunchFile,
                                            "row_sums", "transposition", "mma_f16", "mma_bf16", "mma_tf32",
                                            "mma_i8", "mma_u8i8", "dot4_u8i8", "dot4_i8i8", "async_f16", "async_f32", "async_converted", "wgmma_f16",
                                            "wgmma_bf16", "wgmma_waits", "wgmma_exchanged_f16",
-                                           "wgmma_exchanged_bf16"),
+                                           "wgmma_exchanged_bf16", "wgmma_bulk_f16", "wgmma_bulk_bf16"),
                          [](const auto& info) { return std::string(info.param); });
 
 // ---- What is wrong with launches ----

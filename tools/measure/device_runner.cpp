@@ -7,6 +7,7 @@
 #include "runtime/cuda.h"
 #include "tensor/text.h"
 #include "tools/measure/build_device.h"
+#include "tools/plan_device.h"
 
 namespace mcc::tools {
 
@@ -18,6 +19,8 @@ struct DeviceKernel {
     mcc_cu_function function = nullptr;
     unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1}, dynamic_shared = 0;
     std::vector<mcc_cu_pointer> addresses;
+    struct alignas(64) Map : mcc_cu_tensor_map {};
+    std::vector<Map> maps;
     std::vector<void*> arguments;
   };
 
@@ -352,15 +355,25 @@ class DeviceRunner : public KernelRunner {
                 launch.function, MCC_CU_FUNCTION_MAX_DYNAMIC_SHARED, static_cast<int>(from.shared_bytes)))
           return {0, TrialError::rejected, device_.problem(set, from.entry)};
       }
-      for (int buffer : from.buffers) {
+      auto address_of = [&](int buffer) {
         const auto i = static_cast<size_t>(buffer);
-        launch.addresses.push_back(i < parameters ? task_.parameter(i) : kernel.workspaces[i - parameters]);
+        return i < parameters ? task_.parameter(i) : kernel.workspaces[i - parameters];
+      };
+      for (int buffer : from.buffers)
+        launch.addresses.push_back(address_of(buffer));
+      for (const codegen::TensorMap& map : from.maps) {
+        mcc_error problem = {};
+        const mcc_cu_pointer address = address_of(map.buffer);
+        if (runtime::encode_map(cuda_, map_of(map), address, &launch.maps.emplace_back(), &problem) != MCC_OK)
+          return {0, TrialError::build, problem.message};
       }
       kernel.launches.push_back(std::move(launch));
     }
     for (DeviceKernel::Launch& launch : kernel.launches) {
       for (mcc_cu_pointer& address : launch.addresses)
         launch.arguments.push_back(&address);
+      for (DeviceKernel::Launch::Map& map : launch.maps)
+        launch.arguments.push_back(static_cast<mcc_cu_tensor_map*>(&map));
     }
     return {};
   }

@@ -24,6 +24,11 @@ typedef struct mcc_cu_event_s* mcc_cu_event;
 typedef struct mcc_cu_graph_s* mcc_cu_graph;
 typedef struct mcc_cu_graph_exec_s* mcc_cu_graph_exec;
 
+/* CUtensorMap: what the copy engine knows of an array. The driver wants its address to be a multiple of 64. */
+typedef struct mcc_cu_tensor_map {
+  uint64_t opaque[16];
+} mcc_cu_tensor_map;
+
 enum {
   MCC_CU_SUCCESS = 0,
   MCC_CU_INVALID_VALUE = 1,
@@ -68,6 +73,18 @@ enum {
   MCC_CU_CAPTURE_THREAD_LOCAL = 1,
   MCC_CU_JIT_ERROR_LOG_BUFFER = 5,
   MCC_CU_JIT_ERROR_LOG_BUFFER_SIZE = 6
+};
+
+/* CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion */
+enum {
+  MCC_CU_TENSOR_UINT8 = 0,
+  MCC_CU_TENSOR_UINT16 = 1,
+  MCC_CU_TENSOR_UINT32 = 2,
+  MCC_CU_TENSOR_UINT64 = 4,
+  MCC_CU_TENSOR_SWIZZLE_32B = 1,
+  MCC_CU_TENSOR_SWIZZLE_64B = 2,
+  MCC_CU_TENSOR_SWIZZLE_128B = 3,
+  MCC_CU_TENSOR_L2_256B = 3
 };
 
 /* X(field, exported name, parameters). The names with _v2 are those that the header of CUDA 11 and later call. */
@@ -125,10 +142,18 @@ enum {
   X(graph_destroy, "cuGraphDestroy", (mcc_cu_graph graph))                                              \
   X(graph_exec_destroy, "cuGraphExecDestroy", (mcc_cu_graph_exec exec))
 
+/* Those that only some models need, of newer drivers; null where they are not there. */
+#define MCC_CUDA_NEWER_FUNCTIONS(X)                                                                    \
+  X(encode_tiles, "cuTensorMapEncodeTiled",                                                            \
+    (mcc_cu_tensor_map * map, int type, uint32_t rank, void* address, const uint64_t* extents,         \
+     const uint64_t* strides, const uint32_t* box, const uint32_t* steps, int interleave, int swizzle, \
+     int l2_promotion, int fill))
+
 /* The functions, as dlsym finds them. */
 typedef struct mcc_cuda_driver {
 #define MCC_CUDA_FIELD(field, name, parameters) mcc_cu_result(*field) parameters;
   MCC_CUDA_FUNCTIONS(MCC_CUDA_FIELD)
+  MCC_CUDA_NEWER_FUNCTIONS(MCC_CUDA_FIELD)
 #undef MCC_CUDA_FIELD
 } mcc_cuda_driver;
 

@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 #define MCC_DEVICE_MAGIC "MCCCUDA" /* 8 bytes with its zero */
-#define MCC_DEVICE_VERSION 2u
+#define MCC_DEVICE_VERSION 3u
 
 /* X(enumerator, record type). The order is the order in the header's table. */
 #define MCC_DEVICE_SECTIONS(X)   \
@@ -26,6 +26,7 @@ extern "C" {
   X(kernels, mcc_device_kernel)  \
   X(launches, mcc_device_launch) \
   X(arguments, uint32_t)         \
+  X(maps, mcc_device_map)        \
   X(images, mcc_device_image)    \
   X(figures, mcc_device_figures) \
   X(code, unsigned char)
@@ -51,7 +52,18 @@ typedef struct mcc_device_kernel {
   mcc_plan_range images;
 } mcc_device_kernel;
 
-/* One launch of entry(arguments...): arguments are addresses, numbers into the node's args. */
+/* A matrix of which a kernel copies boxes: `height` rows of `width` elements, one behind the other. A launch takes the map that
+ * cuTensorMapEncodeTiled makes of it, 128 bytes by value. */
+typedef struct mcc_device_map {
+  uint64_t width, height;
+  uint32_t argument; /* whose address it is: a number into the node's args */
+  uint32_t element_bytes;
+  uint32_t box_width, box_height;
+  uint32_t swizzle; /* bytes of a row of a box: 32, 64 or 128 */
+  uint32_t reserved;
+} mcc_device_map;
+
+/* One launch of entry(arguments..., maps...): arguments are addresses, numbers into the node's args. */
 typedef struct mcc_device_launch {
   mcc_plan_string entry;
   uint32_t grid[3]; /* blocks along x, y, z; nothing is launched where one is 0 */
@@ -59,6 +71,7 @@ typedef struct mcc_device_launch {
   uint32_t shared_bytes;         /* of a block */
   uint32_t dynamic_shared_bytes; /* of these, what the launch has to ask for */
   mcc_plan_range arguments;
+  mcc_plan_range maps;
   mcc_plan_range figures;
 } mcc_device_launch;
 
