@@ -56,6 +56,14 @@ const char* type_name(ElementType type) {
   }
 }
 
+// Registers of a thread that hold the next part of operands that come as single elements of less than four bytes: those can not
+// go to shared memory by themselves.
+int64_t held_registers(const Tile& t, const Product& p, int64_t threads) {
+  if (byte_size(p.factor) >= 4) return 0;
+  const int64_t elements = (p.a.vector == 1 ? t.block_i() : 0) + (p.b.vector == 1 ? t.block_j() : 0);
+  return ceil_div64(elements * t.depth, threads);
+}
+
 // An estimate of time: cycles of a multiprocessor, times 128.
 double score(const Tile& t, const Product& p, const Gpu& gpu) {
   const int64_t bytes = byte_size(p.factor), threads = t.warps() * gpu.warp;
@@ -65,7 +73,8 @@ double score(const Tile& t, const Product& p, const Gpu& gpu) {
   const int64_t resident = std::min(
       {gpu.threads_per_multiprocessor / threads, gpu.registers_per_multiprocessor / (registers * threads),
        gpu.shared_per_multiprocessor / shared, int64_t{gpu.blocks_per_multiprocessor}});
-  if (resident < 1 || shared > gpu.shared_per_block_max || registers > gpu.registers_per_thread)
+  if (resident < 1 || shared > gpu.shared_per_block_max ||
+      registers + held_registers(t, p, threads) > gpu.registers_per_thread)
     return INFINITY;
   const int64_t tiles = ceil_div64(p.i.extent, t.block_i()) * ceil_div64(p.j.extent, t.block_j());
   const double blocks = static_cast<double>(tiles * p.g.extent);

@@ -65,10 +65,12 @@ class CudaTune(unittest.TestCase):
     # Trials of the plain model by their threads, with the driver told what to do with one of them.
     def plain_trials(self, log, action):
         report = self.tune(self.plain, log, "--trials", "20", FAKE_CUDA_LAUNCH=action)
-        trials = {t["point"]["y.threads"][0] if "y.threads" in t["point"] else list(t["point"].values())[0][0]: t
-                  for t in self.trials(log)}
+        trials = {}
+        for t in self.trials(log):
+            threads = t["point"]["y.threads"][0] if "y.threads" in t["point"] else list(t["point"].values())[0][0]
+            if trials.setdefault(threads, t) is not t:  # measured once more at the end
+                self.assertIn(t["source"], ("final", "default"))
         self.assertEqual(tuple(sorted(trials)), THREADS)
-        self.assertEqual(len(self.trials(log)), len(THREADS))
         return report, trials
 
     def only_one_fails(self, log, threads, action, error, words):
