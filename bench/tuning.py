@@ -1,8 +1,9 @@
 """What tuning finds, and how soon: scripts/bench --tuning [--quick] ...
 
 For each kernel (matrix products; the distinct convolutions of ResNet-50), one thread: the default schedule, what is found with 20 trials,
-in a minute, and with all trials, each going on with the log of the one before; then each search and cost model at equal trials and at equal seconds. All times are taken again
-at the end, in one process, alternating, so that a drift of the machine meets all alike. Writes Markdown and JSON into bench/results/.
+in a minute, and with all trials, each going on with the log of the one before; then each search and cost model at equal trials and at
+equal seconds. All times are taken again at the end, in processes of their own, in turns, so that a drift of the machine meets all alike.
+Writes Markdown and JSON into bench/results/.
 """
 import argparse
 import collections

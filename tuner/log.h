@@ -38,7 +38,8 @@ struct LogEntry {
   uint64_t seed = 0;
   double time = 0;  // seconds since 1970, of the measurement
   // Who proposed it: "default" (what analysis picks, without a log), "search", "verify" (measured again), "import": a
-  // seed from another tuner's records, not measured here, or "picked": by analysis alone, never measured.
+  // seed from another tuner's records, not measured here, "picked": by analysis alone, never measured, or "final": measured once more
+  // in a race at the end of a search.
   std::string source = "search";
   double estimate_us = 0;  // of a picked one, by analysis; 0: none
   // Hashes of the traces that were measured side by side with this one and were slower: what stood of them in the log before
