@@ -53,6 +53,9 @@ double grid_matrices_time(const Product& p, const tensor::Gpu& gpu);  // by a wa
 // sums one part for each, in place of the block, which adds up the parts; or the block itself. own_launch: of what adds them up.
 std::string divide_sum(Draft& draft, const Product& p, const ProductTime& time_of, bool own_launch = true);
 
+// A warp's threads as the fragments of the matrix instructions have them.
+inline constexpr int64_t kWarpRows = 8, kWarpColumns = 4;
+
 // Brings the tile of the least score to the front.
 template <class Tile, class Score>
 void bring_best_first(std::vector<Tile>& tiles, const Score& score) {

@@ -34,7 +34,6 @@ struct Tile {
   int64_t warps() const { return warps_i * warps_j; }
 };
 
-constexpr int64_t kWarpRows = 8, kWarpColumns = 4;  // of threads
 constexpr int64_t kAhead = 2;                       // parts of the operands in shared memory at once
 constexpr int64_t kRow = 16;                        // bytes of a row that the instruction takes at a time
 

@@ -20,7 +20,6 @@ using namespace tensor;
 
 namespace {
 
-constexpr int64_t kWarpRows = 8, kWarpColumns = 4;  // of threads
 constexpr int64_t kRow = 16;                        // bytes of a row that the instruction takes at a time
 
 struct Tile {

@@ -35,7 +35,6 @@ struct Tile {
   int64_t warps() const { return groups * 4; }
 };
 
-constexpr int64_t kWarpRows = 8, kWarpColumns = 4;  // of threads
 constexpr int64_t kUnit = 8;                        // elements that stay together: 16 bytes
 constexpr int64_t kRow = 64;                        // of a row of 128 bytes
 constexpr int64_t kDepth = 16;                      // of one instruction
