@@ -130,7 +130,8 @@ class Bench:
         """The least time of each schedule, in microseconds."""
         unique = list(dict.fromkeys(traces))
         best, bound = collections.defaultdict(lambda: math.inf), {}
-        request = json.dumps({"version": 1, "id": 1, "task": text, "target": "cpu", "candidates": unique, "options": {"threads": 1, "is_fresh": True}})
+        patient = {"threads": 1, "is_fresh": True, "patience": 8, "precision": 0}
+        request = json.dumps({"version": 1, "id": 1, "task": text, "target": "cpu", "candidates": unique, "options": patient})
         for _ in range(rounds):
             done = subprocess.run([self.mcc, "measure-worker"], input=request + "\n", capture_output=True, text=True, timeout=self.cap)
             for line in done.stdout.splitlines():

@@ -144,6 +144,7 @@ class ModelTuner {
       bool is_beaten = false;
     };
     std::map<std::pair<size_t, std::string>, Seen> seen;
+    std::map<size_t, size_t> champions;  // by task
     for (const tuner::LogEntry& entry : contents->entries) {
       const size_t task = index.at(entry.task);
       std::vector<tuner::Trial>& of_task = known[task];
@@ -154,11 +155,13 @@ class ModelTuner {
         const bool is_better = entry.trial.measurement.best_us() < trial.measurement.best_us();
         if (before->second.is_beaten || is_better) trial = entry.trial;
         before->second.is_beaten = entry.is_beaten;
-        continue;
+      } else {
+        of_task.push_back(entry.trial);
       }
-      of_task.push_back(entry.trial);
-      if (entry.source != "import" && !tuner::is_picked(entry)) ++report_.known_trials;
+      if (!entry.beats.empty()) champions[task] = before->second.at;
+      if (is_new && entry.source != "import" && !tuner::is_picked(entry)) ++report_.known_trials;
     }
+    for (const auto& [task, at] : champions) known[task][at].is_champion = true;
     int64_t elsewhere = 0;
     std::string where;
     for (const auto& [key, counts] : contents->counts) {

@@ -66,6 +66,7 @@ struct Measurement {
 struct Trial {
   Candidate candidate;
   Measurement measurement;
+  bool is_champion = false;  // won the race at the end of an earlier search
 };
 
 struct MeasureOptions {
@@ -76,6 +77,7 @@ struct MeasureOptions {
   double precision = 0.01;     // relative, that times of the best should be known to
   uint64_t seed = 1;           // of the random inputs
   bool is_fresh = false;       // measured even if the same code has been measured before
+  double patience = 1;         // a batch's race takes so many times as long as usual
 };
 
 // Builds, checks and times candidates, each as if alone. Batches are raced: a clearly slower one stops after its first

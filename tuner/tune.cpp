@@ -27,6 +27,7 @@ class Tuner {
         searches_(tasks.size()),
         seeds_(tasks.size()),
         defaults_(tasks.size()),
+        champions_(tasks.size()),
         trials_(tasks.size()),
         reports_(tasks.size()),
         scheduler_(states(tasks, target, options.peak_gflops), options.scheduler) {}
@@ -120,6 +121,9 @@ class Tuner {
     if (known.empty()) return;
     searches_[i]->tell(known);
     trials_[i] = known;
+    for (const Trial& t : known) {
+      if (t.is_champion) champions_[i] = tensor::to_text(t.candidate.trace);
+    }
     if (model_) model_->learn(tasks_[i], trials_[i]);
     for (const Trial& t : known) {
       if (!t.measurement.ok()) continue;
@@ -140,7 +144,7 @@ class Tuner {
   bool is_over(TuneEnd* end) const {
     if (hooks_.is_interrupted && hooks_.is_interrupted()) {
       *end = TuneEnd::interrupted;
-    } else if (options_.seconds > 0 && hooks_.clock() >= options_.seconds - seconds_of_races()) {
+    } else if (options_.seconds > 0 && hooks_.clock() >= options_.seconds - seconds_for_races()) {
       *end = TuneEnd::time;
     } else if (options_.trials > 0 && count_ >= options_.trials) {
       *end = TuneEnd::trials;
@@ -158,7 +162,7 @@ class Tuner {
     if (options_.seconds > 0 && count_ > 0) {
       double each = state.trials > 0 && state.seconds > 0 ? state.seconds / state.trials
                                                           : seconds_ / static_cast<double>(count_);
-      double left = options_.seconds - seconds_of_races() - hooks_.clock();
+      double left = options_.seconds - seconds_for_races() - hooks_.clock();
       batch = std::min(batch, static_cast<int64_t>(left / std::max(each, 1e-3)) + 1);
     }
     return static_cast<int>(std::max<int64_t>(batch, 1));
@@ -240,21 +244,40 @@ class Tuner {
 
   bool is_to_race(size_t i) const { return options_.finalists > 0 && reports_[i].trials > 1; }
 
-  // Of the time that there is, at most a tenth.
-  double seconds_of_races() const {
+  // Runs of a race, without what is done once for each candidate, when its patience is 1.
+  static constexpr double kSecondsOfRuns = 0.15;
+  // A kernel that reads much memory takes 5 % more or less from one hundredth of a second to the next; a few tenths for each of
+  // the fastest tell apart what differs by 2 %.
+  static constexpr double kMostPatience = 8;
+
+  // What a race with patience 1 cannot tell apart, relative: a champion of earlier races is not put out by less.
+  static constexpr double kDoubt = 0.04;
+
+  double seconds_of_race(size_t i, double patience) const {
+    const TaskState& state = scheduler_.tasks()[i];
+    return (options_.finalists + 1) * state.seconds / std::max(state.trials, 1) + (patience - 1) * kSecondsOfRuns;
+  }
+
+  double seconds_of_races(double patience) const {
     double sum = 0;
     for (size_t i = 0; i < tasks_.size(); ++i) {
-      if (is_to_race(i)) sum += seconds_of_race(i);
+      if (is_to_race(i)) sum += seconds_of_race(i, patience);
     }
-    return std::min(sum, 0.1 * options_.seconds);
+    return sum;
   }
 
-  double seconds_of_race(size_t i) const {
-    const TaskState& state = scheduler_.tasks()[i];
-    return (options_.finalists + 1) * state.seconds / std::max(state.trials, 1);
+  // What the search leaves for them of a limited time.
+  double seconds_for_races() const { return std::min(seconds_of_races(kMostPatience), 0.1 * options_.seconds); }
+
+  // With which all races together take a tenth of the time.
+  double affordable_patience() const {
+    const double budget = 0.1 * std::max(options_.seconds, hooks_.clock());
+    const double least = seconds_of_races(1), most = seconds_of_races(kMostPatience);
+    if (most <= budget) return kMostPatience;
+    return 1 + (kMostPatience - 1) * std::max(0.0, budget - least) / (most - least);
   }
 
-  // The fastest, none of them much slower than the first, and the default.
+  // The fastest, none of them much slower than the first, the champion and the default.
   std::vector<Candidate> finalists(size_t i) const {
     constexpr double kMuchSlower = 1.1;
     std::map<std::string, std::pair<double, const Candidate*>> best;  // by trace
@@ -270,7 +293,8 @@ class Tuner {
     std::vector<Candidate> out;
     for (const auto& [us, candidate] : order) {
       const bool is_fast = us <= kMuchSlower * order[0].first && out.size() < static_cast<size_t>(options_.finalists);
-      if (is_fast || tensor::to_text(candidate->trace) == defaults_[i]) out.push_back(*candidate);
+      const std::string trace = tensor::to_text(candidate->trace);
+      if (is_fast || trace == defaults_[i] || trace == champions_[i]) out.push_back(*candidate);
     }
     return out;
   }
@@ -284,21 +308,24 @@ class Tuner {
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
       return states[a].weight * states[a].best_us > states[b].weight * states[b].best_us;
     });
+    const double patience = affordable_patience();
     for (size_t i : order) {
       if (hooks_.is_interrupted && hooks_.is_interrupted()) break;
-      if (options_.seconds > 0 && hooks_.clock() + seconds_of_race(i) > options_.seconds) continue;
-      Status status = race(i);
+      if (options_.seconds > 0 && hooks_.clock() + seconds_of_race(i, patience) > options_.seconds) continue;
+      Status status = race(i, patience);
       if (!status.ok()) return status;
       show(i);
     }
     return done();
   }
 
-  Status race(size_t i) {
+  Status race(size_t i, double patience) {
     std::vector<Candidate> candidates = finalists(i);
     if (candidates.size() < 2) return done();
     MeasureOptions options = options_.measure;
     options.is_fresh = true;
+    options.patience = patience;
+    options.precision = 0;  // all of that time
     Result<std::vector<Measurement>> measured = measurer_.measure(tasks_[i], candidates, options);
     if (!measured.ok()) return measured.errors();
     std::vector<Trial> trials;
@@ -308,6 +335,10 @@ class Tuner {
     };
     auto first = std::min_element(trials.begin(), trials.end(), [&](const Trial& a, const Trial& b) { return time(a) < time(b); });
     const bool is_decided = std::isfinite(time(*first));
+    for (auto it = trials.begin(); it != trials.end() && is_decided; ++it) {
+      const bool is_champion = tensor::to_text(it->candidate.trace) == champions_[i];
+      if (is_champion && time(*it) * (1 - kDoubt / patience) <= time(*first)) first = it;
+    }
     std::rotate(first, first + 1, trials.end());
     Status recorded = is_decided ? hooks_.record_race(tasks_[i], trials) : hooks_.record(tasks_[i], trials);
     if (!recorded.ok() || !is_decided) return recorded;
@@ -341,7 +372,8 @@ class Tuner {
   std::unique_ptr<CostModel> drafter_;
   std::vector<std::unique_ptr<Search>> searches_;
   std::vector<std::vector<Candidate>> seeds_;
-  std::vector<std::string> defaults_;  // traces of the default schedules
+  std::vector<std::string> defaults_;   // traces of the default schedules
+  std::vector<std::string> champions_;  // and of the winners of earlier races, where there are any
   std::vector<std::vector<Trial>> trials_;
   std::vector<TaskReport> reports_;
   Scheduler scheduler_;

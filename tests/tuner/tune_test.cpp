@@ -299,6 +299,41 @@ TEST(Tune, RacesTheFastestAndTheDefaultAtTheEnd) {
   EXPECT_GT(mended, 0) << "there was nothing to mend";
 }
 
+// A race of a few milliseconds each does not put out what won an earlier one by a hair's breadth.
+TEST(Tune, KeepsTheChampionUnlessItIsClearlyBeaten) {
+  const std::vector<Task> tasks{test_tasks()[0]};
+  FakeRun before;
+  ASSERT_TRUE(before(tasks, trials(60)).ok());
+  std::vector<Trial> known = before.recorded[0];
+  auto time = [](const Trial& t) { return t.measurement.best_us(); };
+  std::stable_sort(known.begin(), known.end(), [&](const Trial& a, const Trial& b) { return time(a) < time(b); });
+  auto races_with = [&](size_t champion) {
+    FakeRun run;
+    std::vector<Trial> trials_before = known;
+    trials_before[champion].is_champion = true;
+    TuneOptions options = trials(4);
+    options.finalists = 4;
+    EXPECT_TRUE(run(tasks, options, {trials_before}).ok());
+    return run.races[0];
+  };
+  int kept = 0, lost = 0;
+  for (size_t champion = 1; champion < known.size() && time(known[champion]) < 1.3 * time(known[0]); ++champion) {
+    const std::vector<Trial> race = races_with(champion);
+    ASSERT_GE(race.size(), 2u);
+    double least = time(race[0]);
+    for (const Trial& t : race) least = std::min(least, time(t));
+    if (time(known[champion]) * 0.96 <= least) {
+      EXPECT_EQ(to_text(race.back().candidate.trace), to_text(known[champion].candidate.trace));
+      ++kept;
+    } else {
+      EXPECT_EQ(time(race.back()), least);
+      ++lost;
+    }
+  }
+  EXPECT_GT(kept, 0);
+  EXPECT_GT(lost, 0);
+}
+
 TEST(Tune, RacesWithinTheTimeAndNotAfterAnInterruption) {
   FakeRun timed, interrupted, again;
   TuneOptions options = trials(0);

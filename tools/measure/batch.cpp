@@ -255,6 +255,7 @@ class Batch {
     RaceOptions options;
     options.incumbent_us = request_.options.incumbent_us;
     options.precision = request_.options.precision;
+    for (double& us : options.stage_us) us *= request_.options.patience;
     // Emptying the caches takes longer than most runs: blocks stay short so that there are enough of them.
     if (request_.options.is_cold) options.block_us = 30;
     Race race(

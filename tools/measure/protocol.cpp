@@ -161,6 +161,7 @@ std::string encode(const WorkerRequest& r) {
                  {"precision", o.precision},
                  {"seed", o.seed & static_cast<uint64_t>(INT64_MAX)},
                  {"is_fresh", o.is_fresh},
+                 {"patience", o.patience},
                  {"is_serial", r.is_serial},
                  {"optimization", r.emit.optimization},
                  {"strict", r.emit.strict},
@@ -194,6 +195,7 @@ Result<WorkerRequest> decode_request(const std::string& line) {
   r.options.precision = o.number("precision", 0.01, 0, 1);
   r.options.seed = static_cast<uint64_t>(o.integer("seed", 1, 0, INT64_MAX));
   r.options.is_fresh = o.flag("is_fresh");
+  r.options.patience = o.number("patience", 1, 0.1, 1000);
   r.is_serial = o.flag("is_serial");
   r.emit.optimization = static_cast<int>(o.integer("optimization", 2, 0, 3));
   r.emit.strict = o.flag("strict");
