@@ -213,13 +213,14 @@ void ProductAxes::separate_result() {
 namespace {
 
 // Into how many parts the sum is divided, each of which has blocks of its own: where a result has few tiles and long sums.
-int64_t choose_parts(Draft& draft, const Product& p, int64_t first_extent, const ProductTime& time_of,
+// longest: the extent of the axis that is divided.
+int64_t choose_parts(Draft& draft, const Product& p, int64_t longest, const ProductTime& time_of,
                      bool own_launch) {
   const Gpu& gpu = draft.target.gpu;
   std::vector<int64_t> options{1};
   int64_t best = 1;
   double best_time = time_of(p);
-  for (int64_t parts = 2; parts <= 32 && first_extent % parts == 0 && p.k.extent / parts >= gpu.warp;
+  for (int64_t parts = 2; parts <= 32 && longest % parts == 0 && p.k.extent / parts >= gpu.warp;
        parts *= 2) {
     Product divided = p;
     divided.g.extent *= parts;
@@ -237,14 +238,24 @@ int64_t choose_parts(Draft& draft, const Product& p, int64_t first_extent, const
 }  // namespace
 
 std::string divide_sum(Draft& draft, const Product& p, const ProductTime& time_of, bool own_launch) {
-  const std::string first = analyze(draft.schedule, p.block)->axes[p.k.axes[0]].loop;
+  const BlockInfo info = *analyze(draft.schedule, p.block);
+  // Windows are short: the channels, whether these come first or last.
+  const size_t longest = *std::max_element(p.k.axes.begin(), p.k.axes.end(), [&](size_t a, size_t b) {
+    return info.axes[a].extent < info.axes[b].extent;
+  });
+  const std::string loop = info.axes[longest].loop;
   int64_t extent = 0;
-  if (!as_int(draft.schedule.find_loop(first)->extent, &extent)) return p.block;
+  if (!as_int(draft.schedule.find_loop(loop)->extent, &extent)) return p.block;
   const int64_t parts = choose_parts(draft, p, extent, time_of, own_launch);
   const std::string part = p.block + ".part";
+  std::vector<std::string> order = {loop + ".part"};  // outside of the sum
+  for (size_t n : p.k.axes) {
+    if (n < longest) order.push_back(info.axes[n].loop);
+  }
   bool is_divided = parts > 1 && try_all(draft, [&] {
-                      return try_step(draft, Split{first, {parts, 0}, {first + ".part", first}}) &&
-                             try_step(draft, Rfactor{p.block, first + ".part", part, 0}) &&
+                      return try_step(draft, Split{loop, {parts, 0}, {loop + ".part", loop}}) &&
+                             (order.size() == 1 || try_step(draft, Reorder{order})) &&
+                             try_step(draft, Rfactor{p.block, loop + ".part", part, 0}) &&
                              as_product(draft.schedule, part).has_value();
                     });
   return is_divided ? part : p.block;

@@ -277,11 +277,12 @@ bool schedule_grid_warpgroups(Draft& draft, const std::string& block) {
   return try_all(draft, [&] {
     if (std::string part = divide_sum(draft, *product, time); part != block)
       product = as_product(draft.schedule, part);
+    // Names of their own: where a tile is refused, the rule of a warp's instructions asks for its sizes.
     const Tile tile = ask_sizes<Tile>(draft, product->block, legal_tiles(*product, gpu),
-                                      {{"columns", &Tile::columns},
+                                      {{"group_columns", &Tile::columns},
                                        {"groups", &Tile::groups},
-                                       {"depth", &Tile::depth},
-                                       {"stages", &Tile::stages}},
+                                       {"group_depth", &Tile::depth},
+                                       {"group_stages", &Tile::stages}},
                                       [&](const Tile& t) { return score(t, *product, gpu); });
     return GridWarpgroups(draft, *product, tile).run();
   });

@@ -75,7 +75,7 @@ void infer_conv(InferContext& c) {
     shape[1] = Expr(1);
     shape[4] = Expr(columns);
   }
-  c.set_output(0, {x.element, shape});
+  c.set_output(0, {contraction_result(c), shape});
 }
 
 void compute_conv(ComputeContext& c) {

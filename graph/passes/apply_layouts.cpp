@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "graph/ops/common.h"
 #include "graph/passes/convolution_cost.h"
 #include "graph/passes/merge_groups.h"
 #include "graph/passes/passes.h"
@@ -14,6 +15,9 @@ namespace {
 using tensor::as_int;
 using tensor::is_int;
 
+// Fewer channels than this are not worth an order of their own on a GPU.
+constexpr int64_t kFewGridChannels = 4;
+
 class ApplyLayouts {
  public:
   ApplyLayouts(Graph& graph, const Layouts& layouts, const tensor::Target& target, bool strict)
@@ -21,6 +25,7 @@ class ApplyLayouts {
         layouts_(layouts),
         t_(target),
         strict_(strict),
+        is_gpu_(target.kind == tensor::TargetKind::cuda),
         lanes_(target.lanes(32)),
         weight_bytes_(weight_bytes(graph)) {}
 
@@ -68,9 +73,9 @@ class ApplyLayouts {
     const Node node = g_.node(id);
     switch (node.op->layout) {
       case LayoutRole::matmul:
-        return pack_matmul(id);
+        return !is_gpu_ && pack_matmul(id);
       case LayoutRole::gemm:
-        return pack_gemm(id);
+        return !is_gpu_ && pack_gemm(id);
       case LayoutRole::convolution:
         return lay_out_conv(id);
       case LayoutRole::pool:
@@ -84,7 +89,7 @@ class ApplyLayouts {
       case LayoutRole::resize:
         return follow_resize(id);
       case LayoutRole::recurrent:
-        pack_recurrent(id);
+        if (!is_gpu_) pack_recurrent(id);
         return false;
       case LayoutRole::none:
         break;
@@ -298,7 +303,10 @@ class ApplyLayouts {
     int64_t group = problem->group, in = problem->in_channels, out = problem->out_channels;
     bool is_depthwise = problem->is_depthwise();
     Layout layout = layout_of(id);
-    if (problem->is_grouped() && layout == Layout::channels_last) layout = Layout::blocked;
+    if (problem->is_grouped() && layout == Layout::channels_last)
+      layout = is_gpu_ ? Layout::plain : Layout::blocked;
+    // Of a single point it is a product with a row, which reads plain weights along the sum.
+    if (is_gpu_ && problem->images * problem->height * problem->width == 1) layout = Layout::plain;
     if (layout == Layout::plain) return false;
     if (problem->is_grouped()) {
       // Products with zeros are not a number where an activation is infinite.
@@ -317,7 +325,7 @@ class ApplyLayouts {
 
     // A few plain channels (an image) are read where they are: blocks of them would multiply the work, and rows of them,
     // channels last, would be moved one by one.
-    int64_t few = layout == Layout::blocked ? lanes_ / 2 : lanes_;
+    int64_t few = layout == Layout::blocked ? lanes_ / 2 : is_gpu_ ? kFewGridChannels : lanes_;
     bool plain_input = !is_depthwise && !is_laid_out(x) && in < few;
     Attributes a;
     a.set("strides", strides);
@@ -329,6 +337,7 @@ class ApplyLayouts {
     // Weights of channels-last convolutions lie in panels, as those of matrix products do.
     bool in_panels = layout == Layout::channels_last && !is_depthwise;
     if (in_panels) a.set("columns", out);
+    if (node.attributes.integer(kWideResult, 0) != 0) a.set(kWideResult, int64_t{1});
     int64_t tile = 0;
     if (!strict_ && !plain_input && layout == Layout::blocked &&
         g_.value(x).type.element == ElementType::f32) {
@@ -340,7 +349,7 @@ class ApplyLayouts {
       return true;
     }
     Attributes pack;
-    pack.set("block", in_panels ? panel_width(out) : block(layout, out));
+    pack.set("block", in_panels && !is_gpu_ ? panel_width(out) : block(layout, out));
     pack.set("in_block", in_block);
     std::string_view pack_op = is_depthwise ? "PackDepthwise" : "PackConvWeight";
     if (rank(w) == 3) {
@@ -357,7 +366,7 @@ class ApplyLayouts {
 
   Layout layout_of(NodeId id) const {
     auto it = layouts_.find(id);
-    return it == layouts_.end() ? Layout::blocked : it->second;
+    return it == layouts_.end() ? first_layout(t_) : it->second;
   }
 
   ValueId winograd_conv(NodeId id, int64_t tile, const std::vector<int64_t>& pads) {
@@ -565,6 +574,7 @@ class ApplyLayouts {
   const Layouts& layouts_;
   const tensor::Target& t_;
   bool strict_;
+  bool is_gpu_;  // matrices stay plain there, and weights one panel: a block fetches a tile of what lies in rows
   int64_t lanes_;
   int64_t weight_bytes_;
   std::map<ValueId, LaidOut> laid_out_;                   // values that exist so instead of plain

@@ -16,7 +16,12 @@ namespace mcc::graph {
 //   channels_last  [N, 1, H, W, C]
 enum class Layout : uint8_t { plain, blocked, channels_last };
 
-// By node of the graph before the rewriting; blocked where nothing is said.
+// Where nothing is said: blocked, on GPUs channels last.
+inline Layout first_layout(const tensor::Target& target) {
+  return target.kind == tensor::TargetKind::cuda ? Layout::channels_last : Layout::blocked;
+}
+
+// By node of the graph before the rewriting.
 using Layouts = std::map<NodeId, Layout>;
 
 // Convolutions that should have one layout, as their activations meet in operators that follow them.

@@ -36,11 +36,13 @@ double whole_vector_bytes(const Graph& g, const Node& node, const tensor::Target
 // and pooling in plain form.
 double other_us(const Graph& g, const tensor::Target& t) {
   std::vector<bool> is_known = known_values(g);
-  double moved = 0, pooling_cycles = 0;
+  double moved = 0, launches = 0, pooling_cycles = 0;
   for (const Node& node : g.nodes) {
     if (node.dead || is_known[static_cast<size_t>(node.outputs[0])]) continue;
-    if (node.op->fusion == FusionClass::injective && !node.op->is_view)
+    if (node.op->fusion == FusionClass::injective && !node.op->is_view) {
       moved += 2 * whole_vector_bytes(g, node, t);
+      ++launches;
+    }
     const TensorType& type = g.value(node.outputs[0]).type;
     if (node.op->layout == LayoutRole::pool && is_static(type.shape)) {
       double elements = static_cast<double>(static_count(type.shape));
@@ -50,7 +52,15 @@ double other_us(const Graph& g, const tensor::Target& t) {
       pooling_cycles += elements / (gathers ? 1 : t.lanes(32) * kPoolingShare);
     }
   }
+  if (t.kind == tensor::TargetKind::cuda) return launches * t.gpu.launch_us + moved / (t.gpu.gb_per_s * 1e3);
   return moved / (t.l2.gb_per_s * kMovingShare * 1e3) + pooling_cycles / (t.ghz * 1e3);
+}
+
+bool has_narrow_convolution(const Graph& g) {
+  return std::any_of(g.nodes.begin(), g.nodes.end(), [&](const Node& node) {
+    return !node.dead && node.op->layout == LayoutRole::convolution &&
+           bit_width(g.value(node.inputs[0]).type.element) == 16;
+  });
 }
 
 class ChooseLayouts {
@@ -67,7 +77,7 @@ class ChooseLayouts {
     }
     best_us_ = cost(best_, layouts_);
     for (const Region& region : regions) {
-      consider(region, Layout::channels_last);
+      if (first_layout(t_) != Layout::channels_last) consider(region, Layout::channels_last);
       consider(region, Layout::plain);
     }
     for (NodeId id : convolutions_) {
@@ -77,9 +87,9 @@ class ChooseLayouts {
   }
 
  private:
-  static Layout layout(const Layouts& layouts, NodeId id) {
+  Layout layout(const Layouts& layouts, NodeId id) const {
     auto it = layouts.find(id);
-    return it == layouts.end() ? Layout::blocked : it->second;
+    return it == layouts.end() ? first_layout(t_) : it->second;
   }
 
   double us(NodeId id, Layout layout) const {
@@ -130,8 +140,9 @@ class ChooseLayouts {
 }  // namespace
 
 void choose_layouts(Graph& graph, const tensor::Target& target, bool strict) {
-  // Blocks and packed operands are for vectors of a CPU. The threads of a GPU read neighbours of plain tensors together.
-  if (target.kind == tensor::TargetKind::cuda) return;
+  // Blocks and packed operands are for vectors of a CPU. The threads of a GPU read neighbours of plain tensors together; what
+  // its tensor cores multiply they fetch in vectors along the channels.
+  if (target.kind == tensor::TargetKind::cuda && !has_narrow_convolution(graph)) return;
   graph = ChooseLayouts(graph, target, strict).run();
 }
 

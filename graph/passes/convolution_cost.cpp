@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "graph/op.h"
+#include "graph/passes/grid_convolution_cost.h"
 #include "graph/passes/merge_groups.h"
 
 namespace mcc::graph {
@@ -178,6 +179,7 @@ int64_t winograd_tile(const ConvProblem& problem, const tensor::Target& target, 
 
 double convolution_us(const ConvProblem& problem, Layout layout, const tensor::Target& target,
                       int64_t model_weight_bytes, bool strict) {
+  if (target.kind == tensor::TargetKind::cuda) return grid_laid_out_us(problem, layout, target.gpu);
   auto model = static_cast<double>(model_weight_bytes);
   // There are no grouped kernels with the channels last.
   if (problem.is_grouped() && layout == Layout::channels_last) layout = Layout::blocked;

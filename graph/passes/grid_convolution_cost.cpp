@@ -78,6 +78,25 @@ double grid_winograd_us(const ConvProblem& p, int64_t m, const Gpu& gpu, int64_t
   return product + transform_us(p.in_channels) + transform_us(p.out_channels);
 }
 
+double grid_laid_out_us(const ConvProblem& p, Layout layout, const Gpu& gpu) {
+  constexpr double kInstructions = 16;  // of a fetch
+  constexpr double kLanes = 128;        // of a multiprocessor
+  constexpr int64_t kColumns = 64;      // of a tile, which share what is fetched
+  // Groups have neither tensor cores nor another layout; a thread makes a result, whose neighbours are read together in both.
+  if (p.group > 1) return gpu.launch_us;
+  const int64_t vector = layout != Layout::channels_last ? 1
+                         : p.in_channels % 8 == 0        ? 8
+                         : p.in_channels % 4 == 0        ? 4
+                                                         : 1;
+  const double windows = static_cast<double>(p.images * p.height * p.width) *
+                         static_cast<double>(p.kernel[0] * p.kernel[1] * p.in_channels);
+  const double fetches =
+      windows * static_cast<double>((p.out_channels + kColumns - 1) / kColumns) / static_cast<double>(vector);
+  const double cycles = windows * static_cast<double>(p.out_channels) / std::max(gpu.matrix_fmas, 1) +
+                        fetches * kInstructions / kLanes;
+  return gpu.launch_us + cycles / (gpu.multiprocessors * gpu.ghz * 1e3);
+}
+
 int64_t grid_winograd_tile(const ConvProblem& problem, const Gpu& gpu, int64_t model_weight_bytes) {
   if (!has_winograd(problem) || problem.in_channels == 1 || problem.out_channels == 1) return 0;
   // A tenth has to be won, as on CPUs: kernels fall short of a model, and direct convolution rounds less.

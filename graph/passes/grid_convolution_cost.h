@@ -12,6 +12,10 @@ double grid_direct_us(const ConvProblem& problem, const tensor::Gpu& gpu, int64_
 double grid_winograd_us(const ConvProblem& problem, int64_t m, const tensor::Gpu& gpu,
                         int64_t model_weight_bytes);
 
+// Microseconds of a convolution with operands of 16 bits in a layout. Only what depends on that counts: blocks of a product fetch the
+// image in vectors along the channels, or element by element, each with the arithmetic of its place in a window.
+double grid_laid_out_us(const ConvProblem& problem, Layout layout, const tensor::Gpu& gpu);
+
 // m of the faster one, 2 or 4; 0 where that is the direct one, or the only one. As few tiles leave most multiprocessors without
 // work, what counts is the time of the best tile of registers on all of them (tensor/product_time.h), its sum divided between blocks
 // where that pays; weights come from the device's memory when the model's exceed the second-level cache.

@@ -40,7 +40,10 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     step("simplify_algebra", [&] { simplify_algebra(graph); });
     if (!options.strict) step("fuse_attention", [&] { fuse_attention(graph); });
     step("eliminate_dead_code", [&] { eliminate_dead_code(graph); });
-    step("lower_precision", [&] { lower_precision(graph, options.precision); });
+    if (options.precision != ElementType::f32) {
+      step("lower_precision", [&] { lower_precision(graph, options.precision); });
+      step("fold_constants", fold);  // weights in that type, for the choice of layouts
+    }
     if (!options.strict) step("use_winograd", [&] { use_winograd(graph, options.target); });
     step("choose_layouts", [&] { choose_layouts(graph, options.target, options.strict); });
     step("fold_constants", fold);

@@ -190,6 +190,21 @@ class Cuda(unittest.TestCase):
                 for launch in json.loads(self.done(mcc("inspect", folder / "model.so", "--json")).stdout)["device"]["launches"]:
                     self.assertTrue(all(f["spill_stores"] == 0 for f in launch["figures"]), launch)
 
+    # Convolutions for tensor cores have their channels last, and what stands between them follows.
+    def test_channels_last(self):
+        for name, follower, options in (("residual_cnn", "_max_pool", ("--target", "cuda:sm_90a", "--precision", "bf16")),
+                                        ("mobile_cnn", "_depthwise", ("--target", "cuda:sm_80", "--precision", "fp16"))):
+            with self.subTest(name), tempfile.TemporaryDirectory() as temporary:
+                folder = pathlib.Path(temporary)
+                onnx.save(networks.build(name), folder / "model.onnx")
+                self.done(mcc("verify", folder / "model.onnx", *options, FAKE_CUDA_SM=90))
+                self.done(mcc("compile", folder / "model.onnx", "-o", folder / "model.so", *options))
+                launches = json.loads(self.done(mcc("inspect", folder / "model.so", "--json")).stdout)["device"]["launches"]
+                self.assertTrue([launch for launch in launches if follower in launch["kernel"]])
+                self.assertFalse([launch["kernel"] for launch in launches if "transpose" in launch["kernel"]])
+                for launch in launches:
+                    self.assertTrue(all(f["spill_stores"] == 0 for f in launch["figures"]), launch)
+
     # Code for sm_90a alone multiplies by warpgroups: halves as they are, and what is converted on the way.
     def test_warpgroups(self):
         half, single = TensorProto.FLOAT16, TensorProto.FLOAT

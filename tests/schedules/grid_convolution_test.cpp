@@ -1,0 +1,102 @@
+// Convolutions with their channels last as products whose operand is read from the image, on the interpreter: windows, strides,
+// padding on some sides, several images, channels that fill no vector of 16 bytes.
+#include <gtest/gtest.h>
+
+#include "graph/graph_text.h"
+#include "graph/passes/fuse.h"
+#include "schedules/grid_cases.h"
+
+namespace mcc::test {
+namespace {
+
+using namespace tensor;
+
+struct Problem {
+  const char* name;
+  int64_t images, height, width, in, out;
+  int64_t kernel[2], stride, dilation;
+  int64_t pads[4];
+};
+void PrintTo(const Problem& p, std::ostream* out) { *out << p.name; }
+
+// relu(convolution + bias)
+Func convolution(const Problem& p) {
+  graph::Graph g = graph::test::parse_graph(
+      text("graph g(%x: f16[", p.images, ", 1, ", p.height, ", ", p.width, ", ", p.in, "], %w: f16[1, 1, ",
+           p.kernel[0], ", ", p.kernel[1], ", ", p.in, ", ", p.out, "]) {\n  %b: f32[1, ", p.out,
+           "] random\n  %c = mcc.Conv(%x, %w, %b) {columns = ", p.out, ", in_block = ", p.in, ", strides = [",
+           p.stride, ", ", p.stride, "], dilations = [", p.dilation, ", ", p.dilation, "], pads = [",
+           p.pads[0], ", ", p.pads[1], ", ", p.pads[2], ", ", p.pads[3],
+           "], mcc.wide_result = 1}\n  %y = Relu(%c)\n  return %y\n}\n"));
+  const std::vector<graph::KernelGroup> groups = graph::fuse(g);
+  EXPECT_EQ(groups.size(), 1u);
+  return merge_axes(graph::build_kernel(g, groups[0]));
+}
+
+// The rule's schedules with the padding inlined, as all rules of the grid have it. Every part of an operand comes asynchronously.
+template <class Rule, class Check>
+void expect_right(const Problem& p, const Target& target, uint64_t seeds, const Rule& rule,
+                  const Check& check) {
+  expect_right_in_tiles(
+      convolution(p), target, seeds, 3, 2,
+      [&](tuner::Draft& draft) {
+        tuner::inline_for_grid(draft);
+        return rule(draft, "conv");
+      },
+      [&](const Func& lowered) {
+        const std::string code = to_text(lowered);
+        EXPECT_EQ(code.find(".next"), std::string::npos) << "by way of registers: " << code;
+        check(lowered);
+      });
+}
+
+class GridConvolutions : public ::testing::TestWithParam<Problem> {};
+
+TEST_P(GridConvolutions, AreRightInAnyTile) {
+  expect_right(GetParam(), gpu_target("sm_80"), 4, tuner::schedule_grid_matrices, [](const Func& lowered) {
+    EXPECT_GT(count_calls(lowered, IntrinsicClass::mma), 0) << to_text(lowered);
+  });
+}
+
+TEST_P(GridConvolutions, AreRightInParts) {
+  class InParts : public tuner::PreferredDecider {
+    tuner::Answer answer(const tuner::Choice& choice, const tuner::Answer& preferred) override {
+      return choice.name.ends_with(".parts") ? tuner::Answer{choice.options.back()} : preferred;
+    }
+  } decide;
+  const Target target = gpu_target("sm_80");
+  const Func f = convolution(GetParam());
+  tuner::Draft draft{Schedule(f), decide, target};
+  tuner::apply_grid_rules(draft);
+  ASSERT_TRUE(draft.refusal) << draft.refusal.detail;
+  EXPECT_NE(draft.schedule.find_block("conv.part"), nullptr) << to_text(draft.schedule.func());
+  Func lowered;
+  ASSERT_NO_FATAL_FAILURE(lower_and_compare(f, draft.schedule, target, lowered));
+}
+
+// By warpgroups where the operands are fetched in vectors, and at least as large as a tile.
+TEST(GridConvolutionsByWarpgroups, AreRightInAnyTile) {
+  Target target = gpu_target("sm_90");
+  target.gpu.arch = "sm_90a";
+  target.gpu.multiprocessors = 1;
+  target.gpu.matrix_fmas = 16;
+  for (const Problem& p : {Problem{"window", 1, 9, 8, 16, 72, {3, 3}, 1, 1, {1, 1, 1, 1}},
+                           Problem{"points_with_strides", 2, 13, 12, 72, 64, {1, 1}, 2, 1, {0, 0, 0, 0}}}) {
+    expect_right(p, target, 3, tuner::schedule_grid_warpgroups, [](const Func& lowered) {
+      EXPECT_GT(count_calls(lowered, is_wgmma), 0) << to_text(lowered);
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Problems, GridConvolutions,
+    ::testing::Values(Problem{"window", 1, 7, 9, 16, 40, {3, 3}, 1, 1, {1, 1, 1, 1}},
+                      Problem{"two_images_with_strides", 2, 9, 8, 24, 20, {3, 3}, 2, 1, {1, 1, 1, 1}},
+                      Problem{"padding_on_some_sides", 1, 6, 9, 32, 24, {2, 5}, 1, 1, {0, 3, 1, 0}},
+                      Problem{"dilated", 1, 8, 8, 40, 16, {3, 3}, 1, 2, {2, 2, 2, 2}},
+                      Problem{"points_with_strides", 1, 13, 11, 64, 24, {1, 1}, 2, 1, {0, 0, 0, 0}},
+                      Problem{"vectors_of_four", 1, 7, 7, 20, 36, {3, 3}, 1, 1, {1, 1, 1, 1}}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace mcc::test
