@@ -6,10 +6,12 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "codegen/codegen.h"
+#include "tensor/library_product.h"
 
 namespace mcc::codegen {
 
@@ -21,7 +23,7 @@ struct TensorMap {
   bool operator==(const TensorMap&) const = default;
 };
 
-// One kernel of the GPU. Its arguments are the addresses of `buffers`, then the values of `dims` (64 bits), then what the driver makes
+// One kernel of the GPU, or a call of a library. A kernel's arguments are the addresses of `buffers`, then the values of `dims` (64 bits), then what the driver makes
 // of `maps` (cuTensorMapEncodeTiled, 128 bytes each).
 struct DeviceLaunch {
   std::string entry;
@@ -32,6 +34,10 @@ struct DeviceLaunch {
   std::vector<int> buffers;        // numbers of params; of workspaces, counted behind the params
   std::vector<int> dims;           // numbers of the function's dims
   std::vector<TensorMap> maps;
+  // Of a call: no entry in the PTX, no grid; buffers are those of b, a, d, then the addend's and the bias's where it has them, and
+  // the library's workspace.
+  std::optional<tensor::LibraryProduct> product = {};
+  int64_t library_bytes = 0;  // of that workspace
 };
 
 struct DeviceCode {

@@ -62,6 +62,8 @@ class DeviceWriter {
     arguments_.insert(arguments_.end(), launch.arguments.begin(), launch.arguments.end());
     record.maps = {narrow(maps_.size()), narrow(launch.maps.size())};
     maps_.insert(maps_.end(), launch.maps.begin(), launch.maps.end());
+    record.products = {narrow(products_.size()), launch.product ? 1u : 0u};
+    if (launch.product) products_.push_back(*launch.product);
     record.figures = {narrow(figures_.size()), narrow(launch.figures.size())};
     for (const DeviceFiguresDesc& f : launch.figures) {
       figures_.push_back(

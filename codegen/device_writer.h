@@ -33,6 +33,7 @@ struct DeviceLaunchDesc {
   uint32_t shared_bytes = 0, dynamic_shared_bytes = 0;
   std::vector<uint32_t> arguments;  // numbers into the node's args
   std::vector<mcc_device_map> maps;
+  std::optional<mcc_device_product> product = {};  // then there is no entry
   std::vector<DeviceFiguresDesc> figures;
 };
 

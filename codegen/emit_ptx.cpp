@@ -56,7 +56,9 @@ Result<DeviceCode> emit_ptx(const tensor::Func& lowered, const std::string& symb
     launch.buffers = from.buffers;
     launch.dims = from.dims;
     launch.maps = from.maps;
-    emitter.emit_launch(lowered, from, launch.entry, launch.is_shared_dynamic);
+    launch.product = from.product;
+    launch.library_bytes = from.library_bytes;
+    if (!from.product) emitter.emit_launch(lowered, from, launch.entry, launch.is_shared_dynamic);
     code.launches.push_back(std::move(launch));
   }
   verify_module(module);

@@ -17,6 +17,10 @@ namespace {
 constexpr int64_t kAlign = 64;
 // Of one thread: what is not in registers lives in device memory, for all threads that are resident at once.
 constexpr int64_t kMaxPrivateBytes = 16 << 10;
+// What a library may use for a product, as NVIDIA advises for cuBLAS.
+constexpr int64_t kLibraryBytes = 4 << 20, kLibraryBytesFrom90On = 32 << 20;
+// Of what the library is given, as its addresses are aligned more than buffers are.
+constexpr int64_t kLibraryAlign = 256;
 
 // What a statement outside of the grid is called in a message: the buffer that it writes first.
 std::string name_of(const Stmt& s) {
@@ -54,6 +58,8 @@ class Planner : public Visitor {
       lets_.pop_back();
     } else if (const auto* loop = s.as<For>(); loop && loop->loop == LoopKind::bound) {
       add_launch(s);
+    } else if (is_library_nest(s)) {
+      add_call(*s.as<For>());
     } else {
       refuse(text("kernel part '", name_of(s), "' is not bound to the grid"));
     }
@@ -121,6 +127,28 @@ class Planner : public Visitor {
     plan_->memory.memory.workspaces.push_back(bytes);
     plan_->memory.placements.emplace(buffer.get(), p);
     numbers_[buffer.get()] = static_cast<int>(func_.params.size()) + p.index;
+  }
+
+  // The calls of a kernel come one after the other: they share a workspace.
+  void add_call(const For& nest) {
+    Result<LibraryProduct> product = library_product(nest);
+    if (!product.ok()) return refuse(product.errors()[0].message);
+    const int64_t bytes = gpu_.sm() >= 90 ? kLibraryBytesFrom90On : kLibraryBytes;
+    if (library_workspace_ < 0) {
+      std::vector<Expr>& workspaces = plan_->memory.memory.workspaces;
+      library_workspace_ = static_cast<int>(func_.params.size() + workspaces.size());
+      workspaces.emplace_back(bytes + kLibraryAlign);
+    }
+    LaunchPlan launch;
+    auto add = [&](const Buffer& buffer) { launch.buffers.push_back(numbers_.at(buffer.get())); };
+    for (const LibraryMatrix* matrix : {&product->b, &product->a, &product->d})
+      add(matrix->buffer);
+    if (product->addend) add(product->addend->buffer);
+    if (product->bias) add(*product->bias);
+    launch.buffers.push_back(library_workspace_);
+    launch.product = std::move(*product);
+    launch.library_bytes = bytes;
+    plan_->launches.push_back(std::move(launch));
   }
 
   void add_launch(const Stmt& nest) {
@@ -202,6 +230,7 @@ class Planner : public Visitor {
   std::map<int, bool> buffers_;  // that the launch uses, and whether it writes to them
   std::set<int> dims_;
   int64_t private_bytes_ = 0;
+  int library_workspace_ = -1;  // number of its buffer
 };
 
 }  // namespace

@@ -21,6 +21,8 @@ struct LaunchPlan {
   std::vector<TensorMap> maps;
   std::unordered_map<const tensor::Call*, size_t> map_of;  // bulk_copy; looked up only
   int64_t shared_bytes = 0, shared_align = 128;  // of their beginning
+  std::optional<tensor::LibraryProduct> product;  // of a call of a library, as DeviceLaunch has it
+  int64_t library_bytes = 0;
 };
 
 struct DevicePlan {

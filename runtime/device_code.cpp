@@ -22,6 +22,34 @@ bool is_map(const mcc_device_map& map) {
          map.box_width * bytes == map.swizzle && map.box_height >= 1 && map.box_height <= 256;
 }
 
+bool is_matrix(const mcc_device_matrix& m) {
+  const uint64_t most = INT32_MAX;
+  return (m.dtype == MCC_DTYPE_f32 || m.dtype == MCC_DTYPE_f16 || m.dtype == MCC_DTYPE_bf16) && m.rows >= 1 && m.rows <= most &&
+         m.columns >= 1 && m.columns <= most && m.leading >= m.rows && m.leading <= uint64_t{INT64_MAX} / most &&
+         m.batch_stride <= INT64_MAX;
+}
+
+bool is_product(const mcc_device_product& p) {
+  if (!is_matrix(p.first) || !is_matrix(p.second) || !is_matrix(p.result)) return false;
+  const bool is_first_turned = p.first.is_transposed != 0, is_second_turned = p.second.is_transposed != 0;
+  const uint64_t depth = is_first_turned ? p.first.rows : p.first.columns;
+  const bool fits = (is_first_turned ? p.first.columns : p.first.rows) == p.result.rows &&
+                    (is_second_turned ? p.second.columns : p.second.rows) == depth &&
+                    (is_second_turned ? p.second.rows : p.second.columns) == p.result.columns;
+  const bool is_addend = p.has_addend == 0 || (is_matrix(p.addend) && p.addend.rows == p.result.rows &&
+                                               p.addend.columns == p.result.columns);
+  return fits && is_addend && p.result.is_transposed == 0 && p.compute < MCC_COMPUTE_COUNT && p.has_addend <= 1 &&
+         p.has_bias <= 1 && p.batches >= 1 && p.batches <= INT32_MAX && p.algorithm < MCC_MOST_ALGORITHMS;
+}
+
+// A launch without a product, or with the arguments that one takes.
+bool is_call(const DeviceCode& code, const mcc_device_launch& launch) {
+  if (launch.products.count == 0) return true;
+  if (launch.products.count != 1 || !is_range(launch.products, code.products_count)) return false;
+  const mcc_device_product& product = code.products[launch.products.begin];
+  return is_product(product) && launch.arguments.count == 4 + product.has_addend + product.has_bias && launch.maps.count == 0;
+}
+
 bool is_launch(const DeviceCode& code, const mcc_device_launch& launch) {
   uint64_t threads = 1;
   for (uint32_t extent : launch.block) {
@@ -32,7 +60,7 @@ bool is_launch(const DeviceCode& code, const mcc_device_launch& launch) {
          launch.grid[1] <= 0xffffu && launch.grid[2] <= 0xffffu && launch.shared_bytes <= kMaxShared &&
          launch.dynamic_shared_bytes <= launch.shared_bytes &&
          is_range(launch.arguments, code.arguments_count) && is_range(launch.maps, code.maps_count) &&
-         is_range(launch.figures, code.figures_count);
+         is_range(launch.figures, code.figures_count) && is_call(code, launch);
 }
 
 bool is_image(const DeviceCode& code, const mcc_device_image& image) {

@@ -129,6 +129,12 @@ mcc_status load_kernel(DeviceModel* on, const DeviceCode& code, uint64_t index, 
   }
 }
 
+mcc_status load_library(DeviceModel* on, mcc_error* error) {
+  if (on->lt_handle != nullptr) return MCC_OK;
+  on->lt = load_cublaslt(error);
+  return on->lt == nullptr ? MCC_NOT_HERE : open_cublaslt(*on->lt, &on->lt_handle, error);
+}
+
 mcc_status load_functions(DeviceModel* on, const DeviceCode& code, mcc_error* error) {
   const mcc_cuda_driver& cuda = *on->cuda;
   if (!on->modules.allocate(code.kernels_count) || !on->launches.allocate(code.kernels_count) ||
@@ -136,11 +142,16 @@ mcc_status load_functions(DeviceModel* on, const DeviceCode& code, mcc_error* er
     return fail(error, MCC_OUT_OF_MEMORY, "out of memory");
   const int most_shared = attribute(cuda, MCC_CU_ATTRIBUTE_SHARED_PER_BLOCK_OPTIN, on->device);
   for (uint64_t k = 0; k < code.kernels_count; ++k) {
-    const mcc_status status = load_kernel(on, code, k, error);
+    mcc_status status = load_kernel(on, code, k, error);
     if (status != MCC_OK) return status;
     const mcc_plan_range launches = on->launches[k];
     for (uint64_t l = launches.begin; l < uint64_t{launches.begin} + launches.count; ++l) {
       const mcc_device_launch& launch = code.launches[l];
+      if (launch.products.count != 0) {
+        status = load_library(on, error);
+        if (status != MCC_OK) return status;
+        continue;
+      }
       const char* name = code.text(launch.entry);
       mcc_cu_result result = cuda.module_function(&on->functions[l], on->modules[k], name);
       if (result != MCC_CU_SUCCESS) return fail_cuda(cuda, result, name, error);
@@ -185,6 +196,7 @@ void destroy(DeviceModel* on) {
   const mcc_cuda_driver& cuda = *on->cuda;
   {
     CurrentContext current(cuda, on->context);
+    if (on->lt_handle != nullptr) on->lt->destroy(on->lt_handle);
     for (mcc_cu_module module : on->modules)
       if (module != nullptr) cuda.module_unload(module);
     if (on->weights != 0) cuda.release(on->weights);

@@ -1,6 +1,7 @@
 // A model on one GPU: its functions and weights there, shared by the sessions of a context.
 #pragma once
 
+#include "runtime/cublaslt.h"
 #include "runtime/cuda.h"
 #include "runtime/device_code.h"
 
@@ -15,7 +16,9 @@ struct DeviceModel {
   mcc_cu_pointer weights = 0;
   Array<mcc_cu_module> modules;      // one a kernel
   Array<mcc_plan_range> launches;    // of each kernel, those of the image that was taken
-  Array<mcc_cu_function> functions;  // one a launch; null: of images for other GPUs
+  Array<mcc_cu_function> functions;  // one a launch; null: of images for other GPUs, and of calls
+  const mcc_cublaslt* lt = nullptr;  // where a launch is a call
+  mcc_lt_handle lt_handle = nullptr;
   DeviceModel* next = nullptr;       // of the same mcc_model, in another context
 };
 

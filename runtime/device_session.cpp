@@ -80,7 +80,7 @@ mcc_status set_up_steps(mcc_session* session, mcc_error* error) {
   DeviceSession& device = *session->device;
   const Plan& plan = *session->plan;
   const DeviceCode& code = session->model->device_code;
-  uint64_t steps = 0, arguments = 0, maps = 0;
+  uint64_t steps = 0, arguments = 0, maps = 0, products = 0;
   for (uint64_t n = 0; n < plan.nodes_count; ++n) {
     const mcc_plan_node& node = plan.nodes[n];
     if (node.kind == MCC_NODE_copy) {
@@ -93,14 +93,15 @@ mcc_status set_up_steps(mcc_session* session, mcc_error* error) {
     for (uint32_t l = 0; l < launches.count; ++l) {
       arguments += code.launches[launches.begin + l].arguments.count;
       maps += code.launches[launches.begin + l].maps.count;
+      products += code.launches[launches.begin + l].products.count;
     }
   }
   if (!device.steps.allocate(steps) || !device.values.allocate(arguments) ||
       !device.addresses.allocate(arguments) || !device.maps.allocate(maps) ||
-      !device.parameters.allocate(arguments + maps)) {
+      !device.parameters.allocate(arguments + maps) || !device.products.allocate(products)) {
     return out_of_memory(error);
   }
-  uint64_t step = 0, argument = 0, map = 0, parameter = 0;
+  uint64_t step = 0, argument = 0, map = 0, parameter = 0, product = 0;
   auto add_argument = [&](const mcc_plan_node& node, uint32_t number) {
     device.values[argument] = plan.indices[node.args.begin + number];
     device.parameters[parameter++] = &device.addresses[argument];
@@ -123,7 +124,16 @@ mcc_status set_up_steps(mcc_session* session, mcc_error* error) {
     const mcc_plan_range launches = device.on->launches[node.target];
     for (uint32_t l = launches.begin; l < launches.begin + launches.count; ++l) {
       const mcc_plan_range numbers = code.launches[l].arguments;
-      device.steps[step++] = {static_cast<uint32_t>(n), l, device.on->functions[l], argument, 0, parameter};
+      device.steps[step] = {static_cast<uint32_t>(n), l, device.on->functions[l], argument, 0, parameter};
+      if (code.launches[l].products.count != 0) {
+        mcc_error why = {};
+        const mcc_device_product& call = code.products[code.launches[l].products.begin];
+        device.steps[step].call = &call;
+        device.steps[step].product = product;
+        const mcc_status status = open_product(*device.on->lt, device.on->lt_handle, call, &device.products[product++], &why);
+        if (status != MCC_OK) return fail_at(*session, n, status, why.message, error);
+      }
+      ++step;
       for (uint32_t a = 0; a < numbers.count; ++a)
         add_argument(node, code.arguments[numbers.begin + a]);
       const mcc_plan_range matrices = code.launches[l].maps;
@@ -182,7 +192,7 @@ mcc_status resolve_addresses(mcc_session* session, mcc_error* error) {
   return MCC_OK;
 }
 
-mcc_cu_result carry_out(const mcc_session& session, const DeviceStep& step, mcc_cu_stream stream) {
+mcc_cu_result launch(const mcc_session& session, const DeviceStep& step, mcc_cu_stream stream) {
   DeviceSession& device = *session.device;
   const mcc_cuda_driver& cuda = *device.on->cuda;
   if (step.function == nullptr) {
@@ -196,18 +206,24 @@ mcc_cu_result carry_out(const mcc_session& session, const DeviceStep& step, mcc_
                      l.dynamic_shared_bytes, stream, device.parameters.data() + step.parameters, nullptr);
 }
 
-mcc_status fail_step(const mcc_session& session, const DeviceStep& step, mcc_cu_result code,
-                     mcc_error* error) {
+mcc_status carry_out(const mcc_session& session, const DeviceStep& step, mcc_cu_stream stream, mcc_error* error) {
+  DeviceSession& device = *session.device;
   mcc_error why = {};
-  const mcc_status status = fail_cuda(*session.device->on->cuda, code, "it cannot be launched", &why);
-  return fail_at(session, step.node, status, why.message, error);
+  mcc_status status = MCC_OK;
+  if (step.call != nullptr) {
+    status = start_product(*device.on->lt, device.on->lt_handle, *step.call, device.products[step.product],
+                           device.addresses.data() + step.arguments, stream, &why);
+  } else if (const mcc_cu_result code = launch(session, step, stream); code != MCC_CU_SUCCESS) {
+    status = fail_cuda(*device.on->cuda, code, "it cannot be launched", &why);
+  }
+  return status == MCC_OK ? MCC_OK : fail_at(session, step.node, status, why.message, error);
 }
 
 mcc_status launch_all(mcc_session* session, mcc_error* error) {
   DeviceSession& device = *session->device;
   for (const DeviceStep& step : device.steps) {
-    const mcc_cu_result code = carry_out(*session, step, device.stream);
-    if (code != MCC_CU_SUCCESS) return fail_step(*session, step, code, error);
+    const mcc_status status = carry_out(*session, step, device.stream, error);
+    if (status != MCC_OK) return status;
   }
   return MCC_OK;
 }
@@ -223,10 +239,11 @@ void make_graph(mcc_session* session) {
   mcc_cu_graph graph = nullptr;
   mcc_cu_result code = cuda.capture_begin(stream, MCC_CU_CAPTURE_THREAD_LOCAL);
   if (code == MCC_CU_SUCCESS) {
+    mcc_status status = MCC_OK;
     for (const DeviceStep& step : device.steps)
-      if (code == MCC_CU_SUCCESS) code = carry_out(*session, step, stream);
-    const mcc_cu_result end = cuda.capture_end(stream, &graph);
-    if (code == MCC_CU_SUCCESS) code = end;
+      if (status == MCC_OK) status = carry_out(*session, step, stream, nullptr);
+    code = cuda.capture_end(stream, &graph);
+    if (code == MCC_CU_SUCCESS && status != MCC_OK) code = MCC_CU_INVALID_VALUE;
   }
   if (code == MCC_CU_SUCCESS) code = cuda.graph_instantiate(&device.graph, graph, 0);
   device.has_graph_failed = code != MCC_CU_SUCCESS;
@@ -264,8 +281,8 @@ mcc_status run_profiled(mcc_session* session, mcc_error* error) {
   uint64_t step = 0;
   for (uint64_t n = 0; n < nodes && code == MCC_CU_SUCCESS; ++n) {
     for (; step < device.steps.size() && device.steps[step].node == n; ++step) {
-      const mcc_cu_result launched = carry_out(*session, device.steps[step], device.stream);
-      if (launched != MCC_CU_SUCCESS) return fail_step(*session, device.steps[step], launched, error);
+      const mcc_status launched = carry_out(*session, device.steps[step], device.stream, error);
+      if (launched != MCC_OK) return launched;
     }
     code = record(n + 1);
   }
@@ -355,6 +372,8 @@ void destroy_device(mcc_session* session) {
     CurrentContext current(cuda, device->on->context);
     if (device->stream != nullptr) cuda.stream_synchronize(device->stream);
     drop_graph(device);
+    for (LibraryProduct& product : device->products)
+      close_product(*device->on->lt, &product);
     for (mcc_cu_event event : device->events)
       if (event != nullptr) cuda.event_destroy(event);
     for (Array<DeviceTensor>* list : {&device->inputs, &device->outputs}) {

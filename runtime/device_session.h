@@ -17,7 +17,7 @@ struct DeviceTensor {
   bool has_own = false, has_pinned = false;  // have been asked for
 };
 
-// One launch, or a copy between two values (no function).
+// One launch, a call of a library, or a copy between two values (neither function nor call).
 struct DeviceStep {
   uint32_t node = 0;
   uint32_t launch = 0;
@@ -25,6 +25,8 @@ struct DeviceStep {
   uint64_t arguments = 0;  // the first in DeviceSession::addresses; of a copy: from, to
   uint64_t bytes = 0;      // of a copy
   uint64_t parameters = 0;  // the first in DeviceSession::parameters
+  const mcc_device_product* call = nullptr;
+  uint64_t product = 0;  // of a call: in DeviceSession::products
 };
 
 // A map of a matrix, and what it is of.
@@ -50,6 +52,7 @@ struct DeviceSession {
   Array<mcc_cu_pointer> addresses;  // of the arguments, launch by launch
   Array<DeviceMap> maps;
   Array<void*> parameters;          // where both are, as a launch takes them
+  Array<LibraryProduct> products;
   bool is_stale = true;             // the addresses are not those of the present inputs and outputs
   uint32_t runs = 0;                // with the present addresses
   bool has_graph_failed = false;    // this driver makes none

@@ -428,6 +428,13 @@ mcc_status mcc_model_node_launch(const mcc_model* model, size_t node, size_t lau
   std::memcpy(all.grid, record.grid, sizeof all.grid);
   std::memcpy(all.block, record.block, sizeof all.block);
   all.figures_count = record.figures.count;
+  if (record.products.count != 0) {
+    const mcc_device_product& p = model->device_code.products[record.products.begin];
+    all.library = "cublasLt";
+    // As the model has it: the library's columns are the model's rows.
+    const uint64_t sizes[] = {p.batches, p.result.columns, p.result.rows, p.first.is_transposed != 0 ? p.first.rows : p.first.columns};
+    std::memcpy(all.product, sizes, sizeof all.product);
+  }
   std::memcpy(info, &all, info->struct_size < sizeof all ? info->struct_size : sizeof all);
   return MCC_OK;
 }

@@ -45,7 +45,7 @@ std::string schedules_text(const CompileOptions& options, const CompileReport& r
 }
 
 Json device_json(const CompileReport& report) {
-  Json out = {{"launches", report.launches}, {"assembler", report.assembler}};
+  Json out = {{"launches", report.launches}, {"library_calls", report.library_calls}, {"assembler", report.assembler}};
   if (!report.assembler.empty()) {
     out["most_registers"] = report.most_registers;
     out["spilled_bytes"] = report.spilled_bytes;
@@ -54,7 +54,10 @@ Json device_json(const CompileReport& report) {
 }
 
 std::string device_text(const CompileReport& report) {
-  std::string out = text("GPU: ", report.launches, " launches, PTX");
+  std::string out = text("GPU: ", report.launches, " launches");
+  if (report.library_calls > 0)
+    out += text(", ", report.library_calls, " of them calls of cuBLASLt, which has to be there where the model runs");
+  out += ", PTX";
   if (report.assembler.empty()) return out + " alone (no machine code: neither nvJitLink nor ptxas is used)";
   return text(out, " and machine code by ", report.assembler, "; at most ", report.most_registers, " registers, ",
               report.spilled_bytes == 0 ? "no spills" : text(report.spilled_bytes, " bytes of spills"));
@@ -163,6 +166,8 @@ void add_compile(CLI::App& app, int* exit_code) {
   command
       ->add_option("--emit", arguments->emit, "graph,tensor,llvm,asm,ptx=FOLDER: write what is between the steps")
       ->allow_extra_args(false);
+  command->add_flag("!--no-library", options.libraries,
+                    "Of GPUs: no schedules of the tuning log that call cuBLASLt");
   command->add_flag("!--no-cubin", options.cubins,
                     "Of GPUs: PTX alone, which is the same wherever the model is compiled; no machine code by NVIDIA's assembler");
   command->add_option("-j,--jobs", options.jobs, "Kernels compiled at once; 0: as many as processors")

@@ -70,6 +70,7 @@ int run(bool json) {
   const bool noisy = noise > 0.05;
   const codegen::HostGpus gpus = codegen::host_gpus();
   const std::unique_ptr<codegen::Assembler> assembler = find_assembler();
+  const Result<std::string> cublaslt = find_cublaslt();
   if (json) {
     print_json({{"cpu", target->cpu},
                 {"cores", target->cores},
@@ -83,7 +84,8 @@ int run(bool json) {
                 {"gpu", gpus_json(gpus)},
                 {"gpu_problem", gpus.problem.empty() ? Json() : Json(gpus.problem)},
                 {"cuda_driver", gpus.driver_version == 0 ? Json() : Json(version_text(gpus.driver_version))},
-                {"cuda_assembler", assembler ? Json(assembler->name()) : Json()}});
+                {"cuda_assembler", assembler ? Json(assembler->name()) : Json()},
+                {"cublaslt", cublaslt.ok() ? Json(*cublaslt) : Json()}});
     return 0;
   }
   std::puts(text("cpu       ", target->cpu, ", ", target->cores, " cores, vectors of ", target->vector_bits,
@@ -100,6 +102,9 @@ int run(bool json) {
   print_gpus(gpus);
   std::puts(text("CUDA      ", assembler ? "machine code by " + assembler->name()
                                          : "no assembler (nvJitLink or ptxas): libraries for GPUs hold PTX alone")
+                .c_str());
+  std::puts(text("cuBLASLt  ", cublaslt.ok() ? *cublaslt + ": mcc tune --target cuda measures it beside what it generates"
+                                             : "none: libcublasLt.so.13, .12 and .11 cannot be loaded, or lack something")
                 .c_str());
   return 0;
 }

@@ -252,6 +252,7 @@ void add_tune(CLI::App& app, int* exit_code) {
   command->add_flag("--no-measure", arguments->no_measure,
                     "Measure nothing: the analyser picks, of GPUs with the assembler's figures; no machine "
                     "of the target is needed");
+  command->add_flag("!--no-library", options.compile.libraries, "Of GPUs: do not measure cuBLASLt beside what is generated");
   command->add_flag("--no-check", arguments->no_check, "Do not measure the whole model now and then");
   command->add_option("--input-shape", arguments->shapes, "As for compile")->allow_extra_args(false);
   command->add_option("--dim", arguments->dims, "As for compile")->allow_extra_args(false);

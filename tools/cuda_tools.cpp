@@ -3,6 +3,9 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "runtime/cublaslt.h"
+#include "support/text.h"
+
 namespace mcc::tools {
 
 std::unique_ptr<codegen::Assembler> find_assembler() {
@@ -15,6 +18,14 @@ std::unique_ptr<codegen::Assembler> find_assembler() {
       if (!folder.empty()) programs.push_back(folder);
   }
   return codegen::Assembler::find(cuda, programs);
+}
+
+Result<std::string> find_cublaslt() {
+  mcc_error problem = {};
+  const mcc_cublaslt* library = runtime::load_cublaslt(&problem);
+  if (library == nullptr) return Diagnostic{ErrorKind::environment, "", problem.message, ""};
+  const size_t version = library->version();
+  return text(version / 10000, ".", version / 100 % 100, ".", version % 100);
 }
 
 }  // namespace mcc::tools

@@ -1,13 +1,18 @@
-// NVIDIA's assembler on this machine.
+// NVIDIA's assembler and libraries on this machine.
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "codegen/device.h"
+#include "support/result.h"
 
 namespace mcc::tools {
 
 // Looks in $CUDA_HOME and $CUDA_PATH, in the folders of $PATH, and in the usual places; null where there is none.
 std::unique_ptr<codegen::Assembler> find_assembler();
+
+// The version of cuBLASLt ("13.1.0"), where the loader finds it; else why it cannot be used (kind environment).
+Result<std::string> find_cublaslt();
 
 }  // namespace mcc::tools

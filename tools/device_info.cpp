@@ -19,6 +19,8 @@ LaunchInfo launch_of(const mcc_model* model, size_t node, size_t launch) {
   std::copy(std::begin(info.grid), std::end(info.grid), out.grid);
   std::copy(std::begin(info.block), std::end(info.block), out.block);
   out.shared_bytes = info.shared_bytes;
+  if (info.library != nullptr) out.library = info.library;
+  std::copy(std::begin(info.product), std::end(info.product), out.product);
   for (uint32_t i = 0; i < info.figures_count; ++i) {
     mcc_launch_figures f = {};
     f.struct_size = sizeof f;
@@ -79,6 +81,10 @@ nlohmann::ordered_json launches_json(const std::vector<LaunchInfo>& launches) {
                          {"spill_stores", f.spill_stores},
                          {"spill_loads", f.spill_loads}});
     }
+    if (!launch.library.empty()) {
+      list.push_back({{"kernel", launch.kernel}, {"library", launch.library}, {"product", launch.product}});
+      continue;
+    }
     list.push_back({{"kernel", launch.kernel},
                     {"entry", launch.entry},
                     {"grid", launch.grid},
@@ -90,6 +96,10 @@ nlohmann::ordered_json launches_json(const std::vector<LaunchInfo>& launches) {
 }
 
 std::string launch_text(const LaunchInfo& launch) {
+  if (!launch.library.empty()) {
+    const uint64_t* p = launch.product;
+    return text("call of ", launch.library, ", ", p[0] > 1 ? text(p[0], " times ") : "", p[1], "x", p[2], ", sums of ", p[3]);
+  }
   std::string out = text("grid ", extents_text(launch.grid), ", block ", extents_text(launch.block));
   if (launch.shared_bytes > 0) out += text(", ", bytes_text(launch.shared_bytes), " shared");
   for (const LaunchFigures& f : launch.figures) {

@@ -24,6 +24,8 @@ struct LaunchInfo {
   uint32_t grid[3] = {}, block[3] = {};
   uint32_t shared_bytes = 0;
   std::vector<LaunchFigures> figures;
+  std::string library;       // that it calls; empty: a kernel of the model's, with a grid
+  uint64_t product[4] = {};  // of a call: products, rows, columns, terms of a sum
 };
 
 std::vector<ImageInfo> images_of(const runtime::Model& model);

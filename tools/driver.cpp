@@ -160,6 +160,8 @@ void report_device(const KernelSet& set, CompileReport& report) {
   for (const Kernel& kernel : set.kernels) {
     for (const DeviceVariant& variant : kernel.device) {
       report.launches += static_cast<int64_t>(variant.code.launches.size());
+      for (const codegen::DeviceLaunch& launch : variant.code.launches)
+        report.library_calls += launch.product ? 1 : 0;
       for (const codegen::Cubin& cubin : variant.cubins) {
         for (const codegen::EntryFigures& f : cubin.entries) {
           report.most_registers = std::max(report.most_registers, int64_t{f.registers});
@@ -168,6 +170,12 @@ void report_device(const KernelSet& set, CompileReport& report) {
       }
     }
   }
+}
+
+bool calls_library(const KernelSet& set) {
+  CompileReport report;
+  report_device(set, report);
+  return report.library_calls > 0;
 }
 
 void report_schedules(const KernelSet& set, const ScheduleReport& schedules, CompileReport& report) {
@@ -239,6 +247,7 @@ Result<CompileReport> compile_model(const CompileOptions& options) {
   library.plan.metadata["model.name"] = std::filesystem::path(options.model_path).stem().string();
   library.plan.metadata["target"] = target_text(options, p);
   if (!schedules->log_hash.empty()) library.plan.metadata["log.hash"] = schedules->log_hash;
+  if (calls_library(p.kernels)) library.plan.metadata["needs"] = "libcublasLt.so.13, .12 or .11";
   fill_library(library, p.graph, p.groups, p.kernels, memory);
   if (p.target.kind == tensor::TargetKind::cuda) library.device = device_code(p.kernels);
   Status written = write_output(library, p.graph, options);

@@ -17,6 +17,7 @@ struct CompileOptions {
   std::string header_path;  // of a model that is linked in; empty: none
   std::string target = "cpu";  // or a list of GPUs, for a library with code for each
   bool cubins = true;  // machine code for GPUs where NVIDIA's assembler is found; PTX is always there
+  bool libraries = true;  // schedules of the log that call a GPU maker's library are taken
   int threads = 0;  // that the library is meant to run with, what schedules go by; 0: the target's cores
   frontend::ImportOptions import;
   int opt_level = 2;
@@ -43,6 +44,7 @@ struct CompileReport {
   // Of GPUs: the assembler that made machine code and figures (empty: none), and the kernels' worst figures.
   std::string assembler;
   int64_t launches = 0, most_registers = 0, spilled_bytes = 0;
+  int64_t library_calls = 0;  // among the launches
   // Kernels by where their schedules are from.
   int64_t exact = 0, picked = 0, nearest = 0, by_default = 0, from_file = 0;  // picked: exact, but never measured
   std::string log_hash;            // empty without a log

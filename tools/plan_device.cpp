@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "codegen/plan_writer.h"
+
 namespace mcc::tools {
 
 namespace {
@@ -28,6 +30,42 @@ mcc_device_map map_of(const codegen::TensorMap& m) {
 
 namespace {
 
+// Rows that lie in one piece are the columns of the library, which counts along columns.
+mcc_device_matrix as_it_lies(const tensor::LibraryMatrix& m, int64_t rows, int64_t columns) {
+  const bool is_in_rows = m.column == 1 && m.row >= columns;
+  const ElementType element = m.buffer.element();
+  mcc_device_matrix out = {};
+  out.dtype = codegen::to_dtype(element == ElementType::tf32 ? ElementType::f32 : element);
+  out.is_transposed = is_in_rows ? 0 : 1;
+  out.rows = static_cast<uint64_t>(is_in_rows ? columns : rows);
+  out.columns = static_cast<uint64_t>(is_in_rows ? rows : columns);
+  out.leading = static_cast<uint64_t>(is_in_rows ? m.row : m.column);
+  out.batch_stride = static_cast<uint64_t>(m.batch);
+  return out;
+}
+
+}  // namespace
+
+// (a * b)^T = b^T * a^T: the operands change places.
+mcc_device_product product_of(const codegen::DeviceLaunch& launch) {
+  const tensor::LibraryProduct& p = *launch.product;
+  mcc_device_product out = {};
+  out.compute = p.a.buffer.element() == ElementType::tf32 ? MCC_COMPUTE_tf32 : MCC_COMPUTE_f32;
+  out.algorithm = static_cast<uint32_t>(p.algorithm);
+  out.has_addend = p.addend ? 1 : 0;
+  out.has_bias = p.bias ? 1 : 0;
+  out.batches = static_cast<uint64_t>(p.batches);
+  out.scale = p.scale;
+  out.first = as_it_lies(p.b, p.depth, p.columns);
+  out.second = as_it_lies(p.a, p.rows, p.depth);
+  out.result = as_it_lies(p.d, p.rows, p.columns);
+  if (p.addend) out.addend = as_it_lies(*p.addend, p.rows, p.columns);
+  out.workspace_bytes = static_cast<uint64_t>(launch.library_bytes);
+  return out;
+}
+
+namespace {
+
 codegen::DeviceLaunchDesc launch_of(const codegen::DeviceLaunch& from, const std::vector<codegen::Cubin>& cubins) {
   codegen::DeviceLaunchDesc launch;
   launch.entry = from.entry;
@@ -41,6 +79,7 @@ codegen::DeviceLaunchDesc launch_of(const codegen::DeviceLaunch& from, const std
   for (int buffer : from.buffers) launch.arguments.push_back(static_cast<uint32_t>(buffer));
   for (const codegen::TensorMap& m : from.maps)
     launch.maps.push_back(map_of(m));
+  if (from.product) launch.product = product_of(from);
   for (const codegen::Cubin& cubin : cubins) {
     auto it = std::find_if(cubin.entries.begin(), cubin.entries.end(),
                            [&](const codegen::EntryFigures& f) { return f.entry == from.entry; });

@@ -9,6 +9,9 @@ namespace mcc::tools {
 // Kernel i of the set is device kernel i.
 codegen::DeviceDesc device_code(const KernelSet& kernels);
 
+// Of a launch that is a call.
+mcc_device_product product_of(const codegen::DeviceLaunch& launch);
+
 // The argument is the number of the map's buffer.
 mcc_device_map map_of(const codegen::TensorMap& map);
 

@@ -127,7 +127,7 @@ Status use_log(KernelSet& set, const tensor::Target& target, const CompileOption
     report.notes.push_back(std::move(complaints));
   }
   if (std::string note = foreign_note(*contents, target); !note.empty()) report.notes.push_back(text(options.tune_log, ": ", note));
-  tuner::LogIndex index(std::move(*contents));
+  tuner::LogIndex index(std::move(*contents), options.libraries);
   Diagnostics missing;
   for (Kernel& kernel : set.kernels) {
     if (kernel.schedule) continue;

@@ -11,12 +11,14 @@
 #include "nlohmann/json.hpp"
 #include "tools/cmd_log.h"
 #include "tools/console.h"
+#include "tools/cuda_tools.h"
 #include "tools/kernels.h"
 #include "tools/measure/calibrate.h"
 #include "tools/measure/worker_measurer.h"
 #include "tools/subprocess.h"
 #include "tools/temporary_folder.h"
 #include "tools/tune_display.h"
+#include "tuner/library_schedules.h"
 #include "tuner/log.h"
 
 namespace mcc::tools {
@@ -67,6 +69,7 @@ class ModelTuner {
     if (!log->repair().empty()) say(log->repair());
     Result<std::vector<std::vector<tuner::Trial>>> known = read_known(path);
     if (!known.ok()) return known.errors();
+    offer_library(*known);
     WorkerOptions worker;
     worker.target = target_.name;
     worker.emit = emit_options(options_.compile);
@@ -173,6 +176,25 @@ class ModelTuner {
       say(printable(text(path, ": ", elsewhere, " trials are from another machine (", where, ") and do not count here")));
     }
     return known;
+  }
+
+  // Where cuBLASLt is here, its ways to compute a product are seeds: they are measured right after the default.
+  void offer_library(std::vector<std::vector<tuner::Trial>>& known) const {
+    if (target_.kind != tensor::TargetKind::cuda || !options_.compile.libraries) return;
+    std::vector<std::vector<tuner::Candidate>> offered;
+    size_t products = 0;
+    for (const tuner::Task& task : report_.tasks)
+      products += offered.emplace_back(tuner::library_candidates(task.func, target_)).empty() ? 0 : 1;
+    if (products == 0) return;
+    const Result<std::string> version = find_cublaslt();
+    if (!version.ok()) {
+      return say(text("cuBLASLt is not here (libcublasLt.so.13, .12 or .11): no candidate for the ", products,
+                      " tasks that are matrix products"));
+    }
+    say(text("cuBLASLt ", *version, " is a candidate for ", products, " tasks"));
+    for (size_t i = 0; i < offered.size(); ++i)
+      for (tuner::Candidate& candidate : offered[i])
+        known[i].push_back({std::move(candidate), {}});
   }
 
   std::vector<tuner::LogEntry> entries(const tuner::Task& task, std::span<const tuner::Trial> trials) const {

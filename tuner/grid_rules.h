@@ -9,6 +9,9 @@ namespace mcc::tuner {
 // All rules in their order; in the end everything is bound to the grid.
 void apply_grid_rules(Draft& draft);
 
+// All but products.
+void schedule_grid_rest(Draft& draft);
+
 // What is left: for every outermost loop that is not bound a grid of its own. Spatial loops around a block make it, one
 // result (or a few neighbours) a thread; where there are none, or several blocks share loops that depend on each other, a
 // single block, whose threads share out the loops inside.

@@ -6,6 +6,7 @@
 #include "tuner/analyzer_cpu.h"
 #include "tuner/analyzer_gpu.h"
 #include "tuner/features.h"
+#include "tuner/library_schedules.h"
 #include "tuner/parallel.h"
 
 extern "C" const char mcc_pretrained_trees_begin[], mcc_pretrained_trees_end[];
@@ -127,6 +128,7 @@ void LearnedModel::learn(const Task& task, std::span<const Trial> trials) {
   std::vector<Example> examples;
   std::map<std::string, Example>& known = described_[task.text];
   for (const Trial& t : trials) {
+    if (calls_library(t.candidate.trace)) continue;  // its loops say nothing of its time
     std::string trace = tensor::to_text(t.candidate.trace);
     auto it = known.find(trace);
     if (it == known.end()) {

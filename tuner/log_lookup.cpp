@@ -6,6 +6,7 @@
 #include <set>
 
 #include "support/text.h"
+#include "tuner/library_schedules.h"
 #include "tuner/replay.h"
 #include "tuner/sketch.h"
 
@@ -127,11 +128,12 @@ std::string_view to_text(Found found) {
   MCC_UNREACHABLE("unknown way to find");
 }
 
-LogIndex::LogIndex(LogContents contents) : contents_(std::move(contents)) {
+LogIndex::LogIndex(LogContents contents, bool with_libraries) : contents_(std::move(contents)) {
   for (const LogTask& task : contents_.tasks) {
     if (id_of_text_.try_emplace(task.text, task.id).second) anchors_[anchor_of(task.text)].push_back(task.id);
   }
   for (size_t i = 0; i < contents_.entries.size(); ++i) {
+    if (!with_libraries && calls_library(contents_.entries[i].trial.candidate.trace)) continue;
     if (is_valid(contents_.entries[i])) by_task_[contents_.entries[i].task].push_back(i);
     if (is_picked(contents_.entries[i])) picked_[contents_.entries[i].task].push_back(i);
   }
@@ -212,6 +214,7 @@ LogMatch LogIndex::find(const tensor::Func& f, const std::string& key, const ten
     const LogEntry& entry = contents_.entries[i];
     bool is_same_target = entry.device.target == fingerprint, is_same_threads = entry.threads == threads;
     if (distance == 0 && is_same_target && is_same_threads) return;  // tried above
+    if (calls_library(entry.trial.candidate.trace)) return;  // only where it was measured to be the best
     Option option{&entry, std::exp(-distance / 2), what};
     if (!is_same_threads) option.confidence *= 0.9, option.reason += text(option.reason.empty() ? "" : ", ", entry.threads, " threads");
     if (!is_same_target) option.confidence *= 0.5, option.reason += text(option.reason.empty() ? "" : ", ", "target ", entry.device.target);

@@ -44,7 +44,8 @@ class LogIndex {
   static constexpr double kLeastConfidence = 0.25;
 
   LogIndex() = default;
-  explicit LogIndex(LogContents contents);
+  // Without libraries: as if nothing in it called one (tuner/library_schedules.h).
+  explicit LogIndex(LogContents contents, bool with_libraries = true);
 
   const LogContents& contents() const { return contents_; }
   // Deterministic: the same log, function and target give the same match.

@@ -8,6 +8,7 @@
 
 #include "support/text.h"
 #include "tensor/grid.h"
+#include "tensor/library_product.h"
 #include "tensor/schedule/tree.h"
 #include "tuner/grid_product.h"
 
@@ -61,7 +62,8 @@ std::string gather(Draft& draft, const std::string& first_in_chain, const std::v
   return try_step(draft, Fuse{loops, name}) ? name : "";
 }
 
-bool is_bound_below(const For* loop) { return has_bound_loop(Stmt(loop)); }
+// Whether its part has a grid, or needs none.
+bool is_settled(const For* loop) { return has_bound_loop(Stmt(loop)) || is_library_nest(Stmt(loop)); }
 
 // The outermost loops of the function, one for each part of it.
 std::vector<std::string> outermost_loops(const Schedule& s) {
@@ -255,7 +257,7 @@ void bind_rest(Draft& draft) {
   for (const std::string& outer : outermost_loops(draft.schedule)) {
     const For* loop = draft.schedule.find_loop(outer);
     bool is_outermost = loop != nullptr && loops_around(draft.schedule.func().body, loop).empty();
-    if (!is_outermost || is_bound_below(loop)) continue;
+    if (!is_outermost || is_settled(loop)) continue;
     std::vector<BlockSite> sites = block_sites(Stmt(loop));
     const std::string block = sites[0].block->name;
     if (sites.size() == 1) sum_in_register(draft, block);
@@ -308,7 +310,8 @@ std::vector<std::vector<std::string>> free_runs(const Schedule& s) {
   for (const std::string& name : s.block_names()) {
     std::vector<const For*> loops = s.loops_of(name);
     bool is_free =
-        std::all_of(loops.begin(), loops.end(), [](const For* l) { return l->loop == LoopKind::serial; }) &&
+        std::all_of(loops.begin(), loops.end(),
+                    [](const For* l) { return l->loop == LoopKind::serial && !is_library_nest(Stmt(l)); }) &&
         analyze(s, name).has_value();
     if (is_free) {
       runs.back().push_back(name);
@@ -332,6 +335,11 @@ void apply_grid_rules(Draft& draft) {
       if (s.find_block(block) != nullptr) schedule_grid_product(draft, block);
     }
   }
+  schedule_grid_rest(draft);
+}
+
+void schedule_grid_rest(Draft& draft) {
+  Schedule& s = draft.schedule;
   for (const std::vector<std::string>& run : free_runs(s))
     schedule_grid_rows(draft, run);
   for (const std::vector<std::string>& run : free_runs(s)) {

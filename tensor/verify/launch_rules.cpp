@@ -2,6 +2,7 @@
 
 #include "tensor/grid.h"
 #include "tensor/intrinsics.h"
+#include "tensor/library_product.h"
 #include "tensor/passes/scope.h"
 #include "tensor/text.h"
 #include "tensor/verify.h"
@@ -80,6 +81,11 @@ class CheckLaunches {
     if (const auto* seq = s.as<Seq>()) {
       for (const Stmt& below : seq->stmts)
         part(below);
+      return;
+    }
+    if (is_library_nest(s)) {
+      Result<LibraryProduct> product = library_product(*s.as<For>());
+      if (!product.ok()) report(product.errors()[0].message);
       return;
     }
     std::optional<LaunchForm> form = as_launch(s);

@@ -16,26 +16,16 @@ import unittest
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+
+import stand_in
+from stand_in import mcc
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "models"))
 import networks
 
-ROOT = pathlib.Path(__file__).parents[2]
-BUILD = pathlib.Path(os.environ.get("MCC_BUILD_DIR", ROOT / "build"))
-MCC = os.path.abspath(os.environ.get("MCC", BUILD / "bin/mcc"))
-STAND_IN = str(BUILD / "tests/fake_cuda")
-
 # Small enough to be run an instruction at a time, and of different kinds.
 NETWORKS = list(networks.MODELS)
-
-
-def mcc(*arguments, driver=True, **extra):
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("FAKE_CUDA")}
-    if driver:
-        environment |= {"LD_LIBRARY_PATH": STAND_IN, "FAKE_CUDA_RUN": "1"}
-    environment |= {k: str(v) for k, v in extra.items()}
-    return subprocess.run([MCC, *map(str, arguments)], capture_output=True, text=True, timeout=600, env=environment)
 
 
 def has_driver():
@@ -53,12 +43,9 @@ class Cuda(unittest.TestCase):
         cls.temporary = tempfile.TemporaryDirectory()
         cls.folder = pathlib.Path(cls.temporary.name)
         rng = np.random.default_rng(1)
-        weights = [numpy_helper.from_array(rng.standard_normal((8, 16)).astype(np.float32), "w")]
         nodes = [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Softmax", ["m"], ["y"], axis=-1)]
-        graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 8])],
-                                  [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 16])], weights)
         cls.model = cls.folder / "small.onnx"
-        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), cls.model)
+        stand_in.save(cls.model, nodes, {"x": [4, 8]}, [4, 16], {"w": rng.standard_normal((8, 16)).astype(np.float32)})
         cls.library = cls.folder / "small.so"
         cls.done(mcc("compile", cls.model, "-o", cls.library, "--target", "cuda:sm_80,sm_90", "--no-cubin"))
 
@@ -301,13 +288,13 @@ class Cuda(unittest.TestCase):
 
     def test_benchmark(self):
         """scripts/bench --gpu: a sentence where there is no GPU, mcc alone where there are no peers."""
-        program = [sys.executable, ROOT / "bench/gpu.py", "--mcc", MCC, "--models", self.model, "--peers", "", "--seconds", "0.1",
+        program = [sys.executable, stand_in.ROOT / "bench/gpu.py", "--mcc", stand_in.MCC, "--models", self.model, "--peers", "", "--seconds", "0.1",
                    "--rounds", "1", "--out", self.folder / "results"]
         run = lambda **extra: subprocess.run([*map(str, program)], capture_output=True, text=True, timeout=300,
                                              env=os.environ | {"MCC_DEPS_DIR": str(self.folder / "deps")} | extra)
         if not has_driver():
             self.fails(run(), "there is no GPU here, so nothing was measured: no NVIDIA driver")
-        done = self.done(run(LD_LIBRARY_PATH=STAND_IN, FAKE_CUDA_RUN="1"))
+        done = self.done(run(LD_LIBRARY_PATH=str(stand_in.DRIVER), FAKE_CUDA_RUN="1"))
         self.assertIn("# Stand-in GPU (sm_80)", done.stdout)
         self.assertRegex(done.stdout, r"\| small \| [0-9.]+ \|")
 
@@ -326,8 +313,4 @@ class Cuda(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    program = unittest.main(exit=False, argv=[sys.argv[0], *(f"Cuda.{n}" for n in sys.argv[1:])])
-    result = program.result
-    bad = len(result.failures) + len(result.errors)
-    print(f"{result.testsRun - bad - len(result.skipped)} passed, {bad} failed, {len(result.skipped)} skipped")
-    sys.exit(1 if bad else 0)
+    stand_in.main(Cuda)

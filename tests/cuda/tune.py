@@ -3,35 +3,16 @@
 die, compute nonsense or ask for too much cost. tune.py [TEST...]"""
 
 import json
-import os
 import pathlib
-import subprocess
-import sys
 import tempfile
 import unittest
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
-ROOT = pathlib.Path(__file__).parents[2]
-BUILD = pathlib.Path(os.environ.get("MCC_BUILD_DIR", ROOT / "build"))
-MCC = os.path.abspath(os.environ.get("MCC", BUILD / "bin/mcc"))
-STAND_IN = str(BUILD / "tests/fake_cuda")
+from stand_in import main, mcc, save
+
 THREADS = (32, 64, 128, 256, 512)  # that the one kernel of the plain model may have
-
-
-def mcc(*arguments, **extra):
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("FAKE_CUDA")}
-    environment |= {"LD_LIBRARY_PATH": STAND_IN, "FAKE_CUDA_RUN": "1"} | {k: str(v) for k, v in extra.items()}
-    return subprocess.run([MCC, *map(str, arguments)], capture_output=True, text=True, timeout=600, env=environment)
-
-
-def save(path, nodes, shape, out, weights=()):
-    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, out)],
-                              [numpy_helper.from_array(v, k) for k, v in weights])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
 
 
 class CudaTune(unittest.TestCase):
@@ -40,11 +21,11 @@ class CudaTune(unittest.TestCase):
         cls.temporary = tempfile.TemporaryDirectory()
         cls.folder = pathlib.Path(cls.temporary.name)
         cls.plain, cls.layers = cls.folder / "plain.onnx", cls.folder / "layers.onnx"
-        save(cls.plain, [helper.make_node("Sigmoid", ["x"], ["y"])], [1000], [1000])
+        save(cls.plain, [helper.make_node("Sigmoid", ["x"], ["y"])], {"x": [1000]}, [1000])
         rng = np.random.default_rng(1)
         save(cls.layers,
              [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Softmax", ["m"], ["y"], axis=-1)],
-             [4, 8], [4, 16], [("w", rng.standard_normal((8, 16)).astype(np.float32))])
+             {"x": [4, 8]}, [4, 16], {"w": rng.standard_normal((8, 16)).astype(np.float32)})
 
     @classmethod
     def tearDownClass(cls):
@@ -153,8 +134,4 @@ class CudaTune(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    program = unittest.main(exit=False, argv=[sys.argv[0], *(f"CudaTune.{n}" for n in sys.argv[1:])])
-    result = program.result
-    bad = len(result.failures) + len(result.errors)
-    print(f"{result.testsRun - bad - len(result.skipped)} passed, {bad} failed, {len(result.skipped)} skipped")
-    sys.exit(1 if bad else 0)
+    main(CudaTune)

@@ -136,19 +136,6 @@ int enqueue(mcc_cu_stream stream, std::function<void()> work) {
   return MCC_CU_SUCCESS;
 }
 
-// 10 * version of PTX; 0 for machine code.
-int ptx_version(const char* image) {
-  const char* at = std::strstr(image, ".version ");
-  if (std::memcmp(image,
-                  "\x7f"
-                  "ELF",
-                  4) == 0 ||
-      at == nullptr)
-    return 0;
-  const double version = std::atof(at + 9);
-  return static_cast<int>(version * 10 + 0.5);
-}
-
 }  // namespace
 
 #define FAKE(name) extern "C" __attribute__((visibility("default"))) mcc_cu_result name
@@ -157,6 +144,16 @@ int ptx_version(const char* image) {
   static_assert(true)
 
 extern "C" __attribute__((visibility("default"))) FakeCuda* fake_cuda_state() { return &driver().state; }
+
+extern "C" __attribute__((visibility("default"))) const mcc::test::FakeCudaHooks fake_cuda_hooks = {
+    [](mcc_cu_stream stream, std::function<void()> work, float milliseconds) {
+      driver().state.calls.push_back("library call");
+      return enqueue(stream, [work = std::move(work), milliseconds] {
+        work();
+        driver().clock += milliseconds;
+      });
+    },
+    is_device};
 
 FAKE(cuInit)(unsigned) {
   CALLED(cuInit);
@@ -257,7 +254,7 @@ FAKE(cuCtxGetDevice)(mcc_cu_device* device) {
 FAKE(cuModuleLoadDataEx)
 (mcc_cu_module* module, const void* image, unsigned count, int* options, void** values) {
   const auto* text = static_cast<const char*>(image);
-  const int version = ptx_version(text);
+  const int version = mcc::test::ptx_version(text);
   if (int code = called("cuModuleLoadDataEx", version == 0 ? "cubin" : "ptx")) {
     for (unsigned i = 0; i < count; ++i)
       if (options[i] == MCC_CU_JIT_ERROR_LOG_BUFFER)

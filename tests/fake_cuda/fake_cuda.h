@@ -10,9 +10,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
+
+#include "mcc/cuda_driver.h"
 
 namespace mcc::test {
 
@@ -52,6 +55,13 @@ struct FakeCuda {
     fresh.used = used;
     *this = fresh;
   }
+};
+
+// For a stand-in library over this driver (tests/fake_cublaslt): exported by it as "fake_cuda_hooks".
+struct FakeCudaHooks {
+  // Work of so many milliseconds, in order with the launches of the stream, or captured like one.
+  int (*enqueue)(mcc_cu_stream stream, std::function<void()> work, float milliseconds) = nullptr;
+  bool (*is_device)(uint64_t address, size_t bytes) = nullptr;
 };
 
 // The driver's state: exported by it as "fake_cuda_state".

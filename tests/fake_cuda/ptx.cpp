@@ -299,6 +299,18 @@ struct PtxModule {
   size_t shared_bytes = 0;
 };
 
+int ptx_version(const char* image) {
+  const char* at = std::strstr(image, ".version ");
+  if (std::memcmp(image,
+                  "\x7f"
+                  "ELF",
+                  4) == 0 ||
+      at == nullptr)
+    return 0;
+  const double version = std::atof(at + 9);
+  return static_cast<int>(version * 10 + 0.5);
+}
+
 std::shared_ptr<const PtxModule> parse_ptx(const std::string& text, std::string* problem) {
   Parser parser;
   try {

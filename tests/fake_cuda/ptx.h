@@ -29,6 +29,9 @@ static_assert(sizeof(PtxTensorMap) == 128);
 bool make_map(uint64_t address, const uint64_t* extents, const uint64_t* strides, const uint32_t* box,
               int swizzle, PtxTensorMap* map);
 
+// 10 * version of PTX; 0 for machine code.
+int ptx_version(const char* image);
+
 struct PtxModule;
 
 // What asynchronous copies and products of warpgroups ask of the memories.

@@ -1,10 +1,9 @@
 // Models for GPUs on a stand-in driver, which runs their kernels as functions of this program.
-#include <dlfcn.h>
 #include <gmock/gmock.h>
 
-#include "fake_cuda/fake_cuda.h"
 #include "runtime/cuda.h"
 #include "runtime/device_code.h"
+#include "stand_in.h"
 #include "test_model.h"
 
 namespace mcc::test {
@@ -14,16 +13,6 @@ using codegen::DeviceDesc;
 using codegen::DeviceKernelDesc;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-// The stand-in, which has to be there before the runtime first looks for a driver.
-FakeCuda& fake() {
-  static FakeCuda* state = [] {
-    void* library = dlopen(MCC_FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
-    EXPECT_NE(library, nullptr) << dlerror();
-    return reinterpret_cast<FakeCudaState>(dlsym(library, "fake_cuda_state"))();
-  }();
-  return *state;
-}
 
 float* floats_at(void** params, int i) { return *static_cast<float**>(params[i]); }
 
@@ -72,16 +61,7 @@ class Device : public testing::Test {
     fake().kernels = {{"multiply", {multiply_entry, 3}}, {"increment", {increment_entry, 2}}};
     make_affine_on_device(model);
   }
-  void TearDown() override {
-    // All of it is given back.
-    EXPECT_EQ(fake().device_blocks, 0);
-    EXPECT_EQ(fake().host_blocks, 0);
-    EXPECT_EQ(fake().modules, 0);
-    EXPECT_EQ(fake().streams, 0);
-    EXPECT_EQ(fake().events, 0);
-    EXPECT_EQ(fake().graphs, 0);
-    EXPECT_EQ(fake().contexts, 0);
-  }
+  void TearDown() override { expect_nothing_held(); }
   // The error of making a session, or of running it.
   std::string failure() {
     return error_of([&] {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "codegen/hash.h"
+#include "runtime/cublaslt.h"
 #include "runtime/cuda.h"
 #include "tensor/text.h"
 #include "tools/measure/build_device.h"
@@ -22,12 +23,17 @@ struct DeviceKernel {
     struct alignas(64) Map : mcc_cu_tensor_map {};
     std::vector<Map> maps;
     std::vector<void*> arguments;
+    std::optional<mcc_device_product> call;  // of cuBLASLt, instead of the function
+    runtime::LibraryProduct product;
   };
 
   explicit DeviceKernel(BuiltDevice from) : built(std::move(from)) {}
   DeviceKernel(const DeviceKernel&) = delete;
   DeviceKernel& operator=(const DeviceKernel&) = delete;
   ~DeviceKernel() {
+    mcc_error ignored;
+    for (Launch& launch : launches)
+      if (launch.call) runtime::close_product(*device->library(&ignored), &launch.product);
     if (module != nullptr && !device->is_lost()) device->cuda().module_unload(module);
     for (mcc_cu_pointer workspace : workspaces)
       device->release(workspace);
@@ -86,6 +92,7 @@ Result<std::unique_ptr<DeviceContext>> DeviceContext::open() {
 
 DeviceContext::~DeviceContext() {
   if (context_ == nullptr || is_lost_) return;
+  if (library_handle_ != nullptr) library_->destroy(library_handle_);
   release(flush_);
   for (mcc_cu_event event : events_)
     if (event != nullptr) cuda_->event_destroy(event);
@@ -111,6 +118,14 @@ mcc_cu_pointer DeviceContext::allocate(size_t bytes, mcc_cu_result* code) {
   mcc_cu_pointer memory = 0;
   *code = cuda_->allocate(&memory, std::max<size_t>(bytes, 1));
   return *code == MCC_CU_SUCCESS ? memory : 0;
+}
+
+const mcc_cublaslt* DeviceContext::library(mcc_error* error) {
+  if (library_handle_ != nullptr) return library_;
+  library_ = runtime::load_cublaslt(error);
+  const bool is_here =
+      library_ != nullptr && runtime::open_cublaslt(*library_, &library_handle_, error) == MCC_OK;
+  return is_here ? library_ : nullptr;
 }
 
 void DeviceContext::release(mcc_cu_pointer memory) {
@@ -342,7 +357,17 @@ class DeviceRunner : public KernelRunner {
     }
     const size_t parameters = context_.unscheduled.params.size();
     for (const codegen::DeviceLaunch& from : built.code.launches) {
-      DeviceKernel::Launch launch;
+      DeviceKernel::Launch& launch = kernel.launches.emplace_back();
+      auto address_of = [&](int buffer) {
+        const auto i = static_cast<size_t>(buffer);
+        return i < parameters ? task_.parameter(i) : kernel.workspaces[i - parameters];
+      };
+      for (int buffer : from.buffers)
+        launch.addresses.push_back(address_of(buffer));
+      if (from.product) {
+        if (RunOutcome opened = open_call(from, launch); opened.error != TrialError::none) return opened;
+        continue;
+      }
       if (mcc_cu_result found = cuda_.module_function(&launch.function, kernel.module, from.entry.c_str()))
         return {0, TrialError::build, device_.problem(found, from.entry)};
       for (size_t i = 0; i < 3; ++i) {
@@ -355,19 +380,12 @@ class DeviceRunner : public KernelRunner {
                 launch.function, MCC_CU_FUNCTION_MAX_DYNAMIC_SHARED, static_cast<int>(from.shared_bytes)))
           return {0, TrialError::rejected, device_.problem(set, from.entry)};
       }
-      auto address_of = [&](int buffer) {
-        const auto i = static_cast<size_t>(buffer);
-        return i < parameters ? task_.parameter(i) : kernel.workspaces[i - parameters];
-      };
-      for (int buffer : from.buffers)
-        launch.addresses.push_back(address_of(buffer));
       for (const codegen::TensorMap& map : from.maps) {
         mcc_error problem = {};
         const mcc_cu_pointer address = address_of(map.buffer);
         if (runtime::encode_map(cuda_, map_of(map), address, &launch.maps.emplace_back(), &problem) != MCC_OK)
           return {0, TrialError::build, problem.message};
       }
-      kernel.launches.push_back(std::move(launch));
     }
     for (DeviceKernel::Launch& launch : kernel.launches) {
       for (mcc_cu_pointer& address : launch.addresses)
@@ -378,8 +396,28 @@ class DeviceRunner : public KernelRunner {
     return {};
   }
 
+  // What the library does not compute, or not in so many ways, is no candidate.
+  RunOutcome open_call(const codegen::DeviceLaunch& from, DeviceKernel::Launch& launch) {
+    mcc_error problem = {};
+    const mcc_cublaslt* library = device_.library(&problem);
+    if (library == nullptr) return {0, TrialError::rejected, problem.message};
+    launch.call = product_of(from);
+    if (runtime::open_product(*library, device_.library_handle(), *launch.call, &launch.product, &problem) != MCC_OK)
+      return {0, TrialError::rejected, problem.message};
+    if (launch.product.algorithms > launch.call->algorithm) return {};
+    return {0, TrialError::rejected, text("cuBLASLt names ", launch.product.algorithms, " algorithms for this product")};
+  }
+
   RunOutcome launch(DeviceKernel& kernel) {
     for (DeviceKernel::Launch& l : kernel.launches) {
+      if (l.call) {
+        mcc_error problem = {};
+        const mcc_cublaslt* library = device_.library(&problem);
+        if (runtime::start_product(*library, device_.library_handle(), *l.call, l.product, l.addresses.data(), device_.stream(),
+                                   &problem) != MCC_OK)
+          return {0, TrialError::rejected, problem.message};
+        continue;
+      }
       if (l.grid[0] == 0 || l.grid[1] == 0 || l.grid[2] == 0) continue;
       const mcc_cu_result code =
           cuda_.launch(l.function, l.grid[0], l.grid[1], l.grid[2], l.block[0], l.block[1], l.block[2],

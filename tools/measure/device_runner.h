@@ -2,7 +2,9 @@
 #pragma once
 
 #include "codegen/device.h"
+#include "mcc/cublaslt.h"
 #include "mcc/cuda_driver.h"
+#include "mcc/mcc.h"
 #include "tools/measure/runner.h"
 
 namespace mcc::tools {
@@ -29,6 +31,10 @@ class DeviceContext {
   mcc_cu_pointer allocate(size_t bytes, mcc_cu_result* code);
   void release(mcc_cu_pointer memory);
 
+  // cuBLASLt in this context; null where it is not to be had.
+  const mcc_cublaslt* library(mcc_error* error);
+  mcc_lt_handle library_handle() const { return library_handle_; }
+
   // Writes more than the second-level cache holds.
   mcc_cu_result flush_cache();
   // Pairs of events: begin, end.
@@ -43,6 +49,8 @@ class DeviceContext {
   mcc_cu_context context_ = nullptr;
   mcc_cu_stream stream_ = nullptr;
   mcc_cu_event events_[2 * kPairs] = {};
+  const mcc_cublaslt* library_ = nullptr;
+  mcc_lt_handle library_handle_ = nullptr;
   mcc_cu_pointer flush_ = 0;
   size_t flush_bytes_ = 0;
   bool is_lost_ = false;

@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 #define MCC_DEVICE_MAGIC "MCCCUDA" /* 8 bytes with its zero */
-#define MCC_DEVICE_VERSION 3u
+#define MCC_DEVICE_VERSION 4u
 
 /* X(enumerator, record type). The order is the order in the header's table. */
 #define MCC_DEVICE_SECTIONS(X)   \
@@ -27,6 +27,7 @@ extern "C" {
   X(launches, mcc_device_launch) \
   X(arguments, uint32_t)         \
   X(maps, mcc_device_map)        \
+  X(products, mcc_device_product) \
   X(images, mcc_device_image)    \
   X(figures, mcc_device_figures) \
   X(code, unsigned char)
@@ -63,7 +64,36 @@ typedef struct mcc_device_map {
   uint32_t reserved;
 } mcc_device_map;
 
-/* One launch of entry(arguments..., maps...): arguments are addresses, numbers into the node's args. */
+/* A matrix as it lies: `columns` times `rows` elements one behind the other, `leading` elements from each to the next. */
+typedef struct mcc_device_matrix {
+  uint32_t dtype; /* mcc_dtype: f32, f16 or bf16 */
+  uint32_t is_transposed;
+  uint64_t rows, columns, leading;
+  uint64_t batch_stride; /* elements from one matrix to the next; 0: the same for all */
+} mcc_device_matrix;
+
+typedef enum mcc_product_compute {
+  MCC_COMPUTE_f32 = 0,
+  MCC_COMPUTE_tf32 = 1, /* operands in f32 of which as many bits count as tf32 has */
+  MCC_COMPUTE_COUNT = 2
+} mcc_product_compute;
+
+/* For each of `batches`: result = scale * first * second + addend + bias, computed by cuBLASLt. The arguments of its launch are
+ * first, second, result, the addend and the bias (result.rows elements, for each column) where it has them, and
+ * memory of which the library may use workspace_bytes from the next multiple of 256 on. */
+#define MCC_MOST_ALGORITHMS 16u
+typedef struct mcc_device_product {
+  uint32_t compute;
+  uint32_t algorithm; /* of those that the library names, best first */
+  uint32_t has_addend, has_bias;
+  uint64_t batches;
+  double scale;
+  mcc_device_matrix first, second, addend, result;
+  uint64_t workspace_bytes;
+} mcc_device_product;
+
+/* One launch of entry(arguments..., maps...): arguments are addresses, numbers into the node's args. Or, where it has a product, a
+ * call of the library. */
 typedef struct mcc_device_launch {
   mcc_plan_string entry;
   uint32_t grid[3]; /* blocks along x, y, z; nothing is launched where one is 0 */
@@ -72,6 +102,7 @@ typedef struct mcc_device_launch {
   uint32_t dynamic_shared_bytes; /* of these, what the launch has to ask for */
   mcc_plan_range arguments;
   mcc_plan_range maps;
+  mcc_plan_range products; /* one at most */
   mcc_plan_range figures;
 } mcc_device_launch;
 
