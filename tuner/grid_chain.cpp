@@ -2,7 +2,9 @@
 #include <cmath>
 
 #include "support/text.h"
+#include "tensor/passes/lower.h"
 #include "tensor/schedule/tree.h"
+#include "tensor/verify.h"
 #include "tuner/grid_chain.h"
 #include "tuner/grid_product.h"
 
@@ -278,6 +280,11 @@ void ChainSchedule::make_part() {
   must_step(d_, Bind{k + ".x", "thread.x"});
   try_step(d_, Unroll{k + ".n"});
   try_step(d_, Unroll{i + ".n"});
+}
+
+bool fits_shared_memory(const Draft& draft, int64_t estimate) {
+  const Gpu& gpu = draft.target.gpu;
+  return estimate <= gpu.shared_per_block_max / 2 || verify_launches(lower(draft.schedule.func(), draft.target), gpu).empty();
 }
 
 }  // namespace mcc::tuner

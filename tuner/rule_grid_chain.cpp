@@ -45,10 +45,13 @@ int64_t row_in_banks(int64_t n) { return round_up64(n - kVector, 32) + kVector; 
 
 int64_t shared_bytes(const Tile& t, const ProductChain& c) {
   const int64_t scores = t.block_i() * (round_up64(c.first.j.extent, 32) + 32);
-  const int64_t queries = round_up64(c.first.k.extent, t.depth_1) * row_in_banks(t.block_i());
-  const int64_t keys = t.depth_1 * row_in_banks(t.panel());
-  const int64_t part = t.depth_2 * row_in_banks(t.block_i());
-  const int64_t values = t.depth_2 * row_in_banks(round_up64(c.second.j.extent, t.width()));
+  // Where all threads fetch more elements at once than there are, a buffer holds what their indices reach.
+  const int64_t at_once = t.threads() * kVector, depth_1 = round_up64(c.first.k.extent, t.depth_1);
+  const int64_t queries = depth_1 * row_in_banks(std::max(t.block_i(), at_once / depth_1));
+  const int64_t keys = t.depth_1 * row_in_banks(std::max(t.panel(), at_once / t.depth_1));
+  const int64_t part = std::max(t.depth_2, t.threads_j) * row_in_banks(t.block_i());
+  const int64_t width_2 = round_up64(c.second.j.extent, t.width());
+  const int64_t values = std::max(t.depth_2, at_once / width_2) * row_in_banks(width_2);
   const int64_t of_rows = 4 * t.block_i();
   return 4 * (scores + queries + keys + part + values + of_rows);
 }
@@ -252,7 +255,7 @@ bool schedule_grid_chain(Draft& draft) {
                                        {"depth_1", &Tile::depth_1},
                                        {"depth_2", &Tile::depth_2}},
                                       [&](const Tile& t) { return score(t, *chain, gpu); });
-    return GridChain(draft, *chain, tile).run();
+    return GridChain(draft, *chain, tile).run() && fits_shared_memory(draft, shared_bytes(tile, *chain));
   });
 }
 

@@ -257,7 +257,7 @@ bool schedule_grid_matrix_chain(Draft& draft, const ProductChain& chain) {
                                        {"depth_1", &Tile::depth_1},
                                        {"depth_2", &Tile::depth_2}},
                                       [&](const Tile& t) { return score(t, chain, gpu); });
-    return GridMatrixChain(draft, chain, tile).run();
+    return GridMatrixChain(draft, chain, tile).run() && fits_shared_memory(draft, shared_bytes(tile, chain));
   });
 }
 

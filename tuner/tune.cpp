@@ -244,8 +244,8 @@ class Tuner {
 
   bool is_to_race(size_t i) const { return options_.finalists > 0 && reports_[i].trials > 1; }
 
-  // Runs of a race, without what is done once for each candidate, when its patience is 1.
-  static constexpr double kSecondsOfRuns = 0.15;
+  // Runs of a race with patience 1: at least so many, and at least so long.
+  static constexpr double kSecondsOfRuns = 0.15, kRuns = 30;
   // A kernel that reads much memory takes 5 % more or less from one hundredth of a second to the next; a few tenths for each of
   // the fastest tell apart what differs by 2 %.
   static constexpr double kMostPatience = 8;
@@ -255,7 +255,8 @@ class Tuner {
 
   double seconds_of_race(size_t i, double patience) const {
     const TaskState& state = scheduler_.tasks()[i];
-    return (options_.finalists + 1) * state.seconds / std::max(state.trials, 1) + (patience - 1) * kSecondsOfRuns;
+    const double runs = std::isfinite(state.best_us) ? std::max(kSecondsOfRuns, kRuns * 1e-6 * state.best_us) : 0;
+    return (options_.finalists + 1) * state.seconds / std::max(state.trials, 1) + (patience - 1) * runs;
   }
 
   double seconds_of_races(double patience) const {

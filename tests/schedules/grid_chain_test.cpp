@@ -166,6 +166,29 @@ TEST(GridChainsOfLongRows, FitIntoSharedMemory) {
   }
 }
 
+// Lengths around what shared memory holds at most: one launch within its limits, or none.
+TEST(GridChainsOfLongRows, AreRefusedBeforeTheyTakeTooMuch) {
+  const Target target = gpu_target("sm_75");
+  int fitting = 0, refused = 0;
+  int64_t longest = 0;
+  for (int64_t n = 1300; n <= 4100; n += 50) {
+    SCOPED_TRACE(n);
+    Func f = merge_axes(attention(Form{4, n, n, 16, 16}));
+    tuner::PreferredDecider decide;
+    tuner::Draft draft{Schedule(f), decide, target};
+    tuner::inline_for_grid(draft);
+    const bool is_scheduled = tuner::schedule_grid_chain(draft);
+    (is_scheduled ? fitting : refused) += 1;
+    if (!is_scheduled) continue;
+    longest = n;
+    std::vector<std::string> broken = verify_launches(lower(draft.schedule.func(), target), target.gpu);
+    EXPECT_TRUE(broken.empty()) << broken[0] << to_text(draft.schedule.trace());
+  }
+  EXPECT_GT(fitting, 0);
+  EXPECT_GT(refused, 0);
+  EXPECT_EQ(longest, 1300 + 50 * (fitting - 1)) << "a shorter row than one that fits does not";
+}
+
 // Rows of scores that no shared memory holds, and such that make no tile.
 TEST(GridChainsThatDoNotFit, AreLeftToOtherRules) {
   for (const Form& form : {Form{1, 64, 20000, 64, 64}, Form{1, 3, 64, 16, 16}, Form{1, 64, 15, 16, 16}}) {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -255,7 +256,11 @@ class Batch {
     RaceOptions options;
     options.incumbent_us = request_.options.incumbent_us;
     options.precision = request_.options.precision;
-    for (double& us : options.stage_us) us *= request_.options.patience;
+    const double patience = request_.options.patience;
+    for (int i = 0; i < 3; ++i) {
+      options.stage_us[i] *= patience;
+      if (patience > 1) options.stage_runs[i] = std::llround(patience * (1 << i));
+    }
     // Emptying the caches takes longer than most runs: blocks stay short so that there are enough of them.
     if (request_.options.is_cold) options.block_us = 30;
     Race race(
