@@ -14,6 +14,7 @@
 #include "tools/report_page.h"
 #include "tuner/analyzer_cpu.h"
 #include "tuner/cost_model.h"
+#include "tuner/library_schedules.h"
 #include "tuner/log.h"
 #include "tuner/nest.h"
 #include "tuner/quality.h"
@@ -183,7 +184,8 @@ class Report {
     tuner::Planned plan;
     tensor::Schedule schedule(task.func);
     plan.outcome = schedule.replay(candidate.trace);
-    plan.fits = static_cast<bool>(plan.outcome);
+    // The loops of a call say nothing of it.
+    plan.fits = static_cast<bool>(plan.outcome) && !tuner::calls_library(candidate.trace);
     plan.candidate = candidate;
     plan.func = schedule.func();
     return plan;

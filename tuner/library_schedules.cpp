@@ -67,14 +67,18 @@ bool calls_library(const Trace& trace) {
 std::vector<Candidate> library_candidates(const Func& f, const Target& target) {
   std::vector<Candidate> out;
   if (target.kind != TargetKind::cuda) return out;
-  for (const auto& [with_consumer, with_producers] :
-       {std::pair(true, true), {true, false}, {false, true}, {false, false}}) {
-    for (int64_t algorithm = 0; algorithm < kOffered; ++algorithm) {
-      std::optional<Trace> trace = scheduled(f, target, with_consumer, with_producers, algorithm);
-      if (!trace) break;
-      out.push_back({kLibrarySketch, {}, std::move(*trace)});
+  for (const bool with_consumer : {true, false}) {
+    // What the library adds to the sum itself it may not do for every type: one candidate where it does nothing but the sum.
+    const int64_t most = out.empty() ? kOffered : 1;
+    for (const bool with_producers : {true, false}) {
+      const size_t before = out.size();
+      for (int64_t algorithm = 0; algorithm < most; ++algorithm) {
+        std::optional<Trace> trace = scheduled(f, target, with_consumer, with_producers, algorithm);
+        if (!trace) break;
+        out.push_back({kLibrarySketch, {}, std::move(*trace)});
+      }
+      if (out.size() > before) break;
     }
-    if (!out.empty()) break;
   }
   return out;
 }

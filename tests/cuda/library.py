@@ -118,6 +118,8 @@ class Library(unittest.TestCase):
                 self.assertEqual({t["error"] for t in trials}, {"none", "rejected"})  # the stand-in has two algorithms
                 self.assertTrue(all(t["checked"] for t in trials if t["error"] == "none"))
                 self.assertTrue(all("cuBLASLt names 2 algorithms" in t["message"] for t in trials if t["error"] != "none"))
+                if name == "residual":  # also without what the library adds to the sum
+                    self.assertEqual(sum("bind(" in t["trace"] for t in trials if t["source"] == "search"), 1)
                 calls = self.calls(f"{name}.onnx", f"{name}.json")
                 self.assertEqual({call[:call.index("algorithm")] for call in calls}, {expected[name]})
 
@@ -187,6 +189,10 @@ class Library(unittest.TestCase):
             compiled = json.loads(self.done(mcc("compile", model, "--target", target, "--tune-log", self.log, "-o",
                                                      self.folder / "other.so", "--json")).stdout)
             self.assertEqual(compiled["device"]["library_calls"], 0)
+        both = self.folder / "both.so"
+        self.done(mcc("compile", self.model, "--target", "cuda:sm_80,sm_90", "--tune-log", self.log, "-o", both))
+        self.done(mcc("run", both, "--random", "5", library=False), 5)
+        self.done(mcc("run", both, "--random", "5", library=False, FAKE_CUDA_SM=90))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "codegen/hash.h"
+#include "tensor/library_product.h"
 #include "tools/cuda_tools.h"
 #include "tools/measure/batch.h"
 #include "tools/measure/device_runner.h"
@@ -119,6 +120,9 @@ class LineWriter {
   int out_;
   std::mutex mutex_;
 };
+
+// Whether the trace may call a library; what it says is looked at when it is built.
+bool names_library(const std::string& trace) { return trace.find(tensor::kLibrary) != std::string::npos; }
 
 // What one process keeps between requests.
 class Worker {
@@ -227,6 +231,9 @@ class Worker {
         return reject_all(
             request, device_->problem(code, text("no memory for the task's ", measured.bytes(), " bytes")));
     }
+    // Loading a library takes longer than a run may.
+    mcc_error ignored = {};
+    if (std::any_of(request.candidates.begin(), request.candidates.end(), names_library)) device_->library(&ignored);
     const DeviceBuildContext build{measured.func(), (*machine)->target, request.emit,
                                    (*machine)->assembler.get()};
     std::unique_ptr<KernelRunner> runner =
