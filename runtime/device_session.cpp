@@ -4,34 +4,10 @@ namespace mcc::runtime {
 
 namespace {
 
-using ull = unsigned long long;
-
 // The run after which the launches are put into a graph: addresses that change all the time are not worth one.
 constexpr uint32_t kRunsBeforeGraph = 1;
 
 mcc_status out_of_memory(mcc_error* error) { return fail(error, MCC_OUT_OF_MEMORY, "out of memory"); }
-
-mcc_status allocate(const mcc_cuda_driver& cuda, uint64_t bytes, const char* what, mcc_cu_pointer* memory,
-                    mcc_error* error) {
-  if (bytes == 0) return MCC_OK;
-  const mcc_cu_result code = cuda.allocate(memory, bytes);
-  if (code == MCC_CU_SUCCESS) return MCC_OK;
-  *memory = 0;
-  if (code == MCC_CU_OUT_OF_MEMORY) {
-    return fail(error, MCC_OUT_OF_MEMORY, "out of memory on the GPU: %llu bytes for %s",
-                static_cast<ull>(bytes), what);
-  }
-  return fail_cuda(cuda, code, "the GPU gives no memory", error);
-}
-
-bool is_on_device(const mcc_cuda_driver& cuda, const void* memory) {
-  if (memory == nullptr) return false;
-  unsigned type = 0;
-  const auto address = static_cast<mcc_cu_pointer>(reinterpret_cast<uintptr_t>(memory));
-  // Memory that the driver does not know is the host's.
-  return cuda.pointer_attribute(&type, MCC_CU_POINTER_MEMORY_TYPE, address) == MCC_CU_SUCCESS &&
-         type == MCC_CU_MEMORY_DEVICE;
-}
 
 // Finds out where `data` is, and what the kernels use.
 mcc_status place(mcc_session* session, DeviceTensor* tensor, const void* data, const char* name,
@@ -43,7 +19,7 @@ mcc_status place(mcc_session* session, DeviceTensor* tensor, const void* data, c
   mcc_cu_pointer address = reinterpret_cast<uintptr_t>(data);
   if (!tensor->is_on_device || address % MCC_BUFFER_ALIGNMENT != 0) {
     if (!tensor->has_own) {
-      const mcc_status status = allocate(cuda, tensor->bytes, name, &tensor->own, error);
+      const mcc_status status = allocate_on_device(cuda, tensor->bytes, name, &tensor->own, error);
       if (status != MCC_OK) return status;
       tensor->has_own = true;
     }
@@ -154,7 +130,7 @@ mcc_status set_up_memory(mcc_session* session, mcc_error* error) {
   const mcc_cuda_driver& cuda = *device.on->cuda;
   if (!device.inputs.allocate(plan.inputs().count) || !device.outputs.allocate(plan.outputs().count))
     return out_of_memory(error);
-  mcc_status status = allocate(cuda, static_cast<uint64_t>(plan.header->arena_size),
+  mcc_status status = allocate_on_device(cuda, static_cast<uint64_t>(plan.header->arena_size),
                                "the arena of intermediate tensors", &device.arena, error);
   for (uint64_t i = 0; i < device.inputs.size(); ++i) {
     const mcc_plan_value& value = plan.input(i);
@@ -441,63 +417,3 @@ mcc_status run_device(mcc_session* session, mcc_error* error) {
 }
 
 }  // namespace mcc::runtime
-
-using namespace mcc::runtime;
-
-namespace {
-
-mcc_status no_device(mcc_error* error) {
-  return fail(error, MCC_INVALID_ARGUMENT, "the session's model is not for GPUs");
-}
-
-}  // namespace
-
-extern "C" {
-
-mcc_status mcc_session_device_alloc(mcc_session* session, size_t bytes, void** memory, mcc_error* error) {
-  if (session == nullptr || memory == nullptr)
-    return fail(error, MCC_INVALID_ARGUMENT, "mcc_session_device_alloc: null argument");
-  if (session->device == nullptr) return no_device(error);
-  const DeviceModel& on = *session->device->on;
-  CurrentContext current(*on.cuda, on.context);
-  mcc_cu_pointer address = 0;
-  const mcc_status status = allocate(*on.cuda, bytes == 0 ? 1 : bytes, "a tensor", &address, error);
-  if (status != MCC_OK) return status;
-  *memory = reinterpret_cast<void*>(static_cast<uintptr_t>(address));
-  return succeed(error);
-}
-
-void mcc_session_device_free(mcc_session* session, void* memory) {
-  if (session == nullptr || session->device == nullptr || memory == nullptr) return;
-  const DeviceModel& on = *session->device->on;
-  CurrentContext current(*on.cuda, on.context);
-  on.cuda->release(reinterpret_cast<uintptr_t>(memory));
-}
-
-mcc_status mcc_session_device_copy(mcc_session* session, void* to, const void* from, size_t bytes,
-                                   mcc_error* error) {
-  if (session == nullptr || ((to == nullptr || from == nullptr) && bytes != 0))
-    return fail(error, MCC_INVALID_ARGUMENT, "mcc_session_device_copy: null argument");
-  if (session->device == nullptr) return no_device(error);
-  const DeviceSession& device = *session->device;
-  const mcc_cuda_driver& cuda = *device.on->cuda;
-  CurrentContext current(cuda, device.on->context);
-  if (bytes == 0) return succeed(error);
-  const bool is_to = is_on_device(cuda, to), is_from = is_on_device(cuda, from);
-  const mcc_cu_pointer to_address = reinterpret_cast<uintptr_t>(to),
-                       from_address = reinterpret_cast<uintptr_t>(from);
-  mcc_cu_result code = MCC_CU_SUCCESS;
-  if (is_to && is_from) {
-    code = cuda.copy_on_device(to_address, from_address, bytes, device.stream);
-  } else if (is_to) {
-    code = cuda.copy_to_device(to_address, from, bytes, device.stream);
-  } else if (is_from) {
-    code = cuda.copy_to_host(to, from_address, bytes, device.stream);
-  } else {
-    std::memmove(to, from, bytes);
-  }
-  if (code == MCC_CU_SUCCESS) code = cuda.stream_synchronize(device.stream);
-  return code == MCC_CU_SUCCESS ? succeed(error) : fail_cuda(cuda, code, "the copy failed", error);
-}
-
-}  // extern "C"

@@ -3,15 +3,12 @@
 compiled in, run; and what becomes of a library that is not there, refuses, or computes something else. library.py [TEST...]"""
 
 import json
-import pathlib
-import tempfile
-import unittest
 
 import numpy as np
 from onnx import helper
 
 import stand_in
-from stand_in import main
+from stand_in import Case, main
 
 RANDOM = np.random.default_rng(1)
 
@@ -47,11 +44,10 @@ def mcc(*arguments, library=True, **extra):
     return stand_in.mcc(*arguments, library=library, **extra)
 
 
-class Library(unittest.TestCase):
+class Library(Case):
     @classmethod
     def setUpClass(cls):
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.folder = pathlib.Path(cls.temporary.name)
+        super().setUpClass()
         for name, parts in PRODUCTS.items():
             save(cls.folder / f"{name}.onnx", *parts)
         # A log whose best is the library's, and what was compiled with it.
@@ -59,18 +55,7 @@ class Library(unittest.TestCase):
         cls.done(mcc("tune", cls.model, "--target", "cuda:sm_80", "--tune-log", cls.log, "--trials", "4", "--no-check"))
         cls.done(mcc("compile", cls.model, "--target", "cuda:sm_80", "--tune-log", cls.log, "--locked", "-o", cls.library))
 
-    @classmethod
-    def tearDownClass(cls):
-        cls.temporary.cleanup()
-
-    @staticmethod
-    def done(result, code=0):
-        if result.returncode != code:
-            raise AssertionError(f"exit {result.returncode}, expected {code}: {result.stdout[-2000:]}{result.stderr[-2000:]}")
-        return result
-
     def tune(self, model, log, *options, trials=5, **extra):
-        extra = {"FAKE_CUBLASLT_LOG": self.folder / "unread"} | extra
         return self.done(mcc("tune", self.folder / model, "--tune-log", self.folder / log, "--target", "cuda:sm_80",
                                   "--no-check", "--trials", trials, *options, **extra))
 

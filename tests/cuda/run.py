@@ -12,14 +12,13 @@ import re
 import subprocess
 import sys
 import tempfile
-import unittest
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
 import stand_in
-from stand_in import mcc
+from stand_in import Case, mcc
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "models"))
 import networks
@@ -37,27 +36,16 @@ def has_driver():
         return False
 
 
-class Cuda(unittest.TestCase):
+class Cuda(Case):
     @classmethod
     def setUpClass(cls):
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.folder = pathlib.Path(cls.temporary.name)
+        super().setUpClass()
         rng = np.random.default_rng(1)
         nodes = [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Softmax", ["m"], ["y"], axis=-1)]
         cls.model = cls.folder / "small.onnx"
         stand_in.save(cls.model, nodes, {"x": [4, 8]}, [4, 16], {"w": rng.standard_normal((8, 16)).astype(np.float32)})
         cls.library = cls.folder / "small.so"
         cls.done(mcc("compile", cls.model, "-o", cls.library, "--target", "cuda:sm_80,sm_90", "--no-cubin"))
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.temporary.cleanup()
-
-    @staticmethod
-    def done(result, code=0):
-        if result.returncode != code:
-            raise AssertionError(f"exit {result.returncode}, expected {code}: {result.stdout[-2000:]}{result.stderr[-2000:]}")
-        return result
 
     def fails(self, result, message):
         self.done(result, 5)

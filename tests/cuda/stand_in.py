@@ -37,6 +37,24 @@ def save(path, nodes, inputs, output, weights=None):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
 
 
+# Tests with a folder of their own.
+class Case(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.temporary.name)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    @staticmethod
+    def done(result, code=0):
+        if result.returncode != code:
+            raise AssertionError(f"exit {result.returncode}, expected {code}: {result.stdout[-2000:]}{result.stderr[-2000:]}")
+        return result
+
+
 # Those of the tests that the command line names, or all.
 def main(case):
     program = unittest.main(exit=False, argv=[sys.argv[0], *(f"{case.__name__}.{n}" for n in sys.argv[1:])])

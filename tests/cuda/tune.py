@@ -3,37 +3,25 @@
 die, compute nonsense or ask for too much cost. tune.py [TEST...]"""
 
 import json
-import pathlib
-import tempfile
-import unittest
 
 import numpy as np
 from onnx import helper
 
-from stand_in import main, mcc, save
+from stand_in import Case, main, mcc, save
 
 THREADS = (32, 64, 128, 256, 512)  # that the one kernel of the plain model may have
 
 
-class CudaTune(unittest.TestCase):
+class CudaTune(Case):
     @classmethod
     def setUpClass(cls):
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.folder = pathlib.Path(cls.temporary.name)
+        super().setUpClass()
         cls.plain, cls.layers = cls.folder / "plain.onnx", cls.folder / "layers.onnx"
         save(cls.plain, [helper.make_node("Sigmoid", ["x"], ["y"])], {"x": [1000]}, [1000])
         rng = np.random.default_rng(1)
         save(cls.layers,
              [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Softmax", ["m"], ["y"], axis=-1)],
              {"x": [4, 8]}, [4, 16], {"w": rng.standard_normal((8, 16)).astype(np.float32)})
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.temporary.cleanup()
-
-    def done(self, result, code=0):
-        self.assertEqual(result.returncode, code, result.stdout[-2000:] + result.stderr[-2000:])
-        return result
 
     def tune(self, model, log, *options, **extra):
         return json.loads(self.done(mcc("tune", model, "--tune-log", self.folder / log, "--target", "cuda:sm_80", "--no-check",

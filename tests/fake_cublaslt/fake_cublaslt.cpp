@@ -137,6 +137,14 @@ bool is_product(const mcc_lt_desc_s& desc, const mcc_lt_layout_s& a, const mcc_l
           (desc.compute == MCC_LT_COMPUTE_32F_FAST_TF32 && a.type == MCC_LT_R_32F));
 }
 
+// An attribute that is this field.
+template <class T>
+mcc_lt_status set(T& field, const void* value, size_t bytes) {
+  if (bytes != sizeof field) return MCC_LT_INVALID_VALUE;
+  std::memcpy(&field, value, bytes);
+  return MCC_LT_SUCCESS;
+}
+
 struct Product {
   mcc_lt_desc_s desc;
   mcc_lt_layout_s a, b, c, d;
@@ -201,15 +209,10 @@ FAKE mcc_lt_status cublasLtMatmulDescDestroy(mcc_lt_desc desc) {
 }
 FAKE mcc_lt_status cublasLtMatmulDescSetAttribute(mcc_lt_desc desc, int attribute, const void* value,
                                                   size_t bytes) {
-  auto set = [&](auto& field) {
-    if (bytes != sizeof field) return MCC_LT_INVALID_VALUE;
-    std::memcpy(&field, value, bytes);
-    return MCC_LT_SUCCESS;
-  };
   if (attribute == MCC_LT_DESC_TRANSA || attribute == MCC_LT_DESC_TRANSB)
-    return set(desc->transposed[attribute - MCC_LT_DESC_TRANSA]);
-  if (attribute == MCC_LT_DESC_EPILOGUE) return set(desc->epilogue);
-  return attribute == MCC_LT_DESC_BIAS_POINTER ? set(desc->bias) : MCC_LT_INVALID_VALUE;
+    return set(desc->transposed[attribute - MCC_LT_DESC_TRANSA], value, bytes);
+  if (attribute == MCC_LT_DESC_EPILOGUE) return set(desc->epilogue, value, bytes);
+  return attribute == MCC_LT_DESC_BIAS_POINTER ? set(desc->bias, value, bytes) : MCC_LT_INVALID_VALUE;
 }
 FAKE mcc_lt_status cublasLtMatrixLayoutCreate(mcc_lt_layout* layout, int type, uint64_t rows,
                                               uint64_t columns, int64_t leading) {
@@ -223,14 +226,8 @@ FAKE mcc_lt_status cublasLtMatrixLayoutDestroy(mcc_lt_layout layout) {
 }
 FAKE mcc_lt_status cublasLtMatrixLayoutSetAttribute(mcc_lt_layout layout, int attribute, const void* value,
                                                     size_t bytes) {
-  if (attribute == MCC_LT_LAYOUT_BATCH_COUNT && bytes == sizeof layout->batches) {
-    std::memcpy(&layout->batches, value, bytes);
-  } else if (attribute == MCC_LT_LAYOUT_BATCH_STRIDE && bytes == sizeof layout->stride) {
-    std::memcpy(&layout->stride, value, bytes);
-  } else {
-    return MCC_LT_INVALID_VALUE;
-  }
-  return MCC_LT_SUCCESS;
+  if (attribute == MCC_LT_LAYOUT_BATCH_COUNT) return set(layout->batches, value, bytes);
+  return attribute == MCC_LT_LAYOUT_BATCH_STRIDE ? set(layout->stride, value, bytes) : MCC_LT_INVALID_VALUE;
 }
 FAKE mcc_lt_status cublasLtMatmulPreferenceCreate(mcc_lt_preference* preference) {
   *preference = new mcc_lt_preference_s;
@@ -242,15 +239,9 @@ FAKE mcc_lt_status cublasLtMatmulPreferenceDestroy(mcc_lt_preference preference)
 }
 FAKE mcc_lt_status cublasLtMatmulPreferenceSetAttribute(mcc_lt_preference preference, int attribute,
                                                         const void* value, size_t bytes) {
-  if (attribute == MCC_LT_PREFERENCE_WORKSPACE_BYTES && bytes == sizeof preference->workspace) {
-    std::memcpy(&preference->workspace, value, bytes);
-  } else if (attribute >= MCC_LT_PREFERENCE_ALIGNMENT_A && attribute <= MCC_LT_PREFERENCE_ALIGNMENT_D &&
-             bytes == 4) {
-    std::memcpy(&preference->alignment[attribute - MCC_LT_PREFERENCE_ALIGNMENT_A], value, bytes);
-  } else {
-    return MCC_LT_INVALID_VALUE;
-  }
-  return MCC_LT_SUCCESS;
+  if (attribute == MCC_LT_PREFERENCE_WORKSPACE_BYTES) return set(preference->workspace, value, bytes);
+  const int matrix = attribute - MCC_LT_PREFERENCE_ALIGNMENT_A;
+  return matrix >= 0 && matrix < 4 ? set(preference->alignment[matrix], value, bytes) : MCC_LT_INVALID_VALUE;
 }
 FAKE mcc_lt_status cublasLtMatmulAlgoGetHeuristic(mcc_lt_handle, mcc_lt_desc desc, mcc_lt_layout a,
                                                   mcc_lt_layout b, mcc_lt_layout c, mcc_lt_layout d,
