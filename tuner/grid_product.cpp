@@ -201,6 +201,15 @@ void ProductAxes::inline_copies() {
     try_step(d_, ComputeInline{copy});
 }
 
+bool ProductAxes::only_copies(const std::string& block) const {
+  const Block* copy = s_.find_block(block);
+  const auto* store = copy ? copy->body.as<Store>() : nullptr;
+  Expr value = store ? store->value : Expr();
+  while (const auto* choice = value.defined() ? value.as<Select>() : nullptr)
+    value = choice->on_true;
+  return value.defined() && value.as<Load>() && value.element() == p_.factor;
+}
+
 void ProductAxes::separate_result() {
   acc_ = p_.block + ".acc";
   must_step(d_, Reindex{p_.block, result_.name(), "global", acc_, with_batch({"i", "j"})});

@@ -94,6 +94,8 @@ class ProductAxes {
   void fuse_sides();
   // After the operands have become blocks of their own.
   void inline_copies();
+  // Whether the operand's block copies elements as they are, or zeros.
+  bool only_copies(const std::string& block) const;
   // The result goes to a buffer of its own first, block.acc, from which the consumer, or a copy, takes it.
   void separate_result();
 

@@ -42,6 +42,9 @@ bool schedule_grid_chain(Draft& draft);
 // Blocks that follow each other, reductions along rows and maps of these: rows by blocks, their elements by threads.
 bool schedule_grid_rows(Draft& draft, const std::vector<std::string>& blocks);
 
+// A sum over what lies far apart, of which there are few: results that are neighbours by the threads of a warp, each sum by several.
+bool schedule_grid_columns(Draft& draft, const std::string& block);
+
 // A block that writes along one axis what it reads along another: square tiles by way of shared memory.
 bool schedule_grid_transposition(Draft& draft, const std::string& block);
 
@@ -49,6 +52,11 @@ bool schedule_grid_transposition(Draft& draft, const std::string& block);
 
 // Threads of a block for this many independent results: enough for a block, as long as all multiprocessors get one.
 int64_t choose_threads(const tensor::Gpu& gpu, int64_t results);
+
+// A reduction that makes a result of the kernel sums in a register, and a block of its own stores it.
+void sum_in_register(Draft& draft, const std::string& block);
+// The only consumer of a block's result, when it takes each element once, at the place where it is made.
+std::string epilogue_of(const tensor::Schedule& schedule, const std::string& block);
 
 // Steps that all have to be legal; else the draft is as before.
 template <class F>

@@ -23,6 +23,21 @@ int64_t choose_threads(const Gpu& gpu, int64_t results) {
   return threads;
 }
 
+void sum_in_register(Draft& draft, const std::string& block) {
+  std::optional<BlockInfo> info = analyze(draft.schedule, block);
+  if (!info || !info->is_reduction || !is_output(draft.schedule.func(), info->store.buffer)) return;
+  try_step(draft, CacheWrite{block, info->store.buffer.name(), "global", block + ".out"});
+}
+
+std::string epilogue_of(const Schedule& s, const std::string& block) {
+  std::optional<BlockInfo> info = analyze(s, block);
+  if (!info || !info->is_reduction || is_output(s.func(), info->store.buffer)) return "";
+  std::vector<std::string> consumers = s.consumers(block);
+  if (consumers.size() != 1) return "";
+  std::optional<BlockInfo> consumer = analyze(s, consumers[0]);
+  return consumer && consumer->is_injective && consumer->spatial == info->spatial ? consumers[0] : "";
+}
+
 namespace {
 
 // Which loops of a site may be spread over threads: bound to spatial axes only, with bounds that hang on no other loop.
@@ -127,13 +142,6 @@ int64_t vector_of(const Schedule& s, const std::string& block, int64_t threads_w
               info->store.strides[last] == 1 && is_wide(info->store) &&
               std::all_of(info->loads.begin(), info->loads.end(), is_wide);
   return fits ? lanes : 1;
-}
-
-// A reduction that makes a result of the kernel sums in a register, and a block of its own stores it.
-void sum_in_register(Draft& draft, const std::string& block) {
-  std::optional<BlockInfo> info = analyze(draft.schedule, block);
-  if (!info || !info->is_reduction || !is_output(draft.schedule.func(), info->store.buffer)) return;
-  try_step(draft, CacheWrite{block, info->store.buffer.name(), "global", block + ".out"});
 }
 
 // Windows of a few elements become straight code.
@@ -241,16 +249,6 @@ void unroll_results(Draft& draft, const std::string& each, const std::string& ep
     try_step(draft, Unroll{*at});
 }
 
-// The only consumer of a block's result, when it takes each element once, at the place where it is made.
-std::string epilogue_of(const Schedule& s, const std::string& block) {
-  std::optional<BlockInfo> info = analyze(s, block);
-  if (!info || !info->is_reduction || is_output(s.func(), info->store.buffer)) return "";
-  std::vector<std::string> consumers = s.consumers(block);
-  if (consumers.size() != 1) return "";
-  std::optional<BlockInfo> consumer = analyze(s, consumers[0]);
-  return consumer && consumer->is_injective && consumer->spatial == info->spatial ? consumers[0] : "";
-}
-
 }  // namespace
 
 void bind_rest(Draft& draft) {
@@ -343,8 +341,9 @@ void schedule_grid_rest(Draft& draft) {
   for (const std::vector<std::string>& run : free_runs(s))
     schedule_grid_rows(draft, run);
   for (const std::vector<std::string>& run : free_runs(s)) {
-    for (const std::string& block : run)
-      schedule_grid_transposition(draft, block);
+    for (const std::string& block : run) {
+      if (!schedule_grid_columns(draft, block)) schedule_grid_transposition(draft, block);
+    }
   }
   bind_rest(draft);
 }

@@ -15,6 +15,7 @@
 #include <cmath>
 
 #include "support/text.h"
+#include "tensor/passes/bulk_copies.h"
 #include "tensor/passes/pipeline_copies.h"
 #include "tensor/schedule/tree.h"
 #include "tuner/grid_product.h"
@@ -213,7 +214,10 @@ class GridMatrices : private ProductAxes {
     must_step(d_, Split{all, factors, names});
     must_step(d_, Reorder{{names[1], names[2], names[3], turn}});
     bind_threads(names[1], names[2], names[3]);
-    if (o.vector > 1) try_step(d_, Vectorize{lane});
+    if (o.vector > 1) {
+      if (only_copies(copy)) must_step(d_, Annotate{"", lane, kMasked, "1"});
+      try_step(d_, Vectorize{lane});
+    }
     try_step(d_, Unroll{turn});
   }
 

@@ -239,6 +239,7 @@ class GridWarpgroups : private ProductAxes {
                         {turn, copy + ".z", copy + ".y", copy + ".x", lane}});
     must_step(d_, Reorder{{copy + ".z", copy + ".y", copy + ".x", turn}});
     bind_threads(copy + ".z", copy + ".y", copy + ".x");
+    if (only_copies(copy)) must_step(d_, Annotate{"", lane, kMasked, "1"});
     try_step(d_, Vectorize{lane});
     try_step(d_, Unroll{turn});
   }

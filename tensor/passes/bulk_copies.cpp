@@ -7,6 +7,7 @@
 namespace mcc::tensor {
 
 bool is_bulk(const For& loop) { return loop.annotations.contains(kBulk); }
+bool keeps_conditions(const For& loop) { return is_bulk(loop) || loop.annotations.contains(kMasked); }
 
 namespace {
 

@@ -14,6 +14,11 @@ namespace mcc::tensor {
 inline constexpr const char* kBulk = "bulk";
 bool is_bulk(const For& loop);
 
+// So is a loop over the elements of a vector with this one: an asynchronous copy fills with zeros what its condition excludes, where
+// branches would keep the threads of a warp from copying together.
+inline constexpr const char* kMasked = "masked";
+bool keeps_conditions(const For& loop);
+
 struct BulkCopies {
   Expr condition;  // of the one thread
   Stmt copies;     // of boxes, for a phase of `bar`

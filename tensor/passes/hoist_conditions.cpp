@@ -22,7 +22,7 @@ class HoistConditions : public Mutator {
   using Mutator::on;
 
   Stmt on(const For& n, const Stmt& self) override {
-    if (is_bulk(n)) return self;
+    if (keeps_conditions(n)) return self;
     Stmt same = Mutator::on(n, self);
     if (!same) return same;
     return hoist(*same.as<For>());

@@ -32,7 +32,7 @@ class CollectConditions : public Visitor {
  protected:
   using Visitor::on;
   void on(const For& n) override {
-    if (is_bulk(n)) return;
+    if (keeps_conditions(n)) return;
     loops_.push_back(&n);
     Visitor::on(n);
     loops_.pop_back();
@@ -218,7 +218,7 @@ class PartitionLoops : public ScopedMutator {
   using ScopedMutator::on;
 
   Stmt on(const For& n, const Stmt& self) override {
-    if (is_bulk(n)) return self;
+    if (keeps_conditions(n)) return self;
     Stmt trimmed = trim(n);
     if (!trimmed) return nullptr;
     const For& loop = *trimmed.as<For>();

@@ -89,6 +89,16 @@ bool Parser::decode_arithmetic(Function& f, Step& step, const std::vector<std::s
     });
     return true;
   }
+  if (name == "shf") {
+    if (op.size() != 4 || op[2] != "wrap" || type != "b32") throw Bad("funnel shift");
+    Read low = read(f, a[1]), high = read(f, a[2]), by = read(f, a[3]);
+    const bool is_left = op[1] == "l";
+    assign(f, step, a[0], [=](const Thread& t) {
+      const uint64_t value = (low(t) & 0xffffffff) | high(t) << 32, n = by(t) & 31;
+      return is_left ? value << n >> 32 : value >> n & 0xffffffff;
+    });
+    return true;
+  }
   if (name == "bfe") {
     Read x = read(f, a[1]), from = read(f, a[2]), count = read(f, a[3]);
     const bool is_signed = type[0] == 's';

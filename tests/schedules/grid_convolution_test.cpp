@@ -46,6 +46,7 @@ void expect_right(const Problem& p, const Target& target, uint64_t seeds, const 
       [&](const Func& lowered) {
         const std::string code = to_text(lowered);
         EXPECT_EQ(code.find(".next"), std::string::npos) << "by way of registers: " << code;
+        EXPECT_EQ(code.find("} else {"), std::string::npos) << "padding by branches: " << code;
         check(lowered);
       });
 }
