@@ -56,7 +56,7 @@ Json device_json(const CompileReport& report) {
 std::string device_text(const CompileReport& report) {
   std::string out = text("GPU: ", report.launches, " launches");
   if (report.library_calls > 0)
-    out += text(", ", report.library_calls, " of them calls of cuBLASLt, which has to be there where the model runs");
+    out += text(", ", report.library_calls, " of them by cuBLASLt, which has to be there where the model runs");
   out += ", PTX";
   if (report.assembler.empty()) return out + " alone (no machine code: neither nvJitLink nor ptxas is used)";
   return text(out, " and machine code by ", report.assembler, "; at most ", report.most_registers, " registers, ",

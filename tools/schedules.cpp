@@ -8,6 +8,7 @@
 #include "codegen/hash.h"
 #include "support/text.h"
 #include "tools/console.h"
+#include "tuner/library_schedules.h"
 #include "tuner/log_lookup.h"
 #include "tuner/replay.h"
 
@@ -117,6 +118,8 @@ std::string foreign_note(const tuner::LogContents& log, const tensor::Target& ta
 Status use_log(KernelSet& set, const tensor::Target& target, const CompileOptions& options, ScheduleReport& report) {
   tuner::LogReadOptions read;
   read.keep = tuner::kIndexedEntries;
+  // So that they take no other's place among those that are kept; the index looks at the traces.
+  if (!options.libraries) read.wants = [](const tuner::LogEntry& e) { return e.trial.candidate.sketch != tuner::kLibrarySketch; };
   Result<tuner::LogContents> contents = tuner::read_log(options.tune_log, read);
   if (!contents.ok()) return contents.errors();
   Result<std::string> hash = codegen::sha256_of_file(options.tune_log);

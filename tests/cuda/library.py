@@ -167,6 +167,21 @@ class Library(Case):
         self.done(mcc("compile", *arguments, "--no-library", library=False))
         self.done(mcc("run", self.folder / "elsewhere.so", "--random", "5", library=False))
 
+    # In a person's schedule; what the library does not compute is an error, with the reason.
+    def test_by_hand(self):
+        steps, made = self.folder / "steps.txt", self.folder / "hand.so"
+        call = 'annotate(loop="matmul.i0", key="library", value="cublasLt:0")'
+        steps.write_text(f"kernel matmul\n{call}\n")
+        compiled = self.done(mcc("compile", self.model, "--target", "cuda:sm_80", "--schedule", steps, "-o", made, "--json"))
+        self.assertEqual(json.loads(compiled.stdout)["device"]["library_calls"], 1)
+        self.done(mcc("run", made, "--random", "5"))
+        fused = 'compute_inline(block="bias")\nreverse_compute_at(block="unary", loop="matmul.i1")\n' + call
+        for model, text, reason in (("relu.onnx", f"kernel matmul_bias_unary\n{fused}\n", "it does not compute max("),
+                                    ("plain.onnx", f"kernel matmul\n{call.replace('Lt:0', 'Lt:99')}\n", 'expected library = "cublasLt:0"')):
+            steps.write_text(text)
+            failed = self.done(mcc("compile", self.folder / model, "--target", "cuda:sm_80", "--schedule", steps, "-o", made), 4)
+            self.assertIn(reason, failed.stderr)
+
     # Only the kernel and the GPU that it was measured for.
     def test_is_not_carried_over(self):
         for model, target in ((self.model, "cuda:sm_90"), (self.folder / "wider.onnx", "cuda:sm_80")):
