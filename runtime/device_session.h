@@ -61,7 +61,8 @@ struct DeviceSession {
 };
 
 // Fails naming what the memory is for; of no bytes there is none.
-mcc_status allocate_on_device(const mcc_cuda_driver& cuda, uint64_t bytes, const char* what, mcc_cu_pointer* memory, mcc_error* error);
+mcc_status allocate_on_device(const mcc_cuda_driver& cuda, uint64_t bytes, const char* what,
+                              mcc_cu_pointer* memory, mcc_error* error);
 bool is_on_device(const mcc_cuda_driver& cuda, const void* memory);
 
 mcc_status set_up_device(mcc_session* session, const mcc_session_options& options, mcc_error* error);

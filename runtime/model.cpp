@@ -432,7 +432,8 @@ mcc_status mcc_model_node_launch(const mcc_model* model, size_t node, size_t lau
     const mcc_device_product& p = model->device_code.products[record.products.begin];
     all.library = "cublasLt";
     // As the model has it: the library's columns are the model's rows.
-    const uint64_t sizes[] = {p.batches, p.result.columns, p.result.rows, p.first.is_transposed != 0 ? p.first.rows : p.first.columns};
+    const uint64_t terms = p.first.is_transposed != 0 ? p.first.rows : p.first.columns;
+    const uint64_t sizes[] = {p.batches, p.result.columns, p.result.rows, terms};
     std::memcpy(all.product, sizes, sizeof all.product);
   }
   std::memcpy(info, &all, info->struct_size < sizeof all ? info->struct_size : sizeof all);

@@ -46,6 +46,8 @@ mcc_device_matrix as_it_lies(const tensor::LibraryMatrix& m, int64_t rows, int64
 
 }  // namespace
 
+static_assert(tensor::kMaxLibraryAlgorithms == MCC_MOST_ALGORITHMS);
+
 // (a * b)^T = b^T * a^T: the operands change places.
 mcc_device_product product_of(const codegen::DeviceLaunch& launch) {
   const tensor::LibraryProduct& p = *launch.product;

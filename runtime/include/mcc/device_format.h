@@ -78,13 +78,14 @@ typedef enum mcc_product_compute {
   MCC_COMPUTE_COUNT = 2
 } mcc_product_compute;
 
+#define MCC_MOST_ALGORITHMS 16u
+
 /* For each of `batches`: result = scale * first * second + addend + bias, computed by cuBLASLt. The arguments of its launch are
  * first, second, result, the addend and the bias (result.rows elements, for each column) where it has them, and
  * memory of which the library may use workspace_bytes from the next multiple of 256 on. */
-#define MCC_MOST_ALGORITHMS 16u
 typedef struct mcc_device_product {
   uint32_t compute;
-  uint32_t algorithm; /* of those that the library names, best first */
+  uint32_t algorithm; /* of those that the library names, best first; below MCC_MOST_ALGORITHMS */
   uint32_t has_addend, has_bias;
   uint64_t batches;
   double scale;
