@@ -2,8 +2,8 @@
 //
 //   y = MatMul(Transpose(x), w)        becomes        y = MatMul(Transpose(Narrow(x)), Narrow(w)), which sums in f32 and gives f32
 //
-// A conversion moves up through operators that only move elements, as long as nobody else reads what they move; so it joins the
-// kernel that computes the value. Elementwise operators that read a value which has a narrow copy of 16 bits read that copy: the
+// A conversion moves up through operators that only move elements or choose among them, as long as nobody else reads what they
+// move; so it joins the kernel that computes the value. Elementwise operators that read a value which has a narrow copy of 16 bits read that copy: the
 // value itself then never goes to memory.
 #include <algorithm>
 #include <map>
@@ -63,8 +63,10 @@ class LowerPrecision {
     return operands;
   }
 
+  // Every element of the result is one of input 0's, and the same one after a conversion, which keeps their order.
   static bool only_moves(const Node& n) {
-    return (n.op->is_view || n.op->name == "Transpose") && n.op->domain.empty() && n.outputs.size() == 1;
+    const bool moves = n.op->is_view || n.op->name == "Transpose" || n.op->name == "MaxPool";
+    return moves && n.op->domain.empty() && n.outputs.size() == 1;
   }
 
   // Whether all who read the value want it narrow.
