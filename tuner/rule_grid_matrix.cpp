@@ -30,13 +30,14 @@ struct Tile {
   int64_t warps_i, warps_j;  // of a block
   int64_t rows, columns;     // of a warp, in tiles of 16 and of 8
   int64_t depth;             // of k at a time
+  int64_t stages;            // parts of the operands in shared memory at once
   int64_t block_i() const { return warps_i * rows * 16; }
   int64_t block_j() const { return warps_j * columns * 8; }
   int64_t warps() const { return warps_i * warps_j; }
 };
 
-constexpr int64_t kAhead = 2;                       // parts of the operands in shared memory at once
-constexpr int64_t kRow = 16;                        // bytes of a row that the instruction takes at a time
+constexpr int64_t kFewestStages = 2, kMostStages = 4;
+constexpr int64_t kRow = 16;  // bytes of a row that the instruction takes at a time
 
 // The name of the element type in those of the instructions; null for types that have none.
 const char* type_name(ElementType type) {
@@ -64,12 +65,17 @@ int64_t held_registers(const Tile& t, const Product& p, int64_t threads) {
   return ceil_div64(elements * t.depth, threads);
 }
 
+// Whether copies of the operand run by themselves; others go by way of registers, which hold one part at most.
+bool is_asynchronous(const Operand& o, const Product& p) {
+  return o.buffer.element() == p.factor && o.vector * byte_size(p.factor) >= 4;
+}
+
 // An estimate of time: cycles of a multiprocessor, times 128.
 double score(const Tile& t, const Product& p, const Gpu& gpu) {
   const int64_t bytes = byte_size(p.factor), threads = t.warps() * gpu.warp;
   // Accumulators, fragments, and what addresses and the next part of the operands take.
   const int64_t registers = 4 * t.rows * t.columns + 4 * t.rows + 2 * t.columns + 56;
-  const int64_t shared = kAhead * (t.block_i() + t.block_j()) * (t.depth * bytes + kRow);
+  const int64_t shared = t.stages * (t.block_i() + t.block_j()) * (t.depth * bytes + kRow);
   const int64_t resident = std::min(
       {gpu.threads_per_multiprocessor / threads, gpu.registers_per_multiprocessor / (registers * threads),
        gpu.shared_per_multiprocessor / shared, int64_t{gpu.blocks_per_multiprocessor}});
@@ -86,7 +92,7 @@ double score(const Tile& t, const Product& p, const Gpu& gpu) {
       static_cast<double>(t.block_i() * t.block_j() * t.depth) * (bytes == 4 ? 2 : bytes == 1 ? 0.5 : 1) / gpu.matrix_fmas;
   constexpr double kSharedBytes = 128, kMemoryBytes = 48;  // a cycle
   constexpr double kWait =
-      500;  // cycles until the memory answers: the longer a step is, the less of it shows
+      500;  // cycles until the memory answers: the longer a step is, and the more are ahead, the less of it shows
   constexpr double kBegin = 40;  // of a barrier, and of what begins anew behind it
   const double at_once = std::clamp(blocks / gpu.multiprocessors, 1.0, static_cast<double>(resident));
   const double busy = std::min(1.0, at_once * static_cast<double>(t.warps()) / 8);
@@ -95,20 +101,26 @@ double score(const Tile& t, const Product& p, const Gpu& gpu) {
       std::max(products / busy, (sides + fragments) / kSharedBytes) + sides / kMemoryBytes / 2 + kBegin;
   const double results = static_cast<double>(4 * t.block_i() * t.block_j()) / kMemoryBytes;
   const double rounds = std::ceil(blocks / (gpu.multiprocessors * at_once));
-  return 128 * rounds * (steps * std::hypot(at_once * step, kWait) + at_once * results);
+  // What is fetched further ahead waits behind what was asked for before.
+  const double ahead = std::sqrt(static_cast<double>(t.stages - 1));
+  return 128 * rounds * (kWait + steps * std::hypot(at_once * step, kWait / ahead) + at_once * results);
 }
 
-// All tiles that the GPU can run, the best first.
-std::vector<Tile> legal_tiles(const Product& p, const Gpu& gpu) {
+// All tiles that the GPU can run with so many stages at most, the best first.
+std::vector<Tile> legal_tiles(const Product& p, const Gpu& gpu, int64_t most_stages) {
   const int64_t row = kRow / byte_size(p.factor);
+  if (!is_asynchronous(p.a, p) || !is_asynchronous(p.b, p)) most_stages = kFewestStages;
   std::vector<Tile> tiles;
   for (int64_t warps_i : {1, 2, 4}) {
     for (int64_t warps_j : {1, 2, 4}) {
       for (int64_t rows : {1, 2, 4}) {
         for (int64_t columns : {1, 2, 4, 8}) {
           for (int64_t depth : {2 * row, 4 * row, 8 * row}) {
-            const Tile t{warps_i, warps_j, rows, columns, depth};
-            if (t.warps() <= 8 && std::isfinite(score(t, p, gpu))) tiles.push_back(t);
+            const int64_t steps = std::max(kFewestStages, ceil_div64(p.k.extent, depth));
+            for (int64_t stages = kFewestStages; stages <= std::min(most_stages, steps); ++stages) {
+              const Tile t{warps_i, warps_j, rows, columns, depth, stages};
+              if (t.warps() <= 8 && std::isfinite(score(t, p, gpu))) tiles.push_back(t);
+            }
           }
         }
       }
@@ -139,7 +151,7 @@ class GridMatrices : private ProductAxes {
     write_back();
     must_step(d_, DecomposeReduction{p_.block, loop("k.o")});
     must_step(d_, SetScope{acc_, "registers"});
-    must_step(d_, Annotate{"", loop("k.o"), kStages, text(kAhead)});
+    must_step(d_, Annotate{"", loop("k.o"), kStages, text(t_.stages)});
     must_step(d_, Tensorize{loop("i.h"),
                             text("mma_m16n8k", depth_of_instruction(), "_", stands_along_k(p_.a) ? "row_" : "col_",
                                  stands_along_k(p_.b) ? "col_" : "row_", type_name(p_.factor))});
@@ -247,7 +259,8 @@ class GridMatrices : private ProductAxes {
 
 double grid_matrices_time(const Product& p, const Gpu& gpu) {
   if (gpu.sm() < 80 || gpu.matrix_fmas == 0 || !type_name(p.factor)) return INFINITY;
-  std::vector<Tile> tiles = legal_tiles(p, gpu);
+  // How much more stages hide is not known well enough to divide sums by it, or to decide against warpgroups.
+  std::vector<Tile> tiles = legal_tiles(p, gpu, kFewestStages);
   return tiles.empty() ? INFINITY : score(tiles.front(), p, gpu);
 }
 
@@ -258,17 +271,18 @@ bool schedule_grid_matrices(Draft& draft, const std::string& block) {
     return false;
   const ElementType sum = product->is_of_bytes() ? ElementType::i32 : ElementType::f32;
   if (analyze(draft.schedule, block)->store.buffer.element() != sum) return false;
-  if (legal_tiles(*product, gpu).empty()) return false;
+  if (legal_tiles(*product, gpu, kFewestStages).empty()) return false;
   return try_all(draft, [&] {
     auto time = [&](const Product& p) { return grid_matrices_time(p, gpu); };
     if (std::string part = divide_sum(draft, *product, time); part != block)
       product = as_product(draft.schedule, part);
-    const Tile tile = ask_sizes<Tile>(draft, product->block, legal_tiles(*product, gpu),
+    const Tile tile = ask_sizes<Tile>(draft, product->block, legal_tiles(*product, gpu, kMostStages),
                                       {{"rows", &Tile::rows},
                                        {"columns", &Tile::columns},
                                        {"warps_i", &Tile::warps_i},
                                        {"warps_j", &Tile::warps_j},
-                                       {"depth", &Tile::depth}},
+                                       {"depth", &Tile::depth},
+                                       {"stages", &Tile::stages}},
                                       [&](const Tile& t) { return score(t, *product, gpu); });
     return GridMatrices(draft, *product, tile).run();
   });

@@ -142,7 +142,8 @@ class ChooseLayouts {
 void choose_layouts(Graph& graph, const tensor::Target& target, bool strict) {
   // Blocks and packed operands are for vectors of a CPU. The threads of a GPU read neighbours of plain tensors together; what
   // its tensor cores multiply they fetch in vectors along the channels.
-  if (target.kind == tensor::TargetKind::cuda && !has_narrow_convolution(graph)) return;
+  const bool is_gpu = target.kind == tensor::TargetKind::cuda;
+  if (is_gpu && (target.gpu.sm() < 80 || !has_narrow_convolution(graph))) return;
   graph = ChooseLayouts(graph, target, strict).run();
 }
 
