@@ -82,7 +82,10 @@ class Report(unittest.TestCase):
     def test_shows_every_task(self):
         data = json.loads(self.mcc("log", "report", "log.json", "--json"))
         self.assertGreaterEqual(len(data["tasks"]), 2)
-        self.assertEqual(sum(len(t["trials"]) for t in data["tasks"]), 80)
+        # What the log has, but for what the races measured again; fewer than asked for where the search had nothing left to gain.
+        trials = {(r["task"], r["trace"]) for r in map(json.loads, (self.folder / "log.json").read_text().splitlines()) if r["kind"] == "trial"}
+        self.assertGreater(len(trials), 20)
+        self.assertEqual(sum(len(t["trials"]) for t in data["tasks"]), len(trials))
         for task in data["tasks"]:
             self.assertGreater(task["best_us"], 0)
             self.assertGreater(task["bound_us"], 0)
