@@ -135,6 +135,7 @@ void add_compile(CLI::App& app, int* exit_code) {
       ->required();
   command->add_option("--header", options.header_path,
                       "With OUT.o or OUT.a: a C++ header with a class for the model, F.h");
+  command->add_option("--report", options.report_path, "A page with plots of the kernels and of the working memory, F.html");
   command->add_option("--target", options.target, "cpu (this machine), cpu:x86-64-v3, cpu:znver4, ...; cuda (the GPU here), cuda:sm_80,sm_90 (code for each)")
       ->capture_default_str();
   command

@@ -4,6 +4,7 @@
 #include "tools/cmd_log.h"
 #include "tools/console.h"
 #include "tools/log_report.h"
+#include "tools/report_page.h"
 
 namespace mcc::tools {
 
@@ -21,7 +22,7 @@ int run(const Arguments& arguments) {
   Result<nlohmann::ordered_json> data = log_report(arguments.report);
   if (!data.ok()) return report_errors(data.errors(), arguments.json);
   if (!arguments.report.output_path.empty()) {
-    Status written = write_log_report(arguments.report, *data);
+    Status written = write_page(Page::tuning, *data, arguments.report.output_path);
     if (!written.ok()) return report_errors(written.errors(), arguments.json);
   }
   if (arguments.json) {

@@ -13,6 +13,8 @@
 #include "codegen/model_library.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/plan_memory.h"
+#include "nlohmann/json.hpp"
+#include "tools/compile_page.h"
 #include "tools/cuda_tools.h"
 #include "tools/evaluator.h"
 #include "tools/kernels.h"
@@ -20,6 +22,7 @@
 #include "tools/model_header.h"
 #include "tools/plan.h"
 #include "tools/plan_device.h"
+#include "tools/report_page.h"
 #include "tools/schedules.h"
 
 namespace mcc::tools {
@@ -264,6 +267,11 @@ Result<CompileReport> compile_model(const CompileOptions& options) {
   report_schedules(p.kernels, *schedules, result);
   if (assembler) result.assembler = assembler->name();
   report_device(p.kernels, result);
+  if (!options.report_path.empty()) {
+    const CompiledModel model{p.graph, p.groups, p.kernels, memory, p.target, options, result};
+    Status page = write_page(Page::compile, compile_page(model), options.report_path);
+    if (!page.ok()) return page.errors();
+  }
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }

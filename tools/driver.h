@@ -15,6 +15,7 @@ struct CompileOptions {
   std::string model_path;
   std::string output_path;  // *.so, or *.o and *.a to be linked into a program
   std::string header_path;  // of a model that is linked in; empty: none
+  std::string report_path;  // of a page with plots; empty: none
   std::string target = "cpu";  // or a list of GPUs, for a library with code for each
   bool cubins = true;  // machine code for GPUs where NVIDIA's assembler is found; PTX is always there
   bool libraries = true;  // schedules of the log that call a GPU maker's library are taken

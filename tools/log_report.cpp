@@ -11,7 +11,6 @@
 #include "tensor/text.h"
 #include "tools/cmd_log.h"
 #include "tools/console.h"
-#include "tools/report_page.h"
 #include "tuner/analyzer_cpu.h"
 #include "tuner/cost_model.h"
 #include "tuner/library_schedules.h"
@@ -57,7 +56,9 @@ Json footprint(const tensor::Func& scheduled) {
 
 struct TaskTrials {
   tuner::Task task;
-  std::vector<const tuner::LogEntry*> entries;
+  std::vector<const tuner::LogEntry*> entries;  // each schedule's first
+  const tuner::LogEntry* best = nullptr;         // of all, races included
+  std::optional<double> default_us;              // as measured last
 };
 
 class Report {
@@ -113,6 +114,9 @@ class Report {
     std::set<std::pair<int, std::string>> seen;
     for (const tuner::LogEntry& entry : log_.entries) {
       if (entry.task != logged.id || entry.device.target != target || entry.source == "import" || tuner::is_picked(entry)) continue;
+      const tuner::Measurement& m = entry.trial.measurement;
+      if (entry.source == "default" && m.ok() && !m.is_censored && std::isfinite(m.best_us())) out.default_us = m.best_us();
+      if (tuner::is_valid(entry) && (out.best == nullptr || tuner::is_faster(entry, *out.best))) out.best = &entry;
       // What was measured once more is no other schedule.
       if (!seen.emplace(entry.threads, to_text(entry.trial.candidate.trace)).second) continue;
       out.entries.push_back(&entry);
@@ -145,14 +149,10 @@ class Report {
     }
 
     Json trials = Json::array();
-    const tuner::LogEntry* best = nullptr;
-    double default_us = std::numeric_limits<double>::infinity();
     for (size_t i = 0; i < count; ++i) {
       const tuner::LogEntry& entry = *t.entries[i];
       const tuner::Measurement& m = entry.trial.measurement;
       const bool is_timed = m.ok() && std::isfinite(m.best_us());
-      if (is_timed && entry.source == "default") default_us = std::min(default_us, m.best_us());
-      if (tuner::is_valid(entry) && (best == nullptr || tuner::is_faster(entry, *best))) best = &entry;
       trials.push_back({{"us", is_timed ? Json(m.best_us()) : Json(nullptr)},
                         {"error", tuner::to_text(m.error)},
                         {"message", m.message},
@@ -167,10 +167,11 @@ class Report {
     out["bytes"] = t.task.work.bytes;
     // A roofline of as many cores as the best one used.
     tensor::Target machine = target_;
+    const tuner::LogEntry* best = t.best;
     if (best) machine.cores = best->threads;
     const double bound_us = tuner::lower_bound_us(t.task.func, machine);
     out["bound_us"] = bound_us;
-    out["default_us"] = std::isfinite(default_us) ? Json(default_us) : Json(nullptr);
+    out["default_us"] = t.default_us ? Json(*t.default_us) : Json(nullptr);
     out["best_us"] = best ? Json(best->trial.measurement.best_us()) : Json(nullptr);
     out["roofline_share"] = best ? Json(bound_us / best->trial.measurement.best_us()) : Json(nullptr);
     out["space"] = nullptr;
@@ -284,14 +285,6 @@ Result<Json> log_report(const LogReportOptions& options) {
     }
   }
   return Report(options, *target, *log).make();
-}
-
-Status write_log_report(const LogReportOptions& options, const Json& data) {
-  std::ofstream out(options.output_path, std::ios::binary | std::ios::trunc);
-  out << report_page(data);
-  out.close();
-  if (!out) return Diagnostic{ErrorKind::environment, options.output_path, "cannot be written", ""};
-  return done();
 }
 
 }  // namespace mcc::tools

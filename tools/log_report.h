@@ -19,7 +19,5 @@ struct LogReportOptions {
 
 // The data of the page (see report_page.h), which is also what --json prints.
 Result<nlohmann::ordered_json> log_report(const LogReportOptions& options);
-// Writes the page.
-Status write_log_report(const LogReportOptions& options, const nlohmann::ordered_json& data);
 
 }  // namespace mcc::tools

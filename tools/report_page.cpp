@@ -1,11 +1,16 @@
 #include "tools/report_page.h"
 
+#include <fstream>
+
 #include "nlohmann/json.hpp"
 
 extern "C" {
-extern const char mcc_report_page_begin[], mcc_report_page_end[];
+extern const char mcc_tuning_page_begin[], mcc_tuning_page_end[];
+extern const char mcc_tuning_script_begin[], mcc_tuning_script_end[];
+extern const char mcc_compile_page_begin[], mcc_compile_page_end[];
+extern const char mcc_compile_script_begin[], mcc_compile_script_end[];
 extern const char mcc_report_style_begin[], mcc_report_style_end[];
-extern const char mcc_report_script_begin[], mcc_report_script_end[];
+extern const char mcc_report_common_begin[], mcc_report_common_end[];
 extern const char mcc_chart_js_begin[], mcc_chart_js_end[];
 }
 
@@ -32,14 +37,26 @@ void replace(std::string& page, const std::string& mark, const std::string& with
 
 }  // namespace
 
-std::string report_page(const nlohmann::ordered_json& data) {
-  std::string page(mcc_report_page_begin, mcc_report_page_end);
+std::string page_text(Page kind, const nlohmann::ordered_json& data) {
+  const bool is_tuning = kind == Page::tuning;
+  std::string page = is_tuning ? std::string(mcc_tuning_page_begin, mcc_tuning_page_end)
+                               : std::string(mcc_compile_page_begin, mcc_compile_page_end);
+  const std::string script = is_tuning ? std::string(mcc_tuning_script_begin, mcc_tuning_script_end)
+                                       : std::string(mcc_compile_script_begin, mcc_compile_script_end);
   // From the end to the start, so that no mark is looked for in what was put in.
-  replace(page, "@SCRIPT@", {mcc_report_script_begin, mcc_report_script_end});
+  replace(page, "@SCRIPT@", std::string(mcc_report_common_begin, mcc_report_common_end) + script);
   replace(page, "@DATA@", json_text(data));
   replace(page, "@LIBRARY@", {mcc_chart_js_begin, mcc_chart_js_end});
   replace(page, "@STYLE@", {mcc_report_style_begin, mcc_report_style_end});
   return page;
+}
+
+Status write_page(Page page, const nlohmann::ordered_json& data, const std::string& path) {
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out << page_text(page, data);
+  out.close();
+  if (!out) return Diagnostic{ErrorKind::environment, path, "cannot be written", ""};
+  return done();
 }
 
 }  // namespace mcc::tools

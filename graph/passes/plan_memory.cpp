@@ -32,6 +32,7 @@ class PlanMemory {
     for (size_t i = 0; i < groups_.size(); ++i)
       visit(static_cast<int>(i));
     assign_offsets();
+    count_live();
     finish();
     return std::move(plan_);
   }
@@ -155,6 +156,14 @@ class PlanMemory {
                                  [](const Storage* a, const Storage* b) { return a->offset < b->offset; });
       placed.insert(at, &s);
       plan_.arena_bytes = std::max(plan_.arena_bytes, offset + s.bytes);
+    }
+  }
+
+  void count_live() {
+    plan_.live_bytes.assign(groups_.size(), 0);
+    for (const Storage& s : storages_) {
+      for (int group = s.first; group <= s.last; ++group)
+        plan_.live_bytes[static_cast<size_t>(group)] += s.bytes;
     }
   }
 

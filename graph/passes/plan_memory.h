@@ -14,6 +14,7 @@ struct MemoryPlan {
   std::vector<Place> places;                     // one for each value
   std::vector<std::vector<int64_t>> workspaces;  // arena offsets of each group's workspaces
   int64_t arena_bytes = 0;
+  std::vector<int64_t> live_bytes;  // of the arena, while each group runs
 };
 
 // One arena, offsets fixed now. Two tensors share memory when their lifetimes do not meet; a kernel writes over an

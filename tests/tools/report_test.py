@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The page of `mcc log report` in a real browser: its script runs, its plots are drawn, and nothing is asked of the net."""
+"""The pages of `mcc log report` and `mcc compile --report` in a real browser: their scripts run, plots are drawn, nothing is asked of the net."""
 
 import json
 import os
@@ -48,15 +48,14 @@ def pixels(path):
     return width, height, channels, rows
 
 
-class Report(unittest.TestCase):
+class Page(unittest.TestCase):
+    """A folder with a model, the program, and a browser that looks at report.html."""
+
     @classmethod
     def setUpClass(cls):
         cls.temporary = tempfile.TemporaryDirectory()
         cls.folder = pathlib.Path(cls.temporary.name)
         (cls.folder / "model.onnx").write_bytes(model().SerializeToString())
-        cls.mcc("tune", "model.onnx", "--tune-log", "log.json", "--trials", "80", "--no-check")
-        cls.mcc("log", "report", "log.json", "-o", "report.html")
-        cls.page = (cls.folder / "report.html").read_text()
 
     @classmethod
     def tearDownClass(cls):
@@ -74,10 +73,35 @@ class Report(unittest.TestCase):
              f"--user-data-dir={self.folder}/profile", *options, (self.folder / "report.html").as_uri()],
             capture_output=True, text=True, timeout=180)
 
-    def test_is_self_contained(self):
-        markup = re.sub(r"<script.*?</script>", "", self.page, flags=re.S)
+    def expect_colors(self, height, *expected):
+        """Lines and bars in the colours of the plots."""
+        picture = self.folder / "report.png"
+        self.browse(f"--window-size=1000,{height}", f"--screenshot={picture}")
+        width, height, channels, rows = pixels(picture)
+        colors = dict.fromkeys(expected, 0)
+        for row in rows:
+            for x in range(0, width * channels, channels):
+                color = (row[x], row[x + 1], row[x + 2])
+                if color in colors:
+                    colors[color] += 1
+        for color, count in colors.items():
+            self.assertGreater(count, 20, f"nothing is drawn in {color}")
+
+    def expect_self_contained(self):
+        markup = re.sub(r"<script.*?</script>", "", (self.folder / "report.html").read_text(), flags=re.S)
         self.assertNotRegex(markup, r"(src|href)\s*=")
         self.assertNotIn("@import", markup)
+
+
+class Report(Page):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.mcc("tune", "model.onnx", "--tune-log", "log.json", "--trials", "80", "--no-check")
+        cls.mcc("log", "report", "log.json", "-o", "report.html")
+
+    def test_is_self_contained(self):
+        self.expect_self_contained()
 
     def test_shows_every_task(self):
         data = json.loads(self.mcc("log", "report", "log.json", "--json"))
@@ -121,18 +145,50 @@ class Report(unittest.TestCase):
 
     @unittest.skipIf(BROWSER is None, "no browser (chromium) is installed")
     def test_draws(self):
-        picture = self.folder / "report.png"
-        self.browse("--window-size=1000,1700", f"--screenshot={picture}")
-        width, height, channels, rows = pixels(picture)
-        # Lines and bars in the colours of the plots, below the table.
-        colors = {(11, 110, 153): 0, (217, 115, 13): 0, (68, 131, 97): 0}
-        for row in rows:
-            for x in range(0, width * channels, channels):
-                color = (row[x], row[x + 1], row[x + 2])
-                if color in colors:
-                    colors[color] += 1
-        for color, count in colors.items():
-            self.assertGreater(count, 50, f"nothing is drawn in {color}")
+        self.expect_colors(1700, (11, 110, 153), (217, 115, 13), (68, 131, 97))
+
+
+class CompileReport(Page):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.mcc("compile", "model.onnx", "--report", "report.html", "-o", "model.so")
+        page = (cls.folder / "report.html").read_text()
+        cls.data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, flags=re.S)[1])
+
+    def test_is_self_contained(self):
+        self.expect_self_contained()
+
+    def test_says_what_the_library_has(self):
+        library = json.loads(self.mcc("inspect", "model.so", "--json"))
+        self.assertEqual([k["id"] for k in self.data["kernels"]], [k["task"] for k in library["schedules"]["kernels"]])
+        self.assertEqual(len(self.data["steps"]), library["nodes"])
+        self.assertEqual(sum(k["count"] for k in self.data["kernels"]), library["nodes"])
+        self.assertEqual(self.data["weight_bytes"], library["weight_bytes"])
+        # The arena holds what is alive at any time, and without gaps no more.
+        self.assertEqual(max(s["live_bytes"] for s in self.data["steps"]), library["arena_bytes"])
+        self.assertEqual(sorted(n for k in self.data["kernels"] for n in k["nodes"]), ["bias", "product", "relu", "second", "softmax"])
+        # 32 x 48 x 64 and 32 x 64 x 24 multiplications and additions, and some of the epilogues.
+        flops = sum(k["flops"] * k["count"] for k in self.data["kernels"])
+        products = 2 * 32 * 64 * (48 + 24)
+        self.assertTrue(products < flops < 1.1 * products, flops)
+
+    def test_is_the_same_each_time(self):
+        page = (self.folder / "report.html").read_bytes()
+        self.mcc("compile", "model.onnx", "--report", "again.html", "-o", "model.so")
+        self.assertEqual((self.folder / "again.html").read_bytes(), page)
+
+    def test_needs_a_place_to_write(self):
+        done = subprocess.run([MCC, "compile", "model.onnx", "--report", "nowhere/page.html", "-o", "model.so"], capture_output=True, text=True, cwd=self.folder)
+        self.assertEqual(done.returncode, 5)
+        self.assertIn("nowhere/page.html: cannot be written", done.stderr)
+
+    @unittest.skipIf(BROWSER is None, "no browser (chromium) is installed")
+    def test_draws(self):
+        dom = self.browse("--dump-dom").stdout
+        self.assertIn('data-ready="yes"', dom)
+        self.assertEqual(len(re.findall(r'id="row_[0-9a-f]+"', dom)), len(self.data["kernels"]))
+        self.expect_colors(1200, (11, 110, 153), (217, 115, 13), (68, 131, 97))
 
 
 if __name__ == "__main__":

@@ -1,49 +1,11 @@
-'use strict';
-const data = JSON.parse(document.getElementById('data').textContent);
-const byId = (id) => document.getElementById(id);
-const colors = ['#0b6e99', '#d9730d', '#448361', '#9065b0', '#c14c8a', '#d44c47', '#cb912f', '#6b7a8c', '#2a9d8f', '#5e60ce'];
-Chart.defaults.animation = false;
-Chart.defaults.maintainAspectRatio = false;
-Chart.defaults.font.size = 12;
-Chart.defaults.color = '#5b6875';
-Chart.defaults.plugins.legend.display = false;
-
-const time = (us) => us == null ? '-' : us >= 1e6 ? (us / 1e6).toFixed(2) + ' s' : us >= 1e3 ? (us / 1e3).toFixed(3) + ' ms' : us.toFixed(2) + ' us';
-const count = (n) => n >= 1e9 ? (n / 1e9).toFixed(2) + ' G' : n >= 1e6 ? (n / 1e6).toFixed(2) + ' M' : n >= 1e3 ? (n / 1e3).toFixed(1) + ' k' : String(n);
-const percent = (x) => x == null ? '-' : (100 * x).toFixed(1) + ' %';
 const gflops = (task, us) => us > 0 ? task.flops / us / 1e3 : null;
 // Kernels with hardly any arithmetic are rated by their traffic.
 const is_arithmetic = (task) => task.flops > 2 * task.bytes;
 const speed = (task, us) => is_arithmetic(task) ? gflops(task, us) : us > 0 ? task.bytes / us / 1e3 : null;
 const speed_unit = (task) => is_arithmetic(task) ? 'GFLOP/s' : 'GB/s';
 
-function cell(row, text, className) {
-  const td = document.createElement(row.parentNode.tagName === 'THEAD' ? 'th' : 'td');
-  td.textContent = text;
-  if (className) td.className = className;
-  row.appendChild(td);
-  return td;
-}
-
-function table(id, head, rows, fill) {
-  const element = byId(id);
-  element.replaceChildren();
-  const top = element.createTHead().insertRow();
-  head.forEach(([text, className]) => cell(top, text, className));
-  const body = element.createTBody();
-  rows.forEach((r) => fill(body.insertRow(), r));
-}
-
 const model_us = (key) => data.tasks.reduce((sum, t) => sum + (t[key] == null ? 0 : t[key] * t.count), 0);
 const tasks = data.tasks.slice().sort((a, b) => (b.best_us || 0) * b.count - (a.best_us || 0) * a.count);
-const label = (t) => t.name.length > 26 ? t.name.slice(0, 25) + '…' : t.name;
-
-let chart_of = {};
-function draw(id, config) {
-  if (chart_of[id]) chart_of[id].destroy();
-  chart_of[id] = new Chart(byId(id), config);
-}
-const axis = (text, more) => Object.assign({title: {display: true, text}, grid: {color: '#eef1f4'}}, more);
 
 function summary() {
   const before = model_us('default_us'), after = model_us('best_us');
@@ -69,10 +31,7 @@ function overview() {
       cell(row, s == null ? '-' : s.toFixed(1) + ' ' + speed_unit(t));
       cell(row, percent(t.bound_us && t.best_us ? t.bound_us / t.best_us : null));
       const share = cell(row, percent(total > 0 && t.best_us ? t.best_us * t.count / total : null));
-      const bar = document.createElement('span');
-      bar.className = 'bar';
-      bar.style.width = Math.round(60 * (t.best_us || 0) * t.count / (widest || 1)) + 'px';
-      share.appendChild(bar);
+      share.appendChild(bar(60 * (t.best_us || 0) * t.count / (widest || 1)));
       cell(row, t.nodes.join(' '), 'left nodes').title = t.nodes.join('\n');
       row.onclick = () => choose(t.id);
       row.id = 'row_' + t.id;
@@ -135,9 +94,7 @@ let current = null;
 function choose(id) {
   current = tasks.find((t) => t.id === id) || tasks[0];
   if (!current) return;
-  document.querySelectorAll('tr.chosen').forEach((r) => r.classList.remove('chosen'));
-  const row = byId('row_' + current.id);
-  if (row) row.classList.add('chosen');
+  mark_row(current.id);
   byId('task').value = current.id;
   byId('task_text').textContent = `${count(current.flops)}FLOP, ${count(current.bytes)}B of compulsory traffic, bound ${time(current.bound_us)}, best ${time(current.best_us)}` +
     (current.space ? `, space of ${count(current.space)} points` : '') + '.';

@@ -1,0 +1,105 @@
+#include "tools/compile_page.h"
+
+#include <filesystem>
+
+#include "nlohmann/json.hpp"
+#include "tuner/analyzer_cpu.h"
+
+namespace mcc::tools {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const char* source_text(ScheduleSource source) {
+  switch (source) {
+    case ScheduleSource::rules:
+      return "default";
+    case ScheduleSource::log_exact:
+      return "exact";
+    case ScheduleSource::log_picked:
+      return "picked";
+    case ScheduleSource::log_nearest:
+      return "nearest";
+    case ScheduleSource::file:
+      return "file";
+  }
+  return "";
+}
+
+Json extents(const std::array<tensor::Expr, 3>& axes) {
+  Json out = Json::array();
+  for (const tensor::Expr& extent : axes) {
+    int64_t value = 1;
+    if (extent.defined() && !tensor::as_int(extent, &value)) {
+      out.push_back("?");
+    } else {
+      out.push_back(value);
+    }
+  }
+  return out;
+}
+
+Json launch_json(const codegen::DeviceLaunch& launch, const DeviceVariant& variant) {
+  Json out = {{"entry", launch.product ? "cuBLASLt" : launch.entry},
+              {"grid", launch.product ? Json::array() : extents(launch.grid)},
+              {"block", launch.product ? Json::array() : extents(launch.block)},
+              {"shared_bytes", launch.shared_bytes},
+              {"figures", Json::array()}};
+  for (const codegen::Cubin& cubin : variant.cubins) {
+    for (const codegen::EntryFigures& f : cubin.entries) {
+      if (f.entry != launch.entry) continue;
+      out["figures"].push_back({{"arch", cubin.arch},
+                                {"registers", f.registers},
+                                {"spilled_bytes", f.spill_stores + f.spill_loads}});
+    }
+  }
+  return out;
+}
+
+Json kernel_json(const CompiledModel& m, const Kernel& kernel) {
+  const bool is_cpu = m.target.kind == tensor::TargetKind::cpu;
+  Json out = {{"id", kernel.id},
+              {"name", kernel.name},
+              {"nodes", Json::array()},
+              {"count", kernel.uses},
+              {"flops", kernel.work.flops},
+              {"bytes", kernel.work.bytes},
+              {"bound_us", is_cpu ? Json(tuner::lower_bound_us(kernel.func, m.target)) : Json(nullptr)},
+              {"source", source_text(kernel.source)},
+              {"origin", kernel.origin},
+              {"trace", kernel.trace},
+              {"launches", Json::array()}};
+  for (const DeviceVariant& variant : kernel.device) {
+    for (const codegen::DeviceLaunch& launch : variant.code.launches)
+      out["launches"].push_back(launch_json(launch, variant));
+  }
+  return out;
+}
+
+}  // namespace
+
+Json compile_page(const CompiledModel& m) {
+  Json out = {{"version", MCC_VERSION},
+              {"model", std::filesystem::path(m.options.model_path).filename().string()},
+              {"target", m.report.target},
+              {"weight_bytes", m.report.weight_bytes},
+              {"arena_bytes", m.report.arena_bytes},
+              {"file_bytes", m.report.file_bytes},
+              {"kernels", Json::array()},
+              {"steps", Json::array()},
+              {"notes", m.report.notes}};
+  for (const Kernel& kernel : m.set.kernels)
+    out["kernels"].push_back(kernel_json(m, kernel));
+  for (size_t i = 0; i < m.groups.size(); ++i) {
+    const int kernel = m.set.of_group[i];
+    if (kernel < 0) continue;
+    const auto k = static_cast<size_t>(kernel);
+    out["steps"].push_back({{"name", m.set.kernels[k].name}, {"live_bytes", m.memory.live_bytes[i]}});
+    for (std::string& node : graph::origins(m.graph, m.groups[i]))
+      out["kernels"][k]["nodes"].push_back(std::move(node));
+  }
+  return out;
+}
+
+}  // namespace mcc::tools
