@@ -48,9 +48,9 @@ class Trials:
     def __init__(self, task, rows, default):
         self.task, self.rows, self.default = task, rows, default
 
-    def best(self, trials=None, seconds=None):
-        rows = self.rows[:trials] if trials else self.rows
-        rows = [r for r in rows if r[1] is not None and (seconds is None or r[0] <= seconds)]
+    def best(self, seconds):
+        """Of what a search had measured by then, not raced."""
+        rows = [r for r in self.rows if r[1] is not None and r[0] <= seconds]
         return min(rows, key=lambda r: r[1])[2] if rows else self.default
 
 
@@ -92,7 +92,7 @@ class Bench:
         log.unlink(missing_ok=True)
         start = self.tune(model, task, search, cost_model, trials, seed=seed, log=log)
         took = time.time() - start  # a log's own times are whole seconds
-        return self.read(log, task, start), took
+        return self.read(log, task, start), self.picked(log), took
 
     def picked(self, log):
         """The schedule that a log stands for."""
@@ -154,9 +154,9 @@ def run_kernel(bench, model, options):
     runs = {}
     for search, cost_model in options.contestants:
         for seed in range(1, options.seeds + 1):
-            trials, took = bench.fresh(model, task, search, cost_model, options.equal_trials, seed)
-            runs[search, cost_model, seed] = (trials.best(trials=options.equal_trials), trials.best(seconds=options.equal_seconds),
-                                              took / max(len(trials.rows), 1))
+            trials, picked, took = bench.fresh(model, task, search, cost_model, options.equal_trials, seed)
+            at_seconds = picked if took <= options.equal_seconds else trials.best(seconds=options.equal_seconds)
+            runs[search, cost_model, seed] = (picked, at_seconds, took / max(len(trials.rows), 1))
     traces = list(picks.values()) + [t for run in runs.values() for t in run[:2]]
     us = bench.again(found.task, [t for t in traces if t], options.rounds)
     best = min(us.values())
