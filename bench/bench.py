@@ -12,7 +12,7 @@ import tempfile
 import time
 
 import report
-from machine import FmaPeak, cpu_count, cpu_facts, slug, source_version
+from machine import FmaPeak, cpu_count, cpu_facts, save, source_version
 from runtimes import Failure, Mcc, Peer, last_line, run_json, run_measured
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -178,11 +178,8 @@ def save(options, result):
     suffix += "-tuned" if options.tune else ""
     suffix += "-quick" if options.quick else ""
     suffix += "-part" if options.models else ""
-    stem = pathlib.Path(options.out) / f"{result['date']}-{slug(result['machine']['name'])}{suffix}"
-    stem.parent.mkdir(parents=True, exist_ok=True)
     text = report.markdown(result)
-    pathlib.Path(f"{stem}.md").write_text(text)
-    pathlib.Path(f"{stem}.json").write_text(json.dumps(result, indent=1) + "\n")
+    stem = save(options.out, result["date"], result["machine"]["name"], suffix, result, text)
     print(json.dumps(result, indent=1) if options.json else text)
     say(f"written: {stem}.md and .json")
 

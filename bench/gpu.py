@@ -4,7 +4,6 @@ stay on the GPU. A peer that cannot be had is named and left out. Without a GPU:
 
 import argparse
 import datetime
-import json
 import os
 import pathlib
 import shutil
@@ -12,7 +11,7 @@ import sys
 import tempfile
 
 import report
-from machine import cpu_facts, slug, source_version
+from machine import cpu_facts, save, source_version
 from runtimes import Failure, Mcc, Peer, last_line, run_json, run_measured
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -158,10 +157,7 @@ def main():
             work.mkdir()
             result["models"].append(measure_model(options, name, path, work, versions))
             shutil.rmtree(work)
-    stem = pathlib.Path(options.out) / f"{result['date']}-{slug(gpu['name'])}-gpu{'-tuned' if options.tune else ''}"
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    pathlib.Path(f"{stem}.md").write_text(markdown(result))
-    pathlib.Path(f"{stem}.json").write_text(json.dumps(result, indent=1) + "\n")
+    stem = save(options.out, result["date"], gpu["name"], f"-gpu{'-tuned' if options.tune else ''}", result, markdown(result))
     print(markdown(result))
     say(f"written: {stem}.md and .json")
     return 1 if any("mcc" in e for m in result["models"] for e in m["errors"]) else 0

@@ -1,5 +1,6 @@
 """What the figures were measured on: CPU, versions, the peak of its multiply-add units."""
 
+import json
 import os
 import pathlib
 import platform
@@ -38,6 +39,16 @@ def slug(cpu_name):
     """`Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz` -> `intel-xeon-platinum-8481c`"""
     name = re.sub(r"\((R|TM)\)|@.*|\b(CPU|Processor)\b|\d+-Core", " ", cpu_name, flags=re.IGNORECASE)
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "unknown-cpu"
+
+
+def save(folder, date, name, kind, result, text):
+    """FOLDER/DATE-NAME{-KIND}.md and .json; the path without the ending."""
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = folder / f"{date}-{slug(name)}{kind}"
+    pathlib.Path(f"{stem}.md").write_text(text)
+    pathlib.Path(f"{stem}.json").write_text(json.dumps(result, indent=1) + "\n")
+    return stem
 
 
 def source_version():

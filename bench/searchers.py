@@ -128,10 +128,7 @@ def main():
         for n in map(int, options.sizes.split(",")):
             result["rows"].append(compare(bench, n, options))
             print(json.dumps(result["rows"][-1]), file=sys.stderr, flush=True)
-    options.out.mkdir(parents=True, exist_ok=True)
-    stem = options.out / f"{result['date']}-{machine.slug(result['machine']['name'])}-searchers"
-    pathlib.Path(f"{stem}.json").write_text(json.dumps(result, indent=1) + "\n")
-    pathlib.Path(f"{stem}.md").write_text(markdown(result))
+    machine.save(options.out, result["date"], result["machine"]["name"], "-searchers", result, markdown(result))
     print(markdown(result))
 
 

@@ -4,7 +4,6 @@
 
 import argparse
 import datetime
-import json
 import os
 import pathlib
 import tempfile
@@ -15,7 +14,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from kernels import matmul
-from machine import FmaPeak, cpu_count, cpu_facts, slug, source_version
+from machine import FmaPeak, cpu_count, cpu_facts, save, source_version
 from report import number, table
 from runtimes import Failure, Mcc, run_json, run_measured
 
@@ -138,12 +137,9 @@ def main():
             "libraries in turns. Published: the course's, on another machine."]
     for title, lines in tables:
         text += ["", f"## {title}", "", *lines]
-    stem = options.out / f"{date}-{slug(cpu['name'])}-staircase"
-    options.out.mkdir(parents=True, exist_ok=True)
-    pathlib.Path(f"{stem}.md").write_text("\n".join(text) + "\n")
-    pathlib.Path(f"{stem}.json").write_text(json.dumps(
-        {"date": date, "machine": cpu, "versions": {"mcc": source_version()}, "fma_peak_gflops": peak.gflops,
-         "product": measured[0], "network": measured[1]}, indent=1) + "\n")
+    result = {"date": date, "machine": cpu, "versions": {"mcc": source_version()}, "fma_peak_gflops": peak.gflops,
+              "product": measured[0], "network": measured[1]}
+    save(options.out, date, cpu["name"], "-staircase", result, "\n".join(text) + "\n")
     print("\n".join(text))
 
 

@@ -216,10 +216,7 @@ def parse_arguments():
 
 
 def write(result, options):
-    options.out.mkdir(parents=True, exist_ok=True)
-    stem = options.out / f"{result['date']}-{machine.slug(result['machine']['name'])}-tuning"
-    pathlib.Path(f"{stem}.json").write_text(json.dumps(result, indent=1) + "\n")
-    pathlib.Path(f"{stem}.md").write_text(markdown(result, options))
+    machine.save(options.out, result["date"], result["machine"]["name"], "-tuning", result, markdown(result, options))
 
 
 def main():

@@ -9,6 +9,7 @@ extern const char mcc_tuning_page_begin[], mcc_tuning_page_end[];
 extern const char mcc_tuning_script_begin[], mcc_tuning_script_end[];
 extern const char mcc_compile_page_begin[], mcc_compile_page_end[];
 extern const char mcc_compile_script_begin[], mcc_compile_script_end[];
+extern const char mcc_report_frame_begin[], mcc_report_frame_end[];
 extern const char mcc_report_style_begin[], mcc_report_style_end[];
 extern const char mcc_report_common_begin[], mcc_report_common_end[];
 extern const char mcc_chart_js_begin[], mcc_chart_js_end[];
@@ -39,15 +40,18 @@ void replace(std::string& page, const std::string& mark, const std::string& with
 
 std::string page_text(Page kind, const nlohmann::ordered_json& data) {
   const bool is_tuning = kind == Page::tuning;
-  std::string page = is_tuning ? std::string(mcc_tuning_page_begin, mcc_tuning_page_end)
-                               : std::string(mcc_compile_page_begin, mcc_compile_page_end);
+  const std::string body = is_tuning ? std::string(mcc_tuning_page_begin, mcc_tuning_page_end)
+                                     : std::string(mcc_compile_page_begin, mcc_compile_page_end);
   const std::string script = is_tuning ? std::string(mcc_tuning_script_begin, mcc_tuning_script_end)
                                        : std::string(mcc_compile_script_begin, mcc_compile_script_end);
+  std::string page(mcc_report_frame_begin, mcc_report_frame_end);
   // From the end to the start, so that no mark is looked for in what was put in.
   replace(page, "@SCRIPT@", std::string(mcc_report_common_begin, mcc_report_common_end) + script);
   replace(page, "@DATA@", json_text(data));
   replace(page, "@LIBRARY@", {mcc_chart_js_begin, mcc_chart_js_end});
+  replace(page, "@BODY@", body);
   replace(page, "@STYLE@", {mcc_report_style_begin, mcc_report_style_end});
+  replace(page, "@TITLE@", is_tuning ? "mcc tuning report" : "mcc compile report");
   return page;
 }
 

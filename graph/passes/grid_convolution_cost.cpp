@@ -25,12 +25,12 @@ double moved_us(double bytes, double of, const Gpu& gpu) {
   return bytes / ((is_cached ? std::max(cache, gpu.gb_per_s) : gpu.gb_per_s) * 1e3);
 }
 
-// In as many parts as take the least time, of those that the rule offers (tuner/grid_product.cpp). `first`: the extent of the
-// first axis of the sum; fetch_us: what it has to wait for memory in any case; parts_launch: the parts are added up by a launch more.
-double product_us(ProductExtents p, int64_t first, double fetch_us, bool parts_launch, const Gpu& gpu) {
+// In as many parts as take the least time, of those that the rule offers (tuner/grid_product.cpp). `longest`: the extent of the
+// longest axis of the sum; fetch_us: what it has to wait for memory in any case; parts_launch: the parts are added up by a launch more.
+double product_us(ProductExtents p, int64_t longest, double fetch_us, bool parts_launch, const Gpu& gpu) {
   p.stages = gpu.sm() >= 80 ? 2 : 1;
   double best = tensor::best_product_time(p, gpu);
-  for (int64_t parts = 2; parts <= 32 && first % parts == 0 && p.k / parts >= gpu.warp; parts *= 2) {
+  for (int64_t parts = 2; parts <= 32 && longest % parts == 0 && p.k / parts >= gpu.warp; parts *= 2) {
     ProductExtents divided = p;
     divided.g *= parts;
     divided.k /= parts;
@@ -51,7 +51,8 @@ double grid_direct_us(const ConvProblem& p, const Gpu& gpu, int64_t model_weight
   const ProductExtents product{
       .i = p.out_channels, .j = p.images * p.height * p.width, .k = p.in_channels * window, .period = window};
   const double fetch_us = moved_us(direct_weight_bytes(p), static_cast<double>(model_weight_bytes), gpu);
-  return product_us(product, p.in_channels, fetch_us, true, gpu);
+  const int64_t longest = std::max({p.in_channels, p.kernel[0], p.kernel[1]});
+  return product_us(product, longest, fetch_us, true, gpu);
 }
 
 double grid_winograd_us(const ConvProblem& p, int64_t m, const Gpu& gpu, int64_t model_weight_bytes) {

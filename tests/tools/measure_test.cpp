@@ -325,6 +325,30 @@ TEST(MeasureRace, StopsEarlyWhenAllAreBehindTheIncumbent) {
   EXPECT_LT(spent, 4 * 2600.0);
 }
 
+// Runs of a kernel that takes longer than any stage.
+TEST(MeasureRace, APatientRaceRunsSlowKernelsOften) {
+  const auto runs_with = [](double patience) {
+    int64_t all = 0;
+    RaceOptions options;
+    options.precision = 0;
+    options.patience = patience;
+    Race race(
+        options,
+        [&](size_t, int64_t runs) {
+          all += runs;
+          const double noise_us = static_cast<double>(all % 7);  // so that no stage ends early
+          return RunBlock{50'000 + noise_us, 50'000.0 * static_cast<double>(runs), false};
+        },
+        [](const Lane&) {});
+    race.enter(0, 50'000);
+    race.finish();
+    return all;
+  };
+  EXPECT_EQ(runs_with(1), 3);
+  EXPECT_GE(runs_with(8), 8 * (1 + 2 + 4));
+  EXPECT_LE(runs_with(8), 8 * (1 + 2 + 4) + 3) << "one more a stage, by the noise";
+}
+
 TEST(MeasureRace, DisturbedBlocksAreRepeatedButNotForever) {
   int blocks = 0;
   Race race(
@@ -351,12 +375,15 @@ TEST(MeasureProtocol, MessagesSurviveTheWay) {
   request.options.incumbent_us = 12.5;
   request.options.is_cold = true;
   request.options.seed = 77;
+  request.options.is_fresh = true;
+  request.options.patience = 8;
   request.emit.optimization = 3;
   request.emit.fast_math = true;
   request.is_serial = true;
   Result<WorkerRequest> read = decode_request(encode(request));
   ASSERT_TRUE(read.ok()) << to_text(read.errors());
   EXPECT_EQ(encode(*read), encode(request));
+  EXPECT_EQ(read->options.patience, 8);
   EXPECT_EQ(encode(request).find('\n'), std::string::npos);
 
   WorkerMessage message;

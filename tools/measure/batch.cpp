@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <cmath>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -256,11 +255,7 @@ class Batch {
     RaceOptions options;
     options.incumbent_us = request_.options.incumbent_us;
     options.precision = request_.options.precision;
-    const double patience = request_.options.patience;
-    for (int i = 0; i < 3; ++i) {
-      options.stage_us[i] *= patience;
-      if (patience > 1) options.stage_runs[i] = std::llround(patience * (1 << i));
-    }
+    options.patience = request_.options.patience;
     // Emptying the caches takes longer than most runs: blocks stay short so that there are enough of them.
     if (request_.options.is_cold) options.block_us = 30;
     Race race(

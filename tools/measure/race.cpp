@@ -55,9 +55,9 @@ void Race::enter(size_t candidate, double warm_us) {
   }
   // A long run is a block by itself.
   if (first.us >= options_.block_us && !first.is_disturbed) lane.times_us.push_back(first.us);
-  const double stage_us = stage(0, lane.best_us);
-  double spare_us = stage_us;  // for blocks that have to be repeated
-  while (lane.times_us.empty() || lane.wall_us < stage_us) {
+  const double wanted_us = stage_us(0, lane.best_us);
+  double spare_us = wanted_us;  // for blocks that have to be repeated
+  while (lane.times_us.empty() || lane.wall_us < wanted_us) {
     const RunBlock block = take_block(lane);
     if (block.is_disturbed && spare_us > 0) {
       spare_us -= block.wall_us;
@@ -91,8 +91,10 @@ bool Race::is_precise(const Lane& lane) const {
   return *quarter <= lane.best_us * (1 + options_.precision);
 }
 
-double Race::stage(int number, double run_us) const {
-  return std::max(options_.stage_us[number], static_cast<double>(options_.stage_runs[number]) * run_us);
+// An ordinary race has one run of what takes longer than a stage; a patient one at least 1, 2 and 4, as often as it is patient.
+double Race::stage_us(int stage, double run_us) const {
+  const double runs_us = options_.patience > 1 ? run_us * (1 << stage) : 0;
+  return options_.patience * std::max(options_.stage_us[stage], runs_us);
 }
 
 // Blocks in turns until each candidate has had its time, or all are known well enough.
@@ -118,9 +120,9 @@ void Race::run_stage(double budget_us) {
 
 void Race::finish() {
   keep_best(std::max<size_t>((entered_ + 1) / 2, 1));
-  run_stage(stage(1, best_us_));
+  run_stage(stage_us(1, best_us_));
   keep_best(3);
-  run_stage(stage(2, best_us_));
+  run_stage(stage_us(2, best_us_));
   keep_best(1);
   if (lanes_.empty()) return;
   lanes_.front().is_winner = true;

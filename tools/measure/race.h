@@ -23,7 +23,7 @@ struct RaceOptions {
   double precision = 0.01;
   double block_us = 300;  // of one block; a block is at least one run
   double stage_us[3] = {2'000, 8'000, 30'000};
-  int64_t stage_runs[3] = {1, 1, 1};  // at least, for kernels that take longer than a stage
+  double patience = 1;    // stages are so many times as long; beyond 1 they have enough runs of slow kernels, too
   double hopeless = 3;  // times the best: stopped after the first runs
   double behind = 1.3;  // times the best: not in the later stages
 };
@@ -54,7 +54,7 @@ class Race {
  private:
   RunBlock take_block(Lane& lane);
   void keep_best(size_t count);
-  double stage(int number, double run_us) const;  // its length
+  double stage_us(int stage, double run_us) const;  // its length
   void run_stage(double budget_us);
   double bar_us() const;
   bool is_precise(const Lane& lane) const;

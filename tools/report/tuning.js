@@ -124,7 +124,7 @@ function one_task() {
   let best = null;
   const line = timed.map((r) => { best = best == null ? r.us : Math.min(best, r.us); return {x: r.n, y: speed(t, best)}; });
   const every = scatter('trial', unit, timed.map((r) => at(r, r.n)), '#9fb4c4');
-  every.data.datasets.push({type: 'line', data: line, borderColor: colors[1], borderWidth: 2, pointRadius: 0, stepped: true});
+  every.data.datasets.push({type: 'line', data: line, borderColor: colors[1], borderWidth: 3, pointRadius: 0, stepped: true});
   draw('trials', every);
 
   const name = byId('decision').value;
