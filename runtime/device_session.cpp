@@ -17,7 +17,8 @@ mcc_status place(mcc_session* session, DeviceTensor* tensor, const void* data, c
   CurrentContext current(cuda, device.on->context);
   tensor->is_on_device = is_on_device(cuda, data);
   mcc_cu_pointer address = reinterpret_cast<uintptr_t>(data);
-  if (!tensor->is_on_device || address % MCC_BUFFER_ALIGNMENT != 0) {
+  // What is on another GPU is copied, as is what vectors do not fit.
+  if (!tensor->is_on_device || address % MCC_BUFFER_ALIGNMENT != 0 || !is_of_device(cuda, data, device.on->device)) {
     if (!tensor->has_own) {
       const mcc_status status = allocate_on_device(cuda, tensor->bytes, name, &tensor->own, error);
       if (status != MCC_OK) return status;
@@ -148,6 +149,7 @@ mcc_status set_up_memory(mcc_session* session, mcc_error* error) {
 void drop_graph(DeviceSession* device) {
   if (device->graph != nullptr) device->on->cuda->graph_exec_destroy(device->graph);
   device->graph = nullptr;
+  device->is_graph_stale = false;
 }
 
 mcc_status resolve_addresses(mcc_session* session, mcc_error* error) {
@@ -162,7 +164,8 @@ mcc_status resolve_addresses(mcc_session* session, mcc_error* error) {
     const mcc_status status = encode_map(*device.on->cuda, *m.of, address, m.map(), error);
     if (status != MCC_OK) return status;
   }
-  drop_graph(&device);
+  // Destroyed later: a driver may refuse that while a stream is being captured.
+  device.is_graph_stale = device.graph != nullptr;
   device.runs = 0;
   device.is_stale = false;
   return MCC_OK;
@@ -230,6 +233,7 @@ void make_graph(mcc_session* session) {
 
 mcc_status run_steps(mcc_session* session, mcc_error* error) {
   DeviceSession& device = *session->device;
+  if (device.is_graph_stale) drop_graph(&device);
   if (device.graph == nullptr && !device.has_graph_failed && device.runs >= kRunsBeforeGraph &&
       device.steps.size() > 1)
     make_graph(session);
@@ -307,6 +311,13 @@ mcc_cu_result copy_out(mcc_session* session, uint64_t i) {
   }
   return cuda.copy_to_host(tensor.pinned != nullptr ? tensor.pinned : slot.data, from, tensor.bytes,
                            device.stream);
+}
+
+// Whether the caller makes a graph of what goes to its stream: of a run, the single launches, since no graph can be launched there.
+bool is_being_captured(const DeviceSession& device) {
+  int status = 0;
+  return device.is_callers_stream &&
+         device.on->cuda->stream_is_capturing(device.stream, &status) == MCC_CU_SUCCESS && status != 0;
 }
 
 bool is_all_on_device(const mcc_session& session) {
@@ -390,6 +401,13 @@ mcc_status run_device(mcc_session* session, mcc_error* error) {
   DeviceSession& device = *session->device;
   const mcc_cuda_driver& cuda = *device.on->cuda;
   CurrentContext current(cuda, device.on->context);
+  const bool is_captured = is_being_captured(device);
+  if (is_captured && (session->is_profiling || !is_all_on_device(*session))) {
+    return fail(error, MCC_INVALID_ARGUMENT,
+                "the stream is being captured: %s",
+                session->is_profiling ? "switch profiling off, which waits for the GPU"
+                                      : "inputs and outputs have to be in the GPU's memory");
+  }
   if (device.is_stale) {
     const mcc_status status = resolve_addresses(session, error);
     if (status != MCC_OK) return status;
@@ -398,7 +416,9 @@ mcc_status run_device(mcc_session* session, mcc_error* error) {
   for (uint64_t i = 0; i < device.inputs.size() && code == MCC_CU_SUCCESS; ++i)
     code = copy_in(session, i);
   if (code != MCC_CU_SUCCESS) return fail_cuda(cuda, code, "the inputs cannot be copied to the GPU", error);
-  const mcc_status status = session->is_profiling ? run_profiled(session, error) : run_steps(session, error);
+  const mcc_status status = session->is_profiling ? run_profiled(session, error)
+                            : is_captured         ? launch_all(session, error)
+                                                  : run_steps(session, error);
   if (status != MCC_OK) return status;
   for (uint64_t i = 0; i < device.outputs.size() && code == MCC_CU_SUCCESS; ++i)
     code = copy_out(session, i);

@@ -57,6 +57,7 @@ struct DeviceSession {
   uint32_t runs = 0;                // with the present addresses
   bool has_graph_failed = false;    // this driver makes none
   mcc_cu_graph_exec graph = nullptr;
+  bool is_graph_stale = false;      // it is of other addresses
   Array<mcc_cu_event> events;  // one more than nodes, when profiling has been on
 };
 
@@ -64,6 +65,8 @@ struct DeviceSession {
 mcc_status allocate_on_device(const mcc_cuda_driver& cuda, uint64_t bytes, const char* what,
                               mcc_cu_pointer* memory, mcc_error* error);
 bool is_on_device(const mcc_cuda_driver& cuda, const void* memory);
+// Whether kernels of this GPU may use the device memory as it is: it is the GPU's own, or managed.
+bool is_of_device(const mcc_cuda_driver& cuda, const void* memory, mcc_cu_device device);
 
 mcc_status set_up_device(mcc_session* session, const mcc_session_options& options, mcc_error* error);
 void destroy_device(mcc_session* session);

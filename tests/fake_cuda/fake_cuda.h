@@ -1,5 +1,5 @@
 // A stand-in for NVIDIA's driver, for tests on machines without a GPU: a libcuda.so.1 that keeps device memory in the host's,
-// records calls, checks what a real driver would, and fails on demand. Kernels are host functions that the test gives by their
+// records calls, works on a stream only when somebody waits for it, refuses what a real driver would, and fails on demand. Kernels are host functions that the test gives by their
 // entry's name; or it runs their PTX (ptx.h), slowly.
 //
 // A test program loads it before the runtime looks for libcuda.so.1 and talks to it through fake_cuda(). For a program that

@@ -46,8 +46,10 @@ void Parser::parse(const std::string& text) {
     } else if (line.starts_with(".local")) {
       f->locals[array_name(line)] = f->local_bytes;
       f->local_bytes += (array_bytes(line) + 63) / 64 * 64;
+    } else if (line.starts_with(".reqntid")) {
+      std::sscanf(line.c_str(), ".reqntid %u, %u, %u", &f->block[0], &f->block[1], &f->block[2]);
     } else if (line[0] == '.') {
-      continue;  // .reqntid, .loc, ...
+      continue;  // .loc, ...
     } else if (line.back() == ':') {
       f->labels[line.substr(0, line.size() - 1)] = f->steps.size();
     } else {
@@ -62,6 +64,8 @@ void Parser::parse(const std::string& text) {
 
 void Parser::add_shared(const std::string& line) {
   const size_t bytes = array_bytes(line);
+  constexpr size_t kMostStatic = 48 << 10;
+  if (bytes > kMostStatic) throw Bad("more shared memory than an entry may have of its own: " + line);
   shared_bytes = (shared_bytes + 1023) / 1024 * 1024;  // as far as any alignment goes
   shared[array_name(line)] = {shared_bytes, bytes};
   shared_bytes += bytes;
@@ -156,15 +160,19 @@ void Parser::decode_op(Function& f, Step& step, const std::vector<std::string>& 
   } else if (name == "shfl") {
     if (op[2] != "bfly" && op[2] != "down") throw Bad("shuffle");
     const size_t to = static_cast<size_t>(reg(f, a[0].substr(0, a[0].find('|'))));
+    // Segments of the whole warp, of which all lanes are named.
+    if (a.size() != 5 || a[3] != "31" || a[4] != "-1") throw Bad("lanes of a shuffle");
     together(f, step,
              [=, is_xor = op[2] == "bfly", value = read(f, a[1]), by = read(f, a[2])](const auto& lanes) {
                std::map<size_t, uint64_t> values;
                for (const auto& [lane, t] : lanes)
                  values[lane] = value(*t);
+               constexpr uint64_t kUndefined = 0xcdcdcdcd;  // what a lane that is not there gives
                for (const auto& [lane, t] : lanes) {
                  const auto distance = static_cast<size_t>(by(*t));
-                 auto from = values.find(is_xor ? lane ^ distance : lane + distance);
-                 t->r[to] = from != values.end() ? from->second : values.at(lane);
+                 const size_t other = is_xor ? lane ^ distance : lane + distance;
+                 auto from = values.find(other < 32 ? other : lane);
+                 t->r[to] = from != values.end() ? from->second : kUndefined;
                }
              });
   } else if (name == "ldmatrix") {
@@ -271,6 +279,21 @@ void exchange(const Function& f, std::vector<Thread>& threads) {
   }
 }
 
+// Lets threads go on behind a barrier, to which those of a warp have to come together (bar.sync is barrier.sync.aligned).
+void release(std::vector<Thread>& threads) {
+  constexpr size_t kWarp = 32;
+  const Thread* first = nullptr;  // of its warp
+  for (size_t i = 0; i < threads.size(); ++i) {
+    if (i % kWarp == 0) first = nullptr;
+    Thread& t = threads[i];
+    if (t.state != Thread::at_barrier) continue;
+    if (first == nullptr) first = &t;
+    if (t.pc != first->pc) throw Bad("threads of a warp at different barriers");
+  }
+  for (Thread& t : threads)
+    if (t.state == Thread::at_barrier) t.state = Thread::running;
+}
+
 void run_block(const Function& f, Block& block) {
   while (true) {
     bool waits_at_shuffle = false, is_done = true;
@@ -284,8 +307,7 @@ void run_block(const Function& f, Block& block) {
       exchange(f, block.threads);
       continue;
     }
-    for (Thread& t : block.threads)
-      if (t.state == Thread::at_barrier) t.state = Thread::running;
+    release(block.threads);
   }
 }
 
@@ -311,6 +333,15 @@ int ptx_version(const char* image) {
   return static_cast<int>(version * 10 + 0.5);
 }
 
+bool ptx_suits(const char* text, int sm) {
+  constexpr const char* kTarget = ".target sm_";
+  const char* at = std::strstr(text, kTarget);
+  if (at == nullptr) return false;
+  char* end = nullptr;
+  const long target = std::strtol(at + std::strlen(kTarget), &end, 10);
+  return *end == 'a' ? target == sm : target <= sm;
+}
+
 std::shared_ptr<const PtxModule> parse_ptx(const std::string& text, std::string* problem) {
   Parser parser;
   try {
@@ -325,6 +356,11 @@ std::shared_ptr<const PtxModule> parse_ptx(const std::string& text, std::string*
 int ptx_arguments(const PtxModule& module, const std::string& entry) {
   auto it = module.functions.find(entry);
   return it == module.functions.end() ? -1 : static_cast<int>(it->second.params.size());
+}
+
+bool ptx_takes_block(const PtxModule& module, const std::string& entry, const std::array<unsigned, 3>& block) {
+  auto it = module.functions.find(entry);
+  return it == module.functions.end() || it->second.block[0] == 0 || it->second.block == block;
 }
 
 size_t ptx_argument_bytes(const PtxModule& module, const std::string& entry, int argument) {

@@ -2,6 +2,7 @@
 // does not know is an error, and so is an address outside of the memory that a thread may touch.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -31,6 +32,8 @@ bool make_map(uint64_t address, const uint64_t* extents, const uint64_t* strides
 
 // 10 * version of PTX; 0 for machine code.
 int ptx_version(const char* image);
+// Whether a GPU of compute capability sm / 10 . sm % 10 runs PTX for this target: of the same or an earlier one, or its own (sm_90a).
+bool ptx_suits(const char* text, int sm);
 
 struct PtxModule;
 
@@ -49,6 +52,8 @@ struct PtxTraffic {
 std::shared_ptr<const PtxModule> parse_ptx(const std::string& text, std::string* problem);
 // The number of the entry's arguments; -1 where there is no such entry.
 int ptx_arguments(const PtxModule& module, const std::string& entry);
+// Whether the entry may be launched with such blocks (.reqntid).
+bool ptx_takes_block(const PtxModule& module, const std::string& entry, const std::array<unsigned, 3>& block);
 // The bytes of one.
 size_t ptx_argument_bytes(const PtxModule& module, const std::string& entry, int argument);
 // Empty, or what went wrong. Of arguments of more than 8 bytes the addresses are given. is_device: whether the bytes are of the device's memory. traffic: counted if it is not null.

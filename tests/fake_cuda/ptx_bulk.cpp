@@ -119,8 +119,10 @@ namespace mcc::test {
 bool make_map(uint64_t address, const uint64_t* extents, const uint64_t* strides, const uint32_t* box,
               int swizzle, PtxTensorMap* map) {
   constexpr uint32_t kMost = 256;  // of a box
-  if (swizzle < 0 || swizzle > 3 || address % 16 != 0 || strides[0] % 16 != 0 || extents[0] == 0 ||
-      extents[1] == 0)
+  constexpr uint64_t kMostExtent = uint64_t{1} << 32, kMostStride = uint64_t{1} << 40;
+  if (swizzle < 0 || swizzle > 3 || address == 0 || address % 16 != 0 || strides[0] % 16 != 0 ||
+      strides[0] >= kMostStride || strides[0] < extents[0] * 2 || extents[0] - 1 >= kMostExtent ||
+      extents[1] - 1 >= kMostExtent)
     return false;
   *map = {};
   map->address = address;

@@ -118,6 +118,7 @@ struct Function {
   std::vector<Collective> collectives;
   std::map<std::string, size_t> labels, params;
   std::vector<size_t> param_bytes;
+  std::array<unsigned, 3> block{};  // that a launch has to have; 0: any
   std::map<std::string, int> registers;
   std::map<std::string, size_t> locals;
   size_t local_bytes = 0;

@@ -195,16 +195,17 @@ void finish(Thread& t, const Product& product) {
 void Parser::decode_wgmma(Function& f, Step& step, const std::vector<std::string>& op,
                           const std::vector<std::string>& a) {
   if (!has(op, "sync") || !has(op, "aligned")) throw Bad("product");
-  if (op[1] == "fence") {
-    step.run = [](Thread& t) { t.is_fenced = true; };
-    return;
-  }
-  if (op[1] == "commit_group") {
-    step.run = [](Thread& t) { t.products.emplace_back(); };
-    return;
-  }
+  auto by_warps = [&](auto each) {
+    together(f, step, [each](const std::map<size_t, Thread*>& lanes) {
+      expect_warp(lanes);
+      for (const auto& [lane, t] : lanes)
+        each(*t);
+    });
+  };
+  if (op[1] == "fence") return by_warps([](Thread& t) { t.is_fenced = true; });
+  if (op[1] == "commit_group") return by_warps([](Thread& t) { t.products.emplace_back(); });
   if (op[1] == "wait_group") {
-    step.run = [left = static_cast<size_t>(std::atoi(a[0].c_str()))](Thread& t) {
+    return by_warps([left = static_cast<size_t>(std::atoi(a[0].c_str()))](Thread& t) {
       t.is_fenced = false;
       while (t.products.size() - 1 > left) {
         std::vector<Product>& group = t.products.front();
@@ -215,8 +216,7 @@ void Parser::decode_wgmma(Function& f, Step& step, const std::vector<std::string
         }
         t.products.erase(t.products.begin());
       }
-    };
-    return;
+    });
   }
   const std::string &shape = op[4], &type = op.back();
   const auto columns = static_cast<size_t>(std::atoi(shape.c_str() + 4));

@@ -129,10 +129,28 @@ struct DeviceMemory {
   }
 };
 
+// A program's own use of a GPU, as CUDA's runtime does it.
+struct Caller {
+  const mcc_cuda_driver& cuda = *runtime::load_cuda(nullptr);
+  mcc_cu_device device;
+  mcc_cu_context context = nullptr;
+  mcc_cu_stream stream = nullptr;
+  explicit Caller(mcc_cu_device on = 0) : device(on) {
+    EXPECT_EQ(cuda.primary_retain(&context, device), MCC_CU_SUCCESS);
+    runtime::CurrentContext current(cuda, context);
+    EXPECT_EQ(cuda.stream_create(&stream, MCC_CU_STREAM_NON_BLOCKING), MCC_CU_SUCCESS);
+  }
+  ~Caller() {
+    runtime::CurrentContext current(cuda, context);
+    cuda.stream_destroy(stream);
+    cuda.primary_release(device);
+  }
+};
+
 TEST_F(Device, DevicePointersAreUsedInPlace) {
-  int caller_stream_memory[64] = {};
+  Caller caller;
   SessionOptions options;
-  options.cuda_stream = caller_stream_memory;  // the stand-in only asks it whether it captures
+  options.cuda_stream = caller.stream;
   Session session{Model(model.image()), options};
   DeviceMemory in(session, 24), out(session, 24);
   in.copy(in.data, x.data(), 24);
@@ -171,6 +189,81 @@ TEST_F(Device, DevicePointersThatAreNotAlignedAreCopied) {
   out.copy(y.data(), to, 24);
   EXPECT_THAT(y, kExpected());
   EXPECT_EQ(fake().count("cuMemcpyDtoDAsync_v2"), 2);
+}
+
+// A graph of the caller's own gets a run's launches, also when the session has made a graph, which cannot be launched there.
+TEST_F(Device, CallersCaptureRuns) {
+  Caller caller;
+  SessionOptions options;
+  options.cuda_stream = caller.stream;
+  Session session{Model(model.image()), options};
+  DeviceMemory in(session, 24), out(session, 24), other(session, 24);
+  in.copy(in.data, x.data(), 24);
+  session.set_input("x", static_cast<const float*>(in.data), {2, 3});
+  session.set_output(0, static_cast<float*>(out.data), {2, 3});
+  for (int i = 0; i < 3; ++i)
+    session.run();
+  session.set_output(0, static_cast<float*>(other.data), {2, 3});
+  runtime::CurrentContext current(caller.cuda, caller.context);
+  ASSERT_EQ(caller.cuda.stream_synchronize(caller.stream), MCC_CU_SUCCESS);
+  ASSERT_EQ(caller.cuda.capture_begin(caller.stream, MCC_CU_CAPTURE_THREAD_LOCAL), MCC_CU_SUCCESS);
+  session.run();
+  mcc_cu_graph graph = nullptr;
+  ASSERT_EQ(caller.cuda.capture_end(caller.stream, &graph), MCC_CU_SUCCESS);
+  mcc_cu_graph_exec exec = nullptr;
+  ASSERT_EQ(caller.cuda.graph_instantiate(&exec, graph, 0), MCC_CU_SUCCESS);
+  // Nothing has been computed yet.
+  std::vector<float> y(6);
+  other.copy(y.data(), other.data, 24);
+  EXPECT_NE(y[0], 2);
+  EXPECT_EQ(caller.cuda.graph_launch(exec, caller.stream), MCC_CU_SUCCESS);
+  other.copy(y.data(), other.data, 24);
+  EXPECT_THAT(y, kExpected());
+  caller.cuda.graph_exec_destroy(exec);
+  caller.cuda.graph_destroy(graph);
+  // Runs of the session's own go on.
+  std::vector<float> seven(6, 7);
+  in.copy(in.data, seven.data(), 24);
+  session.run();
+  other.copy(y.data(), other.data, 24);
+  EXPECT_THAT(y, ElementsAre(8, 15, 22, 29, 36, 43));
+}
+
+TEST_F(Device, WhatWaitsIsNotCaptured) {
+  Caller caller;
+  SessionOptions options;
+  options.cuda_stream = caller.stream;
+  Session session{Model(model.image()), options};
+  session.set_input("x", x.data(), {2, 3});
+  runtime::CurrentContext current(caller.cuda, caller.context);
+  ASSERT_EQ(caller.cuda.capture_begin(caller.stream, MCC_CU_CAPTURE_THREAD_LOCAL), MCC_CU_SUCCESS);
+  EXPECT_EQ(error_of([&] { session.run(); }),
+            "the stream is being captured: inputs and outputs have to be in the GPU's memory");
+  // The capture is as good as before.
+  mcc_cu_graph graph = nullptr;
+  EXPECT_EQ(caller.cuda.capture_end(caller.stream, &graph), MCC_CU_SUCCESS);
+  caller.cuda.graph_destroy(graph);
+}
+
+TEST_F(Device, PointersOfAnotherGpuAreCopied) {
+  fake().devices = 2;
+  Caller other(1);
+  mcc_cu_pointer from = 0;
+  {
+    runtime::CurrentContext current(other.cuda, other.context);
+    ASSERT_EQ(other.cuda.allocate(&from, 24), MCC_CU_SUCCESS);
+    ASSERT_EQ(other.cuda.copy_to_device(from, x.data(), 24, other.stream), MCC_CU_SUCCESS);
+    ASSERT_EQ(other.cuda.stream_synchronize(other.stream), MCC_CU_SUCCESS);
+  }
+  {
+    Session session{Model(model.image())};
+    session.set_input("x", reinterpret_cast<const float*>(from), {2, 3});
+    session.run();
+    EXPECT_THAT(floats(session.output(0)), kExpected());
+    EXPECT_EQ(fake().count("cuMemcpyDtoDAsync_v2"), 1);
+  }
+  runtime::CurrentContext current(other.cuda, other.context);
+  other.cuda.release(from);
 }
 
 TEST_F(Device, SessionsShareWeightsAndModules) {

@@ -40,7 +40,9 @@ enum {
   MCC_CU_INVALID_PTX = 218,
   MCC_CU_UNSUPPORTED_PTX_VERSION = 222,
   MCC_CU_ILLEGAL_ADDRESS = 700,
-  MCC_CU_LAUNCH_OUT_OF_RESOURCES = 701
+  MCC_CU_LAUNCH_OUT_OF_RESOURCES = 701,
+  MCC_CU_CAPTURE_UNSUPPORTED = 900,
+  MCC_CU_CAPTURE_INVALIDATED = 901
 };
 
 /* CUdevice_attribute */
@@ -65,8 +67,9 @@ enum {
 /* CUfunction_attribute, CUpointer_attribute, CUmemorytype, CUstreamCaptureMode, CUjit_option */
 enum {
   MCC_CU_FUNCTION_MAX_DYNAMIC_SHARED = 8,
-  MCC_CU_POINTER_CONTEXT = 1,
   MCC_CU_POINTER_MEMORY_TYPE = 2,
+  MCC_CU_POINTER_IS_MANAGED = 8,
+  MCC_CU_POINTER_DEVICE_ORDINAL = 9,
   MCC_CU_MEMORY_DEVICE = 2,
   MCC_CU_STREAM_DEFAULT = 0,
   MCC_CU_STREAM_NON_BLOCKING = 1,
@@ -134,6 +137,7 @@ enum {
   X(event_destroy, "cuEventDestroy_v2", (mcc_cu_event event))                                           \
   X(event_record, "cuEventRecord", (mcc_cu_event event, mcc_cu_stream stream))                          \
   X(event_milliseconds, "cuEventElapsedTime", (float* ms, mcc_cu_event begin, mcc_cu_event end))        \
+  X(stream_is_capturing, "cuStreamIsCapturing", (mcc_cu_stream stream, int* status))                    \
   X(capture_begin, "cuStreamBeginCapture_v2", (mcc_cu_stream stream, int mode))                         \
   X(capture_end, "cuStreamEndCapture", (mcc_cu_stream stream, mcc_cu_graph * graph))                    \
   X(graph_instantiate, "cuGraphInstantiateWithFlags",                                                   \

@@ -185,7 +185,8 @@ typedef struct mcc_session_options {
   /* Of a model for GPUs; threads, executor and arena are then not used. */
   int32_t cuda_device; /* 1 + the number of the GPU; 0: that of the calling thread's current context, else the first */
   void* cuda_stream;   /* a CUstream (or cudaStream_t) of the caller that the runs go to; null: one of the session's own,
-                           which comes after what is in the default stream */
+                           which comes after what is in the default stream. While the caller captures it, runs whose
+                           inputs and outputs are on the GPU become a part of the caller's graph */
 } mcc_session_options;
 
 /* Null options: all CPUs, everything allocated by the session. A model for GPUs uses the calling thread's CUDA context if there

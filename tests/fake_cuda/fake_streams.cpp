@@ -1,0 +1,297 @@
+// What the stand-in driver queues: copies, launches, events, graphs. As a GPU does, it works on none of it before somebody waits.
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+
+#include "fake_cuda/fake_driver.h"
+
+namespace mcc::test {
+
+int enqueue(mcc_cu_stream stream, Work work) {
+  if (!driver().streams.contains(stream)) return MCC_CU_INVALID_VALUE;
+  if (stream->is_capturing) {
+    stream->captured.push_back(std::move(work));
+  } else {
+    stream->queue.push_back(std::move(work));
+  }
+  return MCC_CU_SUCCESS;
+}
+
+void finish(mcc_cu_stream stream) {
+  while (!stream->queue.empty()) {
+    const Work work = std::move(stream->queue.front());
+    stream->queue.pop_front();
+    work();
+  }
+}
+
+void finish_all() {
+  for (mcc_cu_stream stream : driver().streams)
+    finish(stream);
+}
+
+int refuse_in_capture() {
+  int code = MCC_CU_SUCCESS;
+  for (mcc_cu_stream stream : driver().streams) {
+    if (!stream->is_capturing) continue;
+    stream->is_capture_broken = true;
+    code = MCC_CU_CAPTURE_UNSUPPORTED;
+  }
+  return code;
+}
+
+}  // namespace mcc::test
+
+using namespace mcc::test;
+
+extern "C" __attribute__((visibility("default"))) const FakeCudaHooks fake_cuda_hooks = {
+    [](mcc_cu_stream stream, std::function<void()> work, float milliseconds) {
+      driver().state.calls.push_back("library call");
+      return enqueue(stream, [work = std::move(work), milliseconds] {
+        work();
+        driver().clock += milliseconds;
+      });
+    },
+    is_device};
+
+namespace {
+
+// What a stream's capture refuses of calls on it.
+int refuse_on_captured(mcc_cu_stream stream) {
+  if (!driver().streams.contains(stream)) return MCC_CU_INVALID_VALUE;
+  if (!stream->is_capturing) return MCC_CU_SUCCESS;
+  stream->is_capture_broken = true;
+  return MCC_CU_CAPTURE_UNSUPPORTED;
+}
+
+void* to_memory(mcc_cu_pointer address) { return reinterpret_cast<void*>(static_cast<uintptr_t>(address)); }
+
+}  // namespace
+
+FAKE(cuMemcpyHtoDAsync_v2)(mcc_cu_pointer to, const void* from, size_t bytes, mcc_cu_stream stream) {
+  CALLED(cuMemcpyHtoDAsync_v2);
+  NEEDS_CONTEXT;
+  if (!is_device(to, bytes)) return MCC_CU_INVALID_VALUE;
+  const auto address = reinterpret_cast<uintptr_t>(from);
+  // The driver has its own copy of pageable memory when it returns; what is pinned is read later.
+  if (driver().block_of(address) != nullptr)
+    return enqueue(stream, [=] { std::memcpy(to_memory(to), from, bytes); });
+  const std::string staged(static_cast<const char*>(from), bytes);
+  return enqueue(stream, [=] { std::memcpy(to_memory(to), staged.data(), bytes); });
+}
+FAKE(cuMemcpyDtoHAsync_v2)(void* to, mcc_cu_pointer from, size_t bytes, mcc_cu_stream stream) {
+  CALLED(cuMemcpyDtoHAsync_v2);
+  NEEDS_CONTEXT;
+  if (!is_device(from, bytes)) return MCC_CU_INVALID_VALUE;
+  return enqueue(stream, [=] { std::memcpy(to, to_memory(from), bytes); });
+}
+FAKE(cuMemcpyDtoDAsync_v2)(mcc_cu_pointer to, mcc_cu_pointer from, size_t bytes, mcc_cu_stream stream) {
+  CALLED(cuMemcpyDtoDAsync_v2);
+  NEEDS_CONTEXT;
+  if (!is_device(to, bytes) || !is_device(from, bytes)) return MCC_CU_INVALID_VALUE;
+  return enqueue(stream, [=] { std::memcpy(to_memory(to), to_memory(from), bytes); });
+}
+FAKE(cuMemsetD8Async)(mcc_cu_pointer to, unsigned char value, size_t bytes, mcc_cu_stream stream) {
+  CALLED(cuMemsetD8Async);
+  NEEDS_CONTEXT;
+  if (!is_device(to, bytes)) return MCC_CU_INVALID_VALUE;
+  return enqueue(stream, [=] { std::memset(to_memory(to), value, bytes); });
+}
+FAKE(cuStreamCreate)(mcc_cu_stream* stream, unsigned) {
+  CALLED(cuStreamCreate);
+  NEEDS_CONTEXT;
+  *stream = new mcc_cu_stream_s;
+  driver().streams.insert(*stream);
+  ++driver().state.streams;
+  return MCC_CU_SUCCESS;
+}
+FAKE(cuStreamDestroy_v2)(mcc_cu_stream stream) {
+  NEEDS_CONTEXT;
+  finish(stream);
+  --driver().state.streams;
+  driver().streams.erase(stream);
+  delete stream;
+  return MCC_CU_SUCCESS;
+}
+FAKE(cuStreamSynchronize)(mcc_cu_stream stream) {
+  CALLED(cuStreamSynchronize);
+  NEEDS_CONTEXT;
+  if (int code = refuse_on_captured(stream)) return code;
+  finish(stream);
+  // What the work of before has come to.
+  const auto& failures = driver().state.failures;
+  auto failure = failures.find("cuStreamSynchronize");
+  return failure == failures.end() ? MCC_CU_SUCCESS : failure->second;
+}
+FAKE(cuLaunchKernel)
+(mcc_cu_function function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+ unsigned shared, mcc_cu_stream stream, void** params, void**) {
+  std::ostringstream what;
+  what << function->entry << ' ' << gx << 'x' << gy << 'x' << gz << ' ' << bx << 'x' << by << 'x' << bz << ' '
+       << shared;
+  if (int code = called("cuLaunchKernel", what.str())) return code;
+  // "SIZES=ACTION": of launches of that grid and block.
+  const std::string& action = driver().launch_action;
+  if (const size_t at = action.find('=');
+      at != std::string::npos && what.str().find(action.substr(0, at)) != std::string::npos) {
+    if (action.ends_with("=hang")) {
+      for (;;)
+        pause();
+    }
+    if (action.ends_with("=skip")) return MCC_CU_SUCCESS;
+    const int code = std::atoi(action.c_str() + at + 1);
+    if (code == MCC_CU_LAUNCH_OUT_OF_RESOURCES) return code;
+    driver().state.failures["cuStreamSynchronize"] = code;
+    return MCC_CU_SUCCESS;
+  }
+  NEEDS_CONTEXT;
+  constexpr unsigned kMostBlocks = 0x7fffffff, kMostBlocksYz = 0xffff, kMostThreads = 1024,
+                     kMostThreadsZ = 64;
+  const bool is_grid = gx - 1 < kMostBlocks && gy - 1 < kMostBlocksYz && gz - 1 < kMostBlocksYz;
+  const bool is_block = bx - 1 < kMostThreads && by - 1 < kMostThreads && bz - 1 < kMostThreadsZ &&
+                        bx * by * bz <= kMostThreads;
+  if (!is_grid || !is_block || shared > function->dynamic_shared) return MCC_CU_INVALID_VALUE;
+  if (function->ptx != nullptr && !ptx_takes_block(*function->ptx, function->entry, {bx, by, bz}))
+    return MCC_CU_INVALID_VALUE;
+  FakeEntry entry;
+  if (auto it = driver().state.kernels.find(function->entry); it != driver().state.kernels.end())
+    entry = it->second;
+  if (entry.function == nullptr && driver().kernels != nullptr) {
+    entry.function = reinterpret_cast<FakeKernel>(dlsym(driver().kernels, function->entry.c_str()));
+    const void* count = dlsym(driver().kernels, (function->entry + "_arguments").c_str());
+    if (count != nullptr) entry.arguments = *static_cast<const int*>(count);
+  }
+  if (function->ptx != nullptr) entry.arguments = ptx_arguments(*function->ptx, function->entry);
+  if (entry.function == nullptr && function->ptx == nullptr) return 500;
+  // As a driver does, the values of the arguments are taken now.
+  std::vector<uint64_t> values;
+  auto maps = std::make_shared<std::vector<std::unique_ptr<PtxTensorMap>>>();
+  for (int i = 0; i < entry.arguments; ++i) {
+    const size_t bytes =
+        function->ptx != nullptr ? ptx_argument_bytes(*function->ptx, function->entry, i) : 8;
+    if (bytes == sizeof(PtxTensorMap)) {
+      maps->push_back(std::make_unique<PtxTensorMap>());
+      std::memcpy(maps->back().get(), params[i], bytes);
+      values.push_back(reinterpret_cast<uint64_t>(maps->back().get()));
+    } else {
+      values.push_back(*static_cast<uint64_t*>(params[i]));
+    }
+  }
+  if (function->ptx != nullptr) {
+    return enqueue(stream, [=, kept = maps] {
+      const PtxGrid sizes = {{gx, gy, gz}, {bx, by, bz}, shared};
+      const auto start = std::chrono::steady_clock::now();
+      const std::string problem = run_ptx(*function->ptx, function->entry, sizes, values, is_device);
+      driver().clock +=
+          std::chrono::duration<float, std::milli>(std::chrono::steady_clock::now() - start).count();
+      if (problem.empty()) return;
+      // As on a GPU, later calls report it; here with the reason.
+      std::fprintf(stderr, "stand-in GPU: %s: %s\n", function->entry.c_str(), problem.c_str());
+      driver().state.failures["cuStreamSynchronize"] = MCC_CU_ILLEGAL_ADDRESS;
+    });
+  }
+  return enqueue(stream, [=]() mutable {
+    const unsigned grid[] = {gx, gy, gz}, block[] = {bx, by, bz};
+    std::vector<void*> list;
+    for (uint64_t& value : values)
+      list.push_back(&value);
+    entry.function(grid, block, list.data());
+    driver().clock += 0.25F;
+  });
+}
+FAKE(cuTensorMapEncodeTiled)
+(mcc_cu_tensor_map* map, int type, uint32_t rank, void* address, const uint64_t* extents,
+ const uint64_t* strides, const uint32_t* box, const uint32_t* steps, int interleave, int swizzle,
+ int promotion, int fill) {
+  CALLED(cuTensorMapEncodeTiled);
+  PtxTensorMap made;
+  const bool is_good = reinterpret_cast<uintptr_t>(map) % 64 == 0 && type == MCC_CU_TENSOR_UINT16 &&
+                       rank == 2 && interleave == 0 && fill == 0 && promotion >= 0 && promotion <= 3 &&
+                       steps[0] == 1 && steps[1] == 1 &&
+                       make_map(reinterpret_cast<uintptr_t>(address), extents, strides, box, swizzle, &made);
+  if (is_good) std::memcpy(map, &made, sizeof made);
+  return is_good ? MCC_CU_SUCCESS : MCC_CU_INVALID_VALUE;
+}
+FAKE(cuEventCreate)(mcc_cu_event* event, unsigned) {
+  CALLED(cuEventCreate);
+  NEEDS_CONTEXT;
+  ++driver().state.events;
+  *event = new mcc_cu_event_s;
+  return MCC_CU_SUCCESS;
+}
+FAKE(cuEventDestroy_v2)(mcc_cu_event event) {
+  NEEDS_CONTEXT;
+  --driver().state.events;
+  delete event;
+  return MCC_CU_SUCCESS;
+}
+FAKE(cuEventRecord)(mcc_cu_event event, mcc_cu_stream stream) {
+  CALLED(cuEventRecord);
+  NEEDS_CONTEXT;
+  event->last = std::make_shared<mcc_cu_event_s::Record>();
+  return enqueue(stream, [record = event->last] { *record = {true, driver().clock}; });
+}
+FAKE(cuEventElapsedTime)(float* ms, mcc_cu_event begin, mcc_cu_event end) {
+  constexpr int kInvalidHandle = 400, kNotReady = 600;
+  if (begin->last == nullptr || end->last == nullptr) return kInvalidHandle;
+  if (!begin->last->is_there || !end->last->is_there) return kNotReady;
+  *ms = end->last->at - begin->last->at;
+  return MCC_CU_SUCCESS;
+}
+FAKE(cuStreamIsCapturing)(mcc_cu_stream stream, int* status) {
+  NEEDS_CONTEXT;
+  if (!driver().streams.contains(stream)) return MCC_CU_INVALID_VALUE;
+  *status = !stream->is_capturing ? 0 : stream->is_capture_broken ? 2 : 1;
+  return MCC_CU_SUCCESS;
+}
+FAKE(cuStreamBeginCapture_v2)(mcc_cu_stream stream, int) {
+  CALLED(cuStreamBeginCapture_v2);
+  NEEDS_CONTEXT;
+  if (int code = refuse_on_captured(stream)) return code;
+  stream->is_capturing = true;
+  stream->is_capture_broken = false;
+  stream->captured.clear();
+  return MCC_CU_SUCCESS;
+}
+FAKE(cuStreamEndCapture)(mcc_cu_stream stream, mcc_cu_graph* graph) {
+  CALLED(cuStreamEndCapture);
+  NEEDS_CONTEXT;
+  if (!driver().streams.contains(stream) || !stream->is_capturing) return MCC_CU_INVALID_VALUE;
+  stream->is_capturing = false;
+  if (stream->is_capture_broken) return MCC_CU_CAPTURE_INVALIDATED;
+  ++driver().state.graphs;
+  *graph = new mcc_cu_graph_s{stream->captured};
+  return MCC_CU_SUCCESS;
+}
+FAKE(cuGraphInstantiateWithFlags)(mcc_cu_graph_exec* exec, mcc_cu_graph graph, unsigned long long) {
+  CALLED(cuGraphInstantiateWithFlags);
+  NEEDS_CONTEXT;
+  ++driver().state.graphs;
+  *exec = new mcc_cu_graph_exec_s{graph->work};
+  return MCC_CU_SUCCESS;
+}
+// A stream that is being captured takes no graph, and no graph is given back meanwhile.
+FAKE(cuGraphLaunch)(mcc_cu_graph_exec exec, mcc_cu_stream stream) {
+  CALLED(cuGraphLaunch);
+  NEEDS_CONTEXT;
+  if (int code = refuse_on_captured(stream)) return code;
+  for (const Work& work : exec->work)
+    enqueue(stream, work);
+  return MCC_CU_SUCCESS;
+}
+FAKE(cuGraphDestroy)(mcc_cu_graph graph) {
+  --driver().state.graphs;
+  delete graph;
+  return MCC_CU_SUCCESS;
+}
+FAKE(cuGraphExecDestroy)(mcc_cu_graph_exec exec) {
+  if (int code = refuse_in_capture()) return code;
+  --driver().state.graphs;
+  delete exec;
+  return MCC_CU_SUCCESS;
+}
