@@ -56,6 +56,21 @@ std::string divide_sum(Draft& draft, const Product& p, const ProductTime& time_o
 // A warp's threads as the fragments of the matrix instructions have them.
 inline constexpr int64_t kWarpRows = 8, kWarpColumns = 4;
 
+// How columns are dealt out to the tiles of 8 columns of matrix instructions, of which a thread has two each: in pairs that are
+// neighbours, the next pair to the next of so many tiles, so that what a thread has of these is side by side, and stored at once.
+struct Dealt {
+  int64_t tiles = 1;
+  int64_t pairs() const { return 2 * tiles; }               // columns of a thread that are neighbours
+  int64_t group() const { return kWarpColumns * pairs(); }  // columns of all threads in a row
+  // Of column j, as texts for index maps: its tile, as one index or two, and its thread there.
+  std::string tile() const { return tiles == 1 ? "j // 8" : text("j // ", group(), ", j %% ", pairs(), " // 2"); }
+  std::string thread() const { return text("j %% ", group(), " // ", pairs()); }
+  // Its place among the columns of the tiles.
+  std::string place() const {
+    return text("j // ", group(), " * ", group(), " + j %% ", pairs(), " // 2 * 8 + ", thread(), " * 2 + j %% 2");
+  }
+};
+
 // Brings the tile of the least score to the front.
 template <class Tile, class Score>
 void bring_best_first(std::vector<Tile>& tiles, const Score& score) {

@@ -4,11 +4,12 @@
 //     for k.o
 //       bound thread.z, y, x: A's part, fetched by all threads, into shared memory; B's part
 //       bound w @{thread.z}: bound i.l in 8 @{thread.y}: bound j.q in 4 @{thread.x}    a tile of tiles of 16 x 8 for each warp
-//         for k.m: unrolled i.m: unrolled j.n: i.h in 2, j.p in 2, k.i                one instruction of the warp
+//         for k.m: unrolled i.m: unrolled j.n: j.c: i.h in 2, j.p in 2, k.i           one instruction of the warp
 //     bound thread.z, y, x: each thread's sums, with the elementwise consumer
 //
 // Each thread has the sums that the instruction gives it (tensor/instructions.cpp): rows i.l and i.l + 8, columns 2 j.q and
-// 2 j.q + 1 of each 16 x 8. Shared memory holds an operand as it lies in memory, along k or across it, in rows that are an odd
+// 2 j.q + 1 of each 16 x 8. Where B stands along k, each column may have any place in a tile: neighbouring pairs of columns go to
+// j.c tiles that follow each other, so that a thread has 2 j.c results side by side, which it stores at once. Shared memory holds an operand as it lies in memory, along k or across it, in rows that are an odd
 // number of 16 bytes longer than a multiple of 32, so that the 8 rows of a matrix are in different banks. The product is
 // padded to whole tiles; what lies beyond the operands is 0. Bytes stand along k always: no instruction transposes them.
 #include <algorithm>
@@ -106,6 +107,15 @@ double score(const Tile& t, const Product& p, const Gpu& gpu) {
   return 128 * rounds * (kWait + steps * std::hypot(at_once * step, kWait / ahead) + at_once * results);
 }
 
+// Tiles of 8 columns that are dealt out together, for a thread to have vectors of 8 results. Blocks of which one such group holds
+// all columns that there are, and others none, would be read at a place that says nothing of the column.
+Dealt dealt_tiles(const Tile& t, const Product& p) {
+  Dealt dealt{std::min<int64_t>(t.columns, 4)};
+  while (dealt.tiles > 1 && p.j.extent <= dealt.group() && t.block_j() > dealt.group())
+    dealt.tiles /= 2;
+  return dealt;
+}
+
 // All tiles that the GPU can run with so many stages at most, the best first.
 std::vector<Tile> legal_tiles(const Product& p, const Gpu& gpu, int64_t most_stages) {
   const int64_t row = kRow / byte_size(p.factor);
@@ -133,7 +143,7 @@ std::vector<Tile> legal_tiles(const Product& p, const Gpu& gpu, int64_t most_sta
 class GridMatrices : private ProductAxes {
  public:
   GridMatrices(Draft& draft, const Product& product, const Tile& tile)
-      : ProductAxes(draft, product), t_(tile) {}
+      : ProductAxes(draft, product), t_(tile), dealt_(stands_along_k(product.b) ? dealt_tiles(tile, product) : Dealt()) {}
 
   bool run() {
     fuse_sides();
@@ -143,11 +153,15 @@ class GridMatrices : private ProductAxes {
     inline_copies();
     must_step(d_, PadEinsum{p_.block, {"i", "j", "k"}, {t_.block_i(), t_.block_j(), t_.depth}});
     const std::string from = has_batch() ? "g, i, j" : "i, j", to = has_batch() ? "g, i" : "i";
-    must_step(d_, TransformLayout{acc_, text("(", from, ") -> (", to,
-                                             " // 16, j // 8, i %% 16 // 8, i %% 8, j %% 8 // 2, j %% 2)")});
+    must_step(d_, TransformLayout{acc_, text("(", from, ") -> (", to, " // 16, ", dealt_.tile(),
+                                             ", i %% 16 // 8, i %% 8, ", dealt_.thread(), ", j %% 2)")});
     tile();
     stage(p_.a, "a", "i");
     stage(p_.b, "b", "j");
+    if (dealt_.tiles > 1) {
+      const std::string g = has_batch() ? "g, " : "";
+      must_step(d_, TransformLayout{loop("b"), text("(", g, "j, k) -> (", g, dealt_.place(), ", k)")});
+    }
     write_back();
     must_step(d_, DecomposeReduction{p_.block, loop("k.o")});
     must_step(d_, SetScope{acc_, "registers"});
@@ -155,7 +169,7 @@ class GridMatrices : private ProductAxes {
     must_step(d_, Tensorize{loop("i.h"),
                             text("mma_m16n8k", depth_of_instruction(), "_", stands_along_k(p_.a) ? "row_" : "col_",
                                  stands_along_k(p_.b) ? "col_" : "row_", type_name(p_.factor))});
-    for (const char* name : {"i.m", "j.n", "i.h", "j.p"}) {
+    for (const char* name : {"i.m", "j.n", "j.c", "i.h", "j.p"}) {
       if (s_.find_loop(loop(name)) != nullptr) must_step(d_, Unroll{loop(name)});
       if (s_.find_loop(p_.block + ".init." + name) != nullptr)
         must_step(d_, Unroll{p_.block + ".init." + name});
@@ -189,14 +203,14 @@ class GridMatrices : private ProductAxes {
                         {0, t_.warps_i, t_.rows, 2, kWarpRows},
                         {loop("i.b"), loop("i.w"), loop("i.m"), loop("i.h"), loop("i.l")}});
     must_step(d_, Split{loop("j"),
-                        {0, t_.warps_j, t_.columns, kWarpColumns, 2},
-                        {loop("j.b"), loop("j.w"), loop("j.n"), loop("j.q"), loop("j.p")}});
+                        {0, t_.warps_j, t_.columns / dealt_.tiles, kWarpColumns, dealt_.tiles, 2},
+                        {loop("j.b"), loop("j.w"), loop("j.n"), loop("j.q"), loop("j.c"), loop("j.p")}});
     must_step(d_, Split{loop("k"),
                         {0, t_.depth / depth_of_instruction(), depth_of_instruction()},
                         {loop("k.o"), loop("k.m"), loop("k.i")}});
     must_step(d_, Reorder{{loop("i.b"), loop("j.b"), loop("k.o"), loop("i.w"), loop("j.w"), loop("i.l"),
-                           loop("j.q"), loop("k.m"), loop("i.m"), loop("j.n"), loop("i.h"), loop("j.p"),
-                           loop("k.i")}});
+                           loop("j.q"), loop("k.m"), loop("i.m"), loop("j.n"), loop("j.c"), loop("i.h"),
+                           loop("j.p"), loop("k.i")}});
     must_step(d_, Fuse{{loop("i.w"), loop("j.w")}, loop("w")});
     if (has_batch()) must_step(d_, Bind{loop("g"), "block.z"});
     must_step(d_, Bind{loop("i.b"), "block.y"});
@@ -240,12 +254,16 @@ class GridMatrices : private ProductAxes {
     if (s_.find_loop(i) != nullptr || s_.find_loop(j) != nullptr) {
       must_step(d_, Split{i, {t_.warps_i, t_.rows, 2, kWarpRows}, {i + ".w", i + ".m", i + ".h", i + ".l"}});
       must_step(
-          d_, Split{j, {t_.warps_j, t_.columns, kWarpColumns, 2}, {j + ".w", j + ".n", j + ".q", j + ".p"}});
+          d_, Split{j, {t_.warps_j, t_.columns / dealt_.tiles, kWarpColumns, dealt_.pairs()}, {j + ".w", j + ".n", j + ".q", j + ".p"}});
       must_step(d_,
                 Reorder{{i + ".w", j + ".w", i + ".l", j + ".q", i + ".m", j + ".n", i + ".h", j + ".p"}});
       must_step(d_, Fuse{{i + ".w", j + ".w"}, w});
     }
     bind_threads(w, i + ".l", j + ".q");
+    if (s_.find_loop(j + ".c") != nullptr) {
+      must_step(d_, Reorder{{i + ".h", j + ".c", j + ".p"}});
+      must_step(d_, Fuse{{j + ".c", j + ".p"}, j + ".p"});
+    }
     for (const std::string& name : {i + ".m", j + ".n", i + ".h"}) {
       if (s_.find_loop(name) != nullptr) must_step(d_, Unroll{name});
     }
@@ -253,6 +271,7 @@ class GridMatrices : private ProductAxes {
   }
 
   const Tile t_;
+  const Dealt dealt_;
 };
 
 }  // namespace

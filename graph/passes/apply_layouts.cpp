@@ -349,7 +349,9 @@ class ApplyLayouts {
       return true;
     }
     Attributes pack;
-    pack.set("block", in_panels && !is_gpu_ ? panel_width(out) : block(layout, out));
+    // Tensor cores of GPUs find a column's weights side by side: which columns go to which thread is open then.
+    const bool in_columns = is_gpu_ && in_panels && bit_width(g_.value(x).type.element) == 16;
+    pack.set("block", in_columns ? 1 : in_panels && !is_gpu_ ? panel_width(out) : block(layout, out));
     pack.set("in_block", in_block);
     std::string_view pack_op = is_depthwise ? "PackDepthwise" : "PackConvWeight";
     if (rank(w) == 3) {

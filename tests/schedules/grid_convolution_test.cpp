@@ -19,11 +19,11 @@ struct Problem {
 };
 void PrintTo(const Problem& p, std::ostream* out) { *out << p.name; }
 
-// relu(convolution + bias)
+// relu(convolution + bias), each channel's weights side by side
 Func convolution(const Problem& p) {
   graph::Graph g = graph::test::parse_graph(
-      text("graph g(%x: f16[", p.images, ", 1, ", p.height, ", ", p.width, ", ", p.in, "], %w: f16[1, 1, ",
-           p.kernel[0], ", ", p.kernel[1], ", ", p.in, ", ", p.out, "]) {\n  %b: f32[1, ", p.out,
+      text("graph g(%x: f16[", p.images, ", 1, ", p.height, ", ", p.width, ", ", p.in, "], %w: f16[", p.out, ", 1, ",
+           p.kernel[0], ", ", p.kernel[1], ", ", p.in, ", 1]) {\n  %b: f32[1, ", p.out,
            "] random\n  %c = mcc.Conv(%x, %w, %b) {columns = ", p.out, ", in_block = ", p.in, ", strides = [",
            p.stride, ", ", p.stride, "], dilations = [", p.dilation, ", ", p.dilation, "], pads = [",
            p.pads[0], ", ", p.pads[1], ", ", p.pads[2], ", ", p.pads[3],
