@@ -1,5 +1,6 @@
 #include "tensor/passes/pipeline_copies.h"
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <set>
@@ -259,14 +260,12 @@ class Pipeline : public ScopedMutator {
   Stmt on(const For& n, const Stmt& self) override {
     const int64_t count = stages_of(n);
     std::optional<Halves> halves = count > 0 ? halves_of(n) : std::nullopt;
-    if (!halves) return ScopedMutator::on(n, self);
-    for (const BufferNode* b : halves->buffers) {
-      int64_t elements = 0;
-      if (!as_int(b->shape[0], &elements)) return ScopedMutator::on(n, self);
-      // Each stage is aligned as the buffer is.
-      const int64_t unit = std::max<int64_t>(1, std::max(64, b->alignment) / byte_size(b->element));
-      sizes[b] = (elements + unit - 1) / unit * unit;
-      stages[b] = std::max(stages[b], count);
+    if (!halves || !enlarge(halves->buffers, count)) {
+      const bool is_repeated = is_repeated_;
+      is_repeated_ |= n.loop != LoopKind::bound;
+      Stmt out = ScopedMutator::on(n, self);
+      is_repeated_ = is_repeated;
+      return out;
     }
     // One stage is still read by products of the iteration before.
     const std::vector<Stmt> waits = count > 2 ? take_waits(halves->uses) : std::vector<Stmt>();
@@ -296,7 +295,38 @@ class Pipeline : public ScopedMutator {
     return between(first, n, body, waits);
   }
 
+  // Copies for the only step that there is.
+  Stmt on(const Seq& n, const Stmt& self) override {
+    auto is_copy = [](const Stmt& s) {
+      const auto* loop = s.as<For>();
+      return loop && is_bulk(*loop);
+    };
+    const auto begin = std::find_if(n.stmts.begin(), n.stmts.end(), is_copy),
+               end = std::find_if_not(begin, n.stmts.end(), is_copy);
+    Stmt bulk = begin == end || is_repeated_ ? Stmt() : bulk_once({begin, end});
+    if (!bulk) return ScopedMutator::on(n, self);
+    std::vector<Stmt> out(n.stmts.begin(), begin);
+    out.push_back(bulk);
+    out.insert(out.end(), end, n.stmts.end());
+    return Seq::make(std::move(out));
+  }
+
  private:
+  bool is_repeated_ = false;  // by a loop around
+
+  // Buffers that get so many stages; false where one has no constant size.
+  bool enlarge(const std::set<const BufferNode*>& buffers, int64_t count) {
+    for (const BufferNode* b : buffers) {
+      int64_t elements = 0;
+      if (!as_int(b->shape[0], &elements)) return false;
+      // Each stage is aligned as the buffer is.
+      const int64_t unit = std::max<int64_t>(1, std::max(64, b->alignment) / byte_size(b->element));
+      sizes[b] = (elements + unit - 1) / unit * unit;
+      stages[b] = std::max(stages[b], count);
+    }
+    return true;
+  }
+
   static Stmt first_barrier() { return statement(Intrinsic::barrier, {}); }
 
   // The loop in its new form, with what comes before, and behind it the waits for all products.
@@ -306,6 +336,23 @@ class Pipeline : public ScopedMutator {
     std::vector<Stmt> out = {first, For::make(n.var, n.min, n.extent, n.loop, body, std::move(annotations))};
     out.insert(out.end(), waits.begin(), waits.end());
     return Seq::make(std::move(out));
+  }
+
+  // By the copy engine, once; undefined where that cannot make all of the copies.
+  Stmt bulk_once(const std::vector<Stmt>& copies) {
+    std::set<const BufferNode*> buffers;
+    for (const Stmt& s : copies)
+      buffers.merge(FindShared(s).written);
+    Buffer full("copies.full", ElementType::i64, {Expr(1)}, Scope::shared);
+    const Expr bar = Load::make(full, {Expr(0)});
+    std::optional<BulkCopies> bulk = as_bulk_copies(copies, analyzer_, bar);
+    if (!bulk || !enlarge(buffers, 1)) return nullptr;
+    phases.emplace_back(buffers, full);
+    return Seq::make({If::make(bulk->condition, statement(Intrinsic::bulk_init, {bar})),
+                      statement(Intrinsic::fence_async, {}), first_barrier(),
+                      If::make(bulk->condition, Seq::make({statement(Intrinsic::bulk_expect, {bar, Expr(bulk->bytes)}),
+                                                           bulk->copies})),
+                      statement(Intrinsic::bulk_wait, {bar, Expr(0)})});
   }
 
   // By the copy engine; undefined where that cannot make all of the copies.

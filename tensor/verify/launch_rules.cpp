@@ -3,6 +3,7 @@
 #include "tensor/grid.h"
 #include "tensor/intrinsics.h"
 #include "tensor/library_product.h"
+#include "tensor/passes/bulk_copies.h"
 #include "tensor/passes/scope.h"
 #include "tensor/text.h"
 #include "tensor/verify.h"
@@ -150,6 +151,10 @@ class CheckLaunches {
                   " is the limit"));
     }
     for_each_stmt(form.body, [&](const Stmt& s) {
+      const auto* loop = s.as<For>();
+      if (loop && is_bulk(*loop))
+        report(text("the copy engine cannot make the copies of loop ", loop->var.name(),
+                    ", which one thread would make instead"));
       const auto* allocate = s.as<Allocate>();
       if (!allocate) return;
       const Buffer& b = allocate->buffer;
