@@ -20,6 +20,7 @@
 
 #include "support/text.h"
 #include "tensor/instructions.h"
+#include "tensor/passes/bulk_copies.h"
 #include "tensor/passes/pipeline_copies.h"
 #include "tensor/product_time.h"
 #include "tensor/schedule/tree.h"
@@ -137,8 +138,10 @@ class GridProduct : private ProductAxes {
     must_step(d_, Reindex{p_.block, p_.a.buffer.name(), "shared", p_.block + ".a", with_batch({"k", "i"})});
     must_step(d_, Reindex{p_.block, p_.b.buffer.name(), "shared", p_.block + ".b", with_batch({"k", "j"})});
     inline_copies();
-    if (is_of_bytes())
-      must_step(d_, PadEinsum{p_.block, {"i", "j", "k"}, {t_.block_i(), t_.block_j(), depth() * kBytes}});
+    // To whole tiles: no condition stands where sums are made.
+    const int64_t step = depth() * word();
+    if (is_of_bytes() || p_.i.extent % t_.block_i() != 0 || p_.j.extent % t_.block_j() != 0 || p_.k.extent % step != 0)
+      must_step(d_, PadEinsum{p_.block, {"i", "j", "k"}, {t_.block_i(), t_.block_j(), step}});
     if (groups() > 1) {
       std::string from = has_batch() ? "g, i, j" : "i, j", to = has_batch() ? "g, i" : "i";
       int64_t width = t_.threads_j * kVector;
@@ -235,8 +238,10 @@ class GridProduct : private ProductAxes {
     } else if (vector > 1) {
       try_step(d_, Vectorize{lane});
     }
-    for (const std::string& n : turns)
+    for (const std::string& n : turns) {
+      if (!is_of_bytes() && only_copies(copy)) must_step(d_, Annotate{"", n, kMasked, "1"});
       try_step(d_, Unroll{n});
+    }
   }
 
   void write_back() {
