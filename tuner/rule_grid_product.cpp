@@ -113,6 +113,7 @@ class GridProduct : private ProductAxes {
       if (operand->is_along_k) must_step(d_, StorageAlign{loop(name), kBanks * word(), kVector * word()});
     }
     write_back();
+    bind_threads(p_.block);
     must_step(d_, DecomposeReduction{p_.block, loop("k.o")});
     must_step(d_, SetScope{acc_, "registers"});
     if (is_ahead()) must_step(d_, Annotate{"", loop("k.o"), kStages, text(stages(w_, d_.target.gpu))});
@@ -149,6 +150,8 @@ class GridProduct : private ProductAxes {
           d_, TransformLayout{acc_, text("(", from, ") -> (", to, ", j // ", width, ", j %% ", width, ")")});
     }
   }
+  static constexpr int64_t kLanes = 32;
+  int64_t warps() const { return t_.threads() / kLanes; }
   int64_t groups() const { return t_.columns / kVector; }
   bool is_of_bytes() const { return p_.is_of_bytes(); }
   int64_t word() const { return is_of_bytes() ? kBytes : 1; }
@@ -178,8 +181,18 @@ class GridProduct : private ProductAxes {
     if (has_batch()) must_step(d_, Bind{loop("g"), "block.z"});
     must_step(d_, Bind{loop("i.b"), "block.y"});
     must_step(d_, Bind{loop("j.b"), "block.x"});
-    must_step(d_, Bind{loop("i.t"), "thread.y"});
-    must_step(d_, Bind{loop("j.t"), "thread.x"});
+  }
+  // A warp has 4 x 8 of the block's threads. Of the bits of a lane's number the first belongs to its column, the second to its
+  // row: shared memory serves 16 lanes with 16 bytes each at once if neighbours, or all that are two apart, read the same.
+  void bind_threads(const std::string& block) {
+    const std::string i = block + ".i.t", j = block + ".j.t", warp = block + ".w", lane = block + ".x";
+    must_step(d_, Split{i, {0, 2, 2}, {i + ".w", i + ".h", i + ".l"}});
+    must_step(d_, Split{j, {0, 4, 2}, {j + ".w", j + ".h", j + ".l"}});
+    must_step(d_, Reorder{{i + ".w", j + ".w", i + ".h", j + ".h", i + ".l", j + ".l"}});
+    must_step(d_, Fuse{{i + ".w", j + ".w"}, warp});
+    must_step(d_, Fuse{{i + ".h", j + ".h", i + ".l", j + ".l"}, lane});
+    must_step(d_, Bind{warp, "thread.y"});
+    must_step(d_, Bind{lane, "thread.x"});
   }
   bool is_ahead() const { return stages(w_, d_.target.gpu) > 1; }
   int64_t depth() const { return depth_of(t_, extents_of(w_, d_.target.gpu)); }
@@ -205,7 +218,7 @@ class GridProduct : private ProductAxes {
     // Asynchronous copies do not transpose vectors.
     const bool is_whole =
         operand.vector == kVector && width % kVector == 0 && !(is_ahead() && operand.is_along_k);
-    const int64_t vector = is_whole ? kVector : 1, turn = t_.threads_j * vector;
+    const int64_t vector = is_whole ? kVector : 1, turn = kLanes * vector;
     const std::string ty = copy + ".ty", tx = copy + ".tx", lane = copy + ".v";
     std::vector<std::string> turns;
     auto split = [&](const std::string& from, std::vector<int64_t> factors, std::vector<std::string> names) {
@@ -220,10 +233,10 @@ class GridProduct : private ProductAxes {
       // Rows follow each other without a gap.
       std::string all = copy + ".all";
       must_step(d_, Fuse{{outer, inner}, all});
-      split(all, {0, t_.threads_i, t_.threads_j}, {copy + ".n", ty, tx});
+      split(all, {0, warps(), kLanes}, {copy + ".n", ty, tx});
     } else {
-      split(outer, {0, t_.threads_i}, {copy + ".m", ty});
-      split(inner, {0, t_.threads_j}, {copy + ".n", tx});
+      split(outer, {0, warps()}, {copy + ".m", ty});
+      split(inner, {0, kLanes}, {copy + ".n", tx});
     }
     std::vector<std::string> order = {ty, tx};
     order.insert(order.end(), turns.begin(), turns.end());
@@ -250,8 +263,7 @@ class GridProduct : private ProductAxes {
     must_step(d_, Split{i, {t_.threads_i, t_.rows}, {i + ".t", i + ".r"}});
     must_step(d_, Split{j, {groups(), t_.threads_j, kVector}, {j + ".o", j + ".t", j + ".v"}});
     must_step(d_, Reorder{{i + ".t", j + ".t", i + ".r", j + ".o", j + ".v"}});
-    must_step(d_, Bind{i + ".t", "thread.y"});
-    must_step(d_, Bind{j + ".t", "thread.x"});
+    bind_threads(last_);
     must_step(d_, Unroll{i + ".r"});
     must_step(d_, Unroll{j + ".o"});
     try_step(d_, Vectorize{j + ".v"});
