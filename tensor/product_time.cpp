@@ -1,20 +1,50 @@
 #include "tensor/product_time.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace mcc::tensor {
 
 namespace {
 
-constexpr ProductTile kTiles[] = {{16, 16, 8, 8, 8}, {8, 16, 8, 8, 8}, {16, 16, 4, 4, 16}, {8, 16, 4, 4, 16},
-                                  {8, 8, 8, 4, 16},  {8, 8, 4, 4, 16}, {16, 8, 4, 4, 16},  {8, 8, 2, 4, 16},
-                                  {4, 16, 2, 4, 16}, {4, 8, 2, 4, 16}};
+constexpr int64_t kMostStages = 4;
+constexpr ProductTile kSizes[] = {{16, 16, 8, 8, 8},  {16, 16, 8, 8, 16}, {8, 16, 8, 8, 8},  {8, 16, 8, 8, 16}, {8, 8, 8, 8, 16},
+                                  {16, 16, 4, 4, 16}, {8, 16, 8, 4, 16},  {8, 16, 4, 4, 16}, {8, 8, 8, 4, 16},  {8, 8, 4, 4, 16},
+                                  {16, 8, 4, 4, 16},  {8, 8, 2, 4, 16},   {4, 16, 2, 4, 16}, {4, 8, 4, 4, 16},  {4, 8, 2, 4, 16}};
+
+// Each in every number of stages, the fewest first.
+constexpr auto kTiles = [] {
+  std::array<ProductTile, std::size(kSizes) * (kMostStages - 1)> tiles{};
+  size_t n = 0;
+  for (int64_t stages = 2; stages <= kMostStages; ++stages) {
+    for (ProductTile t : kSizes) {
+      t.stages = stages;
+      tiles[n++] = t;
+    }
+  }
+  return tiles;
+}();
 
 // Multiplications and additions in f32 that a multiprocessor does in a cycle (CUDA programming guide, throughput of instructions).
 double multiply_adds(const Gpu& gpu) { return gpu.sm() >= 60 && gpu.sm() <= 80 ? 64 : 128; }
 
 int64_t blocks_along(int64_t extent, int64_t block) { return (extent + block - 1) / block; }
+
+// Of one step of a block, in cycles of a multiprocessor that has nothing else to do.
+double step_cycles(const ProductTile& t, const Gpu& gpu, double depth) {
+  constexpr double kLanes = 128;      // instructions of a thread that are issued in a cycle
+  constexpr double kLoopTurn = 40;    // instructions of a step that do not depend on its depth
+  constexpr double kWords = 4;        // of a load
+  const double rows = static_cast<double>(t.rows), columns = static_cast<double>(t.columns),
+               threads = static_cast<double>(t.threads());
+  const double products = threads * rows * columns * depth;
+  const double issued = products + threads * ((rows + columns) / kWords * depth + kLoopTurn);
+  // Shared memory serves a warp 16 lanes with 16 bytes each in a cycle (tuner/rule_grid_product.cpp).
+  auto turns = [&](double words) { return std::max(1.0, 2 * words / kWords); };
+  const double fetches = threads / gpu.warp * depth * (turns(rows) + turns(columns));
+  return std::max({products / multiply_adds(gpu), issued / kLanes, fetches});
+}
 
 }  // namespace
 
@@ -31,29 +61,29 @@ int64_t depth_of(const ProductTile& t, const ProductExtents& p) {
 
 double product_time(const ProductTile& t, const ProductExtents& p, const Gpu& gpu) {
   constexpr int64_t kVector = ProductTile::kVector;
-  double blocks = static_cast<double>(blocks_along(p.i, t.block_i()) * blocks_along(p.j, t.block_j()) * p.g);
+  const double blocks = static_cast<double>(blocks_along(p.i, t.block_i()) * blocks_along(p.j, t.block_j()) * p.g);
+  const int64_t depth = depth_of(t, p), stages = p.is_async ? t.stages : 1;
   // Accumulators, a row and a column, and what addresses take.
-  int64_t registers = t.rows * t.columns + 2 * (t.rows + t.columns) + 32;
-  int64_t shared = p.stages * (t.block_i() + kVector + t.block_j() + kVector) * depth_of(t, p) * 4;
-  int64_t resident =
+  const int64_t registers = t.rows * t.columns + 2 * (t.rows + t.columns) + 32;
+  const int64_t shared = stages * (t.block_i() + kVector + t.block_j() + kVector) * depth * 4;
+  const int64_t resident =
       std::min({gpu.threads_per_multiprocessor / t.threads(),
                 gpu.registers_per_multiprocessor / (registers * t.threads()),
                 gpu.shared_per_multiprocessor / shared, int64_t{gpu.blocks_per_multiprocessor}});
   if (p.j <= t.block_j() - t.threads_j * kVector) return INFINITY;  // a group of columns without one of C
   if (resident < 1 || shared > gpu.shared_per_block || registers > gpu.registers_per_thread) return INFINITY;
-  double products = static_cast<double>(t.block_i() * t.block_j() * p.k);
-  // A multiprocessor fetches 32 words a cycle.
-  double fetches =
-      products * (0.25 / static_cast<double>(t.rows) + 1.0 / static_cast<double>(t.columns)) * 4 / kVector;
-  double from_memory = static_cast<double>((t.block_i() + t.block_j()) * p.k) * 8;
-  double at_once = std::clamp(blocks / gpu.multiprocessors, 1.0, static_cast<double>(resident));
+  // Cycles until the memory answers, and bytes that come from it, or the cache, in a cycle.
+  constexpr double kWait = 600, kMemoryBytes = 64;
+  const double at_once = std::clamp(blocks / gpu.multiprocessors, 1.0, static_cast<double>(resident));
   // Too few threads do not hide what they wait for.
-  double busy = std::min(1.0, at_once * static_cast<double>(t.threads()) / 256);
-  double rounds = std::ceil(blocks / (gpu.multiprocessors * at_once));
+  const double busy = std::min(1.0, at_once * static_cast<double>(t.threads()) / 256);
   // Copies that run beside the arithmetic still take its place now and then.
-  double step =
-      std::max(products * 128 / multiply_adds(gpu), fetches) + from_memory / static_cast<double>(p.stages);
-  return rounds * at_once * step / busy;
+  const double from_memory = static_cast<double>((t.block_i() + t.block_j()) * depth) * 4 / kMemoryBytes;
+  const double step = step_cycles(t, gpu, static_cast<double>(depth)) / busy + from_memory / (stages > 1 ? 2 : 1);
+  const double wait = stages > 1 ? kWait / static_cast<double>(stages - 1) : kWait + step;
+  const double steps = static_cast<double>(blocks_along(p.k, depth));
+  const double rounds = std::ceil(blocks / (gpu.multiprocessors * at_once));
+  return 128 * rounds * (kWait + steps * std::max(at_once * step, wait));
 }
 
 double best_product_time(const ProductExtents& p, const Gpu& gpu) {

@@ -12,7 +12,7 @@ namespace mcc::tensor {
 struct ProductExtents {
   int64_t g = 1, i = 1, j = 1, k = 1;  // C is contiguous along j
   int64_t period = 1;                  // elements after which the inner axes of k begin anew
-  int64_t stages = 1;                  // parts of the operands in shared memory at once
+  bool is_async = false;               // whether operands can be copied to shared memory asynchronously
 
   int64_t results() const { return g * i * j; }
 };
@@ -23,6 +23,7 @@ struct ProductTile {
   int64_t threads_i, threads_j;  // of a block
   int64_t rows, columns;         // of C for each thread; columns in groups of kVector
   int64_t depth;                 // of k at a time
+  int64_t stages = 2;            // parts of the operands in shared memory at once, where these are copied asynchronously
   int64_t block_i() const { return threads_i * rows; }
   int64_t block_j() const { return threads_j * columns; }
   int64_t threads() const { return threads_i * threads_j; }
@@ -34,8 +35,8 @@ std::span<const ProductTile> product_tiles();
 // Of k at a time: the tile's, in whole periods where these are short.
 int64_t depth_of(const ProductTile& tile, const ProductExtents& p);
 
-// Cycles of a multiprocessor, times 128. Rounds of blocks over the
-// multiprocessors, each as long as its arithmetic, or as what it fetches from shared memory. Infinite where a GPU cannot run it.
+// Cycles of a multiprocessor, times 128. Rounds of blocks over the multiprocessors, each as long as its arithmetic, the instructions
+// that are issued, or what is fetched from shared memory, or as it waits for memory. Infinite where a GPU cannot run it.
 double product_time(const ProductTile& tile, const ProductExtents& p, const Gpu& gpu);
 double best_product_time(const ProductExtents& p, const Gpu& gpu);
 

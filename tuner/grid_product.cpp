@@ -229,6 +229,7 @@ int64_t choose_parts(Draft& draft, const Product& p, int64_t longest, const Prod
   std::vector<int64_t> options{1};
   int64_t best = 1;
   double best_time = time_of(p);
+  constexpr double kWorthwhile = 0.95;  // parts take memory, and their sum is another one
   for (int64_t parts = 2; parts <= 32 && longest % parts == 0 && p.k.extent / parts >= gpu.warp;
        parts *= 2) {
     Product divided = p;
@@ -237,7 +238,7 @@ int64_t choose_parts(Draft& draft, const Product& p, int64_t longest, const Prod
     if (divided.g.extent > 65535) break;
     double time = time_of(divided) + parts_time(divided.g.extent * p.i.extent * p.j.extent, gpu, own_launch);
     options.push_back(parts);
-    if (time >= best_time) continue;
+    if (time >= kWorthwhile * best_time) continue;
     best = parts;
     best_time = time;
   }

@@ -37,15 +37,14 @@ using Tile = ProductTile;
 constexpr int64_t kVector = Tile::kVector;
 constexpr int64_t kBytes = 4;  // of a word
 
-// Parts of the operands in shared memory at once: two, where what is fetched can be copied asynchronously, element by element if
-// need be.
-int64_t stages(const Product& p, const Gpu& gpu) {
+// Whether what is fetched can be copied asynchronously, element by element if need be.
+bool is_async(const Product& p, const Gpu& gpu) {
   auto is_copied = [](const Operand& o) { return bit_width(o.buffer.element()) == 32; };
-  return gpu.sm() >= 80 && p.factor == ElementType::f32 && is_copied(p.a) && is_copied(p.b) ? 2 : 1;
+  return gpu.sm() >= 80 && p.factor == ElementType::f32 && is_copied(p.a) && is_copied(p.b);
 }
 
 ProductExtents extents_of(const Product& p, const Gpu& gpu) {
-  return {p.g.extent, p.i.extent, p.j.extent, p.k.extent, p.period, stages(p, gpu)};
+  return {p.g.extent, p.i.extent, p.j.extent, p.k.extent, p.period, is_async(p, gpu)};
 }
 
 // All tiles of the space that a GPU can run, the best of product_tiles() first.
@@ -58,11 +57,13 @@ std::vector<Tile> legal_tiles(const ProductExtents& p, const Gpu& gpu) {
       for (int64_t i : {4, 8, 16, 32}) {
         for (int64_t j : {8, 16, 32}) {
           for (int64_t depth : {4, 8, 16, 32}) {
-            const Tile t{i, j, rows, columns, depth};
-            // A block of one warp, or with rows of the result that all lie beyond its end, is another one's waste.
-            const bool is_sensible = t.threads() >= gpu.warp && t.threads() <= gpu.threads_per_block &&
-                                     (i == 4 || t.block_i() < 2 * p.i);
-            if (is_sensible && std::isfinite(product_time(t, p, gpu))) tiles.push_back(t);
+            for (int64_t stages = 2; stages <= (p.is_async ? 4 : 2); ++stages) {
+              const Tile t{i, j, rows, columns, depth, stages};
+              // A block of one warp, or with rows of the result that all lie beyond its end, is another one's waste.
+              const bool is_sensible = t.threads() >= gpu.warp && t.threads() <= gpu.threads_per_block &&
+                                       (i == 4 || t.block_i() < 2 * p.i);
+              if (is_sensible && std::isfinite(product_time(t, p, gpu))) tiles.push_back(t);
+            }
           }
         }
       }
@@ -91,7 +92,8 @@ Tile choose_tile(Draft& draft, const Product& p) {
                           {"columns", &Tile::columns},
                           {"threads_i", &Tile::threads_i},
                           {"threads_j", &Tile::threads_j},
-                          {"depth", &Tile::depth}},
+                          {"depth", &Tile::depth},
+                          {"stages", &Tile::stages}},
                          [&](const Tile& t) { return product_time(t, extents, gpu); });
 }
 
@@ -116,7 +118,7 @@ class GridProduct : private ProductAxes {
     bind_threads(p_.block);
     must_step(d_, DecomposeReduction{p_.block, loop("k.o")});
     must_step(d_, SetScope{acc_, "registers"});
-    if (is_ahead()) must_step(d_, Annotate{"", loop("k.o"), kStages, text(stages(w_, d_.target.gpu))});
+    if (is_ahead()) must_step(d_, Annotate{"", loop("k.o"), kStages, text(t_.stages)});
     for (const char* name : {"i.r", "j.o"}) {
       must_step(d_, Unroll{loop(name)});
       if (s_.find_loop(p_.block + ".init." + name) != nullptr)
@@ -194,7 +196,7 @@ class GridProduct : private ProductAxes {
     must_step(d_, Bind{warp, "thread.y"});
     must_step(d_, Bind{lane, "thread.x"});
   }
-  bool is_ahead() const { return stages(w_, d_.target.gpu) > 1; }
+  bool is_ahead() const { return is_async(w_, d_.target.gpu); }
   int64_t depth() const { return depth_of(t_, extents_of(w_, d_.target.gpu)); }
 
   // All threads fetch the operand's part for one step of k.o; neighbours in memory by neighbouring threads.
