@@ -258,9 +258,10 @@ bool is_known_gpu(std::string_view arch) {
   return std::find(kGpus.begin(), kGpus.end(), arch) != kGpus.end();
 }
 
-// What runs on a GPU of this architecture: itself, or the newest known one that is not newer.
+// What suits a GPU of this architecture best: itself, with what it alone has, or the newest known one that is not newer.
 std::string known_arch(const tensor::Gpu& gpu) {
-  if (is_known_gpu(gpu.arch)) return gpu.arch;
+  for (const std::string& own : {gpu.arch + "a", gpu.arch})
+    if (is_known_gpu(own)) return own;
   std::string best;
   for (const char* arch : kGpus) {
     std::string name = arch;

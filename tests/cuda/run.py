@@ -224,6 +224,10 @@ class Cuda(Case):
         self.done(mcc("compile", self.model, "-o", library, "--target", "cuda", "--no-cubin", FAKE_CUDA_SM=120))
         self.assertIn("(sm_90)", json.loads(mcc("inspect", library, "--json").stdout)["metadata"]["target"])
         self.done(mcc("run", library, "--random", "1", FAKE_CUDA_SM=120))
+        # What is for the GPU here may use what no other has.
+        self.done(mcc("compile", self.model, "-o", library, "--target", "cuda", "--no-cubin", FAKE_CUDA_SM=90))
+        self.assertIn("(sm_90a)", json.loads(mcc("inspect", library, "--json").stdout)["metadata"]["target"])
+        self.done(mcc("run", library, "--random", "1", FAKE_CUDA_SM=90))
 
     def test_explain(self):
         self.assertIn("  launch      grid ", self.done(mcc("explain", self.library, "y")).stdout)
