@@ -96,6 +96,16 @@ class CudaTune(Case):
     def test_a_hanging_kernel_costs_one_candidate(self):
         self.only_one_fails("hang.json", 64, "hang", "timeout", "a run took more than")
 
+    # What has no time is not the fastest.
+    def test_events_that_tell_nothing(self):
+        report = self.tune(self.plain, "events.json", "--trials", "2", FAKE_CUDA_FAIL="cuEventElapsedTime:400")
+        self.assertEqual(report["tasks"][0]["errors"], {"crash": 2})
+
+    # A driver that compiles for longer than a run may take.
+    def test_loading_is_no_running(self):
+        report = self.tune(self.plain, "slow.json", "--trials", "1", FAKE_CUDA_LOAD=3)
+        self.assertEqual(report["tasks"][0]["errors"], {})
+
     def test_an_illegal_address_costs_one_candidate(self):
         self.only_one_fails("illegal.json", 512, "700", "crash", "an illegal memory access was encountered")
 

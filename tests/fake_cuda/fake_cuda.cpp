@@ -1,5 +1,7 @@
 // Devices, contexts, modules and memory of the stand-in driver.
 #include <dlfcn.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -17,6 +19,8 @@ FakeDriver::FakeDriver() {
   number("FAKE_CUDA_MEMORY", &state.memory);
   number("FAKE_CUDA_DEVICES", &state.devices);
   number("FAKE_CUDA_PTX", &state.newest_ptx);
+  number("FAKE_CUDA_DRIVER", &state.driver_version);
+  number("FAKE_CUDA_LOAD", &state.load_seconds);
   number("FAKE_CUDA_RUN", &state.runs_ptx);
   if (const char* text = std::getenv("FAKE_CUDA_FAIL")) {
     const std::string fail = text;
@@ -160,6 +164,10 @@ FAKE(cuDeviceTotalMem_v2)(size_t* bytes, mcc_cu_device) {
 }
 FAKE(cuDevicePrimaryCtxRetain)(mcc_cu_context* context, mcc_cu_device device) {
   CALLED(cuDevicePrimaryCtxRetain);
+  // A driver reserves addresses for all memory of the host and of GPUs, whatever a process may have of data.
+  rlimit data = {};
+  constexpr rlim_t kReserved = rlim_t{1} << 40;
+  if (getrlimit(RLIMIT_DATA, &data) == 0 && data.rlim_cur < kReserved) return MCC_CU_OUT_OF_MEMORY;
   ++driver().state.contexts;
   *context = &driver().primary[device];
   return MCC_CU_SUCCESS;
@@ -218,6 +226,7 @@ FAKE(cuModuleLoadDataEx)
     write_log(count, options, values, "SM version specified by .target is not this GPU's");
     return MCC_CU_INVALID_PTX;
   }
+  if (version != 0 && state.load_seconds > 0) sleep(static_cast<unsigned>(state.load_seconds));
   *module = new mcc_cu_module_s{version == 0 ? "" : text, nullptr};
   if (state.runs_ptx) {
     std::string problem;

@@ -4,7 +4,7 @@
 //
 // A test program loads it before the runtime looks for libcuda.so.1 and talks to it through fake_cuda(). For a program that
 // the test only starts, the environment says: FAKE_CUDA_SM=86, FAKE_CUDA_MEMORY=BYTES, FAKE_CUDA_DEVICES=N, FAKE_CUDA_PTX=70
-// (the newest version it reads), FAKE_CUDA_FAIL=cuLaunchKernel:700, FAKE_CUDA_LAUNCH="16x1x1 128x1x1=700"
+// (the newest version it reads), FAKE_CUDA_DRIVER=13000 (its CUDA), FAKE_CUDA_LOAD=2 (seconds that it compiles PTX), FAKE_CUDA_FAIL=cuLaunchKernel:700, FAKE_CUDA_LAUNCH="16x1x1 128x1x1=700"
 // (what launches of that grid and block do: end in that error when they are waited for, 701 at once, hang, or skip: nothing is computed), FAKE_CUDA_KERNELS=FILE.so (functions
 // named as entries, and ints ENTRY_arguments), FAKE_CUDA_RUN=1 (run the PTX).
 #pragma once
@@ -32,6 +32,7 @@ struct FakeCuda {
   int driver_version = 12040;
   int newest_ptx = 84;  // 10 * version of the PTX that it reads
   bool refuses_cubins = false;
+  int load_seconds = 0;
   int runs_ptx = 0;  // else kernels are functions of the test
   uint64_t memory = uint64_t{1} << 30;
   std::map<std::string, int> failures;       // exported name -> code that its calls return

@@ -237,6 +237,7 @@ FAKE(cuEventRecord)(mcc_cu_event event, mcc_cu_stream stream) {
   return enqueue(stream, [record = event->last] { *record = {true, driver().clock}; });
 }
 FAKE(cuEventElapsedTime)(float* ms, mcc_cu_event begin, mcc_cu_event end) {
+  CALLED(cuEventElapsedTime);
   constexpr int kInvalidHandle = 400, kNotReady = 600;
   if (begin->last == nullptr || end->last == nullptr) return kInvalidHandle;
   if (!begin->last->is_there || !end->last->is_there) return kNotReady;

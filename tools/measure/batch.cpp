@@ -206,6 +206,12 @@ class Batch {
   double run_checked(size_t i, bool is_hopeless_beyond) {
     Measurement& m = results_[i].measurement;
     BuiltKernel& built = builders_->get(i);
+    if (!runner_.is_loaded(built)) {
+      event(WorkerEvent::build, static_cast<int64_t>(i));
+      const RunOutcome loaded = runner_.load(built);
+      event(WorkerEvent::built, static_cast<int64_t>(i));
+      if (loaded.error != TrialError::none) return fail(m, loaded.error, loaded.message);
+    }
     event(WorkerEvent::run, static_cast<int64_t>(i));
     const RunOutcome outcome = runner_.run(built);
     if (outcome.error != TrialError::none) return fail(m, outcome.error, outcome.message);

@@ -226,18 +226,23 @@ class DeviceRunner : public KernelRunner {
     return out;
   }
 
+  bool is_loaded(const BuiltKernel& built) const override { return built.on_device->module != nullptr; }
+  RunOutcome load(BuiltKernel& built) override {
+    if (RunOutcome loaded = load(*built.on_device); loaded.error != TrialError::none) return loaded;
+    if (mcc_cu_result code = task_.upload()) return died(code, "copying the inputs");
+    return {};
+  }
+
   RunOutcome run(BuiltKernel& built) override {
     DeviceKernel& kernel = *built.on_device;
-    if (kernel.module == nullptr) {
-      if (RunOutcome loaded = load(kernel); loaded.error != TrialError::none) return loaded;
-    }
-    if (mcc_cu_result code = task_.upload()) return died(code, "copying the inputs");
     if (mcc_cu_result code = task_.poison_outputs()) return died(code, "filling the outputs");
     cuda_.event_record(device_.event(0, false), device_.stream());
     if (RunOutcome launched = launch(kernel); launched.error != TrialError::none) return launched;
     cuda_.event_record(device_.event(0, true), device_.stream());
     if (mcc_cu_result code = device_.synchronize()) return died(code, "the kernel");
-    return {elapsed_us(0), TrialError::none, ""};
+    RunOutcome outcome;
+    if (mcc_cu_result code = add_elapsed(0, outcome.us)) return died(code, "timing the kernel");
+    return outcome;
   }
 
   RunOutcome fetch_outputs() override {
@@ -266,7 +271,7 @@ class DeviceRunner : public KernelRunner {
           break;
         }
         for (size_t pair = 0; pair < pairs; ++pair)
-          us += elapsed_us(pair);
+          if (mcc_cu_result code = add_elapsed(pair, us)) outcome = died(code, "timing the kernel");
         done += static_cast<int64_t>(pairs);
       }
     } else {
@@ -278,7 +283,9 @@ class DeviceRunner : public KernelRunner {
       if (outcome.error == TrialError::none) {
         if (mcc_cu_result code = device_.synchronize()) outcome = died(code, "the kernel");
       }
-      if (outcome.error == TrialError::none) us = elapsed_us(0);
+      if (outcome.error == TrialError::none) {
+        if (mcc_cu_result code = add_elapsed(0, us)) outcome = died(code, "timing the kernel");
+      }
     }
     block.us = us / static_cast<double>(runs);
     block.wall_us = seconds_since(begin) * 1e6;
@@ -302,10 +309,12 @@ class DeviceRunner : public KernelRunner {
     if (device_.synchronize() == MCC_CU_SUCCESS) {
       std::vector<double> times;
       for (size_t run = 0; run < kRuns; ++run)
-        times.push_back(elapsed_us(run));
+        if (double us = 0; add_elapsed(run, us) == MCC_CU_SUCCESS) times.push_back(us);
       std::sort(times.begin(), times.end());
-      out.best_us = times.front();
-      out.noise = times[kRuns / 2] / times.front() - 1;
+      if (!times.empty()) {
+        out.best_us = times.front();
+        out.noise = times[times.size() / 2] / times.front() - 1;
+      }
     }
     device_.release(memory);
     return out;
@@ -325,10 +334,11 @@ class DeviceRunner : public KernelRunner {
   }
 
   // Events may be closer together than they can tell.
-  double elapsed_us(size_t pair) const {
+  mcc_cu_result add_elapsed(size_t pair, double& us) const {
     float ms = 0;
-    cuda_.event_milliseconds(&ms, device_.event(pair, false), device_.event(pair, true));
-    return std::max(static_cast<double>(ms) * 1e3, 0.01);
+    const mcc_cu_result code = cuda_.event_milliseconds(&ms, device_.event(pair, false), device_.event(pair, true));
+    us += std::max(static_cast<double>(ms) * 1e3, 0.01);
+    return code;
   }
 
   RunOutcome load(DeviceKernel& kernel) {

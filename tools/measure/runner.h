@@ -29,6 +29,10 @@ class KernelRunner {
   virtual bool needs_one_processor() const = 0;
   // From several threads; see BuildContext::is_known.
   virtual BuiltKernel build(const std::string& trace, const IsKnown& is_known) = 0;
+  // What comes between building and running, and may take as long as building: machine code that a driver makes, inputs that go
+  // to a GPU. Not needed (is_loaded) on processors.
+  virtual bool is_loaded(const BuiltKernel&) const { return true; }
+  virtual RunOutcome load(BuiltKernel&) { return {}; }
   // One run; what it does not write of the outputs is poison.
   virtual RunOutcome run(BuiltKernel& built) = 0;
   // Puts the outputs of the last run where the task's check finds them.

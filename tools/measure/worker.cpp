@@ -121,6 +121,14 @@ class LineWriter {
   std::mutex mutex_;
 };
 
+// Can be taken back: of what the process itself may do nothing is given up.
+void limit_memory(rlim_t bytes) {
+  rlimit limit = {};
+  ::getrlimit(RLIMIT_DATA, &limit);
+  limit.rlim_cur = std::min(bytes, limit.rlim_max);
+  ::setrlimit(RLIMIT_DATA, &limit);
+}
+
 // Whether the trace may call a library; what it says is looked at when it is built.
 bool names_library(const std::string& trace) { return trace.find(tensor::kLibrary) != std::string::npos; }
 
@@ -173,6 +181,8 @@ class Worker {
     if (target->kind == tensor::TargetKind::cuda) {
       machine.assembler = find_assembler();
       if (!device_) {
+        // A driver reserves addresses for all memory that there is, of the host and of GPUs.
+        limit_memory(RLIM_INFINITY);
         Result<std::unique_ptr<DeviceContext>> device = DeviceContext::open();
         if (!device.ok()) return device.errors();
         device_ = std::move(*device);
@@ -277,10 +287,7 @@ void limit_resources() {
   const rlimit none = {0, 0};
   ::setrlimit(RLIMIT_CORE, &none);
   const auto pages = static_cast<rlim_t>(::sysconf(_SC_PHYS_PAGES));
-  const rlim_t memory =
-      std::max<rlim_t>(pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) / 2, rlim_t{4} << 30);
-  const rlimit limit = {memory, memory};
-  ::setrlimit(RLIMIT_DATA, &limit);
+  limit_memory(std::max<rlim_t>(pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) / 2, rlim_t{4} << 30));
 }
 
 }  // namespace
