@@ -3,7 +3,10 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
+#include <cstdlib>
 #include <initializer_list>
+
+#include "runtime/cuda.h"
 
 namespace mcc::runtime {
 
@@ -18,10 +21,23 @@ struct Loaded {
 pthread_once_t once = PTHREAD_ONCE_INIT;
 Loaded loaded;
 
+// The first of those that are not newer than the driver's CUDA, which they would not work with; else the first of all, to say so.
+void* open_library() {
+  mcc_error ignored = {};
+  int driver = 0;
+  if (const mcc_cuda_driver* cuda = load_cuda(&ignored)) cuda->driver_version(&driver);
+  for (const bool is_any : {false, true}) {
+    for (const char* name : MCC_LT_LIBRARIES) {
+      const int version = 1000 * std::atoi(std::strrchr(name, '.') + 1);
+      if (!is_any && driver != 0 && version > driver) continue;
+      if (void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return library;
+    }
+  }
+  return nullptr;
+}
+
 void load() {
-  void* library = nullptr;
-  for (const char* name : MCC_LT_LIBRARIES)
-    if (library == nullptr) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  void* library = open_library();
   if (library == nullptr) return;
   loaded.has_library = true;
   auto look_up = [&](auto* field, const char* name, bool is_needed) {

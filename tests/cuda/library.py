@@ -145,6 +145,16 @@ class Library(Case):
         self.assertIsNone(json.loads(mcc("doctor", "--json", library=False).stdout)["cublaslt"])
         self.assertEqual(json.loads(mcc("doctor", "--json").stdout)["cublaslt"], "13.1.0")
 
+    # Of several versions, the newest that the driver is not too old for.
+    def test_suits_the_driver(self):
+        folder = self.folder / "versions"
+        folder.mkdir()
+        (folder / "libcublasLt.so.13").symlink_to(stand_in.DRIVER / "libcuda.so.1")  # a library, but not this one
+        (folder / "libcublasLt.so.12").symlink_to(stand_in.LIBRARY / "libcublasLt.so.13")
+        for driver, version in ((12080, "13.1.0"), (13000, None)):
+            report = mcc("doctor", "--json", LD_LIBRARY_PATH=f"{stand_in.DRIVER}:{folder}", FAKE_CUDA_DRIVER=driver)
+            self.assertEqual(json.loads(self.done(report).stdout)["cublaslt"], version)
+
     def test_not_asked_for(self):
         self.tune("plain.onnx", "without.json", "--no-library")
         self.assertFalse(self.trials("without.json"))
