@@ -75,7 +75,8 @@ mcc_status no_image(const DeviceModel& on, const DeviceCode& code, const mcc_dev
 // Codes by which a driver says that this image is not for it; another one may be.
 bool is_refusal(mcc_cu_result code) {
   return code == MCC_CU_NO_BINARY_FOR_GPU || code == MCC_CU_INVALID_IMAGE || code == MCC_CU_INVALID_PTX ||
-         code == MCC_CU_UNSUPPORTED_PTX_VERSION;
+         code == MCC_CU_UNSUPPORTED_PTX_VERSION || code == MCC_CU_NO_JIT_COMPILER || code == MCC_CU_INVALID_SOURCE ||
+         code == MCC_CU_NOT_SUPPORTED;
 }
 
 mcc_status refused(const DeviceModel& on, mcc_cu_result code, const char* log, mcc_error* error) {
@@ -89,6 +90,12 @@ mcc_status refused(const DeviceModel& on, mcc_cu_result code, const char* log, m
                 version / 1000, version % 1000 / 10, on.sm);
   }
   fail_cuda(*on.cuda, code, "the driver cannot load the model's code", error);
+  if (code == MCC_CU_NO_JIT_COMPILER) {
+    append_message(error,
+                   ": install the part of the driver that compiles PTX (libnvidia-ptxjitcompiler.so.1; of containers, the "
+                   "capability \"compute\"), or compile the model where CUDA's assembler makes machine code for sm_%u",
+                   on.sm);
+  }
   if (log[0] != 0) append_message(error, ": %.400s", log);
   if (is_refusal(code) && error != nullptr) error->status = MCC_NOT_HERE;
   return is_refusal(code) ? MCC_NOT_HERE : code == MCC_CU_OUT_OF_MEMORY ? MCC_OUT_OF_MEMORY : MCC_DEVICE_FAILED;

@@ -407,6 +407,11 @@ TEST_F(Device, BadPtx) {
       "the driver cannot load the model's code: another error (CUDA_ERROR_OTHER, 218): ptxas: line 7: no");
 }
 
+TEST_F(Device, DriverWithoutItsCompiler) {
+  fake().failures["cuModuleLoadDataEx"] = 221;
+  EXPECT_THAT(failure(), HasSubstr("libnvidia-ptxjitcompiler.so.1"));
+}
+
 TEST_F(Device, OutOfMemory) {
   fake().memory = 16;
   EXPECT_EQ(failure(), "out of memory on the GPU: 24 bytes for the weights");
