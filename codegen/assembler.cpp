@@ -280,22 +280,30 @@ Result<Cubin> Assembler::assemble(const std::string& ptx, const std::string& arc
 
 std::unique_ptr<Assembler> Assembler::find(const std::vector<std::string>& cuda_folders,
                                            const std::vector<std::string>& program_folders) {
-  std::vector<std::string> folders = cuda_folders;
-  folders.insert(folders.end(), {"/usr/local/cuda", "/opt/cuda"});
-  for (const char* library : {"libnvJitLink.so.13", "libnvJitLink.so.12", "libnvJitLink.so"}) {
+  const std::vector<std::string> usual_folders = {"/usr/local/cuda", "/opt/cuda"};
+  constexpr const char* kLibraries[] = {"libnvJitLink.so.13", "libnvJitLink.so.12", "libnvJitLink.so"};
+  auto library_of = [&](const std::vector<std::string>& folders) -> std::unique_ptr<Assembler> {
     for (const std::string& folder : folders) {
-      for (const char* sub : {"/lib64/", "/targets/x86_64-linux/lib/", "/lib/"})
-        if (auto found = NvJitLink::load(folder + sub + library)) return found;
+      for (const char* library : kLibraries) {
+        for (const char* sub : {"/lib64/", "/targets/x86_64-linux/lib/", "/lib/"})
+          if (auto found = NvJitLink::load(folder + sub + library)) return found;
+      }
     }
+    return nullptr;
+  };
+  auto program_of = [](const std::vector<std::string>& folders, const char* sub) -> std::unique_ptr<Assembler> {
+    for (const std::string& folder : folders)
+      if (auto found = Ptxas::load(folder + sub)) return found;
+    return nullptr;
+  };
+  // Who names a CUDA means that one: a driver that is older than an assembler refuses its machine code.
+  if (auto found = library_of(cuda_folders)) return found;
+  if (auto found = program_of(cuda_folders, "/bin/ptxas")) return found;
+  for (const char* library : kLibraries)
     if (auto found = NvJitLink::load(library)) return found;
-  }
-  for (const std::string& folder : cuda_folders)
-    if (auto found = Ptxas::load(folder + "/bin/ptxas")) return found;
-  for (const std::string& folder : program_folders)
-    if (auto found = Ptxas::load(folder + "/ptxas")) return found;
-  for (const char* folder : {"/usr/local/cuda", "/opt/cuda"})
-    if (auto found = Ptxas::load(std::string(folder) + "/bin/ptxas")) return found;
-  return nullptr;
+  if (auto found = library_of(usual_folders)) return found;
+  if (auto found = program_of(program_folders, "/ptxas")) return found;
+  return program_of(usual_folders, "/bin/ptxas");
 }
 
 }  // namespace mcc::codegen

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "codegen/compiled.h"
@@ -386,6 +388,19 @@ TEST(AssemblerLog, IsRead) {
   EXPECT_EQ(entries[1].entry, "second");
   EXPECT_EQ(entries[1].registers, 8);
   EXPECT_EQ(entries[1].shared_bytes, 0);
+}
+
+// Whatever else is installed, and whichever kind that is.
+TEST(Assembler, TheCudaThatIsNamedComesFirst) {
+  namespace fs = std::filesystem;
+  const fs::path cuda = fs::path(testing::TempDir()) / "mcc_named_cuda", program = cuda / "bin/ptxas";
+  fs::create_directories(program.parent_path());
+  std::ofstream(program) << "#!/bin/sh\necho 'Cuda compilation tools, release 11.1, V11.1.105'\n";
+  fs::permissions(program, fs::perms::owner_all);
+  const std::unique_ptr<Assembler> found = Assembler::find({cuda.string()}, {});
+  fs::remove_all(cuda);
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(found->name(), "ptxas 11.1 (" + program.string() + ")");
 }
 
 TEST(Assembler, NamesWhatItRefuses) {
