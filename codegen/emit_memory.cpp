@@ -211,8 +211,29 @@ llvm::Value* KernelEmitter::load_bits(const Load& n) {
     }
   }
   Value* mask = n.predicate.defined() ? emit(n.predicate) : nullptr;
-  Value* where = address(n.buffer, emit_index(index));
+  Value* indices = emit_index(index);
+  if (on_device() && !mask)
+    return load_each(n.buffer, type, [&](uint64_t lane) { return b_.CreateExtractElement(indices, lane); });
+  Value* where = address(n.buffer, indices);
   return tag(b_.CreateMaskedGather(type, where, align, mask, Constant::getNullValue(type)), n.buffer);
+}
+
+// GPUs neither gather nor scatter, and what could be in registers is in memory where LLVM does not see each address by itself.
+llvm::Value* KernelEmitter::load_each(const Buffer& buffer, LlvmType* type, const IndexOf& index) {
+  Value* all = llvm::PoisonValue::get(type);
+  for (uint64_t lane = 0; lane < vector_type(type)->getNumElements(); ++lane) {
+    Value* from = address(buffer, index(lane));
+    Value* one = tag(b_.CreateAlignedLoad(type->getScalarType(), from, element_align(buffer)), buffer);
+    all = b_.CreateInsertElement(all, one, lane);
+  }
+  return all;
+}
+
+void KernelEmitter::store_each(const Buffer& buffer, Value* bits, const IndexOf& index) {
+  for (uint64_t lane = 0; lane < vector_type(bits->getType())->getNumElements(); ++lane) {
+    Value* one = b_.CreateExtractElement(bits, lane);
+    tag(b_.CreateAlignedStore(one, address(buffer, index(lane)), element_align(buffer)), buffer);
+  }
 }
 
 llvm::Value* KernelEmitter::load_strided(const Load& n, const Expr& first, int64_t stride) {
@@ -224,12 +245,14 @@ llvm::Value* KernelEmitter::load_strided(const Load& n, const Expr& first, int64
   auto at = [&](int64_t offset) {
     return b_.CreateAdd(base, ConstantInt::get(base->getType(), static_cast<uint64_t>(offset), true));
   };
+  LlvmType* type = memory_type(n.buffer.element(), lanes);
+  if (on_device() && !mask)
+    return load_each(n.buffer, type, [&](uint64_t lane) { return at(stride * static_cast<int64_t>(lane)); });
   if (stride == -1) {
     if (mask) mask = b_.CreateShuffleVector(mask, reversed(lanes));
     return b_.CreateShuffleVector(contiguous_load(n.buffer, at(1 - lanes), align, lanes, mask),
                                   reversed(lanes));
   }
-  LlvmType* type = memory_type(n.buffer.element(), lanes);
   if (stride > kMaxShuffledStride || stride < 0 || mask || lanes < 4) {
     Value* where =
         b_.CreateGEP(type->getScalarType(), address(n.buffer, base), ramp_offsets(b_, stride, lanes));
@@ -300,6 +323,13 @@ void KernelEmitter::store_bits(const Store& n, Value* bits) {
       tag(b_.CreateAlignedStore(bits, where, align), n.buffer);
     }
     return;
+  }
+  if (on_device() && !mask) {
+    Value* first = emit_index(strided ? strided->base : index);
+    return store_each(n.buffer, bits, [&](uint64_t lane) {
+      if (!strided) return b_.CreateExtractElement(first, lane);
+      return b_.CreateAdd(first, b_.getInt64(static_cast<uint64_t>(strided->stride * static_cast<int64_t>(lane))));
+    });
   }
   Value* where = nullptr;
   if (strided) {

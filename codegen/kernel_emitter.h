@@ -7,6 +7,7 @@
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
 
+#include <functional>
 #include <unordered_map>
 
 #include "codegen/float_formats.h"
@@ -129,6 +130,9 @@ class KernelEmitter {
   Value* load_guarded(const tensor::Load& n);
   void store_bits(const tensor::Store& n, Value* bits);
   Value* address(const tensor::Buffer& buffer, Value* index);
+  using IndexOf = std::function<Value*(uint64_t lane)>;
+  Value* load_each(const tensor::Buffer& buffer, llvm::Type* type, const IndexOf& index);
+  void store_each(const tensor::Buffer& buffer, Value* bits, const IndexOf& index);
   Value* contiguous_load(const tensor::Buffer& buffer, Value* index, llvm::Align align, int lanes, Value* mask);
   Value* from_memory(ElementType element, Value* bits);
   Value* to_memory(ElementType element, Value* value);

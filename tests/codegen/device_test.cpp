@@ -270,6 +270,27 @@ TEST(Device, SharedMemoryIsLoadedAndStoredInVectors) {
   }
 }
 
+// Vectors of other than neighbours, of which LLVM has to see each element to keep it in a register.
+TEST(Device, RegistersAreTakenInAnyOrder) {
+  DeviceCode code = emit(R"(
+func f(x: f32[4096]) -> (y: f32[4096]) {
+  bound for b in 4 @{thread="block.x"} {
+    bound for t in 128 @{thread="thread.x"} {
+      alloc acc: f32[8] registers {
+        acc[ramp(0, 1, 4)] = x[ramp(b * 1024 + t * 8, 1, 4)]
+        acc[ramp(4, 1, 4)] = x[ramp(b * 1024 + t * 8 + 4, 1, 4)]
+        y[ramp(b * 1024 + t * 8, 1, 4)] = acc[ramp(0, 1, 4) // broadcast(2, 4) * broadcast(4, 4) + ramp(0, 1, 4) %% broadcast(2, 4)]
+        acc[ramp(0, 1, 4) // broadcast(2, 4) * broadcast(4, 4) + ramp(0, 1, 4) %% broadcast(2, 4)] = acc[ramp(4, 1, 4)]
+        y[ramp(b * 1024 + t * 8 + 4, 1, 4)] = acc[ramp(0, 2, 4)]
+      }
+    }
+  }
+})",
+                         "sm_80");
+  EXPECT_EQ(count(code.ptx, ".local"), 0) << code.ptx;
+  EXPECT_EQ(count(code.ptx, "st.global.v4.f32"), 2) << code.ptx;
+}
+
 TEST(Device, SharedMemoryOfMoreThan48KBIsDynamic) {
   DeviceCode code = emit(tiled_matmul(128), "sm_80");
   EXPECT_EQ(code.launches[0].shared_bytes, 2 * 64 * 128 * 4);
