@@ -5,6 +5,7 @@
 #include "tensor/product_time.h"
 #include "tensor/schedule/legality.h"
 #include "tensor/schedule/tree.h"
+#include "tensor/text.h"
 #include "tensor/visit.h"
 
 namespace mcc::tuner {
@@ -133,9 +134,34 @@ std::optional<Product> as_product(const Schedule& s, const std::string& name) {
   p.i.extent = (x_is_b ? of_y : of_x).extent;
   p.j.axes = (x_is_b ? of_x : of_y).axes;
   p.j.extent = (x_is_b ? of_x : of_y).extent;
+  p.is_in_rows = !p.g.is_empty() && info->store.strides[p.g.axes.back()] == p.j.extent && p.i.extent > 1;
   p.factor = factor_of(*s.find_block(name), of[x_is_b ? 1 : 0]);
   return p;
 }
+
+namespace {
+
+// Dimension d of x[.., k // c, k %% c, ..]: the name of k.
+std::optional<std::string> split_axis(const Load& read, size_t d) {
+  auto at = [&](size_t e, BinaryOp op, Expr* divisor) -> const VarNode* {
+    const auto* n = e < read.indices.size() ? read.indices[e].as<Binary>() : nullptr;
+    if (!n || n->op != op) return nullptr;
+    *divisor = n->b;
+    return n->a.as<VarNode>();
+  };
+  for (size_t first : {d, d - 1}) {
+    Expr by, of;
+    const VarNode *quotient = at(first, BinaryOp::floor_div, &by), *rest = at(first + 1, BinaryOp::floor_mod, &of);
+    if (quotient && quotient == rest && structurally_equal(by, of) &&
+        structurally_equal(of, read.buffer.shape()[first + 1]))
+      return quotient->name;
+  }
+  return std::nullopt;
+}
+
+bool is_quotient(const Expr& e) { return e.as<Binary>() && e.as<Binary>()->op == BinaryOp::floor_div; }
+
+}  // namespace
 
 // An elementwise block that alone reads the result, and the axes of it that walk the block's axes.
 void ProductAxes::find_consumer() {
@@ -153,16 +179,26 @@ void ProductAxes::find_consumer() {
   const auto* store = block.body.as<Store>();
   if (!read || !store) return;
   std::vector<std::string> axes(block.axes.size());
+  std::vector<bool> is_known(block.axes.size());
   for (size_t d = 0; d < store->indices.size(); ++d) {
     if (store->indices[d].as<IntImm>()) continue;
     for (size_t n = 0; n < block.axes.size(); ++n) {
-      const auto* var = read->indices[d].as<VarNode>();
-      if (store->indices[d].same_as(block.axes[n].var) && var) axes[n] = var->name;
+      if (!store->indices[d].same_as(block.axes[n].var)) continue;
+      if (const auto* var = read->indices[d].as<VarNode>()) {
+        axes[n] = var->name;
+        is_known[n] = true;
+      } else if (std::optional<std::string> var = split_axis(*read, d)) {
+        // Of batches side by side and what is in them one axis is made: that of the columns.
+        const bool is_batch = std::find(p_.g.axes.begin(), p_.g.axes.end(), n) != p_.g.axes.end();
+        if (p_.g.axes.size() != 1 || p_.j.axes.size() != 1 || is_batch != is_quotient(read->indices[d])) return;
+        if (!is_batch) axes[n] = *var;
+        is_known[n] = true;
+      }
     }
   }
   for (const Side* side : {&p_.g, &p_.i, &p_.j}) {
     for (size_t n : side->axes) {
-      if (axes[n].empty()) return;
+      if (!is_known[n]) return;
     }
   }
   consumer_ = consumers[0];
@@ -176,8 +212,10 @@ void ProductAxes::fuse_side(const Side& side) {
 }
 void ProductAxes::fuse(const std::string& block, const std::vector<std::string>& names, const Side& side) {
   std::vector<std::string> axes;
-  for (size_t n : side.axes)
-    axes.push_back(names[n]);
+  for (size_t n : side.axes) {
+    if (!names[n].empty()) axes.push_back(names[n]);
+  }
+  if (axes.empty()) return;
   // A single axis gets the name of its side, too: all loops have one name from then on.
   must_step(d_, FuseAxes{block, axes, side.name});
 }

@@ -32,6 +32,9 @@ struct Product {
   // Elements after which the inner axes of k (a window's) begin anew: a whole number of them at a time, so that their indices are
   // the same in each step.
   int64_t period = 1;
+  // The results of batches stand side by side in rows (groups of a convolution): then tiles end with them.
+  bool is_in_rows = false;
+  bool takes_columns(int64_t of_tile) const { return !is_in_rows || j.extent % of_tile == 0; }
   // Blocks that only copy what the product then reads: operands are looked at, and fetched, as if these were inlined.
   std::vector<std::string> copies;
   // What is multiplied, where it is of a narrower type than the sum on both sides; else the sum's. Of bytes, A's type; B's is i8.

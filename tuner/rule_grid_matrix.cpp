@@ -129,7 +129,7 @@ std::vector<Tile> legal_tiles(const Product& p, const Gpu& gpu, int64_t most_sta
             const int64_t steps = std::max(kFewestStages, ceil_div64(p.k.extent, depth));
             for (int64_t stages = kFewestStages; stages <= std::min(most_stages, steps); ++stages) {
               const Tile t{warps_i, warps_j, rows, columns, depth, stages};
-              if (t.warps() <= 8 && std::isfinite(score(t, p, gpu))) tiles.push_back(t);
+              if (t.warps() <= 8 && p.takes_columns(t.block_j()) && std::isfinite(score(t, p, gpu))) tiles.push_back(t);
             }
           }
         }

@@ -79,7 +79,7 @@ std::vector<Tile> legal_tiles(const Product& p, const Gpu& gpu) {
       for (int64_t depth : {32, 64, 128}) {
         for (int64_t stages : {3, 4, 5}) {
           const Tile t{groups, columns, depth, stages};
-          if (std::isfinite(score(t, p, gpu))) tiles.push_back(t);
+          if (p.takes_columns(columns) && std::isfinite(score(t, p, gpu))) tiles.push_back(t);
         }
       }
     }

@@ -3,7 +3,7 @@
 //   mcc.Conv       x [N, C/ci, H, W, ci] (or plain [N, C, H, W] when in_block = 0), w packed by mcc.PackConvWeight,
 //                  optional bias [K/c, c]  ->  [N, K/c, H', W', c]
 //                  With the attribute columns (K) the weights' block c is a panel of columns, and the result has its
-//                  channels last: [N, 1, H', W', K]
+//                  channels last: [N, 1, H', W', K], also in groups, of which a result's group tells the input's channels
 //   mcc.Depthwise  x [N, C/c, H, W, c], w packed by mcc.PackDepthwise, optional bias [C/c, c]
 //
 // Attributes: strides, dilations (2 each), pads (top, left, bottom, right), group, in_block (ci).
@@ -54,15 +54,26 @@ Source pad_window(ComputeContext& c, const Window& w) {
   return [padded](std::vector<Expr> index) { return load(padded, std::move(index)); };
 }
 
-// Adds the bias [blocks, c] and converts to the result's type.
+// Adds the bias [blocks, c] and converts to the result's type. Of sums with a dimension of their own for groups, [N, 1, H, W,
+// groups, c], channels are made.
 Buffer finish(ComputeContext& c, Buffer sum) {
-  ElementType element = c.output_type(0).element;
+  const TensorType& out = c.output_type(0);
+  const bool in_groups = sum.shape().size() > out.shape.size();
+  auto at = [&](Axes i) {
+    std::vector<Expr> index = to_vector(i);
+    if (!in_groups) return load(sum, index);
+    const Expr width = sum.shape().back();
+    index.back() = floor_div(i[4], width);
+    index.push_back(floor_mod(i[4], width));
+    return load(sum, index);
+  };
   if (c.has_input(2)) {
-    return c.builder.compute("bias", element, sum.shape(), [&](Axes i) {
-      return cast(element, load(sum, to_vector(i)) + widen(c.at(2, {i[1], i[4]})));
+    return c.builder.compute("bias", out.element, out.shape, [&](Axes i) {
+      return cast(out.element, at(i) + widen(c.at(2, {i[1], i[4]})));
     });
   }
-  return cast_buffer(c, sum, element);
+  if (!in_groups) return cast_buffer(c, sum, out.element);
+  return c.builder.compute("channels", out.element, out.shape, [&](Axes i) { return cast(out.element, at(i)); });
 }
 
 void infer_conv(InferContext& c) {
@@ -85,22 +96,29 @@ void compute_conv(ComputeContext& c) {
   bool blocked = c.attributes().integer("in_block", 0) != 0;
   bool in_panels = c.attributes().has("columns");
   int64_t group = c.attributes().integer("group", 1);
-  const Shape& out = c.output_type(0).shape;
+  Shape shape = c.output_type(0).shape;
+  // Groups of channels that lie in one row are a dimension of their own.
+  const bool in_rows = in_panels && group > 1;
   // Input (blocks of) channels and output blocks of one group.
-  Expr inputs = w[1], blocks = floor_div(out[1], Expr(group));
+  Expr inputs = w[1], blocks = floor_div(shape[1], Expr(group));
   ElementType sum = wide_type(c.input_type(0).element);
   std::vector<Expr> reduce{inputs, w[2], w[3]};
   if (blocked) reduce.push_back(w[4]);
-  Buffer y = c.builder.reduce("conv", sum, out, reduce, Reducer::sum, [&](Axes s, Axes r) {
-    Expr channel = group == 1 ? r[0] : floor_div(s[1], blocks) * inputs + r[0];
+  if (in_rows) {
+    shape.push_back(floor_div(shape[4], Expr(group)));
+    shape[4] = Expr(group);
+  }
+  Buffer y = c.builder.reduce("conv", sum, shape, reduce, Reducer::sum, [&](Axes s, Axes r) {
+    Expr channel = group == 1 || in_rows ? r[0] : floor_div(s[1], blocks) * inputs + r[0];
     std::vector<Expr> at{s[0], channel, s[2] * Expr(window.stride[0]) + r[1] * Expr(window.dilation[0]),
                          s[3] * Expr(window.stride[1]) + r[2] * Expr(window.dilation[1])};
-    std::vector<Expr> weight{in_panels ? floor_div(s[4], w.back()) : s[1], r[0], r[1], r[2]};
+    const Expr column = in_rows ? s[4] * shape[5] + s[5] : s[4];
+    std::vector<Expr> weight{in_panels ? floor_div(column, w.back()) : s[1], r[0], r[1], r[2]};
     if (blocked) {
-      at.push_back(r[3]);
+      at.push_back(in_rows ? s[4] * w[4] + r[3] : r[3]);
       weight.push_back(r[3]);
     }
-    weight.push_back(in_panels ? floor_mod(s[4], w.back()) : s[4]);
+    weight.push_back(in_panels ? floor_mod(column, w.back()) : s[4]);
     return widen(x(at)) * widen(c.at(1, weight));
   });
   c.set_output(0, finish(c, y));
@@ -112,7 +130,7 @@ void infer_depthwise(InferContext& c) {
   Window window = window_of(c.attributes());
   Shape shape{x.shape[0], x.shape[1], result_extent(window, 0, x.shape[2], w[1]),
               result_extent(window, 1, x.shape[3], w[2]), x.shape[4]};
-  c.set_output(0, {x.element, shape});
+  c.set_output(0, {contraction_result(c), shape});
 }
 
 void compute_depthwise(ComputeContext& c) {

@@ -303,14 +303,14 @@ class ApplyLayouts {
     int64_t group = problem->group, in = problem->in_channels, out = problem->out_channels;
     bool is_depthwise = problem->is_depthwise();
     Layout layout = layout_of(id);
-    if (problem->is_grouped() && layout == Layout::channels_last)
-      layout = is_gpu_ ? Layout::plain : Layout::blocked;
+    if (problem->is_grouped() && layout == Layout::channels_last && !is_gpu_) layout = Layout::blocked;
     // Of a single point it is a product with a row, which reads plain weights along the sum.
     if (is_gpu_ && problem->images * problem->height * problem->width == 1) layout = Layout::plain;
     if (layout == Layout::plain) return false;
     if (problem->is_grouped()) {
       // Products with zeros are not a number where an activation is infinite.
-      int64_t merged = merged_groups(group, in, out, lanes_);
+      int64_t merged = is_gpu_ ? grid_merged_groups(group, in, out) : merged_groups(group, in, out, lanes_);
+      if (is_gpu_ && bit_width(g_.value(x).type.element) != 16) return false;
       if (merged == 0 || (merged > 1 && strict_)) return false;
       if (merged > 1) w = merge_groups(g_, node.name, w, group, merged);
       group = (group + merged - 1) / merged;
@@ -332,7 +332,9 @@ class ApplyLayouts {
     a.set("dilations", dilations);
     a.set("pads", explicit_padding(g_, node, kernel, strides, dilations));
     a.set("group", is_depthwise ? int64_t{1} : group);
-    int64_t in_block = plain_input ? 0 : block(layout, in);
+    // Groups whose channels lie in one row of memory have a block each.
+    const bool in_rows = layout == Layout::channels_last && problem->is_grouped();
+    int64_t in_block = plain_input ? 0 : block(layout, in_rows ? in / group : in);
     a.set("in_block", in_block);
     // Weights of channels-last convolutions lie in panels, as those of matrix products do.
     bool in_panels = layout == Layout::channels_last && !is_depthwise;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "graph/passes/merge_groups.h"
 #include "tensor/product_time.h"
 
 namespace mcc::graph {
@@ -83,19 +84,23 @@ double grid_laid_out_us(const ConvProblem& p, Layout layout, const Gpu& gpu) {
   constexpr double kInstructions = 16;  // of a fetch
   constexpr double kLanes = 128;        // of a multiprocessor
   constexpr int64_t kColumns = 64;      // of a tile, which share what is fetched
-  // Groups have neither tensor cores nor another layout; a thread makes a result, whose neighbours are read together in both.
-  if (p.group > 1) return gpu.launch_us;
-  const int64_t vector = layout != Layout::channels_last ? 1
-                         : p.in_channels % 8 == 0        ? 8
-                         : p.in_channels % 4 == 0        ? 4
-                                                         : 1;
-  const double windows = static_cast<double>(p.images * p.height * p.width) *
-                         static_cast<double>(p.kernel[0] * p.kernel[1] * p.in_channels);
-  const double fetches =
-      windows * static_cast<double>((p.out_channels + kColumns - 1) / kColumns) / static_cast<double>(vector);
-  const double cycles = windows * static_cast<double>(p.out_channels) / std::max(gpu.matrix_fmas, 1) +
-                        fetches * kInstructions / kLanes;
-  return gpu.launch_us + cycles / (gpu.multiprocessors * gpu.ghz * 1e3);
+  // A thread makes a result of each channel by itself, whose neighbours are read together in both.
+  if (p.is_depthwise()) return gpu.launch_us;
+  const double places = static_cast<double>(p.images * p.height * p.width) * static_cast<double>(p.kernel[0] * p.kernel[1]);
+  const double to_us = 1 / (gpu.multiprocessors * gpu.ghz * 1e3);
+  // Of groups side by side in memory some make one product; else threads make results as of single channels.
+  const int64_t merged = grid_merged_groups(p.group, p.in_channels, p.out_channels);
+  if (p.group > 1 && (layout != Layout::channels_last || merged == 0)) {
+    const double factors = places * static_cast<double>(p.out_channels) * static_cast<double>(p.in_channels / p.group);
+    constexpr double kOfFactor = 4;  // instructions
+    return gpu.launch_us + factors * kOfFactor / kLanes * to_us;
+  }
+  const int64_t groups = p.group > 1 ? p.group / merged : 1, in = p.in_channels / groups, out = p.out_channels / groups;
+  const int64_t vector = layout != Layout::channels_last ? 1 : in % 8 == 0 ? 8 : in % 4 == 0 ? 4 : 1;
+  const double windows = places * static_cast<double>(p.in_channels);
+  const double fetches = windows * static_cast<double>((out + kColumns - 1) / kColumns) / static_cast<double>(vector);
+  const double cycles = windows * static_cast<double>(out) / std::max(gpu.matrix_fmas, 1) + fetches * kInstructions / kLanes;
+  return gpu.launch_us + cycles * to_us;
 }
 
 int64_t grid_winograd_tile(const ConvProblem& problem, const Gpu& gpu, int64_t model_weight_bytes) {

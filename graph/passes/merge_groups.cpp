@@ -15,6 +15,16 @@ int64_t merged_groups(int64_t groups, int64_t in_channels, int64_t out_channels,
   return 0;
 }
 
+int64_t grid_merged_groups(int64_t groups, int64_t in_channels, int64_t out_channels) {
+  constexpr int64_t kVector = 8, kColumns = 32, kMost = 16;
+  const int64_t in = in_channels / groups, out = out_channels / groups;
+  int64_t best = 0;
+  for (int64_t m = 1; m <= std::min(groups, kMost) && (best == 0 || best * out < kColumns); ++m) {
+    if (groups % m == 0 && m * in % kVector == 0 && m * out % kVector == 0) best = m;
+  }
+  return best;
+}
+
 ValueId merge_groups(Graph& g, const std::string& name, ValueId w, int64_t groups, int64_t m) {
   using Ints = std::vector<int64_t>;
   const ElementType element = g.value(w).type.element;

@@ -147,6 +147,18 @@ def grouped_cnn():
     return n.model(n.op("PRelu", x, n.weight(12, 1, 1)))
 
 
+def grouped_bottlenecks():
+    """Convolutions in groups of few channels, in blocks with residuals; one with a stride, and more results than inputs."""
+    n = Net(23)
+    x = n.op("Relu", n.conv(n.input("x", [1, 3, 19, 17]), 3, 32, 3, 2))
+    for stride, width, out in ((1, 64, 32), (2, 48, 40)):
+        y = n.op("Relu", n.conv(x, 32, width, 1))
+        y = n.op("Relu", n.conv(y, width, 2 * width, 3, stride, group=8))
+        y = n.conv(y, 2 * width, out, 1)
+        x = n.op("Relu", n.op("Add", x, y)) if stride == 1 else n.op("Relu", y)
+    return n.model(n.op("GlobalAveragePool", x))
+
+
 def partial_functions():
     """Functions that are infinite or undefined at 0, between convolutions whose channels do not fill a vector."""
     n = Net(13)
@@ -322,6 +334,7 @@ MODELS = {
     "mobile_cnn": mobile_cnn,
     "detector": detector,
     "grouped_cnn": grouped_cnn,
+    "grouped_bottlenecks": grouped_bottlenecks,
     "partial_functions": partial_functions,
     "winograd_cnn": winograd_cnn,
     "convnext_block": convnext_block,
