@@ -17,6 +17,15 @@ std::string error_text(const mcc_cuda_driver& cuda, mcc_cu_result code) {
   return text("error ", code);
 }
 
+// What is known of the architecture, or of the newest one before it.
+const tensor::Gpu* find_like(const std::string& arch) {
+  const tensor::Gpu* like = tensor::find_gpu(arch);
+  if (like != nullptr) return like;
+  for (const tensor::Gpu& gpu : tensor::all_gpus())
+    if (gpu.sm() <= tensor::sm_of(arch) && (like == nullptr || gpu.sm() > like->sm())) like = &gpu;
+  return like;
+}
+
 HostGpu describe(const mcc_cuda_driver& cuda, mcc_cu_device device) {
   auto attribute = [&](int which) {
     int value = 0;
@@ -26,7 +35,7 @@ HostGpu describe(const mcc_cuda_driver& cuda, mcc_cu_device device) {
   cuda.device_name(name, sizeof name - 1, device);
   const std::string arch = text("sm_", attribute(MCC_CU_ATTRIBUTE_MAJOR), attribute(MCC_CU_ATTRIBUTE_MINOR));
   HostGpu host;
-  if (const tensor::Gpu* known = tensor::find_gpu(arch)) host.gpu = *known;
+  if (const tensor::Gpu* like = find_like(arch)) host.gpu = *like;
   tensor::Gpu& gpu = host.gpu;
   gpu.name = name;
   gpu.arch = arch;

@@ -225,6 +225,11 @@ class Cuda(Case):
         self.done(mcc("compile", self.model, "-o", library, "--target", "cuda", "--no-cubin", FAKE_CUDA_SM=120))
         self.assertIn("(sm_90)", json.loads(mcc("inspect", library, "--json").stdout)["metadata"]["target"])
         self.done(mcc("run", library, "--random", "1", FAKE_CUDA_SM=120))
+        # It has tensor cores, as those before it have.
+        onnx.save(networks.build("encoder"), self.folder / "encoder.onnx")
+        self.done(mcc("compile", self.folder / "encoder.onnx", "-o", library, "--target", "cuda", "--precision", "fp16", "--no-cubin",
+                      "--emit", f"ptx={self.folder / 'newer'}", FAKE_CUDA_SM=120))
+        self.assertTrue([file for file in (self.folder / "newer").iterdir() if "mma.sync" in file.read_text()])
         # What is for the GPU here may use what no other has.
         self.done(mcc("compile", self.model, "-o", library, "--target", "cuda", "--no-cubin", FAKE_CUDA_SM=90))
         self.assertIn("(sm_90a)", json.loads(mcc("inspect", library, "--json").stdout)["metadata"]["target"])
