@@ -45,6 +45,9 @@ bool schedule_grid_rows(Draft& draft, const std::vector<std::string>& blocks);
 // A sum over what lies far apart, of which there are few: results that are neighbours by the threads of a warp, each sum by several.
 bool schedule_grid_columns(Draft& draft, const std::string& block);
 
+// Windows over pictures with their channels last: vectors of channels, results that share what they read.
+bool schedule_grid_windows(Draft& draft, const std::string& block);
+
 // A block that writes along one axis what it reads along another: square tiles by way of shared memory.
 bool schedule_grid_transposition(Draft& draft, const std::string& block);
 
@@ -55,6 +58,8 @@ int64_t choose_threads(const tensor::Gpu& gpu, int64_t results);
 
 // A reduction that makes a result of the kernel sums in a register, and a block of its own stores it.
 void sum_in_register(Draft& draft, const std::string& block);
+// Whether windows that are next to each other along a spatial axis share elements.
+bool windows_overlap(const BlockInfo& info, size_t axis);
 // The only consumer of a block's result, when it takes each element once, at the place where it is made.
 std::string epilogue_of(const tensor::Schedule& schedule, const std::string& block);
 

@@ -29,6 +29,18 @@ void sum_in_register(Draft& draft, const std::string& block) {
   try_step(draft, CacheWrite{block, info->store.buffer.name(), "global", block + ".out"});
 }
 
+bool windows_overlap(const BlockInfo& info, size_t axis) {
+  return std::any_of(info.loads.begin(), info.loads.end(), [&](const Access& load) {
+    for (size_t n = 0; n < info.axes.size(); ++n) {
+      const int64_t step = load.strides[n];
+      if (info.axes[n].is_reduce && step != 0 && load.strides[axis] % step == 0 && load.strides[axis] != 0 &&
+          load.strides[axis] / step < info.axes[n].extent)
+        return true;
+    }
+    return false;
+  });
+}
+
 std::string epilogue_of(const Schedule& s, const std::string& block) {
   std::optional<BlockInfo> info = analyze(s, block);
   if (!info || !info->is_reduction || is_output(s.func(), info->store.buffer)) return "";
@@ -158,19 +170,6 @@ void unroll_window(Draft& draft, const std::string& block) {
   }
   for (const std::string& loop : small)
     try_step(draft, Unroll{loop});
-}
-
-// Whether windows that are next to each other along a spatial axis share elements.
-bool windows_overlap(const BlockInfo& info, size_t axis) {
-  return std::any_of(info.loads.begin(), info.loads.end(), [&](const Access& load) {
-    for (size_t n = 0; n < info.axes.size(); ++n) {
-      const int64_t step = load.strides[n];
-      if (info.axes[n].is_reduce && step != 0 && load.strides[axis] % step == 0 && load.strides[axis] != 0 &&
-          load.strides[axis] / step < info.axes[n].extent)
-        return true;
-    }
-    return false;
-  });
 }
 
 // Results of a window or a small sum that one thread makes, one below the other (so that neighbouring threads read neighbours):
@@ -342,7 +341,7 @@ void schedule_grid_rest(Draft& draft) {
     schedule_grid_rows(draft, run);
   for (const std::vector<std::string>& run : free_runs(s)) {
     for (const std::string& block : run) {
-      if (!schedule_grid_columns(draft, block)) schedule_grid_transposition(draft, block);
+      if (!schedule_grid_columns(draft, block) && !schedule_grid_windows(draft, block)) schedule_grid_transposition(draft, block);
     }
   }
   bind_rest(draft);

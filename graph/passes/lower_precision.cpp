@@ -45,8 +45,8 @@ class LowerPrecision {
  private:
   const TensorType& type(ValueId v) const { return g_.value(v).type; }
 
-  // How many inputs of the node are factors of a contraction in f32; 0 for anything else, and for convolutions of single channels,
-  // whose few products do not go to matrix instructions. Those of groups do where these are of 16 bits.
+  // How many inputs of the node are factors of a contraction in f32; 0 for anything else. Convolutions in groups gain from
+  // operands of half the size, and not from others.
   int operands_of(NodeId id) const {
     const Node& n = g_.node(id);
     if (n.dead || n.op->fusion != FusionClass::contraction) return 0;
@@ -55,8 +55,7 @@ class LowerPrecision {
         n.op->domain.empty() && (is_op(n, "MatMul") || is_op(n, "Gemm") || is_op(n, "Conv") ||
                                  (is_op(n, "Einsum") && n.inputs.size() == 2));
     if (!is_attention && !is_product) return 0;
-    const bool is_grouped = is_op(n, "Conv") && n.attributes.integer("group", 1) != 1;
-    if (is_grouped && (bit_width(type_) == 32 || tensor::is_int(type(n.inputs[1]).shape[1], 1))) return 0;
+    if (is_op(n, "Conv") && n.attributes.integer("group", 1) != 1 && bit_width(type_) == 32) return 0;
     const int operands = is_attention ? 3 : 2;
     for (int i = 0; i < operands; ++i) {
       if (type(n.inputs[static_cast<size_t>(i)]).element != ElementType::f32) return 0;

@@ -1,0 +1,67 @@
+// Windows over pictures with their channels last on the grid, on the interpreter: depthwise convolutions and pooling of 16 and 32 bits, in
+// vectors and results of all sizes, with padding, strides and several pictures.
+#include <gtest/gtest.h>
+
+#include "graph/graph_text.h"
+#include "graph/passes/fuse.h"
+#include "schedules/grid_cases.h"
+
+namespace mcc::test {
+namespace {
+
+using namespace tensor;
+
+struct Window {
+  const char *name, *picture, *weights, *node;
+};
+void PrintTo(const Window& w, std::ostream* out) { *out << w.name; }
+
+class GridWindows : public ::testing::TestWithParam<Window> {};
+
+TEST_P(GridWindows, AreRightInAnyVectors) {
+  const Window& w = GetParam();
+  graph::Graph g = graph::test::parse_graph(text("graph g(%x: ", w.picture, ") {\n  %w: ", w.weights, " random\n  %p = ", w.node,
+                                                 "\n  %y = Relu(%p)\n  return %y\n}\n"));
+  const std::vector<graph::KernelGroup> groups = graph::fuse(g);
+  ASSERT_EQ(groups.size(), 1u);
+  const Func f = merge_axes(graph::build_kernel(g, groups[0]));
+  Target target = gpu_target("sm_80");
+  target.gpu.multiprocessors = 1;
+  std::set<std::string> traces;
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    TileDecider decide(seed);
+    tuner::Draft draft{Schedule(f), decide, target};
+    tuner::inline_for_grid(draft);
+    bool is_taken = false;
+    for (const std::string& block : draft.schedule.block_names())
+      is_taken |= tuner::schedule_grid_windows(draft, block);
+    ASSERT_TRUE(is_taken) << to_text(draft.schedule.func());
+    tuner::schedule_grid_rest(draft);
+    ASSERT_TRUE(draft.refusal) << draft.refusal.detail;
+    EXPECT_GE(decide.asked, 2);
+    if (!traces.insert(to_text(draft.schedule.trace())).second) continue;
+    SCOPED_TRACE(to_text(f) + to_text(draft.schedule.trace()));
+    Func lowered;
+    ASSERT_NO_FATAL_FAILURE(lower_and_compare(f, draft.schedule, target, lowered));
+    EXPECT_EQ(to_text(lowered).find(" local {"), std::string::npos) << "sums outside of registers: " << to_text(lowered);
+  }
+  EXPECT_GE(traces.size(), 3u);
+}
+
+
+INSTANTIATE_TEST_SUITE_P(
+    Pictures, GridWindows,
+    ::testing::Values(Window{"depthwise", "f16[1, 1, 9, 8, 24]", "f16[1, 3, 3, 24]",
+                             "mcc.Depthwise(%x, %w) {pads = [1, 1, 1, 1], mcc.wide_result = 1}"},
+                      Window{"depthwise_with_strides", "bf16[2, 1, 13, 11, 16]", "bf16[1, 5, 5, 16]",
+                             "mcc.Depthwise(%x, %w) {strides = [2, 2], pads = [2, 1, 2, 2], mcc.wide_result = 1}"},
+                      Window{"depthwise_wide", "f16[1, 1, 10, 12, 8]", "f16[1, 7, 7, 8]",
+                             "mcc.Depthwise(%x, %w) {pads = [3, 3, 3, 3], mcc.wide_result = 1}"},
+                      Window{"largest", "f16[1, 1, 12, 14, 16]", "f16[1]",
+                             "mcc.MaxPool(%x) {kernel = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1], extent = [6, 7], dilations = [1, 1]}"},
+                      Window{"mean", "f32[1, 1, 12, 14, 12]", "f32[1]",
+                             "mcc.AveragePool(%x) {kernel = [3, 3], strides = [1, 1], pads = [1, 1, 1, 1], extent = [12, 14], dilations = [1, 1]}"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace mcc::test
