@@ -106,6 +106,8 @@ std::string launch_text(const LaunchInfo& launch) {
     const uint32_t spills = f.spill_stores + f.spill_loads;
     out += text(", ", f.arch, ": ", f.registers, " registers, ",
                 spills == 0 ? "no spills" : text(spills, " B of spills"));
+    // Arrays that the compiler did not take apart: as slow as spills.
+    if (spills == 0 && f.stack_bytes > 0) out += text(", ", f.stack_bytes, " B of local memory");
   }
   return out;
 }

@@ -159,9 +159,14 @@ class GridRows {
     must_step(d_, Bind{row, "thread.y"});
     must_step(d_, Bind{element + ".t", "thread.x"});
     if (is_closed) keep(info);
+    unroll(element + ".n");
+  }
+
+  // A thread's elements of a row: each has a register of its own where no index is a variable.
+  void unroll(const std::string& loop) {
     int64_t turns = 0;
-    if (as_int(s_.find_loop(element + ".n")->extent, &turns) && turns <= kInRegisters)
-      try_step(d_, Unroll{element + ".n"});
+    const For* found = s_.find_loop(loop);
+    if (found != nullptr && as_int(found->extent, &turns) && turns <= kInRegisters) try_step(d_, Unroll{loop});
   }
 
   // Elements that only the thread that made them reads, in registers; others in shared memory.
@@ -227,7 +232,10 @@ class GridRows {
     must_step(d_, Reorder{order});
     if (!row.empty()) must_step(d_, Bind{row, "thread.y"});
     must_step(d_, Bind{thread, "thread.x"});
-    if (!turn.empty()) must_step(d_, DecomposeReduction{part, turn});
+    if (!turn.empty()) {
+      must_step(d_, DecomposeReduction{part, turn});
+      unroll(turn);
+    }
     scopes_.emplace_back(part, "local");
     // Their sum.
     std::string sum_row, sum_thread;
