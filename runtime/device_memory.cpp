@@ -24,13 +24,14 @@ bool is_on_device(const mcc_cuda_driver& cuda, const void* memory) {
          type == MCC_CU_MEMORY_DEVICE;
 }
 
-bool is_of_device(const mcc_cuda_driver& cuda, const void* memory, mcc_cu_device device) {
+mcc_cu_device device_of(const mcc_cuda_driver& cuda, const void* memory, mcc_cu_device device) {
   const auto address = static_cast<mcc_cu_pointer>(reinterpret_cast<uintptr_t>(memory));
-  int owner = device;
-  if (cuda.pointer_attribute(&owner, MCC_CU_POINTER_DEVICE_ORDINAL, address) != MCC_CU_SUCCESS || owner == device)
-    return true;
+  mcc_cu_device owner = device;
   unsigned is_managed = 0;
-  return cuda.pointer_attribute(&is_managed, MCC_CU_POINTER_IS_MANAGED, address) == MCC_CU_SUCCESS && is_managed != 0;
+  const bool is_known =
+      cuda.pointer_attribute(&owner, MCC_CU_POINTER_DEVICE_ORDINAL, address) == MCC_CU_SUCCESS &&
+      cuda.pointer_attribute(&is_managed, MCC_CU_POINTER_IS_MANAGED, address) == MCC_CU_SUCCESS;
+  return is_known && is_managed == 0 ? owner : device;
 }
 
 }  // namespace mcc::runtime

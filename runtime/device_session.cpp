@@ -9,6 +9,21 @@ constexpr uint32_t kRunsBeforeGraph = 1;
 
 mcc_status out_of_memory(mcc_error* error) { return fail(error, MCC_OUT_OF_MEMORY, "out of memory"); }
 
+void drop_other(const mcc_cuda_driver& cuda, DeviceTensor* tensor) {
+  if (tensor->other != nullptr) cuda.primary_release(tensor->other_device);
+  tensor->other = nullptr;
+}
+
+// A copy on the session's GPU, or from or to another one.
+mcc_cu_result copy(const DeviceSession& device, mcc_cu_pointer to, mcc_cu_context to_other, mcc_cu_pointer from,
+                   mcc_cu_context from_other, uint64_t bytes) {
+  const mcc_cuda_driver& cuda = *device.on->cuda;
+  const mcc_cu_context own = device.on->context;
+  if (to_other == nullptr && from_other == nullptr) return cuda.copy_on_device(to, from, bytes, device.stream);
+  return cuda.copy_between_devices(to, to_other != nullptr ? to_other : own, from, from_other != nullptr ? from_other : own,
+                                   bytes, device.stream);
+}
+
 // Finds out where `data` is, and what the kernels use.
 mcc_status place(mcc_session* session, DeviceTensor* tensor, const void* data, const char* name,
                  mcc_error* error) {
@@ -17,8 +32,19 @@ mcc_status place(mcc_session* session, DeviceTensor* tensor, const void* data, c
   CurrentContext current(cuda, device.on->context);
   tensor->is_on_device = is_on_device(cuda, data);
   mcc_cu_pointer address = reinterpret_cast<uintptr_t>(data);
+  drop_other(cuda, tensor);
+  if (tensor->is_on_device) {
+    tensor->other_device = device_of(cuda, data, device.on->device);
+    if (tensor->other_device != device.on->device) {
+      const mcc_cu_result code = cuda.primary_retain(&tensor->other, tensor->other_device);
+      if (code != MCC_CU_SUCCESS) {
+        tensor->other = nullptr;
+        return fail_cuda(cuda, code, "the other GPU, which has an input or output, cannot be used", error);
+      }
+    }
+  }
   // What is on another GPU is copied, as is what vectors do not fit.
-  if (!tensor->is_on_device || address % MCC_BUFFER_ALIGNMENT != 0 || !is_of_device(cuda, data, device.on->device)) {
+  if (!tensor->is_on_device || address % MCC_BUFFER_ALIGNMENT != 0 || tensor->other != nullptr) {
     if (!tensor->has_own) {
       const mcc_status status = allocate_on_device(cuda, tensor->bytes, name, &tensor->own, error);
       if (status != MCC_OK) return status;
@@ -289,7 +315,7 @@ mcc_cu_result copy_in(mcc_session* session, uint64_t i) {
   if (tensor.is_on_device) {
     const mcc_cu_pointer from = reinterpret_cast<uintptr_t>(data);
     return tensor.address == from ? MCC_CU_SUCCESS
-                                  : cuda.copy_on_device(tensor.address, from, tensor.bytes, device.stream);
+                                  : copy(device, tensor.address, nullptr, from, tensor.other, tensor.bytes);
   }
   if (tensor.pinned != nullptr) {
     std::memcpy(tensor.pinned, data, tensor.bytes);
@@ -307,7 +333,7 @@ mcc_cu_result copy_out(mcc_session* session, uint64_t i) {
   if (tensor.bytes == 0) return MCC_CU_SUCCESS;
   if (tensor.is_on_device) {
     const mcc_cu_pointer to = reinterpret_cast<uintptr_t>(slot.data);
-    return to == from ? MCC_CU_SUCCESS : cuda.copy_on_device(to, from, tensor.bytes, device.stream);
+    return to == from ? MCC_CU_SUCCESS : copy(device, to, tensor.other, from, nullptr, tensor.bytes);
   }
   return cuda.copy_to_host(tensor.pinned != nullptr ? tensor.pinned : slot.data, from, tensor.bytes,
                            device.stream);
@@ -365,6 +391,7 @@ void destroy_device(mcc_session* session) {
       if (event != nullptr) cuda.event_destroy(event);
     for (Array<DeviceTensor>* list : {&device->inputs, &device->outputs}) {
       for (DeviceTensor& tensor : *list) {
+        drop_other(cuda, &tensor);
         if (tensor.own != 0) cuda.release(tensor.own);
         if (tensor.pinned != nullptr) cuda.host_release(tensor.pinned);
       }

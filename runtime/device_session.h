@@ -14,6 +14,8 @@ struct DeviceTensor {
   void* pinned =
       nullptr;  // the host's side of copies to and from `own`; null: the driver copies from pageable memory
   bool is_on_device = false;                 // the caller's memory
+  mcc_cu_context other = nullptr;            // the primary context of the other GPU that it is on, held as long as it is used
+  mcc_cu_device other_device = 0;
   bool has_own = false, has_pinned = false;  // have been asked for
 };
 
@@ -65,8 +67,8 @@ struct DeviceSession {
 mcc_status allocate_on_device(const mcc_cuda_driver& cuda, uint64_t bytes, const char* what,
                               mcc_cu_pointer* memory, mcc_error* error);
 bool is_on_device(const mcc_cuda_driver& cuda, const void* memory);
-// Whether kernels of this GPU may use the device memory as it is: it is the GPU's own, or managed.
-bool is_of_device(const mcc_cuda_driver& cuda, const void* memory, mcc_cu_device device);
+// The GPU that the device memory is on: `device`, too, where that may use it as it is since it is managed.
+mcc_cu_device device_of(const mcc_cuda_driver& cuda, const void* memory, mcc_cu_device device);
 
 mcc_status set_up_device(mcc_session* session, const mcc_session_options& options, mcc_error* error);
 void destroy_device(mcc_session* session);

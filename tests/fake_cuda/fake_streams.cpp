@@ -90,10 +90,22 @@ FAKE(cuMemcpyDtoHAsync_v2)(void* to, mcc_cu_pointer from, size_t bytes, mcc_cu_s
   if (!is_device(from, bytes)) return MCC_CU_INVALID_VALUE;
   return enqueue(stream, [=] { std::memcpy(to, to_memory(from), bytes); });
 }
+// From one GPU to another it works for some memory, not for that of pools.
 FAKE(cuMemcpyDtoDAsync_v2)(mcc_cu_pointer to, mcc_cu_pointer from, size_t bytes, mcc_cu_stream stream) {
   CALLED(cuMemcpyDtoDAsync_v2);
   NEEDS_CONTEXT;
   if (!is_device(to, bytes) || !is_device(from, bytes)) return MCC_CU_INVALID_VALUE;
+  if (driver().block_of(to)->device != driver().block_of(from)->device) return MCC_CU_INVALID_VALUE;
+  return enqueue(stream, [=] { std::memcpy(to_memory(to), to_memory(from), bytes); });
+}
+FAKE(cuMemcpyPeerAsync)
+(mcc_cu_pointer to, mcc_cu_context to_context, mcc_cu_pointer from, mcc_cu_context from_context, size_t bytes,
+ mcc_cu_stream stream) {
+  CALLED(cuMemcpyPeerAsync);
+  NEEDS_CONTEXT;
+  if (!is_device(to, bytes) || !is_device(from, bytes)) return MCC_CU_INVALID_VALUE;
+  if (driver().block_of(to)->device != to_context->device || driver().block_of(from)->device != from_context->device)
+    return MCC_CU_INVALID_VALUE;
   return enqueue(stream, [=] { std::memcpy(to_memory(to), to_memory(from), bytes); });
 }
 FAKE(cuMemsetD8Async)(mcc_cu_pointer to, unsigned char value, size_t bytes, mcc_cu_stream stream) {

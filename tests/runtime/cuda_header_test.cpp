@@ -66,6 +66,7 @@ TEST(CudaHeader, FunctionsTakeWhatNvidiasTake) {
   MCC_CHECK_CALL(event_destroy, cuEventDestroy);
   MCC_CHECK_CALL(event_record, cuEventRecord);
   MCC_CHECK_CALL(event_milliseconds, cuEventElapsedTime);
+  MCC_CHECK_CALL(copy_between_devices, cuMemcpyPeerAsync);
   MCC_CHECK_CALL(fill, cuMemsetD8Async);
   MCC_CHECK_CALL(stream_is_capturing, cuStreamIsCapturing);
   MCC_CHECK_CALL(capture_begin, cuStreamBeginCapture);

@@ -260,7 +260,16 @@ TEST_F(Device, PointersOfAnotherGpuAreCopied) {
     session.set_input("x", reinterpret_cast<const float*>(from), {2, 3});
     session.run();
     EXPECT_THAT(floats(session.output(0)), kExpected());
-    EXPECT_EQ(fake().count("cuMemcpyDtoDAsync_v2"), 1);
+    session.set_output(0, reinterpret_cast<float*>(from), {2, 3});
+    session.run();
+    EXPECT_EQ(fake().count("cuMemcpyPeerAsync"), 3);
+    EXPECT_EQ(fake().contexts, 4) << "the caller's, the session's, and two that the tensors hold";
+    std::vector<float> y(6);
+    session.set_input("x", x.data(), {2, 3});
+    session.set_output(0, y.data(), {2, 3});
+    EXPECT_EQ(fake().contexts, 2);
+    session.run();
+    EXPECT_THAT(y, kExpected());
   }
   runtime::CurrentContext current(other.cuda, other.context);
   other.cuda.release(from);

@@ -126,6 +126,9 @@ enum {
     (void* to, mcc_cu_pointer from, size_t bytes, mcc_cu_stream stream))                                \
   X(copy_on_device, "cuMemcpyDtoDAsync_v2",                                                             \
     (mcc_cu_pointer to, mcc_cu_pointer from, size_t bytes, mcc_cu_stream stream))                       \
+  X(copy_between_devices, "cuMemcpyPeerAsync",                                                          \
+    (mcc_cu_pointer to, mcc_cu_context to_context, mcc_cu_pointer from, mcc_cu_context from_context,    \
+     size_t bytes, mcc_cu_stream stream))                                                               \
   X(fill, "cuMemsetD8Async",                                                                            \
     (mcc_cu_pointer to, unsigned char value, size_t bytes, mcc_cu_stream stream))                       \
   X(pointer_attribute, "cuPointerGetAttribute", (void* value, int attribute, mcc_cu_pointer address))   \
