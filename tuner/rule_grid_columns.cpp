@@ -1,9 +1,11 @@
 // Sums along an axis between whose elements other results lie (means of pictures with their channels last), where there are fewer
 // of them than threads:
 //
-//   bound c.b @{block.x}
+//   bound @{block.y}: bound c.b @{block.x}
 //     bound k.t @{thread.y}: bound c @{thread.x}: for k.n: unrolled k.u: a part of the sum of result c, into shared memory
 //     bound c @{thread.x}: the sum of its parts, and what takes it
+//
+// Long sums of so few results that most multiprocessors would have none are divided between blocks first, and added up by a launch more.
 #include <algorithm>
 
 #include "support/text.h"
@@ -19,7 +21,7 @@ namespace {
 constexpr int64_t kSector = 8;  // neighbours of 32 bits that the memory gives at once
 constexpr int64_t kTurns = 4;   // of a thread whose elements are under way together
 
-bool is_column_sum(const BlockInfo& info, const Gpu& gpu) {
+bool is_column_sum(const BlockInfo& info, const Gpu& gpu, int64_t fewest) {
   if (!info.is_reduction || info.is_contraction || info.is_nested || info.loads.size() != 1) return false;
   size_t last = info.axes.size();
   while (last > 0 && info.axes[last - 1].is_reduce)
@@ -27,33 +29,68 @@ bool is_column_sum(const BlockInfo& info, const Gpu& gpu) {
   const bool reduces_last =
       std::all_of(info.axes.begin(), info.axes.begin() + static_cast<std::ptrdiff_t>(last),
                   [](const auto& axis) { return !axis.is_reduce; });
-  if (last == 0 || !reduces_last || info.loads[0].strides[last - 1] != 1 || info.store.strides[last - 1] != 1)
-    return false;
-  return info.axes[last - 1].extent >= kSector && info.reduce >= gpu.warp &&
+  if (!reduces_last) return false;
+  size_t row = 0;  // of the results that are neighbours
+  while (row < last && (info.loads[0].strides[row] != 1 || info.store.strides[row] != 1))
+    ++row;
+  return row < last && info.axes[row].extent >= kSector && info.reduce >= fewest &&
          info.spatial < int64_t{gpu.multiprocessors} * gpu.threads_per_multiprocessor / 4;
 }
 
-}  // namespace
+// Neighbours of a block, in sectors, so that all multiprocessors have some.
+int64_t choose_lanes(const BlockInfo& info, const Gpu& gpu) {
+  int64_t lanes = gpu.warp;
+  while (lanes > kSector && info.spatial / lanes < gpu.multiprocessors)
+    lanes /= 2;
+  return lanes;
+}
 
-bool schedule_grid_columns(Draft& draft, const std::string& block) {
+// Threads that one sum can have.
+std::vector<int64_t> threads_of(const BlockInfo& info, int64_t lanes, const Gpu& gpu) {
+  std::vector<int64_t> options{2};
+  while (options.back() * 4 <= info.reduce && options.back() * 2 * lanes <= gpu.threads_per_block / 2)
+    options.push_back(options.back() * 2);
+  return options;
+}
+
+// The block that sums a share of the outermost reduced axis for each of several blocks, where that pays for the launch that adds
+// up; else the block itself.
+std::string divide_columns(Draft& draft, const BlockInfo& info) {
+  constexpr double kTurnUs = 0.2;  // until what a thread has asked for has come
+  const Gpu& gpu = draft.target.gpu;
+  const int64_t lanes = choose_lanes(info, gpu), blocks = ceil_div64(info.spatial, lanes);
+  const double us = kTurnUs * static_cast<double>(info.reduce) / static_cast<double>(kTurns * threads_of(info, lanes, gpu).back());
+  const AxisInfo& axis = *std::find_if(info.axes.begin(), info.axes.end(), [](const AxisInfo& a) { return a.is_reduce; });
+  std::vector<int64_t> options{1};
+  int64_t shares = 1;
+  for (int64_t n = 2; n <= axis.extent && blocks * n <= 2 * gpu.multiprocessors; ++n) {
+    if (axis.extent % n != 0 || info.reduce / n < gpu.warp) continue;
+    options.push_back(n);
+    if (us / static_cast<double>(n) + gpu.launch_us + kTurnUs < us) shares = n;
+  }
+  if (options.size() > 1) shares = draft.decide.choose(info.name + ".shares", options, shares);
+  const std::string share = info.name + ".share", loop = axis.loop;
+  const bool is_divided = shares > 1 && try_all(draft, [&] {
+                            return try_step(draft, Split{loop, {shares, 0}, {loop + ".share", loop}}) &&
+                                   try_step(draft, Rfactor{info.name, loop + ".share", share, 0});
+                          });
+  return is_divided ? share : info.name;
+}
+
+bool sum_columns(Draft& draft, const std::string& block, int64_t fewest) {
   const Gpu& gpu = draft.target.gpu;
   Schedule& s = draft.schedule;
   std::optional<BlockInfo> info = analyze(s, block);
-  if (!info || !draft.refusal || !is_column_sum(*info, gpu)) return false;
+  if (!info || !is_column_sum(*info, gpu, fewest)) return false;
   return try_all(draft, [&] {
-    sum_in_register(draft, block);
+    if (epilogue_of(s, block).empty()) must_step(draft, CacheWrite{block, info->store.buffer.name(), "global", block + ".out"});
     const std::string take = epilogue_of(s, block), part = block + ".part", sum = block + ".k";
     if (take.empty()) return false;
     info = analyze(s, block);
     const std::optional<BlockInfo> taken = analyze(s, take);
-    // Neighbours in sectors, so that all multiprocessors have some.
-    int64_t lanes = gpu.warp;
-    while (lanes > kSector && info->spatial / lanes < gpu.multiprocessors)
-      lanes /= 2;
+    int64_t lanes = choose_lanes(*info, gpu);
     lanes = draft.decide.choose(block + ".lanes", {kSector, 2 * kSector, 4 * kSector}, lanes);
-    std::vector<int64_t> options{2};
-    while (options.back() * 4 <= info->reduce && options.back() * 2 * lanes <= gpu.threads_per_block / 2)
-      options.push_back(options.back() * 2);
+    const std::vector<int64_t> options = threads_of(*info, lanes, gpu);
     const int64_t threads =
         options.size() == 1 ? 2 : draft.decide.choose(block + ".threads", options, options.back());
 
@@ -64,12 +101,16 @@ bool schedule_grid_columns(Draft& draft, const std::string& block) {
     must_step(draft, FuseAxes{block, reduced, "k"});
     must_step(draft, Split{sum, {0, kTurns, threads}, {sum + ".n", sum + ".u", sum + ".t"}});
     must_step(draft, Rfactor{block, sum + ".t", part, 0});
-    for (const auto& axis : taken->axes)
-      outer.push_back(axis.loop);
-    const std::string lane = take + ".lane", place = outer.size() > 1 ? take + ".b" : outer.back() + ".b";
-    must_step(draft, Split{outer.back(), {0, lanes}, {outer.back() + ".b", lane}});
-    outer.back() += ".b";
-    if (outer.size() > 1) must_step(draft, Fuse{outer, place});
+    for (size_t n = 0; n < taken->axes.size(); ++n) {
+      // Neighbours last.
+      outer.insert(taken->store.strides[n] == 1 ? outer.end() : outer.begin(), taken->axes[n].loop);
+    }
+    if (outer.size() > 1) must_step(draft, Reorder{outer});
+    const std::string row = outer.back(), lane = take + ".lane", place = row + ".b", others = take + ".b";
+    outer.pop_back();
+    must_step(draft, Split{row, {0, lanes}, {place, lane}});
+    if (outer.size() > 1) must_step(draft, Fuse{outer, others});
+    if (!outer.empty()) must_step(draft, Bind{outer.size() > 1 ? others : outer[0], "block.y"});
     must_step(draft, Bind{place, "block.x"});
     must_step(draft, Bind{lane, "thread.x"});
     must_step(draft, ComputeAt{block, lane});
@@ -78,12 +119,14 @@ bool schedule_grid_columns(Draft& draft, const std::string& block) {
     std::vector<std::string> loops = s.loop_names_of(part), order = {"", ""};
     loops.erase(loops.begin(), std::find(loops.begin(), loops.end(), place) + 1);
     for (const std::string& loop : loops) {
-      const AxisKinds kinds = axes_bound_to(*s.find_block(part), s.find_loop(loop)->var);
-      if (kinds.reduce) {
+      const bool is_reduced = axes_bound_to(*s.find_block(part), s.find_loop(loop)->var).reduce;
+      if (is_reduced) {
         order.push_back(loop);
       } else if (loop.ends_with(".t")) {
         order[0] = loop;
-      } else if (!is_int(s.find_loop(loop)->extent, 1)) {
+      } else if (is_int(s.find_loop(loop)->extent, 1)) {
+        order.insert(order.begin() + 2, loop);
+      } else {
         if (!order[1].empty()) return false;
         order[1] = loop;
       }
@@ -95,6 +138,21 @@ bool schedule_grid_columns(Draft& draft, const std::string& block) {
     must_step(draft, Unroll{order.back()});
     must_step(draft, SetScope{part, "shared"});
     return static_cast<bool>(draft.refusal);
+  });
+}
+
+}  // namespace
+
+bool schedule_grid_columns(Draft& draft, const std::string& block) {
+  constexpr int64_t kFewShares = 8;
+  const Gpu& gpu = draft.target.gpu;
+  const std::optional<BlockInfo> info = analyze(draft.schedule, block);
+  if (!info || !draft.refusal || !is_column_sum(*info, gpu, gpu.warp)) return false;
+  return try_all(draft, [&] {
+    const std::string share = divide_columns(draft, *info);
+    if (!sum_columns(draft, share, gpu.warp)) return false;
+    if (share != block) sum_columns(draft, block, kFewShares);
+    return true;
   });
 }
 
