@@ -72,14 +72,18 @@ double product_time(const ProductTile& t, const ProductExtents& p, const Gpu& gp
                 gpu.shared_per_multiprocessor / shared, int64_t{gpu.blocks_per_multiprocessor}});
   if (p.j <= t.block_j() - t.threads_j * kVector) return INFINITY;  // a group of columns without one of C
   if (resident < 1 || shared > gpu.shared_per_block || registers > gpu.registers_per_thread) return INFINITY;
-  // Cycles until the memory answers, and bytes that come from it, or the cache, in a cycle.
-  constexpr double kWait = 600, kMemoryBytes = 64;
+  // Cycles until the memory answers; bytes that a multiprocessor takes from the cache in a cycle, and when all of them do.
+  constexpr double kWait = 600, kOwnBytes = 64, kSharedBytes = 28;
   const double at_once = std::clamp(blocks / gpu.multiprocessors, 1.0, static_cast<double>(resident));
   // Too few threads do not hide what they wait for.
   const double busy = std::min(1.0, at_once * static_cast<double>(t.threads()) / 256);
+  const double rate = std::clamp(kSharedBytes * gpu.multiprocessors / blocks, kSharedBytes, kOwnBytes);
+  const double from_memory = static_cast<double>((t.block_i() + t.block_j()) * depth) * 4 / rate;
+  const double arithmetic = step_cycles(t, gpu, static_cast<double>(depth)) / busy;
   // Copies that run beside the arithmetic still take its place now and then.
-  const double from_memory = static_cast<double>((t.block_i() + t.block_j()) * depth) * 4 / kMemoryBytes;
-  const double step = step_cycles(t, gpu, static_cast<double>(depth)) / busy + from_memory / (stages > 1 ? 2 : 1);
+  constexpr double kBeside = 0.25;
+  const double step = stages > 1 ? std::max(arithmetic, from_memory) + kBeside * std::min(arithmetic, from_memory)
+                                 : arithmetic + from_memory;
   const double wait = stages > 1 ? kWait / static_cast<double>(stages - 1) : kWait + step;
   const double steps = static_cast<double>(blocks_along(p.k, depth));
   const double rounds = std::ceil(blocks / (gpu.multiprocessors * at_once));
