@@ -103,7 +103,10 @@ class GridRows {
     };
     while (shared < first.axes.size() && all_have(shared))
       ++shared;
-    if (shared == 0) return false;
+    // Nothing but a row.
+    if (shared == 0 && std::any_of(blocks_.begin(), blocks_.end(),
+                                   [](const BlockInfo& b) { return b.is_reduction && b.spatial != 1; }))
+      return false;
     for (BlockInfo& b : blocks_) {
       std::vector<std::string> row, rest;
       const Block& block = *s_.find_block(b.name);

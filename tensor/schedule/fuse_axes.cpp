@@ -5,7 +5,8 @@
 //   for m in 98: for c in 64: conv(m, c)          with m // 49 for n, m // 7 %% 7 for y, m %% 7 for x
 //
 // Unlike fuse, which changes the loops around a block, this changes the block: what it reads and writes along the axes is one
-// stretch of the new axis. The loop block.name stands where the loop of the first of the axes was.
+// stretch of the new axis. The loop block.name stands where the loop of the first of the axes was. No axes at all become a
+// spatial one of extent 1, whose loop is the outermost.
 //
 // 1. The block stands under serial loops of its own, one for each axis, and has no predicate; all axes begin at 0.
 // 2. The axes are of one sort, spatial or reduce; the extents of all but the first are constant. A single one gets a new name.
@@ -22,9 +23,10 @@ Outcome apply_step(const FuseAxes& step, Schedule& schedule) {
   const BlockSite* site = find_site(sites, step.block);
   if (site == nullptr) return refuse_block(step.block);
   const Block& block = *site->block;
-  bool is_plain = !site->loops.empty() && site->loops.size() == block.axes.size() &&
-                  is_true(block.predicate) && chain_from(site->loops[0]).size() == site->loops.size() &&
-                  site->loops.back()->body.get() == &block;
+  bool is_plain = site->loops.size() == block.axes.size() && is_true(block.predicate);
+  if (!site->loops.empty()) {
+    is_plain &= chain_from(site->loops[0]).size() == site->loops.size() && site->loops.back()->body.get() == &block;
+  }
   for (size_t i = 0; is_plain && i < block.axes.size(); ++i) {
     is_plain = block.values[i].same_as(site->loops[i]->var) && is_int(block.axes[i].domain.min, 0) &&
                site->loops[i]->loop == LoopKind::serial;
@@ -34,7 +36,6 @@ Outcome apply_step(const FuseAxes& step, Schedule& schedule) {
         RefusalCode::not_nested,
         text("expected block ", block.name, " to stand under serial loops of its own, one for each axis"));
   }
-  if (step.axes.empty()) return refuse(RefusalCode::bad_argument, "expected the names of axes, got none");
   std::vector<size_t> fused;
   for (const std::string& name : step.axes) {
     auto it = std::find_if(block.axes.begin(), block.axes.end(),
@@ -81,12 +82,14 @@ Outcome apply_step(const FuseAxes& step, Schedule& schedule) {
   made->axes.clear();
   made->values.clear();
   std::vector<LoopSpec> loops;
+  auto add = [&](AxisKind kind) {
+    made->axes.push_back({axis, {0, extent}, kind});
+    made->values.push_back(loop);
+    loops.push_back({loop, extent});
+  };
+  if (fused.empty()) add(AxisKind::spatial);
   for (size_t i = 0; i < block.axes.size(); ++i) {
-    if (i == *std::min_element(fused.begin(), fused.end())) {
-      made->axes.push_back({axis, {0, extent}, block.axes[i].kind});
-      made->values.push_back(loop);
-      loops.push_back({loop, extent});
-    }
+    if (!fused.empty() && i == *std::min_element(fused.begin(), fused.end())) add(block.axes[i].kind);
     if (is_fused(i)) continue;
     made->axes.push_back(block.axes[i]);
     made->values.push_back(block.values[i]);
@@ -96,8 +99,8 @@ Outcome apply_step(const FuseAxes& step, Schedule& schedule) {
   if (block.init) made->init = substitute(block.init, map);
   Stmt with_axis = make_block(made);
   Func result = f;
-  result.body =
-      replace_stmt(f.body, site->loops[0], make_nest(loops, simplify_accesses(f, *with_axis.as<Block>())));
+  const StmtNode* before = site->loops.empty() ? static_cast<const StmtNode*>(&block) : site->loops[0];
+  result.body = replace_stmt(f.body, before, make_nest(loops, simplify_accesses(f, *with_axis.as<Block>())));
   return commit(schedule, std::move(result));
 }
 

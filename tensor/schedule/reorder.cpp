@@ -6,9 +6,11 @@
 //
 // 1. There are at least two loops, named once each, in one chain of directly nested loops.
 // 2. No loop's bounds depend on a loop that would come to stand inside of it.
-// 3. A loop bound to a scan axis keeps its order with all others in the chain.
+// 3. A loop bound to a scan axis keeps its order with all others in the chain, but for spatial ones along which the block below
+//    touches nothing but what its own iteration writes: all it does to a buffer that it writes is at that axis in one dimension.
 // 4. A loop that repeats a recomputed block does not come to stand inside of that block's reduce loops.
 #include <algorithm>
+#include <vector>
 
 #include "tensor/schedule/regions.h"
 #include "tensor/schedule/step.h"
@@ -46,6 +48,38 @@ Outcome find_segment(const Reorder& step, const Schedule& schedule, std::vector<
                 text("expected loops of one chain with nothing between them, got ", list_text(step.loops)));
 }
 
+// Whether what a loop's iterations do to the buffers that they write has nothing to do with each other.
+bool is_apart(const Stmt& body, const Var& loop) {
+  const std::vector<BlockSite> sites = block_sites(body);
+  if (sites.size() != 1) return false;
+  const Block& block = *sites[0].block;
+  const Axis* axis = nullptr;
+  for (size_t i = 0; i < block.axes.size(); ++i) {
+    if (!uses_var(block.values[i], loop)) continue;
+    if (axis || !block.values[i].same_as(loop) || block.axes[i].kind != AxisKind::spatial) return false;
+    axis = &block.axes[i];
+  }
+  if (!axis) return false;
+  const Buffer written = only_buffer_written(block);
+  // Dimensions of the buffer at which all accesses stand at the axis.
+  std::vector<bool> is_at(written.rank(), true);
+  auto look = [&](const Buffer& buffer, const std::vector<Expr>& indices) {
+    if (!buffer.same_as(written)) return;
+    for (size_t d = 0; d < indices.size(); ++d)
+      is_at[d] = is_at[d] && indices[d].same_as(axis->var);
+  };
+  for (const Stmt& s : {block.init, block.body}) {
+    if (!s) continue;
+    for_each_stmt(s, [&](const Stmt& below) {
+      if (const auto* store = below.as<Store>()) look(store->buffer, store->indices);
+    });
+    for_each_expr(s, [&](const Expr& e) {
+      if (const auto* load = e.as<Load>()) look(load->buffer, load->indices);
+    });
+  }
+  return std::find(is_at.begin(), is_at.end(), true) != is_at.end();
+}
+
 Outcome check_order(const std::vector<const For*>& before, const std::vector<const For*>& after) {
   const Stmt& body = before.back()->body;
   for (size_t i = 0; i < after.size(); ++i) {
@@ -59,7 +93,8 @@ Outcome check_order(const std::vector<const For*>& before, const std::vector<con
       auto place = [&](const For* loop) {
         return std::find(before.begin(), before.end(), loop) - before.begin();
       };
-      if (scans && i != j && (i < j) != (place(after[i]) < place(other))) {
+      const bool is_exchanged = scans && i != j && (i < j) != (place(after[i]) < place(other));
+      if (is_exchanged && !is_apart(body, other->var)) {
         return refuse(RefusalCode::dependence,
                       text("expected scan loop ", after[i]->var.name(),
                            " to keep its place, got an exchange with ", other->var.name()));

@@ -133,7 +133,7 @@ struct Reindex {
     v("block", block), v("buffer", buffer), v("scope", scope), v("name", name), v("axes", axes);
   }
 };
-// Axes of an unscheduled block -> one axis.
+// Axes of an unscheduled block -> one axis; none -> one of extent 1.
 struct FuseAxes {
   std::string block;
   std::vector<std::string> axes;

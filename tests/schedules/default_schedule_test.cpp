@@ -6,12 +6,15 @@
 
 #include "schedules/kernel_facts.h"
 #include "schedules/optimized_kernels.h"
+#include "tensor/grid.h"
+#include "tensor/visit.h"
 
 namespace mcc::test {
 namespace {
 
 using graph::test::Case;
 using tensor::Func;
+using tensor::Stmt;
 using tensor::Target;
 
 constexpr int kCores = 2;
@@ -82,6 +85,40 @@ Target grid_target() {
   return t;
 }
 
+// How often a thread of this statement comes by what it stores.
+int64_t turns_of_thread(const Stmt& body) {
+  int64_t most = 1;
+  tensor::for_each_stmt(body, [&](const Stmt& s) {
+    const auto* loop = s.as<tensor::For>();
+    int64_t extent = 0;
+    if (loop && tensor::as_int(loop->extent, &extent)) most = std::max(most, extent * turns_of_thread(loop->body));
+  });
+  return most;
+}
+
+// Nobody works for long while the others have nothing to do.
+void expect_company(const Stmt& s) {
+  if (const auto* allocate = s.as<tensor::Allocate>(); allocate && allocate->buffer.scope() == tensor::Scope::global)
+    return expect_company(allocate->body);
+  if (const auto* seq = s.as<tensor::Seq>()) {
+    for (const Stmt& part : seq->stmts)
+      expect_company(part);
+    return;
+  }
+  const std::optional<tensor::LaunchForm> launch = tensor::as_launch(s);
+  ASSERT_TRUE(launch) << to_text(s);
+  int64_t threads = 1;
+  for (const auto* loops : {&launch->blocks, &launch->threads}) {
+    for (const tensor::For* loop : *loops) {
+      int64_t extent = 1;
+      tensor::as_int(loop->extent, &extent);
+      threads *= extent;
+    }
+  }
+  constexpr int64_t kAlone = 128;
+  EXPECT_TRUE(threads >= 32 || turns_of_thread(launch->body) < kAlone) << threads << " threads:\n" << to_text(s);
+}
+
 class DefaultGrid : public ::testing::TestWithParam<Case> {};
 
 TEST_P(DefaultGrid, IsRightAndWithinTheLimits) {
@@ -92,6 +129,7 @@ TEST_P(DefaultGrid, IsRightAndWithinTheLimits) {
     SCOPED_TRACE(to_text(schedule.trace()));
     Func lowered;
     ASSERT_NO_FATAL_FAILURE(lower_and_compare(f, schedule, target, lowered));
+    expect_company(lowered.body);
   }
 }
 
