@@ -22,7 +22,7 @@ constexpr int64_t kSector = 8;  // neighbours of 32 bits that the memory gives a
 constexpr int64_t kTurns = 4;   // of a thread whose elements are under way together
 
 bool is_column_sum(const BlockInfo& info, const Gpu& gpu, int64_t fewest) {
-  if (!info.is_reduction || info.is_contraction || info.is_nested || info.loads.size() != 1) return false;
+  if (!info.is_reduction || info.is_contraction || info.is_nested) return false;
   size_t last = info.axes.size();
   while (last > 0 && info.axes[last - 1].is_reduce)
     --last;
@@ -30,10 +30,21 @@ bool is_column_sum(const BlockInfo& info, const Gpu& gpu, int64_t fewest) {
       std::all_of(info.axes.begin(), info.axes.begin() + static_cast<std::ptrdiff_t>(last),
                   [](const auto& axis) { return !axis.is_reduce; });
   if (!reduces_last) return false;
+  // What is summed, and what there is one of for each result (its mean).
+  std::vector<const Access*> summed;
+  for (const Access& load : info.loads) {
+    const bool is_value = std::all_of(load.strides.begin() + static_cast<std::ptrdiff_t>(last), load.strides.end(),
+                                      [](int64_t stride) { return stride == 0; });
+    if (!is_value) summed.push_back(&load);
+  }
+  auto are_neighbours = [&](size_t axis) {
+    return info.store.strides[axis] == 1 &&
+           std::all_of(summed.begin(), summed.end(), [&](const Access* l) { return l->strides[axis] == 1; });
+  };
   size_t row = 0;  // of the results that are neighbours
-  while (row < last && (info.loads[0].strides[row] != 1 || info.store.strides[row] != 1))
+  while (row < last && !are_neighbours(row))
     ++row;
-  return row < last && info.axes[row].extent >= kSector && info.reduce >= fewest &&
+  return !summed.empty() && row < last && info.axes[row].extent >= kSector && info.reduce >= fewest &&
          info.spatial < int64_t{gpu.multiprocessors} * gpu.threads_per_multiprocessor / 4;
 }
 

@@ -23,9 +23,17 @@ namespace {
 
 constexpr int64_t kInRegisters = 16;  // elements of a row that one thread keeps of one buffer
 
+// Windows of which there is one for each thread: what they share is read again and again by threads that each have a part of one.
+bool are_windows(const BlockInfo& info, const Gpu& gpu) {
+  bool overlap = false;
+  for (size_t n = 0; n < info.axes.size(); ++n)
+    overlap |= !info.axes[n].is_reduce && windows_overlap(info, n);
+  return overlap && info.spatial >= int64_t{2} * gpu.warp * gpu.multiprocessors;
+}
+
 // A sum of products of which no operand is used twice (a matrix times a vector) is one, too.
-bool is_row_reduction(const Schedule& s, const BlockInfo& info) {
-  if (!info.is_reduction || bit_width(info.store.buffer.element()) != 32) return false;
+bool is_row_reduction(const Schedule& s, const BlockInfo& info, const Gpu& gpu) {
+  if (!info.is_reduction || bit_width(info.store.buffer.element()) != 32 || are_windows(info, gpu)) return false;
   if (info.is_contraction && is_grid_product(s, info.name)) return false;
   size_t last = info.axes.size() - 1;
   auto is_along = [&](const Access& l) { return l.strides[last] == 1; };
@@ -43,7 +51,7 @@ class GridRows {
     split_off_result();
     for (const std::string& name : names_) {
       std::optional<BlockInfo> info = analyze(s_, name);
-      if (!info || (info->is_reduction && !is_row_reduction(s_, *info)) || info->is_nested) return false;
+      if (!info || (info->is_reduction && !is_row_reduction(s_, *info, gpu_)) || info->is_nested) return false;
       blocks_.push_back(*info);
       if (info->is_reduction) longest_ = std::max(longest_, info->reduce);
     }
@@ -76,7 +84,7 @@ class GridRows {
   void split_off_result() {
     const std::string last = names_.back(), out = last + ".out";
     std::optional<BlockInfo> info = analyze(s_, last);
-    if (info && is_row_reduction(s_, *info) &&
+    if (info && is_row_reduction(s_, *info, gpu_) &&
         try_step(d_, CacheWrite{last, info->store.buffer.name(), "global", out})) {
       names_.push_back(out);
     }
