@@ -11,7 +11,8 @@ namespace {
 constexpr int64_t kMostStages = 4;
 constexpr ProductTile kSizes[] = {{16, 16, 8, 8, 8},  {16, 16, 8, 8, 16}, {8, 16, 8, 8, 8},  {8, 16, 8, 8, 16}, {8, 8, 8, 8, 16},
                                   {16, 16, 4, 4, 16}, {8, 16, 8, 4, 16},  {8, 16, 4, 4, 16}, {8, 8, 8, 4, 16},  {8, 8, 4, 4, 16},
-                                  {16, 8, 4, 4, 16},  {8, 8, 2, 4, 16},   {4, 16, 2, 4, 16}, {4, 8, 4, 4, 16},  {4, 8, 2, 4, 16}};
+                                  {16, 8, 4, 4, 16},  {8, 8, 2, 4, 16},   {4, 16, 2, 4, 16}, {4, 8, 4, 4, 16},  {4, 8, 2, 4, 16},
+                                  {4, 16, 1, 8, 16}};
 
 // Each in every number of stages, the fewest first.
 constexpr auto kTiles = [] {
@@ -51,9 +52,8 @@ double step_cycles(const ProductTile& t, const Gpu& gpu, double depth) {
 std::span<const ProductTile> product_tiles() { return kTiles; }
 
 int64_t depth_of(const ProductTile& t, const ProductExtents& p) {
-  constexpr int64_t kLongest = 64;
   int64_t depth = t.depth;
-  if (p.period > 1 && p.period <= kLongest) {
+  if (p.has_windows()) {
     depth = std::max<int64_t>((t.depth + p.period / 2) / p.period, 1) * p.period;
   }
   return std::min(depth, p.k);
@@ -78,7 +78,9 @@ double product_time(const ProductTile& t, const ProductExtents& p, const Gpu& gp
   // Too few threads do not hide what they wait for.
   const double busy = std::min(1.0, at_once * static_cast<double>(t.threads()) / 256);
   const double rate = std::clamp(kSharedBytes * gpu.multiprocessors / blocks, kSharedBytes, kOwnBytes);
-  const double from_memory = static_cast<double>((t.block_i() + t.block_j()) * depth) * 4 / rate;
+  // Windows share elements along both directions; the nearest cache has those of one.
+  const double columns = static_cast<double>(t.block_j()) / (p.has_windows() ? std::sqrt(static_cast<double>(p.period)) : 1);
+  const double from_memory = (static_cast<double>(t.block_i()) + columns) * static_cast<double>(depth) * 4 / rate;
   const double arithmetic = step_cycles(t, gpu, static_cast<double>(depth)) / busy;
   // Copies that run beside the arithmetic still take its place now and then.
   constexpr double kBeside = 0.25;

@@ -15,6 +15,9 @@ struct ProductExtents {
   bool is_async = false;               // whether operands can be copied to shared memory asynchronously
 
   int64_t results() const { return g * i * j; }
+  bool has_windows() const { return period > 1 && period <= kMostOfWindow; }
+
+  static constexpr int64_t kMostOfWindow = 64;
 };
 
 struct ProductTile {
