@@ -56,9 +56,6 @@ bool schedule_grid_transposition(Draft& draft, const std::string& block);
 // Threads of a block for this many independent results: enough for a block, as long as all multiprocessors get one.
 int64_t choose_threads(const tensor::Gpu& gpu, int64_t results);
 
-// Whether windows that are next to each other along a spatial axis share elements.
-bool windows_overlap(const BlockInfo& info, size_t axis);
-
 // A reduction that makes a result of the kernel sums in a register, and a block of its own stores it.
 void sum_in_register(Draft& draft, const std::string& block);
 // Whether windows that are next to each other along a spatial axis share elements.

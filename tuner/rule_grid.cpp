@@ -50,18 +50,6 @@ std::string epilogue_of(const Schedule& s, const std::string& block) {
   return consumer && consumer->is_injective && consumer->spatial == info->spatial ? consumers[0] : "";
 }
 
-bool windows_overlap(const BlockInfo& info, size_t axis) {
-  return std::any_of(info.loads.begin(), info.loads.end(), [&](const Access& load) {
-    for (size_t n = 0; n < info.axes.size(); ++n) {
-      const int64_t step = load.strides[n];
-      if (info.axes[n].is_reduce && step != 0 && load.strides[axis] % step == 0 && load.strides[axis] != 0 &&
-          load.strides[axis] / step < info.axes[n].extent)
-        return true;
-    }
-    return false;
-  });
-}
-
 namespace {
 
 // Which loops of a site may be spread over threads: bound to spatial axes only, with bounds that hang on no other loop.
