@@ -4,6 +4,7 @@
 //                  optional bias [K/c, c]  ->  [N, K/c, H', W', c]
 //                  With the attribute columns (K) the weights' block c is a panel of columns, and the result has its
 //                  channels last: [N, 1, H', W', K], also in groups, of which a result's group tells the input's channels
+//                  With the attribute kernel (its height and width) they are a matrix [K, height * width * ci]
 //   mcc.Depthwise  x [N, C/c, H, W, c], w packed by mcc.PackDepthwise, optional bias [C/c, c]
 //
 // Attributes: strides, dilations (2 each), pads (top, left, bottom, right), group, in_block (ci).
@@ -76,9 +77,16 @@ Buffer finish(ComputeContext& c, Buffer sum) {
   return c.builder.compute("channels", out.element, out.shape, [&](Axes i) { return cast(out.element, at(i)); });
 }
 
+// [panels, blocks of inputs, height, width, inputs of a block, columns of a panel] of the weights, also of those that are a matrix.
+Shape weight_shape(const Attributes& a, const Shape& w) {
+  const std::vector<int64_t> kernel = a.integers("kernel");
+  if (kernel.empty()) return w;
+  return {w[0], Expr(1), Expr(kernel[0]), Expr(kernel[1]), Expr(a.integer("in_block", 1)), Expr(1)};
+}
+
 void infer_conv(InferContext& c) {
   const TensorType& x = c.input(0);
-  const Shape& w = c.input(1).shape;
+  const Shape w = weight_shape(c.attributes(), c.input(1).shape);
   Window window = window_of(c.attributes());
   Shape shape{x.shape[0], w[0], result_extent(window, 0, x.shape[2], w[2]),
               result_extent(window, 1, x.shape[3], w[3]), w.back()};
@@ -92,7 +100,8 @@ void infer_conv(InferContext& c) {
 void compute_conv(ComputeContext& c) {
   Window window = window_of(c.attributes());
   Source x = pad_window(c, window);
-  const Shape& w = c.input_type(1).shape;
+  const Shape w = weight_shape(c.attributes(), c.input_type(1).shape);
+  const bool is_matrix = c.attributes().has("kernel");
   bool blocked = c.attributes().integer("in_block", 0) != 0;
   bool in_panels = c.attributes().has("columns");
   int64_t group = c.attributes().integer("group", 1);
@@ -119,6 +128,7 @@ void compute_conv(ComputeContext& c) {
       weight.push_back(r[3]);
     }
     weight.push_back(in_panels ? floor_mod(column, w.back()) : s[4]);
+    if (is_matrix) weight = {column, (r[1] * w[3] + r[2]) * w[4] + r[3]};
     return widen(x(at)) * widen(c.at(1, weight));
   });
   c.set_output(0, finish(c, y));

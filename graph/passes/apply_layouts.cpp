@@ -5,6 +5,7 @@
 
 #include "graph/ops/common.h"
 #include "graph/passes/convolution_cost.h"
+#include "graph/passes/grid_convolution_cost.h"
 #include "graph/passes/merge_groups.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
@@ -15,8 +16,9 @@ namespace {
 using tensor::as_int;
 using tensor::is_int;
 
-// Fewer channels than this are not worth an order of their own on a GPU.
-constexpr int64_t kFewGridChannels = 4;
+// Fewer channels than this are not worth an order of their own on a GPU, unless they are filled up to as many for products of 16
+// bits: those fetch so many at once.
+constexpr int64_t kFewGridChannels = kGridWord;
 
 class ApplyLayouts {
  public:
@@ -174,6 +176,14 @@ class ApplyLayouts {
     return copies_[{v, layout}] = x;
   }
 
+  // A plain value with its channels last, and with zeros behind them.
+  ValueId filled_up(ValueId v) {
+    const std::string name = g_.value(v).name;
+    Attributes a;
+    a.set("block", kGridWord);
+    return emit(g_, "mcc", "Pack", name, {rank(v) == 3 ? reshape(name, v, as_image(static_shape(shape(v)))) : v}, a);
+  }
+
   // The layout in which a node follows its operands: that of the first one which has one. All that have one are from now
   // on of one region.
   LaidOut lead(const Node& node) {
@@ -327,6 +337,8 @@ class ApplyLayouts {
     // channels last, would be moved one by one.
     int64_t few = layout == Layout::blocked ? lanes_ / 2 : is_gpu_ ? kFewGridChannels : lanes_;
     bool plain_input = !is_depthwise && !is_laid_out(x) && in < few;
+    const bool in_words = plain_input && is_gpu_ && in > 1 && bit_width(g_.value(x).type.element) == 16;
+    if (in_words) plain_input = false;
     Attributes a;
     a.set("strides", strides);
     a.set("dilations", dilations);
@@ -334,7 +346,7 @@ class ApplyLayouts {
     a.set("group", is_depthwise ? int64_t{1} : group);
     // Groups whose channels lie in one row of memory have a block each.
     const bool in_rows = layout == Layout::channels_last && problem->is_grouped();
-    int64_t in_block = plain_input ? 0 : block(layout, in_rows ? in / group : in);
+    int64_t in_block = plain_input ? 0 : in_words ? kGridWord : block(layout, in_rows ? in / group : in);
     a.set("in_block", in_block);
     // Weights of channels-last convolutions lie in panels, as those of matrix products do.
     bool in_panels = layout == Layout::channels_last && !is_depthwise;
@@ -357,11 +369,16 @@ class ApplyLayouts {
     pack.set("in_block", in_block);
     std::string_view pack_op = is_depthwise ? "PackDepthwise" : "PackConvWeight";
     if (rank(w) == 3) {
-      w = reshape(node.name, w, ws);
+      w = reshape(node.name, w, as_image(static_shape(shape(w))));
       if (plain_input) x = reshape(node.name, x, as_image(static_shape(shape(x))));
     }
     ValueId packed = emit(g_, "mcc", pack_op, node.name + ".packed", {w}, pack);
-    std::vector<ValueId> inputs{plain_input ? x : in_layout(x, layout), packed};
+    if (in_columns && !plain_input) {
+      // The sum as one axis.
+      packed = reshape(node.name + ".packed", packed, {out, kernel[0] * kernel[1] * in_block});
+      a.set("kernel", kernel);
+    }
+    std::vector<ValueId> inputs{plain_input ? x : in_words ? filled_up(x) : in_layout(x, layout), packed};
     if (bias != kNoValue) inputs.push_back(pack_vector(node.name, bias, layout, out));
     result.value = emit(g_, "mcc", is_depthwise ? "Depthwise" : "Conv", node.name, inputs, a);
     set_result(id, result);

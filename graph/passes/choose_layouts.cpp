@@ -32,6 +32,14 @@ double whole_vector_bytes(const Graph& g, const Node& node, const tensor::Target
   return bytes;
 }
 
+// Whether the node is part of a kernel that is there anyway, whatever the layout: the one that converts an input of the model.
+bool joins_conversion(const Graph& g, const Node& node) {
+  const NodeId maker = g.value(node.inputs[0]).producer;
+  if (maker < 0 || g.node(maker).op->fusion != FusionClass::elementwise) return false;
+  const std::vector<ValueId>& inputs = g.node(maker).inputs;
+  return std::all_of(inputs.begin(), inputs.end(), [&](ValueId v) { return v == kNoValue || g.value(v).producer < 0; });
+}
+
 // Microseconds of what depends on the layout apart from convolutions: operators that only move elements, unless of constants,
 // and pooling in plain form.
 double other_us(const Graph& g, const tensor::Target& t) {
@@ -39,7 +47,8 @@ double other_us(const Graph& g, const tensor::Target& t) {
   double moved = 0, launches = 0, pooling_cycles = 0;
   for (const Node& node : g.nodes) {
     if (node.dead || is_known[static_cast<size_t>(node.outputs[0])]) continue;
-    if (node.op->fusion == FusionClass::injective && !node.op->is_view) {
+    const bool is_free = t.kind == tensor::TargetKind::cuda && joins_conversion(g, node);
+    if (node.op->fusion == FusionClass::injective && !node.op->is_view && !is_free) {
       moved += 2 * whole_vector_bytes(g, node, t);
       ++launches;
     }

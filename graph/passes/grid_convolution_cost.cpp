@@ -95,9 +95,11 @@ double grid_laid_out_us(const ConvProblem& p, Layout layout, const Gpu& gpu) {
     constexpr double kOfFactor = 4;  // instructions
     return gpu.launch_us + factors * kOfFactor / kLanes * to_us;
   }
-  const int64_t groups = p.group > 1 ? p.group / merged : 1, in = p.in_channels / groups, out = p.out_channels / groups;
+  const int64_t groups = p.group > 1 ? p.group / merged : 1, out = p.out_channels / groups;
+  int64_t in = p.in_channels / groups;
+  if (layout == Layout::channels_last && in > 1) in = std::max(in, kGridWord);
   const int64_t vector = layout != Layout::channels_last ? 1 : in % 8 == 0 ? 8 : in % 4 == 0 ? 4 : 1;
-  const double windows = places * static_cast<double>(p.in_channels);
+  const double windows = places * static_cast<double>(in * groups);
   const double fetches = windows * static_cast<double>((out + kColumns - 1) / kColumns) / static_cast<double>(vector);
   const double cycles = windows * static_cast<double>(out) / std::max(gpu.matrix_fmas, 1) + fetches * kInstructions / kLanes;
   return gpu.launch_us + cycles * to_us;

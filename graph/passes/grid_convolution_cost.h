@@ -12,6 +12,8 @@ double grid_direct_us(const ConvProblem& problem, const tensor::Gpu& gpu, int64_
 double grid_winograd_us(const ConvProblem& problem, int64_t m, const tensor::Gpu& gpu,
                         int64_t model_weight_bytes);
 
+// Channels of an image that are fetched at once; fewer are filled up with zeros.
+inline constexpr int64_t kGridWord = 4;
 // Microseconds of a convolution with operands of 16 bits in a layout. Only what depends on that counts: blocks of a product fetch the
 // image in vectors along the channels, or element by element, each with the arithmetic of its place in a window.
 double grid_laid_out_us(const ConvProblem& problem, Layout layout, const tensor::Gpu& gpu);

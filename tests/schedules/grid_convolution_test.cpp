@@ -23,9 +23,10 @@ void PrintTo(const Problem& p, std::ostream* out) { *out << p.name; }
 // relu(convolution + bias), each channel's weights side by side
 Func convolution(const Problem& p) {
   graph::Graph g = graph::test::parse_graph(
-      text("graph g(%x: f16[", p.images, ", 1, ", p.height, ", ", p.width, ", ", p.in, "], %w: f16[", p.out, ", 1, ",
-           p.kernel[0], ", ", p.kernel[1], ", ", p.in / p.groups, ", 1]) {\n  %b: f32[1, ", p.out,
-           "] random\n  %c = mcc.Conv(%x, %w, %b) {columns = ", p.out, ", in_block = ", p.in / p.groups, ", group = ", p.groups, ", strides = [",
+      text("graph g(%x: f16[", p.images, ", 1, ", p.height, ", ", p.width, ", ", p.in, "], %w: f16[", p.out, ", ",
+           p.kernel[0] * p.kernel[1] * p.in / p.groups, "]) {\n  %b: f32[1, ", p.out,
+           "] random\n  %c = mcc.Conv(%x, %w, %b) {columns = ", p.out, ", in_block = ", p.in / p.groups, ", group = ", p.groups, ", kernel = [", p.kernel[0], ", ",
+           p.kernel[1], "], strides = [",
            p.stride, ", ", p.stride, "], dilations = [", p.dilation, ", ", p.dilation, "], pads = [",
            p.pads[0], ", ", p.pads[1], ", ", p.pads[2], ", ", p.pads[3],
            "], mcc.wide_result = 1}\n  %y = Relu(%c)\n  return %y\n}\n"));
@@ -98,6 +99,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Problem{"dilated", 1, 8, 8, 40, 16, {3, 3}, 1, 2, {2, 2, 2, 2}},
                       Problem{"points_with_strides", 1, 13, 11, 64, 24, {1, 1}, 2, 1, {0, 0, 0, 0}},
                       Problem{"vectors_of_four", 1, 7, 7, 20, 36, {3, 3}, 1, 1, {1, 1, 1, 1}},
+                      Problem{"image", 1, 17, 16, 4, 24, {8, 7}, 2, 1, {3, 3, 4, 3}},
                       Problem{"groups", 1, 7, 6, 96, 96, {3, 3}, 1, 1, {1, 1, 1, 1}, 3},
                       Problem{"groups_of_other_widths", 2, 8, 5, 48, 32, {3, 3}, 2, 1, {1, 1, 1, 1}, 2}),
     [](const auto& info) { return std::string(info.param.name); });
