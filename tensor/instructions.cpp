@@ -22,7 +22,7 @@ Instruction dot4(Intrinsic dot, std::string feature, int lanes) {
   });
   Func semantics = builder.finish({acc});
   std::string name = semantics.name;
-  return {name, std::move(feature), std::move(semantics), std::nullopt, dot};
+  return {name, std::move(feature), std::move(semantics), std::nullopt, false, dot};
 }
 
 // acc[h, y, x, p] += a[8 * h + y, 0..K] . b[0..K, 2 * x + p], the sums of thread (y, x) of a product of 16 x 8 (PTX's
@@ -58,10 +58,11 @@ Instruction matrix_product(const std::string& type, Intrinsic mma, ElementType e
 // a product of 64 rows (wgmma.mma_async.m64nNk16, PTX ISA 9.7.15.5: sums by figure 149); without m for 64 columns. Operands stand
 // along k, in rows of any stride, or across it, eight neighbours at a time; in which of such orders the instruction finds
 // them is looked at later (use_instructions), since units of 16 bytes may be exchanged once the nest has been matched.
+// Dealt: n is 4 * n + c.
 Instruction warpgroup_product(const std::string& type, Intrinsic wgmma, ElementType element, int64_t columns,
-                              bool a_along_k, bool b_along_k) {
+                              bool a_along_k, bool b_along_k, bool is_dealt = false) {
   FuncBuilder builder(text("wgmma_m64n", columns, "k16_", a_along_k ? "row" : "col", "_", b_along_k ? "col" : "row",
-                           "_", type));
+                           "_", type, is_dealt ? "_dealt" : ""));
   int dims = 0;
   auto any = [&] { return Expr(builder.dim(text("any", dims++))); };
   const bool has_m = columns > 64;
@@ -76,15 +77,17 @@ Instruction warpgroup_product(const std::string& type, Intrinsic wgmma, ElementT
   std::vector<FuncBuilder::AxisSpec> axes = {
       {"w", 4, AxisKind::spatial}, {"y", 8, AxisKind::spatial}, {"x", 4, AxisKind::spatial}};
   if (has_m) axes.push_back({"m", columns / 64, AxisKind::spatial});
-  axes.insert(axes.end(), {{"n", 8, AxisKind::spatial},
-                           {"h", 2, AxisKind::spatial},
+  constexpr int64_t kDealt = 4;
+  axes.push_back({"n", is_dealt ? 8 / kDealt : 8, AxisKind::spatial});
+  if (is_dealt) axes.push_back({"c", kDealt, AxisKind::spatial});
+  axes.insert(axes.end(), {{"h", 2, AxisKind::spatial},
                            {"p", 2, AxisKind::spatial},
                            {"o", 2, AxisKind::reduce},
                            {"k", 8, AxisKind::reduce}});
   builder.block("wgmma", axes, [&](Axes v) {
     Expr w = v[0], y = v[1], x = v[2], m = has_m ? Expr(v[3]) : Expr(0);
-    const size_t at = has_m ? 4 : 3;
-    Expr n = v[at], h = v[at + 1], p = v[at + 2], o = v[at + 3], k = v[at + 4];
+    const size_t at = (has_m ? 4 : 3) + (is_dealt ? 1 : 0);
+    Expr n = is_dealt ? v[at - 1] * kDealt + v[at] : Expr(v[at]), h = v[at + 1], p = v[at + 2], o = v[at + 3], k = v[at + 4];
     Expr left = a_along_k ? load(a, {o, w * 16 + h * 8 + y, k}) : load(a, {o, w * 2 + h, k, y});
     std::vector<Expr> place_b = {o, m, n, k, x * 2 + p};
     if (!has_m) place_b.erase(place_b.begin() + 1);
@@ -95,7 +98,7 @@ Instruction warpgroup_product(const std::string& type, Intrinsic wgmma, ElementT
   });
   Func semantics = builder.finish({acc});
   std::string name = semantics.name;
-  return {name, "sm_90a", std::move(semantics), wgmma};
+  return {name, "sm_90a", std::move(semantics), wgmma, is_dealt};
 }
 
 std::vector<Instruction> make_instructions() {
@@ -117,10 +120,12 @@ std::vector<Instruction> make_instructions() {
         add("u8i8", Intrinsic::mma_u8i8, ElementType::i8, ElementType::i32);
       }
       for (int64_t columns : {64, 128, 192, 256}) {
-        list.push_back(
-            warpgroup_product("f16", Intrinsic::wgmma_f16, ElementType::f16, columns, a_along_k, b_along_k));
-        list.push_back(
-            warpgroup_product("bf16", Intrinsic::wgmma_bf16, ElementType::bf16, columns, a_along_k, b_along_k));
+        for (bool is_dealt : {false, true}) {
+          if (is_dealt && !b_along_k) continue;
+          list.push_back(warpgroup_product("f16", Intrinsic::wgmma_f16, ElementType::f16, columns, a_along_k, b_along_k, is_dealt));
+          list.push_back(
+              warpgroup_product("bf16", Intrinsic::wgmma_bf16, ElementType::bf16, columns, a_along_k, b_along_k, is_dealt));
+        }
       }
     }
   }

@@ -22,6 +22,9 @@ struct Instruction {
   // that of a warpgroup (is_wgmma) by each four warps that follow each other along thread.z, its outermost loop.
   // Each thread has sums of its own, of which the semantics speaks; the instruction computes those of all threads.
   std::optional<Intrinsic> mma = std::nullopt;
+  // Of a warpgroup's: columns are dealt out in pairs to four tiles of 8 columns, so that a thread's are neighbours: where they stand in
+  // memory, the loop over tiles is two.
+  bool is_dealt = false;
   // The instruction is one of vectors, a CPU's or a thread's: lanes, then four bytes for each.
   std::optional<Intrinsic> dot = std::nullopt;
 };

@@ -107,13 +107,17 @@ class GridWarpgroups : private ProductAxes {
     operand(p_.b, "b", "j");
     inline_copies();
     const bool is_bulk = is_matrix(p_.a, "a", p_.i, t_.rows()) && is_matrix(p_.b, "b", p_.j, t_.columns);
+    // The copy engine keeps the order of rows.
+    if (!is_bulk && p_.b.is_along_k) dealt_.tiles = 4;
     must_step(d_, PadEinsum{p_.block, {"i", "j", "k"}, {t_.rows(), t_.columns, t_.depth}});
     const std::string from = has_batch() ? "g, i, j" : "i, j", to = has_batch() ? "g, i" : "i";
-    must_step(d_, TransformLayout{acc_, text("(", from, ") -> (", to,
-                                             " // 16, j // 8, i %% 16 // 8, i %% 8, j %% 8 // 2, j %% 2)")});
+    must_step(d_, TransformLayout{acc_, text("(", from, ") -> (", to, " // 16, ", dealt_.tile(),
+                                             ", i %% 16 // 8, i %% 8, ", dealt_.thread(), ", j %% 2)")});
     tile();
     for (const auto& [operand, name, side] : {std::tuple{&p_.a, "a", "i"}, {&p_.b, "b", "j"}})
       is_bulk ? stage_boxes(*operand, name, side) : stage(*operand, name, side);
+    if (dealt_.tiles > 1)
+      must_step(d_, TransformLayout{loop("b"), text("(", batch_index(), "j, k) -> (", batch_index(), dealt_.place(), ", k)")});
     in_rows(p_.a, "a", "i");
     in_rows(p_.b, "b", "j");
     write_back();
@@ -123,11 +127,11 @@ class GridWarpgroups : private ProductAxes {
     must_step(d_, Tensorize{loop(t_.columns > kRow ? "j.m" : "j.n"),
                             text("wgmma_m64n", t_.columns, "k16_", p_.a.is_along_k ? "row_" : "col_",
                                  p_.b.is_along_k ? "col_" : "row_",
-                                 p_.factor == ElementType::f16 ? "f16" : "bf16")});
+                                 p_.factor == ElementType::f16 ? "f16" : "bf16", dealt_.tiles > 1 ? "_dealt" : "")});
     // What the instruction matches are sums, and so linear.
     exchange_units(p_.a, "a", "i");
     exchange_units(p_.b, "b", "j");
-    for (const char* name : {"j.m", "j.n", "i.h", "j.p"}) {
+    for (const char* name : {"j.m", "j.n", "j.c", "i.h", "j.p"}) {
       if (s_.find_loop(p_.block + ".init." + name) != nullptr)
         must_step(d_, Unroll{p_.block + ".init." + name});
     }
@@ -173,14 +177,16 @@ class GridWarpgroups : private ProductAxes {
     must_step(d_, Split{loop("i"),
                         {0, t_.warps(), 2, kWarpRows},
                         {loop("i.b"), loop("i.w"), loop("i.h"), loop("i.l")}});
-    split_columns(loop("j"));
+    split_columns();
     must_step(d_, Split{loop("k"),
                         {0, t_.depth / kDepth, kDepth / kUnit, kUnit},
                         {loop("k.o"), loop("k.m"), loop("k.q"), loop("k.i")}});
     std::vector<std::string> nest = {loop("i.b"), loop("j.b"), loop("k.o"), loop("i.w"),
                                      loop("i.l"), loop("j.q"), loop("k.m")};
     if (t_.columns > kRow) nest.push_back(loop("j.m"));
-    for (const char* name : {"j.n", "i.h", "j.p", "k.q", "k.i"})
+    nest.push_back(loop("j.n"));
+    if (dealt_.tiles > 1) nest.push_back(loop("j.c"));
+    for (const char* name : {"i.h", "j.p", "k.q", "k.i"})
       nest.push_back(loop(name));
     must_step(d_, Reorder{nest});
     if (has_batch()) must_step(d_, Bind{loop("g"), "block.z"});
@@ -189,13 +195,19 @@ class GridWarpgroups : private ProductAxes {
     bind_threads(loop("i.w"), loop("i.l"), loop("j.q"));
   }
   // Into tiles, 64 columns of a tile, eights of these, and each thread's two.
-  void split_columns(const std::string& j) {
-    std::vector<int64_t> factors = {0, kRow / 8, kWarpColumns, 2};
-    std::vector<std::string> names = {j + ".b", j + ".n", j + ".q", j + ".p"};
-    if (t_.columns > kRow) {
-      factors.insert(factors.begin() + 1, t_.columns / kRow);
-      names.insert(names.begin() + 1, j + ".m");
-    }
+  void split_columns() {
+    const std::string j = loop("j");
+    std::vector<int64_t> factors = {0};
+    std::vector<std::string> names = {j + ".b"};
+    auto add = [&](int64_t factor, const char* name) {
+      factors.push_back(factor);
+      names.push_back(j + name);
+    };
+    if (t_.columns > kRow) add(t_.columns / kRow, ".m");
+    add(kRow / 8 / dealt_.tiles, ".n");
+    add(kWarpColumns, ".q");
+    if (dealt_.tiles > 1) add(dealt_.tiles, ".c");
+    add(2, ".p");
     must_step(d_, Split{j, factors, names});
   }
   void bind_threads(const std::string& z, const std::string& y, const std::string& x) {
@@ -250,10 +262,14 @@ class GridWarpgroups : private ProductAxes {
     // The loops of the sums themselves where these are whole tiles; else loops over the tile's rows and columns.
     if (s_.find_loop(i) != nullptr || s_.find_loop(j) != nullptr) {
       must_step(d_, Split{i, {t_.warps(), 2, kWarpRows}, {i + ".w", i + ".h", i + ".l"}});
-      must_step(d_, Split{j, {t_.columns / 8, kWarpColumns, 2}, {j + ".n", j + ".q", j + ".p"}});
+      must_step(d_, Split{j, {t_.columns / 8 / dealt_.tiles, kWarpColumns, dealt_.pairs()}, {j + ".n", j + ".q", j + ".p"}});
       must_step(d_, Reorder{{i + ".w", i + ".l", j + ".q", j + ".n", i + ".h", j + ".p"}});
     }
     bind_threads(i + ".w", i + ".l", j + ".q");
+    if (s_.find_loop(j + ".c") != nullptr) {
+      must_step(d_, Reorder{{i + ".h", j + ".c", j + ".p"}});
+      must_step(d_, Fuse{{j + ".c", j + ".p"}, j + ".p"});
+    }
     for (const std::string& name : {j + ".n", i + ".h"}) {
       if (s_.find_loop(name) != nullptr) must_step(d_, Unroll{name});
     }
@@ -261,6 +277,7 @@ class GridWarpgroups : private ProductAxes {
   }
 
   const Tile t_;
+  Dealt dealt_;
 };
 
 }  // namespace

@@ -13,10 +13,12 @@
 namespace mcc::tensor {
 namespace {
 
-// acc[.] = acc[.] + A * B under the loops of the instruction: h, p, k, or [m,] n, h, p, o, k.
+// acc[.] = acc[.] + A * B under the loops of the instruction: h, p, k, or [m,] n, [c,] h, p, o, k. Of n and c one n is made.
 struct MatrixTile {
   Var m, n, h, p, o, k;
   std::vector<const For*> loops;
+  int64_t eights = 1;  // of columns
+  Stmt body;
   const Store* store = nullptr;
   const Load *a = nullptr, *b = nullptr;
 };
@@ -32,20 +34,35 @@ int count_loops(const For& n) {
   return inner ? 1 + count_loops(*inner) : 1;
 }
 
-std::optional<MatrixTile> as_tile(const For& n, bool is_warpgroup) {
+constexpr int64_t kEights = 8;  // of columns, in a tile of 64
+
+std::optional<MatrixTile> as_tile(const For& n, const Instruction& instruction) {
   MatrixTile tile;
   const For* loop = &n;
+  Var c;
   std::vector<Var*> vars = {&tile.h, &tile.p, &tile.k};
-  if (is_warpgroup) vars = {&tile.m, &tile.n, &tile.h, &tile.p, &tile.o, &tile.k};
-  if (is_warpgroup && count_loops(n) + 1 == static_cast<int>(vars.size())) vars.erase(vars.begin());
+  if (is_wgmma(*instruction.mma)) {
+    vars = {&tile.m, &tile.n, &tile.h, &tile.p, &tile.o, &tile.k};
+    if (instruction.is_dealt) vars.insert(vars.begin() + 2, &c);
+    if (count_loops(n) + 1 == static_cast<int>(vars.size())) vars.erase(vars.begin());
+  }
   for (Var* var : vars) {
-    if (loop == nullptr || loop->loop != LoopKind::serial || !is_int(loop->min, 0)) return std::nullopt;
+    int64_t extent = 0;
+    if (loop == nullptr || loop->loop != LoopKind::serial || !is_int(loop->min, 0) || !as_int(loop->extent, &extent)) return std::nullopt;
     *var = loop->var;
     tile.loops.push_back(loop);
+    if (var == &tile.m || var == &tile.n || var == &c) tile.eights *= extent;
     if (var == &tile.k) break;
     loop = loop->body.as<For>();
   }
-  tile.store = loop->body.as<Store>();
+  tile.body = loop->body;
+  if (c.defined()) {
+    Var both("n");
+    const Expr dealt = tile.loops[tile.m.defined() ? 2 : 1]->extent;
+    tile.body = substitute(tile.body, {{tile.n.get(), floor_div(both, dealt)}, {c.get(), floor_mod(both, dealt)}});
+    tile.n = both;
+  }
+  tile.store = tile.body.as<Store>();
   const auto* sum = tile.store ? tile.store->value.as<Binary>() : nullptr;
   if (!sum || sum->op != BinaryOp::add || tile.store->predicate.defined() || tile.store->indices.size() != 1)
     return std::nullopt;
@@ -137,8 +154,8 @@ class UseInstructions : public ScopedMutator {
     const Instruction* instruction = instruction_of(n);
     if (instruction && instruction->mma && x_ && y_ && is_int(x_->extent, 4) && is_int(y_->extent, 8)) {
       const bool is_warpgroup = is_wgmma(*instruction->mma);
-      if (std::optional<MatrixTile> tile = as_tile(n, is_warpgroup)) {
-        Stmt made = is_warpgroup ? multiply_together(*tile, n, *instruction->mma) : multiply(*tile, *instruction->mma);
+      if (std::optional<MatrixTile> tile = as_tile(n, *instruction)) {
+        Stmt made = is_warpgroup ? multiply_together(*tile, *instruction->mma) : multiply(*tile, *instruction->mma);
         if (made) return made;
       }
     }
@@ -229,6 +246,7 @@ class UseInstructions : public ScopedMutator {
     Analyzer inside = analyzer_;
     for (const For* loop : t.loops)
       inside.bind(loop->var, loop->min, loop->extent);
+    if (t.n.defined()) inside.bind(t.n, 0, Expr(kEights));
     return exchanged(inside, load.indices[0]);
   }
 
@@ -270,12 +288,9 @@ class UseInstructions : public ScopedMutator {
             Expr(order->bytes)};
   }
 
-  Stmt multiply_together(const MatrixTile& t, const For& outer, Intrinsic wgmma) const {
-    int64_t warps = 0, columns = 0;
-    const auto* inner = outer.body.as<For>();
-    if (!z_ || !as_int(z_->extent, &warps) || warps % 4 != 0 || !as_int(outer.extent, &columns))
-      return nullptr;
-    if (int64_t eights = 0; t.m.defined() && as_int(inner->extent, &eights)) columns *= eights;
+  Stmt multiply_together(const MatrixTile& t, Intrinsic wgmma) const {
+    int64_t warps = 0;
+    if (!z_ || !as_int(z_->extent, &warps) || warps % 4 != 0) return nullptr;
     const Expr &to = t.store->indices[0], &b_index = t.b->indices[0];
     VarMap zeros = {{t.n.get(), Expr(0)},
                     {t.h.get(), Expr(0)},
@@ -309,7 +324,7 @@ class UseInstructions : public ScopedMutator {
       if (analyzer_.constant_difference(own, first) != w % 4 * 2 * *h) return nullptr;
     }
     std::vector<Expr> args = {
-        Load::make(t.store->buffer, {Ramp::make(sums, 1, static_cast<int>(4 * columns))})};
+        Load::make(t.store->buffer, {Ramp::make(sums, 1, static_cast<int>(4 * t.eights))})};
     args.insert(args.end(), a.begin(), a.end());
     args.insert(args.end(), b.begin(), b.end());
     return Evaluate::make(Call::make(wgmma, std::move(args)));
