@@ -27,6 +27,7 @@ FakeDriver::FakeDriver() {
     state.failures[fail.substr(0, fail.find(':'))] = std::atoi(fail.c_str() + fail.find(':') + 1);
   }
   if (const char* text = std::getenv("FAKE_CUDA_LAUNCH")) launch_action = text;
+  if (const char* path = std::getenv("FAKE_CUDA_COUNT")) count_file = path;
   if (const char* path = std::getenv("FAKE_CUDA_KERNELS")) kernels = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   for (int i = 0; i < 8; ++i)
     primary[i].device = i;

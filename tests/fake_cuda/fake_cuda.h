@@ -6,7 +6,8 @@
 // the test only starts, the environment says: FAKE_CUDA_SM=86, FAKE_CUDA_MEMORY=BYTES, FAKE_CUDA_DEVICES=N, FAKE_CUDA_PTX=70
 // (the newest version it reads), FAKE_CUDA_DRIVER=13000 (its CUDA), FAKE_CUDA_LOAD=2 (seconds that it compiles PTX), FAKE_CUDA_FAIL=cuLaunchKernel:700, FAKE_CUDA_LAUNCH="16x1x1 128x1x1=700"
 // (what launches of that grid and block do: end in that error when they are waited for, 701 at once, hang, or skip: nothing is computed), FAKE_CUDA_KERNELS=FILE.so (functions
-// named as entries, and ints ENTRY_arguments), FAKE_CUDA_RUN=1 (run the PTX).
+// named as entries, and ints ENTRY_arguments), FAKE_CUDA_RUN=1 (run the PTX), FAKE_CUDA_COUNT=FILE
+// (with that: of each launch, only run the block in the middle, and append what it asks of a GPU to the file: ptx_counts.h).
 #pragma once
 
 #include <cstdint>

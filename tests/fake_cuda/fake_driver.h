@@ -62,6 +62,7 @@ struct FakeDriver {
   std::set<mcc_cu_stream> streams;
   void* kernels = nullptr;    // FAKE_CUDA_KERNELS
   std::string launch_action;  // FAKE_CUDA_LAUNCH
+  std::string count_file;     // FAKE_CUDA_COUNT
   float clock = 0;
 
   bool has_context() const { return !current.empty(); }

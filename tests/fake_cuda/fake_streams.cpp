@@ -6,9 +6,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <sstream>
 
 #include "fake_cuda/fake_driver.h"
+#include "fake_cuda/ptx_counts.h"
 
 namespace mcc::test {
 
@@ -197,6 +199,11 @@ FAKE(cuLaunchKernel)
   if (function->ptx != nullptr) {
     return enqueue(stream, [=, kept = maps] {
       const PtxGrid sizes = {{gx, gy, gz}, {bx, by, bz}, shared};
+      if (const std::string& file = driver().count_file; !file.empty()) {
+        std::ofstream(file, std::ios::app) << counts_line(
+            function->entry, sizes, count_ptx(*function->ptx, function->entry, sizes, values, is_device));
+        return;
+      }
       const auto start = std::chrono::steady_clock::now();
       const std::string problem = run_ptx(*function->ptx, function->entry, sizes, values, is_device);
       driver().clock +=

@@ -244,6 +244,7 @@ void run_thread(const Function& f, Thread& t) {
   while (t.state == Thread::running) {
     if (t.pc >= f.steps.size()) throw Bad("the end of the kernel is run over");
     const Step& step = f.steps[t.pc++];
+    ++t.steps;
     if (step.guard >= 0 && ((t.r[static_cast<size_t>(step.guard)] & 1) != 0) == step.is_negated) continue;
     step.run(t);
   }
@@ -358,7 +359,8 @@ int ptx_arguments(const PtxModule& module, const std::string& entry) {
   return it == module.functions.end() ? -1 : static_cast<int>(it->second.params.size());
 }
 
-bool ptx_takes_block(const PtxModule& module, const std::string& entry, const std::array<unsigned, 3>& block) {
+bool ptx_takes_block(const PtxModule& module, const std::string& entry,
+                     const std::array<unsigned, 3>& block) {
   auto it = module.functions.find(entry);
   return it == module.functions.end() || it->second.block[0] == 0 || it->second.block == block;
 }
@@ -367,42 +369,57 @@ size_t ptx_argument_bytes(const PtxModule& module, const std::string& entry, int
   return module.functions.at(entry).param_bytes.at(static_cast<size_t>(argument));
 }
 
-std::string run_ptx(const PtxModule& module, const std::string& entry, const PtxGrid& grid,
-                    const std::vector<uint64_t>& arguments,
-                    const std::function<bool(uint64_t, size_t)>& is_device, PtxTraffic* traffic) {
-  const Function& f = module.functions.at(entry);
+namespace {
+
+Block make_block(const PtxGrid& grid, const std::vector<uint64_t>& arguments,
+                 const std::function<bool(uint64_t, size_t)>& is_device) {
   Block block;
   block.grid = &grid;
   block.arguments = &arguments;
   block.is_device = &is_device;
+  block.threads.resize(size_t{grid.block[0]} * grid.block[1] * grid.block[2]);
+  return block;
+}
+
+// As a GPU begins one: what is not written holds no zeros.
+void begin(const Function& f, size_t shared_bytes, Block& block) {
+  const unsigned* extents = block.grid->block;
+  block.shared.assign(shared_bytes + block.grid->dynamic_shared, std::byte{0xcd});
+  block.writers.assign(block.shared.size() / 16 + 1, 0);
+  block.mbarriers.clear();
+  for (size_t i = 0; i < block.threads.size(); ++i) {
+    Thread& t = block.threads[i];
+    t.r.assign(f.registers.size(), 0xcdcdcdcdcdcdcdcd);
+    t.local.assign(f.local_bytes, std::byte{0xcd});
+    t.block = &block;
+    t.pc = 0;
+    t.steps = 0;
+    t.groups.assign(1, {});
+    t.products.assign(1, {});
+    t.in_flight.clear();
+    t.is_fenced = false;
+    t.written.clear();
+    t.state = Thread::running;
+    t.id[0] = static_cast<unsigned>(i % extents[0]);
+    t.id[1] = static_cast<unsigned>(i / extents[0] % extents[1]);
+    t.id[2] = static_cast<unsigned>(i / extents[0] / extents[1]);
+  }
+}
+
+}  // namespace
+
+std::string run_ptx(const PtxModule& module, const std::string& entry, const PtxGrid& grid,
+                    const std::vector<uint64_t>& arguments,
+                    const std::function<bool(uint64_t, size_t)>& is_device, PtxTraffic* traffic) {
+  const Function& f = module.functions.at(entry);
+  Block block = make_block(grid, arguments, is_device);
   Traffic counted;
   if (traffic) block.traffic = &counted;
-  const size_t threads = size_t{grid.block[0]} * grid.block[1] * grid.block[2];
   try {
     for (block.id[2] = 0; block.id[2] < grid.grid[2]; ++block.id[2]) {
       for (block.id[1] = 0; block.id[1] < grid.grid[1]; ++block.id[1]) {
         for (block.id[0] = 0; block.id[0] < grid.grid[0]; ++block.id[0]) {
-          // What is not written holds no zeros.
-          block.shared.assign(module.shared_bytes + grid.dynamic_shared, std::byte{0xcd});
-          block.writers.assign(block.shared.size() / 16 + 1, 0);
-          block.mbarriers.clear();
-          block.threads.resize(threads);
-          for (size_t i = 0; i < threads; ++i) {
-            Thread& t = block.threads[i];
-            t.r.assign(f.registers.size(), 0xcdcdcdcdcdcdcdcd);
-            t.local.assign(f.local_bytes, std::byte{0xcd});
-            t.block = &block;
-            t.pc = 0;
-            t.groups.assign(1, {});
-            t.products.assign(1, {});
-            t.in_flight.clear();
-            t.is_fenced = false;
-            t.written.clear();
-            t.state = Thread::running;
-            t.id[0] = static_cast<unsigned>(i % grid.block[0]);
-            t.id[1] = static_cast<unsigned>(i / grid.block[0] % grid.block[1]);
-            t.id[2] = static_cast<unsigned>(i / grid.block[0] / grid.block[1]);
-          }
+          begin(f, module.shared_bytes, block);
           run_block(f, block);
           if (traffic) *traffic = counted.finish();
         }
@@ -412,6 +429,30 @@ std::string run_ptx(const PtxModule& module, const std::string& entry, const Ptx
     return bad.what();
   }
   return "";
+}
+
+PtxCounts count_ptx(const PtxModule& module, const std::string& entry, const PtxGrid& grid,
+                    const std::vector<uint64_t>& arguments,
+                    const std::function<bool(uint64_t, size_t)>& is_device) {
+  const Function& f = module.functions.at(entry);
+  Block block = make_block(grid, arguments, is_device);
+  Counter counter;
+  block.counter = &counter;
+  for (int i = 0; i < 3; ++i)
+    block.id[i] = grid.grid[i] / 2;
+  begin(f, module.shared_bytes, block);
+  std::string problem;
+  try {
+    run_block(f, block);
+  } catch (const Bad& bad) {
+    problem = bad.what();
+  }
+  std::vector<uint64_t> steps;
+  for (const Thread& t : block.threads)
+    steps.push_back(t.steps);
+  PtxCounts counts = counter.finish(steps);
+  counts.problem = problem;
+  return counts;
 }
 
 }  // namespace mcc::test

@@ -34,6 +34,18 @@ uint64_t swizzled(uint64_t address, uint32_t row_bytes) {
   return units == 0 ? address : address ^ (address / 128 % units) * 16;
 }
 
+// The rows of a box, as far as they lie in the matrix.
+void count_box(const Thread& t, size_t step, const PtxTensorMap& m, int64_t left, int64_t top) {
+  const int64_t begin = std::max<int64_t>(left, 0);
+  const int64_t end = std::min(left + int64_t{m.box_width}, static_cast<int64_t>(m.width));
+  const int64_t last = std::min(top + int64_t{m.box_height}, static_cast<int64_t>(m.height));
+  for (int64_t row = std::max<int64_t>(top, 0); row < last && begin < end; ++row) {
+    const auto at = static_cast<uint64_t>(row) * m.pitch + static_cast<uint64_t>(begin) * m.element_bytes;
+    t.block->counter->access(step, t.block->place_of(t), m.address + at,
+                             static_cast<uint64_t>(end - begin) * m.element_bytes, false);
+  }
+}
+
 }  // namespace
 
 // mbarrier.init.shared::cta.b64 [m], count; mbarrier.arrive.expect_tx.shared::cta.b64 _, [m], bytes;
@@ -80,6 +92,7 @@ void Parser::decode_bulk(Function& f, Step& step, const std::vector<std::string>
   if (from.size() != 2) throw Bad("bulk copy");
   const std::vector<std::string> place = split(from[1].substr(1, from[1].size() - 2), ',');
   if (place.size() != 2) throw Bad("coordinates");
+  const size_t number = static_cast<size_t>(&step - f.steps.data());
   step.run = [=, to = address(f, a[0]), map = read(f, from[0]), column = read(f, place[0]),
               row = read(f, place[1]), mbarrier = address(f, a[2])](Thread& t) {
     PtxTensorMap m;
@@ -109,6 +122,7 @@ void Parser::decode_bulk(Function& f, Step& step, const std::vector<std::string>
       }
     }
     bar.bytes -= static_cast<int64_t>(m.box_height * row_bytes);
+    if (t.block->counter) count_box(t, number, m, left, top);
   };
 }
 

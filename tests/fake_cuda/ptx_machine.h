@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include "fake_cuda/ptx.h"
+#include "fake_cuda/ptx_counts.h"
 
 namespace mcc::test::ptx {
 
@@ -40,6 +41,7 @@ struct Thread {
   std::vector<std::byte> local;
   Block* block = nullptr;
   size_t pc = 0;
+  uint64_t steps = 0;  // that it has made
   unsigned id[3] = {};
   std::vector<std::vector<AsyncCopy>> groups{1};  // the last one is open
   std::vector<std::vector<Product>> products{1};  // the same
@@ -95,6 +97,8 @@ struct Block {
   const std::function<bool(uint64_t, size_t)>* is_device = nullptr;
   std::vector<Thread> threads;
   Traffic* traffic = nullptr;
+  Counter* counter = nullptr;
+  size_t place_of(const Thread& t) const { return static_cast<size_t>(&t - threads.data()); }
 };
 
 using Read = std::function<uint64_t(const Thread&)>;

@@ -74,13 +74,15 @@ void Parser::decode_mma(Function& f, Step& step, const std::vector<std::string>&
   together(f, step, [=, each = kind->second.second](const auto& lanes) {
     expect_warp(lanes);
     const size_t half = 4 * each;
+    if (Counter* counter = lanes.at(0)->block->counter) counter->multiply(16 * 8 * 16);
     std::vector<double> x(16 * 2 * half), y(8 * 2 * half);
     for (const auto& [lane, t] : lanes) {
       for (size_t k = 0; k < each; ++k) {
         const size_t row = lane / 4, column = lane % 4 * each + k;
         for (size_t r = 0; r < 4; ++r)
           x[(row + r % 2 * 8) * 2 * half + column + r / 2 * half] =
-              is_left_unsigned ? static_cast<double>(t->r[left[r]] >> (8 * k) & 255) : number(t->r[left[r]], k);
+              is_left_unsigned ? static_cast<double>(t->r[left[r]] >> (8 * k) & 255)
+                               : number(t->r[left[r]], k);
         for (size_t r = 0; r < 2; ++r)
           y[row * 2 * half + column + r * half] = number(t->r[right[r]], k);
       }
@@ -260,6 +262,7 @@ void Parser::decode_wgmma(Function& f, Step& step, const std::vector<std::string
       count_rows(any, left, kRows, kDepth, a_is_mn_major);
       count_rows(any, right, columns, kDepth, b_is_mn_major);
     }
+    if (any.block->counter) any.block->counter->multiply(kRows * columns * kDepth);
     for (size_t row = 0; row < kRows; ++row) {
       for (size_t column = 0; column < columns; ++column) {
         Thread& t = *threads.at(row / 16 * 32 + row % 8 * 4 + column % 8 / 2);

@@ -63,10 +63,10 @@ void Parser::decode_async(Function& f, Step& step, const std::vector<std::string
       if (from(t) % size != 0)
         throw Bad("an address that is not aligned to " + std::to_string(size) + " bytes");
       if (count > 0) std::memcpy(copy.bytes.data(), reinterpret_cast<const void*>(from(t)), count);
-      if (t.block->traffic) {
-        const auto thread = static_cast<size_t>(&t - t.block->threads.data());
-        t.block->traffic->copy(number, thread, copy.to, from(t), size, count);
-      }
+      if (t.block->traffic)
+        t.block->traffic->copy(number, t.block->place_of(t), copy.to, from(t), size, count);
+      if (t.block->counter && count > 0)
+        t.block->counter->access(number, t.block->place_of(t), from(t), count, false);
       std::memset(reinterpret_cast<void*>(copy.to), 0xcd, size);
       t.groups.back().push_back(std::move(copy));
     };
@@ -114,6 +114,11 @@ void Parser::decode_memory(Function& f, Step& step, const std::vector<std::strin
     if (address % size != 0)
       throw Bad("an address that is not aligned to " + std::to_string(size) + " bytes");
   };
+  auto count = [=, number = static_cast<size_t>(&step - f.steps.data())](const Thread& t, uint64_t address,
+                                                                         size_t size) {
+    if (t.block->counter && space == "global")
+      t.block->counter->access(number, t.block->place_of(t), address, size, !is_load);
+  };
   if (is_load) {
     std::vector<size_t> to;
     for (const std::string& n : names)
@@ -121,6 +126,7 @@ void Parser::decode_memory(Function& f, Step& step, const std::vector<std::strin
     step.run = [=](Thread& t) {
       const uint64_t address = base(t) + static_cast<uint64_t>(offset);
       check(t, address, bytes * to.size());
+      count(t, address, bytes * to.size());
       for (size_t i = 0; i < to.size(); ++i) {
         uint64_t value = 0;
         std::memcpy(&value, reinterpret_cast<const void*>(address + i * bytes), bytes);
@@ -136,6 +142,7 @@ void Parser::decode_memory(Function& f, Step& step, const std::vector<std::strin
     step.run = [=](Thread& t) {
       const uint64_t address = base(t) + static_cast<uint64_t>(offset);
       check(t, address, bytes * from.size());
+      count(t, address, bytes * from.size());
       if (space != "global" && space != "local") write_shared(t, address, bytes * from.size());
       for (size_t i = 0; i < from.size(); ++i) {
         const uint64_t value = from[i](t);

@@ -8,10 +8,8 @@ namespace mcc::test::ptx {
 
 namespace {
 
-constexpr uint64_t kSector = 32;  // bytes that global memory moves at once
 constexpr uint64_t kWidth = 128;  // of all banks of shared memory
 constexpr uint64_t kBank = 4;
-constexpr size_t kWarp = 32;
 
 // Passes in which shared memory serves these accesses together: as many as one bank has words of.
 uint64_t passes(const std::vector<std::pair<uint64_t, size_t>>& accesses) {
@@ -48,8 +46,7 @@ PtxTraffic Traffic::finish() {
     uint64_t bytes = 0;
     for (const Copy& c : copies) {
       bytes += c.used;
-      for (uint64_t at = c.from / kSector; c.used > 0 && at <= (c.from + c.used - 1) / kSector; ++at)
-        sectors.insert(at);
+      add_sectors(sectors, c.from, c.used);
     }
     total_.copies += 1;
     total_.copied_bytes += bytes;
