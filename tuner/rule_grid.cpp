@@ -103,6 +103,56 @@ std::vector<std::string> outermost_loops(const Schedule& s) {
   return out;
 }
 
+constexpr int64_t kFewResults = 16;  // that each thread of a block may have for itself
+
+// A long reduction to few results below a loop over blocks: the threads of the block share it out, and all of them get the results.
+bool reduce_by_threads(Draft& draft, const std::string& host, const std::string& block, const std::vector<const For*>& own,
+                       int64_t threads) {
+  Schedule& s = draft.schedule;
+  std::vector<std::string> results, reduced;
+  for (const For* loop : own)
+    (axes_bound_to(*s.find_block(block), loop->var).reduce ? reduced : results).push_back(loop->var.name());
+  const Buffer made = only_buffer_written(*s.find_block(block));
+  if (reduced.empty() || bit_width(made.element()) != 32 || is_output(s.func(), made) ||
+      results_of(s, results) > kFewResults || results_of(s, reduced) < 2 * int64_t{draft.target.gpu.warp})
+    return false;
+  // Readers elsewhere would need it in memory.
+  for (const std::string& reader : s.consumers(block)) {
+    const std::vector<std::string> around = s.loop_names_of(reader);
+    if (std::find(around.begin(), around.end(), host) == around.end()) return false;
+  }
+  while (threads > draft.target.gpu.warp && threads >= results_of(s, reduced))
+    threads /= 2;
+  const std::string k = block + ".k", part = block + ".part", turn = k + ".n", share = k + ".t", sum = share + "_1";
+  return try_all(draft, [&] {
+    std::vector<std::string> order = results;
+    order.insert(order.end(), reduced.begin(), reduced.end());
+    if (order.size() > 1 && !try_step(draft, Reorder{order})) return false;
+    if (reduced.size() > 1 && !try_step(draft, Fuse{reduced, k})) return false;
+    must_step(draft, Split{reduced.size() > 1 ? k : reduced[0], {0, threads}, {turn, share}});
+    must_step(draft, Rfactor{block, share, part, 0});
+    if (!draft.refusal) return false;
+    // The parts, by thread; then their sum.
+    order = {share};
+    std::vector<std::string> sums;
+    for (const std::string& loop : s.loop_names_of(part)) {
+      const bool is_of_part = block_sites(s.find_loop(loop)->body).size() == 1;
+      if (is_of_part && loop != share) order.push_back(loop);
+    }
+    must_step(draft, Reorder{order});
+    must_step(draft, Bind{share, "thread.x"});
+    must_step(draft, DecomposeReduction{part, turn});
+    for (const std::string& loop : s.loop_names_of(block)) {
+      if (loop != sum && block_sites(s.find_loop(loop)->body).size() == 1) sums.push_back(loop);
+    }
+    must_step(draft, DecomposeReduction{block, sums.empty() ? sum : sums[0]});
+    must_step(draft, Bind{sum, "thread.x"});
+    must_step(draft, SetScope{part, "local"});
+    must_step(draft, SetScope{made.name(), "local"});
+    return static_cast<bool>(draft.refusal);
+  });
+}
+
 // Below a loop over blocks: each outermost nest of spatial loops over all threads of the block.
 void spread_over_threads(Draft& draft, const std::string& host, int64_t threads) {
   std::vector<std::string> blocks;
@@ -117,7 +167,7 @@ void spread_over_threads(Draft& draft, const std::string& host, int64_t threads)
     while (first > 0 && block_sites(loops[first - 1]->body).size() == 1 && !is_block_loop(*loops[first - 1]))
       --first;
     std::vector<const For*> own(loops.begin() + static_cast<std::ptrdiff_t>(first), loops.end());
-    if (own.empty()) continue;
+    if (own.empty() || reduce_by_threads(draft, host, block, own, threads)) continue;
     std::vector<std::string> spread = free_loops(own, Stmt(own[0]));
     if (spread.empty()) continue;
     const std::string outer = own[0]->var.name();

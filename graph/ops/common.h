@@ -1,6 +1,8 @@
 // What operators share: checks with good messages for infer(), and broadcasting, casting and constants for compute().
 #pragma once
 
+#include <limits>
+
 #include "graph/op.h"
 #include "tensor/build.h"
 
@@ -36,6 +38,16 @@ bool expect_same_dim(InferContext& c, const Expr& a, const Expr& b, std::string_
 std::optional<int> checked_axis(InferContext& c, int64_t axis, int rank);
 // The same without a check, for compute().
 inline int normal_axis(int64_t axis, int rank) { return static_cast<int>(axis < 0 ? axis + rank : axis); }
+
+// Of positions along a dimension, between operators that look for them: 32 bits where these are enough, since vectors, and the
+// threads of a GPU, exchange no others. And one behind all of them.
+inline ElementType position_type(const Expr& extent) {
+  int64_t n = 0;
+  return tensor::as_int(extent, &n) && n < std::numeric_limits<int32_t>::max() ? ElementType::i32 : ElementType::i64;
+}
+inline int64_t position_beyond(ElementType type) {
+  return type == ElementType::i32 ? std::numeric_limits<int32_t>::max() : std::numeric_limits<int64_t>::max();
+}
 std::optional<std::vector<int>> checked_axes(InferContext& c, const std::vector<int64_t>& axes, int rank);
 
 // The values of an integer input; what names it in the message when it is not known at compile time.

@@ -187,12 +187,8 @@ void compute_arg(ComputeContext& c) {
   bool last = c.attributes().integer("select_last_index", 0) != 0;
   Buffer extreme = reduce_axes(c, "extreme", in.element, axis, reducer,
                                [&](Axes, const std::vector<Expr>& at) { return c.at(0, at); });
-  // Positions of 32 bits, where these are enough: vectors, and the threads of a GPU, exchange no others.
-  int64_t extent = 0;
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  const bool is_narrow = as_int(in.shape[k], &extent) && extent < kMost;
-  const ElementType type = is_narrow ? ElementType::i32 : ElementType::i64;
-  Expr none = last ? Expr(-1) : Expr(is_narrow ? kMost : std::numeric_limits<int64_t>::max());
+  const ElementType type = position_type(in.shape[k]);
+  Expr none = last ? Expr(-1) : Expr(position_beyond(type));
   Buffer position = reduce_axes(c, "position", type, axis, last ? Reducer::max : Reducer::min,
                                 [&](Axes i, const std::vector<Expr>& at) {
                                   Expr x = c.at(0, at);
@@ -200,7 +196,7 @@ void compute_arg(ComputeContext& c) {
                                   if (is_float(in.element)) found = found || call(Intrinsic::is_nan, {x});
                                   return select(found, cast(type, at[k]), cast(type, none));
                                 });
-  if (!is_narrow) return c.set_output(0, position);
+  if (type == ElementType::i64) return c.set_output(0, position);
   c.set_output(0, c.builder.compute("wide", ElementType::i64, c.output_type(0).shape, [&](Axes i) {
     return cast(ElementType::i64, load(position, to_vector(i)));
   }));

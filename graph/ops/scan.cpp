@@ -99,7 +99,9 @@ void compute_top_k(ComputeContext& c) {
   Shape history = outer;
   history.insert(history.begin(), out.shape[axis] + 1);
   Buffer best = c.builder.new_buffer("best", in.element, history);
-  Buffer position = c.builder.new_buffer("position", ElementType::i64, history);
+  const ElementType index = position_type(in.shape[axis]);
+  const int64_t beyond = position_beyond(index);
+  Buffer position = c.builder.new_buffer("position", index, history);
   std::vector<tensor::FuncBuilder::AxisSpec> axes;
   for (size_t k = 0; k < outer.size(); ++k)
     axes.push_back({text("i", k), outer[k], AxisKind::spatial});
@@ -117,22 +119,22 @@ void compute_top_k(ComputeContext& c) {
   Expr worst = tensor::identity(reducer, in.element);
   Expr limit = tensor::identity(largest ? Reducer::min : Reducer::max, in.element);
   c.builder.block("before_values", axes, [&](Axes i) { return Store::make(best, entry(0, i), limit); });
-  c.builder.block("before_positions", axes, [&](Axes i) { return Store::make(position, entry(0, i), -1); });
+  c.builder.block("before_positions", axes, [&](Axes i) { return Store::make(position, entry(0, i), cast(index, -1)); });
   c.builder.serial_loop("t", out.shape[axis], [&](const Expr& t) {
     auto follows = [&](Axes i, const Expr& x, const Expr& r) {
       Expr last = load(best, entry(t, i));
-      return (largest ? x < last : x > last) || (x == last && r > load(position, entry(t, i)));
+      return (largest ? x < last : x > last) || (x == last && cast(index, r) > load(position, entry(t, i)));
     };
     Buffer value =
         c.builder.reduce("extreme", in.element, outer, {in.shape[axis]}, reducer, [&](Axes i, Axes r) {
           Expr x = element(i, r[0]);
           return select(follows(i, x, r[0]), x, worst);
         });
-    Buffer first = c.builder.reduce("first", ElementType::i64, outer, {in.shape[axis]}, Reducer::min,
+    Buffer first = c.builder.reduce("first", index, outer, {in.shape[axis]}, Reducer::min,
                                     [&](Axes i, Axes r) {
                                       Expr x = element(i, r[0]);
                                       Expr found = follows(i, x, r[0]) && x == load(value, to_vector(i));
-                                      return select(found, r[0], std::numeric_limits<int64_t>::max());
+                                      return select(found, cast(index, r[0]), cast(index, beyond));
                                     });
     c.builder.block("keep_value", axes,
                     [&](Axes i) { return Store::make(best, entry(t + 1, i), load(value, to_vector(i))); });
@@ -140,15 +142,15 @@ void compute_top_k(ComputeContext& c) {
       return Store::make(position, entry(t + 1, i), load(first, to_vector(i)));
     });
   });
-  auto result = [&](const std::string& name, const Buffer& from) {
-    return c.builder.compute(name, from.element(), out.shape, [&](Axes i) {
+  auto result = [&](const std::string& name, const Buffer& from, ElementType type) {
+    return c.builder.compute(name, type, out.shape, [&](Axes i) {
       std::vector<Expr> at = to_vector(i);
       at.erase(at.begin() + static_cast<std::ptrdiff_t>(axis));
-      return load(from, entry(i[axis] + 1, at));
+      return cast(type, load(from, entry(i[axis] + 1, at)));
     });
   };
-  if (c.has_output(0)) c.set_output(0, result("values", best));
-  if (c.has_output(1)) c.set_output(1, result("indices", position));
+  if (c.has_output(0)) c.set_output(0, result("values", best, in.element));
+  if (c.has_output(1)) c.set_output(1, result("indices", position, ElementType::i64));
 }
 
 OpDef top_k_op() {

@@ -11,7 +11,8 @@
 //
 // 1. The block has an init that stores a constant, and updates by b[i] = b[i] op x (op: + * min max && ||).
 // 2. Only reduce axes are bound to the loop, and spatial and reduce axes share no loop.
-// 3. No reduce loop of the block is around the place of the new loops.
+// 3. No reduce loop of the block is around the place of the new loops; all its scan loops are, and its buffer has one place for all
+//    of their iterations.
 // 4. axis is a position in the buffer's shape, or the one behind the last; the name is new.
 // 5. No condition of the block's predicate mixes reduce loops with others.
 #include <algorithm>
@@ -71,6 +72,24 @@ Outcome examine(const Rfactor& step, const std::vector<BlockSite>& sites, Reduct
   int64_t rank = r->update.buffer.rank();
   if (step.axis < 0 || step.axis > rank) {
     return refuse(RefusalCode::bad_argument, text("expected an axis of 0 to ", rank, ", got ", step.axis));
+  }
+  return applied();
+}
+
+// Each iteration of a scan reduces anew: the partial results are of one iteration.
+Outcome check_scans(const Reduction& r, size_t depth) {
+  const Block& block = *r.site->block;
+  for (size_t i = 0; i < block.axes.size(); ++i) {
+    if (block.axes[i].kind != AxisKind::scan) continue;
+    bool is_around = std::none_of(r.update.indices.begin(), r.update.indices.end(),
+                                  [&](const Expr& index) { return uses_var(index, block.axes[i].var); });
+    for (size_t n = depth; n < r.site->loops.size(); ++n)
+      is_around &= !uses_var(block.values[i], r.site->loops[n]->var);
+    if (!is_around) {
+      return refuse(RefusalCode::dependence,
+                    text("expected the scan along ", block.axes[i].var.name(), " around the new loops, and results of block ",
+                         block.name, " for one iteration of it, got another form"));
+    }
   }
   return applied();
 }
@@ -162,9 +181,14 @@ Stmt make_final(const Rfactor& step, const Reduction& r, const Buffer& partial, 
     axes[a.var.get()] = var;
     block->axes.push_back({var, a.domain, AxisKind::spatial});
   }
+  block->values = binding.values;
+  for (size_t i = 0; i < old.axes.size(); ++i) {
+    if (old.axes[i].kind != AxisKind::scan) continue;
+    block->axes.push_back({Var(old.axes[i].var.name()), old.axes[i].domain, AxisKind::scan});
+    block->values.push_back(old.values[i]);
+  }
   Var lane(name_in_block(r.factored->var.name(), step.block));
   block->axes.push_back({lane, {r.factored->min, r.factored->extent}, AxisKind::reduce});
-  block->values = binding.values;
   block->values.push_back(r.factored->min + loop);
   block->predicate = binding.predicate;
   std::vector<Expr> indices;
@@ -189,18 +213,16 @@ Outcome apply_step(const Rfactor& step, Schedule& schedule) {
   names.unique(step.name);
   Anchor anchor = outermost_nest(sites, *r.site, r.update.buffer, false);
   for (size_t i = 0; i < anchor.depth; ++i) {
-    AxisKinds kinds = axes_bound_to(*r.site->block, r.site->loops[i]->var);
-    if (kinds.reduce || kinds.scan) {
-      return refuse(
-          RefusalCode::dependence,
-          text("expected no reduce or scan loop around the new loops, got ", r.site->loops[i]->var.name()));
+    if (axes_bound_to(*r.site->block, r.site->loops[i]->var).reduce) {
+      return refuse(RefusalCode::dependence,
+                    text("expected no reduce loop around the new loops, got ", r.site->loops[i]->var.name()));
     }
   }
+  if (Outcome o = check_scans(r, anchor.depth); !o) return o;
   std::optional<Binding> binding = visit_instances(f, *r.site, anchor.depth, step.block, names);
-  if (!binding || !axes_of_kind(*r.site->block, AxisKind::scan).empty()) {
+  if (!binding) {
     return refuse(RefusalCode::not_affine,
-                  text("expected block ", step.block,
-                       " without scan axes and conditions that mix loops, got one with"));
+                  text("expected block ", step.block, " without conditions that mix loops, got one with"));
   }
   std::vector<Expr> shape = with_inserted(r.update.buffer.shape(), step.axis, r.factored->extent);
   Buffer partial(step.name, r.update.buffer.element(), std::move(shape));
