@@ -8,6 +8,7 @@ namespace {
 void infer_matmul(InferContext& c) {
   TensorType type = c.input(0);
   type.shape.back() = Expr(c.attributes().integer("columns", 0));
+  type.element = contraction_result(c);
   c.set_output(0, type);
 }
 

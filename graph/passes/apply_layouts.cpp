@@ -75,7 +75,7 @@ class ApplyLayouts {
     const Node node = g_.node(id);
     switch (node.op->layout) {
       case LayoutRole::matmul:
-        return !is_gpu_ && pack_matmul(id);
+        return is_gpu_ ? put_in_columns(id) : pack_matmul(id);
       case LayoutRole::gemm:
         return !is_gpu_ && pack_gemm(id);
       case LayoutRole::convolution:
@@ -254,6 +254,20 @@ class ApplyLayouts {
     const Node node = g_.node(id);
     if (!is_packable(node.inputs[1]) || shape(node.inputs[0]).size() < 2) return false;
     replace(id, emit_matmul(node, plain(node.inputs[0]), node.inputs[1], false));
+    return true;
+  }
+
+  // Weights of 16 bits for tensor cores of GPUs: each column side by side, as those of convolutions.
+  bool put_in_columns(NodeId id) {
+    const Node node = g_.node(id);
+    const ValueId w = node.inputs[1];
+    if (!is_packable(w) || shape(node.inputs[0]).size() < 2 || bit_width(g_.value(w).type.element) != 16) return false;
+    Attributes pack, a;
+    pack.set("block", int64_t{1});
+    a.set("columns", static_shape(shape(w))[1]);
+    if (node.attributes.integer(kWideResult, 0) != 0) a.set(kWideResult, int64_t{1});
+    const ValueId packed = emit(g_, "mcc", "PackMatrix", node.name + ".packed", {w}, pack);
+    replace(id, emit(g_, "mcc", "MatMul", node.name, {plain(node.inputs[0]), packed}, a));
     return true;
   }
 

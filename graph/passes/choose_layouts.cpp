@@ -65,10 +65,10 @@ double other_us(const Graph& g, const tensor::Target& t) {
   return moved / (t.l2.gb_per_s * kMovingShare * 1e3) + pooling_cycles / (t.ghz * 1e3);
 }
 
-bool has_narrow_convolution(const Graph& g) {
+bool has_narrow_product(const Graph& g) {
   return std::any_of(g.nodes.begin(), g.nodes.end(), [&](const Node& node) {
-    return !node.dead && node.op->layout == LayoutRole::convolution &&
-           bit_width(g.value(node.inputs[0]).type.element) == 16;
+    const bool is_product = !node.dead && (node.op->layout == LayoutRole::convolution || node.op->layout == LayoutRole::matmul);
+    return is_product && bit_width(g.value(node.inputs[0]).type.element) == 16;
   });
 }
 
@@ -152,7 +152,7 @@ void choose_layouts(Graph& graph, const tensor::Target& target, bool strict) {
   // Blocks and packed operands are for vectors of a CPU. The threads of a GPU read neighbours of plain tensors together; what
   // its tensor cores multiply they fetch in vectors along the channels.
   const bool is_gpu = target.kind == tensor::TargetKind::cuda;
-  if (is_gpu && (target.gpu.sm() < 80 || !has_narrow_convolution(graph))) return;
+  if (is_gpu && (target.gpu.sm() < 80 || !has_narrow_product(graph))) return;
   graph = ChooseLayouts(graph, target, strict).run();
 }
 
