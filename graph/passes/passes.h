@@ -31,6 +31,9 @@ void simplify_algebra(Graph& graph);
 // addition. A multiplication or addition by a channel constant after a convolution folds in too. Rounding may change.
 void fold_scales(Graph& graph);
 
+// On GPUs, products of one value with several constant matrices, none of which fills the GPU, become one product, and its parts.
+void merge_products(Graph& graph, const tensor::Target& target);
+
 // The products around a softmax along rows (attention: scores, scale and masks, softmax, product with the values), in f32
 // and of static shapes, become mcc.Attention (graph/ops/mcc_attention.cpp). Rounding may change; what is not a number in the
 // graph (a row that is masked with -inf throughout) is not a number in the operator.

@@ -34,6 +34,7 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     step("trim_windows", [&] { trim_windows(graph); });
     step("sink_transposes", [&] { sink_transposes(graph); });
     step("simplify_algebra", [&] { simplify_algebra(graph); });
+    step("merge_products", [&] { merge_products(graph, options.target); });
     if (!options.strict) step("fold_scales", [&] { fold_scales(graph); });
     if (!options.strict) step("split_conv_transpose", [&] { split_conv_transpose(graph); });
     step("fold_constants", fold);

@@ -85,6 +85,7 @@ constexpr Pass kPasses[] = {
     {"sink_transposes", [](Graph& g, const Setting&) { sink_transposes(g); }},
     {"fold_scales", [](Graph& g, const Setting&) { fold_scales(g); }},
     {"split_conv_transpose", [](Graph& g, const Setting&) { split_conv_transpose(g); }},
+    {"merge_products", [](Graph& g, const Setting& s) { merge_products(g, s.target); }},
     {"fuse_attention", [](Graph& g, const Setting&) { fuse_attention(g); }},
     {"apply_layouts",
      [](Graph& g, const Setting& s) {
