@@ -51,6 +51,9 @@ bool schedule_grid_windows(Draft& draft, const std::string& block);
 // A block that writes along one axis what it reads along another: square tiles by way of shared memory.
 bool schedule_grid_transposition(Draft& draft, const std::string& block);
 
+// Sums of a recurrence's steps: weights whose rows lie along the sum are stored so that threads next to each other read neighbours.
+void prepare_recurrences(Draft& draft);
+
 // ---- Shared by the rules ----
 
 // Threads of a block for this many independent results: enough for a block, as long as all multiprocessors get one.

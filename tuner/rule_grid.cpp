@@ -394,6 +394,7 @@ void schedule_grid_rest(Draft& draft) {
       if (!schedule_grid_columns(draft, block) && !schedule_grid_windows(draft, block)) schedule_grid_transposition(draft, block);
     }
   }
+  prepare_recurrences(draft);
   bind_rest(draft);
 }
 

@@ -1,0 +1,104 @@
+// Sums inside of the loop over a recurrence's steps (LSTM, GRU, RNN), one result a thread of the single block that makes the steps
+// (bind_rest). ONNX stores a weight's row along the sum, so that neighbouring threads would read places a row apart, a sector for
+// each: rows and columns of such weights change places, and the sum becomes straight code, whose loads do not wait for each other.
+#include <algorithm>
+
+#include "support/text.h"
+#include "tensor/schedule/tree.h"
+#include "tensor/schedule/weight_order.h"
+#include "tuner/grid_rules.h"
+
+namespace mcc::tuner {
+
+using namespace tensor;
+
+namespace {
+
+constexpr int64_t kUnrolled = 8;
+
+struct Sum {
+  std::string block;
+  AxisInfo along;  // the innermost reduce axis
+  Buffer weight;
+  std::vector<int64_t> strides;  // of the weight, of the axis of neighbouring results and of the sum
+};
+
+// A sum under a loop over steps that reads a weight along itself; empty for any other block.
+std::optional<Sum> sum_of_step(const Schedule& s, const std::string& block) {
+  const std::vector<Axis>& axes = s.find_block(block)->axes;
+  std::optional<BlockInfo> info = analyze(s, block);
+  const bool is_in_steps = !axes.empty() && axes[0].kind == AxisKind::scan;
+  if (!info || !is_in_steps || !info->is_reduction || !info->axes.back().is_reduce) return std::nullopt;
+  const auto row =
+      std::find(info->store.strides.begin(), info->store.strides.end(), 1) - info->store.strides.begin();
+  const auto result = static_cast<size_t>(row);
+  if (result >= info->axes.size() || info->axes[result].is_reduce) return std::nullopt;
+  for (const Access& load : info->loads) {
+    if (is_weight(s.func(), load.buffer) && load.strides.back() == 1 && load.strides[result] > 1)
+      return Sum{block, info->axes.back(), load.buffer, {load.strides[result], 1}};
+  }
+  return std::nullopt;
+}
+
+// The map that exchanges the dimensions with these strides; empty where the buffer has no such ones.
+std::string exchanging(const Buffer& buffer, const std::vector<int64_t>& strides) {
+  std::vector<std::string> from;
+  std::vector<size_t> dims(strides.size(), buffer.shape().size());
+  int64_t stride = 1;
+  for (size_t n = buffer.shape().size(); n-- > 0;) {
+    int64_t extent = 0;
+    if (!as_int(buffer.shape()[n], &extent)) return "";
+    for (size_t k = 0; k < strides.size(); ++k)
+      if (strides[k] == stride && extent > 1) dims[k] = n;
+    stride *= extent;
+    from.insert(from.begin(), text("d", n));
+  }
+  if (std::find(dims.begin(), dims.end(), buffer.shape().size()) != dims.end()) return "";
+  std::vector<std::string> to = from;
+  std::swap(to[dims[0]], to[dims[1]]);
+  return text("(", join(from, ", "), ") -> (", join(to, ", "), ")");
+}
+
+// Blocks that read the buffer.
+size_t readers(const Schedule& s, const Buffer& buffer) {
+  size_t found = 0;
+  for (const std::string& name : s.block_names()) {
+    const std::vector<Region>& reads = s.find_block(name)->reads;
+    found +=
+        std::any_of(reads.begin(), reads.end(), [&](const Region& r) { return r.buffer.same_as(buffer); })
+            ? 1
+            : 0;
+  }
+  return found;
+}
+
+}  // namespace
+
+void prepare_recurrences(Draft& draft) {
+  Schedule& s = draft.schedule;
+  std::vector<Sum> sums;
+  for (const std::string& block : s.block_names()) {
+    if (std::optional<Sum> sum = sum_of_step(s, block)) sums.push_back(*sum);
+  }
+  std::vector<Buffer> stored;
+  for (const Sum& sum : sums) {
+    if (std::any_of(stored.begin(), stored.end(), [&](const Buffer& b) { return b.same_as(sum.weight); }))
+      continue;
+    stored.push_back(sum.weight);
+    // All readers walk it alike: none has its sectors scattered instead.
+    const auto alike = std::count_if(sums.begin(), sums.end(), [&](const Sum& other) {
+      return other.weight.same_as(sum.weight) && other.strides == sum.strides;
+    });
+    const std::string map = exchanging(sum.weight, sum.strides);
+    if (map.empty() || readers(s, sum.weight) != static_cast<size_t>(alike)) continue;
+    try_step(draft, TransformLayout{sum.weight.name(), map});
+  }
+  for (const Sum& sum : sums) {
+    const std::string inside = sum.along.loop + ".in";
+    if (sum.along.extent % kUnrolled == 0 &&
+        try_step(draft, Split{sum.along.loop, {0, kUnrolled}, {sum.along.loop, inside}}))
+      must_step(draft, Unroll{inside});
+  }
+}
+
+}  // namespace mcc::tuner
