@@ -52,6 +52,9 @@ void expand_fourier(Graph& graph);
 // Convolutions and poolings without the taps of their windows that never meet the input.
 void trim_windows(Graph& graph);
 
+// On GPUs, ScatterND at constant positions that fill a box of the data becomes a concatenation, of which each result has a thread.
+void place_updates(Graph& graph, const tensor::Target& target);
+
 // Gives the operands of matrix products, convolutions (not in groups) and attention a narrower float type: f16, bf16 or tf32. They
 // sum in f32; everything else stays as it is, inputs and outputs of the model too. f32: nothing changes.
 void lower_precision(Graph& graph, ElementType type);

@@ -32,6 +32,7 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     step("eliminate_common_subexpressions", [&] { eliminate_common_subexpressions(graph); });
     step("expand_fourier", [&] { expand_fourier(graph); });
     step("trim_windows", [&] { trim_windows(graph); });
+    step("place_updates", [&] { place_updates(graph, options.target); });
     step("sink_transposes", [&] { sink_transposes(graph); });
     step("simplify_algebra", [&] { simplify_algebra(graph); });
     step("merge_products", [&] { merge_products(graph, options.target); });

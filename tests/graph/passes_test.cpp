@@ -82,6 +82,7 @@ constexpr Pass kPasses[] = {
     {"eliminate_common_subexpressions", [](Graph& g, const Setting&) { eliminate_common_subexpressions(g); }},
     {"expand_fourier", [](Graph& g, const Setting&) { expand_fourier(g); }},
     {"trim_windows", [](Graph& g, const Setting&) { trim_windows(g); }},
+    {"place_updates", [](Graph& g, const Setting& s) { place_updates(g, s.target); }},
     {"sink_transposes", [](Graph& g, const Setting&) { sink_transposes(g); }},
     {"fold_scales", [](Graph& g, const Setting&) { fold_scales(g); }},
     {"split_conv_transpose", [](Graph& g, const Setting&) { split_conv_transpose(g); }},
