@@ -296,14 +296,17 @@ std::string divide_sum(Draft& draft, const Product& p, const ProductTime& time_o
   if (!as_int(draft.schedule.find_loop(loop)->extent, &extent)) return p.block;
   const int64_t parts = choose_parts(draft, p, extent, time_of, own_launch);
   const std::string part = p.block + ".part";
-  std::vector<std::string> order = {loop + ".part"};  // outside of the sum
+  // Where each step is a part, the loop itself goes outside: one of a single step would be left that no axis stands for.
+  const bool is_whole = parts == extent;
+  const std::string outer = is_whole ? loop : loop + ".part";
+  std::vector<std::string> order = {outer};  // outside of the sum
   for (size_t n : p.k.axes) {
     if (n < longest) order.push_back(info.axes[n].loop);
   }
   bool is_divided = parts > 1 && try_all(draft, [&] {
-                      return try_step(draft, Split{loop, {parts, 0}, {loop + ".part", loop}}) &&
+                      return (is_whole || try_step(draft, Split{loop, {parts, 0}, {outer, loop}})) &&
                              (order.size() == 1 || try_step(draft, Reorder{order})) &&
-                             try_step(draft, Rfactor{p.block, loop + ".part", part, 0}) &&
+                             try_step(draft, Rfactor{p.block, outer, part, 0}) &&
                              as_product(draft.schedule, part).has_value();
                     });
   return is_divided ? part : p.block;
