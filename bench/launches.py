@@ -18,16 +18,15 @@ from runtimes import Failure, last_line
 
 HERE = pathlib.Path(__file__).resolve().parent
 # Figures of a GPU of the architecture: multiprocessors, GHz and products of 16 bits that one's tensor cores make in a cycle as tensor/gpu.cpp
-# has them (from sm_90a on by warpgroups); the memory's GB/s, and those of the second-level cache, which is where most launches find what the one before has written.
+# has them (from sm_90a on by warpgroups); GB/s of the second-level cache, which is where most launches find what the one before has written.
 GPUS = {
-    "sm_75": {"units": 40, "ghz": 1.59, "fmas": 512, "memory": 320, "cache": 1200, "threads": 1024, "blocks": 16},
-    "sm_80": {"units": 108, "ghz": 1.41, "fmas": 1024, "memory": 1555, "cache": 4000, "threads": 2048, "blocks": 32},
-    "sm_86": {"units": 82, "ghz": 1.7, "fmas": 256, "memory": 936, "cache": 2500, "threads": 1536, "blocks": 16},
-    "sm_89": {"units": 128, "ghz": 2.52, "fmas": 256, "memory": 1008, "cache": 4500, "threads": 1536, "blocks": 24},
-    "sm_90": {"units": 132, "ghz": 1.98, "fmas": 1280, "memory": 3350, "cache": 5500, "threads": 2048, "blocks": 32},
-    "sm_90a": {"units": 132, "ghz": 1.98, "fmas": 2048, "memory": 3350, "cache": 5500, "threads": 2048, "blocks": 32},
+    "sm_75": {"units": 40, "ghz": 1.59, "fmas": 512, "cache": 1200, "threads": 1024, "blocks": 16},
+    "sm_80": {"units": 108, "ghz": 1.41, "fmas": 1024, "cache": 4000, "threads": 2048, "blocks": 32},
+    "sm_86": {"units": 82, "ghz": 1.7, "fmas": 256, "cache": 2500, "threads": 1536, "blocks": 16},
+    "sm_89": {"units": 128, "ghz": 2.52, "fmas": 256, "cache": 4500, "threads": 1536, "blocks": 24},
+    "sm_90": {"units": 132, "ghz": 1.98, "fmas": 1280, "cache": 5500, "threads": 2048, "blocks": 32},
+    "sm_90a": {"units": 132, "ghz": 1.98, "fmas": 2048, "cache": 5500, "threads": 2048, "blocks": 32},
 }
-CACHE_BYTES = 40e6  # what is more than that comes from the memory
 ISSUES = 4  # warps' instructions that a multiprocessor begins in a cycle
 STEP_CYCLES, FIRST_CYCLES = 2.0, 800  # of a warp's instruction when nothing else is there to run; of its first loads and last stores
 LAUNCH_US = 1.0  # between two launches of a graph
@@ -44,7 +43,7 @@ def estimate(launch, gpu):
     return {"issue": launch["steps"] * blocks / (busy * ISSUES) * us,
             "longest": (launch["longest"] * STEP_CYCLES + FIRST_CYCLES) * waves * us,
             "matrix": launch["matrix_fmas"] * blocks / (busy * gpu["fmas"]) * us,
-            "memory": sectors / (gpu["cache"] if sectors < CACHE_BYTES else gpu["memory"]) * 1e-3}
+            "memory": sectors / gpu["cache"] * 1e-3}
 
 
 def waste(launch, kind):
