@@ -64,6 +64,33 @@ class Launches(Case):
                                arch=arch, weights=weights)
             self.assertEqual(sum(launch["matrix_fmas"] * blocks(launch) for launch in found), 128 * 128 * 256)
 
+    # ---- What rules are there for ----
+
+    # Neighbouring threads read neighbours: no more sectors than bytes that threads ask for.
+    def test_recurrence(self):
+        weights = {"w": np.ones((1, 256, 32), np.float32), "r": np.ones((1, 256, 64), np.float32)}
+        nodes = [helper.make_node("LSTM", ["x", "w", "r"], ["", "y"], hidden_size=64)]
+        found = self.count(nodes, [20, 1, 32], [1, 1, 64], weights=weights)
+        steps = max(found, key=lambda launch: launch["loads"])
+        self.assertEqual(blocks(steps), 1)
+        self.assertGreaterEqual(steps["read_bytes"], 20 * 256 * 64 * 4)
+        self.assertLessEqual(steps["waste"][0], 1)
+
+    # Of a sum over three channels and a window of 16 x 16, each row of the window is a part: all are summed at once.
+    def test_parts(self):
+        weights = {"w": np.ones((32, 3, 16, 16), np.float32)}
+        found = self.count([helper.make_node("Conv", ["x", "w"], ["y"], strides=[16, 16])], [1, 3, 48, 48], [1, 32, 3, 3], weights=weights)
+        self.assertEqual([blocks(launch) % 16 for launch in found if launch["loads"] > 16], [0])
+        self.assertEqual(len(found), 2)
+
+    # x[:, 2:6] = u: each element once, by a thread of its own.
+    def test_slices(self):
+        weights = {"u": np.ones((8, 4, 64), np.float32), "at": np.array([[[n, k] for k in range(2, 6)] for n in range(8)])}
+        [launch] = self.count([helper.make_node("ScatterND", ["x", "at", "u"], ["y"])], [8, 16, 64], [8, 16, 64], weights=weights)
+        self.assertEqual(launch["written_bytes"] * blocks(launch), 8 * 16 * 64 * 4)
+        x, y, z = launch["block"]
+        self.assertGreaterEqual(x * y * z * blocks(launch) * 4, 8 * 16 * 64)
+
     def test_estimates(self):
         launch = {"entry": "one_thread", "grid": [1, 1, 1], "block": [1, 1, 1], "longest": 100000, "steps": 100000, "loads": 1,
                   "read_bytes": 4, "read_sectors": 1, "written_bytes": 4, "written_sectors": 1, "matrix_fmas": 0}
