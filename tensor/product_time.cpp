@@ -8,7 +8,6 @@ namespace mcc::tensor {
 
 namespace {
 
-constexpr int64_t kMostStages = 4;
 constexpr ProductTile kSizes[] = {{16, 16, 8, 8, 8},  {16, 16, 8, 8, 16}, {8, 16, 8, 8, 8},  {8, 16, 8, 8, 16}, {8, 8, 8, 8, 16},
                                   {16, 16, 4, 4, 16}, {8, 16, 8, 4, 16},  {8, 16, 4, 4, 16}, {8, 8, 8, 4, 16},  {8, 8, 4, 4, 16},
                                   {16, 8, 4, 4, 16},  {8, 8, 2, 4, 16},   {4, 16, 2, 4, 16}, {4, 8, 4, 4, 16},  {4, 8, 2, 4, 16},
@@ -16,9 +15,9 @@ constexpr ProductTile kSizes[] = {{16, 16, 8, 8, 8},  {16, 16, 8, 8, 16}, {8, 16
 
 // Each in every number of stages, the fewest first.
 constexpr auto kTiles = [] {
-  std::array<ProductTile, std::size(kSizes) * (kMostStages - 1)> tiles{};
+  std::array<ProductTile, std::size(kSizes) * (ProductTile::kMostStages - 1)> tiles{};
   size_t n = 0;
-  for (int64_t stages = 2; stages <= kMostStages; ++stages) {
+  for (int64_t stages = 2; stages <= ProductTile::kMostStages; ++stages) {
     for (ProductTile t : kSizes) {
       t.stages = stages;
       tiles[n++] = t;

@@ -21,7 +21,8 @@ struct ProductExtents {
 };
 
 struct ProductTile {
-  static constexpr int64_t kVector = 4;  // elements of 32 bits that one instruction loads
+  static constexpr int64_t kVector = 4;      // elements of 32 bits that one instruction loads
+  static constexpr int64_t kMostStages = 4;  // of at least 2
 
   int64_t threads_i, threads_j;  // of a block
   int64_t rows, columns;         // of C for each thread; columns in groups of kVector

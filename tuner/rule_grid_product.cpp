@@ -57,7 +57,7 @@ std::vector<Tile> legal_tiles(const ProductExtents& p, const Gpu& gpu) {
       for (int64_t i : {4, 8, 16, 32}) {
         for (int64_t j : {8, 16, 32}) {
           for (int64_t depth : {4, 8, 16, 32}) {
-            for (int64_t stages = 2; stages <= (p.is_async ? 4 : 2); ++stages) {
+            for (int64_t stages = 2; stages <= (p.is_async ? Tile::kMostStages : 2); ++stages) {
               const Tile t{i, j, rows, columns, depth, stages};
               // A block of one warp, or with rows of the result that all lie beyond its end, is another one's waste.
               const bool is_sensible = t.threads() >= gpu.warp && t.threads() <= gpu.threads_per_block &&

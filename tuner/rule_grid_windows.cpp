@@ -62,7 +62,7 @@ bool schedule_grid_windows(Draft& draft, const std::string& block) {
   const int64_t most = row ? most_lanes(*info, *row) : 1;
   // As many lanes and results as leave each multiprocessor some warps.
   const int64_t fewest = int64_t{8} * gpu.warp * gpu.multiprocessors;
-  if (most == 1 || info->spatial / 2 < fewest / 2) return false;
+  if (most == 1 || info->spatial < fewest) return false;
   return try_all(draft, [&] {
     sum_in_register(draft, block);
     const std::string take = epilogue_of(s, block);

@@ -24,6 +24,8 @@ inline constexpr const char* kStages = "stages";
 //   bulk_init(full[..]), fence_async, barrier, for s in n - 1: bulk_expect(full[s]), bulk_copy(a of stage s)
 //   for k in K: bulk_wait(full[k %% n], k // n %% 2), use, wgmma_wait(acc, 1), barrier, stage (k + n - 1) %% n gets its boxes
 //   wgmma_wait(acc, 0)
+// Such copies for the only step that there is, of which no loop is left, are made where they stand, and waited for:
+//   bulk_init(full[0]), fence_async, barrier, bulk_expect(full[0]), bulk_copy(a), bulk_wait(full[0], 0)
 // Conditions of a whole vector become those of its copy, which stores zeros where they do not hold.
 // What cannot be copied asynchronously (conversions, elements of less than 4 bytes, vectors at odd places) is loaded there, into
 // registers where it does not need too many, and stored behind the use. Other loops, and all loops where the GPU is older than sm_80, stay as they are.
