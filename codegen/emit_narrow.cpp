@@ -78,7 +78,7 @@ KernelEmitter::Bounded KernelEmitter::emit_bounded(const Expr& e) {
 
 KernelEmitter::Bounded KernelEmitter::bounded_binary(const Binary& n) {
   Bounded a = emit_bounded(n.a), b = emit_bounded(n.b);
-  auto in_64_bits = [&]() -> Bounded { return {int_binary(n, widen(a), widen(b))}; };
+  auto in_64_bits = [&]() -> Bounded { return {int_binary(n.op, n.a.element(), widen(a), widen(b))}; };
   switch (n.op) {
     case BinaryOp::add:
     case BinaryOp::sub:
@@ -108,7 +108,7 @@ KernelEmitter::Bounded KernelEmitter::bounded_binary(const Binary& n) {
       const bool is_narrow = a.value->getType()->isIntegerTy(32) && b.value->getType()->isIntegerTy(32);
       if (a.low < 0) {
         if (n.op == BinaryOp::div || n.op == BinaryOp::mod) return in_64_bits();
-        Value* value = is_narrow ? int_division(n, a.value, b.value) : in_64_bits().value;
+        Value* value = is_narrow ? int_division(n.op, n.a.element(), a.value, b.value) : in_64_bits().value;
         if (!is_quotient) return {value, 0, b.low - 1};
         if (a.low < INT64_MIN / 2) return {value};
         return {value, (a.low - b.low + 1) / b.low, a.high / b.low};
@@ -128,7 +128,7 @@ llvm::Value* KernelEmitter::narrow_comparison(const Binary& n) {
   if (!is_comparison(n.op) || !is_index(n.a)) return nullptr;
   Bounded a = emit_bounded(n.a), b = emit_bounded(n.b);
   const bool is_narrow = a.value->getType()->isIntegerTy(32) && b.value->getType()->isIntegerTy(32);
-  return is_narrow ? int_binary(n, a.value, b.value) : int_binary(n, widen(a), widen(b));
+  return is_narrow ? int_binary(n.op, n.a.element(), a.value, b.value) : int_binary(n.op, n.a.element(), widen(a), widen(b));
 }
 
 void KernelEmitter::emit_device_loop(const For& n) {

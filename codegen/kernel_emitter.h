@@ -103,8 +103,6 @@ class KernelEmitter {
   Value* on(const tensor::IntImm& n);
   Value* on(const tensor::FloatImm& n);
   Value* on(const tensor::VarNode& n);
-  Value* on(const tensor::Cast& n);
-  Value* on(const tensor::Binary& n);
   Value* on(const tensor::Select& n);
   Value* on(const tensor::Load& n);
   Value* on(const tensor::Ramp& n);
@@ -112,17 +110,23 @@ class KernelEmitter {
   Value* on(const tensor::Shuffle& n);
   Value* on(const tensor::VectorReduce& n);
   Value* on(const tensor::Call& n);
-  Value* float_binary(const tensor::Binary& n, Value* a, Value* b);
-  Value* int_binary(const tensor::Binary& n, Value* a, Value* b);
-  Value* bool_binary(const tensor::Binary& n, Value* a, Value* b);
-  Value* int_division(const tensor::Binary& n, Value* a, Value* b);
+  Value* emit_lanewise(const tensor::Call& n);
+  Value* emit_prefetch(const tensor::Call& n);
+
+  // ---- Arithmetic (emit_arithmetic.cpp) ----
+  Value* on(const tensor::Cast& n);
+  Value* on(const tensor::Binary& n);
+  Value* convert(tensor::Type from, tensor::Type to, Value* value);
+  Value* saturate_narrow(ElementType dst, llvm::Type* type, Value* value);
+  Value* binary(tensor::BinaryOp op, ElementType element, Value* a, Value* b);  // of operands of this type
+  Value* float_binary(tensor::BinaryOp op, ElementType element, Value* a, Value* b);
+  Value* int_binary(tensor::BinaryOp op, ElementType element, Value* a, Value* b);
+  Value* bool_binary(tensor::BinaryOp op, Value* a, Value* b);
+  Value* int_division(tensor::BinaryOp op, ElementType element, Value* a, Value* b);
   Value* float_mod(ElementType element, Value* a, Value* b);
   Value* float_min_max(bool is_min, Value* a, Value* b);
   Value* round_sum_to_odd(Value* x, Value* y, Value* sum);
   Value* emit_fma(ElementType element, Value* a, Value* b, Value* c);
-  Value* combine(tensor::BinaryOp op, ElementType element, Value* a, Value* b);  // for reductions
-  Value* convert(tensor::Type from, tensor::Type to, Value* value);
-  Value* saturate_narrow(ElementType dst, llvm::Type* type, Value* value);
 
   // ---- Memory (emit_memory.cpp) ----
   Value* load_bits(const tensor::Load& n);
