@@ -76,23 +76,23 @@ class Compiler {
   Operand compile(const Broadcast& n);
   Operand compile(const Shuffle& n);
   Operand compile(const VectorReduce& n);
-  Operand compile(const Call& n);
 
   template <BinaryOp op>
   Operand binary(ElementType element, Operand a, Operand b);
+  Operand binary(BinaryOp op, ElementType element, Operand a, Operand b);
   template <BinaryOp op>
   Operand vector_reduce(const VectorReduce& n);
   Operand cast(ElementType from, ElementType to, Operand value);
+
+  // ---- Calls (compile_call.cpp) ----
+  Operand compile(const Call& n);
   Operand float_function(const Call& n, double (*function)(double));
   Operand fused_multiply_add(const Call& n);
   Operand absolute(const Call& n);
   Operand bit_cast(const Call& n);
   Operand dot4(const Call& n);
-  Operand exchange(const Call& n);
-  const StmtCode* asynchronous(const Call& n);
-  const StmtCode* warpgroup(const Call& n);
-  const StmtCode* bulk(const Call& n);  // warpgroup.cpp
 
+  // ---- Code from functions (lanewise.h) ----
   template <class F>
   Operand map(F f, Operand a);
   template <class F>
@@ -112,10 +112,17 @@ class Compiler {
   const StmtCode* compile(const Let& n);
   const StmtCode* compile(const Allocate& n);
   const StmtCode* compile(const Evaluate& n);
-  const StmtCode* compile_launch(const LaunchForm& launch);
   // The exchanges between threads in the expressions compiled since the last call.
   std::vector<const Exchange*> take_exchanges() { return std::exchange(exchanges_, {}); }
   void expect_no_exchanges(std::string_view where);
+
+  // ---- The threads of a launch (launch.cpp, exchange.cpp, warpgroup.cpp, bulk.cpp) ----
+  const StmtCode* compile_launch(const LaunchForm& launch);
+  const StmtCode* barrier();
+  Operand exchange(const Call& n);
+  const StmtCode* asynchronous(const Call& n);
+  const StmtCode* warpgroup(const Call& n);
+  const StmtCode* bulk(const Call& n);
 
   Access access(const Buffer& buffer, const std::vector<Expr>& indices, const Expr& predicate, int lanes);
 

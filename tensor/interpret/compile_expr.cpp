@@ -1,60 +1,9 @@
-#include <cstring>
-
-#include "tensor/interpret/compile.h"
-#include "tensor/intrinsics.h"
+#include "tensor/interpret/element.h"
+#include "tensor/interpret/lanewise.h"
 #include "tensor/numeric.h"
 
 namespace mcc::tensor::interpreter {
 namespace {
-
-// ---- Operations lane by lane ----
-
-template <class F>
-struct Map1 final : ExprCode {
-  Map1(F g, Operand x) : f(g), a(x) {}
-  Value scalar(Value* frame) const override { return f(a.get(frame)); }
-  void vector(Value* frame, Value* out) const override {
-    const Lanes x = a.get_lanes(frame);
-    for (int k = 0; k < a.lanes; ++k)
-      out[k] = f(x[k]);
-  }
-  F f;
-  Operand a;
-};
-
-template <class F>
-struct Map2 final : ExprCode {
-  Map2(F g, Operand x, Operand y) : f(g), a(x), b(y) {}
-  Value scalar(Value* frame) const override {
-    const Value x = a.get(frame);
-    return f(x, b.get(frame));
-  }
-  void vector(Value* frame, Value* out) const override {
-    const Lanes x = a.get_lanes(frame), y = b.get_lanes(frame);
-    for (int k = 0; k < a.lanes; ++k)
-      out[k] = f(x[k], y[k]);
-  }
-  F f;
-  Operand a, b;
-};
-
-template <class F>
-struct Map3 final : ExprCode {
-  Map3(F g, Operand x, Operand y, Operand z) : f(g), a(x), b(y), c(z) {}
-  Value scalar(Value* frame) const override {
-    const Value x = a.get(frame), y = b.get(frame);
-    return f(x, y, c.get(frame));
-  }
-  void vector(Value* frame, Value* out) const override {
-    const Lanes x = a.get_lanes(frame), y = b.get_lanes(frame), z = c.get_lanes(frame);
-    for (int k = 0; k < a.lanes; ++k)
-      out[k] = f(x[k], y[k], z[k]);
-  }
-  F f;
-  Operand a, b, c;
-};
-
-// ---- The other nodes ----
 
 struct SelectCode final : ExprCode {
   Value scalar(Value* frame) const override {
@@ -110,26 +59,6 @@ struct ShuffleCode final : ExprCode {
   mutable std::vector<Lanes> parts;
 };
 
-// sums[lane] + left[0..4] . right[4 * lane..], in i32.
-struct Dot4Code final : ExprCode {
-  Dot4Code(Operand c, Operand a, Operand b) : sums(c), left(a), right(b) {}
-  Value scalar(Value* frame) const override {
-    Value out;
-    vector(frame, &out);
-    return out;
-  }
-  void vector(Value* frame, Value* out) const override {
-    const Lanes c = sums.get_lanes(frame), a = left.get_lanes(frame), b = right.get_lanes(frame);
-    for (int lane = 0; lane < sums.lanes; ++lane) {
-      int64_t sum = c[lane].i;
-      for (int q = 0; q < 4; ++q)
-        sum += a[q].i * b[4 * lane + q].i;
-      out[lane] = int_value(wrap_int(ElementType::i32, sum));
-    }
-  }
-  Operand sums, left, right;
-};
-
 template <class F>
 struct ReduceCode final : ExprCode {
   ReduceCode(F g, Operand v) : f(g), value(v) {}
@@ -143,36 +72,6 @@ struct ReduceCode final : ExprCode {
   F f;
   Operand value;
 };
-
-template <ElementType element>
-Value read_element(const std::byte* data, int64_t index) {
-  // The caller's memory need not be aligned.
-  const auto read = [&]<class T>(T x) {
-    std::memcpy(&x, data + index * static_cast<int64_t>(sizeof(T)), sizeof(T));
-    return x;
-  };
-  if constexpr (element == ElementType::boolean) return int_value(read(uint8_t{}) != 0);
-  if constexpr (element == ElementType::i4) return int_value(wrap_int(element, read(int8_t{})));
-  if constexpr (element == ElementType::u4) return int_value(wrap_int(element, read(uint8_t{})));
-  if constexpr (element == ElementType::i8) return int_value(read(int8_t{}));
-  if constexpr (element == ElementType::i16) return int_value(read(int16_t{}));
-  if constexpr (element == ElementType::i32) return int_value(read(int32_t{}));
-  if constexpr (element == ElementType::i64 || element == ElementType::u64) return int_value(read(int64_t{}));
-  if constexpr (element == ElementType::u8) return int_value(read(uint8_t{}));
-  if constexpr (element == ElementType::u16) return int_value(read(uint16_t{}));
-  if constexpr (element == ElementType::u32) return int_value(read(uint32_t{}));
-  if constexpr (element == ElementType::f8e4m3 || element == ElementType::f8e5m2) {
-    return float_value(float_from_bits(element, read(uint8_t{})));
-  }
-  if constexpr (element == ElementType::bf16 || element == ElementType::f16) {
-    return float_value(float_from_bits(element, read(uint16_t{})));
-  }
-  if constexpr (element == ElementType::f32 || element == ElementType::tf32) {
-    return float_value(static_cast<double>(read(float{})));
-  }
-  if constexpr (element == ElementType::f64) return float_value(read(double{}));
-  if constexpr (element == ElementType::string) MCC_UNREACHABLE("strings are not computed with");
-}
 
 template <ElementType element>
 struct LoadCode final : LoadBase {
@@ -195,18 +94,7 @@ struct LoadCode final : LoadBase {
   }
 };
 
-// ---- Rounding and conversion ----
-
-struct NoRounding {
-  double operator()(double x) const { return x; }
-};
-struct RoundToF32 {
-  double operator()(double x) const { return static_cast<double>(static_cast<float>(x)); }
-};
-struct RoundToNarrow {
-  FloatFormat format;
-  double operator()(double x) const { return round_narrow(format, x); }
-};
+// ---- Conversion ----
 
 double int_to_float(ElementType from, ElementType to, int64_t value) {
   const auto large = static_cast<uint64_t>(value);
@@ -228,13 +116,6 @@ int64_t float_to_int(ElementType to, IntLimits limits, double value) {
   return static_cast<int64_t>(value);
 }
 
-double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
-double inverse_sqrt(double x) { return 1.0 / std::sqrt(x); }
-
-[[noreturn]] void fail_type(std::string_view what, ElementType element) {
-  throw Fault{text(what, " of ", mcc::to_text(element))};
-}
-
 }  // namespace
 
 // ---- Building ----
@@ -250,26 +131,6 @@ Operand Compiler::constant(Value value) {
   out.slot = new_slots(1);
   program_.frame[static_cast<size_t>(out.slot)] = value;
   return out;
-}
-
-template <class F>
-Operand Compiler::map(F f, Operand a) {
-  return add_expr(std::make_unique<Map1<F>>(f, a), a.lanes);
-}
-template <class F>
-Operand Compiler::map(F f, Operand a, Operand b) {
-  return add_expr(std::make_unique<Map2<F>>(f, a, b), a.lanes);
-}
-template <class F>
-Operand Compiler::map(F f, Operand a, Operand b, Operand c) {
-  return add_expr(std::make_unique<Map3<F>>(f, a, b, c), a.lanes);
-}
-
-template <class F>
-Operand Compiler::with_rounding(ElementType element, F with) {
-  if (element == ElementType::f64) return with(NoRounding{});
-  if (element == ElementType::f32) return with(RoundToF32{});
-  return with(RoundToNarrow{float_format(element)});
 }
 
 Operand Compiler::expr(const Expr& e) {
@@ -340,10 +201,14 @@ Operand Compiler::binary(ElementType element, Operand a, Operand b) {
 
 Operand Compiler::compile(const Binary& n) {
   const Operand a = expr(n.a), b = expr(n.b);
-  switch (n.op) {
+  return binary(n.op, n.a.element(), a, b);
+}
+
+Operand Compiler::binary(BinaryOp op, ElementType element, Operand a, Operand b) {
+  switch (op) {
 #define X(name, text)  \
   case BinaryOp::name: \
-    return binary<BinaryOp::name>(n.a.element(), a, b);
+    return binary<BinaryOp::name>(element, a, b);
     MCC_BINARY_OPS(X)
 #undef X
   }
@@ -433,197 +298,6 @@ Operand Compiler::compile(const VectorReduce& n) {
 #undef X
   }
   MCC_UNREACHABLE("unknown operator");
-}
-
-// ---- Intrinsics ----
-
-// Computed in double, then rounded.
-Operand Compiler::float_function(const Call& n, double (*function)(double)) {
-  if (!is_float(n.type.element)) fail_type(to_text(n.function), n.type.element);
-  const Operand value = expr(n.args[0]);
-  return with_rounding(n.type.element, [&](auto round) {
-    return map([function, round](Value x) { return float_value(round(function(x.f))); }, value);
-  });
-}
-
-Operand Compiler::fused_multiply_add(const Call& n) {
-  const ElementType element = n.type.element;
-  const Operand a = expr(n.args[0]), b = expr(n.args[1]), c = expr(n.args[2]);
-  if (!is_float(element)) return binary<BinaryOp::add>(element, binary<BinaryOp::mul>(element, a, b), c);
-  return map([element](Value x, Value y,
-                       Value z) { return float_value(tensor::fused_multiply_add(element, x.f, y.f, z.f)); },
-             a, b, c);
-}
-
-Operand Compiler::absolute(const Call& n) {
-  const ElementType element = n.type.element;
-  const Operand value = expr(n.args[0]);
-  if (is_float(element)) return map([](Value x) { return float_value(std::fabs(x.f)); }, value);
-  if (!is_signed_int(element)) return value;
-  return map(
-      [element](Value x) {
-        return int_value(
-            wrap_int(element, x.i < 0 ? static_cast<int64_t>(0 - static_cast<uint64_t>(x.i)) : x.i));
-      },
-      value);
-}
-
-Operand Compiler::bit_cast(const Call& n) {
-  const ElementType from = n.args[0].element(), to = n.type.element;
-  if (bit_width(from) != bit_width(to) || n.args[0].lanes() != n.type.lanes) {
-    throw Fault{text("bit_cast from ", to_text(n.args[0].type()), " to ", to_text(n.type))};
-  }
-  return map(
-      [from, to](Value x) {
-        const uint64_t bits = is_float(from) ? float_to_bits(from, x.f) : static_cast<uint64_t>(x.i);
-        return is_float(to) ? float_value(float_from_bits(to, bits))
-                            : int_value(wrap_int(to, static_cast<int64_t>(bits)));
-      },
-      expr(n.args[0]));
-}
-
-Operand Compiler::dot4(const Call& n) {
-  if (n.type.element != ElementType::i32 || n.args[1].type() != Type{left_bytes(n.function), 4} ||
-      n.args[2].type() != Type{ElementType::i8, 4 * n.type.lanes}) {
-    throw Fault{text(to_text(n.function), " of ", to_text(n.args[0].type()), ", ", to_text(n.args[1].type()), " and ",
-                     to_text(n.args[2].type()))};
-  }
-  return add_expr(std::make_unique<Dot4Code>(expr(n.args[0]), expr(n.args[1]), expr(n.args[2])), n.type.lanes);
-}
-
-// The value is in the slot when the statement runs.
-Operand Compiler::exchange(const Call& n) {
-  if (!in_launch_) throw Fault{text(to_text(n.function), " is for the threads of a launch")};
-  Exchange e;
-  e.function = n.function;
-  e.element = n.args[0].element();
-  e.place = place();
-  int64_t number = 0;
-  if (class_of(n.function) == IntrinsicClass::mma) {
-    for (const Expr& a : n.args)
-      e.values.push_back(expr(a));
-  } else {
-    bool is_constant = as_int(n.args[1], &number);
-    bool is_shuffle = class_of(n.function) == IntrinsicClass::exchange;
-    if (is_shuffle && (!is_constant || number < 1 || number > 31 || n.type.lanes != 1)) {
-      throw Fault{text(to_text(n.function), " is of scalars, at a constant distance of 1 to 31")};
-    }
-    if (!is_shuffle && byte_size(e.element) * n.args[0].lanes() != 16) {
-      throw Fault{text(to_text(n.function), " of rows of other than 16 bytes")};
-    }
-    e.values.push_back(expr(n.args[0]));
-    e.number = static_cast<int>(number);
-  }
-  e.slot = new_slots(n.type.lanes);
-  program_.exchanges.push_back(std::move(e));
-  exchanges_.push_back(&program_.exchanges.back());
-  return Operand{program_.exchanges.back().slot, n.type.lanes, nullptr};
-}
-
-Operand Compiler::compile(const Call& n) {
-  if (is_exchange(n.function)) return exchange(n);
-  if (is_statement(n.function)) throw Fault{text(to_text(n.function), " is a statement, it has no value")};
-  const ElementType element = n.args[0].element();
-  const auto math = [&](double (*function)(double)) { return float_function(n, function); };
-  const auto float_test = [&](bool (*test)(double)) {
-    if (!is_float(element)) fail_type(to_text(n.function), element);
-    return map([test](Value x) { return int_value(test(x.f)); }, expr(n.args[0]));
-  };
-  switch (n.function) {
-    case Intrinsic::exp:
-      return math(std::exp);
-    case Intrinsic::exp2:
-      return math(std::exp2);
-    case Intrinsic::log:
-      return math(std::log);
-    case Intrinsic::log2:
-      return math(std::log2);
-    case Intrinsic::log1p:
-      return math(std::log1p);
-    case Intrinsic::expm1:
-      return math(std::expm1);
-    case Intrinsic::sqrt:
-      return math(std::sqrt);
-    case Intrinsic::rsqrt:
-      return math(inverse_sqrt);
-    case Intrinsic::tanh:
-      return math(std::tanh);
-    case Intrinsic::erf:
-      return math(std::erf);
-    case Intrinsic::sigmoid:
-      return math(sigmoid);
-    case Intrinsic::sin:
-      return math(std::sin);
-    case Intrinsic::cos:
-      return math(std::cos);
-    case Intrinsic::tan:
-      return math(std::tan);
-    case Intrinsic::asin:
-      return math(std::asin);
-    case Intrinsic::acos:
-      return math(std::acos);
-    case Intrinsic::atan:
-      return math(std::atan);
-    case Intrinsic::sinh:
-      return math(std::sinh);
-    case Intrinsic::cosh:
-      return math(std::cosh);
-    case Intrinsic::asinh:
-      return math(std::asinh);
-    case Intrinsic::acosh:
-      return math(std::acosh);
-    case Intrinsic::atanh:
-      return math(std::atanh);
-    case Intrinsic::floor:
-      return math(std::floor);
-    case Intrinsic::ceil:
-      return math(std::ceil);
-    case Intrinsic::round:
-      return math(std::nearbyint);
-    case Intrinsic::trunc:
-      return math(std::trunc);
-    case Intrinsic::abs:
-      return absolute(n);
-    case Intrinsic::pow: {
-      if (!is_float(element)) fail_type(to_text(n.function), element);
-      const Operand base = expr(n.args[0]), exponent = expr(n.args[1]);
-      return with_rounding(element, [&](auto round) {
-        return map([round](Value x, Value y) { return float_value(round(std::pow(x.f, y.f))); }, base,
-                   exponent);
-      });
-    }
-    case Intrinsic::fma:
-      return fused_multiply_add(n);
-    case Intrinsic::is_nan:
-      return float_test([](double x) { return std::isnan(x); });
-    case Intrinsic::is_inf:
-      return float_test([](double x) { return std::isinf(x); });
-    case Intrinsic::logical_not:
-      if (!is_bool(element)) fail_type(to_text(n.function), element);
-      return map([](Value x) { return int_value(x.i == 0); }, expr(n.args[0]));
-    case Intrinsic::bit_not:
-      if (!is_int(element)) fail_type(to_text(n.function), element);
-      return map([element](Value x) { return int_value(wrap_int(element, ~x.i)); }, expr(n.args[0]));
-    case Intrinsic::popcount: {
-      if (!is_int(element)) fail_type(to_text(n.function), element);
-      const uint64_t mask = ~uint64_t{0} >> (64 - bit_width(element));
-      return map([mask](Value x) { return int_value(std::popcount(static_cast<uint64_t>(x.i) & mask)); },
-                 expr(n.args[0]));
-    }
-    case Intrinsic::bit_cast:
-      return bit_cast(n);
-    case Intrinsic::likely:
-      return expr(n.args[0]);
-    case Intrinsic::dot4_u8i8:
-    case Intrinsic::dot4_i8i8:
-      return dot4(n);
-#define X(name) case Intrinsic::name:
-      MCC_THREAD_INTRINSICS(X)
-#undef X
-    case Intrinsic::prefetch:  // above
-      break;
-  }
-  MCC_UNREACHABLE("unknown intrinsic");
 }
 
 }  // namespace mcc::tensor::interpreter

@@ -137,4 +137,33 @@ void Exchange::run(Team& team, const Threads& threads) const {
   }
 }
 
+// The value is in the slot when the statement runs.
+Operand Compiler::exchange(const Call& n) {
+  if (!in_launch_) throw Fault{text(to_text(n.function), " is for the threads of a launch")};
+  Exchange e;
+  e.function = n.function;
+  e.element = n.args[0].element();
+  e.place = place();
+  int64_t number = 0;
+  if (class_of(n.function) == IntrinsicClass::mma) {
+    for (const Expr& a : n.args)
+      e.values.push_back(expr(a));
+  } else {
+    bool is_constant = as_int(n.args[1], &number);
+    bool is_shuffle = class_of(n.function) == IntrinsicClass::exchange;
+    if (is_shuffle && (!is_constant || number < 1 || number > 31 || n.type.lanes != 1)) {
+      throw Fault{text(to_text(n.function), " is of scalars, at a constant distance of 1 to 31")};
+    }
+    if (!is_shuffle && byte_size(e.element) * n.args[0].lanes() != 16) {
+      throw Fault{text(to_text(n.function), " of rows of other than 16 bytes")};
+    }
+    e.values.push_back(expr(n.args[0]));
+    e.number = static_cast<int>(number);
+  }
+  e.slot = new_slots(n.type.lanes);
+  program_.exchanges.push_back(std::move(e));
+  exchanges_.push_back(&program_.exchanges.back());
+  return Operand{program_.exchanges.back().slot, n.type.lanes, nullptr};
+}
+
 }  // namespace mcc::tensor::interpreter

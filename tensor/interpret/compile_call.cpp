@@ -1,0 +1,197 @@
+// Calls of intrinsics.
+#include <bit>
+#include <cmath>
+
+#include "tensor/interpret/lanewise.h"
+#include "tensor/intrinsics.h"
+#include "tensor/numeric.h"
+
+namespace mcc::tensor::interpreter {
+namespace {
+
+// sums[lane] + left[0..4] . right[4 * lane..], in i32.
+struct Dot4Code final : ExprCode {
+  Dot4Code(Operand c, Operand a, Operand b) : sums(c), left(a), right(b) {}
+  Value scalar(Value* frame) const override {
+    Value out;
+    vector(frame, &out);
+    return out;
+  }
+  void vector(Value* frame, Value* out) const override {
+    const Lanes c = sums.get_lanes(frame), a = left.get_lanes(frame), b = right.get_lanes(frame);
+    for (int lane = 0; lane < sums.lanes; ++lane) {
+      int64_t sum = c[lane].i;
+      for (int q = 0; q < 4; ++q)
+        sum += a[q].i * b[4 * lane + q].i;
+      out[lane] = int_value(wrap_int(ElementType::i32, sum));
+    }
+  }
+  Operand sums, left, right;
+};
+
+double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
+double inverse_sqrt(double x) { return 1.0 / std::sqrt(x); }
+
+}  // namespace
+
+// Computed in double, then rounded.
+Operand Compiler::float_function(const Call& n, double (*function)(double)) {
+  if (!is_float(n.type.element)) fail_type(to_text(n.function), n.type.element);
+  const Operand value = expr(n.args[0]);
+  return with_rounding(n.type.element, [&](auto round) {
+    return map([function, round](Value x) { return float_value(round(function(x.f))); }, value);
+  });
+}
+
+Operand Compiler::fused_multiply_add(const Call& n) {
+  const ElementType element = n.type.element;
+  const Operand a = expr(n.args[0]), b = expr(n.args[1]), c = expr(n.args[2]);
+  if (!is_float(element)) return binary(BinaryOp::add, element, binary(BinaryOp::mul, element, a, b), c);
+  return map([element](Value x, Value y,
+                       Value z) { return float_value(tensor::fused_multiply_add(element, x.f, y.f, z.f)); },
+             a, b, c);
+}
+
+Operand Compiler::absolute(const Call& n) {
+  const ElementType element = n.type.element;
+  const Operand value = expr(n.args[0]);
+  if (is_float(element)) return map([](Value x) { return float_value(std::fabs(x.f)); }, value);
+  if (!is_signed_int(element)) return value;
+  return map(
+      [element](Value x) {
+        return int_value(
+            wrap_int(element, x.i < 0 ? static_cast<int64_t>(0 - static_cast<uint64_t>(x.i)) : x.i));
+      },
+      value);
+}
+
+Operand Compiler::bit_cast(const Call& n) {
+  const ElementType from = n.args[0].element(), to = n.type.element;
+  if (bit_width(from) != bit_width(to) || n.args[0].lanes() != n.type.lanes) {
+    throw Fault{text("bit_cast from ", to_text(n.args[0].type()), " to ", to_text(n.type))};
+  }
+  return map(
+      [from, to](Value x) {
+        const uint64_t bits = is_float(from) ? float_to_bits(from, x.f) : static_cast<uint64_t>(x.i);
+        return is_float(to) ? float_value(float_from_bits(to, bits))
+                            : int_value(wrap_int(to, static_cast<int64_t>(bits)));
+      },
+      expr(n.args[0]));
+}
+
+Operand Compiler::dot4(const Call& n) {
+  if (n.type.element != ElementType::i32 || n.args[1].type() != Type{left_bytes(n.function), 4} ||
+      n.args[2].type() != Type{ElementType::i8, 4 * n.type.lanes}) {
+    throw Fault{text(to_text(n.function), " of ", to_text(n.args[0].type()), ", ", to_text(n.args[1].type()), " and ",
+                     to_text(n.args[2].type()))};
+  }
+  return add_expr(std::make_unique<Dot4Code>(expr(n.args[0]), expr(n.args[1]), expr(n.args[2])), n.type.lanes);
+}
+
+Operand Compiler::compile(const Call& n) {
+  if (is_exchange(n.function)) return exchange(n);
+  if (is_statement(n.function)) throw Fault{text(to_text(n.function), " is a statement, it has no value")};
+  const ElementType element = n.args[0].element();
+  const auto math = [&](double (*function)(double)) { return float_function(n, function); };
+  const auto float_test = [&](bool (*test)(double)) {
+    if (!is_float(element)) fail_type(to_text(n.function), element);
+    return map([test](Value x) { return int_value(test(x.f)); }, expr(n.args[0]));
+  };
+  switch (n.function) {
+    case Intrinsic::exp:
+      return math(std::exp);
+    case Intrinsic::exp2:
+      return math(std::exp2);
+    case Intrinsic::log:
+      return math(std::log);
+    case Intrinsic::log2:
+      return math(std::log2);
+    case Intrinsic::log1p:
+      return math(std::log1p);
+    case Intrinsic::expm1:
+      return math(std::expm1);
+    case Intrinsic::sqrt:
+      return math(std::sqrt);
+    case Intrinsic::rsqrt:
+      return math(inverse_sqrt);
+    case Intrinsic::tanh:
+      return math(std::tanh);
+    case Intrinsic::erf:
+      return math(std::erf);
+    case Intrinsic::sigmoid:
+      return math(sigmoid);
+    case Intrinsic::sin:
+      return math(std::sin);
+    case Intrinsic::cos:
+      return math(std::cos);
+    case Intrinsic::tan:
+      return math(std::tan);
+    case Intrinsic::asin:
+      return math(std::asin);
+    case Intrinsic::acos:
+      return math(std::acos);
+    case Intrinsic::atan:
+      return math(std::atan);
+    case Intrinsic::sinh:
+      return math(std::sinh);
+    case Intrinsic::cosh:
+      return math(std::cosh);
+    case Intrinsic::asinh:
+      return math(std::asinh);
+    case Intrinsic::acosh:
+      return math(std::acosh);
+    case Intrinsic::atanh:
+      return math(std::atanh);
+    case Intrinsic::floor:
+      return math(std::floor);
+    case Intrinsic::ceil:
+      return math(std::ceil);
+    case Intrinsic::round:
+      return math(std::nearbyint);
+    case Intrinsic::trunc:
+      return math(std::trunc);
+    case Intrinsic::abs:
+      return absolute(n);
+    case Intrinsic::pow: {
+      if (!is_float(element)) fail_type(to_text(n.function), element);
+      const Operand base = expr(n.args[0]), exponent = expr(n.args[1]);
+      return with_rounding(element, [&](auto round) {
+        return map([round](Value x, Value y) { return float_value(round(std::pow(x.f, y.f))); }, base,
+                   exponent);
+      });
+    }
+    case Intrinsic::fma:
+      return fused_multiply_add(n);
+    case Intrinsic::is_nan:
+      return float_test([](double x) { return std::isnan(x); });
+    case Intrinsic::is_inf:
+      return float_test([](double x) { return std::isinf(x); });
+    case Intrinsic::logical_not:
+      if (!is_bool(element)) fail_type(to_text(n.function), element);
+      return map([](Value x) { return int_value(x.i == 0); }, expr(n.args[0]));
+    case Intrinsic::bit_not:
+      if (!is_int(element)) fail_type(to_text(n.function), element);
+      return map([element](Value x) { return int_value(wrap_int(element, ~x.i)); }, expr(n.args[0]));
+    case Intrinsic::popcount: {
+      if (!is_int(element)) fail_type(to_text(n.function), element);
+      const uint64_t mask = ~uint64_t{0} >> (64 - bit_width(element));
+      return map([mask](Value x) { return int_value(std::popcount(static_cast<uint64_t>(x.i) & mask)); },
+                 expr(n.args[0]));
+    }
+    case Intrinsic::bit_cast:
+      return bit_cast(n);
+    case Intrinsic::likely:
+      return expr(n.args[0]);
+    case Intrinsic::dot4_u8i8:
+    case Intrinsic::dot4_i8i8:
+      return dot4(n);
+#define X(name) case Intrinsic::name:
+      MCC_THREAD_INTRINSICS(X)
+#undef X
+    case Intrinsic::prefetch:  // above
+      break;
+  }
+  MCC_UNREACHABLE("unknown intrinsic");
+}
+
+}  // namespace mcc::tensor::interpreter
