@@ -13,6 +13,7 @@
 // 2. The scope is global, local, registers or shared; the name is new.
 // 3. What is copied has a value, and has been made there.
 #include "tensor/schedule/move.h"
+#include "tensor/schedule/separation.h"
 #include "tensor/schedule/step.h"
 
 namespace mcc::tensor {

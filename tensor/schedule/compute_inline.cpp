@@ -12,6 +12,7 @@
 // 4. The result has no body of more than 20,000 nodes.
 #include <algorithm>
 
+#include "tensor/schedule/digits.h"
 #include "tensor/schedule/move.h"
 #include "tensor/schedule/step.h"
 

@@ -15,7 +15,7 @@
 #include <algorithm>
 
 #include "tensor/schedule/move.h"
-#include "tensor/schedule/regions.h"
+#include "tensor/schedule/separation.h"
 #include "tensor/schedule/step.h"
 
 namespace mcc::tensor {

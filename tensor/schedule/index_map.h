@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tensor/schedule/regions.h"
+#include "tensor/schedule/digits.h"
 
 namespace mcc::tensor {
 

@@ -4,6 +4,7 @@
 
 #include "tensor/grid.h"
 #include "tensor/schedule/regions.h"
+#include "tensor/schedule/separation.h"
 #include "tensor/text.h"
 
 namespace mcc::tensor {

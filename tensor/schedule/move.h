@@ -1,6 +1,7 @@
 // Putting a block into a place: the loops it gets there, and whether what it reads and writes allows it.
 #pragma once
 
+#include "tensor/schedule/digits.h"
 #include "tensor/schedule/refusal.h"
 #include "tensor/schedule/regions.h"
 

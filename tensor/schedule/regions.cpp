@@ -1,8 +1,8 @@
 #include "tensor/schedule/regions.h"
 
 #include <algorithm>
-#include <numeric>
 
+#include "tensor/schedule/digits.h"
 #include "tensor/text.h"
 
 namespace mcc::tensor {
@@ -45,43 +45,6 @@ Expr larger(const Analyzer& analyzer, const Expr& a, const Expr& b) {
 }
 
 }  // namespace
-
-namespace {
-
-void flatten(const Expr& e, int64_t scale, std::vector<std::pair<int64_t, Expr>>* terms) {
-  const auto* b = e.as<Binary>();
-  int64_t c = 0;
-  if (b != nullptr && b->op == BinaryOp::add) {
-    flatten(b->a, scale, terms);
-    flatten(b->b, scale, terms);
-  } else if (b != nullptr && b->op == BinaryOp::sub) {
-    flatten(b->a, scale, terms);
-    flatten(b->b, -scale, terms);
-  } else if (b != nullptr && b->op == BinaryOp::mul && as_int(b->b, &c)) {
-    flatten(b->a, scale * c, terms);
-  } else if (b != nullptr && b->op == BinaryOp::mul && as_int(b->a, &c)) {
-    flatten(b->b, scale * c, terms);
-  } else {
-    terms->emplace_back(scale, e);
-  }
-}
-
-}  // namespace
-
-void split_sum(const Expr& e, std::vector<std::pair<int64_t, Expr>>* terms) { flatten(e, 1, terms); }
-
-// By ascending stride, no stride may leave a gap.
-bool is_dense(std::vector<std::pair<int64_t, Expr>> strides) {
-  std::sort(strides.begin(), strides.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  int64_t reach = 0;
-  for (size_t i = 0; i < strides.size(); ++i) {
-    if (strides[i].first > reach + 1) return false;
-    int64_t width = 0;
-    if (!as_int(strides[i].second, &width)) return i + 1 == strides.size();
-    reach += strides[i].first * width;
-  }
-  return true;
-}
 
 bool RegionAnalysis::runs(const Expr& e) const {
   Leaves leaves = leaves_of(e);
@@ -423,8 +386,6 @@ bool reads_are_covered(const Func& f, const std::vector<BlockSite>& sites, const
   return true;
 }
 
-// ---- Solving for axes ----
-
 void widen_regions(const Func& f, Block* block) {
   RegionAnalysis regions(analyzer_at(f, {}));
   for (const Var& d : f.dims)
@@ -449,218 +410,6 @@ void widen_regions(const Func& f, Block* block) {
         region.ranges[d] = {box.dims[d].low, regions.analyzer().simplify(box.dims[d].width + 1)};
     }
   }
-}
-
-Digit as_digit(const Expr& e) {
-  Digit d{e};
-  int64_t c = 0;
-  if (const auto* b = e.as<Binary>()) {
-    bool sum = b->op == BinaryOp::add || b->op == BinaryOp::sub;
-    if (sum && as_int(b->b, &c) && !b->a.as<IntImm>()) {
-      d.base = b->a;
-      d.offset = b->op == BinaryOp::add ? c : -c;
-    } else if (b->op == BinaryOp::add && as_int(b->a, &c)) {
-      d.base = b->b;
-      d.offset = c;
-    }
-  }
-  const auto* outer = d.base.as<Binary>();
-  if (outer == nullptr || !as_int(outer->b, &c) || c <= 0) return d;
-  const auto* inner = outer->a.as<Binary>();
-  int64_t k = 0;
-  bool has_inner = inner != nullptr && as_int(inner->b, &k) && k > 0;
-  if (outer->op == BinaryOp::floor_mod) {
-    bool divides = has_inner && inner->op == BinaryOp::floor_div;
-    d.base = divides ? inner->a : outer->a;
-    d.stride = divides ? k : 1;
-    d.modulus = c;
-  } else if (outer->op == BinaryOp::floor_div) {
-    bool wraps = has_inner && inner->op == BinaryOp::floor_mod && k % c == 0;
-    d.base = wraps ? inner->a : outer->a;
-    d.stride = c;
-    d.modulus = wraps ? k / c : 0;
-  }
-  return d;
-}
-
-bool is_complete(std::vector<PlacedDigit>* digits, const Expr& extent) {
-  std::sort(digits->begin(), digits->end(),
-            [](const PlacedDigit& a, const PlacedDigit& b) { return a.digit.stride < b.digit.stride; });
-  int64_t next = 1, limit = 0;
-  for (const PlacedDigit& d : *digits) {
-    if (next == 0 || d.digit.stride != next) return false;
-    next = d.digit.modulus * d.digit.stride;
-  }
-  return next == 0 || (extent.defined() && as_int(extent, &limit) && limit <= next);
-}
-
-std::vector<std::optional<AxisSolution>> solve_axes(const std::vector<Expr>& indices,
-                                                    const std::vector<Axis>& axes) {
-  std::vector<std::optional<AxisSolution>> solutions(axes.size());
-  for (size_t a = 0; a < axes.size(); ++a) {
-    std::vector<PlacedDigit> digits;
-    const PlacedDigit* whole = nullptr;
-    for (size_t d = 0; d < indices.size(); ++d) {
-      Digit digit = as_digit(indices[d]);
-      if (digit.base.same_as(axes[a].var)) digits.push_back({d, digit});
-    }
-    for (const PlacedDigit& d : digits) {
-      if (d.digit.stride == 1 && d.digit.modulus == 0 && whole == nullptr) whole = &d;
-    }
-    AxisSolution solution;
-    if (whole != nullptr) {
-      solution.terms = {{whole->dimension, 1}};
-      solution.offset = whole->digit.offset;
-    } else {
-      bool from_zero = is_int(axes[a].domain.min, 0);
-      if (digits.empty() || !from_zero || !is_complete(&digits, axes[a].domain.extent)) continue;
-      for (const PlacedDigit& d : digits) {
-        solution.terms.emplace_back(d.dimension, d.digit.stride);
-        solution.offset += d.digit.stride * d.digit.offset;
-      }
-    }
-    solutions[a] = std::move(solution);
-  }
-  return solutions;
-}
-
-Expr apply_solution(const AxisSolution& solution, const std::vector<Expr>& elements) {
-  Expr sum = 0;
-  for (const auto& [dimension, stride] : solution.terms)
-    sum = sum + elements[dimension] * stride;
-  return sum - solution.offset;
-}
-
-bool repeats_instances(const Func& f, const BlockSite& site, size_t first, size_t last) {
-  std::vector<Expr> values;
-  for (size_t i = 0; i < site.block->axes.size(); ++i) {
-    if (site.block->axes[i].kind == AxisKind::spatial) values.push_back(site.block->values[i]);
-  }
-  for (size_t i = first; i < last; ++i) {
-    const For* loop = site.loops[i];
-    if (axes_bound_to(*site.block, loop->var).reduce) continue;
-    if (!is_int(loop->extent, 1) && !separates(regions_at(f, site, i), loop->var, values)) return true;
-  }
-  return false;
-}
-
-namespace {
-
-constexpr int64_t kMaxReach = int64_t{1} << 48;  // of one term; sums of some stay in 64 bits
-
-// The term of a sum that depends on the loop, when the sum tells its values apart whatever the other terms are: those of
-// smaller coefficients stay below its own, and with it below the greatest common divisor of the larger ones.
-Expr separated_term(const RegionAnalysis& regions, const Var& loop, const Expr& e) {
-  std::vector<std::pair<int64_t, Expr>> terms;
-  split_sum(e, &terms);
-  Expr found;
-  int64_t own = 0, reach = 0;  // its coefficient, and that times its width
-  std::vector<std::pair<int64_t, int64_t>> others;
-  for (const auto& [coefficient, atom] : terms) {
-    std::optional<Stretch> stretch = regions.stretch(atom);
-    int64_t width = 0, size = std::abs(coefficient), product = 0;
-    if (!stretch || !as_int(regions.analyzer().simplify(stretch->width), &width)) return nullptr;
-    if (__builtin_mul_overflow(size, width, &product) || product > kMaxReach) return nullptr;
-    if (uses_var(atom, loop)) {
-      if (found.defined()) return nullptr;
-      found = atom;
-      own = size;
-      reach = product;
-    } else if (width > 0) {
-      others.emplace_back(size, product);
-    }
-  }
-  int64_t below = 0, above = 0;
-  for (const auto& [size, product] : others) {
-    if (size > own) {
-      above = std::gcd(above, size);
-    } else {
-      below += product;
-    }
-  }
-  return below < own && (above == 0 || reach + below < above) ? found : nullptr;
-}
-
-// A sum of the values that takes back together what was divided: of n * 14 + (n * 4 + t) // 18 and (n * 4 + t) %% 18 the sum
-// of 18 times the first and the second, n * 256 + t. For each base of a division.
-std::vector<Expr> recombined(const RegionAnalysis& regions, const Var& loop,
-                             const std::vector<Expr>& values) {
-  struct Part {
-    Expr base, sum;
-  };
-  std::vector<Part> parts;
-  for (const Expr& value : values) {
-    std::vector<std::pair<int64_t, Expr>> terms;
-    split_sum(value, &terms);
-    for (const auto& [coefficient, atom] : terms) {
-      Digit digit = as_digit(atom);
-      if (!uses_var(atom, loop) || coefficient != 1 || digit.base.same_as(atom)) continue;
-      auto it = std::find_if(parts.begin(), parts.end(),
-                             [&](const Part& p) { return structurally_equal(p.base, digit.base); });
-      if (it == parts.end()) it = parts.insert(parts.end(), {digit.base, 0});
-      it->sum = it->sum + value * Expr(digit.stride);
-    }
-  }
-  std::vector<Expr> out;
-  for (const Part& p : parts)
-    out.push_back(regions.analyzer().simplify(p.sum));
-  return out;
-}
-
-// Whether such terms of several values are together all digits of the loop's variable, or of a sum that tells its values
-// apart.
-bool separates_in_sums(const RegionAnalysis& regions, const Var& loop, const std::vector<Expr>& values) {
-  std::vector<PlacedDigit> digits;
-  for (size_t i = 0; i < values.size(); ++i) {
-    Expr term = separated_term(regions, loop, values[i]);
-    if (!term.defined()) continue;
-    if (term.same_as(loop)) return true;
-    digits.push_back({i, as_digit(term)});
-  }
-  for (const PlacedDigit& first : digits) {
-    const Expr& base = first.digit.base;
-    if (!base.same_as(loop) && !separated_term(regions, loop, base).same_as(loop)) continue;
-    std::vector<PlacedDigit> same;
-    for (const PlacedDigit& d : digits) {
-      if (structurally_equal(d.digit.base, base)) same.push_back(d);
-    }
-    if (is_complete(&same, nullptr)) return true;
-  }
-  // What all values determine, their sums do, too.
-  for (const Expr& sum : recombined(regions, loop, values)) {
-    if (separated_term(regions, loop, sum).same_as(loop)) return true;
-  }
-  return false;
-}
-
-}  // namespace
-
-bool separates(const RegionAnalysis& regions, const Var& loop, const std::vector<Expr>& values,
-               bool in_sums) {
-  auto is_separated = [&](const Expr& e) {
-    if (in_sums) return separated_term(regions, loop, e).same_as(loop);
-    std::optional<LinearForm> form = linear_form(e, {loop});
-    if (!form || form->coefficients[0] == 0) return false;
-    std::optional<Stretch> rest = regions.stretch(form->rest);
-    return rest && regions.analyzer().can_prove(rest->width < std::abs(form->coefficients[0]));
-  };
-  std::vector<Expr> simple;
-  for (const Expr& v : values) {
-    if (uses_var(v, loop)) simple.push_back(regions.analyzer().simplify(v));
-  }
-  if (std::any_of(simple.begin(), simple.end(), is_separated)) return true;
-  if (in_sums && separates_in_sums(regions, loop, simple)) return true;
-  for (const Expr& e : simple) {
-    Digit first = as_digit(e);
-    if (first.stride == 1 && first.modulus == 0) continue;
-    std::vector<PlacedDigit> digits;
-    for (size_t i = 0; i < simple.size(); ++i) {
-      Digit digit = as_digit(simple[i]);
-      if (structurally_equal(digit.base, first.base)) digits.push_back({i, digit});
-    }
-    if (is_complete(&digits, nullptr) && is_separated(first.base)) return true;
-  }
-  return false;
 }
 
 }  // namespace mcc::tensor

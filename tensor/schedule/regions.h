@@ -58,13 +58,6 @@ class RegionAnalysis {
   std::unordered_map<const ExprNode*, Running> running_;
 };
 
-// e as a sum of (coefficient, atom), atoms being neither sums nor products with a constant.
-void split_sum(const Expr& e, std::vector<std::pair<int64_t, Expr>>* terms);
-
-// Whether sums of c_i * x_i, each x_i taking all of 0..width_i independently, attain every value up to their total. Given:
-// pairs of |c_i| and width_i.
-bool is_dense(std::vector<std::pair<int64_t, Expr>> strides);
-
 // The analysis at one place: the first `standing` loops of the site stand still, the others run.
 RegionAnalysis regions_at(const Func& f, const BlockSite& site, size_t standing);
 
@@ -87,43 +80,8 @@ bool is_fully_written(const Func& f, const std::vector<BlockSite>& sites, const 
 bool reads_are_covered(const Func& f, const std::vector<BlockSite>& sites, const BlockSite& reader,
                        const Buffer* except = nullptr);
 
-// An expression as (base // stride) %% modulus + offset; modulus 0 means none. Anything is at least its own base.
-struct Digit {
-  Expr base;
-  int64_t stride = 1, modulus = 0, offset = 0;
-};
-Digit as_digit(const Expr& e);
-// Whether digits of one base leave nothing out of a number below `extent` (undefined: of any number). Sorts them by stride.
-struct PlacedDigit {
-  size_t dimension;
-  Digit digit;
-};
-bool is_complete(std::vector<PlacedDigit>* digits, const Expr& extent);
-
-// How an axis follows from the elements of an access: axis = sum of stride * element[dimension] - offset.
-struct AxisSolution {
-  std::vector<std::pair<size_t, int64_t>> terms;  // dimension, stride
-  int64_t offset = 0;
-};
-
 // Makes the regions that a block reads and writes those of all iterations of the loops inside of it (a tile given to an
 // instruction); they have no name outside.
 void widen_regions(const Func& f, Block* block);
-
-// Solves indices such as (n, oc // 16, y + 1, oc %% 16) for the axes; an axis that they do not determine has no solution.
-// `extents` of the axes tell which digit is the last.
-std::vector<std::optional<AxisSolution>> solve_axes(const std::vector<Expr>& indices,
-                                                    const std::vector<Axis>& axes);
-Expr apply_solution(const AxisSolution& solution, const std::vector<Expr>& elements);
-
-// Whether the block, which is in the function, may run some spatial instance in several iterations of the loops [first, last)
-// around it; reduce loops do not count.
-bool repeats_instances(const Func& f, const BlockSite& site, size_t first, size_t last);
-
-// Whether different values of the loop give different tuples of values while the other loops in `running` take any values
-// and all else stands still. Knows sums of separated strides and the quotient/remainder pairs that fuse makes; in_sums: also
-// loops that are neither the largest nor the smallest term of a sum.
-bool separates(const RegionAnalysis& regions, const Var& loop, const std::vector<Expr>& values,
-               bool in_sums = false);
 
 }  // namespace mcc::tensor

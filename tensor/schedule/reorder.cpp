@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "tensor/schedule/regions.h"
+#include "tensor/schedule/separation.h"
 #include "tensor/schedule/step.h"
 
 namespace mcc::tensor {

@@ -13,6 +13,7 @@
 // 5. Everything else that the block reads has been made before the producer runs, and nothing in between reads what it writes.
 #include <algorithm>
 
+#include "tensor/schedule/digits.h"
 #include "tensor/schedule/move.h"
 #include "tensor/schedule/step.h"
 

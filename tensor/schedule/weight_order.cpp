@@ -7,6 +7,7 @@
 #include "support/check.h"
 #include "support/text.h"
 #include "tensor/schedule/index_map.h"
+#include "tensor/simplify.h"
 
 namespace mcc::tensor {
 

@@ -1,0 +1,143 @@
+#include "tensor/schedule/separation.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "tensor/schedule/digits.h"
+#include "tensor/text.h"
+
+namespace mcc::tensor {
+
+bool repeats_instances(const Func& f, const BlockSite& site, size_t first, size_t last) {
+  std::vector<Expr> values;
+  for (size_t i = 0; i < site.block->axes.size(); ++i) {
+    if (site.block->axes[i].kind == AxisKind::spatial) values.push_back(site.block->values[i]);
+  }
+  for (size_t i = first; i < last; ++i) {
+    const For* loop = site.loops[i];
+    if (axes_bound_to(*site.block, loop->var).reduce) continue;
+    if (!is_int(loop->extent, 1) && !separates(regions_at(f, site, i), loop->var, values)) return true;
+  }
+  return false;
+}
+
+namespace {
+
+constexpr int64_t kMaxReach = int64_t{1} << 48;  // of one term; sums of some stay in 64 bits
+
+// The term of a sum that depends on the loop, when the sum tells its values apart whatever the other terms are: those of
+// smaller coefficients stay below its own, and with it below the greatest common divisor of the larger ones.
+Expr separated_term(const RegionAnalysis& regions, const Var& loop, const Expr& e) {
+  std::vector<std::pair<int64_t, Expr>> terms;
+  split_sum(e, &terms);
+  Expr found;
+  int64_t own = 0, reach = 0;  // its coefficient, and that times its width
+  std::vector<std::pair<int64_t, int64_t>> others;
+  for (const auto& [coefficient, atom] : terms) {
+    std::optional<Stretch> stretch = regions.stretch(atom);
+    int64_t width = 0, size = std::abs(coefficient), product = 0;
+    if (!stretch || !as_int(regions.analyzer().simplify(stretch->width), &width)) return nullptr;
+    if (__builtin_mul_overflow(size, width, &product) || product > kMaxReach) return nullptr;
+    if (uses_var(atom, loop)) {
+      if (found.defined()) return nullptr;
+      found = atom;
+      own = size;
+      reach = product;
+    } else if (width > 0) {
+      others.emplace_back(size, product);
+    }
+  }
+  int64_t below = 0, above = 0;
+  for (const auto& [size, product] : others) {
+    if (size > own) {
+      above = std::gcd(above, size);
+    } else {
+      below += product;
+    }
+  }
+  return below < own && (above == 0 || reach + below < above) ? found : nullptr;
+}
+
+// A sum of the values that takes back together what was divided: of n * 14 + (n * 4 + t) // 18 and (n * 4 + t) %% 18 the sum
+// of 18 times the first and the second, n * 256 + t. For each base of a division.
+std::vector<Expr> recombined(const RegionAnalysis& regions, const Var& loop,
+                             const std::vector<Expr>& values) {
+  struct Part {
+    Expr base, sum;
+  };
+  std::vector<Part> parts;
+  for (const Expr& value : values) {
+    std::vector<std::pair<int64_t, Expr>> terms;
+    split_sum(value, &terms);
+    for (const auto& [coefficient, atom] : terms) {
+      Digit digit = as_digit(atom);
+      if (!uses_var(atom, loop) || coefficient != 1 || digit.base.same_as(atom)) continue;
+      auto it = std::find_if(parts.begin(), parts.end(),
+                             [&](const Part& p) { return structurally_equal(p.base, digit.base); });
+      if (it == parts.end()) it = parts.insert(parts.end(), {digit.base, 0});
+      it->sum = it->sum + value * Expr(digit.stride);
+    }
+  }
+  std::vector<Expr> out;
+  for (const Part& p : parts)
+    out.push_back(regions.analyzer().simplify(p.sum));
+  return out;
+}
+
+// Whether such terms of several values are together all digits of the loop's variable, or of a sum that tells its values
+// apart.
+bool separates_in_sums(const RegionAnalysis& regions, const Var& loop, const std::vector<Expr>& values) {
+  std::vector<PlacedDigit> digits;
+  for (size_t i = 0; i < values.size(); ++i) {
+    Expr term = separated_term(regions, loop, values[i]);
+    if (!term.defined()) continue;
+    if (term.same_as(loop)) return true;
+    digits.push_back({i, as_digit(term)});
+  }
+  for (const PlacedDigit& first : digits) {
+    const Expr& base = first.digit.base;
+    if (!base.same_as(loop) && !separated_term(regions, loop, base).same_as(loop)) continue;
+    std::vector<PlacedDigit> same;
+    for (const PlacedDigit& d : digits) {
+      if (structurally_equal(d.digit.base, base)) same.push_back(d);
+    }
+    if (is_complete(&same, nullptr)) return true;
+  }
+  // What all values determine, their sums do, too.
+  for (const Expr& sum : recombined(regions, loop, values)) {
+    if (separated_term(regions, loop, sum).same_as(loop)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool separates(const RegionAnalysis& regions, const Var& loop, const std::vector<Expr>& values,
+               bool in_sums) {
+  auto is_separated = [&](const Expr& e) {
+    if (in_sums) return separated_term(regions, loop, e).same_as(loop);
+    std::optional<LinearForm> form = linear_form(e, {loop});
+    if (!form || form->coefficients[0] == 0) return false;
+    std::optional<Stretch> rest = regions.stretch(form->rest);
+    return rest && regions.analyzer().can_prove(rest->width < std::abs(form->coefficients[0]));
+  };
+  std::vector<Expr> simple;
+  for (const Expr& v : values) {
+    if (uses_var(v, loop)) simple.push_back(regions.analyzer().simplify(v));
+  }
+  if (std::any_of(simple.begin(), simple.end(), is_separated)) return true;
+  if (in_sums && separates_in_sums(regions, loop, simple)) return true;
+  for (const Expr& e : simple) {
+    Digit first = as_digit(e);
+    if (first.stride == 1 && first.modulus == 0) continue;
+    std::vector<PlacedDigit> digits;
+    for (size_t i = 0; i < simple.size(); ++i) {
+      Digit digit = as_digit(simple[i]);
+      if (structurally_equal(digit.base, first.base)) digits.push_back({i, digit});
+    }
+    if (is_complete(&digits, nullptr) && is_separated(first.base)) return true;
+  }
+  return false;
+}
+
+}  // namespace mcc::tensor

@@ -1,0 +1,20 @@
+// Whether the iterations of a loop have different values, and a block in them different instances.
+#pragma once
+
+#include <vector>
+
+#include "tensor/schedule/regions.h"
+
+namespace mcc::tensor {
+
+// Whether the block, which is in the function, may run some spatial instance in several iterations of the loops [first, last)
+// around it; reduce loops do not count.
+bool repeats_instances(const Func& f, const BlockSite& site, size_t first, size_t last);
+
+// Whether different values of the loop give different tuples of values while the other loops in `running` take any values
+// and all else stands still. Knows sums of separated strides and the quotient/remainder pairs that fuse makes; in_sums: also
+// loops that are neither the largest nor the smallest term of a sum.
+bool separates(const RegionAnalysis& regions, const Var& loop, const std::vector<Expr>& values,
+               bool in_sums = false);
+
+}  // namespace mcc::tensor
