@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
 
-#include "tensor/linear.h"
+#include "tensor/passes/async_copies.h"
 #include "tensor/passes/bulk_copies.h"
 #include "tensor/passes/fence_products.h"
 #include "tensor/passes/scope.h"
@@ -114,141 +113,6 @@ class InStage : public Mutator {
   const Expr stage_;
 };
 
-// Stores to shared memory of what is loaded from global memory become asynchronous copies.
-class MakeAsync : public ScopedMutator {
- protected:
-  using ScopedMutator::on;
-  Stmt on(const Store& n, const Stmt& self) override {
-    if (!is_shared(n.buffer) || n.predicate.defined()) return self;
-    const int64_t bytes = byte_size(n.buffer.element()) * n.value.lanes();
-    if (bytes != 4 && bytes != 8 && bytes != 16) return self;
-    std::optional<Source> source = source_of(n.value);
-    if (!source || source->load->buffer.element() != n.buffer.element() || !is_aligned(n.indices[0]) ||
-        !is_aligned(source->load->indices[0])) {
-      return self;
-    }
-    Expr condition = source->condition;
-    if (is_true(condition)) {
-      condition = nullptr;
-    } else if (n.value.lanes() > 1) {
-      condition = Broadcast::make(condition, n.value.lanes());
-    }
-    return statement(Intrinsic::async_copy,
-                     {Load::make(n.buffer, n.indices),
-                      Load::make(source->load->buffer, source->load->indices, condition)});
-  }
-
- private:
-  struct Source {
-    const Load* load = nullptr;
-    Expr condition = true_value();
-  };
-
-  // A condition of all lanes; undefined where they differ.
-  static Expr uniform(const Expr& condition) {
-    if (condition.lanes() == 1) return condition;
-    const auto* same = condition.as<Broadcast>();
-    return same ? same->value : Expr();
-  }
-  static bool is_zero(const Expr& e) {
-    double value = 1;
-    return as_number(e, &value) && value == 0;
-  }
-
-  // A load, or 0 where a condition does not hold.
-  static std::optional<Source> source_of(const Expr& e) {
-    if (const auto* load = e.as<Load>()) {
-      Source source{load};
-      if (load->predicate.defined()) source.condition = uniform(load->predicate);
-      bool is_good = load->buffer.scope() == Scope::global && load->indices.size() == 1 &&
-                     source.condition.defined() && !has_load(load->indices[0]);
-      return is_good ? std::optional(source) : std::nullopt;
-    }
-    const auto* choice = e.as<Select>();
-    if (!choice || !is_zero(choice->on_false)) return std::nullopt;
-    std::optional<Source> source = source_of(choice->on_true);
-    const Expr condition = uniform(choice->condition);
-    if (!source || !condition.defined()) return std::nullopt;
-    source->condition =
-        structurally_equal(source->condition, condition) ? condition : condition && source->condition;
-    return source;
-  }
-
-  // Neighbours that begin at a multiple of their number, whatever the variables are.
-  bool is_aligned(const Expr& index) const {
-    if (index.lanes() == 1) return true;
-    const auto* ramp = index.as<Ramp>();
-    if (!ramp || !is_int(ramp->stride, 1)) return false;
-    Linear first = lift(analyzer_.simplify(ramp->base));
-    return !first.overflow && std::gcd(coefficient_gcd(first), first.constant) % index.lanes() == 0;
-  }
-};
-
-// What is left of the stores goes to registers first and from there to shared memory, by two statements of the same form.
-class StageInRegisters {
- public:
-  explicit StageInRegisters(const Stmt& copies) : loads_(*this, true), stores_(*this, false) {
-    loads = loads_.mutate(copies);
-    if (is_clear_) stores = stores_.mutate(copies);
-    // What the arithmetic can spare.
-    constexpr int64_t kMostBytes = 256;
-    is_clear_ &= bytes_ <= kMostBytes;
-  }
-  bool is_used() const { return is_clear_ && !registers.empty(); }
-  std::vector<Buffer> registers;  // one for each store
-  Stmt loads, stores;
-
- private:
-  class Half : public Mutator {
-   public:
-    Half(StageInRegisters& owner, bool loads) : owner_(owner), loads_(loads) {}
-
-   protected:
-    using Mutator::on;
-    Stmt on(const For& n, const Stmt& self) override {
-      loops_.push_back(&n);
-      Stmt out = Mutator::on(n, self);
-      loops_.pop_back();
-      return out;
-    }
-    Stmt on(const Evaluate&, const Stmt& self) override { return loads_ ? self : Stmt(); }
-    Stmt on(const Store& n, const Stmt& self) override {
-      if (!has_load(n.value)) return loads_ ? self : Stmt();  // nothing to wait for
-      const int lanes = n.value.lanes();
-      Expr slot = 0;
-      int64_t count = lanes;
-      for (const For* loop : loops_) {
-        int64_t extent = 0;
-        owner_.is_clear_ &= as_int(loop->extent, &extent);
-        slot = slot * loop->extent + (loop->var - loop->min);
-        count *= extent;
-      }
-      owner_.is_clear_ &= is_shared(n.buffer) && !n.predicate.defined();
-      if (!owner_.is_clear_) return self;
-      if (loads_) {
-        owner_.registers.emplace_back(n.buffer.name() + ".next", n.buffer.element(), std::vector<Expr>{count},
-                                      Scope::registers);
-        owner_.bytes_ += count * byte_size(n.buffer.element());
-      }
-      const Buffer& r = owner_.registers[next_++];
-      const Expr first = slot * Expr(lanes);
-      const Expr place = lanes > 1 ? Ramp::make(first, 1, lanes) : first;
-      if (loads_) return Store::make(r, {place}, n.value);
-      return Store::make(n.buffer, n.indices, Load::make(r, {place}));
-    }
-
-   private:
-    StageInRegisters& owner_;
-    const bool loads_;
-    std::vector<const For*> loops_;
-    size_t next_ = 0;
-  };
-
-  bool is_clear_ = true;
-  int64_t bytes_ = 0;
-  Half loads_, stores_;
-};
-
 class Pipeline : public ScopedMutator {
  public:
   std::unordered_map<const BufferNode*, int64_t> sizes;  // elements of a stage
@@ -278,18 +142,18 @@ class Pipeline : public ScopedMutator {
     first = Seq::make({first_barrier(), commit_each(first)});
     const Expr has_next = place + Expr(distance) < n.extent;
     const Stmt next = fetch(*halves, {{n.var.get(), ahead}}, floor_mod(place + Expr(distance), count));
-    StageInRegisters staged(next);
+    std::optional<StagedCopies> staged = stage_in_registers(next);
     InStage now(halves->buffers, sizes, floor_mod(place, count));
     std::vector<Stmt> parts = {statement(Intrinsic::async_wait, {Expr(distance - 1)}), first_barrier(),
-                               If::make(has_next, staged.is_used() ? staged.loads : next),
+                               If::make(has_next, staged ? staged->loads : next),
                                statement(Intrinsic::async_commit, {})};
     parts.insert(waits.empty() ? parts.end() : parts.begin() + 2, now.mutate(Seq::make(halves->uses)));
     for (const Stmt& wait : waits)
       parts.push_back(wait_for(wait, 1));
-    if (staged.is_used()) parts.push_back(If::make(has_next, renamed(staged.stores)));
+    if (staged) parts.push_back(If::make(has_next, renamed(staged->stores)));
     Stmt body = Seq::make(std::move(parts));
-    if (staged.is_used()) {
-      for (const Buffer& r : staged.registers)
+    if (staged) {
+      for (const Buffer& r : staged->registers)
         body = Allocate::make(r, body);
     }
     return between(first, n, body, waits);
@@ -432,7 +296,7 @@ class Pipeline : public ScopedMutator {
   Stmt fetch(const Halves& halves, const VarMap& at, const Expr& stage) const {
     InStage there(halves.buffers, sizes, stage);
     Stmt copies = simplify(there.mutate(substitute(Seq::make(halves.copies), at)));
-    return renamed(MakeAsync().mutate(copies));
+    return renamed(make_async(copies));
   }
 
   // A variable is bound in one place.
