@@ -1,6 +1,7 @@
 #include "tuner/nest.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <unordered_map>
 
@@ -33,6 +34,53 @@ int64_t floor_div64(int64_t a, int64_t b) {
   if (b == 0) return 0;
   int64_t q = a / b;
   return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
+}
+
+int64_t value_of(BinaryOp op, int64_t a, int64_t b) {
+  switch (op) {
+    case BinaryOp::add:
+      return a + b;
+    case BinaryOp::sub:
+      return a - b;
+    case BinaryOp::mul:
+      return a * b;
+    case BinaryOp::floor_div:
+    case BinaryOp::div:
+      return floor_div64(a, b);
+    case BinaryOp::floor_mod:
+    case BinaryOp::mod:
+      return b == 0 ? 0 : a - b * floor_div64(a, b);
+    case BinaryOp::min:
+      return std::min(a, b);
+    case BinaryOp::max:
+      return std::max(a, b);
+    default:
+      return a;
+  }
+}
+
+// An operand that goes this far from where it starts.
+struct Reach {
+  int64_t width, start;
+};
+
+int64_t width_of(BinaryOp op, const Reach& a, const Reach& b) {
+  switch (op) {
+    case BinaryOp::add:
+    case BinaryOp::sub:
+      return a.width + b.width;
+    case BinaryOp::mul:
+      return a.width * std::abs(b.start) + b.width * std::abs(a.start) + a.width * b.width;
+    // Fused and split loops start at multiples of what they are divided by.
+    case BinaryOp::floor_div:
+    case BinaryOp::div:
+      return b.start > 0 ? a.width / b.start : a.width;
+    case BinaryOp::floor_mod:
+    case BinaryOp::mod:
+      return b.start > 0 ? std::min(a.width, b.start - 1) : a.width;
+    default:
+      return std::max(a.width, b.width);
+  }
 }
 
 class Reader {
@@ -278,66 +326,13 @@ class Reader {
   }
 
   Walk binary_walk(const Binary& b) {
-    Walk x = walk(b.a), y = walk(b.b), w;
-    size_t n = depth();
-    for (size_t k = 0; k <= n; ++k) {
-      int64_t u = x.value[k], v = y.value[k], r = 0;
-      switch (b.op) {
-        case BinaryOp::add:
-          r = u + v;
-          break;
-        case BinaryOp::sub:
-          r = u - v;
-          break;
-        case BinaryOp::mul:
-          r = u * v;
-          break;
-        case BinaryOp::floor_div:
-        case BinaryOp::div:
-          r = floor_div64(u, v);
-          break;
-        case BinaryOp::floor_mod:
-        case BinaryOp::mod:
-          r = v == 0 ? 0 : u - v * floor_div64(u, v);
-          break;
-        case BinaryOp::min:
-          r = std::min(u, v);
-          break;
-        case BinaryOp::max:
-          r = std::max(u, v);
-          break;
-        default:
-          r = u;
-          break;
-      }
-      w.value[k] = r;
-    }
-    for (size_t d = 0; d <= n; ++d) {
-      int64_t u = x.width[d], v = y.width[d], r = 0;
-      int64_t by = y.value[n];
-      switch (b.op) {
-        case BinaryOp::add:
-        case BinaryOp::sub:
-          r = u + v;
-          break;
-        case BinaryOp::mul:
-          r = u * std::abs(y.value[n]) + v * std::abs(x.value[n]) + u * v;
-          break;
-        // Fused and split loops start at multiples of what they are divided by.
-        case BinaryOp::floor_div:
-        case BinaryOp::div:
-          r = by > 0 ? u / by : u;
-          break;
-        case BinaryOp::floor_mod:
-        case BinaryOp::mod:
-          r = by > 0 ? std::min(u, by - 1) : u;
-          break;
-        default:
-          r = std::max(u, v);
-          break;
-      }
-      w.width[d] = r;
-    }
+    const Walk x = walk(b.a), y = walk(b.b);
+    Walk w;
+    const size_t n = depth();
+    for (size_t k = 0; k <= n; ++k)
+      w.value[k] = value_of(b.op, x.value[k], y.value[k]);
+    for (size_t d = 0; d <= n; ++d)
+      w.width[d] = width_of(b.op, {x.width[d], x.value[n]}, {y.width[d], y.value[n]});
     return w;
   }
 
@@ -378,9 +373,7 @@ class Reader {
     for (int l : chain_)
       s.iterations *= static_cast<double>(nest_.loops[static_cast<size_t>(l)].extent);
     access(s, n.buffer, n.indices, true);
-    count(s, n.value, false);
-    for (const Expr& i : n.indices)
-      count(s, i, true);
+    s.ops = ops_of(n, [&](const Load& load) { access(s, load.buffer, load.indices, false); });
     attach(-1 - static_cast<int>(nest_.stores.size()));
     nest_.stores.push_back(std::move(s));
   }
@@ -439,158 +432,6 @@ class Reader {
       return;
     }
     s.accesses.push_back(std::move(a));
-  }
-
-  void count(NestStore& s, const Expr& e, bool is_index) {
-    switch (e.kind()) {
-      case ExprKind::IntImm:
-      case ExprKind::FloatImm:
-      case ExprKind::Var:
-        return;
-      case ExprKind::Cast:
-        (mcc::is_float(e.element()) ? s.ops.other : s.ops.int_other) += is_index ? 0 : 1;
-        return count(s, e.as<Cast>()->value, is_index);
-      case ExprKind::Binary:
-        return count_binary(s, *e.as<Binary>(), is_index);
-      case ExprKind::Select: {
-        const Select& n = *e.as<Select>();
-        s.ops.select += 1;
-        count(s, n.condition, is_index);
-        count(s, n.on_true, is_index);
-        count(s, n.on_false, is_index);
-        return;
-      }
-      case ExprKind::Load: {
-        const Load& n = *e.as<Load>();
-        access(s, n.buffer, n.indices, false);
-        for (const Expr& i : n.indices)
-          count(s, i, true);
-        return;
-      }
-      case ExprKind::Ramp:
-        return count(s, e.as<Ramp>()->base, is_index);
-      case ExprKind::Broadcast:
-        return count(s, e.as<Broadcast>()->value, is_index);
-      case ExprKind::Shuffle:
-        for (const Expr& v : e.as<Shuffle>()->vectors)
-          count(s, v, is_index);
-        return;
-      case ExprKind::VectorReduce:
-        return count(s, e.as<VectorReduce>()->value, is_index);
-      case ExprKind::Call: {
-        const Call& n = *e.as<Call>();
-        count_call(s, n);
-        for (const Expr& a : n.args)
-          count(s, a, is_index);
-        return;
-      }
-    }
-  }
-
-  void count_binary(NestStore& s, const Binary& n, bool is_index) {
-    bool is_real = mcc::is_float(n.a.element());
-    auto is_product = [](const Expr& e) {
-      const auto* b = e.as<Binary>();
-      return b && b->op == BinaryOp::mul;
-    };
-    switch (n.op) {
-      case BinaryOp::add:
-      case BinaryOp::sub:
-        if (!is_real) {
-          s.ops.int_add += 1;
-        } else if (is_product(n.a) || is_product(n.b)) {
-          s.ops.fma += 1;
-          s.ops.mul -= 1;
-        } else {
-          s.ops.add += 1;
-        }
-        break;
-      case BinaryOp::mul:
-        (is_real ? s.ops.mul : s.ops.int_mul) += 1;
-        break;
-      case BinaryOp::div:
-      case BinaryOp::mod:
-      case BinaryOp::floor_div:
-      case BinaryOp::floor_mod:
-        (is_real ? s.ops.div : s.ops.int_div) += 1;
-        break;
-      case BinaryOp::min:
-      case BinaryOp::max:
-      case BinaryOp::eq:
-      case BinaryOp::ne:
-      case BinaryOp::lt:
-      case BinaryOp::le:
-      case BinaryOp::gt:
-      case BinaryOp::ge:
-        (is_real ? s.ops.compare : s.ops.int_compare) += 1;
-        break;
-      case BinaryOp::logical_and:
-      case BinaryOp::logical_or:
-        s.ops.logical += 1;
-        break;
-      case BinaryOp::bit_and:
-      case BinaryOp::bit_or:
-      case BinaryOp::bit_xor:
-      case BinaryOp::shl:
-      case BinaryOp::shr:
-        s.ops.int_other += 1;
-        break;
-    }
-    count(s, n.a, is_index);
-    count(s, n.b, is_index);
-  }
-
-  static void count_call(NestStore& s, const Call& n) {
-    switch (n.function) {
-      case Intrinsic::abs:
-      case Intrinsic::floor:
-      case Intrinsic::ceil:
-      case Intrinsic::round:
-      case Intrinsic::trunc:
-      case Intrinsic::is_nan:
-      case Intrinsic::is_inf:
-        s.ops.other += 1;
-        return;
-      case Intrinsic::bit_not:
-      case Intrinsic::popcount:
-        s.ops.int_other += 1;
-        return;
-      case Intrinsic::logical_not:
-        s.ops.logical += 1;
-        return;
-      case Intrinsic::bit_cast:
-      case Intrinsic::prefetch:
-      case Intrinsic::likely:
-      case Intrinsic::barrier:
-      case Intrinsic::shuffle_xor:
-      case Intrinsic::shuffle_down:
-      case Intrinsic::load_matrices:
-      case Intrinsic::load_matrices_transposed:
-      case Intrinsic::async_copy:
-      case Intrinsic::async_commit:
-      case Intrinsic::async_wait:
-      case Intrinsic::wgmma_fence:
-      case Intrinsic::wgmma_f16:
-      case Intrinsic::wgmma_bf16:
-      case Intrinsic::wgmma_commit:
-      case Intrinsic::wgmma_wait:
-      case Intrinsic::bulk_init:
-      case Intrinsic::bulk_expect:
-      case Intrinsic::bulk_copy:
-      case Intrinsic::bulk_wait:
-      case Intrinsic::fence_async:
-        return;
-      case Intrinsic::fma:
-        s.ops.fma += 1;
-        return;
-      case Intrinsic::sqrt:
-      case Intrinsic::rsqrt:
-        s.ops.div += 1;
-        return;
-      default:
-        s.ops.math += 1;
-        return;
-    }
   }
 
   Nest& nest_;

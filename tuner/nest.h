@@ -3,26 +3,14 @@
 // functions that are not lowered yet. Symbolic extents count as 1.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
 
 #include "tensor/stmt.h"
+#include "tuner/nest_ops.h"
 
 namespace mcc::tuner {
-
-// Of one iteration. Integer operations inside of indices count as integer operations.
-struct NestOps {
-  double fma = 0;                                 // a product that is added to something
-  double add = 0, mul = 0, div = 0, compare = 0;  // floating-point; min and max are comparisons
-  double math = 0, other = 0;                     // exp, tanh, ...; floor, abs, casts
-  double int_add = 0, int_mul = 0, int_div = 0, int_compare = 0, int_other = 0;
-  double logical = 0, select = 0;
-
-  // As Work::flops counts them.
-  double flops() const { return 2 * fma + add + mul + div + compare + math + other; }
-};
 
 // One buffer in one store. With n loops around the store, what is said of depth d holds for one run of the loops d..n-1
 // while the loops before d stand still: d = 0 is everything, d = n a single iteration.
