@@ -1,0 +1,93 @@
+#include "tuner/register_tile_size.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+
+namespace mcc::tuner {
+
+using tensor::Target;
+
+namespace {
+
+// Cycles that fetching a vector operand from the second-level cache takes beyond what issue hides.
+double fetch_cycles(int64_t vectors, const TileProblem& p, const Target& t) {
+  int64_t panel = p.steps * vectors * t.vector_bits / 8;
+  if (panel <= t.l1.bytes / 2) return 0;
+  double bytes_per_cycle = t.l2.gb_per_s / t.ghz;
+  return 0.3 * static_cast<double>(vectors * t.vector_bits / 8) / bytes_per_cycle;
+}
+
+// What two load ports reach next to a stream of multiplications, misses of the first-level cache included: tiles of 28 x 1
+// take a third longer for the same products than those of 8 x 3 or 14 x 2, which load half as much.
+constexpr double kLoadsPerCycle = 1.5;
+
+double step_cycles(int64_t rows, int64_t vectors, bool shared, const Target& t) {
+  double fma = static_cast<double>(rows * vectors) / t.fma_ports;
+  double loads = static_cast<double>(shared ? rows + vectors : rows * vectors + vectors) / kLoadsPerCycle;
+  return std::max({fma, loads, static_cast<double>(t.fma_latency)});
+}
+
+double tile_cycles(int64_t rows, int64_t vectors, const TileProblem& p, const Target& t) {
+  double write_back = 2.0 * static_cast<double>(rows * vectors) + 12;
+  double step = step_cycles(rows, vectors, p.is_shared_scalar, t) + fetch_cycles(vectors, p, t);
+  return static_cast<double>(p.steps) * step + write_back;
+}
+
+// The tiles that fit the registers.
+std::vector<TileSize> legal_tiles(const TileProblem& p, const Target& t) {
+  std::vector<TileSize> tiles;
+  // Two registers stay free for addresses' vectors and temporaries; without broadcast operands one more is used.
+  int64_t registers = t.vector_registers - (t.vector_registers >= 32 ? 2 : 1);
+  for (int64_t vectors : p.vector_choices) {
+    // Without a shared scalar operand every product needs a register of its own for a while.
+    int64_t most = p.is_shared_scalar ? 28 : registers / 2;
+    for (int64_t rows = 1; rows <= std::min<int64_t>(p.rows, most); ++rows) {
+      int64_t operands = p.is_shared_scalar ? vectors : 1;
+      if (rows * vectors + operands > registers) break;
+      // Rows are spread evenly over the tiles that this many at most make.
+      int64_t count = (p.rows + rows - 1) / rows;
+      if ((p.rows + count - 1) / count != rows) continue;
+      int64_t tail = p.rows - (count - 1) * rows;
+      double row_cycles =
+          static_cast<double>(count - 1) * tile_cycles(rows, vectors, p, t) + tile_cycles(tail, vectors, p, t);
+      double cycles = row_cycles * std::ceil(static_cast<double>(p.vectors) / static_cast<double>(vectors));
+      tiles.push_back({rows, vectors, cycles});
+    }
+  }
+  return tiles;
+}
+
+// The best of those with this width; of all for 0.
+TileSize best_tile(const std::vector<TileSize>& tiles, int64_t vectors) {
+  TileSize best;
+  best.cycles = std::numeric_limits<double>::infinity();
+  for (const TileSize& tile : tiles) {
+    if ((vectors == 0 || tile.vectors == vectors) && tile.cycles < best.cycles) best = tile;
+  }
+  return best;
+}
+
+}  // namespace
+
+TileSize choose_tile_size(const TileProblem& p, const Target& t, const std::string& block, Decider& decide) {
+  std::vector<TileSize> tiles = legal_tiles(p, t);
+  std::vector<int64_t> widths, heights;
+  for (const TileSize& tile : tiles) {
+    if (widths.empty() || widths.back() != tile.vectors) widths.push_back(tile.vectors);
+  }
+  std::vector<TileSize> wide;
+  std::copy_if(tiles.begin(), tiles.end(), std::back_inserter(wide),
+               [&](const TileSize& tile) { return tile.vectors >= p.least_preferred; });
+  int64_t vectors = decide.choose(block + ".vectors", widths, best_tile(wide.empty() ? tiles : wide, 0).vectors);
+  TileSize best = best_tile(tiles, vectors);
+  for (const TileSize& tile : tiles) {
+    if (tile.vectors == vectors) heights.push_back(tile.rows);
+  }
+  int64_t rows = decide.choose(block + ".rows", heights, best.rows);
+  return *std::find_if(tiles.begin(), tiles.end(),
+                       [&](const TileSize& tile) { return tile.vectors == vectors && tile.rows == rows; });
+}
+
+}  // namespace mcc::tuner

@@ -1,0 +1,32 @@
+// How large a register tile is: the one with the least modelled time.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tensor/target.h"
+#include "tuner/decider.h"
+
+namespace mcc::tuner {
+
+struct TileSize {
+  int64_t rows = 1;     // rows of accumulators
+  int64_t vectors = 1;  // vectors in each
+  double cycles = 0;    // modelled, of the whole block
+};
+
+struct TileProblem {
+  int64_t rows, vectors;   // in all
+  int64_t steps;           // reduction steps
+  bool is_shared_scalar;   // the row operand is a scalar that is broadcast (else a vector of its own: depthwise)
+  std::vector<int64_t> vector_choices;
+  int64_t least_preferred = 1;  // vectors; analysis leaves narrower tiles to a search
+};
+
+// Of the tiles that fit the registers. Per step of the reduction the larger of FMA issue, load issue and FMA latency;
+// plus the write-back; rounding up at the edges included. Asks "block.vectors" and "block.rows".
+TileSize choose_tile_size(const TileProblem& problem, const tensor::Target& target, const std::string& block,
+                          Decider& decide);
+
+}  // namespace mcc::tuner
