@@ -1,12 +1,13 @@
 #include "graph/passes/apply_layouts.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "graph/ops/common.h"
 #include "graph/passes/convolution_cost.h"
 #include "graph/passes/grid_convolution_cost.h"
+#include "graph/passes/layout_forms.h"
 #include "graph/passes/merge_groups.h"
+#include "graph/passes/pack_products.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
 
@@ -29,7 +30,8 @@ class ApplyLayouts {
         strict_(strict),
         is_gpu_(target.kind == tensor::TargetKind::cuda),
         lanes_(target.lanes(32)),
-        weight_bytes_(weight_bytes(graph)) {}
+        weight_bytes_(weight_bytes(graph)),
+        forms_(graph, lanes_) {}
 
   std::vector<Region> run() {
     size_t count = g_.nodes.size();
@@ -37,22 +39,17 @@ class ApplyLayouts {
       auto id = static_cast<NodeId>(n);
       if (g_.node(id).dead) continue;
       // A consumer that stays plain reads plain forms; one that follows takes what is laid out itself.
-      if (!take_laid_out(id)) restore_inputs(id);
+      if (take_laid_out(id)) continue;
+      forms_.restore_inputs(id);
+      pack_product(g_, id, t_);
     }
     for (ValueId& out : g_.outputs)
-      out = plain(out);
+      out = forms_.plain(out);
     eliminate_dead_code(g_);
-    return regions();
+    return forms_.regions();
   }
 
  private:
-  struct LaidOut {
-    ValueId value;  // of rank 5
-    Layout layout = Layout::blocked;
-    int64_t channels = 0;  // C
-    int region = 0;        // index into parents_
-  };
-
   const Shape& shape(ValueId v) const { return g_.value(v).type.shape; }
   size_t rank(ValueId v) const { return shape(v).size(); }
   // Two numbers, of a window over both spatial axes.
@@ -61,23 +58,10 @@ class ApplyLayouts {
     return window;
   }
   bool is_constant(ValueId v) const { return v != kNoValue && g_.value(v).constant.has_value(); }
-  bool is_laid_out(ValueId v) const { return v != kNoValue && laid_out_.count(v) != 0; }
-  // Channels side by side in memory.
-  int64_t block(Layout layout, int64_t channels) const {
-    return layout == Layout::channels_last ? channels : lanes_;
-  }
-  int64_t blocks(Layout layout, int64_t channels) const {
-    int64_t c = block(layout, channels);
-    return (channels + c - 1) / c;
-  }
-
+  bool is_laid_out(ValueId v) const { return forms_.is_laid_out(v); }
   bool take_laid_out(NodeId id) {
     const Node node = g_.node(id);
     switch (node.op->layout) {
-      case LayoutRole::matmul:
-        return is_gpu_ ? put_in_columns(id) : pack_matmul(id);
-      case LayoutRole::gemm:
-        return !is_gpu_ && pack_gemm(id);
       case LayoutRole::convolution:
         return lay_out_conv(id);
       case LayoutRole::pool:
@@ -90,224 +74,15 @@ class ApplyLayouts {
         return follow_concat(id);
       case LayoutRole::resize:
         return follow_resize(id);
+      case LayoutRole::matmul:
+      case LayoutRole::gemm:
       case LayoutRole::recurrent:
-        if (!is_gpu_) pack_recurrent(id);
         return false;
       case LayoutRole::none:
         break;
     }
     if (node.op->fusion == FusionClass::elementwise && node.outputs.size() == 1) return follow(id);
     return false;
-  }
-
-  // ---- Regions ----
-
-  int region_root(int region) {
-    while (parents_[static_cast<size_t>(region)] != region)
-      region = parents_[static_cast<size_t>(region)];
-    return region;
-  }
-  int join(int a, int b) { return parents_[static_cast<size_t>(region_root(b))] = region_root(a); }
-
-  std::vector<Region> regions() {
-    std::map<int, Region> by_root;
-    for (const auto& [id, region] : convolutions_)
-      by_root[region_root(region)].push_back(id);
-    std::vector<Region> out;
-    for (auto& [root, region] : by_root)
-      out.push_back(std::move(region));
-    return out;
-  }
-
-  // ---- The forms of a value ----
-
-  // The plain form; made once, when first asked for. It takes the value's own id, so that users need no change.
-  ValueId plain(ValueId v) {
-    auto it = laid_out_.find(v);
-    if (it == laid_out_.end()) return v;
-    if (auto made = plain_.find(v); made != plain_.end()) return made->second;
-    const std::string name = g_.value(v).name;
-    const LaidOut from = it->second;
-    Attributes a;
-    ValueId x;
-    if (from.layout == Layout::channels_last) {
-      std::vector<int64_t> dims = static_shape(shape(from.value));
-      dims.erase(dims.begin() + 1);
-      a.set("perm", std::vector<int64_t>{0, 3, 1, 2});
-      x = emit(g_, "", "Transpose", name, {reshape(name, from.value, dims)}, a);
-    } else {
-      a.set("block", lanes_);
-      a.set("channels", from.channels);
-      x = emit(g_, "mcc", "Unpack", name, {from.value}, a);
-    }
-    if (rank(v) == 3) x = reshape(name, x, static_shape(shape(v)));
-    g_.value(x).name = name;
-    return plain_[v] = x;
-  }
-
-  void restore_inputs(NodeId id) {
-    for (size_t i = 0; i < g_.node(id).inputs.size(); ++i) {
-      ValueId v = g_.node(id).inputs[i];
-      if (!is_laid_out(v)) continue;
-      ValueId restored = plain(v);
-      g_.node(id).inputs[i] = restored;
-    }
-  }
-
-  // A value of rank 4 in a layout; of rank 3 as an image of one row.
-  ValueId in_layout(ValueId v, Layout layout) {
-    if (auto it = laid_out_.find(v); it != laid_out_.end() && it->second.layout == layout)
-      return it->second.value;
-    v = plain(v);
-    if (auto it = copies_.find({v, layout}); it != copies_.end()) return it->second;
-    const std::string name = g_.value(v).name;
-    Attributes a;
-    ValueId x, image = rank(v) == 3 ? reshape(name, v, as_image(static_shape(shape(v)))) : v;
-    if (layout == Layout::channels_last) {
-      a.set("perm", std::vector<int64_t>{0, 2, 3, 1});
-      x = emit(g_, "", "Transpose", name, {image}, a);
-      std::vector<int64_t> dims = static_shape(shape(x));
-      dims.insert(dims.begin() + 1, 1);
-      x = reshape(name, x, dims);
-    } else {
-      a.set("block", lanes_);
-      x = emit(g_, "mcc", "Pack", name, {image}, a);
-    }
-    return copies_[{v, layout}] = x;
-  }
-
-  // A plain value with its channels last, and with zeros behind them.
-  ValueId filled_up(ValueId v) {
-    const std::string name = g_.value(v).name;
-    Attributes a;
-    a.set("block", kGridWord);
-    return emit(g_, "mcc", "Pack", name, {rank(v) == 3 ? reshape(name, v, as_image(static_shape(shape(v)))) : v}, a);
-  }
-
-  // The layout in which a node follows its operands: that of the first one which has one. All that have one are from now
-  // on of one region.
-  LaidOut lead(const Node& node) {
-    LaidOut first{kNoValue};
-    for (ValueId v : node.inputs) {
-      if (!is_laid_out(v)) continue;
-      const LaidOut& x = laid_out_.at(v);
-      if (first.value == kNoValue) {
-        first = x;
-      } else {
-        join(first.region, x.region);
-      }
-    }
-    return first;
-  }
-
-  // The node's result is from now on this value.
-  void set_result(NodeId id, const LaidOut& result) {
-    Node& node = g_.node(id);
-    laid_out_[node.outputs[0]] = result;
-    NodeId maker = g_.value(result.value).producer;
-    g_.node(maker).name = node.name;
-    for (const std::string& origin : node.origins)
-      g_.node(maker).origins.push_back(origin);
-    // The node itself stays until dead code goes: nothing uses it, as every user takes plain() or the value laid out.
-  }
-
-  // ---- Matrix products ----
-
-  ValueId pack_matrix(const std::string& name, ValueId w, bool transposed) {
-    Attributes a;
-    a.set("block", panel_width(static_shape(shape(w))[transposed ? 0 : 1]));
-    a.set("transposed", int64_t{transposed});
-    return emit(g_, "mcc", "PackMatrix", name + ".packed", {w}, a);
-  }
-
-  // As wide as the register tile. With 32 registers tiles of 8 x 3 and 6 x 4 vectors read the fewest operands, and no more
-  // rows at once than the first-level cache has ways; the last panel may be narrower, which pays when there are many
-  // others. Else two vectors: 6 x 2 with 16 registers, 12 x 2 with 32.
-  int64_t panel_width(int64_t columns) const {
-    int64_t vectors = (columns + lanes_ - 1) / lanes_;
-    if (t_.vector_registers < 32) return 2 * lanes_;
-    int64_t width = vectors % 3 == 0 ? 3 : vectors % 4 == 0 ? 4 : vectors >= 24 ? 3 : 2;
-    return width * lanes_;
-  }
-
-  bool is_packable(ValueId w) const {
-    return is_constant(w) && shape(w).size() == 2 && is_float(g_.value(w).type.element) &&
-           is_static(shape(w));
-  }
-
-  ValueId emit_matmul(const Node& node, ValueId x, ValueId w, bool transposed) {
-    int64_t columns = static_shape(shape(w))[transposed ? 0 : 1];
-    Attributes a;
-    a.set("columns", columns);
-    return emit(g_, "mcc", "MatMul", node.name, {x, pack_matrix(node.name, w, transposed)}, a);
-  }
-
-  void replace(NodeId id, ValueId with) {
-    const Node node = g_.node(id);
-    NodeId maker = g_.value(with).producer;
-    g_.node(maker).origins = node.origins;
-    take_place(g_, node.outputs[0], with);
-    g_.node(id).dead = true;
-  }
-
-  bool pack_matmul(NodeId id) {
-    const Node node = g_.node(id);
-    if (!is_packable(node.inputs[1]) || shape(node.inputs[0]).size() < 2) return false;
-    replace(id, emit_matmul(node, plain(node.inputs[0]), node.inputs[1], false));
-    return true;
-  }
-
-  // Weights of 16 bits for tensor cores of GPUs: each column side by side, as those of convolutions.
-  bool put_in_columns(NodeId id) {
-    const Node node = g_.node(id);
-    const ValueId w = node.inputs[1];
-    if (!is_packable(w) || shape(node.inputs[0]).size() < 2 || bit_width(g_.value(w).type.element) != 16) return false;
-    Attributes pack, a;
-    pack.set("block", int64_t{1});
-    a.set("columns", static_shape(shape(w))[1]);
-    if (node.attributes.integer(kWideResult, 0) != 0) a.set(kWideResult, int64_t{1});
-    const ValueId packed = emit(g_, "mcc", "PackMatrix", node.name + ".packed", {w}, pack);
-    replace(id, emit(g_, "mcc", "MatMul", node.name, {plain(node.inputs[0]), packed}, a));
-    return true;
-  }
-
-  bool pack_gemm(NodeId id) {
-    const Node node = g_.node(id);
-    const Attributes& a = node.attributes;
-    if (!is_packable(node.inputs[1]) || a.integer("transA", 0) != 0 || a.number("alpha", 1) != 1)
-      return false;
-    bool has_bias = node.inputs.size() > 2 && node.inputs[2] != kNoValue;
-    if (has_bias && a.number("beta", 1) != 1) return false;
-    ValueId y = emit_matmul(node, plain(node.inputs[0]), node.inputs[1], a.integer("transB", 0) != 0);
-    if (has_bias) {
-      g_.node(g_.value(y).producer).origins = node.origins;
-      y = emit(g_, "", "Add", node.name, {y, plain(node.inputs[2])});
-    }
-    replace(id, y);
-    return true;
-  }
-
-  // Constant weights of a recurrent layer, [directions, gates * hidden, columns], in panels of gates, as vectors read them.
-  // A gate begins with a panel of its own; where vectors do not divide gates, all of them are one panel.
-  void pack_recurrent(NodeId id) {
-    const Node node = g_.node(id);
-    if (node.attributes.integer("mcc_panel", 0) != 0) return;
-    if (!is_constant(node.inputs[1]) || !is_constant(node.inputs[2]) ||
-        !is_float(g_.value(node.inputs[1]).type.element))
-      return;
-    std::vector<int64_t> recurrent = static_shape(shape(node.inputs[2]));
-    int64_t panel = recurrent[1], hidden = recurrent[2];
-    for (int64_t vectors : {1, 2}) {
-      if (hidden % (vectors * lanes_) == 0) panel = vectors * lanes_;
-    }
-    for (size_t i : {1, 2}) {
-      Attributes a;
-      a.set("block", panel);
-      a.set("transposed", int64_t{1});
-      ValueId packed = emit(g_, "mcc", "PackMatrix", node.name + ".packed", {node.inputs[i]}, a);
-      g_.node(id).inputs[i] = packed;
-    }
-    g_.node(id).attributes.set("mcc_panel", panel);
   }
 
   // ---- Convolutions ----
@@ -342,10 +117,8 @@ class ApplyLayouts {
     std::vector<int64_t> kernel{ws[2], ws[3]};
     std::vector<int64_t> strides = along_rows(node.attributes.integers("strides", {1, 1}));
     std::vector<int64_t> dilations = along_rows(node.attributes.integers("dilations", {1, 1}));
-    LaidOut result{kNoValue, layout, out, static_cast<int>(parents_.size())};
-    parents_.push_back(result.region);
-    convolutions_.emplace_back(id, result.region);
-    if (is_laid_out(x)) join(laid_out_.at(x).region, result.region);
+    LaidOut result{kNoValue, layout, out, forms_.add_region(id)};
+    if (is_laid_out(x)) forms_.join(forms_.laid_out(x).region, result.region);
 
     // A few plain channels (an image) are read where they are: blocks of them would multiply the work, and rows of them,
     // channels last, would be moved one by one.
@@ -360,7 +133,7 @@ class ApplyLayouts {
     a.set("group", is_depthwise ? int64_t{1} : group);
     // Groups whose channels lie in one row of memory have a block each.
     const bool in_rows = layout == Layout::channels_last && problem->is_grouped();
-    int64_t in_block = plain_input ? 0 : in_words ? kGridWord : block(layout, in_rows ? in / group : in);
+    int64_t in_block = plain_input ? 0 : in_words ? kGridWord : forms_.block(layout, in_rows ? in / group : in);
     a.set("in_block", in_block);
     // Weights of channels-last convolutions lie in panels, as those of matrix products do.
     bool in_panels = layout == Layout::channels_last && !is_depthwise;
@@ -373,29 +146,29 @@ class ApplyLayouts {
     }
     if (tile != 0) {
       result.value = winograd_conv(id, tile, a.integers("pads"));
-      set_result(id, result);
+      forms_.set_result(id, result);
       return true;
     }
     Attributes pack;
     // Tensor cores of GPUs find a column's weights side by side: which columns go to which thread is open then.
     const bool in_columns = is_gpu_ && in_panels && bit_width(g_.value(x).type.element) == 16;
-    pack.set("block", in_columns ? 1 : in_panels && !is_gpu_ ? panel_width(out) : block(layout, out));
+    pack.set("block", in_columns ? 1 : in_panels && !is_gpu_ ? panel_width(out, t_) : forms_.block(layout, out));
     pack.set("in_block", in_block);
     std::string_view pack_op = is_depthwise ? "PackDepthwise" : "PackConvWeight";
     if (rank(w) == 3) {
-      w = reshape(node.name, w, as_image(static_shape(shape(w))));
-      if (plain_input) x = reshape(node.name, x, as_image(static_shape(shape(x))));
+      w = forms_.reshape(node.name, w, as_image(static_shape(shape(w))));
+      if (plain_input) x = forms_.reshape(node.name, x, as_image(static_shape(shape(x))));
     }
     ValueId packed = emit(g_, "mcc", pack_op, node.name + ".packed", {w}, pack);
     if (in_columns && !plain_input) {
       // The sum as one axis.
-      packed = reshape(node.name + ".packed", packed, {out, kernel[0] * kernel[1] * in_block});
+      packed = forms_.reshape(node.name + ".packed", packed, {out, kernel[0] * kernel[1] * in_block});
       a.set("kernel", kernel);
     }
-    std::vector<ValueId> inputs{plain_input ? x : in_words ? filled_up(x) : in_layout(x, layout), packed};
-    if (bias != kNoValue) inputs.push_back(pack_vector(node.name, bias, layout, out));
+    std::vector<ValueId> inputs{plain_input ? x : in_words ? forms_.filled_up(x, kGridWord) : forms_.in_layout(x, layout), packed};
+    if (bias != kNoValue) inputs.push_back(forms_.pack_vector(node.name, bias, layout, out));
     result.value = emit(g_, "mcc", is_depthwise ? "Depthwise" : "Conv", node.name, inputs, a);
-    set_result(id, result);
+    forms_.set_result(id, result);
     return true;
   }
 
@@ -415,23 +188,11 @@ class ApplyLayouts {
     a.set("pads", pads);
     a.set("channels", (out + lanes_ - 1) / lanes_);
     ValueId packed = emit(g_, "mcc", "WinogradWeight", node.name + ".packed", {node.inputs[1]}, pack);
-    std::vector<ValueId> inputs{in_layout(node.inputs[0], Layout::blocked), packed};
+    std::vector<ValueId> inputs{forms_.in_layout(node.inputs[0], Layout::blocked), packed};
     if (node.inputs.size() > 2 && node.inputs[2] != kNoValue) {
-      inputs.push_back(pack_vector(node.name, node.inputs[2], Layout::blocked, out));
+      inputs.push_back(forms_.pack_vector(node.name, node.inputs[2], Layout::blocked, out));
     }
     return emit(g_, "mcc", "Winograd", node.name, inputs, a);
-  }
-
-  ValueId reshape(const std::string& name, ValueId x, const std::vector<int64_t>& dims) {
-    return emit(g_, "", "Reshape", name, {x, g_.add_constant(name + ".shape", Constant::ints(dims))});
-  }
-
-  // [C] -> [C/c, c]
-  ValueId pack_vector(const std::string& name, ValueId v, Layout layout, int64_t channels) {
-    Attributes a;
-    a.set("block", block(layout, channels));
-    ValueId packed = emit(g_, "mcc", "Pack", name + ".bias", {reshape(name, v, {1, channels})}, a);
-    return reshape(name, packed, {blocks(layout, channels), block(layout, channels)});
   }
 
   // ---- Followers ----
@@ -453,9 +214,9 @@ class ApplyLayouts {
     a.set("extent", std::vector<int64_t>{out[2], out[3]});
     a.set("count_include_pad", old.integer("count_include_pad", 0));
     if (is_op(node, "AveragePool") && (dilations[0] != 1 || dilations[1] != 1)) return false;
-    LaidOut result = laid_out_.at(x);
+    LaidOut result = forms_.laid_out(x);
     result.value = emit(g_, "mcc", node.op->name, node.name, {result.value}, a);
-    set_result(id, result);
+    forms_.set_result(id, result);
     return true;
   }
 
@@ -464,9 +225,9 @@ class ApplyLayouts {
     Attributes a;
     a.set("keepdims", int64_t{1});
     ValueId axes = g_.add_constant(node.name + ".axes", Constant::ints({2, 3}));
-    LaidOut result = laid_out_.at(node.inputs[0]);
+    LaidOut result = forms_.laid_out(node.inputs[0]);
     result.value = emit(g_, "", "ReduceMean", node.name, {result.value, axes}, a);
-    set_result(id, result);
+    forms_.set_result(id, result);
     return true;
   }
 
@@ -496,7 +257,7 @@ class ApplyLayouts {
       return false;
     }
     std::vector<int64_t> axes = old.integers("axes", {0, 1, 2, 3});
-    std::vector<ValueId> inputs{laid_out_.at(x).value};
+    std::vector<ValueId> inputs{forms_.laid_out(x).value};
     for (size_t i = 1; i < node.inputs.size(); ++i) {
       inputs.push_back(kNoValue);
       if (node.inputs[i] == kNoValue || !is_constant(node.inputs[i])) continue;
@@ -522,9 +283,9 @@ class ApplyLayouts {
     }
     Attributes a = old;
     a.set("axes", std::vector<int64_t>{2, 3});
-    LaidOut result = laid_out_.at(x);
+    LaidOut result = forms_.laid_out(x);
     result.value = emit(g_, "", node.op->name, node.name, inputs, a);
-    set_result(id, result);
+    forms_.set_result(id, result);
     return true;
   }
 
@@ -536,23 +297,23 @@ class ApplyLayouts {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       ValueId v = node.inputs[i];
       if (!is_laid_out(v)) return false;
-      const LaidOut& x = laid_out_.at(v);
+      const LaidOut& x = forms_.laid_out(v);
       // Along the channels, only the last part may end inside a block.
       bool is_exact = x.layout == Layout::channels_last || x.channels % lanes_ == 0;
       if (axis == 1 && i + 1 < node.inputs.size() && !is_exact) return false;
       channels += x.channels;
     }
-    LaidOut result = lead(node);
+    LaidOut result = forms_.lead(node);
     std::vector<ValueId> inputs;
     for (ValueId v : node.inputs)
-      inputs.push_back(in_layout(v, result.layout));
+      inputs.push_back(forms_.in_layout(v, result.layout));
     bool of_channels = axis == 1;
     Attributes a;
     if (axis >= 2) axis += 4 - dims;
     a.set("axis", of_channels && result.layout == Layout::channels_last ? int64_t{4} : axis);
     result.value = emit(g_, "", "Concat", node.name, inputs, a);
     if (of_channels) result.channels = channels;
-    set_result(id, result);
+    forms_.set_result(id, result);
     return true;
   }
 
@@ -574,7 +335,7 @@ class ApplyLayouts {
       any |= is_laid_out(v) && same_shape(shape(v), out);
     }
     if (!any) return false;
-    LaidOut result = lead(node);
+    LaidOut result = forms_.lead(node);
     // Lanes past the last channel hold 0 and what operators make of it; where that could be infinite or NaN, it would
     // spread through the next convolution's zero weights.
     if (result.layout == Layout::blocked && channels % lanes_ != 0 && !node.op->layout_agnostic) return false;
@@ -583,7 +344,7 @@ class ApplyLayouts {
       inputs.push_back(v == kNoValue ? v : follow_operand(node.name, v, result.layout, channels));
     result.value = emit(g_, node.op->domain, node.op->name, node.name, inputs, node.attributes);
     result.channels = channels;
-    set_result(id, result);
+    forms_.set_result(id, result);
     return true;
   }
 
@@ -598,11 +359,11 @@ class ApplyLayouts {
   }
 
   ValueId follow_operand(const std::string& name, ValueId v, Layout layout, int64_t channels) {
-    if (!is_constant(v)) return in_layout(v, layout);
+    if (!is_constant(v)) return forms_.in_layout(v, layout);
     const Shape& s = shape(v);
-    if (static_count(s) == 1) return s.empty() ? v : reshape(name, v, {1});
-    ValueId packed = pack_vector(name, v, layout, channels);
-    return reshape(name, packed, {1, blocks(layout, channels), 1, 1, block(layout, channels)});
+    if (static_count(s) == 1) return s.empty() ? v : forms_.reshape(name, v, {1});
+    ValueId packed = forms_.pack_vector(name, v, layout, channels);
+    return forms_.reshape(name, packed, {1, forms_.blocks(layout, channels), 1, 1, forms_.block(layout, channels)});
   }
 
   Graph& g_;
@@ -612,11 +373,7 @@ class ApplyLayouts {
   bool is_gpu_;  // matrices stay plain there, and weights one panel: a block fetches a tile of what lies in rows
   int64_t lanes_;
   int64_t weight_bytes_;
-  std::map<ValueId, LaidOut> laid_out_;                   // values that exist so instead of plain
-  std::map<ValueId, ValueId> plain_;                      // their plain forms, once made
-  std::map<std::pair<ValueId, Layout>, ValueId> copies_;  // plain values in other layouts
-  std::vector<int> parents_;                              // regions, as a forest of those that were joined
-  std::vector<std::pair<NodeId, int>> convolutions_;
+  LayoutForms forms_;
 };
 
 }  // namespace

@@ -1,0 +1,141 @@
+#include "graph/passes/layout_forms.h"
+
+#include "graph/passes/convolution_cost.h"
+#include "graph/passes/rewrite.h"
+
+namespace mcc::graph {
+
+int64_t LayoutForms::block(Layout layout, int64_t channels) const {
+  return layout == Layout::channels_last ? channels : lanes_;
+}
+
+int64_t LayoutForms::blocks(Layout layout, int64_t channels) const {
+  int64_t c = block(layout, channels);
+  return (channels + c - 1) / c;
+}
+
+LaidOut LayoutForms::lead(const Node& node) {
+  LaidOut first{kNoValue};
+  for (ValueId v : node.inputs) {
+    if (!is_laid_out(v)) continue;
+    const LaidOut& x = laid_out_.at(v);
+    if (first.value == kNoValue) {
+      first = x;
+    } else {
+      join(first.region, x.region);
+    }
+  }
+  return first;
+}
+
+void LayoutForms::set_result(NodeId id, const LaidOut& result) {
+  Node& node = g_.node(id);
+  laid_out_[node.outputs[0]] = result;
+  NodeId maker = g_.value(result.value).producer;
+  g_.node(maker).name = node.name;
+  for (const std::string& origin : node.origins)
+    g_.node(maker).origins.push_back(origin);
+  // The node itself stays until dead code goes: nothing uses it, as every user takes plain() or the value laid out.
+}
+
+ValueId LayoutForms::plain(ValueId v) {
+  auto it = laid_out_.find(v);
+  if (it == laid_out_.end()) return v;
+  if (auto made = plain_.find(v); made != plain_.end()) return made->second;
+  const std::string name = g_.value(v).name;
+  const LaidOut from = it->second;
+  Attributes a;
+  ValueId x;
+  if (from.layout == Layout::channels_last) {
+    std::vector<int64_t> dims = static_shape(shape(from.value));
+    dims.erase(dims.begin() + 1);
+    a.set("perm", std::vector<int64_t>{0, 3, 1, 2});
+    x = emit(g_, "", "Transpose", name, {reshape(name, from.value, dims)}, a);
+  } else {
+    a.set("block", lanes_);
+    a.set("channels", from.channels);
+    x = emit(g_, "mcc", "Unpack", name, {from.value}, a);
+  }
+  if (shape(v).size() == 3) x = reshape(name, x, static_shape(shape(v)));
+  g_.value(x).name = name;
+  return plain_[v] = x;
+}
+
+void LayoutForms::restore_inputs(NodeId id) {
+  for (size_t i = 0; i < g_.node(id).inputs.size(); ++i) {
+    ValueId v = g_.node(id).inputs[i];
+    if (!is_laid_out(v)) continue;
+    ValueId restored = plain(v);
+    g_.node(id).inputs[i] = restored;
+  }
+}
+
+ValueId LayoutForms::in_layout(ValueId v, Layout layout) {
+  if (auto it = laid_out_.find(v); it != laid_out_.end() && it->second.layout == layout)
+    return it->second.value;
+  v = plain(v);
+  if (auto it = copies_.find({v, layout}); it != copies_.end()) return it->second;
+  const std::string name = g_.value(v).name;
+  Attributes a;
+  ValueId x, image = reshaped_as_image(name, v);
+  if (layout == Layout::channels_last) {
+    a.set("perm", std::vector<int64_t>{0, 2, 3, 1});
+    x = emit(g_, "", "Transpose", name, {image}, a);
+    std::vector<int64_t> dims = static_shape(shape(x));
+    dims.insert(dims.begin() + 1, 1);
+    x = reshape(name, x, dims);
+  } else {
+    a.set("block", lanes_);
+    x = emit(g_, "mcc", "Pack", name, {image}, a);
+  }
+  return copies_[{v, layout}] = x;
+}
+
+ValueId LayoutForms::filled_up(ValueId v, int64_t channels) {
+  const std::string name = g_.value(v).name;
+  Attributes a;
+  a.set("block", channels);
+  return emit(g_, "mcc", "Pack", name, {reshaped_as_image(name, v)}, a);
+}
+
+ValueId LayoutForms::pack_vector(const std::string& name, ValueId v, Layout layout, int64_t channels) {
+  Attributes a;
+  a.set("block", block(layout, channels));
+  ValueId packed = emit(g_, "mcc", "Pack", name + ".bias", {reshape(name, v, {1, channels})}, a);
+  return reshape(name, packed, {blocks(layout, channels), block(layout, channels)});
+}
+
+ValueId LayoutForms::reshape(const std::string& name, ValueId x, const std::vector<int64_t>& dims) {
+  return emit(g_, "", "Reshape", name, {x, g_.add_constant(name + ".shape", Constant::ints(dims))});
+}
+
+ValueId LayoutForms::reshaped_as_image(const std::string& name, ValueId x) {
+  return shape(x).size() == 3 ? reshape(name, x, as_image(static_shape(shape(x)))) : x;
+}
+
+int LayoutForms::add_region(NodeId convolution) {
+  auto region = static_cast<int>(parents_.size());
+  parents_.push_back(region);
+  convolutions_.push_back(convolution);
+  return region;
+}
+
+int LayoutForms::root(int region) const {
+  while (parents_[static_cast<size_t>(region)] != region)
+    region = parents_[static_cast<size_t>(region)];
+  return region;
+}
+
+void LayoutForms::join(int a, int b) { parents_[static_cast<size_t>(root(b))] = root(a); }
+
+std::vector<Region> LayoutForms::regions() const {
+  std::map<int, Region> by_root;
+  for (size_t i = 0; i < convolutions_.size(); ++i)
+    by_root[root(static_cast<int>(i))].push_back(convolutions_[i]);
+  std::vector<Region> out;
+  for (auto& [root, region] : by_root)
+    out.push_back(std::move(region));
+  return out;
+}
+
+}  // namespace mcc::graph

@@ -1,0 +1,145 @@
+#include "graph/passes/pack_products.h"
+
+#include "graph/ops/common.h"
+#include "graph/passes/rewrite.h"
+
+namespace mcc::graph {
+
+// With 32 registers tiles of 8 x 3 and 6 x 4 vectors read the fewest operands, and no more rows at once than the first-level
+// cache has ways; the last panel may be narrower, which pays when there are many others. Else two vectors: 6 x 2 with 16
+// registers, 12 x 2 with 32.
+int64_t panel_width(int64_t columns, const tensor::Target& target) {
+  const int64_t lanes = target.lanes(32);
+  int64_t vectors = (columns + lanes - 1) / lanes;
+  if (target.vector_registers < 32) return 2 * lanes;
+  int64_t width = vectors % 3 == 0 ? 3 : vectors % 4 == 0 ? 4 : vectors >= 24 ? 3 : 2;
+  return width * lanes;
+}
+
+namespace {
+
+class PackProduct {
+ public:
+  PackProduct(Graph& graph, const tensor::Target& target)
+      : g_(graph), t_(target), is_gpu_(target.kind == tensor::TargetKind::cuda), lanes_(target.lanes(32)) {}
+
+  void run(NodeId id) {
+    switch (g_.node(id).op->layout) {
+      case LayoutRole::matmul:
+        return is_gpu_ ? put_in_columns(id) : pack_matmul(id);
+      case LayoutRole::gemm:
+        if (!is_gpu_) pack_gemm(id);
+        return;
+      case LayoutRole::recurrent:
+        if (!is_gpu_) pack_recurrent(id);
+        return;
+      case LayoutRole::convolution:
+      case LayoutRole::pool:
+      case LayoutRole::global_mean:
+      case LayoutRole::mean:
+      case LayoutRole::concat:
+      case LayoutRole::resize:
+      case LayoutRole::none:
+        return;
+    }
+  }
+
+ private:
+  const Shape& shape(ValueId v) const { return g_.value(v).type.shape; }
+  bool is_constant(ValueId v) const { return v != kNoValue && g_.value(v).constant.has_value(); }
+
+  ValueId pack_matrix(const std::string& name, ValueId w, bool transposed) {
+    Attributes a;
+    a.set("block", panel_width(static_shape(shape(w))[transposed ? 0 : 1], t_));
+    a.set("transposed", int64_t{transposed});
+    return emit(g_, "mcc", "PackMatrix", name + ".packed", {w}, a);
+  }
+
+  bool is_packable(ValueId w) const {
+    return is_constant(w) && shape(w).size() == 2 && is_float(g_.value(w).type.element) &&
+           is_static(shape(w));
+  }
+
+  ValueId emit_matmul(const Node& node, ValueId x, ValueId w, bool transposed) {
+    int64_t columns = static_shape(shape(w))[transposed ? 0 : 1];
+    Attributes a;
+    a.set("columns", columns);
+    return emit(g_, "mcc", "MatMul", node.name, {x, pack_matrix(node.name, w, transposed)}, a);
+  }
+
+  void replace(NodeId id, ValueId with) {
+    const Node node = g_.node(id);
+    NodeId maker = g_.value(with).producer;
+    g_.node(maker).origins = node.origins;
+    take_place(g_, node.outputs[0], with);
+    g_.node(id).dead = true;
+  }
+
+  void pack_matmul(NodeId id) {
+    const Node node = g_.node(id);
+    if (!is_packable(node.inputs[1]) || shape(node.inputs[0]).size() < 2) return;
+    replace(id, emit_matmul(node, node.inputs[0], node.inputs[1], false));
+  }
+
+  // Weights of 16 bits for tensor cores of GPUs: each column side by side, as those of convolutions.
+  void put_in_columns(NodeId id) {
+    const Node node = g_.node(id);
+    const ValueId w = node.inputs[1];
+    if (!is_packable(w) || shape(node.inputs[0]).size() < 2 || bit_width(g_.value(w).type.element) != 16) return;
+    Attributes pack, a;
+    pack.set("block", int64_t{1});
+    a.set("columns", static_shape(shape(w))[1]);
+    if (node.attributes.integer(kWideResult, 0) != 0) a.set(kWideResult, int64_t{1});
+    const ValueId packed = emit(g_, "mcc", "PackMatrix", node.name + ".packed", {w}, pack);
+    replace(id, emit(g_, "mcc", "MatMul", node.name, {node.inputs[0], packed}, a));
+  }
+
+  void pack_gemm(NodeId id) {
+    const Node node = g_.node(id);
+    const Attributes& a = node.attributes;
+    if (!is_packable(node.inputs[1]) || a.integer("transA", 0) != 0 || a.number("alpha", 1) != 1)
+      return;
+    bool has_bias = node.inputs.size() > 2 && node.inputs[2] != kNoValue;
+    if (has_bias && a.number("beta", 1) != 1) return;
+    ValueId y = emit_matmul(node, node.inputs[0], node.inputs[1], a.integer("transB", 0) != 0);
+    if (has_bias) {
+      g_.node(g_.value(y).producer).origins = node.origins;
+      y = emit(g_, "", "Add", node.name, {y, node.inputs[2]});
+    }
+    replace(id, y);
+  }
+
+  // Constant weights of a recurrent layer, [directions, gates * hidden, columns], in panels of gates, as vectors read them.
+  // A gate begins with a panel of its own; where vectors do not divide gates, all of them are one panel.
+  void pack_recurrent(NodeId id) {
+    const Node node = g_.node(id);
+    if (node.attributes.integer("mcc_panel", 0) != 0) return;
+    if (!is_constant(node.inputs[1]) || !is_constant(node.inputs[2]) ||
+        !is_float(g_.value(node.inputs[1]).type.element))
+      return;
+    std::vector<int64_t> recurrent = static_shape(shape(node.inputs[2]));
+    int64_t panel = recurrent[1], hidden = recurrent[2];
+    for (int64_t vectors : {1, 2}) {
+      if (hidden % (vectors * lanes_) == 0) panel = vectors * lanes_;
+    }
+    for (size_t i : {1, 2}) {
+      Attributes a;
+      a.set("block", panel);
+      a.set("transposed", int64_t{1});
+      ValueId packed = emit(g_, "mcc", "PackMatrix", node.name + ".packed", {node.inputs[i]}, a);
+      g_.node(id).inputs[i] = packed;
+    }
+    g_.node(id).attributes.set("mcc_panel", panel);
+  }
+
+  Graph& g_;
+  const tensor::Target& t_;
+  bool is_gpu_;  // matrices stay plain there: a block fetches a tile of what lies in rows
+  int64_t lanes_;
+};
+
+}  // namespace
+
+void pack_product(Graph& graph, NodeId id, const tensor::Target& target) { PackProduct(graph, target).run(id); }
+
+}  // namespace mcc::graph

@@ -1,0 +1,15 @@
+// Constant operands of matrix products in the order in which kernels read them.
+#pragma once
+
+#include "graph/graph.h"
+#include "tensor/target.h"
+
+namespace mcc::graph {
+
+// Columns of a packed matrix that lie side by side: as wide as the register tile.
+int64_t panel_width(int64_t columns, const tensor::Target& target);
+
+// A MatMul, Gemm or recurrent layer with constant weights becomes one that reads them packed; whatever else stays as it is.
+void pack_product(Graph& graph, NodeId id, const tensor::Target& target);
+
+}  // namespace mcc::graph
