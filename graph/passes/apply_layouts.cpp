@@ -87,89 +87,127 @@ class ApplyLayouts {
 
   // ---- Convolutions ----
 
+  // What a convolution reads, as far as the layouts are concerned.
+  struct Conv {
+    ConvProblem problem;
+    Layout layout;
+    ValueId x, weights, bias = kNoValue;
+    int64_t groups;                                                  // after some were merged
+    std::vector<int64_t> kernel = {}, strides = {}, dilations = {};  // along rows and columns
+    enum { laid_out, plain, words } input = laid_out;  // words: plain channels, filled up to kGridWord
+    bool is_of_16_bits = false;
+
+    // Weights of channels-last convolutions lie in panels, as those of matrix products do.
+    bool in_panels() const { return layout == Layout::channels_last && !problem.is_depthwise(); }
+  };
+
   bool lay_out_conv(NodeId id) {
+    std::optional<Conv> conv = convolution(id);
+    if (!conv) return false;
     const Node node = g_.node(id);
-    ValueId x = node.inputs[0], w = node.inputs[1];
+    const int64_t out = conv->problem.out_channels;
+    LaidOut result{kNoValue, conv->layout, out, forms_.add_region(id)};
+    if (is_laid_out(conv->x)) forms_.join(forms_.laid_out(conv->x).region, result.region);
+    const std::vector<int64_t> pads = explicit_padding(g_, node, conv->kernel, conv->strides, conv->dilations);
+    int64_t tile = 0;
+    if (!strict_ && conv->input != Conv::plain && conv->layout == Layout::blocked &&
+        g_.value(conv->x).type.element == ElementType::f32) {
+      tile = winograd_tile(conv->problem, t_, weight_bytes_);
+    }
+    result.value = tile != 0 ? winograd_conv(id, tile, pads) : direct_conv(node, *conv, pads);
+    forms_.set_result(id, result);
+    return true;
+  }
+
+  // Nothing where it stays plain. Groups that are too narrow are merged.
+  std::optional<Conv> convolution(NodeId id) {
+    const Node node = g_.node(id);
+    const ValueId x = node.inputs[0], w = node.inputs[1];
     if (!is_constant(w) || rank(w) < 3 || rank(w) > 4 || !is_static(shape(x)) ||
         !is_float(g_.value(x).type.element)) {
-      return false;
+      return std::nullopt;
     }
-    ValueId bias = node.inputs.size() > 2 ? node.inputs[2] : kNoValue;
-    if (bias != kNoValue && !is_constant(bias)) return false;
-    std::vector<int64_t> ws = as_image(static_shape(shape(w)));
+    const ValueId bias = node.inputs.size() > 2 ? node.inputs[2] : kNoValue;
+    if (bias != kNoValue && !is_constant(bias)) return std::nullopt;
     std::optional<ConvProblem> problem = conv_problem(g_, node);
-    if (!problem) return false;
-    int64_t group = problem->group, in = problem->in_channels, out = problem->out_channels;
-    bool is_depthwise = problem->is_depthwise();
+    if (!problem) return std::nullopt;
     Layout layout = layout_of(id);
     if (problem->is_grouped() && layout == Layout::channels_last && !is_gpu_) layout = Layout::blocked;
     // Of a single point it is a product with a row, which reads plain weights along the sum.
     if (is_gpu_ && problem->images * problem->height * problem->width == 1) layout = Layout::plain;
-    if (layout == Layout::plain) return false;
-    if (problem->is_grouped()) {
-      // Products with zeros are not a number where an activation is infinite.
-      int64_t merged = is_gpu_ ? grid_merged_groups(group, in, out) : merged_groups(group, in, out, lanes_);
-      if (is_gpu_ && bit_width(g_.value(x).type.element) != 16) return false;
-      if (merged == 0 || (merged > 1 && strict_)) return false;
-      if (merged > 1) w = merge_groups(g_, node.name, w, group, merged);
-      group = (group + merged - 1) / merged;
-    }
-    std::vector<int64_t> kernel{ws[2], ws[3]};
-    std::vector<int64_t> strides = along_rows(node.attributes.integers("strides", {1, 1}));
-    std::vector<int64_t> dilations = along_rows(node.attributes.integers("dilations", {1, 1}));
-    LaidOut result{kNoValue, layout, out, forms_.add_region(id)};
-    if (is_laid_out(x)) forms_.join(forms_.laid_out(x).region, result.region);
-
+    if (layout == Layout::plain) return std::nullopt;
+    const std::vector<int64_t> ws = as_image(static_shape(shape(w)));
+    Conv conv{*problem, layout, x, w, bias, problem->group};
+    conv.kernel = {ws[2], ws[3]};
+    conv.strides = along_rows(node.attributes.integers("strides", {1, 1}));
+    conv.dilations = along_rows(node.attributes.integers("dilations", {1, 1}));
+    conv.is_of_16_bits = bit_width(g_.value(x).type.element) == 16;
+    if (problem->is_grouped() && !merge_narrow_groups(node.name, conv)) return std::nullopt;
     // A few plain channels (an image) are read where they are: blocks of them would multiply the work, and rows of them,
     // channels last, would be moved one by one.
-    int64_t few = layout == Layout::blocked ? lanes_ / 2 : is_gpu_ ? kFewGridChannels : lanes_;
-    bool plain_input = !is_depthwise && !is_laid_out(x) && in < few;
-    const bool in_words = plain_input && is_gpu_ && in > 1 && bit_width(g_.value(x).type.element) == 16;
-    if (in_words) plain_input = false;
-    Attributes a;
-    a.set("strides", strides);
-    a.set("dilations", dilations);
-    a.set("pads", explicit_padding(g_, node, kernel, strides, dilations));
-    a.set("group", is_depthwise ? int64_t{1} : group);
-    // Groups whose channels lie in one row of memory have a block each.
-    const bool in_rows = layout == Layout::channels_last && problem->is_grouped();
-    int64_t in_block = plain_input ? 0 : in_words ? kGridWord : forms_.block(layout, in_rows ? in / group : in);
-    a.set("in_block", in_block);
-    // Weights of channels-last convolutions lie in panels, as those of matrix products do.
-    bool in_panels = layout == Layout::channels_last && !is_depthwise;
-    if (in_panels) a.set("columns", out);
-    if (node.attributes.integer(kWideResult, 0) != 0) a.set(kWideResult, int64_t{1});
-    int64_t tile = 0;
-    if (!strict_ && !plain_input && layout == Layout::blocked &&
-        g_.value(x).type.element == ElementType::f32) {
-      tile = winograd_tile(*problem, t_, weight_bytes_);
+    const int64_t few = layout == Layout::blocked ? lanes_ / 2 : is_gpu_ ? kFewGridChannels : lanes_;
+    if (!problem->is_depthwise() && !is_laid_out(x) && problem->in_channels < few) {
+      conv.input = is_gpu_ && problem->in_channels > 1 && conv.is_of_16_bits ? Conv::words : Conv::plain;
     }
-    if (tile != 0) {
-      result.value = winograd_conv(id, tile, a.integers("pads"));
-      forms_.set_result(id, result);
-      return true;
-    }
-    Attributes pack;
-    // Tensor cores of GPUs find a column's weights side by side: which columns go to which thread is open then.
-    const bool in_columns = is_gpu_ && in_panels && bit_width(g_.value(x).type.element) == 16;
-    pack.set("block", in_columns ? 1 : in_panels && !is_gpu_ ? panel_width(out, t_) : forms_.block(layout, out));
-    pack.set("in_block", in_block);
-    std::string_view pack_op = is_depthwise ? "PackDepthwise" : "PackConvWeight";
-    if (rank(w) == 3) {
-      w = forms_.reshape(node.name, w, as_image(static_shape(shape(w))));
-      if (plain_input) x = forms_.reshape(node.name, x, as_image(static_shape(shape(x))));
-    }
-    ValueId packed = emit(g_, "mcc", pack_op, node.name + ".packed", {w}, pack);
-    if (in_columns && !plain_input) {
-      // The sum as one axis.
-      packed = forms_.reshape(node.name + ".packed", packed, {out, kernel[0] * kernel[1] * in_block});
-      a.set("kernel", kernel);
-    }
-    std::vector<ValueId> inputs{plain_input ? x : in_words ? forms_.filled_up(x, kGridWord) : forms_.in_layout(x, layout), packed};
-    if (bias != kNoValue) inputs.push_back(forms_.pack_vector(node.name, bias, layout, out));
-    result.value = emit(g_, "mcc", is_depthwise ? "Depthwise" : "Conv", node.name, inputs, a);
-    forms_.set_result(id, result);
+    return conv;
+  }
+
+  bool merge_narrow_groups(const std::string& name, Conv& conv) {
+    const ConvProblem& p = conv.problem;
+    // Products with zeros are not a number where an activation is infinite.
+    const int64_t merged = is_gpu_ ? grid_merged_groups(p.group, p.in_channels, p.out_channels)
+                                   : merged_groups(p.group, p.in_channels, p.out_channels, lanes_);
+    if (is_gpu_ && !conv.is_of_16_bits) return false;
+    if (merged == 0 || (merged > 1 && strict_)) return false;
+    if (merged > 1) conv.weights = merge_groups(g_, name, conv.weights, p.group, merged);
+    conv.groups = (p.group + merged - 1) / merged;
     return true;
+  }
+
+  ValueId direct_conv(const Node& node, const Conv& conv, const std::vector<int64_t>& pads) {
+    const int64_t in = conv.problem.in_channels, out = conv.problem.out_channels;
+    const bool is_depthwise = conv.problem.is_depthwise();
+    // Groups whose channels lie in one row of memory have a block each.
+    const bool in_rows = conv.layout == Layout::channels_last && conv.problem.is_grouped();
+    int64_t in_block = forms_.block(conv.layout, in_rows ? in / conv.groups : in);
+    if (conv.input != Conv::laid_out) in_block = conv.input == Conv::words ? kGridWord : 0;
+    Attributes a;
+    a.set("strides", conv.strides);
+    a.set("dilations", conv.dilations);
+    a.set("pads", pads);
+    a.set("group", is_depthwise ? int64_t{1} : conv.groups);
+    a.set("in_block", in_block);
+    if (conv.in_panels()) a.set("columns", out);
+    if (node.attributes.integer(kWideResult, 0) != 0) a.set(kWideResult, int64_t{1});
+
+    // Tensor cores of GPUs find a column's weights side by side: which columns go to which thread is open then.
+    const bool in_columns = is_gpu_ && conv.in_panels() && conv.is_of_16_bits;
+    const bool in_tiles = !is_gpu_ && conv.in_panels();
+    Attributes pack;
+    pack.set("block", in_columns ? 1 : in_tiles ? panel_width(out, t_) : forms_.block(conv.layout, out));
+    pack.set("in_block", in_block);
+    ValueId packed = emit(g_, "mcc", is_depthwise ? "PackDepthwise" : "PackConvWeight", node.name + ".packed",
+                          {forms_.reshaped_as_image(node.name, conv.weights)}, pack);
+    if (in_columns && conv.input != Conv::plain) {
+      // The sum as one axis.
+      packed = forms_.reshape(node.name + ".packed", packed, {out, conv.kernel[0] * conv.kernel[1] * in_block});
+      a.set("kernel", conv.kernel);
+    }
+    std::vector<ValueId> inputs{input_of(node.name, conv), packed};
+    if (conv.bias != kNoValue) inputs.push_back(forms_.pack_vector(node.name, conv.bias, conv.layout, out));
+    return emit(g_, "mcc", is_depthwise ? "Depthwise" : "Conv", node.name, inputs, a);
+  }
+
+  ValueId input_of(const std::string& name, const Conv& conv) {
+    switch (conv.input) {
+      case Conv::plain:
+        return forms_.reshaped_as_image(name, conv.x);
+      case Conv::words:
+        return forms_.filled_up(conv.x, kGridWord);
+      case Conv::laid_out:
+        return forms_.in_layout(conv.x, conv.layout);
+    }
+    MCC_UNREACHABLE("unknown form");
   }
 
   Layout layout_of(NodeId id) const {
