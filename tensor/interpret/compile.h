@@ -86,7 +86,7 @@ class Compiler {
 
   // ---- Calls (compile_call.cpp) ----
   Operand compile(const Call& n);
-  Operand float_function(const Call& n, double (*function)(double));
+  Operand float_function(const Call& n);
   Operand fused_multiply_add(const Call& n);
   Operand absolute(const Call& n);
   Operand bit_cast(const Call& n);

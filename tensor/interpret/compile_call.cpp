@@ -1,6 +1,8 @@
 // Calls of intrinsics.
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <iterator>
 
 #include "tensor/interpret/lanewise.h"
 #include "tensor/intrinsics.h"
@@ -32,14 +34,41 @@ struct Dot4Code final : ExprCode {
 double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 double inverse_sqrt(double x) { return 1.0 / std::sqrt(x); }
 
+struct FloatFunction {
+  Intrinsic name;
+  double (*of)(double);
+};
+const FloatFunction kFloatFunctions[] = {
+    {Intrinsic::exp, std::exp},     {Intrinsic::exp2, std::exp2},     {Intrinsic::log, std::log},
+    {Intrinsic::log2, std::log2},   {Intrinsic::log1p, std::log1p},   {Intrinsic::expm1, std::expm1},
+    {Intrinsic::sqrt, std::sqrt},   {Intrinsic::rsqrt, inverse_sqrt}, {Intrinsic::erf, std::erf},
+    {Intrinsic::tanh, std::tanh},   {Intrinsic::sigmoid, sigmoid},    {Intrinsic::sin, std::sin},
+    {Intrinsic::cos, std::cos},     {Intrinsic::tan, std::tan},       {Intrinsic::asin, std::asin},
+    {Intrinsic::acos, std::acos},   {Intrinsic::atan, std::atan},     {Intrinsic::sinh, std::sinh},
+    {Intrinsic::cosh, std::cosh},   {Intrinsic::asinh, std::asinh},   {Intrinsic::acosh, std::acosh},
+    {Intrinsic::atanh, std::atanh}, {Intrinsic::floor, std::floor},   {Intrinsic::ceil, std::ceil},
+    {Intrinsic::trunc, std::trunc}, {Intrinsic::round, std::nearbyint},
+};
+
 }  // namespace
 
 // Computed in double, then rounded.
-Operand Compiler::float_function(const Call& n, double (*function)(double)) {
-  if (!is_float(n.type.element)) fail_type(to_text(n.function), n.type.element);
+Operand Compiler::float_function(const Call& n) {
+  if (n.function == Intrinsic::fma) return fused_multiply_add(n);
+  const ElementType element = n.type.element;
+  if (!is_float(element)) fail_type(to_text(n.function), element);
+  if (n.function == Intrinsic::pow) {
+    const Operand base = expr(n.args[0]), exponent = expr(n.args[1]);
+    return with_rounding(element, [&](auto round) {
+      return map([round](Value x, Value y) { return float_value(round(std::pow(x.f, y.f))); }, base, exponent);
+    });
+  }
+  const auto* row = std::find_if(std::begin(kFloatFunctions), std::end(kFloatFunctions),
+                                 [&](const FloatFunction& f) { return f.name == n.function; });
+  MCC_CHECK(row != std::end(kFloatFunctions), "no function for ", to_text(n.function));
   const Operand value = expr(n.args[0]);
-  return with_rounding(n.type.element, [&](auto round) {
-    return map([function, round](Value x) { return float_value(round(function(x.f))); }, value);
+  return with_rounding(element, [&](auto round) {
+    return map([function = row->of, round](Value x) { return float_value(round(function(x.f))); }, value);
   });
 }
 
@@ -92,76 +121,18 @@ Operand Compiler::compile(const Call& n) {
   if (is_exchange(n.function)) return exchange(n);
   if (is_statement(n.function)) throw Fault{text(to_text(n.function), " is a statement, it has no value")};
   const ElementType element = n.args[0].element();
-  const auto math = [&](double (*function)(double)) { return float_function(n, function); };
   const auto float_test = [&](bool (*test)(double)) {
     if (!is_float(element)) fail_type(to_text(n.function), element);
     return map([test](Value x) { return int_value(test(x.f)); }, expr(n.args[0]));
   };
   switch (n.function) {
-    case Intrinsic::exp:
-      return math(std::exp);
-    case Intrinsic::exp2:
-      return math(std::exp2);
-    case Intrinsic::log:
-      return math(std::log);
-    case Intrinsic::log2:
-      return math(std::log2);
-    case Intrinsic::log1p:
-      return math(std::log1p);
-    case Intrinsic::expm1:
-      return math(std::expm1);
-    case Intrinsic::sqrt:
-      return math(std::sqrt);
-    case Intrinsic::rsqrt:
-      return math(inverse_sqrt);
-    case Intrinsic::tanh:
-      return math(std::tanh);
-    case Intrinsic::erf:
-      return math(std::erf);
-    case Intrinsic::sigmoid:
-      return math(sigmoid);
-    case Intrinsic::sin:
-      return math(std::sin);
-    case Intrinsic::cos:
-      return math(std::cos);
-    case Intrinsic::tan:
-      return math(std::tan);
-    case Intrinsic::asin:
-      return math(std::asin);
-    case Intrinsic::acos:
-      return math(std::acos);
-    case Intrinsic::atan:
-      return math(std::atan);
-    case Intrinsic::sinh:
-      return math(std::sinh);
-    case Intrinsic::cosh:
-      return math(std::cosh);
-    case Intrinsic::asinh:
-      return math(std::asinh);
-    case Intrinsic::acosh:
-      return math(std::acosh);
-    case Intrinsic::atanh:
-      return math(std::atanh);
-    case Intrinsic::floor:
-      return math(std::floor);
-    case Intrinsic::ceil:
-      return math(std::ceil);
-    case Intrinsic::round:
-      return math(std::nearbyint);
-    case Intrinsic::trunc:
-      return math(std::trunc);
+#define X(name) case Intrinsic::name:
+    MCC_EXPANDED_INTRINSICS(X)
+    MCC_FLOAT_INTRINSICS(X)
+#undef X
+      return float_function(n);
     case Intrinsic::abs:
       return absolute(n);
-    case Intrinsic::pow: {
-      if (!is_float(element)) fail_type(to_text(n.function), element);
-      const Operand base = expr(n.args[0]), exponent = expr(n.args[1]);
-      return with_rounding(element, [&](auto round) {
-        return map([round](Value x, Value y) { return float_value(round(std::pow(x.f, y.f))); }, base,
-                   exponent);
-      });
-    }
-    case Intrinsic::fma:
-      return fused_multiply_add(n);
     case Intrinsic::is_nan:
       return float_test([](double x) { return std::isnan(x); });
     case Intrinsic::is_inf:
