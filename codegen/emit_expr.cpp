@@ -235,6 +235,10 @@ llvm::Value* KernelEmitter::emit_prefetch(const Call& n) {
 llvm::Value* KernelEmitter::on(const Call& n) {
   if (n.function == Intrinsic::prefetch) return emit_prefetch(n);
   if (n.function == Intrinsic::barrier) return emit_barrier();
+  if (class_of(n.function) == IntrinsicClass::exchange) {
+    Value* value = emit(n.args[0]);
+    return emit_shuffle(n.function == Intrinsic::shuffle_xor, value, emit(n.args[1]));
+  }
   if (class_of(n.function) == IntrinsicClass::rows) return emit_matrix_rows(n);
   if (class_of(n.function) == IntrinsicClass::mma) return emit_mma(n);
   if (class_of(n.function) == IntrinsicClass::async) return emit_async(n);
@@ -287,34 +291,11 @@ llvm::Value* KernelEmitter::emit_lanewise(const Call& n) {
       return n.type.lanes > 1
                  ? x
                  : b_.CreateIntrinsic(llvm::Intrinsic::expect, {x->getType()}, {x, b_.getTrue()});
-    case Intrinsic::shuffle_xor:
-    case Intrinsic::shuffle_down:
-      return emit_shuffle(n.function == Intrinsic::shuffle_xor, x, args[1]);
-    case Intrinsic::barrier:  // no such functions
-    case Intrinsic::prefetch:
-    case Intrinsic::load_matrices:
-    case Intrinsic::load_matrices_transposed:
-    case Intrinsic::mma_f16:
-    case Intrinsic::mma_bf16:
-    case Intrinsic::mma_tf32:
-    case Intrinsic::mma_i8:
-    case Intrinsic::mma_u8i8:
-    case Intrinsic::async_copy:
-    case Intrinsic::async_commit:
-    case Intrinsic::async_wait:
+    case Intrinsic::prefetch:  // no such functions
     case Intrinsic::dot4_u8i8:
     case Intrinsic::dot4_i8i8:
-    case Intrinsic::wgmma_fence:
-    case Intrinsic::wgmma_f16:
-    case Intrinsic::wgmma_bf16:
-    case Intrinsic::wgmma_commit:
-    case Intrinsic::wgmma_wait:
-    case Intrinsic::bulk_init:
-    case Intrinsic::bulk_expect:
-    case Intrinsic::bulk_copy:
-    case Intrinsic::bulk_wait:
-    case Intrinsic::fence_async:
 #define X(name) case Intrinsic::name:
+    MCC_THREAD_INTRINSICS(X)
     MCC_EXPANDED_INTRINSICS(X)
 #undef X
       break;
