@@ -9,16 +9,6 @@ namespace mcc::tuner {
 
 using namespace tensor;
 
-bool try_step(Draft& draft, const Step& step) {
-  return static_cast<bool>(draft.refusal) && static_cast<bool>(draft.schedule.apply(step));
-}
-
-void must_step(Draft& draft, const Step& step) {
-  if (!draft.refusal) return;
-  draft.refusal = draft.schedule.apply(step);
-  if (!draft.refusal) draft.refusal.detail = text(to_text(step), ": ", draft.refusal.detail);
-}
-
 double estimate_us(double flops, double bytes, const Target& target) {
   // Code around real work rarely gets beyond a quarter of the peak.
   double compute = flops / (target.peak_gflops() * 250);
@@ -98,20 +88,52 @@ void schedule_rest(Draft& draft) {
   }
 }
 
-Schedule default_schedule(const Func& f, const Target& target) {
-  PreferredDecider decide;
+namespace {
+
+// Takes what analysis picks.
+class Remembering : public PreferredDecider {
+ public:
+  Answer answer(const Choice& choice, const Answer& preferred) override {
+    chosen.emplace_back(choice.name, preferred);
+    return preferred;
+  }
+  std::vector<std::pair<std::string, Answer>> chosen;
+};
+
+// What is legal always.
+void apply_plain_rules(Draft& draft) {
+  if (draft.target.kind == TargetKind::cuda) return bind_rest(draft);
+  for (const std::string& name : draft.schedule.block_names())
+    schedule_pointwise(draft, name);
+}
+
+}  // namespace
+
+DefaultSchedule explained_default_schedule(const Func& f, const Target& target) {
+  Remembering decide, decide_plain;
   Draft draft{Schedule(f), decide, target};
   apply_rules(draft);
-  if (draft.refusal) return draft.schedule;
-  // A shape that a rule's analysis does not foresee (strides beyond the extents of buffers): what is legal always.
-  Draft plain{Schedule(f), decide, target};
-  if (target.kind == TargetKind::cuda) {
-    bind_rest(plain);
-    MCC_CHECK(plain.refusal, f.name, ": no schedule on a grid: ", plain.refusal.detail);
-    return plain.schedule;
+  const bool is_on_grid = target.kind == TargetKind::cuda;
+  DefaultSchedule out{draft.schedule, std::move(draft.refused), !draft.refusal, std::move(decide.chosen)};
+  // A shape that a rule's analysis does not foresee (strides beyond the extents of buffers).
+  if (out.is_plain) {
+    Draft plain{Schedule(f), decide_plain, target};
+    apply_plain_rules(plain);
+    MCC_CHECK(plain.refusal || !is_on_grid, f.name, ": no schedule on a grid: ", plain.refusal.detail);
+    out.schedule = plain.schedule;
+    out.chosen = std::move(decide_plain.chosen);
+    // The last refusal was the one that nothing made good.
+    std::rotate(out.refused.begin(), out.refused.end() - 1, out.refused.end());
+    out.refused.insert(out.refused.end(), plain.refused.begin(), plain.refused.end());
   }
-  for (const std::string& name : plain.schedule.block_names()) schedule_pointwise(plain, name);
-  return plain.schedule;
+  for (RefusedRule& refused : out.refused) {
+    if (refused.instead.empty() || out.is_plain) refused.instead = is_on_grid ? kPlainOnGrid : "each block in vectors by itself";
+  }
+  for (auto at = out.refused.begin(); at != out.refused.end();)
+    at = std::find(out.refused.begin(), at, *at) != at ? out.refused.erase(at) : at + 1;
+  return out;
 }
+
+Schedule default_schedule(const Func& f, const Target& target) { return explained_default_schedule(f, target).schedule; }
 
 }  // namespace mcc::tuner

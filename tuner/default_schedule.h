@@ -5,11 +5,22 @@
 
 #include "tensor/schedule/schedule.h"
 #include "tensor/target.h"
+#include "tuner/decider.h"
+#include "tuner/refused_rule.h"
 
 namespace mcc::tuner {
 
 // The function with the default schedule applied; schedule.trace() says how. Always succeeds: what no rule fits runs
 // vectorised and parallel over its outer loops where that is legal.
 tensor::Schedule default_schedule(const tensor::Func& f, const tensor::Target& target);
+
+// The same, and what the rules had in mind beside it.
+struct DefaultSchedule {
+  tensor::Schedule schedule;
+  std::vector<RefusedRule> refused;  // of a plain schedule first what made it one
+  bool is_plain = false;  // the refusal of a rule cost the whole kernel its schedule: nothing but what is legal always
+  std::vector<std::pair<std::string, Answer>> chosen;  // what the rules left open, and what analysis took
+};
+DefaultSchedule explained_default_schedule(const tensor::Func& f, const tensor::Target& target);
 
 }  // namespace mcc::tuner

@@ -282,9 +282,12 @@ void ChainSchedule::make_part() {
   try_step(d_, Unroll{i + ".n"});
 }
 
-bool fits_shared_memory(const Draft& draft, int64_t estimate) {
+bool fits_shared_memory(Draft& draft, int64_t estimate) {
   const Gpu& gpu = draft.target.gpu;
-  return estimate <= gpu.shared_per_block_max / 2 || verify_launches(lower(draft.schedule.func(), draft.target), gpu).empty();
+  if (estimate <= gpu.shared_per_block_max / 2) return true;
+  const std::vector<std::string> excess = verify_launches(lower(draft.schedule.func(), draft.target), gpu);
+  if (!excess.empty()) give_up(draft, RefusalCode::unsupported_target, excess[0]);
+  return excess.empty();
 }
 
 }  // namespace mcc::tuner

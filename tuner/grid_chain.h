@@ -91,8 +91,8 @@ class ChainSchedule {
 };
 
 // Whether a block's buffers, as lowering makes them, fit into shared memory: they hold more than an estimate knows of where
-// threads reach beyond what there is. Only estimates beyond half of it are looked into.
-bool fits_shared_memory(const Draft& draft, int64_t estimate);
+// threads reach beyond what there is. Only estimates beyond half of it are looked into. The rule gives up where they do not fit.
+bool fits_shared_memory(Draft& draft, int64_t estimate);
 
 // The same with tensor cores, where both products multiply types that these take, and the GPU has them.
 bool schedule_grid_matrix_chain(Draft& draft, const ProductChain& chain);

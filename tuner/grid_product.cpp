@@ -64,12 +64,37 @@ bool fills_words(const BlockInfo& copy) {
          !has_words(copy.loads[0].buffer);
 }
 
+namespace {
+
+// Whether an operand stands still along an axis for some steps and then goes on (groups of a convolution side by side): neither an
+// axis that it has nor one that it has not.
+bool repeats_elements(const Block& block, const BlockInfo& info) {
+  bool found = false;
+  for_each_expr(block.body, [&](const Expr& e) {
+    const auto* load = e.as<Load>();
+    if (!load || load->buffer.same_as(info.store.buffer)) return;
+    const Access& access = *std::find_if(info.loads.begin(), info.loads.end(),
+                                         [&](const Access& a) { return a.buffer.same_as(load->buffer); });
+    for (size_t n = 0; n < info.axes.size(); ++n) {
+      found |= access.strides[n] == 0 && info.axes[n].extent > 1 &&
+               std::any_of(load->indices.begin(), load->indices.end(),
+                           [&](const Expr& index) { return uses_var(index, block.axes[n].var); });
+    }
+  });
+  return found;
+}
+
+}  // namespace
+
 std::optional<Product> as_product(const Schedule& s, const std::string& name) {
   std::optional<BlockInfo> info = analyze(s, name);
   if (!info || !info->is_contraction || info->loads.size() != 2 || info->is_nested) return std::nullopt;
   const Buffer of[2] = {info->loads[0].buffer, info->loads[1].buffer};
   if (of[0].same_as(of[1]) || bit_width(info->store.buffer.element()) != 32) return std::nullopt;
   if (s.loops_of(name).size() != info->axes.size()) return std::nullopt;
+  // By what the block itself reads: an operand's copy may repeat what it copies, and then has axes that this has not.
+  const BlockInfo own = *info;
+  if (repeats_elements(*s.find_block(name), own)) return std::nullopt;
   Product p;
   p.block = name;
   if (std::vector<std::string> copies = copies_of(s, *info); !copies.empty()) {
@@ -86,7 +111,7 @@ std::optional<Product> as_product(const Schedule& s, const std::string& name) {
   const Access &x = info->loads[0], &y = info->loads[1];
   Side of_x, of_y;
   for (size_t n = 0; n < info->axes.size(); ++n) {
-    bool moves_x = x.strides[n] != 0, moves_y = y.strides[n] != 0;
+    bool moves_x = own.loads[0].strides[n] != 0, moves_y = own.loads[1].strides[n] != 0;
     if (!moves_x && !moves_y) return std::nullopt;
     if (info->axes[n].is_reduce && !(moves_x && moves_y)) return std::nullopt;
     Side& side = info->axes[n].is_reduce ? p.k : moves_x && moves_y ? p.g : moves_x ? of_x : of_y;
@@ -163,12 +188,18 @@ bool is_quotient(const Expr& e) { return e.as<Binary>() && e.as<Binary>()->op ==
 
 }  // namespace
 
-// An elementwise block that alone reads the result, and the axes of it that walk the block's axes.
+// An elementwise block that alone reads the result, and the axes of it that walk the block's axes. What else it reads has to be there
+// before the result is.
 void ProductAxes::find_consumer() {
   if (is_output(s_.func(), result_)) return;
   std::vector<std::string> consumers = s_.consumers(p_.block);
   std::optional<BlockInfo> info = consumers.size() == 1 ? analyze(s_, consumers[0]) : std::nullopt;
   if (!info || !info->is_injective || info->spatial != p_.g.extent * p_.i.extent * p_.j.extent) return;
+  const std::vector<std::string> names = s_.block_names(), producers = s_.producers(consumers[0]);
+  const bool waits = std::any_of(std::find(names.begin(), names.end(), p_.block) + 1, names.end(), [&](const std::string& later) {
+    return std::find(producers.begin(), producers.end(), later) != producers.end();
+  });
+  if (waits) return;
   const Block& block = *s_.find_block(p_.block);
   const Block& consumer = *s_.find_block(consumers[0]);
   const Load* read = nullptr;
@@ -303,12 +334,12 @@ std::string divide_sum(Draft& draft, const Product& p, const ProductTime& time_o
   for (size_t n : p.k.axes) {
     if (n < longest) order.push_back(info.axes[n].loop);
   }
-  bool is_divided = parts > 1 && try_all(draft, [&] {
-                      return (is_whole || try_step(draft, Split{loop, {parts, 0}, {outer, loop}})) &&
-                             (order.size() == 1 || try_step(draft, Reorder{order})) &&
-                             try_step(draft, Rfactor{p.block, outer, part, 0}) &&
-                             as_product(draft.schedule, part).has_value();
-                    });
+  const bool is_divided = parts > 1 && try_all(draft, {"sums in parts", p.block, "the sum as a whole"}, [&] {
+                            if (!is_whole) must_step(draft, Split{loop, {parts, 0}, {outer, loop}});
+                            if (order.size() > 1) must_step(draft, Reorder{order});
+                            must_step(draft, Rfactor{p.block, outer, part, 0});
+                            return draft.refusal && as_product(draft.schedule, part).has_value();
+                          });
   return is_divided ? part : p.block;
 }
 

@@ -12,6 +12,9 @@ void apply_grid_rules(Draft& draft);
 // All but products.
 void schedule_grid_rest(Draft& draft);
 
+// In words.
+inline constexpr const char* kPlainOnGrid = "a result per thread";
+
 // What is left: for every outermost loop that is not bound a grid of its own. Spatial loops around a block make it, one
 // result (or a few neighbours) a thread; where there are none, or several blocks share loops that depend on each other, a
 // single block, whose threads share out the loops inside.
@@ -65,16 +68,5 @@ void sum_in_register(Draft& draft, const std::string& block);
 bool windows_overlap(const BlockInfo& info, size_t axis);
 // The only consumer of a block's result, when it takes each element once, at the place where it is made.
 std::string epilogue_of(const tensor::Schedule& schedule, const std::string& block);
-
-// Steps that all have to be legal; else the draft is as before.
-template <class F>
-bool try_all(Draft& draft, F&& steps) {
-  tensor::Schedule before = draft.schedule;
-  tensor::Outcome refusal = draft.refusal;
-  if (steps()) return true;
-  draft.schedule = std::move(before);
-  draft.refusal = std::move(refusal);
-  return false;
-}
 
 }  // namespace mcc::tuner

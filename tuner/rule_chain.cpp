@@ -50,6 +50,8 @@ class Chain {
     return find_axes() && find_between() && find_root();
   }
 
+  const std::string& block() const { return second().name; }
+
   void schedule() {
     choose_tile();
     tile_second();
@@ -381,6 +383,7 @@ class Chain {
 bool schedule_chain(Draft& draft) {
   Chain chain(draft);
   if (!chain.find()) return false;
+  const RuleScope scope(draft, {"chains of products", chain.block()});
   chain.schedule();
   return true;
 }

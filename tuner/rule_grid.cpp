@@ -76,7 +76,7 @@ int64_t results_of(const Schedule& s, const std::vector<std::string>& loops) {
   return results;
 }
 
-// The one loop that the given loops of a chain become, outermost; empty where that is not legal.
+// The one loop that the given loops of a chain become, outermost.
 std::string gather(Draft& draft, const std::string& first_in_chain, const std::vector<std::string>& loops,
                    const std::string& name) {
   std::vector<std::string> order = loops;
@@ -84,9 +84,10 @@ std::string gather(Draft& draft, const std::string& first_in_chain, const std::v
     if (std::find(loops.begin(), loops.end(), loop->var.name()) == loops.end())
       order.push_back(loop->var.name());
   }
-  if (order.size() > 1 && !try_step(draft, Reorder{order})) return "";
+  if (order.size() > 1) must_step(draft, Reorder{order});
   if (loops.size() == 1) return loops[0];
-  return try_step(draft, Fuse{loops, name}) ? name : "";
+  must_step(draft, Fuse{loops, name});
+  return name;
 }
 
 // Whether its part has a grid, or needs none.
@@ -106,8 +107,9 @@ std::vector<std::string> outermost_loops(const Schedule& s) {
 constexpr int64_t kFewResults = 16;  // that each thread of a block may have for itself
 
 // A long reduction to few results below a loop over blocks: the threads of the block share it out, and all of them get the results.
-bool reduce_by_threads(Draft& draft, const std::string& host, const std::string& block, const std::vector<const For*>& own,
-                       int64_t threads) {
+// How many threads; 0 where that is not done.
+int64_t reduce_by_threads(Draft& draft, const std::string& host, const std::string& block,
+                          const std::vector<const For*>& own, int64_t threads) {
   Schedule& s = draft.schedule;
   std::vector<std::string> results, reduced;
   for (const For* loop : own)
@@ -115,20 +117,20 @@ bool reduce_by_threads(Draft& draft, const std::string& host, const std::string&
   const Buffer made = only_buffer_written(*s.find_block(block));
   if (reduced.empty() || bit_width(made.element()) != 32 || is_output(s.func(), made) ||
       results_of(s, results) > kFewResults || results_of(s, reduced) < 2 * int64_t{draft.target.gpu.warp})
-    return false;
+    return 0;
   // Readers elsewhere would need it in memory.
   for (const std::string& reader : s.consumers(block)) {
     const std::vector<std::string> around = s.loop_names_of(reader);
-    if (std::find(around.begin(), around.end(), host) == around.end()) return false;
+    if (std::find(around.begin(), around.end(), host) == around.end()) return 0;
   }
   while (threads > draft.target.gpu.warp && threads >= results_of(s, reduced))
     threads /= 2;
   const std::string k = block + ".k", part = block + ".part", turn = k + ".n", share = k + ".t", sum = share + "_1";
-  return try_all(draft, [&] {
+  const bool is_done = try_all(draft, {"sums by all threads of a block", block, "each sum by a thread"}, [&] {
     std::vector<std::string> order = results;
     order.insert(order.end(), reduced.begin(), reduced.end());
-    if (order.size() > 1 && !try_step(draft, Reorder{order})) return false;
-    if (reduced.size() > 1 && !try_step(draft, Fuse{reduced, k})) return false;
+    if (order.size() > 1) must_step(draft, Reorder{order});
+    if (reduced.size() > 1) must_step(draft, Fuse{reduced, k});
     must_step(draft, Split{reduced.size() > 1 ? k : reduced[0], {0, threads}, {turn, share}});
     must_step(draft, Rfactor{block, share, part, 0});
     if (!draft.refusal) return false;
@@ -151,11 +153,13 @@ bool reduce_by_threads(Draft& draft, const std::string& host, const std::string&
     must_step(draft, SetScope{made.name(), "local"});
     return static_cast<bool>(draft.refusal);
   });
+  return is_done ? threads : 0;
 }
 
 // Below a loop over blocks: each outermost nest of spatial loops over all threads of the block.
 void spread_over_threads(Draft& draft, const std::string& host, int64_t threads) {
   std::vector<std::string> blocks;
+  int64_t fewest = 1;
   for (const BlockSite& site : block_sites(draft.schedule.func().body)) {
     if (is_under(site, draft.schedule.find_loop(host))) blocks.push_back(site.block->name);
   }
@@ -167,15 +171,23 @@ void spread_over_threads(Draft& draft, const std::string& host, int64_t threads)
     while (first > 0 && block_sites(loops[first - 1]->body).size() == 1 && !is_block_loop(*loops[first - 1]))
       --first;
     std::vector<const For*> own(loops.begin() + static_cast<std::ptrdiff_t>(first), loops.end());
-    if (own.empty() || reduce_by_threads(draft, host, block, own, threads)) continue;
+    if (own.empty()) continue;
+    if (const int64_t reducing = reduce_by_threads(draft, host, block, own, threads); reducing > 0) {
+      // From here on nothing has another number of them; few results each thread has for itself.
+      threads = reducing;
+      fewest = reducing;
+      continue;
+    }
     std::vector<std::string> spread = free_loops(own, Stmt(own[0]));
-    if (spread.empty()) continue;
+    if (spread.empty() || results_of(draft.schedule, spread) < fewest) continue;
     const std::string outer = own[0]->var.name();
-    try_all(draft, [&] {
-      std::string all = gather(draft, outer, spread, block + ".all");
-      std::string turn = block + ".turn", thread = block + ".thread";
-      return !all.empty() && try_step(draft, Split{all, {0, threads}, {turn, thread}}) &&
-             try_step(draft, Reorder{{thread, turn}}) && try_step(draft, Bind{thread, "thread.x"});
+    try_all(draft, {"results by the threads of a block", block, "all results by each thread"}, [&] {
+      const std::string all = gather(draft, outer, spread, block + ".all");
+      const std::string turn = block + ".turn", thread = block + ".thread";
+      must_step(draft, Split{all, {0, threads}, {turn, thread}});
+      must_step(draft, Reorder{{thread, turn}});
+      must_step(draft, Bind{thread, "thread.x"});
+      return static_cast<bool>(draft.refusal);
     });
   }
 }
@@ -251,8 +263,10 @@ std::string split_results(Draft& draft, const std::string& block) {
   for (size_t n : spatial)
     order.push_back(info->axes[n].loop);
   order.push_back(each);
-  const bool is_split = try_all(draft, [&] {
-    return try_step(draft, Split{loop, {0, results}, {loop, each}}) && try_step(draft, Reorder{order});
+  const bool is_split = try_all(draft, {"several results a thread", block, kPlainOnGrid}, [&] {
+    must_step(draft, Split{loop, {0, results}, {loop, each}});
+    must_step(draft, Reorder{order});
+    return static_cast<bool>(draft.refusal);
   });
   return is_split ? each : "";
 }
@@ -264,26 +278,27 @@ bool bind_nest(Draft& draft, const std::string& outer, const std::string& each) 
   std::vector<const For*> chain = chain_from(loop);
   std::vector<std::string> spread = free_loops(chain, Stmt(loop));
   std::erase(spread, each);
-  if (spread.empty()) return false;
+  int64_t results = results_of(draft.schedule, spread);
+  if (spread.empty() || results == 0) return false;
   const std::string block = block_sites(Stmt(loop))[0].block->name;
   const Gpu& gpu = draft.target.gpu;
-  int64_t results = results_of(draft.schedule, spread);
   int64_t lanes =
       vector_of(draft.schedule, block, int64_t{gpu.threads_per_multiprocessor} * gpu.multiprocessors / 2);
   if (lanes > 1) lanes = draft.decide.choose(block + ".lanes", {1, lanes}, lanes);
   int64_t threads =
       draft.decide.choose(block + ".threads", {32, 64, 128, 256, 512}, choose_threads(gpu, results / lanes));
-  return try_all(draft, [&] {
-    std::string all = gather(draft, outer, spread, block + ".all");
-    std::string grid = block + ".block", thread = block + ".thread", lane = block + ".lane";
-    if (all.empty()) return false;
+  return try_all(draft, {kPlainOnGrid, block, "a single block of threads"}, [&] {
+    const std::string all = gather(draft, outer, spread, block + ".all");
+    const std::string grid = block + ".block", thread = block + ".thread", lane = block + ".lane";
     if (lanes > 1) {
-      if (!try_step(draft, Split{all, {0, threads, lanes}, {grid, thread, lane}})) return false;
+      must_step(draft, Split{all, {0, threads, lanes}, {grid, thread, lane}});
       try_step(draft, Vectorize{lane});
-    } else if (!try_step(draft, Split{all, {0, threads}, {grid, thread}})) {
-      return false;
+    } else {
+      must_step(draft, Split{all, {0, threads}, {grid, thread}});
     }
-    return try_step(draft, Bind{grid, "block.x"}) && try_step(draft, Bind{thread, "thread.x"});
+    must_step(draft, Bind{grid, "block.x"});
+    must_step(draft, Bind{thread, "thread.x"});
+    return static_cast<bool>(draft.refusal);
   });
 }
 
@@ -301,6 +316,7 @@ void unroll_results(Draft& draft, const std::string& each, const std::string& ep
 }  // namespace
 
 void bind_rest(Draft& draft) {
+  const RuleScope scope(draft, {"what is left", "", kPlainOnGrid});
   for (const std::string& outer : outermost_loops(draft.schedule)) {
     const For* loop = draft.schedule.find_loop(outer);
     bool is_outermost = loop != nullptr && loops_around(draft.schedule.func().body, loop).empty();

@@ -246,7 +246,7 @@ bool schedule_grid_chain(Draft& draft) {
   if (chain->first.factor != ElementType::f32 || chain->second.factor != ElementType::f32) return false;
   std::vector<Tile> tiles = legal_tiles(*chain, gpu);
   if (tiles.empty()) return false;
-  return try_all(draft, [&] {
+  return try_all(draft, {"chains of products", chain->second.block}, [&] {
     const Tile tile = ask_sizes<Tile>(draft, chain->second.block, tiles,
                                       {{"rows", &Tile::rows},
                                        {"groups", &Tile::groups},

@@ -18,6 +18,7 @@ using namespace tensor;
 
 namespace {
 
+constexpr const char* kRule = "sums over columns";
 constexpr int64_t kSector = 8;  // neighbours of 32 bits that the memory gives at once
 constexpr int64_t kTurns = 4;   // of a thread whose elements are under way together
 
@@ -81,9 +82,10 @@ std::string divide_columns(Draft& draft, const BlockInfo& info) {
   }
   if (options.size() > 1) shares = draft.decide.choose(info.name + ".shares", options, shares);
   const std::string share = info.name + ".share", loop = axis.loop;
-  const bool is_divided = shares > 1 && try_all(draft, [&] {
-                            return try_step(draft, Split{loop, {shares, 0}, {loop + ".share", loop}}) &&
-                                   try_step(draft, Rfactor{info.name, loop + ".share", share, 0});
+  const bool is_divided = shares > 1 && try_all(draft, {"sums in parts", info.name, "the sum as a whole"}, [&] {
+                            must_step(draft, Split{loop, {shares, 0}, {loop + ".share", loop}});
+                            must_step(draft, Rfactor{info.name, loop + ".share", share, 0});
+                            return static_cast<bool>(draft.refusal);
                           });
   return is_divided ? share : info.name;
 }
@@ -93,9 +95,11 @@ bool sum_columns(Draft& draft, const std::string& block, int64_t fewest) {
   Schedule& s = draft.schedule;
   std::optional<BlockInfo> info = analyze(s, block);
   if (!info || !is_column_sum(*info, gpu, fewest)) return false;
-  return try_all(draft, [&] {
+  return try_all(draft, {kRule, block}, [&] {
     if (epilogue_of(s, block).empty()) must_step(draft, CacheWrite{block, info->store.buffer.name(), "global", block + ".out"});
-    const std::string take = epilogue_of(s, block), part = block + ".part", sum = block + ".k";
+    // A product's sum over its parts has a block of the first name.
+    const std::string take = epilogue_of(s, block), sum = block + ".k",
+                      part = block + (s.find_block(block + ".part") ? ".parts" : ".part");
     if (take.empty()) return false;
     info = analyze(s, block);
     const std::optional<BlockInfo> taken = analyze(s, take);
@@ -159,7 +163,7 @@ bool schedule_grid_columns(Draft& draft, const std::string& block) {
   const Gpu& gpu = draft.target.gpu;
   const std::optional<BlockInfo> info = analyze(draft.schedule, block);
   if (!info || !draft.refusal || !is_column_sum(*info, gpu, gpu.warp)) return false;
-  return try_all(draft, [&] {
+  return try_all(draft, {kRule, block}, [&] {
     const std::string share = divide_columns(draft, *info);
     if (!sum_columns(draft, share, gpu.warp)) return false;
     if (share != block) sum_columns(draft, block, kFewShares);

@@ -290,8 +290,10 @@ bool schedule_grid_matrices(Draft& draft, const std::string& block) {
     return false;
   const ElementType sum = product->is_of_bytes() ? ElementType::i32 : ElementType::f32;
   if (analyze(draft.schedule, block)->store.buffer.element() != sum) return false;
+  // The lower half of the instruction's rows would have nothing to do, and indices that do not say so.
+  if (product->i.extent <= kWarpRows) return false;
   if (legal_tiles(*product, gpu, kFewestStages).empty()) return false;
-  return try_all(draft, [&] {
+  return try_all(draft, {"products on tensor cores", block}, [&] {
     auto time = [&](const Product& p) { return grid_matrices_time(p, gpu); };
     if (std::string part = divide_sum(draft, *product, time); part != block)
       product = as_product(draft.schedule, part);

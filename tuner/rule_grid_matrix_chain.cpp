@@ -248,7 +248,7 @@ bool schedule_grid_matrix_chain(Draft& draft, const ProductChain& chain) {
     return false;
   std::vector<Tile> tiles = legal_tiles(chain, gpu);
   if (tiles.empty()) return false;
-  return try_all(draft, [&] {
+  return try_all(draft, {"chains of products on tensor cores", chain.second.block}, [&] {
     const Tile tile = ask_sizes<Tile>(draft, chain.second.block, tiles,
                                       {{"rows", &Tile::rows},
                                        {"columns", &Tile::columns},

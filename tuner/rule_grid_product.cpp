@@ -290,7 +290,7 @@ bool schedule(Draft& draft, const std::string& block, bool parts_launch) {
   // Bytes without an instruction for them are numbers as others.
   if (product->is_of_bytes() && !dot_instruction(draft.target, product->factor)) product->factor = ElementType::i32;
   auto words = [](const Product& p) { return p.is_of_bytes() ? in_words(p) : p; };
-  return try_all(draft, [&] {
+  return try_all(draft, {"products in register tiles", block}, [&] {
     const Gpu& gpu = draft.target.gpu;
     auto time = [&](const Product& p) { return best_product_time(extents_of(words(p), gpu), gpu); };
     const ElementType factor = product->factor;

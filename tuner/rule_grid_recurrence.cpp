@@ -76,6 +76,7 @@ size_t readers(const Schedule& s, const Buffer& buffer) {
 
 void prepare_recurrences(Draft& draft) {
   Schedule& s = draft.schedule;
+  const RuleScope scope(draft, {"sums of a recurrence", ""});
   std::vector<Sum> sums;
   for (const std::string& block : s.block_names()) {
     if (std::optional<Sum> sum = sum_of_step(s, block)) sums.push_back(*sum);

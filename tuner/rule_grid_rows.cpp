@@ -47,7 +47,8 @@ class GridRows {
   GridRows(Draft& draft, std::vector<std::string> names)
       : d_(draft), s_(draft.schedule), gpu_(draft.target.gpu), names_(std::move(names)) {}
 
-  bool run() {
+  // Whether the blocks have this form; takes a step at most, which gives the last result a block of its own.
+  bool find() {
     split_off_result();
     for (const std::string& name : names_) {
       std::optional<BlockInfo> info = analyze(s_, name);
@@ -60,16 +61,26 @@ class GridRows {
       closed_.push_back(is_closed(info));
     // The first whose result is needed elsewhere has the loop over rows; the others go there.
     root_ = static_cast<size_t>(std::find(closed_.begin(), closed_.end(), false) - closed_.begin());
-    if (root_ == blocks_.size() || blocks_[root_].is_reduction || !name_axes()) return false;
+    return root_ < blocks_.size() && !blocks_[root_].is_reduction && find_shared_axes();
+  }
+
+  // The first of the reductions.
+  const std::string& block() const {
+    return std::find_if(blocks_.begin(), blocks_.end(), [](const BlockInfo& b) { return b.is_reduction; })->name;
+  }
+
+  bool run() {
+    name_axes();
     choose_threads();
     const std::string root = blocks_[root_].name;
     must_step(d_, Split{root + ".row", {0, rows_}, {root + ".row.b", root + ".row.t"}});
     host_ = root + ".row.b";
     must_step(d_, Bind{host_, "block.x"});
-    for (size_t n = root_; n-- > 0;)
-      must_step(d_, ComputeAt{blocks_[n].name, host_});
+    // Later ones first: they may read earlier ones, too.
     for (size_t n = root_ + 1; n < blocks_.size(); ++n)
       must_step(d_, ReverseComputeAt{blocks_[n].name, host_});
+    for (size_t n = root_; n-- > 0;)
+      must_step(d_, ComputeAt{blocks_[n].name, host_});
     for (size_t n = 0; n < blocks_.size(); ++n) {
       if (!d_.refusal) return false;
       blocks_[n].is_reduction ? reduce(blocks_[n], closed_[n]) : map(blocks_[n], closed_[n], n == root_);
@@ -99,36 +110,49 @@ class GridRows {
     });
   }
 
-  // The leading axes, which all blocks share, become axis "row" of each; what reductions reduce becomes "k", what is left of
-  // the others "i".
-  bool name_axes() {
-    size_t shared = 0;
+  // The leading axes that all blocks have. The others of a reduction have to be reduced.
+  bool find_shared_axes() {
     const BlockInfo& first = blocks_[0];
     auto all_have = [&](size_t n) {
       return std::all_of(blocks_.begin(), blocks_.end(), [&](const BlockInfo& b) {
         return n < b.axes.size() && !b.axes[n].is_reduce && b.axes[n].extent == first.axes[n].extent;
       });
     };
-    while (shared < first.axes.size() && all_have(shared))
-      ++shared;
-    // Nothing but a row.
-    if (shared == 0 && std::any_of(blocks_.begin(), blocks_.end(),
-                                   [](const BlockInfo& b) { return b.is_reduction && b.spatial != 1; }))
-      return false;
-    for (BlockInfo& b : blocks_) {
+    while (shared_ < first.axes.size() && all_have(shared_)) {
+      count_ *= first.axes[shared_].extent;
+      ++shared_;
+    }
+    return std::all_of(blocks_.begin(), blocks_.end(), [&](const BlockInfo& b) {
+      // Nothing but a row.
+      if (b.is_reduction && shared_ == 0 && b.spatial != 1) return false;
+      const std::vector<Axis>& axes = s_.find_block(b.name)->axes;
+      return !b.is_reduction || std::all_of(axes.begin() + static_cast<std::ptrdiff_t>(shared_), axes.end(),
+                                            [](const Axis& axis) { return axis.kind == AxisKind::reduce; });
+    });
+  }
+
+  // The shared axes become axis "row" of each block; what reductions reduce becomes "k", what is left of the others "i".
+  void name_axes() {
+    for (const BlockInfo& b : blocks_) {
       std::vector<std::string> row, rest;
       const Block& block = *s_.find_block(b.name);
-      for (size_t n = 0; n < block.axes.size(); ++n) {
-        if (n >= shared && b.is_reduction && block.axes[n].kind != AxisKind::reduce) return false;
-        (n < shared ? row : rest).push_back(block.axes[n].var.name());
-      }
+      for (size_t n = 0; n < block.axes.size(); ++n)
+        (n < shared_ ? row : rest).push_back(block.axes[n].var.name());
       must_step(d_, FuseAxes{b.name, row, "row"});
       if (!rest.empty()) must_step(d_, FuseAxes{b.name, rest, b.is_reduction ? "k" : "i"});
-      if (!d_.refusal) return false;
+      if (!d_.refusal) return;
     }
-    for (size_t n = 0; n < shared; ++n)
-      count_ *= first.axes[n].extent;
-    return true;
+  }
+
+  // Whether so many rows that follow each other are whole ranges of the shared axes.
+  bool is_box(int64_t rows) const {
+    for (size_t n = shared_; n-- > 0;) {
+      const int64_t extent = blocks_[0].axes[n].extent;
+      if (extent % rows == 0) return true;
+      if (rows % extent != 0) return false;
+      rows /= extent;
+    }
+    return rows == 1;
   }
 
   // Threads along the row: so many that each has some elements; more when there are few rows.
@@ -142,10 +166,10 @@ class GridRows {
       options.push_back(options.back() * 2);
     threads_ = options.size() == 1 ? along : d_.decide.choose(name + ".threads", options, along);
     int64_t rows = 1;
-    while (rows * threads_ < 128 && count_ % (2 * rows) == 0 && count_ / (2 * rows) >= gpu_.multiprocessors)
+    while (rows * threads_ < 128 && is_box(2 * rows) && count_ / (2 * rows) >= gpu_.multiprocessors)
       rows *= 2;
     options = {1};
-    while (2 * options.back() * threads_ <= gpu_.threads_per_block / 2 && count_ % (2 * options.back()) == 0)
+    while (2 * options.back() * threads_ <= gpu_.threads_per_block / 2 && is_box(2 * options.back()))
       options.push_back(2 * options.back());
     rows_ = options.size() == 1 ? rows : d_.decide.choose(name + ".rows", options, rows);
   }
@@ -240,7 +264,7 @@ class GridRows {
     for (const std::string& loop : {row, thread, turn}) {
       if (!loop.empty()) order.push_back(loop);
     }
-    must_step(d_, Reorder{order});
+    if (order.size() > 1) must_step(d_, Reorder{order});
     if (!row.empty()) must_step(d_, Bind{row, "thread.y"});
     must_step(d_, Bind{thread, "thread.x"});
     if (!turn.empty()) {
@@ -274,7 +298,7 @@ class GridRows {
   std::vector<std::string> names_;
   std::vector<BlockInfo> blocks_;
   std::vector<bool> closed_;  // of each block: whether its result is for the others only
-  size_t root_ = 0;
+  size_t root_ = 0, shared_ = 0;  // the block with the loop over rows; how many axes all have
   int64_t longest_ = 0, count_ = 1, threads_ = 32, rows_ = 1;
   std::string host_;
   std::vector<std::pair<std::string, std::string>> scopes_;  // set when all is bound
@@ -284,10 +308,10 @@ class GridRows {
 
 bool schedule_grid_rows(Draft& draft, const std::vector<std::string>& blocks) {
   if (!draft.refusal) return false;
-  Schedule before = draft.schedule;
-  if (GridRows(draft, blocks).run()) return true;
-  draft.schedule = std::move(before);
-  draft.refusal = {};
+  const Schedule before = draft.schedule;
+  GridRows rows(draft, blocks);
+  if (rows.find() && try_all(draft, {"reductions along rows", rows.block()}, [&] { return rows.run(); })) return true;
+  draft.schedule = before;
   return false;
 }
 

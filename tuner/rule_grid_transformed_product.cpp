@@ -32,7 +32,11 @@ class GridTransforms {
     order_products();
     schedule_input();
     const std::string thread = schedule_result();
-    if (!d_.refusal || !schedule_grid_product_of_parts(d_, b_.product.name)) return false;
+    if (!d_.refusal) return false;
+    if (!schedule_grid_product_of_parts(d_, b_.product.name)) {
+      give_up(d_, RefusalCode::no_match, "no rule takes the product between the transforms on");
+      return false;
+    }
     // Parts of the sums are added up where they are read.
     if (s_.find_block(b_.product.name + ".part") != nullptr) keep_in_registers(b_.product.name, thread);
     return static_cast<bool>(d_.refusal);
@@ -133,7 +137,9 @@ class GridTransforms {
 bool schedule_grid_transformed_product(Draft& draft) {
   for (const std::string& block : draft.schedule.block_names()) {
     std::optional<TransformedProduct> blocks = as_transformed_product(draft.schedule, block);
-    if (blocks && try_all(draft, [&] { return GridTransforms(draft, *blocks).run(); })) return true;
+    if (!blocks) continue;
+    auto transforms = [&] { return GridTransforms(draft, *blocks).run(); };
+    if (try_all(draft, {"products between transforms", block}, transforms)) return true;
   }
   return false;
 }

@@ -88,11 +88,8 @@ bool schedule_grid_transposition(Draft& draft, const std::string& block) {
   std::optional<BlockInfo> info = analyze(draft.schedule, block);
   std::optional<Transposition> t = info ? as_transposition(*info) : std::nullopt;
   if (!t || !draft.refusal) return false;
-  Schedule before = draft.schedule;
-  if (tile_transposition_on_grid(draft, *info, *t)) return true;
-  draft.schedule = std::move(before);
-  draft.refusal = {};
-  return false;
+  return try_all(draft, {"transpositions by way of shared memory", block},
+                 [&] { return tile_transposition_on_grid(draft, *info, *t); });
 }
 
 }  // namespace mcc::tuner

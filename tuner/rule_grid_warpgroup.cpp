@@ -292,7 +292,7 @@ bool schedule_grid_warpgroups(Draft& draft, const std::string& block) {
     return tiles.empty() ? INFINITY : score(tiles.front(), p, gpu);
   };
   if (time(*product) > grid_matrices_time(*product, gpu)) return false;
-  return try_all(draft, [&] {
+  return try_all(draft, {"products by warpgroups", block}, [&] {
     if (std::string part = divide_sum(draft, *product, time); part != block)
       product = as_product(draft.schedule, part);
     // Names of their own: where a tile is refused, the rule of a warp's instructions asks for its sizes.

@@ -63,7 +63,7 @@ bool schedule_grid_windows(Draft& draft, const std::string& block) {
   // As many lanes and results as leave each multiprocessor some warps.
   const int64_t fewest = int64_t{8} * gpu.warp * gpu.multiprocessors;
   if (most == 1 || info->spatial < fewest) return false;
-  return try_all(draft, [&] {
+  return try_all(draft, {"windows in vectors of channels", block}, [&] {
     sum_in_register(draft, block);
     const std::string take = epilogue_of(s, block);
     const std::optional<BlockInfo> taken = take.empty() ? std::nullopt : analyze(s, take);

@@ -202,6 +202,7 @@ struct Pointwise {
 
 void schedule_pointwise(Draft& draft, const std::string& block) {
   std::optional<BlockInfo> info = analyze(draft.schedule, block);
+  const RuleScope scope(draft, {"single blocks", block});
   if (info) Pointwise{draft, *info}.run();
 }
 

@@ -468,6 +468,7 @@ class RegisterTile {
 
 bool schedule_tiles(Draft& draft, std::optional<BlockInfo> info) {
   if (!info || !info->is_reduction || info->iterations() == 0) return false;
+  const RuleScope scope(draft, {"register tiles", info->name});
   std::optional<DotProduct> dot = dot_product(*info, draft.target);
   if (dot) info = dot->info;
   std::optional<Packing> packing = dot ? std::nullopt : choose_packing(draft, *info);

@@ -251,9 +251,10 @@ void vectorize_row_reduction(Draft& draft, const std::string& block, const std::
 }
 
 bool schedule_rows(Draft& draft) {
-  Schedule before = draft.schedule;
+  const RuleScope scope(draft, {"reductions along rows", draft.schedule.block_names().back()});
+  const Schedule before = draft.schedule;
   if (Rows(draft).run()) return true;
-  draft.schedule = std::move(before);
+  draft.schedule = before;
   return false;
 }
 

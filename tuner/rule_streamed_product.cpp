@@ -154,12 +154,15 @@ class StreamedProduct {
     must_step(d_, Split{loop(p_.reduce), {0, width * lanes()}, {b + ".vec", lane}});
     must_step(d_, Rfactor{b, lane, part, static_cast<int64_t>(info_.store.buffer.rank())});
     must_step(d_, Reorder{inner});
-    must_step(d_, DecomposeReduction{part, b + ".vec"});
+    if (!d_.refusal) return true;
+    // Where one turn takes the whole of k, there is nothing to add to.
+    const bool has_turns = d_.schedule.find_block(part)->init.defined();
+    if (has_turns) must_step(d_, DecomposeReduction{part, b + ".vec"});
     must_step(d_, ReverseComputeAt{b, column});
     if (!d_.refusal) return true;
     must_step(d_, SetScope{d_.schedule.find_block(part)->writes[0].buffer.name(), "registers"});
     must_step(d_, DecomposeReduction{b, inside(b, column).back()});
-    vectorize_inside(part + ".init", column);
+    if (has_turns) vectorize_inside(part + ".init", column);
     vectorize_inside(part, b + ".vec");
     vectorize_inside(b, column);
     return true;
@@ -192,6 +195,7 @@ bool schedule_streamed_product(Draft& draft, const std::string& block) {
   std::optional<BlockInfo> info = analyze(draft.schedule, block);
   if (!info || info->iterations() == 0) return false;
   std::optional<Streamed> p = streamed_product(*info);
+  const RuleScope scope(draft, {"products of few rows", block});
   return p && StreamedProduct(draft, *info, *p).run();
 }
 

@@ -47,7 +47,7 @@ class Bands {
     must_step(d_, ComputeAt{product_, panel_loop_});
     schedule_input();
     if (d_.refusal && !schedule_nested_register_tile(d_, product_))
-      d_.refusal = refuse(RefusalCode::not_injective, "the product has no register tile");
+      give_up(d_, RefusalCode::not_injective, "the product has no register tile");
     make_parallel();
     return true;
   }
@@ -165,10 +165,8 @@ class Bands {
     bool at_band = bands_ > 1 || (!image_.empty() && !images_inside_);
     if (at_band) must_step(d_, ComputeAt{input_, band_loop_});
     std::optional<BlockInfo> info = analyze_nested(s_, input_);
-    if (!info || info->axes.size() < 4) {
-      d_.refusal = refuse(RefusalCode::not_injective, "the input's transform has another form");
-      return;
-    }
+    if (!info || info->axes.size() < 4)
+      return give_up(d_, RefusalCode::not_injective, "the input's transform has another form");
     // [(channel block), position, position, tile, lane]: positions inside.
     std::vector<std::string> loops;
     for (const AxisInfo& a : info->axes)
@@ -226,6 +224,7 @@ class Bands {
 
 bool schedule_transformed_product(Draft& draft, const std::string& product) {
   std::optional<TransformedProduct> blocks = as_transformed_product(draft.schedule, product);
+  const RuleScope scope(draft, {"products between transforms", product});
   return blocks && Bands(draft, *blocks).run();
 }
 

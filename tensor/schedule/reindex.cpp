@@ -78,6 +78,12 @@ class ReplaceOperand {
       return Binary::make(n->op, a, b);
     }
     if (const auto* n = e.as<Cast>()) return Cast::make(n->type, replace(n->value, by));
+    if (const auto* n = e.as<Call>()) {
+      std::vector<Expr> args;
+      for (const Expr& arg : n->args)
+        args.push_back(replace(arg, by));
+      return Call::make(n->type, n->function, std::move(args));
+    }
     is_clear = false;
     return e;
   }

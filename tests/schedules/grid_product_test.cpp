@@ -33,15 +33,21 @@ class PartsDecider : public tuner::PreferredDecider {
 
 TEST_P(GridProducts, AreRightInParts) {
   const Target target = gpu_target("sm_80");
-  Func f = product(1, 20, 24, 256, GetParam());
-  PartsDecider decide;
-  tuner::Draft draft{Schedule(f), decide, target};
-  tuner::apply_grid_rules(draft);
-  ASSERT_TRUE(draft.refusal) << draft.refusal.detail;
-  SCOPED_TRACE(to_text(draft.schedule.trace()));
-  EXPECT_NE(draft.schedule.find_block("sum.part"), nullptr);
-  Func lowered;
-  lower_and_compare(f, draft.schedule, target, lowered);
+  for (int64_t depth : {256, 1024}) {
+    Func f = product(1, 20, 24, depth, GetParam());
+    PartsDecider decide;
+    tuner::Draft draft{Schedule(f), decide, target};
+    tuner::apply_grid_rules(draft);
+    ASSERT_TRUE(draft.refusal) << draft.refusal.detail;
+    for (const tuner::RefusedRule& refused : draft.refused)
+      ADD_FAILURE() << to_text(refused);
+    SCOPED_TRACE(to_text(draft.schedule.trace()));
+    EXPECT_NE(draft.schedule.find_block("sum.part"), nullptr);
+    // As many parts as a warp has threads are added up by several threads.
+    EXPECT_EQ(draft.schedule.find_block("sum.parts") != nullptr, depth == 1024);
+    Func lowered;
+    lower_and_compare(f, draft.schedule, target, lowered);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Orders, GridProducts,
