@@ -5,6 +5,7 @@
 #include "tools/console.h"
 #include "tools/driver.h"
 #include "tools/options.h"
+#include "tools/provenance.h"
 
 namespace mcc::tools {
 
@@ -23,7 +24,13 @@ Json schedules_json(const CompileOptions& options, const CompileReport& report) 
               {"picked", report.picked},
               {"nearest", report.nearest},
               {"default", report.by_default},
-              {"file", report.from_file}};
+              {"plain", report.plain},
+              {"file", report.from_file},
+              {"refused", Json::array()}};
+  for (const RefusedOfKernel& kernel : report.refused) {
+    out["refused"].push_back(
+        {{"task", kernel.task}, {"name", kernel.name}, {"archs", kernel.archs}, {"rules", refused_json(kernel.rules)}});
+  }
   if (!options.tune_log.empty()) {
     out["log"] = options.tune_log;
     out["log_hash"] = report.log_hash;

@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Arguments {
-  std::string library, node;
+  std::string library, node, arch;
   bool profile = false, json = false;
   double seconds = 0.5;
   int threads = 0;
@@ -76,15 +76,95 @@ Status profile(const runtime::Model& model, const Arguments& arguments, std::vec
   return done();
 }
 
-Json node_json(const PlanNodeInfo& node, const Arguments& arguments) {
-  Json out = {{"kernel", node.name}, {"kind", node.kind},      {"index", node.index}, {"onnx_nodes", node.sources},
-              {"task", node.task},   {"schedule_from", node.origin}, {"trace", node.trace}, {"flops", node.flops},
+// Those of the node that belong to the schedule; the figures are of the GPUs that it is for.
+std::vector<LaunchInfo> launches_for(const KernelSchedule& schedule, std::vector<LaunchInfo> launches) {
+  if (schedule.launches > 0) {
+    const size_t first = std::min(schedule.first_launch, launches.size());
+    const size_t end = first + std::min(schedule.launches, launches.size() - first);
+    launches = {launches.begin() + static_cast<std::ptrdiff_t>(first), launches.begin() + static_cast<std::ptrdiff_t>(end)};
+  }
+  if (schedule.archs.empty()) return launches;
+  for (LaunchInfo& launch : launches) {
+    std::erase_if(launch.figures, [&](const LaunchFigures& f) {
+      return std::find(schedule.archs.begin(), schedule.archs.end(), f.arch) == schedule.archs.end();
+    });
+  }
+  return launches;
+}
+
+// Leaves of each kernel the schedule for the one GPU that is asked for.
+Status choose_arch(const Arguments& arguments, const std::string& target, std::vector<PlanNodeInfo>& nodes) {
+  // A library for one target names it there only.
+  const bool is_for_it_alone = target.ends_with(text("(", arguments.arch, ")"));
+  for (PlanNodeInfo& node : nodes) {
+    if (arguments.arch.empty() || node.task.empty()) continue;
+    std::erase_if(node.schedules, [&](const KernelSchedule& s) {
+      return s.archs.empty() ? !is_for_it_alone : std::find(s.archs.begin(), s.archs.end(), arguments.arch) == s.archs.end();
+    });
+    if (node.schedules.empty()) {
+      return Diagnostic{ErrorKind::usage, arguments.library,
+                        text("no schedule is for ", arguments.arch, ": the library is for ", target), ""};
+    }
+    node.schedules.front().archs = {arguments.arch};
+  }
+  return done();
+}
+
+Json schedule_json(const KernelSchedule& schedule, const std::vector<LaunchInfo>& launches) {
+  return {{"archs", schedule.archs},
+          {"schedule_from", schedule.origin},
+          {"chosen", schedule.chosen},
+          {"refused", refused_json(schedule.refused)},
+          {"trace", schedule.trace},
+          {"launches", launches_json(launches_for(schedule, launches))}};
+}
+
+Json node_json(const PlanNodeInfo& node, const std::vector<LaunchInfo>& launches, const Arguments& arguments) {
+  const KernelSchedule& first = node.schedules.front();
+  Json out = {{"kernel", node.name},
+              {"kind", node.kind},
+              {"index", node.index},
+              {"onnx_nodes", node.sources},
+              {"task", node.task},
+              {"schedule_from", first.origin},
+              {"refused", refused_json(first.refused)},
+              {"trace", first.trace},
+              {"flops", node.flops},
               {"bytes", node.bytes}};
   if (arguments.profile) {
     out["ms"] = node.ms;
     out["share"] = node.share;
   }
+  if (!launches.empty()) out["launches"] = launches_json(arguments.arch.empty() ? launches : launches_for(first, launches));
+  out["schedules"] = Json::array();
+  for (const KernelSchedule& schedule : node.schedules)
+    out["schedules"].push_back(schedule_json(schedule, launches));
   return out;
+}
+
+// A line of what is said of a kernel, or of one of its schedules.
+void print_field(const std::string& margin, const char* what, const std::string& value) {
+  std::string name = what;
+  name.resize(std::max<size_t>(name.size(), 10), ' ');
+  std::puts(text(margin, name, "  ", value).c_str());
+}
+
+void print_schedule(const KernelSchedule& schedule, const std::vector<LaunchInfo>& launches, const std::string& margin,
+                    const std::string& remark) {
+  if (!schedule.origin.empty()) print_field(margin, "schedule", printable(schedule.origin) + remark);
+  if (!schedule.chosen.empty()) print_field(margin, "chosen", printable(schedule.chosen));
+  for (const tuner::RefusedRule& refused : schedule.refused)
+    print_field(margin, "refused", printable(to_text(refused)));
+  for (const LaunchInfo& launch : launches_for(schedule, launches))
+    print_field(margin, "launch", launch_text(launch));
+}
+
+// As --schedule takes it.
+void print_steps(const PlanNodeInfo& node, const KernelSchedule& schedule, const std::string& remark) {
+  if (schedule.trace.empty()) return;
+  std::puts(node.task.empty() ? "" : text("\ntask ", printable(node.task), remark).c_str());
+  const size_t end = schedule.trace.find_last_not_of('\n') + 1;
+  std::puts(printable_lines(schedule.trace.substr(0, end)).c_str());
 }
 
 void print_node(const PlanNodeInfo& node, size_t count, const std::vector<LaunchInfo>& launches,
@@ -93,26 +173,34 @@ void print_node(const PlanNodeInfo& node, size_t count, const std::vector<Launch
   for (const std::string& source : node.sources) {
     if (source != arguments.node) others.push_back(printable(source));
   }
+  const std::string margin = "  ";
   std::puts(text(printable(arguments.node), " is computed by ", node.kind, " ", printable(node.name), ", node ", node.index,
                  " of ", count)
                 .c_str());
-  std::puts(text("  fused with  ", others.empty() ? "nothing" : join(others, ", ")).c_str());
-  if (!node.task.empty()) std::puts(text("  task        ", printable(node.task)).c_str());
-  std::puts(text("  work        ", fixed(static_cast<double>(node.flops) * 1e-6, 3), " MFLOP, at least ",
-                 bytes_text(static_cast<double>(node.bytes)))
-                .c_str());
+  print_field(margin, "fused with", others.empty() ? "nothing" : join(others, ", "));
+  if (!node.task.empty()) print_field(margin, "task", printable(node.task));
+  print_field(margin, "work",
+              text(fixed(static_cast<double>(node.flops) * 1e-6, 3), " MFLOP, at least ",
+                   bytes_text(static_cast<double>(node.bytes))));
   if (arguments.profile) {
-    std::puts(text("  time        ", fixed(node.ms, 4), " ms, ", fixed(100 * node.share, 1), " % of a run, ",
-                   node.ms > 0 ? fixed(static_cast<double>(node.flops) / node.ms * 1e-6, 1) : "-", " GFLOP/s")
-                  .c_str());
+    print_field(margin, "time",
+                text(fixed(node.ms, 4), " ms, ", fixed(100 * node.share, 1), " % of a run, ",
+                     node.ms > 0 ? fixed(static_cast<double>(node.flops) / node.ms * 1e-6, 1) : "-", " GFLOP/s"));
   }
-  if (!node.origin.empty()) std::puts(text("  schedule    ", printable(node.origin)).c_str());
-  for (const LaunchInfo& launch : launches) std::puts(text("  launch      ", launch_text(launch)).c_str());
-  if (node.trace.empty()) return;
-  // As --schedule takes it.
-  std::puts(node.task.empty() ? "" : text("\ntask ", printable(node.task)).c_str());
-  const size_t end = node.trace.find_last_not_of('\n') + 1;
-  std::puts(printable_lines(node.trace.substr(0, end)).c_str());
+  auto names = [](const KernelSchedule& schedule) { return printable(join(schedule.archs, ", ")); };
+  if (node.schedules.size() == 1) {
+    const KernelSchedule& only = node.schedules.front();
+    const std::string remark = only.archs.empty() ? "" : text(", for ", names(only), only.archs.size() > 1 ? " alike" : "");
+    print_schedule(only, launches, margin, remark);
+    print_steps(node, only, "");
+    return;
+  }
+  for (const KernelSchedule& schedule : node.schedules) {
+    std::puts(text(margin, "for ", names(schedule)).c_str());
+    print_schedule(schedule, launches, margin + margin, "");
+  }
+  for (const KernelSchedule& schedule : node.schedules)
+    print_steps(node, schedule, text("  # for ", names(schedule)));
 }
 
 int run(const Arguments& arguments) {
@@ -124,14 +212,13 @@ int run(const Arguments& arguments) {
     Status status = profile(*model, arguments, nodes);
     if (!status.ok()) return report_errors(status.errors(), arguments.json);
   }
-  const std::vector<PlanNodeInfo> found = find_nodes(nodes, arguments.node);
+  std::vector<PlanNodeInfo> found = find_nodes(nodes, arguments.node);
+  if (Status status = choose_arch(arguments, model->metadata("target"), found); !status.ok())
+    return report_errors(status.errors(), arguments.json);
   if (arguments.json) {
     Json list = Json::array();
-    for (const PlanNodeInfo& node : found) {
-      list.push_back(node_json(node, arguments));
-      const std::vector<LaunchInfo> launches = launches_of(*model, node.index);
-      if (!launches.empty()) list.back()["launches"] = launches_json(launches);
-    }
+    for (const PlanNodeInfo& node : found)
+      list.push_back(node_json(node, launches_of(*model, node.index), arguments));
     print_json({{"node", arguments.node}, {"target", model->metadata("target")},
                 {"log_hash", model->metadata("log.hash")}, {"kernels", list}});
     return 0;
@@ -147,6 +234,7 @@ void add_explain(CLI::App& app, int* exit_code) {
   CLI::App* command = app.add_subcommand("explain", "Say which kernel computes a node, with which schedule, and why");
   command->add_option("library", arguments->library, "The compiled model, OUT.so")->required();
   command->add_option("node", arguments->node, "Name of an ONNX node, a kernel or a task")->required();
+  command->add_option("--arch", arguments->arch, "Of a library for several GPUs: the schedules for this one only, sm_90a");
   command->add_flag("--profile", arguments->profile, "Run the model on random inputs, for the kernel's share of the time");
   command->add_option("--seconds", arguments->seconds, "How long to profile")->check(CLI::PositiveNumber)->capture_default_str();
   command->add_option("--threads", arguments->threads, "0: as many as processors")->check(CLI::Range(0, MCC_MAX_THREADS));

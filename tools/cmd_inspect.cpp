@@ -145,10 +145,11 @@ std::vector<PlanNodeInfo> scheduled_kernels(const runtime::Model& model) {
 
 // "exact", "picked", "nearest", "file" or "default", as mcc compile counts them.
 std::string_view source_of(const PlanNodeInfo& kernel) {
-  if (kernel.origin.starts_with("log exact")) return "exact";
-  if (kernel.origin.starts_with("log picked")) return "picked";
-  if (kernel.origin.starts_with("log nearest")) return "nearest";
-  return kernel.origin == "default" ? "default" : "file";
+  const KernelSchedule& schedule = kernel.schedules.front();
+  if (schedule.origin.starts_with("log exact")) return "exact";
+  if (schedule.origin.starts_with("log picked")) return "picked";
+  if (schedule.origin.starts_with("log nearest")) return "nearest";
+  return is_default(schedule) ? "default" : "file";
 }
 
 Json schedules_json(const std::vector<PlanNodeInfo>& kernels, const std::map<std::string, std::string>& metadata) {
@@ -157,7 +158,7 @@ Json schedules_json(const std::vector<PlanNodeInfo>& kernels, const std::map<std
   for (const PlanNodeInfo& kernel : kernels) {
     const std::string source(source_of(kernel));
     out[source] = out[source].get<int>() + 1;
-    list.push_back({{"task", kernel.task}, {"name", kernel.name}, {"source", source}, {"from", kernel.origin}});
+    list.push_back({{"task", kernel.task}, {"name", kernel.name}, {"source", source}, {"from", kernel.schedules.front().origin}});
   }
   auto hash = metadata.find("log.hash");
   out["log_hash"] = hash == metadata.end() ? Json() : Json(hash->second);

@@ -67,9 +67,14 @@ Json kernel_json(const CompiledModel& m, const Kernel& kernel) {
               {"bytes", kernel.work.bytes},
               {"bound_us", is_cpu ? Json(tuner::lower_bound_us(kernel.func, m.target)) : Json(nullptr)},
               {"source", source_text(kernel.source)},
-              {"origin", kernel.origin},
-              {"trace", kernel.trace},
+              {"origin", kernel.schedules.front().origin},
+              {"trace", kernel.schedules.front().trace},
+              {"refused", Json::array()},
               {"launches", Json::array()}};
+  for (const KernelSchedule& schedule : kernel.schedules) {
+    for (const tuner::RefusedRule& refused : schedule.refused)
+      out["refused"].push_back(text(schedule.archs.empty() ? "" : join(schedule.archs, ", ") + ": ", to_text(refused)));
+  }
   for (const DeviceVariant& variant : kernel.device) {
     for (const codegen::DeviceLaunch& launch : variant.code.launches)
       out["launches"].push_back(launch_json(launch, variant));

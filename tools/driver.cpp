@@ -181,6 +181,17 @@ bool calls_library(const KernelSet& set) {
   return report.library_calls > 0;
 }
 
+// Of a plain schedule the user has to know; of a rule's that took another's place, who asks.
+void report_refused(const Kernel& kernel, CompileReport& report) {
+  for (const KernelSchedule& schedule : kernel.schedules) {
+    if (!schedule.refused.empty()) report.refused.push_back({kernel.id, kernel.name, schedule.archs, schedule.refused});
+  }
+  const std::string plain = plain_text(kernel.schedules);
+  if (plain.empty()) return;
+  ++report.plain;
+  report.notes.push_back(text("task ", kernel.id, " (", kernel.name, ") ", plain));
+}
+
 void report_schedules(const KernelSet& set, const ScheduleReport& schedules, CompileReport& report) {
   report.log_hash = schedules.log_hash;
   report.log_lines_skipped = schedules.lines_skipped;
@@ -193,6 +204,7 @@ void report_schedules(const KernelSet& set, const ScheduleReport& schedules, Com
       case ScheduleSource::log_nearest: ++report.nearest; break;
       case ScheduleSource::file: ++report.from_file; break;
     }
+    report_refused(kernel, report);
     if (kernel.refusal.empty()) continue;
     report.notes.push_back(text("task ", kernel.id, " (", kernel.name,
                                 "): its schedule cannot be compiled, the default is used: ", kernel.refusal));
@@ -213,7 +225,7 @@ Result<ScheduleReport> choose_all_schedules(Prepared& p, const CompileOptions& o
         report->notes.push_back(std::move(note));
     }
     for (size_t i = 0; i < set.kernels.size(); ++i)
-      p.kernels.kernels[i].others.push_back({std::move(set.kernels[i].schedule), set.kernels[i].source});
+      p.kernels.kernels[i].others.push_back({std::move(set.kernels[i].schedule), set.kernels[i].source, set.kernels[i].origin});
   }
   return report;
 }

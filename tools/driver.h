@@ -7,6 +7,7 @@
 
 #include "frontend/import.h"
 #include "tensor/target.h"
+#include "tuner/refused_rule.h"
 #include "tuner/trial.h"
 
 namespace mcc::tools {
@@ -34,6 +35,13 @@ struct CompileOptions {
   std::function<void(const std::string& what, double fraction)> progress;
 };
 
+// Rules that were refused a kernel's default schedule.
+struct RefusedOfKernel {
+  std::string task, name;
+  std::vector<std::string> archs;  // of a list of GPUs: those whose schedule it is about
+  std::vector<tuner::RefusedRule> rules;
+};
+
 struct CompileReport {
   double seconds = 0;
   int64_t kernels = 0;  // compiled; the plan may call one several times
@@ -48,6 +56,8 @@ struct CompileReport {
   int64_t library_calls = 0;  // among the launches
   // Kernels by where their schedules are from.
   int64_t exact = 0, picked = 0, nearest = 0, by_default = 0, from_file = 0;  // picked: exact, but never measured
+  int64_t plain = 0;  // of those by default: a rule was refused, and they have what is legal always
+  std::vector<RefusedOfKernel> refused;
   std::string log_hash;            // empty without a log
   int64_t log_lines_skipped = 0;
   std::vector<std::string> notes;  // what the user should know: lines left out, schedules refused

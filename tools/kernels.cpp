@@ -130,22 +130,60 @@ Status compile_scheduled(Kernel& kernel, const tensor::Schedule& schedule, const
              : emit_for_cpu(kernel, lowered, target, options);
 }
 
+// A schedule, and what there is to say of it.
+struct Chosen {
+  tensor::Schedule schedule;
+  KernelSchedule about;
+};
+
+Chosen chosen(const tensor::Schedule& schedule, const std::string& origin) {
+  Chosen out{schedule, {}};
+  out.about.origin = origin;
+  out.about.trace = to_text(schedule.trace());
+  return out;
+}
+
+Chosen by_default(const Kernel& kernel, const tensor::Target& target) {
+  tuner::DefaultSchedule made = tuner::explained_default_schedule(kernel.func, target);
+  Chosen out = chosen(made.schedule, made.is_plain ? kPlainOrigin : kDefaultOrigin);
+  std::vector<std::string> answers;
+  for (const auto& [name, answer] : made.chosen)
+    answers.push_back(text(name, " ", join(answer, " x ")));
+  out.about.chosen = join(answers, ", ");
+  out.about.refused = std::move(made.refused);
+  return out;
+}
+
+// What is said of equal schedules is said once.
+void note(Kernel& kernel, KernelSchedule about, const std::string& arch) {
+  auto same = std::find_if(kernel.schedules.begin(), kernel.schedules.end(), [&](const KernelSchedule& s) {
+    return s.origin == about.origin && s.chosen == about.chosen && s.trace == about.trace && s.refused == about.refused &&
+           s.first_launch == about.first_launch;
+  });
+  if (same == kernel.schedules.end()) same = kernel.schedules.insert(same, std::move(about));
+  if (!arch.empty()) same->archs.push_back(arch);
+}
+
 // For the first of the targets.
-Status compile_first(Kernel& kernel, const tensor::Target& target, const CompileOptions& options) {
-  auto compile = [&](const tensor::Schedule& schedule) {
-    kernel.trace = to_text(schedule.trace());
-    kernel.orders = tensor::weight_orders(kernel.func, schedule.trace());
-    return compile_scheduled(kernel, schedule, target, kernel.symbol, options);
+Status compile_first(Kernel& kernel, const KernelTargets& targets, const CompileOptions& options) {
+  const tensor::Target& target = targets.first();
+  auto compile = [&](Chosen chosen) {
+    kernel.orders = tensor::weight_orders(kernel.func, chosen.schedule.trace());
+    Status status = compile_scheduled(kernel, chosen.schedule, target, kernel.symbol, options);
+    if (!status.ok()) return status;
+    if (!kernel.device.empty()) chosen.about.launches = kernel.device[0].code.launches.size();
+    note(kernel, std::move(chosen.about), targets.list.size() > 1 ? target.cpu : "");
+    return status;
   };
-  if (!kernel.schedule) return compile(tuner::default_schedule(kernel.func, target));
-  Status status = compile(*kernel.schedule);
+  if (!kernel.schedule) return compile(by_default(kernel, target));
+  Status status = compile(chosen(*kernel.schedule, kernel.origin));
   // A schedule may be legal and still ask for more memory than a kernel can have.
   if (status.ok() || options.locked || kernel.source == ScheduleSource::file) return status;
   kernel.refusal = to_text(status.errors());
   kernel.source = ScheduleSource::rules;
-  kernel.origin = "default";
+  kernel.origin = kDefaultOrigin;
   kernel.schedule.reset();
-  return compile(tuner::default_schedule(kernel.func, target));
+  return compile(by_default(kernel, target));
 }
 
 bool fits(const codegen::DeviceCode& code, const tensor::Gpu& gpu) {
@@ -163,8 +201,7 @@ bool same_orders(const std::vector<tensor::WeightOrder>& a, const std::vector<te
 // The variant for another GPU; one that is there already where the schedule is the same.
 Result<size_t> compile_other(Kernel& kernel, size_t number, const tensor::Target& target,
                              const CompileOptions& options) {
-  auto compile = [&](const tensor::Schedule& schedule) -> Result<size_t> {
-    const std::string trace = to_text(schedule.trace());
+  auto variant_of = [&](const tensor::Schedule& schedule, const std::string& trace) -> Result<size_t> {
     if (!same_orders(tensor::weight_orders(kernel.func, schedule.trace()), kernel.orders)) {
       return Diagnostic{ErrorKind::tuning_log, kernel.where,
                         text("its schedule for ", target.cpu, " wants weights in another order than the one for the first GPU"), ""};
@@ -177,17 +214,27 @@ Result<size_t> compile_other(Kernel& kernel, size_t number, const tensor::Target
     if (!status.ok()) return status.errors();
     return kernel.device.size() - 1;
   };
+  auto compile = [&](Chosen chosen) {
+    Result<size_t> variant = variant_of(chosen.schedule, chosen.about.trace);
+    if (!variant.ok()) return variant;
+    for (size_t i = 0; i < *variant; ++i)
+      chosen.about.first_launch += kernel.device[i].code.launches.size();
+    chosen.about.launches = kernel.device[*variant].code.launches.size();
+    note(kernel, std::move(chosen.about), target.cpu);
+    return variant;
+  };
   const OtherSchedule other = number < kernel.others.size() ? kernel.others[number] : OtherSchedule{};
-  if (!other.schedule) return compile(tuner::default_schedule(kernel.func, target));
-  Result<size_t> variant = compile(*other.schedule);
+  if (!other.schedule) return compile(by_default(kernel, target));
+  Result<size_t> variant = compile(chosen(*other.schedule, other.origin));
   if (variant.ok() || options.locked || other.source == ScheduleSource::file) return variant;
   kernel.refusal = text("for ", target.cpu, ": ", to_text(variant.errors()));
-  return compile(tuner::default_schedule(kernel.func, target));
+  return compile(by_default(kernel, target));
 }
 
 Status compile_kernel(Kernel& kernel, const KernelTargets& targets, const CompileOptions& options) {
   kernel.device.clear();
-  Status status = compile_first(kernel, targets.first(), options);
+  kernel.schedules.clear();
+  Status status = compile_first(kernel, targets, options);
   if (!status.ok() || targets.first().kind != tensor::TargetKind::cuda) return status;
   for (size_t k = 0; k < targets.list.size(); ++k) {
     const tensor::Target& target = targets.list[k];

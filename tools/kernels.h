@@ -11,6 +11,7 @@
 #include "tools/driver.h"
 #include "tensor/schedule/weight_order.h"
 #include "tensor/workload.h"
+#include "tools/provenance.h"
 
 namespace mcc::tools {
 
@@ -28,6 +29,7 @@ struct DeviceVariant {
 struct OtherSchedule {
   std::optional<tensor::Schedule> schedule;  // empty: the default rules decide
   ScheduleSource source = ScheduleSource::rules;
+  std::string origin = kDefaultOrigin;
 };
 
 struct Kernel {
@@ -42,10 +44,10 @@ struct Kernel {
   // Filled in by choose_schedules; without it, the default rules decide.
   std::optional<tensor::Schedule> schedule;
   ScheduleSource source = ScheduleSource::rules;
-  std::string origin = "default";  // where the schedule is from, for people
+  std::string origin = kDefaultOrigin;  // where the schedule is from, for people
   std::vector<OtherSchedule> others;  // for the GPUs of a list behind the first
   // Filled in by compile_kernels.
-  std::string trace;  // what was applied
+  std::vector<KernelSchedule> schedules;  // what was applied; those for GPUs in the order of the list, equal ones as one
   std::vector<tensor::WeightOrder> orders;  // in which it expects weights
   std::string refusal;  // why the chosen schedule was given up for the default one; empty if it was not
   codegen::KernelMemory memory;

@@ -119,7 +119,7 @@ class PlanBuilder {
     node.output_count = static_cast<uint32_t>(written);
     node.name = kernel.name;
     node.sources = origins(g_, group);
-    node.schedule = text("# task ", kernel.id, "\n# from ", kernel.origin, "\n", kernel.trace);
+    node.schedule = provenance_text(kernel.id, kernel.schedules);
     node.flops = kernel.work.flops;
     node.bytes = kernel.work.bytes;
     plan_.graphs[0].nodes.push_back(std::move(node));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "mcc/mcc.hpp"
+#include "tools/provenance.h"
 
 namespace mcc::tools {
 
@@ -12,9 +13,8 @@ namespace mcc::tools {
 struct PlanNodeInfo {
   size_t index = 0;
   std::string name, kind;
-  std::string task;    // id; empty unless it is a kernel
-  std::string origin;  // "default", "log exact, ...", "log nearest, ...", "a schedule file"
-  std::string trace;
+  std::string task;  // id; empty unless it is a kernel
+  std::vector<KernelSchedule> schedules;  // one at least, which is empty unless it is a kernel
   std::vector<std::string> sources;  // ONNX nodes
   int64_t flops = 0, bytes = 0;
   double ms = 0, share = 0;  // when profiled

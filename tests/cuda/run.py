@@ -241,6 +241,74 @@ class Cuda(Case):
         self.assertEqual(report["kernels"][0]["kind"], "device")
         self.assertGreater(len(report["kernels"][0]["launches"]), 0)
 
+    # Each architecture's schedule; what is the same is there once.
+    def test_explain_of_several_architectures(self):
+        graph = helper.make_graph(
+            [helper.make_node("MatMul", ["x", "w"], ["y"]), helper.make_node("Sigmoid", ["v"], ["z"])], "g",
+            [helper.make_tensor_value_info(n, TensorProto.FLOAT16, s) for n, s in (("x", [256, 512]), ("w", [512, 256]), ("v", [64]))],
+            [helper.make_tensor_value_info(n, TensorProto.FLOAT16, s) for n, s in (("y", [256, 256]), ("z", [64]))])
+        model, library = self.folder / "several.onnx", self.folder / "several.so"
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), model)
+        report = json.loads(self.done(mcc("compile", model, "-o", library, "--target", "cuda:sm_75,sm_80,sm_86,sm_90a", "--json")).stdout)
+        self.assertEqual((report["schedules"]["plain"], report["schedules"]["refused"], report["schedules"]["notes"]), (0, [], []))
+
+        def explain(node, *options):
+            (kernel,) = json.loads(self.done(mcc("explain", library, node, "--json", *options)).stdout)["kernels"]
+            return kernel
+
+        different, alike = explain("y"), explain("z")
+        self.assertEqual([s["archs"] for s in alike["schedules"]], [["sm_75", "sm_80", "sm_86", "sm_90a"]])
+        archs = [arch for s in different["schedules"] for arch in s["archs"]]
+        self.assertEqual(sorted(archs), ["sm_75", "sm_80", "sm_86", "sm_90a"])
+        by_arch = {arch: s for s in different["schedules"] for arch in s["archs"]}
+        for arch, step in (("sm_80", "mma_m16n8k16"), ("sm_90a", "wgmma_m64")):
+            self.assertIn(step, by_arch[arch]["trace"])
+            self.assertNotIn(step, by_arch["sm_75"]["trace"])
+        self.assertEqual(different["trace"], by_arch["sm_75"]["trace"], "that of the lowest")
+        self.assertIn(".columns ", by_arch["sm_80"]["chosen"])
+        # All launches are some schedule's; figures are of the architectures that it is for.
+        self.assertEqual([launch["entry"] for s in different["schedules"] for launch in s["launches"]],
+                         [launch["entry"] for launch in different["launches"]])
+        for schedule in different["schedules"]:
+            for launch in schedule["launches"]:
+                self.assertLessEqual({f["arch"] for f in launch["figures"]}, set(schedule["archs"]))
+        for arch in archs:
+            chosen = explain("y", "--arch", arch)
+            self.assertEqual([s["archs"] for s in chosen["schedules"]], [[arch]])
+            self.assertEqual(chosen["trace"], by_arch[arch]["trace"])
+            self.assertEqual([launch["entry"] for launch in chosen["launches"]], [launch["entry"] for launch in by_arch[arch]["launches"]])
+
+        text = self.done(mcc("explain", library, "y")).stdout
+        self.assertRegex(text, r"  for sm_90a\n    schedule    default\n    chosen      .*\n    launch      grid ")
+        self.assertRegex(text, r"task [0-9a-f]{16}  # for sm_90a\n")
+        self.assertIn("  schedule    default, for sm_75, sm_80, sm_86, sm_90a alike\n", self.done(mcc("explain", library, "z")).stdout)
+        # What is printed for one is a schedule file for it.
+        text, own = self.done(mcc("explain", library, "y", "--arch", "sm_80")).stdout, self.folder / "own_80.txt"
+        own.write_text(text[text.index("\ntask "):])
+        self.done(mcc("compile", model, "-o", self.folder / "own.so", "--target", "cuda:sm_80", "--schedule", own))
+        self.assertIn("no schedule is for sm_70: the library is for cuda:sm_75,sm_80,sm_86,sm_90a",
+                      self.done(mcc("explain", library, "y", "--arch", "sm_70"), 2).stderr)
+        self.assertIn(", for sm_80\n", self.done(mcc("explain", self.folder / "own.so", "y", "--arch", "sm_80")).stdout)
+
+    # A rule that was refused, and what there is instead.
+    def test_explain_says_what_was_refused(self):
+        ints, floats = TensorProto.INT64, TensorProto.FLOAT
+        graph = helper.make_graph([helper.make_node("MaxUnpool", ["x", "i"], ["y"], kernel_shape=[2, 2], strides=[2, 2])], "g",
+                                  [helper.make_tensor_value_info("x", floats, [1, 1, 2, 2]), helper.make_tensor_value_info("i", ints, [1, 1, 2, 2])],
+                                  [helper.make_tensor_value_info("y", floats, [1, 1, 4, 4])])
+        model, library = self.folder / "unpool.onnx", self.folder / "unpool.so"
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), model)
+        report = json.loads(self.done(mcc("compile", model, "-o", library, "--target", "cuda:sm_80", "--json")).stdout)["schedules"]
+        (kernel,) = report["refused"]
+        (explained,) = json.loads(self.done(mcc("explain", library, "y", "--json")).stdout)["kernels"]
+        self.assertEqual(kernel["rules"], explained["refused"])
+        (rule,) = explained["refused"]
+        self.assertEqual((rule["rule"], rule["block"], rule["instead"]), ("results by the threads of a block", "place", "all results by each thread"))
+        self.assertTrue(rule["step"].startswith("bind(") and rule["reason"].startswith("expected each element of "), rule)
+        self.assertIn(f"  refused     the rule for {rule['rule']} (block place) was refused: {rule['step']}: {rule['reason']}; {rule['instead']} instead\n",
+                      self.done(mcc("explain", library, "y")).stdout)
+        self.assertEqual((report["plain"], report["notes"]), (0, []), "the others of its rules stand")
+
     def test_single_kernels(self):
         result = self.done(mcc("verify", self.model, "--kernels", "--target", "cuda:sm_80"), 4)
         self.assertIn("single kernels of GPUs are not compared", result.stderr)

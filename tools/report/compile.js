@@ -74,7 +74,7 @@ function choose(k) {
   mark_row(k.id);
   byId('name').textContent = k.name;
   byId('text').textContent = `Task ${k.id}, ${k.count} of the steps; schedule: ${k.origin}. ${amount(k.flops, 'FLOP')}, ${amount(k.bytes, 'B')} of compulsory traffic` +
-    (k.bound_us == null ? '.' : `, not below ${time(k.bound_us)} on one core.`);
+    (k.bound_us == null ? '.' : `, not below ${time(k.bound_us)} on one core.`) + k.refused.map((r) => ` ${r[0].toUpperCase()}${r.slice(1)}.`).join('');
   byId('trace').textContent = k.trace || 'none: a loop for each axis';
   byId('launches').hidden = launches_of(k) === 0;
   table('launches', [['launch', 'left'], ['blocks'], ['threads'], ['shared'], ['registers, by architecture', 'left'], ['spilled']], k.launches, (row, l) => {

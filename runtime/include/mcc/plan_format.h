@@ -149,7 +149,8 @@ typedef struct mcc_plan_node {
   mcc_plan_range sources;    /* names of the ONNX nodes that it came from */
   mcc_plan_string name;
   mcc_plan_string schedule; /* the trace of the kernel, for people, after lines that say which task it is of
-                               and where it is from, "# task ID", "# from default"; may be empty */
+                               and where it is from, "# task ID", "# from default"; of several GPUs one trace after
+                               the other, each behind "# for sm_80 sm_90, launches FIRST COUNT"; may be empty */
   mcc_quantity flops;       /* arithmetic operations of one execution */
   mcc_quantity bytes;       /* bytes that one execution must move at least */
 } mcc_plan_node;
