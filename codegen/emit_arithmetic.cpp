@@ -104,6 +104,9 @@ llvm::Value* KernelEmitter::float_min_max(bool is_min, Value* a, Value* b) {
     Value* first = is_min ? b_.CreateFCmpOLT(x, y) : b_.CreateFCmpOGT(x, y);
     return b_.CreateSelect(first, x, y);
   };
+  // One instruction of GPUs from sm_80 on.
+  if (target_.kind == TargetKind::cuda && target_.gpu.sm() >= 80 && a->getType()->getScalarType()->isFloatTy())
+    return b_.CreateBinaryIntrinsic(is_min ? llvm::Intrinsic::minimum : llvm::Intrinsic::maximum, a, b);
   if (is_number(a)) return pick(a, b);
   if (is_number(b)) return pick(b, a);
   return b_.CreateSelect(b_.CreateFCmpUNO(a, a), a, pick(a, b));

@@ -169,6 +169,20 @@ llvm::Value* KernelEmitter::emit_shuffle(bool is_xor, Value* value, Value* lanes
       id, {}, {b_.getInt32(kWholeWarp), value, b_.CreateTrunc(lanes, b_.getInt32Ty()), b_.getInt32(31)});
 }
 
+// Lane by lane; subnormal results are 0.
+llvm::Value* KernelEmitter::emit_exp2_approx(Value* x) {
+  MCC_CHECK(target_.kind == TargetKind::cuda, "exp2_approx is an instruction of GPUs");
+  auto of = [&](Value* lane) {
+    return b_.CreateIntrinsic(llvm::Intrinsic::nvvm_ex2_approx_ftz_f, {}, {lane});
+  };
+  auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
+  if (!vector) return of(x);
+  Value* result = llvm::PoisonValue::get(vector);
+  for (uint64_t lane = 0; lane < vector->getNumElements(); ++lane)
+    result = b_.CreateInsertElement(result, of(b_.CreateExtractElement(x, lane)), lane);
+  return result;
+}
+
 // Where a vector of neighbours begins.
 llvm::Value* KernelEmitter::vector_address(const Load& n) {
   const auto* ramp = n.indices[0].as<Ramp>();

@@ -269,6 +269,8 @@ llvm::Value* KernelEmitter::emit_lanewise(const Call& n) {
       return rounding(llvm::Intrinsic::roundeven);
     case Intrinsic::trunc:
       return rounding(llvm::Intrinsic::trunc);
+    case Intrinsic::exp2_approx:
+      return emit_exp2_approx(x);
     case Intrinsic::fma:
       return emit_fma(element, x, args[1], args[2]);
     case Intrinsic::abs:

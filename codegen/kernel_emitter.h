@@ -82,6 +82,7 @@ class KernelEmitter {
   void emit_bound(const tensor::For& n);
   Value* emit_barrier();
   Value* emit_shuffle(bool is_xor, Value* value, Value* lanes);
+  Value* emit_exp2_approx(Value* x);
   Value* emit_matrix_rows(const tensor::Call& n);
   Value* emit_mma(const tensor::Call& n);
   Value* emit_dot4(const tensor::Call& n);

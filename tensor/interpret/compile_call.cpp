@@ -33,6 +33,7 @@ struct Dot4Code final : ExprCode {
 
 double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 double inverse_sqrt(double x) { return 1.0 / std::sqrt(x); }
+double exp2_or_zero(double x) { return x < -126 ? 0 : std::exp2(x); }
 
 struct FloatFunction {
   Intrinsic name;
@@ -48,6 +49,7 @@ const FloatFunction kFloatFunctions[] = {
     {Intrinsic::cosh, std::cosh},   {Intrinsic::asinh, std::asinh},   {Intrinsic::acosh, std::acosh},
     {Intrinsic::atanh, std::atanh}, {Intrinsic::floor, std::floor},   {Intrinsic::ceil, std::ceil},
     {Intrinsic::trunc, std::trunc}, {Intrinsic::round, std::nearbyint},
+    {Intrinsic::exp2_approx, exp2_or_zero},
 };
 
 }  // namespace

@@ -108,7 +108,8 @@ Expr expand_constant_power(MathBuilder& b, const Expr& x, double exponent) {
 
 class MathLowerer : public Mutator {
  public:
-  explicit MathLowerer(bool has_fma) : has_fma_(has_fma) {}
+  explicit MathLowerer(const Target& target)
+      : has_fma_(target.has_fma), has_exp2_(target.kind == TargetKind::cuda) {}
 
  protected:
   using Mutator::on;
@@ -191,7 +192,7 @@ class MathLowerer : public Mutator {
   Expr expand(const Call& n, std::vector<Expr> args) {
     ElementType element = n.type.element;
     MCC_CHECK(is_float(element), to_text(n.function), " of ", to_text(n.type));
-    MathBuilder b(has_fma_, &bindings_);
+    MathBuilder b(has_fma_, has_exp2_, &bindings_);
     for (Expr& a : args)
       a = b.let("x", guarded(a));
     if (element != ElementType::f64 && element != ElementType::f32) {
@@ -229,7 +230,7 @@ class MathLowerer : public Mutator {
     return found;
   }
 
-  const bool has_fma_;
+  const bool has_fma_, has_exp2_;
   Bindings bindings_;
   std::unordered_map<const Call*, Expr> done_;  // in this statement; looked up only
   Expr guard_;                                  // of the place, if it is under a scalar Select
@@ -239,7 +240,7 @@ class MathLowerer : public Mutator {
 
 Func lower_math(const Func& f, const Target& target) {
   Func g = f;
-  g.body = MathLowerer(target.has_fma).mutate(f.body);
+  g.body = MathLowerer(target).mutate(f.body);
   return g;
 }
 

@@ -3,6 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "tensor/interpret.h"
 #include "tensor/text.h"
 #include "tensor_passes/equivalence.h"
 
@@ -30,6 +35,39 @@ TEST(LowerMath, EveryFunctionIsExpandedForScalarsAndVectors) {
         Func g = without_fma(f);
         EXPECT_EQ(to_text(g).find(text(name, "(")), std::string::npos) << to_text(g);
         expect_equivalent(f, g, {}, {2e-6, 1e-7});
+      }
+    }
+  }
+}
+
+// GPUs have 2^x as an instruction: what is written around it holds at the ends, too, and loses little between them.
+TEST(LowerMath, ExponentialsOfGpusHoldEverywhere) {
+  Target target;
+  target.kind = TargetKind::cuda;
+  for (const char* name : {"exp", "exp2"}) {
+    SCOPED_TRACE(name);
+    Func f = parse(text("func f(x: f32[4096]) -> (y: f32[4096]) { for i in 4096 { y[i] = ", name, "(x[i]) } }"));
+    Func g = lower_math(f, target);
+    EXPECT_NE(to_text(g).find("exp2_approx("), std::string::npos) << to_text(g);
+    std::vector<float> x(4096), expected(4096), actual(4096);
+    auto run = [&](const Func& h, std::vector<float>& y) {
+      std::byte* buffers[] = {reinterpret_cast<std::byte*>(x.data()), reinterpret_cast<std::byte*>(y.data())};
+      return interpret(h, buffers).ok();
+    };
+    const float inf = std::numeric_limits<float>::infinity();
+    const float ends[] = {inf, -inf, std::nanf(""), 0.0f, -0.0f, 1e30f, -1e30f, 128.0f, 1000.0f, -1000.0f};
+    for (size_t i = 0; i < x.size(); ++i)
+      x[i] = i < std::size(ends) ? ends[i] : -86.0f + 174.0f * static_cast<float>(i) / 4096;
+    ASSERT_TRUE(run(f, expected));
+    ASSERT_TRUE(run(g, actual));
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double e = expected[i], a = actual[i];
+      if (std::isnan(e)) {
+        EXPECT_TRUE(std::isnan(a)) << x[i];
+      } else if (std::isinf(e) || e < 1.2e-38) {
+        EXPECT_EQ(a, e < 1.2e-38 ? 0 : e) << x[i];
+      } else {
+        EXPECT_LE(std::fabs(a - e), e * 2.5 * 0x1p-23) << x[i];
       }
     }
   }

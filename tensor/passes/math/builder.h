@@ -27,7 +27,9 @@ class MathBuilder {
  public:
   using Bindings = std::vector<std::pair<Var, Expr>>;
 
-  MathBuilder(bool has_fma, Bindings* bindings) : has_fma_(has_fma), bindings_(bindings) {}
+  // has_exp2: the machine has exp2_approx.
+  MathBuilder(bool has_fma, bool has_exp2, Bindings* bindings)
+      : has_fma_(has_fma), has_exp2_(has_exp2), bindings_(bindings) {}
 
   Expr let(const char* name, const Expr& value);
   // a * b + c; rounded once where the machine can.
@@ -48,17 +50,21 @@ class MathBuilder {
   static Expr sqrt(const Expr& x) { return call(Intrinsic::sqrt, {x}); }
   // magnitude (not negative) with the sign of x
   static Expr with_sign_of(const Expr& x, const Expr& magnitude);
+  // Whether 2^x of x's type is an instruction.
+  bool has_exp2(const Expr& x) const { return has_exp2_ && x.element() == ElementType::f32; }
+  static Expr exp2_approx(const Expr& x) { return call(Intrinsic::exp2_approx, {x}); }
   // low <= x <= high; NaN stays.
   static Expr clamp(const Expr& x, double low, double high);
 
  private:
-  bool has_fma_;
+  bool has_fma_, has_exp2_;
   Bindings* bindings_;
 };
 
 // Expansions. The argument is bound by let() already. _f32 work on f32 only and _f64 on f64 only; the others on both.
 // Bounds are on the error in units in the last place (ULP) over all arguments; results below the smallest normal
-// number are flushed to zero by exp, exp2 and sigmoid, and nowhere else.
+// number are flushed to zero by exp, exp2 and sigmoid, and nowhere else. Where exp and exp2 are made of exp2_approx, what
+// is made of them has 2 ULP more.
 Expr exp(MathBuilder& b, const Expr& x);        // 1.1 ULP
 Expr exp2(MathBuilder& b, const Expr& x);       // 1.3 ULP
 Expr expm1(MathBuilder& b, const Expr& x);      // 2 ULP

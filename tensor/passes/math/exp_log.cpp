@@ -94,9 +94,20 @@ Expr finish_log(MathBuilder& b, const Expr& x, const Expr& value) {
   return select(x > b.number(x, 0), finite, otherwise);
 }
 
+// 2^(x log2 e), with what the product has lost made good: 2^lost = 1 + lost * ln 2. Beyond the clamp 0 or infinity comes out.
+Expr exp_by_exp2(MathBuilder& b, const Expr& x) {
+  constexpr double kLog2e = 0x1.715476p+0, kLog2eLow = 0x1.4ae0bf85ddf44p-26;  // the first as an f32
+  Expr inside = b.let("x", b.clamp(x, -104, 89));
+  Expr y = b.let("y", inside * b.number(x, kLog2e));
+  Expr lost = b.let("lost", b.fma(inside, b.number(x, kLog2e), -y));
+  lost = b.let("lost", b.fma(inside, b.number(x, kLog2eLow), lost));
+  return b.exp2_approx(y) * b.fma(lost, b.number(x, 0.6931471805599453), b.number(x, 1));
+}
+
 }  // namespace
 
 Expr exp(MathBuilder& b, const Expr& x) {
+  if (b.has_exp2(x)) return exp_by_exp2(b, x);
   Reduced d = reduce(b, x);
   Expr q =
       is_f32(x)
@@ -112,6 +123,7 @@ Expr exp(MathBuilder& b, const Expr& x) {
 }
 
 Expr exp2(MathBuilder& b, const Expr& x) {
+  if (b.has_exp2(x)) return b.exp2_approx(x);
   const FloatFacts& f = facts(x.element());
   Expr t = b.let("t", x + b.number(x, f.magic));
   Expr r = b.let("r", x - (t - b.number(x, f.magic)));
