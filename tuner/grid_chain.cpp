@@ -159,8 +159,14 @@ std::vector<std::string> ChainSchedule::below_host(const std::string& block) con
 
 // Each thread reduces every n-th element of some rows; then the threads of a row combine what they have.
 void ChainSchedule::reduce(const std::string& name) {
-  const std::string k = name + ".k", part = name + ".part";
-  must_step(d_, Split{k, {0, threads_.x}, {k + ".n", k + ".t"}});
+  const std::string k = name + ".k", part = name + ".part", lane = k + ".v";
+  std::vector<int64_t> factors{0, threads_.x};
+  std::vector<std::string> names{k + ".n", k + ".t"};
+  if (threads_.vector > 1) {
+    factors.push_back(threads_.vector);
+    names.push_back(lane);
+  }
+  must_step(d_, Split{k, factors, names});
   must_step(d_, Rfactor{name, k + ".t", part, 0});
   if (!d_.refusal) return;
   for (const std::string& block : {part, name}) {
@@ -169,17 +175,22 @@ void ChainSchedule::reduce(const std::string& name) {
       const AxisKinds kinds = axes_bound_to(*s_.find_block(block), s_.find_loop(loop)->var);
       if (block == part ? loop == k + ".n" : kinds.reduce) {
         (block == part ? turn : thread) = loop;
+      } else if (loop == lane) {
+        continue;
       } else if (kinds.spatial) {
         (loop == k + ".t" ? thread : row) = loop;
       }
     }
     std::vector<std::string> inner{thread};
     if (!turn.empty()) inner.push_back(turn);
+    const bool has_lanes = block == part && s_.find_loop(lane) != nullptr;
+    if (has_lanes) inner.push_back(lane);
     const std::string rows = bind_rows(row, inner);
     if (!d_.refusal) return;
     if (block == part) {
-      if (s_.find_block(part)->init) must_step(d_, DecomposeReduction{part, turn});
+      if (s_.find_block(part)->init) must_step(d_, DecomposeReduction{part, turn.empty() ? lane : turn});
       must_step(d_, Bind{thread, "thread.x"});
+      if (has_lanes) must_step(d_, Unroll{lane});
     } else {
       must_step(d_, DecomposeReduction{name, rows});
       must_step(d_, Bind{thread, "thread.x"});
@@ -267,17 +278,27 @@ void ChainSchedule::fetch(const std::string& copy, const std::string& outer, con
 
 // A part of what the second product takes of the rows, by all threads; where there are more of them than rows, several go along
 // a row.
-void ChainSchedule::make_part() {
+void ChainSchedule::make_part(int64_t depth, int64_t vector) {
   const std::string copy = second_.loop("a"), i = copy + ".i", k = copy + ".k", z = copy + ".z";
   const int64_t z_i = std::min(threads_.z, tile_rows_ / threads_.y), z_k = threads_.z / z_i;
+  const bool is_wide = vector > 1 && z_k * threads_.x * vector <= depth;
   must_step(d_, ComputeAt{copy, second_.loop("k.o")});
   must_step(d_, Split{i, {0, z_i, threads_.y}, {i + ".n", i + ".z", i + ".y"}});
-  must_step(d_, Split{k, {0, z_k, threads_.x}, {k + ".n", k + ".z", k + ".x"}});
-  must_step(d_, Reorder{{i + ".z", k + ".z", i + ".y", k + ".x", i + ".n", k + ".n"}});
+  std::vector<int64_t> factors{0, z_k, threads_.x};
+  std::vector<std::string> names{k + ".n", k + ".z", k + ".x"},
+      order{i + ".z", k + ".z", i + ".y", k + ".x", i + ".n", k + ".n"};
+  if (is_wide) {
+    factors.push_back(vector);
+    names.push_back(k + ".v");
+    order.push_back(k + ".v");
+  }
+  must_step(d_, Split{k, factors, names});
+  must_step(d_, Reorder{order});
   must_step(d_, Fuse{{i + ".z", k + ".z"}, z});
   if (threads_.z > 1) must_step(d_, Bind{z, "thread.z"});
   must_step(d_, Bind{i + ".y", "thread.y"});
   must_step(d_, Bind{k + ".x", "thread.x"});
+  if (is_wide) try_step(d_, Vectorize{k + ".v"});
   try_step(d_, Unroll{k + ".n"});
   try_step(d_, Unroll{i + ".n"});
 }

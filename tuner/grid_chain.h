@@ -25,9 +25,11 @@ struct ProductChain {
 // The schedule's blocks as such a chain; empty when they are something else.
 std::optional<ProductChain> as_chain(const tensor::Schedule& schedule);
 
-// Threads of a block: along thread.x the elements of a row, along the others rows.
+// Threads of a block: along thread.x the elements of a row, along the others rows. A thread reads `vector` neighbours of a row at
+// a time.
 struct ChainThreads {
   int64_t z = 1, y = 1, x = 1;
+  int64_t vector = 1;
 };
 
 // A product of the chain.
@@ -71,7 +73,8 @@ class ChainSchedule {
   void gather();
   void place_between();
   void fetch(const std::string& copy, const std::string& outer, const std::string& inner, int64_t vector);
-  void make_part();
+  // `depth` elements of each row; a thread writes `vector` neighbours of a row at a time, where there are as many for each.
+  void make_part(int64_t depth, int64_t vector);
 
   Draft& d_;
   tensor::Schedule& s_;

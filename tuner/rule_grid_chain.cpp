@@ -120,7 +120,7 @@ std::vector<Tile> legal_tiles(const ProductChain& c, const Gpu& gpu) {
 class GridChain : private ChainSchedule {
  public:
   GridChain(Draft& draft, const ProductChain& chain, const Tile& tile)
-      : ChainSchedule(draft, chain, tile.block_i(), {1, tile.threads_i, tile.threads_j}), t_(tile) {}
+      : ChainSchedule(draft, chain, tile.block_i(), {1, tile.threads_i, tile.threads_j, tile.threads_j < 8 ? 1 : kVector}), t_(tile) {}
 
   bool run() {
     prepare();
@@ -129,7 +129,7 @@ class GridChain : private ChainSchedule {
     operands(second_, c_.second, {t_.block_i(), width_2, t_.depth_2});
     inline_maps();
     tile_second(width_2 / t_.width());
-    make_part();
+    make_part(t_.depth_2, 1);
     must_step(d_, ComputeAt{second_.loop("b"), second_.loop("k.o")});
     fetch(second_.loop("b"), c_.second.b.is_along_k ? "j" : "k", c_.second.b.is_along_k ? "k" : "j",
           vector_of(c_.second.b));

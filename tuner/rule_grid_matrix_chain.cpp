@@ -20,7 +20,8 @@ using namespace tensor;
 
 namespace {
 
-constexpr int64_t kRow = 16;                        // bytes of a row that the instruction takes at a time
+constexpr int64_t kRow = 16;    // bytes of a row that the instruction takes at a time
+constexpr int64_t kVector = 2;  // neighbours in a row that a thread has of the sums, and reads and writes at once
 
 struct Tile {
   int64_t warps_i, warps_j;
@@ -36,7 +37,7 @@ int64_t shared_bytes(const Tile& t, const ProductChain& c) {
   const int64_t bytes = byte_size(c.first.factor);
   // Where there are more threads than rows, those of the reductions that have none count, too.
   const int64_t rows = std::max(t.block_i(), t.warps() * kWarpRows);
-  const int64_t scores = rows * 4 * (round_up64(c.first.j.extent, 32) + 4);
+  const int64_t scores = rows * 4 * (round_up64(c.first.j.extent, 32) + kWarpColumns * kVector);
   const int64_t queries = t.block_i() * (round_up64(c.first.k.extent, t.depth_1) * bytes + kRow);
   const int64_t keys = t.panel() * (t.depth_1 * bytes + kRow);
   const int64_t part = t.block_i() * (t.depth_2 * bytes + kRow);
@@ -109,7 +110,7 @@ std::vector<Tile> legal_tiles(const ProductChain& c, const Gpu& gpu) {
 class GridMatrixChain : private ChainSchedule {
  public:
   GridMatrixChain(Draft& draft, const ProductChain& chain, const Tile& tile)
-      : ChainSchedule(draft, chain, tile.block_i(), {tile.warps(), kWarpRows, kWarpColumns}), t_(tile) {}
+      : ChainSchedule(draft, chain, tile.block_i(), {tile.warps(), kWarpRows, kWarpColumns, kVector}), t_(tile) {}
 
   bool run() {
     prepare();
@@ -122,7 +123,7 @@ class GridMatrixChain : private ChainSchedule {
     if (second_.has_batch()) must_step(d_, Bind{second_.loop("g"), "block.y"});
     must_step(d_, Bind{host_, "block.x"});
     bind_threads(second_.loop("w"), second_.loop("i.l"), second_.loop("j.q"));
-    make_part();
+    make_part(t_.depth_2, kVector);
     must_step(d_, ComputeAt{second_.loop("b"), second_.loop("k.o")});
     fetch_side(second_, "b", c_.second.b, "j");
     write_back(second_.last(), host_);
@@ -137,7 +138,8 @@ class GridMatrixChain : private ChainSchedule {
     finish(first_, c_.first);
     finish(second_, c_.second);
     must_step(d_, SetScope{scores_, "shared"});
-    must_step(d_, StorageAlign{scores_, 32, kWarpColumns});
+    // What four rows' threads read or write at once lies in different banks.
+    must_step(d_, StorageAlign{scores_, 32, kWarpColumns * kVector});
     return static_cast<bool>(d_.refusal);
   }
 
