@@ -11,7 +11,8 @@
 // the loop, or a box around that; axes that the store's indices do not determine, and reduce axes, run over their domains.
 //
 // 1. The block writes one buffer, an intermediate that no other block writes; it has no scan axes.
-// 2. The loop is not one of the block's own; every reader of the buffer is below it, and there is one.
+// 2. The loop is not one of the block's own; a reader of the buffer is below it. Others are below it, too, or come after all
+//    of its iterations, which then make the whole buffer.
 // 3. Nothing that the block reads is written between its old and its new place.
 // 4. What it reads in one iteration has been made there.
 #include <algorithm>
@@ -52,23 +53,41 @@ Outcome check_producer(const Func& f, const std::vector<BlockSite>& sites, const
   return applied();
 }
 
-// The readers of the buffer, in program order, all below the loop.
+// The readers of the buffer below the loop, in program order, and the last one that comes after all of its iterations.
+struct Consumers {
+  std::vector<const BlockSite*> below;
+  const BlockSite* after = nullptr;
+};
+
 Outcome find_consumers(const std::vector<BlockSite>& sites, const Block& block, const Buffer& buffer,
-                       const For* loop, std::vector<const BlockSite*>* consumers) {
+                       const For* loop, Consumers* consumers) {
   for (const BlockSite& site : sites) {
     if (site.block == &block || !reads_buffer(*site.block, buffer)) continue;
-    if (!is_under(site, loop)) {
+    if (is_under(site, loop)) {
+      consumers->below.push_back(&site);
+    } else if (!consumers->below.empty() && common_loops(site, *consumers->below[0]) == 0) {
+      consumers->after = &site;
+    } else {
       return refuse(RefusalCode::not_nested,
                     text("expected all readers of ", buffer.name(), " below loop ", loop->var.name(),
-                         ", got block ", site.block->name, " elsewhere"));
+                         " or after all of its iterations, got block ", site.block->name, " elsewhere"));
     }
-    consumers->push_back(&site);
   }
-  if (consumers->empty()) {
+  if (consumers->below.empty()) {
     return refuse(RefusalCode::not_nested, text("expected a reader of ", buffer.name(), " below loop ",
                                                 loop->var.name(), ", got none"));
   }
   return applied();
+}
+
+// Whether all loops around the block together make every element of the buffer.
+bool makes_all(const Func& f, const BlockSite& site, const Buffer& buffer) {
+  const RegionAnalysis regions = regions_at(f, site, 0);
+  const std::optional<Box> made = box_written(regions, *site.block, buffer);
+  Box all{{}, true};
+  for (const Expr& e : buffer.shape())
+    all.dims.push_back({0, regions.analyzer().simplify(e - 1), true});
+  return made && made->exact && regions.covers(*made, all, buffer.shape());
 }
 
 }  // namespace
@@ -87,9 +106,9 @@ Outcome apply_step(const ComputeAt& step, Schedule& schedule) {
   }
   Buffer buffer;
   if (Outcome o = check_producer(f, sites, block, &buffer); !o) return o;
-  std::vector<const BlockSite*> consumers;
+  Consumers consumers;
   if (Outcome o = find_consumers(sites, block, buffer, loop, &consumers); !o) return o;
-  const BlockSite& first = *consumers[0];
+  const BlockSite& first = *consumers.below[0];
   size_t depth =
       static_cast<size_t>(std::find(first.loops.begin(), first.loops.end(), loop) - first.loops.begin()) + 1;
   size_t from = site_index(sites, &block);
@@ -101,7 +120,7 @@ Outcome apply_step(const ComputeAt& step, Schedule& schedule) {
   }
 
   std::optional<Box> needed;
-  for (const BlockSite* consumer : consumers) {
+  for (const BlockSite* consumer : consumers.below) {
     RegionAnalysis inside = regions_at(f, *consumer, depth);
     std::optional<Box> box = box_read(inside, *consumer->block, buffer);
     needed = needed ? inside.unite(*needed, *box, buffer.shape()) : box;
@@ -136,6 +155,11 @@ Outcome apply_step(const ComputeAt& step, Schedule& schedule) {
     return refuse(RefusalCode::region_not_covered,
                   text("expected all that block ", step.block, " reads in one iteration of ", step.loop,
                        " to be made there, which is not certain"));
+  }
+  if (consumers.after != nullptr && !makes_all(result, there, buffer)) {
+    return refuse(RefusalCode::region_not_covered,
+                  text("expected loop ", step.loop, " to make all of ", buffer.name(), ", which block ",
+                       consumers.after->block->name, " reads after it, and that is not certain"));
   }
   bool repeats = repeats_instances(result, there, 0, depth);
   if (repeats != is_recomputed(block)) {
