@@ -22,8 +22,19 @@ std::optional<ProductChain> as_chain(const Schedule& s) {
   if (products.size() != 2) return std::nullopt;
   c.first = *as_product(s, products[0]);
   c.second = *as_product(s, products[1]);
+  // Parts of the columns that have rows of their own: an axis of the first product's right operand alone.
+  for (size_t n : c.second.g.axes) {
+    auto part = std::find(c.first.j.axes.begin(), c.first.j.axes.end(), n);
+    if (part == c.first.j.axes.end()) continue;
+    const int64_t parts = analyze(s, products[0])->axes[n].extent;
+    c.first.j.axes.erase(part);
+    c.first.j.extent /= parts;
+    c.first.g.axes.push_back(n);
+    c.first.g.extent *= parts;
+  }
+  std::sort(c.first.g.axes.begin(), c.first.g.axes.end());
   if (c.first.g.axes != c.second.g.axes || c.first.i.axes != c.second.i.axes || c.first.j.axes.size() != 1 ||
-      c.second.k.axes.size() != 1 || c.first.j.extent != c.second.k.extent)
+      c.second.k.axes.size() != 1 || c.first.j.extent != c.second.k.extent || c.first.g.extent > 65535)
     return std::nullopt;
   const BlockInfo first = *analyze(s, products[0]), second = *analyze(s, products[1]);
   const size_t shared = c.first.g.axes.size() + c.first.i.axes.size();
@@ -34,35 +45,41 @@ std::optional<ProductChain> as_chain(const Schedule& s) {
       return std::nullopt;
   }
   if (is_output(s.func(), first.store.buffer)) return std::nullopt;
-  // What depends on the first product, up to the second: about its rows, element by element or as a whole.
-  std::vector<Buffer> made{first.store.buffer};
-  auto depends = [&](const BlockInfo& b) {
+  // What depends on the first product, up to the second: about its rows, element by element or as a whole. Behind the second
+  // anything that reads its result, and of the rows what is about them as a whole.
+  std::vector<Buffer> made{first.store.buffer}, elements{first.store.buffer}, behind;
+  auto reads_any = [&](const BlockInfo& b, const std::vector<Buffer>& buffers) {
     return std::any_of(b.loads.begin(), b.loads.end(), [&](const Access& l) {
-      return std::any_of(made.begin(), made.end(), [&](const Buffer& m) { return l.buffer.same_as(m); });
+      return std::any_of(buffers.begin(), buffers.end(), [&](const Buffer& m) { return l.buffer.same_as(m); });
     });
   };
   const int64_t columns = c.first.j.extent;
+  bool is_after = false;
   for (const std::string& name : names) {
     if (name == products[0]) continue;
     std::optional<BlockInfo> info = analyze(s, name);
     if (!info) return std::nullopt;
-    if (!depends(*info)) continue;
-    made.push_back(info->store.buffer);
-    if (name == products[1]) continue;
-    if (std::vector<std::string> from = s.consumers(products[1]); from == std::vector<std::string>{name}) {
-      if (!info->is_injective || info->spatial != second.spatial || name != names.back()) return std::nullopt;
+    if (name == products[1] || reads_any(*info, behind)) {
+      const bool is_epilogue = s.consumers(products[1]) == std::vector<std::string>{name} && info->is_injective &&
+                               info->spatial == second.spatial;
+      if (name != products[1] && !is_epilogue && reads_any(*info, elements)) return std::nullopt;
+      is_after = true;
+      behind.push_back(info->store.buffer);
       continue;
     }
+    if (!reads_any(*info, made)) continue;
+    made.push_back(info->store.buffer);
     if (is_output(s.func(), info->store.buffer) || info->is_nested || info->axes.size() < shared)
       return std::nullopt;
     for (size_t n = 0; n < shared; ++n) {
       if (info->axes[n].is_reduce || info->axes[n].extent != first.axes[n].extent) return std::nullopt;
     }
-    RowBlock row{name, RowBlock::Kind::scalar};
+    RowBlock row{name, RowBlock::Kind::scalar, is_after};
     if (info->axes.size() == shared + 1 && info->axes[shared].extent == columns) {
       if (!info->is_reduction && !info->is_injective) return std::nullopt;
       if (info->is_reduction && (info->is_contraction || info->element_bits != 32)) return std::nullopt;
       row.kind = info->is_reduction ? RowBlock::Kind::reduction : RowBlock::Kind::map;
+      if (!info->is_reduction) elements.push_back(info->store.buffer);
     } else if (info->axes.size() != shared || !info->is_injective) {
       return std::nullopt;
     }
@@ -125,11 +142,15 @@ void ChainSchedule::inline_maps() {
 
 // Everything up to the second product goes below the loop over tiles of rows.
 void ChainSchedule::gather() {
-  for (size_t n = c_.between.size(); n-- > 0;)
-    must_step(d_, ComputeAt{c_.between[n].name, host_});
+  for (size_t n = c_.between.size(); n-- > 0;) {
+    if (!c_.between[n].is_for_others) must_step(d_, ComputeAt{c_.between[n].name, host_});
+  }
   must_step(d_, ComputeAt{first_.last(), host_});
   must_step(d_, ComputeAt{c_.first.block, host_});
   must_step(d_, ComputeAt{first_.loop("a"), host_});
+  for (const RowBlock& b : c_.between) {
+    if (b.is_for_others) must_step(d_, ReverseComputeAt{b.name, host_});
+  }
 }
 
 std::string ChainSchedule::bind_rows(const std::string& loop, const std::vector<std::string>& inner) {
@@ -158,7 +179,8 @@ std::vector<std::string> ChainSchedule::below_host(const std::string& block) con
 }
 
 // Each thread reduces every n-th element of some rows; then the threads of a row combine what they have.
-void ChainSchedule::reduce(const std::string& name) {
+void ChainSchedule::reduce(const RowBlock& b) {
+  const std::string& name = b.name;
   const std::string k = name + ".k", part = name + ".part", lane = k + ".v";
   std::vector<int64_t> factors{0, threads_.x};
   std::vector<std::string> names{k + ".n", k + ".t"};
@@ -168,6 +190,8 @@ void ChainSchedule::reduce(const std::string& name) {
   }
   must_step(d_, Split{k, factors, names});
   must_step(d_, Rfactor{name, k + ".t", part, 0});
+  // Nobody below needs the sum of the parts: it was put behind the whole.
+  if (b.is_for_others) must_step(d_, ReverseComputeAt{name, host_});
   if (!d_.refusal) return;
   for (const std::string& block : {part, name}) {
     std::string row, thread, turn;
@@ -201,8 +225,10 @@ void ChainSchedule::reduce(const std::string& name) {
   if (threads_.z * threads_.y < tile_rows_) {
     // So that an element's indices say which thread has it.
     const int64_t rows = threads_.z * threads_.y;
-    const std::string batch = first_.has_batch() ? "g, " : "",
-                      warp = threads_.z > 1 ? text("i %% ", rows, " // ", threads_.y, ", ") : "";
+    std::string batch;
+    for (size_t n = 0; n < c_.first.g.axes.size(); ++n)
+      batch += text("g", n, ", ");
+    const std::string warp = threads_.z > 1 ? text("i %% ", rows, " // ", threads_.y, ", ") : "";
     must_step(d_, TransformLayout{part, text("(t, ", batch, "i) -> (t, ", batch, "i // ", rows, ", ", warp,
                                              "i %% ", threads_.y, ")")});
   }
@@ -212,7 +238,7 @@ void ChainSchedule::reduce(const std::string& name) {
 void ChainSchedule::place_between() {
   for (const RowBlock& b : c_.between) {
     if (b.kind == RowBlock::Kind::reduction) {
-      reduce(b.name);
+      reduce(b);
       continue;
     }
     bind_rows(b.name + ".i", {});
@@ -306,7 +332,15 @@ void ChainSchedule::make_part(int64_t depth, int64_t vector) {
 bool fits_shared_memory(Draft& draft, int64_t estimate) {
   const Gpu& gpu = draft.target.gpu;
   if (estimate <= gpu.shared_per_block_max / 2) return true;
-  const std::vector<std::string> excess = verify_launches(lower(draft.schedule.func(), draft.target), gpu);
+  PreferredDecider decide;
+  Draft whole{draft.schedule, decide, draft.target};
+  bind_rest(whole);  // what comes behind the chain
+  std::vector<std::string> excess;
+  if (whole.refusal) {
+    excess = verify_launches(lower(whole.schedule.func(), draft.target), gpu);
+  } else {
+    excess.push_back(whole.refusal.detail);
+  }
   if (!excess.empty()) give_up(draft, RefusalCode::unsupported_target, excess[0]);
   return excess.empty();
 }

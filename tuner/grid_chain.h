@@ -14,12 +14,14 @@ struct RowBlock {
   enum class Kind { map, scalar, reduction };
   std::string name;
   Kind kind = Kind::scalar;
+  bool is_for_others = false;  // comes after the second product, which does not need it
 };
 
-// first[g, i, j] and second[g, i, j], whose k is the first one's j.
+// first[g, i, j] and second[g, i, j], whose k is the first one's j. Blocks behind the second may read its result, and what is about
+// rows as a whole; they are not part of the chain.
 struct ProductChain {
   Product first, second;
-  std::vector<RowBlock> between;  // what depends on the first, up to the second, in order
+  std::vector<RowBlock> between;  // what depends on the first and not on the second, in order
 };
 
 // The schedule's blocks as such a chain; empty when they are something else.
@@ -90,7 +92,7 @@ class ChainSchedule {
   // Spreads a loop over rows, with the loops of `inner` inside; the loop over what one thread has of it.
   std::string bind_rows(const std::string& loop, const std::vector<std::string>& inner);
   std::vector<std::string> below_host(const std::string& block) const;
-  void reduce(const std::string& name);
+  void reduce(const RowBlock& b);
 };
 
 // Whether a block's buffers, as lowering makes them, fit into shared memory: they hold more than an estimate knows of where

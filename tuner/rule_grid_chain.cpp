@@ -85,7 +85,7 @@ double score(const Tile& t, const ProductChain& c, const Gpu& gpu) {
   };
   const double first = product(round_up64(n, t.panel()), t.groups, d, t.depth_1);
   const double second = product(groups_2 * t.width(), groups_2, n, t.depth_2);
-  constexpr double kRowWork = 48;  // of a score: its maximum, two exponentials
+  constexpr double kRowWork = 24;  // of a score: its maximum, two exponentials
   const double rows = static_cast<double>(t.block_i() * n) * kRowWork;
   const double busy = std::min(1.0, at_once * static_cast<double>(t.threads()) / 256);
   const double rounds = std::ceil(blocks / (gpu.multiprocessors * at_once));

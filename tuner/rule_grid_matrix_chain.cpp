@@ -60,7 +60,7 @@ double score(const Tile& t, const ProductChain& c, const Gpu& gpu) {
   const double blocks = static_cast<double>(ceil_div64(m, t.block_i()) * c.first.g.extent);
   const double at_once = std::clamp(blocks / gpu.multiprocessors, 1.0, static_cast<double>(resident));
   const double busy = std::min(1.0, at_once * static_cast<double>(t.warps()) / 8);
-  constexpr double kSharedBytes = 128, kMemoryBytes = 48;  // a cycle
+  constexpr double kSharedBytes = 128, kMemoryBytes = 24;  // a cycle
   constexpr double kWait = 500;                            // cycles until the memory answers
   constexpr double kBegin = 80;                            // of barriers, and of what begins anew behind them
   auto product = [&](int64_t of_warp, int64_t width, int64_t all, int64_t depth, int64_t step) {
@@ -75,7 +75,7 @@ double score(const Tile& t, const ProductChain& c, const Gpu& gpu) {
   };
   const double first = product(t.columns, t.panel(), round_up64(n, t.panel()), d, t.depth_1);
   const double second = product(columns_2, t.width(c), t.width(c), n, t.depth_2);
-  constexpr double kRowWork = 48;  // of a score: its maximum, two exponentials
+  constexpr double kRowWork = 24;  // of a score: its maximum, two exponentials
   const double idle = static_cast<double>(std::max<int64_t>(t.warps() * kWarpRows / t.block_i(), 1));
   const double rows = at_once * static_cast<double>(t.block_i() * n) * kRowWork / 128 * idle / busy;
   const double rounds = std::ceil(blocks / (gpu.multiprocessors * at_once));

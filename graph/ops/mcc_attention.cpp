@@ -10,7 +10,14 @@
 //     drop       where the input does not hold; else the factor
 //   y[b..., m, e] = sum over n of softmax(score) * v, its axes in the order that y_perm says.
 // q, k and v may be narrower than the result: then the products' operands are, the softmax is not.
-// Attributes: batch, extents (m, n, d, e), q_view, k_view, v_view, steps, factors (one for each step), y_perm.
+// Attributes: batch, extents (m, n, d, e), q_view, k_view, v_view, steps, factors (one for each step), y_perm, parts (1).
+//
+// parts: so many stretches of keys (n is a multiple of them), each of which has a softmax and a product of its own, put together in
+// the end (Milakov, Gimelshein: Online normalizer calculation for softmax, 2018): with the maximum M[p, m] and the sum S[p, m] of
+// the exponentials in part p, and Y[p, m, e] the product with these,
+//   y[m, e] = sum over p of exp(M[p, m] - max M[m]) * Y[p, m, e]  /  sum over p of exp(M[p, m] - max M[m]) * S[p, m]
+#include <limits>
+
 #include "graph/ops/common.h"
 
 namespace mcc::graph {
@@ -19,24 +26,28 @@ namespace {
 using Ints = std::vector<int64_t>;
 
 struct Dims {
-  explicit Dims(const Attributes& a) : batch(a.integers("batch")) {
+  explicit Dims(const Attributes& a) : batch(a.integers("batch")), parts(a.integer("parts", 1)) {
     Ints extents = a.integers("extents");
-    m = extents[0], n = extents[1], d = extents[2], e = extents[3];
+    m = extents[0], n = extents[1] / parts, d = extents[2], e = extents[3];
   }
+  // Of all parts, where there are several, behind the batch.
   Shape shape(std::initializer_list<int64_t> inner) const {
     Shape s = make_shape(batch);
+    if (parts > 1) s.push_back(Expr(parts));
     for (int64_t extent : inner)
       s.push_back(Expr(extent));
     return s;
   }
   Ints batch;
-  int64_t m = 1, n = 1, d = 1, e = 1;
+  int64_t parts;
+  int64_t m = 1, n = 1, d = 1, e = 1;  // n: keys of a part
 };
 
 void infer_attention(InferContext& c) {
   const Attributes& a = c.attributes();
   Dims dims(a);
-  Shape plain = dims.shape({dims.m, dims.e}), out;
+  Shape plain = make_shape(dims.batch), out;
+  plain.insert(plain.end(), {Expr(dims.m), Expr(dims.e)});
   for (int64_t axis : a.integers("y_perm"))
     out.push_back(plain[static_cast<size_t>(axis)]);
   c.set_output(0, {contraction_result(c), out});
@@ -55,7 +66,7 @@ std::vector<Expr> join(Axes batch, std::initializer_list<Expr> inner) {
   return index;
 }
 
-// The score after all steps.
+// The score after all steps, i the index of the whole.
 Expr stepped(const ComputeContext& c, Expr score, Axes i) {
   auto steps = std::get<std::vector<std::string>>(*c.attributes().find("steps"));
   std::vector<double> factors = c.attributes().numbers("factors");
@@ -74,51 +85,103 @@ Expr stepped(const ComputeContext& c, Expr score, Axes i) {
   return score;
 }
 
-void compute_attention(ComputeContext& c) {
+// What the parts give: the greatest score of each row, the sum of its exponentials, their product with the values.
+struct Parts {
+  Buffer maximum, sum, mixed;
+  Buffer inverse;  // 1 / sum, where there is one part
+};
+
+Parts compute_parts(ComputeContext& c, const Dims& dims) {
   const Attributes& a = c.attributes();
-  ElementType type = c.output_type(0).element;
-  Dims dims(a);
-  size_t rank = dims.batch.size();
+  const ElementType type = c.output_type(0).element;
+  const size_t rank = dims.batch.size(), lead = rank + (dims.parts > 1 ? 1 : 0);
   Ints q = a.integers("q_view"), k = a.integers("k_view"), v = a.integers("v_view");
+  // The key's number in the whole; i begins with the batch, and the part.
+  auto whole = [&](Axes i, const Expr& key) { return dims.parts > 1 ? i[rank] * Expr(dims.n) + key : key; };
   // Keys and values as the products read them: contiguous along the axis that is not summed over.
   const ElementType key = c.input_type(1).element, value = c.input_type(2).element;
   Buffer keys = c.builder.compute("keys", key, dims.shape({dims.d, dims.n}), [&](Axes i) {
-    return element(c, 1, k, join(i.first(rank), {i[rank + 1], i[rank]}));
+    return element(c, 1, k, join(i.first(rank), {whole(i, i[lead + 1]), i[lead]}));
   });
-  Buffer values = c.builder.compute("values", value, dims.shape({dims.n, dims.e}),
-                                    [&](Axes i) { return element(c, 2, v, to_vector(i)); });
+  Buffer values = c.builder.compute("values", value, dims.shape({dims.n, dims.e}), [&](Axes i) {
+    return element(c, 2, v, join(i.first(rank), {whole(i, i[lead]), i[lead + 1]}));
+  });
   Buffer scores = c.builder.reduce("scores", type, dims.shape({dims.m, dims.n}), {dims.d}, Reducer::sum,
                                    [&](Axes i, Axes r) {
-                                     return cast(type, element(c, 0, q, join(i.first(rank + 1), {r[0]}))) *
-                                            cast(type, load(keys, join(i.first(rank), {r[0], i[rank + 1]})));
+                                     return cast(type, element(c, 0, q, join(i.first(rank), {i[lead], r[0]}))) *
+                                            cast(type, load(keys, join(i.first(lead), {r[0], i[lead + 1]})));
                                    });
   if (!std::get<std::vector<std::string>>(*a.find("steps")).empty()) {
-    scores = c.builder.compute("masked", type, dims.shape({dims.m, dims.n}),
-                               [&](Axes i) { return stepped(c, load(scores, to_vector(i)), i); });
+    scores = c.builder.compute("masked", type, dims.shape({dims.m, dims.n}), [&](Axes i) {
+      return stepped(c, load(scores, to_vector(i)), join(i.first(rank), {i[lead], whole(i, i[lead + 1])}));
+    });
   }
-  auto row = [&](Axes i) { return to_vector(i.first(rank + 1)); };
-  auto in_row = [&](Axes i, Axes r) { return join(i.first(rank + 1), {r[0]}); };
-  Buffer maximum = c.builder.reduce("maximum", type, dims.shape({dims.m}), {dims.n}, Reducer::max,
-                                    [&](Axes i, Axes r) { return load(scores, in_row(i, r)); });
+  auto row = [&](Axes i) { return to_vector(i.first(lead + 1)); };
+  auto in_row = [&](Axes i, Axes r) { return join(i.first(lead + 1), {r[0]}); };
+  Parts parts;
+  parts.maximum = c.builder.reduce("maximum", type, dims.shape({dims.m}), {dims.n}, Reducer::max,
+                                   [&](Axes i, Axes r) { return load(scores, in_row(i, r)); });
+  if (dims.parts > 1) {
+    // A part that is masked throughout (-infinity) has exponentials of 0, where the row as a whole has others.
+    parts.maximum = c.builder.compute("bounded", type, dims.shape({dims.m}), [&](Axes i) {
+      return tensor::max(load(parts.maximum, to_vector(i)), tensor::constant(type, std::numeric_limits<float>::lowest()));
+    });
+  }
   Buffer exponential = c.builder.compute("exponential", type, dims.shape({dims.m, dims.n}), [&](Axes i) {
-    return call(Intrinsic::exp, {load(scores, to_vector(i)) - load(maximum, row(i))});
+    return call(Intrinsic::exp, {load(scores, to_vector(i)) - load(parts.maximum, row(i))});
   });
-  Buffer sum = c.builder.reduce("sum", type, dims.shape({dims.m}), {dims.n}, Reducer::sum,
-                                [&](Axes i, Axes r) { return load(exponential, in_row(i, r)); });
-  Buffer inverse = c.builder.compute("inverse", type, dims.shape({dims.m}), [&](Axes i) {
-    return tensor::constant(type, 1) / load(sum, to_vector(i));
-  });
-  Buffer mixed = c.builder.reduce("mixed", type, dims.shape({dims.m, dims.e}), {dims.n}, Reducer::sum,
-                                  [&](Axes i, Axes r) {
-                                    return cast(type, cast(value, load(exponential, in_row(i, r)))) *
-                                           cast(type, load(values, join(i.first(rank), {r[0], i[rank + 1]})));
-                                  });
-  Ints perm = a.integers("y_perm");
+  auto add_up = [&] {
+    parts.sum = c.builder.reduce("sum", type, dims.shape({dims.m}), {dims.n}, Reducer::sum,
+                                 [&](Axes i, Axes r) { return load(exponential, in_row(i, r)); });
+  };
+  if (dims.parts == 1) {
+    add_up();
+    parts.inverse = c.builder.compute("inverse", type, dims.shape({dims.m}), [&](Axes i) {
+      return tensor::constant(type, 1) / load(parts.sum, to_vector(i));
+    });
+  }
+  parts.mixed = c.builder.reduce("mixed", type, dims.shape({dims.m, dims.e}), {dims.n}, Reducer::sum,
+                                 [&](Axes i, Axes r) {
+                                   return cast(type, cast(value, load(exponential, in_row(i, r)))) *
+                                          cast(type, load(values, join(i.first(lead), {r[0], i[lead + 1]})));
+                                 });
+  // For what comes behind the product alone.
+  if (dims.parts > 1) add_up();
+  return parts;
+}
+
+// An element of the result from all parts, `at` its index in the order of batch, row, column.
+Expr put_together(const Parts& parts, int64_t count, Axes at) {
+  const size_t rank = at.size() - 2;
+  std::vector<Expr> maxima, sums, products;
+  for (int64_t p = 0; p < count; ++p) {
+    const std::vector<Expr> row = join(at.first(rank), {Expr(p), at[rank]});
+    maxima.push_back(load(parts.maximum, row));
+    sums.push_back(load(parts.sum, row));
+    products.push_back(load(parts.mixed, join(at.first(rank), {Expr(p), at[rank], at[rank + 1]})));
+  }
+  Expr top = maxima[0], numerator, denominator;
+  for (size_t p = 1; p < maxima.size(); ++p)
+    top = tensor::max(top, maxima[p]);
+  for (size_t p = 0; p < maxima.size(); ++p) {
+    const Expr share = call(Intrinsic::exp, {maxima[p] - top});
+    numerator = p == 0 ? share * products[p] : numerator + share * products[p];
+    denominator = p == 0 ? share * sums[p] : denominator + share * sums[p];
+  }
+  return numerator / denominator;
+}
+
+void compute_attention(ComputeContext& c) {
+  const ElementType type = c.output_type(0).element;
+  const Dims dims(c.attributes());
+  const Parts parts = compute_parts(c, dims);
+  const Ints perm = c.attributes().integers("y_perm");
   c.set_output(0, c.builder.compute("attention", type, c.output_type(0).shape, [&](Axes i) {
     std::vector<Expr> at(i.size());
     for (size_t axis = 0; axis < perm.size(); ++axis)
       at[static_cast<size_t>(perm[axis])] = i[axis];
-    return load(mixed, at) * load(inverse, row(at));
+    if (dims.parts > 1) return put_together(parts, dims.parts, at);
+    return load(parts.mixed, at) * load(parts.inverse, {at.begin(), at.end() - 1});
   }));
 }
 

@@ -59,6 +59,10 @@ void place_updates(Graph& graph, const tensor::Target& target);
 // sum in f32; everything else stays as it is, inputs and outputs of the model too. f32: nothing changes.
 void lower_precision(Graph& graph, ElementType type);
 
+// On GPUs, attention with many keys computes so many parts of them by themselves as are expected to be fastest (attribute parts of
+// mcc.Attention). Rounding changes.
+void divide_attention(Graph& graph, const tensor::Target& target);
+
 // On GPUs, convolutions that multiply in f32 go by Winograd's algorithm where that is expected to be faster
 // (graph/passes/grid_convolution_cost.h). Rounding changes.
 void use_winograd(Graph& graph, const tensor::Target& target);

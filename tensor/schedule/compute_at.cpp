@@ -80,14 +80,18 @@ Outcome find_consumers(const std::vector<BlockSite>& sites, const Block& block, 
   return applied();
 }
 
-// Whether all loops around the block together make every element of the buffer.
-bool makes_all(const Func& f, const BlockSite& site, const Buffer& buffer) {
+// Whether the loops around the block have it run for every element of its spatial axes' domains, in whatever order.
+bool runs_everywhere(const Func& f, const BlockSite& site) {
   const RegionAnalysis regions = regions_at(f, site, 0);
-  const std::optional<Box> made = box_written(regions, *site.block, buffer);
+  std::vector<Expr> extents;
   Box all{{}, true};
-  for (const Expr& e : buffer.shape())
-    all.dims.push_back({0, regions.analyzer().simplify(e - 1), true});
-  return made && made->exact && regions.covers(*made, all, buffer.shape());
+  for (const Axis& axis : axes_of_kind(*site.block, AxisKind::spatial)) {
+    if (!is_int(axis.domain.min, 0)) return false;
+    extents.push_back(axis.domain.extent);
+    all.dims.push_back({0, regions.analyzer().simplify(axis.domain.extent - 1), true});
+  }
+  const Box run = regions.box(values_of_kind(*site.block, AxisKind::spatial), extents);
+  return run.exact && predicate_is_domain(regions, *site.block) && regions.covers(run, all, extents);
 }
 
 }  // namespace
@@ -156,7 +160,7 @@ Outcome apply_step(const ComputeAt& step, Schedule& schedule) {
                   text("expected all that block ", step.block, " reads in one iteration of ", step.loop,
                        " to be made there, which is not certain"));
   }
-  if (consumers.after != nullptr && !makes_all(result, there, buffer)) {
+  if (consumers.after != nullptr && !runs_everywhere(result, there)) {
     return refuse(RefusalCode::region_not_covered,
                   text("expected loop ", step.loop, " to make all of ", buffer.name(), ", which block ",
                        consumers.after->block->name, " reads after it, and that is not certain"));

@@ -96,6 +96,11 @@ constexpr Pass kPasses[] = {
        apply_layouts(g, layouts, s.target, s.strict);
      }},
     {"lower_precision", [](Graph& g, const Setting& s) { lower_precision(g, s.precision); }},
+    {"divide_attention",
+     [](Graph& g, const Setting& s) {
+       fuse_attention(g);
+       divide_attention(g, s.target);
+     }},
     {"use_winograd", [](Graph& g, const Setting& s) { use_winograd(g, s.target); }},
     {"choose_layouts", [](Graph& g, const Setting& s) { choose_layouts(g, s.target, s.strict); }},
     {"optimize",

@@ -1,6 +1,8 @@
 // Attention in one launch: tiles of rows whose scores stay in shared memory, on the interpreter.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "schedules/grid_cases.h"
 #include "tensor/grid.h"
 #include "tuner/default_schedule.h"
@@ -81,6 +83,51 @@ Func attention(const Form& f) {
   return b.finish({y});
 }
 
+// The same with the columns in parts that have rows of their own, put together in the end.
+Func attention_in_parts(const Form& f, int64_t parts) {
+  FuncBuilder b("attention_in_parts");
+  const int64_t n = f.n / parts;
+  Buffer q = b.input("q", f32, {f.m, f.heads, f.d}), k = b.input("k", f32, {f.n, f.heads, f.d}),
+         v = b.input("v", f32, {f.n, f.heads, f.e});
+  auto factor = [&](const Expr& e) { return f.factor == f32 ? e : cast(f32, cast(f.factor, e)); };
+  Buffer keys = b.compute("keys", f32, {f.heads, parts, f.d, n},
+                          [&](Axes i) { return load(k, {i[1] * Expr(n) + i[3], i[0], i[2]}); });
+  Buffer values = b.compute("values", f32, {f.heads, parts, n, f.e},
+                            [&](Axes i) { return load(v, {i[1] * Expr(n) + i[2], i[0], i[3]}); });
+  Buffer scores = b.reduce("scores", f32, {f.heads, parts, f.m, n}, {f.d}, Reducer::sum, [&](Axes i, Axes r) {
+    return factor(load(q, {i[2], i[0], r[0]})) * factor(load(keys, {i[0], i[1], r[0], i[3]}));
+  });
+  if (f.mask == Mask::causal) {
+    scores = b.compute("masked", f32, {f.heads, parts, f.m, n}, [&](Axes i) {
+      return select(i[1] * Expr(n) + i[3] <= i[2], load(scores, {i[0], i[1], i[2], i[3]}), constant(f32, -INFINITY));
+    });
+  }
+  Buffer top = b.reduce("top", f32, {f.heads, parts, f.m}, {n}, Reducer::max,
+                        [&](Axes i, Axes r) { return load(scores, {i[0], i[1], i[2], r[0]}); });
+  Buffer bounded = b.compute("bounded", f32, {f.heads, parts, f.m},
+                             [&](Axes i) { return max(load(top, {i[0], i[1], i[2]}), constant(f32, -1e38)); });
+  Buffer power = b.compute("power", f32, {f.heads, parts, f.m, n}, [&](Axes i) {
+    return call(Intrinsic::exp, {load(scores, {i[0], i[1], i[2], i[3]}) - load(bounded, {i[0], i[1], i[2]})});
+  });
+  Buffer mixed = b.reduce("mixed", f32, {f.heads, parts, f.m, f.e}, {n}, Reducer::sum, [&](Axes i, Axes r) {
+    return factor(load(power, {i[0], i[1], i[2], r[0]})) * factor(load(values, {i[0], i[1], r[0], i[3]}));
+  });
+  Buffer sum = b.reduce("sum", f32, {f.heads, parts, f.m}, {n}, Reducer::sum,
+                        [&](Axes i, Axes r) { return load(power, {i[0], i[1], i[2], r[0]}); });
+  Buffer y = b.compute("y", f32, {f.m, f.heads, f.e}, [&](Axes i) {
+    Expr most = load(bounded, {i[1], 0, i[0]}), above = constant(f32, 0), below = above;
+    for (int64_t p = 1; p < parts; ++p)
+      most = max(most, load(bounded, {i[1], Expr(p), i[0]}));
+    for (int64_t p = 0; p < parts; ++p) {
+      const Expr share = call(Intrinsic::exp, {load(bounded, {i[1], Expr(p), i[0]}) - most});
+      above = above + share * load(mixed, {i[1], Expr(p), i[0], i[2]});
+      below = below + share * load(sum, {i[1], Expr(p), i[0]});
+    }
+    return above / below;
+  });
+  return b.finish({y});
+}
+
 // Statements at the top of a lowered function, and buffers that its launches hand over.
 int launches_of(const Func& f) {
   int count = 0;
@@ -91,11 +138,28 @@ int launches_of(const Func& f) {
   return count;
 }
 
+// Names of intermediates in the device's memory, and how many elements they have.
+std::map<std::string, int64_t> global_intermediates(const Func& f) {
+  std::map<std::string, int64_t> found;
+  for_each_stmt(f.body, [&](const Stmt& s) {
+    const auto* a = s.as<Allocate>();
+    if (a == nullptr || a->buffer.scope() != Scope::global) return;
+    int64_t elements = 1;
+    for (const Expr& e : a->buffer.shape()) {
+      int64_t extent = 0;
+      EXPECT_TRUE(as_int(e, &extent)) << a->buffer.name();
+      elements *= extent;
+    }
+    found[a->buffer.name()] = elements;
+  });
+  return found;
+}
+
 constexpr uint64_t kTiles = 4;
 
-void check(const Form& form, bool is_on_tensor_cores) {
+void check(const Form& form, bool is_on_tensor_cores, int64_t parts = 1) {
   const Target target = gpu_target("sm_80");
-  Func f = merge_axes(attention(form));
+  Func f = merge_axes(parts == 1 ? attention(form) : attention_in_parts(form, parts));
   std::set<std::string> traces;
   for (uint64_t seed = 0; seed < kTiles; ++seed) {
     TileDecider decide(seed);
@@ -103,12 +167,17 @@ void check(const Form& form, bool is_on_tensor_cores) {
     tuner::Draft draft{Schedule(f), seed == 0 ? static_cast<tuner::Decider&>(preferred) : decide, target};
     tuner::inline_for_grid(draft);
     ASSERT_TRUE(tuner::schedule_grid_chain(draft)) << to_text(f);
+    if (parts > 1) tuner::schedule_grid_rest(draft);
     if (!traces.insert(to_text(draft.schedule.trace())).second) continue;
     SCOPED_TRACE(to_text(draft.schedule.trace()));
     Func lowered;
     lower_and_compare(f, draft.schedule, target, lowered);
-    EXPECT_EQ(launches_of(lowered), 1) << to_text(lowered);
-    EXPECT_EQ(to_text(lowered).find(" global {"), std::string::npos) << "scores in global memory";
+    EXPECT_EQ(launches_of(lowered), parts == 1 ? 1 : 2) << to_text(lowered);
+    // Results of parts, and what is about their rows as a whole: no scores.
+    for (const auto& [name, elements] : global_intermediates(lowered)) {
+      EXPECT_GT(parts, 1) << name;
+      EXPECT_LE(elements, form.heads * parts * form.m * form.e) << name;
+    }
     EXPECT_EQ(count_calls(lowered, IntrinsicClass::mma) > 0, is_on_tensor_cores) << to_text(lowered);
     if (::testing::Test::HasFailure()) return;
   }
@@ -142,6 +211,29 @@ INSTANTIATE_TEST_SUITE_P(Forms, GridChains,
                                            Form{1, 37, 37, 128, 64, Mask::kept},
                                            Form{2, 19, 19, 16, 16, Mask::causal, f32, true}),
                          ::testing::PrintToStringParamName());
+
+struct PartsForm : Form {
+  int64_t parts;
+};
+
+void PrintTo(const PartsForm& f, std::ostream* out) {
+  *out << "p" << f.parts << "_";
+  PrintTo(static_cast<const Form&>(f), out);
+}
+
+class GridChainsInParts : public ::testing::TestWithParam<PartsForm> {};
+
+TEST_P(GridChainsInParts, AreALaunchAndWhatPutsThemTogether) {
+  check(GetParam(), GetParam().factor != f32, GetParam().parts);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Forms, GridChainsInParts,
+    ::testing::Values(PartsForm{{2, 16, 64, 16, 16, Mask::none, ElementType::f16}, 2},
+                      PartsForm{{1, 35, 105, 32, 32, Mask::causal, ElementType::bf16}, 3},
+                      PartsForm{{3, 33, 96, 64, 64, Mask::none, ElementType::f16}, 4},
+                      PartsForm{{2, 16, 64, 16, 16}, 2}, PartsForm{{1, 21, 60, 16, 32, Mask::causal}, 3}),
+    ::testing::PrintToStringParamName());
 
 // Long rows, in any tile: what a block shares is within the limits of the GPU.
 TEST(GridChainsOfLongRows, FitIntoSharedMemory) {

@@ -1,0 +1,84 @@
+// Attention of a GPU with many keys, in parts:
+//
+//   y = mcc.Attention(q, k, v, ..)    becomes    y = mcc.Attention(q, k, v, ..) {parts = P}
+//
+// A block of threads keeps the scores of a tile of rows in shared memory (tuner/rule_grid_chain.cpp). With fewer keys to a part it
+// has room for more rows, which share what it fetches of keys and values; rows too long for the smallest tile get one at all; and
+// where there are few rows, more blocks have work. What it takes: the parts' results go through memory, and a launch more.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "graph/ops/common.h"
+#include "graph/passes/passes.h"
+
+namespace mcc::graph {
+namespace {
+
+using tensor::Gpu;
+
+constexpr int64_t kMostParts = 16, kFewestKeys = 128;
+constexpr int64_t kFewestRows = 16, kMostRows = 128;  // of a tile
+
+struct AttentionSizes {
+  int64_t batch = 1, m, n, d, e;
+  int64_t bytes;    // of an element of an operand
+  bool is_by_cores;  // CUDA cores multiply, not tensor cores
+};
+
+// What a tile of rows takes of shared memory: scores; queries; parts of keys, values and exponentials.
+int64_t shared_bytes(const AttentionSizes& a, int64_t rows, int64_t keys) {
+  constexpr int64_t row = 32;  // of the padding
+  const int64_t scores = rows * 4 * (keys + row);
+  return scores + rows * (a.d * a.bytes + row) + 96 * (std::max(a.d, a.e) * a.bytes + row) + rows * (64 * a.bytes + row);
+}
+
+// Microseconds with tiles of so many rows.
+double time_of(const AttentionSizes& a, int64_t parts, int64_t rows, const Gpu& gpu) {
+  // Of a score, by threads: maximum, two exponentials, their conversion; on CUDA cores the products, too.
+  const double work = 32 + (a.is_by_cores ? static_cast<double>(a.d + a.e) : 0);
+  constexpr double kLanes = 128, kCacheBytes = 24;  // of a multiprocessor, in a cycle
+  const int64_t tiles = (a.m + rows - 1) / rows, blocks = a.batch * parts * tiles, keys = a.n / parts;
+  const double rounds = std::ceil(static_cast<double>(blocks) / gpu.multiprocessors);
+  const double issue = rounds * static_cast<double>(rows * keys) * work / kLanes;
+  const double fetched = static_cast<double>(a.batch * tiles * a.n * (a.d + a.e) * a.bytes);
+  const double of_parts = parts > 1 ? 2 * 4 * static_cast<double>(a.batch * parts * a.m * a.e) : 0;
+  const double rate = kCacheBytes * gpu.multiprocessors;
+  const double cycles = std::max(issue, fetched / rate) + of_parts / rate;
+  return cycles / (gpu.ghz * 1e3) + (parts > 1 ? gpu.launch_us : 0);
+}
+
+// The parts that are expected to be fastest; 1 where no number of parts gives rows that fit.
+int64_t best_parts(const AttentionSizes& a, const Gpu& gpu) {
+  int64_t best = 1;
+  double least = std::numeric_limits<double>::infinity();
+  for (int64_t parts = 1; parts <= kMostParts; ++parts) {
+    if (a.n % parts != 0 || (parts > 1 && a.n / parts < kFewestKeys)) continue;
+    for (int64_t rows = kFewestRows; rows <= kMostRows && rows < a.m + kFewestRows; rows *= 2) {
+      if (shared_bytes(a, rows, a.n / parts) > gpu.shared_per_block_max) break;
+      const double time = time_of(a, parts, rows, gpu);
+      if (time < least) {
+        least = time;
+        best = parts;
+      }
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+void divide_attention(Graph& graph, const tensor::Target& target) {
+  if (target.kind != tensor::TargetKind::cuda) return;
+  for (Node& node : graph.nodes) {
+    if (node.dead || node.op->name != "Attention" || node.op->domain != "mcc") continue;
+    const std::vector<int64_t> extents = node.attributes.integers("extents");
+    const ElementType factor = graph.value(node.inputs[0]).type.element;
+    AttentionSizes a{1, extents[0], extents[1], extents[2], extents[3], byte_size(factor), factor == ElementType::f32};
+    for (int64_t extent : node.attributes.integers("batch"))
+      a.batch *= extent;
+    if (const int64_t parts = best_parts(a, target.gpu); parts > 1) node.attributes.set("parts", parts);
+  }
+}
+
+}  // namespace mcc::graph
