@@ -75,9 +75,9 @@ double score(const Tile& t, const ProductChain& c, const Gpu& gpu) {
   };
   const double first = product(t.columns, t.panel(), round_up64(n, t.panel()), d, t.depth_1);
   const double second = product(columns_2, t.width(c), t.width(c), n, t.depth_2);
-  constexpr double kRowWork = 24;  // of a score: its maximum, two exponentials
+  const double row_work = bytes == 2 ? 14 : 24;  // of a score: its maximum, two exponentials
   const double idle = static_cast<double>(std::max<int64_t>(t.warps() * kWarpRows / t.block_i(), 1));
-  const double rows = at_once * static_cast<double>(t.block_i() * n) * kRowWork / 128 * idle / busy;
+  const double rows = at_once * static_cast<double>(t.block_i() * n) * row_work / 128 * idle / busy;
   const double rounds = std::ceil(blocks / (gpu.multiprocessors * at_once));
   return rounds * (first + second + rows);
 }

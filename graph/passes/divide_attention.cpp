@@ -36,7 +36,7 @@ int64_t shared_bytes(const AttentionSizes& a, int64_t rows, int64_t keys) {
 // Microseconds with tiles of so many rows.
 double time_of(const AttentionSizes& a, int64_t parts, int64_t rows, const Gpu& gpu) {
   // Of a score, by threads: maximum, two exponentials, their conversion; on CUDA cores the products, too.
-  const double work = 32 + (a.is_by_cores ? static_cast<double>(a.d + a.e) : 0);
+  const double work = (a.bytes == 2 ? 24 : 32) + (a.is_by_cores ? static_cast<double>(a.d + a.e) : 0);
   constexpr double kLanes = 128, kCacheBytes = 24;  // of a multiprocessor, in a cycle
   const int64_t tiles = (a.m + rows - 1) / rows, blocks = a.batch * parts * tiles, keys = a.n / parts;
   const double rounds = std::ceil(static_cast<double>(blocks) / gpu.multiprocessors);
