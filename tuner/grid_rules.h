@@ -45,6 +45,9 @@ bool schedule_grid_chain(Draft& draft);
 // Blocks that follow each other, reductions along rows and maps of these: rows by blocks, their elements by threads.
 bool schedule_grid_rows(Draft& draft, const std::vector<std::string>& blocks);
 
+// The same along an axis between whose elements other results lie: lines by threads, their elements one after the other.
+bool schedule_grid_lines(Draft& draft, const std::vector<std::string>& blocks);
+
 // A sum over what lies far apart, of which there are few: results that are neighbours by the threads of a warp, each sum by several.
 bool schedule_grid_columns(Draft& draft, const std::string& block);
 

@@ -404,7 +404,7 @@ void apply_grid_rules(Draft& draft) {
 void schedule_grid_rest(Draft& draft) {
   Schedule& s = draft.schedule;
   for (const std::vector<std::string>& run : free_runs(s))
-    schedule_grid_rows(draft, run);
+    if (!schedule_grid_rows(draft, run)) schedule_grid_lines(draft, run);
   for (const std::vector<std::string>& run : free_runs(s)) {
     for (const std::string& block : run) {
       if (!schedule_grid_columns(draft, block) && !schedule_grid_windows(draft, block)) schedule_grid_transposition(draft, block);
