@@ -228,7 +228,8 @@ class Report {
     std::vector<double> known, times;
     for (size_t i = 0; i < scores.size(); ++i) {
       const tuner::Measurement& m = t.entries[i]->trial.measurement;
-      if (!std::isfinite(scores[i]) || (m.ok() && m.is_censored)) continue;
+      if (!std::isfinite(scores[i])) continue;
+      // Of one that was stopped early the time that it had taken by then: how many there are depends on what else the machine did.
       known.push_back(scores[i]);
       times.push_back(m.ok() ? m.best_us() : std::numeric_limits<double>::infinity());
     }
