@@ -347,7 +347,9 @@ class Tuner {
     TaskReport& report = reports_[i];
     report.best_us = time(trials.back());
     for (const Trial& t : trials) {
-      if (tensor::to_text(t.candidate.trace) == defaults_[i] && std::isfinite(time(t))) report.default_us = time(t);
+      // Stopped early it takes at least this, in the conditions in which the winner was measured.
+      const bool is_default = tensor::to_text(t.candidate.trace) == defaults_[i];
+      if (is_default && t.measurement.ok() && std::isfinite(t.measurement.best_us())) report.default_us = t.measurement.best_us();
     }
     scheduler_.settle(i, report.best_us);
     return done();
