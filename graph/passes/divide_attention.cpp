@@ -48,8 +48,9 @@ double time_of(const AttentionSizes& a, int64_t parts, int64_t rows, const Gpu& 
   return cycles / (gpu.ghz * 1e3) + (parts > 1 ? gpu.launch_us : 0);
 }
 
-// The parts that are expected to be fastest; 1 where no number of parts gives rows that fit.
+// The parts that are expected to be fastest; 1 where no number of parts gives rows that fit, or tensor cores have no whole tile.
 int64_t best_parts(const AttentionSizes& a, const Gpu& gpu) {
+  if (!a.is_by_cores && a.m < kFewestRows) return 1;
   int64_t best = 1;
   double least = std::numeric_limits<double>::infinity();
   for (int64_t parts = 1; parts <= kMostParts; ++parts) {

@@ -99,6 +99,7 @@ constexpr Pass kPasses[] = {
     {"divide_attention",
      [](Graph& g, const Setting& s) {
        fuse_attention(g);
+       lower_precision(g, s.precision);
        divide_attention(g, s.target);
      }},
     {"use_winograd", [](Graph& g, const Setting& s) { use_winograd(g, s.target); }},
