@@ -52,7 +52,8 @@ double score(const Tile& t, const ProductChain& c, const Gpu& gpu) {
   const int64_t columns_2 = t.width(c) / (8 * t.warps_j), columns = std::max(t.columns, columns_2);
   const int64_t registers = 4 * t.rows * columns + 4 * t.rows + 2 * columns + 56;
   const int64_t shared = shared_bytes(t, c);
-  if (shared > gpu.shared_per_block_max || registers > gpu.registers_per_thread) return INFINITY;
+  constexpr int64_t kBeside = 32;  // registers of addresses, where sums take most of them: less than that spills
+  if (shared > gpu.shared_per_block_max || registers + kBeside > gpu.registers_per_thread) return INFINITY;
   const int64_t resident = std::min(
       {gpu.threads_per_multiprocessor / threads, gpu.registers_per_multiprocessor / (registers * threads),
        gpu.shared_per_multiprocessor / (shared + 1024), int64_t{gpu.blocks_per_multiprocessor}});
