@@ -22,11 +22,12 @@ std::optional<ProductChain> as_chain(const Schedule& s) {
   if (products.size() != 2) return std::nullopt;
   c.first = *as_product(s, products[0]);
   c.second = *as_product(s, products[1]);
+  const BlockInfo first = *analyze(s, products[0]), second = *analyze(s, products[1]);
   // Parts of the columns that have rows of their own: an axis of the first product's right operand alone.
   for (size_t n : c.second.g.axes) {
     auto part = std::find(c.first.j.axes.begin(), c.first.j.axes.end(), n);
     if (part == c.first.j.axes.end()) continue;
-    const int64_t parts = analyze(s, products[0])->axes[n].extent;
+    const int64_t parts = first.axes[n].extent;
     c.first.j.axes.erase(part);
     c.first.j.extent /= parts;
     c.first.g.axes.push_back(n);
@@ -36,7 +37,6 @@ std::optional<ProductChain> as_chain(const Schedule& s) {
   if (c.first.g.axes != c.second.g.axes || c.first.i.axes != c.second.i.axes || c.first.j.axes.size() != 1 ||
       c.second.k.axes.size() != 1 || c.first.j.extent != c.second.k.extent || c.first.g.extent > 65535)
     return std::nullopt;
-  const BlockInfo first = *analyze(s, products[0]), second = *analyze(s, products[1]);
   const size_t shared = c.first.g.axes.size() + c.first.i.axes.size();
   // The axes of rows lead, in both.
   for (size_t n = 0; n < shared; ++n) {

@@ -7,6 +7,7 @@
 #include "schedules/run_func.h"
 #include "tensor/build.h"
 #include "tensor/intrinsics.h"
+#include "tensor/grid.h"
 #include "tensor/passes/merge_axes.h"
 #include "tensor/visit.h"
 #include "tuner/grid_rules.h"
@@ -83,6 +84,16 @@ int count_calls(const tensor::Func& f, const Predicate& is_counted) {
 
 inline int count_calls(const tensor::Func& f, tensor::IntrinsicClass of) {
   return count_calls(f, [&](tensor::Intrinsic i) { return class_of(i) == of; });
+}
+
+// Launches of a lowered function.
+inline int launches_of(const tensor::Func& f) {
+  int count = 0;
+  tensor::for_each_stmt(f.body, [&](const tensor::Stmt& s) {
+    const auto* loop = s.as<tensor::For>();
+    count += loop && tensor::grid_axis(*loop) == tensor::GridAxis::block_x;
+  });
+  return count;
 }
 
 // Schedules the product of matrices in tiles of these seeds by a rule that must take it, each compared with the function;

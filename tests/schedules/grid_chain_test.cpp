@@ -4,7 +4,6 @@
 #include <map>
 
 #include "schedules/grid_cases.h"
-#include "tensor/grid.h"
 #include "tuner/default_schedule.h"
 
 namespace mcc::test {
@@ -126,16 +125,6 @@ Func attention_in_parts(const Form& f, int64_t parts) {
     return above / below;
   });
   return b.finish({y});
-}
-
-// Statements at the top of a lowered function, and buffers that its launches hand over.
-int launches_of(const Func& f) {
-  int count = 0;
-  for_each_stmt(f.body, [&](const Stmt& s) {
-    const auto* loop = s.as<For>();
-    count += loop && grid_axis(*loop) == GridAxis::block_x;
-  });
-  return count;
 }
 
 // Names of intermediates in the device's memory, and how many elements they have.

@@ -4,7 +4,6 @@
 #include "graph/graph_text.h"
 #include "graph/passes/fuse.h"
 #include "schedules/grid_cases.h"
-#include "tensor/grid.h"
 
 namespace mcc::test {
 namespace {
@@ -36,12 +35,7 @@ TEST_P(GridLines, AreOneLaunchInAnyBlocks) {
     SCOPED_TRACE(to_text(f) + to_text(draft.schedule.trace()));
     Func lowered;
     ASSERT_NO_FATAL_FAILURE(lower_and_compare(f, draft.schedule, target, lowered));
-    int launches = 0;
-    for_each_stmt(lowered.body, [&](const Stmt& s) {
-      const auto* loop = s.as<For>();
-      launches += loop && grid_axis(*loop) == GridAxis::block_x;
-    });
-    EXPECT_EQ(launches, 1) << to_text(lowered);
+    EXPECT_EQ(launches_of(lowered), 1) << to_text(lowered);
     EXPECT_EQ(count_calls(lowered, IntrinsicClass::barrier), 0) << to_text(lowered);
   }
   EXPECT_GE(traces.size(), 2u);

@@ -125,10 +125,10 @@ class Report(Page):
         # The measures again, from the scores and times that the plots show.
         task = next(t for t in data["tasks"] if t["quality"] and not any(r["error"] != "none" for r in t["trials"]))
         points = [(r["predicted"], r["us"]) for r in task["trials"]]
-        if task["quality"]["count"] == len(points):
-            pairs = [(a, b) for i, a in enumerate(points) for b in points[i + 1:] if a[1] != b[1]]
-            right = sum(0.5 if a[0] == b[0] else (a[0] > b[0]) == (a[1] < b[1]) for a, b in pairs)
-            self.assertAlmostEqual(task["quality"]["pairwise"], right / len(pairs))
+        self.assertEqual(task["quality"]["count"], len(points))
+        pairs = [(a, b) for i, a in enumerate(points) for b in points[i + 1:] if a[1] != b[1]]
+        right = sum(0.5 if a[0] == b[0] else (a[0] > b[0]) == (a[1] < b[1]) for a, b in pairs)
+        self.assertAlmostEqual(task["quality"]["pairwise"], right / len(pairs))
         done = subprocess.run([MCC, "log", "report", "log.json", "--json", "--cost-model", "magic"], capture_output=True, text=True, cwd=self.folder)
         self.assertEqual(done.returncode, 2)
 
