@@ -41,6 +41,8 @@ enum class LayoutRole : uint8_t {
   global_mean,  // over all spatial axes
   mean,         // over axes that are named, ReduceMean
   concat,       // along "axis"
+  slice,        // a box, by constant inputs 1 to 4
+  split,        // along "axis"
   resize,       // of spatial axes, by factors or to sizes in constant inputs
   recurrent,    // weights [directions, rows, columns] in inputs 1 and 2, packed in panels of rows
 };

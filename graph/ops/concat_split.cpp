@@ -153,6 +153,7 @@ OpDef split_op() {
   OpDef op;
   op.name = "Split";
   op.axis_use = AxisUse::one;
+  op.layout = LayoutRole::split;
   op.fusion = FusionClass::injective;
   op.infer = infer_split;
   op.compute = compute_split;

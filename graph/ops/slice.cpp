@@ -98,6 +98,7 @@ std::span<const OpDef> slice_ops() {
   static const OpDef op = [] {
     OpDef slice;
     slice.name = "Slice";
+    slice.layout = LayoutRole::slice;
     slice.fusion = FusionClass::injective;
     slice.infer = infer_slice;
     slice.compute = compute_slice;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/ops/common.h"
+#include "graph/passes/box.h"
 #include "graph/passes/convolution_cost.h"
 #include "graph/passes/grid_convolution_cost.h"
 #include "graph/passes/layout_forms.h"
@@ -72,6 +73,9 @@ class ApplyLayouts {
         return follow_reduce_mean(id);
       case LayoutRole::concat:
         return follow_concat(id);
+      case LayoutRole::slice:
+      case LayoutRole::split:
+        return follow_parts(id);
       case LayoutRole::resize:
         return follow_resize(id);
       case LayoutRole::matmul:
@@ -353,6 +357,54 @@ class ApplyLayouts {
     if (of_channels) result.channels = channels;
     forms_.set_result(id, result);
     return true;
+  }
+
+  // Slice and Split. Blocks stay whole; only a part that reaches to the last channel may end inside of one.
+  bool follow_parts(NodeId id) {
+    const Node node = g_.node(id);
+    const ValueId x = node.inputs[0];
+    if (!is_laid_out(x)) return false;
+    std::vector<std::pair<size_t, LaidOut>> parts;  // by the number of the output
+    for (size_t k = 0; k < node.outputs.size(); ++k) {
+      if (node.outputs[k] == kNoValue) continue;
+      std::optional<LaidOut> part = laid_out_part(x, node.outputs[k]);
+      if (!part) return false;
+      parts.emplace_back(k, *part);
+    }
+    for (const auto& [k, part] : parts)
+      forms_.set_result(id, part, k);
+    return true;
+  }
+
+  std::optional<LaidOut> laid_out_part(ValueId x, ValueId value) {
+    const std::optional<Box> box = box_of(g_, value);
+    if (!box) return std::nullopt;
+    LaidOut result = forms_.laid_out(x);
+    const bool in_blocks = result.layout == Layout::blocked;
+    const std::vector<int64_t> in = static_shape(shape(x)), out = static_shape(shape(value));
+    std::vector<int64_t> starts, ends, axes, steps;
+    for (size_t d = 0; d < in.size(); ++d) {
+      int64_t start = box->starts[d], step = box->steps[d], end = start + (out[d] - 1) * step + 1;
+      if (step < 1 || out[d] == 0) return std::nullopt;
+      if (out[d] == in[d]) continue;
+      if (d == 1 && in_blocks) {
+        if (step != 1 || start % lanes_ != 0 || (end % lanes_ != 0 && end != in[d])) return std::nullopt;
+        start /= lanes_;
+        end = (end + lanes_ - 1) / lanes_;
+      }
+      starts.push_back(start);
+      ends.push_back(end);
+      axes.push_back(static_cast<int64_t>(d == 1 && !in_blocks ? 4 : d >= 2 ? d + 4 - in.size() : d));
+      steps.push_back(step);
+    }
+    const std::string name = g_.value(value).name;
+    auto ints = [&](const char* what, const std::vector<int64_t>& values) {
+      return g_.add_constant(name + what, Constant::ints(values));
+    };
+    result.value = emit(g_, "", "Slice", name,
+                        {result.value, ints(".starts", starts), ints(".ends", ends), ints(".axes", axes), ints(".steps", steps)});
+    result.channels = out[1];
+    return result;
   }
 
   // Elementwise operators: as soon as one full-size operand is laid out, the others follow.

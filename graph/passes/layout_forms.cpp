@@ -28,9 +28,9 @@ LaidOut LayoutForms::lead(const Node& node) {
   return first;
 }
 
-void LayoutForms::set_result(NodeId id, const LaidOut& result) {
+void LayoutForms::set_result(NodeId id, const LaidOut& result, size_t output) {
   Node& node = g_.node(id);
-  laid_out_[node.outputs[0]] = result;
+  laid_out_[node.outputs[output]] = result;
   NodeId maker = g_.value(result.value).producer;
   g_.node(maker).name = node.name;
   for (const std::string& origin : node.origins)

@@ -33,8 +33,8 @@ class LayoutForms {
   // The layout in which a node follows its operands: that of the first one which has one. All that have one are from now
   // on of one region. Without a value where none has one.
   LaidOut lead(const Node& node);
-  // The node's result is from now on this value.
-  void set_result(NodeId id, const LaidOut& result);
+  // The node's result, of several that one, is from now on this value.
+  void set_result(NodeId id, const LaidOut& result, size_t output = 0);
 
   // The plain form; made once, when first asked for. It takes the value's own id, so that users need no change.
   ValueId plain(ValueId v);

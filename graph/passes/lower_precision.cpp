@@ -2,9 +2,9 @@
 //
 //   y = MatMul(Transpose(x), w)        becomes        y = MatMul(Transpose(Narrow(x)), Narrow(w)), which sums in f32 and gives f32
 //
-// A conversion moves up through operators that only move elements or choose among them, as long as nobody else reads what they
-// move; so it joins the kernel that computes the value. Elementwise operators that read a value which has a narrow copy of 16 bits read that copy: the
-// value itself then never goes to memory.
+// A conversion moves up through operators that only move elements or choose among them, as long as all who read what they move
+// can do with it narrow; so it joins the kernel that computes the value. Elementwise operators that read a value which has a
+// narrow copy of 16 bits read that copy: the value itself then never goes to memory.
 #include <algorithm>
 #include <map>
 
@@ -63,56 +63,85 @@ class LowerPrecision {
     return operands;
   }
 
-  // Every element of the result is one of input 0's, and the same one after a conversion, which keeps their order.
-  static bool only_moves(const Node& n) {
-    const bool moves = n.op->is_view || n.op->name == "Transpose" || n.op->name == "MaxPool";
-    return moves && n.op->domain.empty() && n.outputs.size() == 1;
+  // Every element of the results is one of the inputs', and the same one after a conversion, which keeps their order. How many of
+  // the inputs, from the first on, hold such elements; 0 for other operators.
+  static size_t moved_inputs(const Node& n) {
+    if (!n.op->domain.empty()) return 0;
+    if (n.op->name == "Concat") return n.inputs.size();
+    const bool chooses = n.op->name == "MaxPool" && n.outputs.size() == 1;
+    const bool is_nearest = n.op->name == "Resize" && n.attributes.text("mode", "nearest") == "nearest" &&
+                            n.attributes.text("coordinate_transformation_mode", "") != "tf_crop_and_resize";
+    const bool moves = n.op->is_view || n.op->name == "Transpose" || n.op->name == "Slice" || n.op->name == "Split";
+    return moves || chooses || is_nearest ? 1 : 0;
   }
 
-  // Whether all who read the value want it narrow.
-  bool is_wanted_narrow(ValueId v) const {
-    if (g_.is_output(v) || users_[static_cast<size_t>(v)].empty()) return false;
+  // Whether the mover's results are all wanted narrow, as far as anyone reads them.
+  bool is_moved_narrow(const Node& n) {
+    return std::all_of(n.outputs.begin(), n.outputs.end(), [&](ValueId out) {
+      const bool is_read = out != kNoValue && (g_.is_output(out) || !users_[static_cast<size_t>(out)].empty());
+      return !is_read || is_wanted_narrow(out);
+    });
+  }
+
+  // Whether somebody who reads the value wants it narrow, and all others can read it so.
+  bool is_wanted_narrow(ValueId v) {
+    if (g_.is_output(v)) return false;
+    auto known = wanted_.find(v);
+    if (known != wanted_.end()) return known->second;
+    bool any = false, all = true;
     for (NodeId user : users_[static_cast<size_t>(v)]) {
       const Node& n = g_.node(user);
+      const size_t moved = moved_inputs(n);
       for (size_t i = 0; i < n.inputs.size(); ++i) {
         if (n.inputs[i] != v) continue;
         const bool is_operand = is_narrow_.count({user, static_cast<int>(i)}) != 0;
-        const bool is_moved = i == 0 && only_moves(n) && is_wanted_narrow(n.outputs[0]);
-        if (!is_operand && !is_moved) return false;
+        const bool is_narrow = is_operand || (i < moved && is_moved_narrow(n));
+        any |= is_narrow;
+        all &= is_narrow || reads_copies(n);
       }
     }
-    return true;
+    return wanted_[v] = any && all;
+  }
+
+  // Whether it reads a narrow copy of an operand where there is one.
+  bool reads_copies(const Node& n) const {
+    return bit_width(type_) < 32 && !n.dead && n.op->fusion == FusionClass::elementwise;
   }
 
   ValueId narrowed(ValueId v) {
     auto it = narrow_.find(v);
     if (it != narrow_.end()) return it->second;
     const NodeId producer = g_.value(v).producer;
-    ValueId out = kNoValue;
-    if (producer >= 0 && only_moves(g_.node(producer)) && is_wanted_narrow(v)) {
-      const Node mover = g_.node(producer);
-      std::vector<ValueId> inputs = mover.inputs;
-      inputs[0] = narrowed(inputs[0]);
-      out = emit(g_, mover.op->domain, mover.op->name, mover.name, inputs, mover.attributes);
-      g_.node(g_.value(out).producer).origins = mover.origins;
-    } else {
-      Attributes to;
-      to.set("to", std::string(mcc::to_text(type_)));
-      out = emit(g_, "mcc", "Narrow", producer >= 0 ? g_.node(producer).name : g_.value(v).name, {v}, to);
-      copies_[v] = out;
+    if (producer >= 0 && moved_inputs(g_.node(producer)) > 0 && is_moved_narrow(g_.node(producer))) {
+      move(g_.node(producer));
+      return narrow_.at(v);
     }
-    narrow_[v] = out;
-    return out;
+    Attributes to;
+    to.set("to", std::string(mcc::to_text(type_)));
+    const std::string name = producer >= 0 ? g_.node(producer).name : g_.value(v).name;
+    return narrow_[v] = emit(g_, "mcc", "Narrow", name, {v}, to);
+  }
+
+  // The same operator, of the narrow forms of what it moves.
+  void move(const Node mover) {
+    std::vector<ValueId> inputs = mover.inputs;
+    for (size_t i = 0; i < moved_inputs(mover); ++i)
+      inputs[i] = narrowed(inputs[i]);
+    const ValueId first = emit(g_, mover.op->domain, mover.op->name, mover.name, inputs, mover.attributes,
+                               static_cast<int>(mover.outputs.size()));
+    Node& moved = g_.node(g_.value(first).producer);
+    moved.origins = mover.origins;
+    for (size_t i = 0; i < mover.outputs.size(); ++i) {
+      if (mover.outputs[i] != kNoValue) narrow_[mover.outputs[i]] = moved.outputs[i];
+    }
   }
 
   void read_copies(size_t count) {
-    for (const auto& [value, copy] : copies_) {
+    for (const auto& [value, copy] : narrow_) {
       if (g_.value(value).producer < 0 || g_.is_output(value)) continue;
       ValueId wide = kNoValue;
       for (NodeId user : users_[static_cast<size_t>(value)]) {
-        if (static_cast<size_t>(user) >= count || g_.node(user).dead ||
-            g_.node(user).op->fusion != FusionClass::elementwise)
-          continue;
+        if (static_cast<size_t>(user) >= count || !reads_copies(g_.node(user))) continue;
         if (wide == kNoValue) {
           Attributes to;
           to.set("to", std::string(mcc::to_text(ElementType::f32)));
@@ -127,7 +156,8 @@ class LowerPrecision {
   const ElementType type_;
   const std::vector<std::vector<NodeId>> users_;
   std::map<std::pair<NodeId, int>, bool> is_narrow_;  // inputs of contractions
-  std::map<ValueId, ValueId> narrow_, copies_;        // of each value; those made by a conversion
+  std::map<ValueId, bool> wanted_;
+  std::map<ValueId, ValueId> narrow_;  // of each value that is read narrow
 };
 
 }  // namespace

@@ -38,6 +38,8 @@ class PackProduct {
       case LayoutRole::global_mean:
       case LayoutRole::mean:
       case LayoutRole::concat:
+      case LayoutRole::slice:
+      case LayoutRole::split:
       case LayoutRole::resize:
       case LayoutRole::none:
         return;

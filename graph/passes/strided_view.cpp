@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "graph/passes/box.h"
 #include "graph/passes/rewrite.h"
 
 namespace mcc::graph {
@@ -98,8 +99,7 @@ class Follow {
     }
     if (scales_ && (is_op(node, "Mul") || is_op(node, "Div"))) return through_scale(node);
     if (is_op(node, "Transpose")) return through(node, [&](Coordinates& c) { return transpose(node, c); });
-    if (is_op(node, "Split")) return through(node, [&](Coordinates& c) { return split(node, c); });
-    if (is_op(node, "Slice")) return through(node, [&](Coordinates& c) { return slice(node, c); });
+    if (is_op(node, "Split") || is_op(node, "Slice")) return through(node, [&](Coordinates& c) { return part(c); });
     if (is_op(node, "Gather")) return through(node, [&](Coordinates& c) { return pick(node, c); });
     if (is_op(node, "Expand")) return through(node, [&](Coordinates& c) { return expand(node, c); });
     return false;
@@ -150,38 +150,20 @@ class Follow {
     return static_cast<size_t>(axis < 0 ? axis + rank : axis);
   }
 
-  bool split(const Node& node, Coordinates& c) const {
-    size_t axis = axis_of(node, node.inputs[0]);
-    for (ValueId out : node.outputs) {
-      if (out == view_.source) return true;
-      if (out == kNoValue) return false;
-      c.at[axis] += dims(out)[axis];
-    }
-    return false;
+  bool part(Coordinates& c) const {
+    const std::optional<Box> box = box_of(g_, view_.source);
+    if (!box || std::any_of(box->steps.begin(), box->steps.end(), [](int64_t step) { return step < 1; })) return false;
+    for_all(c, [&](Ints& digits, bool is_start) {
+      for (size_t d = 0; d < digits.size(); ++d)
+        digits[d] = digits[d] * box->steps[d] + (is_start ? box->starts[d] : 0);
+    });
+    return true;
   }
 
   std::optional<Ints> ints(const Node& node, size_t i) const {
     if (i >= node.inputs.size() || node.inputs[i] == kNoValue || !g_.value(node.inputs[i]).constant)
       return std::nullopt;
     return g_.value(node.inputs[i]).constant->to_ints();
-  }
-
-  bool slice(const Node& node, Coordinates& c) const {
-    auto starts = ints(node, 1), axes = ints(node, 3), steps = ints(node, 4);
-    bool defaults = node.inputs.size() < 5 || node.inputs[4] == kNoValue;
-    if (!starts || (!axes && node.inputs.size() > 3 && node.inputs[3] != kNoValue) || (!steps && !defaults))
-      return false;
-    Ints in = dims(node.inputs[0]);
-    auto rank = static_cast<int64_t>(in.size());
-    for (size_t k = 0; k < starts->size(); ++k) {
-      int64_t axis = axes ? (*axes)[k] : static_cast<int64_t>(k), step = steps ? (*steps)[k] : 1;
-      auto a = static_cast<size_t>(axis < 0 ? axis + rank : axis);
-      if (step < 1) return false;
-      int64_t start = (*starts)[k] < 0 ? (*starts)[k] + in[a] : (*starts)[k];
-      start = std::clamp<int64_t>(start, 0, in[a]);
-      for_all(c, [&](Ints& digits, bool is_start) { digits[a] = digits[a] * step + (is_start ? start : 0); });
-    }
-    return true;
   }
 
   // Gather of a single constant index.
