@@ -45,7 +45,8 @@ Diagnostic unknown_node(const std::vector<PlanNodeInfo>& nodes, const Arguments&
   names.resize(std::min(count, kShown));
   return {ErrorKind::usage, arguments.library,
           text("no kernel comes from a node '", arguments.node,
-               "': it is not in the model, or was computed while compiling, or only reshapes"),
+               "': it is not in the model, was computed while compiling, or only reshapes, cuts or joins what stays "
+               "where it lies"),
           text("nodes with kernels: ", join(names, ", "), count > kShown ? text(" and ", count - kShown, " more") : "")};
 }
 

@@ -57,14 +57,16 @@ class PlanBuilder {
       case Place::Kind::input:
         out.storage = MCC_STORAGE_input;
         out.index = static_cast<uint32_t>(place.index);
+        out.offset = place.offset;
         break;
       case Place::Kind::output:
         out.storage = MCC_STORAGE_output;
         out.index = static_cast<uint32_t>(place.index);
+        out.offset = place.offset;
         break;
       case Place::Kind::constant:
         out.storage = MCC_STORAGE_weights;
-        out.offset = weight(*g_.value(static_cast<ValueId>(place.index)).constant);
+        out.offset = weight(*g_.value(static_cast<ValueId>(place.index)).constant) + place.offset;
         break;
       case Place::Kind::none: MCC_UNREACHABLE("value ", source.name, " has no place");
     }
@@ -98,7 +100,7 @@ class PlanBuilder {
 
   void add_group(size_t index) {
     const graph::KernelGroup& group = groups_[index];
-    if (group.kind == graph::KernelGroup::Kind::view) return;
+    if (group.kind == graph::KernelGroup::Kind::view || group.kind == graph::KernelGroup::Kind::join) return;
     const Kernel& kernel = kernels_.kernels[static_cast<size_t>(kernels_.of_group[index])];
     PlanNode node;
     if (!kernel.device.empty()) node.kind = MCC_NODE_device;

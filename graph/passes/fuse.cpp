@@ -4,6 +4,7 @@
 #include <map>
 
 #include "graph/op.h"
+#include "graph/passes/aliases.h"
 #include "graph/passes/rewrite.h"
 
 namespace mcc::graph {
@@ -11,6 +12,13 @@ namespace {
 
 // What goes out of the model has memory of its own.
 bool is_view(const Graph& g, const Node& node) { return node.op->is_view && !g.is_output(node.outputs[0]); }
+
+// Whether the node's results are pieces of its operand.
+bool gives_pieces(const Graph& g, const Node& node) {
+  return std::all_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) {
+    return v == kNoValue || (!g.is_output(v) && piece_offset(g, v));
+  });
+}
 
 class Fuse {
  public:
@@ -29,6 +37,7 @@ class Fuse {
     std::vector<NodeId> nodes;
     NodeId anchor = -1;
     bool closed = false;  // nothing may join
+    bool is_view = false;
   };
 
   const Node& node(NodeId id) const { return g_.node(id); }
@@ -44,7 +53,8 @@ class Fuse {
     if (joined < 0) {
       joined = static_cast<int>(groups_.size());
       groups_.push_back({});
-      groups_.back().closed = !open;
+      groups_.back().is_view = is_view(g_, n) || gives_pieces(g_, n);
+      groups_.back().closed = !open || groups_.back().is_view;
     }
     Group& group = groups_[static_cast<size_t>(joined)];
     group.nodes.push_back(id);
@@ -207,7 +217,17 @@ class Fuse {
     std::vector<KernelGroup> result;
     for (int index : order)
       result.push_back(describe(groups_[static_cast<size_t>(index)], index));
+    find_joins(result);
     return result;
+  }
+
+  // Whose memory is whose is known only now.
+  void find_joins(std::vector<KernelGroup>& groups) const {
+    Aliases aliases(g_, groups);
+    for (KernelGroup& group : groups) {
+      const bool is_single = group.kind == KernelGroup::Kind::kernel && group.nodes.size() == 1;
+      if (is_single && aliases.add_join(group.nodes[0])) group.kind = KernelGroup::Kind::join;
+    }
   }
 
   KernelGroup describe(const Group& group, int index) {
@@ -215,7 +235,7 @@ class Fuse {
     out.nodes = group.nodes;
     out.anchor = group.anchor;
     const Node& first = node(group.nodes[0]);
-    if (is_view(g_, first)) out.kind = KernelGroup::Kind::view;
+    if (group.is_view && group.nodes.size() == 1) out.kind = KernelGroup::Kind::view;
     if (first.op->fusion == FusionClass::host) out.kind = KernelGroup::Kind::host;
     for (NodeId id : group.nodes) {
       const Node& n = node(id);

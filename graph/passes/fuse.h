@@ -6,9 +6,9 @@
 
 namespace mcc::graph {
 
-// A group of nodes that run as one kernel, or a single view, or a single host operator.
+// A group of nodes that run as one kernel, or a single view, a single join, or a single host operator.
 struct KernelGroup {
-  enum class Kind { kernel, view, host };
+  enum class Kind { kernel, view, join, host };
   Kind kind = Kind::kernel;
   std::vector<NodeId> nodes;  // in topological order
   std::vector<ValueId>
@@ -18,7 +18,8 @@ struct KernelGroup {
 };
 
 // Every live node is in exactly one group; groups are in an order in which they can run. Reshapes and the like (the same
-// elements in the same order) are views of their input: no kernel.
+// elements in the same order) are views of their input, and so are Slice and Split where their results are each one piece of it, unless
+// they join a kernel that computes their input. A Concat whose operands can be written where they lie in its result is a join: no kernel.
 //
 // Rules: elementwise nodes join the group that makes their input (epilogue: same shape as the tail of a contraction or
 // reduction); injective and elementwise nodes join among themselves; an injective producer with a single user joins a reduction

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/op.h"
+#include "graph/passes/aliases.h"
 
 namespace mcc::graph {
 namespace {
@@ -22,7 +23,7 @@ class PlanMemory {
  public:
   PlanMemory(const Graph& g, const std::vector<KernelGroup>& groups,
              const std::vector<std::vector<int64_t>>& workspace_bytes)
-      : g_(g), groups_(groups), workspace_bytes_(workspace_bytes), storage_of_(g.values.size(), -1) {}
+      : g_(g), groups_(groups), workspace_bytes_(workspace_bytes), aliases_(g, groups), storage_of_(g.values.size(), -1) {}
 
   MemoryPlan run() {
     plan_.places.resize(g_.values.size());
@@ -58,38 +59,29 @@ class PlanMemory {
     }
   }
 
-  // The value whose memory this one has, through views.
-  ValueId root(ValueId v) const {
-    for (;;) {
-      NodeId p = g_.value(v).producer;
-      if (p < 0 || !view_[static_cast<size_t>(p)]) return v;
-      v = g_.node(p).inputs[0];
-    }
-  }
+  // The value whose memory this one lies in.
+  ValueId owner(ValueId v) const { return aliases_.of(v).owner; }
 
   void find_last_uses() {
-    view_.assign(g_.nodes.size(), false);
-    for (const KernelGroup& group : groups_) {
-      if (group.kind == KernelGroup::Kind::view) view_[static_cast<size_t>(group.nodes[0])] = true;
-    }
     last_use_.assign(g_.values.size(), -1);
     for (size_t i = 0; i < groups_.size(); ++i) {
       for (ValueId v : groups_[i].inputs)
-        last_use_[static_cast<size_t>(root(v))] = static_cast<int>(i);
+        last_use_[static_cast<size_t>(owner(v))] = static_cast<int>(i);
     }
   }
 
   void visit(int index) {
     const KernelGroup& group = groups_[static_cast<size_t>(index)];
-    if (group.kind == KernelGroup::Kind::view) return;
+    if (group.kind == KernelGroup::Kind::view || group.kind == KernelGroup::Kind::join) return;
     for (ValueId v : group.outputs) {
-      if (place(v).kind != Place::Kind::none) continue;
-      int reused = in_place_storage(group, index, v);
-      if (reused < 0) reused = new_storage(bytes_of(v), index);
-      storage_of(v) = reused;
-      Storage& storage = storages_[static_cast<size_t>(reused)];
-      storage.last = std::max({storage.last, index, last_use_[static_cast<size_t>(v)]});
-      place(v).kind = Place::Kind::arena;
+      const ValueId whole = owner(v);
+      if (place(whole).kind != Place::Kind::none && place(whole).kind != Place::Kind::arena) continue;
+      int& storage = storage_of(whole);
+      if (storage < 0 && whole == v) storage = in_place_storage(group, index, v);
+      if (storage < 0) storage = new_storage(bytes_of(whole), index);
+      int& last = storages_[static_cast<size_t>(storage)].last;
+      last = std::max({last, index, last_use_[static_cast<size_t>(whole)]});
+      place(whole).kind = Place::Kind::arena;
     }
     for (int64_t bytes : workspace_bytes_[static_cast<size_t>(index)]) {
       plan_.workspaces[static_cast<size_t>(index)].push_back(new_storage(bytes, index));
@@ -105,12 +97,12 @@ class PlanMemory {
   int in_place_storage(const KernelGroup& group, int index, ValueId v) {
     if (group.outputs.size() != 1) return -1;
     for (ValueId input : group.inputs) {
-      ValueId owner = root(input);
-      int storage = storage_of(owner);
-      if (storage < 0 || last_use_[static_cast<size_t>(owner)] != index) continue;
-      if (storages_[static_cast<size_t>(storage)].last != index || bytes_of(input) != bytes_of(v)) continue;
-      bool only_reader = std::count_if(group.inputs.begin(), group.inputs.end(),
-                                       [&](ValueId other) { return root(other) == owner; }) == 1;
+      const ValueId whole = owner(input);
+      const int storage = storage_of(whole);
+      if (storage < 0 || last_use_[static_cast<size_t>(whole)] != index) continue;
+      if (storages_[static_cast<size_t>(storage)].last != index || bytes_of(whole) != bytes_of(v)) continue;
+      const bool only_reader = std::count_if(group.inputs.begin(), group.inputs.end(),
+                                             [&](ValueId other) { return owner(other) == whole; }) == 1;
       if (only_reader && is_pointwise(group, input, v)) return storage;
     }
     return -1;
@@ -175,18 +167,19 @@ class PlanMemory {
       for (int64_t& index : list)
         index = storages_[static_cast<size_t>(index)].offset;
     }
-    for (const KernelGroup& group : groups_) {
-      if (group.kind != KernelGroup::Kind::view) continue;
-      ValueId v = g_.node(group.nodes[0]).outputs[0];
-      place(v) = place(root(v));
+    for (size_t i = 0; i < g_.values.size(); ++i) {
+      const Aliases::Alias alias = aliases_.of(static_cast<ValueId>(i));
+      if (alias.owner == static_cast<ValueId>(i)) continue;
+      Place& p = plan_.places[i] = place(alias.owner);
+      (p.kind == Place::Kind::arena ? p.index : p.offset) += alias.offset;
     }
   }
 
   const Graph& g_;
   const std::vector<KernelGroup>& groups_;
   const std::vector<std::vector<int64_t>>& workspace_bytes_;
+  const Aliases aliases_;
   std::vector<int> storage_of_;
-  std::vector<bool> view_;
   std::vector<int> last_use_;
   std::vector<Storage> storages_;
   MemoryPlan plan_;

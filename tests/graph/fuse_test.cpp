@@ -23,7 +23,7 @@ std::string describe(const Graph& g, const std::vector<KernelGroup>& groups) {
       out.push_back(g.value(v).name);
     return join(out, ", ");
   };
-  static constexpr const char* kKinds[] = {"kernel", "view", "host"};
+  static constexpr const char* kKinds[] = {"kernel", "view", "join", "host"};
   std::string out;
   for (const KernelGroup& group : groups) {
     std::vector<std::string> nodes;
@@ -66,14 +66,15 @@ std::vector<Constant> run_in_arena(const Graph& g, const std::vector<KernelGroup
     outputs.emplace_back(static_cast<size_t>(bytes_of(g.value(v).type)));
   auto bytes = [&](ValueId v) -> std::span<const std::byte> {
     const Place& place = plan.places[static_cast<size_t>(v)];
-    auto at = static_cast<size_t>(place.index), size = static_cast<size_t>(bytes_of(g.value(v).type));
+    const auto at = static_cast<size_t>(place.index), size = static_cast<size_t>(bytes_of(g.value(v).type));
+    auto part = [&](std::span<const std::byte> all) { return all.subspan(static_cast<size_t>(place.offset), size); };
     switch (place.kind) {
       case Place::Kind::constant:
-        return g.value(place.index).constant->bytes();
+        return part(g.value(place.index).constant->bytes());
       case Place::Kind::input:
-        return inputs[at].bytes();
+        return part(inputs[at].bytes());
       case Place::Kind::output:
-        return outputs[at];
+        return part(outputs[at]);
       case Place::Kind::arena:
         return std::span<const std::byte>(arena).subspan(at, size);
       case Place::Kind::none:
