@@ -5,7 +5,7 @@
 //   (offset, then a stride for each axis).
 //   score[b..., m, n] = sum over d of q * k, changed by each step in turn:
 //     scale      times a factor
-//     add        plus an input that broadcasts to the scores
+//     add        plus an input that broadcasts to the scores, of their type or a narrower one
 //     keep       where the input (bool, broadcast) holds; else the factor
 //     drop       where the input does not hold; else the factor
 //   y[b..., m, e] = sum over n of softmax(score) * v, its axes in the order that y_perm says.
@@ -76,7 +76,7 @@ Expr stepped(const ComputeContext& c, Expr score, Axes i) {
     if (steps[k] == "scale") {
       score = score * number;
     } else if (steps[k] == "add") {
-      score = score + broadcast_at(c, next++, i);
+      score = score + cast(score.element(), broadcast_at(c, next++, i));
     } else {
       Expr holds = broadcast_at(c, next++, i);
       score = steps[k] == "keep" ? select(holds, score, number) : select(holds, number, score);

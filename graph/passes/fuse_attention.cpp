@@ -5,8 +5,12 @@
 // values are followed up through the data movement before them (heads split off, parts of a common projection, keys
 // transposed), and a transposition behind the last product (heads merged) becomes the order in which it is written: the
 // operator reads and writes at strides where the graph copied.
+//
+// Models of 16-bit floats, which convert the scores for the softmax and back, have the same form on GPUs, whose tensor cores take
+// such operands and give sums in f32: what lies between the products is in f32 then, and the result is converted.
 #include <algorithm>
 
+#include "graph/ops/common.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
 #include "graph/passes/strided_view.h"
@@ -31,7 +35,7 @@ struct Match {
 
 class FuseAttention {
  public:
-  explicit FuseAttention(Graph& g) : g_(g), users_(g.users()) {}
+  FuseAttention(Graph& g, bool is_gpu) : g_(g), is_gpu_(is_gpu), users_(g.users()) {}
 
   void run() {
     size_t count = g_.nodes.size();
@@ -43,6 +47,7 @@ class FuseAttention {
   }
 
  private:
+  const TensorType& type(ValueId v) const { return g_.value(v).type; }
   const Shape& shape(ValueId v) const { return g_.value(v).type.shape; }
   const std::vector<int64_t> dims(ValueId v) const { return static_shape(shape(v)); }
 
@@ -52,8 +57,26 @@ class FuseAttention {
     if (!is_op(n, "MatMul") || !n.op->domain.empty() || n.inputs.size() != 2) return false;
     return std::all_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) {
       const TensorType& t = g_.value(v).type;
-      return t.element == ElementType::f32 && is_static(t.shape) && t.shape.size() >= 2;
+      return is_multiplied(t.element) && is_static(t.shape) && t.shape.size() >= 2;
     });
+  }
+
+  bool is_multiplied(ElementType element) const {
+    return element == ElementType::f32 || (is_gpu_ && (element == ElementType::f16 || element == ElementType::bf16));
+  }
+
+  // A conversion between the floats that are multiplied here.
+  bool is_conversion(const Node& n) const {
+    return is_op(n, "Cast") && is_multiplied(type(n.inputs[0]).element) && is_multiplied(type(n.outputs[0]).element);
+  }
+
+  // The value before the conversions that make it, as long as nobody else reads what they make; these are added to nodes.
+  ValueId unconverted(ValueId v, std::vector<NodeId>* nodes) const {
+    for (NodeId id = private_producer(v); id >= 0 && is_conversion(g_.node(id)); id = private_producer(v)) {
+      nodes->push_back(id);
+      v = g_.node(id).inputs[0];
+    }
+    return v;
   }
 
   // The producer of a value that nobody else reads.
@@ -64,13 +87,15 @@ class FuseAttention {
 
   std::optional<Match> find(NodeId mix) const {
     if (!is_product(mix)) return std::nullopt;
-    NodeId softmax = private_producer(g_.node(mix).inputs[0]);
+    std::vector<NodeId> nodes{mix};
+    NodeId softmax = private_producer(unconverted(g_.node(mix).inputs[0], &nodes));
     if (softmax < 0 || !is_op(g_.node(softmax), "Softmax")) return std::nullopt;
     const Node& s = g_.node(softmax);
     auto rank = static_cast<int64_t>(shape(s.inputs[0]).size());
     int64_t axis = s.attributes.integer("axis", -1);
     if (axis != -1 && axis != rank - 1) return std::nullopt;
-    Match match{-1, mix, {}, {mix, softmax}};
+    nodes.push_back(softmax);
+    Match match{-1, mix, {}, std::move(nodes)};
     if (!climb(s.inputs[0], 0, &match)) return std::nullopt;
     std::reverse(match.steps.begin(), match.steps.end());
     return pays(match) ? std::optional(match) : std::nullopt;
@@ -80,6 +105,7 @@ class FuseAttention {
 
   // From a value up to the product of queries and keys. The steps are collected on the way, the last first.
   bool climb(ValueId v, int depth, Match* match) const {
+    v = unconverted(v, &match->nodes);
     NodeId id = private_producer(v);
     if (id < 0 || depth > kMaxSteps) return false;
     const Node& n = g_.node(id);
@@ -119,6 +145,7 @@ class FuseAttention {
   bool pays(const Match& match) const {
     const Node& scores = g_.node(match.scores);
     const Node& mix = g_.node(match.mix);
+    if (type(scores.inputs[0]).element != type(mix.inputs[1]).element) return false;
     std::vector<int64_t> s = dims(scores.outputs[0]), y = dims(mix.outputs[0]);
     if (s.size() != y.size() || !std::equal(s.begin(), s.end() - 1, y.begin())) return false;
     bool is_empty = std::any_of(s.begin(), s.end(), [](int64_t d) { return d == 0; }) || y.back() == 0 ||
@@ -196,22 +223,32 @@ class FuseAttention {
     }
     a.set("y_perm", perm);
 
+    const ElementType element = type(mix.outputs[0]).element;
+    if (element != ElementType::f32) a.set(kWideResult, int64_t{1});
     ValueId y = emit(g_, "mcc", "Attention", mix.name, inputs, a);
     NodeId maker = g_.value(y).producer;
     for (NodeId id : match.nodes)
       absorb(g_, id, maker);
     if (last != match.mix) absorb(g_, last, maker);
+    if (element != ElementType::f32) {
+      Attributes to;
+      to.set("to", std::string(mcc::to_text(element)));
+      y = emit(g_, "mcc", "Narrow", mix.name, {y}, to);
+    }
     // The new value takes the place of the old one, name, uses and all.
     take_place(g_, g_.node(last).outputs[0], y);
     users_ = g_.users();
   }
 
   Graph& g_;
+  const bool is_gpu_;
   std::vector<std::vector<NodeId>> users_;
 };
 
 }  // namespace
 
-void fuse_attention(Graph& graph) { FuseAttention(graph).run(); }
+void fuse_attention(Graph& graph, const tensor::Target& target) {
+  FuseAttention(graph, target.kind == tensor::TargetKind::cuda).run();
+}
 
 }  // namespace mcc::graph

@@ -37,17 +37,17 @@ class MergeProducts {
 
  private:
   std::vector<int64_t> dims(ValueId v) const { return static_shape(g_.value(v).type.shape); }
-  bool is_static_f32(ValueId v) const {
+  bool is_static_float(ValueId v) const {
     const TensorType& t = g_.value(v).type;
-    return t.element == ElementType::f32 && is_static(t.shape);
+    return is_float(t.element) && is_static(t.shape);
   }
 
   std::optional<Projection> projection(NodeId id, ValueId x) const {
     const Node& n = g_.node(id);
     const bool is_product = is_op(n, "MatMul") && n.op->domain.empty() && n.inputs.size() == 2 && n.inputs[0] == x;
-    if (!is_product || !is_static_f32(x) || dims(x).size() < 2) return std::nullopt;
+    if (!is_product || !is_static_float(x) || dims(x).size() < 2) return std::nullopt;
     const ValueId w = n.inputs[1];
-    if (!g_.value(w).constant || !is_static_f32(w) || dims(w).size() != 2) return std::nullopt;
+    if (!g_.value(w).constant || !is_static_float(w) || dims(w).size() != 2) return std::nullopt;
     Projection p{id, -1, w, kNoValue, dims(w)[1]};
     // One that fills the GPU by itself gains nothing.
     constexpr int64_t kTile = 64;

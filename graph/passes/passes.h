@@ -34,10 +34,10 @@ void fold_scales(Graph& graph);
 // On GPUs, products of one value with several constant matrices, none of which fills the GPU, become one product, and its parts.
 void merge_products(Graph& graph, const tensor::Target& target);
 
-// The products around a softmax along rows (attention: scores, scale and masks, softmax, product with the values), in f32
+// The products around a softmax along rows (attention: scores, scale and masks, softmax, product with the values), in f32 (on GPUs in 16 bits too)
 // and of static shapes, become mcc.Attention (graph/ops/mcc_attention.cpp). Rounding may change; what is not a number in the
 // graph (a row that is masked with -inf throughout) is not a number in the operator.
-void fuse_attention(Graph& graph);
+void fuse_attention(Graph& graph, const tensor::Target& target);
 
 // Transpositions move towards the outputs, through operators that do not care for the order of axes, where that makes them
 // cancel. The graph stays as it is where they would not move fewer bytes.

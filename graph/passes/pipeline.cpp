@@ -40,7 +40,7 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     if (!options.strict) step("split_conv_transpose", [&] { split_conv_transpose(graph); });
     step("fold_constants", fold);
     step("simplify_algebra", [&] { simplify_algebra(graph); });
-    if (!options.strict) step("fuse_attention", [&] { fuse_attention(graph); });
+    if (!options.strict) step("fuse_attention", [&] { fuse_attention(graph, options.target); });
     step("eliminate_dead_code", [&] { eliminate_dead_code(graph); });
     if (options.precision != ElementType::f32) {
       step("lower_precision", [&] { lower_precision(graph, options.precision); });

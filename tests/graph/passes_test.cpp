@@ -87,7 +87,7 @@ constexpr Pass kPasses[] = {
     {"fold_scales", [](Graph& g, const Setting&) { fold_scales(g); }},
     {"split_conv_transpose", [](Graph& g, const Setting&) { split_conv_transpose(g); }},
     {"merge_products", [](Graph& g, const Setting& s) { merge_products(g, s.target); }},
-    {"fuse_attention", [](Graph& g, const Setting&) { fuse_attention(g); }},
+    {"fuse_attention", [](Graph& g, const Setting& s) { fuse_attention(g, s.target); }},
     {"apply_layouts",
      [](Graph& g, const Setting& s) {
        Layouts layouts;
@@ -98,7 +98,7 @@ constexpr Pass kPasses[] = {
     {"lower_precision", [](Graph& g, const Setting& s) { lower_precision(g, s.precision); }},
     {"divide_attention",
      [](Graph& g, const Setting& s) {
-       fuse_attention(g);
+       fuse_attention(g, s.target);
        lower_precision(g, s.precision);
        divide_attention(g, s.target);
      }},
