@@ -66,7 +66,7 @@ function convergence() {
       if (r.us != null && (best == null || r.us < best)) best = r.us;
       if (best != null) points.push({x: n + 1, y: best / start});
     });
-    return {label: t.name, data: points, borderColor: colors[i % colors.length], borderWidth: 1.5, pointRadius: 0, stepped: true};
+    return {label: t.name, data: points, borderColor: colors[i % colors.length], borderWidth: 2, pointRadius: 0, stepped: true};
   });
   draw('convergence', {
     type: 'line',
@@ -140,7 +140,7 @@ function one_task() {
     ticks: {callback: (v) => String(values[v])},
   });
   const tops = values.map((v, i) => ({x: i, y: Math.max(...timed.filter((r) => value(r) === v).map((r) => speed(t, r.us)))}));
-  config.data.datasets.push({type: 'line', data: tops, borderColor: colors[1], borderWidth: 1.5, pointRadius: 0});
+  config.data.datasets.push({type: 'line', data: tops, borderColor: colors[1], borderWidth: 2, pointRadius: 0});
   draw('decisions', config);
 
   const level = byId('level').value;
