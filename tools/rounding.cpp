@@ -29,6 +29,9 @@ int64_t longest_sum(const graph::Graph& graph, const graph::Node& node) {
   return longest;
 }
 
+// Half a unit in the last of f16's 11 digits, of bf16's 8.
+double unit_of(ElementType type) { return type == ElementType::f16 ? 0x1p-11 : type == ElementType::bf16 ? 0x1p-8 : 0; }
+
 }  // namespace
 
 double Rounding::absolute(double largest) const { return kCancellation * 0x1p-24 * ulps * largest; }
@@ -41,18 +44,21 @@ std::vector<Rounding> rounding_of_outputs(const graph::Graph& graph) {
   std::vector<Rounding> of(graph.values.size());
   for (const graph::Node& node : graph.nodes) {
     if (node.dead) continue;
-    Rounding r{1, 0, 0};
+    Rounding r{1, 0, 0, 0};
     for (graph::ValueId v : node.inputs) {
       if (v == graph::kNoValue || graph.value(v).constant) continue;
       const Rounding& in = of[static_cast<size_t>(v)];
-      r = {std::max(r.longest_sum, in.longest_sum), std::max(r.depth, in.depth), std::max(r.ulps, in.ulps)};
+      r = {std::max(r.longest_sum, in.longest_sum), std::max(r.depth, in.depth), std::max(r.ulps, in.ulps), std::max(r.unit, in.unit)};
     }
     const int64_t terms = longest_sum(graph, node);
     r.longest_sum = std::max(r.longest_sum, terms);
     r.depth += terms > 1 ? 1 : 0;
     r.ulps += std::sqrt(static_cast<double>(terms));
-    for (graph::ValueId v : node.outputs)
-      if (v != graph::kNoValue) of[static_cast<size_t>(v)] = r;
+    for (graph::ValueId v : node.outputs) {
+      if (v == graph::kNoValue) continue;
+      of[static_cast<size_t>(v)] = r;
+      of[static_cast<size_t>(v)].unit = std::max(r.unit, unit_of(graph.value(v).type.element));
+    }
   }
   std::vector<Rounding> outputs;
   for (graph::ValueId v : graph.outputs)
@@ -62,7 +68,8 @@ std::vector<Rounding> rounding_of_outputs(const graph::Graph& graph) {
 
 std::string to_text(const Rounding& r) {
   if (r.longest_sum <= 1) return "no sums";
-  return text("sums of up to ", r.longest_sum, " terms, ", r.depth, " in a row");
+  return text("sums of up to ", r.longest_sum, " terms, ", r.depth, " in a row",
+              r.unit > 0x1p-11 ? ", tensors in bf16" : r.unit > 0 ? ", tensors in f16" : "");
 }
 
 }  // namespace mcc::tools

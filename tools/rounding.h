@@ -15,6 +15,7 @@ struct Rounding {
   int64_t longest_sum = 1;  // terms
   int depth = 0;            // sums in a row, at most
   double ulps = 1;          // sum over the worst path of sqrt(terms)
+  double unit = 0;          // the model's own tensors on the way are rounded to so much of themselves: f16, bf16; 0: to f32
 
   // Of an output whose largest value is `largest`, in f32. The factor covers algorithms that cancel more (Winograd's).
   double absolute(double largest) const;
@@ -26,6 +27,6 @@ struct Rounding {
 // One for each output of the graph.
 std::vector<Rounding> rounding_of_outputs(const graph::Graph& graph);
 
-std::string to_text(const Rounding& rounding);  // "sums of up to 4608 terms, 53 in a row"
+std::string to_text(const Rounding& rounding);  // "sums of up to 4608 terms, 53 in a row, tensors in f16"
 
 }  // namespace mcc::tools

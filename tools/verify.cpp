@@ -198,7 +198,8 @@ class CaseRun {
       // Of operands of products: halves of a unit in the last of 11 digits, or of 8.
       const double unit = options_.precision == "fp32" ? 0 : options_.precision == "bf16" ? 0x1p-8 : 0x1p-11;
       const double largest = largest_finite(want);
-      allowed.atol = std::max(allowed.atol, rounding.absolute(largest) + rounding.of_operands(unit, largest));
+      const double of_operands = rounding.of_operands(std::max(unit, rounding.unit), largest);
+      allowed.atol = std::max(allowed.atol, rounding.absolute(largest) + of_operands);
       why = to_text(rounding);
       if (unit > 0) why += text(", operands in ", options_.precision);
     }
