@@ -66,7 +66,10 @@ function convergence() {
       if (r.us != null && (best == null || r.us < best)) best = r.us;
       if (best != null) points.push({x: n + 1, y: best / start});
     });
-    return {label: t.name, data: points, borderColor: colors[i % colors.length], borderWidth: 2, pointRadius: 0, stepped: true};
+    // The end is marked: of a search of one trial there is nothing else to see.
+    const color = colors[i % colors.length];
+    return {label: t.name, data: points, borderColor: color, backgroundColor: color, borderWidth: 2, stepped: true, clip: false,
+      pointRadius: points.map((p, n) => n + 1 === points.length ? 3.5 : 0)};
   });
   draw('convergence', {
     type: 'line',
