@@ -27,6 +27,10 @@ void eliminate_common_subexpressions(Graph& graph);
 // shape, ...: the rows are in the file.
 void simplify_algebra(Graph& graph);
 
+// Normalisations of groups of channels, GroupNormalization or InstanceNormalization between reshapes, and what is elementwise behind
+// them, on tensors whose groups have an axis of their own.
+void split_channel_groups(Graph& graph);
+
 // BatchNormalization after a convolution goes into its weights and bias; elsewhere it becomes a multiplication and an
 // addition. A multiplication or addition by a channel constant after a convolution folds in too. Rounding may change.
 void fold_scales(Graph& graph);

@@ -35,6 +35,7 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     step("place_updates", [&] { place_updates(graph, options.target); });
     step("sink_transposes", [&] { sink_transposes(graph); });
     step("simplify_algebra", [&] { simplify_algebra(graph); });
+    step("split_channel_groups", [&] { split_channel_groups(graph); });
     step("merge_products", [&] { merge_products(graph, options.target); });
     if (!options.strict) step("fold_scales", [&] { fold_scales(graph); });
     if (!options.strict) step("split_conv_transpose", [&] { split_conv_transpose(graph); });

@@ -84,6 +84,7 @@ constexpr Pass kPasses[] = {
     {"trim_windows", [](Graph& g, const Setting&) { trim_windows(g); }},
     {"place_updates", [](Graph& g, const Setting& s) { place_updates(g, s.target); }},
     {"sink_transposes", [](Graph& g, const Setting&) { sink_transposes(g); }},
+    {"split_channel_groups", [](Graph& g, const Setting&) { split_channel_groups(g); }},
     {"fold_scales", [](Graph& g, const Setting&) { fold_scales(g); }},
     {"split_conv_transpose", [](Graph& g, const Setting&) { split_conv_transpose(g); }},
     {"merge_products", [](Graph& g, const Setting& s) { merge_products(g, s.target); }},
