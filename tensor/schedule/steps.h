@@ -143,6 +143,16 @@ struct FuseAxes {
     v("block", block), v("axes", axes), v("name", name);
   }
 };
+// An axis of an unscheduled block -> one of extent / width outside, `name`, and one of the width.
+struct SplitAxis {
+  std::string block, axis;
+  int64_t width = 1;
+  std::string name;
+  template <class V>
+  void fields(V& v) {
+    v("block", block), v("axis", axis), v("width", width), v("name", name);
+  }
+};
 // A sum of products over longer axes: what its operands have there is 0, and nobody reads the results. axes[n] becomes as long as
 // a multiple of multiples[n].
 struct PadEinsum {
@@ -232,6 +242,7 @@ struct Tensorize {
   X(cache_write, CacheWrite)                      \
   X(reindex, Reindex)                             \
   X(fuse_axes, FuseAxes)                          \
+  X(split_axis, SplitAxis)                        \
   X(pad_einsum, PadEinsum)                        \
   X(set_scope, SetScope)                          \
   X(storage_align, StorageAlign)                  \

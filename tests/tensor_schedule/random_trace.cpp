@@ -197,6 +197,11 @@ Step random_step(const Schedule& s, Random& r) {
        }},
       {2,
        [&] {
+         const std::vector<std::string> axes = random_axes(s, block, r, 1);
+         return Step(SplitAxis{block, axes.empty() ? "none" : axes[0], 1 + r.below(4), text("axis", p.serial)});
+       }},
+      {2,
+       [&] {
          return Step(SetScope{r.pick(p.intermediates), random_scope(r)});
        }},
       {1, [&] { return Step(StorageAlign{r.pick(p.intermediates), 8, r.below(8)}); }},
