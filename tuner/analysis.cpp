@@ -4,6 +4,7 @@
 
 #include "tensor/intrinsics.h"
 #include "tensor/numeric.h"
+#include "tensor/text.h"
 #include "tensor/visit.h"
 
 namespace mcc::tuner {
@@ -148,6 +149,16 @@ bool shares_operands(const BlockInfo& info) {
   return false;
 }
 
+// An axis, or two of which one counts the other's whole turns: outer * width + inner.
+bool is_of_axes(const Expr& index, const Block& block) {
+  if (index.kind() == ExprKind::Var || index.kind() == ExprKind::IntImm) return true;
+  const auto* sum = index.as<Binary>();
+  const auto* turns = sum && sum->op == BinaryOp::add ? sum->a.as<Binary>() : nullptr;
+  if (!turns || turns->op != BinaryOp::mul || turns->a.kind() != ExprKind::Var || turns->a.same_as(sum->b)) return false;
+  return std::any_of(block.axes.begin(), block.axes.end(),
+                     [&](const Axis& axis) { return axis.var.same_as(sum->b) && structurally_equal(axis.domain.extent, turns->b); });
+}
+
 }  // namespace
 
 std::optional<int64_t> evaluate_at(const Expr& e, const ExprNode* var, int64_t value) {
@@ -241,7 +252,7 @@ std::optional<BlockInfo> analyze_block(const Schedule& schedule, const std::stri
   info.is_movement = !body.arithmetic;
   info.is_injective = !info.is_reduction;
   for (const Expr& index : store.indices) {
-    info.is_injective &= index.kind() == ExprKind::Var || index.kind() == ExprKind::IntImm;
+    info.is_injective &= is_of_axes(index, *block);
   }
   info.is_contraction = info.is_reduction && is_sum_of_products(store) && shares_operands(info);
   info.element_bits = std::max(bit_width(store.buffer.element()), 8);

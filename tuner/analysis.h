@@ -31,7 +31,7 @@ struct BlockInfo {
   Access store;
   std::vector<Access> loads;  // without the accumulator of a reduction
   bool is_reduction = false;
-  bool is_injective = false;     // no reduce axes, one store, its indices are axes
+  bool is_injective = false;     // no reduce axes, one store, its indices are axes (or a split one's)
   bool is_contraction = false;   // sum of products, some operand of which serves several results
   bool has_math_call = false;    // exp, tanh, ...
   bool is_movement = false;      // no arithmetic on values: loads, casts, selects

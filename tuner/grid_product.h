@@ -49,6 +49,11 @@ bool fills_words(const BlockInfo& copy);
 // The block as such a product; empty when it is something else. j is the side along which C is contiguous.
 std::optional<Product> as_product(const tensor::Schedule& schedule, const std::string& name);
 
+// Groups of a convolution are batches: where an operand stands still along an axis for some steps and then goes on, that becomes two,
+// `group` and what is in one; of the block, of who reads its result, and of the result in memory. False, and nothing changed, where
+// there is no such axis, or too little to do for tiles.
+bool separate_groups(Draft& draft, const std::string& block);
+
 // An estimate of a product's time with the best tile: cycles of a multiprocessor, times 128.
 using ProductTime = std::function<double(const Product&)>;
 double grid_matrices_time(const Product& p, const tensor::Gpu& gpu);  // by a warp's instructions; infinite where there are none

@@ -304,7 +304,19 @@ bool schedule(Draft& draft, const std::string& block, bool parts_launch) {
 
 }  // namespace
 
-bool schedule_grid_product(Draft& draft, const std::string& block) { return schedule(draft, block, true); }
+bool schedule_grid_product(Draft& draft, const std::string& block) {
+  if (schedule(draft, block, true)) return true;
+  // Groups as batches, which is for products only.
+  Draft batched{draft.schedule, draft.decide, draft.target};
+  const RuleScope scope(batched, {"products of groups", block, kPlainOnGrid});
+  const bool is_separate = separate_groups(batched, block);
+  draft.refused.insert(draft.refused.end(), batched.refused.begin(), batched.refused.end());
+  if (!is_separate || !is_grid_product(batched.schedule, block)) return false;
+  std::swap(draft.schedule, batched.schedule);
+  if (schedule(draft, block, true)) return true;
+  std::swap(draft.schedule, batched.schedule);
+  return false;
+}
 bool schedule_grid_product_of_parts(Draft& draft, const std::string& block) { return schedule(draft, block, false); }
 
 }  // namespace mcc::tuner
