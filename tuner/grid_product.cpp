@@ -101,10 +101,6 @@ std::optional<Repetition> repeated_elements(const Block& block, const BlockInfo&
   return found;
 }
 
-}  // namespace
-
-namespace {
-
 // What a tile takes to begin and to end is made good by so many products of a column of it, and of a multiprocessor: a result a thread
 // or a warp is there at once where there is less to do.
 bool is_worth_batches(const BlockInfo& info, const Repetition& groups, const Gpu& gpu) {
