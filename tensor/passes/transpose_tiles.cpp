@@ -20,6 +20,7 @@ bool is_column(const Load& load, const Var& loop, int lanes) {
   return form && form->coefficients[0] == 1 && !has_load(ramp->base);
 }
 
+// Those that are read in any case: what a choice does not take may lie outside of its buffer.
 class FindColumns : public Visitor {
  public:
   FindColumns(const Var& loop, int lanes) : loop_(loop), lanes_(lanes) {}
@@ -31,6 +32,7 @@ class FindColumns : public Visitor {
     if (is_column(n, loop_, lanes_)) found.push_back(&n);
     Visitor::on(n);
   }
+  void on(const Select& n) override { visit(n.condition); }
 
  private:
   const Var& loop_;
@@ -142,6 +144,15 @@ class TransposeTiles : public Mutator {
                 (extent == 4 || extent == 8 || extent == 16) && !store->predicate.defined() &&
                 !loads_from(store->value, store->buffer);
     if (!fits) return Mutator::on(n, self);
+    if (const auto* select = store->value.as<Select>()) {
+      // One choice for the whole tile (parts of a concatenation) is made around it.
+      const bool is_one = select->condition.type().lanes == 1 && !uses_var(select->condition, n.var);
+      if (!is_one) return Mutator::on(n, self);
+      auto tile_of = [&](const Expr& value) {
+        return mutate(For::make(n.var, n.min, n.extent, n.loop, Store::make(store->buffer, store->indices, value), n.annotations));
+      };
+      return If::make(select->condition, tile_of(select->on_true), tile_of(select->on_false));
+    }
     FindColumns find(n.var, static_cast<int>(extent));
     find.visit(store->value);
     if (find.found.size() != 1) return Mutator::on(n, self);

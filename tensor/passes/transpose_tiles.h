@@ -11,7 +11,8 @@ namespace mcc::tensor {
 //
 // the reads of all iterations together are 16 contiguous runs of 16 elements, `stride` apart. They are read as such, and
 // transposed by shuffles of two vectors each: 4 * 16 of them where there were 16 gathers. Loops of as many iterations as
-// their vectors have lanes, 4, 8 or 16, over one store to a buffer that is not read, without a condition.
+// their vectors have lanes, 4, 8 or 16, over one store to a buffer that is not read, without a condition. Where f is a choice between
+// tiles that is the same for all iterations, the choice is made around them.
 Func transpose_tiles(const Func& f);
 
 }  // namespace mcc::tensor
