@@ -43,6 +43,7 @@ enum class LayoutRole : uint8_t {
   concat,       // along "axis"
   slice,        // a box, by constant inputs 1 to 4
   split,        // along "axis"
+  to_space,     // DepthToSpace: blocks of channels beside one another
   resize,       // of spatial axes, by factors or to sizes in constant inputs
   recurrent,    // weights [directions, rows, columns] in inputs 1 and 2, packed in panels of rows
 };

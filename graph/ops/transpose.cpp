@@ -114,7 +114,7 @@ OpDef injective(std::string_view name, void (*infer)(InferContext&), void (*comp
 std::span<const OpDef> transpose_ops() {
   static const OpDef ops[] = {
       injective("Transpose", infer_transpose, compute_transpose),
-      injective("DepthToSpace", infer_depth_to_space, compute_depth_to_space),
+      laid_out(injective("DepthToSpace", infer_depth_to_space, compute_depth_to_space), LayoutRole::to_space),
       injective("SpaceToDepth", infer_space_to_depth, compute_space_to_depth),
   };
   return ops;

@@ -76,6 +76,8 @@ class ApplyLayouts {
       case LayoutRole::slice:
       case LayoutRole::split:
         return follow_parts(id);
+      case LayoutRole::to_space:
+        return follow_to_space(id);
       case LayoutRole::resize:
         return follow_resize(id);
       case LayoutRole::matmul:
@@ -355,6 +357,30 @@ class ApplyLayouts {
     a.set("axis", of_channels && result.layout == Layout::channels_last ? int64_t{4} : axis);
     result.value = emit(g_, "", "Concat", node.name, inputs, a);
     if (of_channels) result.channels = channels;
+    forms_.set_result(id, result);
+    return true;
+  }
+
+  // DepthToSpace. Blocks stay whole where a result's channels are neighbours (mode DCR), and fill them.
+  bool follow_to_space(NodeId id) {
+    const Node node = g_.node(id);
+    const ValueId x = node.inputs[0];
+    if (!is_laid_out(x)) return false;
+    LaidOut result = forms_.laid_out(x);
+    const bool in_blocks = result.layout == Layout::blocked, is_crd = node.attributes.text("mode", "DCR") == "CRD";
+    const std::vector<int64_t> in = static_shape(shape(x)), out = static_shape(shape(node.outputs[0]));
+    const int64_t b = node.attributes.integer("blocksize", 0);
+    if (in_blocks && (is_crd || out[1] % lanes_ != 0)) return false;
+    std::vector<int64_t> apart{in[0], b, b, out[1] / lanes_, in[2], in[3], lanes_}, perm{0, 3, 4, 1, 5, 2, 6};
+    if (!in_blocks) {
+      apart = is_crd ? std::vector<int64_t>{in[0], in[2], in[3], out[1], b, b} : std::vector<int64_t>{in[0], in[2], in[3], b, b, out[1]};
+      perm = is_crd ? std::vector<int64_t>{0, 1, 4, 2, 5, 3} : std::vector<int64_t>{0, 1, 3, 2, 4, 5};
+    }
+    Attributes a;
+    a.set("perm", perm);
+    const ValueId moved = emit(g_, "", "Transpose", node.name, {forms_.reshape(node.name, result.value, apart)}, a);
+    result.value = forms_.reshape(node.name, moved, {out[0], forms_.blocks(result.layout, out[1]), out[2], out[3], forms_.block(result.layout, out[1])});
+    result.channels = out[1];
     forms_.set_result(id, result);
     return true;
   }

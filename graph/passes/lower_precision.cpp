@@ -71,7 +71,8 @@ class LowerPrecision {
     const bool chooses = n.op->name == "MaxPool" && n.outputs.size() == 1;
     const bool is_nearest = n.op->name == "Resize" && n.attributes.text("mode", "nearest") == "nearest" &&
                             n.attributes.text("coordinate_transformation_mode", "") != "tf_crop_and_resize";
-    const bool moves = n.op->is_view || n.op->name == "Transpose" || n.op->name == "Slice" || n.op->name == "Split";
+    const bool moves = n.op->is_view || n.op->name == "Transpose" || n.op->name == "Slice" || n.op->name == "Split" ||
+                       n.op->name == "DepthToSpace";
     return moves || chooses || is_nearest ? 1 : 0;
   }
 

@@ -40,6 +40,7 @@ class PackProduct {
       case LayoutRole::concat:
       case LayoutRole::slice:
       case LayoutRole::split:
+      case LayoutRole::to_space:
       case LayoutRole::resize:
       case LayoutRole::none:
         return;

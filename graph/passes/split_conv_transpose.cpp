@@ -143,7 +143,15 @@ class SplitConvTranspose {
       starts.push_back(begin_[k]);
       ends.push_back(begin_[k] + ys[2 + k]);
     }
-    ValueId y = reshape(transpose(reshape(phases, split), perm), merged);
+    ValueId y = kNoValue;
+    if (rank_ == 2 && stride_[0] == stride_[1]) {
+      // One operator, which layouts know.
+      Attributes a;
+      a.set("blocksize", stride_[0]);
+      y = emit(g_, "", "DepthToSpace", name_, {phases}, a);
+    } else {
+      y = reshape(transpose(reshape(phases, split), perm), merged);
+    }
     return emit(
         g_, "", "Slice", name_,
         {y, ints(name_ + ".starts", starts), ints(name_ + ".ends", ends), ints(name_ + ".axes", axes)});
