@@ -23,6 +23,14 @@ inline tensor::Target gpu_target(const char* arch) {
   return target;
 }
 
+// Divides sums into as many parts as may be.
+class PartsDecider : public tuner::PreferredDecider {
+ public:
+  tuner::Answer answer(const tuner::Choice& choice, const tuner::Answer& preferred) override {
+    return choice.name.ends_with(".parts") ? tuner::Answer{choice.options.back()} : preferred;
+  }
+};
+
 // Takes any of the first answers to each question, and no sum in parts.
 class TileDecider : public tuner::PreferredDecider {
  public:

@@ -68,14 +68,6 @@ TEST_P(GridGroups, AreRightInAnyTile) {
   }
 }
 
-// As many parts as there are channels in a group.
-class PartsDecider : public tuner::PreferredDecider {
- public:
-  tuner::Answer answer(const tuner::Choice& choice, const tuner::Answer& preferred) override {
-    return choice.name.ends_with(".parts") ? tuner::Answer{choice.options.back()} : preferred;
-  }
-};
-
 TEST_P(GridGroups, AreRightByAllRules) {
   const Target target = small_target("sm_80");
   const Func f = convolution(GetParam());

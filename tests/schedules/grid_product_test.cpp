@@ -23,14 +23,6 @@ TEST_P(GridProducts, AreRightInAnyTile) {
   }
 }
 
-// Divides sums into as many parts as may be.
-class PartsDecider : public tuner::PreferredDecider {
- public:
-  tuner::Answer answer(const tuner::Choice& choice, const tuner::Answer& preferred) override {
-    return choice.name.ends_with(".parts") ? tuner::Answer{choice.options.back()} : preferred;
-  }
-};
-
 TEST_P(GridProducts, AreRightInParts) {
   const Target target = gpu_target("sm_80");
   for (int64_t depth : {256, 1024}) {
