@@ -31,6 +31,8 @@ Diagnostic refused(const std::string& by, const std::string& arch, const std::st
   return {ErrorKind::environment, by, text("refuses PTX for ", arch, ": ", log.substr(0, 2000)), ""};
 }
 
+constexpr const char* kWithoutCubin = "--no-cubin leaves the PTX to the driver";
+
 // ---- nvJitLink ----
 
 class NvJitLink : public Assembler {
@@ -59,6 +61,7 @@ class NvJitLink : public Assembler {
     unsigned major = 0, minor = 0;
     linker->version_(&major, &minor);
     linker->name_ = text("nvJitLink ", major, ".", minor, " (", path, ")");
+    linker->library_ = path;
     return linker;
   }
 
@@ -124,6 +127,7 @@ class NvJitLink : public Assembler {
 
 struct Run {
   int exit_code = -1;
+  int signal = 0;  // that ended it
   std::string log;
 };
 
@@ -144,8 +148,10 @@ Run run_program(const std::vector<std::string>& args, const std::string& folder)
   const int failed = posix_spawn(&child, argv[0], &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   int status = 0;
-  if (failed == 0 && waitpid(child, &status, 0) == child && WIFEXITED(status))
-    run.exit_code = WEXITSTATUS(status);
+  if (failed == 0 && waitpid(child, &status, 0) == child) {
+    if (WIFEXITED(status)) run.exit_code = WEXITSTATUS(status);
+    if (WIFSIGNALED(status)) run.signal = WTERMSIG(status);
+  }
   std::ifstream in(log_path, std::ios::binary);
   std::stringstream log;
   log << in.rdbuf();
@@ -197,6 +203,10 @@ class Ptxas : public Assembler {
     const std::string input = folder.path() + "/kernels.ptx", output = folder.path() + "/kernels.cubin";
     std::ofstream(input, std::ios::binary) << ptx;
     Run run = run_program({path_, "-v", "-arch=" + arch, "-o", output, input}, folder.path());
+    if (run.signal != 0) {
+      return Diagnostic{ErrorKind::environment, name_, text("crashed (signal ", run.signal, ") on PTX for ", arch),
+                        kWithoutCubin};
+    }
     if (run.exit_code != 0) {
       *is_unknown = run.log.find("gpu-name") != std::string::npos;
       return refused(name_, arch, run.log.empty() ? "it cannot be run" : run.log);
@@ -277,6 +287,8 @@ Result<Cubin> Assembler::assemble(const std::string& ptx, const std::string& arc
   if (cubin.ok()) cubin->bytes.clear();
   return cubin;
 }
+
+std::unique_ptr<Assembler> Assembler::open(const std::string& library) { return NvJitLink::load(library); }
 
 std::unique_ptr<Assembler> Assembler::find(const std::vector<std::string>& cuda_folders,
                                            const std::vector<std::string>& program_folders) {

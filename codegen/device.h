@@ -76,15 +76,19 @@ class Assembler {
   // folders of programs, and in the usual places. Null when neither is there.
   static std::unique_ptr<Assembler> find(const std::vector<std::string>& cuda_folders,
                                          const std::vector<std::string>& program_folders);
+  // nvJitLink in this file; null where it is none.
+  static std::unique_ptr<Assembler> open(const std::string& library);
   virtual ~Assembler() = default;
   // May be called from several threads at once.
   Result<Cubin> assemble(const std::string& ptx, const std::string& arch) const;
   const std::string& name() const { return name_; }  // "ptxas 13.0 (/usr/local/cuda/bin/ptxas)", for people
+  // The file of an assembler that runs inside of this process; empty for a program.
+  const std::string& library() const { return library_; }
 
  protected:
   // For this architecture and no other; *is_unknown: the assembler does not know it.
   virtual Result<Cubin> run(const std::string& ptx, const std::string& arch, bool* is_unknown) const = 0;
-  std::string name_;
+  std::string name_, library_;
 };
 
 // The figures in the log that ptxas -v and nvJitLink's -verbose write.

@@ -11,6 +11,8 @@
 #include <cstdio>
 #include <mutex>
 
+#include "codegen/machine.h"
+
 LLD_HAS_DRIVER(elf)
 
 namespace mcc::codegen {
@@ -33,6 +35,7 @@ Status run_lld(std::vector<std::string> options, const std::vector<std::string>&
   static std::mutex mutex;
   std::lock_guard lock(mutex);
   lld::Result result = lld::lldMain(args, out, error, drivers);
+  set_llvm_options();
   if (result.retCode == 0) return done();
   return failed(output, "linking", error.str());
 }

@@ -30,15 +30,15 @@ void set_option(const char* name, unsigned value) {
   static_cast<llvm::cl::opt<unsigned>*>(it->second)->setValue(value);
 }
 
+}  // namespace
+
 // The machine scheduler's graph has an edge for each pair of accesses that may touch the same memory: at LLVM's default of
 // 1000 accesses in a block, one large unrolled tile takes half a second. Beyond 200 the older half of them becomes one
 // barrier; 0.35 s become 0.08 s, and blocks of usual size stay as they are.
-void bound_scheduling() {
+void set_llvm_options() {
   set_option("dag-maps-huge-region", 200);
   set_option("dag-maps-reduction-size", 100);
 }
-
-}  // namespace
 
 void initialize_llvm() {
   static std::once_flag once;
@@ -52,7 +52,7 @@ void initialize_llvm() {
     LLVMInitializeNVPTXTarget();
     LLVMInitializeNVPTXTargetMC();
     LLVMInitializeNVPTXAsmPrinter();
-    bound_scheduling();
+    set_llvm_options();
   });
 }
 

@@ -61,7 +61,7 @@ int run_command_line(int argc, const char* const* argv) {
     app.require_subcommand(1);
     int exit_code = 0;
     for (auto* add : {add_compile, add_run, add_bench, add_verify, add_inspect, add_tasks, add_tune, add_explain, add_log,
-                      add_doctor, add_measure_worker})
+                      add_doctor, add_measure_worker, add_assemble_worker})
       add(app, &exit_code);
     try {
       app.parse(argc, argv);

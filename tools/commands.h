@@ -19,5 +19,6 @@ void add_explain(CLI::App& app, int* exit_code);
 void add_log(CLI::App& app, int* exit_code);
 void add_doctor(CLI::App& app, int* exit_code);
 void add_measure_worker(CLI::App& app, int* exit_code);
+void add_assemble_worker(CLI::App& app, int* exit_code);
 
 }  // namespace mcc::tools

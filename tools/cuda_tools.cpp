@@ -5,6 +5,7 @@
 
 #include "runtime/cublaslt.h"
 #include "support/text.h"
+#include "tools/assembler_process.h"
 
 namespace mcc::tools {
 
@@ -19,6 +20,8 @@ std::unique_ptr<codegen::Assembler> find_assembler() {
   }
   return codegen::Assembler::find(cuda, programs);
 }
+
+std::unique_ptr<codegen::Assembler> find_isolated_assembler() { return isolate(find_assembler()); }
 
 Result<std::string> find_cublaslt() {
   mcc_error problem = {};

@@ -11,6 +11,8 @@ namespace mcc::tools {
 
 // Looks in $CUDA_HOME and $CUDA_PATH, in the folders of $PATH, and in the usual places; null where there is none.
 std::unique_ptr<codegen::Assembler> find_assembler();
+// The same, never inside of this process (assembler_process.h).
+std::unique_ptr<codegen::Assembler> find_isolated_assembler();
 
 // The version of cuBLASLt ("13.1.0"), where the loader finds it; else why it cannot be used (kind environment).
 Result<std::string> find_cublaslt();

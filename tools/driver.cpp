@@ -241,7 +241,7 @@ Result<CompileReport> compile_model(const CompileOptions& options) {
   Prepared& p = *prepared;
   KernelTargets targets{p.targets};
   std::unique_ptr<codegen::Assembler> assembler;
-  if (p.target.kind == tensor::TargetKind::cuda && options.cubins) assembler = find_assembler();
+  if (p.target.kind == tensor::TargetKind::cuda && options.cubins) assembler = find_isolated_assembler();
   targets.assembler = assembler.get();
 
   Result<ScheduleReport> schedules = choose_all_schedules(p, options);

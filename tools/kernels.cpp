@@ -1,16 +1,13 @@
 #include "tools/kernels.h"
 
-#include <oneapi/tbb/parallel_for.h>
-#include <oneapi/tbb/task_arena.h>
-
 #include <fstream>
 #include <map>
 #include <mutex>
-#include <thread>
 
 #include "codegen/hash.h"
 #include "tensor/passes/merge_axes.h"
 #include "tensor/text.h"
+#include "tools/jobs.h"
 #include "tuner/default_schedule.h"
 
 namespace mcc::tools {
@@ -290,21 +287,17 @@ KernelSet collect_kernels(const graph::Graph& graph, const std::vector<graph::Ke
 }
 
 Status compile_kernels(KernelSet& set, const KernelTargets& targets, const CompileOptions& options) {
-  int jobs = options.jobs > 0 ? options.jobs : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   std::vector<Diagnostics> errors(set.kernels.size());
   std::mutex progress_mutex;
   size_t finished = 0;
-  oneapi::tbb::task_arena arena(jobs);
-  arena.execute([&] {
-    oneapi::tbb::parallel_for(size_t{0}, set.kernels.size(), [&](size_t i) {
-      Status status = compile_kernel(set.kernels[i], targets, options);
-      if (!status.ok()) errors[i] = status.errors();
-      std::lock_guard lock(progress_mutex);
-      ++finished;
-      if (options.progress) {
-        options.progress("compiling kernels", static_cast<double>(finished) / static_cast<double>(set.kernels.size()));
-      }
-    });
+  run_jobs(set.kernels.size(), options.jobs, [&](size_t i) {
+    Status status = compile_kernel(set.kernels[i], targets, options);
+    if (!status.ok()) errors[i] = status.errors();
+    std::lock_guard lock(progress_mutex);
+    ++finished;
+    if (options.progress) {
+      options.progress("compiling kernels", static_cast<double>(finished) / static_cast<double>(set.kernels.size()));
+    }
   });
   Diagnostics all;
   for (Diagnostics& e : errors) all.insert(all.end(), e.begin(), e.end());

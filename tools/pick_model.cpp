@@ -1,19 +1,16 @@
 #include "tools/pick_model.h"
 
-#include <oneapi/tbb/parallel_for.h>
-#include <oneapi/tbb/task_arena.h>
-
 #include <chrono>
 #include <ctime>
 #include <mutex>
 #include <numeric>
 #include <set>
-#include <thread>
 
 #include "nlohmann/json.hpp"
 #include "tools/cmd_log.h"
 #include "tools/console.h"
 #include "tools/cuda_tools.h"
+#include "tools/jobs.h"
 #include "tools/kernels.h"
 #include "tools/measure/build_device.h"
 #include "tools/tune_display.h"
@@ -78,31 +75,25 @@ class ModelPicker {
     if (Status status = read_known(path); !status.ok()) return status.errors();
     std::unique_ptr<codegen::Assembler> assembler;
     const bool is_gpu = targets_[0].kind == tensor::TargetKind::cuda;
-    if (is_gpu && options_.compile.cubins) assembler = find_assembler();
+    if (is_gpu && options_.compile.cubins) assembler = find_isolated_assembler();
     if (assembler) report_.assembler = assembler->name();
 
     const Clock::time_point start = Clock::now();
     Progress progress("pick");
-    const int jobs = options_.compile.jobs > 0
-                         ? options_.compile.jobs
-                         : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
     Status written = done();
     std::mutex mutex;
     size_t finished = 0,
            next = 0;  // tasks; the next to be written, so that the log does not depend on who is faster
     std::vector<char> is_finished(report_.tasks.size());
-    oneapi::tbb::task_arena arena(jobs);
-    arena.execute([&] {
-      oneapi::tbb::parallel_for(size_t{0}, report_.tasks.size(), [&](size_t i) {
-        DeviceBuilder builder(target_of(i), emit_, assembler.get());
-        pick_task(i, is_gpu ? &builder : nullptr, start);
-        std::lock_guard lock(mutex);
-        is_finished[i] = 1;
-        progress.update(++finished, report_.tasks.size());
-        for (; next < is_finished.size() && is_finished[next]; ++next) {
-          if (written.ok()) written = record(*log, next);
-        }
-      });
+    run_jobs(report_.tasks.size(), options_.compile.jobs, [&](size_t i) {
+      DeviceBuilder builder(target_of(i), emit_, assembler.get());
+      pick_task(i, is_gpu ? &builder : nullptr, start);
+      std::lock_guard lock(mutex);
+      is_finished[i] = 1;
+      progress.update(++finished, report_.tasks.size());
+      for (; next < is_finished.size() && is_finished[next]; ++next) {
+        if (written.ok()) written = record(*log, next);
+      }
     });
     if (!written.ok()) return written.errors();
     report_.seconds = std::chrono::duration<double>(Clock::now() - start).count();

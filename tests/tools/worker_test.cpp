@@ -8,7 +8,7 @@
 #include "tensor/build.h"
 #include "tensor/text.h"
 #include "tools/measure/worker_measurer.h"
-#include "tools/measure/worker_process.h"
+#include "tools/worker_process.h"
 
 namespace mcc::tools {
 namespace {

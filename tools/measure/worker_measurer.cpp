@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "tools/measure/protocol.h"
-#include "tools/measure/worker_process.h"
+#include "tools/worker_process.h"
 #include "tools/program.h"
 
 namespace mcc::tools {

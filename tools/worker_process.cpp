@@ -1,4 +1,4 @@
-#include "tools/measure/worker_process.h"
+#include "tools/worker_process.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -38,7 +38,7 @@ bool make_pipe(int (&ends)[2]) { return ::pipe2(ends, O_CLOEXEC) == 0; }
 
 Diagnostic failed(const std::string& what, int error) {
   return {ErrorKind::environment, "",
-          text("cannot start a measuring process: ", what, ": ", std::strerror(error)), ""};
+          text("cannot start a process of its own: ", what, ": ", std::strerror(error)), ""};
 }
 
 }  // namespace
