@@ -59,6 +59,13 @@ bool schedule_grid_transposition(Draft& draft, const std::string& block);
 
 // Sums of a recurrence's steps: weights whose rows lie along the sum are stored so that threads next to each other read neighbours.
 void prepare_recurrences(Draft& draft);
+// Rows of a recurrence that have nothing to do with each other (a batch, the rows of TopK) leave the loop over its steps. The loop over
+// them; empty where there are none.
+std::string hoist_rows(Draft& draft, const std::string& steps);
+// The most that a step of one of these rows has for threads to do at once: results, or shares of a sum. rows: or the loop over steps.
+int64_t width_of_rows(const tensor::Schedule& schedule, const std::string& rows);
+// What only the blocks below the loop write and read goes to this scope, where it may.
+void keep_scratch(Draft& draft, const std::string& host, const std::string& scope);
 
 // ---- Shared by the rules ----
 

@@ -192,12 +192,32 @@ void spread_over_threads(Draft& draft, const std::string& host, int64_t threads)
   }
 }
 
-// One block of the grid for the whole part.
-void bind_to_one_block(Draft& draft, const std::string& outer) {
-  std::string unit = outer + ".grid";
-  must_step(draft, Split{outer, {1, 0}, {unit, outer}});
-  must_step(draft, Bind{unit, "block.x"});
-  spread_over_threads(draft, unit, draft.target.gpu.threads_per_block / 2);
+// One block of the grid for the whole part. Rows of a recurrence: one for each of them, or one thread where that is enough.
+void bind_to_blocks(Draft& draft, const std::string& outer) {
+  const Gpu& gpu = draft.target.gpu;
+  std::string host = hoist_rows(draft, outer);
+  const int64_t width = width_of_rows(draft.schedule, host.empty() ? outer : host);
+  const int64_t rows = host.empty() ? 1 : results_of(draft.schedule, {host});
+  if (rows > 1 && width < gpu.warp / 2) {
+    const std::string thread = host + ".thread";
+    must_step(draft, Split{host, {0, choose_threads(gpu, rows)}, {host, thread}});
+    must_step(draft, Bind{host, "block.x"});
+    must_step(draft, Bind{thread, "thread.x"});
+    return keep_scratch(draft, thread, "local");
+  }
+  int64_t threads = gpu.threads_per_block / 2;
+  auto is_too_many = [&] {
+    return threads / 2 >= width || rows * threads > int64_t{2} * gpu.multiprocessors * gpu.threads_per_multiprocessor;
+  };
+  while (threads > gpu.warp && is_too_many())
+    threads /= 2;
+  if (host.empty()) {
+    host = outer + ".grid";
+    must_step(draft, Split{outer, {1, 0}, {host, outer}});
+  }
+  must_step(draft, Bind{host, "block.x"});
+  spread_over_threads(draft, host, threads);
+  keep_scratch(draft, host, "shared");
 }
 
 // Neighbours that one thread loads and stores at once: of pointwise blocks that walk memory along their last axis.
@@ -327,7 +347,7 @@ void bind_rest(Draft& draft) {
     const std::string epilogue = sites.size() == 1 ? epilogue_of(draft.schedule, block) : "";
     const std::string each = epilogue.empty() ? "" : split_results(draft, block);
     if (!bind_nest(draft, outer, each)) {
-      bind_to_one_block(draft, outer);
+      bind_to_blocks(draft, outer);
       continue;
     }
     if (!epilogue.empty()) try_step(draft, ReverseComputeAt{epilogue, block + ".thread"});
@@ -403,8 +423,12 @@ void apply_grid_rules(Draft& draft) {
 
 void schedule_grid_rest(Draft& draft) {
   Schedule& s = draft.schedule;
-  for (const std::vector<std::string>& run : free_runs(s))
-    if (!schedule_grid_rows(draft, run)) schedule_grid_lines(draft, run);
+  for (const std::vector<std::string>& run : free_runs(s)) {
+    if (schedule_grid_rows(draft, run) || schedule_grid_lines(draft, run)) continue;
+    // Rows that have no loop in common with what comes behind them.
+    for (const std::string& block : run)
+      if (run.size() > 1 && s.find_block(block)->init) schedule_grid_rows(draft, {block});
+  }
   for (const std::vector<std::string>& run : free_runs(s)) {
     for (const std::string& block : run) {
       if (!schedule_grid_columns(draft, block) && !schedule_grid_windows(draft, block)) schedule_grid_transposition(draft, block);

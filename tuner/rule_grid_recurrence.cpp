@@ -1,5 +1,7 @@
-// Sums inside of the loop over a recurrence's steps (LSTM, GRU, RNN), one result a thread of the single block that makes the steps
-// (bind_rest). ONNX stores a weight's row along the sum, so that neighbouring threads would read places a row apart, a sector for
+// Recurrences: blocks under a loop over steps, which one block of threads makes, step by step (bind_rest); where rows have nothing to
+// do with each other (LSTM's batch, TopK's rows), one block each.
+//
+// Sums inside of the steps (LSTM, GRU, RNN), one result a thread: ONNX stores a weight's row along the sum, so that neighbouring threads would read places a row apart, a sector for
 // each: rows and columns of such weights change places, and the sum becomes straight code, whose loads do not wait for each other.
 #include <algorithm>
 
@@ -100,6 +102,54 @@ void prepare_recurrences(Draft& draft) {
         try_step(draft, Split{sum.along.loop, {0, kUnrolled}, {sum.along.loop, inside}}))
       must_step(draft, Unroll{inside});
   }
+}
+
+std::string hoist_rows(Draft& draft, const std::string& steps) {
+  Schedule& s = draft.schedule;
+  const RuleScope scope(draft, {"rows of a recurrence", steps, "one block of threads"});
+  std::string rows;
+  while (axes_bound_below(s.find_loop(steps)->body, s.find_loop(steps)->var).scan) {
+    std::vector<std::string> loops;
+    for (const BlockSite& site : block_sites(s.find_loop(steps)->body)) {
+      if (site.loops.empty()) return rows;
+      const std::string& outermost = site.loops[0]->var.name();
+      if (loops.empty() || loops.back() != outermost) loops.push_back(outermost);
+    }
+    const std::string next = steps + ".row";
+    if (!try_step(draft, Hoist{loops, steps, rows.empty() ? next : next + ".in"})) break;
+    if (!rows.empty()) must_step(draft, Fuse{{rows, next + ".in"}, next});
+    rows = next;
+  }
+  return rows;
+}
+
+int64_t width_of_rows(const Schedule& s, const std::string& rows) {
+  constexpr int64_t kShare = 2;  // elements of a sum that are worth a thread
+  const For* host = s.find_loop(rows);
+  int64_t width = 1;
+  for (const BlockSite& site : block_sites(host->body)) {
+    int64_t results = 1, reduced = 1, extent = 0;
+    for (const For* loop : site.loops) {
+      const AxisKinds kinds = axes_bound_to(*site.block, loop->var);
+      if (!kinds.scan && as_int(loop->extent, &extent)) (kinds.reduce ? reduced : results) *= extent;
+    }
+    width = std::max({width, results, reduced / kShare});
+  }
+  return width;
+}
+
+void keep_scratch(Draft& draft, const std::string& host, const std::string& scope) {
+  Schedule& s = draft.schedule;
+  const std::vector<BlockSite> sites = block_sites(s.func().body);
+  std::vector<std::string> scratch;
+  for (const Buffer& buffer : s.func().allocs) {
+    const bool is_inside = std::all_of(sites.begin(), sites.end(), [&](const BlockSite& site) {
+      return is_under(site, s.find_loop(host)) || (!reads_buffer(*site.block, buffer) && !writes_buffer(*site.block, buffer));
+    });
+    if (is_inside && buffer.scope() == Scope::global) scratch.push_back(buffer.name());
+  }
+  for (const std::string& name : scratch)
+    try_step(draft, SetScope{name, scope});
 }
 
 }  // namespace mcc::tuner

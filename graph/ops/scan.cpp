@@ -62,7 +62,10 @@ OpDef cumulative(std::string_view name, void (*compute)(ComputeContext&)) {
   return op;
 }
 
-// ---- TopK: the k largest (or smallest) in order; of equal ones the first comes first ----
+// ---- TopK: the k largest (or smallest) in order; of equal ones the first comes first. Attribute by_rank (passes/rank_elements.cpp):
+// not step by step ----
+
+constexpr const char* kByRank = "by_rank";
 
 std::optional<int64_t> checked_count(InferContext& c) {
   if (!c.has_input(1)) return c.attributes().integer("k", 0);
@@ -85,9 +88,43 @@ void infer_top_k(InferContext& c) {
   c.set_output(1, {ElementType::i64, out});
 }
 
+// Each element's rank is the number of those that come before it; of rank t is pick t. Many more comparisons than by steps, none of
+// which waits for another.
+void compute_top_k_by_rank(ComputeContext& c) {
+  const TensorType& in = c.input_type(0);
+  const TensorType& out = c.output_type(c.has_output(0) ? 0 : 1);
+  const auto axis =
+      static_cast<size_t>(normal_axis(c.attributes().integer("axis", -1), static_cast<int>(in.shape.size())));
+  const bool largest = c.attributes().integer("largest", 1) != 0;
+  const ElementType index = position_type(in.shape[axis]);
+  auto with = [&](Axes i, const Expr& place) {
+    std::vector<Expr> at = to_vector(i);
+    at[axis] = place;
+    return at;
+  };
+  Buffer rank = c.builder.reduce("rank", index, in.shape, {in.shape[axis]}, Reducer::sum, [&](Axes i, Axes r) {
+    Expr x = c.at(0, to_vector(i)), other = c.at(0, with(i, r[0]));
+    return cast(index, (largest ? other > x : other < x) || (other == x && r[0] < i[axis]));
+  });
+  Buffer found = c.builder.reduce("found", index, out.shape, {in.shape[axis]}, Reducer::min, [&](Axes i, Axes r) {
+    return select(load(rank, with(i, r[0])) == cast(index, i[axis]), cast(index, r[0]), cast(index, position_beyond(index)));
+  });
+  // Only where the values have no order (NaN) a rank is missing: any position, but not one beyond the elements.
+  Buffer position = c.builder.compute("position", index, out.shape, [&](Axes i) {
+    return tensor::min(load(found, to_vector(i)), cast(index, in.shape[axis] - 1));
+  });
+  if (c.has_output(0)) {
+    c.set_output(0, c.builder.compute("values", in.element, out.shape, [&](Axes i) {
+      return c.at(0, with(i, cast(ElementType::i64, load(position, to_vector(i)))));
+    }));
+  }
+  if (c.has_output(1)) c.set_output(1, cast_buffer(c, position, ElementType::i64));
+}
+
 // Step t picks the best among those that come after the pick before: ordered by value, then by position. best[t + 1]
 // and position[t + 1] hold pick t; the entries 0 stand before everything.
 void compute_top_k(ComputeContext& c) {
+  if (c.attributes().integer(kByRank, 0) != 0) return compute_top_k_by_rank(c);
   const TensorType& in = c.input_type(0);
   const TensorType& out = c.output_type(c.has_output(0) ? 0 : 1);
   auto axis =
@@ -139,7 +176,8 @@ void compute_top_k(ComputeContext& c) {
     c.builder.block("keep_value", axes,
                     [&](Axes i) { return Store::make(best, entry(t + 1, i), load(value, to_vector(i))); });
     c.builder.block("keep_position", axes, [&](Axes i) {
-      return Store::make(position, entry(t + 1, i), load(first, to_vector(i)));
+      // Only where the values have no order (NaN) none is left: any position, but not one beyond the elements.
+      return Store::make(position, entry(t + 1, i), tensor::min(load(first, to_vector(i)), cast(index, in.shape[axis] - 1)));
     });
   });
   auto result = [&](const std::string& name, const Buffer& from, ElementType type) {

@@ -67,6 +67,10 @@ void lower_precision(Graph& graph, ElementType type);
 // mcc.Attention). Rounding changes.
 void divide_attention(Graph& graph, const tensor::Target& target);
 
+// On GPUs, TopK finds the rank of each element instead of one pick after the other where that is expected to be faster (attribute
+// by_rank).
+void rank_elements(Graph& graph, const tensor::Target& target);
+
 // On GPUs, convolutions that multiply in f32 go by Winograd's algorithm where that is expected to be faster
 // (graph/passes/grid_convolution_cost.h). Rounding changes.
 void use_winograd(Graph& graph, const tensor::Target& target);

@@ -48,6 +48,7 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
       step("fold_constants", fold);  // weights in that type, for the choice of layouts
     }
     if (!options.strict) step("divide_attention", [&] { divide_attention(graph, options.target); });
+    step("rank_elements", [&] { rank_elements(graph, options.target); });
     if (!options.strict) step("use_winograd", [&] { use_winograd(graph, options.target); });
     step("choose_layouts", [&] { choose_layouts(graph, options.target, options.strict); });
     step("fold_constants", fold);

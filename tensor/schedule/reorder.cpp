@@ -48,36 +48,10 @@ Outcome find_segment(const Reorder& step, const Schedule& schedule, std::vector<
                 text("expected loops of one chain with nothing between them, got ", list_text(step.loops)));
 }
 
-// Whether what a loop's iterations do to the buffers that they write has nothing to do with each other.
+// Whether what a loop's iterations do to the buffer that the one block below writes has nothing to do with each other.
 bool is_apart(const Stmt& body, const Var& loop) {
   const std::vector<BlockSite> sites = block_sites(body);
-  if (sites.size() != 1) return false;
-  const Block& block = *sites[0].block;
-  const Axis* axis = nullptr;
-  for (size_t i = 0; i < block.axes.size(); ++i) {
-    if (!uses_var(block.values[i], loop)) continue;
-    if (axis || !block.values[i].same_as(loop) || block.axes[i].kind != AxisKind::spatial) return false;
-    axis = &block.axes[i];
-  }
-  if (!axis) return false;
-  const Buffer written = only_buffer_written(block);
-  // Dimensions of the buffer at which all accesses stand at the axis.
-  std::vector<bool> is_at(written.rank(), true);
-  auto look = [&](const Buffer& buffer, const std::vector<Expr>& indices) {
-    if (!buffer.same_as(written)) return;
-    for (size_t d = 0; d < indices.size(); ++d)
-      is_at[d] = is_at[d] && indices[d].same_as(axis->var);
-  };
-  for (const Stmt& s : {block.init, block.body}) {
-    if (!s) continue;
-    for_each_stmt(s, [&](const Stmt& below) {
-      if (const auto* store = below.as<Store>()) look(store->buffer, store->indices);
-    });
-    for_each_expr(s, [&](const Expr& e) {
-      if (const auto* load = e.as<Load>()) look(load->buffer, load->indices);
-    });
-  }
-  return std::find(is_at.begin(), is_at.end(), true) != is_at.end();
+  return sites.size() == 1 && are_apart({{sites[0].block, loop}});
 }
 
 Outcome check_order(const std::vector<const For*>& before, const std::vector<const For*>& after) {

@@ -140,4 +140,52 @@ bool separates(const RegionAnalysis& regions, const Var& loop, const std::vector
   return false;
 }
 
+namespace {
+
+// The spatial axis that is the loop itself, where no other value of the block has to do with it.
+const Axis* axis_of(const LoopOfBlock& of) {
+  const Axis* axis = nullptr;
+  for (size_t i = 0; i < of.block->axes.size(); ++i) {
+    if (!uses_var(of.block->values[i], of.loop)) continue;
+    if (axis || !of.block->values[i].same_as(of.loop) || of.block->axes[i].kind != AxisKind::spatial) return nullptr;
+    axis = &of.block->axes[i];
+  }
+  return axis;
+}
+
+// Takes out the dimensions of a buffer in which the block accesses it anywhere but at the axis.
+void keep_dimensions_at(const Axis& axis, const Block& block, const Buffer& buffer, std::vector<bool>* is_at) {
+  auto look = [&](const Buffer& accessed, const std::vector<Expr>& indices) {
+    if (!accessed.same_as(buffer)) return;
+    for (size_t d = 0; d < indices.size(); ++d)
+      (*is_at)[d] = (*is_at)[d] && indices[d].same_as(axis.var);
+  };
+  for (const Stmt& s : {block.init, block.body}) {
+    if (!s) continue;
+    for_each_stmt(s, [&](const Stmt& below) {
+      if (const auto* store = below.as<Store>()) look(store->buffer, store->indices);
+    });
+    for_each_expr(s, [&](const Expr& e) {
+      if (const auto* load = e.as<Load>()) look(load->buffer, load->indices);
+    });
+  }
+}
+
+}  // namespace
+
+bool are_apart(const std::vector<LoopOfBlock>& loops) {
+  for (const LoopOfBlock& writer : loops) {
+    const Buffer written = only_buffer_written(*writer.block);
+    if (!written.defined()) return false;
+    std::vector<bool> is_at(written.rank(), true);
+    for (const LoopOfBlock& other : loops) {
+      const Axis* axis = axis_of(other);
+      if (axis == nullptr) return false;
+      keep_dimensions_at(*axis, *other.block, written, &is_at);
+    }
+    if (std::find(is_at.begin(), is_at.end(), true) == is_at.end()) return false;
+  }
+  return true;
+}
+
 }  // namespace mcc::tensor

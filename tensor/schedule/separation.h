@@ -17,4 +17,14 @@ bool repeats_instances(const Func& f, const BlockSite& site, size_t first, size_
 bool separates(const RegionAnalysis& regions, const Var& loop, const std::vector<Expr>& values,
                bool in_sums = false);
 
+// A block, and a loop around it.
+struct LoopOfBlock {
+  const Block* block;
+  Var loop;
+};
+// Whether the iterations of these loops, which all count the same, have nothing to do with each other through what the blocks write:
+// each loop is a spatial axis of its block, and each buffer that one of the blocks writes has a dimension in which all of them
+// access it at that axis.
+bool are_apart(const std::vector<LoopOfBlock>& loops);
+
 }  // namespace mcc::tensor

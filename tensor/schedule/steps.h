@@ -44,6 +44,16 @@ struct Reorder {
     v("loops", loops);
   }
 };
+// The outermost loops of all nests in the body of loop `over`, one for each, become one loop around `over`: rows of a recurrence that
+// have nothing to do with each other. name: of that loop; empty = the first one's.
+struct Hoist {
+  std::vector<std::string> loops;
+  std::string over, name;
+  template <class V>
+  void fields(V& v) {
+    v("loops", loops), v("over", over), v("name", name);
+  }
+};
 struct Parallel {
   std::string loop;
   template <class V>
@@ -230,6 +240,7 @@ struct Tensorize {
   X(split, Split)                                 \
   X(fuse, Fuse)                                   \
   X(reorder, Reorder)                             \
+  X(hoist, Hoist)                                 \
   X(parallel, Parallel)                           \
   X(vectorize, Vectorize)                         \
   X(unroll, Unroll)                               \

@@ -155,6 +155,18 @@ Step random_reindex(const Schedule& s, const Pool& pool, Random& r, const std::s
   return Step(step);
 }
 
+// The loops right inside of one, or almost all of them.
+Step random_hoist(const Schedule& s, const Pool& p, Random& r) {
+  Hoist step{{}, r.pick(p.loops), r.below(2) == 0 ? text("row", p.serial) : ""};
+  const Stmt& body = s.find_loop(step.over)->body;
+  const auto* seq = body.as<Seq>();
+  for (const Stmt& inside : seq != nullptr ? seq->stmts : std::vector<Stmt>{body}) {
+    const auto* loop = inside.as<For>();
+    if (loop != nullptr && r.below(16) != 0) step.loops.push_back(loop->var.name());
+  }
+  return Step(step);
+}
+
 }  // namespace
 
 Step random_step(const Schedule& s, Random& r) {
@@ -165,6 +177,7 @@ Step random_step(const Schedule& s, Random& r) {
       {24, [&] { return random_split(s, p, r); }},
       {7, [&] { return random_fuse(s, p, r); }},
       {12, [&] { return random_reorder(s, p, r); }},
+      {3, [&] { return random_hoist(s, p, r); }},
       {4, [&] { return Step(Parallel{r.pick(p.loops)}); }},
       {5, [&] { return Step(Vectorize{r.pick(p.loops)}); }},
       {3, [&] { return Step(Unroll{r.pick(p.loops)}); }},

@@ -1,0 +1,56 @@
+// Recurrences whose rows have nothing to do with each other: a block of threads each, or a thread, on the interpreter.
+#include <gtest/gtest.h>
+
+#include "graph/graph_text.h"
+#include "graph/passes/fuse.h"
+#include "schedules/grid_cases.h"
+
+namespace mcc::test {
+namespace {
+
+using namespace tensor;
+
+struct Recurrence {
+  const char *name, *inputs, *nodes;
+  const char *has, *has_not;  // of the trace
+};
+void PrintTo(const Recurrence& r, std::ostream* out) { *out << r.name; }
+
+class GridRecurrence : public ::testing::TestWithParam<Recurrence> {};
+
+TEST_P(GridRecurrence, IsRight) {
+  const graph::Graph g = graph::test::parse_graph(
+      text("graph g(", GetParam().inputs, ") {\n", GetParam().nodes, "  return %y\n}\n"));
+  const std::vector<graph::KernelGroup> groups = graph::fuse(g);
+  ASSERT_EQ(groups.size(), 1u);
+  const Func f = merge_axes(graph::build_kernel(g, groups[0]));
+  const Target target = gpu_target("sm_80");
+  tuner::PreferredDecider decide;
+  tuner::Draft draft{Schedule(f), decide, target};
+  tuner::apply_grid_rules(draft);
+  ASSERT_TRUE(draft.refusal) << draft.refusal.detail;
+  const std::string trace = to_text(draft.schedule.trace());
+  SCOPED_TRACE(to_text(f) + trace);
+  EXPECT_NE(trace.find(GetParam().has), std::string::npos);
+  EXPECT_EQ(trace.find(GetParam().has_not), std::string::npos);
+  Func lowered;
+  ASSERT_NO_FATAL_FAILURE(lower_and_compare(f, draft.schedule, target, lowered));
+}
+
+constexpr const char* kTop = "  %k: i64[1] = [3]\n  %v, %y = TopK(%x, %k)\n";
+constexpr const char* kRnn = "%x: f32[5, 3, 8], %w: f32[1, 32, 8], %r: f32[1, 32, 32]";
+
+INSTANTIATE_TEST_SUITE_P(
+    Rows, GridRecurrence,
+    ::testing::Values(
+        Recurrence{"top_k_of_rows", "%x: f32[6, 150]", kTop, "bind(loop=\"t.row\", thread=\"block.x\")", "t.row.thread"},
+        Recurrence{"top_k_of_rows_of_two_axes", "%x: f32[2, 3, 150]", kTop, "hoist(", "t.row.thread"},
+        Recurrence{"top_k_of_short_rows", "%x: f32[100, 7]", kTop, "bind(loop=\"t.row.thread\", thread=\"thread.x\")", ".part"},
+        Recurrence{"top_k_of_one_row", "%x: f32[1, 150]", kTop, "rfactor(", "t.row.thread"},
+        Recurrence{"batch", kRnn, "  %all, %y = RNN(%x, %w, %r) {hidden_size = 32}\n", "hoist(", "t.row.thread"},
+        Recurrence{"ranks", "%x: f32[2, 150]",
+                   "  %k: i64[1] = [120]\n  %v, %y = TopK(%x, %k) {by_rank = 1}\n", "rank", "hoist("}),
+    ::testing::PrintToStringParamName());
+
+}  // namespace
+}  // namespace mcc::test
