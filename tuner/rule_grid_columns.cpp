@@ -1,5 +1,5 @@
-// Sums along an axis between whose elements other results lie (means of pictures with their channels last), where there are fewer
-// of them than threads:
+// Sums along an axis between whose elements other results lie (means of pictures with their channels last, a vector times a matrix),
+// where there are fewer of them than threads:
 //
 //   bound @{block.y}: bound c.b @{block.x}
 //     bound k.t @{thread.y}: bound c @{thread.x}: for k.n: unrolled k.u: a part of the sum of result c, into shared memory
@@ -22,8 +22,9 @@ constexpr const char* kRule = "sums over columns";
 constexpr int64_t kSector = 8;  // neighbours of 32 bits that the memory gives at once
 constexpr int64_t kTurns = 4;   // of a thread whose elements are under way together
 
-bool is_column_sum(const BlockInfo& info, const Gpu& gpu, int64_t fewest) {
-  if (!info.is_reduction || info.is_contraction || info.is_nested) return false;
+// A vector times a matrix whose rows lie along the results is one, too.
+bool is_column_sum(const Schedule& s, const BlockInfo& info, const Gpu& gpu, int64_t fewest) {
+  if (!info.is_reduction || info.is_nested || (info.is_contraction && is_grid_product(s, info.name))) return false;
   size_t last = info.axes.size();
   while (last > 0 && info.axes[last - 1].is_reduce)
     --last;
@@ -39,8 +40,11 @@ bool is_column_sum(const BlockInfo& info, const Gpu& gpu, int64_t fewest) {
     if (!is_value) summed.push_back(&load);
   }
   auto are_neighbours = [&](size_t axis) {
-    return info.store.strides[axis] == 1 &&
-           std::all_of(summed.begin(), summed.end(), [&](const Access* l) { return l->strides[axis] == 1; });
+    auto is_along = [&](const Access* l) { return l->strides[axis] == 1; };
+    auto is_shared = [&](const Access* l) { return l->strides[axis] == 0; };  // the vector
+    return info.store.strides[axis] == 1 && std::any_of(summed.begin(), summed.end(), is_along) &&
+           std::all_of(summed.begin(), summed.end(),
+                       [&](const Access* l) { return is_along(l) || (info.is_contraction && is_shared(l)); });
   };
   size_t row = 0;  // of the results that are neighbours
   while (row < last && !are_neighbours(row))
@@ -94,7 +98,7 @@ bool sum_columns(Draft& draft, const std::string& block, int64_t fewest) {
   const Gpu& gpu = draft.target.gpu;
   Schedule& s = draft.schedule;
   std::optional<BlockInfo> info = analyze(s, block);
-  if (!info || !is_column_sum(*info, gpu, fewest)) return false;
+  if (!info || !is_column_sum(s, *info, gpu, fewest)) return false;
   return try_all(draft, {kRule, block}, [&] {
     if (epilogue_of(s, block).empty()) must_step(draft, CacheWrite{block, info->store.buffer.name(), "global", block + ".out"});
     // A product's sum over its parts has a block of the first name.
@@ -162,7 +166,7 @@ bool schedule_grid_columns(Draft& draft, const std::string& block) {
   constexpr int64_t kFewShares = 8;
   const Gpu& gpu = draft.target.gpu;
   const std::optional<BlockInfo> info = analyze(draft.schedule, block);
-  if (!info || !draft.refusal || !is_column_sum(*info, gpu, gpu.warp)) return false;
+  if (!info || !draft.refusal || !is_column_sum(draft.schedule, *info, gpu, gpu.warp)) return false;
   return try_all(draft, {kRule, block}, [&] {
     const std::string share = divide_columns(draft, *info);
     if (!sum_columns(draft, share, gpu.warp)) return false;

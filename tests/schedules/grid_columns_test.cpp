@@ -1,4 +1,5 @@
-// Sums of pictures with their channels last on the grid, on the interpreter: by several threads each, of odd extents, in all sizes of blocks.
+// Sums of pictures with their channels last, and vectors times matrices, on the grid, on the interpreter: by several threads each, of odd
+// extents, in all sizes of blocks.
 #include <gtest/gtest.h>
 
 #include "graph/graph_text.h"
@@ -10,13 +11,17 @@ namespace {
 
 using namespace tensor;
 
-class GridColumns : public ::testing::TestWithParam<const char*> {};
+struct Columns {
+  const char* name;
+  std::string inputs, nodes, block;
+};
+void PrintTo(const Columns& c, std::ostream* out) { *out << c.name; }
+
+class GridColumns : public ::testing::TestWithParam<Columns> {};
 
 TEST_P(GridColumns, AreRightInAnyBlocks) {
-  graph::Graph g = graph::test::parse_graph(
-      text("graph g(%x: f32", GetParam(),
-           ") {\n  %axes: i64[2] = [2, 3]\n  %m = ReduceMean(%x, %axes) {keepdims = 1}\n"
-           "  %n = mcc.Narrow(%m) {to = \"f16\"}\n  %y = mcc.Narrow(%n) {to = \"f32\"}\n  return %y\n}\n"));
+  const Columns& c = GetParam();
+  graph::Graph g = graph::test::parse_graph(text("graph g(", c.inputs, ") {\n", c.nodes, "  return %y\n}\n"));
   const std::vector<graph::KernelGroup> groups = graph::fuse(g);
   ASSERT_EQ(groups.size(), 1u);
   const Func f = merge_axes(graph::build_kernel(g, groups[0]));
@@ -28,8 +33,9 @@ TEST_P(GridColumns, AreRightInAnyBlocks) {
     tuner::Draft draft{Schedule(f), decide, target};
     tuner::apply_grid_rules(draft);
     ASSERT_TRUE(draft.refusal) << draft.refusal.detail;
-    const bool is_divided = draft.schedule.find_block("reduce.share") != nullptr;
-    ASSERT_NE(draft.schedule.find_block(is_divided ? "reduce.share.part" : "reduce.part"), nullptr) << to_text(draft.schedule.func());
+    const bool is_divided = draft.schedule.find_block(c.block + ".share") != nullptr;
+    ASSERT_NE(draft.schedule.find_block(c.block + (is_divided ? ".share.part" : ".part")), nullptr)
+        << to_text(draft.schedule.func());
     divided += is_divided;
     EXPECT_GE(decide.asked, 2);
     if (!traces.insert(to_text(draft.schedule.trace())).second) continue;
@@ -41,8 +47,25 @@ TEST_P(GridColumns, AreRightInAnyBlocks) {
   EXPECT_GT(divided, 0);
 }
 
+Columns mean(const char* name, const std::string& shape) {
+  return {name, "%x: f32" + shape,
+          "  %axes: i64[2] = [2, 3]\n  %m = ReduceMean(%x, %axes) {keepdims = 1}\n"
+          "  %n = mcc.Narrow(%m) {to = \"f16\"}\n  %y = mcc.Narrow(%n) {to = \"f32\"}\n",
+          "reduce"};
+}
+
+Columns product(const char* name, const std::string& inputs) {
+  return {name, inputs, "  %m = MatMul(%x, %w)\n  %n = Add(%m, %b)\n  %y = Relu(%n)\n", "matmul"};
+}
+
 INSTANTIATE_TEST_SUITE_P(Pictures, GridColumns,
-                         ::testing::Values("[1, 1, 8, 8, 72]", "[3, 1, 9, 11, 20]", "[1, 1, 40, 40, 8]"));
+                         ::testing::Values(mean("blocked", "[1, 1, 8, 8, 72]"), mean("of_odd_extents", "[3, 1, 9, 11, 20]"),
+                                           mean("of_eight_channels", "[1, 1, 40, 40, 8]")),
+                         ::testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Products, GridColumns,
+                         ::testing::Values(product("vector_times_matrix", "%x: f32[1, 96], %w: f32[96, 72], %b: f32[72]"),
+                                           product("of_odd_extents", "%x: f32[1, 90], %w: f32[90, 41], %b: f32[1]")),
+                         ::testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace mcc::test
