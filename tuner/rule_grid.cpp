@@ -406,6 +406,10 @@ std::vector<std::vector<std::string>> free_runs(const Schedule& s) {
   return runs;
 }
 
+bool has_reduction(const Schedule& s, const std::vector<std::string>& blocks) {
+  return std::any_of(blocks.begin(), blocks.end(), [&](const std::string& b) { return static_cast<bool>(s.find_block(b)->init); });
+}
+
 }  // namespace
 
 void apply_grid_rules(Draft& draft) {
@@ -425,9 +429,14 @@ void schedule_grid_rest(Draft& draft) {
   Schedule& s = draft.schedule;
   for (const std::vector<std::string>& run : free_runs(s)) {
     if (schedule_grid_rows(draft, run) || schedule_grid_lines(draft, run)) continue;
-    // Rows that have no loop in common with what comes behind them.
-    for (const std::string& block : run)
-      if (run.size() > 1 && s.find_block(block)->init) schedule_grid_rows(draft, {block});
+    // The longest of its parts that are rows, from the front.
+    for (size_t begin = 0, taken = 0; begin < run.size(); begin += std::max<size_t>(taken, 1)) {
+      for (taken = run.size() - begin; taken > 0; --taken) {
+        const auto first = run.begin() + static_cast<std::ptrdiff_t>(begin);
+        const std::vector<std::string> part(first, first + static_cast<std::ptrdiff_t>(taken));
+        if (part.size() < run.size() && has_reduction(s, part) && schedule_grid_rows(draft, part)) break;
+      }
+    }
   }
   for (const std::vector<std::string>& run : free_runs(s)) {
     for (const std::string& block : run) {

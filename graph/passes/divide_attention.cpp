@@ -19,6 +19,7 @@ using tensor::Gpu;
 
 constexpr int64_t kMostParts = 16, kFewestKeys = 128;
 constexpr int64_t kFewestRows = 16, kMostRows = 128;  // of a tile
+constexpr int64_t kFewestRowsByCores = 4;
 
 struct AttentionSizes {
   int64_t batch = 1, m, n, d, e;
@@ -50,7 +51,7 @@ double time_of(const AttentionSizes& a, int64_t parts, int64_t rows, const Gpu& 
 
 // The parts that are expected to be fastest; 1 where no number of parts gives rows that fit, or tensor cores have no whole tile.
 int64_t best_parts(const AttentionSizes& a, const Gpu& gpu) {
-  if (!a.is_by_cores && a.m < kFewestRows) return 1;
+  if (a.m < (a.is_by_cores ? kFewestRowsByCores : kFewestRows)) return 1;
   int64_t best = 1;
   double least = std::numeric_limits<double>::infinity();
   for (int64_t parts = 1; parts <= kMostParts; ++parts) {

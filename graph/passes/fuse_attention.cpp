@@ -18,7 +18,7 @@
 namespace mcc::graph {
 namespace {
 
-// Packing keys and values costs about as much as multiplying this many rows with them.
+// On CPUs packing keys and values costs about as much as multiplying this many rows with them. GPUs read them where they lie.
 constexpr int64_t kMinRows = 4;
 
 struct Step {
@@ -150,7 +150,7 @@ class FuseAttention {
     if (s.size() != y.size() || !std::equal(s.begin(), s.end() - 1, y.begin())) return false;
     bool is_empty = std::any_of(s.begin(), s.end(), [](int64_t d) { return d == 0; }) || y.back() == 0 ||
                     dims(scores.inputs[0]).back() == 0;
-    return !is_empty && s[s.size() - 2] >= kMinRows;
+    return !is_empty && (is_gpu_ || s[s.size() - 2] >= kMinRows);
   }
 
   // The view of an operand [batch..., row, column]: offset, strides of the result's batch axes, of rows and of columns

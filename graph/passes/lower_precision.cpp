@@ -60,7 +60,20 @@ class LowerPrecision {
     for (int i = 0; i < operands; ++i) {
       if (type(n.inputs[static_cast<size_t>(i)]).element != ElementType::f32) return 0;
     }
-    return operands;
+    return uses_few_times(n) ? 0 : operands;
+  }
+
+  // Whether an operand that is computed takes part in the products of a few rows or columns only (a step of a decoder, and the keys and
+  // values of all before): converting it costs more than reading it as it is, and tensor cores would be idle.
+  bool uses_few_times(const Node& n) const {
+    constexpr int64_t kFewUses = 8;
+    if (is_op(n, "Attention")) return n.attributes.integers("extents")[0] < kFewUses;
+    if (!is_op(n, "MatMul") || !is_static(type(n.outputs[0]).shape) || !is_static(type(n.inputs[0]).shape) ||
+        !is_static(type(n.inputs[1]).shape))
+      return false;
+    const int64_t products = static_count(type(n.outputs[0]).shape) * static_shape(type(n.inputs[0]).shape).back();
+    const ValueId larger = static_count(type(n.inputs[0]).shape) < static_count(type(n.inputs[1]).shape) ? n.inputs[1] : n.inputs[0];
+    return !g_.value(larger).constant && products < kFewUses * static_count(type(larger).shape);
   }
 
   // Every element of the results is one of the inputs', and the same one after a conversion, which keeps their order. How many of
