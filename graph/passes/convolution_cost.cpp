@@ -124,6 +124,11 @@ std::vector<int64_t> as_image(std::vector<int64_t> dims) {
   return dims;
 }
 
+std::vector<int64_t> along_rows(std::vector<int64_t> window) {
+  if (window.size() == 1) window.insert(window.begin(), 1);
+  return window;
+}
+
 std::vector<int64_t> explicit_padding(const Graph& graph, const Node& node, const std::vector<int64_t>& kernel,
                                       const std::vector<int64_t>& strides, const std::vector<int64_t>& dilations) {
   const Shape& x = graph.value(node.inputs[0]).type.shape;

@@ -28,6 +28,8 @@ bool has_winograd(const ConvProblem& problem);
 
 // [N, C, L] as [N, C, 1, L], four dimensions as they are.
 std::vector<int64_t> as_image(std::vector<int64_t> dims);
+// Two numbers of a window, over both spatial axes; one is over columns.
+std::vector<int64_t> along_rows(std::vector<int64_t> window);
 // The explicit padding (top, left, bottom, right) of a window over one spatial axis or two, whatever auto_pad says.
 std::vector<int64_t> explicit_padding(const Graph& graph, const Node& node, const std::vector<int64_t>& kernel,
                                       const std::vector<int64_t>& strides, const std::vector<int64_t>& dilations);

@@ -1,0 +1,308 @@
+#include "graph/passes/layout_followers.h"
+
+#include <algorithm>
+
+#include "graph/ops/common.h"
+#include "graph/passes/box.h"
+#include "graph/passes/convolution_cost.h"
+#include "graph/passes/rewrite.h"
+
+namespace mcc::graph {
+namespace {
+
+using tensor::as_int;
+using tensor::is_int;
+
+class FollowLayout {
+ public:
+  FollowLayout(Graph& graph, LayoutForms& forms, int64_t lanes) : g_(graph), forms_(forms), lanes_(lanes) {}
+
+  bool run(NodeId id) {
+    const Node node = g_.node(id);
+    switch (node.op->layout) {
+      case LayoutRole::pool:
+        return follow_pool(id);
+      case LayoutRole::global_mean:
+        return follow_global_pool(id);
+      case LayoutRole::mean:
+        return follow_reduce_mean(id);
+      case LayoutRole::concat:
+        return follow_concat(id);
+      case LayoutRole::slice:
+      case LayoutRole::split:
+        return follow_parts(id);
+      case LayoutRole::to_space:
+        return follow_to_space(id);
+      case LayoutRole::resize:
+        return follow_resize(id);
+      case LayoutRole::convolution:
+      case LayoutRole::matmul:
+      case LayoutRole::gemm:
+      case LayoutRole::recurrent:
+        return false;
+      case LayoutRole::none:
+        break;
+    }
+    if (node.op->fusion == FusionClass::elementwise && node.outputs.size() == 1) return follow(id);
+    return false;
+  }
+
+ private:
+  const Shape& shape(ValueId v) const { return g_.value(v).type.shape; }
+  size_t rank(ValueId v) const { return shape(v).size(); }
+  bool is_constant(ValueId v) const { return v != kNoValue && g_.value(v).constant.has_value(); }
+  bool is_laid_out(ValueId v) const { return forms_.is_laid_out(v); }
+
+  bool follow_pool(NodeId id) {
+    const Node node = g_.node(id);
+    ValueId x = node.inputs[0];
+    if (!is_laid_out(x) || node.outputs.size() > 1) return false;
+    const Attributes& old = node.attributes;
+    std::vector<int64_t> kernel = along_rows(old.integers("kernel_shape"));
+    std::vector<int64_t> strides = along_rows(old.integers("strides", {1, 1})),
+                         dilations = along_rows(old.integers("dilations", {1, 1}));
+    std::vector<int64_t> out = as_image(static_shape(shape(node.outputs[0])));
+    Attributes a;
+    a.set("kernel", kernel);
+    a.set("strides", strides);
+    a.set("dilations", dilations);
+    a.set("pads", explicit_padding(g_, node, kernel, strides, dilations));
+    a.set("extent", std::vector<int64_t>{out[2], out[3]});
+    a.set("count_include_pad", old.integer("count_include_pad", 0));
+    if (is_op(node, "AveragePool") && (dilations[0] != 1 || dilations[1] != 1)) return false;
+    LaidOut result = forms_.laid_out(x);
+    result.value = emit(g_, "mcc", node.op->name, node.name, {result.value}, a);
+    forms_.set_result(id, result);
+    return true;
+  }
+
+  bool reduce_mean(NodeId id) {
+    const Node node = g_.node(id);
+    Attributes a;
+    a.set("keepdims", int64_t{1});
+    ValueId axes = g_.add_constant(node.name + ".axes", Constant::ints({2, 3}));
+    LaidOut result = forms_.laid_out(node.inputs[0]);
+    result.value = emit(g_, "", "ReduceMean", node.name, {result.value, axes}, a);
+    forms_.set_result(id, result);
+    return true;
+  }
+
+  bool follow_global_pool(NodeId id) { return is_laid_out(g_.node(id).inputs[0]) && reduce_mean(id); }
+
+  // Over H and W, keeping them: the squeeze of a squeeze-and-excitation.
+  bool follow_reduce_mean(NodeId id) {
+    const Node& node = g_.node(id);
+    if (!is_laid_out(node.inputs[0]) || node.attributes.integer("keepdims", 1) == 0) return false;
+    std::vector<int64_t> axes = node.attributes.integers("axes");
+    if (node.inputs.size() > 1 && is_constant(node.inputs[1]))
+      axes = g_.value(node.inputs[1]).constant->to_ints();
+    auto dims = static_cast<int64_t>(rank(node.inputs[0]));
+    for (int64_t& axis : axes)
+      axis = axis < 0 ? axis + dims : axis;
+    std::sort(axes.begin(), axes.end());
+    return axes == (dims == 3 ? std::vector<int64_t>{2} : std::vector<int64_t>{2, 3}) && reduce_mean(id);
+  }
+
+  // Of height and width: the same along these two axes, whatever lies around them.
+  bool follow_resize(NodeId id) {
+    const Node node = g_.node(id);
+    ValueId x = node.inputs[0];
+    const Attributes& old = node.attributes;
+    if (!is_laid_out(x) || rank(x) != 4 || old.has("scales") || old.has("keep_aspect_ratio_policy") ||
+        old.text("coordinate_transformation_mode", "") == "tf_crop_and_resize") {
+      return false;
+    }
+    std::vector<int64_t> axes = old.integers("axes", {0, 1, 2, 3});
+    std::vector<ValueId> inputs{forms_.laid_out(x).value};
+    for (size_t i = 1; i < node.inputs.size(); ++i) {
+      inputs.push_back(kNoValue);
+      if (node.inputs[i] == kNoValue || !is_constant(node.inputs[i])) continue;
+      const Constant& values = *g_.value(node.inputs[i]).constant;
+      if (values.count() != static_cast<int64_t>(axes.size())) continue;  // empty, or a region that is not read
+      bool is_size = mcc::is_int(values.element());
+      std::vector<double> kept(2, 1);
+      if (is_size) kept = {static_cast<double>(static_shape(shape(x))[2]), static_cast<double>(static_shape(shape(x))[3])};
+      for (size_t k = 0; k < axes.size(); ++k) {
+        int64_t axis = axes[k] < 0 ? axes[k] + 4 : axes[k];
+        double value = values.number_at(static_cast<int64_t>(k));
+        double same = is_size ? static_cast<double>(static_shape(shape(x))[static_cast<size_t>(axis)]) : 1;
+        if (axis >= 2) {
+          kept[static_cast<size_t>(axis - 2)] = value;
+        } else if (value != same) {
+          return false;
+        }
+      }
+      Constant pair = is_size ? Constant::ints({static_cast<int64_t>(kept[0]), static_cast<int64_t>(kept[1])})
+                              : Constant::of(ElementType::f32, {2},
+                                             std::vector<float>{static_cast<float>(kept[0]), static_cast<float>(kept[1])});
+      inputs.back() = g_.add_constant(node.name + (is_size ? ".sizes" : ".scales"), pair);
+    }
+    Attributes a = old;
+    a.set("axes", std::vector<int64_t>{2, 3});
+    LaidOut result = forms_.laid_out(x);
+    result.value = emit(g_, "", node.op->name, node.name, inputs, a);
+    forms_.set_result(id, result);
+    return true;
+  }
+
+  bool follow_concat(NodeId id) {
+    const Node node = g_.node(id);
+    int64_t axis = node.attributes.integer("axis", 0), channels = 0;
+    auto dims = static_cast<int64_t>(rank(node.outputs[0]));
+    if (axis < 0) axis += dims;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      ValueId v = node.inputs[i];
+      if (!is_laid_out(v)) return false;
+      const LaidOut& x = forms_.laid_out(v);
+      // Along the channels, only the last part may end inside a block.
+      bool is_exact = x.layout == Layout::channels_last || x.channels % lanes_ == 0;
+      if (axis == 1 && i + 1 < node.inputs.size() && !is_exact) return false;
+      channels += x.channels;
+    }
+    LaidOut result = forms_.lead(node);
+    std::vector<ValueId> inputs;
+    for (ValueId v : node.inputs)
+      inputs.push_back(forms_.in_layout(v, result.layout));
+    bool of_channels = axis == 1;
+    Attributes a;
+    if (axis >= 2) axis += 4 - dims;
+    a.set("axis", of_channels && result.layout == Layout::channels_last ? int64_t{4} : axis);
+    result.value = emit(g_, "", "Concat", node.name, inputs, a);
+    if (of_channels) result.channels = channels;
+    forms_.set_result(id, result);
+    return true;
+  }
+
+  // DepthToSpace. Blocks stay whole where a result's channels are neighbours (mode DCR), and fill them.
+  bool follow_to_space(NodeId id) {
+    const Node node = g_.node(id);
+    const ValueId x = node.inputs[0];
+    if (!is_laid_out(x)) return false;
+    LaidOut result = forms_.laid_out(x);
+    const bool in_blocks = result.layout == Layout::blocked, is_crd = node.attributes.text("mode", "DCR") == "CRD";
+    const std::vector<int64_t> in = static_shape(shape(x)), out = static_shape(shape(node.outputs[0]));
+    const int64_t b = node.attributes.integer("blocksize", 0);
+    if (in_blocks && (is_crd || out[1] % lanes_ != 0)) return false;
+    std::vector<int64_t> apart{in[0], b, b, out[1] / lanes_, in[2], in[3], lanes_}, perm{0, 3, 4, 1, 5, 2, 6};
+    if (!in_blocks) {
+      apart = is_crd ? std::vector<int64_t>{in[0], in[2], in[3], out[1], b, b} : std::vector<int64_t>{in[0], in[2], in[3], b, b, out[1]};
+      perm = is_crd ? std::vector<int64_t>{0, 1, 4, 2, 5, 3} : std::vector<int64_t>{0, 1, 3, 2, 4, 5};
+    }
+    Attributes a;
+    a.set("perm", perm);
+    const ValueId moved = emit(g_, "", "Transpose", node.name, {forms_.reshape(node.name, result.value, apart)}, a);
+    result.value = forms_.reshape(node.name, moved, {out[0], forms_.blocks(result.layout, out[1]), out[2], out[3], forms_.block(result.layout, out[1])});
+    result.channels = out[1];
+    forms_.set_result(id, result);
+    return true;
+  }
+
+  // Slice and Split. Blocks stay whole; only a part that reaches to the last channel may end inside of one.
+  bool follow_parts(NodeId id) {
+    const Node node = g_.node(id);
+    const ValueId x = node.inputs[0];
+    if (!is_laid_out(x)) return false;
+    std::vector<std::pair<size_t, LaidOut>> parts;  // by the number of the output
+    for (size_t k = 0; k < node.outputs.size(); ++k) {
+      if (node.outputs[k] == kNoValue) continue;
+      std::optional<LaidOut> part = laid_out_part(x, node.outputs[k]);
+      if (!part) return false;
+      parts.emplace_back(k, *part);
+    }
+    for (const auto& [k, part] : parts)
+      forms_.set_result(id, part, k);
+    return true;
+  }
+
+  std::optional<LaidOut> laid_out_part(ValueId x, ValueId value) {
+    const std::optional<Box> box = box_of(g_, value);
+    if (!box) return std::nullopt;
+    LaidOut result = forms_.laid_out(x);
+    const bool in_blocks = result.layout == Layout::blocked;
+    const std::vector<int64_t> in = static_shape(shape(x)), out = static_shape(shape(value));
+    std::vector<int64_t> starts, ends, axes, steps;
+    for (size_t d = 0; d < in.size(); ++d) {
+      int64_t start = box->starts[d], step = box->steps[d], end = start + (out[d] - 1) * step + 1;
+      if (step < 1 || out[d] == 0) return std::nullopt;
+      if (out[d] == in[d]) continue;
+      if (d == 1 && in_blocks) {
+        if (step != 1 || start % lanes_ != 0 || (end % lanes_ != 0 && end != in[d])) return std::nullopt;
+        start /= lanes_;
+        end = (end + lanes_ - 1) / lanes_;
+      }
+      starts.push_back(start);
+      ends.push_back(end);
+      axes.push_back(static_cast<int64_t>(d == 1 && !in_blocks ? 4 : d >= 2 ? d + 4 - in.size() : d));
+      steps.push_back(step);
+    }
+    const std::string name = g_.value(value).name;
+    auto ints = [&](const char* what, const std::vector<int64_t>& values) {
+      return g_.add_constant(name + what, Constant::ints(values));
+    };
+    result.value = emit(g_, "", "Slice", name,
+                        {result.value, ints(".starts", starts), ints(".ends", ends), ints(".axes", axes), ints(".steps", steps)});
+    result.channels = out[1];
+    return result;
+  }
+
+  // Elementwise operators: as soon as one full-size operand is laid out, the others follow.
+  bool follow(NodeId id) {
+    const Node node = g_.node(id);
+    const Shape& out = shape(node.outputs[0]);
+    if (out.size() < 3 || out.size() > 4 || !is_static(out)) return false;
+    int64_t channels = static_shape(out)[1];
+    bool any = false;
+    for (ValueId v : node.inputs) {
+      if (v == kNoValue) continue;
+      if (is_constant(v) ? !is_broadcast(shape(v), out.size(), channels) : rank(v) != out.size())
+        return false;
+      int64_t own = 0;
+      if (!is_constant(v) && (!is_static(shape(v)) || !as_int(shape(v)[1], &own) || own != channels)) {
+        return false;
+      }
+      any |= is_laid_out(v) && same_shape(shape(v), out);
+    }
+    if (!any) return false;
+    LaidOut result = forms_.lead(node);
+    // Lanes past the last channel hold 0 and what operators make of it; where that could be infinite or NaN, it would
+    // spread through the next convolution's zero weights.
+    if (result.layout == Layout::blocked && channels % lanes_ != 0 && !node.op->layout_agnostic) return false;
+    std::vector<ValueId> inputs;
+    for (ValueId v : node.inputs)
+      inputs.push_back(v == kNoValue ? v : follow_operand(node.name, v, result.layout, channels));
+    result.value = emit(g_, node.op->domain, node.op->name, node.name, inputs, node.attributes);
+    result.channels = channels;
+    forms_.set_result(id, result);
+    return true;
+  }
+
+  // Constants that broadcast: scalars, or varying over channels only.
+  bool is_broadcast(const Shape& s, size_t dims, int64_t channels) const {
+    if (s.size() > dims) return false;
+    for (size_t i = 0; i < s.size(); ++i) {
+      size_t axis = dims - s.size() + i;
+      if (!is_int(s[i], 1) && !(axis == 1 && is_int(s[i], channels))) return false;
+    }
+    return true;
+  }
+
+  ValueId follow_operand(const std::string& name, ValueId v, Layout layout, int64_t channels) {
+    if (!is_constant(v)) return forms_.in_layout(v, layout);
+    const Shape& s = shape(v);
+    if (static_count(s) == 1) return s.empty() ? v : forms_.reshape(name, v, {1});
+    ValueId packed = forms_.pack_vector(name, v, layout, channels);
+    return forms_.reshape(name, packed, {1, forms_.blocks(layout, channels), 1, 1, forms_.block(layout, channels)});
+  }
+
+  Graph& g_;
+  LayoutForms& forms_;
+  const int64_t lanes_;
+};
+
+}  // namespace
+
+bool follow_layout(Graph& graph, NodeId id, LayoutForms& forms, int64_t lanes) {
+  return FollowLayout(graph, forms, lanes).run(id);
+}
+
+}  // namespace mcc::graph
