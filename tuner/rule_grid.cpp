@@ -224,7 +224,10 @@ void bind_to_blocks(Draft& draft, const std::string& outer) {
 int64_t vector_of(const Schedule& s, const std::string& block, int64_t threads_wanted) {
   std::optional<BlockInfo> info = analyze(s, block);
   if (!info || !info->is_injective || info->axes.empty() || info->element_bits > 32) return 1;
-  const int64_t lanes = 128 / std::max(info->element_bits, 16);
+  int bits = std::max(info->element_bits, 16);
+  for (const Access& load : info->loads)
+    bits = std::max(bits, bit_width(load.buffer.element()));
+  const int64_t lanes = 128 / bits;
   size_t last = info->axes.size() - 1;
   auto is_wide = [&](const Access& a) {
     bool is_along = a.strides[last] == 1 && bit_width(a.buffer.element()) * lanes <= 128;

@@ -1,5 +1,5 @@
 // Reductions along an axis between whose elements other results lie (softmax or the greatest over the channels of a picture), of so
-// many lines that each has a thread of its own: all blocks of the group in one launch.
+// many or so short lines that each has a thread of its own: all blocks of the group in one launch.
 //
 //   bound line.b @{block.x}: bound line.t @{thread.x}
 //     for each reduction: for k: into a register
@@ -18,11 +18,13 @@ using namespace tensor;
 
 namespace {
 
+constexpr int64_t kShort = 32;  // elements that a thread has summed before another launch would begin
+
 class GridLines {
  public:
   GridLines(Draft& draft, const std::vector<std::string>& names) : d_(draft), s_(draft.schedule), names_(names) {}
 
-  // Whether the group is of this form, and has lines enough.
+  // Whether the group is of this form, and has lines enough, or short ones.
   bool fits() {
     const Gpu& gpu = d_.target.gpu;
     for (const std::string& name : names_) {
@@ -35,8 +37,9 @@ class GridLines {
     if (reductions == 0 || root.is_reduction || root.axes.empty()) return false;
     find_lines();
     const bool is_more_than_one_launch = reductions > 1 || lines_.size() < root.axes.size();
+    const bool are_short = std::all_of(blocks_.begin(), blocks_.end(), [](const BlockInfo& b) { return !b.is_reduction || b.reduce <= kShort; });
     return is_more_than_one_launch && are_lines() &&
-           count_ >= int64_t{gpu.multiprocessors} * gpu.threads_per_multiprocessor / 8;
+           (are_short || count_ >= int64_t{gpu.multiprocessors} * gpu.threads_per_multiprocessor / 8);
   }
 
   bool run() {

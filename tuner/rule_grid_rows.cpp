@@ -10,6 +10,7 @@
 //
 // What is made for a row stays in registers while it is short, then in shared memory. Short rows share a block of threads.
 #include <algorithm>
+#include <numeric>
 
 #include "support/text.h"
 #include "tensor/schedule/tree.h"
@@ -110,43 +111,109 @@ class GridRows {
     });
   }
 
-  // The leading axes that all blocks have. The others of a reduction have to be reduced.
+  // Which of a block's axes the rows have: the leading ones that all blocks have, or those along which maps read what is made for rows.
   bool find_shared_axes() {
+    if (!find_leading_axes() && !find_axes_of_sums()) return false;
+    for (size_t n : row_axes_[0])
+      count_ *= blocks_[0].axes[n].extent;
+    return true;
+  }
+
+  // The leading axes that all blocks have. The others of a reduction have to be reduced.
+  bool find_leading_axes() {
     const BlockInfo& first = blocks_[0];
     auto all_have = [&](size_t n) {
       return std::all_of(blocks_.begin(), blocks_.end(), [&](const BlockInfo& b) {
         return n < b.axes.size() && !b.axes[n].is_reduce && b.axes[n].extent == first.axes[n].extent;
       });
     };
-    while (shared_ < first.axes.size() && all_have(shared_)) {
-      count_ *= first.axes[shared_].extent;
-      ++shared_;
-    }
+    size_t shared = 0;
+    while (shared < first.axes.size() && all_have(shared))
+      ++shared;
+    std::vector<size_t> leading(shared);
+    std::iota(leading.begin(), leading.end(), size_t{0});
+    row_axes_.assign(blocks_.size(), leading);
     return std::all_of(blocks_.begin(), blocks_.end(), [&](const BlockInfo& b) {
       // Nothing but a row.
-      if (b.is_reduction && shared_ == 0 && b.spatial != 1) return false;
-      const std::vector<Axis>& axes = s_.find_block(b.name)->axes;
-      return !b.is_reduction || std::all_of(axes.begin() + static_cast<std::ptrdiff_t>(shared_), axes.end(),
-                                            [](const Axis& axis) { return axis.kind == AxisKind::reduce; });
+      if (b.is_reduction && shared == 0 && b.spatial != 1) return false;
+      return b.is_reduction ? all_reduced(b, shared) : reads_rows_along(b, shared);
+    });
+  }
+
+  // Whether what the map reads of each row is another one's along each of its first axes.
+  bool reads_rows_along(const BlockInfo& info, size_t axes) const {
+    int64_t rows = 1;
+    for (size_t n = 0; n < axes; ++n)
+      rows *= info.axes[n].extent;
+    return std::all_of(info.loads.begin(), info.loads.end(), [&](const Access& l) {
+      const bool is_of_rows = std::any_of(blocks_.begin(), blocks_.end(), [&](const BlockInfo& b) {
+        return b.spatial == rows && b.store.buffer.same_as(l.buffer);
+      });
+      for (size_t n = 0; is_of_rows && n < axes; ++n) {
+        if (l.strides[n] == 0 && info.axes[n].extent > 1) return false;
+      }
+      return true;
+    });
+  }
+
+  bool all_reduced(const BlockInfo& info, size_t from) const {
+    const std::vector<Axis>& axes = s_.find_block(info.name)->axes;
+    return std::all_of(axes.begin() + static_cast<std::ptrdiff_t>(from), axes.end(),
+                       [](const Axis& axis) { return axis.kind == AxisKind::reduce; });
+  }
+
+  // The axes of the first sum, which stand elsewhere among those of the blocks that read it.
+  bool find_axes_of_sums() {
+    const BlockInfo& sum = blocks_[0];
+    if (!sum.is_reduction) return false;
+    size_t rank = 0;
+    while (rank < sum.axes.size() && !sum.axes[rank].is_reduce)
+      ++rank;
+    row_axes_.clear();
+    for (const BlockInfo& b : blocks_) {
+      std::vector<size_t> axes;
+      for (size_t k = 0; k < rank; ++k) {
+        for (size_t n = 0; n < b.axes.size(); ++n) {
+          const bool is_of_row = b.axes[n].extent == sum.axes[k].extent && !b.axes[n].is_reduce && moves_along(b, n, sum.store.strides[k]);
+          if (is_of_row) axes.push_back(n);
+        }
+      }
+      if (rank == 0 || axes.size() != rank || (b.is_reduction && (axes.back() + 1 != rank || !all_reduced(b, rank)))) return false;
+      row_axes_.push_back(axes);
+    }
+    return true;
+  }
+
+  // Whether what the block has of each row, or reads of what others make for each, lies so far apart along its axis.
+  bool moves_along(const BlockInfo& info, size_t axis, int64_t stride) const {
+    if (info.store.buffer.shape().size() == blocks_[0].store.buffer.shape().size()) return info.store.strides[axis] == stride;
+    return std::any_of(info.loads.begin(), info.loads.end(), [&](const Access& l) {
+      const bool is_of_group = std::any_of(blocks_.begin(), blocks_.end(), [&](const BlockInfo& b) { return b.store.buffer.same_as(l.buffer); });
+      return is_of_group && l.strides[axis] == stride;
     });
   }
 
   // The shared axes become axis "row" of each block; what reductions reduce becomes "k", what is left of the others "i".
   void name_axes() {
-    for (const BlockInfo& b : blocks_) {
+    for (size_t n = 0; n < blocks_.size(); ++n) {
+      const BlockInfo& b = blocks_[n];
       std::vector<std::string> row, rest;
       const Block& block = *s_.find_block(b.name);
-      for (size_t n = 0; n < block.axes.size(); ++n)
-        (n < shared_ ? row : rest).push_back(block.axes[n].var.name());
+      for (size_t axis : row_axes_[n])
+        row.push_back(block.axes[axis].var.name());
+      for (const Axis& axis : block.axes) {
+        if (std::find(row.begin(), row.end(), axis.var.name()) == row.end()) rest.push_back(axis.var.name());
+      }
       must_step(d_, FuseAxes{b.name, row, "row"});
       if (!rest.empty()) must_step(d_, FuseAxes{b.name, rest, b.is_reduction ? "k" : "i"});
+      if (!row_axes_[n].empty() && row_axes_[n][0] != 0) must_step(d_, Reorder{{b.name + ".row", b.name + ".i"}});
       if (!d_.refusal) return;
     }
   }
 
   // Whether so many rows that follow each other are whole ranges of the shared axes.
   bool is_box(int64_t rows) const {
-    for (size_t n = shared_; n-- > 0;) {
+    for (size_t n = row_axes_[0].size(); n-- > 0;) {
       const int64_t extent = blocks_[0].axes[n].extent;
       if (extent % rows == 0) return true;
       if (rows % extent != 0) return false;
@@ -249,7 +316,7 @@ class GridRows {
     if (!d_.refusal) return;
     // The parts: loops row, t, n.
     std::vector<std::string> loops = below_host(part);
-    std::string row, thread, turn;
+    std::string row, thread, turn, idle;  // idle: a single turn, of more threads than elements
     for (const std::string& loop : loops) {
       AxisKinds kinds = axes_bound_to(*s_.find_block(part), s_.find_loop(loop)->var);
       if (kinds.reduce) {
@@ -258,10 +325,12 @@ class GridRows {
         thread = loop;
       } else if (kinds.spatial) {
         row = loop;
+      } else if (loop.ends_with(".n")) {
+        idle = loop;
       }
     }
     std::vector<std::string> order;
-    for (const std::string& loop : {row, thread, turn}) {
+    for (const std::string& loop : {row, thread, turn, idle}) {
       if (!loop.empty()) order.push_back(loop);
     }
     if (order.size() > 1) must_step(d_, Reorder{order});
@@ -298,7 +367,8 @@ class GridRows {
   std::vector<std::string> names_;
   std::vector<BlockInfo> blocks_;
   std::vector<bool> closed_;  // of each block: whether its result is for the others only
-  size_t root_ = 0, shared_ = 0;  // the block with the loop over rows; how many axes all have
+  size_t root_ = 0;                            // the block with the loop over rows
+  std::vector<std::vector<size_t>> row_axes_;  // of each block, in the order of the first, whose axes they lead
   int64_t longest_ = 0, count_ = 1, threads_ = 32, rows_ = 1;
   std::string host_;
   std::vector<std::pair<std::string, std::string>> scopes_;  // set when all is bound

@@ -38,6 +38,7 @@ namespace mcc::graph {
   X(mcc_bytes_ops)      \
   X(mcc_winograd_ops)   \
   X(mcc_attention_ops)  \
+  X(mcc_norm_ops)       \
   X(mcc_pool_ops)
 
 #define X(ops) std::span<const OpDef> ops();

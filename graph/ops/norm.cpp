@@ -318,6 +318,12 @@ void compute_lrn(ComputeContext& c) {
   }));
 }
 
+OpDef instance_op() {
+  OpDef op = normalization("InstanceNormalization", infer_instance, compute_instance, 3);
+  op.layout = LayoutRole::instance_norm;
+  return op;
+}
+
 }  // namespace
 
 std::span<const OpDef> norm_ops() {
@@ -325,7 +331,7 @@ std::span<const OpDef> norm_ops() {
       batch_op(),
       normalization("LayerNormalization", infer_layer, compute_layer, 2),
       normalization("RMSNormalization", infer_layer, compute_rms, 2),
-      normalization("InstanceNormalization", infer_instance, compute_instance, 3),
+      instance_op(),
       normalization("GroupNormalization", infer_group, compute_group, 3),
       normalization("MeanVarianceNormalization", infer_mean_variance, compute_mean_variance, 1),
       normalization("LpNormalization", infer_lp, compute_lp, 1),

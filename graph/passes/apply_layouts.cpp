@@ -50,7 +50,7 @@ class ApplyLayouts {
   bool is_constant(ValueId v) const { return v != kNoValue && g_.value(v).constant.has_value(); }
   bool is_laid_out(ValueId v) const { return forms_.is_laid_out(v); }
   bool take_laid_out(NodeId id) {
-    return g_.node(id).op->layout == LayoutRole::convolution ? lay_out_conv(id) : follow_layout(g_, id, forms_, lanes_);
+    return g_.node(id).op->layout == LayoutRole::convolution ? lay_out_conv(id) : follow_layout(g_, id, forms_, t_, strict_);
   }
 
   // ---- Convolutions ----

@@ -48,7 +48,7 @@ bool shares_memory(const Graph& g, const Node& node) {
 }
 
 // Microseconds of what depends on the layout apart from convolutions: operators that only move elements, unless of constants,
-// and pooling in plain form.
+// pooling in plain form, and on GPUs the launches of reductions.
 double other_us(const Graph& g, const tensor::Target& t) {
   std::vector<bool> is_known = known_values(g);
   double moved = 0, launches = 0, pooling_cycles = 0;
@@ -59,6 +59,7 @@ double other_us(const Graph& g, const tensor::Target& t) {
       moved += 2 * whole_vector_bytes(g, node, t);
       ++launches;
     }
+    if (node.op->fusion == FusionClass::reduction) ++launches;
     const TensorType& type = g.value(node.outputs[0]).type;
     if (node.op->layout == LayoutRole::pool && is_static(type.shape)) {
       double elements = static_cast<double>(static_count(type.shape));

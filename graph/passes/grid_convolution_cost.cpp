@@ -83,6 +83,7 @@ double grid_winograd_us(const ConvProblem& p, int64_t m, const Gpu& gpu, int64_t
 double grid_laid_out_us(const ConvProblem& p, Layout layout, const Gpu& gpu) {
   constexpr double kInstructions = 16;  // of a fetch
   constexpr double kLanes = 128;        // of a multiprocessor
+  constexpr double kStepCycles = 2;     // of an instruction of a warp that no other one hides
   constexpr int64_t kColumns = 64;      // of a tile, which share what is fetched
   // A thread makes a result of each channel by itself, whose neighbours are read together in both.
   if (p.is_depthwise()) return gpu.launch_us;
@@ -102,7 +103,10 @@ double grid_laid_out_us(const ConvProblem& p, Layout layout, const Gpu& gpu) {
   const double windows = places * static_cast<double>(in * groups);
   const double fetches = windows * static_cast<double>((out + kColumns - 1) / kColumns) / static_cast<double>(vector);
   const double cycles = windows * static_cast<double>(out) / std::max(gpu.matrix_fmas, 1) + fetches * kInstructions / kLanes;
-  return gpu.launch_us + cycles * to_us;
+  // Where there are few tiles, each has a warp, which fetches along the sum.
+  const double sum = static_cast<double>(p.kernel[0] * p.kernel[1] * in);
+  const double way_us = sum / static_cast<double>(vector) * kInstructions * kStepCycles / (gpu.ghz * 1e3);
+  return gpu.launch_us + std::max(cycles * to_us, way_us);
 }
 
 int64_t grid_winograd_tile(const ConvProblem& problem, const Gpu& gpu, int64_t model_weight_bytes) {

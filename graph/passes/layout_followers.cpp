@@ -13,12 +13,19 @@ namespace {
 using tensor::as_int;
 using tensor::is_int;
 
+using Ints = std::vector<int64_t>;
+
 class FollowLayout {
  public:
-  FollowLayout(Graph& graph, LayoutForms& forms, int64_t lanes) : g_(graph), forms_(forms), lanes_(lanes) {}
+  FollowLayout(Graph& graph, LayoutForms& forms, const tensor::Target& target, bool strict)
+      : g_(graph), forms_(forms), t_(target), strict_(strict), lanes_(target.lanes(32)) {}
 
   bool run(NodeId id) {
     const Node node = g_.node(id);
+    if (node.op->is_view) return follow_grouping(id);
+    if (node.op->layout == LayoutRole::instance_norm) return follow_instance_norm(id);
+    const bool has_groups = std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) { return is_in_groups(v); });
+    if (has_groups && node.op->layout != LayoutRole::none) return false;
     switch (node.op->layout) {
       case LayoutRole::pool:
         return follow_pool(id);
@@ -39,6 +46,7 @@ class FollowLayout {
       case LayoutRole::matmul:
       case LayoutRole::gemm:
       case LayoutRole::recurrent:
+      case LayoutRole::instance_norm:
         return false;
       case LayoutRole::none:
         break;
@@ -52,6 +60,8 @@ class FollowLayout {
   size_t rank(ValueId v) const { return shape(v).size(); }
   bool is_constant(ValueId v) const { return v != kNoValue && g_.value(v).constant.has_value(); }
   bool is_laid_out(ValueId v) const { return forms_.is_laid_out(v); }
+  bool is_in_groups(ValueId v) const { return is_laid_out(v) && forms_.laid_out(v).in_groups; }
+  bool is_gpu() const { return t_.kind == tensor::TargetKind::cuda; }
 
   bool follow_pool(NodeId id) {
     const Node node = g_.node(id);
@@ -245,10 +255,91 @@ class FollowLayout {
     return result;
   }
 
+  // ---- Normalisation, on GPUs ----
+
+  // Channels get an axis for their groups, or lose it: nothing moves where they are last.
+  bool follow_grouping(NodeId id) {
+    const Node node = g_.node(id);
+    const ValueId x = node.inputs[0];
+    if (!is_gpu() || !is_laid_out(x) || forms_.laid_out(x).layout != Layout::channels_last) return false;
+    if (!is_static(shape(node.outputs[0]))) return false;
+    LaidOut result = forms_.laid_out(x);
+    const Ints in = static_shape(shape(x)), out = static_shape(shape(node.outputs[0]));
+    const Ints &whole = result.in_groups ? out : in, &groups = result.in_groups ? in : out;
+    if (groups.size() != whole.size() + 1 || without_groups(groups) != as_image(whole)) return false;
+    result.in_groups = !result.in_groups;
+    result.value = forms_.reshape(node.name, result.value, static_shape(shape(result.value)));
+    forms_.set_result(id, result);
+    return true;
+  }
+
+  // What 16 bits are that were only widened.
+  ValueId before_widening(ValueId v) const {
+    const NodeId maker = g_.value(v).producer;
+    if (maker < 0 || !is_op(g_.node(maker), "Narrow")) return v;
+    const ValueId from = g_.node(maker).inputs[0];
+    return bit_width(g_.value(from).type.element) < bit_width(g_.value(v).type.element) ? from : v;
+  }
+
+  ValueId widened(const std::string& name, ValueId v, ElementType to) {
+    if (g_.value(v).type.element == to) return v;
+    Attributes a;
+    a.set("to", std::string(mcc::to_text(to)));
+    return emit(g_, "mcc", "Narrow", name, {v}, a);
+  }
+
+  // Of each channel, or group of them: moments of parts of the columns, put together (graph/ops/mcc_norm.cpp).
+  bool follow_instance_norm(NodeId id) {
+    const Node node = g_.node(id);
+    if (!is_gpu() || strict_ || !is_laid_out(node.inputs[0])) return false;
+    LaidOut result = forms_.laid_out(node.inputs[0]);
+    if (result.layout != Layout::channels_last) return false;
+    const ElementType element = g_.value(node.inputs[0]).type.element, wide = wide_type(element);
+    const ValueId x = before_widening(result.value);
+    const Ints image = static_shape(shape(x));  // [N, 1, H, W, C]
+    const int64_t n = image[0], c = image[4], groups = static_shape(shape(node.inputs[0]))[1];
+    const int64_t places = image[2] * image[3], rows = rows_of_part(places, n * c);
+    if (rows == 0) return false;
+    const ValueId parts = emit(g_, "mcc", "Moments", node.name, {forms_.reshape(node.name, x, {n, places / rows, rows, c})});
+    Attributes a;
+    a.set("count", rows);
+    a.set("epsilon", node.attributes.number("epsilon", 1e-5));
+    const ValueId of_groups = forms_.reshape(node.name, parts, {n, places / rows, 2, groups, c / groups});
+    const ValueId merged = emit(g_, "mcc", "MergeMoments", node.name, {of_groups}, a);
+    for (ValueId v : {parts, merged})
+      g_.node(g_.value(v).producer).origins = node.origins;
+    result.value = emit(g_, "mcc", "Normalize", node.name, {x, forms_.reshape(node.name, merged, {n, 2, c})});
+    for (size_t i : {1, 2}) {
+      const ValueId v = node.inputs[i];
+      if (uniform_value(g_, v) == (i == 1 ? 1 : 0)) continue;
+      const ValueId to = g_.add_constant(node.name + ".shape", Constant::ints({groups, c / groups}));
+      const ValueId each = emit(g_, "", "Expand", node.name, {forms_.reshape(node.name, v, {groups, 1}), to});
+      const ValueId factor = widened(node.name, forms_.reshape(node.name, each, {1, 1, 1, 1, c}), wide);
+      result.value = emit(g_, "", i == 1 ? "Mul" : "Add", node.name, {result.value, factor});
+    }
+    result.value = widened(node.name, result.value, element);
+    forms_.set_result(id, result);
+    return true;
+  }
+
+  // Elements of a part of a column, which one thread sums: many, as long as parts of all columns fill the GPU. 0 where columns have
+  // no parts of a size that one thread can do.
+  int64_t rows_of_part(int64_t places, int64_t columns) const {
+    constexpr int64_t kFewest = 8, kMany = 32, kMost = 512;
+    const int64_t threads = int64_t{t_.gpu.multiprocessors} * t_.gpu.threads_per_multiprocessor / 4;
+    int64_t best = 0;
+    for (int64_t rows = 1; rows <= std::min(places, kMost); ++rows) {
+      if (places % rows != 0 || (rows < kFewest && rows < places)) continue;
+      if (best == 0 || (rows <= kMany && columns * (places / rows) >= threads)) best = rows;
+    }
+    return best;
+  }
+
   // Elementwise operators: as soon as one full-size operand is laid out, the others follow.
   bool follow(NodeId id) {
     const Node node = g_.node(id);
     const Shape& out = shape(node.outputs[0]);
+    if (std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) { return is_in_groups(v); })) return follow_groups(id);
     if (out.size() < 3 || out.size() > 4 || !is_static(out)) return false;
     int64_t channels = static_shape(out)[1];
     bool any = false;
@@ -276,6 +367,37 @@ class FollowLayout {
     return true;
   }
 
+  // The same of tensors whose channels have two axes plain; laid out they are images as any other.
+  bool follow_groups(NodeId id) {
+    const Node node = g_.node(id);
+    const Ints out = static_shape(shape(node.outputs[0]));
+    const int64_t channels = out[1] * out[2];
+    auto is_whole = [&](ValueId v) { return same_shape(shape(v), shape(node.outputs[0])); };
+    for (ValueId v : node.inputs) {
+      if (v == kNoValue || is_whole(v)) continue;
+      if (is_laid_out(v) || !is_static(shape(v))) return false;
+      const Ints own = static_shape(shape(v));
+      const size_t first = out.size() - own.size();
+      bool is_vector = own.size() + 1 >= out.size() && own[1 - first] == out[1] && own[2 - first] == out[2];
+      is_vector &= static_count(shape(v)) == channels;
+      if (!is_vector && static_count(shape(v)) != 1) return false;
+    }
+    LaidOut result = forms_.lead(node);
+    std::vector<ValueId> inputs;
+    for (ValueId v : node.inputs) {
+      if (v != kNoValue && is_whole(v)) {
+        v = forms_.in_layout(v, result.layout, true);
+      } else if (v != kNoValue && rank(v) > 0) {
+        v = forms_.reshape(node.name, v, static_count(shape(v)) == 1 ? Ints{1} : Ints{1, 1, 1, 1, channels});
+      }
+      inputs.push_back(v);
+    }
+    result.value = emit(g_, node.op->domain, node.op->name, node.name, inputs, node.attributes);
+    result.in_groups = true;
+    forms_.set_result(id, result);
+    return true;
+  }
+
   // Constants that broadcast: scalars, or varying over channels only.
   bool is_broadcast(const Shape& s, size_t dims, int64_t channels) const {
     if (s.size() > dims) return false;
@@ -296,13 +418,15 @@ class FollowLayout {
 
   Graph& g_;
   LayoutForms& forms_;
+  const tensor::Target& t_;
+  const bool strict_;
   const int64_t lanes_;
 };
 
 }  // namespace
 
-bool follow_layout(Graph& graph, NodeId id, LayoutForms& forms, int64_t lanes) {
-  return FollowLayout(graph, forms, lanes).run(id);
+bool follow_layout(Graph& graph, NodeId id, LayoutForms& forms, const tensor::Target& target, bool strict) {
+  return FollowLayout(graph, forms, target, strict).run(id);
 }
 
 }  // namespace mcc::graph

@@ -14,6 +14,12 @@ int64_t LayoutForms::blocks(Layout layout, int64_t channels) const {
   return (channels + c - 1) / c;
 }
 
+std::vector<int64_t> without_groups(std::vector<int64_t> dims) {
+  dims[1] *= dims[2];
+  dims.erase(dims.begin() + 2);
+  return as_image(dims);
+}
+
 LaidOut LayoutForms::lead(const Node& node) {
   LaidOut first{kNoValue};
   for (ValueId v : node.inputs) {
@@ -56,7 +62,7 @@ ValueId LayoutForms::plain(ValueId v) {
     a.set("channels", from.channels);
     x = emit(g_, "mcc", "Unpack", name, {from.value}, a);
   }
-  if (shape(v).size() == 3) x = reshape(name, x, static_shape(shape(v)));
+  if (shape(v).size() != shape(x).size() || from.in_groups) x = reshape(name, x, static_shape(shape(v)));
   g_.value(x).name = name;
   return plain_[v] = x;
 }
@@ -70,14 +76,14 @@ void LayoutForms::restore_inputs(NodeId id) {
   }
 }
 
-ValueId LayoutForms::in_layout(ValueId v, Layout layout) {
-  if (auto it = laid_out_.find(v); it != laid_out_.end() && it->second.layout == layout)
+ValueId LayoutForms::in_layout(ValueId v, Layout layout, bool in_groups) {
+  if (auto it = laid_out_.find(v); it != laid_out_.end() && it->second.layout == layout && it->second.in_groups == in_groups)
     return it->second.value;
   v = plain(v);
-  if (auto it = copies_.find({v, layout}); it != copies_.end()) return it->second;
+  if (auto it = copies_.find({v, layout, in_groups}); it != copies_.end()) return it->second;
   const std::string name = g_.value(v).name;
   Attributes a;
-  ValueId x, image = reshaped_as_image(name, v);
+  ValueId x, image = in_groups ? reshape(name, v, without_groups(static_shape(shape(v)))) : reshaped_as_image(name, v);
   if (layout == Layout::channels_last) {
     a.set("perm", std::vector<int64_t>{0, 2, 3, 1});
     x = emit(g_, "", "Transpose", name, {image}, a);
@@ -88,7 +94,7 @@ ValueId LayoutForms::in_layout(ValueId v, Layout layout) {
     a.set("block", lanes_);
     x = emit(g_, "mcc", "Pack", name, {image}, a);
   }
-  return copies_[{v, layout}] = x;
+  return copies_[{v, layout, in_groups}] = x;
 }
 
 ValueId LayoutForms::filled_up(ValueId v, int64_t channels) {

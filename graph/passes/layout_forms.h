@@ -3,7 +3,7 @@
 
 #include <map>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "graph/graph.h"
@@ -15,9 +15,13 @@ namespace mcc::graph {
 struct LaidOut {
   ValueId value;  // of rank 5
   Layout layout = Layout::blocked;
-  int64_t channels = 0;  // C
-  int region = 0;        // LayoutForms'
+  int64_t channels = 0;    // C
+  int region = 0;          // LayoutForms'
+  bool in_groups = false;  // the plain value has [.., groups, channels of a group, ..]
 };
+
+// [N, G, C / G, ...] as the image [N, C, H, W].
+std::vector<int64_t> without_groups(std::vector<int64_t> dims);
 
 class LayoutForms {
  public:
@@ -39,8 +43,8 @@ class LayoutForms {
   // The plain form; made once, when first asked for. It takes the value's own id, so that users need no change.
   ValueId plain(ValueId v);
   void restore_inputs(NodeId id);  // as plain forms
-  // A value of rank 4 in a layout; of rank 3 as an image of one row.
-  ValueId in_layout(ValueId v, Layout layout);
+  // A value of rank 4 in a layout; of rank 3 as an image of one row. in_groups: its channels have two axes.
+  ValueId in_layout(ValueId v, Layout layout, bool in_groups = false);
   // A plain value with its channels last, and with zeros behind them up to `channels`.
   ValueId filled_up(ValueId v, int64_t channels);
   // [C] -> [C/c, c]
@@ -60,10 +64,11 @@ class LayoutForms {
   Graph& g_;
   int64_t lanes_;
   std::map<ValueId, LaidOut> laid_out_;
-  std::map<ValueId, ValueId> plain_;                      // their plain forms, once made
-  std::map<std::pair<ValueId, Layout>, ValueId> copies_;  // plain values in other layouts
-  std::vector<int> parents_;                              // regions, as a forest of those that were joined
-  std::vector<NodeId> convolutions_;                      // of each region, before it was joined
+  std::map<ValueId, ValueId> plain_;  // their plain forms, once made
+  std::map<std::tuple<ValueId, Layout, bool>, ValueId>
+      copies_;                        // plain values in other layouts, in groups or not
+  std::vector<int> parents_;          // regions, as a forest of those that were joined
+  std::vector<NodeId> convolutions_;  // of each region, before it was joined
 };
 
 }  // namespace mcc::graph

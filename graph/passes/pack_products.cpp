@@ -42,6 +42,7 @@ class PackProduct {
       case LayoutRole::split:
       case LayoutRole::to_space:
       case LayoutRole::resize:
+      case LayoutRole::instance_norm:
       case LayoutRole::none:
         return;
     }

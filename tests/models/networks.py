@@ -159,6 +159,27 @@ def grouped_bottlenecks():
     return n.model(n.op("GlobalAveragePool", x))
 
 
+def diffusion_decoder():
+    """Groups of channels and whole pictures normalised, as exporters write it, with what is elementwise behind them; resized in between."""
+    n = Net(24)
+
+    def group_norm(x, channels, groups, *sizes):
+        x = n.op("Reshape", x, n.ints(0, groups, -1))
+        x = n.op("InstanceNormalization", x, n.constant(np.ones(groups, np.float32)), n.constant(np.zeros(groups, np.float32)))
+        x = n.op("Reshape", x, n.ints(1, channels, *sizes))
+        x = n.op("Mul", x, n.constant((n.rng.random((channels, 1, 1)) + 0.5).astype(np.float32)))
+        x = n.op("Add", x, n.weight(channels, 1, 1, scale=0.2))
+        return n.op("Mul", x, n.op("Sigmoid", x))
+
+    x = n.conv(n.input("x", [1, 3, 12, 16]), 3, 64)
+    y = n.conv(group_norm(x, 64, 8, 12, 16), 64, 64)
+    x = n.op("Add", x, n.conv(group_norm(y, 64, 8, 12, 16), 64, 64))
+    x = n.conv(n.op("Resize", x, "", n.constant(np.array([1, 1, 2, 2], np.float32)), mode="nearest"), 64, 24)
+    x = n.conv(group_norm(x, 24, 4, 24, 32), 24, 24)
+    x = n.op("InstanceNormalization", x, n.weight(24, scale=1.0), n.weight(24, scale=0.1))
+    return n.model(n.op("GlobalAveragePool", n.conv(n.op("Relu", x), 24, 16)))
+
+
 def partial_functions():
     """Functions that are infinite or undefined at 0, between convolutions whose channels do not fill a vector."""
     n = Net(13)
@@ -335,6 +356,7 @@ MODELS = {
     "detector": detector,
     "grouped_cnn": grouped_cnn,
     "grouped_bottlenecks": grouped_bottlenecks,
+    "diffusion_decoder": diffusion_decoder,
     "partial_functions": partial_functions,
     "winograd_cnn": winograd_cnn,
     "convnext_block": convnext_block,
