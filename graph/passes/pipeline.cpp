@@ -39,6 +39,7 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     step("merge_products", [&] { merge_products(graph, options.target); });
     if (!options.strict) step("fold_scales", [&] { fold_scales(graph); });
     if (!options.strict) step("split_conv_transpose", [&] { split_conv_transpose(graph); });
+    step("order_interleaved_channels", [&] { order_interleaved_channels(graph); });
     step("fold_constants", fold);
     step("simplify_algebra", [&] { simplify_algebra(graph); });
     if (!options.strict) step("fuse_attention", [&] { fuse_attention(graph, options.target); });

@@ -87,6 +87,7 @@ constexpr Pass kPasses[] = {
     {"split_channel_groups", [](Graph& g, const Setting&) { split_channel_groups(g); }},
     {"fold_scales", [](Graph& g, const Setting&) { fold_scales(g); }},
     {"split_conv_transpose", [](Graph& g, const Setting&) { split_conv_transpose(g); }},
+    {"order_interleaved_channels", [](Graph& g, const Setting&) { order_interleaved_channels(g); }},
     {"merge_products", [](Graph& g, const Setting& s) { merge_products(g, s.target); }},
     {"fuse_attention", [](Graph& g, const Setting& s) { fuse_attention(g, s.target); }},
     {"apply_layouts",

@@ -180,6 +180,15 @@ def diffusion_decoder():
     return n.model(n.op("GlobalAveragePool", n.conv(n.op("Relu", x), 24, 16)))
 
 
+def super_resolution():
+    """Pixels from channels, behind an activation and behind a convolution itself."""
+    n = Net(25)
+    x = n.op("Relu", n.conv(n.input("x", [1, 3, 9, 7]), 3, 24))
+    x = n.op("DepthToSpace", n.op("Relu", n.conv(x, 24, 64)), blocksize=2, mode="CRD")
+    x = n.op("DepthToSpace", n.conv(x, 16, 27), blocksize=3, mode="CRD")
+    return n.model(n.conv(x, 3, 3))
+
+
 def partial_functions():
     """Functions that are infinite or undefined at 0, between convolutions whose channels do not fill a vector."""
     n = Net(13)
@@ -357,6 +366,7 @@ MODELS = {
     "grouped_cnn": grouped_cnn,
     "grouped_bottlenecks": grouped_bottlenecks,
     "diffusion_decoder": diffusion_decoder,
+    "super_resolution": super_resolution,
     "partial_functions": partial_functions,
     "winograd_cnn": winograd_cnn,
     "convnext_block": convnext_block,
