@@ -89,7 +89,7 @@ Result<Prepared> prepare(const CompileOptions& options) {
   Status optimized = graph::optimize(out.graph, optimize_options);
   if (!optimized.ok()) return optimized.errors();
 
-  out.groups = graph::fuse(out.graph);
+  out.groups = graph::fuse(out.graph, out.target.kind == tensor::TargetKind::cuda);
   Diagnostics unsupported;
   for (const graph::KernelGroup& group : out.groups) {
     if (group.kind != graph::KernelGroup::Kind::host) continue;

@@ -149,10 +149,11 @@ bool shares_operands(const BlockInfo& info) {
   return false;
 }
 
-// An axis, or two of which one counts the other's whole turns: outer * width + inner.
+// An axis, or two of which one counts the other's whole turns: outer * width + inner; from some place on (a part of each row).
 bool is_of_axes(const Expr& index, const Block& block) {
   if (index.kind() == ExprKind::Var || index.kind() == ExprKind::IntImm) return true;
   const auto* sum = index.as<Binary>();
+  if (sum && sum->op == BinaryOp::add && sum->b.kind() == ExprKind::IntImm) return is_of_axes(sum->a, block);
   const auto* turns = sum && sum->op == BinaryOp::add ? sum->a.as<Binary>() : nullptr;
   if (!turns || turns->op != BinaryOp::mul || turns->a.kind() != ExprKind::Var || turns->a.same_as(sum->b)) return false;
   return std::any_of(block.axes.begin(), block.axes.end(),

@@ -16,16 +16,27 @@ std::optional<int64_t> piece_offset(const Graph& graph, ValueId part);
 // Whether the operands of a Concat lie one behind the other in its result, each where a tensor may begin.
 bool joins_pieces(const Graph& graph, const Node& concat);
 
+// The part of each row of a wider image that a Slice or Split of channels that are last gives. Nothing unless vectors may begin where
+// it begins and rows do.
+std::optional<RowPart> row_part(const Graph& graph, ValueId part);
+
+// Whether the operands of a Concat of images whose channels are last are such parts of its result's rows.
+bool joins_rows(const Graph& graph, const Node& concat);
+
+// Whether a part of rows, read as such, is enough for all who use the value: no view or piece is of it, and it is no output.
+bool may_lie_in_rows(const Graph& graph, ValueId v, const std::vector<NodeId>& users);
+
 // Views and pieces lie in what they are of; the operands of joins (KernelGroup::Kind::join) lie in the result.
 class Aliases {
  public:
-  explicit Aliases(const Graph& graph) : g_(graph) {}
+  explicit Aliases(const Graph& graph) : g_(graph), users_(graph.users()) {}
   // Of groups whose joins are known to be possible.
   Aliases(const Graph& graph, const std::vector<KernelGroup>& groups);
 
   struct Alias {
     ValueId owner;   // has memory of its own
     int64_t offset;  // bytes, in it
+    RowPart rows = {};  // of what begins there
   };
   Alias of(ValueId v) const;
 
@@ -34,13 +45,17 @@ class Aliases {
   // Lets the Concat's operands lie in its result. Not done, and false, where one has a place elsewhere: inputs and outputs of the
   // model, constants, values of which the result would hold a part alone, or hold twice.
   bool add_join(NodeId concat);
+  // The same, where they become parts of its rows.
+  bool add_row_join(NodeId concat);
 
  private:
   int64_t bytes_of(ValueId v) const;
+  bool may_become_rows(ValueId owner) const;
 
   const Graph& g_;
   std::unordered_set<NodeId> views_;
   std::unordered_map<ValueId, Alias> joined_;
+  const std::vector<std::vector<NodeId>> users_;
 };
 
 }  // namespace mcc::graph

@@ -41,10 +41,11 @@ bool joins_conversion(const Graph& g, const Node& node) {
   return std::all_of(inputs.begin(), inputs.end(), [&](ValueId v) { return v == kNoValue || g.value(v).producer < 0; });
 }
 
-// Whether the node gives pieces of its operand, or joins what can be written where it lies in the result.
-bool shares_memory(const Graph& g, const Node& node) {
-  return joins_pieces(g, node) || std::all_of(node.outputs.begin(), node.outputs.end(),
-                                              [&](ValueId v) { return v == kNoValue || piece_offset(g, v); });
+// Whether the node gives pieces of its operand, or joins what can be written where it lies in the result; on GPUs parts of rows, too.
+bool shares_memory(const Graph& g, const Node& node, const tensor::Target& t) {
+  const bool in_rows = t.kind == tensor::TargetKind::cuda;
+  auto is_piece = [&](ValueId v) { return v == kNoValue || piece_offset(g, v) || (in_rows && row_part(g, v)); };
+  return joins_pieces(g, node) || (in_rows && joins_rows(g, node)) || std::all_of(node.outputs.begin(), node.outputs.end(), is_piece);
 }
 
 // Microseconds of what depends on the layout apart from convolutions: operators that only move elements, unless of constants,
@@ -54,7 +55,7 @@ double other_us(const Graph& g, const tensor::Target& t) {
   double moved = 0, launches = 0, pooling_cycles = 0;
   for (const Node& node : g.nodes) {
     if (node.dead || is_known[static_cast<size_t>(node.outputs[0])]) continue;
-    const bool is_free = shares_memory(g, node) || (t.kind == tensor::TargetKind::cuda && joins_conversion(g, node));
+    const bool is_free = shares_memory(g, node, t) || (t.kind == tensor::TargetKind::cuda && joins_conversion(g, node));
     if (node.op->fusion == FusionClass::injective && !node.op->is_view && !is_free) {
       moved += 2 * whole_vector_bytes(g, node, t);
       ++launches;

@@ -22,8 +22,8 @@ bool gives_pieces(const Graph& g, const Node& node) {
 
 class Fuse {
  public:
-  explicit Fuse(const Graph& g)
-      : g_(g), users_(g.users()), group_of_(g.nodes.size(), -1), promised_(g.nodes.size(), -1) {}
+  Fuse(const Graph& g, bool in_rows)
+      : g_(g), in_rows_(in_rows), users_(g.users()), group_of_(g.nodes.size(), -1), promised_(g.nodes.size(), -1) {}
 
   std::vector<KernelGroup> run() {
     for (size_t n = 0; n < g_.nodes.size(); ++n) {
@@ -53,7 +53,7 @@ class Fuse {
     if (joined < 0) {
       joined = static_cast<int>(groups_.size());
       groups_.push_back({});
-      groups_.back().is_view = is_view(g_, n) || gives_pieces(g_, n);
+      groups_.back().is_view = is_view(g_, n) || gives_pieces(g_, n) || gives_row_parts(n);
       groups_.back().closed = !open || groups_.back().is_view;
     }
     Group& group = groups_[static_cast<size_t>(joined)];
@@ -226,7 +226,17 @@ class Fuse {
     Aliases aliases(g_, groups);
     for (KernelGroup& group : groups) {
       const bool is_single = group.kind == KernelGroup::Kind::kernel && group.nodes.size() == 1;
-      if (is_single && aliases.add_join(group.nodes[0])) group.kind = KernelGroup::Kind::join;
+      if (!is_single) continue;
+      const bool is_join = aliases.add_join(group.nodes[0]) || (in_rows_ && aliases.add_row_join(group.nodes[0]));
+      if (is_join) group.kind = KernelGroup::Kind::join;
+    }
+    for (KernelGroup& group : groups) {
+      if (group.kind != KernelGroup::Kind::kernel) continue;
+      for (const std::vector<ValueId>* values : {&group.inputs, &group.outputs}) {
+        for (ValueId v : *values) {
+          if (const RowPart rows = aliases.of(v).rows; rows.pitch != 0) group.rows[v] = rows;
+        }
+      }
     }
   }
 
@@ -260,7 +270,15 @@ class Fuse {
 
   static constexpr size_t kDiamondNodes = 16;
 
+  // The same of parts of its operand's rows, which kernels read there.
+  bool gives_row_parts(const Node& node) const {
+    return in_rows_ && std::all_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) {
+      return v == kNoValue || (row_part(g_, v) && may_lie_in_rows(g_, v, users_[static_cast<size_t>(v)]));
+    });
+  }
+
   const Graph& g_;
+  const bool in_rows_;
   std::vector<std::vector<NodeId>> users_;
   std::vector<int> group_of_;
   std::vector<int> promised_;  // the group that a node will join because another node of its diamond has
@@ -269,14 +287,51 @@ class Fuse {
 
 }  // namespace
 
-std::vector<KernelGroup> fuse(const Graph& graph) { return Fuse(graph).run(); }
+std::vector<KernelGroup> fuse(const Graph& graph, bool in_rows) { return Fuse(graph, in_rows).run(); }
+
+namespace {
+
+// The shape of the wider tensor.
+std::vector<Expr> in_rows(std::vector<Expr> shape, const RowPart& rows) {
+  shape.back() = Expr(rows.pitch);
+  return shape;
+}
+
+// The place in it of an element.
+std::vector<Expr> in_rows(tensor::Axes at, const RowPart& rows) {
+  std::vector<Expr> place(at.begin(), at.end());
+  place.back() = place.back() + Expr(rows.first);
+  return place;
+}
+
+// A tensor whose rows hold those of the buffer; what else they hold stays as it is.
+tensor::Buffer written_in_rows(tensor::FuncBuilder& builder, const tensor::Buffer& part, const RowPart& rows) {
+  const tensor::Buffer whole = builder.new_buffer("rows", part.element(), in_rows(part.shape(), rows));
+  std::vector<tensor::FuncBuilder::AxisSpec> axes;
+  for (size_t d = 0; d < part.shape().size(); ++d)
+    axes.push_back({text("i", d), part.shape()[d]});
+  builder.block("place", axes, [&](tensor::Axes at) {
+    return tensor::Store::make(whole, in_rows(at, rows), load(part, {at.begin(), at.end()}));
+  });
+  return whole;
+}
+
+}  // namespace
 
 tensor::Func build_kernel(const Graph& graph, const KernelGroup& group) {
   tensor::FuncBuilder builder("kernel");
   std::map<ValueId, tensor::Buffer> buffers;
   for (size_t i = 0; i < group.inputs.size(); ++i) {
-    const TensorType& type = graph.value(group.inputs[i]).type;
-    buffers[group.inputs[i]] = builder.input(text("x", i), type.element, type.shape);
+    const ValueId v = group.inputs[i];
+    const TensorType& type = graph.value(v).type;
+    auto rows = group.rows.find(v);
+    if (rows == group.rows.end()) {
+      buffers[v] = builder.input(text("x", i), type.element, type.shape);
+      continue;
+    }
+    const tensor::Buffer whole = builder.input(text("x", i), type.element, in_rows(type.shape, rows->second));
+    buffers[v] = builder.compute("part", type.element, type.shape,
+                                 [&](tensor::Axes at) { return load(whole, in_rows(at, rows->second)); });
   }
   for (NodeId id : group.nodes) {
     const Node& node = graph.node(id);
@@ -292,8 +347,10 @@ tensor::Func build_kernel(const Graph& graph, const KernelGroup& group) {
     }
   }
   std::vector<tensor::Buffer> outputs;
-  for (ValueId v : group.outputs)
-    outputs.push_back(buffers.at(v));
+  for (ValueId v : group.outputs) {
+    auto rows = group.rows.find(v);
+    outputs.push_back(rows == group.rows.end() ? buffers.at(v) : written_in_rows(builder, buffers.at(v), rows->second));
+  }
   return builder.finish(outputs);
 }
 

@@ -1,10 +1,18 @@
 // Kernel formation: which nodes run as one kernel, and the tensor function of each.
 #pragma once
 
+#include <map>
+
 #include "graph/graph.h"
 #include "tensor/stmt.h"
 
 namespace mcc::graph {
+
+// Where a tensor's rows are parts of wider ones: elements from one row to the next, and of a row before its part.
+struct RowPart {
+  int64_t pitch = 0;  // 0: the rows are whole
+  int64_t first = 0;
+};
 
 // A group of nodes that run as one kernel, or a single view, a single join, or a single host operator.
 struct KernelGroup {
@@ -15,17 +23,19 @@ struct KernelGroup {
       inputs;  // kernel parameters: values from outside, each once, embedded constants left out
   std::vector<ValueId> outputs;  // values used outside
   NodeId anchor = -1;            // the contraction or reduction, if the group has one
+  std::map<ValueId, RowPart> rows;  // inputs and outputs that are parts of rows: the parameter is the wider tensor
 };
 
 // Every live node is in exactly one group; groups are in an order in which they can run. Reshapes and the like (the same
 // elements in the same order) are views of their input, and so are Slice and Split where their results are each one piece of it, unless
 // they join a kernel that computes their input. A Concat whose operands can be written where they lie in its result is a join: no kernel.
+// in_rows: what lies in parts of the rows of a wider image with its channels last does so, too (Slice, Split, Concat along them).
 //
 // Rules: elementwise nodes join the group that makes their input (epilogue: same shape as the tail of a contraction or
 // reduction); injective and elementwise nodes join among themselves; an injective producer with a single user joins a reduction
 // (prologue). Elementwise paths that part at the tail of a contraction or reduction and meet again (x * sigmoid(x))
 // join together. Nothing is computed twice, and no group depends on itself through another.
-std::vector<KernelGroup> fuse(const Graph& graph);
+std::vector<KernelGroup> fuse(const Graph& graph, bool in_rows = false);
 
 // One function for the whole group: the compute definitions of its nodes one after the other. Parameters: inputs, then
 // outputs.

@@ -168,6 +168,7 @@ class Cuda(Case):
     # Convolutions for tensor cores have their channels last, and what stands between them follows.
     def test_channels_last(self):
         for name, follower, options in (("residual_cnn", "_max_pool", ("--target", "cuda:sm_90a", "--precision", "bf16")),
+                                        ("split_and_joined", "_place", ("--target", "cuda:sm_90a", "--precision", "fp16")),
                                         ("diffusion_decoder", "squares_moments", ("--target", "cuda:sm_90a", "--precision", "fp16")),
                                         ("grouped_bottlenecks", "pad_conv", ("--target", "cuda:sm_80", "--precision", "fp16")),
                                         ("mobile_cnn", "_depthwise", ("--target", "cuda:sm_80", "--precision", "fp16"))):

@@ -23,6 +23,12 @@ std::string describe(const Graph& g, const std::vector<KernelGroup>& groups) {
       out.push_back(g.value(v).name);
     return join(out, ", ");
   };
+  auto rows = [&](const KernelGroup& group) {
+    std::string out;
+    for (const auto& [v, part] : group.rows)
+      out += text(", ", g.value(v).name, " in rows of ", part.pitch, " from ", part.first);
+    return out;
+  };
   static constexpr const char* kKinds[] = {"kernel", "view", "join", "host"};
   std::string out;
   for (const KernelGroup& group : groups) {
@@ -30,7 +36,7 @@ std::string describe(const Graph& g, const std::vector<KernelGroup>& groups) {
     for (NodeId id : group.nodes)
       nodes.push_back(text(g.node(id).op->name, id == group.anchor ? "*" : ""));
     out += text(kKinds[static_cast<int>(group.kind)], " ", join(nodes, " "), " (", names(group.inputs),
-                ") -> ", names(group.outputs), "\n");
+                ") -> ", names(group.outputs), rows(group), "\n");
   }
   return out;
 }
@@ -56,6 +62,24 @@ void expect_runnable(const Graph& g, const std::vector<KernelGroup>& groups) {
 
 int64_t bytes_of(const TensorType& type) { return static_count(type.shape) * byte_size(type.element); }
 
+// What a kernel has for the value: the wider tensor whose rows it is a part of, if it is one.
+TensorType parameter(const Graph& g, const KernelGroup& group, ValueId v) {
+  TensorType type = g.value(v).type;
+  auto rows = group.rows.find(v);
+  if (rows != group.rows.end()) type.shape.back() = Expr(rows->second.pitch);
+  return type;
+}
+
+// Of a result, what the kernel writes.
+void copy_written(const Graph& g, const KernelGroup& group, ValueId v, std::span<const std::byte> result, std::span<const std::byte> to) {
+  const TensorType &type = g.value(v).type, whole = parameter(g, group, v);
+  auto rows = group.rows.find(v);
+  const int64_t size = byte_size(type.element), pitch = static_shape(whole.shape).back() * size, width = static_shape(type.shape).back() * size;
+  const int64_t first = rows == group.rows.end() ? 0 : rows->second.first * size;
+  for (int64_t at = first; at < static_cast<int64_t>(to.size()); at += pitch)
+    std::memcpy(const_cast<std::byte*>(to.data()) + at, result.data() + at, static_cast<size_t>(width));
+}
+
 // The groups one after the other on one arena, every value in its place.
 std::vector<Constant> run_in_arena(const Graph& g, const std::vector<KernelGroup>& groups,
                                    const std::vector<Constant>& inputs) {
@@ -64,9 +88,9 @@ std::vector<Constant> run_in_arena(const Graph& g, const std::vector<KernelGroup
   std::vector<std::vector<std::byte>> outputs;
   for (ValueId v : g.outputs)
     outputs.emplace_back(static_cast<size_t>(bytes_of(g.value(v).type)));
-  auto bytes = [&](ValueId v) -> std::span<const std::byte> {
+  auto bytes = [&](ValueId v, const TensorType& type) -> std::span<const std::byte> {
     const Place& place = plan.places[static_cast<size_t>(v)];
-    const auto at = static_cast<size_t>(place.index), size = static_cast<size_t>(bytes_of(g.value(v).type));
+    const auto at = static_cast<size_t>(place.index), size = static_cast<size_t>(bytes_of(type));
     auto part = [&](std::span<const std::byte> all) { return all.subspan(static_cast<size_t>(place.offset), size); };
     switch (place.kind) {
       case Place::Kind::constant:
@@ -89,23 +113,23 @@ std::vector<Constant> run_in_arena(const Graph& g, const std::vector<KernelGroup
     std::vector<Constant> arguments;
     std::vector<TensorType> types;
     for (ValueId v : group.inputs) {
-      const TensorType& type = g.value(v).type;
-      arguments.push_back(Constant::copy_of(type.element, static_shape(type.shape), bytes(v)));
+      const TensorType type = parameter(g, group, v);
+      arguments.push_back(Constant::copy_of(type.element, static_shape(type.shape), bytes(v, type)));
     }
     for (ValueId v : group.outputs)
-      types.push_back(g.value(v).type);
+      types.push_back(parameter(g, group, v));
     tensor::Func kernel = build_kernel(g, group);
     Result<std::vector<Constant>> results = evaluate(kernel, arguments, types);
     EXPECT_TRUE(results.ok()) << to_text(results.errors());
     for (size_t i = 0; i < group.outputs.size(); ++i) {
-      std::span<const std::byte> to = bytes(group.outputs[i]);
-      std::memcpy(const_cast<std::byte*>(to.data()), (*results)[i].bytes().data(), to.size());
+      const ValueId v = group.outputs[i];
+      copy_written(g, group, v, (*results)[i].bytes(), bytes(v, types[i]));
     }
   }
   std::vector<Constant> results;
   for (ValueId v : g.outputs) {
     const TensorType& type = g.value(v).type;
-    results.push_back(Constant::copy_of(type.element, static_shape(type.shape), bytes(v)));
+    results.push_back(Constant::copy_of(type.element, static_shape(type.shape), bytes(v, type)));
   }
   return results;
 }
@@ -116,7 +140,8 @@ TEST_P(Fuse, ComputesTheGraphInItsArena) {
   const Case& c = GetParam();
   Graph g = parse_graph(c.graph);
   ASSERT_TRUE(verify(g).empty()) << verify(g)[0];
-  std::vector<KernelGroup> groups = fuse(g);
+  const bool in_rows = std::find(c.options.begin(), c.options.end(), "rows") != c.options.end();
+  std::vector<KernelGroup> groups = fuse(g, in_rows);
   expect_runnable(g, groups);
   std::vector<Constant> inputs = random_inputs(g);
   Result<std::vector<Constant>> want = run_graph(g, inputs, interpreter_evaluator());

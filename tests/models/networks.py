@@ -180,6 +180,24 @@ def diffusion_decoder():
     return n.model(n.op("GlobalAveragePool", n.conv(n.op("Relu", x), 24, 16)))
 
 
+def split_and_joined():
+    """Parts of channels that go on by themselves, and all that came of them joined again; a connection past a stage of half the size."""
+    n = Net(26)
+
+    def silu(x):
+        return n.op("Mul", x, n.op("Sigmoid", x))
+
+    x = silu(n.conv(n.input("x", [1, 3, 26, 22]), 3, 32, 3, 2))
+    parts = n.op("Split", x, n.ints(16, 16), outputs=2, axis=1)
+    for _ in range(2):
+        y = silu(n.conv(silu(n.conv(parts[-1], 16, 16)), 16, 16))
+        parts.append(n.op("Add", parts[-1], y))
+    x = silu(n.conv(n.op("Concat", *parts, axis=1), 64, 24, 1))
+    y = n.op("MaxPool", x, kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+    x = n.op("Relu", n.conv(n.op("Concat", y, n.op("Relu", n.conv(x, 24, 40)), axis=1), 64, 16))
+    return n.model(n.op("GlobalAveragePool", x))
+
+
 def super_resolution():
     """Pixels from channels, behind an activation and behind a convolution itself."""
     n = Net(25)
@@ -367,6 +385,7 @@ MODELS = {
     "grouped_bottlenecks": grouped_bottlenecks,
     "diffusion_decoder": diffusion_decoder,
     "super_resolution": super_resolution,
+    "split_and_joined": split_and_joined,
     "partial_functions": partial_functions,
     "winograd_cnn": winograd_cnn,
     "convnext_block": convnext_block,

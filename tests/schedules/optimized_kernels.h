@@ -21,7 +21,7 @@ inline std::vector<tensor::Func> kernels_of(const std::string& source, const ten
   Status status = graph::optimize(g, options);
   EXPECT_TRUE(status.ok()) << to_text(status.errors());
   std::vector<tensor::Func> kernels;
-  for (const graph::KernelGroup& group : graph::fuse(g)) {
+  for (const graph::KernelGroup& group : graph::fuse(g, target.kind == tensor::TargetKind::cuda)) {
     if (group.kind == graph::KernelGroup::Kind::kernel)
       kernels.push_back(tensor::merge_axes(graph::build_kernel(g, group)));
   }

@@ -275,6 +275,7 @@ Status MeasuredTask::run_once(const BuildContext& context, const Schedule& sched
 }
 
 Status MeasuredTask::interpret() {
+  poison_outputs();  // a part of rows leaves the others as they are
   std::vector<std::byte*> buffers;
   for (const Parameter& p : parameters_)
     buffers.push_back(p.data);
