@@ -5,6 +5,8 @@
 //   mcc.ConvBytes    u8 (or i8) [B, D..., C], packed [ceil(N/c), R..., ceil(C/4), c, 4]  ->  i32 [B, D'..., N]: channels last,
 //                    one or two spatial dimensions. Attributes strides, dilations, pads (begins, then ends), and padding,
 //                    the byte that stands around the input
+//   mcc.WindowSums   i32 [B, D..., C]  ->  i32 [B, D'..., C]: sums over the windows of such a convolution. Attributes kernel_shape,
+//                    strides, dilations, pads, and padding, the number that stands around the input
 //   mcc.ToUnsigned   i8 -> u8: x + 128
 //   mcc.Requantize   sum: i32, offset: i32, scale: f32, bias: f32  ->  f32(sum + offset) * scale + bias; where the attribute
 //                    `to` is an integer type, rounded to even, plus zero_point, and brought into low .. high
@@ -61,8 +63,8 @@ Window window_of(const Attributes& a, size_t axes) {
 
 using Source = std::function<Expr(std::vector<Expr>)>;
 
-// Input 0 with this byte around its spatial dimensions, and its last dimension in whole groups of four.
-Source padded_input(ComputeContext& c, const Window& w, int64_t byte) {
+// Input 0 with this number around its spatial dimensions, and its last dimension in whole groups of so many.
+Source padded_input(ComputeContext& c, const Window& w, int64_t around, int64_t group = kBytes) {
   const TensorType& x = c.input_type(0);
   const size_t last = x.shape.size() - 1, first = last - w.before.size();
   Shape shape = x.shape;
@@ -73,10 +75,9 @@ Source padded_input(ComputeContext& c, const Window& w, int64_t byte) {
   };
   for (size_t d = 0; d < w.before.size(); ++d)
     grow(first + d, w.before[d], w.after[d]);
-  const Expr depth = packed_depth(x.shape[last]) * Expr(kBytes);
   int64_t channels = 0;
-  if (!as_int(x.shape[last], &channels) || channels % kBytes != 0) {
-    shape[last] = depth;
+  if (group > 1 && (!as_int(x.shape[last], &channels) || channels % group != 0)) {
+    shape[last] = tensor::ceil_div(x.shape[last], Expr(group)) * Expr(group);
     is_same = false;
   }
   if (is_same) return [&c](std::vector<Expr> index) { return c.at(0, std::move(index)); };
@@ -88,7 +89,7 @@ Source padded_input(ComputeContext& c, const Window& w, int64_t byte) {
       at = at - Expr(w.before[d]);
       inside = inside && at >= Expr(0) && at < x.shape[first + d];
     }
-    return select(inside, c.at(0, index), tensor::constant_int({x.element, 1}, byte));
+    return select(inside, c.at(0, index), tensor::constant_int({x.element, 1}, around));
   });
   return [padded](std::vector<Expr> index) { return load(padded, std::move(index)); };
 }
@@ -132,6 +133,32 @@ void compute_product(ComputeContext& c, const char* name) {
     at.back() = r[axes] * Expr(kBytes) + r[axes + 1];
     weight.insert(weight.end(), {r[axes], is_one ? Expr(0) : floor_mod(s.back(), block), r[axes + 1]});
     return widened(x(at)) * widened(c.at(1, weight));
+  }));
+}
+
+// ---- WindowSums ----
+
+std::vector<int64_t> kernel_of(const Attributes& a) { return a.integers("kernel_shape", {}); }
+
+void infer_window_sums(InferContext& c) {
+  const std::vector<int64_t> kernel = kernel_of(c.attributes());
+  Shape taps{Expr(1)};
+  for (int64_t extent : kernel)
+    taps.emplace_back(extent);
+  const Shape& x = c.input(0).shape;
+  c.set_output(0, {ElementType::i32, windowed(x, taps, window_of(c.attributes(), kernel.size()), x.back())});
+}
+
+void compute_window_sums(ComputeContext& c) {
+  const std::vector<int64_t> kernel = kernel_of(c.attributes());
+  const Window window = window_of(c.attributes(), kernel.size());
+  Source x = padded_input(c, window, c.attributes().integer("padding", 0), 1);
+  const Shape taps(kernel.begin(), kernel.end());
+  c.set_output(0, c.builder.reduce("windows", ElementType::i32, c.output_type(0).shape, taps, Reducer::sum, [&](Axes s, Axes r) {
+    std::vector<Expr> at = to_vector(s);
+    for (size_t d = 0; d < kernel.size(); ++d)
+      at[1 + d] = s[1 + d] * Expr(window.strides[d]) + r[d] * Expr(window.dilations[d]);
+    return x(at);
   }));
 }
 
@@ -194,6 +221,7 @@ std::span<const OpDef> mcc_bytes_ops() {
       own_op("MatMulBytes", FusionClass::contraction, 2, infer_product,
              [](ComputeContext& c) { compute_product(c, "matmul"); }),
       own_op("ConvBytes", FusionClass::contraction, 2, infer_product, [](ComputeContext& c) { compute_product(c, "conv"); }),
+      own_op("WindowSums", FusionClass::reduction, 1, infer_window_sums, compute_window_sums),
       on_any_axes(own_op("ToUnsigned", FusionClass::elementwise, 1, infer_to_unsigned, compute_to_unsigned)),
       own_op("Requantize", FusionClass::elementwise, 4, infer_requantize, compute_requantize),
   };

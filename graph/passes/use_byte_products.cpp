@@ -6,7 +6,9 @@
 // followed by Add, Relu, QuantizeLinear where they are: then rounded and saturated in the same step. A CPU's dot product takes
 // unsigned times signed bytes: signed activations and unsigned weights move by 128, their zero points with them. A GPU takes
 // activations of both kinds.
-// Sums of weights are known now. A convolution's input is surrounded by its zero point, which stands for 0.
+// Sums of weights are known now; those of activations, where weights have a zero point after they moved, are one for each row, and
+// of a convolution for each window (sums over channels, which WindowSums adds up). A convolution's input is surrounded by its zero
+// point, which stands for 0.
 #include <algorithm>
 #include <map>
 
@@ -25,7 +27,7 @@ constexpr int64_t kOnnxI8 = 3, kOnnxI32 = 6;
 struct Quantized {
   ValueId value = kNoValue;
   ValueId scale = kNoValue;  // a constant of one element, or one for each line of a constant
-  int64_t zero = 0;
+  ValueId zero = kNoValue;   // as many; kNoValue for 0
 };
 
 // Constant weights, [D..., K, N] of i8 less their zero point's distance from i8.
@@ -119,16 +121,15 @@ class UseByteProducts {
     if (id < 0 || !is_op(g_.node(id), "DequantizeLinear")) return std::nullopt;
     const Node& n = g_.node(id);
     const Constant* scale = constant(n.inputs[1]);
-    std::optional<int64_t> zero = whole_zero(input(n, 2));
-    if (!is_byte(n.inputs[0]) || !scale || scale->element() != ElementType::f32 || !zero ||
-        type(v).element != ElementType::f32 || n.attributes.integer("block_size", 0) != 0)
+    if (!is_byte(n.inputs[0]) || !scale || scale->element() != ElementType::f32 || type(v).element != ElementType::f32 ||
+        n.attributes.integer("block_size", 0) != 0)
       return std::nullopt;
     if (scale->count() != 1) {
       int64_t axis = n.attributes.integer("axis", 1);
       if (axis < 0) axis += static_cast<int64_t>(rank(v));
       if (axis != lines || scale->shape().size() != 1) return std::nullopt;
     }
-    return Quantized{n.inputs[0], n.inputs[1], *zero};
+    return Quantized{n.inputs[0], n.inputs[1], input(n, 2)};
   }
 
   // Activations as bytes that the target takes, moved with their zero point; perm: their axes, empty where they stay.
@@ -199,6 +200,18 @@ class UseByteProducts {
     if (whole == w.columns) return sums;
     auto ints = [&](int64_t value) { return g_.add_constant(name_ + ".bound", Constant::ints({value})); };
     return make("Slice", {sums, ints(0), ints(w.columns), ints(-1)});
+  }
+
+  // Those of (a, b - bz): without bz * sum a. rows: sums of what the product reads, one for each row of the result.
+  ValueId less_zero(ValueId sums, ValueId rows, const Weights& w) {
+    return make("Sub", {sums, make("Mul", {rows, w.zero})});
+  }
+  ValueId row_sums(ValueId a) { return sum_over(converted(a, kOnnxI32), {-1}, true); }
+
+  // [..., N] of activations a as the instruction takes them.
+  ValueId matrix_product(ValueId a, const Weights& w) {
+    ValueId sums = product("MatMulBytes", a, w, {});
+    return w.zero == kNoValue ? sums : less_zero(sums, row_sums(a), w);
   }
 
   // What the zero points add to the sums: -az * sum (b - bz), [N] of i32.
@@ -351,30 +364,27 @@ class UseByteProducts {
   void real_product(NodeId id, int64_t lines, ValueId bias, bool is_transposed) {
     const Node node = g_.node(id);
     std::optional<Quantized> x = dequantized(node.inputs[0], -1), w = dequantized(node.inputs[1], lines);
-    if (!x || !w || rank(x->value) < 2 || rank(w->value) != 2) return;
+    std::optional<int64_t> zero = x ? whole_zero(x->zero) : std::nullopt;
+    if (!zero || !w || rank(x->value) < 2 || rank(w->value) != 2) return;
     name_ = node.name;
-    ValueId zero = input(g_.node(g_.value(node.inputs[1]).producer), 2);
-    if (!is_middle(*w)) return;
-    std::optional<Weights> made = weights(w->value, is_transposed ? std::vector<int64_t>{1, 0} : std::vector<int64_t>{}, zero);
+    std::optional<Weights> made = weights(w->value, is_transposed ? std::vector<int64_t>{1, 0} : std::vector<int64_t>{}, w->zero);
     if (!made) return;
-    ValueId a = activations(x->value, {}, &x->zero);
+    ValueId a = activations(x->value, {}, &*zero);
     Epilogue e;
-    e.sums = product("MatMulBytes", a, *made, {});
-    e.offset = offset(*made, x->zero);
+    e.sums = matrix_product(a, *made);
+    e.offset = offset(*made, *zero);
     e.scale = make("Mul", {x->scale, w->scale});
     e.bias = bias;
     finish(id, e);
   }
 
-  // Whether the weights' zero point is 0 once they are signed.
-  bool is_middle(const Quantized& w) const { return w.zero == (type(w.value).element == ElementType::u8 ? 128 : 0); }
-
   void real_convolution(NodeId id) {
     const Node node = g_.node(id);
     std::optional<Quantized> x = dequantized(node.inputs[0], -1), w = dequantized(node.inputs[1], 0);
-    if (!x || !w || !is_middle(*w) || !is_plain_convolution(node, x->value, w->value)) return;
+    std::optional<int64_t> zero = x ? whole_zero(x->zero) : std::nullopt;
+    if (!zero || !w || !is_plain_convolution(node, x->value, w->value)) return;
     Epilogue e;
-    if (!convolution(node, x->value, x->zero, w->value, input(g_.node(g_.value(node.inputs[1]).producer), 2), &e)) return;
+    if (!convolution(node, x->value, *zero, w->value, w->zero, &e)) return;
     e.scale = make("Mul", {x->scale, w->scale});
     e.bias = input(node, 2);
     finish(id, e);
@@ -383,12 +393,29 @@ class UseByteProducts {
   bool convolution(const Node& node, ValueId x, int64_t zero, ValueId w, ValueId w_zero, Epilogue* e) {
     name_ = node.name;
     std::optional<Weights> made = weights(w, taps_first(rank(w)), w_zero);
-    if (!made || made->zero != kNoValue) return false;
+    if (!made) return false;
     ValueId a = activations(x, channels_last(rank(x)), &zero);
-    e->sums = product("ConvBytes", a, *made, window_attributes(node, x, w, zero));
+    const Attributes window = window_attributes(node, x, w, zero);
+    e->sums = product("ConvBytes", a, *made, window);
+    if (made->zero != kNoValue) e->sums = less_zero(e->sums, window_sums(a, w, window, zero), *made);
     e->offset = offset(*made, zero);
     e->back = channels_first(rank(x));
     return true;
+  }
+
+  // Of a convolution's windows with their channels, [B, D'..., 1].
+  ValueId window_sums(ValueId a, ValueId w, Attributes window, int64_t zero) {
+    std::vector<int64_t> kernel = static_shape(type(w).shape);
+    const int64_t channels = kernel[1];
+    kernel.erase(kernel.begin(), kernel.begin() + 2);
+    auto are_all = [](const std::vector<int64_t>& list, int64_t value) {
+      return std::all_of(list.begin(), list.end(), [&](int64_t v) { return v == value; });
+    };
+    ValueId rows = row_sums(a);
+    if (are_all(kernel, 1) && are_all(window.integers("strides", {}), 1) && are_all(window.integers("pads", {}), 0)) return rows;
+    window.set("kernel_shape", kernel);
+    window.set("padding", zero * channels);
+    return make_own("WindowSums", {rows}, window);
   }
 
   // ---- ONNX's integer operators ----
@@ -405,12 +432,7 @@ class UseByteProducts {
     ValueId a = activations(x, {}, &moved);
     ValueId zero = number(ElementType::i32, static_cast<double>(moved));
     if (x_zero != kNoValue) zero = make("Add", {reshaped(converted(x_zero, kOnnxI32), {1}), zero});
-    ValueId sums = product("MatMulBytes", a, *w, {});
-    if (w->zero != kNoValue) {
-      ValueId rows = sum_over(converted(a, kOnnxI32), {-1}, true);
-      sums = make("Sub", {sums, make("Mul", {rows, w->zero})});
-    }
-    replace(id, {}, make("Sub", {sums, make("Mul", {zero, w->sums})}), {});
+    replace(id, {}, make("Sub", {matrix_product(a, *w), make("Mul", {zero, w->sums})}), {});
   }
 
   void integer_convolution(NodeId id) {
@@ -430,10 +452,8 @@ class UseByteProducts {
       if (!scale || scale->element() != ElementType::f32 || (i != 4 && scale->count() != 1) || scale->shape().size() > 1)
         return false;
     }
-    const Constant* w_zero = constant(n.inputs[5]);
-    const bool is_unsigned = type(n.inputs[3]).element == ElementType::u8;
-    return w_zero && uniform_value(g_, n.inputs[5]) == (is_unsigned ? 128.0 : 0.0) && whole_zero(n.inputs[2]) &&
-           whole_zero(n.inputs[7]) && is_byte(n.inputs[0]) && is_byte(n.inputs[3]) && is_byte(n.outputs[0]);
+    return whole_zero(n.inputs[2]) && whole_zero(n.inputs[7]) && is_byte(n.inputs[0]) && is_byte(n.inputs[3]) &&
+           is_byte(n.outputs[0]);
   }
 
   void requantize(NodeId id, Epilogue e) {
@@ -454,7 +474,7 @@ class UseByteProducts {
     int64_t zero = *whole_zero(node.inputs[2]);
     Epilogue e;
     ValueId a = activations(node.inputs[0], {}, &zero);
-    e.sums = product("MatMulBytes", a, *w, {});
+    e.sums = matrix_product(a, *w);
     e.offset = offset(*w, zero);
     requantize(id, e);
   }

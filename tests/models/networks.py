@@ -363,6 +363,29 @@ def quantized_products():
     return n.model(x, n.op("Mul", n.op("Cast", sums, to=TensorProto.FLOAT), n.op("Mul", scale, n.constant(np.float32(1e-3)))))
 
 
+def quantized_from_range():
+    """Weights in unsigned bytes whose zero points lie where their ranges put them, by tensor and by channel."""
+    n = Net(23)
+
+    def fake_quantize(x, zero):
+        parameters = n.constant(np.float32(0.05)), n.constant(zero)
+        return n.op("DequantizeLinear", n.op("QuantizeLinear", x, *parameters), *parameters)
+
+    def weight(zero, axis, *shape):
+        q = n.constant(n.rng.integers(0, 256, shape).astype(np.uint8))
+        scale = np.full(zero.shape, 1e-3, np.float32) if zero.ndim == 0 else (n.rng.random(zero.size) * 1e-3 + 5e-4).astype(np.float32)
+        return n.op("DequantizeLinear", q, n.constant(scale), n.constant(zero), axis=axis)
+
+    by_channel = n.rng.integers(90, 170, 48).astype(np.uint8)
+    x = fake_quantize(n.input("x", [1, 8, 12, 12]), np.uint8(120))
+    x = n.op("Conv", x, weight(np.uint8(117), 0, 32, 8, 3, 3), n.weight(32, scale=0.1), pads=[1] * 4, strides=[2, 2])
+    x = fake_quantize(n.op("Relu", x), np.uint8(0))
+    x = fake_quantize(n.op("Conv", x, weight(by_channel, 0, 48, 32, 1, 1)), np.int8(-4))
+    x = n.op("Reshape", n.op("Transpose", x, perm=[0, 2, 3, 1]), n.ints(36, 48))
+    x = fake_quantize(n.op("MatMul", x, weight(by_channel, 1, 48, 48)), np.uint8(110))
+    return n.model(n.op("Gemm", x, weight(np.uint8(140), 0, 32, 48), n.weight(32, scale=0.5), transB=1))
+
+
 def shape_chain():
     """Shapes computed by the model itself, as exporters write them."""
     n = Net(12)
@@ -397,6 +420,7 @@ MODELS = {
     "half_cnn": half_cnn,
     "quantized": quantized,
     "quantized_products": quantized_products,
+    "quantized_from_range": quantized_from_range,
     "shape_chain": shape_chain,
     "wide_cnn": wide_cnn,
 }

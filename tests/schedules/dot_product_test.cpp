@@ -59,6 +59,23 @@ constexpr const char* kProducts[] = {
   %y = ConvInteger(%x, %w) {dilations = [2]}
   return %y
 })",
+    // Zero points of weights, which take the sums of rows and of windows.
+    R"(graph g(%x: i8[1, 8, 9, 7]) {
+  %z: i8[1] = [2]
+  %w: u8[32, 8, 3, 3] random
+  %wz: u8[1] = [117]
+  %y = ConvInteger(%x, %w, %z, %wz) {pads = [1, 1, 1, 1], strides = [2, 1]}
+  return %y
+})",
+    R"(graph g(%a: u8[13, 44]) {
+  %s: f32[1] = [0.5]
+  %z: u8[1] = [3]
+  %b: u8[44, 64] random
+  %bs: f32[64] random 0.01 0.02
+  %bz: u8[1] = [100]
+  %y = QLinearMatMul(%a, %s, %z, %b, %bs, %bz, %s, %z)
+  return %y
+})",
 };
 
 struct Machine {
