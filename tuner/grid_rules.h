@@ -32,6 +32,8 @@ bool schedule_grid_product_of_parts(Draft& draft, const std::string& block);
 bool schedule_grid_matrices(Draft& draft, const std::string& block);
 // The same of 16-bit floats by warpgroups (wgmma), where that is expected to be faster and the GPU has them.
 bool schedule_grid_warpgroups(Draft& draft, const std::string& block);
+// A product of bytes with few rows, whose weights lie in panels of four columns: threads along the sum.
+bool schedule_grid_byte_rows(Draft& draft, const std::string& block);
 bool is_grid_product(const tensor::Schedule& schedule, const std::string& block);
 
 // A product between computed blocks (Winograd's convolutions): transforms a tile a thread in registers, in launches of their own

@@ -422,7 +422,7 @@ void apply_grid_rules(Draft& draft) {
     inline_for_grid(draft);
     schedule_grid_chain(draft);
     for (const std::string& block : s.block_names()) {
-      if (s.find_block(block) != nullptr) schedule_grid_product(draft, block);
+      if (s.find_block(block) != nullptr && !schedule_grid_byte_rows(draft, block)) schedule_grid_product(draft, block);
     }
   }
   schedule_grid_rest(draft);

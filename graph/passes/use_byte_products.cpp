@@ -36,6 +36,7 @@ struct Weights {
   ValueId sums = kNoValue;  // i32 [N]: of each column, without its zero point
   ValueId zero = kNoValue;  // i32 [N] or [1]; kNoValue for 0
   int64_t columns = 0, depth = 0;
+  int64_t group = 1;  // columns that the product has together
 };
 
 class UseByteProducts {
@@ -142,8 +143,9 @@ class UseByteProducts {
     return it->second = is_signed ? make_own("ToUnsigned", {v}) : v;
   }
 
-  // w: a constant [D..., K, N] after `perm`. zero: i8 or u8, of one element or [N]; kNoValue for 0.
-  std::optional<Weights> weights(ValueId w, const std::vector<int64_t>& perm, ValueId zero) {
+  // w: a constant [D..., K, N] after `perm`. zero: i8 or u8, of one element or [N]; kNoValue for 0. rows: of the product; 0 where
+  // that is not known.
+  std::optional<Weights> weights(ValueId w, const std::vector<int64_t>& perm, ValueId zero, int64_t rows) {
     const Constant* values = constant(w);
     if (!values || !is_byte(w)) return std::nullopt;
     auto extent = [&](size_t d) { return values->shape()[perm.empty() ? d : static_cast<size_t>(perm[d])]; };
@@ -173,16 +175,20 @@ class UseByteProducts {
     for (size_t d = 0; d + 1 < rank(w); ++d)
       all_but_last.push_back(static_cast<int64_t>(d));
     out.sums = sum_over(wide, all_but_last, false);
+    const int64_t block = panel_width(out.columns, out.depth, rows);
+    out.group = on_gpu_ ? block : lanes_;
     Attributes a;
-    a.set("block", panel_width(out.columns));
+    a.set("block", block);
     out.packed = make_own("PackBytes", {v}, a);
     return out;
   }
 
   // Columns of a panel: as wide as the register tile, and whole panels only, as the instruction takes whole vectors. A GPU
-  // fetches each column along the depth.
-  int64_t panel_width(int64_t columns) const {
-    if (on_gpu_) return 1;
+  // fetches each column along the depth; for a few rows words of four columns, which one thread takes, where the threads of half a
+  // warp have equal shares of them.
+  int64_t panel_width(int64_t columns, int64_t depth, int64_t rows) const {
+    constexpr int64_t kFewRows = 8, kWords = 4, kShare = 64;
+    if (on_gpu_) return rows > 0 && rows <= kFewRows && depth % kShare == 0 ? kWords : 1;
     const int64_t vectors = (columns + lanes_ - 1) / lanes_;
     for (int64_t width : {3, 4, 2}) {
       if (vectors % width == 0 && (width == 2 || t_.vector_registers >= 32)) return width * lanes_;
@@ -190,11 +196,18 @@ class UseByteProducts {
     return lanes_;
   }
 
+  // Results of a product for each column.
+  int64_t rows_of(const Node& product, int64_t columns) const {
+    const Shape& shape = type(product.outputs[0]).shape;
+    return is_static(shape) ? static_count(shape) / std::max<int64_t>(columns, 1) : 0;
+  }
+  int64_t last_dim(ValueId v) const { return static_dim(type(v).shape.back()).value_or(0); }
+
   // ---- Products ----
 
   // The sums as the instruction makes them, [..., N].
   ValueId product(std::string_view op, ValueId x, const Weights& w, Attributes a) {
-    const int64_t whole = (w.columns + lanes_ - 1) / lanes_ * lanes_;
+    const int64_t whole = (w.columns + w.group - 1) / w.group * w.group;
     a.set("columns", whole);
     ValueId sums = make_own(op, {x, w.packed}, a);
     if (whole == w.columns) return sums;
@@ -367,7 +380,8 @@ class UseByteProducts {
     std::optional<int64_t> zero = x ? whole_zero(x->zero) : std::nullopt;
     if (!zero || !w || rank(x->value) < 2 || rank(w->value) != 2) return;
     name_ = node.name;
-    std::optional<Weights> made = weights(w->value, is_transposed ? std::vector<int64_t>{1, 0} : std::vector<int64_t>{}, w->zero);
+    std::optional<Weights> made = weights(w->value, is_transposed ? std::vector<int64_t>{1, 0} : std::vector<int64_t>{}, w->zero,
+                                          rows_of(node, last_dim(node.outputs[0])));
     if (!made) return;
     ValueId a = activations(x->value, {}, &*zero);
     Epilogue e;
@@ -390,9 +404,15 @@ class UseByteProducts {
     finish(id, e);
   }
 
+  // Of weights [N, C, 1...].
+  bool is_pointwise(ValueId w) const {
+    const std::vector<int64_t> dims = static_shape(type(w).shape);
+    return std::all_of(dims.begin() + 2, dims.end(), [](int64_t extent) { return extent == 1; });
+  }
+
   bool convolution(const Node& node, ValueId x, int64_t zero, ValueId w, ValueId w_zero, Epilogue* e) {
     name_ = node.name;
-    std::optional<Weights> made = weights(w, taps_first(rank(w)), w_zero);
+    std::optional<Weights> made = weights(w, taps_first(rank(w)), w_zero, is_pointwise(w) ? rows_of(node, static_shape(type(w).shape)[0]) : 0);
     if (!made) return false;
     ValueId a = activations(x, channels_last(rank(x)), &zero);
     const Attributes window = window_attributes(node, x, w, zero);
@@ -426,7 +446,7 @@ class UseByteProducts {
     if (rank(x) < 2 || rank(node.inputs[1]) != 2) return;
     if (x_zero != kNoValue && (!is_static(type(x_zero).shape) || static_count(type(x_zero).shape) != 1)) return;
     name_ = node.name;
-    std::optional<Weights> w = weights(node.inputs[1], {}, input(node, 3));
+    std::optional<Weights> w = weights(node.inputs[1], {}, input(node, 3), rows_of(node, last_dim(node.outputs[0])));
     if (!w) return;
     int64_t moved = 0;
     ValueId a = activations(x, {}, &moved);
@@ -469,7 +489,7 @@ class UseByteProducts {
     const Node node = g_.node(id);
     if (!is_requantizable(node) || rank(node.inputs[0]) < 2 || rank(node.inputs[3]) != 2) return;
     name_ = node.name;
-    std::optional<Weights> w = weights(node.inputs[3], {}, node.inputs[5]);
+    std::optional<Weights> w = weights(node.inputs[3], {}, node.inputs[5], rows_of(node, last_dim(node.outputs[0])));
     if (!w) return;
     int64_t zero = *whole_zero(node.inputs[2]);
     Epilogue e;

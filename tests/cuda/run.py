@@ -82,7 +82,8 @@ class Cuda(Case):
         a, image = n.input("a", [19, 38], TensorProto.UINT8), n.input("image", [1, 3, 11, 9], TensorProto.INT8)
         product = n.op("MatMulInteger", a, weights(38, 21), n.constant(np.uint8(7)))
         convolution = n.op("ConvInteger", image, weights(20, 3, 3, 3), n.constant(np.int8(-5)), pads=[1] * 4, strides=[2, 1])
-        model = n.model(*(n.op("Cast", x, to=TensorProto.FLOAT) for x in (product, convolution)))
+        few_rows = n.op("MatMulInteger", n.input("few", [3, 192], TensorProto.UINT8), weights(192, 20))
+        model = n.model(*(n.op("Cast", x, to=TensorProto.FLOAT) for x in (product, convolution, few_rows)))
         for arch, instruction in (("sm_70", "dp4a.u32.s32"), ("sm_80", "row.col.s32.u8.s8.s32"), ("sm_90", "row.col.s32.s8.s8.s32")):
             with self.subTest(arch), tempfile.TemporaryDirectory() as temporary:
                 onnx.save(model, pathlib.Path(temporary) / "model.onnx")
