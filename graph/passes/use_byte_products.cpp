@@ -159,7 +159,8 @@ class UseByteProducts {
       const Constant* z = constant(zero);
       if (!z || (z->count() != 1 && (z->count() != out.columns || z->shape().size() != 1))) return std::nullopt;
       if (uniform_value(g_, zero) != (is_unsigned ? 128.0 : 0.0)) {
-        out.zero = reshaped(converted(zero, kOnnxI32), {z->count()});
+        const int64_t count = z->count();  // new values move what constants there are
+        out.zero = reshaped(converted(zero, kOnnxI32), {count});
         if (is_unsigned) out.zero = make("Sub", {out.zero, number(ElementType::i32, 128)});
       }
     } else if (is_unsigned) {
