@@ -5,6 +5,8 @@
 //   mcc.ConvBytes    u8 (or i8) [B, D..., C], packed [ceil(N/c), R..., ceil(C/4), c, 4]  ->  i32 [B, D'..., N]: channels last,
 //                    one or two spatial dimensions. Attributes strides, dilations, pads (begins, then ends), and padding,
 //                    the byte that stands around the input
+//   mcc.DepthwiseBytes  u8 or i8 [B, D..., C], i16 [R..., C]  ->  i32 [B, D'..., C]: each channel by itself, with ConvBytes' attributes
+//                    of windows
 //   mcc.WindowSums   i32 [B, D..., C]  ->  i32 [B, D'..., C]: sums over the windows of such a convolution. Attributes kernel_shape,
 //                    strides, dilations, pads, and padding, the number that stands around the input
 //   mcc.ToUnsigned   i8 -> u8: x + 128
@@ -136,6 +138,34 @@ void compute_product(ComputeContext& c, const char* name) {
   }));
 }
 
+// ---- DepthwiseBytes ----
+
+void infer_depthwise(InferContext& c) {
+  Shape taps = c.input(1).shape;
+  taps.pop_back();
+  const size_t axes = taps.size();
+  taps.insert(taps.begin(), Expr(1));
+  const Shape& x = c.input(0).shape;
+  c.set_output(0, {ElementType::i32, windowed(x, taps, window_of(c.attributes(), axes), x.back())});
+}
+
+void compute_depthwise(ComputeContext& c) {
+  Shape taps = c.input_type(1).shape;
+  taps.pop_back();
+  const Window window = window_of(c.attributes(), taps.size());
+  Source x = padded_input(c, window, c.attributes().integer("padding", 0), 1);
+  const auto widened = [](const Expr& e) { return cast(ElementType::i32, e); };
+  c.set_output(0, c.builder.reduce("depthwise", ElementType::i32, c.output_type(0).shape, taps, Reducer::sum, [&](Axes s, Axes r) {
+    std::vector<Expr> at = to_vector(s), weight;
+    for (size_t d = 0; d < taps.size(); ++d) {
+      at[1 + d] = s[1 + d] * Expr(window.strides[d]) + r[d] * Expr(window.dilations[d]);
+      weight.push_back(r[d]);
+    }
+    weight.push_back(s.back());
+    return widened(x(at)) * widened(c.at(1, weight));
+  }));
+}
+
 // ---- WindowSums ----
 
 std::vector<int64_t> kernel_of(const Attributes& a) { return a.integers("kernel_shape", {}); }
@@ -221,6 +251,7 @@ std::span<const OpDef> mcc_bytes_ops() {
       own_op("MatMulBytes", FusionClass::contraction, 2, infer_product,
              [](ComputeContext& c) { compute_product(c, "matmul"); }),
       own_op("ConvBytes", FusionClass::contraction, 2, infer_product, [](ComputeContext& c) { compute_product(c, "conv"); }),
+      own_op("DepthwiseBytes", FusionClass::contraction, 2, infer_depthwise, compute_depthwise),
       own_op("WindowSums", FusionClass::reduction, 1, infer_window_sums, compute_window_sums),
       on_any_axes(own_op("ToUnsigned", FusionClass::elementwise, 1, infer_to_unsigned, compute_to_unsigned)),
       own_op("Requantize", FusionClass::elementwise, 4, infer_requantize, compute_requantize),

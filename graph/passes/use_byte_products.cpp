@@ -8,7 +8,7 @@
 // activations of both kinds.
 // Sums of weights are known now; those of activations, where weights have a zero point after they moved, are one for each row, and
 // of a convolution for each window (sums over channels, which WindowSums adds up). A convolution's input is surrounded by its zero
-// point, which stands for 0.
+// point, which stands for 0. A depthwise one has no dot products: its weights are less their zero point in 16 bits.
 #include <algorithm>
 #include <map>
 
@@ -21,7 +21,7 @@ namespace mcc::graph {
 namespace {
 
 // ONNX's numbers of element types, for Cast.
-constexpr int64_t kOnnxI8 = 3, kOnnxI32 = 6;
+constexpr int64_t kOnnxI8 = 3, kOnnxI16 = 5, kOnnxI32 = 6;
 
 // A tensor of bytes and what it stands for: (value - zero) * scale.
 struct Quantized {
@@ -260,6 +260,15 @@ class UseByteProducts {
            n.attributes.integer("group", 1) == 1;
   }
 
+  // Each channel by itself.
+  bool is_depthwise(const Node& n, ValueId x, ValueId w) const {
+    if (rank(x) < 3 || rank(x) > 4 || rank(w) != rank(x) || !is_static(type(x).shape)) return false;
+    const std::vector<int64_t> dims = static_shape(type(w).shape);
+    const int64_t channels = static_shape(type(x).shape)[1];
+    return channels > 1 && n.attributes.integer("group", 1) == channels && dims[0] == channels && dims[1] == 1;
+  }
+  bool is_convolution(const Node& n, ValueId x, ValueId w) const { return is_plain_convolution(n, x, w) || is_depthwise(n, x, w); }
+
   Attributes window_attributes(const Node& n, ValueId x, ValueId w, int64_t zero) const {
     std::vector<int64_t> kernel = static_shape(type(w).shape);
     kernel.erase(kernel.begin(), kernel.begin() + 2);
@@ -397,7 +406,7 @@ class UseByteProducts {
     const Node node = g_.node(id);
     std::optional<Quantized> x = dequantized(node.inputs[0], -1), w = dequantized(node.inputs[1], 0);
     std::optional<int64_t> zero = x ? whole_zero(x->zero) : std::nullopt;
-    if (!zero || !w || !is_plain_convolution(node, x->value, w->value)) return;
+    if (!zero || !w || !is_convolution(node, x->value, w->value)) return;
     Epilogue e;
     if (!convolution(node, x->value, *zero, w->value, w->zero, &e)) return;
     e.scale = make("Mul", {x->scale, w->scale});
@@ -413,6 +422,7 @@ class UseByteProducts {
 
   bool convolution(const Node& node, ValueId x, int64_t zero, ValueId w, ValueId w_zero, Epilogue* e) {
     name_ = node.name;
+    if (!is_plain_convolution(node, x, w)) return depthwise(node, x, zero, w, w_zero, e);
     std::optional<Weights> made = weights(w, taps_first(rank(w)), w_zero, is_pointwise(w) ? rows_of(node, static_shape(type(w).shape)[0]) : 0);
     if (!made) return false;
     ValueId a = activations(x, channels_last(rank(x)), &zero);
@@ -420,6 +430,26 @@ class UseByteProducts {
     e->sums = product("ConvBytes", a, *made, window);
     if (made->zero != kNoValue) e->sums = less_zero(e->sums, window_sums(a, w, window, zero), *made);
     e->offset = offset(*made, zero);
+    e->back = channels_first(rank(x));
+    return true;
+  }
+
+  bool depthwise(const Node& node, ValueId x, int64_t zero, ValueId w, ValueId w_zero, Epilogue* e) {
+    const Constant *values = constant(w), *z = constant(w_zero);
+    const int64_t channels = static_shape(type(w).shape)[0];
+    if (!values || !is_byte(w) || channels < lanes_ || (w_zero != kNoValue && (!z || (z->count() != 1 && z->count() != channels))))
+      return false;
+    const int64_t zeros = z ? z->count() : 0;  // new values move what constants there are
+    std::vector<int64_t> dims = static_shape(type(w).shape), taps;
+    dims.erase(dims.begin(), dims.begin() + 2);
+    for (size_t d = 0; d < dims.size(); ++d)
+      taps.push_back(static_cast<int64_t>(d));
+    dims.push_back(channels);
+    ValueId wide = converted(reshaped(transposed(w, taps_first(rank(w))), dims), kOnnxI32);
+    if (zeros > 0) wide = make("Sub", {wide, reshaped(converted(w_zero, kOnnxI32), {zeros})});
+    ValueId a = transposed(x, channels_last(rank(x)));
+    e->sums = make_own("DepthwiseBytes", {a, converted(wide, kOnnxI16)}, window_attributes(node, x, w, zero));
+    e->offset = make("Mul", {sum_over(wide, taps, false), number(ElementType::i32, static_cast<double>(-zero))});
     e->back = channels_first(rank(x));
     return true;
   }
@@ -460,7 +490,7 @@ class UseByteProducts {
     const Node node = g_.node(id);
     std::optional<int64_t> zero = whole_zero(input(node, 2));
     Epilogue e;
-    if (!zero || !is_plain_convolution(node, node.inputs[0], node.inputs[1]) ||
+    if (!zero || !is_convolution(node, node.inputs[0], node.inputs[1]) ||
         !convolution(node, node.inputs[0], *zero, node.inputs[1], input(node, 3), &e))
       return;
     replace(id, {}, make("Add", {e.sums, e.offset}), e.back);
@@ -503,7 +533,7 @@ class UseByteProducts {
   void requantized_convolution(NodeId id) {
     const Node node = g_.node(id);
     Epilogue e;
-    if (!is_requantizable(node) || !is_plain_convolution(node, node.inputs[0], node.inputs[3]) ||
+    if (!is_requantizable(node) || !is_convolution(node, node.inputs[0], node.inputs[3]) ||
         !convolution(node, node.inputs[0], *whole_zero(node.inputs[2]), node.inputs[3], node.inputs[5], &e))
       return;
     if (input(node, 8) != kNoValue) e.offset = make("Add", {e.offset, node.inputs[8]});

@@ -380,6 +380,7 @@ def quantized_from_range():
     x = fake_quantize(n.input("x", [1, 8, 12, 12]), np.uint8(120))
     x = n.op("Conv", x, weight(np.uint8(117), 0, 32, 8, 3, 3), n.weight(32, scale=0.1), pads=[1] * 4, strides=[2, 2])
     x = fake_quantize(n.op("Relu", x), np.uint8(0))
+    x = fake_quantize(n.op("Conv", x, weight(by_channel[:32], 0, 32, 1, 3, 3), group=32, pads=[1] * 4), np.uint8(100))
     x = fake_quantize(n.op("Conv", x, weight(by_channel, 0, 48, 32, 1, 1)), np.int8(-4))
     x = n.op("Reshape", n.op("Transpose", x, perm=[0, 2, 3, 1]), n.ints(36, 48))
     x = fake_quantize(n.op("MatMul", x, weight(by_channel, 1, 48, 48)), np.uint8(110))

@@ -175,11 +175,48 @@ TEST_P(DotProduct, IsRightAtAnyPointOfTheSpace) {
   EXPECT_EQ(used, machine.has_dot);
 }
 
+// A convolution of each channel by itself has no dot products, but stays one of integers.
+constexpr const char* kDepthwise[] = {
+    R"(graph g(%x: u8[1, 48, 9, 8]) {
+  %s: f32[1] = [0.5]
+  %z: u8[1] = [3]
+  %w: u8[48, 1, 3, 3] random
+  %ws: f32[48] random 0.01 0.02
+  %wz: u8[48] random
+  %ys: f32[1] = [2]
+  %y = QLinearConv(%x, %s, %z, %w, %ws, %wz, %ys, %z) {group = 48, pads = [1, 1, 1, 1]}
+  return %y
+})",
+    R"(graph g(%x: i8[2, 20, 15]) {
+  %z: i8[1] = [-4]
+  %w: i8[20, 1, 3] random
+  %y = ConvInteger(%x, %w, %z) {group = 20, strides = [2], dilations = [2]}
+  return %y
+})",
+};
+class DepthwiseBytes : public ::testing::TestWithParam<std::tuple<const char*, Machine>> {};
+
+TEST_P(DepthwiseBytes, IsRight) {
+  const auto& [source, machine] = GetParam();
+  const Target target = target_of(machine);
+  bool is_of_integers = false;
+  for (const Func& f : kernels_of(source, target)) {
+    is_of_integers |= to_text(f).find("i16[") != std::string::npos;
+    tensor::Schedule schedule = tuner::default_schedule(f, target);
+    SCOPED_TRACE(text(to_text(f), to_text(schedule.trace())));
+    Func lowered;
+    ASSERT_NO_FATAL_FAILURE(lower_and_compare(f, schedule, target, lowered));
+  }
+  EXPECT_EQ(is_of_integers, machine.has_dot);
+}
+
 std::string name_of(const ::testing::TestParamInfo<std::tuple<const char*, Machine>>& info) {
   return text("product_", info.index, "_", std::get<1>(info.param).name);
 }
 INSTANTIATE_TEST_SUITE_P(Products, DotProduct, ::testing::Combine(::testing::ValuesIn(kProducts), ::testing::ValuesIn(kMachines)),
                          name_of);
+INSTANTIATE_TEST_SUITE_P(Channels, DepthwiseBytes,
+                         ::testing::Combine(::testing::ValuesIn(kDepthwise), ::testing::ValuesIn(kMachines)), name_of);
 
 }  // namespace
 }  // namespace mcc::test
