@@ -10,9 +10,9 @@
 // of a convolution for each window (sums over channels, which WindowSums adds up). A convolution's input is surrounded by its zero
 // point, which stands for 0. A depthwise one has no dot products: its weights are less their zero point in 16 bits.
 #include <algorithm>
-#include <map>
 
 #include "graph/ops/window.h"
+#include "graph/passes/byte_products.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
 #include "tensor/instructions.h"
@@ -20,29 +20,9 @@
 namespace mcc::graph {
 namespace {
 
-// ONNX's numbers of element types, for Cast.
-constexpr int64_t kOnnxI8 = 3, kOnnxI16 = 5, kOnnxI32 = 6;
-
-// A tensor of bytes and what it stands for: (value - zero) * scale.
-struct Quantized {
-  ValueId value = kNoValue;
-  ValueId scale = kNoValue;  // a constant of one element, or one for each line of a constant
-  ValueId zero = kNoValue;   // as many; kNoValue for 0
-};
-
-// Constant weights, [D..., K, N] of i8 less their zero point's distance from i8.
-struct Weights {
-  ValueId packed = kNoValue;
-  ValueId sums = kNoValue;  // i32 [N]: of each column, without its zero point
-  ValueId zero = kNoValue;  // i32 [N] or [1]; kNoValue for 0
-  int64_t columns = 0, depth = 0;
-  int64_t group = 1;  // columns that the product has together
-};
-
-class UseByteProducts {
+class UseByteProducts : private ByteProducts {
  public:
-  UseByteProducts(Graph& g, const tensor::Target& t)
-      : g_(g), t_(t), on_gpu_(t.kind == tensor::TargetKind::cuda), lanes_(on_gpu_ ? 1 : t.lanes(32)), users_(g.users()) {}
+  UseByteProducts(Graph& g, const tensor::Target& t) : ByteProducts(g, t), users_(g.users()) {}
 
   void run() {
     const size_t count = g_.nodes.size();
@@ -71,168 +51,6 @@ class UseByteProducts {
   }
 
  private:
-  const TensorType& type(ValueId v) const { return g_.value(v).type; }
-  size_t rank(ValueId v) const { return type(v).shape.size(); }
-  static ValueId input(const Node& n, size_t i) { return i < n.inputs.size() ? n.inputs[i] : kNoValue; }
-  const Constant* constant(ValueId v) const {
-    return v != kNoValue && g_.value(v).constant ? &*g_.value(v).constant : nullptr;
-  }
-  bool is_byte(ValueId v) const { return type(v).element == ElementType::u8 || type(v).element == ElementType::i8; }
-
-  ValueId make(std::string_view op, std::vector<ValueId> inputs, Attributes a = {}) {
-    return emit(g_, "", op, name_, std::move(inputs), std::move(a));
-  }
-  ValueId make_own(std::string_view op, std::vector<ValueId> inputs, Attributes a = {}) {
-    return emit(g_, "mcc", op, name_, std::move(inputs), std::move(a));
-  }
-  ValueId number(ElementType element, double value) {
-    return g_.add_constant(name_ + ".number", Constant::scalar(element, value));
-  }
-  ValueId converted(ValueId v, int64_t to) {
-    Attributes a;
-    a.set("to", to);
-    return make("Cast", {v}, a);
-  }
-  ValueId transposed(ValueId v, std::vector<int64_t> perm) {
-    Attributes a;
-    a.set("perm", std::move(perm));
-    return make("Transpose", {v}, a);
-  }
-  ValueId sum_over(ValueId v, std::vector<int64_t> axes, bool keeps_rank) {
-    Attributes a;
-    a.set("keepdims", int64_t{keeps_rank});
-    return make("ReduceSum", {v, g_.add_constant(name_ + ".axes", Constant::ints(axes))}, a);
-  }
-  ValueId reshaped(ValueId v, const std::vector<int64_t>& dims) {
-    return make("Reshape", {v, g_.add_constant(name_ + ".shape", Constant::ints(dims))});
-  }
-
-  // ---- What a product reads ----
-
-  // The zero point of a tensor as a whole.
-  std::optional<int64_t> whole_zero(ValueId zero) const {
-    if (zero == kNoValue) return 0;
-    std::optional<double> value = uniform_value(g_, zero);
-    return value ? std::optional(static_cast<int64_t>(*value)) : std::nullopt;
-  }
-
-  // What the value is dequantised from. lines: the axis along which scales may differ; -1 for none.
-  std::optional<Quantized> dequantized(ValueId v, int64_t lines) const {
-    NodeId id = v == kNoValue ? -1 : g_.value(v).producer;
-    if (id < 0 || !is_op(g_.node(id), "DequantizeLinear")) return std::nullopt;
-    const Node& n = g_.node(id);
-    const Constant* scale = constant(n.inputs[1]);
-    if (!is_byte(n.inputs[0]) || !scale || scale->element() != ElementType::f32 || type(v).element != ElementType::f32 ||
-        n.attributes.integer("block_size", 0) != 0)
-      return std::nullopt;
-    if (scale->count() != 1) {
-      int64_t axis = n.attributes.integer("axis", 1);
-      if (axis < 0) axis += static_cast<int64_t>(rank(v));
-      if (axis != lines || scale->shape().size() != 1) return std::nullopt;
-    }
-    return Quantized{n.inputs[0], n.inputs[1], input(n, 2)};
-  }
-
-  // Activations as bytes that the target takes, moved with their zero point; perm: their axes, empty where they stay.
-  ValueId activations(ValueId x, const std::vector<int64_t>& perm, int64_t* zero) {
-    const bool is_signed = type(x).element == ElementType::i8 && !on_gpu_;
-    if (is_signed) *zero += 128;
-    auto [it, is_new] = activations_.emplace(std::pair(x, perm), kNoValue);
-    if (!is_new) return it->second;
-    ValueId v = perm.empty() ? x : transposed(x, perm);
-    return it->second = is_signed ? make_own("ToUnsigned", {v}) : v;
-  }
-
-  // w: a constant [D..., K, N] after `perm`. zero: i8 or u8, of one element or [N]; kNoValue for 0. rows: of the product; 0 where
-  // that is not known.
-  std::optional<Weights> weights(ValueId w, const std::vector<int64_t>& perm, ValueId zero, int64_t rows) {
-    const Constant* values = constant(w);
-    if (!values || !is_byte(w)) return std::nullopt;
-    auto extent = [&](size_t d) { return values->shape()[perm.empty() ? d : static_cast<size_t>(perm[d])]; };
-    Weights out;
-    out.columns = extent(rank(w) - 1);
-    out.depth = extent(rank(w) - 2);
-    // Products of fewer columns than lanes are left to what runs along another axis.
-    if (out.columns < lanes_ || values->count() == 0) return std::nullopt;
-    const bool is_unsigned = type(w).element == ElementType::u8;
-    if (zero != kNoValue) {
-      const Constant* z = constant(zero);
-      if (!z || (z->count() != 1 && (z->count() != out.columns || z->shape().size() != 1))) return std::nullopt;
-      if (uniform_value(g_, zero) != (is_unsigned ? 128.0 : 0.0)) {
-        const int64_t count = z->count();  // new values move what constants there are
-        out.zero = reshaped(converted(zero, kOnnxI32), {count});
-        if (is_unsigned) out.zero = make("Sub", {out.zero, number(ElementType::i32, 128)});
-      }
-    } else if (is_unsigned) {
-      out.zero = reshaped(number(ElementType::i32, -128), {1});
-    }
-    ValueId v = perm.empty() ? w : transposed(w, perm), wide = converted(v, kOnnxI32);
-    if (is_unsigned) {
-      wide = make("Sub", {wide, number(ElementType::i32, 128)});
-      v = converted(wide, kOnnxI8);
-    }
-    if (out.zero != kNoValue) wide = make("Sub", {wide, out.zero});
-    std::vector<int64_t> all_but_last;
-    for (size_t d = 0; d + 1 < rank(w); ++d)
-      all_but_last.push_back(static_cast<int64_t>(d));
-    out.sums = sum_over(wide, all_but_last, false);
-    const int64_t block = panel_width(out.columns, out.depth, rows);
-    out.group = on_gpu_ ? block : lanes_;
-    Attributes a;
-    a.set("block", block);
-    out.packed = make_own("PackBytes", {v}, a);
-    return out;
-  }
-
-  // Columns of a panel: as wide as the register tile, and whole panels only, as the instruction takes whole vectors. A GPU
-  // fetches each column along the depth; for a few rows words of four columns, which one thread takes, where the threads of half a
-  // warp have equal shares of them.
-  int64_t panel_width(int64_t columns, int64_t depth, int64_t rows) const {
-    constexpr int64_t kFewRows = 8, kWords = 4, kShare = 64;
-    if (on_gpu_) return rows > 0 && rows <= kFewRows && depth % kShare == 0 ? kWords : 1;
-    const int64_t vectors = (columns + lanes_ - 1) / lanes_;
-    for (int64_t width : {3, 4, 2}) {
-      if (vectors % width == 0 && (width == 2 || t_.vector_registers >= 32)) return width * lanes_;
-    }
-    return lanes_;
-  }
-
-  // Results of a product for each column.
-  int64_t rows_of(const Node& product, int64_t columns) const {
-    const Shape& shape = type(product.outputs[0]).shape;
-    return is_static(shape) ? static_count(shape) / std::max<int64_t>(columns, 1) : 0;
-  }
-  int64_t last_dim(ValueId v) const { return static_dim(type(v).shape.back()).value_or(0); }
-
-  // ---- Products ----
-
-  // The sums as the instruction makes them, [..., N].
-  ValueId product(std::string_view op, ValueId x, const Weights& w, Attributes a) {
-    const int64_t whole = (w.columns + w.group - 1) / w.group * w.group;
-    a.set("columns", whole);
-    ValueId sums = make_own(op, {x, w.packed}, a);
-    if (whole == w.columns) return sums;
-    auto ints = [&](int64_t value) { return g_.add_constant(name_ + ".bound", Constant::ints({value})); };
-    return make("Slice", {sums, ints(0), ints(w.columns), ints(-1)});
-  }
-
-  // Those of (a, b - bz): without bz * sum a. rows: sums of what the product reads, one for each row of the result.
-  ValueId less_zero(ValueId sums, ValueId rows, const Weights& w) {
-    return make("Sub", {sums, make("Mul", {rows, w.zero})});
-  }
-  ValueId row_sums(ValueId a) { return sum_over(converted(a, kOnnxI32), {-1}, true); }
-
-  // [..., N] of activations a as the instruction takes them.
-  ValueId matrix_product(ValueId a, const Weights& w) {
-    ValueId sums = product("MatMulBytes", a, w, {});
-    return w.zero == kNoValue ? sums : less_zero(sums, row_sums(a), w);
-  }
-
-  // What the zero points add to the sums: -az * sum (b - bz), [N] of i32.
-  ValueId offset(const Weights& w, int64_t zero) {
-    return make("Mul", {w.sums, number(ElementType::i32, static_cast<double>(-zero))});
-  }
-
   // Convolutions' operands: activations with their channels last, weights [R..., C, N].
   static std::vector<int64_t> channels_last(size_t rank) {
     std::vector<int64_t> perm{0};
@@ -540,13 +358,7 @@ class UseByteProducts {
     requantize(id, e);
   }
 
-  Graph& g_;
-  const tensor::Target& t_;
-  const bool on_gpu_;
-  const int64_t lanes_;  // columns that a dot product has at once
   const std::vector<std::vector<NodeId>> users_;
-  std::string name_;  // of the node that is being rewritten
-  std::map<std::pair<ValueId, std::vector<int64_t>>, ValueId> activations_;
 };
 
 }  // namespace

@@ -1,0 +1,113 @@
+#include "graph/passes/byte_products.h"
+
+#include <algorithm>
+
+#include "graph/ops/common.h"
+
+namespace mcc::graph {
+
+std::optional<int64_t> ByteProducts::whole_zero(ValueId zero) const {
+  if (zero == kNoValue) return 0;
+  std::optional<double> value = uniform_value(g_, zero);
+  return value ? std::optional(static_cast<int64_t>(*value)) : std::nullopt;
+}
+
+std::optional<ByteProducts::Quantized> ByteProducts::dequantized(ValueId v, int64_t lines) const {
+  NodeId id = v == kNoValue ? -1 : g_.value(v).producer;
+  if (id < 0 || !is_op(g_.node(id), "DequantizeLinear")) return std::nullopt;
+  const Node& n = g_.node(id);
+  const Constant* scale = constant(n.inputs[1]);
+  if (!is_byte(n.inputs[0]) || !scale || scale->element() != ElementType::f32 || type(v).element != ElementType::f32 ||
+      n.attributes.integer("block_size", 0) != 0)
+    return std::nullopt;
+  if (scale->count() != 1) {
+    int64_t axis = n.attributes.integer("axis", 1);
+    if (axis < 0) axis += static_cast<int64_t>(rank(v));
+    if (axis != lines || scale->shape().size() != 1) return std::nullopt;
+  }
+  return Quantized{n.inputs[0], n.inputs[1], input(n, 2)};
+}
+
+ValueId ByteProducts::activations(ValueId x, const std::vector<int64_t>& perm, int64_t* zero) {
+  const bool is_signed = type(x).element == ElementType::i8 && !on_gpu_;
+  if (is_signed) *zero += 128;
+  auto [it, is_new] = activations_.emplace(std::pair(x, perm), kNoValue);
+  if (!is_new) return it->second;
+  ValueId v = perm.empty() ? x : transposed(x, perm);
+  return it->second = is_signed ? make_own("ToUnsigned", {v}) : v;
+}
+
+std::optional<ByteProducts::Weights> ByteProducts::weights(ValueId w, const std::vector<int64_t>& perm, ValueId zero, int64_t rows) {
+  const Constant* values = constant(w);
+  if (!values || !is_byte(w)) return std::nullopt;
+  auto extent = [&](size_t d) { return values->shape()[perm.empty() ? d : static_cast<size_t>(perm[d])]; };
+  Weights out;
+  out.columns = extent(rank(w) - 1);
+  out.depth = extent(rank(w) - 2);
+  // Products of fewer columns than lanes are left to what runs along another axis.
+  if (out.columns < lanes_ || values->count() == 0) return std::nullopt;
+  const bool is_unsigned = type(w).element == ElementType::u8;
+  if (zero != kNoValue) {
+    const Constant* z = constant(zero);
+    if (!z || (z->count() != 1 && (z->count() != out.columns || z->shape().size() != 1))) return std::nullopt;
+    if (uniform_value(g_, zero) != (is_unsigned ? 128.0 : 0.0)) {
+      const int64_t count = z->count();  // new values move what constants there are
+      out.zero = reshaped(converted(zero, kOnnxI32), {count});
+      if (is_unsigned) out.zero = make("Sub", {out.zero, number(ElementType::i32, 128)});
+    }
+  } else if (is_unsigned) {
+    out.zero = reshaped(number(ElementType::i32, -128), {1});
+  }
+  ValueId v = perm.empty() ? w : transposed(w, perm), wide = converted(v, kOnnxI32);
+  if (is_unsigned) {
+    wide = make("Sub", {wide, number(ElementType::i32, 128)});
+    v = converted(wide, kOnnxI8);
+  }
+  if (out.zero != kNoValue) wide = make("Sub", {wide, out.zero});
+  std::vector<int64_t> all_but_last;
+  for (size_t d = 0; d + 1 < rank(w); ++d)
+    all_but_last.push_back(static_cast<int64_t>(d));
+  out.sums = sum_over(wide, all_but_last, false);
+  const int64_t block = panel_width(out.columns, out.depth, rows);
+  out.group = on_gpu_ ? block : lanes_;
+  Attributes a;
+  a.set("block", block);
+  out.packed = make_own("PackBytes", {v}, a);
+  return out;
+}
+
+// Columns of a panel: as wide as the register tile, and whole panels only, as the instruction takes whole vectors. A GPU
+// fetches each column along the depth; for a few rows words of four columns, which one thread takes, where the threads of half a
+// warp have equal shares of them.
+int64_t ByteProducts::panel_width(int64_t columns, int64_t depth, int64_t rows) const {
+  constexpr int64_t kFewRows = 8, kWords = 4, kShare = 64;
+  if (on_gpu_) return rows > 0 && rows <= kFewRows && depth % kShare == 0 ? kWords : 1;
+  const int64_t vectors = (columns + lanes_ - 1) / lanes_;
+  for (int64_t width : {3, 4, 2}) {
+    if (vectors % width == 0 && (width == 2 || t_.vector_registers >= 32)) return width * lanes_;
+  }
+  return lanes_;
+}
+
+int64_t ByteProducts::rows_of(const Node& product, int64_t columns) const {
+  const Shape& shape = type(product.outputs[0]).shape;
+  return is_static(shape) ? static_count(shape) / std::max<int64_t>(columns, 1) : 0;
+}
+
+int64_t ByteProducts::last_dim(ValueId v) const { return static_dim(type(v).shape.back()).value_or(0); }
+
+ValueId ByteProducts::product(std::string_view op, ValueId x, const Weights& w, Attributes a) {
+  const int64_t whole = (w.columns + w.group - 1) / w.group * w.group;
+  a.set("columns", whole);
+  ValueId sums = make_own(op, {x, w.packed}, a);
+  if (whole == w.columns) return sums;
+  auto ints = [&](int64_t value) { return g_.add_constant(name_ + ".bound", Constant::ints({value})); };
+  return make("Slice", {sums, ints(0), ints(w.columns), ints(-1)});
+}
+
+ValueId ByteProducts::matrix_product(ValueId a, const Weights& w) {
+  ValueId sums = product("MatMulBytes", a, w, {});
+  return w.zero == kNoValue ? sums : less_zero(sums, row_sums(a), w);
+}
+
+}  // namespace mcc::graph
