@@ -37,7 +37,8 @@ class GridLines {
     if (reductions == 0 || root.is_reduction || root.axes.empty()) return false;
     find_lines();
     const bool is_more_than_one_launch = reductions > 1 || lines_.size() < root.axes.size();
-    const bool are_short = std::all_of(blocks_.begin(), blocks_.end(), [](const BlockInfo& b) { return !b.is_reduction || b.reduce <= kShort; });
+    const bool are_short = std::all_of(blocks_.begin(), blocks_.end(),
+                                       [](const BlockInfo& b) { return !b.is_reduction || b.reduce <= kShort; });
     return is_more_than_one_launch && are_lines() &&
            (are_short || count_ >= int64_t{gpu.multiprocessors} * gpu.threads_per_multiprocessor / 8);
   }

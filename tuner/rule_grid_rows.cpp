@@ -188,7 +188,8 @@ class GridRows {
   bool moves_along(const BlockInfo& info, size_t axis, int64_t stride) const {
     if (info.store.buffer.shape().size() == blocks_[0].store.buffer.shape().size()) return info.store.strides[axis] == stride;
     return std::any_of(info.loads.begin(), info.loads.end(), [&](const Access& l) {
-      const bool is_of_group = std::any_of(blocks_.begin(), blocks_.end(), [&](const BlockInfo& b) { return b.store.buffer.same_as(l.buffer); });
+      const bool is_of_group = std::any_of(blocks_.begin(), blocks_.end(),
+                                           [&](const BlockInfo& b) { return b.store.buffer.same_as(l.buffer); });
       return is_of_group && l.strides[axis] == stride;
     });
   }

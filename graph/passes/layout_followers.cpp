@@ -201,7 +201,9 @@ class FollowLayout {
     Attributes a;
     a.set("perm", perm);
     const ValueId moved = emit(g_, "", "Transpose", node.name, {forms_.reshape(node.name, result.value, apart)}, a);
-    result.value = forms_.reshape(node.name, moved, {out[0], forms_.blocks(result.layout, out[1]), out[2], out[3], forms_.block(result.layout, out[1])});
+    const std::vector<int64_t> whole = {out[0], forms_.blocks(result.layout, out[1]), out[2], out[3],
+                                        forms_.block(result.layout, out[1])};
+    result.value = forms_.reshape(node.name, moved, whole);
     result.channels = out[1];
     forms_.set_result(id, result);
     return true;

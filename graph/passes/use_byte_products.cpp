@@ -241,7 +241,8 @@ class UseByteProducts : private ByteProducts {
   bool convolution(const Node& node, ValueId x, int64_t zero, ValueId w, ValueId w_zero, Epilogue* e) {
     name_ = node.name;
     if (!is_plain_convolution(node, x, w)) return depthwise(node, x, zero, w, w_zero, e);
-    std::optional<Weights> made = weights(w, taps_first(rank(w)), w_zero, is_pointwise(w) ? rows_of(node, static_shape(type(w).shape)[0]) : 0);
+    const int64_t rows = is_pointwise(w) ? rows_of(node, static_shape(type(w).shape)[0]) : 0;
+    std::optional<Weights> made = weights(w, taps_first(rank(w)), w_zero, rows);
     if (!made) return false;
     ValueId a = activations(x, channels_last(rank(x)), &zero);
     const Attributes window = window_attributes(node, x, w, zero);

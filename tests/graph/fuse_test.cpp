@@ -74,7 +74,8 @@ TensorType parameter(const Graph& g, const KernelGroup& group, ValueId v) {
 void copy_written(const Graph& g, const KernelGroup& group, ValueId v, std::span<const std::byte> result, std::span<const std::byte> to) {
   const TensorType &type = g.value(v).type, whole = parameter(g, group, v);
   auto rows = group.rows.find(v);
-  const int64_t size = byte_size(type.element), pitch = static_shape(whole.shape).back() * size, width = static_shape(type.shape).back() * size;
+  const int64_t size = byte_size(type.element), pitch = static_shape(whole.shape).back() * size;
+  const int64_t width = static_shape(type.shape).back() * size;
   const int64_t first = rows == group.rows.end() ? 0 : rows->second.first * size;
   for (int64_t at = first; at < static_cast<int64_t>(to.size()); at += pitch)
     std::memcpy(const_cast<std::byte*>(to.data()) + at, result.data() + at, static_cast<size_t>(width));

@@ -37,7 +37,8 @@ TEST_P(GridRowsPart, IsRightInAnyTile) {
   target.gpu.arch = GetParam();
   size_t kernels = 0, with_parts = 0, with_matrices = 0;
   for (const graph::KernelGroup& group : graph::fuse(g, true)) {
-    EXPECT_NE(group.kind == graph::KernelGroup::Kind::kernel, g.node(group.nodes[0]).op->name == "Concat" || g.node(group.nodes[0]).op->name == "Split");
+    const std::string_view op = g.node(group.nodes[0]).op->name;
+    EXPECT_NE(group.kind == graph::KernelGroup::Kind::kernel, op == "Concat" || op == "Split");
     if (group.kind != graph::KernelGroup::Kind::kernel) continue;
     ++kernels;
     with_parts += group.rows.empty() ? 0 : 1;
