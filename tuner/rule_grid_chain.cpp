@@ -175,7 +175,7 @@ class GridChain : private ChainSchedule {
     must_step(d_, Reorder{p.loops(p.with_batch({"i", "j", "k"}))});
     must_step(d_, Split{p.loop("i"), {0, t_.threads_i, t_.rows}, p.loops({"i.b", "i.t", "i.r"})});
     must_step(d_, Split{p.loop("j"), {groups, t_.threads_j, kVector}, p.loops({"j.o", "j.t", "j.v"})});
-    split_sum(p, t_.depth_2);
+    split_sum(p, t_.depth_2, groups * kVector);
     must_step(d_, Reorder{p.loops({"i.b", "k.o", "i.t", "j.t", "k.m", "k.i", "i.r", "j.o", "j.v"})});
     host_ = p.loop("i.b");
     if (p.has_batch()) must_step(d_, Bind{p.loop("g"), "block.y"});
@@ -184,9 +184,13 @@ class GridChain : private ChainSchedule {
     must_step(d_, Bind{p.loop("j.t"), "thread.x"});
   }
 
-  // Straight code for a few elements of the sum: more of it asks for more registers.
-  void split_sum(ChainProduct& p, int64_t depth) {
-    const int64_t straight = std::min(depth, kStraight);
+  // Straight code for a few elements of the sum: more of it asks for more registers. With one row the assembler has little else to
+  // do than to load, and loads all that such a piece multiplies ahead of it.
+  void split_sum(ChainProduct& p, int64_t depth, int64_t columns) {
+    constexpr int64_t kMostLoaded = 128;
+    int64_t straight = std::min(depth, kStraight);
+    while (t_.rows == 1 && straight > 1 && straight * (1 + columns) > kMostLoaded)
+      straight /= 2;
     must_step(d_, Split{p.loop("k"), {0, depth / straight, straight}, p.loops({"k.o", "k.m", "k.i"})});
   }
 
@@ -195,7 +199,7 @@ class GridChain : private ChainSchedule {
     must_step(d_, Split{p.loop("i"), {t_.threads_i, t_.rows}, p.loops({"i.t", "i.r"})});
     must_step(
         d_, Split{p.loop("j"), {0, t_.groups, t_.threads_j, kVector}, p.loops({"j.b", "j.o", "j.t", "j.v"})});
-    split_sum(p, t_.depth_1);
+    split_sum(p, t_.depth_1, t_.groups * kVector);
     must_step(d_, Reorder{p.loops({"j.b", "k.o", "i.t", "j.t", "k.m", "k.i", "i.r", "j.o", "j.v"})});
     must_step(d_, Bind{p.loop("i.t"), "thread.y"});
     must_step(d_, Bind{p.loop("j.t"), "thread.x"});
