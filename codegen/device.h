@@ -34,6 +34,7 @@ struct DeviceLaunch {
   std::vector<int> buffers;        // numbers of params; of workspaces, counted behind the params
   std::vector<int> dims;           // numbers of the function's dims
   std::vector<TensorMap> maps;
+  bool waits_itself = false;       // for the launches before it, ahead of all else: it may begin before they have ended
   // Of a call: no entry in the PTX, no grid; buffers are those of b, a, d, then the addend's and the bias's where it has them, and
   // the library's workspace.
   std::optional<tensor::LibraryProduct> product = {};

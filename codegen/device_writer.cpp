@@ -58,6 +58,7 @@ class DeviceWriter {
     }
     record.shared_bytes = launch.shared_bytes;
     record.dynamic_shared_bytes = launch.dynamic_shared_bytes;
+    record.waits_itself = launch.waits_itself ? 1 : 0;
     record.arguments = {narrow(arguments_.size()), narrow(launch.arguments.size())};
     arguments_.insert(arguments_.end(), launch.arguments.begin(), launch.arguments.end());
     record.maps = {narrow(maps_.size()), narrow(launch.maps.size())};

@@ -31,6 +31,7 @@ struct DeviceLaunchDesc {
   std::string entry;
   std::array<uint32_t, 3> grid{1, 1, 1}, block{1, 1, 1};
   uint32_t shared_bytes = 0, dynamic_shared_bytes = 0;
+  bool waits_itself = false;
   std::vector<uint32_t> arguments;  // numbers into the node's args
   std::vector<mcc_device_map> maps;
   std::optional<mcc_device_product> product = {};  // then there is no entry

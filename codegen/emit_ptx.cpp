@@ -4,6 +4,7 @@
 #include <llvm/IR/Module.h>
 
 #include "codegen/device.h"
+#include "codegen/early_launch.h"
 #include "codegen/kernel_emitter.h"
 #include "codegen/machine.h"
 #include "codegen/optimize.h"
@@ -56,6 +57,7 @@ Result<DeviceCode> emit_ptx(const tensor::Func& lowered, const std::string& symb
     launch.buffers = from.buffers;
     launch.dims = from.dims;
     launch.maps = from.maps;
+    launch.waits_itself = has_early_launch(target.gpu) && !from.product;
     launch.product = from.product;
     launch.library_bytes = from.library_bytes;
     if (!from.product) emitter.emit_launch(lowered, from, launch.entry, launch.is_shared_dynamic);
@@ -64,6 +66,7 @@ Result<DeviceCode> emit_ptx(const tensor::Func& lowered, const std::string& symb
   verify_module(module);
   if (options.optimization > 0) optimize_module(module, *machine);
   spell_out_sums(module);
+  if (has_early_launch(target.gpu)) wait_for_launches_before(module);
   if (options.keep_llvm_ir) code.llvm_ir = module_text(module);
   code.ptx = generate_code(module, *machine, llvm::CodeGenFileType::AssemblyFile);
   return code;

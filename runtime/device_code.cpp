@@ -58,7 +58,7 @@ bool is_launch(const DeviceCode& code, const mcc_device_launch& launch) {
   }
   return is_text(code, launch.entry) && threads <= kMaxThreads && launch.grid[0] <= 0x7fffffffu &&
          launch.grid[1] <= 0xffffu && launch.grid[2] <= 0xffffu && launch.shared_bytes <= kMaxShared &&
-         launch.dynamic_shared_bytes <= launch.shared_bytes &&
+         launch.dynamic_shared_bytes <= launch.shared_bytes && launch.waits_itself <= 1 &&
          is_range(launch.arguments, code.arguments_count) && is_range(launch.maps, code.maps_count) &&
          is_range(launch.figures, code.figures_count) && is_call(code, launch);
 }

@@ -176,6 +176,13 @@ mcc_status load_functions(DeviceModel* on, const DeviceCode& code, mcc_error* er
   return MCC_OK;
 }
 
+// From CUDA 12.3 on graphs have such launches as well.
+bool has_early_launch(const mcc_cuda_driver& cuda) {
+  constexpr int kFirstVersion = 12030;
+  int version = 0;
+  return cuda.launch_with != nullptr && cuda.driver_version(&version) == MCC_CU_SUCCESS && version >= kFirstVersion;
+}
+
 mcc_status upload_weights(DeviceModel* on, const mcc_model& model, mcc_error* error) {
   const mcc_cuda_driver& cuda = *on->cuda;
   const uint64_t size = model.plan.header->weights_size;
@@ -225,6 +232,7 @@ DeviceModel* find_device_model(mcc_model* model, int32_t cuda_device, mcc_error*
   }
   auto* on = new (memory) DeviceModel;
   on->cuda = cuda;
+  on->has_early_launch = has_early_launch(*cuda);
   mcc_status status = choose_context(on, cuda_device, error);
   pthread_mutex_lock(&model->device_mutex);
   for (DeviceModel* known = model->device_models; known != nullptr && status == MCC_OK; known = known->next) {

@@ -13,6 +13,7 @@ struct DeviceModel {
   mcc_cu_device device = 0;
   bool is_retained = false;  // the primary context, which is given back
   uint32_t sm = 0;           // compute capability: 10 * major + minor
+  bool has_early_launch = false;  // the driver lets kernels begin before those ahead of them have ended, in graphs, too
   mcc_cu_pointer weights = 0;
   Array<mcc_cu_module> modules;      // one a kernel
   Array<mcc_plan_range> launches;    // of each kernel, those of the image that was taken

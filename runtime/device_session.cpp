@@ -79,6 +79,8 @@ mcc_cu_pointer address_of(const mcc_session& session, const mcc_plan_value& valu
 
 // ---- Creation ----
 
+bool is_empty(const mcc_device_launch& l) { return l.grid[0] == 0 || l.grid[1] == 0 || l.grid[2] == 0; }
+
 mcc_status set_up_steps(mcc_session* session, mcc_error* error) {
   DeviceSession& device = *session->device;
   const Plan& plan = *session->plan;
@@ -136,6 +138,9 @@ mcc_status set_up_steps(mcc_session* session, mcc_error* error) {
         const mcc_status status = open_product(*device.on->lt, device.on->lt_handle, call, &device.products[product++], &why);
         if (status != MCC_OK) return fail_at(*session, n, status, why.message, error);
       }
+      const DeviceStep* before = step == 0 ? nullptr : &device.steps[step - 1];
+      device.steps[step].is_early = device.on->has_early_launch && code.launches[l].waits_itself != 0 && before != nullptr &&
+                                    before->function != nullptr && !is_empty(code.launches[before->launch]);
       ++step;
       for (uint32_t a = 0; a < numbers.count; ++a)
         add_argument(node, code.arguments[numbers.begin + a]);
@@ -197,6 +202,16 @@ mcc_status resolve_addresses(mcc_session* session, mcc_error* error) {
   return MCC_OK;
 }
 
+// A kernel that the one ahead of it need not have ended for. Kernels wait ahead of all that they do, so that whatever comes before
+// the one ahead has ended as well.
+mcc_cu_result launch_early(const mcc_cuda_driver& cuda, mcc_cu_function function, const mcc_device_launch& l,
+                           mcc_cu_stream stream, void** parameters) {
+  mcc_cu_launch_attribute early = {MCC_CU_LAUNCH_BEFORE_PREVIOUS_ENDS, 0, {1}};
+  const mcc_cu_launch_config config = {l.grid[0],  l.grid[1], l.grid[2], l.block[0], l.block[1], l.block[2],
+                                       l.dynamic_shared_bytes, stream, &early, 1};
+  return cuda.launch_with(&config, function, parameters, nullptr);
+}
+
 mcc_cu_result launch(const mcc_session& session, const DeviceStep& step, mcc_cu_stream stream) {
   DeviceSession& device = *session.device;
   const mcc_cuda_driver& cuda = *device.on->cuda;
@@ -206,9 +221,12 @@ mcc_cu_result launch(const mcc_session& session, const DeviceStep& step, mcc_cu_
                                step.bytes, stream);
   }
   const mcc_device_launch& l = session.model->device_code.launches[step.launch];
-  if (l.grid[0] == 0 || l.grid[1] == 0 || l.grid[2] == 0) return MCC_CU_SUCCESS;
+  if (is_empty(l)) return MCC_CU_SUCCESS;
+  void** parameters = device.parameters.data() + step.parameters;
+  // Profiled runs have events between the kernels, which are to take their own time.
+  if (step.is_early && !session.is_profiling) return launch_early(cuda, step.function, l, stream, parameters);
   return cuda.launch(step.function, l.grid[0], l.grid[1], l.grid[2], l.block[0], l.block[1], l.block[2],
-                     l.dynamic_shared_bytes, stream, device.parameters.data() + step.parameters, nullptr);
+                     l.dynamic_shared_bytes, stream, parameters, nullptr);
 }
 
 mcc_status carry_out(const mcc_session& session, const DeviceStep& step, mcc_cu_stream stream, mcc_error* error) {

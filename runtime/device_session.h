@@ -29,6 +29,7 @@ struct DeviceStep {
   uint64_t parameters = 0;  // the first in DeviceSession::parameters
   const mcc_device_product* call = nullptr;
   uint64_t product = 0;  // of a call: in DeviceSession::products
+  bool is_early = false;  // may begin before the kernel ahead of it in the run has ended
 };
 
 // A map of a matrix, and what it is of.

@@ -77,6 +77,7 @@ codegen::DeviceLaunchDesc launch_of(const codegen::DeviceLaunch& from, const std
   }
   launch.shared_bytes = static_cast<uint32_t>(from.shared_bytes);
   launch.dynamic_shared_bytes = from.is_shared_dynamic ? launch.shared_bytes : 0;
+  launch.waits_itself = from.waits_itself;
   MCC_CHECK(from.dims.empty(), from.entry, " depends on symbolic dimensions");
   for (int buffer : from.buffers) launch.arguments.push_back(static_cast<uint32_t>(buffer));
   for (const codegen::TensorMap& m : from.maps)

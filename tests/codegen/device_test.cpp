@@ -291,6 +291,57 @@ func f(x: f32[4096]) -> (y: f32[4096]) {
   EXPECT_EQ(count(code.ptx, "st.global.v4.f32"), 2) << code.ptx;
 }
 
+// What it reads and writes stands behind the wait, in the machine code as well: the assembler moves up reads by way of the read-only
+// cache, and those of what it knows not to be written.
+TEST(Device, KernelsOfHopperWaitForThoseBeforeThem) {
+  const std::string sources[] = {tiled_matmul(16), kTwoLaunches, grid("a: f32[4096], b: f32[4096]", {{"f32", "a[I] + b[I]"}}, 4)};
+  for (const std::string& source : sources) {
+    EXPECT_THAT(emit(source, "sm_89").ptx, AllOf(Not(HasSubstr("griddepcontrol")), HasSubstr("ld.global.nc")));
+    EXPECT_FALSE(emit(source, "sm_89").launches[0].waits_itself);
+    for (const char* arch : {"sm_90", "sm_90a"}) {
+      const DeviceCode code = emit(source, arch);
+      EXPECT_EQ(count(code.ptx, "griddepcontrol.wait"), static_cast<int>(code.launches.size())) << code.ptx;
+      EXPECT_THAT(code.ptx, Not(HasSubstr("ld.global.nc")));
+      for (const DeviceLaunch& launch : code.launches) {
+        EXPECT_TRUE(launch.waits_itself);
+        const size_t begin = code.ptx.find(".entry " + launch.entry + "(");
+        ASSERT_NE(begin, std::string::npos) << code.ptx;
+        EXPECT_LT(code.ptx.find("griddepcontrol.wait", begin), code.ptx.find(".global", begin)) << code.ptx;
+      }
+    }
+  }
+}
+
+// Without the read-only cache the assembler leaves reads behind writes.
+TEST(Device, KernelsOfHopperReadAheadOfWrites) {
+  auto places = [](const std::string& ptx, const char* what) {
+    std::vector<size_t> found;
+    for (size_t at = 0; (at = ptx.find(what, at)) != std::string::npos; ++at)
+      found.push_back(at);
+    return found;
+  };
+  const std::string two = emit(grid("a: f32[4096], b: f32[4096]", {{"f32", "a[I] * a[I]"}, {"f32", "b[I] * b[I]"}}, 4), "sm_90").ptx;
+  EXPECT_EQ(places(two, "ld.global").size(), 2U) << two;
+  EXPECT_LT(places(two, "ld.global").back(), places(two, "st.global").front()) << two;
+  // What is written is read behind that.
+  const std::string shifted =
+      emit(grid("a: f32[4096]", {{"f32", "a[I] * 2.0"}, {"f32", "y0[bx * 128 + 127 - tx] * 2.0"}}, 1), "sm_90").ptx;
+  EXPECT_EQ(places(shifted, "ld.global").size(), 2U) << shifted;
+  EXPECT_GT(places(shifted, "ld.global").back(), places(shifted, "st.global").front()) << shifted;
+  // No more than registers hold.
+  std::vector<std::pair<std::string, std::string>> outputs;
+  std::string inputs;
+  for (int n = 0; n < 12; ++n) {
+    inputs += text(n ? ", " : "", "x", n, ": f32[4096]");
+    outputs.push_back({"f32", text("x", n, "[I] * x", n, "[I]")});
+  }
+  const std::string many = emit(grid(inputs, outputs, 4), "sm_90").ptx;
+  const std::vector<size_t> reads = places(many, "ld.global"), writes = places(many, "st.global");
+  const auto ahead = std::count_if(reads.begin(), reads.end(), [&](size_t at) { return at < writes[0]; });
+  EXPECT_EQ(reads.size(), 12U);
+  EXPECT_EQ(ahead, 9) << many;  // one, and eight of four registers each
+}
+
 TEST(Device, SharedMemoryOfMoreThan48KBIsDynamic) {
   DeviceCode code = emit(tiled_matmul(128), "sm_80");
   EXPECT_EQ(code.launches[0].shared_bytes, 2 * 64 * 128 * 4);

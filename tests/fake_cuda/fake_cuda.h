@@ -38,7 +38,7 @@ struct FakeCuda {
   uint64_t memory = uint64_t{1} << 30;
   std::map<std::string, int> failures;       // exported name -> code that its calls return
   std::map<std::string, FakeEntry> kernels;  // by entry
-  std::vector<std::string> calls;  // exported names; launches as "cuLaunchKernel entry 4x1x1 32x1x1 shared"
+  std::vector<std::string> calls;  // exported names; launches as "cuLaunchKernel entry 4x1x1 32x1x1 shared", or cuLaunchKernelEx
   // What is held now.
   int64_t device_blocks = 0, host_blocks = 0, modules = 0, streams = 0, events = 0, graphs = 0, contexts = 0;
   uint64_t used = 0;

@@ -30,6 +30,7 @@ struct mcc_cu_graph_exec_s {
 struct mcc_cu_stream_s {
   std::deque<Work> queue;
   bool is_capturing = false, is_capture_broken = false;
+  bool is_behind_kernel = false;  // what was queued last is a launch
   std::vector<Work> captured;
 };
 struct mcc_cu_event_s {

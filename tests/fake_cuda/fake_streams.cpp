@@ -16,6 +16,7 @@ namespace mcc::test {
 
 int enqueue(mcc_cu_stream stream, Work work) {
   if (!driver().streams.contains(stream)) return MCC_CU_INVALID_VALUE;
+  stream->is_behind_kernel = false;
   if (stream->is_capturing) {
     stream->captured.push_back(std::move(work));
   } else {
@@ -72,6 +73,93 @@ int refuse_on_captured(mcc_cu_stream stream) {
 }
 
 void* to_memory(mcc_cu_pointer address) { return reinterpret_cast<void*>(static_cast<uintptr_t>(address)); }
+
+int enqueue_kernel(mcc_cu_stream stream, Work work) {
+  const int code = enqueue(stream, std::move(work));
+  if (code == MCC_CU_SUCCESS) stream->is_behind_kernel = true;
+  return code;
+}
+
+int launch(const char* name, mcc_cu_function function, const PtxGrid& sizes, mcc_cu_stream stream, void** params) {
+  const auto [gx, gy, gz] = sizes.grid;
+  const auto [bx, by, bz] = sizes.block;
+  const unsigned shared = sizes.dynamic_shared;
+  std::ostringstream what;
+  what << function->entry << ' ' << gx << 'x' << gy << 'x' << gz << ' ' << bx << 'x' << by << 'x' << bz << ' '
+       << shared;
+  if (int code = called(name, what.str())) return code;
+  // "SIZES=ACTION": of launches of that grid and block.
+  const std::string& action = driver().launch_action;
+  if (const size_t at = action.find('=');
+      at != std::string::npos && what.str().find(action.substr(0, at)) != std::string::npos) {
+    if (action.ends_with("=hang")) {
+      for (;;)
+        pause();
+    }
+    if (action.ends_with("=skip")) return MCC_CU_SUCCESS;
+    const int code = std::atoi(action.c_str() + at + 1);
+    if (code == MCC_CU_LAUNCH_OUT_OF_RESOURCES) return code;
+    driver().state.failures["cuStreamSynchronize"] = code;
+    return MCC_CU_SUCCESS;
+  }
+  NEEDS_CONTEXT;
+  constexpr unsigned kMostBlocks = 0x7fffffff, kMostBlocksYz = 0xffff, kMostThreads = 1024,
+                     kMostThreadsZ = 64;
+  const bool is_grid = gx - 1 < kMostBlocks && gy - 1 < kMostBlocksYz && gz - 1 < kMostBlocksYz;
+  const bool is_block = bx - 1 < kMostThreads && by - 1 < kMostThreads && bz - 1 < kMostThreadsZ &&
+                        bx * by * bz <= kMostThreads;
+  if (!is_grid || !is_block || shared > function->dynamic_shared) return MCC_CU_INVALID_VALUE;
+  if (function->ptx != nullptr && !ptx_takes_block(*function->ptx, function->entry, {bx, by, bz}))
+    return MCC_CU_INVALID_VALUE;
+  FakeEntry entry;
+  if (auto it = driver().state.kernels.find(function->entry); it != driver().state.kernels.end())
+    entry = it->second;
+  if (entry.function == nullptr && driver().kernels != nullptr) {
+    entry.function = reinterpret_cast<FakeKernel>(dlsym(driver().kernels, function->entry.c_str()));
+    const void* count = dlsym(driver().kernels, (function->entry + "_arguments").c_str());
+    if (count != nullptr) entry.arguments = *static_cast<const int*>(count);
+  }
+  if (function->ptx != nullptr) entry.arguments = ptx_arguments(*function->ptx, function->entry);
+  if (entry.function == nullptr && function->ptx == nullptr) return 500;
+  // As a driver does, the values of the arguments are taken now.
+  std::vector<uint64_t> values;
+  auto maps = std::make_shared<std::vector<std::unique_ptr<PtxTensorMap>>>();
+  for (int i = 0; i < entry.arguments; ++i) {
+    const size_t bytes =
+        function->ptx != nullptr ? ptx_argument_bytes(*function->ptx, function->entry, i) : 8;
+    if (bytes == sizeof(PtxTensorMap)) {
+      maps->push_back(std::make_unique<PtxTensorMap>());
+      std::memcpy(maps->back().get(), params[i], bytes);
+      values.push_back(reinterpret_cast<uint64_t>(maps->back().get()));
+    } else {
+      values.push_back(*static_cast<uint64_t*>(params[i]));
+    }
+  }
+  if (function->ptx != nullptr) {
+    return enqueue_kernel(stream, [=, kept = maps] {
+      if (const std::string& file = driver().count_file; !file.empty()) {
+        std::ofstream(file, std::ios::app) << counts_line(
+            function->entry, sizes, count_ptx(*function->ptx, function->entry, sizes, values, is_device));
+        return;
+      }
+      const auto start = std::chrono::steady_clock::now();
+      const std::string problem = run_ptx(*function->ptx, function->entry, sizes, values, is_device);
+      driver().clock +=
+          std::chrono::duration<float, std::milli>(std::chrono::steady_clock::now() - start).count();
+      if (problem.empty()) return;
+      // As on a GPU, later calls report it; here with the reason.
+      std::fprintf(stderr, "stand-in GPU: %s: %s\n", function->entry.c_str(), problem.c_str());
+      driver().state.failures["cuStreamSynchronize"] = MCC_CU_ILLEGAL_ADDRESS;
+    });
+  }
+  return enqueue_kernel(stream, [=]() mutable {
+    std::vector<void*> list;
+    for (uint64_t& value : values)
+      list.push_back(&value);
+    entry.function(sizes.grid, sizes.block, list.data());
+    driver().clock += 0.25F;
+  });
+}
 
 }  // namespace
 
@@ -145,83 +233,17 @@ FAKE(cuStreamSynchronize)(mcc_cu_stream stream) {
 FAKE(cuLaunchKernel)
 (mcc_cu_function function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
  unsigned shared, mcc_cu_stream stream, void** params, void**) {
-  std::ostringstream what;
-  what << function->entry << ' ' << gx << 'x' << gy << 'x' << gz << ' ' << bx << 'x' << by << 'x' << bz << ' '
-       << shared;
-  if (int code = called("cuLaunchKernel", what.str())) return code;
-  // "SIZES=ACTION": of launches of that grid and block.
-  const std::string& action = driver().launch_action;
-  if (const size_t at = action.find('=');
-      at != std::string::npos && what.str().find(action.substr(0, at)) != std::string::npos) {
-    if (action.ends_with("=hang")) {
-      for (;;)
-        pause();
-    }
-    if (action.ends_with("=skip")) return MCC_CU_SUCCESS;
-    const int code = std::atoi(action.c_str() + at + 1);
-    if (code == MCC_CU_LAUNCH_OUT_OF_RESOURCES) return code;
-    driver().state.failures["cuStreamSynchronize"] = code;
-    return MCC_CU_SUCCESS;
-  }
-  NEEDS_CONTEXT;
-  constexpr unsigned kMostBlocks = 0x7fffffff, kMostBlocksYz = 0xffff, kMostThreads = 1024,
-                     kMostThreadsZ = 64;
-  const bool is_grid = gx - 1 < kMostBlocks && gy - 1 < kMostBlocksYz && gz - 1 < kMostBlocksYz;
-  const bool is_block = bx - 1 < kMostThreads && by - 1 < kMostThreads && bz - 1 < kMostThreadsZ &&
-                        bx * by * bz <= kMostThreads;
-  if (!is_grid || !is_block || shared > function->dynamic_shared) return MCC_CU_INVALID_VALUE;
-  if (function->ptx != nullptr && !ptx_takes_block(*function->ptx, function->entry, {bx, by, bz}))
+  return launch("cuLaunchKernel", function, {{gx, gy, gz}, {bx, by, bz}, shared}, stream, params);
+}
+// With the one attribute that lets a kernel begin before the one ahead of it has ended: which has to be a kernel, and this one has
+// to wait for it.
+FAKE(cuLaunchKernelEx)(const mcc_cu_launch_config* c, mcc_cu_function function, void** params, void**) {
+  if (c->attributes_count != 1 || c->attributes->id != MCC_CU_LAUNCH_BEFORE_PREVIOUS_ENDS || c->attributes->value.flag != 1)
     return MCC_CU_INVALID_VALUE;
-  FakeEntry entry;
-  if (auto it = driver().state.kernels.find(function->entry); it != driver().state.kernels.end())
-    entry = it->second;
-  if (entry.function == nullptr && driver().kernels != nullptr) {
-    entry.function = reinterpret_cast<FakeKernel>(dlsym(driver().kernels, function->entry.c_str()));
-    const void* count = dlsym(driver().kernels, (function->entry + "_arguments").c_str());
-    if (count != nullptr) entry.arguments = *static_cast<const int*>(count);
-  }
-  if (function->ptx != nullptr) entry.arguments = ptx_arguments(*function->ptx, function->entry);
-  if (entry.function == nullptr && function->ptx == nullptr) return 500;
-  // As a driver does, the values of the arguments are taken now.
-  std::vector<uint64_t> values;
-  auto maps = std::make_shared<std::vector<std::unique_ptr<PtxTensorMap>>>();
-  for (int i = 0; i < entry.arguments; ++i) {
-    const size_t bytes =
-        function->ptx != nullptr ? ptx_argument_bytes(*function->ptx, function->entry, i) : 8;
-    if (bytes == sizeof(PtxTensorMap)) {
-      maps->push_back(std::make_unique<PtxTensorMap>());
-      std::memcpy(maps->back().get(), params[i], bytes);
-      values.push_back(reinterpret_cast<uint64_t>(maps->back().get()));
-    } else {
-      values.push_back(*static_cast<uint64_t*>(params[i]));
-    }
-  }
-  if (function->ptx != nullptr) {
-    return enqueue(stream, [=, kept = maps] {
-      const PtxGrid sizes = {{gx, gy, gz}, {bx, by, bz}, shared};
-      if (const std::string& file = driver().count_file; !file.empty()) {
-        std::ofstream(file, std::ios::app) << counts_line(
-            function->entry, sizes, count_ptx(*function->ptx, function->entry, sizes, values, is_device));
-        return;
-      }
-      const auto start = std::chrono::steady_clock::now();
-      const std::string problem = run_ptx(*function->ptx, function->entry, sizes, values, is_device);
-      driver().clock +=
-          std::chrono::duration<float, std::milli>(std::chrono::steady_clock::now() - start).count();
-      if (problem.empty()) return;
-      // As on a GPU, later calls report it; here with the reason.
-      std::fprintf(stderr, "stand-in GPU: %s: %s\n", function->entry.c_str(), problem.c_str());
-      driver().state.failures["cuStreamSynchronize"] = MCC_CU_ILLEGAL_ADDRESS;
-    });
-  }
-  return enqueue(stream, [=]() mutable {
-    const unsigned grid[] = {gx, gy, gz}, block[] = {bx, by, bz};
-    std::vector<void*> list;
-    for (uint64_t& value : values)
-      list.push_back(&value);
-    entry.function(grid, block, list.data());
-    driver().clock += 0.25F;
-  });
+  if (!driver().streams.contains(c->stream) || !c->stream->is_behind_kernel) return MCC_CU_INVALID_VALUE;
+  if (function->ptx != nullptr && !ptx_waits(*function->ptx, function->entry)) return MCC_CU_INVALID_VALUE;
+  return launch("cuLaunchKernelEx", function,
+                {{c->grid_x, c->grid_y, c->grid_z}, {c->block_x, c->block_y, c->block_z}, c->shared_bytes}, c->stream, params);
 }
 FAKE(cuTensorMapEncodeTiled)
 (mcc_cu_tensor_map* map, int type, uint32_t rank, void* address, const uint64_t* extents,
@@ -274,7 +296,7 @@ FAKE(cuStreamBeginCapture_v2)(mcc_cu_stream stream, int) {
   NEEDS_CONTEXT;
   if (int code = refuse_on_captured(stream)) return code;
   stream->is_capturing = true;
-  stream->is_capture_broken = false;
+  stream->is_capture_broken = stream->is_behind_kernel = false;
   stream->captured.clear();
   return MCC_CU_SUCCESS;
 }

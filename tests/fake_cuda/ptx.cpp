@@ -154,6 +154,10 @@ void Parser::decode_op(Function& f, Step& step, const std::vector<std::string>& 
     auto it = f.labels.find(a[0]);
     if (it == f.labels.end()) throw Bad("label");
     step.run = [to = it->second](Thread& t) { t.pc = to; };
+  } else if (name == "griddepcontrol") {
+    if (type != "wait") throw Bad("griddepcontrol");
+    f.waits = true;
+    step.run = [](Thread& t) { t.has_waited = true; };
   } else if (name == "bar") {
     step.is_barrier = true;
     step.run = [](Thread& t) { t.state = Thread::at_barrier; };
@@ -347,11 +351,18 @@ std::shared_ptr<const PtxModule> parse_ptx(const std::string& text, std::string*
   Parser parser;
   try {
     parser.parse(text);
+    for (const auto& [name, f] : parser.functions)
+      if (f.waits && f.reads_cached) throw Bad(name + " waits for the launches before it, and reads by way of the read-only cache");
   } catch (const Bad& bad) {
     *problem = bad.what();
     return nullptr;
   }
   return std::make_shared<PtxModule>(PtxModule{std::move(parser.functions), parser.shared_bytes});
+}
+
+bool ptx_waits(const PtxModule& module, const std::string& entry) {
+  auto it = module.functions.find(entry);
+  return it != module.functions.end() && it->second.waits;
 }
 
 int ptx_arguments(const PtxModule& module, const std::string& entry) {
@@ -387,6 +398,7 @@ void begin(const Function& f, size_t shared_bytes, Block& block) {
   block.shared.assign(shared_bytes + block.grid->dynamic_shared, std::byte{0xcd});
   block.writers.assign(block.shared.size() / 16 + 1, 0);
   block.mbarriers.clear();
+  block.waits = f.waits;
   for (size_t i = 0; i < block.threads.size(); ++i) {
     Thread& t = block.threads[i];
     t.r.assign(f.registers.size(), 0xcdcdcdcdcdcdcdcd);
@@ -398,6 +410,7 @@ void begin(const Function& f, size_t shared_bytes, Block& block) {
     t.products.assign(1, {});
     t.in_flight.clear();
     t.is_fenced = false;
+    t.has_waited = false;
     t.written.clear();
     t.state = Thread::running;
     t.id[0] = static_cast<unsigned>(i % extents[0]);

@@ -50,6 +50,9 @@ struct PtxTraffic {
 
 // Null, with the reason in *problem, when the text has something unknown.
 std::shared_ptr<const PtxModule> parse_ptx(const std::string& text, std::string* problem);
+// Whether the entry waits for the launches before it (griddepcontrol.wait). It may read and write nothing before that, and nothing
+// by way of the read-only cache: the assembler moves such reads up.
+bool ptx_waits(const PtxModule& module, const std::string& entry);
 // The number of the entry's arguments; -1 where there is no such entry.
 int ptx_arguments(const PtxModule& module, const std::string& entry);
 // Whether the entry may be launched with such blocks (.reqntid).

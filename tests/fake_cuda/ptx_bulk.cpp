@@ -113,7 +113,7 @@ void Parser::decode_bulk(Function& f, Step& step, const std::vector<std::string>
         if (r >= 0 && c >= 0 && static_cast<uint64_t>(r) < m.height && static_cast<uint64_t>(c) < m.width) {
           const uint64_t source =
               m.address + static_cast<uint64_t>(r) * m.pitch + static_cast<uint64_t>(c) * bytes;
-          if (!(*t.block->is_device)(source, bytes)) throw Bad("an address outside of global memory");
+          check_global(t, source, bytes);
           std::memcpy(copy.bytes.data(), reinterpret_cast<const void*>(source), bytes);
         }
         // Rubbish until a wait has seen it.

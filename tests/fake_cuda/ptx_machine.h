@@ -47,6 +47,7 @@ struct Thread {
   std::vector<std::vector<Product>> products{1};  // the same
   std::map<size_t, float> in_flight;              // sums, by their registers
   bool is_fenced = false;                         // wgmma.fence since the last wait
+  bool has_waited = false;                        // griddepcontrol.wait
   std::vector<size_t> written;  // of shared memory, in units of 16 bytes, since the last fence.proxy.async
   enum { running, at_barrier, at_shuffle, done } state = running;
 };
@@ -95,6 +96,7 @@ struct Block {
   const PtxGrid* grid = nullptr;
   const std::vector<uint64_t>* arguments = nullptr;
   const std::function<bool(uint64_t, size_t)>* is_device = nullptr;
+  bool waits = false;  // Function::waits
   std::vector<Thread> threads;
   Traffic* traffic = nullptr;
   Counter* counter = nullptr;
@@ -123,6 +125,8 @@ struct Function {
   std::map<std::string, size_t> labels, params;
   std::vector<size_t> param_bytes;
   std::array<unsigned, 3> block{};  // that a launch has to have; 0: any
+  bool waits = false;               // for the launches before it (griddepcontrol.wait)
+  bool reads_cached = false;        // by way of the read-only cache (ld.global.nc)
   std::map<std::string, int> registers;
   std::map<std::string, size_t> locals;
   size_t local_bytes = 0;
@@ -273,6 +277,7 @@ class Parser {
   static void expect_warp(const std::map<size_t, Thread*>& lanes);
   std::vector<size_t> registers(const Function& f, const std::string& list) const;
   Read address(const Function& f, std::string where) const;
+  static void check_global(const Thread& t, uint64_t address, size_t size);
   static void check_shared(const Thread& t, uint64_t address, size_t size);
   void decode_rows(Function& f, Step& step, const std::vector<std::string>& op,
                    const std::vector<std::string>& a);

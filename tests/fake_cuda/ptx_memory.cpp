@@ -16,6 +16,11 @@ Read Parser::address(const Function& f, std::string where) const {
   return [base = read(f, where), offset](const Thread& t) { return base(t) + static_cast<uint64_t>(offset); };
 }
 
+void Parser::check_global(const Thread& t, uint64_t address, size_t size) {
+  if (t.block->waits && !t.has_waited) throw Bad("an access ahead of the wait for the launches before it");
+  if (!(*t.block->is_device)(address, size)) throw Bad("an address outside of global memory");
+}
+
 void Parser::check_shared(const Thread& t, uint64_t address, size_t size) {
   const auto begin = reinterpret_cast<uint64_t>(t.block->shared.data());
   if (address < begin || address + size > begin + t.block->shared.size())
@@ -58,8 +63,7 @@ void Parser::decode_async(Function& f, Step& step, const std::vector<std::string
       AsyncCopy copy{to(t), std::vector<std::byte>(size)};
       check_shared(t, copy.to, size);
       const auto count = static_cast<size_t>(static_cast<uint32_t>(used(t)));
-      if (count > 0 && !(*t.block->is_device)(from(t), count))
-        throw Bad("an address outside of global memory");
+      if (count > 0) check_global(t, from(t), count);
       if (from(t) % size != 0)
         throw Bad("an address that is not aligned to " + std::to_string(size) + " bytes");
       if (count > 0) std::memcpy(copy.bytes.data(), reinterpret_cast<const void*>(from(t)), count);
@@ -77,6 +81,7 @@ void Parser::decode_memory(Function& f, Step& step, const std::vector<std::strin
                            const std::vector<std::string>& a) {
   const bool is_load = op[0] == "ld";
   const std::string& space = op[1];
+  f.reads_cached |= is_load && space == "global" && std::find(op.begin(), op.end(), "nc") != op.end();
   size_t bytes = 0;
   bool is_signed = false;
   with_type(op.back(), [&](auto like) {
@@ -105,6 +110,7 @@ void Parser::decode_memory(Function& f, Step& step, const std::vector<std::strin
       const auto begin = reinterpret_cast<uint64_t>(memory.data());
       return address >= begin && address + size <= begin + memory.size();
     };
+    if (space == "global") check_global(t, address, size);
     const bool is_good = space == "shared" ? lies_in(t.block->shared)
                          : space == "local"
                              ? lies_in(t.local)

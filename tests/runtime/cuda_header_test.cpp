@@ -76,6 +76,7 @@ TEST(CudaHeader, FunctionsTakeWhatNvidiasTake) {
   MCC_CHECK_CALL(graph_destroy, cuGraphDestroy);
   MCC_CHECK_CALL(graph_exec_destroy, cuGraphExecDestroy);
 #if CUDA_VERSION >= 12000
+  MCC_CHECK_CALL(launch_with, cuLaunchKernelEx);
   MCC_CHECK_CALL(encode_tiles, cuTensorMapEncodeTiled);
 #endif
 #undef MCC_CHECK_CALL
@@ -84,6 +85,17 @@ TEST(CudaHeader, FunctionsTakeWhatNvidiasTake) {
 TEST(CudaHeader, NumbersAreNvidias) {
 #if CUDA_VERSION >= 12000
   EXPECT_EQ(sizeof(mcc_cu_tensor_map), sizeof(CUtensorMap));
+  EXPECT_EQ(sizeof(mcc_cu_launch_attribute), sizeof(CUlaunchAttribute));
+  EXPECT_EQ(offsetof(mcc_cu_launch_attribute, value), offsetof(CUlaunchAttribute, value));
+  EXPECT_EQ(sizeof(mcc_cu_launch_config), sizeof(CUlaunchConfig));
+  EXPECT_EQ(offsetof(mcc_cu_launch_config, grid_z), offsetof(CUlaunchConfig, gridDimZ));
+  EXPECT_EQ(offsetof(mcc_cu_launch_config, block_x), offsetof(CUlaunchConfig, blockDimX));
+  EXPECT_EQ(offsetof(mcc_cu_launch_config, shared_bytes), offsetof(CUlaunchConfig, sharedMemBytes));
+  EXPECT_EQ(offsetof(mcc_cu_launch_config, stream), offsetof(CUlaunchConfig, hStream));
+  EXPECT_EQ(offsetof(mcc_cu_launch_config, attributes), offsetof(CUlaunchConfig, attrs));
+  EXPECT_EQ(offsetof(mcc_cu_launch_config, attributes_count), offsetof(CUlaunchConfig, numAttrs));
+  EXPECT_EQ(int{MCC_CU_LAUNCH_BEFORE_PREVIOUS_ENDS}, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+  EXPECT_EQ(offsetof(CUlaunchAttributeValue, programmaticStreamSerializationAllowed), 0U);
   EXPECT_EQ(int{MCC_CU_TENSOR_UINT8}, CU_TENSOR_MAP_DATA_TYPE_UINT8);
   EXPECT_EQ(int{MCC_CU_TENSOR_UINT16}, CU_TENSOR_MAP_DATA_TYPE_UINT16);
   EXPECT_EQ(int{MCC_CU_TENSOR_UINT32}, CU_TENSOR_MAP_DATA_TYPE_UINT32);

@@ -29,6 +29,25 @@ typedef struct mcc_cu_tensor_map {
   uint64_t opaque[16];
 } mcc_cu_tensor_map;
 
+/* CUlaunchAttribute; of its values the one that mcc uses. */
+typedef struct mcc_cu_launch_attribute {
+  uint32_t id;
+  uint32_t reserved;
+  union {
+    int flag;
+    uint64_t size[8];
+  } value;
+} mcc_cu_launch_attribute;
+
+/* CUlaunchConfig */
+typedef struct mcc_cu_launch_config {
+  unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z;
+  unsigned shared_bytes;
+  mcc_cu_stream stream;
+  mcc_cu_launch_attribute* attributes;
+  unsigned attributes_count;
+} mcc_cu_launch_config;
+
 enum {
   MCC_CU_SUCCESS = 0,
   MCC_CU_INVALID_VALUE = 1,
@@ -67,7 +86,7 @@ enum {
   MCC_CU_ATTRIBUTE_BLOCKS_PER_MULTIPROCESSOR = 106
 };
 
-/* CUfunction_attribute, CUpointer_attribute, CUmemorytype, CUstreamCaptureMode, CUjit_option */
+/* CUfunction_attribute, CUpointer_attribute, CUmemorytype, CUstreamCaptureMode, CUlaunchAttributeID, CUjit_option */
 enum {
   MCC_CU_FUNCTION_MAX_DYNAMIC_SHARED = 8,
   MCC_CU_POINTER_MEMORY_TYPE = 2,
@@ -77,6 +96,7 @@ enum {
   MCC_CU_STREAM_DEFAULT = 0,
   MCC_CU_STREAM_NON_BLOCKING = 1,
   MCC_CU_CAPTURE_THREAD_LOCAL = 1,
+  MCC_CU_LAUNCH_BEFORE_PREVIOUS_ENDS = 6, /* CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION */
   MCC_CU_JIT_ERROR_LOG_BUFFER = 5,
   MCC_CU_JIT_ERROR_LOG_BUFFER_SIZE = 6
 };
@@ -154,6 +174,8 @@ enum {
 
 /* Those that only some models need, of newer drivers; null where they are not there. */
 #define MCC_CUDA_NEWER_FUNCTIONS(X)                                                                    \
+  X(launch_with, "cuLaunchKernelEx",                                                                   \
+    (const mcc_cu_launch_config* config, mcc_cu_function function, void** params, void** extra))       \
   X(encode_tiles, "cuTensorMapEncodeTiled",                                                            \
     (mcc_cu_tensor_map * map, int type, uint32_t rank, void* address, const uint64_t* extents,         \
      const uint64_t* strides, const uint32_t* box, const uint32_t* steps, int interleave, int swizzle, \

@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 #define MCC_DEVICE_MAGIC "MCCCUDA" /* 8 bytes with its zero */
-#define MCC_DEVICE_VERSION 4u
+#define MCC_DEVICE_VERSION 5u
 
 /* X(enumerator, record type). The order is the order in the header's table. */
 #define MCC_DEVICE_SECTIONS(X)   \
@@ -101,6 +101,7 @@ typedef struct mcc_device_launch {
   uint32_t block[3];
   uint32_t shared_bytes;         /* of a block */
   uint32_t dynamic_shared_bytes; /* of these, what the launch has to ask for */
+  uint32_t waits_itself; /* 1: it waits for the launches before it (griddepcontrol.wait), and may begin before they have ended */
   mcc_plan_range arguments;
   mcc_plan_range maps;
   mcc_plan_range products; /* one at most */
