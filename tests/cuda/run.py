@@ -184,6 +184,20 @@ class Cuda(Case):
                 for launch in launches:
                     self.assertTrue(all(f["spill_stores"] == f["stack_bytes"] == 0 for f in launch["figures"]), launch)
 
+    # Attention over few tokens gives a thread one row and many columns: no reason to spill.
+    def test_short_attention(self):
+        for tokens in (8, 16, 24):
+            with self.subTest(tokens), tempfile.TemporaryDirectory() as temporary:
+                folder = pathlib.Path(temporary)
+                n = networks.Net(3)
+                onnx.save(n.model(n.attention(n.input("x", [1, tokens, 128]), tokens, 128, 2)), folder / "model.onnx")
+                options = ("--target", "cuda:sm_75,sm_80,sm_90a")
+                self.done(mcc("compile", folder / "model.onnx", "-o", folder / "model.so", *options))
+                launches = json.loads(self.done(mcc("inspect", folder / "model.so", "--json")).stdout)["device"]["launches"]
+                self.assertTrue([launch for launch in launches if "scores" in launch["kernel"]])
+                for launch in launches:
+                    self.assertTrue(all(f["spill_stores"] == f["stack_bytes"] == 0 for f in launch["figures"]), launch)
+
     # Code for sm_90a alone multiplies by warpgroups: halves as they are, and what is converted on the way.
     def test_warpgroups(self):
         half, single = TensorProto.FLOAT16, TensorProto.FLOAT
