@@ -1,9 +1,11 @@
-// What tests of the grid's products share: targets, matrices in all orders in memory, tiles drawn at random.
+// What tests of the grid's schedules share: targets, kernels of small graphs, matrices in all orders in memory, answers drawn at random.
 #pragma once
 
 #include <limits>
 #include <set>
 
+#include "graph/graph_text.h"
+#include "graph/passes/fuse.h"
 #include "schedules/run_func.h"
 #include "tensor/build.h"
 #include "tensor/intrinsics.h"
@@ -21,6 +23,21 @@ inline tensor::Target gpu_target(const char* arch) {
   target.vector_bits = 128;
   target.gpu = *tensor::find_gpu(arch);
   return target;
+}
+
+// Of one multiprocessor: what is little keeps it busy.
+inline tensor::Target small_gpu_target(const char* arch) {
+  tensor::Target target = gpu_target(arch);
+  target.gpu.multiprocessors = 1;
+  return target;
+}
+
+// The one kernel that the nodes of a graph become.
+inline tensor::Func fused_kernel(const std::string& source) {
+  const graph::Graph g = graph::test::parse_graph(source);
+  const std::vector<graph::KernelGroup> groups = graph::fuse(g);
+  EXPECT_EQ(groups.size(), 1u) << source;
+  return tensor::merge_axes(graph::build_kernel(g, groups.at(0)));
 }
 
 // Divides sums into as many parts as may be.
@@ -104,26 +121,62 @@ inline int launches_of(const tensor::Func& f) {
   return count;
 }
 
-// Schedules the product of matrices in tiles of these seeds by a rule that must take it, each compared with the function;
-// check(lowered) sees what became of it. Expects at least `different` schedules.
+// Which schedules a test looks at.
+struct Draws {
+  uint64_t seeds;
+  size_t different = 2;                                // so many of the schedules, at least
+  int asked = 0;                                       // questions that each asks, at least
+  int64_t first = std::numeric_limits<int64_t>::max();  // of the answers to a question
+};
+
+// Schedules a function by a rule that must take it, with these answers; each schedule that is unlike those before is compared with the
+// function, and check(lowered) sees what became of it.
 template <class Rule, class Check>
-void expect_right_in_tiles(const tensor::Func& f, const tensor::Target& target, uint64_t seeds, int64_t first,
-                           size_t different, const Rule& rule, const Check& check) {
+void expect_right_in_draws(const tensor::Func& f, const tensor::Target& target, const Draws& draws, const Rule& rule,
+                           const Check& check) {
   std::set<std::string> traces;
-  for (uint64_t seed = 0; seed < seeds; ++seed) {
-    TileDecider decide(seed, first);
+  for (uint64_t seed = 0; seed < draws.seeds; ++seed) {
+    TileDecider decide(seed, draws.first);
     tuner::Draft draft{tensor::Schedule(f), decide, target};
     ASSERT_TRUE(rule(draft)) << to_text(f) << draft.refusal.detail;
-    EXPECT_GE(decide.asked, 3);
+    EXPECT_GE(decide.asked, draws.asked);
     if (!traces.insert(to_text(draft.schedule.trace())).second) continue;
     SCOPED_TRACE(to_text(f) + to_text(draft.schedule.trace()));
     tensor::Func lowered;
     ASSERT_NO_FATAL_FAILURE(lower_and_compare(f, draft.schedule, target, lowered));
-    EXPECT_EQ(to_text(lowered).find(" local {"), std::string::npos) << "accumulators outside of registers";
     check(lowered);
     if (::testing::Test::HasFailure()) return;
   }
-  EXPECT_GE(traces.size(), different);
+  EXPECT_GE(traces.size(), draws.different);
+}
+
+inline void expect_in_registers(const tensor::Func& lowered) {
+  EXPECT_EQ(to_text(lowered).find(" local {"), std::string::npos) << "sums outside of registers: " << to_text(lowered);
+}
+
+// The product of matrices in tiles of these seeds.
+template <class Rule, class Check>
+void expect_right_in_tiles(const tensor::Func& f, const tensor::Target& target, uint64_t seeds, int64_t first,
+                           size_t different, const Rule& rule, const Check& check) {
+  expect_right_in_draws(f, target, {seeds, different, 3, first}, rule, [&](const tensor::Func& lowered) {
+    expect_in_registers(lowered);
+    check(lowered);
+  });
+}
+
+// For expect_right_in_draws: all the grid's rules, one of which takes anything.
+inline bool takes_all_rules(tuner::Draft& draft) {
+  tuner::apply_grid_rules(draft);
+  return static_cast<bool>(draft.refusal);
+}
+
+// Schedules by all the grid's rules with the draft's answers, and compares with the function.
+inline void expect_right_by_all_rules(tuner::Draft& draft, tensor::Func& lowered) {
+  const tensor::Func f = draft.schedule.func();
+  tuner::apply_grid_rules(draft);
+  ASSERT_TRUE(draft.refusal) << draft.refusal.detail;
+  SCOPED_TRACE(to_text(f) + to_text(draft.schedule.trace()));
+  ASSERT_NO_FATAL_FAILURE(lower_and_compare(f, draft.schedule, draft.target, lowered));
 }
 
 }  // namespace mcc::test

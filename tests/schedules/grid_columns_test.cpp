@@ -2,8 +2,6 @@
 // extents, in all sizes of blocks.
 #include <gtest/gtest.h>
 
-#include "graph/graph_text.h"
-#include "graph/passes/fuse.h"
 #include "schedules/grid_cases.h"
 
 namespace mcc::test {
@@ -21,29 +19,17 @@ class GridColumns : public ::testing::TestWithParam<Columns> {};
 
 TEST_P(GridColumns, AreRightInAnyBlocks) {
   const Columns& c = GetParam();
-  graph::Graph g = graph::test::parse_graph(text("graph g(", c.inputs, ") {\n", c.nodes, "  return %y\n}\n"));
-  const std::vector<graph::KernelGroup> groups = graph::fuse(g);
-  ASSERT_EQ(groups.size(), 1u);
-  const Func f = merge_axes(graph::build_kernel(g, groups[0]));
-  const Target target = gpu_target("sm_80");
-  std::set<std::string> traces;
+  const Func f = fused_kernel(text("graph g(", c.inputs, ") {\n", c.nodes, "  return %y\n}\n"));
   int divided = 0;
-  for (uint64_t seed = 0; seed < 6; ++seed) {
-    TileDecider decide(seed);
-    tuner::Draft draft{Schedule(f), decide, target};
-    tuner::apply_grid_rules(draft);
-    ASSERT_TRUE(draft.refusal) << draft.refusal.detail;
+  const auto rule = [&](tuner::Draft& draft) {
+    const bool is_taken = takes_all_rules(draft);
     const bool is_divided = draft.schedule.find_block(c.block + ".share") != nullptr;
-    ASSERT_NE(draft.schedule.find_block(c.block + (is_divided ? ".share.part" : ".part")), nullptr)
+    EXPECT_NE(draft.schedule.find_block(c.block + (is_divided ? ".share.part" : ".part")), nullptr)
         << to_text(draft.schedule.func());
     divided += is_divided;
-    EXPECT_GE(decide.asked, 2);
-    if (!traces.insert(to_text(draft.schedule.trace())).second) continue;
-    SCOPED_TRACE(to_text(f) + to_text(draft.schedule.trace()));
-    Func lowered;
-    ASSERT_NO_FATAL_FAILURE(lower_and_compare(f, draft.schedule, target, lowered));
-  }
-  EXPECT_GE(traces.size(), 3u);
+    return is_taken;
+  };
+  expect_right_in_draws(f, gpu_target("sm_80"), {.seeds = 6, .different = 3, .asked = 2}, rule, [](const Func&) {});
   EXPECT_GT(divided, 0);
 }
 

@@ -2,8 +2,6 @@
 // padding on some sides, several images, channels that fill no vector of 16 bytes.
 #include <gtest/gtest.h>
 
-#include "graph/graph_text.h"
-#include "graph/passes/fuse.h"
 #include "schedules/grid_cases.h"
 
 namespace mcc::test {
@@ -22,7 +20,7 @@ void PrintTo(const Problem& p, std::ostream* out) { *out << p.name; }
 
 // relu(convolution + bias), each channel's weights side by side
 Func convolution(const Problem& p) {
-  graph::Graph g = graph::test::parse_graph(
+  return fused_kernel(
       text("graph g(%x: f16[", p.images, ", 1, ", p.height, ", ", p.width, ", ", p.in, "], %w: f16[", p.out, ", ",
            p.kernel[0] * p.kernel[1] * p.in / p.groups, "]) {\n  %b: f32[1, ", p.out,
            "] random\n  %c = mcc.Conv(%x, %w, %b) {columns = ", p.out, ", in_block = ", p.in / p.groups, ", group = ", p.groups, ", kernel = [", p.kernel[0], ", ",
@@ -30,9 +28,6 @@ Func convolution(const Problem& p) {
            p.stride, ", ", p.stride, "], dilations = [", p.dilation, ", ", p.dilation, "], pads = [",
            p.pads[0], ", ", p.pads[1], ", ", p.pads[2], ", ", p.pads[3],
            "], mcc.wide_result = 1}\n  %y = Relu(%c)\n  return %y\n}\n"));
-  const std::vector<graph::KernelGroup> groups = graph::fuse(g);
-  EXPECT_EQ(groups.size(), 1u);
-  return merge_axes(graph::build_kernel(g, groups[0]));
 }
 
 // The rule's schedules with the padding inlined, as all rules of the grid have it. Every part of an operand comes asynchronously.
@@ -62,19 +57,13 @@ TEST_P(GridConvolutions, AreRightInAnyTile) {
 }
 
 TEST_P(GridConvolutions, AreRightInParts) {
-  class InParts : public tuner::PreferredDecider {
-    tuner::Answer answer(const tuner::Choice& choice, const tuner::Answer& preferred) override {
-      return choice.name.ends_with(".parts") ? tuner::Answer{choice.options.back()} : preferred;
-    }
-  } decide;
+  PartsDecider decide;
   const Target target = gpu_target("sm_80");
   const Func f = convolution(GetParam());
   tuner::Draft draft{Schedule(f), decide, target};
-  tuner::apply_grid_rules(draft);
-  ASSERT_TRUE(draft.refusal) << draft.refusal.detail;
-  EXPECT_NE(draft.schedule.find_block("conv.part"), nullptr) << to_text(draft.schedule.func());
   Func lowered;
-  ASSERT_NO_FATAL_FAILURE(lower_and_compare(f, draft.schedule, target, lowered));
+  ASSERT_NO_FATAL_FAILURE(expect_right_by_all_rules(draft, lowered));
+  EXPECT_NE(draft.schedule.find_block("conv.part"), nullptr) << to_text(draft.schedule.func());
 }
 
 // By warpgroups where the operands are fetched in vectors, and at least as large as a tile.

@@ -2,8 +2,6 @@
 // several images, strides, one to three dimensions; and what is too little for a tile.
 #include <gtest/gtest.h>
 
-#include "graph/graph_text.h"
-#include "graph/passes/fuse.h"
 #include "schedules/grid_cases.h"
 #include "tuner/default_schedule.h"
 
@@ -26,19 +24,9 @@ Func convolution(const Problem& p) {
   const std::string channels = std::string(p.weights).substr(0, std::string(p.weights).find(','));
   const std::string bias = p.has_bias ? text("  %b: f32[", channels, "] random\n") : "";
   const std::string after = *p.after ? text("  %y = ", p.after, "\n  return %y\n}\n") : "  return %c\n}\n";
-  graph::Graph g = graph::test::parse_graph(
+  return fused_kernel(
       text("graph g(%x: f32[", p.input, "], %w: f32[", p.weights, "]) {\n", bias, "  %c = Conv(%x, %w",
            p.has_bias ? ", %b" : "", ") {group = ", p.group, p.window, "}\n", after));
-  const std::vector<graph::KernelGroup> groups = graph::fuse(g);
-  EXPECT_EQ(groups.size(), 1u);
-  return merge_axes(graph::build_kernel(g, groups[0]));
-}
-
-// Of one multiprocessor, so that little is enough for tiles.
-Target small_target(const char* arch) {
-  Target target = gpu_target(arch);
-  target.gpu.multiprocessors = 1;
-  return target;
 }
 
 const For* loop_of_groups(const Schedule& s) {
@@ -56,7 +44,7 @@ TEST_P(GridGroups, AreRightInAnyTile) {
   const Problem& p = GetParam();
   for (const char* arch : {"sm_70", "sm_80"}) {
     expect_right_in_tiles(
-        convolution(p), small_target(arch), 4, 3, 2,
+        convolution(p), small_gpu_target(arch), 4, 3, 2,
         [&](tuner::Draft& draft) {
           tuner::inline_for_grid(draft);
           return tuner::schedule_grid_product(draft, "conv");
@@ -69,12 +57,12 @@ TEST_P(GridGroups, AreRightInAnyTile) {
 }
 
 TEST_P(GridGroups, AreRightByAllRules) {
-  const Target target = small_target("sm_80");
+  const Target target = small_gpu_target("sm_80");
   const Func f = convolution(GetParam());
   PartsDecider decide;
   tuner::Draft draft{Schedule(f), decide, target};
-  tuner::apply_grid_rules(draft);
-  ASSERT_TRUE(draft.refusal) << draft.refusal.detail;
+  Func lowered;
+  ASSERT_NO_FATAL_FAILURE(expect_right_by_all_rules(draft, lowered));
   for (const tuner::RefusedRule& refused : draft.refused)
     ADD_FAILURE() << to_text(refused);
   const For* groups = loop_of_groups(draft.schedule);
@@ -83,8 +71,6 @@ TEST_P(GridGroups, AreRightByAllRules) {
   int64_t extent = 0;
   EXPECT_TRUE(as_int(groups->extent, &extent) && extent >= GetParam().group * parts)
       << to_text(draft.schedule.func());
-  Func lowered;
-  ASSERT_NO_FATAL_FAILURE(lower_and_compare(f, draft.schedule, target, lowered));
   EXPECT_EQ(launches_of(lowered), parts);
 }
 
@@ -113,8 +99,8 @@ TEST(GridGroupsWithoutTiles, StayPlain) {
   const Problem depthwise{"depthwise", "1, 32, 24, 24", "32, 1, 3, 3", 32, kAround};
   const Problem two_each{"two_each", "1, 32, 24, 24", "64, 1, 3, 3", 32, kAround};
   const Problem little{"little", "1, 16, 9, 11", "16, 4, 3, 3", 4, kAround};
-  for (const auto& [p, target] : {std::pair{depthwise, small_target("sm_80")},
-                                  {two_each, small_target("sm_80")},
+  for (const auto& [p, target] : {std::pair{depthwise, small_gpu_target("sm_80")},
+                                  {two_each, small_gpu_target("sm_80")},
                                   {little, gpu_target("sm_80")}}) {
     SCOPED_TRACE(p.name);
     const Func f = convolution(p);

@@ -29,16 +29,14 @@ TEST_P(GridProducts, AreRightInParts) {
     Func f = product(1, 20, 24, depth, GetParam());
     PartsDecider decide;
     tuner::Draft draft{Schedule(f), decide, target};
-    tuner::apply_grid_rules(draft);
-    ASSERT_TRUE(draft.refusal) << draft.refusal.detail;
+    Func lowered;
+    ASSERT_NO_FATAL_FAILURE(expect_right_by_all_rules(draft, lowered));
     for (const tuner::RefusedRule& refused : draft.refused)
       ADD_FAILURE() << to_text(refused);
     SCOPED_TRACE(to_text(draft.schedule.trace()));
     EXPECT_NE(draft.schedule.find_block("sum.part"), nullptr);
     // As many parts as a warp has threads are added up by several threads.
     EXPECT_EQ(draft.schedule.find_block("sum.parts") != nullptr, depth == 1024);
-    Func lowered;
-    lower_and_compare(f, draft.schedule, target, lowered);
   }
 }
 

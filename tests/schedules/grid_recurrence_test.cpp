@@ -1,8 +1,6 @@
 // Recurrences whose rows have nothing to do with each other: a block of threads each, or a thread, on the interpreter.
 #include <gtest/gtest.h>
 
-#include "graph/graph_text.h"
-#include "graph/passes/fuse.h"
 #include "schedules/grid_cases.h"
 
 namespace mcc::test {
@@ -19,22 +17,15 @@ void PrintTo(const Recurrence& r, std::ostream* out) { *out << r.name; }
 class GridRecurrence : public ::testing::TestWithParam<Recurrence> {};
 
 TEST_P(GridRecurrence, IsRight) {
-  const graph::Graph g = graph::test::parse_graph(
-      text("graph g(", GetParam().inputs, ") {\n", GetParam().nodes, "  return %y\n}\n"));
-  const std::vector<graph::KernelGroup> groups = graph::fuse(g);
-  ASSERT_EQ(groups.size(), 1u);
-  const Func f = merge_axes(graph::build_kernel(g, groups[0]));
+  const Func f = fused_kernel(text("graph g(", GetParam().inputs, ") {\n", GetParam().nodes, "  return %y\n}\n"));
   const Target target = gpu_target("sm_80");
   tuner::PreferredDecider decide;
   tuner::Draft draft{Schedule(f), decide, target};
-  tuner::apply_grid_rules(draft);
-  ASSERT_TRUE(draft.refusal) << draft.refusal.detail;
-  const std::string trace = to_text(draft.schedule.trace());
-  SCOPED_TRACE(to_text(f) + trace);
-  EXPECT_NE(trace.find(GetParam().has), std::string::npos);
-  EXPECT_EQ(trace.find(GetParam().has_not), std::string::npos);
   Func lowered;
-  ASSERT_NO_FATAL_FAILURE(lower_and_compare(f, draft.schedule, target, lowered));
+  ASSERT_NO_FATAL_FAILURE(expect_right_by_all_rules(draft, lowered));
+  const std::string trace = to_text(draft.schedule.trace());
+  EXPECT_NE(trace.find(GetParam().has), std::string::npos) << trace;
+  EXPECT_EQ(trace.find(GetParam().has_not), std::string::npos) << trace;
 }
 
 constexpr const char* kTop = "  %k: i64[1] = [3]\n  %v, %y = TopK(%x, %k)\n";

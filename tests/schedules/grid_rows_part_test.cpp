@@ -2,8 +2,6 @@
 // else the rows hold stays as it is.
 #include <gtest/gtest.h>
 
-#include "graph/graph_text.h"
-#include "graph/passes/fuse.h"
 #include "schedules/grid_cases.h"
 
 namespace mcc::test {
@@ -43,23 +41,15 @@ TEST_P(GridRowsPart, IsRightInAnyTile) {
     ++kernels;
     with_parts += group.rows.empty() ? 0 : 1;
     const Func f = merge_axes(graph::build_kernel(g, group));
-    std::set<std::string> traces;
-    for (uint64_t seed = 0; seed < 4; ++seed) {
-      TileDecider decide(seed, 3);
-      tuner::Draft draft{Schedule(f), decide, target};
-      tuner::apply_grid_rules(draft);
-      ASSERT_TRUE(draft.refusal) << draft.refusal.detail;
-      if (!traces.insert(to_text(draft.schedule.trace())).second) continue;
-      SCOPED_TRACE(to_text(f) + to_text(draft.schedule.trace()));
-      Func lowered;
-      ASSERT_NO_FATAL_FAILURE(lower_and_compare(f, draft.schedule, target, lowered));
+    expect_right_in_draws(f, target, {.seeds = 4, .different = 1, .first = 3}, takes_all_rules, [&](const Func& lowered) {
       // A convolution is one launch with what follows it.
       const bool multiplies = count_calls(lowered, IntrinsicClass::mma) > 0;
       if (multiplies) {
         EXPECT_EQ(launches_of(lowered), 1) << to_text(lowered);
       }
       with_matrices += multiplies ? 1 : 0;
-    }
+    });
+    if (HasFailure()) return;
   }
   EXPECT_EQ(kernels, 4u);
   EXPECT_EQ(with_parts, 3u);

@@ -2,8 +2,6 @@
 // vectors and results of all sizes, with padding, strides and several pictures.
 #include <gtest/gtest.h>
 
-#include "graph/graph_text.h"
-#include "graph/passes/fuse.h"
 #include "schedules/grid_cases.h"
 
 namespace mcc::test {
@@ -20,34 +18,18 @@ class GridWindows : public ::testing::TestWithParam<Window> {};
 
 TEST_P(GridWindows, AreRightInAnyVectors) {
   const Window& w = GetParam();
-  graph::Graph g = graph::test::parse_graph(text("graph g(%x: ", w.picture, ") {\n  %w: ", w.weights, " random\n  %p = ", w.node,
-                                                 "\n  %y = Relu(%p)\n  return %y\n}\n"));
-  const std::vector<graph::KernelGroup> groups = graph::fuse(g);
-  ASSERT_EQ(groups.size(), 1u);
-  const Func f = merge_axes(graph::build_kernel(g, groups[0]));
-  Target target = gpu_target("sm_80");
-  target.gpu.multiprocessors = 1;
-  std::set<std::string> traces;
-  for (uint64_t seed = 0; seed < 6; ++seed) {
-    TileDecider decide(seed);
-    tuner::Draft draft{Schedule(f), decide, target};
+  const Func f = fused_kernel(text("graph g(%x: ", w.picture, ") {\n  %w: ", w.weights, " random\n  %p = ", w.node,
+                                   "\n  %y = Relu(%p)\n  return %y\n}\n"));
+  const auto rule = [](tuner::Draft& draft) {
     tuner::inline_for_grid(draft);
     bool is_taken = false;
     for (const std::string& block : draft.schedule.block_names())
       is_taken |= tuner::schedule_grid_windows(draft, block);
-    ASSERT_TRUE(is_taken) << to_text(draft.schedule.func());
     tuner::schedule_grid_rest(draft);
-    ASSERT_TRUE(draft.refusal) << draft.refusal.detail;
-    EXPECT_GE(decide.asked, 2);
-    if (!traces.insert(to_text(draft.schedule.trace())).second) continue;
-    SCOPED_TRACE(to_text(f) + to_text(draft.schedule.trace()));
-    Func lowered;
-    ASSERT_NO_FATAL_FAILURE(lower_and_compare(f, draft.schedule, target, lowered));
-    EXPECT_EQ(to_text(lowered).find(" local {"), std::string::npos) << "sums outside of registers: " << to_text(lowered);
-  }
-  EXPECT_GE(traces.size(), 3u);
+    return is_taken && draft.refusal;
+  };
+  expect_right_in_draws(f, small_gpu_target("sm_80"), {.seeds = 6, .different = 3, .asked = 2}, rule, expect_in_registers);
 }
-
 
 INSTANTIATE_TEST_SUITE_P(
     Pictures, GridWindows,
