@@ -31,8 +31,6 @@ Diagnostic refused(const std::string& by, const std::string& arch, const std::st
   return {ErrorKind::environment, by, text("refuses PTX for ", arch, ": ", log.substr(0, 2000)), ""};
 }
 
-constexpr const char* kWithoutCubin = "--no-cubin leaves the PTX to the driver";
-
 // ---- nvJitLink ----
 
 class NvJitLink : public Assembler {

@@ -70,6 +70,9 @@ struct Cubin {
   std::vector<std::string> losses;    // lines of its report that say what makes the code slow ("Potential Performance Loss: ...")
 };
 
+// The way out where the assembler cannot be had or fails: the hint of such an error.
+inline constexpr const char* kWithoutCubin = "--no-cubin leaves the PTX to the driver";
+
 // nvJitLink or ptxas, found at run time.
 class Assembler {
  public:

@@ -96,7 +96,7 @@ class IsolatedAssembler : public codegen::Assembler {
                                                                            : "was " + (*process)->end_text();
       if (attempt == kAttempts) {
         return Diagnostic{ErrorKind::environment, name_, text("its process ", how, " on PTX for ", arch, ", ", attempt, " times"),
-                          "--no-cubin leaves the PTX to the driver; $CUDA_HOME names another CUDA to assemble with"};
+                          text(codegen::kWithoutCubin, "; $CUDA_HOME names another CUDA to assemble with")};
       }
       say(text("warning: the process of ", name_, " ", how, " on PTX for ", arch, "; a new one tries again"));
     }
