@@ -77,10 +77,10 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=480)
     parser.add_argument("--only", type=int, help="the number of one case")
-    parser.add_argument("--maker", help="a function of models.py")
+    parser.add_argument("--maker", choices=sorted({m.__name__ for m in models.MAKERS}))
     parser.add_argument("--keep", help="leave the cases there")
     arguments = parser.parse_args()
-    makers = [getattr(models, arguments.maker)] if arguments.maker else models.MAKERS
+    makers = [m for m in models.MAKERS if arguments.maker in (None, m.__name__)]
     with tempfile.TemporaryDirectory() as temporary:
         root = pathlib.Path(arguments.keep or temporary)
         folders, refused = [], 0
