@@ -253,4 +253,16 @@ Buffer cast_buffer(ComputeContext& c, const Buffer& buffer, ElementType element)
                            [&](Axes i) { return cast(element, load(buffer, to_vector(i))); });
 }
 
+OpDef own_op(std::string_view name, FusionClass fusion, int required_inputs, void (*infer)(InferContext&),
+             void (*compute)(ComputeContext&)) {
+  OpDef op;
+  op.name = name;
+  op.domain = "mcc";
+  op.fusion = fusion;
+  op.required_inputs = required_inputs;
+  op.infer = infer;
+  op.compute = compute;
+  return op;
+}
+
 }  // namespace mcc::graph

@@ -107,4 +107,10 @@ std::vector<Expr> from_linear(const Shape& shape, Expr linear);
 // Casts a computed buffer to the element type, with a block of its own; the buffer itself if it has it already.
 Buffer cast_buffer(ComputeContext& c, const Buffer& buffer, ElementType element);
 
+// ---- Descriptions ----
+
+// Of an operator of our own (domain "mcc"), which passes make.
+OpDef own_op(std::string_view name, FusionClass fusion, int required_inputs, void (*infer)(InferContext&),
+             void (*compute)(ComputeContext&));
+
 }  // namespace mcc::graph

@@ -188,21 +188,10 @@ void compute_attention(ComputeContext& c) {
   }));
 }
 
-OpDef attention_op() {
-  OpDef op;
-  op.name = "Attention";
-  op.domain = "mcc";
-  op.fusion = FusionClass::contraction;
-  op.required_inputs = 3;
-  op.infer = infer_attention;
-  op.compute = compute_attention;
-  return op;
-}
-
 }  // namespace
 
 std::span<const OpDef> mcc_attention_ops() {
-  static const OpDef ops[] = {attention_op()};
+  static const OpDef ops[] = {own_op("Attention", FusionClass::contraction, 3, infer_attention, compute_attention)};
   return ops;
 }
 

@@ -226,18 +226,6 @@ void compute_requantize(ComputeContext& c) {
   }));
 }
 
-OpDef own_op(std::string_view name, FusionClass fusion, int required, void (*infer)(InferContext&),
-             void (*compute)(ComputeContext&)) {
-  OpDef op;
-  op.name = name;
-  op.domain = "mcc";
-  op.fusion = fusion;
-  op.required_inputs = required;
-  op.infer = infer;
-  op.compute = compute;
-  return op;
-}
-
 OpDef on_any_axes(OpDef op) {
   op.axis_use = AxisUse::any;
   return op;

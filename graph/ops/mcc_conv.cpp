@@ -158,23 +158,12 @@ void compute_depthwise(ComputeContext& c) {
   c.set_output(0, finish(c, y));
 }
 
-OpDef contraction(std::string_view name, void (*infer)(InferContext&), void (*compute)(ComputeContext&)) {
-  OpDef op;
-  op.name = name;
-  op.domain = "mcc";
-  op.fusion = FusionClass::contraction;
-  op.required_inputs = 2;
-  op.infer = infer;
-  op.compute = compute;
-  return op;
-}
-
 }  // namespace
 
 std::span<const OpDef> mcc_conv_ops() {
   static const OpDef ops[] = {
-      contraction("Conv", infer_conv, compute_conv),
-      contraction("Depthwise", infer_depthwise, compute_depthwise),
+      own_op("Conv", FusionClass::contraction, 2, infer_conv, compute_conv),
+      own_op("Depthwise", FusionClass::contraction, 2, infer_depthwise, compute_depthwise),
   };
   return ops;
 }

@@ -26,21 +26,10 @@ void compute_matmul(ComputeContext& c) {
   c.set_output(0, cast_buffer(c, y, out.element));
 }
 
-OpDef matmul_op() {
-  OpDef op;
-  op.name = "MatMul";
-  op.domain = "mcc";
-  op.fusion = FusionClass::contraction;
-  op.required_inputs = 2;
-  op.infer = infer_matmul;
-  op.compute = compute_matmul;
-  return op;
-}
-
 }  // namespace
 
 std::span<const OpDef> mcc_matmul_ops() {
-  static const OpDef ops[] = {matmul_op()};
+  static const OpDef ops[] = {own_op("MatMul", FusionClass::contraction, 2, infer_matmul, compute_matmul)};
   return ops;
 }
 

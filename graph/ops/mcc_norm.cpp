@@ -77,25 +77,14 @@ void compute_normalize(ComputeContext& c) {
   }));
 }
 
-// Normalize, too, begins a kernel, which what is elementwise behind it joins.
-OpDef reducing(std::string_view name, int inputs, void (*infer)(InferContext&), void (*compute)(ComputeContext&)) {
-  OpDef op;
-  op.name = name;
-  op.domain = "mcc";
-  op.fusion = FusionClass::reduction;
-  op.infer = infer;
-  op.compute = compute;
-  op.required_inputs = inputs;
-  return op;
-}
-
 }  // namespace
 
 std::span<const OpDef> mcc_norm_ops() {
   static const OpDef ops[] = {
-      reducing("Moments", 1, infer_moments, compute_moments),
-      reducing("MergeMoments", 1, infer_merge, compute_merge),
-      reducing("Normalize", 2, infer_normalize, compute_normalize),
+      own_op("Moments", FusionClass::reduction, 1, infer_moments, compute_moments),
+      own_op("MergeMoments", FusionClass::reduction, 1, infer_merge, compute_merge),
+      // It, too, begins a kernel, which what is elementwise behind it joins.
+      own_op("Normalize", FusionClass::reduction, 2, infer_normalize, compute_normalize),
   };
   return ops;
 }

@@ -135,25 +135,15 @@ void compute_pack_depthwise(ComputeContext& c) {
   }));
 }
 
-OpDef layout_op(std::string_view name, void (*infer)(InferContext&), void (*compute)(ComputeContext&)) {
-  OpDef op;
-  op.name = name;
-  op.domain = "mcc";
-  op.fusion = FusionClass::injective;
-  op.infer = infer;
-  op.compute = compute;
-  return op;
-}
-
 }  // namespace
 
 std::span<const OpDef> mcc_pack_ops() {
   static const OpDef ops[] = {
-      layout_op("Pack", infer_pack, compute_pack),
-      layout_op("Unpack", infer_unpack, compute_unpack),
-      layout_op("PackMatrix", infer_pack_matrix, compute_pack_matrix),
-      layout_op("PackConvWeight", infer_pack_conv, compute_pack_conv),
-      layout_op("PackDepthwise", infer_pack_depthwise, compute_pack_depthwise),
+      own_op("Pack", FusionClass::injective, 1, infer_pack, compute_pack),
+      own_op("Unpack", FusionClass::injective, 1, infer_unpack, compute_unpack),
+      own_op("PackMatrix", FusionClass::injective, 1, infer_pack_matrix, compute_pack_matrix),
+      own_op("PackConvWeight", FusionClass::injective, 1, infer_pack_conv, compute_pack_conv),
+      own_op("PackDepthwise", FusionClass::injective, 1, infer_pack_depthwise, compute_pack_depthwise),
   };
   return ops;
 }

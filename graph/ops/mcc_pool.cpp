@@ -100,20 +100,13 @@ void compute_average(ComputeContext& c) {
   }));
 }
 
-OpDef pool_op(std::string_view name, void (*compute)(ComputeContext&)) {
-  OpDef op;
-  op.name = name;
-  op.domain = "mcc";
-  op.fusion = FusionClass::reduction;
-  op.infer = infer;
-  op.compute = compute;
-  return op;
-}
-
 }  // namespace
 
 std::span<const OpDef> mcc_pool_ops() {
-  static const OpDef ops[] = {pool_op("MaxPool", compute_max), pool_op("AveragePool", compute_average)};
+  static const OpDef ops[] = {
+      own_op("MaxPool", FusionClass::reduction, 1, infer, compute_max),
+      own_op("AveragePool", FusionClass::reduction, 1, infer, compute_average),
+  };
   return ops;
 }
 
