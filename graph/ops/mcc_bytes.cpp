@@ -96,99 +96,80 @@ Source padded_input(ComputeContext& c, const Window& w, int64_t around, int64_t 
   return [padded](std::vector<Expr> index) { return load(padded, std::move(index)); };
 }
 
-Shape windowed(const Shape& x, const Shape& packed, const Window& w, const Expr& columns) {
+// The extents of the result of windows with these taps.
+Shape windowed(const Shape& x, Axes taps, const Window& w, const Expr& columns) {
   Shape shape = x;
-  for (size_t d = 0; d < w.strides.size(); ++d) {
-    Expr span = (packed[1 + d] - 1) * Expr(w.dilations[d]) + 1;
+  for (size_t d = 0; d < taps.size(); ++d) {
+    Expr span = (taps[d] - 1) * Expr(w.dilations[d]) + 1;
     shape[1 + d] = floor_div(x[1 + d] + Expr(w.before[d] + w.after[d]) - span, Expr(w.strides[d])) + 1;
   }
   shape.back() = columns;
   return shape;
 }
 
-// The spatial dimensions of the packed weights: none of a matrix.
-size_t window_axes(const Shape& packed) { return packed.size() - 4; }
+// The place of the padded input that tap r of the window of result s is at, in the result's channel.
+std::vector<Expr> place_of(const Window& w, Axes s, Axes r) {
+  std::vector<Expr> at = to_vector(s);
+  for (size_t d = 0; d < w.strides.size(); ++d)
+    at[1 + d] = s[1 + d] * Expr(w.strides[d]) + r[d] * Expr(w.dilations[d]);
+  return at;
+}
+
+Expr widened(const Expr& e) { return cast(ElementType::i32, e); }
+
+// The taps of packed weights, along each spatial dimension: none of a matrix.
+Axes packed_taps(const Shape& packed) { return Axes(packed).subspan(1, packed.size() - 4); }
 
 void infer_product(InferContext& c) {
-  const Shape& w = c.input(1).shape;
-  const Window window = window_of(c.attributes(), window_axes(w));
-  c.set_output(0, {ElementType::i32, windowed(c.input(0).shape, w, window, Expr(c.attributes().integer("columns", 0)))});
+  const Axes taps = packed_taps(c.input(1).shape);
+  const Expr columns(c.attributes().integer("columns", 0));
+  c.set_output(0, {ElementType::i32, windowed(c.input(0).shape, taps, window_of(c.attributes(), taps.size()), columns)});
 }
 
 void compute_product(ComputeContext& c, const char* name) {
   const Shape& w = c.input_type(1).shape;
-  const size_t axes = window_axes(w);
+  const size_t axes = packed_taps(w).size();
   const Window window = window_of(c.attributes(), axes);
   Source x = padded_input(c, window, c.attributes().integer("padding", 0));
   const Expr& block = w[w.size() - 2];
   std::vector<Expr> reduce(w.begin() + 1, w.end() - 2);
   reduce.push_back(Expr(kBytes));
-  const auto widened = [](const Expr& e) { return cast(ElementType::i32, e); };
   c.set_output(0, c.builder.reduce(name, ElementType::i32, c.output_type(0).shape, reduce, Reducer::sum, [&](Axes s, Axes r) {
     // Panels of one column (a GPU's) are the columns themselves.
     const bool is_one = tensor::is_int(block, 1);
-    std::vector<Expr> at = to_vector(s), weight{is_one ? s.back() : floor_div(s.back(), block)};
-    for (size_t d = 0; d < axes; ++d) {
-      at[1 + d] = s[1 + d] * Expr(window.strides[d]) + r[d] * Expr(window.dilations[d]);
-      weight.push_back(r[d]);
-    }
+    std::vector<Expr> at = place_of(window, s, r), weight{is_one ? s.back() : floor_div(s.back(), block)};
+    weight.insert(weight.end(), r.begin(), r.begin() + static_cast<std::ptrdiff_t>(axes));
     at.back() = r[axes] * Expr(kBytes) + r[axes + 1];
     weight.insert(weight.end(), {r[axes], is_one ? Expr(0) : floor_mod(s.back(), block), r[axes + 1]});
     return widened(x(at)) * widened(c.at(1, weight));
   }));
 }
 
-// ---- DepthwiseBytes ----
+// ---- DepthwiseBytes, WindowSums ----
 
-void infer_depthwise(InferContext& c) {
-  Shape taps = c.input(1).shape;
-  taps.pop_back();
-  const size_t axes = taps.size();
-  taps.insert(taps.begin(), Expr(1));
-  const Shape& x = c.input(0).shape;
-  c.set_output(0, {ElementType::i32, windowed(x, taps, window_of(c.attributes(), axes), x.back())});
+// Weights that are left out are 1; their taps are an attribute then.
+Shape taps_of(const Attributes& a, const Shape* weights) {
+  if (weights != nullptr) return {weights->begin(), weights->end() - 1};
+  const std::vector<int64_t> kernel = a.integers("kernel_shape", {});
+  return {kernel.begin(), kernel.end()};
 }
 
-void compute_depthwise(ComputeContext& c) {
-  Shape taps = c.input_type(1).shape;
-  taps.pop_back();
+void infer_of_each_channel(InferContext& c) {
+  const Shape taps = taps_of(c.attributes(), c.has_input(1) ? &c.input(1).shape : nullptr);
+  const Shape& x = c.input(0).shape;
+  c.set_output(0, {ElementType::i32, windowed(x, taps, window_of(c.attributes(), taps.size()), x.back())});
+}
+
+void compute_of_each_channel(ComputeContext& c, const char* name) {
+  const Shape taps = taps_of(c.attributes(), c.has_input(1) ? &c.input_type(1).shape : nullptr);
   const Window window = window_of(c.attributes(), taps.size());
   Source x = padded_input(c, window, c.attributes().integer("padding", 0), 1);
-  const auto widened = [](const Expr& e) { return cast(ElementType::i32, e); };
-  c.set_output(0, c.builder.reduce("depthwise", ElementType::i32, c.output_type(0).shape, taps, Reducer::sum, [&](Axes s, Axes r) {
-    std::vector<Expr> at = to_vector(s), weight;
-    for (size_t d = 0; d < taps.size(); ++d) {
-      at[1 + d] = s[1 + d] * Expr(window.strides[d]) + r[d] * Expr(window.dilations[d]);
-      weight.push_back(r[d]);
-    }
+  c.set_output(0, c.builder.reduce(name, ElementType::i32, c.output_type(0).shape, taps, Reducer::sum, [&](Axes s, Axes r) {
+    const Expr element = widened(x(place_of(window, s, r)));
+    if (!c.has_input(1)) return element;
+    std::vector<Expr> weight = to_vector(r);
     weight.push_back(s.back());
-    return widened(x(at)) * widened(c.at(1, weight));
-  }));
-}
-
-// ---- WindowSums ----
-
-std::vector<int64_t> kernel_of(const Attributes& a) { return a.integers("kernel_shape", {}); }
-
-void infer_window_sums(InferContext& c) {
-  const std::vector<int64_t> kernel = kernel_of(c.attributes());
-  Shape taps{Expr(1)};
-  for (int64_t extent : kernel)
-    taps.emplace_back(extent);
-  const Shape& x = c.input(0).shape;
-  c.set_output(0, {ElementType::i32, windowed(x, taps, window_of(c.attributes(), kernel.size()), x.back())});
-}
-
-void compute_window_sums(ComputeContext& c) {
-  const std::vector<int64_t> kernel = kernel_of(c.attributes());
-  const Window window = window_of(c.attributes(), kernel.size());
-  Source x = padded_input(c, window, c.attributes().integer("padding", 0), 1);
-  const Shape taps(kernel.begin(), kernel.end());
-  c.set_output(0, c.builder.reduce("windows", ElementType::i32, c.output_type(0).shape, taps, Reducer::sum, [&](Axes s, Axes r) {
-    std::vector<Expr> at = to_vector(s);
-    for (size_t d = 0; d < kernel.size(); ++d)
-      at[1 + d] = s[1 + d] * Expr(window.strides[d]) + r[d] * Expr(window.dilations[d]);
-    return x(at);
+    return element * widened(c.at(1, weight));
   }));
 }
 
@@ -239,8 +220,10 @@ std::span<const OpDef> mcc_bytes_ops() {
       own_op("MatMulBytes", FusionClass::contraction, 2, infer_product,
              [](ComputeContext& c) { compute_product(c, "matmul"); }),
       own_op("ConvBytes", FusionClass::contraction, 2, infer_product, [](ComputeContext& c) { compute_product(c, "conv"); }),
-      own_op("DepthwiseBytes", FusionClass::contraction, 2, infer_depthwise, compute_depthwise),
-      own_op("WindowSums", FusionClass::reduction, 1, infer_window_sums, compute_window_sums),
+      own_op("DepthwiseBytes", FusionClass::contraction, 2, infer_of_each_channel,
+             [](ComputeContext& c) { compute_of_each_channel(c, "depthwise"); }),
+      own_op("WindowSums", FusionClass::reduction, 1, infer_of_each_channel,
+             [](ComputeContext& c) { compute_of_each_channel(c, "windows"); }),
       on_any_axes(own_op("ToUnsigned", FusionClass::elementwise, 1, infer_to_unsigned, compute_to_unsigned)),
       own_op("Requantize", FusionClass::elementwise, 4, infer_requantize, compute_requantize),
   };
