@@ -1,13 +1,13 @@
-// Convolutions on packed operands, two spatial dimensions.
+// Convolutions on packed operands, two spatial dimensions or three (D...: height and width, behind a depth).
 //
-//   mcc.Conv       x [N, C/ci, H, W, ci] (or plain [N, C, H, W] when in_block = 0), w packed by mcc.PackConvWeight,
-//                  optional bias [K/c, c]  ->  [N, K/c, H', W', c]
+//   mcc.Conv       x [N, C/ci, D..., ci] (or plain [N, C, D...] when in_block = 0), w packed by mcc.PackConvWeight,
+//                  optional bias [K/c, c]  ->  [N, K/c, D'..., c]
 //                  With the attribute columns (K) the weights' block c is a panel of columns, and the result has its
-//                  channels last: [N, 1, H', W', K], also in groups, of which a result's group tells the input's channels
-//                  With the attribute kernel (its height and width) they are a matrix [K, height * width * ci]
-//   mcc.Depthwise  x [N, C/c, H, W, c], w packed by mcc.PackDepthwise, optional bias [C/c, c]
+//                  channels last: [N, 1, D'..., K], also in groups, of which a result's group tells the input's channels
+//                  With the attribute kernel (its extents) they are a matrix [K, product of the kernel * ci]
+//   mcc.Depthwise  x [N, C/c, D..., c], w packed by mcc.PackDepthwise, optional bias [C/c, c]
 //
-// Attributes: strides, dilations (2 each), pads (top, left, bottom, right), group, in_block (ci).
+// Attributes: strides, dilations (one for each spatial dimension), pads (before each, then behind each), group, in_block (ci).
 #include <functional>
 
 #include "graph/ops/common.h"
@@ -16,36 +16,47 @@ namespace mcc::graph {
 namespace {
 
 struct Window {
-  int64_t stride[2], dilation[2], before[2], after[2];
+  std::vector<int64_t> stride, dilation, before, after;  // along each spatial dimension
+  size_t axes() const { return stride.size(); }
 };
 
-Window window_of(const Attributes& a) {
-  std::vector<int64_t> s = a.integers("strides", {1, 1}), d = a.integers("dilations", {1, 1}),
-                       p = a.integers("pads", {0, 0, 0, 0});
-  return {{s[0], s[1]}, {d[0], d[1]}, {p[0], p[1]}, {p[2], p[3]}};
+Window window_of(const Attributes& a, size_t axes) {
+  const std::vector<int64_t> ones(axes, 1), pads = a.integers("pads", std::vector<int64_t>(2 * axes, 0));
+  const auto half = pads.begin() + static_cast<std::ptrdiff_t>(axes);
+  return {a.integers("strides", ones), a.integers("dilations", ones), {pads.begin(), half}, {half, pads.end()}};
 }
 
 // Extent of the result along spatial dimension d of an input of extent `in` and a kernel of extent `kernel`.
-Expr result_extent(const Window& w, int d, const Expr& in, const Expr& kernel) {
+Expr result_extent(const Window& w, size_t d, const Expr& in, const Expr& kernel) {
   Expr span = (kernel - 1) * Expr(w.dilation[d]) + 1;
   return floor_div(in + Expr(w.before[d] + w.after[d]) - span, Expr(w.stride[d])) + 1;
 }
 
+// The place in the padded input, of this channel, at which tap r of the window of result s is: r and s from their spatial
+// dimensions on.
+std::vector<Expr> place_of(const Window& w, const Expr& image, const Expr& channel, Axes s, Axes r) {
+  std::vector<Expr> at{image, channel};
+  for (size_t d = 0; d < w.axes(); ++d)
+    at.push_back(s[d] * Expr(w.stride[d]) + r[d] * Expr(w.dilation[d]));
+  return at;
+}
+
 using Source = std::function<Expr(std::vector<Expr>)>;
 
-// Input 0 with zeros around its dimensions 2 and 3; as it is when there is nothing to add.
+// Input 0 with zeros around its dimensions from 2 on; as it is when there is nothing to add.
 Source pad_window(ComputeContext& c, const Window& w) {
   const TensorType& x = c.input_type(0);
-  if (w.before[0] + w.before[1] + w.after[0] + w.after[1] == 0) {
-    return [&c](std::vector<Expr> index) { return c.at(0, std::move(index)); };
-  }
   std::vector<Expr> shape = x.shape;
-  for (size_t d = 0; d < 2; ++d)
+  bool is_same = true;
+  for (size_t d = 0; d < w.axes(); ++d) {
     shape[2 + d] = shape[2 + d] + Expr(w.before[d] + w.after[d]);
+    is_same &= w.before[d] + w.after[d] == 0;
+  }
+  if (is_same) return [&c](std::vector<Expr> index) { return c.at(0, std::move(index)); };
   Buffer padded = c.builder.compute("pad", x.element, shape, [&](Axes i) {
     std::vector<Expr> index = to_vector(i);
     Expr inside = tensor::true_value();
-    for (size_t d = 0; d < 2; ++d) {
+    for (size_t d = 0; d < w.axes(); ++d) {
       Expr& at = index[2 + d];
       at = at - Expr(w.before[d]);
       inside = inside && at >= Expr(0) && at < x.shape[2 + d];
@@ -55,7 +66,7 @@ Source pad_window(ComputeContext& c, const Window& w) {
   return [padded](std::vector<Expr> index) { return load(padded, std::move(index)); };
 }
 
-// Adds the bias [blocks, c] and converts to the result's type. Of sums with a dimension of their own for groups, [N, 1, H, W,
+// Adds the bias [blocks, c] and converts to the result's type. Of sums with a dimension of their own for groups, [N, 1, D...,
 // groups, c], channels are made.
 Buffer finish(ComputeContext& c, Buffer sum) {
   const TensorType& out = c.output_type(0);
@@ -64,45 +75,53 @@ Buffer finish(ComputeContext& c, Buffer sum) {
     std::vector<Expr> index = to_vector(i);
     if (!in_groups) return load(sum, index);
     const Expr width = sum.shape().back();
-    index.back() = floor_div(i[4], width);
-    index.push_back(floor_mod(i[4], width));
+    index.back() = floor_div(i.back(), width);
+    index.push_back(floor_mod(i.back(), width));
     return load(sum, index);
   };
   if (c.has_input(2)) {
     return c.builder.compute("bias", out.element, out.shape, [&](Axes i) {
-      return cast(out.element, at(i) + widen(c.at(2, {i[1], i[4]})));
+      return cast(out.element, at(i) + widen(c.at(2, {i[1], i.back()})));
     });
   }
   if (!in_groups) return cast_buffer(c, sum, out.element);
   return c.builder.compute("channels", out.element, out.shape, [&](Axes i) { return cast(out.element, at(i)); });
 }
 
-// [panels, blocks of inputs, height, width, inputs of a block, columns of a panel] of the weights, also of those that are a matrix.
+// [panels, blocks of inputs, D..., inputs of a block, columns of a panel] of the weights, also of those that are a matrix.
 Shape weight_shape(const Attributes& a, const Shape& w) {
   const std::vector<int64_t> kernel = a.integers("kernel");
   if (kernel.empty()) return w;
-  return {w[0], Expr(1), Expr(kernel[0]), Expr(kernel[1]), Expr(a.integer("in_block", 1)), Expr(1)};
+  Shape shape{w[0], Expr(1)};
+  shape.insert(shape.end(), kernel.begin(), kernel.end());
+  shape.insert(shape.end(), {Expr(a.integer("in_block", 1)), Expr(1)});
+  return shape;
 }
+
+bool is_blocked(const Attributes& a) { return a.integer("in_block", 0) != 0; }
+
+// Of an input [N, C/ci, D..., ci], or a plain one.
+size_t spatial_axes(const Attributes& a, const Shape& x) { return x.size() - (is_blocked(a) ? 3 : 2); }
 
 void infer_conv(InferContext& c) {
   const TensorType& x = c.input(0);
   const Shape w = weight_shape(c.attributes(), c.input(1).shape);
-  Window window = window_of(c.attributes());
-  Shape shape{x.shape[0], w[0], result_extent(window, 0, x.shape[2], w[2]),
-              result_extent(window, 1, x.shape[3], w[3]), w.back()};
-  if (int64_t columns = c.attributes().integer("columns", 0); columns != 0) {
-    shape[1] = Expr(1);
-    shape[4] = Expr(columns);
-  }
+  const Window window = window_of(c.attributes(), spatial_axes(c.attributes(), x.shape));
+  const int64_t columns = c.attributes().integer("columns", 0);
+  Shape shape{x.shape[0], columns != 0 ? Expr(1) : w[0]};
+  for (size_t d = 0; d < window.axes(); ++d)
+    shape.push_back(result_extent(window, d, x.shape[2 + d], w[2 + d]));
+  shape.push_back(columns != 0 ? Expr(columns) : w.back());
   c.set_output(0, {contraction_result(c), shape});
 }
 
 void compute_conv(ComputeContext& c) {
-  Window window = window_of(c.attributes());
+  const size_t axes = spatial_axes(c.attributes(), c.input_type(0).shape), last = 2 + axes;
+  const Window window = window_of(c.attributes(), axes);
   Source x = pad_window(c, window);
   const Shape w = weight_shape(c.attributes(), c.input_type(1).shape);
   const bool is_matrix = c.attributes().has("kernel");
-  bool blocked = c.attributes().integer("in_block", 0) != 0;
+  const bool blocked = is_blocked(c.attributes());
   bool in_panels = c.attributes().has("columns");
   int64_t group = c.attributes().integer("group", 1);
   Shape shape = c.output_type(0).shape;
@@ -111,50 +130,52 @@ void compute_conv(ComputeContext& c) {
   // Input (blocks of) channels and output blocks of one group.
   Expr inputs = w[1], blocks = floor_div(shape[1], Expr(group));
   ElementType sum = wide_type(c.input_type(0).element);
-  std::vector<Expr> reduce{inputs, w[2], w[3]};
-  if (blocked) reduce.push_back(w[4]);
+  const std::vector<Expr> reduce(w.begin() + 1, w.begin() + static_cast<std::ptrdiff_t>(blocked ? last + 1 : last));
   if (in_rows) {
-    shape.push_back(floor_div(shape[4], Expr(group)));
-    shape[4] = Expr(group);
+    shape.push_back(floor_div(shape[last], Expr(group)));
+    shape[last] = Expr(group);
   }
   Buffer y = c.builder.reduce("conv", sum, shape, reduce, Reducer::sum, [&](Axes s, Axes r) {
     Expr channel = group == 1 || in_rows ? r[0] : floor_div(s[1], blocks) * inputs + r[0];
-    std::vector<Expr> at{s[0], channel, s[2] * Expr(window.stride[0]) + r[1] * Expr(window.dilation[0]),
-                         s[3] * Expr(window.stride[1]) + r[2] * Expr(window.dilation[1])};
-    const Expr column = in_rows ? s[4] * shape[5] + s[5] : s[4];
-    std::vector<Expr> weight{in_panels ? floor_div(column, w.back()) : s[1], r[0], r[1], r[2]};
-    if (blocked) {
-      at.push_back(in_rows ? s[4] * w[4] + r[3] : r[3]);
-      weight.push_back(r[3]);
+    std::vector<Expr> at = place_of(window, s[0], channel, s.subspan(2), r.subspan(1));
+    const Expr column = in_rows ? s[last] * shape[last + 1] + s[last + 1] : s[last];
+    if (blocked) at.push_back(in_rows ? s[last] * w[last] + r.back() : r.back());
+    if (is_matrix) {
+      Expr row = r[1];
+      for (size_t d = 2; d < r.size(); ++d)
+        row = row * w[1 + d] + r[d];
+      return widen(x(at)) * widen(c.at(1, {column, row}));
     }
-    weight.push_back(in_panels ? floor_mod(column, w.back()) : s[4]);
-    if (is_matrix) weight = {column, (r[1] * w[3] + r[2]) * w[4] + r[3]};
+    std::vector<Expr> weight{in_panels ? floor_div(column, w.back()) : s[1]};
+    weight.insert(weight.end(), r.begin(), r.end());
+    weight.push_back(in_panels ? floor_mod(column, w.back()) : s[last]);
     return widen(x(at)) * widen(c.at(1, weight));
   });
   c.set_output(0, finish(c, y));
 }
 
 void infer_depthwise(InferContext& c) {
-  const TensorType& x = c.input(0);
+  Shape shape = c.input(0).shape;
   const Shape& w = c.input(1).shape;
-  Window window = window_of(c.attributes());
-  Shape shape{x.shape[0], x.shape[1], result_extent(window, 0, x.shape[2], w[1]),
-              result_extent(window, 1, x.shape[3], w[2]), x.shape[4]};
+  const Window window = window_of(c.attributes(), w.size() - 2);
+  for (size_t d = 0; d < window.axes(); ++d)
+    shape[2 + d] = result_extent(window, d, shape[2 + d], w[1 + d]);
   c.set_output(0, {contraction_result(c), shape});
 }
 
 void compute_depthwise(ComputeContext& c) {
-  Window window = window_of(c.attributes());
-  Source x = pad_window(c, window);
   const Shape& w = c.input_type(1).shape;
+  const std::vector<Expr> taps(w.begin() + 1, w.end() - 1);
+  const Window window = window_of(c.attributes(), taps.size());
+  Source x = pad_window(c, window);
   ElementType sum = wide_type(c.input_type(0).element);
-  std::vector<Expr> reduce{w[1], w[2]};
-  Buffer y =
-      c.builder.reduce("depthwise", sum, c.output_type(0).shape, reduce, Reducer::sum, [&](Axes s, Axes r) {
-        std::vector<Expr> at{s[0], s[1], s[2] * Expr(window.stride[0]) + r[0] * Expr(window.dilation[0]),
-                             s[3] * Expr(window.stride[1]) + r[1] * Expr(window.dilation[1]), s[4]};
-        return widen(x(at)) * widen(c.at(1, {s[1], r[0], r[1], s[4]}));
-      });
+  Buffer y = c.builder.reduce("depthwise", sum, c.output_type(0).shape, taps, Reducer::sum, [&](Axes s, Axes r) {
+    std::vector<Expr> at = place_of(window, s[0], s[1], s.subspan(2), r), weight{s[1]};
+    at.push_back(s.back());
+    weight.insert(weight.end(), r.begin(), r.end());
+    weight.push_back(s.back());
+    return widen(x(at)) * widen(c.at(1, weight));
+  });
   c.set_output(0, finish(c, y));
 }
 

@@ -2,7 +2,7 @@
 //
 //   mcc.Moments       x [N, P, R, C]            -> [N, P, 2, C]  of each column of R: its mean m, and q, the sum of (x - m)^2
 //   mcc.MergeMoments  [N, P, 2, G, C / G]       -> [N, 2, G, C / G]  for each channel the mean of its group, and 1 / deviation
-//   mcc.Normalize     x [N, 1, H, W, C], [N, 2, C] -> (x - mean) / deviation, of the type of the second
+//   mcc.Normalize     x [N, 1, D..., C], [N, 2, C] -> (x - mean) / deviation, of the type of the second
 //
 // Columns of R elements m, q make a whole, whose mean is that of all m, and whose sum of squares is the sum of q + R (m - mean)^2
 // (Chan, Golub, LeVeque: Updating formulae and a pairwise algorithm for computing sample variances, 1979). x is read once for the
@@ -72,7 +72,7 @@ void infer_normalize(InferContext& c) { c.set_output(0, {c.input(1).element, c.i
 void compute_normalize(ComputeContext& c) {
   const TensorType& out = c.output_type(0);
   c.set_output(0, c.builder.compute("normalize", out.element, out.shape, [&](Axes i) {
-    auto statistic = [&](int64_t which) { return c.at(1, {i[0], Expr(which), i[4]}); };
+    auto statistic = [&](int64_t which) { return c.at(1, {i[0], Expr(which), i.back()}); };
     return (cast(out.element, c.at(0, to_vector(i))) - statistic(0)) * statistic(1);
   }));
 }

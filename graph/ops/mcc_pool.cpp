@@ -1,5 +1,5 @@
-// mcc.MaxPool, mcc.AveragePool: pooling over H and W of blocked activations [N, C/c, H, W, c].
-// Attributes: kernel, strides, dilations (2 each), pads (top, left, bottom, right), extent (H', W'),
+// mcc.MaxPool, mcc.AveragePool: pooling over the spatial dimensions D... of laid out activations [N, C/c, D..., c].
+// Attributes: kernel, strides, dilations (one for each dimension), pads (before each, then behind each), extent (D'...),
 // count_include_pad.
 #include <algorithm>
 #include <functional>
@@ -11,6 +11,7 @@ namespace {
 
 struct Window {
   std::vector<int64_t> kernel, stride, dilation, pads, extent;
+  size_t axes() const { return kernel.size(); }
   // Elements past the end that the last window may touch (ceil_mode counts beyond the padding given).
   int64_t after(size_t d, int64_t in) const {
     int64_t last = (extent[d] - 1) * stride[d] - pads[d] + (kernel[d] - 1) * dilation[d];
@@ -19,15 +20,15 @@ struct Window {
 };
 
 Window window_of(const Attributes& a) {
-  return {a.integers("kernel"), a.integers("strides", {1, 1}), a.integers("dilations", {1, 1}),
-          a.integers("pads", {0, 0, 0, 0}), a.integers("extent")};
+  const std::vector<int64_t> kernel = a.integers("kernel"), ones(kernel.size(), 1), zeros(2 * kernel.size(), 0);
+  return {kernel, a.integers("strides", ones), a.integers("dilations", ones), a.integers("pads", zeros), a.integers("extent")};
 }
 
 void infer(InferContext& c) {
   TensorType type = c.input(0);
   Window w = window_of(c.attributes());
-  type.shape[2] = Expr(w.extent[0]);
-  type.shape[3] = Expr(w.extent[1]);
+  for (size_t d = 0; d < w.axes(); ++d)
+    type.shape[2 + d] = Expr(w.extent[d]);
   c.set_output(0, type);
 }
 
@@ -36,17 +37,18 @@ using Source = std::function<Expr(std::vector<Expr>)>;
 Source pad(ComputeContext& c, const Window& w, const Expr& fill) {
   const TensorType& x = c.input_type(0);
   std::vector<int64_t> in = static_shape(x.shape);
-  int64_t after[2] = {w.after(0, in[2]), w.after(1, in[3])};
-  if (w.pads[0] + w.pads[1] + after[0] + after[1] == 0) {
-    return [&c](std::vector<Expr> index) { return c.at(0, std::move(index)); };
-  }
   std::vector<Expr> shape = x.shape;
-  for (size_t d = 0; d < 2; ++d)
-    shape[2 + d] = shape[2 + d] + Expr(w.pads[d] + after[d]);
+  bool is_same = true;
+  for (size_t d = 0; d < w.axes(); ++d) {
+    const int64_t around = w.pads[d] + w.after(d, in[2 + d]);
+    shape[2 + d] = shape[2 + d] + Expr(around);
+    is_same &= around == 0;
+  }
+  if (is_same) return [&c](std::vector<Expr> index) { return c.at(0, std::move(index)); };
   Buffer padded = c.builder.compute("pad", x.element, shape, [&](Axes i) {
     std::vector<Expr> index = to_vector(i);
     Expr inside = tensor::true_value();
-    for (size_t d = 0; d < 2; ++d) {
+    for (size_t d = 0; d < w.axes(); ++d) {
       Expr& at = index[2 + d];
       at = at - Expr(w.pads[d]);
       inside = inside && at >= Expr(0) && at < x.shape[2 + d];
@@ -57,8 +59,10 @@ Source pad(ComputeContext& c, const Window& w, const Expr& fill) {
 }
 
 Expr load_window(const Source& x, const Window& w, Axes s, Axes r) {
-  return x({s[0], s[1], s[2] * Expr(w.stride[0]) + r[0] * Expr(w.dilation[0]),
-            s[3] * Expr(w.stride[1]) + r[1] * Expr(w.dilation[1]), s[4]});
+  std::vector<Expr> at = to_vector(s);
+  for (size_t d = 0; d < w.axes(); ++d)
+    at[2 + d] = s[2 + d] * Expr(w.stride[d]) + r[d] * Expr(w.dilation[d]);
+  return x(at);
 }
 
 void compute_max(ComputeContext& c) {
@@ -73,7 +77,7 @@ void compute_max(ComputeContext& c) {
 Expr covered(const Window& w, size_t d, int64_t in, bool include_pad, const Expr& at) {
   Expr first = at * Expr(w.stride[d]) - Expr(w.pads[d]);
   Expr end = first + Expr(w.kernel[d]);
-  Expr low(include_pad ? -w.pads[d] : 0), high(include_pad ? in + w.pads[d + 2] : in);
+  Expr low(include_pad ? -w.pads[d] : 0), high(include_pad ? in + w.pads[w.axes() + d] : in);
   return tensor::min(end, high) - tensor::max(first, low);
 }
 
@@ -83,19 +87,24 @@ void compute_average(ComputeContext& c) {
   ElementType sum = element == ElementType::f64 ? element : ElementType::f32;
   std::vector<int64_t> in = static_shape(c.input_type(0).shape);
   bool include_pad = c.attributes().integer("count_include_pad", 0) != 0;
-  bool uniform = w.after(0, in[2]) <= (include_pad ? w.pads[2] : 0) &&
-                 w.after(1, in[3]) <= (include_pad ? w.pads[3] : 0) &&
-                 (include_pad || w.pads[0] + w.pads[1] == 0);
+  bool uniform = true;
+  int64_t taps = 1;
+  for (size_t d = 0; d < w.axes(); ++d) {
+    uniform &= w.after(d, in[2 + d]) <= (include_pad ? w.pads[w.axes() + d] : 0) && (include_pad || w.pads[d] == 0);
+    taps *= w.kernel[d];
+  }
   Source x = pad(c, w, tensor::constant(element, 0));
   Buffer total = c.builder.reduce("pool_sum", sum, c.output_type(0).shape, make_shape(w.kernel), Reducer::sum,
                                   [&](Axes s, Axes r) { return cast(sum, load_window(x, w, s, r)); });
   c.set_output(0, c.builder.compute("pool_mean", element, c.output_type(0).shape, [&](Axes i) {
     Expr value = load(total, to_vector(i));
     if (uniform) {
-      Expr scale = tensor::constant(sum, 1.0 / static_cast<double>(w.kernel[0] * w.kernel[1]));
+      Expr scale = tensor::constant(sum, 1.0 / static_cast<double>(taps));
       return cast(element, value * scale);
     }
-    Expr count = covered(w, 0, in[2], include_pad, i[2]) * covered(w, 1, in[3], include_pad, i[3]);
+    Expr count = covered(w, 0, in[2], include_pad, i[2]);
+    for (size_t d = 1; d < w.axes(); ++d)
+      count = count * covered(w, d, in[2 + d], include_pad, i[2 + d]);
     return cast(element, value / cast(sum, count));
   }));
 }

@@ -39,6 +39,13 @@ INSTANTIATE_TEST_SUITE_P(
                              "mcc.Depthwise(%x, %w) {strides = [2, 2], pads = [2, 1, 2, 2], mcc.wide_result = 1}"},
                       Window{"depthwise_wide", "f16[1, 1, 10, 12, 8]", "f16[1, 7, 7, 8]",
                              "mcc.Depthwise(%x, %w) {pads = [3, 3, 3, 3], mcc.wide_result = 1}"},
+                      Window{"depthwise_of_a_volume", "f16[1, 1, 4, 5, 6, 16]", "f16[1, 3, 3, 3, 16]",
+                             "mcc.Depthwise(%x, %w) {pads = [1, 1, 1, 1, 1, 1], mcc.wide_result = 1}"},
+                      Window{"largest_of_a_volume", "f16[2, 1, 6, 6, 8, 24]", "f16[1]",
+                             "mcc.MaxPool(%x) {kernel = [2, 2, 2], strides = [2, 2, 2], extent = [3, 3, 4]}"},
+                      Window{"mean_of_a_volume", "f32[1, 1, 4, 6, 8, 12]", "f32[1]",
+                             "mcc.AveragePool(%x) {kernel = [3, 3, 3], strides = [1, 2, 1], "
+                             "pads = [1, 0, 1, 1, 1, 1], extent = [4, 3, 8]}"},
                       Window{"largest", "f16[1, 1, 12, 14, 16]", "f16[1]",
                              "mcc.MaxPool(%x) {kernel = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1], extent = [6, 7], dilations = [1, 1]}"},
                       Window{"mean", "f32[1, 1, 12, 14, 12]", "f32[1]",
