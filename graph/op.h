@@ -36,15 +36,15 @@ enum class LayoutRole : uint8_t {
   none,
   matmul,         // x w: constant weights are packed in panels
   gemm,           // the same with ONNX's alpha, beta and transpositions
-  convolution,    // of two spatial axes: blocked activations, packed weights, Winograd's algorithm
-  pool,           // windows over two spatial axes; has a blocked form mcc.NAME
+  convolution,    // blocked activations, packed weights, Winograd's algorithm; of three spatial axes channels last, on GPUs
+  pool,           // windows over spatial axes; has a laid out form mcc.NAME
   global_mean,    // over all spatial axes
   mean,           // over axes that are named, ReduceMean
   instance_norm,  // of each channel over all spatial axes
   concat,         // along "axis"
   slice,          // a box, by constant inputs 1 to 4
   split,          // along "axis"
-  to_space,       // DepthToSpace: blocks of channels beside one another
+  to_space,       // DepthToSpace, mcc.Interleave: blocks of channels beside one another
   resize,         // of spatial axes, by factors or to sizes in constant inputs
   recurrent,      // weights [directions, rows, columns] in inputs 1 and 2, packed in panels of rows
 };

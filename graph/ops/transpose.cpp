@@ -1,4 +1,4 @@
-// Transpose, DepthToSpace, SpaceToDepth: permutations of axes.
+// Transpose, DepthToSpace, SpaceToDepth, mcc.Interleave: permutations of axes.
 #include <algorithm>
 
 #include "graph/ops/common.h"
@@ -73,6 +73,34 @@ void compute_depth_to_space(ComputeContext& c) {
   }));
 }
 
+// ---- mcc.Interleave [N, s... K, D...] -> [N, K, D s...]: DepthToSpace (DCR) of blocks with extents of their own along each axis ----
+// Attribute: blocks (s)
+
+void infer_interleave(InferContext& c) {
+  Shape shape = c.input(0).shape;
+  const std::vector<int64_t> blocks = c.attributes().integers("blocks");
+  for (size_t d = 0; d < blocks.size(); ++d) {
+    shape[1] = floor_div(shape[1], Expr(blocks[d]));
+    shape[2 + d] = shape[2 + d] * Expr(blocks[d]);
+  }
+  c.set_output(0, {c.input(0).element, shape});
+}
+
+void compute_interleave(ComputeContext& c) {
+  const TensorType& out = c.output_type(0);
+  const std::vector<int64_t> blocks = c.attributes().integers("blocks");
+  c.set_output(0, c.builder.compute("interleave", out.element, out.shape, [&](Axes i) {
+    std::vector<Expr> index = to_vector(i);
+    Expr phase = 0;
+    for (size_t d = 0; d < blocks.size(); ++d) {
+      phase = phase * Expr(blocks[d]) + tensor::floor_mod(i[2 + d], blocks[d]);
+      index[2 + d] = tensor::floor_div(i[2 + d], blocks[d]);
+    }
+    index[1] = phase * out.shape[1] + i[1];
+    return c.at(0, index);
+  }));
+}
+
 void infer_space_to_depth(InferContext& c) {
   if (!check_blocks(c)) return;
   int64_t b = c.attributes().integer("blocksize", 0);
@@ -116,6 +144,7 @@ std::span<const OpDef> transpose_ops() {
       injective("Transpose", infer_transpose, compute_transpose),
       laid_out(injective("DepthToSpace", infer_depth_to_space, compute_depth_to_space), LayoutRole::to_space),
       injective("SpaceToDepth", infer_space_to_depth, compute_space_to_depth),
+      laid_out(own_op("Interleave", FusionClass::injective, 1, infer_interleave, compute_interleave), LayoutRole::to_space),
   };
   return ops;
 }

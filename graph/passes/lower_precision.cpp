@@ -79,7 +79,7 @@ class LowerPrecision {
   // Every element of the results is one of the inputs', and the same one after a conversion, which keeps their order. How many of
   // the inputs, from the first on, hold such elements; 0 for other operators.
   static size_t moved_inputs(const Node& n) {
-    if (!n.op->domain.empty()) return 0;
+    if (!n.op->domain.empty()) return n.op->layout == LayoutRole::to_space ? 1 : 0;
     if (n.op->name == "Concat") return n.inputs.size();
     const bool chooses = n.op->name == "MaxPool" && n.outputs.size() == 1;
     const bool is_nearest = n.op->name == "Resize" && n.attributes.text("mode", "nearest") == "nearest" &&

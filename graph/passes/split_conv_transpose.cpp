@@ -149,6 +149,10 @@ class SplitConvTranspose {
       Attributes a;
       a.set("blocksize", stride_[0]);
       y = emit(g_, "", "DepthToSpace", name_, {phases}, a);
+    } else if (rank_ == 3) {
+      Attributes a;
+      a.set("blocks", stride_);
+      y = emit(g_, "mcc", "Interleave", name_, {phases}, a);
     } else {
       y = reshape(transpose(reshape(phases, split), perm), merged);
     }
