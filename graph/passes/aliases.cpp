@@ -11,9 +11,11 @@ namespace {
 
 constexpr int64_t kAlignment = 64;  // bytes: what kernels assume of their parameters
 constexpr int64_t kVector = 8;      // elements that a thread moves at once
-constexpr size_t kImageRank = 5;    // of images with their channels last (Layout::channels_last)
 
 using Ints = std::vector<int64_t>;
+
+// Of images and volumes with their channels last (Layout::channels_last).
+bool is_rank_of_images(size_t rank) { return rank == 5 || rank == 6; }
 
 int64_t bytes_of_type(const TensorType& type) { return static_count(type.shape) * byte_size(type.element); }
 
@@ -64,7 +66,7 @@ std::optional<RowPart> row_part(const Graph& graph, ValueId part) {
   if (!box) return std::nullopt;
   const Node& node = graph.node(graph.value(part).producer);
   const Ints whole = static_shape(graph.value(node.inputs[0]).type.shape), extents = static_shape(graph.value(part).type.shape);
-  if (extents.size() != kImageRank || static_count(graph.value(part).type.shape) == 0 || box->steps.back() != 1) return std::nullopt;
+  if (!is_rank_of_images(extents.size()) || static_count(graph.value(part).type.shape) == 0 || box->steps.back() != 1) return std::nullopt;
   if (!std::equal(whole.begin(), whole.end() - 1, extents.begin())) return std::nullopt;
   for (size_t d = 0; d + 1 < whole.size(); ++d) {
     if (box->steps[d] != 1) return std::nullopt;
@@ -77,7 +79,7 @@ std::optional<RowPart> row_part(const Graph& graph, ValueId part) {
 bool joins_rows(const Graph& graph, const Node& concat) {
   if (!is_op(concat, "Concat") || !is_static(graph.value(concat.outputs[0]).type.shape)) return false;
   const Ints whole = static_shape(graph.value(concat.outputs[0]).type.shape);
-  return whole.size() == kImageRank && std::all_of(concat.inputs.begin(), concat.inputs.end(), [&](ValueId v) {
+  return is_rank_of_images(whole.size()) && std::all_of(concat.inputs.begin(), concat.inputs.end(), [&](ValueId v) {
     const TensorType& type = graph.value(v).type;
     if (!is_static(type.shape) || static_count(type.shape) == 0) return false;
     const Ints own = static_shape(type.shape);

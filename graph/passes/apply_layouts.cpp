@@ -60,8 +60,7 @@ class ApplyLayouts {
     ConvProblem problem;
     Layout layout;
     ValueId x, weights, bias = kNoValue;
-    int64_t groups;                                                  // after some were merged
-    std::vector<int64_t> kernel = {}, strides = {}, dilations = {};  // along rows and columns
+    int64_t groups;                                    // after some were merged
     enum { laid_out, plain, words } input = laid_out;  // words: plain channels, filled up to kGridWord
     bool is_of_16_bits = false;
 
@@ -76,7 +75,7 @@ class ApplyLayouts {
     const int64_t out = conv->problem.out_channels;
     LaidOut result{kNoValue, conv->layout, out, forms_.add_region(id)};
     if (is_laid_out(conv->x)) forms_.join(forms_.laid_out(conv->x).region, result.region);
-    const std::vector<int64_t> pads = explicit_padding(g_, node, conv->kernel, conv->strides, conv->dilations);
+    const std::vector<int64_t> pads = explicit_padding(g_, node, conv->problem.kernel, conv->problem.strides, conv->problem.dilations);
     int64_t tile = 0;
     if (!strict_ && conv->input != Conv::plain && conv->layout == Layout::blocked &&
         g_.value(conv->x).type.element == ElementType::f32) {
@@ -91,7 +90,7 @@ class ApplyLayouts {
   std::optional<Conv> convolution(NodeId id) {
     const Node node = g_.node(id);
     const ValueId x = node.inputs[0], w = node.inputs[1];
-    if (!is_constant(w) || rank(w) < 3 || rank(w) > 4 || !is_static(shape(x)) ||
+    if (!is_constant(w) || rank(w) < 3 || rank(w) > (is_gpu_ ? 5 : 4) || !is_static(shape(x)) ||
         !is_float(g_.value(x).type.element)) {
       return std::nullopt;
     }
@@ -102,13 +101,9 @@ class ApplyLayouts {
     Layout layout = layout_of(id);
     if (problem->is_grouped() && layout == Layout::channels_last && !is_gpu_) layout = Layout::blocked;
     // Of a single point it is a product with a row, which reads plain weights along the sum.
-    if (is_gpu_ && problem->images * problem->height * problem->width == 1) layout = Layout::plain;
+    if (is_gpu_ && problem->places() == 1) layout = Layout::plain;
     if (layout == Layout::plain) return std::nullopt;
-    const std::vector<int64_t> ws = as_image(static_shape(shape(w)));
     Conv conv{*problem, layout, x, w, bias, problem->group};
-    conv.kernel = {ws[2], ws[3]};
-    conv.strides = along_rows(node.attributes.integers("strides", {1, 1}));
-    conv.dilations = along_rows(node.attributes.integers("dilations", {1, 1}));
     conv.is_of_16_bits = bit_width(g_.value(x).type.element) == 16;
     if (problem->is_grouped() && !merge_narrow_groups(node.name, conv)) return std::nullopt;
     // A few plain channels (an image) are read where they are: blocks of them would multiply the work, and rows of them,
@@ -140,8 +135,8 @@ class ApplyLayouts {
     int64_t in_block = forms_.block(conv.layout, in_rows ? in / conv.groups : in);
     if (conv.input != Conv::laid_out) in_block = conv.input == Conv::words ? kGridWord : 0;
     Attributes a;
-    a.set("strides", conv.strides);
-    a.set("dilations", conv.dilations);
+    a.set("strides", conv.problem.strides);
+    a.set("dilations", conv.problem.dilations);
     a.set("pads", pads);
     a.set("group", is_depthwise ? int64_t{1} : conv.groups);
     a.set("in_block", in_block);
@@ -158,8 +153,8 @@ class ApplyLayouts {
                           {forms_.reshaped_as_image(node.name, conv.weights)}, pack);
     if (in_columns && conv.input != Conv::plain) {
       // The sum as one axis.
-      packed = forms_.reshape(node.name + ".packed", packed, {out, conv.kernel[0] * conv.kernel[1] * in_block});
-      a.set("kernel", conv.kernel);
+      packed = forms_.reshape(node.name + ".packed", packed, {out, conv.problem.taps() * in_block});
+      a.set("kernel", conv.problem.kernel);
     }
     std::vector<ValueId> inputs{input_of(node.name, conv), packed};
     if (conv.bias != kNoValue) inputs.push_back(forms_.pack_vector(node.name, conv.bias, conv.layout, out));

@@ -10,9 +10,10 @@
 
 namespace mcc::graph {
 
-// How the activations of a convolution lie in memory, c the target's vector length; in one dimension H is 1:
+// How the activations of a convolution lie in memory, c the target's vector length; in one dimension H is 1, in three there is
+// a D before it:
 //   plain          [N, C, H, W], as ONNX has it
-//   blocked        [N, C/c, H, W, c], the last block filled up with 0
+//   blocked        [N, C/c, H, W, c], the last block filled up with 0; not in three dimensions
 //   channels_last  [N, 1, H, W, C]
 enum class Layout : uint8_t { plain, blocked, channels_last };
 

@@ -1,6 +1,8 @@
 #include "graph/passes/convolution_cost.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <vector>
 
 #include "graph/op.h"
@@ -35,7 +37,7 @@ double weight_bandwidth(double layer, double model, const tensor::Target& t) {
 // Depthwise kernels read a vector for each that they multiply; channels-last ones stride over the other channels in
 // between; plain ones read neighbours along the width, with a stride by gathering.
 double rate_of(const ConvProblem& p, Layout layout) {
-  bool gathers = p.strides[1] > 1;
+  bool gathers = p.strides.back() > 1;
   switch (layout) {
     case Layout::blocked:
       return p.is_depthwise() ? 0.3 : 1;
@@ -49,7 +51,7 @@ double rate_of(const ConvProblem& p, Layout layout) {
 }
 
 double direct_us(const ConvProblem& p, Layout layout, const tensor::Target& t, double model) {
-  int64_t in = p.in_channels / p.group, out = p.out_channels, width = p.width;
+  int64_t in = p.in_channels / p.group, out = p.out_channels, width = p.extents.back();
   if (layout == Layout::plain) {
     width = whole_vectors(width, t);
   } else {
@@ -58,14 +60,14 @@ double direct_us(const ConvProblem& p, Layout layout, const tensor::Target& t, d
     // An image's few channels are read where they are.
     if (layout == Layout::blocked && p.group == 1 && in >= t.lanes(32) / 2) in = whole_vectors(in, t);
   }
-  double weights = static_cast<double>(p.kernel[0] * p.kernel[1]) * static_cast<double>(in * out);
+  double weights = static_cast<double>(p.taps()) * static_cast<double>(in * out);
   double bytes = weights * kElementBytes;
-  double multiplications = weights * static_cast<double>(p.images * p.height * width);
+  double multiplications = weights * static_cast<double>(p.places() / p.extents.back() * width);
   return product_us(multiplications / rate_of(p, layout), bytes, weight_bandwidth(bytes, model, t), t);
 }
 
 double winograd_us(const ConvProblem& p, int64_t m, const tensor::Target& t, double model) {
-  int64_t lines = (p.height + m - 1) / m, columns = (p.width + m - 1) / m;
+  int64_t lines = (p.extents[0] + m - 1) / m, columns = (p.extents[1] + m - 1) / m;
   double positions = static_cast<double>((m + kTaps - 1) * (m + kTaps - 1));
   double tiles = static_cast<double>(p.images * lines * columns);
   auto in = static_cast<double>(whole_vectors(p.in_channels, t));
@@ -81,39 +83,36 @@ double winograd_us(const ConvProblem& p, int64_t m, const tensor::Target& t, dou
 
 }  // namespace
 
+int64_t ConvProblem::places() const {
+  return std::accumulate(extents.begin(), extents.end(), images, std::multiplies<>());
+}
+
+int64_t ConvProblem::taps() const {
+  return std::accumulate(kernel.begin(), kernel.end(), int64_t{1}, std::multiplies<>());
+}
+
 std::optional<ConvProblem> conv_problem(const Graph& graph, const Node& node) {
   if (node.op->layout != LayoutRole::convolution) return std::nullopt;
   const Shape& x = graph.value(node.inputs[0]).type.shape;
   const Shape& w = graph.value(node.inputs[1]).type.shape;
   const Shape& y = graph.value(node.outputs[0]).type.shape;
-  if (w.size() < 3 || w.size() > 4 || !is_static(x) || !is_static(w) || !is_static(y)) return std::nullopt;
-  std::vector<int64_t> ws = static_shape(w), ys = static_shape(y);
-  const std::vector<int64_t> ones(w.size() - 2, 1);
-  std::vector<int64_t> strides = node.attributes.integers("strides", ones);
-  std::vector<int64_t> dilations = node.attributes.integers("dilations", ones);
-  ws = as_image(ws);
-  ys = as_image(ys);
-  if (w.size() == 3) {
-    strides.insert(strides.begin(), 1);
-    dilations.insert(dilations.begin(), 1);
-  }
+  if (w.size() < 3 || w.size() > 5 || !is_static(x) || !is_static(w) || !is_static(y)) return std::nullopt;
+  const std::vector<int64_t> ws = as_image(static_shape(w)), ys = as_image(static_shape(y));
   ConvProblem p;
   p.images = ys[0];
   p.group = node.attributes.integer("group", 1);
   p.in_channels = ws[1] * p.group;
   p.out_channels = ws[0];
-  p.height = ys[2];
-  p.width = ys[3];
-  for (size_t d = 0; d < 2; ++d) {
-    p.kernel[d] = ws[2 + d];
-    p.strides[d] = strides[d];
-    p.dilations[d] = dilations[d];
-  }
+  p.extents.assign(ys.begin() + 2, ys.end());
+  p.kernel.assign(ws.begin() + 2, ws.end());
+  p.strides = window_numbers(graph, node, "strides");
+  p.dilations = window_numbers(graph, node, "dilations");
   return p;
 }
 
 bool has_winograd(const ConvProblem& p) {
-  for (int d = 0; d < 2; ++d) {
+  if (p.kernel.size() != 2) return false;
+  for (size_t d = 0; d < 2; ++d) {
     if (p.kernel[d] != kTaps || p.strides[d] != 1 || p.dilations[d] != 1) return false;
   }
   return p.group == 1;
@@ -129,6 +128,11 @@ std::vector<int64_t> along_rows(std::vector<int64_t> window) {
   return window;
 }
 
+std::vector<int64_t> window_numbers(const Graph& graph, const Node& node, const std::string& attribute) {
+  const size_t axes = graph.value(node.inputs[0]).type.shape.size() - 2;
+  return along_rows(node.attributes.integers(attribute, std::vector<int64_t>(axes, 1)));
+}
+
 std::vector<int64_t> explicit_padding(const Graph& graph, const Node& node, const std::vector<int64_t>& kernel,
                                       const std::vector<int64_t>& strides, const std::vector<int64_t>& dilations) {
   const Shape& x = graph.value(node.inputs[0]).type.shape;
@@ -137,15 +141,15 @@ std::vector<int64_t> explicit_padding(const Graph& graph, const Node& node, cons
   std::vector<int64_t> pads = node.attributes.integers("pads", std::vector<int64_t>(2 * axes, 0));
   if (axes == 1) pads = {0, pads[0], 0, pads[1]};
   if (mode == "NOTSET" || mode.empty()) return pads;
-  if (mode == "VALID") return {0, 0, 0, 0};
+  if (mode == "VALID") return std::vector<int64_t>(pads.size(), 0);
   std::vector<int64_t> image = as_image(static_shape(x));
-  for (size_t d = 0; d < 2; ++d) {
+  for (size_t d = 0; d < kernel.size(); ++d) {
     int64_t in = image[2 + d];
     int64_t out = (in + strides[d] - 1) / strides[d];
     int64_t total = std::max<int64_t>(0, (out - 1) * strides[d] + (kernel[d] - 1) * dilations[d] + 1 - in);
     int64_t less = total / 2;
     pads[d] = mode == "SAME_UPPER" ? less : total - less;
-    pads[d + 2] = total - pads[d];
+    pads[kernel.size() + d] = total - pads[d];
   }
   return pads;
 }
@@ -172,7 +176,7 @@ int64_t winograd_tile(const ConvProblem& problem, const tensor::Target& target, 
   int64_t tile = 0;
   for (int64_t m : {2, 4}) {
     // Tiles that are mostly padding, in either direction.
-    if (problem.height <= m || problem.width <= m) continue;
+    if (problem.extents[0] <= m || problem.extents[1] <= m) continue;
     double us = winograd_us(problem, m, target, model);
     if (us < best) {
       best = us;

@@ -11,26 +11,30 @@ namespace mcc::graph {
 
 struct ConvProblem {
   int64_t images = 1, in_channels = 1, out_channels = 1;
-  int64_t height = 1, width = 1;  // of the result
   int64_t group = 1;
-  int64_t kernel[2] = {1, 1}, strides[2] = {1, 1}, dilations[2] = {1, 1};
+  std::vector<int64_t> extents = {1, 1};  // of the result: height and width, behind a depth where there is one
+  std::vector<int64_t> kernel = {1, 1}, strides = {1, 1}, dilations = {1, 1};  // along the same axes
 
+  int64_t places() const;  // of a channel of the result, in all images
+  int64_t taps() const;    // of the window
   bool is_depthwise() const { return group > 1 && group == in_channels && group == out_channels; }
   bool is_grouped() const { return group > 1 && !is_depthwise(); }
 };
 
-// Of an operator in the role of a convolution (LayoutRole) with static types, in one dimension or two; nothing for others.
+// Of an operator in the role of a convolution (LayoutRole) with static types, in one dimension to three; nothing for others.
 std::optional<ConvProblem> conv_problem(const Graph& graph, const Node& node);
 
 // Winograd's algorithm is there for windows of 3 x 3 of stride 1 over neighbours, not in groups.
 inline constexpr int64_t kWinogradTaps = 3;
 bool has_winograd(const ConvProblem& problem);
 
-// [N, C, L] as [N, C, 1, L], four dimensions as they are.
+// [N, C, L] as [N, C, 1, L], more dimensions as they are.
 std::vector<int64_t> as_image(std::vector<int64_t> dims);
-// Two numbers of a window, over both spatial axes; one is over columns.
+// The numbers of a window over two spatial axes or three; a single one is over columns.
 std::vector<int64_t> along_rows(std::vector<int64_t> window);
-// The explicit padding (top, left, bottom, right) of a window over one spatial axis or two, whatever auto_pad says.
+// What a convolution or a pooling says along each spatial axis of its result as an image; 1 where it says nothing.
+std::vector<int64_t> window_numbers(const Graph& graph, const Node& node, const std::string& attribute);
+// The explicit padding (top, left, bottom, right; of a volume three numbers before and three behind) of a window, whatever auto_pad says.
 std::vector<int64_t> explicit_padding(const Graph& graph, const Node& node, const std::vector<int64_t>& kernel,
                                       const std::vector<int64_t>& strides, const std::vector<int64_t>& dilations);
 

@@ -42,23 +42,23 @@ double product_us(ProductExtents p, int64_t longest, double fetch_us, bool parts
 }
 
 double direct_weight_bytes(const ConvProblem& p) {
-  return kElementBytes * static_cast<double>(p.kernel[0] * p.kernel[1] * p.in_channels * p.out_channels);
+  return kElementBytes * static_cast<double>(p.taps() * p.in_channels * p.out_channels);
 }
 
 }  // namespace
 
 double grid_direct_us(const ConvProblem& p, const Gpu& gpu, int64_t model_weight_bytes) {
-  const int64_t window = p.kernel[0] * p.kernel[1];
+  const int64_t window = p.taps();
   const ProductExtents product{
-      .i = p.out_channels, .j = p.images * p.height * p.width, .k = p.in_channels * window, .period = window};
+      .i = p.out_channels, .j = p.places(), .k = p.in_channels * window, .period = window};
   const double fetch_us = moved_us(direct_weight_bytes(p), static_cast<double>(model_weight_bytes), gpu);
-  const int64_t longest = std::max({p.in_channels, p.kernel[0], p.kernel[1]});
+  const int64_t longest = std::max(p.in_channels, *std::max_element(p.kernel.begin(), p.kernel.end()));
   return product_us(product, longest, fetch_us, true, gpu);
 }
 
 double grid_winograd_us(const ConvProblem& p, int64_t m, const Gpu& gpu, int64_t model_weight_bytes) {
   const int64_t positions = (m + kWinogradTaps - 1) * (m + kWinogradTaps - 1);
-  const int64_t tiles = p.images * ((p.height + m - 1) / m) * ((p.width + m - 1) / m);
+  const int64_t tiles = p.images * ((p.extents[0] + m - 1) / m) * ((p.extents[1] + m - 1) / m);
   const double weights =
       direct_weight_bytes(p) * static_cast<double>(positions) / (kWinogradTaps * kWinogradTaps);
   const double model = static_cast<double>(model_weight_bytes) + weights - direct_weight_bytes(p);
@@ -74,7 +74,7 @@ double grid_winograd_us(const ConvProblem& p, int64_t m, const Gpu& gpu, int64_t
                                   product_us(by_channels, p.in_channels, fetch_us, false, gpu));
   // A transform reads or writes an image, and the transformed one.
   auto transform_us = [&](int64_t channels) {
-    const double image = kElementBytes * static_cast<double>(p.images * p.height * p.width * channels);
+    const double image = kElementBytes * static_cast<double>(p.places() * channels);
     return gpu.launch_us + kLatencyUs + moved_us(image + transformed(channels), between, gpu);
   };
   return product + transform_us(p.in_channels) + transform_us(p.out_channels);
@@ -87,7 +87,7 @@ double grid_laid_out_us(const ConvProblem& p, Layout layout, const Gpu& gpu) {
   constexpr int64_t kColumns = 64;      // of a tile, which share what is fetched
   // A thread makes a result of each channel by itself, whose neighbours are read together in both.
   if (p.is_depthwise()) return gpu.launch_us;
-  const double places = static_cast<double>(p.images * p.height * p.width) * static_cast<double>(p.kernel[0] * p.kernel[1]);
+  const double places = static_cast<double>(p.places()) * static_cast<double>(p.taps());
   const double to_us = 1 / (gpu.multiprocessors * gpu.ghz * 1e3);
   // Of groups side by side in memory some make one product; else threads make results as of single channels.
   const int64_t merged = grid_merged_groups(p.group, p.in_channels, p.out_channels);
@@ -104,7 +104,7 @@ double grid_laid_out_us(const ConvProblem& p, Layout layout, const Gpu& gpu) {
   const double fetches = windows * static_cast<double>((out + kColumns - 1) / kColumns) / static_cast<double>(vector);
   const double cycles = windows * static_cast<double>(out) / std::max(gpu.matrix_fmas, 1) + fetches * kInstructions / kLanes;
   // Where there are few tiles, each has a warp, which fetches along the sum.
-  const double sum = static_cast<double>(p.kernel[0] * p.kernel[1] * in);
+  const double sum = static_cast<double>(p.taps() * in);
   const double way_us = sum / static_cast<double>(vector) * kInstructions * kStepCycles / (gpu.ghz * 1e3);
   return gpu.launch_us + std::max(cycles * to_us, way_us);
 }
@@ -116,7 +116,7 @@ int64_t grid_winograd_tile(const ConvProblem& problem, const Gpu& gpu, int64_t m
   int64_t tile = 0;
   for (int64_t m : {2, 4}) {
     // Tiles that are mostly padding, in either direction.
-    if (problem.height <= m || problem.width <= m) continue;
+    if (problem.extents[0] <= m || problem.extents[1] <= m) continue;
     const double us = grid_winograd_us(problem, m, gpu, model_weight_bytes);
     if (us >= best) continue;
     best = us;

@@ -1,6 +1,7 @@
 #include "graph/passes/layout_followers.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "graph/ops/common.h"
 #include "graph/passes/box.h"
@@ -63,23 +64,33 @@ class FollowLayout {
   bool is_in_groups(ValueId v) const { return is_laid_out(v) && forms_.laid_out(v).in_groups; }
   bool is_gpu() const { return t_.kind == tensor::TargetKind::cuda; }
 
+  // The spatial axes of a plain tensor of so many dimensions.
+  static Ints spatial_axes(size_t dims) {
+    Ints axes(dims - 2);
+    std::iota(axes.begin(), axes.end(), 2);
+    return axes;
+  }
+  // Where an axis of a plain tensor, other than that of its channels, is in the laid out one: images of one row have one more.
+  static int64_t axis_of(int64_t axis, int64_t dims, size_t laid_out) {
+    return axis >= 2 ? axis + static_cast<int64_t>(laid_out) - 1 - dims : axis;
+  }
+
   bool follow_pool(NodeId id) {
     const Node node = g_.node(id);
     ValueId x = node.inputs[0];
     if (!is_laid_out(x) || node.outputs.size() > 1) return false;
     const Attributes& old = node.attributes;
-    std::vector<int64_t> kernel = along_rows(old.integers("kernel_shape"));
-    std::vector<int64_t> strides = along_rows(old.integers("strides", {1, 1})),
-                         dilations = along_rows(old.integers("dilations", {1, 1}));
-    std::vector<int64_t> out = as_image(static_shape(shape(node.outputs[0])));
+    const Ints kernel = along_rows(old.integers("kernel_shape")), strides = window_numbers(g_, node, "strides"),
+               dilations = window_numbers(g_, node, "dilations");
+    const Ints out = as_image(static_shape(shape(node.outputs[0])));
     Attributes a;
     a.set("kernel", kernel);
     a.set("strides", strides);
     a.set("dilations", dilations);
     a.set("pads", explicit_padding(g_, node, kernel, strides, dilations));
-    a.set("extent", std::vector<int64_t>{out[2], out[3]});
+    a.set("extent", Ints(out.begin() + 2, out.end()));
     a.set("count_include_pad", old.integer("count_include_pad", 0));
-    if (is_op(node, "AveragePool") && (dilations[0] != 1 || dilations[1] != 1)) return false;
+    if (is_op(node, "AveragePool") && dilations != Ints(dilations.size(), 1)) return false;
     LaidOut result = forms_.laid_out(x);
     result.value = emit(g_, "mcc", node.op->name, node.name, {result.value}, a);
     forms_.set_result(id, result);
@@ -90,8 +101,8 @@ class FollowLayout {
     const Node node = g_.node(id);
     Attributes a;
     a.set("keepdims", int64_t{1});
-    ValueId axes = g_.add_constant(node.name + ".axes", Constant::ints({2, 3}));
     LaidOut result = forms_.laid_out(node.inputs[0]);
+    ValueId axes = g_.add_constant(node.name + ".axes", Constant::ints(spatial_axes(rank(result.value) - 1)));
     result.value = emit(g_, "", "ReduceMean", node.name, {result.value, axes}, a);
     forms_.set_result(id, result);
     return true;
@@ -99,7 +110,7 @@ class FollowLayout {
 
   bool follow_global_pool(NodeId id) { return is_laid_out(g_.node(id).inputs[0]) && reduce_mean(id); }
 
-  // Over H and W, keeping them: the squeeze of a squeeze-and-excitation.
+  // Over all spatial axes, keeping them: the squeeze of a squeeze-and-excitation.
   bool follow_reduce_mean(NodeId id) {
     const Node& node = g_.node(id);
     if (!is_laid_out(node.inputs[0]) || node.attributes.integer("keepdims", 1) == 0) return false;
@@ -110,19 +121,22 @@ class FollowLayout {
     for (int64_t& axis : axes)
       axis = axis < 0 ? axis + dims : axis;
     std::sort(axes.begin(), axes.end());
-    return axes == (dims == 3 ? std::vector<int64_t>{2} : std::vector<int64_t>{2, 3}) && reduce_mean(id);
+    return axes == spatial_axes(rank(node.inputs[0])) && reduce_mean(id);
   }
 
-  // Of height and width: the same along these two axes, whatever lies around them.
+  // Of height and width, and depth: the same along these axes, whatever lies around them.
   bool follow_resize(NodeId id) {
     const Node node = g_.node(id);
     ValueId x = node.inputs[0];
     const Attributes& old = node.attributes;
-    if (!is_laid_out(x) || rank(x) != 4 || old.has("scales") || old.has("keep_aspect_ratio_policy") ||
+    if (!is_laid_out(x) || rank(x) < 4 || old.has("scales") || old.has("keep_aspect_ratio_policy") ||
         old.text("coordinate_transformation_mode", "") == "tf_crop_and_resize") {
       return false;
     }
-    std::vector<int64_t> axes = old.integers("axes", {0, 1, 2, 3});
+    const Ints in = static_shape(shape(x)), spatial = spatial_axes(in.size());
+    Ints every(in.size());
+    std::iota(every.begin(), every.end(), 0);
+    const Ints axes = old.integers("axes", every);
     std::vector<ValueId> inputs{forms_.laid_out(x).value};
     for (size_t i = 1; i < node.inputs.size(); ++i) {
       inputs.push_back(kNoValue);
@@ -130,25 +144,25 @@ class FollowLayout {
       const Constant& values = *g_.value(node.inputs[i]).constant;
       if (values.count() != static_cast<int64_t>(axes.size())) continue;  // empty, or a region that is not read
       bool is_size = mcc::is_int(values.element());
-      std::vector<double> kept(2, 1);
-      if (is_size) kept = {static_cast<double>(static_shape(shape(x))[2]), static_cast<double>(static_shape(shape(x))[3])};
+      std::vector<double> kept(spatial.size(), 1);
+      if (is_size) kept.assign(in.begin() + 2, in.end());
       for (size_t k = 0; k < axes.size(); ++k) {
-        int64_t axis = axes[k] < 0 ? axes[k] + 4 : axes[k];
+        const auto axis = static_cast<size_t>(axes[k] < 0 ? axes[k] + static_cast<int64_t>(in.size()) : axes[k]);
         double value = values.number_at(static_cast<int64_t>(k));
-        double same = is_size ? static_cast<double>(static_shape(shape(x))[static_cast<size_t>(axis)]) : 1;
+        double same = is_size ? static_cast<double>(in[axis]) : 1;
         if (axis >= 2) {
-          kept[static_cast<size_t>(axis - 2)] = value;
+          kept[axis - 2] = value;
         } else if (value != same) {
           return false;
         }
       }
-      Constant pair = is_size ? Constant::ints({static_cast<int64_t>(kept[0]), static_cast<int64_t>(kept[1])})
-                              : Constant::of(ElementType::f32, {2},
-                                             std::vector<float>{static_cast<float>(kept[0]), static_cast<float>(kept[1])});
-      inputs.back() = g_.add_constant(node.name + (is_size ? ".sizes" : ".scales"), pair);
+      const auto count = static_cast<int64_t>(kept.size());
+      const Constant of_spatial = is_size ? Constant::ints(Ints(kept.begin(), kept.end()))
+                                          : Constant::of(ElementType::f32, {count}, std::vector<float>(kept.begin(), kept.end()));
+      inputs.back() = g_.add_constant(node.name + (is_size ? ".sizes" : ".scales"), of_spatial);
     }
     Attributes a = old;
-    a.set("axes", std::vector<int64_t>{2, 3});
+    a.set("axes", spatial);
     LaidOut result = forms_.laid_out(x);
     result.value = emit(g_, "", node.op->name, node.name, inputs, a);
     forms_.set_result(id, result);
@@ -175,34 +189,62 @@ class FollowLayout {
       inputs.push_back(forms_.in_layout(v, result.layout));
     bool of_channels = axis == 1;
     Attributes a;
-    if (axis >= 2) axis += 4 - dims;
-    a.set("axis", of_channels && result.layout == Layout::channels_last ? int64_t{4} : axis);
+    const size_t laid_out = rank(result.value);
+    const bool in_rows = of_channels && result.layout == Layout::channels_last;
+    a.set("axis", in_rows ? static_cast<int64_t>(laid_out) - 1 : axis_of(axis, dims, laid_out));
     result.value = emit(g_, "", "Concat", node.name, inputs, a);
     if (of_channels) result.channels = channels;
     forms_.set_result(id, result);
     return true;
   }
 
-  // DepthToSpace. Blocks stay whole where a result's channels are neighbours (mode DCR), and fill them.
+  // Of DepthToSpace and mcc.Interleave: how many places are made of one, along each spatial axis of an image or a volume.
+  static Ints places_of_one(const Node& node, size_t axes) {
+    return node.attributes.integers("blocks", Ints(axes, node.attributes.integer("blocksize", 0)));
+  }
+
+  // Blocks stay whole where a result's channels are neighbours (mode DCR), and fill them.
   bool follow_to_space(NodeId id) {
     const Node node = g_.node(id);
     const ValueId x = node.inputs[0];
     if (!is_laid_out(x)) return false;
     LaidOut result = forms_.laid_out(x);
     const bool in_blocks = result.layout == Layout::blocked, is_crd = node.attributes.text("mode", "DCR") == "CRD";
-    const std::vector<int64_t> in = static_shape(shape(x)), out = static_shape(shape(node.outputs[0]));
-    const int64_t b = node.attributes.integer("blocksize", 0);
+    const Ints in = static_shape(shape(x)), out = static_shape(shape(node.outputs[0]));
+    const auto axes = static_cast<int64_t>(in.size()) - 2;
+    const Ints b = places_of_one(node, in.size() - 2);
     if (in_blocks && (is_crd || out[1] % lanes_ != 0)) return false;
-    std::vector<int64_t> apart{in[0], b, b, out[1] / lanes_, in[2], in[3], lanes_}, perm{0, 3, 4, 1, 5, 2, 6};
-    if (!in_blocks) {
-      apart = is_crd ? std::vector<int64_t>{in[0], in[2], in[3], out[1], b, b} : std::vector<int64_t>{in[0], in[2], in[3], b, b, out[1]};
-      perm = is_crd ? std::vector<int64_t>{0, 1, 4, 2, 5, 3} : std::vector<int64_t>{0, 1, 3, 2, 4, 5};
+    // The extents of all axes as they lie, and their order in the result: `within` is the first axis of what becomes of one place,
+    // `places` that of the places.
+    Ints apart{in[0]}, perm{0};
+    int64_t within = 1, places = 1;
+    auto append = [&](const Ints& extents) { apart.insert(apart.end(), extents.begin(), extents.end()); };
+    const Ints extents(in.begin() + 2, in.end());
+    if (in_blocks) {
+      append(b);
+      append({out[1] / lanes_});
+      append(extents);
+      append({lanes_});
+      places = axes + 2;
+      perm.push_back(axes + 1);
+    } else {
+      append(extents);
+      if (is_crd) append({out[1]});
+      append(b);
+      if (!is_crd) append({out[1]});
+      within = axes + (is_crd ? 2 : 1);
     }
+    for (int64_t d = 0; d < axes; ++d) {
+      perm.push_back(places + d);
+      perm.push_back(within + d);
+    }
+    perm.push_back(in_blocks ? 2 * axes + 2 : is_crd ? axes + 1 : 2 * axes + 1);
     Attributes a;
     a.set("perm", perm);
     const ValueId moved = emit(g_, "", "Transpose", node.name, {forms_.reshape(node.name, result.value, apart)}, a);
-    const std::vector<int64_t> whole = {out[0], forms_.blocks(result.layout, out[1]), out[2], out[3],
-                                        forms_.block(result.layout, out[1])};
+    Ints whole{out[0], forms_.blocks(result.layout, out[1])};
+    whole.insert(whole.end(), out.begin() + 2, out.end());
+    whole.push_back(forms_.block(result.layout, out[1]));
     result.value = forms_.reshape(node.name, moved, whole);
     result.channels = out[1];
     forms_.set_result(id, result);
@@ -244,7 +286,9 @@ class FollowLayout {
       }
       starts.push_back(start);
       ends.push_back(end);
-      axes.push_back(static_cast<int64_t>(d == 1 && !in_blocks ? 4 : d >= 2 ? d + 4 - in.size() : d));
+      const size_t laid_out = rank(result.value);
+      axes.push_back(d == 1 && !in_blocks ? static_cast<int64_t>(laid_out) - 1
+                                          : axis_of(static_cast<int64_t>(d), static_cast<int64_t>(in.size()), laid_out));
       steps.push_back(step);
     }
     const std::string name = g_.value(value).name;
@@ -299,8 +343,8 @@ class FollowLayout {
     const ElementType element = g_.value(node.inputs[0]).type.element, wide = wide_type(element);
     const ValueId x = before_widening(result.value);
     const Ints image = static_shape(shape(x));  // [N, 1, H, W, C]
-    const int64_t n = image[0], c = image[4], groups = static_shape(shape(node.inputs[0]))[1];
-    const int64_t places = image[2] * image[3], rows = rows_of_part(places, n * c);
+    const int64_t n = image[0], c = image.back(), groups = static_shape(shape(node.inputs[0]))[1];
+    const int64_t places = static_count(shape(x)) / (n * c), rows = rows_of_part(places, n * c);
     if (rows == 0) return false;
     const ValueId parts = emit(g_, "mcc", "Moments", node.name, {forms_.reshape(node.name, x, {n, places / rows, rows, c})});
     Attributes a;
@@ -316,7 +360,7 @@ class FollowLayout {
       if (uniform_value(g_, v) == (i == 1 ? 1 : 0)) continue;
       const ValueId to = g_.add_constant(node.name + ".shape", Constant::ints({groups, c / groups}));
       const ValueId each = emit(g_, "", "Expand", node.name, {forms_.reshape(node.name, v, {groups, 1}), to});
-      const ValueId factor = widened(node.name, forms_.reshape(node.name, each, {1, 1, 1, 1, c}), wide);
+      const ValueId factor = widened(node.name, forms_.reshape(node.name, each, of_channels(c, image.size())), wide);
       result.value = emit(g_, "", i == 1 ? "Mul" : "Add", node.name, {result.value, factor});
     }
     result.value = widened(node.name, result.value, element);
@@ -342,7 +386,7 @@ class FollowLayout {
     const Node node = g_.node(id);
     const Shape& out = shape(node.outputs[0]);
     if (std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) { return is_in_groups(v); })) return follow_groups(id);
-    if (out.size() < 3 || out.size() > 4 || !is_static(out)) return false;
+    if (out.size() < 3 || out.size() > 5 || !is_static(out)) return false;
     int64_t channels = static_shape(out)[1];
     bool any = false;
     for (ValueId v : node.inputs) {
@@ -362,7 +406,7 @@ class FollowLayout {
     if (result.layout == Layout::blocked && channels % lanes_ != 0 && !node.op->layout_agnostic) return false;
     std::vector<ValueId> inputs;
     for (ValueId v : node.inputs)
-      inputs.push_back(v == kNoValue ? v : follow_operand(node.name, v, result.layout, channels));
+      inputs.push_back(v == kNoValue ? v : follow_operand(node.name, v, result, channels));
     result.value = emit(g_, node.op->domain, node.op->name, node.name, inputs, node.attributes);
     result.channels = channels;
     forms_.set_result(id, result);
@@ -390,7 +434,7 @@ class FollowLayout {
       if (v != kNoValue && is_whole(v)) {
         v = forms_.in_layout(v, result.layout, true);
       } else if (v != kNoValue && rank(v) > 0) {
-        v = forms_.reshape(node.name, v, static_count(shape(v)) == 1 ? Ints{1} : Ints{1, 1, 1, 1, channels});
+        v = forms_.reshape(node.name, v, static_count(shape(v)) == 1 ? Ints{1} : of_channels(channels, rank(result.value)));
       }
       inputs.push_back(v);
     }
@@ -410,12 +454,21 @@ class FollowLayout {
     return true;
   }
 
-  ValueId follow_operand(const std::string& name, ValueId v, Layout layout, int64_t channels) {
+  // A constant of one number for each channel, for a laid out tensor of so many dimensions: [1, C/c, 1, 1, c].
+  static Ints of_channels(int64_t channels, size_t dims, int64_t blocks = 1) {
+    Ints shape(dims, 1);
+    shape[1] = blocks;
+    shape.back() = channels;
+    return shape;
+  }
+
+  ValueId follow_operand(const std::string& name, ValueId v, const LaidOut& beside, int64_t channels) {
+    const Layout layout = beside.layout;
     if (!is_constant(v)) return forms_.in_layout(v, layout);
     const Shape& s = shape(v);
     if (static_count(s) == 1) return s.empty() ? v : forms_.reshape(name, v, {1});
     ValueId packed = forms_.pack_vector(name, v, layout, channels);
-    return forms_.reshape(name, packed, {1, forms_.blocks(layout, channels), 1, 1, forms_.block(layout, channels)});
+    return forms_.reshape(name, packed, of_channels(forms_.block(layout, channels), rank(beside.value), forms_.blocks(layout, channels)));
   }
 
   Graph& g_;

@@ -55,7 +55,10 @@ ValueId LayoutForms::plain(ValueId v) {
   if (from.layout == Layout::channels_last) {
     std::vector<int64_t> dims = static_shape(shape(from.value));
     dims.erase(dims.begin() + 1);
-    a.set("perm", std::vector<int64_t>{0, 3, 1, 2});
+    std::vector<int64_t> perm{0, static_cast<int64_t>(dims.size()) - 1};
+    for (size_t d = 1; d + 1 < dims.size(); ++d)
+      perm.push_back(static_cast<int64_t>(d));
+    a.set("perm", perm);
     x = emit(g_, "", "Transpose", name, {reshape(name, from.value, dims)}, a);
   } else {
     a.set("block", lanes_);
@@ -85,7 +88,11 @@ ValueId LayoutForms::in_layout(ValueId v, Layout layout, bool in_groups) {
   Attributes a;
   ValueId x, image = in_groups ? reshape(name, v, without_groups(static_shape(shape(v)))) : reshaped_as_image(name, v);
   if (layout == Layout::channels_last) {
-    a.set("perm", std::vector<int64_t>{0, 2, 3, 1});
+    std::vector<int64_t> perm{0};
+    for (size_t d = 2; d < shape(image).size(); ++d)
+      perm.push_back(static_cast<int64_t>(d));
+    perm.push_back(1);
+    a.set("perm", perm);
     x = emit(g_, "", "Transpose", name, {image}, a);
     std::vector<int64_t> dims = static_shape(shape(x));
     dims.insert(dims.begin() + 1, 1);

@@ -13,14 +13,14 @@ namespace mcc::graph {
 
 // A value that exists laid out, instead of plain.
 struct LaidOut {
-  ValueId value;  // of rank 5
+  ValueId value;  // of rank 5, of volumes 6
   Layout layout = Layout::blocked;
   int64_t channels = 0;    // C
   int region = 0;          // LayoutForms'
   bool in_groups = false;  // the plain value has [.., groups, channels of a group, ..]
 };
 
-// [N, G, C / G, ...] as the image [N, C, H, W].
+// [N, G, C / G, ...] as the image [N, C, H, W], or the volume.
 std::vector<int64_t> without_groups(std::vector<int64_t> dims);
 
 class LayoutForms {
@@ -43,7 +43,7 @@ class LayoutForms {
   // The plain form; made once, when first asked for. It takes the value's own id, so that users need no change.
   ValueId plain(ValueId v);
   void restore_inputs(NodeId id);  // as plain forms
-  // A value of rank 4 in a layout; of rank 3 as an image of one row. in_groups: its channels have two axes.
+  // A value of rank 4 or 5 in a layout; of rank 3 as an image of one row. in_groups: its channels have two axes.
   ValueId in_layout(ValueId v, Layout layout, bool in_groups = false);
   // A plain value with its channels last, and with zeros behind them up to `channels`.
   ValueId filled_up(ValueId v, int64_t channels);

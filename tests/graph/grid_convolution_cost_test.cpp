@@ -13,8 +13,8 @@ ConvProblem problem(int64_t images, int64_t in, int64_t out, int64_t side) {
   p.images = images;
   p.in_channels = in;
   p.out_channels = out;
-  p.height = p.width = side;
-  p.kernel[0] = p.kernel[1] = 3;
+  p.extents = {side, side};
+  p.kernel = {3, 3};
   return p;
 }
 

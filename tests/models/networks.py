@@ -207,6 +207,35 @@ def super_resolution():
     return n.model(n.conv(x, 3, 3))
 
 
+def volumes():
+    """Volumes made smaller and larger again, with what they were beside them: windows of three dimensions, of all kinds of operators between them."""
+    n = Net(31)
+
+    def conv(x, c, k, size=3, stride=1, group=1):
+        return n.op("Conv", x, n.weight(k, c // group, size, size, size), n.weight(k, scale=0.1), strides=[stride] * 3, pads=[size // 2] * 6, group=group)
+
+    def up(x, c, k):
+        return n.op("ConvTranspose", x, n.weight(c, k, 2, 2, 2), n.weight(k, scale=0.1), strides=[2, 2, 2])
+
+    def norm(x, c, groups=None):
+        if not groups:
+            return n.op("Relu", n.op("InstanceNormalization", x, n.weight(c, scale=1.0), n.weight(c, scale=0.1)))
+        y = n.op("InstanceNormalization", n.op("Reshape", x, n.ints(0, groups, -1)), n.constant(np.ones(groups, np.float32)),
+                 n.constant(np.zeros(groups, np.float32)))
+        y = n.op("Mul", n.op("Reshape", y, n.op("Shape", x)), n.weight(c, 1, 1, 1, scale=1.0))
+        return n.op("Relu", n.op("Add", y, n.weight(c, 1, 1, 1, scale=0.1)))
+
+    x = norm(conv(n.input("x", [1, 2, 6, 8, 12]), 2, 16), 16)
+    y = norm(conv(n.op("MaxPool", x, kernel_shape=[2, 2, 2], strides=[2, 2, 2]), 16, 32), 32, 8)
+    y = n.op("Add", y, n.op("LeakyRelu", conv(n.op("AveragePool", y, kernel_shape=[3, 3, 3], pads=[1] * 6), 32, 32)))
+    part = n.op("Split", y, n.ints(16, 16), outputs=2, axis=1)[1]
+    y = n.op("Relu", conv(n.op("Concat", y, conv(part, 16, 16, group=16), axis=1), 48, 32))
+    y = n.op("Mul", y, n.op("Sigmoid", conv(n.op("GlobalAveragePool", y), 32, 32, 1)))
+    y = n.op("Resize", conv(y, 32, 24), "", n.constant(np.array([1, 1, 1, 1, 1], np.float32)), mode="nearest")
+    y = norm(conv(n.op("Concat", up(y, 24, 16), x, axis=1), 32, 16), 16)
+    return n.model(n.op("ReduceMean", conv(y, 16, 16), axes=[2, 3, 4], keepdims=1), conv(y, 16, 3, 1))
+
+
 def partial_functions():
     """Functions that are infinite or undefined at 0, between convolutions whose channels do not fill a vector."""
     n = Net(13)
@@ -410,6 +439,7 @@ MODELS = {
     "diffusion_decoder": diffusion_decoder,
     "super_resolution": super_resolution,
     "split_and_joined": split_and_joined,
+    "volumes": volumes,
     "partial_functions": partial_functions,
     "winograd_cnn": winograd_cnn,
     "convnext_block": convnext_block,
