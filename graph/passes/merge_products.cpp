@@ -49,13 +49,13 @@ class MergeProducts {
     const ValueId w = n.inputs[1];
     if (!g_.value(w).constant || !is_static_float(w) || dims(w).size() != 2) return std::nullopt;
     Projection p{id, -1, w, kNoValue, dims(w)[1]};
-    // One that fills the GPU by itself gains nothing.
-    constexpr int64_t kTile = 64;
+    // One that fills the GPU some times over by itself gains nothing: what its last round leaves idle is little.
+    constexpr int64_t kTile = 64, kRounds = 4;
     int64_t tiles = (p.columns + kTile - 1) / kTile, rows = 1;
     for (size_t d = 0; d + 1 < dims(x).size(); ++d)
       rows *= dims(x)[d];
     tiles *= (rows + kTile - 1) / kTile;
-    if (tiles >= gpu_.multiprocessors || rows == 0 || p.columns == 0) return std::nullopt;
+    if (tiles >= kRounds * gpu_.multiprocessors || rows == 0 || p.columns == 0) return std::nullopt;
     const NodeId sum = single_user(g_, users_, n.outputs[0]);
     if (sum < 0 || !is_op(g_.node(sum), "Add")) return p;
     const Node& add = g_.node(sum);
