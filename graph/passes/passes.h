@@ -47,6 +47,9 @@ void fuse_attention(Graph& graph, const tensor::Target& target);
 // cancel. The graph stays as it is where they would not move fewer bytes.
 void sink_transposes(Graph& graph);
 
+// Reshapes of products' results move below what is elementwise, which then joins the products' kernels.
+void sink_reshapes(Graph& graph);
+
 // The channels that a DepthToSpace interleaves in mode CRD get the order of mode DCR, where a convolution with constant weights makes
 // them, for nobody else.
 void order_interleaved_channels(Graph& graph);

@@ -37,6 +37,7 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     step("simplify_algebra", [&] { simplify_algebra(graph); });
     step("split_channel_groups", [&] { split_channel_groups(graph); });
     step("merge_products", [&] { merge_products(graph, options.target); });
+    step("sink_reshapes", [&] { sink_reshapes(graph); });
     if (!options.strict) step("fold_scales", [&] { fold_scales(graph); });
     if (!options.strict) step("split_conv_transpose", [&] { split_conv_transpose(graph); });
     step("order_interleaved_channels", [&] { order_interleaved_channels(graph); });

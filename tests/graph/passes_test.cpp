@@ -89,6 +89,7 @@ constexpr Pass kPasses[] = {
     {"split_conv_transpose", [](Graph& g, const Setting&) { split_conv_transpose(g); }},
     {"order_interleaved_channels", [](Graph& g, const Setting&) { order_interleaved_channels(g); }},
     {"merge_products", [](Graph& g, const Setting& s) { merge_products(g, s.target); }},
+    {"sink_reshapes", [](Graph& g, const Setting&) { sink_reshapes(g); }},
     {"fuse_attention", [](Graph& g, const Setting& s) { fuse_attention(g, s.target); }},
     {"apply_layouts",
      [](Graph& g, const Setting& s) {
