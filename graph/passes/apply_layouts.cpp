@@ -60,7 +60,7 @@ class ApplyLayouts {
     ConvProblem problem;
     Layout layout;
     ValueId x, weights, bias = kNoValue;
-    int64_t groups;                                    // after some were merged
+    int64_t groups;  // after some were merged
     enum { laid_out, plain, words } input = laid_out;  // words: plain channels, filled up to kGridWord
     bool is_of_16_bits = false;
 

@@ -62,7 +62,7 @@ double direct_us(const ConvProblem& p, Layout layout, const tensor::Target& t, d
   }
   double weights = static_cast<double>(p.taps()) * static_cast<double>(in * out);
   double bytes = weights * kElementBytes;
-  double multiplications = weights * static_cast<double>(p.places() / p.extents.back() * width);
+  double multiplications = weights * static_cast<double>(p.images * p.extents[0] * width);
   return product_us(multiplications / rate_of(p, layout), bytes, weight_bandwidth(bytes, model, t), t);
 }
 
