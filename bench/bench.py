@@ -173,7 +173,7 @@ def measure_model(options, name, path, flop, peak_program, versions, folder):
     return result
 
 
-def save(options, result):
+def save_result(options, result):
     suffix = "-kernels" if options.kernels is not None else ""
     suffix += "-tuned" if options.tune else ""
     suffix += "-quick" if options.quick else ""
@@ -215,7 +215,7 @@ def main():
     result["summary"] = report.summary(result["models"], options.threads)
     if options.tune:
         result["summary_tuned"] = report.summary(result["models"], options.threads, "ratio_tuned")
-    save(options, result)
+    save_result(options, result)
     return 1 if any(model["errors"] for model in result["models"]) else 0
 
 
