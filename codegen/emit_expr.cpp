@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "codegen/kernel_emitter.h"
+#include "tensor/instructions.h"
 #include "tensor/intrinsics.h"
 #include "tensor/visit.h"
 
@@ -211,12 +212,25 @@ llvm::Value* KernelEmitter::on(const VectorReduce& n) {
   return b_.CreateExtractElement(value, uint64_t{0});
 }
 
-// vpdpbusd: bytes of the second operand unsigned, of the third one signed; no sum saturates.
+// vpdpbusd: bytes of the second operand unsigned, of the third one signed; no sum saturates. Without it two products of pairs of
+// 16-bit numbers (vpmaddwd): the even bytes of both operands, and the odd ones.
 llvm::Value* KernelEmitter::emit_dot4(const Call& n) {
   const int lanes = n.type.lanes;
   Value* sums = emit(n.args[0]);
   Value* a = b_.CreateVectorSplat(static_cast<unsigned>(lanes), b_.CreateBitCast(emit(n.args[1]), b_.getInt32Ty()));
   Value* b = b_.CreateBitCast(emit(n.args[2]), sums->getType());
+  if (takes_bytes_apart(target_)) {
+    MCC_CHECK(lanes == 8, "a dot product of ", lanes, " lanes of bytes taken apart");
+    LlvmType* words = llvm::FixedVectorType::get(b_.getInt16Ty(), 2U * static_cast<unsigned>(lanes));
+    a = b_.CreateBitCast(a, words);
+    b = b_.CreateBitCast(b, words);
+    auto products = [&](Value* left, Value* right) {
+      return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx2_pmadd_wd, {}, {left, right});
+    };
+    Value* even = products(b_.CreateAnd(a, 255), b_.CreateAShr(b_.CreateShl(b, 8), 8));
+    Value* odd = products(b_.CreateLShr(a, 8), b_.CreateAShr(b, 8));
+    return b_.CreateAdd(sums, b_.CreateAdd(even, odd));
+  }
   return b_.CreateIntrinsic(lanes == 16 ? llvm::Intrinsic::x86_avx512_vpdpbusd_512 : llvm::Intrinsic::x86_avx512_vpdpbusd_256,
                             {}, {sums, a, b});
 }

@@ -104,7 +104,7 @@ Instruction warpgroup_product(const std::string& type, Intrinsic wgmma, ElementT
 std::vector<Instruction> make_instructions() {
   std::vector<Instruction> list;
   list.push_back(dot4(Intrinsic::dot4_u8i8, "avx512vnni", 16));
-  list.push_back(dot4(Intrinsic::dot4_u8i8, "avxvnni", 8));
+  list.push_back(dot4(Intrinsic::dot4_u8i8, "avx2", 8));
   list.push_back(dot4(Intrinsic::dot4_u8i8, "sm_70", 4));
   list.push_back(dot4(Intrinsic::dot4_i8i8, "sm_70", 4));
   for (bool a_along_k : {true, false}) {
@@ -132,6 +132,11 @@ std::vector<Instruction> make_instructions() {
   return list;
 }
 
+bool has_feature(const Target& target, const std::string& feature) {
+  const std::string all = text(",", target.features, ",");
+  return all.find(text(",+", feature, ",")) != std::string::npos;
+}
+
 }  // namespace
 
 const std::vector<Instruction>& all_instructions() {
@@ -142,8 +147,11 @@ const std::vector<Instruction>& all_instructions() {
 bool has_instruction(const Target& target, const Instruction& instruction) {
   if (target.kind == TargetKind::cuda)
     return sm_of(instruction.feature) > 0 && target.gpu.sm() >= sm_of(instruction.feature);
-  const std::string all = text(",", target.features, ",");
-  return all.find(text(",+", instruction.feature, ",")) != std::string::npos;
+  return has_feature(target, instruction.feature);
+}
+
+bool takes_bytes_apart(const Target& target) {
+  return target.kind == TargetKind::cpu && !has_feature(target, target.vector_bits == 512 ? "avx512vnni" : "avxvnni");
 }
 
 const Instruction* dot_instruction(const Target& target, ElementType left) {

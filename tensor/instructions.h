@@ -13,7 +13,7 @@ namespace mcc::tensor {
 
 struct Instruction {
   std::string name;
-  std::string feature;  // LLVM's name of what the target must have; "sm_80": a GPU of that generation or a later one
+  std::string feature;  // LLVM's name of what the target must have at least; "sm_80": a GPU of that generation or a later one
   // One block under constant loops, outermost first: an update of the last parameter from the others. Addresses count, not
   // shapes: an operand of the matched nest has the same strides along the loops, and any base. Where a dimension of an operand has a
   // symbolic length (Func::dims), any stride of the one before it that is the same along all loops will do.
@@ -34,6 +34,9 @@ bool has_instruction(const Target& target, const Instruction& instruction);
 // The dot product of bytes whose lanes are the target's vectors of i32, and whose left side is of that type; null where the
 // target has none.
 const Instruction* dot_instruction(const Target& target, ElementType left = ElementType::u8);
+// Whether a dot product of bytes is no instruction of a CPU's own (vpdpbusd) but two products of pairs of 16-bit numbers, the even
+// bytes and the odd ones of each group of four (vpmaddwd of AVX2, which is exact; vpmaddubsw would saturate).
+bool takes_bytes_apart(const Target& target);
 
 // In a fixed order.
 const std::vector<Instruction>& all_instructions();

@@ -44,7 +44,7 @@ std::optional<DotProduct> dot_product(const BlockInfo& info, const Target& targe
   if (!info.axes[bytes].is_reduce || info.axes[bytes].extent != kBytes ||
       std::count_if(info.axes.begin(), info.axes.end(), is_reduce) < 2)
     return std::nullopt;
-  DotProduct dot{instruction->name, info};
+  DotProduct dot{instruction->name, takes_bytes_apart(target), info};
   BlockInfo& out = dot.info;
   bool has_columns = false;
   for (Access& load : out.loads) {

@@ -1,5 +1,5 @@
-// Sums of products of bytes by dot products of four (vpdpbusd): which contractions have the form, and what analysis says of
-// them when four bytes count as one element.
+// Sums of products of bytes by dot products of four (vpdpbusd, or two vpmaddwd): which contractions have the form, and what
+// analysis says of them when four bytes count as one element.
 #pragma once
 
 #include <optional>
@@ -12,6 +12,7 @@ namespace mcc::tuner {
 
 struct DotProduct {
   std::string instruction;
+  bool takes_bytes_apart = false;  // tensor/instructions.h
   // The block without its innermost reduction of four, over elements of four bytes.
   BlockInfo info;
 };

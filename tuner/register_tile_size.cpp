@@ -23,15 +23,23 @@ double fetch_cycles(int64_t vectors, const TileProblem& p, const Target& t) {
 // take a third longer for the same products than those of 8 x 3 or 14 x 2, which load half as much.
 constexpr double kLoadsPerCycle = 1.5;
 
-double step_cycles(int64_t rows, int64_t vectors, bool shared, const Target& t) {
-  double fma = static_cast<double>(rows * vectors) / t.fma_ports;
+// Operations on bytes taken apart: two products and two sums for each vector of sums, a broadcast operand's two parts for each row,
+// three shifts for each vector of the other. Half as many again as there are ports that multiply take them.
+constexpr double kPortsPerMultiplier = 1.5;
+double apart_cycles(int64_t rows, int64_t vectors, const Target& t) {
+  return static_cast<double>(4 * rows * vectors + 2 * rows + 3 * vectors) / (kPortsPerMultiplier * t.fma_ports);
+}
+
+double step_cycles(int64_t rows, int64_t vectors, const TileProblem& p, const Target& t) {
+  const bool shared = p.is_shared_scalar;
+  double fma = p.takes_bytes_apart ? apart_cycles(rows, vectors, t) : static_cast<double>(rows * vectors) / t.fma_ports;
   double loads = static_cast<double>(shared ? rows + vectors : rows * vectors + vectors) / kLoadsPerCycle;
   return std::max({fma, loads, static_cast<double>(t.fma_latency)});
 }
 
 double tile_cycles(int64_t rows, int64_t vectors, const TileProblem& p, const Target& t) {
   double write_back = 2.0 * static_cast<double>(rows * vectors) + 12;
-  double step = step_cycles(rows, vectors, p.is_shared_scalar, t) + fetch_cycles(vectors, p, t);
+  double step = step_cycles(rows, vectors, p, t) + fetch_cycles(vectors, p, t);
   return static_cast<double>(p.steps) * step + write_back;
 }
 
@@ -44,7 +52,8 @@ std::vector<TileSize> legal_tiles(const TileProblem& p, const Target& t) {
     // Without a shared scalar operand every product needs a register of its own for a while.
     int64_t most = p.is_shared_scalar ? 28 : registers / 2;
     for (int64_t rows = 1; rows <= std::min<int64_t>(p.rows, most); ++rows) {
-      int64_t operands = p.is_shared_scalar ? vectors : 1;
+      // Of bytes taken apart both halves are there, of a row's as well.
+      int64_t operands = p.takes_bytes_apart ? 2 * vectors + 2 : p.is_shared_scalar ? vectors : 1;
       if (rows * vectors + operands > registers) break;
       // Rows are spread evenly over the tiles that this many at most make.
       int64_t count = (p.rows + rows - 1) / rows;

@@ -17,11 +17,12 @@ struct TileSize {
 };
 
 struct TileProblem {
-  int64_t rows, vectors;   // in all
-  int64_t steps;           // reduction steps
-  bool is_shared_scalar;   // the row operand is a scalar that is broadcast (else a vector of its own: depthwise)
+  int64_t rows = 1, vectors = 1;  // in all
+  int64_t steps = 1;              // reduction steps
+  bool is_shared_scalar = true;   // the row operand is a scalar that is broadcast (else a vector of its own: depthwise)
   std::vector<int64_t> vector_choices;
   int64_t least_preferred = 1;  // vectors; analysis leaves narrower tiles to a search
+  bool takes_bytes_apart = false;  // products are of bytes that first become pairs of 16-bit numbers (tensor/instructions.h)
 };
 
 // Of the tiles that fit the registers. Per step of the reduction the larger of FMA issue, load issue and FMA latency;

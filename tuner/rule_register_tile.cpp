@@ -34,14 +34,14 @@ constexpr int64_t kMostPanelVectors = 4;
 class RegisterTile {
  public:
   // packing: of the operand along the vector axis, done in the tile's own loops; info sees the copy.
-  // instruction: what the innermost vectors are given to, with the loop below them that info leaves out (tuner/dot_product.h).
-  RegisterTile(Draft& draft, BlockInfo info, TileRoles roles, std::optional<Packing> packing, std::string instruction)
+  // dot: whose instruction the innermost vectors are given to, with the loop below them that info leaves out; without one: none.
+  RegisterTile(Draft& draft, BlockInfo info, TileRoles roles, std::optional<Packing> packing, DotProduct dot)
       : d_(draft),
         s_(draft.schedule),
         info_(std::move(info)),
         roles_(std::move(roles)),
         packing_(std::move(packing)),
-        instruction_(std::move(instruction)),
+        dot_(std::move(dot)),
         t_(draft.target) {}
 
   void run() {
@@ -93,19 +93,19 @@ class RegisterTile {
     auto v = static_cast<size_t>(roles_.vector);
     const int64_t own = own_vectors();
     TileProblem p;
+    p.takes_bytes_apart = dot_.takes_bytes_apart;
     p.rows = extent(roles_.row);
     p.vectors = own * extent(roles_.panel);
     p.steps = info_.reduce;
     p.is_shared_scalar = std::any_of(info_.loads.begin(), info_.loads.end(), [&](const Access& l) { return l.strides[v] == 0; });
-    int64_t splittable = roles_.panel >= 0 ? extent(roles_.panel) : own;
-    int64_t packed = packed_vectors();
+    const int64_t splittable = roles_.panel >= 0 ? extent(roles_.panel) : own, packed = packed_vectors();
     for (int64_t n : {1, 2, 3, 4, 6, 8, 12, 16}) {
       // Tiles are as wide as packed panels or a number of whole ones; where nothing is packed, one or two vectors, an even
       // divisor, or the few vectors that there are.
       bool fits = roles_.panel >= 0 ? splittable % n == 0
                   : packed > 0      ? n == std::min(packed, own) || (n % packed == 0 && own % n == 0) || (weights() && packed % n == 0)
                                     : n <= 2 ? n <= own : (n % 2 == 0 && own % n == 0) || n == own;
-      if (!instruction_.empty()) fits &= splittable % n == 0;  // no vector may be cut off
+      if (!dot_.instruction.empty()) fits &= splittable % n == 0;  // no vector may be cut off
       if (fits) p.vector_choices.push_back(n * panel_vectors_);
     }
     if (!p.is_shared_scalar) p.vector_choices = {panel_vectors_};
@@ -411,10 +411,10 @@ class RegisterTile {
   }
 
   void vectorize_tile() {
-    if (instruction_.empty()) {
+    if (dot_.instruction.empty()) {
       must_step(d_, Vectorize{vector_loop_});
     } else {
-      must_step(d_, Tensorize{vector_loop_, instruction_});
+      must_step(d_, Tensorize{vector_loop_, dot_.instruction});
     }
     for (const std::string& l : unrolled_) must_step(d_, Unroll{l});
     vectorize_below_tile(info_.name + ".init");
@@ -452,7 +452,7 @@ class RegisterTile {
   BlockInfo info_;
   TileRoles roles_;
   std::optional<Packing> packing_;
-  std::string instruction_;
+  DotProduct dot_;
   const Target& t_;
   TileSize tile_;
   int64_t panel_vectors_ = 1;  // vectors that one turn of the panel loop stands for
@@ -482,7 +482,7 @@ bool schedule_tiles(Draft& draft, std::optional<BlockInfo> info) {
   }
   std::optional<TileRoles> roles = assign_roles(*info);
   if (!roles) return false;
-  RegisterTile(draft, *info, *roles, packing, dot ? dot->instruction : "").run();
+  RegisterTile(draft, *info, *roles, packing, dot.value_or(DotProduct{})).run();
   return true;
 }
 

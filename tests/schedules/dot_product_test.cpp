@@ -1,4 +1,5 @@
 // Products of bytes under the rules: results, and the instruction wherever the target has it.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "schedules/optimized_kernels.h"
@@ -106,6 +107,7 @@ struct Machine {
 };
 constexpr Machine kMachines[] = {{"avx512vnni", "+avx2,+avx512vnni", 512, 32, true},
                                  {"avxvnni", "+avx2,+avxvnni", 256, 16, true},
+                                 {"avx2", "+avx2", 256, 16, true},
                                  {"avx512", "+avx2,+avx512f", 512, 32, false},
                                  {"sm_75", "", 128, 32, true},
                                  {"sm_80", "", 128, 32, true}};
@@ -173,6 +175,21 @@ TEST_P(DotProduct, IsRightAtAnyPointOfTheSpace) {
     }
   }
   EXPECT_EQ(used, machine.has_dot);
+}
+
+// Without an instruction of their own, dot products need both parts of the weights' bytes in registers: a tile has fewer rows.
+TEST(DotProductTiles, FitTheRegisters) {
+  for (const auto& [features, rows] : {std::pair{"+avx2,+avxvnni", 6}, {"+avx2", 4}}) {
+    const Target target = target_of({"", features, 256, 16, true});
+    std::vector<Func> kernels = kernels_of(R"(graph g(%a: u8[60, 256]) {
+  %b: i8[256, 96] random
+  %y = MatMulInteger(%a, %b)
+  return %y
+})", target);
+    ASSERT_EQ(kernels.size(), 1u);
+    EXPECT_THAT(to_text(tuner::default_schedule(kernels[0], target).trace()), ::testing::HasSubstr(text("factors=[0, ", rows, "], names=[\"matmul.rows\"")))
+        << features;
+  }
 }
 
 // A convolution of each channel by itself has no dot products, but stays one of integers.
