@@ -16,8 +16,9 @@ Status fold_constants(Graph& graph, const Evaluator& evaluate, bool keeps_quanti
 
 // Products and convolutions of 8-bit integers with constant weights, ONNX's own and those of what is dequantised before them,
 // become dot products of bytes where the target has an instruction for them, with what rounds and saturates behind them
-// (QuantizeLinear) as an epilogue. A result that is quantised may differ by one step, as it is rounded once.
-void use_byte_products(Graph& graph, const tensor::Target& target);
+// (QuantizeLinear) as an epilogue. A result that is quantised may differ by one step, as it is rounded once. Without VNNI a convolution
+// of what is dequantised stays in f32 where Winograd's algorithm is expected to be faster, unless strict.
+void use_byte_products(Graph& graph, const tensor::Target& target, bool strict);
 
 // Unused nodes go; equal nodes with equal inputs are shared, equal small constants too.
 void eliminate_dead_code(Graph& graph);

@@ -23,7 +23,7 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
       Status status = fold_constants(graph, options.evaluate, true);
       if (!status.ok()) errors = status.errors();
     });
-    step("use_byte_products", [&] { use_byte_products(graph, options.target); });
+    step("use_byte_products", [&] { use_byte_products(graph, options.target, options.strict); });
   }
   step("fold_constants", fold);
   step("eliminate_dead_code", [&] { eliminate_dead_code(graph); });

@@ -13,6 +13,7 @@
 
 #include "graph/ops/window.h"
 #include "graph/passes/byte_products.h"
+#include "graph/passes/convolution_cost.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
 #include "tensor/instructions.h"
@@ -22,7 +23,8 @@ namespace {
 
 class UseByteProducts : private ByteProducts {
  public:
-  UseByteProducts(Graph& g, const tensor::Target& t) : ByteProducts(g, t), users_(g.users()) {}
+  UseByteProducts(Graph& g, const tensor::Target& t, bool strict)
+      : ByteProducts(g, t), users_(g.users()), strict_(strict), weight_elements_(weight_bytes(g)) {}
 
   void run() {
     const size_t count = g_.nodes.size();
@@ -224,12 +226,20 @@ class UseByteProducts : private ByteProducts {
     const Node node = g_.node(id);
     std::optional<Quantized> x = dequantized(node.inputs[0], -1), w = dequantized(node.inputs[1], 0);
     std::optional<int64_t> zero = x ? whole_zero(x->zero) : std::nullopt;
-    if (!zero || !w || !is_convolution(node, x->value, w->value)) return;
+    if (!zero || !w || !is_convolution(node, x->value, w->value) || is_faster_in_f32(node)) return;
     Epilogue e;
     if (!convolution(node, x->value, *zero, w->value, w->zero, &e)) return;
     e.scale = make("Mul", {x->scale, w->scale});
     e.bias = input(node, 2);
     finish(id, e);
+  }
+
+  // Dot products that take bytes apart are not twice as fast as products of f32, Winograd's algorithm multiplies less than half as often.
+  bool is_faster_in_f32(const Node& node) const {
+    if (strict_ || !tensor::takes_bytes_apart(t_)) return false;
+    const std::optional<ConvProblem> problem = conv_problem(g_, node);
+    constexpr int64_t kF32Bytes = 4;
+    return problem && winograd_tile(*problem, t_, weight_elements_ * kF32Bytes) != 0;
   }
 
   // Of weights [N, C, 1...].
@@ -360,12 +370,14 @@ class UseByteProducts : private ByteProducts {
   }
 
   const std::vector<std::vector<NodeId>> users_;
+  const bool strict_;
+  const int64_t weight_elements_;
 };
 
 }  // namespace
 
-void use_byte_products(Graph& graph, const tensor::Target& target) {
-  if (tensor::dot_instruction(target)) UseByteProducts(graph, target).run();
+void use_byte_products(Graph& graph, const tensor::Target& target, bool strict) {
+  if (tensor::dot_instruction(target)) UseByteProducts(graph, target, strict).run();
 }
 
 }  // namespace mcc::graph

@@ -51,6 +51,9 @@ Setting setting_of(const Case& c) {
     } else if (key == "vnni") {
       s.target.vector_bits = 512;
       s.target.features = "+avx512vnni";
+    } else if (key == "avx2") {
+      s.target.vector_bits = 256;
+      s.target.features = "+avx2";
     } else if (key == "gpu") {  // an architecture and how many multiprocessors of it
       std::string arch;
       in >> arch;
@@ -76,7 +79,7 @@ void must(const Status& status) { EXPECT_TRUE(status.ok()) << to_text(status.err
 // In the order of the pipeline. Each has its file in tests/graph/data.
 constexpr Pass kPasses[] = {
     {"fold_constants", [](Graph& g, const Setting&) { must(fold_constants(g, interpreter_evaluator())); }},
-    {"use_byte_products", [](Graph& g, const Setting& s) { use_byte_products(g, s.target); }},
+    {"use_byte_products", [](Graph& g, const Setting& s) { use_byte_products(g, s.target, s.strict); }},
     {"eliminate_dead_code", [](Graph& g, const Setting&) { eliminate_dead_code(g); }},
     {"simplify_algebra", [](Graph& g, const Setting&) { simplify_algebra(g); }},
     {"eliminate_common_subexpressions", [](Graph& g, const Setting&) { eliminate_common_subexpressions(g); }},
