@@ -34,6 +34,8 @@ def parse_arguments():
     parser.add_argument("--rounds", type=int, default=6, help="slices that this time is cut into (default: 6)")
     parser.add_argument("--threads", metavar="N,M", help="thread counts (default: 1 and all)")
     parser.add_argument("--dim", action="append", default=[], metavar="NAME=N", help="a dynamic dimension's size (default: 1)")
+    parser.add_argument("--tolerance", type=float, default=0, metavar="SHARE",
+                        help="of an output's largest value, by which it may differ from onnxruntime's: for quantised models (default: rounding of floats alone)")
     parser.add_argument("--tune", metavar="TIME", help="tune each model this long (60s, 10m) for each thread count, and compare that too")
     parser.add_argument("--tune-logs", type=pathlib.Path, metavar="DIR", help="where the logs are kept; a search goes on from what is there (default: new ones)")
     parser.add_argument("--peers", default=",".join(PEERS), help="(default: %(default)s)")
@@ -89,7 +91,7 @@ def check_outputs(options, model, library, inputs, folder):
     code, text, _, _ = run_measured([options.mcc, "run", library, *given, "--output-dir", outputs], timeout=300)
     if code != 0:
         raise Failure(f"run: exit {code}: {last_line(text)}")
-    check = run_json([sys.executable, HERE / "check.py", model, outputs, *options.dim], timeout=300)
+    check = run_json([sys.executable, HERE / "check.py", model, outputs, options.tolerance, *options.dim], timeout=300)
     if not check["ok"]:
         raise Failure(f"wrong answer: {check['reason']}, largest error {check['max_error']:.3g}", check)
     return check
@@ -196,7 +198,7 @@ def main():
         "machine": cpu_facts(),
         "versions": versions,
         "options": {"seconds": options.seconds, "rounds": options.rounds, "threads": options.threads, "dims": options.dim,
-                    "tune": options.tune},
+                    "tolerance": options.tolerance, "tune": options.tune},
         "runtimes": ["mcc", *(["mcc tuned"] if options.tune else []), *options.peers],
         "models": [],
     }

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Compare stored outputs with onnxruntime's, its graph optimisation off: check.py MODEL.onnx OUTPUT_DIR [DIM=N...]
+"""Compare stored outputs with onnxruntime's, its graph optimisation off: check.py MODEL.onnx OUTPUT_DIR TOLERANCE [DIM=N...]
 
-OUTPUT_DIR holds output_0.npy, output_1.npy, ... for the inputs of inputs.py. Prints JSON {"ok", "max_error", "max_value",
+OUTPUT_DIR holds output_0.npy, output_1.npy, ... for the inputs of inputs.py. TOLERANCE is a share of an output's largest magnitude
+by which its elements may be off, 0 for rounding of floats alone. Prints JSON {"ok", "max_error", "max_value",
 "reason"}: max_error is absolute, max_value the largest magnitude of the output in which it was seen.
 """
 
@@ -25,7 +26,7 @@ def reference(path, feeds):
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"]).run(None, feeds)
 
 
-def difference(got, want):
+def difference(got, want, tolerance):
     """(why it is wrong or "", largest absolute error)"""
     if got.shape != want.shape or got.dtype != want.dtype:
         return f"{got.dtype}{list(got.shape)}, expected {want.dtype}{list(want.shape)}", float("inf")
@@ -38,15 +39,16 @@ def difference(got, want):
         return "infinity or NaN in other places", float("inf")
     finite = np.isfinite(wide_want)
     error = np.abs(wide_got[finite] - wide_want[finite])
-    wrong = int((error > absolute + relative * np.abs(wide_want[finite])).sum())
+    magnitude = np.abs(wide_want[finite])
+    wrong = int((error > np.maximum(absolute + relative * magnitude, tolerance * magnitude.max(initial=0))).sum())
     return (f"{wrong} of {want.size} elements off" if wrong else ""), float(error.max(initial=0))
 
 
 def main():
-    path, folder = sys.argv[1], sys.argv[2]
+    path, folder, tolerance = sys.argv[1], sys.argv[2], float(sys.argv[3])
     result = {"ok": True, "max_error": 0.0, "max_value": 0.0, "reason": ""}
-    for index, want in enumerate(reference(path, make_inputs(path, parse_dims(sys.argv[3:])))):
-        why, error = difference(np.load(os.path.join(folder, f"output_{index}.npy"), allow_pickle=False), want)
+    for index, want in enumerate(reference(path, make_inputs(path, parse_dims(sys.argv[4:])))):
+        why, error = difference(np.load(os.path.join(folder, f"output_{index}.npy"), allow_pickle=False), want, tolerance)
         if error >= result["max_error"]:
             largest = np.abs(want.astype(np.float64)).max(initial=0) if want.dtype.kind in "fiu" else 1.0
             result.update(max_error=error, max_value=float(largest))
