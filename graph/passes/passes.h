@@ -86,7 +86,7 @@ void use_winograd(Graph& graph, const tensor::Target& target);
 // Chooses for every convolution how its activations lie in memory, plain, blocked by the target's vector length or with the
 // channels last, by expected cost (graph/passes/convolution_cost.h), and rewrites the graph to that; constant operands of
 // matrix products and convolutions are packed as the kernels read them. Convolutions go by Winograd's algorithm where that
-// is expected to be faster, unless strict. For CPUs: a GPU's stay plain.
+// is expected to be faster, unless strict. GPUs: channels last around convolutions of 16 bits, else plain.
 void choose_layouts(Graph& graph, const tensor::Target& target, bool strict);
 
 struct OptimizeOptions {
