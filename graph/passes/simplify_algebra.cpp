@@ -108,6 +108,23 @@ ValueId reshape_chain(Graph& g, NodeId id) {
   return emit_reshape(g, node, g.node(before).inputs[0], shape);
 }
 
+// softmax(reshape(x)) = reshape(softmax(x)) where the rows are the same: before opset 13 all axes ahead of the last are one.
+ValueId softmax(Graph& g, NodeId id) {
+  const Node node = g.node(id);
+  const Shape& shape = type_of(g, node.outputs[0]).shape;
+  const NodeId before = g.value(node.inputs[0]).producer;
+  if (before < 0 || !g.node(before).op->is_view || !is_static(shape) || g.is_output(node.outputs[0])) return kNoValue;
+  const ValueId x = g.node(before).inputs[0];
+  const Shape& in = type_of(g, x).shape;
+  const int64_t axis = node.attributes.integer("axis", -1), last = static_cast<int64_t>(shape.size()) - 1;
+  if ((axis != -1 && axis != last) || !is_static(in) || in.empty() || static_shape(in).back() != static_shape(shape).back())
+    return kNoValue;
+  Attributes attributes;
+  attributes.set("axis", int64_t{-1});
+  const Shape result = shape;
+  return emit_reshape(g, node, emit(g, "", node.op->name, node.name, {x}, attributes), result);
+}
+
 // transpose(transpose(x, p), q) = transpose(x, p[q]); one that moves only dimensions of extent 1 is a reshape.
 ValueId transpose(Graph& g, NodeId id) {
   const Node node = g.node(id);
@@ -194,6 +211,8 @@ constexpr Row kRows[] = {
     {"Slice",
      same_type},  // of everything, forwards: a slice that keeps the shape with step -1 is no identity
     {"Transpose", transpose},
+    {"Softmax", softmax},
+    {"LogSoftmax", softmax},
     {"Mul", mul_one},
     {"Div", div_by_power_of_two},
     {"Add", add_zero},

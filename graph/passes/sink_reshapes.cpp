@@ -65,9 +65,8 @@ class SinkReshapes {
   ValueId reshaped(ValueId v) const {
     const NodeId p = g_.value(v).producer;
     if (p < 0) return kNoValue;
-    const Node& node = g_.node(p);
-    const bool is_view = is_op(node, "Reshape") || is_op(node, "Flatten") || is_op(node, "Squeeze") || is_op(node, "Unsqueeze");
-    return is_view && is_static_value(node.inputs[0]) && dims(node.inputs[0]) != dims(v) ? node.inputs[0] : kNoValue;
+    const ValueId x = g_.node(p).inputs.empty() ? kNoValue : g_.node(p).inputs[0];
+    return g_.node(p).op->is_view && is_static_value(x) && dims(x) != dims(v) ? x : kNoValue;
   }
 
   static bool is_pointwise(const Node& node) { return node.op->fusion == FusionClass::elementwise && node.op->axis_use == AxisUse::any; }
