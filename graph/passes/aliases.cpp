@@ -31,6 +31,13 @@ bool is_one_piece(const Ints& extents, const Ints& steps, const Ints& whole) {
   return true;
 }
 
+// What a join consists of: the operands of a Concat; or, where a result of the model is another value in a different shape, that value.
+std::vector<ValueId> pieces_of(const Graph& graph, const Node& node) {
+  if (is_op(node, "Concat")) return node.inputs;
+  if (node.op->is_view && graph.is_output(node.outputs[0])) return {node.inputs[0]};
+  return {};
+}
+
 }  // namespace
 
 std::optional<int64_t> piece_offset(const Graph& graph, ValueId part) {
@@ -48,14 +55,15 @@ std::optional<int64_t> piece_offset(const Graph& graph, ValueId part) {
   return offset;
 }
 
-bool joins_pieces(const Graph& graph, const Node& concat) {
-  if (!is_op(concat, "Concat") || !is_static(graph.value(concat.outputs[0]).type.shape)) return false;
-  const Ints whole = static_shape(graph.value(concat.outputs[0]).type.shape);
+bool joins_pieces(const Graph& graph, const Node& node) {
+  const std::vector<ValueId> pieces = pieces_of(graph, node);
+  if (pieces.empty() || !is_static(graph.value(node.outputs[0]).type.shape)) return false;
+  const Ints whole = static_shape(graph.value(node.outputs[0]).type.shape);
   int64_t offset = 0;
-  for (ValueId v : concat.inputs) {
+  for (ValueId v : pieces) {
     const TensorType& type = graph.value(v).type;
     if (!is_static(type.shape) || static_count(type.shape) == 0 || offset % kAlignment != 0) return false;
-    if (!is_one_piece(static_shape(type.shape), Ints(whole.size(), 1), whole)) return false;
+    if (!node.op->is_view && !is_one_piece(static_shape(type.shape), Ints(whole.size(), 1), whole)) return false;
     offset += bytes_of_type(type);
   }
   return true;
@@ -130,15 +138,15 @@ Aliases::Alias Aliases::of(ValueId v) const {
   }
 }
 
-bool Aliases::add_join(NodeId concat) {
-  const Node& node = g_.node(concat);
+bool Aliases::add_join(NodeId id) {
+  const Node& node = g_.node(id);
   if (!joins_pieces(g_, node)) return false;
   struct Placed {
     int64_t offset, bytes;  // in the result; as much of the owner as it holds
   };
   std::map<ValueId, Placed> owners;
   int64_t at = 0;
-  for (ValueId v : node.inputs) {
+  for (ValueId v : pieces_of(g_, node)) {
     const Alias alias = of(v);
     if (alias.rows.pitch != 0) return false;
     auto [owner, is_new] = owners.try_emplace(alias.owner, Placed{at - alias.offset, 0});

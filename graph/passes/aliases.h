@@ -13,8 +13,9 @@ namespace mcc::graph {
 // of memory, and begins where kernels may assume a tensor to begin.
 std::optional<int64_t> piece_offset(const Graph& graph, ValueId part);
 
-// Whether the operands of a Concat lie one behind the other in its result, each where a tensor may begin.
-bool joins_pieces(const Graph& graph, const Node& concat);
+// Whether the operands of a Concat lie one behind the other in its result, each where a tensor may begin; of a reshape that gives a
+// result of the model, whether its operand may lie there.
+bool joins_pieces(const Graph& graph, const Node& node);
 
 // The part of each row of a wider image that a Slice or Split of channels that are last gives. Nothing unless vectors may begin where
 // it begins and rows do.
@@ -44,7 +45,7 @@ class Aliases {
   void add_view(NodeId view) { views_.insert(view); }
   // Lets the Concat's operands lie in its result. Not done, and false, where one has a place elsewhere: inputs and outputs of the
   // model, constants, values of which the result would hold a part alone, or hold twice.
-  bool add_join(NodeId concat);
+  bool add_join(NodeId id);
   // The same, where they become parts of its rows.
   bool add_row_join(NodeId concat);
 

@@ -28,7 +28,8 @@ struct KernelGroup {
 
 // Every live node is in exactly one group; groups are in an order in which they can run. Reshapes and the like (the same
 // elements in the same order) are views of their input, and so are Slice and Split where their results are each one piece of it, unless
-// they join a kernel that computes their input. A Concat whose operands can be written where they lie in its result is a join: no kernel.
+// they join a kernel that computes their input. A Concat whose operands can be written where they lie in its result is a join: no kernel;
+// so is a reshape that gives a result of the model.
 // in_rows: what lies in parts of the rows of a wider image with its channels last does so, too (Slice, Split, Concat along them).
 //
 // Rules: elementwise nodes join the group that makes their input (epilogue: same shape as the tail of a contraction or
