@@ -1,3 +1,6 @@
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/InstIterator.h>
+#include <llvm/IR/Instructions.h>
 #include <llvm/IR/Module.h>
 #include <llvm/Object/ObjectFile.h>
 #include <llvm/Support/SmallVectorMemoryBuffer.h>
@@ -27,6 +30,21 @@ void check_self_contained(const std::vector<char>& object, const std::string& sy
   }
 }
 
+// Comparisons of halves are comparisons of f32 again. The optimizer makes one of the other, which without instructions for halves
+// becomes scalar code.
+void compare_halves_in_f32(llvm::Module& module) {
+  for (llvm::Function& function : module) {
+    for (llvm::Instruction& i : llvm::make_early_inc_range(llvm::instructions(function))) {
+      auto* compare = llvm::dyn_cast<llvm::FCmpInst>(&i);
+      if (!compare || !compare->getOperand(0)->getType()->getScalarType()->isHalfTy()) continue;
+      llvm::IRBuilder<> b(compare);
+      llvm::Type* wide = compare->getOperand(0)->getType()->getWithNewType(b.getFloatTy());
+      for (unsigned n = 0; n < 2; ++n)
+        compare->setOperand(n, b.CreateFPExt(compare->getOperand(n), wide));
+    }
+  }
+}
+
 }  // namespace
 
 Result<ObjectCode> emit_object(const tensor::Func& lowered, const std::string& symbol,
@@ -42,6 +60,7 @@ Result<ObjectCode> emit_object(const tensor::Func& lowered, const std::string& s
 
   verify_module(module);
   if (options.optimization > 0) optimize_module(module, *machine);
+  if (!has_feature(target, "avx512fp16")) compare_halves_in_f32(module);
 
   ObjectCode code;
   if (options.keep_llvm_ir) code.llvm_ir = module_text(module);

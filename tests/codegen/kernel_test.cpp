@@ -55,6 +55,20 @@ int count_lines(const std::vector<std::string>& lines, const std::string& part) 
       lines.begin(), lines.end(), [&](const std::string& l) { return l.find(part) != std::string::npos; }));
 }
 
+// Eight at a time, not one by one: what is greater is decided in f32.
+TEST(HalfMaximum, IsAVectorOperation) {
+  const tensor::Func f = parse(R"(
+func f(x: f16[64], y: f16[64]) -> (z: f16[64]) {
+  for i in 8 { z[ramp(i * 8, 1, 8)] = max(x[ramp(i * 8, 1, 8)], y[ramp(i * 8, 1, 8)]) }
+})");
+  for (const char* name : {"cpu:x86-64-v3", "cpu:znver3", "cpu:x86-64-v4"}) {
+    const std::string assembly = emit(f, target(name)).assembly;
+    EXPECT_THAT(assembly, testing::HasSubstr("vcvtph2ps")) << name;
+    EXPECT_THAT(assembly, testing::Not(testing::HasSubstr("comiss"))) << assembly;
+  }
+  EXPECT_THAT(emit(f, target("cpu:sapphirerapids")).assembly, testing::Not(testing::HasSubstr("vcvtph2ps")));
+}
+
 struct TileCase {
   const char* target;
   int rows, columns;
