@@ -99,7 +99,7 @@ class RegisterTile {
     p.steps = info_.reduce;
     p.is_shared_scalar = std::any_of(info_.loads.begin(), info_.loads.end(), [&](const Access& l) { return l.strides[v] == 0; });
     const int64_t splittable = roles_.panel >= 0 ? extent(roles_.panel) : own, packed = packed_vectors();
-    for (int64_t n : {1, 2, 3, 4, 6, 8, 12, 16}) {
+    for (int64_t n : {1, 2, 3, 4, 5, 6, 7, 8, 12, 16}) {
       // Tiles are as wide as packed panels or a number of whole ones; where nothing is packed, one or two vectors, an even
       // divisor, or the few vectors that there are.
       bool fits = roles_.panel >= 0 ? splittable % n == 0

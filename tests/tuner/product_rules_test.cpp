@@ -124,6 +124,35 @@ TEST_P(OrderedWeights, KeepTheProduct) {
 
 INSTANTIATE_TEST_SUITE_P(Vectors, OrderedWeights, testing::Values(1, 2, 4), testing::PrintToStringParamName());
 
+// Weights in an odd number of panels: tiles of one panel would load almost as much as they multiply.
+TEST(RegisterTiles, AreAsWideAsOddNumbersOfPanels) {
+  class Remembers : public PreferredDecider {
+   public:
+    Answer answer(const Choice& choice, const Answer& preferred) override {
+      if (choice.name == "y.vectors") vectors = preferred[0];
+      return preferred;
+    }
+    int64_t vectors = 0;
+  };
+  struct Case {
+    int64_t panels, registers, expected;
+  };
+  for (const auto& [panels, registers, expected] : {Case{5, 16, 5}, Case{25, 16, 5}, Case{5, 32, 5}, Case{7, 32, 7}}) {
+    Target target = small_target();
+    target.vector_registers = static_cast<int>(registers);
+    FuncBuilder b("panels");
+    const Buffer x = b.input("x", f32, {24, 64}), w = b.input("w", f32, {panels, 64, target.lanes(32)});
+    const Buffer y = b.reduce("y", f32, {24, panels, target.lanes(32)}, {64}, Reducer::sum, [&](Axes i, Axes r) {
+      return load(x, {i[0], r[0]}) * load(w, {i[1], r[0], i[2]});
+    });
+    Remembers decide;
+    Draft draft{Schedule(b.finish({y})), decide, target};
+    apply_rules(draft);
+    ASSERT_TRUE(draft.refusal) << draft.refusal.detail;
+    EXPECT_EQ(decide.vectors, expected) << to_text(draft.schedule.trace());
+  }
+}
+
 std::string default_trace(const Form& form, const Target& target) {
   return to_text(default_schedule(product(form), target).trace());
 }
