@@ -53,8 +53,9 @@ void read_ahead(llvm::BasicBlock& block) {
   int64_t left = 0;
   for (llvm::Instruction& i : llvm::make_early_inc_range(block)) {
     if (is_global_store(i)) {
-      if (first == nullptr) left = kRegistersAhead;
-      if (first == nullptr) first = &i;
+      if (first != nullptr) continue;
+      first = &i;
+      left = kRegistersAhead;
     } else if (first != nullptr && is_read_only(i)) {
       constexpr int64_t kBytes = 4;  // of a register
       const llvm::TypeSize size = block.getDataLayout().getTypeStoreSize(i.getType());

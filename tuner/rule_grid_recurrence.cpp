@@ -2,7 +2,8 @@
 // do with each other (LSTM's batch, TopK's rows), one block each.
 //
 // Sums inside of the steps (LSTM, GRU, RNN), one result a thread: ONNX stores a weight's row along the sum, so that neighbouring
-// threads would read places a row apart, a sector for each: rows and columns of such weights change places, and the sum becomes straight code, whose loads do not wait for each other.
+// threads would read places a row apart, a sector for each: rows and columns of such weights change places, and the sum becomes
+// straight code, whose loads do not wait for each other.
 #include <algorithm>
 
 #include "support/text.h"

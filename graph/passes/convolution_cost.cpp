@@ -62,7 +62,8 @@ double direct_us(const ConvProblem& p, Layout layout, const tensor::Target& t, d
   }
   double weights = static_cast<double>(p.taps()) * static_cast<double>(in * out);
   double bytes = weights * kElementBytes;
-  double multiplications = weights * static_cast<double>(p.images * p.extents[0] * width);
+  const int64_t rows = std::accumulate(p.extents.begin(), p.extents.end() - 1, p.images, std::multiplies<>());
+  double multiplications = weights * static_cast<double>(rows * width);
   return product_us(multiplications / rate_of(p, layout), bytes, weight_bandwidth(bytes, model, t), t);
 }
 
