@@ -73,7 +73,9 @@ Buffer sum_products(ComputeContext& c, int x, int w, ElementType sum, const Expr
     Expr channel = s.group_in == 1 ? group : group * s.group_in + r[0];
     std::vector<Expr> w_index{i[1], r[0]};
     w_index.insert(w_index.end(), r.begin() + 1, r.end());
-    Expr value = padded.element(c, window_index(s.window, i[0], channel, i.subspan(2), r.subspan(1)));
+    std::vector<Expr> at = to_vector(i);
+    at[1] = channel;
+    Expr value = padded.element(c, window_index(s.window, at, r.subspan(1)));
     return x_factor(value, i[1]) * w_factor(c.at(w, w_index), i[1]);
   });
 }

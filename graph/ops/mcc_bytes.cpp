@@ -13,9 +13,7 @@
 //   mcc.Requantize   sum: i32, offset: i32, scale: f32, bias: f32  ->  f32(sum + offset) * scale + bias; where the attribute
 //                    `to` is an integer type, rounded to even, plus zero_point, and brought into low .. high
 // The first two have the attribute columns: N, which is a multiple of the lanes of a vector of sums.
-#include <functional>
-
-#include "graph/ops/common.h"
+#include "graph/ops/window.h"
 
 namespace mcc::graph {
 namespace {
@@ -50,69 +48,26 @@ void compute_pack(ComputeContext& c) {
 
 // ---- MatMulBytes, ConvBytes ----
 
-struct Window {
-  std::vector<int64_t> strides, dilations, before, after;
-};
+// The spatial axes of activations [B, D..., C].
+constexpr size_t kFirst = 1;
 
-Window window_of(const Attributes& a, size_t axes) {
-  Window w{a.integers("strides", std::vector<int64_t>(axes, 1)), a.integers("dilations", std::vector<int64_t>(axes, 1)), {}, {}};
-  std::vector<int64_t> pads = a.integers("pads", std::vector<int64_t>(2 * axes, 0));
-  const auto half = static_cast<std::ptrdiff_t>(axes);
-  w.before.assign(pads.begin(), pads.begin() + half);
-  w.after.assign(pads.begin() + half, pads.end());
-  return w;
+Window window_of_taps(const Attributes& a, Axes taps) { return window_of(a, static_shape(to_vector(taps)), {}); }
+
+// Of windows over x: with so many columns.
+Shape windowed(Shape x, const Window& w, const Expr& columns) {
+  for (size_t k = 0; k < w.rank(); ++k)
+    x[kFirst + k] = window_count(w, k, x[kFirst + k]);
+  x.back() = columns;
+  return x;
 }
 
-using Source = std::function<Expr(std::vector<Expr>)>;
-
-// Input 0 with this number around its spatial dimensions, and its last dimension in whole groups of so many.
-Source padded_input(ComputeContext& c, const Window& w, int64_t around, int64_t group = kBytes) {
+// Input 0 with the attribute padding around it, its channels filled to groups of so many.
+Padded padded_input(ComputeContext& c, const Window& w, int64_t group) {
   const TensorType& x = c.input_type(0);
-  const size_t last = x.shape.size() - 1, first = last - w.before.size();
-  Shape shape = x.shape;
-  bool is_same = true;
-  auto grow = [&](size_t d, int64_t before, int64_t after) {
-    shape[d] = shape[d] + Expr(before + after);
-    is_same &= before + after == 0;
-  };
-  for (size_t d = 0; d < w.before.size(); ++d)
-    grow(first + d, w.before[d], w.after[d]);
-  int64_t channels = 0;
-  if (group > 1 && (!as_int(x.shape[last], &channels) || channels % group != 0)) {
-    shape[last] = tensor::ceil_div(x.shape[last], Expr(group)) * Expr(group);
-    is_same = false;
-  }
-  if (is_same) return [&c](std::vector<Expr> index) { return c.at(0, std::move(index)); };
-  Buffer padded = c.builder.compute("pad", x.element, shape, [&](Axes i) {
-    std::vector<Expr> index = to_vector(i);
-    Expr inside = index[last] < x.shape[last];
-    for (size_t d = 0; d < w.before.size(); ++d) {
-      Expr& at = index[first + d];
-      at = at - Expr(w.before[d]);
-      inside = inside && at >= Expr(0) && at < x.shape[first + d];
-    }
-    return select(inside, c.at(0, index), tensor::constant_int({x.element, 1}, around));
-  });
-  return [padded](std::vector<Expr> index) { return load(padded, std::move(index)); };
-}
-
-// The extents of the result of windows with these taps.
-Shape windowed(const Shape& x, Axes taps, const Window& w, const Expr& columns) {
-  Shape shape = x;
-  for (size_t d = 0; d < taps.size(); ++d) {
-    Expr span = (taps[d] - 1) * Expr(w.dilations[d]) + 1;
-    shape[1 + d] = floor_div(x[1 + d] + Expr(w.before[d] + w.after[d]) - span, Expr(w.strides[d])) + 1;
-  }
-  shape.back() = columns;
-  return shape;
-}
-
-// The place of the padded input that tap r of the window of result s is at, in the result's channel.
-std::vector<Expr> place_of(const Window& w, Axes s, Axes r) {
-  std::vector<Expr> at = to_vector(s);
-  for (size_t d = 0; d < w.strides.size(); ++d)
-    at[1 + d] = s[1 + d] * Expr(w.strides[d]) + r[d] * Expr(w.dilations[d]);
-  return at;
+  const Shape& out = c.output_type(0).shape;
+  const auto first = out.begin() + kFirst;
+  return pad_input(c, 0, w, {first, first + static_cast<std::ptrdiff_t>(w.rank())},
+                   tensor::constant_int({x.element, 1}, c.attributes().integer("padding", 0)), {kFirst, group});
 }
 
 Expr widened(const Expr& e) { return cast(ElementType::i32, e); }
@@ -123,25 +78,25 @@ Axes packed_taps(const Shape& packed) { return Axes(packed).subspan(1, packed.si
 void infer_product(InferContext& c) {
   const Axes taps = packed_taps(c.input(1).shape);
   const Expr columns(c.attributes().integer("columns", 0));
-  c.set_output(0, {ElementType::i32, windowed(c.input(0).shape, taps, window_of(c.attributes(), taps.size()), columns)});
+  c.set_output(0, {ElementType::i32, windowed(c.input(0).shape, window_of_taps(c.attributes(), taps), columns)});
 }
 
 void compute_product(ComputeContext& c, const char* name) {
   const Shape& w = c.input_type(1).shape;
-  const size_t axes = packed_taps(w).size();
-  const Window window = window_of(c.attributes(), axes);
-  Source x = padded_input(c, window, c.attributes().integer("padding", 0));
+  const Window window = window_of_taps(c.attributes(), packed_taps(w));
+  const size_t axes = window.rank();
+  const Padded x = padded_input(c, window, kBytes);
   const Expr& block = w[w.size() - 2];
   std::vector<Expr> reduce(w.begin() + 1, w.end() - 2);
   reduce.push_back(Expr(kBytes));
   c.set_output(0, c.builder.reduce(name, ElementType::i32, c.output_type(0).shape, reduce, Reducer::sum, [&](Axes s, Axes r) {
     // Panels of one column (a GPU's) are the columns themselves.
     const bool is_one = tensor::is_int(block, 1);
-    std::vector<Expr> at = place_of(window, s, r), weight{is_one ? s.back() : floor_div(s.back(), block)};
+    std::vector<Expr> at = window_index(window, to_vector(s), r, kFirst), weight{is_one ? s.back() : floor_div(s.back(), block)};
     weight.insert(weight.end(), r.begin(), r.begin() + static_cast<std::ptrdiff_t>(axes));
     at.back() = r[axes] * Expr(kBytes) + r[axes + 1];
     weight.insert(weight.end(), {r[axes], is_one ? Expr(0) : floor_mod(s.back(), block), r[axes + 1]});
-    return widened(x(at)) * widened(c.at(1, weight));
+    return widened(x.element(c, at)) * widened(c.at(1, weight));
   }));
 }
 
@@ -157,15 +112,15 @@ Shape taps_of(const Attributes& a, const Shape* weights) {
 void infer_of_each_channel(InferContext& c) {
   const Shape taps = taps_of(c.attributes(), c.has_input(1) ? &c.input(1).shape : nullptr);
   const Shape& x = c.input(0).shape;
-  c.set_output(0, {ElementType::i32, windowed(x, taps, window_of(c.attributes(), taps.size()), x.back())});
+  c.set_output(0, {ElementType::i32, windowed(x, window_of_taps(c.attributes(), taps), x.back())});
 }
 
 void compute_of_each_channel(ComputeContext& c, const char* name) {
   const Shape taps = taps_of(c.attributes(), c.has_input(1) ? &c.input_type(1).shape : nullptr);
-  const Window window = window_of(c.attributes(), taps.size());
-  Source x = padded_input(c, window, c.attributes().integer("padding", 0), 1);
+  const Window window = window_of_taps(c.attributes(), taps);
+  const Padded x = padded_input(c, window, 1);
   c.set_output(0, c.builder.reduce(name, ElementType::i32, c.output_type(0).shape, taps, Reducer::sum, [&](Axes s, Axes r) {
-    const Expr element = widened(x(place_of(window, s, r)));
+    const Expr element = widened(x.element(c, window_index(window, to_vector(s), r, kFirst)));
     if (!c.has_input(1)) return element;
     std::vector<Expr> weight = to_vector(r);
     weight.push_back(s.back());

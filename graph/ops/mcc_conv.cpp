@@ -8,62 +8,25 @@
 //   mcc.Depthwise  x [N, C/c, D..., c], w packed by mcc.PackDepthwise, optional bias [C/c, c]
 //
 // Attributes: strides, dilations (one for each spatial dimension), pads (before each, then behind each), group, in_block (ci).
-#include <functional>
-
-#include "graph/ops/common.h"
+#include "graph/ops/window.h"
 
 namespace mcc::graph {
 namespace {
 
-struct Window {
-  std::vector<int64_t> stride, dilation, before, after;  // along each spatial dimension
-  size_t axes() const { return stride.size(); }
-};
+// Of a kernel that has these extents.
+Window window_of_kernel(const Attributes& a, Axes kernel) { return window_of(a, static_shape(to_vector(kernel)), {}); }
 
-Window window_of(const Attributes& a, size_t axes) {
-  const std::vector<int64_t> ones(axes, 1), pads = a.integers("pads", std::vector<int64_t>(2 * axes, 0));
-  const auto half = pads.begin() + static_cast<std::ptrdiff_t>(axes);
-  return {a.integers("strides", ones), a.integers("dilations", ones), {pads.begin(), half}, {half, pads.end()}};
+// The input's shape x with the number of windows along its spatial axes.
+Shape windowed(Shape x, const Window& w) {
+  for (size_t k = 0; k < w.rank(); ++k)
+    x[kFirstSpatial + k] = window_count(w, k, x[kFirstSpatial + k]);
+  return x;
 }
 
-// Extent of the result along spatial dimension d of an input of extent `in` and a kernel of extent `kernel`.
-Expr result_extent(const Window& w, size_t d, const Expr& in, const Expr& kernel) {
-  Expr span = (kernel - 1) * Expr(w.dilation[d]) + 1;
-  return floor_div(in + Expr(w.before[d] + w.after[d]) - span, Expr(w.stride[d])) + 1;
-}
-
-// The place in the padded input, of this channel, at which tap r of the window of result s is: r and s from their spatial
-// dimensions on.
-std::vector<Expr> place_of(const Window& w, const Expr& image, const Expr& channel, Axes s, Axes r) {
-  std::vector<Expr> at{image, channel};
-  for (size_t d = 0; d < w.axes(); ++d)
-    at.push_back(s[d] * Expr(w.stride[d]) + r[d] * Expr(w.dilation[d]));
-  return at;
-}
-
-using Source = std::function<Expr(std::vector<Expr>)>;
-
-// Input 0 with zeros around its dimensions from 2 on; as it is when there is nothing to add.
-Source pad_window(ComputeContext& c, const Window& w) {
-  const TensorType& x = c.input_type(0);
-  std::vector<Expr> shape = x.shape;
-  bool is_same = true;
-  for (size_t d = 0; d < w.axes(); ++d) {
-    shape[2 + d] = shape[2 + d] + Expr(w.before[d] + w.after[d]);
-    is_same &= w.before[d] + w.after[d] == 0;
-  }
-  if (is_same) return [&c](std::vector<Expr> index) { return c.at(0, std::move(index)); };
-  Buffer padded = c.builder.compute("pad", x.element, shape, [&](Axes i) {
-    std::vector<Expr> index = to_vector(i);
-    Expr inside = tensor::true_value();
-    for (size_t d = 0; d < w.axes(); ++d) {
-      Expr& at = index[2 + d];
-      at = at - Expr(w.before[d]);
-      inside = inside && at >= Expr(0) && at < x.shape[2 + d];
-    }
-    return select(inside, c.at(0, index), tensor::constant(x.element, 0));
-  });
-  return [padded](std::vector<Expr> index) { return load(padded, std::move(index)); };
+Padded pad_with_zeros(ComputeContext& c, const Window& w) {
+  const TensorType& out = c.output_type(0);
+  const Shape counts(out.shape.begin() + kFirstSpatial, out.shape.begin() + static_cast<std::ptrdiff_t>(kFirstSpatial + w.rank()));
+  return pad_input(c, 0, w, counts, tensor::constant(c.input_type(0).element, 0));
 }
 
 // Adds the bias [blocks, c] and converts to the result's type. Of sums with a dimension of their own for groups, [N, 1, D...,
@@ -100,26 +63,27 @@ Shape weight_shape(const Attributes& a, const Shape& w) {
 
 bool is_blocked(const Attributes& a) { return a.integer("in_block", 0) != 0; }
 
-// Of an input [N, C/ci, D..., ci], or a plain one.
-size_t spatial_axes(const Attributes& a, const Shape& x) { return x.size() - (is_blocked(a) ? 3 : 2); }
+// Of an input [N, C/ci, D..., ci], or a plain one, and weights of weight_shape().
+Window window_of_conv(const Attributes& a, const Shape& x, const Shape& w) {
+  return window_of_kernel(a, Axes(w).subspan(2, x.size() - (is_blocked(a) ? 3 : 2)));
+}
 
 void infer_conv(InferContext& c) {
   const TensorType& x = c.input(0);
   const Shape w = weight_shape(c.attributes(), c.input(1).shape);
-  const Window window = window_of(c.attributes(), spatial_axes(c.attributes(), x.shape));
   const int64_t columns = c.attributes().integer("columns", 0);
-  Shape shape{x.shape[0], columns != 0 ? Expr(1) : w[0]};
-  for (size_t d = 0; d < window.axes(); ++d)
-    shape.push_back(result_extent(window, d, x.shape[2 + d], w[2 + d]));
+  Shape shape = windowed(x.shape, window_of_conv(c.attributes(), x.shape, w));
+  if (is_blocked(c.attributes())) shape.pop_back();
+  shape[1] = columns != 0 ? Expr(1) : w[0];
   shape.push_back(columns != 0 ? Expr(columns) : w.back());
   c.set_output(0, {contraction_result(c), shape});
 }
 
 void compute_conv(ComputeContext& c) {
-  const size_t axes = spatial_axes(c.attributes(), c.input_type(0).shape), last = 2 + axes;
-  const Window window = window_of(c.attributes(), axes);
-  Source x = pad_window(c, window);
   const Shape w = weight_shape(c.attributes(), c.input_type(1).shape);
+  const Window window = window_of_conv(c.attributes(), c.input_type(0).shape, w);
+  const Padded x = pad_with_zeros(c, window);
+  const size_t last = kFirstSpatial + window.rank();
   const bool is_matrix = c.attributes().has("kernel");
   const bool blocked = is_blocked(c.attributes());
   bool in_panels = c.attributes().has("columns");
@@ -137,44 +101,43 @@ void compute_conv(ComputeContext& c) {
   }
   Buffer y = c.builder.reduce("conv", sum, shape, reduce, Reducer::sum, [&](Axes s, Axes r) {
     Expr channel = group == 1 || in_rows ? r[0] : floor_div(s[1], blocks) * inputs + r[0];
-    std::vector<Expr> at = place_of(window, s[0], channel, s.subspan(2), r.subspan(1));
+    std::vector<Expr> at(s.begin(), s.begin() + static_cast<std::ptrdiff_t>(last));
+    at[1] = channel;
+    at = window_index(window, at, r.subspan(1));
     const Expr column = in_rows ? s[last] * shape[last + 1] + s[last + 1] : s[last];
     if (blocked) at.push_back(in_rows ? s[last] * w[last] + r.back() : r.back());
     if (is_matrix) {
       Expr row = r[1];
       for (size_t d = 2; d < r.size(); ++d)
         row = row * w[1 + d] + r[d];
-      return widen(x(at)) * widen(c.at(1, {column, row}));
+      return widen(x.element(c, at)) * widen(c.at(1, {column, row}));
     }
     std::vector<Expr> weight{in_panels ? floor_div(column, w.back()) : s[1]};
     weight.insert(weight.end(), r.begin(), r.end());
     weight.push_back(in_panels ? floor_mod(column, w.back()) : s[last]);
-    return widen(x(at)) * widen(c.at(1, weight));
+    return widen(x.element(c, at)) * widen(c.at(1, weight));
   });
   c.set_output(0, finish(c, y));
 }
 
+// The taps of packed weights [C/c, R..., c].
+Axes depthwise_taps(const Shape& w) { return Axes(w).subspan(1, w.size() - 2); }
+
 void infer_depthwise(InferContext& c) {
-  Shape shape = c.input(0).shape;
-  const Shape& w = c.input(1).shape;
-  const Window window = window_of(c.attributes(), w.size() - 2);
-  for (size_t d = 0; d < window.axes(); ++d)
-    shape[2 + d] = result_extent(window, d, shape[2 + d], w[1 + d]);
-  c.set_output(0, {contraction_result(c), shape});
+  const Window window = window_of_kernel(c.attributes(), depthwise_taps(c.input(1).shape));
+  c.set_output(0, {contraction_result(c), windowed(c.input(0).shape, window)});
 }
 
 void compute_depthwise(ComputeContext& c) {
-  const Shape& w = c.input_type(1).shape;
-  const std::vector<Expr> taps(w.begin() + 1, w.end() - 1);
-  const Window window = window_of(c.attributes(), taps.size());
-  Source x = pad_window(c, window);
+  const std::vector<Expr> taps = to_vector(depthwise_taps(c.input_type(1).shape));
+  const Window window = window_of_kernel(c.attributes(), taps);
+  const Padded x = pad_with_zeros(c, window);
   ElementType sum = wide_type(c.input_type(0).element);
   Buffer y = c.builder.reduce("depthwise", sum, c.output_type(0).shape, taps, Reducer::sum, [&](Axes s, Axes r) {
-    std::vector<Expr> at = place_of(window, s[0], s[1], s.subspan(2), r), weight{s[1]};
-    at.push_back(s.back());
+    std::vector<Expr> weight{s[1]};
     weight.insert(weight.end(), r.begin(), r.end());
     weight.push_back(s.back());
-    return widen(x(at)) * widen(c.at(1, weight));
+    return widen(x.element(c, window_index(window, to_vector(s), r))) * widen(c.at(1, weight));
   });
   c.set_output(0, finish(c, y));
 }

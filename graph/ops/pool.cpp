@@ -36,7 +36,7 @@ Buffer reduce_windows(ComputeContext& c, const Window& w, ElementType element, R
   const Shape& out = c.output_type(0).shape;
   Padded padded = pad_input(c, 0, w, spatial_dims(out), outside);
   return c.builder.reduce("pool", element, out, taps(w), reducer, [&](Axes i, Axes r) {
-    return f(padded.element(c, window_index(w, i[0], i[1], i.subspan(2), r)));
+    return f(padded.element(c, window_index(w, to_vector(i), r)));
   });
 }
 
@@ -57,7 +57,7 @@ Buffer positions_of_maximum(ComputeContext& c, const Window& w, const Buffer& ma
   Expr none = std::numeric_limits<int64_t>::max();
   return c.builder.reduce(
       "indices", ElementType::i64, maximum.shape(), taps(w), Reducer::min, [&](Axes i, Axes r) {
-        std::vector<Expr> at = window_index(w, i[0], i[1], i.subspan(2), r);
+        std::vector<Expr> at = window_index(w, to_vector(i), r);
         Expr inside = tensor::true_value();
         for (size_t k = 0; k < w.rank(); ++k) {
           Expr& p = at[k + 2];
@@ -91,22 +91,6 @@ void infer_float_pool(InferContext& c) {
   if (auto shape = pooled_shape(c)) c.set_output(0, {c.input(0).element, *shape});
 }
 
-// Number of taps of the window at o (along one axis) that count: those inside the input, and with include_pad also those
-// in the padding.
-Expr tap_count(const Window& w, size_t k, const Expr& extent, const Expr& o, bool include_pad) {
-  Expr start = o * w.stride[k] - w.begin[k];
-  Expr high = include_pad ? extent + w.end[k] : extent;
-  Expr last = tensor::min(tensor::floor_div(high - 1 - start, w.dilation[k]), w.kernel[k] - 1);
-  if (include_pad || w.begin[k] == 0) return last + 1;
-  return last + 1 - tensor::max(tensor::ceil_div(-start, w.dilation[k]), 0);
-}
-
-// Whether all windows along the axis have all their taps count.
-bool is_full(const Window& w, size_t k, const Expr& extent, const Expr& count, bool include_pad) {
-  auto reached = static_dim(tensor::simplify((count - 1) * w.stride[k] - w.begin[k] + w.reach(k) - extent));
-  return (include_pad || w.begin[k] == 0) && reached && *reached <= (include_pad ? w.end[k] : 0);
-}
-
 void compute_average_pool(ComputeContext& c) {
   Window w = window_of_pool(c);
   const TensorType& out = c.output_type(0);
@@ -116,10 +100,8 @@ void compute_average_pool(ComputeContext& c) {
       reduce_windows(c, w, wide_type(out.element), Reducer::sum, tensor::constant(out.element, 0), widen);
   c.set_output(0, c.builder.compute("average", out.element, out.shape, [&](Axes i) {
     Expr count = 1;
-    for (size_t k = 0; k < w.rank(); ++k) {
-      bool full = is_full(w, k, in[k + 2], out.shape[k + 2], include_pad);
-      count = count * (full ? Expr(w.kernel[k]) : tap_count(w, k, in[k + 2], i[k + 2], include_pad));
-    }
+    for (size_t k = 0; k < w.rank(); ++k)
+      count = count * tap_count(w, k, in[k + 2], out.shape[k + 2], i[k + 2], include_pad);
     return cast(out.element, load(sum, to_vector(i)) / cast(sum.element(), count));
   }));
 }

@@ -70,6 +70,10 @@ std::optional<Window> checked_window(InferContext& c, const std::vector<int64_t>
   return window_of(a, kernel, spatial);
 }
 
+Expr window_count(const Window& w, size_t k, const Expr& extent) {
+  return tensor::simplify(tensor::floor_div(extent + (w.begin[k] + w.end[k] - w.reach(k)), w.stride[k]) + 1);
+}
+
 std::optional<Shape> window_counts(InferContext& c, const Window& w, const Shape& spatial, bool ceil_mode) {
   Shape counts;
   for (size_t k = 0; k < w.rank(); ++k) {
@@ -82,18 +86,19 @@ std::optional<Shape> window_counts(InferContext& c, const Window& w, const Shape
         return std::nullopt;
       }
     }
-    Expr count = (ceil_mode ? tensor::ceil_div(room, w.stride[k]) : tensor::floor_div(room, w.stride[k])) + 1;
-    if (ceil_mode) {
-      // The last window must not begin in the end padding.
-      Expr starts_late = (count - 1) * w.stride[k] >= spatial[k] + w.begin[k];
-      count = select(starts_late, count - 1, count);
+    if (!ceil_mode) {
+      counts.push_back(window_count(w, k, spatial[k]));
+      continue;
     }
-    counts.push_back(tensor::simplify(count));
+    Expr count = tensor::ceil_div(room, w.stride[k]) + 1;
+    // The last window must not begin in the end padding.
+    Expr starts_late = (count - 1) * w.stride[k] >= spatial[k] + w.begin[k];
+    counts.push_back(tensor::simplify(select(starts_late, count - 1, count)));
   }
   return counts;
 }
 
-Padded pad_input(ComputeContext& c, int input, const Window& w, const Shape& counts, const Expr& value) {
+Padded pad_input(ComputeContext& c, int input, const Window& w, const Shape& counts, const Expr& value, PadShape how) {
   const TensorType& type = c.input_type(input);
   Padded result{{}, input};
   Shape shape = type.shape;
@@ -101,22 +106,27 @@ Padded pad_input(ComputeContext& c, int input, const Window& w, const Shape& cou
   bool needed = false;
   for (size_t k = 0; k < w.rank(); ++k) {
     Expr length = tensor::simplify((counts[k] - 1) * w.stride[k] + w.reach(k));
-    Expr beyond = tensor::simplify(length - (type.shape[k + 2] + w.begin[k]));
+    const size_t axis = how.first + k;
+    Expr beyond = tensor::simplify(length - (type.shape[axis] + w.begin[k]));
     auto excess = static_dim(beyond);
     runs_over[k] = !excess || *excess > 0;
     if (w.begin[k] == 0 && !runs_over[k]) continue;
     needed = true;
-    shape[k + 2] = length;
+    shape[axis] = length;
   }
-  if (!needed) return result;
+  const Expr multiple = how.last_multiple;
+  const bool fills_last =
+      how.last_multiple > 1 && !tensor::is_int(tensor::simplify(tensor::floor_mod(type.shape.back(), multiple)), 0);
+  if (fills_last) shape.back() = tensor::simplify(tensor::ceil_div(shape.back(), multiple) * multiple);
+  if (!needed && !fills_last) return result;
   result.buffer = c.builder.compute("pad", type.element, shape, [&](Axes i) {
     std::vector<Expr> index = to_vector(i);
-    Expr inside = tensor::true_value();
+    Expr inside = fills_last ? index.back() < type.shape.back() : tensor::true_value();
     for (size_t k = 0; k < w.rank(); ++k) {
-      Expr& at = index[k + 2];
+      Expr& at = index[how.first + k];
       at = at - w.begin[k];
       if (w.begin[k] > 0) inside = inside && at >= 0;
-      if (runs_over[k]) inside = inside && at < type.shape[k + 2];
+      if (runs_over[k]) inside = inside && at < type.shape[how.first + k];
     }
     return select(inside, c.at(input, index), value);
   });
@@ -127,12 +137,21 @@ Expr Padded::element(const ComputeContext& c, const std::vector<Expr>& at) const
   return buffer.defined() ? load(buffer, at) : c.at(input, at);
 }
 
-std::vector<Expr> window_index(const Window& w, const Expr& n, const Expr& channel, Axes out_spatial,
-                               Axes tap) {
-  std::vector<Expr> index{n, channel};
+std::vector<Expr> window_index(const Window& w, std::vector<Expr> at, Axes tap, size_t first) {
   for (size_t k = 0; k < w.rank(); ++k)
-    index.push_back(out_spatial[k] * w.stride[k] + tap[k] * w.dilation[k]);
-  return index;
+    at[first + k] = at[first + k] * w.stride[k] + tap[k] * w.dilation[k];
+  return at;
+}
+
+Expr tap_count(const Window& w, size_t k, const Expr& extent, const Expr& count, const Expr& o, bool include_pad) {
+  const bool from_begin = include_pad || w.begin[k] == 0;
+  const auto beyond = static_dim(tensor::simplify((count - 1) * w.stride[k] - w.begin[k] + w.reach(k) - extent));
+  if (from_begin && beyond && *beyond <= (include_pad ? w.end[k] : 0)) return w.kernel[k];
+  Expr start = o * w.stride[k] - w.begin[k];
+  Expr high = include_pad ? extent + w.end[k] : extent;
+  Expr last = tensor::min(tensor::floor_div(high - 1 - start, w.dilation[k]), w.kernel[k] - 1);
+  if (from_begin) return last + 1;
+  return last + 1 - tensor::max(tensor::ceil_div(-start, w.dilation[k]), 0);
 }
 
 }  // namespace mcc::graph

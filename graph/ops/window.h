@@ -1,4 +1,4 @@
-// Sliding windows over spatial axes, as convolutions and poolings have them.
+// Sliding windows over spatial axes, as convolutions and poolings have them, in any layout whose spatial axes stand side by side.
 #pragma once
 
 #include "graph/ops/common.h"
@@ -14,31 +14,46 @@ struct Window {
   int64_t reach(size_t k) const { return (kernel[k] - 1) * dilation[k] + 1; }
 };
 
+// The first spatial axis of [N, C, spatial...]; of channels last, [N, spatial..., C], it is 1.
+constexpr size_t kFirstSpatial = 2;
+
 // From the attributes strides, dilations, pads, auto_pad (SAME_* needs static extents). Reports what is wrong.
 std::optional<Window> checked_window(InferContext& c, const std::vector<int64_t>& kernel,
                                      const Shape& spatial);
 // The same without reporting, for compute().
 Window window_of(const Attributes& attributes, const std::vector<int64_t>& kernel, const Shape& spatial);
 
-// Number of windows along each axis; with ceil_mode also one that begins inside the input or its begin padding but
+// Number of windows along axis k of an input of this extent.
+Expr window_count(const Window& window, size_t k, const Expr& extent);
+// The same along each axis, checked; with ceil_mode also one that begins inside the input or its begin padding but
 // runs over the end.
 std::optional<Shape> window_counts(InferContext& c, const Window& window, const Shape& spatial,
                                    bool ceil_mode);
 
-// The input [N, C, spatial...] as far as `counts` windows reach, with `value` outside: a block "pad", or the input
-// itself when every window lies inside. read gives an element of the input at an index inside it.
+// Where an input's spatial axes begin, and the multiple to which its last axis is filled.
+struct PadShape {
+  size_t first = kFirstSpatial;
+  int64_t last_multiple = 1;
+};
+
+// The input as far as `counts` windows reach, with `value` outside: a block "pad", or the input itself when every window lies
+// inside.
 struct Padded {
   Buffer buffer;  // undefined: nothing was padded
-  // Element at window position `at` (already o*stride + t*dilation, counted from the begin padding on).
+  // Element at an index from window_index().
   Expr element(const ComputeContext& c, const std::vector<Expr>& at) const;
   int input = 0;
 };
-Padded pad_input(ComputeContext& c, int input, const Window& window, const Shape& counts, const Expr& value);
+Padded pad_input(ComputeContext& c, int input, const Window& window, const Shape& counts, const Expr& value, PadShape how = {});
 
-// Indices [n, c, spatial...] of the padded input for output position `out` (n, c ignored) and window position `tap`.
-std::vector<Expr> window_index(const Window& window, const Expr& n, const Expr& channel, Axes out_spatial,
-                               Axes tap);
+// The index into the padded input at position `tap` of a window: `at` with the window's number along each spatial axis, from
+// `first` on, exchanged for the element's, o*stride + t*dilation.
+std::vector<Expr> window_index(const Window& window, std::vector<Expr> at, Axes tap, size_t first = kFirstSpatial);
 
-inline Shape spatial_dims(const Shape& shape) { return {shape.begin() + 2, shape.end()}; }
+// Number of taps of window o along axis k that count towards an average: those inside the input, and with include_pad also
+// those in the padding. `count` is the number of windows.
+Expr tap_count(const Window& window, size_t k, const Expr& extent, const Expr& count, const Expr& o, bool include_pad);
+
+inline Shape spatial_dims(const Shape& shape) { return {shape.begin() + kFirstSpatial, shape.end()}; }
 
 }  // namespace mcc::graph
