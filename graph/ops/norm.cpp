@@ -24,50 +24,10 @@ bool expect_channels(InferContext& c, int i, const Expr& channels) {
          expect_same_dim(c, channels, c.input(i).shape[0], text("length of input ", i));
 }
 
-// ---- BatchNormalization: (x - mean) / sqrt(variance + epsilon) * scale + bias, all by channel ----
-
-void infer_batch(InferContext& c) {
-  if (!expect_type(c, 0, TypeSet::floating) || !expect_rank(c, 0, 1, 16)) return;
-  if (c.attributes().integer("training_mode", 0) != 0) return c.unsupported("training mode is not supported");
-  const Shape& in = c.input(0).shape;
-  Expr channels = in.size() > 1 ? in[1] : Expr(1);
-  for (int i = 1; i <= 4; ++i) {
-    if (!expect_channels(c, i, channels)) return;
-  }
-  for (int i = 1; i < c.num_outputs(); ++i) {
-    if (c.has_output(i)) return c.unsupported(text("output ", i, " exists only in training mode"));
-  }
-  c.set_output(0, c.input(0));
-}
-
-void compute_batch(ComputeContext& c) {
-  const TensorType& out = c.output_type(0);
-  ElementType wide = wide_type(out.element);
-  double epsilon = c.attributes().number("epsilon", 1e-5);
-  const Shape& channels = c.input_type(1).shape;
-  auto at = [&](int i, const Expr& k) { return cast(wide, c.at(i, {k})); };
-  Buffer factor = c.builder.compute("factor", wide, channels, [&](Axes i) {
-    return at(1, i[0]) / call(Intrinsic::sqrt, {at(4, i[0]) + tensor::constant(wide, epsilon)});
-  });
-  Buffer offset = c.builder.compute("offset", wide, channels, [&](Axes i) {
-    return at(2, i[0]) - at(3, i[0]) * load(factor, to_vector(i));
-  });
-  c.set_output(0, c.builder.compute("normalize", out.element, out.shape, [&](Axes i) {
-    Expr k = i.size() > 1 ? i[1] : Expr(0);
-    return cast(out.element, widen(c.at(0, to_vector(i))) * load(factor, {k}) + load(offset, {k}));
-  }));
-}
-
-OpDef batch_op() {
-  OpDef op = normalization("BatchNormalization", infer_batch, compute_batch, 5);
-  op.fusion = FusionClass::elementwise;
-  return op;
-}
-
 // ---- Mean and variance over some axes ----
 
 struct Moments {
-  Buffer mean, inverse_deviation;
+  Buffer mean, squares, inverse_deviation;  // squares: sums of (x - mean)^2
 };
 
 // For every element s of `shape` over the elements at(s, r) of the input, in `wide`:
@@ -83,15 +43,97 @@ Moments moments(ComputeContext& c, ElementType wide, const Shape& shape, const S
     Buffer sum = c.builder.reduce("sum", wide, shape, extents, Reducer::sum, x);
     m.mean = c.builder.compute("mean", wide, shape, [&](Axes s) { return load(sum, to_vector(s)) / n; });
   }
-  Buffer squares = c.builder.reduce("squares", wide, shape, extents, Reducer::sum, [&](Axes s, Axes r) {
+  m.squares = c.builder.reduce("squares", wide, shape, extents, Reducer::sum, [&](Axes s, Axes r) {
     Expr d = centered ? x(s, r) - load(m.mean, to_vector(s)) : x(s, r);
     return d * d;
   });
   m.inverse_deviation = c.builder.compute("inverse_deviation", wide, shape, [&](Axes s) {
-    Expr variance = load(squares, to_vector(s)) / n + tensor::constant(wide, epsilon);
+    Expr variance = load(m.squares, to_vector(s)) / n + tensor::constant(wide, epsilon);
     return tensor::constant(wide, 1) / call(Intrinsic::sqrt, {variance});
   });
   return m;
+}
+
+// ---- BatchNormalization: (x - mean) / sqrt(variance + epsilon) * scale + bias, all by channel ----
+
+bool is_training(const Attributes& a) { return a.integer("training_mode", 0) != 0; }
+
+void infer_batch(InferContext& c) {
+  if (!expect_type(c, 0, TypeSet::floating) || !expect_rank(c, 0, 1, 16)) return;
+  const Shape& in = c.input(0).shape;
+  Expr channels = in.size() > 1 ? in[1] : Expr(1);
+  for (int i = 1; i <= 4; ++i) {
+    if (!expect_channels(c, i, channels)) return;
+  }
+  const int moving = is_training(c.attributes()) ? 2 : 0;  // mean and variance
+  for (int i = 1 + moving; i < c.num_outputs(); ++i) {
+    if (c.has_output(i)) return c.unsupported(text("output ", i, " exists only in the training mode of old opsets"));
+  }
+  c.set_output(0, c.input(0));
+  for (int i = 1; i <= moving; ++i)
+    c.set_output(i, c.input(2 + i));
+}
+
+Expr channel_of(Axes i) { return i.size() > 1 ? i[1] : Expr(0); }
+
+// x * factor + offset.
+Buffer normalize_channels(ComputeContext& c, const Buffer& factor, const Buffer& offset) {
+  const TensorType& out = c.output_type(0);
+  return c.builder.compute("normalize", out.element, out.shape, [&](Axes i) {
+    const Expr k = channel_of(i);
+    return cast(out.element, widen(c.at(0, to_vector(i))) * load(factor, {k}) + load(offset, {k}));
+  });
+}
+
+// Mean and variance are the batch's own; outputs 1 and 2 are the given ones, moved towards them.
+void compute_batch_training(ComputeContext& c) {
+  const TensorType& in = c.input_type(0);
+  const ElementType wide = wide_type(in.element);
+  const Shape& channels = c.input_type(1).shape;
+  // All axes but that of the channels.
+  Shape extents = in.shape;
+  if (extents.size() > 1) extents.erase(extents.begin() + 1);
+  const Moments m = moments(
+      c, wide, channels, extents,
+      [&](Axes s, Axes r) {
+        std::vector<Expr> at = to_vector(r);
+        if (in.shape.size() > 1) at.insert(at.begin() + 1, s[0]);
+        return at;
+      },
+      c.attributes().number("epsilon", 1e-5));
+  auto at = [&](int i, const Expr& k) { return cast(wide, c.at(i, {k})); };
+  Buffer factor = c.builder.compute("factor", wide, channels, [&](Axes i) {
+    return at(1, i[0]) * load(m.inverse_deviation, to_vector(i));
+  });
+  Buffer offset = c.builder.compute("offset", wide, channels, [&](Axes i) {
+    return at(2, i[0]) - load(m.mean, to_vector(i)) * load(factor, to_vector(i));
+  });
+  c.set_output(0, normalize_channels(c, factor, offset));
+  const double momentum = c.attributes().number("momentum", 0.9);
+  const Expr n = cast(wide, product(extents));
+  for (int i : {1, 2}) {
+    if (!c.has_output(i)) continue;
+    const ElementType element = c.output_type(i).element;
+    c.set_output(i, c.builder.compute(i == 1 ? "moving_mean" : "moving_variance", element, channels, [&](Axes k) {
+      const Expr own = i == 1 ? load(m.mean, to_vector(k)) : load(m.squares, to_vector(k)) / n;
+      return cast(element, at(2 + i, k[0]) * tensor::constant(wide, momentum) + own * tensor::constant(wide, 1 - momentum));
+    }));
+  }
+}
+
+void compute_batch(ComputeContext& c) {
+  if (is_training(c.attributes())) return compute_batch_training(c);
+  const ElementType wide = wide_type(c.output_type(0).element);
+  double epsilon = c.attributes().number("epsilon", 1e-5);
+  const Shape& channels = c.input_type(1).shape;
+  auto at = [&](int i, const Expr& k) { return cast(wide, c.at(i, {k})); };
+  Buffer factor = c.builder.compute("factor", wide, channels, [&](Axes i) {
+    return at(1, i[0]) / call(Intrinsic::sqrt, {at(4, i[0]) + tensor::constant(wide, epsilon)});
+  });
+  Buffer offset = c.builder.compute("offset", wide, channels, [&](Axes i) {
+    return at(2, i[0]) - at(3, i[0]) * load(factor, to_vector(i));
+  });
+  c.set_output(0, normalize_channels(c, factor, offset));
 }
 
 // ---- LayerNormalization, RMSNormalization: over the axes from `axis` on; scale and bias broadcast ----
@@ -328,7 +370,7 @@ OpDef instance_op() {
 
 std::span<const OpDef> norm_ops() {
   static const OpDef ops[] = {
-      batch_op(),
+      normalization("BatchNormalization", infer_batch, compute_batch, 5),
       normalization("LayerNormalization", infer_layer, compute_layer, 2),
       normalization("RMSNormalization", infer_layer, compute_rms, 2),
       instance_op(),
