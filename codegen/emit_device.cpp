@@ -8,6 +8,7 @@
 #include "codegen/kernel_emitter.h"
 #include "tensor/grid.h"
 #include "tensor/intrinsics.h"
+#include "tensor/kernel_abi.h"
 
 namespace mcc::codegen {
 
@@ -94,7 +95,7 @@ void KernelEmitter::emit_launch(const Func& func, const LaunchPlan& launch, cons
   for (size_t i = 0; i < launch.buffers.size(); ++i) {
     const int number = launch.buffers[i];
     llvm::Argument* argument = function_->getArg(static_cast<unsigned>(i));
-    argument->addAttr(llvm::Attribute::getWithAlignment(context_, llvm::Align(kDeviceAlign)));
+    argument->addAttr(llvm::Attribute::getWithAlignment(context_, llvm::Align(kBufferAlignment)));
     argument->addAttr(llvm::Attribute::NoAlias);
     // Reads of what a launch does not write go through the read-only cache.
     if (!launch.is_written[i]) argument->addAttr(llvm::Attribute::ReadOnly);

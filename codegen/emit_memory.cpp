@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "codegen/kernel_emitter.h"
+#include "tensor/kernel_abi.h"
 #include "tensor/visit.h"
 
 namespace mcc::codegen {
@@ -61,15 +62,16 @@ std::vector<int> reversed(int lanes) {
   return mask;
 }
 
-// A power of two, up to kDeviceAlign, that surely divides the index.
+// A power of two, up to kBufferAlignment, that surely divides the index. Workspaces and what a kernel makes itself begin at such
+// addresses, too.
 int64_t divisor_of(const Expr& index) {
   int64_t value = 0;
-  if (as_int(index, &value)) return std::gcd(value % kDeviceAlign, int64_t{kDeviceAlign});
+  if (as_int(index, &value)) return std::gcd(value % kBufferAlignment, kBufferAlignment);
   const auto* n = index.as<Binary>();
   if (!n) return 1;
   switch (n->op) {
     case BinaryOp::mul:
-      return std::min<int64_t>(divisor_of(n->a) * divisor_of(n->b), kDeviceAlign);
+      return std::min<int64_t>(divisor_of(n->a) * divisor_of(n->b), kBufferAlignment);
     case BinaryOp::add:
     case BinaryOp::sub:
     case BinaryOp::min:
@@ -125,7 +127,7 @@ llvm::Align KernelEmitter::element_align(const Buffer& buffer) const {
 // GPUs load and store vectors at once only where they are aligned as a whole; there all buffers are.
 llvm::Align KernelEmitter::vector_align(const Buffer& buffer, const Expr& index) const {
   if (!on_device()) return element_align(buffer);
-  int64_t bytes = std::min<int64_t>(divisor_of(index) * byte_size(buffer.element()), kDeviceAlign);
+  int64_t bytes = std::min<int64_t>(divisor_of(index) * byte_size(buffer.element()), kBufferAlignment);
   return llvm::Align(static_cast<uint64_t>(bytes));
 }
 

@@ -6,6 +6,7 @@
 
 #include "codegen/kernel_emitter.h"
 #include "codegen/machine.h"
+#include "tensor/kernel_abi.h"
 #include "tensor/visit.h"
 
 namespace mcc::codegen {
@@ -106,7 +107,7 @@ void KernelEmitter::start(llvm::BasicBlock* block) { b_.SetInsertPoint(block); }
 llvm::AllocaInst* KernelEmitter::entry_alloca(LlvmType* type, const std::string& name) {
   llvm::IRBuilder<> at_entry(entry_, entry_->begin());
   llvm::AllocaInst* alloca = at_entry.CreateAlloca(type, nullptr, name);
-  alloca->setAlignment(llvm::Align(64));
+  alloca->setAlignment(llvm::Align(kBufferAlignment));
   return alloca;
 }
 

@@ -17,9 +17,6 @@
 
 namespace mcc::codegen {
 
-// Of every buffer of a GPU's kernel: params and workspaces by whoever calls it, the others where they are made.
-inline constexpr int kDeviceAlign = 64;
-
 class KernelEmitter {
  public:
   KernelEmitter(llvm::Module& module, const tensor::Target& target, const EmitOptions& options,

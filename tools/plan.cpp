@@ -4,6 +4,7 @@
 #include <map>
 
 #include "graph/op.h"
+#include "tensor/kernel_abi.h"
 
 namespace mcc::tools {
 namespace {
@@ -12,6 +13,8 @@ using codegen::PlanNode;
 using codegen::PlanValue;
 using graph::Place;
 using graph::ValueId;
+
+static_assert(tensor::kBufferAlignment == MCC_BUFFER_ALIGNMENT, "what kernels assume is what the runtime keeps");
 
 int64_t aligned(int64_t bytes) { return (bytes + MCC_BUFFER_ALIGNMENT - 1) / MCC_BUFFER_ALIGNMENT * MCC_BUFFER_ALIGNMENT; }
 

@@ -5,14 +5,15 @@
 #include "graph/op.h"
 #include "graph/passes/box.h"
 #include "graph/passes/rewrite.h"
+#include "tensor/kernel_abi.h"
 
 namespace mcc::graph {
 namespace {
 
-constexpr int64_t kAlignment = 64;  // bytes: what kernels assume of their parameters
-constexpr int64_t kVector = 8;      // elements that a thread moves at once
+constexpr int64_t kVector = 8;  // elements that a thread moves at once
 
 using Ints = std::vector<int64_t>;
+using tensor::kBufferAlignment;
 
 // Of images and volumes with their channels last (Layout::channels_last).
 bool is_rank_of_images(size_t rank) { return rank == 5 || rank == 6; }
@@ -51,7 +52,7 @@ std::optional<int64_t> piece_offset(const Graph& graph, ValueId part) {
   for (size_t d = 0; d < whole.size(); ++d)
     offset = offset * whole[d] + box->starts[d];
   offset *= byte_size(type.element);
-  if (offset % kAlignment != 0) return std::nullopt;
+  if (offset % kBufferAlignment != 0) return std::nullopt;
   return offset;
 }
 
@@ -62,7 +63,7 @@ bool joins_pieces(const Graph& graph, const Node& node) {
   int64_t offset = 0;
   for (ValueId v : pieces) {
     const TensorType& type = graph.value(v).type;
-    if (!is_static(type.shape) || static_count(type.shape) == 0 || offset % kAlignment != 0) return false;
+    if (!is_static(type.shape) || static_count(type.shape) == 0 || offset % kBufferAlignment != 0) return false;
     if (!node.op->is_view && !is_one_piece(static_shape(type.shape), Ints(whole.size(), 1), whole)) return false;
     offset += bytes_of_type(type);
   }

@@ -4,13 +4,15 @@
 
 #include "graph/op.h"
 #include "graph/passes/aliases.h"
+#include "tensor/kernel_abi.h"
 
 namespace mcc::graph {
 namespace {
 
-constexpr int64_t kAlignment = 64;
-
-int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+int64_t aligned(int64_t bytes) {
+  constexpr int64_t to = tensor::kBufferAlignment;
+  return (bytes + to - 1) / to * to;
+}
 
 // A piece of the arena, alive from the group `first` to the group `last`.
 struct Storage {
