@@ -4,6 +4,7 @@
 
 #include "support/text.h"
 #include "tuner/grid_rules.h"
+#include "tuner/long_sum.h"
 
 namespace mcc::tuner {
 
@@ -66,7 +67,7 @@ void apply_rules(Draft& draft) {
   std::string main = main_contraction(s);
   if (!main.empty()) {
     if (!schedule_transformed_product(draft, main) && !schedule_streamed_product(draft, main)) {
-      schedule_register_tile(draft, main);
+      schedule_register_tile(draft, divide_long_sum(draft, main));
     }
   } else if (schedule_rows(draft)) {
     return;

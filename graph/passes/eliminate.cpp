@@ -32,14 +32,12 @@ void eliminate_dead_code(Graph& graph) {
 
 namespace {
 
-// Constants up to this size are compared by value; larger ones by where they lie.
-constexpr size_t kSmallConstant = 4096;
-
 bool same_constant(const Constant& a, const Constant& b) {
   if (a.element() != b.element() || a.shape() != b.shape()) return false;
   if (a.element() == ElementType::string) return false;
   if (a.bytes().data() == b.bytes().data()) return true;
-  if (a.bytes().size() != b.bytes().size() || a.bytes().size() > kSmallConstant) return false;
+  if (a.bytes().size() != b.bytes().size()) return false;
+  // Large ones, too: layers that share weights have copies of them, transposed or packed one by one. Others differ early.
   return std::memcmp(a.bytes().data(), b.bytes().data(), a.bytes().size()) == 0;
 }
 

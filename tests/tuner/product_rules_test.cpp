@@ -8,6 +8,7 @@
 #include "check_results.h"
 #include "support/text.h"
 #include "tensor/build.h"
+#include "tensor/schedule/weight_order.h"
 #include "tuner/default_schedule.h"
 #include "tuner/rules.h"
 #include "tuner/tasks.h"
@@ -151,6 +152,55 @@ TEST(RegisterTiles, AreAsWideAsOddNumbersOfPanels) {
     ASSERT_TRUE(draft.refusal) << draft.refusal.detail;
     EXPECT_EQ(decide.vectors, expected) << to_text(draft.schedule.trace());
   }
+}
+
+// x [m, k] times weights in panels of a vector, plus a bias.
+Workload panels(int64_t m, int64_t k, int64_t count, const Target& target) {
+  FuncBuilder b("panels");
+  const int64_t lanes = target.lanes(32);
+  const Buffer x = b.input("x", f32, {m, k}), w = b.input("w", f32, {count, k, lanes}), bias = b.input("bias", f32, {count, lanes});
+  const Buffer sum = b.reduce("sum", f32, {m, count, lanes}, {k}, Reducer::sum,
+                              [&](Axes i, Axes r) { return load(x, {i[0], r[0]}) * load(w, {i[1], r[0], i[2]}); });
+  const Buffer y = b.compute("y", f32, {m, count, lanes},
+                             [&](Axes i) { return load(sum, {i[0], i[1], i[2]}) + load(bias, {i[1], i[2]}); });
+  Func f = b.finish({y});
+  mark_weights(f, {"w"});
+  return {"panels", f, {}, false};
+}
+
+// Rows that do not stay in a small second-level cache as a whole, but part by part.
+class LongSums : public testing::TestWithParam<std::tuple<int64_t, int64_t>> {};
+
+TEST_P(LongSums, AreDividedAndStayWhatTheyAre) {
+  const auto [rows, steps] = GetParam();
+  Target target = small_target();
+  target.l1 = {4 << 10, 8, 64, 400};
+  target.l2 = {16 << 10, 8, 64, 150};
+  const Workload w = panels(rows, steps, 3, target);
+  PreferredDecider decide;
+  Draft draft{Schedule(w.func), decide, target};
+  apply_rules(draft);
+  ASSERT_TRUE(draft.refusal) << draft.refusal.detail;
+  const std::string trace = to_text(draft.schedule.trace());
+  EXPECT_NE(trace.find("rfactor(block=\"sum\""), std::string::npos) << trace;
+  EXPECT_NE(trace.find("set_scope(buffer=\"sum.part\", scope=\"registers\")"), std::string::npos) << trace;
+  EXPECT_NE(trace.find("reverse_compute_at(block=\"y\""), std::string::npos) << "the bias goes with the last sum\n" << trace;
+  std::vector<Bytes> expected;
+  ASSERT_EQ(tensor::test::run(w, w.func, &expected), "");
+  EXPECT_EQ(tensor::test::check_results(w, draft.schedule.func(), expected, true), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, LongSums, testing::Values(std::tuple(16, 1024), std::tuple(13, 768), std::tuple(7, 1280)));
+
+TEST(LongSums, StayWholeWhereRowsStayInTheCacheOrSumsAreShort) {
+  Target target = small_target();
+  auto is_divided = [&](int64_t rows, int64_t steps, int64_t l2) {
+    target.l2 = {l2, 8, 64, 150};
+    return to_text(default_schedule(panels(rows, steps, 3, target).func, target).trace()).find("sum.part") != std::string::npos;
+  };
+  EXPECT_TRUE(is_divided(16, 1024, 16 << 10));
+  EXPECT_FALSE(is_divided(16, 1024, 256 << 10));
+  EXPECT_FALSE(is_divided(128, 128, 16 << 10));
 }
 
 std::string default_trace(const Form& form, const Target& target) {
