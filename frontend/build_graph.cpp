@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "frontend/contrib/contrib.h"
 #include "frontend/model_prepare.h"
 #include "graph/op.h"
 #include "onnx/defs/schema.h"
@@ -301,38 +302,61 @@ class Builder {
       if (!node.output(i).empty()) scope.names[node.output(i)] = inner.find(branch->g().output(i).name());
   }
 
-  // Operators that ONNX itself defines by others are built from those. False: it is none.
+  // ONNX's definition of the operator by others; an empty function where it has none.
+  onnx::FunctionProto onnx_body(const onnx::OpSchema& schema, const onnx::NodeProto& node, const std::string& domain,
+                                const std::vector<onnx::TypeProto>& types) const {
+    onnx::NodeProto call = node;
+    for (const auto& [name, attribute] : schema.attributes())
+      if (attribute.default_value.type() != onnx::AttributeProto::UNDEFINED && !find_attribute(node, name))
+        *call.add_attribute() = attribute.default_value;
+
+    onnx::FunctionProto body;
+    const auto error = onnx_error([&] {
+      if (schema.HasFunction()) {
+        if (const onnx::FunctionProto* fixed = schema.GetFunction(opset_of(domain))) body = *fixed;
+      } else {
+        onnx::FunctionBodyBuildContextImpl context(call, types);
+        if (!schema.BuildContextDependentFunction(context, body, opset_of(domain))) body.Clear();
+      }
+      onnx::internal::AttributeBinder::BindAttributes(call, body);
+    });
+    return error ? onnx::FunctionProto() : body;
+  }
+
+  // Operators that are defined by others are built from those: some of ONNX's, all of onnxruntime's. False: it is none.
   bool expand_function(const onnx::NodeProto& node, const std::string& domain, Scope& scope,
                        const Origin& origin) {
     if (origin.depth >= kMaxExpansion) return false;
+    const bool is_contrib = domain == kContribDomain && contrib_schema(domain, node.op_type());
     const onnx::OpSchema* schema = onnx::OpSchemaRegistry::Schema(node.op_type(), opset_of(domain), domain);
-    if (!schema || (!schema->HasFunction() && !schema->HasContextDependentFunction())) return false;
+    const bool has_body = schema && (schema->HasFunction() || schema->HasContextDependentFunction());
+    if (!is_contrib && !has_body) return false;
     std::vector<onnx::TypeProto> types;
+    bool taint = false;
     for (const std::string& input : node.input()) {
       const Entry entry = scope.find(input);
       if (entry.kind == Entry::unknown) {
         give_up(node, scope);
         return true;
       }
+      taint |= entry.kind == Entry::value && tainted_.count(entry.id) != 0;
       types.push_back(entry.kind == Entry::value ? onnx_type_of(graph_.value(entry.id).type)
                                                  : onnx::TypeProto());
     }
-    onnx::NodeProto call = node;
-    for (const auto& [name, attribute] : schema->attributes())
-      if (attribute.default_value.type() != onnx::AttributeProto::UNDEFINED && !find_attribute(node, name))
-        *call.add_attribute() = attribute.default_value;
-
     onnx::FunctionProto body;
-    const auto error = onnx_error([&] {
-      if (schema->HasFunction()) {
-        if (const onnx::FunctionProto* fixed = schema->GetFunction(opset_of(domain))) body = *fixed;
-      } else {
-        onnx::FunctionBodyBuildContextImpl context(call, types);
-        if (!schema->BuildContextDependentFunction(context, body, opset_of(domain))) body.Clear();
+    if (is_contrib) {
+      Result<onnx::FunctionProto> expansion = expand_contrib(node, types);
+      if (!expansion.ok()) {
+        // What follows from something reported already is not a fault of its own.
+        if (!taint) report_all(expansion.errors(), where_of(node, origin));
+        give_up(node, scope);
+        return true;
       }
-      onnx::internal::AttributeBinder::BindAttributes(call, body);
-    });
-    if (error || body.node_size() == 0) return false;
+      body = std::move(*expansion);
+    } else {
+      body = onnx_body(*schema, node, domain, types);
+    }
+    if (body.node_size() == 0) return false;
 
     Scope inner;
     for (int i = 0; i < body.input_size(); ++i)

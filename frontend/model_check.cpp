@@ -2,6 +2,7 @@
 #include <limits>
 #include <set>
 
+#include "frontend/contrib/contrib.h"
 #include "frontend/model_prepare.h"
 #include "frontend/onnx_tensor.h"
 #include "onnx/checker.h"
@@ -60,6 +61,7 @@ class Checker {
       const std::string domain = is_default(import.domain()) ? "" : import.domain();
       imports_[domain] = static_cast<int>(import.version());
     }
+    imports_.emplace(kContribDomain, 1);  // nodes may move there
     context_.set_opset_imports(imports_);
   }
 
@@ -134,9 +136,16 @@ class Checker {
     if (!known || problems_.size() != before) node.set_domain(kRefusedDomain);
   }
 
-  // Whether ONNX defines the operator in the version that the model says. Other domains are not for ONNX to judge.
-  bool check_operator(const onnx::NodeProto& node, const std::string& where, const onnx::OpSchema** schema) {
+  // Whether ONNX defines the operator in the version that the model says, or onnxruntime does, whose operators come to their own
+  // domain. Other domains are not for us to judge.
+  bool check_operator(onnx::NodeProto& node, const std::string& where, const onnx::OpSchema** schema) {
     const std::string domain = is_default(node.domain()) ? "" : node.domain();
+    const onnx::OpSchema* contrib = contrib_schema(domain, node.op_type());
+    if (contrib && !(domain.empty() && onnx::OpSchemaRegistry::Schema(node.op_type(), opset(domain), domain))) {
+      node.set_domain(kContribDomain);
+      *schema = contrib;
+      return true;
+    }
     if (!domain.empty() && domain != "ai.onnx.ml") return true;
     auto import = imports_.find(domain);
     if (import == imports_.end()) {
@@ -156,6 +165,12 @@ class Checker {
     return false;
   }
 
+  // 0 for a domain that the model does not import.
+  int opset(const std::string& domain) const {
+    auto import = imports_.find(domain);
+    return import == imports_.end() ? 0 : import->second;
+  }
+
   // Numbers of inputs and outputs, and names and kinds of attributes.
   void check_schema(const onnx::NodeProto& node, const onnx::OpSchema& schema, const std::string& where) {
     check_count(where, "input", node.input_size(), schema.min_input(), schema.max_input());
@@ -165,7 +180,9 @@ class Checker {
       if (!given.insert(attribute.name()).second)
         invalid(where, text("attribute '", attribute.name(), "' is there twice"));
       auto known = schema.attributes().find(attribute.name());
-      if (known == schema.attributes().end()) {
+      if (known == schema.attributes().end() && schema.domain() == kContribDomain) {  // newer versions have more
+        problems_.push_back({ErrorKind::unsupported, where, text("attribute '", attribute.name(), "' is not supported"), ""});
+      } else if (known == schema.attributes().end()) {
         invalid(where, text("attribute '", attribute.name(), "' is not one of ", node.op_type(), "'s"));
       } else if (attribute.type() != known->second.type) {
         invalid(where, text("attribute '", attribute.name(), "' is ", kind_name(attribute.type()),
@@ -261,8 +278,12 @@ bool check_versions(const onnx::ModelProto& model, Diagnostics& problems) {
 void check_model(onnx::ModelProto& model, const std::string& folder, Diagnostics& problems) {
   Checker checker(model, folder, problems);
   checker.check_graph(*model.mutable_graph(), nullptr, 0);
-  model.mutable_opset_import()->Add()->set_domain(kRefusedDomain);
-  model.mutable_opset_import()->rbegin()->set_version(1);
+  for (const char* domain : {kRefusedDomain, kContribDomain}) {
+    const auto& imports = model.opset_import();
+    if (std::any_of(imports.begin(), imports.end(), [&](const auto& import) { return import.domain() == domain; })) continue;
+    model.mutable_opset_import()->Add()->set_domain(domain);
+    model.mutable_opset_import()->rbegin()->set_version(1);
+  }
 }
 
 }  // namespace mcc::frontend

@@ -1,3 +1,4 @@
+#include "frontend/contrib/contrib.h"
 #include "frontend/model_prepare.h"
 #include "onnx/checker.h"
 #include "onnx/inliner/inliner.h"
@@ -13,7 +14,7 @@ void infer_types(onnx::ModelProto& model) {
   onnx::ModelProto inferred = model;
   const onnx::ShapeInferenceOptions options(false, 0, true);
   const auto error = onnx_error(
-      [&] { onnx::shape_inference::InferShapes(inferred, onnx::OpSchemaRegistry::Instance(), options); });
+      [&] { onnx::shape_inference::InferShapes(inferred, &known_schemas(), options); });
   if (!error) model = std::move(inferred);
 }
 

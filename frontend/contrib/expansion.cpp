@@ -1,0 +1,201 @@
+#include "frontend/contrib/expansion.h"
+
+#include <numeric>
+
+#include "frontend/onnx_tensor.h"
+
+namespace mcc::frontend {
+
+using onnx::AttributeProto;
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::string out = "[";
+  for (size_t i = 0; i < shape.size(); ++i)
+    out += text(i ? ", " : "", shape[i]);
+  return out + "]";
+}
+
+Expansion::Expansion(const onnx::OpSchema& schema, const onnx::NodeProto& node, const std::vector<onnx::TypeProto>& types)
+    : schema_(schema), node_(node) {
+  for (int i = 0; i < node.input_size(); ++i) {
+    Input input;
+    if (!node.input(i).empty()) {
+      std::optional<graph::TensorType> type = static_type_of(types[static_cast<size_t>(i)]);
+      MCC_CHECK(type, "an expansion of ", node.op_type(), " without the type of input ", i);
+      input = {text("in.", i), *type, graph::static_shape(type->shape)};
+    }
+    body_.add_input(text("in.", i));
+    inputs_.push_back(std::move(input));
+  }
+  for (int i = 0; i < node.output_size(); ++i)
+    body_.add_output("");
+}
+
+// ---- The node ----
+
+const Expansion::Input& Expansion::known(int i) const {
+  MCC_CHECK(has(i), node_.op_type(), " has no input ", i);
+  return inputs_[static_cast<size_t>(i)];
+}
+
+int64_t Expansion::count(int i) const {
+  const std::vector<int64_t>& dims = shape(i);
+  return std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<>());
+}
+
+const AttributeProto* Expansion::find(const std::string& name) const {
+  for (const AttributeProto& a : node_.attribute())
+    if (a.name() == name) return &a;
+  return nullptr;
+}
+
+const AttributeProto& Expansion::attribute(const std::string& name) const {
+  if (const AttributeProto* given = find(name)) return *given;
+  return schema_.attributes().at(name).default_value;
+}
+
+std::vector<int64_t> Expansion::integers(const std::string& name) const {
+  const AttributeProto& a = attribute(name);
+  return {a.ints().begin(), a.ints().end()};
+}
+
+std::vector<double> Expansion::numbers(const std::string& name) const {
+  const AttributeProto& a = attribute(name);
+  return {a.floats().begin(), a.floats().end()};
+}
+
+std::vector<Setting> Expansion::passed_on(std::initializer_list<const char*> names) const {
+  std::vector<Setting> settings;
+  for (const char* name : names) {
+    const AttributeProto& a = attribute(name);
+    if (a.type() == AttributeProto::UNDEFINED) continue;
+    settings.emplace_back(a);
+    settings.back().proto.set_name(name);
+  }
+  return settings;
+}
+
+// ---- Errors ----
+
+bool Expansion::fail(ErrorKind kind, std::string message) {
+  problems_.push_back({kind, "", std::move(message), ""});
+  return false;
+}
+
+std::string Expansion::input_name(int i) const {
+  const auto& names = schema_.inputs();
+  return static_cast<size_t>(i) < names.size() ? text("'", names[static_cast<size_t>(i)].GetName(), "'") : std::to_string(i);
+}
+
+bool Expansion::expect_rank(int i, int64_t rank) {
+  return expect(this->rank(i) == rank, "input ", input_name(i), ": expected ", rank, " dimensions, got shape ", shape_text(shape(i)));
+}
+
+bool Expansion::expect_shape(int i, const std::vector<int64_t>& shape) {
+  return expect(this->shape(i) == shape, "input ", input_name(i), ": expected shape ", shape_text(shape), ", got ",
+                shape_text(this->shape(i)));
+}
+
+bool Expansion::expect_single(std::initializer_list<int> inputs) {
+  for (int i : inputs) {
+    if (!has(i)) continue;
+    if (!expect(count(i) == 1 && rank(i) <= 1, "input ", input_name(i), ": expected one value for the whole tensor, got shape ",
+                shape_text(shape(i))))
+      return false;
+  }
+  return true;
+}
+
+bool Expansion::supports_only(const char* name, int64_t value) {
+  const int64_t got = is_given(name) ? integer(name) : value;
+  return supports(got == value, "attribute '", name, "': only ", value, " is supported, got ", got);
+}
+
+// ---- What stands for it ----
+
+std::vector<Operand> Expansion::ops(const char* type, const std::vector<Operand>& inputs, const std::vector<Setting>& settings,
+                                    int outputs) {
+  onnx::NodeProto& node = *body_.add_node();
+  node.set_op_type(type);
+  for (const Operand& input : inputs)
+    node.add_input(input);
+  while (node.input_size() > 0 && node.input(node.input_size() - 1).empty())
+    node.mutable_input()->RemoveLast();
+  std::vector<Operand> made;
+  for (int i = 0; i < outputs; ++i) {
+    made.push_back(text("t.", next_++));
+    node.add_output(made.back());
+  }
+  for (const Setting& setting : settings)
+    *node.add_attribute() = setting.proto;
+  return made;
+}
+
+Operand Expansion::constant(const onnx::TensorProto& value) { return op("Constant", {}, {{"value", value}}); }
+
+Operand Expansion::scalar(ElementType element, double value) {
+  onnx::TensorProto proto;
+  if (!is_float(element)) return tensor(element, {}, {static_cast<int32_t>(value)});
+  proto.set_data_type(onnx::TensorProto::FLOAT);
+  proto.add_float_data(static_cast<float>(value));
+  return element == ElementType::f32 ? constant(proto) : converted(constant(proto), element);
+}
+
+Operand Expansion::ints(const std::vector<int64_t>& values) {
+  onnx::TensorProto proto;
+  proto.set_data_type(onnx::TensorProto::INT64);
+  proto.add_dims(static_cast<int64_t>(values.size()));
+  proto.mutable_int64_data()->Add(values.begin(), values.end());
+  return constant(proto);
+}
+
+Operand Expansion::tensor(ElementType element, const std::vector<int64_t>& shape, const std::vector<int32_t>& values) {
+  onnx::TensorProto proto;
+  proto.set_data_type(onnx_of_element(element));
+  proto.mutable_dims()->Add(shape.begin(), shape.end());
+  proto.mutable_int32_data()->Add(values.begin(), values.end());
+  return constant(proto);
+}
+
+Operand Expansion::converted(const Operand& x, ElementType to) {
+  return op("Cast", {x}, {{"to", static_cast<int64_t>(onnx_of_element(to))}});
+}
+
+void Expansion::result(int i, const Operand& value) {
+  if (has_output(i)) body_.set_output(i, value);
+}
+
+Result<onnx::FunctionProto> Expansion::finish() const {
+  if (!problems_.empty()) return problems_;
+  for (int i = 0; i < node_.output_size(); ++i) {
+    if (has_output(i) && body_.output(i).empty()) {
+      const std::string& name = schema_.outputs()[static_cast<size_t>(i)].GetName();
+      return Diagnostic{ErrorKind::unsupported, "", text("output '", name, "' is not supported"), ""};
+    }
+  }
+  return body_;
+}
+
+// ---- What families share ----
+
+Operand dequantized(Expansion& e, int i) { return e.op("DequantizeLinear", {e.in(i), e.in(i + 1), e.in(i + 2)}); }
+
+Operand quantized(Expansion& e, const Operand& x, int i, ElementType element) {
+  return e.op("QuantizeLinear", {x, e.in(i), e.has(i + 1) ? e.in(i + 1) : e.scalar(element, 0)});
+}
+
+Operand integer_product(Expansion& e, const IntegerProduct& p) {
+  Operand sums = e.op("MatMulInteger", {p.a, p.b, p.a_zero, p.b_zero});
+  auto wide = [&](const Operand& x) { return p.real == ElementType::f32 ? x : e.converted(x, ElementType::f32); };
+  Operand scale = e.op("Mul", {wide(p.a_scale), wide(p.b_scale)});
+  Operand y = e.op("Mul", {e.converted(sums, ElementType::f32), scale});
+  if (!p.bias.empty()) y = e.op("Add", {y, wide(p.bias)});
+  return p.real == ElementType::f32 ? y : e.converted(y, p.real);
+}
+
+Operand softmax_of_rest(Expansion& e, const Operand& x, const std::vector<int64_t>& shape, int64_t axis) {
+  Operand rows = e.op("Flatten", {x}, {{"axis", axis}});
+  return e.reshaped(e.op("Softmax", {rows}, {{"axis", int64_t{-1}}}), shape);
+}
+
+}  // namespace mcc::frontend

@@ -1,0 +1,171 @@
+// What an expansion reads of its node, and what it writes in its place.
+#pragma once
+
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/graph.h"
+#include "onnx/defs/attr_proto_util.h"
+#include "onnx/defs/schema.h"
+#include "onnx/onnx_pb.h"
+#include "support/result.h"
+
+namespace mcc::frontend {
+
+class Expansion;
+
+// An attribute of an operator: a default, or only its kind.
+struct AttributeRule {
+  enum Presence { required, optional };
+  AttributeRule(const char* name, onnx::AttributeProto::AttributeType kind, Presence presence)
+      : name(name), kind(kind), is_required(presence == required) {}
+  template <class T>
+  AttributeRule(const char* name, const T& otherwise)
+      : name(name), otherwise(onnx::MakeAttribute(name, otherwise)), kind(this->otherwise.type()) {}
+
+  std::string name;
+  onnx::AttributeProto otherwise;  // its type is UNDEFINED where there is no default
+  onnx::AttributeProto::AttributeType kind;
+  bool is_required = false;
+};
+
+struct ContribOp {
+  const char* name;
+  const char* inputs;   // names in order; "name?" may be left out, "name..." is any number of them
+  const char* outputs;  // the same
+  std::vector<AttributeRule> attributes;
+  void (*expand)(Expansion&);
+  bool is_in_onnx_domain = false;  // onnxruntime registers it there
+};
+
+// A value of the expansion, by name; "" for an optional operand that is left out.
+using Operand = std::string;
+
+// An attribute of a node that is written.
+struct Setting {
+  Setting(onnx::AttributeProto proto) : proto(std::move(proto)) {}
+  template <class T>
+  Setting(const char* name, const T& value) : proto(onnx::MakeAttribute(name, value)) {}
+  onnx::AttributeProto proto;
+};
+
+class Expansion {
+ public:
+  // Inputs must be as the schema says; attributes may be left out where it has defaults.
+  Expansion(const onnx::OpSchema& schema, const onnx::NodeProto& node, const std::vector<onnx::TypeProto>& types);
+
+  // ---- The node ----
+
+  int num_inputs() const { return static_cast<int>(inputs_.size()); }
+  bool has(int i) const { return 0 <= i && i < num_inputs() && !inputs_[static_cast<size_t>(i)].name.empty(); }
+  bool has_output(int i) const { return i < node_.output_size() && !node_.output(i).empty(); }
+  // Of an input that is there.
+  ElementType element(int i) const { return known(i).type.element; }
+  const std::vector<int64_t>& shape(int i) const { return known(i).shape; }
+  int64_t rank(int i) const { return static_cast<int64_t>(shape(i).size()); }
+  int64_t count(int i) const;
+  // Whether the node has the attribute, and what it is there or by default.
+  bool is_given(const std::string& name) const { return find(name) != nullptr; }
+  int64_t integer(const std::string& name) const { return attribute(name).i(); }
+  double number(const std::string& name) const { return attribute(name).f(); }
+  std::string word(const std::string& name) const { return attribute(name).s(); }
+  std::vector<int64_t> integers(const std::string& name) const;
+  std::vector<double> numbers(const std::string& name) const;
+  // Those among the named ones that the node has or that have a default, for a node of ONNX that has them too.
+  std::vector<Setting> passed_on(std::initializer_list<const char*> names) const;
+
+  // ---- Errors; false after one, and then the expansion ends ----
+
+  // What a valid model holds.
+  template <class... Parts>
+  bool expect(bool holds, const Parts&... parts) {
+    return holds || fail(ErrorKind::bad_input, text(parts...));
+  }
+  // What valid models may hold otherwise, too.
+  template <class... Parts>
+  bool supports(bool holds, const Parts&... parts) {
+    return holds || fail(ErrorKind::unsupported, text(parts...));
+  }
+  bool expect_rank(int i, int64_t rank);
+  bool expect_shape(int i, const std::vector<int64_t>& shape);
+  // One scale or zero point for all of a tensor.
+  bool expect_single(std::initializer_list<int> inputs);
+  // An attribute that only this value of is supported.
+  bool supports_only(const char* name, int64_t value);
+
+  // ---- What stands for it ----
+
+  Operand in(int i) const { return has(i) ? known(i).name : ""; }
+  Operand op(const char* type, const std::vector<Operand>& inputs, const std::vector<Setting>& settings = {}) {
+    return ops(type, inputs, settings, 1)[0];
+  }
+  std::vector<Operand> ops(const char* type, const std::vector<Operand>& inputs, const std::vector<Setting>& settings,
+                           int outputs);
+  Operand scalar(ElementType element, double value);
+  Operand ints(const std::vector<int64_t>& values);  // i64, rank 1
+  Operand tensor(ElementType element, const std::vector<int64_t>& shape, const std::vector<int32_t>& values);
+  Operand converted(const Operand& x, ElementType to);
+  Operand reshaped(const Operand& x, const std::vector<int64_t>& shape) { return op("Reshape", {x, ints(shape)}, {{"allowzero", int64_t{1}}}); }
+  Operand transposed(const Operand& x, const std::vector<int64_t>& perm) { return op("Transpose", {x}, {{"perm", perm}}); }
+  // Elements [begin, end) along an axis.
+  Operand slice(const Operand& x, int64_t axis, int64_t begin, int64_t end) {
+    return op("Slice", {x, ints({begin}), ints({end}), ints({axis})});
+  }
+  void result(int i, const Operand& value);
+
+  // The function, or what is wrong.
+  Result<onnx::FunctionProto> finish() const;
+
+ private:
+  struct Input {
+    Operand name;
+    graph::TensorType type;
+    std::vector<int64_t> shape;
+  };
+  const Input& known(int i) const;
+  const onnx::AttributeProto* find(const std::string& name) const;
+  const onnx::AttributeProto& attribute(const std::string& name) const;
+  bool fail(ErrorKind kind, std::string message);
+  std::string input_name(int i) const;
+  Operand constant(const onnx::TensorProto& value);
+
+  const onnx::OpSchema& schema_;
+  const onnx::NodeProto& node_;
+  std::vector<Input> inputs_;
+  onnx::FunctionProto body_;
+  Diagnostics problems_;
+  int next_ = 0;
+};
+
+// "[2, 3]"
+std::string shape_text(const std::vector<int64_t>& shape);
+
+// ---- What families share ----
+
+// Input i as real numbers; its scale and its zero point stand behind it.
+Operand dequantized(Expansion& e, int i);
+// x as integers; the scale is input i, the zero point stands behind it. Without one they are of the given type, around 0.
+Operand quantized(Expansion& e, const Operand& x, int i, ElementType element);
+// Integer products with what turns their sums into real numbers: (a - a_zero)(b - b_zero) * a_scale * b_scale + bias, of type real.
+// Zero points and bias may be left out.
+struct IntegerProduct {
+  Operand a, b, a_scale, b_scale, a_zero, b_zero, bias;
+  ElementType real = ElementType::f32;
+};
+Operand integer_product(Expansion& e, const IntegerProduct& p);
+// Softmax over all axes from `axis` on, as ONNX had it before opset 13.
+Operand softmax_of_rest(Expansion& e, const Operand& x, const std::vector<int64_t>& shape, int64_t axis);
+
+// The families; contrib.cpp has them in a list.
+std::span<const ContribOp> quantized_ops();
+std::span<const ContribOp> quantized_product_ops();
+std::span<const ContribOp> product_ops();
+std::span<const ContribOp> activation_ops();
+std::span<const ContribOp> normalization_ops();
+std::span<const ContribOp> attention_ops();
+std::span<const ContribOp> decoder_ops();
+
+}  // namespace mcc::frontend

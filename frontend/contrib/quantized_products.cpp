@@ -1,0 +1,117 @@
+// Products of bytes: in real numbers between DequantizeLinear and QuantizeLinear where scales are known, as MatMulInteger where
+// activations are quantised at run time; of weights in groups of 2, 4 or 8 bits with f32.
+#include "frontend/contrib/expansion.h"
+
+namespace mcc::frontend {
+
+namespace {
+
+using onnx::AttributeProto;
+
+// Scales and zero points i and i + 1 of weights: one for all, or one for each of `columns`.
+bool expect_columns(Expansion& e, std::initializer_list<int> inputs, int64_t columns) {
+  for (int i : inputs)
+    if (e.has(i) && e.count(i) != 1 && !e.expect_shape(i, {columns})) return false;
+  return true;
+}
+
+// ---- QGemm: alpha * A B + C, where C is of integers with the product's scale ----
+
+void gemm(Expansion& e) {
+  constexpr int kA = 0, kB = 3, kC = 6, kY = 7;
+  if (!e.expect_rank(kA, 2) || !e.expect_rank(kB, 2) || !e.expect_single({1, 2, kY, kY + 1}) ||
+      !e.expect(e.has(kY) == e.has(kY + 1), "inputs 'y_scale' and 'y_zero_point': expected both or none"))
+    return;
+  const int64_t columns_axis = e.integer("transB") != 0 ? 0 : 1;
+  if (!expect_columns(e, {kB + 1, kB + 2}, e.shape(kB)[static_cast<size_t>(columns_axis)])) return;
+  Operand b_scale = e.in(kB + 1);
+  if (e.number("alpha") != 1) b_scale = e.op("Mul", {b_scale, e.scalar(ElementType::f32, e.number("alpha"))});
+  Operand b = e.op("DequantizeLinear", {e.in(kB), b_scale, e.in(kB + 2)}, {{"axis", columns_axis}}), c;
+  if (e.has(kC)) c = e.op("Mul", {e.converted(e.in(kC), ElementType::f32), e.op("Mul", {e.in(kA + 1), b_scale})});
+  Operand y = e.op("Gemm", {dequantized(e, kA), b, c}, e.passed_on({"transA", "transB"}));
+  e.result(0, e.has(kY) ? quantized(e, y, kY, e.element(kA)) : y);
+}
+
+// ---- Sums of integers, scaled ----
+
+void integer_to_float(Expansion& e) {
+  if (!e.expect_single({2, 4}) || !e.expect(e.rank(1) >= 1, "input 'B': expected a matrix, got one element")) return;
+  if (!expect_columns(e, {3, 5}, e.shape(1).back())) return;
+  e.result(0, integer_product(e, {e.in(0), e.in(1), e.in(2), e.in(3), e.in(4), e.in(5), e.in(6), e.element(2)}));
+}
+
+void dynamic(Expansion& e) {
+  if (!e.expect(e.rank(1) >= 1, "input 'B': expected a matrix, got one element") || !expect_columns(e, {2, 3}, e.shape(1).back()))
+    return;
+  std::vector<Operand> a = e.ops("DynamicQuantizeLinear", {e.in(0)}, {}, 3);
+  e.result(0, integer_product(e, {a[0], e.in(1), a[1], e.in(2), a[2], e.in(3), e.in(4), ElementType::f32}));
+}
+
+// ---- MatMulNBits: weights [N, blocks of K], several to a byte, the first in its lowest bits ----
+
+// [.., n] of bytes as [.., n * 8 / bits] of numbers.
+Operand unpacked(Expansion& e, const Operand& packed, const std::vector<int64_t>& shape, int64_t bits) {
+  if (bits == 8) return packed;
+  const int64_t each = 8 / bits;
+  std::vector<int64_t> apart = shape, out = shape;
+  apart.push_back(1);
+  out.back() *= each;
+  std::vector<int32_t> shifts;
+  for (int64_t i = 0; i < each; ++i)
+    shifts.push_back(static_cast<int32_t>(i * bits));
+  Operand shifted = e.op("BitShift", {e.reshaped(packed, apart), e.tensor(ElementType::u8, {each}, shifts)}, {{"direction", "RIGHT"}});
+  return e.reshaped(e.op("BitwiseAnd", {shifted, e.scalar(ElementType::u8, static_cast<double>((1 << bits) - 1))}), out);
+}
+
+void few_bits(Expansion& e) {
+  constexpr int kWeights = 1, kScales = 2, kZeros = 3, kGroups = 4, kBias = 5;
+  const int64_t k = e.integer("K"), n = e.integer("N"), bits = e.integer("bits"), block = e.integer("block_size");
+  if (!e.supports(bits == 2 || bits == 4 || bits == 8, "attribute 'bits': expected 2, 4 or 8, got ", bits) ||
+      !e.expect(block >= 16 && (block & (block - 1)) == 0, "attribute 'block_size': expected a power of two from 16 on, got ", block) ||
+      !e.expect(k > 0 && n > 0, "attributes 'K' and 'N': expected positive numbers, got ", k, " and ", n) ||
+      !e.supports(!e.has(kGroups), "input 'g_idx' is not supported") || !e.supports_only("weight_prepacked", 0))
+    return;
+  const int64_t blocks = (k + block - 1) / block, packed_zeros = (blocks * bits + 7) / 8;
+  const std::vector<int64_t> packed{n, blocks, block * bits / 8};
+  if (!e.expect(e.count(kWeights) == n * blocks * packed[2], "input 'B': expected shape ", shape_text(packed), ", got ",
+                shape_text(e.shape(kWeights))) ||
+      !e.expect(e.count(kScales) == n * blocks, "input 'scales': expected shape ", shape_text({n, blocks}), ", got ",
+                shape_text(e.shape(kScales))))
+    return;
+  const ElementType real = e.element(0);
+  const std::vector<int64_t> each_block{n, blocks, 1};
+  Operand zero = e.scalar(real, static_cast<double>(int64_t{1} << (bits - 1)));
+  if (e.has(kZeros)) {
+    const bool is_packed = e.element(kZeros) == ElementType::u8;
+    const std::vector<int64_t> shape{n, is_packed ? packed_zeros : blocks};
+    if (!e.expect(e.count(kZeros) == shape[0] * shape[1], "input 'zero_points': expected shape ", shape_text(shape), ", got ",
+                  shape_text(e.shape(kZeros))))
+      return;
+    zero = e.reshaped(e.in(kZeros), shape);
+    if (is_packed) zero = e.converted(e.slice(unpacked(e, zero, shape, bits), 1, 0, blocks), real);
+    zero = e.reshaped(zero, each_block);
+  }
+  Operand weights = e.converted(unpacked(e, e.reshaped(e.in(kWeights), packed), packed, bits), real);
+  weights = e.op("Mul", {e.op("Sub", {weights, zero}), e.reshaped(e.in(kScales), each_block)});
+  weights = e.slice(e.reshaped(weights, {n, blocks * block}), 1, 0, k);
+  Operand y = e.op("MatMul", {e.in(0), e.transposed(weights, {1, 0})});
+  e.result(0, e.has(kBias) ? e.op("Add", {y, e.in(kBias)}) : y);
+}
+
+}  // namespace
+
+std::span<const ContribOp> quantized_product_ops() {
+  auto wanted = [](const char* name) { return AttributeRule(name, AttributeProto::INT, AttributeRule::required); };
+  static const std::vector<ContribOp> ops{
+      {"QGemm", "A a_scale a_zero_point B b_scale b_zero_point C? y_scale? y_zero_point?", "Y",
+       {{"transA", 0}, {"transB", 0}, {"alpha", 1.0f}}, gemm},
+      {"MatMulIntegerToFloat", "A B a_scale b_scale a_zero_point? b_zero_point? bias?", "Y", {}, integer_to_float},
+      {"DynamicQuantizeMatMul", "A B b_scale b_zero_point? bias?", "Y", {}, dynamic},
+      // accuracy_level allows what is less exact than this, and asks for nothing.
+      {"MatMulNBits", "A B scales zero_points? g_idx? bias?", "Y",
+       {wanted("K"), wanted("N"), {"bits", 4}, wanted("block_size"), {"accuracy_level", 0}, {"weight_prepacked", 0}}, few_bits},
+  };
+  return ops;
+}
+
+}  // namespace mcc::frontend
