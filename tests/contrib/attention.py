@@ -55,7 +55,9 @@ def of_one_input(c):
         for causal in (0, 1):
             inputs = [x, *fixed] + [mask] * (mask is not None)
             attributes = {"num_heads": N, **({"unidirectional": 1} if causal else {})}
-            c.add("Attention", variant + "_causal" * causal, inputs, f32(attend(q, k, v, mask=seen, causal=bool(causal))), **attributes)
+            # Queries that see hidden keys only have scores around -10000: few digits are left of what they were.
+            loose = {"atol": 3e-3} if variant == "spans" and causal else {}
+            c.add("Attention", variant + "_causal" * causal, inputs, f32(attend(q, k, v, mask=seen, causal=bool(causal))), **attributes, **loose)
     y = f32(attend(*(heads_of(t, N) for t in np.split(np.float64(x) @ weights, 3, axis=-1)), scale=0.2))
     c.add("Attention", "no_bias", [x, Fixed(weights)], y, num_heads=N, scale=0.2)
     hidden = np.zeros((B, 1, 1, S), bool)  # all keys of a query alike: the filter cancels out
