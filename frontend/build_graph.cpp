@@ -297,9 +297,18 @@ class Builder {
     }
     Scope inner;
     inner.parent = &scope;
+    const size_t first = graph_.values.size();
     add_body(branch->g(), inner, origin);
     for (int i = 0; i < node.output_size(); ++i)
-      if (!node.output(i).empty()) scope.names[node.output(i)] = inner.find(branch->g().output(i).name());
+      take_over(node.output(i), inner.find(branch->g().output(i).name()), first, scope);
+  }
+
+  // A result of a body becomes that of the node which the body stands for. Values from `first` on are the body's own: they take
+  // the name.
+  void take_over(const std::string& name, const Entry& entry, size_t first, Scope& scope) {
+    if (name.empty()) return;
+    scope.names[name] = entry;
+    if (entry.kind == Entry::value && static_cast<size_t>(entry.id) >= first) graph_.value(entry.id).name = name;
   }
 
   // ONNX's definition of the operator by others; an empty function where it has none.
@@ -364,10 +373,11 @@ class Builder {
           i < node.input_size() ? scope.find(node.input(i)) : Entry{Entry::absent, kNoValue};
     const Origin deeper{where_of(node, origin), origin.name.empty() ? name_of(node) : origin.name,
                         origin.depth + 1};
+    const size_t first = graph_.values.size();
     for (const auto& step : body.node())
       add_node(step, inner, deeper);
     for (int i = 0; i < node.output_size() && i < body.output_size(); ++i)
-      if (!node.output(i).empty()) scope.names[node.output(i)] = inner.find(body.output(i));
+      take_over(node.output(i), inner.find(body.output(i)), first, scope);
     return true;
   }
 

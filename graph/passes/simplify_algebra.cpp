@@ -187,6 +187,19 @@ ValueId cast(Graph& g, NodeId id) {
   return emit(g, "", "Cast", node.name, {x}, node.attributes);
 }
 
+// quantize(dequantize(x)) = x with the same scale and zero point: (x - zero) * scale / scale is off by far less than a half.
+ValueId quantize_again(Graph& g, NodeId id) {
+  const Node& node = g.node(id);
+  const NodeId before = producer(g, node.inputs[0], "DequantizeLinear");
+  if (before < 0 || type_of(g, node.inputs[0]).element != ElementType::f32) return kNoValue;
+  const Node& from = g.node(before);
+  const ValueId x = from.inputs[0];
+  auto zero_of = [&](const Node& n) { return n.inputs.size() > 2 && n.inputs[2] != kNoValue ? uniform_value(g, n.inputs[2]) : std::optional(0.0); };
+  const std::optional<double> scale = uniform_value(g, node.inputs[1]);
+  const bool is_same = scale && *scale != 0 && std::fabs(*scale) < 1e30 && scale == uniform_value(g, from.inputs[1]) && zero_of(node) && zero_of(node) == zero_of(from);
+  return is_same && bit_width(type_of(g, x).element) <= 16 && keeps_type(g, node, x) ? x : kNoValue;
+}
+
 // Concat and the variadic operators of one input.
 ValueId single_operand(Graph& g, NodeId id) {
   const Node& node = g.node(id);
@@ -218,6 +231,7 @@ constexpr Row kRows[] = {
     {"Add", add_zero},
     {"Sub", sub_zero},
     {"Pow", pow_constant},
+    {"QuantizeLinear", quantize_again},
     {"Concat", single_operand},
     {"Sum", single_operand},
     {"Max", single_operand},

@@ -73,6 +73,36 @@ TEST(Import, TakesTheBranchOfAKnownCondition) {
   EXPECT_THAT(operators(model->graph), ElementsAre("Abs"));
 }
 
+// Whatever stands for the node that makes it: a branch, or the body of a function.
+TEST(Import, OutputsKeepTheirNames) {
+  auto model = import_text(R"(
+    <ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>
+    g (float[2,3] x, int64[2] target) => (float loss, float[2,3] branch, float[2,3] fast) <bool c = {1}> {
+      loss = SoftmaxCrossEntropyLoss (x, target)
+      branch = If (c) <then_branch = t () => (float[2,3] a) { a = Neg(x) },
+                       else_branch = e () => (float[2,3] b) { b = Abs(x) }>
+      fast = com.microsoft.FastGelu (x)
+    })");
+  ASSERT_TRUE(model.ok()) << to_text(model.errors());
+  std::vector<std::string> names;
+  for (graph::ValueId id : model->graph.outputs)
+    names.push_back(model->graph.value(id).name);
+  EXPECT_THAT(names, ElementsAre("loss", "branch", "fast"));
+}
+
+// The conversion to a newer opset asks for the ranks of values: those behind onnxruntime's operators are known, too.
+TEST(Import, TypesAreInferredThroughExpansions) {
+  auto model = import_text(R"(
+    <ir_version: 8, opset_import: ["" : 11, "com.microsoft" : 1]>
+    g (float[2,3,4] x, float[4,5] w) => (float[2,3,5] y) {
+      a = com.microsoft.FusedMatMul <alpha = 2.0> (x, w)
+      b = com.microsoft.Gelu (a)
+      y = Softmax <axis = 2> (b)
+    })");
+  ASSERT_TRUE(model.ok()) << to_text(model.errors());
+  EXPECT_EQ(output_type(*model), "f32[2, 3, 5]");
+}
+
 TEST(Import, DimensionsByName) {
   const std::string source = R"(
     <ir_version: 8, opset_import: ["" : 17]>
