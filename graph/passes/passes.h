@@ -20,6 +20,10 @@ Status fold_constants(Graph& graph, const Evaluator& evaluate, bool keeps_quanti
 // of what is dequantised stays in f32 where Winograd's algorithm is expected to be faster, unless strict.
 void use_byte_products(Graph& graph, const tensor::Target& target, bool strict);
 
+// QLinearMatMul and QLinearConv that are left become products of f32 between DequantizeLinear and QuantizeLinear. Sums are exact up to
+// 2^24; scales are put together in another order, so that a result may differ by one step.
+void use_real_products(Graph& graph);
+
 // Unused nodes go; equal nodes with equal inputs are shared, equal small constants too.
 void eliminate_dead_code(Graph& graph);
 void eliminate_common_subexpressions(Graph& graph);

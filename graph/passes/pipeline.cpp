@@ -24,6 +24,7 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
       if (!status.ok()) errors = status.errors();
     });
     step("use_byte_products", [&] { use_byte_products(graph, options.target, options.strict); });
+    if (!options.strict) step("use_real_products", [&] { use_real_products(graph); });
   }
   step("fold_constants", fold);
   step("eliminate_dead_code", [&] { eliminate_dead_code(graph); });

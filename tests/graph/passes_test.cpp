@@ -80,6 +80,7 @@ void must(const Status& status) { EXPECT_TRUE(status.ok()) << to_text(status.err
 constexpr Pass kPasses[] = {
     {"fold_constants", [](Graph& g, const Setting&) { must(fold_constants(g, interpreter_evaluator())); }},
     {"use_byte_products", [](Graph& g, const Setting& s) { use_byte_products(g, s.target, s.strict); }},
+    {"use_real_products", [](Graph& g, const Setting&) { use_real_products(g); }},
     {"eliminate_dead_code", [](Graph& g, const Setting&) { eliminate_dead_code(g); }},
     {"simplify_algebra", [](Graph& g, const Setting&) { simplify_algebra(g); }},
     {"eliminate_common_subexpressions", [](Graph& g, const Setting&) { eliminate_common_subexpressions(g); }},
