@@ -4,10 +4,10 @@
 #include <set>
 
 #include "frontend/contrib/contrib.h"
+#include "frontend/function_body.h"
 #include "frontend/model_prepare.h"
 #include "graph/op.h"
 #include "onnx/defs/schema.h"
-#include "onnx/shape_inference/attribute_binder.h"
 
 namespace mcc::frontend {
 
@@ -311,27 +311,6 @@ class Builder {
     if (entry.kind == Entry::value && static_cast<size_t>(entry.id) >= first) graph_.value(entry.id).name = name;
   }
 
-  // ONNX's definition of the operator by others; an empty function where it has none.
-  onnx::FunctionProto onnx_body(const onnx::OpSchema& schema, const onnx::NodeProto& node, const std::string& domain,
-                                const std::vector<onnx::TypeProto>& types) const {
-    onnx::NodeProto call = node;
-    for (const auto& [name, attribute] : schema.attributes())
-      if (attribute.default_value.type() != onnx::AttributeProto::UNDEFINED && !find_attribute(node, name))
-        *call.add_attribute() = attribute.default_value;
-
-    onnx::FunctionProto body;
-    const auto error = onnx_error([&] {
-      if (schema.HasFunction()) {
-        if (const onnx::FunctionProto* fixed = schema.GetFunction(opset_of(domain))) body = *fixed;
-      } else {
-        onnx::FunctionBodyBuildContextImpl context(call, types);
-        if (!schema.BuildContextDependentFunction(context, body, opset_of(domain))) body.Clear();
-      }
-      onnx::internal::AttributeBinder::BindAttributes(call, body);
-    });
-    return error ? onnx::FunctionProto() : body;
-  }
-
   // Operators that are defined by others are built from those: some of ONNX's, all of onnxruntime's. False: it is none.
   bool expand_function(const onnx::NodeProto& node, const std::string& domain, Scope& scope,
                        const Origin& origin) {
@@ -363,7 +342,7 @@ class Builder {
       }
       body = std::move(*expansion);
     } else {
-      body = onnx_body(*schema, node, domain, types);
+      body = function_body(*schema, node, opset_of(domain), types);
     }
     if (body.node_size() == 0) return false;
 
