@@ -11,6 +11,7 @@
 #include "codegen/kernel_emitter.h"
 #include "codegen/machine.h"
 #include "codegen/optimize.h"
+#include "tensor/instructions.h"
 
 namespace mcc::codegen {
 

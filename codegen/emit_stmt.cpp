@@ -6,6 +6,7 @@
 
 #include "codegen/kernel_emitter.h"
 #include "codegen/machine.h"
+#include "tensor/instructions.h"
 #include "tensor/kernel_abi.h"
 #include "tensor/visit.h"
 

@@ -73,15 +73,4 @@ std::unique_ptr<llvm::TargetMachine> create_machine(const tensor::Target& target
   return machine;
 }
 
-bool has_feature(const tensor::Target& target, std::string_view feature) {
-  std::string_view list = target.features;
-  while (!list.empty()) {
-    size_t comma = list.find(',');
-    std::string_view item = list.substr(0, comma);
-    if (item.size() == feature.size() + 1 && item[0] == '+' && item.substr(1) == feature) return true;
-    list = comma == std::string_view::npos ? std::string_view() : list.substr(comma + 1);
-  }
-  return false;
-}
-
 }  // namespace mcc::codegen

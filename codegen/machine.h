@@ -19,7 +19,4 @@ void set_llvm_options();
 // A machine of its own for each call: LLVM's are not to be shared between threads.
 std::unique_ptr<llvm::TargetMachine> create_machine(const tensor::Target& target, int optimization);
 
-// Whether the target's feature list names this one ("+avx512f").
-bool has_feature(const tensor::Target& target, std::string_view feature);
-
 }  // namespace mcc::codegen

@@ -14,6 +14,7 @@
 #include "codegen/codegen.h"
 #include "codegen/host_gpu.h"
 #include "codegen/machine.h"
+#include "tensor/instructions.h"
 
 namespace mcc::codegen {
 

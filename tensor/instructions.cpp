@@ -132,16 +132,16 @@ std::vector<Instruction> make_instructions() {
   return list;
 }
 
-bool has_feature(const Target& target, const std::string& feature) {
-  const std::string all = text(",", target.features, ",");
-  return all.find(text(",+", feature, ",")) != std::string::npos;
-}
-
 }  // namespace
 
 const std::vector<Instruction>& all_instructions() {
   static const std::vector<Instruction> list = make_instructions();
   return list;
+}
+
+bool has_feature(const Target& target, std::string_view feature) {
+  const std::string all = text(",", target.features, ",");
+  return all.find(text(",+", feature, ",")) != std::string::npos;
 }
 
 bool has_instruction(const Target& target, const Instruction& instruction) {

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tensor/stmt.h"
@@ -29,6 +30,8 @@ struct Instruction {
   std::optional<Intrinsic> dot = std::nullopt;
 };
 
+// Whether the target's feature list names this one ("+avx512f").
+bool has_feature(const Target& target, std::string_view feature);
 // Whether code for the target may use the instruction.
 bool has_instruction(const Target& target, const Instruction& instruction);
 // The dot product of bytes whose lanes are the target's vectors of i32, and whose left side is of that type; null where the

@@ -22,12 +22,6 @@ int64_t whole_vectors(int64_t elements, const tensor::Target& t) {
   return (elements + lanes - 1) / lanes * lanes;
 }
 
-// Microseconds of a product of this many multiplications with weights of this size. Kernels do not fetch weights ahead, so
-// little of that time is hidden (measured on cold weights of ResNet-50: the sum fits, the larger of both does not).
-double product_us(double multiplications, double weights, double weight_gb_per_s, const tensor::Target& t) {
-  return 2 * multiplications / (t.peak_gflops() * 1e3) + weights / (weight_gb_per_s * 1e3);
-}
-
 double weight_bandwidth(double layer, double model, const tensor::Target& t) {
   if (model > static_cast<double>(t.l3.bytes)) return t.dram_gb_per_s;
   return layer > static_cast<double>(t.l2.bytes) ? t.l3.gb_per_s : t.l2.gb_per_s;
@@ -64,7 +58,7 @@ double direct_us(const ConvProblem& p, Layout layout, const tensor::Target& t, d
   double bytes = weights * kElementBytes;
   const int64_t rows = std::accumulate(p.extents.begin(), p.extents.end() - 1, p.images, std::multiplies<>());
   double multiplications = weights * static_cast<double>(rows * width);
-  return product_us(multiplications / rate_of(p, layout), bytes, weight_bandwidth(bytes, model, t), t);
+  return product_us(multiplications / rate_of(p, layout), bytes, model, t);
 }
 
 double winograd_us(const ConvProblem& p, int64_t m, const tensor::Target& t, double model) {
@@ -76,7 +70,7 @@ double winograd_us(const ConvProblem& p, int64_t m, const tensor::Target& t, dou
   double weights = positions * in * out;
   double bytes = weights * kElementBytes;
   model += bytes * (1 - static_cast<double>(kTaps * kTaps) / positions);
-  double product = product_us(weights * tiles, bytes, weight_bandwidth(bytes, model, t), t);
+  double product = product_us(weights * tiles, bytes, model, t);
   // Both transforms write what the other side reads; from the second-level cache while a block of tiles stays there.
   double moved = 2 * kElementBytes * positions * tiles * (in + out);
   return product + moved / (t.l2.gb_per_s * 1e3) + kFixedUs;
@@ -167,6 +161,12 @@ int64_t weight_bytes(const Graph& graph) {
     }
   }
   return bytes;
+}
+
+// Kernels do not fetch weights ahead, so little of that time is hidden (measured on cold weights of ResNet-50: the sum fits, the
+// larger of both does not).
+double product_us(double multiplications, double weights, double model_weights, const tensor::Target& t) {
+  return 2 * multiplications / (t.peak_gflops() * 1e3) + weights / (weight_bandwidth(weights, model_weights, t) * 1e3);
 }
 
 int64_t winograd_tile(const ConvProblem& problem, const tensor::Target& target, int64_t model_weight_bytes) {

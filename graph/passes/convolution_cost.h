@@ -1,4 +1,4 @@
-// What convolutions are expected to cost, by layout and algorithm.
+// What convolutions are expected to cost, by layout and algorithm, and products with weights.
 #pragma once
 
 #include <optional>
@@ -40,6 +40,10 @@ std::vector<int64_t> explicit_padding(const Graph& graph, const Node& node, cons
 
 // Bytes of all constants that live nodes read: what a run of the model fetches at least once.
 int64_t weight_bytes(const Graph& graph);
+
+// Microseconds of so many multiplications with weights of so many bytes, in f32 at the machine's peak, in a model whose weights have
+// so many bytes.
+double product_us(double multiplications, double weights, double model_weights, const tensor::Target& target);
 
 // Side m of the output tiles of Winograd's F(m x m, 3 x 3), 2 or 4, for blocked activations; 0 where direct convolution
 // takes less time by this model, or is the only one (other windows, strides, dilations, groups): multiplications at the

@@ -230,11 +230,7 @@ class FuseAttention {
     for (NodeId id : match.nodes)
       absorb(g_, id, maker);
     if (last != match.mix) absorb(g_, last, maker);
-    if (element != ElementType::f32) {
-      Attributes to;
-      to.set("to", std::string(mcc::to_text(element)));
-      y = emit(g_, "mcc", "Narrow", mix.name, {y}, to);
-    }
+    y = converted(g_, mix.name, y, element);
     // The new value takes the place of the old one, name, uses and all.
     take_place(g_, g_.node(last).outputs[0], y);
     users_ = g_.users();

@@ -327,13 +327,6 @@ class FollowLayout {
     return bit_width(g_.value(from).type.element) < bit_width(g_.value(v).type.element) ? from : v;
   }
 
-  ValueId widened(const std::string& name, ValueId v, ElementType to) {
-    if (g_.value(v).type.element == to) return v;
-    Attributes a;
-    a.set("to", std::string(mcc::to_text(to)));
-    return emit(g_, "mcc", "Narrow", name, {v}, a);
-  }
-
   // Of each channel, or group of them: moments of parts of the columns, put together (graph/ops/mcc_norm.cpp).
   bool follow_instance_norm(NodeId id) {
     const Node node = g_.node(id);
@@ -360,10 +353,10 @@ class FollowLayout {
       if (uniform_value(g_, v) == (i == 1 ? 1 : 0)) continue;
       const ValueId to = g_.add_constant(node.name + ".shape", Constant::ints({groups, c / groups}));
       const ValueId each = emit(g_, "", "Expand", node.name, {forms_.reshape(node.name, v, {groups, 1}), to});
-      const ValueId factor = widened(node.name, forms_.reshape(node.name, each, of_channels(c, image.size())), wide);
+      const ValueId factor = converted(g_, node.name, forms_.reshape(node.name, each, of_channels(c, image.size())), wide);
       result.value = emit(g_, "", i == 1 ? "Mul" : "Add", node.name, {result.value, factor});
     }
-    result.value = widened(node.name, result.value, element);
+    result.value = converted(g_, node.name, result.value, element);
     forms_.set_result(id, result);
     return true;
   }

@@ -76,19 +76,6 @@ class LowerPrecision {
     return !g_.value(larger).constant && products < kFewUses * static_count(type(larger).shape);
   }
 
-  // Every element of the results is one of the inputs', and the same one after a conversion, which keeps their order. How many of
-  // the inputs, from the first on, hold such elements; 0 for other operators.
-  static size_t moved_inputs(const Node& n) {
-    if (!n.op->domain.empty()) return n.op->layout == LayoutRole::to_space ? 1 : 0;
-    if (n.op->name == "Concat") return n.inputs.size();
-    const bool chooses = n.op->name == "MaxPool" && n.outputs.size() == 1;
-    const bool is_nearest = n.op->name == "Resize" && n.attributes.text("mode", "nearest") == "nearest" &&
-                            n.attributes.text("coordinate_transformation_mode", "") != "tf_crop_and_resize";
-    const bool moves = n.op->is_view || n.op->name == "Transpose" || n.op->name == "Slice" || n.op->name == "Split" ||
-                       n.op->name == "DepthToSpace";
-    return moves || chooses || is_nearest ? 1 : 0;
-  }
-
   // Whether the mover's results are all wanted narrow, as far as anyone reads them.
   bool is_moved_narrow(const Node& n) {
     return std::all_of(n.outputs.begin(), n.outputs.end(), [&](ValueId out) {
@@ -130,10 +117,7 @@ class LowerPrecision {
       move(g_.node(producer));
       return narrow_.at(v);
     }
-    Attributes to;
-    to.set("to", std::string(mcc::to_text(type_)));
-    const std::string name = producer >= 0 ? g_.node(producer).name : g_.value(v).name;
-    return narrow_[v] = emit(g_, "mcc", "Narrow", name, {v}, to);
+    return narrow_[v] = converted(g_, producer >= 0 ? g_.node(producer).name : g_.value(v).name, v, type_);
   }
 
   // The same operator, of the narrow forms of what it moves.
@@ -156,11 +140,7 @@ class LowerPrecision {
       ValueId wide = kNoValue;
       for (NodeId user : users_[static_cast<size_t>(value)]) {
         if (static_cast<size_t>(user) >= count || !reads_copies(g_.node(user))) continue;
-        if (wide == kNoValue) {
-          Attributes to;
-          to.set("to", std::string(mcc::to_text(ElementType::f32)));
-          wide = emit(g_, "mcc", "Narrow", g_.node(user).name, {copy}, to);
-        }
+        if (wide == kNoValue) wide = converted(g_, g_.node(user).name, copy, ElementType::f32);
         std::replace(g_.node(user).inputs.begin(), g_.node(user).inputs.end(), value, wide);
       }
     }

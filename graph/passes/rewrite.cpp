@@ -17,6 +17,13 @@ ValueId emit(Graph& graph, std::string_view domain, std::string_view op, std::st
   return graph.node(id).outputs[0];
 }
 
+ValueId converted(Graph& graph, const std::string& name, ValueId v, ElementType to) {
+  if (graph.value(v).type.element == to) return v;
+  Attributes a;
+  a.set("to", std::string(mcc::to_text(to)));
+  return emit(graph, "mcc", "Narrow", name, {v}, a);
+}
+
 NodeId single_user(const Graph& graph, const std::vector<std::vector<NodeId>>& users, ValueId value) {
   const auto& list = users[static_cast<size_t>(value)];
   return list.size() == 1 && !graph.is_output(value) ? list[0] : -1;
@@ -35,6 +42,17 @@ std::optional<double> uniform_value(const Graph& graph, ValueId value) {
 
 bool is_op(const Node& node, std::string_view name) {
   return !node.dead && node.op->name == name && (node.op->domain.empty() || node.op->domain == "mcc");
+}
+
+size_t moved_inputs(const Node& n) {
+  if (!n.op->domain.empty()) return n.op->layout == LayoutRole::to_space ? 1 : 0;
+  if (n.op->name == "Concat") return n.inputs.size();
+  const bool chooses = n.op->name == "MaxPool" && n.outputs.size() == 1;
+  const bool is_nearest = n.op->name == "Resize" && n.attributes.text("mode", "nearest") == "nearest" &&
+                          n.attributes.text("coordinate_transformation_mode", "") != "tf_crop_and_resize";
+  const bool moves = n.op->is_view || n.op->name == "Transpose" || n.op->name == "Slice" || n.op->name == "Split" ||
+                     n.op->name == "DepthToSpace";
+  return moves || chooses || is_nearest ? 1 : 0;
 }
 
 void take_place(Graph& graph, ValueId old, ValueId with) {

@@ -12,6 +12,9 @@ namespace mcc::graph {
 ValueId emit(Graph& graph, std::string_view domain, std::string_view op, std::string name,
              std::vector<ValueId> inputs, Attributes attributes = {}, int num_outputs = 1);
 
+// The value in another float type: mcc.Narrow, or the value itself where it has that type.
+ValueId converted(Graph& graph, const std::string& name, ValueId v, ElementType to);
+
 // The single live node that uses the value, or -1 when there are none, several, or it is a graph output.
 NodeId single_user(const Graph& graph, const std::vector<std::vector<NodeId>>& users, ValueId value);
 
@@ -19,6 +22,10 @@ NodeId single_user(const Graph& graph, const std::vector<std::vector<NodeId>>& u
 std::optional<double> uniform_value(const Graph& graph, ValueId value);
 
 bool is_op(const Node& node, std::string_view name);
+
+// How many of the inputs, from the first on, hold what the operator only moves or chooses among: every element of its results is one
+// of theirs, and the same one after a conversion that keeps their order. 0 for other operators.
+size_t moved_inputs(const Node& node);
 
 // The fresh value `with` becomes `old`: its node makes `old` from now on, name, uses and all.
 void take_place(Graph& graph, ValueId old, ValueId with);

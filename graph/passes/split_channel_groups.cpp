@@ -72,18 +72,11 @@ class SplitChannelGroups {
     return apart;
   }
 
-  ValueId cast(const std::string& name, ValueId v, ElementType to) {
-    if (type(v).element == to) return v;
-    Attributes a;
-    a.set("to", std::string(mcc::to_text(to)));
-    return emit(g_, "mcc", "Narrow", name, {v}, a);
-  }
-
   // Of x in the type of scale and bias.
   ValueId normalized(const Node& node, ValueId x, const Ints& whole, int64_t groups, ValueId scale, ValueId bias) {
     Attributes a;
     a.set("epsilon", node.attributes.number("epsilon", 1e-5));
-    const ValueId split = cast(node.name, reshape(node.name, x, split_dims(whole, groups)), type(scale).element);
+    const ValueId split = converted(g_, node.name, reshape(node.name, x, split_dims(whole, groups)), type(scale).element);
     return emit(g_, "", "InstanceNormalization", node.name, {split, scale, bias}, a);
   }
 
@@ -97,14 +90,14 @@ class SplitChannelGroups {
     const ElementType wide = in.element == ElementType::f64 ? in.element : ElementType::f32;
     auto constants = [&](const char* what, float value) {
       const Constant all = Constant::of(ElementType::f32, {groups}, std::vector<float>(static_cast<size_t>(groups), value));
-      return cast(node.name, g_.add_constant(node.name + what, all), wide);
+      return converted(g_, node.name, g_.add_constant(node.name + what, all), wide);
     };
     ValueId y = normalized(node, node.inputs[0], whole, groups, constants(".ones", 1), constants(".zeros", 0));
     for (size_t i : {1, 2}) {
-      const ValueId of_channels = reshape(node.name, cast(node.name, node.inputs[i], wide), vector_dims(whole, groups));
+      const ValueId of_channels = reshape(node.name, converted(g_, node.name, node.inputs[i], wide), vector_dims(whole, groups));
       y = emit(g_, "", i == 1 ? "Mul" : "Add", node.name, {y, of_channels});
     }
-    set(id, cast(node.name, y, in.element), groups);
+    set(id, converted(g_, node.name, y, in.element), groups);
   }
 
   void split_instance_norm(NodeId id) {
