@@ -27,6 +27,12 @@ std::optional<Shape> product_shape(InferContext& c, int a, int b) {
   return out;
 }
 
+// Of one type; or, where the result has their wide type, of any that have the same one.
+bool expect_factors(InferContext& c) {
+  const bool is_wide = c.attributes().integer(kWideResult, 0) != 0;
+  return (is_wide && wide_type(c.input(0).element) == wide_type(c.input(1).element)) || expect_same_type(c, 0, 1);
+}
+
 // How the axes of the product index its operands.
 struct Operands {
   std::vector<Expr> a, b;
@@ -67,7 +73,7 @@ Buffer sum_products(ComputeContext& c, int a, int b, ElementType sum, const Fact
 // ---- MatMul ----
 
 void infer_matmul(InferContext& c) {
-  if (!expect_type(c, 0, TypeSet::number) || !expect_same_type(c, 0, 1)) return;
+  if (!expect_type(c, 0, TypeSet::number) || !expect_factors(c)) return;
   if (auto shape = product_shape(c, 0, 1)) c.set_output(0, {contraction_result(c), *shape});
 }
 
@@ -179,8 +185,7 @@ void compute_qlinear_matmul(ComputeContext& c) {
 // ---- Gemm: alpha * A' * B' + beta * C ----
 
 void infer_gemm(InferContext& c) {
-  if (!expect_type(c, 0, TypeSet::number) || !expect_same_type(c, 0, 1) || !expect_rank(c, 0, 2) ||
-      !expect_rank(c, 1, 2)) {
+  if (!expect_type(c, 0, TypeSet::number) || !expect_factors(c) || !expect_rank(c, 0, 2) || !expect_rank(c, 1, 2)) {
     return;
   }
   bool trans_a = c.attributes().integer("transA", 0) != 0, trans_b = c.attributes().integer("transB", 0) != 0;

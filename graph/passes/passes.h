@@ -32,6 +32,10 @@ void eliminate_common_subexpressions(Graph& graph);
 // shape, ...: the rows are in the file.
 void simplify_algebra(Graph& graph);
 
+// On CPUs, models of 16-bit floats that multiply matrices are computed in f32 between their inputs and outputs, without the
+// roundings in between. Weights that are fetched for few rows stay as they are where that is expected to be faster.
+void widen_halves(Graph& graph, const tensor::Target& target);
+
 // Normalisations of groups of channels, GroupNormalization or InstanceNormalization between reshapes, and what is elementwise behind
 // them, on tensors whose groups have an axis of their own.
 void split_channel_groups(Graph& graph);
@@ -98,7 +102,8 @@ struct OptimizeOptions {
   Evaluator evaluate;
   int level = 2;  // 0: only what is needed to run
   ElementType precision = ElementType::f32;  // of what is multiplied in products and convolutions
-  bool strict = false;  // no pass that adds or multiplies in another order: no scale folding, attention, Winograd
+  // No pass that adds or multiplies in another order, or rounds less: no scale folding, attention, Winograd, widening.
+  bool strict = false;
   // Called after each pass with its name.
   std::function<void(const std::string& pass, const Graph& graph)> observer;
 };

@@ -31,6 +31,10 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
   if (options.level > 0) {
     step("simplify_algebra", [&] { simplify_algebra(graph); });
     step("eliminate_common_subexpressions", [&] { eliminate_common_subexpressions(graph); });
+    if (!options.strict) {
+      step("widen_halves", [&] { widen_halves(graph, options.target); });
+      step("fold_constants", fold);
+    }
     step("expand_fourier", [&] { expand_fourier(graph); });
     step("trim_windows", [&] { trim_windows(graph); });
     step("place_updates", [&] { place_updates(graph, options.target); });

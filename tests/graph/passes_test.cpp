@@ -54,6 +54,10 @@ Setting setting_of(const Case& c) {
     } else if (key == "avx2") {
       s.target.vector_bits = 256;
       s.target.features = "+avx2";
+    } else if (key == "f16c") {
+      s.target.features = "+f16c";
+    } else if (key == "l3") {  // bytes
+      in >> s.target.l3.bytes;
     } else if (key == "gpu") {  // an architecture and how many multiprocessors of it
       std::string arch;
       in >> arch;
@@ -84,6 +88,7 @@ constexpr Pass kPasses[] = {
     {"eliminate_dead_code", [](Graph& g, const Setting&) { eliminate_dead_code(g); }},
     {"simplify_algebra", [](Graph& g, const Setting&) { simplify_algebra(g); }},
     {"eliminate_common_subexpressions", [](Graph& g, const Setting&) { eliminate_common_subexpressions(g); }},
+    {"widen_halves", [](Graph& g, const Setting& s) { widen_halves(g, s.target); }},
     {"expand_fourier", [](Graph& g, const Setting&) { expand_fourier(g); }},
     {"trim_windows", [](Graph& g, const Setting&) { trim_windows(g); }},
     {"place_updates", [](Graph& g, const Setting& s) { place_updates(g, s.target); }},
