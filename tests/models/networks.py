@@ -7,9 +7,10 @@ OPSET = 17
 
 
 class Net:
-    """Collects nodes; every method returns the name of what it makes."""
+    """Collects nodes; every method returns the name of what it makes. Constants of f32 become those of `dtype`."""
 
-    def __init__(self, seed=0):
+    def __init__(self, seed=0, dtype=np.float32):
+        self.dtype = dtype
         self.rng = np.random.default_rng(seed)
         self.nodes, self.weights, self.inputs, self.count = [], [], [], 0
 
@@ -23,7 +24,10 @@ class Net:
 
     def constant(self, value, stem="c"):
         name = self.name(stem)
-        self.weights.append(numpy_helper.from_array(np.asarray(value), name))
+        value = np.asarray(value)
+        if value.dtype == np.float32:
+            value = value.astype(self.dtype)
+        self.weights.append(numpy_helper.from_array(value, name))
         return name
 
     def weight(self, *shape, scale=None, dtype=np.float32):
@@ -289,19 +293,39 @@ def encoder():
     return n.model(x)
 
 
-def decoder():
-    n = Net(8)
+def decoder(dtype=np.float32):
+    n = Net(8, dtype)
     ids = n.input("ids", [1, 13], TensorProto.INT64)
     table = n.weight(101, 48, scale=1.0)
     x = n.op("Add", n.op("Gather", table, ids), n.weight(13, 48))
-    causal = n.constant(np.triu(np.full((13, 13), -1e9, np.float32), 1))
+    causal = n.constant(np.triu(np.full((13, 13), max(-1e9, np.finfo(dtype).min), np.float32), 1))
     x = n.op("Add", x, n.attention(n.layer_norm(x, 48), 13, 48, 3, causal))
     y = n.linear(n.layer_norm(x, 48), 48, 192)
     cube = n.op("Mul", n.op("Pow", y, n.constant(np.float32(3))), n.constant(np.float32(0.044715)))
     inner = n.op("Tanh", n.op("Mul", n.op("Add", y, cube), n.constant(np.float32(np.sqrt(2 / np.pi)))))
     y = n.op("Mul", n.op("Mul", y, n.constant(np.float32(0.5))), n.op("Add", inner, n.constant(np.float32(1))))
     x = n.layer_norm(n.op("Add", x, n.linear(y, 192, 48)), 48)
-    return n.model(n.op("MatMul", x, n.op("Transpose", table, perm=[1, 0])))
+    return n.model(n.op("MatMul", x, n.op("Transpose", table, perm=[1, 0])), kind=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+
+
+def half_step():
+    """A step of a decoder of f16: keys and values of the tokens before come in and go out, the softmax is in f32."""
+    n = Net(33, np.float16)
+    x = n.op("Gather", n.weight(101, 48, scale=1.0), n.input("ids", [1, 1], TensorProto.INT64))
+    y = n.layer_norm(x, 48)
+
+    def head():
+        return n.op("Transpose", n.op("Reshape", n.linear(y, 48, 48), n.ints(1, 1, 3, 16)), perm=[0, 2, 1, 3])
+
+    k, v = (n.op("Concat", n.input(past, [1, 3, 12, 16], TensorProto.FLOAT16), head(), axis=2) for past in ("keys", "values"))
+    scores = n.op("Div", n.op("MatMul", head(), n.op("Transpose", k, perm=[0, 1, 3, 2])), n.constant(np.float32(4)))
+    unused = n.op("Less", n.constant(np.arange(13)), n.constant(np.int64(3)))
+    scores = n.op("Add", scores, n.op("Where", unused, n.constant(np.float32(-65504)), n.constant(np.float32(0))))
+    shares = n.op("Softmax", n.op("Cast", scores, to=TensorProto.FLOAT), axis=-1)
+    y = n.op("MatMul", n.op("Cast", shares, to=TensorProto.FLOAT16), v)
+    x = n.op("Add", x, n.linear(n.op("Reshape", n.op("Transpose", y, perm=[0, 2, 1, 3]), n.ints(1, 1, 48)), 48, 48))
+    x = n.op("Add", x, n.linear(n.gelu(n.linear(n.layer_norm(x, 48), 48, 192)), 192, 48))
+    return n.model(n.linear(x, 48, 101), k, v, kind=TensorProto.FLOAT16)
 
 
 def attention_forms():
@@ -328,14 +352,14 @@ def attention_forms():
     return n.model(n.op("Add", x, merged(n.op("MatMul", n.op("Softmax", scores, axis=-1), v))))
 
 
-def tagger(kind="LSTM", gates=4):
-    n = Net(9)
+def tagger(kind="LSTM", gates=4, dtype=np.float32):
+    n = Net(9, dtype)
     x = n.op("Gather", n.weight(50, 24, scale=1.0), n.input("ids", [11, 2], TensorProto.INT64))
     for width in (24, 40):
         x = n.op(kind, x, n.weight(2, gates * 20, width), n.weight(2, gates * 20, 20), n.weight(2, 2 * gates * 20),
                  outputs=1, hidden_size=20, direction="bidirectional")
         x = n.op("Reshape", n.op("Transpose", x, perm=[0, 2, 1, 3]), n.ints(0, 0, -1))
-    return n.model(n.linear(x, 40, 7))
+    return n.model(n.linear(x, 40, 7), kind=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
 
 def half_cnn():
@@ -449,6 +473,9 @@ MODELS = {
     "lstm_tagger": tagger,
     "gru_tagger": lambda: tagger("GRU", 3),
     "half_cnn": half_cnn,
+    "half_decoder": lambda: decoder(np.float16),
+    "half_step": half_step,
+    "half_tagger": lambda: tagger(dtype=np.float16),
     "quantized": quantized,
     "quantized_products": quantized_products,
     "quantized_from_range": quantized_from_range,

@@ -53,7 +53,7 @@ def compare(got, want, model_name, what):
         raise Failure(f"{what}: {got.dtype}{list(got.shape)}, expected {want.dtype}{list(want.shape)}")
     # A rounding that falls on the other side moves a quantised value by a step of 0.05.
     is_quantized = model_name.startswith("quantized")
-    rtol, atol = (1e-2, 1e-2) if model_name == "half_cnn" else (1e-3, 0.051) if is_quantized else (1e-3, 1e-4)
+    rtol, atol = (1e-2, 1e-2) if model_name.startswith("half") else (1e-3, 0.051) if is_quantized else (1e-3, 1e-4)
     error = np.abs(got.astype(np.float64) - want.astype(np.float64))
     bad = ~(error <= atol + rtol * np.abs(want.astype(np.float64)))
     if bad.any():
