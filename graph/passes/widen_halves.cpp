@@ -40,7 +40,8 @@ constexpr std::array<std::string_view, 9> kOfRounded = {"CastLike", "Ceil", "Flo
 
 class WidenHalves {
  public:
-  WidenHalves(Graph& g, const tensor::Target& t) : g_(g), t_(t), wide_(g), weight_bytes_(static_cast<double>(weight_bytes(g))) {
+  WidenHalves(Graph& g, const tensor::Target& t) 
+      : g_(g), t_(t), wide_(g), is_known_(known_values(g)), weight_bytes_(static_cast<double>(weight_bytes(g))) {
     for (Value& v : wide_.values) {
       if (is_half(v.type.element)) v.type.element = ElementType::f32;
     }
@@ -65,6 +66,8 @@ class WidenHalves {
   // 1 where shapes are not known yet: then all count the same.
   double count(ValueId v) const { return is_static(type(v).shape) ? static_cast<double>(static_count(type(v).shape)) : 1; }
 
+  bool is_known(ValueId v) const { return is_known_[static_cast<size_t>(v)]; }
+
   bool multiplies_halves(const Node& n) const {
     const bool multiplies = n.op->fusion == FusionClass::contraction || n.op->layout == LayoutRole::recurrent;
     return !n.dead && multiplies && std::any_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) {
@@ -72,8 +75,10 @@ class WidenHalves {
     });
   }
 
+  // Weights that are computed (dequantised) are halves like others until they are read.
   void rewrite(NodeId id) {
-    if (g_.node(id).dead) return;
+    const std::vector<ValueId>& made = g_.node(id).outputs;
+    if (g_.node(id).dead || std::all_of(made.begin(), made.end(), [&](ValueId v) { return v == kNoValue || is_known(v); })) return;
     const bool widens = is_widened(id);
     bool is_mixed = false;
     for (size_t i = 0; i < g_.node(id).inputs.size(); ++i) {
@@ -137,7 +142,7 @@ class WidenHalves {
     const double widenings = elements * std::ceil(products / elements / tile) / t_.lanes(32) * cycles;
     const double as_halves = product_us(products, 2 * elements, weight_bytes_, t_) + widenings / (t_.ghz * 1e3);
     // What varies is read, and written, once more.
-    const double moved = g_.value(n.inputs[i]).constant ? 0 : 6 * elements / (t_.l2.gb_per_s * 1e3);
+    const double moved = is_known(n.inputs[i]) ? 0 : 6 * elements / (t_.l2.gb_per_s * 1e3);
     return as_halves < product_us(products, 4 * elements, 2 * weight_bytes_, t_) + moved;
   }
 
@@ -154,6 +159,7 @@ class WidenHalves {
   Graph& g_;
   const tensor::Target& t_;
   Graph wide_;  // the same with all halves in f32
+  const std::vector<bool> is_known_;
   const double weight_bytes_;
   std::map<ValueId, ElementType> narrow_;  // what the values were that are f32 now
   std::map<ValueId, ValueId> converted_;   // to f32, or from it
