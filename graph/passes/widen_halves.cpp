@@ -40,7 +40,7 @@ constexpr std::array<std::string_view, 9> kOfRounded = {"CastLike", "Ceil", "Flo
 
 class WidenHalves {
  public:
-  WidenHalves(Graph& g, const tensor::Target& t) 
+  WidenHalves(Graph& g, const tensor::Target& t)
       : g_(g), t_(t), wide_(g), is_known_(known_values(g)), weight_bytes_(static_cast<double>(weight_bytes(g))) {
     for (Value& v : wide_.values) {
       if (is_half(v.type.element)) v.type.element = ElementType::f32;
