@@ -24,6 +24,7 @@ namespace mcc::graph {
   X(norm_ops)           \
   X(shape_ops)          \
   X(scatter_ops)        \
+  X(nonzero_ops)        \
   X(quantize_ops)       \
   X(rnn_ops)            \
   X(scan_ops)           \
