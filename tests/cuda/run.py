@@ -25,6 +25,9 @@ import networks
 
 # Small enough to be run an instruction at a time, and of different kinds.
 NETWORKS = list(networks.MODELS)
+# Several layers of halves, which GPUs round between operators, and CPUs, which compute in f32, do not: as far apart as from the
+# reference (tests/models/run.py).
+ROUNDED = ("half_decoder", "half_step")
 
 
 def has_driver():
@@ -58,7 +61,8 @@ class Cuda(Case):
             with self.subTest(name), tempfile.TemporaryDirectory() as temporary:
                 folder = pathlib.Path(temporary)
                 onnx.save(networks.build(name), folder / "model.onnx")
-                self.compare(folder, f"cuda:{('sm_70', 'sm_80', 'sm_90a')[k % 3]}", "--rtol", "1e-3", "--atol", "1e-4")
+                rtol, atol = ("1e-2", "1e-2") if name in ROUNDED else ("1e-3", "1e-4")
+                self.compare(folder, f"cuda:{('sm_70', 'sm_80', 'sm_90a')[k % 3]}", "--rtol", rtol, "--atol", atol)
 
     # Runs folder/model.onnx for the GPU, and expects what it gives on the CPU.
     def compare(self, folder, target, *tolerance):

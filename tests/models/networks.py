@@ -298,7 +298,7 @@ def decoder(dtype=np.float32):
     ids = n.input("ids", [1, 13], TensorProto.INT64)
     table = n.weight(101, 48, scale=1.0)
     x = n.op("Add", n.op("Gather", table, ids), n.weight(13, 48))
-    causal = n.constant(np.triu(np.full((13, 13), max(-1e9, np.finfo(dtype).min), np.float32), 1))
+    causal = n.constant(np.triu(np.full((13, 13), max(-1e9, float(np.finfo(dtype).min)), np.float32), 1))
     x = n.op("Add", x, n.attention(n.layer_norm(x, 48), 13, 48, 3, causal))
     y = n.linear(n.layer_norm(x, 48), 48, 192)
     cube = n.op("Mul", n.op("Pow", y, n.constant(np.float32(3))), n.constant(np.float32(0.044715)))
