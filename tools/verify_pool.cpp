@@ -109,7 +109,7 @@ CaseResult finish(Child& child, bool timed_out, double seconds) {
   CaseResult result;
   if (timed_out) {
     result.status = CaseStatus::fail;
-    result.reason = text("no answer in ", seconds, " s (--seconds allows more, --dim and --input-shape make inputs smaller)");
+    result.reason = text("no answer in ", seconds, " s (--seconds allows more)");
   } else if (WIFSIGNALED(status)) {
     result.status = CaseStatus::crash;
     result.reason = text("killed by signal ", WTERMSIG(status), " (", strsignal(WTERMSIG(status)), ")");

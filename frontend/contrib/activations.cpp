@@ -37,13 +37,10 @@ void split_gelu(Expansion& e) {
 }
 
 void bias_softmax(Expansion& e) {
-  const int64_t rank = e.rank(0);
-  int64_t axis = e.integer("axis");
-  if (!e.expect(-rank <= axis && axis < rank, "attribute 'axis': ", axis, " is none of ", rank, " axes") ||
-      !e.expect(e.rank(1) <= rank, "input 'bias': expected at most ", rank, " dimensions, got shape ", shape_text(e.shape(1))))
+  const std::optional<int64_t> axis = e.expect_axis("axis");
+  if (!axis || !e.expect(e.rank(1) <= e.rank(0), "input 'bias': expected at most ", e.rank(0), " dimensions, got shape ", shape_text(e.shape(1))))
     return;
-  if (axis < 0) axis += rank;
-  e.result(0, softmax_of_rest(e, biased(e), e.shape(0), axis));
+  e.result(0, softmax_of_rest(e, biased(e), e.shape(0), *axis));
 }
 
 }  // namespace

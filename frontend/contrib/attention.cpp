@@ -281,16 +281,15 @@ void multi_head(Expansion& e) {
 }  // namespace
 
 std::span<const ContribOp> attention_ops() {
-  auto open = [](const char* name, AttributeProto::AttributeType kind) { return AttributeRule(name, kind, AttributeRule::optional); };
   const AttributeRule heads("num_heads", AttributeProto::INT, AttributeRule::required);
   const AttributeRule filter("mask_filter_value", -10000.0f), unidirectional("unidirectional", 0);
-  const AttributeRule scale = open("scale", AttributeProto::FLOAT), rotary = open("do_rotary", AttributeProto::INT),
-                      share = open("past_present_share_buffer", AttributeProto::INT);
+  const AttributeRule scale = optional("scale", AttributeProto::FLOAT), rotary = optional("do_rotary", AttributeProto::INT),
+                      share = optional("past_present_share_buffer", AttributeProto::INT);
   static const std::vector<ContribOp> ops{
       // rotary_embedding_dim says nothing without do_rotary.
       {"Attention", "input weights bias? mask_index? past? attention_bias? past_sequence_length?", "output present?",
-       {heads, filter, unidirectional, scale, rotary, share, open("qkv_hidden_sizes", AttributeProto::INTS),
-        open("rotary_embedding_dim", AttributeProto::INT)},
+       {heads, filter, unidirectional, scale, rotary, share, optional("qkv_hidden_sizes", AttributeProto::INTS),
+        optional("rotary_embedding_dim", AttributeProto::INT)},
        attention},
       {"QAttention", "input weight bias input_scale weight_scale mask_index? input_zero_point? weight_zero_point? past?", "output present?",
        {heads, filter, unidirectional, scale, rotary, share}, quantized_attention},

@@ -128,7 +128,6 @@ void group_query(Expansion& e) {
 }  // namespace
 
 std::span<const ContribOp> decoder_ops() {
-  auto wanted = [](const char* name) { return AttributeRule(name, AttributeProto::INT, AttributeRule::required); };
   static const std::vector<ContribOp> ops{
       {"RotaryEmbedding", "input position_ids cos_cache sin_cache", "output",
        {{"interleaved", 0}, {"num_heads", 0}, {"rotary_embedding_dim", 0}, {"is_packed_batching", 0}, {"scale", 1.0f}}, rotary},
@@ -136,7 +135,7 @@ std::span<const ContribOp> decoder_ops() {
        "query key? value? past_key? past_value? seqlens_k total_sequence_length cos_cache? sin_cache? position_ids? attention_bias? "
        "head_sink? k_scale? v_scale? q_norm_weight? k_norm_weight?",
        "output present_key? present_value? output_qk?",
-       {wanted("num_heads"), wanted("kv_num_heads"), {"do_rotary", 0}, {"rotary_interleaved", 0}, {"causal", 1}, {"local_window_size", -1},
+       {required("num_heads", AttributeProto::INT), required("kv_num_heads", AttributeProto::INT), {"do_rotary", 0}, {"rotary_interleaved", 0}, {"causal", 1}, {"local_window_size", -1},
         {"softcap", 0.0f}, {"smooth_softmax", -1}, AttributeRule("scale", AttributeProto::FLOAT, AttributeRule::optional)},
        group_query},
   };

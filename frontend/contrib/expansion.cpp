@@ -8,12 +8,7 @@ namespace mcc::frontend {
 
 using onnx::AttributeProto;
 
-std::string shape_text(const std::vector<int64_t>& shape) {
-  std::string out = "[";
-  for (size_t i = 0; i < shape.size(); ++i)
-    out += text(i ? ", " : "", shape[i]);
-  return out + "]";
-}
+std::string shape_text(const std::vector<int64_t>& shape) { return list_text(shape); }
 
 Expansion::Expansion(const onnx::OpSchema& schema, const onnx::NodeProto& node, const std::vector<onnx::TypeProto>& types)
     : schema_(schema), node_(node) {
@@ -106,6 +101,12 @@ bool Expansion::expect_single(std::initializer_list<int> inputs) {
   return true;
 }
 
+std::optional<int64_t> Expansion::expect_axis(const char* name) {
+  const int64_t axis = integer(name), rank = this->rank(0);
+  if (!expect(-rank <= axis && axis < rank, "attribute '", name, "': ", axis, " is none of ", rank, " axes")) return std::nullopt;
+  return axis < 0 ? axis + rank : axis;
+}
+
 bool Expansion::supports_only(const char* name, int64_t value) {
   const int64_t got = is_given(name) ? integer(name) : value;
   return supports(got == value, "attribute '", name, "': only ", value, " is supported, got ", got);
@@ -159,6 +160,21 @@ Operand Expansion::tensor(ElementType element, const std::vector<int64_t>& shape
 
 Operand Expansion::converted(const Operand& x, ElementType to) {
   return op("Cast", {x}, {{"to", static_cast<int64_t>(onnx_of_element(to))}});
+}
+
+Operand Expansion::channels_second(const Operand& x, int64_t rank) {
+  std::vector<int64_t> perm{0, rank - 1};
+  for (int64_t d = 1; d + 1 < rank; ++d)
+    perm.push_back(d);
+  return transposed(x, perm);
+}
+
+Operand Expansion::channels_last(const Operand& x, int64_t rank) {
+  std::vector<int64_t> perm{0};
+  for (int64_t d = 2; d < rank; ++d)
+    perm.push_back(d);
+  perm.push_back(1);
+  return transposed(x, perm);
 }
 
 void Expansion::result(int i, const Operand& value) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,6 +32,9 @@ struct AttributeRule {
   onnx::AttributeProto::AttributeType kind;
   bool is_required = false;
 };
+
+inline AttributeRule required(const char* name, onnx::AttributeProto::AttributeType kind) { return {name, kind, AttributeRule::required}; }
+inline AttributeRule optional(const char* name, onnx::AttributeProto::AttributeType kind) { return {name, kind, AttributeRule::optional}; }
 
 struct ContribOp {
   const char* name;
@@ -93,6 +97,8 @@ class Expansion {
   bool expect_shape(int i, const std::vector<int64_t>& shape);
   // One scale or zero point for all of a tensor.
   bool expect_single(std::initializer_list<int> inputs);
+  // The attribute as one of input 0's axes, counted from the first one.
+  std::optional<int64_t> expect_axis(const char* name);
   // An attribute that only this value of is supported.
   bool supports_only(const char* name, int64_t value);
 
@@ -114,6 +120,9 @@ class Expansion {
   Operand slice(const Operand& x, int64_t axis, int64_t begin, int64_t end) {
     return op("Slice", {x, ints({begin}), ints({end}), ints({axis})});
   }
+  // Of [N, ..., C] with this rank: [N, C, ...]; and back.
+  Operand channels_second(const Operand& x, int64_t rank);
+  Operand channels_last(const Operand& x, int64_t rank);
   void result(int i, const Operand& value);
 
   // The function, or what is wrong.

@@ -36,18 +36,18 @@ void layer_normalization(Expansion& e) {
 Operand inverse_root_of_mean_square(Expansion& e, const Operand& x, ElementType element, int64_t axis, int64_t rank) {
   Operand wide = element == ElementType::f32 ? x : e.converted(x, ElementType::f32);
   std::vector<int64_t> axes;
-  for (int64_t d = axis < 0 ? axis + rank : axis; d < rank; ++d)
+  for (int64_t d = axis; d < rank; ++d)
     axes.push_back(d);
   Operand mean = e.op("ReduceMean", {e.op("Mul", {wide, wide}), e.ints(axes)});
   return e.op("Reciprocal", {e.op("Sqrt", {e.op("Add", {mean, e.scalar(ElementType::f32, e.number("epsilon"))})})});
 }
 
 void simplified_layer_normalization(Expansion& e) {
-  const int64_t axis = e.integer("axis"), rank = e.rank(0);
-  if (!takes_scale_type(e) || !e.expect(-rank <= axis && axis < rank, "attribute 'axis': ", axis, " is none of ", rank, " axes")) return;
+  const std::optional<int64_t> axis = e.expect_axis("axis");
+  if (!axis || !takes_scale_type(e)) return;
   Operand x = in_scale_type(e);
   e.result(0, e.op("RMSNormalization", {x, e.in(1)}, e.passed_on({"axis", "epsilon", "stash_type"})));
-  if (e.has_output(1)) e.result(1, inverse_root_of_mean_square(e, x, e.element(1), axis, rank));
+  if (e.has_output(1)) e.result(1, inverse_root_of_mean_square(e, x, e.element(1), *axis, e.rank(0)));
 }
 
 // ---- The same of input + skip + bias, along the last axis; the sum may be a result, too ----
@@ -83,12 +83,11 @@ void skip_simplified_layer_normalization(Expansion& e) {
   Operand sum = sum_with_skip(e, 3);
   e.result(0, e.op("RMSNormalization", {sum, e.in(2)}, e.passed_on({"epsilon"})));
   if (e.has_output(kInverseDeviation))
-    e.result(kInverseDeviation, inverse_root_of_mean_square(e, sum, e.element(0), -1, e.rank(0)));
+    e.result(kInverseDeviation, inverse_root_of_mean_square(e, sum, e.element(0), e.rank(0) - 1, e.rank(0)));
   e.result(kSum, sum);
 }
 
 // ---- Sums of embeddings of words, positions and segments ----
-
 
 // Rows of a table, which may be quantised: only they become real numbers then.
 using Rows = Operand (*)(Expansion& e, int table, const Operand& ids);
@@ -154,20 +153,14 @@ void normalize_groups(Expansion& e, Operand x) {
   const int64_t activation = e.integer("activation"), rank = e.rank(0);
   if (!e.supports(activation == 0 || activation == 1, "attribute 'activation': expected 0 or 1, got ", activation)) return;
   const bool is_last = e.integer("channels_last") != 0;
-  std::vector<int64_t> to_second{0, rank - 1}, to_last{0};
-  for (int64_t d = 1; d + 1 < rank; ++d) {
-    to_second.push_back(d);
-    to_last.push_back(d + 1);
-  }
-  to_last.push_back(1);
   const bool is_mixed = e.element(0) != e.element(1);
-  if (is_last) x = e.transposed(x, to_second);
+  if (is_last) x = e.channels_second(x, rank);
   if (is_mixed) x = e.converted(x, e.element(1));
   Operand y = e.op("GroupNormalization", {x, e.in(1), e.in(2)},
                    {{"num_groups", e.integer("groups")}, {"epsilon", static_cast<float>(e.number("epsilon"))}});
   if (activation == 1) y = e.op("Mul", {y, e.op("Sigmoid", {y})});
   if (is_mixed) y = e.converted(y, e.element(0));
-  e.result(0, is_last ? e.transposed(y, to_last) : y);
+  e.result(0, is_last ? e.channels_last(y, rank) : y);
 }
 
 bool expect_image(Expansion& e) {
@@ -206,9 +199,8 @@ void skip_group_norm(Expansion& e) {
 }  // namespace
 
 std::span<const ContribOp> normalization_ops() {
-  auto wanted = [](const char* name) { return AttributeRule(name, AttributeProto::INT, AttributeRule::required); };
   const std::vector<AttributeRule> layer{{"axis", -1}, {"epsilon", kLayerEpsilon}, {"stash_type", 1}};
-  const std::vector<AttributeRule> groups{{"channels_last", 1}, wanted("activation"), wanted("groups"), {"epsilon", kLayerEpsilon}};
+  const std::vector<AttributeRule> groups{{"channels_last", 1}, required("activation", AttributeProto::INT), required("groups", AttributeProto::INT), {"epsilon", kLayerEpsilon}};
   static const std::vector<ContribOp> ops{
       {"LayerNormalization", "X Scale B?", "Y Mean? InvStdDev?", layer, layer_normalization, true},
       {"SimplifiedLayerNormalization", "X scale", "Y inv_std_var?", layer, simplified_layer_normalization, true},

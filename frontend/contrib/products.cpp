@@ -102,10 +102,9 @@ void conv(Expansion& e) {
 }  // namespace
 
 std::span<const ContribOp> product_ops() {
-  auto open = [](const char* name, AttributeProto::AttributeType kind) { return AttributeRule(name, kind, AttributeRule::optional); };
   const std::vector<AttributeRule> activation{
-      open("activation", AttributeProto::STRING), open("activation_alpha", AttributeProto::FLOAT),
-      open("activation_beta", AttributeProto::FLOAT), open("activation_gamma", AttributeProto::FLOAT)};
+      optional("activation", AttributeProto::STRING), optional("activation_alpha", AttributeProto::FLOAT),
+      optional("activation_beta", AttributeProto::FLOAT), optional("activation_gamma", AttributeProto::FLOAT)};
   const std::vector<AttributeRule> product{{"alpha", 1.0f}, {"transA", 0}, {"transB", 0}};
   auto and_more = [](std::vector<AttributeRule> rules, const std::vector<AttributeRule>& more) {
     rules.insert(rules.end(), more.begin(), more.end());
@@ -120,9 +119,9 @@ std::span<const ContribOp> product_ops() {
       {"FusedGemm", "A B C?", "Y", and_more(and_more(product, {{"beta", 1.0f}}), activation), gemm},
       {"GemmFastGelu", "X W bias?", "Y", {}, gemm_fast_gelu},
       {"FusedConv", "X W B? Z?", "Y",
-       {open("activation", AttributeProto::STRING), open("activation_params", AttributeProto::FLOATS), {"auto_pad", "NOTSET"},
-        open("dilations", AttributeProto::INTS), {"group", 1}, open("kernel_shape", AttributeProto::INTS),
-        open("pads", AttributeProto::INTS), open("strides", AttributeProto::INTS)},
+       {optional("activation", AttributeProto::STRING), optional("activation_params", AttributeProto::FLOATS), {"auto_pad", "NOTSET"},
+        optional("dilations", AttributeProto::INTS), {"group", 1}, optional("kernel_shape", AttributeProto::INTS),
+        optional("pads", AttributeProto::INTS), optional("strides", AttributeProto::INTS)},
        conv},
   };
   return ops;

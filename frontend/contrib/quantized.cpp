@@ -29,12 +29,10 @@ void of_one(Expansion& e, const char* type, const std::vector<Setting>& settings
 void softmax(Expansion& e) {
   if (!e.expect_single({1, 2, kResultScale, kResultScale + 1})) return;
   constexpr int64_t kAxisAlone = 13;  // before this opset all axes from `axis` on were one
-  int64_t axis = e.integer("axis");
-  const int64_t rank = e.rank(0);
-  if (!e.expect(-rank <= axis && axis < rank, "attribute 'axis': ", axis, " is none of ", rank, " axes")) return;
-  if (axis < 0) axis += rank;
+  const std::optional<int64_t> axis = e.expect_axis("axis");
+  if (!axis) return;
   Operand x = dequantized(e, 0);
-  Operand y = e.integer("opset") < kAxisAlone ? softmax_of_rest(e, x, e.shape(0), axis) : e.op("Softmax", {x}, {{"axis", axis}});
+  Operand y = e.integer("opset") < kAxisAlone ? softmax_of_rest(e, x, e.shape(0), *axis) : e.op("Softmax", {x}, {{"axis", *axis}});
   e.result(0, requantized(e, y));
 }
 
@@ -53,16 +51,10 @@ void pool(Expansion& e, const char* type, const std::vector<Setting>& settings) 
       !e.expect(rank >= 3, "input 'X': expected at least 3 dimensions, got shape ", shape_text(e.shape(0))))
     return;
   const bool is_last = e.integer("channels_last") != 0;
-  std::vector<int64_t> to_second{0, rank - 1}, to_last{0};
-  for (int64_t d = 1; d + 1 < rank; ++d) {
-    to_second.push_back(d);
-    to_last.push_back(d + 1);
-  }
-  to_last.push_back(1);
-  Operand x = is_last ? e.transposed(e.in(0), to_second) : e.in(0);
+  Operand x = is_last ? e.channels_second(e.in(0), rank) : e.in(0);
   Operand y = e.op(type, {e.op("DequantizeLinear", {x, e.in(1), e.in(2)})}, settings);
   y = requantized(e, y);
-  e.result(0, is_last ? e.transposed(y, to_last) : y);
+  e.result(0, is_last ? e.channels_last(y, rank) : y);
 }
 
 // ---- Of two operands ----
@@ -100,30 +92,28 @@ std::span<const ContribOp> quantized_ops() {
   constexpr const char* kOne = "X X_scale X_zero_point? Y_scale Y_zero_point?";
   constexpr const char* kTwo = "A A_scale A_zero_point? B B_scale B_zero_point? C_scale C_zero_point?";
   const AttributeRule channels_last("channels_last", 0);
-  auto wanted = [](const char* name, AttributeProto::AttributeType kind) { return AttributeRule(name, kind, AttributeRule::required); };
-  auto open = [](const char* name, AttributeProto::AttributeType kind) { return AttributeRule(name, kind, AttributeRule::optional); };
   static const std::vector<ContribOp> ops{
-      {"QuantizeLinear", "x y_scale y_zero_point?", "y", {open("axis", AttributeProto::INT)},
+      {"QuantizeLinear", "x y_scale y_zero_point?", "y", {optional("axis", AttributeProto::INT)},
        [](Expansion& e) { linear(e, "QuantizeLinear"); }},
-      {"DequantizeLinear", "x x_scale x_zero_point?", "y", {open("axis", AttributeProto::INT)},
+      {"DequantizeLinear", "x x_scale x_zero_point?", "y", {optional("axis", AttributeProto::INT)},
        [](Expansion& e) { linear(e, "DequantizeLinear"); }},
       {"QLinearAdd", kTwo, "C", {}, [](Expansion& e) { of_two(e, "Add"); }},
       {"QLinearMul", kTwo, "C", {}, [](Expansion& e) { of_two(e, "Mul"); }},
       {"QLinearSigmoid", kOne, "Y", {}, [](Expansion& e) { of_one(e, "Sigmoid", {}); }},
       {"QLinearLeakyRelu", kOne, "Y", {{"alpha", 0.01f}}, [](Expansion& e) { of_one(e, "LeakyRelu", e.passed_on({"alpha"})); }},
-      {"QLinearSoftmax", "X X_scale x_zero_point? y_scale y_zero_point", "Y", {{"axis", -1}, wanted("opset", AttributeProto::INT)},
+      {"QLinearSoftmax", "X X_scale x_zero_point? y_scale y_zero_point", "Y", {{"axis", -1}, required("opset", AttributeProto::INT)},
        softmax},
       {"QLinearReduceMean", "data data_scale data_zero_point? reduced_scale reduced_zero_point?", "reduced",
-       {wanted("axes", AttributeProto::INTS), wanted("keepdims", AttributeProto::INT)}, reduce_mean},
+       {required("axes", AttributeProto::INTS), required("keepdims", AttributeProto::INT)}, reduce_mean},
       {"QLinearGlobalAveragePool", "X x_scale x_zero_point y_scale y_zero_point", "Y", {channels_last},
        [](Expansion& e) { pool(e, "GlobalAveragePool", {}); }},
       {"QLinearAveragePool", "X x_scale x_zero_point? y_scale y_zero_point?", "Y",
-       {channels_last, {"auto_pad", "NOTSET"}, {"ceil_mode", 0}, {"count_include_pad", 0}, wanted("kernel_shape", AttributeProto::INTS),
-        open("pads", AttributeProto::INTS), open("strides", AttributeProto::INTS)},
+       {channels_last, {"auto_pad", "NOTSET"}, {"ceil_mode", 0}, {"count_include_pad", 0}, required("kernel_shape", AttributeProto::INTS),
+        optional("pads", AttributeProto::INTS), optional("strides", AttributeProto::INTS)},
        [](Expansion& e) {
          pool(e, "AveragePool", e.passed_on({"auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides"}));
        }},
-      {"QLinearConcat", "Y_scale Y_zero_point inputs...", "Y", {wanted("axis", AttributeProto::INT)}, concat},
+      {"QLinearConcat", "Y_scale Y_zero_point inputs...", "Y", {required("axis", AttributeProto::INT)}, concat},
       {"QLinearWhere", "condition X x_scale x_zero_point Y y_scale y_zero_point z_scale z_zero_point", "Z", {}, where},
   };
   return ops;

@@ -101,7 +101,6 @@ void few_bits(Expansion& e) {
 }  // namespace
 
 std::span<const ContribOp> quantized_product_ops() {
-  auto wanted = [](const char* name) { return AttributeRule(name, AttributeProto::INT, AttributeRule::required); };
   static const std::vector<ContribOp> ops{
       {"QGemm", "A a_scale a_zero_point B b_scale b_zero_point C? y_scale? y_zero_point?", "Y",
        {{"transA", 0}, {"transB", 0}, {"alpha", 1.0f}}, gemm},
@@ -109,7 +108,7 @@ std::span<const ContribOp> quantized_product_ops() {
       {"DynamicQuantizeMatMul", "A B b_scale b_zero_point? bias?", "Y", {}, dynamic},
       // accuracy_level allows what is less exact than this, and asks for nothing.
       {"MatMulNBits", "A B scales zero_points? g_idx? bias?", "Y",
-       {wanted("K"), wanted("N"), {"bits", 4}, wanted("block_size"), {"accuracy_level", 0}, {"weight_prepacked", 0}}, few_bits},
+       {required("K", AttributeProto::INT), required("N", AttributeProto::INT), {"bits", 4}, required("block_size", AttributeProto::INT), {"accuracy_level", 0}, {"weight_prepacked", 0}}, few_bits},
   };
   return ops;
 }
