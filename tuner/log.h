@@ -1,9 +1,10 @@
 // The tuning log: JSON lines, appended to and made durable batch by batch, readable after any interruption. A log is data:
 // names and bounded integers, checked when read and again when used; nothing in it is run, opened or passed on.
 //
-// Two kinds of lines (docs/tuning_log.md has the fields), each with the schema's version as its first field:
+// Three kinds of lines (docs/tuning_log.md has the fields), each with the schema's version as its first field:
 //   {"v":1,"kind":"task","id":...,"name":...,"text":...,"flops":...,"bytes":...}
 //   {"v":1,"kind":"trial","task":...,"target":...,"sketch":...,"point":{...},"trace":...,"times_us":[...],...}
+//   {"v":1,"kind":"choice","problem":...,"target":...,"threads":...,"algorithm":...,"us":{...},...}
 // The line of a task stands before its first trial. Lines that are no such records are left out and complained about.
 #pragma once
 
@@ -65,6 +66,17 @@ struct LogTask {
 };
 LogTask log_task(const Task& task);
 
+// Which of several algorithms an operator takes, decided before there are kernels. The latest of equal keys counts.
+struct LogChoice {
+  std::string problem;            // what is computed, without the algorithm
+  std::string algorithm;          // that is to be taken
+  std::map<std::string, double> us;  // of the model's kernels by algorithm, that one among them
+  Device device;
+  int threads = 1;
+  double time = 0;  // seconds since 1970
+  int64_t line = 0;
+};
+
 // Trials of one task, on one target, with one number of threads.
 struct LogKey {
   std::string task, target;
@@ -86,6 +98,7 @@ struct LogContents {
   std::vector<LogTask> tasks;     // in the file's order, each id once
   std::vector<LogEntry> entries;  // in the file's order
   std::map<LogKey, LogCounts> counts;
+  std::vector<LogChoice> choices;  // those that count, by problem, target and threads
   // Lines that were left out, with the reason ("log.json:17: ..., expected ..."), at most some; and how many in all.
   std::vector<std::string> complaints;
   int64_t skipped = 0;
@@ -93,6 +106,7 @@ struct LogContents {
   int64_t beyond = 0;  // entries that were not kept because of most_bytes
 
   const LogTask* find_task(std::string_view id) const;
+  const LogChoice* find_choice(std::string_view problem, std::string_view target, int threads) const;
 };
 
 // ---- Reading ----
@@ -109,6 +123,7 @@ struct LogReadOptions {
   // the record; it is parsed only where an entry is kept.
   std::function<void(const LogTask& task)> on_task;
   std::function<void(const LogEntry& entry, const std::string& trace_text)> on_trial;
+  std::function<void(const LogChoice& choice)> on_choice;
 };
 
 // Reads a log as a stream. Errors (kind tuning_log): the file cannot be read, is no log, or all of it is
@@ -120,6 +135,7 @@ std::string complaints_text(const std::string& path, const LogContents& contents
 // ---- Writing ----
 
 std::string task_line(const LogTask& task);      // without the end of line
+std::string choice_line(const LogChoice& choice);
 std::string entry_line(const LogEntry& entry);
 std::string entry_line(const LogEntry& entry, const std::string& trace_text);  // with this for its trace
 
@@ -136,6 +152,7 @@ class LogWriter {
   // Appends the entries of one task, its own line first where the file does not have it yet, and makes them durable
   // before it returns. All or, on an error, nothing.
   Status append(const LogTask& task, std::span<const LogEntry> entries);
+  Status append(std::span<const LogChoice> choices);
   // What was mended when the log was opened; empty if nothing.
   const std::string& repair() const { return repair_; }
 
@@ -161,6 +178,7 @@ class LogFile {
   std::FILE* out_ = nullptr;
   int error_ = 0;  // of errno
 };
-Status write_log(const std::string& path, std::span<const LogTask> tasks, std::span<const LogEntry> entries);
+Status write_log(const std::string& path, std::span<const LogTask> tasks, std::span<const LogEntry> entries,
+                 std::span<const LogChoice> choices = {});
 
 }  // namespace mcc::tuner

@@ -20,14 +20,15 @@ constexpr double kMaxNumber = 1e15;
 enum class Field : uint8_t {
   v, kind, id, name, text, flops, bytes, task, target, device, sketch, point, trace, times_us, error, message,
   max_error, checked, censored, noise, threads, seed, build_s, run_s, time, source,
-  estimate_us, beats, unknown,
+  estimate_us, beats, problem, algorithm, us, unknown,
 };
 constexpr std::string_view kFields[] = {
     "v",     "kind",     "id",    "name",    "text",      "flops",   "bytes",    "task",  "target",
     "device", "sketch",  "point", "trace",   "times_us",  "error",   "message",  "max_error", "checked",
     "censored", "noise", "threads", "seed",  "build_s",   "run_s",   "time",     "source",
-    "estimate_us", "beats"};
+    "estimate_us", "beats", "problem", "algorithm", "us"};
 static_assert(std::size(kFields) == static_cast<size_t>(Field::unknown));
+static_assert(std::size(kFields) < 32);  // bits of seen_
 constexpr std::string_view kSources[] = {"default", "search", "verify", "import", "picked", "final"};
 
 Field field_of(std::string_view key) {
@@ -40,6 +41,8 @@ constexpr uint32_t bit(Field f) { return uint32_t{1} << static_cast<unsigned>(f)
 constexpr uint32_t kTaskFields = bit(Field::id) | bit(Field::name) | bit(Field::text);
 constexpr uint32_t kTrialFields = bit(Field::task) | bit(Field::target) | bit(Field::sketch) | bit(Field::point) |
                                   bit(Field::trace) | bit(Field::times_us) | bit(Field::error) | bit(Field::threads);
+constexpr uint32_t kChoiceFields =
+    bit(Field::problem) | bit(Field::algorithm) | bit(Field::us) | bit(Field::target) | bit(Field::threads);
 
 // Takes the events of one line's JSON and fills in the record. A value of another type, or out of bounds, ends it.
 class Handler : public nlohmann::json_sax<nlohmann::json> {
@@ -67,7 +70,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   bool start_object(std::size_t) override {
     if (++depth_ > kMaxDepth) return fail(text("expected at most ", kMaxDepth, " brackets inside of each other"));
     if (depth_ == 1 || is_skipped()) return true;
-    return (depth_ == 2 && field_ == Field::point) || expected("an object");
+    return (depth_ == 2 && (field_ == Field::point || field_ == Field::us)) || expected("an object");
   }
   bool end_object() override { return --depth_, true; }
   bool start_array(std::size_t) override {
@@ -80,7 +83,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   bool end_array() override { return --depth_, true; }
 
   bool key(string_t& name) override {
-    if (depth_ > 1) return is_skipped() || point_key(name);
+    if (depth_ > 1) return is_skipped() || (field_ == Field::us ? algorithm_key(name) : point_key(name));
     field_ = field_of(name);
     if (seen_ == 0 && field_ != Field::v) return fail("expected \"v\", the version, as the first field");
     if (field_ == Field::unknown) return true;
@@ -102,7 +105,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   bool finish() {
     if (depth_ != 0 || seen_ == 0) return fail("expected an object");
     if (!(seen_ & bit(Field::kind))) return fail("expected a field kind");
-    uint32_t missing = (out_.kind == LogLine::Kind::task ? kTaskFields : kTrialFields) & ~seen_;
+    uint32_t missing = fields_of(out_.kind) & ~seen_;
     for (size_t i = 0; i < std::size(kFields); ++i) {
       if (missing & bit(static_cast<Field>(i))) return fail(text("expected a field ", kFields[i]));
     }
@@ -118,11 +121,24 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
         return fail(text("max_error: expected at most 1 of a trial without error, got ", m.max_error));
       }
     }
-    return true;
+    return out_.kind != LogLine::Kind::choice || finish_choice();
   }
 
  private:
   bool is_skipped() const { return depth_ >= 1 && field_ == Field::unknown; }
+
+  static uint32_t fields_of(LogLine::Kind kind) {
+    return kind == LogLine::Kind::task ? kTaskFields : kind == LogLine::Kind::choice ? kChoiceFields : kTrialFields;
+  }
+  // A choice has fields in common with trials.
+  bool finish_choice() {
+    LogChoice& choice = out_.choice;
+    choice.device = std::move(out_.entry.device);
+    choice.threads = out_.entry.threads;
+    choice.time = out_.entry.time;
+    return choice.us.contains(choice.algorithm) ||
+           fail(text("us: expected a time of the algorithm that is chosen, ", choice.algorithm));
+  }
 
   bool fail(std::string message) {
     if (error_.empty()) error_ = std::move(message);
@@ -130,12 +146,14 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   }
   std::string place() const {
     if (depth_ == 0) return "";
+    if (field_ == Field::us && depth_ > 1 && !algorithm_.empty()) return text("us ", algorithm_, ": ");
     if (field_ == Field::point && !point_name_.empty()) return text("point ", point_name_, ": ");
     return text(kFields[static_cast<size_t>(field_)], ": ");
   }
   bool expected(std::string_view got) {
     std::string_view want = "another value";
     switch (field_) {
+      case Field::us: want = "times by algorithm"; break;
       case Field::point: want = "lists of integers by name"; break;
       case Field::times_us: want = "a list of numbers"; break;
       case Field::beats: want = "a list of strings"; break;
@@ -147,7 +165,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
         break;
       case Field::kind: case Field::id: case Field::name: case Field::text: case Field::task: case Field::target:
       case Field::device: case Field::sketch: case Field::trace: case Field::error: case Field::message:
-      case Field::source:
+      case Field::source: case Field::problem: case Field::algorithm:
         want = "a string";
         break;
       case Field::unknown: break;
@@ -213,6 +231,9 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
         case Field::estimate_us: to = &out_.entry.estimate_us; break;
         default: return expected("a number");
       }
+    } else if (depth_ == 2 && field_ == Field::us) {
+      if (std::isfinite(value) && value > 0 && value <= kMaxNumber) return set(out_.choice.us[algorithm_], value);
+      return fail(text(place(), "expected more than 0 to 1e15, got ", value));
     } else if (depth_ != 2 || field_ != Field::times_us) {
       return expected("a number");
     }
@@ -243,6 +264,8 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
       case Field::sketch: return short_text(value, 0, kMaxName, entry.trial.candidate.sketch);
       case Field::trace: return short_text(value, 0, kMaxTrace, out_.trace_text);
       case Field::message: return short_text(value, 0, kMaxMessage, entry.trial.measurement.message);
+      case Field::problem: return short_text(value, 1, kMaxName, out_.choice.problem);
+      case Field::algorithm: return short_text(value, 1, kMaxName, out_.choice.algorithm);
       case Field::source: return one_of(value, kSources) && set(entry.source, value);
       case Field::error: {
         std::optional<TrialError> error = parse_trial_error(value);
@@ -267,10 +290,19 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
     return fail(text(place(), "expected one of ", join(names, ", "), ", got \"", value.substr(0, 40), "\""));
   }
   bool kind(const std::string& value) {
-    if (value != "task" && value != "trial") {
-      return fail(text("kind: expected task or trial, got \"", value.substr(0, 40), "\""));
+    if (value != "task" && value != "trial" && value != "choice") {
+      return fail(text("kind: expected task, trial or choice, got \"", value.substr(0, 40), "\""));
     }
-    return set(out_.kind, value == "task" ? LogLine::Kind::task : LogLine::Kind::trial);
+    return set(out_.kind, value == "task"    ? LogLine::Kind::task
+                          : value == "trial" ? LogLine::Kind::trial
+                                             : LogLine::Kind::choice);
+  }
+  bool algorithm_key(std::string& name) {
+    if (depth_ != 2) return expected("an object");
+    if (out_.choice.us.size() == kMaxAlgorithms) return fail(text("us: expected at most ", kMaxAlgorithms, " algorithms"));
+    if (name.empty() || name.size() > kMaxName) return fail("us: expected names of 1 to 256 bytes");
+    algorithm_ = std::move(name);
+    return out_.choice.us.try_emplace(algorithm_, 0).second || fail(text(place(), "expected once"));
   }
   bool point_key(std::string& name) {
     Point& point = out_.entry.trial.candidate.point;
@@ -288,7 +320,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   uint32_t seen_ = 0;
   int depth_ = 0;
   bool is_newer_ = false;
-  std::string point_name_, error_;
+  std::string point_name_, algorithm_, error_;
   Answer* answer_ = nullptr;
 };
 
@@ -317,6 +349,21 @@ Status resolve_trace(LogEntry& entry, const std::string& trace_text) {
 std::string task_line(const LogTask& task) {
   Json line = {{"v", kLogVersion}, {"kind", "task"},     {"id", task.id},      {"name", task.name},
                {"text", task.text}, {"flops", task.flops}, {"bytes", task.bytes}};
+  return line.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string choice_line(const LogChoice& choice) {
+  Json us = Json::object();
+  for (const auto& [algorithm, time] : choice.us) us[algorithm] = time;
+  Json line = {{"v", kLogVersion},
+               {"kind", "choice"},
+               {"problem", choice.problem},
+               {"algorithm", choice.algorithm},
+               {"us", std::move(us)},
+               {"target", choice.device.target},
+               {"threads", choice.threads},
+               {"device", choice.device.description},
+               {"time", choice.time}};
   return line.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -15,13 +15,15 @@ static_assert(kLogVersion == 1);
 // Bounds on what a line may ask for.
 inline constexpr size_t kMaxLogLine = size_t{4} << 20;  // bytes
 inline constexpr size_t kMaxBeats = 16;
+inline constexpr size_t kMaxAlgorithms = 16;
 
 struct LogLine {
-  enum class Kind { task, trial, bad, newer };
+  enum class Kind { task, trial, choice, bad, newer };
   Kind kind = Kind::bad;
   LogTask task;
   LogEntry entry;          // without its trace
   std::string trace_text;  // of the trial
+  LogChoice choice;
   int64_t version = 0;
   std::string error;  // "times_us: expected ..., got ..."
 };

@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "support/hash.h"
 #include "support/text.h"
@@ -55,11 +56,11 @@ class Reader {
     if (fstat(file.fd, &info) != 0 || !S_ISREG(info.st_mode)) return unusable(path_, "the tuning log is not a file");
     Status status = read_lines(file.fd);
     if (!status.ok()) return status;
-    if (newest_ > 0 && out_.tasks.empty()) {
+    if (newest_ > 0 && out_.tasks.empty() && choices_.empty()) {
       return unusable(path_, text("the log is of version ", newest_, "; this mcc reads version ", kLogVersion),
                       "use the mcc that wrote it, or a newer one");
     }
-    if (out_.skipped > 0 && out_.tasks.empty() && !begins_as_log_) {
+    if (out_.skipped > 0 && out_.tasks.empty() && choices_.empty() && !begins_as_log_) {
       return unusable(path_, text("is not a tuning log: ", out_.complaints[0]),
                       "a log is what mcc tune or mcc log import has written");
     }
@@ -125,6 +126,7 @@ class Reader {
         complain(is_last ? text("expected a whole line, got a cut one (", record.error, ")") : record.error);
         return done();
       case LogLine::Kind::task: take_task(std::move(record.task)); return done();
+      case LogLine::Kind::choice: take_choice(std::move(record.choice)); return done();
       case LogLine::Kind::trial: take_trial(std::move(record.entry), record.trace_text, line.size()); return done();
     }
     MCC_UNREACHABLE("unknown kind of line");
@@ -144,6 +146,16 @@ class Reader {
     }
     if (options_.on_task) options_.on_task(task);
     out_.tasks.push_back(std::move(task));
+  }
+
+  void take_choice(LogChoice choice) {
+    choice.line = out_.lines;
+    auto key = std::tuple(choice.problem, choice.device.target, choice.threads);
+    auto found = choices_.find(key);
+    if (found == choices_.end() && choices_.size() == kMaxKeys)
+      return complain(text("expected at most ", kMaxKeys, " combinations of problem, target and threads"));
+    if (options_.on_choice) options_.on_choice(choice);
+    choices_.insert_or_assign(std::move(key), std::move(choice));
   }
 
   void take_trial(LogEntry entry, const std::string& trace_text, size_t bytes) {
@@ -257,6 +269,7 @@ class Reader {
   }
 
   void collect() {
+    for (auto& [key, choice] : choices_) out_.choices.push_back(std::move(choice));
     if (options_.keep == 0) return;
     for (auto* kept : {&best_, &seeds_, &picked_}) {
       for (auto& [key, entries] : *kept) {
@@ -276,6 +289,7 @@ class Reader {
   const LogReadOptions& options_;
   LogContents& out_;
   std::map<std::string, size_t, std::less<>> task_index_;
+  std::map<std::tuple<std::string, std::string, int>, LogChoice> choices_;
   std::map<LogKey, std::vector<Kept>> best_, seeds_, picked_;
   std::map<LogKey, BestTimes> best_times_;
   std::map<std::pair<LogKey, std::string>, std::vector<size_t>> with_trace_;  // valid entries, where all are kept
@@ -307,6 +321,13 @@ LogKey key_of(const LogEntry& entry) { return {entry.task, entry.device.target, 
 const LogTask* LogContents::find_task(std::string_view id) const {
   auto at = std::find_if(tasks.begin(), tasks.end(), [&](const LogTask& t) { return t.id == id; });
   return at == tasks.end() ? nullptr : &*at;
+}
+
+const LogChoice* LogContents::find_choice(std::string_view problem, std::string_view target, int threads) const {
+  auto at = std::find_if(choices.begin(), choices.end(), [&](const LogChoice& c) {
+    return c.problem == problem && c.device.target == target && c.threads == threads;
+  });
+  return at == choices.end() ? nullptr : &*at;
 }
 
 Result<LogContents> read_log(const std::string& path, const LogReadOptions& options) {

@@ -104,6 +104,19 @@ struct LogWriter::File {
     return what;
   }
 
+  // All and durable or, on an error, nothing.
+  Status append(std::string_view bytes) {
+    if (bytes.empty()) return done();
+    if (!write_all(fd, bytes) || ::fdatasync(fd) != 0) {
+      Diagnostic why = failed(path, "written");
+      // Half a batch would be a cut line in the middle.
+      if (::ftruncate(fd, size) != 0) why.message += "; its last lines may be cut";
+      return why;
+    }
+    size += static_cast<int64_t>(bytes.size());
+    return done();
+  }
+
   static bool is_log(std::string_view start) {
     return kLogStart.starts_with(start.substr(0, kLogStart.size()));
   }
@@ -151,24 +164,22 @@ Result<LogWriter> LogWriter::open(const std::string& path) {
 }
 
 Status LogWriter::append(const LogTask& task, std::span<const LogEntry> entries) {
-  File& file = *file_;
   std::string bytes;
-  bool is_new_task = !file.tasks.contains(task.id);
+  bool is_new_task = !file_->tasks.contains(task.id);
   if (is_new_task) bytes += task_line(task) + "\n";
   for (const LogEntry& entry : entries) {
     MCC_CHECK(entry.task == task.id, "entry of task ", entry.task, " appended to ", task.id);
     bytes += entry_line(entry) + "\n";
   }
-  if (bytes.empty()) return done();
-  if (!write_all(file.fd, bytes) || ::fdatasync(file.fd) != 0) {
-    Diagnostic why = failed(file.path, "written");
-    // Half a batch would be a cut line in the middle.
-    if (::ftruncate(file.fd, file.size) != 0) why.message += "; its last lines may be cut";
-    return why;
-  }
-  file.size += static_cast<int64_t>(bytes.size());
-  if (is_new_task) file.tasks.insert(task.id);
-  return done();
+  Status status = file_->append(bytes);
+  if (status.ok() && is_new_task) file_->tasks.insert(task.id);
+  return status;
+}
+
+Status LogWriter::append(std::span<const LogChoice> choices) {
+  std::string bytes;
+  for (const LogChoice& choice : choices) bytes += choice_line(choice) + "\n";
+  return file_->append(bytes);
 }
 
 LogFile::LogFile(std::string path) : path_(std::move(path)), temporary_(text(path_, ".", ::getpid(), ".tmp")) {
@@ -201,8 +212,10 @@ Status LogFile::commit() {
   return done();
 }
 
-Status write_log(const std::string& path, std::span<const LogTask> tasks, std::span<const LogEntry> entries) {
+Status write_log(const std::string& path, std::span<const LogTask> tasks, std::span<const LogEntry> entries,
+                 std::span<const LogChoice> choices) {
   LogFile file(path);
+  for (const LogChoice& choice : choices) file.put(choice_line(choice));
   for (const LogTask& task : tasks) file.put(task_line(task));
   for (const LogEntry& entry : entries) file.put(entry_line(entry));
   return file.commit();

@@ -155,6 +155,24 @@ std::string broken(const std::function<void(nlohmann::ordered_json&)>& edit) {
   return line.dump();
 }
 
+LogChoice choice_of(std::string problem, std::string algorithm, double us) {
+  LogChoice choice;
+  choice.problem = std::move(problem);
+  choice.us = {{"direct", 20}, {algorithm, us}};
+  choice.algorithm = std::move(algorithm);
+  choice.device = {"x86 there", "a processor"};
+  choice.threads = 2;
+  choice.time = 1e9;
+  return choice;
+}
+
+// The same of a good choice.
+std::string broken_choice(const std::function<void(nlohmann::ordered_json&)>& edit) {
+  nlohmann::ordered_json line = nlohmann::ordered_json::parse(choice_line(choice_of("3x3", "direct", 20)));
+  edit(line);
+  return line.dump();
+}
+
 struct Hostile {
   std::string line, complaint;
 };
@@ -178,7 +196,7 @@ TEST(Log, SaysWhatIsWrongWithALine) {
       {"{\"v\":0,\"kind\":\"trial\"}", "v: expected version 1, got 0"},
       {"{\"v\":\"1\"}", "v: expected an integer, got a string"},
       {"{\"v\":1}", "expected a field kind"},
-      {"{\"v\":1,\"kind\":\"model\"}", "kind: expected task or trial, got \"model\""},
+      {"{\"v\":1,\"kind\":\"model\"}", "kind: expected task, trial or choice, got \"model\""},
       {"{\"v\":1,\"kind\":\"task\",\"id\":\"x\"}", "expected a field name"},
       {"{\"v\":1,\"kind\":\"task\",\"id\":\"x\",\"id\":\"y\"}", "expected id once"},
       {broken([](auto& l) { l.erase("trace"); }), "expected a field trace"},
@@ -207,6 +225,15 @@ TEST(Log, SaysWhatIsWrongWithALine) {
       {broken([](auto& l) { l["trace"] = "split(loop=\"i\""; }), "trace, line 1, column 15: expected ','"},
       {broken([](auto& l) { l["trace"] = "system(\"rm\")"; }), "expected the name of a step, not 'system'"},
       {broken([](auto& l) { l["trace"] = "split(loop=\"i\", factors=[99999999999999999999])"; }), "expected an integer"},
+      {broken_choice([](auto& l) { l.erase("problem"); }), "expected a field problem"},
+      {broken_choice([](auto& l) { l["us"].erase("direct"); }), "us: expected a time of the algorithm that is chosen, direct"},
+      {broken_choice([](auto& l) { l["us"] = 5; }), "us: expected times by algorithm, got a number"},
+      {broken_choice([](auto& l) { l["us"]["direct"] = -1; }), "us direct: expected more than 0 to 1e15, got -1"},
+      {broken_choice([](auto& l) { l["us"]["direct"] = "1"; }), "us direct: expected times by algorithm, got a string"},
+      {broken_choice([](auto& l) { l["us"][std::string(1000, 'x')] = 1; }), "us: expected names of 1 to 256 bytes"},
+      {broken_choice([](auto& l) { for (int i = 0; i < 99; ++i) l["us"][std::to_string(i)] = 1; }), "us: expected at most 16 algorithms"},
+      {broken_choice([](auto& l) { l["algorithm"] = nullptr; }), "algorithm: expected a string, got null"},
+      {broken_choice([](auto& l) { l["threads"] = 0; }), "threads: expected 1 to 4096, got 0"},
       {"{\"v\":1,\"kind\":\"trial\",\"noise\":NaN}", "no JSON"},
       {"{\"v\":1,\"kind\":\"trial\",\"noise\":1e999}", "no JSON"},
       {"{\"v\":1,\"kind\":\"trial\",\"message\":\"\xff\xfe\"}", "no JSON"},
@@ -228,6 +255,42 @@ TEST(Log, SaysWhatIsWrongWithALine) {
     EXPECT_EQ(log->entries.size(), 5u);  // what is good around it is used
     EXPECT_EQ(log->entries.back().trial.measurement.best_us(), 3);
   }
+}
+
+TEST(Log, TheLatestChoiceCounts) {
+  TemporaryFolder folder;
+  const std::string path = folder.file("log.json");
+  LogChoice elsewhere = choice_of("3x3", "winograd_2", 9);
+  elsewhere.threads = 1;
+  const std::vector<LogChoice> first{choice_of("3x3", "winograd_4", 12), choice_of("5x5", "direct", 7), elsewhere};
+  {
+    Result<LogWriter> writer = LogWriter::open(path);
+    ASSERT_TRUE(writer.ok()) << to_text(writer.errors());
+    ASSERT_TRUE(writer->append(first).ok());
+    const std::vector<LogChoice> second{choice_of("3x3", "winograd_2", 11)};
+    ASSERT_TRUE(writer->append(second).ok());
+  }
+  std::vector<std::string> seen;
+  LogReadOptions options;
+  options.on_choice = [&](const LogChoice& choice) { seen.push_back(choice.algorithm); };
+  Result<LogContents> read = read_log(path, options);
+  ASSERT_TRUE(read.ok()) << to_text(read.errors());
+  const LogContents& log = *read;
+  EXPECT_EQ(log.skipped, 0) << complaints_text(path, log);
+  EXPECT_THAT(seen, ElementsAre("winograd_4", "direct", "winograd_2", "winograd_2"));
+  ASSERT_EQ(log.choices.size(), 3U);
+  const LogChoice* found = log.find_choice("3x3", "x86 there", 2);
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(found->algorithm, "winograd_2");
+  EXPECT_EQ(found->us, (std::map<std::string, double>{{"direct", 20}, {"winograd_2", 11}}));
+  EXPECT_EQ(found->device.description, "a processor");
+  EXPECT_EQ(found->line, 4);
+  EXPECT_EQ(found->time, 1e9);
+  EXPECT_EQ(log.find_choice("3x3", "x86 there", 1)->algorithm, "winograd_2");
+  EXPECT_EQ(log.find_choice("3x3", "x86 here", 2), nullptr);
+  // What has been read is written again as it was.
+  ASSERT_TRUE(write_log(path, log.tasks, log.entries, log.choices).ok());
+  EXPECT_EQ(read_log(path)->find_choice("3x3", "x86 there", 2)->us, found->us);
 }
 
 TEST(Log, IdsOfOtherTasksAreRefused) {
