@@ -1,7 +1,7 @@
 #include "graph/passes/apply_layouts.h"
 
 #include "graph/ops/common.h"
-#include "graph/passes/convolution_cost.h"
+#include "graph/passes/algorithm_choices.h"
 #include "graph/passes/grid_convolution_cost.h"
 #include "graph/passes/layout_followers.h"
 #include "graph/passes/merge_groups.h"
@@ -18,11 +18,12 @@ constexpr int64_t kFewGridChannels = kGridWord;
 
 class ApplyLayouts {
  public:
-  ApplyLayouts(Graph& graph, const Layouts& layouts, const tensor::Target& target, bool strict)
+  ApplyLayouts(Graph& graph, const Layouts& layouts, const tensor::Target& target, bool strict, const AlgorithmChoices& choices)
       : g_(graph),
         layouts_(layouts),
         t_(target),
         strict_(strict),
+        choices_(choices),
         is_gpu_(target.kind == tensor::TargetKind::cuda),
         lanes_(target.lanes(32)),
         weight_bytes_(weight_bytes(graph)),
@@ -79,7 +80,7 @@ class ApplyLayouts {
     int64_t tile = 0;
     if (!strict_ && conv->input != Conv::plain && conv->layout == Layout::blocked &&
         g_.value(conv->x).type.element == ElementType::f32) {
-      tile = winograd_tile(conv->problem, t_, weight_bytes_);
+      tile = choose_tile(conv->problem, node, t_, weight_bytes_, choices_);
     }
     result.value = tile != 0 ? winograd_conv(id, tile, pads) : direct_conv(node, *conv, pads);
     forms_.set_result(id, result);
@@ -200,6 +201,7 @@ class ApplyLayouts {
   const Layouts& layouts_;
   const tensor::Target& t_;
   bool strict_;
+  const AlgorithmChoices& choices_;
   bool is_gpu_;  // matrices stay plain there, and weights one panel: a block fetches a tile of what lies in rows
   int64_t lanes_;
   int64_t weight_bytes_;
@@ -209,8 +211,8 @@ class ApplyLayouts {
 }  // namespace
 
 std::vector<Region> apply_layouts(Graph& graph, const Layouts& layouts, const tensor::Target& target,
-                                  bool strict) {
-  return ApplyLayouts(graph, layouts, target, strict).run();
+                                  bool strict, const AlgorithmChoices& choices) {
+  return ApplyLayouts(graph, layouts, target, strict, choices).run();
 }
 
 }  // namespace mcc::graph

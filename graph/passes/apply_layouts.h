@@ -10,6 +10,8 @@
 
 namespace mcc::graph {
 
+struct AlgorithmChoices;
+
 // How the activations of a convolution lie in memory, c the target's vector length; in one dimension H is 1, in three there is
 // a D before it:
 //   plain          [N, C, H, W], as ONNX has it
@@ -32,6 +34,6 @@ using Region = std::vector<NodeId>;
 // follow in a layout does; a change stands only where one meets an operator that wants another. A convolution that its
 // layout cannot serve stays plain. Returns the regions.
 std::vector<Region> apply_layouts(Graph& graph, const Layouts& layouts, const tensor::Target& target,
-                                  bool strict);
+                                  bool strict, const AlgorithmChoices& choices);
 
 }  // namespace mcc::graph

@@ -83,8 +83,8 @@ bool has_narrow_product(const Graph& g) {
 
 class ChooseLayouts {
  public:
-  ChooseLayouts(const Graph& graph, const tensor::Target& target, bool strict)
-      : original_(graph), t_(target), strict_(strict), weight_bytes_(weight_bytes(graph)) {}
+  ChooseLayouts(const Graph& graph, const tensor::Target& target, bool strict, const AlgorithmChoices& choices)
+      : original_(graph), t_(target), strict_(strict), choices_(choices), weight_bytes_(weight_bytes(graph)) {}
 
   Graph run() {
     std::vector<Region> regions;
@@ -116,7 +116,7 @@ class ChooseLayouts {
 
   Graph with(const Layouts& layouts, std::vector<Region>* regions = nullptr) const {
     Graph g = original_;
-    std::vector<Region> found = apply_layouts(g, layouts, t_, strict_);
+    std::vector<Region> found = apply_layouts(g, layouts, t_, strict_, choices_);
     simplify_algebra(g);
     eliminate_dead_code(g);
     if (regions) *regions = std::move(found);
@@ -148,6 +148,7 @@ class ChooseLayouts {
   const Graph& original_;
   const tensor::Target& t_;
   bool strict_;
+  const AlgorithmChoices& choices_;
   int64_t weight_bytes_;
   std::vector<NodeId> convolutions_;
   Layouts layouts_;
@@ -157,12 +158,12 @@ class ChooseLayouts {
 
 }  // namespace
 
-void choose_layouts(Graph& graph, const tensor::Target& target, bool strict) {
+void choose_layouts(Graph& graph, const tensor::Target& target, bool strict, const AlgorithmChoices& choices) {
   // Blocks and packed operands are for vectors of a CPU. The threads of a GPU read neighbours of plain tensors together; what
   // its tensor cores multiply they fetch in vectors along the channels.
   const bool is_gpu = target.kind == tensor::TargetKind::cuda;
   if (is_gpu && (target.gpu.sm() < 80 || !has_narrow_product(graph))) return;
-  graph = ChooseLayouts(graph, target, strict).run();
+  graph = ChooseLayouts(graph, target, strict, choices).run();
 }
 
 }  // namespace mcc::graph

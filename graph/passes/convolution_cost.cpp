@@ -8,6 +8,7 @@
 #include "graph/op.h"
 #include "graph/passes/grid_convolution_cost.h"
 #include "graph/passes/merge_groups.h"
+#include "support/text.h"
 
 namespace mcc::graph {
 namespace {
@@ -169,22 +170,42 @@ double product_us(double multiplications, double weights, double model_weights, 
   return 2 * multiplications / (t.peak_gflops() * 1e3) + weights / (weight_bandwidth(weights, model_weights, t) * 1e3);
 }
 
-int64_t winograd_tile(const ConvProblem& problem, const tensor::Target& target, int64_t model_weight_bytes) {
-  if (!has_winograd(problem)) return 0;
-  auto model = static_cast<double>(model_weight_bytes);
-  // A tenth has to be won: kernels fall short of a model, and direct convolution rounds less.
-  double best = 0.9 * direct_us(problem, Layout::blocked, target, model);
-  int64_t tile = 0;
+std::string to_text(const ConvProblem& p) {
+  auto by = [](const std::vector<int64_t>& numbers) { return join(numbers, "x"); };
+  auto is_one = [](const std::vector<int64_t>& numbers) {
+    return std::all_of(numbers.begin(), numbers.end(), [](int64_t n) { return n == 1; });
+  };
+  std::string out = text(by(p.kernel), " of ", p.in_channels, " channels to ", p.out_channels, ", ", by(p.extents));
+  if (p.images != 1) out += text(", ", p.images, " images");
+  if (!is_one(p.strides)) out += text(", strides ", by(p.strides));
+  if (!is_one(p.dilations)) out += text(", dilations ", by(p.dilations));
+  if (p.group != 1) out += text(", ", p.group, " groups");
+  return out;
+}
+
+std::vector<AlgorithmCost> algorithm_costs(const ConvProblem& problem, const tensor::Target& target, int64_t model_weight_bytes) {
+  const auto model = static_cast<double>(model_weight_bytes);
+  const bool is_gpu = target.kind == tensor::TargetKind::cuda;
+  std::vector<AlgorithmCost> costs{{0, is_gpu ? grid_direct_us(problem, target.gpu, model_weight_bytes)
+                                              : direct_us(problem, Layout::blocked, target, model)}};
+  if (!has_winograd(problem)) return costs;
+  // On a GPU products with a single channel are none.
+  if (is_gpu && (problem.in_channels == 1 || problem.out_channels == 1)) return costs;
   for (int64_t m : {2, 4}) {
     // Tiles that are mostly padding, in either direction.
     if (problem.extents[0] <= m || problem.extents[1] <= m) continue;
-    double us = winograd_us(problem, m, target, model);
-    if (us < best) {
-      best = us;
-      tile = m;
-    }
+    costs.push_back({m, is_gpu ? grid_winograd_us(problem, m, target.gpu, model_weight_bytes)
+                               : winograd_us(problem, m, target, model)});
   }
-  return tile;
+  return costs;
+}
+
+int64_t best_tile(const std::vector<AlgorithmCost>& costs) {
+  // A tenth has to be won: kernels fall short of a model, and direct convolution rounds less.
+  AlgorithmCost best{0, 0.9 * costs[0].us};
+  for (const AlgorithmCost& cost : costs)
+    if (cost.us < best.us) best = cost;
+  return best.tile;
 }
 
 double convolution_us(const ConvProblem& problem, Layout layout, const tensor::Target& target,
@@ -197,8 +218,8 @@ double convolution_us(const ConvProblem& problem, Layout layout, const tensor::T
     const int64_t merged = merged_groups(problem.group, problem.in_channels, problem.out_channels, target.lanes(32));
     if (merged == 0 || (merged > 1 && strict)) layout = Layout::plain;
   }
-  int64_t tile =
-      layout == Layout::blocked && !strict ? winograd_tile(problem, target, model_weight_bytes) : 0;
+  const int64_t tile =
+      layout == Layout::blocked && !strict ? best_tile(algorithm_costs(problem, target, model_weight_bytes)) : 0;
   return tile != 0 ? winograd_us(problem, tile, target, model) : direct_us(problem, layout, target, model);
 }
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "graph/graph.h"
 #include "graph/passes/apply_layouts.h"
@@ -23,6 +25,8 @@ struct ConvProblem {
 
 // Of an operator in the role of a convolution (LayoutRole) with static types, in one dimension to three; nothing for others.
 std::optional<ConvProblem> conv_problem(const Graph& graph, const Node& node);
+// "3x3 of 64 channels to 128, 56x56", with images, strides, dilations and groups where they are not 1: different for different ones.
+std::string to_text(const ConvProblem& problem);
 
 // Winograd's algorithm is there for windows of 3 x 3 of stride 1 over neighbours, not in groups.
 inline constexpr int64_t kWinogradTaps = 3;
@@ -45,11 +49,18 @@ int64_t weight_bytes(const Graph& graph);
 // so many bytes.
 double product_us(double multiplications, double weights, double model_weights, const tensor::Target& target);
 
-// Side m of the output tiles of Winograd's F(m x m, 3 x 3), 2 or 4, for blocked activations; 0 where direct convolution
-// takes less time by this model, or is the only one (other windows, strides, dilations, groups): multiplications at the
-// machine's peak, weights at the bandwidth of where they come from (memory when the model's weights exceed the caches), and
-// the transforms. Errors of F(4 x 4) are some 1e-5 of the output's range, of F(2 x 2) some 1e-6 (f32, up to 512 channels).
-int64_t winograd_tile(const ConvProblem& problem, const tensor::Target& target, int64_t model_weight_bytes);
+// An algorithm that a convolution can take: Winograd's F(m x m, 3 x 3) with output tiles of side m, 2 or 4, or direct (0).
+struct AlgorithmCost {
+  int64_t tile = 0;
+  double us = 0;  // expected
+};
+// Those that a convolution in f32 can take, direct first; nothing else for other windows, strides, dilations, groups, and for
+// results that would be mostly padding. Of CPUs on blocked activations: multiplications at the machine's peak, weights at the
+// bandwidth of where they come from (memory when the model's weights exceed the caches), and the transforms. Errors of F(4 x 4) are
+// some 1e-5 of the output's range, of F(2 x 2) some 1e-6 (f32, up to 512 channels).
+std::vector<AlgorithmCost> algorithm_costs(const ConvProblem& problem, const tensor::Target& target, int64_t model_weight_bytes);
+// The tile of the fastest; direct where that is not slower by a tenth.
+int64_t best_tile(const std::vector<AlgorithmCost>& costs);
 
 // Microseconds in a layout; blocked: by the better algorithm, direct only if strict.
 double convolution_us(const ConvProblem& problem, Layout layout, const tensor::Target& target,

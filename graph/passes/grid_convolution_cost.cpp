@@ -109,20 +109,4 @@ double grid_laid_out_us(const ConvProblem& p, Layout layout, const Gpu& gpu) {
   return gpu.launch_us + std::max(cycles * to_us, way_us);
 }
 
-int64_t grid_winograd_tile(const ConvProblem& problem, const Gpu& gpu, int64_t model_weight_bytes) {
-  if (!has_winograd(problem) || problem.in_channels == 1 || problem.out_channels == 1) return 0;
-  // A tenth has to be won, as on CPUs: kernels fall short of a model, and direct convolution rounds less.
-  double best = 0.9 * grid_direct_us(problem, gpu, model_weight_bytes);
-  int64_t tile = 0;
-  for (int64_t m : {2, 4}) {
-    // Tiles that are mostly padding, in either direction.
-    if (problem.extents[0] <= m || problem.extents[1] <= m) continue;
-    const double us = grid_winograd_us(problem, m, gpu, model_weight_bytes);
-    if (us >= best) continue;
-    best = us;
-    tile = m;
-  }
-  return tile;
-}
-
 }  // namespace mcc::graph

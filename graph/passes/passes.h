@@ -6,6 +6,7 @@
 
 #include "graph/fold.h"
 #include "graph/graph.h"
+#include "graph/passes/algorithm_choices.h"
 #include "tensor/target.h"
 
 namespace mcc::graph {
@@ -88,14 +89,14 @@ void divide_attention(Graph& graph, const tensor::Target& target);
 void rank_elements(Graph& graph, const tensor::Target& target);
 
 // On GPUs, convolutions that multiply in f32 go by Winograd's algorithm where that is expected to be faster
-// (graph/passes/grid_convolution_cost.h). Rounding changes.
-void use_winograd(Graph& graph, const tensor::Target& target);
+// (graph/passes/grid_convolution_cost.h), or known to be. Rounding changes.
+void use_winograd(Graph& graph, const tensor::Target& target, const AlgorithmChoices& choices);
 
 // Chooses for every convolution how its activations lie in memory, plain, blocked by the target's vector length or with the
 // channels last, by expected cost (graph/passes/convolution_cost.h), and rewrites the graph to that; constant operands of
 // matrix products and convolutions are packed as the kernels read them. Convolutions go by Winograd's algorithm where that
-// is expected to be faster, unless strict. GPUs: channels last around convolutions of 16 bits, else plain.
-void choose_layouts(Graph& graph, const tensor::Target& target, bool strict);
+// is expected to be faster, or known to be, unless strict. GPUs: channels last around convolutions of 16 bits, else plain.
+void choose_layouts(Graph& graph, const tensor::Target& target, bool strict, const AlgorithmChoices& choices);
 
 struct OptimizeOptions {
   tensor::Target target;
@@ -104,6 +105,7 @@ struct OptimizeOptions {
   ElementType precision = ElementType::f32;  // of what is multiplied in products and convolutions
   // No pass that adds or multiplies in another order, or rounds less: no scale folding, attention, Winograd, widening.
   bool strict = false;
+  AlgorithmChoices algorithms;
   // Called after each pass with its name.
   std::function<void(const std::string& pass, const Graph& graph)> observer;
 };

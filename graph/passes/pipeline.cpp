@@ -56,8 +56,8 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     }
     if (!options.strict) step("divide_attention", [&] { divide_attention(graph, options.target); });
     step("rank_elements", [&] { rank_elements(graph, options.target); });
-    if (!options.strict) step("use_winograd", [&] { use_winograd(graph, options.target); });
-    step("choose_layouts", [&] { choose_layouts(graph, options.target, options.strict); });
+    if (!options.strict) step("use_winograd", [&] { use_winograd(graph, options.target, options.algorithms); });
+    step("choose_layouts", [&] { choose_layouts(graph, options.target, options.strict, options.algorithms); });
     step("fold_constants", fold);
     step("simplify_algebra", [&] { simplify_algebra(graph); });
     step("eliminate_common_subexpressions", [&] { eliminate_common_subexpressions(graph); });

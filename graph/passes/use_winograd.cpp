@@ -2,9 +2,10 @@
 //
 //   y = Conv(x, w, bias)    becomes    y = mcc.Winograd(x, mcc.WinogradWeight(w), bias), on plain tensors
 //
-// where that is expected to be faster (graph/passes/grid_convolution_cost.h). The weights are transformed when constants are folded.
+// where that is expected to be faster, or known to be (graph/passes/algorithm_choices.h). The weights are transformed when constants are
+// folded.
 #include "graph/ops/common.h"
-#include "graph/passes/grid_convolution_cost.h"
+#include "graph/passes/algorithm_choices.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
 
@@ -40,7 +41,7 @@ void rewrite(Graph& g, NodeId id, int64_t tile) {
 
 }  // namespace
 
-void use_winograd(Graph& graph, const tensor::Target& target) {
+void use_winograd(Graph& graph, const tensor::Target& target, const AlgorithmChoices& choices) {
   if (target.kind != tensor::TargetKind::cuda) return;
   const int64_t weights = weight_bytes(graph);
   const size_t count = graph.nodes.size();
@@ -48,7 +49,7 @@ void use_winograd(Graph& graph, const tensor::Target& target) {
     const auto id = static_cast<NodeId>(n);
     if (!multiplies_in_f32(graph, graph.node(id))) continue;
     std::optional<ConvProblem> problem = conv_problem(graph, graph.node(id));
-    const int64_t tile = problem ? grid_winograd_tile(*problem, target.gpu, weights) : 0;
+    const int64_t tile = problem ? choose_tile(*problem, graph.node(id), target, weights, choices) : 0;
     if (tile != 0) rewrite(graph, id, tile);
   }
   graph.compact();

@@ -18,9 +18,13 @@ ConvProblem problem(int64_t images, int64_t in, int64_t out, int64_t side) {
   return p;
 }
 
-int64_t tile(const ConvProblem& p, const char* gpu) {
-  return grid_winograd_tile(p, *tensor::find_gpu(gpu), kModelBytes);
+int64_t tile(const ConvProblem& p, const tensor::Gpu& gpu) {
+  tensor::Target target;
+  target.kind = tensor::TargetKind::cuda;
+  target.gpu = gpu;
+  return best_tile(algorithm_costs(p, target, kModelBytes));
 }
+int64_t tile(const ConvProblem& p, const char* gpu) { return tile(p, *tensor::find_gpu(gpu)); }
 
 TEST(GridConvolutionCost, TilesOfResNet50) {
   struct {
@@ -65,11 +69,11 @@ TEST(GridConvolutionCost, LaunchesAndTrafficCount) {
   const double gain = grid_direct_us(p, gpu, kModelBytes) - grid_winograd_us(p, 4, gpu, kModelBytes);
   EXPECT_GT(gain, 0);
   gpu.launch_us += gain;
-  EXPECT_EQ(grid_winograd_tile(p, gpu, kModelBytes), 0);
+  EXPECT_EQ(tile(p, gpu), 0);
   gpu = *tensor::find_gpu("sm_80");
   gpu.l2_bytes = 0;
   gpu.gb_per_s /= 8;
-  EXPECT_EQ(grid_winograd_tile(p, gpu, kModelBytes), 0);
+  EXPECT_EQ(tile(p, gpu), 0);
 }
 
 }  // namespace

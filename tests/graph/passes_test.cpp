@@ -105,7 +105,7 @@ constexpr Pass kPasses[] = {
        Layouts layouts;
        for (size_t n = 0; n < g.nodes.size(); ++n)
          layouts[static_cast<NodeId>(n)] = s.layout;
-       apply_layouts(g, layouts, s.target, s.strict);
+       apply_layouts(g, layouts, s.target, s.strict, {});
      }},
     {"lower_precision", [](Graph& g, const Setting& s) { lower_precision(g, s.precision); }},
     {"divide_attention",
@@ -115,8 +115,8 @@ constexpr Pass kPasses[] = {
        divide_attention(g, s.target);
      }},
     {"rank_elements", [](Graph& g, const Setting& s) { rank_elements(g, s.target); }},
-    {"use_winograd", [](Graph& g, const Setting& s) { use_winograd(g, s.target); }},
-    {"choose_layouts", [](Graph& g, const Setting& s) { choose_layouts(g, s.target, s.strict); }},
+    {"use_winograd", [](Graph& g, const Setting& s) { use_winograd(g, s.target, {}); }},
+    {"choose_layouts", [](Graph& g, const Setting& s) { choose_layouts(g, s.target, s.strict, {}); }},
     {"optimize",
      [](Graph& g, const Setting& s) {
        OptimizeOptions options;
