@@ -7,6 +7,7 @@
 #include <set>
 
 #include "support/hash.h"
+#include "tools/algorithms.h"
 #include "tools/commands.h"
 #include "tools/console.h"
 
@@ -83,7 +84,7 @@ Result<tuner::LogWriter> lock_output(const std::string& path) { return tuner::Lo
 
 // The entries of every task under the line of their task, in the order of the tasks.
 Status write_contents(const std::string& path, const LogContents& log) {
-  return tuner::write_log(path, log.tasks, log.entries);
+  return tuner::write_log(path, log.tasks, log.entries, log.choices);
 }
 
 int finish(const Arguments& arguments, Json report, const std::string& sentence) {
@@ -153,6 +154,7 @@ int run_prune(const Arguments& arguments) {
     for (const auto& [key, entry] : *entries) lines[entry.first.line] = tuner::entry_line(entry.first, entry.second);
   }
   tuner::LogFile file(output);
+  for (const tuner::LogChoice& choice : log->choices) file.put(tuner::choice_line(choice));
   for (const LogTask& task : log->tasks) file.put(tuner::task_line(task));
   for (const auto& [number, line] : lines) file.put(line);
   Status status = file.commit();
@@ -190,6 +192,10 @@ int run_merge(const Arguments& arguments) {
       }
       file.put(line);
       ++trials;
+    };
+    options.on_choice = [&](const tuner::LogChoice& choice) {
+      std::string line = tuner::choice_line(choice);
+      if (written.insert(hash_bytes(line)).second) file.put(line);
     };
     Result<LogContents> log = tuner::read_log(input, options);
     if (!log.ok()) return report_errors(log.errors(), arguments.json);
@@ -291,11 +297,12 @@ int show_log(const std::string& path, bool json) {
     Json list = Json::array();
     for (const auto& [key, counts] : rows) list.push_back(counts_json(*log, key, counts));
     print_json({{"kind", "log"}, {"version", tuner::kLogVersion}, {"lines", log->lines}, {"lines_left_out", log->skipped},
-                {"complaints", log->complaints}, {"tasks", list}});
+                {"complaints", log->complaints}, {"tasks", list}, {"choices", choices_json(log->choices)}});
     return 0;
   }
   std::set<std::string> targets;
   for (const auto& [key, counts] : rows) targets.insert(key.target);
+  for (const tuner::LogChoice& choice : log->choices) targets.insert(choice.device.target);
   for (const std::string& target : targets) std::puts(text("target  ", printable(target)).c_str());
   std::printf("%-16s %7s %7s %10s %10s %8s  %-24s %s\n", "task", "threads", "trials", "best us", "default us", "speed-up",
               "errors", "kernel");
@@ -311,6 +318,8 @@ int show_log(const std::string& path, bool json) {
   if (std::any_of(rows.begin(), rows.end(),
                   [](const auto& row) { return row.second.best_us == 0 && row.second.picked > 0; }))
     std::puts("picked: chosen by analysis (mcc tune --no-measure); nobody has measured it");
+  for (const tuner::LogChoice& choice : log->choices)
+    std::puts(printable(text(choice_text(choice), ", ", choice.threads, choice.threads == 1 ? " thread" : " threads")).c_str());
   return 0;
 }
 

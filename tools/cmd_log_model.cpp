@@ -36,7 +36,8 @@ struct Arguments {
 Result<ModelTasks> tasks_of(Arguments& arguments) {
   Status status = parse_import_options(arguments.shapes, arguments.dims, arguments.compile.import);
   if (!status.ok()) return status.errors();
-  return extract_tasks(arguments.compile);
+  arguments.compile.tune_log = arguments.log;
+  return extract_tasks(with_log_if_there(arguments.compile));
 }
 
 tuner::Device device_of(const tensor::Target& target) {

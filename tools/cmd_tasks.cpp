@@ -73,6 +73,7 @@ void add_tasks(CLI::App& app, int* exit_code) {
   command->add_option("--target", arguments->compile.target, "As for compile")->capture_default_str();
   command->add_option("--precision", arguments->compile.precision, "As for compile")->capture_default_str();
   command->add_option("--threads", arguments->compile.threads, "As for compile")->check(CLI::Range(0, 1024));
+  command->add_option("--tune-log", arguments->compile.tune_log, "As for compile: the algorithms that it has chosen");
   command->add_option("--input-shape", arguments->shapes, "As for compile")->allow_extra_args(false);
   command->add_option("--dim", arguments->dims, "As for compile")->allow_extra_args(false);
   command->add_flag("--json", arguments->json, "Report on stdout as JSON");

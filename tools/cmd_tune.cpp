@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "nlohmann/json.hpp"
+#include "tools/algorithms.h"
 #include "tools/commands.h"
 #include "tools/console.h"
 #include "tools/options.h"
@@ -124,6 +125,8 @@ void print_report(const TuneModelReport& report, const CompileOptions& compile) 
               std::string(end_text(report.tune.end)).c_str(), failed.empty() ? "" : "; without a time: ", failed.c_str());
   if (report.tune.best_us > 0) std::printf("kernels: %s by default, %s tuned%s\n", time_text(report.tune.default_us).c_str(), time_text(report.tune.best_us).c_str(),
               report.tune.best_us > 0 ? text(" (", fixed(report.tune.default_us / report.tune.best_us, 2), "x)").c_str() : "");
+  if (!report.choices.empty()) std::printf("algorithms, by measuring:\n");
+  for (const tuner::LogChoice& choice : report.choices) std::printf("  %s\n", choice_text(choice).c_str());
   if (!report.latencies.empty()) {
     const ModelLatency& last = report.latencies.back();
     std::printf("whole model, measured: %s with %d thread%s\n", time_text(last.measured_us).c_str(),
@@ -146,6 +149,7 @@ Json report_json(const TuneModelReport& report, const CompileOptions& compile) {
   out["known_trials"] = report.known_trials;
   out["end"] = end_text(report.tune.end);
   out["model"] = latencies;
+  out["choices"] = choices_json(report.choices);
   out["notes"] = shortcomings(report);
   return out;
 }

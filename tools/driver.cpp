@@ -14,6 +14,7 @@
 #include "graph/passes/passes.h"
 #include "graph/passes/plan_memory.h"
 #include "nlohmann/json.hpp"
+#include "tools/algorithms.h"
 #include "tools/compile_page.h"
 #include "tools/cuda_tools.h"
 #include "tools/evaluator.h"
@@ -60,7 +61,8 @@ std::function<void(const std::string&, const graph::Graph&)> graph_observer(cons
   };
 }
 
-Result<Prepared> prepare(const CompileOptions& options) {
+// `log`: of the options, for its choices; none where there is none.
+Result<Prepared> prepare(const CompileOptions& options, const tuner::LogContents* log) {
   Result<std::vector<tensor::Target>> targets = codegen::make_targets(options.target);
   if (!targets.ok()) return targets.errors();
   if (options.threads > 0)
@@ -84,6 +86,8 @@ Result<Prepared> prepare(const CompileOptions& options) {
   Result<ElementType> precision = parse_precision(options.precision, out.targets, options.opt_level);
   if (!precision.ok()) return precision.errors();
   optimize_options.precision = *precision;
+  optimize_options.algorithms = options.algorithms;
+  if (log) optimize_options.algorithms.tiles.merge(logged_algorithms(*log, out.targets));
   optimize_options.observer = graph_observer(options);
   report(options, "optimising the graph", 0);
   Status optimized = graph::optimize(out.graph, optimize_options);
@@ -212,13 +216,13 @@ void report_schedules(const KernelSet& set, const ScheduleReport& schedules, Com
 }
 
 // For each target of a list; the report is that of the first, with what else there is to say.
-Result<ScheduleReport> choose_all_schedules(Prepared& p, const CompileOptions& options) {
+Result<ScheduleReport> choose_all_schedules(Prepared& p, const CompileOptions& options, const std::optional<TuningLog>& log) {
   const KernelSet plain = p.kernels;
-  Result<ScheduleReport> report = choose_schedules(p.kernels, p.target, options);
+  Result<ScheduleReport> report = choose_schedules(p.kernels, p.target, options, log);
   if (!report.ok()) return report.errors();
   for (size_t k = 1; k < p.targets.size(); ++k) {
     KernelSet set = plain;
-    Result<ScheduleReport> other = choose_schedules(set, p.targets[k], options);
+    Result<ScheduleReport> other = choose_schedules(set, p.targets[k], options, log);
     if (!other.ok()) return other.errors();
     for (std::string& note : other->notes) {
       if (std::find(report->notes.begin(), report->notes.end(), note) == report->notes.end())
@@ -236,7 +240,9 @@ Result<CompileReport> compile_model(const CompileOptions& options) {
   auto start = std::chrono::steady_clock::now();
   Status emit = check_emit(options);
   if (!emit.ok()) return emit.errors();
-  Result<Prepared> prepared = prepare(options);
+  Result<std::optional<TuningLog>> log = read_tuning_log(options);
+  if (!log.ok()) return log.errors();
+  Result<Prepared> prepared = prepare(options, *log ? &(*log)->index.contents() : nullptr);
   if (!prepared.ok()) return prepared.errors();
   Prepared& p = *prepared;
   KernelTargets targets{p.targets};
@@ -244,7 +250,7 @@ Result<CompileReport> compile_model(const CompileOptions& options) {
   if (p.target.kind == tensor::TargetKind::cuda && options.cubins) assembler = find_isolated_assembler();
   targets.assembler = assembler.get();
 
-  Result<ScheduleReport> schedules = choose_all_schedules(p, options);
+  Result<ScheduleReport> schedules = choose_all_schedules(p, options, *log);
   if (!schedules.ok()) return schedules.errors();
   Status compiled = compile_kernels(p.kernels, targets, options);
   if (!compiled.ok()) return compiled.errors();
@@ -288,8 +294,22 @@ Result<CompileReport> compile_model(const CompileOptions& options) {
   return result;
 }
 
+CompileOptions with_log_if_there(CompileOptions options) {
+  std::error_code error;
+  if (!std::filesystem::exists(options.tune_log, error)) options.tune_log.clear();
+  return options;
+}
+
 Result<ModelTasks> extract_tasks(const CompileOptions& options) {
-  Result<Prepared> prepared = prepare(options);
+  tuner::LogContents log;
+  if (!options.tune_log.empty()) {
+    tuner::LogReadOptions read;
+    read.wants = [](const tuner::LogEntry&) { return false; };
+    Result<tuner::LogContents> contents = tuner::read_log(options.tune_log, read);
+    if (!contents.ok()) return contents.errors();
+    log = std::move(*contents);
+  }
+  Result<Prepared> prepared = prepare(options, &log);
   if (!prepared.ok()) return prepared.errors();
   ModelTasks out;
   out.target = prepared->target;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "frontend/import.h"
+#include "graph/passes/algorithm_choices.h"
 #include "tensor/target.h"
 #include "tuner/refused_rule.h"
 #include "tuner/trial.h"
@@ -28,6 +29,7 @@ struct CompileOptions {
   bool fast_math = false;
   std::map<std::string, std::string> emit;  // "graph", "tensor", "llvm", "asm", "ptx" -> folder
   std::string tune_log;       // empty: none
+  graph::AlgorithmChoices algorithms;  // before those of the log
   bool locked = false;        // every kernel must have a schedule in the log
   std::string schedule_file;  // a person's schedules; empty: none
   int jobs = 0;  // kernels compiled at once; 0: all processors
@@ -66,12 +68,14 @@ struct CompileReport {
 Result<CompileReport> compile_model(const CompileOptions& options);
 
 // The distinct kernels of a model for a target, in the order in which the model first runs them: what `mcc tasks` lists
-// and `mcc tune` tunes.
+// and `mcc tune` tunes. Of the log only which algorithms it has chosen counts.
 struct ModelTasks {
   tensor::Target target;                // the first of the list
   std::vector<tensor::Target> targets;  // all of it: the tasks are the same for each
   std::vector<tuner::Task> tasks;
 };
 Result<ModelTasks> extract_tasks(const CompileOptions& options);
+// The options for tasks that a log is only to be made for: without it where there is none yet.
+CompileOptions with_log_if_there(CompileOptions options);
 
 }  // namespace mcc::tools

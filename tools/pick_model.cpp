@@ -192,9 +192,7 @@ std::string cell(std::string s, size_t width) {
 }  // namespace
 
 Result<PickModelReport> pick_model(const TuneModelOptions& options) {
-  CompileOptions untuned = options.compile;
-  untuned.tune_log.clear();
-  Result<ModelTasks> model = extract_tasks(untuned);
+  Result<ModelTasks> model = extract_tasks(with_log_if_there(options.compile));
   if (!model.ok()) return model.errors();
   Result<std::vector<tuner::Task>> tasks = select_tasks(std::move(model->tasks), options.tasks);
   if (!tasks.ok()) return tasks.errors();

@@ -9,7 +9,6 @@
 #include "support/text.h"
 #include "tools/console.h"
 #include "tuner/library_schedules.h"
-#include "tuner/log_lookup.h"
 #include "tuner/replay.h"
 
 namespace mcc::tools {
@@ -115,26 +114,16 @@ std::string foreign_note(const tuner::LogContents& log, const tensor::Target& ta
               "), this is ", here, ": their decisions are used where they apply, mcc tune finds better ones");
 }
 
-Status use_log(KernelSet& set, const tensor::Target& target, const CompileOptions& options, ScheduleReport& report) {
-  tuner::LogReadOptions read;
-  read.keep = tuner::kIndexedEntries;
-  // So that they take no other's place among those that are kept; the index looks at the traces.
-  if (!options.libraries) read.wants = [](const tuner::LogEntry& e) { return e.trial.candidate.sketch != tuner::kLibrarySketch; };
-  Result<tuner::LogContents> contents = tuner::read_log(options.tune_log, read);
-  if (!contents.ok()) return contents.errors();
-  Result<std::string> hash = codegen::sha256_of_file(options.tune_log);
-  if (!hash.ok()) return Diagnostic{ErrorKind::tuning_log, options.tune_log, "the tuning log cannot be read", ""};
-  report.log_hash = "sha256:" + *hash;
-  report.lines_skipped = contents->skipped;
-  if (std::string complaints = tuner::complaints_text(options.tune_log, *contents); !complaints.empty()) {
-    report.notes.push_back(std::move(complaints));
-  }
-  if (std::string note = foreign_note(*contents, target); !note.empty()) report.notes.push_back(text(options.tune_log, ": ", note));
-  tuner::LogIndex index(std::move(*contents), options.libraries);
+Status use_log(KernelSet& set, const tensor::Target& target, const CompileOptions& options, const TuningLog& log, ScheduleReport& report) {
+  const tuner::LogContents& contents = log.index.contents();
+  report.log_hash = log.hash;
+  report.lines_skipped = contents.skipped;
+  if (!log.complaints.empty()) report.notes.push_back(log.complaints);
+  if (std::string note = foreign_note(contents, target); !note.empty()) report.notes.push_back(text(options.tune_log, ": ", note));
   Diagnostics missing;
   for (Kernel& kernel : set.kernels) {
     if (kernel.schedule) continue;
-    tuner::LogMatch match = index.find(kernel.func, kernel.text, target, target.cores);
+    tuner::LogMatch match = log.index.find(kernel.func, kernel.text, target, target.cores);
     for (const std::string& note : match.notes) {
       report.notes.push_back(text(options.tune_log, ": task ", kernel.id, " (", kernel.name, "), ", note));
     }
@@ -194,14 +183,30 @@ Result<std::vector<UserSchedule>> parse_schedule_file(std::string_view source, c
   return sections;
 }
 
-Result<ScheduleReport> choose_schedules(KernelSet& set, const tensor::Target& target, const CompileOptions& options) {
+Result<std::optional<TuningLog>> read_tuning_log(const CompileOptions& options) {
+  if (options.tune_log.empty()) return std::optional<TuningLog>();
+  tuner::LogReadOptions read;
+  read.keep = tuner::kIndexedEntries;
+  // So that they take no other's place among those that are kept; the index looks at the traces.
+  if (!options.libraries) read.wants = [](const tuner::LogEntry& e) { return e.trial.candidate.sketch != tuner::kLibrarySketch; };
+  Result<tuner::LogContents> contents = tuner::read_log(options.tune_log, read);
+  if (!contents.ok()) return contents.errors();
+  Result<std::string> hash = codegen::sha256_of_file(options.tune_log);
+  if (!hash.ok()) return Diagnostic{ErrorKind::tuning_log, options.tune_log, "the tuning log cannot be read", ""};
+  TuningLog log{{}, "sha256:" + *hash, tuner::complaints_text(options.tune_log, *contents)};
+  log.index = tuner::LogIndex(std::move(*contents), options.libraries);
+  return std::optional(std::move(log));
+}
+
+Result<ScheduleReport> choose_schedules(KernelSet& set, const tensor::Target& target, const CompileOptions& options,
+                                        const std::optional<TuningLog>& log) {
   ScheduleReport report;
   if (!options.schedule_file.empty()) {
     Status status = use_schedule_file(set, options.schedule_file);
     if (!status.ok()) return status.errors();
   }
-  if (!options.tune_log.empty()) {
-    Status status = use_log(set, target, options, report);
+  if (log) {
+    Status status = use_log(set, target, options, *log, report);
     if (!status.ok()) return status.errors();
   }
   return report;

@@ -3,12 +3,14 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <limits>
 #include <map>
 #include <regex>
 #include <set>
 
 #include "codegen/host_gpu.h"
 #include "nlohmann/json.hpp"
+#include "tools/algorithms.h"
 #include "tools/cmd_log.h"
 #include "tools/console.h"
 #include "tools/cuda_tools.h"
@@ -17,6 +19,7 @@
 #include "tools/measure/worker_measurer.h"
 #include "tools/subprocess.h"
 #include "tools/temporary_folder.h"
+#include "tools/tune_algorithms.h"
 #include "tools/tune_display.h"
 #include "tuner/library_schedules.h"
 #include "tuner/log.h"
@@ -31,6 +34,8 @@ using Clock = std::chrono::steady_clock;
 // a small part of the time.
 constexpr double kChecks[] = {0.25, 0.5, 0.75};
 constexpr double kMostCheckShare = 0.1;
+// At most so much of the time goes into comparing algorithms.
+constexpr double kAlgorithmShare = 0.1;
 constexpr double kFirstCheckSeconds = 2;  // until one has been timed
 
 // More trials than this slow the search down and teach it little.
@@ -39,10 +44,10 @@ constexpr int kKnownOfLongLogs = 1000;  // of each task
 
 class ModelTuner {
  public:
-  ModelTuner(const TuneModelOptions& options, ModelTasks model, size_t all_tasks)
-      : options_(options), tune_(options.tune), target_(std::move(model.target)) {
+  // `problems`: whose algorithms are open.
+  ModelTuner(const TuneModelOptions& options, ModelTasks model, size_t all_tasks, std::vector<AlgorithmProblem> problems)
+      : options_(options), tune_(options.tune), target_(std::move(model.target)), problems_(std::move(problems)) {
     report_.target = text(options.compile.target, " (", target_.cpu, ")");
-    report_.tasks = std::move(model.tasks);
     report_.all_tasks = all_tasks;
     report_.threads = target_.cores;
     tune_.measure.threads = report_.threads;
@@ -55,11 +60,7 @@ class ModelTuner {
       tune_.peak_gflops = calibrate(1000).gflops;
       device_ = text(target_.cpu, ", ", target_.cores, " cores");
     }
-    for (const tuner::Task& task : report_.tasks) {
-      tuner::PreferredDecider preferred;
-      tuner::Planned planned = tuner::plan_point(tuner::all_sketches()[0], task.func, target_, {}, preferred);
-      defaults_[task.id] = to_text(planned.candidate.trace);
-    }
+    set_tasks(std::move(model.tasks));
   }
 
   Result<TuneModelReport> run() {
@@ -67,25 +68,55 @@ class ModelTuner {
     Result<tuner::LogWriter> log = tuner::LogWriter::open(path);
     if (!log.ok()) return log.errors();
     if (!log->repair().empty()) say(log->repair());
-    Result<std::vector<std::vector<tuner::Trial>>> known = read_known(path);
+    Result<Known> known = read_known(path);
     if (!known.ok()) return known.errors();
-    offer_library(*known);
     WorkerOptions worker;
     worker.target = target_.name;
     worker.emit = emit_options(options_.compile);
     WorkerMeasurer measurer(worker);
 
     start_ = Clock::now();
-    TuneDisplay display(report_.tasks, tune_.seconds, tune_.trials);
+    if (is_to_compare()) {
+      Status compared = choose_algorithms(*log, *known, measurer);
+      if (!compared.ok()) return compared.errors();
+      known = read_known(path, /*is_again=*/true);
+      if (!known.ok()) return known.errors();
+    }
+    Status status = search(*log, *known, measurer);
+    if (!status.ok()) return status.errors();
+    return std::move(report_);
+  }
+
+ private:
+  using Known = std::vector<std::vector<tuner::Trial>>;  // by task
+
+  void set_tasks(std::vector<tuner::Task> tasks) {
+    report_.tasks = std::move(tasks);
+    for (const tuner::Task& task : report_.tasks) defaults_[task.id] = to_text(default_of(task).trace);
+  }
+
+  tuner::Candidate default_of(const tuner::Task& task) const {
+    tuner::PreferredDecider preferred;
+    return tuner::plan_point(tuner::all_sketches()[0], task.func, target_, {}, preferred).candidate;
+  }
+
+  tuner::TuneHooks hooks_for(tuner::LogWriter& log) {
     tuner::TuneHooks hooks;
     hooks.clock = [this] { return elapsed(); };
     hooks.is_interrupted = options_.is_interrupted;
     hooks.record = [&](const tuner::Task& task, std::span<const tuner::Trial> trials) {
-      return log->append(tuner::log_task(task), entries(task, trials));
+      return log.append(tuner::log_task(task), entries(task, trials));
     };
     hooks.record_race = [&](const tuner::Task& task, std::span<const tuner::Trial> trials) {
-      return log->append(tuner::log_task(task), entries_of_race(task, trials));
+      return log.append(tuner::log_task(task), entries_of_race(task, trials));
     };
+    return hooks;
+  }
+
+  Status search(tuner::LogWriter& log, Known& known, tuner::Measurer& measurer) {
+    offer_library(known);
+    TuneDisplay display(report_.tasks, tune_.seconds, tune_.trials);
+    tuner::TuneHooks hooks = hooks_for(log);
     size_t checks = 0;
     hooks.progress = [&](const tuner::TuneState& state) {
       if (options_.check_model && checks < std::size(kChecks) && part_done(state) >= kChecks[checks] &&
@@ -96,14 +127,115 @@ class ModelTuner {
       }
       display.show(state);
     };
-    Result<tuner::TuneReport> tuned = tuner::tune(report_.tasks, target_, measurer, *known, tune_, hooks);
+    Result<tuner::TuneReport> tuned = tuner::tune(report_.tasks, target_, measurer, known, tune_, hooks);
     if (!tuned.ok()) return tuned.errors();
+    add_earlier(*tuned);
     report_.tune = std::move(*tuned);
     if (options_.check_model && !report_.tasks.empty()) measure_model(report_.tune.best_us, display);
-    return std::move(report_);
+    return done();
   }
 
- private:
+  // ---- Algorithms ----
+
+  // Not of some tasks only: what they are is what is to be chosen.
+  bool is_to_compare() const {
+    const auto tasks = static_cast<int64_t>(report_.tasks.size());
+    const bool has_trials = tune_.trials == 0 || tune_.trials > 2 * tasks;
+    return !problems_.empty() && options_.tasks.empty() && has_trials;
+  }
+
+  // Each task without a trial is measured by its default schedule, so that there is a complete model; then the other algorithms of its
+  // convolutions. Sets the tasks of what is chosen, and leaves the search the trials that are left.
+  Status choose_algorithms(tuner::LogWriter& log, const Known& known, tuner::Measurer& measurer) {
+    Status measured = measure_defaults(log, known, measurer);
+    if (!measured.ok()) return measured;
+    const double begin = elapsed();
+    AlgorithmTuning tuning;
+    tuning.is_over = [&] {
+      const bool is_late = tune_.seconds > 0 && elapsed() - begin > kAlgorithmShare * tune_.seconds;
+      return is_late || (options_.is_interrupted && options_.is_interrupted());
+    };
+    tuning.time = [&](const tuner::Task& task) { return time_default(task, log, measurer); };
+    say(text("comparing the algorithms of ", problems_.size(), problems_.size() == 1 ? " convolution" : " convolutions"));
+    Result<std::vector<AlgorithmTimes>> found = compare_algorithms(options_.compile, problems_, tuning);
+    if (!found.ok()) return found.errors();
+    if (tune_.trials > 0) tune_.trials -= earlier_trials_;
+    return take(*found, log);
+  }
+
+  Status measure_defaults(tuner::LogWriter& log, const Known& known, tuner::Measurer& measurer) {
+    for (size_t i = 0; i < report_.tasks.size(); ++i) {
+      for (const tuner::Trial& trial : known[i]) {
+        const tuner::Measurement& m = trial.measurement;
+        double& us = times_.try_emplace(report_.tasks[i].text, std::numeric_limits<double>::infinity()).first->second;
+        if (m.ok() && !m.is_censored) us = std::min(us, m.best_us());
+      }
+    }
+    tuner::TuneOptions first = tune_;
+    first.trials = static_cast<int64_t>(report_.tasks.size() - times_.size());
+    first.first_batch = 1;
+    first.finalists = 0;
+    if (first.trials == 0) return done();
+    TuneDisplay display(report_.tasks, tune_.seconds, first.trials);
+    tuner::TuneHooks hooks = hooks_for(log);
+    hooks.progress = [&](const tuner::TuneState& state) { display.show(state); };
+    Result<tuner::TuneReport> defaults = tuner::tune(report_.tasks, target_, measurer, known, first, hooks);
+    if (!defaults.ok()) return defaults.errors();
+    earlier_trials_ = defaults->trials;
+    for (size_t i = 0; i < report_.tasks.size(); ++i) {
+      times_[report_.tasks[i].text] = defaults->tasks[i].best_us;
+      earlier_[report_.tasks[i].id] = defaults->tasks[i];
+    }
+    return done();
+  }
+
+  Result<double> time_default(const tuner::Task& task, tuner::LogWriter& log, tuner::Measurer& measurer) {
+    auto [at, is_new] = times_.try_emplace(task.text, std::numeric_limits<double>::infinity());
+    if (!is_new) return at->second;
+    tuner::Trial trial{default_of(task), {}};
+    defaults_[task.id] = to_text(trial.candidate.trace);
+    Result<std::vector<tuner::Measurement>> measured = measurer.measure(task, std::span(&trial.candidate, 1), tune_.measure);
+    if (!measured.ok()) return measured.errors();
+    trial.measurement = std::move(measured->at(0));
+    ++earlier_trials_;
+    Status recorded = log.append(tuner::log_task(task), entries(task, std::span(&trial, 1)));
+    if (!recorded.ok()) return recorded.errors();
+    if (trial.measurement.ok() && !trial.measurement.is_censored) at->second = trial.measurement.best_us();
+    return at->second;
+  }
+
+  Status take(const std::vector<AlgorithmTimes>& found, tuner::LogWriter& log) {
+    bool is_changed = false;
+    for (const AlgorithmTimes& times : found) {
+      tuner::LogChoice choice{times.problem.name, algorithm_name(times.best), {}, {target_.fingerprint(), device_}};
+      for (const auto& [tile, us] : times.us) choice.us[algorithm_name(tile)] = us;
+      // What cannot be measured is not chosen.
+      if (!choice.us.contains(choice.algorithm)) continue;
+      choice.threads = report_.threads;
+      choice.time = static_cast<double>(std::time(nullptr));
+      is_changed |= times.best != times.problem.tile;
+      report_.choices.push_back(std::move(choice));
+    }
+    Status recorded = log.append(report_.choices);
+    if (!recorded.ok() || !is_changed) return recorded;
+    Result<ModelTasks> model = extract_tasks(options_.compile);
+    if (!model.ok()) return model.errors();
+    report_.all_tasks = model->tasks.size();
+    set_tasks(std::move(model->tasks));
+    return done();
+  }
+
+  // What was measured before the search is part of the report.
+  void add_earlier(tuner::TuneReport& report) const {
+    report.trials += earlier_trials_;
+    for (size_t i = 0; i < report_.tasks.size(); ++i) {
+      auto at = earlier_.find(report_.tasks[i].id);
+      if (at == earlier_.end()) continue;
+      report.tasks[i].trials += at->second.trials;
+      for (const auto& [error, count] : at->second.errors) report.tasks[i].errors[error] += count;
+    }
+  }
+
   double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
   // How much of the budget is used.
@@ -116,7 +248,8 @@ class ModelTuner {
   }
 
   // Trials of earlier runs on this target, with as many threads. Of a log that is too long for memory the best.
-  Result<std::vector<std::vector<tuner::Trial>>> read_known(const std::string& path) {
+  // Again: with what this run has added, without a word.
+  Result<Known> read_known(const std::string& path, bool is_again = false) {
     std::map<std::string, size_t> index;
     for (size_t i = 0; i < report_.tasks.size(); ++i)
       index[report_.tasks[i].id] = i;
@@ -139,9 +272,9 @@ class ModelTuner {
       contents = tuner::read_log(path, read);
     }
     if (!contents.ok()) return contents.errors();
-    say_complaints(path, *contents);
-    if (read.keep > 0) say(text(printable(path), " is long: of each task the ", read.keep, " fastest trials are remembered"));
-    std::vector<std::vector<tuner::Trial>> known(report_.tasks.size());
+    if (!is_again) say_complaints(path, *contents);
+    if (read.keep > 0 && !is_again) say(text(printable(path), " is long: of each task the ", read.keep, " fastest trials are remembered"));
+    Known known(report_.tasks.size());
     struct Seen {
       size_t at = 0;
       bool is_beaten = false;
@@ -162,7 +295,7 @@ class ModelTuner {
         of_task.push_back(entry.trial);
       }
       if (!entry.beats.empty()) champions[task] = before->second.at;
-      if (is_new && entry.source != "import" && !tuner::is_picked(entry)) ++report_.known_trials;
+      if (!is_again && is_new && entry.source != "import" && !tuner::is_picked(entry)) ++report_.known_trials;
     }
     for (const auto& [task, at] : champions) known[task][at].is_champion = true;
     int64_t elsewhere = 0;
@@ -172,7 +305,7 @@ class ModelTuner {
       elsewhere += counts.trials;
       where = key.target;
     }
-    if (elsewhere > 0) {
+    if (elsewhere > 0 && !is_again) {
       say(printable(text(path, ": ", elsewhere, " trials are from another machine (", where, ") and do not count here")));
     }
     return known;
@@ -258,6 +391,10 @@ class ModelTuner {
   const TuneModelOptions& options_;
   tuner::TuneOptions tune_;
   tensor::Target target_;
+  std::vector<AlgorithmProblem> problems_;
+  std::map<std::string, double> times_;               // of default schedules, or the best known, by the task's text
+  std::map<std::string, tuner::TaskReport> earlier_;  // than the search, by task id
+  int64_t earlier_trials_ = 0;
   TuneModelReport report_;
   std::string device_;                           // for people
   std::map<std::string, std::string> defaults_;  // trace of the default schedule, by task id
@@ -309,9 +446,10 @@ Status check_machine(const tensor::Target& target) {
 }  // namespace
 
 Result<TuneModelReport> tune_model(const TuneModelOptions& options) {
-  CompileOptions untuned = options.compile;
-  untuned.tune_log.clear();
-  Result<ModelTasks> model = extract_tasks(untuned);
+  AlgorithmQuestions questions;
+  CompileOptions compile = with_log_if_there(options.compile);
+  compile.algorithms.observer = questions.observer();
+  Result<ModelTasks> model = extract_tasks(compile);
   if (!model.ok()) return model.errors();
   // Of a list, the GPU here, or the last that it can run the code of.
   for (const tensor::Target& target : model->targets) {
@@ -322,7 +460,7 @@ Result<TuneModelReport> tune_model(const TuneModelOptions& options) {
   Result<std::vector<tuner::Task>> tasks = select_tasks(std::move(model->tasks), options.tasks);
   if (!tasks.ok()) return tasks.errors();
   model->tasks = std::move(*tasks);
-  return ModelTuner(options, std::move(*model), all).run();
+  return ModelTuner(options, std::move(*model), all, questions.open()).run();
 }
 
 }  // namespace mcc::tools

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tools/driver.h"
+#include "tuner/log.h"
 #include "tuner/tune.h"
 
 namespace mcc::tools {
@@ -32,6 +33,7 @@ struct TuneModelReport {
   int threads = 1;
   tuner::TuneReport tune;
   std::vector<ModelLatency> latencies;
+  std::vector<tuner::LogChoice> choices;  // algorithms that were compared in this run
   int64_t known_trials = 0;  // from earlier runs, on this target
 };
 
