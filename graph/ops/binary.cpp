@@ -34,12 +34,7 @@ void compute_binary(ComputeContext& c) {
 
 template <TypeSet set, Function f>
 OpDef arithmetic(std::string_view name) {
-  OpDef op;
-  op.name = name;
-  op.fusion = FusionClass::elementwise;
-  op.infer = infer_arithmetic<set>;
-  op.compute = compute_binary<f>;
-  op.required_inputs = 2;
+  OpDef op = onnx_op(name, FusionClass::elementwise, 2, infer_arithmetic<set>, compute_binary<f>);
   op.scalar_inputs = 0b11;
   op.axis_use = AxisUse::any;
   // Division, remainder and powers of finite numbers may be infinite or NaN.

@@ -70,12 +70,8 @@ void compute_bit_cast(ComputeContext& c) {
 }
 
 OpDef converting(std::string_view name, void (*infer)(InferContext&), void (*compute)(ComputeContext&)) {
-  OpDef op;
-  op.name = name;
-  op.fusion = FusionClass::elementwise;
+  OpDef op = onnx_op(name, FusionClass::elementwise, 1, infer, compute);
   op.axis_use = AxisUse::any;
-  op.infer = infer;
-  op.compute = compute;
   op.layout_agnostic = true;
   return op;
 }

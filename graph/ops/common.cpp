@@ -253,15 +253,21 @@ Buffer cast_buffer(ComputeContext& c, const Buffer& buffer, ElementType element)
                            [&](Axes i) { return cast(element, load(buffer, to_vector(i))); });
 }
 
-OpDef own_op(std::string_view name, FusionClass fusion, int required_inputs, void (*infer)(InferContext&),
-             void (*compute)(ComputeContext&)) {
+OpDef onnx_op(std::string_view name, FusionClass fusion, int required_inputs, void (*infer)(InferContext&),
+              void (*compute)(ComputeContext&)) {
   OpDef op;
   op.name = name;
-  op.domain = "mcc";
   op.fusion = fusion;
   op.required_inputs = required_inputs;
   op.infer = infer;
   op.compute = compute;
+  return op;
+}
+
+OpDef own_op(std::string_view name, FusionClass fusion, int required_inputs, void (*infer)(InferContext&),
+             void (*compute)(ComputeContext&)) {
+  OpDef op = onnx_op(name, fusion, required_inputs, infer, compute);
+  op.domain = "mcc";
   return op;
 }
 

@@ -109,6 +109,9 @@ Buffer cast_buffer(ComputeContext& c, const Buffer& buffer, ElementType element)
 
 // ---- Descriptions ----
 
+// Of one of ONNX's operators. What else there is to say of it (constant inputs, use of axes, layout) its family adds.
+OpDef onnx_op(std::string_view name, FusionClass fusion, int required_inputs, void (*infer)(InferContext&),
+              void (*compute)(ComputeContext&));
 // Of an operator of our own (domain "mcc"), which passes make.
 OpDef own_op(std::string_view name, FusionClass fusion, int required_inputs, void (*infer)(InferContext&),
              void (*compute)(ComputeContext&));

@@ -63,13 +63,9 @@ void compute_concat(ComputeContext& c) {
 }
 
 OpDef concat_op() {
-  OpDef op;
-  op.name = "Concat";
+  OpDef op = onnx_op("Concat", FusionClass::injective, 1, infer_concat, compute_concat);
   op.axis_use = AxisUse::one;
   op.layout = LayoutRole::concat;
-  op.fusion = FusionClass::injective;
-  op.infer = infer_concat;
-  op.compute = compute_concat;
   return op;
 }
 
@@ -150,13 +146,9 @@ void compute_split(ComputeContext& c) {
 }
 
 OpDef split_op() {
-  OpDef op;
-  op.name = "Split";
+  OpDef op = onnx_op("Split", FusionClass::injective, 1, infer_split, compute_split);
   op.axis_use = AxisUse::one;
   op.layout = LayoutRole::split;
-  op.fusion = FusionClass::injective;
-  op.infer = infer_split;
-  op.compute = compute_split;
   op.constant_inputs = 0b10;
   return op;
 }

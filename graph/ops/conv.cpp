@@ -183,12 +183,7 @@ void compute_qlinear_conv(ComputeContext& c) {
 
 OpDef convolution(std::string_view name, void (*infer)(InferContext&), void (*compute)(ComputeContext&),
                   int required, uint32_t scalars) {
-  OpDef op;
-  op.name = name;
-  op.fusion = FusionClass::contraction;
-  op.infer = infer;
-  op.compute = compute;
-  op.required_inputs = required;
+  OpDef op = onnx_op(name, FusionClass::contraction, required, infer, compute);
   op.scalar_inputs = scalars;
   return op;
 }

@@ -142,15 +142,7 @@ std::vector<int64_t> conv_transpose_begin(const Graph& graph, const Node& node) 
 }
 
 std::span<const OpDef> conv_transpose_ops() {
-  static const OpDef op = [] {
-    OpDef conv;
-    conv.name = "ConvTranspose";
-    conv.fusion = FusionClass::contraction;
-    conv.infer = infer;
-    conv.compute = compute;
-    conv.required_inputs = 2;
-    return conv;
-  }();
+  static const OpDef op = onnx_op("ConvTranspose", FusionClass::contraction, 2, infer, compute);
   return {&op, 1};
 }
 

@@ -190,14 +190,7 @@ void compute_einsum(ComputeContext& c) {
 }  // namespace
 
 std::span<const OpDef> einsum_ops() {
-  static const OpDef op = [] {
-    OpDef einsum;
-    einsum.name = "Einsum";
-    einsum.fusion = FusionClass::contraction;
-    einsum.infer = infer_einsum;
-    einsum.compute = compute_einsum;
-    return einsum;
-  }();
+  static const OpDef op = onnx_op("Einsum", FusionClass::contraction, 1, infer_einsum, compute_einsum);
   return {&op, 1};
 }
 

@@ -49,12 +49,7 @@ void compute_tile(ComputeContext& c) {
 }
 
 OpDef repeating(std::string_view name, void (*infer)(InferContext&), void (*compute)(ComputeContext&)) {
-  OpDef op;
-  op.name = name;
-  op.fusion = FusionClass::injective;
-  op.infer = infer;
-  op.compute = compute;
-  op.required_inputs = 2;
+  OpDef op = onnx_op(name, FusionClass::injective, 2, infer, compute);
   op.constant_inputs = 0b10;
   op.scalar_inputs = 0b1;
   return op;

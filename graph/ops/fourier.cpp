@@ -193,12 +193,7 @@ void compute_stft(ComputeContext& c) {
 
 OpDef fourier(std::string_view name, void (*infer)(InferContext&), void (*compute)(ComputeContext&),
               int required, uint32_t constants) {
-  OpDef op;
-  op.name = name;
-  op.fusion = FusionClass::contraction;
-  op.infer = infer;
-  op.compute = compute;
-  op.required_inputs = required;
+  OpDef op = onnx_op(name, FusionClass::contraction, required, infer, compute);
   op.constant_inputs = constants;
   return op;
 }

@@ -231,12 +231,7 @@ void compute_gemm(ComputeContext& c) {
 
 OpDef matrix_product(std::string_view name, void (*infer)(InferContext&), void (*compute)(ComputeContext&),
                      int required = 2, uint32_t scalars = 0) {
-  OpDef op;
-  op.name = name;
-  op.fusion = FusionClass::contraction;
-  op.infer = infer;
-  op.compute = compute;
-  op.required_inputs = required;
+  OpDef op = onnx_op(name, FusionClass::contraction, required, infer, compute);
   op.scalar_inputs = scalars;
   return op;
 }

@@ -114,22 +114,12 @@ void compute_compress(ComputeContext& c) {
   }));
 }
 
-OpDef by_values(std::string_view name, void (*infer)(InferContext&), void (*compute)(ComputeContext&), int required) {
-  OpDef op;
-  op.name = name;
-  op.fusion = FusionClass::opaque;
-  op.infer = infer;
-  op.compute = compute;
-  op.required_inputs = required;
-  return op;
-}
-
 }  // namespace
 
 std::span<const OpDef> nonzero_ops() {
   static const OpDef ops[] = {
-      by_values("NonZero", infer_nonzero, compute_nonzero, 1),
-      by_values("Compress", infer_compress, compute_compress, 2),
+      onnx_op("NonZero", FusionClass::opaque, 1, infer_nonzero, compute_nonzero),
+      onnx_op("Compress", FusionClass::opaque, 2, infer_compress, compute_compress),
   };
   return ops;
 }

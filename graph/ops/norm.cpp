@@ -9,13 +9,7 @@ namespace {
 
 OpDef normalization(std::string_view name, void (*infer)(InferContext&), void (*compute)(ComputeContext&),
                     int required) {
-  OpDef op;
-  op.name = name;
-  op.fusion = FusionClass::reduction;
-  op.infer = infer;
-  op.compute = compute;
-  op.required_inputs = required;
-  return op;
+  return onnx_op(name, FusionClass::reduction, required, infer, compute);
 }
 
 // Input i has one number for each channel.
@@ -360,12 +354,6 @@ void compute_lrn(ComputeContext& c) {
   }));
 }
 
-OpDef instance_op() {
-  OpDef op = normalization("InstanceNormalization", infer_instance, compute_instance, 3);
-  op.layout = LayoutRole::instance_norm;
-  return op;
-}
-
 }  // namespace
 
 std::span<const OpDef> norm_ops() {
@@ -373,7 +361,7 @@ std::span<const OpDef> norm_ops() {
       normalization("BatchNormalization", infer_batch, compute_batch, 5),
       normalization("LayerNormalization", infer_layer, compute_layer, 2),
       normalization("RMSNormalization", infer_layer, compute_rms, 2),
-      instance_op(),
+      laid_out(normalization("InstanceNormalization", infer_instance, compute_instance, 3), LayoutRole::instance_norm),
       normalization("GroupNormalization", infer_group, compute_group, 3),
       normalization("MeanVarianceNormalization", infer_mean_variance, compute_mean_variance, 1),
       normalization("LpNormalization", infer_lp, compute_lp, 1),

@@ -109,11 +109,7 @@ void compute_pad(ComputeContext& c) {
 
 std::span<const OpDef> pad_ops() {
   static const OpDef op = [] {
-    OpDef pad;
-    pad.name = "Pad";
-    pad.fusion = FusionClass::injective;
-    pad.infer = infer_pad;
-    pad.compute = compute_pad;
+    OpDef pad = onnx_op("Pad", FusionClass::injective, 1, infer_pad, compute_pad);
     pad.constant_inputs = 0b1010;
     pad.scalar_inputs = 0b100;
     return pad;

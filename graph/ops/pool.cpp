@@ -176,12 +176,7 @@ void compute_global_lp(ComputeContext& c) {
 }
 
 OpDef pooling(std::string_view name, void (*infer)(InferContext&), void (*compute)(ComputeContext&)) {
-  OpDef op;
-  op.name = name;
-  op.fusion = FusionClass::reduction;
-  op.infer = infer;
-  op.compute = compute;
-  return op;
+  return onnx_op(name, FusionClass::reduction, 1, infer, compute);
 }
 
 }  // namespace

@@ -175,12 +175,7 @@ void compute_dynamic(ComputeContext& c) {
 
 OpDef quantization(std::string_view name, FusionClass fusion, void (*infer)(InferContext&),
                    void (*compute)(ComputeContext&), int required) {
-  OpDef op;
-  op.name = name;
-  op.fusion = fusion;
-  op.infer = infer;
-  op.compute = compute;
-  op.required_inputs = required;
+  OpDef op = onnx_op(name, fusion, required, infer, compute);
   op.scalar_inputs = 0b100;
   op.axis_use = fusion == FusionClass::elementwise ? AxisUse::scalars : AxisUse::own;
   return op;

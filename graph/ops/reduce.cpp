@@ -146,11 +146,7 @@ void compute_log_sum_exp(ComputeContext& c) {
 
 template <const Rule& rule>
 OpDef reduction(std::string_view name) {
-  OpDef op;
-  op.name = name;
-  op.fusion = FusionClass::reduction;
-  op.infer = infer_reduce<rule>;
-  op.compute = compute_reduce<rule>;
+  OpDef op = onnx_op(name, FusionClass::reduction, 1, infer_reduce<rule>, compute_reduce<rule>);
   op.constant_inputs = 0b10;
   op.axis_use = AxisUse::reduced;
   return op;
@@ -204,12 +200,7 @@ void compute_arg(ComputeContext& c) {
 
 template <Reducer reducer>
 OpDef arg(std::string_view name) {
-  OpDef op;
-  op.name = name;
-  op.fusion = FusionClass::reduction;
-  op.infer = infer_arg;
-  op.compute = compute_arg<reducer>;
-  return op;
+  return onnx_op(name, FusionClass::reduction, 1, infer_arg, compute_arg<reducer>);
 }
 
 }  // namespace

@@ -62,11 +62,7 @@ void compute_reshape(ComputeContext& c) {
 }
 
 OpDef reshaping(std::string_view name, void (*infer)(InferContext&)) {
-  OpDef op;
-  op.name = name;
-  op.fusion = FusionClass::injective;
-  op.infer = infer;
-  op.compute = compute_reshape;
+  OpDef op = onnx_op(name, FusionClass::injective, 1, infer, compute_reshape);
   op.constant_inputs = 0b10;
   op.is_view = true;
   return op;

@@ -371,11 +371,7 @@ void compute_resize(ComputeContext& c) {
 
 template <bool is_upsample>
 OpDef resizing(std::string_view name) {
-  OpDef op;
-  op.name = name;
-  op.fusion = FusionClass::opaque;
-  op.infer = infer_resize<is_upsample>;
-  op.compute = compute_resize;
+  OpDef op = onnx_op(name, FusionClass::opaque, 1, infer_resize<is_upsample>, compute_resize);
   op.constant_inputs = 0b1110;
   op.layout = LayoutRole::resize;
   return op;

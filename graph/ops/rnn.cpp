@@ -449,12 +449,7 @@ void compute_recurrent(ComputeContext& c) {
 }
 
 OpDef recurrent(std::string_view name, void (*infer)(InferContext&), void (*compute)(ComputeContext&)) {
-  OpDef op;
-  op.name = name;
-  op.fusion = FusionClass::opaque;
-  op.infer = infer;
-  op.compute = compute;
-  op.required_inputs = 3;
+  OpDef op = onnx_op(name, FusionClass::opaque, 3, infer, compute);
   op.layout = LayoutRole::recurrent;
   return op;
 }

@@ -260,23 +260,12 @@ void compute_roi_align(ComputeContext& c) {
   }));
 }
 
-OpDef sampling(std::string_view name, void (*infer)(InferContext&), void (*compute)(ComputeContext&),
-               int required) {
-  OpDef op;
-  op.name = name;
-  op.fusion = FusionClass::opaque;
-  op.infer = infer;
-  op.compute = compute;
-  op.required_inputs = required;
-  return op;
-}
-
 }  // namespace
 
 std::span<const OpDef> sample_ops() {
   static const OpDef ops[] = {
-      sampling("GridSample", infer_grid_sample, compute_grid_sample, 2),
-      sampling("RoiAlign", infer_roi_align, compute_roi_align, 3),
+      onnx_op("GridSample", FusionClass::opaque, 2, infer_grid_sample, compute_grid_sample),
+      onnx_op("RoiAlign", FusionClass::opaque, 3, infer_roi_align, compute_roi_align),
   };
   return ops;
 }

@@ -52,12 +52,7 @@ void compute_cumulative(ComputeContext& c) {
 }
 
 OpDef cumulative(std::string_view name, void (*compute)(ComputeContext&)) {
-  OpDef op;
-  op.name = name;
-  op.fusion = FusionClass::opaque;
-  op.infer = infer_cumulative;
-  op.compute = compute;
-  op.required_inputs = 2;
+  OpDef op = onnx_op(name, FusionClass::opaque, 2, infer_cumulative, compute);
   op.constant_inputs = 0b10;
   return op;
 }
@@ -192,11 +187,7 @@ void compute_top_k(ComputeContext& c) {
 }
 
 OpDef top_k_op() {
-  OpDef op;
-  op.name = "TopK";
-  op.fusion = FusionClass::opaque;
-  op.infer = infer_top_k;
-  op.compute = compute_top_k;
+  OpDef op = onnx_op("TopK", FusionClass::opaque, 1, infer_top_k, compute_top_k);
   op.constant_inputs = 0b10;
   return op;
 }
@@ -229,13 +220,7 @@ void compute_reverse(ComputeContext& c) {
 }
 
 OpDef reverse_op() {
-  OpDef op;
-  op.name = "ReverseSequence";
-  op.fusion = FusionClass::injective;
-  op.infer = infer_reverse;
-  op.compute = compute_reverse;
-  op.required_inputs = 2;
-  return op;
+  return onnx_op("ReverseSequence", FusionClass::injective, 2, infer_reverse, compute_reverse);
 }
 
 }  // namespace

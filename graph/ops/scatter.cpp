@@ -165,22 +165,11 @@ void compute_tensor_scatter(ComputeContext& c) {
 }
 
 OpDef tensor_scatter_op() {
-  OpDef op;
-  op.name = "TensorScatter";
-  op.fusion = FusionClass::injective;
-  op.infer = infer_tensor_scatter;
-  op.compute = compute_tensor_scatter;
-  op.required_inputs = 2;
-  return op;
+  return onnx_op("TensorScatter", FusionClass::injective, 2, infer_tensor_scatter, compute_tensor_scatter);
 }
 
 OpDef scatter(std::string_view name, void (*infer)(InferContext&), void (*compute)(ComputeContext&)) {
-  OpDef op;
-  op.name = name;
-  op.fusion = FusionClass::opaque;
-  op.infer = infer;
-  op.compute = compute;
-  op.required_inputs = 3;
+  OpDef op = onnx_op(name, FusionClass::opaque, 3, infer, compute);
   op.scalar_inputs = 0b10;
   return op;
 }

@@ -8,12 +8,7 @@ namespace {
 
 OpDef generator(std::string_view name, void (*infer)(InferContext&), void (*compute)(ComputeContext&),
                 int required, uint32_t constants, uint32_t scalars) {
-  OpDef op;
-  op.name = name;
-  op.fusion = FusionClass::injective;
-  op.infer = infer;
-  op.compute = compute;
-  op.required_inputs = required;
+  OpDef op = onnx_op(name, FusionClass::injective, required, infer, compute);
   op.constant_inputs = constants;
   op.scalar_inputs = scalars;
   return op;

@@ -96,12 +96,8 @@ void compute_slice(ComputeContext& c) {
 
 std::span<const OpDef> slice_ops() {
   static const OpDef op = [] {
-    OpDef slice;
-    slice.name = "Slice";
+    OpDef slice = onnx_op("Slice", FusionClass::injective, 1, infer_slice, compute_slice);
     slice.layout = LayoutRole::slice;
-    slice.fusion = FusionClass::injective;
-    slice.infer = infer_slice;
-    slice.compute = compute_slice;
     slice.constant_inputs = 0b11110;
     return slice;
   }();

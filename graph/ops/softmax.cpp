@@ -89,11 +89,7 @@ void compute_hardmax(ComputeContext& c) {
 }
 
 OpDef along_axis(std::string_view name, void (*compute)(ComputeContext&)) {
-  OpDef op;
-  op.name = name;
-  op.fusion = FusionClass::reduction;
-  op.infer = infer_softmax;
-  op.compute = compute;
+  OpDef op = onnx_op(name, FusionClass::reduction, 1, infer_softmax, compute);
   op.axis_use = AxisUse::one;
   return op;
 }

@@ -129,12 +129,7 @@ void compute_space_to_depth(ComputeContext& c) {
 }
 
 OpDef injective(std::string_view name, void (*infer)(InferContext&), void (*compute)(ComputeContext&)) {
-  OpDef op;
-  op.name = name;
-  op.fusion = FusionClass::injective;
-  op.infer = infer;
-  op.compute = compute;
-  return op;
+  return onnx_op(name, FusionClass::injective, 1, infer, compute);
 }
 
 }  // namespace

@@ -35,11 +35,7 @@ bool is_total(std::string_view name) {
 
 template <TypeSet set, Function f>
 OpDef unary(std::string_view name) {
-  OpDef op;
-  op.name = name;
-  op.fusion = FusionClass::elementwise;
-  op.infer = infer_same<set>;
-  op.compute = compute_unary<f>;
+  OpDef op = onnx_op(name, FusionClass::elementwise, 1, infer_same<set>, compute_unary<f>);
   op.axis_use = AxisUse::any;
   op.layout_agnostic = is_total(name);
   return op;

@@ -132,12 +132,7 @@ void compute_max_unpool(ComputeContext& c) {
 
 OpDef inverse(std::string_view name, FusionClass fusion, void (*infer)(InferContext&),
               void (*compute)(ComputeContext&), int required, uint32_t constants) {
-  OpDef op;
-  op.name = name;
-  op.fusion = fusion;
-  op.infer = infer;
-  op.compute = compute;
-  op.required_inputs = required;
+  OpDef op = onnx_op(name, fusion, required, infer, compute);
   op.constant_inputs = constants;
   return op;
 }

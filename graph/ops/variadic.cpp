@@ -33,12 +33,8 @@ void compute_variadic(ComputeContext& c) {
 
 template <TypeSet set, BinaryOp operation, bool mean = false>
 OpDef variadic(std::string_view name) {
-  OpDef op;
-  op.name = name;
-  op.fusion = FusionClass::elementwise;
+  OpDef op = onnx_op(name, FusionClass::elementwise, 1, infer_variadic<set>, compute_variadic<operation, mean>);
   op.axis_use = AxisUse::any;
-  op.infer = infer_variadic<set>;
-  op.compute = compute_variadic<operation, mean>;
   op.scalar_inputs = ~0U;
   op.layout_agnostic = true;
   return op;
@@ -62,13 +58,8 @@ void compute_where(ComputeContext& c) {
 }
 
 OpDef where_op() {
-  OpDef op;
-  op.name = "Where";
-  op.fusion = FusionClass::elementwise;
+  OpDef op = onnx_op("Where", FusionClass::elementwise, 3, infer_where, compute_where);
   op.axis_use = AxisUse::any;
-  op.infer = infer_where;
-  op.compute = compute_where;
-  op.required_inputs = 3;
   op.scalar_inputs = 0b111;
   op.layout_agnostic = true;
   return op;
@@ -107,12 +98,8 @@ void compute_clip(ComputeContext& c) {
 }
 
 OpDef clip_op() {
-  OpDef op;
-  op.name = "Clip";
-  op.fusion = FusionClass::elementwise;
+  OpDef op = onnx_op("Clip", FusionClass::elementwise, 1, infer_clip, compute_clip);
   op.axis_use = AxisUse::any;
-  op.infer = infer_clip;
-  op.compute = compute_clip;
   op.scalar_inputs = 0b110;
   op.layout_agnostic = true;
   return op;
