@@ -1,0 +1,223 @@
+// Nodes of a model -> nodes of the graph, as they are, by their definitions, or as what they compute of constants.
+#include <algorithm>
+
+#include "frontend/contrib/contrib.h"
+#include "frontend/function_body.h"
+#include "frontend/graph_builder.h"
+#include "frontend/model_prepare.h"
+#include "onnx/defs/schema.h"
+
+namespace mcc::frontend {
+
+using graph::Constant;
+using graph::kNoValue;
+using graph::Node;
+using graph::TensorType;
+using graph::ValueId;
+
+namespace {
+
+// Nodes over constants are computed at once when inputs and outputs together have at most so many elements. That
+// covers the arithmetic on shapes; larger ones are left to the pass that folds with compiled code.
+constexpr int64_t kFoldElements = 4096;
+// Functions inside functions.
+constexpr int kMaxExpansion = 16;
+
+}  // namespace
+
+void Builder::add_constant_node(const onnx::NodeProto& node, Scope& scope, const Origin& origin) {
+  if (node.attribute_size() != 1 || node.output_size() != 1) {
+    report(ErrorKind::bad_input, where_of(node, origin), "expected one value and one output");
+    return give_up(node, scope);
+  }
+  add_constant(node.output(0), constant_value(node.attribute(0), where_of(node, origin)), scope);
+}
+
+Result<Constant> Builder::constant_value(const onnx::AttributeProto& a, const std::string& where) {
+  if (a.name() == "value") return reader_.read(a.t(), where);
+  if (a.name() == "sparse_value") return reader_.read_sparse(a.sparse_tensor(), where);
+  if (a.name() == "value_int") return Constant::of(ElementType::i64, {}, std::vector<int64_t>{a.i()});
+  if (a.name() == "value_float") return Constant::of(ElementType::f32, {}, std::vector<float>{a.f()});
+  if (a.name() == "value_ints")
+    return Constant::ints(std::vector<int64_t>(a.ints().begin(), a.ints().end()));
+  if (a.name() == "value_floats") {
+    return Constant::of(ElementType::f32, {a.floats_size()},
+                        std::vector<float>(a.floats().begin(), a.floats().end()));
+  }
+  return Diagnostic{ErrorKind::unsupported, where,
+                    text("a constant given by ", a.name(), " is not supported"), ""};
+}
+
+bool Builder::expand_function(const onnx::NodeProto& node, const std::string& domain, Scope& scope,
+                     const Origin& origin) {
+  if (origin.depth >= kMaxExpansion) return false;
+  const bool is_contrib = domain == kContribDomain && contrib_schema(domain, node.op_type());
+  const onnx::OpSchema* schema = onnx::OpSchemaRegistry::Schema(node.op_type(), opset_of(domain), domain);
+  const bool has_body = schema && (schema->HasFunction() || schema->HasContextDependentFunction());
+  if (!is_contrib && !has_body) return false;
+  std::vector<onnx::TypeProto> types;
+  bool taint = false;
+  for (const std::string& input : node.input()) {
+    const Entry entry = scope.find(input);
+    if (entry.kind == Entry::unknown) {
+      give_up(node, scope);
+      return true;
+    }
+    taint |= entry.kind == Entry::value && tainted_.count(entry.id) != 0;
+    types.push_back(entry.kind == Entry::value ? onnx_type_of(graph_.value(entry.id).type)
+                                               : onnx::TypeProto());
+  }
+  onnx::FunctionProto body;
+  if (is_contrib) {
+    Result<onnx::FunctionProto> expansion = expand_contrib(node, types);
+    if (!expansion.ok()) {
+      // What follows from something reported already is not a fault of its own.
+      if (!taint) report_all(expansion.errors(), where_of(node, origin));
+      give_up(node, scope);
+      return true;
+    }
+    body = std::move(*expansion);
+  } else {
+    body = function_body(*schema, node, opset_of(domain), types);
+  }
+  if (body.node_size() == 0) return false;
+
+  Scope inner;
+  for (int i = 0; i < body.input_size(); ++i)
+    inner.names[body.input(i)] =
+        i < node.input_size() ? scope.find(node.input(i)) : Entry{Entry::absent, kNoValue};
+  const Origin deeper{where_of(node, origin), origin.name.empty() ? name_of(node) : origin.name,
+                      origin.depth + 1};
+  const size_t first = graph_.values.size();
+  for (const auto& step : body.node())
+    add_node(step, inner, deeper);
+  for (int i = 0; i < node.output_size() && i < body.output_size(); ++i)
+    take_over(node.output(i), inner.find(body.output(i)), first, scope);
+  return true;
+}
+
+int Builder::opset_of(const std::string& domain) const {
+  for (const auto& import : model_.opset_import())
+    if (import.domain() == domain) return static_cast<int>(import.version());
+  return kOpset;
+}
+
+bool Builder::translate_attributes(const onnx::NodeProto& from, const std::string& where, graph::Attributes& to) {
+  for (const auto& a : from.attribute()) {
+    switch (a.type()) {
+      case onnx::AttributeProto::FLOAT:
+        to.set(a.name(), static_cast<double>(a.f()));
+        continue;
+      case onnx::AttributeProto::INT:
+        to.set(a.name(), static_cast<int64_t>(a.i()));
+        continue;
+      case onnx::AttributeProto::STRING:
+        to.set(a.name(), a.s());
+        continue;
+      case onnx::AttributeProto::FLOATS:
+        to.set(a.name(), std::vector<double>(a.floats().begin(), a.floats().end()));
+        continue;
+      case onnx::AttributeProto::INTS:
+        to.set(a.name(), std::vector<int64_t>(a.ints().begin(), a.ints().end()));
+        continue;
+      case onnx::AttributeProto::STRINGS:
+        to.set(a.name(), std::vector<std::string>(a.strings().begin(), a.strings().end()));
+        continue;
+      case onnx::AttributeProto::TENSOR: {
+        Result<Constant> constant = reader_.read(a.t(), where);
+        if (!constant.ok()) {
+          problems_.insert(problems_.end(), constant.errors().begin(), constant.errors().end());
+          return false;
+        }
+        to.set(a.name(), std::move(*constant));
+        continue;
+      }
+      default:
+        break;
+    }
+    report(ErrorKind::unsupported, where,
+           text("attribute ", a.name(), " is of a kind that is not supported"));
+    return false;
+  }
+  return true;
+}
+
+void Builder::add_operator(const graph::OpDef& op, const onnx::NodeProto& from, Scope& scope, const Origin& origin) {
+  const std::string where = where_of(from, origin);
+  Node node;
+  node.op = &op;
+  node.name = origin.name.empty() ? name_of(from) : origin.name;
+  node.origins = {node.name};
+  bool taint = false;
+  for (const std::string& input : from.input()) {
+    const Entry entry = scope.find(input);
+    if (entry.kind == Entry::unknown) return give_up(from, scope);
+    taint |= entry.kind == Entry::value && tainted_.count(entry.id) != 0;
+    node.inputs.push_back(entry.kind == Entry::value ? entry.id : kNoValue);
+  }
+  while (!node.inputs.empty() && node.inputs.back() == kNoValue)
+    node.inputs.pop_back();
+  if (!translate_attributes(from, where, node.attributes)) return give_up(from, scope);
+  // Only whether an output is there counts until the types are known.
+  for (const std::string& output : from.output())
+    node.outputs.push_back(output.empty() ? kNoValue : 0);
+
+  Result<std::vector<TensorType>> types = graph::infer_types(graph_, node);
+  if (!types.ok()) {
+    // What follows from something reported already is not a fault of its own.
+    if (!taint) report_all(types.errors(), where);
+    return give_up(from, scope);
+  }
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if (node.outputs[i] == kNoValue || fits_memory((*types)[i])) continue;
+    report(ErrorKind::unsupported, where, text("its output ", to_text((*types)[i]), " is too large"));
+    return give_up(from, scope);
+  }
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if (node.outputs[i] == kNoValue) continue;
+    const std::string& name = from.output(static_cast<int>(i));
+    node.outputs[i] = graph_.add_value(name, (*types)[i]);
+    scope.names[name] = {Entry::value, node.outputs[i]};
+    if (taint) tainted_.insert(node.outputs[i]);
+  }
+  if (fold(node, where)) return;
+  append(std::move(node));
+}
+
+void Builder::append(Node node) {
+  const auto id = static_cast<graph::NodeId>(graph_.nodes.size());
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if (node.outputs[i] == kNoValue) continue;
+    graph_.value(node.outputs[i]).producer = id;
+    graph_.value(node.outputs[i]).output_index = static_cast<int>(i);
+  }
+  graph_.nodes.push_back(std::move(node));
+}
+
+bool Builder::is_small(const Node& node) const {
+  int64_t elements = 0;
+  for (const auto* ids : {&node.inputs, &node.outputs}) {
+    for (ValueId id : *ids) {
+      if (id == kNoValue) continue;
+      const graph::Shape& shape = graph_.value(id).type.shape;
+      if (!graph::is_static(shape)) return false;
+      elements += graph::static_count(shape);
+    }
+  }
+  return elements <= kFoldElements;
+}
+
+bool Builder::fold(const Node& node, const std::string& where) {
+  if ((!node.op->fold && !is_small(node)) || node.op->is_folded_late) return false;
+  Result<std::optional<std::vector<Constant>>> folded = graph::fold_node(graph_, node, fold_);
+  if (!folded.ok()) {
+    report_all(folded.errors(), where);
+    return false;
+  }
+  if (!*folded) return false;
+  for (size_t i = 0; i < node.outputs.size(); ++i)
+    if (node.outputs[i] != kNoValue) graph_.value(node.outputs[i]).constant = std::move((**folded)[i]);
+  return true;
+}
+
+}  // namespace mcc::frontend

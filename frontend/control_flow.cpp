@@ -1,0 +1,267 @@
+// If, Loop and Scan: what they run becomes part of the graph, as often as it runs.
+#include <algorithm>
+
+#include "frontend/graph_builder.h"
+
+namespace mcc::frontend {
+
+using graph::Constant;
+
+namespace {
+
+// Of a graph with bodies in it: more are refused, as compiling them would not end.
+constexpr size_t kMostNodes = 100'000;
+constexpr int64_t kMostIterations = 100'000;
+
+const onnx::GraphProto* body_of(const onnx::NodeProto& node) {
+  const onnx::AttributeProto* body = find_attribute(node, "body");
+  return body && body->has_g() ? &body->g() : nullptr;
+}
+
+// A Scan's attribute with a number for each operand of a kind; `otherwise` where it is left out, or short.
+int64_t number_of(const onnx::NodeProto& node, const std::string& name, int i, int64_t otherwise) {
+  const onnx::AttributeProto* a = find_attribute(node, name);
+  return a && i < a->ints_size() ? a->ints(i) : otherwise;
+}
+
+onnx::AttributeProto integer_attribute(const std::string& name, int64_t value) {
+  onnx::AttributeProto a;
+  a.set_name(name);
+  a.set_type(onnx::AttributeProto::INT);
+  a.set_i(value);
+  return a;
+}
+
+// How nodes are spoken of that stand for a part of this one.
+Origin part_of(const onnx::NodeProto& node, const Origin& origin) {
+  return {where_of(node, origin), origin.name.empty() ? name_of(node) : origin.name, origin.depth + 1};
+}
+
+}  // namespace
+
+const Constant* Builder::known(const Entry& entry) const {
+  if (entry.kind != Entry::value || tainted_.contains(entry.id)) return nullptr;
+  const std::optional<Constant>& constant = graph_.value(entry.id).constant;
+  return constant ? &*constant : nullptr;
+}
+
+Entry Builder::make_constant(Constant value, const std::string& name) {
+  return {Entry::value, graph_.add_constant(name, std::move(value))};
+}
+
+Entry Builder::make(const std::string& type, const std::vector<Entry>& inputs, std::optional<int64_t> axis, const Origin& origin) {
+  Scope scope;
+  onnx::NodeProto node;
+  node.set_op_type(type);
+  for (const Entry& input : inputs) {
+    const std::string name = text("input_", node.input_size());
+    scope.names[name] = input;
+    node.add_input(name);
+  }
+  if (axis) *node.add_attribute() = integer_attribute("axis", *axis);
+  node.add_output(text(origin.name, ".", type));
+  add_node(node, scope, origin);
+  return scope.find(node.output(0));
+}
+
+void Builder::add_if(const onnx::NodeProto& node, Scope& scope, const Origin& origin) {
+  const Entry condition = scope.find(node.input_size() ? node.input(0) : "");
+  if (condition.kind != Entry::value || tainted_.count(condition.id)) return give_up(node, scope);
+  const Constant* value = known(condition);
+  if (!value || value->count() != 1) {
+    report(ErrorKind::unsupported, where_of(node, origin), "its condition is not known at compile time");
+    return give_up(node, scope);
+  }
+  const onnx::AttributeProto* branch = find_attribute(node, value->int_at(0) ? "then_branch" : "else_branch");
+  if (!branch || !branch->has_g() || branch->g().output_size() < node.output_size()) {
+    report(ErrorKind::bad_input, where_of(node, origin), "a branch is missing or has too few outputs");
+    return give_up(node, scope);
+  }
+  Scope inner;
+  inner.parent = &scope;
+  const size_t first = graph_.values.size();
+  add_initializers(branch->g(), inner);
+  add_nodes(branch->g(), inner, origin);
+  for (int i = 0; i < node.output_size(); ++i)
+    take_over(node.output(i), inner.find(branch->g().output(i).name()), first, scope);
+}
+
+bool Builder::add_iteration(const onnx::GraphProto& body, const Scope& around, const std::vector<Entry>& inputs,
+                            const Origin& origin, std::vector<Entry>& outputs) {
+  Scope inner;
+  inner.parent = &around;
+  for (size_t i = 0; i < inputs.size(); ++i) inner.names[body.input(static_cast<int>(i)).name()] = inputs[i];
+  const size_t problems = problems_.size();
+  add_nodes(body, inner, origin);
+  outputs.clear();
+  for (const auto& output : body.output()) outputs.push_back(inner.find(output.name()));
+  // Further iterations would say the same again.
+  return problems_.size() == problems;
+}
+
+Entry Builder::stack(const std::vector<Entry>& parts, int64_t axis, const onnx::ValueInfoProto& output, const Origin& origin) {
+  if (parts.empty()) {
+    std::optional<graph::TensorType> type = static_type_of(output.type());
+    if (!type) {
+      report(ErrorKind::unsupported, origin.where, text("it has no iterations, and the shape of its body's output '", output.name(), "' is not known"));
+      return {};
+    }
+    std::vector<int64_t> shape = graph::static_shape(type->shape);
+    shape.insert(shape.begin() + (axis < 0 ? axis + static_cast<int64_t>(shape.size()) + 1 : axis), 0);
+    return make_constant(Constant::zeros(type->element, shape), origin.name);
+  }
+  std::vector<Entry> rows;
+  const Entry axes = make_constant(Constant::ints({axis}), text(origin.name, ".axis"));
+  for (const Entry& part : parts) {
+    if (part.kind != Entry::value) return {};
+    rows.push_back(make("Unsqueeze", {part, axes}, std::nullopt, origin));
+    if (rows.back().kind != Entry::value) return {};
+  }
+  // A kernel of a GPU takes so many operands.
+  constexpr size_t kMostOperands = 256;
+  while (rows.size() > 1) {
+    std::vector<Entry> joined;
+    for (size_t i = 0; i < rows.size(); i += kMostOperands) {
+      const std::vector<Entry> some(rows.begin() + static_cast<std::ptrdiff_t>(i),
+                                    rows.begin() + static_cast<std::ptrdiff_t>(std::min(i + kMostOperands, rows.size())));
+      joined.push_back(some.size() == 1 ? some[0] : make("Concat", some, axis, origin));
+    }
+    rows = std::move(joined);
+  }
+  return rows[0];
+}
+
+Entry Builder::slice_at(const Entry& operand, int64_t axis, int64_t position, const Origin& origin) {
+  const std::string name = text(origin.name, ".position");
+  const Entry axes = make_constant(Constant::ints({axis}), name);
+  const Entry row = make("Slice", {operand, make_constant(Constant::ints({position}), name), make_constant(Constant::ints({position + 1}), name), axes},
+                         std::nullopt, origin);
+  return row.kind == Entry::value ? make("Squeeze", {row, axes}, std::nullopt, origin) : Entry{};
+}
+
+void Builder::add_loop(const onnx::NodeProto& node, Scope& scope, const Origin& origin) {
+  const std::string where = where_of(node, origin);
+  const onnx::GraphProto* body = body_of(node);
+  const int carried = node.input_size() - 2;
+  if (!body || carried < 0 || body->input_size() != carried + 2 || body->output_size() <= carried ||
+      node.output_size() >= body->output_size()) {
+    report(ErrorKind::bad_input, where, "its body is missing, or has other inputs and outputs than the loop");
+    return give_up(node, scope);
+  }
+  const Entry most = scope.find(node.input(0)), first = scope.find(node.input(1));
+  auto is_known = [&](const Entry& entry) {
+    const Constant* value = known(entry);
+    return entry.kind == Entry::absent || (value && value->count() == 1);
+  };
+  if (!is_known(most) || !is_known(first)) {
+    const bool is_said = most.kind == Entry::unknown || first.kind == Entry::unknown || tainted_.contains(most.id) || tainted_.contains(first.id);
+    if (!is_said) report(ErrorKind::unsupported, where, "how often it runs is not known at compile time");
+    return give_up(node, scope);
+  }
+  std::vector<Entry> values{{}, {}}, outputs;
+  for (int i = 2; i < node.input_size(); ++i) values.push_back(scope.find(node.input(i)));
+  const int64_t end = most.kind == Entry::absent ? INT64_MAX : known(most)->int_at(0);
+  bool goes_on = first.kind == Entry::absent || known(first)->int_at(0) != 0;
+  const Origin part = part_of(node, origin);
+  const size_t first_value = graph_.values.size();
+  Scope around;
+  around.parent = &scope;
+  add_initializers(*body, around);
+  std::vector<std::vector<Entry>> parts(static_cast<size_t>(body->output_size() - 1 - carried));
+  for (int64_t i = 0; i < end && goes_on; ++i) {
+    if (i == kMostIterations || graph_.nodes.size() > kMostNodes) {
+      report(ErrorKind::unsupported, where, text("its iterations become part of the graph, and there are too many of them: more than ", i));
+      return give_up(node, scope);
+    }
+    values[0] = make_constant(Constant::of(ElementType::i64, {}, std::vector<int64_t>{i}), text(part.name, ".iteration"));
+    values[1] = make_constant(Constant::scalar(ElementType::boolean, 1), text(part.name, ".condition"));
+    if (!add_iteration(*body, around, values, origin, outputs)) return give_up(node, scope);
+    const Constant* condition = known(outputs[0]);
+    if (!condition || condition->count() != 1) {
+      const bool is_said = outputs[0].kind != Entry::value || tainted_.contains(outputs[0].id);
+      if (!is_said) report(ErrorKind::unsupported, where, text("whether it goes on after iteration ", i, " is not known at compile time"));
+      return give_up(node, scope);
+    }
+    goes_on = condition->int_at(0) != 0;
+    for (int k = 0; k < carried; ++k) values[static_cast<size_t>(k) + 2] = outputs[static_cast<size_t>(k) + 1];
+    for (size_t k = 0; k < parts.size(); ++k) parts[k].push_back(outputs[k + 1 + static_cast<size_t>(carried)]);
+  }
+  for (int i = 0; i < node.output_size(); ++i) {
+    if (node.output(i).empty()) continue;
+    const bool is_carried = i < carried;
+    const Entry entry = is_carried ? values[static_cast<size_t>(i) + 2]
+                                   : stack(parts[static_cast<size_t>(i - carried)], 0, body->output(i + 1), part);
+    take_over(node.output(i), entry, first_value, scope);
+  }
+}
+
+void Builder::add_scan(const onnx::NodeProto& node, Scope& scope, const Origin& origin) {
+  const std::string where = where_of(node, origin);
+  const onnx::GraphProto* body = body_of(node);
+  const onnx::AttributeProto* count = find_attribute(node, "num_scan_inputs");
+  const int64_t scanned = count ? count->i() : 0;
+  const int64_t states = node.input_size() - scanned;
+  if (!body || scanned < 1 || states < 0 || body->input_size() != node.input_size() || body->output_size() < states ||
+      node.output_size() > body->output_size()) {
+    report(ErrorKind::bad_input, where, "its body is missing, or has other inputs and outputs than the scan");
+    return give_up(node, scope);
+  }
+  std::vector<Entry> inputs, outputs;
+  for (const std::string& name : node.input()) {
+    inputs.push_back(scope.find(name));
+    if (inputs.back().kind == Entry::absent) report(ErrorKind::bad_input, where, "an operand is left out");
+    if (inputs.back().kind != Entry::value) return give_up(node, scope);
+  }
+  // Of each operand that is scanned: the axis, and how far that goes.
+  std::vector<int64_t> axes;
+  int64_t length = -1;
+  for (int k = 0; k < scanned; ++k) {
+    const graph::Shape& shape = graph_.value(inputs[static_cast<size_t>(states + k)].id).type.shape;
+    const auto rank = static_cast<int64_t>(shape.size());
+    int64_t axis = number_of(node, "scan_input_axes", k, 0), extent = 0;
+    if (axis < 0) axis += rank;
+    const bool is_axis = axis >= 0 && axis < rank && tensor::as_int(shape[static_cast<size_t>(axis)], &extent);
+    if (!is_axis || (length >= 0 && extent != length)) {
+      report(ErrorKind::bad_input, where,
+             is_axis ? text("expected operands of equal length along their axes, got ", length, " and ", extent)
+                     : text("scan_input_axes: expected an axis of ", to_text(graph_.value(inputs[static_cast<size_t>(states + k)].id).type)));
+      return give_up(node, scope);
+    }
+    axes.push_back(axis);
+    length = extent;
+  }
+  const Origin part = part_of(node, origin);
+  const size_t first_value = graph_.values.size();
+  Scope around;
+  around.parent = &scope;
+  add_initializers(*body, around);
+  std::vector<Entry> values(inputs.begin(), inputs.begin() + states);
+  std::vector<std::vector<Entry>> parts(static_cast<size_t>(body->output_size() - states));
+  for (int64_t i = 0; i < length; ++i) {
+    if (i == kMostIterations || graph_.nodes.size() > kMostNodes) {
+      report(ErrorKind::unsupported, where, text("its iterations become part of the graph, and there are too many of them: ", length));
+      return give_up(node, scope);
+    }
+    values.resize(static_cast<size_t>(states));
+    for (int k = 0; k < scanned; ++k) {
+      const int64_t at = number_of(node, "scan_input_directions", k, 0) == 0 ? i : length - 1 - i;
+      values.push_back(slice_at(inputs[static_cast<size_t>(states + k)], axes[static_cast<size_t>(k)], at, part));
+    }
+    if (!add_iteration(*body, around, values, origin, outputs)) return give_up(node, scope);
+    std::copy_n(outputs.begin(), states, values.begin());
+    for (size_t k = 0; k < parts.size(); ++k) parts[k].push_back(outputs[k + static_cast<size_t>(states)]);
+  }
+  for (int i = 0; i < node.output_size(); ++i) {
+    if (node.output(i).empty()) continue;
+    if (i < states) {
+      take_over(node.output(i), values[static_cast<size_t>(i)], first_value, scope);
+      continue;
+    }
+    const int k = i - static_cast<int>(states);
+    std::vector<Entry>& of_output = parts[static_cast<size_t>(k)];
+    if (number_of(node, "scan_output_directions", k, 0) != 0) std::reverse(of_output.begin(), of_output.end());
+    take_over(node.output(i), stack(of_output, number_of(node, "scan_output_axes", k, 0), body->output(i), part), first_value, scope);
+  }
+}
+
+}  // namespace mcc::frontend

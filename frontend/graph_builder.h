@@ -1,0 +1,123 @@
+// The state of building a graph from an ONNX model, over the files that do it. Internal to this layer: includes protobuf.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "frontend/build_graph.h"
+#include "graph/op.h"
+
+namespace mcc::frontend {
+
+// What a name of the model stands for.
+struct Entry {
+  enum Kind {
+    value,    // id
+    absent,   // an optional operand that is left out
+    unknown,  // the result of something unsupported whose type is not known either
+  };
+  Kind kind = unknown;
+  graph::ValueId id = graph::kNoValue;
+};
+
+struct Scope {
+  std::map<std::string, Entry> names;
+  std::map<std::string, const onnx::TypeProto*> types;  // as ONNX inferred them
+  const Scope* parent = nullptr;
+
+  Entry find(const std::string& name) const {
+    if (name.empty()) return {Entry::absent, graph::kNoValue};
+    for (const Scope* s = this; s; s = s->parent)
+      if (auto found = s->names.find(name); found != s->names.end()) return found->second;
+    return {};
+  }
+};
+
+// How nodes are spoken of: a node of a function body stands for the node that was expanded.
+struct Origin {
+  std::string where;  // label of the model's node; empty: the node's own
+  std::string name;
+  int depth = 0;
+};
+
+// Attributes by name; null where there is none.
+const onnx::AttributeProto* find_attribute(const onnx::NodeProto& node, const std::string& name);
+// Whether a machine may hold it: larger tensors are refused, so that sizes stay far from overflow.
+bool fits_memory(const graph::TensorType& type);
+std::string where_of(const onnx::NodeProto& node, const Origin& origin);
+std::string name_of(const onnx::NodeProto& node);
+
+class Builder {
+ public:
+  Builder(const onnx::ModelProto& model, TensorReader& reader, const ImportOptions& options,
+          const graph::Evaluator& fold, Diagnostics& problems)
+      : model_(model), reader_(reader), options_(options), fold_(fold), problems_(problems) {}
+
+  graph::Graph build();
+
+ private:
+
+  void report(ErrorKind kind, std::string where, std::string message, std::string hint = "");
+  void report_all(const Diagnostics& problems, const std::string& where);
+
+  void add_input(const onnx::ValueInfoProto& input, Scope& scope);
+  void add_output(const onnx::ValueInfoProto& output, const Scope& scope);
+  void add_constant(const std::string& name, Result<graph::Constant> constant, Scope& scope);
+  // Of the main graph or of the body of a node.
+  void add_initializers(const onnx::GraphProto& graph, Scope& scope);
+  void add_nodes(const onnx::GraphProto& graph, Scope& scope, const Origin& origin);
+  void add_node(const onnx::NodeProto& node, Scope& scope, const Origin& origin);
+  // The node's results are unknown; going on with the types that ONNX infers for them lets later nodes be looked at.
+  void give_up(const onnx::NodeProto& node, Scope& scope);
+  void report_unsupported(const onnx::NodeProto& node, const Origin& origin);
+
+  // ---- Operators ----
+
+  void add_constant_node(const onnx::NodeProto& node, Scope& scope, const Origin& origin);
+  Result<graph::Constant> constant_value(const onnx::AttributeProto& a, const std::string& where);
+  // Operators that are defined by others are built from those: some of ONNX's, all of onnxruntime's. False: it is none.
+  bool expand_function(const onnx::NodeProto& node, const std::string& domain, Scope& scope, const Origin& origin);
+  void add_operator(const graph::OpDef& op, const onnx::NodeProto& from, Scope& scope, const Origin& origin);
+  bool translate_attributes(const onnx::NodeProto& from, const std::string& where, graph::Attributes& to);
+  void append(graph::Node node);
+  bool is_small(const graph::Node& node) const;
+  // Whether the node's outputs are known now.
+  bool fold(const graph::Node& node, const std::string& where);
+  int opset_of(const std::string& domain) const;
+  // A result of a body becomes that of the node which the body stands for. Values from `first` on are the body's own: they take
+  // the name.
+  void take_over(const std::string& name, const Entry& entry, size_t first, Scope& scope);
+
+  // ---- Control flow (control_flow.cpp) ----
+
+  // The taken branch of an If with a known condition becomes part of the graph.
+  void add_if(const onnx::NodeProto& node, Scope& scope, const Origin& origin);
+  // The body of a Loop whose end is known, and of a Scan, becomes part of the graph once for each iteration.
+  void add_loop(const onnx::NodeProto& node, Scope& scope, const Origin& origin);
+  void add_scan(const onnx::NodeProto& node, Scope& scope, const Origin& origin);
+  // One iteration: the body's outputs for these inputs. False: something is wrong with it, and has been said.
+  bool add_iteration(const onnx::GraphProto& body, const Scope& around, const std::vector<Entry>& inputs, const Origin& origin,
+                     std::vector<Entry>& outputs);
+  // What iterations have made, one behind the other along a new axis. `output`: of the body, for the type where there are none.
+  Entry stack(const std::vector<Entry>& parts, int64_t axis, const onnx::ValueInfoProto& output, const Origin& origin);
+  // The operand at a position of the axis, without that axis.
+  Entry slice_at(const Entry& operand, int64_t axis, int64_t position, const Origin& origin);
+  // Of an operator with one result.
+  Entry make(const std::string& type, const std::vector<Entry>& inputs, std::optional<int64_t> axis, const Origin& origin);
+  Entry make_constant(graph::Constant value, const std::string& name);
+  // Nothing where it is not known at compile time.
+  const graph::Constant* known(const Entry& entry) const;
+
+  const onnx::ModelProto& model_;
+  TensorReader& reader_;
+  const ImportOptions& options_;
+  const graph::Evaluator& fold_;
+  Diagnostics& problems_;
+  graph::Graph graph_;
+  std::set<graph::ValueId> tainted_;  // results of unsupported nodes, and what depends on them
+};
+
+}  // namespace mcc::frontend
