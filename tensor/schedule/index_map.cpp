@@ -17,13 +17,13 @@ class MapReader {
     if (!accept("(")) return std::nullopt;
     do {
       std::string name = word();
-      if (name.empty() || find(name)) return std::nullopt;
+      if (name.empty() || find(name) || vars_.size() >= kMaxIndices) return std::nullopt;
       vars_.emplace_back(name);
     } while (accept(","));
     if (!accept(")") || !accept("->") || !accept("(")) return std::nullopt;
     do {
       Expr e = exchanged(0);
-      if (!e.defined() || map.to.size() >= 16) return std::nullopt;
+      if (!e.defined() || map.to.size() >= kMaxIndices) return std::nullopt;
       map.to.push_back(std::move(e));
     } while (accept(","));
     if (!accept(")")) return std::nullopt;
@@ -36,10 +36,14 @@ class MapReader {
  private:
   static constexpr int64_t kMaxConstant = int64_t{1} << 31;
   static constexpr int kMaxDepth = 32;
+  static constexpr int kMaxOperators = 256;  // in the whole map: expressions are walked recursively
+  static constexpr size_t kMaxIndices = 16;
+
+  bool accept_operator(std::string_view token) { return accept(token) && ++operators_ <= kMaxOperators; }
 
   Expr exchanged(int depth) {
     Expr left = sum(depth);
-    while (left.defined() && accept("^")) {
+    while (left.defined() && accept_operator("^")) {
       Expr right = sum(depth);
       if (!right.defined()) return nullptr;
       left = binary(BinaryOp::bit_xor, left, right);
@@ -50,7 +54,7 @@ class MapReader {
     if (depth > kMaxDepth) return nullptr;
     Expr left = product(depth);
     while (left.defined()) {
-      if (!accept("+")) return left;
+      if (!accept_operator("+")) return left;
       Expr right = product(depth);
       if (!right.defined()) return nullptr;
       left = left + right;
@@ -62,11 +66,11 @@ class MapReader {
     Expr left = factor(depth);
     while (left.defined()) {
       BinaryOp op = BinaryOp::mul;
-      if (accept("//")) {
+      if (accept_operator("//")) {
         op = BinaryOp::floor_div;
-      } else if (accept("%%")) {
+      } else if (accept_operator("%%")) {
         op = BinaryOp::floor_mod;
-      } else if (!accept("*")) {
+      } else if (!accept_operator("*")) {
         return left;
       }
       Expr right = factor(depth);
@@ -118,6 +122,7 @@ class MapReader {
   }
   std::string_view source_;
   size_t at_ = 0;
+  int operators_ = 0;
   std::vector<Var> vars_;
 };
 
