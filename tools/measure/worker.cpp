@@ -65,12 +65,13 @@ class LineReader {
       split(pending);
     }
     if (!pending.empty() && !was_too_long_) push(std::move(pending));
+    pollfd end = {out_, 0, 0};
     {
+      // Who has seen the end may end the reader's life: it is not touched from here on.
       std::lock_guard lock(mutex_);
       is_done_ = true;
+      changed_.notify_all();
     }
-    changed_.notify_all();
-    pollfd end = {out_, 0, 0};
     while (true) {
       if (::poll(&end, 1, -1) > 0) ::_exit(kEndedByReader);
     }
