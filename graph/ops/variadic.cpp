@@ -6,8 +6,13 @@ namespace {
 
 // ---- Min, Max, Sum, Mean ----
 
+// Each is a part of one expression, which is walked recursively.
+constexpr int kMostInputs = 1024;
+
 template <TypeSet set>
 void infer_variadic(InferContext& c) {
+  if (c.num_inputs() > kMostInputs)
+    return c.unsupported(text("has ", c.num_inputs(), " inputs, expected at most ", kMostInputs));
   if (!expect_type(c, 0, set)) return;
   Shape shape = c.input(0).shape;
   for (int i = 1; i < c.num_inputs(); ++i) {

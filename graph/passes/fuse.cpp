@@ -20,6 +20,13 @@ bool gives_pieces(const Graph& g, const Node& node) {
   });
 }
 
+// Functions on as many operands as a node has are so many binary ones.
+size_t operations(const Node& node) { return std::max<size_t>(node.inputs.size(), 2) - 1; }
+
+// A kernel may become one expression, which is walked recursively and whose compilation takes more than linear time. No network
+// comes near.
+constexpr size_t kMostOperations = 128;
+
 class Fuse {
  public:
   Fuse(const Graph& g, bool in_rows)
@@ -35,6 +42,7 @@ class Fuse {
  private:
   struct Group {
     std::vector<NodeId> nodes;
+    size_t operations = 0;
     NodeId anchor = -1;
     bool closed = false;  // nothing may join
     bool is_view = false;
@@ -58,6 +66,7 @@ class Fuse {
     }
     Group& group = groups_[static_cast<size_t>(joined)];
     group.nodes.push_back(id);
+    group.operations += operations(n);
     group_of_[static_cast<size_t>(id)] = joined;
     if (fusion == FusionClass::contraction || fusion == FusionClass::reduction ||
         fusion == FusionClass::opaque) {
@@ -87,6 +96,7 @@ class Fuse {
   bool may_join(NodeId id, ValueId through, int index) const {
     const Group& group = groups_[static_cast<size_t>(index)];
     if (group.closed || group.nodes.back() != g_.value(through).producer) return false;
+    if (group.operations + operations(node(id)) > kMostOperations) return false;
     // The group's results so far are used by this node alone: then no other group can stand between.
     for (NodeId member : group.nodes) {
       for (ValueId out : node(member).outputs) {
@@ -188,6 +198,8 @@ class Fuse {
       Group& source = groups_[static_cast<size_t>(other)];
       if (source.anchor >= 0 || !may_join(id, v, other) || !is_small_sibling(source, id)) continue;
       Group& target = groups_[static_cast<size_t>(into)];
+      if (target.operations + source.operations > kMostOperations) continue;
+      target.operations += source.operations;
       target.nodes.insert(target.nodes.end(), source.nodes.begin(), source.nodes.end());
       for (NodeId moved : source.nodes)
         group_of_[static_cast<size_t>(moved)] = into;

@@ -154,5 +154,18 @@ TEST_P(Fuse, ComputesTheGraphInItsArena) {
 
 INSTANTIATE_TEST_SUITE_P(Data, Fuse, ::testing::ValuesIn(read_cases(data_path("fuse"))), test_name);
 
+// Kernels are walked recursively, and compiled in more than linear time.
+TEST(Groups, OfLongChainsAreSeveral) {
+  std::string source = "graph g(%x: f32[4]) {\n  %y0 = Sin(%x)\n";
+  for (int i = 1; i < 1024; ++i)
+    source += text("  %y", i, i % 2 == 0 ? " = Sin(%y" : " = Add(%x, %y", i - 1, ")\n");
+  const Graph g = parse_graph(source + "  return %y1023\n}\n");
+  const std::vector<KernelGroup> groups = fuse(g, false);
+  expect_runnable(g, groups);
+  EXPECT_EQ(groups.size(), 8U);
+  for (const KernelGroup& group : groups)
+    EXPECT_EQ(group.nodes.size(), 128U);
+}
+
 }  // namespace
 }  // namespace mcc::graph::test

@@ -116,5 +116,19 @@ INSTANTIATE_TEST_SUITE_P(Cases, OperatorTest,
                          testing::ValuesIn(read_op_cases(MCC_SOURCE_DIR "/tests/graph_ops/cases")),
                          test_name);
 
+TEST(VariadicOperators, RefuseThousandsOfInputs) {
+  for (const char* name : {"Min", "Max", "Sum", "Mean"}) {
+    Graph graph;
+    Node node;
+    node.op = find_op("", name);
+    node.inputs.assign(20'000, graph.add_value("x", {ElementType::f32, {4}}));
+    node.outputs = {0};
+    const Result<std::vector<TensorType>> types = infer_types(graph, node);
+    ASSERT_FALSE(types.ok()) << name;
+    EXPECT_EQ(types.errors()[0].kind, ErrorKind::unsupported);
+    EXPECT_EQ(types.errors()[0].message, "has 20000 inputs, expected at most 1024");
+  }
+}
+
 }  // namespace
 }  // namespace mcc::graph
