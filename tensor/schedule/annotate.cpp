@@ -4,13 +4,16 @@
 // already gets the new value.
 //
 // 1. Exactly one of loop and block is given, and exists.
-// 2. The key is a name.
+// 2. The key is a name, and none of those under which other steps and passes keep what they have made sure of.
 #include <charconv>
 
+#include "tensor/grid.h"
 #include "tensor/schedule/step.h"
 
 namespace mcc::tensor {
 namespace {
+
+constexpr std::string_view kReserved[] = {"thread", "instruction", "scan", kCross, kRecomputed};
 
 Annotation as_annotation(const std::string& value) {
   int64_t number = 0;
@@ -27,6 +30,10 @@ Outcome apply_step(const Annotate& step, Schedule& schedule) {
   }
   if (!is_name(step.key)) {
     return refuse(RefusalCode::bad_argument, text("expected a name as the key, got \"", step.key, "\""));
+  }
+  if (std::find(std::begin(kReserved), std::end(kReserved), step.key) != std::end(kReserved)) {
+    return refuse(RefusalCode::bad_argument,
+                  text("expected a key of one's own, got \"", step.key, "\", which other steps set"));
   }
   const Func& f = schedule.func();
   Func result = f;
