@@ -64,7 +64,8 @@ mcc_status check_open_file(int file, const char* path, mcc_error* error) {
 }  // namespace
 
 mcc_status check_library_file(const char* path, mcc_error* error) {
-  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  // Without O_NONBLOCK, opening a pipe would wait for its other end.
+  const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) return fail(error, MCC_BAD_MODEL, "cannot open %.400s: %s", path, std::strerror(errno));
   const mcc_status status = check_open_file(file, path, error);
   close(file);

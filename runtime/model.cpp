@@ -115,7 +115,7 @@ mcc_status find_weights(mcc_model* model, const char* library_path, mcc_error* e
   if (length < 0 || length >= static_cast<int>(sizeof path)) {
     return fail(error, MCC_BAD_MODEL, "the path of the weights is too long");
   }
-  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0)
     return fail(error, MCC_BAD_MODEL, "cannot open the weights %.400s: %s", path, std::strerror(errno));
   const mcc_status status = map_weights_file(model, path, file, error);

@@ -145,7 +145,10 @@ Diagnostic bad(const std::string& path, std::string message) {
 
 Result<std::string> read_file(const std::string& path) {
   std::error_code error;
-  if (std::filesystem::is_directory(path, error)) return bad(path, "cannot be read: it is a folder");
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (std::filesystem::is_directory(status)) return bad(path, "cannot be read: it is a folder");
+  // Some have no end.
+  if (std::filesystem::is_character_file(status)) return bad(path, "cannot be read: it is a device");
   std::ifstream in(path, std::ios::binary);
   if (!in) return bad(path, "cannot be opened");
   std::string data((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());

@@ -1,5 +1,6 @@
 // Model libraries on disk: written, linked with the system's linker, opened, damaged.
 #include <dlfcn.h>
+#include <sys/stat.h>
 
 #include <array>
 #include <filesystem>
@@ -159,6 +160,9 @@ TEST_F(LibraryTest, ReadsWeightsFromAFileBesideIt) {
   EXPECT_EQ(run(folder / "moved/model.so"), weights_path + " holds the weights of another model");
   write_file(weights_path, "?", 1);
   EXPECT_EQ(run(folder / "moved/model.so"), weights_path + " is not a file of weights");
+  fs::remove(weights_path);
+  ASSERT_EQ(mkfifo(weights_path.c_str(), 0600), 0);
+  EXPECT_EQ(run(folder / "moved/model.so"), weights_path + " is not a file of weights");
 }
 
 // Enough weights that they are copied to huge pages, where the system has them.
@@ -211,6 +215,9 @@ TEST_F(LibraryTest, SaysWhatIsWrongWithFiles) {
   write_file(text_file, "not a library", 13);
   EXPECT_EQ(run(text_file), text_file + " is not a shared library");
   EXPECT_EQ(run(folder.string()), folder.string() + " is not a file");
+  const std::string pipe = (folder / "pipe").string();
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(run(pipe), pipe + " is not a file");
   EXPECT_EQ(run((folder / "none.so").string()),
             "cannot open " + (folder / "none.so").string() + ": No such file or directory");
   // Any other shared library.
