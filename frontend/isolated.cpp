@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <exception>
 #include <fstream>
 #include <optional>
 
@@ -37,7 +38,9 @@ void apply_limits(const IsolationLimits& limits) {
   ::setrlimit(RLIMIT_AS, &memory);
 }
 
-[[noreturn]] void child_main(const std::function<std::string()>& f, const IsolationLimits& limits, int pipe) {
+// What f throws (no memory, say) is a crash, too: it must not unwind the parent's functions here.
+[[noreturn]] void child_main(const std::function<std::string()>& f, const IsolationLimits& limits, int pipe) noexcept {
+  std::set_terminate([] { ::_exit(1); });
   // A crash here is expected and reported by the parent; handlers of the parent's would report it as its own.
   for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT})
     ::signal(signal, SIG_DFL);
