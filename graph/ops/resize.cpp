@@ -81,6 +81,9 @@ std::optional<Options> read_options(const Attributes& a, bool is_upsample, std::
   return o;
 }
 
+// Of a size that no tensor has, one that is too large as well.
+int64_t whole_size(double size) { return size < 0x1p62 ? static_cast<int64_t>(size) : int64_t{1} << 62; }
+
 // Sizes for keep_aspect_ratio_policy: one scale for all axes, such that no size is exceeded (or undercut).
 void keep_aspect_ratio(const std::string& policy, std::vector<AxisPlan>& axes) {
   if (policy == "stretch" || axes.empty()) return;
@@ -90,7 +93,7 @@ void keep_aspect_ratio(const std::string& policy, std::vector<AxisPlan>& axes) {
   }
   for (AxisPlan& p : axes) {
     p.scale = scale;
-    p.out = static_cast<int64_t>(std::floor(scale * static_cast<double>(p.in) + 0.5));
+    p.out = whole_size(std::floor(scale * static_cast<double>(p.in) + 0.5));
   }
 }
 
@@ -140,7 +143,7 @@ std::optional<Plan> make_plan(const Context& c, const TensorType& x, std::string
       return std::nullopt;
     }
     p.out = by_sizes ? static_cast<int64_t>(scales[k])
-                     : static_cast<int64_t>(std::floor(static_cast<double>(p.in) * scales[k]));
+                     : whole_size(std::floor(static_cast<double>(p.in) * scales[k]));
     p.scale = by_sizes ? static_cast<double>(p.out) / static_cast<double>(p.in) : scales[k];
     auto n = static_cast<int64_t>(axes.size());
     if (roi && roi->count() == 2 * n && options->coordinates == "tf_crop_and_resize") {
@@ -243,7 +246,7 @@ Table make_table(ComputeContext& c, const Options& o, const AxisPlan& p, Element
   double stretch = o.antialias ? std::min(p.scale, 1.0) : 1.0;
   double support = (o.mode == Mode::cubic ? 2.0 : 1.0) / stretch;
   Table t;
-  t.taps = 2 * static_cast<int64_t>(std::ceil(support));
+  t.taps = 2 * whole_size(std::min(std::ceil(support), 0x1p40));
   bool widened = stretch != 1.0;
   if (widened) t.taps += 1;
   t.first = c.builder.compute("first", ElementType::i64, {p.out}, [&](Axes i) {
