@@ -141,6 +141,8 @@ void Builder::add_input(const onnx::ValueInfoProto& input, Scope& scope) {
 
 void Builder::add_output(const onnx::ValueInfoProto& output, const Scope& scope) {
   const Entry entry = scope.find(output.name());
+  if (entry.kind == Entry::sequence)
+    report(ErrorKind::unsupported, text("output '", output.name(), "'"), "is a sequence; only tensors are supported");
   if (entry.kind != Entry::value) return;
   const TensorType& type = graph_.value(entry.id).type;
   const int declared = output.type().tensor_type().elem_type();
@@ -188,6 +190,7 @@ void Builder::add_node(const onnx::NodeProto& node, Scope& scope, const Origin& 
   if (domain.empty() && node.op_type() == "If") return add_if(node, scope, origin);
   if (domain.empty() && node.op_type() == "Loop") return add_loop(node, scope, origin);
   if (domain.empty() && node.op_type() == "Scan") return add_scan(node, scope, origin);
+  if (domain.empty() && is_sequence_node(node, scope)) return add_sequence_node(node, scope, origin);
   if (const graph::OpDef* op = graph::find_op(domain, node.op_type()))
     return add_operator(*op, node, scope, origin);
   if (expand_function(node, domain, scope, origin)) return;

@@ -85,9 +85,8 @@ bool Builder::expand_function(const onnx::NodeProto& node, const std::string& do
   Scope inner;
   for (int i = 0; i < body.input_size(); ++i)
     inner.names[body.input(i)] =
-        i < node.input_size() ? scope.find(node.input(i)) : Entry{Entry::absent, kNoValue};
-  const Origin deeper{where_of(node, origin), origin.name.empty() ? name_of(node) : origin.name,
-                      origin.depth + 1};
+        i < node.input_size() ? scope.find(node.input(i)) : Entry{Entry::absent};
+  const Origin deeper = part_of(node, origin);
   const size_t first = graph_.values.size();
   for (const auto& step : body.node())
     add_node(step, inner, deeper);
@@ -151,7 +150,8 @@ void Builder::add_operator(const graph::OpDef& op, const onnx::NodeProto& from, 
   bool taint = false;
   for (const std::string& input : from.input()) {
     const Entry entry = scope.find(input);
-    if (entry.kind == Entry::unknown) return give_up(from, scope);
+    if (entry.kind == Entry::sequence) report(ErrorKind::unsupported, where, text("operand '", input, "' is a sequence; only tensors are supported"));
+    if (entry.kind == Entry::unknown || entry.kind == Entry::sequence) return give_up(from, scope);
     taint |= entry.kind == Entry::value && tainted_.count(entry.id) != 0;
     node.inputs.push_back(entry.kind == Entry::value ? entry.id : kNoValue);
   }

@@ -24,45 +24,7 @@ int64_t number_of(const onnx::NodeProto& node, const std::string& name, int i, i
   return a && i < a->ints_size() ? a->ints(i) : otherwise;
 }
 
-onnx::AttributeProto integer_attribute(const std::string& name, int64_t value) {
-  onnx::AttributeProto a;
-  a.set_name(name);
-  a.set_type(onnx::AttributeProto::INT);
-  a.set_i(value);
-  return a;
-}
-
-// How nodes are spoken of that stand for a part of this one.
-Origin part_of(const onnx::NodeProto& node, const Origin& origin) {
-  return {where_of(node, origin), origin.name.empty() ? name_of(node) : origin.name, origin.depth + 1};
-}
-
 }  // namespace
-
-const Constant* Builder::known(const Entry& entry) const {
-  if (entry.kind != Entry::value || tainted_.contains(entry.id)) return nullptr;
-  const std::optional<Constant>& constant = graph_.value(entry.id).constant;
-  return constant ? &*constant : nullptr;
-}
-
-Entry Builder::make_constant(Constant value, const std::string& name) {
-  return {Entry::value, graph_.add_constant(name, std::move(value))};
-}
-
-Entry Builder::make(const std::string& type, const std::vector<Entry>& inputs, std::optional<int64_t> axis, const Origin& origin) {
-  Scope scope;
-  onnx::NodeProto node;
-  node.set_op_type(type);
-  for (const Entry& input : inputs) {
-    const std::string name = text("input_", node.input_size());
-    scope.names[name] = input;
-    node.add_input(name);
-  }
-  if (axis) *node.add_attribute() = integer_attribute("axis", *axis);
-  node.add_output(text(origin.name, ".", type));
-  add_node(node, scope, origin);
-  return scope.find(node.output(0));
-}
 
 void Builder::add_if(const onnx::NodeProto& node, Scope& scope, const Origin& origin) {
   const Entry condition = scope.find(node.input_size() ? node.input(0) : "");
@@ -86,6 +48,19 @@ void Builder::add_if(const onnx::NodeProto& node, Scope& scope, const Origin& or
     take_over(node.output(i), inner.find(branch->g().output(i).name()), first, scope);
 }
 
+Entry Builder::stack_parts(const std::vector<Entry>& parts, int64_t axis, const onnx::ValueInfoProto& output, const Origin& origin) {
+  if (!parts.empty()) return stack(parts, axis, origin);
+  std::optional<graph::TensorType> type = static_type_of(output.type());
+  if (!type) {
+    report(ErrorKind::unsupported, origin.where,
+           text("it has no iterations, and the shape of its body's output '", output.name(), "' is not known"));
+    return {};
+  }
+  std::vector<int64_t> shape = graph::static_shape(type->shape);
+  shape.insert(shape.begin() + (axis < 0 ? axis + static_cast<int64_t>(shape.size()) + 1 : axis), 0);
+  return make_constant(Constant::zeros(type->element, shape), origin.name);
+}
+
 bool Builder::add_iteration(const onnx::GraphProto& body, const Scope& around, const std::vector<Entry>& inputs,
                             const Origin& origin, std::vector<Entry>& outputs) {
   Scope inner;
@@ -97,46 +72,6 @@ bool Builder::add_iteration(const onnx::GraphProto& body, const Scope& around, c
   for (const auto& output : body.output()) outputs.push_back(inner.find(output.name()));
   // Further iterations would say the same again.
   return problems_.size() == problems;
-}
-
-Entry Builder::stack(const std::vector<Entry>& parts, int64_t axis, const onnx::ValueInfoProto& output, const Origin& origin) {
-  if (parts.empty()) {
-    std::optional<graph::TensorType> type = static_type_of(output.type());
-    if (!type) {
-      report(ErrorKind::unsupported, origin.where, text("it has no iterations, and the shape of its body's output '", output.name(), "' is not known"));
-      return {};
-    }
-    std::vector<int64_t> shape = graph::static_shape(type->shape);
-    shape.insert(shape.begin() + (axis < 0 ? axis + static_cast<int64_t>(shape.size()) + 1 : axis), 0);
-    return make_constant(Constant::zeros(type->element, shape), origin.name);
-  }
-  std::vector<Entry> rows;
-  const Entry axes = make_constant(Constant::ints({axis}), text(origin.name, ".axis"));
-  for (const Entry& part : parts) {
-    if (part.kind != Entry::value) return {};
-    rows.push_back(make("Unsqueeze", {part, axes}, std::nullopt, origin));
-    if (rows.back().kind != Entry::value) return {};
-  }
-  // A kernel of a GPU takes so many operands.
-  constexpr size_t kMostOperands = 256;
-  while (rows.size() > 1) {
-    std::vector<Entry> joined;
-    for (size_t i = 0; i < rows.size(); i += kMostOperands) {
-      const std::vector<Entry> some(rows.begin() + static_cast<std::ptrdiff_t>(i),
-                                    rows.begin() + static_cast<std::ptrdiff_t>(std::min(i + kMostOperands, rows.size())));
-      joined.push_back(some.size() == 1 ? some[0] : make("Concat", some, axis, origin));
-    }
-    rows = std::move(joined);
-  }
-  return rows[0];
-}
-
-Entry Builder::slice_at(const Entry& operand, int64_t axis, int64_t position, const Origin& origin) {
-  const std::string name = text(origin.name, ".position");
-  const Entry axes = make_constant(Constant::ints({axis}), name);
-  const Entry row = make("Slice", {operand, make_constant(Constant::ints({position}), name), make_constant(Constant::ints({position + 1}), name), axes},
-                         std::nullopt, origin);
-  return row.kind == Entry::value ? make("Squeeze", {row, axes}, std::nullopt, origin) : Entry{};
 }
 
 void Builder::add_loop(const onnx::NodeProto& node, Scope& scope, const Origin& origin) {
@@ -190,7 +125,7 @@ void Builder::add_loop(const onnx::NodeProto& node, Scope& scope, const Origin& 
     if (node.output(i).empty()) continue;
     const bool is_carried = i < carried;
     const Entry entry = is_carried ? values[static_cast<size_t>(i) + 2]
-                                   : stack(parts[static_cast<size_t>(i - carried)], 0, body->output(i + 1), part);
+                                   : stack_parts(parts[static_cast<size_t>(i - carried)], 0, body->output(i + 1), part);
     take_over(node.output(i), entry, first_value, scope);
   }
 }
@@ -209,7 +144,8 @@ void Builder::add_scan(const onnx::NodeProto& node, Scope& scope, const Origin& 
   std::vector<Entry> inputs, outputs;
   for (const std::string& name : node.input()) {
     inputs.push_back(scope.find(name));
-    if (inputs.back().kind == Entry::absent) report(ErrorKind::bad_input, where, "an operand is left out");
+    if (inputs.back().kind == Entry::absent || inputs.back().kind == Entry::sequence)
+      report(ErrorKind::bad_input, where, text("expected a tensor as its operand '", name, "'"));
     if (inputs.back().kind != Entry::value) return give_up(node, scope);
   }
   // Of each operand that is scanned: the axis, and how far that goes.
@@ -260,7 +196,7 @@ void Builder::add_scan(const onnx::NodeProto& node, Scope& scope, const Origin& 
     const int k = i - static_cast<int>(states);
     std::vector<Entry>& of_output = parts[static_cast<size_t>(k)];
     if (number_of(node, "scan_output_directions", k, 0) != 0) std::reverse(of_output.begin(), of_output.end());
-    take_over(node.output(i), stack(of_output, number_of(node, "scan_output_axes", k, 0), body->output(i), part), first_value, scope);
+    take_over(node.output(i), stack_parts(of_output, number_of(node, "scan_output_axes", k, 0), body->output(i), part), first_value, scope);
   }
 }
 

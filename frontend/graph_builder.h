@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -15,12 +16,14 @@ namespace mcc::frontend {
 // What a name of the model stands for.
 struct Entry {
   enum Kind {
-    value,    // id
-    absent,   // an optional operand that is left out
-    unknown,  // the result of something unsupported whose type is not known either
+    value,     // id
+    sequence,  // items
+    absent,    // an optional operand that is left out
+    unknown,   // the result of something unsupported whose type is not known either
   };
   Kind kind = unknown;
   graph::ValueId id = graph::kNoValue;
+  std::shared_ptr<const std::vector<Entry>> items = nullptr;
 };
 
 struct Scope {
@@ -29,7 +32,7 @@ struct Scope {
   const Scope* parent = nullptr;
 
   Entry find(const std::string& name) const {
-    if (name.empty()) return {Entry::absent, graph::kNoValue};
+    if (name.empty()) return {Entry::absent};
     for (const Scope* s = this; s; s = s->parent)
       if (auto found = s->names.find(name); found != s->names.end()) return found->second;
     return {};
@@ -49,6 +52,8 @@ const onnx::AttributeProto* find_attribute(const onnx::NodeProto& node, const st
 bool fits_memory(const graph::TensorType& type);
 std::string where_of(const onnx::NodeProto& node, const Origin& origin);
 std::string name_of(const onnx::NodeProto& node);
+// Of nodes that stand for a part of this one.
+Origin part_of(const onnx::NodeProto& node, const Origin& origin);
 
 class Builder {
  public:
@@ -102,8 +107,26 @@ class Builder {
   bool add_iteration(const onnx::GraphProto& body, const Scope& around, const std::vector<Entry>& inputs, const Origin& origin,
                      std::vector<Entry>& outputs);
   // What iterations have made, one behind the other along a new axis. `output`: of the body, for the type where there are none.
-  Entry stack(const std::vector<Entry>& parts, int64_t axis, const onnx::ValueInfoProto& output, const Origin& origin);
-  // The operand at a position of the axis, without that axis.
+  Entry stack_parts(const std::vector<Entry>& parts, int64_t axis, const onnx::ValueInfoProto& output, const Origin& origin);
+
+  // ---- Sequences (sequences.cpp) ----
+
+  // Whether the node, of ONNX's own domain, takes or gives a sequence.
+  bool is_sequence_node(const onnx::NodeProto& node, const Scope& scope) const;
+  void add_sequence_node(const onnx::NodeProto& node, Scope& scope, const Origin& origin);
+  // Of inputs that are known to be there or left out; unknown: there is something wrong, and it has been said.
+  Entry sequence_result(const onnx::NodeProto& node, const std::vector<Entry>& inputs, const std::string& where, const Origin& part);
+  Entry split_to_sequence(const onnx::NodeProto& node, const std::vector<Entry>& inputs, const std::string& where, const Origin& part);
+  Entry join(const std::vector<Entry>& items, const onnx::NodeProto& node, const std::string& where, const Origin& part);
+  static Entry sequence_of(std::vector<Entry> items);
+
+  // ---- Nodes that a node stands for (parts.cpp) ----
+
+  // Unknown where something is wrong, which has been said.
+  Entry concatenate(std::vector<Entry> parts, int64_t axis, const Origin& origin);
+  Entry stack(const std::vector<Entry>& parts, int64_t axis, const Origin& origin);
+  // The operand from a position of the axis to another one; at a position, without that axis.
+  Entry slice(const Entry& operand, int64_t axis, int64_t begin, int64_t end, const Origin& origin);
   Entry slice_at(const Entry& operand, int64_t axis, int64_t position, const Origin& origin);
   // Of an operator with one result.
   Entry make(const std::string& type, const std::vector<Entry>& inputs, std::optional<int64_t> axis, const Origin& origin);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Loop, Scan and If whose course is known at compile time, through `mcc verify`; numpy says what must come out."""
+"""Loop, Scan and If whose course is known at compile time, and sequences, through `mcc verify`; numpy says what must come out."""
 
 import argparse
 import inspect
@@ -125,9 +125,53 @@ def scan_without_a_state(x):
     return e / e.sum(-1, keepdims=True)
 
 
+def sequence_made_in_a_loop(x):
+    """g (float[2,3] x) => (float[2,4,3] y, float[8,3] z) <int64 n = {4}> {
+       e = SequenceEmpty ()
+       v, s = Loop (n, "", x, e) <body = b (int64 i, bool c, float[2,3] v, seq(float[2,3]) s) => (bool d, float[2,3] w, seq(float[2,3]) t) {
+         d = Identity (c) w = Sin (v) t = SequenceInsert (s, w) }>
+       y = ConcatFromSequence <axis = 1, new_axis = 1> (s)
+       z = ConcatFromSequence <axis = 0> (s) }"""
+    rows = []
+    for _ in range(4):
+        x = np.sin(x)
+        rows.append(x)
+    return np.stack(rows, 1), np.concatenate(rows)
+
+
+def sequence_of_parts(x):
+    """g (float[2,7] x) => (float[2] one, float[2,1] kept, float[2,1] last, float[2,4] four, int64 n, int64 m)
+       <int64 at = {2}, int64 minus = {-1}, int64 three = {3}, int64[3] sizes = {1, 4, 2}, int64 first = {1}> {
+       a = SplitToSequence <axis = 1, keepdims = 0> (x)
+       one = SequenceAt (a, at)
+       b = SplitToSequence <axis = -1> (x)
+       kept = SequenceAt (b, minus)
+       n = SequenceLength (b)
+       c = SplitToSequence <axis = 1> (x, three)
+       last = SequenceAt (c, minus)
+       m = SequenceLength (c)
+       d = SplitToSequence <axis = 1> (x, sizes)
+       e = Identity (d)
+       four = SequenceAt (e, first) }"""
+    return x[:, 2], x[:, 6:], x[:, 6:], x[:, 1:5], np.array(7, np.int64), np.array(3, np.int64)
+
+
+def sequence_with_insertions(x, y):
+    """g (float[2] x, float[2] y) => (float[6] z, float[4] w) <int64 zero = {0}, int64 back = {-1}> {
+       p = Neg (x)
+       a = SequenceConstruct (x, y)
+       b = SequenceInsert (a, p, back)
+       z = ConcatFromSequence <axis = 0> (b)
+       c = SequenceErase (b, zero)
+       d = SequenceErase (c)
+       e = SequenceInsert (d, y, zero)
+       w = ConcatFromSequence <axis = 0> (e) }"""
+    return np.concatenate([x, -x, y]), np.concatenate([y, -x])
+
+
 CASES = [loop_of_a_known_number, loop_until_its_condition, loop_that_ends_before_its_number, loop_that_never_runs, loop_whose_state_grows,
          loop_that_reads_from_around, loop_with_a_branch_for_the_first, scan_of_a_recurrence, scan_along_other_axes_and_backwards,
-         scan_without_a_state]
+         scan_without_a_state, sequence_made_in_a_loop, sequence_of_parts, sequence_with_insertions]
 
 
 def write(case, folder):
