@@ -6,28 +6,12 @@
 
 namespace mcc::tools {
 
-namespace {
-
-constexpr int64_t kTiles[] = {0, 2, 4};
-
-}  // namespace
-
-std::string algorithm_name(int64_t tile) { return tile == 0 ? "direct" : text("winograd_", tile); }
-
-std::optional<int64_t> algorithm_of_name(std::string_view name) {
-  for (int64_t tile : kTiles) {
-    if (algorithm_name(tile) == name) return tile;
-  }
-  return std::nullopt;
-}
-
-std::map<std::string, int64_t> logged_algorithms(const tuner::LogContents& log, const std::vector<tensor::Target>& targets) {
-  std::map<std::string, int64_t> out;
+std::map<std::string, std::string> logged_algorithms(const tuner::LogContents& log, const std::vector<tensor::Target>& targets) {
+  std::map<std::string, std::string> out;
   for (const tensor::Target& target : targets) {
     const std::string fingerprint = target.fingerprint();
     for (const tuner::LogChoice& choice : log.choices) {
-      if (choice.device.target != fingerprint || choice.threads != target.cores) continue;
-      if (std::optional<int64_t> tile = algorithm_of_name(choice.algorithm)) out.try_emplace(choice.problem, *tile);
+      if (choice.device.target == fingerprint && choice.threads == target.cores) out.try_emplace(choice.problem, choice.algorithm);
     }
   }
   return out;

@@ -87,7 +87,7 @@ Result<Prepared> prepare(const CompileOptions& options, const tuner::LogContents
   if (!precision.ok()) return precision.errors();
   optimize_options.precision = *precision;
   optimize_options.algorithms = options.algorithms;
-  if (log) optimize_options.algorithms.tiles.merge(logged_algorithms(*log, out.targets));
+  if (log) optimize_options.algorithms.names.merge(logged_algorithms(*log, out.targets));
   optimize_options.observer = graph_observer(options);
   report(options, "optimising the graph", 0);
   Status optimized = graph::optimize(out.graph, optimize_options);

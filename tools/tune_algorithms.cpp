@@ -14,87 +14,66 @@ constexpr double kHopeless = 2;
 // By so much another algorithm has to be faster than the one that a model has anyway: times are as good as that.
 constexpr double kClear = 0.97;
 
-bool is_hopeful(const AlgorithmProblem& problem, const graph::AlgorithmCost& cost) {
-  double least = cost.us;
-  for (const graph::AlgorithmCost& other : problem.costs) least = std::min(least, other.us);
-  return cost.us <= kHopeless * least || cost.tile == problem.tile;
-}
+using Tasks = std::vector<tuner::Task>;
 
-// A model's tasks where each problem takes one algorithm.
-struct Variant {
-  int64_t tile = 0;
-  std::vector<tuner::Task> tasks;
-};
-
-// The model with this algorithm for every problem that may take it. Nothing where none may.
-Result<std::optional<Variant>> variant(const CompileOptions& compile, const std::vector<AlgorithmProblem>& problems, int64_t tile) {
+// The model's tasks where each problem takes its algorithm of this number, or the expected one where it has fewer.
+Result<Tasks> variant(const CompileOptions& compile, const std::vector<AlgorithmProblem>& problems, size_t number) {
   CompileOptions options = compile;
-  options.algorithms.observer = nullptr;
-  bool is_any = false;
   for (const AlgorithmProblem& problem : problems) {
-    int64_t chosen = problem.tile;
-    for (const graph::AlgorithmCost& cost : problem.costs) {
-      if (cost.tile == tile && is_hopeful(problem, cost)) chosen = tile;
-    }
-    is_any |= chosen == tile;
-    options.algorithms.tiles[problem.name] = chosen;
+    options.algorithms.names[problem.name] =
+        number < problem.algorithms.size() ? problem.algorithms[number].name : problem.expected;
   }
-  if (!is_any) return std::optional<Variant>();
   Result<ModelTasks> tasks = extract_tasks(options);
   if (!tasks.ok()) return tasks.errors();
-  return std::optional(Variant{tile, std::move(tasks->tasks)});
+  return std::move(tasks->tasks);
 }
 
-bool has_node_of(const tuner::Task& task, const AlgorithmProblem& problem) {
-  return std::any_of(task.nodes.begin(), task.nodes.end(), [&](const std::string& node) {
-    return std::find(problem.origins.begin(), problem.origins.end(), node) != problem.origins.end();
-  });
-}
-
-// Of the kernels that the problem's convolutions went into; nothing if the time is up.
-Result<std::optional<double>> time_of(const Variant& variant, const AlgorithmProblem& problem, const AlgorithmTuning& tuning) {
-  double sum = 0;
-  for (const tuner::Task& task : variant.tasks) {
-    if (!has_node_of(task, problem)) continue;
-    if (tuning.is_over()) return std::optional<double>();
-    Result<double> us = tuning.time(task);
-    if (!us.ok()) return us.errors();
-    sum += static_cast<double>(task.weight) * *us;
-  }
-  return std::optional(sum);
-}
-
-// Of the kernels that the problem's convolutions go into.
-std::set<std::string> texts_of(const Variant& variant, const AlgorithmProblem& problem) {
-  std::set<std::string> out;
-  for (const tuner::Task& task : variant.tasks) {
-    if (has_node_of(task, problem)) out.insert(task.text);
+// The kernels that the problem's operators went into.
+std::vector<const tuner::Task*> tasks_of(const Tasks& tasks, const AlgorithmProblem& problem) {
+  std::vector<const tuner::Task*> out;
+  for (const tuner::Task& task : tasks) {
+    const bool is_of_it = std::any_of(task.nodes.begin(), task.nodes.end(), [&](const std::string& node) {
+      return std::find(problem.origins.begin(), problem.origins.end(), node) != problem.origins.end();
+    });
+    if (is_of_it) out.push_back(&task);
   }
   return out;
 }
 
+// Nothing if the time is up.
+Result<std::optional<double>> time_of(const std::vector<const tuner::Task*>& tasks, const AlgorithmTuning& tuning) {
+  double sum = 0;
+  for (const tuner::Task* task : tasks) {
+    if (tuning.is_over()) return std::optional<double>();
+    Result<double> us = tuning.time(*task);
+    if (!us.ok()) return us.errors();
+    sum += static_cast<double>(task->weight) * *us;
+  }
+  return std::optional(sum);
+}
+
 // The times of one problem; nothing if the time is up, or its kernels are the same whatever is chosen.
-Result<std::optional<AlgorithmTimes>> compare(const AlgorithmProblem& problem, const std::vector<Variant>& variants,
+Result<std::optional<AlgorithmTimes>> compare(const AlgorithmProblem& problem, const std::vector<Tasks>& variants,
                                               const AlgorithmTuning& tuning) {
-  AlgorithmTimes out{problem, {}, problem.tile};
+  AlgorithmTimes out{problem, {}, problem.expected};
   std::set<std::set<std::string>> kernels;
-  for (const Variant& variant : variants) {
-    auto cost = std::find_if(problem.costs.begin(), problem.costs.end(),
-                             [&](const graph::AlgorithmCost& c) { return c.tile == variant.tile; });
-    if (cost == problem.costs.end() || !is_hopeful(problem, *cost)) continue;
-    if (!kernels.insert(texts_of(variant, problem)).second) continue;
-    Result<std::optional<double>> us = time_of(variant, problem, tuning);
+  for (size_t i = 0; i < problem.algorithms.size(); ++i) {
+    const std::vector<const tuner::Task*> tasks = tasks_of(variants[i], problem);
+    std::set<std::string> texts;
+    for (const tuner::Task* task : tasks) texts.insert(task->text);
+    if (!kernels.insert(texts).second) continue;
+    Result<std::optional<double>> us = time_of(tasks, tuning);
     if (!us.ok()) return us.errors();
     if (!*us) return std::optional<AlgorithmTimes>();
-    if (std::isfinite(**us) && **us > 0) out.us[variant.tile] = **us;
+    if (std::isfinite(**us) && **us > 0) out.us[problem.algorithms[i].name] = **us;
   }
   if (kernels.size() < 2 || out.us.empty()) return std::optional<AlgorithmTimes>();
-  auto own = out.us.find(problem.tile);
+  auto own = out.us.find(problem.expected);
   double best = own == out.us.end() ? std::numeric_limits<double>::infinity() : own->second * kClear;
-  for (const auto& [tile, us] : out.us) {
+  for (const auto& [name, us] : out.us) {
     if (us >= best) continue;
     best = us;
-    out.best = tile;
+    out.best = name;
   }
   return std::optional(std::move(out));
 }
@@ -103,41 +82,36 @@ Result<std::optional<AlgorithmTimes>> compare(const AlgorithmProblem& problem, c
 
 std::function<void(const graph::AlgorithmQuestion&)> AlgorithmQuestions::observer() {
   return [this](const graph::AlgorithmQuestion& question) {
-    auto at = std::find_if(problems_.begin(), problems_.end(), [&](const AlgorithmProblem& p) { return p.name == question.problem; });
     if (question.is_known) return;
-    if (at == problems_.end()) at = problems_.insert(at, {question.problem, {}, question.costs, question.tile});
+    auto at = std::find_if(problems_.begin(), problems_.end(), [&](const AlgorithmProblem& p) { return p.name == question.problem; });
+    if (at == problems_.end()) {
+      AlgorithmProblem problem{question.problem, {}, {}, question.algorithms[question.chosen].name};
+      double least = std::numeric_limits<double>::infinity();
+      for (const graph::Algorithm& a : question.algorithms) least = std::min(least, a.us);
+      for (const graph::Algorithm& a : question.algorithms) {
+        if (a.us <= kHopeless * least || a.name == problem.expected) problem.algorithms.push_back(a);
+      }
+      if (problem.algorithms.size() < 2) return;
+      at = problems_.insert(at, std::move(problem));
+    }
     for (const std::string& origin : question.origins) {
       if (std::find(at->origins.begin(), at->origins.end(), origin) == at->origins.end()) at->origins.push_back(origin);
     }
   };
 }
 
-std::vector<AlgorithmProblem> AlgorithmQuestions::open() const {
-  std::vector<AlgorithmProblem> out;
-  for (const AlgorithmProblem& problem : problems_) {
-    const auto hopeful = std::count_if(problem.costs.begin(), problem.costs.end(),
-                                       [&](const graph::AlgorithmCost& cost) { return is_hopeful(problem, cost); });
-    if (hopeful > 1) out.push_back(problem);
-  }
-  return out;
-}
-
 Result<std::vector<AlgorithmTimes>> compare_algorithms(const CompileOptions& compile, const std::vector<AlgorithmProblem>& problems,
                                                        const AlgorithmTuning& tuning) {
-  std::set<int64_t> tiles;
-  for (const AlgorithmProblem& problem : problems) {
-    for (const graph::AlgorithmCost& cost : problem.costs) {
-      if (is_hopeful(problem, cost)) tiles.insert(cost.tile);
-    }
-  }
-  std::vector<Variant> variants;
-  for (int64_t tile : tiles) {
-    if (tuning.is_over()) return std::vector<AlgorithmTimes>();
-    Result<std::optional<Variant>> one = variant(compile, problems, tile);
-    if (!one.ok()) return one.errors();
-    if (*one) variants.push_back(std::move(**one));
-  }
+  size_t most = 0;
+  for (const AlgorithmProblem& problem : problems) most = std::max(most, problem.algorithms.size());
   std::vector<AlgorithmTimes> out;
+  std::vector<Tasks> variants;
+  for (size_t i = 0; i < most; ++i) {
+    if (tuning.is_over()) return out;
+    Result<Tasks> tasks = variant(compile, problems, i);
+    if (!tasks.ok()) return tasks.errors();
+    variants.push_back(std::move(*tasks));
+  }
   for (const AlgorithmProblem& problem : problems) {
     if (tuning.is_over()) break;
     Result<std::optional<AlgorithmTimes>> times = compare(problem, variants, tuning);

@@ -1,4 +1,4 @@
-// The algorithms of a model's convolutions by measuring: the kernels that each gives, against each other.
+// The algorithms of a model's operators by measuring: the kernels that each gives, against each other.
 #pragma once
 
 #include <functional>
@@ -11,12 +11,12 @@
 
 namespace mcc::tools {
 
-// The convolutions of one problem that have a choice.
+// The operators of one problem that have a choice.
 struct AlgorithmProblem {
-  std::string name;                           // graph::AlgorithmQuestion::problem
-  std::vector<std::string> origins;           // ONNX nodes of all of them
-  std::vector<graph::AlgorithmCost> costs;    // expected, of each
-  int64_t tile = 0;                           // by expected cost
+  std::string name;                          // graph::AlgorithmQuestion::problem
+  std::vector<std::string> origins;          // ONNX nodes of all of them
+  std::vector<graph::Algorithm> algorithms;  // those that may be best, at least two
+  std::string expected;                      // of these: what the model has while nobody has decided
 };
 
 // Collects them while the tasks of a model are extracted (graph::AlgorithmChoices::observer).
@@ -24,17 +24,17 @@ class AlgorithmQuestions {
  public:
   std::function<void(const graph::AlgorithmQuestion&)> observer();
   // Those that nobody has decided, in the order in which the model has them.
-  std::vector<AlgorithmProblem> open() const;
+  const std::vector<AlgorithmProblem>& open() const { return problems_; }
 
  private:
   std::vector<AlgorithmProblem> problems_;
 };
 
-// What the kernels of a problem's convolutions take by each algorithm.
+// What the kernels of a problem's operators take by each algorithm.
 struct AlgorithmTimes {
   AlgorithmProblem problem;
-  std::map<int64_t, double> us;  // by tile; without those that cannot be measured or are expected to be far slower
-  int64_t best = 0;              // the problem's own unless another one is clearly faster
+  std::map<std::string, double> us;  // without those that cannot be measured
+  std::string best;                  // the expected one unless another one is clearly faster
 };
 
 struct AlgorithmTuning {
@@ -44,8 +44,8 @@ struct AlgorithmTuning {
   std::function<bool()> is_over;
 };
 
-// Compares the algorithms of each problem. `compile` makes the model's tasks, those of the problems as they are by default among
-// them. Problems for which there was no time are left out.
+// Compares the algorithms of each problem in the model that `compile` is for. Problems for which there was no time, or whose
+// algorithms make the same kernels, are left out.
 Result<std::vector<AlgorithmTimes>> compare_algorithms(const CompileOptions& compile, const std::vector<AlgorithmProblem>& problems,
                                                        const AlgorithmTuning& tuning);
 

@@ -145,7 +145,7 @@ class ModelTuner {
   }
 
   // Each task without a trial is measured by its default schedule, so that there is a complete model; then the other algorithms of its
-  // convolutions. Sets the tasks of what is chosen, and leaves the search the trials that are left.
+  // operators. Sets the tasks of what is chosen, and leaves the search the trials that are left.
   Status choose_algorithms(tuner::LogWriter& log, const Known& known, tuner::Measurer& measurer) {
     Status measured = measure_defaults(log, known, measurer);
     if (!measured.ok()) return measured;
@@ -156,7 +156,7 @@ class ModelTuner {
       return is_late || (options_.is_interrupted && options_.is_interrupted());
     };
     tuning.time = [&](const tuner::Task& task) { return time_default(task, log, measurer); };
-    say(text("comparing the algorithms of ", problems_.size(), problems_.size() == 1 ? " convolution" : " convolutions"));
+    say(text("comparing the algorithms of ", problems_.size(), problems_.size() == 1 ? " problem" : " problems"));
     Result<std::vector<AlgorithmTimes>> found = compare_algorithms(options_.compile, problems_, tuning);
     if (!found.ok()) return found.errors();
     if (tune_.trials > 0) tune_.trials -= earlier_trials_;
@@ -207,13 +207,12 @@ class ModelTuner {
   Status take(const std::vector<AlgorithmTimes>& found, tuner::LogWriter& log) {
     bool is_changed = false;
     for (const AlgorithmTimes& times : found) {
-      tuner::LogChoice choice{times.problem.name, algorithm_name(times.best), {}, {target_.fingerprint(), device_}};
-      for (const auto& [tile, us] : times.us) choice.us[algorithm_name(tile)] = us;
+      tuner::LogChoice choice{times.problem.name, times.best, times.us, {target_.fingerprint(), device_}};
       // What cannot be measured is not chosen.
       if (!choice.us.contains(choice.algorithm)) continue;
       choice.threads = report_.threads;
       choice.time = static_cast<double>(std::time(nullptr));
-      is_changed |= times.best != times.problem.tile;
+      is_changed |= times.best != times.problem.expected;
       report_.choices.push_back(std::move(choice));
     }
     Status recorded = log.append(report_.choices);

@@ -4,17 +4,17 @@
 
 namespace mcc::graph {
 
-int64_t choose_tile(const ConvProblem& problem, const Node& node, const tensor::Target& target, int64_t model_weight_bytes,
-                    const AlgorithmChoices& choices) {
-  AlgorithmQuestion question{to_text(problem), node.origins, algorithm_costs(problem, target, model_weight_bytes)};
-  if (question.costs.size() == 1) return 0;
-  auto known = choices.tiles.find(question.problem);
-  question.is_known = known != choices.tiles.end() &&
-                        std::any_of(question.costs.begin(), question.costs.end(),
-                                    [&](const AlgorithmCost& cost) { return cost.tile == known->second; });
-  question.tile = question.is_known ? known->second : best_tile(question.costs);
+size_t choose_algorithm(const std::string& problem, const Node& node, const std::vector<Algorithm>& algorithms, size_t expected,
+                        const AlgorithmChoices& choices) {
+  if (algorithms.size() < 2) return expected;
+  AlgorithmQuestion question{problem, node.origins, algorithms, expected};
+  if (auto known = choices.names.find(problem); known != choices.names.end()) {
+    auto at = std::find_if(algorithms.begin(), algorithms.end(), [&](const Algorithm& a) { return a.name == known->second; });
+    question.is_known = at != algorithms.end();
+    if (question.is_known) question.chosen = static_cast<size_t>(at - algorithms.begin());
+  }
   if (choices.observer) choices.observer(question);
-  return question.tile;
+  return question.chosen;
 }
 
 }  // namespace mcc::graph

@@ -1,4 +1,4 @@
-// Which algorithm convolutions take where there are several: by expected cost, or as somebody has found by measuring.
+// Which algorithm an operator takes where a pass knows several: by expected cost, or as somebody has found by measuring.
 #pragma once
 
 #include <functional>
@@ -6,27 +6,33 @@
 #include <string>
 #include <vector>
 
-#include "graph/passes/convolution_cost.h"
+#include "graph/graph.h"
 
 namespace mcc::graph {
 
-// A convolution with a choice, and what is chosen.
+// The names are those of the tuning log (docs/tuning_log.md).
+struct Algorithm {
+  std::string name;
+  double us = 0;  // expected
+};
+
+// An operator with a choice, and what is chosen.
 struct AlgorithmQuestion {
-  std::string problem;               // to_text(ConvProblem)
-  std::vector<std::string> origins;  // ONNX nodes
-  std::vector<AlgorithmCost> costs;  // of what there is, direct first
-  int64_t tile = 0;                  // chosen
-  bool is_known = false;             // by somebody, not by expected cost
+  std::string problem;                // what is computed, in words: different for different ones
+  std::vector<std::string> origins;   // ONNX nodes
+  std::vector<Algorithm> algorithms;  // that there are
+  size_t chosen = 0;                  // of these
+  bool is_known = false;              // by somebody, not by expected cost
 };
 
 struct AlgorithmChoices {
-  std::map<std::string, int64_t> tiles;  // by problem; what is not in it, or has no such algorithm, goes by expected cost
-  // Told of each convolution with a choice; of one more than once where the graph is tried in several layouts.
+  std::map<std::string, std::string> names;  // by problem; what is not in it, or has no such algorithm, goes by expected cost
+  // Told of each operator with a choice; of one more than once where the graph is tried in several forms.
   std::function<void(const AlgorithmQuestion&)> observer;
 };
 
-// The tile (AlgorithmCost) of a convolution in f32 for which every algorithm is allowed.
-int64_t choose_tile(const ConvProblem& problem, const Node& node, const tensor::Target& target, int64_t model_weight_bytes,
-                    const AlgorithmChoices& choices);
+// The algorithm of a node that several can compute, the one that a pass expects to be best unless another one is known to be.
+size_t choose_algorithm(const std::string& problem, const Node& node, const std::vector<Algorithm>& algorithms, size_t expected,
+                        const AlgorithmChoices& choices);
 
 }  // namespace mcc::graph

@@ -1,7 +1,7 @@
 #include "graph/passes/apply_layouts.h"
 
 #include "graph/ops/common.h"
-#include "graph/passes/algorithm_choices.h"
+#include "graph/passes/convolution_cost.h"
 #include "graph/passes/grid_convolution_cost.h"
 #include "graph/passes/layout_followers.h"
 #include "graph/passes/merge_groups.h"

@@ -183,29 +183,40 @@ std::string to_text(const ConvProblem& p) {
   return out;
 }
 
-std::vector<AlgorithmCost> algorithm_costs(const ConvProblem& problem, const tensor::Target& target, int64_t model_weight_bytes) {
+std::vector<ConvAlgorithm> conv_algorithms(const ConvProblem& problem, const tensor::Target& target, int64_t model_weight_bytes) {
   const auto model = static_cast<double>(model_weight_bytes);
   const bool is_gpu = target.kind == tensor::TargetKind::cuda;
-  std::vector<AlgorithmCost> costs{{0, is_gpu ? grid_direct_us(problem, target.gpu, model_weight_bytes)
-                                              : direct_us(problem, Layout::blocked, target, model)}};
-  if (!has_winograd(problem)) return costs;
+  std::vector<ConvAlgorithm> out{{0, is_gpu ? grid_direct_us(problem, target.gpu, model_weight_bytes)
+                                            : direct_us(problem, Layout::blocked, target, model)}};
+  if (!has_winograd(problem)) return out;
   // On a GPU products with a single channel are none.
-  if (is_gpu && (problem.in_channels == 1 || problem.out_channels == 1)) return costs;
+  if (is_gpu && (problem.in_channels == 1 || problem.out_channels == 1)) return out;
   for (int64_t m : {2, 4}) {
     // Tiles that are mostly padding, in either direction.
     if (problem.extents[0] <= m || problem.extents[1] <= m) continue;
-    costs.push_back({m, is_gpu ? grid_winograd_us(problem, m, target.gpu, model_weight_bytes)
-                               : winograd_us(problem, m, target, model)});
+    out.push_back({m, is_gpu ? grid_winograd_us(problem, m, target.gpu, model_weight_bytes) : winograd_us(problem, m, target, model)});
   }
-  return costs;
+  return out;
 }
 
-int64_t best_tile(const std::vector<AlgorithmCost>& costs) {
+size_t best_algorithm(const std::vector<ConvAlgorithm>& algorithms) {
   // A tenth has to be won: kernels fall short of a model, and direct convolution rounds less.
-  AlgorithmCost best{0, 0.9 * costs[0].us};
-  for (const AlgorithmCost& cost : costs)
-    if (cost.us < best.us) best = cost;
-  return best.tile;
+  size_t best = 0;
+  double least = 0.9 * algorithms[0].us;
+  for (size_t i = 0; i < algorithms.size(); ++i) {
+    if (algorithms[i].us >= least) continue;
+    best = i;
+    least = algorithms[i].us;
+  }
+  return best;
+}
+
+int64_t choose_tile(const ConvProblem& problem, const Node& node, const tensor::Target& target, int64_t model_weight_bytes,
+                    const AlgorithmChoices& choices) {
+  const std::vector<ConvAlgorithm> all = conv_algorithms(problem, target, model_weight_bytes);
+  std::vector<Algorithm> named;
+  for (const ConvAlgorithm& a : all) named.push_back({a.tile == 0 ? "direct" : text("winograd_", a.tile), a.us});
+  return all[choose_algorithm(to_text(problem), node, named, best_algorithm(all), choices)].tile;
 }
 
 double convolution_us(const ConvProblem& problem, Layout layout, const tensor::Target& target,
@@ -218,9 +229,9 @@ double convolution_us(const ConvProblem& problem, Layout layout, const tensor::T
     const int64_t merged = merged_groups(problem.group, problem.in_channels, problem.out_channels, target.lanes(32));
     if (merged == 0 || (merged > 1 && strict)) layout = Layout::plain;
   }
-  const int64_t tile =
-      layout == Layout::blocked && !strict ? best_tile(algorithm_costs(problem, target, model_weight_bytes)) : 0;
-  return tile != 0 ? winograd_us(problem, tile, target, model) : direct_us(problem, layout, target, model);
+  if (layout != Layout::blocked || strict) return direct_us(problem, layout, target, model);
+  const std::vector<ConvAlgorithm> algorithms = conv_algorithms(problem, target, model_weight_bytes);
+  return algorithms[best_algorithm(algorithms)].us;
 }
 
 }  // namespace mcc::graph

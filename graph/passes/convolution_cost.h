@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "graph/passes/algorithm_choices.h"
 #include "graph/passes/apply_layouts.h"
 #include "tensor/target.h"
 
@@ -50,7 +51,7 @@ int64_t weight_bytes(const Graph& graph);
 double product_us(double multiplications, double weights, double model_weights, const tensor::Target& target);
 
 // An algorithm that a convolution can take: Winograd's F(m x m, 3 x 3) with output tiles of side m, 2 or 4, or direct (0).
-struct AlgorithmCost {
+struct ConvAlgorithm {
   int64_t tile = 0;
   double us = 0;  // expected
 };
@@ -58,9 +59,13 @@ struct AlgorithmCost {
 // results that would be mostly padding. Of CPUs on blocked activations: multiplications at the machine's peak, weights at the
 // bandwidth of where they come from (memory when the model's weights exceed the caches), and the transforms. Errors of F(4 x 4) are
 // some 1e-5 of the output's range, of F(2 x 2) some 1e-6 (f32, up to 512 channels).
-std::vector<AlgorithmCost> algorithm_costs(const ConvProblem& problem, const tensor::Target& target, int64_t model_weight_bytes);
-// The tile of the fastest; direct where that is not slower by a tenth.
-int64_t best_tile(const std::vector<AlgorithmCost>& costs);
+std::vector<ConvAlgorithm> conv_algorithms(const ConvProblem& problem, const tensor::Target& target, int64_t model_weight_bytes);
+// The fastest; direct where that is not slower by a tenth.
+size_t best_algorithm(const std::vector<ConvAlgorithm>& algorithms);
+// The tile of a convolution in f32 for which every algorithm is allowed, as it is expected to be fastest or chosen: "direct",
+// "winograd_2", "winograd_4".
+int64_t choose_tile(const ConvProblem& problem, const Node& node, const tensor::Target& target, int64_t model_weight_bytes,
+                    const AlgorithmChoices& choices);
 
 // Microseconds in a layout; blocked: by the better algorithm, direct only if strict.
 double convolution_us(const ConvProblem& problem, Layout layout, const tensor::Target& target,

@@ -49,28 +49,45 @@ double time_of(const AttentionSizes& a, int64_t parts, int64_t rows, const Gpu& 
   return cycles / (gpu.ghz * 1e3) + (parts > 1 ? gpu.launch_us : 0);
 }
 
-// The parts that are expected to be fastest; 1 where no number of parts gives rows that fit, or tensor cores have no whole tile.
-int64_t best_parts(const AttentionSizes& a, const Gpu& gpu) {
-  if (a.m < (a.is_by_cores ? kFewestRowsByCores : kFewestRows)) return 1;
-  int64_t best = 1;
-  double least = std::numeric_limits<double>::infinity();
+struct Division {
+  int64_t parts = 1;
+  double us = 0;  // with the best tiles
+};
+
+// Those that give rows that fit; none where no number of parts does, or tensor cores have no whole tile.
+std::vector<Division> divisions(const AttentionSizes& a, const Gpu& gpu) {
+  std::vector<Division> out;
+  if (a.m < (a.is_by_cores ? kFewestRowsByCores : kFewestRows)) return out;
   for (int64_t parts = 1; parts <= kMostParts; ++parts) {
     if (a.n % parts != 0 || (parts > 1 && a.n / parts < kFewestKeys)) continue;
+    Division division{parts, std::numeric_limits<double>::infinity()};
     for (int64_t rows = kFewestRows; rows <= kMostRows && rows < a.m + kFewestRows; rows *= 2) {
       if (shared_bytes(a, rows, a.n / parts) > gpu.shared_per_block_max) break;
-      const double time = time_of(a, parts, rows, gpu);
-      if (time < least) {
-        least = time;
-        best = parts;
-      }
+      division.us = std::min(division.us, time_of(a, parts, rows, gpu));
     }
+    if (std::isfinite(division.us)) out.push_back(division);
   }
-  return best;
+  return out;
+}
+
+// The number of parts that is expected to be fastest, or chosen: "whole", "parts_4".
+int64_t choose_parts(const AttentionSizes& a, const Node& node, const Gpu& gpu, const AlgorithmChoices& choices) {
+  const std::vector<Division> all = divisions(a, gpu);
+  if (all.empty()) return 1;
+  std::vector<Algorithm> named;
+  size_t best = 0;
+  for (const Division& division : all) {
+    if (division.us < all[best].us) best = named.size();
+    named.push_back({division.parts == 1 ? "whole" : text("parts_", division.parts), division.us});
+  }
+  const std::string problem = text("attention of ", a.m, " queries to ", a.n, " keys, ", a.d, " and ", a.e, " numbers of ", 8 * a.bytes,
+                                   " bits, ", a.batch, " times");
+  return all[choose_algorithm(problem, node, named, best, choices)].parts;
 }
 
 }  // namespace
 
-void divide_attention(Graph& graph, const tensor::Target& target) {
+void divide_attention(Graph& graph, const tensor::Target& target, const AlgorithmChoices& choices) {
   if (target.kind != tensor::TargetKind::cuda) return;
   for (Node& node : graph.nodes) {
     if (node.dead || node.op->name != "Attention" || node.op->domain != "mcc") continue;
@@ -79,7 +96,7 @@ void divide_attention(Graph& graph, const tensor::Target& target) {
     AttentionSizes a{1, extents[0], extents[1], extents[2], extents[3], byte_size(factor), factor == ElementType::f32};
     for (int64_t extent : node.attributes.integers("batch"))
       a.batch *= extent;
-    if (const int64_t parts = best_parts(a, target.gpu); parts > 1) node.attributes.set("parts", parts);
+    if (const int64_t parts = choose_parts(a, node, target.gpu, choices); parts > 1) node.attributes.set("parts", parts);
   }
 }
 

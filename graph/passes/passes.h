@@ -80,13 +80,13 @@ void place_updates(Graph& graph, const tensor::Target& target);
 // sum in f32; everything else stays as it is, inputs and outputs of the model too. f32: nothing changes.
 void lower_precision(Graph& graph, ElementType type);
 
-// On GPUs, attention with many keys computes so many parts of them by themselves as are expected to be fastest (attribute parts of
-// mcc.Attention). Rounding changes.
-void divide_attention(Graph& graph, const tensor::Target& target);
+// On GPUs, attention with many keys computes so many parts of them by themselves as are expected, or known, to be fastest (attribute
+// parts of mcc.Attention). Rounding changes.
+void divide_attention(Graph& graph, const tensor::Target& target, const AlgorithmChoices& choices);
 
-// On GPUs, TopK finds the rank of each element instead of one pick after the other where that is expected to be faster (attribute
-// by_rank).
-void rank_elements(Graph& graph, const tensor::Target& target);
+// On GPUs, TopK finds the rank of each element instead of one pick after the other where that is expected, or known, to be faster
+// (attribute by_rank).
+void rank_elements(Graph& graph, const tensor::Target& target, const AlgorithmChoices& choices);
 
 // On GPUs, convolutions that multiply in f32 go by Winograd's algorithm where that is expected to be faster
 // (graph/passes/grid_convolution_cost.h), or known to be. Rounding changes.

@@ -33,7 +33,7 @@ double time_by_rank(double rows, double n, double k, const Gpu& gpu) {
 
 }  // namespace
 
-void rank_elements(Graph& graph, const tensor::Target& target) {
+void rank_elements(Graph& graph, const tensor::Target& target, const AlgorithmChoices& choices) {
   if (target.kind != tensor::TargetKind::cuda) return;
   for (Node& node : graph.nodes) {
     if (node.dead || node.op->name != "TopK" || !node.op->domain.empty()) continue;
@@ -42,12 +42,17 @@ void rank_elements(Graph& graph, const tensor::Target& target) {
     if (!is_static(in) || !is_static(out)) continue;
     const auto axis = static_cast<size_t>(normal_axis(node.attributes.integer("axis", -1), static_cast<int>(in.size())));
     const std::vector<int64_t> extents = static_shape(in);
-    double rows = 1;
+    int64_t row_count = 1;
     for (size_t d = 0; d < extents.size(); ++d)
-      rows *= d == axis ? 1 : static_cast<double>(extents[d]);
+      row_count *= d == axis ? 1 : extents[d];
+    const auto rows = static_cast<double>(row_count);
     const auto n = static_cast<double>(extents[axis]), k = static_cast<double>(static_shape(out)[axis]);
-    if (time_by_rank(rows, n, k, target.gpu) < time_by_steps(rows, n, k, target.gpu))
-      node.attributes.set("by_rank", int64_t{1});
+    const std::vector<Algorithm> algorithms = {{"by_steps", time_by_steps(rows, n, k, target.gpu)},
+                                               {"by_rank", time_by_rank(rows, n, k, target.gpu)}};
+    const std::string problem =
+        text("the first ", static_shape(out)[axis], " of ", extents[axis], " elements, ", row_count, row_count == 1 ? " time" : " times");
+    const size_t expected = algorithms[1].us < algorithms[0].us ? 1 : 0;
+    if (choose_algorithm(problem, node, algorithms, expected, choices) == 1) node.attributes.set("by_rank", int64_t{1});
   }
 }
 

@@ -239,7 +239,7 @@ class UseByteProducts : private ByteProducts {
     if (strict_ || !tensor::takes_bytes_apart(t_)) return false;
     const std::optional<ConvProblem> problem = conv_problem(g_, node);
     constexpr int64_t kF32Bytes = 4;
-    return problem && best_tile(algorithm_costs(*problem, t_, weight_elements_ * kF32Bytes)) != 0;
+    return problem && best_algorithm(conv_algorithms(*problem, t_, weight_elements_ * kF32Bytes)) != 0;
   }
 
   // Of weights [N, C, 1...].

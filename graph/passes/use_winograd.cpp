@@ -5,7 +5,7 @@
 // where that is expected to be faster, or known to be (graph/passes/algorithm_choices.h). The weights are transformed when constants are
 // folded.
 #include "graph/ops/common.h"
-#include "graph/passes/algorithm_choices.h"
+#include "graph/passes/convolution_cost.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
 

@@ -1,5 +1,5 @@
 // Which algorithm a convolution takes: by expected cost, or as somebody says.
-#include "graph/passes/algorithm_choices.h"
+#include "graph/passes/convolution_cost.h"
 
 #include <gmock/gmock.h>
 
@@ -28,10 +28,15 @@ ConvProblem problem(int64_t in, int64_t out, int64_t side) {
   return p;
 }
 
-std::vector<int64_t> tiles(const std::vector<AlgorithmCost>& costs) {
+std::vector<int64_t> tiles(const ConvProblem& p) {
   std::vector<int64_t> out;
-  for (const AlgorithmCost& cost : costs) out.push_back(cost.tile);
+  for (const ConvAlgorithm& algorithm : conv_algorithms(p, cpu(), kModelBytes)) out.push_back(algorithm.tile);
   return out;
+}
+
+int64_t expected_tile(const ConvProblem& p) {
+  const std::vector<ConvAlgorithm> algorithms = conv_algorithms(p, cpu(), kModelBytes);
+  return algorithms[best_algorithm(algorithms)].tile;
 }
 
 struct Asked {
@@ -56,36 +61,36 @@ TEST(AlgorithmChoices, TextsTellProblemsApart) {
 }
 
 TEST(AlgorithmChoices, WhatThereIs) {
-  EXPECT_THAT(tiles(algorithm_costs(problem(64, 64, 28), cpu(), kModelBytes)), ElementsAre(0, 2, 4));
+  EXPECT_THAT(tiles(problem(64, 64, 28)), ElementsAre(0, 2, 4));
   // A tile of 4 x 4 would be mostly padding.
-  EXPECT_THAT(tiles(algorithm_costs(problem(64, 64, 4), cpu(), kModelBytes)), ElementsAre(0, 2));
+  EXPECT_THAT(tiles(problem(64, 64, 4)), ElementsAre(0, 2));
   ConvProblem strided = problem(64, 64, 28);
   strided.strides = {2, 2};
-  EXPECT_THAT(tiles(algorithm_costs(strided, cpu(), kModelBytes)), ElementsAre(0));
+  EXPECT_THAT(tiles(strided), ElementsAre(0));
 }
 
 TEST(AlgorithmChoices, ByExpectedCostUnlessKnown) {
   Asked asked;
   const ConvProblem p = problem(128, 128, 28);
-  const int64_t expected = best_tile(algorithm_costs(p, cpu(), kModelBytes));
-  EXPECT_EQ(asked.tile(p), expected);
-  for (int64_t known : {0, 2, 4}) {
-    asked.choices.tiles[to_text(p)] = known;
-    EXPECT_EQ(asked.tile(p), known);
+  EXPECT_EQ(asked.tile(p), expected_tile(p));
+  const std::pair<const char*, int64_t> all[] = {{"direct", 0}, {"winograd_2", 2}, {"winograd_4", 4}};
+  for (const auto& [name, tile] : all) {
+    asked.choices.names[to_text(p)] = name;
+    EXPECT_EQ(asked.tile(p), tile);
   }
   ASSERT_EQ(asked.questions.size(), 4U);
   EXPECT_FALSE(asked.questions[0].is_known);
-  EXPECT_EQ(asked.questions[0].tile, expected);
+  EXPECT_EQ(asked.questions[0].algorithms.size(), 3U);
   EXPECT_THAT(asked.questions[0].origins, ElementsAre("conv_7"));
   EXPECT_TRUE(asked.questions[3].is_known);
-  EXPECT_EQ(asked.questions[3].tile, 4);
+  EXPECT_EQ(asked.questions[3].algorithms[asked.questions[3].chosen].name, "winograd_4");
 }
 
 TEST(AlgorithmChoices, WhatThereIsNotIsNotTaken) {
   Asked asked;
   const ConvProblem p = problem(64, 64, 4);
-  asked.choices.tiles[to_text(p)] = 4;
-  EXPECT_EQ(asked.tile(p), best_tile(algorithm_costs(p, cpu(), kModelBytes)));
+  asked.choices.names[to_text(p)] = "winograd_4";
+  EXPECT_EQ(asked.tile(p), expected_tile(p));
   EXPECT_FALSE(asked.questions[0].is_known);
 }
 
@@ -93,7 +98,7 @@ TEST(AlgorithmChoices, WithoutAChoiceNobodyIsAsked) {
   Asked asked;
   ConvProblem strided = problem(64, 64, 28);
   strided.strides = {2, 2};
-  asked.choices.tiles[to_text(strided)] = 4;
+  asked.choices.names[to_text(strided)] = "winograd_4";
   EXPECT_EQ(asked.tile(strided), 0);
   EXPECT_THAT(asked.questions, IsEmpty());
 }

@@ -22,7 +22,8 @@ int64_t tile(const ConvProblem& p, const tensor::Gpu& gpu) {
   tensor::Target target;
   target.kind = tensor::TargetKind::cuda;
   target.gpu = gpu;
-  return best_tile(algorithm_costs(p, target, kModelBytes));
+  const std::vector<ConvAlgorithm> algorithms = conv_algorithms(p, target, kModelBytes);
+  return algorithms[best_algorithm(algorithms)].tile;
 }
 int64_t tile(const ConvProblem& p, const char* gpu) { return tile(p, *tensor::find_gpu(gpu)); }
 

@@ -112,9 +112,9 @@ constexpr Pass kPasses[] = {
      [](Graph& g, const Setting& s) {
        fuse_attention(g, s.target);
        lower_precision(g, s.precision);
-       divide_attention(g, s.target);
+       divide_attention(g, s.target, {});
      }},
-    {"rank_elements", [](Graph& g, const Setting& s) { rank_elements(g, s.target); }},
+    {"rank_elements", [](Graph& g, const Setting& s) { rank_elements(g, s.target, {}); }},
     {"use_winograd", [](Graph& g, const Setting& s) { use_winograd(g, s.target, {}); }},
     {"choose_layouts", [](Graph& g, const Setting& s) { choose_layouts(g, s.target, s.strict, {}); }},
     {"optimize",
