@@ -54,14 +54,16 @@ double other_us(const Graph& g, const tensor::Target& t) {
   std::vector<bool> is_known = known_values(g);
   double moved = 0, launches = 0, pooling_cycles = 0;
   for (const Node& node : g.nodes) {
-    if (node.dead || is_known[static_cast<size_t>(node.outputs[0])]) continue;
+    if (node.dead) continue;
+    const ValueId result = first_result(node);
+    if (is_known[static_cast<size_t>(result)]) continue;
     const bool is_free = shares_memory(g, node, t) || (t.kind == tensor::TargetKind::cuda && joins_conversion(g, node));
     if (node.op->fusion == FusionClass::injective && !node.op->is_view && !is_free) {
       moved += 2 * whole_vector_bytes(g, node, t);
       ++launches;
     }
     if (node.op->fusion == FusionClass::reduction) ++launches;
-    const TensorType& type = g.value(node.outputs[0]).type;
+    const TensorType& type = g.value(result).type;
     if (node.op->layout == LayoutRole::pool && is_static(type.shape)) {
       double elements = static_cast<double>(static_count(type.shape));
       for (int64_t k : node.attributes.integers("kernel_shape"))

@@ -44,6 +44,10 @@ bool is_op(const Node& node, std::string_view name) {
   return !node.dead && node.op->name == name && (node.op->domain.empty() || node.op->domain == "mcc");
 }
 
+ValueId first_result(const Node& node) {
+  return *std::find_if(node.outputs.begin(), node.outputs.end(), [](ValueId v) { return v != kNoValue; });
+}
+
 size_t moved_inputs(const Node& n) {
   if (!n.op->domain.empty()) return n.op->layout == LayoutRole::to_space ? 1 : 0;
   if (n.op->name == "Concat") return n.inputs.size();

@@ -23,6 +23,9 @@ std::optional<double> uniform_value(const Graph& graph, ValueId value);
 
 bool is_op(const Node& node, std::string_view name);
 
+// The first of the node's results that is not left out, as that of an RNN may be.
+ValueId first_result(const Node& node);
+
 // How many of the inputs, from the first on, hold what the operator only moves or chooses among: every element of its results is one
 // of theirs, and the same one after a conversion that keeps their order. 0 for other operators.
 size_t moved_inputs(const Node& node);

@@ -22,7 +22,7 @@ Axis axis_of(const Graph& g, const Node& node, const Ints& kernel, size_t k) {
   const size_t rank = kernel.size();
   const Ints ones(rank, 1), pads = node.attributes.integers("pads", Ints(2 * rank, 0));
   return {static_shape(g.value(node.inputs[0]).type.shape)[2 + k],
-          static_shape(g.value(node.outputs[0]).type.shape)[2 + k],
+          static_shape(g.value(first_result(node)).type.shape)[2 + k],
           node.attributes.integers("strides", ones)[k],
           node.attributes.integers("dilations", ones)[k],
           kernel[k],
@@ -32,7 +32,7 @@ Axis axis_of(const Graph& g, const Node& node, const Ints& kernel, size_t k) {
 
 bool is_static_window(const Graph& g, const Node& node) {
   return is_explicit(node) && is_static(g.value(node.inputs[0]).type.shape) &&
-         is_static(g.value(node.outputs[0]).type.shape);
+         is_static(g.value(first_result(node)).type.shape);
 }
 
 // Takes the outer taps of an axis away as long as no window has them on the input, and their padding, which has to be
