@@ -122,8 +122,16 @@ class LineWriter {
   std::mutex mutex_;
 };
 
+// Sanitizers reserve terabytes of address space, which no limit can be set around.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kLimitMemory = false;
+#else
+constexpr bool kLimitMemory = true;
+#endif
+
 // Can be taken back: of what the process itself may do nothing is given up.
 void limit_memory(rlim_t bytes) {
+  if (!kLimitMemory) return;
   rlimit limit = {};
   ::getrlimit(RLIMIT_DATA, &limit);
   limit.rlim_cur = std::min(bytes, limit.rlim_max);
