@@ -189,8 +189,7 @@ int64_t count_of(const Buffer& buffer) {
   int64_t count = 1;
   for (const Expr& d : buffer.shape()) {
     std::optional<int64_t> extent = static_value(d);
-    if (!extent) return 0;
-    count *= *extent;
+    if (!extent || __builtin_mul_overflow(count, *extent, &count)) return 0;
   }
   return count;
 }
@@ -225,12 +224,14 @@ std::optional<BlockInfo> analyze_block(const Schedule& schedule, const std::stri
   // Scans are the outermost loops: within one step the block is as any other.
   size_t scans = 0;
   while (scans < block->axes.size() && block->axes[scans].kind == AxisKind::scan) ++scans;
+  int64_t iterations = 1;
   for (size_t i = scans; i < block->axes.size(); ++i) {
     const Axis& axis = block->axes[i];
     std::optional<int64_t> extent = static_value(nested ? loops[i]->extent : axis.domain.extent);
     bool is_plain = nested ? is_bound_to(block->values[i], *loops[i], loops)
                            : block->values[i].same_as(loops[i]->var) && is_int(axis.domain.min, 0);
     if (!extent || !is_plain || axis.kind == AxisKind::scan) return std::nullopt;
+    if (__builtin_mul_overflow(iterations, std::max<int64_t>(*extent, 1), &iterations)) return std::nullopt;
     bool is_reduce = axis.kind == AxisKind::reduce;
     info.axes.push_back({loops[i]->var.name(), *extent, is_reduce});
     (is_reduce ? info.reduce : info.spatial) *= *extent;
