@@ -51,7 +51,7 @@ class TemporaryFolder {
 Status write_file(const std::string& path, std::span<const char> bytes) {
   std::FILE* file = std::fopen(path.c_str(), "wbe");
   if (file == nullptr) return cannot_write(path, errno);
-  const bool is_written = std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
+  const bool is_written = bytes.empty() || std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
   const int error = errno;
   if (std::fclose(file) != 0 || !is_written) return cannot_write(path, error);
   return done();
