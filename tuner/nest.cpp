@@ -17,6 +17,17 @@ constexpr size_t kMaxDepth = 40;
 constexpr int64_t kFar = int64_t{1} << 20;  // stride of an index that is data
 constexpr double kLine = 64;
 
+// Texts of a log may tell of tensors that no memory holds: where a product or a sum leaves 64 bits, elements are far apart.
+int64_t times_or_far(int64_t a, int64_t b) {
+  int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? kFar : product;
+}
+
+int64_t plus_or_far(int64_t a, int64_t b) {
+  int64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? kFar : sum;
+}
+
 int64_t static_or_one(const Expr& e) {
   int64_t value = 1;
   as_int(e, &value);
@@ -413,8 +424,8 @@ class Reader {
         }
       }
       for (size_t k = 0; k < n; ++k)
-        a.strides[k] += (w.value[k] - w.value[n]) * step;
-      step *= std::max<int64_t>(extent, 1);
+        a.strides[k] = plus_or_far(a.strides[k], times_or_far(w.value[k] - w.value[n], step));
+      step = times_or_far(step, std::max<int64_t>(extent, 1));
     }
     for (NestAccess& known : s.accesses) {
       if (known.buffer != a.buffer) continue;
