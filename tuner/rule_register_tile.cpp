@@ -98,14 +98,13 @@ class RegisterTile {
     p.vectors = own * extent(roles_.panel);
     p.steps = info_.reduce;
     p.is_shared_scalar = std::any_of(info_.loads.begin(), info_.loads.end(), [&](const Access& l) { return l.strides[v] == 0; });
-    const int64_t splittable = roles_.panel >= 0 ? extent(roles_.panel) : own, packed = packed_vectors();
+    const int64_t panels = extent(roles_.panel), packed = packed_vectors();
     for (int64_t n : {1, 2, 3, 4, 5, 6, 7, 8, 12, 16}) {
-      // Tiles are as wide as packed panels or a number of whole ones; where nothing is packed, one or two vectors, an even
-      // divisor, or the few vectors that there are.
-      bool fits = roles_.panel >= 0 ? splittable % n == 0
+      // Tiles are as wide as packed panels or a number of whole ones, where these have an axis of their own any number, the last
+      // tile narrower; where nothing is packed, one or two vectors, an even divisor, or the few vectors that there are.
+      bool fits = roles_.panel >= 0 ? n <= panels
                   : packed > 0      ? n == std::min(packed, own) || (n % packed == 0 && own % n == 0) || (weights() && packed % n == 0)
                                     : n <= 2 ? n <= own : (n % 2 == 0 && own % n == 0) || n == own;
-      if (!dot_.instruction.empty()) fits &= splittable % n == 0;  // no vector may be cut off
       if (fits) p.vector_choices.push_back(n * panel_vectors_);
     }
     if (!p.is_shared_scalar) p.vector_choices = {panel_vectors_};
@@ -227,7 +226,7 @@ class RegisterTile {
   std::string split_rows(std::vector<std::string>& outside) {
     const std::string& b = info_.name;
     const int64_t tiles = ceil_div64(extent(roles_.row), tile_.rows);
-    const int64_t panels = roles_.panel >= 0 ? extent(roles_.panel) * panel_vectors_ / tile_.vectors
+    const int64_t panels = roles_.panel >= 0 ? ceil_div64(extent(roles_.panel) * panel_vectors_, tile_.vectors)
                                              : ceil_div64(extent(roles_.vector), tile_.vectors * lanes_);
     const int64_t per_chunk = ceil_div64(tiles, packing_ ? 1 : choose_chunks(tiles, panels));
     tiles_per_panel_ = per_chunk * (rows_outside_ ? 1 : rows_count());
@@ -261,7 +260,13 @@ class RegisterTile {
       return b + ".panel";
     }
     if (!has_vectors) return "";
-    must_step(d_, Split{vector, {0, tile_.vectors, lanes_}, {b + ".panel", b + ".vecs", b + ".lane"}});
+    if (own_vectors() % tile_.vectors != 0 && extent(roles_.vector) % lanes_ == 0) {
+      // The last panel is narrower by whole vectors.
+      must_step(d_, Split{vector, {0, lanes_}, {b + ".vec", b + ".lane"}});
+      must_step(d_, Split{b + ".vec", {0, tile_.vectors}, {b + ".panel", b + ".vecs"}});
+    } else {
+      must_step(d_, Split{vector, {0, tile_.vectors, lanes_}, {b + ".panel", b + ".vecs", b + ".lane"}});
+    }
     return b + ".panel";
   }
 
