@@ -8,12 +8,18 @@ namespace mcc::graph {
 // With 32 registers tiles of 8 x 3 and 6 x 4 vectors read the fewest operands, and no more rows at once than the first-level
 // cache has ways; the last panel may be narrower, which pays when there are many others. Else two vectors: 6 x 2 with 16
 // registers, 12 x 2 with 32.
+//
+// Of an odd number of vectors in pairs the last is a panel of its own, and has too few sums for the latency of multiplications:
+// two thirds of the rate. Where there are few panels they are wider, if the last is then a vector narrower at most.
 int64_t panel_width(int64_t columns, const tensor::Target& target) {
-  const int64_t lanes = target.lanes(32);
-  int64_t vectors = (columns + lanes - 1) / lanes;
-  if (target.vector_registers < 32) return 2 * lanes;
-  int64_t width = vectors % 3 == 0 ? 3 : vectors % 4 == 0 ? 4 : vectors >= 24 ? 3 : 2;
-  return width * lanes;
+  constexpr int64_t kFewVectors = 12;
+  const int64_t lanes = target.lanes(32), vectors = (columns + lanes - 1) / lanes;
+  const bool has_many = target.vector_registers >= 32;
+  if (has_many && vectors % 3 != 0 && vectors % 4 == 0) return 4 * lanes;
+  if (has_many && (vectors % 3 == 0 || vectors >= 24)) return 3 * lanes;
+  if (vectors % 2 == 0 || vectors > kFewVectors) return 2 * lanes;
+  if (vectors % 3 == 0 || vectors % 3 == 2) return 3 * lanes;
+  return (has_many && vectors % 4 == 3 ? 4 : 2) * lanes;
 }
 
 namespace {
