@@ -125,35 +125,6 @@ TEST_P(OrderedWeights, KeepTheProduct) {
 
 INSTANTIATE_TEST_SUITE_P(Vectors, OrderedWeights, testing::Values(1, 2, 4), testing::PrintToStringParamName());
 
-// Weights in an odd number of panels: tiles of one panel would load almost as much as they multiply.
-TEST(RegisterTiles, AreAsWideAsOddNumbersOfPanels) {
-  class Remembers : public PreferredDecider {
-   public:
-    Answer answer(const Choice& choice, const Answer& preferred) override {
-      if (choice.name == "y.vectors") vectors = preferred[0];
-      return preferred;
-    }
-    int64_t vectors = 0;
-  };
-  struct Case {
-    int64_t panels, registers, expected;
-  };
-  for (const auto& [panels, registers, expected] : {Case{5, 16, 5}, Case{25, 16, 5}, Case{5, 32, 5}, Case{7, 32, 7}}) {
-    Target target = small_target();
-    target.vector_registers = static_cast<int>(registers);
-    FuncBuilder b("panels");
-    const Buffer x = b.input("x", f32, {24, 64}), w = b.input("w", f32, {panels, 64, target.lanes(32)});
-    const Buffer y = b.reduce("y", f32, {24, panels, target.lanes(32)}, {64}, Reducer::sum, [&](Axes i, Axes r) {
-      return load(x, {i[0], r[0]}) * load(w, {i[1], r[0], i[2]});
-    });
-    Remembers decide;
-    Draft draft{Schedule(b.finish({y})), decide, target};
-    apply_rules(draft);
-    ASSERT_TRUE(draft.refusal) << draft.refusal.detail;
-    EXPECT_EQ(decide.vectors, expected) << to_text(draft.schedule.trace());
-  }
-}
-
 // x [m, k] times weights in panels of a vector, plus a bias.
 Workload panels(int64_t m, int64_t k, int64_t count, const Target& target) {
   FuncBuilder b("panels");
@@ -166,6 +137,38 @@ Workload panels(int64_t m, int64_t k, int64_t count, const Target& target) {
   Func f = b.finish({y});
   mark_weights(f, {"w"});
   return {"panels", f, {}, false};
+}
+
+// Weights in an odd number of panels: tiles of one panel would load almost as much as they multiply. Where no width divides the
+// panels, the last tile is narrower.
+TEST(RegisterTiles, AreWideOfOddNumbersOfPanels) {
+  class Remembers : public PreferredDecider {
+   public:
+    Answer answer(const Choice& choice, const Answer& preferred) override {
+      if (choice.name == "sum.vectors") vectors = preferred[0];
+      return preferred;
+    }
+    int64_t vectors = 0;
+  };
+  struct Case {
+    int64_t panels, registers, expected;
+  };
+  for (const auto& [count, registers, expected] :
+       {Case{5, 16, 5}, Case{25, 16, 5}, Case{7, 16, 2}, Case{11, 16, 3}, Case{13, 16, 2}, Case{91, 16, 2}, Case{5, 32, 5},
+        Case{7, 32, 7}, Case{11, 32, 3}, Case{13, 32, 5}}) {
+    SCOPED_TRACE(text(count, " panels, ", registers, " registers"));
+    Target target = small_target();
+    target.vector_registers = static_cast<int>(registers);
+    const Workload w = panels(23, 64, count, target);
+    Remembers decide;
+    Draft draft{Schedule(w.func), decide, target};
+    apply_rules(draft);
+    ASSERT_TRUE(draft.refusal) << draft.refusal.detail;
+    EXPECT_EQ(decide.vectors, expected) << to_text(draft.schedule.trace());
+    std::vector<Bytes> want;
+    ASSERT_EQ(tensor::test::run(w, w.func, &want), "");
+    EXPECT_EQ(tensor::test::check_results(w, draft.schedule.func(), want, true), "");
+  }
 }
 
 // Rows that do not stay in a small second-level cache as a whole, but part by part.
