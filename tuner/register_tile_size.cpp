@@ -43,8 +43,7 @@ double tile_cycles(int64_t rows, int64_t vectors, const TileProblem& p, const Ta
   return static_cast<double>(p.steps) * step + write_back;
 }
 
-// Tiles of two widths are two pieces of code. Those of 4 x 3 with a last one of 4 x 2 take this much longer for 5 vectors, and
-// for 25, than those of 2 x 5.
+// Tiles of two widths are two pieces of code. Those of 4 x 3 and 4 x 2 take this much longer for 5 vectors than those of 2 x 5.
 constexpr double kTwoWidths = 1.03;
 
 // Of all tiles of so many rows, the last of them lower, down a panel.

@@ -26,7 +26,7 @@ struct TileProblem {
 };
 
 // Of the tiles that fit the registers. Per step of the reduction the larger of FMA issue, load issue and FMA latency;
-// plus the write-back; rounding up at the edges included. Asks "block.vectors" and "block.rows".
+// plus the write-back; the last tile of the rows is lower, that of the vectors narrower. Asks "block.vectors" and "block.rows".
 TileSize choose_tile_size(const TileProblem& problem, const tensor::Target& target, const std::string& block,
                           Decider& decide);
 

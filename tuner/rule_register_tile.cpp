@@ -8,7 +8,7 @@
 //
 // A panel of w stays in the nearest cache while the row tiles of a chunk pass over it (G.1 of Low et al., TOMS 2016: the
 // micro-kernel streams one operand and keeps the other). register_tile_roles.h says which axes rows and vectors run along,
-// register_tile_size.h how many of them a tile has.
+// register_tile_size.h how many of them a tile has. The last tile along either may have fewer.
 //
 // Products of bytes are the same with four bytes for each element, a[row] broadcast, and a dot product for the
 // multiplication, where the target has one.

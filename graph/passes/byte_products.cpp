@@ -76,17 +76,17 @@ std::optional<ByteProducts::Weights> ByteProducts::weights(ValueId w, const std:
   return out;
 }
 
-// Columns of a panel: as wide as the register tile, and whole panels only, as the instruction takes whole vectors. A GPU
-// fetches each column along the depth; for a few rows words of four columns, which one thread takes, where the threads of half a
-// warp have equal shares of them.
+// Columns of a panel: as wide as the register tile, in whole vectors, as the instruction takes them; in the last panel of an odd
+// number of vectors one is of zeros that nobody reads. A GPU fetches each column along the depth; for a few rows words of four
+// columns, which one thread takes, where the threads of half a warp have equal shares of them.
 int64_t ByteProducts::panel_width(int64_t columns, int64_t depth, int64_t rows) const {
   constexpr int64_t kFewRows = 8, kWords = 4, kShare = 64;
   if (on_gpu_) return rows > 0 && rows <= kFewRows && depth % kShare == 0 ? kWords : 1;
   const int64_t vectors = (columns + lanes_ - 1) / lanes_;
-  for (int64_t width : {3, 4, 2}) {
-    if (vectors % width == 0 && (width == 2 || t_.vector_registers >= 32)) return width * lanes_;
+  for (int64_t width : {3, 4}) {
+    if (vectors % width == 0 && t_.vector_registers >= 32) return width * lanes_;
   }
-  return lanes_;
+  return std::min<int64_t>(vectors, 2) * lanes_;
 }
 
 int64_t ByteProducts::rows_of(const Node& product, int64_t columns) const {
