@@ -153,7 +153,9 @@ class ModelTuner {
     AlgorithmTuning tuning;
     tuning.is_over = [&] {
       const bool is_late = tune_.seconds > 0 && elapsed() - begin > kAlgorithmShare * tune_.seconds;
-      return is_late || (options_.is_interrupted && options_.is_interrupted());
+      // Without trials there is no limit: one is left for the search.
+      const bool is_used_up = tune_.trials > 0 && earlier_trials_ + 1 >= tune_.trials;
+      return is_late || is_used_up || (options_.is_interrupted && options_.is_interrupted());
     };
     tuning.time = [&](const tuner::Task& task) { return time_default(task, log, measurer); };
     say(text("comparing the algorithms of ", problems_.size(), problems_.size() == 1 ? " problem" : " problems"));

@@ -88,18 +88,18 @@ class CudaTune(Case):
                                             self.folder / "l.json", "--locked", "--json")).stdout)
         self.assertEqual(compiled["schedules"]["exact"], 1)
 
-    def test_algorithms_of_a_convolution(self):
-        model = self.folder / "conv.onnx"
-        weights = np.random.default_rng(1).standard_normal((64, 64, 3, 3)).astype(np.float32) / 24
-        save(model, [helper.make_node("Conv", ["x", "w"], ["y"], pads=[1] * 4)], {"x": [1, 64, 28, 28]}, [1, 64, 28, 28], {"w": weights})
-        report = self.tune(model, "c.json", "--trials", "3")
+    def test_algorithms_against_each_other(self):
+        model = self.folder / "top.onnx"
+        save(model, [helper.make_node("TopK", ["x", "k"], ["y", "i"])], {"x": [1, 64]}, [1, 10], {"k": np.array([10], np.int64)})
+        report = self.tune(model, "t.json", "--trials", "8")
+        self.assertEqual(report["trials"], 8)
         (choice,) = report["choices"]
-        self.assertEqual(choice["problem"], "3x3 of 64 channels to 64, 28x28")
-        self.assertEqual(set(choice["us"]), {"winograd_2", "winograd_4"})  # direct is not expected to come near
-        self.assertEqual([trial["error"] for trial in self.trials("c.json")], ["none"] * len(self.trials("c.json")))
-        compiled = json.loads(self.done(mcc("compile", model, "-o", self.folder / "c.so", "--target", "cuda:sm_80", "--tune-log",
-                                            self.folder / "c.json", "--locked", "--json")).stdout)
-        self.assertEqual(compiled["schedules"]["exact"], 1)
+        self.assertEqual(choice["problem"], "the first 10 of 64 elements, 1 time")
+        self.assertEqual(set(choice["us"]), {"by_steps", "by_rank"})
+        self.assertTrue(all(trial["error"] == "none" for trial in self.trials("t.json")))
+        compiled = json.loads(self.done(mcc("compile", model, "-o", self.folder / "t.so", "--target", "cuda:sm_80", "--tune-log",
+                                            self.folder / "t.json", "--locked", "--json")).stdout)
+        self.assertEqual(compiled["schedules"]["exact"], compiled["kernels"])
 
     def test_the_whole_model_is_measured(self):
         done = mcc("tune", self.plain, "--tune-log", self.folder / "w.json", "--target", "cuda", "--trials", "4")
