@@ -28,7 +28,7 @@ int64_t number_of(const onnx::NodeProto& node, const std::string& name, int i, i
 
 void Builder::add_if(const onnx::NodeProto& node, Scope& scope, const Origin& origin) {
   const Entry condition = scope.find(node.input_size() ? node.input(0) : "");
-  if (condition.kind != Entry::value || tainted_.count(condition.id)) return give_up(node, scope);
+  if (is_reported(condition)) return give_up(node, scope);
   const Constant* value = known(condition);
   if (!value || value->count() != 1) {
     report(ErrorKind::unsupported, where_of(node, origin), "its condition is not known at compile time");
@@ -89,8 +89,8 @@ void Builder::add_loop(const onnx::NodeProto& node, Scope& scope, const Origin& 
     return entry.kind == Entry::absent || (value && value->count() == 1);
   };
   if (!is_known(most) || !is_known(first)) {
-    const bool is_said = most.kind == Entry::unknown || first.kind == Entry::unknown || tainted_.contains(most.id) || tainted_.contains(first.id);
-    if (!is_said) report(ErrorKind::unsupported, where, "how often it runs is not known at compile time");
+    if (!is_reported(most) && !is_reported(first))
+      report(ErrorKind::unsupported, where, "how often it runs is not known at compile time");
     return give_up(node, scope);
   }
   std::vector<Entry> values{{}, {}}, outputs;
@@ -113,8 +113,7 @@ void Builder::add_loop(const onnx::NodeProto& node, Scope& scope, const Origin& 
     if (!add_iteration(*body, around, values, origin, outputs)) return give_up(node, scope);
     const Constant* condition = known(outputs[0]);
     if (!condition || condition->count() != 1) {
-      const bool is_said = outputs[0].kind != Entry::value || tainted_.contains(outputs[0].id);
-      if (!is_said) report(ErrorKind::unsupported, where, text("whether it goes on after iteration ", i, " is not known at compile time"));
+      if (!is_reported(outputs[0])) report(ErrorKind::unsupported, where, text("whether it goes on after iteration ", i, " is not known at compile time"));
       return give_up(node, scope);
     }
     goes_on = condition->int_at(0) != 0;

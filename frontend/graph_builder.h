@@ -64,7 +64,6 @@ class Builder {
   graph::Graph build();
 
  private:
-
   void report(ErrorKind kind, std::string where, std::string message, std::string hint = "");
   void report_all(const Diagnostics& problems, const std::string& where);
 
@@ -133,6 +132,8 @@ class Builder {
   Entry make_constant(graph::Constant value, const std::string& name);
   // Nothing where it is not known at compile time.
   const graph::Constant* known(const Entry& entry) const;
+  // Whether it follows from something that has been reported: saying more of it would be no news.
+  bool is_reported(const Entry& entry) const;
 
   const onnx::ModelProto& model_;
   TensorReader& reader_;

@@ -2,22 +2,11 @@
 #include <algorithm>
 
 #include "frontend/graph_builder.h"
+#include "onnx/defs/attr_proto_util.h"
 
 namespace mcc::frontend {
 
 using graph::Constant;
-
-namespace {
-
-onnx::AttributeProto integer_attribute(const std::string& name, int64_t value) {
-  onnx::AttributeProto a;
-  a.set_name(name);
-  a.set_type(onnx::AttributeProto::INT);
-  a.set_i(value);
-  return a;
-}
-
-}  // namespace
 
 Origin part_of(const onnx::NodeProto& node, const Origin& origin) {
   return {where_of(node, origin), origin.name.empty() ? name_of(node) : origin.name, origin.depth + 1};
@@ -28,6 +17,8 @@ const Constant* Builder::known(const Entry& entry) const {
   const std::optional<Constant>& constant = graph_.value(entry.id).constant;
   return constant ? &*constant : nullptr;
 }
+
+bool Builder::is_reported(const Entry& entry) const { return entry.kind == Entry::unknown || tainted_.contains(entry.id); }
 
 Entry Builder::make_constant(Constant value, const std::string& name) {
   return {Entry::value, graph_.add_constant(name, std::move(value))};
@@ -42,7 +33,7 @@ Entry Builder::make(const std::string& type, const std::vector<Entry>& inputs, s
     scope.names[name] = input;
     node.add_input(name);
   }
-  if (axis) *node.add_attribute() = integer_attribute("axis", *axis);
+  if (axis) *node.add_attribute() = onnx::MakeAttribute("axis", *axis);
   node.add_output(text(origin.name, ".", type));
   add_node(node, scope, origin);
   return scope.find(node.output(0));
