@@ -17,9 +17,9 @@
 #include "tensor/schedule/weight_order.h"
 #include "tuner/dot_product.h"
 #include "tuner/packing.h"
-#include "tuner/register_tile_roles.h"
 #include "tuner/register_tile_size.h"
 #include "tuner/rules.h"
+#include "tuner/tile_parts.h"
 #include "tuner/weight_panels.h"
 
 namespace mcc::tuner {
@@ -46,12 +46,12 @@ class RegisterTile {
 
   void run() {
     choose();
-    std::string consumer = find_consumer();
+    std::string consumer = tile_consumer(d_, info_, info_.spatial);
     split_and_order();
-    place_consumer(consumer);
+    if (!tile_loop_.empty()) write_back_ = place_consumer(d_, info_, consumer, tile_loop_, "registers");
     decompose();
     vectorize_tile();
-    place_padding();
+    place_padding(d_, info_, roles_, {outer_loop_, tile_loop_, rows_outside_, batch_count() * bands_, lanes_});
   }
 
  private:
@@ -167,15 +167,6 @@ class RegisterTile {
     int64_t count = 1;
     for (int a : roles_.batch) count *= extent(a);
     return count;
-  }
-
-  // The one injective consumer of the whole result that can take it over tile by tile.
-  std::string find_consumer() {
-    std::vector<std::string> consumers = s_.consumers(info_.name);
-    if (consumers.size() != 1 || is_output(s_.func(), info_.store.buffer)) return "";
-    std::optional<BlockInfo> consumer = analyze(s_, consumers[0]);
-    if (!consumer || !consumer->is_injective || consumer->spatial != info_.spatial) return "";
-    return consumers[0];
   }
 
   void split_and_order() {
@@ -322,22 +313,6 @@ class RegisterTile {
     if (choose_parallel(d_, info_.name, us_)) try_step(d_, Parallel{outer_loop_});
   }
 
-  void place_consumer(const std::string& consumer) {
-    std::string buffer = info_.store.buffer.name();
-    if (tile_loop_.empty()) return;
-    if (!consumer.empty() && try_step(d_, ReverseComputeAt{consumer, tile_loop_})) {
-      must_step(d_, SetScope{buffer, "registers"});
-      write_back_ = consumer;
-      return;
-    }
-    std::string copy = info_.name + ".out";
-    if (!try_step(d_, CacheWrite{info_.name, buffer, "global", copy})) return;
-    if (!try_step(d_, ReverseComputeAt{copy, tile_loop_})) return;
-    write_back_ = copy;
-    const Block* block = s_.find_block(info_.name);
-    must_step(d_, SetScope{block->writes[0].buffer.name(), "registers"});
-  }
-
   // Steps of the innermost reduction that are unrolled together, as far as that leaves code of a sensible size.
   void decompose() {
     int64_t unrolled = tile_.rows * tile_.vectors;
@@ -393,28 +368,6 @@ class RegisterTile {
     must_step(d_, Annotate{"", at, "prefetch_next", panel->buffer.name() + " " + outer_loop_});
   }
 
-  // The loops of a block below the tile loop: the last in vectors, the others unrolled.
-  void vectorize_below_tile(const std::string& block) {
-    std::vector<std::string> loops = s_.loop_names_of(block);
-    auto at = std::find(loops.begin(), loops.end(), tile_loop_);
-    if (at == loops.end()) return;
-    loops.erase(loops.begin(), at + 1);
-    if (loops.empty()) return;
-    const For* last = s_.find_loop(loops.back());
-    int64_t count = 0;
-    if (!as_int(last->extent, &count)) return;
-    std::string vector = loops.back();
-    loops.pop_back();
-    if (count > lanes_) {
-      std::string outer = vector + ".vec", lane = vector + ".lane";
-      if (!try_step(d_, Split{vector, {0, lanes_}, {outer, lane}})) return;
-      loops.push_back(outer);
-      vector = lane;
-    }
-    if (!try_step(d_, Vectorize{vector})) return;
-    for (const std::string& l : loops) try_step(d_, Unroll{l});
-  }
-
   void vectorize_tile() {
     if (dot_.instruction.empty()) {
       must_step(d_, Vectorize{vector_loop_});
@@ -422,34 +375,8 @@ class RegisterTile {
       must_step(d_, Tensorize{vector_loop_, dot_.instruction});
     }
     for (const std::string& l : unrolled_) must_step(d_, Unroll{l});
-    vectorize_below_tile(info_.name + ".init");
-    if (!write_back_.empty()) vectorize_below_tile(write_back_);
-  }
-
-  // A padded copy of the input that only one iteration of the outer loop reads is made there, where it stays in the cache.
-  void place_padding() {
-    if (outer_loop_.empty() || roles_.batch.empty()) return;
-    for (const std::string& producer : s_.producers(info_.name)) {
-      std::optional<BlockInfo> p = analyze(s_, producer);
-      if (!p || !p->is_injective || !p->is_movement) continue;
-      // Worth it only if iterations do not read the same parts: when the outer loop is over what the producer is
-      // indexed with.
-      bool partitioned = true;
-      for (const Access& load : info_.loads) {
-        if (!load.buffer.same_as(p->store.buffer)) continue;
-        partitioned &= roles_.rows.empty() || !rows_outside_;
-        for (int a : roles_.batch) partitioned &= load.strides[static_cast<size_t>(a)] != 0;
-        partitioned &= roles_.panel < 0 || load.strides[static_cast<size_t>(roles_.panel)] != 0;
-      }
-      bool row_outside = outer_loop_ == tile_loop_ || s_.find_loop(info_.name + ".chunk") != nullptr;
-      int64_t pieces = batch_count() * bands_;
-      int64_t bytes = p->spatial * byte_size(p->store.buffer.element()) / std::max<int64_t>(1, pieces);
-      if (!partitioned || row_outside || bytes > t_.l2.bytes / 4) continue;
-      if (!try_step(d_, ComputeAt{producer, outer_loop_})) continue;
-      std::vector<std::string> loops = s_.loop_names_of(producer);
-      const For* last = loops.empty() ? nullptr : s_.find_loop(loops.back());
-      if (last && is_int(last->extent, lanes_)) try_step(d_, Vectorize{loops.back()});
-    }
+    vectorize_below_tile(d_, info_.name + ".init", tile_loop_, lanes_, true);
+    if (!write_back_.empty()) vectorize_below_tile(d_, write_back_, tile_loop_, lanes_, true);
   }
 
   Draft& d_;

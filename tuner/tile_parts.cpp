@@ -1,0 +1,81 @@
+#include "tuner/tile_parts.h"
+
+#include <algorithm>
+
+namespace mcc::tuner {
+
+using namespace tensor;
+
+void vectorize_below_tile(Draft& d, const std::string& block, const std::string& tile_loop, int64_t lanes,
+                          bool is_unrolled) {
+  std::vector<std::string> loops = d.schedule.loop_names_of(block);
+  auto at = std::find(loops.begin(), loops.end(), tile_loop);
+  if (at == loops.end()) return;
+  loops.erase(loops.begin(), at + 1);
+  if (loops.empty()) return;
+  const For* last = d.schedule.find_loop(loops.back());
+  int64_t count = 0;
+  if (!as_int(last->extent, &count)) return;
+  std::string vector = loops.back();
+  loops.pop_back();
+  if (count > lanes) {
+    std::string outer = vector + ".vec", lane = vector + ".lane";
+    if (!try_step(d, Split{vector, {0, lanes}, {outer, lane}})) return;
+    loops.push_back(outer);
+    vector = lane;
+  }
+  if (!try_step(d, Vectorize{vector})) return;
+  if (!is_unrolled) loops.erase(loops.begin(), loops.end() - (count > lanes ? 1 : 0));
+  for (const std::string& l : loops)
+    try_step(d, Unroll{l});
+}
+
+std::string tile_consumer(const Draft& d, const BlockInfo& info, int64_t elements) {
+  std::vector<std::string> consumers = d.schedule.consumers(info.name);
+  if (consumers.size() != 1 || is_output(d.schedule.func(), info.store.buffer)) return "";
+  std::optional<BlockInfo> consumer = analyze(d.schedule, consumers[0]);
+  if (!consumer || !consumer->is_injective || consumer->spatial != elements) return "";
+  return consumers[0];
+}
+
+std::string place_consumer(Draft& d, const BlockInfo& info, const std::string& consumer,
+                           const std::string& tile_loop, const std::string& scope) {
+  const std::string buffer = info.store.buffer.name();
+  if (!consumer.empty() && try_step(d, ReverseComputeAt{consumer, tile_loop})) {
+    must_step(d, SetScope{buffer, scope});
+    return consumer;
+  }
+  std::string copy = info.name + ".out";
+  if (!try_step(d, CacheWrite{info.name, buffer, "global", copy})) return "";
+  if (!try_step(d, ReverseComputeAt{copy, tile_loop})) return "";
+  must_step(d, SetScope{d.schedule.find_block(info.name)->writes[0].buffer.name(), scope});
+  return copy;
+}
+
+void place_padding(Draft& d, const BlockInfo& info, const TileRoles& roles, const TileLoops& loops) {
+  const Schedule& s = d.schedule;
+  if (loops.outer.empty() || roles.batch.empty()) return;
+  for (const std::string& producer : s.producers(info.name)) {
+    std::optional<BlockInfo> p = analyze(s, producer);
+    if (!p || !p->is_injective || !p->is_movement) continue;
+    // Worth it only if iterations do not read the same parts: when the outer loop is over what the producer is
+    // indexed with.
+    bool partitioned = true;
+    for (const Access& load : info.loads) {
+      if (!load.buffer.same_as(p->store.buffer)) continue;
+      partitioned &= roles.rows.empty() || !loops.rows_outside;
+      for (int a : roles.batch)
+        partitioned &= load.strides[static_cast<size_t>(a)] != 0;
+      partitioned &= roles.panel < 0 || load.strides[static_cast<size_t>(roles.panel)] != 0;
+    }
+    bool row_outside = loops.outer == loops.tile || s.find_loop(info.name + ".chunk") != nullptr;
+    int64_t bytes = p->spatial * byte_size(p->store.buffer.element()) / std::max<int64_t>(1, loops.pieces);
+    if (!partitioned || row_outside || bytes > d.target.l2.bytes / 4) continue;
+    if (!try_step(d, ComputeAt{producer, loops.outer})) continue;
+    std::vector<std::string> below = s.loop_names_of(producer);
+    const For* last = below.empty() ? nullptr : s.find_loop(below.back());
+    if (last && is_int(last->extent, loops.lanes)) try_step(d, Vectorize{below.back()});
+  }
+}
+
+}  // namespace mcc::tuner

@@ -1,0 +1,31 @@
+// What rules that compute a result tile by tile have in common.
+#pragma once
+
+#include "tuner/draft.h"
+#include "tuner/register_tile_roles.h"
+
+namespace mcc::tuner {
+
+// The loops of a block below the tile's: the last in vectors, which are unrolled; the others where wanted.
+void vectorize_below_tile(Draft& draft, const std::string& block, const std::string& tile_loop, int64_t lanes,
+                          bool is_unrolled);
+
+// The one injective consumer of the block's result of so many elements that can take it over tile by tile; empty: there is none.
+std::string tile_consumer(const Draft& draft, const BlockInfo& info, int64_t elements);
+
+// What becomes of a tile stands below the tile's loop: the consumer, or where there is none, or it does not fit, a copy. Its name; the
+// tile's sums are in this scope from then on. Empty: neither is possible.
+std::string place_consumer(Draft& draft, const BlockInfo& info, const std::string& consumer,
+                           const std::string& tile_loop, const std::string& scope);
+
+// The loops of a tile, once they are in order.
+struct TileLoops {
+  std::string outer, tile;    // the outermost, and that over tiles
+  bool rows_outside = false;  // further row axes outside of the panels
+  int64_t pieces = 1;         // turns of the outer loop that read other parts of the input
+  int64_t lanes = 1;
+};
+// A padded copy of the input that only one iteration of the outer loop reads is made there, where it stays in the cache.
+void place_padding(Draft& draft, const BlockInfo& info, const TileRoles& roles, const TileLoops& loops);
+
+}  // namespace mcc::tuner
