@@ -10,11 +10,12 @@
 //   for i in 32, j in 8, k in 32: mm: c[i, j] += a[i, k] * b[k, j]
 //   for i in 20, j in 5:  y[i, j] = c[i, j]
 //
-// 1. The block stands under loops of its own and is a sum of products of two operands, each a load (or a conversion of one) from
-//    an intermediate, indexed by axes. A reduce axis that gets longer indexes both.
-// 2. Each operand is made by one block, as one store at its own axes, and read by no other. That block stands under loops of
+// 1. The block stands under loops of its own and is a sum of products of two operands, each a load (or a conversion of one). A reduce
+//    axis that gets longer indexes both. An operand that an axis indexes which gets longer is an intermediate; that axis alone, and
+//    whole, indexes one of its dimensions.
+// 2. Such an operand is made by one block, as one store at its own axes, and read by no other. That block stands under loops of
 //    its own, too.
-// 3. The result is an intermediate, indexed by axes.
+// 3. The result is an intermediate, indexed in the same way.
 // 4. The axes are different spatial or reduce axes of the block, of constant extent; the multiples are 1 to 65536.
 #include "tensor/schedule/legality.h"
 #include "tensor/schedule/move.h"
@@ -53,6 +54,7 @@ class PadOperands {
                                                 " to sum products of two loads, got ", to_text(block.body)));
     }
     for (const Load* load : loads_) {
+      if (!is_padded(load->indices)) continue;
       if (Outcome o = check_access(load->buffer, load->indices); !o) return o;
       if (Outcome o = check_producer(load->buffer); !o) return o;
     }
@@ -77,8 +79,9 @@ class PadOperands {
 
   Func apply() {
     Func out = f_;
-    for (const Load* load : loads_)
-      resize(load->buffer, load->indices);
+    for (const Load* load : loads_) {
+      if (is_padded(load->indices)) resize(load->buffer, load->indices);
+    }
     resize(result_, result_indices_);
     for (Buffer& b : out.allocs) {
       if (auto it = resized_.find(b.get()); it != resized_.end()) b = it->second;
@@ -108,9 +111,18 @@ class PadOperands {
     return old;
   }
 
+  bool is_padded(const Expr& index) const {
+    return std::any_of(paddings_.begin(), paddings_.end(),
+                       [&](const Padding& p) { return uses_var(index, p.axis->var); });
+  }
+  bool is_padded(const std::vector<Expr>& indices) const {
+    return std::any_of(indices.begin(), indices.end(), [&](const Expr& i) { return is_padded(i); });
+  }
+
   Outcome check_access(const Buffer& buffer, const std::vector<Expr>& indices) const {
     bool is_plain = is_intermediate(f_, buffer);
     for (size_t d = 0; d < indices.size(); ++d) {
+      if (!is_padded(indices[d])) continue;
       auto axis = std::find_if(site_.block->axes.begin(), site_.block->axes.end(),
                                [&](const Axis& a) { return a.var.same_as(indices[d]); });
       is_plain &=
