@@ -259,6 +259,7 @@ llvm::Value* KernelEmitter::on(const Call& n) {
   if (class_of(n.function) == IntrinsicClass::dot) return on_device() ? emit_dp4a(n) : emit_dot4(n);
   if (class_of(n.function) == IntrinsicClass::wgmma) return emit_wgmma(n);
   if (class_of(n.function) == IntrinsicClass::bulk) return emit_bulk(n);
+  if (class_of(n.function) == IntrinsicClass::tile) return emit_tile(n);
   return emit_lanewise(n);
 }
 
@@ -312,6 +313,7 @@ llvm::Value* KernelEmitter::emit_lanewise(const Call& n) {
     case Intrinsic::dot4_i8i8:
 #define X(name) case Intrinsic::name:
     MCC_THREAD_INTRINSICS(X)
+    MCC_TILE_INTRINSICS(X)
     MCC_EXPANDED_INTRINSICS(X)
 #undef X
       break;

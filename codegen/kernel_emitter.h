@@ -110,6 +110,7 @@ class KernelEmitter {
   Value* on(const tensor::Call& n);
   Value* emit_lanewise(const tensor::Call& n);
   Value* emit_prefetch(const tensor::Call& n);
+  Value* emit_tile(const tensor::Call& n);  // emit_tile.cpp
 
   // ---- Arithmetic (emit_arithmetic.cpp) ----
   Value* on(const tensor::Cast& n);

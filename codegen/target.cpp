@@ -10,6 +10,8 @@
 #include <thread>
 
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "codegen/codegen.h"
 #include "codegen/host_gpu.h"
@@ -130,11 +132,18 @@ std::map<std::string, bool> named_features(const std::string& cpu, const std::st
   return features;
 }
 
+// Linux gives a process tile registers only when it asks; from then on its threads may use them.
+bool may_use_tiles() {
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  static const bool may = syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return may;
+}
+
 std::map<std::string, bool> host_features() {
   llvm::StringMap<bool> all = llvm::sys::getHostCPUFeatures();
   std::map<std::string, bool> features;
   for (const char* name : kFeatures)
-    features[name] = all.lookup(name);
+    features[name] = all.lookup(name) && (!std::string_view(name).starts_with("amx") || may_use_tiles());
   return features;
 }
 

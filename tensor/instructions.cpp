@@ -25,6 +25,27 @@ Instruction dot4(Intrinsic dot, std::string feature, int lanes) {
   return {name, std::move(feature), std::move(semantics), std::nullopt, false, dot};
 }
 
+// acc[row, column] += a[row, 0 .. 4 * k] . b[0 .. k, column, 0..4], of u8 and i8, rows of any stride (AMX's TDPBUSD).
+Instruction tile_product(int64_t rows, int64_t k) {
+  FuncBuilder builder(text("tile_u8i8_m", rows, "n16k", 4 * k));
+  Buffer a = builder.input("a", ElementType::u8, {rows, builder.dim("a_row")});
+  Buffer b = builder.input("b", ElementType::i8, {k, builder.dim("b_row")});
+  Buffer acc = builder.new_buffer("acc", ElementType::i32, {rows, builder.dim("c_row")});
+  builder.block("tile",
+                {{"row", rows, AxisKind::spatial},
+                 {"column", kTileColumns, AxisKind::spatial},
+                 {"k", k, AxisKind::reduce},
+                 {"byte", 4, AxisKind::reduce}},
+                [&](Axes i) {
+                  Expr left = load(a, {i[0], i[2] * 4 + i[3]}), right = load(b, {i[2], i[1] * 4 + i[3]});
+                  Expr product = cast(ElementType::i32, left) * cast(ElementType::i32, right);
+                  return Store::make(acc, {i[0], i[1]}, load(acc, {i[0], i[1]}) + product);
+                });
+  Func semantics = builder.finish({acc});
+  std::string name = semantics.name;
+  return {name, "amx-int8", std::move(semantics), std::nullopt, false, std::nullopt, Intrinsic::tile_product_u8i8};
+}
+
 // acc[h, y, x, p] += a[8 * h + y, 0..K] . b[0..K, 2 * x + p], the sums of thread (y, x) of a product of 16 x 8 (PTX's
 // mma.m16n8kK). Operands in rows along k, or across it.
 Instruction matrix_product(const std::string& type, Intrinsic mma, ElementType element, ElementType sum, bool a_along_k,
@@ -101,12 +122,19 @@ Instruction warpgroup_product(const std::string& type, Intrinsic wgmma, ElementT
   return {name, "sm_90a", std::move(semantics), wgmma, is_dealt};
 }
 
+// Smaller tiles are no faster than dot products.
+constexpr int64_t kLeastTile = 4;
+
 std::vector<Instruction> make_instructions() {
   std::vector<Instruction> list;
   list.push_back(dot4(Intrinsic::dot4_u8i8, "avx512vnni", 16));
   list.push_back(dot4(Intrinsic::dot4_u8i8, "avx2", 8));
   list.push_back(dot4(Intrinsic::dot4_u8i8, "sm_70", 4));
   list.push_back(dot4(Intrinsic::dot4_i8i8, "sm_70", 4));
+  for (int64_t rows = kLeastTile; rows <= kTileRows; ++rows) {
+    for (int64_t k = kLeastTile; k <= kTileRows; ++k)
+      list.push_back(tile_product(rows, k));
+  }
   for (bool a_along_k : {true, false}) {
     for (bool b_along_k : {true, false}) {
       auto add = [&](const char* type, Intrinsic mma, ElementType element, ElementType sum) {
@@ -160,6 +188,11 @@ const Instruction* dot_instruction(const Target& target, ElementType left) {
     if (is_int(instruction.semantics.params.back().shape()[0], target.lanes(32))) return &instruction;
   }
   return nullptr;
+}
+
+const Instruction* tile_instruction(const Target& target, int64_t rows, int64_t k) {
+  const Instruction* instruction = find_instruction(text("tile_u8i8_m", rows, "n16k", 4 * k));
+  return instruction && has_instruction(target, *instruction) ? instruction : nullptr;
 }
 
 const Instruction* find_instruction(const std::string& name) {

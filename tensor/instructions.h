@@ -28,6 +28,9 @@ struct Instruction {
   bool is_dealt = false;
   // The instruction is one of vectors, a CPU's or a thread's: lanes, then four bytes for each.
   std::optional<Intrinsic> dot = std::nullopt;
+  // The instruction is one of a thread's tiles, which loops then hold in registers (tensor/passes/keep_tiles.h): rows, 16 columns, steps
+  // of four bytes, the four.
+  std::optional<Intrinsic> tile = std::nullopt;
 };
 
 // Whether the target's feature list names this one ("+avx512f").
@@ -37,6 +40,8 @@ bool has_instruction(const Target& target, const Instruction& instruction);
 // The dot product of bytes whose lanes are the target's vectors of i32, and whose left side is of that type; null where the
 // target has none.
 const Instruction* dot_instruction(const Target& target, ElementType left = ElementType::u8);
+// The product of tiles of bytes with so many rows and four times so many bytes along the sum; null where the target has none.
+const Instruction* tile_instruction(const Target& target, int64_t rows, int64_t k);
 // Whether a dot product of bytes is no instruction of a CPU's own (vpdpbusd) but two products of pairs of 16-bit numbers, the even
 // bytes and the odd ones of each group of four (vpmaddwd of AVX2, which is exact; vpmaddubsw would saturate).
 bool takes_bytes_apart(const Target& target);

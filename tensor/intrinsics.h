@@ -33,6 +33,9 @@ namespace mcc::tensor {
           X(wgmma_fence) X(wgmma_f16) X(wgmma_bf16) X(wgmma_commit) X(wgmma_wait) X(fence_async)         \
               X(bulk_init) X(bulk_expect) X(bulk_copy) X(bulk_wait)
 
+// Of tiles of matrices.
+#define MCC_TILE_INTRINSICS(X) X(tile_product_u8i8) X(tile_configure) X(tile_zero) X(tile_load) X(tile_store) X(tile_multiply_u8i8)
+
 // All that code generation has instructions for.
 #define MCC_NATIVE_INTRINSICS(X) MCC_FLOAT_INTRINSICS(X) MCC_OTHER_INTRINSICS(X)
 
@@ -53,6 +56,7 @@ namespace mcc::tensor {
 //   dot         i32xn, u8x4 or i8x4, and i8x4n
 //   wgmma       nothing; the sums (a load of f32), and a constant, or two operands, each a load and four constants
 //   bulk        a load of i64, and a number or a box
+//   tile        loads, and constants
 enum class IntrinsicClass : uint8_t {
   math,
   float_op,
@@ -69,7 +73,8 @@ enum class IntrinsicClass : uint8_t {
   async,
   dot,
   wgmma,
-  bulk
+  bulk,
+  tile
 };
 
 constexpr IntrinsicClass class_of(Intrinsic function) {
@@ -128,6 +133,13 @@ constexpr IntrinsicClass class_of(Intrinsic function) {
     case Intrinsic::bulk_copy:
     case Intrinsic::bulk_wait:
       return IntrinsicClass::bulk;
+    case Intrinsic::tile_product_u8i8:
+    case Intrinsic::tile_configure:
+    case Intrinsic::tile_zero:
+    case Intrinsic::tile_load:
+    case Intrinsic::tile_store:
+    case Intrinsic::tile_multiply_u8i8:
+      return IntrinsicClass::tile;
   }
   MCC_UNREACHABLE("unknown intrinsic");
 }
@@ -143,7 +155,7 @@ constexpr bool is_exchange(Intrinsic function) {
 constexpr bool is_statement(Intrinsic function) {
   IntrinsicClass of = class_of(function);
   return of == IntrinsicClass::prefetch || of == IntrinsicClass::barrier || of == IntrinsicClass::async ||
-         of == IntrinsicClass::wgmma || of == IntrinsicClass::bulk;
+         of == IntrinsicClass::wgmma || of == IntrinsicClass::bulk || of == IntrinsicClass::tile;
 }
 // Whether it has a warpgroup make a product.
 constexpr bool is_wgmma(Intrinsic function) {
@@ -155,6 +167,8 @@ inline constexpr int kSwizzleAlign = 1024;
 constexpr ElementType left_bytes(Intrinsic function) {
   return function == Intrinsic::dot4_u8i8 || function == Intrinsic::mma_u8i8 ? ElementType::u8 : ElementType::i8;
 }
+// Tiles that a thread has, and what one has at most: rows, and columns of 32 bits.
+inline constexpr int kTiles = 8, kTileRows = 16, kTileColumns = 16;
 // Whether a product of matrices sums in i32.
 constexpr bool is_integer_mma(Intrinsic function) {
   return function == Intrinsic::mma_i8 || function == Intrinsic::mma_u8i8;

@@ -232,9 +232,15 @@ Expr Simplifier::call_value(const Call& n, const Expr& self) {
   // The address to prefetch has to stay one.
   if (n.function == Intrinsic::prefetch && !args[0].as<Load>()) return self;
   if (n.function == Intrinsic::async_copy && !(args[0].as<Load>() && args[1].as<Load>())) return self;
+  const IntrinsicClass of = class_of(n.function);
   const bool has_place =
-      class_of(n.function) == IntrinsicClass::wgmma || class_of(n.function) == IntrinsicClass::bulk;
-  if (has_place && !args.empty() && !args[0].as<Load>()) return self;
+      of == IntrinsicClass::wgmma || of == IntrinsicClass::bulk || of == IntrinsicClass::tile;
+  if (has_place &&
+      !std::equal(args.begin(), args.end(), n.args.begin(), [](const Expr& now, const Expr& before) {
+        return now.kind() == before.kind() || !before.as<Load>();
+      })) {
+    return self;
+  }
   if (n.function == Intrinsic::likely && (is_true(args[0]) || is_false(args[0]))) return args[0];
   return changed ? Call::make(n.type, n.function, std::move(args)) : self;
 }

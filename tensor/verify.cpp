@@ -104,8 +104,43 @@ bool is_bulk_copy(const Call& n) {
          height > 0 && height <= 256;
 }
 
+bool is_of_tiles(const Call& n) {
+  // Of each intrinsic: the largest value of its constants; below 0: a load, of any type or of this one.
+  constexpr int kLoad = -1, kRow = 1 << 30;
+  std::vector<int> most;
+  std::vector<ElementType> types;
+  switch (n.function) {
+    case Intrinsic::tile_product_u8i8:
+      most = {kLoad, kRow, kLoad, kRow, kLoad, kRow, kTileRows, kTileRows};
+      types = {ElementType::i32, ElementType::u8, ElementType::i8};
+      break;
+    case Intrinsic::tile_configure:
+      most = {kTileRows, kTileRows, kTiles, kTiles};
+      break;
+    case Intrinsic::tile_load:
+    case Intrinsic::tile_store:
+      most = {kLoad, kRow, kTiles - 1};
+      break;
+    default:
+      most.assign(n.args.size(), kTiles - 1);
+  }
+  size_t loads = 0;
+  for (size_t i = 0; i < n.args.size(); ++i) {
+    int64_t value = 0;
+    if (most[i] >= 0) {
+      if (!as_int(n.args[i], &value) || value < 0 || value > most[i]) return false;
+      continue;
+    }
+    const auto* load = n.args[i].as<Load>();
+    if (!load || load->type.lanes != 1 || load->predicate.defined()) return false;
+    if (loads < types.size() && load->type.element != types[loads]) return false;
+    ++loads;
+  }
+  return true;
+}
+
 const Rule<Evaluate> kEvaluateRules[] = {
-    {"an evaluate is a barrier, a prefetch, or about asynchronous copies and products",
+    {"an evaluate is a barrier, a prefetch, of tiles, or about asynchronous copies and products",
      [](const Evaluate& n) {
        const auto* call = n.value.as<Call>();
        return call && is_statement(call->function);
@@ -137,6 +172,11 @@ const Rule<Evaluate> kEvaluateRules[] = {
      [](const Evaluate& n) {
        const auto* call = n.value.as<Call>();
        return !call || class_of(call->function) != IntrinsicClass::bulk || is_bulk_copy(*call);
+     }},
+    {"tiles have constant numbers, at most 16 rows and 16 steps, and loads for their places",
+     [](const Evaluate& n) {
+       const auto* call = n.value.as<Call>();
+       return !call || class_of(call->function) != IntrinsicClass::tile || is_of_tiles(*call);
      }},
     {"products are of neighbouring sums of f32 of a thread's own, and of 16-bit floats in shared memory, at "
      "constant distances",

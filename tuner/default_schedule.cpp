@@ -66,7 +66,7 @@ void apply_rules(Draft& draft) {
   if (schedule_chain(draft)) return;
   std::string main = main_contraction(s);
   if (!main.empty()) {
-    if (!schedule_transformed_product(draft, main) && !schedule_streamed_product(draft, main)) {
+    if (!schedule_transformed_product(draft, main) && !schedule_streamed_product(draft, main) && !schedule_tile_product(draft, main)) {
       schedule_register_tile(draft, divide_long_sum(draft, main));
     }
   } else if (schedule_rows(draft)) {

@@ -18,6 +18,9 @@ bool schedule_register_tile(Draft& draft, const std::string& block);
 // The same for a block that another rule has put under loops of other blocks: its tiles only, no parallel loops.
 bool schedule_nested_register_tile(Draft& draft, const std::string& block);
 
+// Products of bytes by tiles of matrices, on CPUs that have them. False, and an unchanged draft, where that does not fit.
+bool schedule_tile_product(Draft& draft, const std::string& block);
+
 // A contraction between computed blocks, an input transform before it and an output transform behind it (Winograd's
 // convolutions): bands of lines, so that what stands between the stages stays in caches.
 bool schedule_transformed_product(Draft& draft, const std::string& product);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/ops/common.h"
+#include "tensor/instructions.h"
 
 namespace mcc::graph {
 
@@ -83,6 +84,8 @@ int64_t ByteProducts::panel_width(int64_t columns, int64_t depth, int64_t rows) 
   constexpr int64_t kFewRows = 8, kWords = 4, kShare = 64;
   if (on_gpu_) return rows > 0 && rows <= kFewRows && depth % kShare == 0 ? kWords : 1;
   const int64_t vectors = (columns + lanes_ - 1) / lanes_;
+  // Tiles of matrices are one behind the other.
+  if (has_feature(t_, "amx-int8")) return lanes_;
   for (int64_t width : {3, 4}) {
     if (vectors % width == 0 && t_.vector_registers >= 32) return width * lanes_;
   }

@@ -312,7 +312,9 @@ class UseByteProducts : private ByteProducts {
     ValueId a = activations(x, {}, &moved);
     ValueId zero = number(ElementType::i32, static_cast<double>(moved));
     if (x_zero != kNoValue) zero = make("Add", {reshaped(converted(x_zero, kOnnxI32), {1}), zero});
-    replace(id, {}, make("Sub", {matrix_product(a, *w), make("Mul", {zero, w->sums})}), {});
+    // Before the product: what follows it can then be computed tile by tile.
+    ValueId correction = make("Mul", {zero, w->sums});
+    replace(id, {}, make("Sub", {matrix_product(a, *w), correction}), {});
   }
 
   void integer_convolution(NodeId id) {

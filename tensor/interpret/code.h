@@ -4,6 +4,7 @@
 // slot or code that computes it, so that reading a variable is not a call.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <map>
 #include <string>
@@ -92,6 +93,12 @@ struct Products {
   std::deque<std::vector<Product>> groups;
   std::map<std::pair<const Memory*, int64_t>, InFlight> in_flight;
   bool is_fenced = false;  // by wgmma_fence since the last wait
+};
+
+// The tiles of a CPU's thread, as tile_configure has laid them out.
+struct Tiles {
+  int rows = 0, k = 0, sums = 0, lefts = 0;  // rows 0: there are none
+  std::array<std::array<uint8_t, 1024>, 8> bytes;
 };
 
 // What one i64 of shared memory counts: the phases of the boxes that are copied for it (bulk_init).

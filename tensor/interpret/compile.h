@@ -38,6 +38,7 @@ struct Program {
   std::deque<Exchange> exchanges;
   RaceClock clock;
   Team team;
+  Tiles tiles;
   int64_t steps_left = 0;  // counted down, at every store and loop iteration, when limited
   bool limited = false;
   bool detect_races = true;
@@ -123,6 +124,9 @@ class Compiler {
   const StmtCode* asynchronous(const Call& n);
   const StmtCode* warpgroup(const Call& n);
   const StmtCode* bulk(const Call& n);
+
+  // ---- Tiles (tiles.cpp) ----
+  const StmtCode* tile(const Call& n);
 
   Access access(const Buffer& buffer, const std::vector<Expr>& indices, const Expr& predicate, int lanes);
 

@@ -160,6 +160,7 @@ Operand Compiler::compile(const Call& n) {
       return dot4(n);
 #define X(name) case Intrinsic::name:
       MCC_THREAD_INTRINSICS(X)
+      MCC_TILE_INTRINSICS(X)
 #undef X
     case Intrinsic::prefetch:  // above
       break;

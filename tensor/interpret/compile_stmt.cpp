@@ -439,6 +439,7 @@ const StmtCode* Compiler::compile(const Evaluate& n) {
   if (hint && class_of(hint->function) == IntrinsicClass::async) return asynchronous(*hint);
   if (hint && class_of(hint->function) == IntrinsicClass::wgmma) return warpgroup(*hint);
   if (hint && class_of(hint->function) == IntrinsicClass::bulk) return bulk(*hint);
+  if (hint && class_of(hint->function) == IntrinsicClass::tile) return tile(*hint);
   if (hint && hint->function == Intrinsic::prefetch) return add_stmt(std::make_unique<SeqCode>());
   auto code = std::make_unique<EvaluateCode>();
   code->value = expr(n.value);

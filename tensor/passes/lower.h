@@ -22,11 +22,12 @@ using PassObserver = std::function<void(const std::string& pass, const Func& f)>
 //   relax_guards       accumulators are computed beyond the end, where nobody reads them
 //   place_prefetches   (CPU) hints that fetch the next panel, where a loop asks for them
 //   flatten_buffers    one dimension
-//   use_instructions   (GPU) tiles given to matrix instructions become calls of them
+//   use_instructions   tiles given to instructions become calls of them
 //   vectorize_loops    vectorized loops become vector expressions, masked where a condition depends on the lane
 //   pipeline_copies    (GPU) annotated loops fetch into shared memory some iterations ahead
 //   transpose_tiles    (CPU) strided reads of a square tile become contiguous ones and shuffles
 //   unroll_loops       unrolled loops (and all loops around register buffers' accesses) become copies
+//   keep_tiles         (CPU) products of tiles keep their sums in tile registers
 //   lower_math         exp, tanh, ... become polynomials of stated error
 // The function is simplified after each.
 Func lower(const Func& f, const Target& target, const PassObserver& observer = nullptr);

@@ -65,6 +65,7 @@ Expr expand_f64(MathBuilder& b, Intrinsic function, const std::vector<Expr>& arg
 #define X(name) case Intrinsic::name:
       MCC_NATIVE_INTRINSICS(X)
       MCC_THREAD_INTRINSICS(X)
+      MCC_TILE_INTRINSICS(X)
 #undef X
       break;
   }

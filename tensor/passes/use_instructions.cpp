@@ -82,10 +82,10 @@ const Instruction* instruction_of(const For& n) {
   return name ? find_instruction(*name) : nullptr;
 }
 
-// acc[.] = acc[.] + i32(a) * i32(b) under loops over lanes and four bytes each.
-class UseDotProducts : public ScopedMutator {
+// acc[.] = acc[.] + i32(a) * i32(b) under loops over lanes and four bytes each, or over rows, columns, steps and four bytes.
+class UseByteProducts : public ScopedMutator {
  public:
-  explicit UseDotProducts(const Target& target) : target_(target) {}
+  explicit UseByteProducts(const Target& target) : target_(target) {}
 
  protected:
   using ScopedMutator::on;
@@ -93,6 +93,9 @@ class UseDotProducts : public ScopedMutator {
     const Instruction* instruction = instruction_of(n);
     if (instruction && instruction->dot && has_instruction(target_, *instruction)) {
       if (Stmt made = in_vectors(n, *instruction->dot)) return made;
+    }
+    if (instruction && instruction->tile && has_instruction(target_, *instruction)) {
+      if (Stmt made = in_tiles(n, *instruction->tile)) return made;
     }
     return ScopedMutator::on(n, self);
   }
@@ -106,21 +109,33 @@ class UseDotProducts : public ScopedMutator {
     return analyzer_.simplify(substitute(index, {{lane.get(), Expr(0)}, {byte.get(), Expr(0)}}));
   }
 
+  // acc[.] = acc[.] + a * b, of operands that may stand in either order.
+  struct Update {
+    const Store* store = nullptr;
+    const Load *a = nullptr, *b = nullptr;
+  };
+  static std::optional<Update> as_update(const Stmt& s) {
+    Update u{s.as<Store>()};
+    const auto* sum = u.store ? u.store->value.as<Binary>() : nullptr;
+    if (!sum || sum->op != BinaryOp::add || u.store->predicate.defined() || u.store->indices.size() != 1) return std::nullopt;
+    const bool is_left = loads_from(sum->a, u.store->buffer);
+    const auto* product = (is_left ? sum->b : sum->a).as<Binary>();
+    if (!product || product->op != BinaryOp::mul) return std::nullopt;
+    u.a = operand_of(product->a);
+    u.b = operand_of(product->b);
+    return u.a && u.b ? std::optional(u) : std::nullopt;
+  }
+
   Stmt in_vectors(const For& n, Intrinsic dot) const {
     const auto* inner = n.body.as<For>();
     int64_t lanes = 0;
     if (!inner || !is_int(n.min, 0) || !is_int(inner->min, 0) || !as_int(n.extent, &lanes) || !is_int(inner->extent, 4))
       return nullptr;
     const Var &lane = n.var, &byte = inner->var;
-    const auto* store = inner->body.as<Store>();
-    const auto* sum = store ? store->value.as<Binary>() : nullptr;
-    if (!sum || sum->op != BinaryOp::add || store->predicate.defined() || store->indices.size() != 1) return nullptr;
-    const bool is_left = loads_from(sum->a, store->buffer);
-    const auto* product = (is_left ? sum->b : sum->a).as<Binary>();
-    if (!product || product->op != BinaryOp::mul) return nullptr;
-    const Load *a = operand_of(product->a), *b = operand_of(product->b);
-    if (!a || !b) return nullptr;
-    if (uses_var(a->indices[0], lane)) std::swap(a, b);
+    std::optional<Update> u = as_update(inner->body);
+    if (!u) return nullptr;
+    if (uses_var(u->a->indices[0], lane)) std::swap(u->a, u->b);
+    const auto [store, a, b] = *u;
     if (!is_at(store->indices[0], lane, byte, 1, 0) || !is_at(a->indices[0], lane, byte, 0, 1) ||
         !is_at(b->indices[0], lane, byte, 4, 1))
       return nullptr;
@@ -132,6 +147,44 @@ class UseDotProducts : public ScopedMutator {
     Expr call = Call::make(dot, {run(store->buffer, store->indices[0], count), run(a->buffer, a->indices[0], 4),
                                  run(b->buffer, b->indices[0], 4 * count)});
     return Store::make(store->buffer, {Ramp::make(first(store->indices[0], lane, byte), 1, count)}, call);
+  }
+
+  // Rows, columns, steps and bytes.
+  Stmt in_tiles(const For& n, Intrinsic product) const {
+    std::vector<Var> vars;
+    std::vector<int64_t> extents;
+    Stmt body;
+    for (const For* loop = &n; loop && vars.size() < 4; loop = loop->body.as<For>()) {
+      int64_t extent = 0;
+      if (!is_int(loop->min, 0) || !as_int(loop->extent, &extent)) return nullptr;
+      vars.push_back(loop->var);
+      extents.push_back(extent);
+      body = loop->body;
+    }
+    std::optional<Update> u = vars.size() == 4 ? as_update(body) : std::nullopt;
+    if (!u || extents[1] != kTileColumns || extents[3] != 4) return nullptr;
+    if (uses_var(u->a->indices[0], vars[1])) std::swap(u->a, u->b);
+    if (u->a->buffer.element() != ElementType::u8 || u->b->buffer.element() != ElementType::i8) return nullptr;
+    std::vector<Expr> args;
+    // strides: of each loop; -1: those from one row to the next, which may be any.
+    auto add = [&](const Buffer& buffer, const Expr& index, const std::vector<int64_t>& strides) {
+      std::optional<LinearForm> form = linear_form(analyzer_.simplify(index), vars);
+      if (!form) return false;
+      int64_t row = 0;
+      for (size_t i = 0; i < vars.size(); ++i) {
+        if (strides[i] < 0) row = form->coefficients[i];
+        if (strides[i] >= 0 && form->coefficients[i] != strides[i]) return false;
+      }
+      args.push_back(Load::make(buffer, {form->rest}));
+      args.push_back(Expr(row));
+      return row > 0;
+    };
+    if (!add(u->store->buffer, u->store->indices[0], {-1, 1, 0, 0}) || !add(u->a->buffer, u->a->indices[0], {-1, 0, 4, 1}) ||
+        !add(u->b->buffer, u->b->indices[0], {0, 4, -1, 1}))
+      return nullptr;
+    args.push_back(Expr(extents[0]));
+    args.push_back(Expr(extents[2]));
+    return Evaluate::make(Call::make(product, std::move(args)));
   }
 
   const Target& target_;
@@ -394,7 +447,7 @@ class GroupProducts : public Mutator {
 
 Func use_instructions(const Func& f, const Target& target) {
   Func out = f;
-  out.body = UseDotProducts(target).mutate(f.body);
+  out.body = UseByteProducts(target).mutate(f.body);
   if (target.kind != TargetKind::cuda) return out;
   out.body = GroupProducts().mutate(UseInstructions().mutate(out.body));
   return fence_products(out);

@@ -18,6 +18,8 @@ namespace mcc::tensor {
 //
 // One of the dot products of bytes becomes, where the target has it,
 //   acc[n sums] = dot4_T(acc[n sums], a[4 bytes], b[4 * n bytes])
+// and one of tiles
+//   tile_product_T(acc, a, b, rows, steps)
 Func use_instructions(const Func& f, const Target& target);
 
 }  // namespace mcc::tensor

@@ -106,6 +106,7 @@ struct Machine {
   bool has_dot;
 };
 constexpr Machine kMachines[] = {{"avx512vnni", "+avx2,+avx512vnni", 512, 32, true},
+                                 {"amx", "+amx-int8,+amx-tile,+avx2,+avx512vnni", 512, 32, true},
                                  {"avxvnni", "+avx2,+avxvnni", 256, 16, true},
                                  {"avx2", "+avx2", 256, 16, true},
                                  {"avx512", "+avx2,+avx512f", 512, 32, false},
@@ -131,7 +132,7 @@ bool has_dot(const Func& f) {
   tensor::for_each_expr(f.body, [&](const tensor::Expr& e) {
     const auto* call = e.as<tensor::Call>();
     const auto of = call ? tensor::class_of(call->function) : tensor::IntrinsicClass::number;
-    found |= of == tensor::IntrinsicClass::dot || of == tensor::IntrinsicClass::mma;
+    found |= of == tensor::IntrinsicClass::dot || of == tensor::IntrinsicClass::mma || of == tensor::IntrinsicClass::tile;
   });
   return found;
 }
@@ -175,6 +176,88 @@ TEST_P(DotProduct, IsRightAtAnyPointOfTheSpace) {
     }
   }
   EXPECT_EQ(used, machine.has_dot);
+}
+
+// What goes by tiles of matrices on a CPU that has them.
+constexpr const char* kTiled[] = {
+    // Two tiles of rows by two of columns; three by one; rows of one tile, and columns of five.
+    R"(graph g(%a: u8[32, 128]) {
+  %b: i8[128, 64] random
+  %y = MatMulInteger(%a, %b)
+  return %y
+})",
+    R"(graph g(%a: u8[2, 45, 96]) {
+  %z: u8[1] = [3]
+  %b: i8[96, 16] random
+  %y = MatMulInteger(%a, %b, %z)
+  return %y
+})",
+    R"(graph g(%a: u8[9, 80]) {
+  %b: i8[80, 80] random
+  %y = MatMulInteger(%a, %b)
+  return %y
+})",
+    // Rows that no tile divides, of a result that is the kernel's and of one that is not.
+    R"(graph g(%a: u8[2, 37, 64]) {
+  %b: i8[64, 32] random
+  %y = MatMulInteger(%a, %b)
+  return %y
+})",
+    R"(graph g(%a: u8[37, 128]) {
+  %s: f32[1] = [0.5]
+  %z: u8[1] = [3]
+  %b: i8[128, 48] random
+  %bs: f32[48] random 0.01 0.02
+  %bz: i8[1] = [0]
+  %y = QLinearMatMul(%a, %s, %z, %b, %bs, %bz, %s, %z)
+  return %y
+})",
+    // Lines of one tile, seven of them; windows with a stride; a batch.
+    R"(graph g(%x: u8[1, 64, 7, 7]) {
+  %z: u8[1] = [2]
+  %w: i8[32, 64, 3, 3] random
+  %y = ConvInteger(%x, %w, %z) {pads = [1, 1, 1, 1]}
+  return %y
+})",
+    R"(graph g(%x: u8[2, 32, 15, 28]) {
+  %z: u8[1] = [2]
+  %s: f32[1] = [0.5]
+  %w: i8[48, 32, 3, 3] random
+  %ws: f32[48] random 0.01 0.02
+  %wz: i8[1] = [0]
+  %y = QLinearConv(%x, %s, %z, %w, %ws, %wz, %s, %z) {pads = [1, 1, 1, 1], strides = [2, 2]}
+  return %y
+})",
+    R"(graph g(%x: u8[1, 64, 5, 14]) {
+  %w: i8[64, 64, 1, 1] random
+  %y = ConvInteger(%x, %w)
+  return %y
+})",
+};
+
+TEST(TileProducts, AreRightAtAnyPointOfTheSpace) {
+  const Target target = target_of({"amx", "+amx-int8,+amx-tile,+avx2,+avx512vnni", 512, 32, true});
+  for (const char* source : kTiled) {
+    bool is_tiled = false;
+    for (const Func& f : kernels_of(source, target)) {
+      tensor::Schedule schedule = tuner::default_schedule(f, target);
+      SCOPED_TRACE(text(to_text(f), to_text(schedule.trace())));
+      Func lowered;
+      ASSERT_NO_FATAL_FAILURE(lower_and_compare(f, schedule, target, lowered));
+      is_tiled |= to_text(lowered).find("tile_multiply_u8i8(") != std::string::npos;
+      EXPECT_EQ(to_text(lowered).find("tile_product_u8i8("), std::string::npos);
+      tuner::Space space(f, target, tuner::all_sketches());
+      const std::vector<graph::Constant> want = run(f, f);
+      for (uint64_t seed = 0; seed < 8; ++seed) {
+        tuner::Planned planned = space.sample(tuner::all_sketches()[0], tuner::Random(seed));
+        SCOPED_TRACE(to_text(planned.candidate.trace));
+        ASSERT_TRUE(planned.ok()) << planned.outcome.detail;
+        graph::test::expect_close(run(tensor::lower(planned.func, target), f), want, 0);
+        if (HasFailure()) return;
+      }
+    }
+    EXPECT_TRUE(is_tiled) << source;
+  }
 }
 
 // Without an instruction of their own, dot products need both parts of the weights' bytes in registers: a tile has fewer rows.

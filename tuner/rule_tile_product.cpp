@@ -1,0 +1,306 @@
+// Products of bytes by tiles (tensor/expr.h; Intel's AMX), where the target has them.
+//
+//   for batch, rows, row chunk, panel (parallel):
+//     for row tile:
+//       sums = 0
+//       for reduction, in steps of at most 64 bytes: for tiles of columns, of rows (unrolled): sums += tile of a * tile of w
+//       consumers: requantisation; store
+//
+// Four tiles of sums (two of rows by two of columns) use each operand twice, so that loading operands takes half as long as
+// multiplying; more sums leave no operand in its tile until it is used again. A tile has up to 16 rows; it takes a number that
+// divides them all, or a product's operand is padded to whole tiles. Where that is all rows of one axis (a picture's small lines), the tiles that are made together are along the next.
+// Panels of weights that all stay in the nearest cache are passed over for each row tile, so that results are written in their order.
+#include <algorithm>
+#include <limits>
+
+#include "tensor/instructions.h"
+#include "tensor/intrinsics.h"
+#include "tuner/dot_product.h"
+#include "tuner/rules.h"
+#include "tuner/tile_parts.h"
+
+namespace mcc::tuner {
+
+using namespace tensor;
+
+namespace {
+
+// Of the sizes that divide the extent and that tiles may have, the largest; 0: there is none.
+int64_t largest_tile(int64_t extent) {
+  for (int64_t n = std::min<int64_t>(extent, kTileRows); n > 0; --n) {
+    if (extent % n == 0) return n;
+  }
+  return 0;
+}
+
+// Tiles of sums that are made together.
+struct SumTiles {
+  int64_t rows = 1, columns = 1;
+  int64_t count() const { return rows * columns; }
+};
+constexpr int64_t kMostSums = 6;
+
+// Cycles of a step of the reduction, as measured on Sapphire Rapids: a multiplication takes one for each row, and 12 at least; two rows
+// of an operand are loaded in one, and little of that is hidden. With few sums the operands of rows stay where they are.
+double step_cycles(const SumTiles& sums, int64_t rows, int64_t k) {
+  const bool keeps_rows = sums.rows * sums.columns <= 4 && sums.rows <= 2;
+  const int64_t loads = sums.rows * rows * (keeps_rows ? 1 : sums.columns) + sums.columns * k;
+  return static_cast<double>(sums.count() * std::max<int64_t>(rows, 12)) + static_cast<double>(loads) / 2;
+}
+
+// Which loops are outside of which.
+enum Order : int64_t { kPanelsOutside, kRowsOutside, kPanelsInside };
+
+class TileProduct {
+ public:
+  // elements: of the result, without padding.
+  TileProduct(Draft& draft, const BlockInfo& info, TileRoles roles, int64_t rows, int64_t k, int64_t elements)
+      : d_(draft),
+        info_(info),
+        roles_(std::move(roles)),
+        t_(draft.target),
+        rows_(rows),
+        k_(k),
+        elements_(elements) {}
+
+  void run() {
+    choose();
+    const std::string consumer = tile_consumer(d_, info_, elements_);
+    split_and_order();
+    const std::string write_back = place_consumer(d_, info_, consumer, tile_loop_, "local");
+    must_step(d_, DecomposeReduction{info_.name, reduce_loops_.front()});
+    prefetch_panel();
+    must_step(d_, Tensorize{row_loop_, tile_instruction(t_, rows_, k_)->name});
+    for (const std::string& l : unrolled_)
+      must_step(d_, Unroll{l});
+    const int64_t lanes = t_.lanes(32);
+    vectorize_below_tile(d_, info_.name + ".init", tile_loop_, lanes, false);
+    if (!write_back.empty()) vectorize_below_tile(d_, write_back, tile_loop_, lanes, false);
+    place_padding(d_, info_, roles_,
+                  {outer_loop_, tile_loop_, order_ != kPanelsOutside, product_of(roles_.batch), lanes});
+  }
+
+ private:
+  const AxisInfo& axis(int a) const { return info_.axes[static_cast<size_t>(a)]; }
+  int64_t product_of(const std::vector<int>& axes) const {
+    int64_t count = 1;
+    for (int a : axes)
+      count *= axis(a).extent;
+    return count;
+  }
+
+  void choose() {
+    column_tiles_ = axis(roles_.vector).extent / kTileColumns;
+    row_tiles_ = axis(roles_.row).extent / rows_;
+    if (row_tiles_ == 1 && !roles_.rows.empty()) {
+      lines_ = roles_.rows.back();
+      roles_.rows.pop_back();
+      row_tiles_ = axis(lines_).extent;
+    }
+    sums_ = best_sums(0);
+    sums_.columns = d_.decide.choose(info_.name + ".columns", column_sizes(), sums_.columns);
+    sums_.rows =
+        d_.decide.choose(info_.name + ".rows", row_sizes(sums_.columns), best_sums(sums_.columns).rows);
+    us_ = cycles(sums_) / (t_.ghz * 1e3);
+    const int64_t bytes = weight_bytes();
+    order_ = d_.decide.choose(info_.name + ".order", {0, 1, 2},
+                              bytes <= t_.l1.bytes / 2   ? kPanelsInside
+                              : bytes <= t_.l2.bytes / 2 ? kRowsOutside
+                                                         : kPanelsOutside);
+  }
+
+  std::vector<int64_t> column_sizes() const {
+    std::vector<int64_t> out;
+    for (int64_t n = 1; n <= 4; ++n) {
+      if (column_tiles_ % n == 0) out.push_back(n);
+    }
+    return out;
+  }
+  // The last tiles of rows may be fewer.
+  std::vector<int64_t> row_sizes(int64_t columns) const {
+    std::vector<int64_t> out;
+    for (int64_t n = 1; n <= std::min(row_tiles_, kMostSums / columns); ++n)
+      out.push_back(n);
+    return out;
+  }
+  // Of the whole block, as modelled.
+  double cycles(const SumTiles& sums) const {
+    const int64_t others = product_of(roles_.batch) * product_of(roles_.rows) * (info_.reduce / k_);
+    const int64_t whole = row_tiles_ / sums.rows, rest = row_tiles_ % sums.rows;
+    double of_rows = static_cast<double>(whole) * step_cycles(sums, rows_, k_);
+    if (rest != 0) of_rows += step_cycles({rest, sums.columns}, rows_, k_);
+    return of_rows * static_cast<double>(others * (column_tiles_ / sums.columns));
+  }
+  // The fastest of those with so many columns; of all for 0.
+  SumTiles best_sums(int64_t columns) const {
+    SumTiles best;
+    double least = std::numeric_limits<double>::infinity();
+    for (int64_t n : column_sizes()) {
+      for (int64_t m : row_sizes(n)) {
+        const double cycles = this->cycles({m, n});
+        if ((columns != 0 && n != columns) || cycles >= least) continue;
+        least = cycles;
+        best = {m, n};
+      }
+    }
+    return best;
+  }
+
+  const Access& weights() const {
+    return info_.loads[0].strides[static_cast<size_t>(roles_.vector)] != 0 ? info_.loads[0] : info_.loads[1];
+  }
+  int64_t weight_bytes() const { return count_of(weights().buffer) * byte_size(weights().buffer.element()); }
+
+  void split_and_order() {
+    const std::string& b = info_.name;
+    const std::string panel = b + ".panel";
+    std::vector<std::string> outer, inner;
+    for (int a : roles_.batch)
+      outer.push_back(axis(a).loop);
+    for (int a : roles_.rows)
+      (order_ == kPanelsOutside ? inner : outer).push_back(axis(a).loop);
+    const int64_t tiles = ceil_div64(row_tiles_, sums_.rows);
+    const int64_t per_chunk = ceil_div64(tiles, choose_chunks(tiles));
+    row_loop_ = axis(roles_.row).loop;
+    std::string tile = lines_ < 0 ? b + ".tiles" : axis(lines_).loop;
+    if (lines_ < 0) {
+      must_step(d_, Split{row_loop_, {0, rows_}, {tile, b + ".row"}});
+      row_loop_ = b + ".row";
+    }
+    must_step(d_, Split{tile, {0, per_chunk, sums_.rows}, {b + ".chunk", b + ".rows", b + ".tile"}});
+    must_step(d_, Split{axis(roles_.vector).loop,
+                        {0, sums_.columns, kTileColumns},
+                        {panel, b + ".columns", b + ".column"}});
+    must_step(d_, Split{axis(roles_.reduce.back()).loop, {0, k_}, {b + ".depth", b + ".k"}});
+    for (int a : roles_.reduce)
+      reduce_loops_.push_back(a == roles_.reduce.back() ? b + ".depth" : axis(a).loop);
+    unrolled_ = {b + ".columns", b + ".tile"};
+    outer.push_back(b + ".chunk");
+    if (order_ != kPanelsInside) outer.push_back(panel);
+    inner.push_back(b + ".rows");
+    if (order_ == kPanelsInside) inner.push_back(panel);
+    tile_loop_ = inner.back();
+    std::vector<std::string> order = outer;
+    for (const std::vector<std::string>& loops :
+         {inner, reduce_loops_, unrolled_, {row_loop_, b + ".column", b + ".k"}})
+      order.insert(order.end(), loops.begin(), loops.end());
+    must_step(d_, Reorder{order});
+    outer_loop_ = outer[0];
+    if (outer.size() > 1) {
+      outer_loop_ = b + ".outer";
+      must_step(d_, Fuse{outer, outer_loop_});
+    }
+    if (choose_parallel(d_, b, us_)) try_step(d_, Parallel{outer_loop_});
+  }
+
+  // Row tiles go in chunks: enough of them for all cores.
+  int64_t choose_chunks(int64_t tiles) {
+    std::vector<int64_t> options;
+    for (int64_t n = 1; n <= tiles; ++n) {
+      if (ceil_div64(tiles, ceil_div64(tiles, n)) == n) options.push_back(n);
+    }
+    int64_t outside = product_of(roles_.batch);
+    if (order_ != kPanelsInside) outside *= column_tiles_ / sums_.columns;
+    if (order_ != kPanelsOutside) outside *= product_of(roles_.rows);
+    auto preferred = options.begin();
+    while (worth_parallel(us_, t_) && preferred + 1 != options.end() &&
+           balance(outside * *preferred, t_.cores) < 0.9)
+      ++preferred;
+    return d_.decide.choose(info_.name + ".chunks", options, *preferred);
+  }
+
+  // While the row tiles pass over a panel of weights, the next one is fetched.
+  void prefetch_panel() {
+    if (order_ == kPanelsInside || weight_bytes() <= t_.l1.bytes) return;
+    if (d_.decide.choose(info_.name + ".prefetch", {0, 1}, 1) == 0) return;
+    must_step(d_,
+              Annotate{"", unrolled_.back(), "prefetch_next", weights().buffer.name() + " " + outer_loop_});
+  }
+
+  Draft& d_;
+  const BlockInfo& info_;
+  TileRoles roles_;
+  const Target& t_;
+  int64_t rows_, k_;  // of a tile; k in groups of four bytes
+  int64_t elements_;
+  int64_t row_tiles_ = 1, column_tiles_ = 1;
+  SumTiles sums_;
+  double us_ = 0;
+  int64_t order_ = kPanelsOutside;
+  int lines_ = -1;  // the axis of the tiles that are made together, where that is not the row axis
+  std::string row_loop_, tile_loop_, outer_loop_;
+  std::vector<std::string> reduce_loops_, unrolled_;
+};
+
+// The operands lie as tiles take them: one along the last reduction, the other in panels of whole tiles of columns.
+bool lie_in_tiles(const BlockInfo& info, const TileRoles& roles) {
+  const auto v = static_cast<size_t>(roles.vector), k = static_cast<size_t>(roles.reduce.back()),
+             row = static_cast<size_t>(roles.row);
+  const bool is_left = info.loads[0].strides[v] == 0;
+  const Access &a = info.loads[is_left ? 0 : 1], &w = info.loads[is_left ? 1 : 0];
+  return a.strides[v] == 0 && a.strides[k] == 1 && a.strides[row] > 0 &&
+         a.buffer.element() == ElementType::u8 && w.strides[v] == 1 && w.strides[row] == 0 &&
+         w.strides[k] > 0 && w.runs[v] % kTileColumns == 0 && info.axes[v].extent % kTileColumns == 0;
+}
+
+// Rows that no tile of some size divides; of a product they may be padded.
+bool needs_padding(const BlockInfo& info, const TileRoles& roles) {
+  const int64_t extent = info.axes[static_cast<size_t>(roles.row)].extent;
+  return roles.reduce.size() == 1 && extent > kTileRows && largest_tile(extent) < kTileRows / 2;
+}
+
+// The block's rows fill whole tiles of sums that are its own.
+void pad_rows(Draft& draft, const BlockInfo& info, const TileRoles& roles) {
+  const std::string& b = info.name;
+  const bool is_left = info.loads[0].strides[static_cast<size_t>(roles.vector)] == 0;
+  if (is_output(draft.schedule.func(), info.store.buffer))
+    must_step(draft, CacheWrite{b, info.store.buffer.name(), "global", b + ".out"});
+  must_step(draft, CacheRead{b, info.loads[is_left ? 0 : 1].buffer.name(), "global", b + ".padded"});
+  must_step(draft, PadEinsum{b,
+                             {draft.schedule.find_block(b)->axes[static_cast<size_t>(roles.row)].var.name()},
+                             {kTileRows}});
+}
+
+struct Tiled {
+  BlockInfo info;
+  TileRoles roles;
+  int64_t rows = 0, k = 0;
+};
+
+// Of a product of bytes that lies as tiles take it.
+std::optional<Tiled> tiled(const Draft& draft, const std::string& block) {
+  std::optional<BlockInfo> info = analyze(draft.schedule, block);
+  std::optional<DotProduct> dot = info ? dot_product(*info, draft.target) : std::nullopt;
+  if (!dot || dot->info.iterations() == 0) return std::nullopt;
+  std::optional<TileRoles> roles = assign_roles(dot->info);
+  if (!roles || roles->row < 0 || roles->panel >= 0 || roles->reduce.empty() ||
+      !lie_in_tiles(dot->info, *roles))
+    return std::nullopt;
+  Tiled t{dot->info, *roles};
+  t.rows = needs_padding(t.info, *roles) ? kTileRows
+                                         : largest_tile(t.info.axes[static_cast<size_t>(roles->row)].extent);
+  t.k = largest_tile(t.info.axes[static_cast<size_t>(roles->reduce.back())].extent);
+  return t;
+}
+
+}  // namespace
+
+bool schedule_tile_product(Draft& draft, const std::string& block) {
+  std::optional<Tiled> t = tiled(draft, block);
+  if (!t || !tile_instruction(draft.target, t->rows, t->k)) return false;
+  // Dot products multiply as many bytes in as many cycles as small tiles do.
+  constexpr int64_t kWorthIt = 40;
+  return try_all(draft, {"products of tiles", block}, [&] {
+    if (draft.decide.choose(block + ".tiles", {0, 1}, t->rows * t->k >= kWorthIt ? 1 : 0) == 0) return false;
+    const int64_t elements = t->info.spatial;
+    if (needs_padding(t->info, t->roles)) {
+      pad_rows(draft, t->info, t->roles);
+      if (draft.refusal) t = tiled(draft, block);
+    }
+    if (!draft.refusal || !t) return false;
+    TileProduct(draft, t->info, t->roles, t->rows, t->k, elements).run();
+    return static_cast<bool>(draft.refusal);
+  });
+}
+
+}  // namespace mcc::tuner
