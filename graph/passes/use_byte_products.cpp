@@ -228,7 +228,7 @@ class UseByteProducts : private ByteProducts {
     std::optional<int64_t> zero = x ? whole_zero(x->zero) : std::nullopt;
     if (!zero || !w || !is_convolution(node, x->value, w->value) || is_faster_in_f32(node)) return;
     Epilogue e;
-    if (!convolution(node, x->value, *zero, w->value, w->zero, &e)) return;
+    if (!convolution(node, x->value, Zero{*zero}, w->value, w->zero, &e)) return;
     e.scale = make("Mul", {x->scale, w->scale});
     e.bias = input(node, 2);
     finish(id, e);
@@ -248,22 +248,52 @@ class UseByteProducts : private ByteProducts {
     return std::all_of(dims.begin() + 2, dims.end(), [](int64_t extent) { return extent == 1; });
   }
 
-  bool convolution(const Node& node, ValueId x, int64_t zero, ValueId w, ValueId w_zero, Epilogue* e) {
+  // The zero point of a convolution's activations: known now, or a value of one element.
+  struct Zero {
+    int64_t known = 0;
+    ValueId later = kNoValue;
+  };
+
+  bool convolution(const Node& node, ValueId x, Zero zero, ValueId w, ValueId w_zero, Epilogue* e) {
     name_ = node.name;
     if (!is_plain_convolution(node, x, w)) return depthwise(node, x, zero, w, w_zero, e);
     const int64_t rows = is_pointwise(w) ? rows_of(node, static_shape(type(w).shape)[0]) : 0;
     std::optional<Weights> made = weights(w, taps_first(rank(w)), w_zero, rows);
     if (!made) return false;
-    ValueId a = activations(x, channels_last(rank(x)), &zero);
-    const Attributes window = window_attributes(node, x, w, zero);
-    e->sums = product("ConvBytes", a, *made, window);
-    if (made->zero != kNoValue) e->sums = less_zero(e->sums, window_sums(a, w, window, zero), *made);
-    e->offset = offset(*made, zero);
+    ValueId a = activations(x, channels_last(rank(x)), &zero.known);
+    // What is not known now cannot stand around the input: 0 does, which adds nothing.
+    const int64_t around = zero.later == kNoValue ? zero.known : 0;
+    const Attributes window = window_attributes(node, x, w, around);
+    auto sums_over = [&](ValueId bytes) {
+      ValueId sums = product("ConvBytes", bytes, *made, window);
+      return made->zero == kNoValue ? sums : less_zero(sums, window_sums(bytes, w, window, around), *made);
+    };
+    // What follows a product is computed tile by tile if all else that it reads is there before.
+    e->offset = zero.later == kNoValue ? offset(*made, zero.known)
+                                       : later_offset(zero, has_padding(window) ? sums_over(ones_like(a)) : made->sums);
+    e->sums = sums_over(a);
     e->back = channels_first(rank(x));
     return true;
   }
 
-  bool depthwise(const Node& node, ValueId x, int64_t zero, ValueId w, ValueId w_zero, Epilogue* e) {
+  static bool has_padding(const Attributes& window) {
+    const std::vector<int64_t> pads = window.integers("pads", {});
+    return std::any_of(pads.begin(), pads.end(), [](int64_t pad) { return pad != 0; });
+  }
+  // One item of activations with their channels last, all 1: its sums are those of the weights inside of each window.
+  ValueId ones_like(ValueId a) {
+    std::vector<int64_t> shape = static_shape(type(a).shape);
+    shape[0] = 1;
+    const std::vector<std::byte> ones(static_cast<size_t>(static_count(type(a).shape) / static_shape(type(a).shape)[0]), std::byte{1});
+    return g_.add_constant(name_ + ".ones", Constant::copy_of(type(a).element, shape, ones));
+  }
+  // -zero * sums of weights.
+  ValueId later_offset(const Zero& zero, ValueId sums) {
+    ValueId all = make("Add", {reshaped(converted(zero.later, kOnnxI32), {1}), number(ElementType::i32, static_cast<double>(zero.known))});
+    return make("Mul", {sums, make("Neg", {all})});
+  }
+
+  bool depthwise(const Node& node, ValueId x, Zero zero, ValueId w, ValueId w_zero, Epilogue* e) {
     const Constant *values = constant(w), *z = constant(w_zero);
     const int64_t channels = static_shape(type(w).shape)[0];
     if (!values || !is_byte(w) || channels < lanes_ || (w_zero != kNoValue && (!z || (z->count() != 1 && z->count() != channels))))
@@ -277,8 +307,12 @@ class UseByteProducts : private ByteProducts {
     ValueId wide = converted(reshaped(transposed(w, taps_first(rank(w))), dims), kOnnxI32);
     if (zeros > 0) wide = make("Sub", {wide, reshaped(converted(w_zero, kOnnxI32), {zeros})});
     ValueId a = transposed(x, channels_last(rank(x)));
-    e->sums = make_own("DepthwiseBytes", {a, converted(wide, kOnnxI16)}, window_attributes(node, x, w, zero));
-    e->offset = make("Mul", {sum_over(wide, taps, false), number(ElementType::i32, static_cast<double>(-zero))});
+    const Attributes window = window_attributes(node, x, w, zero.later == kNoValue ? zero.known : 0);
+    auto sums_over = [&](ValueId bytes) { return make_own("DepthwiseBytes", {bytes, converted(wide, kOnnxI16)}, window); };
+    e->offset = zero.later == kNoValue
+                    ? make("Mul", {sum_over(wide, taps, false), number(ElementType::i32, static_cast<double>(-zero.known))})
+                    : later_offset(zero, has_padding(window) ? sums_over(ones_like(a)) : sum_over(wide, taps, false));
+    e->sums = sums_over(a);
     e->back = channels_first(rank(x));
     return true;
   }
@@ -319,10 +353,12 @@ class UseByteProducts : private ByteProducts {
 
   void integer_convolution(NodeId id) {
     const Node node = g_.node(id);
-    std::optional<int64_t> zero = whole_zero(input(node, 2));
+    const ValueId x_zero = input(node, 2);
+    const std::optional<int64_t> known = whole_zero(x_zero);
+    if (!known && (!is_static(type(x_zero).shape) || static_count(type(x_zero).shape) != 1)) return;
     Epilogue e;
-    if (!zero || !is_convolution(node, node.inputs[0], node.inputs[1]) ||
-        !convolution(node, node.inputs[0], *zero, node.inputs[1], input(node, 3), &e))
+    if (!is_convolution(node, node.inputs[0], node.inputs[1]) ||
+        !convolution(node, node.inputs[0], known ? Zero{*known} : Zero{0, x_zero}, node.inputs[1], input(node, 3), &e))
       return;
     replace(id, {}, make("Add", {e.sums, e.offset}), e.back);
   }
@@ -365,7 +401,7 @@ class UseByteProducts : private ByteProducts {
     const Node node = g_.node(id);
     Epilogue e;
     if (!is_requantizable(node) || !is_convolution(node, node.inputs[0], node.inputs[3]) ||
-        !convolution(node, node.inputs[0], *whole_zero(node.inputs[2]), node.inputs[3], node.inputs[5], &e))
+        !convolution(node, node.inputs[0], Zero{*whole_zero(node.inputs[2])}, node.inputs[3], node.inputs[5], &e))
       return;
     if (input(node, 8) != kNoValue) e.offset = make("Add", {e.offset, node.inputs[8]});
     requantize(id, e);

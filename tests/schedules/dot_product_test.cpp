@@ -80,6 +80,18 @@ constexpr const char* kProducts[] = {
   %y = ConvInteger(%x, %w)
   return %y
 })",
+    // Zero points of activations that are not known when the model is compiled: without padding, with it, and of weights too.
+    R"(graph g(%x: u8[2, 16, 8, 9], %z: u8[1]) {
+  %w: i8[32, 16, 4, 3] random
+  %y = ConvInteger(%x, %w, %z) {strides = [4, 3]}
+  return %y
+})",
+    R"(graph g(%x: i8[2, 8, 9, 7], %z: i8[]) {
+  %w: i8[32, 8, 3, 3] random
+  %wz: i8[32] random
+  %y = ConvInteger(%x, %w, %z, %wz) {pads = [1, 1, 0, 2]}
+  return %y
+})",
     // Zero points of weights, which take the sums of rows and of windows.
     R"(graph g(%x: i8[1, 8, 9, 7]) {
   %z: i8[1] = [2]
@@ -291,6 +303,13 @@ constexpr const char* kDepthwise[] = {
   %z: i8[1] = [-4]
   %w: i8[20, 1, 3] random
   %y = ConvInteger(%x, %w, %z) {group = 20, strides = [2], dilations = [2]}
+  return %y
+})",
+    // A zero point that is not known when the model is compiled.
+    R"(graph g(%x: u8[2, 20, 9, 8], %z: u8[1]) {
+  %w: i8[20, 1, 3, 3] random
+  %wz: i8[1] = [3]
+  %y = ConvInteger(%x, %w, %z, %wz) {group = 20, pads = [1, 1, 1, 1]}
   return %y
 })",
 };
