@@ -44,6 +44,8 @@ std::vector<int64_t> explicit_padding(const Graph& graph, const Node& node, cons
                                       const std::vector<int64_t>& strides, const std::vector<int64_t>& dilations);
 
 // Bytes of all constants that live nodes read: what a run of the model fetches at least once.
+// The attributes that a pooling of an image or a volume has in its laid out form (graph/ops/mcc_pool.cpp).
+Attributes laid_out_pooling(const Graph& graph, const Node& node);
 int64_t weight_bytes(const Graph& graph);
 
 // Microseconds of so many multiplications with weights of so many bytes, in f32 at the machine's peak, in a model whose weights have

@@ -79,18 +79,10 @@ class FollowLayout {
     const Node node = g_.node(id);
     ValueId x = node.inputs[0];
     if (!is_laid_out(x) || node.outputs.size() > 1) return false;
-    const Attributes& old = node.attributes;
-    const Ints kernel = along_rows(old.integers("kernel_shape")), strides = window_numbers(g_, node, "strides"),
-               dilations = window_numbers(g_, node, "dilations");
-    const Ints out = as_image(static_shape(shape(node.outputs[0])));
-    Attributes a;
-    a.set("kernel", kernel);
-    a.set("strides", strides);
-    a.set("dilations", dilations);
-    a.set("pads", explicit_padding(g_, node, kernel, strides, dilations));
-    a.set("extent", Ints(out.begin() + 2, out.end()));
-    a.set("count_include_pad", old.integer("count_include_pad", 0));
-    if (is_op(node, "AveragePool") && dilations != Ints(dilations.size(), 1)) return false;
+    const Attributes a = laid_out_pooling(g_, node);
+    const Ints dilations = a.integers("dilations");
+    const bool is_dilated = std::any_of(dilations.begin(), dilations.end(), [](int64_t d) { return d != 1; });
+    if (is_op(node, "AveragePool") && is_dilated) return false;
     LaidOut result = forms_.laid_out(x);
     result.value = emit(g_, "mcc", node.op->name, node.name, {result.value}, a);
     forms_.set_result(id, result);
