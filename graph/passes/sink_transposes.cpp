@@ -4,10 +4,13 @@
 // Two that meet become one or none. So a model that keeps its activations as [N, H, W, C] and transposes around each
 // convolution, as exporters from TensorFlow write it, loses its transpositions.
 //
+// A MaxPool of channels that were last pools them where they are, in its laid out form (graph/ops/mcc_pool.cpp).
+//
 // What else such an operator reads is transposed back: constants now, other operands only where they are smaller than what
 // is saved. The result is kept if it moves fewer bytes than before.
 #include <algorithm>
 
+#include "graph/passes/convolution_cost.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
 
@@ -109,8 +112,44 @@ class SinkTransposes {
   }
   bool is_one(ValueId v) const { return is_static(shape(v)) && static_count(shape(v)) == 1; }
 
+  // [N, D..., C] as [N, C, D...]
+  static bool takes_channels_from_last(const Permutation& perm) {
+    const auto rank = static_cast<int64_t>(perm.size());
+    for (int64_t d = 0; d < rank; ++d) {
+      if (perm[static_cast<size_t>(d)] != (d == 0 ? 0 : d == 1 ? rank - 1 : d - 1)) return false;
+    }
+    return true;
+  }
+
+  // The channels stay last, as one block: [N, 1, D..., C], with a height where there is none.
+  bool pool(NodeId id) {
+    const Node node = g_.node(id);
+    const Node* before = transposition(node.inputs[0]);
+    if (!before || node.outputs.size() != 1 || !is_static(shape(node.outputs[0]))) return false;
+    const Permutation perm = permutation(*before);
+    if (!takes_channels_from_last(perm)) return false;
+    const ValueId x = before->inputs[0];
+    auto reshaped = [&](ValueId v, const std::vector<int64_t>& dims) {
+      return emit(g_, "", "Reshape", node.name,
+                  {v, g_.add_constant(node.name + ".shape", Constant::ints(dims))});
+    };
+    const std::vector<int64_t> in = static_shape(shape(x)),
+                               out = static_shape(shape(node.outputs[0]));
+    std::vector<int64_t> one_block{in[0], 1}, result{out[0]};
+    if (in.size() == 3) one_block.push_back(1);
+    one_block.insert(one_block.end(), in.begin() + 1, in.end());
+    result.insert(result.end(), out.begin() + 2, out.end());
+    result.push_back(out[1]);
+    const ValueId pooled = emit(g_, "mcc", node.op->name, node.name, {reshaped(x, one_block)},
+                                laid_out_pooling(g_, node));
+    g_.node(g_.value(pooled).producer).origins = node.origins;
+    stand_for(id, node.outputs[0], transpose(node.name, reshaped(pooled, result), perm));
+    return true;
+  }
+
   void sink(NodeId id) {
     const Node node = g_.node(id);
+    if (is_op(node, "MaxPool") && node.op->domain.empty() && pool(id)) return;
     if (node.op->axis_use == AxisUse::own) return;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Node* before = is_data(node, i) ? transposition(node.inputs[i]) : nullptr;
