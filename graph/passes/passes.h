@@ -15,6 +15,10 @@ namespace mcc::graph {
 // are folded late (graph/op.h) stay.
 Status fold_constants(Graph& graph, const Evaluator& evaluate, bool keeps_quantized = false);
 
+// What only moves elements, or chooses among them, does so in integers: DequantizeLinear goes behind it where that profits who reads
+// it, QuantizeLinear before it. Exact.
+void move_quantization(Graph& graph);
+
 // Products and convolutions of 8-bit integers with constant weights, ONNX's own and those of what is dequantised before them,
 // become dot products of bytes where the target has an instruction for them, with what rounds and saturates behind them
 // (QuantizeLinear) as an epilogue. A result that is quantised may differ by one step, as it is rounded once. Without VNNI a convolution

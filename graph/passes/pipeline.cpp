@@ -17,12 +17,15 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     Status status = fold_constants(graph, options.evaluate);
     if (!status.ok()) errors = status.errors();
   };
+  auto fold_keeping_quantized = [&] {
+    Status status = fold_constants(graph, options.evaluate, true);
+    if (!status.ok()) errors = status.errors();
+  };
 
   if (options.level > 0) {
-    step("fold_constants", [&] {
-      Status status = fold_constants(graph, options.evaluate, true);
-      if (!status.ok()) errors = status.errors();
-    });
+    step("fold_constants", fold_keeping_quantized);
+    step("move_quantization", [&] { move_quantization(graph); });
+    step("fold_constants", fold_keeping_quantized);  // weights that are moved
     step("use_byte_products", [&] { use_byte_products(graph, options.target, options.strict); });
     if (!options.strict) step("use_real_products", [&] { use_real_products(graph); });
   }

@@ -63,6 +63,7 @@ void take_place(Graph& graph, ValueId old, ValueId with) {
   NodeId maker = graph.value(with).producer;
   graph.node(maker).outputs[0] = old;
   graph.value(old).producer = maker;
+  graph.value(old).output_index = 0;
 }
 
 std::vector<int64_t> permutation_of(const Graph& graph, const Node& node) {

@@ -83,6 +83,7 @@ void must(const Status& status) { EXPECT_TRUE(status.ok()) << to_text(status.err
 // In the order of the pipeline. Each has its file in tests/graph/data.
 constexpr Pass kPasses[] = {
     {"fold_constants", [](Graph& g, const Setting&) { must(fold_constants(g, interpreter_evaluator())); }},
+    {"move_quantization", [](Graph& g, const Setting&) { move_quantization(g); }},
     {"use_byte_products", [](Graph& g, const Setting& s) { use_byte_products(g, s.target, s.strict); }},
     {"use_real_products", [](Graph& g, const Setting&) { use_real_products(g); }},
     {"eliminate_dead_code", [](Graph& g, const Setting&) { eliminate_dead_code(g); }},
