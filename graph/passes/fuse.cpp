@@ -30,7 +30,12 @@ constexpr size_t kMostOperations = 128;
 class Fuse {
  public:
   Fuse(const Graph& g, bool in_rows)
-      : g_(g), in_rows_(in_rows), users_(g.users()), group_of_(g.nodes.size(), -1), promised_(g.nodes.size(), -1) {}
+      : g_(g),
+        in_rows_(in_rows),
+        users_(g.users()),
+        group_of_(g.nodes.size(), -1),
+        promised_(g.nodes.size(), -1),
+        waits_(g.nodes.size(), false) {}
 
   std::vector<KernelGroup> run() {
     for (size_t n = 0; n < g_.nodes.size(); ++n) {
@@ -56,24 +61,101 @@ class Fuse {
     FusionClass fusion = n.op->fusion;
     bool open = fusion != FusionClass::opaque && fusion != FusionClass::host && !is_view(g_, n);
     int joined = promised_[static_cast<size_t>(id)];
-    if (joined < 0 && open && fusion != FusionClass::contraction) joined = best_producer_group(id);
+    if (joined < 0 && waits_for_user(id)) {
+      waits_[static_cast<size_t>(id)] = true;
+      return;
+    }
+    const bool takes_producers = joined < 0 && open && fusion != FusionClass::contraction;
+    if (takes_producers) joined = best_producer_group(id);
+    if (place_waiting(id, joined) && takes_producers && joined < 0) joined = best_producer_group(id);
     if (joined < 0 && fusion == FusionClass::elementwise) joined = open_diamond(id);
     if (joined < 0) {
-      joined = static_cast<int>(groups_.size());
-      groups_.push_back({});
-      groups_.back().is_view = is_view(g_, n) || gives_pieces(g_, n) || gives_row_parts(n);
-      groups_.back().closed = !open || groups_.back().is_view;
+      joined = new_group();
+      Group& group = groups_.back();
+      group.is_view = is_view(g_, n) || gives_pieces(g_, n) || gives_row_parts(n);
+      group.closed = !open || group.is_view;
     }
+    join(id, joined);
     Group& group = groups_[static_cast<size_t>(joined)];
-    group.nodes.push_back(id);
-    group.operations += operations(n);
-    group_of_[static_cast<size_t>(id)] = joined;
     if (fusion == FusionClass::contraction || fusion == FusionClass::reduction ||
         fusion == FusionClass::opaque) {
       group.anchor = id;
     }
     if (fusion == FusionClass::elementwise || fusion == FusionClass::injective) absorb_siblings(id, joined);
   }
+
+  int new_group() {
+    groups_.push_back({});
+    return static_cast<int>(groups_.size()) - 1;
+  }
+
+  void join(NodeId id, int index) {
+    Group& group = groups_[static_cast<size_t>(index)];
+    group.nodes.push_back(id);
+    group.operations += operations(node(id));
+    group_of_[static_cast<size_t>(id)] = index;
+  }
+
+  // ---- Conversions to a wider type ----
+
+  // What a node converts to a wider type, itself aside from constants; kNoValue for other nodes.
+  ValueId widened(NodeId id) const {
+    const Node& n = node(id);
+    if (n.op->fusion != FusionClass::elementwise || n.outputs.size() != 1) return kNoValue;
+    ValueId x = kNoValue;
+    for (ValueId v : n.inputs) {
+      if (v == kNoValue || g_.value(v).constant) continue;
+      if (x != kNoValue) return kNoValue;
+      x = v;
+    }
+    if (x == kNoValue || !same_shape(type(x).shape, type(n.outputs[0]).shape)) return kNoValue;
+    return bit_width(type(x).element) < bit_width(type(n.outputs[0]).element) ? x : kNoValue;
+  }
+
+  // Whether the node, a conversion to a wider type, is better at the beginning of its user's kernel than at the end of the one that
+  // makes what it converts: the narrower tensor goes to memory then. Which of them the user joins is seen when its turn comes.
+  bool waits_for_user(NodeId id) const {
+    const ValueId x = widened(id);
+    const NodeId maker = x == kNoValue ? -1 : g_.value(x).producer;
+    if (maker < 0) return false;
+    const int index = group_of_[static_cast<size_t>(maker)];
+    if (groups_[static_cast<size_t>(index)].anchor < 0 || !may_join(id, x, index)) return false;
+    const NodeId user = single_user(g_, users_, node(id).outputs[0]);
+    return user >= 0 && reads_elements_once(user);
+  }
+
+  // And takes what makes its operand into its kernel.
+  bool reads_elements_once(NodeId id) const {
+    const Node& n = node(id);
+    if (is_view(g_, n) || gives_pieces(g_, n) || gives_row_parts(n) || joins_pieces(g_, n) ||
+        (in_rows_ && joins_rows(g_, n)))
+      return false;
+    const FusionClass fusion = n.op->fusion;
+    return fusion == FusionClass::elementwise || fusion == FusionClass::injective ||
+           (fusion == FusionClass::reduction && n.op->layout != LayoutRole::pool);
+  }
+
+  // Places the node's operands that wait for it: where it joins the group that one converts the result of, that one goes before it,
+  // others begin groups of their own. Whether there are such.
+  bool place_waiting(NodeId id, int joined) {
+    bool any = false;
+    for (ValueId v : node(id).inputs) {
+      const NodeId p = v == kNoValue ? -1 : g_.value(v).producer;
+      if (p < 0 || !waits_[static_cast<size_t>(p)]) continue;
+      waits_[static_cast<size_t>(p)] = false;
+      const int before = group_before(p);
+      join(p, before == joined ? joined : new_group());
+      any |= before != joined;
+    }
+    return any;
+  }
+
+  // Of what makes the operand of a waiting node.
+  int group_before(NodeId waiting) const {
+    return group_of_[static_cast<size_t>(g_.value(widened(waiting)).producer)];
+  }
+
+  // ---- Groups that make the operands ----
 
   // The group among those that make the node's inputs which it joins; anchored groups first (their result never goes
   // to memory then), later ones first.
@@ -82,8 +164,10 @@ class Fuse {
     for (ValueId v : node(id).inputs) {
       NodeId p = v == kNoValue ? -1 : g_.value(v).producer;
       if (p < 0) continue;
-      int candidate = group_of_[static_cast<size_t>(p)];
-      if (candidate == best || !may_join(id, v, candidate)) continue;
+      const bool waits = waits_[static_cast<size_t>(p)];
+      int candidate = waits ? group_before(p) : group_of_[static_cast<size_t>(p)];
+      if (candidate == best || !(waits ? may_join_behind(id, p, candidate) : may_join(id, v, candidate)))
+        continue;
       if (best < 0 || rank(candidate) > rank(best)) best = candidate;
     }
     return best;
@@ -107,6 +191,18 @@ class Fuse {
         }
       }
     }
+    return has_form_for(id, through, group);
+  }
+
+  // The same behind a waiting node, which joins first.
+  bool may_join_behind(NodeId id, NodeId waiting, int index) const {
+    const Group& group = groups_[static_cast<size_t>(index)];
+    return may_join(waiting, widened(waiting), index) &&
+           group.operations + operations(node(waiting)) + operations(node(id)) <= kMostOperations &&
+           has_form_for(id, node(waiting).outputs[0], group);
+  }
+
+  bool has_form_for(NodeId id, ValueId through, const Group& group) const {
     const Node& n = node(id);
     FusionClass fusion = n.op->fusion;
     if (group.anchor < 0) {
@@ -294,6 +390,7 @@ class Fuse {
   std::vector<std::vector<NodeId>> users_;
   std::vector<int> group_of_;
   std::vector<int> promised_;  // the group that a node will join because another node of its diamond has
+  std::vector<bool> waits_;    // nodes without a group until their only user has one
   std::vector<Group> groups_;
 };
 

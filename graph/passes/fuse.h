@@ -35,7 +35,8 @@ struct KernelGroup {
 // Rules: elementwise nodes join the group that makes their input (epilogue: same shape as the tail of a contraction or
 // reduction); injective and elementwise nodes join among themselves; an injective producer with a single user joins a reduction
 // (prologue). Elementwise paths that part at the tail of a contraction or reduction and meet again (x * sigmoid(x))
-// join together. Nothing is computed twice, and no group depends on itself through another.
+// join together. Where a kernel ends, what converts its result to a wider type is left to the kernel that reads it. Nothing is
+// computed twice, and no group depends on itself through another.
 std::vector<KernelGroup> fuse(const Graph& graph, bool in_rows = false);
 
 // One function for the whole group: the compute definitions of its nodes one after the other. Parameters: inputs, then
