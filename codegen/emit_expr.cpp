@@ -288,6 +288,8 @@ llvm::Value* KernelEmitter::emit_lanewise(const Call& n) {
       return emit_exp2_approx(x);
     case Intrinsic::fma:
       return emit_fma(element, x, args[1], args[2]);
+    case Intrinsic::mul_sum:
+      return emit_fma(element, x, args[1], formats_.round(element, b_.CreateFMul(x, args[2])));
     case Intrinsic::abs:
       if (is_float(element)) return unary(llvm::Intrinsic::fabs);
       return is_signed_int(element) ? b_.CreateBinaryIntrinsic(llvm::Intrinsic::abs, x, b_.getFalse()) : x;

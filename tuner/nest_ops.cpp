@@ -154,6 +154,9 @@ class Counter {
       case Intrinsic::fma:
         ops.fma += 1;
         return;
+      case Intrinsic::mul_sum:
+        ops.fma += 2;
+        return;
       case Intrinsic::sqrt:
       case Intrinsic::rsqrt:
         ops.div += 1;

@@ -1,4 +1,4 @@
-// QuantizeLinear, DequantizeLinear (for a tensor, along an axis, in blocks), DynamicQuantizeLinear.
+// QuantizeLinear, DequantizeLinear (for a tensor, along an axis, in blocks), DynamicQuantizeLinear; mcc.Quantize.
 #include "graph/ops/common.h"
 #include "tensor/text.h"
 
@@ -173,6 +173,22 @@ void compute_dynamic(ComputeContext& c) {
   if (c.has_output(2)) c.set_output(2, zero_point);
 }
 
+// ---- mcc.Quantize: f32 x, f, r -> round(x * f + x * r) + zero point, saturated; x * f is not rounded ----
+// For QuantizeLinear by a scale of 1 / (f + r) (graph/passes/quantize_by_products.cpp). Attributes to, zero_point
+
+void infer_quantize_by_products(InferContext& c) {
+  c.set_output(0, {*parse_element_type(c.attributes().text("to", "")), c.input(0).shape});
+}
+
+void compute_quantize_by_products(ComputeContext& c) {
+  const TensorType& out = c.output_type(0);
+  c.set_output(0, c.builder.compute("quantize", out.element, out.shape, [&](Axes i) {
+    const Expr quotient = call(Intrinsic::mul_sum, {c.at(0, to_vector(i)), c.at(1, {}), c.at(2, {})});
+    const Expr rounded = call(Intrinsic::round, {quotient});
+    return cast(out.element, rounded + number_like(rounded, static_cast<double>(c.attributes().integer("zero_point", 0))));
+  }));
+}
+
 OpDef quantization(std::string_view name, FusionClass fusion, void (*infer)(InferContext&),
                    void (*compute)(ComputeContext&), int required) {
   OpDef op = onnx_op(name, fusion, required, infer, compute);
@@ -193,6 +209,7 @@ std::span<const OpDef> quantize_ops() {
       quantization("QuantizeLinear", FusionClass::elementwise, infer_quantize, compute_quantize, 2),
       folded_late(quantization("DequantizeLinear", FusionClass::elementwise, infer_dequantize, compute_dequantize, 2)),
       quantization("DynamicQuantizeLinear", FusionClass::reduction, infer_dynamic, compute_dynamic, 1),
+      own_op("Quantize", FusionClass::elementwise, 3, infer_quantize_by_products, compute_quantize_by_products),
   };
   return ops;
 }

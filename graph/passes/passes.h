@@ -102,6 +102,10 @@ void use_winograd(Graph& graph, const tensor::Target& target, const AlgorithmCho
 // is expected to be faster, or known to be, unless strict. GPUs: channels last around convolutions of 16 bits, else plain.
 void choose_layouts(Graph& graph, const tensor::Target& target, bool strict, const AlgorithmChoices& choices);
 
+// Where the target multiplies and adds in one rounding, QuantizeLinear by one constant scale multiplies instead of dividing, if that
+// gives the same integers for every float.
+void quantize_by_products(Graph& graph, const tensor::Target& target);
+
 struct OptimizeOptions {
   tensor::Target target;
   Evaluator evaluate;

@@ -89,6 +89,7 @@ class Compiler {
   Operand compile(const Call& n);
   Operand float_function(const Call& n);
   Operand fused_multiply_add(const Call& n);
+  Operand multiply_by_sum(const Call& n);
   Operand absolute(const Call& n);
   Operand bit_cast(const Call& n);
   Operand dot4(const Call& n);

@@ -57,6 +57,7 @@ const FloatFunction kFloatFunctions[] = {
 // Computed in double, then rounded.
 Operand Compiler::float_function(const Call& n) {
   if (n.function == Intrinsic::fma) return fused_multiply_add(n);
+  if (n.function == Intrinsic::mul_sum) return multiply_by_sum(n);
   const ElementType element = n.type.element;
   if (!is_float(element)) fail_type(to_text(n.function), element);
   if (n.function == Intrinsic::pow) {
@@ -81,6 +82,17 @@ Operand Compiler::fused_multiply_add(const Call& n) {
   return map([element](Value x, Value y,
                        Value z) { return float_value(tensor::fused_multiply_add(element, x.f, y.f, z.f)); },
              a, b, c);
+}
+
+Operand Compiler::multiply_by_sum(const Call& n) {
+  const ElementType element = n.type.element;
+  const Operand a = expr(n.args[0]), b = expr(n.args[1]), c = expr(n.args[2]);
+  return with_rounding(element, [&](auto round) {
+    return map([element, round](Value x, Value y, Value z) {
+                 return float_value(tensor::fused_multiply_add(element, x.f, y.f, round(x.f * z.f)));
+               },
+               a, b, c);
+  });
 }
 
 Operand Compiler::absolute(const Call& n) {

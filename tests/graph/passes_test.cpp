@@ -54,6 +54,8 @@ Setting setting_of(const Case& c) {
     } else if (key == "avx2") {
       s.target.vector_bits = 256;
       s.target.features = "+avx2";
+    } else if (key == "no_fma") {
+      s.target.has_fma = false;
     } else if (key == "f16c") {
       s.target.features = "+f16c";
     } else if (key == "l3") {  // bytes
@@ -118,6 +120,7 @@ constexpr Pass kPasses[] = {
     {"rank_elements", [](Graph& g, const Setting& s) { rank_elements(g, s.target, {}); }},
     {"use_winograd", [](Graph& g, const Setting& s) { use_winograd(g, s.target, {}); }},
     {"choose_layouts", [](Graph& g, const Setting& s) { choose_layouts(g, s.target, s.strict, {}); }},
+    {"quantize_by_products", [](Graph& g, const Setting& s) { quantize_by_products(g, s.target); }},
     {"optimize",
      [](Graph& g, const Setting& s) {
        OptimizeOptions options;
