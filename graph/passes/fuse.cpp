@@ -98,24 +98,10 @@ class Fuse {
 
   // ---- Conversions to a wider type ----
 
-  // What a node converts to a wider type, itself aside from constants; kNoValue for other nodes.
-  ValueId widened(NodeId id) const {
-    const Node& n = node(id);
-    if (n.op->fusion != FusionClass::elementwise || n.outputs.size() != 1) return kNoValue;
-    ValueId x = kNoValue;
-    for (ValueId v : n.inputs) {
-      if (v == kNoValue || g_.value(v).constant) continue;
-      if (x != kNoValue) return kNoValue;
-      x = v;
-    }
-    if (x == kNoValue || !same_shape(type(x).shape, type(n.outputs[0]).shape)) return kNoValue;
-    return bit_width(type(x).element) < bit_width(type(n.outputs[0]).element) ? x : kNoValue;
-  }
-
   // Whether the node, a conversion to a wider type, is better at the beginning of its user's kernel than at the end of the one that
   // makes what it converts: the narrower tensor goes to memory then. Which of them the user joins is seen when its turn comes.
   bool waits_for_user(NodeId id) const {
-    const ValueId x = widened(id);
+    const ValueId x = widened_operand(g_, node(id));
     const NodeId maker = x == kNoValue ? -1 : g_.value(x).producer;
     if (maker < 0) return false;
     const int index = group_of_[static_cast<size_t>(maker)];
@@ -152,7 +138,7 @@ class Fuse {
 
   // Of what makes the operand of a waiting node.
   int group_before(NodeId waiting) const {
-    return group_of_[static_cast<size_t>(g_.value(widened(waiting)).producer)];
+    return group_of_[static_cast<size_t>(g_.value(widened_operand(g_, node(waiting))).producer)];
   }
 
   // ---- Groups that make the operands ----
@@ -197,7 +183,7 @@ class Fuse {
   // The same behind a waiting node, which joins first.
   bool may_join_behind(NodeId id, NodeId waiting, int index) const {
     const Group& group = groups_[static_cast<size_t>(index)];
-    return may_join(waiting, widened(waiting), index) &&
+    return may_join(waiting, widened_operand(g_, node(waiting)), index) &&
            group.operations + operations(node(waiting)) + operations(node(id)) <= kMostOperations &&
            has_form_for(id, node(waiting).outputs[0], group);
   }
@@ -395,6 +381,19 @@ class Fuse {
 };
 
 }  // namespace
+
+ValueId widened_operand(const Graph& graph, const Node& node) {
+  if (node.op->fusion != FusionClass::elementwise || node.outputs.size() != 1) return kNoValue;
+  ValueId x = kNoValue;
+  for (ValueId v : node.inputs) {
+    if (v == kNoValue || graph.value(v).constant) continue;
+    if (x != kNoValue) return kNoValue;
+    x = v;
+  }
+  if (x == kNoValue) return kNoValue;
+  const TensorType &from = graph.value(x).type, &to = graph.value(node.outputs[0]).type;
+  return same_shape(from.shape, to.shape) && bit_width(from.element) < bit_width(to.element) ? x : kNoValue;
+}
 
 std::vector<KernelGroup> fuse(const Graph& graph, bool in_rows) { return Fuse(graph, in_rows).run(); }
 

@@ -39,6 +39,9 @@ struct KernelGroup {
 // computed twice, and no group depends on itself through another.
 std::vector<KernelGroup> fuse(const Graph& graph, bool in_rows = false);
 
+// What an elementwise node converts to a wider type, itself aside from constants; kNoValue for other nodes.
+ValueId widened_operand(const Graph& graph, const Node& node);
+
 // One function for the whole group: the compute definitions of its nodes one after the other. Parameters: inputs, then
 // outputs.
 tensor::Func build_kernel(const Graph& graph, const KernelGroup& group);

@@ -106,6 +106,9 @@ void choose_layouts(Graph& graph, const tensor::Target& target, bool strict, con
 // gives the same integers for every float.
 void quantize_by_products(Graph& graph, const tensor::Target& target);
 
+// A conversion to a wider type that several kernels read is repeated for each of them, so that narrower tensors go to memory.
+void repeat_conversions(Graph& graph, const tensor::Target& target);
+
 struct OptimizeOptions {
   tensor::Target target;
   Evaluator evaluate;

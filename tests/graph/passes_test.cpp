@@ -121,6 +121,7 @@ constexpr Pass kPasses[] = {
     {"use_winograd", [](Graph& g, const Setting& s) { use_winograd(g, s.target, {}); }},
     {"choose_layouts", [](Graph& g, const Setting& s) { choose_layouts(g, s.target, s.strict, {}); }},
     {"quantize_by_products", [](Graph& g, const Setting& s) { quantize_by_products(g, s.target); }},
+    {"repeat_conversions", [](Graph& g, const Setting& s) { repeat_conversions(g, s.target); }},
     {"optimize",
      [](Graph& g, const Setting& s) {
        OptimizeOptions options;
