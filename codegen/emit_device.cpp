@@ -19,7 +19,6 @@ using LlvmType = llvm::Type;
 namespace {
 
 constexpr unsigned kGlobalSpace = 1, kSharedSpace = 3;
-constexpr uint64_t kMapBytes = 128;
 constexpr uint32_t kWholeWarp = 0xffffffff;
 
 constexpr llvm::Intrinsic::ID kRegisters[kThreadAxes] = {

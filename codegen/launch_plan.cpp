@@ -17,6 +17,8 @@ namespace {
 constexpr int64_t kAlign = 64;
 // Of one thread: what is not in registers lives in device memory, for all threads that are resident at once.
 constexpr int64_t kMaxPrivateBytes = 16 << 10;
+// Of all architectures; later ones take more from PTX 8.1 on.
+constexpr size_t kMaxParameterBytes = 4 << 10;
 // What a library may use for a product, as NVIDIA advises for cuBLAS.
 constexpr int64_t kLibraryBytes = 4 << 20, kLibraryBytesFrom90On = 32 << 20;
 // Of what the library is given, as its addresses are aligned more than buffers are.
@@ -216,6 +218,9 @@ class Planner : public Visitor {
     if (launch.shared_bytes > gpu_.shared_per_block_max)
       refuse(text("a block needs ", launch.shared_bytes, " bytes of shared memory, ", gpu_.arch,
                   " has at most ", gpu_.shared_per_block_max));
+    const size_t parameters = sizeof(int64_t) * (launch.buffers.size() + launch.dims.size()) + kMapBytes * launch.maps.size();
+    if (parameters > kMaxParameterBytes)
+      refuse(text("a launch has ", parameters, " bytes of parameters, a GPU takes at most ", kMaxParameterBytes));
     if (private_bytes_ > kMaxPrivateBytes)
       refuse(text("a thread needs ", private_bytes_, " bytes of private memory, at most ", kMaxPrivateBytes,
                   " are given"));

@@ -11,6 +11,9 @@ namespace mcc::codegen {
 // "block.x" .. "block.z" are 0 .. 2, "thread.x" .. "thread.z" 3 .. 5.
 inline constexpr int kThreadAxes = 6;
 
+// Of a tensor map (CUtensorMap), which a kernel takes by value.
+inline constexpr uint64_t kMapBytes = 128;
+
 struct LaunchPlan {
   tensor::Stmt nest;
   std::vector<const tensor::Let*> lets;                // around it; they use dims alone

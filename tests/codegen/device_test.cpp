@@ -428,6 +428,13 @@ TEST(Device, RefusesWhatTheGpuCannotRun) {
   EXPECT_EQ(refusal(nest("1", "32", shared)), "it is accepted");
   EXPECT_EQ(refusal(nest("1", "32", "alloc s: f32[5000] local { s[t] = 1.0 }")),
             "f: a thread needs 20000 bytes of private memory, at most 16384 are given");
+  std::string inputs = "x0: f32[8]", sum = "x0[t]";
+  for (int i = 1; i < 520; ++i) {
+    inputs += text(", x", i, ": f32[8]");
+    sum += text(" + x", i, "[t]");
+  }
+  EXPECT_EQ(refusal(text("func f(", inputs, ") -> (y: f32[8]) { bound for t in 8 @{thread=\"thread.x\"} { y[t] = ", sum, " } }")),
+            "f: a launch has 4168 bytes of parameters, a GPU takes at most 4096");
   // All at once.
   EXPECT_THAT(refusal("func f(x: f32[8]) -> (y: f32[8], z: f32[8]) { for i in 8 { y[i] = x[i] } for i in 8 { "
                       "z[i] = x[i] } }"),
