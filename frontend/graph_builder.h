@@ -119,16 +119,29 @@ class Builder {
   Entry join(const std::vector<Entry>& items, const onnx::NodeProto& node, const std::string& where, const Origin& part);
   static Entry sequence_of(std::vector<Entry> items);
 
+  // ---- Nodes of many operands or results, as several (wide_nodes.cpp) ----
+
+  // False: the node, of ONNX's own domain, is not one of those that are divided, or something is wrong with it.
+  bool divide_wide_node(const onnx::NodeProto& node, Scope& scope, const Origin& origin);
+  Entry concatenate_in_groups(std::vector<Entry> parts, const onnx::NodeProto& node, const Origin& origin);
+  Entry reduce_in_groups(const std::vector<Entry>& operands, const std::string& type, const Origin& origin);
+  bool divide_split(const onnx::NodeProto& node, Scope& scope, const Origin& origin);
+  std::optional<std::vector<int64_t>> sizes_of_split(const Entry& given, int parts, int64_t extent) const;
+
   // ---- Nodes that a node stands for (parts.cpp) ----
 
   // Unknown where something is wrong, which has been said.
-  Entry concatenate(std::vector<Entry> parts, int64_t axis, const Origin& origin);
+  Entry concatenate(const std::vector<Entry>& parts, int64_t axis, const Origin& origin);
   Entry stack(const std::vector<Entry>& parts, int64_t axis, const Origin& origin);
   // The operand from a position of the axis to another one; at a position, without that axis.
   Entry slice(const Entry& operand, int64_t axis, int64_t begin, int64_t end, const Origin& origin);
   Entry slice_at(const Entry& operand, int64_t axis, int64_t position, const Origin& origin);
-  // Of an operator with one result.
-  Entry make(const std::string& type, const std::vector<Entry>& inputs, std::optional<int64_t> axis, const Origin& origin);
+  // Of an operator with one result, and at most one attribute.
+  struct Attribute {
+    std::string name;
+    int64_t value = 0;
+  };
+  Entry make(const std::string& type, const std::vector<Entry>& inputs, const Attribute& attribute, const Origin& origin);
   Entry make_constant(graph::Constant value, const std::string& name);
   // Nothing where it is not known at compile time.
   const graph::Constant* known(const Entry& entry) const;

@@ -1,6 +1,4 @@
 // Nodes that the builder makes itself, for what other nodes stand for.
-#include <algorithm>
-
 #include "frontend/graph_builder.h"
 #include "onnx/defs/attr_proto_util.h"
 
@@ -24,7 +22,7 @@ Entry Builder::make_constant(Constant value, const std::string& name) {
   return {Entry::value, graph_.add_constant(name, std::move(value))};
 }
 
-Entry Builder::make(const std::string& type, const std::vector<Entry>& inputs, std::optional<int64_t> axis, const Origin& origin) {
+Entry Builder::make(const std::string& type, const std::vector<Entry>& inputs, const Attribute& attribute, const Origin& origin) {
   Scope scope;
   onnx::NodeProto node;
   node.set_op_type(type);
@@ -33,26 +31,14 @@ Entry Builder::make(const std::string& type, const std::vector<Entry>& inputs, s
     scope.names[name] = input;
     node.add_input(name);
   }
-  if (axis) *node.add_attribute() = onnx::MakeAttribute("axis", *axis);
+  if (!attribute.name.empty()) *node.add_attribute() = onnx::MakeAttribute(attribute.name, attribute.value);
   node.add_output(text(origin.name, ".", type));
   add_node(node, scope, origin);
   return scope.find(node.output(0));
 }
 
-Entry Builder::concatenate(std::vector<Entry> parts, int64_t axis, const Origin& origin) {
-  // A kernel of a GPU takes so many operands.
-  constexpr size_t kMostOperands = 256;
-  while (parts.size() > 1) {
-    std::vector<Entry> joined;
-    for (size_t i = 0; i < parts.size(); i += kMostOperands) {
-      const std::vector<Entry> some(parts.begin() + static_cast<std::ptrdiff_t>(i),
-                                    parts.begin() + static_cast<std::ptrdiff_t>(std::min(i + kMostOperands, parts.size())));
-      joined.push_back(some.size() == 1 ? some[0] : make("Concat", some, axis, origin));
-      if (joined.back().kind != Entry::value) return {};
-    }
-    parts = std::move(joined);
-  }
-  return parts[0];
+Entry Builder::concatenate(const std::vector<Entry>& parts, int64_t axis, const Origin& origin) {
+  return make("Concat", parts, {"axis", axis}, origin);
 }
 
 Entry Builder::stack(const std::vector<Entry>& parts, int64_t axis, const Origin& origin) {
@@ -62,22 +48,22 @@ Entry Builder::stack(const std::vector<Entry>& parts, int64_t axis, const Origin
     if (part.kind == Entry::absent || part.kind == Entry::sequence)
       report(ErrorKind::bad_input, origin.where, "expected tensors to put together");
     if (part.kind != Entry::value) return {};
-    rows.push_back(make("Unsqueeze", {part, axes}, std::nullopt, origin));
+    rows.push_back(make("Unsqueeze", {part, axes}, {}, origin));
     if (rows.back().kind != Entry::value) return {};
   }
-  return concatenate(std::move(rows), axis, origin);
+  return concatenate(rows, axis, origin);
 }
 
 Entry Builder::slice(const Entry& operand, int64_t axis, int64_t begin, int64_t end, const Origin& origin) {
   const std::string name = text(origin.name, ".slice");
   const Entry from = make_constant(Constant::ints({begin}), name), to = make_constant(Constant::ints({end}), name);
-  return make("Slice", {operand, from, to, make_constant(Constant::ints({axis}), name)}, std::nullopt, origin);
+  return make("Slice", {operand, from, to, make_constant(Constant::ints({axis}), name)}, {}, origin);
 }
 
 Entry Builder::slice_at(const Entry& operand, int64_t axis, int64_t position, const Origin& origin) {
   const Entry row = slice(operand, axis, position, position + 1, origin);
   if (row.kind != Entry::value) return {};
-  return make("Squeeze", {row, make_constant(Constant::ints({axis}), text(origin.name, ".axis"))}, std::nullopt, origin);
+  return make("Squeeze", {row, make_constant(Constant::ints({axis}), text(origin.name, ".axis"))}, {}, origin);
 }
 
 }  // namespace mcc::frontend

@@ -24,7 +24,7 @@ bool gives_pieces(const Graph& g, const Node& node) {
 size_t operations(const Node& node) { return std::max<size_t>(node.inputs.size(), 2) - 1; }
 
 // A kernel may become one expression, which is walked recursively and whose compilation takes more than linear time. No network
-// comes near.
+// comes near. It bounds a kernel's operands as well: a GPU's has 4 KiB for its parameters.
 constexpr size_t kMostOperations = 128;
 
 class Fuse {
@@ -92,7 +92,7 @@ class Fuse {
   void join(NodeId id, int index) {
     Group& group = groups_[static_cast<size_t>(index)];
     group.nodes.push_back(id);
-    group.operations += operations(node(id));
+    if (promised_[static_cast<size_t>(id)] < 0) group.operations += operations(node(id));
     group_of_[static_cast<size_t>(id)] = index;
   }
 
@@ -220,11 +220,16 @@ class Fuse {
       NodeId tail = v == kNoValue ? -1 : g_.value(v).producer;
       if (tail < 0) continue;
       int index = group_of_[static_cast<size_t>(tail)];
-      const Group& group = groups_[static_cast<size_t>(index)];
+      Group& group = groups_[static_cast<size_t>(index)];
       if (group.closed || group.anchor < 0 || group.nodes.back() != tail) continue;
       std::vector<NodeId> members = diamond_below(id, index, type(v).shape);
+      size_t together = group.operations;
+      for (NodeId member : members)
+        together += operations(node(member));
+      if (together > kMostOperations) continue;
       for (NodeId member : members)
         promised_[static_cast<size_t>(member)] = index;
+      group.operations = together;
       if (!members.empty()) return index;
     }
     return -1;

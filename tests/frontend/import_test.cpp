@@ -144,6 +144,63 @@ TEST(Import, SmallConstantsAreComputed) {
 }
 
 // Everything wrong with a model comes at once.
+// "x0, x1, ...".
+std::string numbered(const std::string& prefix, int count) {
+  std::vector<std::string> names;
+  for (int i = 0; i < count; ++i)
+    names.push_back(text(prefix, i));
+  return join(names, ", ");
+}
+
+// However many operands and results there are, no kernel comes to have more than some.
+TEST(Import, NodesOfManyOperandsAreSeveral) {
+  const std::string head = R"(<ir_version: 8, opset_import: ["" : 17]> g )";
+  const std::string operands = numbered("float[4,2] x", 300), names = numbered("x", 300);
+  for (const std::string type : {"Concat <axis = 1>", "Sum", "Mean", "Max", "Min"}) {
+    auto model =
+        import_text(text(head, "(", operands, ") => (float[M,N] y) { y = ", type, " (", names, ") }"));
+    ASSERT_TRUE(model.ok()) << to_text(model.errors());
+    EXPECT_THAT(graph::verify(model->graph), IsEmpty());
+    EXPECT_EQ(output_type(*model), type.starts_with("Concat") ? "f32[4, 600]" : "f32[4, 2]");
+    EXPECT_EQ(model->graph.value(model->graph.outputs[0]).name, "y");
+    EXPECT_GT(model->graph.nodes.size(), 2U);
+    for (const graph::Node& node : model->graph.nodes)
+      EXPECT_LE(node.inputs.size(), 128U);
+  }
+  auto split = import_text(text(head, "(float[4,600] x) => (", numbered("float[M,N] y", 300), ") { ",
+                                numbered("y", 300), " = Split <axis = -1> (x) }"));
+  ASSERT_TRUE(split.ok()) << to_text(split.errors());
+  EXPECT_THAT(graph::verify(split->graph), IsEmpty());
+  for (size_t i = 0; i < 300; ++i)
+    EXPECT_EQ(output_type(*split, i), "f32[4, 2]");
+  for (const graph::Node& node : split->graph.nodes)
+    EXPECT_LE(node.outputs.size(), 64U);
+}
+
+// Sums of halves are rounded once.
+TEST(Import, SumsOfManyHalvesStayWide) {
+  auto model =
+      import_text(text(R"(<ir_version: 8, opset_import: ["" : 17]> g ()", numbered("float16[2] x", 200),
+                       ") => (float16[2] y) { y = Mean (", numbered("x", 200), ") }"));
+  ASSERT_TRUE(model.ok()) << to_text(model.errors());
+  EXPECT_EQ(output_type(*model), "f16[2]");
+  int sums = 0;
+  for (const graph::Node& node : model->graph.nodes) {
+    if (node.op->name != "Sum") continue;
+    ++sums;
+    EXPECT_EQ(model->graph.value(node.outputs[0]).type.element, ElementType::f32);
+  }
+  EXPECT_EQ(sums, 4);
+}
+
+TEST(Import, FaultsOfNodesOfManyOperandsAreSaidOnce) {
+  auto model = import_text(
+      text(R"(<ir_version: 8, opset_import: ["" : 17]> g ()", numbered("float[4,2] x", 300),
+           ", float[4] z) => (float[M,N] y) { y = Concat <axis = 5> (", numbered("x", 300), ") }"));
+  ASSERT_FALSE(model.ok());
+  EXPECT_EQ(model.errors().size(), 1U) << to_text(model.errors());
+}
+
 TEST(Import, ReportsEverything) {
   auto model = import_text(R"(
     <ir_version: 8, opset_import: ["" : 17, "custom" : 2]>

@@ -167,5 +167,25 @@ TEST(Groups, OfLongChainsAreSeveral) {
     EXPECT_EQ(group.nodes.size(), 128U);
 }
 
+// Paths that part behind a product and meet again, each through a function of many operands: a kernel's parameters are limited.
+TEST(Groups, OfManyOperandsAreSeveral) {
+  std::string parameters = "%x: f32[3, 4], %w: f32[4, 5]", nodes = "  %m = MatMul(%x, %w)\n", paths;
+  for (int k = 0; k < 12; ++k) {
+    std::string operands;
+    for (int i = 0; i < 60; ++i) {
+      parameters += text(", %a", k, "_", i, ": f32[3, 5]");
+      operands += text(", %a", k, "_", i);
+    }
+    nodes += text("  %s", k, " = Sum(%m", operands, ")\n");
+    paths += text(k == 0 ? "" : ", ", "%s", k);
+  }
+  const Graph g =
+      parse_graph(text("graph g(", parameters, ") {\n", nodes, "  %y = Max(", paths, ")\n  return %y\n}\n"));
+  const std::vector<KernelGroup> groups = fuse(g, false);
+  expect_runnable(g, groups);
+  for (const KernelGroup& group : groups)
+    EXPECT_LE(group.inputs.size(), 129U);
+}
+
 }  // namespace
 }  // namespace mcc::graph::test

@@ -453,6 +453,24 @@ def shape_chain():
     return n.model(n.op("ReduceMax", n.op("Squeeze", y, n.ints(1)), axes=[1], keepdims=0), y)
 
 
+def many_parts():
+    """Nodes of more operands and results than one kernel takes: their own, and what iterations of a loop have made."""
+    n = Net(26)
+    x = n.input("x", [600, 3])
+    even = n.op("Split", x, outputs=600)
+    parts = [n.op("Softmax", part, axis=1) if i % 3 else part for i, part in enumerate(even)]
+    results = [n.op("Concat", *parts, axis=-1)] + [n.op(kind, *parts) for kind in ("Sum", "Mean", "Max", "Min")]
+    uneven = n.op("Split", n.op("Concat", *parts, axis=0), n.ints(*[2, 0, 1, 3] * 100), axis=0, outputs=400)
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["c"], ["d"]), helper.make_node("Sin", ["v"], ["w"]), helper.make_node("Neg", ["v"], ["s"])], "body",
+        [helper.make_tensor_value_info("i", TensorProto.INT64, []), helper.make_tensor_value_info("c", TensorProto.BOOL, []),
+         helper.make_tensor_value_info("v", TensorProto.FLOAT, [2, 3])],
+        [helper.make_tensor_value_info("d", TensorProto.BOOL, []), helper.make_tensor_value_info("w", TensorProto.FLOAT, [2, 3]),
+         helper.make_tensor_value_info("s", TensorProto.FLOAT, [2, 3])])
+    _, stacked = n.op("Loop", n.constant(np.int64(200)), "", uneven[0], outputs=2, body=body)
+    return n.model(*results, n.op("Concat", *uneven[::-1], axis=0), stacked)
+
+
 MODELS = {
     "mlp": mlp,
     "residual_cnn": residual_cnn,
@@ -481,6 +499,7 @@ MODELS = {
     "quantized_from_range": quantized_from_range,
     "shape_chain": shape_chain,
     "wide_cnn": wide_cnn,
+    "many_parts": many_parts,
 }
 
 
