@@ -209,7 +209,7 @@ bool Builder::is_small(const Node& node) const {
 
 bool Builder::fold(const Node& node, const std::string& where) {
   if ((!node.op->fold && !is_small(node)) || node.op->is_folded_late) return false;
-  Result<std::optional<std::vector<Constant>>> folded = graph::fold_node(graph_, node, fold_);
+  Result<std::optional<std::vector<Constant>>> folded = graph::fold_node(graph_, node, fold_, fold_budget_);
   if (!folded.ok()) {
     report_all(folded.errors(), where);
     return false;

@@ -154,6 +154,7 @@ class Builder {
   const graph::Evaluator& fold_;
   Diagnostics& problems_;
   graph::Graph graph_;
+  graph::FoldBudget fold_budget_;
   std::set<graph::ValueId> tainted_;  // results of unsupported nodes, and what depends on them
 };
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <map>
 
+#include "support/saturating.h"
 #include "tensor/interpret.h"
+#include "tensor/workload.h"
 
 namespace mcc::graph {
 
@@ -24,7 +26,43 @@ struct Block {
   size_t offset = 0, used = 0;
 };
 
+// Beside what grows with the model's weights: a table of positions, a mask.
+constexpr int64_t kFreeBytes = int64_t{256} << 20, kFreeIterations = int64_t{1} << 32;
+// Bytes that unpack to 32 bits are four times as many, by way of integers twice that.
+constexpr int64_t kBytesOfByte = 16;
+// Products of weights with each other: adapters of low rank that were not put into them.
+constexpr int64_t kIterationsOfByte = 256;
+constexpr int64_t kFewBytes = int64_t{64} << 20, kMostGrowth = 16;
+
+int64_t bytes_of(const TensorType& type) {
+  return saturating_mul(static_count(type.shape), byte_size(type.element));
+}
+
 }  // namespace
+
+FoldBudget::FoldBudget(int64_t weight_bytes)
+    : bytes_(std::max(kFreeBytes, saturating_mul(kBytesOfByte, weight_bytes))),
+      iterations_(saturating_add(kFreeIterations, saturating_mul(kIterationsOfByte, weight_bytes))) {}
+
+FoldBudget::FoldBudget(const Graph& graph) : FoldBudget(constant_bytes(graph)) {}
+
+bool FoldBudget::may_grow(int64_t from_bytes, int64_t to_bytes) {
+  return to_bytes <= std::max(kFewBytes, saturating_mul(kMostGrowth, from_bytes));
+}
+
+bool FoldBudget::take(int64_t iterations) {
+  if (iterations > iterations_) return false;
+  iterations_ -= iterations;
+  return true;
+}
+
+int64_t constant_bytes(const Graph& graph) {
+  int64_t bytes = 0;
+  for (const Value& value : graph.values) {
+    if (value.constant) bytes = saturating_add(bytes, static_cast<int64_t>(value.constant->bytes().size()));
+  }
+  return bytes;
+}
 
 Evaluator interpreter_evaluator(int64_t max_steps) {
   return [max_steps](const tensor::Func& f, std::span<const Constant> inputs,
@@ -54,7 +92,10 @@ Evaluator interpreter_evaluator(int64_t max_steps) {
   };
 }
 
-Result<std::vector<Constant>> evaluate_node(const Graph& graph, const Node& node,
+namespace {
+
+// func: the node's.
+Result<std::vector<Constant>> evaluate_func(const Graph& graph, const Node& node, const tensor::Func& func,
                                             std::span<const Constant> inputs, const Evaluator& evaluate) {
   std::vector<Constant> arguments;
   std::vector<ValueId> passed;
@@ -68,7 +109,7 @@ Result<std::vector<Constant>> evaluate_node(const Graph& graph, const Node& node
   std::vector<TensorType> types;
   for (ValueId id : node.outputs)
     if (id != kNoValue) types.push_back(graph.value(id).type);
-  Result<std::vector<Constant>> computed = evaluate(build_node_func(graph, node), arguments, types);
+  Result<std::vector<Constant>> computed = evaluate(func, arguments, types);
   if (!computed.ok()) return computed.errors();
   std::vector<Constant> outputs(node.outputs.size());
   for (size_t i = 0, next = 0; i < node.outputs.size(); ++i)
@@ -76,8 +117,15 @@ Result<std::vector<Constant>> evaluate_node(const Graph& graph, const Node& node
   return outputs;
 }
 
+}  // namespace
+
+Result<std::vector<Constant>> evaluate_node(const Graph& graph, const Node& node,
+                                            std::span<const Constant> inputs, const Evaluator& evaluate) {
+  return evaluate_func(graph, node, build_node_func(graph, node), inputs, evaluate);
+}
+
 Result<std::optional<std::vector<Constant>>> fold_node(const Graph& graph, const Node& node,
-                                                       const Evaluator& evaluate) {
+                                                       const Evaluator& evaluate, FoldBudget& budget) {
   using Folded = std::optional<std::vector<Constant>>;
   if (node.op->fold && node.outputs.size() == 1) {
     if (std::optional<Constant> constant = node.op->fold(graph, node)) return Folded{std::vector{*constant}};
@@ -90,9 +138,18 @@ Result<std::optional<std::vector<Constant>>> fold_node(const Graph& graph, const
     if (!value.constant) return Folded{};
     inputs[i] = *value.constant;
   }
-  for (ValueId id : node.outputs)
-    if (id != kNoValue && !is_static(graph.value(id).type.shape)) return Folded{};
-  Result<std::vector<Constant>> outputs = evaluate_node(graph, node, inputs, evaluate);
+  int64_t from = 0, to = 0;
+  for (const Constant& input : inputs)
+    from = saturating_add(from, static_cast<int64_t>(input.bytes().size()));
+  for (ValueId id : node.outputs) {
+    if (id == kNoValue) continue;
+    if (!is_static(graph.value(id).type.shape)) return Folded{};
+    to = saturating_add(to, bytes_of(graph.value(id).type));
+  }
+  if (!FoldBudget::may_grow(from, to)) return Folded{};
+  const tensor::Func func = build_node_func(graph, node);
+  if (!budget.take(tensor::work_of(func).iterations)) return Folded{};
+  Result<std::vector<Constant>> outputs = evaluate_func(graph, node, func, inputs, evaluate);
   if (!outputs.ok()) return outputs.errors();
   return Folded{std::move(*outputs)};
 }

@@ -21,11 +21,36 @@ using Evaluator = std::function<Result<std::vector<Constant>>(
 // an error (0: never).
 Evaluator interpreter_evaluator(int64_t max_steps = 0);
 
+// How much memory and time computing with constants may take before a model runs. A few nodes can ask for any amount of both; what
+// weights are packed, converted or unpacked to is a small multiple of what is there.
+class FoldBudget {
+ public:
+  FoldBudget() : FoldBudget(0) {}
+  // For all of a model's constants, as they are in its file.
+  explicit FoldBudget(const Graph& graph);
+
+  // Whether a node may make so many bytes of so many: not if it blows up a few to many, which a kernel makes as it needs them.
+  static bool may_grow(int64_t from_bytes, int64_t to_bytes);
+  // Whether so many bytes of constants may be there at a time.
+  bool may_hold(int64_t bytes) const { return bytes <= bytes_; }
+  // Takes the iterations from what is left; not done, and false, if they exceed it.
+  bool take(int64_t iterations);
+
+ private:
+  explicit FoldBudget(int64_t weight_bytes);
+
+  int64_t bytes_;
+  int64_t iterations_;
+};
+
+// Of all its values that are constants, each for itself.
+int64_t constant_bytes(const Graph& graph);
+
 // The outputs of a node as constants: from the types alone (OpDef::fold), or, when all its inputs are constants, by
-// running it. Nothing when that cannot be done. Output types must be set; an output that the node leaves out gives an
-// empty constant.
+// running it. Nothing when that cannot be done, or would take more than the budget has. Output types must be set; an output that the
+// node leaves out gives an empty constant.
 Result<std::optional<std::vector<Constant>>> fold_node(const Graph& graph, const Node& node,
-                                                       const Evaluator& evaluate);
+                                                       const Evaluator& evaluate, FoldBudget& budget);
 
 // The outputs of a node for given inputs (one for each of node.inputs; those left out are not read). The node must have
 // a compute definition and static types.

@@ -1,8 +1,8 @@
 #include "tensor/workload.h"
 
 #include <algorithm>
-#include <limits>
 
+#include "support/saturating.h"
 #include "tensor/visit.h"
 
 namespace mcc::tensor {
@@ -12,17 +12,6 @@ int64_t static_or_one(const Expr& e) {
   int64_t value = 1;
   as_int(e, &value);
   return value;
-}
-
-// Counts of absurd shapes (a window of 2^31) stay at the largest number.
-int64_t saturating_add(int64_t a, int64_t b) {
-  int64_t sum = 0;
-  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
-}
-
-int64_t saturating_mul(int64_t a, int64_t b) {
-  int64_t product = 0;
-  return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
 }
 
 class CountWork : public Visitor {

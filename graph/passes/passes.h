@@ -12,8 +12,9 @@
 namespace mcc::graph {
 
 // Nodes whose inputs are all constants are computed now. Evaluation errors are reported by node. keeps_quantized: operators that
-// are folded late (graph/op.h) stay.
-Status fold_constants(Graph& graph, const Evaluator& evaluate, bool keeps_quantized = false);
+// are folded late (graph/op.h) stay. What exceeds the budget is left to run time.
+Status fold_constants(Graph& graph, const Evaluator& evaluate, FoldBudget& budget,
+                      bool keeps_quantized = false);
 
 // What only moves elements, or chooses among them, does so in integers: DequantizeLinear goes behind it where that profits who reads
 // it, QuantizeLinear before it. Exact.

@@ -13,19 +13,16 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     std::vector<std::string> broken = verify(graph);
     MCC_CHECK(broken.empty(), "after ", name, ": ", broken.empty() ? "" : broken[0]);
   };
-  auto fold = [&] {
-    Status status = fold_constants(graph, options.evaluate);
-    if (!status.ok()) errors = status.errors();
-  };
-  auto fold_keeping_quantized = [&] {
-    Status status = fold_constants(graph, options.evaluate, true);
+  FoldBudget budget(graph);
+  auto fold = [&](bool keeps_quantized = false) {
+    Status status = fold_constants(graph, options.evaluate, budget, keeps_quantized);
     if (!status.ok()) errors = status.errors();
   };
 
   if (options.level > 0) {
-    step("fold_constants", fold_keeping_quantized);
+    step("fold_constants", [&] { fold(true); });
     step("move_quantization", [&] { move_quantization(graph); });
-    step("fold_constants", fold_keeping_quantized);  // weights that are moved
+    step("fold_constants", [&] { fold(true); });  // weights that are moved
     step("use_byte_products", [&] { use_byte_products(graph, options.target, options.strict); });
     if (!options.strict) step("use_real_products", [&] { use_real_products(graph); });
   }

@@ -84,7 +84,8 @@ void must(const Status& status) { EXPECT_TRUE(status.ok()) << to_text(status.err
 
 // In the order of the pipeline. Each has its file in tests/graph/data.
 constexpr Pass kPasses[] = {
-    {"fold_constants", [](Graph& g, const Setting&) { must(fold_constants(g, interpreter_evaluator())); }},
+    {"fold_constants", [](Graph& g, const Setting&) { FoldBudget budget(g);
+       must(fold_constants(g, interpreter_evaluator(), budget)); }},
     {"move_quantization", [](Graph& g, const Setting&) { move_quantization(g); }},
     {"use_byte_products", [](Graph& g, const Setting& s) { use_byte_products(g, s.target, s.strict); }},
     {"use_real_products", [](Graph& g, const Setting&) { use_real_products(g); }},
@@ -204,6 +205,80 @@ TEST_P(GraphPass, KeepsTheMeaningAndMatchesItsGolden) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Data, GraphPass, ::testing::ValuesIn(all_cases()), test_name);
+
+// What the pass asks to be computed. Results are zeros.
+struct Asked {
+  int calls = 0;
+  int64_t most_bytes = 0;  // of results that are there at a time
+};
+
+Asked fold(Graph& g) {
+  Asked asked;
+  std::vector<std::weak_ptr<std::vector<std::byte>>> made;
+  FoldBudget budget(g);
+  must(fold_constants(
+      g,
+      [&](const tensor::Func&, std::span<const Constant>, const std::vector<TensorType>& outputs) -> Result<std::vector<Constant>> {
+        ++asked.calls;
+        std::vector<Constant> results;
+        for (const TensorType& type : outputs) {
+          auto bytes = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(static_count(type.shape) * byte_size(type.element)));
+          made.push_back(bytes);
+          results.emplace_back(type.element, static_shape(type.shape), std::span<const std::byte>(*bytes), bytes);
+        }
+        int64_t there = 0;
+        for (const auto& bytes : made) {
+          if (const auto held = bytes.lock()) there += static_cast<int64_t>(held->size());
+        }
+        asked.most_bytes = std::max(asked.most_bytes, there);
+        return results;
+      },
+      budget));
+  EXPECT_TRUE(verify(g).empty()) << verify(g)[0];
+  return asked;
+}
+
+TEST(FoldConstants, LeavesToRunTimeWhatAFewBytesWouldGrowTo) {
+  Graph g = parse_graph(R"(graph g(%x: f32[4096]) {
+  %a: f32[1, 1] = [2]
+  %s: i64[2] = [1000000, 4096]
+  %b = Expand(%a, %s)
+  %y = Mul(%x, %b)
+  return %y
+})");
+  EXPECT_EQ(fold(g).calls, 0);
+  EXPECT_EQ(g.nodes.size(), 2U);
+}
+
+TEST(FoldConstants, ResultsThatDoubleComeToAnEnd) {
+  std::string source = "graph g(%x: f32[1]) {\n  %a0: f32[1024] random\n";
+  for (int i = 0; i < 30; ++i)
+    source += text("  %a", i + 1, " = Concat(%a", i, ", %a", i, ") {axis = 0}\n");
+  Graph g = parse_graph(source + "  %y = Mul(%x, %a30)\n  return %y\n}\n");
+  const Asked asked = fold(g);
+  EXPECT_GT(asked.calls, 10);
+  EXPECT_LE(asked.most_bytes, int64_t{256} << 20);
+}
+
+TEST(FoldConstants, LongChainsHoldNoMoreThanTheyNeed) {
+  std::string source = "graph g(%x: f32[1]) {\n  %a0: f32[262144] random\n";
+  for (int i = 0; i < 400; ++i)
+    source += text("  %a", i + 1, " = Neg(%a", i, ")\n");
+  Graph g = parse_graph(source + "  %y = Mul(%x, %a400)\n  return %y\n}\n");
+  const Asked asked = fold(g);
+  EXPECT_EQ(asked.calls, 400);
+  EXPECT_LE(asked.most_bytes, int64_t{2} << 20);
+}
+
+TEST(FoldConstants, ArithmeticIsLimited) {
+  std::string source = "graph g(%x: f32[1]) {\n  %a0: f32[1024, 1024] random\n";
+  for (int i = 0; i < 400; ++i)
+    source += text("  %a", i + 1, " = MatMul(%a", i, ", %a", i, ")\n");
+  Graph g = parse_graph(source + "  %y = Mul(%x, %a400)\n  return %y\n}\n");
+  const Asked asked = fold(g);
+  EXPECT_GE(asked.calls, 4);
+  EXPECT_LE(asked.calls, 10);
+}
 
 }  // namespace
 }  // namespace mcc::graph::test
