@@ -5,6 +5,7 @@
 #include <cmath>
 #include <unordered_map>
 
+#include "support/saturating.h"
 #include "tensor/visit.h"
 
 namespace mcc::tuner {
@@ -16,8 +17,14 @@ namespace {
 constexpr size_t kMaxDepth = 40;
 constexpr int64_t kFar = int64_t{1} << 20;  // stride of an index that is data
 constexpr double kLine = 64;
+constexpr int64_t kMost = int64_t{1} << 60;  // of extents and indices: a few of them add up without leaving 64 bits
 
-// Texts of a log may tell of tensors that no memory holds: where a product or a sum leaves 64 bits, elements are far apart.
+// Texts of a log may tell of tensors that no memory holds: what is beyond the largest number stays at it.
+int64_t bounded(int64_t a) { return std::clamp(a, -kMost, kMost); }
+int64_t plus(int64_t a, int64_t b) { return bounded(saturating_add(a, b)); }
+int64_t times(int64_t a, int64_t b) { return bounded(saturating_mul(a, b)); }
+
+// Where strides leave 64 bits, elements are far apart.
 int64_t times_or_far(int64_t a, int64_t b) {
   int64_t product = 0;
   return __builtin_mul_overflow(a, b, &product) ? kFar : product;
@@ -31,7 +38,7 @@ int64_t plus_or_far(int64_t a, int64_t b) {
 int64_t static_or_one(const Expr& e) {
   int64_t value = 1;
   as_int(e, &value);
-  return std::max<int64_t>(value, 0);
+  return bounded(std::max<int64_t>(value, 0));
 }
 
 // An index while the loops of a chain run: how far it goes when the loops from d on run, and its value at the start and
@@ -50,17 +57,17 @@ int64_t floor_div64(int64_t a, int64_t b) {
 int64_t value_of(BinaryOp op, int64_t a, int64_t b) {
   switch (op) {
     case BinaryOp::add:
-      return a + b;
+      return plus(a, b);
     case BinaryOp::sub:
-      return a - b;
+      return plus(a, -b);
     case BinaryOp::mul:
-      return a * b;
+      return times(a, b);
     case BinaryOp::floor_div:
     case BinaryOp::div:
       return floor_div64(a, b);
     case BinaryOp::floor_mod:
     case BinaryOp::mod:
-      return b == 0 ? 0 : a - b * floor_div64(a, b);
+      return b == 0 ? 0 : plus(a, -times(b, floor_div64(a, b)));
     case BinaryOp::min:
       return std::min(a, b);
     case BinaryOp::max:
@@ -79,9 +86,9 @@ int64_t width_of(BinaryOp op, const Reach& a, const Reach& b) {
   switch (op) {
     case BinaryOp::add:
     case BinaryOp::sub:
-      return a.width + b.width;
+      return plus(a.width, b.width);
     case BinaryOp::mul:
-      return a.width * std::abs(b.start) + b.width * std::abs(a.start) + a.width * b.width;
+      return plus(plus(times(a.width, std::abs(b.start)), times(b.width, std::abs(a.start))), times(a.width, b.width));
     // Fused and split loops start at multiples of what they are divided by.
     case BinaryOp::floor_div:
     case BinaryOp::div:
@@ -208,7 +215,7 @@ class Reader {
           if (b.a.get() == var) {
             found.push_back(by);
           } else if (a && a->op == BinaryOp::floor_div && a->a.get() == var && as_int(a->b, &inner)) {
-            found.push_back(by * inner);
+            found.push_back(times(by, inner));
           }
         }
         Visitor::on(b);
@@ -304,7 +311,7 @@ class Reader {
     Walk w;
     size_t n = depth();
     if (const auto* imm = e.as<IntImm>()) {
-      w.value.fill(imm->value);
+      w.value.fill(bounded(imm->value));
       return w;
     }
     if (e.kind() == ExprKind::Var) {
@@ -314,7 +321,7 @@ class Reader {
         is_loop = true;
         int64_t extent = nest_.loops[static_cast<size_t>(chain_[k])].extent;
         for (size_t d = 0; d <= k; ++d)
-          w.width[d] += std::max<int64_t>(extent - 1, 0) * places_[k];
+          w.width[d] = plus(w.width[d], times(std::max<int64_t>(extent - 1, 0), places_[k]));
         w.value[k] = places_[k];
       }
       if (is_loop) return w;
@@ -362,7 +369,7 @@ class Reader {
       void on(const VarNode& v) override {
         Walk x = reader.walk(Expr(&v));
         for (size_t d = 0; d < x.width.size(); ++d)
-          sum.width[d] += x.width[d], sum.value[d] += x.value[d];
+          sum.width[d] = plus(sum.width[d], x.width[d]), sum.value[d] = plus(sum.value[d], x.value[d]);
       }
     } uses(*this);
     uses.visit(e);

@@ -163,5 +163,25 @@ func f(a: f32[100, 8], i: i64[10]) -> (c: f32[10, 8]) {
   EXPECT_TRUE(s.accesses[1].moves[0]);
 }
 
+// A log's text may say anything. What an index and its products reach only grows with more loops running.
+TEST(Nest, AbsurdExtentsStayLarge) {
+  Nest nest = nest_of(parse(R"(
+func f(a: f32[9000000000000000000]) -> (c: f32[9000000000000000000]) {
+  for o in 9000000000000000000 { for i in 9000000000000000000 { for k in 4611686018427387904 {
+    block copy(x = o*4611686018427387904 + i*4611686018427387904 + k: spatial 9000000000000000000, y = (o - i*3)*(k - o): spatial 9) {
+      c[x] = a[x*x + y] + 1.0
+    }
+  } } }
+})"));
+  for (const NestAccess& access : nest.stores.at(0).accesses) {
+    for (size_t d = 0; d < access.elements.size(); ++d) {
+      EXPECT_GE(access.elements[d], 1) << d;
+      EXPECT_GE(access.lines[d], 1) << d;
+      EXPECT_GE(access.elements[d > 0 ? d - 1 : 0], access.elements[d]) << d;
+    }
+  }
+  EXPECT_GT(nest.stores[0].accesses[0].elements[0], 1e18);
+}
+
 }  // namespace
 }  // namespace mcc::tuner
