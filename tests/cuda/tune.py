@@ -101,6 +101,35 @@ class CudaTune(Case):
                                             self.folder / "t.json", "--locked", "--json")).stdout)
         self.assertEqual(compiled["schedules"]["exact"], compiled["kernels"])
 
+    # All keys in one launch, or parts of them and a launch that puts these together.
+    def test_parts_of_attention_against_each_other(self):
+        model, log = self.folder / "attention.onnx", self.folder / "attention.json"
+        save(model, [helper.make_node("MatMul", ["q", "k"], ["scores"]), helper.make_node("Softmax", ["scores"], ["weights"], axis=-1),
+                     helper.make_node("MatMul", ["weights", "v"], ["y"])], {"q": [1, 4, 2], "k": [1, 2, 1024], "v": [1, 1024, 2]}, [1, 4, 2])
+        report = self.tune(model, log.name, "--trials", "6")
+        (choice,) = report["choices"]
+        self.assertEqual(choice["problem"], "attention of 4 queries to 1024 keys, 2 and 2 numbers of 32 bits, 1 times")
+        self.assertEqual(set(choice["us"]), {"whole", "parts_2", "parts_4", "parts_8"})
+        self.assertIn(choice["algorithm"], choice["us"])
+        self.assertTrue(all(trial["error"] == "none" for trial in self.trials(log.name)))
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        (logged,) = [line for line in lines if line["kind"] == "choice"]
+        self.assertEqual((logged["problem"], logged["algorithm"]), (choice["problem"], choice["algorithm"]))
+        self.done(mcc("compile", model, "-o", self.folder / "cpu.so"))
+        self.done(mcc("run", self.folder / "cpu.so", "--random", "5", "--output-dir", self.folder / "out"))
+        # What was chosen, and what would have been had another one been faster: each was measured, so the log has its schedule.
+        library = self.folder / "attention.so"
+        for algorithm in sorted(choice["us"], key=lambda name: name != choice["algorithm"]):
+            logged["algorithm"] = algorithm
+            log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+            compiled = json.loads(self.done(mcc("compile", model, "-o", library, "--target", "cuda:sm_80", "--tune-log", log, "--locked",
+                                                "--json")).stdout)
+            self.assertEqual(compiled["schedules"]["exact"], compiled["kernels"])
+            launches = json.loads(self.done(mcc("inspect", library, "--json")).stdout)["device"]["launches"]
+            self.assertEqual(len(launches), 1 if algorithm == "whole" else 2, algorithm)
+            self.done(mcc("run", library, "--random", "5", "--rtol", "1e-4", "--atol", "1e-5", "--expect",
+                          f"y={self.folder / 'out' / 'output_0.npy'}"))
+
     def test_the_whole_model_is_measured(self):
         done = mcc("tune", self.plain, "--tune-log", self.folder / "w.json", "--target", "cuda", "--trials", "4")
         self.assertIn("whole model, measured", self.done(done).stdout)
