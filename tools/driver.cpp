@@ -324,12 +324,14 @@ Result<ModelTasks> extract_tasks(const CompileOptions& options) {
     task.weight = kernel.uses;
     out.tasks.push_back(std::move(task));
   }
+  out.runs.resize(out.tasks.size());
   for (size_t i = 0; i < prepared->groups.size(); ++i) {
     int index = prepared->kernels.of_group[i];
     if (index < 0) continue;
-    for (std::string& name : origins(prepared->graph, prepared->groups[i])) {
-      out.tasks[static_cast<size_t>(index)].nodes.push_back(std::move(name));
-    }
+    std::vector<std::string> names = origins(prepared->graph, prepared->groups[i]);
+    std::vector<std::string>& of_all = out.tasks[static_cast<size_t>(index)].nodes;
+    of_all.insert(of_all.end(), names.begin(), names.end());
+    out.runs[static_cast<size_t>(index)].push_back(std::move(names));
   }
   return out;
 }

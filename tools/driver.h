@@ -73,6 +73,7 @@ struct ModelTasks {
   tensor::Target target;                // the first of the list
   std::vector<tensor::Target> targets;  // all of it: the tasks are the same for each
   std::vector<tuner::Task> tasks;
+  std::vector<std::vector<std::vector<std::string>>> runs;  // of each task, each time that the model runs it: for which ONNX nodes
 };
 Result<ModelTasks> extract_tasks(const CompileOptions& options);
 // The options for tasks that a log is only to be made for: without it where there is none yet.

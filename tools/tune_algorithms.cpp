@@ -14,53 +14,56 @@ constexpr double kHopeless = 2;
 // By so much another algorithm has to be faster than the one that a model has anyway: times are as good as that.
 constexpr double kClear = 0.97;
 
-using Tasks = std::vector<tuner::Task>;
-
 // The model's tasks where each problem takes its algorithm of this number, or the expected one where it has fewer.
-Result<Tasks> variant(const CompileOptions& compile, const std::vector<AlgorithmProblem>& problems, size_t number) {
+Result<ModelTasks> variant(const CompileOptions& compile, const std::vector<AlgorithmProblem>& problems, size_t number) {
   CompileOptions options = compile;
   for (const AlgorithmProblem& problem : problems) {
     options.algorithms.names[problem.name] =
         number < problem.algorithms.size() ? problem.algorithms[number].name : problem.expected;
   }
-  Result<ModelTasks> tasks = extract_tasks(options);
-  if (!tasks.ok()) return tasks.errors();
-  return std::move(tasks->tasks);
+  return extract_tasks(options);
 }
 
-// The kernels that the problem's operators went into.
-std::vector<const tuner::Task*> tasks_of(const Tasks& tasks, const AlgorithmProblem& problem) {
-  std::vector<const tuner::Task*> out;
-  for (const tuner::Task& task : tasks) {
-    const bool is_of_it = std::any_of(task.nodes.begin(), task.nodes.end(), [&](const std::string& node) {
-      return std::find(problem.origins.begin(), problem.origins.end(), node) != problem.origins.end();
+// A kernel that the problem's operators went into, and how often for them: operators of other problems may have the same one.
+struct OwnTask {
+  const tuner::Task* task;
+  int64_t runs;
+};
+
+std::vector<OwnTask> tasks_of(const ModelTasks& model, const AlgorithmProblem& problem) {
+  std::vector<OwnTask> out;
+  for (size_t i = 0; i < model.tasks.size(); ++i) {
+    const int64_t runs = std::count_if(model.runs[i].begin(), model.runs[i].end(), [&](const std::vector<std::string>& nodes) {
+      return std::any_of(nodes.begin(), nodes.end(), [&](const std::string& node) {
+        return std::find(problem.origins.begin(), problem.origins.end(), node) != problem.origins.end();
+      });
     });
-    if (is_of_it) out.push_back(&task);
+    if (runs > 0) out.push_back({&model.tasks[i], runs});
   }
   return out;
 }
 
 // Nothing if the time is up.
-Result<std::optional<double>> time_of(const std::vector<const tuner::Task*>& tasks, const AlgorithmTuning& tuning) {
+Result<std::optional<double>> time_of(const std::vector<OwnTask>& tasks, const AlgorithmTuning& tuning) {
   double sum = 0;
-  for (const tuner::Task* task : tasks) {
+  for (const OwnTask& own : tasks) {
     if (tuning.is_over()) return std::optional<double>();
-    Result<double> us = tuning.time(*task);
+    Result<double> us = tuning.time(*own.task);
     if (!us.ok()) return us.errors();
-    sum += static_cast<double>(task->weight) * *us;
+    sum += static_cast<double>(own.runs) * *us;
   }
   return std::optional(sum);
 }
 
 // The times of one problem; nothing if the time is up, or its kernels are the same whatever is chosen.
-Result<std::optional<AlgorithmTimes>> compare(const AlgorithmProblem& problem, const std::vector<Tasks>& variants,
+Result<std::optional<AlgorithmTimes>> compare(const AlgorithmProblem& problem, const std::vector<ModelTasks>& variants,
                                               const AlgorithmTuning& tuning) {
   AlgorithmTimes out{problem, {}, problem.expected};
   std::set<std::set<std::string>> kernels;
   for (size_t i = 0; i < problem.algorithms.size(); ++i) {
-    const std::vector<const tuner::Task*> tasks = tasks_of(variants[i], problem);
+    const std::vector<OwnTask> tasks = tasks_of(variants[i], problem);
     std::set<std::string> texts;
-    for (const tuner::Task* task : tasks) texts.insert(task->text);
+    for (const OwnTask& own : tasks) texts.insert(own.task->text);
     if (!kernels.insert(texts).second) continue;
     Result<std::optional<double>> us = time_of(tasks, tuning);
     if (!us.ok()) return us.errors();
@@ -105,10 +108,10 @@ Result<std::vector<AlgorithmTimes>> compare_algorithms(const CompileOptions& com
   size_t most = 0;
   for (const AlgorithmProblem& problem : problems) most = std::max(most, problem.algorithms.size());
   std::vector<AlgorithmTimes> out;
-  std::vector<Tasks> variants;
+  std::vector<ModelTasks> variants;
   for (size_t i = 0; i < most; ++i) {
     if (tuning.is_over()) return out;
-    Result<Tasks> tasks = variant(compile, problems, i);
+    Result<ModelTasks> tasks = variant(compile, problems, i);
     if (!tasks.ok()) return tasks.errors();
     variants.push_back(std::move(*tasks));
   }

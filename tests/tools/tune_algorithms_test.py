@@ -136,6 +136,27 @@ class TuneAlgorithms(unittest.TestCase):
         self.assertEqual(report["choices"], [])
         self.assertTrue(any(is_winograd(line) for line in self.lines(log) if line["kind"] == "task"))
 
+    def test_a_kernel_of_several_problems_counts_for_each_as_often_as_it_runs_for_it(self):
+        # Channels that fill the same blocks: one kernel, whatever the algorithm.
+        rng = np.random.default_rng(4)
+        weights = {f"w{i}": rng.standard_normal((k, c, 3, 3), np.float32) / 17 for i, (c, k) in enumerate([(30, 30), (30, 32), (32, 32), (32, 32)])}
+        nodes = []
+        for i in range(4):
+            nodes += [helper.make_node("Conv", [f"r{i - 1}" if i else "x", f"w{i}"], [f"h{i}"], f"conv{i}", pads=[1, 1, 1, 1]),
+                      helper.make_node("Relu", [f"h{i}"], [f"r{i}"], f"relu{i}")]
+        nodes.append(helper.make_node("Identity", ["r3"], ["y"]))
+        graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 30, 20, 20])],
+                                  [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 32, 20, 20])],
+                                  [numpy_helper.from_array(v, k) for k, v in weights.items()])
+        path, log = self.folder / "shared.onnx", self.folder / "shared.json"
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+        report = self.json("tune", path, "--target", "cpu:x86-64-v3", "--tune-log", log, "--no-check", "--trials", "12", "--threads", "1")
+        us = {choice["problem"]: choice["us"] for choice in report["choices"]}
+        once, twice = us["3x3 of 30 channels to 30, 20x20"], us["3x3 of 32 channels to 32, 20x20"]
+        self.assertEqual(us["3x3 of 30 channels to 32, 20x20"], once)
+        for algorithm, time in once.items():
+            self.assertAlmostEqual(twice[algorithm], 2 * time, delta=1e-6 * time)
+
     def test_of_some_tasks_nothing_is_decided(self):
         log = self.folder / "some.json"
         report = self.json("tune", self.model, "--tune-log", log, "--no-check", "--trials", "24", "--threads", "1", "--tasks", "strided")
