@@ -29,13 +29,20 @@ class MergeProducts {
           (p->sum >= 0 ? with_bias : without).push_back(*p);
       }
       for (const std::vector<Projection>* group : {&with_bias, &without}) {
-        if (group->size() > 1) merge(static_cast<ValueId>(v), *group);
+        for (size_t i = 0; i < group->size(); i += kMost) {
+          const auto begin = group->begin() + static_cast<std::ptrdiff_t>(i);
+          const std::vector<Projection> some(begin, begin + static_cast<std::ptrdiff_t>(std::min(kMost, group->size() - i)));
+          if (some.size() > 1) merge(static_cast<ValueId>(v), some);
+        }
       }
     }
     g_.compact();
   }
 
  private:
+  // Into one: their results are taken apart by loop nests of one kernel, whose scheduling takes more than linear time.
+  static constexpr size_t kMost = 64;
+
   std::vector<int64_t> dims(ValueId v) const { return static_shape(g_.value(v).type.shape); }
   bool is_static_float(ValueId v) const {
     const TensorType& t = g_.value(v).type;

@@ -280,5 +280,26 @@ TEST(FoldConstants, ArithmeticIsLimited) {
   EXPECT_LE(asked.calls, 10);
 }
 
+// The experts of a mixture, say.
+TEST(MergeProducts, OfManyAreSeveral) {
+  std::string source = "graph g(%x: f32[4, 8]) {\n", results;
+  for (int i = 0; i < 150; ++i) {
+    source += text("  %w", i, ": f32[8, 4] random\n  %y", i, " = MatMul(%x, %w", i, ")\n");
+    results += text(i == 0 ? "" : ", ", "%y", i);
+  }
+  Graph g = parse_graph(text(source, "  return ", results, "\n}\n"));
+  tensor::Target target;
+  target.kind = tensor::TargetKind::cuda;
+  target.gpu = *tensor::find_gpu("sm_80");
+  merge_products(g, target);
+  EXPECT_TRUE(verify(g).empty()) << verify(g)[0];
+  int products = 0;
+  for (const Node& node : g.nodes) {
+    products += node.op->name == "MatMul" ? 1 : 0;
+    EXPECT_LE(node.outputs.size(), 64U);
+  }
+  EXPECT_EQ(products, 3);
+}
+
 }  // namespace
 }  // namespace mcc::graph::test
