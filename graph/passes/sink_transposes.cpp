@@ -4,7 +4,8 @@
 // Two that meet become one or none. So a model that keeps its activations as [N, H, W, C] and transposes around each
 // convolution, as exporters from TensorFlow write it, loses its transpositions.
 //
-// A MaxPool of channels that were last pools them where they are, in its laid out form (graph/ops/mcc_pool.cpp).
+// A MaxPool of channels that were last pools them where they are, in its laid out form (graph/ops/mcc_pool.cpp);
+// DynamicQuantizeLinear finds the same range in any order.
 //
 // What else such an operator reads is transposed back: constants now, other operands only where they are smaller than what
 // is saved. The result is kept if it moves fewer bytes than before.
@@ -147,9 +148,28 @@ class SinkTransposes {
     return true;
   }
 
+  // The least and the greatest element, from which scale and zero point follow, are the same in any order.
+  bool quantize(NodeId id) {
+    const Node node = g_.node(id);
+    const Node* before = transposition(node.inputs[0]);
+    if (!before) return false;
+    const Permutation perm = permutation(*before);
+    const ValueId first = emit(g_, "", node.op->name, node.name, {before->inputs[0]}, node.attributes,
+                               static_cast<int>(node.outputs.size()));
+    const NodeId made = g_.value(first).producer;
+    g_.node(made).origins = node.origins;
+    for (size_t k = 0; k < node.outputs.size(); ++k) {
+      if (node.outputs[k] == kNoValue) continue;
+      const ValueId result = g_.node(made).outputs[k];
+      stand_for(id, node.outputs[k], k == 0 ? transpose(node.name, result, perm) : result);
+    }
+    return true;
+  }
+
   void sink(NodeId id) {
     const Node node = g_.node(id);
     if (is_op(node, "MaxPool") && node.op->domain.empty() && pool(id)) return;
+    if (is_op(node, "DynamicQuantizeLinear") && node.op->domain.empty() && quantize(id)) return;
     if (node.op->axis_use == AxisUse::own) return;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Node* before = is_data(node, i) ? transposition(node.inputs[i]) : nullptr;
