@@ -107,7 +107,10 @@ class TuneAlgorithms(unittest.TestCase):
         tasks = [line for line in self.lines(self.log) if line["kind"] == "task"]
         # Of each algorithm two kernels, one for each convolution; beside them the one with a stride, and the layouts' changes.
         self.assertEqual(sum("conv" in task["name"] for task in tasks), 2 * len(self.choice["us"]) + 1)
-        self.assertEqual(self.report["trials"], 24)
+        # A race of the best is no trial of its own. A search may end before all are used, with little left to gain.
+        trials = {(line["task"], str(line["trace"])) for line in self.lines(self.log) if line["kind"] == "trial"}
+        self.assertEqual(self.report["trials"], len(trials))
+        self.assertLessEqual(self.report["trials"], 24)
 
     def test_the_log_decides(self):
         for algorithm, kind in ("direct", "direct"), ("winograd_2", "winograd"), ("winograd_4", "winograd"):
