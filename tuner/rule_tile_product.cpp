@@ -8,8 +8,9 @@
 //
 // Four tiles of sums (two of rows by two of columns) use each operand twice, so that loading operands takes half as long as
 // multiplying; more sums leave no operand in its tile until it is used again. A tile has up to 16 rows; it takes a number that
-// divides them all, or a product's operand is padded to whole tiles. Where that is all rows of one axis (a picture's small lines), the tiles that are made together are along the next.
-// Panels of weights that all stay in the nearest cache are passed over for each row tile, so that results are written in their order.
+// divides them all, or a product's operand is padded to whole tiles. Where that is all rows of one axis (a picture's small lines), the
+// tiles that are made together are along the next. Panels of weights that all stay in the nearest cache are passed over for each row
+// tile, so that results are written in their order.
 #include <algorithm>
 #include <limits>
 
