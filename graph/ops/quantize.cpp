@@ -174,7 +174,8 @@ void compute_dynamic(ComputeContext& c) {
 }
 
 // ---- mcc.Quantize: f32 x, f, r -> round(x * f + x * r) + zero point, saturated; x * f is not rounded ----
-// For QuantizeLinear by a scale of 1 / (f + r) (graph/passes/quantize_by_products.cpp). Attributes to, zero_point
+// For QuantizeLinear by a scale of 1 / (f + r) (graph/passes/quantize_by_products.cpp). Attributes to, zero_point. x stands once in
+// it: what makes x is not inlined where it would be computed twice.
 
 void infer_quantize_by_products(InferContext& c) {
   c.set_output(0, {*parse_element_type(c.attributes().text("to", "")), c.input(0).shape});

@@ -4,6 +4,7 @@
 
 #include "graph/ops/common.h"
 #include "tensor/instructions.h"
+#include "tensor/intrinsics.h"
 
 namespace mcc::graph {
 
@@ -85,7 +86,7 @@ int64_t ByteProducts::panel_width(int64_t columns, int64_t depth, int64_t rows) 
   if (on_gpu_) return rows > 0 && rows <= kFewRows && depth % kShare == 0 ? kWords : 1;
   const int64_t vectors = (columns + lanes_ - 1) / lanes_;
   // Tiles of matrices are one behind the other.
-  if (has_feature(t_, "amx-int8")) return lanes_;
+  if (tensor::tile_instruction(t_, tensor::kTileRows, tensor::kTileRows)) return lanes_;
   for (int64_t width : {3, 4}) {
     if (vectors % width == 0 && t_.vector_registers >= 32) return width * lanes_;
   }

@@ -116,9 +116,7 @@ class Fuse {
     if (is_view(g_, n) || gives_pieces(g_, n) || gives_row_parts(n) || joins_pieces(g_, n) ||
         (in_rows_ && joins_rows(g_, n)))
       return false;
-    const FusionClass fusion = n.op->fusion;
-    return fusion == FusionClass::elementwise || fusion == FusionClass::injective ||
-           (fusion == FusionClass::reduction && n.op->layout != LayoutRole::pool);
+    return graph::reads_elements_once(*n.op);
   }
 
   // Places the node's operands that wait for it: where it joins the group that one converts the result of, that one goes before it,
@@ -398,6 +396,11 @@ ValueId widened_operand(const Graph& graph, const Node& node) {
   if (x == kNoValue) return kNoValue;
   const TensorType &from = graph.value(x).type, &to = graph.value(node.outputs[0]).type;
   return same_shape(from.shape, to.shape) && bit_width(from.element) < bit_width(to.element) ? x : kNoValue;
+}
+
+bool reads_elements_once(const OpDef& op) {
+  return op.fusion == FusionClass::elementwise || op.fusion == FusionClass::injective ||
+         (op.fusion == FusionClass::reduction && op.layout != LayoutRole::pool);
 }
 
 std::vector<KernelGroup> fuse(const Graph& graph, bool in_rows) { return Fuse(graph, in_rows).run(); }

@@ -42,6 +42,10 @@ std::vector<KernelGroup> fuse(const Graph& graph, bool in_rows = false);
 // What an elementwise node converts to a wider type, itself aside from constants; kNoValue for other nodes.
 ValueId widened_operand(const Graph& graph, const Node& node);
 
+// Whether an operator of this kind reads each element once, and may be in one kernel with what makes it. Products and windows that
+// overlap read elements several times.
+bool reads_elements_once(const OpDef& op);
+
 // One function for the whole group: the compute definitions of its nodes one after the other. Parameters: inputs, then
 // outputs.
 tensor::Func build_kernel(const Graph& graph, const KernelGroup& group);

@@ -50,13 +50,11 @@ class RepeatConversions {
     }
   }
 
-  // And can be in one kernel with what makes its operand. Products and windows that overlap read elements several times.
+  // And can be in one kernel with what makes its operand.
   bool reads_elements_once(NodeId id) const {
-    const OpDef& op = *g_.node(id).op;
-    if (groups_[static_cast<size_t>(group_of_[static_cast<size_t>(id)])].kind != KernelGroup::Kind::kernel)
-      return false;
-    return op.fusion == FusionClass::elementwise || op.fusion == FusionClass::injective ||
-           (op.fusion == FusionClass::reduction && op.layout != LayoutRole::pool);
+    return groups_[static_cast<size_t>(group_of_[static_cast<size_t>(id)])].kind ==
+               KernelGroup::Kind::kernel &&
+           graph::reads_elements_once(*g_.node(id).op);
   }
 
   Graph& g_;

@@ -11,6 +11,7 @@
 
 #include "support/result.h"
 #include "tensor/interpret/memory.h"
+#include "tensor/intrinsics.h"
 
 namespace mcc::tensor::interpreter {
 
@@ -98,7 +99,7 @@ struct Products {
 // The tiles of a CPU's thread, as tile_configure has laid them out.
 struct Tiles {
   int rows = 0, k = 0, sums = 0, lefts = 0;  // rows 0: there are none
-  std::array<std::array<uint8_t, 1024>, 8> bytes;
+  std::array<std::array<uint8_t, kTileRows * kTileColumns * 4>, kTiles> bytes;
 };
 
 // What one i64 of shared memory counts: the phases of the boxes that are copied for it (bulk_init).

@@ -49,8 +49,12 @@ struct Layout {
 // Statements that do nothing but products, and hints.
 struct Group {
   std::vector<Place> sums;
-  Layout layout;
-  bool has_products = false;
+  int64_t rows = 0, k = 0;
+
+  Layout layout() const {
+    const int count = static_cast<int>(sums.size());
+    return {rows, k, count, std::max(1, (kTiles - count) / 2)};
+  }
 
   // False where the statement does anything else, or moves a sum along one of its loops.
   bool take(const Stmt& s, std::vector<const ExprNode*>* loops) {
@@ -68,38 +72,34 @@ struct Group {
     if (call && call->function == Intrinsic::prefetch) return true;
     if (!call || call->function != Intrinsic::tile_product_u8i8) return false;
     const Product p = product_of(*call);
-    int64_t rows = 0, k = 0;
-    if (!as_int(p.rows, &rows) || !as_int(p.k, &k)) return false;
+    int64_t own_rows = 0, own_k = 0;
+    if (!as_int(p.rows, &own_rows) || !as_int(p.k, &own_k)) return false;
     for (const ExprNode* var : *loops) {
       if (uses_any_var(p.sum.first, [&](const VarNode* v) { return v == var; })) return false;
     }
-    if (has_products && (layout.rows != rows || layout.k != k)) return false;
-    has_products = true;
-    layout.rows = rows;
-    layout.k = k;
+    if (!sums.empty() && (own_rows != rows || own_k != k)) return false;
+    rows = own_rows;
+    k = own_k;
     if (std::find(sums.begin(), sums.end(), p.sum) == sums.end()) sums.push_back(p.sum);
     // A tile for each operand besides.
     return sums.size() + 2 <= kTiles;
   }
 };
 
-std::optional<Group> group_of(const Stmt& s) {
-  Group group;
+// The statement's, behind what is in a group already.
+std::optional<Group> group_of(const Stmt& s, Group group = {}) {
   std::vector<const ExprNode*> loops;
-  if (!group.take(s, &loops) || !group.has_products) return std::nullopt;
-  group.layout.sums = static_cast<int>(group.sums.size());
-  const int free = kTiles - group.layout.sums;
-  group.layout.lefts = std::max(1, free / 2);
+  if (!group.take(s, &loops) || group.sums.empty()) return std::nullopt;
   return group;
 }
 
 // The products of a group in registers. What operand tiles hold is known from one product to the next of a sequence.
 class InRegisters : public Mutator {
  public:
-  explicit InRegisters(const Group& group)
-      : group_(group),
-        lefts_(group.layout.sums, group.layout.lefts),
-        rights_(group.layout.sums + group.layout.lefts, kTiles - group.layout.sums - group.layout.lefts) {}
+  InRegisters(const std::vector<Place>& sums, const Layout& layout)
+      : sums_(sums),
+        lefts_(layout.sums, layout.lefts),
+        rights_(layout.sums + layout.lefts, kTiles - layout.sums - layout.lefts) {}
 
  protected:
   using Mutator::on;
@@ -115,7 +115,7 @@ class InRegisters : public Mutator {
     const Product p = product_of(*call);
     std::vector<Stmt> out;
     const int left = lefts_.hold(p.left, &out), right = rights_.hold(p.right, &out);
-    const auto sum = std::find(group_.sums.begin(), group_.sums.end(), p.sum) - group_.sums.begin();
+    const auto sum = std::find(sums_.begin(), sums_.end(), p.sum) - sums_.begin();
     out.push_back(make(Intrinsic::tile_multiply_u8i8, {Expr(int64_t{sum}), Expr(left), Expr(right)}));
     return Seq::make(std::move(out));
   }
@@ -147,7 +147,7 @@ class InRegisters : public Mutator {
   };
   void forget() { lefts_.forget(), rights_.forget(); }
 
-  const Group& group_;
+  const std::vector<Place>& sums_;
   Holder lefts_, rights_;
 };
 
@@ -199,7 +199,7 @@ bool begins_with_zeros(const Stmt& before, const Group& group) {
     const auto& first = *sum.first.as<Load>();
     int64_t row = 0;
     if (!first.buffer.same_as(buffer) || !as_int(sum.row, &row)) return false;
-    for (int64_t r = 0; r < group.layout.rows; ++r) {
+    for (int64_t r = 0; r < group.rows; ++r) {
       if (!mark(simplify(first.indices[0] + Expr(r * row)), kTileColumns, &sums)) return false;
     }
   }
@@ -229,27 +229,32 @@ class KeepTiles : public Mutator {
     return group ? in_registers(*group, self) : Mutator::on(n, self);
   }
   // Neighbours go together as long as they are one group.
-  Stmt on(const Seq& n, const Stmt&) override {
+  Stmt on(const Seq& n, const Stmt& self) override {
     std::vector<Stmt> out;
+    bool is_changed = false;
     for (size_t i = 0; i < n.stmts.size();) {
       std::optional<Group> group = group_of(n.stmts[i]);
-      size_t end = i + 1;
-      while (group && end < n.stmts.size()) {
-        std::optional<Group> longer =
-            group_of(Seq::make({n.stmts.begin() + static_cast<std::ptrdiff_t>(i),
-                                n.stmts.begin() + static_cast<std::ptrdiff_t>(end) + 1}));
-        if (!longer) break;
-        group = longer;
-        ++end;
+      if (!group) {
+        Stmt same = mutate(n.stmts[i]);
+        is_changed |= !same.same_as(n.stmts[i]);
+        if (same) out.push_back(same);
+        ++i;
+        continue;
       }
-      Stmt part = Seq::make({n.stmts.begin() + static_cast<std::ptrdiff_t>(i),
-                             n.stmts.begin() + static_cast<std::ptrdiff_t>(end)});
-      const bool is_new = group && i > 0 && begins_with_zeros(n.stmts[i - 1], *group);
+      const size_t first = i;
+      std::vector<Stmt> together{n.stmts[i]};
+      for (++i; i < n.stmts.size(); ++i) {
+        std::optional<Group> longer = group_of(n.stmts[i], *group);
+        if (!longer) break;
+        group = std::move(longer);
+        together.push_back(n.stmts[i]);
+      }
+      const bool is_new = first > 0 && begins_with_zeros(n.stmts[first - 1], *group);
       if (is_new) out.pop_back();
-      part = group ? in_registers(*group, part, is_new) : mutate(part);
-      if (part) out.push_back(part);
-      i = end;
+      out.push_back(in_registers(*group, Seq::make(std::move(together)), is_new));
+      is_changed = true;
     }
+    if (!is_changed) return self;
     return out.empty() ? nullptr : Seq::make(std::move(out));
   }
   Stmt on(const Evaluate&, const Stmt& self) override {
@@ -259,14 +264,11 @@ class KeepTiles : public Mutator {
 
  private:
   // is_new: the sums begin with 0.
-  Stmt in_registers(Group group, const Stmt& s, bool is_new = false) {
-    layouts_.push_back(group.layout);
+  Stmt in_registers(const Group& group, const Stmt& s, bool is_new = false) {
+    layouts_.push_back(group.layout());
+    const Layout layout = whole_.value_or(group.layout());
     std::vector<Stmt> out;
-    if (whole_) {
-      group.layout = *whole_;
-    } else {
-      out.push_back(group.layout.configured());
-    }
+    if (!whole_) out.push_back(layout.configured());
     auto move_sums = [&](Intrinsic function) {
       for (size_t i = 0; i < group.sums.size(); ++i)
         out.push_back(
@@ -278,7 +280,7 @@ class KeepTiles : public Mutator {
     } else {
       move_sums(Intrinsic::tile_load);
     }
-    out.push_back(InRegisters(group).mutate(s));
+    out.push_back(InRegisters(group.sums, layout).mutate(s));
     move_sums(Intrinsic::tile_store);
     if (!whole_) out.push_back(Layout::released());
     return Seq::make(std::move(out));

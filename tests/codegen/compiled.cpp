@@ -162,6 +162,14 @@ std::string difference(const Func& f, const Memory& expected, const Memory& actu
   return "";
 }
 
+void expect_same_meaning(const Func& f, const Func& lowered, const Memory& inputs) {
+  EXPECT_EQ(tensor::to_text(parse(tensor::to_text(lowered))), tensor::to_text(lowered));
+  Memory expected = inputs, actual = inputs;
+  run_interpreted(f, &expected);
+  run_interpreted(lowered, &actual);
+  EXPECT_EQ(difference(f, expected, actual), "");
+}
+
 void expect_same(const Func& f, const Func& scheduled, const tensor::Target& target, const Memory& inputs) {
   Memory expected = inputs, actual = inputs;
   run_interpreted(f, &expected);

@@ -37,4 +37,7 @@ std::string difference(const tensor::Func& f, const Memory& expected, const Memo
 void expect_same(const tensor::Func& f, const tensor::Func& scheduled, const tensor::Target& target,
                  const Memory& inputs);
 
+// The same with both interpreted; lowered is also its own text.
+void expect_same_meaning(const tensor::Func& f, const tensor::Func& lowered, const Memory& inputs);
+
 }  // namespace mcc::codegen

@@ -250,32 +250,30 @@ TEST(FoldConstants, LeavesToRunTimeWhatAFewBytesWouldGrowTo) {
   EXPECT_EQ(g.nodes.size(), 2U);
 }
 
+// A constant, so many nodes that each read the one before, and a node that is left. step: a node's expression for the name that it reads.
+template <class Step>
+Asked fold_chain(const std::string& shape, int length, const Step& step) {
+  std::string source = text("graph g(%x: f32[1]) {\n  %a0: f32[", shape, "] random\n");
+  for (int i = 0; i < length; ++i)
+    source += text("  %a", i + 1, " = ", step(text("%a", i)), "\n");
+  Graph g = parse_graph(text(source, "  %y = Mul(%x, %a", length, ")\n  return %y\n}\n"));
+  return fold(g);
+}
+
 TEST(FoldConstants, ResultsThatDoubleComeToAnEnd) {
-  std::string source = "graph g(%x: f32[1]) {\n  %a0: f32[1024] random\n";
-  for (int i = 0; i < 30; ++i)
-    source += text("  %a", i + 1, " = Concat(%a", i, ", %a", i, ") {axis = 0}\n");
-  Graph g = parse_graph(source + "  %y = Mul(%x, %a30)\n  return %y\n}\n");
-  const Asked asked = fold(g);
+  const Asked asked = fold_chain("1024", 30, [](const std::string& a) { return text("Concat(", a, ", ", a, ") {axis = 0}"); });
   EXPECT_GT(asked.calls, 10);
   EXPECT_LE(asked.most_bytes, int64_t{256} << 20);
 }
 
 TEST(FoldConstants, LongChainsHoldNoMoreThanTheyNeed) {
-  std::string source = "graph g(%x: f32[1]) {\n  %a0: f32[262144] random\n";
-  for (int i = 0; i < 400; ++i)
-    source += text("  %a", i + 1, " = Neg(%a", i, ")\n");
-  Graph g = parse_graph(source + "  %y = Mul(%x, %a400)\n  return %y\n}\n");
-  const Asked asked = fold(g);
+  const Asked asked = fold_chain("262144", 400, [](const std::string& a) { return text("Neg(", a, ")"); });
   EXPECT_EQ(asked.calls, 400);
   EXPECT_LE(asked.most_bytes, int64_t{2} << 20);
 }
 
 TEST(FoldConstants, ArithmeticIsLimited) {
-  std::string source = "graph g(%x: f32[1]) {\n  %a0: f32[1024, 1024] random\n";
-  for (int i = 0; i < 400; ++i)
-    source += text("  %a", i + 1, " = MatMul(%a", i, ", %a", i, ")\n");
-  Graph g = parse_graph(source + "  %y = Mul(%x, %a400)\n  return %y\n}\n");
-  const Asked asked = fold(g);
+  const Asked asked = fold_chain("1024, 1024", 400, [](const std::string& a) { return text("MatMul(", a, ", ", a, ")"); });
   EXPECT_GE(asked.calls, 4);
   EXPECT_LE(asked.calls, 10);
 }

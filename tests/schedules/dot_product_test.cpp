@@ -117,8 +117,9 @@ struct Machine {
   int vector_bits, vector_registers;
   bool has_dot;
 };
+constexpr Machine kAmx = {"amx", "+amx-int8,+amx-tile,+avx2,+avx512vnni", 512, 32, true};
 constexpr Machine kMachines[] = {{"avx512vnni", "+avx2,+avx512vnni", 512, 32, true},
-                                 {"amx", "+amx-int8,+amx-tile,+avx2,+avx512vnni", 512, 32, true},
+                                 kAmx,
                                  {"avxvnni", "+avx2,+avxvnni", 256, 16, true},
                                  {"avx2", "+avx2", 256, 16, true},
                                  {"avx512", "+avx2,+avx512f", 512, 32, false},
@@ -248,7 +249,7 @@ constexpr const char* kTiled[] = {
 };
 
 TEST(TileProducts, AreRightAtAnyPointOfTheSpace) {
-  const Target target = target_of({"amx", "+amx-int8,+amx-tile,+avx2,+avx512vnni", 512, 32, true});
+  const Target target = target_of(kAmx);
   for (const char* source : kTiled) {
     bool is_tiled = false;
     for (const Func& f : kernels_of(source, target)) {
