@@ -253,7 +253,7 @@ llvm::Value* KernelEmitter::emit_mma(const Call& n) {
 // One dp4a for each lane, which every GPU since sm_61 has and LLVM 19 does not know.
 llvm::Value* KernelEmitter::emit_dp4a(const Call& n) {
   LlvmType* word = b_.getInt32Ty();
-  const bool is_unsigned = left_bytes(n.function) == ElementType::u8;
+  const bool is_unsigned = left_element(n.function) == ElementType::u8;
   auto* dp4a = llvm::InlineAsm::get(llvm::FunctionType::get(word, {word, word, word}, false),
                                     is_unsigned ? "dp4a.u32.s32 $0, $1, $2, $3;" : "dp4a.s32.s32 $0, $1, $2, $3;",
                                     "=r,r,r,r", /*hasSideEffects=*/false);

@@ -212,13 +212,26 @@ llvm::Value* KernelEmitter::on(const VectorReduce& n) {
   return b_.CreateExtractElement(value, uint64_t{0});
 }
 
-// vpdpbusd: bytes of the second operand unsigned, of the third one signed; no sum saturates. Without it two products of pairs of
+// vdpbf16ps; or vpdpbusd: bytes of the second operand unsigned, of the third one signed; no sum saturates. Without it two products of pairs of
 // 16-bit numbers (vpmaddwd): the even bytes of both operands, and the odd ones.
-llvm::Value* KernelEmitter::emit_dot4(const Call& n) {
+llvm::Value* KernelEmitter::emit_dot(const Call& n) {
   const int lanes = n.type.lanes;
   Value* sums = emit(n.args[0]);
-  Value* a = b_.CreateVectorSplat(static_cast<unsigned>(lanes), b_.CreateBitCast(emit(n.args[1]), b_.getInt32Ty()));
-  Value* b = b_.CreateBitCast(emit(n.args[2]), sums->getType());
+  // As they stand in memory: narrow floats are widened otherwise.
+  auto words = [&](const Expr& e) {
+    const auto* load = e.as<Load>();
+    return load ? load_bits(*load) : to_memory(e.element(), emit(e));
+  };
+  Value* a = b_.CreateVectorSplat(static_cast<unsigned>(lanes), b_.CreateBitCast(words(n.args[1]), b_.getInt32Ty()));
+  Value* b = words(n.args[2]);
+  if (n.function == Intrinsic::dot2_bf16) {
+    const ID product = lanes == 16  ? llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512
+                       : lanes == 8 ? llvm::Intrinsic::x86_avx512bf16_dpbf16ps_256
+                                    : llvm::Intrinsic::x86_avx512bf16_dpbf16ps_128;
+    LlvmType* pairs = llvm::FixedVectorType::get(b_.getBFloatTy(), 2U * static_cast<unsigned>(lanes));
+    return b_.CreateIntrinsic(product, {}, {sums, b_.CreateBitCast(a, pairs), b_.CreateBitCast(b, pairs)});
+  }
+  b = b_.CreateBitCast(b, sums->getType());
   if (takes_bytes_apart(target_)) {
     MCC_CHECK(lanes == 8, "a dot product of ", lanes, " lanes of bytes taken apart");
     LlvmType* words = llvm::FixedVectorType::get(b_.getInt16Ty(), 2U * static_cast<unsigned>(lanes));
@@ -256,7 +269,7 @@ llvm::Value* KernelEmitter::on(const Call& n) {
   if (class_of(n.function) == IntrinsicClass::rows) return emit_matrix_rows(n);
   if (class_of(n.function) == IntrinsicClass::mma) return emit_mma(n);
   if (class_of(n.function) == IntrinsicClass::async) return emit_async(n);
-  if (class_of(n.function) == IntrinsicClass::dot) return on_device() ? emit_dp4a(n) : emit_dot4(n);
+  if (class_of(n.function) == IntrinsicClass::dot) return on_device() ? emit_dp4a(n) : emit_dot(n);
   if (class_of(n.function) == IntrinsicClass::wgmma) return emit_wgmma(n);
   if (class_of(n.function) == IntrinsicClass::bulk) return emit_bulk(n);
   if (class_of(n.function) == IntrinsicClass::tile) return emit_tile(n);
@@ -313,6 +326,7 @@ llvm::Value* KernelEmitter::emit_lanewise(const Call& n) {
     case Intrinsic::prefetch:  // no such functions
     case Intrinsic::dot4_u8i8:
     case Intrinsic::dot4_i8i8:
+    case Intrinsic::dot2_bf16:
 #define X(name) case Intrinsic::name:
     MCC_THREAD_INTRINSICS(X)
     MCC_TILE_INTRINSICS(X)

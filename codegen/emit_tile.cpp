@@ -63,6 +63,8 @@ llvm::Value* KernelEmitter::emit_tile(const Call& n) {
     }
     case Intrinsic::tile_multiply_u8i8:
       return emit_call(llvm::Intrinsic::x86_tdpbusd, {tile(0), tile(1), tile(2)});
+    case Intrinsic::tile_multiply_bf16:
+      return emit_call(llvm::Intrinsic::x86_tdpbf16ps, {tile(0), tile(1), tile(2)});
     default:
       MCC_UNREACHABLE(to_text(n.function), " reached code generation; keep_tiles takes it apart");
   }

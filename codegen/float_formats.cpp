@@ -99,6 +99,13 @@ Value* FloatFormats::encode(ElementType element, Value* value) {
   }
   auto constant = [&](uint32_t v) { return ConstantInt::get(i32, v); };
   Value* bits = b.CreateBitCast(value, i32);
+  if (element == ElementType::bf16) {  // the upper half, rounded
+    Value* upper = b.CreateLShr(bits, uint64_t{16});
+    Value* even = b.CreateAdd(b.CreateAdd(bits, constant(0x7fff)), b.CreateAnd(upper, constant(1)));
+    Value* nan = b.CreateOr(b.CreateAnd(upper, constant(0x8000)), constant(f.nan));
+    Value* is_nan = b.CreateFCmpUNO(value, value);
+    return b.CreateTrunc(b.CreateSelect(is_nan, nan, b.CreateLShr(even, uint64_t{16})), narrow);
+  }
   Value* magnitude = b.CreateAnd(bits, constant(0x7fffffff));
   Value* sign = b.CreateLShr(b.CreateAnd(bits, constant(0x80000000)), uint64_t(32 - f.bits));
   int shift = 23 - f.mantissa;

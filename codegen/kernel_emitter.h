@@ -82,7 +82,7 @@ class KernelEmitter {
   Value* emit_exp2_approx(Value* x);
   Value* emit_matrix_rows(const tensor::Call& n);
   Value* emit_mma(const tensor::Call& n);
-  Value* emit_dot4(const tensor::Call& n);
+  Value* emit_dot(const tensor::Call& n);
   Value* emit_dp4a(const tensor::Call& n);
   Value* emit_async(const tensor::Call& n);
   Value* emit_wgmma(const tensor::Call& n);  // emit_warpgroup.cpp

@@ -249,19 +249,21 @@ struct VectorReduce : ExprNode {
 //   rem: IEEE remainder is not here; see Binary mod
 //   prefetch(load, k)      a hint for the address of a Load, k = 0 (one use) .. 3 (keep); statement only
 //   likely(cond)           the condition is expected to hold
-// Of bytes, four to a sum:
+// Of words, 32 bits that hold four bytes or two halves, of which a sum takes all:
 //   dot4_u8i8(c, a, b)     c (i32xn) + a (u8x4) . the four of b (i8x4n) at each lane; exact, wrapping as i32 does
 //   dot4_i8i8(c, a, b)     the same with a of i8
+//   dot2_bf16(c, a, b)     c (f32xn) + a (bf16x2) . the two of b (bf16x2n) at each lane; products are exact, summed in any order, numbers
+//                          below the smallest normal one may count as 0
 // Of tiles, eight registers of a CPU's thread that hold a matrix each (AMX). All are statements only. Sums are tiles of `rows` rows of 16
-// i32; left operands have `rows` rows of 4 * k bytes, right ones k rows of 64: 16 columns, four bytes of each one behind the other. What
+// i32 or f32; left operands have `rows` rows of k words, right ones k rows of 16: a word of each column. What
 // stands for a tile in memory is a load of its first element, and the elements from one row to the next:
-//   tile_product_u8i8(c, c_row, a, a_row, b, b_row, rows, k)  in memory: c (i32) += a (u8) * b (i8), rows and k from 1 to 16; exact,
-//                          wrapping as i32 does. The pass keep_tiles makes those below of it
+//   tile_product_T(c, c_row, a, a_row, b, b_row, rows, k)  in memory: c += a * b, rows and k from 1 to 16. T = u8i8: c of i32, a of u8, b of
+//                          i8, as dot4_u8i8; bf16: c of f32, as dot2_bf16. The pass keep_tiles makes those below of it
 //   tile_configure(rows, k, sums, lefts)  from now on tiles 0 .. sums - 1 are sums, the next `lefts` left operands, the rest right ones.
 //                          With rows 0: there are no tiles any more
 //   tile_zero(t)           tile t is all 0
 //   tile_load(x, row, t)   tile t is what stands at x;  tile_store(x, row, t): and back
-//   tile_multiply_u8i8(c, a, b)  of tiles by their numbers: c += a * b
+//   tile_multiply_T(c, a, b)  of tiles by their numbers: c += a * b
 // Of the threads of a GPU's block; where all of them come (shuffles: all of a warp of 32 that are there):
 //   barrier()              a statement only: goes on when all threads are here and sees what they wrote
 //   shuffle_xor(x, k)      x of the thread whose number in the warp is this one's ^ k (a constant, i64)
@@ -319,12 +321,12 @@ struct VectorReduce : ExprNode {
                   X(prefetch, 2) X(likely, 1) X(barrier, 0) X(shuffle_xor, 2) X(shuffle_down, 2)           \
                       X(load_matrices, 2) X(load_matrices_transposed, 2) X(mma_f16, 3) X(mma_bf16, 3)      \
                           X(mma_tf32, 3) X(mma_i8, 3) X(mma_u8i8, 3) X(async_copy, 2) X(async_commit, 0) X(async_wait, 1)  \
-                              X(dot4_u8i8, 3) X(dot4_i8i8, 3)  \
+                              X(dot4_u8i8, 3) X(dot4_i8i8, 3) X(dot2_bf16, 3) \
                               X(wgmma_fence, 1) X(wgmma_f16, 11) X(wgmma_bf16, 11) X(wgmma_commit, 0)        \
                                   X(wgmma_wait, 2) X(fence_async, 0) X(bulk_init, 1) X(bulk_expect, 2)       \
-                                      X(bulk_copy, 9) X(bulk_wait, 2) X(tile_product_u8i8, 8)                \
+                                      X(bulk_copy, 9) X(bulk_wait, 2) X(tile_product_u8i8, 8) X(tile_product_bf16, 8) \
                                           X(tile_configure, 4) X(tile_zero, 1) X(tile_load, 3) X(tile_store, 3)  \
-                                              X(tile_multiply_u8i8, 3)
+                                              X(tile_multiply_u8i8, 3) X(tile_multiply_bf16, 3)
 
 enum class Intrinsic : uint8_t {
 #define X(name, arity) name,

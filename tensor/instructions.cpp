@@ -9,15 +9,16 @@
 namespace mcc::tensor {
 namespace {
 
-// acc[lane] += a[0..4] . b[lane, 0..4], products of u8 or i8 and i8 summed into i32.
-Instruction dot4(Intrinsic dot, std::string feature, int lanes) {
-  const ElementType a_type = left_bytes(dot), b_type = ElementType::i8;
-  FuncBuilder builder(text(to_text(dot), "_i32x", lanes));
-  Buffer a = builder.input("a", a_type, {4});
-  Buffer b = builder.input("b", b_type, {lanes, 4});
-  Buffer acc = builder.new_buffer("acc", ElementType::i32, {lanes});
-  builder.block("dot", {{"lane", lanes, AxisKind::spatial}, {"k", 4, AxisKind::reduce}}, [&](Axes i) {
-    Expr product = cast(ElementType::i32, load(a, {i[1]})) * cast(ElementType::i32, load(b, {i[0], i[1]}));
+// acc[lane] += a[0..n] . b[lane, 0..n]: products of u8 or i8 and i8 summed into i32, n = 4, or of bf16 into f32, n = 2.
+Instruction dot_product(Intrinsic dot, std::string feature, int lanes) {
+  const ElementType right = right_element(dot), sum = sum_element(dot);
+  const int n = word_elements(right);
+  FuncBuilder builder(text(to_text(dot), "_", mcc::to_text(sum), "x", lanes));
+  Buffer a = builder.input("a", left_element(dot), {n});
+  Buffer b = builder.input("b", right, {lanes, n});
+  Buffer acc = builder.new_buffer("acc", sum, {lanes});
+  builder.block("dot", {{"lane", lanes, AxisKind::spatial}, {"k", n, AxisKind::reduce}}, [&](Axes i) {
+    Expr product = cast(sum, load(a, {i[1]})) * cast(sum, load(b, {i[0], i[1]}));
     return Store::make(acc, {i[0]}, load(acc, {i[0]}) + product);
   });
   Func semantics = builder.finish({acc});
@@ -25,25 +26,33 @@ Instruction dot4(Intrinsic dot, std::string feature, int lanes) {
   return {name, std::move(feature), std::move(semantics), std::nullopt, false, dot};
 }
 
-// acc[row, column] += a[row, 0 .. 4 * k] . b[0 .. k, column, 0..4], of u8 and i8, rows of any stride (AMX's TDPBUSD).
-Instruction tile_product(int64_t rows, int64_t k) {
-  FuncBuilder builder(text("tile_u8i8_m", rows, "n16k", 4 * k));
-  Buffer a = builder.input("a", ElementType::u8, {rows, builder.dim("a_row")});
-  Buffer b = builder.input("b", ElementType::i8, {k, builder.dim("b_row")});
-  Buffer acc = builder.new_buffer("acc", ElementType::i32, {rows, builder.dim("c_row")});
+std::string tile_name(ElementType left, int64_t rows, int64_t k) {
+  return text("tile_", left == ElementType::u8 ? "u8i8" : mcc::to_text(left), "_m", rows, "n16k",
+              word_elements(left) * k);
+}
+
+// acc[row, column] += a[row, 0 .. n * k] . b[0 .. k, column, 0..n], of u8 and i8 (n = 4) or of bf16 (n = 2), rows of any stride (AMX's
+// TDPBUSD and TDPBF16PS).
+Instruction tile_product(Intrinsic tile, std::string feature, int64_t rows, int64_t k) {
+  const ElementType left_type = left_element(tile), sum = sum_element(tile);
+  const int64_t n = word_elements(left_type);
+  FuncBuilder builder(tile_name(left_type, rows, k));
+  Buffer a = builder.input("a", left_type, {rows, builder.dim("a_row")});
+  Buffer b = builder.input("b", right_element(tile), {k, builder.dim("b_row")});
+  Buffer acc = builder.new_buffer("acc", sum, {rows, builder.dim("c_row")});
   builder.block("tile",
                 {{"row", rows, AxisKind::spatial},
                  {"column", kTileColumns, AxisKind::spatial},
                  {"k", k, AxisKind::reduce},
-                 {"byte", 4, AxisKind::reduce}},
+                 {"part", n, AxisKind::reduce}},
                 [&](Axes i) {
-                  Expr left = load(a, {i[0], i[2] * 4 + i[3]}), right = load(b, {i[2], i[1] * 4 + i[3]});
-                  Expr product = cast(ElementType::i32, left) * cast(ElementType::i32, right);
+                  Expr left = load(a, {i[0], i[2] * n + i[3]}), right = load(b, {i[2], i[1] * n + i[3]});
+                  Expr product = cast(sum, left) * cast(sum, right);
                   return Store::make(acc, {i[0], i[1]}, load(acc, {i[0], i[1]}) + product);
                 });
   Func semantics = builder.finish({acc});
   std::string name = semantics.name;
-  return {name, "amx-int8", std::move(semantics), std::nullopt, false, std::nullopt, Intrinsic::tile_product_u8i8};
+  return {name, std::move(feature), std::move(semantics), std::nullopt, false, std::nullopt, tile};
 }
 
 // acc[h, y, x, p] += a[8 * h + y, 0..K] . b[0..K, 2 * x + p], the sums of thread (y, x) of a product of 16 x 8 (PTX's
@@ -127,13 +136,16 @@ constexpr int64_t kLeastTile = 4;
 
 std::vector<Instruction> make_instructions() {
   std::vector<Instruction> list;
-  list.push_back(dot4(Intrinsic::dot4_u8i8, "avx512vnni", 16));
-  list.push_back(dot4(Intrinsic::dot4_u8i8, "avx2", 8));
-  list.push_back(dot4(Intrinsic::dot4_u8i8, "sm_70", 4));
-  list.push_back(dot4(Intrinsic::dot4_i8i8, "sm_70", 4));
+  list.push_back(dot_product(Intrinsic::dot4_u8i8, "avx512vnni", 16));
+  list.push_back(dot_product(Intrinsic::dot4_u8i8, "avx2", 8));
+  list.push_back(dot_product(Intrinsic::dot2_bf16, "avx512bf16", 16));
+  list.push_back(dot_product(Intrinsic::dot4_u8i8, "sm_70", 4));
+  list.push_back(dot_product(Intrinsic::dot4_i8i8, "sm_70", 4));
   for (int64_t rows = kLeastTile; rows <= kTileRows; ++rows) {
-    for (int64_t k = kLeastTile; k <= kTileRows; ++k)
-      list.push_back(tile_product(rows, k));
+    for (int64_t k = kLeastTile; k <= kTileRows; ++k) {
+      list.push_back(tile_product(Intrinsic::tile_product_u8i8, "amx-int8", rows, k));
+      list.push_back(tile_product(Intrinsic::tile_product_bf16, "amx-bf16", rows, k));
+    }
   }
   for (bool a_along_k : {true, false}) {
     for (bool b_along_k : {true, false}) {
@@ -184,14 +196,14 @@ bool takes_bytes_apart(const Target& target) {
 
 const Instruction* dot_instruction(const Target& target, ElementType left) {
   for (const Instruction& instruction : all_instructions()) {
-    if (!instruction.dot || left_bytes(*instruction.dot) != left || !has_instruction(target, instruction)) continue;
+    if (!instruction.dot || left_element(*instruction.dot) != left || !has_instruction(target, instruction)) continue;
     if (is_int(instruction.semantics.params.back().shape()[0], target.lanes(32))) return &instruction;
   }
   return nullptr;
 }
 
-const Instruction* tile_instruction(const Target& target, int64_t rows, int64_t k) {
-  const Instruction* instruction = find_instruction(text("tile_u8i8_m", rows, "n16k", 4 * k));
+const Instruction* tile_instruction(const Target& target, int64_t rows, int64_t k, ElementType left) {
+  const Instruction* instruction = find_instruction(tile_name(left, rows, k));
   return instruction && has_instruction(target, *instruction) ? instruction : nullptr;
 }
 

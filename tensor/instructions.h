@@ -26,10 +26,10 @@ struct Instruction {
   // Of a warpgroup's: columns are dealt out in pairs to four tiles of 8 columns, so that a thread's are neighbours: where they stand in
   // memory, the loop over tiles is two.
   bool is_dealt = false;
-  // The instruction is one of vectors, a CPU's or a thread's: lanes, then four bytes for each.
+  // The instruction is one of vectors, a CPU's or a thread's: lanes, then the elements of a word for each.
   std::optional<Intrinsic> dot = std::nullopt;
   // The instruction is one of a thread's tiles, which loops then hold in registers (tensor/passes/keep_tiles.h): rows, 16 columns, steps
-  // of four bytes, the four.
+  // of a word, its elements.
   std::optional<Intrinsic> tile = std::nullopt;
 };
 
@@ -37,11 +37,11 @@ struct Instruction {
 bool has_feature(const Target& target, std::string_view feature);
 // Whether code for the target may use the instruction.
 bool has_instruction(const Target& target, const Instruction& instruction);
-// The dot product of bytes whose lanes are the target's vectors of i32, and whose left side is of that type; null where the
+// The dot product of words whose lanes are the target's vectors of i32 or f32, and whose left side is of that type; null where the
 // target has none.
 const Instruction* dot_instruction(const Target& target, ElementType left = ElementType::u8);
-// The product of tiles of bytes with so many rows and four times so many bytes along the sum; null where the target has none.
-const Instruction* tile_instruction(const Target& target, int64_t rows, int64_t k);
+// The product of tiles with so many rows and words along the sum, whose left side is of that type; null where the target has none.
+const Instruction* tile_instruction(const Target& target, int64_t rows, int64_t k, ElementType left = ElementType::u8);
 // Whether a dot product of bytes is no instruction of a CPU's own (vpdpbusd) but two products of pairs of 16-bit numbers, the even
 // bytes and the odd ones of each group of four (vpmaddwd of AVX2, which is exact; vpmaddubsw would saturate).
 bool takes_bytes_apart(const Target& target);

@@ -24,7 +24,8 @@ namespace mcc::tensor {
 
 // What is left: of numbers, bits and conditions.
 #define MCC_OTHER_INTRINSICS(X) \
-  X(abs) X(is_nan) X(is_inf) X(logical_not) X(bit_not) X(popcount) X(bit_cast) X(prefetch) X(likely) X(dot4_u8i8) X(dot4_i8i8)
+  X(abs) X(is_nan) X(is_inf) X(logical_not) X(bit_not) X(popcount) X(bit_cast) X(prefetch) X(likely) X(dot4_u8i8) X(dot4_i8i8) \
+  X(dot2_bf16)
 
 // Of the threads of a GPU's block: only there are instructions for them.
 #define MCC_THREAD_INTRINSICS(X)                                                                         \
@@ -34,7 +35,9 @@ namespace mcc::tensor {
               X(bulk_init) X(bulk_expect) X(bulk_copy) X(bulk_wait)
 
 // Of tiles of matrices.
-#define MCC_TILE_INTRINSICS(X) X(tile_product_u8i8) X(tile_configure) X(tile_zero) X(tile_load) X(tile_store) X(tile_multiply_u8i8)
+#define MCC_TILE_INTRINSICS(X)                                                                         \
+  X(tile_product_u8i8) X(tile_product_bf16) X(tile_configure) X(tile_zero) X(tile_load) X(tile_store) \
+      X(tile_multiply_u8i8) X(tile_multiply_bf16)
 
 // All that code generation has instructions for.
 #define MCC_NATIVE_INTRINSICS(X) MCC_FLOAT_INTRINSICS(X) MCC_OTHER_INTRINSICS(X)
@@ -53,7 +56,7 @@ namespace mcc::tensor {
 //   rows        16 bytes, and 1, 2 or 4
 //   mma         i32x4, i32x2, and f32x4 or i32x4
 //   async       two loads, nothing, or a constant
-//   dot         i32xn, u8x4 or i8x4, and i8x4n
+//   dot         i32xn, u8x4 or i8x4, and i8x4n; or f32xn, bf16x2 and bf16x2n
 //   wgmma       nothing; the sums (a load of f32), and a constant, or two operands, each a load and four constants
 //   bulk        a load of i64, and a number or a box
 //   tile        loads, and constants
@@ -120,6 +123,7 @@ constexpr IntrinsicClass class_of(Intrinsic function) {
       return IntrinsicClass::async;
     case Intrinsic::dot4_u8i8:
     case Intrinsic::dot4_i8i8:
+    case Intrinsic::dot2_bf16:
       return IntrinsicClass::dot;
     case Intrinsic::wgmma_fence:
     case Intrinsic::wgmma_f16:
@@ -134,11 +138,13 @@ constexpr IntrinsicClass class_of(Intrinsic function) {
     case Intrinsic::bulk_wait:
       return IntrinsicClass::bulk;
     case Intrinsic::tile_product_u8i8:
+    case Intrinsic::tile_product_bf16:
     case Intrinsic::tile_configure:
     case Intrinsic::tile_zero:
     case Intrinsic::tile_load:
     case Intrinsic::tile_store:
     case Intrinsic::tile_multiply_u8i8:
+    case Intrinsic::tile_multiply_bf16:
       return IntrinsicClass::tile;
   }
   MCC_UNREACHABLE("unknown intrinsic");
@@ -163,12 +169,28 @@ constexpr bool is_wgmma(Intrinsic function) {
 }
 // Bytes to which operands of products are aligned whose units are exchanged (swizzle): the longest period of an order.
 inline constexpr int kSwizzleAlign = 1024;
-// What a product of bytes (a dot product, or of matrices) takes on its left; i8 on its right.
-constexpr ElementType left_bytes(Intrinsic function) {
-  return function == Intrinsic::dot4_u8i8 || function == Intrinsic::mma_u8i8 ? ElementType::u8 : ElementType::i8;
+// What a product of words (a dot product, of tiles or of bytes by a warp) takes on its left and on its right, and sums in.
+constexpr ElementType right_element(Intrinsic function) {
+  const bool is_bf16 = function == Intrinsic::dot2_bf16 || function == Intrinsic::tile_product_bf16 ||
+                       function == Intrinsic::tile_multiply_bf16;
+  return is_bf16 ? ElementType::bf16 : ElementType::i8;
 }
+constexpr ElementType left_element(Intrinsic function) {
+  const bool is_unsigned = function == Intrinsic::dot4_u8i8 || function == Intrinsic::mma_u8i8 ||
+                           function == Intrinsic::tile_product_u8i8 || function == Intrinsic::tile_multiply_u8i8;
+  return is_unsigned ? ElementType::u8 : right_element(function);
+}
+constexpr ElementType sum_element(Intrinsic function) {
+  return right_element(function) == ElementType::i8 ? ElementType::i32 : ElementType::f32;
+}
+// Elements of a word.
+inline int word_elements(ElementType element) { return 32 / bit_width(element); }
 // Tiles that a thread has, and what one has at most: rows, and columns of 32 bits.
 inline constexpr int kTiles = 8, kTileRows = 16, kTileColumns = 16;
+// Whether it multiplies tiles, in memory or in registers.
+constexpr bool is_tile_product(Intrinsic function) {
+  return function == Intrinsic::tile_product_u8i8 || function == Intrinsic::tile_product_bf16;
+}
 // Whether a product of matrices sums in i32.
 constexpr bool is_integer_mma(Intrinsic function) {
   return function == Intrinsic::mma_i8 || function == Intrinsic::mma_u8i8;

@@ -111,8 +111,9 @@ bool is_of_tiles(const Call& n) {
   std::vector<ElementType> types;
   switch (n.function) {
     case Intrinsic::tile_product_u8i8:
+    case Intrinsic::tile_product_bf16:
       most = {kLoad, kRow, kLoad, kRow, kLoad, kRow, kTileRows, kTileRows};
-      types = {ElementType::i32, ElementType::u8, ElementType::i8};
+      types = {sum_element(n.function), left_element(n.function), right_element(n.function)};
       break;
     case Intrinsic::tile_configure:
       most = {kTileRows, kTileRows, kTiles, kTiles};

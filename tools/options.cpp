@@ -4,6 +4,8 @@
 #include <charconv>
 #include <optional>
 
+#include "tensor/instructions.h"
+
 namespace mcc::tools {
 
 namespace {
@@ -77,9 +79,11 @@ Result<ElementType> parse_precision(const std::string& name, const std::vector<t
   if (found->second == ElementType::f32) return ElementType::f32;
   for (const tensor::Target& target : targets) {
     if (target.kind != tensor::TargetKind::cuda) {
+      if (tensor::dot_instruction(target, found->second)) continue;
       return refuse(
           text(target.name, " computes in fp32: a narrower type would lose digits and gain nothing"),
-          "it is for GPUs, --target cuda:sm_80 and later ones");
+          "bf16 is for CPUs with AVX512-BF16 (cpu:znver4, cpu:sapphirerapids and later ones), all types are for --target cuda:sm_80 "
+          "and later ones");
     }
     if (target.gpu.sm() < 80) {
       return refuse(

@@ -75,7 +75,7 @@ std::optional<Access> access_of(const Block& block, const Buffer& buffer, const 
       stride += (*at1 - *at0) * (*dims)[d];
     }
     access.strides.push_back(stride);
-    access.runs.push_back(stride == 1 || stride == 4 ? run_along(axis, indices, *dims, stride) : 1);
+    access.runs.push_back(stride == 1 || stride == 2 || stride == 4 ? run_along(axis, indices, *dims, stride) : 1);
   }
   return access;
 }

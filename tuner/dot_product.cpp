@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tensor/instructions.h"
+#include "tensor/intrinsics.h"
 
 namespace mcc::tuner {
 
@@ -10,14 +11,12 @@ using namespace tensor;
 
 namespace {
 
-constexpr int64_t kBytes = 4;
-
-// Elements of four bytes; false where the access does not go by four.
-bool in_groups(Access& access, size_t bytes) {
-  if (access.strides[bytes] != 1) return false;
+// Words of so many elements, whose axis is `parts`; false where the access does not go by words.
+bool in_words(Access& access, size_t parts, int64_t word) {
+  if (access.strides[parts] != 1) return false;
   for (size_t a = 0; a < access.strides.size(); ++a) {
-    if (a != bytes && access.strides[a] % kBytes != 0) return false;
-    access.strides[a] /= kBytes;
+    if (a != parts && access.strides[a] % word != 0) return false;
+    access.strides[a] /= word;
   }
   return true;
 }
@@ -30,35 +29,40 @@ void drop(Access& access, size_t axis) {
 }  // namespace
 
 std::optional<DotProduct> dot_product(const BlockInfo& info, const Target& target) {
-  const Instruction* instruction = dot_instruction(target);
-  if (!instruction || !info.is_contraction || info.loads.size() != 2 || info.axes.size() < 3) return std::nullopt;
+  if (!info.is_contraction || info.loads.size() != 2 || info.axes.size() < 3) return std::nullopt;
+  const bool is_bf16 = info.loads[0].buffer.element() == ElementType::bf16;
+  const ElementType left = is_bf16 ? ElementType::bf16 : ElementType::u8;
+  const Instruction* instruction = dot_instruction(target, left);
+  if (!instruction) return std::nullopt;
+  const ElementType right = right_element(*instruction->dot);
   ElementType types[] = {info.loads[0].buffer.element(), info.loads[1].buffer.element()};
   std::sort(std::begin(types), std::end(types));
-  ElementType wanted[] = {ElementType::u8, ElementType::i8};
+  ElementType wanted[] = {left, right};
   std::sort(std::begin(wanted), std::end(wanted));
   if (!std::equal(std::begin(types), std::end(types), std::begin(wanted)) ||
-      info.store.buffer.element() != ElementType::i32)
+      info.store.buffer.element() != sum_element(*instruction->dot))
     return std::nullopt;
-  const size_t bytes = info.axes.size() - 1;
+  const size_t parts = info.axes.size() - 1;
+  const int64_t word = word_elements(left);
   auto is_reduce = [](const AxisInfo& a) { return a.is_reduce; };
-  if (!info.axes[bytes].is_reduce || info.axes[bytes].extent != kBytes ||
+  if (!info.axes[parts].is_reduce || info.axes[parts].extent != word ||
       std::count_if(info.axes.begin(), info.axes.end(), is_reduce) < 2)
     return std::nullopt;
-  DotProduct dot{instruction->name, takes_bytes_apart(target), info};
+  DotProduct dot{instruction->name, !is_bf16 && takes_bytes_apart(target), left, info};
   BlockInfo& out = dot.info;
   bool has_columns = false;
   for (Access& load : out.loads) {
-    if (!in_groups(load, bytes)) return std::nullopt;
-    for (size_t a = 0; a < bytes; ++a) {
-      if (out.store.strides[a] == 1 && load.strides[a] == 1 && load.buffer.element() == ElementType::i8)
+    if (!in_words(load, parts, word)) return std::nullopt;
+    for (size_t a = 0; a < parts; ++a) {
+      if (out.store.strides[a] == 1 && load.strides[a] == 1 && load.buffer.element() == right)
         has_columns = out.axes[a].extent % target.lanes(32) == 0;
     }
   }
   if (!has_columns) return std::nullopt;
   for (Access* access : {&out.store, &out.loads[0], &out.loads[1]})
-    drop(*access, bytes);
+    drop(*access, parts);
   out.axes.pop_back();
-  out.reduce /= kBytes;
+  out.reduce /= word;
   return dot;
 }
 

@@ -1,5 +1,5 @@
-// Sums of products of bytes by dot products of four (vpdpbusd, or two vpmaddwd): which contractions have the form, and what
-// analysis says of them when four bytes count as one element.
+// Sums of products by dot products of words: four bytes (vpdpbusd, or two vpmaddwd), or two bf16 (vdpbf16ps). Which contractions have the
+// form, and what analysis says of them when a word counts as one element.
 #pragma once
 
 #include <optional>
@@ -13,11 +13,12 @@ namespace mcc::tuner {
 struct DotProduct {
   std::string instruction;
   bool takes_bytes_apart = false;  // tensor/instructions.h
-  // The block without its innermost reduction of four, over elements of four bytes.
+  ElementType left = ElementType::u8;  // of a word's elements
+  // The block without its innermost reduction, over words.
   BlockInfo info;
 };
 
-// y[.., n] += u8 x[.., k, 4] * i8 w[.., k, n, 4], sums in i32 and the columns a multiple of the lanes, on a target that has the
+// y[.., n] += u8 x[.., k, 4] * i8 w[.., k, n, 4], sums in i32, or bf16 x[.., k, 2] * w[.., k, n, 2], sums in f32; and the columns a multiple of the lanes, on a target that has the
 // instruction for its vectors. Whether the axes fit in all else, the step tensorize says.
 std::optional<DotProduct> dot_product(const BlockInfo& info, const tensor::Target& target);
 

@@ -1,9 +1,9 @@
-// Products of bytes by tiles (tensor/expr.h; Intel's AMX), where the target has them.
+// Products of words (of four bytes or two bf16) by tiles (tensor/expr.h; Intel's AMX), where the target has them.
 //
 //   for batch, rows, row chunk, panel (parallel):
 //     for row tile:
 //       sums = 0
-//       for reduction, in steps of at most 64 bytes: for tiles of columns, of rows (unrolled): sums += tile of a * tile of w
+//       for reduction, in steps of at most 16 words: for tiles of columns, of rows (unrolled): sums += tile of a * tile of w
 //       consumers: requantisation; store
 //
 // Four tiles of sums (two of rows by two of columns) use each operand twice, so that loading operands takes half as long as
@@ -55,9 +55,10 @@ enum Order : int64_t { kPanelsOutside, kRowsOutside, kPanelsInside };
 class TileProduct {
  public:
   // elements: of the result, without padding.
-  TileProduct(Draft& draft, const BlockInfo& info, TileRoles roles, int64_t rows, int64_t k, int64_t elements)
+  TileProduct(Draft& draft, const BlockInfo& info, ElementType left, TileRoles roles, int64_t rows, int64_t k, int64_t elements)
       : d_(draft),
         info_(info),
+        left_(left),
         roles_(std::move(roles)),
         t_(draft.target),
         rows_(rows),
@@ -71,7 +72,7 @@ class TileProduct {
     const std::string write_back = place_consumer(d_, info_, consumer, tile_loop_, "local");
     must_step(d_, DecomposeReduction{info_.name, reduce_loops_.front()});
     prefetch_panel();
-    must_step(d_, Tensorize{row_loop_, tile_instruction(t_, rows_, k_)->name});
+    must_step(d_, Tensorize{row_loop_, tile_instruction(t_, rows_, k_, left_)->name});
     for (const std::string& l : unrolled_)
       must_step(d_, Unroll{l});
     const int64_t lanes = t_.lanes(32);
@@ -220,9 +221,10 @@ class TileProduct {
 
   Draft& d_;
   const BlockInfo& info_;
+  const ElementType left_;
   TileRoles roles_;
   const Target& t_;
-  int64_t rows_, k_;  // of a tile; k in groups of four bytes
+  int64_t rows_, k_;  // of a tile; k in words
   int64_t elements_;
   int64_t row_tiles_ = 1, column_tiles_ = 1;
   SumTiles sums_;
@@ -234,13 +236,13 @@ class TileProduct {
 };
 
 // The operands lie as tiles take them: one along the last reduction, the other in panels of whole tiles of columns.
-bool lie_in_tiles(const BlockInfo& info, const TileRoles& roles) {
+bool lie_in_tiles(const BlockInfo& info, ElementType left, const TileRoles& roles) {
   const auto v = static_cast<size_t>(roles.vector), k = static_cast<size_t>(roles.reduce.back()),
              row = static_cast<size_t>(roles.row);
   const bool is_left = info.loads[0].strides[v] == 0;
   const Access &a = info.loads[is_left ? 0 : 1], &w = info.loads[is_left ? 1 : 0];
   return a.strides[v] == 0 && a.strides[k] == 1 && a.strides[row] > 0 &&
-         a.buffer.element() == ElementType::u8 && w.strides[v] == 1 && w.strides[row] == 0 &&
+         a.buffer.element() == left && w.strides[v] == 1 && w.strides[row] == 0 &&
          w.strides[k] > 0 && w.runs[v] % kTileColumns == 0 && info.axes[v].extent % kTileColumns == 0;
 }
 
@@ -264,20 +266,21 @@ void pad_rows(Draft& draft, const BlockInfo& info, const TileRoles& roles) {
 
 struct Tiled {
   BlockInfo info;
+  ElementType left;
   TileRoles roles;
   int64_t rows = 0, k = 0;
 };
 
-// Of a product of bytes that lies as tiles take it.
+// Of a product of words that lies as tiles take it.
 std::optional<Tiled> tiled(const Draft& draft, const std::string& block) {
   std::optional<BlockInfo> info = analyze(draft.schedule, block);
   std::optional<DotProduct> dot = info ? dot_product(*info, draft.target) : std::nullopt;
   if (!dot || dot->info.iterations() == 0) return std::nullopt;
   std::optional<TileRoles> roles = assign_roles(dot->info);
   if (!roles || roles->row < 0 || roles->panel >= 0 || roles->reduce.empty() ||
-      !lie_in_tiles(dot->info, *roles))
+      !lie_in_tiles(dot->info, dot->left, *roles))
     return std::nullopt;
-  Tiled t{dot->info, *roles};
+  Tiled t{dot->info, dot->left, *roles};
   t.rows = needs_padding(t.info, *roles) ? kTileRows
                                          : largest_tile(t.info.axes[static_cast<size_t>(roles->row)].extent);
   t.k = largest_tile(t.info.axes[static_cast<size_t>(roles->reduce.back())].extent);
@@ -288,7 +291,7 @@ std::optional<Tiled> tiled(const Draft& draft, const std::string& block) {
 
 bool schedule_tile_product(Draft& draft, const std::string& block) {
   std::optional<Tiled> t = tiled(draft, block);
-  if (!t || !tile_instruction(draft.target, t->rows, t->k)) return false;
+  if (!t || !tile_instruction(draft.target, t->rows, t->k, t->left)) return false;
   // Dot products multiply as many bytes in as many cycles as small tiles do; and results that are computed as soon as they are summed,
   // in registers, take less time than those of short sums by way of tiles: the longer, the more is computed of them.
   constexpr int64_t kWorthIt = 40, kShortSum = 16, kShortSumOfMuch = 64;
@@ -304,7 +307,7 @@ bool schedule_tile_product(Draft& draft, const std::string& block) {
       if (draft.refusal) t = tiled(draft, block);
     }
     if (!draft.refusal || !t) return false;
-    TileProduct(draft, t->info, t->roles, t->rows, t->k, elements).run();
+    TileProduct(draft, t->info, t->left, t->roles, t->rows, t->k, elements).run();
     return static_cast<bool>(draft.refusal);
   });
 }

@@ -4,6 +4,7 @@
 //                  optional bias [K/c, c]  ->  [N, K/c, D'..., c]
 //                  With the attribute columns (K) the weights' block c is a panel of columns, and the result has its
 //                  channels last: [N, 1, D'..., K], also in groups, of which a result's group tells the input's channels
+//                  With the attribute word (n) these weights are in words of n input channels: [.., ci/n, c, n]
 //                  With the attribute kernel (its extents) they are a matrix [K, product of the kernel * ci]
 //   mcc.Depthwise  x [N, C/c, D..., c], w packed by mcc.PackDepthwise, optional bias [C/c, c]
 //
@@ -61,6 +62,8 @@ Shape weight_shape(const Attributes& a, const Shape& w) {
   return shape;
 }
 
+bool is_in_words(const Attributes& a) { return a.integer("word", 1) > 1; }
+
 bool is_blocked(const Attributes& a) { return a.integer("in_block", 0) != 0; }
 
 // Of an input [N, C/ci, D..., ci], or a plain one, and weights of weight_shape().
@@ -86,6 +89,7 @@ void compute_conv(ComputeContext& c) {
   const size_t last = kFirstSpatial + window.rank();
   const bool is_matrix = c.attributes().has("kernel");
   const bool blocked = is_blocked(c.attributes());
+  const bool in_words = is_in_words(c.attributes());
   bool in_panels = c.attributes().has("columns");
   int64_t group = c.attributes().integer("group", 1);
   Shape shape = c.output_type(0).shape;
@@ -94,7 +98,9 @@ void compute_conv(ComputeContext& c) {
   // Input (blocks of) channels and output blocks of one group.
   Expr inputs = w[1], blocks = floor_div(shape[1], Expr(group));
   ElementType sum = wide_type(c.input_type(0).element);
-  const std::vector<Expr> reduce(w.begin() + 1, w.begin() + static_cast<std::ptrdiff_t>(blocked ? last + 1 : last));
+  std::vector<Expr> reduce(w.begin() + 1, w.begin() + static_cast<std::ptrdiff_t>(blocked ? last + 1 : last));
+  if (in_words) reduce.push_back(w.back());
+  const Expr& block = in_words ? w[w.size() - 2] : w.back();
   if (in_rows) {
     shape.push_back(floor_div(shape[last], Expr(group)));
     shape[last] = Expr(group);
@@ -105,16 +111,17 @@ void compute_conv(ComputeContext& c) {
     at[1] = channel;
     at = window_index(window, at, r.subspan(1));
     const Expr column = in_rows ? s[last] * shape[last + 1] + s[last + 1] : s[last];
-    if (blocked) at.push_back(in_rows ? s[last] * w[last] + r.back() : r.back());
+    const Expr inside = in_words ? r[last - 1] * w.back() + r.back() : Expr(r.back());  // of a block of inputs
+    if (blocked) at.push_back(in_rows ? s[last] * w[last] + inside : inside);
     if (is_matrix) {
       Expr row = r[1];
       for (size_t d = 2; d < r.size(); ++d)
         row = row * w[1 + d] + r[d];
       return widen(x.element(c, at)) * widen(c.at(1, {column, row}));
     }
-    std::vector<Expr> weight{in_panels ? floor_div(column, w.back()) : s[1]};
+    std::vector<Expr> weight{in_panels ? floor_div(column, block) : s[1]};
     weight.insert(weight.end(), r.begin(), r.end());
-    weight.push_back(in_panels ? floor_mod(column, w.back()) : s[last]);
+    weight.insert(in_words ? weight.end() - 1 : weight.end(), in_panels ? floor_mod(column, block) : s[last]);
     return widen(x.element(c, at)) * widen(c.at(1, weight));
   });
   c.set_output(0, finish(c, y));

@@ -1,5 +1,5 @@
-// mcc.MatMul: x [..., M, K] times a matrix packed by mcc.PackMatrix [ceil(N/c), K, c] -> [..., M, N].
-// Attribute columns: N.
+// mcc.MatMul: x [..., M, K] times a matrix packed by mcc.PackMatrix [ceil(N/c), K, c], or in words [ceil(N/c), K/n, c, n]
+// -> [..., M, N]. Attribute columns: N.
 #include "graph/ops/common.h"
 
 namespace mcc::graph {
@@ -16,11 +16,15 @@ void compute_matmul(ComputeContext& c) {
   const Shape& w = c.input_type(1).shape;
   const TensorType& out = c.output_type(0);
   const Expr& block = w[2];
+  const bool in_words = w.size() == 4;
+  std::vector<Expr> reduce{w[1]};
+  if (in_words) reduce.push_back(w[3]);
   Buffer y = c.builder.reduce(
-      "matmul", wide_type(out.element), out.shape, {w[1]}, Reducer::sum, [&](Axes s, Axes r) {
+      "matmul", wide_type(out.element), out.shape, reduce, Reducer::sum, [&](Axes s, Axes r) {
         std::vector<Expr> at = to_vector(s);
-        at.back() = r[0];
+        at.back() = in_words ? r[0] * w[3] + r[1] : Expr(r[0]);
         std::vector<Expr> weight{floor_div(s.back(), block), r[0], floor_mod(s.back(), block)};
+        if (in_words) weight.push_back(r[1]);
         return widen(c.at(0, at)) * widen(c.at(1, weight));
       });
   c.set_output(0, cast_buffer(c, y, out.element));

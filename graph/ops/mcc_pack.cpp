@@ -4,8 +4,11 @@
 //   mcc.PackMatrix      [.., K, N] (or [.., N, K] with transposed=1) -> [.., ceil(N/c), K, c], columns past N are 0
 //   mcc.PackConvWeight  [K, C, D...]   -> [ceil(K/c), ceil(C/ci), D..., ci, c], 0 past the edges
 //   mcc.PackDepthwise   [C, 1, D...]   -> [ceil(C/c), D..., c]
+// With the attribute word (n) the weights of products have n that follow each other along the sum side by side: PackMatrix gives
+// [.., ceil(N/c), K/n, c, n], PackConvWeight [ceil(K/c), ceil(C/ci), D..., ci/n, c, n].
 // Attributes: block (c), in_block (ci; 0 keeps C as one plain axis: [ceil(K/c), C, D..., c]), channels (C of Unpack).
 #include "graph/ops/common.h"
+#include "tensor/simplify.h"
 
 namespace mcc::graph {
 namespace {
@@ -21,6 +24,29 @@ Expr blocks_of(const Expr& extent, int64_t block) { return tensor::ceil_div(exte
 bool divides(int64_t block, const Expr& extent) {
   int64_t value = 0;
   return tensor::as_int(extent, &value) && value % block == 0;
+}
+
+// Elements of a word.
+int64_t word_of(const Attributes& attributes) { return attributes.integer("word", 1); }
+
+// Weights [.., k, c] in words along k.
+Shape in_words(Shape shape, int64_t word) {
+  if (word == 1) return shape;
+  Expr& k = shape[shape.size() - 2];
+  k = tensor::simplify(floor_div(k, Expr(word)));
+  shape.push_back(Expr(word));
+  return shape;
+}
+
+// The index in [.., k, c] of one in words.
+std::vector<Expr> out_of_words(Axes i, int64_t word) {
+  std::vector<Expr> index(i.begin(), i.end());
+  if (word == 1) return index;
+  const Expr part = index.back();
+  index.pop_back();
+  Expr& k = index[index.size() - 2];
+  k = k * Expr(word) + part;
+  return index;
 }
 
 int64_t block_of(const Attributes& attributes) { return attributes.integer("block", 16); }
@@ -71,7 +97,7 @@ void infer_pack_matrix(InferContext& c) {
   Expr k = w[transposed ? batch + 1 : batch], n = w[transposed ? batch : batch + 1];
   Shape shape(w.begin(), w.end() - 2);
   shape.insert(shape.end(), {blocks_of(n, block), k, Expr(block)});
-  c.set_output(0, {c.input(0).element, shape});
+  c.set_output(0, {c.input(0).element, in_words(shape, word_of(c.attributes()))});
 }
 
 void compute_pack_matrix(ComputeContext& c) {
@@ -81,7 +107,8 @@ void compute_pack_matrix(ComputeContext& c) {
   size_t batch = w.shape.size() - 2, n_axis = transposed ? batch : batch + 1;
   size_t k_axis = transposed ? batch + 1 : batch;
   bool exact = divides(block, w.shape[n_axis]);
-  c.set_output(0, c.builder.compute("pack", w.element, c.output_type(0).shape, [&](Axes i) {
+  c.set_output(0, c.builder.compute("pack", w.element, c.output_type(0).shape, [&](Axes packed) {
+    const std::vector<Expr> i = out_of_words(packed, word_of(c.attributes()));
     std::vector<Expr> index(i.begin(), i.begin() + static_cast<std::ptrdiff_t>(batch));
     index.resize(batch + 2);
     index[n_axis] = i[batch] * Expr(block) + i[batch + 2];
@@ -97,7 +124,7 @@ void infer_pack_conv(InferContext& c) {
   shape.insert(shape.end(), w.begin() + 2, w.end());
   if (in_block) shape.push_back(Expr(in_block));
   shape.push_back(Expr(block));
-  c.set_output(0, {c.input(0).element, shape});
+  c.set_output(0, {c.input(0).element, in_words(shape, word_of(c.attributes()))});
 }
 
 void compute_pack_conv(ComputeContext& c) {
@@ -105,7 +132,8 @@ void compute_pack_conv(ComputeContext& c) {
   int64_t block = block_of(c.attributes()), in_block = c.attributes().integer("in_block", 0);
   size_t spatial = w.shape.size() - 2;
   bool exact = divides(block, w.shape[0]) && (in_block == 0 || divides(in_block, w.shape[1]));
-  c.set_output(0, c.builder.compute("pack", w.element, c.output_type(0).shape, [&](Axes i) {
+  c.set_output(0, c.builder.compute("pack", w.element, c.output_type(0).shape, [&](Axes packed) {
+    const std::vector<Expr> i = out_of_words(packed, word_of(c.attributes()));
     std::vector<Expr> index(i.begin(), i.begin() + 2 + static_cast<std::ptrdiff_t>(spatial));
     index[0] = index[0] * Expr(block) + i.back();
     if (in_block) index[1] = index[1] * Expr(in_block) + i[2 + spatial];

@@ -64,6 +64,7 @@ class ApplyLayouts {
     int64_t groups;  // after some were merged
     enum { laid_out, plain, words } input = laid_out;  // words: plain channels, filled up to kGridWord
     bool is_of_16_bits = false;
+    bool in_words = false;  // is_in_words()
 
     // Weights of channels-last convolutions lie in panels, as those of matrix products do.
     bool in_panels() const { return layout == Layout::channels_last && !problem.is_depthwise(); }
@@ -99,18 +100,20 @@ class ApplyLayouts {
     if (bias != kNoValue && !is_constant(bias)) return std::nullopt;
     std::optional<ConvProblem> problem = conv_problem(g_, node);
     if (!problem) return std::nullopt;
-    Layout layout = layout_of(id);
+    const bool in_words = is_in_words(*problem, t_);
+    Layout layout = in_words ? Layout::channels_last : layout_of(id);
     if (problem->is_grouped() && layout == Layout::channels_last && !is_gpu_) layout = Layout::blocked;
     // Of a single point it is a product with a row, which reads plain weights along the sum.
     if (is_gpu_ && problem->places() == 1) layout = Layout::plain;
     if (layout == Layout::plain) return std::nullopt;
     Conv conv{*problem, layout, x, w, bias, problem->group};
     conv.is_of_16_bits = bit_width(g_.value(x).type.element) == 16;
+    conv.in_words = in_words;
     if (problem->is_grouped() && !merge_narrow_groups(node.name, conv)) return std::nullopt;
     // A few plain channels (an image) are read where they are: blocks of them would multiply the work, and rows of them,
     // channels last, would be moved one by one.
     const int64_t few = layout == Layout::blocked ? lanes_ / 2 : is_gpu_ ? kFewGridChannels : lanes_;
-    if (!problem->is_depthwise() && !is_laid_out(x) && problem->in_channels < few) {
+    if (!problem->is_depthwise() && !is_laid_out(x) && problem->in_channels < few && !in_words) {
       conv.input = is_gpu_ && problem->in_channels > 1 && conv.is_of_16_bits ? Conv::words : Conv::plain;
     }
     return conv;
@@ -141,15 +144,22 @@ class ApplyLayouts {
     a.set("pads", pads);
     a.set("group", is_depthwise ? int64_t{1} : conv.groups);
     a.set("in_block", in_block);
-    if (conv.in_panels()) a.set("columns", out);
+    // Words are multiplied in whole vectors of columns.
+    const int64_t columns = conv.in_words ? (out + lanes_ - 1) / lanes_ * lanes_ : out;
+    if (conv.in_panels()) a.set("columns", columns);
     if (node.attributes.integer(kWideResult, 0) != 0) a.set(kWideResult, int64_t{1});
 
     // Tensor cores of GPUs find a column's weights side by side: which columns go to which thread is open then.
     const bool in_columns = is_gpu_ && conv.in_panels() && conv.is_of_16_bits;
     const bool in_tiles = !is_gpu_ && conv.in_panels();
     Attributes pack;
-    pack.set("block", in_columns ? 1 : in_tiles ? panel_width(out, t_) : forms_.block(conv.layout, out));
+    const int64_t panel = conv.in_words ? word_panel_width(out, conv.problem.element, t_) : panel_width(out, t_);
+    pack.set("block", in_columns ? 1 : in_tiles ? panel : forms_.block(conv.layout, out));
     pack.set("in_block", in_block);
+    if (conv.in_words) {
+      pack.set("word", word_of(conv.problem.element, t_));
+      a.set("word", word_of(conv.problem.element, t_));
+    }
     ValueId packed = emit(g_, "mcc", is_depthwise ? "PackDepthwise" : "PackConvWeight", node.name + ".packed",
                           {forms_.reshaped_as_image(node.name, conv.weights)}, pack);
     if (in_columns && conv.input != Conv::plain) {
@@ -158,8 +168,9 @@ class ApplyLayouts {
       a.set("kernel", conv.problem.kernel);
     }
     std::vector<ValueId> inputs{input_of(node.name, conv), packed};
-    if (conv.bias != kNoValue) inputs.push_back(forms_.pack_vector(node.name, conv.bias, conv.layout, out));
-    return emit(g_, "mcc", is_depthwise ? "Depthwise" : "Conv", node.name, inputs, a);
+    if (conv.bias != kNoValue) inputs.push_back(forms_.pack_vector(node.name, conv.bias, conv.layout, out, columns));
+    const ValueId y = emit(g_, "mcc", is_depthwise ? "Depthwise" : "Conv", node.name, inputs, a);
+    return columns == out ? y : first_columns(g_, node.name, y, out);
   }
 
   ValueId input_of(const std::string& name, const Conv& conv) {
@@ -192,7 +203,7 @@ class ApplyLayouts {
     ValueId packed = emit(g_, "mcc", "WinogradWeight", node.name + ".packed", {node.inputs[1]}, pack);
     std::vector<ValueId> inputs{forms_.in_layout(node.inputs[0], Layout::blocked), packed};
     if (node.inputs.size() > 2 && node.inputs[2] != kNoValue) {
-      inputs.push_back(forms_.pack_vector(node.name, node.inputs[2], Layout::blocked, out));
+      inputs.push_back(forms_.pack_vector(node.name, node.inputs[2], Layout::blocked, out, out));
     }
     return emit(g_, "mcc", "Winograd", node.name, inputs, a);
   }

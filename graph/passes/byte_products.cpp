@@ -3,8 +3,7 @@
 #include <algorithm>
 
 #include "graph/ops/common.h"
-#include "tensor/instructions.h"
-#include "tensor/intrinsics.h"
+#include "graph/passes/pack_products.h"
 
 namespace mcc::graph {
 
@@ -78,19 +77,12 @@ std::optional<ByteProducts::Weights> ByteProducts::weights(ValueId w, const std:
   return out;
 }
 
-// Columns of a panel: as wide as the register tile, in whole vectors, as the instruction takes them; in the last panel of an odd
-// number of vectors one is of zeros that nobody reads. A GPU fetches each column along the depth; for a few rows words of four
+// Columns of a panel. A GPU fetches each column along the depth; for a few rows words of four
 // columns, which one thread takes, where the threads of half a warp have equal shares of them.
 int64_t ByteProducts::panel_width(int64_t columns, int64_t depth, int64_t rows) const {
   constexpr int64_t kFewRows = 8, kWords = 4, kShare = 64;
   if (on_gpu_) return rows > 0 && rows <= kFewRows && depth % kShare == 0 ? kWords : 1;
-  const int64_t vectors = (columns + lanes_ - 1) / lanes_;
-  // Tiles of matrices are one behind the other.
-  if (tensor::tile_instruction(t_, tensor::kTileRows, tensor::kTileRows)) return lanes_;
-  for (int64_t width : {3, 4}) {
-    if (vectors % width == 0 && t_.vector_registers >= 32) return width * lanes_;
-  }
-  return std::min<int64_t>(vectors, 2) * lanes_;
+  return word_panel_width(columns, ElementType::u8, t_);
 }
 
 int64_t ByteProducts::rows_of(const Node& product, int64_t columns) const {
@@ -105,8 +97,7 @@ ValueId ByteProducts::product(std::string_view op, ValueId x, const Weights& w, 
   a.set("columns", whole);
   ValueId sums = make_own(op, {x, w.packed}, a);
   if (whole == w.columns) return sums;
-  auto ints = [&](int64_t value) { return g_.add_constant(name_ + ".bound", Constant::ints({value})); };
-  return make("Slice", {sums, ints(0), ints(w.columns), ints(-1)});
+  return first_columns(g_, name_, sums, w.columns);
 }
 
 ValueId ByteProducts::matrix_product(ValueId a, const Weights& w) {

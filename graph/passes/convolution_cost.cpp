@@ -8,7 +8,10 @@
 #include "graph/op.h"
 #include "graph/passes/grid_convolution_cost.h"
 #include "graph/passes/merge_groups.h"
+#include "graph/passes/pack_products.h"
 #include "support/text.h"
+#include "tensor/instructions.h"
+#include "tensor/intrinsics.h"
 
 namespace mcc::graph {
 namespace {
@@ -31,7 +34,11 @@ double weight_bandwidth(double layer, double model, const tensor::Target& t) {
 // The share of a blocked dense convolution's rate that a layout reaches (ResNet-50's and MobileNet's layers, AVX-512).
 // Depthwise kernels read a vector for each that they multiply; channels-last ones stride over the other channels in
 // between; plain ones read neighbours along the width, with a stride by gathering.
-double rate_of(const ConvProblem& p, Layout layout) {
+double rate_of(const ConvProblem& p, Layout layout, const tensor::Target& t) {
+  constexpr double kTileRate = 8, kDotRate = 1.6;
+  if (is_in_words(p, t)) {
+    return tensor::tile_instruction(t, tensor::kTileRows, tensor::kTileRows, p.element) ? kTileRate : kDotRate;
+  }
   bool gathers = p.strides.back() > 1;
   switch (layout) {
     case Layout::blocked:
@@ -59,7 +66,7 @@ double direct_us(const ConvProblem& p, Layout layout, const tensor::Target& t, d
   double bytes = weights * kElementBytes;
   const int64_t rows = std::accumulate(p.extents.begin(), p.extents.end() - 1, p.images, std::multiplies<>());
   double multiplications = weights * static_cast<double>(rows * width);
-  return product_us(multiplications / rate_of(p, layout), bytes, model, t);
+  return product_us(multiplications / rate_of(p, layout, t), bytes, model, t);
 }
 
 double winograd_us(const ConvProblem& p, int64_t m, const tensor::Target& t, double model) {
@@ -97,6 +104,7 @@ std::optional<ConvProblem> conv_problem(const Graph& graph, const Node& node) {
   ConvProblem p;
   p.images = ys[0];
   p.group = node.attributes.integer("group", 1);
+  p.element = graph.value(node.inputs[0]).type.element;
   p.in_channels = ws[1] * p.group;
   p.out_channels = ws[0];
   p.extents.assign(ys.begin() + 2, ys.end());
@@ -104,6 +112,11 @@ std::optional<ConvProblem> conv_problem(const Graph& graph, const Node& node) {
   p.strides = window_numbers(graph, node, "strides");
   p.dilations = window_numbers(graph, node, "dilations");
   return p;
+}
+
+bool is_in_words(const ConvProblem& p, const tensor::Target& t) {
+  const int64_t word = word_of(p.element, t);
+  return word > 1 && p.group == 1 && p.kernel.size() == 2 && p.in_channels % word == 0 && p.in_channels >= t.lanes(32) / 2;
 }
 
 bool has_winograd(const ConvProblem& p) {
@@ -238,6 +251,7 @@ double convolution_us(const ConvProblem& problem, Layout layout, const tensor::T
                       int64_t model_weight_bytes, bool strict) {
   if (target.kind == tensor::TargetKind::cuda) return grid_laid_out_us(problem, layout, target.gpu);
   auto model = static_cast<double>(model_weight_bytes);
+  if (is_in_words(problem, target)) return direct_us(problem, Layout::channels_last, target, model);
   // There are no grouped kernels with the channels last.
   if (problem.is_grouped() && layout == Layout::channels_last) layout = Layout::blocked;
   if (problem.is_grouped() && layout == Layout::blocked) {

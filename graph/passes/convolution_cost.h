@@ -15,6 +15,7 @@ namespace mcc::graph {
 struct ConvProblem {
   int64_t images = 1, in_channels = 1, out_channels = 1;
   int64_t group = 1;
+  ElementType element = ElementType::f32;       // of both operands; of the input where they differ
   std::vector<int64_t> extents = {1, 1};  // of the result: height and width, behind a depth where there is one
   std::vector<int64_t> kernel = {1, 1}, strides = {1, 1}, dilations = {1, 1};  // along the same axes
 
@@ -26,6 +27,8 @@ struct ConvProblem {
 
 // Of an operator in the role of a convolution (LayoutRole) with static types, in one dimension to three; nothing for others.
 std::optional<ConvProblem> conv_problem(const Graph& graph, const Node& node);
+// Whether a CPU multiplies the operands in words (graph/passes/pack_products.h); their channels are last then.
+bool is_in_words(const ConvProblem& problem, const tensor::Target& target);
 // "3x3 of 64 channels to 128, 56x56", with images, strides, dilations and groups where they are not 1: different for different ones.
 std::string to_text(const ConvProblem& problem);
 

@@ -111,11 +111,12 @@ ValueId LayoutForms::filled_up(ValueId v, int64_t channels) {
   return emit(g_, "mcc", "Pack", name, {reshaped_as_image(name, v)}, a);
 }
 
-ValueId LayoutForms::pack_vector(const std::string& name, ValueId v, Layout layout, int64_t channels) {
+ValueId LayoutForms::pack_vector(const std::string& name, ValueId v, Layout layout, int64_t channels,
+                                 int64_t whole) {
   Attributes a;
-  a.set("block", block(layout, channels));
+  a.set("block", block(layout, whole));
   ValueId packed = emit(g_, "mcc", "Pack", name + ".bias", {reshape(name, v, {1, channels})}, a);
-  return reshape(name, packed, {blocks(layout, channels), block(layout, channels)});
+  return reshape(name, packed, {blocks(layout, whole), block(layout, whole)});
 }
 
 ValueId LayoutForms::reshape(const std::string& name, ValueId x, const std::vector<int64_t>& dims) {

@@ -9,6 +9,8 @@
 #include <map>
 
 #include "graph/ops/common.h"
+#include "graph/passes/convolution_cost.h"
+#include "graph/passes/pack_products.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
 
@@ -17,7 +19,7 @@ namespace {
 
 class LowerPrecision {
  public:
-  LowerPrecision(Graph& g, ElementType type) : g_(g), type_(type), users_(g.users()) {}
+  LowerPrecision(Graph& g, ElementType type, const tensor::Target& t) : g_(g), type_(type), t_(t), users_(g.users()) {}
 
   void run() {
     const size_t count = g_.nodes.size();
@@ -60,7 +62,27 @@ class LowerPrecision {
     for (int i = 0; i < operands; ++i) {
       if (type(n.inputs[static_cast<size_t>(i)]).element != ElementType::f32) return 0;
     }
+    if (t_.kind == tensor::TargetKind::cpu) return is_in_words(n) ? operands : 0;
     return uses_few_times(n) ? 0 : operands;
+  }
+
+  // Whether a CPU multiplies the operands in words: with constant weights, which are packed for that.
+  bool is_in_words(const Node& n) const {
+    const int64_t word = word_of(type_, t_);
+    if (word == 1 || !g_.value(n.inputs[1]).constant) return false;
+    if (is_op(n, "Conv")) {
+      std::optional<ConvProblem> problem = conv_problem(g_, n);
+      if (!problem) return false;
+      problem->element = type_;
+      return graph::is_in_words(*problem, t_);
+    }
+    const Attributes& a = n.attributes;
+    const bool is_plain = is_op(n, "MatMul") || (is_op(n, "Gemm") && a.integer("transA", 0) == 0 && a.number("alpha", 1) == 1 &&
+                                                 (n.inputs.size() < 3 || a.number("beta", 1) == 1));
+    const Shape &x = type(n.inputs[0]).shape, &w = type(n.inputs[1]).shape;
+    if (!is_plain || x.size() < 2 || w.size() != 2) return false;
+    const int64_t depth = static_shape(w)[is_op(n, "Gemm") && a.integer("transB", 0) != 0 ? 1 : 0];
+    return depth % word == 0;
   }
 
   // Whether an operand that is computed takes part in the products of a few rows or columns only (a step of a decoder, and the keys and
@@ -148,6 +170,7 @@ class LowerPrecision {
 
   Graph& g_;
   const ElementType type_;
+  const tensor::Target& t_;
   const std::vector<std::vector<NodeId>> users_;
   std::map<std::pair<NodeId, int>, bool> is_narrow_;  // inputs of contractions
   std::map<ValueId, bool> wanted_;
@@ -156,8 +179,8 @@ class LowerPrecision {
 
 }  // namespace
 
-void lower_precision(Graph& graph, ElementType type) {
-  if (type != ElementType::f32) LowerPrecision(graph, type).run();
+void lower_precision(Graph& graph, ElementType type, const tensor::Target& target) {
+  if (type != ElementType::f32) LowerPrecision(graph, type, target).run();
 }
 
 }  // namespace mcc::graph

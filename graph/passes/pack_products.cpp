@@ -1,7 +1,11 @@
 #include "graph/passes/pack_products.h"
 
+#include <algorithm>
+
 #include "graph/ops/common.h"
 #include "graph/passes/rewrite.h"
+#include "tensor/instructions.h"
+#include "tensor/intrinsics.h"
 
 namespace mcc::graph {
 
@@ -20,6 +24,23 @@ int64_t panel_width(int64_t columns, const tensor::Target& target) {
   if (vectors % 2 == 0 || vectors > kFewVectors) return 2 * lanes;
   if (vectors % 3 == 0 || vectors % 3 == 2) return 3 * lanes;
   return (has_many && vectors % 4 == 3 ? 4 : 2) * lanes;
+}
+
+int64_t word_of(ElementType element, const tensor::Target& target) {
+  const bool is_taken = target.kind == tensor::TargetKind::cpu && element == ElementType::bf16 &&
+                        tensor::dot_instruction(target, element);
+  return is_taken ? tensor::word_elements(element) : 1;
+}
+
+// As wide as the register tile; in the last panel of an odd number of vectors one is of zeros that nobody reads.
+int64_t word_panel_width(int64_t columns, ElementType left, const tensor::Target& target) {
+  const int64_t lanes = target.lanes(32), vectors = (columns + lanes - 1) / lanes;
+  // Tiles of matrices are one behind the other.
+  if (tensor::tile_instruction(target, tensor::kTileRows, tensor::kTileRows, left)) return lanes;
+  for (int64_t width : {3, 4}) {
+    if (vectors % width == 0 && target.vector_registers >= 32) return width * lanes;
+  }
+  return std::min<int64_t>(vectors, 2) * lanes;
 }
 
 namespace {
@@ -58,10 +79,12 @@ class PackProduct {
   const Shape& shape(ValueId v) const { return g_.value(v).type.shape; }
   bool is_constant(ValueId v) const { return v != kNoValue && g_.value(v).constant.has_value(); }
 
-  ValueId pack_matrix(const std::string& name, ValueId w, bool transposed) {
+  ValueId pack_matrix(const std::string& name, ValueId w, bool transposed, int64_t word) {
+    const int64_t columns = static_shape(shape(w))[transposed ? 0 : 1];
     Attributes a;
-    a.set("block", panel_width(static_shape(shape(w))[transposed ? 0 : 1], t_));
+    a.set("block", word > 1 ? word_panel_width(columns, g_.value(w).type.element, t_) : panel_width(columns, t_));
     a.set("transposed", int64_t{transposed});
+    if (word > 1) a.set("word", word);
     return emit(g_, "mcc", "PackMatrix", name + ".packed", {w}, a);
   }
 
@@ -71,10 +94,17 @@ class PackProduct {
   }
 
   ValueId emit_matmul(const Node& node, ValueId x, ValueId w, bool transposed) {
-    int64_t columns = static_shape(shape(w))[transposed ? 0 : 1];
+    const int64_t columns = static_shape(shape(w))[transposed ? 0 : 1],
+                  depth = static_shape(shape(w))[transposed ? 1 : 0];
+    int64_t word = g_.value(x).type.element == g_.value(w).type.element ? word_of(g_.value(w).type.element, t_) : 1;
+    if (depth % word != 0) word = 1;
+    // The instruction takes whole vectors of columns.
+    const int64_t whole = word > 1 ? (columns + lanes_ - 1) / lanes_ * lanes_ : columns;
     Attributes a;
-    a.set("columns", columns);
-    return emit(g_, "mcc", "MatMul", node.name, {x, pack_matrix(node.name, w, transposed)}, a);
+    a.set("columns", whole);
+    if (node.attributes.integer(kWideResult, 0) != 0) a.set(kWideResult, int64_t{1});
+    const ValueId y = emit(g_, "mcc", "MatMul", node.name, {x, pack_matrix(node.name, w, transposed, word)}, a);
+    return whole == columns ? y : first_columns(g_, node.name, y, columns);
   }
 
   void replace(NodeId id, ValueId with) {

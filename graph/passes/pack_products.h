@@ -9,6 +9,11 @@ namespace mcc::graph {
 // Columns of a packed matrix that lie side by side: as wide as the register tile.
 int64_t panel_width(int64_t columns, const tensor::Target& target);
 
+// How many elements of weights, and of what they are multiplied with, the target takes together (tensor/instructions.h); 1: it does not.
+int64_t word_of(ElementType element, const tensor::Target& target);
+// As panel_width, of weights in words: in whole vectors, as the instruction takes them. left: the type of what they are multiplied with.
+int64_t word_panel_width(int64_t columns, ElementType left, const tensor::Target& target);
+
 // A MatMul, Gemm or recurrent layer with constant weights becomes one that reads them packed; whatever else stays as it is.
 void pack_product(Graph& graph, NodeId id, const tensor::Target& target);
 

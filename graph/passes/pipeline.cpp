@@ -51,7 +51,7 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     if (!options.strict) step("fuse_attention", [&] { fuse_attention(graph, options.target); });
     step("eliminate_dead_code", [&] { eliminate_dead_code(graph); });
     if (options.precision != ElementType::f32) {
-      step("lower_precision", [&] { lower_precision(graph, options.precision); });
+      step("lower_precision", [&] { lower_precision(graph, options.precision, options.target); });
       step("fold_constants", fold);  // weights in that type, for the choice of layouts
     }
     if (!options.strict) step("divide_attention", [&] { divide_attention(graph, options.target, options.algorithms); });

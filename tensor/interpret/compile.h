@@ -92,7 +92,7 @@ class Compiler {
   Operand multiply_by_sum(const Call& n);
   Operand absolute(const Call& n);
   Operand bit_cast(const Call& n);
-  Operand dot4(const Call& n);
+  Operand dot(const Call& n);
 
   // ---- Code from functions (lanewise.h) ----
   template <class F>

@@ -11,9 +11,10 @@
 namespace mcc::tensor::interpreter {
 namespace {
 
-// sums[lane] + left[0..4] . right[4 * lane..], in i32.
-struct Dot4Code final : ExprCode {
-  Dot4Code(Operand c, Operand a, Operand b) : sums(c), left(a), right(b) {}
+// sums[lane] + left[0..n] . right[n * lane..], in i32 or f32.
+struct DotCode final : ExprCode {
+  DotCode(Operand c, Operand a, Operand b, ElementType sum)
+      : sums(c), left(a), right(b), of_floats(is_float(sum)) {}
   Value scalar(Value* frame) const override {
     Value out;
     vector(frame, &out);
@@ -21,14 +22,23 @@ struct Dot4Code final : ExprCode {
   }
   void vector(Value* frame, Value* out) const override {
     const Lanes c = sums.get_lanes(frame), a = left.get_lanes(frame), b = right.get_lanes(frame);
+    const int n = left.lanes;
     for (int lane = 0; lane < sums.lanes; ++lane) {
+      if (of_floats) {
+        double sum = c[lane].f;
+        for (int q = 0; q < n; ++q)
+          sum += a[q].f * b[n * lane + q].f;
+        out[lane] = float_value(static_cast<float>(sum));
+        continue;
+      }
       int64_t sum = c[lane].i;
-      for (int q = 0; q < 4; ++q)
-        sum += a[q].i * b[4 * lane + q].i;
+      for (int q = 0; q < n; ++q)
+        sum += a[q].i * b[n * lane + q].i;
       out[lane] = int_value(wrap_int(ElementType::i32, sum));
     }
   }
   Operand sums, left, right;
+  bool of_floats;
 };
 
 double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
@@ -122,13 +132,15 @@ Operand Compiler::bit_cast(const Call& n) {
       expr(n.args[0]));
 }
 
-Operand Compiler::dot4(const Call& n) {
-  if (n.type.element != ElementType::i32 || n.args[1].type() != Type{left_bytes(n.function), 4} ||
-      n.args[2].type() != Type{ElementType::i8, 4 * n.type.lanes}) {
+Operand Compiler::dot(const Call& n) {
+  const ElementType left = left_element(n.function), right = right_element(n.function);
+  if (n.type.element != sum_element(n.function) || n.args[1].type() != Type{left, word_elements(left)} ||
+      n.args[2].type() != Type{right, word_elements(right) * n.type.lanes}) {
     throw Fault{text(to_text(n.function), " of ", to_text(n.args[0].type()), ", ", to_text(n.args[1].type()), " and ",
                      to_text(n.args[2].type()))};
   }
-  return add_expr(std::make_unique<Dot4Code>(expr(n.args[0]), expr(n.args[1]), expr(n.args[2])), n.type.lanes);
+  return add_expr(std::make_unique<DotCode>(expr(n.args[0]), expr(n.args[1]), expr(n.args[2]), n.type.element),
+                  n.type.lanes);
 }
 
 Operand Compiler::compile(const Call& n) {
@@ -169,7 +181,8 @@ Operand Compiler::compile(const Call& n) {
       return expr(n.args[0]);
     case Intrinsic::dot4_u8i8:
     case Intrinsic::dot4_i8i8:
-      return dot4(n);
+    case Intrinsic::dot2_bf16:
+      return dot(n);
 #define X(name) case Intrinsic::name:
       MCC_THREAD_INTRINSICS(X)
       MCC_TILE_INTRINSICS(X)

@@ -73,7 +73,7 @@ void Exchange::multiply(const Warp& warp) const {
   std::array<std::array<double, kLongest>, 8> b{};   // [column][k]
   auto number_in = [&](Value packed, int k, bool is_left) {
     const auto bits = static_cast<uint32_t>(packed.i) >> (32 / each * k);
-    if (is_int && is_left && left_bytes(function) == ElementType::u8) return static_cast<double>(bits & 0xff);
+    if (is_int && is_left && left_element(function) == ElementType::u8) return static_cast<double>(bits & 0xff);
     if (is_int) return static_cast<double>(static_cast<int8_t>(bits));
     if (of == ElementType::tf32) return float_from_bits(of, bits & ~0x1fffU);  // the rest is not looked at
     return float_from_bits(of, bits & 0xffff);

@@ -1,14 +1,16 @@
 // Products of tiles: in memory, and in the registers of a CPU's thread.
+#include <bit>
 #include <cstring>
 
 #include "tensor/interpret/compile.h"
 #include "tensor/intrinsics.h"
+#include "tensor/numeric.h"
 #include "tensor/text.h"
 
 namespace mcc::tensor::interpreter {
 namespace {
 
-constexpr int kGroup = 4;  // bytes of a product's step
+constexpr int kWord = 4;  // bytes of a product's step
 
 // A matrix in memory: its first element, and how many there are from one row to the next.
 struct Matrix {
@@ -36,12 +38,28 @@ struct Matrix {
   int64_t row = 0;
 };
 
-// sum + the products of four unsigned and four signed bytes.
-int32_t dot(int32_t sum, const uint8_t* a, const uint8_t* b) {
-  auto total = static_cast<uint32_t>(sum);
-  for (int i = 0; i < kGroup; ++i)
-    total += static_cast<uint32_t>(static_cast<int32_t>(a[i]) * static_cast<int8_t>(b[i]));
-  return static_cast<int32_t>(total);
+// sum + the products of a word's elements; a sum as its bits.
+using WordProduct = uint32_t (*)(uint32_t sum, const uint8_t* a, const uint8_t* b);
+
+uint32_t product_of_u8i8(uint32_t sum, const uint8_t* a, const uint8_t* b) {
+  for (int i = 0; i < kWord; ++i)
+    sum += static_cast<uint32_t>(static_cast<int32_t>(a[i]) * static_cast<int8_t>(b[i]));
+  return sum;
+}
+
+uint32_t product_of_bf16(uint32_t sum, const uint8_t* a, const uint8_t* b) {
+  double total = std::bit_cast<float>(sum);
+  for (int i = 0; i < kWord; i += 2) {
+    uint16_t x = 0, y = 0;
+    std::memcpy(&x, a + i, sizeof x);
+    std::memcpy(&y, b + i, sizeof y);
+    total += float_from_bits(ElementType::bf16, x) * float_from_bits(ElementType::bf16, y);
+  }
+  return std::bit_cast<uint32_t>(static_cast<float>(total));
+}
+
+WordProduct word_product(Intrinsic function) {
+  return right_element(function) == ElementType::bf16 ? product_of_bf16 : product_of_u8i8;
 }
 
 struct TileProductCode final : StmtCode {
@@ -50,20 +68,22 @@ struct TileProductCode final : StmtCode {
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t n = 0; n < kTileColumns; ++n) {
         const int64_t at = c.element(frame, to, r, n);
-        int32_t sum = 0;
+        uint32_t sum = 0;
         c.read(frame, at, reinterpret_cast<uint8_t*>(&sum));
         for (int64_t g = 0; g < k; ++g) {
-          uint8_t x[kGroup], y[kGroup];
-          for (int64_t i = 0; i < kGroup; ++i) {
-            a.read(frame, a.element(frame, left, r, g * kGroup + i), x + i);
-            b.read(frame, b.element(frame, right, g, n * kGroup + i), y + i);
+          uint8_t x[kWord], y[kWord];
+          const int64_t bytes = a.element_bytes(), elements = kWord / bytes;
+          for (int64_t i = 0; i < elements; ++i) {
+            a.read(frame, a.element(frame, left, r, g * elements + i), x + i * bytes);
+            b.read(frame, b.element(frame, right, g, n * elements + i), y + i * bytes);
           }
-          sum = dot(sum, x, y);
+          sum = product(sum, x, y);
         }
         c.write(frame, at, reinterpret_cast<const uint8_t*>(&sum));
       }
     }
   }
+  WordProduct product = nullptr;
   Matrix c, a, b;
   int64_t rows = 0, k = 0;
 };
@@ -81,8 +101,8 @@ struct TileCode : StmtCode {
   Shape shape(int t) const {
     if (tiles->rows == 0) throw Fault{"tiles are used before tile_configure"};
     if (t < tiles->sums) return {tiles->rows, kTileColumns * 4};
-    if (t < tiles->sums + tiles->lefts) return {tiles->rows, tiles->k * kGroup};
-    return {tiles->k, kTileColumns * kGroup};
+    if (t < tiles->sums + tiles->lefts) return {tiles->rows, tiles->k * kWord};
+    return {tiles->k, kTileColumns * kWord};
   }
   uint8_t* row(int t, int r) const {
     return tiles->bytes[static_cast<size_t>(t)].data() + 64 * static_cast<ptrdiff_t>(r);
@@ -122,15 +142,16 @@ struct MultiplyCode final : TileCode {
     if (!fits) throw Fault{text("tiles ", c, ", ", a, " and ", b, " are no sums, left and right operand")};
     for (int r = 0; r < shape(c).rows; ++r) {
       for (int n = 0; n < kTileColumns; ++n) {
-        int32_t sum = 0;
-        std::memcpy(&sum, row(c, r) + 4 * static_cast<ptrdiff_t>(n), sizeof sum);
+        uint32_t sum = 0;
+        std::memcpy(&sum, row(c, r) + kWord * static_cast<ptrdiff_t>(n), sizeof sum);
         for (int g = 0; g < tiles->k; ++g)
-          sum = dot(sum, row(a, r) + kGroup * static_cast<ptrdiff_t>(g),
-                    row(b, g) + kGroup * static_cast<ptrdiff_t>(n));
-        std::memcpy(row(c, r) + 4 * static_cast<ptrdiff_t>(n), &sum, sizeof sum);
+          sum = product(sum, row(a, r) + kWord * static_cast<ptrdiff_t>(g),
+                        row(b, g) + kWord * static_cast<ptrdiff_t>(n));
+        std::memcpy(row(c, r) + kWord * static_cast<ptrdiff_t>(n), &sum, sizeof sum);
       }
     }
   }
+  WordProduct product = nullptr;
   int c = 0, a = 0, b = 0;
 };
 
@@ -149,8 +170,10 @@ const StmtCode* Compiler::tile(const Call& n) {
     return Matrix{access(load->buffer, load->indices, nullptr, 1), number(arg + 1)};
   };
   switch (n.function) {
-    case Intrinsic::tile_product_u8i8: {
+    case Intrinsic::tile_product_u8i8:
+    case Intrinsic::tile_product_bf16: {
       auto code = std::make_unique<TileProductCode>();
+      code->product = word_product(n.function);
       code->c = matrix(0);
       code->a = matrix(2);
       code->b = matrix(4);
@@ -174,8 +197,10 @@ const StmtCode* Compiler::tile(const Call& n) {
       code->tiles = &program_.tiles;
       return add_stmt(std::move(code));
     }
-    case Intrinsic::tile_multiply_u8i8: {
+    case Intrinsic::tile_multiply_u8i8:
+    case Intrinsic::tile_multiply_bf16: {
       auto code = std::make_unique<MultiplyCode>();
+      code->product = word_product(n.function);
       code->c = static_cast<int>(number(0));
       code->a = static_cast<int>(number(1));
       code->b = static_cast<int>(number(2));

@@ -28,11 +28,18 @@ struct Place {
 };
 
 struct Product {
+  Intrinsic function;
   Place sum, left, right;
   Expr rows, k;
 };
 Product product_of(const Call& n) {
-  return {{n.args[0], n.args[1]}, {n.args[2], n.args[3]}, {n.args[4], n.args[5]}, n.args[6], n.args[7]};
+  return {n.function, {n.args[0], n.args[1]}, {n.args[2], n.args[3]}, {n.args[4], n.args[5]}, n.args[6], n.args[7]};
+}
+
+// Of what is in registers.
+Intrinsic multiplication(Intrinsic product) {
+  return product == Intrinsic::tile_product_bf16 ? Intrinsic::tile_multiply_bf16
+                                                 : Intrinsic::tile_multiply_u8i8;
 }
 
 // Which tiles hold what: sums, then left operands, then right ones.
@@ -70,7 +77,7 @@ struct Group {
                          [&](const Stmt& below) { return take(below, loops); });
     const Call* call = as_call(s);
     if (call && call->function == Intrinsic::prefetch) return true;
-    if (!call || call->function != Intrinsic::tile_product_u8i8) return false;
+    if (!call || !is_tile_product(call->function)) return false;
     const Product p = product_of(*call);
     int64_t own_rows = 0, own_k = 0;
     if (!as_int(p.rows, &own_rows) || !as_int(p.k, &own_k)) return false;
@@ -111,12 +118,12 @@ class InRegisters : public Mutator {
   }
   Stmt on(const Evaluate&, const Stmt& self) override {
     const Call* call = as_call(self);
-    if (!call || call->function != Intrinsic::tile_product_u8i8) return self;
+    if (!call || !is_tile_product(call->function)) return self;
     const Product p = product_of(*call);
     std::vector<Stmt> out;
     const int left = lefts_.hold(p.left, &out), right = rights_.hold(p.right, &out);
     const auto sum = std::find(sums_.begin(), sums_.end(), p.sum) - sums_.begin();
-    out.push_back(make(Intrinsic::tile_multiply_u8i8, {Expr(int64_t{sum}), Expr(left), Expr(right)}));
+    out.push_back(make(multiplication(p.function), {Expr(int64_t{sum}), Expr(left), Expr(right)}));
     return Seq::make(std::move(out));
   }
 

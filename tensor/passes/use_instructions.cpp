@@ -82,10 +82,10 @@ const Instruction* instruction_of(const For& n) {
   return name ? find_instruction(*name) : nullptr;
 }
 
-// acc[.] = acc[.] + i32(a) * i32(b) under loops over lanes and four bytes each, or over rows, columns, steps and four bytes.
-class UseByteProducts : public ScopedMutator {
+// acc[.] = acc[.] + i32(a) * i32(b) (or f32) under loops over lanes and a word's elements, or over rows, columns, steps and those.
+class UseWordProducts : public ScopedMutator {
  public:
-  explicit UseByteProducts(const Target& target) : target_(target) {}
+  explicit UseWordProducts(const Target& target) : target_(target) {}
 
  protected:
   using ScopedMutator::on;
@@ -129,7 +129,9 @@ class UseByteProducts : public ScopedMutator {
   Stmt in_vectors(const For& n, Intrinsic dot) const {
     const auto* inner = n.body.as<For>();
     int64_t lanes = 0;
-    if (!inner || !is_int(n.min, 0) || !is_int(inner->min, 0) || !as_int(n.extent, &lanes) || !is_int(inner->extent, 4))
+    const int word = word_elements(right_element(dot));
+    if (!inner || !is_int(n.min, 0) || !is_int(inner->min, 0) || !as_int(n.extent, &lanes) ||
+        !is_int(inner->extent, word))
       return nullptr;
     const Var &lane = n.var, &byte = inner->var;
     std::optional<Update> u = as_update(inner->body);
@@ -137,20 +139,21 @@ class UseByteProducts : public ScopedMutator {
     if (uses_var(u->a->indices[0], lane)) std::swap(u->a, u->b);
     const auto [store, a, b] = *u;
     if (!is_at(store->indices[0], lane, byte, 1, 0) || !is_at(a->indices[0], lane, byte, 0, 1) ||
-        !is_at(b->indices[0], lane, byte, 4, 1))
+        !is_at(b->indices[0], lane, byte, word, 1))
       return nullptr;
-    if (a->buffer.element() != left_bytes(dot)) return nullptr;
+    if (a->buffer.element() != left_element(dot)) return nullptr;
     const auto count = static_cast<int>(lanes);
     auto run = [&](const Buffer& buffer, const Expr& index, int length) {
       return Load::make(buffer, {Ramp::make(first(index, lane, byte), 1, length)});
     };
-    Expr call = Call::make(dot, {run(store->buffer, store->indices[0], count), run(a->buffer, a->indices[0], 4),
-                                 run(b->buffer, b->indices[0], 4 * count)});
+    Expr call = Call::make(dot, {run(store->buffer, store->indices[0], count), run(a->buffer, a->indices[0], word),
+                                 run(b->buffer, b->indices[0], word * count)});
     return Store::make(store->buffer, {Ramp::make(first(store->indices[0], lane, byte), 1, count)}, call);
   }
 
-  // Rows, columns, steps and bytes.
+  // Rows, columns, steps and a word's elements.
   Stmt in_tiles(const For& n, Intrinsic product) const {
+    const int word = word_elements(right_element(product));
     std::vector<Var> vars;
     std::vector<int64_t> extents;
     Stmt body;
@@ -162,9 +165,9 @@ class UseByteProducts : public ScopedMutator {
       body = loop->body;
     }
     std::optional<Update> u = vars.size() == 4 ? as_update(body) : std::nullopt;
-    if (!u || extents[1] != kTileColumns || extents[3] != 4) return nullptr;
+    if (!u || extents[1] != kTileColumns || extents[3] != word) return nullptr;
     if (uses_var(u->a->indices[0], vars[1])) std::swap(u->a, u->b);
-    if (u->a->buffer.element() != ElementType::u8 || u->b->buffer.element() != ElementType::i8) return nullptr;
+    if (u->a->buffer.element() != left_element(product) || u->b->buffer.element() != right_element(product)) return nullptr;
     std::vector<Expr> args;
     // strides: of each loop; -1: those from one row to the next, which may be any.
     auto add = [&](const Buffer& buffer, const Expr& index, const std::vector<int64_t>& strides) {
@@ -179,8 +182,8 @@ class UseByteProducts : public ScopedMutator {
       args.push_back(Expr(row));
       return row > 0;
     };
-    if (!add(u->store->buffer, u->store->indices[0], {-1, 1, 0, 0}) || !add(u->a->buffer, u->a->indices[0], {-1, 0, 4, 1}) ||
-        !add(u->b->buffer, u->b->indices[0], {0, 4, -1, 1}))
+    if (!add(u->store->buffer, u->store->indices[0], {-1, 1, 0, 0}) || !add(u->a->buffer, u->a->indices[0], {-1, 0, word, 1}) ||
+        !add(u->b->buffer, u->b->indices[0], {0, word, -1, 1}))
       return nullptr;
     args.push_back(Expr(extents[0]));
     args.push_back(Expr(extents[2]));
@@ -447,7 +450,7 @@ class GroupProducts : public Mutator {
 
 Func use_instructions(const Func& f, const Target& target) {
   Func out = f;
-  out.body = UseByteProducts(target).mutate(f.body);
+  out.body = UseWordProducts(target).mutate(f.body);
   if (target.kind != TargetKind::cuda) return out;
   out.body = GroupProducts().mutate(UseInstructions().mutate(out.body));
   return fence_products(out);

@@ -51,6 +51,10 @@ Setting setting_of(const Case& c) {
     } else if (key == "vnni") {
       s.target.vector_bits = 512;
       s.target.features = "+avx512vnni";
+    } else if (key == "avx512bf16") {
+      s.target.vector_bits = 512;
+      s.target.vector_registers = 32;
+      s.target.features = "+avx512bf16";
     } else if (key == "avx2") {
       s.target.vector_bits = 256;
       s.target.features = "+avx2";
@@ -111,11 +115,11 @@ constexpr Pass kPasses[] = {
          layouts[static_cast<NodeId>(n)] = s.layout;
        apply_layouts(g, layouts, s.target, s.strict, {});
      }},
-    {"lower_precision", [](Graph& g, const Setting& s) { lower_precision(g, s.precision); }},
+    {"lower_precision", [](Graph& g, const Setting& s) { lower_precision(g, s.precision, s.target); }},
     {"divide_attention",
      [](Graph& g, const Setting& s) {
        fuse_attention(g, s.target);
-       lower_precision(g, s.precision);
+       lower_precision(g, s.precision, s.target);
        divide_attention(g, s.target, {});
      }},
     {"rank_elements", [](Graph& g, const Setting& s) { rank_elements(g, s.target, {}); }},

@@ -3,8 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "schedules/optimized_kernels.h"
-#include "tensor/intrinsics.h"
-#include "tensor/visit.h"
+#include "schedules/word_products.h"
 #include "tuner/default_schedule.h"
 #include "tuner/sketches.h"
 #include "tuner/space.h"
@@ -111,12 +110,6 @@ constexpr const char* kProducts[] = {
 })",
 };
 
-struct Machine {
-  const char* name;
-  const char* features;
-  int vector_bits, vector_registers;
-  bool has_dot;
-};
 constexpr Machine kAmx = {"amx", "+amx-int8,+amx-tile,+avx2,+avx512vnni", 512, 32, true};
 constexpr Machine kMachines[] = {{"avx512vnni", "+avx2,+avx512vnni", 512, 32, true},
                                  kAmx,
@@ -125,30 +118,6 @@ constexpr Machine kMachines[] = {{"avx512vnni", "+avx2,+avx512vnni", 512, 32, tr
                                  {"avx512", "+avx2,+avx512f", 512, 32, false},
                                  {"sm_75", "", 128, 32, true},
                                  {"sm_80", "", 128, 32, true}};
-
-Target target_of(const Machine& machine) {
-  Target t;
-  if (const tensor::Gpu* gpu = tensor::find_gpu(machine.name)) {
-    t.kind = tensor::TargetKind::cuda;
-    t.gpu = *gpu;
-    t.gpu.multiprocessors = 2;
-  }
-  t.vector_bits = machine.vector_bits;
-  t.vector_registers = machine.vector_registers;
-  t.features = machine.features;
-  t.cores = 2;
-  return t;
-}
-
-bool has_dot(const Func& f) {
-  bool found = false;
-  tensor::for_each_expr(f.body, [&](const tensor::Expr& e) {
-    const auto* call = e.as<tensor::Call>();
-    const auto of = call ? tensor::class_of(call->function) : tensor::IntrinsicClass::number;
-    found |= of == tensor::IntrinsicClass::dot || of == tensor::IntrinsicClass::mma || of == tensor::IntrinsicClass::tile;
-  });
-  return found;
-}
 
 class DotProduct : public ::testing::TestWithParam<std::tuple<const char*, Machine>> {};
 

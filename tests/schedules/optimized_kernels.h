@@ -13,10 +13,12 @@
 namespace mcc::test {
 
 // Unscheduled, in the order in which they run.
-inline std::vector<tensor::Func> kernels_of(const std::string& source, const tensor::Target& target) {
+inline std::vector<tensor::Func> kernels_of(const std::string& source, const tensor::Target& target,
+                                            ElementType precision = ElementType::f32) {
   graph::Graph g = graph::test::parse_graph(source);
   graph::OptimizeOptions options;
   options.target = target;
+  options.precision = precision;
   options.evaluate = graph::interpreter_evaluator();
   Status status = graph::optimize(g, options);
   EXPECT_TRUE(status.ok()) << to_text(status.errors());

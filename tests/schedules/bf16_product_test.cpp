@@ -1,0 +1,121 @@
+// Products of bf16 on CPUs under the rules: results, and the instruction where the target has it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "schedules/optimized_kernels.h"
+#include "schedules/word_products.h"
+#include "tuner/default_schedule.h"
+#include "tuner/sketches.h"
+#include "tuner/space.h"
+
+namespace mcc::test {
+namespace {
+
+using tensor::Func;
+using tensor::Target;
+
+constexpr const char* kProducts[] = {
+    R"(graph g(%a: f32[32, 64]) {
+  %b: f32[64, 96] random
+  %y = MatMul(%a, %b)
+  return %y
+})",
+    // Rows that no tile divides, columns that are no whole vectors, two results of which one is read in bf16.
+    R"(graph g(%a: f32[2, 37, 48]) {
+  %b: f32[48, 50] random
+  %c: f32[50] random
+  %d: f32[50, 64] random
+  %m = MatMul(%a, %b)
+  %s = Add(%m, %c)
+  %r = Relu(%s)
+  %y = MatMul(%r, %d)
+  return %y, %r
+})",
+    R"(graph g(%a: f32[1, 64]) {
+  %b: f32[128, 64] random
+  %c: f32[128] random
+  %y = Gemm(%a, %b, %c) {transB = 1}
+  return %y
+})",
+    // Windows with padding and a stride; a residual; columns that are no whole vectors.
+    R"(graph g(%x: f32[1, 32, 9, 14]) {
+  %w: f32[48, 32, 3, 3] random
+  %b: f32[48] random
+  %v: f32[32, 48, 1, 1] random
+  %c = Conv(%x, %w, %b) {pads = [1, 1, 1, 1]}
+  %r = Relu(%c)
+  %d = Conv(%r, %v)
+  %s = Add(%d, %x)
+  %y = Relu(%s)
+  return %y
+})",
+    R"(graph g(%x: f32[2, 16, 15, 28]) {
+  %w: f32[24, 16, 3, 3] random
+  %v: f32[40, 24, 1, 1] random
+  %c = Conv(%x, %w) {pads = [1, 1, 1, 1], strides = [2, 2]}
+  %y = Conv(%c, %v)
+  return %y
+})",
+    R"(graph g(%x: f32[2, 16, 21]) {
+  %w: f32[32, 16, 3] random
+  %y = Conv(%x, %w) {dilations = [2]}
+  return %y
+})",
+};
+
+constexpr Machine kMachines[] = {{"avx512bf16", "+avx2,+avx512bf16,+avx512f", 512, 32, true},
+                                 {"amx", "+amx-bf16,+amx-tile,+avx2,+avx512bf16,+avx512f", 512, 32, true}};
+
+class Bf16Product : public ::testing::TestWithParam<std::tuple<const char*, Machine>> {};
+
+// Sums are the same but for their order; what is rounded to bf16 behind them may be its neighbour.
+constexpr double kTolerance = 0x1p-7;
+
+TEST_P(Bf16Product, IsRightAtAnyPointOfTheSpace) {
+  const auto& [source, machine] = GetParam();
+  const Target target = target_of(machine);
+  bool used = false;
+  for (const Func& f : kernels_of(source, target, ElementType::bf16)) {
+    tensor::Schedule schedule = tuner::default_schedule(f, target);
+    SCOPED_TRACE(text(to_text(f), to_text(schedule.trace())));
+    const std::vector<graph::Constant> want = run(f, f);
+    const Func lowered = tensor::lower(schedule.func(), target);
+    EXPECT_TRUE(verify(lowered, tensor::Stage::lowered).empty());
+    graph::test::expect_close(run(lowered, f), want, kTolerance);
+    used |= has_dot(lowered);
+    tuner::Space space(f, target, tuner::all_sketches());
+    for (uint64_t seed = 0; seed < 4; ++seed) {
+      tuner::Planned planned = space.sample(tuner::all_sketches()[0], tuner::Random(seed));
+      SCOPED_TRACE(to_text(planned.candidate.trace));
+      ASSERT_TRUE(planned.ok()) << planned.outcome.detail;
+      graph::test::expect_close(run(tensor::lower(planned.func, target), f), want, kTolerance);
+      if (HasFailure()) return;
+    }
+  }
+  EXPECT_TRUE(used);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Bf16Product,
+                         ::testing::Combine(::testing::ValuesIn(kProducts), ::testing::ValuesIn(kMachines)),
+                         [](const auto& info) {
+                           return text("p", info.index / std::size(kMachines), "_", std::get<1>(info.param).name);
+                         });
+
+TEST(Bf16Products, AreTiles) {
+  const Target target = target_of(kMachines[1]);
+  std::string all;
+  for (const Func& f : kernels_of(kProducts[0], target, ElementType::bf16))
+    all += to_text(tensor::lower(tuner::default_schedule(f, target).func(), target));
+  EXPECT_THAT(all, testing::HasSubstr("tile_multiply_bf16("));
+  EXPECT_THAT(all, testing::Not(testing::HasSubstr("tile_product_bf16(")));
+}
+
+// A target without instructions for it computes in f32.
+TEST(Bf16Products, AreLeftOutWithoutInstructions) {
+  const Target target = target_of({"avx512", "+avx2,+avx512f", 512, 32, false});
+  for (const Func& f : kernels_of(kProducts[0], target, ElementType::bf16))
+    EXPECT_THAT(to_text(f), testing::Not(testing::HasSubstr("bf16")));
+}
+
+}  // namespace
+}  // namespace mcc::test
