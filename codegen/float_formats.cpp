@@ -58,6 +58,18 @@ bool FloatFormats::is_inexact(ElementType element) {
 }
 
 Value* FloatFormats::decode(ElementType element, Value* bits) {
+  Value* value = decode_bits(element, bits);
+  decoded[value] = {element, bits};
+  return value;
+}
+
+Value* FloatFormats::encode(ElementType element, Value* value) {
+  auto known = decoded.find(value);
+  if (known != decoded.end() && known->second.first == element) return known->second.second;
+  return encode_value(element, value);
+}
+
+Value* FloatFormats::decode_bits(ElementType element, Value* bits) {
   llvm::IRBuilderBase::FastMathFlagGuard guard(b);
   b.clearFastMathFlags();  // rounding is exact
   Format f = format_of(element);
@@ -87,7 +99,7 @@ Value* FloatFormats::decode(ElementType element, Value* bits) {
   return b.CreateBitCast(b.CreateOr(scaled, sign), f32);
 }
 
-Value* FloatFormats::encode(ElementType element, Value* value) {
+Value* FloatFormats::encode_value(ElementType element, Value* value) {
   llvm::IRBuilderBase::FastMathFlagGuard guard(b);
   b.clearFastMathFlags();  // rounding is exact
   Format f = format_of(element);
@@ -144,9 +156,6 @@ Value* FloatFormats::round(ElementType element, Value* value) {
     Value* quiet = b.CreateOr(bits, ConstantInt::get(i32, 0x400000));
     Value* kept = b.CreateSelect(b.CreateFCmpUNO(value, value), quiet, rounded);
     return b.CreateBitCast(b.CreateAnd(kept, ConstantInt::get(i32, 0xffffe000)), value->getType());
-  }
-  if (element == ElementType::f16 && has_f16c) {
-    return b.CreateFPExt(b.CreateFPTrunc(value, with_lanes_of(value, b.getHalfTy())), value->getType());
   }
   return decode(element, encode(element, value));
 }

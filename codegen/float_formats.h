@@ -5,14 +5,21 @@
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/ValueMap.h>
+
+#include <utility>
 
 #include "support/element_type.h"
 
 namespace mcc::codegen {
 
 struct FloatFormats {
+  explicit FloatFormats(llvm::IRBuilder<>& builder) : b(builder) {}
+
   llvm::IRBuilder<>& b;
   bool has_f16c = false;
+  // Of what decode() gave: the format, and the bits, so that rounding and storing, or copying, encodes once or not at all.
+  llvm::ValueMap<llvm::Value*, std::pair<ElementType, llvm::Value*>> decoded;
 
   static bool is_narrow(ElementType element);   // in memory: f16, bf16, f8e4m3, f8e5m2
   static bool is_inexact(ElementType element);  // as float: these and tf32
@@ -23,6 +30,10 @@ struct FloatFormats {
   llvm::Value* round(ElementType element, llvm::Value* value);
   // double -> float by rounding to odd, so that rounding the result once more to a narrow format is exact.
   llvm::Value* narrow_to_odd(llvm::Value* value);
+
+ private:
+  llvm::Value* decode_bits(ElementType element, llvm::Value* bits);
+  llvm::Value* encode_value(ElementType element, llvm::Value* value);
 };
 
 }  // namespace mcc::codegen

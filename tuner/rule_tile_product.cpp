@@ -292,13 +292,14 @@ std::optional<Tiled> tiled(const Draft& draft, const std::string& block) {
 bool schedule_tile_product(Draft& draft, const std::string& block) {
   std::optional<Tiled> t = tiled(draft, block);
   if (!t || !tile_instruction(draft.target, t->rows, t->k, t->left)) return false;
-  // Dot products multiply as many bytes in as many cycles as small tiles do; and results that are computed as soon as they are summed,
-  // in registers, take less time than those of short sums by way of tiles: the longer, the more is computed of them.
-  constexpr int64_t kWorthIt = 40, kShortSum = 16, kShortSumOfMuch = 64;
+  // Dot products multiply as many words in as many cycles as small tiles do; and results that are computed as soon as they are summed,
+  // in registers, take less time than those of short sums by way of tiles: the longer, the more is computed of them. Of bf16 dot
+  // products are slower.
+  constexpr int64_t kWorthIt = 40, kShortSum = 8, kShortSumOfMuch = 64;
   const std::string consumer = tile_consumer(draft, t->info, t->info.spatial);
   const bool has_much = !consumer.empty() && analyze(draft.schedule, consumer)->has_math_call;
   const bool is_worth_it =
-      t->rows * t->k >= kWorthIt && t->info.reduce >= (has_much ? kShortSumOfMuch : kShortSum);
+      t->rows * t->k >= kWorthIt && t->info.reduce >= (has_much && t->left != ElementType::bf16 ? kShortSumOfMuch : kShortSum);
   return try_all(draft, {"products of tiles", block}, [&] {
     if (draft.decide.choose(block + ".tiles", {0, 1}, is_worth_it ? 1 : 0) == 0) return false;
     const int64_t elements = t->info.spatial;

@@ -4,7 +4,8 @@
 //   mcc.MatMulBytes  u8 (or i8, on GPUs) [..., M, K], packed [ceil(N/c), ceil(K/4), c, 4]  ->  i32 [..., M, N]
 //   mcc.ConvBytes    u8 (or i8) [B, D..., C], packed [ceil(N/c), R..., ceil(C/4), c, 4]  ->  i32 [B, D'..., N]: channels last,
 //                    one or two spatial dimensions. Attributes strides, dilations, pads (begins, then ends), and padding,
-//                    the byte that stands around the input
+//                    the byte that stands around the input. With the attribute kernel (its extents) the last axis of the kernel and the
+//                    words of channels are one, [.., R, S * ceil(C/4), c, 4]
 //   mcc.DepthwiseBytes  u8 or i8 [B, D..., C], i16 [R..., C]  ->  i32 [B, D'..., C]: each channel by itself, with ConvBytes' attributes
 //                    of windows
 //   mcc.WindowSums   i32 [B, D..., C]  ->  i32 [B, D'..., C]: sums over the windows of such a convolution. Attributes kernel_shape,
@@ -73,18 +74,24 @@ Padded padded_input(ComputeContext& c, const Window& w, int64_t group) {
 Expr widened(const Expr& e) { return cast(ElementType::i32, e); }
 
 // The taps of packed weights, along each spatial dimension: none of a matrix.
-Axes packed_taps(const Shape& packed) { return Axes(packed).subspan(1, packed.size() - 4); }
+Shape packed_taps(const Attributes& a, const Shape& packed) {
+  const std::vector<int64_t> kernel = a.integers("kernel");
+  if (!kernel.empty()) return {kernel.begin(), kernel.end()};
+  return {packed.begin() + 1, packed.end() - 3};
+}
 
 void infer_product(InferContext& c) {
-  const Axes taps = packed_taps(c.input(1).shape);
+  const Shape taps = packed_taps(c.attributes(), c.input(1).shape);
   const Expr columns(c.attributes().integer("columns", 0));
   c.set_output(0, {ElementType::i32, windowed(c.input(0).shape, window_of_taps(c.attributes(), taps), columns)});
 }
 
 void compute_product(ComputeContext& c, const char* name) {
   const Shape& w = c.input_type(1).shape;
-  const Window window = window_of_taps(c.attributes(), packed_taps(w));
-  const size_t axes = window.rank();
+  const Window window = window_of_taps(c.attributes(), packed_taps(c.attributes(), w));
+  const bool joins_row = c.attributes().has("kernel");
+  // Of the reduction's axes: the words of channels, behind the taps, or those of a row's taps.
+  const size_t words = window.rank() - (joins_row ? 1 : 0);
   const Padded x = padded_input(c, window, kBytes);
   const Expr& block = w[w.size() - 2];
   std::vector<Expr> reduce(w.begin() + 1, w.end() - 2);
@@ -92,10 +99,13 @@ void compute_product(ComputeContext& c, const char* name) {
   c.set_output(0, c.builder.reduce(name, ElementType::i32, c.output_type(0).shape, reduce, Reducer::sum, [&](Axes s, Axes r) {
     // Panels of one column (a GPU's) are the columns themselves.
     const bool is_one = tensor::is_int(block, 1);
-    std::vector<Expr> at = window_index(window, to_vector(s), r, kFirst), weight{is_one ? s.back() : floor_div(s.back(), block)};
-    weight.insert(weight.end(), r.begin(), r.begin() + static_cast<std::ptrdiff_t>(axes));
-    at.back() = r[axes] * Expr(kBytes) + r[axes + 1];
-    weight.insert(weight.end(), {r[axes], is_one ? Expr(0) : floor_mod(s.back(), block), r[axes + 1]});
+    const Expr channels = packed_depth(c.input_type(0).shape.back());  // in words
+    std::vector<Expr> taps = to_vector(r), weight{is_one ? s.back() : floor_div(s.back(), block)};
+    if (joins_row) taps[words] = floor_div(r[words], channels);
+    std::vector<Expr> at = window_index(window, to_vector(s), taps, kFirst);
+    weight.insert(weight.end(), r.begin(), r.begin() + static_cast<std::ptrdiff_t>(words));
+    at.back() = (joins_row ? floor_mod(r[words], channels) : Expr(r[words])) * Expr(kBytes) + r[words + 1];
+    weight.insert(weight.end(), {r[words], is_one ? Expr(0) : floor_mod(s.back(), block), r[words + 1]});
     return widened(x.element(c, at)) * widened(c.at(1, weight));
   }));
 }

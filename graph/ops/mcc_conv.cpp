@@ -5,11 +5,13 @@
 //                  With the attribute columns (K) the weights' block c is a panel of columns, and the result has its
 //                  channels last: [N, 1, D'..., K], also in groups, of which a result's group tells the input's channels
 //                  With the attribute word (n) these weights are in words of n input channels: [.., ci/n, c, n]
-//                  With the attribute kernel (its extents) they are a matrix [K, product of the kernel * ci]
+//                  With the attribute kernel (its extents) they are a matrix [K, product of the kernel * ci]; those in words have
+//                  the last axis of the kernel and the words of channels as one, [.., R, S * ci/n, c, n]
 //   mcc.Depthwise  x [N, C/c, D..., c], w packed by mcc.PackDepthwise, optional bias [C/c, c]
 //
 // Attributes: strides, dilations (one for each spatial dimension), pads (before each, then behind each), group, in_block (ci).
 #include "graph/ops/window.h"
+#include "tensor/simplify.h"
 
 namespace mcc::graph {
 namespace {
@@ -52,17 +54,22 @@ Buffer finish(ComputeContext& c, Buffer sum) {
   return c.builder.compute("channels", out.element, out.shape, [&](Axes i) { return cast(out.element, at(i)); });
 }
 
-// [panels, blocks of inputs, D..., inputs of a block, columns of a panel] of the weights, also of those that are a matrix.
+bool is_in_words(const Attributes& a) { return a.integer("word", 1) > 1; }
+
+// [panels, blocks of inputs, D..., inputs of a block, columns of a panel] of the weights, or in words, whatever is one axis.
 Shape weight_shape(const Attributes& a, const Shape& w) {
   const std::vector<int64_t> kernel = a.integers("kernel");
   if (kernel.empty()) return w;
   Shape shape{w[0], Expr(1)};
   shape.insert(shape.end(), kernel.begin(), kernel.end());
-  shape.insert(shape.end(), {Expr(a.integer("in_block", 1)), Expr(1)});
+  if (is_in_words(a)) {
+    const int64_t word = a.integer("word", 1);
+    shape.insert(shape.end(), {Expr(a.integer("in_block", 1) / word), w[w.size() - 2], Expr(word)});
+  } else {
+    shape.insert(shape.end(), {Expr(a.integer("in_block", 1)), Expr(1)});
+  }
   return shape;
 }
-
-bool is_in_words(const Attributes& a) { return a.integer("word", 1) > 1; }
 
 bool is_blocked(const Attributes& a) { return a.integer("in_block", 0) != 0; }
 
@@ -87,9 +94,10 @@ void compute_conv(ComputeContext& c) {
   const Window window = window_of_conv(c.attributes(), c.input_type(0).shape, w);
   const Padded x = pad_with_zeros(c, window);
   const size_t last = kFirstSpatial + window.rank();
-  const bool is_matrix = c.attributes().has("kernel");
+  const bool has_kernel = c.attributes().has("kernel");
   const bool blocked = is_blocked(c.attributes());
   const bool in_words = is_in_words(c.attributes());
+  const bool is_matrix = has_kernel && !in_words, joins_row = has_kernel && in_words;
   bool in_panels = c.attributes().has("columns");
   int64_t group = c.attributes().integer("group", 1);
   Shape shape = c.output_type(0).shape;
@@ -99,6 +107,10 @@ void compute_conv(ComputeContext& c) {
   Expr inputs = w[1], blocks = floor_div(shape[1], Expr(group));
   ElementType sum = wide_type(c.input_type(0).element);
   std::vector<Expr> reduce(w.begin() + 1, w.begin() + static_cast<std::ptrdiff_t>(blocked ? last + 1 : last));
+  if (joins_row) {
+    reduce[last - 2] = tensor::simplify(reduce[last - 2] * reduce[last - 1]);
+    reduce.pop_back();
+  }
   if (in_words) reduce.push_back(w.back());
   const Expr& block = in_words ? w[w.size() - 2] : w.back();
   if (in_rows) {
@@ -109,9 +121,15 @@ void compute_conv(ComputeContext& c) {
     Expr channel = group == 1 || in_rows ? r[0] : floor_div(s[1], blocks) * inputs + r[0];
     std::vector<Expr> at(s.begin(), s.begin() + static_cast<std::ptrdiff_t>(last));
     at[1] = channel;
-    at = window_index(window, at, r.subspan(1));
+    std::vector<Expr> taps(r.begin() + 1, r.end());
+    if (joins_row) taps[window.rank() - 1] = floor_div(taps[window.rank() - 1], w[last]);
+    at = window_index(window, at, taps);
     const Expr column = in_rows ? s[last] * shape[last + 1] + s[last + 1] : s[last];
-    const Expr inside = in_words ? r[last - 1] * w.back() + r.back() : Expr(r.back());  // of a block of inputs
+    Expr inside = r.back();  // of a block of inputs
+    if (in_words) {
+      const Expr& words = r[r.size() - 2];
+      inside = (joins_row ? floor_mod(words, w[last]) : Expr(words)) * w.back() + inside;
+    }
     if (blocked) at.push_back(in_rows ? s[last] * w[last] + inside : inside);
     if (is_matrix) {
       Expr row = r[1];

@@ -14,7 +14,7 @@ namespace {
 
 // Fewer channels than this are not worth an order of their own on a GPU, unless they are filled up to as many for products of 16
 // bits: those fetch so many at once.
-constexpr int64_t kFewGridChannels = kGridWord;
+constexpr int64_t kFewGridChannels = kImageChannels;
 
 class ApplyLayouts {
  public:
@@ -62,7 +62,7 @@ class ApplyLayouts {
     Layout layout;
     ValueId x, weights, bias = kNoValue;
     int64_t groups;  // after some were merged
-    enum { laid_out, plain, words } input = laid_out;  // words: plain channels, filled up to kGridWord
+    enum { laid_out, plain, words } input = laid_out;  // words: plain channels, filled up to kImageChannels
     bool is_of_16_bits = false;
     bool in_words = false;  // is_in_words()
 
@@ -116,6 +116,8 @@ class ApplyLayouts {
     if (!problem->is_depthwise() && !is_laid_out(x) && problem->in_channels < few && !in_words) {
       conv.input = is_gpu_ && problem->in_channels > 1 && conv.is_of_16_bits ? Conv::words : Conv::plain;
     }
+    const bool is_filled = in_words && problem->in_channels <= kImageChannels;
+    if (is_filled && (!is_laid_out(x) || problem->in_channels % word_of(problem->element, t_) != 0)) conv.input = Conv::words;
     return conv;
   }
 
@@ -137,7 +139,7 @@ class ApplyLayouts {
     // Groups whose channels lie in one row of memory have a block each.
     const bool in_rows = conv.layout == Layout::channels_last && conv.problem.is_grouped();
     int64_t in_block = forms_.block(conv.layout, in_rows ? in / conv.groups : in);
-    if (conv.input != Conv::laid_out) in_block = conv.input == Conv::words ? kGridWord : 0;
+    if (conv.input != Conv::laid_out) in_block = conv.input == Conv::words ? kImageChannels : 0;
     Attributes a;
     a.set("strides", conv.problem.strides);
     a.set("dilations", conv.problem.dilations);
@@ -162,6 +164,15 @@ class ApplyLayouts {
     }
     ValueId packed = emit(g_, "mcc", is_depthwise ? "PackDepthwise" : "PackConvWeight", node.name + ".packed",
                           {forms_.reshaped_as_image(node.name, conv.weights)}, pack);
+    if (conv.in_words) {
+      std::vector<int64_t> dims = static_shape(shape(packed));  // [panels, 1, R, S, words, columns, elements of a word]
+      if (joins_row(dims[4], conv.problem.kernel, conv.problem.dilations, conv.problem.element, t_)) {
+        dims[3] *= dims[4];
+        dims.erase(dims.begin() + 4);
+        packed = forms_.reshape(node.name + ".packed", packed, dims);
+        a.set("kernel", conv.problem.kernel);
+      }
+    }
     if (in_columns && conv.input != Conv::plain) {
       // The sum as one axis.
       packed = forms_.reshape(node.name + ".packed", packed, {out, conv.problem.taps() * in_block});
@@ -178,7 +189,7 @@ class ApplyLayouts {
       case Conv::plain:
         return forms_.reshaped_as_image(name, conv.x);
       case Conv::words:
-        return forms_.filled_up(conv.x, kGridWord);
+        return forms_.filled_up(forms_.plain(conv.x), kImageChannels);
       case Conv::laid_out:
         return forms_.in_layout(conv.x, conv.layout);
     }

@@ -116,7 +116,9 @@ std::optional<ConvProblem> conv_problem(const Graph& graph, const Node& node) {
 
 bool is_in_words(const ConvProblem& p, const tensor::Target& t) {
   const int64_t word = word_of(p.element, t);
-  return word > 1 && p.group == 1 && p.kernel.size() == 2 && p.in_channels % word == 0 && p.in_channels >= t.lanes(32) / 2;
+  // An image's few channels are filled up; otherwise the words would be mostly zeros.
+  const bool has_words = p.in_channels % word == 0 && p.in_channels >= t.lanes(32) / 2;
+  return word > 1 && p.group == 1 && p.kernel.size() == 2 && (has_words || (p.in_channels > 1 && p.in_channels <= kImageChannels));
 }
 
 bool has_winograd(const ConvProblem& p) {

@@ -98,7 +98,7 @@ double grid_laid_out_us(const ConvProblem& p, Layout layout, const Gpu& gpu) {
   }
   const int64_t groups = p.group > 1 ? p.group / merged : 1, out = p.out_channels / groups;
   int64_t in = p.in_channels / groups;
-  if (layout == Layout::channels_last && in > 1) in = std::max(in, kGridWord);
+  if (layout == Layout::channels_last && in > 1) in = std::max(in, kImageChannels);
   const int64_t vector = layout != Layout::channels_last ? 1 : in % 8 == 0 ? 8 : in % 4 == 0 ? 4 : 1;
   const double windows = places * static_cast<double>(in * groups);
   const double fetches = windows * static_cast<double>((out + kColumns - 1) / kColumns) / static_cast<double>(vector);

@@ -74,7 +74,7 @@ class LowerPrecision {
       std::optional<ConvProblem> problem = conv_problem(g_, n);
       if (!problem) return false;
       problem->element = type_;
-      return graph::is_in_words(*problem, t_);
+      return graph::is_in_words(*problem, t_) || problem->is_depthwise();
     }
     const Attributes& a = n.attributes;
     const bool is_plain = is_op(n, "MatMul") || (is_op(n, "Gemm") && a.integer("transA", 0) == 0 && a.number("alpha", 1) == 1 &&

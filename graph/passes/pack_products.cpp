@@ -43,6 +43,12 @@ int64_t word_panel_width(int64_t columns, ElementType left, const tensor::Target
   return std::min<int64_t>(vectors, 2) * lanes;
 }
 
+bool joins_row(int64_t words, const std::vector<int64_t>& kernel, const std::vector<int64_t>& dilations, ElementType left,
+               const tensor::Target& target) {
+  const bool has_tiles = tensor::tile_instruction(target, tensor::kTileRows, tensor::kTileRows, left) != nullptr;
+  return has_tiles && words < tensor::kTileRows && kernel.back() > 1 && dilations.back() == 1;
+}
+
 namespace {
 
 class PackProduct {

@@ -14,6 +14,11 @@ int64_t word_of(ElementType element, const tensor::Target& target);
 // As panel_width, of weights in words: in whole vectors, as the instruction takes them. left: the type of what they are multiplied with.
 int64_t word_panel_width(int64_t columns, ElementType left, const tensor::Target& target);
 
+// Whether the words of a convolution's channels, so many, are one axis with the taps of a row of its window, whose neighbours are
+// neighbours in memory: few of them leave much of a tile's depth empty.
+bool joins_row(int64_t words, const std::vector<int64_t>& kernel, const std::vector<int64_t>& dilations, ElementType left,
+               const tensor::Target& target);
+
 // A MatMul, Gemm or recurrent layer with constant weights becomes one that reads them packed; whatever else stays as it is.
 void pack_product(Graph& graph, NodeId id, const tensor::Target& target);
 

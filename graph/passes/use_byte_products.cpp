@@ -14,6 +14,7 @@
 #include "graph/ops/window.h"
 #include "graph/passes/byte_products.h"
 #include "graph/passes/convolution_cost.h"
+#include "graph/passes/pack_products.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
 #include "tensor/instructions.h"
@@ -264,8 +265,9 @@ class UseByteProducts : private ByteProducts {
     // What is not known now cannot stand around the input: 0 does, which adds nothing.
     const int64_t around = zero.later == kNoValue ? zero.known : 0;
     const Attributes window = window_attributes(node, x, w, around);
+    const Attributes joined = join_row(w, window, &*made);
     auto sums_over = [&](ValueId bytes) {
-      ValueId sums = product("ConvBytes", bytes, *made, window);
+      ValueId sums = product("ConvBytes", bytes, *made, joined);
       return made->zero == kNoValue ? sums : less_zero(sums, window_sums(bytes, w, window, around), *made);
     };
     // What follows a product is computed tile by tile if all else that it reads is there before.
@@ -274,6 +276,19 @@ class UseByteProducts : private ByteProducts {
     e->sums = sums_over(a);
     e->back = channels_first(rank(x));
     return true;
+  }
+
+  // The window's attributes, once the taps of a row and the words of channels are one axis of the packed weights, if they should be.
+  Attributes join_row(ValueId w, Attributes window, Weights* packed) {
+    std::vector<int64_t> kernel = static_shape(type(w).shape), dims = static_shape(type(packed->packed).shape);
+    kernel.erase(kernel.begin(), kernel.begin() + 2);
+    const size_t words = kernel.size() + 1;
+    if (on_gpu_ || !joins_row(dims[words], kernel, window.integers("dilations"), ElementType::u8, t_)) return window;
+    dims[words - 1] *= dims[words];
+    dims.erase(dims.begin() + static_cast<std::ptrdiff_t>(words));
+    packed->packed = reshaped(packed->packed, dims);
+    window.set("kernel", kernel);
+    return window;
   }
 
   static bool has_padding(const Attributes& window) {

@@ -112,28 +112,34 @@ struct Stride {
   const ExprNode* row = nullptr;
 };
 
-// Along each loop; empty if that is not constant.
+// Along each loop; empty if that is not constant. Dimensions of known length count together: an index may run over into the next.
 std::optional<std::vector<Stride>> strides(const Buffer& buffer, const std::vector<Expr>& indices, const Side& side) {
   std::vector<Stride> out(side.loops.size());
-  Stride stride{1, nullptr};
-  for (size_t d = indices.size(); d-- > 0;) {
-    std::optional<LinearForm> form = linear_form(side.analyzer.simplify(indices[d]), side.loops);
-    if (!form) return std::nullopt;
+  Stride unit{1, nullptr};
+  Expr within = 0;
+  auto add = [&] {
+    std::optional<LinearForm> form = linear_form(side.analyzer.simplify(within), side.loops);
+    if (!form) return false;
     for (size_t i = 0; i < side.loops.size(); ++i) {
-      const int64_t by = form->coefficients[i] * stride.count;
+      const int64_t by = form->coefficients[i];
       if (by == 0) continue;
-      if (out[i].count != 0 && out[i].row != stride.row) return std::nullopt;
-      out[i] = {out[i].count + by, stride.row};
+      if (out[i].count != 0 && out[i].row != unit.row) return false;
+      out[i] = {out[i].count + by, unit.row};
     }
+    return true;
+  };
+  for (size_t d = indices.size(); d-- > 0;) {
+    within = within + indices[d] * unit.count;
     int64_t extent = 0;
     if (as_int(buffer.shape()[d], &extent)) {
-      stride.count *= extent;
+      unit.count *= extent;
     } else if (d > 0) {
-      if (!buffer.shape()[d].as<VarNode>()) return std::nullopt;
-      stride = {1, buffer.shape()[d].get()};
+      if (!buffer.shape()[d].as<VarNode>() || !add()) return std::nullopt;
+      within = 0;
+      unit = {1, buffer.shape()[d].get()};
     }
   }
-  return out;
+  return add() ? std::optional(out) : std::nullopt;
 }
 
 // Compares expressions node by node, accesses by their strides, and pairs the buffers.

@@ -56,6 +56,16 @@ constexpr const char* kProducts[] = {
   %y = Conv(%c, %v)
   return %y
 })",
+    // An image's three channels, which are filled up; few channels, whose words are one axis with a row's taps.
+    R"(graph g(%x: f32[1, 3, 12, 32]) {
+  %w: f32[32, 3, 5, 5] random
+  %v: f32[16, 32, 1, 1] random
+  %u: f32[24, 16, 3, 3] random
+  %c = Conv(%x, %w) {pads = [2, 2, 2, 2], strides = [2, 2]}
+  %d = Conv(%c, %v)
+  %y = Conv(%d, %u)
+  return %y
+})",
     R"(graph g(%x: f32[2, 16, 21]) {
   %w: f32[32, 16, 3] random
   %y = Conv(%x, %w) {dilations = [2]}

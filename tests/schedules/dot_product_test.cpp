@@ -210,6 +210,18 @@ constexpr const char* kTiled[] = {
   %y = QLinearConv(%x, %s, %z, %w, %ws, %wz, %s, %z) {pads = [1, 1, 1, 1], strides = [2, 2]}
   return %y
 })",
+    // Few channels, whose words are one axis with a row's taps.
+    R"(graph g(%x: u8[1, 3, 9, 40]) {
+  %z: u8[1] = [2]
+  %w: i8[32, 3, 5, 5] random
+  %y = ConvInteger(%x, %w, %z) {pads = [2, 2, 2, 2], strides = [2, 2]}
+  return %y
+})",
+    R"(graph g(%x: u8[1, 24, 6, 18]) {
+  %w: i8[32, 24, 3, 3] random
+  %y = ConvInteger(%x, %w)
+  return %y
+})",
     R"(graph g(%x: u8[1, 64, 5, 14]) {
   %w: i8[64, 64, 1, 1] random
   %y = ConvInteger(%x, %w)
