@@ -39,7 +39,8 @@ void eliminate_common_subexpressions(Graph& graph);
 void simplify_algebra(Graph& graph);
 
 // On CPUs, models of 16-bit floats that multiply matrices are computed in f32 between their inputs and outputs, without the
-// roundings in between. Weights that are fetched for few rows stay as they are where that is expected to be faster.
+// roundings in between (unless lower_precision gives products operands of their own type back, for which the target has
+// instructions). Weights that are fetched for few rows stay as they are where that is expected to be faster.
 void widen_halves(Graph& graph, const tensor::Target& target);
 
 // Normalisations of groups of channels, GroupNormalization or InstanceNormalization between reshapes, and what is elementwise behind
@@ -115,7 +116,8 @@ struct OptimizeOptions {
   tensor::Target target;
   Evaluator evaluate;
   int level = 2;  // 0: only what is needed to run
-  ElementType precision = ElementType::f32;  // of what is multiplied in products and convolutions
+  // Of what is multiplied in products and convolutions. f32: on CPUs, if not strict, the type of all of the model's own products.
+  ElementType precision = ElementType::f32;
   // No pass that adds or multiplies in another order, or rounds less: no scale folding, attention, Winograd, widening.
   bool strict = false;
   AlgorithmChoices algorithms;

@@ -1,7 +1,23 @@
 // The order of the graph passes.
+#include "graph/op.h"
 #include "graph/passes/passes.h"
 
 namespace mcc::graph {
+namespace {
+
+// Of a graph whose products all multiply numbers of one narrow type: that; else f32.
+ElementType type_of_products(const Graph& graph) {
+  ElementType type = ElementType::f32;
+  for (const Node& node : graph.nodes) {
+    if (node.dead || node.op->fusion != FusionClass::contraction) continue;
+    const ElementType own = graph.value(node.inputs[0]).type.element;
+    if (!is_float(own) || bit_width(own) != 16 || (type != ElementType::f32 && type != own)) return ElementType::f32;
+    type = own;
+  }
+  return type;
+}
+
+}  // namespace
 
 Status optimize(Graph& graph, const OptimizeOptions& options) {
   Diagnostics errors;
@@ -14,6 +30,7 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     MCC_CHECK(broken.empty(), "after ", name, ": ", broken.empty() ? "" : broken[0]);
   };
   FoldBudget budget(graph);
+  ElementType precision = options.precision;
   auto fold = [&](bool keeps_quantized = false) {
     Status status = fold_constants(graph, options.evaluate, budget, keeps_quantized);
     if (!status.ok()) errors = status.errors();
@@ -32,6 +49,8 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     step("simplify_algebra", [&] { simplify_algebra(graph); });
     step("eliminate_common_subexpressions", [&] { eliminate_common_subexpressions(graph); });
     if (!options.strict) {
+      // What is computed in f32 is then rounded where the model itself has it so: in front of products.
+      if (precision == ElementType::f32 && options.target.kind == tensor::TargetKind::cpu) precision = type_of_products(graph);
       step("widen_halves", [&] { widen_halves(graph, options.target); });
       step("fold_constants", fold);
     }
@@ -50,8 +69,8 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     step("simplify_algebra", [&] { simplify_algebra(graph); });
     if (!options.strict) step("fuse_attention", [&] { fuse_attention(graph, options.target); });
     step("eliminate_dead_code", [&] { eliminate_dead_code(graph); });
-    if (options.precision != ElementType::f32) {
-      step("lower_precision", [&] { lower_precision(graph, options.precision, options.target); });
+    if (precision != ElementType::f32) {
+      step("lower_precision", [&] { lower_precision(graph, precision, options.target); });
       step("fold_constants", fold);  // weights in that type, for the choice of layouts
     }
     if (!options.strict) step("divide_attention", [&] { divide_attention(graph, options.target, options.algorithms); });

@@ -120,6 +120,19 @@ TEST(Bf16Products, AreTiles) {
   EXPECT_THAT(all, testing::Not(testing::HasSubstr("tile_product_bf16(")));
 }
 
+// Models of bf16 need not ask for it.
+TEST(Bf16Products, AreThoseOfModelsOfBf16) {
+  const Target target = target_of(kMachines[0]);
+  std::string all;
+  for (const Func& f : kernels_of(R"(graph g(%a: bf16[32, 64]) {
+  %b: bf16[64, 96] random
+  %y = MatMul(%a, %b)
+  return %y
+})", target))
+    all += to_text(tensor::lower(tuner::default_schedule(f, target).func(), target));
+  EXPECT_THAT(all, testing::HasSubstr("dot2_bf16("));
+}
+
 // A target without instructions for it computes in f32.
 TEST(Bf16Products, AreLeftOutWithoutInstructions) {
   const Target target = target_of({"avx512", "+avx2,+avx512f", 512, 32, false});
