@@ -18,6 +18,8 @@ TARGETS = (
     ("cpu:x86-64-v2",),
     ("cpu:x86-64-v3",),
     ("cpu:x86-64-v4",),
+    ("cpu:znver4", "--precision", "bf16"),
+    ("cpu:sapphirerapids", "--precision", "bf16"),
     ("cuda:sm_75,sm_80,sm_90a", "--no-cubin"),
     ("cuda:sm_80,sm_90,sm_90a", "--no-cubin", "--precision", "fp16"),
     ("cuda:sm_80,sm_90a", "--no-cubin", "--precision", "tf32"),
