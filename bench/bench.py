@@ -36,6 +36,8 @@ def parse_arguments():
     parser.add_argument("--dim", action="append", default=[], metavar="NAME=N", help="a dynamic dimension's size (default: 1)")
     parser.add_argument("--tolerance", type=float, default=0, metavar="SHARE",
                         help="of an output's largest value, by which it may differ from onnxruntime's: for quantised models (default: rounding of floats alone)")
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32",
+                        help="of mcc's and openvino's products; onnxruntime stays with fp32 (default: %(default)s)")
     parser.add_argument("--tune", metavar="TIME", help="tune each model this long (60s, 10m) for each thread count, and compare that too")
     parser.add_argument("--tune-logs", type=pathlib.Path, metavar="DIR", help="where the logs are kept; a search goes on from what is there (default: new ones)")
     parser.add_argument("--peers", default=",".join(PEERS), help="(default: %(default)s)")
@@ -102,7 +104,7 @@ def start_contestants(options, model, libraries, threads, errors, versions):
     contestants = [Mcc(options.mcc, library, threads, name) for name, library in libraries.items()]
     for name in options.peers:
         try:
-            peer = Peer(name, model, threads, options.dim)
+            peer = Peer(name, model, threads, options.dim, options.precision)
             versions[name] = peer.version
             contestants.append(peer)
         except Failure as failure:
@@ -132,8 +134,9 @@ def tune_model(options, name, path, inputs, threads, folder):
     logs = options.tune_logs or folder
     logs.mkdir(parents=True, exist_ok=True)
     log, library = logs / f"{name}.{threads}.json", folder / f"{name}.{threads}.so"
-    tuning = Mcc.tune(options.mcc, path, log, inputs, threads, options.tune)
-    Mcc.compile(options.mcc, path, library, inputs, ["--threads", threads, "--tune-log", log])
+    precision = ["--precision", options.precision]
+    tuning = Mcc.tune(options.mcc, path, log, inputs, threads, options.tune, precision)
+    Mcc.compile(options.mcc, path, library, inputs, ["--threads", threads, "--tune-log", log, *precision])
     check_outputs(options, path, library, inputs, folder / name)
     return library, tuning
 
@@ -144,7 +147,7 @@ def measure_model(options, name, path, flop, peak_program, versions, folder):
     errors, library = result["errors"], folder / f"{name}.so"
     try:
         inputs = run_json([sys.executable, HERE / "inputs.py", path, folder / name, *options.dim], timeout=300)["inputs"]
-        result["compile"] = Mcc.compile(options.mcc, path, library, inputs)
+        result["compile"] = Mcc.compile(options.mcc, path, library, inputs, ["--precision", options.precision])
         result["check"] = check_outputs(options, path, library, inputs, folder / name)
     except Failure as failure:
         errors.append(f"mcc: {failure.args[0]}")
@@ -197,7 +200,7 @@ def main():
         "date": datetime.date.today().isoformat(),
         "machine": cpu_facts(),
         "versions": versions,
-        "options": {"seconds": options.seconds, "rounds": options.rounds, "threads": options.threads, "dims": options.dim,
+        "options": {"seconds": options.seconds, "rounds": options.rounds, "threads": options.threads, "precision": options.precision, "dims": options.dim,
                     "tolerance": options.tolerance, "tune": options.tune},
         "runtimes": ["mcc", *(["mcc tuned"] if options.tune else []), *options.peers],
         "models": [],

@@ -151,6 +151,8 @@ def markdown(result):
         "the best run's; `by median` compares the medians; `unrest` is how far the best runs of a runtime's slices lie "
         "apart, the largest of them: above some 10 % the machine was busy with something else.",
     ]
+    if options.get("precision", "fp32") != "fp32":
+        lines.append(f"Products of mcc and openvino in {options['precision']}, of onnxruntime in fp32.")
     if options.get("tune"):
         lines.append(f"`mcc tuned`: after `mcc tune --time {options['tune']}` for this model and thread count; its log may hold "
                      "the trials of earlier runs.")

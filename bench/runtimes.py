@@ -81,11 +81,11 @@ class Mcc:
         return {"seconds": seconds, "peak_mb": peak_mb, "library_mb": os.path.getsize(library) / 2**20}
 
     @staticmethod
-    def tune(mcc, model, log, inputs, threads, budget, timeout=7200):
+    def tune(mcc, model, log, inputs, threads, budget, options=(), timeout=7200):
         """Searches on, with what the log has: {"seconds", "trials", "known_trials", "kernels"}; raises Failure."""
         start = time.perf_counter()
         report = run_json([mcc, "tune", model, "--tune-log", log, "--time", budget, "--threads", threads, "--no-check",
-                           "--json", *Mcc.shapes(inputs)], timeout)
+                           "--json", *Mcc.shapes(inputs), *options], timeout)
         return {"seconds": time.perf_counter() - start, "trials": report["trials"], "known_trials": report["known_trials"],
                 "kernels": len(report["tasks"])}
 
@@ -101,9 +101,9 @@ class Mcc:
 class Peer:
     """Another runtime, in a worker process that keeps the model loaded."""
 
-    def __init__(self, name, model, threads, dims):
+    def __init__(self, name, model, threads, dims, precision="fp32"):
         self.name = name
-        self.process = subprocess.Popen([sys.executable, HERE / "worker.py", name, model, str(threads), *dims],
+        self.process = subprocess.Popen([sys.executable, HERE / "worker.py", name, model, str(threads), precision, *dims],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         try:
             ready = self._answer(timeout=600)

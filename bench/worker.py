@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One runtime holding one model, in a process of its own: worker.py RUNTIME MODEL.onnx THREADS [DIM=N...]
+"""One runtime holding one model, in a process of its own: worker.py RUNTIME MODEL.onnx THREADS PRECISION [DIM=N...]
 
 Loads the model, then says {"load_s", "version"} or {"error"}. Each line {"seconds": S} on stdin is answered with
 {"min_ms", "median_ms", "runs"} of the runs made in that time. Ends with its stdin.
@@ -13,7 +13,7 @@ import time
 from inputs import make_inputs, parse_dims
 
 
-def load_onnxruntime(path, feeds, threads):
+def load_onnxruntime(path, feeds, threads, _precision):
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -30,22 +30,22 @@ def load_onnxruntime(path, feeds, threads):
     return onnxruntime.__version__, lambda: session.run_with_iobinding(binding)
 
 
-def load_openvino(path, feeds, threads):
+def load_openvino(path, feeds, threads, precision):
     import openvino
 
     core = openvino.Core()
     model = core.read_model(path)
     model.reshape({name: list(array.shape) for name, array in feeds.items()})
-    # f32 as mcc computes: by default openvino takes bf16 on CPUs that have it.
+    # As mcc computes: by default openvino takes bf16 on CPUs that have it.
     compiled = core.compile_model(model, "CPU", {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads,
-                                                 "INFERENCE_PRECISION_HINT": "f32"})
+                                                 "INFERENCE_PRECISION_HINT": {"fp32": "f32"}.get(precision, precision)})
     request = compiled.create_infer_request()
     for name, array in feeds.items():
         request.set_tensor(name, openvino.Tensor(array))
     return openvino.__version__.split("-")[0], lambda: request.infer(share_outputs=True)
 
 
-def load_onnxruntime_cuda(path, feeds, _threads):
+def load_onnxruntime_cuda(path, feeds, _threads, _precision):
     import onnxruntime
 
     if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
@@ -69,7 +69,7 @@ def load_onnxruntime_cuda(path, feeds, _threads):
     return onnxruntime.__version__, run
 
 
-def load_torch_compile(path, feeds, _threads):
+def load_torch_compile(path, feeds, _threads, _precision):
     """The model that the zoo's ONNX file was made from, as a torch user would run it."""
     import torch
 
@@ -115,7 +115,7 @@ def measure(run, seconds):
 
 
 def main():
-    runtime, path, threads, dims = sys.argv[1], sys.argv[2], int(sys.argv[3]), parse_dims(sys.argv[4:])
+    runtime, path, threads, precision, dims = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4], parse_dims(sys.argv[5:])
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a library prints must not get between the answers
 
@@ -126,7 +126,7 @@ def main():
     try:
         feeds = make_inputs(path, dims)
         start = time.perf_counter()
-        version, run = LOADERS[runtime](path, feeds, threads)
+        version, run = LOADERS[runtime](path, feeds, threads, precision)
         answer({"load_s": time.perf_counter() - start, "version": version})
     except Exception as error:  # whatever the runtime raises is its verdict on this model
         answer({"error": str(error).strip().splitlines()[0][:300] if str(error).strip() else repr(error)})

@@ -51,7 +51,7 @@ llvm::Value* KernelEmitter::convert(tensor::Type from, tensor::Type to, Value* v
     if (src == ElementType::f64) {
       value = FloatFormats::is_inexact(dst) ? formats_.narrow_to_odd(value) : b_.CreateFPTrunc(value, type);
     }
-    return formats_.round(dst, value);
+    return formats_.convert(dst, value);
   }
   if (is_float(src)) {
     if (to.lanes > 1 && bit_width(dst) <= 16 && !on_device()) return saturate_narrow(dst, type, value);

@@ -160,6 +160,12 @@ Value* FloatFormats::round(ElementType element, Value* value) {
   return decode(element, encode(element, value));
 }
 
+Value* FloatFormats::convert(ElementType element, Value* value) {
+  if (element != ElementType::bf16 || !has_bf16) return round(element, value);
+  Value* bf16 = b.CreateFPTrunc(value, with_lanes_of(value, b.getBFloatTy()));
+  return decode(element, b.CreateBitCast(bf16, with_lanes_of(value, b.getInt16Ty())));
+}
+
 Value* FloatFormats::narrow_to_odd(Value* value) {
   llvm::IRBuilderBase::FastMathFlagGuard guard(b);
   b.clearFastMathFlags();  // rounding is exact

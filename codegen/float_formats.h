@@ -18,6 +18,7 @@ struct FloatFormats {
 
   llvm::IRBuilder<>& b;
   bool has_f16c = false;
+  bool has_bf16 = false;  // an instruction that converts f32 to bf16
   // Of what decode() gave: the format, and the bits, so that rounding and storing, or copying, encodes once or not at all.
   llvm::ValueMap<llvm::Value*, std::pair<ElementType, llvm::Value*>> decoded;
 
@@ -28,6 +29,8 @@ struct FloatFormats {
   llvm::Value* encode(ElementType element, llvm::Value* value);  // float -> integer, to nearest even
   // The value rounded to the format, still as float.
   llvm::Value* round(ElementType element, llvm::Value* value);
+  // Of a conversion from f32, where to bf16 numbers below the smallest normal one may become 0: by the machine's instruction.
+  llvm::Value* convert(ElementType element, llvm::Value* value);
   // double -> float by rounding to odd, so that rounding the result once more to a narrow format is exact.
   llvm::Value* narrow_to_odd(llvm::Value* value);
 

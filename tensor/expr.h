@@ -111,8 +111,8 @@ class Var : public Expr {
   const std::string& name() const { return node()->name; }
 };
 
-// Conversion by value. float -> int truncates toward zero and saturates (NaN gives 0); int -> narrower
-// int wraps; anything -> bool is "!= 0"; float -> narrower float rounds to nearest even.
+// Conversion by value. float -> int truncates toward zero and saturates (NaN gives 0); int -> narrower int wraps; anything -> bool is
+// "!= 0"; float -> narrower float rounds to nearest even; to bf16 numbers below the smallest normal one may become 0.
 // bit_cast is a Call.
 struct Cast : ExprNode {
   static constexpr ExprKind kKind = ExprKind::Cast;
