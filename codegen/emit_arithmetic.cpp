@@ -102,14 +102,14 @@ llvm::Value* KernelEmitter::float_min_max(bool is_min, Value* a, Value* b) {
   };
   auto pick = [&](Value* x, Value* y) {
     Value* first = is_min ? b_.CreateFCmpOLT(x, y) : b_.CreateFCmpOGT(x, y);
-    return b_.CreateSelect(first, x, y);
+    return formats_.select(first, x, y);
   };
   // One instruction of GPUs from sm_80 on.
   if (target_.kind == TargetKind::cuda && target_.gpu.sm() >= 80 && a->getType()->getScalarType()->isFloatTy())
     return b_.CreateBinaryIntrinsic(is_min ? llvm::Intrinsic::minimum : llvm::Intrinsic::maximum, a, b);
   if (is_number(a)) return pick(a, b);
   if (is_number(b)) return pick(b, a);
-  return b_.CreateSelect(b_.CreateFCmpUNO(a, a), a, pick(a, b));
+  return formats_.select(b_.CreateFCmpUNO(a, a), a, pick(a, b));
 }
 
 llvm::Value* KernelEmitter::float_binary(BinaryOp op, ElementType element, Value* a, Value* b) {

@@ -157,7 +157,7 @@ llvm::Value* KernelEmitter::on(const Select& n) {
   if (!guards) {
     Value* on_true = emit(n.on_true);
     Value* on_false = emit(n.on_false);
-    return b_.CreateSelect(condition, on_true, on_false);
+    return formats_.select(condition, on_true, on_false);
   }
   llvm::BasicBlock* blocks[2] = {new_block("then"), new_block("else")};
   llvm::BasicBlock* after = new_block("after");

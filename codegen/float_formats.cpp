@@ -160,6 +160,16 @@ Value* FloatFormats::round(ElementType element, Value* value) {
   return decode(element, encode(element, value));
 }
 
+Value* FloatFormats::select(Value* condition, Value* x, Value* y) {
+  Value* chosen = b.CreateSelect(condition, x, y);
+  const auto of_x = decoded.find(x), of_y = decoded.find(y);
+  if (of_x != decoded.end() && of_y != decoded.end() && of_x->second.first == of_y->second.first) {
+    const auto [element, bits] = of_x->second;
+    decoded[chosen] = {element, b.CreateSelect(condition, bits, of_y->second.second)};
+  }
+  return chosen;
+}
+
 Value* FloatFormats::convert(ElementType element, Value* value) {
   if (element != ElementType::bf16 || !has_bf16) return round(element, value);
   Value* bf16 = b.CreateFPTrunc(value, with_lanes_of(value, b.getBFloatTy()));

@@ -29,6 +29,8 @@ struct FloatFormats {
   llvm::Value* encode(ElementType element, llvm::Value* value);  // float -> integer, to nearest even
   // The value rounded to the format, still as float.
   llvm::Value* round(ElementType element, llvm::Value* value);
+  // One of two values, which needs no rounding.
+  llvm::Value* select(llvm::Value* condition, llvm::Value* x, llvm::Value* y);
   // Of a conversion from f32, where to bf16 numbers below the smallest normal one may become 0: by the machine's instruction.
   llvm::Value* convert(ElementType element, llvm::Value* value);
   // double -> float by rounding to odd, so that rounding the result once more to a narrow format is exact.
