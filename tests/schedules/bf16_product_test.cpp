@@ -66,7 +66,7 @@ constexpr const char* kProducts[] = {
   %y = Conv(%d, %u)
   return %y
 })",
-    R"(graph g(%x: f32[2, 16, 21]) {
+    R"(graph g(%x: f32[2, 16, 22]) {
   %w: f32[32, 16, 3] random
   %y = Conv(%x, %w) {dilations = [2]}
   return %y
@@ -131,6 +131,20 @@ TEST(Bf16Products, AreThoseOfModelsOfBf16) {
 })", target))
     all += to_text(tensor::lower(tuner::default_schedule(f, target).func(), target));
   EXPECT_THAT(all, testing::HasSubstr("dot2_bf16("));
+}
+
+// Lines of 17, which tiles do not make up, stay in f32 where there are tiles: dot products are slower there.
+TEST(Bf16Products, AreLeftOutWhereNoTilesFit) {
+  for (const Machine& machine : kMachines) {
+    bool is_narrow = false;
+    for (const Func& f : kernels_of(R"(graph g(%x: f32[1, 32, 17, 17]) {
+  %w: f32[48, 32, 3, 3] random
+  %y = Conv(%x, %w) {pads = [1, 1, 1, 1]}
+  return %y
+})", target_of(machine), ElementType::bf16))
+      is_narrow |= to_text(f).find("bf16") != std::string::npos;
+    EXPECT_EQ(is_narrow, std::string(machine.name) != "amx") << machine.name;
+  }
 }
 
 // A target without instructions for it computes in f32.
