@@ -1,3 +1,5 @@
+#include <map>
+
 #include "frontend/contrib/contrib.h"
 #include "frontend/model_prepare.h"
 #include "onnx/checker.h"
@@ -9,12 +11,45 @@ namespace mcc::frontend {
 
 namespace {
 
+// ONNX follows values that may be shapes: of what has one dimension it keeps a message for each element, whatever its type,
+// which takes seconds and gigabytes for vectors of millions. No shape has so many dimensions.
+constexpr int64_t kMostFollowed = 1024;
+
+bool is_long(const onnx::TypeProto* type) {
+  if (!type || !type->has_tensor_type() || !type->tensor_type().has_shape()) return false;
+  const onnx::TensorShapeProto& shape = type->tensor_type().shape();
+  return shape.dim_size() == 1 && shape.dim(0).has_dim_value() && shape.dim(0).dim_value() > kMostFollowed;
+}
+
+// The same operators; values of long vectors are not followed.
+class BoundedSchemas : public onnx::ISchemaRegistry {
+ public:
+  const onnx::OpSchema* GetSchema(const std::string& name, int version,
+                                  const std::string& domain) const override {
+    const onnx::OpSchema* schema = known_schemas().GetSchema(name, version, domain);
+    if (!schema || !schema->has_data_propagation_function()) return schema;
+    const auto [found, is_new] = bounded_.try_emplace(schema, *schema);
+    if (is_new) {
+      found->second.PartialDataPropagationFunction(
+          [follow = schema->GetDataPropagationFunction()](onnx::DataPropagationContext& context) {
+            for (size_t i = 0; i < context.getNumInputs(); ++i)
+              if (is_long(context.getInputType(i))) return;
+            follow(context);
+          });
+    }
+    return &found->second;
+  }
+
+ private:
+  mutable std::map<const onnx::OpSchema*, onnx::OpSchema> bounded_;
+};
+
 // Types help the conversion and the reports on unsupported nodes; where inference fails the graph's own rules say why.
 void infer_types(onnx::ModelProto& model) {
   onnx::ModelProto inferred = model;
   const onnx::ShapeInferenceOptions options(false, 0, true);
-  const auto error = onnx_error(
-      [&] { onnx::shape_inference::InferShapes(inferred, &known_schemas(), options); });
+  const BoundedSchemas schemas;
+  const auto error = onnx_error([&] { onnx::shape_inference::InferShapes(inferred, &schemas, options); });
   if (!error) model = std::move(inferred);
 }
 
