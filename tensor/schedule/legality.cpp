@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tensor/grid.h"
+#include "tensor/schedule/func_sites.h"
 #include "tensor/schedule/regions.h"
 #include "tensor/schedule/separation.h"
 #include "tensor/text.h"
@@ -45,9 +46,8 @@ bool is_indexed_by(const Block& block, const Buffer& buffer, const Var& loop) {
 }
 
 // Whether the buffer may carry values along a scan loop around the given one: it is indexed by such a loop.
-bool is_carried(const std::vector<BlockSite>& sites, const Buffer& buffer, const For* inner) {
-  for (const BlockSite& site : sites) {
-    if (!is_under(site, inner)) continue;
+bool is_carried(const FuncSites& sites, const Buffer& buffer, const For* inner) {
+  for (const BlockSite& site : sites.below(inner)) {
     for (const For* loop : site.loops) {
       if (loop == inner) break;
       if (is_indexed_by(*site.block, buffer, loop->var) && axes_bound_below(loop->body, loop->var).scan)
@@ -58,12 +58,11 @@ bool is_carried(const std::vector<BlockSite>& sites, const Buffer& buffer, const
 }
 
 // Whether each iteration of the loop has the buffer to itself: nothing outside touches it, and no outer scan carries it.
-bool is_private_to(const Func& f, const std::vector<BlockSite>& sites, const Buffer& buffer,
-                   const For* loop) {
+bool is_private_to(const Func& f, const FuncSites& sites, const Buffer& buffer, const For* loop) {
   if (!is_intermediate(f, buffer)) return false;
-  bool used_outside = std::any_of(sites.begin(), sites.end(), [&](const BlockSite& site) {
-    return !is_under(site, loop) && (reads_buffer(*site.block, buffer) || writes_buffer(*site.block, buffer));
-  });
+  const std::vector<const BlockSite*>& users = sites.users(buffer);
+  bool used_outside =
+      std::any_of(users.begin(), users.end(), [&](const BlockSite* site) { return !is_under(*site, loop); });
   return !used_outside && !is_carried(sites, buffer, loop);
 }
 
@@ -87,19 +86,17 @@ const For* thread_nest(const BlockSite& site) {
 }
 
 // Whether lowering gives each iteration of a bound loop, below which all uses of the buffer are, one of its own.
-bool is_kept_apart(const std::vector<BlockSite>& sites, const Buffer& buffer, const For* loop) {
+bool is_kept_apart(const FuncSites& sites, const Buffer& buffer, const For* loop) {
   if (is_thread_loop(*loop)) return buffer.scope() != Scope::shared;
   if (buffer.scope() != Scope::global) return true;
   std::set<const For*> nests;
-  for (const BlockSite& site : sites) {
-    if (reads_buffer(*site.block, buffer) || writes_buffer(*site.block, buffer))
-      nests.insert(thread_nest(site));
-  }
+  for (const BlockSite* site : sites.users(buffer))
+    nests.insert(thread_nest(*site));
   return nests.size() == 1 && !nests.contains(nullptr);
 }
 
 // Whether threads may combine their values along the loop.
-Outcome check_cross(const std::vector<BlockSite>& sites, const BlockSite& site, const For* loop) {
+Outcome check_cross(const FuncSites& sites, const BlockSite& site, const For* loop) {
   const Block& block = *site.block;
   const std::string& name = loop->var.name();
   auto refused = [&](std::string_view expected) {
@@ -115,8 +112,7 @@ Outcome check_cross(const std::vector<BlockSite>& sites, const BlockSite& site, 
     return refused(text("block ", block.name, " right inside, as an update of 32 bits without init,"));
   }
   // No thread of a warp may be left out.
-  for (const BlockSite& other : sites) {
-    if (other.loops.empty() || other.loops[0] != site.loops[0]) continue;
+  for (const BlockSite& other : sites.below(site.loops[0])) {
     for (const For* own : site.loops) {
       for (const For* l : other.loops) {
         bool differs = is_thread_loop(*own) && grid_axis(*own) == grid_axis(*l) &&
@@ -137,8 +133,8 @@ Outcome check_cross(const std::vector<BlockSite>& sites, const BlockSite& site, 
   return applied();
 }
 
-Outcome check_parallel_block(const Func& f, const std::vector<BlockSite>& sites, const BlockSite& site,
-                             const For* loop, LoopKind kind = LoopKind::parallel) {
+Outcome check_parallel_block(const Func& f, const FuncSites& sites, const BlockSite& site, const For* loop,
+                             LoopKind kind = LoopKind::parallel) {
   const Block& block = *site.block;
   const std::string name = text(to_text(kind), " loop ", loop->var.name());
   AxisKinds kinds = axes_bound_to(block, loop->var);
@@ -214,9 +210,11 @@ std::optional<Update> as_update(const Block& block) {
   return Update{sum->op, store->buffer, store->indices, *operand};
 }
 
-Outcome check_parallel(const Func& f, const For* loop) {
+namespace {
+
+Outcome check_parallel(const Func& f, const FuncSites& sites, const For* loop) {
   const std::string& name = loop->var.name();
-  std::vector<const For*> around = loops_around(f.body, loop);
+  std::vector<const For*> around = sites.around(loop);
   std::vector<const For*> below = loops_below(loop->body);
   for (LoopKind kind : {LoopKind::parallel, LoopKind::vectorized, LoopKind::bound}) {
     if (const For* other = first_of_kind(around, kind)) {
@@ -231,22 +229,20 @@ Outcome check_parallel(const Func& f, const For* loop) {
                                                   name, ", got ", other->var.name()));
     }
   }
-  std::vector<BlockSite> sites = block_sites(f.body);
-  for (const BlockSite& site : sites) {
-    if (!is_under(site, loop)) continue;
+  for (const BlockSite& site : sites.below(loop)) {
     if (Outcome o = check_parallel_block(f, sites, site, loop); !o) return o;
   }
   return applied();
 }
 
-Outcome check_vectorized(const Func& f, const For* loop) {
+Outcome check_vectorized(const Func& f, const FuncSites& sites, const For* loop) {
   const std::string& name = loop->var.name();
   int64_t extent = 0;
   if (!as_int(loop->extent, &extent) || extent < 1 || extent > kMaxLanes) {
     return refuse(RefusalCode::bad_argument, text("expected a constant extent of 1 to ", kMaxLanes,
                                                   " of loop ", name, ", got ", to_text(loop->extent)));
   }
-  if (const For* other = first_of_kind(loops_around(f.body, loop), LoopKind::vectorized)) {
+  if (const For* other = first_of_kind(sites.around(loop), LoopKind::vectorized)) {
     return refuse(RefusalCode::not_nested,
                   text("expected no vectorized loop around loop ", name, ", got ", other->var.name()));
   }
@@ -258,28 +254,24 @@ Outcome check_vectorized(const Func& f, const For* loop) {
                          other->var.name()));
     }
   }
-  for (const BlockSite& site : block_sites(f.body)) {
-    if (!is_under(site, loop)) continue;
+  for (const BlockSite& site : sites.below(loop)) {
     if (Outcome o = check_vectorized_block(f, site, loop); !o) return o;
   }
   return applied();
 }
 
-Outcome check_scopes(const Func& f) {
+Outcome check_scopes(const Func& f, const FuncSites& sites) {
   std::vector<const For*> parallel;
   for (const For* loop : loops_below(f.body)) {
     if (loop->loop == LoopKind::parallel) parallel.push_back(loop);
   }
   if (parallel.empty()) return applied();
-  std::vector<BlockSite> sites = block_sites(f.body);
   for (const Buffer& buffer : f.allocs) {
     if (buffer.scope() != Scope::local && buffer.scope() != Scope::registers) continue;
     for (const For* loop : parallel) {
       bool inside = false, outside = false;
-      for (const BlockSite& site : sites) {
-        if (!reads_buffer(*site.block, buffer) && !writes_buffer(*site.block, buffer)) continue;
-        (is_under(site, loop) ? inside : outside) = true;
-      }
+      for (const BlockSite* site : sites.users(buffer))
+        (is_under(*site, loop) ? inside : outside) = true;
       if (inside && outside) {
         return refuse(RefusalCode::scope,
                       text("expected buffer ", buffer.name(), " of scope ", to_text(buffer.scope()),
@@ -292,8 +284,6 @@ Outcome check_scopes(const Func& f) {
 }
 
 // ---- Grids ----
-
-namespace {
 
 bool is_bound(const For* loop) { return loop->loop == LoopKind::bound; }
 
@@ -390,15 +380,13 @@ struct Places {
 };
 
 // Rule 6 of bind.cpp, for one buffer.
-Outcome check_thread_buffer(const Func& f, const std::vector<BlockSite>& sites, const Buffer& buffer) {
-  std::vector<const BlockSite*> users;
+Outcome check_thread_buffer(const Func& f, const FuncSites& sites, const Buffer& buffer) {
+  const std::vector<const BlockSite*>& users = sites.users(buffer);
   std::set<const For*> nests;
   bool has_threads = false;
-  for (const BlockSite& site : sites) {
-    if (!reads_buffer(*site.block, buffer) && !writes_buffer(*site.block, buffer)) continue;
-    users.push_back(&site);
-    nests.insert(thread_nest(site));
-    has_threads |= std::any_of(site.loops.begin(), site.loops.end(), is_bound);
+  for (const BlockSite* site : users) {
+    nests.insert(thread_nest(*site));
+    has_threads |= std::any_of(site->loops.begin(), site->loops.end(), is_bound);
   }
   if (!has_threads || (nests.size() == 1 && !nests.contains(nullptr))) return applied();
   auto failed = [&](const BlockSite& site) {
@@ -432,8 +420,7 @@ Outcome check_thread_buffer(const Func& f, const std::vector<BlockSite>& sites, 
   return applied();
 }
 
-Outcome check_thread_buffers(const Func& f) {
-  std::vector<BlockSite> sites = block_sites(f.body);
+Outcome check_thread_buffers(const Func& f, const FuncSites& sites) {
   for (const Buffer& buffer : f.allocs) {
     if (buffer.scope() != Scope::local && buffer.scope() != Scope::registers) continue;
     if (Outcome o = check_thread_buffer(f, sites, buffer); !o) return o;
@@ -441,40 +428,44 @@ Outcome check_thread_buffers(const Func& f) {
   return applied();
 }
 
-}  // namespace
-
-Outcome check_bound(const Func& f, const For* loop) {
+// Whether a loop that is bound to an axis of a GPU's grid may be (bind.cpp has the rules).
+Outcome check_bound(const Func& f, const FuncSites& sites, const For* loop) {
   MCC_CHECK(grid_axis(*loop), "loop ", loop->var.name(), " is bound to no axis");
-  if (Outcome o = check_place(loop, loops_around(f.body, loop)); !o) return o;
+  if (Outcome o = check_place(loop, sites.around(loop)); !o) return o;
   for (const For* other : loops_below(loop->body)) {
     if (other->loop == LoopKind::parallel) return refuse_nest(loop, "no such loop below", other);
   }
   if (is_int(loop->extent, 1)) return applied();
-  std::vector<BlockSite> sites = block_sites(f.body);
-  for (const BlockSite& site : sites) {
-    if (!is_under(site, loop)) continue;
+  for (const BlockSite& site : sites.below(loop)) {
     if (Outcome o = check_parallel_block(f, sites, site, loop, LoopKind::bound); !o) return o;
   }
   return applied();
 }
 
+}  // namespace
+
+Outcome check_parallel(const Func& f, const For* loop) { return check_parallel(f, FuncSites(f), loop); }
+Outcome check_vectorized(const Func& f, const For* loop) { return check_vectorized(f, FuncSites(f), loop); }
+Outcome check_scopes(const Func& f) { return check_scopes(f, FuncSites(f)); }
+
 Outcome check_threads(const Func& f) {
   if (!f.body) return applied();
+  const FuncSites sites(f);
   bool has_grid = false;
   for (const For* loop : loops_below(f.body)) {
     if (is_bound(loop)) {
       has_grid = true;
-      if (Outcome o = check_bound(f, loop); !o) return o;
+      if (Outcome o = check_bound(f, sites, loop); !o) return o;
     } else if (loop->loop == LoopKind::parallel) {
-      if (Outcome o = check_parallel(f, loop); !o) return o;
+      if (Outcome o = check_parallel(f, sites, loop); !o) return o;
     } else if (loop->loop == LoopKind::vectorized) {
-      if (Outcome o = check_vectorized(f, loop); !o) return o;
+      if (Outcome o = check_vectorized(f, sites, loop); !o) return o;
     }
   }
   if (has_grid) {
-    if (Outcome o = check_thread_buffers(f); !o) return o;
+    if (Outcome o = check_thread_buffers(f, sites); !o) return o;
   }
-  return check_scopes(f);
+  return check_scopes(f, sites);
 }
 
 }  // namespace mcc::tensor

@@ -26,13 +26,10 @@ Outcome check_parallel(const Func& f, const For* loop);
 // then it has no init (decompose_reduction), its body is an update, and its predicate is free of the loop.
 Outcome check_vectorized(const Func& f, const For* loop);
 
-// Whether a loop that is bound to an axis of a GPU's grid may be (bind.cpp has the rules).
-Outcome check_bound(const Func& f, const For* loop);
-
 // Whether buffers private to a thread stay in one iteration of each parallel loop.
 Outcome check_scopes(const Func& f);
 
-// All of the above for the whole function. Steps that move blocks end with it.
+// All of the above for the whole function, and whether loops that are bound to axes of a GPU's grid may be (bind.cpp has the rules). Steps that move blocks end with it.
 Outcome check_threads(const Func& f);
 
 }  // namespace mcc::tensor

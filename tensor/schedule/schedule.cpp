@@ -74,12 +74,30 @@ std::vector<std::string> Schedule::block_names() const {
   return names;
 }
 
-const Block* Schedule::find_block(const std::string& name) const {
-  const Block* found = nullptr;
-  for (const BlockSite& site : block_sites(func_.body)) {
-    if (site.block->name == name) found = site.block;
+namespace {
+
+// Rules ask for blocks by their names again and again: nothing is allocated for those that are passed on the way.
+const Block* find_block_in(const Stmt& s, const std::string& name, std::vector<const For*>* loops) {
+  if (const auto* block = s.as<Block>()) return block->name == name ? block : nullptr;
+  if (const auto* loop = s.as<For>()) {
+    loops->push_back(loop);
+    const Block* found = find_block_in(loop->body, name, loops);
+    if (found == nullptr) loops->pop_back();
+    return found;
   }
-  return found;
+  if (const auto* seq = s.as<Seq>()) {
+    for (const Stmt& child : seq->stmts) {
+      if (const Block* found = find_block_in(child, name, loops)) return found;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+const Block* Schedule::find_block(const std::string& name) const {
+  std::vector<const For*> loops;
+  return func_.body ? find_block_in(func_.body, name, &loops) : nullptr;
 }
 
 namespace {
@@ -102,9 +120,9 @@ const For* find_loop_in(const Stmt& s, const std::string& name) {
 const For* Schedule::find_loop(const std::string& name) const { return find_loop_in(func_.body, name); }
 
 std::vector<const For*> Schedule::loops_of(const std::string& block) const {
-  std::vector<BlockSite> sites = block_sites(func_.body);
-  const BlockSite* site = find_site(sites, block);
-  return site == nullptr ? std::vector<const For*>() : site->loops;
+  std::vector<const For*> loops;
+  if (func_.body) find_block_in(func_.body, block, &loops);
+  return loops;
 }
 
 std::vector<std::string> Schedule::loop_names_of(const std::string& block) const {
