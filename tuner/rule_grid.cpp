@@ -409,8 +409,22 @@ std::vector<std::vector<std::string>> free_runs(const Schedule& s) {
   return runs;
 }
 
-bool has_reduction(const Schedule& s, const std::vector<std::string>& blocks) {
-  return std::any_of(blocks.begin(), blocks.end(), [&](const std::string& b) { return static_cast<bool>(s.find_block(b)->init); });
+// The parts of a run that are rows: of those that begin at a block the longest, from the front.
+void schedule_parts_in_rows(Draft& draft, const std::vector<std::string>& run) {
+  // For each block the place behind the first reduction from there on: a part has to reach so far.
+  std::vector<size_t> behind_reduction(run.size() + 1, run.size() + 1);
+  for (size_t n = run.size(); n-- > 0;)
+    behind_reduction[n] = draft.schedule.find_block(run[n])->init ? n + 1 : behind_reduction[n + 1];
+  for (size_t begin = 0; begin < run.size();) {
+    size_t end = begin == 0 ? run.size() - 1 : run.size();  // the whole run is no part
+    while (end >= behind_reduction[begin]) {
+      const std::vector<std::string> part(run.begin() + static_cast<std::ptrdiff_t>(begin),
+                                          run.begin() + static_cast<std::ptrdiff_t>(end));
+      if (schedule_grid_rows(draft, part)) break;
+      --end;
+    }
+    begin = end >= behind_reduction[begin] ? end : begin + 1;
+  }
 }
 
 }  // namespace
@@ -432,14 +446,7 @@ void schedule_grid_rest(Draft& draft) {
   Schedule& s = draft.schedule;
   for (const std::vector<std::string>& run : free_runs(s)) {
     if (schedule_grid_rows(draft, run) || schedule_grid_lines(draft, run)) continue;
-    // The longest of its parts that are rows, from the front.
-    for (size_t begin = 0, taken = 0; begin < run.size(); begin += std::max<size_t>(taken, 1)) {
-      for (taken = run.size() - begin; taken > 0; --taken) {
-        const auto first = run.begin() + static_cast<std::ptrdiff_t>(begin);
-        const std::vector<std::string> part(first, first + static_cast<std::ptrdiff_t>(taken));
-        if (part.size() < run.size() && has_reduction(s, part) && schedule_grid_rows(draft, part)) break;
-      }
-    }
+    schedule_parts_in_rows(draft, run);
   }
   for (const std::vector<std::string>& run : free_runs(s)) {
     for (const std::string& block : run) {
