@@ -191,7 +191,6 @@ void Builder::add_node(const onnx::NodeProto& node, Scope& scope, const Origin& 
   if (domain.empty() && node.op_type() == "Loop") return add_loop(node, scope, origin);
   if (domain.empty() && node.op_type() == "Scan") return add_scan(node, scope, origin);
   if (domain.empty() && is_sequence_node(node, scope)) return add_sequence_node(node, scope, origin);
-  if (domain.empty() && divide_wide_node(node, scope, origin)) return;
   if (const graph::OpDef* op = graph::find_op(domain, node.op_type()))
     return add_operator(*op, node, scope, origin);
   if (expand_function(node, domain, scope, origin)) return;

@@ -173,6 +173,8 @@ void Builder::add_operator(const graph::OpDef& op, const onnx::NodeProto& from, 
     report(ErrorKind::unsupported, where, text("its output ", to_text((*types)[i]), " is too large"));
     return give_up(from, scope);
   }
+  // What is wrong with a node has been said of it as a whole, with its own numbers of operands.
+  if (op.domain.empty() && divide_wide_node(from, scope, origin)) return;
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i] == kNoValue) continue;
     const std::string& name = from.output(static_cast<int>(i));

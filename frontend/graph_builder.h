@@ -121,7 +121,7 @@ class Builder {
 
   // ---- Nodes of many operands or results, as several (wide_nodes.cpp) ----
 
-  // False: the node, of ONNX's own domain, is not one of those that are divided, or something is wrong with it.
+  // Of a node of ONNX's own domain that is right as a whole. False: it is not one of those that are divided.
   bool divide_wide_node(const onnx::NodeProto& node, Scope& scope, const Origin& origin);
   Entry concatenate_in_groups(std::vector<Entry> parts, const onnx::NodeProto& node, const Origin& origin);
   Entry reduce_in_groups(const std::vector<Entry>& operands, const std::string& type, const Origin& origin);

@@ -201,6 +201,25 @@ TEST(Import, FaultsOfNodesOfManyOperandsAreSaidOnce) {
   EXPECT_EQ(model.errors().size(), 1U) << to_text(model.errors());
 }
 
+// As the model counts its operands, not as those of the nodes that it becomes.
+TEST(Import, FaultsOfNodesOfManyOperandsNameTheOperand) {
+  const std::string head = R"(<ir_version: 8, opset_import: ["" : 17]> g ()",
+                    names = text(numbered("x", 290), ", z, ", numbered("w", 9));
+  auto errors = [&](const std::string& z, const std::string& type) {
+    return error_lines(
+        import_text(text(head, numbered("float[4,2] x", 290), ", ", z, " z, ", numbered("float[4,2] w", 9),
+                         ") => (float[M,N] y) { [n] y = ", type, " (", names, ") }")));
+  };
+  EXPECT_THAT(errors("float[4,3]", "Concat <axis = 0>"),
+              ElementsAre("node 'n' (Concat): dimension 1 of input 290: expected 2, got 3"));
+  EXPECT_THAT(errors("float[4]", "Concat <axis = 0>"),
+              ElementsAre("node 'n' (Concat): input 290: expected rank 2, got f32[4]"));
+  for (const std::string type : {"Concat <axis = 0>", "Sum", "Mean", "Max", "Min"}) {
+    EXPECT_THAT(errors("double[4,2]", type),
+                ElementsAre(HasSubstr("inputs 0 and 290 must have the same element type, got f32 and f64")));
+  }
+}
+
 TEST(Import, ReportsEverything) {
   auto model = import_text(R"(
     <ir_version: 8, opset_import: ["" : 17, "custom" : 2]>
@@ -214,8 +233,7 @@ TEST(Import, ReportsEverything) {
       error_lines(model),
       ElementsAre(
           "input 'x': dimension 0 ('N') has no value | give values, for example --dim N=1, or --input-shape "
-          "x=1x3"
-         ,
+          "x=1x3",
           "node 'first' (custom.Strange): operator custom.Strange is not supported",
           "node 'fourth' (Gelu): opset 17 of ai.onnx has no operator Gelu | Gelu is there from opset 20 on",
           "node 'second' (NoSuchThing): opset 17 of ai.onnx has no operator NoSuchThing",
