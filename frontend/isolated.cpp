@@ -17,7 +17,7 @@ namespace mcc::frontend {
 namespace {
 
 // Sanitizers reserve terabytes of address space, which no limit can be set around.
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kLimitMemory = false;
 #else
 constexpr bool kLimitMemory = true;

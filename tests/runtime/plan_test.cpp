@@ -10,6 +10,8 @@ extern "C" const char* __asan_default_options();
 extern "C" const char* __asan_default_options() {
   return "allocator_may_return_null=1:max_allocation_size_mb=64";
 }
+extern "C" const char* __tsan_default_options();
+extern "C" const char* __tsan_default_options() { return __asan_default_options(); }
 
 namespace mcc::test {
 namespace {

@@ -123,7 +123,7 @@ class LineWriter {
 };
 
 // Sanitizers reserve terabytes of address space, which no limit can be set around.
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kLimitMemory = false;
 #else
 constexpr bool kLimitMemory = true;
