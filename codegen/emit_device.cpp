@@ -159,12 +159,14 @@ llvm::Value* KernelEmitter::emit_barrier() {
   return b_.getTrue();
 }
 
-llvm::Value* KernelEmitter::emit_shuffle(bool is_xor, Value* value, Value* lanes) {
+llvm::Value* KernelEmitter::emit_shuffle(Intrinsic function, Value* value, Value* lanes) {
   const bool is_float = value->getType()->isFloatTy();
   MCC_CHECK(is_float || value->getType()->isIntegerTy(32), "a shuffle of other than 32 bits");
   using namespace llvm::Intrinsic;
-  ID id = is_float ? (is_xor ? nvvm_shfl_sync_bfly_f32 : nvvm_shfl_sync_down_f32)
-                   : (is_xor ? nvvm_shfl_sync_bfly_i32 : nvvm_shfl_sync_down_i32);
+  ID id = function == Intrinsic::shuffle_xor ? (is_float ? nvvm_shfl_sync_bfly_f32 : nvvm_shfl_sync_bfly_i32)
+          : function == Intrinsic::shuffle_down
+              ? (is_float ? nvvm_shfl_sync_down_f32 : nvvm_shfl_sync_down_i32)
+              : (is_float ? nvvm_shfl_sync_idx_f32 : nvvm_shfl_sync_idx_i32);
   return b_.CreateIntrinsic(
       id, {}, {b_.getInt32(kWholeWarp), value, b_.CreateTrunc(lanes, b_.getInt32Ty()), b_.getInt32(31)});
 }
@@ -227,6 +229,14 @@ llvm::Value* KernelEmitter::emit_matrix_rows(const Call& n) {
   return all;
 }
 
+// The registers of a left operand; of its elements, as memory has them.
+llvm::Value* KernelEmitter::emit_left(const Expr& a) {
+  if (a.element() == ElementType::i32) return emit(a);
+  const auto* load = a.as<Load>();
+  Value* bits = load ? load_bits(*load) : to_memory(a.element(), emit(a));
+  return b_.CreateBitCast(bits, llvm::FixedVectorType::get(b_.getInt32Ty(), 4));
+}
+
 llvm::Value* KernelEmitter::emit_mma(const Call& n) {
   using namespace llvm::Intrinsic;
   ID id = n.function == Intrinsic::mma_f16    ? nvvm_mma_m16n8k16_row_col_f32_f32
@@ -237,8 +247,9 @@ llvm::Value* KernelEmitter::emit_mma(const Call& n) {
   LlvmType* pair = llvm::FixedVectorType::get(b_.getHalfTy(), 2);
   std::vector<Value*> args;
   for (size_t k = 0; k < 3; ++k) {
-    Value* fragment = emit(n.args[k]);
-    for (int i = 0; i < n.args[k].lanes(); ++i) {
+    Value* fragment = k == 0 ? emit_left(n.args[k]) : emit(n.args[k]);
+    const int registers = k == 0 ? 4 : n.args[k].lanes();
+    for (int i = 0; i < registers; ++i) {
       Value* part = b_.CreateExtractElement(fragment, static_cast<uint64_t>(i));
       args.push_back(k < 2 && n.function == Intrinsic::mma_f16 ? b_.CreateBitCast(part, pair) : part);
     }

@@ -264,7 +264,7 @@ llvm::Value* KernelEmitter::on(const Call& n) {
   if (n.function == Intrinsic::barrier) return emit_barrier();
   if (class_of(n.function) == IntrinsicClass::exchange) {
     Value* value = emit(n.args[0]);
-    return emit_shuffle(n.function == Intrinsic::shuffle_xor, value, emit(n.args[1]));
+    return emit_shuffle(n.function, value, emit(n.args[1]));
   }
   if (class_of(n.function) == IntrinsicClass::rows) return emit_matrix_rows(n);
   if (class_of(n.function) == IntrinsicClass::mma) return emit_mma(n);

@@ -78,9 +78,10 @@ class KernelEmitter {
   llvm::CallInst* thread_index(int axis, int64_t end);
   void emit_bound(const tensor::For& n);
   Value* emit_barrier();
-  Value* emit_shuffle(bool is_xor, Value* value, Value* lanes);
+  Value* emit_shuffle(tensor::Intrinsic function, Value* value, Value* lanes);
   Value* emit_exp2_approx(Value* x);
   Value* emit_matrix_rows(const tensor::Call& n);
+  Value* emit_left(const tensor::Expr& a);
   Value* emit_mma(const tensor::Call& n);
   Value* emit_dot(const tensor::Call& n);
   Value* emit_dp4a(const tensor::Call& n);

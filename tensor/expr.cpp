@@ -198,6 +198,8 @@ std::string_view to_text(Scope scope) {
       return "registers";
     case Scope::shared:
       return "shared";
+    case Scope::warp:
+      return "warp";
   }
   MCC_UNREACHABLE("unknown scope");
 }

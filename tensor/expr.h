@@ -168,7 +168,9 @@ struct Select : ExprNode {
 //   local      private to the thread that runs the enclosing iteration (stack or thread workspace)
 //   registers  private and small; every access has constant indices once loops are unrolled
 //   shared     a GPU block's shared memory
-enum class Scope : uint8_t { global, local, registers, shared };
+//   warp       spread over a GPU's warp: each element is with the thread that writes it, which hands it to those that read it. In
+//              schedules only: form_launches leaves none
+enum class Scope : uint8_t { global, local, registers, shared, warp };
 
 struct BufferNode : RefCounted {
   std::string name;
@@ -268,6 +270,7 @@ struct VectorReduce : ExprNode {
 //   barrier()              a statement only: goes on when all threads are here and sees what they wrote
 //   shuffle_xor(x, k)      x of the thread whose number in the warp is this one's ^ k (a constant, i64)
 //   shuffle_down(x, k)     x of the thread whose number in the warp is k greater; of this one where there is none
+//   shuffle_from(x, k)     x of the thread whose number in the warp is k (i64, 0 to 31, each thread's own)
 // Of matrices that a warp holds together, in 32-bit registers of 4 / (bytes of an element) = e elements. Thread t holds in
 // register 0 row t // 4, elements e * (t %% 4) and on (as PTX's mma fragments):
 //   load_matrices(x, n)    x: 16 bytes, a row of one of n = 1, 2, 4 matrices of 8 rows; row r of matrix m is thread 8 * m + r's.
@@ -277,7 +280,7 @@ struct VectorReduce : ExprNode {
 //                          8 columns, c (f32x4; i32x4 for integers) of 16 x 8. Registers of a (i32x4): rows from 0, then from 8, of the first K / 2
 //                          columns, then the other half; of b (i32x2): the halves of B's columns as rows; c: two neighbours
 //                          of row t // 4, from column 2 * (t %% 4), then of row t // 4 + 8. Products are exact, summed in
-//                          any order
+//                          any order. a may also be the elements of its registers, one by one (f16x8, bf16x8)
 // Copies that run beside the threads, from global to shared memory. A thread waits for its own; others see them after a barrier:
 //   async_copy(to, from)   a statement only: to, a load that stands for a place in shared memory, gets what the load `from` gives;
 //                          4, 8 or 16 bytes. Neither is used by anyone before the wait
@@ -318,7 +321,7 @@ struct VectorReduce : ExprNode {
           X(acosh, 1) X(atanh, 1) X(abs, 1) X(floor, 1) X(ceil, 1) X(round, 1) X(trunc, 1) X(fma, 3) X(mul_sum, 3) \
               X(exp2_approx, 1)                                                                            \
               X(is_nan, 1) X(is_inf, 1) X(logical_not, 1) X(bit_not, 1) X(popcount, 1) X(bit_cast, 1)    \
-                  X(prefetch, 2) X(likely, 1) X(barrier, 0) X(shuffle_xor, 2) X(shuffle_down, 2)           \
+                  X(prefetch, 2) X(likely, 1) X(barrier, 0) X(shuffle_xor, 2) X(shuffle_down, 2) X(shuffle_from, 2) \
                       X(load_matrices, 2) X(load_matrices_transposed, 2) X(mma_f16, 3) X(mma_bf16, 3)      \
                           X(mma_tf32, 3) X(mma_i8, 3) X(mma_u8i8, 3) X(async_copy, 2) X(async_commit, 0) X(async_wait, 1)  \
                               X(dot4_u8i8, 3) X(dot4_i8i8, 3) X(dot2_bf16, 3) \

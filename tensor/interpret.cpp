@@ -40,7 +40,7 @@ void run(const Func& f, std::span<std::byte* const> buffers, std::span<const int
     allocs.push_back(declare(compiler, b));
     allocs.back().memory->is_unplaced = b.scope() == Scope::global;
     allocs.back().memory->is_of_threads = b.scope() == Scope::local || b.scope() == Scope::registers;
-    allocs.back().memory->is_of_blocks = b.scope() == Scope::shared;
+    allocs.back().memory->is_of_blocks = b.scope() == Scope::shared || b.scope() == Scope::warp;
   }
   const StmtCode* body = f.body ? compiler.stmt(f.body) : nullptr;
 

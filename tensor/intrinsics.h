@@ -29,7 +29,7 @@ namespace mcc::tensor {
 
 // Of the threads of a GPU's block: only there are instructions for them.
 #define MCC_THREAD_INTRINSICS(X)                                                                         \
-  X(barrier) X(shuffle_xor) X(shuffle_down) X(load_matrices) X(load_matrices_transposed) X(mma_f16)      \
+  X(barrier) X(shuffle_xor) X(shuffle_down) X(shuffle_from) X(load_matrices) X(load_matrices_transposed) X(mma_f16)      \
       X(mma_bf16) X(mma_tf32) X(mma_i8) X(mma_u8i8) X(async_copy) X(async_commit) X(async_wait)          \
           X(wgmma_fence) X(wgmma_f16) X(wgmma_bf16) X(wgmma_commit) X(wgmma_wait) X(fence_async)         \
               X(bulk_init) X(bulk_expect) X(bulk_copy) X(bulk_wait)
@@ -52,9 +52,9 @@ namespace mcc::tensor {
 //   bit_cast    anything of the same width
 //   prefetch    a load
 //   barrier     nothing
-//   exchange    32-bit numbers, and a constant
+//   exchange    numbers that registers hold in 32 bits, and a constant or a thread's number
 //   rows        16 bytes, and 1, 2 or 4
-//   mma         i32x4, i32x2, and f32x4 or i32x4
+//   mma         i32x4 (or 8 elements), i32x2, and f32x4 or i32x4
 //   async       two loads, nothing, or a constant
 //   dot         i32xn, u8x4 or i8x4, and i8x4n; or f32xn, bf16x2 and bf16x2n
 //   wgmma       nothing; the sums (a load of f32), and a constant, or two operands, each a load and four constants
@@ -107,6 +107,7 @@ constexpr IntrinsicClass class_of(Intrinsic function) {
       return IntrinsicClass::barrier;
     case Intrinsic::shuffle_xor:
     case Intrinsic::shuffle_down:
+    case Intrinsic::shuffle_from:
       return IntrinsicClass::exchange;
     case Intrinsic::load_matrices:
     case Intrinsic::load_matrices_transposed:

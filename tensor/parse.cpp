@@ -17,7 +17,8 @@ constexpr Named<AxisKind> kAxisKinds[] = {
 constexpr Named<Scope> kScopes[] = {{"global", Scope::global},
                                     {"local", Scope::local},
                                     {"registers", Scope::registers},
-                                    {"shared", Scope::shared}};
+                                    {"shared", Scope::shared},
+                                    {"warp", Scope::warp}};
 
 }  // namespace
 

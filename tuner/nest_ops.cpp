@@ -135,6 +135,7 @@ class Counter {
       case Intrinsic::barrier:
       case Intrinsic::shuffle_xor:
       case Intrinsic::shuffle_down:
+      case Intrinsic::shuffle_from:
       case Intrinsic::load_matrices:
       case Intrinsic::load_matrices_transposed:
       case Intrinsic::async_copy:

@@ -31,9 +31,12 @@ struct Exchange::Warp {
 
 void Exchange::shuffle(const Warp& warp) const {
   for (int lane = 0; lane < warp.size; ++lane) {
-    int from = function == Intrinsic::shuffle_xor ? lane ^ number : lane + number;
-    if (from >= kWarp) from = lane;
-    if (from >= warp.size) warp.fail(lane, text("there is no thread ", warp.first + from));
+    const bool is_named = function == Intrinsic::shuffle_from;
+    int64_t from = is_named                             ? warp.values[static_cast<size_t>(lane)][1].i
+                   : function == Intrinsic::shuffle_xor ? lane ^ number
+                                                        : lane + number;
+    if (from >= kWarp && !is_named) from = lane;
+    if (from < 0 || from >= warp.size) warp.fail(lane, text("there is no thread ", warp.first + from));
     *warp.result(lane) = warp.values[static_cast<size_t>(from)][0];
   }
 }
@@ -78,25 +81,30 @@ void Exchange::multiply(const Warp& warp) const {
     if (of == ElementType::tf32) return float_from_bits(of, bits & ~0x1fffU);  // the rest is not looked at
     return float_from_bits(of, bits & 0xffff);
   };
+  const auto lefts = static_cast<size_t>(values[0].lanes);  // of registers, or of elements
   for (int lane = 0; lane < kWarp; ++lane) {
     const std::vector<Value>& own = warp.values[static_cast<size_t>(lane)];
+    auto left = [&](size_t r, int k) {
+      return lefts == 4 ? number_in(own[r], k, true)
+                        : own[r * static_cast<size_t>(each) + static_cast<size_t>(k)].f;
+    };
     const auto group = static_cast<size_t>(lane / 4);
     for (int k = 0; k < each; ++k) {
       const auto column = static_cast<size_t>(lane % 4 * each + k),
                  other = column + static_cast<size_t>(half);
-      a[group][column] = number_in(own[0], k, true);
-      a[group + 8][column] = number_in(own[1], k, true);
-      a[group][other] = number_in(own[2], k, true);
-      a[group + 8][other] = number_in(own[3], k, true);
-      b[group][column] = number_in(own[4], k, false);
-      b[group][other] = number_in(own[5], k, false);
+      a[group][column] = left(0, k);
+      a[group + 8][column] = left(1, k);
+      a[group][other] = left(2, k);
+      a[group + 8][other] = left(3, k);
+      b[group][column] = number_in(own[lefts], k, false);
+      b[group][other] = number_in(own[lefts + 1], k, false);
     }
   }
   for (int lane = 0; lane < kWarp; ++lane) {
     for (int r = 0; r < 4; ++r) {
       const auto row = static_cast<size_t>(lane / 4 + r / 2 * 8),
                  column = static_cast<size_t>(lane % 4 * 2 + r % 2);
-      const Value old = warp.values[static_cast<size_t>(lane)][static_cast<size_t>(6 + r)];
+      const Value old = warp.values[static_cast<size_t>(lane)][lefts + 2 + static_cast<size_t>(r)];
       double sum = is_int ? static_cast<double>(old.i) : old.f;
       for (size_t k = 0; k < static_cast<size_t>(2 * half); ++k)
         sum += a[row][k] * b[column][k];
@@ -146,6 +154,11 @@ Operand Compiler::exchange(const Call& n) {
   e.place = place();
   int64_t number = 0;
   if (class_of(n.function) == IntrinsicClass::mma) {
+    for (const Expr& a : n.args)
+      e.values.push_back(expr(a));
+  } else if (n.function == Intrinsic::shuffle_from) {
+    if (n.type.lanes != 1 || n.args[1].type() != kIndex)
+      throw Fault{"shuffle_from is of a scalar and a thread's number"};
     for (const Expr& a : n.args)
       e.values.push_back(expr(a));
   } else {

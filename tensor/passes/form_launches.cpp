@@ -5,6 +5,7 @@
 
 #include "tensor/build.h"
 #include "tensor/grid.h"
+#include "tensor/passes/exchange_in_warps.h"
 #include "tensor/passes/scope.h"
 #include "tensor/text.h"
 
@@ -435,8 +436,8 @@ Stmt form_launch(const Stmt& part) {
 
 Func form_launches(const Func& f) {
   CombineThreads combine;
-  Func combined = f;
-  combined.body = combine.mutate(f.body);
+  Func combined = exchange_in_warps(f);
+  combined.body = combine.mutate(combined.body);
   combined.allocs.insert(combined.allocs.end(), combine.made.begin(), combine.made.end());
   Func out = choose_scopes(combined);
   std::vector<Stmt> parts;

@@ -25,7 +25,7 @@ Func unbind_loops(const Func& f) {
   Func out = f;
   BufferMap made;
   for (Buffer& b : out.allocs) {
-    if (b.scope() != Scope::shared) continue;
+    if (b.scope() != Scope::shared && b.scope() != Scope::warp) continue;
     Buffer plain(b.name(), b.element(), b.shape(), Scope::global, b->alignment);
     made.emplace(b.get(), plain);
     b = plain;

@@ -19,6 +19,9 @@
 // 5. Each element written below it is written by one iteration only; except in buffers that are used in one iteration only:
 //    of scope local or registers, or not shared and used below one nest of threads, or (loops over blocks) of scope shared.
 // 6. An element of a buffer of scope local or registers that several nests use is written and read by the same thread.
+// 7. An element of a buffer of scope warp is written and read by the same warp: thread.y and thread.x of all its nests are the 32 threads
+//    of one. One block writes it, where an index each is thread.y and thread.x, which say which thread has an element, and no other
+//    index knows them; blocks in other nests read it, whose other indices, conditions and loops do not know them either.
 #include "tensor/grid.h"
 #include "tensor/schedule/step.h"
 

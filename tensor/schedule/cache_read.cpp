@@ -10,7 +10,7 @@
 // loops of the copy are name.i0, name.i1, ... Other blocks go on reading the buffer itself.
 //
 // 1. The block reads the buffer and does not write it.
-// 2. The scope is global, local, registers or shared; the name is new.
+// 2. The scope is global, local, registers, shared or warp; the name is new.
 // 3. What is copied has a value, and has been made there.
 #include "tensor/schedule/move.h"
 #include "tensor/schedule/separation.h"

@@ -12,7 +12,7 @@
 // 1. The block writes the buffer, and nothing else; its init, when decomposed, goes along.
 // 2. It reads the buffer only to update what it, or its init, has written; no other block updates it.
 // 3. Only spatial axes index what it writes; no reduce loop of the block is around the place of the copy.
-// 4. The scope is global, local, registers or shared; the name is new.
+// 4. The scope is global, local, registers, shared or warp; the name is new.
 #include <algorithm>
 
 #include "tensor/schedule/move.h"

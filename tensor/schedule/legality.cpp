@@ -78,16 +78,9 @@ std::vector<Expr> spatial_values(const Block& block) {
   return values;
 }
 
-// The outermost loop over threads around a block; null if there is none.
-const For* thread_nest(const BlockSite& site) {
-  auto it =
-      std::find_if(site.loops.begin(), site.loops.end(), [](const For* l) { return is_thread_loop(*l); });
-  return it == site.loops.end() ? nullptr : *it;
-}
-
 // Whether lowering gives each iteration of a bound loop, below which all uses of the buffer are, one of its own.
 bool is_kept_apart(const FuncSites& sites, const Buffer& buffer, const For* loop) {
-  if (is_thread_loop(*loop)) return buffer.scope() != Scope::shared;
+  if (is_thread_loop(*loop)) return buffer.scope() != Scope::shared && buffer.scope() != Scope::warp;
   if (buffer.scope() != Scope::global) return true;
   std::set<const For*> nests;
   for (const BlockSite* site : sites.users(buffer))
@@ -333,97 +326,6 @@ Outcome check_place(const For* loop, const std::vector<const For*>& around) {
   if (!is_thread && uses_any(loop->extent, around)) {
     return refuse(RefusalCode::bad_argument, text("expected the extent of loop ", loop->var.name(),
                                                   " to be free of other loops, got ", to_text(loop->extent)));
-  }
-  return applied();
-}
-
-// The grid's axes in terms of which the places of blocks in different nests are compared.
-struct Places {
-  std::array<Var, kGridAxes.size()> axes;
-  Places() {
-    for (size_t k = 0; k < kGridAxes.size(); ++k)
-      axes[k] = Var(std::string(kGridAxes[k].name));
-  }
-
-  // What one thread does to the buffer in the site, while the first `common` loops around stand still.
-  std::optional<Box> box(const Func& f, const BlockSite& site, size_t common, const Buffer& buffer,
-                         bool is_write) const {
-    VarMap map;
-    Analyzer analyzer = analyzer_at(f, site.loops);
-    for (const For* loop : site.loops) {
-      if (!is_thread_loop(*loop)) continue;
-      const Var& axis = axes[static_cast<size_t>(*grid_axis(*loop))];
-      map.emplace(loop->var.get(), axis);
-      analyzer.bind(axis, 0, loop->extent);
-    }
-    RegionAnalysis regions(analyzer);
-    for (const Var& d : f.dims)
-      regions.stand(d);
-    for (size_t k = 0; k < site.loops.size(); ++k) {
-      const For& loop = *site.loops[k];
-      if (is_thread_loop(loop)) {
-        regions.stand(axes[static_cast<size_t>(*grid_axis(loop))]);
-      } else if (k < common) {
-        regions.stand(loop.var);
-      } else {
-        regions.run(loop.var, substitute(loop.min, map), substitute(loop.extent, map));
-      }
-    }
-    Block* block = site.block->copy();
-    for (Expr& value : block->values)
-      value = substitute(value, map);
-    block->predicate = true_value();  // whose elements they are does not depend on whether they are there
-    Stmt made = Block::make(block);
-    const Block& placed = *made.as<Block>();
-    return is_write ? box_written(regions, placed, buffer) : box_read(regions, placed, buffer);
-  }
-};
-
-// Rule 6 of bind.cpp, for one buffer.
-Outcome check_thread_buffer(const Func& f, const FuncSites& sites, const Buffer& buffer) {
-  const std::vector<const BlockSite*>& users = sites.users(buffer);
-  std::set<const For*> nests;
-  bool has_threads = false;
-  for (const BlockSite* site : users) {
-    nests.insert(thread_nest(*site));
-    has_threads |= std::any_of(site->loops.begin(), site->loops.end(), is_bound);
-  }
-  if (!has_threads || (nests.size() == 1 && !nests.contains(nullptr))) return applied();
-  auto failed = [&](const BlockSite& site) {
-    return refuse(RefusalCode::scope, text("expected each element of ", buffer.name(), " of scope ",
-                                           to_text(buffer.scope()), " to be used by one thread, got block ",
-                                           site.block->name, " that may use those of others"));
-  };
-  const BlockSite& maker = *users[0];
-  size_t common = maker.loops.size();
-  for (const BlockSite* user : users)
-    common = std::min(common, common_loops(maker, *user));
-  // Different launches have no thread in common.
-  if (common == 0 ||
-      std::none_of(maker.loops.begin(), maker.loops.begin() + static_cast<std::ptrdiff_t>(common),
-                   [](const For* l) { return is_block_loop(*l); })) {
-    return failed(*users.back());
-  }
-  Places places;
-  std::optional<Box> made = places.box(f, maker, common, buffer, true);
-  if (!made || !made->exact || is_recomputed(*maker.block)) return failed(maker);
-  RegionAnalysis regions = regions_at(f, maker, common);
-  for (const Var& axis : places.axes)
-    regions.stand(axis, 0, kMaxThreads);
-  for (const BlockSite* user : users) {
-    for (bool is_write : {false, true}) {
-      if (is_write ? !writes_buffer(*user->block, buffer) : !reads_buffer(*user->block, buffer)) continue;
-      std::optional<Box> used = places.box(f, *user, common, buffer, is_write);
-      if (!used || !regions.covers(*made, *used, buffer.shape())) return failed(*user);
-    }
-  }
-  return applied();
-}
-
-Outcome check_thread_buffers(const Func& f, const FuncSites& sites) {
-  for (const Buffer& buffer : f.allocs) {
-    if (buffer.scope() != Scope::local && buffer.scope() != Scope::registers) continue;
-    if (Outcome o = check_thread_buffer(f, sites, buffer); !o) return o;
   }
   return applied();
 }

@@ -6,6 +6,8 @@
 
 namespace mcc::tensor {
 
+class FuncSites;
+
 // b[i] = b[i] op x, op associative and commutative.
 struct Update {
   BinaryOp op;
@@ -25,6 +27,13 @@ Outcome check_parallel(const Func& f, const For* loop);
 // parallel one below; every block below writes different elements in different lanes, or reduces along the lanes:
 // then it has no init (decompose_reduction), its body is an update, and its predicate is free of the loop.
 Outcome check_vectorized(const Func& f, const For* loop);
+
+// The outermost loop over threads around a block; null if there is none.
+const For* thread_nest(const BlockSite& site);
+
+// Whether what several nests use of buffers that threads, or warps, have to themselves is made by the same ones (bind.cpp,
+// rules 6 and 7).
+Outcome check_thread_buffers(const Func& f, const FuncSites& sites);
 
 // Whether buffers private to a thread stay in one iteration of each parallel loop.
 Outcome check_scopes(const Func& f);

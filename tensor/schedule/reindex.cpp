@@ -21,7 +21,7 @@
 // 2. It reads the buffer, in one way, and does not write it; or it writes it, alone, by one store.
 // 3. The axes are spatial or reduce axes of the block (of a written buffer: all of its spatial axes), and what is read depends
 //    on no others.
-// 4. The scope is global, local, registers or shared; the name is new.
+// 4. The scope is global, local, registers, shared or warp; the name is new.
 #include <algorithm>
 
 #include "tensor/schedule/move.h"

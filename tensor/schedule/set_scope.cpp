@@ -5,8 +5,9 @@
 //   buffers { conv: f32[1, 64, 56, 56] in registers }
 //
 // 1. The buffer is an intermediate.
-// 2. The scope is global, local, registers or shared.
-// 3. A buffer that is private to a thread is used in one iteration of a parallel loop only.
+// 2. The scope is global, local, registers, shared or warp.
+// 3. A buffer that is private to a thread is used in one iteration of a parallel loop only; one of scope local, registers or warp as
+//    rules 6 and 7 of bind.cpp say.
 #include <algorithm>
 
 #include "tensor/schedule/step.h"

@@ -35,14 +35,14 @@ inline Outcome require_new_name(const Names& names, const std::string& name) {
   return applied();
 }
 inline Outcome parse_scope(const std::string& name, Scope* scope) {
-  for (Scope s : {Scope::global, Scope::local, Scope::registers, Scope::shared}) {
+  for (Scope s : {Scope::global, Scope::local, Scope::registers, Scope::shared, Scope::warp}) {
     if (name == to_text(s)) {
       *scope = s;
       return applied();
     }
   }
   return refuse(RefusalCode::bad_argument,
-                text("expected a scope (global, local, registers or shared), got \"", name, "\""));
+                text("expected a scope (global, local, registers, shared or warp), got \"", name, "\""));
 }
 // Takes the function over when its parallel and vectorized loops are still sound.
 inline Outcome commit(Schedule& schedule, Func func) {

@@ -45,10 +45,16 @@ const Rule<Call> kCallRules[] = {
     {"bit_not and popcount are of integers", argument<IntrinsicClass::integer, mcc::is_int>},
     {"threads exchange scalars of 32 bits, at a constant distance of 1 to 31",
      [](const Call& n) {
-       if (class_of(n.function) != IntrinsicClass::exchange) return true;
+       if (class_of(n.function) != IntrinsicClass::exchange || n.function == Intrinsic::shuffle_from) return true;
        int64_t distance = 0;
        return n.type.lanes == 1 && bit_width(n.type.element) == 32 && as_int(n.args[1], &distance) &&
               1 <= distance && distance < 32;
+     }},
+    {"a thread takes from one that it names scalars of 32 bits, or of 16 that are floats",
+     [](const Call& n) {
+       if (n.function != Intrinsic::shuffle_from) return true;
+       const int bits = bit_width(n.type.element);
+       return n.type.lanes == 1 && (bits == 32 || (bits == 16 && is_float(n.type.element))) && n.args[1].type() == kIndex;
      }},
     {"a row of a matrix has 16 bytes, of elements of 16 bits where the matrix is transposed",
      [](const Call& n) {
@@ -57,11 +63,13 @@ const Rule<Call> kCallRules[] = {
        return byte_size(row.element) * row.lanes == 16 &&
               (n.function == Intrinsic::load_matrices || bit_width(row.element) == 16);
      }},
-    {"matrices are multiplied as i32x4, i32x2, and f32x4 (i32x4 for integers)",
+    {"matrices are multiplied as i32x4 (f16x8, bf16x8), i32x2, and f32x4 (i32x4 for integers)",
      [](const Call& n) {
        if (class_of(n.function) != IntrinsicClass::mma) return true;
-       const Type sum{is_integer_mma(n.function) ? ElementType::i32 : ElementType::f32, 4};
-       return n.args[0].type() == Type{ElementType::i32, 4} && n.args[1].type() == Type{ElementType::i32, 2} &&
+       const Type sum{is_integer_mma(n.function) ? ElementType::i32 : ElementType::f32, 4}, left = n.args[0].type();
+       const bool is_by_element = (n.function == Intrinsic::mma_f16 && left == Type{ElementType::f16, 8}) ||
+                                  (n.function == Intrinsic::mma_bf16 && left == Type{ElementType::bf16, 8});
+       return (left == Type{ElementType::i32, 4} || is_by_element) && n.args[1].type() == Type{ElementType::i32, 2} &&
               n.args[2].type() == sum;
      }},
     {"dot4_u8i8 (dot4_i8i8) takes i32xn, u8x4 (i8x4) and i8x4n, dot2_bf16 f32xn, bf16x2 and bf16x2n, for n = 4, 8 or 16",

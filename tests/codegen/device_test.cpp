@@ -364,6 +364,17 @@ func f(x: f32[4096]) -> (y: f32[128]) {
   }
 })";
 
+// Each thread takes from one that it names, by another for each; what 16 bits hold is an f32 in registers.
+constexpr const char* kTakenByName = R"(
+func f(x: f16[4096], n: i32[32]) -> (y: f16[4096]) {
+  bound for b in 128 @{thread="block.x"} {
+    bound for t in 32 @{thread="thread.x"} {
+      let v = shuffle_from(x[b * 32 + t], t // 4 * 4 + i64(n[t]) %% 4)
+      y[b * 32 + t] = v
+    }
+  }
+})";
+
 // An index that the bits of its terms make up where a condition holds, and outside of it a sum: b * 48 | t is one below t < 8 only.
 TEST(Device, SumsAreSumsWhateverAConditionSays) {
   DeviceCode code = emit(R"(
@@ -395,8 +406,11 @@ TEST(Device, Shuffles) {
   DeviceCode code = emit(kWarpSum, "sm_70");
   EXPECT_EQ(count(code.ptx, "shfl.sync.bfly.b32"), 2);
   EXPECT_EQ(count(code.ptx, "shfl.sync.down.b32"), 1);
+  DeviceCode named = emit(kTakenByName, "sm_70");
+  EXPECT_EQ(count(named.ptx, "shfl.sync.idx.b32"), 1);
   if (!assembler()) GTEST_SKIP() << "neither nvJitLink nor ptxas is here";
   expect_assembles(code, "sm_70", kWarpSum);
+  expect_assembles(named, "sm_70", kTakenByName);
 }
 
 TEST(Device, IsDeterministic) {

@@ -162,23 +162,24 @@ void Parser::decode_op(Function& f, Step& step, const std::vector<std::string>& 
     step.is_barrier = true;
     step.run = [](Thread& t) { t.state = Thread::at_barrier; };
   } else if (name == "shfl") {
-    if (op[2] != "bfly" && op[2] != "down") throw Bad("shuffle");
+    if (op[2] != "bfly" && op[2] != "down" && op[2] != "idx") throw Bad("shuffle");
     const size_t to = static_cast<size_t>(reg(f, a[0].substr(0, a[0].find('|'))));
     // Segments of the whole warp, of which all lanes are named.
     if (a.size() != 5 || a[3] != "31" || a[4] != "-1") throw Bad("lanes of a shuffle");
-    together(f, step,
-             [=, is_xor = op[2] == "bfly", value = read(f, a[1]), by = read(f, a[2])](const auto& lanes) {
-               std::map<size_t, uint64_t> values;
-               for (const auto& [lane, t] : lanes)
-                 values[lane] = value(*t);
-               constexpr uint64_t kUndefined = 0xcdcdcdcd;  // what a lane that is not there gives
-               for (const auto& [lane, t] : lanes) {
-                 const auto distance = static_cast<size_t>(by(*t));
-                 const size_t other = is_xor ? lane ^ distance : lane + distance;
-                 auto from = values.find(other < 32 ? other : lane);
-                 t->r[to] = from != values.end() ? from->second : kUndefined;
-               }
-             });
+    together(f, step, [=, kind = op[2], value = read(f, a[1]), by = read(f, a[2])](const auto& lanes) {
+      std::map<size_t, uint64_t> values;
+      for (const auto& [lane, t] : lanes)
+        values[lane] = value(*t);
+      constexpr uint64_t kUndefined = 0xcdcdcdcd;  // what a lane that is not there gives
+      for (const auto& [lane, t] : lanes) {
+        const auto distance = static_cast<size_t>(by(*t));
+        const size_t other = kind == "bfly"  ? lane ^ distance
+                             : kind == "idx" ? distance % 32
+                                             : lane + distance;
+        auto from = values.find(other < 32 ? other : lane);
+        t->r[to] = from != values.end() ? from->second : kUndefined;
+      }
+    });
   } else if (name == "ldmatrix") {
     decode_rows(f, step, op, a);
   } else if (name == "mma") {

@@ -85,6 +85,26 @@ TEST(InterpretLaunch, ThreadsExchangeValues) {
   EXPECT_EQ(out.outputs[2][4], 12);
 }
 
+TEST(InterpretLaunch, ThreadsTakeValuesOfThoseThatTheyName) {
+  const char* source = R"(func f(x: f16[32]) -> (y: f32[32]) {
+  bound for t in 32 @{thread="thread.x"} { y[t] = f32(shuffle_from(x[t], t // 4 * 4 + %)) }
+})";
+  auto outcome = [&](const std::string& place) {
+    std::string text = source;
+    Tensor x;
+    for (int n = 0; n < 32; ++n)
+      x.push_back(n);
+    return run(parse(text.replace(text.find('%'), 1, place)), {x});
+  };
+  Outcome out = outcome("(t %% 4) * (t %% 4) %% 4");
+  EXPECT_EQ(out.error, "");
+  EXPECT_EQ(out.first()[4], 4);
+  EXPECT_EQ(out.first()[6], 4);
+  EXPECT_EQ(out.first()[7], 5);
+  EXPECT_EQ(out.first()[31], 29);
+  EXPECT_THAT(outcome("4").error, HasSubstr("shuffle_from by thread 28: there is no thread 32"));
+}
+
 TEST(InterpretLaunch, ReportsExchangesThatSomeMiss) {
   Outcome out = run(parse(R"(func f(x: f32[32]) -> (y: f32[32]) {
   bound for t in 32 @{thread="thread.x"} { if t < 30 { y[t] = shuffle_xor(x[t], 1) } }
