@@ -23,7 +23,9 @@ Instruction dot_product(Intrinsic dot, std::string feature, int lanes) {
   });
   Func semantics = builder.finish({acc});
   std::string name = semantics.name;
-  return {name, std::move(feature), std::move(semantics), std::nullopt, false, dot};
+  Instruction made{name, std::move(feature), std::move(semantics)};
+  made.dot = dot;
+  return made;
 }
 
 std::string tile_name(ElementType left, int64_t rows, int64_t k) {
@@ -52,7 +54,9 @@ Instruction tile_product(Intrinsic tile, std::string feature, int64_t rows, int6
                 });
   Func semantics = builder.finish({acc});
   std::string name = semantics.name;
-  return {name, std::move(feature), std::move(semantics), std::nullopt, false, std::nullopt, tile};
+  Instruction made{name, std::move(feature), std::move(semantics)};
+  made.tile = tile;
+  return made;
 }
 
 // acc[h, y, x, p] += a[8 * h + y, 0..K] . b[0..K, 2 * x + p], the sums of thread (y, x) of a product of 16 x 8 (PTX's
@@ -82,6 +86,36 @@ Instruction matrix_product(const std::string& type, Intrinsic mma, ElementType e
   Func semantics = builder.finish({acc});
   std::string name = semantics.name;
   return {name, "sm_80", std::move(semantics), mma};
+}
+
+// acc[h, y, x, p] += a[o, h, y, q, e] . b[8 * o + 2 * q + e, 2 * x + p]: the same of a left operand that the threads hold, thread
+// (y, x) the a[.., y, x, ..]. Registers of sums, two tiles of columns side by side, are such an operand's once they are rounded.
+Instruction held_product(const std::string& type, Intrinsic mma, ElementType element, bool b_along_k) {
+  constexpr int64_t kDepth = 16;
+  FuncBuilder builder(text("mma_m16n8k", kDepth, "_held_", b_along_k ? "col" : "row", "_", type));
+  Buffer a = builder.input("a", element, {2, 2, 8, 4, 2});
+  Buffer b = builder.input("b", element, {b_along_k ? 8 : kDepth, builder.dim("b_row")});
+  Buffer acc = builder.new_buffer("acc", ElementType::f32, {2, 8, 4, 2});
+  builder.block("mma",
+                {{"y", 8, AxisKind::spatial},
+                 {"x", 4, AxisKind::spatial},
+                 {"h", 2, AxisKind::spatial},
+                 {"p", 2, AxisKind::spatial},
+                 {"o", 2, AxisKind::reduce},
+                 {"q", 4, AxisKind::reduce},
+                 {"e", 2, AxisKind::reduce}},
+                [&](Axes n) {
+                  Expr j = n[1] * 2 + n[3], k = n[4] * 8 + n[5] * 2 + n[6];
+                  Expr left = load(a, {n[4], n[2], n[0], n[5], n[6]});
+                  Expr right = b_along_k ? load(b, {j, k}) : load(b, {k, j});
+                  std::vector<Expr> place = {n[2], n[0], n[1], n[3]};
+                  return Store::make(acc, place, load(acc, place) + cast(ElementType::f32, left) * cast(ElementType::f32, right));
+                });
+  Func semantics = builder.finish({acc});
+  std::string name = semantics.name;
+  Instruction made{name, "sm_80", std::move(semantics), mma};
+  made.is_held = true;
+  return made;
 }
 
 // acc[w, m, n, h, y, x, p] += a[16 * w + 8 * h + y, 0..16] . b[0..16, 64 * m + 8 * n + 2 * x + p], the sums of thread (w, y, x) of
@@ -128,7 +162,9 @@ Instruction warpgroup_product(const std::string& type, Intrinsic wgmma, ElementT
   });
   Func semantics = builder.finish({acc});
   std::string name = semantics.name;
-  return {name, "sm_90a", std::move(semantics), wgmma, is_dealt};
+  Instruction made{name, "sm_90a", std::move(semantics), wgmma};
+  made.is_dealt = is_dealt;
+  return made;
 }
 
 // Smaller tiles are no faster than dot products.
@@ -146,6 +182,10 @@ std::vector<Instruction> make_instructions() {
       list.push_back(tile_product(Intrinsic::tile_product_u8i8, "amx-int8", rows, k));
       list.push_back(tile_product(Intrinsic::tile_product_bf16, "amx-bf16", rows, k));
     }
+  }
+  for (bool b_along_k : {true, false}) {
+    list.push_back(held_product("f16", Intrinsic::mma_f16, ElementType::f16, b_along_k));
+    list.push_back(held_product("bf16", Intrinsic::mma_bf16, ElementType::bf16, b_along_k));
   }
   for (bool a_along_k : {true, false}) {
     for (bool b_along_k : {true, false}) {

@@ -23,6 +23,9 @@ struct Instruction {
   // that of a warpgroup (is_wgmma) by each four warps that follow each other along thread.z, its outermost loop.
   // Each thread has sums of its own, of which the semantics speaks; the instruction computes those of all threads.
   std::optional<Intrinsic> mma = std::nullopt;
+  // Of a warp's: the left operand lies in the threads' registers as the sums of another product do, thread (y, x) has a[.., y, x, ..]
+  // (scope warp): the loop over k is three.
+  bool is_held = false;
   // Of a warpgroup's: columns are dealt out in pairs to four tiles of 8 columns, so that a thread's are neighbours: where they stand in
   // memory, the loop over tiles is two.
   bool is_dealt = false;

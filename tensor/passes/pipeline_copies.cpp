@@ -58,18 +58,39 @@ class FindShared : public Visitor {
 struct Halves {
   std::vector<Stmt> copies, uses;
   std::set<const BufferNode*> buffers;
+  std::vector<Buffer> own;  // of each thread in an iteration, for the uses
 };
 
+bool uses_any(const Stmt& s, const std::vector<Buffer>& buffers) {
+  bool found = false;
+  auto look = [&](const Buffer& b) {
+    found |= std::any_of(buffers.begin(), buffers.end(), [&](const Buffer& own) { return own.same_as(b); });
+  };
+  for_each_expr(s, [&](const Expr& e) {
+    if (const auto* load = e.as<Load>()) look(load->buffer);
+  });
+  for_each_stmt(s, [&](const Stmt& below) {
+    if (const auto* store = below.as<Store>()) look(store->buffer);
+  });
+  return found;
+}
+
 std::optional<Halves> halves_of(const For& loop) {
-  const auto* seq = loop.body.as<Seq>();
-  if (!seq) return std::nullopt;
   Halves halves;
+  Stmt body = loop.body;
+  while (const auto* allocate = body.as<Allocate>()) {
+    if (is_shared(allocate->buffer)) return std::nullopt;
+    halves.own.push_back(allocate->buffer);
+    body = allocate->body;
+  }
+  const auto* seq = body.as<Seq>();
+  if (!seq) return std::nullopt;
   for (const Stmt& s : seq->stmts) {
     if (is_barrier(s)) continue;
     FindShared shared(s);
     if (shared.has_barrier) return std::nullopt;
     if (!shared.written.empty()) {
-      if (!halves.uses.empty() || !shared.read.empty()) return std::nullopt;
+      if (!halves.uses.empty() || !shared.read.empty() || uses_any(s, halves.own)) return std::nullopt;
       halves.buffers.insert(shared.written.begin(), shared.written.end());
       halves.copies.push_back(s);
     } else {
@@ -151,7 +172,7 @@ class Pipeline : public ScopedMutator {
     for (const Stmt& wait : waits)
       parts.push_back(wait_for(wait, 1));
     if (staged) parts.push_back(If::make(has_next, renamed(staged->stores)));
-    Stmt body = Seq::make(std::move(parts));
+    Stmt body = with_own(*halves, Seq::make(std::move(parts)));
     if (staged) {
       for (const Buffer& r : staged->registers)
         body = Allocate::make(r, body);
@@ -189,6 +210,12 @@ class Pipeline : public ScopedMutator {
       stages[b] = std::max(stages[b], count);
     }
     return true;
+  }
+
+  static Stmt with_own(const Halves& halves, Stmt body) {
+    for (size_t k = halves.own.size(); k-- > 0;)
+      body = Allocate::make(halves.own[k], body);
+    return body;
   }
 
   static Stmt first_barrier() { return statement(Intrinsic::barrier, {}); }
@@ -260,7 +287,7 @@ class Pipeline : public ScopedMutator {
     parts.push_back(If::make(
         place + Expr(distance) < n.extent,
         fetch_to(floor_mod(place + Expr(distance), count), {{n.var.get(), n.var + Expr(distance)}})));
-    return between(first, n, Seq::make(std::move(parts)), waits);
+    return between(first, n, with_own(halves, Seq::make(std::move(parts))), waits);
   }
 
   // The waits for products at the end of the statements, which lose them.

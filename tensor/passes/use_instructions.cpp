@@ -13,19 +13,26 @@
 namespace mcc::tensor {
 namespace {
 
-// acc[.] = acc[.] + A * B under the loops of the instruction: h, p, k, or [m,] n, [c,] h, p, o, k. Of n and c one n is made.
+// acc[.] = acc[.] + A * B under the loops of the instruction: h, p, k, or h, p, o, q, k where A is held, or
+// [m,] n, [c,] h, p, o, k. Of n and c one n is made.
 struct MatrixTile {
-  Var m, n, h, p, o, k;
+  Var m, n, h, p, o, q, k;
   std::vector<const For*> loops;
   int64_t eights = 1;  // of columns
   Stmt body;
   const Store* store = nullptr;
   const Load *a = nullptr, *b = nullptr;
+  Expr from;  // where A is held: the thread that has the element
 };
 
-const Load* operand_of(const Expr& e) {
+// from: the thread that gives the element to the others, where one does.
+const Load* operand_of(const Expr& e, Expr* from = nullptr) {
   const auto* cast = e.as<Cast>();
-  const auto* load = cast ? cast->value.as<Load>() : e.as<Load>();
+  const Expr& value = cast ? cast->value : e;
+  const auto* call = from ? value.as<Call>() : nullptr;
+  const bool is_given = call && call->function == Intrinsic::shuffle_from;
+  if (is_given) *from = call->args[1];
+  const auto* load = (is_given ? call->args[0] : value).as<Load>();
   return load && !load->predicate.defined() && load->indices.size() == 1 ? load : nullptr;
 }
 
@@ -41,6 +48,7 @@ std::optional<MatrixTile> as_tile(const For& n, const Instruction& instruction) 
   const For* loop = &n;
   Var c;
   std::vector<Var*> vars = {&tile.h, &tile.p, &tile.k};
+  if (instruction.is_held) vars.insert(vars.end() - 1, {&tile.o, &tile.q});
   if (is_wgmma(*instruction.mma)) {
     vars = {&tile.m, &tile.n, &tile.h, &tile.p, &tile.o, &tile.k};
     if (instruction.is_dealt) vars.insert(vars.begin() + 2, &c);
@@ -69,10 +77,15 @@ std::optional<MatrixTile> as_tile(const For& n, const Instruction& instruction) 
   const bool is_left = loads_from(sum->a, tile.store->buffer);
   const auto* product = (is_left ? sum->b : sum->a).as<Binary>();
   if (!product || product->op != BinaryOp::mul) return std::nullopt;
-  tile.a = operand_of(product->a);
-  tile.b = operand_of(product->b);
+  Expr from_b;
+  tile.a = operand_of(product->a, &tile.from);
+  tile.b = operand_of(product->b, &from_b);
   if (!tile.a || !tile.b) return std::nullopt;
-  if (!uses_var(tile.a->indices[0], tile.h)) std::swap(tile.a, tile.b);
+  if (!uses_var(tile.a->indices[0], tile.h)) {
+    std::swap(tile.a, tile.b);
+    std::swap(tile.from, from_b);
+  }
+  if (from_b.defined() || tile.from.defined() != instruction.is_held) return std::nullopt;
   return tile;
 }
 
@@ -250,6 +263,19 @@ class UseInstructions : public ScopedMutator {
     return Shuffle::make(std::move(parts), std::move(order));
   }
 
+  // A's part that the thread has itself: the elements of its registers, from o, h, k; undefined where they lie otherwise.
+  Expr held(const MatrixTile& t) const {
+    const Expr &index = t.a->indices[0], own = y_->var * 4 + t.q;
+    const bool is_own = analyzer_.constant_difference(at(t.from, {}), own) == 0;
+    const bool is_in_order = moves_by(index, t.o, 4) && moves_by(index, t.h, 2) && moves_by(index, t.k, 1);
+    if (!is_own || !is_in_order) return nullptr;
+    for (const Var& var : {y_->var, x_->var, t.q, t.p}) {
+      if (uses_var(index, var)) return nullptr;
+    }
+    const Expr first = at(index, {{t.o.get(), Expr(0)}, {t.h.get(), Expr(0)}, {t.k.get(), Expr(0)}});
+    return Load::make(t.a->buffer, {Ramp::make(first, 1, 8)});
+  }
+
   Stmt multiply(const MatrixTile& t, Intrinsic mma) const {
     const Expr x = x_->var, y = y_->var;
     const ExprNode *vx = x.get(), *vy = y.get(), *vh = t.h.get(), *vp = t.p.get(), *vk = t.k.get();
@@ -264,7 +290,9 @@ class UseInstructions : public ScopedMutator {
     // Thread 8 m + r of the warp has row r of matrix m.
     const Expr r = floor_mod(y, 2) * 4 + x, m = floor_div(y, 2);
     Expr a, b;
-    if (moves_by(a_index, t.k, 1)) {
+    if (t.from.defined()) {
+      a = held(t);
+    } else if (moves_by(a_index, t.k, 1)) {
       a = rows(*t.a, {{vy, r}, {vh, floor_mod(m, 2)}, {vk, floor_div(m, 2) * half}}, false, 4);
     } else if (half == 8 && moves_by(a_index, y_->var, 1)) {
       a = rows(*t.a, {{vy, Expr(0)}, {vh, floor_mod(m, 2)}, {vk, floor_div(m, 2) * half + r}}, true, 4);
@@ -275,10 +303,19 @@ class UseInstructions : public ScopedMutator {
       a = elements(*t.a, four);
     }
     const Expr of_b = floor_mod(m, 2);
+    // Row `row` of a half of the depth.
+    auto in_half = [&](const Expr& row, VarMap map) {
+      if (t.from.defined()) {
+        map.insert({{t.o.get(), of_b}, {t.q.get(), floor_div(row, 2)}, {vk, floor_mod(row, 2)}});
+      } else {
+        map.emplace(vk, of_b * half + row);
+      }
+      return map;
+    };
     if (moves_by(b_index, t.k, 1)) {
-      b = rows(*t.b, {{vx, floor_div(r, 2)}, {vp, floor_mod(r, 2)}, {vk, of_b * half}}, false, 2);
+      b = rows(*t.b, in_half(Expr(0), {{vx, floor_div(r, 2)}, {vp, floor_mod(r, 2)}}), false, 2);
     } else if (half == 8 && moves_by(b_index, t.p, 1)) {
-      b = rows(*t.b, {{vx, Expr(0)}, {vp, Expr(0)}, {vk, of_b * half + r}}, true, 2);
+      b = rows(*t.b, in_half(r, {{vx, Expr(0)}, {vp, Expr(0)}}), true, 2);
     } else if (half == 4) {
       std::vector<VarMap> two;
       for (int n = 0; n < 2; ++n)
@@ -289,6 +326,10 @@ class UseInstructions : public ScopedMutator {
     Var of_a("a", a.type()), of_b_part("b", b.type());
     const Expr place = Ramp::make(sums, 1, 4);
     const Expr old = Load::make(t.store->buffer, {place});
+    if (t.from.defined()) {
+      return Let::make(of_b_part, b,
+                       Store::make(t.store->buffer, {place}, Call::make(mma, {a, of_b_part, old})));
+    }
     Stmt body = Store::make(t.store->buffer, {place}, Call::make(mma, {of_a, of_b_part, old}));
     return Let::make(of_a, a, Let::make(of_b_part, b, body));
   }

@@ -10,6 +10,8 @@ namespace mcc::tensor {
 // (tensor/instructions.h) becomes
 //   let a = load_matrices(a row of A's tile), let b = load_matrices(a row of B's) in acc[4 sums] = mma(a, b, acc[4 sums])
 // where rows begin at multiples of 16 bytes; of 32-bit elements that do not stand along k, each thread loads its own.
+// A left operand that the threads hold (scope warp) goes into the product as each thread has it:
+//   let b = load_matrices(a row of B's tile) in acc[4 sums] = mma(a[8 elements], b, acc[4 sums])
 // Tiles of a warpgroup's instruction become
 //   wgmma_fence(acc), loops of wgmma(acc[N / 2 sums], first element of A's tile, of B's), wgmma_commit, wgmma_wait(acc, 0)
 // where operands lie in squares of 8 x 8 elements and those of four warps follow each other, and fence_async() stands before the
