@@ -356,6 +356,8 @@ class CheckStmt : public Visitor {
   }
 
   void declare(const Buffer& b, bool is_input) {
+    if (b.scope() == Scope::warp && context_.stage == Stage::lowered)
+      context_.report("once launches are formed, no buffer is spread over a warp", b.name());
     for (const Expr& extent : b.shape()) {
       if (extent.type() != kIndex) context_.report("the extents of a buffer are i64", b.name());
       expr(extent);

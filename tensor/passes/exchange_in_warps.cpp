@@ -37,15 +37,15 @@ class FindOwners : public InWarp {
  protected:
   using InWarp::on;
   Stmt on(const Store& n, const Stmt& self) override {
-    if (n.buffer.scope() != Scope::warp) return self;
-    auto dimension = [&](const For* loop) {
+    if (n.buffer.scope() != Scope::warp || !y_ || !x_) return self;
+    auto dimension = [&](const For& loop) {
       auto it = std::find_if(n.indices.begin(), n.indices.end(),
-                             [&](const Expr& i) { return loop && analyzer_.simplify(i).same_as(loop->var); });
+                             [&](const Expr& i) { return analyzer_.simplify(i).same_as(loop.var); });
       MCC_CHECK(it != n.indices.end(), "no index of ", n.buffer.name(),
                 " says which thread of a warp has an element");
       return static_cast<size_t>(it - n.indices.begin());
     };
-    owners[n.buffer.get()] = {dimension(y_), dimension(x_)};
+    owners[n.buffer.get()] = {dimension(*y_), dimension(*x_)};
     return self;
   }
 };
@@ -86,18 +86,22 @@ class Exchange : public InWarp {
 }  // namespace
 
 Func exchange_in_warps(const Func& f) {
-  Func out = f;
-  BufferMap made;
-  for (Buffer& b : out.allocs) {
-    if (b.scope() != Scope::warp) continue;
-    Buffer own(b.name(), b.element(), b.shape(), Scope::registers, b->alignment);
-    made.emplace(b.get(), own);
-    b = own;
-  }
-  if (made.empty()) return f;
+  if (std::none_of(f.allocs.begin(), f.allocs.end(),
+                   [](const Buffer& b) { return b.scope() == Scope::warp; }))
+    return f;
   FindOwners find;
   find.mutate(f.body);
-  out.body = Exchange(find.owners, made).mutate(f.body);
+  Func out = f;
+  BufferMap made, plain;
+  for (Buffer& b : out.allocs) {
+    if (b.scope() != Scope::warp) continue;
+    const bool is_owned = find.owners.contains(b.get());
+    Buffer placed(b.name(), b.element(), b.shape(), is_owned ? Scope::registers : Scope::global,
+                  b->alignment);
+    (is_owned ? made : plain).emplace(b.get(), placed);
+    b = placed;
+  }
+  out.body = Exchange(find.owners, made).mutate(replace_buffers(f.body, plain));
   return out;
 }
 

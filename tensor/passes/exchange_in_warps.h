@@ -9,6 +9,7 @@ namespace mcc::tensor {
 // warp go to registers: each thread has the elements that it writes. For threads x in 4, y in 8 that write a[.., y, x, ..] a load of
 // a[.., i, j, ..] becomes, where i and j are not the thread's own,
 //   shuffle_from(a[.., y, x, ..], i * 4 + j)
+// What no threads write is global.
 Func exchange_in_warps(const Func& f);
 
 }  // namespace mcc::tensor

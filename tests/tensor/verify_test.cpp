@@ -233,6 +233,8 @@ const Invalid kStatements[] = {
     {"symbolic_registers", Stage::lowered,
      "func f<n>() -> (y: f32[4]) { alloc t: f32[n] registers { y[0] = 1.0 } }",
      "a buffer in registers has a constant shape: t"},
+    {"spread_over_a_warp", Stage::lowered, "func f() -> (y: f32[4]) { alloc t: f32[4] warp { y[0] = 1.0 } }",
+     "once launches are formed, no buffer is spread over a warp: t"},
     {"local_parameter", Stage::lowered, "func f() -> (y: f32[4] local) { y[0] = 1.0 }",
      "a parameter is global: y"},
     {"narrow_extent", Stage::lowered, "func f() -> (y: f32[4:i32]) { y[0] = 1.0 }",

@@ -42,7 +42,7 @@ struct Pool {
 };
 
 std::string random_scope(Random& r) {
-  return r.pick(std::vector<std::string>{"global", "local", "local", "shared"});
+  return r.pick(std::vector<std::string>{"global", "local", "local", "shared", "warp"});
 }
 
 const std::vector<std::string> kAxes = {"block.x", "block.x", "block.y", "thread.x", "thread.x", "thread.y"};
