@@ -134,10 +134,18 @@ void ChainSchedule::name_axes(const RowBlock& b) {
 
 // What is made for each element of a row is computed where it is needed.
 void ChainSchedule::inline_maps() {
+  auto is_inlined = [&](const RowBlock& b) {
+    return b.kind == RowBlock::Kind::map && !(threads_.has_own_rows && feeds_second(b));
+  };
+  std::vector<RowBlock> left;
   for (const RowBlock& b : c_.between) {
-    if (b.kind == RowBlock::Kind::map) must_step(d_, ComputeInline{b.name});
+    if (is_inlined(b)) {
+      must_step(d_, ComputeInline{b.name});
+    } else {
+      left.push_back(b);
+    }
   }
-  std::erase_if(c_.between, [](const RowBlock& b) { return b.kind == RowBlock::Kind::map; });
+  c_.between = left;
 }
 
 // Everything up to the second product goes below the loop over tiles of rows.
@@ -163,7 +171,12 @@ std::string ChainSchedule::bind_rows(const std::string& loop, const std::vector<
     names.push_back(text(loop, ".", axis));
     axes.emplace_back(axis);
   }
-  must_step(d_, Split{loop, factors, names});
+  if (threads_.has_own_rows && threads_.z > 1) {
+    std::swap(factors[0], factors[1]);
+    must_step(d_, Split{loop, factors, {names[1], names[0], names[2]}});
+  } else {
+    must_step(d_, Split{loop, factors, names});
+  }
   order.insert(order.end(), names.begin() + 1, names.end());
   order.insert(order.end(), inner.begin(), inner.end());
   if (order.size() > 1) must_step(d_, Reorder{order});
@@ -218,16 +231,16 @@ void ChainSchedule::reduce(const RowBlock& b) {
     } else {
       must_step(d_, DecomposeReduction{name, rows});
       must_step(d_, Bind{thread, "thread.x"});
-      must_step(d_, SetScope{only_buffer_written(*s_.find_block(name)).name(), "shared"});
+      keep_with_rows(name);
     }
     try_step(d_, Unroll{rows});
   }
-  if (threads_.z * threads_.y < tile_rows_) {
+  if (threads_.has_own_rows) {
+    order_rows(part, "t, ");
+  } else if (threads_.z * threads_.y < tile_rows_) {
     // So that an element's indices say which thread has it.
     const int64_t rows = threads_.z * threads_.y;
-    std::string batch;
-    for (size_t n = 0; n < c_.first.g.axes.size(); ++n)
-      batch += text("g", n, ", ");
+    const std::string batch = batch_indices();
     const std::string warp = threads_.z > 1 ? text("i %% ", rows, " // ", threads_.y, ", ") : "";
     must_step(d_, TransformLayout{part, text("(t, ", batch, "i) -> (t, ", batch, "i // ", rows, ", ", warp,
                                              "i %% ", threads_.y, ")")});
@@ -235,15 +248,50 @@ void ChainSchedule::reduce(const RowBlock& b) {
   must_step(d_, SetScope{part, "local"});
 }
 
-void ChainSchedule::place_between() {
+void ChainSchedule::place_between(const std::function<void(const std::string&)>& place_map) {
   for (const RowBlock& b : c_.between) {
     if (b.kind == RowBlock::Kind::reduction) {
       reduce(b);
-      continue;
+    } else if (b.kind == RowBlock::Kind::map) {
+      place_map(b.name);
+    } else {
+      const std::string rows = bind_rows(b.name + ".i", {});
+      keep_with_rows(b.name);
+      if (threads_.has_own_rows) try_step(d_, Unroll{rows});
     }
-    bind_rows(b.name + ".i", {});
-    must_step(d_, SetScope{only_buffer_written(*s_.find_block(b.name)).name(), "shared"});
   }
+}
+
+// What the block makes of each row goes where its threads find it.
+void ChainSchedule::keep_with_rows(const std::string& block) {
+  const std::string buffer = only_buffer_written(*s_.find_block(block)).name();
+  // What another launch reads, too, goes through memory in the end.
+  const std::vector<std::string> readers = s_.consumers(block);
+  const bool is_own = threads_.has_own_rows &&
+                      std::all_of(readers.begin(), readers.end(),
+                                  [&](const std::string& reader) { return !below_host(reader).empty(); });
+  if (!is_own) return must_step(d_, SetScope{buffer, "shared"});
+  order_rows(buffer, "");
+  scopes_.emplace_back(buffer, "registers");
+  // Registers have constant places, from the beginning on.
+  for (const std::string& loop : s_.loop_names_of(block + ".init")) {
+    if (loop.ends_with(".n")) try_step(d_, Unroll{loop});
+  }
+}
+
+// A row's indices say which threads have it. before: dimensions ahead of those of batches, in the index map.
+void ChainSchedule::order_rows(const std::string& buffer, const std::string& before) {
+  const std::string outer = text(before, batch_indices()),
+                    tile = threads_.z == 1 ? "i // 16"
+                                           : text("i // ", tile_rows_, ", i %% ", tile_rows_, " // 16");
+  must_step(d_, TransformLayout{buffer, text("(", outer, "i) -> (", outer, tile, ", i %% 16 // 8, i %% 8)")});
+}
+
+std::string ChainSchedule::batch_indices() const {
+  std::string out;
+  for (size_t n = 0; n < c_.first.g.axes.size(); ++n)
+    out += text("g", n, ", ");
+  return out;
 }
 
 // All threads fetch what the copy holds, neighbours in memory by neighbouring threads: rows as one stretch where threads and rows

@@ -1,6 +1,7 @@
 // Two products with rows between them as one launch: what the rules for CUDA cores and for tensor cores share.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,6 +33,9 @@ std::optional<ProductChain> as_chain(const tensor::Schedule& schedule);
 struct ChainThreads {
   int64_t z = 1, y = 1, x = 1;
   int64_t vector = 1;
+  // A warp, thread.y and thread.x, has 16 rows that follow each other, with rows y and y + 8 by its threads y; what is made of them
+  // stays in registers.
+  bool has_own_rows = false;
 };
 
 // A product of the chain.
@@ -69,11 +73,14 @@ class ChainSchedule {
  protected:
   // Both products' axes become g, i, j, k; their sums go to buffers of their own.
   void prepare();
-  // After the operands have become blocks of their own.
+  // After the operands have become blocks of their own. Where threads have rows of their own, what the second product takes stays.
   void inline_maps();
   // After the second product is tiled, with loop host_ over its tiles of rows.
   void gather();
-  void place_between();
+  // place_map: spreads what is made for each element among the threads, where it has not been inlined.
+  void place_between(const std::function<void(const std::string&)>& place_map = {});
+  // The dimensions of batches in the buffers of rows, as in an index map, with a comma behind.
+  std::string batch_indices() const;
   void fetch(const std::string& copy, const std::string& outer, const std::string& inner, int64_t vector);
   // `depth` elements of each row; a thread writes `vector` neighbours of a row at a time, where there are as many for each.
   void make_part(int64_t depth, int64_t vector);
@@ -84,13 +91,16 @@ class ChainSchedule {
   ChainProduct first_, second_;
   const int64_t tile_rows_;
   const ChainThreads threads_;
-  std::string host_, scores_;  // the loop; the buffer of rows
+  std::string host_, scores_;                                // the loop; the buffer of rows
+  std::vector<std::pair<std::string, std::string>> scopes_;  // of buffers, to be set when all is bound
 
  private:
   bool feeds_second(const RowBlock& b) const;
   void name_axes(const RowBlock& b);
   // Spreads a loop over rows, with the loops of `inner` inside; the loop over what one thread has of it.
   std::string bind_rows(const std::string& loop, const std::vector<std::string>& inner);
+  void keep_with_rows(const std::string& block);
+  void order_rows(const std::string& buffer, const std::string& before);
   std::vector<std::string> below_host(const std::string& block) const;
   void reduce(const RowBlock& b);
 };

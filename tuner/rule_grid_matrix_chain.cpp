@@ -7,10 +7,20 @@
 //     for each reduction along rows: 4 threads for each row
 //     for k.o: exponentials, converted, and values into shared memory; tiles of 16 x 8 for each warp
 //     the tiles, with their elementwise consumer
+//
+// Rows that are not too long a warp keeps to itself (Dao: FlashAttention-2, 2023): 16 each, whose scores stay in its registers. They lie
+// there as the second product's left operand has to.
+//
+//     all threads: queries into shared memory
+//     for k.o: keys into shared memory; tiles of 16 x 8 for each warp; the scores, in registers
+//     for each reduction along rows: 4 threads for each row; the exponentials, in registers
+//     for k.o: values into shared memory; exponentials converted; tiles of 16 x 8 for each warp
+//     the tiles, with their elementwise consumer
 #include <algorithm>
 #include <cmath>
 
 #include "support/text.h"
+#include "tensor/passes/pipeline_copies.h"
 #include "tensor/schedule/tree.h"
 #include "tuner/grid_chain.h"
 
@@ -20,13 +30,16 @@ using namespace tensor;
 
 namespace {
 
-constexpr int64_t kRow = 16;    // bytes of a row that the instruction takes at a time
-constexpr int64_t kVector = 2;  // neighbours in a row that a thread has of the sums, and reads and writes at once
+constexpr int64_t kRow = 16;  // bytes of a row that the instruction takes at a time
+constexpr int64_t kVector =
+    2;  // neighbours in a row that a thread has of the sums, and reads and writes at once
+constexpr int64_t kHeldStages = 2;  // of keys and values, where scores stay in registers
 
 struct Tile {
   int64_t warps_i, warps_j;
   int64_t rows, columns;     // of a warp, in tiles of 16 and of 8; columns of the first product at a time
   int64_t depth_1, depth_2;  // of k at a time, of both
+  int64_t held = 0;          // whether a warp has the scores of its rows in registers: all columns at a time
   int64_t block_i() const { return warps_i * rows * 16; }
   int64_t panel() const { return warps_j * columns * 8; }
   int64_t warps() const { return warps_i * warps_j; }
@@ -42,7 +55,20 @@ int64_t shared_bytes(const Tile& t, const ProductChain& c) {
   const int64_t keys = t.panel() * (t.depth_1 * bytes + kRow);
   const int64_t part = t.block_i() * (t.depth_2 * bytes + kRow);
   const int64_t values = t.depth_2 * (t.width(c) * bytes + 2 * kRow);
+  if (t.held) return queries + kHeldStages * (keys + values);
   return scores + queries + keys + part + values + 16 * rows;
+}
+
+// Registers of a thread that has scores of its own: these and what is made of them, beside the second product's sums.
+int64_t held_registers(const Tile& t, const ProductChain& c) { return 6 * t.columns + 4 * (t.width(c) / 8); }
+
+// Whether they are enough: with more than so many ptxas spills some (of CUDA 13.0; 64 to 344 keys, values of 16 to 416). What is
+// converted on its way to shared memory takes registers, too, the more the fewer threads there are.
+bool are_held(const Tile& t, const ProductChain& c) {
+  constexpr int64_t kMost = 240, kMostConverted = 200;
+  auto is_converted = [&](const Operand& o) { return o.buffer.element() != c.first.factor; };
+  if (!is_converted(c.first.b) && !is_converted(c.second.b)) return held_registers(t, c) <= kMost;
+  return t.warps() > 1 && held_registers(t, c) <= kMostConverted;
 }
 
 // An estimate of time: cycles of a multiprocessor.
@@ -50,10 +76,12 @@ double score(const Tile& t, const ProductChain& c, const Gpu& gpu) {
   const int64_t m = c.first.i.extent, n = c.first.j.extent, d = c.first.k.extent;
   const int64_t bytes = byte_size(c.first.factor), threads = t.warps() * gpu.warp;
   const int64_t columns_2 = t.width(c) / (8 * t.warps_j), columns = std::max(t.columns, columns_2);
-  const int64_t registers = 4 * t.rows * columns + 4 * t.rows + 2 * columns + 56;
+  const int64_t registers =
+      t.held ? held_registers(t, c) : 4 * t.rows * columns + 4 * t.rows + 2 * columns + 56;
   const int64_t shared = shared_bytes(t, c);
   constexpr int64_t kBeside = 32;  // registers of addresses, where sums take most of them: less than that spills
-  if (shared > gpu.shared_per_block_max || registers + kBeside > gpu.registers_per_thread) return INFINITY;
+  const bool fits = t.held ? are_held(t, c) : registers + kBeside <= gpu.registers_per_thread;
+  if (shared > gpu.shared_per_block_max || !fits) return INFINITY;
   const int64_t resident = std::min(
       {gpu.threads_per_multiprocessor / threads, gpu.registers_per_multiprocessor / (registers * threads),
        gpu.shared_per_multiprocessor / (shared + 1024), int64_t{gpu.blocks_per_multiprocessor}});
@@ -64,19 +92,26 @@ double score(const Tile& t, const ProductChain& c, const Gpu& gpu) {
   constexpr double kSharedBytes = 128, kMemoryBytes = 24;  // a cycle
   constexpr double kWait = 500;                            // cycles until the memory answers
   constexpr double kBegin = 80;                            // of barriers, and of what begins anew behind them
-  auto product = [&](int64_t of_warp, int64_t width, int64_t all, int64_t depth, int64_t step) {
+  // left: rows of the left operand that come by way of shared memory.
+  auto product = [&](int64_t of_warp, int64_t width, int64_t all, int64_t depth, int64_t step, int64_t left) {
     const double steps = static_cast<double>(ceil_div64(depth, step) * (all / width));
     const double products =
         static_cast<double>(t.block_i() * width * step) * (bytes == 4 ? 2 : 1) / gpu.matrix_fmas;
-    const double fragments = static_cast<double>(t.warps() * (t.rows * 16 + of_warp * 8) * step * bytes);
-    const double sides = static_cast<double>((width + t.block_i()) * step * bytes);
-    const double work =
-        std::max(products / busy, (sides + fragments) / kSharedBytes) + sides / kMemoryBytes + kBegin;
-    return steps * std::hypot(at_once * work, kWait);
+    const int64_t of_left = left == 0 ? 0 : t.rows * 16;
+    const double fragments = static_cast<double>(t.warps() * (of_left + of_warp * 8) * step * bytes);
+    const double sides = static_cast<double>((width + left) * step * bytes);
+    const double work = std::max(products / busy, (sides + fragments) / kSharedBytes),
+                 fetched = sides / kMemoryBytes;
+    // Copies that go on beside the products: the first one is waited for.
+    if (t.held && steps > 1)
+      return steps * std::max(at_once * (std::max(work, fetched) + kBegin), kWait) + kWait;
+    return steps * std::hypot(at_once * (work + fetched + kBegin), kWait);
   };
-  const double first = product(t.columns, t.panel(), round_up64(n, t.panel()), d, t.depth_1);
-  const double second = product(columns_2, t.width(c), t.width(c), n, t.depth_2);
-  const double row_work = bytes == 2 ? 14 : 24;  // of a score: its maximum, two exponentials
+  const double first = product(t.columns, t.panel(), round_up64(n, t.panel()), d, t.depth_1, t.block_i());
+  const double second = product(columns_2, t.width(c), t.width(c), n, t.depth_2, t.held ? 0 : t.block_i());
+  const double row_work = t.held       ? 6
+                          : bytes == 2 ? 14
+                                       : 24;  // of a score: its maximum, two exponentials; one, and no memory
   const double idle = static_cast<double>(std::max<int64_t>(t.warps() * kWarpRows / t.block_i(), 1));
   const double rows = at_once * static_cast<double>(t.block_i() * n) * row_work / 128 * idle / busy;
   const double rounds = std::ceil(blocks / (gpu.multiprocessors * at_once));
@@ -104,6 +139,18 @@ std::vector<Tile> legal_tiles(const ProductChain& c, const Gpu& gpu) {
       }
     }
   }
+  // Rows that registers hold.
+  const bool is_along_row = row == 8 && c.first.i.axes.size() == 1;
+  for (int64_t warps_i : {1, 2, 4, 8}) {
+    for (int64_t depth_1 : {2 * row, 4 * row, 8 * row, 16 * row}) {
+      for (int64_t depth_2 : {2 * row, 4 * row, 8 * row}) {
+        const Tile t{warps_i, 1, 1, ceil_div64(c.first.j.extent, 8), depth_1, depth_2, 1};
+        const bool is_sensible =
+            t.block_i() <= c.first.i.extent && (depth_1 == 2 * row || depth_1 < 2 * c.first.k.extent);
+        if (is_along_row && is_sensible && std::isfinite(score(t, c, gpu))) tiles.push_back(t);
+      }
+    }
+  }
   bring_best_first(tiles, [&](const Tile& t) { return score(t, c, gpu); });
   return tiles;
 }
@@ -111,7 +158,9 @@ std::vector<Tile> legal_tiles(const ProductChain& c, const Gpu& gpu) {
 class GridMatrixChain : private ChainSchedule {
  public:
   GridMatrixChain(Draft& draft, const ProductChain& chain, const Tile& tile)
-      : ChainSchedule(draft, chain, tile.block_i(), {tile.warps(), kWarpRows, kWarpColumns, kVector}), t_(tile) {}
+      : ChainSchedule(draft, chain, tile.block_i(),
+                      {tile.warps(), kWarpRows, kWarpColumns, kVector, tile.held != 0}),
+        t_(tile) {}
 
   bool run() {
     prepare();
@@ -124,20 +173,30 @@ class GridMatrixChain : private ChainSchedule {
     if (second_.has_batch()) must_step(d_, Bind{second_.loop("g"), "block.y"});
     must_step(d_, Bind{host_, "block.x"});
     bind_threads(second_.loop("w"), second_.loop("i.l"), second_.loop("j.q"));
-    make_part(t_.depth_2, kVector);
+    if (!t_.held) make_part(t_.depth_2, kVector);
     must_step(d_, ComputeAt{second_.loop("b"), second_.loop("k.o")});
     fetch_side(second_, "b", c_.second.b, "j");
+    if (t_.held) hold_part();
     write_back(second_.last(), host_);
     gather();
+    if (t_.held) hold_rows();
     tile(first_, t_.columns, t_.depth_1, false);
     bind_threads(first_.loop("w"), first_.loop("i.l"), first_.loop("j.q"));
     fetch_side(first_, "a", c_.first.a, "i");
     must_step(d_, ComputeAt{first_.loop("b"), first_.loop("k.o")});
     fetch_side(first_, "b", c_.first.b, "j");
     write_back(first_.last(), first_.loop("j.b"));
-    place_between();
+    place_between([&](const std::string& map) { spread(map); });
     finish(first_, c_.first);
     finish(second_, c_.second);
+    if (t_.held) {
+      for (const auto& [buffer, scope] : scopes_)
+        must_step(d_, SetScope{buffer, scope});
+      // Copies go on beside the products: nobody but these uses shared memory.
+      for (const std::string& loop : {first_.loop("k.o"), second_.loop("k.o")})
+        must_step(d_, Annotate{"", loop, kStages, text(kHeldStages)});
+      return static_cast<bool>(d_.refusal);
+    }
     must_step(d_, SetScope{scores_, "shared"});
     // What four rows' threads read or write at once lies in different banks.
     must_step(d_, StorageAlign{scores_, 32, kWarpColumns * kVector});
@@ -147,27 +206,61 @@ class GridMatrixChain : private ChainSchedule {
  private:
   int64_t row() const { return kRow / byte_size(c_.first.factor); }
   int64_t depth_of_instruction() const { return 2 * row(); }
+  // Whether the product's left operand is in registers.
+  bool is_held(const ChainProduct& p) const { return t_.held && &p == &second_; }
 
   // Operands as they lie in memory, padded; sums as the instruction gives them to threads.
   void operands(ChainProduct& p, const Product& product, int64_t width, int64_t depth) {
     for (const auto& [name, operand, side] : {std::tuple{"a", &product.a, "i"}, {"b", &product.b, "j"}}) {
       const std::vector<std::string> axes =
           operand->is_along_k ? std::vector<std::string>{side, "k"} : std::vector<std::string>{"k", side};
-      must_step(d_,
-                Reindex{product.block, operand->buffer.name(), "shared", p.loop(name), p.with_batch(axes)});
+      const bool is_of_warps = is_held(p) && operand == &product.a;
+      must_step(d_, Reindex{product.block, operand->buffer.name(), is_of_warps ? "global" : "shared",
+                            p.loop(name), p.with_batch(axes)});
+      if (is_of_warps) continue;
       const bool is_by_element = row() == 4 && !operand->is_along_k;
       must_step(d_, StorageAlign{p.loop(name), is_by_element ? 32 : 2 * row(), is_by_element ? 8 : row()});
     }
     p.inline_copies();
     must_step(d_, PadEinsum{product.block, {"i", "j", "k"}, {t_.block_i(), width, depth}});
     const std::string from = p.has_batch() ? "g, i, j" : "i, j", to = p.has_batch() ? "g, " : "";
-    auto places = [](const std::string& axis, int64_t tile, int64_t size) {
-      return tile == size ? text(axis, " // ", size)
-                          : text(axis, " // ", tile, ", ", axis, " %% ", tile, " // ", size);
-    };
     must_step(d_, TransformLayout{
                       p.acc(), text("(", from, ") -> (", to, places("i", t_.block_i(), 16), ", ",
                                     places("j", width, 8), ", i %% 16 // 8, i %% 8, j %% 8 // 2, j %% 2)")});
+  }
+
+  static std::string places(const std::string& axis, int64_t tile, int64_t size) {
+    return tile == size ? text(axis, " // ", size)
+                        : text(axis, " // ", tile, ", ", axis, " %% ", tile, " // ", size);
+  }
+
+  // Scores, and what the second product takes of them, lie among the threads as the sums do.
+  void hold_rows() {
+    const std::string batch = batch_indices(), rows = places("i", t_.block_i(), 16),
+                      threads = "i %% 16 // 8, i %% 8, ";
+    for (const std::string& buffer : {scores_, c_.second.a.buffer.name()}) {
+      must_step(d_, TransformLayout{buffer, text("(", batch, "i, j) -> (", batch, rows, ", j // 8, ", threads,
+                                                 "j %% 8 // 2, j %% 2)")});
+      scopes_.emplace_back(buffer, "registers");
+    }
+    const std::string g = second_.has_batch() ? "g, " : "";
+    must_step(d_, TransformLayout{second_.loop("a"),
+                                  text("(", g, "i, k) -> (", g, rows, ", k // 16, k %% 16 // 8, ", threads,
+                                       "k %% 8 // 2, k %% 2)")});
+    scopes_.emplace_back(second_.loop("a"), "warp");
+  }
+
+  // What the second product takes at a time, converted by the threads that have it.
+  void hold_part() {
+    const std::string copy = second_.loop("a"), i = copy + ".i", k = copy + ".k";
+    must_step(d_, ComputeAt{copy, second_.loop("k.o")});
+    must_step(d_, Split{i, {t_.warps_i, 2, kWarpRows}, {i + ".w", i + ".h", i + ".l"}});
+    must_step(d_, Split{k, {0, 2, kWarpColumns, kVector}, {k + ".m", k + ".h", k + ".q", k + ".p"}});
+    must_step(d_, Reorder{{i + ".w", i + ".l", k + ".q", k + ".m", k + ".h", i + ".h", k + ".p"}});
+    bind_threads(i + ".w", i + ".l", k + ".q");
+    for (const std::string& name : {k + ".m", k + ".h", i + ".h"})
+      try_step(d_, Unroll{name});
+    try_step(d_, Vectorize{k + ".p"});
   }
 
   // Splits the product's loops; the second one's rows into tiles of blocks, the first one's columns into panels.
@@ -180,11 +273,17 @@ class GridMatrixChain : private ChainSchedule {
     (is_second ? of_i : of_j).insert((is_second ? of_i : of_j).begin(), outer);
     must_step(d_, Split{p.loop("i"), i, p.loops(of_i)});
     must_step(d_, Split{p.loop("j"), j, p.loops(of_j)});
-    must_step(d_, Split{p.loop("k"),
-                        {0, depth / depth_of_instruction(), depth_of_instruction()},
-                        p.loops({"k.o", "k.m", "k.i"})});
-    must_step(d_, Reorder{p.loops(
-                      {outer, "k.o", "i.w", "j.w", "i.l", "j.q", "k.m", "i.m", "j.n", "i.h", "j.p", "k.i"})});
+    std::vector<std::string> order{outer, "k.o", "i.w", "j.w", "i.l", "j.q",
+                                   "k.m", "i.m", "j.n", "i.h", "j.p"};
+    std::vector<std::string> of_k{"k.o", "k.m", "k.i"};
+    std::vector<int64_t> k{0, depth / depth_of_instruction(), depth_of_instruction()};
+    if (is_held(p)) {
+      of_k = {"k.o", "k.m", "k.h", "k.q", "k.i"};
+      k = {0, depth / depth_of_instruction(), 2, kWarpColumns, kVector};
+    }
+    order.insert(order.end(), of_k.begin() + 2, of_k.end());
+    must_step(d_, Split{p.loop("k"), k, p.loops(of_k)});
+    must_step(d_, Reorder{p.loops(order)});
     must_step(d_, Fuse{p.loops({"i.w", "j.w"}), p.loop("w")});
   }
 
@@ -200,6 +299,11 @@ class GridMatrixChain : private ChainSchedule {
 
   void write_back(const std::string& block, const std::string& at) {
     must_step(d_, ReverseComputeAt{block, at});
+    spread(block);
+  }
+
+  // The elements of a tile among the threads, as a product's sums are.
+  void spread(const std::string& block) {
     const std::string i = block + ".i", j = block + ".j", w = block + ".w";
     // The loops of the sums themselves, or loops over the tile's rows and columns.
     if (s_.find_loop(i) != nullptr || s_.find_loop(j) != nullptr) {
@@ -225,9 +329,11 @@ class GridMatrixChain : private ChainSchedule {
     must_step(d_, DecomposeReduction{product.block, p.loop("k.o")});
     must_step(d_, SetScope{p.acc(), "registers"});
     must_step(
-        d_, Tensorize{p.loop("i.h"),
-                      text("mma_m16n8k", depth_of_instruction(), "_", product.a.is_along_k ? "row_" : "col_",
-                           product.b.is_along_k ? "col_" : "row_", to_text(product.factor))});
+        d_, Tensorize{p.loop("i.h"), text("mma_m16n8k", depth_of_instruction(), "_",
+                                          is_held(p)             ? "held_"
+                                          : product.a.is_along_k ? "row_"
+                                                                 : "col_",
+                                          product.b.is_along_k ? "col_" : "row_", to_text(product.factor))});
     for (const char* name : {"i.m", "j.n", "i.h", "j.p"}) {
       if (s_.find_loop(p.loop(name)) != nullptr) must_step(d_, Unroll{p.loop(name)});
       if (s_.find_loop(product.block + ".init." + name) != nullptr)
@@ -253,7 +359,8 @@ bool schedule_grid_matrix_chain(Draft& draft, const ProductChain& chain) {
   if (tiles.empty()) return false;
   return try_all(draft, {"chains of products on tensor cores", chain.second.block}, [&] {
     const Tile tile = ask_sizes<Tile>(draft, chain.second.block, tiles,
-                                      {{"rows", &Tile::rows},
+                                      {{"held", &Tile::held},
+                                       {"rows", &Tile::rows},
                                        {"columns", &Tile::columns},
                                        {"warps_i", &Tile::warps_i},
                                        {"warps_j", &Tile::warps_j},

@@ -1,4 +1,4 @@
-// Attention in one launch: tiles of rows whose scores stay in shared memory, on the interpreter.
+// Attention in one launch: tiles of rows whose scores stay in shared memory, or in registers, on the interpreter.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -19,33 +19,35 @@ struct Form {
   int64_t heads, m, n, d, e;
   Mask mask = Mask::none;
   ElementType factor = f32;
-  bool is_joint = false;  // queries, keys and values are parts of one buffer
+  bool is_joint = false;   // queries, keys and values are parts of one buffer
+  bool is_stored = false;  // they are stored in the type in which they are multiplied
 };
 
 void PrintTo(const Form& f, std::ostream* out) {
   constexpr const char* kMasks[] = {"", "_added", "_kept", "_causal"};
   *out << text("h", f.heads, "_m", f.m, "_n", f.n, "_d", f.d, "_e", f.e, kMasks[static_cast<int>(f.mask)],
-               "_", to_text(f.factor), f.is_joint ? "_joint" : "");
+               "_", to_text(f.factor), f.is_joint ? "_joint" : "", f.is_stored ? "_stored" : "");
 }
 
 // Queries, keys and values lie as a common projection leaves them: [position, head, element].
 Func attention(const Form& f) {
   FuncBuilder b("attention");
   std::vector<Buffer> parts;
+  const ElementType stored = f.is_stored ? f.factor : f32;
   if (f.is_joint) {
-    parts.assign(3, b.input("x", f32, {f.m, 3, f.heads, f.d}));
+    parts.assign(3, b.input("x", stored, {f.m, 3, f.heads, f.d}));
   } else {
-    parts = {b.input("q", f32, {f.m, f.heads, f.d}), b.input("k", f32, {f.n, f.heads, f.d}),
-             b.input("v", f32, {f.n, f.heads, f.e})};
+    parts = {b.input("q", stored, {f.m, f.heads, f.d}), b.input("k", stored, {f.n, f.heads, f.d}),
+             b.input("v", stored, {f.n, f.heads, f.e})};
   }
   auto part = [&](int n, const Expr& position, const Expr& head, const Expr& element) {
     return f.is_joint ? load(parts[static_cast<size_t>(n)], {position, Expr(n), head, element})
                       : load(parts[static_cast<size_t>(n)], {position, head, element});
   };
   Buffer keys =
-      b.compute("keys", f32, {f.heads, f.d, f.n}, [&](Axes i) { return part(1, i[2], i[0], i[1]); });
+      b.compute("keys", stored, {f.heads, f.d, f.n}, [&](Axes i) { return part(1, i[2], i[0], i[1]); });
   Buffer values =
-      b.compute("values", f32, {f.heads, f.n, f.e}, [&](Axes i) { return part(2, i[1], i[0], i[2]); });
+      b.compute("values", stored, {f.heads, f.n, f.e}, [&](Axes i) { return part(2, i[1], i[0], i[2]); });
   auto factor = [&](const Expr& e) { return f.factor == f32 ? e : cast(f32, cast(f.factor, e)); };
   Buffer scores = b.reduce("scores", f32, {f.heads, f.m, f.n}, {f.d}, Reducer::sum, [&](Axes i, Axes r) {
     return factor(part(0, i[1], i[0], r[0])) * factor(load(keys, {i[0], r[0], i[2]}));
@@ -144,18 +146,44 @@ std::map<std::string, int64_t> global_intermediates(const Func& f) {
   return found;
 }
 
+std::vector<std::string> shared_buffers(const Func& f) {
+  std::vector<std::string> names;
+  for_each_stmt(f.body, [&](const Stmt& s) {
+    const auto* a = s.as<Allocate>();
+    if (a != nullptr && a->buffer.scope() == Scope::shared) names.push_back(a->buffer.name());
+  });
+  return names;
+}
+
 constexpr uint64_t kTiles = 4;
 
-void check(const Form& form, bool is_on_tensor_cores, int64_t parts = 1) {
+// Where scores stay: in shared memory, or in registers.
+enum class Scores { any, shared, held };
+
+class ChainDecider : public TileDecider {
+ public:
+  ChainDecider(uint64_t seed, Scores scores) : TileDecider(seed), is_preferred_(seed == 0), scores_(scores) {}
+  tuner::Answer answer(const tuner::Choice& choice, const tuner::Answer& preferred) override {
+    if (choice.name.ends_with(".held") && scores_ != Scores::any) return {scores_ == Scores::held ? 1 : 0};
+    return is_preferred_ ? preferred : TileDecider::answer(choice, preferred);
+  }
+
+ private:
+  const bool is_preferred_;
+  const Scores scores_;
+};
+
+void check(const Form& form, bool is_on_tensor_cores, int64_t parts = 1, Scores scores = Scores::any) {
   const Target target = gpu_target("sm_80");
   Func f = merge_axes(parts == 1 ? attention(form) : attention_in_parts(form, parts));
   std::set<std::string> traces;
   for (uint64_t seed = 0; seed < kTiles; ++seed) {
-    TileDecider decide(seed);
-    tuner::PreferredDecider preferred;
-    tuner::Draft draft{Schedule(f), seed == 0 ? static_cast<tuner::Decider&>(preferred) : decide, target};
+    ChainDecider decide(seed, scores);
+    tuner::Draft draft{Schedule(f), decide, target};
     tuner::inline_for_grid(draft);
-    ASSERT_TRUE(tuner::schedule_grid_chain(draft)) << to_text(f);
+    ASSERT_TRUE(tuner::schedule_grid_chain(draft))
+        << (draft.refused.empty() ? "" : draft.refused[0].step + ": " + draft.refused[0].reason)
+        << to_text(f);
     if (parts > 1) tuner::schedule_grid_rest(draft);
     if (!traces.insert(to_text(draft.schedule.trace())).second) continue;
     SCOPED_TRACE(to_text(draft.schedule.trace()));
@@ -168,6 +196,13 @@ void check(const Form& form, bool is_on_tensor_cores, int64_t parts = 1) {
       EXPECT_LE(elements, form.heads * parts * form.m * form.e) << name;
     }
     EXPECT_EQ(count_calls(lowered, IntrinsicClass::mma) > 0, is_on_tensor_cores) << to_text(lowered);
+    if (scores == Scores::held) {
+      // Operands alone are shared, and no thread asks another for its part of one.
+      for (const std::string& name : shared_buffers(lowered))
+        EXPECT_TRUE(name.ends_with(".a") || name.ends_with(".b")) << name;
+      EXPECT_EQ(count_calls(lowered, [](Intrinsic i) { return i == Intrinsic::shuffle_from; }), 0)
+          << to_text(lowered);
+    }
     if (::testing::Test::HasFailure()) return;
   }
   EXPECT_GE(traces.size(), 2u);
@@ -190,6 +225,45 @@ INSTANTIATE_TEST_SUITE_P(Forms, GridMatrixChains,
                                            Form{1, 35, 64, 128, 128, Mask::causal, ElementType::bf16},
                                            Form{2, 35, 35, 32, 32, Mask::causal, ElementType::f16, true}),
                          ::testing::PrintToStringParamName());
+
+class GridHeldChains : public GridChains {};
+
+TEST_P(GridHeldChains, KeepScoresInRegisters) { check(GetParam(), true, 1, Scores::held); }
+
+INSTANTIATE_TEST_SUITE_P(
+    Forms, GridHeldChains,
+    ::testing::Values(Form{2, 32, 32, 16, 16, Mask::none, ElementType::f16},
+                      Form{2, 16, 56, 64, 64, Mask::added, ElementType::f16, false, true},
+                      Form{1, 65, 40, 128, 128, Mask::causal, ElementType::bf16, false, true},
+                      Form{1, 33, 21, 32, 24, Mask::added, ElementType::bf16},
+                      Form{2, 32, 45, 48, 48, Mask::causal, ElementType::f16},
+                      Form{1, 37, 37, 80, 40, Mask::kept, ElementType::f16},
+                      Form{1, 70, 64, 64, 128, Mask::causal, ElementType::bf16},
+                      Form{2, 35, 35, 32, 32, Mask::causal, ElementType::f16, true}),
+    ::testing::PrintToStringParamName());
+
+// Whether the rule offers to keep scores in registers.
+bool may_be_held(const Form& form, const char* arch) {
+  struct Asked : tuner::PreferredDecider {
+    tuner::Answer answer(const tuner::Choice& choice, const tuner::Answer& preferred) override {
+      may_be |= choice.name.ends_with(".held");
+      return preferred;
+    }
+    bool may_be = false;
+  } decide;
+  tuner::Draft draft{Schedule(merge_axes(attention(form))), decide, gpu_target(arch)};
+  tuner::inline_for_grid(draft);
+  tuner::schedule_grid_chain(draft);
+  return decide.may_be;
+}
+
+TEST(GridChainsInRegisters, AreOfRowsThatRegistersHold) {
+  EXPECT_TRUE(may_be_held({2, 128, 128, 64, 64, Mask::none, ElementType::f16}, "sm_80"));
+  EXPECT_TRUE(may_be_held({2, 197, 197, 64, 64, Mask::none, ElementType::bf16}, "sm_90"));
+  EXPECT_FALSE(may_be_held({2, 512, 512, 64, 64, Mask::none, ElementType::f16}, "sm_80"));
+  EXPECT_FALSE(may_be_held({2, 128, 128, 64, 64, Mask::none, ElementType::tf32}, "sm_80"));
+  EXPECT_FALSE(may_be_held({2, 128, 128, 64, 64, Mask::none, ElementType::f16}, "sm_75"));
+}
 
 INSTANTIATE_TEST_SUITE_P(Forms, GridChains,
                          ::testing::Values(Form{2, 16, 32, 16, 16}, Form{2, 13, 21, 16, 16, Mask::added},
@@ -215,6 +289,18 @@ class GridChainsInParts : public ::testing::TestWithParam<PartsForm> {};
 TEST_P(GridChainsInParts, AreALaunchAndWhatPutsThemTogether) {
   check(GetParam(), GetParam().factor != f32, GetParam().parts);
 }
+
+class GridHeldChainsInParts : public GridChainsInParts {};
+
+TEST_P(GridHeldChainsInParts, KeepScoresInRegisters) {
+  check(GetParam(), true, GetParam().parts, Scores::held);
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, GridHeldChainsInParts,
+                         ::testing::Values(PartsForm{{2, 32, 64, 16, 16, Mask::none, ElementType::f16}, 2},
+                                           PartsForm{{1, 35, 105, 32, 32, Mask::causal, ElementType::bf16},
+                                                     3}),
+                         ::testing::PrintToStringParamName());
 
 INSTANTIATE_TEST_SUITE_P(
     Forms, GridChainsInParts,
