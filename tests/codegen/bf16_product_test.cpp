@@ -68,7 +68,9 @@ Memory inputs(const tensor::Func& f, int seed) {
   return memory;
 }
 
-bool has(const tensor::Func& f, const std::string& what) { return tensor::to_text(f).find(what) != std::string::npos; }
+bool has(const tensor::Func& f, const std::string& what) {
+  return tensor::to_text(f).find(what) != std::string::npos;
+}
 
 TEST(Bf16Products, AreExactWhereSumsAre) {
   std::vector<tensor::Target> targets = test_targets();
@@ -93,8 +95,8 @@ TEST(Bf16Products, AreExactWhereSumsAre) {
 TEST(Bf16Products, MeanTheSameToTheInterpreter) {
   const tensor::Target target = *make_target("cpu:sapphirerapids");
   const tensor::Func f = plain();
-  for (const auto& [scheduled, call, instruction] :
-       {std::tuple{in_vectors(), "dot2_bf16(", "vdpbf16ps"}, {in_tiles(), "tile_multiply_bf16(", "tdpbf16ps"}}) {
+  for (const auto& [scheduled, call, instruction] : {std::tuple{in_vectors(), "dot2_bf16(", "vdpbf16ps"},
+                                                     {in_tiles(), "tile_multiply_bf16(", "tdpbf16ps"}}) {
     const tensor::Func lowered = tensor::lower(scheduled, target);
     ASSERT_TRUE(has(lowered, call));
     for (int seed = 0; seed < 3; ++seed)

@@ -108,7 +108,8 @@ TEST_P(Bf16Product, IsRightAtAnyPointOfTheSpace) {
 INSTANTIATE_TEST_SUITE_P(All, Bf16Product,
                          ::testing::Combine(::testing::ValuesIn(kProducts), ::testing::ValuesIn(kMachines)),
                          [](const auto& info) {
-                           return text("p", info.index / std::size(kMachines), "_", std::get<1>(info.param).name);
+                           return text("p", info.index / std::size(kMachines), "_",
+                                       std::get<1>(info.param).name);
                          });
 
 TEST(Bf16Products, AreTiles) {
@@ -128,7 +129,8 @@ TEST(Bf16Products, AreThoseOfModelsOfBf16) {
   %b: bf16[64, 96] random
   %y = MatMul(%a, %b)
   return %y
-})", target))
+})",
+                                  target))
     all += to_text(tensor::lower(tuner::default_schedule(f, target).func(), target));
   EXPECT_THAT(all, testing::HasSubstr("dot2_bf16("));
 }
@@ -141,7 +143,8 @@ TEST(Bf16Products, AreLeftOutWhereNoTilesFit) {
   %w: f32[48, 32, 3, 3] random
   %y = Conv(%x, %w) {pads = [1, 1, 1, 1]}
   return %y
-})", target_of(machine), ElementType::bf16))
+})",
+                                    target_of(machine), ElementType::bf16))
       is_narrow |= to_text(f).find("bf16") != std::string::npos;
     EXPECT_EQ(is_narrow, std::string(machine.name) != "amx") << machine.name;
   }

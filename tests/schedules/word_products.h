@@ -36,7 +36,8 @@ inline bool has_dot(const tensor::Func& f) {
   tensor::for_each_expr(f.body, [&](const tensor::Expr& e) {
     const auto* call = e.as<tensor::Call>();
     const auto of = call ? tensor::class_of(call->function) : tensor::IntrinsicClass::number;
-    found |= of == tensor::IntrinsicClass::dot || of == tensor::IntrinsicClass::mma || of == tensor::IntrinsicClass::tile;
+    found |= of == tensor::IntrinsicClass::dot || of == tensor::IntrinsicClass::mma ||
+             of == tensor::IntrinsicClass::tile;
   });
   return found;
 }
