@@ -164,8 +164,8 @@ void add_compile(CLI::App& app, int* exit_code) {
       ->check(CLI::Range(0, 3))
       ->capture_default_str();
   command->add_option("--precision", options.precision,
-                      "fp32; tf32, fp16, bf16: what products and convolutions multiply, on tensor cores (GPUs from sm_80 "
-                      "on); sums and all else stay in fp32")
+                      "fp32; tf32, fp16, bf16: what products and convolutions multiply, on tensor cores (GPUs from sm_80 on), "
+                      "bf16 also on CPUs with AVX512-BF16 or AMX; sums and all else stay in fp32")
       ->capture_default_str();
   command->add_flag("--strict", options.strict,
                     "No reassociation, no Winograd: as close to the model's text as it gets");
