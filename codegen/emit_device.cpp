@@ -232,9 +232,7 @@ llvm::Value* KernelEmitter::emit_matrix_rows(const Call& n) {
 // The registers of a left operand; of its elements, as memory has them.
 llvm::Value* KernelEmitter::emit_left(const Expr& a) {
   if (a.element() == ElementType::i32) return emit(a);
-  const auto* load = a.as<Load>();
-  Value* bits = load ? load_bits(*load) : to_memory(a.element(), emit(a));
-  return b_.CreateBitCast(bits, llvm::FixedVectorType::get(b_.getInt32Ty(), 4));
+  return b_.CreateBitCast(to_memory(a.element(), emit(a)), llvm::FixedVectorType::get(b_.getInt32Ty(), 4));
 }
 
 llvm::Value* KernelEmitter::emit_mma(const Call& n) {

@@ -212,16 +212,13 @@ llvm::Value* KernelEmitter::on(const VectorReduce& n) {
   return b_.CreateExtractElement(value, uint64_t{0});
 }
 
-// vdpbf16ps; or vpdpbusd: bytes of the second operand unsigned, of the third one signed; no sum saturates. Without it two products of pairs of
-// 16-bit numbers (vpmaddwd): the even bytes of both operands, and the odd ones.
+// vdpbf16ps; or vpdpbusd: bytes of the second operand unsigned, of the third one signed; no sum saturates. Without it two products of
+// pairs of 16-bit numbers (vpmaddwd): the even bytes of both operands, and the odd ones.
 llvm::Value* KernelEmitter::emit_dot(const Call& n) {
   const int lanes = n.type.lanes;
   Value* sums = emit(n.args[0]);
   // As they stand in memory: narrow floats are widened otherwise.
-  auto words = [&](const Expr& e) {
-    const auto* load = e.as<Load>();
-    return load ? load_bits(*load) : to_memory(e.element(), emit(e));
-  };
+  auto words = [&](const Expr& e) { return to_memory(e.element(), emit(e)); };
   Value* a = b_.CreateVectorSplat(static_cast<unsigned>(lanes), b_.CreateBitCast(words(n.args[1]), b_.getInt32Ty()));
   Value* b = words(n.args[2]);
   if (n.function == Intrinsic::dot2_bf16) {

@@ -37,8 +37,7 @@ double unit_of(ElementType type) { return type == ElementType::f16 ? 0x1p-11 : t
 double Rounding::absolute(double largest) const { return kCancellation * 0x1p-24 * ulps * largest; }
 
 double Rounding::of_operands(double unit, double largest) const {
-  // Later layers may add to the errors of those before: of ResNet-50 and MobileNet, with random weights, twice what independent ones give.
-  return depth == 0 ? 0 : 4 * unit * std::sqrt(static_cast<double>(depth)) * largest;
+  return depth == 0 ? 0 : 2 * unit * std::sqrt(static_cast<double>(depth)) * largest;
 }
 
 std::vector<Rounding> rounding_of_outputs(const graph::Graph& graph) {

@@ -31,8 +31,7 @@ using namespace tensor;
 namespace {
 
 constexpr int64_t kRow = 16;  // bytes of a row that the instruction takes at a time
-constexpr int64_t kVector =
-    2;  // neighbours in a row that a thread has of the sums, and reads and writes at once
+constexpr int64_t kVector = 2;  // neighbours in a row that a thread has of the sums, and reads and writes at once
 constexpr int64_t kHeldStages = 2;  // of keys and values, where scores stay in registers
 
 struct Tile {

@@ -179,7 +179,7 @@ class ApplyLayouts {
       a.set("kernel", conv.problem.kernel);
     }
     std::vector<ValueId> inputs{input_of(node.name, conv), packed};
-    if (conv.bias != kNoValue) inputs.push_back(forms_.pack_vector(node.name, conv.bias, conv.layout, out, columns));
+    if (conv.bias != kNoValue) inputs.push_back(forms_.pack_vector(node.name, conv.bias, conv.layout, columns));
     const ValueId y = emit(g_, "mcc", is_depthwise ? "Depthwise" : "Conv", node.name, inputs, a);
     return columns == out ? y : first_columns(g_, node.name, y, out);
   }
@@ -214,7 +214,7 @@ class ApplyLayouts {
     ValueId packed = emit(g_, "mcc", "WinogradWeight", node.name + ".packed", {node.inputs[1]}, pack);
     std::vector<ValueId> inputs{forms_.in_layout(node.inputs[0], Layout::blocked), packed};
     if (node.inputs.size() > 2 && node.inputs[2] != kNoValue) {
-      inputs.push_back(forms_.pack_vector(node.name, node.inputs[2], Layout::blocked, out, out));
+      inputs.push_back(forms_.pack_vector(node.name, node.inputs[2], Layout::blocked, out));
     }
     return emit(g_, "mcc", "Winograd", node.name, inputs, a);
   }

@@ -15,7 +15,7 @@ namespace mcc::graph {
 struct ConvProblem {
   int64_t images = 1, in_channels = 1, out_channels = 1;
   int64_t group = 1;
-  ElementType element = ElementType::f32;       // of both operands; of the input where they differ
+  ElementType element = ElementType::f32;  // of both operands; of the input where they differ
   std::vector<int64_t> extents = {1, 1};  // of the result: height and width, behind a depth where there is one
   std::vector<int64_t> kernel = {1, 1}, strides = {1, 1}, dilations = {1, 1};  // along the same axes
 
@@ -46,9 +46,10 @@ std::vector<int64_t> window_numbers(const Graph& graph, const Node& node, const 
 std::vector<int64_t> explicit_padding(const Graph& graph, const Node& node, const std::vector<int64_t>& kernel,
                                       const std::vector<int64_t>& strides, const std::vector<int64_t>& dilations);
 
-// Bytes of all constants that live nodes read: what a run of the model fetches at least once.
 // The attributes that a pooling of an image or a volume has in its laid out form (graph/ops/mcc_pool.cpp).
 Attributes laid_out_pooling(const Graph& graph, const Node& node);
+
+// Bytes of all constants that live nodes read: what a run of the model fetches at least once.
 int64_t weight_bytes(const Graph& graph);
 
 // Microseconds of so many multiplications with weights of so many bytes, in f32 at the machine's peak, in a model whose weights have

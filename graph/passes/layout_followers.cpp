@@ -452,7 +452,7 @@ class FollowLayout {
     if (!is_constant(v)) return forms_.in_layout(v, layout);
     const Shape& s = shape(v);
     if (static_count(s) == 1) return s.empty() ? v : forms_.reshape(name, v, {1});
-    ValueId packed = forms_.pack_vector(name, v, layout, channels, channels);
+    ValueId packed = forms_.pack_vector(name, v, layout, channels);
     return forms_.reshape(name, packed, of_channels(forms_.block(layout, channels), rank(beside.value), forms_.blocks(layout, channels)));
   }
 

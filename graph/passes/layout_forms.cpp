@@ -111,12 +111,11 @@ ValueId LayoutForms::filled_up(ValueId v, int64_t channels) {
   return emit(g_, "mcc", "Pack", name, {reshaped_as_image(name, v)}, a);
 }
 
-ValueId LayoutForms::pack_vector(const std::string& name, ValueId v, Layout layout, int64_t channels,
-                                 int64_t whole) {
+ValueId LayoutForms::pack_vector(const std::string& name, ValueId v, Layout layout, int64_t channels) {
   Attributes a;
-  a.set("block", block(layout, whole));
-  ValueId packed = emit(g_, "mcc", "Pack", name + ".bias", {reshape(name, v, {1, channels})}, a);
-  return reshape(name, packed, {blocks(layout, whole), block(layout, whole)});
+  a.set("block", block(layout, channels));
+  ValueId packed = emit(g_, "mcc", "Pack", name + ".bias", {reshape(name, v, {1, static_count(shape(v))})}, a);
+  return reshape(name, packed, {blocks(layout, channels), block(layout, channels)});
 }
 
 ValueId LayoutForms::reshape(const std::string& name, ValueId x, const std::vector<int64_t>& dims) {

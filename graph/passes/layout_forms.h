@@ -47,8 +47,8 @@ class LayoutForms {
   ValueId in_layout(ValueId v, Layout layout, bool in_groups = false);
   // A plain value with its channels last, and with zeros behind them up to `channels`.
   ValueId filled_up(ValueId v, int64_t channels);
-  // [C] -> [C/c, c]; with zeros behind it up to `whole` first.
-  ValueId pack_vector(const std::string& name, ValueId v, Layout layout, int64_t channels, int64_t whole);
+  // [C] -> [C/c, c] of so many channels, with zeros behind those of v.
+  ValueId pack_vector(const std::string& name, ValueId v, Layout layout, int64_t channels);
   ValueId reshape(const std::string& name, ValueId x, const std::vector<int64_t>& dims);
   ValueId reshaped_as_image(const std::string& name, ValueId x);  // of rank 3; others as they are
 
