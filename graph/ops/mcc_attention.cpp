@@ -10,12 +10,15 @@
 //     drop       where the input does not hold; else the factor
 //   y[b..., m, e] = sum over n of softmax(score) * v, its axes in the order that y_perm says.
 // q, k and v may be narrower than the result: then the products' operands are, the softmax is not.
-// Attributes: batch, extents (m, n, d, e), q_view, k_view, v_view, steps, factors (one for each step), y_perm, parts (1).
+// Attributes: batch, extents (m, n, d, e), q_view, k_view, v_view, steps, factors (one for each step), y_perm, parts (1), rolling (0).
 //
 // parts: so many stretches of keys (n is a multiple of them), each of which has a softmax and a product of its own, put together in
 // the end (Milakov, Gimelshein: Online normalizer calculation for softmax, 2018): with the maximum M[p, m] and the sum S[p, m] of
 // the exponentials in part p, and Y[p, m, e] the product with these,
 //   y[m, e] = sum over p of exp(M[p, m] - max M[m]) * Y[p, m, e]  /  sum over p of exp(M[p, m] - max M[m]) * S[p, m]
+//
+// rolling: so many keys to a part, which are put together one after the other, as they are made (Dao: FlashAttention-2, 2023), so that
+// nothing of a part needs to be kept. The last part may have less than the others: its keys are filled up, with scores of -infinity.
 #include <limits>
 
 #include "graph/ops/common.h"
@@ -26,9 +29,17 @@ namespace {
 using Ints = std::vector<int64_t>;
 
 struct Dims {
-  explicit Dims(const Attributes& a) : batch(a.integers("batch")), parts(a.integer("parts", 1)) {
+  explicit Dims(const Attributes& a)
+      : batch(a.integers("batch")), parts(a.integer("parts", 1)), rolling(a.integer("rolling", 0)) {
     Ints extents = a.integers("extents");
-    m = extents[0], n = extents[1] / parts, d = extents[2], e = extents[3];
+    m = extents[0], n = extents[1], d = extents[2], e = extents[3];
+    if (rolling != 0) {
+      parts = (n + rolling - 1) / rolling;
+      is_ragged = n % rolling != 0;
+      n = rolling;
+    } else {
+      n /= parts;
+    }
   }
   // Of all parts, where there are several, behind the batch.
   Shape shape(std::initializer_list<int64_t> inner) const {
@@ -39,7 +50,8 @@ struct Dims {
     return s;
   }
   Ints batch;
-  int64_t parts;
+  int64_t parts, rolling;
+  bool is_ragged = false;  // the last part is filled up
   int64_t m = 1, n = 1, d = 1, e = 1;  // n: keys of a part
 };
 
@@ -98,22 +110,30 @@ Parts compute_parts(ComputeContext& c, const Dims& dims) {
   Ints q = a.integers("q_view"), k = a.integers("k_view"), v = a.integers("v_view");
   // The key's number in the whole; i begins with the batch, and the part.
   auto whole = [&](Axes i, const Expr& key) { return dims.parts > 1 ? i[rank] * Expr(dims.n) + key : key; };
+  // Where there is such a key, else what stands for it.
+  auto where_key = [&](const Expr& number, const Expr& there, double else_value) {
+    return dims.is_ragged ? select(number < Expr(a.integers("extents")[1]), there, number_like(there, else_value)) : there;
+  };
   // Keys and values as the products read them: contiguous along the axis that is not summed over.
   const ElementType key = c.input_type(1).element, value = c.input_type(2).element;
   Buffer keys = c.builder.compute("keys", key, dims.shape({dims.d, dims.n}), [&](Axes i) {
-    return element(c, 1, k, join(i.first(rank), {whole(i, i[lead + 1]), i[lead]}));
+    const Expr number = whole(i, i[lead + 1]);
+    return where_key(number, element(c, 1, k, join(i.first(rank), {number, i[lead]})), 0);
   });
   Buffer values = c.builder.compute("values", value, dims.shape({dims.n, dims.e}), [&](Axes i) {
-    return element(c, 2, v, join(i.first(rank), {whole(i, i[lead]), i[lead + 1]}));
+    const Expr number = whole(i, i[lead]);
+    return where_key(number, element(c, 2, v, join(i.first(rank), {number, i[lead + 1]})), 0);
   });
   Buffer scores = c.builder.reduce("scores", type, dims.shape({dims.m, dims.n}), {dims.d}, Reducer::sum,
                                    [&](Axes i, Axes r) {
                                      return cast(type, element(c, 0, q, join(i.first(rank), {i[lead], r[0]}))) *
                                             cast(type, load(keys, join(i.first(lead), {r[0], i[lead + 1]})));
                                    });
-  if (!std::get<std::vector<std::string>>(*a.find("steps")).empty()) {
+  if (dims.is_ragged || !std::get<std::vector<std::string>>(*a.find("steps")).empty()) {
     scores = c.builder.compute("masked", type, dims.shape({dims.m, dims.n}), [&](Axes i) {
-      return stepped(c, load(scores, to_vector(i)), join(i.first(rank), {i[lead], whole(i, i[lead + 1])}));
+      const Expr number = whole(i, i[lead + 1]);
+      return where_key(number, stepped(c, load(scores, to_vector(i)), join(i.first(rank), {i[lead], number})),
+                       -std::numeric_limits<double>::infinity());
     });
   }
   auto row = [&](Axes i) { return to_vector(i.first(lead + 1)); };
@@ -174,15 +194,70 @@ Expr put_together(const Parts& parts, int64_t count, Axes at) {
   return numerator / denominator;
 }
 
+// All parts put together one after the other: the product, and the sum of the exponentials.
+struct Rolled {
+  Buffer mixed, sum;
+};
+
+Rolled roll(ComputeContext& c, const Parts& parts, const Dims& dims, ElementType type) {
+  tensor::FuncBuilder& b = c.builder;
+  Shape rows = make_shape(dims.batch), all;
+  rows.emplace_back(dims.m);
+  all = rows;
+  all.emplace_back(dims.e);
+  Buffer top = b.new_buffer("top", type, rows);
+  const Rolled rolled{b.new_buffer("rolled", type, all), b.new_buffer("total", type, rows)};
+  auto axes_of = [](const Shape& shape) {
+    std::vector<tensor::FuncBuilder::AxisSpec> axes;
+    for (size_t n = 0; n < shape.size(); ++n)
+      axes.push_back({text("i", n), shape[n]});
+    return axes;
+  };
+  b.serial_loop("part", dims.parts, [&](const Expr& p) {
+    const size_t rank = dims.batch.size();
+    // Of a row in this part, behind the batch.
+    auto of_part = [&](const Buffer& buffer, Axes i) {
+      std::vector<Expr> at = to_vector(i);
+      at.insert(at.begin() + static_cast<std::ptrdiff_t>(rank), p);
+      return load(buffer, at);
+    };
+    auto so_far = [&](const Expr& value) { return select(p == 0, number_like(value, 0), value); };
+    Buffer risen = b.compute("risen", type, rows, [&](Axes i) {
+      const Expr here = of_part(parts.maximum, i);
+      return select(p == 0, here, tensor::max(here, load(top, to_vector(i))));
+    });
+    // What the sums so far, and those of this part, are worth.
+    Buffer kept = b.compute("kept", type, rows, [&](Axes i) {
+      return so_far(call(Intrinsic::exp, {load(top, to_vector(i)) - load(risen, to_vector(i))}));
+    });
+    Buffer added = b.compute("added", type, rows, [&](Axes i) {
+      return call(Intrinsic::exp, {of_part(parts.maximum, i) - load(risen, to_vector(i))});
+    });
+    auto update = [&](const std::string& name, const Buffer& sum, const Buffer& part, const Shape& shape) {
+      b.block(name, axes_of(shape), [&](Axes i) {
+        const std::vector<Expr> row = to_vector(i.first(rank + 1));
+        return tensor::Store::make(sum, to_vector(i),
+                           so_far(load(sum, to_vector(i)) * load(kept, row)) + of_part(part, i) * load(added, row));
+      });
+    };
+    update("roll_sum", rolled.sum, parts.sum, rows);
+    update("roll", rolled.mixed, parts.mixed, all);
+    b.block("rise", axes_of(rows), [&](Axes i) { return tensor::Store::make(top, to_vector(i), load(risen, to_vector(i))); });
+  });
+  return rolled;
+}
+
 void compute_attention(ComputeContext& c) {
   const ElementType type = c.output_type(0).element;
   const Dims dims(c.attributes());
   const Parts parts = compute_parts(c, dims);
+  const Rolled rolled = dims.rolling != 0 && dims.parts > 1 ? roll(c, parts, dims, type) : Rolled{};
   const Ints perm = c.attributes().integers("y_perm");
   c.set_output(0, c.builder.compute("attention", type, c.output_type(0).shape, [&](Axes i) {
     std::vector<Expr> at(i.size());
     for (size_t axis = 0; axis < perm.size(); ++axis)
       at[static_cast<size_t>(perm[axis])] = i[axis];
+    if (rolled.mixed.defined()) return load(rolled.mixed, at) / load(rolled.sum, {at.begin(), at.end() - 1});
     if (dims.parts > 1) return put_together(parts, dims.parts, at);
     return load(parts.mixed, at) * load(parts.inverse, {at.begin(), at.end() - 1});
   }));

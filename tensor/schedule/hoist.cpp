@@ -7,8 +7,8 @@
 // 1. `over` and the named loops are serial. These are the statements in the body of `over`, each once, all over the same constant
 //    range from 0.
 // 2. No block below is recomputed.
-// 3. Their iterations have nothing to do with each other: each is a spatial axis of its blocks, and all that the blocks do to a
-//    buffer which one of them writes is at that axis in one dimension.
+// 3. Their iterations have nothing to do with each other: each is a spatial axis of its blocks, or counts stretches of one, of the
+//    same length for all, and all that the blocks do to a buffer which one of them writes is at that axis in one dimension.
 // 4. The name, when given, is well-formed and new (the loops' own names are free).
 #include <algorithm>
 
@@ -49,18 +49,19 @@ Outcome find_rows(const Hoist& step, const Schedule& schedule, const For* over, 
   return applied();
 }
 
-Outcome check_rows(const std::vector<const For*>& rows) {
+Outcome check_rows(const Func& f, const std::vector<const For*>& rows) {
+  const std::vector<BlockSite> sites = block_sites(f.body);
   std::vector<LoopOfBlock> loops;
-  for (const For* row : rows) {
-    for (const BlockSite& site : block_sites(row->body)) {
-      if (is_recomputed(*site.block)) {
-        return refuse(RefusalCode::dependence,
-                      text("expected blocks that run each instance once, got ", site.block->name, ", which is recomputed"));
-      }
-      loops.push_back({site.block, row->var});
+  for (const BlockSite& site : sites) {
+    const auto row = std::find_if(rows.begin(), rows.end(), [&](const For* loop) { return is_under(site, loop); });
+    if (row == rows.end()) continue;
+    if (is_recomputed(*site.block)) {
+      return refuse(RefusalCode::dependence,
+                    text("expected blocks that run each instance once, got ", site.block->name, ", which is recomputed"));
     }
+    loops.push_back({&site, (*row)->var});
   }
-  if (are_apart(loops)) return applied();
+  if (are_apart(f, loops)) return applied();
   return refuse(RefusalCode::dependence,
                 "expected iterations that have nothing to do with each other: spatial axes, and in each buffer that is written a "
                 "dimension in which all blocks access it at that axis");
@@ -75,7 +76,7 @@ Outcome apply_step(const Hoist& step, Schedule& schedule) {
   if (Outcome o = require_serial(over); !o) return o;
   std::vector<const For*> rows;
   if (Outcome o = find_rows(step, schedule, over, &rows); !o) return o;
-  if (Outcome o = check_rows(rows); !o) return o;
+  if (Outcome o = check_rows(f, rows); !o) return o;
   const std::string name = step.name.empty() ? rows[0]->var.name() : step.name;
   const bool reuses = std::any_of(rows.begin(), rows.end(), [&](const For* row) { return row->var.name() == name; });
   if (!reuses) {

@@ -49,12 +49,14 @@ Outcome find_segment(const Reorder& step, const Schedule& schedule, std::vector<
 }
 
 // Whether what a loop's iterations do to the buffer that the one block below writes has nothing to do with each other.
-bool is_apart(const Stmt& body, const Var& loop) {
-  const std::vector<BlockSite> sites = block_sites(body);
-  return sites.size() == 1 && are_apart({{sites[0].block, loop}});
+bool is_apart(const Func& f, const Stmt& body, const Var& loop) {
+  const std::vector<BlockSite> below = block_sites(body);
+  if (below.size() != 1) return false;
+  const std::vector<BlockSite> sites = block_sites(f.body);
+  return are_apart(f, {{find_site(sites, below[0].block->name), loop}});
 }
 
-Outcome check_order(const std::vector<const For*>& before, const std::vector<const For*>& after) {
+Outcome check_order(const Func& f, const std::vector<const For*>& before, const std::vector<const For*>& after) {
   const Stmt& body = before.back()->body;
   for (size_t i = 0; i < after.size(); ++i) {
     bool scans = axes_bound_below(body, after[i]->var).scan;
@@ -68,7 +70,7 @@ Outcome check_order(const std::vector<const For*>& before, const std::vector<con
         return std::find(before.begin(), before.end(), loop) - before.begin();
       };
       const bool is_exchanged = scans && i != j && (i < j) != (place(after[i]) < place(other));
-      if (is_exchanged && !is_apart(body, other->var)) {
+      if (is_exchanged && !is_apart(f, body, other->var)) {
         return refuse(RefusalCode::dependence,
                       text("expected scan loop ", after[i]->var.name(),
                            " to keep its place, got an exchange with ", other->var.name()));
@@ -113,7 +115,7 @@ Outcome apply_step(const Reorder& step, Schedule& schedule) {
   for (const For*& loop : after) {
     if (std::find(named.begin(), named.end(), loop) != named.end()) loop = named[next++];
   }
-  if (Outcome o = check_order(before, after); !o) return o;
+  if (Outcome o = check_order(f, before, after); !o) return o;
   if (Outcome o = check_recomputed(f, before, after); !o) return o;
   Stmt nest = before.back()->body;
   for (size_t i = after.size(); i-- > 0;) {

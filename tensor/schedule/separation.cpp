@@ -142,15 +142,26 @@ bool separates(const RegionAnalysis& regions, const Var& loop, const std::vector
 
 namespace {
 
-// The spatial axis that is the loop itself, where no other value of the block has to do with it.
-const Axis* axis_of(const LoopOfBlock& of) {
+// A spatial axis of which the loop counts stretches: loop * length + what other loops count, which is less than the length.
+struct Stretches {
   const Axis* axis = nullptr;
-  for (size_t i = 0; i < of.block->axes.size(); ++i) {
-    if (!uses_var(of.block->values[i], of.loop)) continue;
-    if (axis || !of.block->values[i].same_as(of.loop) || of.block->axes[i].kind != AxisKind::spatial) return nullptr;
-    axis = &of.block->axes[i];
+  int64_t length = 1;
+};
+
+// Where no other value of the block has to do with the loop.
+std::optional<Stretches> stretches_of(const Func& f, const LoopOfBlock& of) {
+  const Block& block = *of.site->block;
+  std::optional<Stretches> found;
+  for (size_t i = 0; i < block.axes.size(); ++i) {
+    const Expr& value = block.values[i];
+    if (!uses_var(value, of.loop)) continue;
+    const std::optional<LinearForm> form = linear_form(value, {of.loop});
+    if (found || block.axes[i].kind != AxisKind::spatial || !form || uses_var(form->rest, of.loop)) return std::nullopt;
+    found = {&block.axes[i], form->coefficients[0]};
+    const Analyzer analyzer = analyzer_at(f, of.site->loops);
+    if (!analyzer.can_prove(form->rest >= 0 && form->rest < Expr(found->length))) return std::nullopt;
   }
-  return axis;
+  return found;
 }
 
 // Takes out the dimensions of a buffer in which the block accesses it anywhere but at the axis.
@@ -173,16 +184,19 @@ void keep_dimensions_at(const Axis& axis, const Block& block, const Buffer& buff
 
 }  // namespace
 
-bool are_apart(const std::vector<LoopOfBlock>& loops) {
+bool are_apart(const Func& f, const std::vector<LoopOfBlock>& loops) {
+  std::vector<Stretches> stretches;
+  for (const LoopOfBlock& of : loops) {
+    const std::optional<Stretches> own = stretches_of(f, of);
+    if (!own || (!stretches.empty() && own->length != stretches[0].length)) return false;
+    stretches.push_back(*own);
+  }
   for (const LoopOfBlock& writer : loops) {
-    const Buffer written = only_buffer_written(*writer.block);
+    const Buffer written = only_buffer_written(*writer.site->block);
     if (!written.defined()) return false;
     std::vector<bool> is_at(written.rank(), true);
-    for (const LoopOfBlock& other : loops) {
-      const Axis* axis = axis_of(other);
-      if (axis == nullptr) return false;
-      keep_dimensions_at(*axis, *other.block, written, &is_at);
-    }
+    for (size_t n = 0; n < loops.size(); ++n)
+      keep_dimensions_at(*stretches[n].axis, *loops[n].site->block, written, &is_at);
     if (std::find(is_at.begin(), is_at.end(), true) == is_at.end()) return false;
   }
   return true;

@@ -19,12 +19,12 @@ bool separates(const RegionAnalysis& regions, const Var& loop, const std::vector
 
 // A block, and a loop around it.
 struct LoopOfBlock {
-  const Block* block;
+  const BlockSite* site;
   Var loop;
 };
 // Whether the iterations of these loops, which all count the same, have nothing to do with each other through what the blocks write:
-// each loop is a spatial axis of its block, and each buffer that one of the blocks writes has a dimension in which all of them
-// access it at that axis.
-bool are_apart(const std::vector<LoopOfBlock>& loops);
+// each loop is a spatial axis of its block, or counts stretches of one, of the same length for all; and each buffer that one of the
+// blocks writes has a dimension in which all of them access it at that axis.
+bool are_apart(const Func& f, const std::vector<LoopOfBlock>& loops);
 
 }  // namespace mcc::tensor
