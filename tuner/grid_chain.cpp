@@ -12,9 +12,60 @@ namespace mcc::tuner {
 
 using namespace tensor;
 
+namespace {
+
+bool is_in(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool has_scan(const Block& block) {
+  return std::any_of(block.axes.begin(), block.axes.end(), [](const Axis& a) { return a.kind == AxisKind::scan; });
+}
+
+// The one loop over steps that there is, with its blocks; empty where there are several, or blocks of another kind. rows: of axes
+// about rows.
+std::optional<Rolling> as_rolling(const Schedule& s, size_t rows) {
+  Rolling r;
+  std::vector<Buffer> made;
+  for (const std::string& name : s.block_names()) {
+    const Block& block = *s.find_block(name);
+    const std::vector<const For*> loops = s.loops_of(name);
+    if (has_scan(block)) {
+      const bool is_of_rows = block.axes.size() == 1 + rows, is_of_elements = block.axes.size() == 2 + rows;
+      if (loops.size() != block.axes.size() || !analyze(s, name) || block.init || !(is_of_rows || is_of_elements) ||
+          (!r.loop.empty() && r.loop != loops[0]->var.name()))
+        return std::nullopt;
+      r.loop = loops[0]->var.name();
+      (is_of_rows ? r.rows : r.elements).push_back(name);
+      made.push_back(only_buffer_written(block));
+    } else if (std::any_of(made.begin(), made.end(), [&](const Buffer& b) { return reads_buffer(block, b); })) {
+      r.last.push_back(name);
+    }
+  }
+  const bool is_whole = !r.loop.empty() && block_sites(s.find_loop(r.loop)->body).size() == r.rows.size() + r.elements.size();
+  return is_whole && r.elements.size() == 1 && r.last.size() == 1 ? std::optional(r) : std::nullopt;
+}
+
+// The product's axis that the recurrence's steps count, in what its block reads of the result.
+std::optional<size_t> axis_of_steps(const Schedule& s, const std::string& product, const std::string& reader) {
+  const auto* store = s.find_block(product)->body.as<Store>();
+  const Block& block = *s.find_block(reader);
+  std::optional<size_t> found;
+  for_each_expr(block.body, [&](const Expr& e) {
+    const auto* load = e.as<Load>();
+    if (!load || !store || !load->buffer.same_as(store->buffer)) return;
+    for (size_t d = 0; d < load->indices.size(); ++d)
+      if (load->indices[d].same_as(block.axes[0].var)) found = d;
+  });
+  return found;
+}
+
+}  // namespace
+
 std::optional<ProductChain> as_chain(const Schedule& s) {
   ProductChain c;
   std::vector<std::string> names = s.block_names(), products;
+  const bool has_steps = std::any_of(names.begin(), names.end(), [&](const std::string& name) { return has_scan(*s.find_block(name)); });
   for (const std::string& name : names) {
     std::optional<Product> product = as_product(s, name);
     if (product) products.push_back(name);
@@ -34,10 +85,22 @@ std::optional<ProductChain> as_chain(const Schedule& s) {
     c.first.g.extent *= parts;
   }
   std::sort(c.first.g.axes.begin(), c.first.g.axes.end());
+  const size_t shared = c.first.g.axes.size() + c.first.i.axes.size();
+  if (has_steps) {
+    c.rolling = as_rolling(s, shared - 1);
+    const std::optional<size_t> p = c.rolling ? axis_of_steps(s, products[1], c.rolling->elements[0]) : std::nullopt;
+    if (!p || c.first.i.axes.size() != 1 || c.second.j.axes.size() != 1) return std::nullopt;
+    for (Product* product : {&c.first, &c.second}) {
+      const auto at = std::find(product->g.axes.begin(), product->g.axes.end(), *p);
+      if (at == product->g.axes.end()) return std::nullopt;
+      product->g.axes.erase(at);
+      product->p = {"p", {*p}, (product == &c.first ? first : second).axes[*p].extent};
+      product->g.extent /= product->p.extent;
+    }
+  }
   if (c.first.g.axes != c.second.g.axes || c.first.i.axes != c.second.i.axes || c.first.j.axes.size() != 1 ||
       c.second.k.axes.size() != 1 || c.first.j.extent != c.second.k.extent || c.first.g.extent > 65535)
     return std::nullopt;
-  const size_t shared = c.first.g.axes.size() + c.first.i.axes.size();
   // The axes of rows lead, in both.
   for (size_t n = 0; n < shared; ++n) {
     if (first.axes[n].is_reduce || second.axes[n].is_reduce ||
@@ -56,7 +119,8 @@ std::optional<ProductChain> as_chain(const Schedule& s) {
   const int64_t columns = c.first.j.extent;
   bool is_after = false;
   for (const std::string& name : names) {
-    if (name == products[0]) continue;
+    const bool is_rolled = c.rolling && (is_in(c.rolling->rows, name) || is_in(c.rolling->elements, name) || is_in(c.rolling->last, name));
+    if (name == products[0] || is_rolled) continue;
     std::optional<BlockInfo> info = analyze(s, name);
     if (!info) return std::nullopt;
     if (name == products[1] || reads_any(*info, behind)) {
@@ -122,7 +186,7 @@ void ChainSchedule::name_axes(const RowBlock& b) {
   std::vector<std::string> names;
   for (const Axis& axis : s_.find_block(b.name)->axes)
     names.push_back(axis.var.name());
-  for (const Side* side : {&c_.first.g, &c_.first.i}) {
+  for (const Side* side : {&c_.first.g, &c_.first.p, &c_.first.i}) {
     std::vector<std::string> axes;
     for (size_t n : side->axes)
       axes.push_back(names[n]);
@@ -151,13 +215,13 @@ void ChainSchedule::inline_maps() {
 // Everything up to the second product goes below the loop over tiles of rows.
 void ChainSchedule::gather() {
   for (size_t n = c_.between.size(); n-- > 0;) {
-    if (!c_.between[n].is_for_others) must_step(d_, ComputeAt{c_.between[n].name, host_});
+    if (c_.rolling || !c_.between[n].is_for_others) must_step(d_, ComputeAt{c_.between[n].name, host_});
   }
   must_step(d_, ComputeAt{first_.last(), host_});
   must_step(d_, ComputeAt{c_.first.block, host_});
-  must_step(d_, ComputeAt{first_.loop("a"), host_});
+  must_step(d_, ComputeAt{first_.loop("a"), c_.rolling ? tiles_ : host_});
   for (const RowBlock& b : c_.between) {
-    if (b.is_for_others) must_step(d_, ReverseComputeAt{b.name, host_});
+    if (!c_.rolling && b.is_for_others) must_step(d_, ReverseComputeAt{b.name, host_});
   }
 }
 
@@ -204,7 +268,7 @@ void ChainSchedule::reduce(const RowBlock& b) {
   must_step(d_, Split{k, factors, names});
   must_step(d_, Rfactor{name, k + ".t", part, 0});
   // Nobody below needs the sum of the parts: it was put behind the whole.
-  if (b.is_for_others) must_step(d_, ReverseComputeAt{name, host_});
+  if (b.is_for_others && !c_.rolling) must_step(d_, ReverseComputeAt{name, host_});
   if (!d_.refusal) return;
   for (const std::string& block : {part, name}) {
     std::string row, thread, turn;
@@ -236,16 +300,91 @@ void ChainSchedule::reduce(const RowBlock& b) {
     try_step(d_, Unroll{rows});
   }
   if (threads_.has_own_rows) {
-    order_rows(part, "t, ");
+    order_rows(part);
   } else if (threads_.z * threads_.y < tile_rows_) {
     // So that an element's indices say which thread has it.
     const int64_t rows = threads_.z * threads_.y;
-    const std::string batch = batch_indices();
+    const std::string batch = batch_indices(part, 1);
     const std::string warp = threads_.z > 1 ? text("i %% ", rows, " // ", threads_.y, ", ") : "";
-    must_step(d_, TransformLayout{part, text("(t, ", batch, "i) -> (t, ", batch, "i // ", rows, ", ", warp,
+    must_step(d_, TransformLayout{part, text("(", batch, "i) -> (", batch, "i // ", rows, ", ", warp,
                                              "i %% ", threads_.y, ")")});
   }
   must_step(d_, SetScope{part, "local"});
+}
+
+void ChainSchedule::roll() {
+  const Rolling& r = *c_.rolling;
+  std::vector<std::string> blocks;
+  for (const BlockSite& site : block_sites(s_.find_loop(r.loop)->body))
+    blocks.push_back(site.block->name);
+  auto behind_steps = [&](const std::string& block) {
+    const std::vector<std::string> loops = s_.loop_names_of(block);
+    return std::vector<std::string>(std::find(loops.begin(), loops.end(), r.loop) + 1, loops.end());
+  };
+  auto hoist = [&](const std::string& name) {
+    std::vector<std::string> loops;
+    for (const std::string& block : blocks)
+      loops.push_back(behind_steps(block)[0]);
+    must_step(d_, Hoist{loops, r.loop, name});
+  };
+  std::vector<std::string> batches;
+  for (size_t n = 0; n < c_.first.g.axes.size() && d_.refusal; ++n) {
+    batches.push_back(text(r.loop, ".g", n));
+    hoist(batches.back());
+  }
+  if (batches.size() > 1) must_step(d_, Fuse{batches, r.loop + ".g"});
+  if (!batches.empty()) batches_ = batches.size() == 1 ? batches[0] : r.loop + ".g";
+  for (const std::string& block : blocks) {
+    const std::vector<std::string> loops = behind_steps(block);
+    must_step(d_, Split{loops[0], {0, tile_rows_}, {block + ".i.b", block + ".i"}});
+  }
+  tiles_ = r.loop + ".b";
+  if (d_.refusal) hoist(tiles_);
+  if (!batches_.empty()) must_step(d_, Bind{batches_, "block.y"});
+  must_step(d_, Bind{tiles_, "block.x"});
+  host_ = r.loop;
+  for (const std::string& last : r.last)
+    name_result(last);
+}
+
+// The axes of a block that reads what has been put together become g, i and j.
+void ChainSchedule::name_result(const std::string& block) {
+  const Buffer rolled = only_buffer_written(*s_.find_block(c_.rolling->elements[0]));
+  std::vector<std::string> names;
+  for_each_expr(s_.find_block(block)->body, [&](const Expr& e) {
+    const auto* load = e.as<Load>();
+    if (!load || !load->buffer.same_as(rolled)) return;
+    names.clear();
+    for (const Expr& index : load->indices) {
+      const auto* axis = index.as<VarNode>();
+      names.push_back(axis ? axis->name : "");
+    }
+  });
+  if (names.size() < 2) return give_up(d_, RefusalCode::not_injective, text("block ", block, " reads ", rolled.name(), " in another way"));
+  const std::vector<std::string> batches(names.begin(), names.end() - 2);
+  if (!batches.empty()) must_step(d_, FuseAxes{block, batches, "g"});
+  must_step(d_, FuseAxes{block, {names[names.size() - 2]}, "i"});
+  must_step(d_, FuseAxes{block, {names.back()}, "j"});
+}
+
+void ChainSchedule::place_rolled(const std::function<void(const std::string&)>& spread) {
+  const Rolling& r = *c_.rolling;
+  for (const std::string& last : r.last) {
+    must_step(d_, ReverseComputeAt{last, tiles_});
+    spread(last);
+  }
+  for (const std::string& block : r.rows) {
+    const std::string rows = bind_rows(block + ".i", {}), buffer = only_buffer_written(*s_.find_block(block)).name();
+    try_step(d_, Unroll{rows});
+    order_rows(buffer);
+    scopes_.emplace_back(buffer, "registers");
+  }
+  for (const std::string& block : r.elements) {
+    const std::string i = block + ".i", j = block + ".j";
+    if (s_.find_loop(j) == nullptr) must_step(d_, Split{s_.loop_names_of(block).back(), {1, 0}, {j + ".b", j}});
+    spread(block);
+    scopes_.emplace_back(only_buffer_written(*s_.find_block(block)).name(), "registers");
+  }
 }
 
 void ChainSchedule::place_between(const std::function<void(const std::string&)>& place_map) {
@@ -271,7 +410,7 @@ void ChainSchedule::keep_with_rows(const std::string& block) {
                       std::all_of(readers.begin(), readers.end(),
                                   [&](const std::string& reader) { return !below_host(reader).empty(); });
   if (!is_own) return must_step(d_, SetScope{buffer, "shared"});
-  order_rows(buffer, "");
+  order_rows(buffer);
   scopes_.emplace_back(buffer, "registers");
   // Registers have constant places, from the beginning on.
   for (const std::string& loop : s_.loop_names_of(block + ".init")) {
@@ -279,17 +418,18 @@ void ChainSchedule::keep_with_rows(const std::string& block) {
   }
 }
 
-// A row's indices say which threads have it. before: dimensions ahead of those of batches, in the index map.
-void ChainSchedule::order_rows(const std::string& buffer, const std::string& before) {
-  const std::string outer = text(before, batch_indices()),
+// A row's indices say which threads have it: those of the last dimension.
+void ChainSchedule::order_rows(const std::string& buffer) {
+  const std::string outer = batch_indices(buffer, 1),
                     tile = threads_.z == 1 ? "i // 16"
                                            : text("i // ", tile_rows_, ", i %% ", tile_rows_, " // 16");
   must_step(d_, TransformLayout{buffer, text("(", outer, "i) -> (", outer, tile, ", i %% 16 // 8, i %% 8)")});
 }
 
-std::string ChainSchedule::batch_indices() const {
+std::string ChainSchedule::batch_indices(const std::string& buffer, size_t inner) const {
   std::string out;
-  for (size_t n = 0; n < c_.first.g.axes.size(); ++n)
+  const Buffer b = find_buffer(s_.func(), buffer);
+  for (size_t n = 0; b && n + inner < b.shape().size(); ++n)
     out += text("g", n, ", ");
   return out;
 }

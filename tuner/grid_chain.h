@@ -18,11 +18,20 @@ struct RowBlock {
   bool is_for_others = false;  // comes after the second product, which does not need it
 };
 
+// Parts of the columns that a recurrence puts together, one after the other: a loop over them around blocks about rows as a whole, or
+// about the elements of the second product's result.
+struct Rolling {
+  std::string loop;
+  std::vector<std::string> rows, elements;  // the blocks, each of them in order
+  std::vector<std::string> last;            // those that read what has been put together
+};
+
 // first[g, i, j] and second[g, i, j], whose k is the first one's j. Blocks behind the second may read its result, and what is about
 // rows as a whole; they are not part of the chain.
 struct ProductChain {
   Product first, second;
   std::vector<RowBlock> between;  // what depends on the first and not on the second, in order
+  std::optional<Rolling> rolling = std::nullopt;  // then products have parts p: first[g, p, i, j]
 };
 
 // The schedule's blocks as such a chain; empty when they are something else.
@@ -48,6 +57,11 @@ class ChainProduct : private ProductAxes {
   using ProductAxes::loop;
   using ProductAxes::separate_result;
   using ProductAxes::with_batch;
+  // The same without parts.
+  std::vector<std::string> with_rows(std::vector<std::string> axes) const {
+    if (has_batch()) axes.insert(axes.begin(), "g");
+    return axes;
+  }
   std::vector<std::string> loops(std::vector<std::string> names) const {
     for (std::string& name : names)
       name = loop(name);
@@ -75,12 +89,17 @@ class ChainSchedule {
   void prepare();
   // After the operands have become blocks of their own. Where threads have rows of their own, what the second product takes stays.
   void inline_maps();
-  // After the second product is tiled, with loop host_ over its tiles of rows.
+  // After the second product is tiled, with loop host_ over its tiles of rows, or of parts of the columns inside of loop tiles_.
   void gather();
+  // Tiles of the recurrence's rows go around its steps, which become host_, and batches around these; what reads the sums in the end
+  // goes behind the steps. Before anything is put below them.
+  void roll();
+  // After all that the recurrence reads is in place.
+  void place_rolled(const std::function<void(const std::string&)>& spread);
   // place_map: spreads what is made for each element among the threads, where it has not been inlined.
   void place_between(const std::function<void(const std::string&)>& place_map = {});
-  // The dimensions of batches in the buffers of rows, as in an index map, with a comma behind.
-  std::string batch_indices() const;
+  // The first dimensions of a buffer, with `inner` others behind them, as in an index map, with a comma behind.
+  std::string batch_indices(const std::string& buffer, size_t inner) const;
   void fetch(const std::string& copy, const std::string& outer, const std::string& inner, int64_t vector);
   // `depth` elements of each row; a thread writes `vector` neighbours of a row at a time, where there are as many for each.
   void make_part(int64_t depth, int64_t vector);
@@ -92,6 +111,7 @@ class ChainSchedule {
   const int64_t tile_rows_;
   const ChainThreads threads_;
   std::string host_, scores_;                                // the loop; the buffer of rows
+  std::string tiles_, batches_;  // loops around a recurrence's steps; the second one empty where there is none
   std::vector<std::pair<std::string, std::string>> scopes_;  // of buffers, to be set when all is bound
 
  private:
@@ -100,7 +120,8 @@ class ChainSchedule {
   // Spreads a loop over rows, with the loops of `inner` inside; the loop over what one thread has of it.
   std::string bind_rows(const std::string& loop, const std::vector<std::string>& inner);
   void keep_with_rows(const std::string& block);
-  void order_rows(const std::string& buffer, const std::string& before);
+  void order_rows(const std::string& buffer);
+  void name_result(const std::string& block);
   std::vector<std::string> below_host(const std::string& block) const;
   void reduce(const RowBlock& b);
 };

@@ -259,7 +259,8 @@ void ProductAxes::find_consumer() {
   if (is_output(s_.func(), result_)) return;
   std::vector<std::string> consumers = s_.consumers(p_.block);
   std::optional<BlockInfo> info = consumers.size() == 1 ? analyze(s_, consumers[0]) : std::nullopt;
-  if (!info || !info->is_injective || info->spatial != p_.g.extent * p_.i.extent * p_.j.extent) return;
+  if (!info || !info->is_injective || info->spatial != p_.g.extent * p_.p.extent * p_.i.extent * p_.j.extent)
+    return;
   const std::vector<std::string> names = s_.block_names(), producers = s_.producers(consumers[0]);
   const bool waits = std::any_of(std::find(names.begin(), names.end(), p_.block) + 1, names.end(), [&](const std::string& later) {
     return std::find(producers.begin(), producers.end(), later) != producers.end();
@@ -292,7 +293,7 @@ void ProductAxes::find_consumer() {
       }
     }
   }
-  for (const Side* side : {&p_.g, &p_.i, &p_.j}) {
+  for (const Side* side : {&p_.g, &p_.p, &p_.i, &p_.j}) {
     for (size_t n : side->axes) {
       if (!is_known[n]) return;
     }
@@ -317,6 +318,7 @@ void ProductAxes::fuse(const std::string& block, const std::vector<std::string>&
 }
 
 std::vector<std::string> ProductAxes::with_batch(std::vector<std::string> axes) const {
+  if (!p_.p.is_empty()) axes.insert(axes.begin(), "p");
   if (has_batch()) axes.insert(axes.begin(), "g");
   return axes;
 }
@@ -326,7 +328,7 @@ void ProductAxes::fuse_sides() {
   for (const Axis& axis : s_.find_block(p_.block)->axes)
     axes_.push_back(axis.var.name());
   find_consumer();
-  for (const Side* side : {&p_.g, &p_.i, &p_.j, &p_.k})
+  for (const Side* side : {&p_.g, &p_.p, &p_.i, &p_.j, &p_.k})
     fuse_side(*side);
 }
 

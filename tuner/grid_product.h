@@ -11,7 +11,7 @@
 
 namespace mcc::tuner {
 
-// One of g, i, j, k: axes of the block, which become the one of that name.
+// One of g, p, i, j, k: axes of the block, which become the one of that name.
 struct Side {
   std::string name;
   std::vector<size_t> axes;
@@ -28,6 +28,7 @@ struct Operand {
 struct Product {
   std::string block;
   Side g{"g", {}, 1}, i{"i", {}, 1}, j{"j", {}, 1}, k{"k", {}, 1};
+  Side p{"p", {}, 1};  // batches of which one block of threads makes all, one after the other (tuner/grid_chain.h)
   Operand a, b;  // that moves along i; along j
   // Elements after which the inner axes of k (a window's) begin anew: a whole number of them at a time, so that their indices are
   // the same in each step.
@@ -124,6 +125,7 @@ class ProductAxes {
 
   std::string loop(const std::string& name) const { return p_.block + "." + name; }
   bool has_batch() const { return !p_.g.is_empty(); }
+  // The axes behind those of batches, g and p.
   std::vector<std::string> with_batch(std::vector<std::string> axes) const;
 
   Draft& d_;

@@ -22,6 +22,7 @@
 #include "support/text.h"
 #include "tensor/passes/pipeline_copies.h"
 #include "tensor/schedule/tree.h"
+#include "tensor/text.h"
 #include "tuner/grid_chain.h"
 
 namespace mcc::tuner {
@@ -58,8 +59,11 @@ int64_t shared_bytes(const Tile& t, const ProductChain& c) {
   return scores + queries + keys + part + values + 16 * rows;
 }
 
-// Registers of a thread that has scores of its own: these and what is made of them, beside the second product's sums.
-int64_t held_registers(const Tile& t, const ProductChain& c) { return 6 * t.columns + 4 * (t.width(c) / 8); }
+// Registers of a thread that has scores of its own: these and what is made of them, beside the second product's sums, and those of
+// all parts so far.
+int64_t held_registers(const Tile& t, const ProductChain& c) {
+  return 6 * t.columns + (c.rolling ? 8 : 4) * (t.width(c) / 8);
+}
 
 // Whether they are enough: with more than so many ptxas spills some (of CUDA 13.0; 64 to 344 keys, values of 16 to 416). What is
 // converted on its way to shared memory takes registers, too, the more the fewer threads there are.
@@ -114,11 +118,25 @@ double score(const Tile& t, const ProductChain& c, const Gpu& gpu) {
   const double idle = static_cast<double>(std::max<int64_t>(t.warps() * kWarpRows / t.block_i(), 1));
   const double rows = at_once * static_cast<double>(t.block_i() * n) * row_work / 128 * idle / busy;
   const double rounds = std::ceil(blocks / (gpu.multiprocessors * at_once));
-  return rounds * (first + second + rows);
+  return rounds * static_cast<double>(c.first.p.extent) * (first + second + rows);
+}
+
+// Parts one after the other, each with all of its keys and values at once, which are fetched while the one before is multiplied.
+std::vector<Tile> rolling_tiles(const ProductChain& c, const Gpu& gpu) {
+  const int64_t step = 2 * kRow / byte_size(c.first.factor);
+  std::vector<Tile> tiles;
+  if (byte_size(c.first.factor) != 2) return tiles;
+  for (int64_t warps_i : {1, 2, 4, 8}) {
+    const Tile t{warps_i, 1, 1, ceil_div64(c.first.j.extent, 8), round_up64(c.first.k.extent, step), round_up64(c.first.j.extent, step), 1};
+    if (t.block_i() <= c.first.i.extent && std::isfinite(score(t, c, gpu))) tiles.push_back(t);
+  }
+  bring_best_first(tiles, [&](const Tile& t) { return score(t, c, gpu); });
+  return tiles;
 }
 
 // All tiles that the GPU can run, the best first. Rows and columns make at least one whole tile.
 std::vector<Tile> legal_tiles(const ProductChain& c, const Gpu& gpu) {
+  if (c.rolling) return rolling_tiles(c, gpu);
   const int64_t row = kRow / byte_size(c.first.factor);
   std::vector<Tile> tiles;
   for (int64_t warps_i : {1, 2, 4}) {
@@ -162,6 +180,7 @@ class GridMatrixChain : private ChainSchedule {
         t_(tile) {}
 
   bool run() {
+    if (c_.rolling) return run_rolling();
     prepare();
     c_.second.a.is_along_k = true;  // what is computed lies as it suits
     operands(first_, c_.first, t_.panel(), t_.depth_1);
@@ -203,8 +222,51 @@ class GridMatrixChain : private ChainSchedule {
   }
 
  private:
+  bool run_rolling() {
+    prepare();
+    c_.second.a.is_along_k = true;
+    operands(first_, c_.first, t_.panel(), t_.depth_1);
+    operands(second_, c_.second, t_.width(c_), t_.depth_2);
+    inline_maps();
+    must_step(d_, ComputeInline{second_.last()});
+    roll();
+    must_step(d_, ComputeAt{c_.second.block, host_});
+    tile(second_, t_.width(c_) / (8 * t_.warps_j), t_.depth_2, false);
+    bind_threads(second_.loop("w"), second_.loop("i.l"), second_.loop("j.q"));
+    must_step(d_, ComputeAt{second_.loop("b"), host_});
+    fetch_side(second_, "b", c_.second.b, "j");
+    hold_part();
+    gather();
+    hold_rows();
+    tile(first_, t_.columns, t_.depth_1, false);
+    bind_threads(first_.loop("w"), first_.loop("i.l"), first_.loop("j.q"));
+    fetch_side(first_, "a", c_.first.a, "i");
+    must_step(d_, ComputeAt{first_.loop("b"), host_});
+    fetch_side(first_, "b", c_.first.b, "j");
+    write_back(first_.last(), first_.loop("j.b"));
+    place_between([&](const std::string& map) { spread(map); });
+    finish(first_, c_.first);
+    place_rolled([&](const std::string& block) { spread(block); });
+    lay_out_sums(only_buffer_written(*s_.find_block(c_.rolling->elements[0])).name());
+    finish(second_, c_.second);
+    for (const auto& [buffer, scope] : scopes_)
+      must_step(d_, SetScope{buffer, scope});
+    must_step(d_, Annotate{"", host_, kStages, text(kHeldStages)});
+    if (!d_.refusal && getenv("DBG")) fprintf(stderr, "%s\n%s\n%s", d_.refusal.detail.c_str(), to_text(s_.func()).c_str(), to_text(s_.trace()).c_str());
+    return static_cast<bool>(d_.refusal);
+  }
+
+  // As a product's sums are.
+  void lay_out_sums(const std::string& buffer) {
+    const std::string g = batch_indices(buffer, 2);
+    must_step(d_, TransformLayout{buffer, text("(", g, "i, j) -> (", g, places("i", t_.block_i(), 16), ", ",
+                                               places("j", t_.width(c_), 8), ", i %% 16 // 8, i %% 8, j %% 8 // 2, j %% 2)")});
+  }
+
   int64_t row() const { return kRow / byte_size(c_.first.factor); }
   int64_t depth_of_instruction() const { return 2 * row(); }
+  // Whether the operand is that of the rows, which all parts of the columns read.
+  bool is_of_rows(const ChainProduct& p, const Operand& o) const { return &p == &first_ && &o == &c_.first.a; }
   // Whether the product's left operand is in registers.
   bool is_held(const ChainProduct& p) const { return t_.held && &p == &second_; }
 
@@ -214,17 +276,17 @@ class GridMatrixChain : private ChainSchedule {
       const std::vector<std::string> axes =
           operand->is_along_k ? std::vector<std::string>{side, "k"} : std::vector<std::string>{"k", side};
       const bool is_of_warps = is_held(p) && operand == &product.a;
-      must_step(d_, Reindex{product.block, operand->buffer.name(), is_of_warps ? "global" : "shared",
-                            p.loop(name), p.with_batch(axes)});
+      must_step(d_, Reindex{product.block, operand->buffer.name(), is_of_warps ? "global" : "shared", p.loop(name),
+                            is_of_rows(p, *operand) ? p.with_rows(axes) : p.with_batch(axes)});
       if (is_of_warps) continue;
       const bool is_by_element = row() == 4 && !operand->is_along_k;
       must_step(d_, StorageAlign{p.loop(name), is_by_element ? 32 : 2 * row(), is_by_element ? 8 : row()});
     }
     p.inline_copies();
     must_step(d_, PadEinsum{product.block, {"i", "j", "k"}, {t_.block_i(), width, depth}});
-    const std::string from = p.has_batch() ? "g, i, j" : "i, j", to = p.has_batch() ? "g, " : "";
+    const std::string g = batch_indices(p.acc(), 2);
     must_step(d_, TransformLayout{
-                      p.acc(), text("(", from, ") -> (", to, places("i", t_.block_i(), 16), ", ",
+                      p.acc(), text("(", g, "i, j) -> (", g, places("i", t_.block_i(), 16), ", ",
                                     places("j", width, 8), ", i %% 16 // 8, i %% 8, j %% 8 // 2, j %% 2)")});
   }
 
@@ -235,14 +297,14 @@ class GridMatrixChain : private ChainSchedule {
 
   // Scores, and what the second product takes of them, lie among the threads as the sums do.
   void hold_rows() {
-    const std::string batch = batch_indices(), rows = places("i", t_.block_i(), 16),
-                      threads = "i %% 16 // 8, i %% 8, ";
+    const std::string rows = places("i", t_.block_i(), 16), threads = "i %% 16 // 8, i %% 8, ";
     for (const std::string& buffer : {scores_, c_.second.a.buffer.name()}) {
+      const std::string batch = batch_indices(buffer, 2);
       must_step(d_, TransformLayout{buffer, text("(", batch, "i, j) -> (", batch, rows, ", j // 8, ", threads,
                                                  "j %% 8 // 2, j %% 2)")});
       scopes_.emplace_back(buffer, "registers");
     }
-    const std::string g = second_.has_batch() ? "g, " : "";
+    const std::string g = batch_indices(second_.loop("a"), 2);
     must_step(d_, TransformLayout{second_.loop("a"),
                                   text("(", g, "i, k) -> (", g, rows, ", k // 16, k %% 16 // 8, ", threads,
                                        "k %% 8 // 2, k %% 2)")});

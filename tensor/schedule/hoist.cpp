@@ -51,6 +51,7 @@ Outcome find_rows(const Hoist& step, const Schedule& schedule, const For* over, 
 
 Outcome check_rows(const Func& f, const std::vector<const For*>& rows) {
   const std::vector<BlockSite> sites = block_sites(f.body);
+  const bool is_single = is_int(rows[0]->extent, 1);  // the iteration has no other to have to do with
   std::vector<LoopOfBlock> loops;
   for (const BlockSite& site : sites) {
     const auto row = std::find_if(rows.begin(), rows.end(), [&](const For* loop) { return is_under(site, loop); });
@@ -61,7 +62,7 @@ Outcome check_rows(const Func& f, const std::vector<const For*>& rows) {
     }
     loops.push_back({&site, (*row)->var});
   }
-  if (are_apart(f, loops)) return applied();
+  if (is_single || are_apart(f, loops)) return applied();
   return refuse(RefusalCode::dependence,
                 "expected iterations that have nothing to do with each other: spatial axes, and in each buffer that is written a "
                 "dimension in which all blocks access it at that axis");

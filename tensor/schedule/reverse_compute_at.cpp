@@ -116,21 +116,14 @@ Outcome check_order(const std::vector<BlockSite>& sites, const Block& block, con
   return applied();
 }
 
-// The producer within one iteration of the loops around both: the step of a scan that they alone determine, and that does
-// not say where the result is stored, is the reader's step.
-Stmt within_common_loops(const BlockSite& producer, const Store& store, const BlockSite& reader) {
-  VarMap common;
-  for (const For* l : producer.loops) {
-    if (is_under(reader, l)) common[l->var.get()] = 0;
-  }
-  Block* fixed = producer.block->copy();
-  for (size_t i = 0; i < fixed->axes.size() && !common.empty(); ++i) {
-    int64_t unused = 0;
-    Axis& axis = fixed->axes[i];
-    bool is_fixed = as_int(simplify(substitute(fixed->values[i], common)), &unused);
-    bool is_stored = std::any_of(store.indices.begin(), store.indices.end(),
-                                 [&](const Expr& index) { return uses_var(index, axis.var); });
-    if (is_fixed && !is_stored && axis.kind == AxisKind::scan) axis.domain.extent = 1;
+// The producer at the new place: the step of a scan that does not say where the result is stored is the reader's, or the last one, as
+// all steps below the new place have run there.
+Stmt at_last_step(const Block& producer, const Store& store) {
+  Block* fixed = producer.copy();
+  for (Axis& axis : fixed->axes) {
+    const bool is_stored = std::any_of(store.indices.begin(), store.indices.end(),
+                                       [&](const Expr& index) { return uses_var(index, axis.var); });
+    if (!is_stored && axis.kind == AxisKind::scan) axis.domain.extent = 1;
   }
   return Block::make(fixed);
 }
@@ -229,7 +222,7 @@ Outcome apply_step(const ReverseComputeAt& step, Schedule& schedule) {
     if (block.axes[i].kind != AxisKind::spatial) solutions[i].reset();
     solved |= solutions[i].has_value();
   }
-  if (!is_fed(f, *within_common_loops(*lead.site, *lead.store, *site).as<Block>(), *lead.store, block, reads)) {
+  if (!is_fed(f, *at_last_step(*lead.site->block, *lead.store).as<Block>(), *lead.store, block, reads)) {
     return refuse(
         RefusalCode::region_not_covered,
         text("expected block ", lead.site->block->name, " to make an element of ", lead.buffer.name(),

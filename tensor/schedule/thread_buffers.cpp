@@ -174,7 +174,9 @@ Outcome check_thread_buffer(const Func& f, const FuncSites& sites, const Buffer&
   if (is_of_warps) {
     if (Outcome o = check_owners(f, users, buffer); !o) return o;
   }
-  const BlockSite& maker = *users[0];
+  // A recurrence reads what its step before has made.
+  const auto writer = std::find_if(users.begin(), users.end(), [&](const BlockSite* user) { return writes_buffer(*user->block, buffer); });
+  const BlockSite& maker = writer == users.end() ? *users[0] : **writer;
   size_t common = maker.loops.size();
   for (const BlockSite* user : users)
     common = std::min(common, common_loops(maker, *user));

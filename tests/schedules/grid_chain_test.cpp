@@ -129,6 +129,86 @@ Func attention_in_parts(const Form& f, int64_t parts) {
   return b.finish({y});
 }
 
+// The same, put together one after the other; the last part may have less columns than the others.
+Func rolling_attention(const Form& f, int64_t n) {
+  FuncBuilder b("rolling_attention");
+  const int64_t parts = (f.n + n - 1) / n;
+  const ElementType stored = f.is_stored ? f.factor : f32;
+  Buffer q = b.input("q", stored, {f.m, f.heads, f.d}), k = b.input("k", stored, {f.n, f.heads, f.d}),
+         v = b.input("v", stored, {f.n, f.heads, f.e});
+  auto factor = [&](const Expr& e) { return f.factor == f32 ? e : cast(f32, cast(f.factor, e)); };
+  auto where = [&](const Expr& number, const Expr& there, double otherwise) {
+    return f.n % n == 0 ? there : select(number < Expr(f.n), there, constant(there.element(), otherwise));
+  };
+  Buffer keys = b.compute("keys", stored, {f.heads, parts, f.d, n}, [&](Axes i) {
+    const Expr number = i[1] * Expr(n) + i[3];
+    return where(number, load(k, {number, i[0], i[2]}), 0);
+  });
+  Buffer values = b.compute("values", stored, {f.heads, parts, n, f.e}, [&](Axes i) {
+    const Expr number = i[1] * Expr(n) + i[2];
+    return where(number, load(v, {number, i[0], i[3]}), 0);
+  });
+  Buffer scores = b.reduce("scores", f32, {f.heads, parts, f.m, n}, {f.d}, Reducer::sum, [&](Axes i, Axes r) {
+    return factor(load(q, {i[2], i[0], r[0]})) * factor(load(keys, {i[0], i[1], r[0], i[3]}));
+  });
+  Buffer mask = f.mask == Mask::added ? b.input("mask", f32, {f.n}) : Buffer();
+  if (f.mask != Mask::none || f.n % n != 0) {
+    scores = b.compute("masked", f32, {f.heads, parts, f.m, n}, [&](Axes i) {
+      const Expr number = i[1] * Expr(n) + i[3];
+      Expr score = load(scores, {i[0], i[1], i[2], i[3]});
+      if (f.mask == Mask::causal) score = select(number <= i[2], score, constant(f32, -INFINITY));
+      if (f.mask == Mask::added) score = score + load(mask, {number});
+      return where(number, score, -INFINITY);
+    });
+  }
+  Buffer maximum = b.reduce("maximum", f32, {f.heads, parts, f.m}, {n}, Reducer::max,
+                            [&](Axes i, Axes r) { return load(scores, {i[0], i[1], i[2], r[0]}); });
+  Buffer bounded = b.compute("bounded", f32, {f.heads, parts, f.m},
+                             [&](Axes i) { return max(load(maximum, {i[0], i[1], i[2]}), constant(f32, -1e38)); });
+  Buffer power = b.compute("power", f32, {f.heads, parts, f.m, n}, [&](Axes i) {
+    return call(Intrinsic::exp, {load(scores, {i[0], i[1], i[2], i[3]}) - load(bounded, {i[0], i[1], i[2]})});
+  });
+  Buffer mixed = b.reduce("mixed", f32, {f.heads, parts, f.m, f.e}, {n}, Reducer::sum, [&](Axes i, Axes r) {
+    return factor(load(power, {i[0], i[1], i[2], r[0]})) * factor(load(values, {i[0], i[1], r[0], i[3]}));
+  });
+  Buffer sum = b.reduce("sum", f32, {f.heads, parts, f.m}, {n}, Reducer::sum,
+                        [&](Axes i, Axes r) { return load(power, {i[0], i[1], i[2], r[0]}); });
+  Buffer top = b.new_buffer("top", f32, {f.heads, f.m}), total = b.new_buffer("total", f32, {f.heads, f.m}),
+         rolled = b.new_buffer("rolled", f32, {f.heads, f.m, f.e});
+  b.serial_loop("part", parts, [&](const Expr& p) {
+    auto of_part = [&](const Buffer& buffer, Axes i) {
+      std::vector<Expr> at(i.begin(), i.end());
+      at.insert(at.begin() + 1, p);
+      return load(buffer, at);
+    };
+    auto so_far = [&](const Expr& value) { return select(p == 0, constant(f32, 0), value); };
+    Buffer risen = b.compute("risen", f32, {f.heads, f.m}, [&](Axes i) {
+      return select(p == 0, of_part(bounded, i), max(of_part(bounded, i), load(top, {i[0], i[1]})));
+    });
+    Buffer kept = b.compute("kept", f32, {f.heads, f.m}, [&](Axes i) {
+      return so_far(call(Intrinsic::exp, {load(top, {i[0], i[1]}) - load(risen, {i[0], i[1]})}));
+    });
+    Buffer added = b.compute("added", f32, {f.heads, f.m}, [&](Axes i) {
+      return call(Intrinsic::exp, {of_part(bounded, i) - load(risen, {i[0], i[1]})});
+    });
+    b.block("roll_sum", {{"h", f.heads}, {"m", f.m}}, [&](Axes i) {
+      return Store::make(total, {i[0], i[1]}, so_far(load(total, {i[0], i[1]}) * load(kept, {i[0], i[1]})) +
+                                                  of_part(sum, i) * load(added, {i[0], i[1]}));
+    });
+    b.block("roll", {{"h", f.heads}, {"m", f.m}, {"e", f.e}}, [&](Axes i) {
+      return Store::make(rolled, {i[0], i[1], i[2]},
+                         so_far(load(rolled, {i[0], i[1], i[2]}) * load(kept, {i[0], i[1]})) +
+                             of_part(mixed, i) * load(added, {i[0], i[1]}));
+    });
+    b.block("rise", {{"h", f.heads}, {"m", f.m}},
+            [&](Axes i) { return Store::make(top, {i[0], i[1]}, load(risen, {i[0], i[1]})); });
+  });
+  Buffer y = b.compute("y", f32, {f.m, f.heads, f.e}, [&](Axes i) {
+    return load(rolled, {i[1], i[0], i[2]}) / load(total, {i[1], i[0]});
+  });
+  return b.finish({y});
+}
+
 // Names of intermediates in the device's memory, and how many elements they have.
 std::map<std::string, int64_t> global_intermediates(const Func& f) {
   std::map<std::string, int64_t> found;
@@ -309,6 +389,42 @@ INSTANTIATE_TEST_SUITE_P(
                       PartsForm{{3, 33, 96, 64, 64, Mask::none, ElementType::f16}, 4},
                       PartsForm{{2, 16, 64, 16, 16}, 2}, PartsForm{{1, 21, 60, 16, 32, Mask::causal}, 3}),
     ::testing::PrintToStringParamName());
+
+struct RollingForm : Form {
+  int64_t columns;
+};
+
+void PrintTo(const RollingForm& f, std::ostream* out) {
+  *out << "by" << f.columns << "_";
+  PrintTo(static_cast<const Form&>(f), out);
+}
+
+class GridRollingChains : public ::testing::TestWithParam<RollingForm> {};
+
+TEST_P(GridRollingChains, AreOneLaunch) {
+  const RollingForm& form = GetParam();
+  const Target target = gpu_target("sm_80");
+  Func f = merge_axes(rolling_attention(form, form.columns));
+  for (uint64_t seed = 0; seed < 2; ++seed) {
+    ChainDecider decide(seed, Scores::any);
+    tuner::Draft draft{Schedule(f), decide, target};
+    tuner::inline_for_grid(draft);
+    ASSERT_TRUE(tuner::schedule_grid_chain(draft))
+        << (draft.refused.empty() ? "" : draft.refused[0].step + ": " + draft.refused[0].reason) << to_text(f);
+    SCOPED_TRACE(to_text(draft.schedule.trace()));
+    Func lowered;
+    lower_and_compare(f, draft.schedule, target, lowered);
+    EXPECT_EQ(launches_of(lowered), 1) << to_text(lowered);
+    EXPECT_TRUE(global_intermediates(lowered).empty());
+    EXPECT_GT(count_calls(lowered, IntrinsicClass::mma), 0) << to_text(lowered);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, GridRollingChains,
+                         ::testing::Values(RollingForm{{2, 32, 96, 16, 16, Mask::none, ElementType::f16}, 32},
+                                           RollingForm{{1, 33, 100, 64, 64, Mask::added, ElementType::f16, false, true}, 32},
+                                           RollingForm{{3, 70, 70, 32, 40, Mask::causal, ElementType::bf16, false, true}, 16}),
+                         ::testing::PrintToStringParamName());
 
 // Long rows, in any tile: what a block shares is within the limits of the GPU.
 TEST(GridChainsOfLongRows, FitIntoSharedMemory) {
