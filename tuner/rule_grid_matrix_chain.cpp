@@ -22,7 +22,6 @@
 #include "support/text.h"
 #include "tensor/passes/pipeline_copies.h"
 #include "tensor/schedule/tree.h"
-#include "tensor/text.h"
 #include "tuner/grid_chain.h"
 
 namespace mcc::tuner {
@@ -252,7 +251,7 @@ class GridMatrixChain : private ChainSchedule {
     for (const auto& [buffer, scope] : scopes_)
       must_step(d_, SetScope{buffer, scope});
     must_step(d_, Annotate{"", host_, kStages, text(kHeldStages)});
-    if (!d_.refusal && getenv("DBG")) fprintf(stderr, "%s\n%s\n%s", d_.refusal.detail.c_str(), to_text(s_.func()).c_str(), to_text(s_.trace()).c_str());
+
     return static_cast<bool>(d_.refusal);
   }
 

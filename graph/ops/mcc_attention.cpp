@@ -19,6 +19,8 @@
 //
 // rolling: so many keys to a part, which are put together one after the other, as they are made (Dao: FlashAttention-2, 2023), so that
 // nothing of a part needs to be kept. The last part may have less than the others: its keys are filled up, with scores of -infinity.
+#include <algorithm>
+#include <iterator>
 #include <limits>
 
 #include "graph/ops/common.h"
@@ -29,8 +31,8 @@ namespace {
 using Ints = std::vector<int64_t>;
 
 struct Dims {
-  explicit Dims(const Attributes& a)
-      : batch(a.integers("batch")), parts(a.integer("parts", 1)), rolling(a.integer("rolling", 0)) {
+  explicit Dims(const Attributes& a) : all(a.integers("batch")), parts(a.integer("parts", 1)), rolling(a.integer("rolling", 0)) {
+    std::copy_if(all.begin(), all.end(), std::back_inserter(batch), [&](int64_t extent) { return is_kept(extent); });
     Ints extents = a.integers("extents");
     m = extents[0], n = extents[1], d = extents[2], e = extents[3];
     if (rolling != 0) {
@@ -49,16 +51,37 @@ struct Dims {
       s.push_back(Expr(extent));
     return s;
   }
-  Ints batch;
+  // Without the strides of those axes of the batch that are none of `batch`.
+  Ints view(Ints strides) const {
+    for (size_t n = all.size(); n-- > 0;)
+      if (!is_kept(all[n])) strides.erase(strides.begin() + static_cast<std::ptrdiff_t>(n) + 1);
+    return strides;
+  }
+  // An index that begins with `all`, from one that begins with `batch`; and the other way.
+  std::vector<Expr> in_all(std::vector<Expr> index) const {
+    for (size_t n = 0; n < all.size(); ++n)
+      if (!is_kept(all[n])) index.insert(index.begin() + static_cast<std::ptrdiff_t>(n), Expr(0));
+    return index;
+  }
+  std::vector<Expr> in_batch(std::vector<Expr> index) const {
+    for (size_t n = all.size(); n-- > 0;)
+      if (!is_kept(all[n])) index.erase(index.begin() + static_cast<std::ptrdiff_t>(n));
+    return index;
+  }
+
+  Ints all, batch;  // its axes; those that are computed over: nobody but us takes away those of extent 1 ahead of a recurrence
   int64_t parts, rolling;
   bool is_ragged = false;  // the last part is filled up
   int64_t m = 1, n = 1, d = 1, e = 1;  // n: keys of a part
+
+ private:
+  bool is_kept(int64_t extent) const { return rolling == 0 || extent != 1; }
 };
 
 void infer_attention(InferContext& c) {
   const Attributes& a = c.attributes();
   Dims dims(a);
-  Shape plain = make_shape(dims.batch), out;
+  Shape plain = make_shape(dims.all), out;
   plain.insert(plain.end(), {Expr(dims.m), Expr(dims.e)});
   for (int64_t axis : a.integers("y_perm"))
     out.push_back(plain[static_cast<size_t>(axis)]);
@@ -107,7 +130,7 @@ Parts compute_parts(ComputeContext& c, const Dims& dims) {
   const Attributes& a = c.attributes();
   const ElementType type = c.output_type(0).element;
   const size_t rank = dims.batch.size(), lead = rank + (dims.parts > 1 ? 1 : 0);
-  Ints q = a.integers("q_view"), k = a.integers("k_view"), v = a.integers("v_view");
+  const Ints q = dims.view(a.integers("q_view")), k = dims.view(a.integers("k_view")), v = dims.view(a.integers("v_view"));
   // The key's number in the whole; i begins with the batch, and the part.
   auto whole = [&](Axes i, const Expr& key) { return dims.parts > 1 ? i[rank] * Expr(dims.n) + key : key; };
   // Where there is such a key, else what stands for it.
@@ -132,7 +155,7 @@ Parts compute_parts(ComputeContext& c, const Dims& dims) {
   if (dims.is_ragged || !std::get<std::vector<std::string>>(*a.find("steps")).empty()) {
     scores = c.builder.compute("masked", type, dims.shape({dims.m, dims.n}), [&](Axes i) {
       const Expr number = whole(i, i[lead + 1]);
-      return where_key(number, stepped(c, load(scores, to_vector(i)), join(i.first(rank), {i[lead], number})),
+      return where_key(number, stepped(c, load(scores, to_vector(i)), dims.in_all(join(i.first(rank), {i[lead], number}))),
                        -std::numeric_limits<double>::infinity());
     });
   }
@@ -257,6 +280,7 @@ void compute_attention(ComputeContext& c) {
     std::vector<Expr> at(i.size());
     for (size_t axis = 0; axis < perm.size(); ++axis)
       at[static_cast<size_t>(perm[axis])] = i[axis];
+    at = dims.in_batch(at);
     if (rolled.mixed.defined()) return load(rolled.mixed, at) / load(rolled.sum, {at.begin(), at.end() - 1});
     if (dims.parts > 1) return put_together(parts, dims.parts, at);
     return load(parts.mixed, at) * load(parts.inverse, {at.begin(), at.end() - 1});

@@ -1,10 +1,12 @@
 // Attention of a GPU with many keys, in parts:
 //
-//   y = mcc.Attention(q, k, v, ..)    becomes    y = mcc.Attention(q, k, v, ..) {parts = P}
+//   y = mcc.Attention(q, k, v, ..)    becomes    y = mcc.Attention(q, k, v, ..) {parts = P}    or {rolling = keys of a part}
 //
-// A block of threads keeps the scores of a tile of rows in shared memory (tuner/rule_grid_chain.cpp). With fewer keys to a part it
-// has room for more rows, which share what it fetches of keys and values; rows too long for the smallest tile get one at all; and
-// where there are few rows, more blocks have work. What it takes: the parts' results go through memory, and a launch more.
+// A block of threads keeps the scores of a tile of rows in shared memory (tuner/rule_grid_chain.cpp), or, of 16-bit operands, in
+// registers (tuner/rule_grid_matrix_chain.cpp). With fewer keys to a part it has room for more rows, which share what it fetches of
+// keys and values; rows too long for the smallest tile get one at all; and where there are few rows, more blocks have work. What it
+// takes: the parts' results go through memory, and a launch more. Rolling, a block makes all parts of its rows itself, one after the
+// other, which needs neither, and no room for more than one part.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -20,6 +22,7 @@ using tensor::Gpu;
 constexpr int64_t kMostParts = 16, kFewestKeys = 128;
 constexpr int64_t kFewestRows = 16, kMostRows = 128;  // of a tile
 constexpr int64_t kFewestRowsByCores = 4;
+constexpr int64_t kMostRegisters = 240;  // of scores and sums, as tuner/rule_grid_matrix_chain.cpp has it
 
 struct AttentionSizes {
   int64_t batch = 1, m, n, d, e;
@@ -34,12 +37,23 @@ int64_t shared_bytes(const AttentionSizes& a, int64_t rows, int64_t keys) {
   return scores + rows * (a.d * a.bytes + row) + 96 * (std::max(a.d, a.e) * a.bytes + row) + rows * (64 * a.bytes + row);
 }
 
+int64_t tiles_of_8(int64_t extent) { return (extent + 7) / 8; }
+
+// Whether a warp keeps the scores of so many keys in registers, beside `sums` sums for each value.
+bool are_held(const AttentionSizes& a, int64_t keys, int64_t sums) {
+  return a.bytes == 2 && !a.is_by_cores && 6 * tiles_of_8(keys) + 4 * sums * tiles_of_8(a.e) <= kMostRegisters;
+}
+
+constexpr double kLanes = 128, kCacheBytes = 24;  // of a multiprocessor, in a cycle
+// Of a score, by threads: maximum, two exponentials, their conversion; in registers one, and no memory.
+constexpr double kShared = 24, kSharedWide = 32, kHeld = 12;
+
 // Microseconds with tiles of so many rows.
 double time_of(const AttentionSizes& a, int64_t parts, int64_t rows, const Gpu& gpu) {
-  // Of a score, by threads: maximum, two exponentials, their conversion; on CUDA cores the products, too.
-  const double work = (a.bytes == 2 ? 24 : 32) + (a.is_by_cores ? static_cast<double>(a.d + a.e) : 0);
-  constexpr double kLanes = 128, kCacheBytes = 24;  // of a multiprocessor, in a cycle
   const int64_t tiles = (a.m + rows - 1) / rows, blocks = a.batch * parts * tiles, keys = a.n / parts;
+  // CUDA cores make the products, too.
+  const double work = are_held(a, keys, 1) ? kHeld
+                                           : (a.bytes == 2 ? kShared : kSharedWide) + (a.is_by_cores ? static_cast<double>(a.d + a.e) : 0);
   const double rounds = std::ceil(static_cast<double>(blocks) / gpu.multiprocessors);
   const double issue = rounds * static_cast<double>(rows * keys) * work / kLanes;
   const double fetched = static_cast<double>(a.batch * tiles * a.n * (a.d + a.e) * a.bytes);
@@ -49,9 +63,35 @@ double time_of(const AttentionSizes& a, int64_t parts, int64_t rows, const Gpu& 
   return cycles / (gpu.ghz * 1e3) + (parts > 1 ? gpu.launch_us : 0);
 }
 
+// The same where a block makes parts of so many keys one after the other.
+double rolling_time(const AttentionSizes& a, int64_t keys, int64_t rows, const Gpu& gpu) {
+  constexpr double kStep = 1000;    // cycles of a part, of a block that has a multiprocessor to itself
+  constexpr int64_t kResident = 2;  // blocks of a multiprocessor that fill each other's gaps
+  const int64_t tiles = (a.m + rows - 1) / rows, blocks = a.batch * tiles, parts = (a.n + keys - 1) / keys;
+  const double work = kHeld + 2 * static_cast<double>(a.e) / static_cast<double>(keys);  // what has been summed up takes the new maximum
+  const double rounds = std::ceil(static_cast<double>(blocks) / gpu.multiprocessors);
+  const double issue = rounds * static_cast<double>(rows * keys * parts) * work / kLanes;
+  const double fetched = static_cast<double>(a.batch * tiles * a.n * (a.d + a.e) * a.bytes);
+  const double steps = kStep * static_cast<double>(parts) * std::ceil(rounds / kResident);
+  return std::max({issue, steps, fetched / (kCacheBytes * gpu.multiprocessors)}) / (gpu.ghz * 1e3);
+}
+
+// Keys of a part where parts are made one after the other: their scores, and two sums for each value, are in registers, keys and
+// values of two parts in shared memory. 0: there is no such number.
+int64_t rolling_keys(const AttentionSizes& a, const Gpu& gpu) {
+  if (gpu.sm() < 80 || a.m < kFewestRows || a.batch > 65535) return 0;
+  for (int64_t keys : {64, 32}) {
+    const int64_t shared = kFewestRows * (a.d * a.bytes + 16) + 2 * keys * ((a.d + a.e) * a.bytes + 96);
+    if (keys < a.n && are_held(a, keys, 2) && shared <= gpu.shared_per_block_max / 2) return keys;
+  }
+  return 0;
+}
+
 struct Division {
   int64_t parts = 1;
-  double us = 0;  // with the best tiles
+  double us = 0;        // with the best tiles
+  int64_t rolling = 0;  // keys of parts one after the other
+  std::string name() const { return rolling != 0 ? "rolling" : parts == 1 ? "whole" : text("parts_", parts); }
 };
 
 // Those that give rows that fit; none where no number of parts does, or tensor cores have no whole tile.
@@ -67,22 +107,28 @@ std::vector<Division> divisions(const AttentionSizes& a, const Gpu& gpu) {
     }
     if (std::isfinite(division.us)) out.push_back(division);
   }
+  if (const int64_t keys = rolling_keys(a, gpu); keys != 0) {
+    Division division{1, std::numeric_limits<double>::infinity(), keys};
+    for (int64_t rows = kFewestRows; rows <= kMostRows && rows <= a.m; rows *= 2)
+      division.us = std::min(division.us, rolling_time(a, keys, rows, gpu));
+    out.push_back(division);
+  }
   return out;
 }
 
-// The number of parts that is expected to be fastest, or chosen: "whole", "parts_4".
-int64_t choose_parts(const AttentionSizes& a, const Node& node, const Gpu& gpu, const AlgorithmChoices& choices) {
+// The one that is expected to be fastest, or chosen: "whole", "parts_4", "rolling".
+Division choose_division(const AttentionSizes& a, const Node& node, const Gpu& gpu, const AlgorithmChoices& choices) {
   const std::vector<Division> all = divisions(a, gpu);
-  if (all.empty()) return 1;
+  if (all.empty()) return {};
   std::vector<Algorithm> named;
   size_t best = 0;
   for (const Division& division : all) {
     if (division.us < all[best].us) best = named.size();
-    named.push_back({division.parts == 1 ? "whole" : text("parts_", division.parts), division.us});
+    named.push_back({division.name(), division.us});
   }
   const std::string problem = text("attention of ", a.m, " queries to ", a.n, " keys, ", a.d, " and ", a.e, " numbers of ", 8 * a.bytes,
                                    " bits, ", a.batch, " times");
-  return all[choose_algorithm(problem, node, named, best, choices)].parts;
+  return all[choose_algorithm(problem, node, named, best, choices)];
 }
 
 }  // namespace
@@ -96,7 +142,9 @@ void divide_attention(Graph& graph, const tensor::Target& target, const Algorith
     AttentionSizes a{1, extents[0], extents[1], extents[2], extents[3], byte_size(factor), factor == ElementType::f32};
     for (int64_t extent : node.attributes.integers("batch"))
       a.batch *= extent;
-    if (const int64_t parts = choose_parts(a, node, target.gpu, choices); parts > 1) node.attributes.set("parts", parts);
+    const Division division = choose_division(a, node, target.gpu, choices);
+    if (division.parts > 1) node.attributes.set("parts", division.parts);
+    if (division.rolling != 0) node.attributes.set("rolling", division.rolling);
   }
 }
 

@@ -9,7 +9,7 @@ namespace mcc::tensor {
 // function's) that holds all its uses, and shrinks it to the box used there: a constant number of elements from a base
 // that depends on the loops around; a dimension for which no such box can be shown stays whole. A buffer that carries values
 // from one iteration to the next stays outside of that loop: one that is read before it is written there, and one indexed
-// by a loop marked "scan". No place is inside a vectorized loop. Buffers without uses go.
+// by a loop marked "scan", other than at its variable everywhere. No place is inside a vectorized loop. Buffers without uses go.
 //
 // Scope afterwards: private (local, registers) inside a parallel loop; global where a parallel loop lies between the place
 // and a use; else small buffers are local. Registers need a constant size, and are local without.

@@ -51,7 +51,10 @@ Outcome find_rows(const Hoist& step, const Schedule& schedule, const For* over, 
 
 Outcome check_rows(const Func& f, const std::vector<const For*>& rows) {
   const std::vector<BlockSite> sites = block_sites(f.body);
-  const bool is_single = is_int(rows[0]->extent, 1);  // the iteration has no other to have to do with
+  // An iteration that there is alone has no other to have to do with.
+  const bool is_single = is_int(rows[0]->extent, 1) && std::none_of(rows.begin(), rows.end(), [](const For* row) {
+                           return axes_bound_below(row->body, row->var).any();
+                         });
   std::vector<LoopOfBlock> loops;
   for (const BlockSite& site : sites) {
     const auto row = std::find_if(rows.begin(), rows.end(), [&](const For* loop) { return is_under(site, loop); });
