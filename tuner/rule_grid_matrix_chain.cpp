@@ -127,7 +127,7 @@ std::vector<Tile> rolling_tiles(const ProductChain& c, const Gpu& gpu) {
   if (byte_size(c.first.factor) != 2) return tiles;
   for (int64_t warps_i : {1, 2, 4, 8}) {
     const Tile t{warps_i, 1, 1, ceil_div64(c.first.j.extent, 8), round_up64(c.first.k.extent, step), round_up64(c.first.j.extent, step), 1};
-    if (t.block_i() <= c.first.i.extent && std::isfinite(score(t, c, gpu))) tiles.push_back(t);
+    if (c.first.i.extent % t.block_i() == 0 && std::isfinite(score(t, c, gpu))) tiles.push_back(t);
   }
   bring_best_first(tiles, [&](const Tile& t) { return score(t, c, gpu); });
   return tiles;

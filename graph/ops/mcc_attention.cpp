@@ -34,11 +34,12 @@ struct Dims {
   explicit Dims(const Attributes& a) : all(a.integers("batch")), parts(a.integer("parts", 1)), rolling(a.integer("rolling", 0)) {
     std::copy_if(all.begin(), all.end(), std::back_inserter(batch), [&](int64_t extent) { return is_kept(extent); });
     Ints extents = a.integers("extents");
-    m = extents[0], n = extents[1], d = extents[2], e = extents[3];
+    m = rows = extents[0], n = extents[1], d = extents[2], e = extents[3];
     if (rolling != 0) {
       parts = (n + rolling - 1) / rolling;
       is_ragged = n % rolling != 0;
       n = rolling;
+      rows = whole_tiles(m);
     } else {
       n /= parts;
     }
@@ -73,8 +74,17 @@ struct Dims {
   int64_t parts, rolling;
   bool is_ragged = false;  // the last part is filled up
   int64_t m = 1, n = 1, d = 1, e = 1;  // n: keys of a part
+  int64_t rows = 1;                    // that are computed: as many as tiles have, so that these need no conditions
 
  private:
+  // At most an eighth more, or 16.
+  static int64_t whole_tiles(int64_t m) {
+    int64_t tile = 16;
+    while (tile < 128 && (m + 2 * tile - 1) / (2 * tile) * (2 * tile) <= m + m / 8)
+      tile *= 2;
+    return (m + tile - 1) / tile * tile;
+  }
+
   bool is_kept(int64_t extent) const { return rolling == 0 || extent != 1; }
 };
 
@@ -137,6 +147,8 @@ Parts compute_parts(ComputeContext& c, const Dims& dims) {
   auto where_key = [&](const Expr& number, const Expr& there, double else_value) {
     return dims.is_ragged ? select(number < Expr(a.integers("extents")[1]), there, number_like(there, else_value)) : there;
   };
+  // The row itself, or the last one.
+  auto row_of = [&](const Expr& i) { return dims.rows == dims.m ? i : tensor::min(i, Expr(dims.m - 1)); };
   // Keys and values as the products read them: contiguous along the axis that is not summed over.
   const ElementType key = c.input_type(1).element, value = c.input_type(2).element;
   Buffer keys = c.builder.compute("keys", key, dims.shape({dims.d, dims.n}), [&](Axes i) {
@@ -147,46 +159,46 @@ Parts compute_parts(ComputeContext& c, const Dims& dims) {
     const Expr number = whole(i, i[lead]);
     return where_key(number, element(c, 2, v, join(i.first(rank), {number, i[lead + 1]})), 0);
   });
-  Buffer scores = c.builder.reduce("scores", type, dims.shape({dims.m, dims.n}), {dims.d}, Reducer::sum,
+  Buffer scores = c.builder.reduce("scores", type, dims.shape({dims.rows, dims.n}), {dims.d}, Reducer::sum,
                                    [&](Axes i, Axes r) {
-                                     return cast(type, element(c, 0, q, join(i.first(rank), {i[lead], r[0]}))) *
+                                     return cast(type, element(c, 0, q, join(i.first(rank), {row_of(i[lead]), r[0]}))) *
                                             cast(type, load(keys, join(i.first(lead), {r[0], i[lead + 1]})));
                                    });
   if (dims.is_ragged || !std::get<std::vector<std::string>>(*a.find("steps")).empty()) {
-    scores = c.builder.compute("masked", type, dims.shape({dims.m, dims.n}), [&](Axes i) {
+    scores = c.builder.compute("masked", type, dims.shape({dims.rows, dims.n}), [&](Axes i) {
       const Expr number = whole(i, i[lead + 1]);
-      return where_key(number, stepped(c, load(scores, to_vector(i)), dims.in_all(join(i.first(rank), {i[lead], number}))),
+      return where_key(number, stepped(c, load(scores, to_vector(i)), dims.in_all(join(i.first(rank), {row_of(i[lead]), number}))),
                        -std::numeric_limits<double>::infinity());
     });
   }
   auto row = [&](Axes i) { return to_vector(i.first(lead + 1)); };
   auto in_row = [&](Axes i, Axes r) { return join(i.first(lead + 1), {r[0]}); };
   Parts parts;
-  parts.maximum = c.builder.reduce("maximum", type, dims.shape({dims.m}), {dims.n}, Reducer::max,
+  parts.maximum = c.builder.reduce("maximum", type, dims.shape({dims.rows}), {dims.n}, Reducer::max,
                                    [&](Axes i, Axes r) { return load(scores, in_row(i, r)); });
   if (dims.parts > 1) {
     // A part that is masked throughout (-infinity) has exponentials of 0, where the row as a whole has others.
-    parts.maximum = c.builder.compute("bounded", type, dims.shape({dims.m}), [&](Axes i) {
+    parts.maximum = c.builder.compute("bounded", type, dims.shape({dims.rows}), [&](Axes i) {
       return tensor::max(load(parts.maximum, to_vector(i)), tensor::constant(type, std::numeric_limits<float>::lowest()));
     });
   }
   // By 2^x, which is shorter, where the product rounds them: what the multiplication loses does not show in 16 bits.
   const bool is_rounded = byte_size(value) < byte_size(type);
-  Buffer exponential = c.builder.compute("exponential", type, dims.shape({dims.m, dims.n}), [&](Axes i) {
+  Buffer exponential = c.builder.compute("exponential", type, dims.shape({dims.rows, dims.n}), [&](Axes i) {
     const Expr x = load(scores, to_vector(i)) - load(parts.maximum, row(i));
     return is_rounded ? call(Intrinsic::exp2, {x * number_like(x, 1.4426950408889634)}) : call(Intrinsic::exp, {x});
   });
   auto add_up = [&] {
-    parts.sum = c.builder.reduce("sum", type, dims.shape({dims.m}), {dims.n}, Reducer::sum,
+    parts.sum = c.builder.reduce("sum", type, dims.shape({dims.rows}), {dims.n}, Reducer::sum,
                                  [&](Axes i, Axes r) { return load(exponential, in_row(i, r)); });
   };
   if (dims.parts == 1) {
     add_up();
-    parts.inverse = c.builder.compute("inverse", type, dims.shape({dims.m}), [&](Axes i) {
+    parts.inverse = c.builder.compute("inverse", type, dims.shape({dims.rows}), [&](Axes i) {
       return tensor::constant(type, 1) / load(parts.sum, to_vector(i));
     });
   }
-  parts.mixed = c.builder.reduce("mixed", type, dims.shape({dims.m, dims.e}), {dims.n}, Reducer::sum,
+  parts.mixed = c.builder.reduce("mixed", type, dims.shape({dims.rows, dims.e}), {dims.n}, Reducer::sum,
                                  [&](Axes i, Axes r) {
                                    return cast(type, cast(value, load(exponential, in_row(i, r)))) *
                                           cast(type, load(values, join(i.first(lead), {r[0], i[lead + 1]})));
@@ -225,7 +237,7 @@ struct Rolled {
 Rolled roll(ComputeContext& c, const Parts& parts, const Dims& dims, ElementType type) {
   tensor::FuncBuilder& b = c.builder;
   Shape rows = make_shape(dims.batch), all;
-  rows.emplace_back(dims.m);
+  rows.emplace_back(dims.rows);
   all = rows;
   all.emplace_back(dims.e);
   Buffer top = b.new_buffer("top", type, rows);
@@ -246,8 +258,8 @@ Rolled roll(ComputeContext& c, const Parts& parts, const Dims& dims, ElementType
     };
     auto so_far = [&](const Expr& value) { return select(p == 0, number_like(value, 0), value); };
     Buffer risen = b.compute("risen", type, rows, [&](Axes i) {
-      const Expr here = of_part(parts.maximum, i);
-      return select(p == 0, here, tensor::max(here, load(top, to_vector(i))));
+      const Expr lowest = tensor::constant(type, std::numeric_limits<float>::lowest());
+      return tensor::max(of_part(parts.maximum, i), select(p == 0, lowest, load(top, to_vector(i))));
     });
     // What the sums so far, and those of this part, are worth.
     Buffer kept = b.compute("kept", type, rows, [&](Axes i) {

@@ -2,6 +2,7 @@
 
 #include "tensor/grid.h"
 #include "tensor/passes/bulk_copies.h"
+#include "tensor/passes/pipeline_copies.h"
 #include "tensor/passes/scope.h"
 #include "tensor/text.h"
 
@@ -311,7 +312,9 @@ class PartitionLoops : public ScopedMutator {
   Stmt split(const For& n) {
     Bounds whole{n.min, analyzer_.simplify(n.min + n.extent)}, main = whole;
     VarMap known;  // terms that are true in the main part
-    if (depth_ < kMaxDepth) {
+    // The steps of a recurrence that fetch for the next one stay one loop: what is fetched ahead would be lost between two.
+    const bool is_whole = n.annotations.contains("scan") && n.annotations.contains(kStages);
+    if (depth_ < kMaxDepth && !is_whole) {
       std::vector<const ExprNode*> unknown;
       bool is_small = count_leaves(n.body) <= kMaxChoices;
       Analyzer inside = analyzer_;

@@ -11,6 +11,7 @@ namespace mcc::tensor {
 //                  unrolled and vectorized: when c is a constant)
 //   serial         is split into the iterations in which the conditions hold whatever the loops inside do, and those
 //                  before and after; e.g. 17 tiles of 12 rows with row < 197 become 16 full ones and one of 5 rows
+//                  (a recurrence whose copies run ahead, pipeline_copies.h, stays as it is)
 //   parallel       stays one loop; its body gets a version for each side of a condition
 //   bound          stays as it is; loops inside are divided in one way for all threads
 // Fused indices (p // 4) count as variables of their own.

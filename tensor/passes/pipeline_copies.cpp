@@ -54,7 +54,7 @@ class FindShared : public Visitor {
   }
 };
 
-// The two halves of a loop's body, without the barriers around them.
+// The two halves of a loop's body, without the barriers around them and between.
 struct Halves {
   std::vector<Stmt> copies, uses;
   std::set<const BufferNode*> buffers;
@@ -85,15 +85,19 @@ std::optional<Halves> halves_of(const For& loop) {
   }
   const auto* seq = body.as<Seq>();
   if (!seq) return std::nullopt;
+  std::set<const BufferNode*> used;  // shared buffers, by what stands before
   for (const Stmt& s : seq->stmts) {
     if (is_barrier(s)) continue;
     FindShared shared(s);
     if (shared.has_barrier) return std::nullopt;
     if (!shared.written.empty()) {
-      if (!halves.uses.empty() || !shared.read.empty() || uses_any(s, halves.own)) return std::nullopt;
+      // Ahead of what stands before, too, if that has nothing to do with it.
+      const bool is_used = std::any_of(shared.written.begin(), shared.written.end(), [&](const BufferNode* b) { return used.contains(b); });
+      if (is_used || !shared.read.empty() || uses_any(s, halves.own)) return std::nullopt;
       halves.buffers.insert(shared.written.begin(), shared.written.end());
       halves.copies.push_back(s);
     } else {
+      used.insert(shared.read.begin(), shared.read.end());
       halves.uses.push_back(s);
     }
   }

@@ -9,7 +9,8 @@ namespace mcc::tensor {
 // A loop of a launch with this annotation (of n >= 2) fetches n - 1 iterations ahead.
 inline constexpr const char* kStages = "stages";
 
-// Requires flat buffers and vectors. A serial loop with that annotation, whose body first writes shared buffers and then uses them,
+// Requires flat buffers and vectors. A serial loop with that annotation, whose body writes shared buffers and then uses them (some of
+// them maybe before it writes others),
 //   for k in K: barrier, a[..] = x[k ..], barrier, use(a)
 // becomes, with n times as much of these buffers,
 //   barrier, for s in n - 1: a of stage s gets async_copy(x[s ..]), async_commit
