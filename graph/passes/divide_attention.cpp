@@ -48,6 +48,13 @@ constexpr double kLanes = 128, kCacheBytes = 24;  // of a multiprocessor, in a c
 // Of a score, by threads: maximum, two exponentials, their conversion; in registers one, and no memory.
 constexpr double kShared = 24, kSharedWide = 32, kHeld = 12;
 
+// Cycles until a block has gone through so many keys, where multiprocessors have so many blocks: each waits for what it fetches and for
+// its own results, while a few others work.
+double wait_of(int64_t keys, double blocks) {
+  constexpr double kOfKey = 8, kResident = 2;
+  return kOfKey * static_cast<double>(keys) * std::ceil(blocks / kResident);
+}
+
 // Microseconds with tiles of so many rows.
 double time_of(const AttentionSizes& a, int64_t parts, int64_t rows, const Gpu& gpu) {
   const int64_t tiles = (a.m + rows - 1) / rows, blocks = a.batch * parts * tiles, keys = a.n / parts;
@@ -59,21 +66,18 @@ double time_of(const AttentionSizes& a, int64_t parts, int64_t rows, const Gpu& 
   const double fetched = static_cast<double>(a.batch * tiles * a.n * (a.d + a.e) * a.bytes);
   const double of_parts = parts > 1 ? 2 * 4 * static_cast<double>(a.batch * parts * a.m * a.e) : 0;
   const double rate = kCacheBytes * gpu.multiprocessors;
-  const double cycles = std::max(issue, fetched / rate) + of_parts / rate;
-  return cycles / (gpu.ghz * 1e3) + (parts > 1 ? gpu.launch_us : 0);
+  const double cycles = std::max({issue, wait_of(keys, rounds), fetched / rate}) + of_parts / rate;
+  return cycles / (gpu.ghz * 1e3) + (parts > 1 ? 2 : 1) * gpu.launch_us;
 }
 
 // The same where a block makes parts of so many keys one after the other.
 double rolling_time(const AttentionSizes& a, int64_t keys, int64_t rows, const Gpu& gpu) {
-  constexpr double kStep = 1000;    // cycles of a part, of a block that has a multiprocessor to itself
-  constexpr int64_t kResident = 2;  // blocks of a multiprocessor that fill each other's gaps
   const int64_t tiles = (a.m + rows - 1) / rows, blocks = a.batch * tiles, parts = (a.n + keys - 1) / keys;
   const double work = kHeld + 2 * static_cast<double>(a.e) / static_cast<double>(keys);  // what has been summed up takes the new maximum
   const double rounds = std::ceil(static_cast<double>(blocks) / gpu.multiprocessors);
   const double issue = rounds * static_cast<double>(rows * keys * parts) * work / kLanes;
   const double fetched = static_cast<double>(a.batch * tiles * a.n * (a.d + a.e) * a.bytes);
-  const double steps = kStep * static_cast<double>(parts) * std::ceil(rounds / kResident);
-  return std::max({issue, steps, fetched / (kCacheBytes * gpu.multiprocessors)}) / (gpu.ghz * 1e3);
+  return std::max({issue, wait_of(keys * parts, rounds), fetched / (kCacheBytes * gpu.multiprocessors)}) / (gpu.ghz * 1e3) + gpu.launch_us;
 }
 
 // Keys of a part where parts are made one after the other: their scores, and two sums for each value, are in registers, keys and

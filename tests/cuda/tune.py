@@ -101,20 +101,30 @@ class CudaTune(Case):
                                             self.folder / "t.json", "--locked", "--json")).stdout)
         self.assertEqual(compiled["schedules"]["exact"], compiled["kernels"])
 
-    # All keys in one launch, or parts of them and a launch that puts these together.
+    # All keys in one launch, or parts of them and a launch that puts these together; parts one after the other where tensor cores
+    # multiply.
     def test_parts_of_attention_against_each_other(self):
-        model, log = self.folder / "attention.onnx", self.folder / "attention.json"
+        self.attention_by_each("f32", 4, 1024, 2, "attention of 4 queries to 1024 keys, 2 and 2 numbers of 32 bits, 1 times",
+                               {"whole": 1, "parts_2": 2, "parts_4": 2, "parts_8": 2}, 1e-5)
+
+    def test_attention_of_16_bits_by_each_algorithm(self):
+        self.attention_by_each("fp16", 40, 290, 16, "attention of 40 queries to 290 keys, 16 and 16 numbers of 16 bits, 1 times",
+                               {"whole": 1, "parts_2": 2, "rolling": 1}, 1e-2)
+
+    # launches: of the attention, by algorithm; allowed: absolute errors.
+    def attention_by_each(self, precision, rows, keys, depth, problem, launches, allowed):
+        model, log = self.folder / f"{precision}.onnx", self.folder / f"{precision}.json"
         save(model, [helper.make_node("MatMul", ["q", "k"], ["scores"]), helper.make_node("Softmax", ["scores"], ["weights"], axis=-1),
-                     helper.make_node("MatMul", ["weights", "v"], ["y"])], {"q": [1, 4, 2], "k": [1, 2, 1024], "v": [1, 1024, 2]}, [1, 4, 2])
-        report = self.tune(model, log.name, "--trials", "6")
-        (choice,) = report["choices"]
-        self.assertEqual(choice["problem"], "attention of 4 queries to 1024 keys, 2 and 2 numbers of 32 bits, 1 times")
-        self.assertEqual(set(choice["us"]), {"whole", "parts_2", "parts_4", "parts_8"})
-        self.assertIn(choice["algorithm"], choice["us"])
+                     helper.make_node("MatMul", ["weights", "v"], ["y"])],
+             {"q": [1, rows, depth], "k": [1, depth, keys], "v": [1, keys, depth]}, [1, rows, depth])
+        how = () if precision == "f32" else ("--precision", precision)
+        report = self.tune(model, log.name, "--trials", "12", *how)
+        (choice,) = [choice for choice in report["choices"] if choice["problem"] == problem]
+        self.assertEqual(set(choice["us"]), set(launches))
         self.assertTrue(all(trial["error"] == "none" for trial in self.trials(log.name)))
         lines = [json.loads(line) for line in log.read_text().splitlines()]
-        (logged,) = [line for line in lines if line["kind"] == "choice"]
-        self.assertEqual((logged["problem"], logged["algorithm"]), (choice["problem"], choice["algorithm"]))
+        (logged,) = [line for line in lines if line["kind"] == "choice" and line["problem"] == problem]
+        self.assertEqual(logged["algorithm"], choice["algorithm"])
         self.done(mcc("compile", model, "-o", self.folder / "cpu.so"))
         self.done(mcc("run", self.folder / "cpu.so", "--random", "5", "--output-dir", self.folder / "out"))
         # What was chosen, and what would have been had another one been faster: each was measured, so the log has its schedule.
@@ -123,11 +133,11 @@ class CudaTune(Case):
             logged["algorithm"] = algorithm
             log.write_text("".join(json.dumps(line) + "\n" for line in lines))
             compiled = json.loads(self.done(mcc("compile", model, "-o", library, "--target", "cuda:sm_80", "--tune-log", log, "--locked",
-                                                "--json")).stdout)
+                                                "--json", *how)).stdout)
             self.assertEqual(compiled["schedules"]["exact"], compiled["kernels"])
-            launches = json.loads(self.done(mcc("inspect", library, "--json")).stdout)["device"]["launches"]
-            self.assertEqual(len(launches), 1 if algorithm == "whole" else 2, algorithm)
-            self.done(mcc("run", library, "--random", "5", "--rtol", "1e-4", "--atol", "1e-5", "--expect",
+            made = json.loads(self.done(mcc("inspect", library, "--json")).stdout)["device"]["launches"]
+            self.assertEqual(len(made), launches[algorithm] + compiled["kernels"] - 1, algorithm)
+            self.done(mcc("run", library, "--random", "5", "--rtol", "1e-4", "--atol", str(allowed), "--expect",
                           f"y={self.folder / 'out' / 'output_0.npy'}"))
 
     def test_the_whole_model_is_measured(self):
