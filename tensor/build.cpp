@@ -130,7 +130,8 @@ Buffer FuncBuilder::reduce(std::string name, ElementType element, std::vector<Ex
   return buffer;
 }
 
-void FuncBuilder::block(std::string name, std::vector<AxisSpec> axes, const std::function<Stmt(Axes)>& body) {
+void FuncBuilder::block(std::string name, std::vector<AxisSpec> axes, const std::function<Stmt(Axes)>& body,
+                        const std::function<Stmt(Axes)>& init) {
   auto* block = new Block;
   Stmt owner(block);
   block->name = unique_name(name);
@@ -146,6 +147,7 @@ void FuncBuilder::block(std::string name, std::vector<AxisSpec> axes, const std:
   for (const Axis& axis : block->axes)
     vars.push_back(axis.var);
   block->body = body(vars);
+  if (init) block->init = init(vars);
   add(wrap_loops(loops, extents, Block::make(block)));
 }
 

@@ -47,7 +47,9 @@ class FuncBuilder {
     Expr extent;
     AxisKind kind = AxisKind::spatial;
   };
-  void block(std::string name, std::vector<AxisSpec> axes, const std::function<Stmt(Axes)>& body);
+  // init: before the first step of the axes that are not spatial, or of the scan around (serial_loop).
+  void block(std::string name, std::vector<AxisSpec> axes, const std::function<Stmt(Axes)>& body,
+             const std::function<Stmt(Axes)>& init = nullptr);
   // Serial loop around everything emitted inside body (a scan over time steps). The blocks inside bind an
   // axis of kind scan to it.
   void serial_loop(std::string name, Expr extent, const std::function<void(Expr)>& body);

@@ -1,5 +1,7 @@
 #include "tensor/stmt.h"
 
+#include <algorithm>
+
 #include "tensor/visit.h"
 
 namespace mcc::tensor {
@@ -25,6 +27,11 @@ Stmt Block::make(Block* block) {
     collect_accesses(block->body, &block->reads, &block->writes);
   }
   return result;
+}
+
+AxisKind Block::kind_of_steps() const {
+  const bool reduces = std::any_of(axes.begin(), axes.end(), [](const Axis& a) { return a.kind == AxisKind::reduce; });
+  return reduces ? AxisKind::reduce : AxisKind::scan;
 }
 
 Block* Block::copy() const {

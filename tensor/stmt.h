@@ -98,7 +98,7 @@ struct Axis {
 
 // One instance for each value of the axes. values[i] binds axes[i] to the surrounding loops; instances for which
 // predicate (over loop variables) is false are not run. init, if any, runs before the first reduction step of
-// each spatial instance. Names are unique in a function.
+// each spatial instance; of a block without reduce axes before its first step of a scan. Names are unique in a function.
 struct Block : StmtNode {
   static constexpr StmtKind kKind = StmtKind::Block;
   Block() : StmtNode(kKind) {}
@@ -114,6 +114,8 @@ struct Block : StmtNode {
   // Takes ownership of a filled-in block. Empty reads and writes are derived from the body.
   static Stmt make(Block* block);
   Block* copy() const;  // a new node to modify and pass to make()
+  // The kind of the axes before whose first step the init runs.
+  AxisKind kind_of_steps() const;
 };
 
 // buffer[indices] = value, lane by lane (lanes as in Load). Lanes with a false predicate are not written. Two

@@ -32,7 +32,7 @@ std::optional<Rolling> as_rolling(const Schedule& s, size_t rows) {
     const std::vector<const For*> loops = s.loops_of(name);
     if (has_scan(block)) {
       const bool is_of_rows = block.axes.size() == 1 + rows, is_of_elements = block.axes.size() == 2 + rows;
-      if (loops.size() != block.axes.size() || !analyze(s, name) || block.init || !(is_of_rows || is_of_elements) ||
+      if (loops.size() != block.axes.size() || !analyze(s, name) || block.kind_of_steps() != AxisKind::scan || !(is_of_rows || is_of_elements) ||
           (!r.loop.empty() && r.loop != loops[0]->var.name()))
         return std::nullopt;
       r.loop = loops[0]->var.name();
@@ -376,6 +376,7 @@ void ChainSchedule::place_rolled(const std::function<void(const std::string&)>& 
   for (const std::string& block : r.rows) {
     const std::string rows = bind_rows(block + ".i", {}), buffer = only_buffer_written(*s_.find_block(block)).name();
     try_step(d_, Unroll{rows});
+    begin(block, {rows});
     order_rows(buffer);
     scopes_.emplace_back(buffer, "registers");
   }
@@ -383,8 +384,17 @@ void ChainSchedule::place_rolled(const std::function<void(const std::string&)>& 
     const std::string i = block + ".i", j = block + ".j";
     if (s_.find_loop(j) == nullptr) must_step(d_, Split{s_.loop_names_of(block).back(), {1, 0}, {j + ".b", j}});
     spread(block);
+    begin(block, {i + ".m", j + ".n", i + ".h"});
     scopes_.emplace_back(only_buffer_written(*s_.find_block(block)).name(), "registers");
   }
+}
+
+// Sums begin ahead of the steps; of the loops those are straight code that are here.
+void ChainSchedule::begin(const std::string& block, const std::vector<std::string>& straight) {
+  if (!s_.find_block(block)->init) return;
+  must_step(d_, DecomposeReduction{block, host_});
+  for (const std::string& loop : straight)
+    try_step(d_, Unroll{block + ".init." + name_in_block(loop, block)});
 }
 
 void ChainSchedule::place_between(const std::function<void(const std::string&)>& place_map) {

@@ -122,6 +122,7 @@ class ChainSchedule {
   void keep_with_rows(const std::string& block);
   void order_rows(const std::string& buffer);
   void name_result(const std::string& block);
+  void begin(const std::string& block, const std::vector<std::string>& straight);
   std::vector<std::string> below_host(const std::string& block) const;
   void reduce(const RowBlock& b);
 };

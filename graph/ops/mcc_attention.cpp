@@ -256,14 +256,14 @@ Rolled roll(ComputeContext& c, const Parts& parts, const Dims& dims, ElementType
       at.insert(at.begin() + static_cast<std::ptrdiff_t>(rank), p);
       return load(buffer, at);
     };
-    auto so_far = [&](const Expr& value) { return select(p == 0, number_like(value, 0), value); };
     Buffer risen = b.compute("risen", type, rows, [&](Axes i) {
       const Expr lowest = tensor::constant(type, std::numeric_limits<float>::lowest());
       return tensor::max(of_part(parts.maximum, i), select(p == 0, lowest, load(top, to_vector(i))));
     });
-    // What the sums so far, and those of this part, are worth.
+    // What the sums so far (0 in the first part), and those of this part, are worth.
     Buffer kept = b.compute("kept", type, rows, [&](Axes i) {
-      return so_far(call(Intrinsic::exp, {load(top, to_vector(i)) - load(risen, to_vector(i))}));
+      const Expr fallen = load(top, to_vector(i)) - load(risen, to_vector(i));
+      return call(Intrinsic::exp, {select(p == 0, number_like(fallen, 0), fallen)});
     });
     Buffer added = b.compute("added", type, rows, [&](Axes i) {
       return call(Intrinsic::exp, {of_part(parts.maximum, i) - load(risen, to_vector(i))});
@@ -271,9 +271,8 @@ Rolled roll(ComputeContext& c, const Parts& parts, const Dims& dims, ElementType
     auto update = [&](const std::string& name, const Buffer& sum, const Buffer& part, const Shape& shape) {
       b.block(name, axes_of(shape), [&](Axes i) {
         const std::vector<Expr> row = to_vector(i.first(rank + 1));
-        return tensor::Store::make(sum, to_vector(i),
-                           so_far(load(sum, to_vector(i)) * load(kept, row)) + of_part(part, i) * load(added, row));
-      });
+        return tensor::Store::make(sum, to_vector(i), load(sum, to_vector(i)) * load(kept, row) + of_part(part, i) * load(added, row));
+      }, [&](Axes i) { return tensor::Store::make(sum, to_vector(i), tensor::constant(type, 0)); });
     };
     update("roll_sum", rolled.sum, parts.sum, rows);
     update("roll", rolled.mixed, parts.mixed, all);

@@ -352,7 +352,7 @@ const StmtCode* Compiler::compile(const Block& n) {
     out.value = expr(n.values[k]);
     out.min = expr(axis.domain.min);
     out.extent = expr(axis.domain.extent);
-    out.is_reduce = axis.kind == AxisKind::reduce;
+    out.is_reduce = axis.kind == n.kind_of_steps();
     out.in_domain = is_whole_loop(axis, n.values[k]);
     out.name = axis.var.name();
     code->axes.push_back(std::move(out));

@@ -55,7 +55,7 @@ class LowerBlocks : public Mutator {
     if (n.init && !hoisted_.contains(&n)) {
       std::vector<Expr> first;
       for (size_t i = 0; i < n.axes.size(); ++i) {
-        if (n.axes[i].kind == AxisKind::reduce) {
+        if (n.axes[i].kind == n.kind_of_steps()) {
           first.push_back(n.values[i] == substitute(n.axes[i].domain.min, map));
         }
       }

@@ -9,7 +9,8 @@
 // The init's block has copies, named block.init.<loop>, of those loops from `loop` inwards to which spatial axes are bound.
 //
 // 1. The block has an init.
-// 2. The loop is one of the block's loops, at or outside of all its reduce loops, inside of all its scan loops.
+// 2. The loop is one of the block's loops, at or outside of all its reduce loops, inside of all its scan loops; of a block without
+//    reduce axes at or outside of its scan loops.
 // 3. The block does not run anew, as a whole, in several iterations of the loop or those below (after compute_at).
 // 4. No condition of the block's predicate mixes reduce loops with others.
 #include <algorithm>
@@ -38,16 +39,17 @@ Outcome apply_step(const DecomposeReduction& step, Schedule& schedule) {
     return refuse(RefusalCode::not_nested,
                   text("expected a loop around block ", step.block, ", got ", step.loop));
   }
+  const bool is_of_scan = block.kind_of_steps() == AxisKind::scan;
   for (size_t i = 0; i < depth; ++i) {
     AxisKinds kinds = axes_bound_to(block, site->loops[i]->var);
-    if (kinds.reduce) {
+    if (is_of_scan ? kinds.scan : kinds.reduce) {
       return refuse(RefusalCode::dependence,
-                    text("expected all reduce loops of ", step.block, " at or inside of ", step.loop,
+                    text("expected all ", is_of_scan ? "scan" : "reduce", " loops of ", step.block, " at or inside of ", step.loop,
                          ", got ", site->loops[i]->var.name(), " outside"));
     }
   }
   for (size_t i = depth; i < site->loops.size(); ++i) {
-    if (axes_bound_to(block, site->loops[i]->var).scan) {
+    if (!is_of_scan && axes_bound_to(block, site->loops[i]->var).scan) {
       return refuse(RefusalCode::dependence, text("expected all scan loops of ", step.block, " outside of ",
                                                   step.loop, ", got ", site->loops[i]->var.name()));
     }
@@ -64,7 +66,7 @@ Outcome apply_step(const DecomposeReduction& step, Schedule& schedule) {
                   text("expected the name ", step.block, ".init to be free, got it taken"));
   }
 
-  // Spatial axes, and scan axes as they are.
+  // Spatial axes, and scan axes of a reduction as they are.
   auto* init = new Block;
   Stmt owner = handle(init);
   init->name = name;
@@ -73,7 +75,7 @@ Outcome apply_step(const DecomposeReduction& step, Schedule& schedule) {
   VarMap axes;
   for (size_t i = 0; i < block.axes.size(); ++i) {
     const Axis& a = block.axes[i];
-    if (a.kind == AxisKind::reduce) continue;
+    if (a.kind == block.kind_of_steps()) continue;
     Var var(a.var.name());
     axes[a.var.get()] = var;
     init->axes.push_back({var, a.domain, a.kind});

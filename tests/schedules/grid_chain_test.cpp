@@ -181,25 +181,24 @@ Func rolling_attention(const Form& f, int64_t n) {
       at.insert(at.begin() + 1, p);
       return load(buffer, at);
     };
-    auto so_far = [&](const Expr& value) { return select(p == 0, constant(f32, 0), value); };
     Buffer risen = b.compute("risen", f32, {f.heads, f.m}, [&](Axes i) {
       return max(of_part(bounded, i), select(p == 0, constant(f32, -1e38), load(top, {i[0], i[1]})));
     });
     Buffer kept = b.compute("kept", f32, {f.heads, f.m}, [&](Axes i) {
-      return so_far(call(Intrinsic::exp, {load(top, {i[0], i[1]}) - load(risen, {i[0], i[1]})}));
+      return call(Intrinsic::exp, {select(p == 0, constant(f32, 0), load(top, {i[0], i[1]}) - load(risen, {i[0], i[1]}))});
     });
     Buffer added = b.compute("added", f32, {f.heads, f.m}, [&](Axes i) {
       return call(Intrinsic::exp, {of_part(bounded, i) - load(risen, {i[0], i[1]})});
     });
     b.block("roll_sum", {{"h", f.heads}, {"m", f.m}}, [&](Axes i) {
-      return Store::make(total, {i[0], i[1]}, so_far(load(total, {i[0], i[1]}) * load(kept, {i[0], i[1]})) +
+      return Store::make(total, {i[0], i[1]}, load(total, {i[0], i[1]}) * load(kept, {i[0], i[1]}) +
                                                   of_part(sum, i) * load(added, {i[0], i[1]}));
-    });
+    }, [&](Axes i) { return Store::make(total, {i[0], i[1]}, constant(f32, 0)); });
     b.block("roll", {{"h", f.heads}, {"m", f.m}, {"e", f.e}}, [&](Axes i) {
       return Store::make(rolled, {i[0], i[1], i[2]},
-                         so_far(load(rolled, {i[0], i[1], i[2]}) * load(kept, {i[0], i[1]})) +
+                         load(rolled, {i[0], i[1], i[2]}) * load(kept, {i[0], i[1]}) +
                              of_part(mixed, i) * load(added, {i[0], i[1]}));
-    });
+    }, [&](Axes i) { return Store::make(rolled, {i[0], i[1], i[2]}, constant(f32, 0)); });
     b.block("rise", {{"h", f.heads}, {"m", f.m}},
             [&](Axes i) { return Store::make(top, {i[0], i[1]}, load(risen, {i[0], i[1]})); });
   });
@@ -414,7 +413,6 @@ TEST_P(GridRollingChains, AreOneLaunch) {
     SCOPED_TRACE(to_text(draft.schedule.trace()));
     Func lowered;
     lower_and_compare(f, draft.schedule, target, lowered);
-    if (getenv("DBG")) printf("%s", to_text(lowered).c_str());
     EXPECT_EQ(launches_of(lowered), 1) << to_text(lowered);
     EXPECT_TRUE(global_intermediates(lowered).empty());
     EXPECT_GT(count_calls(lowered, IntrinsicClass::mma), 0) << to_text(lowered);
