@@ -7,6 +7,7 @@
 #include "codegen/early_launch.h"
 #include "codegen/kernel_emitter.h"
 #include "codegen/machine.h"
+#include "codegen/narrow_pairs.h"
 #include "codegen/optimize.h"
 
 namespace mcc::codegen {
@@ -66,6 +67,7 @@ Result<DeviceCode> emit_ptx(const tensor::Func& lowered, const std::string& symb
   verify_module(module);
   if (options.optimization > 0) optimize_module(module, *machine);
   spell_out_sums(module);
+  if (has_narrow_pairs(target.gpu)) narrow_in_pairs(module);
   if (has_early_launch(target.gpu)) wait_for_launches_before(module);
   if (options.keep_llvm_ir) code.llvm_ir = module_text(module);
   code.ptx = generate_code(module, *machine, llvm::CodeGenFileType::AssemblyFile);

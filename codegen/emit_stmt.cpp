@@ -6,6 +6,7 @@
 
 #include "codegen/kernel_emitter.h"
 #include "codegen/machine.h"
+#include "codegen/narrow_pairs.h"
 #include "tensor/instructions.h"
 #include "tensor/kernel_abi.h"
 #include "tensor/visit.h"
@@ -82,7 +83,7 @@ KernelEmitter::KernelEmitter(llvm::Module& module, const tensor::Target& target,
   }
   b_.setFastMathFlags(flags);
   formats_.has_f16c = on_device() || has_feature(target, "f16c");
-  formats_.has_bf16 = !on_device() && has_feature(target, "avx512bf16") && has_feature(target, "avx512vl");
+  formats_.has_bf16 = on_device() ? has_narrow_pairs(target.gpu) : has_feature(target, "avx512bf16") && has_feature(target, "avx512vl");
 }
 
 llvm::Function* KernelEmitter::new_function(const std::string& name, llvm::FunctionType* type,

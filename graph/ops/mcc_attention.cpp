@@ -111,9 +111,20 @@ std::vector<Expr> join(Axes batch, std::initializer_list<Expr> inner) {
   return index;
 }
 
-// The score after all steps, i the index of the whole.
+// What scores are yet to be multiplied with behind their steps: a last step that scales them costs nothing in the exponent, where the
+// products' operands are rounded to so few bits that nothing of it shows.
+double scale_behind(const ComputeContext& c) {
+  const auto steps = std::get<std::vector<std::string>>(*c.attributes().find("steps"));
+  const bool is_rounded = byte_size(c.input_type(2).element) < byte_size(c.output_type(0).element);
+  if (!is_rounded || steps.empty() || steps.back() != "scale") return 1;
+  const double factor = c.attributes().numbers("factors").back();
+  return factor > 0 ? factor : 1;
+}
+
+// The score after all steps but that, i the index of the whole.
 Expr stepped(const ComputeContext& c, Expr score, Axes i) {
   auto steps = std::get<std::vector<std::string>>(*c.attributes().find("steps"));
+  if (scale_behind(c) != 1) steps.pop_back();
   std::vector<double> factors = c.attributes().numbers("factors");
   int next = 3;
   for (size_t k = 0; k < steps.size(); ++k) {
@@ -132,6 +143,11 @@ Expr stepped(const ComputeContext& c, Expr score, Axes i) {
 
 // What the parts give: the greatest score of each row, the sum of its exponentials, their product with the values.
 struct Parts {
+  // Of a difference of two maxima.
+  Expr share(const Expr& difference) const {
+    return call(Intrinsic::exp, {scale == 1 ? difference : difference * number_like(difference, scale)});
+  }
+  double scale = 1;  // of the maxima (scale_behind)
   Buffer maximum, sum, mixed;
   Buffer inverse;  // 1 / sum, where there is one part
 };
@@ -164,7 +180,8 @@ Parts compute_parts(ComputeContext& c, const Dims& dims) {
                                      return cast(type, element(c, 0, q, join(i.first(rank), {row_of(i[lead]), r[0]}))) *
                                             cast(type, load(keys, join(i.first(lead), {r[0], i[lead + 1]})));
                                    });
-  if (dims.is_ragged || !std::get<std::vector<std::string>>(*a.find("steps")).empty()) {
+  const size_t steps = std::get<std::vector<std::string>>(*a.find("steps")).size();
+  if (dims.is_ragged || steps > (scale_behind(c) != 1 ? 1 : 0)) {
     scores = c.builder.compute("masked", type, dims.shape({dims.rows, dims.n}), [&](Axes i) {
       const Expr number = whole(i, i[lead + 1]);
       return where_key(number, stepped(c, load(scores, to_vector(i)), dims.in_all(join(i.first(rank), {row_of(i[lead]), number}))),
@@ -174,6 +191,7 @@ Parts compute_parts(ComputeContext& c, const Dims& dims) {
   auto row = [&](Axes i) { return to_vector(i.first(lead + 1)); };
   auto in_row = [&](Axes i, Axes r) { return join(i.first(lead + 1), {r[0]}); };
   Parts parts;
+  parts.scale = scale_behind(c);
   parts.maximum = c.builder.reduce("maximum", type, dims.shape({dims.rows}), {dims.n}, Reducer::max,
                                    [&](Axes i, Axes r) { return load(scores, in_row(i, r)); });
   if (dims.parts > 1) {
@@ -186,7 +204,7 @@ Parts compute_parts(ComputeContext& c, const Dims& dims) {
   const bool is_rounded = byte_size(value) < byte_size(type);
   Buffer exponential = c.builder.compute("exponential", type, dims.shape({dims.rows, dims.n}), [&](Axes i) {
     const Expr x = load(scores, to_vector(i)) - load(parts.maximum, row(i));
-    return is_rounded ? call(Intrinsic::exp2, {x * number_like(x, 1.4426950408889634)}) : call(Intrinsic::exp, {x});
+    return is_rounded ? call(Intrinsic::exp2, {x * number_like(x, 1.4426950408889634 * scale_behind(c))}) : call(Intrinsic::exp, {x});
   });
   auto add_up = [&] {
     parts.sum = c.builder.reduce("sum", type, dims.shape({dims.rows}), {dims.n}, Reducer::sum,
@@ -222,7 +240,7 @@ Expr put_together(const Parts& parts, int64_t count, Axes at) {
   for (size_t p = 1; p < maxima.size(); ++p)
     top = tensor::max(top, maxima[p]);
   for (size_t p = 0; p < maxima.size(); ++p) {
-    const Expr share = call(Intrinsic::exp, {maxima[p] - top});
+    const Expr share = parts.share(maxima[p] - top);
     numerator = p == 0 ? share * products[p] : numerator + share * products[p];
     denominator = p == 0 ? share * sums[p] : denominator + share * sums[p];
   }
@@ -263,10 +281,10 @@ Rolled roll(ComputeContext& c, const Parts& parts, const Dims& dims, ElementType
     // What the sums so far (0 in the first part), and those of this part, are worth.
     Buffer kept = b.compute("kept", type, rows, [&](Axes i) {
       const Expr fallen = load(top, to_vector(i)) - load(risen, to_vector(i));
-      return call(Intrinsic::exp, {select(p == 0, number_like(fallen, 0), fallen)});
+      return parts.share(select(p == 0, number_like(fallen, 0), fallen));
     });
     Buffer added = b.compute("added", type, rows, [&](Axes i) {
-      return call(Intrinsic::exp, {of_part(parts.maximum, i) - load(risen, to_vector(i))});
+      return parts.share(of_part(parts.maximum, i) - load(risen, to_vector(i)));
     });
     auto update = [&](const std::string& name, const Buffer& sum, const Buffer& part, const Shape& shape) {
       b.block(name, axes_of(shape), [&](Axes i) {

@@ -319,10 +319,34 @@ void Parser::decode_mov(Function& f, Step& step, const std::string& type, const 
   }
 }
 
+namespace {
+
+// The nearest, ties to even; the one NaN there is.
+uint64_t to_bf16(float value) {
+  if (is_nan(value)) return 0x7fff;
+  const auto bits = static_cast<uint32_t>(bits_of<float>(value));
+  return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+
+}  // namespace
+
 void Parser::decode_cvt(Function& f, Step& step, const std::vector<std::string>& op,
                         const std::vector<std::string>& a) {
   const std::string to = op[op.size() - 2], from = op.back();
   Read x = read(f, a[1]);
+  if (to == "f16x2" || to == "bf16x2") {  // the upper half first
+    assign(f, step, a[0], [=, y = read(f, a[2]), is_half = to == "f16x2"](const Thread& t) {
+      auto narrow = [&](uint64_t bits) -> uint64_t {
+        return is_half ? bits_of<_Float16>(static_cast<_Float16>(as<float>(bits))) : to_bf16(as<float>(bits));
+      };
+      return narrow(x(t)) << 16 | narrow(y(t));
+    });
+    return;
+  }
+  if (to == "bf16") {
+    assign(f, step, a[0], [=](const Thread& t) { return to_bf16(as<float>(x(t))); });
+    return;
+  }
   std::string rounding;
   for (const char* r : {"rn", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi"})
     if (has(op, r)) rounding = r;
