@@ -7,6 +7,7 @@
 #include "tensor/passes/keep_tiles.h"
 #include "tensor/passes/lower_blocks.h"
 #include "tensor/passes/lower_math.h"
+#include "tensor/passes/pair_fragments.h"
 #include "tensor/passes/partition_loops.h"
 #include "tensor/passes/pipeline_copies.h"
 #include "tensor/passes/place_allocations.h"
@@ -45,6 +46,7 @@ Func lower(const Func& f, const Target& target, const PassObserver& observer) {
   if (is_grid) run("pipeline_copies", [&](const Func& h) { return pipeline_copies(h, target); });
   if (!is_grid) run("transpose_tiles", transpose_tiles);
   run("unroll_loops", unroll_loops);
+  if (is_grid) run("pair_fragments", pair_fragments);
   if (!is_grid) run("keep_tiles", keep_tiles);
   run("lower_math", [&](const Func& h) { return lower_math(h, target); });
   return g;
