@@ -46,12 +46,12 @@ bool are_held(const AttentionSizes& a, int64_t keys, int64_t sums) {
 
 constexpr double kLanes = 128, kCacheBytes = 24;  // of a multiprocessor, in a cycle
 // Of a score, by threads: maximum, two exponentials, their conversion; in registers one, and no memory.
-constexpr double kShared = 24, kSharedWide = 32, kHeld = 12;
+constexpr double kShared = 24, kSharedWide = 32, kHeld = 14;
 
 // Cycles until a block has gone through so many keys, where multiprocessors have so many blocks: each waits for what it fetches and for
 // its own results, while a few others work.
 double wait_of(int64_t keys, double blocks) {
-  constexpr double kOfKey = 8, kResident = 2;
+  constexpr double kOfKey = 16, kResident = 2;
   return kOfKey * static_cast<double>(keys) * std::ceil(blocks / kResident);
 }
 

@@ -291,6 +291,27 @@ func f(x: f32[4096]) -> (y: f32[4096]) {
   EXPECT_EQ(count(code.ptx, "st.global.v4.f32"), 2) << code.ptx;
 }
 
+TEST(Device, NarrowFloatsAreConvertedByInstructions) {
+  auto narrowing = [](const std::string& type) {
+    return "func f(x: f32[4096]) -> (y: " + type + R"([4096]) {
+  bound for b in 4 @{thread="block.x"} {
+    bound for t in 256 @{thread="thread.x"} {
+      y[ramp(b * 1024 + t * 4, 1, 4)] = )" + type + R"((x[ramp(b * 1024 + t * 4, 1, 4)])
+    }
+  }
+})";
+  };
+  for (const std::string type : {"f16", "bf16"}) {
+    const std::string ptx = emit(narrowing(type), "sm_80").ptx;
+    EXPECT_EQ(count(ptx, "cvt.rn." + type + "x2.f32"), 2) << ptx;
+    EXPECT_EQ(count(ptx, "shr.u32"), 0) << ptx;
+    EXPECT_EQ(count(emit(narrowing(type), "sm_75").ptx, "x2.f32"), 0);
+    if (assembler()) {
+      EXPECT_TRUE(assembler()->assemble(ptx, "sm_80").ok());
+    }
+  }
+}
+
 // What it reads and writes stands behind the wait, in the machine code as well: the assembler moves up reads by way of the read-only
 // cache, and those of what it knows not to be written.
 TEST(Device, KernelsOfHopperWaitForThoseBeforeThem) {

@@ -24,7 +24,7 @@ TEST_P(LowerFile, StaysEquivalentAndMatchesItsGolden) {
 
 INSTANTIATE_TEST_SUITE_P(Files, LowerFile,
                          ::testing::Values("register_tile", "fused_parallel", "symbolic_tile", "guarded_init",
-                                           "vector_reduce", "scan", "padding", "halo", "pad_copy", "concat",
+                                           "vector_reduce", "scan", "scan_own", "padding", "halo", "pad_copy", "concat",
                                            "masked_tile", "layer_norm", "prefetch_next", "masked_update",
                                            "transpose_tile", "joined_tile", "packed_tile", "tiles"),
                          [](const auto& info) { return std::string(info.param); });
