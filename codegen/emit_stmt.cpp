@@ -83,7 +83,8 @@ KernelEmitter::KernelEmitter(llvm::Module& module, const tensor::Target& target,
   }
   b_.setFastMathFlags(flags);
   formats_.has_f16c = on_device() || has_feature(target, "f16c");
-  formats_.has_bf16 = on_device() ? has_narrow_pairs(target.gpu) : has_feature(target, "avx512bf16") && has_feature(target, "avx512vl");
+  formats_.has_bf16 = on_device() ? has_narrow_pairs(target.gpu)
+                                  : has_feature(target, "avx512bf16") && has_feature(target, "avx512vl");
 }
 
 llvm::Function* KernelEmitter::new_function(const std::string& name, llvm::FunctionType* type,

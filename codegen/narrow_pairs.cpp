@@ -13,9 +13,9 @@ llvm::Value* narrow_vector(llvm::IRBuilder<>& b, llvm::Value* wide, llvm::FixedV
   const unsigned lanes = to->getNumElements();
   llvm::Value* registers = llvm::PoisonValue::get(llvm::FixedVectorType::get(b.getInt32Ty(), lanes / 2));
   for (unsigned k = 0; k < lanes; k += 2) {
-    llvm::Value* pair =
-        b.CreateIntrinsic(is_half ? llvm::Intrinsic::nvvm_ff2f16x2_rn : llvm::Intrinsic::nvvm_ff2bf16x2_rn, {},
-                          {b.CreateExtractElement(wide, uint64_t{k} + 1), b.CreateExtractElement(wide, uint64_t{k})});
+    llvm::Value* pair = b.CreateIntrinsic(
+        is_half ? llvm::Intrinsic::nvvm_ff2f16x2_rn : llvm::Intrinsic::nvvm_ff2bf16x2_rn, {},
+        {b.CreateExtractElement(wide, uint64_t{k} + 1), b.CreateExtractElement(wide, uint64_t{k})});
     if (lanes == 2) return pair;
     registers = b.CreateInsertElement(registers, b.CreateBitCast(pair, b.getInt32Ty()), uint64_t{k} / 2);
   }
@@ -25,11 +25,13 @@ llvm::Value* narrow_vector(llvm::IRBuilder<>& b, llvm::Value* wide, llvm::FixedV
 llvm::Value* narrow(llvm::IRBuilder<>& b, llvm::Value* wide, llvm::Type* to) {
   auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(to);
   if (vector != nullptr && vector->getNumElements() % 2 == 0) return narrow_vector(b, wide, vector);
-  if (vector == nullptr && to->isBFloatTy()) return b.CreateIntrinsic(llvm::Intrinsic::nvvm_f2bf16_rn, {}, {wide});
+  if (vector == nullptr && to->isBFloatTy())
+    return b.CreateIntrinsic(llvm::Intrinsic::nvvm_f2bf16_rn, {}, {wide});
   if (vector == nullptr || !vector->getElementType()->isBFloatTy()) return nullptr;
   llvm::Value* all = llvm::PoisonValue::get(to);
   for (unsigned k = 0; k < vector->getNumElements(); ++k) {
-    llvm::Value* one = b.CreateIntrinsic(llvm::Intrinsic::nvvm_f2bf16_rn, {}, {b.CreateExtractElement(wide, uint64_t{k})});
+    llvm::Value* one =
+        b.CreateIntrinsic(llvm::Intrinsic::nvvm_f2bf16_rn, {}, {b.CreateExtractElement(wide, uint64_t{k})});
     all = b.CreateInsertElement(all, one, uint64_t{k});
   }
   return all;

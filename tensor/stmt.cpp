@@ -30,7 +30,8 @@ Stmt Block::make(Block* block) {
 }
 
 AxisKind Block::kind_of_steps() const {
-  const bool reduces = std::any_of(axes.begin(), axes.end(), [](const Axis& a) { return a.kind == AxisKind::reduce; });
+  const bool reduces =
+      std::any_of(axes.begin(), axes.end(), [](const Axis& a) { return a.kind == AxisKind::reduce; });
   return reduces ? AxisKind::reduce : AxisKind::scan;
 }
 

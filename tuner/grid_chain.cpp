@@ -19,7 +19,8 @@ bool is_in(const std::vector<std::string>& names, const std::string& name) {
 }
 
 bool has_scan(const Block& block) {
-  return std::any_of(block.axes.begin(), block.axes.end(), [](const Axis& a) { return a.kind == AxisKind::scan; });
+  return std::any_of(block.axes.begin(), block.axes.end(),
+                     [](const Axis& a) { return a.kind == AxisKind::scan; });
 }
 
 // The one loop over steps that there is, with its blocks; empty where there are several, or blocks of another kind. rows: of axes
@@ -32,22 +33,25 @@ std::optional<Rolling> as_rolling(const Schedule& s, size_t rows) {
     const std::vector<const For*> loops = s.loops_of(name);
     if (has_scan(block)) {
       const bool is_of_rows = block.axes.size() == 1 + rows, is_of_elements = block.axes.size() == 2 + rows;
-      if (loops.size() != block.axes.size() || !analyze(s, name) || block.kind_of_steps() != AxisKind::scan || !(is_of_rows || is_of_elements) ||
-          (!r.loop.empty() && r.loop != loops[0]->var.name()))
+      if (loops.size() != block.axes.size() || !analyze(s, name) || block.kind_of_steps() != AxisKind::scan ||
+          !(is_of_rows || is_of_elements) || (!r.loop.empty() && r.loop != loops[0]->var.name()))
         return std::nullopt;
       r.loop = loops[0]->var.name();
       (is_of_rows ? r.rows : r.elements).push_back(name);
       made.push_back(only_buffer_written(block));
-    } else if (std::any_of(made.begin(), made.end(), [&](const Buffer& b) { return reads_buffer(block, b); })) {
+    } else if (std::any_of(made.begin(), made.end(),
+                           [&](const Buffer& b) { return reads_buffer(block, b); })) {
       r.last.push_back(name);
     }
   }
-  const bool is_whole = !r.loop.empty() && block_sites(s.find_loop(r.loop)->body).size() == r.rows.size() + r.elements.size();
+  const bool is_whole =
+      !r.loop.empty() && block_sites(s.find_loop(r.loop)->body).size() == r.rows.size() + r.elements.size();
   return is_whole && r.elements.size() == 1 && r.last.size() == 1 ? std::optional(r) : std::nullopt;
 }
 
 // The product's axis that the recurrence's steps count, in what its block reads of the result.
-std::optional<size_t> axis_of_steps(const Schedule& s, const std::string& product, const std::string& reader) {
+std::optional<size_t> axis_of_steps(const Schedule& s, const std::string& product,
+                                    const std::string& reader) {
   const auto* store = s.find_block(product)->body.as<Store>();
   const Block& block = *s.find_block(reader);
   std::optional<size_t> found;
@@ -65,7 +69,8 @@ std::optional<size_t> axis_of_steps(const Schedule& s, const std::string& produc
 std::optional<ProductChain> as_chain(const Schedule& s) {
   ProductChain c;
   std::vector<std::string> names = s.block_names(), products;
-  const bool has_steps = std::any_of(names.begin(), names.end(), [&](const std::string& name) { return has_scan(*s.find_block(name)); });
+  const bool has_steps = std::any_of(names.begin(), names.end(),
+                                     [&](const std::string& name) { return has_scan(*s.find_block(name)); });
   for (const std::string& name : names) {
     std::optional<Product> product = as_product(s, name);
     if (product) products.push_back(name);
@@ -88,7 +93,8 @@ std::optional<ProductChain> as_chain(const Schedule& s) {
   const size_t shared = c.first.g.axes.size() + c.first.i.axes.size();
   if (has_steps) {
     c.rolling = as_rolling(s, shared - 1);
-    const std::optional<size_t> p = c.rolling ? axis_of_steps(s, products[1], c.rolling->elements[0]) : std::nullopt;
+    const std::optional<size_t> p =
+        c.rolling ? axis_of_steps(s, products[1], c.rolling->elements[0]) : std::nullopt;
     if (!p || c.first.i.axes.size() != 1 || c.second.j.axes.size() != 1) return std::nullopt;
     for (Product* product : {&c.first, &c.second}) {
       const auto at = std::find(product->g.axes.begin(), product->g.axes.end(), *p);
@@ -119,7 +125,8 @@ std::optional<ProductChain> as_chain(const Schedule& s) {
   const int64_t columns = c.first.j.extent;
   bool is_after = false;
   for (const std::string& name : names) {
-    const bool is_rolled = c.rolling && (is_in(c.rolling->rows, name) || is_in(c.rolling->elements, name) || is_in(c.rolling->last, name));
+    const bool is_rolled = c.rolling && (is_in(c.rolling->rows, name) || is_in(c.rolling->elements, name) ||
+                                         is_in(c.rolling->last, name));
     if (name == products[0] || is_rolled) continue;
     std::optional<BlockInfo> info = analyze(s, name);
     if (!info) return std::nullopt;
@@ -306,8 +313,8 @@ void ChainSchedule::reduce(const RowBlock& b) {
     const int64_t rows = threads_.z * threads_.y;
     const std::string batch = batch_indices(part, 1);
     const std::string warp = threads_.z > 1 ? text("i %% ", rows, " // ", threads_.y, ", ") : "";
-    must_step(d_, TransformLayout{part, text("(", batch, "i) -> (", batch, "i // ", rows, ", ", warp,
-                                             "i %% ", threads_.y, ")")});
+    must_step(d_, TransformLayout{part, text("(", batch, "i) -> (", batch, "i // ", rows, ", ", warp, "i %% ",
+                                             threads_.y, ")")});
   }
   must_step(d_, SetScope{part, "local"});
 }

@@ -111,7 +111,8 @@ class ChainSchedule {
   const int64_t tile_rows_;
   const ChainThreads threads_;
   std::string host_, scores_;                                // the loop; the buffer of rows
-  std::string tiles_, batches_;  // loops around a recurrence's steps; the second one empty where there is none
+  std::string tiles_,
+      batches_;  // loops around a recurrence's steps; the second one empty where there is none
   std::vector<std::pair<std::string, std::string>> scopes_;  // of buffers, to be set when all is bound
 
  private:

@@ -57,7 +57,9 @@ void ChainSchedule::name_result(const std::string& block) {
       names.push_back(axis ? axis->name : "");
     }
   });
-  if (names.size() < 2) return give_up(d_, RefusalCode::not_injective, text("block ", block, " reads ", rolled.name(), " in another way"));
+  if (names.size() < 2)
+    return give_up(d_, RefusalCode::not_injective,
+                   text("block ", block, " reads ", rolled.name(), " in another way"));
   const std::vector<std::string> batches(names.begin(), names.end() - 2);
   if (!batches.empty()) must_step(d_, FuseAxes{block, batches, "g"});
   must_step(d_, FuseAxes{block, {names[names.size() - 2]}, "i"});
@@ -71,7 +73,8 @@ void ChainSchedule::place_rolled(const std::function<void(const std::string&)>& 
     spread(last);
   }
   for (const std::string& block : r.rows) {
-    const std::string rows = bind_rows(block + ".i", {}), buffer = only_buffer_written(*s_.find_block(block)).name();
+    const std::string rows = bind_rows(block + ".i", {}),
+                      buffer = only_buffer_written(*s_.find_block(block)).name();
     try_step(d_, Unroll{rows});
     begin(block, {rows});
     order_rows(buffer);
@@ -79,7 +82,8 @@ void ChainSchedule::place_rolled(const std::function<void(const std::string&)>& 
   }
   for (const std::string& block : r.elements) {
     const std::string i = block + ".i", j = block + ".j";
-    if (s_.find_loop(j) == nullptr) must_step(d_, Split{s_.loop_names_of(block).back(), {1, 0}, {j + ".b", j}});
+    if (s_.find_loop(j) == nullptr)
+      must_step(d_, Split{s_.loop_names_of(block).back(), {1, 0}, {j + ".b", j}});
     spread(block);
     begin(block, {i + ".m", j + ".n", i + ".h"});
     scopes_.emplace_back(only_buffer_written(*s_.find_block(block)).name(), "registers");

@@ -127,7 +127,13 @@ std::vector<Tile> rolling_tiles(const ProductChain& c, const Gpu& gpu) {
   std::vector<Tile> tiles;
   if (byte_size(c.first.factor) != 2) return tiles;
   for (int64_t warps_i : {1, 2, 4, 8}) {
-    const Tile t{warps_i, 1, 1, ceil_div64(c.first.j.extent, 8), round_up64(c.first.k.extent, step), round_up64(c.first.j.extent, step), 1};
+    const Tile t{warps_i,
+                 1,
+                 1,
+                 ceil_div64(c.first.j.extent, 8),
+                 round_up64(c.first.k.extent, step),
+                 round_up64(c.first.j.extent, step),
+                 1};
     if (c.first.i.extent % t.block_i() == 0 && std::isfinite(score(t, c, gpu))) tiles.push_back(t);
   }
   bring_best_first(tiles, [&](const Tile& t) { return score(t, c, gpu); });
@@ -260,13 +266,16 @@ class GridMatrixChain : private ChainSchedule {
   void lay_out_sums(const std::string& buffer) {
     const std::string g = batch_indices(buffer, 2);
     must_step(d_, TransformLayout{buffer, text("(", g, "i, j) -> (", g, places("i", t_.block_i(), 16), ", ",
-                                               places("j", t_.width(c_), 8), ", i %% 16 // 8, i %% 8, j %% 8 // 2, j %% 2)")});
+                                               places("j", t_.width(c_), 8),
+                                               ", i %% 16 // 8, i %% 8, j %% 8 // 2, j %% 2)")});
   }
 
   int64_t row() const { return kRow / byte_size(c_.first.factor); }
   int64_t depth_of_instruction() const { return 2 * row(); }
   // Whether the operand is that of the rows, which all parts of the columns read.
-  bool is_of_rows(const ChainProduct& p, const Operand& o) const { return &p == &first_ && &o == &c_.first.a; }
+  bool is_of_rows(const ChainProduct& p, const Operand& o) const {
+    return &p == &first_ && &o == &c_.first.a;
+  }
   // Whether the product's left operand is in registers.
   bool is_held(const ChainProduct& p) const { return t_.held && &p == &second_; }
 
@@ -276,8 +285,8 @@ class GridMatrixChain : private ChainSchedule {
       const std::vector<std::string> axes =
           operand->is_along_k ? std::vector<std::string>{side, "k"} : std::vector<std::string>{"k", side};
       const bool is_of_warps = is_held(p) && operand == &product.a;
-      must_step(d_, Reindex{product.block, operand->buffer.name(), is_of_warps ? "global" : "shared", p.loop(name),
-                            is_of_rows(p, *operand) ? p.with_rows(axes) : p.with_batch(axes)});
+      must_step(d_, Reindex{product.block, operand->buffer.name(), is_of_warps ? "global" : "shared",
+                            p.loop(name), is_of_rows(p, *operand) ? p.with_rows(axes) : p.with_batch(axes)});
       if (is_of_warps) continue;
       const bool is_by_element = row() == 4 && !operand->is_along_k;
       must_step(d_, StorageAlign{p.loop(name), is_by_element ? 32 : 2 * row(), is_by_element ? 8 : row()});

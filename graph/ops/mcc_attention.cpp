@@ -31,8 +31,10 @@ namespace {
 using Ints = std::vector<int64_t>;
 
 struct Dims {
-  explicit Dims(const Attributes& a) : all(a.integers("batch")), parts(a.integer("parts", 1)), rolling(a.integer("rolling", 0)) {
-    std::copy_if(all.begin(), all.end(), std::back_inserter(batch), [&](int64_t extent) { return is_kept(extent); });
+  explicit Dims(const Attributes& a)
+      : all(a.integers("batch")), parts(a.integer("parts", 1)), rolling(a.integer("rolling", 0)) {
+    std::copy_if(all.begin(), all.end(), std::back_inserter(batch),
+                 [&](int64_t extent) { return is_kept(extent); });
     Ints extents = a.integers("extents");
     m = rows = extents[0], n = extents[1], d = extents[2], e = extents[3];
     if (rolling != 0) {
@@ -70,11 +72,12 @@ struct Dims {
     return index;
   }
 
-  Ints all, batch;  // its axes; those that are computed over: nobody but us takes away those of extent 1 ahead of a recurrence
+  // Its axes; those that are computed over: nobody but us takes away those of extent 1 ahead of a recurrence.
+  Ints all, batch;
   int64_t parts, rolling;
-  bool is_ragged = false;  // the last part is filled up
+  bool is_ragged = false;              // the last part is filled up
   int64_t m = 1, n = 1, d = 1, e = 1;  // n: keys of a part
-  int64_t rows = 1;                    // that are computed: as many as tiles have, so that these need no conditions
+  int64_t rows = 1;  // that are computed: as many as tiles have, so that these need no conditions
 
  private:
   // At most an eighth more, or 16.
@@ -156,12 +159,15 @@ Parts compute_parts(ComputeContext& c, const Dims& dims) {
   const Attributes& a = c.attributes();
   const ElementType type = c.output_type(0).element;
   const size_t rank = dims.batch.size(), lead = rank + (dims.parts > 1 ? 1 : 0);
-  const Ints q = dims.view(a.integers("q_view")), k = dims.view(a.integers("k_view")), v = dims.view(a.integers("v_view"));
+  const Ints q = dims.view(a.integers("q_view")), k = dims.view(a.integers("k_view")),
+             v = dims.view(a.integers("v_view"));
   // The key's number in the whole; i begins with the batch, and the part.
   auto whole = [&](Axes i, const Expr& key) { return dims.parts > 1 ? i[rank] * Expr(dims.n) + key : key; };
   // Where there is such a key, else what stands for it.
   auto where_key = [&](const Expr& number, const Expr& there, double else_value) {
-    return dims.is_ragged ? select(number < Expr(a.integers("extents")[1]), there, number_like(there, else_value)) : there;
+    return dims.is_ragged
+               ? select(number < Expr(a.integers("extents")[1]), there, number_like(there, else_value))
+               : there;
   };
   // The row itself, or the last one.
   auto row_of = [&](const Expr& i) { return dims.rows == dims.m ? i : tensor::min(i, Expr(dims.m - 1)); };
@@ -175,17 +181,19 @@ Parts compute_parts(ComputeContext& c, const Dims& dims) {
     const Expr number = whole(i, i[lead]);
     return where_key(number, element(c, 2, v, join(i.first(rank), {number, i[lead + 1]})), 0);
   });
-  Buffer scores = c.builder.reduce("scores", type, dims.shape({dims.rows, dims.n}), {dims.d}, Reducer::sum,
-                                   [&](Axes i, Axes r) {
-                                     return cast(type, element(c, 0, q, join(i.first(rank), {row_of(i[lead]), r[0]}))) *
-                                            cast(type, load(keys, join(i.first(lead), {r[0], i[lead + 1]})));
-                                   });
+  Buffer scores = c.builder.reduce(
+      "scores", type, dims.shape({dims.rows, dims.n}), {dims.d}, Reducer::sum, [&](Axes i, Axes r) {
+        return cast(type, element(c, 0, q, join(i.first(rank), {row_of(i[lead]), r[0]}))) *
+               cast(type, load(keys, join(i.first(lead), {r[0], i[lead + 1]})));
+      });
   const size_t steps = std::get<std::vector<std::string>>(*a.find("steps")).size();
   if (dims.is_ragged || steps > (scale_behind(c) != 1 ? 1 : 0)) {
     scores = c.builder.compute("masked", type, dims.shape({dims.rows, dims.n}), [&](Axes i) {
       const Expr number = whole(i, i[lead + 1]);
-      return where_key(number, stepped(c, load(scores, to_vector(i)), dims.in_all(join(i.first(rank), {row_of(i[lead]), number}))),
-                       -std::numeric_limits<double>::infinity());
+      return where_key(
+          number,
+          stepped(c, load(scores, to_vector(i)), dims.in_all(join(i.first(rank), {row_of(i[lead]), number}))),
+          -std::numeric_limits<double>::infinity());
     });
   }
   auto row = [&](Axes i) { return to_vector(i.first(lead + 1)); };
@@ -204,7 +212,8 @@ Parts compute_parts(ComputeContext& c, const Dims& dims) {
   const bool is_rounded = byte_size(value) < byte_size(type);
   Buffer exponential = c.builder.compute("exponential", type, dims.shape({dims.rows, dims.n}), [&](Axes i) {
     const Expr x = load(scores, to_vector(i)) - load(parts.maximum, row(i));
-    return is_rounded ? call(Intrinsic::exp2, {x * number_like(x, 1.4426950408889634 * scale_behind(c))}) : call(Intrinsic::exp, {x});
+    return is_rounded ? call(Intrinsic::exp2, {x * number_like(x, 1.4426950408889634 * scale_behind(c))})
+                      : call(Intrinsic::exp, {x});
   });
   auto add_up = [&] {
     parts.sum = c.builder.reduce("sum", type, dims.shape({dims.rows}), {dims.n}, Reducer::sum,
@@ -287,14 +296,20 @@ Rolled roll(ComputeContext& c, const Parts& parts, const Dims& dims, ElementType
       return parts.share(of_part(parts.maximum, i) - load(risen, to_vector(i)));
     });
     auto update = [&](const std::string& name, const Buffer& sum, const Buffer& part, const Shape& shape) {
-      b.block(name, axes_of(shape), [&](Axes i) {
-        const std::vector<Expr> row = to_vector(i.first(rank + 1));
-        return tensor::Store::make(sum, to_vector(i), load(sum, to_vector(i)) * load(kept, row) + of_part(part, i) * load(added, row));
-      }, [&](Axes i) { return tensor::Store::make(sum, to_vector(i), tensor::constant(type, 0)); });
+      b.block(
+          name, axes_of(shape),
+          [&](Axes i) {
+            const std::vector<Expr> row = to_vector(i.first(rank + 1));
+            return tensor::Store::make(
+                sum, to_vector(i),
+                load(sum, to_vector(i)) * load(kept, row) + of_part(part, i) * load(added, row));
+          },
+          [&](Axes i) { return tensor::Store::make(sum, to_vector(i), tensor::constant(type, 0)); });
     };
     update("roll_sum", rolled.sum, parts.sum, rows);
     update("roll", rolled.mixed, parts.mixed, all);
-    b.block("rise", axes_of(rows), [&](Axes i) { return tensor::Store::make(top, to_vector(i), load(risen, to_vector(i))); });
+    b.block("rise", axes_of(rows),
+            [&](Axes i) { return tensor::Store::make(top, to_vector(i), load(risen, to_vector(i))); });
   });
   return rolled;
 }

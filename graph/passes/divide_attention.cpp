@@ -41,7 +41,8 @@ int64_t tiles_of_8(int64_t extent) { return (extent + 7) / 8; }
 
 // Whether a warp keeps the scores of so many keys in registers, beside `sums` sums for each value.
 bool are_held(const AttentionSizes& a, int64_t keys, int64_t sums) {
-  return a.bytes == 2 && !a.is_by_cores && 6 * tiles_of_8(keys) + 4 * sums * tiles_of_8(a.e) <= kMostRegisters;
+  return a.bytes == 2 && !a.is_by_cores &&
+         6 * tiles_of_8(keys) + 4 * sums * tiles_of_8(a.e) <= kMostRegisters;
 }
 
 constexpr double kLanes = 128, kCacheBytes = 24;  // of a multiprocessor, in a cycle
@@ -60,7 +61,8 @@ double time_of(const AttentionSizes& a, int64_t parts, int64_t rows, const Gpu& 
   const int64_t tiles = (a.m + rows - 1) / rows, blocks = a.batch * parts * tiles, keys = a.n / parts;
   // CUDA cores make the products, too.
   const double work = are_held(a, keys, 1) ? kHeld
-                                           : (a.bytes == 2 ? kShared : kSharedWide) + (a.is_by_cores ? static_cast<double>(a.d + a.e) : 0);
+                                           : (a.bytes == 2 ? kShared : kSharedWide) +
+                                                 (a.is_by_cores ? static_cast<double>(a.d + a.e) : 0);
   const double rounds = std::ceil(static_cast<double>(blocks) / gpu.multiprocessors);
   const double issue = rounds * static_cast<double>(rows * keys) * work / kLanes;
   const double fetched = static_cast<double>(a.batch * tiles * a.n * (a.d + a.e) * a.bytes);
@@ -73,11 +75,14 @@ double time_of(const AttentionSizes& a, int64_t parts, int64_t rows, const Gpu& 
 // The same where a block makes parts of so many keys one after the other.
 double rolling_time(const AttentionSizes& a, int64_t keys, int64_t rows, const Gpu& gpu) {
   const int64_t tiles = (a.m + rows - 1) / rows, blocks = a.batch * tiles, parts = (a.n + keys - 1) / keys;
-  const double work = kHeld + 2 * static_cast<double>(a.e) / static_cast<double>(keys);  // what has been summed up takes the new maximum
+  const double work = kHeld + 2 * static_cast<double>(a.e) /
+                                  static_cast<double>(keys);  // what has been summed up takes the new maximum
   const double rounds = std::ceil(static_cast<double>(blocks) / gpu.multiprocessors);
   const double issue = rounds * static_cast<double>(rows * keys * parts) * work / kLanes;
   const double fetched = static_cast<double>(a.batch * tiles * a.n * (a.d + a.e) * a.bytes);
-  return std::max({issue, wait_of(keys * parts, rounds), fetched / (kCacheBytes * gpu.multiprocessors)}) / (gpu.ghz * 1e3) + gpu.launch_us;
+  return std::max({issue, wait_of(keys * parts, rounds), fetched / (kCacheBytes * gpu.multiprocessors)}) /
+             (gpu.ghz * 1e3) +
+         gpu.launch_us;
 }
 
 // Keys of a part where parts are made one after the other: their scores, and two sums for each value, are in registers, keys and
@@ -121,7 +126,8 @@ std::vector<Division> divisions(const AttentionSizes& a, const Gpu& gpu) {
 }
 
 // The one that is expected to be fastest, or chosen: "whole", "parts_4", "rolling".
-Division choose_division(const AttentionSizes& a, const Node& node, const Gpu& gpu, const AlgorithmChoices& choices) {
+Division choose_division(const AttentionSizes& a, const Node& node, const Gpu& gpu,
+                         const AlgorithmChoices& choices) {
   const std::vector<Division> all = divisions(a, gpu);
   if (all.empty()) return {};
   std::vector<Algorithm> named;

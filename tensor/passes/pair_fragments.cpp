@@ -16,7 +16,10 @@ struct Fragment {
 
 const Call* as_fetch(const Expr& e) {
   const auto* call = e.as<Call>();
-  return call && (call->function == Intrinsic::load_matrices || call->function == Intrinsic::load_matrices_transposed) ? call : nullptr;
+  return call && (call->function == Intrinsic::load_matrices ||
+                  call->function == Intrinsic::load_matrices_transposed)
+             ? call
+             : nullptr;
 }
 
 std::optional<Fragment> as_fragment(const Stmt& s) {
@@ -44,7 +47,8 @@ class PairFragments : public ScopedMutator {
 
   Stmt on(const For& n, const Stmt& self) override {
     const Expr saved = y_;
-    if (n.loop == LoopKind::bound && grid_axis(n) == GridAxis::thread_y) y_ = is_int(n.extent, kWarpRows) ? Expr(n.var) : Expr();
+    if (n.loop == LoopKind::bound && grid_axis(n) == GridAxis::thread_y)
+      y_ = is_int(n.extent, kWarpRows) ? Expr(n.var) : Expr();
     Stmt out = ScopedMutator::on(n, self);
     y_ = saved;
     return out;
@@ -65,17 +69,21 @@ class PairFragments : public ScopedMutator {
 
   // Undefined where they are no such two.
   Stmt paired(const Stmt& one, const Stmt& two) const {
-    const std::optional<Fragment> a = y_.defined() ? as_fragment(one) : std::nullopt, b = a ? as_fragment(two) : std::nullopt;
+    const std::optional<Fragment> a = y_.defined() ? as_fragment(one) : std::nullopt,
+                                  b = a ? as_fragment(two) : std::nullopt;
     if (!b || a->load->function != b->load->function) return nullptr;
     const auto *row = a->load->args[0].as<Load>(), *other = b->load->args[0].as<Load>();
     const std::optional<int64_t> distance = analyzer_.constant_difference(b->first, a->first);
     // Each thread's row begins at a multiple of its length.
-    if (!row->buffer.same_as(other->buffer) || !distance || *distance % row->indices[0].lanes() != 0) return nullptr;
+    if (!row->buffer.same_as(other->buffer) || !distance || *distance % row->indices[0].lanes() != 0)
+      return nullptr;
     const Expr first = analyzer_.simplify(a->first + floor_div(y_, kWarpRows / 2) * Expr(*distance));
     const Expr rows = Load::make(row->buffer, {Ramp::make(first, 1, row->indices[0].lanes())});
     const Expr fetch = Call::make(a->load->function, {rows, Expr(4)});
     const Var both("both", fetch.type());
-    return Let::make(both, fetch, Seq::make({with(*a, Shuffle::make({both}, {0, 1})), with(*b, Shuffle::make({both}, {2, 3}))}));
+    return Let::make(
+        both, fetch,
+        Seq::make({with(*a, Shuffle::make({both}, {0, 1})), with(*b, Shuffle::make({both}, {2, 3}))}));
   }
 
   static Stmt with(const Fragment& f, const Expr& right) {

@@ -92,7 +92,8 @@ std::optional<Halves> halves_of(const For& loop) {
     if (shared.has_barrier) return std::nullopt;
     if (!shared.written.empty()) {
       // Ahead of what stands before, too, if that has nothing to do with it.
-      const bool is_used = std::any_of(shared.written.begin(), shared.written.end(), [&](const BufferNode* b) { return used.contains(b); });
+      const bool is_used = std::any_of(shared.written.begin(), shared.written.end(),
+                                       [&](const BufferNode* b) { return used.contains(b); });
       if (is_used || !shared.read.empty() || uses_any(s, halves.own)) return std::nullopt;
       halves.buffers.insert(shared.written.begin(), shared.written.end());
       halves.copies.push_back(s);

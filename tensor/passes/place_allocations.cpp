@@ -79,7 +79,9 @@ bool indexed_by(const std::vector<Access>& accesses, const Var& var) {
 // Whether each iteration uses elements of its own: those at its variable in some dimension.
 bool is_own(const std::vector<Access>& accesses, const Var& var) {
   for (size_t d = 0; d < accesses[0].indices.size(); ++d) {
-    if (std::all_of(accesses.begin(), accesses.end(), [&](const Access& a) { return a.indices[d].same_as(var); })) return true;
+    if (std::all_of(accesses.begin(), accesses.end(),
+                    [&](const Access& a) { return a.indices[d].same_as(var); }))
+      return true;
   }
   return false;
 }
@@ -90,7 +92,8 @@ size_t place_of(const std::vector<Access>& accesses) {
   size_t depth = common_depth(accesses);
   const Path& path = accesses[0].path;
   for (size_t d = 0; d < depth; ++d) {
-    bool carried = path[d]->annotations.contains("scan") && indexed_by(accesses, path[d]->var) && !is_own(accesses, path[d]->var);
+    bool carried = path[d]->annotations.contains("scan") && indexed_by(accesses, path[d]->var) &&
+                   !is_own(accesses, path[d]->var);
     if (carried || path[d]->loop == LoopKind::vectorized) return d;
   }
   return depth;

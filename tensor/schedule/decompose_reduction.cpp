@@ -44,8 +44,8 @@ Outcome apply_step(const DecomposeReduction& step, Schedule& schedule) {
     AxisKinds kinds = axes_bound_to(block, site->loops[i]->var);
     if (is_of_scan ? kinds.scan : kinds.reduce) {
       return refuse(RefusalCode::dependence,
-                    text("expected all ", is_of_scan ? "scan" : "reduce", " loops of ", step.block, " at or inside of ", step.loop,
-                         ", got ", site->loops[i]->var.name(), " outside"));
+                    text("expected all ", is_of_scan ? "scan" : "reduce", " loops of ", step.block,
+                         " at or inside of ", step.loop, ", got ", site->loops[i]->var.name(), " outside"));
     }
   }
   for (size_t i = depth; i < site->loops.size(); ++i) {

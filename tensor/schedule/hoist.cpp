@@ -52,16 +52,18 @@ Outcome find_rows(const Hoist& step, const Schedule& schedule, const For* over, 
 Outcome check_rows(const Func& f, const std::vector<const For*>& rows) {
   const std::vector<BlockSite> sites = block_sites(f.body);
   // An iteration that there is alone has no other to have to do with.
-  const bool is_single = is_int(rows[0]->extent, 1) && std::none_of(rows.begin(), rows.end(), [](const For* row) {
-                           return axes_bound_below(row->body, row->var).any();
-                         });
+  const bool is_single =
+      is_int(rows[0]->extent, 1) && std::none_of(rows.begin(), rows.end(), [](const For* row) {
+        return axes_bound_below(row->body, row->var).any();
+      });
   std::vector<LoopOfBlock> loops;
   for (const BlockSite& site : sites) {
-    const auto row = std::find_if(rows.begin(), rows.end(), [&](const For* loop) { return is_under(site, loop); });
+    const auto row =
+        std::find_if(rows.begin(), rows.end(), [&](const For* loop) { return is_under(site, loop); });
     if (row == rows.end()) continue;
     if (is_recomputed(*site.block)) {
-      return refuse(RefusalCode::dependence,
-                    text("expected blocks that run each instance once, got ", site.block->name, ", which is recomputed"));
+      return refuse(RefusalCode::dependence, text("expected blocks that run each instance once, got ",
+                                                  site.block->name, ", which is recomputed"));
     }
     loops.push_back({&site, (*row)->var});
   }

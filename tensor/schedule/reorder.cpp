@@ -56,7 +56,8 @@ bool is_apart(const Func& f, const Stmt& body, const Var& loop) {
   return are_apart(f, {{find_site(sites, below[0].block->name), loop}});
 }
 
-Outcome check_order(const Func& f, const std::vector<const For*>& before, const std::vector<const For*>& after) {
+Outcome check_order(const Func& f, const std::vector<const For*>& before,
+                    const std::vector<const For*>& after) {
   const Stmt& body = before.back()->body;
   for (size_t i = 0; i < after.size(); ++i) {
     bool scans = axes_bound_below(body, after[i]->var).scan;

@@ -156,7 +156,8 @@ std::optional<Stretches> stretches_of(const Func& f, const LoopOfBlock& of) {
     const Expr& value = block.values[i];
     if (!uses_var(value, of.loop)) continue;
     const std::optional<LinearForm> form = linear_form(value, {of.loop});
-    if (found || block.axes[i].kind != AxisKind::spatial || !form || uses_var(form->rest, of.loop)) return std::nullopt;
+    if (found || block.axes[i].kind != AxisKind::spatial || !form || uses_var(form->rest, of.loop))
+      return std::nullopt;
     found = {&block.axes[i], form->coefficients[0]};
     const Analyzer analyzer = analyzer_at(f, of.site->loops);
     if (!analyzer.can_prove(form->rest >= 0 && form->rest < Expr(found->length))) return std::nullopt;

@@ -175,7 +175,8 @@ Outcome check_thread_buffer(const Func& f, const FuncSites& sites, const Buffer&
     if (Outcome o = check_owners(f, users, buffer); !o) return o;
   }
   // A recurrence reads what its step before has made.
-  const auto writer = std::find_if(users.begin(), users.end(), [&](const BlockSite* user) { return writes_buffer(*user->block, buffer); });
+  const auto writer = std::find_if(
+      users.begin(), users.end(), [&](const BlockSite* user) { return writes_buffer(*user->block, buffer); });
   const BlockSite& maker = writer == users.end() ? *users[0] : **writer;
   size_t common = maker.loops.size();
   for (const BlockSite* user : users)

@@ -222,7 +222,8 @@ Details axes_outside_domain(const Context& context, const Block& b) {
 Details init_over_reduce_axes(const Context&, const Block& b) {
   Details out;
   for (const Axis& axis : b.axes) {
-    if (b.init && axis.kind == b.kind_of_steps() && uses_var(b.init, axis.var)) out.push_back(axis.var.name());
+    if (b.init && axis.kind == b.kind_of_steps() && uses_var(b.init, axis.var))
+      out.push_back(axis.var.name());
   }
   return out;
 }

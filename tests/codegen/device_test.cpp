@@ -296,7 +296,8 @@ TEST(Device, NarrowFloatsAreConvertedByInstructions) {
     return "func f(x: f32[4096]) -> (y: " + type + R"([4096]) {
   bound for b in 4 @{thread="block.x"} {
     bound for t in 256 @{thread="thread.x"} {
-      y[ramp(b * 1024 + t * 4, 1, 4)] = )" + type + R"(x4(x[ramp(b * 1024 + t * 4, 1, 4)])
+      y[ramp(b * 1024 + t * 4, 1, 4)] = )" +
+           type + R"(x4(x[ramp(b * 1024 + t * 4, 1, 4)])
     }
   }
 })";

@@ -163,8 +163,9 @@ Func rolling_attention(const Form& f, int64_t n) {
   }
   Buffer maximum = b.reduce("maximum", f32, {f.heads, parts, f.m}, {n}, Reducer::max,
                             [&](Axes i, Axes r) { return load(scores, {i[0], i[1], i[2], r[0]}); });
-  Buffer bounded = b.compute("bounded", f32, {f.heads, parts, f.m},
-                             [&](Axes i) { return max(load(maximum, {i[0], i[1], i[2]}), constant(f32, -1e38)); });
+  Buffer bounded = b.compute("bounded", f32, {f.heads, parts, f.m}, [&](Axes i) {
+    return max(load(maximum, {i[0], i[1], i[2]}), constant(f32, -1e38));
+  });
   Buffer power = b.compute("power", f32, {f.heads, parts, f.m, n}, [&](Axes i) {
     return call(Intrinsic::exp, {load(scores, {i[0], i[1], i[2], i[3]}) - load(bounded, {i[0], i[1], i[2]})});
   });
@@ -185,26 +186,33 @@ Func rolling_attention(const Form& f, int64_t n) {
       return max(of_part(bounded, i), select(p == 0, constant(f32, -1e38), load(top, {i[0], i[1]})));
     });
     Buffer kept = b.compute("kept", f32, {f.heads, f.m}, [&](Axes i) {
-      return call(Intrinsic::exp, {select(p == 0, constant(f32, 0), load(top, {i[0], i[1]}) - load(risen, {i[0], i[1]}))});
+      return call(Intrinsic::exp,
+                  {select(p == 0, constant(f32, 0), load(top, {i[0], i[1]}) - load(risen, {i[0], i[1]}))});
     });
     Buffer added = b.compute("added", f32, {f.heads, f.m}, [&](Axes i) {
       return call(Intrinsic::exp, {of_part(bounded, i) - load(risen, {i[0], i[1]})});
     });
-    b.block("roll_sum", {{"h", f.heads}, {"m", f.m}}, [&](Axes i) {
-      return Store::make(total, {i[0], i[1]}, load(total, {i[0], i[1]}) * load(kept, {i[0], i[1]}) +
-                                                  of_part(sum, i) * load(added, {i[0], i[1]}));
-    }, [&](Axes i) { return Store::make(total, {i[0], i[1]}, constant(f32, 0)); });
-    b.block("roll", {{"h", f.heads}, {"m", f.m}, {"e", f.e}}, [&](Axes i) {
-      return Store::make(rolled, {i[0], i[1], i[2]},
-                         load(rolled, {i[0], i[1], i[2]}) * load(kept, {i[0], i[1]}) +
-                             of_part(mixed, i) * load(added, {i[0], i[1]}));
-    }, [&](Axes i) { return Store::make(rolled, {i[0], i[1], i[2]}, constant(f32, 0)); });
+    b.block(
+        "roll_sum", {{"h", f.heads}, {"m", f.m}},
+        [&](Axes i) {
+          return Store::make(total, {i[0], i[1]},
+                             load(total, {i[0], i[1]}) * load(kept, {i[0], i[1]}) +
+                                 of_part(sum, i) * load(added, {i[0], i[1]}));
+        },
+        [&](Axes i) { return Store::make(total, {i[0], i[1]}, constant(f32, 0)); });
+    b.block(
+        "roll", {{"h", f.heads}, {"m", f.m}, {"e", f.e}},
+        [&](Axes i) {
+          return Store::make(rolled, {i[0], i[1], i[2]},
+                             load(rolled, {i[0], i[1], i[2]}) * load(kept, {i[0], i[1]}) +
+                                 of_part(mixed, i) * load(added, {i[0], i[1]}));
+        },
+        [&](Axes i) { return Store::make(rolled, {i[0], i[1], i[2]}, constant(f32, 0)); });
     b.block("rise", {{"h", f.heads}, {"m", f.m}},
             [&](Axes i) { return Store::make(top, {i[0], i[1]}, load(risen, {i[0], i[1]})); });
   });
-  Buffer y = b.compute("y", f32, {f.m, f.heads, f.e}, [&](Axes i) {
-    return load(rolled, {i[1], i[0], i[2]}) / load(total, {i[1], i[0]});
-  });
+  Buffer y = b.compute("y", f32, {f.m, f.heads, f.e},
+                       [&](Axes i) { return load(rolled, {i[1], i[0], i[2]}) / load(total, {i[1], i[0]}); });
   return b.finish({y});
 }
 
@@ -409,7 +417,8 @@ TEST_P(GridRollingChains, AreOneLaunch) {
     tuner::Draft draft{Schedule(f), decide, target};
     tuner::inline_for_grid(draft);
     ASSERT_TRUE(tuner::schedule_grid_chain(draft))
-        << (draft.refused.empty() ? "" : draft.refused[0].step + ": " + draft.refused[0].reason) << to_text(f);
+        << (draft.refused.empty() ? "" : draft.refused[0].step + ": " + draft.refused[0].reason)
+        << to_text(f);
     SCOPED_TRACE(to_text(draft.schedule.trace()));
     Func lowered;
     lower_and_compare(f, draft.schedule, target, lowered);
@@ -419,11 +428,12 @@ TEST_P(GridRollingChains, AreOneLaunch) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Forms, GridRollingChains,
-                         ::testing::Values(RollingForm{{2, 32, 96, 16, 16, Mask::none, ElementType::f16}, 32},
-                                           RollingForm{{1, 48, 100, 64, 64, Mask::added, ElementType::f16, false, true}, 32},
-                                           RollingForm{{3, 64, 70, 32, 40, Mask::causal, ElementType::bf16, false, true}, 16}),
-                         ::testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(
+    Forms, GridRollingChains,
+    ::testing::Values(RollingForm{{2, 32, 96, 16, 16, Mask::none, ElementType::f16}, 32},
+                      RollingForm{{1, 48, 100, 64, 64, Mask::added, ElementType::f16, false, true}, 32},
+                      RollingForm{{3, 64, 70, 32, 40, Mask::causal, ElementType::bf16, false, true}, 16}),
+    ::testing::PrintToStringParamName());
 
 // Long rows, in any tile: what a block shares is within the limits of the GPU.
 TEST(GridChainsOfLongRows, FitIntoSharedMemory) {

@@ -52,8 +52,10 @@ TEST_P(LaunchFile, RunsOnTheGridAndMatchesItsGolden) {
 
 INSTANTIATE_TEST_SUITE_P(Files, LaunchFile,
                          ::testing::Values("pointwise", "scalar", "matmul", "softmax", "recurrence",
-                                           "row_sums", "transposition", "warp_exchange", "mma_held_f16", "mma_held_bf16", "mma_f16", "mma_bf16", "mma_tf32",
-                                           "mma_i8", "mma_u8i8", "rolling", "dot4_u8i8", "dot4_i8i8", "async_f16", "async_f32", "async_converted", "async_held", "wgmma_f16",
+                                           "row_sums", "transposition", "warp_exchange", "mma_held_f16",
+                                           "mma_held_bf16", "mma_f16", "mma_bf16", "mma_tf32", "mma_i8",
+                                           "mma_u8i8", "rolling", "dot4_u8i8", "dot4_i8i8", "async_f16",
+                                           "async_f32", "async_converted", "async_held", "wgmma_f16",
                                            "wgmma_bf16", "wgmma_waits", "wgmma_exchanged_f16",
                                            "wgmma_exchanged_bf16", "wgmma_bulk_f16", "wgmma_bulk_bf16"),
                          [](const auto& info) { return std::string(info.param); });

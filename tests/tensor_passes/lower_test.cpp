@@ -24,9 +24,10 @@ TEST_P(LowerFile, StaysEquivalentAndMatchesItsGolden) {
 
 INSTANTIATE_TEST_SUITE_P(Files, LowerFile,
                          ::testing::Values("register_tile", "fused_parallel", "symbolic_tile", "guarded_init",
-                                           "vector_reduce", "scan", "scan_own", "padding", "halo", "pad_copy", "concat",
-                                           "masked_tile", "layer_norm", "prefetch_next", "masked_update",
-                                           "transpose_tile", "joined_tile", "packed_tile", "tiles"),
+                                           "vector_reduce", "scan", "scan_own", "padding", "halo", "pad_copy",
+                                           "concat", "masked_tile", "layer_norm", "prefetch_next",
+                                           "masked_update", "transpose_tile", "joined_tile", "packed_tile",
+                                           "tiles"),
                          [](const auto& info) { return std::string(info.param); });
 
 // y[j, i] = x[i, j] + x[i, 0] in square tiles of lanes x lanes, as the schedules make it: columns of x become vectors.
