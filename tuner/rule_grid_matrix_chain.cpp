@@ -67,8 +67,9 @@ int64_t held_registers(const Tile& t, const ProductChain& c) {
 // Whether they are enough: with more than so many ptxas spills some (of CUDA 13.0; 64 to 344 keys, values of 16 to 416). Where rows end
 // within a tile, conditions take some, and what is converted on its way to shared memory, the more the fewer threads there are.
 bool are_held(const Tile& t, const ProductChain& c) {
-  constexpr int64_t kMostWhole = 240, kMostPart = 228, kMostConverted = 200;
-  const int64_t most = c.first.i.extent % t.block_i() == 0 ? kMostWhole : kMostPart;
+  constexpr int64_t kMostWhole = 240, kMostPart = 228, kMostRolling = 204, kMostConverted = 200;
+  const bool is_whole = c.first.i.extent % t.block_i() == 0;
+  const int64_t most = c.rolling ? kMostRolling : is_whole ? kMostWhole : kMostPart;
   auto is_converted = [&](const Operand& o) { return o.buffer.element() != c.first.factor; };
   if (!is_converted(c.first.b) && !is_converted(c.second.b)) return held_registers(t, c) <= most;
   return t.warps() > 1 && held_registers(t, c) <= kMostConverted;

@@ -22,7 +22,8 @@ using tensor::Gpu;
 constexpr int64_t kMostParts = 16, kFewestKeys = 128;
 constexpr int64_t kFewestRows = 16, kMostRows = 128;  // of a tile
 constexpr int64_t kFewestRowsByCores = 4;
-constexpr int64_t kMostRegisters = 228;  // of scores and sums, as tuner/rule_grid_matrix_chain.cpp has it
+// Registers of scores and sums, as tuner/rule_grid_matrix_chain.cpp has them.
+constexpr int64_t kMostRegisters = 228, kMostRolling = 204;
 
 struct AttentionSizes {
   int64_t batch = 1, m, n, d, e;
@@ -39,10 +40,10 @@ int64_t shared_bytes(const AttentionSizes& a, int64_t rows, int64_t keys) {
 
 int64_t tiles_of_8(int64_t extent) { return (extent + 7) / 8; }
 
-// Whether a warp keeps the scores of so many keys in registers, beside `sums` sums for each value.
-bool are_held(const AttentionSizes& a, int64_t keys, int64_t sums) {
-  return a.bytes == 2 && !a.is_by_cores &&
-         6 * tiles_of_8(keys) + 4 * sums * tiles_of_8(a.e) <= kMostRegisters;
+// Whether a warp keeps the scores of so many keys in registers, beside a sum for each value (two where parts follow each other).
+bool are_held(const AttentionSizes& a, int64_t keys, bool is_rolling) {
+  const int64_t registers = 6 * tiles_of_8(keys) + (is_rolling ? 8 : 4) * tiles_of_8(a.e);
+  return a.bytes == 2 && !a.is_by_cores && registers <= (is_rolling ? kMostRolling : kMostRegisters);
 }
 
 constexpr double kLanes = 128, kCacheBytes = 24;  // of a multiprocessor, in a cycle
@@ -60,7 +61,7 @@ double wait_of(int64_t keys, double blocks) {
 double time_of(const AttentionSizes& a, int64_t parts, int64_t rows, const Gpu& gpu) {
   const int64_t tiles = (a.m + rows - 1) / rows, blocks = a.batch * parts * tiles, keys = a.n / parts;
   // CUDA cores make the products, too.
-  const double work = are_held(a, keys, 1) ? kHeld
+  const double work = are_held(a, keys, false) ? kHeld
                                            : (a.bytes == 2 ? kShared : kSharedWide) +
                                                  (a.is_by_cores ? static_cast<double>(a.d + a.e) : 0);
   const double rounds = std::ceil(static_cast<double>(blocks) / gpu.multiprocessors);
@@ -91,7 +92,9 @@ int64_t rolling_keys(const AttentionSizes& a, const Gpu& gpu) {
   if (gpu.sm() < 80 || a.m < kFewestRows || a.batch > 65535) return 0;
   for (int64_t keys : {64, 32}) {
     const int64_t shared = kFewestRows * (a.d * a.bytes + 16) + 2 * keys * ((a.d + a.e) * a.bytes + 96);
-    if (keys < a.n && are_held(a, keys, 2) && shared <= gpu.shared_per_block_max / 2) return keys;
+    // Rather two blocks than many keys.
+    const int64_t most = keys == 64 ? gpu.shared_per_block_max / 2 : gpu.shared_per_block_max;
+    if (keys < a.n && are_held(a, keys, true) && shared <= most) return keys;
   }
   return 0;
 }
