@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "support/text.h"
 #include "tensor/passes/lower.h"
@@ -37,16 +38,20 @@ std::optional<Rolling> as_rolling(const Schedule& s, size_t rows) {
           !(is_of_rows || is_of_elements) || (!r.loop.empty() && r.loop != loops[0]->var.name()))
         return std::nullopt;
       r.loop = loops[0]->var.name();
-      (is_of_rows ? r.rows : r.elements).push_back(name);
+      if (is_of_rows) {
+        r.rows.push_back(name);
+      } else if (!std::exchange(r.elements, name).empty()) {
+        return std::nullopt;
+      }
       made.push_back(only_buffer_written(block));
     } else if (std::any_of(made.begin(), made.end(),
                            [&](const Buffer& b) { return reads_buffer(block, b); })) {
-      r.last.push_back(name);
+      if (!std::exchange(r.last, name).empty()) return std::nullopt;
     }
   }
-  const bool is_whole =
-      !r.loop.empty() && block_sites(s.find_loop(r.loop)->body).size() == r.rows.size() + r.elements.size();
-  return is_whole && r.elements.size() == 1 && r.last.size() == 1 ? std::optional(r) : std::nullopt;
+  if (r.elements.empty() || r.last.empty()) return std::nullopt;
+  const size_t blocks = block_sites(s.find_loop(r.loop)->body).size();
+  return blocks == r.rows.size() + 1 ? std::optional(r) : std::nullopt;
 }
 
 // The product's axis that the recurrence's steps count, in what its block reads of the result.
@@ -94,7 +99,7 @@ std::optional<ProductChain> as_chain(const Schedule& s) {
   if (has_steps) {
     c.rolling = as_rolling(s, shared - 1);
     const std::optional<size_t> p =
-        c.rolling ? axis_of_steps(s, products[1], c.rolling->elements[0]) : std::nullopt;
+        c.rolling ? axis_of_steps(s, products[1], c.rolling->elements) : std::nullopt;
     if (!p || c.first.i.axes.size() != 1 || c.second.j.axes.size() != 1) return std::nullopt;
     for (Product* product : {&c.first, &c.second}) {
       const auto at = std::find(product->g.axes.begin(), product->g.axes.end(), *p);
@@ -125,8 +130,8 @@ std::optional<ProductChain> as_chain(const Schedule& s) {
   const int64_t columns = c.first.j.extent;
   bool is_after = false;
   for (const std::string& name : names) {
-    const bool is_rolled = c.rolling && (is_in(c.rolling->rows, name) || is_in(c.rolling->elements, name) ||
-                                         is_in(c.rolling->last, name));
+    const bool is_rolled = c.rolling && (is_in(c.rolling->rows, name) || name == c.rolling->elements ||
+                                         name == c.rolling->last);
     if (name == products[0] || is_rolled) continue;
     std::optional<BlockInfo> info = analyze(s, name);
     if (!info) return std::nullopt;

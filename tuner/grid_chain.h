@@ -18,12 +18,13 @@ struct RowBlock {
   bool is_for_others = false;  // comes after the second product, which does not need it
 };
 
-// Parts of the columns that a recurrence puts together, one after the other: a loop over them around blocks about rows as a whole, or
-// about the elements of the second product's result.
+// Parts of the columns that a recurrence puts together, one after the other: a loop over them around blocks about rows as a whole, and
+// one about the elements of the second product's result.
 struct Rolling {
   std::string loop;
-  std::vector<std::string> rows, elements;  // the blocks, each of them in order
-  std::vector<std::string> last;            // those that read what has been put together
+  std::vector<std::string> rows;  // the blocks, in order
+  std::string elements;
+  std::string last;  // the block that reads what has been put together
 };
 
 // first[g, i, j] and second[g, i, j], whose k is the first one's j. Blocks behind the second may read its result, and what is about
@@ -111,8 +112,7 @@ class ChainSchedule {
   const int64_t tile_rows_;
   const ChainThreads threads_;
   std::string host_, scores_;                                // the loop; the buffer of rows
-  std::string tiles_,
-      batches_;  // loops around a recurrence's steps; the second one empty where there is none
+  std::string tiles_, batches_;  // loops around a recurrence's steps; the second one empty where there is none
   std::vector<std::pair<std::string, std::string>> scopes_;  // of buffers, to be set when all is bound
 
  private:

@@ -28,9 +28,8 @@ struct Operand {
 struct Product {
   std::string block;
   Side g{"g", {}, 1}, i{"i", {}, 1}, j{"j", {}, 1}, k{"k", {}, 1};
-  Side p{"p",
-         {},
-         1};     // batches of which one block of threads makes all, one after the other (tuner/grid_chain.h)
+  // Batches of which one block of threads makes all, one after the other (tuner/grid_chain.h).
+  Side p{"p", {}, 1};
   Operand a, b;  // that moves along i; along j
   // Elements after which the inner axes of k (a window's) begin anew: a whole number of them at a time, so that their indices are
   // the same in each step.

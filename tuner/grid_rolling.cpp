@@ -40,13 +40,12 @@ void ChainSchedule::roll() {
   if (!batches_.empty()) must_step(d_, Bind{batches_, "block.y"});
   must_step(d_, Bind{tiles_, "block.x"});
   host_ = r.loop;
-  for (const std::string& last : r.last)
-    name_result(last);
+  name_result(r.last);
 }
 
 // The axes of a block that reads what has been put together become g, i and j.
 void ChainSchedule::name_result(const std::string& block) {
-  const Buffer rolled = only_buffer_written(*s_.find_block(c_.rolling->elements[0]));
+  const Buffer rolled = only_buffer_written(*s_.find_block(c_.rolling->elements));
   std::vector<std::string> names;
   for_each_expr(s_.find_block(block)->body, [&](const Expr& e) {
     const auto* load = e.as<Load>();
@@ -68,10 +67,8 @@ void ChainSchedule::name_result(const std::string& block) {
 
 void ChainSchedule::place_rolled(const std::function<void(const std::string&)>& spread) {
   const Rolling& r = *c_.rolling;
-  for (const std::string& last : r.last) {
-    must_step(d_, ReverseComputeAt{last, tiles_});
-    spread(last);
-  }
+  must_step(d_, ReverseComputeAt{r.last, tiles_});
+  spread(r.last);
   for (const std::string& block : r.rows) {
     const std::string rows = bind_rows(block + ".i", {}),
                       buffer = only_buffer_written(*s_.find_block(block)).name();
@@ -80,14 +77,11 @@ void ChainSchedule::place_rolled(const std::function<void(const std::string&)>& 
     order_rows(buffer);
     scopes_.emplace_back(buffer, "registers");
   }
-  for (const std::string& block : r.elements) {
-    const std::string i = block + ".i", j = block + ".j";
-    if (s_.find_loop(j) == nullptr)
-      must_step(d_, Split{s_.loop_names_of(block).back(), {1, 0}, {j + ".b", j}});
-    spread(block);
-    begin(block, {i + ".m", j + ".n", i + ".h"});
-    scopes_.emplace_back(only_buffer_written(*s_.find_block(block)).name(), "registers");
-  }
+  const std::string i = r.elements + ".i", j = r.elements + ".j";
+  must_step(d_, Split{s_.loop_names_of(r.elements).back(), {1, 0}, {j + ".b", j}});
+  spread(r.elements);
+  begin(r.elements, {i + ".m", j + ".n", i + ".h"});
+  scopes_.emplace_back(only_buffer_written(*s_.find_block(r.elements)).name(), "registers");
 }
 
 // Sums begin ahead of the steps; of the loops those are straight code that are here.

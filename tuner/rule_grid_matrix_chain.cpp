@@ -16,6 +16,14 @@
 //     for each reduction along rows: 4 threads for each row; the exponentials, in registers
 //     for k.o: values into shared memory; exponentials converted; tiles of 16 x 8 for each warp
 //     the tiles, with their elementwise consumer
+//
+// Parts of longer rows, which a recurrence puts together (mcc.Attention's `rolling`), it makes one after the other, so:
+//
+//     all threads: queries into shared memory; sums begin, in registers
+//     for part: keys and values of the next part into shared memory, while
+//       tiles of 16 x 8 for each warp: the scores, in registers; what is made of them, as above; tiles of 16 x 8: the part's product
+//       the sums so far take the new maximum, and the part
+//     the sums, with their elementwise consumer
 #include <algorithm>
 #include <cmath>
 
@@ -128,13 +136,8 @@ std::vector<Tile> rolling_tiles(const ProductChain& c, const Gpu& gpu) {
   std::vector<Tile> tiles;
   if (byte_size(c.first.factor) != 2) return tiles;
   for (int64_t warps_i : {1, 2, 4, 8}) {
-    const Tile t{warps_i,
-                 1,
-                 1,
-                 ceil_div64(c.first.j.extent, 8),
-                 round_up64(c.first.k.extent, step),
-                 round_up64(c.first.j.extent, step),
-                 1};
+    const int64_t n = c.first.j.extent;
+    const Tile t{warps_i, 1, 1, ceil_div64(n, 8), round_up64(c.first.k.extent, step), round_up64(n, step), 1};
     if (c.first.i.extent % t.block_i() == 0 && std::isfinite(score(t, c, gpu))) tiles.push_back(t);
   }
   bring_best_first(tiles, [&](const Tile& t) { return score(t, c, gpu); });
@@ -229,6 +232,7 @@ class GridMatrixChain : private ChainSchedule {
   }
 
  private:
+  // The same below the steps of a recurrence.
   bool run_rolling() {
     prepare();
     c_.second.a.is_along_k = true;
@@ -254,12 +258,11 @@ class GridMatrixChain : private ChainSchedule {
     place_between([&](const std::string& map) { spread(map); });
     finish(first_, c_.first);
     place_rolled([&](const std::string& block) { spread(block); });
-    lay_out_sums(only_buffer_written(*s_.find_block(c_.rolling->elements[0])).name());
+    lay_out_sums(only_buffer_written(*s_.find_block(c_.rolling->elements)).name());
     finish(second_, c_.second);
     for (const auto& [buffer, scope] : scopes_)
       must_step(d_, SetScope{buffer, scope});
     must_step(d_, Annotate{"", host_, kStages, text(kHeldStages)});
-
     return static_cast<bool>(d_.refusal);
   }
 
