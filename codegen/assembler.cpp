@@ -4,11 +4,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <charconv>
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
+#include <thread>
 
 #include "codegen/device.h"
 #include "support/check.h"
@@ -27,8 +33,15 @@ constexpr const char* kStandIn = "sm_75";
 
 bool may_be_dropped(const std::string& arch) { return tensor::sm_of(arch) < tensor::sm_of(kStandIn); }
 
-Diagnostic refused(const std::string& by, const std::string& arch, const std::string& log) {
-  return {ErrorKind::environment, by, text("refuses PTX for ", arch, ": ", log.substr(0, 2000)), ""};
+// The assembler's name stands in the sentence: where the error is, is the kernel's node to say.
+Diagnostic failed(const std::string& assembler, const std::string& what) {
+  return {ErrorKind::environment, "", text(assembler, " ", what), kWithoutCubin};
+}
+
+Diagnostic refused(const std::string& by, const std::string& arch, std::string log) {
+  while (!log.empty() && (log.back() == '\n' || log.back() == '\r'))
+    log.pop_back();
+  return failed(by, text("refuses PTX for ", arch, ": ", log.substr(0, 2000)));
 }
 
 // ---- nvJitLink ----
@@ -126,11 +139,27 @@ class NvJitLink : public Assembler {
 struct Run {
   int exit_code = -1;
   int signal = 0;  // that ended it
+  int error = 0;   // errno, where it could not be started
+  bool is_late = false;  // and was killed
   std::string log;
 };
 
+// The status as of waitpid; empty when the child still runs after so many seconds.
+std::optional<int> wait_for(pid_t child, double seconds) {
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  int status = 0;
+  while (true) {
+    const pid_t ended = waitpid(child, &status, WNOHANG);
+    if (ended == child) return status;
+    if (ended < 0 && errno != EINTR) return std::nullopt;
+    if (Clock::now() >= end) return std::nullopt;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
 // The program's own output goes to a file in `folder`.
-Run run_program(const std::vector<std::string>& args, const std::string& folder) {
+Run run_program(const std::vector<std::string>& args, const std::string& folder, double seconds) {
   const std::string log_path = folder + "/log";
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -143,13 +172,19 @@ Run run_program(const std::vector<std::string>& args, const std::string& folder)
   argv.push_back(nullptr);
   pid_t child = 0;
   Run run;
-  const int failed = posix_spawn(&child, argv[0], &actions, nullptr, argv.data(), environ);
+  run.error = posix_spawn(&child, argv[0], &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
-  int status = 0;
-  if (failed == 0 && waitpid(child, &status, 0) == child) {
-    if (WIFEXITED(status)) run.exit_code = WEXITSTATUS(status);
-    if (WIFSIGNALED(status)) run.signal = WTERMSIG(status);
+  if (run.error != 0) return run;
+  const std::optional<int> status = wait_for(child, seconds);
+  if (!status) {
+    run.is_late = true;
+    ::kill(child, SIGKILL);
+    int ignored = 0;
+    waitpid(child, &ignored, 0);
+    return run;
   }
+  if (WIFEXITED(*status)) run.exit_code = WEXITSTATUS(*status);
+  if (WIFSIGNALED(*status)) run.signal = WTERMSIG(*status);
   std::ifstream in(log_path, std::ios::binary);
   std::stringstream log;
   log << in.rdbuf();
@@ -178,11 +213,11 @@ class Folder {
 
 class Ptxas : public Assembler {
  public:
-  static std::unique_ptr<Assembler> load(const std::string& path) {
+  static std::unique_ptr<Assembler> load(const std::string& path, const AssemblerLimits& limits) {
     if (access(path.c_str(), X_OK) != 0) return nullptr;
     Folder folder;
     if (folder.path().empty()) return nullptr;
-    Run run = run_program({path, "--version"}, folder.path());
+    Run run = run_program({path, "--version"}, folder.path(), limits.version_seconds);
     if (run.exit_code != 0) return nullptr;
     const size_t at = run.log.find("release ");
     const std::string version =
@@ -190,29 +225,34 @@ class Ptxas : public Assembler {
     auto ptxas = std::unique_ptr<Ptxas>(new Ptxas);
     ptxas->path_ = path;
     ptxas->name_ = text("ptxas ", version, " (", path, ")");
+    ptxas->longest_ = limits.kernel_seconds;
     return ptxas;
   }
 
  protected:
   Result<Cubin> run(const std::string& ptx, const std::string& arch, bool* is_unknown) const override {
     Folder folder;
-    if (folder.path().empty())
-      return Diagnostic{ErrorKind::environment, "ptxas", "no temporary folder can be made", ""};
+    if (folder.path().empty()) return failed(name_, "has no place for its files: no temporary folder can be made");
     const std::string input = folder.path() + "/kernels.ptx", output = folder.path() + "/kernels.cubin";
-    std::ofstream(input, std::ios::binary) << ptx;
-    Run run = run_program({path_, "-v", "-arch=" + arch, "-o", output, input}, folder.path());
-    if (run.signal != 0) {
-      return Diagnostic{ErrorKind::environment, name_, text("crashed (signal ", run.signal, ") on PTX for ", arch),
-                        kWithoutCubin};
-    }
+    std::ofstream file(input, std::ios::binary);
+    file << ptx;
+    file.close();
+    if (!file) return failed(name_, text("has no place for its files: ", input, " cannot be written"));
+    Run run = run_program({path_, "-v", "-arch=" + arch, "-o", output, input}, folder.path(), longest_);
+    if (run.error != 0) return failed(name_, text("cannot be started: ", std::strerror(run.error)));
+    if (run.is_late) return failed(name_, text("took more than ", longest_, " s for PTX for ", arch, ", and was ended"));
+    if (run.signal != 0) return failed(name_, text("crashed (signal ", run.signal, ") on PTX for ", arch));
     if (run.exit_code != 0) {
       *is_unknown = run.log.find("gpu-name") != std::string::npos;
-      return refused(name_, arch, run.log.empty() ? "it cannot be run" : run.log);
+      if (!run.log.empty()) return refused(name_, arch, run.log);
+      return failed(name_, text("ended with exit code ", run.exit_code, " on PTX for ", arch, ", and wrote nothing; is there room in ",
+                                folder.path(), "?"));
     }
     std::ifstream in(output, std::ios::binary);
     Cubin cubin;
     cubin.arch = arch;
     cubin.bytes.assign(std::istreambuf_iterator<char>(in), {});
+    if (cubin.bytes.empty()) return failed(name_, text("wrote no machine code for ", arch));
     cubin.entries = parse_assembler_log(run.log);
     cubin.losses = performance_losses(run.log);
     return cubin;
@@ -220,6 +260,7 @@ class Ptxas : public Assembler {
 
  private:
   std::string path_;
+  double longest_ = 0;
 };
 
 // The number in front of `what` in the line; 0 when it is not there.
@@ -277,43 +318,88 @@ std::vector<EntryFigures> parse_assembler_log(const std::string& log) {
   return entries;
 }
 
+namespace {
+
+int64_t spills(const Cubin& cubin) {
+  int64_t bytes = 0;
+  for (const EntryFigures& f : cubin.entries)
+    bytes += f.spill_stores + f.spill_loads;
+  return bytes;
+}
+
+// The PTX where entries that spill ask for no more than one block of a multiprocessor at a time.
+std::string with_one_block(std::string ptx, const Cubin& cubin) {
+  for (const EntryFigures& f : cubin.entries) {
+    if (f.spill_stores + f.spill_loads == 0) continue;
+    const size_t entry = ptx.find(text(".entry ", f.entry, "("));
+    if (entry == std::string::npos) continue;
+    const size_t threads = ptx.find("\n.reqntid ", entry);
+    if (threads < ptx.find("\n{", entry)) ptx.insert(ptx.find('\n', threads + 1) + 1, ".minnctapersm 1\n");
+  }
+  return ptx;
+}
+
+}  // namespace
+
 Result<Cubin> Assembler::assemble(const std::string& ptx, const std::string& arch) const {
   bool is_unknown = false;
-  Result<Cubin> cubin = run(ptx, arch, &is_unknown);
-  if (cubin.ok() || !is_unknown || !may_be_dropped(arch)) return cubin;
-  cubin = run(ptx, kStandIn, &is_unknown);
-  if (cubin.ok()) cubin->bytes.clear();
+  std::string for_arch = arch;
+  Result<Cubin> cubin = run(ptx, for_arch, &is_unknown);
+  const bool is_dropped = !cubin.ok() && is_unknown && may_be_dropped(arch);
+  if (is_dropped) {
+    for_arch = kStandIn;
+    cubin = run(ptx, for_arch, &is_unknown);
+  }
+  // ptxas spills, now and then, for more blocks to have room beside each other than these kernels are made for.
+  if (cubin.ok() && spills(*cubin) > 0) {
+    if (const std::string roomy = with_one_block(ptx, *cubin); roomy != ptx) {
+      Result<Cubin> other = run(roomy, for_arch, &is_unknown);
+      if (other.ok() && spills(*other) < spills(*cubin)) cubin = std::move(other);
+    }
+  }
+  if (cubin.ok() && is_dropped) cubin->bytes.clear();
   return cubin;
 }
 
 std::unique_ptr<Assembler> Assembler::open(const std::string& library) { return NvJitLink::load(library); }
 
-std::unique_ptr<Assembler> Assembler::find(const std::vector<std::string>& cuda_folders,
-                                           const std::vector<std::string>& program_folders) {
-  const std::vector<std::string> usual_folders = {"/usr/local/cuda", "/opt/cuda"};
-  constexpr const char* kLibraries[] = {"libnvJitLink.so.13", "libnvJitLink.so.12", "libnvJitLink.so"};
-  auto library_of = [&](const std::vector<std::string>& folders) -> std::unique_ptr<Assembler> {
-    for (const std::string& folder : folders) {
-      for (const char* library : kLibraries) {
-        for (const char* sub : {"/lib64/", "/targets/x86_64-linux/lib/", "/lib/"})
-          if (auto found = NvJitLink::load(folder + sub + library)) return found;
-      }
+namespace {
+
+constexpr const char* kLibraries[] = {"libnvJitLink.so.13", "libnvJitLink.so.12", "libnvJitLink.so"};
+
+std::unique_ptr<Assembler> program_of(const std::vector<std::string>& folders, const char* sub, const AssemblerLimits& limits) {
+  for (const std::string& folder : folders)
+    if (auto found = Ptxas::load(folder + sub, limits)) return found;
+  return nullptr;
+}
+
+std::unique_ptr<Assembler> library_of(const std::vector<std::string>& folders) {
+  for (const std::string& folder : folders) {
+    for (const char* library : kLibraries) {
+      for (const char* sub : {"/lib64/", "/targets/x86_64-linux/lib/", "/lib/"})
+        if (auto found = NvJitLink::load(folder + sub + library)) return found;
     }
-    return nullptr;
-  };
-  auto program_of = [](const std::vector<std::string>& folders, const char* sub) -> std::unique_ptr<Assembler> {
-    for (const std::string& folder : folders)
-      if (auto found = Ptxas::load(folder + sub)) return found;
-    return nullptr;
-  };
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::unique_ptr<Assembler> Assembler::find_in(const std::vector<std::string>& cuda_folders, const AssemblerLimits& limits) {
+  if (auto found = program_of(cuda_folders, "/bin/ptxas", limits)) return found;
+  return library_of(cuda_folders);
+}
+
+std::unique_ptr<Assembler> Assembler::find(const std::vector<std::string>& cuda_folders,
+                                           const std::vector<std::string>& program_folders, const AssemblerLimits& limits) {
+  const std::vector<std::string> usual_folders = {"/usr/local/cuda", "/opt/cuda"};
   // Who names a CUDA means that one: a driver that is older than an assembler refuses its machine code.
-  if (auto found = library_of(cuda_folders)) return found;
-  if (auto found = program_of(cuda_folders, "/bin/ptxas")) return found;
+  if (auto found = find_in(cuda_folders, limits)) return found;
+  if (auto found = program_of(program_folders, "/ptxas", limits)) return found;
+  if (auto found = program_of(usual_folders, "/bin/ptxas", limits)) return found;
   for (const char* library : kLibraries)
     if (auto found = NvJitLink::load(library)) return found;
-  if (auto found = library_of(usual_folders)) return found;
-  if (auto found = program_of(program_folders, "/ptxas")) return found;
-  return program_of(usual_folders, "/bin/ptxas");
+  return library_of(usual_folders);
 }
 
 }  // namespace mcc::codegen

@@ -73,13 +73,21 @@ struct Cubin {
 // The way out where the assembler cannot be had or fails: the hint of such an error.
 inline constexpr const char* kWithoutCubin = "--no-cubin leaves the PTX to the driver";
 
-// nvJitLink or ptxas, found at run time.
+// How long an assembler may take: to say its version, and for one kernel.
+struct AssemblerLimits {
+  double version_seconds = 20, kernel_seconds = 1800;
+};
+
+// ptxas or nvJitLink, found at run time.
 class Assembler {
  public:
-  // Looks for libnvJitLink and ptxas: first in these CUDA folders (such as $CUDA_HOME), then where the loader looks, in the
-  // folders of programs, and in the usual places. Null when neither is there.
+  // Looks first in these CUDA folders (such as $CUDA_HOME), then in the folders of programs, in the usual places, and where the loader
+  // looks. Of a folder ptxas comes first: nvJitLink makes code to be linked, which takes half as many registers again for the same
+  // PTX, while ptxas and the driver know a kernel to be all there is. Null when neither is there.
   static std::unique_ptr<Assembler> find(const std::vector<std::string>& cuda_folders,
-                                         const std::vector<std::string>& program_folders);
+                                         const std::vector<std::string>& program_folders, const AssemblerLimits& limits = {});
+  // The same in these CUDA folders alone.
+  static std::unique_ptr<Assembler> find_in(const std::vector<std::string>& cuda_folders, const AssemblerLimits& limits = {});
   // nvJitLink in this file; null where it is none.
   static std::unique_ptr<Assembler> open(const std::string& library);
   virtual ~Assembler() = default;

@@ -20,7 +20,7 @@ using codegen::Cubin;
 using Json = nlohmann::json;
 
 constexpr int kAttempts = 2;
-constexpr double kLongest = 3600;  // seconds that one kernel may take
+const double kLongest = codegen::AssemblerLimits().kernel_seconds;
 
 constexpr const char* kDigits = "0123456789abcdef";
 
@@ -95,7 +95,7 @@ class IsolatedAssembler : public codegen::Assembler {
       const std::string how = received == WorkerProcess::Received::timeout ? text("took more than ", kLongest, " s")
                                                                            : "was " + (*process)->end_text();
       if (attempt == kAttempts) {
-        return Diagnostic{ErrorKind::environment, name_, text("its process ", how, " on PTX for ", arch, ", ", attempt, " times"),
+        return Diagnostic{ErrorKind::environment, "", text("the process of ", name_, " ", how, " on PTX for ", arch, ", ", attempt, " times"),
                           text(codegen::kWithoutCubin, "; $CUDA_HOME names another CUDA to assemble with")};
       }
       say(text("warning: the process of ", name_, " ", how, " on PTX for ", arch, "; a new one tries again"));
@@ -121,7 +121,7 @@ class IsolatedAssembler : public codegen::Assembler {
     const Json json = Json::parse(answer, nullptr, /*allow_exceptions=*/false);
     if (json.contains("error")) return to_error(json["error"]);
     if (json.contains("cubin")) return to_cubin(json);
-    return Diagnostic{ErrorKind::environment, name_, text("its process wrote what is no answer: ", answer.substr(0, 100)), ""};
+    return Diagnostic{ErrorKind::environment, "", text("the process of ", name_, " wrote what is no answer: ", answer.substr(0, 100)), ""};
   }
 
   std::vector<std::string> command_;

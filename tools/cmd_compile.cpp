@@ -54,6 +54,7 @@ std::string schedules_text(const CompileOptions& options, const CompileReport& r
 Json device_json(const CompileReport& report) {
   Json out = {{"launches", report.launches}, {"library_calls", report.library_calls}, {"assembler", report.assembler}};
   if (!report.assembler.empty()) {
+    out["without_machine_code"] = report.without_machine_code;
     out["most_registers"] = report.most_registers;
     out["spilled_bytes"] = report.spilled_bytes;
   }
@@ -66,7 +67,11 @@ std::string device_text(const CompileReport& report) {
     out += text(", ", report.library_calls, " of them by cuBLASLt, which has to be there where the model runs");
   out += ", PTX";
   if (report.assembler.empty()) return out + " alone (no machine code: neither nvJitLink nor ptxas is used)";
-  return text(out, " and machine code by ", report.assembler, "; at most ", report.most_registers, " registers, ",
+  out += text(" and machine code by ", report.assembler);
+  if (!report.without_machine_code.empty()) {
+    out += text(", which makes none for ", join(report.without_machine_code, ", "), " (the driver compiles the PTX there; figures are those of a later GPU)");
+  }
+  return text(out, "; at most ", report.most_registers, " registers, ",
               report.spilled_bytes == 0 ? "no spills" : text(report.spilled_bytes, " bytes of spills"));
 }
 

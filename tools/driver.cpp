@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 
 #include "codegen/codegen.h"
 #include "codegen/hash.h"
@@ -179,6 +180,19 @@ void report_device(const KernelSet& set, CompileReport& report) {
   }
 }
 
+// Machine code of another architecture stood in for these, for the figures.
+std::vector<std::string> without_machine_code(const Prepared& p) {
+  std::set<std::string> known;
+  for (const Kernel& kernel : p.kernels.kernels)
+    for (const DeviceVariant& variant : kernel.device)
+      for (const codegen::Cubin& cubin : variant.cubins)
+        if (!cubin.bytes.empty()) known.insert(cubin.arch);
+  std::vector<std::string> out;
+  for (const tensor::Target& target : p.targets)
+    if (!known.contains(target.cpu)) out.push_back(target.cpu);
+  return out;
+}
+
 bool calls_library(const KernelSet& set) {
   CompileReport report;
   report_device(set, report);
@@ -285,6 +299,7 @@ Result<CompileReport> compile_model(const CompileOptions& options) {
   report_schedules(p.kernels, *schedules, result);
   if (assembler) result.assembler = assembler->name();
   report_device(p.kernels, result);
+  if (assembler) result.without_machine_code = without_machine_code(p);
   if (!options.report_path.empty()) {
     const CompiledModel model{p.graph, p.groups, p.kernels, memory, p.target, options, result};
     Status page = write_page(Page::compile, compile_page(model), options.report_path);

@@ -55,6 +55,7 @@ struct CompileReport {
   // Of GPUs: the assembler that made machine code and figures (empty: none), and the kernels' worst figures.
   std::string assembler;
   int64_t launches = 0, most_registers = 0, spilled_bytes = 0;
+  std::vector<std::string> without_machine_code;  // architectures that the assembler no longer knows: figures are those of another
   int64_t library_calls = 0;  // among the launches
   // Kernels by where their schedules are from.
   int64_t exact = 0, picked = 0, nearest = 0, by_default = 0, from_file = 0;  // picked: exact, but never measured

@@ -518,6 +518,25 @@ TEST(Assembler, TheCudaThatIsNamedComesFirst) {
   EXPECT_EQ(found->name(), "ptxas 11.1 (" + program.string() + ")");
 }
 
+// A program that does not end is ended, and is an error; one that does not even say its version is none.
+TEST(Assembler, DoesNotWaitForever) {
+  namespace fs = std::filesystem;
+  const fs::path cuda = fs::path(testing::TempDir()) / "mcc_slow_cuda", program = cuda / "bin/ptxas";
+  fs::create_directories(program.parent_path());
+  constexpr const char* kVersion = "case \"$*\" in *--version*) echo 'release 11.1, V11.1.105'; exit 0;; esac\n";
+  for (const bool tells_version : {true, false}) {
+    std::ofstream(program) << "#!/bin/sh\n" << (tells_version ? kVersion : "") << "exec sleep 1000\n";
+    fs::permissions(program, fs::perms::owner_all);
+    const std::unique_ptr<Assembler> found = Assembler::find_in({cuda.string()}, {tells_version ? 20 : 0.2, 0.2});
+    ASSERT_EQ(found != nullptr, tells_version);
+    if (!tells_version) continue;
+    const Result<Cubin> cubin = found->assemble(".version 7.0\n.target sm_80\n", "sm_80");
+    ASSERT_FALSE(cubin.ok());
+    EXPECT_THAT(to_text(cubin.errors()), HasSubstr("took more than 0.2 s for PTX for sm_80, and was ended"));
+  }
+  fs::remove_all(cuda);
+}
+
 TEST(Assembler, NamesWhatItRefuses) {
   if (!assembler()) GTEST_SKIP() << "neither nvJitLink nor ptxas is here";
   Result<Cubin> cubin =

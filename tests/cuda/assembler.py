@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""nvJitLink in processes of its own (tests/fake_nvjitlink stands in for it): crashes, refusals, and what is no request."""
+"""What makes machine code: nvJitLink in processes of its own (tests/fake_nvjitlink stands in for it) and ptxas (a script stands in for
+it): which of them is taken, what a broken one ends in, and what is said of architectures that it has dropped."""
 
 import json
 import pathlib
@@ -14,6 +15,16 @@ HOME = BUILD / "tests/fake_nvjitlink"
 LIBRARY = HOME / "lib/libnvJitLink.so.13"
 NAME = f"nvJitLink 98.7 ({LIBRARY})"
 
+# Code for a kernel with 33 registers for $3, -arch=sm_80; of sm_70 it knows nothing.
+PTXAS = """#!/bin/sh
+case "$*" in *--version*) echo "Cuda compilation tools, release 99.1, V99.1.2"; exit 0;; esac
+case "$*" in *sm_70*) echo "ptxas fatal : Value 'sm_70' is not defined for option 'gpu-name'"; exit 255;; esac
+"""
+WORKS = """
+sed -n "s/^.visible .entry \\([a-z_0-9]*\\)(.*/Compiling entry function '\\1' for 'sm'\\nUsed 33 registers/p" "$5"
+echo code > "$4"
+"""
+
 
 class AssemblerTest(Case):
     @classmethod
@@ -24,13 +35,21 @@ class AssemblerTest(Case):
                  helper.make_node("MatMul", ["s", "c"], ["y"])]
         stand_in.save(cls.model, nodes, {"a": [70, 50], "b": [50, 90], "c": [90, 30]}, [70, 30])
 
-    def compile(self, name, code=0, crashes=None, **extra):
+    # A folder of CUDA with this ptxas.
+    def cuda(self, name, body):
+        program = self.folder / name / "bin/ptxas"
+        program.parent.mkdir(parents=True)
+        program.write_text(PTXAS + body)
+        program.chmod(0o700)
+        return program.parents[1]
+
+    def compile(self, name, code=0, crashes=None, home=HOME, **extra):
         out = self.folder / f"{name}.so"
         if crashes is not None:
             extra["FAKE_NVJITLINK_CRASH"] = self.folder / f"{name}.crashes"
             extra["FAKE_NVJITLINK_CRASH"].write_text(str(crashes))
         command = ["compile", self.model, "--target", "cuda:sm_70,sm_80", "-o", out, "--jobs", "7", "--json"]
-        done = self.done(stand_in.mcc(*command, CUDA_HOME=HOME, **extra), code)
+        done = self.done(stand_in.mcc(*command, CUDA_HOME=home, **extra), code)
         return out, json.loads(done.stdout), done.stderr
 
     def test_figures_and_code_come_back(self):
@@ -74,6 +93,62 @@ class AssemblerTest(Case):
             self.assertEqual((done.returncode, done.stdout), (3, ""))
             self.assertIn('expected {"arch"', done.stderr)
         self.assertEqual(talk("", pathlib.Path(__file__)).returncode, 5)
+
+    # nvJitLink's code is to be linked, and has more registers than ptxas' for the same PTX.
+    def test_ptxas_comes_first(self):
+        home = self.cuda("both", WORKS)
+        (home / "lib").mkdir()
+        (home / "lib" / LIBRARY.name).symlink_to(LIBRARY)
+        _, report, errors = self.compile("both", home=home)
+        self.assertEqual(report["device"]["assembler"], f"ptxas 99.1 ({home / 'bin/ptxas'})")
+        self.assertEqual((report["device"]["most_registers"], errors), (33, ""))
+
+    # Registers that it spares for more blocks at a time, and spills for, are had by asking.
+    def test_no_spills_for_more_blocks(self):
+        spills = """
+case "$(cat "$5")" in *minnctapersm*) n=0;; *) n=4;; esac
+sed -n "s/^.visible .entry \\([a-z_0-9]*\\)(.*/Compiling entry function '\\1' for 'sm'\\nFunction properties for \\1\\n    8 bytes stack frame, $n bytes spill stores, $n bytes spill loads\\nUsed $((44 - n)) registers/p" "$5"
+echo code > "$4"
+"""
+        _, report, _ = self.compile("spills", home=self.cuda("spills", spills))
+        self.assertEqual((report["device"]["spilled_bytes"], report["device"]["most_registers"]), (0, 44))
+
+    # Of what is for an architecture that the assembler has dropped there is PTX alone.
+    def test_dropped_architectures_are_named(self):
+        home = self.cuda("dropped", WORKS)
+        out, report, _ = self.compile("dropped", home=home)
+        self.assertEqual(report["device"]["without_machine_code"], ["sm_70"])
+        device = json.loads(stand_in.mcc("inspect", out, "--json").stdout)["device"]
+        self.assertEqual({i["arch"] for i in device["images"] if i["kind"] == "cubin"}, {"sm_80"})
+        said = self.done(stand_in.mcc("compile", self.model, "--target", "cuda:sm_70", "-o", out, CUDA_HOME=home)).stderr
+        self.assertIn("which makes none for sm_70", said)
+        said = self.done(stand_in.mcc("compile", self.model, "--target", "cuda:sm_80", "-o", out, CUDA_HOME=home)).stderr
+        self.assertNotIn("makes none", said)
+
+    # A CUDA that is named and is none: what is used instead is said.
+    def test_a_cuda_that_is_none(self):
+        for name in ("nowhere", "empty"):
+            home = self.folder / name
+            if name == "empty":
+                home.mkdir()
+            _, _, errors = self.compile(name, home=home)
+            self.assertIn(f"warning: $CUDA_HOME ({home}) has no ptxas and no nvJitLink that works; ", errors)
+
+    def test_a_ptxas_that_is_broken(self):
+        old = "echo 'kernels.ptx, line 5; fatal : Unsupported .version 7.8; current version is 7.0'; exit 255"
+        for name, body, message in (("no_code", "exit 0", "wrote no machine code for sm_"),
+                                    ("old", old, "refuses PTX for sm_70: kernels.ptx, line 5; fatal : Unsupported .version 7.8; current version is 7.0"),
+                                    ("silent", "exit 3", "ended with exit code 3 on PTX for sm_"),
+                                    ("crash", "kill -SEGV $$", "crashed (signal 11) on PTX for sm_")):
+            with self.subTest(name):
+                home = self.cuda(name, body)
+                if name == "old":
+                    (home / "bin/ptxas").write_text(PTXAS.replace("sm_70*", "no_such*") + body)
+                out, report, _ = self.compile(name, code=5, home=home)
+                error = report["errors"][0]
+                self.assertIn(f"ptxas 99.1 ({home / 'bin/ptxas'}) {message}", error["message"])
+                self.assertEqual((error["where"][:6], error["hint"]), ("node '", "--no-cubin leaves the PTX to the driver"))
+                self.assertFalse(out.exists())
 
 
 if __name__ == "__main__":
