@@ -72,8 +72,9 @@ double product_time(const ProductTile& t, const ProductExtents& p, const Gpu& gp
   if (p.j <= t.block_j() - t.threads_j * kVector) return INFINITY;  // a group of columns without one of C
   if (resident < 1 || shared > gpu.shared_per_block || registers > gpu.registers_per_thread) return INFINITY;
   // What a thread fetches in a step, each with an address of its own, shares the registers with the sums.
-  constexpr int64_t kMostFetched = 50;
-  if ((t.block_i() + t.block_j()) * depth > kMostFetched * t.threads()) return INFINITY;
+  constexpr int64_t kMostFetched = 50, kMostScattered = 20;
+  const int64_t most_fetched = p.is_scattered ? kMostScattered : kMostFetched;
+  if ((t.block_i() + t.block_j()) * depth > most_fetched * t.threads()) return INFINITY;
   // Cycles until the memory answers; bytes that a multiprocessor takes from the cache in a cycle, and when all of them do.
   constexpr double kWait = 600, kOwnBytes = 64, kSharedBytes = 28;
   const double at_once = std::clamp(blocks / gpu.multiprocessors, 1.0, static_cast<double>(resident));

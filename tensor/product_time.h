@@ -13,11 +13,13 @@ struct ProductExtents {
   int64_t g = 1, i = 1, j = 1, k = 1;  // C is contiguous along j
   int64_t period = 1;                  // elements after which the inner axes of k begin anew
   bool is_async = false;               // whether operands can be copied to shared memory asynchronously
+  // B is fetched element by element along k out of windows of volumes: of no two elements that a thread fetches one place says the other.
+  bool is_scattered = false;
 
   int64_t results() const { return g * i * j; }
-  bool has_windows() const { return period > 1 && period <= kMostOfWindow; }
+  bool has_windows() const { return period > 1 && period <= (is_scattered ? kMostOfScattered : kMostOfWindow); }
 
-  static constexpr int64_t kMostOfWindow = 64;
+  static constexpr int64_t kMostOfWindow = 64, kMostOfScattered = 32;
 };
 
 struct ProductTile {

@@ -34,6 +34,8 @@ struct Product {
   // Elements after which the inner axes of k (a window's) begin anew: a whole number of them at a time, so that their indices are
   // the same in each step.
   int64_t period = 1;
+  // What is fetched element by element out of a window has its place, and whether it is inside, by each of the window's axes.
+  bool has_volumes() const { return k.axes.size() > 3; }
   // The results of batches stand side by side in rows (groups of a convolution): then tiles end with them.
   bool is_in_rows = false;
   bool takes_columns(int64_t of_tile) const { return !is_in_rows || j.extent % of_tile == 0; }

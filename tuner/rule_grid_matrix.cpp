@@ -58,12 +58,12 @@ const char* type_name(ElementType type) {
   }
 }
 
-// Registers of a thread that hold the next part of operands that come as single elements of less than four bytes: those can not
-// go to shared memory by themselves.
-int64_t held_registers(const Tile& t, const Product& p, int64_t threads) {
-  if (byte_size(p.factor) >= 4) return 0;
+// Registers of a thread for operands that come as single elements. Those of less than four bytes can not go to shared memory by
+// themselves: the next part is held. Where a volume's windows are, places and conditions of each take more.
+int64_t registers_of_elements(const Tile& t, const Product& p, int64_t threads) {
+  const int64_t each = p.has_volumes() ? 6 : byte_size(p.factor) < 4 ? 1 : 0;
   const int64_t elements = (p.a.vector == 1 ? t.block_i() : 0) + (p.b.vector == 1 ? t.block_j() : 0);
-  return ceil_div64(elements * t.depth, threads);
+  return each * ceil_div64(elements * t.depth, threads);
 }
 
 // Whether copies of the operand run by themselves; others go by way of registers, which hold one part at most.
@@ -81,7 +81,7 @@ double score(const Tile& t, const Product& p, const Gpu& gpu) {
       {gpu.threads_per_multiprocessor / threads, gpu.registers_per_multiprocessor / (registers * threads),
        gpu.shared_per_multiprocessor / shared, int64_t{gpu.blocks_per_multiprocessor}});
   if (resident < 1 || shared > gpu.shared_per_block_max ||
-      registers + held_registers(t, p, threads) > gpu.registers_per_thread)
+      registers + registers_of_elements(t, p, threads) > gpu.registers_per_thread)
     return INFINITY;
   const int64_t tiles = ceil_div64(p.i.extent, t.block_i()) * ceil_div64(p.j.extent, t.block_j());
   const double blocks = static_cast<double>(tiles * p.g.extent);

@@ -201,6 +201,24 @@ class Cuda(Case):
                 self.assertTrue(all(f["spill_stores"] == f["stack_bytes"] == 0 for f in launch["figures"]), launch)
             return [launch["kernel"] for launch in launches]
 
+    # Places of single elements in volumes' windows share the registers with the sums.
+    def test_volumes_do_not_spill(self):
+        rng = np.random.default_rng(2)
+        cases = ((8, 256, 80, (17, 17, 7), (3, 3, 3), 1), (8, 144, 24, (17, 17, 17), (5, 5, 5), 2), (1, 3, 64, (16, 112, 112), (3, 7, 7), 2),
+                 (33, 8, 24, (17, 17, 17), (3, 3, 3), 2), (2, 96, 192, (15, 20, 20), (4, 4, 4), 2))
+        for k, (batch, channels, results, places, window, step) in enumerate(cases):
+            model = self.folder / "volume.onnx"
+            out = [(p + (w - 1) // 2 * 2 - w) // step + 1 for p, w in zip(places, window)]
+            node = helper.make_node("Conv", ["x", "w"], ["y"], strides=[step] * 3, pads=[(w - 1) // 2 for w in window] * 2)
+            stand_in.save(model, [node], {"x": [batch, channels, *places]}, [batch, results, *out],
+                          {"w": rng.standard_normal((results, channels, *window)).astype(np.float32)})
+            for precision, target in (("fp32", "cuda:sm_75,sm_80"), ("tf32", "cuda:sm_80,sm_90a"), ("bf16", "cuda:sm_80,sm_86")):
+                with self.subTest(case=k, precision=precision):
+                    self.done(mcc("compile", model, "-o", self.folder / "volume.so", "--target", target, "--precision", precision))
+                    launches = json.loads(self.done(mcc("inspect", self.folder / "volume.so", "--json")).stdout)["device"]["launches"]
+                    for launch in launches:
+                        self.assertTrue(all(f["spill_stores"] == f["stack_bytes"] == 0 for f in launch["figures"]), launch)
+
     # Attention over few tokens gives a thread one row and many columns: no reason to spill.
     def test_short_attention(self):
         for tokens in (8, 16, 24):
