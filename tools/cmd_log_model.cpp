@@ -102,6 +102,14 @@ Verdict verdict_of(const Row& row) {
 Result<Row> measure_entry(const tuner::Task& task, const tensor::Target& target, const LogEntry& entry,
                           tuner::Measurer& measurer) {
   Row row{&task, entry, {}};
+  // A GPU's schedule may be legal on a CPU, and the other way round; its time says nothing of the other.
+  const bool is_of_gpu = entry.device.target.starts_with("nvptx");
+  if (is_of_gpu != (target.kind == tensor::TargetKind::cuda)) {
+    row.verdict = Verdict::elsewhere;
+    row.now.error = tuner::TrialError::rejected;
+    row.now.message = text("is for ", entry.device.target, "; what is measured here is for ", target.fingerprint(), " (--target)");
+    return row;
+  }
   if (entry.threads > target.cores) {
     row.verdict = Verdict::elsewhere;
     row.now.error = tuner::TrialError::rejected;
@@ -153,7 +161,7 @@ std::string summary_of(const std::vector<Row>& rows) {
                                          "slower than the log says",
                                          "no longer apply",
                                          "with a wrong result, a crash or no end",
-                                         "for more threads than there are"};
+                                         "for another kind of machine, or for more threads than there are"};
   std::vector<std::string> parts;
   for (size_t i = 0; i < counts.size(); ++i) {
     if (counts[i] > 0) parts.push_back(text(counts[i], " ", kWords[i]));

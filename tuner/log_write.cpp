@@ -47,8 +47,16 @@ struct LogWriter::File {
   int64_t size = 0;
   std::set<std::string> tasks;  // whose line is in the file
 
+  bool is_new = false;          // made here
+
   ~File() {
-    if (fd >= 0) ::close(fd);  // gives the lock back
+    if (fd < 0) return;
+    // A log that nothing came into is not left behind; another's, renamed to this place meanwhile, stays.
+    struct stat own {}, there {};
+    if (is_new && fstat(fd, &own) == 0 && own.st_size == 0 && ::stat(path.c_str(), &there) == 0 && own.st_ino == there.st_ino &&
+        own.st_dev == there.st_dev)
+      ::unlink(path.c_str());
+    ::close(fd);  // gives the lock back
   }
 
   // Notes the tasks of the file, and where its last whole line ends.
@@ -140,7 +148,10 @@ Result<LogWriter> LogWriter::open(const std::string& path) {
   writer.file_ = std::make_unique<File>();
   File& file = *writer.file_;
   file.path = path;
-  file.fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
+  constexpr int kFlags = O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK;
+  file.fd = ::open(path.c_str(), kFlags | O_EXCL, 0666);
+  const bool is_new = file.fd >= 0;
+  if (!is_new) file.fd = ::open(path.c_str(), kFlags, 0666);
   if (file.fd < 0) return failed(path, "opened");
   struct stat info {};
   if (fstat(file.fd, &info) != 0 || !S_ISREG(info.st_mode)) {
@@ -151,6 +162,7 @@ Result<LogWriter> LogWriter::open(const std::string& path) {
     return Diagnostic{ErrorKind::tuning_log, path, "another process writes to this tuning log",
                       "wait for it, or give this one a log of its own and join them by mcc log merge"};
   }
+  file.is_new = is_new;
   // The size as it is under the lock.
   if (fstat(file.fd, &info) != 0) return failed(path, "read");
   Result<int64_t> whole = file.scan();

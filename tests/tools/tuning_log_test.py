@@ -312,6 +312,9 @@ class TuningLog(LogCase):
         self.assertEqual(self.compile("--tune-log", "best.json", "--locked")["schedules"]["exact"], count)
 
         fast = self.file("fast.json", self.log_text(speed=0.5, only={0}))
+        # Nothing is left behind where there is nothing to merge.
+        self.assertEqual(self.mcc("log", "merge", self.log, "missing.json", "-o", "empty.json").returncode, 6)
+        self.assertFalse((self.folder / "empty.json").exists())
         merged = self.json_of("log", "merge", self.log, fast, self.log, "-o", "merged.json")
         self.assertEqual((merged["tasks"], merged["trials"], merged["duplicates"]), (count, 4 * count + 3, 4 * count + 1))
         self.assertEqual(self.json_of("log", "show", "merged.json")["tasks"][0]["best_us"], 5)
@@ -355,6 +358,13 @@ class TuningLog(LogCase):
         rows = {row["line"]: row for row in report["trials"]}
         self.assertEqual({line: row["verdict"] for line, row in rows.items()},
                          {2: "slower", 3: "faster", 4: "elsewhere", 5: "unfit"})
+        # A GPU's schedule is not measured on this processor, nor noted as one of its own.
+        of_gpu = [lines[0], self.trial(task, 5, target="nvptx64-nvidia-cuda sm_90")]
+        foreign = self.file("foreign.json", "\n".join(of_gpu) + "\n")
+        (row,) = self.json_of("log", "verify", foreign, self.model, "--append")["trials"]
+        self.assertEqual((row["verdict"], row["here_us"]), ("elsewhere", None))
+        self.assertIn("is for nvptx64-nvidia-cuda sm_90; what is measured here is for x86_64", row["message"])
+        self.assertEqual(foreign.read_text().splitlines(), of_gpu)
         self.assertEqual((rows[2]["error"], rows[2]["checked"]), ("none", True))
         self.assertAlmostEqual(rows[2]["ratio"], rows[2]["here_us"] / 1e-3, delta=1)
         self.assertIn("split", rows[5]["message"])
