@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "nlohmann/json.hpp"
 #include "tools/commands.h"
@@ -103,8 +104,10 @@ int run(Arguments& arguments) {
     print_json_report(results);
   else
     print_report(results);
-  if (count(results, CaseStatus::fail) + count(results, CaseStatus::crash) > 0)
-    return exit_code(ErrorKind::comparison);
+  const auto of_machine = static_cast<size_t>(
+      std::count_if(results.begin(), results.end(), [](const CaseResult& r) { return r.is_of_machine; }));
+  if (count(results, CaseStatus::fail) + count(results, CaseStatus::crash) > of_machine) return exit_code(ErrorKind::comparison);
+  if (of_machine > 0) return exit_code(ErrorKind::environment);
   return count(results, CaseStatus::unsupported) > 0 ? exit_code(ErrorKind::unsupported) : 0;
 }
 

@@ -114,6 +114,7 @@ bool is_unsupported(const Diagnostics& errors) {
 
 CaseResult from_errors(CaseResult result, const Diagnostics& errors) {
   result.status = is_unsupported(errors) ? CaseStatus::unsupported : CaseStatus::fail;
+  result.is_of_machine = exit_code_of(errors) == exit_code(ErrorKind::environment);
   result.reason = to_text(errors);
   std::replace(result.reason.begin(), result.reason.end(), '\n', ' ');
   return result;

@@ -27,6 +27,7 @@ struct CaseResult {
   std::string name;
   CaseStatus status = CaseStatus::crash;
   std::string reason;
+  bool is_of_machine = false;  // of those that fail: this machine lacks what the model needs, so that nothing was compared
   std::string tolerance;  // of a comparison with the reference: what was allowed, and why
   // Inputs whose values had to be fixed at compile time, because a shape depends on them.
   std::vector<std::string> fixed_inputs;

@@ -25,6 +25,7 @@ using Clock = std::chrono::steady_clock;
 std::string encode(const CaseResult& result) {
   const nlohmann::json document = {{"status", static_cast<int>(result.status)},
                                    {"reason", result.reason},
+                                   {"is_of_machine", result.is_of_machine},
                                    {"tolerance", result.tolerance},
                                    {"fixed_inputs", result.fixed_inputs}};
   return document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -35,6 +36,7 @@ bool decode(const std::string& message, CaseResult& result) {
   if (!document.is_object()) return false;
   result.status = static_cast<CaseStatus>(document.value("status", 0));
   result.reason = document.value("reason", std::string());
+  result.is_of_machine = document.value("is_of_machine", false);
   result.tolerance = document.value("tolerance", "");
   result.fixed_inputs = document.value("fixed_inputs", std::vector<std::string>());
   return true;
@@ -47,6 +49,7 @@ CaseResult guarded(const std::function<CaseResult(size_t)>& body, size_t index) 
   } catch (const runtime::Error& error) {
     result.status = CaseStatus::fail;
     result.reason = error.what();
+    result.is_of_machine = error.status() == MCC_NOT_HERE || error.status() == MCC_OUT_OF_MEMORY;
   } catch (const std::exception& error) {
     result.status = CaseStatus::crash;
     result.reason = text("internal error: ", error.what());

@@ -372,6 +372,12 @@ class Cuda(Case):
             self.skipTest("there is a driver")
         self.fails(mcc("run", self.library, "--random", "1", driver=False), "there is no driver: libcuda.so.1 cannot be loaded")
         self.assertIsNone(json.loads(self.done(mcc("doctor", "--json", driver=False)).stdout)["gpu"])
+        # Nothing was compared, so that no comparison failed.
+        result = self.done(mcc("verify", self.model, "--target", "cuda:sm_80", "--json", driver=False), 5)
+        (case,) = json.loads(result.stdout)["cases"]
+        self.assertEqual(case["status"], "fail")
+        self.assertIn("there is no driver", case["reason"])
+        self.done(mcc("verify", self.model, "--target", "cuda:sm_80", FAKE_CUDA_SM=75), 5)
 
     def test_no_gpu(self):
         self.fails(mcc("run", self.library, "--random", "1", FAKE_CUDA_DEVICES=0), "the driver finds none")
