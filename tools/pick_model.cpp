@@ -1,5 +1,6 @@
 #include "tools/pick_model.h"
 
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <mutex>
@@ -85,14 +86,15 @@ class ModelPicker {
     size_t finished = 0,
            next = 0;  // tasks; the next to be written, so that the log does not depend on who is faster
     std::vector<char> is_finished(report_.tasks.size());
-    run_jobs(report_.tasks.size(), options_.compile.jobs, [&](size_t i) {
-      DeviceBuilder builder(target_of(i), emit_, assembler.get());
-      pick_task(i, is_gpu ? &builder : nullptr, start);
+    const std::vector<size_t> order = unpicked_first();
+    run_jobs(order.size(), options_.compile.jobs, [&](size_t n) {
+      DeviceBuilder builder(target_of(order[n]), emit_, assembler.get());
+      pick_task(order[n], is_gpu ? &builder : nullptr, start);
       std::lock_guard lock(mutex);
-      is_finished[i] = 1;
-      progress.update(++finished, report_.tasks.size());
+      is_finished[n] = 1;
+      progress.update(++finished, order.size());
       for (; next < is_finished.size() && is_finished[next]; ++next) {
-        if (written.ok()) written = record(*log, next);
+        if (written.ok()) written = record(*log, order[next]);
       }
     });
     if (!written.ok()) return written.errors();
@@ -104,6 +106,16 @@ class ModelPicker {
   // Tasks stand there once for each target.
   const tensor::Target& target_of(size_t i) const {
     return targets_[i / (report_.tasks.size() / targets_.size())];
+  }
+
+  // A search that goes on with a log begins where the one before it ended; what that picked is picked anew if there is time left.
+  std::vector<size_t> unpicked_first() const {
+    std::vector<size_t> order(report_.tasks.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_partition(order.begin(), order.end(), [&](size_t i) {
+      return !picked_.contains({target_of(i).fingerprint(), report_.tasks[i].text});
+    });
+    return order;
   }
 
   void pick_task(size_t i, tuner::TrialBuilder* builder, Clock::time_point start) {

@@ -63,6 +63,20 @@ class Pick(unittest.TestCase):
         lines = [json.loads(line) for line in (self.folder / log).read_text().splitlines()]
         return [line for line in lines if line["kind"] == "trial"]
 
+    # What there was no time for comes first when the same line is given again.
+    def test_goes_on(self):
+        whole = self.pick("whole.json", "cuda:sm_80")
+        lines = (self.folder / "whole.json").read_text().splitlines(keepends=True)
+        first = json.loads(lines[1])
+        (self.folder / "part.json").write_text("".join(lines[:2]))
+        # Time to begin with one.
+        self.pick("part.json", "cuda:sm_80", "--time", "0.05s", "--jobs", 1)
+        added = [trial["task"] for trial in self.trials("part.json")[1:]]
+        self.assertGreaterEqual(len(added), 1)
+        self.assertNotIn(first["task"], added)
+        self.pick("part.json", "cuda:sm_80")
+        self.assertEqual(sorted(t["task"] for t in self.trials("part.json")), sorted(t["id"] for t in whole["tasks"]))
+
     def test_records_claim_no_time(self):
         for target in ("cpu:x86-64-v3", "cuda:sm_80", "cuda:sm_90"):
             log = f"{target.replace(':', '_')}.json"
