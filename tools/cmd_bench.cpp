@@ -1,7 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <optional>
 #include <span>
 
@@ -9,6 +8,7 @@
 #include "tools/commands.h"
 #include "tools/console.h"
 #include "tools/loaded_model.h"
+#include "tools/write_file.h"
 
 namespace mcc::tools {
 
@@ -164,11 +164,7 @@ Status write_trace(const std::string& path, const std::vector<Row>& rows) {
          {"args", {{"onnx_nodes", row.nodes}, {"gflops", row.gflops}, {"gb_per_s", row.gb_per_s}}}});
     at += row.ms;
   }
-  std::ofstream out(path, std::ios::trunc);
-  out << Json{{"traceEvents", events}}.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
-  out.close();
-  if (!out) return Diagnostic{ErrorKind::environment, path, "cannot be written", ""};
-  return done();
+  return write_file(path, {Json{{"traceEvents", events}}.dump(1, ' ', false, Json::error_handler_t::replace), "\n"});
 }
 
 void print_statistics(const Statistics& s, int threads, const std::string& target) {

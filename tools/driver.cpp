@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <set>
 
@@ -26,6 +25,7 @@
 #include "tools/plan_device.h"
 #include "tools/report_page.h"
 #include "tools/schedules.h"
+#include "tools/write_file.h"
 
 namespace mcc::tools {
 namespace {
@@ -52,13 +52,13 @@ Status check_emit(const CompileOptions& options) {
   return done();
 }
 
-// Writes each state of the graph as NN_pass.txt.
-std::function<void(const std::string&, const graph::Graph&)> graph_observer(const CompileOptions& options) {
+// Writes each state of the graph as NN_pass.txt. *written: whether it could.
+std::function<void(const std::string&, const graph::Graph&)> graph_observer(const CompileOptions& options, Status* written) {
   auto it = options.emit.find("graph");
   if (it == options.emit.end()) return nullptr;
-  return [folder = it->second, number = 0](const std::string& pass, const graph::Graph& g) mutable {
+  return [folder = it->second, written, number = 0](const std::string& pass, const graph::Graph& g) mutable {
     std::string index = text(number++);
-    std::ofstream(folder + "/" + std::string(index.size() < 2 ? "0" : "") + index + "_" + pass + ".txt") << to_text(g);
+    if (written->ok()) *written = write_file(text(folder, "/", index.size() < 2 ? "0" : "", index, "_", pass, ".txt"), {to_text(g)});
   };
 }
 
@@ -89,10 +89,12 @@ Result<Prepared> prepare(const CompileOptions& options, const tuner::LogContents
   optimize_options.precision = *precision;
   optimize_options.algorithms = options.algorithms;
   if (log) optimize_options.algorithms.names.merge(logged_algorithms(*log, out.targets));
-  optimize_options.observer = graph_observer(options);
+  Status emitted = done();
+  optimize_options.observer = graph_observer(options, &emitted);
   report(options, "optimising the graph", 0);
   Status optimized = graph::optimize(out.graph, optimize_options);
   if (!optimized.ok()) return optimized.errors();
+  if (!emitted.ok()) return emitted.errors();
 
   out.groups = graph::fuse(out.graph, out.target.kind == tensor::TargetKind::cuda);
   Diagnostics unsupported;
@@ -150,11 +152,7 @@ Status write_output(codegen::ModelLibrary& library, const graph::Graph& graph, c
   }
   Status written = codegen::write_model_library(library, output, link);
   if (!written.ok() || options.header_path.empty()) return written;
-  std::ofstream header(options.header_path, std::ios::binary | std::ios::trunc);
-  header << model_header(name, graph, library.plan.metadata);
-  header.close();
-  if (!header) return Diagnostic{ErrorKind::environment, options.header_path, "cannot be written", ""};
-  return done();
+  return write_file(options.header_path, {model_header(name, graph, library.plan.metadata)});
 }
 
 // "cpu (znver4)", "cuda:sm_80,sm_90 (sm_80, sm_90)"

@@ -1,6 +1,5 @@
 #include "tools/kernels.h"
 
-#include <fstream>
 #include <map>
 #include <mutex>
 
@@ -9,6 +8,7 @@
 #include "tensor/text.h"
 #include "tools/jobs.h"
 #include "tuner/default_schedule.h"
+#include "tools/write_file.h"
 
 namespace mcc::tools {
 namespace {
@@ -44,11 +44,7 @@ std::string emit_folder(const CompileOptions& options, const std::string& what) 
 
 Status write_text(const std::string& folder, const std::string& file, const std::string& content) {
   if (folder.empty()) return done();
-  std::ofstream out(folder + "/" + file);
-  out << content;
-  out.flush();
-  if (out.good()) return done();
-  return Diagnostic{ErrorKind::usage, folder + "/" + file, "cannot be written", "--emit wants folders that exist"};
+  return write_file(folder + "/" + file, {content});
 }
 
 // Errors that a person can do something about name the ONNX nodes.

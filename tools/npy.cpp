@@ -1,4 +1,5 @@
 #include "tools/npy.h"
+#include "tools/write_file.h"
 
 #include <algorithm>
 #include <charconv>
@@ -251,14 +252,9 @@ Status write_npy(const std::string& path, const Constant& value) {
   header.append(padded - 10 - header.size() - 1, ' ');
   header += '\n';
 
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out << kMagic << '\1' << '\0' << static_cast<char>(header.size() & 255)
-      << static_cast<char>(header.size() >> 8) << header;
-  out.write(reinterpret_cast<const char*>(stored.bytes().data()),
-            static_cast<std::streamsize>(stored.bytes().size()));
-  out.close();
-  if (!out) return Diagnostic{ErrorKind::environment, path, "cannot be written", ""};
-  return done();
+  const char version[] = {'\1', '\0', static_cast<char>(header.size() & 255), static_cast<char>(header.size() >> 8)};
+  return write_file(path, {kMagic, std::string_view(version, sizeof version), header,
+                           {reinterpret_cast<const char*>(stored.bytes().data()), stored.bytes().size()}});
 }
 
 Constant from_numpy_type(const Constant& value, ElementType element) {

@@ -1,8 +1,8 @@
 #include "tools/report_page.h"
 
-#include <fstream>
 
 #include "nlohmann/json.hpp"
+#include "tools/write_file.h"
 
 extern "C" {
 extern const char mcc_tuning_page_begin[], mcc_tuning_page_end[];
@@ -56,11 +56,7 @@ std::string page_text(Page kind, const nlohmann::ordered_json& data) {
 }
 
 Status write_page(Page page, const nlohmann::ordered_json& data, const std::string& path) {
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out << page_text(page, data);
-  out.close();
-  if (!out) return Diagnostic{ErrorKind::environment, path, "cannot be written", ""};
-  return done();
+  return write_file(path, {page_text(page, data)});
 }
 
 }  // namespace mcc::tools

@@ -4,6 +4,8 @@
 import json
 import os
 import pathlib
+import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -123,6 +125,39 @@ class CommandLine(unittest.TestCase):
         self.assertGreaterEqual(len(tasks), 1)
         for task in tasks:
             self.assertEqual(set(task), {"id", "name", "count", "flops", "bytes", "onnx_nodes", "text"})
+
+    # What cannot be written is an error of the machine, says why, and leaves no part of a file.
+    def test_what_cannot_be_written(self):
+        def refused(*options, output="w.so"):
+            (error,) = self.json_of("compile", self.model, "-o", output, "--dim", "N=2", *options, code=5)["errors"]
+            return error["message"]
+
+        self.assertEqual(refused("--report", "/dev/full"), "cannot be written: No space left on device")
+        self.assertEqual(refused("--header", "/dev/full", output="w.a"), "cannot be written: No space left on device")
+        for kind, name in (("graph", "00_fold_constants.txt"), ("llvm", None)):
+            first = self.folder / f"full_{kind}"
+            first.mkdir()
+            if name is None:
+                self.mcc("compile", self.model, "-o", "w.so", "--dim", "N=2", "--emit", f"{kind}={first}")
+                name = sorted(p.name for p in first.iterdir())[0]
+                (first / name).unlink()
+            (first / name).symlink_to("/dev/full")
+            self.assertEqual(refused("--emit", f"{kind}={first}"), "cannot be written: No space left on device")
+
+        def small_files():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+        whole = self.mcc("compile", self.model, "-o", "w.so", "--dim", "N=2", "--report", "w.html")
+        self.assertEqual(whole.returncode, 0, whole.stderr)
+        page = self.folder / "w.html"
+        self.assertGreater(page.stat().st_size, 20000)
+        page.unlink()
+        done = subprocess.run([MCC, "compile", self.model, "-o", "w.so", "--dim", "N=2", "--report", page], capture_output=True, text=True,
+                              cwd=self.folder, timeout=300, preexec_fn=small_files)
+        self.assertEqual(done.returncode, 5, done.stderr)
+        self.assertIn("File too large", done.stderr)
+        self.assertFalse(page.exists())
 
     def test_emit(self):
         done = self.mcc("compile", self.model, "-o", "e.so", "--dim", "N=2", "--emit", "graph,tensor,llvm,asm=emitted")
