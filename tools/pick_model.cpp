@@ -229,7 +229,7 @@ std::string pick_table(const PickModelReport& report) {
     out += text(cell(task.id, 16), " ", cell(printable(task.name), 27), " ", cell(text(task.weight), 6));
     if (is_list) out += cell(p.target, 8);
     if (p.state != State::picked) {
-      out += text(state_text(p.state), "\n");
+      out += text(state_text(p.state), p.pick.problem.empty() ? "" : ": " + printable(p.pick.problem), "\n");
       continue;
     }
     out += text(cell(text(p.pick.ranked), 8), cell(text(p.pick.built), 7),
@@ -259,6 +259,7 @@ Json pick_json(const PickModelReport& report) {
       out["ranked"] = p.pick.ranked;
       out["built"] = p.pick.built;
       out["errors"] = errors;
+      if (!p.pick.problem.empty()) out["problem"] = p.pick.problem;
       out["is_default"] = p.pick.is_default;
       out["default_estimate_us"] = p.pick.default_estimate_us;
       out["estimate_us"] = p.pick.estimate_us;

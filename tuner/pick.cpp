@@ -96,6 +96,7 @@ class Picker {
     pick.build_seconds += figures.build_seconds;
     if (figures.error != TrialError::none) {
       ++pick.errors[figures.error];
+      if (pick.problem.empty()) pick.problem = figures.message;
       return std::nullopt;
     }
     if (!figures.launches.empty())

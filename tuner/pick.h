@@ -43,6 +43,7 @@ struct Pick {
   std::vector<LaunchFigures> figures;        // of the candidate
   int64_t ranked = 0, built = 0;             // points
   std::map<TrialError, int> errors;          // of those that were built
+  std::string problem;                       // what the first of them says
   double build_seconds = 0;
 };
 

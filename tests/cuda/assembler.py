@@ -4,6 +4,7 @@ it): which of them is taken, what a broken one ends in, and what is said of arch
 
 import json
 import pathlib
+import re
 import subprocess
 
 from onnx import helper
@@ -149,6 +150,10 @@ echo code > "$4"
                 self.assertIn(f"ptxas 99.1 ({home / 'bin/ptxas'}) {message}", error["message"])
                 self.assertEqual((error["where"][:6], error["hint"]), ("node '", "--no-cubin leaves the PTX to the driver"))
                 self.assertFalse(out.exists())
+                # What is picked by its figures cannot be, and says why.
+                done = self.done(stand_in.mcc("tune", self.model, "--target", "cuda:sm_80", "--no-measure", "--tune-log", self.folder / f"{name}.json",
+                                              CUDA_HOME=home))
+                self.assertRegex(done.stdout, rf"nothing can be built: .*{re.escape(message.split(' PTX')[0])}")
 
 
 if __name__ == "__main__":

@@ -94,6 +94,27 @@ class Cuda(Case):
                 ptx = self.compare(pathlib.Path(temporary), f"cuda:{arch}", "--rtol", "0", "--atol", "0")
                 self.assertIn(instruction, ptx)
 
+    # From sm_90 on LLVM takes the larger of two integers of 16 bits at a time, which quantised bytes are on the way.
+    def test_pooled_bytes(self):
+        rng = np.random.default_rng(3)
+        weights = {"w": rng.integers(-127, 128, (8, 1, 3, 3)).astype(np.int8), "v": rng.integers(-127, 128, (200, 10)).astype(np.int8),
+                   "scale": np.float32(0.02)}
+        for zero, instruction in ((np.uint8(3), "max.u16x2"), (np.int8(-3), "max.s16x2")):
+            nodes = [helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]), helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["d"]),
+                     helper.make_node("DequantizeLinear", ["w", "scale"], ["f"]), helper.make_node("Conv", ["d", "f"], ["c"]),
+                     helper.make_node("QuantizeLinear", ["c", "scale", "zero"], ["r"]), helper.make_node("DequantizeLinear", ["r", "scale", "zero"], ["e"]),
+                     helper.make_node("MaxPool", ["e"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+                     helper.make_node("QuantizeLinear", ["p", "scale", "zero"], ["s"]), helper.make_node("DequantizeLinear", ["s", "scale", "zero"], ["t"]),
+                     helper.make_node("Flatten", ["t"], ["u"]), helper.make_node("DequantizeLinear", ["v", "scale"], ["g"]),
+                     helper.make_node("MatMul", ["u", "g"], ["y"])]
+            with self.subTest(instruction), tempfile.TemporaryDirectory() as temporary:
+                model, ptx = pathlib.Path(temporary) / "model.onnx", pathlib.Path(temporary) / "ptx"
+                stand_in.save(model, nodes, {"x": [257, 1, 12, 12]}, [257, 10], weights | {"zero": zero})
+                options = ("--target", "cuda:sm_90a", "--precision", "fp16")
+                self.done(mcc("verify", model, *options, "--atol", "0.4", FAKE_CUDA_SM=90))
+                self.done(mcc("compile", model, "-o", model.with_suffix(".so"), *options, "--emit", f"ptx={ptx}"))
+                self.assertIn(instruction, "".join(file.read_text() for file in ptx.iterdir()))
+
     # Convolutions in f32 go by Winograd's algorithm where that pays, those of tensor cores and strict ones never.
     def test_winograd(self):
         model, library = self.folder / "winograd.onnx", self.folder / "winograd.so"

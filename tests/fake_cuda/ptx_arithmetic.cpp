@@ -46,6 +46,20 @@ bool Parser::decode_arithmetic(Function& f, Step& step, const std::vector<std::s
     });
     return true;
   }
+  if ((name == "min" || name == "max") && (type == "u16x2" || type == "s16x2")) {  // of each half its own
+    Read x = read(f, a[1]), y = read(f, a[2]);
+    const bool is_min = name == "min", is_signed = type[0] == 's';
+    assign(f, step, a[0], [=](const Thread& t) {
+      uint64_t out = 0;
+      for (const int shift : {0, 16}) {
+        const auto p = static_cast<uint16_t>(x(t) >> shift), q = static_cast<uint16_t>(y(t) >> shift);
+        const bool is_less = is_signed ? static_cast<int16_t>(p) < static_cast<int16_t>(q) : p < q;
+        out |= static_cast<uint64_t>(is_less == is_min ? p : q) << shift;
+      }
+      return out;
+    });
+    return true;
+  }
   if (name == "min" || name == "max") {
     const bool is_min = name == "min", keeps_nan = has(op, "NaN");
     binary(f, step, type, a, [=](auto x, auto y) {
