@@ -80,7 +80,7 @@ Json counts_json(const LogContents& log, const LogKey& key, const LogCounts& cou
 }
 
 // A log is only replaced by one who could write to it: another mcc may be appending.
-Result<tuner::LogWriter> lock_output(const std::string& path) { return tuner::LogWriter::open(path); }
+Result<tuner::LogWriter> lock_output(const std::string& path) { return tuner::LogWriter::open(path, /*keeps_empty=*/false); }
 
 // The entries of every task under the line of their task, in the order of the tasks.
 Status write_contents(const std::string& path, const LogContents& log) {

@@ -144,7 +144,8 @@ class LogWriter {
  public:
   // Opens the log for appending; makes it if it is not there. A last line that was cut by a crash is taken off.
   // Errors: another process writes it, it cannot be written, or it is not a log.
-  static Result<LogWriter> open(const std::string& path);
+  // keeps_empty: a log that was made here, and that nothing came into, stays.
+  static Result<LogWriter> open(const std::string& path, bool keeps_empty = true);
   LogWriter(LogWriter&&) noexcept;
   LogWriter& operator=(LogWriter&&) noexcept;
   ~LogWriter();

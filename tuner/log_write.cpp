@@ -47,13 +47,13 @@ struct LogWriter::File {
   int64_t size = 0;
   std::set<std::string> tasks;  // whose line is in the file
 
-  bool is_new = false;          // made here
+  bool is_passing = false;      // made here, and to go again if it is empty
 
   ~File() {
     if (fd < 0) return;
-    // A log that nothing came into is not left behind; another's, renamed to this place meanwhile, stays.
+    // Another one, renamed to this place meanwhile, stays.
     struct stat own {}, there {};
-    if (is_new && fstat(fd, &own) == 0 && own.st_size == 0 && ::stat(path.c_str(), &there) == 0 && own.st_ino == there.st_ino &&
+    if (is_passing && fstat(fd, &own) == 0 && own.st_size == 0 && ::stat(path.c_str(), &there) == 0 && own.st_ino == there.st_ino &&
         own.st_dev == there.st_dev)
       ::unlink(path.c_str());
     ::close(fd);  // gives the lock back
@@ -143,7 +143,7 @@ LogWriter::LogWriter(LogWriter&&) noexcept = default;
 LogWriter& LogWriter::operator=(LogWriter&&) noexcept = default;
 LogWriter::~LogWriter() = default;
 
-Result<LogWriter> LogWriter::open(const std::string& path) {
+Result<LogWriter> LogWriter::open(const std::string& path, bool keeps_empty) {
   LogWriter writer;
   writer.file_ = std::make_unique<File>();
   File& file = *writer.file_;
@@ -162,7 +162,7 @@ Result<LogWriter> LogWriter::open(const std::string& path) {
     return Diagnostic{ErrorKind::tuning_log, path, "another process writes to this tuning log",
                       "wait for it, or give this one a log of its own and join them by mcc log merge"};
   }
-  file.is_new = is_new;
+  file.is_passing = is_new && !keeps_empty;
   // The size as it is under the lock.
   if (fstat(file.fd, &info) != 0) return failed(path, "read");
   Result<int64_t> whole = file.scan();
