@@ -59,9 +59,10 @@ const char* type_name(ElementType type) {
 }
 
 // Registers of a thread for operands that come as single elements. Those of less than four bytes can not go to shared memory by
-// themselves: the next part is held. Where a volume's windows are, places and conditions of each take more.
+// themselves: the next part is held. Where windows are, places and conditions of each take more, most of all in volumes.
 int64_t registers_of_elements(const Tile& t, const Product& p, int64_t threads) {
-  const int64_t each = p.has_volumes() ? 6 : byte_size(p.factor) < 4 ? 1 : 0;
+  const bool is_held = byte_size(p.factor) < 4, has_windows = p.k.axes.size() > 1;
+  const int64_t each = p.has_volumes() ? 6 : has_windows ? 3 : is_held ? 2 : 0;
   const int64_t elements = (p.a.vector == 1 ? t.block_i() : 0) + (p.b.vector == 1 ? t.block_j() : 0);
   return each * ceil_div64(elements * t.depth, threads);
 }
