@@ -9,6 +9,8 @@
 #include "codegen/machine.h"
 #include "codegen/narrow_pairs.h"
 #include "codegen/optimize.h"
+#include "tensor/intrinsics.h"
+#include "tensor/visit.h"
 
 namespace mcc::codegen {
 namespace {
@@ -29,6 +31,18 @@ void spell_out_sums(llvm::Module& module) {
   }
 }
 
+// Products of unsigned bytes with signed ones by warpgroups came with PTX 8.4. Other code for sm_90a is of the version that came with
+// sm_90a, which older drivers take, too.
+tensor::Target with_version(const tensor::Func& lowered, tensor::Target target) {
+  bool is_mixed = false;
+  tensor::for_each_expr(lowered.body, [&](const tensor::Expr& e) {
+    const auto* call = e.as<tensor::Call>();
+    is_mixed |= call && call->function == tensor::Intrinsic::wgmma_u8i8;
+  });
+  if (is_mixed) target.features = "+ptx84";
+  return target;
+}
+
 }  // namespace
 
 Result<DeviceCode> emit_ptx(const tensor::Func& lowered, const std::string& symbol,
@@ -36,7 +50,7 @@ Result<DeviceCode> emit_ptx(const tensor::Func& lowered, const std::string& symb
   MCC_CHECK(target.kind == tensor::TargetKind::cuda, "PTX for ", target.name);
   Result<DevicePlan> plan = plan_device(lowered, target.gpu);
   if (!plan.ok()) return plan.errors();
-  std::unique_ptr<llvm::TargetMachine> machine = create_machine(target, options.optimization);
+  std::unique_ptr<llvm::TargetMachine> machine = create_machine(with_version(lowered, target), options.optimization);
   llvm::LLVMContext context;
   llvm::Module module(symbol, context);
   module.setTargetTriple(target.triple);

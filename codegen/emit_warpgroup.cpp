@@ -10,6 +10,23 @@ namespace mcc::codegen {
 using namespace tensor;
 using LlvmType = llvm::Type;
 
+namespace {
+
+const char* ptx_name(ElementType factor) {
+  switch (factor) {
+    case ElementType::f16:
+      return "f16";
+    case ElementType::bf16:
+      return "bf16";
+    case ElementType::u8:
+      return "u8";
+    default:
+      return "s8";
+  }
+}
+
+}  // namespace
+
 // Runs the text, which names the sums $0, $1, ... and then the inputs, and puts the sums back.
 void KernelEmitter::emit_with_sums(const Load& sums, const std::string& text, std::vector<Value*> inputs) {
   const auto* ramp = sums.indices[0].as<Ramp>();
@@ -17,13 +34,15 @@ void KernelEmitter::emit_with_sums(const Load& sums, const std::string& text, st
   MCC_CHECK(ramp && as_int(ramp->base, &first) && is_int(ramp->stride, 1),
             "sums at other than constant places in ", sums.buffer.name());
   const int count = sums.type.lanes;
-  LlvmType* type = b_.getFloatTy();
+  const bool is_int = sums.type.element == ElementType::i32;
+  LlvmType* type = is_int ? static_cast<LlvmType*>(b_.getInt32Ty()) : b_.getFloatTy();
+  const char* place = is_int ? "=r" : "=f";
   std::vector<Value*> places, arguments;
   std::string outputs, tied, more;
   for (int i = 0; i < count; ++i) {
     places.push_back(address(sums.buffer, b_.getInt64(static_cast<uint64_t>(first + i))));
     arguments.push_back(b_.CreateAlignedLoad(type, places.back(), llvm::Align(4)));
-    outputs += i > 0 ? ",=f" : "=f";
+    outputs += i > 0 ? std::string(",") + place : place;
     tied += "," + std::to_string(i);
   }
   for (Value* input : inputs)
@@ -97,15 +116,18 @@ llvm::Value* KernelEmitter::emit_wgmma(const Call& n) {
   as_int(n.args[4], &a_across);
   as_int(n.args[9], &b_across);
   const int count = sums->type.lanes;
-  const char* type = n.function == Intrinsic::wgmma_f16 ? "f16" : "bf16";
   std::string list;
   for (int i = 0; i < count; ++i)
     list += (i > 0 ? ", $" : "$") + std::to_string(i);
   auto input = [&](int i) { return ", $" + std::to_string(2 * count + i); };
-  // d, a, b, scale-d (a predicate: d is added to), signs of a and b, transpositions of a and b.
+  const ElementType right = right_element(n.function);
+  const bool is_int = sums->type.element == ElementType::i32;
+  // d, a, b, scale-d (a predicate: d is added to); of floats also signs of a and b, transpositions of a and b.
+  const std::string more = is_int ? "" : text(", 1, 1, ", a_across, ", ", b_across);
   emit_with_sums(*sums,
-                 text("wgmma.mma_async.sync.aligned.m64n", 2 * count, "k16.f32.", type, ".", type, " {", list,
-                      "}", input(0), input(1), input(2), ", 1, 1, ", a_across, ", ", b_across, ";"),
+                 text("wgmma.mma_async.sync.aligned.m64n", 2 * count, "k", 2 * unit_elements(right), ".",
+                      is_int ? "s32" : "f32", ".", ptx_name(left_element(n.function)), ".", ptx_name(right), " {", list, "}",
+                      input(0), input(1), input(2), more, ";"),
                  {matrix_descriptor(n, 1), matrix_descriptor(n, 6), b_.getTrue()});
   return b_.getTrue();
 }

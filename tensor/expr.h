@@ -300,14 +300,15 @@ struct VectorReduce : ExprNode {
 // four has 16 rows from 16 * w, and of each 8 columns what mma_T's c has. Between wgmma_T and the wait neither the sums nor the
 // operands are used by anyone:
 //   wgmma_fence(sums)      what this thread wrote there before is there for the products that follow
-//   wgmma_T(sums, a, a_side, a_k, a_across, a_swizzle, b, b_side, b_k, b_across, b_swizzle)  sums += A * B, of T = f16, bf16: A
-//                          of 64 rows and 16 columns, B of 16 rows and N columns, in shared memory in one of these orders, the
-//                          same for all 128 threads. a, b: loads of the first element; _across: 0: neighbours follow each other
-//                          along k, 1: along A's rows (B's columns)
-//      swizzle 0           squares of 8 x 8 elements; _side, _k: elements from one to the next along A's rows (B's columns), along k
+//   wgmma_T(sums, a, a_side, a_k, a_across, a_swizzle, b, b_side, b_k, b_across, b_swizzle)  sums += A * B, of T = f16, bf16, i8
+//                          (u8i8: A of u8): A of 64 rows and 2 * u columns, B of 2 * u rows and N columns (u: elements of 16
+//                          bytes), in shared memory in one of these orders, the same for all 128 threads. a, b: loads of the
+//                          first element; _across: 0: neighbours follow each other along k, 1: along A's rows (B's columns; of
+//                          elements of 16 bits only). Products are exact, integers summed in i32
+//      swizzle 0           squares of 8 x u elements; _side, _k: elements from one to the next along A's rows (B's columns), along k
 //      swizzle 32, 64, 128  rows of that many bytes, one behind the other, whose units of 16 bytes are exchanged: what an order
 //                          without that has at byte x of the buffer is at x ^ (x // 128 %% (swizzle // 16)) * 16. Along k:
-//                          _side: elements from 8 of A's rows (B's columns) to the next 8; _k is 8. Across it: _side: from one
+//                          _side: elements from 8 of A's rows (B's columns) to the next 8; _k is u. Across it: _side: from one
 //                          row's worth of A's rows (B's columns) to the next; _k: from 8 rows (along k) to the next 8
 //   wgmma_commit()         the products since the last one are a group
 //   wgmma_wait(sums, n)    goes on when all groups of this thread but the last n are done
@@ -325,8 +326,8 @@ struct VectorReduce : ExprNode {
                       X(load_matrices, 2) X(load_matrices_transposed, 2) X(mma_f16, 3) X(mma_bf16, 3)      \
                           X(mma_tf32, 3) X(mma_i8, 3) X(mma_u8i8, 3) X(async_copy, 2) X(async_commit, 0) X(async_wait, 1)  \
                               X(dot4_u8i8, 3) X(dot4_i8i8, 3) X(dot2_bf16, 3) \
-                              X(wgmma_fence, 1) X(wgmma_f16, 11) X(wgmma_bf16, 11) X(wgmma_commit, 0)        \
-                                  X(wgmma_wait, 2) X(fence_async, 0) X(bulk_init, 1) X(bulk_expect, 2)       \
+                              X(wgmma_fence, 1) X(wgmma_f16, 11) X(wgmma_bf16, 11) X(wgmma_i8, 11) X(wgmma_u8i8, 11) \
+                                  X(wgmma_commit, 0) X(wgmma_wait, 2) X(fence_async, 0) X(bulk_init, 1) X(bulk_expect, 2)       \
                                       X(bulk_copy, 9) X(bulk_wait, 2) X(tile_product_u8i8, 8) X(tile_product_bf16, 8) \
                                           X(tile_configure, 4) X(tile_zero, 1) X(tile_load, 3) X(tile_store, 3)  \
                                               X(tile_multiply_u8i8, 3) X(tile_multiply_bf16, 3)

@@ -13,7 +13,7 @@ struct Gpu {
   std::string arch;     // as LLVM and ptxas call it: "sm_80", "sm_90a"
   double gflops = 0;    // f32, multiply and add as two
   double gb_per_s = 0;  // of the device's memory
-  // Of 16-bit floats, summed in f32: what the tensor cores of a multiprocessor multiply and add in a cycle by mma.m16n8k16.
+  // Of 16-bit floats (bytes: twice that): what the tensor cores of a multiprocessor multiply and add in a cycle by mma.sync.
   int matrix_fmas = 0;
   int warpgroup_fmas = 0;  // the same by wgmma, which only code for sm_90a itself may use
   int multiprocessors = 1;

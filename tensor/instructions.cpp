@@ -118,14 +118,16 @@ Instruction held_product(const std::string& type, Intrinsic mma, ElementType ele
   return made;
 }
 
-// acc[w, m, n, h, y, x, p] += a[16 * w + 8 * h + y, 0..16] . b[0..16, 64 * m + 8 * n + 2 * x + p], the sums of thread (w, y, x) of
-// a product of 64 rows (wgmma.mma_async.m64nNk16, PTX ISA 9.7.15.5: sums by figure 149); without m for 64 columns. Operands stand
-// along k, in rows of any stride, or across it, eight neighbours at a time; in which of such orders the instruction finds
+// acc[w, m, n, h, y, x, p] += a[16 * w + 8 * h + y, 0..K] . b[0..K, 64 * m + 8 * n + 2 * x + p], the sums of thread (w, y, x) of
+// a product of 64 rows (wgmma.mma_async.m64nNk16, k32 of bytes, PTX ISA 9.7.15.5: sums by figure 149); without m for 64 columns.
+// Operands stand along k, in rows of any stride, or (of 16 bits) across it, eight neighbours at a time; in which of such orders the instruction finds
 // them is looked at later (use_instructions), since units of 16 bytes may be exchanged once the nest has been matched.
 // Dealt: n is 4 * n + c.
-Instruction warpgroup_product(const std::string& type, Intrinsic wgmma, ElementType element, int64_t columns,
-                              bool a_along_k, bool b_along_k, bool is_dealt = false) {
-  FuncBuilder builder(text("wgmma_m64n", columns, "k16_", a_along_k ? "row" : "col", "_", b_along_k ? "col" : "row",
+Instruction warpgroup_product(const std::string& type, Intrinsic wgmma, int64_t columns, bool a_along_k, bool b_along_k,
+                              bool is_dealt) {
+  const ElementType sum = sum_element(wgmma);
+  const int64_t unit = unit_elements(right_element(wgmma));
+  FuncBuilder builder(text("wgmma_m64n", columns, "k", 2 * unit, "_", a_along_k ? "row" : "col", "_", b_along_k ? "col" : "row",
                            "_", type, is_dealt ? "_dealt" : ""));
   int dims = 0;
   auto any = [&] { return Expr(builder.dim(text("any", dims++))); };
@@ -134,10 +136,10 @@ Instruction warpgroup_product(const std::string& type, Intrinsic wgmma, ElementT
   for (int d = b_along_k ? 2 : has_m ? 4 : 3; d > 0; --d)
     b_shape.push_back(any());
   Buffer a = builder.input(
-      "a", element,
+      "a", left_element(wgmma),
       a_along_k ? std::vector<Expr>{2, any(), any()} : std::vector<Expr>{2, any(), any(), any()});
-  Buffer b = builder.input("b", element, b_shape);
-  Buffer acc = builder.new_buffer("acc", ElementType::f32, {4, any()});
+  Buffer b = builder.input("b", right_element(wgmma), b_shape);
+  Buffer acc = builder.new_buffer("acc", sum, {4, any()});
   std::vector<FuncBuilder::AxisSpec> axes = {
       {"w", 4, AxisKind::spatial}, {"y", 8, AxisKind::spatial}, {"x", 4, AxisKind::spatial}};
   if (has_m) axes.push_back({"m", columns / 64, AxisKind::spatial});
@@ -147,7 +149,7 @@ Instruction warpgroup_product(const std::string& type, Intrinsic wgmma, ElementT
   axes.insert(axes.end(), {{"h", 2, AxisKind::spatial},
                            {"p", 2, AxisKind::spatial},
                            {"o", 2, AxisKind::reduce},
-                           {"k", 8, AxisKind::reduce}});
+                           {"k", unit, AxisKind::reduce}});
   builder.block("wgmma", axes, [&](Axes v) {
     Expr w = v[0], y = v[1], x = v[2], m = has_m ? Expr(v[3]) : Expr(0);
     const size_t at = (has_m ? 4 : 3) + (is_dealt ? 1 : 0);
@@ -157,8 +159,7 @@ Instruction warpgroup_product(const std::string& type, Intrinsic wgmma, ElementT
     if (!has_m) place_b.erase(place_b.begin() + 1);
     Expr right = b_along_k ? load(b, {o, m * 64 + n * 8 + x * 2 + p, k}) : load(b, place_b);
     std::vector<Expr> place = {w, (m * 8 + n) * 128 + h * 64 + y * 8 + x * 2 + p};
-    return Store::make(acc, place,
-                       load(acc, place) + cast(ElementType::f32, left) * cast(ElementType::f32, right));
+    return Store::make(acc, place, load(acc, place) + cast(sum, left) * cast(sum, right));
   });
   Func semantics = builder.finish({acc});
   std::string name = semantics.name;
@@ -202,9 +203,14 @@ std::vector<Instruction> make_instructions() {
       for (int64_t columns : {64, 128, 192, 256}) {
         for (bool is_dealt : {false, true}) {
           if (is_dealt && !b_along_k) continue;
-          list.push_back(warpgroup_product("f16", Intrinsic::wgmma_f16, ElementType::f16, columns, a_along_k, b_along_k, is_dealt));
-          list.push_back(
-              warpgroup_product("bf16", Intrinsic::wgmma_bf16, ElementType::bf16, columns, a_along_k, b_along_k, is_dealt));
+          auto add_wide = [&](const char* type, Intrinsic wgmma) {
+            list.push_back(warpgroup_product(type, wgmma, columns, a_along_k, b_along_k, is_dealt));
+          };
+          add_wide("f16", Intrinsic::wgmma_f16);
+          add_wide("bf16", Intrinsic::wgmma_bf16);
+          if (!a_along_k || !b_along_k) continue;
+          add_wide("i8", Intrinsic::wgmma_i8);
+          add_wide("u8i8", Intrinsic::wgmma_u8i8);
         }
       }
     }

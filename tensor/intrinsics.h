@@ -31,8 +31,8 @@ namespace mcc::tensor {
 #define MCC_THREAD_INTRINSICS(X)                                                                         \
   X(barrier) X(shuffle_xor) X(shuffle_down) X(shuffle_from) X(load_matrices) X(load_matrices_transposed) X(mma_f16)      \
       X(mma_bf16) X(mma_tf32) X(mma_i8) X(mma_u8i8) X(async_copy) X(async_commit) X(async_wait)          \
-          X(wgmma_fence) X(wgmma_f16) X(wgmma_bf16) X(wgmma_commit) X(wgmma_wait) X(fence_async)         \
-              X(bulk_init) X(bulk_expect) X(bulk_copy) X(bulk_wait)
+          X(wgmma_fence) X(wgmma_f16) X(wgmma_bf16) X(wgmma_i8) X(wgmma_u8i8) X(wgmma_commit) X(wgmma_wait) \
+              X(fence_async) X(bulk_init) X(bulk_expect) X(bulk_copy) X(bulk_wait)
 
 // Of tiles of matrices.
 #define MCC_TILE_INTRINSICS(X)                                                                         \
@@ -57,7 +57,7 @@ namespace mcc::tensor {
 //   mma         i32x4 (or 8 elements), i32x2, and f32x4 or i32x4
 //   async       two loads, nothing, or a constant
 //   dot         i32xn, u8x4 or i8x4, and i8x4n; or f32xn, bf16x2 and bf16x2n
-//   wgmma       nothing; the sums (a load of f32), and a constant, or two operands, each a load and four constants
+//   wgmma       nothing; the sums (a load of f32 or i32), and a constant, or two operands, each a load and four constants
 //   bulk        a load of i64, and a number or a box
 //   tile        loads, and constants
 enum class IntrinsicClass : uint8_t {
@@ -129,6 +129,8 @@ constexpr IntrinsicClass class_of(Intrinsic function) {
     case Intrinsic::wgmma_fence:
     case Intrinsic::wgmma_f16:
     case Intrinsic::wgmma_bf16:
+    case Intrinsic::wgmma_i8:
+    case Intrinsic::wgmma_u8i8:
     case Intrinsic::wgmma_commit:
     case Intrinsic::wgmma_wait:
     case Intrinsic::fence_async:
@@ -166,19 +168,24 @@ constexpr bool is_statement(Intrinsic function) {
 }
 // Whether it has a warpgroup make a product.
 constexpr bool is_wgmma(Intrinsic function) {
-  return function == Intrinsic::wgmma_f16 || function == Intrinsic::wgmma_bf16;
+  return function == Intrinsic::wgmma_f16 || function == Intrinsic::wgmma_bf16 || function == Intrinsic::wgmma_i8 ||
+         function == Intrinsic::wgmma_u8i8;
 }
 // Bytes to which operands of products are aligned whose units are exchanged (swizzle): the longest period of an order.
 inline constexpr int kSwizzleAlign = 1024;
-// What a product of words (a dot product, of tiles or of bytes by a warp) takes on its left and on its right, and sums in.
+// Elements of such a unit of 16 bytes: of those that stand along k, an instruction takes two units of each row.
+inline int64_t unit_elements(ElementType type) { return 16 / byte_size(type); }
+// What a product of words (a dot product, of tiles or of bytes by a warp) or by a warpgroup takes on its left and on its right, and
+// sums in.
 constexpr ElementType right_element(Intrinsic function) {
+  if (function == Intrinsic::wgmma_f16) return ElementType::f16;
   const bool is_bf16 = function == Intrinsic::dot2_bf16 || function == Intrinsic::tile_product_bf16 ||
-                       function == Intrinsic::tile_multiply_bf16;
+                       function == Intrinsic::tile_multiply_bf16 || function == Intrinsic::wgmma_bf16;
   return is_bf16 ? ElementType::bf16 : ElementType::i8;
 }
 constexpr ElementType left_element(Intrinsic function) {
   const bool is_unsigned = function == Intrinsic::dot4_u8i8 || function == Intrinsic::mma_u8i8 ||
-                           function == Intrinsic::tile_product_u8i8 || function == Intrinsic::tile_multiply_u8i8;
+                           function == Intrinsic::wgmma_u8i8 || function == Intrinsic::tile_product_u8i8 || function == Intrinsic::tile_multiply_u8i8;
   return is_unsigned ? ElementType::u8 : right_element(function);
 }
 constexpr ElementType sum_element(Intrinsic function) {

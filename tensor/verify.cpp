@@ -55,24 +55,24 @@ const Rule<Block> kBlockRules[] = {
 bool is_warpgroup_product(const Call& n) {
   if (n.args.empty()) return true;
   const auto* sums = n.args[0].as<Load>();
-  if (!sums || sums->predicate.defined() || sums->type.element != ElementType::f32 || sums->indices.size() != 1)
-    return false;
+  if (!sums || sums->predicate.defined() || sums->indices.size() != 1) return false;
+  const ElementType sum = sums->type.element;
+  if (is_wgmma(n.function) ? sum != sum_element(n.function) : sum != ElementType::f32 && sum != ElementType::i32) return false;
   if (sums->buffer.scope() != Scope::registers && sums->buffer.scope() != Scope::local) return false;
   int64_t number = 0;
   if (n.function == Intrinsic::wgmma_wait) return as_int(n.args[1], &number) && number >= 0;
   if (!is_wgmma(n.function)) return true;
-  const ElementType of = n.function == Intrinsic::wgmma_f16 ? ElementType::f16 : ElementType::bf16;
   const int columns = 2 * sums->type.lanes;
   if (columns % 8 != 0 || columns > 256) return false;
-  for (size_t first : {size_t{1}, size_t{6}}) {
+  for (const auto& [first, of] : {std::pair{size_t{1}, left_element(n.function)}, {size_t{6}, right_element(n.function)}}) {
     const auto* operand = n.args[first].as<Load>();
     if (!operand || operand->predicate.defined() || !(operand->type == Type{of, 1}) ||
         operand->buffer.scope() != Scope::shared)
       return false;
     for (size_t k = 1; k <= 2; ++k) {
-      if (!as_int(n.args[first + k], &number) || number < 0 || number % 8 != 0) return false;
+      if (!as_int(n.args[first + k], &number) || number < 0 || number % unit_elements(of) != 0) return false;
     }
-    if (!as_int(n.args[first + 3], &number) || number < 0 || number > 1) return false;
+    if (!as_int(n.args[first + 3], &number) || number < 0 || number > (byte_size(of) == 2 ? 1 : 0)) return false;
     if (!as_int(n.args[first + 4], &number) || (number != 0 && number != 32 && number != 64 && number != 128))
       return false;
     // Where an element stands has to follow from its address alone.
@@ -179,8 +179,8 @@ const Rule<Evaluate> kEvaluateRules[] = {
        const auto* call = n.value.as<Call>();
        return !call || class_of(call->function) != IntrinsicClass::tile || is_of_tiles(*call);
      }},
-    {"products are of neighbouring sums of f32 of a thread's own, and of 16-bit floats in shared memory, at "
-     "constant distances",
+    {"products are of neighbouring sums of f32 or i32 of a thread's own, and of 16-bit floats or bytes in shared "
+     "memory, at constant distances",
      [](const Evaluate& n) {
        const auto* call = n.value.as<Call>();
        return !call || class_of(call->function) != IntrinsicClass::wgmma || is_warpgroup_product(*call);

@@ -10,33 +10,57 @@
 namespace mcc::tensor::interpreter {
 namespace {
 
-constexpr int kWarp = 32, kGroup = 128, kRows = 64, kDepth = 16;
+constexpr int kWarp = 32, kGroup = 128, kRows = 64;
 
 double read_narrow(const Memory& memory, int64_t element) {
+  const ElementType type = memory.buffer.element();
+  if (byte_size(type) == 1) {
+    const auto byte = static_cast<uint8_t>(memory.data[element]);
+    return type == ElementType::u8 ? byte : static_cast<int8_t>(byte);
+  }
   uint16_t bits = 0;
   std::memcpy(&bits, memory.data + 2 * element, sizeof bits);
-  return float_from_bits(memory.buffer.element(), bits);
+  return float_from_bits(type, bits);
 }
 
-// An operand's order: where element k of a row (or column) stands, in elements of two bytes.
+// An operand's order: where element k of a row (or column) stands.
 struct Order {
   Access first;
   int64_t side = 0, along = 0;
   bool is_across = false;
   int64_t swizzle = 0;  // bytes of a row
+  int64_t unit = 8;     // elements of 16 bytes
   int64_t element(int64_t from, int row, int k) const {
     if (swizzle == 0) {
-      return from + row / 8 * side + k / 8 * along + row % 8 * (is_across ? 1 : 8) +
-             k % 8 * (is_across ? 8 : 1);
+      return from + row / 8 * side + k / unit * along + row % 8 * (is_across ? 1 : unit) +
+             k % unit * (is_across ? 8 : 1);
     }
-    const int64_t length = swizzle / 2;
+    const int64_t length = swizzle / 16 * unit;
     const int64_t plain =
         from + (is_across ? row / length * side + row % length + k / 8 * along + k % 8 * length
                           : row / 8 * side + row % 8 * length + k);
-    const int64_t period = 128 / 2, unit = 16 / 2;
+    const int64_t period = 8 * unit;
     return plain ^ plain / period % (swizzle / 16) * unit;
   }
 };
+
+Value sum_at(const Memory& memory, int64_t element) {
+  if (memory.buffer.element() == ElementType::f32) {
+    float value = 0;
+    std::memcpy(&value, memory.data + 4 * element, sizeof value);
+    return float_value(value);
+  }
+  int32_t value = 0;
+  std::memcpy(&value, memory.data + 4 * element, sizeof value);
+  return int_value(value);
+}
+
+void put_sum(const Memory& memory, int64_t element, const Value& sum) {
+  const auto rounded = static_cast<float>(sum.f);
+  const auto whole = static_cast<int32_t>(sum.i);
+  const bool is_float = memory.buffer.element() == ElementType::f32;
+  std::memcpy(memory.data + 4 * element, is_float ? static_cast<const void*>(&rounded) : &whole, 4);
+}
 
 struct ProductCode final : StmtCode {
   void run(Value*) const override { throw Fault{"a product of a warpgroup by one thread"}; }
@@ -54,7 +78,7 @@ struct ProductCode final : StmtCode {
     }
   }
 
-  // Sums in double, rounded once: one of the orders that are allowed.
+  // Sums in double, rounded once: one of the orders that are allowed. Those of integers are exact, and wrap around.
   void multiply(Team& team, int first) const {
     Value* frame = team.select(first);
     const int columns = 2 * to.lanes;
@@ -82,15 +106,14 @@ struct ProductCode final : StmtCode {
         const int64_t element = sums[static_cast<size_t>(r)];
         Products::InFlight& sum = products.in_flight[{to.memory, element}];
         if (sum.products++ == 0) {
-          float value = 0;
           to.check_written(frame, element);
-          std::memcpy(&value, to.memory->data + 4 * element, sizeof value);
-          sum.value = float_value(value);
+          sum.value = sum_at(*to.memory, element);
         }
-        double total = sum.value.f;
-        for (int k = 0; k < kDepth; ++k)
-          total += x[static_cast<size_t>(row * kDepth + k)] * y[static_cast<size_t>(column * kDepth + k)];
-        sum.value = float_value(static_cast<double>(static_cast<float>(total)));
+        double total = is_int ? static_cast<double>(sum.value.i) : sum.value.f;
+        for (int k = 0; k < depth; ++k)
+          total += x[static_cast<size_t>(row * depth + k)] * y[static_cast<size_t>(column * depth + k)];
+        sum.value = is_int ? int_value(static_cast<int32_t>(static_cast<int64_t>(total)))
+                           : float_value(static_cast<double>(static_cast<float>(total)));
         to.note_write(frame, element, false);
       }
       Product product{&to, sums, {}};
@@ -106,11 +129,11 @@ struct ProductCode final : StmtCode {
     }
   }
 
-  static ProductOperand operand(const Team& team, const Order& order, int rows, Value* frame) {
+  ProductOperand operand(const Team& team, const Order& order, int rows, Value* frame) const {
     ProductOperand out{&order.first, {}, team.clock.epoch};
     const int64_t first = order.first.element(frame), count = order.first.memory->count();
     for (int row = 0; row < rows; ++row) {
-      for (int k = 0; k < kDepth; ++k) {
+      for (int k = 0; k < depth; ++k) {
         out.elements.push_back(order.element(first, row, k));
         if (out.elements.back() >= count) {
           order.first.fail(frame, text("a product reads element ", out.elements.back(), " of ",
@@ -129,6 +152,8 @@ struct ProductCode final : StmtCode {
 
   Access to;
   Order a, b;
+  bool is_int = false;
+  int depth = 0;  // of the instruction
 };
 
 struct ProductGroupCode final : StmtCode {
@@ -167,9 +192,8 @@ struct ProductGroupCode final : StmtCode {
                          text(product.to->element_text(element), " is written while a product adds to it"));
       }
       if (--sum->second.products > 0) continue;
-      const auto value = static_cast<float>(sum->second.value.f);
       product.to->note_write(frame, element, true);
-      std::memcpy(memory->data + 4 * element, &value, sizeof value);
+      put_sum(*memory, element, sum->second.value);
       products.in_flight.erase(sum);
     }
   }
@@ -205,9 +229,12 @@ const StmtCode* Compiler::warpgroup(const Call& n) {
   };
   auto code = std::make_unique<ProductCode>();
   code->to = place_of(0);
-  const ElementType of = n.function == Intrinsic::wgmma_f16 ? ElementType::f16 : ElementType::bf16;
-  for (auto [order, arg] : {std::pair{&code->a, size_t{1}}, {&code->b, size_t{6}}}) {
+  const ElementType sum = sum_element(n.function), left = left_element(n.function), right = right_element(n.function);
+  code->is_int = sum == ElementType::i32;
+  code->depth = static_cast<int>(2 * unit_elements(right));
+  for (auto [order, arg, of] : {std::tuple{&code->a, size_t{1}, left}, {&code->b, size_t{6}, right}}) {
     order->first = place_of(arg);
+    order->unit = unit_elements(of);
     if (order->first.memory->buffer.element() != of || order->first.lanes != 1) {
       throw Fault{text(to_text(n.function), " of ", to_text(n.args[arg].type()))};
     }
@@ -216,8 +243,8 @@ const StmtCode* Compiler::warpgroup(const Call& n) {
     order->is_across = constant_argument(n, arg + 3) != 0;
     order->swizzle = constant_argument(n, arg + 4);
   }
-  if (code->to.memory->buffer.element() != ElementType::f32)
-    throw Fault{text(to_text(n.function), " sums f32")};
+  if (code->to.memory->buffer.element() != sum)
+    throw Fault{text(to_text(n.function), " sums ", to_text(sum))};
   expect_no_exchanges("a store or a let only");
   code->is_in_step = true;
   return add_stmt(std::move(code));

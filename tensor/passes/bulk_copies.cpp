@@ -1,5 +1,6 @@
 #include "tensor/passes/bulk_copies.h"
 
+#include "tensor/intrinsics.h"
 #include "tensor/passes/exchanged.h"
 #include "tensor/text.h"
 #include "tensor/visit.h"
@@ -78,7 +79,7 @@ class FindBoxes {
     int64_t height = 0, width = 0, elements = 0;
     const int64_t bytes = byte_size(from.element());
     if (to.scope() != Scope::shared || from.scope() != Scope::global || to.element() != from.element() ||
-        bytes != 2 || !as_int(box->y->extent, &height) || !as_int(box->x->extent, &width) ||
+        bytes > 2 || !as_int(box->y->extent, &height) || !as_int(box->x->extent, &width) ||
         height > kMostRows || from.shape().size() != 1 || !as_int(from.shape()[0], &elements))
       return false;
     Analyzer inside = known_;
@@ -102,7 +103,7 @@ class FindBoxes {
     if (!follows(box->guard, is_in) || !follows(is_in, box->guard)) return false;
 
     // To where: rows that follow each other.
-    const std::optional<Exchanged> place = exchanged(inside, box->store->indices[0]);
+    const std::optional<Exchanged> place = exchanged(inside, box->store->indices[0], unit_elements(to.element()));
     if (!place || place->bytes == 0) return false;
     const int64_t length = place->bytes / bytes;
     if (width % length != 0) return false;

@@ -344,7 +344,7 @@ class UseInstructions : public ScopedMutator {
     for (const For* loop : t.loops)
       inside.bind(loop->var, loop->min, loop->extent);
     if (t.n.defined()) inside.bind(t.n, 0, Expr(kEights));
-    return exchanged(inside, load.indices[0]);
+    return exchanged(inside, load.indices[0], unit_elements(load.buffer.element()));
   }
 
   // The arguments that stand for an operand of four warps: of its rows (or columns), `eight` is which eight, row the row in
@@ -352,6 +352,7 @@ class UseInstructions : public ScopedMutator {
   std::vector<Expr> operand(const Load& load, const MatrixTile& t, const Var& eight, const Var& row,
                             int64_t unit, const Var& many, const VarMap& first_of) const {
     constexpr int64_t kSide = 8;
+    const int64_t run = unit_elements(load.buffer.element());
     if (load.buffer.scope() != Scope::shared) return {};
     const std::optional<Exchanged> order = exchanged_of(load, t);
     if (!order) return {};
@@ -361,19 +362,18 @@ class UseInstructions : public ScopedMutator {
                                  from_many = many.defined() ? stride(index, many) : std::optional<int64_t>(0);
     const Expr first = at(index, first_of);
     if (!from_eight || !next || !k || !across || !from_many) return {};
-    if (!is_int(analyzer_.simplify(floor_mod(first, kSide)), 0) || *from_eight % kSide != 0 ||
-        *next % kSide != 0)
+    if (!is_int(analyzer_.simplify(floor_mod(first, run)), 0) || *from_eight % run != 0 || *next % run != 0)
       return {};
-    // Elements of a row of eight, or of what is exchanged.
-    const int64_t length = order->bytes == 0 ? kSide : order->bytes / byte_size(load.buffer.element());
-    const bool is_along_k = *k == 1 && *across == length * unit, is_across = *k == length && *across == unit;
+    // Elements of a row of a square, or of what is exchanged.
+    const int64_t length = order->bytes == 0 ? run : order->bytes / byte_size(load.buffer.element());
+    const bool is_along_k = *k == 1 && *across == length * unit, is_across = run == kSide && *k == length && *across == unit;
     int64_t side = *from_eight;
     bool fits = is_along_k || is_across;
     if (order->bytes == 0) {
       fits &= !many.defined() || *from_many == kSide * side;
     } else if (is_along_k) {
       fits &=
-          *next == kSide && side % (kSide * length) == 0 && (!many.defined() || *from_many == kSide * side);
+          *next == run && side % (kSide * length) == 0 && (!many.defined() || *from_many == kSide * side);
     } else {
       // Rows of 64: the only ones whose eights follow each other.
       fits &= length == 64 && side == kSide && *next % (kSide * length) == 0 &&

@@ -350,6 +350,7 @@ bool ptx_suits(const char* text, int sm) {
 
 std::shared_ptr<const PtxModule> parse_ptx(const std::string& text, std::string* problem) {
   Parser parser;
+  parser.version = ptx_version(text.c_str());
   try {
     parser.parse(text);
     for (const auto& [name, f] : parser.functions)

@@ -26,9 +26,9 @@ struct PtxTensorMap {
   uint64_t rest[9] = {};
 };
 static_assert(sizeof(PtxTensorMap) == 128);
-// Of elements of 16 bits; false for what the copy engine cannot do. swizzle: the number of NVIDIA's enumerator.
+// False for what the copy engine cannot do. swizzle: the number of NVIDIA's enumerator.
 bool make_map(uint64_t address, const uint64_t* extents, const uint64_t* strides, const uint32_t* box,
-              int swizzle, PtxTensorMap* map);
+              int swizzle, uint32_t element_bytes, PtxTensorMap* map);
 
 // 10 * version of PTX; 0 for machine code.
 int ptx_version(const char* image);

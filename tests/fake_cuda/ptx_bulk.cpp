@@ -131,11 +131,11 @@ void Parser::decode_bulk(Function& f, Step& step, const std::vector<std::string>
 namespace mcc::test {
 
 bool make_map(uint64_t address, const uint64_t* extents, const uint64_t* strides, const uint32_t* box,
-              int swizzle, PtxTensorMap* map) {
+              int swizzle, uint32_t element_bytes, PtxTensorMap* map) {
   constexpr uint32_t kMost = 256;  // of a box
   constexpr uint64_t kMostExtent = uint64_t{1} << 32, kMostStride = uint64_t{1} << 40;
   if (swizzle < 0 || swizzle > 3 || address == 0 || address % 16 != 0 || strides[0] % 16 != 0 ||
-      strides[0] >= kMostStride || strides[0] < extents[0] * 2 || extents[0] - 1 >= kMostExtent ||
+      strides[0] >= kMostStride || strides[0] < extents[0] * element_bytes || extents[0] - 1 >= kMostExtent ||
       extents[1] - 1 >= kMostExtent)
     return false;
   *map = {};
@@ -143,11 +143,11 @@ bool make_map(uint64_t address, const uint64_t* extents, const uint64_t* strides
   map->width = extents[0];
   map->height = extents[1];
   map->pitch = strides[0];
-  map->element_bytes = 2;
+  map->element_bytes = element_bytes;
   map->box_width = box[0];
   map->box_height = box[1];
   map->swizzle = swizzle == 0 ? 0 : 16u << swizzle;
-  const uint32_t row = box[0] * 2;
+  const uint32_t row = box[0] * element_bytes;
   return box[0] >= 1 && box[0] <= kMost && box[1] >= 1 && box[1] <= kMost && row % 16 == 0 &&
          (swizzle == 0 || row <= map->swizzle);
 }

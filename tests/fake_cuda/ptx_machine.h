@@ -34,6 +34,8 @@ struct Product {
   std::vector<size_t> sums;  // registers
   // What it reads of shared memory, and what stood there when it began.
   std::shared_ptr<const std::vector<std::pair<size_t, uint16_t>>> operands;
+  size_t element_bytes = 2;
+  bool is_int = false;  // its sums
 };
 
 struct Thread {
@@ -45,7 +47,7 @@ struct Thread {
   unsigned id[3] = {};
   std::vector<std::vector<AsyncCopy>> groups{1};  // the last one is open
   std::vector<std::vector<Product>> products{1};  // the same
-  std::map<size_t, float> in_flight;              // sums, by their registers
+  std::map<size_t, double> in_flight;             // sums, rounded, by their registers
   bool is_fenced = false;                         // wgmma.fence since the last wait
   bool has_waited = false;                        // griddepcontrol.wait
   std::vector<size_t> written;  // of shared memory, in units of 16 bytes, since the last fence.proxy.async
@@ -192,6 +194,7 @@ class Parser {
   std::map<std::string, Function> functions;
   std::map<std::string, std::pair<size_t, size_t>> shared;  // name -> offset, bytes
   size_t shared_bytes = 0;
+  int version = 0;  // 84 of PTX 8.4
   void parse(const std::string& text);
 
  private:

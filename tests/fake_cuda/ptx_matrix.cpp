@@ -108,14 +108,15 @@ namespace {
 // An operand in shared memory: fields of the descriptor by PTX ISA 9.7.15.5.1.2.2 (matrix descriptor format), strides by
 // 9.7.15.5.1.2.1 (major-ness supported by strides), orders by 9.7.15.5.1.1 (shared memory matrix layout).
 struct Descriptor {
-  explicit Descriptor(uint64_t bits)
-      : start((bits & 0x3fff) << 4), leading((bits >> 16 & 0x3fff) << 4), stride((bits >> 32 & 0x3fff) << 4) {
+  Descriptor(uint64_t bits, size_t element_bytes)
+      : element(element_bytes),
+        start((bits & 0x3fff) << 4), leading((bits >> 16 & 0x3fff) << 4), stride((bits >> 32 & 0x3fff) << 4) {
     if ((bits >> 49 & 7) != 0) throw Bad("a base offset of a pattern that begins where its size says");
     if ((bits & ~0xc0003fff3fff3fffULL) != 0) throw Bad("bits of a descriptor that have no meaning");
     constexpr unsigned kBitsOfUnits[] = {0, 3, 2, 1};  // of 16 bytes: none, 128, 64, 32 bytes
     exchanged = kBitsOfUnits[bits >> 62];
   }
-  // Bytes from the start, of 16-bit elements, where nothing is exchanged. Without swizzling, K-major: a core matrix is 8 rows of 16
+  // Bytes from the start where nothing is exchanged, MN-major of 16-bit elements. Without swizzling, K-major: a core matrix is 8 rows of 16
   // bytes along k, which follow each other; the leading offset leads to the second column of 16 bytes, the stride offset to the
   // next 8 rows. MN-major: 8 columns (k) of 16 bytes; the leading offset leads to the next 8 columns, the stride offset to the
   // next row of 128 bits. With it, K-major: rows of 32, 64 or 128 bytes, of which 8 follow each other; the stride offset leads to
@@ -123,11 +124,11 @@ struct Descriptor {
   // offset to the next rows beyond the first swizzle-byte-size / 16 (of 128 bits).
   uint64_t offset(size_t mn, size_t k, bool is_mn_major) const {
     if (exchanged == 0) {
-      if (!is_mn_major) return mn / 8 * stride + mn % 8 * 16 + k / 8 * leading + k % 8 * 2;
+      if (!is_mn_major) return mn / 8 * stride + mn % 8 * 16 + k * element / 16 * leading + k * element % 16;
       return k / 8 * leading + k % 8 * 16 + mn / 8 * stride + mn % 8 * 2;
     }
     const uint64_t row = uint64_t{16} << exchanged;
-    if (!is_mn_major) return mn / 8 * stride + mn % 8 * row + k * 2;
+    if (!is_mn_major) return mn / 8 * stride + mn % 8 * row + k * element;
     return mn * 2 / row * leading + mn * 2 % row + k / 8 * stride + k % 8 * row;
   }
   // Bits 4 and up of the address, as many as are exchanged, with those from 7 on.
@@ -135,6 +136,7 @@ struct Descriptor {
     const uint64_t mask = (uint64_t{1} << exchanged) - 1;
     return address ^ (address >> 7 & mask) << 4;
   }
+  size_t element;  // bytes
   uint64_t start, leading, stride;
   unsigned exchanged = 0;
 };
@@ -144,7 +146,7 @@ size_t place_of(const Block& block, const Descriptor& d, uint64_t offset) {
   const uint64_t window = 0x3ffff;
   const uint64_t base = reinterpret_cast<uint64_t>(block.shared.data());
   const uint64_t at = (d.exchange(d.start + offset) - base) & window;
-  if (at + 2 > block.shared.size()) throw Bad("an operand of a product outside of shared memory");
+  if (at + d.element > block.shared.size()) throw Bad("an operand of a product outside of shared memory");
   const size_t writer = block.writers[at / 16];
   if (writer != 0)
     throw Bad("a product reads what thread " + std::to_string(writer - 1) +
@@ -155,7 +157,7 @@ size_t place_of(const Block& block, const Descriptor& d, uint64_t offset) {
 // Core matrices: of eight rows (columns, across k), 16 bytes along k, or the other way round.
 void count_rows(const Thread& any, const Descriptor& d, size_t rows, size_t depth, bool is_mn_major) {
   for (size_t mn = 0; mn < rows; mn += 8) {
-    for (size_t k = 0; k < depth; k += 8) {
+    for (size_t k = 0; k < depth; k += 16 / d.element) {
       std::vector<uint64_t> addresses;
       for (size_t n = 0; n < 8; ++n)
         addresses.push_back(
@@ -167,10 +169,25 @@ void count_rows(const Thread& any, const Descriptor& d, size_t rows, size_t dept
 
 constexpr uint64_t kNotThere = 0x7fffcdcd;  // in registers while a product adds to them
 
+// What a product multiplies, by its name in PTX.
+struct Factor {
+  explicit Factor(std::string type) : name(std::move(type)) {
+    if (name != "f16" && name != "bf16" && !is_int()) throw Bad("product");
+  }
+  bool is_int() const { return name == "s8" || name == "u8"; }
+  size_t bytes() const { return is_int() ? 1 : 2; }
+  double number(uint16_t bits) const {
+    if (name == "f16") return static_cast<double>(as<_Float16>(bits));
+    if (name == "bf16") return as<float>(uint64_t{bits} << 16);
+    return name == "u8" ? static_cast<double>(bits) : as<int8_t>(bits);
+  }
+  std::string name;
+};
+
 void finish(Thread& t, const Product& product) {
   for (const auto& [at, bits] : *product.operands) {
     uint16_t now = 0;
-    std::memcpy(&now, t.block->shared.data() + at, sizeof now);
+    std::memcpy(&now, t.block->shared.data() + at, product.element_bytes);
     if (now != bits) throw Bad("an operand is written while a product reads it");
   }
   for (size_t r : product.sums) {
@@ -184,15 +201,15 @@ void finish(Thread& t, const Product& product) {
     }
     if (!is_last) continue;
     if (t.r[r] != kNotThere) throw Bad("a register is written while a product adds to it");
-    t.r[r] = bits_of(sum->second);
+    t.r[r] = product.is_int ? bits_of(static_cast<int32_t>(sum->second)) : bits_of(static_cast<float>(sum->second));
     t.in_flight.erase(sum);
   }
 }
 
 }  // namespace
 
-// wgmma.mma_async.sync.aligned.m64nNk16.f32.T.T {d}, a, b, scale-d, 1, 1, transpose a, transpose b (PTX ISA 9.7.15.5.2), and what
-// puts products in order (9.7.15.7). Element (row, column) of the sums is thread 32 * (row / 16) + 4 * (row % 8) + column % 8 / 2's
+// wgmma.mma_async.sync.aligned.m64nNk16.f32.T.T {d}, a, b, scale-d, 1, 1, transpose a, transpose b; of bytes .m64nNk32.s32.T.U {d}, a,
+// b, scale-d, where N is 8, 24 or a multiple of 16, and types differ since PTX 8.4 (PTX ISA 9.7.15.5.2); and what puts products in order (9.7.15.7). Element (row, column) of the sums is thread 32 * (row / 16) + 4 * (row % 8) + column % 8 / 2's
 // of the warpgroup (figure 149).
 void Parser::decode_wgmma(Function& f, Step& step, const std::vector<std::string>& op,
                           const std::vector<std::string>& a) {
@@ -220,19 +237,22 @@ void Parser::decode_wgmma(Function& f, Step& step, const std::vector<std::string
       }
     });
   }
-  const std::string &shape = op[4], &type = op.back();
+  const std::string& shape = op[4];
   const auto columns = static_cast<size_t>(std::atoi(shape.c_str() + 4));
-  if (op[1] != "mma_async" || shape != "m64n" + std::to_string(columns) + "k16" || columns % 8 != 0 ||
-      columns < 8 || columns > 256 || op[5] != "f32" || op[6] != type || (type != "f16" && type != "bf16"))
+  if (op[1] != "mma_async" || shape != "m64n" + std::to_string(columns) + (op[5] == "s32" ? "k32" : "k16") ||
+      columns % 8 != 0 || columns < 8 || columns > 256 || op.size() != 8)
     throw Bad("product");
+  const Factor of_a(op[6]), of_b(op[7]);
+  const bool is_int = of_a.is_int();
+  if (of_b.is_int() != is_int || op[5] != (is_int ? "s32" : "f32") || (!is_int && of_a.name != of_b.name)) throw Bad("factors");
+  if (is_int && columns % 16 != 0 && columns != 8 && columns != 24) throw Bad("columns of a product of bytes");
+  if (of_a.name != of_b.name && version < 84) throw Bad("mixed types of integers in a product before PTX 8.4");
   const std::vector<size_t> sums = registers(f, a[0]);
-  if (sums.size() != columns / 2 || a.size() != 8 || a[4] != "1" || a[5] != "1") throw Bad("operands");
-  const bool a_is_mn_major = a[6] == "1", b_is_mn_major = a[7] == "1";
+  if (sums.size() != columns / 2 || a.size() != (is_int ? 4 : 8) || (!is_int && (a[4] != "1" || a[5] != "1"))) throw Bad("operands");
+  const bool a_is_mn_major = !is_int && a[6] == "1", b_is_mn_major = !is_int && a[7] == "1";
   Read a_bits = read(f, a[1]), b_bits = read(f, a[2]), adds = read(f, a[3]);
-  auto number = [type](uint16_t bits) -> double {
-    return type == "f16" ? static_cast<double>(as<_Float16>(bits)) : as<float>(uint64_t{bits} << 16);
-  };
-  constexpr size_t kGroup = 128, kRows = 64, kDepth = 16;
+  constexpr size_t kGroup = 128, kRows = 64;
+  const size_t depth = 32 / of_a.bytes();
   auto run = [=](const std::map<size_t, Thread*>& threads) {
     if (threads.size() != kGroup) throw Bad("a product without all of a warpgroup");
     Thread& any = *threads.at(0);
@@ -241,28 +261,28 @@ void Parser::decode_wgmma(Function& f, Step& step, const std::vector<std::string
         throw Bad("descriptors differ in a warpgroup");
       if (!t->is_fenced) throw Bad("a product without wgmma.fence");
     }
-    const Descriptor left(a_bits(any)), right(b_bits(any));
+    const Descriptor left(a_bits(any), of_a.bytes()), right(b_bits(any), of_b.bytes());
     auto operands = std::make_shared<std::vector<std::pair<size_t, uint16_t>>>();
-    auto matrix = [&](const Descriptor& d, size_t rows, bool is_mn_major) {
+    auto matrix = [&](const Descriptor& d, const Factor& of, size_t rows, bool is_mn_major) {
       std::vector<double> out;
       for (size_t mn = 0; mn < rows; ++mn) {
-        for (size_t k = 0; k < kDepth; ++k) {
+        for (size_t k = 0; k < depth; ++k) {
           const size_t at = place_of(*any.block, d, d.offset(mn, k, is_mn_major));
           uint16_t bits = 0;
-          std::memcpy(&bits, any.block->shared.data() + at, sizeof bits);
+          std::memcpy(&bits, any.block->shared.data() + at, of.bytes());
           operands->emplace_back(at, bits);
-          out.push_back(number(bits));
+          out.push_back(of.number(bits));
         }
       }
       return out;
     };
-    const std::vector<double> x = matrix(left, kRows, a_is_mn_major),
-                              y = matrix(right, columns, b_is_mn_major);
+    const std::vector<double> x = matrix(left, of_a, kRows, a_is_mn_major),
+                              y = matrix(right, of_b, columns, b_is_mn_major);
     if (any.block->traffic) {
-      count_rows(any, left, kRows, kDepth, a_is_mn_major);
-      count_rows(any, right, columns, kDepth, b_is_mn_major);
+      count_rows(any, left, kRows, depth, a_is_mn_major);
+      count_rows(any, right, columns, depth, b_is_mn_major);
     }
-    if (any.block->counter) any.block->counter->multiply(kRows * columns * kDepth);
+    if (any.block->counter) any.block->counter->multiply(kRows * columns * 16);
     for (size_t row = 0; row < kRows; ++row) {
       for (size_t column = 0; column < columns; ++column) {
         Thread& t = *threads.at(row / 16 * 32 + row % 8 * 4 + column % 8 / 2);
@@ -270,15 +290,17 @@ void Parser::decode_wgmma(Function& f, Step& step, const std::vector<std::string
         auto before = t.in_flight.find(r);
         double total = (adds(t) & 1) == 0            ? 0
                        : before != t.in_flight.end() ? before->second
+                       : is_int                      ? as<int32_t>(t.r[r])
                                                      : as<float>(t.r[r]);
-        for (size_t k = 0; k < kDepth; ++k)
-          total += x[row * kDepth + k] * y[column * kDepth + k];
-        t.in_flight[r] = static_cast<float>(total);
+        for (size_t k = 0; k < depth; ++k)
+          total += x[row * depth + k] * y[column * depth + k];
+        // Integers wrap around.
+        t.in_flight[r] = is_int ? as<int32_t>(static_cast<uint64_t>(static_cast<int64_t>(total))) : static_cast<double>(static_cast<float>(total));
         t.r[r] = kNotThere;
       }
     }
     for (const auto& [place, t] : threads)
-      t->products.back().push_back({sums, operands});
+      t->products.back().push_back({sums, operands, of_a.bytes(), is_int});
   };
   together(f, step, run, kGroup);
 }

@@ -57,7 +57,8 @@ INSTANTIATE_TEST_SUITE_P(Files, LaunchFile,
                                            "mma_u8i8", "rolling", "dot4_u8i8", "dot4_i8i8", "async_f16",
                                            "async_f32", "async_converted", "async_held", "wgmma_f16",
                                            "wgmma_bf16", "wgmma_waits", "wgmma_exchanged_f16",
-                                           "wgmma_exchanged_bf16", "wgmma_bulk_f16", "wgmma_bulk_bf16"),
+                                           "wgmma_exchanged_bf16", "wgmma_bulk_f16", "wgmma_bulk_bf16", "wgmma_u8i8",
+                                           "wgmma_exchanged_i8", "wgmma_bulk_u8i8"),
                          [](const auto& info) { return std::string(info.param); });
 
 // ---- What is wrong with launches ----
