@@ -54,6 +54,23 @@ std::vector<std::string> copies_of(const Schedule& s, const BlockInfo& info) {
 
 }  // namespace
 
+const char* Product::factors_name() const {
+  switch (factor) {
+    case ElementType::f16:
+      return "f16";
+    case ElementType::bf16:
+      return "bf16";
+    case ElementType::tf32:
+      return "tf32";
+    case ElementType::i8:
+      return "i8";
+    case ElementType::u8:
+      return "u8i8";
+    default:
+      return nullptr;
+  }
+}
+
 bool fills_words(const BlockInfo& copy) {
   constexpr int64_t kWord = 4;
   auto has_words = [](const Buffer& b) {
@@ -337,13 +354,13 @@ void ProductAxes::inline_copies() {
     try_step(d_, ComputeInline{copy});
 }
 
-bool ProductAxes::only_copies(const std::string& block) const {
+bool ProductAxes::only_copies(const std::string& block, ElementType type) const {
   const Block* copy = s_.find_block(block);
   const auto* store = copy ? copy->body.as<Store>() : nullptr;
   Expr value = store ? store->value : Expr();
   while (const auto* choice = value.defined() ? value.as<Select>() : nullptr)
     value = choice->on_true;
-  return value.defined() && value.as<Load>() && value.element() == p_.factor;
+  return value.defined() && value.as<Load>() && value.element() == type;
 }
 
 void ProductAxes::separate_result() {

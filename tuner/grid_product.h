@@ -44,6 +44,9 @@ struct Product {
   // What is multiplied, where it is of a narrower type than the sum on both sides; else the sum's. Of bytes, A's type; B's is i8.
   ElementType factor = ElementType::f32;
   bool is_of_bytes() const { return byte_size(factor) == 1; }
+  ElementType sum() const { return is_of_bytes() ? ElementType::i32 : ElementType::f32; }  // on tensor cores
+  // The name of what is multiplied in those of the instructions of tensor cores; null where these do not take it.
+  const char* factors_name() const;
 };
 
 // Whether a copy brings rows of bytes (three channels of an image) to whole words, which a product then fetches at once: it stays a
@@ -121,8 +124,8 @@ class ProductAxes {
   void fuse_sides();
   // After the operands have become blocks of their own.
   void inline_copies();
-  // Whether the operand's block copies elements as they are, or zeros.
-  bool only_copies(const std::string& block) const;
+  // Whether the operand's block copies elements of this type as they are, or zeros.
+  bool only_copies(const std::string& block, ElementType type) const;
   // The result goes to a buffer of its own first, block.acc, from which the consumer, or a copy, takes it.
   void separate_result();
 

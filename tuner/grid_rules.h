@@ -30,7 +30,7 @@ bool schedule_grid_product(Draft& draft, const std::string& block);
 bool schedule_grid_product_of_parts(Draft& draft, const std::string& block);
 // The same with tensor cores, where what is multiplied has a type that they take (16-bit floats, tf32) and the GPU has them.
 bool schedule_grid_matrices(Draft& draft, const std::string& block);
-// The same of 16-bit floats by warpgroups (wgmma), where that is expected to be faster and the GPU has them.
+// The same of 16-bit floats or bytes by warpgroups (wgmma), where that is expected to be faster and the GPU has them.
 bool schedule_grid_warpgroups(Draft& draft, const std::string& block);
 // A product of bytes with few rows, whose weights lie in panels of four columns: threads along the sum.
 bool schedule_grid_byte_rows(Draft& draft, const std::string& block);

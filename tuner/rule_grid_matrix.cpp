@@ -40,24 +40,6 @@ struct Tile {
 constexpr int64_t kFewestStages = 2, kMostStages = 4;
 constexpr int64_t kRow = 16;  // bytes of a row that the instruction takes at a time
 
-// The name of the element type in those of the instructions; null for types that have none.
-const char* type_name(ElementType type) {
-  switch (type) {
-    case ElementType::f16:
-      return "f16";
-    case ElementType::bf16:
-      return "bf16";
-    case ElementType::tf32:
-      return "tf32";
-    case ElementType::i8:
-      return "i8";
-    case ElementType::u8:
-      return "u8i8";
-    default:
-      return nullptr;
-  }
-}
-
 // Registers of a thread for operands that come as single elements. Those of less than four bytes can not go to shared memory by
 // themselves: the next part is held. Where windows are, places and conditions of each take more, most of all in volumes.
 int64_t registers_of_elements(const Tile& t, const Product& p, int64_t threads) {
@@ -169,7 +151,7 @@ class GridMatrices : private ProductAxes {
     must_step(d_, Annotate{"", loop("k.o"), kStages, text(t_.stages)});
     must_step(d_, Tensorize{loop("i.h"),
                             text("mma_m16n8k", depth_of_instruction(), "_", stands_along_k(p_.a) ? "row_" : "col_",
-                                 stands_along_k(p_.b) ? "col_" : "row_", type_name(p_.factor))});
+                                 stands_along_k(p_.b) ? "col_" : "row_", p_.factors_name())});
     for (const char* name : {"i.m", "j.n", "j.c", "i.h", "j.p"}) {
       if (s_.find_loop(loop(name)) != nullptr) must_step(d_, Unroll{loop(name)});
       if (s_.find_loop(p_.block + ".init." + name) != nullptr)
@@ -242,7 +224,7 @@ class GridMatrices : private ProductAxes {
     must_step(d_, Reorder{{names[1], names[2], names[3], turn}});
     bind_threads(names[1], names[2], names[3]);
     if (o.vector > 1) {
-      if (only_copies(copy)) must_step(d_, Annotate{"", lane, kMasked, "1"});
+      if (only_copies(copy, p_.factor)) must_step(d_, Annotate{"", lane, kMasked, "1"});
       try_step(d_, Vectorize{lane});
     }
     try_step(d_, Unroll{turn});
@@ -278,7 +260,7 @@ class GridMatrices : private ProductAxes {
 }  // namespace
 
 double grid_matrices_time(const Product& p, const Gpu& gpu) {
-  if (gpu.sm() < 80 || gpu.matrix_fmas == 0 || !type_name(p.factor)) return INFINITY;
+  if (gpu.sm() < 80 || gpu.matrix_fmas == 0 || !p.factors_name()) return INFINITY;
   // How much more stages hide is not known well enough to divide sums by it, or to decide against warpgroups.
   std::vector<Tile> tiles = legal_tiles(p, gpu, kFewestStages);
   return tiles.empty() ? INFINITY : score(tiles.front(), p, gpu);
@@ -287,10 +269,9 @@ double grid_matrices_time(const Product& p, const Gpu& gpu) {
 bool schedule_grid_matrices(Draft& draft, const std::string& block) {
   const Gpu& gpu = draft.target.gpu;
   std::optional<Product> product = as_product(draft.schedule, block);
-  if (!product || !draft.refusal || gpu.sm() < 80 || gpu.matrix_fmas == 0 || !type_name(product->factor))
+  if (!product || !draft.refusal || gpu.sm() < 80 || gpu.matrix_fmas == 0 || !product->factors_name())
     return false;
-  const ElementType sum = product->is_of_bytes() ? ElementType::i32 : ElementType::f32;
-  if (analyze(draft.schedule, block)->store.buffer.element() != sum) return false;
+  if (analyze(draft.schedule, block)->store.buffer.element() != product->sum()) return false;
   // The lower half of the instruction's rows would have nothing to do, and indices that do not say so.
   if (product->i.extent <= kWarpRows) return false;
   if (legal_tiles(*product, gpu, kFewestStages).empty()) return false;

@@ -255,7 +255,7 @@ class GridProduct : private ProductAxes {
       try_step(d_, Vectorize{lane});
     }
     for (const std::string& n : turns) {
-      if (!is_of_bytes() && only_copies(copy)) must_step(d_, Annotate{"", n, kMasked, "1"});
+      if (!is_of_bytes() && only_copies(copy, p_.factor)) must_step(d_, Annotate{"", n, kMasked, "1"});
       try_step(d_, Unroll{n});
     }
   }

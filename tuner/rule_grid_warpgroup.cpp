@@ -1,23 +1,26 @@
-// Sums of products on a GPU's tensor cores by warpgroups (wgmma): 16-bit floats, summed in f32.
+// Sums of products on a GPU's tensor cores by warpgroups (wgmma): 16-bit floats, summed in f32; bytes, summed in i32.
 //
 //   bound g @{block.z}: bound i.b @{block.y}: bound j.b @{block.x}                 a tile of C for each block
 //     for k.o
 //       bound thread.z, y, x: A's part, fetched by all threads, into shared memory; B's part
 //       bound i.w @{thread.z}: bound i.l in 8 @{thread.y}: bound j.q in 4 @{thread.x}
-//         for k.m: j.m in N / 64, j.n in 8, i.h in 2, j.p in 2, k.q in 2, k.i in 8   one instruction of each four warps: 64 x N
+//         for k.m: j.m in N / 64, j.n in 8, i.h in 2, j.p in 2, k.q in 2, k.i   one instruction of each four warps: 64 x N
 //     bound thread.z, y, x: each thread's sums, with the elementwise consumer
 //
 // Each thread has the sums that the instruction gives it (tensor/instructions.cpp). Shared memory holds an operand in rows of 128
 // bytes (64 where the depth is no more) of what are neighbours in memory, along k or across it, with units of 16 bytes exchanged
 // by the row (swizzling): eight threads that fetch a row's 128 bytes write to all banks, and so do eight rows' units of one
-// column, which the instruction reads. Products of one step run while the next one begins (pipeline_copies).
+// column, which the instruction reads. Products of one step run while the next one begins (pipeline_copies). Bytes stand along k
+// in memory already: no instruction transposes them, and single ones cannot be copied asynchronously.
 #include <algorithm>
 #include <cmath>
 
 #include "support/text.h"
+#include "tensor/intrinsics.h"
 #include "tensor/passes/bulk_copies.h"
 #include "tensor/passes/pipeline_copies.h"
 #include "tensor/schedule/tree.h"
+#include "tensor/simplify.h"
 #include "tuner/grid_product.h"
 
 namespace mcc::tuner {
@@ -35,16 +38,15 @@ struct Tile {
   int64_t warps() const { return groups * 4; }
 };
 
-constexpr int64_t kUnit = 8;                        // elements that stay together: 16 bytes
-constexpr int64_t kRow = 64;                        // of a row of 128 bytes
-constexpr int64_t kDepth = 16;                      // of one instruction
-constexpr int64_t kBytes = 2;                       // of an element
+constexpr int64_t kColumns = 64;   // that one loop of the instruction has, and what it takes in one row of columns
+constexpr int64_t kRowBytes = 128;  // of shared memory
 
-int64_t stage_bytes(const Tile& t) { return (t.rows() + t.columns) * t.depth * kBytes; }
+int64_t bytes_of(const Product& p) { return byte_size(p.factor); }  // of an element, on both sides
+int64_t stage_bytes(const Tile& t, const Product& p) { return (t.rows() + t.columns) * t.depth * bytes_of(p); }
 
 // An estimate of time: cycles of a multiprocessor, times 128.
 double score(const Tile& t, const Product& p, const Gpu& gpu) {
-  const int64_t threads = t.warps() * gpu.warp, shared = t.stages * stage_bytes(t);
+  const int64_t threads = t.warps() * gpu.warp, shared = t.stages * stage_bytes(t, p);
   // Accumulators, and what addresses and copies take.
   const int64_t registers = t.columns / 2 + 56;
   const int64_t resident = std::min(
@@ -56,9 +58,9 @@ double score(const Tile& t, const Product& p, const Gpu& gpu) {
       static_cast<double>(ceil_div64(p.i.extent, t.rows()) * ceil_div64(p.j.extent, t.columns) * p.g.extent);
   const double steps = static_cast<double>(ceil_div64(p.k.extent, t.depth));
   // Of one step of one block. Each warpgroup reads its rows and all columns.
-  const double sides = static_cast<double>((t.rows() + t.columns) * t.depth * kBytes);
-  const double read = static_cast<double>(t.groups * (64 + t.columns) * t.depth * kBytes);
-  const double products = static_cast<double>(t.rows() * t.columns * t.depth) / gpu.warpgroup_fmas;
+  const double sides = static_cast<double>(stage_bytes(t, p));
+  const double read = static_cast<double>(t.groups * (64 + t.columns) * t.depth * bytes_of(p));
+  const double products = static_cast<double>(t.rows() * t.columns * t.depth) * (p.is_of_bytes() ? 0.5 : 1) / gpu.warpgroup_fmas;
   constexpr double kSharedBytes = 128, kMemoryBytes = 48;  // a cycle
   // Cycles until the memory answers: at first, and when it has much to do, of the steps fetched ahead together.
   constexpr double kFirst = 500, kWait = 1200;
@@ -76,9 +78,9 @@ std::vector<Tile> legal_tiles(const Product& p, const Gpu& gpu) {
   std::vector<Tile> tiles;
   for (int64_t groups : {1, 2}) {
     for (int64_t columns : {64, 128, 192, 256}) {
-      for (int64_t depth : {32, 64, 128}) {
+      for (int64_t row_bytes : {kRowBytes / 2, kRowBytes, 2 * kRowBytes}) {
         for (int64_t stages : {3, 4, 5}) {
-          const Tile t{groups, columns, depth, stages};
+          const Tile t{groups, columns, row_bytes / bytes_of(p), stages};
           if (p.takes_columns(columns) && std::isfinite(score(t, p, gpu))) tiles.push_back(t);
         }
       }
@@ -88,11 +90,12 @@ std::vector<Tile> legal_tiles(const Product& p, const Gpu& gpu) {
   return tiles;
 }
 
-// Large enough for a tile, and fetched in vectors.
+// Large enough for a tile, and fetched in vectors of at least 8 bytes, of bytes along k.
 bool fits(const Product& p) {
-  const bool is_narrow = p.factor == ElementType::f16 || p.factor == ElementType::bf16;
-  return is_narrow && p.i.extent >= 64 && p.j.extent >= 64 && p.k.extent >= 64 && p.a.vector >= 4 &&
-         p.b.vector >= 4;
+  const bool is_narrow = p.factor == ElementType::f16 || p.factor == ElementType::bf16 || p.is_of_bytes();
+  const int64_t vector = 8 / bytes_of(p);
+  return is_narrow && p.i.extent >= 64 && p.j.extent >= 64 && p.k.extent >= 64 && p.a.vector >= vector && p.b.vector >= vector &&
+         (!p.is_of_bytes() || (p.a.is_along_k && p.b.is_along_k));
 }
 
 class GridWarpgroups : private ProductAxes {
@@ -124,10 +127,9 @@ class GridWarpgroups : private ProductAxes {
     must_step(d_, DecomposeReduction{p_.block, loop("k.o")});
     must_step(d_, SetScope{acc_, "registers"});
     must_step(d_, Annotate{"", loop("k.o"), kStages, text(t_.stages)});
-    must_step(d_, Tensorize{loop(t_.columns > kRow ? "j.m" : "j.n"),
-                            text("wgmma_m64n", t_.columns, "k16_", p_.a.is_along_k ? "row_" : "col_",
-                                 p_.b.is_along_k ? "col_" : "row_",
-                                 p_.factor == ElementType::f16 ? "f16" : "bf16", dealt_.tiles > 1 ? "_dealt" : "")});
+    must_step(d_, Tensorize{loop(t_.columns > kColumns ? "j.m" : "j.n"),
+                            text("wgmma_m64n", t_.columns, "k", 2 * unit(), "_", p_.a.is_along_k ? "row_" : "col_",
+                                 p_.b.is_along_k ? "col_" : "row_", p_.factors_name(), dealt_.tiles > 1 ? "_dealt" : "")});
     // What the instruction matches are sums, and so linear.
     exchange_units(p_.a, "a", "i");
     exchange_units(p_.b, "b", "j");
@@ -149,8 +151,12 @@ class GridWarpgroups : private ProductAxes {
   void operand(const Operand& o, const std::string& name, const std::string& side) {
     must_step(d_, Reindex{p_.block, o.buffer.name(), "shared", loop(name), order_of(o, side)});
   }
-  // Elements of a row in shared memory.
-  int64_t row_of(const Operand& o) const { return o.is_along_k ? std::min(t_.depth, kRow) : kRow; }
+  // Elements that stay together, and of a row in shared memory.
+  int64_t unit() const { return unit_elements(p_.factor); }
+  int64_t longest_row() const { return kRowBytes / bytes_of(p_); }
+  int64_t row_of(const Operand& o) const { return o.is_along_k ? std::min(t_.depth, longest_row()) : longest_row(); }
+  // What A and B are multiplied as: of the same size, if not the same type.
+  ElementType factor_of(const Operand& o) const { return &o == &p_.b && p_.is_of_bytes() ? ElementType::i8 : p_.factor; }
   std::string batch_index() const { return has_batch() ? "g, " : ""; }
   void in_rows(const Operand& o, const std::string& name, const std::string& side) {
     const std::string row = o.is_along_k ? side : "k", along = o.is_along_k ? "k" : side;
@@ -162,11 +168,11 @@ class GridWarpgroups : private ProductAxes {
   // The pattern of the instruction's descriptor for rows of 128 or 64 bytes: by bits 7 and up of the address.
   void exchange_units(const Operand& o, const std::string& name, const std::string& side) {
     const std::string row = o.is_along_k ? side : "k";
-    const int64_t units = row_of(o) / kUnit, rows = kRow / row_of(o);
+    const int64_t units = row_of(o) / unit(), rows = longest_row() / row_of(o);
     const std::string by = rows == 1 ? text(row, " %% ", units) : text(row, " // ", rows, " %% ", units);
     must_step(d_, TransformLayout{loop(name),
                                   text("(", batch_index(), "n, ", row, ", c) -> (", batch_index(), "n, ", row,
-                                       ", (c // ", kUnit, " ^ ", by, ") * ", kUnit, " + c %% ", kUnit, ")")});
+                                       ", (c // ", unit(), " ^ ", by, ") * ", unit(), " + c %% ", unit(), ")")});
   }
 
   void tile() {
@@ -179,11 +185,11 @@ class GridWarpgroups : private ProductAxes {
                         {loop("i.b"), loop("i.w"), loop("i.h"), loop("i.l")}});
     split_columns();
     must_step(d_, Split{loop("k"),
-                        {0, t_.depth / kDepth, kDepth / kUnit, kUnit},
+                        {0, t_.depth / (2 * unit()), 2, unit()},
                         {loop("k.o"), loop("k.m"), loop("k.q"), loop("k.i")}});
     std::vector<std::string> nest = {loop("i.b"), loop("j.b"), loop("k.o"), loop("i.w"),
                                      loop("i.l"), loop("j.q"), loop("k.m")};
-    if (t_.columns > kRow) nest.push_back(loop("j.m"));
+    if (t_.columns > kColumns) nest.push_back(loop("j.m"));
     nest.push_back(loop("j.n"));
     if (dealt_.tiles > 1) nest.push_back(loop("j.c"));
     for (const char* name : {"i.h", "j.p", "k.q", "k.i"})
@@ -203,8 +209,8 @@ class GridWarpgroups : private ProductAxes {
       factors.push_back(factor);
       names.push_back(j + name);
     };
-    if (t_.columns > kRow) add(t_.columns / kRow, ".m");
-    add(kRow / 8 / dealt_.tiles, ".n");
+    if (t_.columns > kColumns) add(t_.columns / kColumns, ".m");
+    add(kColumns / 8 / dealt_.tiles, ".n");
     add(kWarpColumns, ".q");
     if (dealt_.tiles > 1) add(dealt_.tiles, ".c");
     add(2, ".p");
@@ -222,14 +228,21 @@ class GridWarpgroups : private ProductAxes {
     const Block* copy = s_.find_block(loop(name));
     const auto* store = copy ? copy->body.as<Store>() : nullptr;
     const auto* load = store ? store->value.as<Load>() : nullptr;
-    const size_t rank = has_batch() ? 3 : 2;
-    if (!load || load->buffer.element() != p_.factor || load->indices.size() != rank) return false;
-    for (size_t d = 0; d < rank; ++d) {
-      if (!load->indices[d].as<VarNode>() || !load->indices[d].same_as(store->indices[d])) return false;
-    }
+    if (!load || load->buffer.element() != factor_of(o) || count_of(load->buffer) != count_of(store->buffer)) return false;
+    // In as many dimensions as it has.
+    Analyzer inside;
+    for (const Axis& axis : copy->axes)
+      inside.bind(axis.var, axis.domain.min, axis.domain.extent);
+    auto place = [](const Buffer& buffer, const std::vector<Expr>& indices) {
+      Expr at(0);
+      for (size_t d = 0; d < indices.size(); ++d)
+        at = at * buffer.shape()[d] + indices[d];
+      return at;
+    };
+    if (inside.constant_difference(place(load->buffer, load->indices), place(store->buffer, store->indices)) != 0) return false;
     const int64_t pitch = o.is_along_k ? p_.k.extent : side.extent,
                   rows = o.is_along_k ? side.extent : p_.k.extent;
-    return pitch * kBytes % 16 == 0 && (!has_batch() || rows % (o.is_along_k ? tile : t_.depth) == 0);
+    return pitch % unit() == 0 && (!has_batch() || rows % (o.is_along_k ? tile : t_.depth) == 0);
   }
 
   // One thread has the copy engine fetch the operand's part for one step of k.o.
@@ -251,7 +264,7 @@ class GridWarpgroups : private ProductAxes {
                         {turn, copy + ".z", copy + ".y", copy + ".x", lane}});
     must_step(d_, Reorder{{copy + ".z", copy + ".y", copy + ".x", turn}});
     bind_threads(copy + ".z", copy + ".y", copy + ".x");
-    if (only_copies(copy)) must_step(d_, Annotate{"", lane, kMasked, "1"});
+    if (only_copies(copy, factor_of(o))) must_step(d_, Annotate{"", lane, kMasked, "1"});
     try_step(d_, Vectorize{lane});
     try_step(d_, Unroll{turn});
   }
@@ -286,7 +299,7 @@ bool schedule_grid_warpgroups(Draft& draft, const std::string& block) {
   const Gpu& gpu = draft.target.gpu;
   std::optional<Product> product = as_product(draft.schedule, block);
   if (!product || !draft.refusal || !gpu.has_wgmma() || !fits(*product)) return false;
-  if (analyze(draft.schedule, block)->store.buffer.element() != ElementType::f32) return false;
+  if (analyze(draft.schedule, block)->store.buffer.element() != product->sum()) return false;
   auto time = [&](const Product& p) {
     std::vector<Tile> tiles = legal_tiles(p, gpu);
     return tiles.empty() ? INFINITY : score(tiles.front(), p, gpu);

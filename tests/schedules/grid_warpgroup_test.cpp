@@ -24,8 +24,9 @@ class GridWarpgroups : public ::testing::TestWithParam<Case> {};
 
 TEST_P(GridWarpgroups, AreRightInAnyTile) {
   for (auto [batches, m, n, k] : {std::tuple{1, 64, 64, 128}, {1, 72, 72, 64}, {1, 72, 136, 72}, {2, 72, 64, 72}}) {
-    // Matrices as they are come by the copy engine, but for batches of parts of tiles, which would run into each other.
-    const bool is_bulk = batches == 1 && GetParam().stored == GetParam().factor;
+    // Matrices as they are come by the copy engine, but for batches of parts of tiles, which would run into each other, and rows that
+    // do not begin at units of 16 bytes.
+    const bool is_bulk = batches == 1 && GetParam().stored == GetParam().factor && k * byte_size(GetParam().factor) % 16 == 0;
     expect_right_in_tiles(
         product(batches, m, n, k, GetParam()), target_of("sm_90a"), 3, 2, 2,
         [](tuner::Draft& draft) { return tuner::schedule_grid_warpgroups(draft, "sum"); },
@@ -42,10 +43,12 @@ INSTANTIATE_TEST_SUITE_P(Cases, GridWarpgroups,
                                            Case{"f16_nt", ElementType::f16, ElementType::f16, true, true},
                                            Case{"bf16_tn", ElementType::bf16, ElementType::bf16, false,
                                                 false},
-                                           Case{"bf16_tt_converted", ElementType::bf16, f32, false, true}),
+                                           Case{"bf16_tt_converted", ElementType::bf16, f32, false, true},
+                                           Case{"i8_nt", ElementType::i8, ElementType::i8, true, true},
+                                           Case{"u8i8_nt", ElementType::u8, ElementType::u8, true, true}),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// The code of sm_90 runs on later GPUs, too; tf32 and small products are left to a warp's instructions.
+// The code of sm_90 runs on later GPUs, too; tf32, bytes across the sum and small products are left to a warp's instructions.
 TEST(GridWarpgroupsOrNot, AreLeftToOtherRules) {
   const Case f16{"f16", ElementType::f16, ElementType::f16, true, false};
   auto takes = [](const char* arch, const Func& f) {
@@ -59,6 +62,13 @@ TEST(GridWarpgroupsOrNot, AreLeftToOtherRules) {
   EXPECT_FALSE(takes("sm_90a", product(1, 32, 128, 128, f16)));
   EXPECT_FALSE(
       takes("sm_90a", product(1, 128, 128, 128, {"tf32", ElementType::tf32, f32, true, false})));
+  for (ElementType byte : {ElementType::i8, ElementType::u8}) {
+    EXPECT_TRUE(takes("sm_90a", product(1, 128, 128, 128, {"bytes", byte, byte, true, true})));
+    EXPECT_FALSE(takes("sm_90", product(1, 128, 128, 128, {"bytes", byte, byte, true, true})));
+    EXPECT_FALSE(takes("sm_90a", product(1, 32, 128, 128, {"bytes", byte, byte, true, true})));
+    EXPECT_FALSE(takes("sm_90a", product(1, 128, 128, 128, {"bytes", byte, byte, true, false})));
+    EXPECT_FALSE(takes("sm_90a", product(1, 128, 128, 128, {"bytes", byte, byte, false, true})));
+  }
 }
 
 }  // namespace
