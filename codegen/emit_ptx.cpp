@@ -50,7 +50,8 @@ Result<DeviceCode> emit_ptx(const tensor::Func& lowered, const std::string& symb
   MCC_CHECK(target.kind == tensor::TargetKind::cuda, "PTX for ", target.name);
   Result<DevicePlan> plan = plan_device(lowered, target.gpu);
   if (!plan.ok()) return plan.errors();
-  std::unique_ptr<llvm::TargetMachine> machine = create_machine(with_version(lowered, target), options.optimization);
+  std::unique_ptr<llvm::TargetMachine> machine =
+      create_machine(with_version(lowered, target), options.optimization);
   llvm::LLVMContext context;
   llvm::Module module(symbol, context);
   module.setTargetTriple(target.triple);

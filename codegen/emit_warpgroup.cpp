@@ -126,8 +126,8 @@ llvm::Value* KernelEmitter::emit_wgmma(const Call& n) {
   const std::string more = is_int ? "" : text(", 1, 1, ", a_across, ", ", b_across);
   emit_with_sums(*sums,
                  text("wgmma.mma_async.sync.aligned.m64n", 2 * count, "k", 2 * unit_elements(right), ".",
-                      is_int ? "s32" : "f32", ".", ptx_name(left_element(n.function)), ".", ptx_name(right), " {", list, "}",
-                      input(0), input(1), input(2), more, ";"),
+                      is_int ? "s32" : "f32", ".", ptx_name(left_element(n.function)), ".", ptx_name(right),
+                      " {", list, "}", input(0), input(1), input(2), more, ";"),
                  {matrix_descriptor(n, 1), matrix_descriptor(n, 6), b_.getTrue()});
   return b_.getTrue();
 }

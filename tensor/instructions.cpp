@@ -120,15 +120,16 @@ Instruction held_product(const std::string& type, Intrinsic mma, ElementType ele
 
 // acc[w, m, n, h, y, x, p] += a[16 * w + 8 * h + y, 0..K] . b[0..K, 64 * m + 8 * n + 2 * x + p], the sums of thread (w, y, x) of
 // a product of 64 rows (wgmma.mma_async.m64nNk16, k32 of bytes, PTX ISA 9.7.15.5: sums by figure 149); without m for 64 columns.
-// Operands stand along k, in rows of any stride, or (of 16 bits) across it, eight neighbours at a time; in which of such orders the instruction finds
-// them is looked at later (use_instructions), since units of 16 bytes may be exchanged once the nest has been matched.
+// Operands stand along k, in rows of any stride, or (of 16 bits) across it, eight neighbours at a time; in which of such orders the
+// instruction finds them is looked at later (use_instructions), since units of 16 bytes may be exchanged once the nest has been
+// matched.
 // Dealt: n is 4 * n + c.
-Instruction warpgroup_product(const std::string& type, Intrinsic wgmma, int64_t columns, bool a_along_k, bool b_along_k,
-                              bool is_dealt) {
+Instruction warpgroup_product(const std::string& type, Intrinsic wgmma, int64_t columns, bool a_along_k,
+                              bool b_along_k, bool is_dealt) {
   const ElementType sum = sum_element(wgmma);
   const int64_t unit = unit_elements(right_element(wgmma));
-  FuncBuilder builder(text("wgmma_m64n", columns, "k", 2 * unit, "_", a_along_k ? "row" : "col", "_", b_along_k ? "col" : "row",
-                           "_", type, is_dealt ? "_dealt" : ""));
+  FuncBuilder builder(text("wgmma_m64n", columns, "k", 2 * unit, "_", a_along_k ? "row" : "col", "_",
+                           b_along_k ? "col" : "row", "_", type, is_dealt ? "_dealt" : ""));
   int dims = 0;
   auto any = [&] { return Expr(builder.dim(text("any", dims++))); };
   const bool has_m = columns > 64;

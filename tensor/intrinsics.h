@@ -168,8 +168,8 @@ constexpr bool is_statement(Intrinsic function) {
 }
 // Whether it has a warpgroup make a product.
 constexpr bool is_wgmma(Intrinsic function) {
-  return function == Intrinsic::wgmma_f16 || function == Intrinsic::wgmma_bf16 || function == Intrinsic::wgmma_i8 ||
-         function == Intrinsic::wgmma_u8i8;
+  return function == Intrinsic::wgmma_f16 || function == Intrinsic::wgmma_bf16 ||
+         function == Intrinsic::wgmma_i8 || function == Intrinsic::wgmma_u8i8;
 }
 // Bytes to which operands of products are aligned whose units are exchanged (swizzle): the longest period of an order.
 inline constexpr int kSwizzleAlign = 1024;
@@ -185,7 +185,8 @@ constexpr ElementType right_element(Intrinsic function) {
 }
 constexpr ElementType left_element(Intrinsic function) {
   const bool is_unsigned = function == Intrinsic::dot4_u8i8 || function == Intrinsic::mma_u8i8 ||
-                           function == Intrinsic::wgmma_u8i8 || function == Intrinsic::tile_product_u8i8 || function == Intrinsic::tile_multiply_u8i8;
+                           function == Intrinsic::wgmma_u8i8 || function == Intrinsic::tile_product_u8i8 ||
+                           function == Intrinsic::tile_multiply_u8i8;
   return is_unsigned ? ElementType::u8 : right_element(function);
 }
 constexpr ElementType sum_element(Intrinsic function) {

@@ -57,14 +57,17 @@ bool is_warpgroup_product(const Call& n) {
   const auto* sums = n.args[0].as<Load>();
   if (!sums || sums->predicate.defined() || sums->indices.size() != 1) return false;
   const ElementType sum = sums->type.element;
-  if (is_wgmma(n.function) ? sum != sum_element(n.function) : sum != ElementType::f32 && sum != ElementType::i32) return false;
+  if (is_wgmma(n.function) ? sum != sum_element(n.function)
+                           : sum != ElementType::f32 && sum != ElementType::i32)
+    return false;
   if (sums->buffer.scope() != Scope::registers && sums->buffer.scope() != Scope::local) return false;
   int64_t number = 0;
   if (n.function == Intrinsic::wgmma_wait) return as_int(n.args[1], &number) && number >= 0;
   if (!is_wgmma(n.function)) return true;
   const int columns = 2 * sums->type.lanes;
   if (columns % 8 != 0 || columns > 256) return false;
-  for (const auto& [first, of] : {std::pair{size_t{1}, left_element(n.function)}, {size_t{6}, right_element(n.function)}}) {
+  for (const auto& [first, of] :
+       {std::pair{size_t{1}, left_element(n.function)}, {size_t{6}, right_element(n.function)}}) {
     const auto* operand = n.args[first].as<Load>();
     if (!operand || operand->predicate.defined() || !(operand->type == Type{of, 1}) ||
         operand->buffer.scope() != Scope::shared)
@@ -72,7 +75,8 @@ bool is_warpgroup_product(const Call& n) {
     for (size_t k = 1; k <= 2; ++k) {
       if (!as_int(n.args[first + k], &number) || number < 0 || number % unit_elements(of) != 0) return false;
     }
-    if (!as_int(n.args[first + 3], &number) || number < 0 || number > (byte_size(of) == 2 ? 1 : 0)) return false;
+    if (!as_int(n.args[first + 3], &number) || number < 0 || number > (byte_size(of) == 2 ? 1 : 0))
+      return false;
     if (!as_int(n.args[first + 4], &number) || (number != 0 && number != 32 && number != 64 && number != 128))
       return false;
     // Where an element stands has to follow from its address alone.
@@ -179,8 +183,8 @@ const Rule<Evaluate> kEvaluateRules[] = {
        const auto* call = n.value.as<Call>();
        return !call || class_of(call->function) != IntrinsicClass::tile || is_of_tiles(*call);
      }},
-    {"products are of neighbouring sums of f32 or i32 of a thread's own, and of 16-bit floats or bytes in shared "
-     "memory, at constant distances",
+    {"products are of neighbouring sums of f32 or i32 of a thread's own, and of 16-bit floats or bytes in "
+     "shared memory, at constant distances",
      [](const Evaluate& n) {
        const auto* call = n.value.as<Call>();
        return !call || class_of(call->function) != IntrinsicClass::wgmma || is_warpgroup_product(*call);

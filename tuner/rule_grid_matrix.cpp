@@ -149,9 +149,9 @@ class GridMatrices : private ProductAxes {
     must_step(d_, DecomposeReduction{p_.block, loop("k.o")});
     must_step(d_, SetScope{acc_, "registers"});
     must_step(d_, Annotate{"", loop("k.o"), kStages, text(t_.stages)});
-    must_step(d_, Tensorize{loop("i.h"),
-                            text("mma_m16n8k", depth_of_instruction(), "_", stands_along_k(p_.a) ? "row_" : "col_",
-                                 stands_along_k(p_.b) ? "col_" : "row_", p_.factors_name())});
+    must_step(d_, Tensorize{loop("i.h"), text("mma_m16n8k", depth_of_instruction(), "_",
+                                              stands_along_k(p_.a) ? "row_" : "col_",
+                                              stands_along_k(p_.b) ? "col_" : "row_", p_.factors_name())});
     for (const char* name : {"i.m", "j.n", "j.c", "i.h", "j.p"}) {
       if (s_.find_loop(loop(name)) != nullptr) must_step(d_, Unroll{loop(name)});
       if (s_.find_loop(p_.block + ".init." + name) != nullptr)

@@ -38,11 +38,13 @@ struct Tile {
   int64_t warps() const { return groups * 4; }
 };
 
-constexpr int64_t kColumns = 64;   // that one loop of the instruction has, and what it takes in one row of columns
+constexpr int64_t kColumns = 64;    // of the instruction's loops below its outermost
 constexpr int64_t kRowBytes = 128;  // of shared memory
 
 int64_t bytes_of(const Product& p) { return byte_size(p.factor); }  // of an element, on both sides
-int64_t stage_bytes(const Tile& t, const Product& p) { return (t.rows() + t.columns) * t.depth * bytes_of(p); }
+int64_t stage_bytes(const Tile& t, const Product& p) {
+  return (t.rows() + t.columns) * t.depth * bytes_of(p);
+}
 
 // An estimate of time: cycles of a multiprocessor, times 128.
 double score(const Tile& t, const Product& p, const Gpu& gpu) {
@@ -60,7 +62,8 @@ double score(const Tile& t, const Product& p, const Gpu& gpu) {
   // Of one step of one block. Each warpgroup reads its rows and all columns.
   const double sides = static_cast<double>(stage_bytes(t, p));
   const double read = static_cast<double>(t.groups * (64 + t.columns) * t.depth * bytes_of(p));
-  const double products = static_cast<double>(t.rows() * t.columns * t.depth) * (p.is_of_bytes() ? 0.5 : 1) / gpu.warpgroup_fmas;
+  const double products =
+      static_cast<double>(t.rows() * t.columns * t.depth) * (p.is_of_bytes() ? 0.5 : 1) / gpu.warpgroup_fmas;
   constexpr double kSharedBytes = 128, kMemoryBytes = 48;  // a cycle
   // Cycles until the memory answers: at first, and when it has much to do, of the steps fetched ahead together.
   constexpr double kFirst = 500, kWait = 1200;
@@ -94,8 +97,8 @@ std::vector<Tile> legal_tiles(const Product& p, const Gpu& gpu) {
 bool fits(const Product& p) {
   const bool is_narrow = p.factor == ElementType::f16 || p.factor == ElementType::bf16 || p.is_of_bytes();
   const int64_t vector = 8 / bytes_of(p);
-  return is_narrow && p.i.extent >= 64 && p.j.extent >= 64 && p.k.extent >= 64 && p.a.vector >= vector && p.b.vector >= vector &&
-         (!p.is_of_bytes() || (p.a.is_along_k && p.b.is_along_k));
+  return is_narrow && p.i.extent >= 64 && p.j.extent >= 64 && p.k.extent >= 64 && p.a.vector >= vector &&
+         p.b.vector >= vector && (!p.is_of_bytes() || (p.a.is_along_k && p.b.is_along_k));
 }
 
 class GridWarpgroups : private ProductAxes {
@@ -128,8 +131,9 @@ class GridWarpgroups : private ProductAxes {
     must_step(d_, SetScope{acc_, "registers"});
     must_step(d_, Annotate{"", loop("k.o"), kStages, text(t_.stages)});
     must_step(d_, Tensorize{loop(t_.columns > kColumns ? "j.m" : "j.n"),
-                            text("wgmma_m64n", t_.columns, "k", 2 * unit(), "_", p_.a.is_along_k ? "row_" : "col_",
-                                 p_.b.is_along_k ? "col_" : "row_", p_.factors_name(), dealt_.tiles > 1 ? "_dealt" : "")});
+                            text("wgmma_m64n", t_.columns, "k", 2 * unit(), "_",
+                                 p_.a.is_along_k ? "row_" : "col_", p_.b.is_along_k ? "col_" : "row_",
+                                 p_.factors_name(), dealt_.tiles > 1 ? "_dealt" : "")});
     // What the instruction matches are sums, and so linear.
     exchange_units(p_.a, "a", "i");
     exchange_units(p_.b, "b", "j");
@@ -154,9 +158,13 @@ class GridWarpgroups : private ProductAxes {
   // Elements that stay together, and of a row in shared memory.
   int64_t unit() const { return unit_elements(p_.factor); }
   int64_t longest_row() const { return kRowBytes / bytes_of(p_); }
-  int64_t row_of(const Operand& o) const { return o.is_along_k ? std::min(t_.depth, longest_row()) : longest_row(); }
+  int64_t row_of(const Operand& o) const {
+    return o.is_along_k ? std::min(t_.depth, longest_row()) : longest_row();
+  }
   // What A and B are multiplied as: of the same size, if not the same type.
-  ElementType factor_of(const Operand& o) const { return &o == &p_.b && p_.is_of_bytes() ? ElementType::i8 : p_.factor; }
+  ElementType factor_of(const Operand& o) const {
+    return &o == &p_.b && p_.is_of_bytes() ? ElementType::i8 : p_.factor;
+  }
   std::string batch_index() const { return has_batch() ? "g, " : ""; }
   void in_rows(const Operand& o, const std::string& name, const std::string& side) {
     const std::string row = o.is_along_k ? side : "k", along = o.is_along_k ? "k" : side;
@@ -170,9 +178,9 @@ class GridWarpgroups : private ProductAxes {
     const std::string row = o.is_along_k ? side : "k";
     const int64_t units = row_of(o) / unit(), rows = longest_row() / row_of(o);
     const std::string by = rows == 1 ? text(row, " %% ", units) : text(row, " // ", rows, " %% ", units);
-    must_step(d_, TransformLayout{loop(name),
-                                  text("(", batch_index(), "n, ", row, ", c) -> (", batch_index(), "n, ", row,
-                                       ", (c // ", unit(), " ^ ", by, ") * ", unit(), " + c %% ", unit(), ")")});
+    must_step(d_, TransformLayout{loop(name), text("(", batch_index(), "n, ", row, ", c) -> (", batch_index(),
+                                                   "n, ", row, ", (c // ", unit(), " ^ ", by, ") * ", unit(),
+                                                   " + c %% ", unit(), ")")});
   }
 
   void tile() {
@@ -228,7 +236,8 @@ class GridWarpgroups : private ProductAxes {
     const Block* copy = s_.find_block(loop(name));
     const auto* store = copy ? copy->body.as<Store>() : nullptr;
     const auto* load = store ? store->value.as<Load>() : nullptr;
-    if (!load || load->buffer.element() != factor_of(o) || count_of(load->buffer) != count_of(store->buffer)) return false;
+    if (!load || load->buffer.element() != factor_of(o) || count_of(load->buffer) != count_of(store->buffer))
+      return false;
     // In as many dimensions as it has.
     Analyzer inside;
     for (const Axis& axis : copy->axes)
@@ -239,7 +248,9 @@ class GridWarpgroups : private ProductAxes {
         at = at * buffer.shape()[d] + indices[d];
       return at;
     };
-    if (inside.constant_difference(place(load->buffer, load->indices), place(store->buffer, store->indices)) != 0) return false;
+    if (inside.constant_difference(place(load->buffer, load->indices),
+                                   place(store->buffer, store->indices)) != 0)
+      return false;
     const int64_t pitch = o.is_along_k ? p_.k.extent : side.extent,
                   rows = o.is_along_k ? side.extent : p_.k.extent;
     return pitch % unit() == 0 && (!has_batch() || rows % (o.is_along_k ? tile : t_.depth) == 0);

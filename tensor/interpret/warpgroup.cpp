@@ -229,7 +229,8 @@ const StmtCode* Compiler::warpgroup(const Call& n) {
   };
   auto code = std::make_unique<ProductCode>();
   code->to = place_of(0);
-  const ElementType sum = sum_element(n.function), left = left_element(n.function), right = right_element(n.function);
+  const ElementType sum = sum_element(n.function), left = left_element(n.function),
+                    right = right_element(n.function);
   code->is_int = sum == ElementType::i32;
   code->depth = static_cast<int>(2 * unit_elements(right));
   for (auto [order, arg, of] : {std::tuple{&code->a, size_t{1}, left}, {&code->b, size_t{6}, right}}) {

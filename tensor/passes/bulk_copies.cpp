@@ -103,7 +103,8 @@ class FindBoxes {
     if (!follows(box->guard, is_in) || !follows(is_in, box->guard)) return false;
 
     // To where: rows that follow each other.
-    const std::optional<Exchanged> place = exchanged(inside, box->store->indices[0], unit_elements(to.element()));
+    const std::optional<Exchanged> place =
+        exchanged(inside, box->store->indices[0], unit_elements(to.element()));
     if (!place || place->bytes == 0) return false;
     const int64_t length = place->bytes / bytes;
     if (width % length != 0) return false;

@@ -366,14 +366,14 @@ class UseInstructions : public ScopedMutator {
       return {};
     // Elements of a row of a square, or of what is exchanged.
     const int64_t length = order->bytes == 0 ? run : order->bytes / byte_size(load.buffer.element());
-    const bool is_along_k = *k == 1 && *across == length * unit, is_across = run == kSide && *k == length && *across == unit;
+    const bool is_along_k = *k == 1 && *across == length * unit,
+               is_across = run == kSide && *k == length && *across == unit;
     int64_t side = *from_eight;
     bool fits = is_along_k || is_across;
     if (order->bytes == 0) {
       fits &= !many.defined() || *from_many == kSide * side;
     } else if (is_along_k) {
-      fits &=
-          *next == run && side % (kSide * length) == 0 && (!many.defined() || *from_many == kSide * side);
+      fits &= *next == run && side % (kSide * length) == 0 && (!many.defined() || *from_many == kSide * side);
     } else {
       // Rows of 64: the only ones whose eights follow each other.
       fits &= length == 64 && side == kSide && *next % (kSide * length) == 0 &&

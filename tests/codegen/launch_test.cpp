@@ -205,6 +205,25 @@ TEST_P(Launches, AreRightAsPtx) {
   }
 }
 
+// What is older than PTX 8.4 says so, for drivers that are, too.
+TEST(Launch, NamesTheVersionOfPtxThatItNeeds) {
+  const Result<Target> target = make_target("cuda:sm_90a");
+  for (const auto& [file, version] :
+       {std::pair{"wgmma_f16", "8.0"}, {"wgmma_exchanged_i8", "8.0"}, {"wgmma_u8i8", "8.4"}}) {
+    Result<DeviceCode> code = emit_ptx(lowered_file(file, *target), "kernel", *target);
+    ASSERT_TRUE(code.ok()) << to_text(code.errors());
+    const std::string line = text(".version ", version, "\n");
+    EXPECT_NE(code->ptx.find(line), std::string::npos) << code->ptx;
+  }
+  // The stand-in driver knows what came with it.
+  std::string ptx = emit_ptx(lowered_file("wgmma_u8i8", *target), "kernel", *target)->ptx, problem;
+  const std::string newer = ".version 8.4";
+  ptx.replace(ptx.find(newer), newer.size(), ".version 8.3");
+  EXPECT_EQ(test::parse_ptx(ptx, &problem), nullptr);
+  EXPECT_NE(problem.find("mixed types of integers in a product before PTX 8.4"), std::string::npos)
+      << problem;
+}
+
 // Operands whose units are exchanged: each warp reads whole sectors and none twice, and no bank is asked for two words at once, by
 // copies or by products.
 TEST(Traffic, OfExchangedUnitsIsTheLeast) {

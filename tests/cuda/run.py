@@ -279,6 +279,30 @@ class Cuda(Case):
                 for launch in json.loads(self.done(mcc("inspect", folder / "model.so", "--json")).stdout)["device"]["launches"]:
                     self.assertTrue(all(f["spill_stores"] == f["stack_bytes"] == 0 for f in launch["figures"]), launch)
 
+    # Bytes, too, with what comes before and behind their product in its kernel; of types that differ, by newer PTX.
+    def test_warpgroups_of_bytes(self):
+        kinds = {"s8": (TensorProto.INT8, np.int8, "8.0"), "u8": (TensorProto.UINT8, np.uint8, "8.4")}
+        for name, (kind, dtype, version) in kinds.items():
+            with self.subTest(name), tempfile.TemporaryDirectory() as temporary:
+                folder = pathlib.Path(temporary)
+                weights = np.random.default_rng(1).integers(-127, 128, (1024, 256)).astype(np.int8)
+                constants = {"s": np.float32(0.02), "z": dtype(3), "w": weights, "ws": np.float32(0.01), "wz": np.int8(0),
+                             "ys": np.float32(0.4), "yz": dtype(5)}
+                node = helper.make_node("QLinearMatMul", ["x", "s", "z", "w", "ws", "wz", "ys", "yz"], ["y"])
+                graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", kind, [256, 1024])],
+                                          [helper.make_tensor_value_info("y", kind, [256, 256])],
+                                          [onnx.numpy_helper.from_array(value, key) for key, value in constants.items()])
+                onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), folder / "model.onnx")
+                options = ("--target", "cuda:sm_90a")
+                self.done(mcc("verify", folder / "model.onnx", *options, FAKE_CUDA_SM=90))
+                self.done(mcc("compile", folder / "model.onnx", "-o", folder / "model.so", *options, "--emit", f"ptx={folder / 'ptx'}"))
+                (ptx,) = (file.read_text() for file in (folder / "ptx").iterdir())
+                self.assertRegex(ptx, rf"wgmma\.mma_async\.sync\.aligned\.m64n\d+k32\.s32\.{name}\.s8 ")
+                self.assertIn(f".version {version}\n", ptx)
+                self.assertIn("cp.async.bulk.tensor.2d", ptx)
+                for launch in json.loads(self.done(mcc("inspect", folder / "model.so", "--json")).stdout)["device"]["launches"]:
+                    self.assertTrue(all(f["spill_stores"] == f["stack_bytes"] == 0 for f in launch["figures"]), launch)
+
     # A target's own types stay where nobody asks for others.
     def test_precision_is_asked_for(self):
         self.done(mcc("compile", self.model, "-o", self.folder / "p.so", "--target", "cuda:sm_80", "--emit", f"ptx={self.folder / 'plain'}"))

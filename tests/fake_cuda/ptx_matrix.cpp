@@ -110,7 +110,9 @@ namespace {
 struct Descriptor {
   Descriptor(uint64_t bits, size_t element_bytes)
       : element(element_bytes),
-        start((bits & 0x3fff) << 4), leading((bits >> 16 & 0x3fff) << 4), stride((bits >> 32 & 0x3fff) << 4) {
+        start((bits & 0x3fff) << 4),
+        leading((bits >> 16 & 0x3fff) << 4),
+        stride((bits >> 32 & 0x3fff) << 4) {
     if ((bits >> 49 & 7) != 0) throw Bad("a base offset of a pattern that begins where its size says");
     if ((bits & ~0xc0003fff3fff3fffULL) != 0) throw Bad("bits of a descriptor that have no meaning");
     constexpr unsigned kBitsOfUnits[] = {0, 3, 2, 1};  // of 16 bytes: none, 128, 64, 32 bytes
@@ -201,7 +203,8 @@ void finish(Thread& t, const Product& product) {
     }
     if (!is_last) continue;
     if (t.r[r] != kNotThere) throw Bad("a register is written while a product adds to it");
-    t.r[r] = product.is_int ? bits_of(static_cast<int32_t>(sum->second)) : bits_of(static_cast<float>(sum->second));
+    t.r[r] = product.is_int ? bits_of(static_cast<int32_t>(sum->second))
+                            : bits_of(static_cast<float>(sum->second));
     t.in_flight.erase(sum);
   }
 }
@@ -244,11 +247,15 @@ void Parser::decode_wgmma(Function& f, Step& step, const std::vector<std::string
     throw Bad("product");
   const Factor of_a(op[6]), of_b(op[7]);
   const bool is_int = of_a.is_int();
-  if (of_b.is_int() != is_int || op[5] != (is_int ? "s32" : "f32") || (!is_int && of_a.name != of_b.name)) throw Bad("factors");
-  if (is_int && columns % 16 != 0 && columns != 8 && columns != 24) throw Bad("columns of a product of bytes");
-  if (of_a.name != of_b.name && version < 84) throw Bad("mixed types of integers in a product before PTX 8.4");
+  if (of_b.is_int() != is_int || op[5] != (is_int ? "s32" : "f32") || (!is_int && of_a.name != of_b.name))
+    throw Bad("factors");
+  if (is_int && columns % 16 != 0 && columns != 8 && columns != 24)
+    throw Bad("columns of a product of bytes");
+  if (of_a.name != of_b.name && version < 84)
+    throw Bad("mixed types of integers in a product before PTX 8.4");
   const std::vector<size_t> sums = registers(f, a[0]);
-  if (sums.size() != columns / 2 || a.size() != (is_int ? 4 : 8) || (!is_int && (a[4] != "1" || a[5] != "1"))) throw Bad("operands");
+  if (sums.size() != columns / 2 || a.size() != (is_int ? 4 : 8) || (!is_int && (a[4] != "1" || a[5] != "1")))
+    throw Bad("operands");
   const bool a_is_mn_major = !is_int && a[6] == "1", b_is_mn_major = !is_int && a[7] == "1";
   Read a_bits = read(f, a[1]), b_bits = read(f, a[2]), adds = read(f, a[3]);
   constexpr size_t kGroup = 128, kRows = 64;
@@ -295,7 +302,8 @@ void Parser::decode_wgmma(Function& f, Step& step, const std::vector<std::string
         for (size_t k = 0; k < depth; ++k)
           total += x[row * depth + k] * y[column * depth + k];
         // Integers wrap around.
-        t.in_flight[r] = is_int ? as<int32_t>(static_cast<uint64_t>(static_cast<int64_t>(total))) : static_cast<double>(static_cast<float>(total));
+        t.in_flight[r] = is_int ? as<int32_t>(static_cast<uint64_t>(static_cast<int64_t>(total)))
+                                : static_cast<double>(static_cast<float>(total));
         t.r[r] = kNotThere;
       }
     }

@@ -206,18 +206,30 @@ const Invalid kStatements[] = {
     {"evaluate_value", Stage::lowered, "func f() -> (y: f32[4]) { evaluate 1.0 y[0] = 1.0 }",
      "an evaluate is a barrier, a prefetch, of tiles, or about asynchronous copies"},
     {"tile_of_many_rows", Stage::lowered,
-     "func f(a: u8[1088], b: i8[1024]) -> (y: i32[272]) { evaluate tile_product_u8i8(y[0], 16, a[0], 64, b[0], 64, 17, 16) }",
+     "func f(a: u8[1088], b: i8[1024]) -> (y: i32[272]) { evaluate tile_product_u8i8(y[0], 16, a[0], 64, "
+     "b[0], 64, 17, 16) }",
      "tiles have constant numbers, at most 16 rows and 16 steps, and loads for their places"},
     {"tile_of_other_bytes", Stage::lowered,
-     "func f(a: i8[64], b: i8[64]) -> (y: i32[16]) { evaluate tile_product_u8i8(y[0], 16, a[0], 4, b[0], 64, 1, 1) }",
+     "func f(a: i8[64], b: i8[64]) -> (y: i32[16]) { evaluate tile_product_u8i8(y[0], 16, a[0], 4, b[0], 64, "
+     "1, 1) }",
      "tiles have constant numbers, at most 16 rows and 16 steps, and loads for their places"},
     {"tile_beyond_the_last", Stage::lowered,
-     "func f() -> (y: i32[16]) { evaluate tile_configure(1, 1, 1, 1) evaluate tile_zero(8) evaluate tile_store(y[0], 16, 0) }",
+     "func f() -> (y: i32[16]) { evaluate tile_configure(1, 1, 1, 1) evaluate tile_zero(8) evaluate "
+     "tile_store(y[0], 16, 0) }",
      "tiles have constant numbers, at most 16 rows and 16 steps, and loads for their places"},
     {"async_copy_of_two_bytes", Stage::lowered,
      R"(func f(x: f16[32]) -> (y: f16[32]) { alloc s: f16[32] shared { bound for t in 32 @{thread="thread.x"} {
        evaluate async_copy(s[t], x[t]) y[t] = s[t] } } })",
      "an asynchronous copy is of 4, 8 or 16 bytes from global into shared memory"},
+    {"product_of_bytes_across_the_sum", Stage::lowered, R"(func f() -> (y: i32[4]) {
+       alloc a: i8[2048] shared align 1024 { alloc c: i32[4] registers { evaluate wgmma_i8(c[ramp(0, 1, 4)], a[0], 128, 16, 1, 0, a[0], 128, 16, 0, 0) } } })",
+     "products are of neighbouring sums of f32 or i32 of a thread's own"},
+    {"product_of_other_bytes", Stage::lowered, R"(func f() -> (y: i32[4]) {
+       alloc a: i8[2048] shared align 1024 { alloc c: i32[4] registers { evaluate wgmma_u8i8(c[ramp(0, 1, 4)], a[0], 128, 16, 0, 0, a[0], 128, 16, 0, 0) } } })",
+     "products are of neighbouring sums of f32 or i32 of a thread's own"},
+    {"product_of_bytes_summed_in_f32", Stage::lowered, R"(func f() -> (y: f32[4]) {
+       alloc a: i8[2048] shared align 1024 { alloc c: f32[4] registers { evaluate wgmma_i8(c[ramp(0, 1, 4)], a[0], 128, 16, 0, 0, a[0], 128, 16, 0, 0) } } })",
+     "products are of neighbouring sums of f32 or i32 of a thread's own"},
     {"matrix_row", Stage::lowered,
      R"(func f(x: f16[32]) -> (y: f32[32]) { bound for t in 32 @{thread="thread.x"} {
        let r = load_matrices(x[ramp(0, 1, 4)], 1) { y[t] = 1.0 } } })",
