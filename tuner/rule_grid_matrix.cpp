@@ -59,7 +59,12 @@ double score(const Tile& t, const Product& p, const Gpu& gpu) {
   const int64_t bytes = byte_size(p.factor), threads = t.warps() * gpu.warp;
   // Accumulators, fragments, and what addresses and the next part of the operands take.
   const int64_t registers = 4 * t.rows * t.columns + 4 * t.rows + 2 * t.columns + 56;
-  const int64_t shared = t.stages * (t.block_i() + t.block_j()) * (t.depth * bytes + kRow);
+  // Rows that are fetched: there are some beyond the tile's where it has less than all threads fetch at a time.
+  auto rows_of = [&](const Operand& o, int64_t rows) {
+    return ceil_div64(round_up64(rows * t.depth, threads * o.vector), t.depth);
+  };
+  const int64_t rows = rows_of(p.a, t.block_i()) + rows_of(p.b, t.block_j());
+  const int64_t shared = t.stages * rows * (t.depth * bytes + kRow);
   const int64_t resident = std::min(
       {gpu.threads_per_multiprocessor / threads, gpu.registers_per_multiprocessor / (registers * threads),
        gpu.shared_per_multiprocessor / shared, int64_t{gpu.blocks_per_multiprocessor}});

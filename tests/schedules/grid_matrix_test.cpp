@@ -57,6 +57,19 @@ INSTANTIATE_TEST_SUITE_P(Cases, GridMatrices,
                                            Case{"tf32_tn", ElementType::tf32, f32, false, false}),
                          [](const auto& info) { return std::string(info.param.name); });
 
+// In any tile, with what threads fetch beyond one.
+TEST(GridMatricesInSharedMemory, FitIntoIt) {
+  const Target target = gpu_target("sm_86");
+  const Func f = product(1, 512, 96, 512, {"f16_nt", ElementType::f16, ElementType::f16, true, true});
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    TileDecider decide(seed);
+    tuner::Draft draft{Schedule(f), decide, target};
+    ASSERT_TRUE(tuner::schedule_grid_matrices(draft, "sum"));
+    const std::vector<std::string> broken = verify_launches(lower(draft.schedule.func(), target), target.gpu);
+    ASSERT_TRUE(broken.empty()) << broken[0] << to_text(draft.schedule.trace());
+  }
+}
+
 // f32 stays f32.
 TEST(GridMatricesOfF32, AreLeftToOtherRules) {
   Func f = product(1, 32, 32, 32, {"f32", f32, f32, true, false});
