@@ -51,7 +51,10 @@ int64_t registers_of_elements(const Tile& t, const Product& p, int64_t threads) 
 
 // Whether copies of the operand run by themselves; others go by way of registers, which hold one part at most.
 bool is_asynchronous(const Operand& o, const Product& p) {
-  return o.buffer.element() == p.factor && o.vector * byte_size(p.factor) >= 4;
+  // Of bytes, A's may be unsigned where B's are signed.
+  const bool is_as_multiplied =
+      o.buffer.element() == p.factor || (p.is_of_bytes() && byte_size(o.buffer.element()) == 1);
+  return is_as_multiplied && o.vector * byte_size(p.factor) >= 4;
 }
 
 // An estimate of time: cycles of a multiprocessor, times 128.

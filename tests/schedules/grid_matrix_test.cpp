@@ -1,6 +1,8 @@
 // Products on tensor cores in many tiles, of odd extents, of all types and orders in memory, on the interpreter.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "schedules/grid_cases.h"
 
 namespace mcc::test {
@@ -56,6 +58,28 @@ INSTANTIATE_TEST_SUITE_P(Cases, GridMatrices,
                                            Case{"tf32_nt", ElementType::tf32, f32, true, true},
                                            Case{"tf32_tn", ElementType::tf32, f32, false, false}),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// Parts of the sum in shared memory at once, at most, as the rule offers them.
+int64_t most_stages(const Case& c) {
+  struct Asked : tuner::PreferredDecider {
+    tuner::Answer answer(const tuner::Choice& choice, const tuner::Answer& preferred) override {
+      if (choice.name.ends_with(".stages"))
+        most = std::max(most, *std::max_element(choice.options.begin(), choice.options.end()));
+      return preferred;
+    }
+    int64_t most = 0;
+  } decide;
+  tuner::Draft draft{Schedule(product(1, 512, 96, 1024, c)), decide, gpu_target("sm_80")};
+  EXPECT_TRUE(tuner::schedule_grid_matrices(draft, "sum"));
+  return decide.most;
+}
+
+TEST(GridMatricesInStages, AreFetchedAheadUnlessConverted) {
+  EXPECT_EQ(most_stages({"f16_nt", ElementType::f16, ElementType::f16, true, true}), 4);
+  EXPECT_EQ(most_stages({"u8i8_nt", ElementType::u8, ElementType::u8, true, true}), 4);
+  EXPECT_EQ(most_stages({"f16_nn_converted", ElementType::f16, f32, true, false}),
+            0);  // always two: no question
+}
 
 // In any tile, with what threads fetch beyond one.
 TEST(GridMatricesInSharedMemory, FitIntoIt) {
