@@ -222,21 +222,22 @@ class Cuda(Case):
                 self.assertTrue(all(f["spill_stores"] == f["stack_bytes"] == 0 for f in launch["figures"]), launch)
             return [launch["kernel"] for launch in launches]
 
-    # Places of single elements in volumes' windows share the registers with the sums.
-    def test_volumes_do_not_spill(self):
+    # Places of single elements in windows share the registers with the sums.
+    def test_windows_do_not_spill(self):
         rng = np.random.default_rng(2)
         cases = ((8, 256, 80, (17, 17, 7), (3, 3, 3), 1), (8, 144, 24, (17, 17, 17), (5, 5, 5), 2), (1, 3, 64, (16, 112, 112), (3, 7, 7), 2),
-                 (33, 8, 24, (17, 17, 17), (3, 3, 3), 2), (2, 96, 192, (15, 20, 20), (4, 4, 4), 2))
+                 (33, 8, 24, (17, 17, 17), (3, 3, 3), 2), (2, 96, 192, (15, 20, 20), (4, 4, 4), 2),
+                 (8, 100, 512, (56, 112), (7, 7), 1), (33, 128, 160, (28, 31), (5, 5), 1), (8, 24, 512, (31, 17), (1, 1), 1))
         for k, (batch, channels, results, places, window, step) in enumerate(cases):
-            model = self.folder / "volume.onnx"
+            model = self.folder / "window.onnx"
             out = [(p + (w - 1) // 2 * 2 - w) // step + 1 for p, w in zip(places, window)]
-            node = helper.make_node("Conv", ["x", "w"], ["y"], strides=[step] * 3, pads=[(w - 1) // 2 for w in window] * 2)
+            node = helper.make_node("Conv", ["x", "w"], ["y"], strides=[step] * len(window), pads=[(w - 1) // 2 for w in window] * 2)
             stand_in.save(model, [node], {"x": [batch, channels, *places]}, [batch, results, *out],
                           {"w": rng.standard_normal((results, channels, *window)).astype(np.float32)})
             for precision, target in (("fp32", "cuda:sm_75,sm_80"), ("tf32", "cuda:sm_80,sm_90a"), ("bf16", "cuda:sm_80,sm_86")):
                 with self.subTest(case=k, precision=precision):
-                    self.done(mcc("compile", model, "-o", self.folder / "volume.so", "--target", target, "--precision", precision))
-                    launches = json.loads(self.done(mcc("inspect", self.folder / "volume.so", "--json")).stdout)["device"]["launches"]
+                    self.done(mcc("compile", model, "-o", self.folder / "window.so", "--target", target, "--precision", precision))
+                    launches = json.loads(self.done(mcc("inspect", self.folder / "window.so", "--json")).stdout)["device"]["launches"]
                     for launch in launches:
                         self.assertTrue(all(f["spill_stores"] == f["stack_bytes"] == 0 for f in launch["figures"]), launch)
 
@@ -253,6 +254,21 @@ class Cuda(Case):
                 self.assertTrue([launch for launch in launches if "scores" in launch["kernel"]])
                 for launch in launches:
                     self.assertTrue(all(f["spill_stores"] == f["stack_bytes"] == 0 for f in launch["figures"]), launch)
+
+    # Parts of the keys one after the other: their scores and two sums share the registers.
+    def test_long_attention(self):
+        for rows, keys, depth in ((1024, 1024, 64), (577, 577, 80), (777, 999, 160), (1000, 1200, 176)):
+            with self.subTest(rows=rows, depth=depth):
+                model, library = self.folder / "attention.onnx", self.folder / "attention.so"
+                stand_in.save(model, [helper.make_node("MatMul", ["q", "k"], ["s"]), helper.make_node("Softmax", ["s"], ["p"], axis=-1),
+                                      helper.make_node("MatMul", ["p", "v"], ["y"])],
+                              {"q": [12, rows, depth], "k": [12, depth, keys], "v": [12, keys, depth]}, [12, rows, depth])
+                for arch in ("sm_80", "sm_86", "sm_90a"):
+                    self.done(mcc("compile", model, "-o", library, "--target", f"cuda:{arch}", "--precision", "fp16"))
+                    launches = json.loads(self.done(mcc("inspect", library, "--json")).stdout)["device"]["launches"]
+                    self.assertEqual(len([launch for launch in launches if "scores" in launch["kernel"]]), 1)
+                    for launch in launches:
+                        self.assertTrue(all(f["spill_stores"] == f["stack_bytes"] == 0 for f in launch["figures"]), launch)
 
     # Code for sm_90a alone multiplies by warpgroups: halves as they are, and what is converted on the way.
     def test_warpgroups(self):
