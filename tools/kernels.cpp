@@ -7,8 +7,8 @@
 #include "tensor/passes/merge_axes.h"
 #include "tensor/text.h"
 #include "tools/jobs.h"
-#include "tuner/default_schedule.h"
 #include "tools/write_file.h"
+#include "tuner/default_schedule.h"
 
 namespace mcc::tools {
 namespace {

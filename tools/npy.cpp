@@ -1,5 +1,4 @@
 #include "tools/npy.h"
-#include "tools/write_file.h"
 
 #include <algorithm>
 #include <charconv>
@@ -7,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
+
+#include "tools/write_file.h"
 
 namespace mcc::tools {
 

@@ -1,6 +1,5 @@
 #include "tools/report_page.h"
 
-
 #include "nlohmann/json.hpp"
 #include "tools/write_file.h"
 
