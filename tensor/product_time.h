@@ -9,6 +9,20 @@
 
 namespace mcc::tensor {
 
+// Attention of 16-bit operands whose scores stay in registers: what a thread of a warp has of 16 rows.
+struct HeldScores {
+  int64_t keys, values;     // scores of a row at a time; numbers of a value
+  bool is_rolling = false;  // parts of the keys follow each other: a second sum for each value
+  // Scores and what is made of them; sums.
+  int64_t registers() const { return 6 * ((keys + 7) / 8) + (is_rolling ? 8 : 4) * ((values + 7) / 8); }
+  // With more than so many ptxas spills some (of CUDA 13.0; 64 to 344 keys, values of 16 to 416): conditions take some where rows end
+  // within a tile.
+  static constexpr int64_t kMostWhole = 240, kMostPart = 228, kMostRolling = 204;
+  bool fits(bool are_rows_whole) const {
+    return registers() <= (is_rolling ? kMostRolling : are_rows_whole ? kMostWhole : kMostPart);
+  }
+};
+
 struct ProductExtents {
   int64_t g = 1, i = 1, j = 1, k = 1;  // C is contiguous along j
   int64_t period = 1;                  // elements after which the inner axes of k begin anew

@@ -29,6 +29,7 @@
 
 #include "support/text.h"
 #include "tensor/passes/pipeline_copies.h"
+#include "tensor/product_time.h"
 #include "tensor/schedule/tree.h"
 #include "tuner/grid_chain.h"
 
@@ -66,21 +67,19 @@ int64_t shared_bytes(const Tile& t, const ProductChain& c) {
   return scores + queries + keys + part + values + 16 * rows;
 }
 
-// Registers of a thread that has scores of its own: these and what is made of them, beside the second product's sums, and those of
-// all parts so far.
-int64_t held_registers(const Tile& t, const ProductChain& c) {
-  return 6 * t.columns + (c.rolling ? 8 : 4) * (t.width(c) / 8);
+HeldScores held_scores(const Tile& t, const ProductChain& c) {
+  return {8 * t.columns, t.width(c), c.rolling.has_value()};
 }
 
-// Whether they are enough: with more than so many ptxas spills some (of CUDA 13.0; 64 to 344 keys, values of 16 to 416). Where rows end
-// within a tile, conditions take some, and what is converted on its way to shared memory, the more the fewer threads there are.
+// Whether a thread's registers are enough for scores of its own. What is converted on its way to shared memory takes registers, too, the
+// more the fewer threads there are.
 bool are_held(const Tile& t, const ProductChain& c) {
-  constexpr int64_t kMostWhole = 240, kMostPart = 228, kMostRolling = 204, kMostConverted = 200;
-  const bool is_whole = c.first.i.extent % t.block_i() == 0;
-  const int64_t most = c.rolling ? kMostRolling : is_whole ? kMostWhole : kMostPart;
+  constexpr int64_t kMostConverted = 200;
+  const HeldScores held = held_scores(t, c);
   auto is_converted = [&](const Operand& o) { return o.buffer.element() != c.first.factor; };
-  if (!is_converted(c.first.b) && !is_converted(c.second.b)) return held_registers(t, c) <= most;
-  return t.warps() > 1 && held_registers(t, c) <= kMostConverted;
+  if (!is_converted(c.first.b) && !is_converted(c.second.b))
+    return held.fits(c.first.i.extent % t.block_i() == 0);
+  return t.warps() > 1 && held.registers() <= kMostConverted;
 }
 
 // An estimate of time: cycles of a multiprocessor.
@@ -89,7 +88,7 @@ double score(const Tile& t, const ProductChain& c, const Gpu& gpu) {
   const int64_t bytes = byte_size(c.first.factor), threads = t.warps() * gpu.warp;
   const int64_t columns_2 = t.width(c) / (8 * t.warps_j), columns = std::max(t.columns, columns_2);
   const int64_t registers =
-      t.held ? held_registers(t, c) : 4 * t.rows * columns + 4 * t.rows + 2 * columns + 56;
+      t.held ? held_scores(t, c).registers() : 4 * t.rows * columns + 4 * t.rows + 2 * columns + 56;
   const int64_t shared = shared_bytes(t, c);
   constexpr int64_t kBeside = 32;  // registers of addresses, where sums take most of them: less than that spills
   const bool fits = t.held ? are_held(t, c) : registers + kBeside <= gpu.registers_per_thread;

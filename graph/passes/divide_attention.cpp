@@ -13,6 +13,7 @@
 
 #include "graph/ops/common.h"
 #include "graph/passes/passes.h"
+#include "tensor/product_time.h"
 
 namespace mcc::graph {
 namespace {
@@ -22,8 +23,6 @@ using tensor::Gpu;
 constexpr int64_t kMostParts = 16, kFewestKeys = 128;
 constexpr int64_t kFewestRows = 16, kMostRows = 128;  // of a tile
 constexpr int64_t kFewestRowsByCores = 4;
-// Registers of scores and sums, as tuner/rule_grid_matrix_chain.cpp has them.
-constexpr int64_t kMostRegisters = 228, kMostRolling = 204;
 
 struct AttentionSizes {
   int64_t batch = 1, m, n, d, e;
@@ -38,12 +37,9 @@ int64_t shared_bytes(const AttentionSizes& a, int64_t rows, int64_t keys) {
   return scores + rows * (a.d * a.bytes + row) + 96 * (std::max(a.d, a.e) * a.bytes + row) + rows * (64 * a.bytes + row);
 }
 
-int64_t tiles_of_8(int64_t extent) { return (extent + 7) / 8; }
-
-// Whether a warp keeps the scores of so many keys in registers, beside a sum for each value (two where parts follow each other).
+// Whether a warp keeps the scores of so many keys in registers, whatever rows a tile has.
 bool are_held(const AttentionSizes& a, int64_t keys, bool is_rolling) {
-  const int64_t registers = 6 * tiles_of_8(keys) + (is_rolling ? 8 : 4) * tiles_of_8(a.e);
-  return a.bytes == 2 && !a.is_by_cores && registers <= (is_rolling ? kMostRolling : kMostRegisters);
+  return a.bytes == 2 && !a.is_by_cores && tensor::HeldScores{keys, a.e, is_rolling}.fits(false);
 }
 
 constexpr double kLanes = 128, kCacheBytes = 24;  // of a multiprocessor, in a cycle

@@ -84,54 +84,13 @@ Func attention(const Form& f) {
   return b.finish({y});
 }
 
-// The same with the columns in parts that have rows of their own, put together in the end.
-Func attention_in_parts(const Form& f, int64_t parts) {
-  FuncBuilder b("attention_in_parts");
-  const int64_t n = f.n / parts;
-  Buffer q = b.input("q", f32, {f.m, f.heads, f.d}), k = b.input("k", f32, {f.n, f.heads, f.d}),
-         v = b.input("v", f32, {f.n, f.heads, f.e});
-  auto factor = [&](const Expr& e) { return f.factor == f32 ? e : cast(f32, cast(f.factor, e)); };
-  Buffer keys = b.compute("keys", f32, {f.heads, parts, f.d, n},
-                          [&](Axes i) { return load(k, {i[1] * Expr(n) + i[3], i[0], i[2]}); });
-  Buffer values = b.compute("values", f32, {f.heads, parts, n, f.e},
-                            [&](Axes i) { return load(v, {i[1] * Expr(n) + i[2], i[0], i[3]}); });
-  Buffer scores = b.reduce("scores", f32, {f.heads, parts, f.m, n}, {f.d}, Reducer::sum, [&](Axes i, Axes r) {
-    return factor(load(q, {i[2], i[0], r[0]})) * factor(load(keys, {i[0], i[1], r[0], i[3]}));
-  });
-  if (f.mask == Mask::causal) {
-    scores = b.compute("masked", f32, {f.heads, parts, f.m, n}, [&](Axes i) {
-      return select(i[1] * Expr(n) + i[3] <= i[2], load(scores, {i[0], i[1], i[2], i[3]}), constant(f32, -INFINITY));
-    });
-  }
-  Buffer top = b.reduce("top", f32, {f.heads, parts, f.m}, {n}, Reducer::max,
-                        [&](Axes i, Axes r) { return load(scores, {i[0], i[1], i[2], r[0]}); });
-  Buffer bounded = b.compute("bounded", f32, {f.heads, parts, f.m},
-                             [&](Axes i) { return max(load(top, {i[0], i[1], i[2]}), constant(f32, -1e38)); });
-  Buffer power = b.compute("power", f32, {f.heads, parts, f.m, n}, [&](Axes i) {
-    return call(Intrinsic::exp, {load(scores, {i[0], i[1], i[2], i[3]}) - load(bounded, {i[0], i[1], i[2]})});
-  });
-  Buffer mixed = b.reduce("mixed", f32, {f.heads, parts, f.m, f.e}, {n}, Reducer::sum, [&](Axes i, Axes r) {
-    return factor(load(power, {i[0], i[1], i[2], r[0]})) * factor(load(values, {i[0], i[1], r[0], i[3]}));
-  });
-  Buffer sum = b.reduce("sum", f32, {f.heads, parts, f.m}, {n}, Reducer::sum,
-                        [&](Axes i, Axes r) { return load(power, {i[0], i[1], i[2], r[0]}); });
-  Buffer y = b.compute("y", f32, {f.m, f.heads, f.e}, [&](Axes i) {
-    Expr most = load(bounded, {i[1], 0, i[0]}), above = constant(f32, 0), below = above;
-    for (int64_t p = 1; p < parts; ++p)
-      most = max(most, load(bounded, {i[1], Expr(p), i[0]}));
-    for (int64_t p = 0; p < parts; ++p) {
-      const Expr share = call(Intrinsic::exp, {load(bounded, {i[1], Expr(p), i[0]}) - most});
-      above = above + share * load(mixed, {i[1], Expr(p), i[0], i[2]});
-      below = below + share * load(sum, {i[1], Expr(p), i[0]});
-    }
-    return above / below;
-  });
-  return b.finish({y});
-}
+// The columns in parts of n that have rows of their own; the last one may have less columns than the others.
+struct Parts {
+  int64_t count;
+  Buffer bounded, sum, mixed;
+};
 
-// The same, put together one after the other; the last part may have less columns than the others.
-Func rolling_attention(const Form& f, int64_t n) {
-  FuncBuilder b("rolling_attention");
+Parts parts_of_attention(FuncBuilder& b, const Form& f, int64_t n) {
   const int64_t parts = (f.n + n - 1) / n;
   const ElementType stored = f.is_stored ? f.factor : f32;
   Buffer q = b.input("q", stored, {f.m, f.heads, f.d}), k = b.input("k", stored, {f.n, f.heads, f.d}),
@@ -174,6 +133,31 @@ Func rolling_attention(const Form& f, int64_t n) {
   });
   Buffer sum = b.reduce("sum", f32, {f.heads, parts, f.m}, {n}, Reducer::sum,
                         [&](Axes i, Axes r) { return load(power, {i[0], i[1], i[2], r[0]}); });
+  return {parts, bounded, sum, mixed};
+}
+
+// The same, put together in the end.
+Func attention_in_parts(const Form& f, int64_t parts) {
+  FuncBuilder b("attention_in_parts");
+  const Parts all = parts_of_attention(b, f, f.n / parts);
+  Buffer y = b.compute("y", f32, {f.m, f.heads, f.e}, [&](Axes i) {
+    Expr most = load(all.bounded, {i[1], 0, i[0]}), above = constant(f32, 0), below = above;
+    for (int64_t p = 1; p < parts; ++p)
+      most = max(most, load(all.bounded, {i[1], Expr(p), i[0]}));
+    for (int64_t p = 0; p < parts; ++p) {
+      const Expr share = call(Intrinsic::exp, {load(all.bounded, {i[1], Expr(p), i[0]}) - most});
+      above = above + share * load(all.mixed, {i[1], Expr(p), i[0], i[2]});
+      below = below + share * load(all.sum, {i[1], Expr(p), i[0]});
+    }
+    return above / below;
+  });
+  return b.finish({y});
+}
+
+// Put together one after the other.
+Func rolling_attention(const Form& f, int64_t n) {
+  FuncBuilder b("rolling_attention");
+  const auto [parts, bounded, sum, mixed] = parts_of_attention(b, f, n);
   Buffer top = b.new_buffer("top", f32, {f.heads, f.m}), total = b.new_buffer("total", f32, {f.heads, f.m}),
          rolled = b.new_buffer("rolled", f32, {f.heads, f.m, f.e});
   b.serial_loop("part", parts, [&](const Expr& p) {
@@ -362,56 +346,45 @@ INSTANTIATE_TEST_SUITE_P(Forms, GridChains,
                                            Form{2, 19, 19, 16, 16, Mask::causal, f32, true}),
                          ::testing::PrintToStringParamName());
 
-struct PartsForm : Form {
-  int64_t parts;
+struct DividedForm : Form {
+  int64_t by;  // so many parts, or columns to a part
 };
 
-void PrintTo(const PartsForm& f, std::ostream* out) {
-  *out << "p" << f.parts << "_";
+void PrintTo(const DividedForm& f, std::ostream* out) {
+  *out << "by" << f.by << "_";
   PrintTo(static_cast<const Form&>(f), out);
 }
 
-class GridChainsInParts : public ::testing::TestWithParam<PartsForm> {};
+class GridChainsInParts : public ::testing::TestWithParam<DividedForm> {};
 
 TEST_P(GridChainsInParts, AreALaunchAndWhatPutsThemTogether) {
-  check(GetParam(), GetParam().factor != f32, GetParam().parts);
+  check(GetParam(), GetParam().factor != f32, GetParam().by);
 }
 
 class GridHeldChainsInParts : public GridChainsInParts {};
 
-TEST_P(GridHeldChainsInParts, KeepScoresInRegisters) {
-  check(GetParam(), true, GetParam().parts, Scores::held);
-}
+TEST_P(GridHeldChainsInParts, KeepScoresInRegisters) { check(GetParam(), true, GetParam().by, Scores::held); }
 
 INSTANTIATE_TEST_SUITE_P(Forms, GridHeldChainsInParts,
-                         ::testing::Values(PartsForm{{2, 32, 64, 16, 16, Mask::none, ElementType::f16}, 2},
-                                           PartsForm{{1, 35, 105, 32, 32, Mask::causal, ElementType::bf16},
-                                                     3}),
+                         ::testing::Values(DividedForm{{2, 32, 64, 16, 16, Mask::none, ElementType::f16}, 2},
+                                           DividedForm{{1, 35, 105, 32, 32, Mask::causal, ElementType::bf16},
+                                                       3}),
                          ::testing::PrintToStringParamName());
 
 INSTANTIATE_TEST_SUITE_P(
     Forms, GridChainsInParts,
-    ::testing::Values(PartsForm{{2, 16, 64, 16, 16, Mask::none, ElementType::f16}, 2},
-                      PartsForm{{1, 35, 105, 32, 32, Mask::causal, ElementType::bf16}, 3},
-                      PartsForm{{3, 33, 96, 64, 64, Mask::none, ElementType::f16}, 4},
-                      PartsForm{{2, 16, 64, 16, 16}, 2}, PartsForm{{1, 21, 60, 16, 32, Mask::causal}, 3}),
+    ::testing::Values(DividedForm{{2, 16, 64, 16, 16, Mask::none, ElementType::f16}, 2},
+                      DividedForm{{1, 35, 105, 32, 32, Mask::causal, ElementType::bf16}, 3},
+                      DividedForm{{3, 33, 96, 64, 64, Mask::none, ElementType::f16}, 4},
+                      DividedForm{{2, 16, 64, 16, 16}, 2}, DividedForm{{1, 21, 60, 16, 32, Mask::causal}, 3}),
     ::testing::PrintToStringParamName());
 
-struct RollingForm : Form {
-  int64_t columns;
-};
-
-void PrintTo(const RollingForm& f, std::ostream* out) {
-  *out << "by" << f.columns << "_";
-  PrintTo(static_cast<const Form&>(f), out);
-}
-
-class GridRollingChains : public ::testing::TestWithParam<RollingForm> {};
+class GridRollingChains : public ::testing::TestWithParam<DividedForm> {};
 
 TEST_P(GridRollingChains, AreOneLaunch) {
-  const RollingForm& form = GetParam();
+  const DividedForm& form = GetParam();
   const Target target = gpu_target("sm_80");
-  Func f = merge_axes(rolling_attention(form, form.columns));
+  Func f = merge_axes(rolling_attention(form, form.by));
   for (uint64_t seed = 0; seed < 2; ++seed) {
     ChainDecider decide(seed, Scores::any);
     tuner::Draft draft{Schedule(f), decide, target};
@@ -430,9 +403,9 @@ TEST_P(GridRollingChains, AreOneLaunch) {
 
 INSTANTIATE_TEST_SUITE_P(
     Forms, GridRollingChains,
-    ::testing::Values(RollingForm{{2, 32, 96, 16, 16, Mask::none, ElementType::f16}, 32},
-                      RollingForm{{1, 48, 100, 64, 64, Mask::added, ElementType::f16, false, true}, 32},
-                      RollingForm{{3, 64, 70, 32, 40, Mask::causal, ElementType::bf16, false, true}, 16}),
+    ::testing::Values(DividedForm{{2, 32, 96, 16, 16, Mask::none, ElementType::f16}, 32},
+                      DividedForm{{1, 48, 100, 64, 64, Mask::added, ElementType::f16, false, true}, 32},
+                      DividedForm{{3, 64, 70, 32, 40, Mask::causal, ElementType::bf16, false, true}, 16}),
     ::testing::PrintToStringParamName());
 
 // Long rows, in any tile: what a block shares is within the limits of the GPU.
