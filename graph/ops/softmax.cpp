@@ -39,7 +39,7 @@ Buffer maximum_of(ComputeContext& c, const Line& line) {
                           Reducer::max, [&](Axes i, Axes r) { return widen(c.at(0, line.whole(i, r[0]))); });
 }
 
-// e^(x - maximum) / sum
+// e^(x - maximum) * (1 / sum): a line has one division.
 void compute_softmax(ComputeContext& c) {
   Line line(c);
   ElementType wide = wide_type(line.in.element);
@@ -49,8 +49,11 @@ void compute_softmax(ComputeContext& c) {
   });
   Buffer sum = c.builder.reduce("sum", wide, line.outer, {line.in.shape[line.axis]}, Reducer::sum,
                                 [&](Axes i, Axes r) { return load(exponential, line.whole(i, r[0])); });
+  Buffer inverse = c.builder.compute("inverse", wide, line.outer, [&](Axes i) {
+    return tensor::constant(wide, 1) / load(sum, to_vector(i));
+  });
   c.set_output(0, c.builder.compute("normalize", line.in.element, line.in.shape, [&](Axes i) {
-    return cast(line.in.element, load(exponential, to_vector(i)) / load(sum, line.without(i)));
+    return cast(line.in.element, load(exponential, to_vector(i)) * load(inverse, line.without(i)));
   }));
 }
 
