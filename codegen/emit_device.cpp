@@ -171,12 +171,14 @@ llvm::Value* KernelEmitter::emit_shuffle(Intrinsic function, Value* value, Value
       id, {}, {b_.getInt32(kWholeWarp), value, b_.CreateTrunc(lanes, b_.getInt32Ty()), b_.getInt32(31)});
 }
 
-// Lane by lane; subnormal results are 0.
-llvm::Value* KernelEmitter::emit_exp2_approx(Value* x) {
-  MCC_CHECK(target_.kind == TargetKind::cuda, "exp2_approx is an instruction of GPUs");
-  auto of = [&](Value* lane) {
-    return b_.CreateIntrinsic(llvm::Intrinsic::nvvm_ex2_approx_ftz_f, {}, {lane});
-  };
+// Lane by lane.
+llvm::Value* KernelEmitter::emit_approximation(Intrinsic function, Value* x) {
+  MCC_CHECK(target_.kind == TargetKind::cuda, to_text(function), " is an instruction of GPUs");
+  using namespace llvm::Intrinsic;
+  const ID id = function == Intrinsic::exp2_approx         ? nvvm_ex2_approx_ftz_f
+                : function == Intrinsic::reciprocal_approx ? nvvm_rcp_approx_ftz_f
+                                                           : nvvm_rsqrt_approx_f;
+  auto of = [&](Value* lane) { return b_.CreateIntrinsic(id, {}, {lane}); };
   auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
   if (!vector) return of(x);
   Value* result = llvm::PoisonValue::get(vector);

@@ -295,7 +295,9 @@ llvm::Value* KernelEmitter::emit_lanewise(const Call& n) {
     case Intrinsic::trunc:
       return rounding(llvm::Intrinsic::trunc);
     case Intrinsic::exp2_approx:
-      return emit_exp2_approx(x);
+    case Intrinsic::reciprocal_approx:
+    case Intrinsic::rsqrt_approx:
+      return emit_approximation(n.function, x);
     case Intrinsic::fma:
       return emit_fma(element, x, args[1], args[2]);
     case Intrinsic::mul_sum:

@@ -79,7 +79,7 @@ class KernelEmitter {
   void emit_bound(const tensor::For& n);
   Value* emit_barrier();
   Value* emit_shuffle(tensor::Intrinsic function, Value* value, Value* lanes);
-  Value* emit_exp2_approx(Value* x);
+  Value* emit_approximation(tensor::Intrinsic function, Value* x);
   Value* emit_matrix_rows(const tensor::Call& n);
   Value* emit_left(const tensor::Expr& a);
   Value* emit_mma(const tensor::Call& n);

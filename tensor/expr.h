@@ -247,7 +247,10 @@ struct VectorReduce : ExprNode {
 //   logical_not            bool -> bool;  bit_not, popcount: int -> int
 //   round                  to nearest even;  fma(a, b, c) = a*b+c rounded once
 //   mul_sum(a, b, c)       fma(a, b, a*c): a times the sum of b and a much smaller c, which is not rounded
-//   exp2_approx            2^x of f32 within 2 ULP, 0 for results below the smallest normal number: GPUs' own instruction
+// Instructions of GPUs, of f32 within 2 ULP:
+//   exp2_approx            2^x; 0 for results below the smallest normal number
+//   reciprocal_approx      1 / x; subnormal x count as 0, and results below the smallest normal number are 0
+//   rsqrt_approx           1 / sqrt(x)
 //   rem: IEEE remainder is not here; see Binary mod
 //   prefetch(load, k)      a hint for the address of a Load, k = 0 (one use) .. 3 (keep); statement only
 //   likely(cond)           the condition is expected to hold
@@ -320,7 +323,7 @@ struct VectorReduce : ExprNode {
   X(log2, 1) X(log1p, 1) X(expm1, 1) X(pow, 2) X(sqrt, 1) X(rsqrt, 1) X(tanh, 1) X(erf, 1) X(sigmoid, 1) \
       X(sin, 1) X(cos, 1) X(tan, 1) X(asin, 1) X(acos, 1) X(atan, 1) X(sinh, 1) X(cosh, 1) X(asinh, 1)   \
           X(acosh, 1) X(atanh, 1) X(abs, 1) X(floor, 1) X(ceil, 1) X(round, 1) X(trunc, 1) X(fma, 3) X(mul_sum, 3) \
-              X(exp2_approx, 1)                                                                            \
+              X(exp2_approx, 1) X(reciprocal_approx, 1) X(rsqrt_approx, 1)                                                                            \
               X(is_nan, 1) X(is_inf, 1) X(logical_not, 1) X(bit_not, 1) X(popcount, 1) X(bit_cast, 1)    \
                   X(prefetch, 2) X(likely, 1) X(barrier, 0) X(shuffle_xor, 2) X(shuffle_down, 2) X(shuffle_from, 2) \
                       X(load_matrices, 2) X(load_matrices_transposed, 2) X(mma_f16, 3) X(mma_bf16, 3)      \

@@ -60,7 +60,7 @@ void compute_merge(ComputeContext& c) {
   Buffer inverse = c.builder.compute("inverse_deviation", out.element, groups, [&](Axes s) {
     Expr variance = load(squares, to_vector(s)) / (all * cast(out.element, count));
     Expr epsilon = tensor::constant(out.element, c.attributes().number("epsilon", 1e-5));
-    return tensor::constant(out.element, 1) / call(Intrinsic::sqrt, {variance + epsilon});
+    return call(Intrinsic::rsqrt, {variance + epsilon});
   });
   c.set_output(0, c.builder.compute("statistics", out.element, out.shape, [&](Axes i) {
     return select(i[1] == Expr(0), load(mean, {i[0], i[2]}), load(inverse, {i[0], i[2]}));

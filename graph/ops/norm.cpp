@@ -43,7 +43,7 @@ Moments moments(ComputeContext& c, ElementType wide, const Shape& shape, const S
   });
   m.inverse_deviation = c.builder.compute("inverse_deviation", wide, shape, [&](Axes s) {
     Expr variance = load(m.squares, to_vector(s)) / n + tensor::constant(wide, epsilon);
-    return tensor::constant(wide, 1) / call(Intrinsic::sqrt, {variance});
+    return call(Intrinsic::rsqrt, {variance});
   });
   return m;
 }

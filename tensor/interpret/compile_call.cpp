@@ -44,6 +44,8 @@ struct DotCode final : ExprCode {
 double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 double inverse_sqrt(double x) { return 1.0 / std::sqrt(x); }
 double exp2_or_zero(double x) { return x < -126 ? 0 : std::exp2(x); }
+double or_zero(double x) { return std::fabs(x) < 0x1p-126 ? std::copysign(0.0, x) : x; }
+double reciprocal_or_zero(double x) { return or_zero(1.0 / or_zero(x)); }
 
 struct FloatFunction {
   Intrinsic name;
@@ -60,6 +62,8 @@ const FloatFunction kFloatFunctions[] = {
     {Intrinsic::atanh, std::atanh}, {Intrinsic::floor, std::floor},   {Intrinsic::ceil, std::ceil},
     {Intrinsic::trunc, std::trunc}, {Intrinsic::round, std::nearbyint},
     {Intrinsic::exp2_approx, exp2_or_zero},
+    {Intrinsic::reciprocal_approx, reciprocal_or_zero},
+    {Intrinsic::rsqrt_approx, inverse_sqrt},
 };
 
 }  // namespace

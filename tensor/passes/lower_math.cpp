@@ -1,5 +1,6 @@
 #include "tensor/passes/lower_math.h"
 
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <unordered_map>
@@ -107,10 +108,27 @@ Expr expand_constant_power(MathBuilder& b, const Expr& x, double exponent) {
   return nullptr;
 }
 
+// Whether a relative error of its argument is one of its result that is no larger.
+bool passes_errors_on(Intrinsic function) { return function == Intrinsic::erf || function == Intrinsic::tanh; }
+
+// The argument of such a function: x / c of a constant c as x * (1 / c), which is at most 1 ULP off. Narrower floats have few ULPs.
+Expr without_division(const Expr& argument) {
+  const auto* division = argument.as<Binary>();
+  double divisor = 0;
+  if (!division || division->op != BinaryOp::div || argument.element() != ElementType::f32 ||
+      !as_number(division->b, &divisor)) {
+    return argument;
+  }
+  const double reciprocal = 1 / divisor;
+  const bool is_normal = std::fabs(reciprocal) > std::numeric_limits<float>::min() &&
+                         std::fabs(reciprocal) < std::numeric_limits<float>::max();
+  return is_normal ? division->a * MathBuilder::number(division->a, reciprocal) : argument;
+}
+
 class MathLowerer : public Mutator {
  public:
   explicit MathLowerer(const Target& target)
-      : has_fma_(target.has_fma), has_exp2_(target.kind == TargetKind::cuda) {}
+      : has_fma_(target.has_fma), approximates_(target.kind == TargetKind::cuda) {}
 
  protected:
   using Mutator::on;
@@ -120,7 +138,7 @@ class MathLowerer : public Mutator {
     if (auto it = done_.find(&n); it != done_.end()) return it->second;
     std::vector<Expr> args;
     for (const Expr& a : n.args)
-      args.push_back(mutate(a));
+      args.push_back(mutate(passes_errors_on(n.function) ? without_division(a) : a));
     Expr result = expand(n, std::move(args));
     if (!guard_.defined()) done_[&n] = result;
     return result;
@@ -193,7 +211,7 @@ class MathLowerer : public Mutator {
   Expr expand(const Call& n, std::vector<Expr> args) {
     ElementType element = n.type.element;
     MCC_CHECK(is_float(element), to_text(n.function), " of ", to_text(n.type));
-    MathBuilder b(has_fma_, has_exp2_, &bindings_);
+    MathBuilder b(has_fma_, approximates_, &bindings_);
     for (Expr& a : args)
       a = b.let("x", guarded(a));
     if (element != ElementType::f64 && element != ElementType::f32) {
@@ -231,7 +249,7 @@ class MathLowerer : public Mutator {
     return found;
   }
 
-  const bool has_fma_, has_exp2_;
+  const bool has_fma_, approximates_;
   Bindings bindings_;
   std::unordered_map<const Call*, Expr> done_;  // in this statement; looked up only
   Expr guard_;                                  // of the place, if it is under a scalar Select

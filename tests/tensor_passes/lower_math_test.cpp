@@ -40,15 +40,22 @@ TEST(LowerMath, EveryFunctionIsExpandedForScalarsAndVectors) {
   }
 }
 
-// GPUs have 2^x as an instruction: what is written around it holds at the ends, too, and loses little between them.
-TEST(LowerMath, ExponentialsOfGpusHoldEverywhere) {
+// GPUs have 2^x, 1 / x and 1 / sqrt(x) as instructions: what is written around them holds at the ends, too, and loses little between them.
+TEST(LowerMath, ApproximationsOfGpusHoldEverywhere) {
   Target target;
   target.kind = TargetKind::cuda;
-  for (const char* name : {"exp", "exp2"}) {
-    SCOPED_TRACE(name);
-    Func f = parse(text("func f(x: f32[4096]) -> (y: f32[4096]) { for i in 4096 { y[i] = ", name, "(x[i]) } }"));
+  struct Case {
+    const char *name, *instruction;
+    double ulp;
+  };
+  for (const Case& c : {Case{"exp", "exp2_approx", 2.5}, Case{"exp2", "exp2_approx", 2.5}, Case{"sigmoid", "exp2_approx", 4.5},
+                        Case{"sigmoid", "reciprocal_approx", 4.5}, Case{"tanh", "reciprocal_approx", 5},
+                        Case{"erf", "reciprocal_approx", 5}, Case{"rsqrt", "rsqrt_approx", 1}}) {
+    SCOPED_TRACE(c.name);
+    Func f = parse(text("func f(x: f32[4096]) -> (y: f32[4096]) { for i in 4096 { y[i] = ", c.name, "(x[i]) } }"));
     Func g = lower_math(f, target);
-    EXPECT_NE(to_text(g).find("exp2_approx("), std::string::npos) << to_text(g);
+    EXPECT_NE(to_text(g).find(text(c.instruction, "(")), std::string::npos) << to_text(g);
+    EXPECT_EQ(to_text(g).find(" / "), std::string::npos) << to_text(g);
     std::vector<float> x(4096), expected(4096), actual(4096);
     auto run = [&](const Func& h, std::vector<float>& y) {
       std::byte* buffers[] = {reinterpret_cast<std::byte*>(x.data()), reinterpret_cast<std::byte*>(y.data())};
@@ -64,13 +71,34 @@ TEST(LowerMath, ExponentialsOfGpusHoldEverywhere) {
       const double e = expected[i], a = actual[i];
       if (std::isnan(e)) {
         EXPECT_TRUE(std::isnan(a)) << x[i];
-      } else if (std::isinf(e) || e < 1.2e-38) {
-        EXPECT_EQ(a, e < 1.2e-38 ? 0 : e) << x[i];
+      } else if (std::isinf(e) || std::fabs(e) < 1.2e-38) {
+        EXPECT_EQ(a, std::isinf(e) ? e : 0) << x[i];
       } else {
-        EXPECT_LE(std::fabs(a - e), e * 2.5 * 0x1p-23) << x[i];
+        EXPECT_LE(std::fabs(a - e), std::fabs(e) * c.ulp * 0x1p-23) << x[i];
       }
     }
   }
+}
+
+// erf and tanh lose little by it; other functions, other elements and variable divisors keep the division.
+TEST(LowerMath, ArgumentsDividedByConstantsAreMultiplied) {
+  auto divisions = [](const char* element, const char* value) {
+    const Func f = parse(text("func f(x: ", element, "[16]) -> (y: ", element, "[16]) { for i in 16 { y[i] = ", value, " } }"));
+    const Func g = without_fma(f);
+    expect_equivalent(f, g, {}, {2e-6, 1e-7});
+    const std::string source = to_text(g);
+    size_t count = 0;
+    for (size_t at = source.find(" / "); at != std::string::npos; at = source.find(" / ", at + 1))
+      ++count;
+    return count;
+  };
+  EXPECT_EQ(divisions("f32", "erf(x[i])"), 1);
+  EXPECT_EQ(divisions("f32", "erf(x[i] / 1.4142135)"), 1);
+  EXPECT_EQ(divisions("f32", "tanh(x[i] / -3.0)"), 1);
+  EXPECT_EQ(divisions("f32", "erf(x[i] / 1e-39)"), 2);
+  EXPECT_EQ(divisions("f32", "erf(x[i] / (x[i] + 2.0))"), 2);
+  EXPECT_EQ(divisions("f32", "sigmoid(x[i] / 3.0)"), 2);
+  EXPECT_EQ(divisions("f16", "erf(x[i] / 1.5:f16)"), 2);
 }
 
 TEST(LowerMath, ConstantExponentsNeedNoLogarithm) {

@@ -35,6 +35,13 @@ Expr MathBuilder::polynomial(const Expr& x, std::initializer_list<double> coeffi
   return sum;
 }
 
+Expr MathBuilder::quotient(const Expr& a, const Expr& b) const {
+  if (!approximates(a)) return a / b;
+  Expr reciprocal = call(Intrinsic::reciprocal_approx, {b});
+  double number = 0;
+  return as_number(a, &number) && number == 1 ? reciprocal : a * reciprocal;
+}
+
 std::pair<Expr, Expr> MathBuilder::product(const Expr& a, const Expr& b) {
   Expr high = let("product", a * b);
   if (has_fma_) return {high, let("error", call(Intrinsic::fma, {a, b, -high}))};

@@ -27,9 +27,9 @@ class MathBuilder {
  public:
   using Bindings = std::vector<std::pair<Var, Expr>>;
 
-  // has_exp2: the machine has exp2_approx.
-  MathBuilder(bool has_fma, bool has_exp2, Bindings* bindings)
-      : has_fma_(has_fma), has_exp2_(has_exp2), bindings_(bindings) {}
+  // approximates: the machine has exp2_approx, reciprocal_approx and rsqrt_approx.
+  MathBuilder(bool has_fma, bool approximates, Bindings* bindings)
+      : has_fma_(has_fma), approximates_(approximates), bindings_(bindings) {}
 
   Expr let(const char* name, const Expr& value);
   // a * b + c; rounded once where the machine can.
@@ -50,21 +50,25 @@ class MathBuilder {
   static Expr sqrt(const Expr& x) { return call(Intrinsic::sqrt, {x}); }
   // magnitude (not negative) with the sign of x
   static Expr with_sign_of(const Expr& x, const Expr& magnitude);
-  // Whether 2^x of x's type is an instruction.
-  bool has_exp2(const Expr& x) const { return has_exp2_ && x.element() == ElementType::f32; }
+  // Whether there are instructions that approximate functions of x's type.
+  bool approximates(const Expr& x) const { return approximates_ && x.element() == ElementType::f32; }
   static Expr exp2_approx(const Expr& x) { return call(Intrinsic::exp2_approx, {x}); }
+  static Expr rsqrt_approx(const Expr& x) { return call(Intrinsic::rsqrt_approx, {x}); }
+  // a / b, or within 2 ULP of it where there are instructions for that and 1 <= b: then infinite a, and a / b with b > 2^126,
+  // are what a * 0 is. An exact quotient takes GPUs some 20 instructions and a branch.
+  Expr quotient(const Expr& a, const Expr& b) const;
   // low <= x <= high; NaN stays.
   static Expr clamp(const Expr& x, double low, double high);
 
  private:
-  bool has_fma_, has_exp2_;
+  bool has_fma_, approximates_;
   Bindings* bindings_;
 };
 
 // Expansions. The argument is bound by let() already. _f32 work on f32 only and _f64 on f64 only; the others on both.
 // Bounds are on the error in units in the last place (ULP) over all arguments; results below the smallest normal
-// number are flushed to zero by exp, exp2 and sigmoid, and nowhere else. Where exp and exp2 are made of exp2_approx, what
-// is made of them has 2 ULP more.
+// number are flushed to zero by exp, exp2 and sigmoid, and nowhere else. Where the machine approximates, what is
+// made of its instructions has 2 ULP more for each.
 Expr exp(MathBuilder& b, const Expr& x);        // 1.1 ULP
 Expr exp2(MathBuilder& b, const Expr& x);       // 1.3 ULP
 Expr expm1(MathBuilder& b, const Expr& x);      // 2 ULP

@@ -107,7 +107,7 @@ Expr exp_by_exp2(MathBuilder& b, const Expr& x) {
 }  // namespace
 
 Expr exp(MathBuilder& b, const Expr& x) {
-  if (b.has_exp2(x)) return exp_by_exp2(b, x);
+  if (b.approximates(x)) return exp_by_exp2(b, x);
   Reduced d = reduce(b, x);
   Expr q =
       is_f32(x)
@@ -123,7 +123,7 @@ Expr exp(MathBuilder& b, const Expr& x) {
 }
 
 Expr exp2(MathBuilder& b, const Expr& x) {
-  if (b.has_exp2(x)) return b.exp2_approx(x);
+  if (b.approximates(x)) return b.exp2_approx(x);
   const FloatFacts& f = facts(x.element());
   Expr t = b.let("t", x + b.number(x, f.magic));
   Expr r = b.let("r", x - (t - b.number(x, f.magic)));
@@ -180,10 +180,12 @@ Expr log1p(MathBuilder& b, const Expr& x) {
 
 Expr sigmoid(MathBuilder& b, const Expr& x) {
   Expr negated = b.let("x", -x);
-  return b.number(x, 1) / (b.number(x, 1) + exp(b, negated));
+  return b.quotient(b.number(x, 1), b.number(x, 1) + exp(b, negated));
 }
 
-Expr rsqrt(MathBuilder& b, const Expr& x) { return b.number(x, 1) / b.sqrt(x); }
+Expr rsqrt(MathBuilder& b, const Expr& x) {
+  return b.approximates(x) ? b.rsqrt_approx(x) : b.number(x, 1) / b.sqrt(x);
+}
 
 // ---- Powers ----
 

@@ -15,7 +15,7 @@ Expr odd_rational(MathBuilder& b, const Expr& x, double end, std::initializer_li
                   std::initializer_list<double> q) {
   Expr inside = b.let("x", b.clamp(x, -end, end));
   Expr z = b.let("z", inside * inside);
-  return b.clamp(inside * b.polynomial(z, p) / b.polynomial(z, q), -1, 1);
+  return b.clamp(b.quotient(inside * b.polynomial(z, p), b.polynomial(z, q)), -1, 1);
 }
 
 }  // namespace
