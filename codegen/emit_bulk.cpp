@@ -13,7 +13,7 @@ using LlvmType = llvm::Type;
 llvm::Value* KernelEmitter::shared_address(const Expr& place) {
   const auto* load = place.as<Load>();
   MCC_CHECK(load && load->indices.size() == 1, "a place in shared memory");
-  Value* where = address(load->buffer, emit_index(load->indices[0]));
+  Value* where = address(load->buffer, load->indices[0]);
   if (where->getType()->getPointerAddressSpace() != 3) where = b_.CreateAddrSpaceCast(where, b_.getPtrTy(3));
   return b_.CreatePtrToInt(where, b_.getInt32Ty());
 }

@@ -195,7 +195,7 @@ llvm::Value* KernelEmitter::vector_address(const Load& n) {
   const int64_t bytes = byte_size(n.buffer.element()) * n.type.lanes;
   MCC_CHECK(vector_align(n.buffer, first).value() >= static_cast<uint64_t>(bytes), "a vector of ",
             n.buffer.name(), " does not begin at a multiple of ", bytes, " bytes");
-  return address(n.buffer, emit_index(first));
+  return address(n.buffer, first);
 }
 
 // Warps stay together there: LLVM may not move the call under a condition.

@@ -250,7 +250,7 @@ llvm::Value* KernelEmitter::emit_prefetch(const Call& n) {
   const auto* target = n.args[0].as<Load>();
   int64_t locality = 0;
   MCC_CHECK(target && as_int(n.args[1], &locality), "prefetch takes a load and a constant");
-  Value* where = address(target->buffer, emit_index(target->indices[0]));
+  Value* where = address(target->buffer, target->indices[0]);
   return b_.CreateIntrinsic(
       llvm::Intrinsic::prefetch, {where->getType()},
       {where, b_.getInt32(0), b_.getInt32(static_cast<uint32_t>(locality)), b_.getInt32(1)});

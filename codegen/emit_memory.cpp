@@ -47,6 +47,27 @@ std::optional<Strided> as_strided(const Expr& index) {
   return std::nullopt;
 }
 
+// An index as a rest and a constant that is added to it.
+struct WithOffset {
+  Expr rest;
+  int64_t offset = 0;
+};
+
+WithOffset split_offset(const Expr& index) {
+  int64_t value = 0;
+  if (as_int(index, &value)) return {Expr(0), value};
+  const auto* n = index.as<Binary>();
+  if (!n || (n->op != BinaryOp::add && n->op != BinaryOp::sub && n->op != BinaryOp::mul)) return {index};
+  const WithOffset a = split_offset(n->a), b = split_offset(n->b);
+  if (n->op == BinaryOp::mul) {
+    if (a.offset == 0 || !as_int(n->b, &value)) return {index};
+    return {a.rest * n->b, a.offset * value};
+  }
+  if (a.offset == 0 && b.offset == 0) return {index};
+  return n->op == BinaryOp::add ? WithOffset{a.rest + b.rest, a.offset + b.offset}
+                                : WithOffset{a.rest - b.rest, a.offset - b.offset};
+}
+
 // base + (0, stride, 2*stride, ...) as a scalar base and constant offsets.
 Constant* ramp_offsets(llvm::IRBuilder<>& b, int64_t stride, int lanes) {
   std::vector<Constant*> offsets;
@@ -137,6 +158,16 @@ llvm::Value* KernelEmitter::address(const Buffer& buffer, Value* index) {
   return b_.CreateGEP(memory_type(buffer.element(), 1), it->second, index);
 }
 
+// GPUs add a constant to an address as they load or store: neighbours share the rest, which is widened to 64 bits once.
+llvm::Value* KernelEmitter::address(const Buffer& buffer, const Expr& index) {
+  if (!on_device()) return address(buffer, emit_index(index));
+  const WithOffset place = split_offset(index);
+  Value* first = address(buffer, emit_index(place.rest));
+  return place.offset == 0 ? first
+                           : b_.CreateGEP(memory_type(buffer.element(), 1), first,
+                                          b_.getInt64(static_cast<uint64_t>(place.offset)));
+}
+
 // ---- Registers <-> memory ----
 
 llvm::Value* KernelEmitter::from_memory(ElementType element, Value* bits) {
@@ -188,10 +219,9 @@ llvm::Value* KernelEmitter::load_guarded(const Load& n) {
   return from_memory(n.buffer.element(), phi);
 }
 
-llvm::Value* KernelEmitter::contiguous_load(const Buffer& buffer, Value* index, llvm::Align align, int lanes,
+llvm::Value* KernelEmitter::contiguous_load(const Buffer& buffer, Value* where, llvm::Align align, int lanes,
                                             Value* mask) {
   LlvmType* type = memory_type(buffer.element(), lanes);
-  Value* where = address(buffer, index);
   if (!mask) return tag(b_.CreateAlignedLoad(type, where, align), buffer);
   return tag(b_.CreateMaskedLoad(type, where, align, mask, Constant::getNullValue(type)), buffer);
 }
@@ -202,12 +232,12 @@ llvm::Value* KernelEmitter::load_bits(const Load& n) {
   LlvmType* type = memory_type(n.buffer.element(), lanes);
   llvm::Align align = element_align(n.buffer);
   if (lanes == 1) {
-    return tag(b_.CreateAlignedLoad(type, address(n.buffer, emit_index(index)), align), n.buffer);
+    return tag(b_.CreateAlignedLoad(type, address(n.buffer, index), align), n.buffer);
   }
   if (std::optional<Strided> strided = as_strided(index)) {
     if (strided->stride != 0) return load_strided(n, strided->base, strided->stride);
     if (!n.predicate.defined()) {
-      Value* where = address(n.buffer, emit_index(strided->base));
+      Value* where = address(n.buffer, strided->base);
       Value* one = tag(b_.CreateAlignedLoad(type->getScalarType(), where, align), n.buffer);
       return b_.CreateVectorSplat(static_cast<unsigned>(lanes), one);
     }
@@ -240,10 +270,14 @@ void KernelEmitter::store_each(const Buffer& buffer, Value* bits, const IndexOf&
 
 llvm::Value* KernelEmitter::load_strided(const Load& n, const Expr& first, int64_t stride) {
   int lanes = n.type.lanes;
+  llvm::Align align = element_align(n.buffer);
+  if (stride == 1) {
+    Value* where = address(n.buffer, first);
+    Value* mask = n.predicate.defined() ? emit(n.predicate) : nullptr;
+    return contiguous_load(n.buffer, where, vector_align(n.buffer, first), lanes, mask);
+  }
   Value* base = emit_index(first);
   Value* mask = n.predicate.defined() ? emit(n.predicate) : nullptr;
-  llvm::Align align = element_align(n.buffer);
-  if (stride == 1) return contiguous_load(n.buffer, base, vector_align(n.buffer, first), lanes, mask);
   auto at = [&](int64_t offset) {
     return b_.CreateAdd(base, ConstantInt::get(base->getType(), static_cast<uint64_t>(offset), true));
   };
@@ -252,8 +286,8 @@ llvm::Value* KernelEmitter::load_strided(const Load& n, const Expr& first, int64
     return load_each(n.buffer, type, [&](uint64_t lane) { return at(stride * static_cast<int64_t>(lane)); });
   if (stride == -1) {
     if (mask) mask = b_.CreateShuffleVector(mask, reversed(lanes));
-    return b_.CreateShuffleVector(contiguous_load(n.buffer, at(1 - lanes), align, lanes, mask),
-                                  reversed(lanes));
+    return b_.CreateShuffleVector(
+        contiguous_load(n.buffer, address(n.buffer, at(1 - lanes)), align, lanes, mask), reversed(lanes));
   }
   if (stride > kMaxShuffledStride || stride < 0 || mask || lanes < 4) {
     Value* where =
@@ -268,7 +302,7 @@ llvm::Value* KernelEmitter::load_strided(const Load& n, const Expr& first, int64
   Value* result = nullptr;
   for (int64_t chunk = 0; chunk < stride; ++chunk) {
     int64_t start = std::min(chunk * lanes, span - lanes);
-    Value* part = contiguous_load(n.buffer, at(start), align, lanes, nullptr);
+    Value* part = contiguous_load(n.buffer, address(n.buffer, at(start)), align, lanes, nullptr);
     std::vector<int> pick;
     for (int64_t i = 0; i < lanes; ++i) {
       int64_t element = stride * i;
@@ -305,20 +339,18 @@ void KernelEmitter::store_bits(const Store& n, Value* bits) {
   llvm::Align align = element_align(n.buffer);
   int lanes = n.value.lanes();
   if (lanes == 1) {
-    tag(b_.CreateAlignedStore(bits, address(n.buffer, emit_index(index)), align), n.buffer);
+    tag(b_.CreateAlignedStore(bits, address(n.buffer, index), align), n.buffer);
     return;
   }
   Value* mask = n.predicate.defined() ? emit(n.predicate) : nullptr;
   std::optional<Strided> strided = as_strided(index);
   if (strided && (strided->stride == 1 || strided->stride == -1)) {
-    Value* base = emit_index(strided->base);
     if (strided->stride == 1) align = vector_align(n.buffer, strided->base);
     if (strided->stride == -1) {
-      base = b_.CreateSub(base, ConstantInt::get(base->getType(), static_cast<uint64_t>(lanes - 1)));
       bits = b_.CreateShuffleVector(bits, reversed(lanes));
       if (mask) mask = b_.CreateShuffleVector(mask, reversed(lanes));
     }
-    Value* where = address(n.buffer, base);
+    Value* where = address(n.buffer, strided->stride == 1 ? strided->base : strided->base - Expr(lanes - 1));
     if (mask) {
       tag(b_.CreateMaskedStore(bits, where, align, mask), n.buffer);
     } else {
@@ -335,7 +367,7 @@ void KernelEmitter::store_bits(const Store& n, Value* bits) {
   }
   Value* where = nullptr;
   if (strided) {
-    Value* first = address(n.buffer, emit_index(strided->base));
+    Value* first = address(n.buffer, strided->base);
     Constant* offsets = ramp_offsets(b_, strided->stride, lanes);
     where = b_.CreateGEP(vector_type(bits->getType())->getElementType(), first, offsets);
   } else {

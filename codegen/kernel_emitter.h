@@ -134,10 +134,12 @@ class KernelEmitter {
   Value* load_guarded(const tensor::Load& n);
   void store_bits(const tensor::Store& n, Value* bits);
   Value* address(const tensor::Buffer& buffer, Value* index);
+  Value* address(const tensor::Buffer& buffer, const tensor::Expr& index);  // of a scalar
   using IndexOf = std::function<Value*(uint64_t lane)>;
   Value* load_each(const tensor::Buffer& buffer, llvm::Type* type, const IndexOf& index);
   void store_each(const tensor::Buffer& buffer, Value* bits, const IndexOf& index);
-  Value* contiguous_load(const tensor::Buffer& buffer, Value* index, llvm::Align align, int lanes, Value* mask);
+  Value* contiguous_load(const tensor::Buffer& buffer, Value* where, llvm::Align align, int lanes,
+                         Value* mask);
   Value* from_memory(ElementType element, Value* bits);
   Value* to_memory(ElementType element, Value* value);
   template <class Instruction>
