@@ -48,18 +48,7 @@ class HoistConditions : public Mutator {
     Stmt same = Mutator::on(n, self);
     const auto* seq = same.as<Seq>();
     if (!seq) return same;
-    std::vector<Stmt> out;
-    for (const Stmt& s : seq->stmts) {
-      const auto* next = s.as<If>();
-      const auto* last = out.empty() ? nullptr : out.back().as<If>();
-      bool merges = next && last && !next->else_body && !last->else_body && !has_load(next->condition) &&
-                    structurally_equal(next->condition, last->condition);
-      if (merges) {
-        out.back() = If::make(last->condition, Seq::make({last->then_body, next->then_body}));
-      } else {
-        out.push_back(s);
-      }
-    }
+    std::vector<Stmt> out = merge_conditions(seq->stmts);
     return out.size() == seq->stmts.size() ? same : Seq::make(std::move(out));
   }
 

@@ -3,6 +3,7 @@
 #include "tensor/grid.h"
 #include "tensor/passes/flatten_buffers.h"
 #include "tensor/passes/form_launches.h"
+#include "tensor/passes/group_loads.h"
 #include "tensor/passes/hoist_conditions.h"
 #include "tensor/passes/keep_tiles.h"
 #include "tensor/passes/lower_blocks.h"
@@ -47,6 +48,7 @@ Func lower(const Func& f, const Target& target, const PassObserver& observer) {
   if (!is_grid) run("transpose_tiles", transpose_tiles);
   run("unroll_loops", unroll_loops);
   if (is_grid) run("pair_fragments", pair_fragments);
+  if (is_grid) run("group_loads", group_loads);
   if (!is_grid) run("keep_tiles", keep_tiles);
   run("lower_math", [&](const Func& h) { return lower_math(h, target); });
   return g;

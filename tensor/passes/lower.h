@@ -27,6 +27,8 @@ using PassObserver = std::function<void(const std::string& pass, const Func& f)>
 //   pipeline_copies    (GPU) annotated loops fetch into shared memory some iterations ahead
 //   transpose_tiles    (CPU) strided reads of a square tile become contiguous ones and shuffles
 //   unroll_loops       unrolled loops (and all loops around register buffers' accesses) become copies
+//   pair_fragments     (GPU) right operands of two neighbouring products of a warp are fetched by one instruction
+//   group_loads        (GPU) what stores that follow each other read from global memory is loaded ahead of them
 //   keep_tiles         (CPU) products of tiles keep their sums in tile registers
 //   lower_math         exp, tanh, ... become polynomials of stated error
 // The function is simplified after each.

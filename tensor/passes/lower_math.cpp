@@ -109,7 +109,9 @@ Expr expand_constant_power(MathBuilder& b, const Expr& x, double exponent) {
 }
 
 // Whether a relative error of its argument is one of its result that is no larger.
-bool passes_errors_on(Intrinsic function) { return function == Intrinsic::erf || function == Intrinsic::tanh; }
+bool passes_errors_on(Intrinsic function) {
+  return function == Intrinsic::erf || function == Intrinsic::tanh;
+}
 
 // The argument of such a function: x / c of a constant c as x * (1 / c), which is at most 1 ULP off. Narrower floats have few ULPs.
 Expr without_division(const Expr& argument) {

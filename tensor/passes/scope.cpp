@@ -93,6 +93,22 @@ class CountLeaves : public Visitor {
 
 Stmt replace_term(const Stmt& s, const Expr& term, bool truth) { return ReplaceTerm(term, truth).mutate(s); }
 
+std::vector<Stmt> merge_conditions(const std::vector<Stmt>& stmts) {
+  std::vector<Stmt> out;
+  for (const Stmt& s : stmts) {
+    const auto* next = s.as<If>();
+    const auto* last = out.empty() ? nullptr : out.back().as<If>();
+    const bool merges = next && last && !next->else_body && !last->else_body && !has_load(next->condition) &&
+                        structurally_equal(next->condition, last->condition);
+    if (merges) {
+      out.back() = If::make(last->condition, Seq::make({last->then_body, next->then_body}));
+    } else {
+      out.push_back(s);
+    }
+  }
+  return out;
+}
+
 bool has_load(const Expr& e) {
   FindLoad find;
   find.visit(e);

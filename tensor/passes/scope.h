@@ -34,6 +34,9 @@ Stmt with_kind(const For& loop, LoopKind kind, const Stmt& body);
 // s with every occurrence of a comparison that equals term replaced by a truth value.
 Stmt replace_term(const Stmt& s, const Expr& term, bool truth);
 
+// Neighbours under the same condition, which loads nothing, under one.
+std::vector<Stmt> merge_conditions(const std::vector<Stmt>& stmts);
+
 bool has_load(const Expr& e);
 bool loads_from(const Expr& e, const Buffer& buffer);
 // Whether e mentions any variable for which f holds.

@@ -50,16 +50,15 @@ TEST_P(LaunchFile, RunsOnTheGridAndMatchesItsGolden) {
   expect_golden(path, text("=== func\n", source, "=== trace\n", steps, "=== lowered\n", to_text(lowered)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, LaunchFile,
-                         ::testing::Values("pointwise", "scalar", "matmul", "softmax", "recurrence",
-                                           "row_sums", "transposition", "warp_exchange", "mma_held_f16",
-                                           "mma_held_bf16", "mma_f16", "mma_bf16", "mma_tf32", "mma_i8",
-                                           "mma_u8i8", "rolling", "dot4_u8i8", "dot4_i8i8", "async_f16",
-                                           "async_f32", "async_converted", "async_held", "wgmma_f16",
-                                           "wgmma_bf16", "wgmma_waits", "wgmma_exchanged_f16",
-                                           "wgmma_exchanged_bf16", "wgmma_bulk_f16", "wgmma_bulk_bf16", "wgmma_u8i8",
-                                           "wgmma_exchanged_i8", "wgmma_bulk_u8i8"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(
+    Files, LaunchFile,
+    ::testing::Values("pointwise", "scalar", "matmul", "softmax", "recurrence", "row_sums", "transposition",
+                      "warp_exchange", "mma_held_f16", "mma_held_bf16", "mma_f16", "mma_bf16", "mma_tf32",
+                      "mma_i8", "mma_u8i8", "rolling", "dot4_u8i8", "dot4_i8i8", "async_f16", "async_f32",
+                      "async_converted", "async_held", "wgmma_f16", "wgmma_bf16", "wgmma_waits",
+                      "wgmma_exchanged_f16", "wgmma_exchanged_bf16", "wgmma_bulk_f16", "wgmma_bulk_bf16",
+                      "wgmma_u8i8", "wgmma_exchanged_i8", "wgmma_bulk_u8i8", "grouped_loads"),
+    [](const auto& info) { return std::string(info.param); });
 
 // ---- What is wrong with launches ----
 
