@@ -20,8 +20,9 @@ namespace mcc::tensor {
       X(atanh)
 
 // Functions of floats that machines have instructions for.
-#define MCC_FLOAT_INTRINSICS(X) X(sqrt) X(floor) X(ceil) X(round) X(trunc) X(fma) X(mul_sum) \
-  X(exp2_approx) X(reciprocal_approx) X(rsqrt_approx)
+#define MCC_FLOAT_INTRINSICS(X) \
+  X(sqrt)                       \
+  X(floor) X(ceil) X(round) X(trunc) X(fma) X(mul_sum) X(exp2_approx) X(reciprocal_approx) X(rsqrt_approx)
 
 // What is left: of numbers, bits and conditions.
 #define MCC_OTHER_INTRINSICS(X) \

@@ -48,11 +48,13 @@ TEST(LowerMath, ApproximationsOfGpusHoldEverywhere) {
     const char *name, *instruction;
     double ulp;
   };
-  for (const Case& c : {Case{"exp", "exp2_approx", 2.5}, Case{"exp2", "exp2_approx", 2.5}, Case{"sigmoid", "exp2_approx", 4.5},
-                        Case{"sigmoid", "reciprocal_approx", 4.5}, Case{"tanh", "reciprocal_approx", 5},
-                        Case{"erf", "reciprocal_approx", 5}, Case{"rsqrt", "rsqrt_approx", 1}}) {
+  for (const Case& c : {Case{"exp", "exp2_approx", 2.5}, Case{"exp2", "exp2_approx", 2.5},
+                        Case{"sigmoid", "exp2_approx", 4.5}, Case{"sigmoid", "reciprocal_approx", 4.5},
+                        Case{"tanh", "reciprocal_approx", 5}, Case{"erf", "reciprocal_approx", 5},
+                        Case{"rsqrt", "rsqrt_approx", 1}}) {
     SCOPED_TRACE(c.name);
-    Func f = parse(text("func f(x: f32[4096]) -> (y: f32[4096]) { for i in 4096 { y[i] = ", c.name, "(x[i]) } }"));
+    Func f =
+        parse(text("func f(x: f32[4096]) -> (y: f32[4096]) { for i in 4096 { y[i] = ", c.name, "(x[i]) } }"));
     Func g = lower_math(f, target);
     EXPECT_NE(to_text(g).find(text(c.instruction, "(")), std::string::npos) << to_text(g);
     EXPECT_EQ(to_text(g).find(" / "), std::string::npos) << to_text(g);
@@ -83,7 +85,8 @@ TEST(LowerMath, ApproximationsOfGpusHoldEverywhere) {
 // erf and tanh lose little by it; other functions, other elements and variable divisors keep the division.
 TEST(LowerMath, ArgumentsDividedByConstantsAreMultiplied) {
   auto divisions = [](const char* element, const char* value) {
-    const Func f = parse(text("func f(x: ", element, "[16]) -> (y: ", element, "[16]) { for i in 16 { y[i] = ", value, " } }"));
+    const Func f = parse(text("func f(x: ", element, "[16]) -> (y: ", element,
+                              "[16]) { for i in 16 { y[i] = ", value, " } }"));
     const Func g = without_fma(f);
     expect_equivalent(f, g, {}, {2e-6, 1e-7});
     const std::string source = to_text(g);
