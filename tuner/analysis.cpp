@@ -125,19 +125,18 @@ class ReadBody : public Visitor {
   bool is_condition_ = false;
 };
 
-// acc + a * b, in any order of the operands.
+// acc + a * b, in any order of the operands. The factors differ: a square has one operand.
 bool is_sum_of_products(const Store& store) {
   const auto* sum = store.value.as<Binary>();
   if (!sum || sum->op != BinaryOp::add) return false;
   auto is_product = [](const Expr& e) {
     const auto* p = e.as<Binary>();
-    return p && p->op == BinaryOp::mul;
+    return p && p->op == BinaryOp::mul && !structurally_equal(p->a, p->b);
   };
   return is_product(sum->a) || is_product(sum->b);
 }
 
-// Whether some operand is used for several results along an axis along which another one is not: a square's two factors
-// are not.
+// Whether some operand is used for several results along an axis along which another one is not.
 bool shares_operands(const BlockInfo& info) {
   for (size_t a = 0; a < info.axes.size(); ++a) {
     if (info.axes[a].is_reduce || info.axes[a].extent < 2) continue;

@@ -44,6 +44,9 @@ bool schedule_grid_transformed_product(Draft& draft);
 // memory.
 bool schedule_grid_chain(Draft& draft);
 
+// Few rows of many elements: their reductions in parts, each of which is a row from then on; then of what the parts give.
+void divide_grid_rows(Draft& draft);
+
 // Blocks that follow each other, reductions along rows and maps of these: rows by blocks, their elements by threads.
 bool schedule_grid_rows(Draft& draft, const std::vector<std::string>& blocks);
 

@@ -444,6 +444,7 @@ void apply_grid_rules(Draft& draft) {
 
 void schedule_grid_rest(Draft& draft) {
   Schedule& s = draft.schedule;
+  divide_grid_rows(draft);
   for (const std::vector<std::string>& run : free_runs(s)) {
     if (schedule_grid_rows(draft, run) || schedule_grid_lines(draft, run)) continue;
     schedule_parts_in_rows(draft, run);

@@ -43,6 +43,16 @@ bool is_row_reduction(const Schedule& s, const BlockInfo& info, const Gpu& gpu) 
                              : std::any_of(info.loads.begin(), info.loads.end(), is_along);
 }
 
+// A divisor of a row's length: parts that keep the multiprocessors busy, each with enough for a block of threads. 1: the rows do.
+int64_t parts_of_rows(int64_t rows, int64_t length, const Gpu& gpu) {
+  constexpr int64_t kLeast = 1024, kLong = 64 * kLeast;  // elements of a part, and of a row that is worth more launches
+  if (8 * rows > gpu.multiprocessors || length < kLong) return 1;
+  int64_t parts = std::min(2 * gpu.multiprocessors / rows, length / kLeast);
+  while (length % parts != 0)
+    --parts;
+  return parts >= 8 ? parts : 1;
+}
+
 class GridRows {
  public:
   GridRows(Draft& draft, std::vector<std::string> names)
@@ -62,7 +72,7 @@ class GridRows {
       closed_.push_back(is_closed(info));
     // The first whose result is needed elsewhere has the loop over rows; the others go there.
     root_ = static_cast<size_t>(std::find(closed_.begin(), closed_.end(), false) - closed_.begin());
-    return root_ < blocks_.size() && !blocks_[root_].is_reduction && find_shared_axes();
+    return root_ < blocks_.size() && !blocks_[root_].is_reduction && find_shared_axes() && are_maps_as_long();
   }
 
   // The first of the reductions.
@@ -137,6 +147,13 @@ class GridRows {
       // Nothing but a row.
       if (b.is_reduction && shared == 0 && b.spatial != 1) return false;
       return b.is_reduction ? all_reduced(b, shared) : reads_rows_along(b, shared);
+    });
+  }
+
+  // Of few rows, that no map has so many more elements than the sums that it has work for many blocks.
+  bool are_maps_as_long() const {
+    return std::all_of(blocks_.begin(), blocks_.end(), [&](const BlockInfo& b) {
+      return b.is_reduction || parts_of_rows(count_, b.spatial / count_, gpu_) == 1 || b.spatial / count_ <= longest_;
     });
   }
 
@@ -376,6 +393,29 @@ class GridRows {
 };
 
 }  // namespace
+
+void divide_grid_rows(Draft& draft) {
+  Schedule& s = draft.schedule;
+  for (const std::string& name : s.block_names()) {
+    const std::vector<const For*> loops = s.loops_of(name);
+    const bool is_free = std::all_of(loops.begin(), loops.end(), [](const For* l) { return l->loop == LoopKind::serial; });
+    std::optional<BlockInfo> info = is_free ? analyze(s, name) : std::nullopt;
+    if (!info || info->is_nested || info->is_contraction || !is_row_reduction(s, *info, draft.target.gpu)) continue;
+    const int64_t parts = parts_of_rows(info->spatial, info->reduce, draft.target.gpu);
+    if (parts == 1 || draft.decide.choose(name + ".parts", {1, parts}, parts) == 1) continue;
+    try_all(draft, {"rows in parts", name, "a row by one block"}, [&] {
+      std::vector<std::string> reduced;
+      for (const Axis& axis : s.find_block(name)->axes) {
+        if (axis.kind == AxisKind::reduce) reduced.push_back(axis.var.name());
+      }
+      const std::string all = name + ".row_all", part = name + ".row_part", element = name + ".row_element";
+      must_step(draft, FuseAxes{name, reduced, "row_all"});
+      must_step(draft, Split{all, {parts, 0}, {part, element}});
+      must_step(draft, Rfactor{name, part, name + ".parts", 0});
+      return static_cast<bool>(draft.refusal);
+    });
+  }
+}
 
 bool schedule_grid_rows(Draft& draft, const std::vector<std::string>& blocks) {
   if (!draft.refusal) return false;
