@@ -8,7 +8,8 @@
 //     for each map:
 //       bound row.t @{thread.y}: bound t @{thread.x}: for i: element i * n + t
 //
-// What is made for a row stays in registers while it is short, then in shared memory. Short rows share a block of threads.
+// What is made for a row stays in registers while it is short, then in shared memory. Short rows share a block of threads; of few rows of
+// many elements each part is a row, and what the parts give is another, in a launch of its own.
 #include <algorithm>
 #include <numeric>
 
