@@ -119,11 +119,13 @@ llvm::Value* KernelEmitter::on(const Broadcast& n) {
 }
 
 llvm::Value* KernelEmitter::on(const Shuffle& n) {
-  // Everything into one vector, padded where lengths differ.
+  // Everything into one vector, padded where lengths differ. What is narrow in memory is moved as it is there.
+  const bool is_narrow = FloatFormats::is_narrow(n.type.element) && !on_device();
   Value* all = nullptr;
   int total = 0;
   for (const Expr& part : n.vectors) {
     Value* v = emit(part);
+    if (is_narrow) v = to_memory(n.type.element, v);
     if (part.lanes() == 1)
       v = b_.CreateInsertElement(llvm::PoisonValue::get(vector_of(v->getType(), 2)), v, uint64_t{0});
     int have = static_cast<int>(llvm::cast<llvm::FixedVectorType>(v->getType())->getNumElements());
@@ -145,8 +147,9 @@ llvm::Value* KernelEmitter::on(const Shuffle& n) {
                                  b_.CreateShuffleVector(v, widen_part), mask);
     total = joined;
   }
-  if (n.indices.size() == 1) return b_.CreateExtractElement(all, static_cast<uint64_t>(n.indices[0]));
-  return b_.CreateShuffleVector(all, n.indices);
+  Value* out = n.indices.size() == 1 ? b_.CreateExtractElement(all, static_cast<uint64_t>(n.indices[0]))
+                                     : b_.CreateShuffleVector(all, n.indices);
+  return is_narrow ? from_memory(n.type.element, out) : out;
 }
 
 // ---- Select, reductions, intrinsics ----

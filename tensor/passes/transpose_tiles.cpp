@@ -1,8 +1,11 @@
 #include "tensor/passes/transpose_tiles.h"
 
+#include <optional>
+
 #include "support/text.h"
 #include "tensor/linear.h"
 #include "tensor/passes/scope.h"
+#include "tensor/text.h"
 
 namespace mcc::tensor {
 namespace {
@@ -53,10 +56,10 @@ class ReplaceLoad : public Mutator {
 };
 
 // The transposition of a square of vectors, as the shuffles that processors have: elements within quarters of four lanes,
-// then whole quarters. Every vector on the way is named.
+// then whole quarters. Every vector on the way is named. Elements may be words of several.
 class Network {
  public:
-  explicit Network(int lanes) : lanes_(lanes) {}
+  explicit Network(int lanes, int word = 1) : lanes_(lanes), word_(word) {}
 
   Vectors run(const Vectors& rows) {
     // columns[c] holds, in quarter q, rows 4g .. 4g+3 of column 4q + c, for each g.
@@ -99,7 +102,7 @@ class Network {
       for (int p : picks)
         lanes.push_back(p < 4 ? q + p : lanes_ + q + p - 4);
     }
-    return name(Shuffle::make({a, b}, lanes));
+    return shuffled(a, b, lanes);
   }
 
   // Every second quarter of a, then of b.
@@ -110,6 +113,15 @@ class Network {
         for (int i = 0; i < 4; ++i)
           lanes.push_back(from + q + i);
       }
+    }
+    return shuffled(a, b, lanes);
+  }
+
+  Expr shuffled(const Expr& a, const Expr& b, const std::vector<int>& words) {
+    std::vector<int> lanes;
+    for (int w : words) {
+      for (int part = 0; part < word_; ++part)
+        lanes.push_back(w * word_ + part);
     }
     return name(Shuffle::make({a, b}, lanes));
   }
@@ -129,15 +141,114 @@ class Network {
     return result;
   }
 
-  int lanes_;
+  int lanes_, word_;
   std::vector<std::pair<Var, Expr>> lets_;
 };
+
+constexpr int kWord = 2;
+
+// y[ramp(base + part, 2, lanes)] = value in an unrolled loop over the two parts: the words of a vector.
+struct Words {
+  const For* parts = nullptr;
+  const Store* store = nullptr;
+  Expr base;  // of the first part
+  int lanes = 0;
+
+  Expr part(const Expr& e, int64_t n) const {
+    return simplify(substitute(e, {{parts->var.get(), simplify(parts->min + Expr(n))}}));
+  }
+};
+
+std::optional<Words> as_words(const For& n) {
+  const auto* store = n.body.as<Store>();
+  if (n.loop != LoopKind::unrolled || !is_int(n.extent, kWord) || !store || store->predicate.defined() ||
+      store->indices.size() != 1 || loads_from(store->value, store->buffer))
+    return std::nullopt;
+  const auto* ramp = store->indices[0].as<Ramp>();
+  if (!ramp || !is_int(ramp->stride, kWord)) return std::nullopt;
+  const auto form = linear_form(ramp->base, {n.var});
+  if (!form || form->coefficients[0] != 1) return std::nullopt;
+  Words words{&n, store, nullptr, ramp->type.lanes};
+  words.base = words.part(ramp->base, 0);
+  return words;
+}
+
+// Both parts in one store.
+Stmt side_by_side(const Words& w) {
+  std::vector<int> lanes;
+  for (int i = 0; i < w.lanes; ++i)
+    lanes.insert(lanes.end(), {i, w.lanes + i});
+  return Store::make(w.store->buffer, {Ramp::make(w.base, 1, kWord * w.lanes)},
+                     Shuffle::make({w.part(w.store->value, 0), w.part(w.store->value, 1)}, lanes));
+}
+
+// An expression's value in one lane; null where it is not of vectors that are known lane by lane.
+Expr in_lane(const Expr& e, int lane) {
+  if (e.lanes() == 1) return e;
+  if (const auto* ramp = e.as<Ramp>()) return simplify(ramp->base + ramp->stride * Expr(lane));
+  if (const auto* broadcast = e.as<Broadcast>()) return broadcast->value;
+  const auto* binary = e.as<Binary>();
+  if (!binary) return nullptr;
+  const Expr a = in_lane(binary->a, lane), b = in_lane(binary->b, lane);
+  return a.defined() && b.defined() ? simplify(Binary::make(binary->op, a, b)) : nullptr;
+}
+
+// The words of a square tile, whose columns are read by a loop around them; null where they are no such.
+Stmt transposed_words(const For& loop) {
+  const auto* parts = loop.body.as<For>();
+  const std::optional<Words> words =
+      loop.loop == LoopKind::unrolled && parts ? as_words(*parts) : std::nullopt;
+  if (!words) return nullptr;
+  // Where a column ends before the tile does there are zeros.
+  const auto* choice = words->store->value.as<Select>();
+  if (choice) {
+    double otherwise = 1;
+    const auto* zeros = choice->on_false.as<Broadcast>();
+    if (!as_number(zeros ? zeros->value : choice->on_false, &otherwise) || otherwise != 0 ||
+        uses_var(choice->condition, loop.var) || uses_var(choice->condition, parts->var) ||
+        !in_lane(choice->condition, 0).defined())
+      return nullptr;
+  }
+  const auto* load = (choice ? choice->on_true : words->store->value).as<Load>();
+  if (!load || !is_int(loop.extent, words->lanes) ||
+      (words->lanes != 4 && words->lanes != 8 && words->lanes != 16) || load->indices.size() != 1 ||
+      (load->predicate.defined() && !(choice && structurally_equal(load->predicate, choice->condition))))
+    return nullptr;
+  const auto* ramp = load->indices[0].as<Ramp>();
+  int64_t stride = 0;
+  if (!ramp || !as_int(ramp->stride, &stride) || stride == 0) return nullptr;
+  const auto form = linear_form(ramp->base, {loop.var, parts->var});
+  if (!form || form->coefficients[0] != kWord || form->coefficients[1] != 1 || has_load(ramp->base))
+    return nullptr;
+  auto at = [&](const Expr& e, int64_t n) {
+    return simplify(substitute(words->part(e, 0), {{loop.var.get(), simplify(loop.min + Expr(n))}}));
+  };
+  Network network(words->lanes, kWord);
+  Vectors rows;
+  for (int i = 0; i < words->lanes; ++i) {
+    const Expr first = simplify(at(ramp->base, 0) + Expr(stride * i));
+    Expr is_there = choice ? in_lane(choice->condition, i) : nullptr;
+    if (is_there.defined()) is_there = Broadcast::make(is_there, kWord * words->lanes);
+    rows.push_back(
+        network.name(Load::make(load->buffer, {Ramp::make(first, 1, kWord * words->lanes)}, is_there)));
+  }
+  const Vectors columns = network.run(rows);
+  std::vector<Stmt> stores;
+  for (int i = 0; i < words->lanes; ++i) {
+    stores.push_back(Store::make(words->store->buffer,
+                                 {Ramp::make(at(words->base, i), 1, kWord * words->lanes)},
+                                 columns[static_cast<size_t>(i)]));
+  }
+  return network.around(Seq::make(stores));
+}
 
 class TransposeTiles : public Mutator {
  protected:
   using Mutator::on;
 
   Stmt on(const For& n, const Stmt& self) override {
+    if (Stmt words = transposed_words(n)) return words;
+    if (std::optional<Words> words = as_words(n)) return side_by_side(*words);
     const auto* store = n.body.as<Store>();
     int64_t extent = 0;
     bool fits = n.loop == LoopKind::unrolled && store && as_int(n.extent, &extent) &&

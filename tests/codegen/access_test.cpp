@@ -3,6 +3,7 @@
 
 #include "codegen/compiled.h"
 #include "tensor/build.h"
+#include "tensor/passes/lower.h"
 
 namespace mcc::codegen {
 namespace {
@@ -80,6 +81,36 @@ TEST(Guards, LoadsUnderAScalarSelect) {
       memory[0][i] = std::byte{0};
     expect_same(f, f, target, memory);
   }
+}
+
+// y[w, c, p] = x[c, 2 w + p] in a square of words.
+tensor::Func words(const std::string& element) {
+  return parse(
+      text("func words(x: ", element, "[16, 32]) -> (y: ", element,
+           "[16, 16, 2]) {\n  unrolled for w in 16 { unrolled for p in 2 { ",
+           "vectorized for c in 16 { block y(a = w: spatial 16, b = c: spatial 16, q = p: spatial 2) { ",
+           "y[a, b, q] = x[b, 2 * a + q] } } } }\n}"));
+}
+
+TEST(Words, MoveInTiles) {
+  for (const char* element : {"bf16", "f16", "f32", "i8"}) {
+    const tensor::Func f = words(element);
+    for (const tensor::Target& target : test_targets())
+      expect_same(f, f, target, random_memory(f, 3));
+  }
+}
+
+// What is narrow in memory is not widened on its way.
+TEST(Words, StayNarrow) {
+  const tensor::Target target = *make_target("cpu:sapphirerapids");
+  const tensor::Func lowered = tensor::lower(words("bf16"), target);
+  EXPECT_NE(to_text(lowered).find("shuffle"), std::string::npos);
+  EmitOptions options;
+  options.keep_assembly = true;
+  const Result<ObjectCode> object = emit_object(lowered, "words", target, options);
+  ASSERT_TRUE(object.ok()) << to_text(object.errors());
+  for (const char* conversion : {"vpmovzxwd", "vcvtneps2bf16", "vpslld"})
+    EXPECT_EQ(object->assembly.find(conversion), std::string::npos) << conversion;
 }
 
 TEST(Reductions, OfEveryWidth) {

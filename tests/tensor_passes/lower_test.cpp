@@ -52,6 +52,51 @@ TEST(Lower, TransposesInTilesOfAllVectorLengths) {
   }
 }
 
+// y[w, c, p] = x[c, 2 w + p] (words that are neighbours in memory), or x[2 w + p, c]; zeros in columns from `there` on.
+std::string words(int words, int columns, int there, int lanes, bool is_across) {
+  auto ceil = [](int a, int b) { return (a + b - 1) / b; };
+  const std::string w = text("w.t * ", lanes, " + w.i"), c = text("c.t * ", lanes, " + c.i");
+  const std::string at = is_across ? "x[c, 2 * w + p]" : "x[2 * w + p, c]";
+  return text("func words(x: bf16[", is_across ? text(there, ", ", 2 * words) : text(2 * words, ", ", there),
+              "]) -> (y: bf16[", words, ", ", columns, ", 2]) {\n  for w.t in ", ceil(words, lanes),
+              " { for c.t in ", ceil(columns, lanes), " {\n    ", is_across ? "unrolled " : "", "for w.i in ",
+              lanes, " { unrolled for p.i in 2 { vectorized for c.i in ", lanes, " { block y(w = ", w,
+              ": spatial ", words, ", c = ", c, ": spatial ", columns, ", p = p.i: spatial 2) where ", w,
+              " < ", words, " && ", c, " < ", columns,
+              " { y[w, c, p] = ", there < columns ? text("select(c < ", there, ", ", at, ", bf16(0))") : at,
+              " } } } }\n  } }\n}");
+}
+
+// Neighbours are read and written: nothing goes by strides.
+TEST(Lower, MovesWordsTogether) {
+  for (int lanes : {4, 8, 16}) {
+    for (bool is_across : {true, false}) {
+      for (int there : {2 * lanes, lanes + 1}) {
+        if (!is_across && there < 2 * lanes) continue;
+        SCOPED_TRACE(text(lanes, " lanes, ", is_across ? "across, " : "", there, " columns"));
+        const std::string code =
+            to_text(expect_lowers(parse(words(2 * lanes, 2 * lanes, there, lanes, is_across))));
+        EXPECT_NE(code.find("shuffle"), std::string::npos) << code;
+        EXPECT_EQ(code.find(text(", 2, ", lanes, ")")), std::string::npos) << code;
+        EXPECT_EQ(code.find(text(", ", 4 * lanes, ", ", lanes, ")")), std::string::npos) << code;
+      }
+      expect_lowers(parse(words(2 * lanes + 3, 3 * lanes - 1, 3 * lanes - 1, lanes, is_across)));
+    }
+  }
+}
+
+// Words of three, parts a word apart, and what is read from the buffer that is written: each part by itself.
+TEST(Lower, LeavesWordsThatAreNone) {
+  auto moved = [](int parts, const std::string& value) {
+    return parse(text(
+        "func f(x: f32[4, 16]) -> (y: f32[4, 4, ", parts, "]) { unrolled for w in 4 { unrolled for p in ",
+        parts, " { vectorized for c in 4 { block y(a = w: spatial 4, b = c: spatial 4, q = p: spatial ",
+        parts, ") { y[a, b, q] = ", value, " } } } } }"));
+  };
+  EXPECT_TRUE(has_shuffle(expect_lowers(moved(2, "x[b, 2 * a + q]"))));
+  EXPECT_FALSE(has_shuffle(expect_lowers(moved(3, "x[b, 2 * a + q]"))));
+}
+
 // Two columns, a store to what is read, a stride of two between the columns: left as they are.
 TEST(Lower, LeavesTilesThatAreNoTransposition) {
   auto tile = [](const std::string& value) {
