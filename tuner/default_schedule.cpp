@@ -63,7 +63,7 @@ void apply_rules(Draft& draft) {
   if (draft.target.kind == TargetKind::cuda) return apply_grid_rules(draft);
   Schedule& s = draft.schedule;
   inline_producers(draft);
-  if (schedule_chain(draft)) return;
+  if (schedule_chain(draft) || schedule_word_chain(draft)) return;
   std::string main = main_contraction(s);
   if (!main.empty()) {
     if (!schedule_transformed_product(draft, main) && !schedule_streamed_product(draft, main) && !schedule_tile_product(draft, main)) {

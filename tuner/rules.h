@@ -31,6 +31,9 @@ bool schedule_rows(Draft& draft);
 // A function of two contractions with rows between them (attention): all of it block by block of a few rows.
 bool schedule_chain(Draft& draft);
 
+// The same of products of words: by tiles of matrices, or dot products.
+bool schedule_word_chain(Draft& draft);
+
 // What is left: vectors along the last axis, outer loops in parallel.
 void schedule_pointwise(Draft& draft, const std::string& block);
 

@@ -10,7 +10,12 @@
 //     drop       where the input does not hold; else the factor
 //   y[b..., m, e] = sum over n of softmax(score) * v, its axes in the order that y_perm says.
 // q, k and v may be narrower than the result: then the products' operands are, the softmax is not.
-// Attributes: batch, extents (m, n, d, e), q_view, k_view, v_view, steps, factors (one for each step), y_perm, parts (1), rolling (0).
+// Attributes: batch, extents (m, n, d, e), q_view, k_view, v_view, steps, factors (one for each step), y_perm, parts (1), rolling (0),
+// words (none).
+//
+// words: the products take their operands in words of so many elements (bf16: 2) along the sum, and these are filled up to multiples of
+// four numbers: of m, n, d and e. Elements of keys lie as [d / 2, n, 2] then, those of values as [n / 2, e, 2], and exponentials are rounded
+// as they are made, so that the sum is that of what is multiplied.
 //
 // parts: so many stretches of keys (n is a multiple of them), each of which has a softmax and a product of its own, put together in
 // the end (Milakov, Gimelshein: Online normalizer calculation for softmax, 2018): with the maximum M[p, m] and the sum S[p, m] of
@@ -24,6 +29,7 @@
 #include <limits>
 
 #include "graph/ops/common.h"
+#include "tensor/intrinsics.h"
 
 namespace mcc::graph {
 namespace {
@@ -144,6 +150,14 @@ Expr stepped(const ComputeContext& c, Expr score, Axes i) {
   return score;
 }
 
+// Of a score less the greatest of its row. By 2^x, which is shorter, where the product rounds them: what the multiplication loses does
+// not show in 16 bits.
+Expr exponential_of(const ComputeContext& c, const Expr& x) {
+  const bool is_rounded = byte_size(c.input_type(2).element) < byte_size(x.element());
+  return is_rounded ? call(Intrinsic::exp2, {x * number_like(x, 1.4426950408889634 * scale_behind(c))})
+                    : call(Intrinsic::exp, {x});
+}
+
 // What the parts give: the greatest score of each row, the sum of its exponentials, their product with the values.
 struct Parts {
   // Of a difference of two maxima.
@@ -208,12 +222,8 @@ Parts compute_parts(ComputeContext& c, const Dims& dims) {
       return tensor::max(load(parts.maximum, to_vector(i)), tensor::constant(type, std::numeric_limits<float>::lowest()));
     });
   }
-  // By 2^x, which is shorter, where the product rounds them: what the multiplication loses does not show in 16 bits.
-  const bool is_rounded = byte_size(value) < byte_size(type);
   Buffer exponential = c.builder.compute("exponential", type, dims.shape({dims.rows, dims.n}), [&](Axes i) {
-    const Expr x = load(scores, to_vector(i)) - load(parts.maximum, row(i));
-    return is_rounded ? call(Intrinsic::exp2, {x * number_like(x, 1.4426950408889634 * scale_behind(c))})
-                      : call(Intrinsic::exp, {x});
+    return exponential_of(c, load(scores, to_vector(i)) - load(parts.maximum, row(i)));
   });
   auto add_up = [&] {
     parts.sum = c.builder.reduce("sum", type, dims.shape({dims.rows}), {dims.n}, Reducer::sum,
@@ -232,6 +242,85 @@ Parts compute_parts(ComputeContext& c, const Dims& dims) {
                                  });
   // For what comes behind the product alone.
   if (dims.parts > 1) add_up();
+  return parts;
+}
+
+int64_t round_up(int64_t extent, int64_t multiple) { return (extent + multiple - 1) / multiple * multiple; }
+
+// One part whose products are of words.
+Parts compute_in_words(ComputeContext& c, const Dims& dims, const Ints& multiples) {
+  const Attributes& a = c.attributes();
+  const ElementType type = c.output_type(0).element, narrow = c.input_type(2).element;
+  const size_t rank = dims.batch.size();
+  const int64_t word = tensor::word_elements(narrow);
+  const int64_t rows = round_up(dims.m, multiples[0]), count = round_up(dims.n, multiples[1]),
+                depth = round_up(dims.d, multiples[2]), columns = round_up(dims.e, multiples[3]);
+  const Ints q = dims.view(a.integers("q_view")), k = dims.view(a.integers("k_view")),
+             v = dims.view(a.integers("v_view"));
+  // Whether a word's element is one of so many, where they have been filled up to `filled`.
+  auto is_there = [&](const Expr& at, const Expr& part, int64_t there, int64_t filled) {
+    if (there == filled) return Expr();
+    return there % word == 0 ? at < Expr(there / word) : at * Expr(word) + part < Expr(there);
+  };
+  auto is_below = [](const Expr& at, int64_t there, int64_t filled) {
+    return there == filled ? Expr() : at < Expr(there);
+  };
+  auto filled_up = [&](const Expr& first, const Expr& second, const Expr& value) {
+    const Expr there = !first.defined() ? second : !second.defined() ? first : first && second;
+    return there.defined() ? select(there, value, number_like(value, 0)) : value;
+  };
+  Buffer queries = c.builder.compute("queries", narrow, dims.shape({rows, depth}), [&](Axes i) {
+    return filled_up(is_below(i[rank], dims.m, rows), is_below(i[rank + 1], dims.d, depth),
+                     element(c, 0, q, join(i.first(rank), {i[rank], i[rank + 1]})));
+  });
+  Buffer keys = c.builder.compute("keys", narrow, dims.shape({depth / word, count, word}), [&](Axes i) {
+    const Expr &at = i[rank], &key = i[rank + 1], &part = i[rank + 2];
+    return filled_up(is_there(at, part, dims.d, depth), is_below(key, dims.n, count),
+                     element(c, 1, k, join(i.first(rank), {key, at * Expr(word) + part})));
+  });
+  Buffer values = c.builder.compute("values", narrow, dims.shape({count / word, columns, word}), [&](Axes i) {
+    const Expr &at = i[rank], &column = i[rank + 1], &part = i[rank + 2];
+    return filled_up(is_there(at, part, dims.n, count), is_below(column, dims.e, columns),
+                     element(c, 2, v, join(i.first(rank), {at * Expr(word) + part, column})));
+  });
+  Buffer scores = c.builder.reduce(
+      "scores", type, dims.shape({rows, count}), {depth / word, word}, Reducer::sum, [&](Axes i, Axes r) {
+        return cast(type, load(queries, join(i.first(rank), {i[rank], r[0] * Expr(word) + r[1]}))) *
+               cast(type, load(keys, join(i.first(rank), {r[0], i[rank + 1], r[1]})));
+      });
+  const size_t steps = std::get<std::vector<std::string>>(*a.find("steps")).size();
+  if (count != dims.n || steps > (scale_behind(c) != 1 ? 1 : 0)) {
+    scores = c.builder.compute("masked", type, dims.shape({rows, count}), [&](Axes i) {
+      const Expr row = rows == dims.m ? Expr(i[rank]) : tensor::min(i[rank], Expr(dims.m - 1)),
+                 &key = i[rank + 1];
+      const Expr score = load(scores, to_vector(i)),
+                 there = stepped(c, score, join(i.first(rank), {row, key}));
+      if (count == dims.n) return there;
+      const Expr none = number_like(score, -std::numeric_limits<double>::infinity()),
+                 is_key = key < Expr(dims.n);
+      // A sum, so that it is made once, where scores are written, and not in each of the blocks that read them.
+      return there.same_as(score) ? score + select(is_key, number_like(score, 0), none)
+                                  : select(is_key, there, none);
+    });
+  }
+  auto row = [&](Axes i) { return to_vector(i.first(rank + 1)); };
+  auto in_row = [&](Axes i, Axes r) { return join(i.first(rank + 1), {r[0]}); };
+  Parts parts;
+  parts.maximum = c.builder.reduce("maximum", type, dims.shape({rows}), {count}, Reducer::max,
+                                   [&](Axes i, Axes r) { return load(scores, in_row(i, r)); });
+  Buffer exponential = c.builder.compute("exponential", narrow, dims.shape({rows, count}), [&](Axes i) {
+    return cast(narrow, exponential_of(c, load(scores, to_vector(i)) - load(parts.maximum, row(i))));
+  });
+  parts.sum = c.builder.reduce("sum", type, dims.shape({rows}), {count}, Reducer::sum,
+                               [&](Axes i, Axes r) { return cast(type, load(exponential, in_row(i, r))); });
+  parts.inverse = c.builder.compute("inverse", type, dims.shape({rows}), [&](Axes i) {
+    return tensor::constant(type, 1) / load(parts.sum, to_vector(i));
+  });
+  parts.mixed = c.builder.reduce(
+      "mixed", type, dims.shape({rows, columns}), {count / word, word}, Reducer::sum, [&](Axes i, Axes r) {
+        return cast(type, load(exponential, join(i.first(rank + 1), {r[0] * Expr(word) + r[1]}))) *
+               cast(type, load(values, join(i.first(rank), {r[0], i[rank + 1], r[1]})));
+      });
   return parts;
 }
 
@@ -317,7 +406,8 @@ Rolled roll(ComputeContext& c, const Parts& parts, const Dims& dims, ElementType
 void compute_attention(ComputeContext& c) {
   const ElementType type = c.output_type(0).element;
   const Dims dims(c.attributes());
-  const Parts parts = compute_parts(c, dims);
+  const Ints words = c.attributes().integers("words", {});
+  const Parts parts = words.empty() ? compute_parts(c, dims) : compute_in_words(c, dims, words);
   const Rolled rolled = dims.rolling != 0 && dims.parts > 1 ? roll(c, parts, dims, type) : Rolled{};
   const Ints perm = c.attributes().integers("y_perm");
   c.set_output(0, c.builder.compute("attention", type, c.output_type(0).shape, [&](Axes i) {

@@ -10,6 +10,7 @@
 
 #include "graph/ops/common.h"
 #include "graph/passes/convolution_cost.h"
+#include "graph/passes/pack_attention.h"
 #include "graph/passes/pack_products.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
@@ -66,8 +67,9 @@ class LowerPrecision {
     return uses_few_times(n) ? 0 : operands;
   }
 
-  // Whether a CPU multiplies the operands in words: with constant weights, which are packed for that.
+  // Whether a CPU multiplies the operands in words: those of attention, and with constant weights, which are packed for that.
   bool is_in_words(const Node& n) const {
+    if (is_op(n, "Attention")) return !attention_words(n.attributes.integers("extents"), type_, t_).empty();
     const int64_t word = word_of(type_, t_);
     if (word == 1 || !g_.value(n.inputs[1]).constant) return false;
     if (is_op(n, "Conv")) {

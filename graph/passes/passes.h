@@ -84,12 +84,16 @@ void place_updates(Graph& graph, const tensor::Target& target);
 
 // Gives the operands of matrix products, convolutions (not in groups) and attention a narrower float type: f16, bf16 or tf32. They
 // sum in f32; everything else stays as it is, inputs and outputs of the model too. On CPUs only what they multiply in words of that type
-// (graph/passes/pack_products.h), with constant weights. f32: nothing changes.
+// (graph/passes/pack_products.h): with constant weights, and attention. f32: nothing changes.
 void lower_precision(Graph& graph, ElementType type, const tensor::Target& target);
 
 // On GPUs, attention with many keys computes so many parts of them by themselves as are expected, or known, to be fastest (attribute
 // parts of mcc.Attention). Rounding changes.
 void divide_attention(Graph& graph, const tensor::Target& target, const AlgorithmChoices& choices);
+
+// On CPUs that multiply words of the type of an attention's factors, it takes them in words, filled up to whole tiles (attribute words of
+// mcc.Attention). Rounding changes.
+void pack_attention(Graph& graph, const tensor::Target& target);
 
 // On GPUs, TopK finds the rank of each element instead of one pick after the other where that is expected, or known, to be faster
 // (attribute by_rank).

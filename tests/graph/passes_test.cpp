@@ -70,6 +70,8 @@ Setting setting_of(const Case& c) {
       s.target.kind = tensor::TargetKind::cuda;
       s.target.gpu = *tensor::find_gpu(arch);
       in >> s.target.gpu.multiprocessors;
+    } else if (key == "features") {
+      in >> s.target.features;
     } else if (key == "registers") {
       in >> s.target.vector_registers;
     } else {
@@ -121,6 +123,12 @@ constexpr Pass kPasses[] = {
        fuse_attention(g, s.target);
        lower_precision(g, s.precision, s.target);
        divide_attention(g, s.target, {});
+     }},
+    {"pack_attention",
+     [](Graph& g, const Setting& s) {
+       fuse_attention(g, s.target);
+       lower_precision(g, s.precision, s.target);
+       pack_attention(g, s.target);
      }},
     {"rank_elements", [](Graph& g, const Setting& s) { rank_elements(g, s.target, {}); }},
     {"use_winograd", [](Graph& g, const Setting& s) { use_winograd(g, s.target, {}); }},
