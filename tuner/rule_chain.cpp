@@ -13,6 +13,7 @@
 #include <cmath>
 
 #include "support/text.h"
+#include "tuner/chain_parts.h"
 #include "tuner/rules.h"
 
 namespace mcc::tuner {
@@ -61,7 +62,7 @@ class Chain {
     must_step(d_, ComputeAt{consumer_, chunk_});
     must_step(d_, ComputeAt{first().name, chunk_});
     tile_first();
-    place_rows();
+    place_rows_between(d_, blocks_, between_, lead_, row_, chunk_);
     place_copies();
   }
 
@@ -263,32 +264,12 @@ class Chain {
     unrolled.insert(unrolled.begin(), row);
     order.insert(order.end(), unrolled.begin(), unrolled.end());
     must_step(d_, Reorder{order});
-    if (batch.size() > 1) {
-      batch_ = b.name + ".batch";
-      must_step(d_, Fuse{batch, batch_});
-    } else if (!batch.empty()) {
-      batch_ = batch[0];
-    }
-    make_parallel(batches);
+    const ChainLoops loops = share_out(d_, b.name, batch, batches, chunk_, us_);
+    batch_ = loops.batch, chunk_ = loops.chunk;
     std::string tile_loop = panel.empty() ? chunk_ : panel;
     must_step(d_, ReverseComputeAt{root_, tile_loop});
     must_step(d_, SetScope{b.store.buffer.name(), "registers"});
     finish_tile(b.name, reduce, unrolled, root_, tile_loop);
-  }
-
-  // Batches are enough for all cores, or operands are copied before and row blocks are shared out too.
-  void make_parallel(int64_t batches) {
-    bool many = choose_parallel(d_, second().name, us_);
-    if (!batch_.empty() && (!many || balance(batches, t_.cores) > 0.8)) {
-      if (many) try_step(d_, Parallel{batch_});
-      return;
-    }
-    if (!batch_.empty()) {
-      std::string outer = second().name + ".outer";
-      must_step(d_, Fuse{{batch_, chunk_}, outer});
-      chunk_ = outer, batch_ = "";
-    }
-    if (many) try_step(d_, Parallel{chunk_});
   }
 
   void add_copy() {
@@ -312,28 +293,6 @@ class Chain {
     const Block* block = s_.find_block(b.name);
     must_step(d_, SetScope{block->writes[0].buffer.name(), "registers"});
     finish_tile(b.name, reduce, unrolled, consumer_, tile_loop);
-  }
-
-  // What stands between goes row by row.
-  void place_rows() {
-    std::string row = info_of(lead_).axes[row_].loop;
-    if (s_.find_loop(row) == nullptr) row = chunk_;
-    auto lead = std::find(between_.begin(), between_.end(), lead_);
-    if (row != chunk_) {
-      for (auto b = lead; b != between_.begin();)
-        try_step(d_, ComputeAt{*--b, row});
-      for (auto b = lead + 1; b != between_.end(); ++b)
-        try_step(d_, ReverseComputeAt{*b, row});
-    }
-    for (const std::string& name : between_) {
-      const BlockInfo& b = info_of(name);
-      if (b.axes.size() == row_ + 1) continue;
-      if (b.is_reduction) {
-        vectorize_row_reduction(d_, name, row);
-      } else {
-        vectorize_row_map(d_, name, row);
-      }
-    }
   }
 
   void place_copies() {

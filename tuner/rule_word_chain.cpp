@@ -13,6 +13,7 @@
 #include "support/text.h"
 #include "tensor/instructions.h"
 #include "tensor/intrinsics.h"
+#include "tuner/chain_parts.h"
 #include "tuner/dot_product.h"
 #include "tuner/rules.h"
 #include "tuner/tile_parts.h"
@@ -64,7 +65,7 @@ class WordChain {
     must_step(d_, ComputeAt{consumer_, chunk_});
     must_step(d_, ComputeAt{first_.info.name, chunk_});
     tile_first();
-    place_rows();
+    place_rows_between(d_, blocks_, between_, lead_, row_, chunk_);
     place_copies();
   }
 
@@ -275,31 +276,11 @@ class WordChain {
     outer.push_back(chunk_);
     std::string tile_loop;
     const std::vector<std::string> unrolled = split_product(second_, outer, second_k_, &tile_loop);
-    if (batch.size() > 1) {
-      batch_ = b.name + ".batch";
-      must_step(d_, Fuse{batch, batch_});
-    } else if (!batch.empty()) {
-      batch_ = batch[0];
-    }
-    make_parallel(batches);
+    const ChainLoops loops = share_out(d_, b.name, batch, batches, chunk_, us_);
+    batch_ = loops.batch, chunk_ = loops.chunk;
     must_step(d_, ReverseComputeAt{root_, tile_loop});
     must_step(d_, SetScope{b.store.buffer.name(), is_tiled_ ? "local" : "registers"});
     finish_product(second_, second_k_, unrolled, root_, tile_loop);
-  }
-
-  // Batches are enough for all cores, or operands are copied before and chunks are shared out too.
-  void make_parallel(int64_t batches) {
-    const bool many = choose_parallel(d_, block(), us_);
-    if (!batch_.empty() && (!many || balance(batches, t_.cores) > 0.8)) {
-      if (many) try_step(d_, Parallel{batch_});
-      return;
-    }
-    if (!batch_.empty()) {
-      const std::string outer = block() + ".outer";
-      must_step(d_, Fuse{{batch_, chunk_}, outer});
-      chunk_ = outer, batch_ = "";
-    }
-    if (many) try_step(d_, Parallel{chunk_});
   }
 
   void tile_first() {
@@ -320,28 +301,6 @@ class WordChain {
 
   // ---- The rest ----
 
-  // What stands between goes row by row.
-  void place_rows() {
-    std::string row = info_of(lead_).axes[row_].loop;
-    if (s_.find_loop(row) == nullptr) row = chunk_;
-    auto lead = std::find(between_.begin(), between_.end(), lead_);
-    if (row != chunk_) {
-      for (auto b = lead; b != between_.begin();)
-        try_step(d_, ComputeAt{*--b, row});
-      for (auto b = lead + 1; b != between_.end(); ++b)
-        try_step(d_, ReverseComputeAt{*b, row});
-    }
-    for (const std::string& name : between_) {
-      const BlockInfo& b = info_of(name);
-      if (b.axes.size() == row_ + 1) continue;
-      if (b.is_reduction) {
-        vectorize_row_reduction(d_, name, row);
-      } else {
-        vectorize_row_map(d_, name, row);
-      }
-    }
-  }
-
   void place_copies() {
     for (const std::string& name : copies_) {
       const BlockInfo& copy = info_of(name);
@@ -349,6 +308,11 @@ class WordChain {
       if (!batch_.empty()) try_step(d_, ComputeAt{name, batch_});
       if (is_in_words) {
         make_words(copy);
+        const double us = estimate_us(
+            0, static_cast<double>(2 * count_of(copy.store.buffer) * byte_size(copy.store.buffer.element())),
+            t_);
+        if (batch_.empty() && choose_parallel(d_, name, us))
+          try_step(d_, Parallel{s_.loop_names_of(name).front()});
       } else if (batch_.empty()) {
         schedule_pointwise(d_, name);
       } else {
