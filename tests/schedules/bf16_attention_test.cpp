@@ -90,11 +90,11 @@ constexpr Machine kMachines[] = {{"avx512bf16", "+avx2,+avx512bf16,+avx512f", 51
 // Whole tiles, and broken ones along each axis; a single key; widths of one element; rows of one tile, and of several.
 const Form kForms[] = {{1, 2, 32, 32, 32, 32, Mask::scaled},
                        {2, 1, 16, 64, 32, 16, Mask::added},
-                       {1, 2, 13, 13, 5, 5, Mask::causal, true},
-                       {1, 3, 19, 7, 8, 3, Mask::none},
-                       {2, 2, 9, 33, 1, 17, Mask::kept},
-                       {1, 1, 35, 1, 16, 2, Mask::scaled},
-                       {1, 2, 33, 33, 12, 12, Mask::scaled, true, true},
+                       {1, 2, 13, 13, 17, 17, Mask::causal, true},
+                       {1, 3, 19, 7, 34, 3, Mask::none},
+                       {2, 2, 9, 33, 1, 33, Mask::kept},
+                       {1, 1, 35, 1, 32, 2, Mask::scaled},
+                       {1, 2, 33, 33, 20, 20, Mask::scaled, true, true},
                        {1, 2, 8, 49, 34, 16, Mask::added, false, true},
                        {3, 1, 21, 20, 16, 40, Mask::causal, false, true}};
 
@@ -165,19 +165,21 @@ INSTANTIATE_TEST_SUITE_P(All, Bf16Attention,
                            return text(name.str(), "_", std::get<1>(info.param).name);
                          });
 
-// Few rows, results of one element, and targets without the instructions: f32.
+// Few rows, narrow heads, results of one element, and targets without the instructions: f32.
 TEST(Bf16Attentions, AreLeftOutWhereTheyDoNotPay) {
-  auto is_narrow = [](int64_t rows, int64_t columns, const Machine& machine) {
+  auto is_narrow = [](int64_t rows, int64_t keys, int64_t depth, int64_t columns, const Machine& machine) {
     bool found = false;
-    for (const Func& f : kernels_of(attention({1, 2, rows, 32, 32, columns, Mask::scaled}),
-                                    target_of(machine), ElementType::bf16))
+    const std::string source = attention({1, 2, rows, keys, depth, columns, Mask::scaled});
+    for (const Func& f : kernels_of(source, target_of(machine), ElementType::bf16))
       found |= to_text(f).find("bf16") != std::string::npos;
     return found;
   };
-  EXPECT_TRUE(is_narrow(32, 32, kMachines[1]));
-  EXPECT_FALSE(is_narrow(7, 32, kMachines[1]));
-  EXPECT_FALSE(is_narrow(32, 1, kMachines[1]));
-  EXPECT_FALSE(is_narrow(32, 32, {"avx512", "+avx2,+avx512f", 512, 32, false}));
+  EXPECT_TRUE(is_narrow(8, 32, 17, 16, kMachines[1]));
+  EXPECT_FALSE(is_narrow(7, 32, 17, 16, kMachines[1]));
+  EXPECT_FALSE(is_narrow(8, 32, 16, 16, kMachines[1]));
+  EXPECT_TRUE(is_narrow(8, 256, 16, 16, kMachines[1]));
+  EXPECT_FALSE(is_narrow(32, 32, 64, 1, kMachines[1]));
+  EXPECT_FALSE(is_narrow(32, 32, 32, 32, {"avx512", "+avx2,+avx512f", 512, 32, false}));
 }
 
 }  // namespace
