@@ -328,27 +328,29 @@ def half_step():
     return n.model(n.linear(x, 48, 101), k, v, kind=TensorProto.FLOAT16)
 
 
-def attention_forms():
-    """Attention as different exporters write it, odd lengths throughout."""
+def attention_forms(width=16, tokens=11):
+    """Attention as different exporters write it, odd lengths throughout. width: of three heads."""
     n = Net(13)
-    x, memory = n.input("x", [1, 11, 48]), n.input("memory", [1, 7, 48])
-    heads = lambda y, tokens, count: n.op("Transpose", n.op("Reshape", y, n.ints(1, tokens, count, 16)), perm=[0, 2, 1, 3])
-    merged = lambda y: n.op("Reshape", n.op("Transpose", y, perm=[0, 2, 1, 3]), n.ints(1, 11, 48))
+    all_heads = 3 * width
+    x, memory = n.input("x", [1, tokens, all_heads]), n.input("memory", [1, 7, all_heads])
+    heads = lambda y, length, count: n.op("Transpose", n.op("Reshape", y, n.ints(1, length, count, width)), perm=[0, 2, 1, 3])
+    merged = lambda y: n.op("Reshape", n.op("Transpose", y, perm=[0, 2, 1, 3]), n.ints(1, tokens, all_heads))
     keys = lambda y: n.op("Transpose", y, perm=[0, 1, 3, 2])
-    quarter = n.constant(np.float32(0.25))
+    linear = lambda y, columns=all_heads: n.linear(y, all_heads, columns)
+    factor = n.constant(np.float32(width ** -0.5))
     # Parts of one projection; queries scaled, a causal mask that selects.
-    q, k, v = (heads(y, 11, 3) for y in n.op("Split", n.linear(x, 48, 144), n.ints(48, 48, 48), outputs=3, axis=2))
-    causal = n.constant(np.tril(np.ones((1, 1, 11, 11), bool)))
-    scores = n.op("Where", causal, n.op("MatMul", n.op("Mul", q, quarter), keys(k)), n.constant(np.float32(-1e9)))
-    x = n.op("Add", x, n.linear(merged(n.op("MatMul", n.op("Softmax", scores, axis=3), v)), 48, 48))
+    q, k, v = (heads(y, tokens, 3) for y in n.op("Split", linear(x, 3 * all_heads), n.ints(*[all_heads] * 3), outputs=3, axis=2))
+    causal = n.constant(np.tril(np.ones((1, 1, tokens, tokens), bool)))
+    scores = n.op("Where", causal, n.op("MatMul", n.op("Mul", q, factor), keys(k)), n.constant(np.float32(-1e9)))
+    x = n.op("Add", x, linear(merged(n.op("MatMul", n.op("Softmax", scores, axis=3), v))))
     # Over another sequence; no mask, scores scaled.
-    q, k, v = heads(n.linear(x, 48, 48), 11, 3), heads(n.linear(memory, 48, 48), 7, 3), heads(n.linear(memory, 48, 48), 7, 3)
-    scores = n.op("Mul", quarter, n.op("MatMul", q, keys(k)))
-    x = n.op("Add", x, n.linear(merged(n.op("MatMul", n.op("Softmax", scores, axis=-1), v)), 48, 48))
+    q, k, v = heads(linear(x), tokens, 3), heads(linear(memory), 7, 3), heads(linear(memory), 7, 3)
+    scores = n.op("Mul", factor, n.op("MatMul", q, keys(k)))
+    x = n.op("Add", x, linear(merged(n.op("MatMul", n.op("Softmax", scores, axis=-1), v))))
     # One head of keys and values for all queries; a bias for each head and pair, then positions dropped.
-    q, k, v = heads(n.linear(x, 48, 48), 11, 3), heads(n.linear(x, 48, 16), 11, 1), heads(n.linear(x, 48, 16), 11, 1)
-    scores = n.op("Add", n.op("MatMul", q, keys(k)), n.weight(3, 11, 11, scale=1.0))
-    scores = n.op("Where", n.constant(np.arange(11) > 8), n.constant(np.float32(-1e4)), scores)
+    q, k, v = heads(linear(x), tokens, 3), heads(linear(x, width), tokens, 1), heads(linear(x, width), tokens, 1)
+    scores = n.op("Add", n.op("MatMul", q, keys(k)), n.weight(3, tokens, tokens, scale=1.0))
+    scores = n.op("Where", n.constant(np.arange(tokens) > tokens - 3), n.constant(np.float32(-1e4)), scores)
     return n.model(n.op("Add", x, merged(n.op("MatMul", n.op("Softmax", scores, axis=-1), v))))
 
 
@@ -488,6 +490,7 @@ MODELS = {
     "encoder": encoder,
     "decoder": decoder,
     "attention_forms": attention_forms,
+    "wide_attention": lambda: attention_forms(36, 19),
     "lstm_tagger": tagger,
     "gru_tagger": lambda: tagger("GRU", 3),
     "half_cnn": half_cnn,
