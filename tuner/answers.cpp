@@ -55,6 +55,13 @@ std::vector<int64_t> divisors_of(int64_t n) {
   return low;
 }
 
+int64_t largest_divisor(int64_t n, int64_t most) {
+  int64_t best = 1;
+  for (int64_t d : divisors_of(n))
+    best = d <= most ? d : best;
+  return best;
+}
+
 const std::vector<Answer>& AnswerTable::tiles(const Choice& choice) {
   int64_t inner = std::min(choice.max_inner, choice.extent);
   std::lock_guard lock(mutex_);

@@ -15,6 +15,8 @@ int64_t count_tiles(int64_t extent, int64_t levels);
 
 // Divisors in ascending order.
 std::vector<int64_t> divisors_of(int64_t n);
+// The largest of at most so many.
+int64_t largest_divisor(int64_t n, int64_t most);
 
 // Numbers the answers of choices: options in the order given, tiles in lexicographic order. Remembers the tiles that it
 // has listed. Several threads may ask at once.

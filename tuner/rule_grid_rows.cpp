@@ -15,6 +15,7 @@
 
 #include "support/text.h"
 #include "tensor/schedule/tree.h"
+#include "tuner/answers.h"
 #include "tuner/grid_rules.h"
 
 namespace mcc::tuner {
@@ -48,9 +49,7 @@ bool is_row_reduction(const Schedule& s, const BlockInfo& info, const Gpu& gpu) 
 int64_t parts_of_rows(int64_t rows, int64_t length, const Gpu& gpu) {
   constexpr int64_t kLeast = 1024, kLong = 64 * kLeast;  // elements of a part, and of a row that is worth more launches
   if (8 * rows > gpu.multiprocessors || length < kLong) return 1;
-  int64_t parts = std::min(2 * gpu.multiprocessors / rows, length / kLeast);
-  while (length % parts != 0)
-    --parts;
+  const int64_t parts = largest_divisor(length, std::min(2 * gpu.multiprocessors / rows, length / kLeast));
   return parts >= 8 ? parts : 1;
 }
 

@@ -13,6 +13,7 @@
 #include "support/text.h"
 #include "tensor/instructions.h"
 #include "tensor/intrinsics.h"
+#include "tuner/answers.h"
 #include "tuner/chain_parts.h"
 #include "tuner/dot_product.h"
 #include "tuner/rules.h"
@@ -23,14 +24,6 @@ namespace mcc::tuner {
 using namespace tensor;
 
 namespace {
-
-// Of the sizes that divide the extent, the largest of at most so many.
-int64_t largest_divisor(int64_t extent, int64_t most) {
-  int64_t n = std::min(extent, most);
-  while (extent % n != 0)
-    --n;
-  return n;
-}
 
 class WordChain {
  public:
@@ -154,7 +147,7 @@ class WordChain {
 
   void choose() {
     tile_rows_ = largest_divisor(rows_, kTileRows);
-    first_k_ = largest_divisor(first_.words, kTileRows),
+    first_k_ = largest_divisor(first_.words, kTileRows);
     second_k_ = largest_divisor(second_.words, kTileRows);
     const bool has_tiles = tile_instruction(t_, tile_rows_, first_k_, first_.left) &&
                            tile_instruction(t_, tile_rows_, second_k_, second_.left);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "tuner/answers.h"
 
 namespace mcc::tuner {
 
@@ -34,13 +33,6 @@ void vectorize_below(Draft& draft, const std::string& block, const std::string& 
     if (!try_step(draft, Split{loops.back(), {0, lanes}, {loops.back() + ".vec", lane}})) return;
   }
   try_step(draft, Vectorize{lane});
-}
-
-int64_t largest_divisor(int64_t n, int64_t most) {
-  int64_t best = 1;
-  for (int64_t d : divisors_of(n))
-    best = d <= most ? d : best;
-  return best;
 }
 
 }  // namespace mcc::tuner

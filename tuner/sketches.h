@@ -27,6 +27,5 @@ bool is_free(const tensor::Schedule& s, const BlockInfo& info);
 std::string consumer_of(const tensor::Schedule& s, const BlockInfo& info);
 // The last of a block's loops below the host in vectors of so many lanes, where that is legal. An empty host: all loops.
 void vectorize_below(Draft& draft, const std::string& block, const std::string& host, int64_t lanes);
-int64_t largest_divisor(int64_t n, int64_t most);
 
 }  // namespace mcc::tuner

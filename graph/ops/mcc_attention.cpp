@@ -36,6 +36,8 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
+int64_t round_up(int64_t extent, int64_t multiple) { return (extent + multiple - 1) / multiple * multiple; }
+
 struct Dims {
   explicit Dims(const Attributes& a)
       : all(a.integers("batch")), parts(a.integer("parts", 1)), rolling(a.integer("rolling", 0)) {
@@ -89,9 +91,9 @@ struct Dims {
   // At most an eighth more, or 16.
   static int64_t whole_tiles(int64_t m) {
     int64_t tile = 16;
-    while (tile < 128 && (m + 2 * tile - 1) / (2 * tile) * (2 * tile) <= m + m / 8)
+    while (tile < 128 && round_up(m, 2 * tile) <= m + m / 8)
       tile *= 2;
-    return (m + tile - 1) / tile * tile;
+    return round_up(m, tile);
   }
 
   bool is_kept(int64_t extent) const { return rolling == 0 || extent != 1; }
@@ -244,8 +246,6 @@ Parts compute_parts(ComputeContext& c, const Dims& dims) {
   if (dims.parts > 1) add_up();
   return parts;
 }
-
-int64_t round_up(int64_t extent, int64_t multiple) { return (extent + multiple - 1) / multiple * multiple; }
 
 // One part whose products are of words.
 Parts compute_in_words(ComputeContext& c, const Dims& dims, const Ints& multiples) {

@@ -133,18 +133,22 @@ class GroupLoads : public Mutator {
   void group(const std::vector<Stmt>& stmts, std::vector<Stmt>& out) {
     const std::vector<Buffer> stored = stored_in(stmts);
     for (size_t i = 0; i < stmts.size();) {
+      if (is_large(stmts[i], stored)) {
+        out.push_back(mutate(stmts[i++]));
+        continue;
+      }
       Loads loads(stored);
       std::vector<Stmt> batch;
       const size_t first = i;
-      for (; i < stmts.size() && loads.registers() < kMaxRegisters && !is_large(stmts[i], stored); ++i)
-        batch.push_back(loads.mutate(stmts[i]));
+      do {
+        batch.push_back(loads.mutate(stmts[i++]));
+      } while (i < stmts.size() && loads.registers() < kMaxRegisters && !is_large(stmts[i], stored));
       if (loads.passes_a_store()) {
         out.push_back(with_bindings(loads.bindings(), Seq::make(std::move(batch))));
       } else {
         out.insert(out.end(), stmts.begin() + static_cast<std::ptrdiff_t>(first),
                    stmts.begin() + static_cast<std::ptrdiff_t>(i));
       }
-      if (i < stmts.size() && is_large(stmts[i], stored)) out.push_back(mutate(stmts[i++]));
     }
   }
 

@@ -2,7 +2,6 @@
 
 #include "tensor/passes/bulk_copies.h"
 #include "tensor/passes/scope.h"
-#include "tensor/text.h"
 
 namespace mcc::tensor {
 namespace {

@@ -39,10 +39,14 @@ const Assembler* assembler() {
   return found.get();
 }
 
-DeviceCode emit(const std::string& source, const std::string& arch, const EmitOptions& options = {}) {
-  Result<DeviceCode> code = emit_ptx(parse(source), "kernel", target_of("cuda:" + arch), options);
-  MCC_CHECK(code.ok(), to_text(code.errors()), source);
+DeviceCode emit(const tensor::Func& f, const std::string& arch, const EmitOptions& options = {}) {
+  Result<DeviceCode> code = emit_ptx(f, "kernel", target_of("cuda:" + arch), options);
+  MCC_CHECK(code.ok(), to_text(code.errors()), to_text(f));
   return *code;
+}
+
+DeviceCode emit(const std::string& source, const std::string& arch, const EmitOptions& options = {}) {
+  return emit(parse(source), arch, options);
 }
 
 std::string refusal(const std::string& source, const std::string& arch = "sm_80") {
@@ -337,11 +341,7 @@ TEST(Device, KernelsOfHopperWaitForThoseBeforeThem) {
 
 // What the pass group_loads brings ahead of writes stays there: without the read-only cache the assembler leaves the order as it is.
 TEST(Device, KernelsOfHopperReadAheadOfWrites) {
-  auto emit_grouped = [](const std::string& source) {
-    Result<DeviceCode> code = emit_ptx(tensor::group_loads(parse(source)), "kernel", target_of("cuda:sm_90"));
-    MCC_CHECK(code.ok(), to_text(code.errors()), source);
-    return code->ptx;
-  };
+  auto emit_grouped = [](const std::string& source) { return emit(tensor::group_loads(parse(source)), "sm_90").ptx; };
   auto places = [](const std::string& ptx, const char* what) {
     std::vector<size_t> found;
     for (size_t at = 0; (at = ptx.find(what, at)) != std::string::npos; ++at)

@@ -5,8 +5,6 @@
 #include "schedules/optimized_kernels.h"
 #include "schedules/word_products.h"
 #include "tuner/default_schedule.h"
-#include "tuner/sketches.h"
-#include "tuner/space.h"
 
 namespace mcc::test {
 namespace {
@@ -123,27 +121,15 @@ TEST_P(Bf16Attention, IsRightAtAnyPointOfTheSpace) {
     EXPECT_THAT(
         code, testing::HasSubstr(std::string(machine.name) == "amx" ? "tile_multiply_bf16(" : "dot2_bf16("));
     EXPECT_THAT(code, testing::Not(testing::HasSubstr("tile_product_bf16(")));
-    tuner::Space space(f, target, tuner::all_sketches());
-    for (uint64_t seed = 0; seed < 2; ++seed) {
-      tuner::Planned planned = space.sample(tuner::all_sketches()[0], tuner::Random(seed));
-      SCOPED_TRACE(to_text(planned.candidate.trace));
-      ASSERT_TRUE(planned.ok()) << planned.outcome.detail;
-      graph::test::expect_close(run(tensor::lower(planned.func, target), f), want, kTolerance);
-      if (HasFailure()) return;
-    }
+    expect_right_at_points(f, target, 2, kTolerance);
+    if (HasFailure()) return;
   }
   EXPECT_TRUE(used);
 }
 
 std::vector<graph::Constant> results(const std::string& source, const Target& target, ElementType precision) {
-  graph::Graph g = graph::test::parse_graph(source);
-  const std::vector<graph::Constant> inputs = graph::test::random_inputs(g);
-  graph::OptimizeOptions options;
-  options.target = target;
-  options.precision = precision;
-  options.evaluate = graph::interpreter_evaluator();
-  Status status = graph::optimize(g, options);
-  EXPECT_TRUE(status.ok()) << to_text(status.errors());
+  const graph::Graph g = optimized(source, target, precision);
+  const std::vector<graph::Constant> inputs = graph::test::random_inputs(graph::test::parse_graph(source));
   Result<std::vector<graph::Constant>> out = graph::run_graph(g, inputs, graph::interpreter_evaluator());
   EXPECT_TRUE(out.ok());
   return out.ok() ? *out : std::vector<graph::Constant>();

@@ -12,9 +12,7 @@
 
 namespace mcc::test {
 
-// Unscheduled, in the order in which they run.
-inline std::vector<tensor::Func> kernels_of(const std::string& source, const tensor::Target& target,
-                                            ElementType precision = ElementType::f32) {
+inline graph::Graph optimized(const std::string& source, const tensor::Target& target, ElementType precision) {
   graph::Graph g = graph::test::parse_graph(source);
   graph::OptimizeOptions options;
   options.target = target;
@@ -22,6 +20,13 @@ inline std::vector<tensor::Func> kernels_of(const std::string& source, const ten
   options.evaluate = graph::interpreter_evaluator();
   Status status = graph::optimize(g, options);
   EXPECT_TRUE(status.ok()) << to_text(status.errors());
+  return g;
+}
+
+// Unscheduled, in the order in which they run.
+inline std::vector<tensor::Func> kernels_of(const std::string& source, const tensor::Target& target,
+                                            ElementType precision = ElementType::f32) {
+  const graph::Graph g = optimized(source, target, precision);
   std::vector<tensor::Func> kernels;
   for (const graph::KernelGroup& group : graph::fuse(g, target.kind == tensor::TargetKind::cuda)) {
     if (group.kind == graph::KernelGroup::Kind::kernel)

@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include "schedules/run_func.h"
 #include "tensor/intrinsics.h"
 #include "tensor/target.h"
 #include "tensor/visit.h"
+#include "tuner/sketches.h"
+#include "tuner/space.h"
 
 namespace mcc::test {
 
@@ -40,6 +43,19 @@ inline bool has_dot(const tensor::Func& f) {
              of == tensor::IntrinsicClass::tile;
   });
   return found;
+}
+
+// At some points of its space the kernel gives what it gives unscheduled.
+inline void expect_right_at_points(const tensor::Func& f, const tensor::Target& target, uint64_t points, double tolerance) {
+  const std::vector<graph::Constant> want = run(f, f);
+  tuner::Space space(f, target, tuner::all_sketches());
+  for (uint64_t seed = 0; seed < points; ++seed) {
+    tuner::Planned planned = space.sample(tuner::all_sketches()[0], tuner::Random(seed));
+    SCOPED_TRACE(to_text(planned.candidate.trace));
+    ASSERT_TRUE(planned.ok()) << planned.outcome.detail;
+    graph::test::expect_close(run(tensor::lower(planned.func, target), f), want, tolerance);
+    if (::testing::Test::HasFailure()) return;
+  }
 }
 
 }  // namespace mcc::test
