@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-
 namespace mcc::tuner {
 
 using namespace tensor;

@@ -341,7 +341,9 @@ TEST(Device, KernelsOfHopperWaitForThoseBeforeThem) {
 
 // What the pass group_loads brings ahead of writes stays there: without the read-only cache the assembler leaves the order as it is.
 TEST(Device, KernelsOfHopperReadAheadOfWrites) {
-  auto emit_grouped = [](const std::string& source) { return emit(tensor::group_loads(parse(source)), "sm_90").ptx; };
+  auto emit_grouped = [](const std::string& source) {
+    return emit(tensor::group_loads(parse(source)), "sm_90").ptx;
+  };
   auto places = [](const std::string& ptx, const char* what) {
     std::vector<size_t> found;
     for (size_t at = 0; (at = ptx.find(what, at)) != std::string::npos; ++at)

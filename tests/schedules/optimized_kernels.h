@@ -12,7 +12,8 @@
 
 namespace mcc::test {
 
-inline graph::Graph optimized(const std::string& source, const tensor::Target& target, ElementType precision) {
+inline graph::Graph optimized(const std::string& source, const tensor::Target& target,
+                              ElementType precision) {
   graph::Graph g = graph::test::parse_graph(source);
   graph::OptimizeOptions options;
   options.target = target;

@@ -46,7 +46,8 @@ inline bool has_dot(const tensor::Func& f) {
 }
 
 // At some points of its space the kernel gives what it gives unscheduled.
-inline void expect_right_at_points(const tensor::Func& f, const tensor::Target& target, uint64_t points, double tolerance) {
+inline void expect_right_at_points(const tensor::Func& f, const tensor::Target& target, uint64_t points,
+                                   double tolerance) {
   const std::vector<graph::Constant> want = run(f, f);
   tuner::Space space(f, target, tuner::all_sketches());
   for (uint64_t seed = 0; seed < points; ++seed) {
