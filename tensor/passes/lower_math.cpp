@@ -40,13 +40,13 @@ Expr expand_f64(MathBuilder& b, Intrinsic function, const std::vector<Expr>& arg
     case Intrinsic::erf:
       return math::erf_f64(b, x);
     case Intrinsic::pow:
-      return math::pow_f64(b, x, args[1]);
+      return math::pow(b, x, args[1]);
     case Intrinsic::sin:
-      return math::sin_f64(b, x);
+      return math::sin(b, x);
     case Intrinsic::cos:
-      return math::cos_f64(b, x);
+      return math::cos(b, x);
     case Intrinsic::tan:
-      return math::tan_f64(b, x);
+      return math::tan(b, x);
     case Intrinsic::asin:
       return math::asin_f64(b, x);
     case Intrinsic::acos:
@@ -74,7 +74,8 @@ Expr expand_f64(MathBuilder& b, Intrinsic function, const std::vector<Expr>& arg
 }
 
 // Functions that have an f32 form of their own; undefined for the others.
-Expr expand_f32(MathBuilder& b, Intrinsic function, const Expr& x) {
+Expr expand_f32(MathBuilder& b, Intrinsic function, const std::vector<Expr>& args) {
+  const Expr& x = args[0];
   if (function == Intrinsic::exp) return math::exp(b, x);
   if (function == Intrinsic::exp2) return math::exp2(b, x);
   if (function == Intrinsic::expm1) return math::expm1(b, x);
@@ -85,6 +86,12 @@ Expr expand_f32(MathBuilder& b, Intrinsic function, const Expr& x) {
   if (function == Intrinsic::rsqrt) return math::rsqrt(b, x);
   if (function == Intrinsic::tanh) return math::tanh_f32(b, x);
   if (function == Intrinsic::erf) return math::erf_f32(b, x);
+  // CPUs compute these in f64 at half the rate, and then have all digits; many GPUs have a sixty-fourth of their rate in f64.
+  if (!b.approximates(x)) return nullptr;
+  if (function == Intrinsic::pow) return math::pow(b, x, args[1]);
+  if (function == Intrinsic::sin) return math::sin(b, x);
+  if (function == Intrinsic::cos) return math::cos(b, x);
+  if (function == Intrinsic::tan) return math::tan(b, x);
   return nullptr;
 }
 
@@ -226,7 +233,7 @@ class MathLowerer : public Mutator {
       result = expand_constant_power(b, args[0], exponent);
     }
     bool is_double = element == ElementType::f64;
-    if (!result.defined() && !is_double) result = expand_f32(b, n.function, args[0]);
+    if (!result.defined() && !is_double) result = expand_f32(b, n.function, args);
     if (!result.defined()) {
       if (!is_double) {
         for (Expr& a : args)

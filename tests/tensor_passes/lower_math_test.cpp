@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <random>
 #include <vector>
 
 #include "tensor/interpret.h"
@@ -79,6 +81,102 @@ TEST(LowerMath, ApproximationsOfGpusHoldEverywhere) {
         EXPECT_LE(std::fabs(a - e), std::fabs(e) * c.ulp * 0x1p-23) << x[i];
       }
     }
+  }
+}
+
+double ulp_distance(float got, double expected) {
+  if (std::isnan(expected)) return std::isnan(got) ? 0 : 1e30;
+  const float rounded = static_cast<float>(expected);
+  if (got == rounded) return 0;
+  int exponent = 0;
+  std::frexp(std::isinf(rounded) ? std::numeric_limits<float>::max() : rounded, &exponent);
+  const double beyond = std::isinf(got) ? std::copysign(0x1p128, got) : got;
+  return std::fabs(beyond - expected) * std::ldexp(1.0, 24 - std::max(exponent, -125));
+}
+
+// y = expression for each element of a and b, as GPUs compute it, by the interpreter.
+std::vector<float> compute_for_gpus(const char* expression, std::vector<float> a, std::vector<float> b) {
+  Target target;
+  target.kind = TargetKind::cuda;
+  const size_t n = a.size();
+  const Func f = lower_math(parse(text("func f(a: f32[", n, "], b: f32[", n, "]) -> (y: f32[", n, "]) { for i in ", n,
+                                       " { y[i] = ", expression, " } }")),
+                            target);
+  EXPECT_EQ(to_text(f).find("f64"), std::string::npos) << to_text(f);
+  std::vector<float> y(n);
+  std::byte* buffers[] = {reinterpret_cast<std::byte*>(a.data()), reinterpret_cast<std::byte*>(b.data()),
+                          reinterpret_cast<std::byte*>(y.data())};
+  EXPECT_TRUE(interpret(f, buffers).ok());
+  return y;
+}
+
+// f64 is slow on many GPUs: what CPUs compute by way of it is f32 there.
+TEST(LowerMath, TrigonometricFunctionsOfGpusAreSinglePrecision) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const double half_pi = 1.5707963267948966;
+  std::mt19937 engine(5);
+  std::vector<float> x{0.0f, -0.0f, inf, -inf, std::nanf(""), 1e-40f, -1e-30f, 9.424778f, 1e6f};
+  const size_t specials = x.size();
+  for (double most : {0.8, 12.0, 1000.0, 0x1p15, 0x1p20}) {
+    std::uniform_real_distribution<double> anywhere(-most, most);
+    for (int i = 0; i < 1500; ++i) {
+      const double drawn = anywhere(engine);
+      x.push_back(static_cast<float>(drawn));
+      x.push_back(static_cast<float>(std::round(drawn / half_pi) * half_pi));  // close to where they are 0
+    }
+  }
+  const size_t precise = x.size();
+  for (int i = 0; i < 3000; ++i)
+    x.push_back(static_cast<float>(std::ldexp(std::uniform_real_distribution<double>(-1, 1)(engine), 21 + i % 22)));
+  x.push_back(1e30f);
+  struct Case {
+    const char* name;
+    double (*reference)(double);
+    double ulp;
+  };
+  for (const Case& c : {Case{"sin(a[i])", std::sin, 1}, Case{"cos(a[i])", std::cos, 1}, Case{"tan(a[i])", std::tan, 3}}) {
+    SCOPED_TRACE(c.name);
+    const std::vector<float> y = compute_for_gpus(c.name, x, x);
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double expected = c.reference(x[i]);
+      if (i < precise) {
+        EXPECT_LE(ulp_distance(y[i], expected), c.ulp) << x[i];
+      } else if (std::fabs(x[i]) >= 0x1p42f) {
+        EXPECT_LE(std::fabs(y[i]), 1) << x[i];
+      } else if (c.ulp == 1) {
+        EXPECT_LE(std::fabs(y[i] - expected), 6e-8) << x[i];
+      }
+      if (i < specials && expected == 0) {
+        EXPECT_EQ(std::signbit(y[i]), std::signbit(expected)) << x[i];
+      }
+    }
+  }
+}
+
+TEST(LowerMath, PowersOfGpusAreSinglePrecision) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const float specials[] = {0.0f, -0.0f, 1.0f,  -1.0f, 2.0f,  -2.0f,  3.0f,  -3.0f,  0.5f,   -0.5f,
+                            1.5f, inf,   -inf,  1e30f, -1e30f, 7e-39f, 101.0f, 100.0f, std::nanf("")};
+  std::vector<float> x, y;
+  for (float a : specials) {
+    for (float b : specials)
+      x.push_back(a), y.push_back(b);
+  }
+  std::mt19937 engine(3);
+  auto draw = [&](double low, double high) { return std::uniform_real_distribution<double>(low, high)(engine); };
+  while (x.size() < 12000) {
+    const size_t kind = x.size() % 4;
+    x.push_back(static_cast<float>(kind == 0   ? 1 + draw(-0.01, 0.01)
+                                   : kind == 1 ? std::exp2(draw(-20, 20))
+                                   : kind == 2 ? draw(0.5, 2)
+                                               : draw(1e-3, 50)));
+    y.push_back(static_cast<float>(kind == 0 ? draw(-8000, 8000) : kind == 1 ? draw(-6, 6) : kind == 2 ? draw(-126, 126) : -0.75));
+  }
+  const std::vector<float> z = compute_for_gpus("pow(a[i], b[i])", x, y);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double expected = std::pow(static_cast<double>(x[i]), static_cast<double>(y[i]));
+    EXPECT_LE(ulp_distance(z[i], expected), 3) << x[i] << ", " << y[i];
+    EXPECT_TRUE(std::isnan(z[i]) || std::signbit(z[i]) == std::signbit(expected)) << x[i] << ", " << y[i];
   }
 }
 

@@ -5,6 +5,10 @@ namespace mcc::tensor::math {
 
 namespace {
 
+// log2 e, and what is left of it
+constexpr double kLog2eF32 = 0x1.715476p+0, kLog2eLowF32 = 0x1.4ae0bf85ddf44p-26;
+constexpr double kLog2eF64 = 0x1.71547652b82fep+0, kLog2eLowF64 = 0x1.777d0ffda0d24p-56;
+
 bool is_f32(const Expr& x) { return x.element() == ElementType::f32; }
 
 // x = n * ln 2 + r with n an integer and |r| <= ln 2 / 2. The low bits of t hold n.
@@ -69,6 +73,13 @@ Parts split_exponent(MathBuilder& b, const Expr& x) {
           b.let("m", b.from_bits(x, bits - shift_left(x, k, f.mantissa)))};
 }
 
+// (log((1 + s) / (1 - s)) - 2 s) / s^3 with z = s^2
+Expr log_series_f64(MathBuilder& b, const Expr& z) {
+  return b.polynomial(
+      z, {0.6666666666666666098, 0.4000000000000624653, 0.2857142856908602572, 0.2222222264677273782,
+          0.1818177566758614109, 0.153870906613569198, 0.1325012040353463341, 0.1325130766507122547});
+}
+
 // log(1 + f) = f + the result; for 1 + f in [sqrt(1/2), sqrt 2). extra is a small term added in on the way.
 Expr log_tail(MathBuilder& b, const Expr& f, const Expr& extra) {
   if (is_f32(f)) {
@@ -80,9 +91,7 @@ Expr log_tail(MathBuilder& b, const Expr& f, const Expr& extra) {
   }
   Expr s = b.let("s", f / (f + b.number(f, 2)));
   Expr z = b.let("z", s * s);
-  Expr p = b.polynomial(
-      z, {0.6666666666666666098, 0.4000000000000624653, 0.2857142856908602572, 0.2222222264677273782,
-          0.1818177566758614109, 0.153870906613569198, 0.1325012040353463341, 0.1325130766507122547});
+  Expr p = log_series_f64(b, z);
   Expr half = b.let("half", b.number(f, 0.5) * f * f);
   return b.fma(s, b.fma(p, z, half), extra) - half;
 }
@@ -94,14 +103,18 @@ Expr finish_log(MathBuilder& b, const Expr& x, const Expr& value) {
   return select(x > b.number(x, 0), finite, otherwise);
 }
 
-// 2^(x log2 e), with what the product has lost made good: 2^lost = 1 + lost * ln 2. Beyond the clamp 0 or infinity comes out.
+// 2^(w + low) by instruction, of a low close to 0: 2^low = 1 + low * ln 2.
+Expr exp2_of_sum(MathBuilder& b, const Expr& w, const Expr& low) {
+  return b.exp2_approx(w) * b.fma(low, b.number(w, 0.6931471805599453), b.number(w, 1));
+}
+
+// 2^(x log2 e), with what the product has lost made good. Beyond the clamp 0 or infinity comes out.
 Expr exp_by_exp2(MathBuilder& b, const Expr& x) {
-  constexpr double kLog2e = 0x1.715476p+0, kLog2eLow = 0x1.4ae0bf85ddf44p-26;  // the first as an f32
   Expr inside = b.let("x", b.clamp(x, -104, 89));
-  Expr y = b.let("y", inside * b.number(x, kLog2e));
-  Expr lost = b.let("lost", b.fma(inside, b.number(x, kLog2e), -y));
-  lost = b.let("lost", b.fma(inside, b.number(x, kLog2eLow), lost));
-  return b.exp2_approx(y) * b.fma(lost, b.number(x, 0.6931471805599453), b.number(x, 1));
+  Expr y = b.let("y", inside * b.number(x, kLog2eF32));
+  Expr lost = b.let("lost", b.fma(inside, b.number(x, kLog2eF32), -y));
+  lost = b.let("lost", b.fma(inside, b.number(x, kLog2eLowF32), lost));
+  return exp2_of_sum(b, y, lost);
 }
 
 }  // namespace
@@ -189,7 +202,7 @@ Expr rsqrt(MathBuilder& b, const Expr& x) {
 
 // ---- Powers ----
 
-// log2 of x > 0 as high + low, correct to 2^-58 or so of its value.
+// log2 of x > 0 as high + low, correct to 2^-58 or so of its value (f32: 2^-29).
 static std::pair<Expr, Expr> precise_log2(MathBuilder& b, const Expr& x) {
   Parts parts = split_exponent(b, x);
   const Expr& m = parts.significand;
@@ -198,37 +211,34 @@ static std::pair<Expr, Expr> precise_log2(MathBuilder& b, const Expr& x) {
   Expr f = b.let("f", m - one);
   Expr d1 = b.let("d1", m + one);
   Expr d0 = b.let("d0", m - (d1 - one));
-  Expr s1 = b.let("s1", f / d1);
+  Expr s1 = b.let("s1", b.quotient(f, d1));
   auto [q1, q0] = b.product(s1, d1);
-  Expr s0 = b.let("s0", (f - q1 - q0 - s1 * d0) / d1);
+  Expr s0 = b.let("s0", b.quotient(f - q1 - q0 - s1 * d0, d1));
   Expr z = b.let("z", s1 * s1);
-  Expr p = b.polynomial(
-      z, {0.6666666666666666098, 0.4000000000000624653, 0.2857142856908602572, 0.2222222264677273782,
-          0.1818177566758614109, 0.153870906613569198, 0.1325012040353463341, 0.1325130766507122547});
-  // log m = 2 s + s z p, high part first
-  Expr small = b.let("small", b.fma(s1, z * p, two * s0));
+  Expr p = is_f32(x) ? b.polynomial(z, {0.6666666565, 0.4000033529, 0.2853730203, 0.2358228295}) : log_series_f64(b, z);
+  // log m = 2 s + s z p, high part first; the derivative of s z p is some 2 z
+  Expr small = b.let("small", b.fma(s1, z * p, two * b.fma(s0, z, s0)));
   Expr natural1 = b.let("natural1", b.fma(two, s1, small));
   Expr natural0 = b.let("natural0", small - (natural1 - two * s1));
-  auto [l1, l0] = b.product(natural1, b.number(x, 0x1.71547652b82fep+0));
-  Expr low = b.let("low", l0 + natural1 * b.number(x, 0x1.777d0ffda0d24p-56) +
-                              natural0 * b.number(x, 0x1.71547652b82fep+0));
+  Expr log2e = b.number(x, is_f32(x) ? kLog2eF32 : kLog2eF64);
+  auto [l1, l0] = b.product(natural1, log2e);
+  Expr low = b.let("low", l0 + natural1 * b.number(x, is_f32(x) ? kLog2eLowF32 : kLog2eLowF64) + natural0 * log2e);
   Expr high = b.let("high", parts.exponent + l1);
   return {high, b.let("low", (parts.exponent - high) + l1 + low)};
 }
 
-Expr pow_f64(MathBuilder& b, const Expr& x, const Expr& y) {
-  Expr zero = b.number(x, 0), one = b.number(x, 1), infinity = b.infinity(x);
-  Expr a = b.let("a", b.abs(x));
-  auto [l1, l0] = precise_log2(b, a);
-  // Larger exponents than these give the same as they do.
-  Expr within = b.let("y", b.clamp(y, -1e300, 1e300));
-  auto [w1, w0_part] = b.product(within, l1);
-  Expr w0 = b.let("w0", b.fma(within, l0, w0_part));
-  Expr w = b.let("w", b.clamp(w1, -1100, 1100));
-  Expr is_inside = b.let("is_inside", w == w1);
-  Expr magic = b.number(x, facts(ElementType::f64).magic);
+// exp2_of_sum down to what is subnormal, which the instruction takes to be 0.
+static Expr scaled_exp2_of_sum(MathBuilder& b, const Expr& w, const Expr& low) {
+  Expr is_small = b.let("is_small", w < b.number(w, -125));
+  Expr value = exp2_of_sum(b, b.let("w", select(is_small, w + b.number(w, 64), w)), low);
+  return value * select(is_small, b.number(w, 0x1p-64), b.number(w, 1));
+}
+
+// 2^(w + low) for |w| <= 1100, down to what is subnormal.
+static Expr exp2_of_sum_f64(MathBuilder& b, const Expr& w, const Expr& low) {
+  Expr magic = b.number(w, facts(ElementType::f64).magic);
   Expr t = b.let("t", w + magic);
-  Expr r = b.let("r", (w - (t - magic)) + select(is_inside, w0, zero));
+  Expr r = b.let("r", (w - (t - magic)) + low);
   Expr q = b.polynomial(
       r, {0.6931471805599453094, 0.2402265069591007122, 0.05550410866482157992, 0.009618129107628487843,
           0.001333355814642845854, 0.0001540353039335395459, 0.00001525273380403261089,
@@ -236,11 +246,24 @@ Expr pow_f64(MathBuilder& b, const Expr& x, const Expr& y) {
           2.573705907689691224e-11, 1.372255294079945598e-12});
   // 2^n in two factors: their product may be subnormal or overflow.
   Expr n = b.let("n", b.bits(t) - b.bits(magic));
-  Expr n1 = b.let("n1", binary(BinaryOp::shr, n, b.integer(x, 1)));
+  Expr n1 = b.let("n1", binary(BinaryOp::shr, n, b.integer(w, 1)));
   auto power_of_two = [&](const Expr& e) {
-    return b.from_bits(x, shift_left(x, e + b.integer(x, 1023), 52));
+    return b.from_bits(w, shift_left(w, e + b.integer(w, 1023), 52));
   };
-  Expr positive = b.let("positive", b.fma(q, r, one) * power_of_two(n1) * power_of_two(n - n1));
+  return b.fma(q, r, b.number(w, 1)) * power_of_two(n1) * power_of_two(n - n1);
+}
+
+Expr pow(MathBuilder& b, const Expr& x, const Expr& y) {
+  Expr zero = b.number(x, 0), one = b.number(x, 1), infinity = b.infinity(x);
+  Expr a = b.let("a", b.abs(x));
+  auto [l1, l0] = precise_log2(b, a);
+  // Larger exponents than these give the same as they do.
+  const double most = is_f32(x) ? 1e30 : 1e300, bits = is_f32(x) ? 200 : 1100;
+  Expr within = b.let("y", b.clamp(y, -most, most));
+  auto [w1, w0] = b.product(within, l1);
+  Expr w = b.let("w", b.clamp(w1, -bits, bits));
+  Expr low = b.let("low", select(w == w1, b.fma(within, l0, w0), zero));
+  Expr positive = b.let("positive", is_f32(x) ? scaled_exp2_of_sum(b, w, low) : exp2_of_sum_f64(b, w, low));
 
   Expr toward_zero = b.let("toward_zero", y > zero);  // of a zero base; an infinite one goes the other way
   positive = select(a == zero, select(toward_zero, zero, infinity), positive);

@@ -87,6 +87,9 @@ def series(f, at_zero):
     return lambda x: at_zero if abs(x) < tiny else f(x)
 
 
+log_series = series(lambda z: (log((1 + sqrt(z)) / (1 - sqrt(z))) - 2 * sqrt(z)) / (z * sqrt(z)), mpf(2) / 3)
+
+
 def fit_all(only):
     jobs = {
         # e^r = 1 + r + r^2 q(r)
@@ -108,13 +111,18 @@ def fit_all(only):
         "log_f32": lambda: polynomial("log_f32", series(lambda f: (log1p(f) - f + f * f / 2) / f ** 3, mpf(1) / 3), 9,
                                       sqrt(mpf(1) / 2) - 1, sqrt(mpf(2)) - 1, True, lambda f: f * f + mpf(2) ** -60),
         # log((1+s)/(1-s)) = 2s + s z r(z), z = s^2
-        "log_f64": lambda: polynomial("log_f64", series(lambda z: (log((1 + sqrt(z)) / (1 - sqrt(z))) - 2 * sqrt(z)) / (z * sqrt(z)),
-                                                        mpf(2) / 3), 8, 0, mpf("0.02944"), False, lambda z: z + mpf(2) ** -60),
+        "log_f64": lambda: polynomial("log_f64", log_series, 8, 0, mpf("0.02944"), False, lambda z: z + mpf(2) ** -60),
+        "pow_f32": lambda: polynomial("pow_f32", log_series, 4, 0, mpf("0.02944"), True, lambda z: z + mpf(2) ** -60),
         # sin x = x + x z s(z), cos x = 1 - z/2 + z^2 c(z)
         "sin_f64": lambda: polynomial("sin_f64", series(lambda z: (sin(sqrt(z)) - sqrt(z)) / (z * sqrt(z)), -mpf(1) / 6), 7, 0,
                                       (pi / 4) ** 2, False, lambda z: z + mpf(2) ** -60),
         "cos_f64": lambda: polynomial("cos_f64", series(lambda z: (cos(sqrt(z)) - 1 + z / 2) / z ** 2, mpf(1) / 24), 7, 0,
                                       (pi / 4) ** 2, False, lambda z: z ** 2 + mpf(2) ** -80),
+        # the same beyond pi/4, where the quarter turns are counted in f32
+        "sin_f32": lambda: polynomial("sin_f32", series(lambda z: (sin(sqrt(z)) - sqrt(z)) / (z * sqrt(z)), -mpf(1) / 6), 4, 0,
+                                      mpf("0.95") ** 2, True, lambda z: z + mpf(2) ** -60),
+        "cos_f32": lambda: polynomial("cos_f32", series(lambda z: (cos(sqrt(z)) - 1 + z / 2) / z ** 2, mpf(1) / 24), 3, 0,
+                                      mpf("0.95") ** 2, True, lambda z: z ** 2 + mpf(2) ** -80),
         # atan x = x + x z p(z) on [0, tan(pi/8)]
         "atan_f64": lambda: polynomial("atan_f64", series(lambda z: (atan(sqrt(z)) - sqrt(z)) / (z * sqrt(z)), -mpf(1) / 3), 12,
                                        0, mpf("0.17158"), False, lambda z: z + mpf(2) ** -60),

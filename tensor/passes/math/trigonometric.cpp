@@ -12,7 +12,15 @@ struct Turn {
   Expr sine, cosine, quadrant;
 };
 
-Turn reduce_turn(MathBuilder& b, const Expr& x) {
+// 1 - z/2 + z^2 c with z = r^2, with the rounding error of 1 - z/2 put back, and extra.
+Expr cosine_of(MathBuilder& b, const Expr& z, const Expr& c, const Expr& extra) {
+  Expr half = b.let("half", b.number(z, 0.5) * z);
+  Expr rest = b.let("rest", b.number(z, 1) - half);
+  Expr error = (b.number(z, 1) - rest) - half;
+  return b.let("cosine", rest + b.fma(z * z, c, extra.defined() ? error + extra : error));
+}
+
+Turn reduce_turn_f64(MathBuilder& b, const Expr& x) {
   Expr magic = b.number(x, facts(ElementType::f64).magic);
   Expr t = b.let("t", b.fma(x, b.number(x, 0.6366197723675814), magic));
   Expr k = b.let("k", t - magic);
@@ -28,12 +36,54 @@ Turn reduce_turn(MathBuilder& b, const Expr& x) {
   Expr c = b.polynomial(z, {0.04166666666666666661, -0.001388888888888887421, 0.0000248015873015715392,
                             -2.755731921539448226e-7, 2.087675437036546943e-9, -1.14702937443650434e-11,
                             4.73813063888572985e-14});
-  // 1 - z/2 + z^2 c, with the rounding error of 1 - z/2 put back
-  Expr half = b.let("half", b.number(x, 0.5) * z);
-  Expr rest = b.let("rest", b.number(x, 1) - half);
-  Expr error = (b.number(x, 1) - rest) - half;
-  return {b.let("sine", b.fma(r * z, s, r)), b.let("cosine", rest + b.fma(z * z, c, error)),
-          b.let("quadrant", b.bits(t))};
+  return {b.let("sine", b.fma(r * z, s, r)), cosine_of(b, z, c, nullptr), b.let("quadrant", b.bits(t))};
+}
+
+// An unevaluated sum.
+struct Pair {
+  Expr high, low;
+};
+
+// a + b and what rounding loses of it (Knuth's TwoSum).
+Pair exact_sum(MathBuilder& b, const Expr& a, const Expr& c) {
+  Expr sum = b.let("sum", a + c);
+  Expr other = b.let("other", sum - a);
+  return {sum, b.let("lost", (a - (sum - other)) + (c - other))};
+}
+
+// x - k pi/2, for f32 with fused multiplication. pi/2 has three parts; with the first the difference is exact where x is close to k pi/2.
+Pair take_turns(MathBuilder& b, const Expr& x, const Expr& k) {
+  Expr nearly = b.let("nearly", b.fma(k, b.number(x, -0x1.921fb6p+0), x));
+  auto [part, error] = b.product(k, b.number(x, 0x1.777a5cp-25));
+  Pair rest = exact_sum(b, nearly, part);
+  return {rest.high, b.let("low", b.fma(k, b.number(x, 0x1.ee59dap-50), rest.low + error))};
+}
+
+// The integer next to x * 2/pi that is a multiple of 2^n, and the sum whose low bits hold it. magic: 1.5 * 2^(23 + n)
+Pair count_turns(MathBuilder& b, const Expr& x, double magic) {
+  Expr t = b.let("t", b.fma(x, b.number(x, 0.6366197723675814), b.number(x, magic)));
+  return {b.let("k", t - b.number(x, magic)), t};
+}
+
+// In f32 alone: first multiples of 2^21 quarter turns are taken away (none, where |x| <= 2^20), then single ones.
+Turn reduce_turn_f32(MathBuilder& b, const Expr& x) {
+  // Beyond 2^42 the parts of pi/2 do not suffice: what is left is 0, of infinity NaN.
+  Expr known = b.let("x", select(b.abs(x) < b.number(x, 0x1p42), x, x - x));
+  Pair most = take_turns(b, known, count_turns(b, known, 0x1.8p44).high);
+  Pair turns = count_turns(b, most.high, 0x1.8p23);
+  Pair rest = take_turns(b, most.high, turns.high);
+  Expr low = b.let("low", rest.low + most.low);
+  Expr r = b.let("r", rest.high + low);
+  Expr lost = b.let("lost", (rest.high - r) + low);
+  Expr z = b.let("z", r * r);
+  Expr s = b.polynomial(z, {-0.1666666655, 0.008333321028, -0.0001983714459, 2.7011476e-6});
+  Expr c = b.polynomial(z, {0.04166660497, -0.001388564655, 2.427202395e-5});
+  Expr sine = select(x == b.number(x, 0), x, r + b.fma(r * z, s, lost));  // -0 stays
+  return {b.let("sine", sine), cosine_of(b, z, c, -(r * lost)), b.let("quadrant", b.bits(turns.low))};
+}
+
+Turn reduce_turn(MathBuilder& b, const Expr& x) {
+  return x.element() == ElementType::f32 ? reduce_turn_f32(b, x) : reduce_turn_f64(b, x);
 }
 
 Expr is_bit_set(const Expr& x, const Expr& i, int64_t bit) {
@@ -67,17 +117,17 @@ ArcSine small_asin(MathBuilder& b, const Expr& x) {
 
 }  // namespace
 
-Expr sin_f64(MathBuilder& b, const Expr& x) {
+Expr sin(MathBuilder& b, const Expr& x) {
   Turn turn = reduce_turn(b, x);
   return sine_of_quadrant(b, x, turn, turn.quadrant);
 }
 
-Expr cos_f64(MathBuilder& b, const Expr& x) {
+Expr cos(MathBuilder& b, const Expr& x) {
   Turn turn = reduce_turn(b, x);
   return sine_of_quadrant(b, x, turn, turn.quadrant + b.integer(x, 1));
 }
 
-Expr tan_f64(MathBuilder& b, const Expr& x) {
+Expr tan(MathBuilder& b, const Expr& x) {
   Turn turn = reduce_turn(b, x);
   Expr is_odd = b.let("is_odd", is_bit_set(x, turn.quadrant, 1));
   Expr numerator = select(is_odd, -turn.cosine, turn.sine);
