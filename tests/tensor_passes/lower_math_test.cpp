@@ -99,8 +99,8 @@ std::vector<float> compute_for_gpus(const char* expression, std::vector<float> a
   Target target;
   target.kind = TargetKind::cuda;
   const size_t n = a.size();
-  const Func f = lower_math(parse(text("func f(a: f32[", n, "], b: f32[", n, "]) -> (y: f32[", n, "]) { for i in ", n,
-                                       " { y[i] = ", expression, " } }")),
+  const Func f = lower_math(parse(text("func f(a: f32[", n, "], b: f32[", n, "]) -> (y: f32[", n,
+                                       "]) { for i in ", n, " { y[i] = ", expression, " } }")),
                             target);
   EXPECT_EQ(to_text(f).find("f64"), std::string::npos) << to_text(f);
   std::vector<float> y(n);
@@ -127,14 +127,16 @@ TEST(LowerMath, TrigonometricFunctionsOfGpusAreSinglePrecision) {
   }
   const size_t precise = x.size();
   for (int i = 0; i < 3000; ++i)
-    x.push_back(static_cast<float>(std::ldexp(std::uniform_real_distribution<double>(-1, 1)(engine), 21 + i % 22)));
+    x.push_back(
+        static_cast<float>(std::ldexp(std::uniform_real_distribution<double>(-1, 1)(engine), 21 + i % 22)));
   x.push_back(1e30f);
   struct Case {
     const char* name;
     double (*reference)(double);
     double ulp;
   };
-  for (const Case& c : {Case{"sin(a[i])", std::sin, 1}, Case{"cos(a[i])", std::cos, 1}, Case{"tan(a[i])", std::tan, 3}}) {
+  for (const Case& c :
+       {Case{"sin(a[i])", std::sin, 1}, Case{"cos(a[i])", std::cos, 1}, Case{"tan(a[i])", std::tan, 3}}) {
     SCOPED_TRACE(c.name);
     const std::vector<float> y = compute_for_gpus(c.name, x, x);
     for (size_t i = 0; i < x.size(); ++i) {
@@ -155,22 +157,27 @@ TEST(LowerMath, TrigonometricFunctionsOfGpusAreSinglePrecision) {
 
 TEST(LowerMath, PowersOfGpusAreSinglePrecision) {
   const float inf = std::numeric_limits<float>::infinity();
-  const float specials[] = {0.0f, -0.0f, 1.0f,  -1.0f, 2.0f,  -2.0f,  3.0f,  -3.0f,  0.5f,   -0.5f,
-                            1.5f, inf,   -inf,  1e30f, -1e30f, 7e-39f, 101.0f, 100.0f, std::nanf("")};
+  const float specials[] = {0.0f, -0.0f, 1.0f, -1.0f, 2.0f,   -2.0f,  3.0f,   -3.0f,  0.5f,         -0.5f,
+                            1.5f, inf,   -inf, 1e30f, -1e30f, 7e-39f, 101.0f, 100.0f, std::nanf("")};
   std::vector<float> x, y;
   for (float a : specials) {
     for (float b : specials)
       x.push_back(a), y.push_back(b);
   }
   std::mt19937 engine(3);
-  auto draw = [&](double low, double high) { return std::uniform_real_distribution<double>(low, high)(engine); };
+  auto draw = [&](double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(engine);
+  };
   while (x.size() < 12000) {
     const size_t kind = x.size() % 4;
     x.push_back(static_cast<float>(kind == 0   ? 1 + draw(-0.01, 0.01)
                                    : kind == 1 ? std::exp2(draw(-20, 20))
                                    : kind == 2 ? draw(0.5, 2)
                                                : draw(1e-3, 50)));
-    y.push_back(static_cast<float>(kind == 0 ? draw(-8000, 8000) : kind == 1 ? draw(-6, 6) : kind == 2 ? draw(-126, 126) : -0.75));
+    y.push_back(static_cast<float>(kind == 0   ? draw(-8000, 8000)
+                                   : kind == 1 ? draw(-6, 6)
+                                   : kind == 2 ? draw(-126, 126)
+                                               : -0.75));
   }
   const std::vector<float> z = compute_for_gpus("pow(a[i], b[i])", x, y);
   for (size_t i = 0; i < x.size(); ++i) {

@@ -215,14 +215,16 @@ static std::pair<Expr, Expr> precise_log2(MathBuilder& b, const Expr& x) {
   auto [q1, q0] = b.product(s1, d1);
   Expr s0 = b.let("s0", b.quotient(f - q1 - q0 - s1 * d0, d1));
   Expr z = b.let("z", s1 * s1);
-  Expr p = is_f32(x) ? b.polynomial(z, {0.6666666565, 0.4000033529, 0.2853730203, 0.2358228295}) : log_series_f64(b, z);
+  Expr p = is_f32(x) ? b.polynomial(z, {0.6666666565, 0.4000033529, 0.2853730203, 0.2358228295})
+                     : log_series_f64(b, z);
   // log m = 2 s + s z p, high part first; the derivative of s z p is some 2 z
   Expr small = b.let("small", b.fma(s1, z * p, two * b.fma(s0, z, s0)));
   Expr natural1 = b.let("natural1", b.fma(two, s1, small));
   Expr natural0 = b.let("natural0", small - (natural1 - two * s1));
   Expr log2e = b.number(x, is_f32(x) ? kLog2eF32 : kLog2eF64);
   auto [l1, l0] = b.product(natural1, log2e);
-  Expr low = b.let("low", l0 + natural1 * b.number(x, is_f32(x) ? kLog2eLowF32 : kLog2eLowF64) + natural0 * log2e);
+  Expr low =
+      b.let("low", l0 + natural1 * b.number(x, is_f32(x) ? kLog2eLowF32 : kLog2eLowF64) + natural0 * log2e);
   Expr high = b.let("high", parts.exponent + l1);
   return {high, b.let("low", (parts.exponent - high) + l1 + low)};
 }
