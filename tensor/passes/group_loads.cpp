@@ -10,6 +10,8 @@ namespace {
 
 // Registers of 32 bits that loaded elements take at a time, beside the sums they are added to.
 constexpr int64_t kMaxRegisters = 32;
+// The same of elements that threads hold while they wait for each other.
+constexpr int64_t kMaxWaiting = 16;
 
 bool is_of_stores(const Stmt& s) {
   if (s.kind() == StmtKind::Store) return true;
@@ -111,12 +113,48 @@ class Loads : public Mutator {
   bool has_stored_ = false, passes_a_store_ = false;
 };
 
+bool is_barrier(const Stmt& s) {
+  const auto* n = s.as<Evaluate>();
+  const auto* call = n ? n->value.as<Call>() : nullptr;
+  return call && call->function == Intrinsic::barrier;
+}
+
+bool has_loop(const Stmt& s) {
+  bool found = false;
+  for_each_stmt(s, [&](const Stmt& inner) { found |= inner.kind() == StmtKind::For; });
+  return found;
+}
+
+std::vector<Buffer> stored_in(const std::vector<Stmt>& stmts) {
+  std::vector<Buffer> out;
+  for (const Stmt& s : stmts) {
+    for_each_stmt(s, [&](const Stmt& inner) {
+      const auto* store = inner.as<Store>();
+      if (store &&
+          std::none_of(out.begin(), out.end(), [&](const Buffer& b) { return b.same_as(store->buffer); }))
+        out.push_back(store->buffer);
+    });
+  }
+  return out;
+}
+
+Stmt with_bindings(const std::vector<Loads::Binding>& bindings, Stmt s) {
+  for (size_t k = bindings.size(); k-- > 0;)
+    s = Let::make(bindings[k].var, bindings[k].load, s);
+  return s;
+}
+
 class GroupLoads : public Mutator {
+ public:
+  // stored: all buffers that the function writes
+  explicit GroupLoads(std::vector<Buffer> stored) : stored_(std::move(stored)) {}
+
  protected:
   using Mutator::on;
 
   Stmt on(const Seq& n, const Stmt& self) override {
-    const std::vector<Stmt> stmts = merge_conditions(n.stmts);
+    std::vector<Stmt> stmts = merge_conditions(n.stmts);
+    const std::vector<Loads::Binding> waiting = take_from_behind_barriers(stmts);
     std::vector<Stmt> out;
     for (auto s = stmts.begin(); s != stmts.end();) {
       const auto end = std::find_if_not(s, stmts.end(), is_of_stores);
@@ -126,10 +164,25 @@ class GroupLoads : public Mutator {
     }
     const bool same = std::equal(out.begin(), out.end(), n.stmts.begin(), n.stmts.end(),
                                  [](const Stmt& a, const Stmt& b) { return a.same_as(b); });
-    return same ? self : Seq::make(std::move(out));
+    return same ? self : with_bindings(waiting, Seq::make(std::move(out)));
   }
 
  private:
+  // What stores behind barriers read of buffers that nothing writes, where no loop stands before them.
+  std::vector<Loads::Binding> take_from_behind_barriers(std::vector<Stmt>& stmts) const {
+    const auto barrier = std::find_if(stmts.begin(), stmts.end(), is_barrier);
+    const auto end = std::find_if(stmts.begin(), stmts.end(), has_loop);
+    if (barrier >= end) return {};
+    Loads loads(stored_);
+    std::vector<Stmt> rest(barrier, end);
+    for (Stmt& s : rest) {
+      if (is_of_stores(s)) s = loads.mutate(s);
+    }
+    if (loads.registers() > kMaxWaiting) return {};
+    std::copy(rest.begin(), rest.end(), barrier);
+    return loads.bindings();
+  }
+
   void group(const std::vector<Stmt>& stmts, std::vector<Stmt>& out) {
     const std::vector<Buffer> stored = stored_in(stmts);
     for (size_t i = 0; i < stmts.size();) {
@@ -160,31 +213,14 @@ class GroupLoads : public Mutator {
     return loads.registers() >= kMaxRegisters;
   }
 
-  static std::vector<Buffer> stored_in(const std::vector<Stmt>& stmts) {
-    std::vector<Buffer> out;
-    for (const Stmt& s : stmts) {
-      for_each_stmt(s, [&](const Stmt& inner) {
-        const auto* store = inner.as<Store>();
-        if (store &&
-            std::none_of(out.begin(), out.end(), [&](const Buffer& b) { return b.same_as(store->buffer); }))
-          out.push_back(store->buffer);
-      });
-    }
-    return out;
-  }
-
-  static Stmt with_bindings(const std::vector<Loads::Binding>& bindings, Stmt s) {
-    for (size_t k = bindings.size(); k-- > 0;)
-      s = Let::make(bindings[k].var, bindings[k].load, s);
-    return s;
-  }
+  const std::vector<Buffer> stored_;
 };
 
 }  // namespace
 
 Func group_loads(const Func& f) {
   Func out = f;
-  out.body = GroupLoads().mutate(f.body);
+  out.body = GroupLoads(stored_in({f.body})).mutate(f.body);
   return out;
 }
 

@@ -57,5 +57,27 @@ TEST(GroupLoads, PlacesThatAreReadAreReadBeforeWhatStandsThere) {
   EXPECT_THAT(g, HasSubstr("let ")) << g;
 }
 
+std::string row_with_barrier(const char* between) {
+  return text("func f(x: f32[32], s: f32[32], t: f32[64]) -> (y: f32[32], z: f32[32]) { "
+              "bound for b in 1 @{thread=\"block.x\"} { alloc sum: f32[32] shared { bound for i in 32 @{thread=\"thread.x\"} { "
+              "sum[i] = x[i] z[i] = x[i] * 2.0 evaluate barrier() ",
+              between, " y[i] = sum[31 - i] * s[i] + t[i] } } } }");
+}
+
+size_t loads_ahead_of_barrier(const std::string& source) {
+  const std::string g = grouped(source.c_str());
+  const std::string ahead = g.substr(0, g.find("barrier()"));
+  size_t count = 0;
+  for (const char* load : {"= s[i]", "= t[i]", "= z[31 - i]"})
+    count += ahead.find(load) != std::string::npos;
+  return count;
+}
+
+TEST(GroupLoads, WhatIsReadBehindABarrierIsAskedForAheadOfIt) {
+  EXPECT_EQ(loads_ahead_of_barrier(row_with_barrier("")), 2);
+  EXPECT_EQ(loads_ahead_of_barrier(row_with_barrier("y[i] = z[31 - i]")), 2);
+  EXPECT_EQ(loads_ahead_of_barrier(row_with_barrier("y[i] = 0.0 for k in 2 { y[i] = y[i] + t[i + k] }")), 0);
+}
+
 }  // namespace
 }  // namespace mcc::tensor
