@@ -153,6 +153,17 @@ class MathLowerer : public Mutator {
     return result;
   }
 
+  // GPUs divide by some 20 instructions and a branch.
+  Expr on(const Binary& n, const Expr& self) override {
+    double divisor = 0;
+    if (!approximates_ || n.op != BinaryOp::div || n.type.element != ElementType::f32 || !as_number(n.b, &divisor) ||
+        !MathBuilder::has_exact_reciprocal(divisor)) {
+      return Mutator::on(n, self);
+    }
+    MathBuilder b(has_fma_, approximates_, &bindings_);
+    return b.multiply_by_reciprocal(b.let("x", guarded(mutate(n.a))), divisor);
+  }
+
   // Bindings are made outside of the statement, so what they load must be guarded as it is here.
   Expr on(const Select& n, const Expr& self) override {
     if (n.condition.lanes() > 1) return Mutator::on(n, self);

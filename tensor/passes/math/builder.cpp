@@ -1,5 +1,6 @@
 #include "tensor/passes/math/builder.h"
 
+#include <cmath>
 #include <limits>
 
 namespace mcc::tensor::math {
@@ -40,6 +41,22 @@ Expr MathBuilder::quotient(const Expr& a, const Expr& b) const {
   Expr reciprocal = call(Intrinsic::reciprocal_approx, {b});
   double number = 0;
   return as_number(a, &number) && number == 1 ? reciprocal : a * reciprocal;
+}
+
+bool MathBuilder::has_exact_reciprocal(double divisor) {
+  int exponent = 0;
+  const double digits = std::ldexp(std::frexp(divisor, &exponent), 22);
+  return std::abs(exponent) < 40 && digits == std::trunc(digits) && std::fabs(digits) != 0x1p21;
+}
+
+// The reciprocal as high + low has a relative error of 2^-49, and so has the sum of the products before it is rounded. A quotient
+// of 24 bits by 22 is no closer to the middle between two floats than 2^-23 of their distance, so both round to the same.
+Expr MathBuilder::multiply_by_reciprocal(const Expr& x, double divisor) const {
+  const auto high = static_cast<float>(1 / divisor);
+  const double low = 1 / divisor - high;
+  const Expr quotient = fma(x, number(x, high), x * number(x, low));
+  const Expr nearly = x * number(x, high);
+  return select(abs(nearly) == abs(x), nearly, quotient);  // 0 and infinity, whose sign or value the sum would lose
 }
 
 std::pair<Expr, Expr> MathBuilder::product(const Expr& a, const Expr& b) {

@@ -57,6 +57,10 @@ class MathBuilder {
   // a / b, or within 2 ULP of it where there are instructions for that and 1 <= b: then infinite a, and a / b with b > 2^126,
   // are what a * 0 is. An exact quotient takes GPUs some 20 instructions and a branch.
   Expr quotient(const Expr& a, const Expr& b) const;
+  // Whether multiply_by_reciprocal takes the divisor: numbers of few digits that are no powers of two, as counts of elements are.
+  static bool has_exact_reciprocal(double divisor);
+  // x / divisor in f32 with fused multiplication, rounded as IEEE 754 has it; within 1 ULP for |x| < 2^-80.
+  Expr multiply_by_reciprocal(const Expr& x, double divisor) const;
   // low <= x <= high; NaN stays.
   static Expr clamp(const Expr& x, double low, double high);
 
