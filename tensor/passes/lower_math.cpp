@@ -156,8 +156,8 @@ class MathLowerer : public Mutator {
   // GPUs divide by some 20 instructions and a branch.
   Expr on(const Binary& n, const Expr& self) override {
     double divisor = 0;
-    if (!approximates_ || n.op != BinaryOp::div || n.type.element != ElementType::f32 || !as_number(n.b, &divisor) ||
-        !MathBuilder::has_exact_reciprocal(divisor)) {
+    if (!approximates_ || n.op != BinaryOp::div || n.type.element != ElementType::f32 ||
+        !as_number(n.b, &divisor) || !MathBuilder::has_exact_reciprocal(divisor)) {
       return Mutator::on(n, self);
     }
     MathBuilder b(has_fma_, approximates_, &bindings_);

@@ -58,10 +58,12 @@ TEST(GroupLoads, PlacesThatAreReadAreReadBeforeWhatStandsThere) {
 }
 
 std::string row_with_barrier(const char* between) {
-  return text("func f(x: f32[32], s: f32[32], t: f32[64]) -> (y: f32[32], z: f32[32]) { "
-              "bound for b in 1 @{thread=\"block.x\"} { alloc sum: f32[32] shared { bound for i in 32 @{thread=\"thread.x\"} { "
-              "sum[i] = x[i] z[i] = x[i] * 2.0 evaluate barrier() ",
-              between, " y[i] = sum[31 - i] * s[i] + t[i] } } } }");
+  return text(
+      "func f(x: f32[32], s: f32[32], t: f32[64]) -> (y: f32[32], z: f32[32]) { "
+      "bound for b in 1 @{thread=\"block.x\"} { alloc sum: f32[32] shared { bound for i in 32 "
+      "@{thread=\"thread.x\"} { "
+      "sum[i] = x[i] z[i] = x[i] * 2.0 evaluate barrier() ",
+      between, " y[i] = sum[31 - i] * s[i] + t[i] } } } }");
 }
 
 size_t loads_ahead_of_barrier(const std::string& source) {

@@ -56,7 +56,8 @@ Expr MathBuilder::multiply_by_reciprocal(const Expr& x, double divisor) const {
   const double low = 1 / divisor - high;
   const Expr quotient = fma(x, number(x, high), x * number(x, low));
   const Expr nearly = x * number(x, high);
-  return select(abs(nearly) == abs(x), nearly, quotient);  // 0 and infinity, whose sign or value the sum would lose
+  return select(abs(nearly) == abs(x), nearly,
+                quotient);  // 0 and infinity, whose sign or value the sum would lose
 }
 
 std::pair<Expr, Expr> MathBuilder::product(const Expr& a, const Expr& b) {
