@@ -247,7 +247,7 @@ class GridMatrices : private ProductAxes {
       must_step(
           d_, Split{j, {t_.warps_j, t_.columns / dealt_.tiles, kWarpColumns, dealt_.pairs()}, {j + ".w", j + ".n", j + ".q", j + ".p"}});
       must_step(d_,
-                Reorder{{i + ".w", j + ".w", i + ".l", j + ".q", i + ".m", j + ".n", i + ".h", j + ".p"}});
+                Reorder{{i + ".w", j + ".w", i + ".l", j + ".q", i + ".m", i + ".h", j + ".n", j + ".p"}});
       must_step(d_, Fuse{{i + ".w", j + ".w"}, w});
     }
     bind_threads(w, i + ".l", j + ".q");

@@ -383,11 +383,11 @@ class GridMatrixChain : private ChainSchedule {
       must_step(d_, Split{i, {t_.warps_i, t_.rows, 2, kWarpRows}, {i + ".w", i + ".m", i + ".h", i + ".l"}});
       must_step(d_, Split{j, {t_.warps_j, 0, kWarpColumns, 2}, {j + ".w", j + ".n", j + ".q", j + ".p"}});
       must_step(d_,
-                Reorder{{i + ".w", j + ".w", i + ".l", j + ".q", i + ".m", j + ".n", i + ".h", j + ".p"}});
+                Reorder{{i + ".w", j + ".w", i + ".l", j + ".q", i + ".m", i + ".h", j + ".n", j + ".p"}});
       must_step(d_, Fuse{{i + ".w", j + ".w"}, w});
     } else {
       std::vector<std::string> order;
-      for (const std::string& loop : {w, i + ".l", j + ".q", i + ".m", j + ".n", i + ".h", j + ".p"}) {
+      for (const std::string& loop : {w, i + ".l", j + ".q", i + ".m", i + ".h", j + ".n", j + ".p"}) {
         if (s_.find_loop(loop) != nullptr) order.push_back(loop);
       }
       must_step(d_, Reorder{order});

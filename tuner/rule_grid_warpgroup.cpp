@@ -287,7 +287,7 @@ class GridWarpgroups : private ProductAxes {
     if (s_.find_loop(i) != nullptr || s_.find_loop(j) != nullptr) {
       must_step(d_, Split{i, {t_.warps(), 2, kWarpRows}, {i + ".w", i + ".h", i + ".l"}});
       must_step(d_, Split{j, {t_.columns / 8 / dealt_.tiles, kWarpColumns, dealt_.pairs()}, {j + ".n", j + ".q", j + ".p"}});
-      must_step(d_, Reorder{{i + ".w", i + ".l", j + ".q", j + ".n", i + ".h", j + ".p"}});
+      must_step(d_, Reorder{{i + ".w", i + ".l", j + ".q", i + ".h", j + ".n", j + ".p"}});
     }
     bind_threads(i + ".w", i + ".l", j + ".q");
     if (s_.find_loop(j + ".c") != nullptr) {

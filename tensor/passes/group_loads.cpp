@@ -10,6 +10,8 @@ namespace {
 
 // Registers of 32 bits that loaded elements take at a time, beside the sums they are added to.
 constexpr int64_t kMaxRegisters = 32;
+// So many more are taken along where they are the last.
+constexpr int64_t kFewRegisters = 8;
 // The same of elements that threads hold while they wait for each other.
 constexpr int64_t kMaxWaiting = 16;
 
@@ -195,7 +197,8 @@ class GroupLoads : public Mutator {
       const size_t first = i;
       do {
         batch.push_back(loads.mutate(stmts[i++]));
-      } while (i < stmts.size() && loads.registers() < kMaxRegisters && !is_large(stmts[i], stored));
+      } while (i < stmts.size() && !is_large(stmts[i], stored) &&
+               (loads.registers() < kMaxRegisters || count_registers({stmts.begin() + i, stmts.end()}, stored) <= kFewRegisters));
       if (loads.passes_a_store()) {
         out.push_back(with_bindings(loads.bindings(), Seq::make(std::move(batch))));
       } else {
@@ -205,12 +208,16 @@ class GroupLoads : public Mutator {
     }
   }
 
+  static int64_t count_registers(const std::vector<Stmt>& stmts, const std::vector<Buffer>& stored) {
+    Loads loads(stored);
+    for (const Stmt& s : stmts)
+      loads.mutate(s);
+    return loads.registers();
+  }
+
   // Whether there are stores enough within the statement.
   static bool is_large(const Stmt& s, const std::vector<Buffer>& stored) {
-    if (s.kind() == StmtKind::Store) return false;
-    Loads loads(stored);
-    loads.mutate(s);
-    return loads.registers() >= kMaxRegisters;
+    return s.kind() != StmtKind::Store && count_registers({s}, stored) >= kMaxRegisters;
   }
 
   const std::vector<Buffer> stored_;
