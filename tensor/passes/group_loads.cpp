@@ -28,7 +28,7 @@ int64_t registers_of(Type type) { return (type.lanes * byte_size(type.element) +
 class Loads : public Mutator {
  public:
   // stored: buffers that are not to be read ahead.
-  explicit Loads(const std::vector<Buffer>& stored) : stored_(stored) {}
+  explicit Loads(const std::vector<Buffer>& stored) : stored_(&stored) {}
 
   struct Binding {
     Var var;
@@ -71,7 +71,7 @@ class Loads : public Mutator {
     const Expr inner = Mutator::on(n, self);
     const auto* load = inner.as<Load>();
     const bool is_written =
-        std::any_of(stored_.begin(), stored_.end(), [&](const Buffer& b) { return b.same_as(n.buffer); });
+        std::any_of(stored_->begin(), stored_->end(), [&](const Buffer& b) { return b.same_as(n.buffer); });
     if (n.buffer.scope() != Scope::global || is_written || has_load(load->indices[0])) return inner;
     Expr predicate = guard_;
     if (load->predicate.defined()) {
@@ -108,7 +108,7 @@ class Loads : public Mutator {
     return var;
   }
 
-  const std::vector<Buffer>& stored_;
+  const std::vector<Buffer>* stored_;
   std::vector<Binding> bindings_;
   int64_t registers_ = 0;
   Expr guard_;  // of the place; undefined: none
@@ -170,18 +170,19 @@ class GroupLoads : public Mutator {
   }
 
  private:
-  // What stores behind barriers read of buffers that nothing writes, where no loop stands before them.
+  // What stores behind barriers read of buffers that nothing writes, where no loop stands before them; the first of it, if it is much.
   std::vector<Loads::Binding> take_from_behind_barriers(std::vector<Stmt>& stmts) const {
     const auto barrier = std::find_if(stmts.begin(), stmts.end(), is_barrier);
     const auto end = std::find_if(stmts.begin(), stmts.end(), has_loop);
-    if (barrier >= end) return {};
     Loads loads(stored_);
-    std::vector<Stmt> rest(barrier, end);
-    for (Stmt& s : rest) {
-      if (is_of_stores(s)) s = loads.mutate(s);
+    for (auto s = std::min(barrier, end); s != end; ++s) {
+      if (!is_of_stores(*s)) continue;
+      Loads more = loads;
+      const Stmt without = more.mutate(*s);
+      if (more.registers() > kMaxWaiting) break;
+      *s = without;
+      loads = more;
     }
-    if (loads.registers() > kMaxWaiting) return {};
-    std::copy(rest.begin(), rest.end(), barrier);
     return loads.bindings();
   }
 

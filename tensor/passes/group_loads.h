@@ -12,7 +12,7 @@ namespace mcc::tensor {
 // A GPU's thread stops where it needs what is not there yet; and neither LLVM nor the assembler loads ahead of a store of which they
 // do not know that it goes elsewhere. Buffers that a stretch writes are read where they were.
 // Where threads wait for each other (barrier), and no loop stands before the stores, what these read of buffers that the function never
-// writes is loaded ahead of the first barrier, if that is few registers.
+// writes is loaded ahead of the first barrier, as far as that is few registers.
 // Neighbours under the same condition come under one.
 Func group_loads(const Func& f);
 

@@ -79,6 +79,13 @@ TEST(GroupLoads, WhatIsReadBehindABarrierIsAskedForAheadOfIt) {
   EXPECT_EQ(loads_ahead_of_barrier(row_with_barrier("")), 2);
   EXPECT_EQ(loads_ahead_of_barrier(row_with_barrier("y[i] = z[31 - i]")), 2);
   EXPECT_EQ(loads_ahead_of_barrier(row_with_barrier("y[i] = 0.0 for k in 2 { y[i] = y[i] + t[i + k] }")), 0);
+  // Of much, the first.
+  std::string much;
+  for (int k = 1; k <= 15; ++k)
+    much += text("y[i] = t[i + ", k, "] ");
+  EXPECT_EQ(loads_ahead_of_barrier(row_with_barrier(much.c_str())), 0);
+  much.resize(much.rfind("y[i]"));
+  EXPECT_EQ(loads_ahead_of_barrier(row_with_barrier(much.c_str())), 2);
 }
 
 }  // namespace
