@@ -246,9 +246,14 @@ class GridRows {
     int64_t per_thread = count_ >= 4 * gpu_.multiprocessors ? 8 : 2, along = gpu_.warp;
     while (along < 512 && along * per_thread < longest_)
       along *= 2;
+    // No more than have as many elements then: of 768 elements 384 threads have two each.
+    const int64_t turns = ceil_div64(longest_, along);
+    along = round_up64(ceil_div64(longest_, turns), gpu_.warp);
     std::vector<int64_t> options{gpu_.warp};
     while (options.back() * 2 <= gpu_.threads_per_block && options.back() < longest_)
       options.push_back(options.back() * 2);
+    if (const auto next = std::lower_bound(options.begin(), options.end(), along); next == options.end() || *next != along)
+      options.insert(next, along);
     threads_ = options.size() == 1 ? along : d_.decide.choose(name + ".threads", options, along);
     int64_t rows = 1;
     while (rows * threads_ < 128 && is_box(2 * rows) && count_ / (2 * rows) >= gpu_.multiprocessors)

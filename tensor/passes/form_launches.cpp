@@ -108,7 +108,7 @@ Expr identity_of(BinaryOp op, ElementType element) {
 //   s = x op that of the threads at distance 16, 8, 4, 2, 1       (all get the same)
 //   b = b op s
 // or, for n above 32, the sums of the warps go through shared memory:
-//   thread 0 of each warp: warps[.., warp] = s;  b = b op warps[.., 0] op warps[.., 1] ...
+//   thread 0 of each warp: warps[.., warp] = s;  b = b op ((warps[.., 0] op warps[.., 1]) op (warps[.., 2] op ...))
 // x has 32 bits; a condition chooses between x and the operator's identity, since all threads of a warp take part.
 class CombineThreads : public Mutator {
  public:
@@ -192,14 +192,22 @@ class CombineThreads : public Mutator {
     own.push_back(floor_div(loop.var, kWarp));
     Stmt first = in_nest(
         with_parts(If::make(floor_mod(loop.var, kWarp) == Expr(0), Store::make(warps, own, vars.back()))));
-    Expr total = old;
-    for (int64_t w = 0; w < extent / kWarp; ++w) {
-      std::vector<Expr> of_warp = place;
-      of_warp.emplace_back(w);
-      total = binary(sum->op, total, load(warps, of_warp));
-    }
+    auto of_warp = [&](int64_t w) {
+      std::vector<Expr> at = place;
+      at.emplace_back(w);
+      return load(warps, at);
+    };
+    const Expr total = binary(sum->op, old, pairwise(sum->op, 0, extent / kWarp, of_warp));
     Stmt second = guarded(by_first(Store::make(store->buffer, store->indices, total)));
     return Seq::make({first, rename(in_nest(second), nest)});  // a variable is bound by one loop
+  }
+
+  // The values of [begin, end), in as few steps that wait for each other as there can be.
+  template <class F>
+  static Expr pairwise(BinaryOp op, int64_t begin, int64_t end, const F& value) {
+    if (end - begin == 1) return value(begin);
+    const int64_t middle = (begin + end) / 2;
+    return binary(op, pairwise(op, begin, middle, value), pairwise(op, middle, end, value));
   }
 
   static bool is_private(const Buffer& b) {

@@ -97,9 +97,10 @@ Outcome check_cross(const FuncSites& sites, const BlockSite& site, const For* lo
                   text("expected ", expected, " to reduce over the threads of loop ", name));
   };
   int64_t extent = 0;
-  bool is_power = as_int(loop->extent, &extent) && extent > 1 && (extent & (extent - 1)) == 0;
-  if (!is_power || grid_axis(*loop) != GridAxis::thread_x)
-    return refused("thread.x and a power of two iterations");
+  constexpr int64_t kWarp = 32;  // its parts, or whole ones
+  bool are_even = as_int(loop->extent, &extent) && extent > 1 && (extent % kWarp == 0 || kWarp % extent == 0);
+  if (!are_even || grid_axis(*loop) != GridAxis::thread_x)
+    return refused("thread.x and a divisor or a multiple of 32 iterations");
   std::optional<Update> update = as_update(block);
   if (loop->body.get() != &block || block.init || !update || bit_width(update->operand.element()) != 32) {
     return refused(text("block ", block.name, " right inside, as an update of 32 bits without init,"));

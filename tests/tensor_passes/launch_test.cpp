@@ -52,7 +52,7 @@ TEST_P(LaunchFile, RunsOnTheGridAndMatchesItsGolden) {
 
 INSTANTIATE_TEST_SUITE_P(
     Files, LaunchFile,
-    ::testing::Values("pointwise", "scalar", "matmul", "softmax", "recurrence", "row_sums", "transposition",
+    ::testing::Values("pointwise", "scalar", "matmul", "softmax", "recurrence", "row_sums", "row_sums_of_three_warps", "transposition",
                       "warp_exchange", "mma_held_f16", "mma_held_bf16", "mma_f16", "mma_bf16", "mma_tf32",
                       "mma_i8", "mma_u8i8", "rolling", "dot4_u8i8", "dot4_i8i8", "async_f16", "async_f32",
                       "async_converted", "async_held", "wgmma_f16", "wgmma_bf16", "wgmma_waits",
