@@ -80,6 +80,7 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     step("choose_layouts", [&] { choose_layouts(graph, options.target, options.strict, options.algorithms); });
     step("fold_constants", fold);
     step("simplify_algebra", [&] { simplify_algebra(graph); });
+    step("sink_reshapes", [&] { sink_reshapes(graph); });  // of images whose channels are last now
     step("quantize_by_products", [&] { quantize_by_products(graph, options.target); });
     step("eliminate_common_subexpressions", [&] { eliminate_common_subexpressions(graph); });
     step("eliminate_dead_code", [&] { eliminate_dead_code(graph); });

@@ -86,9 +86,15 @@ class SinkReshapes {
     return is;
   }
 
-  // Whether the node joins the kernel of this operand as it is.
-  bool is_joined(NodeId id, ValueId operand) {
-    return static_cast<size_t>(operand) < users_.size() && single_user(g_, users_, operand) == id && is_of_product(operand);
+  // Whether the node joins the kernel of this operand as it is: a product with nothing but elementwise operators behind it.
+  bool is_joined(NodeId id, ValueId operand) const {
+    if (static_cast<size_t>(operand) >= users_.size() || single_user(g_, users_, operand) != id) return false;
+    const NodeId p = g_.value(operand).producer;
+    if (p < 0 || !is_pointwise(g_.node(p))) return p >= 0 && g_.node(p).op->fusion == FusionClass::contraction;
+    const std::vector<ValueId>& inputs = g_.node(p).inputs;
+    return std::any_of(inputs.begin(), inputs.end(), [&](ValueId i) {
+      return is_static_value(i) && dims(i) == dims(operand) && is_joined(p, i);
+    });
   }
 
   void sink(NodeId id) {
