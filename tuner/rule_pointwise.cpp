@@ -59,6 +59,22 @@ std::vector<std::string> tile_transposition(Draft& draft, const BlockInfo& info)
 
 namespace {
 
+// The axis along which everything is read whose results lie side by side, two to four for each place of it (the channels of an
+// image, which are last now); null if there is none.
+const AxisInfo* interleaved_axis(const BlockInfo& info) {
+  const size_t last = info.axes.size() - 1;
+  if (!info.is_injective || info.axes.size() < 2 || info.store.strides[last] != 1 || info.element_bits > 32) return nullptr;
+  const int64_t parts = info.axes[last].extent;
+  if (parts < 2 || parts > 4) return nullptr;
+  for (size_t a = 0; a < last; ++a) {
+    if (info.store.strides[a] != parts) continue;
+    const auto is_row = [&](const Access& load) { return load.strides[a] == 1 && load.strides[last] != 1; };
+    const bool fits = std::all_of(info.loads.begin(), info.loads.end(), [&](const Access& load) { return load.strides[a] == 0 || is_row(load); });
+    return fits && std::any_of(info.loads.begin(), info.loads.end(), is_row) ? &info.axes[a] : nullptr;
+  }
+  return nullptr;
+}
+
 struct Pointwise {
   Draft& draft;
   BlockInfo info;
@@ -77,6 +93,10 @@ struct Pointwise {
       make_parallel();
       return;
     }
+    if (interleave()) {
+      make_parallel();
+      return;
+    }
     std::string vector = vector_loop();
     choose_order();
     make_parallel();
@@ -84,6 +104,24 @@ struct Pointwise {
     if (!vector.empty()) try_step(draft, Vectorize{vector});
     if (!vectors.empty()) try_step(draft, Unroll{vectors});
     unroll_reduction();
+  }
+
+  // Vectors along what is read, one for each part of what is written; they are written side by side (transpose_tiles).
+  bool interleave() {
+    const AxisInfo* axis = interleaved_axis(info);
+    const int64_t lanes = t.lanes(32);
+    if (!axis || axis->extent < lanes) return false;
+    const std::string along = axis->loop, part = spatial.back();
+    must_step(draft, Split{along, {0, lanes}, {along + ".vec", along + ".lane"}});
+    spatial.pop_back();
+    *std::find(spatial.begin(), spatial.end(), along) = along + ".vec";
+    std::vector<std::string> order = spatial;
+    order.push_back(part);
+    order.push_back(along + ".lane");
+    must_step(draft, Reorder{order});
+    must_step(draft, Unroll{part});
+    must_step(draft, Vectorize{along + ".lane"});
+    return true;
   }
 
   // Splits the last axis into vectors when the result is contiguous along it. For a reduction the vector goes inside.

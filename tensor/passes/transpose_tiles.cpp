@@ -147,39 +147,47 @@ class Network {
 
 constexpr int kWord = 2;
 
-// y[ramp(base + part, 2, lanes)] = value in an unrolled loop over the two parts: the words of a vector.
-struct Words {
-  const For* parts = nullptr;
-  const Store* store = nullptr;
-  Expr base;  // of the first part
-  int lanes = 0;
+// y[ramp(base + part, count, lanes)] = value in an unrolled loop over two to four parts: all that stands there.
+struct Parts {
+  const For* loop = nullptr;
+  std::vector<Stmt> stores;  // of each part
+  Expr base;                 // of the first
 
-  Expr part(const Expr& e, int64_t n) const {
-    return simplify(substitute(e, {{parts->var.get(), simplify(parts->min + Expr(n))}}));
-  }
+  const Store& store(size_t part) const { return *stores[part].as<Store>(); }
+  int lanes() const { return store(0).value.lanes(); }
 };
 
-std::optional<Words> as_words(const For& n) {
-  const auto* store = n.body.as<Store>();
-  if (n.loop != LoopKind::unrolled || !is_int(n.extent, kWord) || !store || store->predicate.defined() ||
-      store->indices.size() != 1 || loads_from(store->value, store->buffer))
+std::optional<Parts> as_parts(const For& n) {
+  int64_t count = 0;
+  if (n.loop != LoopKind::unrolled || (n.body.kind() != StmtKind::Store && n.body.kind() != StmtKind::If) ||
+      !as_int(n.extent, &count) || count < 2 || count > 4)
     return std::nullopt;
-  const auto* ramp = store->indices[0].as<Ramp>();
-  if (!ramp || !is_int(ramp->stride, kWord)) return std::nullopt;
-  const auto form = linear_form(ramp->base, {n.var});
-  if (!form || form->coefficients[0] != 1) return std::nullopt;
-  Words words{&n, store, nullptr, ramp->type.lanes};
-  words.base = words.part(ramp->base, 0);
-  return words;
+  Parts parts{&n, {}, nullptr};
+  for (int64_t part = 0; part < count; ++part) {
+    parts.stores.push_back(simplify(substitute(n.body, {{n.var.get(), simplify(n.min + Expr(part))}})));
+    const auto* store = parts.stores.back().as<Store>();
+    if (!store || store->predicate.defined() || store->indices.size() != 1 || loads_from(store->value, store->buffer)) return std::nullopt;
+    const auto* ramp = store->indices[0].as<Ramp>();
+    if (!ramp || !is_int(ramp->stride, count)) return std::nullopt;
+    if (part == 0) parts.base = ramp->base;
+    if (!store->buffer.same_as(parts.store(0).buffer) || store->value.lanes() != parts.lanes() ||
+        !is_int(simplify(ramp->base - parts.base), part))
+      return std::nullopt;
+  }
+  return parts;
 }
 
-// Both parts in one store.
-Stmt side_by_side(const Words& w) {
+// All parts in one store.
+Stmt side_by_side(const Parts& p) {
+  std::vector<Expr> values;
+  for (size_t n = 0; n < p.stores.size(); ++n)
+    values.push_back(p.store(n).value);
   std::vector<int> lanes;
-  for (int i = 0; i < w.lanes; ++i)
-    lanes.insert(lanes.end(), {i, w.lanes + i});
-  return Store::make(w.store->buffer, {Ramp::make(w.base, 1, kWord * w.lanes)},
-                     Shuffle::make({w.part(w.store->value, 0), w.part(w.store->value, 1)}, lanes));
+  for (int i = 0; i < p.lanes(); ++i) {
+    for (size_t n = 0; n < values.size(); ++n)
+      lanes.push_back(static_cast<int>(n) * p.lanes() + i);
+  }
+  return Store::make(p.store(0).buffer, {Ramp::make(p.base, 1, static_cast<int>(lanes.size()))}, Shuffle::make(values, lanes));
 }
 
 // An expression's value in one lane; null where it is not of vectors that are known lane by lane.
@@ -196,11 +204,13 @@ Expr in_lane(const Expr& e, int lane) {
 // The words of a square tile, whose columns are read by a loop around them; null where they are no such.
 Stmt transposed_words(const For& loop) {
   const auto* parts = loop.body.as<For>();
-  const std::optional<Words> words =
-      loop.loop == LoopKind::unrolled && parts ? as_words(*parts) : std::nullopt;
-  if (!words) return nullptr;
+  const auto* store = parts ? parts->body.as<Store>() : nullptr;
+  const std::optional<Parts> words =
+      loop.loop == LoopKind::unrolled && store ? as_parts(*parts) : std::nullopt;
+  if (!words || words->stores.size() != kWord) return nullptr;
+  const int lanes = words->lanes();
   // Where a column ends before the tile does there are zeros.
-  const auto* choice = words->store->value.as<Select>();
+  const auto* choice = store->value.as<Select>();
   if (choice) {
     double otherwise = 1;
     const auto* zeros = choice->on_false.as<Broadcast>();
@@ -209,9 +219,9 @@ Stmt transposed_words(const For& loop) {
         !in_lane(choice->condition, 0).defined())
       return nullptr;
   }
-  const auto* load = (choice ? choice->on_true : words->store->value).as<Load>();
-  if (!load || !is_int(loop.extent, words->lanes) ||
-      (words->lanes != 4 && words->lanes != 8 && words->lanes != 16) || load->indices.size() != 1 ||
+  const auto* load = (choice ? choice->on_true : store->value).as<Load>();
+  if (!load || !is_int(loop.extent, lanes) ||
+      (lanes != 4 && lanes != 8 && lanes != 16) || load->indices.size() != 1 ||
       (load->predicate.defined() && !(choice && structurally_equal(load->predicate, choice->condition))))
     return nullptr;
   const auto* ramp = load->indices[0].as<Ramp>();
@@ -221,22 +231,22 @@ Stmt transposed_words(const For& loop) {
   if (!form || form->coefficients[0] != kWord || form->coefficients[1] != 1 || has_load(ramp->base))
     return nullptr;
   auto at = [&](const Expr& e, int64_t n) {
-    return simplify(substitute(words->part(e, 0), {{loop.var.get(), simplify(loop.min + Expr(n))}}));
+    return simplify(substitute(e, {{loop.var.get(), simplify(loop.min + Expr(n))}, {parts->var.get(), parts->min}}));
   };
-  Network network(words->lanes, kWord);
+  Network network(lanes, kWord);
   Vectors rows;
-  for (int i = 0; i < words->lanes; ++i) {
+  for (int i = 0; i < lanes; ++i) {
     const Expr first = simplify(at(ramp->base, 0) + Expr(stride * i));
     Expr is_there = choice ? in_lane(choice->condition, i) : nullptr;
-    if (is_there.defined()) is_there = Broadcast::make(is_there, kWord * words->lanes);
+    if (is_there.defined()) is_there = Broadcast::make(is_there, kWord * lanes);
     rows.push_back(
-        network.name(Load::make(load->buffer, {Ramp::make(first, 1, kWord * words->lanes)}, is_there)));
+        network.name(Load::make(load->buffer, {Ramp::make(first, 1, kWord * lanes)}, is_there)));
   }
   const Vectors columns = network.run(rows);
   std::vector<Stmt> stores;
-  for (int i = 0; i < words->lanes; ++i) {
-    stores.push_back(Store::make(words->store->buffer,
-                                 {Ramp::make(at(words->base, i), 1, kWord * words->lanes)},
+  for (int i = 0; i < lanes; ++i) {
+    stores.push_back(Store::make(store->buffer,
+                                 {Ramp::make(at(words->base, i), 1, kWord * lanes)},
                                  columns[static_cast<size_t>(i)]));
   }
   return network.around(Seq::make(stores));
@@ -248,7 +258,7 @@ class TransposeTiles : public Mutator {
 
   Stmt on(const For& n, const Stmt& self) override {
     if (Stmt words = transposed_words(n)) return words;
-    if (std::optional<Words> words = as_words(n)) return side_by_side(*words);
+    if (std::optional<Parts> parts = as_parts(n)) return side_by_side(*parts);
     const auto* store = n.body.as<Store>();
     int64_t extent = 0;
     bool fits = n.loop == LoopKind::unrolled && store && as_int(n.extent, &extent) &&

@@ -18,7 +18,7 @@ namespace mcc::tensor {
 //
 //   unrolled for i in 16: unrolled for p in 2: y[... i ..., ramp(c + p, 2, 16)] = x[ramp(base + 2 * i + p, stride, 16)]
 //
-// Of other values that are written so (parts from two rows) both parts are made, and written side by side.
+// Of other values that are written so (parts from two to four rows) all parts are made, and written side by side.
 Func transpose_tiles(const Func& f);
 
 }  // namespace mcc::tensor

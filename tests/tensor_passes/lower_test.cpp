@@ -85,7 +85,7 @@ TEST(Lower, MovesWordsTogether) {
   }
 }
 
-// Words of three, parts a word apart, and what is read from the buffer that is written: each part by itself.
+// Words of five: each part by itself.
 TEST(Lower, LeavesWordsThatAreNone) {
   auto moved = [](int parts, const std::string& value) {
     return parse(text(
@@ -94,7 +94,21 @@ TEST(Lower, LeavesWordsThatAreNone) {
         parts, ") { y[a, b, q] = ", value, " } } } } }"));
   };
   EXPECT_TRUE(has_shuffle(expect_lowers(moved(2, "x[b, 2 * a + q]"))));
-  EXPECT_FALSE(has_shuffle(expect_lowers(moved(3, "x[b, 2 * a + q]"))));
+  EXPECT_FALSE(has_shuffle(expect_lowers(moved(5, "x[b, 2 * a + q]"))));
+}
+
+// Rows whose elements lie side by side then, some of them zeros; a place at the end that is no whole vector.
+TEST(Lower, WritesRowsSideBySide) {
+  for (int parts : {2, 3, 4}) {
+    for (const char* value : {"x[p, i]", "select(p < 1, x[p, i], 0.0)"}) {
+      SCOPED_TRACE(text(parts, " of ", value));
+      const std::string code = to_text(expect_lowers(parse(
+          text("func f(x: f32[4, 19]) -> (y: f32[19, ", parts, "]) { for i.o in 5 { unrolled for p.i in ", parts,
+               " { vectorized for i.i in 4 { block y(i = i.o * 4 + i.i: spatial 19, p = p.i: spatial ", parts,
+               ") where i.o * 4 + i.i < 19 { y[i, p] = ", value, " } } } } }"))));
+      EXPECT_NE(code.find(text("y[ramp(i.o * ", 4 * parts, ", 1, ", 4 * parts, ")] = shuffle(")), std::string::npos) << code;
+    }
+  }
 }
 
 // Two columns, a store to what is read, a stride of two between the columns: left as they are.
