@@ -63,13 +63,15 @@ namespace {
 // image, which are last now); null if there is none.
 const AxisInfo* interleaved_axis(const BlockInfo& info) {
   const size_t last = info.axes.size() - 1;
-  if (!info.is_injective || info.axes.size() < 2 || info.store.strides[last] != 1 || info.element_bits > 32) return nullptr;
+  if (!info.is_injective || info.axes.size() < 2 || info.store.strides[last] != 1 || info.element_bits > 32)
+    return nullptr;
   const int64_t parts = info.axes[last].extent;
   if (parts < 2 || parts > 4) return nullptr;
   for (size_t a = 0; a < last; ++a) {
     if (info.store.strides[a] != parts) continue;
     const auto is_row = [&](const Access& load) { return load.strides[a] == 1 && load.strides[last] != 1; };
-    const bool fits = std::all_of(info.loads.begin(), info.loads.end(), [&](const Access& load) { return load.strides[a] == 0 || is_row(load); });
+    const bool fits = std::all_of(info.loads.begin(), info.loads.end(),
+                                  [&](const Access& load) { return load.strides[a] == 0 || is_row(load); });
     return fits && std::any_of(info.loads.begin(), info.loads.end(), is_row) ? &info.axes[a] : nullptr;
   }
   return nullptr;

@@ -166,7 +166,9 @@ std::optional<Parts> as_parts(const For& n) {
   for (int64_t part = 0; part < count; ++part) {
     parts.stores.push_back(simplify(substitute(n.body, {{n.var.get(), simplify(n.min + Expr(part))}})));
     const auto* store = parts.stores.back().as<Store>();
-    if (!store || store->predicate.defined() || store->indices.size() != 1 || loads_from(store->value, store->buffer)) return std::nullopt;
+    if (!store || store->predicate.defined() || store->indices.size() != 1 ||
+        loads_from(store->value, store->buffer))
+      return std::nullopt;
     const auto* ramp = store->indices[0].as<Ramp>();
     if (!ramp || !is_int(ramp->stride, count)) return std::nullopt;
     if (part == 0) parts.base = ramp->base;
@@ -187,7 +189,8 @@ Stmt side_by_side(const Parts& p) {
     for (size_t n = 0; n < values.size(); ++n)
       lanes.push_back(static_cast<int>(n) * p.lanes() + i);
   }
-  return Store::make(p.store(0).buffer, {Ramp::make(p.base, 1, static_cast<int>(lanes.size()))}, Shuffle::make(values, lanes));
+  return Store::make(p.store(0).buffer, {Ramp::make(p.base, 1, static_cast<int>(lanes.size()))},
+                     Shuffle::make(values, lanes));
 }
 
 // An expression's value in one lane; null where it is not of vectors that are known lane by lane.
@@ -220,8 +223,8 @@ Stmt transposed_words(const For& loop) {
       return nullptr;
   }
   const auto* load = (choice ? choice->on_true : store->value).as<Load>();
-  if (!load || !is_int(loop.extent, lanes) ||
-      (lanes != 4 && lanes != 8 && lanes != 16) || load->indices.size() != 1 ||
+  if (!load || !is_int(loop.extent, lanes) || (lanes != 4 && lanes != 8 && lanes != 16) ||
+      load->indices.size() != 1 ||
       (load->predicate.defined() && !(choice && structurally_equal(load->predicate, choice->condition))))
     return nullptr;
   const auto* ramp = load->indices[0].as<Ramp>();
@@ -231,7 +234,8 @@ Stmt transposed_words(const For& loop) {
   if (!form || form->coefficients[0] != kWord || form->coefficients[1] != 1 || has_load(ramp->base))
     return nullptr;
   auto at = [&](const Expr& e, int64_t n) {
-    return simplify(substitute(e, {{loop.var.get(), simplify(loop.min + Expr(n))}, {parts->var.get(), parts->min}}));
+    return simplify(
+        substitute(e, {{loop.var.get(), simplify(loop.min + Expr(n))}, {parts->var.get(), parts->min}}));
   };
   Network network(lanes, kWord);
   Vectors rows;
@@ -239,14 +243,12 @@ Stmt transposed_words(const For& loop) {
     const Expr first = simplify(at(ramp->base, 0) + Expr(stride * i));
     Expr is_there = choice ? in_lane(choice->condition, i) : nullptr;
     if (is_there.defined()) is_there = Broadcast::make(is_there, kWord * lanes);
-    rows.push_back(
-        network.name(Load::make(load->buffer, {Ramp::make(first, 1, kWord * lanes)}, is_there)));
+    rows.push_back(network.name(Load::make(load->buffer, {Ramp::make(first, 1, kWord * lanes)}, is_there)));
   }
   const Vectors columns = network.run(rows);
   std::vector<Stmt> stores;
   for (int i = 0; i < lanes; ++i) {
-    stores.push_back(Store::make(store->buffer,
-                                 {Ramp::make(at(words->base, i), 1, kWord * lanes)},
+    stores.push_back(Store::make(store->buffer, {Ramp::make(at(words->base, i), 1, kWord * lanes)},
                                  columns[static_cast<size_t>(i)]));
   }
   return network.around(Seq::make(stores));

@@ -103,10 +103,12 @@ TEST(Lower, WritesRowsSideBySide) {
     for (const char* value : {"x[p, i]", "select(p < 1, x[p, i], 0.0)"}) {
       SCOPED_TRACE(text(parts, " of ", value));
       const std::string code = to_text(expect_lowers(parse(
-          text("func f(x: f32[4, 19]) -> (y: f32[19, ", parts, "]) { for i.o in 5 { unrolled for p.i in ", parts,
-               " { vectorized for i.i in 4 { block y(i = i.o * 4 + i.i: spatial 19, p = p.i: spatial ", parts,
-               ") where i.o * 4 + i.i < 19 { y[i, p] = ", value, " } } } } }"))));
-      EXPECT_NE(code.find(text("y[ramp(i.o * ", 4 * parts, ", 1, ", 4 * parts, ")] = shuffle(")), std::string::npos) << code;
+          text("func f(x: f32[4, 19]) -> (y: f32[19, ", parts, "]) { for i.o in 5 { unrolled for p.i in ",
+               parts, " { vectorized for i.i in 4 { block y(i = i.o * 4 + i.i: spatial 19, p = p.i: spatial ",
+               parts, ") where i.o * 4 + i.i < 19 { y[i, p] = ", value, " } } } } }"))));
+      EXPECT_NE(code.find(text("y[ramp(i.o * ", 4 * parts, ", 1, ", 4 * parts, ")] = shuffle(")),
+                std::string::npos)
+          << code;
     }
   }
 }
