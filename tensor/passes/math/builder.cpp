@@ -44,6 +44,7 @@ Expr MathBuilder::quotient(const Expr& a, const Expr& b) const {
 }
 
 bool MathBuilder::has_exact_reciprocal(double divisor) {
+  if (divisor == 0 || !std::isfinite(divisor)) return false;
   int exponent = 0;
   const double digits = std::ldexp(std::frexp(divisor, &exponent), 22);
   return std::abs(exponent) < 40 && digits == std::trunc(digits) && std::fabs(digits) != 0x1p21;
