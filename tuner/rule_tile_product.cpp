@@ -148,10 +148,13 @@ class TileProduct {
     return best;
   }
 
-  const Access& weights() const {
-    return info_.loads[0].strides[static_cast<size_t>(roles_.vector)] != 0 ? info_.loads[0] : info_.loads[1];
-  }
-  int64_t weight_bytes() const { return count_of(weights().buffer) * byte_size(weights().buffer.element()); }
+  bool is_left_first() const { return info_.loads[0].strides[static_cast<size_t>(roles_.vector)] == 0; }
+  const Access& weights() const { return info_.loads[is_left_first() ? 1 : 0]; }
+  const Access& left() const { return info_.loads[is_left_first() ? 0 : 1]; }
+  static int64_t bytes_of(const Access& operand) { return count_of(operand.buffer) * byte_size(operand.buffer.element()); }
+  int64_t weight_bytes() const { return bytes_of(weights()); }
+  // Of results in the type of what is multiplied, as most are.
+  int64_t result_bytes() const { return info_.spatial * byte_size(left_); }
 
   void split_and_order() {
     const std::string& b = info_.name;
@@ -195,14 +198,16 @@ class TileProduct {
     if (choose_parallel(d_, b, us_)) try_step(d_, Parallel{outer_loop_});
   }
 
-  // Row tiles go in chunks: enough of them for all cores.
+  // Row tiles go in chunks: enough of them for all cores. Cores that share out the rows find most of what they read in their own cache,
+  // where the kernel before has left it; those that share out the panels, in another's. They take turns at panels where these are more to
+  // read for each than the rows.
   int64_t choose_chunks(int64_t tiles) {
     std::vector<int64_t> options;
     for (int64_t n = 1; n <= tiles; ++n) {
       if (ceil_div64(tiles, ceil_div64(tiles, n)) == n) options.push_back(n);
     }
     int64_t outside = product_of(roles_.batch);
-    if (order_ != kPanelsInside) outside *= column_tiles_ / sums_.columns;
+    if (order_ == kPanelsOutside || (order_ == kRowsOutside && weight_bytes() > 2 * (bytes_of(left()) + result_bytes()))) outside *= column_tiles_ / sums_.columns;
     if (order_ != kPanelsOutside) outside *= product_of(roles_.rows);
     auto preferred = options.begin();
     while (worth_parallel(us_, t_) && preferred + 1 != options.end() &&
