@@ -151,7 +151,9 @@ class TileProduct {
   bool is_left_first() const { return info_.loads[0].strides[static_cast<size_t>(roles_.vector)] == 0; }
   const Access& weights() const { return info_.loads[is_left_first() ? 1 : 0]; }
   const Access& left() const { return info_.loads[is_left_first() ? 0 : 1]; }
-  static int64_t bytes_of(const Access& operand) { return count_of(operand.buffer) * byte_size(operand.buffer.element()); }
+  static int64_t bytes_of(const Access& operand) {
+    return count_of(operand.buffer) * byte_size(operand.buffer.element());
+  }
   int64_t weight_bytes() const { return bytes_of(weights()); }
   // Of results in the type of what is multiplied, as most are.
   int64_t result_bytes() const { return info_.spatial * byte_size(left_); }
@@ -207,7 +209,9 @@ class TileProduct {
       if (ceil_div64(tiles, ceil_div64(tiles, n)) == n) options.push_back(n);
     }
     int64_t outside = product_of(roles_.batch);
-    if (order_ == kPanelsOutside || (order_ == kRowsOutside && weight_bytes() > 2 * (bytes_of(left()) + result_bytes()))) outside *= column_tiles_ / sums_.columns;
+    if (order_ == kPanelsOutside ||
+        (order_ == kRowsOutside && weight_bytes() > 2 * (bytes_of(left()) + result_bytes())))
+      outside *= column_tiles_ / sums_.columns;
     if (order_ != kPanelsOutside) outside *= product_of(roles_.rows);
     auto preferred = options.begin();
     while (worth_parallel(us_, t_) && preferred + 1 != options.end() &&

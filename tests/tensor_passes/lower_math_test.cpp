@@ -195,8 +195,8 @@ TEST(LowerMath, DivisionsByCountsOfElementsAreProductsOnGpus) {
                        1e-20f, 3e-30f};
   for (uint32_t bits = 0x3f800000; bits < 0x40800000; bits += 977)
     x.push_back(std::bit_cast<float>(bits));
-  for (float divisor : {3.0f, 7.0f, 49.0f, 768.0f, 1000.0f, 3072.0f, 2097151.0f, 4194303.0f, -5.0f,
-                        0.75f, 0.1f, 0.0f}) {
+  for (float divisor :
+       {3.0f, 7.0f, 49.0f, 768.0f, 1000.0f, 3072.0f, 2097151.0f, 4194303.0f, -5.0f, 0.75f, 0.1f, 0.0f}) {
     const std::vector<float> y = compute_for_gpus(text("a[i] / ", divisor).c_str(), x, x);
     const Func f =
         parse(text("func f(a: f32[4]) -> (y: f32[4]) { for i in 4 { y[i] = a[i] / ", divisor, " } }"));
