@@ -201,8 +201,8 @@ class TileProduct {
   }
 
   // Row tiles go in chunks: enough of them for all cores. Cores that share out the rows find most of what they read in their own cache,
-  // where the kernel before has left it; those that share out the panels, in another's. They take turns at panels where these are more to
-  // read for each than the rows.
+  // where the kernel before has left it; those that share out the panels, in another's. They share out the panels where weights, which each
+  // would read as a whole, are more than twice what is read and written along the rows.
   int64_t choose_chunks(int64_t tiles) {
     std::vector<int64_t> options;
     for (int64_t n = 1; n <= tiles; ++n) {
