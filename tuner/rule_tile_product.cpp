@@ -34,6 +34,11 @@ int64_t largest_tile(int64_t extent) {
   return 0;
 }
 
+// Whether the operand of the rows is the first that is read.
+bool is_left_first(const BlockInfo& info, const TileRoles& roles) {
+  return info.loads[0].strides[static_cast<size_t>(roles.vector)] == 0;
+}
+
 // Tiles of sums that are made together.
 struct SumTiles {
   int64_t rows = 1, columns = 1;
@@ -148,9 +153,8 @@ class TileProduct {
     return best;
   }
 
-  bool is_left_first() const { return info_.loads[0].strides[static_cast<size_t>(roles_.vector)] == 0; }
-  const Access& weights() const { return info_.loads[is_left_first() ? 1 : 0]; }
-  const Access& left() const { return info_.loads[is_left_first() ? 0 : 1]; }
+  const Access& weights() const { return info_.loads[is_left_first(info_, roles_) ? 1 : 0]; }
+  const Access& left() const { return info_.loads[is_left_first(info_, roles_) ? 0 : 1]; }
   static int64_t bytes_of(const Access& operand) {
     return count_of(operand.buffer) * byte_size(operand.buffer.element());
   }
@@ -248,7 +252,7 @@ class TileProduct {
 bool lie_in_tiles(const BlockInfo& info, ElementType left, const TileRoles& roles) {
   const auto v = static_cast<size_t>(roles.vector), k = static_cast<size_t>(roles.reduce.back()),
              row = static_cast<size_t>(roles.row);
-  const bool is_left = info.loads[0].strides[v] == 0;
+  const bool is_left = is_left_first(info, roles);
   const Access &a = info.loads[is_left ? 0 : 1], &w = info.loads[is_left ? 1 : 0];
   return a.strides[v] == 0 && a.strides[k] == 1 && a.strides[row] > 0 &&
          a.buffer.element() == left && w.strides[v] == 1 && w.strides[row] == 0 &&
@@ -264,7 +268,7 @@ bool needs_padding(const BlockInfo& info, const TileRoles& roles) {
 // The block's rows fill whole tiles of sums that are its own.
 void pad_rows(Draft& draft, const BlockInfo& info, const TileRoles& roles) {
   const std::string& b = info.name;
-  const bool is_left = info.loads[0].strides[static_cast<size_t>(roles.vector)] == 0;
+  const bool is_left = is_left_first(info, roles);
   if (is_output(draft.schedule.func(), info.store.buffer))
     must_step(draft, CacheWrite{b, info.store.buffer.name(), "global", b + ".out"});
   must_step(draft, CacheRead{b, info.loads[is_left ? 0 : 1].buffer.name(), "global", b + ".padded"});

@@ -4,7 +4,7 @@
 
 #include "tensor/grid.h"
 #include "tensor/intrinsics.h"
-#include "tensor/visit.h"
+#include "tensor/passes/scope.h"
 
 namespace mcc::tensor {
 namespace {
@@ -50,12 +50,6 @@ class FenceBarriers : public Mutator {
   }
 
  private:
-  static bool is_call(const Stmt& s, Intrinsic function) {
-    const auto* n = s.as<Evaluate>();
-    const auto* call = n ? n->value.as<Call>() : nullptr;
-    return call && call->function == function;
-  }
-
   bool is_fenced_ = false;  // by the statement before
   bool is_in_launch_ = false;
 };

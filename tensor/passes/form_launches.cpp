@@ -12,12 +12,6 @@
 namespace mcc::tensor {
 namespace {
 
-bool has_loop(const Stmt& s) {
-  bool found = false;
-  for_each_stmt(s, [&](const Stmt& below) { found |= below.kind() == StmtKind::For; });
-  return found;
-}
-
 std::vector<Stmt> parts_of(const Stmt& body) {
   if (!body) return {};
   const auto* seq = body.as<Seq>();

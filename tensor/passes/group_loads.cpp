@@ -115,18 +115,6 @@ class Loads : public Mutator {
   bool has_stored_ = false, passes_a_store_ = false;
 };
 
-bool is_barrier(const Stmt& s) {
-  const auto* n = s.as<Evaluate>();
-  const auto* call = n ? n->value.as<Call>() : nullptr;
-  return call && call->function == Intrinsic::barrier;
-}
-
-bool has_loop(const Stmt& s) {
-  bool found = false;
-  for_each_stmt(s, [&](const Stmt& inner) { found |= inner.kind() == StmtKind::For; });
-  return found;
-}
-
 std::vector<Buffer> stored_in(const std::vector<Stmt>& stmts) {
   std::vector<Buffer> out;
   for (const Stmt& s : stmts) {
@@ -172,7 +160,7 @@ class GroupLoads : public Mutator {
  private:
   // What stores behind barriers read of buffers that nothing writes, where no loop stands before them; the first of it, if it is much.
   std::vector<Loads::Binding> take_from_behind_barriers(std::vector<Stmt>& stmts) const {
-    const auto barrier = std::find_if(stmts.begin(), stmts.end(), is_barrier);
+    const auto barrier = std::find_if(stmts.begin(), stmts.end(), [](const Stmt& s) { return is_call(s, Intrinsic::barrier); });
     const auto end = std::find_if(stmts.begin(), stmts.end(), has_loop);
     Loads loads(stored_);
     for (auto s = std::min(barrier, end); s != end; ++s) {

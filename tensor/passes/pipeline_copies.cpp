@@ -24,9 +24,7 @@ int64_t stages_of(const For& loop) {
 
 // A barrier, or the fence before it.
 bool is_barrier(const Stmt& s) {
-  const auto* n = s.as<Evaluate>();
-  const auto* call = n ? n->value.as<Call>() : nullptr;
-  return call && (call->function == Intrinsic::barrier || call->function == Intrinsic::fence_async);
+  return is_call(s, Intrinsic::barrier) || is_call(s, Intrinsic::fence_async);
 }
 
 bool is_shared(const Buffer& b) { return b.scope() == Scope::shared; }

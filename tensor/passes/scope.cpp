@@ -142,6 +142,18 @@ bool uses_any_var(const Expr& e, const std::function<bool(const VarNode*)>& f) {
   return find.found;
 }
 
+bool has_loop(const Stmt& s) {
+  bool found = false;
+  for_each_stmt(s, [&](const Stmt& below) { found |= below.kind() == StmtKind::For; });
+  return found;
+}
+
+bool is_call(const Stmt& s, Intrinsic function) {
+  const auto* n = s.as<Evaluate>();
+  const auto* call = n ? n->value.as<Call>() : nullptr;
+  return call && call->function == function;
+}
+
 int64_t count_leaves(const Stmt& s) {
   CountLeaves count;
   count.visit(s);

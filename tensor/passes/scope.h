@@ -41,6 +41,9 @@ bool has_load(const Expr& e);
 bool loads_from(const Expr& e, const Buffer& buffer);
 // Whether e mentions any variable for which f holds.
 bool uses_any_var(const Expr& e, const std::function<bool(const VarNode*)>& f);
+bool has_loop(const Stmt& s);
+// Whether s is nothing but a call of the function.
+bool is_call(const Stmt& s, Intrinsic function);
 // Number of stores and evaluations in s, loops counted once.
 int64_t count_leaves(const Stmt& s);
 // Bytes of a buffer, when its shape is constant.

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -13,6 +12,7 @@
 #include "tensor/interpret.h"
 #include "tensor/text.h"
 #include "tensor_passes/equivalence.h"
+#include "ulp.h"
 
 namespace mcc::tensor {
 namespace {
@@ -83,16 +83,6 @@ TEST(LowerMath, ApproximationsOfGpusHoldEverywhere) {
       }
     }
   }
-}
-
-double ulp_distance(float got, double expected) {
-  if (std::isnan(expected)) return std::isnan(got) ? 0 : 1e30;
-  const float rounded = static_cast<float>(expected);
-  if (got == rounded) return 0;
-  int exponent = 0;
-  std::frexp(std::isinf(rounded) ? std::numeric_limits<float>::max() : rounded, &exponent);
-  const double beyond = std::isinf(got) ? std::copysign(0x1p128, got) : got;
-  return std::fabs(beyond - expected) * std::ldexp(1.0, 24 - std::max(exponent, -125));
 }
 
 // y = expression for each element of a and b, as GPUs compute it, by the interpreter.
