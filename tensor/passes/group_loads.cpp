@@ -160,7 +160,8 @@ class GroupLoads : public Mutator {
  private:
   // What stores behind barriers read of buffers that nothing writes, where no loop stands before them; the first of it, if it is much.
   std::vector<Loads::Binding> take_from_behind_barriers(std::vector<Stmt>& stmts) const {
-    const auto barrier = std::find_if(stmts.begin(), stmts.end(), [](const Stmt& s) { return is_call(s, Intrinsic::barrier); });
+    const auto barrier = std::find_if(stmts.begin(), stmts.end(),
+                                      [](const Stmt& s) { return is_call(s, Intrinsic::barrier); });
     const auto end = std::find_if(stmts.begin(), stmts.end(), has_loop);
     Loads loads(stored_);
     for (auto s = std::min(barrier, end); s != end; ++s) {
