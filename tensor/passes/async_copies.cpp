@@ -62,7 +62,8 @@ class MakeAsync : public ScopedMutator {
     if (!choice || !is_zero(choice->on_false)) return std::nullopt;
     std::optional<Source> source = source_of(choice->on_true);
     const Expr condition = uniform(choice->condition);
-    if (!source || !condition.defined()) return std::nullopt;
+    // Both sides of "and" are computed: what an inner condition loads may be there only where the outer one holds.
+    if (!source || !condition.defined() || has_load(source->condition)) return std::nullopt;
     source->condition =
         structurally_equal(source->condition, condition) ? condition : condition && source->condition;
     return source;

@@ -39,7 +39,8 @@ class HoistConditions : public Mutator {
     Stmt same = Mutator::on(n, self);
     const auto* outer = same.as<If>();
     const auto* inner = outer && !outer->else_body ? outer->then_body.as<If>() : nullptr;
-    if (!inner || inner->else_body) return same;
+    // Both sides of "and" are computed: what the inner condition loads may be there only where the outer one holds.
+    if (!inner || inner->else_body || has_load(inner->condition)) return same;
     return If::make(outer->condition && inner->condition, inner->then_body);
   }
 

@@ -66,6 +66,16 @@ bool stores_only_to(const Buffer& buffer, const Stmt& s) {
   return only;
 }
 
+// Whether a condition within s loads anything, which may be out of reach without the guard around s.
+bool has_loading_condition(const Stmt& s) {
+  bool loads = false;
+  for_each_stmt(s, [&](const Stmt& inner) {
+    const auto* n = inner.as<If>();
+    loads |= n && has_load(n->condition);
+  });
+  return loads;
+}
+
 // A dimension of a block's shared memory that is filled beyond the limit, too: with zeros.
 struct FilledDim {
   Buffer buffer;
@@ -200,7 +210,9 @@ class Relaxer {
       const Guard* guard = a.store ? guard_with(a, dim, limit) : nullptr;
       if (!guard) continue;
       const If& statement = *guard->statement;
-      if (statement.else_body || !stores_only_to(buffer_, statement.then_body)) return std::nullopt;
+      if (statement.else_body || !stores_only_to(buffer_, statement.then_body) ||
+          has_loading_condition(statement.then_body))
+        return std::nullopt;
       Analyzer facts = inside(a);
       for (const Guard& other : a.guards) {
         if (other.term.get() != guard->term.get()) facts.assume(other.term);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "golden.h"
+#include "tensor/passes/async_copies.h"
 #include "tensor/passes/lower.h"
 #include "tensor/schedule/schedule.h"
 #include "tensor/text.h"
@@ -59,6 +60,20 @@ INSTANTIATE_TEST_SUITE_P(
                       "wgmma_exchanged_f16", "wgmma_exchanged_bf16", "wgmma_bulk_f16", "wgmma_bulk_bf16",
                       "wgmma_u8i8", "wgmma_exchanged_i8", "wgmma_bulk_u8i8", "grouped_loads"),
     [](const auto& info) { return std::string(info.param); });
+
+// A copy's condition is computed as a whole: what part of it loads may be out of reach where the rest does not hold.
+TEST(AsyncCopies, HaveNoConditionsThatLoadUnderOthers) {
+  auto copied = [](const std::string& value) {
+    const Func f = parse("func f(place: i64[32], table: i64[2], x: f32[32]) -> (y: f32[32]) { alloc s: f32[32] shared { for i in 32 { s[i] = " +
+                         value + " } for i in 32 { y[i] = s[i] } } }");
+    Func out = f;
+    out.body = make_async(f.body);
+    return to_text(out).find("async_copy") != std::string::npos;
+  };
+  EXPECT_TRUE(copied("select(i < 9, select(1 < i, x[i], 0.0), 0.0)"));
+  EXPECT_TRUE(copied("select(place[i] < 2, x[i], 0.0)"));
+  EXPECT_FALSE(copied("select(place[i] < 2, select(0 < table[place[i]], x[i], 0.0), 0.0)"));
+}
 
 // ---- What is wrong with launches ----
 

@@ -4,6 +4,8 @@
 
 #include "golden.h"
 #include "tensor/build.h"
+#include "tensor/passes/hoist_conditions.h"
+#include "tensor/passes/relax_guards.h"
 #include "tensor/text.h"
 #include "tensor_passes/equivalence.h"
 
@@ -126,6 +128,23 @@ TEST(Lower, LeavesTilesThatAreNoTransposition) {
     SCOPED_TRACE(value);
     EXPECT_FALSE(has_shuffle(expect_lowers(tile(value))));
   }
+}
+
+// What a condition loads may be out of reach where the one around it does not hold.
+TEST(Lower, ComputesNoConditionWithoutItsGuard) {
+  const Func nested = parse(
+      "func f(place: i64[9], table: i64[2]) -> (y: f32[9]) { for i in 9 { y[i] = 0.0 if place[i] < 2 { if 0 < table[place[i]] "
+      "{ y[i] = 1.0 } } } }");
+  expect_equivalent(nested, hoist_conditions(nested));
+  expect_lowers(nested);
+  // Rows of 4 that are filled up beyond the fifth element.
+  const Func filled = parse(
+      "func f(table: i64[5]) -> (y: f32[5]) { for o in 2 { alloc t: f32[4] local {\n"
+      "  for i in 4 { if o * 4 + i < 5 { t[i] = 0.0 } }\n"
+      "  for i in 4 { if o * 4 + i < 5 { if 0 < table[o * 4 + i] { t[i] = 1.0 } } }\n"
+      "  for i in 4 { if o * 4 + i < 5 { y[o * 4 + i] = t[i] } } } } }");
+  expect_equivalent(filled, relax_guards(filled));
+  expect_lowers(filled);
 }
 
 // A matrix product with a register tile of mr x nr, as the schedules make it.
