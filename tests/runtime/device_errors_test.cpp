@@ -48,6 +48,17 @@ TEST_F(Device, OutOfMemory) {
   EXPECT_EQ(failure(), "out of memory on the GPU: 24 bytes for an output");
 }
 
+// Code for sm_80 runs on GPUs of its generation that give a block less.
+TEST_F(Device, TooMuchSharedMemory) {
+  codegen::DeviceLaunchDesc& launch = model.device->kernels[1].launches[0];
+  launch.shared_bytes = launch.dynamic_shared_bytes = 110592;
+  EXPECT_EQ(failure(), "");
+  fake().sm = 86;
+  EXPECT_EQ(failure(),
+            "kernel increment needs 110592 bytes of shared memory, and this GPU (sm_86) gives a block 101376 at most: "
+            "compile the model with --target cuda:sm_86");
+}
+
 TEST_F(Device, IllegalAddress) {
   Session session{Model(model.image())};
   session.set_input("x", x.data(), {2, 3});
