@@ -1,5 +1,6 @@
 #include "tensor/build.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "tensor/visit.h"
@@ -86,9 +87,15 @@ Stmt wrap_loops(const std::vector<Var>& vars, const std::vector<Expr>& extents, 
   return body;
 }
 
+bool has_zero(const std::vector<Expr>& extents) {
+  return std::any_of(extents.begin(), extents.end(), [](const Expr& e) { return is_int(e, 0); });
+}
+
 }  // namespace
 
-void FuncBuilder::add(Stmt loops) { stack_.back().push_back(std::move(loops)); }
+void FuncBuilder::add(Stmt loops) {
+  if (loops) stack_.back().push_back(std::move(loops));
+}
 
 Buffer FuncBuilder::compute(std::string name, ElementType element, std::vector<Expr> shape,
                             const std::function<Expr(Axes)>& f) {
@@ -99,7 +106,10 @@ Buffer FuncBuilder::compute(std::string name, ElementType element, std::vector<E
 Buffer FuncBuilder::reduce(std::string name, ElementType element, std::vector<Expr> shape,
                            std::vector<Expr> reduce_extents, Reducer reducer,
                            const std::function<Expr(Axes, Axes)>& f) {
+  if (has_zero(reduce_extents))
+    return compute(std::move(name), element, std::move(shape), [&](Axes) { return identity(reducer, element); });
   Buffer buffer = new_buffer(name, element, shape);
+  if (has_zero(shape)) return buffer;
   const std::string& block_name = buffer.name();
   auto* block = new Block;
   Stmt owner(block);  // keeps the node alive should f throw
@@ -132,6 +142,23 @@ Buffer FuncBuilder::reduce(std::string name, ElementType element, std::vector<Ex
 
 void FuncBuilder::block(std::string name, std::vector<AxisSpec> axes, const std::function<Stmt(Axes)>& body,
                         const std::function<Stmt(Axes)>& init) {
+  std::vector<Expr> elements, steps;
+  for (const AxisSpec& spec : axes)
+    (spec.kind == AxisKind::spatial ? elements : steps).push_back(spec.extent);
+  if (has_zero(elements)) return;
+  if (has_zero(steps)) {
+    if (!init) return;
+    std::vector<AxisSpec> spatial;
+    for (const AxisSpec& spec : axes)
+      if (spec.kind == AxisKind::spatial) spatial.push_back(spec);
+    return block(std::move(name), spatial, [&](Axes i) {
+      std::vector<Expr> at;
+      size_t next = 0;
+      for (const AxisSpec& spec : axes)
+        at.push_back(spec.kind == AxisKind::spatial ? i[next++] : Expr(0));
+      return init(at);
+    });
+  }
   auto* block = new Block;
   Stmt owner(block);
   block->name = unique_name(name);
@@ -155,8 +182,10 @@ void FuncBuilder::serial_loop(std::string name, Expr extent, const std::function
   Var var(unique_name(name));
   stack_.emplace_back();
   body(var);
+  const bool is_empty = stack_.back().empty();
   Stmt inner = Seq::make(std::move(stack_.back()));
   stack_.pop_back();
+  if (is_empty) return;
 
   // Blocks see the time step through an axis of kind scan of their own, as they see every loop. Those that do not use it
   // have it, too: they run once a step.
@@ -183,6 +212,29 @@ void FuncBuilder::serial_loop(std::string name, Expr extent, const std::function
     Var var_;
     Expr extent_;
   };
+  // Without steps the blocks' beginnings are left, of those that go on from step to step.
+  class KeepBeginnings : public Mutator {
+   public:
+    explicit KeepBeginnings(Var var) : var_(std::move(var)) {}
+
+   protected:
+    using Mutator::on;
+    Stmt on(const Block& n, const Stmt&) override {
+      const bool is_of_scan =
+          n.init && std::all_of(n.axes.begin(), n.axes.end(), [](const Axis& a) { return a.kind == AxisKind::spatial; });
+      if (!is_of_scan) return nullptr;
+      Block* block = n.copy();
+      block->body = substitute(n.init, {{var_.get(), 0}});
+      block->init = nullptr;
+      block->reads.clear();
+      block->writes.clear();
+      return Block::make(block);
+    }
+
+   private:
+    Var var_;
+  };
+  if (is_int(extent, 0)) return add(KeepBeginnings(var).mutate(inner));
   inner = BindScan(var, extent).mutate(inner);
   add(For::make(var, 0, extent, LoopKind::serial, inner));
 }

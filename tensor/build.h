@@ -6,7 +6,8 @@
 //     return load(x, {s[0], r[0]}) * load(w, {r[0], s[1]}); });
 //   Func f = b.finish({y});
 //
-// Every buffer that is not an input or output is an intermediate of the function.
+// Every buffer that is not an input or output is an intermediate of the function. What has no elements is computed by no block, and
+// a reduction over nothing is its identity.
 #pragma once
 
 #include <functional>

@@ -22,7 +22,7 @@ std::string name_of(const tensor::Func& f) {
     if (!name.empty()) name += '_';
     name += block;
   }
-  return name;
+  return name.empty() ? "nothing" : name;
 }
 
 // Constants of a size at which their order counts.

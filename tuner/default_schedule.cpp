@@ -60,6 +60,7 @@ std::string main_contraction(const Schedule& s) {
 }  // namespace
 
 void apply_rules(Draft& draft) {
+  if (draft.schedule.block_names().empty()) return;  // nothing has any elements
   if (draft.target.kind == TargetKind::cuda) return apply_grid_rules(draft);
   Schedule& s = draft.schedule;
   inline_producers(draft);

@@ -90,17 +90,10 @@ void infer_reduce(InferContext& c) {
   c.set_output(0, {c.input(0).element, reduced_axes(c.attributes(), *axes, in.size()).out_shape(in)});
 }
 
-// A reduction block, also where there is nothing to reduce over.
 Buffer reduce_axes(ComputeContext& c, const std::string& name, ElementType element, const ReducedAxes& axes,
                    Reducer reducer, const std::function<Expr(Axes i, const std::vector<Expr>& at)>& value) {
   const Shape& in = c.input_type(0).shape;
-  Shape extents = axes.extents(in), out = axes.out_shape(in);
-  bool is_empty =
-      std::any_of(extents.begin(), extents.end(), [](const Expr& d) { return tensor::is_int(d, 0); });
-  if (is_empty) {
-    return c.builder.compute(name, element, out, [&](Axes) { return tensor::identity(reducer, element); });
-  }
-  return c.builder.reduce(name, element, out, extents, reducer,
+  return c.builder.reduce(name, element, axes.out_shape(in), axes.extents(in), reducer,
                           [&](Axes i, Axes r) { return value(i, axes.index(i, r)); });
 }
 

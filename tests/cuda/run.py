@@ -76,6 +76,21 @@ class Cuda(Case):
         self.done(mcc("run", on_gpu, "--random", "5", *tolerance, *expect, FAKE_CUDA_SM=90))
         return "".join(file.read_text() for file in (folder / "ptx").iterdir())
 
+    # What has no elements is computed by nobody; a sum over nothing is 0.
+    def test_empty(self):
+        n = networks.Net(3)
+        rows, columns, wide = n.input("rows", [0, 64]), n.input("columns", [64, 0]), n.input("wide", [2, 0, 300])
+        image, square = n.input("image", [0, 8, 16, 16]), n.input("square", [64, 64])
+        by_rows, states = n.op("CumSum", columns, n.constant(np.int64(0))), n.input("x", [5, 0, 8])
+        values = [n.op("MatMul", square, columns), n.op("MatMul", rows, square), n.op("Gemm", columns, rows, n.constant(np.ones(64, np.float32))), by_rows,
+                  n.op("Softmax", wide), n.op("ReduceMean", wide, axes=[-1]), n.op("ReduceSum", wide, n.constant(np.array([1]))),
+                  n.op("Conv", image, n.constant(np.ones((8, 8, 3, 3), np.float32)), pads=[1] * 4), n.op("GlobalAveragePool", image),
+                  n.op("GRU", states, *(n.constant(np.ones((1, 24, 8), np.float32)) for _ in range(2)), hidden_size=8)]
+        onnx.save(n.model(*values), self.folder / "empty.onnx")
+        for target in ("cpu:x86-64-v3", "cuda:sm_70", "cuda:sm_80", "cuda:sm_90a"):
+            with self.subTest(target):
+                self.done(mcc("verify", self.folder / "empty.onnx", "--target", target, FAKE_CUDA_SM=90))
+
     # Sums of bytes are exact, whatever instruction makes them.
     def test_integers(self):
         n = networks.Net(3)
