@@ -9,6 +9,7 @@
 #include "tensor/grid.h"
 #include "tensor/intrinsics.h"
 #include "tensor/kernel_abi.h"
+#include "tensor/passes/scope.h"
 
 namespace mcc::codegen {
 
@@ -58,6 +59,34 @@ void annotate(llvm::Function& kernel, const LaunchPlan& launch) {
     add(kKeys[i], extents[i]);
 }
 
+// Whether all that is read of a buffer goes to shared memory, for other threads than those that read it.
+bool is_shared_out(const Func& func, const Buffer& buffer) {
+  int64_t loads = 0, shared = 0;
+  tensor::for_each_expr(func.body, [&](const Expr& e) {
+    const auto* load = e.as<Load>();
+    loads += load && load->buffer.same_as(buffer) ? 1 : 0;
+  });
+  tensor::for_each_stmt(func.body, [&](const Stmt& s) {
+    const auto* store = s.as<Store>();
+    if (!store || store->buffer.scope() != Scope::shared) return;
+    tensor::for_each_expr(Evaluate::make(store->value), [&](const Expr& e) {
+      const auto* load = e.as<Load>();
+      shared += load && load->buffer.same_as(buffer) ? 1 : 0;
+    });
+  });
+  return loads == shared;
+}
+
+// Whether the result of a launch may be put where one of its inputs lies, of which a thread reads each element before it writes it
+// (graph/passes/plan_memory.h). What goes through the read-only cache must stay as it is as long as the launch runs.
+bool may_be_written_over(const Func& func, const LaunchPlan& launch, int number) {
+  if (number >= func.num_inputs() || func.num_outputs != 1) return false;
+  const auto result = std::find(launch.buffers.begin(), launch.buffers.end(), func.num_inputs());
+  const bool is_written = result != launch.buffers.end() && launch.is_written[static_cast<size_t>(result - launch.buffers.begin())];
+  const Buffer& input = func.params[static_cast<size_t>(number)];
+  return is_written && tensor::constant_bytes(input) == tensor::constant_bytes(func.params.back()) && !is_shared_out(func, input);
+}
+
 }  // namespace
 
 void KernelEmitter::emit_launch(const Func& func, const LaunchPlan& launch, const std::string& entry,
@@ -97,7 +126,7 @@ void KernelEmitter::emit_launch(const Func& func, const LaunchPlan& launch, cons
     argument->addAttr(llvm::Attribute::getWithAlignment(context_, llvm::Align(kBufferAlignment)));
     argument->addAttr(llvm::Attribute::NoAlias);
     // Reads of what a launch does not write go through the read-only cache.
-    if (!launch.is_written[i]) argument->addAttr(llvm::Attribute::ReadOnly);
+    if (!launch.is_written[i] && !may_be_written_over(func, launch, number)) argument->addAttr(llvm::Attribute::ReadOnly);
     const BufferNode* buffer =
         number < params ? func.params[static_cast<size_t>(number)].get() : workspaces.at(number - params);
     scope_.buffers[buffer] = argument;
