@@ -95,17 +95,14 @@ void expect_instructions(const Func& lowered, const std::string& ptx) {
   EXPECT_GE(found, calls);
 }
 
-void run_as_ptx(const Func& lowered, const Target& target, Buffers* buffers,
-                test::PtxTraffic* traffic = nullptr) {
-  Result<DeviceCode> code = emit_ptx(lowered, "kernel", target);
-  ASSERT_TRUE(code.ok()) << to_text(code.errors());
-  for (const Expr& bytes : code->memory.workspaces)
+// Empty, or what goes wrong in the machine.
+std::string error_of(const DeviceCode& code, Buffers* buffers, test::PtxTraffic* traffic = nullptr) {
+  for (const Expr& bytes : code.memory.workspaces)
     buffers->add(extent_of(bytes));
-  expect_instructions(lowered, code->ptx);
   std::string problem;
-  std::shared_ptr<const test::PtxModule> module = test::parse_ptx(code->ptx, &problem);
-  ASSERT_TRUE(module) << problem << "\n" << code->ptx;
-  for (const DeviceLaunch& launch : code->launches) {
+  std::shared_ptr<const test::PtxModule> module = test::parse_ptx(code.ptx, &problem);
+  if (!module) return problem;
+  for (const DeviceLaunch& launch : code.launches) {
     test::PtxGrid grid{};
     for (size_t n = 0; n < 3; ++n) {
       grid.grid[n] = static_cast<unsigned>(extent_of(launch.grid[n]));
@@ -137,8 +134,17 @@ void run_as_ptx(const Func& lowered, const Target& target, Buffers* buffers,
                          });
     };
     const std::string error = test::run_ptx(*module, launch.entry, grid, arguments, is_device, traffic);
-    ASSERT_EQ(error, "") << code->ptx;
+    if (!error.empty()) return error;
   }
+  return "";
+}
+
+void run_as_ptx(const Func& lowered, const Target& target, Buffers* buffers,
+                test::PtxTraffic* traffic = nullptr) {
+  Result<DeviceCode> code = emit_ptx(lowered, "kernel", target);
+  ASSERT_TRUE(code.ok()) << to_text(code.errors());
+  expect_instructions(lowered, code->ptx);
+  ASSERT_EQ(error_of(*code, buffers, traffic), "") << code->ptx;
 }
 
 std::vector<std::string> launch_files() {
@@ -222,6 +228,22 @@ TEST(Launch, NamesTheVersionOfPtxThatItNeeds) {
   EXPECT_EQ(test::parse_ptx(ptx, &problem), nullptr);
   EXPECT_NE(problem.find("mixed types of integers in a product before PTX 8.4"), std::string::npos)
       << problem;
+}
+
+// Sums of warpgroups are those of the products until these have been waited for.
+TEST(Launch, SumsAreNotUsedBeforeTheWait) {
+  const Result<Target> target = make_target("cuda:sm_90a");
+  const Func lowered = lowered_file("wgmma_f16", *target);
+  Result<DeviceCode> code = emit_ptx(lowered, "kernel", *target);
+  ASSERT_TRUE(code.ok()) << to_text(code.errors());
+  const std::string wait = "wgmma.wait_group";
+  size_t waits = 0;
+  for (size_t at = code->ptx.find(wait); at != std::string::npos; at = code->ptx.find(wait), ++waits)
+    code->ptx.erase(at, code->ptx.find(';', at) + 1 - at);
+  ASSERT_GT(waits, 0u);
+  Buffers buffers = buffers_of(lowered);
+  EXPECT_NE(error_of(*code, &buffers).find("a sum of a product is used before wgmma.wait_group, in: "),
+            std::string::npos);
 }
 
 // Operands whose units are exchanged: each warp reads whole sectors and none twice, and no bank is asked for two words at once, by

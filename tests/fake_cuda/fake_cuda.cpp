@@ -73,7 +73,7 @@ int allocate(void** address, size_t bytes, bool on_device) {
   if (bytes == 0) return MCC_CU_INVALID_VALUE;
   if (on_device && state.used + bytes > state.memory) return MCC_CU_OUT_OF_MEMORY;
   *address = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-  std::memset(*address, 0xcd, bytes);
+  std::memset(*address, 0xff, bytes);  // no number, and no index
   driver().blocks[reinterpret_cast<uintptr_t>(*address)] = {bytes, on_device,
                                                             driver().current.back()->device};
   ++(on_device ? state.device_blocks : state.host_blocks);

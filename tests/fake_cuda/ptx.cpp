@@ -54,6 +54,7 @@ void Parser::parse(const std::string& text) {
       f->labels[line.substr(0, line.size() - 1)] = f->steps.size();
     } else {
       pending_.push_back({f, f->steps.size(), line});
+      f->has_products |= line.find("wgmma.mma_async") != std::string::npos;
       f->steps.emplace_back();
     }
   }
@@ -85,8 +86,8 @@ void Parser::add_registers(Function& f, const std::string& line) {
 }
 
 Read Parser::read(const Function& f, const std::string& o) const {
-  if (auto it = f.registers.find(o); it != f.registers.end())
-    return [i = it->second](const Thread& t) { return t.r[static_cast<size_t>(i)]; };
+  if (f.registers.contains(o))
+    return [i = static_cast<size_t>(reg(f, o))](const Thread& t) { return t.r[i]; };
   static const std::map<std::string, int> specials = {
       {"%tid.x", 0},  {"%tid.y", 1},  {"%tid.z", 2},  {"%ctaid.x", 3},  {"%ctaid.y", 4},   {"%ctaid.z", 5},
       {"%ntid.x", 6}, {"%ntid.y", 7}, {"%ntid.z", 8}, {"%nctaid.x", 9}, {"%nctaid.y", 10}, {"%nctaid.z", 11}};
@@ -137,11 +138,25 @@ void Parser::decode(Function& f, size_t index, std::string text) {
   const size_t space = std::min(text.find_first_of(" \t"), text.size());
   const std::vector<std::string> op = split(text.substr(0, space), '.');
   const std::vector<std::string> args = split(text.substr(space), ',');
+  used_.clear();
   try {
     decode_op(f, step, op, args);
   } catch (const Bad& bad) {
     throw Bad(std::string(bad.what()) + " in: " + text);
   }
+  if (f.has_products && op[0] != "wgmma") expect_finished(step, used_, text);
+}
+
+// Registers to which a product adds beside the thread belong to it until the thread has waited.
+void Parser::expect_finished(Step& step, std::vector<size_t> used, const std::string& text) {
+  if (used.empty()) return;
+  step.run = [run = std::move(step.run), used = std::move(used), text](Thread& t) {
+    for (size_t n = 0; n < used.size() && !t.in_flight.empty(); ++n) {
+      if (t.in_flight.contains(used[n]))
+        throw Bad("a sum of a product is used before wgmma.wait_group, in: " + text);
+    }
+    run(t);
+  };
 }
 
 void Parser::decode_op(Function& f, Step& step, const std::vector<std::string>& op,
@@ -170,14 +185,14 @@ void Parser::decode_op(Function& f, Step& step, const std::vector<std::string>& 
       std::map<size_t, uint64_t> values;
       for (const auto& [lane, t] : lanes)
         values[lane] = value(*t);
-      constexpr uint64_t kUndefined = 0xcdcdcdcd;  // what a lane that is not there gives
       for (const auto& [lane, t] : lanes) {
         const auto distance = static_cast<size_t>(by(*t));
         const size_t other = kind == "bfly"  ? lane ^ distance
                              : kind == "idx" ? distance % 32
                                              : lane + distance;
         auto from = values.find(other < 32 ? other : lane);
-        t->r[to] = from != values.end() ? from->second : kUndefined;
+        t->r[to] =
+            from != values.end() ? from->second : kPoisonWord & 0xffffffff;  // of a lane that is not there
       }
     });
   } else if (name == "ldmatrix") {
@@ -274,6 +289,8 @@ void exchange(const Function& f, std::vector<Thread>& threads) {
     std::map<size_t, Thread*> lanes;
     for (size_t i = first; i < std::min(threads.size(), first + step); ++i) {
       const Collective* own = collective_of(threads[i]);
+      if (threads[i].state == Thread::done)
+        throw Bad("an exchange of a warp of which thread " + std::to_string(i) + " has ended");
       if (own != nullptr && own != collective) throw Bad("threads of a warp at different exchanges");
       if (threads[i].state == Thread::running || threads[i].state == Thread::at_barrier)
         throw Bad("an exchange without all of a warp");
@@ -314,6 +331,7 @@ void run_block(const Function& f, Block& block) {
       continue;
     }
     release(block.threads);
+    if (block.shadow) block.shadow->pass_barrier();
   }
 }
 
@@ -394,17 +412,18 @@ Block make_block(const PtxGrid& grid, const std::vector<uint64_t>& arguments,
   return block;
 }
 
-// As a GPU begins one: what is not written holds no zeros.
+// As a GPU begins one: what is not written holds no numbers.
 void begin(const Function& f, size_t shared_bytes, Block& block) {
   const unsigned* extents = block.grid->block;
-  block.shared.assign(shared_bytes + block.grid->dynamic_shared, std::byte{0xcd});
+  block.shared.assign(shared_bytes + block.grid->dynamic_shared, kPoison);
+  if (block.shadow) block.shadow->begin_block(block.shared.data(), block.shared.size(), block.threads.size());
   block.writers.assign(block.shared.size() / 16 + 1, 0);
   block.mbarriers.clear();
   block.waits = f.waits;
   for (size_t i = 0; i < block.threads.size(); ++i) {
     Thread& t = block.threads[i];
-    t.r.assign(f.registers.size(), 0xcdcdcdcdcdcdcdcd);
-    t.local.assign(f.local_bytes, std::byte{0xcd});
+    t.r.assign(f.registers.size(), kPoisonWord);
+    t.local.assign(f.local_bytes, kPoison);
     t.block = &block;
     t.pc = 0;
     t.steps = 0;
@@ -428,6 +447,8 @@ std::string run_ptx(const PtxModule& module, const std::string& entry, const Ptx
                     const std::function<bool(uint64_t, size_t)>& is_device, PtxTraffic* traffic) {
   const Function& f = module.functions.at(entry);
   Block block = make_block(grid, arguments, is_device);
+  Shadow shadow(is_device);
+  block.shadow = &shadow;
   Traffic counted;
   if (traffic) block.traffic = &counted;
   try {

@@ -1,5 +1,8 @@
 // Runs PTX: the instructions that LLVM makes of our kernels, thread by thread, for the stand-in driver. Slow and strict: what it
-// does not know is an error, and so is an address outside of the memory that a thread may touch.
+// does not know is an error, and so is an address outside of the memory that a thread may touch. So is what a GPU may do in another
+// order (ptx_shadow.h): races between threads, reads of what a copy or a product of warpgroups has not brought yet, reads by way of
+// the read-only cache of what the same launch writes, exchanges of warps that some threads have left. Memory and registers
+// that nobody has written hold no numbers. Approximations are as far off as their descriptions allow, and tensor cores cut sums off.
 #pragma once
 
 #include <array>

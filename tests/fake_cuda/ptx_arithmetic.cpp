@@ -5,6 +5,44 @@
 
 namespace mcc::test::ptx {
 
+namespace {
+
+// An instruction that approximates, as far off as its description allows (PTX ISA 9.7.3: in units in the last place, or of the result),
+// now to one side and now to the other; exact where the description has a table: zeros, infinities, no numbers.
+struct Approximation {
+  double (*exact)(double) = nullptr;
+  double ulps = 0, relative = 0;
+  bool flushes = false;  // .ftz: numbers below the smallest normal one are 0
+
+  float operator()(float x) const {
+    constexpr float kSmallest = std::numeric_limits<float>::min();
+    if (flushes && std::fabs(x) < kSmallest) x = std::copysign(0.0F, x);
+    const double value = exact(x);
+    const auto nearest = static_cast<float>(value);
+    if (flushes && std::fabs(nearest) < kSmallest) return std::copysign(0.0F, nearest);
+    if (x == 0 || !std::isfinite(nearest) || nearest == 0) return nearest;
+    int exponent = 0;
+    std::frexp(value, &exponent);
+    const double error =
+        std::max(ulps * std::ldexp(1, std::max(exponent - 24, -149)), relative * std::fabs(value));
+    const bool is_up = std::popcount(static_cast<uint32_t>(bits_of(x))) % 2 == 0;
+    // The last one that is no farther off.
+    const auto off = static_cast<float>(is_up ? value + error : value - error);
+    return std::fabs(off - value) <= error ? off : std::nextafter(off, nearest);
+  }
+};
+
+Approximation approximation(const std::string& name, bool flushes) {
+  if (name == "ex2") return {[](double v) { return std::exp2(v); }, 2, 0, flushes};
+  if (name == "rcp") return {[](double v) { return 1 / v; }, 1, 0, flushes};
+  if (name == "sqrt") return {[](double v) { return std::sqrt(v); }, 0, 0x1p-23, flushes};
+  if (name == "rsqrt") return {[](double v) { return 1 / std::sqrt(v); }, 0, std::exp2(-22.9), flushes};
+  if (name == "tanh") return {[](double v) { return std::tanh(v); }, 0, 0x1p-11, flushes};
+  throw Bad("approximation");
+}
+
+}  // namespace
+
 bool Parser::decode_arithmetic(Function& f, Step& step, const std::vector<std::string>& op,
                                const std::vector<std::string>& a) {
   const std::string& name = op[0];
@@ -33,6 +71,7 @@ bool Parser::decode_arithmetic(Function& f, Step& step, const std::vector<std::s
            true;
   if (name == "div" || name == "rem") {
     const bool is_rem = name == "rem";
+    if (type[0] == 'f' && !has(op, "rn")) throw Bad("a quotient that is not the nearest");
     binary(f, step, type, a, [=](auto x, auto y) {
       using T = decltype(x);
       if constexpr (is_real<T>) {
@@ -189,9 +228,17 @@ bool Parser::decode_arithmetic(Function& f, Step& step, const std::vector<std::s
 bool Parser::decode_unary(Function& f, Step& step, const std::vector<std::string>& op,
                           const std::vector<std::string>& a) {
   const std::string& name = op[0];
-  if (name != "neg" && name != "abs" && name != "sqrt" && name != "rcp" && name != "rsqrt" && name != "ex2")
+  if (name != "neg" && name != "abs" && name != "sqrt" && name != "rcp" && name != "rsqrt" && name != "ex2" &&
+      name != "tanh")
     return false;
   Read x = read(f, a[1]);
+  if (has(op, "approx")) {
+    if (op.back() != "f32") throw Bad("type of an approximation");
+    assign(f, step, a[0], [x, g = approximation(name, has(op, "ftz"))](const Thread& t) {
+      return bits_of<float>(g(as<float>(x(t))));
+    });
+    return true;
+  }
   with_type(op.back(), [&](auto like) {
     using T = decltype(like);
     if constexpr (is_real<T>) {
@@ -199,9 +246,8 @@ bool Parser::decode_unary(Function& f, Step& step, const std::vector<std::string
       double (*g)(double) = name == "neg"    ? [](double v) { return -v; }
                             : name == "abs"  ? [](double v) { return std::fabs(v); }
                             : name == "sqrt" ? [](double v) { return std::sqrt(v); }
-                            : name == "rcp"  ? [](double v) { return 1 / v; }
-                            : name == "ex2"  ? [](double v) { return std::exp2(v); }
-                                             : [](double v) { return 1 / std::sqrt(v); };
+                                             : [](double v) { return 1 / v; };
+      if (name == "rsqrt" || name == "ex2" || name == "tanh") throw Bad("what there is approximately only");
       assign(f, step, a[0], [=](const Thread& t) {
         return bits_of<T>(static_cast<T>(g(static_cast<double>(as<T>(x(t))))));
       });

@@ -20,10 +20,12 @@ Mbarrier& at(const Thread& t, uint64_t address) {
 }
 
 // The phase ends when all have arrived and all bytes are there.
-bool end_phase(Mbarrier& m) {
+bool end_phase(const Block& block, Mbarrier& m) {
   if (m.arrivals != m.count || m.bytes != 0) return false;
-  for (const AsyncCopy& copy : m.copies)
+  for (const AsyncCopy& copy : m.copies) {
     std::memcpy(reinterpret_cast<void*>(copy.to), copy.bytes.data(), copy.bytes.size());
+    if (block.shadow) block.shadow->end_engine_copy(copy.to, copy.bytes.size());
+  }
   m = {m.phase + 1, m.count, 0, 0, {}};
   return true;
 }
@@ -74,7 +76,8 @@ void Parser::decode_mbarrier(Function& f, Step& step, const std::vector<std::str
       // Of the phases that have ended, the last; the one before the first counts as ended, too.
       const bool has_ended = (m.phase + 1) % 2 == parity(t) % 2;
       // The thread that issues the copies runs first, whenever others do: nobody else would end it.
-      if (!has_ended && !end_phase(m)) throw Bad("a wait at an mbarrier for what nobody has begun");
+      if (!has_ended && !end_phase(*t.block, m)) throw Bad("a wait at an mbarrier for what nobody has begun");
+      if (t.block->shadow) t.block->shadow->wait_for_engine(t.block->place_of(t));
       t.r[to] = 1;
     };
   } else {
@@ -105,7 +108,14 @@ void Parser::decode_bulk(Function& f, Step& step, const std::vector<std::string>
     if (first % 128 != 0) throw Bad("a bulk copy to other than a multiple of 128 bytes");
     const size_t bytes = m.element_bytes, row_bytes = m.box_width * bytes;
     const auto left = static_cast<int32_t>(column(t)), top = static_cast<int32_t>(row(t));
+    Shadow* const shadow = t.block->shadow;
     for (uint32_t y = 0; y < m.box_height; ++y) {
+      constexpr size_t kUnit = 16;  // that stay together
+      for (size_t at = 0; shadow && at < row_bytes; at += kUnit) {
+        const uint64_t unit = swizzled(first + y * row_bytes + at, m.swizzle);
+        check_shared(t, unit, kUnit);
+        shadow->begin_copy(unit, kUnit, t.block->place_of(t));
+      }
       for (uint32_t x = 0; x < m.box_width; ++x) {
         const int64_t r = int64_t{top} + y, c = int64_t{left} + x;
         AsyncCopy copy{swizzled(first + y * row_bytes + x * bytes, m.swizzle), std::vector<std::byte>(bytes)};
@@ -114,10 +124,11 @@ void Parser::decode_bulk(Function& f, Step& step, const std::vector<std::string>
           const uint64_t source =
               m.address + static_cast<uint64_t>(r) * m.pitch + static_cast<uint64_t>(c) * bytes;
           check_global(t, source, bytes);
+          if (shadow) shadow->load(source, bytes, t.block->place_of(t), Shadow::Reads::by_cache);
           std::memcpy(copy.bytes.data(), reinterpret_cast<const void*>(source), bytes);
         }
-        // Rubbish until a wait has seen it.
-        std::memset(reinterpret_cast<void*>(copy.to), 0xcd, bytes);
+        // Nothing until a wait has seen it.
+        std::fill_n(reinterpret_cast<std::byte*>(copy.to), bytes, kPoison);
         bar.copies.push_back(std::move(copy));
       }
     }

@@ -14,6 +14,7 @@
 
 #include "fake_cuda/ptx.h"
 #include "fake_cuda/ptx_counts.h"
+#include "fake_cuda/ptx_shadow.h"
 
 namespace mcc::test::ptx {
 
@@ -102,6 +103,7 @@ struct Block {
   std::vector<Thread> threads;
   Traffic* traffic = nullptr;
   Counter* counter = nullptr;
+  Shadow* shadow = nullptr;  // null where nothing but counts is asked for
   size_t place_of(const Thread& t) const { return static_cast<size_t>(&t - threads.data()); }
 };
 
@@ -129,10 +131,15 @@ struct Function {
   std::array<unsigned, 3> block{};  // that a launch has to have; 0: any
   bool waits = false;               // for the launches before it (griddepcontrol.wait)
   bool reads_cached = false;        // by way of the read-only cache (ld.global.nc)
+  bool has_products = false;        // of warpgroups
   std::map<std::string, int> registers;
   std::map<std::string, size_t> locals;
   size_t local_bytes = 0;
 };
+
+// What nobody has written: no number in any type of floats, and far from any index.
+constexpr std::byte kPoison{0xff};
+constexpr uint64_t kPoisonWord = ~uint64_t{0};
 
 template <class T>
 T as(uint64_t bits) {
@@ -239,6 +246,7 @@ class Parser {
   int reg(const Function& f, const std::string& name) const {
     auto it = f.registers.find(name);
     if (it == f.registers.end()) throw Bad("register " + name);
+    used_.push_back(static_cast<size_t>(it->second));
     return it->second;
   }
   Read read(const Function& f, const std::string& o) const;
@@ -311,7 +319,10 @@ class Parser {
   void decode_memory(Function& f, Step& step, const std::vector<std::string>& op,
                      const std::vector<std::string>& a);
 
+  static void expect_finished(Step& step, std::vector<size_t> used, const std::string& text);
+
   std::vector<Pending> pending_;
+  mutable std::vector<size_t> used_;  // registers of the instruction that is being decoded
 };
 
 }  // namespace mcc::test::ptx

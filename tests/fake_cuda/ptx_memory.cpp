@@ -18,7 +18,9 @@ Read Parser::address(const Function& f, std::string where) const {
 
 void Parser::check_global(const Thread& t, uint64_t address, size_t size) {
   if (t.block->waits && !t.has_waited) throw Bad("an access ahead of the wait for the launches before it");
-  if (!(*t.block->is_device)(address, size)) throw Bad("an address outside of global memory");
+  const bool is_good =
+      t.block->shadow ? t.block->shadow->is_global(address, size) : (*t.block->is_device)(address, size);
+  if (!is_good) throw Bad("an address outside of global memory");
 }
 
 void Parser::check_shared(const Thread& t, uint64_t address, size_t size) {
@@ -50,6 +52,7 @@ void Parser::decode_async(Function& f, Step& step, const std::vector<std::string
         for (const AsyncCopy& copy : t.groups.front()) {
           std::memcpy(reinterpret_cast<void*>(copy.to), copy.bytes.data(), copy.bytes.size());
           write_shared(t, copy.to, copy.bytes.size());
+          if (t.block->shadow) t.block->shadow->end_copy(copy.to, copy.bytes.size(), t.block->place_of(t));
         }
         t.groups.erase(t.groups.begin());
       }
@@ -71,7 +74,11 @@ void Parser::decode_async(Function& f, Step& step, const std::vector<std::string
         t.block->traffic->copy(number, t.block->place_of(t), copy.to, from(t), size, count);
       if (t.block->counter && count > 0)
         t.block->counter->access(number, t.block->place_of(t), from(t), count, false);
-      std::memset(reinterpret_cast<void*>(copy.to), 0xcd, size);
+      if (Shadow* shadow = t.block->shadow) {
+        if (count > 0) shadow->load(from(t), count, t.block->place_of(t));
+        shadow->begin_copy(copy.to, size, t.block->place_of(t));
+      }
+      std::fill_n(reinterpret_cast<std::byte*>(copy.to), size, kPoison);
       t.groups.back().push_back(std::move(copy));
     };
   }
@@ -81,7 +88,7 @@ void Parser::decode_memory(Function& f, Step& step, const std::vector<std::strin
                            const std::vector<std::string>& a) {
   const bool is_load = op[0] == "ld";
   const std::string& space = op[1];
-  f.reads_cached |= is_load && space == "global" && std::find(op.begin(), op.end(), "nc") != op.end();
+  f.reads_cached |= is_load && space == "global" && has(op, "nc");
   size_t bytes = 0;
   bool is_signed = false;
   with_type(op.back(), [&](auto like) {
@@ -105,20 +112,26 @@ void Parser::decode_memory(Function& f, Step& step, const std::vector<std::strin
   std::vector<std::string> names = {what};
   if (what[0] == '{') names = split(what.substr(1, what.size() - 2), ',');
   Read base = read(f, where);
-  auto check = [space](const Thread& t, uint64_t address, size_t size) {
+  const bool is_global = space == "global", is_shared = space == "shared", is_local = space == "local";
+  const Shadow::Reads how = has(op, "nc") ? Shadow::Reads::by_cache : Shadow::Reads::plain;
+  auto check = [=](const Thread& t, uint64_t address, size_t size) {
     auto lies_in = [&](const auto& memory) {
       const auto begin = reinterpret_cast<uint64_t>(memory.data());
       return address >= begin && address + size <= begin + memory.size();
     };
-    if (space == "global") check_global(t, address, size);
-    const bool is_good = space == "shared" ? lies_in(t.block->shared)
-                         : space == "local"
-                             ? lies_in(t.local)
-                             : (*t.block->is_device)(address, size) ||
-                                   (space != "global" && (lies_in(t.local) || lies_in(t.block->shared)));
-    if (!is_good) throw Bad("an address outside of " + space + " memory");
+    const bool is_own = !is_global && !is_shared && lies_in(t.local);
+    if (is_global) {
+      check_global(t, address, size);
+    } else if (!is_own && (is_local || !lies_in(t.block->shared))) {
+      if (is_local || is_shared || !(*t.block->is_device)(address, size))
+        throw Bad("an address outside of " + space + " memory");
+    }
     if (address % size != 0)
       throw Bad("an address that is not aligned to " + std::to_string(size) + " bytes");
+    if (Shadow* shadow = t.block->shadow; shadow && !is_own) {
+      const size_t thread = t.block->place_of(t);
+      is_load ? shadow->load(address, size, thread, how) : shadow->store(address, size, thread);
+    }
   };
   auto count = [=, number = static_cast<size_t>(&step - f.steps.data())](const Thread& t, uint64_t address,
                                                                          size_t size) {
