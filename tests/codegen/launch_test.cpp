@@ -246,6 +246,23 @@ TEST(Launch, SumsAreNotUsedBeforeTheWait) {
             std::string::npos);
 }
 
+// What is left of 1 is a difference of some steps: the quotient is off by no more than its rounding, and that of its divisor, make it.
+TEST(Launch, SigmoidsAreAsGoodAsTheirQuotients) {
+  const Result<Target> target = make_target("cuda:sm_80");
+  const Func lowered =
+      lower(parse("func f(x: f32[4096]) -> (y: f32[4096]) { bound for b in 32 @{thread=\"block.x\"} { bound "
+                  "for t in 128 "
+                  "@{thread=\"thread.x\"} { y[b * 128 + t] = sigmoid(x[b * 128 + t] + 12.0) } } }"),
+            *target);
+  Buffers buffers = buffers_of(lowered);
+  run_as_ptx(lowered, *target, &buffers);
+  for (int64_t k = 0; k < 4096; ++k) {
+    const double x = static_cast<float>(number_at(lowered.params[0], buffers.pointers[0], k)) + 12.0F;
+    EXPECT_NEAR(number_at(lowered.params[1], buffers.pointers[1], k), 1 / (1 + std::exp(-x)), 0x1.81p-24)
+        << x;
+  }
+}
+
 // Operands whose units are exchanged: each warp reads whole sectors and none twice, and no bank is asked for two words at once, by
 // copies or by products.
 TEST(Traffic, OfExchangedUnitsIsTheLeast) {

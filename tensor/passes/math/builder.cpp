@@ -36,11 +36,15 @@ Expr MathBuilder::polynomial(const Expr& x, std::initializer_list<double> coeffi
   return sum;
 }
 
-Expr MathBuilder::quotient(const Expr& a, const Expr& b) const {
-  if (!approximates(a)) return a / b;
-  Expr reciprocal = call(Intrinsic::reciprocal_approx, {b});
-  double number = 0;
-  return as_number(a, &number) && number == 1 ? reciprocal : a * reciprocal;
+Expr MathBuilder::quotient(const Expr& dividend, const Expr& divisor) {
+  if (!approximates(dividend)) return dividend / divisor;
+  double one = 0;
+  const bool is_of_one = as_number(dividend, &one) && one == 1;
+  Expr a = is_of_one ? dividend : let("dividend", dividend), b = let("divisor", divisor);
+  // One step of Newton's method: what a - b * q is short of 0.
+  Expr reciprocal = let("reciprocal", call(Intrinsic::reciprocal_approx, {b}));
+  Expr q = is_of_one ? reciprocal : let("quotient", a * reciprocal);
+  return fma(fma(-b, q, a), reciprocal, q);
 }
 
 bool MathBuilder::has_exact_reciprocal(double divisor) {

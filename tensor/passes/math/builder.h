@@ -54,9 +54,9 @@ class MathBuilder {
   bool approximates(const Expr& x) const { return approximates_ && x.element() == ElementType::f32; }
   static Expr exp2_approx(const Expr& x) { return call(Intrinsic::exp2_approx, {x}); }
   static Expr rsqrt_approx(const Expr& x) { return call(Intrinsic::rsqrt_approx, {x}); }
-  // a / b, or within 2 ULP of it where there are instructions for that and 1 <= b: then infinite a, and a / b with b > 2^126,
-  // are what a * 0 is. An exact quotient takes GPUs some 20 instructions and a branch.
-  Expr quotient(const Expr& a, const Expr& b) const;
+  // a / b, or within 1 ULP of it where there are instructions for that, of finite a and 1 <= b < infinity: then a / b with b > 2^126
+  // is 0. An exact quotient takes GPUs some 20 instructions and a branch.
+  Expr quotient(const Expr& dividend, const Expr& divisor);
   // Whether multiply_by_reciprocal takes the divisor: numbers of few digits that are no powers of two, as counts of elements are.
   static bool has_exact_reciprocal(double divisor);
   // x / divisor in f32 with fused multiplication, rounded as IEEE 754 has it; within 1 ULP for |x| < 2^-80.
@@ -72,7 +72,7 @@ class MathBuilder {
 // Expansions. The argument is bound by let() already. _f32 work on f32 only and _f64 on f64 only; the others on both.
 // Bounds are on the error in units in the last place (ULP) over all arguments; results below the smallest normal
 // number are flushed to zero by exp, exp2 and sigmoid, and nowhere else. Where the machine approximates, what is
-// made of its instructions has 2 ULP more for each.
+// made of its powers of two and square roots has 2 ULP more.
 Expr exp(MathBuilder& b, const Expr& x);        // 1.1 ULP
 Expr exp2(MathBuilder& b, const Expr& x);       // 1.3 ULP
 Expr expm1(MathBuilder& b, const Expr& x);      // 2 ULP

@@ -109,8 +109,8 @@ Expr exp2_of_sum(MathBuilder& b, const Expr& w, const Expr& low) {
 }
 
 // 2^(x log2 e), with what the product has lost made good. Beyond the clamp 0 or infinity comes out.
-Expr exp_by_exp2(MathBuilder& b, const Expr& x) {
-  Expr inside = b.let("x", b.clamp(x, -104, 89));
+Expr exp_by_exp2(MathBuilder& b, const Expr& x, double most = 89) {
+  Expr inside = b.let("x", b.clamp(x, -104, most));
   Expr y = b.let("y", inside * b.number(x, kLog2eF32));
   Expr lost = b.let("lost", b.fma(inside, b.number(x, kLog2eF32), -y));
   lost = b.let("lost", b.fma(inside, b.number(x, kLog2eLowF32), lost));
@@ -193,7 +193,10 @@ Expr log1p(MathBuilder& b, const Expr& x) {
 
 Expr sigmoid(MathBuilder& b, const Expr& x) {
   Expr negated = b.let("x", -x);
-  return b.quotient(b.number(x, 1), b.number(x, 1) + exp(b, negated));
+  // The largest power that is finite: the result is 0 from 2^126 on.
+  constexpr double kMost = 88;
+  Expr power = b.approximates(x) ? exp_by_exp2(b, negated, kMost) : exp(b, negated);
+  return b.quotient(b.number(x, 1), b.number(x, 1) + power);
 }
 
 Expr rsqrt(MathBuilder& b, const Expr& x) {
