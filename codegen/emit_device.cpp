@@ -82,9 +82,11 @@ bool is_shared_out(const Func& func, const Buffer& buffer) {
 bool may_be_written_over(const Func& func, const LaunchPlan& launch, int number) {
   if (number >= func.num_inputs() || func.num_outputs != 1) return false;
   const auto result = std::find(launch.buffers.begin(), launch.buffers.end(), func.num_inputs());
-  const bool is_written = result != launch.buffers.end() && launch.is_written[static_cast<size_t>(result - launch.buffers.begin())];
+  const bool is_written = result != launch.buffers.end() &&
+                          launch.is_written[static_cast<size_t>(result - launch.buffers.begin())];
   const Buffer& input = func.params[static_cast<size_t>(number)];
-  return is_written && tensor::constant_bytes(input) == tensor::constant_bytes(func.params.back()) && !is_shared_out(func, input);
+  return is_written && tensor::constant_bytes(input) == tensor::constant_bytes(func.params.back()) &&
+         !is_shared_out(func, input);
 }
 
 }  // namespace
@@ -126,7 +128,8 @@ void KernelEmitter::emit_launch(const Func& func, const LaunchPlan& launch, cons
     argument->addAttr(llvm::Attribute::getWithAlignment(context_, llvm::Align(kBufferAlignment)));
     argument->addAttr(llvm::Attribute::NoAlias);
     // Reads of what a launch does not write go through the read-only cache.
-    if (!launch.is_written[i] && !may_be_written_over(func, launch, number)) argument->addAttr(llvm::Attribute::ReadOnly);
+    if (!launch.is_written[i] && !may_be_written_over(func, launch, number))
+      argument->addAttr(llvm::Attribute::ReadOnly);
     const BufferNode* buffer =
         number < params ? func.params[static_cast<size_t>(number)].get() : workspaces.at(number - params);
     scope_.buffers[buffer] = argument;

@@ -164,10 +164,11 @@ mcc_status load_functions(DeviceModel* on, const DeviceCode& code, mcc_error* er
       if (result != MCC_CU_SUCCESS) return fail_cuda(cuda, result, name, error);
       if (launch.dynamic_shared_bytes == 0) continue;
       if (launch.dynamic_shared_bytes > static_cast<uint32_t>(most_shared)) {
-        return fail(error, MCC_NOT_HERE,
-                    "kernel %.200s needs %u bytes of shared memory, and this GPU (sm_%u) gives a block %d at most: "
-                    "compile the model with --target cuda:sm_%u",
-                    name, launch.dynamic_shared_bytes, on->sm, most_shared, on->sm);
+        return fail(
+            error, MCC_NOT_HERE,
+            "kernel %.200s needs %u bytes of shared memory, and this GPU (sm_%u) gives a block %d at most: "
+            "compile the model with --target cuda:sm_%u",
+            name, launch.dynamic_shared_bytes, on->sm, most_shared, on->sm);
       }
       result = cuda.function_set_attribute(on->functions[l], MCC_CU_FUNCTION_MAX_DYNAMIC_SHARED,
                                            static_cast<int>(launch.dynamic_shared_bytes));

@@ -107,7 +107,8 @@ Buffer FuncBuilder::reduce(std::string name, ElementType element, std::vector<Ex
                            std::vector<Expr> reduce_extents, Reducer reducer,
                            const std::function<Expr(Axes, Axes)>& f) {
   if (has_zero(reduce_extents))
-    return compute(std::move(name), element, std::move(shape), [&](Axes) { return identity(reducer, element); });
+    return compute(std::move(name), element, std::move(shape),
+                   [&](Axes) { return identity(reducer, element); });
   Buffer buffer = new_buffer(name, element, shape);
   if (has_zero(shape)) return buffer;
   const std::string& block_name = buffer.name();
@@ -220,8 +221,9 @@ void FuncBuilder::serial_loop(std::string name, Expr extent, const std::function
    protected:
     using Mutator::on;
     Stmt on(const Block& n, const Stmt&) override {
-      const bool is_of_scan =
-          n.init && std::all_of(n.axes.begin(), n.axes.end(), [](const Axis& a) { return a.kind == AxisKind::spatial; });
+      const bool is_of_scan = n.init && std::all_of(n.axes.begin(), n.axes.end(), [](const Axis& a) {
+                                return a.kind == AxisKind::spatial;
+                              });
       if (!is_of_scan) return nullptr;
       Block* block = n.copy();
       block->body = substitute(n.init, {{var_.get(), 0}});

@@ -321,7 +321,8 @@ TEST(Device, NarrowFloatsAreConvertedByInstructions) {
 // The result of a sum may be put where one of its terms lies: while a launch writes memory, it reads nothing of it by way of the
 // read-only cache.
 TEST(Device, InputsThatMayBeWrittenOverAreReadPlainly) {
-  const std::string ptx = emit(grid("a: f32[4096], b: f32[4096], c: f32[8192]", {{"f32", "a[I] + b[I] * c[I]"}}, 4), "sm_80").ptx;
+  const std::string ptx =
+      emit(grid("a: f32[4096], b: f32[4096], c: f32[8192]", {{"f32", "a[I] + b[I] * c[I]"}}, 4), "sm_80").ptx;
   EXPECT_EQ(count(ptx, "ld.global.v4.f32"), 2) << ptx;
   EXPECT_EQ(count(ptx, "ld.global.nc.v4.f32"), 1) << ptx;
 }
@@ -329,7 +330,8 @@ TEST(Device, InputsThatMayBeWrittenOverAreReadPlainly) {
 // What it reads and writes stands behind the wait, in the machine code as well: the assembler moves up reads by way of the read-only
 // cache, and those of what it knows not to be written.
 TEST(Device, KernelsOfHopperWaitForThoseBeforeThem) {
-  const std::string sources[] = {tiled_matmul(16), kTwoLaunches, grid("a: f32[8192], b: f32[8192]", {{"f32", "a[I] + b[I]"}}, 4)};
+  const std::string sources[] = {tiled_matmul(16), kTwoLaunches,
+                                 grid("a: f32[8192], b: f32[8192]", {{"f32", "a[I] + b[I]"}}, 4)};
   for (const std::string& source : sources) {
     EXPECT_THAT(emit(source, "sm_89").ptx, AllOf(Not(HasSubstr("griddepcontrol")), HasSubstr("ld.global.nc")));
     EXPECT_FALSE(emit(source, "sm_89").launches[0].waits_itself);

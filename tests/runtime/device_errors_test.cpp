@@ -55,7 +55,8 @@ TEST_F(Device, TooMuchSharedMemory) {
   EXPECT_EQ(failure(), "");
   fake().sm = 86;
   EXPECT_EQ(failure(),
-            "kernel increment needs 110592 bytes of shared memory, and this GPU (sm_86) gives a block 101376 at most: "
+            "kernel increment needs 110592 bytes of shared memory, and this GPU (sm_86) gives a block 101376 "
+            "at most: "
             "compile the model with --target cuda:sm_86");
 }
 

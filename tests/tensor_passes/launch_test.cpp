@@ -64,8 +64,10 @@ INSTANTIATE_TEST_SUITE_P(
 // A copy's condition is computed as a whole: what part of it loads may be out of reach where the rest does not hold.
 TEST(AsyncCopies, HaveNoConditionsThatLoadUnderOthers) {
   auto copied = [](const std::string& value) {
-    const Func f = parse("func f(place: i64[32], table: i64[2], x: f32[32]) -> (y: f32[32]) { alloc s: f32[32] shared { for i in 32 { s[i] = " +
-                         value + " } for i in 32 { y[i] = s[i] } } }");
+    const Func f = parse(
+        "func f(place: i64[32], table: i64[2], x: f32[32]) -> (y: f32[32]) { alloc s: f32[32] shared { for i "
+        "in 32 { s[i] = " +
+        value + " } for i in 32 { y[i] = s[i] } } }");
     Func out = f;
     out.body = make_async(f.body);
     return to_text(out).find("async_copy") != std::string::npos;

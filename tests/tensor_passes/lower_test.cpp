@@ -133,7 +133,8 @@ TEST(Lower, LeavesTilesThatAreNoTransposition) {
 // What a condition loads may be out of reach where the one around it does not hold.
 TEST(Lower, ComputesNoConditionWithoutItsGuard) {
   const Func nested = parse(
-      "func f(place: i64[9], table: i64[2]) -> (y: f32[9]) { for i in 9 { y[i] = 0.0 if place[i] < 2 { if 0 < table[place[i]] "
+      "func f(place: i64[9], table: i64[2]) -> (y: f32[9]) { for i in 9 { y[i] = 0.0 if place[i] < 2 { if 0 "
+      "< table[place[i]] "
       "{ y[i] = 1.0 } } } }");
   expect_equivalent(nested, hoist_conditions(nested));
   expect_lowers(nested);
