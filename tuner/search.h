@@ -29,7 +29,7 @@ class Search {
   virtual std::vector<Candidate> next(int count) = 0;
   // What was measured: results of next(), or trials of earlier runs out of a log. Who owns the models teaches them.
   virtual void tell(std::span<const Trial> trials) = 0;
-  // Points of the space: exact below 4096, else an estimate.
+  // Points of the space: an estimate, exact where the search has gone through all of a small one (Space::size).
   virtual double space_size() const = 0;
 };
 

@@ -103,21 +103,25 @@ const Sketch& SearchBase::random_sketch(Random& random) {
 
 void SearchBase::fill_randomly(std::vector<Candidate>& out, size_t count) {
   // Where most draws are known points, going through what is left is cheaper.
-  size_t draws = 16 * count + 64;
-  for (size_t i = 0; i < draws && out.size() < count; ++i) {
-    Random random = draw();
-    const Sketch& sketch = random_sketch(random);
-    propose(out, space_.sample(sketch, random));
+  constexpr size_t kPortion = 16;
+  const size_t draws = 16 * count + 64;
+  for (size_t drawn = 0; drawn < draws && out.size() < count; drawn += kPortion) {
+    std::vector<std::pair<const Sketch*, Random>> wanted;
+    for (size_t i = 0; i < kPortion; ++i) {
+      Random random = draw();
+      const Sketch& sketch = random_sketch(random);
+      wanted.emplace_back(&sketch, random);
+    }
+    const std::vector<Planned> made = parallel_map<Planned>(
+        kPortion, [&](size_t i) { return space_.sample(*wanted[i].first, wanted[i].second); });
+    for (size_t i = 0; i < kPortion && out.size() < count; ++i)
+      propose(out, made[i]);
   }
-  if (out.size() >= count || !space_.size().is_exact) return;
-  for (const Sketch* sketch : space_.sketches()) {
-    if (out.size() >= count) return;
-    Cursor cursor;
-    space_.enumerate(*sketch, cursor, [&](Planned&& planned) {
-      propose(out, planned);
-      return out.size() < count;
-    });
-  }
+  if (out.size() >= count) return;
+  space_.go_through([&](Planned&& planned) {
+    propose(out, planned);
+    return out.size() < count;
+  });
 }
 
 void SearchBase::score(std::vector<Scored>& points, CostModel* model) {

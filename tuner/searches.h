@@ -51,7 +51,7 @@ class SearchBase : public Search {
   const std::vector<Measured>& measured() const { return measured_; }
 
   SearchContext context_;
-  mutable Space space_;  // counts its points when first asked
+  mutable Space space_;  // estimates its size when first asked
 
  private:
   uint64_t task_key_ = 0, draws_ = 0;

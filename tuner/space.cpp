@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
+
+#include "support/hash.h"
 
 namespace mcc::tuner {
 
@@ -191,25 +192,29 @@ double Space::estimate(const Sketch& sketch) {
 }
 
 SpaceSize Space::size() {
-  if (is_sized_) return size_;
-  is_sized_ = true;
-  for (const Sketch* sketch : sketches_)
-    size_.points += estimate(*sketch);
-  // The estimate may be off either way: a space somewhat above the limit is looked at, too.
-  if (size_.points > 2 * kExactLimit) return size_;
-  std::set<std::string> traces;
-  int64_t visited = 0;
-  bool is_complete = true;
-  for (const Sketch* sketch : sketches_) {
-    Cursor cursor;
-    enumerate(*sketch, cursor, [&](Planned&& planned) {
-      if (planned.ok()) traces.insert(to_text(planned.candidate.trace));
-      return ++visited <= kExactLimit;
-    });
-    is_complete = is_complete && cursor.is_done;
+  if (sketch_ == sketches_.size() && visited_ > 0) return {static_cast<double>(traces_.size()), true};
+  if (!estimated_) {
+    estimated_ = 0;
+    for (const Sketch* sketch : sketches_)
+      *estimated_ += estimate(*sketch);
   }
-  if (is_complete) size_ = {static_cast<double>(traces.size()), true};
-  return size_;
+  return {*estimated_, false};
+}
+
+void Space::go_through(const std::function<bool(Planned&&)>& visit) {
+  // The estimate may be off either way: a space somewhat above the limit is looked at, too.
+  if (size().points > 2 * kExactLimit) return;
+  bool goes_on = true;
+  while (goes_on && sketch_ < sketches_.size() && visited_ < kExactLimit) {
+    enumerate(*sketches_[sketch_], cursor_, [&](Planned&& planned) {
+      if (planned.ok()) traces_.insert(hash_bytes(to_text(planned.candidate.trace)));
+      goes_on = visit(std::move(planned));
+      return ++visited_ < kExactLimit && goes_on;
+    });
+    if (!cursor_.is_done) return;
+    cursor_ = {};
+    ++sketch_;
+  }
 }
 
 }  // namespace mcc::tuner

@@ -7,6 +7,8 @@
 
 #include <functional>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <span>
 
 #include "tuner/answers.h"
@@ -39,7 +41,7 @@ struct Cursor {
 
 class Space {
  public:
-  // Spaces of at most so many points are counted exactly, and worth going through.
+  // Spaces of at most so many points are worth going through.
   static constexpr int64_t kExactLimit = 4096;
 
   // f and target must outlive it.
@@ -70,9 +72,15 @@ class Space {
   // false. Begins at the cursor, and leaves it at the first point not visited.
   void enumerate(const Sketch& sketch, Cursor& cursor, const std::function<bool(Planned&&)>& visit);
 
+  // Goes through a small space, sketch after sketch: each point once over all calls, as a call begins where the one before it
+  // ended. Calls visit until it returns false. Visits nothing of a space that the estimate says to be large, and no more than
+  // kExactLimit points of one where it was wrong.
+  void go_through(const std::function<bool(Planned&&)>& visit);
+
   // Product of the numbers of answers along the preferred path.
   double estimate(const Sketch& sketch);
-  // Of all sketches. Enumerates what the estimate says to be small, so this may take a second the first time.
+  // Of all sketches: an estimate, exact once go_through has come to the end. Counting takes a plan of each point, minutes for the
+  // kernels of a model for GPUs, so nothing is counted only to be told.
   SpaceSize size();
 
   const std::map<tensor::RefusalCode, int64_t>& refusals() const { return refusals_; }
@@ -86,8 +94,12 @@ class Space {
   AnswerTable answers_;
   std::mutex refusals_mutex_;
   std::map<tensor::RefusalCode, int64_t> refusals_;
-  SpaceSize size_;
-  bool is_sized_ = false;
+  std::optional<double> estimated_;  // points of all sketches
+  // Of go_through.
+  size_t sketch_ = 0;
+  Cursor cursor_;
+  int64_t visited_ = 0;
+  std::set<uint64_t> traces_;  // hashes of those of legal points
 };
 
 }  // namespace mcc::tuner

@@ -50,6 +50,7 @@ class Tuner {
     for (size_t i = 0; i < tasks_.size(); ++i) {
       TaskReport& r = reports_[i];
       r.done = scheduler_.is_done(i);
+      r.space = searches_[i]->space_size();
       r.gain_left_us = scheduler_.expected_gain_us(i);
       auto weight = static_cast<double>(tasks_[i].weight);
       if (std::isfinite(r.default_us)) report.default_us += weight * r.default_us;
@@ -116,7 +117,6 @@ class Tuner {
     context.seed = options_.seed ^ hash_bytes(tasks_[i].text);
     searches_[i] = make_search(options_.search, context);
     reports_[i].default_us = reports_[i].best_us = kNever;
-    reports_[i].space = searches_[i]->space_size();
     defaults_[i] = tensor::to_text(default_trace(i));
     if (known.empty()) return;
     searches_[i]->tell(known);

@@ -49,7 +49,7 @@ struct TaskReport {
   double default_us = 0, best_us = 0;  // infinity: nothing could be measured
   std::map<TrialError, int> errors;
   Done done = Done::no;
-  double space = 0;         // points, see Search::space_size
+  double space = 0;         // points, see Search::space_size; at the end
   double gain_left_us = 0;  // of the model, expected from one more round
 };
 

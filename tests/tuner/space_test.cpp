@@ -265,6 +265,50 @@ TEST(Sketches, TilingHasTheSizeOfItsTiles) {
   EXPECT_EQ(space.estimate(*tiling), tiles * 2 * 4);  // cache or not, four limits of unrolling
 }
 
+int points_planned = 0;
+
+// 1,000 points, of which one in two has a trace of its own.
+bool sketch_of_three_questions(Draft& draft) {
+  ++points_planned;
+  int64_t number = 0;
+  for (const char* name : {"a", "b", "c"})
+    number = 10 * number + draft.decide.choose(name, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, 0);
+  must_step(draft, Annotate{"", "f.i0", "number", std::to_string(number / 2)});
+  return true;
+}
+
+// A model's kernels for GPUs take some 10 ms a point: planning all of them took longer than most budgets.
+TEST(SpaceSizes, AreEstimatedUntilASearchHasGoneThrough) {
+  FuncBuilder b("f");
+  Buffer x = b.input("x", f32, {24});
+  Func f = b.finish({b.compute("f", f32, {24}, [&](Axes s) { return load(x, {s[0]}) + constant(f32, 1); })});
+  const Target target = small_target();
+  const Sketch sketch = {"three", sketch_of_three_questions};
+  Space space(f, target, {&sketch, 1});
+  ASSERT_EQ(space.sketches().size(), 1u);
+  points_planned = 0;
+  EXPECT_FALSE(space.size().is_exact);
+  EXPECT_EQ(space.size().points, 1000);
+  EXPECT_EQ(points_planned, 1);
+  // Each point once, however often it is interrupted.
+  std::set<std::string> traces;
+  std::set<Point> points;
+  for (int call = 0; call < 1000 && !space.size().is_exact; ++call) {
+    int portion = 7;
+    space.go_through([&](Planned&& planned) {
+      EXPECT_TRUE(planned.ok()) << planned.outcome.detail;
+      EXPECT_TRUE(points.insert(planned.candidate.point).second);
+      traces.insert(text_of(planned));
+      return --portion > 0;
+    });
+  }
+  EXPECT_EQ(points.size(), 1000u);
+  EXPECT_EQ(points_planned, 1001);
+  EXPECT_TRUE(space.size().is_exact);
+  EXPECT_EQ(space.size().points, static_cast<double>(traces.size()));
+  EXPECT_EQ(traces.size(), 500u);
+}
+
 TEST(SpaceSizes, AreExactWhereSmall) {
   Target target = small_target();
   for (const Workload& w : all_workloads()) {
@@ -276,6 +320,7 @@ TEST(SpaceSizes, AreExactWhereSmall) {
       if (planned.ok()) all.insert(text_of(planned));
       return true;
     });
+    space.go_through([](Planned&&) { return true; });
     EXPECT_TRUE(space.size().is_exact);
     EXPECT_EQ(space.size().points, static_cast<double>(all.size()));
     EXPECT_GT(all.size(), 4u);
