@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <unistd.h>
 
 namespace mcc::runtime {
 
@@ -13,6 +14,7 @@ struct Loaded {
   bool has_library = false;
   const char* missing = nullptr;  // the first function that is not there
   mcc_cu_result init = 0;
+  pid_t process = 0;  // that has initialised it: no child of it can use a GPU
 };
 pthread_once_t once = PTHREAD_ONCE_INIT;
 Loaded loaded;
@@ -32,7 +34,15 @@ void load() {
   MCC_CUDA_NEWER_FUNCTIONS(MCC_LOOK_UP)
   loaded.missing = missing;
 #undef MCC_LOOK_UP
+  loaded.process = getpid();
   if (loaded.missing == nullptr) loaded.init = loaded.functions.init(0);
+}
+
+mcc_status fail_after_fork(mcc_error* error) {
+  return fail(error, MCC_NOT_HERE,
+              "this process was forked from one that had begun to use the GPU, and the driver serves no such "
+              "child: fork before the "
+              "first session on a GPU, or start the child by exec");
 }
 
 }  // namespace
@@ -48,6 +58,10 @@ const mcc_cuda_driver* load_cuda(mcc_error* error) {
     fail(error, MCC_NOT_HERE, "the NVIDIA driver is too old: it has no %s", loaded.missing);
     return nullptr;
   }
+  if (loaded.process != getpid()) {
+    fail_after_fork(error);
+    return nullptr;
+  }
   if (loaded.init != MCC_CU_SUCCESS) {
     fail_cuda(loaded.functions, loaded.init, "the model needs an NVIDIA GPU, and the driver finds none",
               error);
@@ -55,6 +69,22 @@ const mcc_cuda_driver* load_cuda(mcc_error* error) {
     return nullptr;
   }
   return &loaded.functions;
+}
+
+mcc_status retain_primary(const mcc_cuda_driver& cuda, mcc_cu_device device, mcc_cu_context* context,
+                          mcc_error* error) {
+  const mcc_cu_result code = cuda.primary_retain(context, device);
+  if (code == MCC_CU_SUCCESS) return MCC_OK;
+  *context = nullptr;
+  const mcc_status status = fail_cuda(cuda, code, "the GPU's context cannot be made", error);
+  if (code != MCC_CU_DEVICE_UNAVAILABLE) return status;
+  append_message(error,
+                 ": another process has GPU %d for itself, or its compute mode lets none use it; wait for "
+                 "that process, or let "
+                 "several use it (nvidia-smi -i %d -c DEFAULT)",
+                 device, device);
+  if (error != nullptr) error->status = MCC_NOT_HERE;
+  return MCC_NOT_HERE;
 }
 
 mcc_status encode_map(const mcc_cuda_driver& cuda, const mcc_device_map& map, mcc_cu_pointer address,
@@ -79,7 +109,27 @@ mcc_status encode_map(const mcc_cuda_driver& cuda, const mcc_device_map& map, mc
                                 : fail_cuda(cuda, code, "the driver makes no map of a matrix", error);
 }
 
+bool is_context_lost(mcc_cu_result code) {
+  switch (code) {
+    case MCC_CU_ECC_UNCORRECTABLE:
+    case MCC_CU_NVLINK_UNCORRECTABLE:
+    case MCC_CU_ILLEGAL_ADDRESS:
+    case MCC_CU_LAUNCH_TIMEOUT:
+    case MCC_CU_ASSERT:
+    case MCC_CU_HARDWARE_STACK_ERROR:
+    case MCC_CU_ILLEGAL_INSTRUCTION:
+    case MCC_CU_MISALIGNED_ADDRESS:
+    case MCC_CU_INVALID_ADDRESS_SPACE:
+    case MCC_CU_INVALID_PC:
+    case MCC_CU_LAUNCH_FAILED:
+      return true;
+    default:
+      return false;
+  }
+}
+
 mcc_status fail_cuda(const mcc_cuda_driver& cuda, mcc_cu_result code, const char* what, mcc_error* error) {
+  if (code == MCC_CU_NOT_INITIALIZED && loaded.process != getpid()) return fail_after_fork(error);
   const char* name = nullptr;
   const char* text = nullptr;
   if (cuda.error_name(code, &name) != MCC_CU_SUCCESS || name == nullptr) name = "unknown error";

@@ -15,13 +15,17 @@ mcc_status allocate_on_device(const mcc_cuda_driver& cuda, uint64_t bytes, const
   return fail_cuda(cuda, code, "the GPU gives no memory", error);
 }
 
-bool is_on_device(const mcc_cuda_driver& cuda, const void* memory) {
-  if (memory == nullptr) return false;
+mcc_status find_memory(const mcc_cuda_driver& cuda, const void* memory, bool* is_on_device,
+                       mcc_error* error) {
+  *is_on_device = false;
+  if (memory == nullptr) return MCC_OK;
   unsigned type = 0;
   const auto address = static_cast<mcc_cu_pointer>(reinterpret_cast<uintptr_t>(memory));
-  // Memory that the driver does not know is the host's.
-  return cuda.pointer_attribute(&type, MCC_CU_POINTER_MEMORY_TYPE, address) == MCC_CU_SUCCESS &&
-         type == MCC_CU_MEMORY_DEVICE;
+  const mcc_cu_result code = cuda.pointer_attribute(&type, MCC_CU_POINTER_MEMORY_TYPE, address);
+  *is_on_device = code == MCC_CU_SUCCESS && type == MCC_CU_MEMORY_DEVICE;
+  // Memory that the driver does not know is the host's. With any other error it has not said so.
+  if (code == MCC_CU_SUCCESS || code == MCC_CU_INVALID_VALUE) return MCC_OK;
+  return fail_cuda(cuda, code, "the driver does not tell where an input or output is", error);
 }
 
 mcc_cu_device device_of(const mcc_cuda_driver& cuda, const void* memory, mcc_cu_device device) {
@@ -53,7 +57,8 @@ mcc_status mcc_session_device_alloc(mcc_session* session, size_t bytes, void** m
     return fail(error, MCC_INVALID_ARGUMENT, "mcc_session_device_alloc: null argument");
   if (session->device == nullptr) return no_device(error);
   const DeviceModel& on = *session->device->on;
-  CurrentContext current(*on.cuda, on.context);
+  const CurrentContext current(*on.cuda, on.context);
+  if (!current.is_there()) return current.fail(error);
   mcc_cu_pointer address = 0;
   const mcc_status status = allocate_on_device(*on.cuda, bytes == 0 ? 1 : bytes, "a tensor", &address, error);
   if (status != MCC_OK) return status;
@@ -64,8 +69,8 @@ mcc_status mcc_session_device_alloc(mcc_session* session, size_t bytes, void** m
 void mcc_session_device_free(mcc_session* session, void* memory) {
   if (session == nullptr || session->device == nullptr || memory == nullptr) return;
   const DeviceModel& on = *session->device->on;
-  CurrentContext current(*on.cuda, on.context);
-  on.cuda->release(reinterpret_cast<uintptr_t>(memory));
+  const CurrentContext current(*on.cuda, on.context);
+  if (current.is_there()) on.cuda->release(reinterpret_cast<uintptr_t>(memory));
 }
 
 mcc_status mcc_session_device_copy(mcc_session* session, void* to, const void* from, size_t bytes,
@@ -75,9 +80,13 @@ mcc_status mcc_session_device_copy(mcc_session* session, void* to, const void* f
   if (session->device == nullptr) return no_device(error);
   const DeviceSession& device = *session->device;
   const mcc_cuda_driver& cuda = *device.on->cuda;
-  CurrentContext current(cuda, device.on->context);
+  const CurrentContext current(cuda, device.on->context);
+  if (!current.is_there()) return current.fail(error);
   if (bytes == 0) return succeed(error);
-  const bool is_to = is_on_device(cuda, to), is_from = is_on_device(cuda, from);
+  bool is_to = false, is_from = false;
+  mcc_status found = find_memory(cuda, to, &is_to, error);
+  if (found == MCC_OK) found = find_memory(cuda, from, &is_from, error);
+  if (found != MCC_OK) return found;
   const mcc_cu_pointer to_address = reinterpret_cast<uintptr_t>(to),
                        from_address = reinterpret_cast<uintptr_t>(from);
   mcc_cu_result code = MCC_CU_SUCCESS;

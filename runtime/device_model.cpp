@@ -15,37 +15,61 @@ int attribute(const mcc_cuda_driver& cuda, int which, mcc_cu_device device) {
   return cuda.device_attribute(&value, which, device) == MCC_CU_SUCCESS ? value : 0;
 }
 
+// The context of the caller's stream, else the thread's current one; null where there is neither.
+mcc_status find_callers_context(const mcc_cuda_driver& cuda, const mcc_session_options& options,
+                                mcc_cu_context* context, mcc_cu_device* device, mcc_error* error) {
+  cuda.context_current(context);
+  if (options.cuda_stream != nullptr) {
+    const mcc_cu_result code = cuda.stream_context(static_cast<mcc_cu_stream>(options.cuda_stream), context);
+    // The default streams are those of the current context, and there may be none; a stream of a part of the GPU (a green
+    // context) is used with the current one.
+    if (code != MCC_CU_SUCCESS && code != MCC_CU_INVALID_CONTEXT && code != MCC_CU_NOT_SUPPORTED)
+      return fail_cuda(cuda, code, "the stream that the options name cannot be used", error);
+  }
+  if (*context == nullptr) return MCC_OK;
+  const CurrentContext current(cuda, *context);
+  if (!current.is_there()) return current.fail(error);
+  const mcc_cu_result code = cuda.context_device(device);
+  return code == MCC_CU_SUCCESS
+             ? MCC_OK
+             : fail_cuda(cuda, code, "the GPU of the current context cannot be told", error);
+}
+
 // The context that the options mean.
-mcc_status choose_context(DeviceModel* on, int32_t cuda_device, mcc_error* error) {
+mcc_status choose_context(DeviceModel* on, const mcc_session_options& options, mcc_error* error) {
   const mcc_cuda_driver& cuda = *on->cuda;
-  mcc_cu_context current = nullptr;
-  mcc_cu_device of_current = 0;
-  cuda.context_current(&current);
-  if (current != nullptr && cuda.context_device(&of_current) != MCC_CU_SUCCESS) current = nullptr;
   int count = 0;
   mcc_cu_result code = cuda.device_count(&count);
   if (code != MCC_CU_SUCCESS) return fail_cuda(cuda, code, "the GPUs cannot be counted", error);
   if (count == 0)
     return fail(error, MCC_NOT_HERE, "the model needs an NVIDIA GPU, and the driver finds none");
-  if (cuda_device < 0 || cuda_device > count) {
+  const int32_t asked = options.cuda_device;
+  if (asked < 0 || asked > count) {
     return fail(error, MCC_INVALID_ARGUMENT,
-                "cuda_device must be between 0 and %d (1 + the number of a GPU), got %d", count, cuda_device);
+                "cuda_device must be between 0 and %d (1 + the number of a GPU), got %d", count, asked);
   }
-  on->device = current != nullptr ? of_current : 0;
-  if (cuda_device > 0 || current == nullptr) {
-    code = cuda.device_get(&on->device, cuda_device > 0 ? cuda_device - 1 : 0);
+  mcc_cu_context callers = nullptr;
+  mcc_cu_device of_callers = 0;
+  const mcc_status status = find_callers_context(cuda, options, &callers, &of_callers, error);
+  if (status != MCC_OK) return status;
+  on->device = callers != nullptr ? of_callers : 0;
+  if (asked > 0 || callers == nullptr) {
+    code = cuda.device_get(&on->device, asked > 0 ? asked - 1 : 0);
     if (code != MCC_CU_SUCCESS) return fail_cuda(cuda, code, "the GPU cannot be used", error);
+  }
+  if (options.cuda_stream != nullptr && callers != nullptr && of_callers != on->device) {
+    return fail(error, MCC_INVALID_ARGUMENT,
+                "cuda_stream is a stream of GPU %d, and cuda_device asks for GPU %d", of_callers, on->device);
   }
   on->sm = static_cast<uint32_t>(attribute(cuda, MCC_CU_ATTRIBUTE_MAJOR, on->device) * 10 +
                                  attribute(cuda, MCC_CU_ATTRIBUTE_MINOR, on->device));
-  if (current != nullptr && of_current == on->device) {
-    on->context = current;
+  if (callers != nullptr && of_callers == on->device) {
+    on->context = callers;
     return MCC_OK;
   }
-  code = cuda.primary_retain(&on->context, on->device);
-  if (code != MCC_CU_SUCCESS) return fail_cuda(cuda, code, "the GPU's context cannot be made", error);
-  on->is_retained = true;
-  return MCC_OK;
+  const mcc_status retained = retain_primary(cuda, on->device, &on->context, error);
+  on->is_retained = retained == MCC_OK;
+  return retained;
 }
 
 // "ptx sm_80, cubin sm_90"
@@ -210,8 +234,8 @@ mcc_status upload_weights(DeviceModel* on, const mcc_model& model, mcc_error* er
 
 void destroy(DeviceModel* on) {
   const mcc_cuda_driver& cuda = *on->cuda;
-  {
-    CurrentContext current(cuda, on->context);
+  // What is in a context that cannot be used any more has gone with it.
+  if (const CurrentContext current(cuda, on->context); current.is_there()) {
     if (on->lt_handle != nullptr) on->lt->destroy(on->lt_handle);
     for (mcc_cu_module module : on->modules)
       if (module != nullptr) cuda.module_unload(module);
@@ -224,7 +248,7 @@ void destroy(DeviceModel* on) {
 
 }  // namespace
 
-DeviceModel* find_device_model(mcc_model* model, int32_t cuda_device, mcc_error* error) {
+DeviceModel* find_device_model(mcc_model* model, const mcc_session_options& options, mcc_error* error) {
   const mcc_cuda_driver* cuda = load_cuda(error);
   if (cuda == nullptr) return nullptr;
   void* memory = std::calloc(1, sizeof(DeviceModel));
@@ -235,7 +259,7 @@ DeviceModel* find_device_model(mcc_model* model, int32_t cuda_device, mcc_error*
   auto* on = new (memory) DeviceModel;
   on->cuda = cuda;
   on->has_early_launch = has_early_launch(*cuda);
-  mcc_status status = choose_context(on, cuda_device, error);
+  mcc_status status = choose_context(on, options, error);
   pthread_mutex_lock(&model->device_mutex);
   for (DeviceModel* known = model->device_models; known != nullptr && status == MCC_OK; known = known->next) {
     if (known->context != on->context) continue;
@@ -244,8 +268,8 @@ DeviceModel* find_device_model(mcc_model* model, int32_t cuda_device, mcc_error*
     return known;
   }
   if (status == MCC_OK) {
-    CurrentContext current(*cuda, on->context);
-    status = load_functions(on, model->device_code, error);
+    const CurrentContext current(*cuda, on->context);
+    status = current.is_there() ? load_functions(on, model->device_code, error) : current.fail(error);
     if (status == MCC_OK) status = upload_weights(on, *model, error);
   }
   if (status == MCC_OK) {

@@ -23,9 +23,9 @@ struct DeviceModel {
   DeviceModel* next = nullptr;       // of the same mcc_model, in another context
 };
 
-// The model in the context that a session asks for (mcc_session_options::cuda_device); loads it when it is the first there.
-// Null with an error.
-DeviceModel* find_device_model(mcc_model* model, int32_t cuda_device, mcc_error* error);
+// The model in the context that a session asks for (mcc_session_options::cuda_stream, cuda_device); loads it when it is the first
+// there. Null with an error.
+DeviceModel* find_device_model(mcc_model* model, const mcc_session_options& options, mcc_error* error);
 
 // All of the model's.
 void destroy_device_models(mcc_model* model);

@@ -43,6 +43,14 @@ struct DeviceMap {
   }
 };
 
+// A run's launches on one set of addresses of inputs and outputs.
+struct DeviceGraph {
+  mcc_cu_graph_exec exec = nullptr;  // null: launched one by one so far
+  uint32_t runs = 0;
+  uint64_t used = 0;  // when, as a number of uses; 0: never
+};
+inline constexpr uint64_t kMostGraphs = 4;
+
 struct DeviceSession {
   DeviceModel* on = nullptr;
   mcc_cu_stream stream = nullptr;  // that runs go to
@@ -56,20 +64,26 @@ struct DeviceSession {
   Array<DeviceMap> maps;
   Array<void*> parameters;          // where both are, as a launch takes them
   Array<LibraryProduct> products;
-  bool is_stale = true;             // the addresses are not those of the present inputs and outputs
-  uint32_t runs = 0;                // with the present addresses
-  bool has_graph_failed = false;    // this driver makes none
-  mcc_cu_graph_exec graph = nullptr;
-  bool is_graph_stale = false;      // it is of other addresses
+  bool is_stale = true;       // `addresses` and `maps` are not those of the present inputs and outputs
+  Array<DeviceGraph> graphs;  // kMostGraphs
+  Array<mcc_cu_pointer> graph_addresses;  // of inputs and outputs, graph by graph
+  DeviceGraph* graph = nullptr;           // of the present inputs and outputs; null: not looked up yet
+  uint64_t uses = 0;
+  uint32_t graph_failures = 0;  // captures that came to nothing
   Array<mcc_cu_event> events;  // one more than nodes, when profiling has been on
 };
 
 // Fails naming what the memory is for; of no bytes there is none.
 mcc_status allocate_on_device(const mcc_cuda_driver& cuda, uint64_t bytes, const char* what,
                               mcc_cu_pointer* memory, mcc_error* error);
-bool is_on_device(const mcc_cuda_driver& cuda, const void* memory);
+// Whether the memory is a GPU's.
+mcc_status find_memory(const mcc_cuda_driver& cuda, const void* memory, bool* is_on_device, mcc_error* error);
 // The GPU that the device memory is on: `device`, too, where that may use it as it is since it is managed.
 mcc_cu_device device_of(const mcc_cuda_driver& cuda, const void* memory, mcc_cu_device device);
+
+inline bool is_empty(const mcc_device_launch& l) {
+  return l.grid[0] == 0 || l.grid[1] == 0 || l.grid[2] == 0;
+}
 
 mcc_status set_up_device(mcc_session* session, const mcc_session_options& options, mcc_error* error);
 void destroy_device(mcc_session* session);

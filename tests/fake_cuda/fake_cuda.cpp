@@ -45,11 +45,31 @@ const FakeDriver::Block* FakeDriver::block_of(uint64_t address) const {
   return address < it->first + it->second.bytes ? &it->second : nullptr;
 }
 
+FakeThread& this_thread() {
+  thread_local FakeThread the;
+  return the;
+}
+
+int failure_of(const char* name) {
+  const auto& failures = driver().state.failures;
+  auto failure = failures.find(name);
+  return failure == failures.end() ? MCC_CU_SUCCESS : failure->second;
+}
+
 int called(const char* name, const std::string& more) {
-  FakeCuda& state = driver().state;
-  state.calls.push_back(more.empty() ? name : name + (" " + more));
-  auto failure = state.failures.find(name);
-  return failure == state.failures.end() ? MCC_CU_SUCCESS : failure->second;
+  driver().state.calls.push_back(more.empty() ? name : name + (" " + more));
+  if (const int code = refuse_without_driver()) return code;
+  return failure_of(name);
+}
+
+int refuse_without_driver() {
+  if (driver().state.is_deinitialized) return MCC_CU_DEINITIALIZED;
+  return driver().process == ::getpid() ? MCC_CU_SUCCESS : MCC_CU_NOT_INITIALIZED;
+}
+
+int refuse_without_context() {
+  if (const int code = refuse_without_driver()) return code;
+  return this_thread().contexts.empty() ? MCC_CU_INVALID_CONTEXT : driver().state.lost;
 }
 
 bool is_device(uint64_t address, size_t bytes) {
@@ -75,7 +95,7 @@ int allocate(void** address, size_t bytes, bool on_device) {
   *address = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   std::memset(*address, 0xff, bytes);  // no number, and no index
   driver().blocks[reinterpret_cast<uintptr_t>(*address)] = {bytes, on_device,
-                                                            driver().current.back()->device};
+                                                            this_thread().contexts.back()->device};
   ++(on_device ? state.device_blocks : state.host_blocks);
   if (on_device) state.used += bytes;
   return MCC_CU_SUCCESS;
@@ -98,6 +118,9 @@ int release(uintptr_t address, bool on_device) {
 extern "C" __attribute__((visibility("default"))) FakeCuda* fake_cuda_state() { return &driver().state; }
 
 FAKE(cuInit)(unsigned) {
+  // A child of a process that has called it cannot do so once more.
+  if (driver().process != 0 && driver().process != ::getpid()) return MCC_CU_NOT_INITIALIZED;
+  driver().process = ::getpid();
   CALLED(cuInit);
   return driver().state.devices == 0 ? MCC_CU_NO_DEVICE : MCC_CU_SUCCESS;
 }
@@ -106,17 +129,19 @@ FAKE(cuDriverGetVersion)(int* version) {
   return MCC_CU_SUCCESS;
 }
 FAKE(cuGetErrorName)(mcc_cu_result code, const char** name) {
-  *name = code == MCC_CU_ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS"
-          : code == MCC_CU_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
-          : code == MCC_CU_NO_DEVICE     ? "CUDA_ERROR_NO_DEVICE"
-                                         : "CUDA_ERROR_OTHER";
+  *name = code == MCC_CU_ILLEGAL_ADDRESS   ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+          : code == MCC_CU_NOT_INITIALIZED ? "CUDA_ERROR_NOT_INITIALIZED"
+          : code == MCC_CU_OUT_OF_MEMORY   ? "CUDA_ERROR_OUT_OF_MEMORY"
+          : code == MCC_CU_NO_DEVICE       ? "CUDA_ERROR_NO_DEVICE"
+                                           : "CUDA_ERROR_OTHER";
   return MCC_CU_SUCCESS;
 }
 FAKE(cuGetErrorString)(mcc_cu_result code, const char** text) {
-  *text = code == MCC_CU_ILLEGAL_ADDRESS ? "an illegal memory access was encountered"
-          : code == MCC_CU_OUT_OF_MEMORY ? "out of memory"
-          : code == MCC_CU_NO_DEVICE     ? "no CUDA-capable device is detected"
-                                         : "another error";
+  *text = code == MCC_CU_ILLEGAL_ADDRESS   ? "an illegal memory access was encountered"
+          : code == MCC_CU_NOT_INITIALIZED ? "initialization error"
+          : code == MCC_CU_OUT_OF_MEMORY   ? "out of memory"
+          : code == MCC_CU_NO_DEVICE       ? "no CUDA-capable device is detected"
+                                           : "another error";
   return MCC_CU_SUCCESS;
 }
 FAKE(cuDeviceGetCount)(int* count) {
@@ -179,22 +204,29 @@ FAKE(cuDevicePrimaryCtxRelease_v2)(mcc_cu_device) {
   return MCC_CU_SUCCESS;
 }
 FAKE(cuCtxGetCurrent)(mcc_cu_context* context) {
-  *context = driver().has_context() ? driver().current.back() : nullptr;
+  NEEDS_DRIVER;
+  const std::vector<mcc_cu_context>& all = this_thread().contexts;
+  *context = all.empty() ? nullptr : all.back();
   return MCC_CU_SUCCESS;
 }
 FAKE(cuCtxPushCurrent_v2)(mcc_cu_context context) {
-  driver().current.push_back(context);
+  NEEDS_DRIVER;
+  if (const int code = failure_of("cuCtxPushCurrent_v2")) return code;
+  if (context == nullptr) return MCC_CU_INVALID_CONTEXT;
+  this_thread().contexts.push_back(context);
   return MCC_CU_SUCCESS;
 }
 FAKE(cuCtxPopCurrent_v2)(mcc_cu_context* context) {
-  if (!driver().has_context()) return MCC_CU_INVALID_CONTEXT;
-  *context = driver().current.back();
-  driver().current.pop_back();
+  NEEDS_DRIVER;
+  if (this_thread().contexts.empty()) return MCC_CU_INVALID_CONTEXT;
+  *context = this_thread().contexts.back();
+  this_thread().contexts.pop_back();
   return MCC_CU_SUCCESS;
 }
 FAKE(cuCtxGetDevice)(mcc_cu_device* device) {
-  if (!driver().has_context()) return MCC_CU_INVALID_CONTEXT;
-  *device = driver().current.back()->device;
+  NEEDS_DRIVER;
+  if (this_thread().contexts.empty()) return MCC_CU_INVALID_CONTEXT;
+  *device = this_thread().contexts.back()->device;
   return MCC_CU_SUCCESS;
 }
 namespace {
@@ -219,7 +251,7 @@ FAKE(cuModuleLoadDataEx)
     return code;
   }
   NEEDS_CONTEXT;
-  if (int code = refuse_in_capture()) return code;
+  IS_UNSAFE_IN_CAPTURES;
   const FakeCuda& state = driver().state;
   if (version == 0 && (state.refuses_cubins || state.runs_ptx != 0)) return MCC_CU_NO_BINARY_FOR_GPU;
   if (version > state.newest_ptx) return MCC_CU_UNSUPPORTED_PTX_VERSION;
@@ -228,7 +260,7 @@ FAKE(cuModuleLoadDataEx)
     return MCC_CU_INVALID_PTX;
   }
   if (version != 0 && state.load_seconds > 0) sleep(static_cast<unsigned>(state.load_seconds));
-  *module = new mcc_cu_module_s{version == 0 ? "" : text, nullptr};
+  *module = new mcc_cu_module_s{version == 0 ? "" : text, nullptr, this_thread().contexts.back()};
   if (state.runs_ptx) {
     std::string problem;
     (*module)->ptx = parse_ptx((*module)->image, &problem);
@@ -244,6 +276,7 @@ FAKE(cuModuleLoadDataEx)
 }
 FAKE(cuModuleUnload)(mcc_cu_module module) {
   NEEDS_CONTEXT;
+  IS_UNSAFE_IN_CAPTURES;
   finish_all();
   --driver().state.modules;
   delete module;
@@ -255,7 +288,8 @@ FAKE(cuModuleGetFunction)(mcc_cu_function* function, mcc_cu_module module, const
   // Of machine code it believes the name.
   if (!module->image.empty() && module->image.find(std::string(".entry ") + name) == std::string::npos)
     return 500;
-  driver().functions.push_back(std::make_unique<mcc_cu_function_s>(mcc_cu_function_s{name, module->ptx}));
+  driver().functions.push_back(
+      std::make_unique<mcc_cu_function_s>(mcc_cu_function_s{name, module->ptx, module->context}));
   *function = driver().functions.back().get();
   return MCC_CU_SUCCESS;
 }
@@ -270,7 +304,7 @@ FAKE(cuFuncSetAttribute)(mcc_cu_function function, int attribute, int value) {
 FAKE(cuMemAlloc_v2)(mcc_cu_pointer* address, size_t bytes) {
   CALLED(cuMemAlloc_v2);
   NEEDS_CONTEXT;
-  if (int code = refuse_in_capture()) return code;
+  IS_UNSAFE_IN_CAPTURES;
   void* memory = nullptr;
   const int code = allocate(&memory, bytes, true);
   *address = reinterpret_cast<uintptr_t>(memory);
@@ -278,20 +312,23 @@ FAKE(cuMemAlloc_v2)(mcc_cu_pointer* address, size_t bytes) {
 }
 FAKE(cuMemFree_v2)(mcc_cu_pointer address) {
   NEEDS_CONTEXT;
-  if (int code = refuse_in_capture()) return code;
+  IS_UNSAFE_IN_CAPTURES;
   return release(address, true);
 }
 FAKE(cuMemHostAlloc)(void** address, size_t bytes, unsigned) {
   CALLED(cuMemHostAlloc);
   NEEDS_CONTEXT;
-  if (int code = refuse_in_capture()) return code;
+  IS_UNSAFE_IN_CAPTURES;
   return allocate(address, bytes, false);
 }
 FAKE(cuMemFreeHost)(void* address) {
   NEEDS_CONTEXT;
+  IS_UNSAFE_IN_CAPTURES;
   return release(reinterpret_cast<uintptr_t>(address), false);
 }
 FAKE(cuPointerGetAttribute)(void* value, int attribute, mcc_cu_pointer address) {
+  NEEDS_CONTEXT;
+  if (const int code = failure_of("cuPointerGetAttribute")) return code;
   const FakeDriver::Block* block = driver().block_of(address);
   if (block == nullptr) return MCC_CU_INVALID_VALUE;
   switch (attribute) {

@@ -37,6 +37,10 @@ struct FakeCuda {
   int runs_ptx = 0;  // else kernels are functions of the test
   uint64_t memory = uint64_t{1} << 30;
   std::map<std::string, int> failures;       // exported name -> code that its calls return
+  int lost =
+      0;  // the error that all contexts are lost to: what a kernel did, found when somebody waits for it; from then on
+      // every call that needs a context returns it
+  bool is_deinitialized = false;             // as after the driver's own end, at the end of a process
   std::map<std::string, FakeEntry> kernels;  // by entry
   std::vector<std::string> calls;  // exported names; launches as "cuLaunchKernel entry 4x1x1 32x1x1 shared", or cuLaunchKernelEx
   // What is held now.

@@ -39,9 +39,16 @@ void finish_all() {
 }
 
 int refuse_in_capture() {
+  const int mode = this_thread().capture_mode;
+  if (mode == MCC_CU_CAPTURE_RELAXED) return MCC_CU_SUCCESS;
   int code = MCC_CU_SUCCESS;
   for (mcc_cu_stream stream : driver().streams) {
     if (!stream->is_capturing) continue;
+    const bool is_own = stream->capturer == std::this_thread::get_id();
+    const bool is_forbidden =
+        is_own ? stream->capture_mode != MCC_CU_CAPTURE_RELAXED
+               : stream->capture_mode == MCC_CU_CAPTURE_GLOBAL && mode == MCC_CU_CAPTURE_GLOBAL;
+    if (!is_forbidden) continue;
     stream->is_capture_broken = true;
     code = MCC_CU_CAPTURE_UNSUPPORTED;
   }
@@ -99,10 +106,11 @@ int launch(const char* name, mcc_cu_function function, const PtxGrid& sizes, mcc
     if (action.ends_with("=skip")) return MCC_CU_SUCCESS;
     const int code = std::atoi(action.c_str() + at + 1);
     if (code == MCC_CU_LAUNCH_OUT_OF_RESOURCES) return code;
-    driver().state.failures["cuStreamSynchronize"] = code;
-    return MCC_CU_SUCCESS;
+    return enqueue_kernel(stream, [code] { driver().state.lost = code; });
   }
   NEEDS_CONTEXT;
+  if (!driver().streams.contains(stream) || function->context != stream->context)
+    return MCC_CU_INVALID_HANDLE;
   constexpr unsigned kMostBlocks = 0x7fffffff, kMostBlocksYz = 0xffff, kMostThreads = 1024,
                      kMostThreadsZ = 64;
   const bool is_grid = gx - 1 < kMostBlocks && gy - 1 < kMostBlocksYz && gz - 1 < kMostBlocksYz;
@@ -149,7 +157,7 @@ int launch(const char* name, mcc_cu_function function, const PtxGrid& sizes, mcc
       if (problem.empty()) return;
       // As on a GPU, later calls report it; here with the reason.
       std::fprintf(stderr, "stand-in GPU: %s: %s\n", function->entry.c_str(), problem.c_str());
-      driver().state.failures["cuStreamSynchronize"] = MCC_CU_ILLEGAL_ADDRESS;
+      driver().state.lost = MCC_CU_ILLEGAL_ADDRESS;
     });
   }
   return enqueue_kernel(stream, [=]() mutable {
@@ -208,12 +216,14 @@ FAKE(cuStreamCreate)(mcc_cu_stream* stream, unsigned) {
   CALLED(cuStreamCreate);
   NEEDS_CONTEXT;
   *stream = new mcc_cu_stream_s;
+  (*stream)->context = this_thread().contexts.back();
   driver().streams.insert(*stream);
   ++driver().state.streams;
   return MCC_CU_SUCCESS;
 }
 FAKE(cuStreamDestroy_v2)(mcc_cu_stream stream) {
   NEEDS_CONTEXT;
+  if (!driver().streams.contains(stream)) return MCC_CU_INVALID_HANDLE;
   finish(stream);
   --driver().state.streams;
   driver().streams.erase(stream);
@@ -224,11 +234,28 @@ FAKE(cuStreamSynchronize)(mcc_cu_stream stream) {
   CALLED(cuStreamSynchronize);
   NEEDS_CONTEXT;
   if (int code = refuse_on_captured(stream)) return code;
+  IS_UNSAFE_IN_CAPTURES;
   finish(stream);
   // What the work of before has come to.
-  const auto& failures = driver().state.failures;
-  auto failure = failures.find("cuStreamSynchronize");
-  return failure == failures.end() ? MCC_CU_SUCCESS : failure->second;
+  return driver().state.lost;
+}
+FAKE(cuStreamGetCtx)(mcc_cu_stream stream, mcc_cu_context* context) {
+  CALLED(cuStreamGetCtx);
+  // The default streams are those of the current context.
+  if (reinterpret_cast<uintptr_t>(stream) <= 2) {
+    NEEDS_CONTEXT;
+    *context = this_thread().contexts.back();
+    return MCC_CU_SUCCESS;
+  }
+  if (!driver().streams.contains(stream)) return MCC_CU_INVALID_HANDLE;
+  *context = stream->context;
+  return MCC_CU_SUCCESS;
+}
+FAKE(cuThreadExchangeStreamCaptureMode)(int* mode) {
+  NEEDS_DRIVER;
+  if (*mode < MCC_CU_CAPTURE_GLOBAL || *mode > MCC_CU_CAPTURE_RELAXED) return MCC_CU_INVALID_VALUE;
+  std::swap(*mode, this_thread().capture_mode);
+  return MCC_CU_SUCCESS;
 }
 FAKE(cuLaunchKernel)
 (mcc_cu_function function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
@@ -264,6 +291,7 @@ FAKE(cuEventCreate)(mcc_cu_event* event, unsigned) {
   NEEDS_CONTEXT;
   ++driver().state.events;
   *event = new mcc_cu_event_s;
+  (*event)->context = this_thread().contexts.back();
   return MCC_CU_SUCCESS;
 }
 FAKE(cuEventDestroy_v2)(mcc_cu_event event) {
@@ -275,13 +303,14 @@ FAKE(cuEventDestroy_v2)(mcc_cu_event event) {
 FAKE(cuEventRecord)(mcc_cu_event event, mcc_cu_stream stream) {
   CALLED(cuEventRecord);
   NEEDS_CONTEXT;
+  if (!driver().streams.contains(stream) || event->context != stream->context) return MCC_CU_INVALID_HANDLE;
   event->last = std::make_shared<mcc_cu_event_s::Record>();
   return enqueue(stream, [record = event->last] { *record = {true, driver().clock}; });
 }
 FAKE(cuEventElapsedTime)(float* ms, mcc_cu_event begin, mcc_cu_event end) {
   CALLED(cuEventElapsedTime);
-  constexpr int kInvalidHandle = 400, kNotReady = 600;
-  if (begin->last == nullptr || end->last == nullptr) return kInvalidHandle;
+  constexpr int kNotReady = 600;
+  if (begin->last == nullptr || end->last == nullptr) return MCC_CU_INVALID_HANDLE;
   if (!begin->last->is_there || !end->last->is_there) return kNotReady;
   *ms = end->last->at - begin->last->at;
   return MCC_CU_SUCCESS;
@@ -292,11 +321,13 @@ FAKE(cuStreamIsCapturing)(mcc_cu_stream stream, int* status) {
   *status = !stream->is_capturing ? 0 : stream->is_capture_broken ? 2 : 1;
   return MCC_CU_SUCCESS;
 }
-FAKE(cuStreamBeginCapture_v2)(mcc_cu_stream stream, int) {
+FAKE(cuStreamBeginCapture_v2)(mcc_cu_stream stream, int mode) {
   CALLED(cuStreamBeginCapture_v2);
   NEEDS_CONTEXT;
   if (int code = refuse_on_captured(stream)) return code;
   stream->is_capturing = true;
+  stream->capture_mode = mode;
+  stream->capturer = std::this_thread::get_id();
   stream->is_capture_broken = stream->is_behind_kernel = false;
   stream->captured.clear();
   return MCC_CU_SUCCESS;
@@ -305,6 +336,9 @@ FAKE(cuStreamEndCapture)(mcc_cu_stream stream, mcc_cu_graph* graph) {
   CALLED(cuStreamEndCapture);
   NEEDS_CONTEXT;
   if (!driver().streams.contains(stream) || !stream->is_capturing) return MCC_CU_INVALID_VALUE;
+  constexpr int kWrongThread = 908;
+  if (stream->capture_mode != MCC_CU_CAPTURE_RELAXED && stream->capturer != std::this_thread::get_id())
+    return kWrongThread;
   stream->is_capturing = false;
   if (stream->is_capture_broken) return MCC_CU_CAPTURE_INVALIDATED;
   ++driver().state.graphs;
@@ -328,12 +362,14 @@ FAKE(cuGraphLaunch)(mcc_cu_graph_exec exec, mcc_cu_stream stream) {
   return MCC_CU_SUCCESS;
 }
 FAKE(cuGraphDestroy)(mcc_cu_graph graph) {
+  NEEDS_DRIVER;
   --driver().state.graphs;
   delete graph;
   return MCC_CU_SUCCESS;
 }
 FAKE(cuGraphExecDestroy)(mcc_cu_graph_exec exec) {
-  if (int code = refuse_in_capture()) return code;
+  NEEDS_DRIVER;
+  IS_UNSAFE_IN_CAPTURES;
   --driver().state.graphs;
   delete exec;
   return MCC_CU_SUCCESS;

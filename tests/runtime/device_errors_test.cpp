@@ -60,6 +60,13 @@ TEST_F(Device, TooMuchSharedMemory) {
             "compile the model with --target cuda:sm_86");
 }
 
+TEST_F(Device, AnotherProcessHasTheGpu) {
+  fake().failures = {{"cuDevicePrimaryCtxRetain", MCC_CU_DEVICE_UNAVAILABLE}};
+  EXPECT_THAT(failure(), HasSubstr("another process has GPU 0 for itself, or its compute mode lets none use "
+                                   "it; wait for that process, or "
+                                   "let several use it (nvidia-smi -i 0 -c DEFAULT)"));
+}
+
 TEST_F(Device, IllegalAddress) {
   Session session{Model(model.image())};
   session.set_input("x", x.data(), {2, 3});
@@ -79,14 +86,15 @@ TEST_F(Device, FailedLaunchNamesItsNode) {
 
 TEST_F(Device, EveryCallMayFail) {
   // Whatever the driver refuses: an error or, where something else serves, the right result. Never a crash, nothing lost.
-  for (const char* name : {"cuDeviceGetCount", "cuDeviceGet", "cuDevicePrimaryCtxRetain",
-                           "cuModuleLoadDataEx", "cuModuleGetFunction", "cuFuncSetAttribute", "cuMemAlloc_v2",
-                           "cuMemHostAlloc", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuStreamCreate",
-                           "cuStreamSynchronize", "cuLaunchKernel", "cuEventCreate", "cuEventRecord",
-                           "cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphLaunch"}) {
+  for (const char* name :
+       {"cuDeviceGetCount", "cuDeviceGet", "cuDevicePrimaryCtxRetain", "cuModuleLoadDataEx",
+        "cuModuleGetFunction", "cuFuncSetAttribute", "cuMemAlloc_v2", "cuMemHostAlloc",
+        "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuStreamCreate", "cuStreamSynchronize",
+        "cuLaunchKernel", "cuEventCreate", "cuEventRecord", "cuStreamBeginCapture_v2", "cuStreamEndCapture",
+        "cuGraphLaunch", "cuPointerGetAttribute"}) {
     for (int code : {1, 2, 700, 999}) {
       for (bool is_profiled : {false, true}) {
-        SCOPED_TRACE(std::string(name) + (is_profiled ? " profiled" : ""));
+        SCOPED_TRACE(std::string(name) + " " + std::to_string(code) + (is_profiled ? " profiled" : ""));
         fake().failures = {{name, code}};
         SessionOptions options;
         options.profile = is_profiled;
@@ -101,6 +109,7 @@ TEST_F(Device, EveryCallMayFail) {
         if (!error.empty()) y = {2, 3, 4, 9, 11, 13};
         EXPECT_THAT(y, kExpected());
         fake().failures.clear();
+        expect_nothing_held();
       }
     }
   }

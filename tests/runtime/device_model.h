@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "runtime/cuda.h"
 #include "stand_in.h"
 #include "test_model.h"
 
@@ -70,6 +71,38 @@ class Device : public testing::Test {
 
   TestModel model;
   std::vector<float> x = {1, 1, 1, 2, 2, 2};
+};
+
+struct DeviceMemory {
+  Session& session;
+  void* data = nullptr;
+  DeviceMemory(Session& s, size_t bytes) : session(s) {
+    mcc_error error;
+    EXPECT_EQ(mcc_session_device_alloc(s.handle(), bytes, &data, &error), MCC_OK) << error.message;
+  }
+  ~DeviceMemory() { mcc_session_device_free(session.handle(), data); }
+  void copy(void* to, const void* from, size_t bytes) {
+    mcc_error error;
+    EXPECT_EQ(mcc_session_device_copy(session.handle(), to, from, bytes, &error), MCC_OK) << error.message;
+  }
+};
+
+// A program's own use of a GPU, as CUDA's runtime does it.
+struct Caller {
+  const mcc_cuda_driver& cuda = *runtime::load_cuda(nullptr);
+  mcc_cu_device device;
+  mcc_cu_context context = nullptr;
+  mcc_cu_stream stream = nullptr;
+  explicit Caller(mcc_cu_device on = 0) : device(on) {
+    EXPECT_EQ(cuda.primary_retain(&context, device), MCC_CU_SUCCESS);
+    runtime::CurrentContext current(cuda, context);
+    EXPECT_EQ(cuda.stream_create(&stream, MCC_CU_STREAM_NON_BLOCKING), MCC_CU_SUCCESS);
+  }
+  ~Caller() {
+    runtime::CurrentContext current(cuda, context);
+    cuda.stream_destroy(stream);
+    cuda.primary_release(device);
+  }
 };
 
 inline constexpr auto kExpected = [] { return ::testing::ElementsAre(2, 3, 4, 9, 11, 13); };

@@ -46,38 +46,6 @@ TEST_F(Device, WhereThereAreNoGraphsLaunchesGoOnOneByOne) {
   EXPECT_EQ(fake().count("cuGraphInstantiateWithFlags"), 1);
 }
 
-struct DeviceMemory {
-  Session& session;
-  void* data = nullptr;
-  DeviceMemory(Session& s, size_t bytes) : session(s) {
-    mcc_error error;
-    EXPECT_EQ(mcc_session_device_alloc(s.handle(), bytes, &data, &error), MCC_OK) << error.message;
-  }
-  ~DeviceMemory() { mcc_session_device_free(session.handle(), data); }
-  void copy(void* to, const void* from, size_t bytes) {
-    mcc_error error;
-    EXPECT_EQ(mcc_session_device_copy(session.handle(), to, from, bytes, &error), MCC_OK) << error.message;
-  }
-};
-
-// A program's own use of a GPU, as CUDA's runtime does it.
-struct Caller {
-  const mcc_cuda_driver& cuda = *runtime::load_cuda(nullptr);
-  mcc_cu_device device;
-  mcc_cu_context context = nullptr;
-  mcc_cu_stream stream = nullptr;
-  explicit Caller(mcc_cu_device on = 0) : device(on) {
-    EXPECT_EQ(cuda.primary_retain(&context, device), MCC_CU_SUCCESS);
-    runtime::CurrentContext current(cuda, context);
-    EXPECT_EQ(cuda.stream_create(&stream, MCC_CU_STREAM_NON_BLOCKING), MCC_CU_SUCCESS);
-  }
-  ~Caller() {
-    runtime::CurrentContext current(cuda, context);
-    cuda.stream_destroy(stream);
-    cuda.primary_release(device);
-  }
-};
-
 TEST_F(Device, DevicePointersAreUsedInPlace) {
   Caller caller;
   SessionOptions options;
@@ -204,6 +172,49 @@ TEST_F(Device, PointersOfAnotherGpuAreCopied) {
   }
   runtime::CurrentContext current(other.cuda, other.context);
   other.cuda.release(from);
+}
+
+// Two buffers in turns, as a pipeline has them: each gets its graph, as many as are kept.
+TEST_F(Device, CallersThatTakeTurnsBetweenBuffersHaveGraphs) {
+  Caller caller;
+  SessionOptions options;
+  options.cuda_stream = caller.stream;
+  Session session{Model(model.image()), options};
+  DeviceMemory in(session, 24);
+  in.copy(in.data, x.data(), 24);
+  session.set_input("x", static_cast<const float*>(in.data), {2, 3});
+  std::vector<std::unique_ptr<DeviceMemory>> outputs;
+  for (int i = 0; i < 6; ++i)
+    outputs.push_back(std::make_unique<DeviceMemory>(session, 24));
+  auto run_to = [&](size_t i) {
+    const std::vector<float> before(6, -1);
+    outputs[i]->copy(outputs[i]->data, before.data(), 24);
+    session.set_output(0, static_cast<float*>(outputs[i]->data), {2, 3});
+    session.run();
+    std::vector<float> y(6);
+    outputs[i]->copy(y.data(), outputs[i]->data, 24);
+    EXPECT_THAT(y, kExpected()) << "buffer " << i;
+  };
+  for (int turn = 0; turn < 2; ++turn) {
+    run_to(0);
+    run_to(1);
+  }
+  EXPECT_EQ(fake().count("cuGraphInstantiateWithFlags"), 2);
+  fake().calls.clear();
+  for (int turn = 0; turn < 3; ++turn) {
+    run_to(0);
+    run_to(1);
+  }
+  EXPECT_EQ(fake().count("cuGraphLaunch"), 6);
+  EXPECT_EQ(fake().count("cuLaunchKernel"), 0);
+  // More than are kept: results stay right, and graphs do not pile up.
+  for (int turn = 0; turn < 3; ++turn)
+    for (size_t i = 0; i < outputs.size(); ++i)
+      run_to(i);
+  EXPECT_LE(fake().graphs, 4);
+  // The two that had graphs began; the others ran one by one until one of them came twice in a row, and was captured.
+  run_to(5);
+  EXPECT_EQ(fake().count("cuLaunchKernel multiply"), 4 + 6 + 6 + 1);
 }
 
 TEST_F(Device, SessionsShareWeightsAndModules) {

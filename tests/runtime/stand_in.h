@@ -18,6 +18,13 @@ inline FakeCuda& fake() {
   return *state;
 }
 
+// As after the driver's end: what it gave it does not take back.
+inline void forget_what_is_held() {
+  FakeCuda& f = fake();
+  f.device_blocks = f.host_blocks = f.modules = f.streams = f.events = f.graphs = f.contexts = 0;
+  f.used = 0;
+}
+
 // All that the driver gave has been given back.
 inline void expect_nothing_held() {
   EXPECT_EQ(fake().device_blocks, 0);

@@ -183,14 +183,16 @@ typedef struct mcc_session_options {
   size_t arena_size;
   int32_t profile; /* nonzero: profiling starts switched on */
   /* Of a model for GPUs; threads, executor and arena are then not used. */
-  int32_t cuda_device; /* 1 + the number of the GPU; 0: that of the calling thread's current context, else the first */
+  int32_t
+      cuda_device; /* 1 + the number of the GPU; 0: that of cuda_stream, of the calling thread's current context, else the first */
   void* cuda_stream;   /* a CUstream (or cudaStream_t) of the caller that the runs go to; null: one of the session's own,
                            which comes after what is in the default stream. While the caller captures it, runs whose
                            inputs and outputs are on the GPU become a part of the caller's graph */
 } mcc_session_options;
 
-/* Null options: all CPUs, everything allocated by the session. A model for GPUs uses the calling thread's CUDA context if there
- * is one, else the device's primary context, as CUDA's runtime does: pointers of the program's CUDA code are good here. */
+/* Null options: all CPUs, everything allocated by the session. A model for GPUs uses the CUDA context of cuda_stream, else the
+ * calling thread's if there is one, else the device's primary context, as CUDA's runtime does: pointers of the program's CUDA code
+ * are good here. A child of a process that has used the GPU (fork without exec) cannot use it. */
 MCC_API mcc_status mcc_session_create(mcc_model* model, const mcc_session_options* options,
                                       mcc_session** session, mcc_error* error);
 MCC_API void mcc_session_destroy(mcc_session* session);
