@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "tuner/analyzer_cpu.h"
 #include "tuner/analyzer_gpu.h"
@@ -125,19 +126,30 @@ std::vector<double> LearnedModel::predict(const std::string&, std::span<const De
 }
 
 void LearnedModel::learn(const Task& task, std::span<const Trial> trials) {
-  std::vector<Example> examples;
   std::map<std::string, Example>& known = described_[task.text];
+  std::vector<std::pair<std::string, const Trial*>> wanted;  // by trace
+  std::map<std::string, const Trial*> unknown;
   for (const Trial& t : trials) {
     if (calls_library(t.candidate.trace)) continue;  // its loops say nothing of its time
-    std::string trace = tensor::to_text(t.candidate.trace);
+    wanted.emplace_back(tensor::to_text(t.candidate.trace), &t);
+    if (!known.contains(wanted.back().first)) unknown.insert(wanted.back());
+  }
+  // Replaying and describing one takes some milliseconds.
+  const std::vector<std::pair<std::string, const Trial*>> list(unknown.begin(), unknown.end());
+  std::vector<std::optional<Described>> described =
+      parallel_map<std::optional<Described>>(list.size(), [&](size_t i) {
+        tensor::Schedule schedule(task.func);
+        const bool is_replayed = static_cast<bool>(schedule.replay(list[i].second->candidate.trace));
+        return is_replayed ? std::optional(describe(schedule.func(), target_)) : std::nullopt;
+      });
+  for (size_t i = 0; i < list.size(); ++i)
+    if (described[i]) known.emplace(list[i].first, Example{std::move(*described[i]), 0});
+  std::vector<Example> examples;
+  for (const auto& [trace, trial] : wanted) {
     auto it = known.find(trace);
-    if (it == known.end()) {
-      tensor::Schedule schedule(task.func);
-      if (!schedule.replay(t.candidate.trace)) continue;
-      it = known.emplace(trace, Example{describe(schedule.func(), target_), 0}).first;
-    }
+    if (it == known.end()) continue;
     Example example = it->second;
-    example.us = t.measurement.ok() ? t.measurement.best_us() : kNever;
+    example.us = trial->measurement.ok() ? trial->measurement.best_us() : kNever;
     examples.push_back(std::move(example));
   }
   learn(task.text, std::move(examples));

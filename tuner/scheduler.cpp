@@ -36,11 +36,13 @@ Done Scheduler::is_done(size_t index) const {
   if (t.is_exhausted) return Done::exhausted;
   if (!t.is_started()) return Done::no;
   if (t.lower_bound_us > 0 && t.best_us * options_.near_roofline <= t.lower_bound_us) return Done::roofline;
-  if (t.stale_trials >= options_.plateau_trials) return Done::plateau;
+  if (t.stale_trials >= (std::isfinite(t.best_us) ? options_.plateau_trials : options_.failed_trials))
+    return Done::plateau;
   // Shares are known once every task has run.
   bool all_started = std::all_of(tasks_.begin(), tasks_.end(),
                                  [](const TaskState& o) { return o.is_started() || o.is_exhausted; });
-  if (all_started && share(t) < options_.small_share && t.trials >= options_.small_trials) return Done::small;
+  const bool is_small = std::isfinite(t.best_us) && share(t) < options_.small_share;
+  if (all_started && is_small && t.trials >= options_.small_trials) return Done::small;
   return Done::no;
 }
 
@@ -72,6 +74,22 @@ double Scheduler::expected_gain_us() const {
   return sum;
 }
 
+// Without one schedule of it that works the model does not run, whatever the others gain: the task with the least trials goes on.
+// Where none of any task works, it is hardly the schedules' fault.
+std::optional<size_t> Scheduler::next_failed() const {
+  std::optional<size_t> least;
+  int64_t trials = 0;
+  bool works = false;
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    const TaskState& t = tasks_[i];
+    trials += t.trials;
+    works |= std::isfinite(t.best_us);
+    if (std::isfinite(t.best_us) || is_done(i) != Done::no) continue;
+    if (!least || t.trials < tasks_[*least].trials) least = i;
+  }
+  return works || trials < options_.failed_trials ? least : std::nullopt;
+}
+
 std::optional<size_t> Scheduler::next() const {
   std::optional<size_t> best;
   for (size_t i = 0; i < tasks_.size(); ++i) {
@@ -80,6 +98,7 @@ std::optional<size_t> Scheduler::next() const {
     if (!best || t.weight * t.flops > tasks_[*best].weight * tasks_[*best].flops) best = i;
   }
   if (best) return best;
+  if (std::optional<size_t> failed = next_failed()) return failed;
   if (expected_gain_us() < options_.stop_gain * latency_us()) return std::nullopt;
   double rate = 0;
   for (size_t i = 0; i < tasks_.size(); ++i) {
@@ -96,7 +115,7 @@ std::optional<size_t> Scheduler::next() const {
 
 void Scheduler::report(size_t index, int trials, double seconds, double best_us, bool is_exhausted) {
   TaskState& t = tasks_[index];
-  bool is_gain = !std::isfinite(t.best_us) || best_us < t.best_us * (1 - options_.gain_threshold);
+  bool is_gain = best_us < t.best_us * (1 - options_.gain_threshold);
   t.stale_trials = is_gain ? 0 : t.stale_trials + trials;
   t.stale_rounds = is_gain ? 0 : t.stale_rounds + 1;
   if (t.history.empty()) t.first_us = best_us;

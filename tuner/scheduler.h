@@ -17,6 +17,7 @@ struct SchedulerOptions {
   double beta = 2;          // a task is taken to reach 1/beta of the speed of its most similar peers at least
   int window = 3;           // rounds that past gain is taken over
   int plateau_trials = 96;  // a task without a gain for so many trials is done
+  int failed_trials = 32;   // and one of which so many trials have all failed, or of all tasks together
   double gain_threshold = 0.01;  // what counts as a gain, relative
   double near_roofline = 0.92;   // a task at this share of its bound is done
   double small_share = 0.01;     // a task below this share of the model gets small_trials only
@@ -52,7 +53,7 @@ class Scheduler {
   explicit Scheduler(std::vector<TaskState> tasks, SchedulerOptions options = {});
 
   // The task for the next round; none when every task is done or little is left to gain. Tasks not measured yet come
-  // first, those with the most arithmetic before the others.
+  // first, those with the most arithmetic before the others; then those of which all trials have failed.
   std::optional<size_t> next() const;
   // A round of the task: so many trials in so many seconds; best_us is the best of all its trials so far.
   void report(size_t task, int trials, double seconds, double best_us, bool is_exhausted);
@@ -70,6 +71,8 @@ class Scheduler {
 
  private:
   double share(const TaskState& task) const;
+  // Of the tasks of which all trials have failed so far.
+  std::optional<size_t> next_failed() const;
 
   std::vector<TaskState> tasks_;
   SchedulerOptions options_;

@@ -125,5 +125,30 @@ TEST(Scheduler, SurvivesATaskWithoutAnyTime) {
   EXPECT_TRUE(std::isfinite(s.latency_us()));
 }
 
+// The default schedule and its neighbours fail on the device: another one may not.
+TEST(Scheduler, SearchesATaskWhoseFirstTrialsFail) {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  std::vector<Made> tasks{made("late", 1, 100, 50), made("b", 1, 100, 50), made("broken", 1, 100, 50)};
+  tasks[0].best_us = [](int trials) { return trials < 20 ? kNever : 80; };
+  tasks[2].best_us = [](int) { return kNever; };
+  Scheduler s = scheduler_of(tasks);
+  run(s, tasks, 200);
+  EXPECT_EQ(s.tasks()[0].best_us, 80);
+  EXPECT_GT(s.tasks()[0].trials, 24) << "and goes on from there";
+  EXPECT_EQ(s.tasks()[2].trials, SchedulerOptions().failed_trials);
+  EXPECT_EQ(s.is_done(2), Done::plateau);
+}
+
+// A GPU on which nothing runs is not tried for hours.
+TEST(Scheduler, StopsWhereNothingWorks) {
+  std::vector<Made> tasks;
+  for (int i = 0; i < 20; ++i) {
+    tasks.push_back(made("broken", 1, 100, 50));
+    tasks.back().best_us = [](int) { return std::numeric_limits<double>::infinity(); };
+  }
+  Scheduler s = scheduler_of(tasks);
+  EXPECT_EQ(run(s, tasks, 1000, 4), std::vector<int>(20, 1));
+}
+
 }  // namespace
 }  // namespace mcc::tuner
