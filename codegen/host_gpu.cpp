@@ -60,6 +60,9 @@ HostGpu describe(const mcc_cuda_driver& cuda, mcc_cu_device device) {
   double memory_khz = attribute(MCC_CU_ATTRIBUTE_MEMORY_CLOCK_KHZ);
   double bus_bytes = attribute(MCC_CU_ATTRIBUTE_MEMORY_BUS_BITS) / 8.0;
   if (memory_khz > 0 && bus_bytes > 0) gpu.gb_per_s = 2 * memory_khz * bus_bytes * 1e-6;
+  const int mode = attribute(MCC_CU_ATTRIBUTE_COMPUTE_MODE);
+  host.is_exclusive = mode == MCC_CU_COMPUTE_EXCLUSIVE_PROCESS;
+  host.is_prohibited = mode == MCC_CU_COMPUTE_PROHIBITED;
   size_t bytes = 0;
   if (cuda.device_memory(&bytes, device) == MCC_CU_SUCCESS) host.memory_bytes = static_cast<int64_t>(bytes);
   return host;

@@ -11,6 +11,8 @@ namespace mcc::codegen {
 struct HostGpu {
   tensor::Gpu gpu;  // arch "sm_120" where LLVM knows it or not
   int64_t memory_bytes = 0;
+  bool is_exclusive = false;   // its compute mode lets one process at a time have a context
+  bool is_prohibited = false;  // or none
 };
 
 struct HostGpus {

@@ -42,6 +42,9 @@ Json gpus_json(const codegen::HostGpus& host) {
     list.push_back({{"name", g.gpu.name},
                     {"arch", g.gpu.arch},
                     {"memory_bytes", g.memory_bytes},
+                    {"compute_mode", g.is_prohibited  ? "prohibited"
+                                     : g.is_exclusive ? "exclusive"
+                                                      : "shared"},
                     {"multiprocessors", g.gpu.multiprocessors},
                     {"ghz", g.gpu.ghz},
                     {"gb_per_s", g.gpu.gb_per_s},
@@ -54,9 +57,14 @@ Json gpus_json(const codegen::HostGpus& host) {
 void print_gpus(const codegen::HostGpus& host) {
   if (!host.problem.empty()) std::puts(text("GPU       none: ", host.problem).c_str());
   for (const codegen::HostGpu& g : host.gpus) {
-    std::puts(text("GPU       ", g.gpu.name, ", ", g.gpu.arch, ", ", g.gpu.multiprocessors, " multiprocessors at ",
-                   fixed(g.gpu.ghz, 2), " GHz, ", bytes_text(static_cast<double>(g.memory_bytes)), ", driver for CUDA ",
-                   version_text(host.driver_version))
+    std::puts(text("GPU       ", g.gpu.name, ", ", g.gpu.arch, ", ", g.gpu.multiprocessors,
+                   " multiprocessors at ", fixed(g.gpu.ghz, 2), " GHz, ",
+                   bytes_text(static_cast<double>(g.memory_bytes)), ", driver for CUDA ",
+                   version_text(host.driver_version),
+                   g.is_prohibited
+                       ? "; its compute mode lets no process use it (nvidia-smi -c DEFAULT changes that)"
+                   : g.is_exclusive ? "; its compute mode gives it to one process at a time"
+                                    : "")
                   .c_str());
   }
 }
@@ -69,7 +77,11 @@ int run(bool json) {
   const std::vector<std::string> features = supported_features(target->features);
   const bool noisy = noise > 0.05;
   const codegen::HostGpus gpus = codegen::host_gpus();
-  const std::unique_ptr<codegen::Assembler> assembler = find_assembler();
+  // With a GPU, one that suits it; else any.
+  SuitableAssembler assembler{nullptr, ""};
+  const Result<tensor::Target> gpu_here = codegen::make_target("cuda");
+  if (!gpus.gpus.empty() && gpu_here.ok()) assembler = find_assembler_for(*gpu_here);
+  if (assembler.problem.empty() && assembler.assembler == nullptr) assembler.assembler = find_assembler();
   const Result<std::string> cublaslt = find_cublaslt();
   if (json) {
     print_json({{"cpu", target->cpu},
@@ -84,7 +96,8 @@ int run(bool json) {
                 {"gpu", gpus_json(gpus)},
                 {"gpu_problem", gpus.problem.empty() ? Json() : Json(gpus.problem)},
                 {"cuda_driver", gpus.driver_version == 0 ? Json() : Json(version_text(gpus.driver_version))},
-                {"cuda_assembler", assembler ? Json(assembler->name()) : Json()},
+                {"cuda_assembler", assembler.assembler ? Json(assembler.assembler->name()) : Json()},
+                {"cuda_assembler_problem", assembler.problem.empty() ? Json() : Json(assembler.problem)},
                 {"cublaslt", cublaslt.ok() ? Json(*cublaslt) : Json()}});
     return 0;
   }
@@ -100,8 +113,10 @@ int run(bool json) {
                  noisy ? ": something else is running, measurements here are not to be trusted" : "")
                 .c_str());
   print_gpus(gpus);
-  std::puts(text("CUDA      ", assembler ? "machine code by " + assembler->name()
-                                         : "no assembler (nvJitLink or ptxas): libraries for GPUs hold PTX alone")
+  std::puts(text("CUDA      ", assembler.assembler ? "machine code by " + assembler.assembler->name()
+                               : !assembler.problem.empty()
+                                   ? printable_lines(assembler.problem)
+                                   : "no assembler (nvJitLink or ptxas): libraries for GPUs hold PTX alone")
                 .c_str());
   std::puts(text("cuBLASLt  ", cublaslt.ok() ? *cublaslt + ": mcc tune --target cuda measures it beside what it generates"
                                              : "none: libcublasLt.so.13, .12 and .11 cannot be loaded, or lack something")

@@ -84,6 +84,7 @@ std::string_view end_text(tuner::TuneEnd end) {
 std::vector<std::string> shortcomings(const TuneModelReport& report) {
   if (report.tasks.empty()) return {"the model has no kernels to tune"};
   std::vector<std::string> out;
+  if (!report.assembler_problem.empty()) out.push_back(report.assembler_problem);
   size_t untried = 0;
   for (size_t i = 0; i < report.tasks.size(); ++i) {
     const tuner::TaskReport& task = report.tune.tasks[i];

@@ -56,6 +56,9 @@ class ModelTuner {
       tune_.measure.is_cold = true;
       const codegen::HostGpus here = codegen::host_gpus();
       device_ = here.gpus.empty() ? target_.cpu : here.gpus[0].gpu.name;
+      is_exclusive_ = !here.gpus.empty() && here.gpus[0].is_exclusive;
+      report_.assembler_problem = find_assembler_for(target_).problem;
+      if (!report_.assembler_problem.empty()) say(printable_lines(report_.assembler_problem));
     } else {
       tune_.peak_gflops = calibrate(1000).gflops;
       device_ = text(target_.cpu, ", ", target_.cores, " cores");
@@ -113,7 +116,7 @@ class ModelTuner {
     return hooks;
   }
 
-  Status search(tuner::LogWriter& log, Known& known, tuner::Measurer& measurer) {
+  Status search(tuner::LogWriter& log, Known& known, WorkerMeasurer& measurer) {
     offer_library(known);
     TuneDisplay display(report_.tasks, tune_.seconds, tune_.trials);
     tuner::TuneHooks hooks = hooks_for(log);
@@ -123,7 +126,7 @@ class ModelTuner {
           elapsed() - last_check_ >= check_seconds_ / kMostCheckShare) {
         while (checks < std::size(kChecks) && part_done(state) >= kChecks[checks])
           ++checks;
-        measure_model(state.scheduler->latency_us(), display);
+        measure_model(state.scheduler->latency_us(), measurer, display);
       }
       display.show(state);
     };
@@ -131,7 +134,8 @@ class ModelTuner {
     if (!tuned.ok()) return tuned.errors();
     add_earlier(*tuned);
     report_.tune = std::move(*tuned);
-    if (options_.check_model && !report_.tasks.empty()) measure_model(report_.tune.best_us, display);
+    if (options_.check_model && !report_.tasks.empty())
+      measure_model(report_.tune.best_us, measurer, display);
     return done();
   }
 
@@ -358,8 +362,9 @@ class ModelTuner {
   }
 
   // Compiles the model with what the log has by now, and times it in a process of its own.
-  void measure_model(double estimate_us, TuneDisplay& display) {
+  void measure_model(double estimate_us, WorkerMeasurer& measurer, TuneDisplay& display) {
     const double begin = elapsed();
+    if (is_exclusive_) measurer.rest();
     compile_and_time(estimate_us, display);
     last_check_ = elapsed();
     check_seconds_ = last_check_ - begin;
@@ -398,6 +403,7 @@ class ModelTuner {
   int64_t earlier_trials_ = 0;
   TuneModelReport report_;
   std::string device_;                           // for people
+  bool is_exclusive_ = false;                    // the GPU serves one process at a time
   std::map<std::string, std::string> defaults_;  // trace of the default schedule, by task id
   Clock::time_point start_;
   double last_check_ = 0, check_seconds_ = kFirstCheckSeconds;  // when and how long the model was measured
@@ -437,6 +443,12 @@ Status check_machine(const tensor::Target& target) {
   constexpr const char* kHint = "--no-measure picks schedules by analysis alone";
   if (!here.problem.empty())
     return Diagnostic{ErrorKind::environment, "", text("there is no GPU to measure on: ", here.problem), kHint};
+  if (here.gpus[0].is_prohibited) {
+    return Diagnostic{
+        ErrorKind::environment, "",
+        text("the compute mode of the GPU here (", here.gpus[0].gpu.name, ") lets no process use it"),
+        text("nvidia-smi -c DEFAULT changes that; ", kHint)};
+  }
   if (codegen::runs_here(target)) return done();
   return Diagnostic{ErrorKind::environment, "",
                     text("the GPU here (", here.gpus[0].gpu.name, ", ", here.gpus[0].gpu.arch,

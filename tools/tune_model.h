@@ -35,6 +35,7 @@ struct TuneModelReport {
   std::vector<ModelLatency> latencies;
   std::vector<tuner::LogChoice> choices;  // algorithms that were compared in this run
   int64_t known_trials = 0;  // from earlier runs, on this target
+  std::string assembler_problem;  // of a GPU: why there is none that suits it; empty if there is
 };
 
 // Those that the regular expression matches; an error of kind usage if there are none, or it is none.

@@ -53,6 +53,22 @@ class AssemblerTest(Case):
         done = self.done(stand_in.mcc(*command, CUDA_HOME=home, **extra), code)
         return out, json.loads(done.stdout), done.stderr
 
+    # Candidates are then compiled by the driver, which is said once, and no reason to reject them.
+    def test_tuning_with_one_that_is_too_old(self):
+        home = self.cuda("outdated", "echo \"ptxas fatal : Value 'sm_80' is not defined for option 'gpu-name'\"; exit 255\n")
+        done = self.done(stand_in.mcc("tune", self.model, "--target", "cuda:sm_80", "--tune-log", self.folder / "old.json", "--trials", "3",
+                                      "--no-check", "--no-library", "--json", CUDA_HOME=home))
+        problem = "a newer CUDA's assembler is needed for sm_80 ($CUDA_HOME names one)"
+        self.assertEqual(done.stderr.count(problem), 1)
+        report = json.loads(done.stdout)
+        self.assertIn(problem, report["notes"][0])
+        self.assertFalse([task["errors"] for task in report["tasks"] if task["errors"]])
+        doctor = json.loads(self.done(stand_in.mcc("doctor", "--json", CUDA_HOME=home)).stdout)
+        self.assertIn(problem, doctor["cuda_assembler_problem"])
+        self.assertIn(problem, self.done(stand_in.mcc("doctor", CUDA_HOME=home)).stdout)
+        works = json.loads(self.done(stand_in.mcc("doctor", "--json", CUDA_HOME=self.cuda("suits", WORKS))).stdout)
+        self.assertEqual((works["cuda_assembler"][:10], works["cuda_assembler_problem"]), ("ptxas 99.1", None))
+
     def test_figures_and_code_come_back(self):
         out, report, errors = self.compile("whole")
         self.assertEqual((report["device"]["assembler"], report["device"]["most_registers"]), (NAME, 24))

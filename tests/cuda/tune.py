@@ -183,6 +183,17 @@ class CudaTune(Case):
         report = self.tune(self.plain, "dead.json", "--trials", "3", FAKE_CUDA_LAUNCH="x=700")
         self.assertEqual(report["tasks"][0]["errors"], {"crash": 3})
 
+    # The whole model runs in another process than the one that measures.
+    def test_a_gpu_of_one_process_at_a_time(self):
+        result = mcc("tune", self.plain, "--tune-log", self.folder / "one.json", "--target", "cuda", "--trials", "4",
+                     FAKE_CUDA_EXCLUSIVE=self.folder / "lock")
+        self.assertIn("whole model, measured", self.done(result).stdout)
+        self.assertNotIn("could not be measured", result.stderr)
+
+    def test_a_gpu_of_no_process(self):
+        result = self.done(mcc("tune", self.plain, "--tune-log", self.folder / "x.json", "--target", "cuda", FAKE_CUDA_EXCLUSIVE="none"), 5)
+        self.assertIn("the compute mode of the GPU here (Stand-in GPU) lets no process use it", result.stderr)
+
     def test_another_gpu_is_here(self):
         result = self.done(mcc("tune", self.plain, "--tune-log", self.folder / "x.json", "--target", "cuda:sm_90"), 5)
         self.assertIn("the GPU here (Stand-in GPU, sm_80) cannot run code for sm_90", result.stderr)

@@ -1,5 +1,7 @@
 // Devices, contexts, modules and memory of the stand-in driver.
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -28,6 +30,7 @@ FakeDriver::FakeDriver() {
   }
   if (const char* text = std::getenv("FAKE_CUDA_LAUNCH")) launch_action = text;
   if (const char* path = std::getenv("FAKE_CUDA_COUNT")) count_file = path;
+  if (const char* path = std::getenv("FAKE_CUDA_EXCLUSIVE")) exclusive = path;
   if (const char* path = std::getenv("FAKE_CUDA_KERNELS")) kernels = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   for (int i = 0; i < 8; ++i)
     primary[i].device = i;
@@ -113,6 +116,18 @@ int release(uintptr_t address, bool on_device) {
   return MCC_CU_SUCCESS;
 }
 
+// False where another process has the GPU.
+bool lock_gpu() {
+  FakeDriver& d = driver();
+  if (d.exclusive.empty()) return true;
+  if (d.exclusive == "none") return false;
+  d.lock = ::open(d.exclusive.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (d.lock >= 0 && ::flock(d.lock, LOCK_EX | LOCK_NB) == 0) return true;
+  if (d.lock >= 0) ::close(d.lock);
+  d.lock = -1;
+  return false;
+}
+
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) FakeCuda* fake_cuda_state() { return &driver().state; }
@@ -176,6 +191,11 @@ FAKE(cuDeviceGetAttribute)(int* value, int attribute, mcc_cu_device) {
     case MCC_CU_ATTRIBUTE_SHARED_PER_BLOCK_OPTIN:
       *value = most_shared(sm);
       break;
+    case MCC_CU_ATTRIBUTE_COMPUTE_MODE:
+      *value = driver().exclusive.empty()     ? 0
+               : driver().exclusive == "none" ? MCC_CU_COMPUTE_PROHIBITED
+                                              : MCC_CU_COMPUTE_EXCLUSIVE_PROCESS;
+      break;
     case MCC_CU_ATTRIBUTE_THREADS_PER_BLOCK:
       *value = 1024;
       break;
@@ -194,13 +214,17 @@ FAKE(cuDevicePrimaryCtxRetain)(mcc_cu_context* context, mcc_cu_device device) {
   rlimit data = {};
   constexpr rlim_t kReserved = rlim_t{1} << 40;
   if (getrlimit(RLIMIT_DATA, &data) == 0 && data.rlim_cur < kReserved) return MCC_CU_OUT_OF_MEMORY;
+  if (driver().state.contexts == 0 && !lock_gpu()) return MCC_CU_DEVICE_UNAVAILABLE;
   ++driver().state.contexts;
   *context = &driver().primary[device];
   return MCC_CU_SUCCESS;
 }
 FAKE(cuDevicePrimaryCtxRelease_v2)(mcc_cu_device) {
   CALLED(cuDevicePrimaryCtxRelease_v2);
-  --driver().state.contexts;
+  if (--driver().state.contexts == 0 && driver().lock >= 0) {
+    ::close(driver().lock);
+    driver().lock = -1;
+  }
   return MCC_CU_SUCCESS;
 }
 FAKE(cuCtxGetCurrent)(mcc_cu_context* context) {

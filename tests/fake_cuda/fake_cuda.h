@@ -4,7 +4,7 @@
 //
 // A test program loads it before the runtime looks for libcuda.so.1 and talks to it through fake_cuda(). For a program that
 // the test only starts, the environment says: FAKE_CUDA_SM=86, FAKE_CUDA_MEMORY=BYTES, FAKE_CUDA_DEVICES=N, FAKE_CUDA_PTX=70
-// (the newest version it reads), FAKE_CUDA_DRIVER=13000 (its CUDA), FAKE_CUDA_LOAD=2 (seconds that it compiles PTX), FAKE_CUDA_FAIL=cuLaunchKernel:700, FAKE_CUDA_LAUNCH="16x1x1 128x1x1=700"
+// (the newest version it reads), FAKE_CUDA_DRIVER=13000 (its CUDA), FAKE_CUDA_LOAD=2 (seconds that it compiles PTX), FAKE_CUDA_FAIL=cuLaunchKernel:700, FAKE_CUDA_EXCLUSIVE=FILE (one process at a time has a context: who has locked the file; FAKE_CUDA_EXCLUSIVE=none: no process), FAKE_CUDA_LAUNCH="16x1x1 128x1x1=700"
 // (what launches of that grid and block do: end in that error when they are waited for, 701 at once, hang, or skip: nothing is computed), FAKE_CUDA_KERNELS=FILE.so (functions
 // named as entries, and ints ENTRY_arguments), FAKE_CUDA_RUN=1 (run the PTX), FAKE_CUDA_COUNT=FILE
 // (with that: of each launch, only run the block in the middle, and append what it asks of a GPU to the file: ptx_counts.h).
@@ -40,6 +40,8 @@ struct FakeCuda {
   int lost =
       0;  // the error that all contexts are lost to: what a kernel did, found when somebody waits for it; from then on
       // every call that needs a context returns it
+  int slow_fills =
+      0;  // so many of the next fills of memory take eight times as long, as on a GPU whose clocks are low
   bool is_deinitialized = false;             // as after the driver's own end, at the end of a process
   std::map<std::string, FakeEntry> kernels;  // by entry
   std::vector<std::string> calls;  // exported names; launches as "cuLaunchKernel entry 4x1x1 32x1x1 shared", or cuLaunchKernelEx

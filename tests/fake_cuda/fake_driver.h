@@ -73,6 +73,8 @@ struct FakeDriver {
   void* kernels = nullptr;    // FAKE_CUDA_KERNELS
   std::string launch_action;  // FAKE_CUDA_LAUNCH
   std::string count_file;     // FAKE_CUDA_COUNT
+  std::string exclusive;      // FAKE_CUDA_EXCLUSIVE
+  int lock = -1;              // that file, while this process has a context
   float clock = 0;
 
   // The allocation in which the address lies; null for the host's own memory.

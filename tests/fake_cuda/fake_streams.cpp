@@ -210,7 +210,12 @@ FAKE(cuMemsetD8Async)(mcc_cu_pointer to, unsigned char value, size_t bytes, mcc_
   CALLED(cuMemsetD8Async);
   NEEDS_CONTEXT;
   if (!is_device(to, bytes)) return MCC_CU_INVALID_VALUE;
-  return enqueue(stream, [=] { std::memset(to_memory(to), value, bytes); });
+  return enqueue(stream, [=] {
+    std::memset(to_memory(to), value, bytes);
+    int& slow = driver().state.slow_fills;
+    driver().clock += slow > 0 ? 0.08F : 0.01F;
+    slow -= slow > 0 ? 1 : 0;
+  });
 }
 FAKE(cuStreamCreate)(mcc_cu_stream* stream, unsigned) {
   CALLED(cuStreamCreate);

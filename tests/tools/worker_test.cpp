@@ -210,6 +210,34 @@ TEST(Worker, HangingBuildsEnd) {
   EXPECT_EQ((*measured)[1].error, TrialError::timeout);
 }
 
+// A large result takes longer to fetch and compare than a run may, which is no fault of the candidate.
+TEST(Worker, ChecksHaveATimeOfTheirOwn) {
+  WorkerOptions options = played_by(R"(
+    case "$line" in
+      *m0*m1*) say run 0; say check 0; sleep 1; result 0; say run 1; say check 1; sleep 100;;
+    esac)");
+  options.check_seconds = 3;
+  tuner::MeasureOptions measure;
+  measure.timeout_seconds = 0.3;
+  WorkerMeasurer measurer(options);
+  Result<std::vector<Measurement>> measured = measurer.measure(matmul(16), numbered(2), measure);
+  ASSERT_TRUE(measured.ok()) << to_text(measured.errors());
+  EXPECT_TRUE((*measured)[0].ok()) << (*measured)[0].message;
+  EXPECT_EQ((*measured)[1].error, TrialError::timeout);
+  EXPECT_EQ((*measured)[1].message, "fetching and comparing its result took more than 3 s");
+}
+
+// What it holds of a GPU is given up.
+TEST(Worker, RestsUntilItIsNeeded) {
+  WorkerMeasurer measurer(played_by("result 0"));
+  ASSERT_TRUE(measurer.measure(matmul(16), numbered(1), {}).ok());
+  EXPECT_GT(measurer.worker_pid(), 0);
+  measurer.rest();
+  EXPECT_EQ(measurer.worker_pid(), -1);
+  ASSERT_TRUE(measurer.measure(matmul(16), numbered(1), {}).ok());
+  EXPECT_EQ(measurer.workers_started(), 2);
+}
+
 TEST(Worker, OneThatKeepsDyingIsAnError) {
   WorkerMeasurer measurer(played_by("echo 'cannot go on' >&2; exit 3"));
   Result<std::vector<Measurement>> measured = measurer.measure(matmul(16), numbered(2), {});

@@ -212,11 +212,14 @@ class Batch {
       event(WorkerEvent::built, static_cast<int64_t>(i));
       if (loaded.error != TrialError::none) return fail(m, loaded.error, loaded.message);
     }
+    warm_up();
     event(WorkerEvent::run, static_cast<int64_t>(i));
     const RunOutcome outcome = runner_.run(built);
     if (outcome.error != TrialError::none) return fail(m, outcome.error, outcome.message);
     const double us = outcome.us;
     if (is_hopeless_beyond && us > hopeless_us()) return us;
+    // A large result takes longer to fetch and compare than a run may.
+    event(WorkerEvent::check, static_cast<int64_t>(i));
     const RunOutcome fetched = runner_.fetch_outputs();
     if (fetched.error != TrialError::none) return fail(m, fetched.error, fetched.message);
     const OutputCheck check = task_.check_outputs();
@@ -224,6 +227,13 @@ class Batch {
     m.max_error = std::max(m.max_error, check.max_error);
     if (!check.ok) return fail(m, TrialError::wrong, check.message);
     return us;
+  }
+
+  // In nobody's time.
+  void warm_up() {
+    if (!runner_.has_cooled()) return;
+    event(WorkerEvent::idle);
+    runner_.warm_up();
   }
 
   static double fail(Measurement& m, TrialError error, std::string message) {
@@ -244,6 +254,7 @@ class Batch {
     // Nothing that is said from now on counts.
     if (runner_.is_lost()) return kNever;
     BuiltKernel& built = builders_->get(i);
+    warm_up();
     event(WorkerEvent::run, static_cast<int64_t>(i));
     const RunOutcome outcome = runner_.time(built, runs, last_timed_ == i, block);
     last_timed_ = i;
@@ -267,6 +278,7 @@ class Batch {
     Race race(
         options, [this](size_t i, int64_t runs) { return time(i, runs); },
         [this](const Lane& lane) { settle(lane); });
+    warm_up();
     Calibration before = runner_.calibrate();
     for (size_t i = 0; i < results_.size(); ++i) {
       if (!builders.is_ready(i)) event(WorkerEvent::idle);

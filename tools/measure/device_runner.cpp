@@ -4,8 +4,6 @@
 #include <cstring>
 
 #include "codegen/hash.h"
-#include "runtime/cublaslt.h"
-#include "runtime/cuda.h"
 #include "tensor/text.h"
 #include "tools/measure/build_device.h"
 #include "tools/plan_device.h"
@@ -35,14 +33,13 @@ struct DeviceKernel {
     for (Launch& launch : launches)
       if (launch.call) runtime::close_product(*device->library(&ignored), &launch.product);
     if (module != nullptr && !device->is_lost()) device->cuda().module_unload(module);
-    for (mcc_cu_pointer workspace : workspaces)
-      device->release(workspace);
   }
 
   BuiltDevice built;
   DeviceContext* device = nullptr;  // that it is loaded on
   mcc_cu_module module = nullptr;
-  std::vector<mcc_cu_pointer> workspaces;
+  std::vector<size_t> workspaces;  // their bytes; the device has the memory
+  int64_t workspace_version = -1;  // of the addresses in the launches; -1: they have none yet
   std::vector<Launch> launches;
 };
 
@@ -61,135 +58,6 @@ int64_t value_of(const tensor::Expr& e) {
 }
 
 }  // namespace
-
-// ---- The device ----
-
-Result<std::unique_ptr<DeviceContext>> DeviceContext::open() {
-  mcc_error error;
-  const mcc_cuda_driver* cuda = runtime::load_cuda(&error);
-  if (cuda == nullptr) return Diagnostic{ErrorKind::environment, "", error.message, ""};
-  auto out = std::unique_ptr<DeviceContext>(new DeviceContext);
-  out->cuda_ = cuda;
-  auto failed = [&](mcc_cu_result code, const char* what) {
-    return Diagnostic{ErrorKind::environment, "", out->problem(code, what), ""};
-  };
-  if (mcc_cu_result code = cuda->device_get(&out->device_, 0)) return failed(code, "there is no GPU");
-  if (mcc_cu_result code = cuda->primary_retain(&out->context_, out->device_)) {
-    out->context_ = nullptr;
-    return failed(code, "the GPU gives no context");
-  }
-  if (mcc_cu_result code = cuda->context_push(out->context_)) return failed(code, "the GPU gives no context");
-  if (mcc_cu_result code = cuda->stream_create(&out->stream_, MCC_CU_STREAM_NON_BLOCKING))
-    return failed(code, "the GPU gives no stream");
-  for (mcc_cu_event& event : out->events_) {
-    if (mcc_cu_result code = cuda->event_create(&event, 0)) return failed(code, "the GPU gives no event");
-  }
-  int l2 = 0;
-  cuda->device_attribute(&l2, MCC_CU_ATTRIBUTE_L2_BYTES, out->device_);
-  out->flush_bytes_ = 2 * static_cast<size_t>(std::max(l2, 1 << 20));
-  return out;
-}
-
-DeviceContext::~DeviceContext() {
-  if (context_ == nullptr || is_lost_) return;
-  if (library_handle_ != nullptr) library_->destroy(library_handle_);
-  release(flush_);
-  for (mcc_cu_event event : events_)
-    if (event != nullptr) cuda_->event_destroy(event);
-  if (stream_ != nullptr) cuda_->stream_destroy(stream_);
-  mcc_cu_context old = nullptr;
-  cuda_->context_pop(&old);
-  cuda_->primary_release(device_);
-}
-
-std::string DeviceContext::problem(mcc_cu_result code, const std::string& what) const {
-  mcc_error error;
-  runtime::fail_cuda(*cuda_, code, what.c_str(), &error);
-  return error.message;
-}
-
-mcc_cu_result DeviceContext::synchronize() {
-  const mcc_cu_result code = cuda_->stream_synchronize(stream_);
-  if (code != MCC_CU_SUCCESS) is_lost_ = true;
-  return code;
-}
-
-mcc_cu_pointer DeviceContext::allocate(size_t bytes, mcc_cu_result* code) {
-  mcc_cu_pointer memory = 0;
-  *code = cuda_->allocate(&memory, std::max<size_t>(bytes, 1));
-  return *code == MCC_CU_SUCCESS ? memory : 0;
-}
-
-const mcc_cublaslt* DeviceContext::library(mcc_error* error) {
-  if (library_handle_ != nullptr) return library_;
-  library_ = runtime::load_cublaslt(error);
-  const bool is_here =
-      library_ != nullptr && runtime::open_cublaslt(*library_, &library_handle_, error) == MCC_OK;
-  return is_here ? library_ : nullptr;
-}
-
-void DeviceContext::release(mcc_cu_pointer memory) {
-  if (memory != 0 && !is_lost_) cuda_->release(memory);
-}
-
-mcc_cu_result DeviceContext::flush_cache() {
-  mcc_cu_result code = MCC_CU_SUCCESS;
-  if (flush_ == 0) flush_ = allocate(flush_bytes_, &code);
-  // Without memory for it kernels are measured warm; they could hardly be run at all.
-  return flush_ == 0 ? MCC_CU_SUCCESS : cuda_->fill(flush_, 0, flush_bytes_, stream_);
-}
-
-// ---- The task ----
-
-std::unique_ptr<DeviceTask> DeviceTask::create(DeviceContext& device, MeasuredTask& task,
-                                               mcc_cu_result* code) {
-  auto out = std::unique_ptr<DeviceTask>(new DeviceTask(device, task));
-  for (size_t i = 0; i < task.func().params.size(); ++i) {
-    const mcc_cu_pointer memory = device.allocate(task.parameter(i).size(), code);
-    if (memory == 0) return nullptr;
-    out->parameters_.push_back(memory);
-  }
-  return out;
-}
-
-DeviceTask::~DeviceTask() {
-  for (mcc_cu_pointer memory : parameters_)
-    device_.release(memory);
-}
-
-mcc_cu_result DeviceTask::upload() {
-  if (is_uploaded_) return MCC_CU_SUCCESS;
-  for (size_t i = 0; i < static_cast<size_t>(task_.func().num_inputs()); ++i) {
-    const std::span<std::byte> from = task_.parameter(i);
-    if (from.empty()) continue;
-    if (mcc_cu_result code =
-            device_.cuda().copy_to_device(parameters_[i], from.data(), from.size(), device_.stream()))
-      return code;
-  }
-  const mcc_cu_result code = device_.synchronize();
-  is_uploaded_ = code == MCC_CU_SUCCESS;
-  return code;
-}
-
-mcc_cu_result DeviceTask::poison_outputs() {
-  for (size_t i = static_cast<size_t>(task_.func().num_inputs()); i < parameters_.size(); ++i) {
-    const size_t bytes = task_.parameter(i).size();
-    if (bytes == 0) continue;
-    if (mcc_cu_result code = device_.cuda().fill(parameters_[i], 0xff, bytes, device_.stream())) return code;
-  }
-  return MCC_CU_SUCCESS;
-}
-
-mcc_cu_result DeviceTask::fetch_outputs() {
-  for (size_t i = static_cast<size_t>(task_.func().num_inputs()); i < parameters_.size(); ++i) {
-    const std::span<std::byte> to = task_.parameter(i);
-    if (to.empty()) continue;
-    if (mcc_cu_result code =
-            device_.cuda().copy_to_host(to.data(), parameters_[i], to.size(), device_.stream()))
-      return code;
-  }
-  return device_.synchronize();
-}
 
 // ---- Running ----
 
@@ -230,12 +98,23 @@ class DeviceRunner : public KernelRunner {
   RunOutcome load(BuiltKernel& built) override {
     if (RunOutcome loaded = load(*built.on_device); loaded.error != TrialError::none) return loaded;
     if (mcc_cu_result code = task_.upload()) return died(code, "copying the inputs");
+    // A library loads the kernels of a product when it is called first, which takes longer than a run may.
+    DeviceKernel& kernel = *built.on_device;
+    const bool calls = std::any_of(kernel.launches.begin(), kernel.launches.end(),
+                                   [](const auto& l) { return l.call.has_value(); });
+    if (!calls) return {};
+    if (RunOutcome launched = launch(kernel); launched.error != TrialError::none) return launched;
+    if (mcc_cu_result code = device_.synchronize()) return died(code, "the kernel");
     return {};
   }
+
+  bool has_cooled() const override { return !is_lost() && device_.has_cooled(); }
+  void warm_up() override { device_.warm_up(); }
 
   RunOutcome run(BuiltKernel& built) override {
     DeviceKernel& kernel = *built.on_device;
     if (mcc_cu_result code = task_.poison_outputs()) return died(code, "filling the outputs");
+    if (RunOutcome poisoned = poison_workspaces(kernel); poisoned.error != TrialError::none) return poisoned;
     cuda_.event_record(device_.event(0, false), device_.stream());
     if (RunOutcome launched = launch(kernel); launched.error != TrialError::none) return launched;
     cuda_.event_record(device_.event(0, true), device_.stream());
@@ -254,7 +133,8 @@ class DeviceRunner : public KernelRunner {
     const Clock::time_point begin = Clock::now();
     DeviceKernel& kernel = *built.on_device;
     double us = 0;
-    RunOutcome outcome;
+    RunOutcome outcome = bind(kernel);
+    if (outcome.error != TrialError::none) return outcome;
     if (options_.is_cold) {
       // Each run by itself, with the cache emptied before it; the events of several are waited for at once.
       for (int64_t done = 0; done < runs && outcome.error == TrialError::none;) {
@@ -358,22 +238,11 @@ class DeviceRunner : public KernelRunner {
       return {0, TrialError::build,
               device_.problem(code, "loading the kernel") + (*log ? text(": ", log) : "")};
     }
-    for (const tensor::Expr& workspace : built.code.memory.workspaces) {
-      const auto bytes = static_cast<size_t>(value_of(workspace));
-      const mcc_cu_pointer memory = device_.allocate(bytes, &code);
-      if (memory == 0)
-        return {0, TrialError::rejected, device_.problem(code, text("no workspace of ", bytes, " bytes"))};
-      kernel.workspaces.push_back(memory);
-    }
-    const size_t parameters = context_.unscheduled.params.size();
+    for (const tensor::Expr& workspace : built.code.memory.workspaces)
+      kernel.workspaces.push_back(static_cast<size_t>(value_of(workspace)));
     for (const codegen::DeviceLaunch& from : built.code.launches) {
       DeviceKernel::Launch& launch = kernel.launches.emplace_back();
-      auto address_of = [&](int buffer) {
-        const auto i = static_cast<size_t>(buffer);
-        return i < parameters ? task_.parameter(i) : kernel.workspaces[i - parameters];
-      };
-      for (int buffer : from.buffers)
-        launch.addresses.push_back(address_of(buffer));
+      launch.addresses.resize(from.buffers.size());
       if (from.product) {
         if (RunOutcome opened = open_call(from, launch); opened.error != TrialError::none) return opened;
         continue;
@@ -390,18 +259,54 @@ class DeviceRunner : public KernelRunner {
                 launch.function, MCC_CU_FUNCTION_MAX_DYNAMIC_SHARED, static_cast<int>(from.shared_bytes)))
           return {0, TrialError::rejected, device_.problem(set, from.entry)};
       }
-      for (const codegen::TensorMap& map : from.maps) {
-        mcc_error problem = {};
-        const mcc_cu_pointer address = address_of(map.buffer);
-        if (runtime::encode_map(cuda_, map_of(map), address, &launch.maps.emplace_back(), &problem) != MCC_OK)
-          return {0, TrialError::build, problem.message};
-      }
+      launch.maps.resize(from.maps.size());
     }
     for (DeviceKernel::Launch& launch : kernel.launches) {
       for (mcc_cu_pointer& address : launch.addresses)
         launch.arguments.push_back(&address);
       for (DeviceKernel::Launch::Map& map : launch.maps)
         launch.arguments.push_back(static_cast<mcc_cu_tensor_map*>(&map));
+    }
+    return bind(kernel);
+  }
+
+  // The addresses of parameters and workspaces; those of workspaces move when another candidate needs more.
+  RunOutcome bind(DeviceKernel& kernel) {
+    if (const mcc_cu_result code = device_.reserve_workspaces(kernel.workspaces)) {
+      size_t bytes = 0;
+      for (size_t workspace : kernel.workspaces)
+        bytes += workspace;
+      return {0, TrialError::rejected, device_.problem(code, text("no workspaces of ", bytes, " bytes"))};
+    }
+    if (kernel.workspace_version == device_.workspace_version()) return {};
+    const size_t parameters = context_.unscheduled.params.size();
+    auto address_of = [&](int buffer) {
+      const auto i = static_cast<size_t>(buffer);
+      return i < parameters ? task_.parameter(i) : device_.workspace(i - parameters);
+    };
+    for (size_t l = 0; l < kernel.launches.size(); ++l) {
+      const codegen::DeviceLaunch& from = kernel.built.code.launches[l];
+      DeviceKernel::Launch& launch = kernel.launches[l];
+      for (size_t i = 0; i < from.buffers.size(); ++i)
+        launch.addresses[i] = address_of(from.buffers[i]);
+      for (size_t i = 0; i < launch.maps.size(); ++i) {
+        mcc_error problem = {};
+        if (runtime::encode_map(cuda_, map_of(from.maps[i]), address_of(from.maps[i].buffer), &launch.maps[i],
+                                &problem) != MCC_OK)
+          return {0, TrialError::build, problem.message};
+      }
+    }
+    kernel.workspace_version = device_.workspace_version();
+    return {};
+  }
+
+  // In a model the arena holds what other kernels have left there: who reads what it has not written is found out.
+  RunOutcome poison_workspaces(DeviceKernel& kernel) {
+    if (RunOutcome bound = bind(kernel); bound.error != TrialError::none) return bound;
+    for (size_t i = 0; i < kernel.workspaces.size(); ++i) {
+      if (kernel.workspaces[i] == 0) continue;
+      if (mcc_cu_result code = cuda_.fill(device_.workspace(i), 0xff, kernel.workspaces[i], device_.stream()))
+        return died(code, "filling the workspaces");
     }
     return {};
   }
@@ -434,8 +339,7 @@ class DeviceRunner : public KernelRunner {
                        l.dynamic_shared, device_.stream(), l.arguments.data(), nullptr);
       if (code == MCC_CU_SUCCESS) continue;
       // An error of an earlier launch, or one that says that this one is more than the GPU can do.
-      const bool is_of_context = code >= MCC_CU_ILLEGAL_ADDRESS && code != MCC_CU_LAUNCH_OUT_OF_RESOURCES;
-      if (is_of_context) return died(code, "the kernel");
+      if (runtime::is_context_lost(code)) return died(code, "the kernel");
       return {0, TrialError::rejected, device_.problem(code, "launching the kernel")};
     }
     return {};

@@ -1,82 +1,11 @@
-// The GPU of a measuring process, and kernels that run there.
+// Kernels that run on the GPU of a measuring process.
 #pragma once
 
 #include "codegen/device.h"
-#include "mcc/cublaslt.h"
-#include "mcc/cuda_driver.h"
-#include "mcc/mcc.h"
+#include "tools/measure/device_context.h"
 #include "tools/measure/runner.h"
 
 namespace mcc::tools {
-
-// The first GPU: its primary context, a stream, events. For one thread, on which the context is current while this lives.
-class DeviceContext {
- public:
-  // Errors (kind environment): no driver, no GPU.
-  static Result<std::unique_ptr<DeviceContext>> open();
-  ~DeviceContext();
-  DeviceContext(const DeviceContext&) = delete;
-  DeviceContext& operator=(const DeviceContext&) = delete;
-
-  const mcc_cuda_driver& cuda() const { return *cuda_; }
-  mcc_cu_stream stream() const { return stream_; }
-  // "what: an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS, 700)"
-  std::string problem(mcc_cu_result code, const std::string& what) const;
-  // Waits for everything. After an error the context is good for nothing any more.
-  mcc_cu_result synchronize();
-  bool is_lost() const { return is_lost_; }
-  void lose() { is_lost_ = true; }
-
-  // Memory of the device: 0 where there is not enough.
-  mcc_cu_pointer allocate(size_t bytes, mcc_cu_result* code);
-  void release(mcc_cu_pointer memory);
-
-  // cuBLASLt in this context; null where it is not to be had.
-  const mcc_cublaslt* library(mcc_error* error);
-  mcc_lt_handle library_handle() const { return library_handle_; }
-
-  // Writes more than the second-level cache holds.
-  mcc_cu_result flush_cache();
-  // Pairs of events: begin, end.
-  static constexpr size_t kPairs = 32;
-  mcc_cu_event event(size_t pair, bool is_end) const { return events_[2 * pair + (is_end ? 1 : 0)]; }
-
- private:
-  DeviceContext() = default;
-
-  const mcc_cuda_driver* cuda_ = nullptr;
-  mcc_cu_device device_ = 0;
-  mcc_cu_context context_ = nullptr;
-  mcc_cu_stream stream_ = nullptr;
-  mcc_cu_event events_[2 * kPairs] = {};
-  const mcc_cublaslt* library_ = nullptr;
-  mcc_lt_handle library_handle_ = nullptr;
-  mcc_cu_pointer flush_ = 0;
-  size_t flush_bytes_ = 0;
-  bool is_lost_ = false;
-};
-
-// A task's parameters on the device. The task outlives it.
-class DeviceTask {
- public:
-  // Nothing, and the driver's code, when the device has not enough memory.
-  static std::unique_ptr<DeviceTask> create(DeviceContext& device, MeasuredTask& task, mcc_cu_result* code);
-  ~DeviceTask();
-
-  // Once the reference is known, which settles what the inputs are.
-  mcc_cu_result upload();
-  mcc_cu_result poison_outputs();
-  mcc_cu_result fetch_outputs();
-  mcc_cu_pointer parameter(size_t i) const { return parameters_[i]; }
-
- private:
-  DeviceTask(DeviceContext& device, MeasuredTask& task) : device_(device), task_(task) {}
-
-  DeviceContext& device_;
-  MeasuredTask& task_;
-  std::vector<mcc_cu_pointer> parameters_;
-  bool is_uploaded_ = false;
-};
 
 // What is needed to build candidates for GPUs; from several threads.
 struct DeviceBuildContext {

@@ -12,7 +12,7 @@ namespace {
 using nlohmann::json;
 using tuner::Measurement;
 
-constexpr std::string_view kEvents[] = {"reference", "build",  "built", "run",
+constexpr std::string_view kEvents[] = {"reference", "build",  "built", "run",     "check",
                                         "idle",      "result", "done",  "restart", "error"};
 constexpr std::string_view kErrorKinds[] = {"comparison",  "usage",       "bad_input",
                                             "unsupported", "environment", "tuning_log"};

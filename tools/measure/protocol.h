@@ -28,17 +28,18 @@ std::string encode(const WorkerRequest& request);
 Result<WorkerRequest> decode_request(const std::string& line);
 
 // {"id": 7, "event": "run", "candidate": 3}
-// The first four say what is going on, so that whoever waits knows whom to blame for a crash or a hang.
+// The first six say what is going on, so that whoever waits knows whom to blame for a crash or a hang.
 enum class WorkerEvent {
   reference,  // the result to compare with is being computed
   build,      // of the candidate has begun
   built,      // it has ended
   run,        // a block of runs of the candidate has begun; the one before has ended
+  check,      // the candidate's run has ended; its result is fetched and compared
   idle,       // nothing runs
   result,     // of the candidate, with a "measurement"
   done,       // with the request
-  restart,    // the process ends: its GPU's context is lost, by the fault of a candidate whose result has been sent
-  error,      // the request cannot be served, with "errors"
+  restart,  // the process ends: its GPU's context is lost, by the fault of a candidate whose result has been sent
+  error,  // the request cannot be served, with "errors"
 };
 struct WorkerMessage {
   int64_t id = 0;

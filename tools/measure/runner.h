@@ -40,6 +40,9 @@ class KernelRunner {
   // A block of runs. is_next: of the kernel that ran last, whose data are still in the caches.
   virtual RunOutcome time(BuiltKernel& built, int64_t runs, bool is_next, RunBlock& block) = 0;
   virtual Calibration calibrate() = 0;
+  // Whether it has had nothing to do for so long that it is slow for a while; and work until it is no longer so.
+  virtual bool has_cooled() const { return false; }
+  virtual void warm_up() {}
   // After an error that this process does not get over.
   virtual bool is_lost() const { return false; }
 };

@@ -188,7 +188,7 @@ class Worker {
     if (!target.ok()) return target.errors();
     Machine machine{*target, nullptr, nullptr};
     if (target->kind == tensor::TargetKind::cuda) {
-      machine.assembler = find_assembler();
+      machine.assembler = find_assembler_for(*target).assembler;  // who asks has been told of a problem
       if (!device_) {
         // A driver reserves addresses for all memory that there is, of the host and of GPUs.
         limit_memory(RLIM_INFINITY);

@@ -31,6 +31,7 @@ double seconds_since(Clock::time_point start) {
 struct Phases {
   bool is_reference = false;
   std::optional<int64_t> running;          // index within the request
+  bool is_checked = false;                 // what runs has run: its result is looked at
   Clock::time_point since = Clock::now();  // of running, reference, or idle
   std::map<int64_t, Clock::time_point> building;
 
@@ -44,7 +45,9 @@ struct Phases {
         building.erase(m.candidate);
         break;
       case WorkerEvent::run:
+      case WorkerEvent::check:
         running = m.candidate;
+        is_checked = m.event == WorkerEvent::check;
         is_reference = false;
         break;
       case WorkerEvent::reference:
@@ -161,8 +164,8 @@ struct WorkerMeasurer::Impl {
   // Seconds until something takes too long, and which candidate that is (-1: the reference or nothing).
   std::pair<double, int64_t> next_deadline(const Call& call, const Phases& phases) const {
     const double main_limit = phases.is_reference ? options.reference_seconds
-                              : phases.running    ? run_limit(call)
-                                                  : kIdleSeconds + options.build_seconds;
+                              : phases.running ? phases.is_checked ? options.check_seconds : run_limit(call)
+                                               : kIdleSeconds + options.build_seconds;
     std::pair<double, int64_t> first{main_limit - seconds_since(phases.since), phases.running.value_or(-1)};
     for (const auto& [candidate, since] : phases.building) {
       const double left = options.build_seconds - seconds_since(since);
@@ -237,8 +240,10 @@ struct WorkerMeasurer::Impl {
     }
     const bool is_run = phases.running == late;
     blame(call, part[static_cast<size_t>(late)], TrialError::timeout,
-          is_run ? text("a run took more than ", run_limit(call), " s")
-                 : text("building it took more than ", options.build_seconds, " s"));
+          is_run && phases.is_checked
+              ? text("fetching and comparing its result took more than ", options.check_seconds, " s")
+          : is_run ? text("a run took more than ", run_limit(call), " s")
+                   : text("building it took more than ", options.build_seconds, " s"));
     return done();
   }
 };
@@ -249,6 +254,8 @@ WorkerMeasurer::WorkerMeasurer(WorkerOptions options) : impl_(std::make_unique<I
 }
 
 WorkerMeasurer::~WorkerMeasurer() = default;
+
+void WorkerMeasurer::rest() { impl_->process.reset(); }
 
 int WorkerMeasurer::worker_pid() const { return impl_->process ? impl_->process->pid() : -1; }
 int WorkerMeasurer::workers_started() const { return impl_->started; }

@@ -17,6 +17,7 @@ struct WorkerOptions {
   codegen::EmitOptions emit;       // as the model will be compiled
   double build_seconds = 20;       // for one candidate
   double reference_seconds = 120;  // for the result to compare with
+  double check_seconds = 60;       // for fetching and comparing one result
 };
 
 class WorkerMeasurer : public tuner::Measurer {
@@ -27,6 +28,9 @@ class WorkerMeasurer : public tuner::Measurer {
   Result<std::vector<tuner::Measurement>> measure(const tuner::Task& task,
                                                   std::span<const tuner::Candidate> candidates,
                                                   const tuner::MeasureOptions& options) override;
+
+  // Ends the process until something is to be measured again: what it has on a GPU others can have meanwhile.
+  void rest();
 
   // Of the process that is running, -1 if none is.
   int worker_pid() const;
