@@ -99,6 +99,11 @@ mcc_status carry_out(const mcc_session& session, const DeviceStep& step, mcc_cu_
   if (step.call != nullptr) {
     status = start_product(*device.on->lt, device.on->lt_handle, *step.call, device.products[step.product],
                            device.addresses.data() + step.arguments, stream, &why);
+    // The library says no more than that it failed; the driver tells whether nothing can be done any more.
+    int ignored = 0;
+    const mcc_cu_result code =
+        status == MCC_OK ? MCC_CU_SUCCESS : device.on->cuda->stream_is_capturing(stream, &ignored);
+    if (is_context_lost(code)) return fail_here(device, code, "", error);
   } else if (const mcc_cu_result code = launch(session, step, stream); code != MCC_CU_SUCCESS) {
     // No fault of this node's: what has failed is ahead of it.
     if (is_context_lost(code)) return fail_here(device, code, "", error);

@@ -284,13 +284,13 @@ FAKE(cuModuleLoadDataEx)
     return MCC_CU_INVALID_PTX;
   }
   if (version != 0 && state.load_seconds > 0) sleep(static_cast<unsigned>(state.load_seconds));
-  *module = new mcc_cu_module_s{version == 0 ? "" : text, nullptr, this_thread().contexts.back()};
+  *module = give(new mcc_cu_module_s{version == 0 ? "" : text, nullptr, this_thread().contexts.back()});
   if (state.runs_ptx) {
     std::string problem;
     (*module)->ptx = parse_ptx((*module)->image, &problem);
     if ((*module)->ptx == nullptr) {
       write_log(count, options, values, problem);
-      delete *module;
+      take_back(*module);
       *module = nullptr;
       return MCC_CU_INVALID_PTX;
     }
@@ -303,8 +303,7 @@ FAKE(cuModuleUnload)(mcc_cu_module module) {
   IS_UNSAFE_IN_CAPTURES;
   finish_all();
   --driver().state.modules;
-  delete module;
-  return MCC_CU_SUCCESS;
+  return take_back(module);
 }
 FAKE(cuModuleGetFunction)(mcc_cu_function* function, mcc_cu_module module, const char* name) {
   CALLED(cuModuleGetFunction);

@@ -70,6 +70,7 @@ struct FakeDriver {
   mcc_cu_context_s primary[8];
   std::vector<std::unique_ptr<mcc_cu_function_s>> functions;
   std::set<mcc_cu_stream> streams;
+  std::set<const void*> others;  // modules, events and graphs that have not been given back
   void* kernels = nullptr;    // FAKE_CUDA_KERNELS
   std::string launch_action;  // FAKE_CUDA_LAUNCH
   std::string count_file;     // FAKE_CUDA_COUNT
@@ -100,6 +101,19 @@ int refuse_without_context();
 bool is_device(uint64_t address, size_t bytes);
 // Bytes of shared memory that a block may ask for.
 int most_shared(int sm);
+
+// What is given out, and what comes back: an error for what has not been given.
+template <class T>
+T* give(T* made) {
+  driver().others.insert(made);
+  return made;
+}
+template <class T>
+int take_back(T* given) {
+  if (driver().others.erase(given) == 0) return MCC_CU_INVALID_HANDLE;
+  delete given;
+  return MCC_CU_SUCCESS;
+}
 
 // Queued until the stream is waited for, or recorded where it is being captured.
 int enqueue(mcc_cu_stream stream, Work work);

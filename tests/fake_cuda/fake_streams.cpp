@@ -295,15 +295,14 @@ FAKE(cuEventCreate)(mcc_cu_event* event, unsigned) {
   CALLED(cuEventCreate);
   NEEDS_CONTEXT;
   ++driver().state.events;
-  *event = new mcc_cu_event_s;
+  *event = give(new mcc_cu_event_s);
   (*event)->context = this_thread().contexts.back();
   return MCC_CU_SUCCESS;
 }
 FAKE(cuEventDestroy_v2)(mcc_cu_event event) {
   NEEDS_CONTEXT;
   --driver().state.events;
-  delete event;
-  return MCC_CU_SUCCESS;
+  return take_back(event);
 }
 FAKE(cuEventRecord)(mcc_cu_event event, mcc_cu_stream stream) {
   CALLED(cuEventRecord);
@@ -347,14 +346,14 @@ FAKE(cuStreamEndCapture)(mcc_cu_stream stream, mcc_cu_graph* graph) {
   stream->is_capturing = false;
   if (stream->is_capture_broken) return MCC_CU_CAPTURE_INVALIDATED;
   ++driver().state.graphs;
-  *graph = new mcc_cu_graph_s{stream->captured};
+  *graph = give(new mcc_cu_graph_s{stream->captured});
   return MCC_CU_SUCCESS;
 }
 FAKE(cuGraphInstantiateWithFlags)(mcc_cu_graph_exec* exec, mcc_cu_graph graph, unsigned long long) {
   CALLED(cuGraphInstantiateWithFlags);
   NEEDS_CONTEXT;
   ++driver().state.graphs;
-  *exec = new mcc_cu_graph_exec_s{graph->work};
+  *exec = give(new mcc_cu_graph_exec_s{graph->work});
   return MCC_CU_SUCCESS;
 }
 // A stream that is being captured takes no graph, and no graph is given back meanwhile.
@@ -369,13 +368,11 @@ FAKE(cuGraphLaunch)(mcc_cu_graph_exec exec, mcc_cu_stream stream) {
 FAKE(cuGraphDestroy)(mcc_cu_graph graph) {
   NEEDS_DRIVER;
   --driver().state.graphs;
-  delete graph;
-  return MCC_CU_SUCCESS;
+  return take_back(graph);
 }
 FAKE(cuGraphExecDestroy)(mcc_cu_graph_exec exec) {
   NEEDS_DRIVER;
   IS_UNSAFE_IN_CAPTURES;
   --driver().state.graphs;
-  delete exec;
-  return MCC_CU_SUCCESS;
+  return take_back(exec);
 }

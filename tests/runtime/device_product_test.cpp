@@ -3,8 +3,7 @@
 
 #include <cstdlib>
 
-#include "stand_in.h"
-#include "test_model.h"
+#include "device_model.h"
 
 namespace mcc::test {
 namespace {
@@ -81,14 +80,14 @@ class DeviceProduct : public testing::Test {
   std::vector<float> x = {2, 4, 6, 8}, r = {1, 2, 3, 4, 5, 6};
 };
 
-constexpr auto kExpected = [] { return ElementsAre(16, 33, 50, 25, 50, 75); };
+constexpr auto kSums = [] { return ElementsAre(16, 33, 50, 25, 50, 75); };
 
 TEST_F(DeviceProduct, RunsAloneAndInAGraph) {
   Session session{Model(model.image())};
   give(session);
   for (int run = 0; run < 4; ++run) {
     session.run();
-    EXPECT_THAT(floats(session.output(0)), kExpected()) << run;
+    EXPECT_THAT(floats(session.output(0)), kSums()) << run;
   }
   EXPECT_EQ(fake().count("cuLaunchKernel"), 0);
   // Another step beside it makes a graph worth while: the call is recorded in it.
@@ -115,8 +114,8 @@ TEST_F(DeviceProduct, SessionsHaveTheirOwnAddresses) {
   std::vector<float> y(6);
   second.set_output(0, y.data(), {2, 3});
   second.run();
-  EXPECT_THAT(y, kExpected());
-  EXPECT_THAT(floats(first.output(0)), kExpected());
+  EXPECT_THAT(y, kSums());
+  EXPECT_THAT(floats(first.output(0)), kSums());
 }
 
 TEST_F(DeviceProduct, TellsWhatItCalls) {
@@ -144,6 +143,23 @@ TEST_F(DeviceProduct, WhatTheLibraryDoesNotDoIsAnError) {
   setenv("FAKE_CUBLASLT", "fails", 1);
   EXPECT_EQ(failure(),
             "node \"product\" (product_onnx): cuBLASLt: a product failed (CUBLAS_STATUS_OTHER, 13)");
+}
+
+TEST_F(DeviceProduct, ALostContextIsNotTheProducts) {
+  Caller caller;
+  SessionOptions options;
+  options.cuda_stream = caller.stream;
+  Session session{Model(model.image()), options};
+  DeviceMemory first(session, 16), addend(session, 24), out(session, 24);
+  session.set_input("x", static_cast<const float*>(first.data), {2, 2});
+  session.set_input("r", static_cast<const float*>(addend.data), {2, 3});
+  session.set_output(0, static_cast<float*>(out.data), {2, 3});
+  setenv("FAKE_CUBLASLT", "fails", 1);
+  fake().lost = MCC_CU_ILLEGAL_ADDRESS;
+  const std::string error = error_of([&] { session.run(); });
+  EXPECT_THAT(error, HasSubstr("the GPU's context is lost to what it was given before this call"));
+  EXPECT_EQ(error.find("product"), std::string::npos) << error;
+  fake().lost = 0;
 }
 
 TEST_F(DeviceProduct, DamagedProductsAreRefused) {

@@ -52,6 +52,9 @@ class MeasureWorker(unittest.TestCase):
         results = [m["measurement"] for m in messages if m["event"] == "result"]
         self.assertEqual([r["error"] for r in results], ["none"])
         self.assertTrue(results[0]["is_checked"])
+        # What comes after a run is in nobody's time.
+        doing = [m["event"] for m in messages if m["event"] in ("run", "check")]
+        self.assertEqual(doing[:2], ["run", "check"])
 
     def test_garbage_is_answered_and_the_next_request_served(self):
         garbage = ["{}", "[]", "\0\1\2", "x" * 100000, '{"version": 1, "task": 3}', "[" * 10000,
