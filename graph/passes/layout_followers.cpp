@@ -79,12 +79,8 @@ class FollowLayout {
     const Node node = g_.node(id);
     ValueId x = node.inputs[0];
     if (!is_laid_out(x) || node.outputs.size() > 1) return false;
-    const Attributes a = laid_out_pooling(g_, node);
-    const Ints dilations = a.integers("dilations");
-    const bool is_dilated = std::any_of(dilations.begin(), dilations.end(), [](int64_t d) { return d != 1; });
-    if (is_op(node, "AveragePool") && is_dilated) return false;
     LaidOut result = forms_.laid_out(x);
-    result.value = emit(g_, "mcc", node.op->name, node.name, {result.value}, a);
+    result.value = emit(g_, "mcc", node.op->name, node.name, {result.value}, laid_out_pooling(g_, node));
     forms_.set_result(id, result);
     return true;
   }

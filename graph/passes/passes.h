@@ -59,11 +59,12 @@ void merge_products(Graph& graph, const tensor::Target& target);
 // graph (a row that is masked with -inf throughout) is not a number in the operator.
 void fuse_attention(Graph& graph, const tensor::Target& target);
 
-// Transpositions move towards the outputs, through operators that do not care for the order of axes, where that makes them
-// cancel. The graph stays as it is where they would not move fewer bytes.
+// Transpositions move towards the outputs, through operators that do not care for the order of axes and poolings, where that makes
+// them cancel. The graph stays as it is where they would not move fewer bytes. Rounding of means of windows may change.
 void sink_transposes(Graph& graph);
 
-// Reshapes of products' results move below what is elementwise, which then joins the products' kernels.
+// Reshapes of the results of products and poolings move below what is elementwise, which then joins their kernels; those in front of
+// poolings move above conversions to a wider type.
 void sink_reshapes(Graph& graph);
 
 // The channels that a DepthToSpace interleaves in mode CRD get the order of mode DCR, where a convolution with constant weights makes

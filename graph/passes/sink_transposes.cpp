@@ -4,8 +4,8 @@
 // Two that meet become one or none. So a model that keeps its activations as [N, H, W, C] and transposes around each
 // convolution, as exporters from TensorFlow write it, loses its transpositions.
 //
-// A MaxPool of channels that were last pools them where they are, in its laid out form (graph/ops/mcc_pool.cpp);
-// DynamicQuantizeLinear finds the same range in any order.
+// A MaxPool or AveragePool of channels that were last pools them where they are, in its laid out form (graph/ops/mcc_pool.cpp);
+// GlobalAveragePool becomes a mean over axes that are named; DynamicQuantizeLinear finds the same range in any order.
 //
 // What else such an operator reads is transposed back: constants now, other operands only where they are smaller than what
 // is saved. The result is kept if it moves fewer bytes than before.
@@ -99,6 +99,8 @@ class SinkTransposes {
     } else if (!g_.is_output(out)) {
       g_.replace_uses(out, source);
       g_.node(id).dead = true;
+    } else if (g_.value(source).producer >= 0 && !g_.is_output(source)) {
+      stand_for(id, out, source);
     }
     return true;
   }
@@ -166,10 +168,30 @@ class SinkTransposes {
     return true;
   }
 
+  // The same places of each channel, along axes that have kept their order: they are added up in it.
+  bool global_mean(NodeId id) {
+    const Node node = g_.node(id);
+    const Node* before = transposition(node.inputs[0]);
+    if (!before) return false;
+    const Permutation perm = permutation(*before);
+    const ValueId x = before->inputs[0];
+    const std::vector<int64_t> axes(perm.begin() + 2, perm.end());
+    if (axes.empty() || !std::is_sorted(axes.begin(), axes.end())) return false;
+    Attributes a;
+    a.set("keepdims", int64_t{1});
+    const ValueId mean = emit(g_, "", "ReduceMean", node.name,
+                              {x, g_.add_constant(node.name + ".axes", Constant::ints(axes))}, a);
+    g_.node(g_.value(mean).producer).origins = node.origins;
+    stand_for(id, node.outputs[0], transpose(node.name, mean, perm));
+    return true;
+  }
+
   void sink(NodeId id) {
     const Node node = g_.node(id);
-    if (is_op(node, "MaxPool") && node.op->domain.empty() && pool(id)) return;
-    if (is_op(node, "DynamicQuantizeLinear") && node.op->domain.empty() && quantize(id)) return;
+    const bool is_of_onnx = node.op->domain.empty();
+    if (is_of_onnx && node.op->layout == LayoutRole::pool && pool(id)) return;
+    if (is_of_onnx && node.op->layout == LayoutRole::global_mean && global_mean(id)) return;
+    if (is_of_onnx && is_op(node, "DynamicQuantizeLinear") && quantize(id)) return;
     if (node.op->axis_use == AxisUse::own) return;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Node* before = is_data(node, i) ? transposition(node.inputs[i]) : nullptr;
