@@ -3,8 +3,8 @@
 //   y = MatMul(Transpose(x), w)        becomes        y = MatMul(Transpose(Narrow(x)), Narrow(w)), which sums in f32 and gives f32
 //
 // A conversion moves up through operators that only move elements or choose among them, as long as all who read what they move
-// can do with it narrow; so it joins the kernel that computes the value. Elementwise operators that read a value which has a
-// narrow copy of 16 bits read that copy: the value itself then never goes to memory.
+// can do with it narrow; so it joins the kernel that computes the value. Elementwise operators and means of windows that read a value
+// which has a narrow copy of 16 bits read that copy: the value itself then never goes to memory.
 #include <algorithm>
 #include <map>
 
@@ -130,7 +130,7 @@ class LowerPrecision {
 
   // Whether it reads a narrow copy of an operand where there is one.
   bool reads_copies(const Node& n) const {
-    return bit_width(type_) < 32 && !n.dead && n.op->fusion == FusionClass::elementwise;
+    return bit_width(type_) < 32 && !n.dead && (n.op->fusion == FusionClass::elementwise || is_op(n, "AveragePool"));
   }
 
   ValueId narrowed(ValueId v) {
