@@ -229,8 +229,8 @@ llvm::Value* KernelEmitter::emit_dot(const Call& n) {
                        : lanes == 8 ? llvm::Intrinsic::x86_avx512bf16_dpbf16ps_256
                                     : llvm::Intrinsic::x86_avx512bf16_dpbf16ps_128;
     LlvmType* pairs = llvm::FixedVectorType::get(b_.getBFloatTy(), 2U * static_cast<unsigned>(lanes));
-    // The last operand may come from memory, also a word for all lanes: as an instruction of its own that halves as much again again
-    // on Zen 4. Products are the same either way.
+    // The last operand may come from memory, also a word for all lanes: read by an instruction of its own, tiles of single vectors
+    // take a third longer on Zen 4. Products are the same either way.
     return b_.CreateIntrinsic(product, {}, {sums, b_.CreateBitCast(b, pairs), b_.CreateBitCast(a, pairs)});
   }
   b = b_.CreateBitCast(b, sums->getType());

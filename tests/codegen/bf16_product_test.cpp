@@ -95,7 +95,8 @@ TEST(Bf16Products, AreExactWhereSumsAre) {
 TEST(Bf16Products, MeanTheSameToTheInterpreter) {
   const tensor::Target target = *make_target("cpu:sapphirerapids");
   const tensor::Func f = plain();
-  for (const auto& [scheduled, call, instruction] : {std::tuple{in_vectors(), "dot2_bf16(", "vdpbf16ps"},
+  // A pair for all lanes comes from memory in the instruction itself.
+  for (const auto& [scheduled, call, instruction] : {std::tuple{in_vectors(), "dot2_bf16(", "vdpbf16ps[^\n]*1to16"},
                                                      {in_tiles(), "tile_multiply_bf16(", "tdpbf16ps"}}) {
     const tensor::Func lowered = tensor::lower(scheduled, target);
     ASSERT_TRUE(has(lowered, call));
@@ -105,7 +106,7 @@ TEST(Bf16Products, MeanTheSameToTheInterpreter) {
     options.keep_assembly = true;
     const Result<ObjectCode> object = emit_object(lowered, "product", target, options);
     ASSERT_TRUE(object.ok()) << to_text(object.errors());
-    EXPECT_THAT(object->assembly, testing::HasSubstr(instruction));
+    EXPECT_THAT(object->assembly, testing::ContainsRegex(instruction));
   }
 }
 
