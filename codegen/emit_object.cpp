@@ -8,6 +8,7 @@
 #include <llvm/Transforms/Utils/Cloning.h>
 
 #include "codegen/codegen.h"
+#include "codegen/keep_sums.h"
 #include "codegen/kernel_emitter.h"
 #include "codegen/machine.h"
 #include "codegen/optimize.h"
@@ -60,7 +61,10 @@ Result<ObjectCode> emit_object(const tensor::Func& lowered, const std::string& s
   KernelEmitter(module, target, options, *memory).emit(lowered, symbol);
 
   verify_module(module);
-  if (options.optimization > 0) optimize_module(module, *machine);
+  if (options.optimization > 0) {
+    optimize_module(module, *machine);
+    keep_sums_in_loops(module, target.vector_registers);
+  }
   if (!has_feature(target, "avx512fp16")) compare_halves_in_f32(module);
 
   ObjectCode code;
