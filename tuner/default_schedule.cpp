@@ -1,6 +1,7 @@
 #include "tuner/default_schedule.h"
 
 #include <algorithm>
+#include <set>
 
 #include "support/text.h"
 #include "tuner/grid_rules.h"
@@ -76,17 +77,44 @@ void apply_rules(Draft& draft) {
   schedule_rest(draft);
 }
 
+namespace {
+
+// The block, if it still stands under loops of its own.
+std::optional<BlockInfo> unscheduled(const Schedule& s, const std::string& block) {
+  std::optional<BlockInfo> info = analyze(s, block);
+  const bool is_taken = info && std::any_of(info->axes.begin(), info->axes.end(), [&](const AxisInfo& a) {
+                          return s.find_loop(a.loop)->loop != LoopKind::serial;
+                        });
+  return is_taken ? std::nullopt : info;
+}
+
+// Whether something is computed, element by element, for the block alone: padding.
+bool has_prologue(const Schedule& s, const std::string& block) {
+  const std::vector<std::string> producers = s.producers(block);
+  return std::any_of(producers.begin(), producers.end(), [&](const std::string& p) {
+    const std::optional<BlockInfo> info = unscheduled(s, p);
+    return info && info->is_injective && s.consumers(p).size() == 1;
+  });
+}
+
+}  // namespace
+
 void schedule_rest(Draft& draft) {
   Schedule& s = draft.schedule;
-  for (const std::string& name : s.block_names()) {
-    std::optional<BlockInfo> info = analyze(s, name);
-    if (!info || std::any_of(info->axes.begin(), info->axes.end(), [&](const AxisInfo& a) {
-          return s.find_loop(a.loop)->loop != LoopKind::serial;
-        })) {
-      continue;
-    }
-    if (info->is_reduction && schedule_register_tile(draft, name)) continue;
-    schedule_pointwise(draft, name);
+  const std::vector<std::string> blocks = s.block_names();  // without those that rules add
+  std::set<std::string> tried, tiled;
+  auto try_tile = [&](const std::string& name) {
+    const std::optional<BlockInfo> info = unscheduled(s, name);
+    if (!info || !info->is_reduction || !tried.insert(name).second) return;
+    if (schedule_register_tile(draft, name)) tiled.insert(name);
+  };
+  // Tiles take what is made for them along, as long as that stands under loops of its own.
+  for (const std::string& name : blocks) {
+    if (has_prologue(s, name)) try_tile(name);
+  }
+  for (const std::string& name : blocks) {
+    try_tile(name);
+    if (tiled.count(name) == 0 && unscheduled(s, name)) schedule_pointwise(draft, name);
   }
 }
 

@@ -17,7 +17,8 @@ bool is_vectorizable_along(const BlockInfo& info, size_t axis) {
   return contiguous;
 }
 
-// Whether neighbouring results along the axis read elements in common (windows that overlap).
+}  // namespace
+
 bool reads_overlap(const BlockInfo& info, const Access& load, int axis) {
   int64_t span = 0;
   for (size_t r = 0; r < info.axes.size(); ++r) {
@@ -25,8 +26,6 @@ bool reads_overlap(const BlockInfo& info, const Access& load, int axis) {
   }
   return span >= std::abs(load.strides[static_cast<size_t>(axis)]);
 }
-
-}  // namespace
 
 std::optional<TileRoles> assign_roles(const BlockInfo& info) {
   TileRoles roles;

@@ -21,4 +21,7 @@ struct TileRoles {
 // Nothing where no axis is contiguous in the result and in an operand, or some operand has another stride along it.
 std::optional<TileRoles> assign_roles(const BlockInfo& info);
 
+// Whether neighbouring results along the axis read elements in common, or such as lie between these (windows that overlap).
+bool reads_overlap(const BlockInfo& info, const Access& load, int axis);
+
 }  // namespace mcc::tuner

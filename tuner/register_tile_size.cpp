@@ -59,7 +59,7 @@ std::vector<TileSize> legal_tiles(const TileProblem& p, const Target& t) {
   int64_t registers = t.vector_registers - (t.vector_registers >= 32 ? 2 : 1);
   for (int64_t vectors : p.vector_choices) {
     // Without a shared scalar operand every product needs a register of its own for a while.
-    int64_t most = p.is_shared_scalar ? 28 : registers / 2;
+    int64_t most = p.is_shared_scalar ? 28 : std::max<int64_t>(1, registers / (2 * vectors));
     for (int64_t rows = 1; rows <= std::min<int64_t>(p.rows, most); ++rows) {
       // Of bytes taken apart both halves are there, of a row's as well.
       int64_t operands = p.takes_bytes_apart ? 2 * vectors + 2 : p.is_shared_scalar ? vectors : 1;

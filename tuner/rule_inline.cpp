@@ -11,6 +11,15 @@ using namespace tensor;
 
 namespace {
 
+// Whether the consumer reads each element of the producer once at most, and nothing else: padding, a slice.
+bool is_copy_of(const BlockInfo& producer, const BlockInfo& consumer) {
+  if (!consumer.is_movement || consumer.loads.size() != 1) return false;
+  for (size_t a = 0; a < consumer.axes.size(); ++a) {
+    if (consumer.axes[a].extent > 1 && consumer.loads[0].strides[a] == 0) return false;
+  }
+  return consumer.loads[0].buffer.same_as(producer.store.buffer);
+}
+
 // Reading the producer through the consumer's own indices computes nothing twice, or next to nothing.
 bool is_free_to_inline(const BlockInfo& producer, const std::vector<BlockInfo>& consumers) {
   bool is_cheap = producer.is_movement && producer.loads.size() <= 2;
@@ -19,7 +28,8 @@ bool is_free_to_inline(const BlockInfo& producer, const std::vector<BlockInfo>& 
     // A contraction reads each element many times, and in the order of its tiles: it gets it from memory.
     if (consumer.is_contraction) return false;
     if (consumer.is_reduction && !producer.is_movement && consumer.iterations() > producer.spatial) return false;
-    if (!consumer.is_reduction && !is_cheap && consumer.spatial > producer.spatial) return false;
+    const bool may_repeat = is_cheap || (is_copy_of(producer, consumer) && !producer.has_math_call);
+    if (!consumer.is_reduction && !may_repeat && consumer.spatial > producer.spatial) return false;
   }
   return true;
 }

@@ -10,9 +10,17 @@
 // micro-kernel streams one operand and keeps the other). register_tile_roles.h says which axes rows and vectors run along,
 // register_tile_size.h how many of them a tile has. The last tile along either may have fewer.
 //
+// Pooling of pictures with their channels last has nothing that stays for all rows; its panels go inside of the row tile, over what
+// lies in one piece, and bands of lines outside (depthwise convolutions may do so, too):
+//
+//   for batch, band of lines (parallel):
+//     padding: the lines of the input that the band reads
+//     for line, row tile, panel: ...
+//
 // Products of bytes are the same with four bytes for each element, a[row] broadcast, and a dot product for the
 // multiplication, where the target has one.
 #include <algorithm>
+#include <limits>
 
 #include "tensor/schedule/weight_order.h"
 #include "tuner/dot_product.h"
@@ -51,7 +59,10 @@ class RegisterTile {
     if (!tile_loop_.empty()) write_back_ = place_consumer(d_, info_, consumer, tile_loop_, "registers");
     decompose();
     vectorize_tile();
-    place_padding(d_, info_, roles_, {outer_loop_, tile_loop_, rows_outside_, batch_count() * bands_, lanes_});
+    // Under panels that lie side by side it would be copied in columns of a vector each.
+    const bool is_in_columns = may_take_panels_inside() && !panels_inside_;
+    if (!is_in_columns)
+      place_padding(d_, info_, roles_, {outer_loop_, tile_loop_, rows_outside_, batch_count() * bands_});
   }
 
  private:
@@ -68,9 +79,16 @@ class RegisterTile {
       roles_.panel = -1;
     }
     panel_vectors_ = roles_.panel >= 0 ? own_vectors() : 1;
+    shared_scalar_ = std::any_of(info_.loads.begin(), info_.loads.end(), [&](const Access& l) {
+      return l.strides[static_cast<size_t>(roles_.vector)] == 0;
+    });
+    if (may_take_panels_inside()) {
+      // The weights of a panel stay in registers while all rows pass.
+      panels_inside_ =
+          d_.decide.choose(info_.name + ".panels_inside", {0, 1}, info_.loads.size() == 1 ? 1 : 0) != 0;
+    }
     const TileProblem p = tile_problem();
     // Without an operand that panels share there is nothing to keep for all rows but the padded input of one batch item.
-    shared_scalar_ = p.is_shared_scalar;
     rows_outside_ = p.is_shared_scalar && vector_operand_bytes() <= t_.l2.bytes / 2;
     if (packing_) rows_outside_ = false;
     if (!roles_.rows.empty() && !packing_) {
@@ -86,18 +104,41 @@ class RegisterTile {
     }
   }
 
+  // Whether rows are windows whose panels lie side by side: over pictures with their channels last.
+  bool may_take_panels_inside() const {
+    if (shared_scalar_ || packing_ || info_.is_nested || roles_.panel >= 0 || roles_.row < 0 ||
+        own_vectors() < 2)
+      return false;
+    return std::any_of(info_.loads.begin(), info_.loads.end(), [&](const Access& l) {
+      return l.strides[static_cast<size_t>(roles_.row)] >= extent(roles_.vector) &&
+             reads_overlap(info_, l, roles_.row);
+    });
+  }
+
+  // Whether windows lie further apart than their elements: few are read twice then, and it is better to read much of each place.
+  bool has_strides() const {
+    const auto row = static_cast<size_t>(roles_.row);
+    return std::any_of(info_.loads.begin(), info_.loads.end(), [&](const Access& l) {
+      int64_t step = std::numeric_limits<int64_t>::max();
+      for (int r : roles_.reduce) {
+        if (extent(r) > 1 && l.strides[static_cast<size_t>(r)] != 0)
+          step = std::min(step, std::abs(l.strides[static_cast<size_t>(r)]));
+      }
+      return l.strides[row] > step;
+    });
+  }
+
   // Vectors along the vector axis itself.
   int64_t own_vectors() const { return ceil_div64(extent(roles_.vector), lanes_); }
 
   TileProblem tile_problem() const {
-    auto v = static_cast<size_t>(roles_.vector);
     const int64_t own = own_vectors();
     TileProblem p;
     p.takes_bytes_apart = dot_.takes_bytes_apart;
     p.rows = extent(roles_.row);
     p.vectors = own * extent(roles_.panel);
     p.steps = info_.reduce;
-    p.is_shared_scalar = std::any_of(info_.loads.begin(), info_.loads.end(), [&](const Access& l) { return l.strides[v] == 0; });
+    p.is_shared_scalar = shared_scalar_;
     const int64_t panels = extent(roles_.panel), packed = packed_vectors();
     for (int64_t n : {1, 2, 3, 4, 5, 6, 7, 8, 12, 16}) {
       // Tiles are as wide as packed panels or a number of whole ones, where these have an axis of their own any number, the last
@@ -109,6 +150,14 @@ class RegisterTile {
     }
     if (!p.is_shared_scalar) p.vector_choices = {panel_vectors_};
     if (packing_) p.vector_choices = {packing_->vectors};
+    // What stands for all rows (weights) is read once for each of them: there a tile is as high as can be.
+    if (panels_inside_ && info_.loads.size() == 1 && extent(roles_.vector) % lanes_ == 0) {
+      for (int64_t n = 2; n <= kMostPanelVectors; ++n) {
+        if (own % n == 0) p.vector_choices.push_back(n);
+      }
+      if (has_strides()) p.least_preferred = p.vector_choices.back();
+      return p;
+    }
     // Narrower than the panels is for weights in another order.
     p.least_preferred = std::max<int64_t>(1, std::min(packed, own));
     return p;
@@ -176,10 +225,11 @@ class RegisterTile {
     split_lines(outer, outer_rows);
     const std::string row_tile = split_rows(outer);
     const std::string panel_loop = split_columns();
-    if (!panel_loop.empty()) outer.push_back(panel_loop);
+    if (!panel_loop.empty() && !panels_inside_) outer.push_back(panel_loop);
     std::vector<std::string> order = outer;
     order.insert(order.end(), outer_rows.begin(), outer_rows.end());
     if (!row_tile.empty()) order.push_back(row_tile);
+    if (panels_inside_) order.push_back(panel_loop);
     // The panels of a block pass over a tile's rows, which stay in the nearest cache.
     if (packing_) order.push_back(b + ".panel");
     for (int a : roles_.reduce) {
@@ -190,6 +240,7 @@ class RegisterTile {
     order.push_back(vector_loop_);
     if (order.size() > 1) must_step(d_, Reorder{order});
     make_parallel(outer, row_tile);
+    if (panels_inside_) tile_loop_ = panel_loop;
     if (!packing_) return;
     apply_packing(d_, b, info_, *packing_, outer_loop_);
     tile_loop_ = b + ".panel";
@@ -205,7 +256,7 @@ class RegisterTile {
         must_step(d_, Split{loop(a), {0, band}, {b + ".band", b + ".line"}});
         outside.push_back(b + ".band");
         inside.push_back(b + ".line");
-        bands_ *= extent(a) / band;
+        bands_ *= ceil_div64(extent(a), band);
       } else {
         (rows_outside_ ? outside : inside).push_back(loop(a));
       }
@@ -219,7 +270,8 @@ class RegisterTile {
     const int64_t tiles = ceil_div64(extent(roles_.row), tile_.rows);
     const int64_t panels = roles_.panel >= 0 ? ceil_div64(extent(roles_.panel) * panel_vectors_, tile_.vectors)
                                              : ceil_div64(extent(roles_.vector), tile_.vectors * lanes_);
-    const int64_t per_chunk = ceil_div64(tiles, packing_ ? 1 : choose_chunks(tiles, panels));
+    const int64_t per_chunk =
+        ceil_div64(tiles, packing_ || panels_inside_ ? 1 : choose_chunks(tiles, panels));
     tiles_per_panel_ = per_chunk * (rows_outside_ ? 1 : rows_count());
     if (roles_.row < 0) return "";
     must_step(d_, Split{loop(roles_.row), {0, tile_.rows}, {b + ".rows", b + ".row"}});
@@ -264,6 +316,7 @@ class RegisterTile {
   // Lines that are done together, so that their padded input stays in the nearest caches; 0: all of them.
   int64_t band_height(int a) const {
     if (shared_scalar_ || roles_.rows.size() != 1 || a != roles_.rows[0]) return 0;
+    if (panels_inside_) return even_band_height(a);
     int64_t bytes = 0;
     for (const Access& load : info_.loads) {
       if (load.strides[static_cast<size_t>(a)] != 0) bytes = std::max(bytes, count_of(load.buffer) * byte_size(load.buffer.element()));
@@ -273,6 +326,28 @@ class RegisterTile {
       if (extent(a) % band == 0) return band;
     }
     return 0;
+  }
+
+  // As many lines as read so much of the input that it stays in the second-level cache, and as leave work for all cores.
+  int64_t even_band_height(int a) const {
+    const int64_t lines = extent(a);
+    int64_t most = lines;
+    for (const Access& load : info_.loads) {
+      const int64_t stride =
+          std::abs(load.strides[static_cast<size_t>(a)]) * byte_size(load.buffer.element());
+      if (stride == 0) continue;
+      int64_t window = 0;  // from its first element to its last
+      for (int r : roles_.reduce)
+        window += (extent(r) - 1) * std::abs(load.strides[static_cast<size_t>(r)]) *
+                  byte_size(load.buffer.element());
+      most = std::min(most, std::max<int64_t>(1, (t_.l2.bytes / 2 - window) / stride));
+    }
+    int64_t bands = ceil_div64(lines, most);
+    if (worth_parallel(us_, t_)) {
+      while (bands < lines && balance(batch_count() * bands, t_.cores) < 0.9)
+        ++bands;
+    }
+    return ceil_div64(lines, bands);
   }
 
   // How many chunks the row tiles are divided into: few enough to read the panels seldom, so many that a chunk's row
@@ -346,7 +421,7 @@ class RegisterTile {
   // The hints are placed in `loop`; can_split: every few of its `extent` iterations only.
   void prefetch_panel(const std::string& loop, int64_t extent, bool can_split) {
     const Access* panel = vector_operand();
-    if (packing_ || !panel || outer_loop_.empty() || tile_loop_ == outer_loop_) return;
+    if (packing_ || panels_inside_ || !panel || outer_loop_.empty() || tile_loop_ == outer_loop_) return;
     int64_t bytes = info_.reduce * tile_.vectors * t_.vector_bits / 8;
     int64_t lines = ceil_div64(bytes, t_.l2.line);
     int64_t steps_between = tiles_per_panel_ * info_.reduce / lines;  // at which each line is asked for once
@@ -393,7 +468,8 @@ class RegisterTile {
   int64_t bands_ = 1;
   int64_t tiles_per_panel_ = 1;
   bool shared_scalar_ = true;
-  bool rows_outside_ = false;  // further row axes outside of the panels
+  bool rows_outside_ = false;   // further row axes outside of the panels
+  bool panels_inside_ = false;  // panels inside of the row tile
   std::string vector_loop_, tile_loop_, outer_loop_, write_back_;
   std::vector<std::string> reduce_loops_, unrolled_;
 };

@@ -84,7 +84,7 @@ class TileProduct {
     vectorize_below_tile(d_, info_.name + ".init", tile_loop_, lanes, false);
     if (!write_back.empty()) vectorize_below_tile(d_, write_back, tile_loop_, lanes, false);
     place_padding(d_, info_, roles_,
-                  {outer_loop_, tile_loop_, order_ != kPanelsOutside, product_of(roles_.batch), lanes});
+                  {outer_loop_, tile_loop_, order_ != kPanelsOutside, product_of(roles_.batch)});
   }
 
  private:

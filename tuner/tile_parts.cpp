@@ -52,12 +52,35 @@ std::string place_consumer(Draft& d, const BlockInfo& info, const std::string& c
   return copy;
 }
 
+namespace {
+
+// Vectors along the rows of a block that stands under a tile's loop: of what it stores, narrower ones where they divide the rows.
+void vectorize_rows(Draft& d, const BlockInfo& block) {
+  const std::vector<std::string> loops = d.schedule.loop_names_of(block.name);
+  const For* last = loops.empty() ? nullptr : d.schedule.find_loop(loops.back());
+  int64_t extent = 0;
+  if (!last || !as_int(last->extent, &extent)) return;
+  const int64_t least = d.target.lanes(32);
+  if (extent < least) return;
+  int64_t lanes = d.target.lanes(block.element_bits);
+  while (lanes > least && extent % lanes != 0)
+    lanes /= 2;
+  std::string vector = loops.back();
+  if (extent > lanes) {
+    if (!try_step(d, Split{vector, {0, lanes}, {vector + ".vec", vector + ".lane"}})) return;
+    vector += ".lane";
+  }
+  try_step(d, Vectorize{vector});
+}
+
+}  // namespace
+
 void place_padding(Draft& d, const BlockInfo& info, const TileRoles& roles, const TileLoops& loops) {
   const Schedule& s = d.schedule;
-  if (loops.outer.empty() || roles.batch.empty()) return;
+  if (loops.outer.empty() || loops.pieces <= 1) return;
   for (const std::string& producer : s.producers(info.name)) {
     std::optional<BlockInfo> p = analyze(s, producer);
-    if (!p || !p->is_injective || !p->is_movement) continue;
+    if (!p || !p->is_injective || p->has_math_call) continue;
     // Worth it only if iterations do not read the same parts: when the outer loop is over what the producer is
     // indexed with.
     bool partitioned = true;
@@ -69,12 +92,9 @@ void place_padding(Draft& d, const BlockInfo& info, const TileRoles& roles, cons
       partitioned &= roles.panel < 0 || load.strides[static_cast<size_t>(roles.panel)] != 0;
     }
     bool row_outside = loops.outer == loops.tile || s.find_loop(info.name + ".chunk") != nullptr;
-    int64_t bytes = p->spatial * byte_size(p->store.buffer.element()) / std::max<int64_t>(1, loops.pieces);
-    if (!partitioned || row_outside || bytes > d.target.l2.bytes / 4) continue;
-    if (!try_step(d, ComputeAt{producer, loops.outer})) continue;
-    std::vector<std::string> below = s.loop_names_of(producer);
-    const For* last = below.empty() ? nullptr : s.find_loop(below.back());
-    if (last && is_int(last->extent, loops.lanes)) try_step(d, Vectorize{below.back()});
+    int64_t bytes = p->spatial * byte_size(p->store.buffer.element()) / loops.pieces;
+    if (!partitioned || row_outside || bytes > d.target.l2.bytes / 2) continue;
+    if (try_step(d, ComputeAt{producer, loops.outer})) vectorize_rows(d, *p);
   }
 }
 

@@ -23,9 +23,9 @@ struct TileLoops {
   std::string outer, tile;    // the outermost, and that over tiles
   bool rows_outside = false;  // further row axes outside of the panels
   int64_t pieces = 1;         // turns of the outer loop that read other parts of the input
-  int64_t lanes = 1;
 };
-// A padded copy of the input that only one iteration of the outer loop reads is made there, where it stays in the cache.
+// A padded copy of the input, of which each iteration of the outer loop reads a part of its own, is made there, where that stays in the
+// cache; so is what else is computed of the input without mathematical functions.
 void place_padding(Draft& draft, const BlockInfo& info, const TileRoles& roles, const TileLoops& loops);
 
 }  // namespace mcc::tuner
