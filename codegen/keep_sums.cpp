@@ -28,8 +28,8 @@ constexpr size_t kManyAdditions = 128;
 constexpr int kOperands = 8;
 
 struct Sum {
-  llvm::Instruction* value;       // in the loop
-  std::vector<llvm::Use*> uses;   // behind it
+  llvm::Instruction* value;      // in the loop
+  std::vector<llvm::Use*> uses;  // behind it
 };
 
 // What the loop's vector has as uses behind it, by way of the phis with one source that stand at a loop's end. False where another phi
@@ -65,7 +65,8 @@ size_t vector_constants(const llvm::BasicBlock& block) {
   for (const llvm::Instruction& instruction : block) {
     for (const llvm::Value* operand : instruction.operand_values()) {
       const auto* constant = llvm::dyn_cast<llvm::Constant>(operand);
-      if (constant && constant->getType()->isVectorTy() && !constant->isNullValue() && !llvm::isa<llvm::UndefValue>(constant)) {
+      if (constant && constant->getType()->isVectorTy() && !constant->isNullValue() &&
+          !llvm::isa<llvm::UndefValue>(constant)) {
         found.insert(constant);
       }
     }
@@ -79,7 +80,8 @@ size_t additions(llvm::Loop& loop, size_t sums, llvm::ScalarEvolution& evolution
   for (const llvm::BasicBlock* block : loop.blocks()) {
     for (const llvm::Instruction& instruction : *block) {
       const unsigned opcode = instruction.getOpcode();
-      const bool adds = opcode == llvm::Instruction::FAdd || opcode == llvm::Instruction::Add || llvm::isa<llvm::IntrinsicInst>(instruction);
+      const bool adds = opcode == llvm::Instruction::FAdd || opcode == llvm::Instruction::Add ||
+                        llvm::isa<llvm::IntrinsicInst>(instruction);
       count += adds && instruction.getType()->isVectorTy();
     }
   }

@@ -130,7 +130,8 @@ class LowerPrecision {
 
   // Whether it reads a narrow copy of an operand where there is one.
   bool reads_copies(const Node& n) const {
-    return bit_width(type_) < 32 && !n.dead && (n.op->fusion == FusionClass::elementwise || is_op(n, "AveragePool"));
+    return bit_width(type_) < 32 && !n.dead &&
+           (n.op->fusion == FusionClass::elementwise || is_op(n, "AveragePool"));
   }
 
   ValueId narrowed(ValueId v) {

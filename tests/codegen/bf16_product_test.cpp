@@ -96,8 +96,9 @@ TEST(Bf16Products, MeanTheSameToTheInterpreter) {
   const tensor::Target target = *make_target("cpu:sapphirerapids");
   const tensor::Func f = plain();
   // A pair for all lanes comes from memory in the instruction itself.
-  for (const auto& [scheduled, call, instruction] : {std::tuple{in_vectors(), "dot2_bf16(", "vdpbf16ps[^\n]*1to16"},
-                                                     {in_tiles(), "tile_multiply_bf16(", "tdpbf16ps"}}) {
+  for (const auto& [scheduled, call, instruction] :
+       {std::tuple{in_vectors(), "dot2_bf16(", "vdpbf16ps[^\n]*1to16"},
+        {in_tiles(), "tile_multiply_bf16(", "tdpbf16ps"}}) {
     const tensor::Func lowered = tensor::lower(scheduled, target);
     ASSERT_TRUE(has(lowered, call));
     for (int seed = 0; seed < 3; ++seed)

@@ -23,7 +23,8 @@ Product product(int64_t depth, const std::function<tensor::Expr(const tensor::Ex
   Buffer w = b.input("w", ElementType::f32, {depth, kLanes});
   Buffer sum = b.reduce("sum", ElementType::f32, {kRows, kLanes}, {depth}, Reducer::sum,
                         [&](Axes s, Axes r) { return load(x, {s[0], r[0]}) * load(w, {r[0], s[1]}); });
-  Buffer y = b.compute("y", ElementType::f32, {kRows, kLanes}, [&](Axes s) { return f(load(sum, {s[0], s[1]})); });
+  Buffer y =
+      b.compute("y", ElementType::f32, {kRows, kLanes}, [&](Axes s) { return f(load(sum, {s[0], s[1]})); });
   Product out{b.finish({y}), {}};
   Result<Trace> steps = parse_trace(R"(set_scope(buffer="sum", scope="registers")
 reorder(loops=["sum.r0", "sum.i0", "sum.i1"])
@@ -54,18 +55,17 @@ int waiting(const tensor::Func& scheduled) {
   const Result<ObjectCode> object = emit_object(tensor::lower(scheduled, target), "product", target, options);
   EXPECT_TRUE(object.ok()) << to_text(object.errors());
   int count = 0;
-  for (size_t at = 0; (at = object->llvm_ir.find("store volatile <16 x float>", at)) != std::string::npos; ++at)
+  for (size_t at = 0; (at = object->llvm_ir.find("store volatile <16 x float>", at)) != std::string::npos;
+       ++at)
     ++count;
   return count;
 }
 
-TEST(KeepSums, WaitInMemoryForAFunctionOfThem) {
-  EXPECT_EQ(waiting(product(512, erf_of).scheduled), kRows);
-}
+TEST(KeepSums, WaitInMemoryForAFunctionOfThem) { EXPECT_EQ(waiting(product(512, erf_of).scheduled), kRows); }
 
 TEST(KeepSums, StayInRegistersForLittle) {
   EXPECT_EQ(waiting(product(512, twice).scheduled), 0);  // no constants to speak of
-  EXPECT_EQ(waiting(product(32, erf_of).scheduled), 0);    // a store and a load of each would be dear
+  EXPECT_EQ(waiting(product(32, erf_of).scheduled), 0);  // a store and a load of each would be dear
 }
 
 TEST(KeepSums, AreTheSame) {

@@ -39,7 +39,7 @@ struct FakeCuda {
   std::map<std::string, int> failures;       // exported name -> code that its calls return
   int lost =
       0;  // the error that all contexts are lost to: what a kernel did, found when somebody waits for it; from then on
-      // every call that needs a context returns it
+  // every call that needs a context returns it
   int slow_fills =
       0;  // so many of the next fills of memory take eight times as long, as on a GPU whose clocks are low
   bool is_deinitialized = false;             // as after the driver's own end, at the end of a process

@@ -29,9 +29,7 @@ TEST_F(Device, ACallersStreamBringsItsContext) {
     EXPECT_EQ(fake().contexts, 2) << "the callers' two";
   }
   options.cuda_device = 1;
-  EXPECT_EQ(error_of([&] {
-              Session session{Model(model.image()), options};
-            }),
+  EXPECT_EQ(error_of([&] { Session session{Model(model.image()), options}; }),
             "cuda_stream is a stream of GPU 1, and cuda_device asks for GPU 0");
   options.cuda_device = 2;
   EXPECT_EQ(error_of([&] { Session session{Model(model.image()), options}; }), "");
@@ -50,9 +48,7 @@ TEST_F(Device, StreamsThatTellNoContextAreOfTheThreads) {
     EXPECT_THAT(floats(session.output(0)), kExpected());
   }
   fake().failures = {{"cuStreamGetCtx", MCC_CU_INVALID_HANDLE}};
-  EXPECT_THAT(error_of([&] {
-                Session session{Model(model.image()), options};
-              }),
+  EXPECT_THAT(error_of([&] { Session session{Model(model.image()), options}; }),
               HasSubstr("the stream that the options name cannot be used"));
   fake().failures.clear();
 }
@@ -67,9 +63,7 @@ TEST_F(Device, NothingIsDoneWithoutTheContext) {
   fake().failures = {{"cuCtxPushCurrent_v2", MCC_CU_CONTEXT_IS_DESTROYED}};
   fake().calls.clear();
   EXPECT_THAT(error_of([&] { session.run(); }), HasSubstr("the GPU's context cannot be used"));
-  EXPECT_THAT(error_of([&] {
-                session.set_input("x", x.data(), {2, 3});
-              }),
+  EXPECT_THAT(error_of([&] { session.set_input("x", x.data(), {2, 3}); }),
               HasSubstr("the GPU's context cannot be used"));
   void* memory = nullptr;
   mcc_error error;
@@ -179,9 +173,7 @@ TEST_F(Device, ALostContextIsNobodysFault) {
   }
   // A pointer that the driver tells nothing of is not taken for the host's.
   fake().lost = MCC_CU_ILLEGAL_ADDRESS;
-  EXPECT_THAT(error_of([&] {
-                session.set_input("x", static_cast<const float*>(out.data), {2, 3});
-              }),
+  EXPECT_THAT(error_of([&] { session.set_input("x", static_cast<const float*>(out.data), {2, 3}); }),
               HasSubstr("the driver does not tell where an input or output is: an illegal memory access"));
   fake().lost = 0;
 }

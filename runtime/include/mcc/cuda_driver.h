@@ -145,7 +145,7 @@ enum {
   X(device_get, "cuDeviceGet", (mcc_cu_device * device, int ordinal))                                      \
   X(device_name, "cuDeviceGetName", (char* name, int size, mcc_cu_device device))                          \
   X(device_attribute, "cuDeviceGetAttribute", (int* value, int attribute, mcc_cu_device device))           \
-  X(device_memory, "cuDeviceTotalMem_v2", (size_t * bytes, mcc_cu_device device))                          \
+  X(device_memory, "cuDeviceTotalMem_v2", (size_t* bytes, mcc_cu_device device))                           \
   X(primary_retain, "cuDevicePrimaryCtxRetain", (mcc_cu_context * context, mcc_cu_device device))          \
   X(primary_release, "cuDevicePrimaryCtxRelease_v2", (mcc_cu_device device))                               \
   X(context_current, "cuCtxGetCurrent", (mcc_cu_context * context))                                        \
