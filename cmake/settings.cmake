@@ -64,6 +64,9 @@ elseif(MCC_LLD)
   add_link_options(-fuse-ld=lld)
 endif()
 add_link_options(-Wl,--gc-sections -Wl,--as-needed)
+# Programs have segments that begin pages: else thread-local data at a segment's start may lie in the page before, which is not
+# there, and the loader cannot protect it.
+add_link_options($<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:-Wl,-z,separate-loadable-segments>)
 
 # The build tree has the shape of the installed one, so both find the runtime in the same way.
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
