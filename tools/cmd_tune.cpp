@@ -34,7 +34,7 @@ void catch_interrupts() {
 struct Arguments {
   TuneModelOptions tune;
   std::vector<std::string> shapes, dims;
-  std::string time;
+  std::string time, timeout;
   bool json = false, no_check = false, no_measure = false;
 };
 
@@ -51,6 +51,12 @@ std::optional<double> parse_duration(const std::string& s) {
   const double factor = unit.empty() || unit == "s" ? 1 : unit == "ms" ? 1e-3 : unit == "m" || unit == "min" ? 60 : unit == "h" ? 3600 : 0;
   if (factor == 0 || !(value >= 0) || value * factor > 1e8) return std::nullopt;
   return value * factor;
+}
+
+Result<double> duration(const char* option, const std::string& value) {
+  std::optional<double> seconds = parse_duration(value);
+  if (seconds) return *seconds;
+  return Diagnostic{ErrorKind::usage, option, text(value, " is no duration, expected 90s, 10m or 1h"), ""};
 }
 
 Status check_names(const tuner::TuneOptions& options) {
@@ -162,6 +168,7 @@ Status check_no_measure(const Arguments& arguments) {
                        : tune.search != "auto"                                      ? "--tuner"
                        : tune.cost_model != "auto" && tune.cost_model != "analyzer" ? "--cost-model"
                        : tune.measure.is_cold                                       ? "--cold"
+                       : !arguments.timeout.empty()                                 ? "--timeout"
                                                                                     : nullptr;
   if (option == nullptr) return done();
   return Diagnostic{ErrorKind::usage, option,
@@ -201,14 +208,15 @@ int run(Arguments& arguments) {
       !status.ok())
     return report_errors(status.errors(), arguments.json);
   if (!arguments.time.empty()) {
-    std::optional<double> seconds = parse_duration(arguments.time);
-    if (!seconds) {
-      return report_errors({{ErrorKind::usage, "--time",
-                             text(arguments.time, " is no duration, expected 90s, 10m or 1h"), ""}},
-                           arguments.json);
-    }
+    Result<double> seconds = duration("--time", arguments.time);
+    if (!seconds.ok()) return report_errors(seconds.errors(), arguments.json);
     // No time at all is a budget, too; 0 stands for none.
     options.tune.seconds = std::max(*seconds, 1e-9);
+  }
+  if (!arguments.timeout.empty()) {
+    Result<double> seconds = duration("--timeout", arguments.timeout);
+    if (!seconds.ok()) return report_errors(seconds.errors(), arguments.json);
+    options.tune.measure.timeout_seconds = *seconds;
   }
   if (Status status = check_names(options.tune); !status.ok())
     return report_errors(status.errors(), arguments.json);
@@ -239,6 +247,8 @@ void add_tune(CLI::App& app, int* exit_code) {
   command->add_option("--precision", options.compile.precision, "As for compile")->capture_default_str();
   command->add_option("--time", arguments->time,
                       "How long to search: 60s, 10m, 1h; without it until little is left to gain");
+  command->add_option("--timeout", arguments->timeout,
+                      "How long one run of a candidate may take beyond 20 times the best one's: 1s, 500ms, ... (1s)");
   command->add_option("--trials", options.tune.trials, "How many candidates to measure at most")
       ->check(CLI::PositiveNumber);
   command->add_option("--tuner", options.tune.search, "The search: " + join(tuner::search_names(), ", "))

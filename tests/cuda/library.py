@@ -8,7 +8,7 @@ import numpy as np
 from onnx import helper
 
 import stand_in
-from stand_in import Case, main
+from stand_in import PATIENT, Case, main
 
 RANDOM = np.random.default_rng(1)
 
@@ -52,12 +52,12 @@ class Library(Case):
             save(cls.folder / f"{name}.onnx", *parts)
         # A log whose best is the library's, and what was compiled with it.
         cls.model, cls.log, cls.library = (cls.folder / f for f in ("plain.onnx", "best.json", "best.so"))
-        cls.done(mcc("tune", cls.model, "--target", "cuda:sm_80", "--tune-log", cls.log, "--trials", "4", "--no-check"))
+        cls.done(mcc("tune", cls.model, "--target", "cuda:sm_80", "--tune-log", cls.log, "--trials", "4", "--no-check", *PATIENT))
         cls.done(mcc("compile", cls.model, "--target", "cuda:sm_80", "--tune-log", cls.log, "--locked", "-o", cls.library))
 
     def tune(self, model, log, *options, trials=5, **extra):
         return self.done(mcc("tune", self.folder / model, "--tune-log", self.folder / log, "--target", "cuda:sm_80",
-                                  "--no-check", "--trials", trials, *options, **extra))
+                                  "--no-check", "--trials", trials, *PATIENT, *options, **extra))
 
     def trials(self, log, sketch="library"):
         lines = [json.loads(line) for line in (self.folder / log).read_text().splitlines()]

@@ -15,6 +15,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 BUILD = pathlib.Path(os.environ.get("MCC_BUILD_DIR", ROOT / "build"))
 MCC = os.path.abspath(os.environ.get("MCC", BUILD / "bin/mcc"))
 DRIVER, LIBRARY = BUILD / "tests/fake_cuda", BUILD / "tests/fake_cublaslt"
+PATIENT = ("--timeout", "20s")  # for mcc tune: a machine that does other things, too, keeps no second
 NO_LIBRARY = tempfile.TemporaryDirectory()  # where a loader that looks for cuBLASLt finds what is none
 for version in (11, 12, 13):
     (pathlib.Path(NO_LIBRARY.name) / f"libcublasLt.so.{version}").write_text("not a library")

@@ -7,7 +7,7 @@ import json
 import numpy as np
 from onnx import helper
 
-from stand_in import Case, main, mcc, save
+from stand_in import PATIENT, Case, main, mcc, save
 
 THREADS = (32, 64, 128, 256, 512)  # that the one kernel of the plain model may have
 
@@ -28,17 +28,17 @@ class CudaTune(Case):
              [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Softmax", ["m"], ["y"], axis=-1)],
              {"x": [4, 8]}, [4, 16], {"w": rng.standard_normal((8, 16)).astype(np.float32)})
 
-    def tune(self, model, log, *options, **extra):
+    def tune(self, model, log, *options, patience=PATIENT, **extra):
         return json.loads(self.done(mcc("tune", model, "--tune-log", self.folder / log, "--target", "cuda:sm_80", "--no-check",
-                                        "--json", *options, **extra)).stdout)
+                                        "--json", *patience, *options, **extra)).stdout)
 
     def trials(self, log):
         lines = [json.loads(line) for line in (self.folder / log).read_text().splitlines()]
         return [line for line in lines if line["kind"] == "trial"]
 
     # Trials of the plain model by their threads, with the driver told what to do with one of them.
-    def plain_trials(self, log, action):
-        report = self.tune(self.plain, log, "--trials", "20", FAKE_CUDA_LAUNCH=action)
+    def plain_trials(self, log, action, patience):
+        report = self.tune(self.plain, log, "--trials", "20", patience=patience, FAKE_CUDA_LAUNCH=action)
         trials = {}
         for t in self.trials(log):
             threads = t["point"]["y.threads"][0] if "y.threads" in t["point"] else list(t["point"].values())[0][0]
@@ -47,8 +47,8 @@ class CudaTune(Case):
         self.assertEqual(tuple(sorted(trials)), THREADS)
         return report, trials
 
-    def only_one_fails(self, log, threads, action, error, words):
-        report, trials = self.plain_trials(log, f" {threads}x1x1 ={action}")
+    def only_one_fails(self, log, threads, action, error, words, patience=PATIENT):
+        report, trials = self.plain_trials(log, f" {threads}x1x1 ={action}", patience)
         for n, trial in trials.items():
             self.assertEqual(trial["error"], error if n == threads else "none", (n, trial["message"]))
             if n != threads:
@@ -152,7 +152,7 @@ class CudaTune(Case):
         self.assertFalse(picked - measured)
 
     def test_a_hanging_kernel_costs_one_candidate(self):
-        self.only_one_fails("hang.json", 64, "hang", "timeout", "a run took more than")
+        self.only_one_fails("hang.json", 64, "hang", "timeout", "a run took more than", patience=("--timeout", "4s"))
 
     # What has no time is not the fastest.
     def test_events_that_tell_nothing(self):
