@@ -118,6 +118,10 @@ void quantize_by_products(Graph& graph, const tensor::Target& target);
 // A conversion to a wider type that several kernels read is repeated for each of them, so that narrower tensors go to memory.
 void repeat_conversions(Graph& graph, const tensor::Target& target);
 
+// Nodes without origins, which a pass has made beside what it replaced, get those of the nodes that read them, else those of the nodes
+// that they read: every kernel is found by the ONNX nodes that it runs for. Between all passes.
+void name_origins(Graph& graph);
+
 struct OptimizeOptions {
   tensor::Target target;
   Evaluator evaluate;

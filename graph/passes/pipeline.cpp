@@ -21,10 +21,11 @@ ElementType type_of_products(const Graph& graph) {
 
 Status optimize(Graph& graph, const OptimizeOptions& options) {
   Diagnostics errors;
-  // Runs one pass, shows it to the observer, and holds its result against the graph's rules.
+  // Runs one pass, names the origins of what it made, shows it to the observer, and holds its result against the graph's rules.
   auto step = [&](const char* name, auto&& pass) {
     if (!errors.empty()) return;
     pass();
+    name_origins(graph);
     if (options.observer) options.observer(name, graph);
     std::vector<std::string> broken = verify(graph);
     MCC_CHECK(broken.empty(), "after ", name, ": ", broken.empty() ? "" : broken[0]);

@@ -216,6 +216,25 @@ TEST_P(GraphPass, KeepsTheMeaningAndMatchesItsGolden) {
   expect_case(c, to_text(after));
 }
 
+// After all passes each node says for which of the model's it is there.
+TEST_P(GraphPass, LeavesNoNodeNameless) {
+  const Case& c = GetParam();
+  const Setting setting = setting_of(c);
+  Graph before = parse_graph(c.graph);
+  // All passes together take static graphs without mcc's own operators and attributes, as they come from the frontend.
+  if (!before.dims.empty() || c.graph.find("mcc.") != std::string::npos) return;
+  Graph after = before;
+  OptimizeOptions options;
+  options.target = setting.target;
+  options.evaluate = interpreter_evaluator();
+  options.strict = setting.strict;
+  options.precision = setting.precision;
+  must(optimize(after, options));
+  expect_known_origins(before, after);
+  for (const Node& n : after.nodes)
+    EXPECT_TRUE(n.dead || !n.origins.empty()) << n.name << "\n" << to_text(after);
+}
+
 INSTANTIATE_TEST_SUITE_P(Data, GraphPass, ::testing::ValuesIn(all_cases()), test_name);
 
 // What the pass asks to be computed. Results are zeros.
