@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "tensor/sizes.h"
 #include "tensor/visit.h"
 
 namespace mcc::codegen {
@@ -30,7 +31,7 @@ int64_t round_up(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign;
 
 class Planner : public Visitor {
  public:
-  Planner(const Func& func, MemoryPlan* plan) : func_(func), plan_(plan) {}
+  Planner(const Func& func, MemoryPlan* plan) : func_(func), facts_(size_facts(func)), plan_(plan) {}
 
   Diagnostics errors;
 
@@ -71,6 +72,12 @@ class Planner : public Visitor {
     Expr bytes = count * Expr(byte_size(buffer.element()));
     int64_t size = 0;
     bool is_constant = as_int(bytes, &size);
+    // A thread has room for the largest sizes.
+    if (!is_constant && (in_parallel_ || buffer.scope() != Scope::global)) {
+      const Interval range = facts_.bounds(bytes);
+      is_constant = range.high && *range.high <= kMostBytes;
+      if (is_constant) size = std::max<int64_t>(*range.high, 0);
+    }
 
     Placement p;
     // A private buffer of unknown size outside of parallel loops has one user, who can as well use the workspace.
@@ -98,6 +105,7 @@ class Planner : public Visitor {
   }
 
   const Func& func_;
+  const Analyzer facts_;
   MemoryPlan* plan_;
   bool in_parallel_ = false;
   int64_t stack_used_ = 0;    // by the function that is being walked

@@ -55,6 +55,11 @@ class DimValues {
 
 using Dim = onnx::TensorShapeProto::Dimension;
 
+bool is_open(const ImportOptions& options, const std::string& input, size_t axis) {
+  const auto ranges = options.input_ranges.find(input);
+  return ranges != options.input_ranges.end() && ranges->second.count(axis) != 0;
+}
+
 std::vector<int64_t> given_shape(const onnx::ValueInfoProto& input, const ImportOptions& options,
                                  bool* given) {
   auto constant = options.constants.find(input.name());
@@ -66,8 +71,10 @@ std::vector<int64_t> given_shape(const onnx::ValueInfoProto& input, const Import
   return {};
 }
 
+bool has_name(const Dim& dim) { return dim.has_dim_param() && !dim.dim_param().empty(); }
+
 // Writes a shape given for the input into its type.
-void apply_given(onnx::ValueInfoProto& input, const std::vector<int64_t>& shape, DimValues& dims,
+void apply_given(onnx::ValueInfoProto& input, const std::vector<int64_t>& shape, const ImportOptions& options, DimValues& dims,
                  Diagnostics& problems) {
   auto& type = *input.mutable_type()->mutable_tensor_type();
   const bool declared = type.has_shape();
@@ -80,6 +87,15 @@ void apply_given(onnx::ValueInfoProto& input, const std::vector<int64_t>& shape,
   auto* target = type.mutable_shape();
   for (size_t i = 0; i < shape.size(); ++i) {
     Dim* dim = declared ? target->mutable_dim(static_cast<int>(i)) : target->add_dim();
+    if (is_open(options, input.name(), i)) {
+      if (dim->has_dim_value()) {
+        problems.push_back(usage(text("dimension ", i, " of input '", input.name(), "' is ", dim->dim_value(),
+                                      " in the model, and can have no other size")));
+      } else if (!has_name(*dim)) {
+        dim->set_dim_param(open_dim_name(input.name(), i));
+      }
+      continue;
+    }
     if (shape[i] < 0) {
       problems.push_back(usage(
           text("the shape given for input '", input.name(), "' has the negative dimension ", shape[i])));
@@ -88,7 +104,7 @@ void apply_given(onnx::ValueInfoProto& input, const std::vector<int64_t>& shape,
                                     " in the model, not ", shape[i])));
       continue;
     }
-    if (dim->has_dim_param() && !dim->dim_param().empty())
+    if (has_name(*dim))
       dims.bind(dim->dim_param(), shape[i], input.name());
     dim->set_dim_value(shape[i]);
   }
@@ -103,7 +119,7 @@ void substitute_dims(onnx::TypeProto* type, const DimValues& dims) {
 }
 
 // One diagnostic that names every open dimension of the input and the option that closes it.
-void report_open_dims(const onnx::ValueInfoProto& input, Diagnostics& problems) {
+void report_open_dims(const onnx::ValueInfoProto& input, const ImportOptions& options, Diagnostics& problems) {
   const std::string where = text("input '", input.name(), "'");
   const auto& type = input.type().tensor_type();
   if (!type.has_shape()) {
@@ -111,19 +127,19 @@ void report_open_dims(const onnx::ValueInfoProto& input, Diagnostics& problems) 
                         text("give it one, for example --input-shape ", input.name(), "=1x3x224x224")});
     return;
   }
-  std::vector<std::string> open, options, example;
+  std::vector<std::string> open, given, example;
   bool nameless = false;
   for (int i = 0; i < type.shape().dim_size(); ++i) {
     const Dim& dim = type.shape().dim(i);
-    const bool known = dim.has_dim_value() && dim.dim_value() >= 0;
-    example.push_back(known ? std::to_string(dim.dim_value()) : "1");
+    const bool known = (dim.has_dim_value() && dim.dim_value() >= 0) || range_of(options, input.name(), static_cast<size_t>(i), dim.dim_param());
+    example.push_back(known && dim.has_dim_value() ? std::to_string(dim.dim_value()) : "1");
     if (known) continue;
-    const bool named = dim.has_dim_param() && !dim.dim_param().empty();
+    const bool named = has_name(dim);
     nameless |= !named;
     open.push_back(named ? text(i, " ('", dim.dim_param(), "')") : std::to_string(i));
     const std::string option = text("--dim ", dim.dim_param(), "=1");
-    if (named && std::find(options.begin(), options.end(), option) == options.end())
-      options.push_back(option);
+    if (named && std::find(given.begin(), given.end(), option) == given.end())
+      given.push_back(option);
   }
   if (open.empty()) return;
   const std::string shape = text("--input-shape ", input.name(), "=", join(example, "x"));
@@ -131,7 +147,7 @@ void report_open_dims(const onnx::ValueInfoProto& input, Diagnostics& problems) 
                       open.size() == 1 ? text("dimension ", open[0], " has no value")
                                        : text("dimensions ", join(open, ", "), " have no value"),
                       nameless ? text("give its shape, for example ", shape)
-                               : text("give values, for example ", join(options, " "), ", or ", shape)});
+                               : text("give values, for example ", join(given, " "), ", or ", shape)});
 }
 
 // Larger inputs are refused here: ONNX's inference walks over what it takes for a shape, element by element.
@@ -166,9 +182,19 @@ void check_option_names(const onnx::GraphProto& graph, const ImportOptions& opti
     check(name, "input", inputs);
   for (const auto& [name, value] : options.dims)
     check(name, "named dimension", symbols);
+  for (const auto& [name, range] : options.dim_ranges)
+    check(name, "named dimension", symbols);
 }
 
 }  // namespace
+
+std::string open_dim_name(const std::string& input, size_t axis) { return text(input, ".", axis); }
+
+std::optional<graph::DimRange> range_of(const ImportOptions& options, const std::string& input, size_t axis, const std::string& name) {
+  if (is_open(options, input, axis)) return options.input_ranges.at(input).at(axis);
+  const auto named = options.dim_ranges.find(name);
+  return named == options.dim_ranges.end() ? std::nullopt : std::optional(named->second);
+}
 
 bool bind_shapes(onnx::ModelProto& model, const ImportOptions& options, Diagnostics& problems) {
   onnx::GraphProto& graph = *model.mutable_graph();
@@ -178,7 +204,7 @@ bool bind_shapes(onnx::ModelProto& model, const ImportOptions& options, Diagnost
   for (auto& input : *graph.mutable_input()) {
     bool given = false;
     const std::vector<int64_t> shape = given_shape(input, options, &given);
-    if (given && input.type().has_tensor_type()) apply_given(input, shape, dims, problems);
+    if (given && input.type().has_tensor_type()) apply_given(input, shape, options, dims, problems);
   }
   for (const Diagnostic& problem : problems)
     if (problem.kind == ErrorKind::usage) return false;
@@ -186,7 +212,7 @@ bool bind_shapes(onnx::ModelProto& model, const ImportOptions& options, Diagnost
   for (auto& input : *graph.mutable_input()) {
     substitute_dims(input.mutable_type(), dims);
     if (!input.type().has_tensor_type()) continue;
-    report_open_dims(input, problems);
+    report_open_dims(input, options, problems);
     sizes_fit &= check_size(input, problems);
   }
   for (auto& value : *graph.mutable_value_info())

@@ -110,6 +110,24 @@ void Builder::report_all(const Diagnostics& problems, const std::string& where) 
   }
 }
 
+std::optional<TensorType> Builder::input_type(const onnx::ValueInfoProto& input) {
+  const auto& declared = input.type().tensor_type();
+  std::optional<ElementType> element = element_of_onnx(declared.elem_type());
+  if (!element || !declared.has_shape()) return std::nullopt;
+  TensorType type{*element, {}};
+  for (int i = 0; i < declared.shape().dim_size(); ++i) {
+    const auto& dim = declared.shape().dim(i);
+    if (dim.has_dim_value() && dim.dim_value() >= 0) {
+      type.shape.emplace_back(dim.dim_value());
+    } else if (const auto range = range_of(options_, input.name(), static_cast<size_t>(i), dim.dim_param())) {
+      type.shape.push_back(graph_.dim(dim.dim_param(), *range));
+    } else {
+      return std::nullopt;
+    }
+  }
+  return type;
+}
+
 void Builder::add_input(const onnx::ValueInfoProto& input, Scope& scope) {
   const std::string where = text("input '", input.name(), "'");
   Entry& entry = scope.names[input.name()];
@@ -131,7 +149,7 @@ void Builder::add_input(const onnx::ValueInfoProto& input, Scope& scope) {
     entry = {Entry::value, graph_.add_constant(input.name(), fixed->second)};
     return;
   }
-  std::optional<TensorType> type = static_type_of(input.type());
+  std::optional<TensorType> type = input_type(input);
   if (!type) return;  // bind_shapes() has said which dimension lacks a value
   if (!fits_memory(*type))
     return report(ErrorKind::unsupported, where, text(to_text(*type), " is too large"));

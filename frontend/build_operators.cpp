@@ -5,6 +5,7 @@
 #include "frontend/function_body.h"
 #include "frontend/graph_builder.h"
 #include "frontend/model_prepare.h"
+#include "graph/elements.h"
 #include "onnx/defs/schema.h"
 
 namespace mcc::frontend {
@@ -183,6 +184,7 @@ void Builder::add_operator(const graph::OpDef& op, const onnx::NodeProto& from, 
     if (taint) tainted_.insert(node.outputs[i]);
   }
   if (fold(node, where)) return;
+  if (const auto elements = graph::elements_of(graph_, node)) return graph::set_elements(graph_, node, *elements);
   append(std::move(node));
 }
 

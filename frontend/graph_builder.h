@@ -68,6 +68,8 @@ class Builder {
   void report_all(const Diagnostics& problems, const std::string& where);
 
   void add_input(const onnx::ValueInfoProto& input, Scope& scope);
+  // With symbolic dimensions where the options leave them open; nothing where one has no size.
+  std::optional<graph::TensorType> input_type(const onnx::ValueInfoProto& input);
   void add_output(const onnx::ValueInfoProto& output, const Scope& scope);
   void add_constant(const std::string& name, Result<graph::Constant> constant, Scope& scope);
   // Of the main graph or of the body of a node.

@@ -10,9 +10,15 @@
 
 namespace mcc::frontend {
 
+// In a shape given for an input, a dimension that has a range.
+inline constexpr int64_t kOpenDim = -1;
+
 struct ImportOptions {
   std::map<std::string, std::vector<int64_t>> input_shapes;  // by input
   std::map<std::string, int64_t> dims;                       // by the name of the dimension
+  // Dimensions that stay symbolic, with the sizes that they may have: by their names, and by input and position.
+  std::map<std::string, graph::DimRange> dim_ranges;
+  std::map<std::string, std::map<size_t, graph::DimRange>> input_ranges;
   // Inputs that are fixed to a value: they become constants of the graph.
   std::map<std::string, graph::Constant> constants;
 };
@@ -30,8 +36,8 @@ struct ImportedModel {
 // The newest ONNX opset: every model is converted to it, and operators have its semantics.
 inline constexpr int kOpset = 28;
 
-// Reads, checks and converts the model and builds its graph. Shapes are static: every dimension of an input needs a
-// value, from the file or from the options. What can be computed from constants alone is computed at once through
+// Reads, checks and converts the model and builds its graph. Every dimension of an input needs a value, from the
+// file or from the options, or a range of sizes from these: it is then a symbolic one of the graph's. What can be computed from constants alone is computed at once through
 // `fold` where it is small (so that operators see their shape operands); large weights stay in the mapped file, which
 // the graph's constants keep alive. On failure, everything that is wrong is listed, node by node.
 Result<ImportedModel> import_onnx(const std::string& path, const ImportOptions& options,

@@ -27,7 +27,12 @@ bool check_versions(const onnx::ModelProto& model, Diagnostics& problems);
 // concerned are moved to kRefusedDomain. folder is where the file is.
 void check_model(onnx::ModelProto& model, const std::string& folder, Diagnostics& problems);
 
-// Gives every dimension of every input the value that the options have for it. Initializers that are also inputs are
+// What an open dimension of an input is called that the model has no name for; the sizes that the options leave it (nothing: it needs a
+// value).
+std::string open_dim_name(const std::string& input, size_t axis);
+std::optional<graph::DimRange> range_of(const ImportOptions& options, const std::string& input, size_t axis, const std::string& name);
+
+// Gives every dimension of every input the value that the options have for it; those that these leave open get a name. Initializers that are also inputs are
 // constants: they are dropped from the inputs. Dimensions without a value go to problems. False: the options
 // are wrong, or an input is larger than any memory.
 bool bind_shapes(onnx::ModelProto& model, const ImportOptions& options, Diagnostics& problems);

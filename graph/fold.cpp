@@ -143,7 +143,7 @@ Result<std::optional<std::vector<Constant>>> fold_node(const Graph& graph, const
     from = saturating_add(from, static_cast<int64_t>(input.bytes().size()));
   for (ValueId id : node.outputs) {
     if (id == kNoValue) continue;
-    if (!is_static(graph.value(id).type.shape)) return Folded{};
+    if (!is_static(graph.value(id).type.shape) || !graph.value(id).elements.empty()) return Folded{};
     to = saturating_add(to, bytes_of(graph.value(id).type));
   }
   if (!FoldBudget::may_grow(from, to)) return Folded{};

@@ -370,6 +370,21 @@ NodeId Graph::add_node(const OpDef& op, std::string node_name, std::vector<Value
   return id;
 }
 
+tensor::Var Graph::dim(const std::string& dim_name, const DimRange& range) {
+  for (const tensor::Var& known : dims)
+    if (known.name() == dim_name) return known;
+  dims.emplace_back(dim_name);
+  dim_ranges.push_back(range);
+  return dims.back();
+}
+
+tensor::Analyzer Graph::facts() const {
+  tensor::Analyzer known;
+  for (size_t i = 0; i < dims.size(); ++i)
+    known.bind(dims[i], dim_ranges[i].min, dim_ranges[i].max - dim_ranges[i].min + 1);
+  return known;
+}
+
 std::vector<std::vector<NodeId>> Graph::users() const {
   std::vector<std::vector<NodeId>> result(values.size());
   for (size_t n = 0; n < nodes.size(); ++n) {

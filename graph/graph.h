@@ -12,6 +12,7 @@
 
 #include "support/result.h"
 #include "tensor/expr.h"
+#include "tensor/sizes.h"
 
 namespace mcc::graph {
 
@@ -103,6 +104,9 @@ struct Value {
   std::optional<Constant> constant;  // known at compile time
   NodeId producer = -1;              // -1: graph input or constant
   int output_index = 0;
+  // Of an integer or bool tensor that follows from symbolic dimensions alone (a shape, and what is computed of it): its elements,
+  // i64 or bool, row-major. Else empty.
+  std::vector<Expr> elements = {};
 };
 
 struct Node {
@@ -114,19 +118,27 @@ struct Node {
   bool dead = false;
 };
 
+using DimRange = tensor::SizeRange;  // the sizes that a symbolic dimension may have
+
 // Nodes are in topological order whenever a pass returns. Ids stay valid during a pass; compact() renumbers.
 struct Graph {
   std::string name;
   std::vector<Value> values;
   std::vector<Node> nodes;
   std::vector<ValueId> inputs, outputs;
-  std::vector<tensor::Var> dims;  // symbolic dimensions
+  std::vector<tensor::Var> dims;     // symbolic dimensions
+  std::vector<DimRange> dim_ranges;  // of each of them
+
+  // The dimension of that name, which is made if there is none yet.
+  tensor::Var dim(const std::string& dim_name, const DimRange& range);
 
   ValueId add_value(std::string name, TensorType type);
   ValueId add_constant(std::string name, Constant constant);
   // Appends a node whose outputs are new values of the given types (names derived from name).
   NodeId add_node(const OpDef& op, std::string name, std::vector<ValueId> inputs, Attributes attributes,
                   std::vector<TensorType> output_types);
+  // What is known of the symbolic dimensions.
+  tensor::Analyzer facts() const;
   const Value& value(ValueId id) const { return values[static_cast<size_t>(id)]; }
   Value& value(ValueId id) { return values[static_cast<size_t>(id)]; }
   const Node& node(NodeId id) const { return nodes[static_cast<size_t>(id)]; }

@@ -15,12 +15,35 @@ const Constant* InferContext::constant(int i) const {
   return constant ? &*constant : nullptr;
 }
 
+namespace {
+
+std::optional<std::vector<Expr>> known_elements(const Graph& graph, const Node& node, int i) {
+  const Value& value = graph.value(node.inputs[static_cast<size_t>(i)]);
+  if (!value.constant) return value.elements.empty() ? std::nullopt : std::optional(value.elements);
+  std::vector<Expr> result;
+  for (int64_t element : value.constant->to_ints())
+    result.emplace_back(element);
+  return result;
+}
+
+}  // namespace
+
+std::optional<std::vector<Expr>> InferContext::elements(int i) const {
+  return has_input(i) && is_int(input(i).element) ? known_elements(graph_, node_, i) : std::nullopt;
+}
+
+std::vector<Expr> ComputeContext::elements(int i) const {
+  std::optional<std::vector<Expr>> known = known_elements(graph_, node_, i);
+  MCC_CHECK(known, node_.name, ": the elements of input ", i, " are not known");
+  return *known;
+}
+
 void InferContext::set_output(int i, TensorType type) {
   if (!has_output(i)) return;
   if (outputs_.size() <= static_cast<size_t>(i)) outputs_.resize(static_cast<size_t>(i) + 1);
   int64_t value = 0;
   for (Expr& d : type.shape) {
-    d = as_int(d, &value) ? d : tensor::simplify(d);
+    d = as_int(d, &value) ? d : graph_.facts().simplify(d);
     if (as_int(d, &value) && value < 0) {
       invalid(text("output ", i, " would have a negative dimension: ", to_text(type)));
       return;
@@ -47,7 +70,12 @@ Expr ComputeContext::at(int i, std::vector<Expr> indices) const {
   const tensor::Buffer& buffer = inputs_[static_cast<size_t>(i)];
   if (buffer.defined()) return tensor::load(buffer, std::move(indices));
   const Constant* value = constant(i);
-  MCC_CHECK(value && value->count() == 1, node_.name, ": input ", i, " has no buffer");
+  if (!value) {
+    const std::vector<Expr> known = elements(i);
+    MCC_CHECK(known.size() == 1, node_.name, ": input ", i, " has no buffer");
+    return cast(input_type(i).element, known[0]);
+  }
+  MCC_CHECK(value->count() == 1, node_.name, ": input ", i, " has no buffer");
   if (is_float(value->element())) return tensor::constant(value->element(), value->number_at(0));
   return tensor::constant_int({value->element(), 1}, value->int_at(0));
 }
@@ -111,11 +139,11 @@ Result<std::vector<TensorType>> infer_types(const Graph& graph, const Node& node
 bool is_embedded(const Graph& graph, const Node& node, int i) {
   auto position = static_cast<size_t>(i);
   if (i >= 32 || position >= node.inputs.size() || node.inputs[position] == kNoValue) return false;
-  const auto& constant = graph.value(node.inputs[position]).constant;
-  if (!constant) return false;
+  const Value& value = graph.value(node.inputs[position]);
+  if (!value.constant && value.elements.empty()) return false;
   uint32_t bit = uint32_t{1} << i;
   return (node.op->constant_inputs & bit) != 0 ||
-         ((node.op->scalar_inputs & bit) != 0 && constant->count() == 1);
+         ((node.op->scalar_inputs & bit) != 0 && (value.constant ? value.constant->count() == 1 : value.elements.size() == 1));
 }
 
 // ---- Look-up ----
@@ -156,6 +184,12 @@ bool uses_dim(const tensor::Func& f, const tensor::Var& dim) {
 
 }  // namespace
 
+void set_dims(const Graph& graph, tensor::Func& func) {
+  for (const tensor::Var& dim : graph.dims) {
+    if (uses_dim(func, dim)) func.dims.push_back(dim);
+  }
+}
+
 tensor::Func build_node_func(const Graph& graph, const Node& node) {
   MCC_CHECK(node.op->compute, "operator ", node.op->name, " has no compute definition");
   tensor::FuncBuilder builder{std::string(node.op->name)};
@@ -180,9 +214,7 @@ tensor::Func build_node_func(const Graph& graph, const Node& node) {
     outputs.push_back(context.outputs()[i]);
   }
   tensor::Func f = builder.finish(outputs);
-  for (const tensor::Var& dim : graph.dims) {
-    if (uses_dim(f, dim)) f.dims.push_back(dim);
-  }
+  set_dims(graph, f);
   return f;
 }
 

@@ -61,6 +61,8 @@ class InferContext {
   int rank(int i) const { return static_cast<int>(input(i).shape.size()); }
   // The value when it is known at compile time, else null.
   const Constant* constant(int i) const;
+  // Of an integer input that is known at compile time, or follows from symbolic dimensions: its elements, i64, row-major.
+  std::optional<std::vector<Expr>> elements(int i) const;
   const Attributes& attributes() const { return node_.attributes; }
   int num_outputs() const { return static_cast<int>(node_.outputs.size()); }
   bool has_output(int i) const {
@@ -96,17 +98,22 @@ class ComputeContext {
     return i < static_cast<int>(node_.inputs.size()) && node_.inputs[static_cast<size_t>(i)] != kNoValue;
   }
   int num_inputs() const { return static_cast<int>(node_.inputs.size()); }
-  // Element of input i: a load, or the constant itself where a single element is embedded.
+  // Element of input i: a load, or the element itself where a single one is embedded.
   Expr at(int i, std::vector<Expr> indices) const;
   const TensorType& input_type(int i) const {
     return graph_.value(node_.inputs[static_cast<size_t>(i)]).type;
   }
   const Constant* constant(int i) const;
+  // As InferContext::elements. Of an input that infer() has asked for its own, there are some.
+  std::vector<Expr> elements(int i) const;
   const TensorType& output_type(int i) const {
     return graph_.value(node_.outputs[static_cast<size_t>(i)]).type;
   }
   bool has_output(int i) const {
     return i < static_cast<int>(node_.outputs.size()) && node_.outputs[static_cast<size_t>(i)] != kNoValue;
+  }
+  const std::vector<Expr>& output_elements(int i) const {
+    return graph_.value(node_.outputs[static_cast<size_t>(i)]).elements;
   }
   const Attributes& attributes() const { return node_.attributes; }
   const Node& node() const { return node_; }
@@ -130,8 +137,8 @@ struct OpDef {
   // Inputs 0 .. required_inputs-1 must be there.
   int required_inputs = 1;
 
-  // Bit masks by input position. An input whose value is known at compile time becomes part of the definition, and is
-  // not a kernel parameter, if it is in constant_inputs (shapes, axes, ...: any size), or in scalar_inputs and of one
+  // Bit masks by input position. An input whose value is known at compile time, or follows from symbolic dimensions, becomes part
+  // of the definition, and is not a kernel parameter, if it is in constant_inputs (shapes, axes, ...: any size), or in scalar_inputs and of one
   // element (an exponent, a bound).
   uint32_t constant_inputs = 0;
   uint32_t scalar_inputs = 0;
@@ -169,6 +176,9 @@ bool is_embedded(const Graph& graph, const Node& node, int i);
 // The ordered list of all operators, and look-up by domain and name (null if unknown).
 std::span<const OpDef* const> all_ops();
 const OpDef* find_op(std::string_view domain, std::string_view name);
+
+// Gives the function those of the graph's symbolic dimensions that it uses.
+void set_dims(const Graph& graph, tensor::Func& func);
 
 // The compute definition of one node as a function: parameters are the node's inputs that are not embedded, in order
 // (each value once), then its outputs. The function's dims are those of the graph's that it uses.

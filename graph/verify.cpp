@@ -67,8 +67,9 @@ class Verifier {
         !check_ids("outputs of " + node.name, node.outputs, true)) {
       return;
     }
-    for (ValueId v : node.inputs) {
-      if (v != kNoValue && !defined[static_cast<size_t>(v)]) {
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const ValueId v = node.inputs[i];
+      if (v != kNoValue && !defined[static_cast<size_t>(v)] && !is_embedded(graph_, node, static_cast<int>(i))) {
         error("node ", node.name, " reads ", graph_.value(v).name, " before it is computed");
       }
     }

@@ -75,6 +75,11 @@ Result<Prepared> prepare(const CompileOptions& options, const tuner::LogContents
   Result<frontend::ImportedModel> model = frontend::import_onnx(options.model_path, options.import, *evaluate);
   if (!model.ok()) return model.errors();
 
+  if (!model->graph.dims.empty() && targets->front().kind == tensor::TargetKind::cuda) {
+    return Diagnostic{ErrorKind::unsupported, text("dimension '", model->graph.dims[0].name(), "'"),
+                      "kernels for GPUs are compiled for one size of each dimension", "give it a value instead of a range"};
+  }
+
   Prepared out;
   out.targets = std::move(*targets);
   out.target = out.targets.front();
@@ -111,14 +116,15 @@ Result<Prepared> prepare(const CompileOptions& options, const tuner::LogContents
 
 // Sizes of each group's workspaces, as its kernel asks for them.
 std::vector<std::vector<int64_t>> workspace_sizes(const Prepared& p) {
+  const tensor::Analyzer facts = p.graph.facts();
   std::vector<std::vector<int64_t>> sizes(p.groups.size());
   for (size_t i = 0; i < p.groups.size(); ++i) {
     int index = p.kernels.of_group[i];
     if (index < 0) continue;
     for (const tensor::Expr& bytes : p.kernels.kernels[static_cast<size_t>(index)].memory.workspaces) {
-      int64_t size = 0;
-      MCC_CHECK(tensor::as_int(bytes, &size), "workspace of unknown size");
-      sizes[i].push_back(size);
+      const tensor::Interval range = facts.bounds(bytes);
+      MCC_CHECK(range.high, "workspace of unknown size");
+      sizes[i].push_back(*range.high);
     }
   }
   return sizes;
@@ -324,6 +330,10 @@ Result<ModelTasks> extract_tasks(const CompileOptions& options) {
   }
   Result<Prepared> prepared = prepare(options, &log);
   if (!prepared.ok()) return prepared.errors();
+  if (!prepared->graph.dims.empty()) {
+    return Diagnostic{ErrorKind::unsupported, text("dimension '", prepared->graph.dims[0].name(), "'"),
+                      "kernels are listed and tuned for one size of each dimension", "give it a value instead of a range"};
+  }
   ModelTasks out;
   out.target = prepared->target;
   out.targets = prepared->targets;

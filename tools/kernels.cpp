@@ -5,6 +5,7 @@
 
 #include "codegen/hash.h"
 #include "tensor/passes/merge_axes.h"
+#include "tensor/sizes.h"
 #include "tensor/text.h"
 #include "tools/jobs.h"
 #include "tools/write_file.h"
@@ -35,6 +36,15 @@ std::vector<std::string> weights_of(const graph::Graph& graph, const graph::Kern
     if (constant && constant->bytes().size() >= kLeastWeightBytes) names.push_back(f.params[i].name());
   }
   return names;
+}
+
+std::vector<tensor::SizeRange> size_ranges(const graph::Graph& graph, const tensor::Func& f) {
+  std::vector<tensor::SizeRange> ranges;
+  for (size_t i = 0; i < graph.dims.size(); ++i) {
+    const bool is_used = std::any_of(f.dims.begin(), f.dims.end(), [&](const tensor::Var& d) { return d.same_as(graph.dims[i]); });
+    if (is_used) ranges.push_back(graph.dim_ranges[i]);
+  }
+  return ranges;
 }
 
 std::string emit_folder(const CompileOptions& options, const std::string& what) {
@@ -263,6 +273,7 @@ KernelSet collect_kernels(const graph::Graph& graph, const std::vector<graph::Ke
     }
     tensor::Func f = tensor::merge_axes(build_kernel(graph, group));
     tensor::mark_weights(f, weights_of(graph, group, f));
+    tensor::mark_sizes(f, size_ranges(graph, f));
     std::string key = to_text(f);
     auto [entry, is_new] = known.try_emplace(key, static_cast<int>(set.kernels.size()));
     if (is_new) {

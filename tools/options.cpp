@@ -19,13 +19,31 @@ std::optional<int64_t> parse_integer(std::string_view s) {
   return value;
 }
 
-std::optional<std::vector<int64_t>> parse_shape(std::string_view s) {
-  std::vector<int64_t> shape;
+// A size, or "1..64": the sizes from 1 to 64. Of more than this no memory plan could be made.
+constexpr int64_t kLargestSize = int64_t{1} << 31;
+std::optional<graph::DimRange> parse_sizes(std::string_view s) {
+  const size_t dots = s.find("..");
+  const std::optional<int64_t> min = parse_integer(s.substr(0, dots));
+  const std::optional<int64_t> max = dots == std::string_view::npos ? min : parse_integer(s.substr(dots + 2));
+  if (!min || !max || *min < 0 || *max < *min) return std::nullopt;
+  if (*min != *max && (*min == 0 || *max > kLargestSize)) return std::nullopt;
+  return graph::DimRange{*min, *max};
+}
+
+struct GivenShape {
+  std::vector<int64_t> sizes;  // kOpenDim where there is a range
+  std::map<size_t, graph::DimRange> ranges;
+};
+
+std::optional<GivenShape> parse_shape(std::string_view s) {
+  GivenShape shape;
   while (true) {
     const size_t end = std::min(s.find('x'), s.size());
-    std::optional<int64_t> dim = parse_integer(s.substr(0, end));
-    if (!dim || *dim < 0) return std::nullopt;
-    shape.push_back(*dim);
+    const std::optional<graph::DimRange> dim = parse_sizes(s.substr(0, end));
+    if (!dim) return std::nullopt;
+    const bool is_open = dim->min != dim->max;
+    if (is_open) shape.ranges[shape.sizes.size()] = *dim;
+    shape.sizes.push_back(is_open ? frontend::kOpenDim : dim->min);
     if (end == s.size()) return shape;
     s.remove_prefix(end + 1);
   }
@@ -39,26 +57,30 @@ Status parse_import_options(const std::vector<std::string>& shapes, const std::v
   for (const std::string& spec : shapes) {
     // The shape has neither of the two characters, so names may.
     const size_t split = spec.find_last_of("=:");
-    std::optional<std::vector<int64_t>> shape;
+    std::optional<GivenShape> shape;
     if (split != std::string::npos) shape = parse_shape(std::string_view(spec).substr(split + 1));
     if (!shape || split == 0) {
       errors.push_back(usage(text("--input-shape ", spec, ": expected INPUT=1x3x224x224")));
       continue;
     }
-    options.input_shapes[spec.substr(0, split)] = *shape;
+    options.input_shapes[spec.substr(0, split)] = shape->sizes;
+    if (!shape->ranges.empty()) options.input_ranges[spec.substr(0, split)] = shape->ranges;
   }
   for (const std::string& spec : dims) {
     const size_t split = spec.rfind('=');
     const std::string value = split == std::string::npos ? "" : spec.substr(split + 1);
-    std::optional<int64_t> number = parse_integer(value);
-    if (value.find("..") != std::string::npos) {
-      errors.push_back(
-          usage(text("--dim ", spec, ": a range is not supported, kernels are compiled for one value")));
-    } else if (!number || *number < 0 || split == 0) {
-      errors.push_back(usage(text("--dim ", spec, ": expected NAME=8")));
+    const std::optional<graph::DimRange> sizes = parse_sizes(value);
+    if (!sizes || split == 0) {
+      errors.push_back(usage(text("--dim ", spec, ": expected NAME=8, or NAME=1..64 for all sizes from 1 to 64")));
+    } else if (const std::string name = spec.substr(0, split); sizes->min == sizes->max) {
+      options.dims[name] = sizes->min;
     } else {
-      options.dims[spec.substr(0, split)] = *number;
+      options.dim_ranges[name] = *sizes;
     }
+  }
+  for (const auto& [name, range] : options.dim_ranges) {
+    if (options.dims.count(name) != 0)
+      errors.push_back(usage(text("--dim ", name, " is given twice, as ", options.dims[name], " and as ", range.min, "..", range.max)));
   }
   if (!errors.empty()) return errors;
   return done();

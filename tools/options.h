@@ -10,7 +10,8 @@
 
 namespace mcc::tools {
 
-// "X=1x3x224x224" (or X:...) and "N=8", each as given to --input-shape and --dim, into import options.
+// "X=1x3x224x224" (or X:...) and "N=8", each as given to --input-shape and --dim, into import options. "1..64" in place of a
+// number leaves the dimension open, for sizes from 1 to 64.
 Status parse_import_options(const std::vector<std::string>& shapes, const std::vector<std::string>& dims,
                             frontend::ImportOptions& options);
 

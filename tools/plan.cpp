@@ -5,6 +5,7 @@
 
 #include "graph/op.h"
 #include "tensor/kernel_abi.h"
+#include "tools/shape_program.h"
 
 namespace mcc::tools {
 namespace {
@@ -23,7 +24,7 @@ class PlanBuilder {
   PlanBuilder(codegen::ModelLibrary& library, const graph::Graph& g, const std::vector<graph::KernelGroup>& groups,
               const KernelSet& kernels, const graph::MemoryPlan& memory)
       : library_(library), plan_(library.plan), g_(g), groups_(groups), kernels_(kernels), memory_(memory),
-        index_of_(g.values.size(), MCC_PLAN_NONE) {}
+        index_of_(g.values.size(), MCC_PLAN_NONE), shapes_(plan_, g) {}
 
   void run() {
     plan_.graphs.resize(1);
@@ -50,7 +51,7 @@ class PlanBuilder {
     PlanValue out;
     out.name = source.name;
     out.dtype = codegen::to_dtype(source.type.element);
-    for (int64_t d : graph::static_shape(source.type.shape)) out.dims.push_back(d);
+    for (const tensor::Expr& d : source.type.shape) out.dims.push_back(shapes_.quantity(d));
     const Place& place = memory_.places[static_cast<size_t>(v)];
     switch (place.kind) {
       case Place::Kind::arena:
@@ -101,6 +102,13 @@ class PlanBuilder {
     return add(std::move(v));
   }
 
+  // Of a workspace: the largest that the kernel asks for.
+  int64_t most_bytes(const tensor::Expr& bytes) const {
+    const tensor::Interval range = g_.facts().bounds(bytes);
+    MCC_CHECK(range.high, "workspace of unknown size");
+    return *range.high;
+  }
+
   void add_group(size_t index) {
     const graph::KernelGroup& group = groups_[index];
     if (group.kind == graph::KernelGroup::Kind::view || group.kind == graph::KernelGroup::Kind::join) return;
@@ -112,9 +120,7 @@ class PlanBuilder {
     for (ValueId v : group.outputs) node.args.push_back(value(v));
     const auto& offsets = memory_.workspaces[index];
     for (size_t i = 0; i < offsets.size(); ++i) {
-      int64_t bytes = 0;
-      MCC_CHECK(tensor::as_int(kernel.memory.workspaces[i], &bytes), "workspace of unknown size");
-      node.args.push_back(bytes_value(MCC_STORAGE_arena, offsets[i], bytes));
+      node.args.push_back(bytes_value(MCC_STORAGE_arena, offsets[i], most_bytes(kernel.memory.workspaces[i])));
     }
     size_t written = group.outputs.size() + offsets.size();
     if (kernel.memory.scratch_per_thread > 0) {
@@ -122,6 +128,7 @@ class PlanBuilder {
       ++written;
     }
     node.output_count = static_cast<uint32_t>(written);
+    for (const tensor::Var& d : kernel.func.dims) node.dims.push_back(shapes_.quantity(d));
     node.name = kernel.name;
     node.sources = origins(g_, group);
     node.schedule = provenance_text(kernel.id, kernel.schedules);
@@ -145,6 +152,7 @@ class PlanBuilder {
   const KernelSet& kernels_;
   const graph::MemoryPlan& memory_;
   std::vector<uint32_t> index_of_;
+  ShapeProgram shapes_;
   std::map<const std::byte*, int64_t> weights_;
   int64_t weights_size_ = 0;
 };

@@ -6,6 +6,7 @@
 #include "support/text.h"
 #include "tuner/grid_rules.h"
 #include "tuner/long_sum.h"
+#include "tuner/symbolic_schedule.h"
 
 namespace mcc::tuner {
 
@@ -139,19 +140,26 @@ void apply_plain_rules(Draft& draft) {
 
 }  // namespace
 
+DefaultSchedule plain_schedule(const Func& f, const Target& target) {
+  Remembering decide;
+  Draft draft{Schedule(f), decide, target};
+  apply_plain_rules(draft);
+  MCC_CHECK(draft.refusal || target.kind != TargetKind::cuda, f.name, ": no schedule on a grid: ", draft.refusal.detail);
+  return {draft.schedule, std::move(draft.refused), true, std::move(decide.chosen)};
+}
+
 DefaultSchedule explained_default_schedule(const Func& f, const Target& target) {
-  Remembering decide, decide_plain;
+  if (!f.dims.empty()) return symbolic_default_schedule(f, target);
+  Remembering decide;
   Draft draft{Schedule(f), decide, target};
   apply_rules(draft);
   const bool is_on_grid = target.kind == TargetKind::cuda;
   DefaultSchedule out{draft.schedule, std::move(draft.refused), !draft.refusal, std::move(decide.chosen)};
   // A shape that a rule's analysis does not foresee (strides beyond the extents of buffers).
   if (out.is_plain) {
-    Draft plain{Schedule(f), decide_plain, target};
-    apply_plain_rules(plain);
-    MCC_CHECK(plain.refusal || !is_on_grid, f.name, ": no schedule on a grid: ", plain.refusal.detail);
+    DefaultSchedule plain = plain_schedule(f, target);
     out.schedule = plain.schedule;
-    out.chosen = std::move(decide_plain.chosen);
+    out.chosen = std::move(plain.chosen);
     // The last refusal was the one that nothing made good.
     std::rotate(out.refused.begin(), out.refused.end() - 1, out.refused.end());
     out.refused.insert(out.refused.end(), plain.refused.begin(), plain.refused.end());

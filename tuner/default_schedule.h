@@ -23,4 +23,7 @@ struct DefaultSchedule {
 };
 DefaultSchedule explained_default_schedule(const tensor::Func& f, const tensor::Target& target);
 
+// The function with what is legal always, by no rule.
+DefaultSchedule plain_schedule(const tensor::Func& f, const tensor::Target& target);
+
 }  // namespace mcc::tuner

@@ -33,6 +33,7 @@ namespace mcc::graph {
   X(fourier_ops)        \
   X(sample_ops)         \
   X(unpool_ops)         \
+  X(mcc_elements_ops)   \
   X(mcc_pack_ops)       \
   X(mcc_conv_ops)       \
   X(mcc_matmul_ops)     \

@@ -100,6 +100,20 @@ std::optional<std::vector<int64_t>> constant_ints(InferContext& c, int i, std::s
   return std::nullopt;
 }
 
+std::optional<Shape> known_ints(InferContext& c, int i, std::string_view what) {
+  if (!expect_type(c, i, TypeSet::integer) || !expect_rank(c, i, 0, 1)) return std::nullopt;
+  if (std::optional<Shape> elements = c.elements(i)) return elements;
+  c.unsupported(text("input ", i, " (", what, ") needs a value known at compile time"));
+  return std::nullopt;
+}
+
+std::string dims_text(const Shape& dims) {
+  std::vector<std::string> items;
+  for (const Expr& d : dims)
+    items.push_back(tensor::to_text(d));
+  return list_text(items);
+}
+
 std::optional<std::vector<int64_t>> ints_of(InferContext& c, int i, const std::string& attribute,
                                             bool* found) {
   *found = c.has_input(i) || c.attributes().has(attribute);

@@ -52,6 +52,10 @@ std::optional<std::vector<int>> checked_axes(InferContext& c, const std::vector<
 
 // The values of an integer input; what names it in the message when it is not known at compile time.
 std::optional<std::vector<int64_t>> constant_ints(InferContext& c, int i, std::string_view what);
+// The same of elements that are known at compile time or follow from symbolic dimensions.
+std::optional<Shape> known_ints(InferContext& c, int i, std::string_view what);
+// "[N, 2 * S, 64]"
+std::string dims_text(const Shape& dims);
 // Newer versions of an operator have an input where older ones had an attribute; either is taken. Absent: empty list,
 // *found = false.
 std::optional<std::vector<int64_t>> ints_of(InferContext& c, int i, const std::string& attribute,

@@ -6,9 +6,9 @@ namespace {
 
 void infer_expand(InferContext& c) {
   if (!expect_type(c, 0, TypeSet::any)) return;
-  auto wanted = constant_ints(c, 1, "shape");
+  auto wanted = known_ints(c, 1, "shape");
   if (!wanted) return;
-  if (auto shape = broadcast_shapes(c, c.input(0).shape, make_shape(*wanted))) {
+  if (auto shape = broadcast_shapes(c, c.input(0).shape, *wanted)) {
     c.set_output(0, {c.input(0).element, *shape});
   }
 }
@@ -21,14 +21,15 @@ void compute_expand(ComputeContext& c) {
 
 void infer_tile(InferContext& c) {
   if (!expect_type(c, 0, TypeSet::any)) return;
-  auto repeats = constant_ints(c, 1, "repeats");
+  auto repeats = known_ints(c, 1, "repeats");
   if (!repeats || !expect(c, static_cast<int>(repeats->size()) == c.rank(0), "repeats: expected ", c.rank(0),
-                          " numbers, got ", list_text(*repeats))) {
+                          " numbers, got ", dims_text(*repeats))) {
     return;
   }
   Shape out = c.input(0).shape;
   for (size_t k = 0; k < out.size(); ++k) {
-    if (!expect(c, (*repeats)[k] >= 0, "repeats: a count of ", (*repeats)[k])) return;
+    const std::optional<int64_t> count = static_dim((*repeats)[k]);
+    if (!expect(c, !count || *count >= 0, "repeats: a count of ", count.value_or(0))) return;
     out[k] = out[k] * (*repeats)[k];
   }
   c.set_output(0, {c.input(0).element, out});
@@ -37,12 +38,12 @@ void infer_tile(InferContext& c) {
 void compute_tile(ComputeContext& c) {
   const TensorType& out = c.output_type(0);
   const Shape& in = c.input_type(0).shape;
-  std::vector<int64_t> repeats = c.constant(1)->to_ints();
+  const Shape repeats = c.elements(1);
   c.set_output(0, c.builder.compute("tile", out.element, out.shape, [&](Axes i) {
     std::vector<Expr> index;
     for (size_t k = 0; k < in.size(); ++k) {
       bool is_one = tensor::is_int(in[k], 1);
-      index.push_back(is_one ? Expr(0) : repeats[k] == 1 ? i[k] : tensor::floor_mod(i[k], in[k]));
+      index.push_back(is_one ? Expr(0) : tensor::is_int(repeats[k], 1) ? i[k] : tensor::floor_mod(i[k], in[k]));
     }
     return c.at(0, index);
   }));

@@ -71,49 +71,50 @@ OpDef reshaping(std::string_view name, void (*infer)(InferContext&)) {
 // ---- Shapes ----
 
 // Dimensions of a Reshape: 0 copies the input's (unless allowzero), -1 is what is left.
-std::optional<Shape> reshape_dims(InferContext& c, const std::vector<int64_t>& wanted) {
+std::optional<Shape> reshape_dims(InferContext& c, const Shape& wanted) {
   const Shape& in = c.input(0).shape;
   bool allow_zero = c.attributes().integer("allowzero", 0) != 0;
   Shape out;
   Expr known = 1;
   std::optional<size_t> open;
   for (size_t k = 0; k < wanted.size(); ++k) {
-    int64_t d = wanted[k];
-    if (!expect(c, d >= -1, "dimension ", d, " of the new shape")) return std::nullopt;
-    if (d == -1) {
-      if (!expect(c, !open, "the new shape ", list_text(wanted), " has more than one -1"))
+    const std::optional<int64_t> d = static_dim(wanted[k]);
+    if (!expect(c, !d || *d >= -1, "dimension ", d.value_or(0), " of the new shape")) return std::nullopt;
+    const bool is_copied = d == int64_t{0} && !allow_zero;
+    if (d == int64_t{-1}) {
+      if (!expect(c, !open, "the new shape ", dims_text(wanted), " has more than one -1"))
         return std::nullopt;
       open = k;
-    } else if (d == 0 && !allow_zero) {
-      if (!expect(c, k < in.size(), "the new shape ", list_text(wanted), " copies dimension ", k, " of ",
+    } else if (is_copied) {
+      if (!expect(c, k < in.size(), "the new shape ", dims_text(wanted), " copies dimension ", k, " of ",
                   to_text(c.input(0)))) {
         return std::nullopt;
       }
     }
-    out.push_back(d == 0 && !allow_zero ? in[k] : Expr(d));
-    if (d != -1) known = known * out.back();
+    out.push_back(is_copied ? in[k] : wanted[k]);
+    if (open != k) known = known * out.back();
   }
   Expr count = tensor::simplify(product(in));
   known = tensor::simplify(known);
   if (open) {
     auto total = static_dim(count), part = static_dim(known);
     if (part == int64_t{0} || (total && part && *total % *part != 0)) {
-      c.invalid(text("cannot reshape ", to_text(c.input(0)), " to ", list_text(wanted)));
+      c.invalid(text("cannot reshape ", to_text(c.input(0)), " to ", dims_text(wanted)));
       return std::nullopt;
     }
     out[*open] = tensor::simplify(tensor::floor_div(count, known));
     return out;
   }
-  if (!expect_same_dim(c, count, known, text("number of elements of ", list_text(wanted))))
+  if (!expect_same_dim(c, count, known, text("number of elements of ", dims_text(wanted))))
     return std::nullopt;
   return out;
 }
 
 void infer_reshape(InferContext& c) {
   if (!expect_type(c, 0, TypeSet::any)) return;
-  bool found = false;
-  auto wanted = ints_of(c, 1, "shape", &found);
-  if (!wanted || !expect(c, found, "input 1 (shape) is missing")) return;
+  if (!expect(c, c.has_input(1) || c.attributes().has("shape"), "input 1 (shape) is missing")) return;
+  auto wanted = c.has_input(1) ? known_ints(c, 1, "shape") : std::optional(make_shape(c.attributes().integers("shape")));
+  if (!wanted) return;
   if (auto shape = reshape_dims(c, *wanted)) c.set_output(0, {c.input(0).element, *shape});
 }
 

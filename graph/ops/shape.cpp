@@ -92,17 +92,18 @@ const Constant* fill_value(const Attributes& a) {
 }
 
 void infer_constant_of_shape(InferContext& c) {
-  auto dims = constant_ints(c, 0, "shape");
+  auto dims = known_ints(c, 0, "shape");
   if (!dims) return;
   const Constant* value = fill_value(c.attributes());
   if (value && !expect(c, value->count() == 1 && value->element() != ElementType::string,
                        "attribute value: expected one number, got ", to_text(value->type()))) {
     return;
   }
-  for (int64_t d : *dims) {
-    if (!expect(c, d >= 0, "a dimension of ", d)) return;
+  for (const Expr& dim : *dims) {
+    const std::optional<int64_t> d = static_dim(dim);
+    if (!expect(c, !d || *d >= 0, "a dimension of ", d.value_or(0))) return;
   }
-  c.set_output(0, {value ? value->element() : ElementType::f32, make_shape(*dims)});
+  c.set_output(0, {value ? value->element() : ElementType::f32, *dims});
 }
 
 Expr immediate(const Constant& value) {
@@ -119,15 +120,29 @@ void compute_constant_of_shape(ComputeContext& c) {
 
 // ---- Range: start, start + delta, ... below limit ----
 
+// Of integers that follow from symbolic dimensions, by a constant step.
+void infer_symbolic_range(InferContext& c) {
+  const Expr start = c.elements(0)->front(), limit = c.elements(1)->front();
+  const auto step = need_static_dim(c, c.elements(2)->front(), "input 2 (delta)");
+  if (!step || !expect(c, *step != 0, "a step of 0")) return;
+  const Expr distance = *step > 0 ? limit - start : start - limit;
+  c.set_output(0, {c.input(0).element, {tensor::max(tensor::ceil_div(distance, *step > 0 ? *step : -*step), 0)}});
+}
+
 void infer_range(InferContext& c) {
+  bool is_static = true;
   for (int i = 0; i < 3; ++i) {
     if (!expect_type(c, i, TypeSet::number) || !expect_same_type(c, 0, i) || !expect_rank(c, i, 0, 1)) return;
-    if (!c.constant(i)) {
+    if (!c.constant(i) && !c.elements(i)) {
       c.unsupported(text("input ", i, " needs a value known at compile time"));
       return;
     }
-    if (!expect(c, c.constant(i)->count() == 1, "input ", i, ": expected one number")) return;
+    if (!expect(c, (c.constant(i) ? c.constant(i)->count() : static_cast<int64_t>(c.elements(i)->size())) == 1, "input ", i,
+                ": expected one number"))
+      return;
+    is_static &= c.constant(i) != nullptr;
   }
+  if (!is_static) return infer_symbolic_range(c);
   double start = c.constant(0)->number_at(0), limit = c.constant(1)->number_at(0),
          delta = c.constant(2)->number_at(0);
   if (!expect(c, delta != 0, "a step of 0")) return;

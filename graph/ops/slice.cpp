@@ -14,15 +14,17 @@ struct AxisSlice {
 };
 
 // Bounds count from the end when negative, and are clamped to the axis; a negative step runs down to `end` exclusive.
-AxisSlice clamped(int axis, const Expr& extent, int64_t start, int64_t end, int64_t step) {
-  auto from_end = [&](int64_t v) { return v < 0 ? extent + v : Expr(v); };
-  bool beyond = end == std::numeric_limits<int64_t>::max() || end == std::numeric_limits<int32_t>::max();
+AxisSlice clamped(int axis, const Expr& extent, const Expr& start, const Expr& end, int64_t step) {
+  auto from_end = [&](const Expr& bound) {
+    const std::optional<int64_t> v = static_dim(bound);
+    return !v ? select(bound < 0, extent + bound, bound) : *v < 0 ? extent + *v : bound;
+  };
+  bool beyond = tensor::is_int(end, std::numeric_limits<int64_t>::max()) || tensor::is_int(end, std::numeric_limits<int32_t>::max());
   Expr low = step > 0 ? Expr(0) : Expr(-1);
   Expr high = step > 0 ? extent : extent - 1;
   Expr first = tensor::min(tensor::max(from_end(start), 0), high);
   // With a negative step, an end at or below -extent means that element 0 is included.
-  Expr last =
-      end == std::numeric_limits<int64_t>::min() ? low : tensor::min(tensor::max(from_end(end), low), high);
+  Expr last = tensor::is_int(end, std::numeric_limits<int64_t>::min()) ? low : tensor::min(tensor::max(from_end(end), low), high);
   if (beyond && step > 0) last = extent;
   Expr distance = step > 0 ? last - first : first - last;
   int64_t stride = step > 0 ? step : -step;
@@ -31,7 +33,8 @@ AxisSlice clamped(int axis, const Expr& extent, int64_t start, int64_t end, int6
 }
 
 struct Bounds {
-  std::vector<int64_t> starts, ends, axes, steps;
+  Shape starts, ends;
+  std::vector<int64_t> axes, steps;
 };
 
 // Absent axes are the first ones; absent steps are 1.
@@ -52,10 +55,20 @@ std::vector<AxisSlice> slices(const Bounds& b, const Shape& shape) {
   return result;
 }
 
+std::optional<Shape> bounds_of(InferContext& c, int i, const std::string& attribute, bool* found) {
+  *found = c.has_input(i) || c.attributes().has(attribute);
+  if (c.has_input(i)) return known_ints(c, i, attribute);
+  return make_shape(c.attributes().integers(attribute));
+}
+
+Shape bounds_of(const ComputeContext& c, int i, const std::string& attribute) {
+  return c.has_input(i) ? c.elements(i) : make_shape(c.attributes().integers(attribute));
+}
+
 void infer_slice(InferContext& c) {
   if (!expect_type(c, 0, TypeSet::any)) return;
   bool found[4];
-  auto starts = ints_of(c, 1, "starts", &found[0]), ends = ints_of(c, 2, "ends", &found[1]);
+  auto starts = bounds_of(c, 1, "starts", &found[0]), ends = bounds_of(c, 2, "ends", &found[1]);
   auto axes = ints_of(c, 3, "axes", &found[2]), steps = ints_of(c, 4, "steps", &found[3]);
   if (!starts || !ends || !axes || !steps || !expect(c, found[0] && found[1], "starts and ends are missing"))
     return;
@@ -78,7 +91,7 @@ void infer_slice(InferContext& c) {
 }
 
 void compute_slice(ComputeContext& c) {
-  Bounds b{ints_of(c, 1, "starts"), ints_of(c, 2, "ends"), ints_of(c, 3, "axes"), ints_of(c, 4, "steps")};
+  Bounds b{bounds_of(c, 1, "starts"), bounds_of(c, 2, "ends"), ints_of(c, 3, "axes"), ints_of(c, 4, "steps")};
   fill_defaults(b);
   std::vector<AxisSlice> parts = slices(b, c.input_type(0).shape);
   const TensorType& out = c.output_type(0);

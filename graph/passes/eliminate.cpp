@@ -22,11 +22,17 @@ void eliminate_dead_code(Graph& graph) {
   while (!work.empty()) {
     NodeId id = work.back();
     work.pop_back();
-    for (ValueId v : graph.node(id).inputs)
-      need(v);
+    const Node& node = graph.node(id);
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      if (!is_embedded(graph, node, static_cast<int>(i))) need(node.inputs[i]);
   }
-  for (size_t n = 0; n < graph.nodes.size(); ++n)
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
     graph.nodes[n].dead = !live[n];
+    if (live[n]) continue;
+    // Elements that are part of definitions alone need nobody who writes them to memory.
+    for (ValueId v : graph.nodes[n].outputs)
+      if (v != kNoValue && !graph.value(v).elements.empty()) graph.value(v).producer = -1;
+  }
   graph.compact();
 }
 

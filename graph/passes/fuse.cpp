@@ -467,7 +467,9 @@ tensor::Func build_kernel(const Graph& graph, const KernelGroup& group) {
     auto rows = group.rows.find(v);
     outputs.push_back(rows == group.rows.end() ? buffers.at(v) : written_in_rows(builder, buffers.at(v), rows->second));
   }
-  return builder.finish(outputs);
+  tensor::Func func = builder.finish(outputs);
+  set_dims(graph, func);
+  return func;
 }
 
 std::vector<std::string> origins(const Graph& graph, const KernelGroup& group) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "graph/elements.h"
 #include "graph/op.h"
 #include "graph/passes/aliases.h"
 #include "tensor/kernel_abi.h"
@@ -45,7 +46,9 @@ class PlanMemory {
   int& storage_of(ValueId v) { return storage_of_[static_cast<size_t>(v)]; }
   int64_t bytes_of(ValueId v) const {
     const TensorType& type = g_.value(v).type;
-    return static_count(type.shape) * byte_size(type.element);
+    const std::optional<int64_t> count = largest_count(g_, type.shape);
+    MCC_CHECK(count, g_.value(v).name, ": no bound for ", to_text(type));
+    return *count * byte_size(type.element);
   }
 
   void place_ends() {

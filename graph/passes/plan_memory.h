@@ -21,7 +21,7 @@ struct MemoryPlan {
 // One arena, offsets fixed now. Two tensors share memory when their lifetimes do not meet; a kernel writes over an
 // input that it is the last to read when it reads each element just before it writes it. Views lie where their input
 // lies, operands of joins in the result (parts of its rows begin where it does); outputs of the model are written where the caller wants them. workspace_bytes[i]: what kernel i needs beside
-// its parameters. All shapes are static.
+// its parameters. Tensors have room for the largest sizes of symbolic dimensions.
 MemoryPlan plan_memory(const Graph& graph, const std::vector<KernelGroup>& groups,
                        const std::vector<std::vector<int64_t>>& workspace_bytes);
 

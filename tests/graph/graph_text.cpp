@@ -154,10 +154,7 @@ class Parser {
 
   Expr dim(const std::string& word) {
     if (std::isdigit(static_cast<unsigned char>(word[0]))) return Expr(int64_t{std::stoll(word)});
-    for (const tensor::Var& v : g_.dims)
-      if (v.name() == word) return v;
-    g_.dims.push_back(tensor::Var(word));
-    return g_.dims.back();
+    return g_.dim(word, {1, 1 << 20});
   }
 
   void parse_head(Line& l) {

@@ -1,0 +1,285 @@
+#include "graph/elements.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "graph/op.h"
+#include "tensor/text.h"
+#include "tensor/visit.h"
+
+namespace mcc::graph {
+namespace {
+
+using namespace tensor;
+
+// Shapes have few elements; what is larger is computed when the model runs.
+constexpr int64_t kMostElements = 1024;
+
+// Runs an unscheduled function over integers that are expressions: i64 whatever their declared type, as sizes fit every type that a
+// model computes them in. Gives up (an undefined expression, false) on what it cannot say as an expression of the dimensions.
+class SymbolicRun {
+ public:
+  explicit SymbolicRun(const Analyzer& facts) : facts_(facts) {}
+
+  using Elements = std::vector<Expr>;
+  Elements& memory(const Buffer& buffer) { return memory_[buffer.get()]; }
+
+  bool run(const Stmt& s) {
+    return dispatch(s, [&](const auto& node) { return on(node); });
+  }
+
+ private:
+  bool on(const For& loop) {
+    int64_t min = 0, extent = 0;
+    if (!is_known(loop.min, &min) || !is_known(loop.extent, &extent)) return false;
+    for (int64_t i = min; i < min + extent; ++i) {
+      variables_[loop.var.get()] = i;
+      if (!run(loop.body)) return false;
+    }
+    return true;
+  }
+
+  bool on(const Block& block) {
+    if (const Expr wanted = eval(block.predicate); !is_true(wanted)) return wanted.defined() && is_false(wanted);
+    bool is_first = true;
+    for (size_t i = 0; i < block.axes.size(); ++i) {
+      const Expr value = eval(block.values[i]), min = eval(block.axes[i].domain.min);
+      if (!value.defined() || !min.defined()) return false;
+      variables_[block.axes[i].var.get()] = value;
+      if (block.axes[i].kind == block.kind_of_steps()) is_first &= is_true(facts_.simplify(value == min));
+    }
+    if (block.init.defined() && is_first && !run(block.init)) return false;
+    return run(block.body);
+  }
+
+  bool on(const Store& store) {
+    const Expr value = eval(store.value);
+    const std::optional<size_t> at = position(store.buffer, store.indices);
+    if (!value.defined() || !at || store.predicate.defined()) return false;
+    memory(store.buffer)[*at] = value;
+    return true;
+  }
+
+  bool on(const Seq& seq) {
+    return std::all_of(seq.stmts.begin(), seq.stmts.end(), [&](const Stmt& s) { return run(s); });
+  }
+
+  bool on(const If& n) {
+    const Expr condition = eval(n.condition);
+    if (!condition.defined() || (!is_true(condition) && !is_false(condition))) return false;
+    if (is_true(condition)) return run(n.then_body);
+    return !n.else_body.defined() || run(n.else_body);
+  }
+
+  bool on(const Let& n) {
+    variables_[n.var.get()] = eval(n.value);
+    return variables_[n.var.get()].defined() && run(n.body);
+  }
+
+  bool on(const Allocate&) { return false; }  // functions that are lowered have these
+  bool on(const Evaluate&) { return false; }
+
+
+  bool is_known(const Expr& e, int64_t* value) {
+    const Expr x = eval(e);
+    return x.defined() && as_int(x, value);
+  }
+
+  // Row-major, of a buffer that is there.
+  std::optional<size_t> position(const Buffer& buffer, const std::vector<Expr>& indices) {
+    int64_t at = 0;
+    for (size_t k = 0; k < indices.size(); ++k) {
+      int64_t index = 0, extent = 0;
+      if (!is_known(indices[k], &index) || !as_int(buffer.shape()[k], &extent) || index < 0 || index >= extent) return std::nullopt;
+      at = at * extent + index;
+    }
+    return at < static_cast<int64_t>(memory(buffer).size()) ? std::optional(static_cast<size_t>(at)) : std::nullopt;
+  }
+
+  Expr eval(const Expr& e) {
+    Expr value = dispatch(e, [&](const auto& node) { return value_of(node, e); });
+    return value.defined() ? facts_.simplify(value) : value;
+  }
+
+  Expr value_of(const IntImm& n, const Expr& self) { return is_bool(n.type.element) ? self : Expr(n.value); }
+  Expr value_of(const VarNode&, const Expr& self) {
+    const auto known = variables_.find(self.get());
+    return known == variables_.end() ? self : known->second;  // a dimension
+  }
+
+  Expr value_of(const Cast& n, const Expr&) {
+    const Expr value = eval(n.value);
+    if (!value.defined() || n.type.is_vector()) return nullptr;
+    const ElementType to = n.type.element;
+    if (is_bool(to)) return is_bool(value.element()) ? value : value != 0;
+    if (!is_int(to)) return nullptr;
+    if (is_bool(value.element())) return select(value, 1, 0);
+    return fits(value, to) ? value : nullptr;
+  }
+
+  bool fits(const Expr& value, ElementType type) const {
+    if (bit_width(type) == 64) return true;
+    if (bit_width(type) != 32) return false;
+    const Interval range = facts_.bounds(value);
+    const int64_t most = type == ElementType::u32 ? int64_t{UINT32_MAX} : int64_t{INT32_MAX};
+    return range.low && range.high && *range.high <= most && *range.low >= (type == ElementType::u32 ? 0 : int64_t{INT32_MIN});
+  }
+
+  Expr value_of(const Binary& n, const Expr&) {
+    const Expr a = eval(n.a), b = eval(n.b);
+    if (!a.defined() || !b.defined() || a.element() != b.element()) return nullptr;
+    switch (n.op) {
+      case BinaryOp::div:
+      case BinaryOp::mod:  // toward zero: the same as toward minus infinity where nothing is negative
+        if (!facts_.can_prove(a >= 0) || !facts_.can_prove(b > 0)) return nullptr;
+        return n.op == BinaryOp::div ? floor_div(a, b) : floor_mod(a, b);
+      case BinaryOp::floor_div:
+      case BinaryOp::floor_mod:
+        if (!facts_.can_prove(b > 0)) return nullptr;
+        break;
+      case BinaryOp::bit_and:
+      case BinaryOp::bit_or:
+      case BinaryOp::bit_xor:
+      case BinaryOp::shl:
+      case BinaryOp::shr:
+        return nullptr;
+      default:
+        break;
+    }
+    return Binary::make(n.op, a, b);
+  }
+
+  Expr value_of(const Select& n, const Expr&) {
+    const Expr condition = eval(n.condition);
+    if (!condition.defined()) return nullptr;
+    if (is_true(condition)) return eval(n.on_true);
+    if (is_false(condition)) return eval(n.on_false);
+    const Expr x = eval(n.on_true), y = eval(n.on_false);
+    return x.defined() && y.defined() && x.element() == y.element() ? select(condition, x, y) : nullptr;
+  }
+
+  Expr value_of(const Load& n, const Expr&) {
+    if (n.predicate.defined() || n.type.is_vector()) return nullptr;
+    const std::optional<size_t> at = position(n.buffer, n.indices);
+    return at ? memory(n.buffer)[*at] : nullptr;
+  }
+
+  Expr value_of(const Call& n, const Expr&) {
+    if (n.function != Intrinsic::logical_not) return nullptr;
+    const Expr value = eval(n.args[0]);
+    return value.defined() ? Call::make(n.function, {value}) : nullptr;
+  }
+
+  Expr value_of(const FloatImm&, const Expr&) { return nullptr; }
+  Expr value_of(const Ramp&, const Expr&) { return nullptr; }
+  Expr value_of(const Broadcast&, const Expr&) { return nullptr; }
+  Expr value_of(const Shuffle&, const Expr&) { return nullptr; }
+  Expr value_of(const VectorReduce&, const Expr&) { return nullptr; }
+
+  const Analyzer& facts_;
+  VarMap variables_;
+  std::unordered_map<const BufferNode*, Elements> memory_;
+};
+
+// Nothing where it is not static, or large.
+std::optional<size_t> small_count(const Shape& shape) {
+  if (!is_static(shape) || static_count(shape) > kMostElements) return std::nullopt;
+  return static_cast<size_t>(static_count(shape));
+}
+
+bool is_whole(ElementType element) { return is_int(element) || is_bool(element); }
+
+// What the parameters of the node's function hold, one list for each of its inputs that is one.
+std::optional<std::vector<std::vector<Expr>>> arguments_of(const Graph& graph, const Node& node, bool reads_data) {
+  std::vector<std::vector<Expr>> result;
+  std::vector<ValueId> passed;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const ValueId id = node.inputs[i];
+    if (id == kNoValue || is_embedded(graph, node, static_cast<int>(i)) || std::find(passed.begin(), passed.end(), id) != passed.end()) continue;
+    passed.push_back(id);
+    const Value& value = graph.value(id);
+    std::vector<Expr> elements = value.elements;
+    if (reads_data && elements.empty()) {
+      if (!value.constant || !is_whole(value.type.element) || !small_count(value.type.shape)) return std::nullopt;
+      for (int64_t element : value.constant->to_ints())
+        elements.push_back(is_bool(value.type.element) ? constant_int(kBool, element) : Expr(element));
+    }
+    result.push_back(std::move(elements));
+  }
+  return result;
+}
+
+}  // namespace
+
+std::optional<std::vector<std::vector<Expr>>> elements_of(const Graph& graph, const Node& node) {
+  if (graph.dims.empty() || !node.op->compute) return std::nullopt;
+  for (ValueId id : node.outputs) {
+    if (id == kNoValue) continue;
+    const TensorType& type = graph.value(id).type;
+    if (!is_whole(type.element) || !small_count(type.shape)) return std::nullopt;
+  }
+  // Shape and Size look at the type of their input alone.
+  const auto arguments = arguments_of(graph, node, node.op->fold == nullptr);
+  if (!arguments) return std::nullopt;
+  const Func func = build_node_func(graph, node);
+  const Analyzer facts = graph.facts();
+  SymbolicRun run(facts);
+  for (size_t i = 0; i < func.params.size(); ++i) {
+    const bool is_input = i < arguments->size();
+    if (is_input) {
+      run.memory(func.params[i]) = (*arguments)[i];
+    } else {
+      run.memory(func.params[i]).resize(*small_count(func.params[i].shape()));
+    }
+  }
+  for (const Buffer& buffer : func.allocs) {
+    const std::optional<size_t> count = small_count(buffer.shape());
+    if (!count) return std::nullopt;
+    run.memory(buffer).resize(*count);
+  }
+  if (func.body.defined() && !run.run(func.body)) return std::nullopt;
+  std::vector<std::vector<Expr>> results(node.outputs.size());
+  for (size_t i = 0, next = arguments->size(); i < node.outputs.size(); ++i) {
+    if (node.outputs[i] == kNoValue) continue;
+    results[i] = run.memory(func.params[next++]);
+    for (const Expr& element : results[i])
+      if (!element.defined()) return std::nullopt;
+  }
+  return results;
+}
+
+void set_elements(Graph& graph, const Node& of, const std::vector<std::vector<Expr>>& elements) {
+  for (size_t i = 0; i < of.outputs.size(); ++i) {
+    const ValueId id = of.outputs[i];
+    if (id == kNoValue) continue;
+    Value& value = graph.value(id);
+    value.elements = elements[i];
+    value.producer = static_cast<NodeId>(graph.nodes.size());
+    value.output_index = 0;
+    std::vector<std::string> texts;
+    for (const Expr& element : elements[i])
+      texts.push_back(tensor::to_text(element));
+    Node node;
+    node.op = find_op("mcc", "Elements");
+    node.name = of.name;
+    node.origins = of.origins;
+    node.outputs = {id};
+    node.attributes.set("type", std::string(mcc::to_text(value.type.element)));
+    node.attributes.set("shape", static_shape(value.type.shape));
+    node.attributes.set("elements", std::move(texts));
+    graph.nodes.push_back(std::move(node));
+  }
+}
+
+std::optional<int64_t> largest_count(const Graph& graph, const Shape& shape) {
+  const Analyzer facts = graph.facts();
+  int64_t count = 1;
+  for (const Expr& d : shape) {
+    const Interval range = facts.bounds(d);
+    if (!range.high) return std::nullopt;
+    if (__builtin_mul_overflow(count, std::max<int64_t>(*range.high, 0), &count)) return std::nullopt;
+  }
+  return count;
+}
+
+}  // namespace mcc::graph

@@ -1,0 +1,22 @@
+// What models compute of shapes, where these have symbolic dimensions.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace mcc::graph {
+
+// The elements of a node's results (one list for each output; empty for those left out), if all are integers that follow from
+// constants and symbolic dimensions: Shape, and gathering, joining and arithmetic on what it gives. The node's compute definition is
+// run with expressions in place of numbers. Output types must be set.
+std::optional<std::vector<std::vector<Expr>>> elements_of(const Graph& graph, const Node& node);
+
+// Gives the values these elements, each with a node that writes it to memory for whoever reads it there (mcc.Elements).
+void set_elements(Graph& graph, const Node& of, const std::vector<std::vector<Expr>>& elements);
+
+// The most elements that a tensor of this shape can have with the graph's dimensions; nothing if there is no bound.
+std::optional<int64_t> largest_count(const Graph& graph, const Shape& shape);
+
+}  // namespace mcc::graph

@@ -1,0 +1,69 @@
+#include "tensor/sizes.h"
+
+#include <sstream>
+
+#include "support/text.h"
+#include "tensor/visit.h"
+
+namespace mcc::tensor {
+namespace {
+
+constexpr const char* kAnnotation = "sizes";
+
+}  // namespace
+
+void mark_sizes(Func& f, const std::vector<SizeRange>& ranges) {
+  MCC_CHECK(ranges.size() == f.dims.size(), f.name, ": ", ranges.size(), " ranges for ", f.dims.size(), " dimensions");
+  std::vector<std::string> texts;
+  for (const SizeRange& range : ranges)
+    texts.push_back(text(range.min, "..", range.max));
+  if (!texts.empty()) f.annotations[kAnnotation] = join(texts, " ");
+}
+
+std::optional<std::vector<SizeRange>> sizes_of(const Func& f) {
+  const auto entry = f.annotations.find(kAnnotation);
+  const auto* texts = entry == f.annotations.end() ? nullptr : std::get_if<std::string>(&entry->second);
+  if (texts == nullptr) return std::nullopt;
+  std::vector<SizeRange> ranges;
+  std::istringstream words(*texts);
+  SizeRange range;
+  char dot = 0;
+  while (words >> range.min >> dot >> dot >> range.max) {
+    if (range.min < 0 || range.max < range.min) return std::nullopt;
+    ranges.push_back(range);
+  }
+  return ranges.size() == f.dims.size() ? std::optional(ranges) : std::nullopt;
+}
+
+Analyzer size_facts(const Func& f) {
+  Analyzer facts;
+  const std::optional<std::vector<SizeRange>> ranges = sizes_of(f);
+  for (size_t i = 0; ranges && i < f.dims.size(); ++i)
+    facts.bind(f.dims[i], (*ranges)[i].min, (*ranges)[i].max - (*ranges)[i].min + 1);
+  return facts;
+}
+
+Func with_sizes(const Func& f, const std::vector<int64_t>& sizes) {
+  MCC_CHECK(sizes.size() == f.dims.size(), f.name, ": ", sizes.size(), " sizes for ", f.dims.size(), " dimensions");
+  VarMap dims;
+  for (size_t i = 0; i < sizes.size(); ++i)
+    dims[f.dims[i].get()] = sizes[i];
+  BufferMap buffers;
+  auto sized = [&](const Buffer& b) {
+    std::vector<Expr> shape;
+    for (const Expr& d : b.shape())
+      shape.push_back(simplify(substitute(d, dims)));
+    return buffers[b.get()] = Buffer(b.name(), b.element(), std::move(shape), b.scope(), b->alignment);
+  };
+  Func out = f;
+  out.dims.clear();
+  out.annotations.erase(kAnnotation);
+  for (Buffer& b : out.params)
+    b = sized(b);
+  for (Buffer& b : out.allocs)
+    b = sized(b);
+  out.body = replace_buffers(substitute(f.body, dims), buffers);
+  return out;
+}
+
+}  // namespace mcc::tensor

@@ -1,0 +1,70 @@
+#include "tuner/symbolic_schedule.h"
+
+#include <algorithm>
+
+#include "tensor/sizes.h"
+
+namespace mcc::tuner {
+
+using namespace tensor;
+
+namespace {
+
+// Larger sizes are scheduled as this one is.
+constexpr int64_t kLargestInstance = 1021;
+// Where the steps for a size cannot be carried out for all (a short loop becomes one vector as a whole), those for others may.
+constexpr int64_t kOtherSizes[] = {127, 1021, 61, 31};
+
+bool is_prime(int64_t n) {
+  for (int64_t k = 2; k * k <= n; ++k)
+    if (n % k == 0) return false;
+  return n > 1;
+}
+
+// The largest prime number up to n, 2 at least.
+int64_t prime_below(int64_t n) {
+  while (n > 2 && !is_prime(n)) --n;
+  return std::max<int64_t>(n, 2);
+}
+
+// Sizes to try, those first that the function is for. No two dimensions of one list have the same.
+std::vector<std::vector<int64_t>> instances(const Func& f) {
+  const std::optional<std::vector<SizeRange>> ranges = sizes_of(f);
+  std::vector<std::vector<int64_t>> result;
+  auto add = [&](auto&& size_of) {
+    std::vector<int64_t> sizes;
+    for (size_t i = 0; i < f.dims.size(); ++i) {
+      int64_t size = prime_below(size_of(i));
+      while (std::find(sizes.begin(), sizes.end(), size) != sizes.end()) size = size > 2 ? prime_below(size - 1) : 3;
+      sizes.push_back(size);
+    }
+    result.push_back(std::move(sizes));
+  };
+  if (ranges) add([&](size_t i) { return std::min((*ranges)[i].max, kLargestInstance); });
+  for (int64_t size : kOtherSizes)
+    add([&](size_t) { return size; });
+  return result;
+}
+
+}  // namespace
+
+DefaultSchedule symbolic_default_schedule(const Func& f, const Target& target) {
+  std::vector<RefusedRule> refused;
+  for (const std::vector<int64_t>& sizes : instances(f)) {
+    DefaultSchedule chosen = explained_default_schedule(with_sizes(f, sizes), target);
+    Schedule schedule(f);
+    const Outcome replayed = schedule.replay(chosen.schedule.trace());
+    if (replayed) {
+      chosen.schedule = std::move(schedule);
+      return chosen;
+    }
+    refused.push_back({"all sizes of symbolic dimensions", f.name, "", replayed.code, replayed.detail, ""});
+  }
+  DefaultSchedule plain = plain_schedule(f, target);
+  plain.refused.insert(plain.refused.begin(), refused.front());
+  for (RefusedRule& r : plain.refused)
+    r.instead = "each block in vectors by itself";
+  return plain;
+}
+
+}  // namespace mcc::tuner
