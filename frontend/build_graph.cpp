@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "frontend/model_prepare.h"
+#include "graph/elements.h"
 
 namespace mcc::frontend {
 
@@ -67,14 +68,11 @@ const onnx::AttributeProto* find_attribute(const onnx::NodeProto& node, const st
   return nullptr;
 }
 
-bool fits_memory(const TensorType& type) {
-  int64_t bytes = byte_size(type.element);
-  for (const tensor::Expr& dim : type.shape) {
-    int64_t value = 1;
-    if (tensor::as_int(dim, &value) && value == 0) return true;
-    if (__builtin_mul_overflow(bytes, value, &bytes)) return false;
-  }
-  return bytes <= kMostBytes;
+bool fits_memory(const Graph& graph, const TensorType& type) {
+  for (const tensor::Expr& dim : type.shape)
+    if (tensor::is_int(dim, 0)) return true;
+  const std::optional<int64_t> count = graph::largest_count(graph, type.shape);
+  return count && *count <= kMostBytes / byte_size(type.element);
 }
 
 std::string where_of(const onnx::NodeProto& node, const Origin& origin) {
@@ -151,7 +149,7 @@ void Builder::add_input(const onnx::ValueInfoProto& input, Scope& scope) {
   }
   std::optional<TensorType> type = input_type(input);
   if (!type) return;  // bind_shapes() has said which dimension lacks a value
-  if (!fits_memory(*type))
+  if (!fits_memory(graph_, *type))
     return report(ErrorKind::unsupported, where, text(to_text(*type), " is too large"));
   entry = {Entry::value, graph_.add_value(input.name(), *type)};
   graph_.inputs.push_back(entry.id);
@@ -232,7 +230,7 @@ void Builder::give_up(const onnx::NodeProto& node, Scope& scope) {
     auto inferred = scope.types.find(output);
     if (inferred == scope.types.end()) continue;
     std::optional<TensorType> type = static_type_of(*inferred->second);
-    if (!type || !fits_memory(*type)) continue;
+    if (!type || !fits_memory(graph_, *type)) continue;
     const ValueId id = graph_.add_value(output, *type);
     tainted_.insert(id);
     scope.names[output] = {Entry::value, id};

@@ -170,7 +170,7 @@ void Builder::add_operator(const graph::OpDef& op, const onnx::NodeProto& from, 
     return give_up(from, scope);
   }
   for (size_t i = 0; i < node.outputs.size(); ++i) {
-    if (node.outputs[i] == kNoValue || fits_memory((*types)[i])) continue;
+    if (node.outputs[i] == kNoValue || fits_memory(graph_, (*types)[i])) continue;
     report(ErrorKind::unsupported, where, text("its output ", to_text((*types)[i]), " is too large"));
     return give_up(from, scope);
   }

@@ -48,8 +48,8 @@ struct Origin {
 
 // Attributes by name; null where there is none.
 const onnx::AttributeProto* find_attribute(const onnx::NodeProto& node, const std::string& name);
-// Whether a machine may hold it: larger tensors are refused, so that sizes stay far from overflow.
-bool fits_memory(const graph::TensorType& type);
+// Whether a machine may hold it, with the graph's largest dimensions: larger tensors are refused, so that sizes stay far from overflow.
+bool fits_memory(const graph::Graph& graph, const graph::TensorType& type);
 std::string where_of(const onnx::NodeProto& node, const Origin& origin);
 std::string name_of(const onnx::NodeProto& node);
 // Of nodes that stand for a part of this one.

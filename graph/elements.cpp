@@ -216,7 +216,7 @@ std::optional<std::vector<std::vector<Expr>>> elements_of(const Graph& graph, co
   for (ValueId id : node.outputs) {
     if (id == kNoValue) continue;
     const TensorType& type = graph.value(id).type;
-    if (!is_whole(type.element) || !small_count(type.shape)) return std::nullopt;
+    if (!is_whole(type.element) || bit_width(type.element) < 8 || !small_count(type.shape)) return std::nullopt;
   }
   // Shape and Size look at the type of their input alone.
   const auto arguments = arguments_of(graph, node, node.op->fold == nullptr);
@@ -248,11 +248,28 @@ std::optional<std::vector<std::vector<Expr>>> elements_of(const Graph& graph, co
   return results;
 }
 
+namespace {
+
+// Of elements that are all known after all.
+std::optional<Constant> constant_of(const TensorType& type, const std::vector<Expr>& elements) {
+  std::vector<std::byte> bytes;
+  for (const Expr& element : elements) {
+    int64_t value = 0;
+    if (!as_int(element, &value)) return std::nullopt;
+    const auto* from = reinterpret_cast<const std::byte*>(&value);  // little-endian
+    bytes.insert(bytes.end(), from, from + byte_size(type.element));
+  }
+  return Constant::copy_of(type.element, static_shape(type.shape), bytes);
+}
+
+}  // namespace
+
 void set_elements(Graph& graph, const Node& of, const std::vector<std::vector<Expr>>& elements) {
   for (size_t i = 0; i < of.outputs.size(); ++i) {
     const ValueId id = of.outputs[i];
     if (id == kNoValue) continue;
     Value& value = graph.value(id);
+    if ((value.constant = constant_of(value.type, elements[i]))) continue;
     value.elements = elements[i];
     value.producer = static_cast<NodeId>(graph.nodes.size());
     value.output_index = 0;

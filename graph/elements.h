@@ -13,7 +13,8 @@ namespace mcc::graph {
 // run with expressions in place of numbers. Output types must be set.
 std::optional<std::vector<std::vector<Expr>>> elements_of(const Graph& graph, const Node& node);
 
-// Gives the values these elements, each with a node that writes it to memory for whoever reads it there (mcc.Elements).
+// Gives the node's results, values of the graph, these elements; the node itself is not needed any more. Those that do depend on dimensions
+// have a node that writes them to memory for whoever reads them there (mcc.Elements), the others become constants.
 void set_elements(Graph& graph, const Node& of, const std::vector<std::vector<Expr>>& elements);
 
 // The most elements that a tensor of this shape can have with the graph's dimensions; nothing if there is no bound.

@@ -16,4 +16,10 @@ struct Work {
 // Of an unscheduled function with static extents; symbolic extents count as 1. What exceeds 64 bits is the largest number.
 Work work_of(const Func& f);
 
+// The same of a function with symbolic dimensions, as expressions of them: flops and bytes.
+struct SymbolicWork {
+  Expr flops = 0, bytes = 0;
+};
+SymbolicWork symbolic_work_of(const Func& f);
+
 }  // namespace mcc::tensor

@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 
 struct Arguments {
   std::string library, trace;
-  std::vector<std::string> inputs;
+  std::vector<std::string> inputs, sizes;
   uint64_t seed = 0;
   double seconds = 2;
   int warmup = 3;
@@ -175,7 +175,7 @@ void print_statistics(const Statistics& s, int threads, const std::string& targe
 int run(const Arguments& arguments) {
   Result<runtime::Model> model = open_model(arguments.library);
   if (!model.ok()) return report_errors(model.errors(), arguments.json);
-  Result<std::vector<graph::Constant>> inputs = make_inputs(*model, arguments.inputs, arguments.seed);
+  Result<std::vector<graph::Constant>> inputs = make_inputs(*model, {arguments.inputs, arguments.seed, arguments.sizes});
   if (!inputs.ok()) return report_errors(inputs.errors(), arguments.json);
   runtime::SessionOptions options;
   options.threads = arguments.threads;
@@ -234,6 +234,7 @@ void add_bench(CLI::App& app, int* exit_code) {
       ->check(CLI::Range(0, MCC_MAX_THREADS));
   command->add_option("--input", arguments->inputs, "NAME=FILE.npy; other inputs are random")
       ->allow_extra_args(false);
+  command->add_option("--dim", arguments->sizes, "NAME=SIZE of an open dimension of random inputs")->allow_extra_args(false);
   command->add_option("--random", arguments->seed, "Seed of the random inputs")->capture_default_str();
   command->add_flag("--device-resident", arguments->device_resident,
                     "Of a model for GPUs: inputs and outputs stay in the GPU's memory");

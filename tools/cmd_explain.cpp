@@ -17,6 +17,7 @@ using Json = nlohmann::ordered_json;
 
 struct Arguments {
   std::string library, node, arch;
+  std::vector<std::string> sizes;
   bool profile = false, json = false;
   double seconds = 0.5;
   int threads = 0;
@@ -52,7 +53,7 @@ Diagnostic unknown_node(const std::vector<PlanNodeInfo>& nodes, const Arguments&
 
 // Mean times of all nodes on random inputs.
 Status profile(const runtime::Model& model, const Arguments& arguments, std::vector<PlanNodeInfo>& nodes) {
-  Result<std::vector<graph::Constant>> inputs = make_inputs(model, {}, 0);
+  Result<std::vector<graph::Constant>> inputs = make_inputs(model, {{}, 0, arguments.sizes});
   if (!inputs.ok()) return inputs.errors();
   runtime::SessionOptions options;
   options.threads = arguments.threads;
@@ -237,6 +238,7 @@ void add_explain(CLI::App& app, int* exit_code) {
   command->add_option("node", arguments->node, "Name of an ONNX node, a kernel or a task")->required();
   command->add_option("--arch", arguments->arch, "Of a library for several GPUs: the schedules for this one only, sm_90a");
   command->add_flag("--profile", arguments->profile, "Run the model on random inputs, for the kernel's share of the time");
+  command->add_option("--dim", arguments->sizes, "NAME=SIZE of an open dimension, for --profile")->allow_extra_args(false);
   command->add_option("--seconds", arguments->seconds, "How long to profile")->check(CLI::PositiveNumber)->capture_default_str();
   command->add_option("--threads", arguments->threads, "0: as many as processors")->check(CLI::Range(0, MCC_MAX_THREADS));
   command->add_flag("--json", arguments->json, "Report on stdout as JSON");

@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 
 struct Arguments {
   std::string library, output_folder;
-  std::vector<std::string> inputs, expected;
+  std::vector<std::string> inputs, expected, sizes;
   std::optional<uint64_t> seed;
   Tolerance tolerance;
   int threads = 0;
@@ -119,7 +119,7 @@ Result<bool> check_expected(const Arguments& arguments, const std::vector<Tensor
 int run(const Arguments& arguments) {
   Result<runtime::Model> model = open_model(arguments.library);
   if (!model.ok()) return report_errors(model.errors(), arguments.json);
-  Result<std::vector<Constant>> inputs = make_inputs(*model, arguments.inputs, arguments.seed);
+  Result<std::vector<Constant>> inputs = make_inputs(*model, {arguments.inputs, arguments.seed, arguments.sizes});
   if (!inputs.ok()) return report_errors(inputs.errors(), arguments.json);
 
   runtime::SessionOptions options;
@@ -158,6 +158,7 @@ void add_run(CLI::App& app, int* exit_code) {
   command->add_option("--input", arguments->inputs, "NAME=FILE.npy; once for each input")
       ->allow_extra_args(false);
   command->add_option("--random", arguments->seed, "Seed for random values of the inputs that are not given");
+  command->add_option("--dim", arguments->sizes, "NAME=SIZE of an open dimension of random inputs")->allow_extra_args(false);
   command->add_option("--output-dir", arguments->output_folder,
                       "Write output_0.npy, output_1.npy, ... there");
   command

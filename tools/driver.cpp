@@ -287,6 +287,10 @@ Result<CompileReport> compile_model(const CompileOptions& options) {
   library.plan.metadata["target"] = target_text(options, p);
   if (!schedules->log_hash.empty()) library.plan.metadata["log.hash"] = schedules->log_hash;
   if (calls_library(p.kernels)) library.plan.metadata["needs"] = "libcublasLt.so.13, .12 or .11";
+  if (!p.graph.dims.empty() && !options.header_path.empty()) {
+    return Diagnostic{ErrorKind::unsupported, options.header_path, "the class of a header is for one size of each dimension",
+                      text("give dimension '", p.graph.dims[0].name(), "' a value instead of a range, or link the model without a header")};
+  }
   fill_library(library, p.graph, p.groups, p.kernels, memory);
   if (p.target.kind == tensor::TargetKind::cuda) library.device = device_code(p.kernels);
   Status written = write_output(library, p.graph, options);

@@ -1,8 +1,12 @@
 #include "tools/loaded_model.h"
 
+#include <algorithm>
+#include <charconv>
 #include <filesystem>
+#include <map>
 
 #include "tools/compare.h"
+#include "tools/console.h"
 #include "tools/npy.h"
 #include "tools/options.h"
 
@@ -29,7 +33,48 @@ mcc_dtype dtype_of(ElementType element) {
   MCC_UNREACHABLE("the runtime has no element type ", name);
 }
 
-TensorSpec to_spec(const runtime::TensorInfo& info) { return {info.name, element_of(info.dtype), info.dims}; }
+TensorSpec to_spec(const runtime::TensorInfo& info) { return {info.name, element_of(info.dtype), info.dims, info.dim_names}; }
+
+using Sizes = std::map<std::string, int64_t>;
+
+// The size has to be one that the model takes.
+Status set_size(const runtime::Model& model, const std::string& spec, Sizes& sizes) {
+  const size_t split = spec.rfind('=');
+  const std::string name = spec.substr(0, split), digits = split == std::string::npos ? "" : spec.substr(split + 1);
+  int64_t size = 0, min = 0, max = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), size);
+  if (digits.empty() || error != std::errc() || end != digits.data() + digits.size())
+    return Diagnostic{ErrorKind::usage, "", text("--dim ", spec, ": expected NAME=8"), ""};
+  if (mcc_model_dim_range(model.handle(), name.c_str(), &min, &max) != MCC_OK)
+    return Diagnostic{ErrorKind::usage, "", text("the model has no open dimension '", name, "'"), ""};
+  if (size < min || size > max)
+    return Diagnostic{ErrorKind::usage, "", text("--dim ", spec, ": the model takes sizes from ", min, " to ", max), ""};
+  sizes[name] = size;
+  return done();
+}
+
+// The shape of a random input; dimensions that have no size go to open.
+std::vector<int64_t> shape_of(const TensorSpec& spec, const Sizes& sizes, std::vector<std::string>& open) {
+  std::vector<int64_t> shape = spec.shape;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] >= 0) continue;
+    const auto known = sizes.find(spec.symbols[i]);
+    shape[i] = known == sizes.end() ? 1 : known->second;
+    if (known == sizes.end() && std::find(open.begin(), open.end(), spec.symbols[i]) == open.end()) open.push_back(spec.symbols[i]);
+  }
+  return shape;
+}
+
+// How to give the dimensions sizes.
+std::string size_hint(const runtime::Model& model, const std::vector<std::string>& open) {
+  std::vector<std::string> hints;
+  for (const std::string& name : open) {
+    int64_t min = 0, max = 0;
+    if (mcc_model_dim_range(model.handle(), name.c_str(), &min, &max) == MCC_OK)
+      hints.push_back(text("--dim ", name, "=", min, " (", min, " to ", max, ")"));
+  }
+  return text("give ", join(hints, ", "));
+}
 
 }  // namespace
 
@@ -76,18 +121,18 @@ std::vector<std::string> names_of(const std::vector<TensorSpec>& specs) {
 
 std::string type_text(const TensorSpec& spec) {
   std::vector<std::string> dims;
-  for (int64_t dim : spec.shape)
-    dims.push_back(dim < 0 ? "?" : std::to_string(dim));
+  for (size_t i = 0; i < spec.shape.size(); ++i)
+    dims.push_back(spec.shape[i] >= 0 ? std::to_string(spec.shape[i]) : spec.symbols[i].empty() ? "?" : printable(spec.symbols[i]));
   return text(to_text(spec.element), list_text(dims));
 }
 
-Result<std::vector<Constant>> make_inputs(const runtime::Model& model, const std::vector<std::string>& files,
-                                          std::optional<uint64_t> seed) {
+Result<std::vector<Constant>> make_inputs(const runtime::Model& model, const InputOptions& options) {
   const std::vector<TensorSpec> specs = input_specs(model);
   const std::vector<std::string> names = names_of(specs);
   std::vector<std::optional<Constant>> given(specs.size());
   Diagnostics errors;
-  for (const std::string& spec : files) {
+  Sizes sizes;
+  for (const std::string& spec : options.files) {
     Result<NamedFile> file = parse_named_file(spec, names, "--input");
     if (!file.ok()) {
       errors.push_back(file.errors().front());
@@ -99,18 +144,22 @@ Result<std::vector<Constant>> make_inputs(const runtime::Model& model, const std
       continue;
     }
     given[file->index] = from_numpy_type(*value, specs[file->index].element);
+    const TensorSpec& of = specs[file->index];
+    for (size_t i = 0; i < of.shape.size() && i < value->shape().size(); ++i)
+      if (of.shape[i] < 0) sizes[of.symbols[i]] = value->shape()[i];
+  }
+  for (const std::string& spec : options.sizes) {
+    if (Status status = set_size(model, spec, sizes); !status.ok()) errors.push_back(status.errors().front());
   }
   if (!errors.empty()) return errors;
 
   std::vector<Constant> inputs;
-  std::vector<std::string> missing;
+  std::vector<std::string> missing, open;
   for (size_t i = 0; i < specs.size(); ++i) {
-    const bool is_static =
-        std::all_of(specs[i].shape.begin(), specs[i].shape.end(), [](int64_t d) { return d >= 0; });
     if (given[i]) {
       inputs.push_back(*given[i]);
-    } else if (seed && is_static) {
-      inputs.push_back(random_tensor(specs[i].name, specs[i].element, specs[i].shape, *seed));
+    } else if (options.seed) {
+      inputs.push_back(random_tensor(specs[i].name, specs[i].element, shape_of(specs[i], sizes, open), *options.seed));
     } else {
       missing.push_back(text("'", specs[i].name, "' (", type_text(specs[i]), ")"));
     }
@@ -118,6 +167,9 @@ Result<std::vector<Constant>> make_inputs(const runtime::Model& model, const std
   if (!missing.empty()) {
     return Diagnostic{ErrorKind::usage, "", text("no value for input ", join(missing, ", ")),
                       "give --input NAME=FILE.npy for each, or --random SEED"};
+  }
+  if (!open.empty()) {
+    return Diagnostic{ErrorKind::usage, "", text("no size for dimension '", join(open, "', '"), "'"), size_hint(model, open)};
   }
   return inputs;
 }

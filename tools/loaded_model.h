@@ -19,20 +19,25 @@ Diagnostic to_diagnostic(const runtime::Error& error);
 struct TensorSpec {
   std::string name;
   ElementType element;
-  std::vector<int64_t> shape;  // -1: not fixed
+  std::vector<int64_t> shape;      // -1: not fixed
+  std::vector<std::string> symbols;  // then its name; "": it depends on data
 };
 std::vector<TensorSpec> input_specs(const runtime::Model& model);
 std::vector<TensorSpec> output_specs(const runtime::Model& model);
 std::vector<std::string> names_of(const std::vector<TensorSpec>& specs);
 
-// "f32[1, 3, ?, 224]"
+// "f32[1, 3, H, 224]"
 std::string type_text(const TensorSpec& spec);
 
-// A tensor for every input: from the files ("NAME=F.npy"), the rest random when a seed is given. Inputs without either
-// are an error that names them all.
-Result<std::vector<graph::Constant>> make_inputs(const runtime::Model& model,
-                                                 const std::vector<std::string>& files,
-                                                 std::optional<uint64_t> seed);
+// What a model is run on: files ("NAME=F.npy"), the rest random when there is a seed, with these sizes of open dimensions ("N=8").
+struct InputOptions {
+  std::vector<std::string> files;
+  std::optional<uint64_t> seed;
+  std::vector<std::string> sizes;
+};
+
+// A tensor for every input. Inputs without a value, and dimensions without a size, are an error that names them all.
+Result<std::vector<graph::Constant>> make_inputs(const runtime::Model& model, const InputOptions& options);
 
 // The constant's memory as a tensor.
 runtime::Tensor tensor_of(const graph::Constant& value);

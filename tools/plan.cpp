@@ -132,8 +132,10 @@ class PlanBuilder {
     node.name = kernel.name;
     node.sources = origins(g_, group);
     node.schedule = provenance_text(kernel.id, kernel.schedules);
-    node.flops = kernel.work.flops;
-    node.bytes = kernel.work.bytes;
+    const tensor::SymbolicWork work = kernel.func.dims.empty() ? tensor::SymbolicWork{kernel.work.flops, kernel.work.bytes}
+                                                               : tensor::symbolic_work_of(kernel.func);
+    node.flops = shapes_.quantity(work.flops);
+    node.bytes = shapes_.quantity(work.bytes);
     plan_.graphs[0].nodes.push_back(std::move(node));
   }
 
