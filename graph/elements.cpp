@@ -1,6 +1,7 @@
 #include "graph/elements.h"
 
 #include <algorithm>
+#include <cmath>
 #include <unordered_map>
 
 #include "graph/op.h"
@@ -297,6 +298,24 @@ std::optional<int64_t> largest_count(const Graph& graph, const Shape& shape) {
     if (__builtin_mul_overflow(count, std::max<int64_t>(*range.high, 0), &count)) return std::nullopt;
   }
   return count;
+}
+
+Graph typical_instance(const Graph& graph) {
+  VarMap sizes;
+  for (size_t i = 0; i < graph.dims.size(); ++i) {
+    const DimRange& range = graph.dim_ranges[i];
+    const double middle = std::sqrt(static_cast<double>(range.min) * static_cast<double>(range.max));
+    sizes[graph.dims[i].get()] = std::clamp(static_cast<int64_t>(middle), range.min, range.max);
+  }
+  Graph instance = graph;
+  for (Value& value : instance.values) {
+    for (auto* expressions : {&value.type.shape, &value.elements})
+      for (Expr& e : *expressions)
+        e = simplify(substitute(e, sizes));
+  }
+  instance.dims.clear();
+  instance.dim_ranges.clear();
+  return instance;
 }
 
 }  // namespace mcc::graph

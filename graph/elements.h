@@ -20,4 +20,8 @@ void set_elements(Graph& graph, const Node& of, const std::vector<std::vector<Ex
 // The most elements that a tensor of this shape can have with the graph's dimensions; nothing if there is no bound.
 std::optional<int64_t> largest_count(const Graph& graph, const Shape& shape);
 
+// The same graph, values and nodes by their ids, with a size in place of each symbolic dimension that is neither small nor large for it:
+// what costs are estimated for.
+Graph typical_instance(const Graph& graph);
+
 }  // namespace mcc::graph

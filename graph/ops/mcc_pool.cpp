@@ -1,6 +1,6 @@
 // mcc.MaxPool, mcc.AveragePool: pooling over the spatial dimensions D... of laid out activations [N, C/c, D..., c].
-// Attributes: kernel, strides, dilations (one for each dimension), pads (before each, then behind each), extent (D'...),
-// count_include_pad.
+// Attributes: kernel, strides, dilations (one for each dimension), pads (before each, then behind each), extent (D'...; left out: of the
+// windows that fit), count_include_pad.
 #include "graph/ops/window.h"
 #include "tensor/simplify.h"
 
@@ -11,15 +11,20 @@ Window window_of_pool(const Attributes& a) { return window_of(a, a.integers("ker
 
 void infer(InferContext& c) {
   TensorType type = c.input(0);
+  const Window w = window_of_pool(c.attributes());
   const std::vector<int64_t> extent = c.attributes().integers("extent");
-  std::copy(extent.begin(), extent.end(), type.shape.begin() + kFirstSpatial);
+  for (size_t k = 0; k < w.rank(); ++k) {
+    Expr& axis = type.shape[kFirstSpatial + k];
+    axis = extent.empty() ? window_count(w, k, axis) : Expr(extent[k]);
+  }
   c.set_output(0, type);
 }
 
 // The reduction of the elements of every window, as numbers of `element`; `outside` stands in the padding.
 Buffer reduce_windows(ComputeContext& c, const Window& w, std::string name, ElementType element, Reducer reducer,
                       const Expr& outside) {
-  Padded x = pad_input(c, 0, w, make_shape(c.attributes().integers("extent")), outside);
+  const auto first = c.output_type(0).shape.begin() + kFirstSpatial;
+  Padded x = pad_input(c, 0, w, Shape(first, first + static_cast<std::ptrdiff_t>(w.rank())), outside);
   return c.builder.reduce(std::move(name), element, c.output_type(0).shape, make_shape(w.kernel), reducer,
                           [&](Axes s, Axes r) { return cast(element, x.element(c, window_index(w, to_vector(s), r))); });
 }

@@ -1,5 +1,6 @@
 #include "graph/passes/apply_layouts.h"
 
+#include "graph/elements.h"
 #include "graph/ops/common.h"
 #include "graph/passes/convolution_cost.h"
 #include "graph/passes/grid_convolution_cost.h"
@@ -27,7 +28,9 @@ class ApplyLayouts {
         is_gpu_(target.kind == tensor::TargetKind::cuda),
         lanes_(target.lanes(32)),
         weight_bytes_(weight_bytes(graph)),
-        forms_(graph, lanes_) {}
+        forms_(graph, lanes_) {
+    if (!graph.dims.empty()) typical_ = typical_instance(graph);
+  }
 
   std::vector<Region> run() {
     size_t count = g_.nodes.size();
@@ -79,7 +82,8 @@ class ApplyLayouts {
     if (is_laid_out(conv->x)) forms_.join(forms_.laid_out(conv->x).region, result.region);
     const std::vector<int64_t> pads = explicit_padding(g_, node, conv->problem.kernel, conv->problem.strides, conv->problem.dilations);
     int64_t tile = 0;
-    if (!strict_ && conv->input != Conv::plain && conv->layout == Layout::blocked &&
+    const bool has_extents = is_static(Shape(shape(conv->x).begin() + 2, shape(conv->x).end()));
+    if (!strict_ && conv->input != Conv::plain && conv->layout == Layout::blocked && has_extents &&
         g_.value(conv->x).type.element == ElementType::f32) {
       tile = choose_tile(conv->problem, node, t_, weight_bytes_, choices_);
     }
@@ -92,16 +96,17 @@ class ApplyLayouts {
   std::optional<Conv> convolution(NodeId id) {
     const Node node = g_.node(id);
     const ValueId x = node.inputs[0], w = node.inputs[1];
-    if (!is_constant(w) || rank(w) < 3 || rank(w) > (is_gpu_ ? 5 : 4) || !is_static(shape(x)) ||
-        !is_float(g_.value(x).type.element)) {
-      return std::nullopt;
-    }
+    if (!is_constant(w) || rank(w) < 3 || rank(w) > (is_gpu_ ? 5 : 4) || !is_float(g_.value(x).type.element)) return std::nullopt;
+    // Of symbolic dimensions images alone, in blocks: what changes other forms asks for their extents.
+    const bool is_symbolic = !is_static(shape(x));
+    if (is_symbolic && (rank(w) != 4 || !is_explicit(node))) return std::nullopt;
     const ValueId bias = node.inputs.size() > 2 ? node.inputs[2] : kNoValue;
     if (bias != kNoValue && !is_constant(bias)) return std::nullopt;
-    std::optional<ConvProblem> problem = conv_problem(g_, node);
+    std::optional<ConvProblem> problem = typical_ ? conv_problem(*typical_, typical_->node(id)) : conv_problem(g_, node);
     if (!problem) return std::nullopt;
-    const bool in_words = is_in_words(*problem, t_);
+    const bool in_words = !is_symbolic && is_in_words(*problem, t_);
     Layout layout = in_words ? Layout::channels_last : layout_of(id);
+    if (is_symbolic && layout == Layout::channels_last) layout = Layout::blocked;
     if (problem->is_grouped() && layout == Layout::channels_last && !is_gpu_) layout = Layout::blocked;
     // Of a single point it is a product with a row, which reads plain weights along the sum.
     if (is_gpu_ && problem->places() == 1) layout = Layout::plain;
@@ -228,6 +233,7 @@ class ApplyLayouts {
   int64_t lanes_;
   int64_t weight_bytes_;
   LayoutForms forms_;
+  std::optional<Graph> typical_;  // of a graph with symbolic dimensions
 };
 
 }  // namespace

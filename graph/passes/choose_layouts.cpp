@@ -4,6 +4,7 @@
 // of what else depends on the layout is compared.
 #include <algorithm>
 
+#include "graph/elements.h"
 #include "graph/passes/aliases.h"
 #include "graph/passes/convolution_cost.h"
 #include "graph/passes/passes.h"
@@ -106,6 +107,8 @@ class ChooseLayouts {
     return std::move(best_);
   }
 
+  const Layouts& layouts() const { return layouts_; }
+
  private:
   Layout layout(const Layouts& layouts, NodeId id) const {
     auto it = layouts.find(id);
@@ -165,7 +168,17 @@ void choose_layouts(Graph& graph, const tensor::Target& target, bool strict, con
   // its tensor cores multiply they fetch in vectors along the channels.
   const bool is_gpu = target.kind == tensor::TargetKind::cuda;
   if (is_gpu && (target.gpu.sm() < 80 || !has_narrow_product(graph))) return;
-  graph = ChooseLayouts(graph, target, strict, choices).run();
+  if (graph.dims.empty()) {
+    graph = ChooseLayouts(graph, target, strict, choices).run();
+    return;
+  }
+  // Costs are those of sizes in the middle; what they decide holds for all.
+  const Graph typical = typical_instance(graph);
+  ChooseLayouts choose(typical, target, strict, choices);
+  choose.run();
+  apply_layouts(graph, choose.layouts(), target, strict, choices);
+  simplify_algebra(graph);
+  eliminate_dead_code(graph);
 }
 
 }  // namespace mcc::graph

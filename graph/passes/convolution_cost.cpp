@@ -182,14 +182,18 @@ std::vector<int64_t> explicit_padding(const Graph& graph, const Node& node, cons
 Attributes laid_out_pooling(const Graph& graph, const Node& node) {
   const std::vector<int64_t> kernel = along_rows(node.attributes.integers("kernel_shape")),
                              strides = window_numbers(graph, node, "strides"),
-                             dilations = window_numbers(graph, node, "dilations"),
-                             out = as_image(static_shape(graph.value(node.outputs[0]).type.shape));
+                             dilations = window_numbers(graph, node, "dilations");
+  const Shape& extents = graph.value(node.outputs[0]).type.shape;
   Attributes a;
   a.set("kernel", kernel);
   a.set("strides", strides);
   a.set("dilations", dilations);
   a.set("pads", explicit_padding(graph, node, kernel, strides, dilations));
-  a.set("extent", std::vector<int64_t>(out.begin() + 2, out.end()));
+  // Windows that run over the end are not counted by the others' formula.
+  if (is_static(extents)) {
+    const std::vector<int64_t> out = as_image(static_shape(extents));
+    a.set("extent", std::vector<int64_t>(out.begin() + 2, out.end()));
+  }
   a.set("count_include_pad", node.attributes.integer("count_include_pad", 0));
   return a;
 }

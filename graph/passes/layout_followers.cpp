@@ -79,6 +79,7 @@ class FollowLayout {
     const Node node = g_.node(id);
     ValueId x = node.inputs[0];
     if (!is_laid_out(x) || node.outputs.size() > 1) return false;
+    if (!is_static(shape(node.outputs[0])) && (!is_explicit(node) || node.attributes.integer("ceil_mode", 0) != 0)) return false;
     LaidOut result = forms_.laid_out(x);
     result.value = emit(g_, "mcc", node.op->name, node.name, {result.value}, laid_out_pooling(g_, node));
     forms_.set_result(id, result);
@@ -117,7 +118,7 @@ class FollowLayout {
     const Node node = g_.node(id);
     ValueId x = node.inputs[0];
     const Attributes& old = node.attributes;
-    if (!is_laid_out(x) || rank(x) < 4 || old.has("scales") || old.has("keep_aspect_ratio_policy") ||
+    if (!is_laid_out(x) || rank(x) < 4 || !is_static(shape(x)) || old.has("scales") || old.has("keep_aspect_ratio_policy") ||
         old.text("coordinate_transformation_mode", "") == "tf_crop_and_resize") {
       return false;
     }
@@ -195,7 +196,7 @@ class FollowLayout {
   bool follow_to_space(NodeId id) {
     const Node node = g_.node(id);
     const ValueId x = node.inputs[0];
-    if (!is_laid_out(x)) return false;
+    if (!is_laid_out(x) || !is_static(shape(x))) return false;
     LaidOut result = forms_.laid_out(x);
     const bool in_blocks = result.layout == Layout::blocked, is_crd = node.attributes.text("mode", "DCR") == "CRD";
     const Ints in = static_shape(shape(x)), out = static_shape(shape(node.outputs[0]));
@@ -367,15 +368,15 @@ class FollowLayout {
     const Node node = g_.node(id);
     const Shape& out = shape(node.outputs[0]);
     if (std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) { return is_in_groups(v); })) return follow_groups(id);
-    if (out.size() < 3 || out.size() > 5 || !is_static(out)) return false;
-    int64_t channels = static_shape(out)[1];
+    int64_t channels = 0;
+    if (out.size() < 3 || out.size() > 5 || !as_int(out[1], &channels)) return false;
     bool any = false;
     for (ValueId v : node.inputs) {
       if (v == kNoValue) continue;
       if (is_constant(v) ? !is_broadcast(shape(v), out.size(), channels) : rank(v) != out.size())
         return false;
       int64_t own = 0;
-      if (!is_constant(v) && (!is_static(shape(v)) || !as_int(shape(v)[1], &own) || own != channels)) {
+      if (!is_constant(v) && (!as_int(shape(v)[1], &own) || own != channels)) {
         return false;
       }
       any |= is_laid_out(v) && same_shape(shape(v), out);

@@ -59,6 +59,11 @@ size_t moved_inputs(const Node& n) {
   return moves || chooses || is_nearest ? 1 : 0;
 }
 
+bool is_explicit(const Node& node) {
+  const std::string mode = node.attributes.text("auto_pad", "NOTSET");
+  return mode == "NOTSET" || mode.empty();
+}
+
 ValueId first_columns(Graph& graph, const std::string& name, ValueId v, int64_t columns) {
   auto ints = [&](int64_t value) { return graph.add_constant(name + ".bound", Constant::ints({value})); };
   return emit(graph, "", "Slice", name, {v, ints(0), ints(columns), ints(-1)});

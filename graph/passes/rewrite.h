@@ -30,6 +30,9 @@ ValueId first_result(const Node& node);
 // of theirs, and the same one after a conversion that keeps their order. 0 for other operators.
 size_t moved_inputs(const Node& node);
 
+// Whether the padding of a node's windows is given as numbers, or there is none.
+bool is_explicit(const Node& node);
+
 // The first so many elements of each row.
 ValueId first_columns(Graph& graph, const std::string& name, ValueId v, int64_t columns);
 

@@ -8,11 +8,6 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-bool is_explicit(const Node& node) {
-  const std::string mode = node.attributes.text("auto_pad", "NOTSET");
-  return mode == "NOTSET" || mode.empty();
-}
-
 struct Axis {
   int64_t extent, count;  // of the input; windows
   int64_t stride, dilation, kernel, begin, end;
