@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "graph/ops/common.h"
+#include "tensor/text.h"
 
 namespace mcc::graph {
 namespace {
@@ -97,6 +98,13 @@ void keep_aspect_ratio(const std::string& policy, std::vector<AxisPlan>& axes) {
   }
 }
 
+// What is valid, but not carried out.
+constexpr const char* kOpenExtent = "the extent of an axis that is resized needs a value known at compile time";
+
+// Sizes that follow from symbolic dimensions; empty where they are no such.
+Shape open_sizes(const InferContext& c, int i) { return c.elements(i).value_or(Shape{}); }
+Shape open_sizes(const ComputeContext& c, int i) { return c.elements(i); }
+
 // What the node asks for; the error is empty on success.
 template <class Context>
 std::optional<Plan> make_plan(const Context& c, const TensorType& x, std::string_view op,
@@ -119,6 +127,13 @@ std::optional<Plan> make_plan(const Context& c, const TensorType& x, std::string
     for (int64_t k = 0; k < values->count(); ++k)
       scales.push_back(values->number_at(k));
   }
+  Shape sizes;  // where some are symbolic
+  if (by_sizes && !values) {
+    sizes = open_sizes(c, at.sizes);
+    scales.assign(sizes.size(), 0);
+    for (size_t k = 0; k < sizes.size(); ++k)
+      scales[k] = static_cast<double>(static_dim(sizes[k]).value_or(0));
+  }
   if (scales.size() != axes.size()) {
     *error = text(by_sizes ? "sizes" : "scales", ": expected ", axes.size(), " numbers, got ", scales.size());
     return std::nullopt;
@@ -132,9 +147,10 @@ std::optional<Plan> make_plan(const Context& c, const TensorType& x, std::string
     AxisPlan p;
     p.axis = static_cast<size_t>(normal_axis(axes[k], rank));
     auto extent = static_dim(x.shape[p.axis]);
-    if (!extent) {
+    if (!sizes.empty() && tensor::structurally_equal(sizes[k], x.shape[p.axis])) continue;
+    if (!extent || (!sizes.empty() && !static_dim(sizes[k]))) {
       if (!by_sizes && scales[k] == 1.0) continue;
-      *error = "the input's dimensions need a value known at compile time";
+      *error = kOpenExtent;
       return std::nullopt;
     }
     p.in = *extent;
@@ -166,12 +182,13 @@ void infer_resize(InferContext& c) {
   for (int i : {at.roi, at.scales, at.sizes}) {
     bool matters =
         i != at.roi || c.attributes().text("coordinate_transformation_mode", "") == "tf_crop_and_resize";
-    if (matters && is_given(c, i) && !c.constant(i)) {
+    if (matters && is_given(c, i) && !c.constant(i) && (i != at.sizes || !c.elements(i))) {
       return c.unsupported(text("input ", i, " needs a value known at compile time"));
     }
   }
   std::string error;
   auto plan = make_plan(c, c.input(0), op, &error);
+  if (error == kOpenExtent) return c.unsupported(error);
   if (!expect(c, plan.has_value(), error)) return;
   Shape out = c.input(0).shape;
   for (const AxisPlan& p : plan->axes) {

@@ -1,0 +1,145 @@
+"""Small models with open dimensions: what networks compute of the shapes of their inputs, and kernels along every kind of open axis."""
+
+import dataclasses
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+RANDOM = np.random.default_rng(7)
+FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
+
+
+@dataclasses.dataclass
+class Model:
+    name: str
+    nodes: list  # (operator, inputs, outputs, attributes)
+    inputs: dict  # name: shape, with names of open dimensions
+    outputs: tuple
+    ranges: dict  # of open dimensions: (least, most)
+    constants: dict
+    sizes: tuple  # to run at: one dict each
+    limits: dict = dataclasses.field(default_factory=dict)  # of integer inputs: values are below
+
+    def proto(self):
+        def info(name, shape):
+            return helper.make_tensor_value_info(name, INT if name in self.limits else FLOAT, shape)
+
+        graph = helper.make_graph([helper.make_node(op, inputs, outputs, name=f"{op}_{i}", **attributes)
+                                   for i, (op, inputs, outputs, attributes) in enumerate(self.nodes)],
+                                  self.name, [info(*item) for item in self.inputs.items()], [onnx.ValueInfoProto(name=n) for n in self.outputs],
+                                  [numpy_helper.from_array(np.asarray(v), n) for n, v in self.constants.items()])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        return onnx.shape_inference.infer_shapes(model)
+
+    def feeds(self, sizes):
+        random = np.random.default_rng(1)
+        feeds = {}
+        for name, shape in self.inputs.items():
+            dims = [sizes.get(d, d) for d in shape]
+            feeds[name] = random.integers(0, self.limits[name], dims) if name in self.limits else random.standard_normal(dims).astype(np.float32)
+        return feeds
+
+
+def weights(*shape):
+    return (RANDOM.standard_normal(shape) / np.sqrt(np.prod(shape[1:]) + 1)).astype(np.float32)
+
+
+def ints(*values):
+    return np.array(values, dtype=np.int64)
+
+
+def mlp():
+    return Model("mlp", [("Gemm", ["x", "w", "b"], ["h"], {}), ("Relu", ["h"], ["r"], {}), ("Gemm", ["r", "v"], ["y"], {})],
+                 {"x": ["N", 40]}, ("y",), {"N": (1, 64)}, {"w": weights(40, 64), "b": weights(64), "v": weights(64, 10)},
+                 tuple({"N": n} for n in (1, 2, 16, 33, 64)))
+
+
+def attention():
+    width, heads = 32, 4
+    nodes = [("Shape", ["x"], ["s"], {}), ("Gather", ["s", "zero"], ["n"], {}), ("Gather", ["s", "one"], ["t"], {}),
+             ("Unsqueeze", ["n", "axis"], ["n1"], {}), ("Unsqueeze", ["t", "axis"], ["t1"], {}),
+             ("Concat", ["n1", "t1", "heads", "depth"], ["apart"], {"axis": 0}), ("Concat", ["n1", "t1", "width"], ["whole"], {"axis": 0})]
+    for k in "qkv":
+        nodes += [("MatMul", ["x", "w" + k], [k + "0"], {}), ("Reshape", [k + "0", "apart"], [k + "1"], {}),
+                  ("Transpose", [k + "1"], [k], {"perm": [0, 2, 3, 1] if k == "k" else [0, 2, 1, 3]})]
+    nodes += [("MatMul", ["q", "k"], ["scores"], {}), ("Div", ["scores", "scale"], ["scaled"], {}), ("Softmax", ["scaled"], ["p"], {"axis": -1}),
+              ("MatMul", ["p", "v"], ["o"], {}), ("Transpose", ["o"], ["o1"], {"perm": [0, 2, 1, 3]}), ("Reshape", ["o1", "whole"], ["o2"], {}),
+              ("Add", ["o2", "x"], ["sum"], {}), ("LayerNormalization", ["sum", "gamma", "beta"], ["y"], {})]
+    return Model("attention", nodes, {"x": ["N", "T", width]}, ("y",), {"N": (1, 8), "T": (1, 128)},
+                 {**{"w" + k: weights(width, width) for k in "qkv"}, "zero": np.int64(0), "one": np.int64(1), "axis": ints(0), "heads": ints(heads),
+                  "depth": ints(width // heads), "width": ints(width), "scale": np.float32(3), "gamma": weights(width), "beta": weights(width)},
+                 tuple({"N": n, "T": t} for n, t in ((1, 1), (3, 5), (1, 64), (8, 127), (2, 128))))
+
+
+def convolutions():
+    return Model("convolutions", [
+        ("Conv", ["x", "c1", "b1"], ["a"], {"pads": [1] * 4, "strides": [2, 2]}), ("Relu", ["a"], ["a1"], {}),
+        ("Conv", ["a1", "c2"], ["b"], {"pads": [1] * 4}), ("Add", ["b", "a1"], ["c"], {}),
+        ("MaxPool", ["c"], ["d"], {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1] * 4}), ("Conv", ["d", "dw"], ["e"], {"pads": [1] * 4, "group": 16}),
+        ("AveragePool", ["e"], ["k"], {"kernel_shape": [2, 2]}), ("GlobalAveragePool", ["k"], ["g"], {}), ("Flatten", ["g"], ["f"], {}),
+        ("Gemm", ["f", "fc"], ["y"], {})],
+        {"x": ["N", 3, "H", "W"]}, ("y", "e"), {"N": (1, 4), "H": (8, 96), "W": (8, 96)},
+        {"c1": weights(16, 3, 3, 3), "b1": weights(16), "c2": weights(16, 16, 3, 3), "dw": weights(16, 1, 3, 3), "fc": weights(16, 10)},
+        tuple({"N": n, "H": h, "W": w} for n, h, w in ((1, 8, 8), (2, 31, 50), (4, 96, 9), (1, 64, 96))))
+
+
+def batches():
+    """An open batch over images of one size: Winograd's algorithm, and a residual."""
+    return Model("batches", [("Conv", ["x", "c"], ["a"], {"pads": [1] * 4}), ("Relu", ["a"], ["r"], {}), ("Conv", ["r", "c"], ["b"], {"pads": [1] * 4}),
+                             ("Add", ["b", "x"], ["y"], {})],
+                 {"x": ["N", 32, 28, 28]}, ("y",), {"N": (1, 5)}, {"c": weights(32, 32, 3, 3)}, tuple({"N": n} for n in (1, 2, 5)))
+
+
+def shapes():
+    """Shape arithmetic of every kind, also as data."""
+    return Model("shapes", [
+        ("Shape", ["x"], ["s"], {}), ("Slice", ["s", "i0", "i1"], ["n"], {}), ("Slice", ["s", "i1", "i2"], ["t"], {}),
+        ("Mul", ["n", "t"], ["nt"], {}), ("Add", ["t", "i1"], ["t1"], {}), ("Div", ["t1", "i2"], ["half"], {}),
+        ("Concat", ["n", "t1", "i2"], ["want"], {"axis": 0}), ("Equal", ["want", "minus"], ["is_open"], {}), ("Where", ["is_open", "n", "want"], ["dims"], {}),
+        ("ConstantOfShape", ["dims"], ["ones"], {"value": numpy_helper.from_array(np.array([1.5], dtype=np.float32))}),
+        ("Squeeze", ["t"], ["t0"], {}), ("Range", ["c0", "t0", "c1"], ["positions"], {}), ("Cast", ["positions"], ["p"], {"to": FLOAT}),
+        ("Unsqueeze", ["p", "i1"], ["column"], {}), ("Add", ["x", "column"], ["moved"], {}),
+        ("Concat", ["n", "t", "six"], ["whole"], {"axis": 0}), ("Expand", ["row", "whole"], ["rows"], {}), ("Sub", ["moved", "rows"], ["y"], {}),
+        ("Cast", ["nt"], ["count"], {"to": FLOAT}), ("ReduceSum", ["x", "every"], ["total"], {"keepdims": 0}), ("Div", ["total", "count"], ["mean"], {}),
+        ("Reshape", ["x", "flat"], ["z"], {}), ("Tile", ["row", "tiles"], ["tiled"], {})],
+        {"x": ["N", "T", 6]}, ("y", "ones", "mean", "z", "tiled", "half"), {"N": (1, 9), "T": (1, 70)},
+        {"i0": ints(0), "i1": ints(1), "i2": ints(2), "minus": ints(-1), "c0": np.int64(0), "c1": np.int64(1), "six": ints(6), "row": weights(1, 6),
+         "every": ints(0, 1, 2), "flat": ints(-1, 6), "tiles": ints(2, 3)},
+        tuple({"N": n, "T": t} for n, t in ((1, 1), (2, 7), (9, 70), (4, 33))))
+
+
+def movements():
+    """Slices, joins, transpositions and padding along open axes."""
+    return Model("movements", [
+        ("Slice", ["x", "i1", "end", "i1"], ["rest"], {}), ("Slice", ["x", "i0", "minus", "i1"], ["first"], {}), ("Sub", ["rest", "first"], ["steps"], {}),
+        ("Concat", ["steps", "first"], ["joined"], {"axis": 2}), ("Transpose", ["joined"], ["turned"], {"perm": [2, 0, 1]}),
+        ("Pad", ["x", "pads"], ["padded"], {}), ("ReduceMax", ["padded"], ["most"], {"axes": [1], "keepdims": 0}),
+        ("Concat", ["x", "x"], ["twice"], {"axis": 0}), ("ReduceMean", ["twice"], ["means"], {"axes": [0, 1], "keepdims": 1})],
+        {"x": ["N", "T", 5]}, ("turned", "most", "means"), {"N": (1, 6), "T": (2, 50)},
+        {"i0": ints(0), "i1": ints(1), "minus": ints(-1), "end": ints(2**62), "pads": ints(0, 2, 0, 0, 1, 0)},
+        tuple({"N": n, "T": t} for n, t in ((1, 2), (3, 17), (6, 50))))
+
+
+def recurrent():
+    return Model("recurrent", [
+        ("Gather", ["table", "x"], ["e"], {}), ("Transpose", ["e"], ["t"], {"perm": [1, 0, 2]}),
+        ("LSTM", ["t", "w", "r", "b"], ["o", "", ""], {"hidden_size": 12, "direction": "bidirectional"}), ("Transpose", ["o"], ["u"], {"perm": [2, 0, 1, 3]}),
+        ("Reshape", ["u", "flat"], ["y"], {})],
+        {"x": ["N", "T"]}, ("y",), {"N": (1, 4), "T": (1, 40)},
+        {"table": weights(30, 8), "w": weights(2, 48, 8), "r": weights(2, 48, 12), "b": weights(2, 96), "flat": ints(0, 0, 24)},
+        tuple({"N": n, "T": t} for n, t in ((1, 1), (4, 9), (2, 40))), {"x": 30})
+
+
+def signals():
+    """One spatial dimension; upsampling of what is not open, to sizes that are computed."""
+    return Model("signals", [
+        ("Conv", ["x", "c", "b"], ["a"], {"pads": [2, 2], "dilations": [1]}), ("Sigmoid", ["a"], ["g"], {}), ("Mul", ["a", "g"], ["s"], {}),
+        ("Shape", ["s"], ["shape"], {}), ("Slice", ["shape", "i2", "i3"], ["t"], {}), ("Concat", ["two", "more", "t"], ["sizes"], {"axis": 0}),
+        ("Resize", ["s", "", "", "sizes"], ["u"], {"mode": "nearest"}), ("Conv", ["u", "d"], ["y"], {"strides": [3]})],
+        {"x": [2, 7, "T"]}, ("y",), {"T": (8, 300)},
+        {"c": weights(24, 7, 5), "b": weights(24), "d": weights(5, 48, 3), "i2": ints(2), "i3": ints(3), "two": ints(2), "more": ints(48)},
+        tuple({"T": t} for t in (8, 33, 257, 300)))
+
+
+ALL = (mlp, attention, convolutions, batches, shapes, movements, recurrent, signals)

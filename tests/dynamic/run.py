@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""Models with open dimensions (models.py): compiled once for ranges of sizes, run at several, against onnxruntime. run.py [TEST...]"""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy as np
+import onnx
+import onnxruntime
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import models
+
+MCC = os.path.abspath(os.environ.get("MCC", pathlib.Path(__file__).parents[2] / "build/bin/mcc"))
+
+
+def mcc(*arguments):
+    return subprocess.run([MCC, *map(str, arguments)], capture_output=True, text=True, timeout=300)
+
+
+def dims(model):
+    return [word for name, (least, most) in model.ranges.items() for word in ("--dim", f"{name}={least}..{most}")]
+
+
+class Dynamic(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.temporary.name)
+        cls.models = {}
+        for make in models.ALL:
+            model = make()
+            cls.models[model.name] = model
+            onnx.save(model.proto(), cls.folder / f"{model.name}.onnx")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    def done(self, result):
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result
+
+    def compile(self, model, *options):
+        library = self.folder / f"{model.name}.so"
+        self.done(mcc("compile", self.folder / f"{model.name}.onnx", "-o", library, *dims(model), *options))
+        return library
+
+    # At each size what onnxruntime gives, from one library.
+    def check(self, model, *options):
+        library = self.compile(model, *options)
+        session = onnxruntime.InferenceSession(str(self.folder / f"{model.name}.onnx"), providers=["CPUExecutionProvider"])
+        for sizes in model.sizes:
+            with self.subTest(model=model.name, options=options, **sizes):
+                feeds = model.feeds(sizes)
+                words = []
+                for name, value in feeds.items():
+                    np.save(self.folder / f"{name}.npy", value)
+                    words += ["--input", f"{name}={self.folder / name}.npy"]
+                for name, value in zip(model.outputs, session.run(list(model.outputs), feeds)):
+                    np.save(self.folder / f"want_{name}.npy", value)
+                    words += ["--expect", f"{name}={self.folder / 'want_'}{name}.npy"]
+                self.done(mcc("run", library, *words, "--rtol", "1e-3", "--atol", "2e-4"))
+
+
+    def test_is_refused_at_other_sizes(self):
+        library = self.compile(self.models["mlp"])
+        np.save(self.folder / "large.npy", np.zeros((65, 40), dtype=np.float32))
+        result = mcc("run", library, "--input", f"x={self.folder / 'large.npy'}")
+        self.assertEqual(result.returncode, 3)
+        self.assertIn('dimension 0 ("N") must be between 1 and 64, got 65', result.stderr)
+        result = mcc("bench", library)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("no size for dimension 'N'", result.stderr)
+        self.assertIn("--dim N=1 (1 to 64)", result.stderr)
+        result = mcc("bench", library, "--dim", "N=65")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("the model takes sizes from 1 to 64", result.stderr)
+        self.assertEqual(mcc("bench", library, "--dim", "M=5").returncode, 2)
+        self.done(mcc("bench", library, "--dim", "N=5", "--seconds", "0.01"))
+
+    # Kernels have the schedules of analysis, not what is legal always.
+    def test_has_schedules(self):
+        for name in ("mlp", "attention", "batches"):
+            model = self.models[name]
+            self.assertNotIn("plain schedule", self.done(mcc("compile", self.folder / f"{name}.onnx", "-o", self.folder / "s.so", *dims(model))).stderr)
+
+    def test_same_bytes(self):
+        first = self.compile(self.models["attention"]).read_bytes()
+        self.assertEqual(first, self.compile(self.models["attention"]).read_bytes())
+
+    # By input and position, of a dimension that has no name.
+    def test_ranges_of_inputs(self):
+        model = self.models["mlp"].proto()
+        model.graph.input[0].type.tensor_type.shape.dim[0].Clear()
+        onnx.save(model, self.folder / "nameless.onnx")
+        library = self.folder / "nameless.so"
+        self.done(mcc("compile", self.folder / "nameless.onnx", "-o", library, "--input-shape", "x=1..9x40"))
+        self.assertIn("f32[x.0, 40]", self.done(mcc("inspect", library)).stdout)
+        self.done(mcc("run", library, "--random", "1", "--dim", "x.0=9"))
+
+    def test_is_verified_at_several_sizes(self):
+        self.done(mcc("verify", self.folder / "shapes.onnx", *dims(self.models["shapes"])))
+
+    # What is for one size says so.
+    def test_is_refused(self):
+        model = self.folder / "mlp.onnx"
+        for words, code, message in (
+                (("compile", model, "-o", self.folder / "g.so", "--target", "cuda:sm_80"), 4, "kernels for GPUs are compiled for one size"),
+                (("compile", model, "-o", self.folder / "g.o", "--header", self.folder / "g.h"), 4, "a header is for one size"),
+                (("tasks", model), 4, "kernels are listed and tuned for one size"),
+                (("tune", model, "--tune-log", self.folder / "l.json"), 4, "kernels are listed and tuned for one size")):
+            with self.subTest(words=words[:1]):
+                result = mcc(*words, "--dim", "N=1..4")
+                self.assertEqual(result.returncode, code, result.stderr)
+                self.assertIn(message, result.stderr)
+
+
+def add_models():
+    for make in models.ALL:
+        def test(self, name=make.__name__):
+            self.check(self.models[name])
+
+        def test_elsewhere(self, name=make.__name__):
+            self.check(self.models[name], "--target", "cpu:x86-64-v2", "--threads", "1")
+
+        setattr(Dynamic, f"test_{make.__name__}", test)
+        setattr(Dynamic, f"test_{make.__name__}_on_sse", test_elsewhere)
+
+
+add_models()
+
+if __name__ == "__main__":
+    result = unittest.main(exit=False, verbosity=0).result
+    bad = len(result.failures) + len(result.errors)
+    print(f"{result.testsRun - bad if bad < result.testsRun else 0} passed, {bad} failed")
+    sys.exit(bad != 0)
