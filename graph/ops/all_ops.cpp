@@ -40,7 +40,9 @@ namespace mcc::graph {
   X(mcc_winograd_ops)   \
   X(mcc_attention_ops)  \
   X(mcc_norm_ops)       \
-  X(mcc_pool_ops)
+  X(mcc_pool_ops)        \
+  X(mcc_trees_ops)       \
+  X(mcc_coupling_ops)
 
 #define X(ops) std::span<const OpDef> ops();
 MCC_OP_FILES(X)

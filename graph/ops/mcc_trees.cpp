@@ -1,0 +1,111 @@
+// mcc.Trees: decision trees, as the frontend writes them for ai.onnx.ml's tree ensembles (frontend/ml/trees.cpp).
+//
+// Every inner node asks whether a number of the row is at most a threshold. Nodes of all trees are numbered together; children are a
+// table of two entries a node, of which a leaf's name the leaf itself. So each tree of each row takes the same number of steps, none of
+// which depends on what the others find, and vectors and threads walk side by side. Where a value is missing (NaN) the answer is no, or
+// yes at the nodes that say so.
+#include "graph/ops/common.h"
+
+namespace mcc::graph {
+namespace {
+
+using tensor::AxisKind;
+using tensor::Store;
+
+// Positions of the inputs: rows [n, features], and tables. Results are [n, groups, width]: the trees of a group add up, or the
+// smallest or largest is taken, to one result for each number of a leaf's row of weights.
+constexpr int kX = 0;
+constexpr int kRoots = 1;       // [groups, trees of each]: nodes
+constexpr int kFeatures = 2;    // [nodes]: 2 * feature + (1 where a missing value means yes)
+constexpr int kThresholds = 3;  // [nodes]
+constexpr int kChildren = 4;    // [2 * nodes]: for yes, for no
+constexpr int kRows = 5;        // [nodes]: of the weights, for leaves
+constexpr int kWeights = 6;     // [rows, width]
+
+// The steps that the deepest tree takes.
+int64_t depth_of(const Attributes& a) { return a.integer("depth", 0); }
+
+std::optional<Reducer> reducer_of(const Attributes& a) {
+  const std::string name = a.text("reduce", "sum");
+  if (name == "sum") return Reducer::sum;
+  if (name == "min") return Reducer::min;
+  if (name == "max") return Reducer::max;
+  return std::nullopt;
+}
+
+// A table of positions below a bound, known at compile time: what is read through it lies inside of its tensor.
+bool check_table(InferContext& c, int i, int rank, int64_t bound) {
+  const Constant* table = c.constant(i);
+  if (!table) {
+    c.unsupported(text("input ", i, ": a table that is not known at compile time"));
+    return false;
+  }
+  if (!expect(c, table->element() == ElementType::i32, "input ", i, ": expected i32, got ", to_text(table->element())) ||
+      !expect_rank(c, i, rank)) {
+    return false;
+  }
+  for (int64_t k = 0, n = table->count(); k < n; ++k) {
+    const int64_t v = table->int_at(k);
+    if (!expect(c, v >= 0 && v < bound, "input ", i, ": ", v, " is none of ", bound)) return false;
+  }
+  return true;
+}
+
+void infer_trees(InferContext& c) {
+  if (!expect(c, c.num_inputs() == 7, "expected 7 inputs, got ", c.num_inputs()) || !expect_type(c, kX, TypeSet::floating) ||
+      !expect_rank(c, kX, 2) || !expect_same_type(c, kX, kThresholds) || !expect_rank(c, kThresholds, 1) ||
+      !expect_type(c, kWeights, TypeSet::floating) || !expect_rank(c, kWeights, 2)) {
+    return;
+  }
+  const auto features = need_static_dim(c, c.input(kX).shape[1], "the number of features");
+  const auto nodes = need_static_dim(c, c.input(kThresholds).shape[0], "the number of nodes");
+  const auto rows = need_static_dim(c, c.input(kWeights).shape[0], "the number of rows of weights");
+  if (!features || !nodes || !rows || !check_table(c, kRoots, 2, *nodes) || !check_table(c, kFeatures, 1, 2 * *features) ||
+      !check_table(c, kChildren, 1, *nodes) || !check_table(c, kRows, 1, *rows)) {
+    return;
+  }
+  if (!expect_same_dim(c, *nodes, c.input(kFeatures).shape[0], "number of features of nodes") ||
+      !expect_same_dim(c, 2 * *nodes, c.input(kChildren).shape[0], "number of children") ||
+      !expect_same_dim(c, *nodes, c.input(kRows).shape[0], "number of rows of nodes") ||
+      !expect(c, depth_of(c.attributes()) >= 0, "depth: expected at least 0, got ", depth_of(c.attributes())) ||
+      !expect(c, reducer_of(c.attributes()).has_value(), "reduce: expected sum, min or max, got ", c.attributes().text("reduce", "sum"))) {
+    return;
+  }
+  c.set_output(0, {c.input(kWeights).element, {c.input(kX).shape[0], c.input(kRoots).shape[0], c.input(kWeights).shape[1]}});
+}
+
+void compute_trees(ComputeContext& c) {
+  const TensorType& out = c.output_type(0);
+  const Shape& roots = c.input_type(kRoots).shape;
+  const Expr& n = c.input_type(kX).shape[0];
+  Buffer node = c.builder.new_buffer("node", ElementType::i32, {n, roots[0], roots[1]});
+  auto wide = [](const Expr& index) { return cast(ElementType::i64, index); };
+  // Steps are all the same, so their order is any.
+  auto step = [&](Axes i) {
+    const std::vector<Expr> at(i.begin(), i.begin() + 3);
+    const Expr here = load(node, at);
+    const Expr feature = c.at(kFeatures, {wide(here)});
+    const Expr x = c.at(kX, {i[0], wide(binary(BinaryOp::shr, feature, tensor::constant_int(feature.type(), 1)))});
+    const Expr is_yes = x <= c.at(kThresholds, {wide(here)}) ||
+                        (x != x && binary(BinaryOp::bit_and, feature, tensor::constant_int(feature.type(), 1)) == 1);
+    const Expr child = here + here + select(is_yes, tensor::constant_int(here.type(), 0), tensor::constant_int(here.type(), 1));
+    return Store::make(node, at, c.at(kChildren, {wide(child)}));
+  };
+  c.builder.block(
+      "walk", {{"n", n}, {"g", roots[0]}, {"t", roots[1]}, {"step", depth_of(c.attributes()), AxisKind::reduce}}, step,
+      [&](Axes i) { return Store::make(node, {i[0], i[1], i[2]}, c.at(kRoots, {i[1], i[2]})); });
+  const ElementType sum = wide_type(out.element);
+  Buffer total = c.builder.reduce("score", sum, out.shape, {roots[1]}, *reducer_of(c.attributes()), [&](Axes i, Axes r) {
+    return widen(c.at(kWeights, {wide(c.at(kRows, {wide(load(node, {i[0], i[1], r[0]}))})), i[2]}));
+  });
+  c.set_output(0, cast_buffer(c, total, out.element));
+}
+
+}  // namespace
+
+std::span<const OpDef> mcc_trees_ops() {
+  static const OpDef ops[] = {own_op("Trees", FusionClass::opaque, 7, infer_trees, compute_trees)};
+  return ops;
+}
+
+}  // namespace mcc::graph
