@@ -1,5 +1,6 @@
 #include "frontend/contrib/expansion.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "frontend/onnx_tensor.h"
@@ -183,7 +184,11 @@ Operand Expansion::tensor(ElementType element, const std::vector<int64_t>& shape
   onnx::TensorProto proto;
   proto.set_data_type(onnx_of_element(element));
   proto.mutable_dims()->Add(shape.begin(), shape.end());
-  proto.mutable_int32_data()->Add(values.begin(), values.end());
+  if (element == ElementType::i64) {
+    proto.mutable_int64_data()->Add(values.begin(), values.end());
+  } else {
+    proto.mutable_int32_data()->Add(values.begin(), values.end());
+  }
   return constant(proto);
 }
 
@@ -221,7 +226,9 @@ Operand Expansion::channels_last(const Operand& x, int64_t rank) {
 }
 
 void Expansion::result(int i, const Operand& value) {
-  if (has_output(i)) body_.set_output(i, value);
+  if (!has_output(i)) return;
+  const bool is_input = std::any_of(inputs_.begin(), inputs_.end(), [&](const Input& input) { return input.name == value; });
+  body_.set_output(i, is_input ? op("Identity", {value}) : value);
 }
 
 Result<onnx::FunctionProto> Expansion::finish() const {

@@ -1,4 +1,6 @@
 // LinearClassifier, LinearRegressor.
+#include <algorithm>
+
 #include "frontend/ml/ml_ops.h"
 
 namespace mcc::frontend {
@@ -36,15 +38,12 @@ void classifier(Expansion& e) {
     return;
   }
   const int64_t classes = coefficients / features;
-  if (classes > 1 && !expect_count(e, "classlabels_ints", labels.size(), static_cast<size_t>(classes))) return;
+  if (!expect_count(e, "classlabels_ints", labels.size(), static_cast<size_t>(std::max<int64_t>(2, classes)))) return;
   const std::optional<Operand> scores = linear_scores(e, ElementType::f32, classes);
   if (!scores) return;
   constexpr ElementType kElement = ElementType::f32;
   if (classes > 1) return give_classes(e, best_label(e, *scores, labels), transformed(e, *scores, kElement, *transform), kElement);
-  const bool has_labels = labels.size() == 2;
-  const Operand label = label_by_threshold(e, *scores, kElement, 0, has_labels ? labels[1] : 1, has_labels ? labels[0] : 0);
-  if (has_labels) return give_classes(e, label, both_scores(e, *scores, kElement, true, *transform), kElement);
-  give_classes(e, label, *transform == Transform::probit ? transformed(e, *scores, kElement, *transform) : *scores, kElement);
+  give_classes(e, label_by_threshold(e, *scores, kElement, 0, labels[1], labels[0]), both_scores(e, *scores, kElement, true, *transform), kElement);
 }
 
 }  // namespace

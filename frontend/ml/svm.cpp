@@ -129,8 +129,7 @@ void classifier(Expansion& e) {
     return;
   }
   if (classes > 2) return give_classes(e, label, transformed(e, pairs->scores, kElement, *transform), kElement);
-  // Of two classes onnxruntime carries out no transform.
-  give_classes(e, label, both_scores(e, pairs->scores, kElement, *transform != Transform::none, Transform::none), kElement);
+  give_classes(e, label, both_scores(e, pairs->scores, kElement, *transform != Transform::none, *transform), kElement);
 }
 
 }  // namespace
