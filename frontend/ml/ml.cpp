@@ -7,23 +7,23 @@ namespace mcc::frontend {
 namespace {
 
 // One line for each file of operators.
-constexpr std::span<const MlOp> (*kFamilies[])() = {tree_ops, linear_ops, svm_ops, feature_ops, label_ops};
+constexpr std::span<const MlOp> (*kFamilies[])() = {tree_ops, linear_ops, svm_ops, feature_ops, label_ops, text_ops, training_ops};
 
-const MlOp* find_ml(const std::string& name) {
+const MlOp* find_ml(const std::string& domain, const std::string& name) {
   for (auto family : kFamilies)
     for (const MlOp& op : family())
-      if (name == op.name) return &op;
+      if (domain == op.domain && name == op.name) return &op;
   return nullptr;
 }
 
 }  // namespace
 
-bool has_ml_expansion(const std::string& domain, const std::string& name) { return domain == "ai.onnx.ml" && find_ml(name) != nullptr; }
+bool has_ml_expansion(const std::string& domain, const std::string& name) { return find_ml(domain, name) != nullptr; }
 
 Result<onnx::FunctionProto> expand_ml(const onnx::OpSchema& schema, const onnx::NodeProto& node, const std::vector<onnx::TypeProto>& types,
                                       const TensorSource& source) {
-  const MlOp* op = find_ml(node.op_type());
-  MCC_CHECK(op, node.op_type(), " is not among the operators of ai.onnx.ml");
+  const MlOp* op = find_ml(schema.domain(), node.op_type());
+  MCC_CHECK(op, node.op_type(), " is not among the operators of frontend/ml");
   if (std::optional<Diagnostic> problem = missing_input(schema, node)) return *problem;
   Expansion expansion(schema, node, types, source);
   op->expand(expansion);

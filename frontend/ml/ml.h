@@ -1,5 +1,6 @@
-// Operators of classic machine learning (the domain ai.onnx.ml): each has an expansion into ONNX's operators and mcc.Trees, in the
-// way of frontend/contrib; the schemas are ONNX's own. Internal to the frontend: includes protobuf.
+// Operators of classic machine learning (the domain ai.onnx.ml, TfIdfVectorizer, and what optimisers do in ai.onnx.preview.training):
+// each has an expansion into ONNX's operators, mcc.Trees and mcc.CouplePairs, in the way of frontend/contrib; the schemas are ONNX's
+// own. Internal to the frontend: includes protobuf.
 #pragma once
 
 #include <string>

@@ -5,9 +5,13 @@
 
 namespace mcc::frontend {
 
+inline constexpr const char* kMlDomain = "ai.onnx.ml";
+inline constexpr const char* kTrainingDomain = "ai.onnx.preview.training";
+
 struct MlOp {
   const char* name;
   void (*expand)(Expansion&);
+  const char* domain = kMlDomain;
 };
 
 std::span<const MlOp> tree_ops();
@@ -15,6 +19,8 @@ std::span<const MlOp> linear_ops();
 std::span<const MlOp> svm_ops();
 std::span<const MlOp> feature_ops();
 std::span<const MlOp> label_ops();
+std::span<const MlOp> text_ops();
+std::span<const MlOp> training_ops();
 
 // ---- Inputs ----
 

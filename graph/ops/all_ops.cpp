@@ -33,6 +33,9 @@ namespace mcc::graph {
   X(fourier_ops)        \
   X(sample_ops)         \
   X(unpool_ops)         \
+  X(det_ops)            \
+  X(deform_conv_ops)    \
+  X(mel_ops)            \
   X(mcc_pack_ops)       \
   X(mcc_conv_ops)       \
   X(mcc_matmul_ops)     \
