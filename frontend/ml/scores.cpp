@@ -21,7 +21,7 @@ bool expect_no_strings(Expansion& e, std::initializer_list<const char*> names) {
 }
 
 bool expect_count(Expansion& e, const std::string& name, size_t got, size_t wanted) {
-  return e.expect(got == wanted, "attribute '", name, "': expected ", wanted, " values, got ", got);
+  return e.expect(got == wanted, "attribute '", name, "': expected ", wanted, wanted == 1 ? " value, got " : " values, got ", got);
 }
 
 std::optional<Transform> transform_of(Expansion& e) {

@@ -16,11 +16,12 @@ struct Grams {
   int64_t shortest = 1, longest = 1, skips = 0;
   std::map<int64_t, std::vector<int64_t>> words;  // by length: one sequence behind the other
   std::map<int64_t, std::vector<size_t>> places;  // by length: columns of the result
+  std::vector<size_t> all_places;
   size_t columns = 0;
 };
 
 std::optional<Grams> grams_of(Expansion& e) {
-  Grams g{e.integer("min_gram_length"), e.integer("max_gram_length"), e.integer("max_skip_count"), {}, {}, 0};
+  Grams g{e.integer("min_gram_length"), e.integer("max_gram_length"), e.integer("max_skip_count"), {}, {}, {}, 0};
   const std::vector<int64_t> pool = e.integers("pool_int64s"), begins = e.integers("ngram_counts"), places = e.integers("ngram_indexes");
   if (!e.expect(1 <= g.shortest && g.shortest <= g.longest, "expected min_gram_length and max_gram_length in order, from 1 on, got ", g.shortest,
                 " and ", g.longest) ||
@@ -46,6 +47,7 @@ std::optional<Grams> grams_of(Expansion& e) {
     }
   }
   if (!e.expect(next == places.size() && next > 0, "attribute 'ngram_indexes': expected ", next, " values, got ", places.size())) return std::nullopt;
+  g.all_places.assign(places.begin(), places.end());
   g.columns = static_cast<size_t>(*std::max_element(places.begin(), places.end())) + 1;
   return g;
 }
@@ -93,7 +95,7 @@ void vectorizer(Expansion& e) {
   if (!g) return;
   const int64_t rows = e.rank(0) == 1 ? 1 : e.shape(0)[0], width = e.shape(0).back(), columns = static_cast<int64_t>(g->columns);
   const std::vector<double> weights = e.numbers("weights");
-  if (!weights.empty() && !expect_count(e, "weights", weights.size(), g->columns)) return;
+  if (!weights.empty() && !expect_count(e, "weights", weights.size(), g->all_places.size())) return;
   const Operand x = e.reshaped(e.element(0) == ElementType::i64 ? e.in(0) : e.converted(e.in(0), ElementType::i64), {rows, 1, width});
   std::vector<Operand> parts;
   std::vector<size_t> places;
@@ -114,7 +116,12 @@ void vectorizer(Expansion& e) {
   Operand y = parts.empty() ? e.op("Expand", {e.scalar(kElement, 0), e.ints({rows, columns})})
                             : placed(e, parts.size() == 1 ? parts[0] : e.op("Concat", parts, {{"axis", int64_t{1}}}), rows, places, g->columns);
   if (mode == "IDF") y = e.converted(e.op("Greater", {y, e.scalar(kElement, 0)}), kElement);
-  if (mode != "TF" && !weights.empty()) y = e.op("Mul", {y, e.reals(kElement, {columns}, weights)});
+  if (mode != "TF" && !weights.empty()) {  // of sequences, in the order of the pool
+    std::vector<double> of_columns(g->columns);
+    for (size_t i = 0; i < weights.size(); ++i)
+      of_columns[g->all_places[i]] = weights[i];
+    y = e.op("Mul", {y, e.reals(kElement, {columns}, of_columns)});
+  }
   e.result(0, e.rank(0) == 1 ? e.reshaped(y, {columns}) : y);
 }
 

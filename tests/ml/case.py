@@ -19,13 +19,13 @@ class Case:
     atol: float = 1e-5
 
 
-def model_of(op, inputs, attributes, outputs, opset):
+def model_of(op, inputs, attributes, outputs, domain, opset):
     """outputs: ONNX's element types."""
     results = [f"y{i}" for i in range(len(outputs))]
-    node = helper.make_node(op, list(inputs), results, name="node", domain=DOMAIN, **attributes)
+    node = helper.make_node(op, list(inputs), results, name="node", domain=domain, **attributes)
     infos = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in inputs.items()]
     graph = helper.make_graph([node], "g", infos, [helper.make_tensor_value_info(n, t, None) for n, t in zip(results, outputs)])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, opset)], ir_version=8)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), *([helper.make_opsetid(domain, opset)] if domain else [])], ir_version=8)
 
 
 class Cases:
@@ -34,10 +34,10 @@ class Cases:
         self.all = []
         onnxruntime.set_default_logger_severity(3)
 
-    def add(self, op, variant, inputs, outputs=(TensorProto.FLOAT,), opset=3, want=None, rtol=1e-4, atol=1e-5, **attributes):
+    def add(self, op, variant, inputs, outputs=(TensorProto.FLOAT,), opset=3, want=None, rtol=1e-4, atol=1e-5, domain=DOMAIN, **attributes):
         """want: the results, where onnxruntime does not say them."""
         inputs = {f"x{i}": np.asarray(x) for i, x in enumerate(inputs)}
-        model = model_of(op, inputs, attributes, outputs, opset)
+        model = model_of(op, inputs, attributes, outputs, domain, opset)
         if want is None:
             session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
             want = session.run(None, inputs)

@@ -105,8 +105,47 @@ def labels(c):
           values_tensor=tensor("v", np.array([10, 30], np.int16)), default_tensor=tensor("d", np.array([-4], np.int16)))
 
 
+def texts(c):
+    pool = [2, 3, 5, 4, 5, 6, 7, 8, 6, 7, 2, 3, 4, 3, 4, 5]
+    x = c.rng.integers(2, 9, (4, 12))
+    shared = dict(domain="", ngram_counts=[0, 4, 10], pool_int64s=pool, ngram_indexes=[0, 3, 2, 1, 5, 4, 6, 8, 7])
+    for mode in ("TF", "IDF", "TFIDF"):
+        for weights in ({}, {"weights": c.floats(9)}):
+            c.add("TfIdfVectorizer", f"{mode.lower()}{'_weights' if weights else ''}", [x], min_gram_length=1, max_gram_length=3, max_skip_count=2, mode=mode, **shared, **weights)
+    for low, high, skips in ((1, 1, 0), (2, 2, 0), (2, 3, 5), (3, 3, 1), (1, 2, 20)):
+        c.add("TfIdfVectorizer", f"{low}_to_{high}_{skips}", [x.astype(np.int32)], min_gram_length=low, max_gram_length=high, max_skip_count=skips, mode="TF", **shared)
+    c.add("TfIdfVectorizer", "row", [x[0]], min_gram_length=1, max_gram_length=3, max_skip_count=1, mode="TF", **shared)
+    c.add("TfIdfVectorizer", "short_rows", [x[:, :1]], min_gram_length=2, max_gram_length=3, max_skip_count=0, mode="TF", **shared)
+    shared["ngram_indexes"] = [0, 3, 2, 1, 5, 4, 6, 0, 3]
+    c.add("TfIdfVectorizer", "shared_places", [x], min_gram_length=1, max_gram_length=3, max_skip_count=1, mode="TF", **shared)
+
+
+def optimisers(c):
+    """Of doubles, and at the first update; ONNX's own tests have the rest."""
+    domain = "ai.onnx.preview.training"
+    for dtype, type_, rtol in ((np.float32, TensorProto.FLOAT, 1e-4), (np.float64, TensorProto.DOUBLE, 1e-9)):
+        for updates in (0, 3):
+            name = f"{np.dtype(dtype).name}_{updates}"
+            r, t = np.asarray(0.1, dtype), np.array(updates)
+            x, g, v, h = (c.real(2, 3, low=0.1, dtype=dtype) for _ in range(4))
+            own = lambda value: np.float64(np.float32(value))  # attributes are float32
+            full = own(0.01) * x + g
+            fast = own(0.9) * v + (own(0.7) if updates else 1.0) * full
+            shared = dict(outputs=(type_, type_), opset=1, domain=domain, rtol=rtol, norm_coefficient=0.01)
+            c.add("Momentum", f"standard_{name}", [r, t, x, g, v], want=[(x - r * fast).astype(dtype), fast.astype(dtype)], alpha=0.9, beta=0.7, mode="standard", **shared)
+            c.add("Momentum", f"nesterov_{name}", [r, t, x, g, v], want=[(x - r * (full + own(0.9) * fast)).astype(dtype), fast.astype(dtype)], alpha=0.9, beta=0.7, mode="nesterov", **shared)
+            squares = h + full * full
+            rate = r / (1 + updates * own(0.2))
+            c.add("Adagrad", name, [r, t, x, g, h], want=[(x - rate * full / (np.sqrt(squares) + own(1e-3))).astype(dtype), squares.astype(dtype)], decay_factor=0.2, epsilon=1e-3, **shared)
+            mean, squares = own(0.8) * v + (1 - own(0.8)) * full, own(0.6) * h + (1 - own(0.6)) * full * full
+            rate = r * np.sqrt(1 - own(0.6) ** updates) / (1 - own(0.8) ** updates) if updates else r
+            want = (1 - own(0.05)) * (x - rate * mean / (np.sqrt(squares) + own(1e-3)))
+            c.add("Adam", name, [r, t, x, g, v, h], want=[want.astype(dtype), mean.astype(dtype), squares.astype(dtype)], alpha=0.8, beta=0.6, epsilon=1e-3, norm_coefficient_post=0.05,
+                  **(shared | {"outputs": (type_,) * 3}))
+
+
 def cases():
     c = Cases(6)
-    for family in (linear, vector_machines, features, labels):
+    for family in (linear, vector_machines, features, labels, texts, optimisers):
         family(c)
     return c.all
