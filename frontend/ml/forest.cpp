@@ -67,21 +67,64 @@ class TableBuilder {
     t_.trees = is_sorted ? most : count;
     t_.width = is_sorted ? 1 : targets;
     if (!is_sorted) {
-      for (const Forest::Child& root : forest_.roots)
-        add_root(root);
-      return;
+      trees.assign(1, {});
+      for (size_t i = 0; i < forest_.roots.size(); ++i)
+        trees[0].push_back(i);
     }
-    for (size_t target = 0; target < trees.size(); ++target) {
-      for (size_t tree : trees[target])
-        add_root(forest_.roots[tree]);
-      for (int64_t k = static_cast<int64_t>(trees[target].size()); k < most; ++k)
-        t_.roots.push_back(empty_leaf());
+    std::vector<int64_t> deepest(static_cast<size_t>(t_.trees));  // of the trees in the same place of their groups
+    for (const auto& group : trees)
+      add_group(group, deepest);
+    divide(deepest);
+  }
+
+  // The shallow trees first. Where a group has fewer trees than others it begins with empty ones.
+  void add_group(const std::vector<size_t>& trees, std::vector<int64_t>& deepest) {
+    struct Tree {
+      int32_t root = 0;
+      int64_t depth = 0;
+    };
+    std::vector<Tree> group;
+    for (size_t tree : trees) {
+      const Forest::Child& root = forest_.roots[tree];
+      const int32_t node = node_of(root, 0);
+      group.push_back({node, depth_of(root)});
+    }
+    while (group.size() < deepest.size())
+      group.push_back({empty_leaf(), 0});
+    std::stable_sort(group.begin(), group.end(), [](const Tree& a, const Tree& b) { return a.depth < b.depth; });
+    for (size_t k = 0; k < group.size(); ++k) {
+      t_.roots.push_back(group[k].root);
+      deepest[k] = std::max(deepest[k], group[k].depth);
     }
   }
 
-  void add_root(const Forest::Child& root) {
-    t_.roots.push_back(node_of(root, 0));
-    t_.depth = std::max(t_.depth, depth_of(root));
+  // Into the parts that take the fewest steps together; each of whole vectors, and of so few that code stays small.
+  void divide(const std::vector<int64_t>& depths) {
+    constexpr size_t kVector = 16, kMostParts = 4;
+    const size_t chunks = (depths.size() + kVector - 1) / kVector;
+    const auto end_of = [&](size_t chunk) { return std::min((chunk + 1) * kVector, depths.size()); };
+    // best[p][c]: steps of chunks 0 to c - 1 in p parts at most, and where the last of these begins.
+    struct Best {
+      int64_t steps = 0;
+      size_t begin = 0;
+    };
+    std::vector<std::vector<Best>> best(kMostParts + 1, std::vector<Best>(chunks + 1));
+    for (size_t p = 1; p <= kMostParts; ++p) {
+      for (size_t c = 1; c <= chunks; ++c) {
+        const int64_t depth = depths[end_of(c - 1) - 1];
+        best[p][c] = {static_cast<int64_t>(c) * depth, 0};
+        for (size_t b = 1; b < c && p > 1; ++b) {
+          const int64_t steps = best[p - 1][b].steps + static_cast<int64_t>(c - b) * depth;
+          if (steps < best[p][c].steps) best[p][c] = {steps, b};
+        }
+      }
+    }
+    for (size_t p = kMostParts, c = chunks; c > 0; --p) {
+      const size_t begin = best[p][c].begin;
+      t_.counts.insert(t_.counts.begin(), static_cast<int64_t>(end_of(c - 1) - begin * kVector));
+      t_.depths.insert(t_.depths.begin(), depths[end_of(c - 1) - 1]);
+      c = begin;
+    }
   }
 
   // ---- Nodes ----

@@ -48,7 +48,7 @@ struct TreeTables {
   std::vector<double> thresholds;
   int64_t width = 1;
   std::vector<double> weights;  // [rows, width]; groups * width is the number of targets
-  int64_t depth = 0;
+  std::vector<int64_t> counts, depths;  // trees of each group in parts, shallow ones first
   bool has_gaps = false;  // of the smallest or largest: some leaf says nothing of a target, and has its reducer's identity
 };
 

@@ -69,7 +69,7 @@ std::optional<Operand> scores_of(Expansion& e, const Forest& forest, const std::
       e.tensor(ElementType::i32, {size(t.rows)}, t.rows),
       e.reals(forest.element, {size(t.weights) / t.width, t.width}, t.weights),
   };
-  Operand scores = e.reshaped(e.own("Trees", inputs, {{"depth", t.depth}, {"reduce", reduce}}), {rows->count, forest.targets});
+  Operand scores = e.reshaped(e.own("Trees", inputs, {{"counts", t.counts}, {"depths", t.depths}, {"reduce", reduce}}), {rows->count, forest.targets});
   if (forest.aggregate == Aggregate::average)
     scores = e.op("Div", {scores, e.scalar(forest.element, static_cast<double>(forest.roots.size()))});
   if (!is_sum && t.has_gaps)  // targets of which no tree says anything

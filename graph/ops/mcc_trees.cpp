@@ -1,9 +1,9 @@
 // mcc.Trees: decision trees, as the frontend writes them for ai.onnx.ml's tree ensembles (frontend/ml/trees.cpp).
 //
 // Every inner node asks whether a number of the row is at most a threshold. Nodes of all trees are numbered together; children are a
-// table of two entries a node, of which a leaf's name the leaf itself. So each tree of each row takes the same number of steps, none of
-// which depends on what the others find, and vectors and threads walk side by side. Where a value is missing (NaN) the answer is no, or
-// yes at the nodes that say so.
+// table of two entries a node, of which a leaf's name the leaf itself. So trees take the same number of steps for each row, none of
+// which depends on what the others find, and vectors and threads walk side by side; trees stand in parts, the shallow ones apart from
+// the deep. Where a value is missing (NaN) the answer is no, or yes at the nodes that say so.
 #include "graph/ops/common.h"
 
 namespace mcc::graph {
@@ -22,8 +22,9 @@ constexpr int kChildren = 4;    // [2 * nodes]: for yes, for no
 constexpr int kRows = 5;        // [nodes]: of the weights, for leaves
 constexpr int kWeights = 6;     // [rows, width]
 
-// The steps that the deepest tree takes.
-int64_t depth_of(const Attributes& a) { return a.integer("depth", 0); }
+// The trees of each group in parts, in order: how many there are, and the steps that the deepest one of all groups takes.
+std::vector<int64_t> counts_of(const Attributes& a) { return a.integers("counts"); }
+std::vector<int64_t> depths_of(const Attributes& a) { return a.integers("depths"); }
 
 std::optional<Reducer> reducer_of(const Attributes& a) {
   const std::string name = a.text("reduce", "sum");
@@ -51,6 +52,17 @@ bool check_table(InferContext& c, int i, int rank, int64_t bound) {
   return true;
 }
 
+bool check_parts(InferContext& c) {
+  const std::vector<int64_t> counts = counts_of(c.attributes()), depths = depths_of(c.attributes());
+  if (!expect(c, counts.size() == depths.size(), "expected as many depths as counts, got ", depths.size(), " and ", counts.size())) return false;
+  int64_t trees = 0;
+  for (size_t k = 0; k < counts.size(); ++k) {
+    if (!expect(c, counts[k] >= 0 && depths[k] >= 0, "a part of ", counts[k], " trees of depth ", depths[k])) return false;
+    trees += counts[k];
+  }
+  return expect_same_dim(c, trees, c.input(kRoots).shape[1], "number of trees");
+}
+
 void infer_trees(InferContext& c) {
   if (!expect(c, c.num_inputs() == 7, "expected 7 inputs, got ", c.num_inputs()) || !expect_type(c, kX, TypeSet::floating) ||
       !expect_rank(c, kX, 2) || !expect_same_type(c, kX, kThresholds) || !expect_rank(c, kThresholds, 1) ||
@@ -67,7 +79,7 @@ void infer_trees(InferContext& c) {
   if (!expect_same_dim(c, *nodes, c.input(kFeatures).shape[0], "number of features of nodes") ||
       !expect_same_dim(c, 2 * *nodes, c.input(kChildren).shape[0], "number of children") ||
       !expect_same_dim(c, *nodes, c.input(kRows).shape[0], "number of rows of nodes") ||
-      !expect(c, depth_of(c.attributes()) >= 0, "depth: expected at least 0, got ", depth_of(c.attributes())) ||
+      !check_parts(c) ||
       !expect(c, reducer_of(c.attributes()).has_value(), "reduce: expected sum, min or max, got ", c.attributes().text("reduce", "sum"))) {
     return;
   }
@@ -80,20 +92,24 @@ void compute_trees(ComputeContext& c) {
   const Expr& n = c.input_type(kX).shape[0];
   Buffer node = c.builder.new_buffer("node", ElementType::i32, {n, roots[0], roots[1]});
   auto wide = [](const Expr& index) { return cast(ElementType::i64, index); };
-  // Steps are all the same, so their order is any.
-  auto step = [&](Axes i) {
-    const std::vector<Expr> at(i.begin(), i.begin() + 3);
-    const Expr here = load(node, at);
-    const Expr feature = c.at(kFeatures, {wide(here)});
-    const Expr x = c.at(kX, {i[0], wide(binary(BinaryOp::shr, feature, tensor::constant_int(feature.type(), 1)))});
-    const Expr is_yes = x <= c.at(kThresholds, {wide(here)}) ||
-                        (x != x && binary(BinaryOp::bit_and, feature, tensor::constant_int(feature.type(), 1)) == 1);
-    const Expr child = here + here + select(is_yes, tensor::constant_int(here.type(), 0), tensor::constant_int(here.type(), 1));
-    return Store::make(node, at, c.at(kChildren, {wide(child)}));
-  };
-  c.builder.block(
-      "walk", {{"n", n}, {"g", roots[0]}, {"t", roots[1]}, {"step", depth_of(c.attributes()), AxisKind::reduce}}, step,
-      [&](Axes i) { return Store::make(node, {i[0], i[1], i[2]}, c.at(kRoots, {i[1], i[2]})); });
+  const std::vector<int64_t> counts = counts_of(c.attributes()), depths = depths_of(c.attributes());
+  int64_t first = 0;
+  for (size_t part = 0; part < counts.size(); first += counts[part++]) {
+    auto place = [&](Axes i) { return std::vector<Expr>{i[0], i[1], i[2] + first}; };
+    // Steps are all the same, so their order is any.
+    auto step = [&](Axes i) {
+      const Expr here = load(node, place(i));
+      const Expr one = tensor::constant_int(here.type(), 1);
+      const Expr feature = c.at(kFeatures, {wide(here)});
+      const Expr x = c.at(kX, {i[0], wide(binary(BinaryOp::shr, feature, one))});
+      const Expr is_yes = x <= c.at(kThresholds, {wide(here)}) || (x != x && binary(BinaryOp::bit_and, feature, one) == one);
+      const Expr child = here + here + select(is_yes, tensor::constant_int(here.type(), 0), one);
+      return Store::make(node, place(i), c.at(kChildren, {wide(child)}));
+    };
+    c.builder.block(
+        "walk", {{"n", n}, {"g", roots[0]}, {"t", counts[part]}, {"step", depths[part], AxisKind::reduce}}, step,
+        [&](Axes i) { return Store::make(node, place(i), c.at(kRoots, {i[1], i[2] + first})); });
+  }
   const ElementType sum = wide_type(out.element);
   Buffer total = c.builder.reduce("score", sum, out.shape, {roots[1]}, *reducer_of(c.attributes()), [&](Axes i, Axes r) {
     return widen(c.at(kWeights, {wide(c.at(kRows, {wide(load(node, {i[0], i[1], r[0]}))})), i[2]}));
