@@ -12,8 +12,8 @@ namespace {
 // One value for all features, or one for each: along the last axis.
 bool expect_features(Expansion& e, const char* name, size_t got) {
   return e.expect(e.rank(0) >= 1, "input 'X': expected at least one dimension") &&
-         e.expect(got == 1 || static_cast<int64_t>(got) == e.shape(0).back(), "attribute '", name, "': expected 1 or ", e.shape(0).back(), " values, got ",
-                  got);
+         e.expect(got == 1 || static_cast<int64_t>(got) == e.shape(0).back(), "attribute '", name,
+                  "': expected 1 or ", e.shape(0).back(), " values, got ", got);
 }
 
 // (x - offset) * scale
@@ -34,7 +34,10 @@ void normalizer(Expansion& e) {
   const std::optional<Rows> rows = rows_of(e, ElementType::f32);
   if (!rows) return;
   const std::string norm = e.word("norm");
-  const char* reduction = norm == "MAX" ? "ReduceMax" : norm == "L1" ? "ReduceL1" : norm == "L2" ? "ReduceL2" : nullptr;
+  const char* reduction = norm == "MAX"  ? "ReduceMax"
+                          : norm == "L1" ? "ReduceL1"
+                          : norm == "L2" ? "ReduceL2"
+                                         : nullptr;
   if (!e.expect(reduction, "attribute 'norm': expected MAX, L1 or L2, got ", norm)) return;
   const Operand size = e.op(reduction, {rows->x, e.ints({1})});
   const Operand none = e.op("Equal", {size, e.scalar(ElementType::f32, 0)});
@@ -57,7 +60,9 @@ void imputer(Expansion& e) {
   const std::vector<int64_t> integers = e.integers("imputed_value_int64s");
   const char* name = is_real ? "imputed_value_floats" : "imputed_value_int64s";
   const size_t count = is_real ? numbers.size() : integers.size();
-  if (!e.expect(count > 0, "attribute '", name, "' is missing: input 'X' is ", to_text(element)) || !expect_features(e, name, count)) return;
+  if (!e.expect(count > 0, "attribute '", name, "' is missing: input 'X' is ", to_text(element)) ||
+      !expect_features(e, name, count))
+    return;
   Operand values, replaced;
   bool is_nan = false;
   if (is_real) {
@@ -79,7 +84,8 @@ void imputer(Expansion& e) {
 // Places of the last axis. What has one dimension becomes one row.
 void extractor(Expansion& e) {
   if (!e.expect(e.rank(0) >= 1, "input 'X': expected at least one dimension")) return;
-  const Operand picked = e.op("Gather", {e.in(0), e.reshaped(e.in(1), {e.count(1)})}, {{"axis", int64_t{-1}}});
+  const Operand picked =
+      e.op("Gather", {e.in(0), e.reshaped(e.in(1), {e.count(1)})}, {{"axis", int64_t{-1}}});
   e.result(0, e.rank(0) == 1 ? e.reshaped(picked, {1, e.count(1)}) : picked);
 }
 
@@ -91,7 +97,8 @@ void vectorizer(Expansion& e) {
   for (int i = 0; i < e.num_inputs(); ++i) {
     const std::vector<int64_t>& shape = e.shape(i);
     const int64_t width = widths[static_cast<size_t>(i)];
-    if (!e.expect(shape.size() == 1 || shape.size() == 2, "input ", i, ": expected 1 or 2 dimensions, got shape ", shape_text(shape)) ||
+    if (!e.expect(shape.size() == 1 || shape.size() == 2, "input ", i,
+                  ": expected 1 or 2 dimensions, got shape ", shape_text(shape)) ||
         !e.expect(width >= 0 && width < (1 << 30), "attribute 'inputdimensions': ", width, " is no width")) {
       return;
     }
@@ -107,19 +114,16 @@ void vectorizer(Expansion& e) {
 
 void zip_map(Expansion& e) {
   e.refuse("its result is a sequence of maps; only tensors are supported",
-           "export the model without ZipMap (skl2onnx: options={'zipmap': False}), or cut the node off: its input is the tensor of all scores");
+           "export the model without ZipMap (skl2onnx: options={'zipmap': False}), or cut the node off: its "
+           "input is the tensor of all scores");
 }
 
 }  // namespace
 
 std::span<const MlOp> feature_ops() {
   static constexpr MlOp kOps[] = {
-      {"Scaler", scaler},
-      {"Normalizer", normalizer},
-      {"Binarizer", binarizer},
-      {"Imputer", imputer},
-      {"ArrayFeatureExtractor", extractor},
-      {"FeatureVectorizer", vectorizer},
+      {"Scaler", scaler},   {"Normalizer", normalizer},           {"Binarizer", binarizer},
+      {"Imputer", imputer}, {"ArrayFeatureExtractor", extractor}, {"FeatureVectorizer", vectorizer},
       {"ZipMap", zip_map},
   };
   return kOps;

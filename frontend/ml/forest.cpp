@@ -20,7 +20,10 @@ Diagnostic unsupported(std::string message) { return {ErrorKind::unsupported, ""
 class TableBuilder {
  public:
   explicit TableBuilder(const Forest& forest)
-      : forest_(forest), branches_(forest.branches.size(), kUnseen), leaves_(forest.leaves.size(), kUnseen), depths_(forest.branches.size()) {}
+      : forest_(forest),
+        branches_(forest.branches.size(), kUnseen),
+        leaves_(forest.leaves.size(), kUnseen),
+        depths_(forest.branches.size()) {}
 
   Result<TreeTables> build() {
     arrange();
@@ -71,7 +74,8 @@ class TableBuilder {
       for (size_t i = 0; i < forest_.roots.size(); ++i)
         trees[0].push_back(i);
     }
-    std::vector<int64_t> deepest(static_cast<size_t>(t_.trees));  // of the trees in the same place of their groups
+    std::vector<int64_t> deepest(
+        static_cast<size_t>(t_.trees));  // of the trees in the same place of their groups
     for (const auto& group : trees)
       add_group(group, deepest);
     divide(deepest);
@@ -91,7 +95,8 @@ class TableBuilder {
     }
     while (group.size() < deepest.size())
       group.push_back({empty_leaf(), 0});
-    std::stable_sort(group.begin(), group.end(), [](const Tree& a, const Tree& b) { return a.depth < b.depth; });
+    std::stable_sort(group.begin(), group.end(),
+                     [](const Tree& a, const Tree& b) { return a.depth < b.depth; });
     for (size_t k = 0; k < group.size(); ++k) {
       t_.roots.push_back(group[k].root);
       deepest[k] = std::max(deepest[k], group[k].depth);
@@ -153,7 +158,9 @@ class TableBuilder {
     if (at.is_leaf) return leaf(at.index);
     int32_t& known = branches_[at.index];
     if (known == kOpen) {
-      if (problems_.empty()) problems_.push_back({ErrorKind::bad_input, "", text("node ", at.index, " of the trees is below itself"), ""});
+      if (problems_.empty())
+        problems_.push_back(
+            {ErrorKind::bad_input, "", text("node ", at.index, " of the trees is below itself"), ""});
       return 0;
     }
     if (known != kUnseen) return known;
@@ -236,8 +243,8 @@ class TableBuilder {
   }
 
   // Missing values go the way of the largest ones, which are none of the members.
-  int32_t search(int64_t feature, const std::vector<double>& bounds, const std::vector<int32_t>& results, size_t begin, size_t end,
-                 int64_t* depth) {
+  int32_t search(int64_t feature, const std::vector<double>& bounds, const std::vector<int32_t>& results,
+                 size_t begin, size_t end, int64_t* depth) {
     if (begin == end) {
       *depth = 0;
       return results[begin];
@@ -255,10 +262,14 @@ class TableBuilder {
   // ---- Leaves ----
 
   double identity() const {
-    return forest_.aggregate == Aggregate::min ? kInfinity : forest_.aggregate == Aggregate::max ? -kInfinity : 0;
+    return forest_.aggregate == Aggregate::min   ? kInfinity
+           : forest_.aggregate == Aggregate::max ? -kInfinity
+                                                 : 0;
   }
   double combined(double a, double b) const {
-    return forest_.aggregate == Aggregate::min ? std::min(a, b) : forest_.aggregate == Aggregate::max ? std::max(a, b) : a + b;
+    return forest_.aggregate == Aggregate::min   ? std::min(a, b)
+           : forest_.aggregate == Aggregate::max ? std::max(a, b)
+                                                 : a + b;
   }
 
   int32_t leaf(size_t index) {

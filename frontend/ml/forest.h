@@ -47,9 +47,10 @@ struct TreeTables {
   std::vector<int32_t> roots, features, children, rows;
   std::vector<double> thresholds;
   int64_t width = 1;
-  std::vector<double> weights;  // [rows, width]; groups * width is the number of targets
+  std::vector<double> weights;          // [rows, width]; groups * width is the number of targets
   std::vector<int64_t> counts, depths;  // trees of each group in parts, shallow ones first
-  bool has_gaps = false;  // of the smallest or largest: some leaf says nothing of a target, and has its reducer's identity
+  bool has_gaps =
+      false;  // of the smallest or largest: some leaf says nothing of a target, and has its reducer's identity
 };
 
 // Errors name no node: a tree that runs into itself, one too deep, a table too large.

@@ -18,7 +18,8 @@ std::optional<graph::Constant> list_of(Expansion& e, const std::string& name) {
   }
   if (e.is_given(name + "_floats")) {
     const std::vector<double> values = e.numbers(name + "_floats");
-    found = graph::Constant::of(ElementType::f32, {static_cast<int64_t>(values.size())}, std::vector<float>(values.begin(), values.end()));
+    found = graph::Constant::of(ElementType::f32, {static_cast<int64_t>(values.size())},
+                                std::vector<float>(values.begin(), values.end()));
     ++given;
   }
   if (e.is_given(name + "_tensor")) {
@@ -26,10 +27,11 @@ std::optional<graph::Constant> list_of(Expansion& e, const std::string& name) {
     if (!found) return std::nullopt;
     ++given;
   }
-  if (!e.expect(given == 1, "expected one of the attributes '", name, "_int64s', '", name, "_floats' and '", name, "_tensor', got ", given))
+  if (!e.expect(given == 1, "expected one of the attributes '", name, "_int64s', '", name, "_floats' and '",
+                name, "_tensor', got ", given))
     return std::nullopt;
-  if (!e.expect(found->shape().size() == 1 && found->count() > 0, "attribute '", name, "_...': expected a list with at least one value, got shape ",
-                shape_text(found->shape())))
+  if (!e.expect(found->shape().size() == 1 && found->count() > 0, "attribute '", name,
+                "_...': expected a list with at least one value, got shape ", shape_text(found->shape())))
     return std::nullopt;
   return found;
 }
@@ -37,7 +39,8 @@ std::optional<graph::Constant> list_of(Expansion& e, const std::string& name) {
 Operand default_of(Expansion& e, ElementType element) {
   if (e.is_given("default_tensor")) {
     const std::optional<graph::Constant> given = e.constant_of("default_tensor");
-    if (!given || !e.expect(given->count() == 1 && given->element() == element, "attribute 'default_tensor': expected one ", to_text(element)))
+    if (!given || !e.expect(given->count() == 1 && given->element() == element,
+                            "attribute 'default_tensor': expected one ", to_text(element)))
       return "";
     return e.reshaped(e.constant(*given), {});
   }
@@ -53,8 +56,10 @@ void encoder(Expansion& e) {
   const std::optional<graph::Constant> values = list_of(e, "values");
   if (!values) return;
   const ElementType element = e.element(0);
-  if (!e.expect(keys->count() == values->count(), "expected as many values as keys, got ", values->count(), " and ", keys->count()) ||
-      !e.expect(keys->element() == element, "input 'X' is ", to_text(element), ", its keys are ", to_text(keys->element()))) {
+  if (!e.expect(keys->count() == values->count(), "expected as many values as keys, got ", values->count(),
+                " and ", keys->count()) ||
+      !e.expect(keys->element() == element, "input 'X' is ", to_text(element), ", its keys are ",
+                to_text(keys->element()))) {
     return;
   }
   const Operand otherwise = default_of(e, values->element());
@@ -66,14 +71,16 @@ void encoder(Expansion& e) {
     for (int64_t k = 0; k < keys->count(); ++k)
       are_nan.push_back(std::isnan(keys->number_at(k)) ? 1 : 0);
     if (std::count(are_nan.begin(), are_nan.end(), 1) > 0) {
-      const Operand nan = e.op("And", {e.op("IsNaN", {x}), e.tensor(ElementType::boolean, {keys->count()}, are_nan)});
+      const Operand nan =
+          e.op("And", {e.op("IsNaN", {x}), e.tensor(ElementType::boolean, {keys->count()}, are_nan)});
       is_key = e.op("Or", {is_key, nan});
     }
   }
   const Operand hits = e.converted(is_key, ElementType::i32);
   const Operand place = e.op("ArgMax", {hits}, {{"axis", int64_t{-1}}, {"keepdims", int64_t{0}}});
   const Operand is_there = e.op("ReduceMax", {hits, e.ints({-1})}, {{"keepdims", int64_t{0}}});
-  e.result(0, e.op("Where", {e.converted(is_there, ElementType::boolean), e.op("Gather", {e.constant(*values), place}), otherwise}));
+  e.result(0, e.op("Where", {e.converted(is_there, ElementType::boolean),
+                             e.op("Gather", {e.constant(*values), place}), otherwise}));
 }
 
 // Along a new last axis 1 where the number is the category. One that is none of them gives 0s, also where the attribute `zeros`

@@ -7,7 +7,8 @@ namespace mcc::frontend {
 namespace {
 
 // One line for each file of operators.
-constexpr std::span<const MlOp> (*kFamilies[])() = {tree_ops, linear_ops, svm_ops, feature_ops, label_ops, text_ops, training_ops};
+constexpr std::span<const MlOp> (*kFamilies[])() = {tree_ops,  linear_ops, svm_ops,     feature_ops,
+                                                    label_ops, text_ops,   training_ops};
 
 const MlOp* find_ml(const std::string& domain, const std::string& name) {
   for (auto family : kFamilies)
@@ -18,10 +19,12 @@ const MlOp* find_ml(const std::string& domain, const std::string& name) {
 
 }  // namespace
 
-bool has_ml_expansion(const std::string& domain, const std::string& name) { return find_ml(domain, name) != nullptr; }
+bool has_ml_expansion(const std::string& domain, const std::string& name) {
+  return find_ml(domain, name) != nullptr;
+}
 
-Result<onnx::FunctionProto> expand_ml(const onnx::OpSchema& schema, const onnx::NodeProto& node, const std::vector<onnx::TypeProto>& types,
-                                      const TensorSource& source) {
+Result<onnx::FunctionProto> expand_ml(const onnx::OpSchema& schema, const onnx::NodeProto& node,
+                                      const std::vector<onnx::TypeProto>& types, const TensorSource& source) {
   const MlOp* op = find_ml(schema.domain(), node.op_type());
   MCC_CHECK(op, node.op_type(), " is not among the operators of frontend/ml");
   if (std::optional<Diagnostic> problem = missing_input(schema, node)) return *problem;

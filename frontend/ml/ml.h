@@ -13,7 +13,7 @@ namespace mcc::frontend {
 bool has_ml_expansion(const std::string& domain, const std::string& name);
 
 // As expand_contrib. The schema is that of the version which the model uses: expansions serve all of them.
-Result<onnx::FunctionProto> expand_ml(const onnx::OpSchema& schema, const onnx::NodeProto& node, const std::vector<onnx::TypeProto>& types,
-                                      const TensorSource& source);
+Result<onnx::FunctionProto> expand_ml(const onnx::OpSchema& schema, const onnx::NodeProto& node,
+                                      const std::vector<onnx::TypeProto>& types, const TensorSource& source);
 
 }  // namespace mcc::frontend

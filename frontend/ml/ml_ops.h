@@ -31,7 +31,9 @@ struct Rows {
 };
 std::optional<Rows> rows_of(Expansion& e, ElementType element);
 // In which numbers of this type are computed: f64 for itself, f32 for all else.
-inline ElementType real_type(ElementType element) { return element == ElementType::f64 ? ElementType::f64 : ElementType::f32; }
+inline ElementType real_type(ElementType element) {
+  return element == ElementType::f64 ? ElementType::f64 : ElementType::f32;
+}
 bool expect_count(Expansion& e, const std::string& name, size_t got, size_t wanted);
 // False where the node has words in this attribute.
 bool expect_no_strings(Expansion& e, std::initializer_list<const char*> names);
@@ -44,10 +46,12 @@ std::optional<Transform> transform_of(Expansion& e);
 // Of scores [N, classes] in f32 or f64.
 Operand transformed(Expansion& e, const Operand& scores, ElementType element, Transform transform);
 // The two classes' scores, of the only one that was computed [N, 1]: a probability s becomes 1 - s and s, what may be negative -s and s.
-Operand both_scores(Expansion& e, const Operand& score, ElementType element, bool is_probability, Transform transform);
+Operand both_scores(Expansion& e, const Operand& score, ElementType element, bool is_probability,
+                    Transform transform);
 
 // The result of a regressor with scores [N, targets]. Of one target onnxruntime carries out no other transform than PROBIT.
-void give_targets(Expansion& e, const Operand& scores, ElementType element, int64_t targets, Transform transform, ElementType result);
+void give_targets(Expansion& e, const Operand& scores, ElementType element, int64_t targets,
+                  Transform transform, ElementType result);
 
 // ---- Labels ----
 
@@ -57,6 +61,7 @@ void give_classes(Expansion& e, const Operand& labels, const Operand& scores, El
 // The number for each row's largest score; the first of equal ones.
 Operand best_label(Expansion& e, const Operand& scores, const std::vector<int64_t>& labels);
 // yes where the score [N, 1] is more than the threshold, else no: [N].
-Operand label_by_threshold(Expansion& e, const Operand& score, ElementType element, double threshold, int64_t yes, int64_t no);
+Operand label_by_threshold(Expansion& e, const Operand& score, ElementType element, double threshold,
+                           int64_t yes, int64_t no);
 
 }  // namespace mcc::frontend

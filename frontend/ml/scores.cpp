@@ -7,7 +7,9 @@ namespace mcc::frontend {
 
 std::optional<Rows> rows_of(Expansion& e, ElementType element) {
   const int64_t rank = e.rank(0);
-  if (!e.expect(rank == 1 || rank == 2, "input 'X': expected 1 or 2 dimensions, got shape ", shape_text(e.shape(0)))) return std::nullopt;
+  if (!e.expect(rank == 1 || rank == 2, "input 'X': expected 1 or 2 dimensions, got shape ",
+                shape_text(e.shape(0))))
+    return std::nullopt;
   Rows rows{e.in(0), rank == 1 ? 1 : e.shape(0)[0], e.shape(0).back()};
   if (e.element(0) != element) rows.x = e.converted(rows.x, element);
   if (rank == 1) rows.x = e.reshaped(rows.x, {1, rows.features});
@@ -16,12 +18,15 @@ std::optional<Rows> rows_of(Expansion& e, ElementType element) {
 
 bool expect_no_strings(Expansion& e, std::initializer_list<const char*> names) {
   for (const char* name : names)
-    if (!e.supports(!e.is_given(name) || e.words(name).empty(), "attribute '", name, "': strings are not supported")) return false;
+    if (!e.supports(!e.is_given(name) || e.words(name).empty(), "attribute '", name,
+                    "': strings are not supported"))
+      return false;
   return true;
 }
 
 bool expect_count(Expansion& e, const std::string& name, size_t got, size_t wanted) {
-  return e.expect(got == wanted, "attribute '", name, "': expected ", wanted, wanted == 1 ? " value, got " : " values, got ", got);
+  return e.expect(got == wanted, "attribute '", name, "': expected ", wanted,
+                  wanted == 1 ? " value, got " : " values, got ", got);
 }
 
 std::optional<Transform> transform_of(Expansion& e) {
@@ -31,7 +36,9 @@ std::optional<Transform> transform_of(Expansion& e) {
   if (name == "LOGISTIC") return Transform::logistic;
   if (name == "SOFTMAX_ZERO") return Transform::softmax_zero;
   if (name == "PROBIT") return Transform::probit;
-  e.expect(false, "attribute 'post_transform': expected NONE, SOFTMAX, LOGISTIC, SOFTMAX_ZERO or PROBIT, got ", name);
+  e.expect(false,
+           "attribute 'post_transform': expected NONE, SOFTMAX, LOGISTIC, SOFTMAX_ZERO or PROBIT, got ",
+           name);
   return std::nullopt;
 }
 
@@ -80,10 +87,13 @@ Operand transformed(Expansion& e, const Operand& scores, ElementType element, Tr
   MCC_UNREACHABLE("unknown transform of scores");
 }
 
-Operand both_scores(Expansion& e, const Operand& score, ElementType element, bool is_probability, Transform transform) {
+Operand both_scores(Expansion& e, const Operand& score, ElementType element, bool is_probability,
+                    Transform transform) {
   const bool has_transform = transform == Transform::logistic || transform == Transform::probit;
   const bool is_opposite = !is_probability || transform == Transform::logistic;
-  const Operand other = is_opposite && transform != Transform::probit ? e.op("Neg", {score}) : e.op("Sub", {e.scalar(element, 1), score});
+  const Operand other = is_opposite && transform != Transform::probit
+                            ? e.op("Neg", {score})
+                            : e.op("Sub", {e.scalar(element, 1), score});
   const Operand both = e.op("Concat", {other, score}, {{"axis", int64_t{1}}});
   return has_transform ? transformed(e, both, element, transform) : both;
 }
@@ -93,12 +103,14 @@ Operand best_label(Expansion& e, const Operand& scores, const std::vector<int64_
   return e.op("Gather", {e.ints(labels), best});
 }
 
-Operand label_by_threshold(Expansion& e, const Operand& score, ElementType element, double threshold, int64_t yes, int64_t no) {
+Operand label_by_threshold(Expansion& e, const Operand& score, ElementType element, double threshold,
+                           int64_t yes, int64_t no) {
   const Operand is_more = e.op("Greater", {e.reshaped(score, {-1}), e.scalar(element, threshold)});
   return e.op("Where", {is_more, e.ints({yes}), e.ints({no})});
 }
 
-void give_targets(Expansion& e, const Operand& scores, ElementType element, int64_t targets, Transform transform, ElementType result) {
+void give_targets(Expansion& e, const Operand& scores, ElementType element, int64_t targets,
+                  Transform transform, ElementType result) {
   const bool is_left = targets == 1 && transform != Transform::probit;
   const Operand y = is_left ? scores : transformed(e, scores, element, transform);
   e.result(0, result == element ? y : e.converted(y, result));

@@ -31,18 +31,23 @@ struct Step {
   void give(int kind, int i, const Operand& value) const { e.result(kind * tensors + i, value); }
 
  private:
-  Operand converted(int i, int input) const { return e.element(input) == element(i) ? e.in(input) : e.converted(e.in(input), element(i)); }
+  Operand converted(int i, int input) const {
+    return e.element(input) == element(i) ? e.in(input) : e.converted(e.in(input), element(i));
+  }
 };
 
 std::optional<Step> step_of(Expansion& e, int kinds) {
   const int given = e.num_inputs() - 2;
-  if (!e.expect(given > 0 && given % kinds == 0, "expected ", kinds, " inputs for each tensor behind 'R' and 'T', got ", given)) return std::nullopt;
+  if (!e.expect(given > 0 && given % kinds == 0, "expected ", kinds,
+                " inputs for each tensor behind 'R' and 'T', got ", given))
+    return std::nullopt;
   Step s{e, given / kinds, kinds};
   for (int i = 0; i < s.tensors; ++i) {
     for (int kind = 0; kind < kinds; ++kind) {
       const int at = s.at(kind, i);
       if (!e.expect(e.has(at), "input ", at, " is missing") || !e.expect_shape(at, e.shape(s.at(0, i))) ||
-          !e.expect(e.element(at) == s.element(i), "input ", at, " is ", to_text(e.element(at)), ", expected ", to_text(s.element(i)))) {
+          !e.expect(e.element(at) == s.element(i), "input ", at, " is ", to_text(e.element(at)),
+                    ", expected ", to_text(s.element(i)))) {
         return std::nullopt;
       }
     }
@@ -55,7 +60,8 @@ void adagrad(Expansion& e) {
   const std::optional<Step> s = step_of(e, 3);
   if (!s) return;
   for (int i = 0; i < s->tensors; ++i) {
-    const Operand rate = s->over(s->rate(i), s->plus(s->number(i, 1), s->times(s->updates(i), s->parameter(i, "decay_factor"))));
+    const Operand rate = s->over(
+        s->rate(i), s->plus(s->number(i, 1), s->times(s->updates(i), s->parameter(i, "decay_factor"))));
     const Operand g = s->gradient(i), squares = s->plus(s->in(2, i), s->times(g, g));
     const Operand size = s->plus(s->root(squares), s->parameter(i, "epsilon"));
     s->give(0, i, s->minus(s->in(0, i), s->over(s->times(rate, g), size)));
@@ -67,7 +73,8 @@ void adam(Expansion& e) {
   const std::optional<Step> s = step_of(e, 4);
   if (!s) return;
   for (int i = 0; i < s->tensors; ++i) {
-    const Operand one = s->number(i, 1), alpha = s->parameter(i, "alpha"), beta = s->parameter(i, "beta"), g = s->gradient(i);
+    const Operand one = s->number(i, 1), alpha = s->parameter(i, "alpha"), beta = s->parameter(i, "beta"),
+                  g = s->gradient(i);
     auto mixed = [&](const Operand& part, const Operand& old, const Operand& fresh) {
       return s->plus(s->times(part, old), s->times(s->minus(one, part), fresh));
     };
@@ -76,7 +83,8 @@ void adam(Expansion& e) {
     auto missing = [&](const Operand& part) { return s->minus(one, e.op("Pow", {part, s->updates(i)})); };
     const Operand corrected = s->over(s->times(s->rate(i), s->root(missing(beta))), missing(alpha));
     const Operand rate = e.op("Where", {s->has_updates(), corrected, s->rate(i)});
-    const Operand x = s->minus(s->in(0, i), s->times(rate, s->over(mean, s->plus(s->root(squares), s->parameter(i, "epsilon")))));
+    const Operand x = s->minus(
+        s->in(0, i), s->times(rate, s->over(mean, s->plus(s->root(squares), s->parameter(i, "epsilon")))));
     s->give(0, i, s->times(s->minus(one, s->parameter(i, "norm_coefficient_post")), x));
     s->give(1, i, mean);
     s->give(2, i, squares);
@@ -87,7 +95,9 @@ void momentum(Expansion& e) {
   const std::optional<Step> s = step_of(e, 3);
   if (!s) return;
   const std::string mode = e.word("mode");
-  if (!e.expect(mode == "standard" || mode == "nesterov", "attribute 'mode': expected standard or nesterov, got ", mode)) return;
+  if (!e.expect(mode == "standard" || mode == "nesterov",
+                "attribute 'mode': expected standard or nesterov, got ", mode))
+    return;
   for (int i = 0; i < s->tensors; ++i) {
     const Operand alpha = s->parameter(i, "alpha"), g = s->gradient(i);
     const Operand beta = e.op("Where", {s->has_updates(), s->parameter(i, "beta"), s->number(i, 1)});

@@ -37,13 +37,14 @@ std::optional<Operand> scores_of(Expansion& e, const Forest& forest, const std::
   std::optional<Rows> rows = rows_of(e, forest.element);
   if (!rows) return std::nullopt;
   for (const Forest::Branch& b : forest.branches) {
-    if (!e.expect(0 <= b.feature && b.feature < rows->features, "attribute 'nodes_featureids': ", b.feature, " is none of ", rows->features,
-                  " features"))
+    if (!e.expect(0 <= b.feature && b.feature < rows->features, "attribute 'nodes_featureids': ", b.feature,
+                  " is none of ", rows->features, " features"))
       return std::nullopt;
   }
   for (const auto& leaf : forest.leaves) {
     for (const Forest::Weight& w : leaf) {
-      if (!e.expect(0 <= w.target && w.target < forest.targets, "a leaf's target ", w.target, " is none of ", forest.targets))
+      if (!e.expect(0 <= w.target && w.target < forest.targets, "a leaf's target ", w.target, " is none of ",
+                    forest.targets))
         return std::nullopt;
     }
   }
@@ -69,7 +70,9 @@ std::optional<Operand> scores_of(Expansion& e, const Forest& forest, const std::
       e.tensor(ElementType::i32, {size(t.rows)}, t.rows),
       e.reals(forest.element, {size(t.weights) / t.width, t.width}, t.weights),
   };
-  Operand scores = e.reshaped(e.own("Trees", inputs, {{"counts", t.counts}, {"depths", t.depths}, {"reduce", reduce}}), {rows->count, forest.targets});
+  Operand scores =
+      e.reshaped(e.own("Trees", inputs, {{"counts", t.counts}, {"depths", t.depths}, {"reduce", reduce}}),
+                 {rows->count, forest.targets});
   if (forest.aggregate == Aggregate::average)
     scores = e.op("Div", {scores, e.scalar(forest.element, static_cast<double>(forest.roots.size()))});
   if (!is_sum && t.has_gaps)  // targets of which no tree says anything
@@ -81,8 +84,9 @@ std::optional<Operand> scores_of(Expansion& e, const Forest& forest, const std::
 // ---- Trees by the numbers of their nodes ----
 
 std::optional<Mode> mode_of(const std::string& name) {
-  constexpr std::pair<const char*, Mode> kModes[] = {{"BRANCH_LEQ", Mode::leq}, {"BRANCH_LT", Mode::lt}, {"BRANCH_GTE", Mode::gte},
-                                                     {"BRANCH_GT", Mode::gt},   {"BRANCH_EQ", Mode::eq}, {"BRANCH_NEQ", Mode::neq}};
+  constexpr std::pair<const char*, Mode> kModes[] = {{"BRANCH_LEQ", Mode::leq}, {"BRANCH_LT", Mode::lt},
+                                                     {"BRANCH_GTE", Mode::gte}, {"BRANCH_GT", Mode::gt},
+                                                     {"BRANCH_EQ", Mode::eq},   {"BRANCH_NEQ", Mode::neq}};
   for (const auto& [word, mode] : kModes)
     if (name == word) return mode;
   return std::nullopt;
@@ -104,18 +108,23 @@ class NumberedTrees {
 
  private:
   bool read_nodes() {
-    const std::vector<int64_t> trees = e_.integers("nodes_treeids"), ids = e_.integers("nodes_nodeids"), features = e_.integers("nodes_featureids"),
+    const std::vector<int64_t> trees = e_.integers("nodes_treeids"), ids = e_.integers("nodes_nodeids"),
+                               features = e_.integers("nodes_featureids"),
                                yes = e_.integers("nodes_truenodeids"), no = e_.integers("nodes_falsenodeids"),
                                missing = e_.integers("nodes_missing_value_tracks_true");
     const std::vector<std::string> modes = e_.words("nodes_modes");
     const std::optional<std::vector<double>> values = numbers_of(e_, "nodes_values", &forest_.element);
     const size_t n = trees.size();
-    if (!values || !expect_count(e_, "nodes_nodeids", ids.size(), n) || !expect_count(e_, "nodes_featureids", features.size(), n) ||
-        !expect_count(e_, "nodes_truenodeids", yes.size(), n) || !expect_count(e_, "nodes_falsenodeids", no.size(), n) ||
-        !expect_count(e_, "nodes_modes", modes.size(), n) || !expect_count(e_, "nodes_values", values->size(), n)) {
+    if (!values || !expect_count(e_, "nodes_nodeids", ids.size(), n) ||
+        !expect_count(e_, "nodes_featureids", features.size(), n) ||
+        !expect_count(e_, "nodes_truenodeids", yes.size(), n) ||
+        !expect_count(e_, "nodes_falsenodeids", no.size(), n) ||
+        !expect_count(e_, "nodes_modes", modes.size(), n) ||
+        !expect_count(e_, "nodes_values", values->size(), n)) {
       return false;
     }
-    if (!missing.empty() && !expect_count(e_, "nodes_missing_value_tracks_true", missing.size(), n)) return false;
+    if (!missing.empty() && !expect_count(e_, "nodes_missing_value_tracks_true", missing.size(), n))
+      return false;
     // The first node of a tree is its root.
     std::set<int64_t> seen;
     for (size_t i = 0; i < n; ++i) {
@@ -125,10 +134,14 @@ class NumberedTrees {
         forest_.leaves.emplace_back();
       } else {
         const std::optional<Mode> mode = mode_of(modes[i]);
-        if (!e_.expect(mode.has_value(), "attribute 'nodes_modes': '", modes[i], "' is not known")) return false;
-        forest_.branches.push_back({*mode, features[i], (*values)[i], {}, !missing.empty() && missing[i] != 0, {}, {}});
+        if (!e_.expect(mode.has_value(), "attribute 'nodes_modes': '", modes[i], "' is not known"))
+          return false;
+        forest_.branches.push_back(
+            {*mode, features[i], (*values)[i], {}, !missing.empty() && missing[i] != 0, {}, {}});
       }
-      if (!e_.expect(nodes_.emplace(NodeKey{trees[i], ids[i]}, node).second, "node ", ids[i], " of tree ", trees[i], " is there twice")) return false;
+      if (!e_.expect(nodes_.emplace(NodeKey{trees[i], ids[i]}, node).second, "node ", ids[i], " of tree ",
+                     trees[i], " is there twice"))
+        return false;
       if (seen.insert(trees[i]).second) forest_.roots.push_back(node);
     }
     for (size_t i = 0, next = 0; i < n; ++i) {
@@ -136,7 +149,9 @@ class NumberedTrees {
       Forest::Branch& b = forest_.branches[next++];
       for (const auto& [child, id] : {std::pair{&b.yes, yes[i]}, std::pair{&b.no, no[i]}}) {
         const auto found = nodes_.find({trees[i], id});
-        if (!e_.expect(found != nodes_.end(), "node ", ids[i], " of tree ", trees[i], ": there is no node ", id, " below it")) return false;
+        if (!e_.expect(found != nodes_.end(), "node ", ids[i], " of tree ", trees[i], ": there is no node ",
+                       id, " below it"))
+          return false;
         *child = found->second;
       }
     }
@@ -144,16 +159,20 @@ class NumberedTrees {
   }
 
   bool read_weights() {
-    const std::vector<int64_t> trees = e_.integers(word_ + "_treeids"), nodes = e_.integers(word_ + "_nodeids"), targets = e_.integers(word_ + "_ids");
+    const std::vector<int64_t> trees = e_.integers(word_ + "_treeids"),
+                               nodes = e_.integers(word_ + "_nodeids"), targets = e_.integers(word_ + "_ids");
     const std::optional<std::vector<double>> values = numbers_of(e_, word_ + "_weights", &forest_.element);
     const size_t n = targets.size();
-    if (!values || !expect_count(e_, word_ + "_treeids", trees.size(), n) || !expect_count(e_, word_ + "_nodeids", nodes.size(), n) ||
+    if (!values || !expect_count(e_, word_ + "_treeids", trees.size(), n) ||
+        !expect_count(e_, word_ + "_nodeids", nodes.size(), n) ||
         !expect_count(e_, word_ + "_weights", values->size(), n)) {
       return false;
     }
     for (size_t i = 0; i < n; ++i) {
       const auto found = nodes_.find({trees[i], nodes[i]});
-      if (!e_.expect(found != nodes_.end(), "attribute '", word_, "_nodeids': tree ", trees[i], " has no node ", nodes[i])) return false;
+      if (!e_.expect(found != nodes_.end(), "attribute '", word_, "_nodeids': tree ", trees[i],
+                     " has no node ", nodes[i]))
+        return false;
       // Old exporters wrote weights of inner nodes, too: they mean nothing.
       if (found->second.is_leaf) forest_.leaves[found->second.index].push_back({targets[i], (*values)[i]});
     }
@@ -171,18 +190,28 @@ class NumberedTrees {
 void regressor(Expansion& e) {
   const std::optional<Transform> transform = transform_of(e);
   const int64_t targets = e.is_given("n_targets") ? e.integer("n_targets") : 1;
-  if (!transform || !e.expect(targets >= 1 && targets < (1 << 24), "attribute 'n_targets': expected at least 1, got ", targets)) return;
+  if (!transform || !e.expect(targets >= 1 && targets < (1 << 24),
+                              "attribute 'n_targets': expected at least 1, got ", targets))
+    return;
   std::optional<Forest> forest = NumberedTrees(e, "target").read(targets);
   if (!forest) return;
   const std::string aggregate = e.word("aggregate_function");
-  constexpr std::pair<const char*, Aggregate> kAggregates[] = {
-      {"SUM", Aggregate::sum}, {"AVERAGE", Aggregate::average}, {"MIN", Aggregate::min}, {"MAX", Aggregate::max}};
-  const auto* known = std::find_if(std::begin(kAggregates), std::end(kAggregates), [&](const auto& a) { return aggregate == a.first; });
-  if (!e.expect(known != std::end(kAggregates), "attribute 'aggregate_function': expected SUM, AVERAGE, MIN or MAX, got ", aggregate)) return;
+  constexpr std::pair<const char*, Aggregate> kAggregates[] = {{"SUM", Aggregate::sum},
+                                                               {"AVERAGE", Aggregate::average},
+                                                               {"MIN", Aggregate::min},
+                                                               {"MAX", Aggregate::max}};
+  const auto* known = std::find_if(std::begin(kAggregates), std::end(kAggregates),
+                                   [&](const auto& a) { return aggregate == a.first; });
+  if (!e.expect(known != std::end(kAggregates),
+                "attribute 'aggregate_function': expected SUM, AVERAGE, MIN or MAX, got ", aggregate))
+    return;
   forest->aggregate = known->second;
   const std::optional<std::vector<double>> base = numbers_of(e, "base_values", &forest->element);
-  if (!base || (!base->empty() && !expect_count(e, "base_values", base->size(), static_cast<size_t>(targets)))) return;
-  if (std::optional<Operand> scores = scores_of(e, *forest, *base)) give_targets(e, *scores, forest->element, targets, *transform, ElementType::f32);
+  if (!base ||
+      (!base->empty() && !expect_count(e, "base_values", base->size(), static_cast<size_t>(targets))))
+    return;
+  if (std::optional<Operand> scores = scores_of(e, *forest, *base))
+    give_targets(e, *scores, forest->element, targets, *transform, ElementType::f32);
 }
 
 // ---- TreeEnsembleClassifier ----
@@ -205,12 +234,15 @@ ClassWeights weights_of(const Forest& forest) {
 }
 
 // Two classes, and weights of one of them.
-void binary_classifier(Expansion& e, const Forest& forest, const std::vector<int64_t>& labels, std::vector<double> base, Transform transform) {
+void binary_classifier(Expansion& e, const Forest& forest, const std::vector<int64_t>& labels,
+                       std::vector<double> base, Transform transform) {
   const ClassWeights weights = weights_of(forest);
   const bool is_first = weights.classes.contains(0);
   const size_t given = base.size();
   if (!e.expect(given <= 2, "attribute 'base_values': expected 2 values, got ", given) ||
-      !e.supports(is_first || given == 0, "attribute 'base_values' of two classes is not supported where only the second one has weights")) {
+      !e.supports(
+          is_first || given == 0,
+          "attribute 'base_values' of two classes is not supported where only the second one has weights")) {
     return;
   }
   if (given == 1) base.push_back(0);  // a score that has no other beside it
@@ -219,7 +251,8 @@ void binary_classifier(Expansion& e, const Forest& forest, const std::vector<int
   if (!scores) return;
   const int64_t column = is_first ? 0 : 1;
   const Operand score = e.slice(*scores, 1, column, column + 1);
-  const Operand label = label_by_threshold(e, score, forest.element, weights.are_positive ? 0.5 : 0, labels[1], labels[0]);
+  const Operand label =
+      label_by_threshold(e, score, forest.element, weights.are_positive ? 0.5 : 0, labels[1], labels[0]);
   const bool are_both_there = !is_first || given == 2;
   give_classes(e, label,
                are_both_there ? transformed(e, *scores, forest.element, transform)
@@ -238,13 +271,17 @@ void classifier(Expansion& e) {
   const std::optional<std::vector<double>> base = numbers_of(e, "base_values", &forest->element);
   if (!base) return;
   const ClassWeights weights = weights_of(*forest);
-  if (count == 2 && weights.classes.size() == 1) return binary_classifier(e, *forest, labels, *base, *transform);
+  if (count == 2 && weights.classes.size() == 1)
+    return binary_classifier(e, *forest, labels, *base, *transform);
   if (!base->empty() && !expect_count(e, "base_values", base->size(), labels.size())) return;
   const std::optional<Operand> scores = scores_of(e, *forest, *base);
   if (!scores) return;
   if (count == 1) {
     const Operand label = label_by_threshold(e, *scores, forest->element, 0, 1, 0);
-    return give_classes(e, label, *transform == Transform::probit ? transformed(e, *scores, forest->element, *transform) : *scores, forest->element);
+    return give_classes(
+        e, label,
+        *transform == Transform::probit ? transformed(e, *scores, forest->element, *transform) : *scores,
+        forest->element);
   }
   // Classes of which no tree says anything are nobody's.
   Operand candidates = *scores;
@@ -254,7 +291,8 @@ void classifier(Expansion& e) {
       bounds.push_back(weights.classes.contains(k) ? 0 : -HUGE_VAL);
     candidates = e.op("Add", {candidates, e.reals(forest->element, {count}, bounds)});
   }
-  give_classes(e, best_label(e, candidates, labels), transformed(e, *scores, forest->element, *transform), forest->element);
+  give_classes(e, best_label(e, candidates, labels), transformed(e, *scores, forest->element, *transform),
+               forest->element);
 }
 
 // ---- TreeEnsemble ----
@@ -263,7 +301,9 @@ void classifier(Expansion& e) {
 bool read_members(Expansion& e, Forest& forest) {
   const auto is_set = [](const Forest::Branch& b) { return b.mode == Mode::member; };
   if (std::none_of(forest.branches.begin(), forest.branches.end(), is_set)) return true;
-  if (!e.expect(e.is_given("membership_values"), "attribute 'membership_values' is missing; there are nodes that ask for members of a set")) return false;
+  if (!e.expect(e.is_given("membership_values"),
+                "attribute 'membership_values' is missing; there are nodes that ask for members of a set"))
+    return false;
   const std::optional<graph::Constant> given = e.constant_of("membership_values");
   if (!given) return false;
   const std::vector<double> values = to_numbers(*given);
@@ -272,48 +312,70 @@ bool read_members(Expansion& e, Forest& forest) {
     if (!is_set(b)) continue;
     while (next < values.size() && !std::isnan(values[next]))
       b.members.push_back(values[next++]);
-    if (!e.expect(next < values.size(), "attribute 'membership_values': expected a list that ends with a NaN for each node that asks for members"))
+    if (!e.expect(next < values.size(),
+                  "attribute 'membership_values': expected a list that ends with a NaN for each node that "
+                  "asks for members"))
       return false;
     ++next;
   }
-  return e.expect(next == values.size(), "attribute 'membership_values': expected ", next, " values, got ", values.size());
+  return e.expect(next == values.size(), "attribute 'membership_values': expected ", next, " values, got ",
+                  values.size());
 }
 
 std::optional<Forest> read_ensemble(Expansion& e) {
-  const std::optional<graph::Constant> modes = e.constant_of("nodes_modes"), splits = e.constant_of("nodes_splits"), weights = e.constant_of("leaf_weights");
+  const std::optional<graph::Constant> modes = e.constant_of("nodes_modes"),
+                                       splits = e.constant_of("nodes_splits"),
+                                       weights = e.constant_of("leaf_weights");
   if (!modes || !splits || !weights) return std::nullopt;
-  const std::vector<int64_t> features = e.integers("nodes_featureids"), missing = e.integers("nodes_missing_value_tracks_true"),
+  const std::vector<int64_t> features = e.integers("nodes_featureids"),
+                             missing = e.integers("nodes_missing_value_tracks_true"),
                              targets = e.integers("leaf_targetids"), roots = e.integers("tree_roots");
   const std::vector<int64_t> ids[] = {e.integers("nodes_truenodeids"), e.integers("nodes_falsenodeids")};
   const std::vector<int64_t> are_leaves[] = {e.integers("nodes_trueleafs"), e.integers("nodes_falseleafs")};
   const size_t n = features.size();
   auto counted = [](const graph::Constant& c) { return static_cast<size_t>(c.count()); };
-  if (!expect_count(e, "nodes_modes", counted(*modes), n) || !expect_count(e, "nodes_splits", counted(*splits), n) ||
-      !expect_count(e, "nodes_truenodeids", ids[0].size(), n) || !expect_count(e, "nodes_falsenodeids", ids[1].size(), n) ||
-      !expect_count(e, "nodes_trueleafs", are_leaves[0].size(), n) || !expect_count(e, "nodes_falseleafs", are_leaves[1].size(), n) ||
+  if (!expect_count(e, "nodes_modes", counted(*modes), n) ||
+      !expect_count(e, "nodes_splits", counted(*splits), n) ||
+      !expect_count(e, "nodes_truenodeids", ids[0].size(), n) ||
+      !expect_count(e, "nodes_falsenodeids", ids[1].size(), n) ||
+      !expect_count(e, "nodes_trueleafs", are_leaves[0].size(), n) ||
+      !expect_count(e, "nodes_falseleafs", are_leaves[1].size(), n) ||
       !expect_count(e, "leaf_weights", counted(*weights), targets.size())) {
     return std::nullopt;
   }
-  if (!missing.empty() && !expect_count(e, "nodes_missing_value_tracks_true", missing.size(), n)) return std::nullopt;
+  if (!missing.empty() && !expect_count(e, "nodes_missing_value_tracks_true", missing.size(), n))
+    return std::nullopt;
   Forest forest;
   forest.targets = e.is_given("n_targets") ? e.integer("n_targets") : 1;
-  if (!e.expect(forest.targets >= 1 && forest.targets < (1 << 24), "attribute 'n_targets': expected at least 1, got ", forest.targets)) return std::nullopt;
+  if (!e.expect(forest.targets >= 1 && forest.targets < (1 << 24),
+                "attribute 'n_targets': expected at least 1, got ", forest.targets))
+    return std::nullopt;
   forest.element = real_type(e.element(0));
-  if (splits->element() == ElementType::f64 || weights->element() == ElementType::f64) forest.element = ElementType::f64;
+  if (splits->element() == ElementType::f64 || weights->element() == ElementType::f64)
+    forest.element = ElementType::f64;
   for (size_t i = 0; i < targets.size(); ++i)
     forest.leaves.push_back({{targets[i], weights->number_at(static_cast<int64_t>(i))}});
   for (size_t i = 0; i < n; ++i) {
     const auto at = static_cast<int64_t>(i);
     const int64_t mode = modes->int_at(at);
-    constexpr auto kMost = static_cast<int64_t>(Mode::member);  // ONNX's numbers are in the order of our modes
-    if (!e.expect(0 <= mode && mode <= kMost, "attribute 'nodes_modes': expected 0 to ", kMost, ", got ", mode)) return std::nullopt;
-    Forest::Branch b{static_cast<Mode>(mode), features[i], splits->number_at(at), {}, !missing.empty() && missing[i] != 0, {}, {}};
+    constexpr auto kMost =
+        static_cast<int64_t>(Mode::member);  // ONNX's numbers are in the order of our modes
+    if (!e.expect(0 <= mode && mode <= kMost, "attribute 'nodes_modes': expected 0 to ", kMost, ", got ",
+                  mode))
+      return std::nullopt;
+    Forest::Branch b{static_cast<Mode>(mode),
+                     features[i],
+                     splits->number_at(at),
+                     {},
+                     !missing.empty() && missing[i] != 0,
+                     {},
+                     {}};
     for (int k = 0; k < 2; ++k) {
       const bool is_leaf = are_leaves[k][i] != 0;
       const int64_t id = ids[k][i];
       const auto most = static_cast<int64_t>(is_leaf ? targets.size() : n);
-      if (!e.expect(0 <= id && id < most, "attribute '", k == 0 ? "nodes_truenodeids" : "nodes_falsenodeids", "': ", id, " is none of ", most,
-                    is_leaf ? " leaves" : " nodes")) {
+      if (!e.expect(0 <= id && id < most, "attribute '", k == 0 ? "nodes_truenodeids" : "nodes_falsenodeids",
+                    "': ", id, " is none of ", most, is_leaf ? " leaves" : " nodes")) {
         return std::nullopt;
       }
       (k == 0 ? b.yes : b.no) = {is_leaf, static_cast<size_t>(id)};
@@ -321,7 +383,9 @@ std::optional<Forest> read_ensemble(Expansion& e) {
     forest.branches.push_back(std::move(b));
   }
   for (int64_t root : roots) {
-    if (!e.expect(0 <= root && root < static_cast<int64_t>(n), "attribute 'tree_roots': ", root, " is none of ", n, " nodes")) return std::nullopt;
+    if (!e.expect(0 <= root && root < static_cast<int64_t>(n), "attribute 'tree_roots': ", root,
+                  " is none of ", n, " nodes"))
+      return std::nullopt;
     forest.roots.push_back({false, static_cast<size_t>(root)});
   }
   if (!read_members(e, forest)) return std::nullopt;
@@ -332,10 +396,13 @@ void ensemble(Expansion& e) {
   std::optional<Forest> forest = read_ensemble(e);
   if (!forest) return;
   constexpr Aggregate kAggregates[] = {Aggregate::average, Aggregate::sum, Aggregate::min, Aggregate::max};
-  constexpr Transform kTransforms[] = {Transform::none, Transform::softmax, Transform::logistic, Transform::softmax_zero, Transform::probit};
+  constexpr Transform kTransforms[] = {Transform::none, Transform::softmax, Transform::logistic,
+                                       Transform::softmax_zero, Transform::probit};
   const int64_t aggregate = e.integer("aggregate_function"), transform = e.integer("post_transform");
-  if (!e.expect(0 <= aggregate && aggregate < 4, "attribute 'aggregate_function': expected 0 to 3, got ", aggregate) ||
-      !e.expect(0 <= transform && transform < 5, "attribute 'post_transform': expected 0 to 4, got ", transform)) {
+  if (!e.expect(0 <= aggregate && aggregate < 4, "attribute 'aggregate_function': expected 0 to 3, got ",
+                aggregate) ||
+      !e.expect(0 <= transform && transform < 5, "attribute 'post_transform': expected 0 to 4, got ",
+                transform)) {
     return;
   }
   forest->aggregate = kAggregates[aggregate];

@@ -25,19 +25,22 @@ int64_t count_of(const std::vector<int64_t>& kernel) {
 }
 
 bool expect_places(InferContext& c, int i, const Expr& channels, const Shape& out) {
-  if (!expect_rank(c, i, static_cast<int>(out.size())) || !expect_same_dim(c, out[0], c.input(i).shape[0], text("batch of input ", i)) ||
+  if (!expect_rank(c, i, static_cast<int>(out.size())) ||
+      !expect_same_dim(c, out[0], c.input(i).shape[0], text("batch of input ", i)) ||
       !expect_same_dim(c, channels, c.input(i).shape[1], text("dimension 1 of input ", i))) {
     return false;
   }
   for (size_t k = kFirstSpatial; k < out.size(); ++k)
-    if (!expect_same_dim(c, out[k], c.input(i).shape[k], text("dimension ", k, " of input ", i))) return false;
+    if (!expect_same_dim(c, out[k], c.input(i).shape[k], text("dimension ", k, " of input ", i)))
+      return false;
   return true;
 }
 
 void infer_deform_conv(InferContext& c) {
   for (int i : {kW, kOffset, kBias, kMask})
     if (c.has_input(i) && !expect_same_type(c, kX, i)) return;
-  if (!expect_type(c, kX, TypeSet::floating) || !expect_rank(c, kX, 3, 5) || !expect_rank(c, kW, c.rank(kX))) return;
+  if (!expect_type(c, kX, TypeSet::floating) || !expect_rank(c, kX, 3, 5) || !expect_rank(c, kW, c.rank(kX)))
+    return;
   const Shape& in = c.input(kX).shape;
   const Shape& weights = c.input(kW).shape;
   const Attributes& a = c.attributes();
@@ -50,12 +53,15 @@ void infer_deform_conv(InferContext& c) {
   const auto channels = need_static_dim(c, in[1], "the number of input channels");
   const std::vector<int64_t> kernel = kernel_of(weights);
   const int64_t group = a.integer("group", 1), offset_group = a.integer("offset_group", 1);
-  if (!channels || !expect(c, group >= 1 && sizes[0] % group == 0, "group of ", group, " for ", sizes[0], " output channels") ||
-      !expect(c, *channels == sizes[1] * group, "weights ", to_text(c.input(kW)), " with group ", group, " want ", sizes[1] * group,
-              " input channels, got ", *channels) ||
-      !expect(c, offset_group >= 1 && *channels % offset_group == 0, "offset_group of ", offset_group, " for ", *channels, " input channels") ||
-      !expect(c, a.integers("kernel_shape", kernel) == kernel, "kernel_shape is ", list_text(a.integers("kernel_shape", kernel)),
-              ", the weights' is ", list_text(kernel))) {
+  if (!channels ||
+      !expect(c, group >= 1 && sizes[0] % group == 0, "group of ", group, " for ", sizes[0],
+              " output channels") ||
+      !expect(c, *channels == sizes[1] * group, "weights ", to_text(c.input(kW)), " with group ", group,
+              " want ", sizes[1] * group, " input channels, got ", *channels) ||
+      !expect(c, offset_group >= 1 && *channels % offset_group == 0, "offset_group of ", offset_group,
+              " for ", *channels, " input channels") ||
+      !expect(c, a.integers("kernel_shape", kernel) == kernel, "kernel_shape is ",
+              list_text(a.integers("kernel_shape", kernel)), ", the weights' is ", list_text(kernel))) {
     return;
   }
   const auto window = checked_window(c, kernel, spatial_dims(in));
@@ -66,12 +72,15 @@ void infer_deform_conv(InferContext& c) {
   const int64_t taps = offset_group * count_of(kernel);
   if (!expect_places(c, kOffset, taps * static_cast<int64_t>(kernel.size()), out)) return;
   if (c.has_input(kMask) && !expect_places(c, kMask, taps, out)) return;
-  if (c.has_input(kBias) && (!expect_rank(c, kBias, 1) || !expect_same_dim(c, sizes[0], c.input(kBias).shape[0], "length of the bias"))) return;
+  if (c.has_input(kBias) && (!expect_rank(c, kBias, 1) ||
+                             !expect_same_dim(c, sizes[0], c.input(kBias).shape[0], "length of the bias")))
+    return;
   c.set_output(0, {c.input(kX).element, out});
 }
 
 // What tap `tap` of the window at `place` reads of a channel: the weighed sum of the elements around the moved position.
-Expr sampled(const ComputeContext& c, const Window& window, const Expr& n, const Expr& channel, Axes tap, Axes place) {
+Expr sampled(const ComputeContext& c, const Window& window, const Expr& n, const Expr& channel, Axes tap,
+             Axes place) {
   const Shape& in = c.input_type(kX).shape;
   const auto axes = static_cast<int64_t>(window.rank());
   const int64_t per_group = *static_dim(in[1]) / c.attributes().integer("offset_group", 1);
@@ -86,7 +95,9 @@ Expr sampled(const ComputeContext& c, const Window& window, const Expr& n, const
   std::vector<Expr> positions;
   for (size_t k = 0; k < window.rank(); ++k) {
     const Expr offset = widen(c.at(kOffset, index(number * axes + static_cast<int64_t>(k))));
-    positions.push_back(cast(offset.element(), place[k] * window.stride[k] - window.begin[k] + tap[k] * window.dilation[k]) + offset);
+    positions.push_back(
+        cast(offset.element(), place[k] * window.stride[k] - window.begin[k] + tap[k] * window.dilation[k]) +
+        offset);
   }
   // Both neighbours along each axis.
   std::function<Expr(size_t, std::vector<Expr>)> sum = [&](size_t k, std::vector<Expr> at) -> Expr {
@@ -126,7 +137,8 @@ void compute_deform_conv(ComputeContext& c) {
     return sampled(c, window, i[0], i[1], i.subspan(2, window.rank()), i.subspan(2 + window.rank()));
   });
   std::vector<Expr> extents(weights.begin() + 1, weights.end());
-  const int64_t group_in = *static_dim(weights[1]), group_out = *static_dim(weights[0]) / c.attributes().integer("group", 1);
+  const int64_t group_in = *static_dim(weights[1]),
+                group_out = *static_dim(weights[0]) / c.attributes().integer("group", 1);
   Buffer sum = c.builder.reduce("conv", wide, out.shape, extents, Reducer::sum, [&](Axes i, Axes r) {
     std::vector<Expr> at{i[0], floor_div(i[1], Expr(group_out)) * group_in + r[0]}, w{i[1]};
     at.insert(at.end(), r.begin() + 1, r.begin() + 1 + rank);
@@ -143,7 +155,8 @@ void compute_deform_conv(ComputeContext& c) {
 }  // namespace
 
 std::span<const OpDef> deform_conv_ops() {
-  static const OpDef ops[] = {onnx_op("DeformConv", FusionClass::opaque, 3, infer_deform_conv, compute_deform_conv)};
+  static const OpDef ops[] = {
+      onnx_op("DeformConv", FusionClass::opaque, 3, infer_deform_conv, compute_deform_conv)};
   return ops;
 }
 

@@ -42,17 +42,23 @@ void compute_det(ComputeContext& c) {
     index.insert(index.end(), rest.begin(), rest.end());
     return index;
   };
-  c.builder.block("begin", all, [&](Axes i) { return Store::make(matrix, at(0, i, {i[rank], i[rank + 1]}), widen(c.at(0, to_vector(i)))); });
-  c.builder.block("begin_product", batch, [&](Axes i) { return Store::make(product, at(0, i, {}), tensor::constant(wide, 1)); });
+  c.builder.block("begin", all, [&](Axes i) {
+    return Store::make(matrix, at(0, i, {i[rank], i[rank + 1]}), widen(c.at(0, to_vector(i))));
+  });
+  c.builder.block("begin_product", batch,
+                  [&](Axes i) { return Store::make(product, at(0, i, {}), tensor::constant(wide, 1)); });
   c.builder.serial_loop("k", n, [&](const Expr& k) {
-    auto magnitude = [&](Axes i, const Expr& row) { return call(Intrinsic::abs, {load(matrix, at(k, i, {row, k}))}); };
+    auto magnitude = [&](Axes i, const Expr& row) {
+      return call(Intrinsic::abs, {load(matrix, at(k, i, {row, k}))});
+    };
     Buffer largest = c.builder.reduce("largest", wide, out.shape, {n}, Reducer::max, [&](Axes i, Axes r) {
       const Expr x = magnitude(i, r[0]);
       return select(r[0] >= k, x, number_like(x, -1));
     });
-    Buffer found = c.builder.reduce("found", ElementType::i64, out.shape, {n}, Reducer::min, [&](Axes i, Axes r) {
-      return select(r[0] >= k && magnitude(i, r[0]) == load(largest, to_vector(i)), r[0], Expr(n));
-    });
+    Buffer found =
+        c.builder.reduce("found", ElementType::i64, out.shape, {n}, Reducer::min, [&](Axes i, Axes r) {
+          return select(r[0] >= k && magnitude(i, r[0]) == load(largest, to_vector(i)), r[0], Expr(n));
+        });
     // Of numbers without an order (NaN) none is found.
     auto pivot_row = [&](Axes i) {
       const Expr row = load(found, {i.begin(), i.begin() + static_cast<std::ptrdiff_t>(rank)});
@@ -61,7 +67,8 @@ void compute_det(ComputeContext& c) {
     auto pivot = [&](Axes i) { return load(matrix, at(k, i, {pivot_row(i), k})); };
     c.builder.block("multiply", batch, [&](Axes i) {
       const Expr p = pivot(i);
-      return Store::make(product, at(k + 1, i, {}), load(product, at(k, i, {})) * select(pivot_row(i) == k, p, -p));
+      return Store::make(product, at(k + 1, i, {}),
+                         load(product, at(k, i, {})) * select(pivot_row(i) == k, p, -p));
     });
     c.builder.block("eliminate", all, [&](Axes i) {
       const Expr row = pivot_row(i), p = pivot(i);
@@ -73,7 +80,8 @@ void compute_det(ComputeContext& c) {
       return Store::make(matrix, at(k + 1, i, {i[rank], i[rank + 1]}), select(i[rank] > k, below, x));
     });
   });
-  c.set_output(0, c.builder.compute("determinant", out.element, out.shape, [&](Axes i) { return cast(out.element, load(product, at(n, i, {}))); }));
+  c.set_output(0, c.builder.compute("determinant", out.element, out.shape,
+                                    [&](Axes i) { return cast(out.element, load(product, at(n, i, {}))); }));
 }
 
 }  // namespace

@@ -18,7 +18,8 @@ int64_t classes_of(const Attributes& a) { return a.integer("classes", 0); }
 void infer_couple(InferContext& c) {
   const int64_t classes = classes_of(c.attributes());
   if (!expect_type(c, 0, TypeSet::floating) || !expect_rank(c, 0, 2) ||
-      !expect(c, classes >= 2 && classes <= kMostClasses, "classes: expected 2 to ", kMostClasses, ", got ", classes) ||
+      !expect(c, classes >= 2 && classes <= kMostClasses, "classes: expected 2 to ", kMostClasses, ", got ",
+              classes) ||
       !expect_same_dim(c, classes * (classes - 1) / 2, c.input(0).shape[1], "number of pairs")) {
     return;
   }
@@ -45,7 +46,8 @@ void compute_couple(ComputeContext& c) {
     return select(r[0] == i[1], number_like(p, 0), p * p);
   });
   Buffer q = b.compute("q", wide, {rows, classes, classes}, [&](Axes i) {
-    return select(i[1] == i[2], load(squares, {i[0], i[1]}), -(of_pair(c, i[0], i[1], i[2]) * of_pair(c, i[0], i[2], i[1])));
+    return select(i[1] == i[2], load(squares, {i[0], i[1]}),
+                  -(of_pair(c, i[0], i[1], i[2]) * of_pair(c, i[0], i[2], i[1])));
   });
   // Entry s is what step s begins with.
   const int64_t steps = kSweeps * classes;
@@ -54,11 +56,14 @@ void compute_couple(ComputeContext& c) {
   b.block("begin", {{"n", rows}, {"i", classes}}, [&](Axes i) {
     return Store::make(p, {0, i[0], i[1]}, tensor::constant(wide, 1.0 / static_cast<double>(classes)));
   });
-  b.block("begin_done", {{"n", rows}}, [&](Axes i) { return Store::make(done, {0, i[0]}, tensor::constant_int({ElementType::i32, 1}, 0)); });
+  b.block("begin_done", {{"n", rows}}, [&](Axes i) {
+    return Store::make(done, {0, i[0]}, tensor::constant_int({ElementType::i32, 1}, 0));
+  });
   b.serial_loop("s", steps, [&](const Expr& s) {
     const Expr turn = floor_mod(s, Expr(classes));
-    Buffer qp = b.reduce("qp", wide, {rows, classes}, {classes}, Reducer::sum,
-                         [&](Axes i, Axes r) { return load(q, {i[0], i[1], r[0]}) * load(p, {s, i[0], r[0]}); });
+    Buffer qp = b.reduce("qp", wide, {rows, classes}, {classes}, Reducer::sum, [&](Axes i, Axes r) {
+      return load(q, {i[0], i[1], r[0]}) * load(p, {s, i[0], r[0]});
+    });
     Buffer pqp = b.reduce("pqp", wide, {rows}, {classes}, Reducer::sum,
                           [&](Axes i, Axes r) { return load(p, {s, i[0], r[0]}) * load(qp, {i[0], r[0]}); });
     Buffer error = b.reduce("error", wide, {rows}, {classes}, Reducer::max, [&](Axes i, Axes r) {
@@ -72,7 +77,8 @@ void compute_couple(ComputeContext& c) {
     b.block("update", {{"n", rows}, {"i", classes}}, [&](Axes i) {
       const Expr old = load(p, {s, i[0], i[1]});
       const Expr change = (load(pqp, {i[0]}) - load(qp, {i[0], turn})) / load(q, {i[0], turn, turn});
-      const Expr fresh = (old + select(i[1] == turn, change, number_like(change, 0))) / (change + number_like(change, 1));
+      const Expr fresh =
+          (old + select(i[1] == turn, change, number_like(change, 0))) / (change + number_like(change, 1));
       return Store::make(p, {s + 1, i[0], i[1]}, select(load(done, {s + 1, i[0]}) == 1, old, fresh));
     });
   });

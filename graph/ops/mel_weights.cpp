@@ -15,7 +15,8 @@ struct Mel {
   int64_t bins() const { return length / 2 + 1; }
   // Where bands begin, have their middle, and end: bins of the spectrum, two more than there are bands.
   std::vector<int64_t> edges() const {
-    const double ten = std::log(10.0), first = 2595 * std::log1p(low / 700) / ten, last = 2595 * std::log1p(high / 700) / ten;
+    const double ten = std::log(10.0), first = 2595 * std::log1p(low / 700) / ten,
+                 last = 2595 * std::log1p(high / 700) / ten;
     const double step = (last - first) / static_cast<double>(bands + 2);
     std::vector<int64_t> result;
     for (int64_t i = 0; i < bands + 2; ++i) {
@@ -30,7 +31,8 @@ struct Mel {
 std::optional<Mel> mel_of(const Constant* const (&inputs)[5]) {
   for (const Constant* input : inputs)
     if (!input || input->count() != 1) return std::nullopt;
-  return Mel{inputs[0]->int_at(0), inputs[1]->int_at(0), inputs[2]->number_at(0), inputs[3]->number_at(0), inputs[4]->number_at(0)};
+  return Mel{inputs[0]->int_at(0), inputs[1]->int_at(0), inputs[2]->number_at(0), inputs[3]->number_at(0),
+             inputs[4]->number_at(0)};
 }
 
 void infer_mel(InferContext& c) {
@@ -39,15 +41,19 @@ void infer_mel(InferContext& c) {
   for (int i = 0; i < 5; ++i) {
     if (!expect_type(c, i, i < 3 ? TypeSet::index : TypeSet::floating)) return;
     inputs[i] = c.constant(i);
-    if (!inputs[i]) return c.unsupported(text("input ", i, " (", names[i], ") needs a value known at compile time"));
+    if (!inputs[i])
+      return c.unsupported(text("input ", i, " (", names[i], ") needs a value known at compile time"));
     if (!expect(c, inputs[i]->count() == 1, "input ", i, " (", names[i], "): expected one number")) return;
   }
   const Mel mel = *mel_of(inputs);
-  if (!expect(c, mel.bands >= 1 && mel.length >= 1 && mel.rate > 0, "expected positive numbers of bands and bins and a positive rate, got ",
-              mel.bands, ", ", mel.length, " and ", mel.rate) ||
-      !expect(c, mel.bands < kMost && mel.length < kMost && mel.bands * mel.bins() < kMost, "a matrix of ", mel.bins(), " by ", mel.bands) ||
-      !expect(c, 0 <= mel.low && mel.low <= mel.high && mel.high <= mel.rate / 2, "expected edges in order from 0 to half the rate, got ", mel.low,
-              " and ", mel.high, " for a rate of ", mel.rate)) {
+  if (!expect(c, mel.bands >= 1 && mel.length >= 1 && mel.rate > 0,
+              "expected positive numbers of bands and bins and a positive rate, got ", mel.bands, ", ",
+              mel.length, " and ", mel.rate) ||
+      !expect(c, mel.bands < kMost && mel.length < kMost && mel.bands * mel.bins() < kMost, "a matrix of ",
+              mel.bins(), " by ", mel.bands) ||
+      !expect(c, 0 <= mel.low && mel.low <= mel.high && mel.high <= mel.rate / 2,
+              "expected edges in order from 0 to half the rate, got ", mel.low, " and ", mel.high,
+              " for a rate of ", mel.rate)) {
     return;
   }
   std::optional<ElementType> element = ElementType::f32;
@@ -62,7 +68,8 @@ std::vector<double> weights_of(const Mel& mel) {
     if (bin >= 0 && bin < mel.bins()) w[static_cast<size_t>(bin * mel.bands + band)] = value;
   };
   for (int64_t band = 0; band < mel.bands; ++band) {
-    const int64_t low = edges[static_cast<size_t>(band)], middle = edges[static_cast<size_t>(band) + 1], high = edges[static_cast<size_t>(band) + 2];
+    const int64_t low = edges[static_cast<size_t>(band)], middle = edges[static_cast<size_t>(band) + 1],
+                  high = edges[static_cast<size_t>(band) + 2];
     if (low == middle) set(middle, band, 1);
     for (int64_t j = low; j <= middle && low < middle; ++j)
       set(j, band, static_cast<double>(j - low) / static_cast<double>(middle - low));
