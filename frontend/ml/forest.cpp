@@ -12,6 +12,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr int kDeepest = 4096;
+constexpr size_t kMostNodes = size_t{1} << 29;  // numbers of children fit 32 bits
 constexpr int64_t kMostWeights = int64_t{1} << 28;
 constexpr int32_t kUnseen = -1, kOpen = -2;
 
@@ -135,6 +136,10 @@ class TableBuilder {
   // ---- Nodes ----
 
   int32_t new_node(int64_t feature, bool missing_is_yes, double threshold) {
+    if (t_.thresholds.size() >= kMostNodes) {
+      fail(text("trees of more than ", kMostNodes, " nodes are not supported"));
+      return 0;
+    }
     const auto id = static_cast<int32_t>(t_.thresholds.size());
     t_.features.push_back(static_cast<int32_t>(2 * feature + (missing_is_yes ? 1 : 0)));
     t_.thresholds.push_back(threshold);

@@ -13,6 +13,9 @@ namespace {
 
 using Mode = Forest::Mode;
 
+constexpr int64_t kMostTargets = int64_t{1} << 20;
+constexpr int64_t kMostFeatures = int64_t{1} << 30;
+
 // ---- What all three have ----
 
 std::vector<double> to_numbers(const graph::Constant& c) {
@@ -36,6 +39,8 @@ std::optional<std::vector<double>> numbers_of(Expansion& e, const std::string& n
 std::optional<Operand> scores_of(Expansion& e, const Forest& forest, const std::vector<double>& base) {
   std::optional<Rows> rows = rows_of(e, forest.element);
   if (!rows) return std::nullopt;
+  if (!e.supports(rows->features < kMostFeatures, "trees over ", rows->features, " features are not supported"))
+    return std::nullopt;
   for (const Forest::Branch& b : forest.branches) {
     if (!e.expect(0 <= b.feature && b.feature < rows->features, "attribute 'nodes_featureids': ", b.feature,
                   " is none of ", rows->features, " features"))
@@ -190,7 +195,7 @@ class NumberedTrees {
 void regressor(Expansion& e) {
   const std::optional<Transform> transform = transform_of(e);
   const int64_t targets = e.is_given("n_targets") ? e.integer("n_targets") : 1;
-  if (!transform || !e.expect(targets >= 1 && targets < (1 << 24),
+  if (!transform || !e.expect(targets >= 1 && targets < kMostTargets,
                               "attribute 'n_targets': expected at least 1, got ", targets))
     return;
   std::optional<Forest> forest = NumberedTrees(e, "target").read(targets);
@@ -347,7 +352,7 @@ std::optional<Forest> read_ensemble(Expansion& e) {
     return std::nullopt;
   Forest forest;
   forest.targets = e.is_given("n_targets") ? e.integer("n_targets") : 1;
-  if (!e.expect(forest.targets >= 1 && forest.targets < (1 << 24),
+  if (!e.expect(forest.targets >= 1 && forest.targets < kMostTargets,
                 "attribute 'n_targets': expected at least 1, got ", forest.targets))
     return std::nullopt;
   forest.element = real_type(e.element(0));
