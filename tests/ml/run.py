@@ -19,11 +19,12 @@ from verify_folders import BUILD
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gpu", action="store_true", help="for a GPU, on a stand-in driver that runs the PTX")
+    parser.add_argument("--seed", type=int, default=5, help="of all numbers and trees")
     parser.add_argument("--filter", default="", metavar="RE")
     parser.add_argument("--keep", type=pathlib.Path, metavar="DIR")
     arguments = parser.parse_args()
 
-    cases = [case for module in (trees, simple) for case in module.cases()]
+    cases = [case for module in (trees, simple) for case in module.cases(arguments.seed)]
     names = [case.name for case in cases]
     assert len(set(names)) == len(names), "two cases have one name"
     folder = arguments.keep or BUILD / "ml"

@@ -144,8 +144,8 @@ def optimisers(c):
                   **(shared | {"outputs": (type_,) * 3}))
 
 
-def cases():
-    c = Cases(6)
+def cases(seed):
+    c = Cases(seed)
     for family in (linear, vector_machines, features, labels, texts, optimisers):
         family(c)
     return c.all

@@ -2,7 +2,7 @@
 
 import numpy as np
 from case import Cases, tensor
-from onnx import TensorProto
+from onnx import TensorProto, numpy_helper
 
 NUMBERED = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
 CLASSES = (TensorProto.INT64, TensorProto.FLOAT)
@@ -99,7 +99,7 @@ class Maker:
         return x.astype(dtype)
 
     def trees(self, count, features, leaf, depth=4, modes=(0,), values=None):
-        return [Tree(self.rng, features, int(self.rng.integers(depth + 1)), modes, leaf(t) if callable(leaf) and leaf.__name__ == "by_tree" else leaf, values) for t in range(count)]
+        return [Tree(self.rng, features, int(self.rng.integers(depth + 1)), modes, leaf, values) for _ in range(count)]
 
     def values(self):
         return [float(np.float32(v)) for v in self.rng.normal(size=7)]
@@ -146,7 +146,7 @@ def regressors(m):
     like.add("TreeEnsembleRegressor", "", [x.astype(np.float32)], n_targets=1, **a)
     for dtype in (np.int64, np.int32):
         m.c.add("TreeEnsembleRegressor", np.dtype(dtype).name, [x.astype(dtype)], want=like.all[0].outputs.values(), n_targets=1, **a)
-    # One row; a row without a batch.
+    # Few rows, and many: vectors of trees, and of rows.
     trees = m.trees(50, 5, leaf_of([0]), depth=7, values=values)
     x = m.rows(1, 5, values)
     m.c.add("TreeEnsembleRegressor", "row", [x], n_targets=1, **numbered(trees, "target", False))
@@ -222,8 +222,8 @@ def ensembles(m):
     x = m.rows(9, 5, values, np.float16)
     half = listed(trees, np.float16, False)
     like = Cases(0)
-    rounded = [w for w in np.array([w for t in trees for n in t.nodes if isinstance(n, list) for _, w in n]).astype(np.float16).astype(np.float32)]
-    like.add("TreeEnsemble", "", [x.astype(np.float32)], (TensorProto.FLOAT,), 5, n_targets=1, **(listed(trees, np.float32, False) | {"leaf_weights": tensor("w", np.array(rounded))}))
+    rounded = numpy_helper.to_array(half["leaf_weights"]).astype(np.float32)
+    like.add("TreeEnsemble", "", [x.astype(np.float32)], (TensorProto.FLOAT,), 5, n_targets=1, **(listed(trees, np.float32, False) | {"leaf_weights": tensor("w", rounded)}))
     m.c.add("TreeEnsemble", "half", [x], (TensorProto.FLOAT16,), 5, want=[like.all[0].outputs["y0"].astype(np.float16)], rtol=2e-3, atol=2e-3, n_targets=1, **half)
     # Members of sets, with missing values that go either way.
     for missing in (False, True):
@@ -237,7 +237,6 @@ def ensembles(m):
         is_leaf = (m.rng.random((nodes, 2)) < 0.4) | last[:, None]
         is_leaf[-1] = True
         ids = np.where(is_leaf, m.rng.integers(leaves, size=(nodes, 2)), goes)
-        is_leaf |= (ids >= nodes)
         a = dict(nodes_modes=tensor("m", modes.astype(np.uint8)), nodes_featureids=[int(v) for v in m.rng.integers(3, size=nodes)],
                  nodes_splits=tensor("s", m.rng.choice([-1.5, 0.0, 1.0], nodes).astype(np.float32)), nodes_trueleafs=is_leaf[:, 0].astype(int).tolist(), nodes_truenodeids=ids[:, 0].tolist(),
                  nodes_falseleafs=is_leaf[:, 1].astype(int).tolist(), nodes_falsenodeids=ids[:, 1].tolist(), leaf_targetids=[0] * leaves,
@@ -253,8 +252,6 @@ def ensembles(m):
 
 def walk(a, x, sets, missing):
     """One tree with sets, by its definition."""
-    from onnx import numpy_helper
-
     modes, splits, weights = (numpy_helper.to_array(a[n]) for n in ("nodes_modes", "nodes_splits", "leaf_weights"))
     order = np.cumsum(modes == 6) - 1
     result = []
@@ -270,8 +267,8 @@ def walk(a, x, sets, missing):
     return np.array(result, np.float32)
 
 
-def cases():
-    c = Cases(5)
+def cases(seed):
+    c = Cases(seed)
     m = Maker(c)
     regressors(m)
     classifiers(m)
