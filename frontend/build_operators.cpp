@@ -4,6 +4,7 @@
 #include "frontend/contrib/contrib.h"
 #include "frontend/function_body.h"
 #include "frontend/graph_builder.h"
+#include "frontend/ml/ml.h"
 #include "frontend/model_prepare.h"
 #include "graph/elements.h"
 #include "onnx/defs/schema.h"
@@ -54,13 +55,16 @@ bool Builder::expand_function(const onnx::NodeProto& node, const std::string& do
   if (origin.depth >= kMaxExpansion) return false;
   const bool is_contrib = domain == kContribDomain && contrib_schema(domain, node.op_type());
   const onnx::OpSchema* schema = onnx::OpSchemaRegistry::Schema(node.op_type(), opset_of(domain), domain);
+  const bool is_ml = schema && has_ml_expansion(domain, node.op_type());
   const bool has_body = schema && (schema->HasFunction() || schema->HasContextDependentFunction());
-  if (!is_contrib && !has_body) return false;
+  if (!is_contrib && !is_ml && !has_body) return false;
   std::vector<onnx::TypeProto> types;
   bool taint = false;
   for (const std::string& input : node.input()) {
     const Entry entry = scope.find(input);
-    if (entry.kind == Entry::unknown) {
+    const bool is_sequence = entry.kind == Entry::sequence && (is_contrib || is_ml);
+    if (is_sequence) report(ErrorKind::unsupported, where_of(node, origin), text("operand '", input, "' is a sequence; only tensors are supported"));
+    if (entry.kind == Entry::unknown || is_sequence) {
       give_up(node, scope);
       return true;
     }
@@ -69,8 +73,9 @@ bool Builder::expand_function(const onnx::NodeProto& node, const std::string& do
                                                : onnx::TypeProto());
   }
   onnx::FunctionProto body;
-  if (is_contrib) {
-    Result<onnx::FunctionProto> expansion = expand_contrib(node, types);
+  if (is_contrib || is_ml) {
+    const TensorSource source = [&](const onnx::TensorProto& tensor) { return reader_.read(tensor, where_of(node, origin)); };
+    Result<onnx::FunctionProto> expansion = is_ml ? expand_ml(*schema, node, types, source) : expand_contrib(node, types);
     if (!expansion.ok()) {
       // What follows from something reported already is not a fault of its own.
       if (!taint) report_all(expansion.errors(), where_of(node, origin));

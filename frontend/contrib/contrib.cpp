@@ -138,12 +138,7 @@ const onnx::OpSchema* contrib_schema(const std::string& domain, const std::strin
 Result<onnx::FunctionProto> expand_contrib(const onnx::NodeProto& node, const std::vector<onnx::TypeProto>& types) {
   const Entry* entry = find_entry(node.domain(), node.op_type());
   MCC_CHECK(entry, node.op_type(), " is not among the operators of ", kContribDomain);
-  const auto& formal = entry->schema.inputs();
-  for (size_t i = 0; i < formal.size(); ++i) {
-    const bool is_there = static_cast<int>(i) < node.input_size() && !node.input(static_cast<int>(i)).empty();
-    if (formal[i].GetOption() == onnx::OpSchema::Single && !is_there)
-      return Diagnostic{ErrorKind::bad_input, "", text("input '", formal[i].GetName(), "' is missing"), ""};
-  }
+  if (std::optional<Diagnostic> problem = missing_input(entry->schema, node)) return *problem;
   Expansion expansion(entry->schema, node, types);
   entry->op->expand(expansion);
   return expansion.finish();

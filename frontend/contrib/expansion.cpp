@@ -1,5 +1,6 @@
 #include "frontend/contrib/expansion.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "frontend/onnx_tensor.h"
@@ -10,8 +11,9 @@ using onnx::AttributeProto;
 
 std::string shape_text(const std::vector<int64_t>& shape) { return list_text(shape); }
 
-Expansion::Expansion(const onnx::OpSchema& schema, const onnx::NodeProto& node, const std::vector<onnx::TypeProto>& types)
-    : schema_(schema), node_(node) {
+Expansion::Expansion(const onnx::OpSchema& schema, const onnx::NodeProto& node, const std::vector<onnx::TypeProto>& types,
+                     TensorSource source)
+    : schema_(schema), node_(node), source_(std::move(source)) {
   for (int i = 0; i < node.input_size(); ++i) {
     Input input;
     if (!node.input(i).empty()) {
@@ -59,6 +61,20 @@ std::vector<double> Expansion::numbers(const std::string& name) const {
   return {a.floats().begin(), a.floats().end()};
 }
 
+std::vector<std::string> Expansion::words(const std::string& name) const {
+  const AttributeProto& a = attribute(name);
+  return {a.strings().begin(), a.strings().end()};
+}
+
+std::optional<graph::Constant> Expansion::constant_of(const std::string& name) {
+  MCC_CHECK(source_, node_.op_type(), " has an attribute that is a tensor, and nothing reads it");
+  Result<graph::Constant> read = source_(attribute(name).t());
+  if (read.ok()) return *read;
+  for (const Diagnostic& problem : read.errors())
+    fail(problem.kind, text("attribute '", name, "': ", problem.message));
+  return std::nullopt;
+}
+
 std::vector<Setting> Expansion::passed_on(std::initializer_list<const char*> names) const {
   std::vector<Setting> settings;
   for (const char* name : names) {
@@ -72,8 +88,8 @@ std::vector<Setting> Expansion::passed_on(std::initializer_list<const char*> nam
 
 // ---- Errors ----
 
-bool Expansion::fail(ErrorKind kind, std::string message) {
-  problems_.push_back({kind, "", std::move(message), ""});
+bool Expansion::fail(ErrorKind kind, std::string message, std::string hint) {
+  problems_.push_back({kind, "", std::move(message), std::move(hint)});
   return false;
 }
 
@@ -132,7 +148,21 @@ std::vector<Operand> Expansion::ops(const char* type, const std::vector<Operand>
   return made;
 }
 
+Operand Expansion::own(const char* type, const std::vector<Operand>& inputs, const std::vector<Setting>& settings) {
+  Operand made = op(type, inputs, settings);
+  body_.mutable_node(body_.node_size() - 1)->set_domain("mcc");
+  return made;
+}
+
 Operand Expansion::constant(const onnx::TensorProto& value) { return op("Constant", {}, {{"value", value}}); }
+
+Operand Expansion::constant(const graph::Constant& value) {
+  onnx::TensorProto proto;
+  proto.set_data_type(onnx_of_element(value.element()));
+  proto.mutable_dims()->Add(value.shape().begin(), value.shape().end());
+  proto.set_raw_data(value.bytes().data(), value.bytes().size());
+  return constant(proto);
+}
 
 Operand Expansion::scalar(ElementType element, double value) {
   onnx::TensorProto proto;
@@ -154,7 +184,25 @@ Operand Expansion::tensor(ElementType element, const std::vector<int64_t>& shape
   onnx::TensorProto proto;
   proto.set_data_type(onnx_of_element(element));
   proto.mutable_dims()->Add(shape.begin(), shape.end());
-  proto.mutable_int32_data()->Add(values.begin(), values.end());
+  if (element == ElementType::i64) {
+    proto.mutable_int64_data()->Add(values.begin(), values.end());
+  } else {
+    proto.mutable_int32_data()->Add(values.begin(), values.end());
+  }
+  return constant(proto);
+}
+
+Operand Expansion::reals(ElementType element, const std::vector<int64_t>& shape, const std::vector<double>& values) {
+  onnx::TensorProto proto;
+  proto.set_data_type(onnx_of_element(element));
+  proto.mutable_dims()->Add(shape.begin(), shape.end());
+  if (element == ElementType::f64) {
+    proto.mutable_double_data()->Add(values.begin(), values.end());
+  } else {
+    MCC_CHECK(element == ElementType::f32, "real numbers of type ", to_text(element));
+    for (double value : values)
+      proto.add_float_data(static_cast<float>(value));
+  }
   return constant(proto);
 }
 
@@ -178,7 +226,9 @@ Operand Expansion::channels_last(const Operand& x, int64_t rank) {
 }
 
 void Expansion::result(int i, const Operand& value) {
-  if (has_output(i)) body_.set_output(i, value);
+  if (!has_output(i)) return;
+  const bool is_input = std::any_of(inputs_.begin(), inputs_.end(), [&](const Input& input) { return input.name == value; });
+  body_.set_output(i, is_input ? op("Identity", {value}) : value);
 }
 
 Result<onnx::FunctionProto> Expansion::finish() const {
@@ -190,6 +240,16 @@ Result<onnx::FunctionProto> Expansion::finish() const {
     }
   }
   return body_;
+}
+
+std::optional<Diagnostic> missing_input(const onnx::OpSchema& schema, const onnx::NodeProto& node) {
+  const auto& formal = schema.inputs();
+  for (size_t i = 0; i < formal.size(); ++i) {
+    const bool is_there = static_cast<int>(i) < node.input_size() && !node.input(static_cast<int>(i)).empty();
+    if (formal[i].GetOption() == onnx::OpSchema::Single && !is_there)
+      return Diagnostic{ErrorKind::bad_input, "", text("input '", formal[i].GetName(), "' is missing"), ""};
+  }
+  return std::nullopt;
 }
 
 // ---- What families share ----

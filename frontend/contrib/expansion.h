@@ -1,6 +1,7 @@
 // What an expansion reads of its node, and what it writes in its place.
 #pragma once
 
+#include <functional>
 #include <initializer_list>
 #include <optional>
 #include <span>
@@ -56,10 +57,14 @@ struct Setting {
   onnx::AttributeProto proto;
 };
 
+// Reads a tensor of the model, whose data may lie elsewhere (TensorReader).
+using TensorSource = std::function<Result<graph::Constant>(const onnx::TensorProto&)>;
+
 class Expansion {
  public:
-  // Inputs must be as the schema says; attributes may be left out where it has defaults.
-  Expansion(const onnx::OpSchema& schema, const onnx::NodeProto& node, const std::vector<onnx::TypeProto>& types);
+  // Inputs must be as the schema says; attributes may be left out where it has defaults. Without a source no attribute is a tensor.
+  Expansion(const onnx::OpSchema& schema, const onnx::NodeProto& node, const std::vector<onnx::TypeProto>& types,
+            TensorSource source = nullptr);
 
   // ---- The node ----
 
@@ -78,6 +83,9 @@ class Expansion {
   std::string word(const std::string& name) const { return attribute(name).s(); }
   std::vector<int64_t> integers(const std::string& name) const;
   std::vector<double> numbers(const std::string& name) const;
+  std::vector<std::string> words(const std::string& name) const;
+  // Of an attribute that the node has; nothing after an error.
+  std::optional<graph::Constant> constant_of(const std::string& name);
   // Those among the named ones that the node has or that have a default, for a node of ONNX that has them too.
   std::vector<Setting> passed_on(std::initializer_list<const char*> names) const;
 
@@ -93,6 +101,8 @@ class Expansion {
   bool supports(bool holds, const Parts&... parts) {
     return holds || fail(ErrorKind::unsupported, text(parts...));
   }
+  // False: always; with what to do.
+  bool refuse(std::string message, std::string hint) { return fail(ErrorKind::unsupported, std::move(message), std::move(hint)); }
   bool expect_rank(int i, int64_t rank);
   bool expect_shape(int i, const std::vector<int64_t>& shape);
   // One scale or zero point for all of a tensor.
@@ -110,9 +120,15 @@ class Expansion {
   }
   std::vector<Operand> ops(const char* type, const std::vector<Operand>& inputs, const std::vector<Setting>& settings,
                            int outputs);
+  // Of an operator of our own (domain "mcc").
+  Operand own(const char* type, const std::vector<Operand>& inputs, const std::vector<Setting>& settings = {});
   Operand scalar(ElementType element, double value);
   Operand ints(const std::vector<int64_t>& values);  // i64, rank 1
   Operand tensor(ElementType element, const std::vector<int64_t>& shape, const std::vector<int32_t>& values);
+  // Of type f32 or f64.
+  Operand reals(ElementType element, const std::vector<int64_t>& shape, const std::vector<double>& values);
+  Operand constant(const onnx::TensorProto& value);
+  Operand constant(const graph::Constant& value);
   Operand converted(const Operand& x, ElementType to);
   Operand reshaped(const Operand& x, const std::vector<int64_t>& shape) { return op("Reshape", {x, ints(shape)}, {{"allowzero", int64_t{1}}}); }
   Operand transposed(const Operand& x, const std::vector<int64_t>& perm) { return op("Transpose", {x}, {{"perm", perm}}); }
@@ -137,17 +153,20 @@ class Expansion {
   const Input& known(int i) const;
   const onnx::AttributeProto* find(const std::string& name) const;
   const onnx::AttributeProto& attribute(const std::string& name) const;
-  bool fail(ErrorKind kind, std::string message);
+  bool fail(ErrorKind kind, std::string message, std::string hint = "");
   std::string input_name(int i) const;
-  Operand constant(const onnx::TensorProto& value);
 
   const onnx::OpSchema& schema_;
   const onnx::NodeProto& node_;
+  TensorSource source_;
   std::vector<Input> inputs_;
   onnx::FunctionProto body_;
   Diagnostics problems_;
   int next_ = 0;
 };
+
+// What is wrong where an input that must be there is left out.
+std::optional<Diagnostic> missing_input(const onnx::OpSchema& schema, const onnx::NodeProto& node);
 
 // "[2, 3]"
 std::string shape_text(const std::vector<int64_t>& shape);

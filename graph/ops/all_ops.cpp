@@ -33,6 +33,9 @@ namespace mcc::graph {
   X(fourier_ops)        \
   X(sample_ops)         \
   X(unpool_ops)         \
+  X(det_ops)            \
+  X(deform_conv_ops)    \
+  X(mel_ops)            \
   X(mcc_elements_ops)   \
   X(mcc_pack_ops)       \
   X(mcc_conv_ops)       \
@@ -41,7 +44,9 @@ namespace mcc::graph {
   X(mcc_winograd_ops)   \
   X(mcc_attention_ops)  \
   X(mcc_norm_ops)       \
-  X(mcc_pool_ops)
+  X(mcc_pool_ops)       \
+  X(mcc_trees_ops)      \
+  X(mcc_coupling_ops)
 
 #define X(ops) std::span<const OpDef> ops();
 MCC_OP_FILES(X)

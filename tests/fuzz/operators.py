@@ -1,5 +1,7 @@
 """Random models of one operator, of odd shapes. Each function takes a generator of random numbers and gives a Case."""
 
+import dataclasses
+
 import numpy as np
 
 from case import F32, INTS, axis_of, broadcastable, extent, one_of, shape, single, special, tensor
@@ -361,7 +363,35 @@ def recurrent(rng):
     return single(op, {"x": tensor(rng, (steps, batch, size))}, constants, outputs=int(rng.integers(1, 3)), hidden_size=hidden, direction=direction)
 
 
+def det(rng):
+    n = int(rng.integers(1, 9))
+    x = tensor(rng, (*shape(rng, 0, 2), n, n), low=-2, high=2)
+    if n > 1 and rng.random() < 0.3:
+        x[..., 0, :] = x[..., 1, :] if rng.random() < 0.5 else 0
+    return dataclasses.replace(single("Det", {"x": x}), atol=1e-3)
+
+
+def deform_conv(rng):
+    kernel = [int(v) for v in rng.integers(1, 4, 2)]
+    stride, dilation = ([int(v) for v in rng.integers(1, 3, 2)] for _ in range(2))
+    pads = [int(v) for v in rng.integers(0, 2, 4)]
+    size = [int(rng.integers((k - 1) * d + 1, 9)) for k, d in zip(kernel, dilation)]
+    out = [(n + pads[i] + pads[i + 2] - (kernel[i] - 1) * dilation[i] - 1) // stride[i] + 1 for i, n in enumerate(size)]
+    group, offset_group = int(rng.choice([1, 1, 2])), int(rng.choice([1, 1, 2]))
+    batch, cin, cout, taps = int(rng.integers(1, 3)), 2 * int(rng.integers(1, 4)), group * int(rng.integers(1, 5)), kernel[0] * kernel[1]
+    inputs = {"x": tensor(rng, (batch, cin, *size)), "w": tensor(rng, (cout, cin // group, *kernel), low=-1, high=1),
+              "offset": tensor(rng, (batch, offset_group * taps * 2, *out), low=-2, high=2)}
+    order = ["x", "w", "offset"]
+    if rng.random() < 0.5:
+        inputs["b"] = tensor(rng, (cout,))
+    order.append("b" if "b" in inputs else "")
+    if rng.random() < 0.5:
+        inputs["mask"] = tensor(rng, (batch, offset_group * taps, *out), low=0, high=1)
+        order.append("mask")
+    return single("DeformConv", inputs, order=order, opset=22, kernel_shape=kernel, strides=stride, dilations=dilation, pads=pads, group=group, offset_group=offset_group)
+
+
 # By how often they come.
 OPERATORS = [conv, conv, conv, conv, conv_transpose, conv_transpose, pool, pool, global_pool, matmul, matmul, gemm, binary, binary, binary, unary, unary, cast, reduce,
              reduce, softmax, arg_reduce, transpose, reshape, squeeze, concat, split, slice_, slice_, pad, gather, gather_elements, expand, where, clip, cumsum,
-             top_k, normalization, normalization, space_depth, resize, einsum, trilu, recurrent]
+             top_k, normalization, normalization, space_depth, resize, einsum, trilu, recurrent, det, deform_conv]
