@@ -69,6 +69,13 @@ bool Builder::expand_function(const onnx::NodeProto& node, const std::string& do
       return true;
     }
     taint |= entry.kind == Entry::value && tainted_.count(entry.id) != 0;
+    if ((is_contrib || is_ml) && entry.kind == Entry::value && !graph::is_static(graph_.value(entry.id).type.shape)) {
+      report(ErrorKind::unsupported, where_of(node, origin),
+             text("what stands for it is written for known shapes, got ", to_text(graph_.value(entry.id).type)),
+             "give the dimensions values instead of ranges");
+      give_up(node, scope);
+      return true;
+    }
     types.push_back(entry.kind == Entry::value ? onnx_type_of(graph_.value(entry.id).type)
                                                : onnx::TypeProto());
   }

@@ -21,12 +21,22 @@ TEST(Options, ShapesAndDimensions) {
   EXPECT_EQ(options.dims["p2o.Dim.1"], 320);
 }
 
+TEST(Options, RangesOfDimensions) {
+  frontend::ImportOptions options;
+  ASSERT_TRUE(parse_import_options({"x=1..8x3x224"}, {"N=1..64", "M=3..3"}, options).ok());
+  EXPECT_THAT(options.input_shapes["x"], ElementsAre(frontend::kOpenDim, 3, 224));
+  EXPECT_EQ(options.input_ranges["x"][0], (graph::DimRange{1, 8}));
+  EXPECT_EQ(options.dim_ranges["N"], (graph::DimRange{1, 64}));
+  EXPECT_EQ(options.dims["M"], 3);
+  EXPECT_FALSE(parse_import_options({}, {"N=4"}, options).ok());  // given twice
+}
+
 TEST(Options, MalformedShapesAndDimensions) {
   frontend::ImportOptions options;
   Status status = parse_import_options({"x", "x=", "x=1x", "=1x2", "x=1xa"},
-                                       {"N", "N=x", "N=1..64", "=3", "N=-1"}, options);
+                                       {"N", "N=x", "N=64..1", "=3", "N=-1", "N=0..4", "N=1..", "N=1..99999999999"}, options);
   ASSERT_FALSE(status.ok());
-  EXPECT_EQ(status.errors().size(), 10u);
+  EXPECT_EQ(status.errors().size(), 13u);
   for (const Diagnostic& error : status.errors())
     EXPECT_EQ(error.kind, ErrorKind::usage);
 }

@@ -1,0 +1,149 @@
+// Schedules of functions with symbolic dimensions: one trace for all sizes.
+#include <gmock/gmock.h>
+
+#include "schedules/run_func.h"
+#include "tensor/sizes.h"
+#include "tuner/default_schedule.h"
+
+namespace mcc::test {
+namespace {
+
+using ::testing::ElementsAre;
+using tensor::Func;
+using tensor::SizeRange;
+
+tensor::Target wide_target() {
+  tensor::Target t;
+  t.vector_bits = 512;
+  t.vector_registers = 32;
+  t.has_fma = true;
+  t.cores = 2;
+  return t;
+}
+
+Func parse(const char* source) {
+  Result<Func> f = tensor::parse_func(source);
+  EXPECT_TRUE(f.ok()) << to_text(f.errors());
+  return *f;
+}
+
+constexpr const char* kProduct = R"(
+func product<n>(x: f32[n, 24], w: f32[24, 40], b: f32[40]) -> (y: f32[n, 40]) @{sizes="1..64"} {
+  alloc matmul: f32[n, 40]
+  for matmul.i in n {
+    for matmul.j in 40 {
+      for matmul.k in 24 {
+        block matmul(i = matmul.i: spatial n, j = matmul.j: spatial 40, k = matmul.k: reduce 24) {
+          init {
+            matmul[i, j] = 0.0
+          }
+          matmul[i, j] = matmul[i, j] + x[i, k] * w[k, j]
+        }
+      }
+    }
+  }
+  for y.i in n {
+    for y.j in 40 {
+      block y(i = y.i: spatial n, j = y.j: spatial 40) { y[i, j] = max(matmul[i, j] + b[j], 0.0) }
+    }
+  }
+}
+)";
+
+constexpr const char* kSoftmax = R"(
+func softmax<n, t>(x: f32[n, t]) -> (y: f32[n, t]) @{sizes="1..9 1..100"} {
+  alloc most: f32[n]
+  alloc e: f32[n, t]
+  alloc total: f32[n]
+  for most.i in n {
+    for most.k in t {
+      block most(i = most.i: spatial n, k = most.k: reduce t) {
+        init {
+          most[i] = -inf
+        }
+        most[i] = max(most[i], x[i, k])
+      }
+    }
+  }
+  for e.i in n {
+    for e.k in t {
+      block e(i = e.i: spatial n, k = e.k: spatial t) { e[i, k] = exp(x[i, k] - most[i]) }
+    }
+  }
+  for total.i in n {
+    for total.k in t {
+      block total(i = total.i: spatial n, k = total.k: reduce t) {
+        init {
+          total[i] = 0.0
+        }
+        total[i] = total[i] + e[i, k]
+      }
+    }
+  }
+  for y.i in n {
+    for y.k in t {
+      block y(i = y.i: spatial n, k = y.k: spatial t) { y[i, k] = e[i, k] / total[i] }
+    }
+  }
+}
+)";
+
+// Its one loop is a vector as a whole where sizes are small: no step for all of them.
+constexpr const char* kLine = R"(
+func line<n>(x: f32[n]) -> (y: f32[n]) @{sizes="1..13"} {
+  for y.i in n {
+    block y(i = y.i: spatial n) { y[i] = x[i] * 2.0 }
+  }
+}
+)";
+
+struct SymbolicCase {
+  const char* source;
+  std::vector<std::vector<int64_t>> sizes;
+};
+
+class SymbolicSchedule : public ::testing::TestWithParam<SymbolicCase> {};
+
+TEST_P(SymbolicSchedule, IsRightAtEverySize) {
+  const Func f = parse(GetParam().source);
+  const tensor::Target target = wide_target();
+  const tuner::DefaultSchedule made = tuner::explained_default_schedule(f, target);
+  EXPECT_FALSE(made.is_plain);
+  EXPECT_NE(to_text(made.schedule.trace()).find("vectorize"), std::string::npos);
+  tensor::Schedule again(f);
+  EXPECT_TRUE(again.replay(made.schedule.trace()));
+  EXPECT_EQ(to_text(again.func()), to_text(made.schedule.func()));
+  const Func lowered = tensor::lower(made.schedule.func(), target);
+  EXPECT_THAT(tensor::verify(lowered, tensor::Stage::lowered), testing::IsEmpty());
+  for (const std::vector<int64_t>& sizes : GetParam().sizes) {
+    const Func instance = tensor::with_sizes(f, sizes);
+    graph::test::expect_close(run(tensor::with_sizes(made.schedule.func(), sizes), instance), run(instance, instance), 1e-4);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Functions, SymbolicSchedule,
+                         ::testing::Values(SymbolicCase{kProduct, {{1}, {7}, {33}, {61}, {64}}}, SymbolicCase{kSoftmax, {{1, 1}, {3, 17}, {9, 100}}},
+                                           SymbolicCase{kLine, {{1}, {5}, {13}}}));
+
+TEST(Sizes, ArePartOfTheFunction) {
+  Func f = parse(kSoftmax);
+  EXPECT_THAT(*tensor::sizes_of(f), ElementsAre(SizeRange{1, 9}, SizeRange{1, 100}));
+  tensor::mark_sizes(f, {{2, 5}, {1, 7}});
+  const Func again = parse(to_text(f).c_str());
+  EXPECT_THAT(*tensor::sizes_of(again), ElementsAre(SizeRange{2, 5}, SizeRange{1, 7}));
+  f.annotations["sizes"] = std::string("2..5");
+  EXPECT_FALSE(tensor::sizes_of(f));
+  f.annotations["sizes"] = std::string("5..2 1..1");
+  EXPECT_FALSE(tensor::sizes_of(f));
+}
+
+TEST(Sizes, AFunctionForOneSizeIsStatic) {
+  const Func f = tensor::with_sizes(parse(kProduct), {5});
+  EXPECT_TRUE(f.dims.empty());
+  EXPECT_THAT(tensor::verify(f, tensor::Stage::blocks), testing::IsEmpty());
+  EXPECT_EQ(to_text(f), to_text(parse(to_text(f).c_str())));
+  EXPECT_EQ(to_text(f).find("n"), to_text(f).find("nc"));  // "func" alone has one
+}
+
+}  // namespace
+}  // namespace mcc::test
