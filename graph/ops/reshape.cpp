@@ -1,5 +1,6 @@
 // Operators that keep the elements and their row-major order: Reshape, Flatten, Squeeze, Unsqueeze, Identity, Dropout.
 #include <algorithm>
+#include <numeric>
 
 #include "graph/ops/common.h"
 #include "tensor/simplify.h"
@@ -70,6 +71,44 @@ OpDef reshaping(std::string_view name, void (*infer)(InferContext&)) {
 
 // ---- Shapes ----
 
+// A number of elements as factors: constants as one number, the others each for itself.
+struct Factors {
+  int64_t number = 1;
+  std::vector<Expr> others;
+
+  explicit Factors(const Expr& e) { add(e); }
+  void add(const Expr& e) {
+    const auto* binary = e.as<tensor::Binary>();
+    int64_t value = 0;
+    if (tensor::as_int(e, &value)) {
+      number *= value;
+    } else if (binary && binary->op == tensor::BinaryOp::mul) {
+      add(binary->a);
+      add(binary->b);
+    } else {
+      others.push_back(e);
+    }
+  }
+  Expr whole() const { return tensor::simplify(Expr(number) * product(others)); }
+};
+
+// Takes away what both have: dimensions are not 0 where they are symbolic.
+void cancel(Factors& a, Factors& b) {
+  for (auto factor = a.others.begin(); factor != a.others.end();) {
+    auto same = std::find_if(b.others.begin(), b.others.end(), [&](const Expr& e) { return same_dim(e, *factor); });
+    if (same == b.others.end()) {
+      ++factor;
+      continue;
+    }
+    b.others.erase(same);
+    factor = a.others.erase(factor);
+  }
+  const int64_t common = std::gcd(a.number, b.number);
+  if (common <= 1) return;
+  a.number /= common;
+  b.number /= common;
+}
+
 // Dimensions of a Reshape: 0 copies the input's (unless allowzero), -1 is what is left.
 std::optional<Shape> reshape_dims(InferContext& c, const Shape& wanted) {
   const Shape& in = c.input(0).shape;
@@ -102,8 +141,16 @@ std::optional<Shape> reshape_dims(InferContext& c, const Shape& wanted) {
       c.invalid(text("cannot reshape ", to_text(c.input(0)), " to ", dims_text(wanted)));
       return std::nullopt;
     }
-    out[*open] = tensor::simplify(tensor::floor_div(count, known));
+    Factors a(count), b(known);
+    cancel(a, b);
+    out[*open] = tensor::simplify(tensor::floor_div(a.whole(), b.whole()));
     return out;
+  }
+  if (!static_dim(count)) {
+    Factors a(count), b(known);
+    cancel(a, b);
+    count = a.whole();
+    known = b.whole();
   }
   if (!expect_same_dim(c, count, known, text("number of elements of ", dims_text(wanted))))
     return std::nullopt;

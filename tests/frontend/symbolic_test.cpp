@@ -47,6 +47,8 @@ TEST(Symbolic, DimensionsAreTheGraphsByName) {
 
 TEST(Symbolic, ShapesAreFollowed) {
   EXPECT_THAT(types_of("float[M,6] y", "int64[2] dims = {-1, 6}", "y = Reshape(x, dims)"), ElementsAre("f32[N * T, 6]"));
+  EXPECT_THAT(types_of("float[A,B,C,D] y", "int64[4] dims = {0, 0, 3, -1}", "y = Reshape(x, dims)"), ElementsAre("f32[N, T, 3, 2]"));
+  EXPECT_THAT(types_of("float[A,B,C] y", "int64[1] flat = {-1}, int64[3] dims = {2, -1, 3}", "f = Reshape(x, flat) y = Reshape(f, dims)"), ElementsAre("f32[2, N * T, 3]"));
   EXPECT_THAT(types_of("float[A,B] y", "int64 zero = {0}, int64[1] axis = {0}, int64[1] six = {6}",
                        "s = Shape(x) n = Gather<axis=0>(s, zero) n1 = Unsqueeze(n, axis) t = Shape<start=1,end=2>(x) nt = Mul(n1, t) d = Concat<axis=0>(nt, six) "
                        "y = Reshape(x, d)"),
