@@ -4,6 +4,7 @@
 
 #include "frontend/model_prepare.h"
 #include "graph/elements.h"
+#include "tensor/text.h"
 
 namespace mcc::frontend {
 
@@ -99,6 +100,11 @@ Graph Builder::build() {
 
 void Builder::report(ErrorKind kind, std::string where, std::string message, std::string hint) {
   problems_.push_back({kind, std::move(where), std::move(message), std::move(hint)});
+}
+
+void Builder::report_open(const std::string& where, const tensor::Expr& extent) {
+  report(ErrorKind::unsupported, where, text("takes its operand apart along a dimension of ", tensor::to_text(extent), ", which needs a value known at compile time"),
+         "give the dimension a value instead of a range");
 }
 
 void Builder::report_all(const Diagnostics& problems, const std::string& where) {

@@ -155,7 +155,11 @@ void Builder::add_scan(const onnx::NodeProto& node, Scope& scope, const Origin& 
     const auto rank = static_cast<int64_t>(shape.size());
     int64_t axis = number_of(node, "scan_input_axes", k, 0), extent = 0;
     if (axis < 0) axis += rank;
-    const bool is_axis = axis >= 0 && axis < rank && tensor::as_int(shape[static_cast<size_t>(axis)], &extent);
+    const bool is_axis = axis >= 0 && axis < rank;
+    if (is_axis && !tensor::as_int(shape[static_cast<size_t>(axis)], &extent)) {
+      report_open(where, shape[static_cast<size_t>(axis)]);
+      return give_up(node, scope);
+    }
     if (!is_axis || (length >= 0 && extent != length)) {
       report(ErrorKind::bad_input, where,
              is_axis ? text("expected operands of equal length along their axes, got ", length, " and ", extent)

@@ -66,6 +66,8 @@ class Builder {
  private:
   void report(ErrorKind kind, std::string where, std::string message, std::string hint = "");
   void report_all(const Diagnostics& problems, const std::string& where);
+  // Of a symbolic extent along which a tensor is taken apart.
+  void report_open(const std::string& where, const tensor::Expr& extent);
 
   void add_input(const onnx::ValueInfoProto& input, Scope& scope);
   // With symbolic dimensions where the options leave them open; nothing where one has no size.

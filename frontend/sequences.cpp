@@ -104,8 +104,12 @@ Entry Builder::split_to_sequence(const onnx::NodeProto& node, const std::vector<
   const auto rank = static_cast<int64_t>(shape.size());
   int64_t axis = integer_of(node, "axis", 0), extent = 0;
   if (axis < 0) axis += rank;
-  if (axis < 0 || axis >= rank || !tensor::as_int(shape[static_cast<size_t>(axis)], &extent)) {
+  if (axis < 0 || axis >= rank) {
     report(ErrorKind::bad_input, where, text("axis: expected one of a tensor of rank ", rank, ", got ", integer_of(node, "axis", 0)));
+    return {};
+  }
+  if (!tensor::as_int(shape[static_cast<size_t>(axis)], &extent)) {
+    report_open(where, shape[static_cast<size_t>(axis)]);
     return {};
   }
   const bool is_even = inputs.size() < 2 || inputs[1].kind == Entry::absent;

@@ -72,6 +72,8 @@ Status profile(const runtime::Model& model, const Arguments& arguments, std::vec
     times.struct_size = sizeof times;
     if (mcc_session_node_profile(session.handle(), node.index, &times) != MCC_OK || times.executions == 0) continue;
     node.ms = static_cast<double>(times.total_ns) / static_cast<double>(times.executions) * 1e-6;
+    node.flops = times.flops;  // with the sizes of this run
+    node.bytes = times.bytes;
     total += node.ms;
   }
   for (PlanNodeInfo& node : nodes) node.share = total > 0 ? node.ms / total : 0;
@@ -131,8 +133,8 @@ Json node_json(const PlanNodeInfo& node, const std::vector<LaunchInfo>& launches
               {"schedule_from", first.origin},
               {"refused", refused_json(first.refused)},
               {"trace", first.trace},
-              {"flops", node.flops},
-              {"bytes", node.bytes}};
+              {"flops", node.flops < 0 ? Json() : Json(node.flops)},
+              {"bytes", node.bytes < 0 ? Json() : Json(node.bytes)}};
   if (arguments.profile) {
     out["ms"] = node.ms;
     out["share"] = node.share;
@@ -182,7 +184,9 @@ void print_node(const PlanNodeInfo& node, size_t count, const std::vector<Launch
   print_field(margin, "fused with", others.empty() ? "nothing" : join(others, ", "));
   if (!node.task.empty()) print_field(margin, "task", printable(node.task));
   print_field(margin, "work",
-              text(fixed(static_cast<double>(node.flops) * 1e-6, 3), " MFLOP, at least ",
+              node.flops < 0 || node.bytes < 0
+                  ? std::string("depends on the sizes of open dimensions")
+                  : text(fixed(static_cast<double>(node.flops) * 1e-6, 3), " MFLOP, at least ",
                    bytes_text(static_cast<double>(node.bytes))));
   if (arguments.profile) {
     print_field(margin, "time",

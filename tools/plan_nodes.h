@@ -16,7 +16,7 @@ struct PlanNodeInfo {
   std::string task;  // id; empty unless it is a kernel
   std::vector<KernelSchedule> schedules;  // one at least, which is empty unless it is a kernel
   std::vector<std::string> sources;  // ONNX nodes
-  int64_t flops = 0, bytes = 0;
+  int64_t flops = 0, bytes = 0;  // -1: depends on the sizes of open dimensions
   double ms = 0, share = 0;  // when profiled
 };
 
