@@ -73,7 +73,7 @@ bool fits_memory(const Graph& graph, const TensorType& type) {
   for (const tensor::Expr& dim : type.shape)
     if (tensor::is_int(dim, 0)) return true;
   const std::optional<int64_t> count = graph::largest_count(graph, type.shape);
-  return count && *count <= kMostBytes / byte_size(type.element);
+  return count && *count <= kMostBytes / std::max<int64_t>(byte_size(type.element), 1);  // strings have no size
 }
 
 std::string where_of(const onnx::NodeProto& node, const Origin& origin) {

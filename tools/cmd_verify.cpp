@@ -131,6 +131,7 @@ void add_verify(CLI::App& app, int* exit_code) {
   command->add_option("--target", options.target, "As for compile; must run on this machine")
       ->capture_default_str();
   command->add_option("--precision", options.precision, "As for compile; the tolerance follows it")->capture_default_str();
+  command->add_flag("--open", options.open, "Of test cases: dimensions that the model leaves open stay so, one library is for all sizes");
   command->add_flag("--interpret", options.interpret,
                     "Run the reference interpreter instead of compiled code");
   command->add_flag("--kernels", arguments->kernels,

@@ -108,6 +108,22 @@ frontend::ImportOptions import_options(const std::vector<std::string>& names,
   return options;
 }
 
+// Shapes that are only as fixed as the model has them; open dimensions may be up to twice as large as here.
+void leave_open(const std::vector<frontend::DeclaredTensor>& declared, frontend::ImportOptions& options) {
+  for (const frontend::DeclaredTensor& input : declared) {
+    auto given = options.input_shapes.find(input.name);
+    if (given == options.input_shapes.end() || !input.has_shape || input.shape.size() != given->second.size()) continue;
+    for (size_t i = 0; i < input.shape.size(); ++i) {
+      int64_t& size = given->second[i];
+      if (input.shape[i] >= 0 || size == 0) continue;
+      const graph::DimRange range{1, 2 * size};
+      options.input_ranges[input.name][i] = range;
+      if (!input.symbols[i].empty()) options.dim_ranges[input.symbols[i]] = range;
+      size = frontend::kOpenDim;
+    }
+  }
+}
+
 // The options with one size in place of each range. pick says which.
 frontend::ImportOptions with_sizes(frontend::ImportOptions options, const std::function<int64_t(const graph::DimRange&)>& pick) {
   for (const auto& [name, range] : options.dim_ranges)
@@ -154,7 +170,8 @@ class CaseRun {
   CaseResult run() {
     Result<frontend::ModelSummary> summary = frontend::summarize_onnx(test_.model);
     if (!summary.ok()) return from_errors(result_, summary.errors());
-    for (const frontend::DeclaredTensor& input : summary->inputs)
+    declared_ = summary->inputs;
+    for (const frontend::DeclaredTensor& input : declared_)
       inputs_.push_back(input.name);
     for (const frontend::DeclaredTensor& output : summary->outputs)
       outputs_.push_back(output.name);
@@ -274,7 +291,8 @@ class CaseRun {
     std::optional<Diagnostics> first_errors;
     size_t fixed_before = 0;
     for (Fixing fixing : {Fixing::nothing, Fixing::integers, Fixing::small, Fixing::all_small}) {
-      const frontend::ImportOptions import = import_options(inputs_, values, fixing);
+      frontend::ImportOptions import = import_options(inputs_, values, fixing);
+      if (options_.open) leave_open(declared_, import);
       if (fixing != Fixing::nothing && import.constants.size() == fixed_before) continue;
       fixed_before = import.constants.size();
       Result<std::shared_ptr<Subject>> subject = Subject::make(test_.model, import, options_);
@@ -309,6 +327,7 @@ class CaseRun {
   const VerifyOptions& options_;
   CaseResult result_;
   Tolerance tolerance_;
+  std::vector<frontend::DeclaredTensor> declared_;
   std::vector<std::string> inputs_, outputs_;  // names, as the model has them
 };
 

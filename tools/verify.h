@@ -13,6 +13,7 @@ struct VerifyOptions {
   std::string target = "cpu";
   std::string precision = "fp32";
   bool interpret = false;  // by the reference interpreter instead of compiled code
+  bool open = false;       // of test cases: dimensions that the model leaves open stay so
   int jobs = 0;            // cases at once; 0: as many as processors
   int threads = 1;         // of a run
   double seconds = 300;    // a case that takes longer fails
