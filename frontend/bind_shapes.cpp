@@ -146,8 +146,9 @@ void report_open_dims(const onnx::ValueInfoProto& input, const ImportOptions& op
   problems.push_back({ErrorKind::unsupported, where,
                       open.size() == 1 ? text("dimension ", open[0], " has no value")
                                        : text("dimensions ", join(open, ", "), " have no value"),
-                      nameless ? text("give its shape, for example ", shape)
-                               : text("give values, for example ", join(given, " "), ", or ", shape)});
+                      text(nameless ? text("give its shape, for example ", shape)
+                                    : text("give values, for example ", join(given, " "), ", or ", shape),
+                           "; with 1..64 in place of a number it stays open")});
 }
 
 // Larger inputs are refused here: ONNX's inference walks over what it takes for a shape, element by element.
