@@ -27,6 +27,12 @@ int64_t prime_below(int64_t n) {
   return std::max<int64_t>(n, 2);
 }
 
+int64_t prime_above(int64_t n) {
+  do ++n;
+  while (!is_prime(n));
+  return n;
+}
+
 // Sizes to try, those first that the function is for. No two dimensions of one list have the same.
 std::vector<std::vector<int64_t>> instances(const Func& f) {
   const std::optional<std::vector<SizeRange>> ranges = sizes_of(f);
@@ -35,7 +41,7 @@ std::vector<std::vector<int64_t>> instances(const Func& f) {
     std::vector<int64_t> sizes;
     for (size_t i = 0; i < f.dims.size(); ++i) {
       int64_t size = prime_below(size_of(i));
-      while (std::find(sizes.begin(), sizes.end(), size) != sizes.end()) size = size > 2 ? prime_below(size - 1) : 3;
+      while (std::find(sizes.begin(), sizes.end(), size) != sizes.end()) size = prime_above(size);
       sizes.push_back(size);
     }
     result.push_back(std::move(sizes));

@@ -97,6 +97,25 @@ func line<n>(x: f32[n]) -> (y: f32[n]) @{sizes="1..13"} {
 }
 )";
 
+// Many dimensions of few sizes.
+constexpr const char* kBoxes = R"(
+func boxes<a, b, c, d>(x: f32[a, b, c, d, 16]) -> (y: f32[a, b, c, d, 16]) @{sizes="1..2 1..2 1..2 1..3"} {
+  for y.a in a {
+    for y.b in b {
+      for y.c in c {
+        for y.d in d {
+          for y.e in 16 {
+            block y(i = y.a: spatial a, j = y.b: spatial b, k = y.c: spatial c, l = y.d: spatial d, m = y.e: spatial 16) {
+              y[i, j, k, l, m] = x[i, j, k, l, m] + 1.0
+            }
+          }
+        }
+      }
+    }
+  }
+}
+)";
+
 struct SymbolicCase {
   const char* source;
   std::vector<std::vector<int64_t>> sizes;
@@ -123,7 +142,7 @@ TEST_P(SymbolicSchedule, IsRightAtEverySize) {
 
 INSTANTIATE_TEST_SUITE_P(Functions, SymbolicSchedule,
                          ::testing::Values(SymbolicCase{kProduct, {{1}, {7}, {33}, {61}, {64}}}, SymbolicCase{kSoftmax, {{1, 1}, {3, 17}, {9, 100}}},
-                                           SymbolicCase{kLine, {{1}, {5}, {13}}}));
+                                           SymbolicCase{kLine, {{1}, {5}, {13}}}, SymbolicCase{kBoxes, {{1, 2, 1, 3}, {2, 2, 2, 1}}}));
 
 TEST(Sizes, ArePartOfTheFunction) {
   Func f = parse(kSoftmax);
