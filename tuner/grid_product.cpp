@@ -374,28 +374,68 @@ void ProductAxes::separate_result() {
 
 namespace {
 
-// Into how many parts the sum is divided, each of which has blocks of its own: where a result has few tiles and long sums.
-// longest: the extent of the axis that is divided.
-int64_t choose_parts(Draft& draft, const Product& p, int64_t longest, const ProductTime& time_of,
-                     bool own_launch) {
+// Parts of a sum, each of which has blocks of its own. length: steps of the axis that is divided, of which the last part may have fewer.
+struct Parts {
+  int64_t count = 1, length = 0;
+};
+
+// Into how many parts the sum is divided: where a result has few tiles and long sums. longest: the extent of the axis that is divided.
+Parts choose_parts(Draft& draft, const Product& p, int64_t longest, const ProductTime& time_of, bool own_launch) {
   const Gpu& gpu = draft.target.gpu;
-  std::vector<int64_t> options{1};
-  int64_t best = 1;
+  std::vector<Parts> all{{1, longest}};
+  Parts best = all.front();
   double best_time = time_of(p);
-  constexpr double kWorthwhile = 0.95;  // parts take memory, and their sum is another one
-  for (int64_t parts = 2; parts <= 32 && longest % parts == 0 && p.k.extent / parts >= gpu.warp;
-       parts *= 2) {
+  // True where there may be more parts.
+  auto add = [&](const Parts& parts, double worthwhile) {
     Product divided = p;
-    divided.g.extent *= parts;
-    divided.k.extent /= parts;
-    if (divided.g.extent > 65535) break;
-    double time = time_of(divided) + parts_time(divided.g.extent * p.i.extent * p.j.extent, gpu, own_launch);
-    options.push_back(parts);
-    if (time >= kWorthwhile * best_time) continue;
+    divided.g.extent *= parts.count;
+    divided.k.extent = p.k.extent / longest * parts.length;
+    if (divided.g.extent > 65535) return false;
+    const double time = time_of(divided) + parts_time(divided.g.extent * p.i.extent * p.j.extent, gpu, own_launch);
+    all.push_back(parts);
+    if (time >= worthwhile * best_time) return true;
     best = parts;
     best_time = time;
+    return true;
+  };
+  constexpr int64_t kMost = 32;
+  constexpr double kWorthwhile = 0.95;  // parts take memory, and their sum is another one
+  int64_t n = 2;
+  while (n <= kMost && longest % n == 0 && p.k.extent / n >= gpu.warp && add({n, longest / n}, kWorthwhile))
+    n *= 2;
+  // Of a depth that these do not divide (an odd one): as many warps' steps each, the last part filled up with zeros. Copies of bytes
+  // that do so would stay kernels of their own (fills_words).
+  constexpr double kWorthwhileFilledUp = 0.8;  // each element that is fetched has a condition
+  const bool has_bytes = byte_size(p.a.buffer.element()) == 1 || byte_size(p.b.buffer.element()) == 1;
+  const bool can_fill_up = p.k.axes.size() == 1 && p.copies.empty() && !has_bytes && longest % n != 0;
+  for (; can_fill_up && n <= kMost && longest / n >= gpu.warp; n *= 2) {
+    const int64_t length = round_up64(ceil_div64(longest, n), gpu.warp), count = ceil_div64(longest, length);
+    if (count <= all.back().count) continue;
+    if (!add({count, length}, kWorthwhileFilledUp)) break;
   }
-  return options.size() == 1 ? 1 : draft.decide.choose(p.block + ".parts", options, best);
+  if (all.size() == 1) return best;
+  std::vector<int64_t> options;
+  for (const Parts& parts : all)
+    options.push_back(parts.count);
+  const int64_t chosen = draft.decide.choose(p.block + ".parts", options, best.count);
+  return *std::find_if(all.begin(), all.end(), [&](const Parts& parts) { return parts.count == chosen; });
+}
+
+// Zeros behind the sum's elements, up to a multiple of so many: copies of the operands have them, which whoever multiplies inlines.
+void fill_up_sum(Draft& draft, const Product& p, int64_t multiple) {
+  Schedule& s = draft.schedule;
+  std::vector<std::string> names;
+  for (const Axis& axis : s.find_block(p.block)->axes)
+    names.push_back(axis.var.name());
+  for (const auto& [operand, side, suffix] : {std::tuple{&p.a, &p.i, ".a"}, {&p.b, &p.j, ".b"}}) {
+    std::vector<std::string> axes;
+    for (const Side* of : {&p.g, side, &p.k}) {
+      for (size_t n : of->axes)
+        axes.push_back(names[n]);
+    }
+    must_step(draft, Reindex{p.block, operand->buffer.name(), "global", p.block + suffix, axes});
+  }
+  must_step(draft, PadEinsum{p.block, {names[p.k.axes[0]]}, {multiple}});
 }
 
 }  // namespace
@@ -409,20 +449,23 @@ std::string divide_sum(Draft& draft, const Product& p, const ProductTime& time_o
   const std::string loop = info.axes[longest].loop;
   int64_t extent = 0;
   if (!as_int(draft.schedule.find_loop(loop)->extent, &extent)) return p.block;
-  const int64_t parts = choose_parts(draft, p, extent, time_of, own_launch);
+  const Parts parts = choose_parts(draft, p, extent, time_of, own_launch);
   const std::string part = p.block + ".part";
   // Where each step is a part, the loop itself goes outside: one of a single step would be left that no axis stands for.
-  const bool is_whole = parts == extent;
+  const bool is_whole = parts.count == extent, is_filled_up = parts.count * parts.length != extent;
   const std::string outer = is_whole ? loop : loop + ".part";
   std::vector<std::string> order = {outer};  // outside of the sum
   for (size_t n : p.k.axes) {
     if (n < longest) order.push_back(info.axes[n].loop);
   }
-  const bool is_divided = parts > 1 && try_all(draft, {"sums in parts", p.block, "the sum as a whole"}, [&] {
-                            if (!is_whole) must_step(draft, Split{loop, {parts, 0}, {outer, loop}});
+  const bool is_divided = parts.count > 1 && try_all(draft, {"sums in parts", p.block, "the sum as a whole"}, [&] {
+                            if (is_filled_up) fill_up_sum(draft, p, parts.length);
+                            if (!is_whole) must_step(draft, Split{loop, {parts.count, 0}, {outer, loop}});
                             if (order.size() > 1) must_step(draft, Reorder{order});
                             must_step(draft, Rfactor{p.block, outer, part, 0});
-                            return draft.refusal && as_product(draft.schedule, part).has_value();
+                            if (!draft.refusal) return false;
+                            const std::optional<Product> divided = as_product(draft.schedule, part);
+                            return divided && (!is_filled_up || divided->copies.size() == 2);
                           });
   return is_divided ? part : p.block;
 }

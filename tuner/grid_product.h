@@ -75,13 +75,17 @@ inline constexpr int64_t kWarpRows = 8, kWarpColumns = 4;
 // neighbours, the next pair to the next of so many tiles, so that what a thread has of these is side by side, and stored at once.
 struct Dealt {
   int64_t tiles = 1;
+  // Of one tile whose first pair is all columns that there are: neighbours to neighbouring threads, so that a column says whose it is.
+  bool by_threads = false;
   int64_t pairs() const { return 2 * tiles; }               // columns of a thread that are neighbours
   int64_t group() const { return kWarpColumns * pairs(); }  // columns of all threads in a row
   // Of column j, as texts for index maps: its tile, as one index or two, and its thread there.
   std::string tile() const { return tiles == 1 ? "j // 8" : text("j // ", group(), ", j %% ", pairs(), " // 2"); }
-  std::string thread() const { return text("j %% ", group(), " // ", pairs()); }
+  std::string thread() const { return by_threads ? "j %% 4" : text("j %% ", group(), " // ", pairs()); }
+  std::string in_pair() const { return by_threads ? "j %% 8 // 4" : "j %% 2"; }
   // Its place among the columns of the tiles.
   std::string place() const {
+    if (by_threads) return "j // 8 * 8 + j %% 4 * 2 + j %% 8 // 4";
     return text("j // ", group(), " * ", group(), " + j %% ", pairs(), " // 2 * 8 + ", thread(), " * 2 + j %% 2");
   }
 };

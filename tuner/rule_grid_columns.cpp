@@ -7,6 +7,7 @@
 //
 // Long sums of so few results that most multiprocessors would have none are divided between blocks first, and added up by a launch more.
 #include <algorithm>
+#include <bit>
 
 #include "support/text.h"
 #include "tensor/schedule/tree.h"
@@ -21,6 +22,7 @@ namespace {
 constexpr const char* kRule = "sums over columns";
 constexpr int64_t kSector = 8;  // neighbours of 32 bits that the memory gives at once
 constexpr int64_t kTurns = 4;   // of a thread whose elements are under way together
+constexpr int64_t kLong = 128;  // a sum whose result has fewer neighbours than a sector, for several threads to have it
 
 // A vector times a matrix whose rows lie along the results is one, too.
 bool is_column_sum(const Schedule& s, const BlockInfo& info, const Gpu& gpu, int64_t fewest) {
@@ -49,14 +51,30 @@ bool is_column_sum(const Schedule& s, const BlockInfo& info, const Gpu& gpu, int
   size_t row = 0;  // of the results that are neighbours
   while (row < last && !are_neighbours(row))
     ++row;
-  return !summed.empty() && row < last && info.axes[row].extent >= kSector && info.reduce >= fewest &&
+  return !summed.empty() && row < last && info.reduce >= fewest &&
          info.spatial < int64_t{gpu.multiprocessors} * gpu.threads_per_multiprocessor / 4;
 }
 
-// Neighbours of a block, in sectors, so that all multiprocessors have some.
+// Results that are neighbours.
+int64_t neighbours_of(const BlockInfo& info) {
+  int64_t neighbours = 1;
+  for (size_t n = 0; n < info.axes.size(); ++n) {
+    if (info.store.strides[n] == 1) neighbours = std::max(neighbours, info.axes[n].extent);
+  }
+  return neighbours;
+}
+
+// Neighbours that a block can have, in sectors; all of them where they are fewer.
+std::vector<int64_t> lanes_of(const BlockInfo& info) {
+  const auto all = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(neighbours_of(info))));
+  return all < kSector ? std::vector{all} : std::vector{kSector, 2 * kSector, 4 * kSector};
+}
+
+// So many that all multiprocessors have some.
 int64_t choose_lanes(const BlockInfo& info, const Gpu& gpu) {
-  int64_t lanes = gpu.warp;
-  while (lanes > kSector && info.spatial / lanes < gpu.multiprocessors)
+  const std::vector<int64_t> options = lanes_of(info);
+  int64_t lanes = options.back();
+  while (lanes > options.front() && info.spatial / lanes < gpu.multiprocessors)
     lanes /= 2;
   return lanes;
 }
@@ -108,7 +126,8 @@ bool sum_columns(Draft& draft, const std::string& block, int64_t fewest) {
     info = analyze(s, block);
     const std::optional<BlockInfo> taken = analyze(s, take);
     int64_t lanes = choose_lanes(*info, gpu);
-    lanes = draft.decide.choose(block + ".lanes", {kSector, 2 * kSector, 4 * kSector}, lanes);
+    const std::vector<int64_t> lanes_options = lanes_of(*info);
+    if (lanes_options.size() > 1) lanes = draft.decide.choose(block + ".lanes", lanes_options, lanes);
     const std::vector<int64_t> options = threads_of(*info, lanes, gpu);
     const int64_t threads =
         options.size() == 1 ? 2 : draft.decide.choose(block + ".threads", options, options.back());
@@ -167,6 +186,7 @@ bool schedule_grid_columns(Draft& draft, const std::string& block) {
   const Gpu& gpu = draft.target.gpu;
   const std::optional<BlockInfo> info = analyze(draft.schedule, block);
   if (!info || !draft.refusal || !is_column_sum(draft.schedule, *info, gpu, gpu.warp)) return false;
+  if (neighbours_of(*info) < kSector && info->reduce < kLong) return false;
   return try_all(draft, {kRule, block}, [&] {
     const std::string share = divide_columns(draft, *info);
     if (!sum_columns(draft, share, gpu.warp)) return false;

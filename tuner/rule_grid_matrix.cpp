@@ -99,12 +99,19 @@ double score(const Tile& t, const Product& p, const Gpu& gpu) {
 }
 
 // Tiles of 8 columns that are dealt out together, for a thread to have vectors of 8 results. Blocks of which one such group holds
-// all columns that there are, and others none, would be read at a place that says nothing of the column.
-Dealt dealt_tiles(const Tile& t, const Product& p) {
+// all columns that there are, and others none, would be read at a place that says nothing of the column; so would pairs.
+Dealt dealt_tiles(const Tile& t, const Product& p, bool is_along_k) {
+  if (p.j.extent <= 2) return {1, true};
+  if (!is_along_k) return {};
   Dealt dealt{std::min<int64_t>(t.columns, 4)};
   while (dealt.tiles > 1 && p.j.extent <= dealt.group() && t.block_j() > dealt.group())
     dealt.tiles /= 2;
   return dealt;
+}
+
+// Whether tiles have the columns of p: one tile of 8 where a thread's pair is all of them.
+bool takes_columns(const Tile& t, const Product& p) {
+  return p.j.extent <= 2 ? t.block_j() == 8 : p.takes_columns(t.block_j());
 }
 
 // All tiles that the GPU can run with so many stages at most, the best first.
@@ -120,7 +127,7 @@ std::vector<Tile> legal_tiles(const Product& p, const Gpu& gpu, int64_t most_sta
             const int64_t steps = std::max(kFewestStages, ceil_div64(p.k.extent, depth));
             for (int64_t stages = kFewestStages; stages <= std::min(most_stages, steps); ++stages) {
               const Tile t{warps_i, warps_j, rows, columns, depth, stages};
-              if (t.warps() <= 8 && p.takes_columns(t.block_j()) && std::isfinite(score(t, p, gpu))) tiles.push_back(t);
+              if (t.warps() <= 8 && takes_columns(t, p) && std::isfinite(score(t, p, gpu))) tiles.push_back(t);
             }
           }
         }
@@ -134,7 +141,7 @@ std::vector<Tile> legal_tiles(const Product& p, const Gpu& gpu, int64_t most_sta
 class GridMatrices : private ProductAxes {
  public:
   GridMatrices(Draft& draft, const Product& product, const Tile& tile)
-      : ProductAxes(draft, product), t_(tile), dealt_(stands_along_k(product.b) ? dealt_tiles(tile, product) : Dealt()) {}
+      : ProductAxes(draft, product), t_(tile), dealt_(dealt_tiles(tile, product, stands_along_k(product.b))) {}
 
   bool run() {
     fuse_sides();
@@ -145,13 +152,14 @@ class GridMatrices : private ProductAxes {
     must_step(d_, PadEinsum{p_.block, {"i", "j", "k"}, {t_.block_i(), t_.block_j(), t_.depth}});
     const std::string from = has_batch() ? "g, i, j" : "i, j", to = has_batch() ? "g, i" : "i";
     must_step(d_, TransformLayout{acc_, text("(", from, ") -> (", to, " // 16, ", dealt_.tile(),
-                                             ", i %% 16 // 8, i %% 8, ", dealt_.thread(), ", j %% 2)")});
+                                             ", i %% 16 // 8, i %% 8, ", dealt_.thread(), ", ", dealt_.in_pair(), ")")});
     tile();
     stage(p_.a, "a", "i");
     stage(p_.b, "b", "j");
-    if (dealt_.tiles > 1) {
-      const std::string g = has_batch() ? "g, " : "";
-      must_step(d_, TransformLayout{loop("b"), text("(", g, "j, k) -> (", g, dealt_.place(), ", k)")});
+    if (dealt_.tiles > 1 || dealt_.by_threads) {
+      const std::string g = has_batch() ? "g, " : "", place = dealt_.place();
+      must_step(d_, TransformLayout{loop("b"), stands_along_k(p_.b) ? text("(", g, "j, k) -> (", g, place, ", k)")
+                                                                    : text("(", g, "k, j) -> (", g, "k, ", place, ")")});
     }
     write_back();
     must_step(d_, DecomposeReduction{p_.block, loop("k.o")});
@@ -193,9 +201,13 @@ class GridMatrices : private ProductAxes {
     must_step(d_, Split{loop("i"),
                         {0, t_.warps_i, t_.rows, 2, kWarpRows},
                         {loop("i.b"), loop("i.w"), loop("i.m"), loop("i.h"), loop("i.l")}});
-    must_step(d_, Split{loop("j"),
-                        {0, t_.warps_j, t_.columns / dealt_.tiles, kWarpColumns, dealt_.tiles, 2},
-                        {loop("j.b"), loop("j.w"), loop("j.n"), loop("j.q"), loop("j.c"), loop("j.p")}});
+    std::vector<int64_t> columns = {0, t_.warps_j, t_.columns / dealt_.tiles, kWarpColumns, dealt_.tiles, 2};
+    std::vector<std::string> names = {loop("j.b"), loop("j.w"), loop("j.n"), loop("j.q"), loop("j.c"), loop("j.p")};
+    if (dealt_.by_threads) {
+      std::swap(columns[3], columns[5]);
+      std::swap(names[3], names[5]);
+    }
+    must_step(d_, Split{loop("j"), columns, names});
     must_step(d_, Split{loop("k"),
                         {0, t_.depth / depth_of_instruction(), depth_of_instruction()},
                         {loop("k.o"), loop("k.m"), loop("k.i")}});
@@ -244,8 +256,9 @@ class GridMatrices : private ProductAxes {
     // The loops of the sums themselves where these are whole tiles; else loops over the tile's rows and columns.
     if (s_.find_loop(i) != nullptr || s_.find_loop(j) != nullptr) {
       must_step(d_, Split{i, {t_.warps_i, t_.rows, 2, kWarpRows}, {i + ".w", i + ".m", i + ".h", i + ".l"}});
-      must_step(
-          d_, Split{j, {t_.warps_j, t_.columns / dealt_.tiles, kWarpColumns, dealt_.pairs()}, {j + ".w", j + ".n", j + ".q", j + ".p"}});
+      // By threads there is one of the pair for each.
+      const int64_t pairs = dealt_.by_threads ? 1 : dealt_.pairs();
+      must_step(d_, Split{j, {t_.warps_j, t_.columns / dealt_.tiles, kWarpColumns, pairs}, {j + ".w", j + ".n", j + ".q", j + ".p"}});
       must_step(d_,
                 Reorder{{i + ".w", j + ".w", i + ".l", j + ".q", i + ".m", i + ".h", j + ".n", j + ".p"}});
       must_step(d_, Fuse{{i + ".w", j + ".w"}, w});

@@ -16,6 +16,7 @@ namespace {
 // Fewer channels than this are not worth an order of their own on a GPU, unless they are filled up to as many for products of 16
 // bits: those fetch so many at once.
 constexpr int64_t kFewGridChannels = kImageChannels;
+constexpr int64_t kFewestGridColumns = 2;  // of a product of 16 bits
 
 class ApplyLayouts {
  public:
@@ -151,13 +152,13 @@ class ApplyLayouts {
     a.set("pads", pads);
     a.set("group", is_depthwise ? int64_t{1} : conv.groups);
     a.set("in_block", in_block);
-    // Words are multiplied in whole vectors of columns.
-    const int64_t columns = conv.in_words ? (out + lanes_ - 1) / lanes_ * lanes_ : out;
+    // Tensor cores of GPUs find a column's weights side by side: which columns go to which thread is open then.
+    const bool in_columns = is_gpu_ && conv.in_panels() && conv.is_of_16_bits;
+    // Words are multiplied in whole vectors of columns; a single column is no product of matrices.
+    const int64_t columns = conv.in_words ? (out + lanes_ - 1) / lanes_ * lanes_ : in_columns ? std::max(out, kFewestGridColumns) : out;
     if (conv.in_panels()) a.set("columns", columns);
     if (node.attributes.integer(kWideResult, 0) != 0) a.set(kWideResult, int64_t{1});
 
-    // Tensor cores of GPUs find a column's weights side by side: which columns go to which thread is open then.
-    const bool in_columns = is_gpu_ && conv.in_panels() && conv.is_of_16_bits;
     const bool in_tiles = !is_gpu_ && conv.in_panels();
     Attributes pack;
     const int64_t panel = conv.in_words ? word_panel_width(out, conv.problem.element, t_) : panel_width(out, t_);
@@ -167,8 +168,9 @@ class ApplyLayouts {
       pack.set("word", word_of(conv.problem.element, t_));
       a.set("word", word_of(conv.problem.element, t_));
     }
+    const ValueId weights = in_columns && columns != out ? with_columns(node.name, conv.weights, columns) : conv.weights;
     ValueId packed = emit(g_, "mcc", is_depthwise ? "PackDepthwise" : "PackConvWeight", node.name + ".packed",
-                          {forms_.reshaped_as_image(node.name, conv.weights)}, pack);
+                          {forms_.reshaped_as_image(node.name, weights)}, pack);
     if (conv.in_words) {
       std::vector<int64_t> dims = static_shape(shape(packed));  // [panels, 1, R, S, words, columns, elements of a word]
       if (joins_row(dims[4], conv.problem.kernel, conv.problem.dilations, conv.problem.element, t_)) {
@@ -180,13 +182,20 @@ class ApplyLayouts {
     }
     if (in_columns && conv.input != Conv::plain) {
       // The sum as one axis.
-      packed = forms_.reshape(node.name + ".packed", packed, {out, conv.problem.taps() * in_block});
+      packed = forms_.reshape(node.name + ".packed", packed, {columns, conv.problem.taps() * in_block});
       a.set("kernel", conv.problem.kernel);
     }
     std::vector<ValueId> inputs{input_of(node.name, conv), packed};
     if (conv.bias != kNoValue) inputs.push_back(forms_.pack_vector(node.name, conv.bias, conv.layout, columns));
     const ValueId y = emit(g_, "mcc", is_depthwise ? "Depthwise" : "Conv", node.name, inputs, a);
     return columns == out ? y : first_columns(g_, node.name, y, out);
+  }
+
+  // Weights of more channels of results, which are zeros.
+  ValueId with_columns(const std::string& name, ValueId weights, int64_t columns) {
+    std::vector<int64_t> pads(2 * rank(weights));
+    pads[rank(weights)] = columns - static_shape(shape(weights))[0];
+    return emit(g_, "", "Pad", name + ".columns", {weights, g_.add_constant(name + ".pads", Constant::ints(pads))}, {});
   }
 
   ValueId input_of(const std::string& name, const Conv& conv) {

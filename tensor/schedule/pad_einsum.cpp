@@ -15,7 +15,7 @@
 //    whole, indexes one of its dimensions.
 // 2. Such an operand is made by one block, as one store at its own axes, and read by no other. That block stands under loops of
 //    its own, too.
-// 3. The result is an intermediate, indexed in the same way.
+// 3. A result that an axis indexes which gets longer is an intermediate, indexed in the same way.
 // 4. The axes are different spatial or reduce axes of the block, of constant extent; the multiples are 1 to 65536.
 #include "tensor/schedule/legality.h"
 #include "tensor/schedule/move.h"
@@ -74,7 +74,7 @@ class PadOperands {
     }
     result_ = update->buffer;
     result_indices_ = update->indices;
-    return check_access(result_, result_indices_);
+    return is_padded(result_indices_) ? check_access(result_, result_indices_) : applied();
   }
 
   Func apply() {
@@ -82,7 +82,7 @@ class PadOperands {
     for (const Load* load : loads_) {
       if (is_padded(load->indices)) resize(load->buffer, load->indices);
     }
-    resize(result_, result_indices_);
+    if (is_padded(result_indices_)) resize(result_, result_indices_);
     for (Buffer& b : out.allocs) {
       if (auto it = resized_.find(b.get()); it != resized_.end()) b = it->second;
     }

@@ -46,7 +46,8 @@ Columns product(const char* name, const std::string& inputs) {
 
 INSTANTIATE_TEST_SUITE_P(Pictures, GridColumns,
                          ::testing::Values(mean("blocked", "[1, 1, 8, 8, 72]"), mean("of_odd_extents", "[3, 1, 9, 11, 20]"),
-                                           mean("of_eight_channels", "[1, 1, 40, 40, 8]")),
+                                           mean("of_eight_channels", "[1, 1, 40, 40, 8]"), mean("of_seven_channels", "[1, 1, 40, 40, 7]"),
+                                           mean("of_two_channels", "[3, 1, 16, 31, 2]")),
                          ::testing::PrintToStringParamName());
 INSTANTIATE_TEST_SUITE_P(Products, GridColumns,
                          ::testing::Values(product("vector_times_matrix", "%x: f32[1, 96], %w: f32[96, 72], %b: f32[72]"),

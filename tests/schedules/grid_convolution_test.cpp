@@ -95,6 +95,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Problem{"dilated", 1, {8, 8}, 40, 16, {3, 3}, 1, 2, {2, 2, 2, 2}},
                       Problem{"points_with_strides", 1, {13, 11}, 64, 24, {1, 1}, 2, 1, {0, 0, 0, 0}},
                       Problem{"vectors_of_four", 1, {7, 7}, 20, 36, {3, 3}, 1, 1, {1, 1, 1, 1}},
+                      Problem{"two_channels", 1, {7, 9}, 16, 2, {3, 3}, 1, 1, {1, 1, 1, 1}},
                       Problem{"image", 1, {17, 16}, 4, 24, {8, 7}, 2, 1, {3, 3, 4, 3}},
                       Problem{"volume", 1, {3, 4, 5}, 16, 24, {3, 3, 3}, 1, 1, {1, 1, 1, 1, 1, 1}},
                       Problem{"volume_of_all_kinds_of_extents", 2, {5, 3, 8}, 16, 40, {2, 3, 1}, 2, 1, {0, 1, 0, 1, 1, 0}},

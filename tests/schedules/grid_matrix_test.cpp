@@ -16,7 +16,7 @@ using Case = ProductCase;
 // The rule's schedules of a few products, with instructions of that class.
 void expect_right_in_any_tile(const Case& c, const Target& target, bool (*rule)(tuner::Draft&, const std::string&),
                               IntrinsicClass instruction) {
-  for (auto [batches, m, n, k] : {std::tuple{1, 32, 32, 32}, {2, 33, 20, 40}, {1, 19, 45, 21}}) {
+  for (auto [batches, m, n, k] : {std::tuple{1, 32, 32, 32}, {2, 33, 20, 40}, {1, 19, 45, 21}, {1, 33, 2, 40}}) {
     expect_right_in_tiles(
         product(batches, m, n, k, c), target, 4, 2, 2, [&](tuner::Draft& draft) { return rule(draft, "sum"); },
         [&](const Func& lowered) { EXPECT_GT(count_calls(lowered, instruction), 0) << to_text(lowered); });

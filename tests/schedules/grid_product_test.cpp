@@ -40,6 +40,32 @@ TEST_P(GridProducts, AreRightInParts) {
   }
 }
 
+// Of depths that no number of parts divides: what fills the last one up goes through no memory.
+void expect_right_in_parts(const Func& f, bool is_on_tensor_cores) {
+  PartsDecider decide;
+  tuner::Draft draft{Schedule(f), decide, gpu_target("sm_80")};
+  Func lowered;
+  ASSERT_NO_FATAL_FAILURE(expect_right_by_all_rules(draft, lowered));
+  for (const tuner::RefusedRule& refused : draft.refused)
+    ADD_FAILURE() << to_text(refused);
+  SCOPED_TRACE(to_text(draft.schedule.trace()));
+  EXPECT_NE(draft.schedule.find_block("sum.part"), nullptr);
+  EXPECT_EQ(launches_of(lowered), 2) << to_text(lowered);
+  EXPECT_EQ(count_calls(lowered, IntrinsicClass::mma) > 0, is_on_tensor_cores) << to_text(lowered);
+}
+
+TEST_P(GridProducts, OfOddDepthAreRightInParts) {
+  for (auto [batches, m, n, k] : {std::tuple{1, 20, 24, 257}, {2, 17, 9, 201}, {1, 2, 3, 1025}})
+    expect_right_in_parts(product(batches, m, n, k, GetParam()), false);
+}
+
+TEST(GridProductsOnTensorCores, OfOddDepthAreRightInParts) {
+  for (const Case& c : {Case{"f16_nn", ElementType::f16, ElementType::f16, true, false},
+                        Case{"f16_tn", ElementType::f16, ElementType::f16, false, false},
+                        Case{"bf16_nt_converted", ElementType::bf16, f32, true, true}})
+    expect_right_in_parts(product(1, 20, 24, 257, c), true);
+}
+
 INSTANTIATE_TEST_SUITE_P(Orders, GridProducts,
                          ::testing::Values(Case{"nn", f32, f32, true, false}, Case{"nt", f32, f32, true, true},
                                            Case{"tn", f32, f32, false, false}, Case{"tt", f32, f32, false, true}),
