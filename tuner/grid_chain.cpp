@@ -6,6 +6,7 @@
 #include "tensor/passes/lower.h"
 #include "tensor/schedule/tree.h"
 #include "tensor/verify.h"
+#include "tensor/visit.h"
 #include "tuner/grid_chain.h"
 #include "tuner/grid_product.h"
 
@@ -69,6 +70,18 @@ std::optional<size_t> axis_of_steps(const Schedule& s, const std::string& produc
   return found;
 }
 
+// Whether the block's results lie as its axes go: one dimension for each spatial one.
+bool stores_at_axes(const Block& block) {
+  const auto* store = block.body.as<Store>();
+  size_t d = 0;
+  for (const Axis& axis : block.axes) {
+    if (axis.kind != AxisKind::spatial) continue;
+    if (!store || d == store->indices.size() || !store->indices[d].same_as(axis.var)) return false;
+    ++d;
+  }
+  return store && d == store->indices.size();
+}
+
 }  // namespace
 
 std::optional<ProductChain> as_chain(const Schedule& s) {
@@ -100,7 +113,7 @@ std::optional<ProductChain> as_chain(const Schedule& s) {
     c.rolling = as_rolling(s, shared - 1);
     const std::optional<size_t> p =
         c.rolling ? axis_of_steps(s, products[1], c.rolling->elements) : std::nullopt;
-    if (!p || c.first.i.axes.size() != 1 || c.second.j.axes.size() != 1) return std::nullopt;
+    if (!p || c.first.i.is_empty() || c.second.j.axes.size() != 1) return std::nullopt;
     for (Product* product : {&c.first, &c.second}) {
       const auto at = std::find(product->g.axes.begin(), product->g.axes.end(), *p);
       if (at == product->g.axes.end()) return std::nullopt;
@@ -161,6 +174,21 @@ std::optional<ProductChain> as_chain(const Schedule& s) {
     }
     c.between.push_back(row);
   }
+  // What is to be one axis in memory, too.
+  if (c.first.i.axes.size() > 1) {
+    std::vector<std::string> makers{products[0]};
+    for (const RowBlock& b : c.between)
+      makers.push_back(b.name);
+    if (c.rolling) {
+      makers.insert(makers.end(), c.rolling->rows.begin(), c.rolling->rows.end());
+      makers.push_back(c.rolling->elements);
+    }
+    const bool is_plain = std::all_of(makers.begin(), makers.end(), [&](const std::string& name) {
+      return stores_at_axes(*s.find_block(name));
+    });
+    const bool is_led_by_batches = c.first.g.is_empty() || c.first.g.axes.back() < c.first.i.axes.front();
+    if (!is_plain || (c.rolling && !is_led_by_batches)) return std::nullopt;
+  }
   const Buffer taken = c.second.a.buffer;
   const bool is_fed = std::any_of(c.between.begin(), c.between.end(), [&](const RowBlock& b) {
     return b.kind == RowBlock::Kind::map && analyze(s, b.name)->store.buffer.same_as(taken);
@@ -187,6 +215,38 @@ void ChainSchedule::prepare() {
   second_.separate_result();
   std::erase_if(c_.between, is_consumer);
   scores_ = only_buffer_written(*s_.find_block(first_.last())).name();
+  fuse_rows_in_memory(scores_);
+  for (const RowBlock& b : c_.between)
+    fuse_rows_in_memory(only_buffer_written(*s_.find_block(b.name)).name());
+  c_.second.a.buffer = find_buffer(s_.func(), c_.second.a.buffer.name());
+  if (c_.rolling) name_rolled();
+}
+
+// Rows of several axes (heads that have keys in common, and their rows) are one axis of what lies between the products, too: a tile of
+// them may be of two heads, and is one stretch all the same. Axes of batches lead.
+void ChainSchedule::fuse_rows_in_memory(const std::string& name, bool has_parts) {
+  if (c_.first.i.axes.size() <= 1) return;
+  const Buffer buffer = find_buffer(s_.func(), name);
+  const std::vector<size_t>& parts = c_.first.p.axes;
+  auto dimension = [&](size_t axis) {
+    return has_parts || parts.empty() || axis < parts[0] ? axis : axis - 1;
+  };
+  std::vector<std::string> from, to, digits;
+  for (size_t n = 0; n < buffer.shape().size(); ++n)
+    from.push_back(text("d", n));
+  for (size_t n : c_.first.g.axes)
+    to.push_back(from[dimension(n)]);
+  if (has_parts && !parts.empty()) to.push_back(from[parts[0]]);
+  int64_t stride = c_.first.i.extent;
+  for (size_t n : c_.first.i.axes) {
+    int64_t extent = 1;
+    as_int(buffer.shape()[dimension(n)], &extent);
+    stride /= extent;
+    digits.push_back(text(from[dimension(n)], " * ", stride));
+  }
+  to.push_back(join(digits, " + "));
+  to.insert(to.end(), from.begin() + static_cast<ptrdiff_t>(to.size() - 1 + digits.size()), from.end());
+  must_step(d_, TransformLayout{name, text("(", join(from, ", "), ") -> (", join(to, ", "), ")")});
 }
 
 bool ChainSchedule::feeds_second(const RowBlock& b) const {
@@ -235,6 +295,32 @@ void ChainSchedule::gather() {
   for (const RowBlock& b : c_.between) {
     if (!c_.rolling && b.is_for_others) must_step(d_, ReverseComputeAt{b.name, host_});
   }
+  for (const RowBlock& b : c_.between)
+    lead_with_batches(b.name);
+  lead_with_batches(first_.last());
+  lead_with_batches(c_.first.block);
+}
+
+void ChainSchedule::lead_with_batches(const std::string& name) {
+  auto is_behind = [&](size_t axis) { return axis > c_.first.i.axes.front(); };
+  const bool is_led = std::none_of(c_.first.g.axes.begin(), c_.first.g.axes.end(), is_behind) &&
+                      std::none_of(c_.first.p.axes.begin(), c_.first.p.axes.end(), is_behind);
+  if (is_led || !d_.refusal) return;
+  const Block& block = *s_.find_block(name);
+  std::vector<std::string> loops = s_.loop_names_of(name);
+  // What has nothing else inside.
+  std::erase_if(loops, [&](const std::string& loop) { return block_sites(s_.find_loop(loop)->body).size() > 1; });
+  // No other axis uses them: of a single batch there is nothing to count.
+  auto is_of_batches = [&](const std::string& loop) {
+    for (size_t n = 0; n < block.axes.size(); ++n) {
+      const std::string& axis = block.axes[n].var.name();
+      if (axis != "g" && axis != "p" && uses_var(block.values[n], s_.find_loop(loop)->var)) return false;
+    }
+    return true;
+  };
+  std::vector<std::string> order = loops;
+  std::stable_partition(order.begin(), order.end(), is_of_batches);
+  if (order != loops) must_step(d_, Reorder{order});
 }
 
 std::string ChainSchedule::bind_rows(const std::string& loop, const std::vector<std::string>& inner) {
@@ -283,6 +369,7 @@ void ChainSchedule::reduce(const RowBlock& b) {
   if (b.is_for_others && !c_.rolling) must_step(d_, ReverseComputeAt{name, host_});
   if (!d_.refusal) return;
   for (const std::string& block : {part, name}) {
+    lead_with_batches(block);
     std::string row, thread, turn;
     for (const std::string& loop : below_host(block)) {
       const AxisKinds kinds = axes_bound_to(*s_.find_block(block), s_.find_loop(loop)->var);
@@ -454,15 +541,13 @@ void ChainSchedule::make_part(int64_t depth, int64_t vector) {
   try_step(d_, Unroll{i + ".n"});
 }
 
-bool fits_shared_memory(Draft& draft, int64_t estimate) {
-  const Gpu& gpu = draft.target.gpu;
-  if (estimate <= gpu.shared_per_block_max / 2) return true;
+bool fits_shared_memory(Draft& draft) {
   PreferredDecider decide;
   Draft whole{draft.schedule, decide, draft.target};
   bind_rest(whole);  // what comes behind the chain
   std::vector<std::string> excess;
   if (whole.refusal) {
-    excess = verify_launches(lower(whole.schedule.func(), draft.target), gpu);
+    excess = verify_launches(lower(whole.schedule.func(), draft.target), draft.target.gpu);
   } else {
     excess.push_back(whole.refusal.detail);
   }

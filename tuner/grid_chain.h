@@ -95,6 +95,9 @@ class ChainSchedule {
   // Tiles of the recurrence's rows go around its steps, which become host_, and batches around these; what reads the sums in the end
   // goes behind the steps. Before anything is put below them.
   void roll();
+  // Loops of batches, of which a block of threads makes one, go ahead of those that its threads share, where rows of several axes come
+  // first in the function.
+  void lead_with_batches(const std::string& block);
   // After all that the recurrence reads is in place.
   void place_rolled(const std::function<void(const std::string&)>& spread);
   // place_map: spreads what is made for each element among the threads, where it has not been inlined.
@@ -117,6 +120,9 @@ class ChainSchedule {
 
  private:
   bool feeds_second(const RowBlock& b) const;
+  // has_parts: the buffer has p where products have.
+  void fuse_rows_in_memory(const std::string& buffer, bool has_parts = true);
+  void name_rolled();
   void name_axes(const RowBlock& b);
   // Spreads a loop over rows, with the loops of `inner` inside; the loop over what one thread has of it.
   std::string bind_rows(const std::string& loop, const std::vector<std::string>& inner);
@@ -129,8 +135,8 @@ class ChainSchedule {
 };
 
 // Whether a block's buffers, as lowering makes them, fit into shared memory: they hold more than an estimate knows of where
-// threads reach beyond what there is. Only estimates beyond half of it are looked into. The rule gives up where they do not fit.
-bool fits_shared_memory(Draft& draft, int64_t estimate);
+// threads reach beyond what there is. The rule gives up where they do not fit.
+bool fits_shared_memory(Draft& draft);
 
 // The same with tensor cores, where both products multiply types that these take, and the GPU has them.
 bool schedule_grid_matrix_chain(Draft& draft, const ProductChain& chain);

@@ -40,7 +40,25 @@ void ChainSchedule::roll() {
   if (!batches_.empty()) must_step(d_, Bind{batches_, "block.y"});
   must_step(d_, Bind{tiles_, "block.x"});
   host_ = r.loop;
+}
+
+// Rows are one axis, i, of what is put together, and of what reads that in the end.
+void ChainSchedule::name_rolled() {
+  const Rolling& r = *c_.rolling;
   name_result(r.last);
+  const size_t first = 1 + c_.first.g.axes.size(), rows = c_.first.i.axes.size();
+  if (rows == 1) return;
+  std::vector<std::string> blocks = r.rows;
+  blocks.push_back(r.elements);
+  for (const std::string& name : blocks) {
+    const Block& block = *s_.find_block(name);
+    const std::string buffer = only_buffer_written(block).name();
+    std::vector<std::string> axes;
+    for (size_t n = first; n < first + rows; ++n)
+      axes.push_back(block.axes[n].var.name());
+    must_step(d_, FuseAxes{name, axes, "i"});
+    fuse_rows_in_memory(buffer, false);
+  }
 }
 
 // The axes of a block that reads what has been put together become g, i and j.
@@ -56,12 +74,14 @@ void ChainSchedule::name_result(const std::string& block) {
       names.push_back(axis ? axis->name : "");
     }
   });
-  if (names.size() < 2)
+  const size_t rows = c_.first.i.axes.size();
+  if (names.size() < 1 + rows)
     return give_up(d_, RefusalCode::not_injective,
                    text("block ", block, " reads ", rolled.name(), " in another way"));
-  const std::vector<std::string> batches(names.begin(), names.end() - 2);
+  const auto row = names.end() - 1 - static_cast<ptrdiff_t>(rows);
+  const std::vector<std::string> batches(names.begin(), row);
   if (!batches.empty()) must_step(d_, FuseAxes{block, batches, "g"});
-  must_step(d_, FuseAxes{block, {names[names.size() - 2]}, "i"});
+  must_step(d_, FuseAxes{block, {row, names.end() - 1}, "i"});
   must_step(d_, FuseAxes{block, {names.back()}, "j"});
 }
 

@@ -207,6 +207,7 @@ class GridChain : private ChainSchedule {
 
   void write_back(const std::string& block, const std::string& at) {
     must_step(d_, ReverseComputeAt{block, at});
+    lead_with_batches(block);
     const std::string i = block + ".i", j = block + ".j";
     // The loops of the sums themselves, or loops over the tile's rows and columns.
     if (s_.find_loop(i) != nullptr || s_.find_loop(j) != nullptr) {
@@ -259,7 +260,7 @@ bool schedule_grid_chain(Draft& draft) {
                                        {"depth_1", &Tile::depth_1},
                                        {"depth_2", &Tile::depth_2}},
                                       [&](const Tile& t) { return score(t, *chain, gpu); });
-    return GridChain(draft, *chain, tile).run() && fits_shared_memory(draft, shared_bytes(tile, *chain));
+    return GridChain(draft, *chain, tile).run() && fits_shared_memory(draft);
   });
 }
 

@@ -166,14 +166,13 @@ std::vector<Tile> legal_tiles(const ProductChain& c, const Gpu& gpu) {
     }
   }
   // Rows that registers hold.
-  const bool is_along_row = row == 8 && c.first.i.axes.size() == 1;
   for (int64_t warps_i : {1, 2, 4, 8}) {
     for (int64_t depth_1 : {2 * row, 4 * row, 8 * row, 16 * row}) {
       for (int64_t depth_2 : {2 * row, 4 * row, 8 * row}) {
         const Tile t{warps_i, 1, 1, ceil_div64(c.first.j.extent, 8), depth_1, depth_2, 1};
         const bool is_sensible =
             t.block_i() <= c.first.i.extent && (depth_1 == 2 * row || depth_1 < 2 * c.first.k.extent);
-        if (is_along_row && is_sensible && std::isfinite(score(t, c, gpu))) tiles.push_back(t);
+        if (row == 8 && is_sensible && std::isfinite(score(t, c, gpu))) tiles.push_back(t);
       }
     }
   }
@@ -241,6 +240,7 @@ class GridMatrixChain : private ChainSchedule {
     must_step(d_, ComputeInline{second_.last()});
     roll();
     must_step(d_, ComputeAt{c_.second.block, host_});
+    lead_with_batches(c_.second.block);
     tile(second_, t_.width(c_) / (8 * t_.warps_j), t_.depth_2, false);
     bind_threads(second_.loop("w"), second_.loop("i.l"), second_.loop("j.q"));
     must_step(d_, ComputeAt{second_.loop("b"), host_});
@@ -377,6 +377,7 @@ class GridMatrixChain : private ChainSchedule {
 
   // The elements of a tile among the threads, as a product's sums are.
   void spread(const std::string& block) {
+    lead_with_batches(block);
     const std::string i = block + ".i", j = block + ".j", w = block + ".w";
     // The loops of the sums themselves, or loops over the tile's rows and columns.
     if (s_.find_loop(i) != nullptr || s_.find_loop(j) != nullptr) {
@@ -440,7 +441,7 @@ bool schedule_grid_matrix_chain(Draft& draft, const ProductChain& chain) {
                                        {"depth_1", &Tile::depth_1},
                                        {"depth_2", &Tile::depth_2}},
                                       [&](const Tile& t) { return score(t, chain, gpu); });
-    return GridMatrixChain(draft, chain, tile).run() && fits_shared_memory(draft, shared_bytes(tile, chain));
+    return GridMatrixChain(draft, chain, tile).run() && fits_shared_memory(draft);
   });
 }
 

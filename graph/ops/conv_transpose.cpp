@@ -71,12 +71,16 @@ void infer(InferContext& c) {
       if (!expect(c, v >= (may_be_zero ? 0 : 1) && v < (1 << 30), name, ": ", v, " is out of range")) return;
     }
   }
-  size_t n_pads = c.attributes().integers("pads", std::vector<int64_t>(2 * rank)).size();
+  const std::vector<int64_t> pads = c.attributes().integers("pads", std::vector<int64_t>(2 * rank));
+  size_t n_pads = pads.size();
   size_t n_out = c.attributes().integers("output_shape", kernel).size();
   if (!expect(c, n_pads == 2 * rank, "pads: expected ", 2 * rank, " numbers, got ", n_pads) ||
       !expect(c, n_out == rank || n_out == rank + 2, "output_shape: expected ", rank, " numbers, got ",
               n_out)) {
     return;
+  }
+  for (int64_t v : pads) {
+    if (!expect(c, v >= 0, "pads: expected numbers from 0 on, got ", list_text(pads))) return;
   }
   Layout l = layout_of(c.attributes(), kernel, spatial);
   Shape out{c.input(0).shape[0], weights[1] * group};

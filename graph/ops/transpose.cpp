@@ -17,6 +17,10 @@ std::vector<int64_t> permutation(const Attributes& attributes, int rank) {
 
 void infer_transpose(InferContext& c) {
   std::vector<int64_t> perm = permutation(c.attributes(), c.rank(0));
+  // Other operators' axes may count from the end; ONNX's permutations may not.
+  if (!expect(c, std::none_of(perm.begin(), perm.end(), [](int64_t axis) { return axis < 0; }),
+              "perm: expected a permutation of the axes 0 to ", c.rank(0) - 1, ", got ", list_text(perm)))
+    return;
   auto axes = checked_axes(c, perm, c.rank(0));
   if (!axes || !expect_type(c, 0, TypeSet::any) ||
       !expect(c, static_cast<int>(axes->size()) == c.rank(0), "perm: expected ", c.rank(0), " axes, got ",
@@ -31,12 +35,11 @@ void infer_transpose(InferContext& c) {
 
 void compute_transpose(ComputeContext& c) {
   const TensorType& out = c.output_type(0);
-  int rank = static_cast<int>(out.shape.size());
-  std::vector<int64_t> perm = permutation(c.attributes(), rank);
+  std::vector<int64_t> perm = permutation(c.attributes(), static_cast<int>(out.shape.size()));
   c.set_output(0, c.builder.compute("transpose", out.element, out.shape, [&](Axes i) {
     std::vector<Expr> index(i.size());
     for (size_t k = 0; k < i.size(); ++k)
-      index[static_cast<size_t>(normal_axis(perm[k], rank))] = i[k];
+      index[static_cast<size_t>(perm[k])] = i[k];
     return c.at(0, index);
   }));
 }

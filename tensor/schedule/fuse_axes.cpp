@@ -8,7 +8,8 @@
 // stretch of the new axis. The loop block.name stands where the loop of the first of the axes was. No axes at all become a
 // spatial one of extent 1, whose loop is the outermost.
 //
-// 1. The block stands under serial loops of its own, one for each axis, and has no predicate; all axes begin at 0.
+// 1. The block stands under serial loops, one for each axis, and has no predicate; all axes begin at 0. The loops of the fused axes
+//    are its own, and so are those inside of them; loops around may have other blocks, too (the steps of a scan).
 // 2. The axes are of one sort, spatial or reduce; the extents of all but the first are constant. A single one gets a new name.
 // 3. The name is new in the block, and block.name in the function (the names of the fused axes and their loops are free).
 #include <algorithm>
@@ -24,9 +25,10 @@ Outcome apply_step(const FuseAxes& step, Schedule& schedule) {
   if (site == nullptr) return refuse_block(step.block);
   const Block& block = *site->block;
   bool is_plain = site->loops.size() == block.axes.size() && is_true(block.predicate);
-  if (!site->loops.empty()) {
-    is_plain &= chain_from(site->loops[0]).size() == site->loops.size() && site->loops.back()->body.get() == &block;
-  }
+  if (!site->loops.empty()) is_plain &= site->loops.back()->body.get() == &block;
+  size_t own = 0;  // the outermost loop that has nothing else inside
+  while (own < site->loops.size() && chain_from(site->loops[own]).size() != site->loops.size() - own)
+    ++own;
   for (size_t i = 0; is_plain && i < block.axes.size(); ++i) {
     is_plain = block.values[i].same_as(site->loops[i]->var) && is_int(block.axes[i].domain.min, 0) &&
                site->loops[i]->loop == LoopKind::serial;
@@ -50,6 +52,10 @@ Outcome apply_step(const FuseAxes& step, Schedule& schedule) {
                          ", all spatial or all reduce axes, of constant extents, got \"", name, "\""));
     }
     fused.push_back(index);
+  }
+  if (own != 0 && (fused.empty() || *std::min_element(fused.begin(), fused.end()) < own)) {
+    return refuse(RefusalCode::not_nested, text("expected loops of block ", block.name, " alone, got ",
+                                                site->loops[0]->var.name(), ", which has other blocks, too"));
   }
   auto is_fused = [&](size_t i) { return std::find(fused.begin(), fused.end(), i) != fused.end(); };
   Names names(f);
@@ -93,13 +99,13 @@ Outcome apply_step(const FuseAxes& step, Schedule& schedule) {
     if (is_fused(i)) continue;
     made->axes.push_back(block.axes[i]);
     made->values.push_back(block.values[i]);
-    loops.push_back({site->loops[i]->var, site->loops[i]->extent});
+    if (i >= own) loops.push_back({site->loops[i]->var, site->loops[i]->extent});
   }
   made->body = substitute(block.body, map);
   if (block.init) made->init = substitute(block.init, map);
   Stmt with_axis = make_block(made);
   Func result = f;
-  const StmtNode* before = site->loops.empty() ? static_cast<const StmtNode*>(&block) : site->loops[0];
+  const StmtNode* before = site->loops.empty() ? static_cast<const StmtNode*>(&block) : site->loops[own];
   result.body = replace_stmt(f.body, before, make_nest(loops, simplify_accesses(f, *with_axis.as<Block>())));
   return commit(schedule, std::move(result));
 }

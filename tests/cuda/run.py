@@ -285,6 +285,22 @@ class Cuda(Case):
                     for launch in launches:
                         self.assertTrue(all(f["spill_stores"] == f["stack_bytes"] == 0 for f in launch["figures"]), launch)
 
+    # Heads that have keys in common are rows of one product: a tile may be of two heads. One launch, whatever the number of rows.
+    def test_common_keys(self):
+        for rows, keys, arch, precision in ((64, 64, "sm_80", "fp16"), (64, 64, "sm_86", "bf16"), (50, 50, "sm_89", "fp16"),
+                                            (65, 40, "sm_80", "tf32"), (1024, 1024, "sm_80", "fp16")):
+            with self.subTest(rows=rows, precision=precision):
+                model, library = self.folder / "common.onnx", self.folder / "common.so"
+                stand_in.save(model, [helper.make_node("MatMul", ["q", "k"], ["s"]), helper.make_node("Mul", ["s", "c"], ["t"]),
+                                      helper.make_node("Softmax", ["t"], ["p"], axis=-1), helper.make_node("MatMul", ["p", "v"], ["y"])],
+                              {"q": [1, 8, rows, 32], "k": [1, 1, 32, keys], "v": [1, 1, keys, 32]}, [1, 8, rows, 32], {"c": np.array(0.2, np.float32)})
+                options = ("--target", f"cuda:{arch}", "--precision", precision)
+                self.done(mcc("compile", model, "-o", library, *options, "--no-cubin"))
+                launches = json.loads(self.done(mcc("inspect", library, "--json")).stdout)["device"]["launches"]
+                self.assertEqual(len([launch for launch in launches if "scores" in launch["kernel"]]), 1)
+                if rows < 100:
+                    self.done(mcc("verify", model, *options, FAKE_CUDA_SM=90))
+
     # Code for sm_90a alone multiplies by warpgroups: halves as they are, and what is converted on the way.
     def test_warpgroups(self):
         half, single = TensorProto.FLOAT16, TensorProto.FLOAT

@@ -21,12 +21,19 @@ struct Form {
   ElementType factor = f32;
   bool is_joint = false;   // queries, keys and values are parts of one buffer
   bool is_stored = false;  // they are stored in the type in which they are multiplied
+  bool has_common_keys = false;  // all heads have the same keys and values: their rows are rows of one product
+  int64_t key_heads() const { return has_common_keys ? 1 : heads; }
+  // Dimensions or indices of keys and values; what is of the heads leads.
+  std::vector<Expr> of_keys(std::vector<Expr> all) const {
+    if (has_common_keys) all.erase(all.begin());
+    return all;
+  }
 };
 
 void PrintTo(const Form& f, std::ostream* out) {
   constexpr const char* kMasks[] = {"", "_added", "_kept", "_causal"};
   *out << text("h", f.heads, "_m", f.m, "_n", f.n, "_d", f.d, "_e", f.e, kMasks[static_cast<int>(f.mask)],
-               "_", to_text(f.factor), f.is_joint ? "_joint" : "", f.is_stored ? "_stored" : "");
+               "_", to_text(f.factor), f.is_joint ? "_joint" : "", f.is_stored ? "_stored" : "", f.has_common_keys ? "_common" : "");
 }
 
 // Queries, keys and values lie as a common projection leaves them: [position, head, element].
@@ -37,20 +44,23 @@ Func attention(const Form& f) {
   if (f.is_joint) {
     parts.assign(3, b.input("x", stored, {f.m, 3, f.heads, f.d}));
   } else {
-    parts = {b.input("q", stored, {f.m, f.heads, f.d}), b.input("k", stored, {f.n, f.heads, f.d}),
-             b.input("v", stored, {f.n, f.heads, f.e})};
+    parts = {b.input("q", stored, {f.m, f.heads, f.d}), b.input("k", stored, {f.n, f.key_heads(), f.d}),
+             b.input("v", stored, {f.n, f.key_heads(), f.e})};
   }
   auto part = [&](int n, const Expr& position, const Expr& head, const Expr& element) {
     return f.is_joint ? load(parts[static_cast<size_t>(n)], {position, Expr(n), head, element})
                       : load(parts[static_cast<size_t>(n)], {position, head, element});
   };
-  Buffer keys =
-      b.compute("keys", stored, {f.heads, f.d, f.n}, [&](Axes i) { return part(1, i[2], i[0], i[1]); });
-  Buffer values =
-      b.compute("values", stored, {f.heads, f.n, f.e}, [&](Axes i) { return part(2, i[1], i[0], i[2]); });
+  auto head = [&](Axes i) { return f.has_common_keys ? Expr(0) : i[0]; };
+  Buffer keys = b.compute("keys", stored, f.of_keys({f.heads, f.d, f.n}), [&](Axes i) {
+    return part(1, i[i.size() - 1], head(i), i[i.size() - 2]);
+  });
+  Buffer values = b.compute("values", stored, f.of_keys({f.heads, f.n, f.e}), [&](Axes i) {
+    return part(2, i[i.size() - 2], head(i), i[i.size() - 1]);
+  });
   auto factor = [&](const Expr& e) { return f.factor == f32 ? e : cast(f32, cast(f.factor, e)); };
   Buffer scores = b.reduce("scores", f32, {f.heads, f.m, f.n}, {f.d}, Reducer::sum, [&](Axes i, Axes r) {
-    return factor(part(0, i[1], i[0], r[0])) * factor(load(keys, {i[0], r[0], i[2]}));
+    return factor(part(0, i[1], i[0], r[0])) * factor(load(keys, f.of_keys({i[0], r[0], i[2]})));
   });
   if (f.mask != Mask::none) {
     const ElementType type = f.mask == Mask::kept ? ElementType::boolean : f32;
@@ -76,7 +86,7 @@ Func attention(const Form& f) {
     return constant(f32, 1) / load(sum, {i[0], i[1]});
   });
   Buffer mixed = b.reduce("mixed", f32, {f.heads, f.m, f.e}, {f.n}, Reducer::sum, [&](Axes i, Axes r) {
-    return factor(load(power, {i[0], i[1], r[0]})) * factor(load(values, {i[0], r[0], i[2]}));
+    return factor(load(power, {i[0], i[1], r[0]})) * factor(load(values, f.of_keys({i[0], r[0], i[2]})));
   });
   Buffer y = b.compute("y", f32, {f.m, f.heads, f.e}, [&](Axes i) {
     return load(mixed, {i[1], i[0], i[2]}) * load(inverse, {i[1], i[0]});
@@ -93,22 +103,25 @@ struct Parts {
 Parts parts_of_attention(FuncBuilder& b, const Form& f, int64_t n) {
   const int64_t parts = (f.n + n - 1) / n;
   const ElementType stored = f.is_stored ? f.factor : f32;
-  Buffer q = b.input("q", stored, {f.m, f.heads, f.d}), k = b.input("k", stored, {f.n, f.heads, f.d}),
-         v = b.input("v", stored, {f.n, f.heads, f.e});
+  Buffer q = b.input("q", stored, {f.m, f.heads, f.d}), k = b.input("k", stored, {f.n, f.key_heads(), f.d}),
+         v = b.input("v", stored, {f.n, f.key_heads(), f.e});
   auto factor = [&](const Expr& e) { return f.factor == f32 ? e : cast(f32, cast(f.factor, e)); };
   auto where = [&](const Expr& number, const Expr& there, double otherwise) {
     return f.n % n == 0 ? there : select(number < Expr(f.n), there, constant(there.element(), otherwise));
   };
-  Buffer keys = b.compute("keys", stored, {f.heads, parts, f.d, n}, [&](Axes i) {
-    const Expr number = i[1] * Expr(n) + i[3];
-    return where(number, load(k, {number, i[0], i[2]}), 0);
+  auto head = [&](Axes i) { return f.has_common_keys ? Expr(0) : i[0]; };
+  Buffer keys = b.compute("keys", stored, f.of_keys({f.heads, parts, f.d, n}), [&](Axes i) {
+    const size_t last = i.size() - 1;
+    const Expr number = i[last - 2] * Expr(n) + i[last];
+    return where(number, load(k, {number, head(i), i[last - 1]}), 0);
   });
-  Buffer values = b.compute("values", stored, {f.heads, parts, n, f.e}, [&](Axes i) {
-    const Expr number = i[1] * Expr(n) + i[2];
-    return where(number, load(v, {number, i[0], i[3]}), 0);
+  Buffer values = b.compute("values", stored, f.of_keys({f.heads, parts, n, f.e}), [&](Axes i) {
+    const size_t last = i.size() - 1;
+    const Expr number = i[last - 2] * Expr(n) + i[last - 1];
+    return where(number, load(v, {number, head(i), i[last]}), 0);
   });
   Buffer scores = b.reduce("scores", f32, {f.heads, parts, f.m, n}, {f.d}, Reducer::sum, [&](Axes i, Axes r) {
-    return factor(load(q, {i[2], i[0], r[0]})) * factor(load(keys, {i[0], i[1], r[0], i[3]}));
+    return factor(load(q, {i[2], i[0], r[0]})) * factor(load(keys, f.of_keys({i[0], i[1], r[0], i[3]})));
   });
   Buffer mask = f.mask == Mask::added ? b.input("mask", f32, {f.n}) : Buffer();
   if (f.mask != Mask::none || f.n % n != 0) {
@@ -129,7 +142,7 @@ Parts parts_of_attention(FuncBuilder& b, const Form& f, int64_t n) {
     return call(Intrinsic::exp, {load(scores, {i[0], i[1], i[2], i[3]}) - load(bounded, {i[0], i[1], i[2]})});
   });
   Buffer mixed = b.reduce("mixed", f32, {f.heads, parts, f.m, f.e}, {n}, Reducer::sum, [&](Axes i, Axes r) {
-    return factor(load(power, {i[0], i[1], i[2], r[0]})) * factor(load(values, {i[0], i[1], r[0], i[3]}));
+    return factor(load(power, {i[0], i[1], i[2], r[0]})) * factor(load(values, f.of_keys({i[0], i[1], r[0], i[3]})));
   });
   Buffer sum = b.reduce("sum", f32, {f.heads, parts, f.m}, {n}, Reducer::sum,
                         [&](Axes i, Axes r) { return load(power, {i[0], i[1], i[2], r[0]}); });
@@ -294,7 +307,10 @@ INSTANTIATE_TEST_SUITE_P(Forms, GridMatrixChains,
                                            Form{1, 19, 40, 64, 64, Mask::kept, ElementType::tf32},
                                            Form{1, 37, 37, 80, 80, Mask::added, ElementType::f16},
                                            Form{1, 35, 64, 128, 128, Mask::causal, ElementType::bf16},
-                                           Form{2, 35, 35, 32, 32, Mask::causal, ElementType::f16, true}),
+                                           Form{2, 35, 35, 32, 32, Mask::causal, ElementType::f16, true},
+                                           Form{4, 16, 32, 16, 16, Mask::none, ElementType::f16, false, false, true},
+                                           Form{3, 25, 40, 32, 32, Mask::causal, ElementType::bf16, false, true, true},
+                                           Form{5, 10, 24, 16, 24, Mask::added, ElementType::tf32, false, false, true}),
                          ::testing::PrintToStringParamName());
 
 class GridHeldChains : public GridChains {};
@@ -310,7 +326,9 @@ INSTANTIATE_TEST_SUITE_P(
                       Form{2, 32, 45, 48, 48, Mask::causal, ElementType::f16},
                       Form{1, 37, 37, 80, 40, Mask::kept, ElementType::f16},
                       Form{1, 70, 64, 64, 128, Mask::causal, ElementType::bf16},
-                      Form{2, 35, 35, 32, 32, Mask::causal, ElementType::f16, true}),
+                      Form{2, 35, 35, 32, 32, Mask::causal, ElementType::f16, true},
+                      Form{4, 16, 32, 16, 16, Mask::none, ElementType::f16, false, false, true},
+                      Form{3, 25, 40, 32, 32, Mask::causal, ElementType::bf16, false, true, true}),
     ::testing::PrintToStringParamName());
 
 // Whether the rule offers to keep scores in registers.
@@ -343,7 +361,8 @@ INSTANTIATE_TEST_SUITE_P(Forms, GridChains,
                                            Form{1, 33, 70, 48, 48, Mask::causal},
                                            Form{2, 21, 33, 64, 80, Mask::added}, Form{1, 20, 35, 80, 128},
                                            Form{1, 37, 37, 128, 64, Mask::kept},
-                                           Form{2, 19, 19, 16, 16, Mask::causal, f32, true}),
+                                           Form{2, 19, 19, 16, 16, Mask::causal, f32, true},
+                                           Form{3, 11, 20, 16, 16, Mask::causal, f32, false, false, true}),
                          ::testing::PrintToStringParamName());
 
 struct DividedForm : Form {
@@ -368,7 +387,9 @@ TEST_P(GridHeldChainsInParts, KeepScoresInRegisters) { check(GetParam(), true, G
 INSTANTIATE_TEST_SUITE_P(Forms, GridHeldChainsInParts,
                          ::testing::Values(DividedForm{{2, 32, 64, 16, 16, Mask::none, ElementType::f16}, 2},
                                            DividedForm{{1, 35, 105, 32, 32, Mask::causal, ElementType::bf16},
-                                                       3}),
+                                                       3},
+                                           DividedForm{{3, 14, 64, 16, 16, Mask::causal, ElementType::f16, false, false, true},
+                                                       2}),
                          ::testing::PrintToStringParamName());
 
 INSTANTIATE_TEST_SUITE_P(
@@ -376,6 +397,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(DividedForm{{2, 16, 64, 16, 16, Mask::none, ElementType::f16}, 2},
                       DividedForm{{1, 35, 105, 32, 32, Mask::causal, ElementType::bf16}, 3},
                       DividedForm{{3, 33, 96, 64, 64, Mask::none, ElementType::f16}, 4},
+                      DividedForm{{3, 14, 64, 16, 16, Mask::none, ElementType::f16, false, false, true}, 2},
                       DividedForm{{2, 16, 64, 16, 16}, 2}, DividedForm{{1, 21, 60, 16, 32, Mask::causal}, 3}),
     ::testing::PrintToStringParamName());
 
@@ -405,7 +427,9 @@ INSTANTIATE_TEST_SUITE_P(
     Forms, GridRollingChains,
     ::testing::Values(DividedForm{{2, 32, 96, 16, 16, Mask::none, ElementType::f16}, 32},
                       DividedForm{{1, 48, 100, 64, 64, Mask::added, ElementType::f16, false, true}, 32},
-                      DividedForm{{3, 64, 70, 32, 40, Mask::causal, ElementType::bf16, false, true}, 16}),
+                      DividedForm{{3, 64, 70, 32, 40, Mask::causal, ElementType::bf16, false, true}, 16},
+                      DividedForm{{4, 24, 96, 16, 16, Mask::none, ElementType::f16, false, false, true}, 32},
+                      DividedForm{{6, 40, 70, 32, 40, Mask::causal, ElementType::bf16, false, true, true}, 16}),
     ::testing::PrintToStringParamName());
 
 // Long rows, in any tile: what a block shares is within the limits of the GPU.
@@ -425,6 +449,30 @@ TEST(GridChainsOfLongRows, FitIntoSharedMemory) {
           ASSERT_TRUE(tuner::schedule_grid_chain(draft));
           std::vector<std::string> broken = verify_launches(lower(draft.schedule.func(), target), target.gpu);
           EXPECT_TRUE(broken.empty()) << broken[0] << to_text(draft.schedule.trace());
+        }
+      }
+    }
+  }
+}
+
+// Heads that have keys in common, in any tile: a block shares what is of its own rows.
+TEST(GridChainsOfCommonKeys, FitIntoSharedMemory) {
+  for (ElementType factor : {f32, ElementType::f16, ElementType::tf32}) {
+    for (const int64_t rows : {50, 64, 100}) {
+      const Form form{16, rows, rows, 64, 64, Mask::none, factor, false, false, true};
+      SCOPED_TRACE(::testing::PrintToString(form));
+      const Func f = merge_axes(attention(form));
+      for (const char* arch : {"sm_80", "sm_86"}) {
+        const Target target = gpu_target(arch);
+        for (Scores scores : {Scores::any, Scores::shared}) {
+          ChainDecider decide(0, scores);
+          tuner::Draft draft{Schedule(f), decide, target};
+          tuner::inline_for_grid(draft);
+          ASSERT_TRUE(tuner::schedule_grid_chain(draft));
+          const Func lowered = lower(draft.schedule.func(), target);
+          std::vector<std::string> broken = verify_launches(lowered, target.gpu);
+          EXPECT_TRUE(broken.empty()) << broken[0] << to_text(draft.schedule.trace());
+          EXPECT_EQ(launches_of(lowered), 1);
         }
       }
     }
