@@ -148,15 +148,22 @@ bool shares_operands(const BlockInfo& info) {
   return false;
 }
 
-// An axis, or two of which one counts the other's whole turns: outer * width + inner; from some place on (a part of each row).
+// outer * width + inner, of two axes of which the second has that width.
+bool is_of_turns(const Expr& turns, const Expr& inner, const Block& block) {
+  const auto* product = turns.as<Binary>();
+  if (!product || product->op != BinaryOp::mul || product->a.kind() != ExprKind::Var || product->a.same_as(inner)) return false;
+  return std::any_of(block.axes.begin(), block.axes.end(), [&](const Axis& axis) {
+    return axis.var.same_as(inner) && structurally_equal(axis.domain.extent, product->b);
+  });
+}
+
+// An axis, or two of which one counts the other's whole turns; from some place on (a part of each row).
 bool is_of_axes(const Expr& index, const Block& block) {
   if (index.kind() == ExprKind::Var || index.kind() == ExprKind::IntImm) return true;
   const auto* sum = index.as<Binary>();
-  if (sum && sum->op == BinaryOp::add && sum->b.kind() == ExprKind::IntImm) return is_of_axes(sum->a, block);
-  const auto* turns = sum && sum->op == BinaryOp::add ? sum->a.as<Binary>() : nullptr;
-  if (!turns || turns->op != BinaryOp::mul || turns->a.kind() != ExprKind::Var || turns->a.same_as(sum->b)) return false;
-  return std::any_of(block.axes.begin(), block.axes.end(),
-                     [&](const Axis& axis) { return axis.var.same_as(sum->b) && structurally_equal(axis.domain.extent, turns->b); });
+  if (!sum || sum->op != BinaryOp::add) return false;
+  if (sum->b.kind() == ExprKind::IntImm) return is_of_axes(sum->a, block);
+  return is_of_turns(sum->a, sum->b, block) || is_of_turns(sum->b, sum->a, block);
 }
 
 }  // namespace

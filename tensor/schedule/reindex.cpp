@@ -13,7 +13,9 @@
 //   for m, n, k: conv: acc[m, n] += ...
 //   for m, n: acc: y[m // 7, n, m %% 7] = acc[m, n]
 //
-// What is converted to a wider type on top of it all is kept in the narrower one.
+// What is converted to a wider type on top of it all is kept in the narrower one. Where it is one side of a select whose condition loads
+// nothing, and the other side loads something else, 0 is kept instead of what the select does not take: y = select(i < 1, c, x[i - 1])
+// becomes t[i] = select(i >= 1, x[i - 1], 0) and y = select(i < 1, c, t[i]).
 //
 // The new block has the buffer's name and loops name.axis; it stands just before (behind) the block's loops.
 //
@@ -57,7 +59,7 @@ bool is_wider(ElementType to, ElementType from) {
 class ReplaceOperand {
  public:
   explicit ReplaceOperand(const Buffer& buffer) : buffer_(buffer) {}
-  Expr operand;          // what is replaced; undefined: nothing
+  Expr operand;          // what is replaced, 0 where no result depends on it; undefined: nothing
   bool is_clear = true;  // it is one expression, and nothing else uses the buffer
 
   // by: undefined to look only.
@@ -69,8 +71,9 @@ class ReplaceOperand {
       return Cast::make(widening->type, replace(widening->value, by));
     }
     if (buffers.size() == 1) {
-      is_clear &= !operand.defined() || structurally_equal(operand, e);
-      operand = e;
+      const Expr guarded = is_taken_.defined() ? select(is_taken_, e, constant(e.element(), 0)) : e;
+      is_clear &= !operand.defined() || structurally_equal(operand, guarded);
+      operand = guarded;
       return by.defined() ? by : e;
     }
     if (const auto* n = e.as<Binary>()) {
@@ -84,12 +87,26 @@ class ReplaceOperand {
         args.push_back(replace(arg, by));
       return Call::make(n->type, n->function, std::move(args));
     }
+    if (const auto* n = e.as<Select>(); n && loaded(n->condition).empty()) {
+      Expr on_true = replace_side(n->on_true, n->condition, by);
+      Expr on_false = replace_side(n->on_false, logical_not(n->condition), by);
+      return Select::make(n->condition, on_true, on_false);
+    }
     is_clear = false;
     return e;
   }
 
  private:
+  Expr replace_side(const Expr& side, const Expr& condition, const Expr& by) {
+    const Expr outer = is_taken_;
+    is_taken_ = outer.defined() ? outer && condition : condition;
+    Expr replaced = replace(side, by);
+    is_taken_ = outer;
+    return replaced;
+  }
+
   const Buffer& buffer_;
+  Expr is_taken_;  // the condition of the selects around; undefined: there are none
 };
 
 struct Request {
