@@ -41,7 +41,8 @@ class SymbolicRun {
   }
 
   bool on(const Block& block) {
-    if (const Expr wanted = eval(block.predicate); !is_true(wanted)) return wanted.defined() && is_false(wanted);
+    if (const Expr wanted = eval(block.predicate); !is_true(wanted))
+      return wanted.defined() && is_false(wanted);
     bool is_first = true;
     for (size_t i = 0; i < block.axes.size(); ++i) {
       const Expr value = eval(block.values[i]), min = eval(block.axes[i].domain.min);
@@ -80,7 +81,6 @@ class SymbolicRun {
   bool on(const Allocate&) { return false; }  // functions that are lowered have these
   bool on(const Evaluate&) { return false; }
 
-
   bool is_known(const Expr& e, int64_t* value) {
     const Expr x = eval(e);
     return x.defined() && as_int(x, value);
@@ -91,10 +91,13 @@ class SymbolicRun {
     int64_t at = 0;
     for (size_t k = 0; k < indices.size(); ++k) {
       int64_t index = 0, extent = 0;
-      if (!is_known(indices[k], &index) || !as_int(buffer.shape()[k], &extent) || index < 0 || index >= extent) return std::nullopt;
+      if (!is_known(indices[k], &index) || !as_int(buffer.shape()[k], &extent) || index < 0 ||
+          index >= extent)
+        return std::nullopt;
       at = at * extent + index;
     }
-    return at < static_cast<int64_t>(memory(buffer).size()) ? std::optional(static_cast<size_t>(at)) : std::nullopt;
+    return at < static_cast<int64_t>(memory(buffer).size()) ? std::optional(static_cast<size_t>(at))
+                                                            : std::nullopt;
   }
 
   Expr eval(const Expr& e) {
@@ -123,7 +126,8 @@ class SymbolicRun {
     if (bit_width(type) != 32) return false;
     const Interval range = facts_.bounds(value);
     const int64_t most = type == ElementType::u32 ? int64_t{UINT32_MAX} : int64_t{INT32_MAX};
-    return range.low && range.high && *range.high <= most && *range.low >= (type == ElementType::u32 ? 0 : int64_t{INT32_MIN});
+    return range.low && range.high && *range.high <= most &&
+           *range.low >= (type == ElementType::u32 ? 0 : int64_t{INT32_MIN});
   }
 
   Expr value_of(const Binary& n, const Expr&) {
@@ -191,17 +195,21 @@ std::optional<size_t> small_count(const Shape& shape) {
 bool is_whole(ElementType element) { return is_int(element) || is_bool(element); }
 
 // What the parameters of the node's function hold, one list for each of its inputs that is one.
-std::optional<std::vector<std::vector<Expr>>> arguments_of(const Graph& graph, const Node& node, bool reads_data) {
+std::optional<std::vector<std::vector<Expr>>> arguments_of(const Graph& graph, const Node& node,
+                                                           bool reads_data) {
   std::vector<std::vector<Expr>> result;
   std::vector<ValueId> passed;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const ValueId id = node.inputs[i];
-    if (id == kNoValue || is_embedded(graph, node, static_cast<int>(i)) || std::find(passed.begin(), passed.end(), id) != passed.end()) continue;
+    if (id == kNoValue || is_embedded(graph, node, static_cast<int>(i)) ||
+        std::find(passed.begin(), passed.end(), id) != passed.end())
+      continue;
     passed.push_back(id);
     const Value& value = graph.value(id);
     std::vector<Expr> elements = value.elements;
     if (reads_data && elements.empty()) {
-      if (!value.constant || !is_whole(value.type.element) || !small_count(value.type.shape)) return std::nullopt;
+      if (!value.constant || !is_whole(value.type.element) || !small_count(value.type.shape))
+        return std::nullopt;
       for (int64_t element : value.constant->to_ints())
         elements.push_back(is_bool(value.type.element) ? constant_int(kBool, element) : Expr(element));
     }
@@ -217,7 +225,8 @@ std::optional<std::vector<std::vector<Expr>>> elements_of(const Graph& graph, co
   for (ValueId id : node.outputs) {
     if (id == kNoValue) continue;
     const TensorType& type = graph.value(id).type;
-    if (!is_whole(type.element) || bit_width(type.element) < 8 || !small_count(type.shape)) return std::nullopt;
+    if (!is_whole(type.element) || bit_width(type.element) < 8 || !small_count(type.shape))
+      return std::nullopt;
   }
   // Shape and Size look at the type of their input alone.
   const auto arguments = arguments_of(graph, node, node.op->fold == nullptr);

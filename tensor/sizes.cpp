@@ -13,7 +13,8 @@ constexpr const char* kAnnotation = "sizes";
 }  // namespace
 
 void mark_sizes(Func& f, const std::vector<SizeRange>& ranges) {
-  MCC_CHECK(ranges.size() == f.dims.size(), f.name, ": ", ranges.size(), " ranges for ", f.dims.size(), " dimensions");
+  MCC_CHECK(ranges.size() == f.dims.size(), f.name, ": ", ranges.size(), " ranges for ", f.dims.size(),
+            " dimensions");
   std::vector<std::string> texts;
   for (const SizeRange& range : ranges)
     texts.push_back(text(range.min, "..", range.max));
@@ -44,7 +45,8 @@ Analyzer size_facts(const Func& f) {
 }
 
 Func with_sizes(const Func& f, const std::vector<int64_t>& sizes) {
-  MCC_CHECK(sizes.size() == f.dims.size(), f.name, ": ", sizes.size(), " sizes for ", f.dims.size(), " dimensions");
+  MCC_CHECK(sizes.size() == f.dims.size(), f.name, ": ", sizes.size(), " sizes for ", f.dims.size(),
+            " dimensions");
   VarMap dims;
   for (size_t i = 0; i < sizes.size(); ++i)
     dims[f.dims[i].get()] = sizes[i];

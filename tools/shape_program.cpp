@@ -15,20 +15,32 @@ namespace {
 // The shape operation of an integer or logical one, if it has its own.
 mcc_shape_op operation_of(BinaryOp op) {
   switch (op) {
-    case BinaryOp::add: return MCC_SHAPE_add;
-    case BinaryOp::sub: return MCC_SHAPE_sub;
-    case BinaryOp::mul: return MCC_SHAPE_mul;
-    case BinaryOp::floor_div: return MCC_SHAPE_floordiv;
-    case BinaryOp::floor_mod: return MCC_SHAPE_mod;
-    case BinaryOp::min: return MCC_SHAPE_min;
-    case BinaryOp::max: return MCC_SHAPE_max;
-    case BinaryOp::eq: return MCC_SHAPE_equal;
+    case BinaryOp::add:
+      return MCC_SHAPE_add;
+    case BinaryOp::sub:
+      return MCC_SHAPE_sub;
+    case BinaryOp::mul:
+      return MCC_SHAPE_mul;
+    case BinaryOp::floor_div:
+      return MCC_SHAPE_floordiv;
+    case BinaryOp::floor_mod:
+      return MCC_SHAPE_mod;
+    case BinaryOp::min:
+      return MCC_SHAPE_min;
+    case BinaryOp::max:
+      return MCC_SHAPE_max;
+    case BinaryOp::eq:
+      return MCC_SHAPE_equal;
     case BinaryOp::lt:
-    case BinaryOp::gt: return MCC_SHAPE_less;
+    case BinaryOp::gt:
+      return MCC_SHAPE_less;
     case BinaryOp::le:
-    case BinaryOp::ge: return MCC_SHAPE_less_equal;
-    case BinaryOp::logical_and: return MCC_SHAPE_and;
-    case BinaryOp::logical_or: return MCC_SHAPE_or;
+    case BinaryOp::ge:
+      return MCC_SHAPE_less_equal;
+    case BinaryOp::logical_and:
+      return MCC_SHAPE_and;
+    case BinaryOp::logical_or:
+      return MCC_SHAPE_or;
     case BinaryOp::ne:
     case BinaryOp::div:
     case BinaryOp::mod:
@@ -36,14 +48,16 @@ mcc_shape_op operation_of(BinaryOp op) {
     case BinaryOp::bit_or:
     case BinaryOp::bit_xor:
     case BinaryOp::shl:
-    case BinaryOp::shr: return MCC_SHAPE_OP_COUNT;
+    case BinaryOp::shr:
+      return MCC_SHAPE_OP_COUNT;
   }
   MCC_UNREACHABLE("unknown operation");
 }
 
 }  // namespace
 
-ShapeProgram::ShapeProgram(codegen::PlanDesc& plan, const graph::Graph& graph) : plan_(plan), dims_(graph.dims) {
+ShapeProgram::ShapeProgram(codegen::PlanDesc& plan, const graph::Graph& graph)
+    : plan_(plan), dims_(graph.dims) {
   for (size_t i = 0; i < dims_.size(); ++i)
     plan_.symbols.push_back({dims_[i].name(), graph.dim_ranges[i].min, graph.dim_ranges[i].max});
   plan_.slot_count = static_cast<uint32_t>(dims_.size());
@@ -64,10 +78,12 @@ Quantity ShapeProgram::emit(mcc_shape_op op, Quantity a, Quantity b, Quantity c)
 }
 
 Quantity ShapeProgram::compute(const Expr& e) {
-  const auto dim = std::find_if(dims_.begin(), dims_.end(), [&](const tensor::Var& d) { return d.same_as(e); });
+  const auto dim =
+      std::find_if(dims_.begin(), dims_.end(), [&](const tensor::Var& d) { return d.same_as(e); });
   if (dim != dims_.end()) return codegen::slot_quantity(static_cast<uint32_t>(dim - dims_.begin()));
   if (const auto* select = e.as<tensor::Select>()) {
-    const Quantity condition = quantity(select->condition), a = quantity(select->on_true), b = quantity(select->on_false);
+    const Quantity condition = quantity(select->condition), a = quantity(select->on_true),
+                   b = quantity(select->on_false);
     return emit(MCC_SHAPE_select, condition, a, b);
   }
   if (const auto* cast = e.as<tensor::Cast>()) return quantity(cast->value);

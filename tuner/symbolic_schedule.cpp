@@ -23,12 +23,14 @@ bool is_prime(int64_t n) {
 
 // The largest prime number up to n, 2 at least.
 int64_t prime_below(int64_t n) {
-  while (n > 2 && !is_prime(n)) --n;
+  while (n > 2 && !is_prime(n))
+    --n;
   return std::max<int64_t>(n, 2);
 }
 
 int64_t prime_above(int64_t n) {
-  do ++n;
+  do
+    ++n;
   while (!is_prime(n));
   return n;
 }
@@ -41,7 +43,8 @@ std::vector<std::vector<int64_t>> instances(const Func& f) {
     std::vector<int64_t> sizes;
     for (size_t i = 0; i < f.dims.size(); ++i) {
       int64_t size = prime_below(size_of(i));
-      while (std::find(sizes.begin(), sizes.end(), size) != sizes.end()) size = prime_above(size);
+      while (std::find(sizes.begin(), sizes.end(), size) != sizes.end())
+        size = prime_above(size);
       sizes.push_back(size);
     }
     result.push_back(std::move(sizes));

@@ -39,7 +39,8 @@ std::optional<std::vector<double>> numbers_of(Expansion& e, const std::string& n
 std::optional<Operand> scores_of(Expansion& e, const Forest& forest, const std::vector<double>& base) {
   std::optional<Rows> rows = rows_of(e, forest.element);
   if (!rows) return std::nullopt;
-  if (!e.supports(rows->features < kMostFeatures, "trees over ", rows->features, " features are not supported"))
+  if (!e.supports(rows->features < kMostFeatures, "trees over ", rows->features,
+                  " features are not supported"))
     return std::nullopt;
   for (const Forest::Branch& b : forest.branches) {
     if (!e.expect(0 <= b.feature && b.feature < rows->features, "attribute 'nodes_featureids': ", b.feature,

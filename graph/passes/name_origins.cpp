@@ -9,7 +9,8 @@ bool is_nameless(const Node& node) { return !node.dead && node.origins.empty(); 
 
 void add_origins(Node& node, const Node& of) {
   for (const std::string& origin : of.origins) {
-    if (std::find(node.origins.begin(), node.origins.end(), origin) == node.origins.end()) node.origins.push_back(origin);
+    if (std::find(node.origins.begin(), node.origins.end(), origin) == node.origins.end())
+      node.origins.push_back(origin);
   }
 }
 
@@ -29,7 +30,8 @@ void name_origins(Graph& graph) {
   for (Node& node : graph.nodes) {
     if (!is_nameless(node)) continue;
     for (ValueId v : node.inputs) {
-      if (v != kNoValue && graph.value(v).producer >= 0) add_origins(node, graph.node(graph.value(v).producer));
+      if (v != kNoValue && graph.value(v).producer >= 0)
+        add_origins(node, graph.node(graph.value(v).producer));
     }
   }
 }

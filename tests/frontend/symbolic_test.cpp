@@ -19,15 +19,18 @@ std::string type_of(const graph::Graph& graph, graph::ValueId id) { return to_te
 Result<ImportedModel> import_open(const std::string& text) {
   ImportOptions options;
   options.dim_ranges = {{"N", {1, 64}}};
-  if (text.find(",T") != std::string::npos || text.find("[T") != std::string::npos) options.dim_ranges["T"] = {2, 9};
+  if (text.find(",T") != std::string::npos || text.find("[T") != std::string::npos)
+    options.dim_ranges["T"] = {2, 9};
   return import_text(text, options);
 }
 
 constexpr const char* kHead = "<ir_version: 8, opset_import: [\"\" : 17]>\n";
 
 // The types of the outputs of nodes over x: f32[N, T, 6].
-std::vector<std::string> types_of(const std::string& outputs, const std::string& weights, const std::string& nodes) {
-  Result<ImportedModel> model = import_open(text(kHead, "g (float[N,T,6] x) => (", outputs, ") <", weights, "> {", nodes, "}"));
+std::vector<std::string> types_of(const std::string& outputs, const std::string& weights,
+                                  const std::string& nodes) {
+  Result<ImportedModel> model =
+      import_open(text(kHead, "g (float[N,T,6] x) => (", outputs, ") <", weights, "> {", nodes, "}"));
   EXPECT_TRUE(model.ok()) << to_text(model.errors());
   std::vector<std::string> types;
   if (!model.ok()) return types;
@@ -38,47 +41,64 @@ std::vector<std::string> types_of(const std::string& outputs, const std::string&
 }
 
 TEST(Symbolic, DimensionsAreTheGraphsByName) {
-  Result<ImportedModel> model = import_open(text(kHead, "g (float[N,T] x, float[T,N] z) => (float[M,T] y) { t = Transpose(z) y = Add(x, t) }"));
+  Result<ImportedModel> model = import_open(
+      text(kHead, "g (float[N,T] x, float[T,N] z) => (float[M,T] y) { t = Transpose(z) y = Add(x, t) }"));
   ASSERT_TRUE(model.ok()) << to_text(model.errors());
-  EXPECT_THAT(model->graph.dims, ElementsAre(testing::Property(&tensor::Var::name, "N"), testing::Property(&tensor::Var::name, "T")));
+  EXPECT_THAT(model->graph.dims, ElementsAre(testing::Property(&tensor::Var::name, "N"),
+                                             testing::Property(&tensor::Var::name, "T")));
   EXPECT_THAT(model->graph.dim_ranges, ElementsAre(graph::DimRange{1, 64}, graph::DimRange{2, 9}));
   EXPECT_EQ(type_of(model->graph, model->graph.outputs[0]), "f32[N, T]");
 }
 
 TEST(Symbolic, ShapesAreFollowed) {
-  EXPECT_THAT(types_of("float[M,6] y", "int64[2] dims = {-1, 6}", "y = Reshape(x, dims)"), ElementsAre("f32[N * T, 6]"));
-  EXPECT_THAT(types_of("float[A,B,C,D] y", "int64[4] dims = {0, 0, 3, -1}", "y = Reshape(x, dims)"), ElementsAre("f32[N, T, 3, 2]"));
-  EXPECT_THAT(types_of("float[A,B,C] y", "int64[1] flat = {-1}, int64[3] dims = {2, -1, 3}", "f = Reshape(x, flat) y = Reshape(f, dims)"), ElementsAre("f32[2, N * T, 3]"));
+  EXPECT_THAT(types_of("float[M,6] y", "int64[2] dims = {-1, 6}", "y = Reshape(x, dims)"),
+              ElementsAre("f32[N * T, 6]"));
+  EXPECT_THAT(types_of("float[A,B,C,D] y", "int64[4] dims = {0, 0, 3, -1}", "y = Reshape(x, dims)"),
+              ElementsAre("f32[N, T, 3, 2]"));
+  EXPECT_THAT(types_of("float[A,B,C] y", "int64[1] flat = {-1}, int64[3] dims = {2, -1, 3}",
+                       "f = Reshape(x, flat) y = Reshape(f, dims)"),
+              ElementsAre("f32[2, N * T, 3]"));
   EXPECT_THAT(types_of("float[A,B] y", "int64 zero = {0}, int64[1] axis = {0}, int64[1] six = {6}",
-                       "s = Shape(x) n = Gather<axis=0>(s, zero) n1 = Unsqueeze(n, axis) t = Shape<start=1,end=2>(x) nt = Mul(n1, t) d = Concat<axis=0>(nt, six) "
+                       "s = Shape(x) n = Gather<axis=0>(s, zero) n1 = Unsqueeze(n, axis) t = "
+                       "Shape<start=1,end=2>(x) nt = Mul(n1, t) d = Concat<axis=0>(nt, six) "
                        "y = Reshape(x, d)"),
               ElementsAre("f32[N * T, 6]"));
-  EXPECT_THAT(types_of("float[A,B,C] y", "int64[1] from = {1}, int64[1] to = {-1}, int64[1] axis = {1}", "y = Slice(x, from, to, axis)"),
+  EXPECT_THAT(types_of("float[A,B,C] y", "int64[1] from = {1}, int64[1] to = {-1}, int64[1] axis = {1}",
+                       "y = Slice(x, from, to, axis)"),
               ElementsAre("f32[N, T - 2, 6]"));
-  EXPECT_THAT(types_of("float[A,B] y, int64[K] r", "int64 zero = {0}, int64 one = {1}, int64 two = {2}, int64[1] axis = {0}",
-                       "s = Shape(x) n = Gather(s, zero) t = Gather(s, one) sum = Add(n, t) r = Range(zero, sum, two) u = Unsqueeze(sum, axis) "
+  EXPECT_THAT(types_of("float[A,B] y, int64[K] r",
+                       "int64 zero = {0}, int64 one = {1}, int64 two = {2}, int64[1] axis = {0}",
+                       "s = Shape(x) n = Gather(s, zero) t = Gather(s, one) sum = Add(n, t) r = Range(zero, "
+                       "sum, two) u = Unsqueeze(sum, axis) "
                        "v = Unsqueeze(t, axis) d = Concat<axis=0>(u, v) y = ConstantOfShape(d)"),
               ElementsAre("f32[N + T, T]", "i64[(N + T + 1) // 2]"));
 }
 
 // What a comparison of shapes with numbers decides.
 TEST(Symbolic, ConditionsOnDimensionsAreDecided) {
-  EXPECT_THAT(types_of("float[A,B,C] y", "int64[3] want = {1, -1, 6}, int64[3] minus = {-1, -1, -1}, int64[1] axis = {0}",
-                       "s = Shape(x) open = Equal(want, minus) d = Where(open, s, want) r = ReduceSum(x, axis) y = Expand(r, d)"),
+  EXPECT_THAT(types_of("float[A,B,C] y",
+                       "int64[3] want = {1, -1, 6}, int64[3] minus = {-1, -1, -1}, int64[1] axis = {0}",
+                       "s = Shape(x) open = Equal(want, minus) d = Where(open, s, want) r = ReduceSum(x, "
+                       "axis) y = Expand(r, d)"),
               ElementsAre("f32[1, T, 6]"));
 }
 
 // Elements that all are numbers after all are a constant, also where there are none.
 TEST(Symbolic, PartsOfShapesThatAreKnownAreConstants) {
-  Result<ImportedModel> model = import_open(text(kHead, "g (float[N,6] x) => (float[N,6] y, int64[1] k) { k = Shape<start=1>(x) s = Shape<start=2>(x) "
-                                                        "n = Shape<end=1>(x) d = Concat<axis=0>(s, n, k) y = Reshape(x, d) }"));
+  Result<ImportedModel> model = import_open(
+      text(kHead,
+           "g (float[N,6] x) => (float[N,6] y, int64[1] k) { k = Shape<start=1>(x) s = Shape<start=2>(x) "
+           "n = Shape<end=1>(x) d = Concat<axis=0>(s, n, k) y = Reshape(x, d) }"));
   ASSERT_TRUE(model.ok()) << to_text(model.errors());
   EXPECT_TRUE(model->graph.value(model->graph.outputs[1]).constant);
   EXPECT_EQ(type_of(model->graph, model->graph.outputs[0]), "f32[N, 6]");
 }
 
 TEST(Symbolic, WhatIsReadAsDataIsComputed) {
-  Result<ImportedModel> model = import_open(text(kHead, "g (float[N,T] x) => (float[N,T] y, int64[2] s) { s = Shape(x) f = Cast<to=1>(s) c = ReduceProd<keepdims=0>(f) y = Mul(x, c) }"));
+  Result<ImportedModel> model =
+      import_open(text(kHead,
+                       "g (float[N,T] x) => (float[N,T] y, int64[2] s) { s = Shape(x) f = Cast<to=1>(s) c = "
+                       "ReduceProd<keepdims=0>(f) y = Mul(x, c) }"));
   ASSERT_TRUE(model.ok()) << to_text(model.errors());
   const graph::Graph& graph = model->graph;
   ASSERT_EQ(graph.nodes[0].op->name, "Elements");
@@ -92,18 +112,21 @@ TEST(Symbolic, RangesByInputAndPosition) {
   ImportOptions options;
   options.input_shapes = {{"x", {kOpenDim, 3}}};
   options.input_ranges = {{"x", {{0, {1, 8}}}}};
-  Result<ImportedModel> model = import_text(text(kHead, "g (float[?,3] x) => (float[?,3] y) { y = Neg(x) }"), options);
+  Result<ImportedModel> model =
+      import_text(text(kHead, "g (float[?,3] x) => (float[?,3] y) { y = Neg(x) }"), options);
   ASSERT_TRUE(model.ok()) << to_text(model.errors());
   EXPECT_EQ(type_of(model->graph, model->graph.outputs[0]), "f32[x.0, 3]");
   options.input_ranges = {{"x", {{1, {1, 8}}}}};
   options.input_shapes = {{"x", {2, kOpenDim}}};
   model = import_text(text(kHead, "g (float[?,3] x) => (float[?,3] y) { y = Neg(x) }"), options);
   ASSERT_FALSE(model.ok());
-  EXPECT_THAT(model.errors()[0].message, HasSubstr("dimension 1 of input 'x' is 3 in the model, and can have no other size"));
+  EXPECT_THAT(model.errors()[0].message,
+              HasSubstr("dimension 1 of input 'x' is 3 in the model, and can have no other size"));
 }
 
 TEST(Symbolic, WhatCannotBeToldIsSaid) {
-  Result<ImportedModel> model = import_open(text(kHead, "g (float[N,3] x, float[T,3] z) => (float[N,3] y) { y = Add(x, z) }"));
+  Result<ImportedModel> model =
+      import_open(text(kHead, "g (float[N,3] x, float[T,3] z) => (float[N,3] y) { y = Add(x, z) }"));
   ASSERT_FALSE(model.ok());
   EXPECT_EQ(model.errors()[0].kind, ErrorKind::unsupported);
   EXPECT_THAT(model.errors()[0].message, HasSubstr("cannot tell whether N equals T"));

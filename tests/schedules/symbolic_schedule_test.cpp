@@ -8,9 +8,9 @@
 namespace mcc::test {
 namespace {
 
-using ::testing::ElementsAre;
 using tensor::Func;
 using tensor::SizeRange;
+using ::testing::ElementsAre;
 
 tensor::Target wide_target() {
   tensor::Target t;
@@ -136,13 +136,16 @@ TEST_P(SymbolicSchedule, IsRightAtEverySize) {
   EXPECT_THAT(tensor::verify(lowered, tensor::Stage::lowered), testing::IsEmpty());
   for (const std::vector<int64_t>& sizes : GetParam().sizes) {
     const Func instance = tensor::with_sizes(f, sizes);
-    graph::test::expect_close(run(tensor::with_sizes(made.schedule.func(), sizes), instance), run(instance, instance), 1e-4);
+    graph::test::expect_close(run(tensor::with_sizes(made.schedule.func(), sizes), instance),
+                              run(instance, instance), 1e-4);
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Functions, SymbolicSchedule,
-                         ::testing::Values(SymbolicCase{kProduct, {{1}, {7}, {33}, {61}, {64}}}, SymbolicCase{kSoftmax, {{1, 1}, {3, 17}, {9, 100}}},
-                                           SymbolicCase{kLine, {{1}, {5}, {13}}}, SymbolicCase{kBoxes, {{1, 2, 1, 3}, {2, 2, 2, 1}}}));
+                         ::testing::Values(SymbolicCase{kProduct, {{1}, {7}, {33}, {61}, {64}}},
+                                           SymbolicCase{kSoftmax, {{1, 1}, {3, 17}, {9, 100}}},
+                                           SymbolicCase{kLine, {{1}, {5}, {13}}},
+                                           SymbolicCase{kBoxes, {{1, 2, 1, 3}, {2, 2, 2, 1}}}));
 
 TEST(Sizes, ArePartOfTheFunction) {
   Func f = parse(kSoftmax);
