@@ -140,16 +140,19 @@ class TuneAlgorithms(unittest.TestCase):
         self.assertTrue(any(is_winograd(line) for line in self.lines(log) if line["kind"] == "task"))
 
     def test_a_kernel_of_several_problems_counts_for_each_as_often_as_it_runs_for_it(self):
-        # Channels that fill the same blocks: one kernel, whatever the algorithm.
+        # Channels that fill the same blocks: one kernel, whatever the algorithm. Points around them: what brings the input into blocks, and the
+        # output out of them, runs for these.
         rng = np.random.default_rng(4)
-        weights = {f"w{i}": rng.standard_normal((k, c, 3, 3), np.float32) / 17 for i, (c, k) in enumerate([(30, 30), (30, 32), (32, 32), (32, 32)])}
-        nodes = []
-        for i in range(4):
-            nodes += [helper.make_node("Conv", [f"r{i - 1}" if i else "x", f"w{i}"], [f"h{i}"], f"conv{i}", pads=[1, 1, 1, 1]),
-                      helper.make_node("Relu", [f"h{i}"], [f"r{i}"], f"relu{i}")]
-        nodes.append(helper.make_node("Identity", ["r3"], ["y"]))
-        graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 30, 20, 20])],
-                                  [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 32, 20, 20])],
+        layers = [("in", 16, 30, 1), ("0", 30, 30, 3), ("1", 30, 32, 3), ("2", 32, 32, 3), ("3", 32, 32, 3), ("out", 32, 16, 1)]
+        weights = {f"w{name}": rng.standard_normal((k, c, taps, taps), np.float32) / 17 for name, c, k, taps in layers}
+        nodes, last = [], "x"
+        for name, _, _, taps in layers:
+            nodes += [helper.make_node("Conv", [last, f"w{name}"], [f"h{name}"], f"conv{name}", pads=[taps // 2] * 4),
+                      helper.make_node("Relu", [f"h{name}"], [f"r{name}"], f"relu{name}")]
+            last = f"r{name}"
+        nodes.append(helper.make_node("Identity", [last], ["y"]))
+        graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 16, 20, 20])],
+                                  [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 16, 20, 20])],
                                   [numpy_helper.from_array(v, k) for k, v in weights.items()])
         path, log = self.folder / "shared.onnx", self.folder / "shared.json"
         onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
