@@ -1,6 +1,7 @@
 #include "tuner/symbolic_schedule.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "tensor/sizes.h"
 
@@ -12,6 +13,8 @@ namespace {
 
 // Larger sizes are scheduled as this one is.
 constexpr int64_t kLargestInstance = 1021;
+// A dimension that is never larger (a batch, mostly of one) is taken to be short, so that tiles go along others.
+constexpr int64_t kShort = 31;
 // Where the steps for a size cannot be carried out for all (a short loop becomes one vector as a whole), those for others may.
 constexpr int64_t kOtherSizes[] = {127, 1021, 61, 31};
 
@@ -35,6 +38,12 @@ int64_t prime_above(int64_t n) {
   return n;
 }
 
+// Of a dimension of at most so many.
+int64_t typical_size(int64_t most) {
+  if (most <= kShort) return static_cast<int64_t>(std::sqrt(static_cast<double>(most)));
+  return std::min(most, kLargestInstance);
+}
+
 // Sizes to try, those first that the function is for. No two dimensions of one list have the same.
 std::vector<std::vector<int64_t>> instances(const Func& f) {
   const std::optional<std::vector<SizeRange>> ranges = sizes_of(f);
@@ -49,7 +58,7 @@ std::vector<std::vector<int64_t>> instances(const Func& f) {
     }
     result.push_back(std::move(sizes));
   };
-  if (ranges) add([&](size_t i) { return std::min((*ranges)[i].max, kLargestInstance); });
+  if (ranges) add([&](size_t i) { return typical_size((*ranges)[i].max); });
   for (int64_t size : kOtherSizes)
     add([&](size_t) { return size; });
   return result;
