@@ -11,6 +11,7 @@
 #include "codegen/hash.h"
 #include "codegen/linker.h"
 #include "codegen/model_library.h"
+#include "graph/elements.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/plan_memory.h"
 #include "nlohmann/json.hpp"
@@ -116,15 +117,14 @@ Result<Prepared> prepare(const CompileOptions& options, const tuner::LogContents
 
 // Sizes of each group's workspaces, as its kernel asks for them.
 std::vector<std::vector<int64_t>> workspace_sizes(const Prepared& p) {
-  const tensor::Analyzer facts = p.graph.facts();
   std::vector<std::vector<int64_t>> sizes(p.groups.size());
   for (size_t i = 0; i < p.groups.size(); ++i) {
     int index = p.kernels.of_group[i];
     if (index < 0) continue;
     for (const tensor::Expr& bytes : p.kernels.kernels[static_cast<size_t>(index)].memory.workspaces) {
-      const tensor::Interval range = facts.bounds(bytes);
-      MCC_CHECK(range.high, "workspace of unknown size");
-      sizes[i].push_back(*range.high);
+      const std::optional<int64_t> size = graph::largest_count(p.graph, {bytes});
+      MCC_CHECK(size, "workspace of unknown size");
+      sizes[i].push_back(*size);
     }
   }
   return sizes;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "graph/elements.h"
 #include "graph/op.h"
 #include "tensor/kernel_abi.h"
 #include "tools/shape_program.h"
@@ -102,13 +103,6 @@ class PlanBuilder {
     return add(std::move(v));
   }
 
-  // Of a workspace: the largest that the kernel asks for.
-  int64_t most_bytes(const tensor::Expr& bytes) const {
-    const tensor::Interval range = g_.facts().bounds(bytes);
-    MCC_CHECK(range.high, "workspace of unknown size");
-    return *range.high;
-  }
-
   void add_group(size_t index) {
     const graph::KernelGroup& group = groups_[index];
     if (group.kind == graph::KernelGroup::Kind::view || group.kind == graph::KernelGroup::Kind::join) return;
@@ -120,7 +114,9 @@ class PlanBuilder {
     for (ValueId v : group.outputs) node.args.push_back(value(v));
     const auto& offsets = memory_.workspaces[index];
     for (size_t i = 0; i < offsets.size(); ++i) {
-      node.args.push_back(bytes_value(MCC_STORAGE_arena, offsets[i], most_bytes(kernel.memory.workspaces[i])));
+      const std::optional<int64_t> bytes = graph::largest_count(g_, {kernel.memory.workspaces[i]});
+      MCC_CHECK(bytes, "workspace of unknown size");
+      node.args.push_back(bytes_value(MCC_STORAGE_arena, offsets[i], *bytes));
     }
     size_t written = group.outputs.size() + offsets.size();
     if (kernel.memory.scratch_per_thread > 0) {

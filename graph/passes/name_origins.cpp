@@ -1,18 +1,12 @@
 #include <algorithm>
 
 #include "graph/passes/passes.h"
+#include "graph/passes/rewrite.h"
 
 namespace mcc::graph {
 namespace {
 
 bool is_nameless(const Node& node) { return !node.dead && node.origins.empty(); }
-
-void add_origins(Node& node, const Node& of) {
-  for (const std::string& origin : of.origins) {
-    if (std::find(node.origins.begin(), node.origins.end(), origin) == node.origins.end())
-      node.origins.push_back(origin);
-  }
-}
 
 }  // namespace
 

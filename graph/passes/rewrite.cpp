@@ -98,12 +98,15 @@ std::vector<bool> known_values(const Graph& graph) {
   return is_known;
 }
 
+void add_origins(Node& node, const Node& of) {
+  for (const std::string& origin : of.origins) {
+    if (std::find(node.origins.begin(), node.origins.end(), origin) == node.origins.end()) node.origins.push_back(origin);
+  }
+}
+
 void absorb(Graph& graph, NodeId dead, NodeId into) {
   graph.node(dead).dead = true;
-  for (const std::string& origin : graph.node(dead).origins) {
-    auto& origins = graph.node(into).origins;
-    if (std::find(origins.begin(), origins.end(), origin) == origins.end()) origins.push_back(origin);
-  }
+  add_origins(graph.node(into), graph.node(dead));
 }
 
 }  // namespace mcc::graph

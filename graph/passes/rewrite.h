@@ -45,6 +45,9 @@ std::vector<int64_t> permutation_of(const Graph& graph, const Node& node);
 // For each value, whether it is a constant or computed from constants alone.
 std::vector<bool> known_values(const Graph& graph);
 
+// The node also stands for what the other one comes from.
+void add_origins(Node& node, const Node& of);
+
 // Marks the node dead and moves its origins to another node.
 void absorb(Graph& graph, NodeId dead, NodeId into);
 

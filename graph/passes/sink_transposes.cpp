@@ -74,10 +74,7 @@ class SinkTransposes {
     NodeId maker = g_.value(value).producer;
     if (maker >= 0) {
       g_.value(value).name = g_.value(output).name;
-      for (const std::string& origin : g_.node(id).origins) {
-        auto& origins = g_.node(maker).origins;
-        if (std::find(origins.begin(), origins.end(), origin) == origins.end()) origins.push_back(origin);
-      }
+      add_origins(g_.node(maker), g_.node(id));
     }
     g_.replace_uses(output, value);
     g_.node(id).dead = true;
