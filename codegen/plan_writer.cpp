@@ -122,8 +122,8 @@ class PlanWriter {
   mcc_plan_range add_code(const std::vector<PlanInstruction>& code) {
     const mcc_plan_range range = {narrow(code_.size()), narrow(code.size())};
     for (const PlanInstruction& instruction : code) {
-      MCC_CHECK(instruction.op == MCC_SHAPE_check || instruction.slot < plan_.slot_count, "no slot ",
-                instruction.slot);
+      const bool has_result = instruction.op != MCC_SHAPE_check && instruction.op != MCC_SHAPE_grow;
+      MCC_CHECK(!has_result || instruction.slot < plan_.slot_count, "no slot ", instruction.slot);
       mcc_plan_instruction record = {};
       record.op = instruction.op;
       record.slot = instruction.slot;

@@ -72,6 +72,8 @@ const onnx::AttributeProto* find_attribute(const onnx::NodeProto& node, const st
 bool fits_memory(const Graph& graph, const TensorType& type) {
   for (const tensor::Expr& dim : type.shape)
     if (tensor::is_int(dim, 0)) return true;
+  // That is for the run to say.
+  if (graph.depends_on_data(type.shape)) return true;
   const std::optional<int64_t> count = graph::largest_count(graph, type.shape);
   return count && *count <= kMostBytes / std::max<int64_t>(byte_size(type.element), 1);  // strings have no size
 }

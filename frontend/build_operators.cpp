@@ -175,7 +175,7 @@ void Builder::add_operator(const graph::OpDef& op, const onnx::NodeProto& from, 
   for (const std::string& output : from.output())
     node.outputs.push_back(output.empty() ? kNoValue : 0);
 
-  Result<std::vector<TensorType>> types = graph::infer_types(graph_, node);
+  Result<std::vector<TensorType>> types = infer(node, where);
   if (!types.ok()) {
     // What follows from something reported already is not a fault of its own.
     if (!taint) report_all(types.errors(), where);
@@ -186,6 +186,7 @@ void Builder::add_operator(const graph::OpDef& op, const onnx::NodeProto& from, 
     report(ErrorKind::unsupported, where, text("its output ", to_text((*types)[i]), " is too large"));
     return give_up(from, scope);
   }
+  name_sizes(from, *types);
   // What is wrong with a node has been said of it as a whole, with its own numbers of operands.
   if (op.domain.empty() && divide_wide_node(from, scope, origin)) return;
   for (size_t i = 0; i < node.outputs.size(); ++i) {

@@ -26,12 +26,23 @@ int64_t number_of(const onnx::NodeProto& node, const std::string& name, int i, i
 
 }  // namespace
 
+bool Builder::is_one_bool(graph::ValueId id) const {
+  const graph::TensorType& type = graph_.value(id).type;
+  return type.element == ElementType::boolean && graph::is_static(type.shape) && graph::static_count(type.shape) == 1;
+}
+
+bool Builder::is_one_integer(graph::ValueId id) const {
+  const graph::TensorType& type = graph_.value(id).type;
+  return is_int(type.element) && graph::is_static(type.shape) && graph::static_count(type.shape) == 1;
+}
+
 void Builder::add_if(const onnx::NodeProto& node, Scope& scope, const Origin& origin) {
   const Entry condition = scope.find(node.input_size() ? node.input(0) : "");
   if (is_reported(condition)) return give_up(node, scope);
   const Constant* value = known(condition);
+  if (!value && condition.kind == Entry::value && is_one_bool(condition.id)) return add_choice(node, condition.id, scope, origin);
   if (!value || value->count() != 1) {
-    report(ErrorKind::unsupported, where_of(node, origin), "its condition is not known at compile time");
+    report(ErrorKind::bad_input, where_of(node, origin), "expected one bool as its condition");
     return give_up(node, scope);
   }
   const onnx::AttributeProto* branch = find_attribute(node, value->int_at(0) ? "then_branch" : "else_branch");
@@ -84,37 +95,38 @@ void Builder::add_loop(const onnx::NodeProto& node, Scope& scope, const Origin& 
     return give_up(node, scope);
   }
   const Entry most = scope.find(node.input(0)), first = scope.find(node.input(1));
-  auto is_known = [&](const Entry& entry) {
-    const Constant* value = known(entry);
-    return entry.kind == Entry::absent || (value && value->count() == 1);
-  };
-  if (!is_known(most) || !is_known(first)) {
-    if (!is_reported(most) && !is_reported(first))
-      report(ErrorKind::unsupported, where, "how often it runs is not known at compile time");
+  if (is_reported(most) || is_reported(first)) return give_up(node, scope);
+  const bool are_numbers = (most.kind == Entry::absent || is_one_integer(most.id)) && (first.kind == Entry::absent || is_one_bool(first.id));
+  if (!are_numbers) {
+    report(ErrorKind::bad_input, where, "expected an integer (how often it runs at most) and a bool (whether it begins)");
     return give_up(node, scope);
   }
+  auto is_known = [&](const Entry& entry) { return entry.kind == Entry::absent || known(entry); };
+  if (!is_known(most) || !is_known(first)) return add_run_time_loop(node, *body, scope, origin);
   std::vector<Entry> values{{}, {}}, outputs;
   for (int i = 2; i < node.input_size(); ++i) values.push_back(scope.find(node.input(i)));
   const int64_t end = most.kind == Entry::absent ? INT64_MAX : known(most)->int_at(0);
   bool goes_on = first.kind == Entry::absent || known(first)->int_at(0) != 0;
   const Origin part = part_of(node, origin);
   const size_t first_value = graph_.values.size();
+  const Mark start = mark();
   Scope around;
   around.parent = &scope;
   add_initializers(*body, around);
   std::vector<std::vector<Entry>> parts(static_cast<size_t>(body->output_size() - 1 - carried));
   for (int64_t i = 0; i < end && goes_on; ++i) {
     if (i == kMostIterations || graph_.nodes.size() > kMostNodes) {
-      report(ErrorKind::unsupported, where, text("its iterations become part of the graph, and there are too many of them: more than ", i));
-      return give_up(node, scope);
+      go_back(start);
+      return add_run_time_loop(node, *body, scope, origin);
     }
     values[0] = make_constant(Constant::of(ElementType::i64, {}, std::vector<int64_t>{i}), text(part.name, ".iteration"));
     values[1] = make_constant(Constant::scalar(ElementType::boolean, 1), text(part.name, ".condition"));
     if (!add_iteration(*body, around, values, origin, outputs)) return give_up(node, scope);
     const Constant* condition = known(outputs[0]);
+    if (is_reported(outputs[0])) return give_up(node, scope);
     if (!condition || condition->count() != 1) {
-      if (!is_reported(outputs[0])) report(ErrorKind::unsupported, where, text("whether it goes on after iteration ", i, " is not known at compile time"));
-      return give_up(node, scope);
+      go_back(start);
+      return add_run_time_loop(node, *body, scope, origin);
     }
     goes_on = condition->int_at(0) != 0;
     for (int k = 0; k < carried; ++k) values[static_cast<size_t>(k) + 2] = outputs[static_cast<size_t>(k) + 1];

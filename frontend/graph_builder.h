@@ -1,6 +1,7 @@
 // The state of building a graph from an ONNX model, over the files that do it. Internal to this layer: includes protobuf.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -101,9 +102,9 @@ class Builder {
 
   // ---- Control flow (control_flow.cpp) ----
 
-  // The taken branch of an If with a known condition becomes part of the graph.
+  // The taken branch of an If with a known condition becomes part of the graph; of others both, and what chooses between them.
   void add_if(const onnx::NodeProto& node, Scope& scope, const Origin& origin);
-  // The body of a Loop whose end is known, and of a Scan, becomes part of the graph once for each iteration.
+  // The body of a Loop whose end is known, and of a Scan, becomes part of the graph once for each iteration; of other loops once.
   void add_loop(const onnx::NodeProto& node, Scope& scope, const Origin& origin);
   void add_scan(const onnx::NodeProto& node, Scope& scope, const Origin& origin);
   // One iteration: the body's outputs for these inputs. False: something is wrong with it, and has been said.
@@ -111,6 +112,55 @@ class Builder {
                      std::vector<Entry>& outputs);
   // What iterations have made, one behind the other along a new axis. `output`: of the body, for the type where there are none.
   Entry stack_parts(const std::vector<Entry>& parts, int64_t axis, const onnx::ValueInfoProto& output, const Origin& origin);
+
+  bool is_one_bool(graph::ValueId id) const;
+  bool is_one_integer(graph::ValueId id) const;
+
+  // ---- Control flow that data decides (run_time_control.cpp) ----
+
+  struct Branch {
+    std::vector<Entry> results;
+    Diagnostics problems;
+    // With the shapes that the model is compiled for.
+    bool is_impossible() const {
+      return !problems.empty() && std::all_of(problems.begin(), problems.end(), [](const Diagnostic& d) { return d.kind == ErrorKind::bad_input; });
+    }
+  };
+  Branch build_branch(const onnx::GraphProto& graph, int results, const Scope& scope, const Origin& origin);
+  void add_choice(const onnx::NodeProto& node, graph::ValueId condition, Scope& scope, const Origin& origin);
+  void take_only_branch(const onnx::NodeProto& node, graph::ValueId condition, bool is_then, const Branch& branch, const Diagnostic& problem, Scope& scope);
+  void choose(const onnx::NodeProto& node, graph::ValueId condition, const Branch& yes, const Branch& no, const std::string& where, Scope& scope);
+  // Of a result that is one or the other, with the dimensions of the first; nothing where they are too different.
+  std::optional<graph::TensorType> common_type(graph::ValueId a, graph::ValueId b) const;
+  // Where the two have different dimensions, those of the result come from its node.
+  void set_own_dims(graph::ValueId result, graph::ValueId a, graph::ValueId b);
+
+  // How far the graph has been built, to go back there.
+  struct Mark {
+    size_t values, nodes, dims, equalities, problems;
+    std::map<graph::ValueId, graph::ValueId> sizes;
+    std::set<graph::ValueId> tainted;
+  };
+  Mark mark() const;
+  void go_back(const Mark& mark);
+
+  void add_run_time_loop(const onnx::NodeProto& node, const onnx::GraphProto& body, Scope& scope, const Origin& origin);
+  Entry iteration_number(const std::string& name, graph::ValueId begin, int64_t most, bool is_vector);
+  void name_result(const std::string& name, graph::ValueId id, Scope& scope);
+  void add_trips(const graph::Node& end, size_t states, int64_t limit);
+  // Whether a state has the same type after an iteration as before it; dimensions that data decides are compared in the run.
+  bool keeps_type(graph::ValueId before, graph::ValueId after, const std::string& name, const std::string& where);
+
+  // ---- Sizes that data decides (data_sizes.cpp) ----
+
+  // The types of the node's results. Elements of its operands that it needs and only a run knows become dimensions; dimensions that
+  // may or may not be equal are taken to be.
+  Result<std::vector<graph::TensorType>> infer(graph::Node& node, const std::string& where);
+  // The same tensor, for whoever takes its elements as sizes; absent where they cannot be.
+  graph::ValueId as_sizes(graph::ValueId v);
+  // Extents that are more than sums and products of other dimensions get a name of their own where data decides them.
+  void name_sizes(const onnx::NodeProto& node, std::vector<graph::TensorType>& types);
+  tensor::Expr named_size(const tensor::Expr& size, const std::string& name);
 
   // ---- Sequences (sequences.cpp) ----
 
@@ -159,6 +209,7 @@ class Builder {
   Diagnostics& problems_;
   graph::Graph graph_;
   graph::FoldBudget fold_budget_;
+  std::map<graph::ValueId, graph::ValueId> sizes_;  // as_sizes() of each value
   std::set<graph::ValueId> tainted_;  // results of unsupported nodes, and what depends on them
 };
 

@@ -5,8 +5,10 @@
 #include <cstring>
 #include <limits>
 #include <queue>
+#include <set>
 
 #include "tensor/text.h"
+#include "tensor/visit.h"
 
 namespace mcc::graph {
 
@@ -375,7 +377,96 @@ tensor::Var Graph::dim(const std::string& dim_name, const DimRange& range) {
     if (known.name() == dim_name) return known;
   dims.emplace_back(dim_name);
   dim_ranges.push_back(range);
+  dim_sources.emplace_back();
   return dims.back();
+}
+
+tensor::Var Graph::add_data_dim(const std::string& dim_name, const DimRange& range, DimSource source) {
+  std::set<std::string> names;
+  for (const tensor::Var& known : dims)
+    names.insert(known.name());
+  std::string unique = dim_name;
+  for (int k = 1; names.contains(unique); ++k)
+    unique = text(dim_name, "#", k);
+  dims.emplace_back(unique);
+  dim_ranges.push_back(range);
+  dim_sources.push_back(std::move(source));
+  return dims.back();
+}
+
+std::optional<size_t> Graph::data_dim(const tensor::Var& dim) const {
+  for (size_t i = 0; i < dims.size(); ++i)
+    if (dims[i].same_as(dim)) return dim_sources[i].kind == DimSource::Kind::input ? std::nullopt : std::optional(i);
+  return std::nullopt;
+}
+
+bool Graph::depends_on_data(const Expr& e) const {
+  for (size_t i = 0; i < dims.size(); ++i)
+    if (dim_sources[i].kind != DimSource::Kind::input && tensor::uses_var(e, dims[i])) return true;
+  return false;
+}
+
+bool Graph::depends_on_data(const Shape& shape) const {
+  return std::any_of(shape.begin(), shape.end(), [&](const Expr& d) { return depends_on_data(d); });
+}
+
+Expr Graph::with_named(const Expr& e) const {
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const DimSource& source = dim_sources[i];
+    if (source.kind == DimSource::Kind::expression && tensor::structurally_equal(source.expression, e)) return dims[i];
+  }
+  return e;
+}
+
+bool Graph::are_equal(const Expr& a, const Expr& b) const {
+  if (tensor::structurally_equal(a, b)) return true;
+  return std::any_of(equalities.begin(), equalities.end(), [&](const DimEquality& e) {
+    return (tensor::structurally_equal(e.a, a) && tensor::structurally_equal(e.b, b)) ||
+           (tensor::structurally_equal(e.a, b) && tensor::structurally_equal(e.b, a));
+  });
+}
+
+namespace {
+
+// Of the dimensions in an expression, and of those that they are computed from.
+void add_sources(const Graph& g, const Expr& e, std::vector<ValueId>& to) {
+  for (size_t i = 0; i < g.dims.size(); ++i) {
+    const DimSource& source = g.dim_sources[i];
+    if (source.kind == DimSource::Kind::input || !tensor::uses_var(e, g.dims[i])) continue;
+    if (source.kind == DimSource::Kind::expression) {
+      add_sources(g, source.expression, to);
+    } else if (std::find(to.begin(), to.end(), source.value) == to.end()) {
+      to.push_back(source.value);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<ValueId> Graph::dim_operands(const Expr& e) const {
+  std::vector<ValueId> result;
+  add_sources(*this, e, result);
+  return result;
+}
+
+std::vector<ValueId> Graph::dim_operands(const Node& of) const {
+  std::vector<ValueId> result;
+  const bool has_any = std::any_of(dim_sources.begin(), dim_sources.end(), [](const DimSource& s) { return s.kind != DimSource::Kind::input; });
+  if (!has_any) return result;
+  auto add_all = [&](const std::vector<Expr>& list) {
+    for (const Expr& e : list)
+      add_sources(*this, e, result);
+  };
+  for (ValueId v : of.outputs) {
+    if (v == kNoValue) continue;
+    add_all(value(v).type.shape);
+    add_all(value(v).elements);
+  }
+  for (ValueId v : of.inputs)
+    if (v != kNoValue) add_all(value(v).elements);
+  // A node that sets a dimension of its own result needs it from nobody.
+  std::erase_if(result, [&](ValueId v) { return std::find(of.outputs.begin(), of.outputs.end(), v) != of.outputs.end(); });
+  return result;
 }
 
 tensor::Analyzer Graph::facts() const {
@@ -397,7 +488,8 @@ std::vector<std::vector<NodeId>> Graph::users() const {
 }
 
 bool Graph::is_output(ValueId id) const {
-  return std::find(outputs.begin(), outputs.end(), id) != outputs.end();
+  return std::find(outputs.begin(), outputs.end(), id) != outputs.end() ||
+         std::any_of(dim_sources.begin(), dim_sources.end(), [&](const DimSource& source) { return source.value == id; });
 }
 
 void Graph::replace_uses(ValueId from, ValueId to) {
@@ -405,6 +497,8 @@ void Graph::replace_uses(ValueId from, ValueId to) {
     if (!node.dead) std::replace(node.inputs.begin(), node.inputs.end(), from, to);
   }
   std::replace(outputs.begin(), outputs.end(), from, to);
+  for (DimSource& source : dim_sources)
+    if (source.value == from) source.value = to;
 }
 
 namespace {
@@ -412,6 +506,11 @@ namespace {
 // Live nodes such that every producer comes before its users; among those that are ready, the earliest first.
 std::vector<NodeId> topological_order(const Graph& graph) {
   auto users = graph.users();
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (graph.nodes[n].dead) continue;
+    for (ValueId v : graph.dim_operands(graph.nodes[n]))
+      users[static_cast<size_t>(v)].push_back(static_cast<NodeId>(n));
+  }
   std::vector<int> missing(graph.nodes.size(), 0);
   std::priority_queue<NodeId, std::vector<NodeId>, std::greater<>> ready;
   size_t live = 0;
@@ -419,7 +518,9 @@ std::vector<NodeId> topological_order(const Graph& graph) {
     const Node& node = graph.nodes[n];
     if (node.dead) continue;
     ++live;
-    for (ValueId v : node.inputs) {
+    std::vector<ValueId> needed = graph.dim_operands(node);
+    needed.insert(needed.end(), node.inputs.begin(), node.inputs.end());
+    for (ValueId v : needed) {
       if (v == kNoValue || graph.value(v).producer < 0) continue;
       MCC_CHECK(!graph.node(graph.value(v).producer).dead, "node ", node.name, " reads ", graph.value(v).name,
                 ", whose producer was removed");
@@ -445,7 +546,58 @@ std::vector<NodeId> topological_order(const Graph& graph) {
 
 }  // namespace
 
+namespace {
+
+// Drops the dimensions from data that nobody uses any more.
+void drop_unused_dims(Graph& graph) {
+  std::vector<bool> used(graph.dims.size(), false);
+  std::vector<const Expr*> work;
+  auto use_value = [&](ValueId v) {
+    if (v == kNoValue) return;
+    for (const auto* list : {&graph.value(v).type.shape, &graph.value(v).elements})
+      for (const Expr& e : *list)
+        work.push_back(&e);
+  };
+  for (const Node& node : graph.nodes) {
+    if (node.dead) continue;
+    for (const auto* ids : {&node.inputs, &node.outputs})
+      std::for_each(ids->begin(), ids->end(), use_value);
+  }
+  std::for_each(graph.outputs.begin(), graph.outputs.end(), use_value);
+  while (!work.empty()) {
+    const Expr e = *work.back();
+    work.pop_back();
+    for (size_t i = 0; i < graph.dims.size(); ++i) {
+      if (used[i] || !tensor::uses_var(e, graph.dims[i])) continue;
+      used[i] = true;
+      if (graph.dim_sources[i].kind == DimSource::Kind::expression) work.push_back(&graph.dim_sources[i].expression);
+      use_value(graph.dim_sources[i].value);
+    }
+  }
+  std::erase_if(graph.equalities, [&](const DimEquality& e) {
+    for (size_t i = 0; i < graph.dims.size(); ++i) {
+      const bool is_dropped = !used[i] && graph.dim_sources[i].kind != DimSource::Kind::input;
+      if (is_dropped && (tensor::uses_var(e.a, graph.dims[i]) || tensor::uses_var(e.b, graph.dims[i]))) return true;
+    }
+    return false;
+  });
+  size_t kept = 0;
+  for (size_t i = 0; i < graph.dims.size(); ++i) {
+    if (!used[i] && graph.dim_sources[i].kind != DimSource::Kind::input) continue;
+    graph.dims[kept] = graph.dims[i];
+    graph.dim_ranges[kept] = graph.dim_ranges[i];
+    graph.dim_sources[kept++] = graph.dim_sources[i];
+  }
+  graph.dims.resize(kept, tensor::Var("none"));
+  graph.dim_ranges.resize(kept);
+  graph.dim_sources.resize(kept);
+}
+
+}  // namespace
+
 void Graph::compact() {
+  if (std::any_of(dim_sources.begin(), dim_sources.end(), [](const DimSource& s) { return s.kind != DimSource::Kind::input; }))
+    drop_unused_dims(*this);
   std::vector<NodeId> order = topological_order(*this);
   std::vector<bool> used(values.size(), false);
   auto use_all = [&](const std::vector<ValueId>& ids) {
@@ -455,6 +607,8 @@ void Graph::compact() {
   };
   use_all(inputs);
   use_all(outputs);
+  for (const DimSource& source : dim_sources)
+    use_all({source.value});
   for (NodeId n : order) {
     use_all(node(n).inputs);
     use_all(node(n).outputs);
@@ -487,6 +641,8 @@ void Graph::compact() {
   }
   renumber(inputs);
   renumber(outputs);
+  for (DimSource& source : dim_sources)
+    if (source.value != kNoValue) source.value = renumbered[static_cast<size_t>(source.value)];
   values = std::move(kept_values);
   nodes = std::move(kept_nodes);
 }

@@ -120,6 +120,26 @@ struct Node {
 
 using DimRange = tensor::SizeRange;  // the sizes that a symbolic dimension may have
 
+// Where the number that a symbolic dimension stands for comes from: the shapes of the inputs, or, while the model runs, data.
+struct DimSource {
+  enum class Kind {
+    input,       // a dimension of an input
+    element,     // an element of an integer or bool tensor, held within the dimension's range
+    expression,  // arithmetic on other dimensions
+    node,        // set by the node that makes `value`, which says how (a loop's iterations)
+  };
+  Kind kind = Kind::input;
+  ValueId value = kNoValue;  // element, node
+  int64_t element = 0;       // position, row-major
+  Expr expression;
+};
+
+// Two dimensions that a node takes to be equal, which is seen when the model runs.
+struct DimEquality {
+  Expr a, b;
+  std::string where;  // the node, and which dimensions
+};
+
 // Nodes are in topological order whenever a pass returns. Ids stay valid during a pass; compact() renumbers.
 struct Graph {
   std::string name;
@@ -128,9 +148,26 @@ struct Graph {
   std::vector<ValueId> inputs, outputs;
   std::vector<tensor::Var> dims;     // symbolic dimensions
   std::vector<DimRange> dim_ranges;  // of each of them
+  std::vector<DimSource> dim_sources;
+  std::vector<DimEquality> equalities;
 
   // The dimension of that name, which is made if there is none yet.
   tensor::Var dim(const std::string& dim_name, const DimRange& range);
+  // A new dimension that comes from data. Its name is made unique.
+  tensor::Var add_data_dim(const std::string& dim_name, const DimRange& range, DimSource source);
+  // The position of a dimension that comes from data; nothing for those of inputs.
+  std::optional<size_t> data_dim(const tensor::Var& dim) const;
+  // Whether the expression has a number in it that is known while the model runs only.
+  bool depends_on_data(const Expr& e) const;
+  bool depends_on_data(const Shape& shape) const;
+  // The dimensions that stand for such expressions, in their place.
+  Expr with_named(const Expr& e) const;
+  // Whether the two are equal, or are taken to be.
+  bool are_equal(const Expr& a, const Expr& b) const;
+  // Values that must have been computed before the node can run, for dimensions that it uses: sources of those that its results' types
+  // and elements, and elements among its operands, mention.
+  std::vector<ValueId> dim_operands(const Node& node) const;
+  std::vector<ValueId> dim_operands(const Expr& e) const;
 
   ValueId add_value(std::string name, TensorType type);
   ValueId add_constant(std::string name, Constant constant);
@@ -146,6 +183,7 @@ struct Graph {
 
   // Uses of each value by live nodes and graph outputs.
   std::vector<std::vector<NodeId>> users() const;
+  // Whether others than nodes read it: it is a result of the model, or a dimension comes from it.
   bool is_output(ValueId id) const;
   // Every use of `from`, graph outputs included, becomes a use of `to`.
   void replace_uses(ValueId from, ValueId to);

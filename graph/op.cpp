@@ -29,7 +29,17 @@ std::optional<std::vector<Expr>> known_elements(const Graph& graph, const Node& 
 }  // namespace
 
 std::optional<std::vector<Expr>> InferContext::elements(int i) const {
-  return has_input(i) && is_int(input(i).element) ? known_elements(graph_, node_, i) : std::nullopt;
+  if (!has_input(i) || !is_int(input(i).element)) return std::nullopt;
+  std::optional<std::vector<Expr>> known = known_elements(graph_, node_, i);
+  if (!known) wanted_.elements.push_back(i);
+  return known;
+}
+
+bool InferContext::are_equal(const Expr& a, const Expr& b) {
+  if (graph_.are_equal(a, b)) return true;
+  int64_t x = 0, y = 0;
+  if (!as_int(a, &x) || !as_int(b, &y)) wanted_.equalities.push_back({a, b, ""});
+  return false;
 }
 
 std::vector<Expr> ComputeContext::elements(int i) const {
@@ -38,12 +48,18 @@ std::vector<Expr> ComputeContext::elements(int i) const {
   return *known;
 }
 
+Expr InferContext::own_dim(int output, size_t axis) const {
+  const Shape& shape = graph_.value(node_.outputs[static_cast<size_t>(output)]).type.shape;
+  MCC_CHECK(axis < shape.size(), node_.name, ": its output ", output, " has no dimension ", axis);
+  return shape[axis];
+}
+
 void InferContext::set_output(int i, TensorType type) {
   if (!has_output(i)) return;
   if (outputs_.size() <= static_cast<size_t>(i)) outputs_.resize(static_cast<size_t>(i) + 1);
   int64_t value = 0;
   for (Expr& d : type.shape) {
-    d = as_int(d, &value) ? d : graph_.facts().simplify(d);
+    d = as_int(d, &value) ? d : graph_.with_named(graph_.facts().simplify(d));
     if (as_int(d, &value) && value < 0) {
       invalid(text("output ", i, " would have a negative dimension: ", to_text(type)));
       return;
@@ -117,7 +133,7 @@ Diagnostics check_inputs(const Graph& graph, const Node& node) {
 
 }  // namespace
 
-Result<std::vector<TensorType>> infer_types(const Graph& graph, const Node& node) {
+Result<std::vector<TensorType>> infer_types(const Graph& graph, const Node& node, InferContext::Wanted* wanted) {
   if (Diagnostics errors = check_inputs(graph, node); !errors.empty()) return errors;
   InferContext context(graph, node);
   node.op->infer(context);
@@ -125,6 +141,7 @@ Result<std::vector<TensorType>> infer_types(const Graph& graph, const Node& node
     Diagnostics errors = context.errors();
     for (Diagnostic& d : errors)
       d.where = place(node);
+    if (wanted) *wanted = context.wanted();
     return errors;
   }
   std::vector<TensorType> types(node.outputs.size());

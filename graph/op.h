@@ -49,6 +49,14 @@ enum class LayoutRole : uint8_t {
   recurrent,      // weights [directions, rows, columns] in inputs 1 and 2, packed in panels of rows
 };
 
+// Operators that decide what runs (graph/passes/regions.h). What stands between loop_begin and loop_end runs once for each iteration.
+enum class Control : uint8_t {
+  none,
+  choose,      // one of two lists of values, by a condition: what only one of them needs runs only then
+  loop_begin,  // state -> its value in an iteration
+  loop_end,    // values of an iteration -> state behind the loop, and tensors of all iterations
+};
+
 // What infer() sees: the node, types of its inputs, constants among them; it sets the output types. Errors are the
 // user's: each names what was expected and got; the node's name is added by the caller.
 class InferContext {
@@ -61,8 +69,11 @@ class InferContext {
   int rank(int i) const { return static_cast<int>(input(i).shape.size()); }
   // The value when it is known at compile time, else null.
   const Constant* constant(int i) const;
-  // Of an integer input that is known at compile time, or follows from symbolic dimensions: its elements, i64, row-major.
+  // Of an integer input that is known at compile time, or follows from symbolic dimensions: its elements, i64, row-major. Asking for others
+  // is remembered (wanted()).
   std::optional<std::vector<Expr>> elements(int i) const;
+  // Whether two dimensions are equal, or taken to be; if they may be, that is remembered.
+  bool are_equal(const Expr& a, const Expr& b);
   const Attributes& attributes() const { return node_.attributes; }
   int num_outputs() const { return static_cast<int>(node_.outputs.size()); }
   bool has_output(int i) const {
@@ -77,11 +88,25 @@ class InferContext {
   const std::vector<std::optional<TensorType>>& outputs() const { return outputs_; }
   const Diagnostics& errors() const { return errors_; }
 
+  // Of an element that only a run knows: whether it may stand for something else than a size (-1, a position from the end).
+  bool may_be_negative(const Expr& e) const { return graph_.depends_on_data(e) && !graph_.facts().can_prove(e >= 0); }
+  bool depends_on_data(const Expr& e) const { return graph_.depends_on_data(e); }
+  // A dimension of its output that the node itself sets: the one that its output has, which must have been made with it.
+  Expr own_dim(int output, size_t axis) const;
+
+  // What would have to be known while the model runs for the operator to be possible.
+  struct Wanted {
+    std::vector<int> elements;             // of these inputs
+    std::vector<DimEquality> equalities;
+  };
+  const Wanted& wanted() const { return wanted_; }
+
  private:
   const Graph& graph_;
   const Node& node_;
   std::vector<std::optional<TensorType>> outputs_;
   Diagnostics errors_;
+  mutable Wanted wanted_;
 };
 
 // What compute() sees: a builder, a buffer for each input (undefined for those that are absent or embedded, see
@@ -155,6 +180,8 @@ struct OpDef {
   AxisUse axis_use = AxisUse::own;
   LayoutRole layout = LayoutRole::none;
 
+  Control control = Control::none;
+
   // An elementwise operator that gives finite results for finite operands: it may run on blocked layouts whose last block
   // is padded, as the padding then stays finite (graph/passes/choose_layouts.cpp).
   bool layout_agnostic = false;
@@ -168,7 +195,8 @@ inline OpDef laid_out(OpDef op, LayoutRole role) {
 
 // The operator's output types for the node (whose outputs need not have types yet), one for each of its outputs; an
 // entry for an absent output means nothing. Errors carry the node's name.
-Result<std::vector<TensorType>> infer_types(const Graph& graph, const Node& node);
+// *wanted: what was missing where it is refused; may be null.
+Result<std::vector<TensorType>> infer_types(const Graph& graph, const Node& node, InferContext::Wanted* wanted = nullptr);
 
 // Whether input i is part of the compute definition rather than a kernel parameter.
 bool is_embedded(const Graph& graph, const Node& node, int i);

@@ -96,4 +96,17 @@ bool Block::reserve(uint64_t bytes) {
   return true;
 }
 
+bool Block::grow(uint64_t bytes, uint64_t kept) {
+  if (bytes <= capacity_ || kept == 0 || data_ == nullptr) return reserve(bytes);
+  uint8_t* const old = data_;
+  const uint64_t size = kept < capacity_ ? kept : capacity_;
+  const uint64_t doubled = capacity_ <= UINT64_MAX / 2 ? 2 * capacity_ : bytes;
+  data_ = nullptr;
+  capacity_ = 0;
+  const bool is_done = reserve(bytes < doubled ? doubled : bytes);
+  if (is_done) std::memcpy(data_, old, size);
+  std::free(old);
+  return is_done;
+}
+
 }  // namespace mcc::runtime

@@ -87,6 +87,8 @@ class Block {
   // At least `bytes`; allocates only to grow. False when memory is short (the old block is gone
   // then).
   bool reserve(uint64_t bytes);
+  // The same, with the first `kept` bytes as they are (no more than there were); memory that grows again and again doubles.
+  bool grow(uint64_t bytes, uint64_t kept);
   uint8_t* data() const { return data_; }
   uint64_t capacity() const { return capacity_; }
 

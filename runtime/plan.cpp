@@ -210,8 +210,10 @@ class Checker {
     if (instruction.op >= MCC_SHAPE_OP_COUNT || !is_text(instruction.message)) return false;
     if (!is_quantity(instruction.b) || !is_quantity(instruction.c)) return false;
     // Symbols belong to the inputs: code does not overwrite them.
-    const bool writes = instruction.op != MCC_SHAPE_check;
+    const bool writes = writes_slot(instruction.op);
     if (writes && (!is_slot(instruction.slot) || instruction.slot < plan_.symbols_count)) return false;
+    if (instruction.op == MCC_SHAPE_grow)
+      return instruction.a >= 0 && static_cast<uint64_t>(instruction.a) < plan_.header->heap_count;
     if (instruction.op != MCC_SHAPE_load) return is_quantity(instruction.a);
     if (instruction.a < 0 || static_cast<uint64_t>(instruction.a) >= plan_.values_count) return false;
     const mcc_plan_value& value = plan_.values[instruction.a];

@@ -27,6 +27,9 @@ struct Plan {
 inline bool is_static(mcc_quantity quantity) { return quantity >= 0; }
 bool has_static_dims(const Plan& plan, const mcc_plan_value& value);
 
+// Whether an instruction of shape code has a result.
+inline bool writes_slot(uint32_t op) { return op != MCC_SHAPE_check && op != MCC_SHAPE_grow; }
+
 // What the nodes of a plan may refer to.
 struct PlanTargets {
   uint64_t kernels = 0, host_functions = 0, device_kernels = 0;

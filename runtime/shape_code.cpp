@@ -54,7 +54,7 @@ bool resolve(const mcc_session& session, const mcc_plan_value& value, void** add
 namespace {
 
 // How an instruction ends.
-enum class Outcome { done, overflow, division_by_zero, outside, check_failed };
+enum class Outcome { done, overflow, division_by_zero, outside, check_failed, out_of_memory };
 
 int64_t read_integer(const void* data, uint32_t dtype, uint64_t index) {
   const auto at = [&](auto zero) {
@@ -111,6 +111,14 @@ Outcome divide(uint32_t op, int64_t a, int64_t b, int64_t* result) {
   if (op == MCC_SHAPE_ceildiv) *result = quotient + (has_rest && !is_negative ? 1 : 0);
   if (op == MCC_SHAPE_mod) *result = has_rest && is_negative ? rest + b : rest;
   return Outcome::done;
+}
+
+Outcome grow(mcc_session* session, const mcc_plan_instruction& instruction) {
+  const int64_t bytes = evaluate(*session, instruction.b), kept = evaluate(*session, instruction.c);
+  if (bytes < 0 || kept < 0) return Outcome::overflow;
+  Block& block = session->heap[static_cast<uint64_t>(instruction.a)];
+  const bool is_grown = block.grow(static_cast<uint64_t>(bytes), static_cast<uint64_t>(kept));
+  return is_grown ? Outcome::done : Outcome::out_of_memory;
 }
 
 Outcome execute(const mcc_session& session, const mcc_plan_instruction& instruction, int64_t* result) {
@@ -186,6 +194,8 @@ mcc_status report(const mcc_session& session, const mcc_plan_instruction& instru
       break;
     case Outcome::check_failed:
       return fail(error, MCC_INVALID_ARGUMENT, "%s", message);
+    case Outcome::out_of_memory:
+      return fail(error, MCC_OUT_OF_MEMORY, "out of memory: %s", message);
   }
   return fail(error, MCC_INVALID_ARGUMENT, "%s%s%s", what, message[0] == 0 ? "" : ": ", message);
 }
@@ -196,9 +206,10 @@ mcc_status run_code(mcc_session* session, mcc_plan_range range, mcc_error* error
   for (uint32_t i = 0; i < range.count; ++i) {
     const mcc_plan_instruction& instruction = session->plan->code[range.begin + i];
     int64_t result = 0;
-    const Outcome outcome = execute(*session, instruction, &result);
+    const Outcome outcome =
+        instruction.op == MCC_SHAPE_grow ? grow(session, instruction) : execute(*session, instruction, &result);
     if (outcome != Outcome::done) return report(*session, instruction, outcome, error);
-    if (instruction.op != MCC_SHAPE_check) session->slots[instruction.slot] = result;
+    if (writes_slot(instruction.op)) session->slots[instruction.slot] = result;
   }
   if (range.count != 0) ++session->generation;
   return MCC_OK;

@@ -1,6 +1,7 @@
 #include "tensor/simplify.h"
 
 #include "tensor/simplifier.h"
+#include "tensor/sizes.h"
 #include "tensor/text.h"
 #include "tensor/visit.h"
 
@@ -185,8 +186,9 @@ Stmt simplify(const Stmt& s) {
 
 Func simplify(const Func& f) {
   SimplifyStmt pass;
-  for (const Var& dim : f.dims)
-    pass.facts.bind_span(dim, {0, kPosInf});
+  const std::optional<std::vector<SizeRange>> ranges = sizes_of(f);
+  for (size_t i = 0; i < f.dims.size(); ++i)
+    if (!ranges || (*ranges)[i].min >= 0) pass.facts.bind_span(f.dims[i], {0, kPosInf});
   Func out = f;
   out.body = pass.mutate(f.body);
   if (!out.body) out.body = nothing();

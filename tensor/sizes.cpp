@@ -30,7 +30,7 @@ std::optional<std::vector<SizeRange>> sizes_of(const Func& f) {
   SizeRange range;
   char dot = 0;
   while (words >> range.min >> dot >> dot >> range.max) {
-    if (range.min < 0 || range.max < range.min) return std::nullopt;
+    if (range.max < range.min) return std::nullopt;
     ranges.push_back(range);
   }
   return ranges.size() == f.dims.size() ? std::optional(ranges) : std::nullopt;

@@ -10,7 +10,7 @@
 
 namespace mcc::tensor {
 
-// Both ends included.
+// Both ends included. What may be below 0 is no size: a position that data decides.
 struct SizeRange {
   int64_t min = 1, max = 1;
   bool operator==(const SizeRange&) const = default;

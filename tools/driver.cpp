@@ -77,8 +77,10 @@ Result<Prepared> prepare(const CompileOptions& options, const tuner::LogContents
   if (!model.ok()) return model.errors();
 
   if (!model->graph.dims.empty() && targets->front().kind == tensor::TargetKind::cuda) {
+    const bool is_of_data = model->graph.dim_sources[0].kind != graph::DimSource::Kind::input;
     return Diagnostic{ErrorKind::unsupported, text("dimension '", model->graph.dims[0].name(), "'"),
-                      "kernels for GPUs are compiled for one size of each dimension", "give it a value instead of a range"};
+                      text("kernels for GPUs are compiled for one size of each dimension", is_of_data ? ", and data decides this one" : ""),
+                      is_of_data ? "" : "give it a value instead of a range"};
   }
 
   Prepared out;
@@ -105,10 +107,12 @@ Result<Prepared> prepare(const CompileOptions& options, const tuner::LogContents
   out.groups = graph::fuse(out.graph, out.target.kind == tensor::TargetKind::cuda);
   Diagnostics unsupported;
   for (const graph::KernelGroup& group : out.groups) {
-    if (group.kind != graph::KernelGroup::Kind::host) continue;
     const graph::Node& node = out.graph.node(group.nodes[0]);
-    unsupported.push_back({ErrorKind::unsupported, text(node.name, " (", node.op->name, ")"),
-                           "operator has no kernel and its inputs are not known at compile time", ""});
+    const std::string where = text(node.name, " (", node.op->name, ")");
+    if (group.kind == graph::KernelGroup::Kind::host)
+      unsupported.push_back({ErrorKind::unsupported, where, "operator has no kernel and its inputs are not known at compile time", ""});
+    if (group.kind == graph::KernelGroup::Kind::control && out.target.kind == tensor::TargetKind::cuda)
+      unsupported.push_back({ErrorKind::unsupported, where, "loops whose number of iterations data decides run on CPUs only", ""});
   }
   if (!unsupported.empty()) return unsupported;
   out.kernels = collect_kernels(out.graph, out.groups);
@@ -116,16 +120,11 @@ Result<Prepared> prepare(const CompileOptions& options, const tuner::LogContents
 }
 
 // Sizes of each group's workspaces, as its kernel asks for them.
-std::vector<std::vector<int64_t>> workspace_sizes(const Prepared& p) {
-  std::vector<std::vector<int64_t>> sizes(p.groups.size());
+std::vector<std::vector<tensor::Expr>> workspace_sizes(const Prepared& p) {
+  std::vector<std::vector<tensor::Expr>> sizes(p.groups.size());
   for (size_t i = 0; i < p.groups.size(); ++i) {
-    int index = p.kernels.of_group[i];
-    if (index < 0) continue;
-    for (const tensor::Expr& bytes : p.kernels.kernels[static_cast<size_t>(index)].memory.workspaces) {
-      const std::optional<int64_t> size = graph::largest_count(p.graph, {bytes});
-      MCC_CHECK(size, "workspace of unknown size");
-      sizes[i].push_back(*size);
-    }
+    const int index = p.kernels.of_group[i];
+    if (index >= 0) sizes[i] = p.kernels.kernels[static_cast<size_t>(index)].memory.workspaces;
   }
   return sizes;
 }

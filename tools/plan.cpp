@@ -5,6 +5,9 @@
 
 #include "graph/elements.h"
 #include "graph/op.h"
+#include "graph/ops/control.h"
+#include "graph/passes/aliases.h"
+#include "graph/passes/regions.h"
 #include "tensor/kernel_abi.h"
 #include "tools/shape_program.h"
 
@@ -13,6 +16,8 @@ namespace {
 
 using codegen::PlanNode;
 using codegen::PlanValue;
+using codegen::Quantity;
+using graph::Node;
 using graph::Place;
 using graph::ValueId;
 
@@ -25,13 +30,18 @@ class PlanBuilder {
   PlanBuilder(codegen::ModelLibrary& library, const graph::Graph& g, const std::vector<graph::KernelGroup>& groups,
               const KernelSet& kernels, const graph::MemoryPlan& memory)
       : library_(library), plan_(library.plan), g_(g), groups_(groups), kernels_(kernels), memory_(memory),
-        index_of_(g.values.size(), MCC_PLAN_NONE), shapes_(plan_, g) {}
+        aliases_(g, groups), index_of_(g.values.size(), MCC_PLAN_NONE), shapes_(plan_, g, [this](ValueId v) { return value(v); }) {}
 
   void run() {
     plan_.graphs.resize(1);
+    group_of_.resize(g_.nodes.size());
+    for (size_t i = 0; i < groups_.size(); ++i)
+      for (graph::NodeId n : groups_[i].nodes) group_of_[static_cast<size_t>(n)] = i;
+    is_checked_.resize(g_.equalities.size());
     plan_.arena_size = memory_.arena_bytes;
+    plan_.heap_count = static_cast<uint32_t>(memory_.blocks);
     for (ValueId v : g_.inputs) plan_.graphs[0].inputs.push_back(value(v));
-    for (size_t i = 0; i < groups_.size(); ++i) add_group(i);
+    add_region({});
     add_outputs();
     for (const Kernel& k : kernels_.kernels) {
       if (!k.device.empty()) continue;  // of a GPU: in the library's device code
@@ -58,6 +68,11 @@ class PlanBuilder {
       case Place::Kind::arena:
         out.storage = MCC_STORAGE_arena;
         out.offset = place.index;
+        break;
+      case Place::Kind::heap:
+        out.storage = MCC_STORAGE_heap;
+        out.index = static_cast<uint32_t>(place.index);
+        out.offset = place.offset;
         break;
       case Place::Kind::input:
         out.storage = MCC_STORAGE_input;
@@ -94,33 +109,279 @@ class PlanBuilder {
     return entry->second;
   }
 
-  uint32_t bytes_value(mcc_storage storage, int64_t offset, int64_t bytes) {
+  uint32_t bytes_value(mcc_storage storage, int64_t index, int64_t offset, Quantity bytes) {
     PlanValue v;
     v.dtype = MCC_DTYPE_u8;
     v.dims = {bytes};
     v.storage = storage;
+    v.index = static_cast<uint32_t>(index);
     v.offset = offset;
     return add(std::move(v));
   }
 
+  void add_region(const graph::ControlRegion& region) {
+    for (size_t i = 0; i < groups_.size(); ++i)
+      if (groups_[i].region == region) add_group(i);
+    flush({});
+  }
+
+  // Adds a graph with what `fill` adds; its index.
+  template <class F>
+  uint32_t add_graph(const std::string& name, F fill) {
+    const size_t outer = graph_;
+    graph_ = plan_.graphs.size();
+    plan_.graphs.emplace_back();
+    plan_.graphs.back().name = name;
+    shapes_.open_scope();
+    const auto index = static_cast<uint32_t>(graph_);
+    fill();
+    shapes_.close_scope();
+    graph_ = outer;
+    return index;
+  }
+
+  std::vector<PlanNode>& nodes() { return plan_.graphs[graph_].nodes; }
+
+  // Behind the code that computes the sizes it needs.
+  void add_node(PlanNode node) {
+    flush(node.sources);
+    nodes().push_back(std::move(node));
+  }
+
+  void flush(const std::vector<std::string>& sources) {
+    PlanNode sizes;
+    sizes.kind = MCC_NODE_shape;
+    sizes.code = shapes_.take_pending();
+    sizes.name = "sizes";
+    sizes.sources = sources;
+    if (!sizes.code.empty()) nodes().push_back(std::move(sizes));
+  }
+
+  // Makes room for a value that lies in a block.
+  void grow_block(ValueId v) {
+    const Place& place = memory_.places[static_cast<size_t>(v)];
+    if (place.kind != Place::Kind::heap) return;
+    const graph::TensorType& type = g_.value(v).type;
+    shapes_.grow(static_cast<uint32_t>(place.index), shapes_.product(type.shape, byte_size(type.element)), g_.value(v).name);
+  }
+
+  // Nothing where both are the same memory.
+  void add_copy(uint32_t from, uint32_t to, const Node& node) {
+    const PlanValue &a = plan_.values[from], &b = plan_.values[to];
+    if (a.storage == b.storage && a.index == b.index && a.offset == b.offset) return;
+    PlanNode copy;
+    copy.kind = MCC_NODE_copy;
+    copy.args = {from, to};
+    copy.output_count = 1;
+    copy.name = "copy";
+    copy.sources = node.origins;
+    add_node(std::move(copy));
+  }
+
+  // ---- Control flow ----
+
+  void add_control(const graph::KernelGroup& group) {
+    const Node& node = g_.node(group.nodes[0]);
+    if (node.op->control == graph::Control::choose) add_choice(node);
+    if (node.op->control == graph::Control::loop_end) add_loop(node);
+    // A loop's begin is done at its end.
+  }
+
+  void add_choice(const Node& node) {
+    for (ValueId v : node.outputs) {
+      declare_own_dims(v);
+      value(v);
+    }
+    PlanNode choice;
+    choice.kind = MCC_NODE_if;
+    choice.args = {value(node.inputs[0])};
+    choice.name = "if";
+    choice.sources = node.origins;
+    flush(node.origins);
+    choice.target = add_branch(node, 0);
+    choice.other = add_branch(node, 1);
+    add_node(std::move(choice));
+  }
+
+  // Dimensions of its result that the node sets get a slot.
+  void declare_own_dims(ValueId v) {
+    for (size_t i = 0; i < g_.dims.size(); ++i) {
+      const graph::DimSource& source = g_.dim_sources[i];
+      if (source.kind == graph::DimSource::Kind::node && source.value == v) shapes_.declare(g_.dims[i]);
+    }
+  }
+
+  uint32_t add_branch(const Node& node, int branch) {
+    const size_t results = node.outputs.size();
+    return add_graph(branch == 0 ? "then" : "else", [&] {
+      add_region({node_of(node), branch});
+      for (size_t i = 0; i < results; ++i) {
+        const ValueId from = node.inputs[1 + i + (branch == 0 ? 0 : results)], to = node.outputs[i];
+        const graph::Shape &shape = g_.value(to).type.shape, &taken = g_.value(from).type.shape;
+        for (size_t d = 0; d < shape.size(); ++d)
+          if (is_own_dim(to, shape[d])) shapes_.assign(shapes_.quantity(shape[d]), shapes_.quantity(taken[d]));
+        grow_block(to);
+        add_copy(value(from), value(to), node);
+      }
+      flush(node.origins);
+    });
+  }
+
+  bool is_own_dim(ValueId v, const tensor::Expr& dim) const {
+    for (size_t i = 0; i < g_.dims.size(); ++i)
+      if (g_.dims[i].same_as(dim)) return g_.dim_sources[i].kind == graph::DimSource::Kind::node && g_.dim_sources[i].value == v;
+    return false;
+  }
+
+  void add_loop(const Node& end) {
+    const Node& begin = g_.node(begin_of_loop(g_, end));
+    const size_t states = states_of(end);
+    for (size_t i = 0; i < begin.outputs.size(); ++i) {
+      value(begin.outputs[i]);
+      grow_block(begin.outputs[i]);
+      add_copy(value(begin.inputs[i]), value(begin.outputs[i]), begin);
+    }
+    const std::optional<Quantity> trips = declare_trips(end, states);
+    PlanNode loop;
+    loop.kind = MCC_NODE_loop;
+    loop.dims = {most_trips(end)};
+    if (end.inputs[1] != graph::kNoValue) loop.args = {value(begin.outputs[0])};
+    loop.name = "loop";
+    loop.sources = end.origins;
+    if (trips) clear_own_dims(end, states);
+    flush(end.origins);
+    Quantity number = 0;
+    loop.target = add_graph("body", [&] {
+      number = declare_iteration(begin);
+      add_region({node_of(end), 0});
+      collect(end, states, number);
+      if (trips) shapes_.assign(*trips, shapes_.sum(number, 1));
+      pass_on(end);
+      flush(end.origins);
+    });
+    loop.other = static_cast<uint32_t>(MCC_SLOT_OF_QUANTITY(number));
+    add_node(std::move(loop));
+    for (size_t i = 0; i < states; ++i) {
+      grow_block(end.outputs[i]);
+      add_copy(value(begin.outputs[i + 1]), value(end.outputs[i]), end);
+    }
+  }
+
+  Quantity most_trips(const Node& end) {
+    const ValueId v = end.inputs[0];
+    if (v == graph::kNoValue) return INT64_MAX;
+    const graph::Value& most = g_.value(v);
+    return most.constant ? std::max<int64_t>(most.constant->int_at(0), 0) : shapes_.quantity(most.elements[0]);
+  }
+
+  // Where there is no iteration.
+  void clear_own_dims(const Node& end, size_t states) {
+    for (size_t i = states; i < end.outputs.size(); ++i)
+      for (const tensor::Expr& d : g_.value(end.outputs[i]).type.shape)
+        if (is_own_dim(end.outputs[i], d)) shapes_.assign(shapes_.quantity(d), 0);
+  }
+
+  // The slot for the number of all iterations, if there are tensors of all of them.
+  std::optional<Quantity> declare_trips(const Node& end, size_t states) {
+    if (end.outputs.size() == states) return std::nullopt;
+    for (size_t i = states; i < end.outputs.size(); ++i) {
+      declare_own_dims(end.outputs[i]);
+      value(end.outputs[i]);
+    }
+    return shapes_.quantity(g_.value(end.outputs[states]).type.shape[0]);
+  }
+
+  Quantity declare_iteration(const Node& begin) {
+    for (size_t i = 0; i < g_.dims.size(); ++i) {
+      const graph::DimSource& source = g_.dim_sources[i];
+      if (source.kind == graph::DimSource::Kind::node && source.value == begin.outputs[0]) return shapes_.declare(g_.dims[i]);
+    }
+    return codegen::slot_quantity(plan_.slot_count++);  // nobody asks for it
+  }
+
+  // Copies what is collected of an iteration behind that of those before it.
+  void collect(const Node& end, size_t states, Quantity number) {
+    for (size_t i = states; i < end.outputs.size(); ++i) {
+      const ValueId from = end.inputs[2 + i], to = end.outputs[i];
+      const graph::TensorType& type = g_.value(from).type;
+      for (size_t d = 0; d < type.shape.size(); ++d) {
+        const tensor::Expr& collected = g_.value(to).type.shape[d + 1];
+        if (!is_own_dim(to, collected)) continue;
+        const Quantity slot = shapes_.quantity(collected), now = shapes_.quantity(type.shape[d]);
+        shapes_.check_unchanged(number, slot, now, text("loop ", end.name, ": dimension ", d, " of ", g_.value(to).name, " is not the same in all iterations"));
+        shapes_.assign(slot, now);
+      }
+      const uint32_t source = value(from);
+      const Place& place = memory_.places[static_cast<size_t>(to)];
+      const Quantity bytes = shapes_.product(type.shape, byte_size(type.element));
+      PlanValue part = plan_.values[source];
+      part.storage = MCC_STORAGE_heap;
+      part.index = static_cast<uint32_t>(place.index);
+      part.offset = shapes_.multiply(number, bytes);
+      shapes_.grow(part.index, shapes_.sum(part.offset, bytes), g_.value(to).name, part.offset);
+      add_copy(source, add(std::move(part)), end);
+    }
+  }
+
+  // What an iteration hands on to the next one. States that trade places go by way of a workspace.
+  void pass_on(const Node& end) {
+    std::vector<graph::StateCopy> copies = graph::state_copies(g_, aliases_, end);
+    const auto& rooms = memory_.workspaces[group_of_[static_cast<size_t>(node_of(end))]];
+    std::vector<uint32_t> from;
+    size_t next = 0;
+    for (const graph::StateCopy& copy : copies) {
+      from.push_back(value(copy.from));
+      if (!copy.is_traded) continue;
+      PlanValue room = plan_.values[from.back()];
+      const Place& place = rooms[next++];
+      room.storage = place.kind == Place::Kind::arena ? MCC_STORAGE_arena : MCC_STORAGE_heap;
+      room.index = place.kind == Place::Kind::arena ? 0 : static_cast<uint32_t>(place.index);
+      room.offset = place.kind == Place::Kind::arena ? place.index : 0;
+      const graph::TensorType& type = g_.value(copy.from).type;
+      if (place.kind == Place::Kind::heap) shapes_.grow(room.index, shapes_.product(type.shape, byte_size(type.element)), "a loop's state");
+      const uint32_t way = add(std::move(room));
+      add_copy(from.back(), way, end);
+      from.back() = way;
+    }
+    for (size_t i = 0; i < copies.size(); ++i) add_copy(from[i], value(copies[i].to), end);
+  }
+
+  graph::NodeId node_of(const Node& node) const { return static_cast<graph::NodeId>(&node - g_.nodes.data()); }
+
+  uint32_t workspace(const Place& place, const tensor::Expr& bytes) {
+    if (place.kind == Place::Kind::arena) {
+      const std::optional<int64_t> most = graph::largest_count(g_, {bytes});
+      MCC_CHECK(most, "workspace of unknown size");
+      return bytes_value(MCC_STORAGE_arena, 0, place.index, *most);
+    }
+    const Quantity size = shapes_.quantity(bytes);
+    shapes_.grow(static_cast<uint32_t>(place.index), size, "a workspace");
+    return bytes_value(MCC_STORAGE_heap, place.index, 0, size);
+  }
+
   void add_group(size_t index) {
     const graph::KernelGroup& group = groups_[index];
-    if (group.kind == graph::KernelGroup::Kind::view || group.kind == graph::KernelGroup::Kind::join) return;
+    check_equalities(index);
+    if (group.kind == graph::KernelGroup::Kind::control) return add_control(group);
+    if (group.kind == graph::KernelGroup::Kind::view || group.kind == graph::KernelGroup::Kind::join) {
+      // Their sizes are known from here on, not only where they are read first.
+      for (ValueId v : group.outputs)
+        if (g_.depends_on_data(g_.value(v).type.shape)) value(v);
+      return;
+    }
     const Kernel& kernel = kernels_.kernels[static_cast<size_t>(kernels_.of_group[index])];
     PlanNode node;
     if (!kernel.device.empty()) node.kind = MCC_NODE_device;
     node.target = static_cast<uint32_t>(kernels_.of_group[index]);
+    for (ValueId v : group.outputs) grow_block(v);
     for (ValueId v : group.inputs) node.args.push_back(value(v));
     for (ValueId v : group.outputs) node.args.push_back(value(v));
-    const auto& offsets = memory_.workspaces[index];
-    for (size_t i = 0; i < offsets.size(); ++i) {
-      const std::optional<int64_t> bytes = graph::largest_count(g_, {kernel.memory.workspaces[i]});
-      MCC_CHECK(bytes, "workspace of unknown size");
-      node.args.push_back(bytes_value(MCC_STORAGE_arena, offsets[i], *bytes));
-    }
-    size_t written = group.outputs.size() + offsets.size();
+    const auto& places = memory_.workspaces[index];
+    for (size_t i = 0; i < places.size(); ++i)
+      node.args.push_back(workspace(places[i], kernel.memory.workspaces[i]));
+    size_t written = group.outputs.size() + places.size();
     if (kernel.memory.scratch_per_thread > 0) {
-      node.args.push_back(bytes_value(MCC_STORAGE_scratch, 0, kernel.memory.scratch_per_thread));
+      node.args.push_back(bytes_value(MCC_STORAGE_scratch, 0, 0, kernel.memory.scratch_per_thread));
       ++written;
     }
     node.output_count = static_cast<uint32_t>(written);
@@ -130,9 +391,28 @@ class PlanBuilder {
     node.schedule = provenance_text(kernel.id, kernel.schedules);
     const tensor::SymbolicWork work = kernel.func.dims.empty() ? tensor::SymbolicWork{kernel.work.flops, kernel.work.bytes}
                                                                : tensor::symbolic_work_of(kernel.func);
-    node.flops = shapes_.quantity(work.flops);
-    node.bytes = shapes_.quantity(work.bytes);
-    plan_.graphs[0].nodes.push_back(std::move(node));
+    // Not worth computing again in each run.
+    if (!g_.depends_on_data(work.flops)) node.flops = shapes_.quantity(work.flops);
+    if (!g_.depends_on_data(work.bytes)) node.bytes = shapes_.quantity(work.bytes);
+    add_node(std::move(node));
+  }
+
+  // Those of dimensions that are known before the group runs.
+  void check_equalities(size_t index) {
+    for (size_t i = 0; i < g_.equalities.size(); ++i) {
+      if (is_checked_[i] || !are_known(g_.equalities[i], index)) continue;
+      is_checked_[i] = true;
+      shapes_.check_equal(g_.equalities[i].a, g_.equalities[i].b, g_.equalities[i].where);
+    }
+  }
+
+  bool are_known(const graph::DimEquality& equality, size_t index) const {
+    std::vector<ValueId> sources = g_.dim_operands(equality.a);
+    for (ValueId v : g_.dim_operands(equality.b)) sources.push_back(v);
+    return std::all_of(sources.begin(), sources.end(), [&](ValueId v) {
+      const graph::NodeId producer = g_.value(v).producer;
+      return producer < 0 || group_of_[static_cast<size_t>(producer)] < index;
+    });
   }
 
   void add_outputs() {
@@ -149,7 +429,11 @@ class PlanBuilder {
   const std::vector<graph::KernelGroup>& groups_;
   const KernelSet& kernels_;
   const graph::MemoryPlan& memory_;
+  const graph::Aliases aliases_;
   std::vector<uint32_t> index_of_;
+  std::vector<size_t> group_of_;  // of each node
+  std::vector<bool> is_checked_;  // of each equality
+  size_t graph_ = 0;              // that nodes are added to
   ShapeProgram shapes_;
   std::map<const std::byte*, int64_t> weights_;
   int64_t weights_size_ = 0;

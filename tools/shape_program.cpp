@@ -1,7 +1,8 @@
 #include "tools/shape_program.h"
 
-#include <algorithm>
+#include <utility>
 
+#include "tensor/simplify.h"
 #include "tensor/text.h"
 
 namespace mcc::tools {
@@ -56,45 +57,122 @@ mcc_shape_op operation_of(BinaryOp op) {
 
 }  // namespace
 
-ShapeProgram::ShapeProgram(codegen::PlanDesc& plan, const graph::Graph& graph)
-    : plan_(plan), dims_(graph.dims) {
-  for (size_t i = 0; i < dims_.size(); ++i)
-    plan_.symbols.push_back({dims_[i].name(), graph.dim_ranges[i].min, graph.dim_ranges[i].max});
-  plan_.slot_count = static_cast<uint32_t>(dims_.size());
+ShapeProgram::ShapeProgram(codegen::PlanDesc& plan, const graph::Graph& graph, std::function<uint32_t(graph::ValueId)> value_of)
+    : plan_(plan), graph_(graph), value_of_(std::move(value_of)), known_(1) {
+  for (size_t i = 0; i < graph.dims.size(); ++i) {
+    if (graph.dim_sources[i].kind != graph::DimSource::Kind::input) continue;
+    known_[0][graph.dims[i].name()] = codegen::slot_quantity(plan_.slot_count++);
+    plan_.symbols.push_back({graph.dims[i].name(), graph.dim_ranges[i].min, graph.dim_ranges[i].max});
+  }
+}
+
+const Quantity* ShapeProgram::find(const std::string& text) const {
+  for (auto scope = known_.rbegin(); scope != known_.rend(); ++scope)
+    if (const auto found = scope->find(text); found != scope->end()) return &found->second;
+  return nullptr;
 }
 
 Quantity ShapeProgram::quantity(const Expr& e) {
   int64_t value = 0;
   if (tensor::as_int(e, &value)) return value;
-  const auto [known, is_new] = known_.try_emplace(tensor::to_text(e), 0);
-  if (is_new) known->second = compute(e);
-  return known->second;
+  const std::string text = tensor::to_text(e);
+  if (const Quantity* known = find(text)) return *known;
+  const Quantity computed = compute(e);
+  // What inputs decide is computed before everything else.
+  (graph_.depends_on_data(e) ? known_.back() : known_.front())[text] = computed;
+  return computed;
 }
 
-Quantity ShapeProgram::emit(mcc_shape_op op, Quantity a, Quantity b, Quantity c) {
+Quantity ShapeProgram::product(const graph::Shape& shape, int64_t factor) {
+  Expr count = factor;
+  for (const Expr& d : shape)
+    count = count * d;
+  return quantity(tensor::simplify(count));
+}
+
+Quantity ShapeProgram::declare(const tensor::Var& dim) {
+  return known_.back()[dim.name()] = codegen::slot_quantity(plan_.slot_count++);
+}
+
+void ShapeProgram::assign(Quantity slot, Quantity from) {
+  pending_.push_back({MCC_SHAPE_move, static_cast<uint32_t>(MCC_SLOT_OF_QUANTITY(slot)), from, 0, 0, ""});
+}
+
+void ShapeProgram::check_equal(const Expr& a, const Expr& b, const std::string& message) {
+  const bool is_of_data = graph_.depends_on_data(a) || graph_.depends_on_data(b);
+  const Quantity x = quantity(a), y = quantity(b);
+  const Quantity holds = emit(is_of_data, MCC_SHAPE_equal, x, y);
+  (is_of_data ? pending_ : plan_.graphs[0].code).push_back({MCC_SHAPE_check, MCC_PLAN_NONE, holds, 0, 0, message});
+}
+
+void ShapeProgram::check_unchanged(Quantity number, Quantity slot, Quantity now, const std::string& message) {
+  const Quantity holds = emit(true, MCC_SHAPE_or, emit(true, MCC_SHAPE_equal, number, 0), emit(true, MCC_SHAPE_equal, slot, now));
+  pending_.push_back({MCC_SHAPE_check, MCC_PLAN_NONE, holds, 0, 0, message});
+}
+
+void ShapeProgram::grow(uint32_t block, Quantity bytes, const std::string& what, Quantity kept) {
+  pending_.push_back({MCC_SHAPE_grow, MCC_PLAN_NONE, block, bytes, kept, what});
+}
+
+std::vector<codegen::PlanInstruction> ShapeProgram::take_pending() { return std::exchange(pending_, {}); }
+
+Quantity ShapeProgram::emit(bool is_of_data, mcc_shape_op op, Quantity a, Quantity b, Quantity c) {
   const uint32_t slot = plan_.slot_count++;
-  plan_.graphs[0].code.push_back({op, slot, a, b, c, ""});
+  (is_of_data ? pending_ : plan_.graphs[0].code).push_back({op, slot, a, b, c, ""});
   return codegen::slot_quantity(slot);
 }
 
+Quantity ShapeProgram::held_within(Quantity value, const graph::DimRange& range) {
+  return emit(true, MCC_SHAPE_min, emit(true, MCC_SHAPE_max, value, operand(range.min, true)), operand(range.max, true));
+}
+
+Quantity ShapeProgram::compute_data_dim(size_t dim) {
+  const graph::DimSource& source = graph_.dim_sources[dim];
+  const graph::DimRange& range = graph_.dim_ranges[dim];
+  if (source.kind == graph::DimSource::Kind::element) {
+    const uint32_t value = value_of_(source.value);
+    return held_within(emit(true, MCC_SHAPE_load, value, source.element), range);
+  }
+  MCC_CHECK(source.kind == graph::DimSource::Kind::expression, "dimension ", graph_.dims[dim].name(), " before it is known");
+  const Quantity size = quantity(source.expression);
+  if (graph_.facts().can_prove(source.expression >= 0)) return size;
+  const Quantity is_size = emit(true, MCC_SHAPE_less_equal, 0, size);
+  pending_.push_back({MCC_SHAPE_check, MCC_PLAN_NONE, is_size, 0, 0, text("dimension ", graph_.dims[dim].name(), " would be negative")});
+  return size;
+}
+
 Quantity ShapeProgram::compute(const Expr& e) {
-  const auto dim =
-      std::find_if(dims_.begin(), dims_.end(), [&](const tensor::Var& d) { return d.same_as(e); });
-  if (dim != dims_.end()) return codegen::slot_quantity(static_cast<uint32_t>(dim - dims_.begin()));
+  const bool is_of_data = graph_.depends_on_data(e);
+  for (size_t i = 0; i < graph_.dims.size(); ++i)
+    if (graph_.dims[i].same_as(e)) return compute_data_dim(i);
   if (const auto* select = e.as<tensor::Select>()) {
-    const Quantity condition = quantity(select->condition), a = quantity(select->on_true),
-                   b = quantity(select->on_false);
-    return emit(MCC_SHAPE_select, condition, a, b);
+    const Quantity condition = quantity(select->condition), a = operand(select->on_true, is_of_data),
+                   b = operand(select->on_false, is_of_data);
+    return emit(is_of_data, MCC_SHAPE_select, condition, a, b);
   }
   if (const auto* cast = e.as<tensor::Cast>()) return quantity(cast->value);
+  if (const auto* call = e.as<tensor::Call>(); call && call->function == tensor::Intrinsic::logical_not)
+    return emit(is_of_data, MCC_SHAPE_not, quantity(call->args[0]), 0);
+  int64_t value = 0;
+  if (tensor::as_int(e, &value)) return value;
+  return compute_binary(e);
+}
+
+Quantity ShapeProgram::operand(const Expr& e, bool is_of_data) {
+  int64_t value = 0;
+  return tensor::as_int(e, &value) && value < 0 ? emit(is_of_data, MCC_SHAPE_sub, 0, -value) : quantity(e);
+}
+
+Quantity ShapeProgram::compute_binary(const Expr& e) {
   const auto* binary = e.as<tensor::Binary>();
   MCC_CHECK(binary, "a size that is no arithmetic on dimensions: ", tensor::to_text(e));
-  const Quantity a = quantity(binary->a), b = quantity(binary->b);
-  if (binary->op == BinaryOp::ne) return emit(MCC_SHAPE_not, emit(MCC_SHAPE_equal, a, b), 0);
+  const bool is_of_data = graph_.depends_on_data(e);
+  const Quantity a = operand(binary->a, is_of_data), b = operand(binary->b, is_of_data);
+  if (binary->op == BinaryOp::ne) return emit(is_of_data, MCC_SHAPE_not, emit(is_of_data, MCC_SHAPE_equal, a, b), 0);
   const mcc_shape_op op = operation_of(binary->op);
   MCC_CHECK(op != MCC_SHAPE_OP_COUNT, "a size by ", tensor::to_text(binary->op), ": ", tensor::to_text(e));
   const bool is_turned = binary->op == BinaryOp::gt || binary->op == BinaryOp::ge;
-  return is_turned ? emit(op, b, a) : emit(op, a, b);
+  return is_turned ? emit(is_of_data, op, b, a) : emit(is_of_data, op, a, b);
 }
 
 }  // namespace mcc::tools

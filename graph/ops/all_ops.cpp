@@ -36,6 +36,7 @@ namespace mcc::graph {
   X(det_ops)            \
   X(deform_conv_ops)    \
   X(mel_ops)            \
+  X(control_ops)        \
   X(mcc_elements_ops)   \
   X(mcc_pack_ops)       \
   X(mcc_conv_ops)       \

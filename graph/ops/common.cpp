@@ -69,7 +69,7 @@ bool expect_rank(InferContext& c, int i, int low, int high) {
 bool expect_same_dim(InferContext& c, const Expr& a, const Expr& b, std::string_view what) {
   int64_t x = 0, y = 0;
   if (as_int(a, &x) && as_int(b, &y)) return expect(c, x == y, what, ": expected ", x, ", got ", y);
-  if (tensor::structurally_equal(a, b)) return true;
+  if (c.are_equal(a, b)) return true;
   c.unsupported(text(what, ": cannot tell whether ", tensor::to_text(a), " equals ", tensor::to_text(b),
                      "; give the dimensions a value"));
   return false;

@@ -109,8 +109,26 @@ void cancel(Factors& a, Factors& b) {
   b.number /= common;
 }
 
+// What elements that only a run knows stand for, which may be 0 and -1 as well.
+Shape without_signs(const InferContext& c, Shape wanted) {
+  const Shape& in = c.input(0).shape;
+  const bool allow_zero = c.attributes().integer("allowzero", 0) != 0;
+  Shape sizes = wanted;
+  for (size_t k = 0; k < wanted.size(); ++k)
+    if (c.may_be_negative(wanted[k]) && !allow_zero && k < in.size()) sizes[k] = select(wanted[k] == 0, in[k], wanted[k]);
+  for (size_t k = 0; k < wanted.size(); ++k) {
+    if (!c.may_be_negative(wanted[k])) continue;
+    Expr others = 1;
+    for (size_t j = 0; j < wanted.size(); ++j)
+      if (j != k) others = others * sizes[j];
+    wanted[k] = select(wanted[k] < 0, tensor::floor_div(product(in), tensor::max(others, 1)), sizes[k]);
+  }
+  return wanted;
+}
+
 // Dimensions of a Reshape: 0 copies the input's (unless allowzero), -1 is what is left.
-std::optional<Shape> reshape_dims(InferContext& c, const Shape& wanted) {
+std::optional<Shape> reshape_dims(InferContext& c, const Shape& given) {
+  const Shape wanted = without_signs(c, given);
   const Shape& in = c.input(0).shape;
   bool allow_zero = c.attributes().integer("allowzero", 0) != 0;
   Shape out;

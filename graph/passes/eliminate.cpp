@@ -25,6 +25,8 @@ void eliminate_dead_code(Graph& graph) {
     const Node& node = graph.node(id);
     for (size_t i = 0; i < node.inputs.size(); ++i)
       if (!is_embedded(graph, node, static_cast<int>(i))) need(node.inputs[i]);
+    for (ValueId v : graph.dim_operands(node))
+      need(v);
   }
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     graph.nodes[n].dead = !live[n];

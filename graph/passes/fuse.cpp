@@ -5,6 +5,7 @@
 
 #include "graph/op.h"
 #include "graph/passes/aliases.h"
+#include "graph/passes/regions.h"
 #include "graph/passes/rewrite.h"
 
 namespace mcc::graph {
@@ -344,6 +345,8 @@ class Fuse {
     const Node& first = node(group.nodes[0]);
     if (group.is_view && group.nodes.size() == 1) out.kind = KernelGroup::Kind::view;
     if (first.op->fusion == FusionClass::host) out.kind = KernelGroup::Kind::host;
+    // On a GPU a choice is a kernel.
+    if (first.op->control != Control::none && (!in_rows_ || first.op->compute == nullptr)) out.kind = KernelGroup::Kind::control;
     for (NodeId id : group.nodes) {
       const Node& n = node(id);
       for (size_t i = 0; i < n.inputs.size(); ++i) {
@@ -355,7 +358,7 @@ class Fuse {
       }
       for (ValueId v : n.outputs) {
         if (v == kNoValue) continue;
-        bool outside = g_.is_output(v);
+        bool outside = g_.is_output(v) || out.kind == KernelGroup::Kind::control;
         for (NodeId user : users_[static_cast<size_t>(v)]) {
           outside |= group_of_[static_cast<size_t>(user)] != index;
         }
@@ -403,7 +406,7 @@ bool reads_elements_once(const OpDef& op) {
          (op.fusion == FusionClass::reduction && op.layout != LayoutRole::pool);
 }
 
-std::vector<KernelGroup> fuse(const Graph& graph, bool in_rows) { return Fuse(graph, in_rows).run(); }
+std::vector<KernelGroup> fuse(const Graph& graph, bool in_rows) { return divide_into_regions(graph, Fuse(graph, in_rows).run()); }
 
 namespace {
 

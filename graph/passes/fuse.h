@@ -14,9 +14,18 @@ struct RowPart {
   int64_t first = 0;
 };
 
-// A group of nodes that run as one kernel, or a single view, a single join, or a single host operator.
+// A part of the model that may run several times, or not at all: a branch of a choice, the body of a loop.
+struct ControlRegion {
+  NodeId control = -1;  // the choice, or the end of the loop; -1: the model
+  int branch = 0;       // of a choice: 0 if its condition holds, 1 if not
+  bool operator==(const ControlRegion&) const = default;
+  auto operator<=>(const ControlRegion&) const = default;
+};
+
+// A group of nodes that run as one kernel, or a single view, a single join, a single host operator, or a single node that decides what
+// runs.
 struct KernelGroup {
-  enum class Kind { kernel, view, join, host };
+  enum class Kind { kernel, view, join, host, control };
   Kind kind = Kind::kernel;
   std::vector<NodeId> nodes;  // in topological order
   std::vector<ValueId>
@@ -24,12 +33,15 @@ struct KernelGroup {
   std::vector<ValueId> outputs;  // values used outside
   NodeId anchor = -1;            // the contraction or reduction, if the group has one
   std::map<ValueId, RowPart> rows;  // inputs and outputs that are parts of rows: the parameter is the wider tensor
+  ControlRegion region;  // what it runs as a part of
 };
 
 // Every live node is in exactly one group; groups are in an order in which they can run. Reshapes and the like (the same
 // elements in the same order) are views of their input, and so are Slice and Split where their results are each one piece of it, unless
 // they join a kernel that computes their input. A Concat whose operands can be written where they lie in its result is a join: no kernel;
 // so is a reshape that gives a result of the model.
+// Groups that only one branch of a choice needs, and those that depend on an iteration of a loop, are in its region, and stand in front of
+// the node that decides; on GPUs both branches run.
 // in_rows: what lies in parts of the rows of a wider image with its channels last does so, too (Slice, Split, Concat along them).
 //
 // Rules: elementwise nodes join the group that makes their input (epilogue: same shape as the tail of a contraction or

@@ -4,7 +4,9 @@
 
 #include "graph/elements.h"
 #include "graph/op.h"
+#include "graph/ops/control.h"
 #include "graph/passes/aliases.h"
+#include "graph/passes/regions.h"
 #include "tensor/kernel_abi.h"
 
 namespace mcc::graph {
@@ -15,18 +17,23 @@ int64_t aligned(int64_t bytes) {
   return (bytes + to - 1) / to * to;
 }
 
-// A piece of the arena, alive from the group `first` to the group `last`.
+// A piece of the arena, or a block, alive from the group `first` to the group `last`.
 struct Storage {
   int64_t bytes = 0;
   int first = 0, last = 0;
-  int64_t offset = 0;
+  int64_t offset = 0;    // in the arena; of a block, its number
+  bool is_block = false;
 };
 
 class PlanMemory {
  public:
   PlanMemory(const Graph& g, const std::vector<KernelGroup>& groups,
-             const std::vector<std::vector<int64_t>>& workspace_bytes)
-      : g_(g), groups_(groups), workspace_bytes_(workspace_bytes), aliases_(g, groups), storage_of_(g.values.size(), -1) {}
+             const std::vector<std::vector<Expr>>& workspace_bytes)
+      : g_(g), groups_(groups), workspace_bytes_(workspace_bytes), aliases_(g, groups), storage_of_(g.values.size(), -1), group_of_(g.nodes.size(), -1) {
+    for (size_t i = 0; i < groups.size(); ++i)
+      for (NodeId n : groups[i].nodes)
+        group_of_[static_cast<size_t>(n)] = static_cast<int>(i);
+  }
 
   MemoryPlan run() {
     plan_.places.resize(g_.values.size());
@@ -36,6 +43,7 @@ class PlanMemory {
     for (size_t i = 0; i < groups_.size(); ++i)
       visit(static_cast<int>(i));
     assign_offsets();
+    assign_blocks();
     count_live();
     finish();
     return std::move(plan_);
@@ -60,7 +68,9 @@ class PlanMemory {
     }
     for (size_t i = 0; i < g_.outputs.size(); ++i) {
       Place& p = place(g_.outputs[i]);
-      if (p.kind == Place::Kind::none) p = {Place::Kind::output, static_cast<int64_t>(i)};
+      // The runtime takes what lies in a block from there: how large it is is not known before the run.
+      const bool is_of_data = g_.depends_on_data(g_.value(g_.outputs[i]).type.shape);
+      if (p.kind == Place::Kind::none && !is_of_data) p = {Place::Kind::output, static_cast<int64_t>(i)};
     }
   }
 
@@ -70,9 +80,44 @@ class PlanMemory {
   void find_last_uses() {
     last_use_.assign(g_.values.size(), -1);
     for (size_t i = 0; i < groups_.size(); ++i) {
-      for (ValueId v : groups_[i].inputs)
-        last_use_[static_cast<size_t>(owner(v))] = static_cast<int>(i);
+      for (ValueId v : groups_[i].inputs) {
+        int& last = last_use_[static_cast<size_t>(owner(v))];
+        last = std::max(last, end_of_use(owner(v), static_cast<int>(i)));
+      }
     }
+    // The runtime takes results that lie in blocks from there.
+    for (ValueId v : g_.outputs)
+      last_use_[static_cast<size_t>(owner(v))] = static_cast<int>(groups_.size());
+  }
+
+  // What is made outside of a loop is there for all its iterations.
+  int end_of_use(ValueId v, int user) const {
+    int end = user;
+    for (ControlRegion region = groups_[static_cast<size_t>(user)].region; region.control >= 0; region = around(region)) {
+      const bool is_loop = g_.node(region.control).op->control == Control::loop_end;
+      if (is_loop && !is_made_in(v, region)) end = group_of_[static_cast<size_t>(region.control)];
+    }
+    return end;
+  }
+
+  ControlRegion around(const ControlRegion& region) const {
+    return groups_[static_cast<size_t>(group_of_[static_cast<size_t>(region.control)])].region;
+  }
+
+  bool is_made_in(ValueId v, const ControlRegion& region) const {
+    const NodeId producer = g_.value(v).producer;
+    if (producer < 0) return false;
+    for (ControlRegion r = groups_[static_cast<size_t>(group_of_[static_cast<size_t>(producer)])].region; r.control >= 0; r = around(r))
+      if (r == region) return true;
+    return false;
+  }
+
+  // States of a loop, and what it collects, live as long as it does.
+  void extend_to_loop(const KernelGroup& group, int* first, int* last) const {
+    if (group.kind != KernelGroup::Kind::control) return;
+    const Node& node = g_.node(group.nodes[0]);
+    if (node.op->control == Control::loop_begin) *last = std::max(*last, group_of_[static_cast<size_t>(end_of_loop(g_, node))]);
+    if (node.op->control == Control::loop_end) *first = group_of_[static_cast<size_t>(begin_of_loop(g_, node))];
   }
 
   void visit(int index) {
@@ -80,16 +125,34 @@ class PlanMemory {
     if (group.kind == KernelGroup::Kind::view || group.kind == KernelGroup::Kind::join) return;
     for (ValueId v : group.outputs) {
       const ValueId whole = owner(v);
-      if (place(whole).kind != Place::Kind::none && place(whole).kind != Place::Kind::arena) continue;
+      const bool is_block = g_.depends_on_data(g_.value(whole).type.shape);
+      const Place::Kind kind = is_block ? Place::Kind::heap : Place::Kind::arena;
+      if (place(whole).kind != Place::Kind::none && place(whole).kind != kind) continue;
       int& storage = storage_of(whole);
       if (storage < 0 && whole == v) storage = in_place_storage(group, index, v);
-      if (storage < 0) storage = new_storage(bytes_of(whole), index);
+      if (storage < 0) storage = is_block ? new_block(index) : new_storage(bytes_of(whole), index);
       int& last = storages_[static_cast<size_t>(storage)].last;
       last = std::max({last, index, last_use_[static_cast<size_t>(whole)]});
-      place(whole).kind = Place::Kind::arena;
+      extend_to_loop(group, &storages_[static_cast<size_t>(storage)].first, &last);
+      place(whole).kind = kind;
     }
-    for (int64_t bytes : workspace_bytes_[static_cast<size_t>(index)]) {
-      plan_.workspaces[static_cast<size_t>(index)].push_back(new_storage(bytes, index));
+    if (group.kind == KernelGroup::Kind::control) make_room_to_trade(index);
+    for (const Expr& bytes : workspace_bytes_[static_cast<size_t>(index)]) {
+      const std::optional<int64_t> most = g_.depends_on_data(bytes) ? std::nullopt : largest_count(g_, {bytes});
+      const int storage = most ? new_storage(*most, index) : new_block(index);
+      plan_.workspaces[static_cast<size_t>(index)].push_back({most ? Place::Kind::arena : Place::Kind::heap, storage});
+    }
+  }
+
+  // For states of a loop that go where another one lies.
+  void make_room_to_trade(int index) {
+    const Node& node = g_.node(groups_[static_cast<size_t>(index)].nodes[0]);
+    if (node.op->control != Control::loop_end) return;
+    for (const StateCopy& copy : state_copies(g_, aliases_, node)) {
+      if (!copy.is_traded) continue;
+      const bool is_block = g_.depends_on_data(g_.value(copy.from).type.shape);
+      const int storage = is_block ? new_block(index) : new_storage(bytes_of(copy.from), index);
+      plan_.workspaces[static_cast<size_t>(index)].push_back({is_block ? Place::Kind::heap : Place::Kind::arena, storage});
     }
   }
 
@@ -98,19 +161,31 @@ class PlanMemory {
     return static_cast<int>(storages_.size()) - 1;
   }
 
+  int new_block(int group) {
+    storages_.push_back({0, group, group, 0, true});
+    return static_cast<int>(storages_.size()) - 1;
+  }
+
   // The storage of an input that the kernel may write over with output v, or -1.
   int in_place_storage(const KernelGroup& group, int index, ValueId v) {
-    if (group.outputs.size() != 1) return -1;
+    if (group.outputs.size() != 1 || group.kind != KernelGroup::Kind::kernel) return -1;
     for (ValueId input : group.inputs) {
       const ValueId whole = owner(input);
       const int storage = storage_of(whole);
       if (storage < 0 || last_use_[static_cast<size_t>(whole)] != index) continue;
-      if (storages_[static_cast<size_t>(storage)].last != index || bytes_of(whole) != bytes_of(v)) continue;
+      if (storages_[static_cast<size_t>(storage)].last != index || !are_of_equal_size(whole, v)) continue;
       const bool only_reader = std::count_if(group.inputs.begin(), group.inputs.end(),
                                              [&](ValueId other) { return owner(other) == whole; }) == 1;
       if (only_reader && is_pointwise(group, input, v)) return storage;
     }
     return -1;
+  }
+
+  bool are_of_equal_size(ValueId a, ValueId b) const {
+    const TensorType &x = g_.value(a).type, &y = g_.value(b).type;
+    const bool is_of_data = g_.depends_on_data(x.shape), is_other = g_.depends_on_data(y.shape);
+    if (!is_of_data && !is_other) return bytes_of(a) == bytes_of(b);
+    return same_shape(x.shape, y.shape) && byte_size(x.element) == byte_size(y.element);
   }
 
   // Every reader of the input is an elementwise node after the anchor, of the shape and width of the output: each
@@ -136,6 +211,7 @@ class PlanMemory {
     std::vector<int> order(storages_.size());
     for (size_t i = 0; i < order.size(); ++i)
       order[i] = static_cast<int>(i);
+    std::erase_if(order, [&](int index) { return storages_[static_cast<size_t>(index)].is_block; });
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
       return storages_[static_cast<size_t>(a)].bytes > storages_[static_cast<size_t>(b)].bytes;
     });
@@ -156,6 +232,23 @@ class PlanMemory {
     }
   }
 
+  // In the order in which their lives begin, each in the first block that is free by then.
+  void assign_blocks() {
+    std::vector<int> last;  // of each block
+    std::vector<Storage*> order;
+    for (Storage& s : storages_)
+      if (s.is_block) order.push_back(&s);
+    std::stable_sort(order.begin(), order.end(), [](const Storage* a, const Storage* b) { return a->first < b->first; });
+    for (Storage* storage : order) {
+      Storage& s = *storage;
+      const auto block = std::find_if(last.begin(), last.end(), [&](int end) { return end < s.first; });
+      s.offset = block - last.begin();
+      if (block == last.end()) last.push_back(0);
+      last[static_cast<size_t>(s.offset)] = s.last;
+    }
+    plan_.blocks = static_cast<int64_t>(last.size());
+  }
+
   void count_live() {
     plan_.live_bytes.assign(groups_.size(), 0);
     for (const Storage& s : storages_) {
@@ -169,8 +262,8 @@ class PlanMemory {
       if (storage_of_[i] >= 0) plan_.places[i].index = storages_[static_cast<size_t>(storage_of_[i])].offset;
     }
     for (auto& list : plan_.workspaces) {
-      for (int64_t& index : list)
-        index = storages_[static_cast<size_t>(index)].offset;
+      for (Place& p : list)
+        p.index = storages_[static_cast<size_t>(p.index)].offset;
     }
     for (size_t i = 0; i < g_.values.size(); ++i) {
       const Aliases::Alias alias = aliases_.of(static_cast<ValueId>(i));
@@ -182,9 +275,10 @@ class PlanMemory {
 
   const Graph& g_;
   const std::vector<KernelGroup>& groups_;
-  const std::vector<std::vector<int64_t>>& workspace_bytes_;
+  const std::vector<std::vector<Expr>>& workspace_bytes_;
   const Aliases aliases_;
   std::vector<int> storage_of_;
+  std::vector<int> group_of_;  // of each node
   std::vector<int> last_use_;
   std::vector<Storage> storages_;
   MemoryPlan plan_;
@@ -193,7 +287,7 @@ class PlanMemory {
 }  // namespace
 
 MemoryPlan plan_memory(const Graph& graph, const std::vector<KernelGroup>& groups,
-                       const std::vector<std::vector<int64_t>>& workspace_bytes) {
+                       const std::vector<std::vector<Expr>>& workspace_bytes) {
   return PlanMemory(graph, groups, workspace_bytes).run();
 }
 

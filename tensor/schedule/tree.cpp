@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tensor/schedule/regions.h"
+#include "tensor/sizes.h"
 
 namespace mcc::tensor {
 namespace {
@@ -283,11 +284,23 @@ bool uses_any(const Expr& e, const std::vector<const For*>& loops) {
   return std::any_of(loops.begin(), loops.end(), [&](const For* loop) { return uses_var(e, loop->var); });
 }
 
+namespace {
+
+bool is_empty_without(const For& loop, const Var& dim) {
+  return uses_var(loop.extent, dim) && is_int(simplify(substitute(loop.extent, {{dim.get(), Expr(0)}})), 0);
+}
+
+}  // namespace
+
 Analyzer analyzer_at(const Func& f, const std::vector<const For*>& loops) {
   Analyzer analyzer;
-  // Where a statement runs at all, the loops over a dimension around it are not empty.
-  for (const Var& d : f.dims)
-    analyzer.assume(d >= 1);
+  const std::optional<std::vector<SizeRange>> ranges = sizes_of(f);
+  for (size_t i = 0; i < f.dims.size(); ++i) {
+    // Where a statement runs at all, the loops over a dimension around it are not empty.
+    const bool is_around = std::any_of(loops.begin(), loops.end(), [&](const For* loop) { return is_empty_without(*loop, f.dims[i]); });
+    const int64_t least = std::max<int64_t>(ranges ? (*ranges)[i].min : 1, is_around ? 1 : 0);
+    if (!ranges || (*ranges)[i].min >= 0) analyzer.assume(f.dims[i] >= least);
+  }
   for (const For* loop : loops)
     analyzer.bind(loop->var, loop->min, loop->extent);
   return analyzer;

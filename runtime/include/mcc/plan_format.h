@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 #define MCC_PLAN_MAGIC "MCCPLAN" /* 8 bytes with its zero */
-#define MCC_PLAN_VERSION 1u
+#define MCC_PLAN_VERSION 2u
 #define MCC_PLAN_NONE 0xffffffffu     /* no value, no graph, no slot */
 #define MCC_PLAN_MAX_GRAPH_DEPTH 64u  /* sub-graphs inside sub-graphs */
 #define MCC_PLAN_MAX_SLOTS (1u << 20) /* also the limit for heap blocks */
@@ -65,7 +65,7 @@ typedef struct mcc_plan_header {
   uint64_t weights_size;
   uint64_t scratch_per_thread; /* bytes, a multiple of MCC_BUFFER_ALIGNMENT */
   uint32_t slot_count;         /* symbols included */
-  uint32_t heap_count;         /* blocks that host functions may grow */
+  uint32_t heap_count;         /* blocks that host functions and shape code may grow */
   mcc_plan_section sections[MCC_PLAN_SECTION_COUNT];
 } mcc_plan_header;
 
@@ -104,7 +104,7 @@ typedef enum mcc_storage {
   MCC_STORAGE_output = 3, /* the caller's memory of output `index` */
   MCC_STORAGE_scratch =
       4, /* per-thread: worker w of a kernel that asked for s bytes uses [w * s, (w + 1) * s) */
-  MCC_STORAGE_heap = 5, /* block `index`, grown by host functions */
+  MCC_STORAGE_heap = 5, /* block `index`, grown by host functions and shape code */
   MCC_STORAGE_COUNT = 6
 } mcc_storage;
 
@@ -186,12 +186,13 @@ typedef enum mcc_shape_op {
   MCC_SHAPE_load = 16,    /* element b of value a (an index, not a quantity), of an integer or bool type */
   MCC_SHAPE_threads = 17, /* of the session */
   MCC_SHAPE_check = 18,   /* a != 0, else the run fails with message */
-  MCC_SHAPE_OP_COUNT = 19
+  MCC_SHAPE_grow = 19,    /* heap block a (an index, not a quantity) has room for b bytes from here on, and still holds its first c */
+  MCC_SHAPE_OP_COUNT = 20
 } mcc_shape_op;
 
 typedef struct mcc_plan_instruction {
   uint32_t op;
-  uint32_t slot; /* MCC_PLAN_NONE for check */
+  uint32_t slot; /* MCC_PLAN_NONE for check and grow */
   mcc_quantity a;
   mcc_quantity b;
   mcc_quantity c;

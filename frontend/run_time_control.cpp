@@ -1,0 +1,302 @@
+// If and Loop whose course data decides: nodes that choose, and that begin and end iterations (graph/ops/control.h). Branches and bodies
+// become part of the graph once.
+#include <algorithm>
+
+#include "frontend/graph_builder.h"
+#include "graph/elements.h"
+#include "tensor/text.h"
+
+namespace mcc::frontend {
+
+using graph::Constant;
+using graph::DimRange;
+using graph::DimSource;
+using graph::kNoValue;
+using graph::Node;
+using graph::TensorType;
+using graph::ValueId;
+using tensor::Expr;
+
+namespace {
+
+// How often a loop may run that says nothing.
+constexpr int64_t kEndless = int64_t{1} << 40;
+
+// The position of the body's input that its output is, through Identity; -1 if it is none.
+int passed_input(const onnx::GraphProto& body, std::string name) {
+  for (int steps = 0; steps <= body.node_size(); ++steps) {
+    for (int i = 0; i < body.input_size(); ++i)
+      if (body.input(i).name() == name) return i;
+    const auto maker = std::find_if(body.node().begin(), body.node().end(), [&](const onnx::NodeProto& node) {
+      return node.output_size() > 0 && node.output(0) == name;
+    });
+    if (maker == body.node().end() || maker->op_type() != "Identity" || maker->input_size() != 1) return -1;
+    name = maker->input(0);
+  }
+  return -1;
+}
+
+// Whether ONNX's type for it is a tensor of one dimension, as some exporters give the number of an iteration.
+bool is_declared_as_vector(const onnx::ValueInfoProto& input) {
+  return input.type().has_tensor_type() && input.type().tensor_type().has_shape() && input.type().tensor_type().shape().dim_size() == 1;
+}
+
+}  // namespace
+
+// ---- If ----
+
+Builder::Branch Builder::build_branch(const onnx::GraphProto& graph, int results, const Scope& scope, const Origin& origin) {
+  Branch branch;
+  const size_t before = problems_.size();
+  Scope inner;
+  inner.parent = &scope;
+  add_initializers(graph, inner);
+  add_nodes(graph, inner, origin);
+  for (int i = 0; i < results; ++i) branch.results.push_back(inner.find(graph.output(i).name()));
+  branch.problems.assign(problems_.begin() + static_cast<std::ptrdiff_t>(before), problems_.end());
+  problems_.resize(before);
+  return branch;
+}
+
+void Builder::add_choice(const onnx::NodeProto& node, ValueId condition, Scope& scope, const Origin& origin) {
+  const std::string where = where_of(node, origin);
+  const onnx::AttributeProto *then_branch = find_attribute(node, "then_branch"), *else_branch = find_attribute(node, "else_branch");
+  for (const onnx::AttributeProto* branch : {then_branch, else_branch}) {
+    if (branch && branch->has_g() && branch->g().output_size() >= node.output_size()) continue;
+    report(ErrorKind::bad_input, where, "a branch is missing or has too few outputs");
+    return give_up(node, scope);
+  }
+  const Branch yes = build_branch(then_branch->g(), node.output_size(), scope, origin),
+               no = build_branch(else_branch->g(), node.output_size(), scope, origin);
+  // A branch that cannot run with these shapes is one that the model does not take with them; the run sees to that.
+  for (const Branch* branch : {&yes, &no}) {
+    const Branch& other = branch == &yes ? no : yes;
+    if (branch->is_impossible() && other.problems.empty()) return take_only_branch(node, condition, branch == &no, other, branch->problems.front(), scope);
+  }
+  if (!yes.problems.empty() || !no.problems.empty()) {
+    for (const Branch* branch : {&yes, &no}) problems_.insert(problems_.end(), branch->problems.begin(), branch->problems.end());
+    return give_up(node, scope);
+  }
+  choose(node, condition, yes, no, where, scope);
+}
+
+void Builder::take_only_branch(const onnx::NodeProto& node, ValueId condition, bool is_then, const Branch& branch, const Diagnostic& problem, Scope& scope) {
+  const Expr holds = graph_.value(as_sizes(condition)).elements.front();
+  graph_.equalities.push_back({holds, Expr(is_then ? 1 : 0),
+                               text("node '", name_of(node), "' (If): its ", is_then ? "else" : "then",
+                                    " branch cannot run with the shapes that the model is compiled for: ", problem.where, ": ", problem.message)});
+  for (int i = 0; i < node.output_size(); ++i) scope.names[node.output(i)] = branch.results[static_cast<size_t>(i)];
+}
+
+void Builder::choose(const onnx::NodeProto& node, ValueId condition, const Branch& yes, const Branch& no, const std::string& where, Scope& scope) {
+  std::vector<ValueId> of_yes, of_no, results;
+  bool taint = false;
+  for (int i = 0; i < node.output_size(); ++i) {
+    if (node.output(i).empty()) continue;
+    const Entry &a = yes.results[static_cast<size_t>(i)], &b = no.results[static_cast<size_t>(i)];
+    if (is_reported(a) || is_reported(b)) return give_up(node, scope);
+    if (a.kind != Entry::value || b.kind != Entry::value) {
+      report(ErrorKind::unsupported, where, text("its condition is not known at compile time, and its result '", node.output(i), "' is no tensor in both branches"));
+      return give_up(node, scope);
+    }
+    if (a.id == b.id) {
+      scope.names[node.output(i)] = a;
+      continue;
+    }
+    const std::optional<TensorType> type = common_type(a.id, b.id);
+    if (!type) {
+      report(ErrorKind::unsupported, where,
+             text("its condition is not known at compile time, and its result '", node.output(i), "' is ", to_text(graph_.value(a.id).type), " in one branch and ",
+                  to_text(graph_.value(b.id).type), " in the other"));
+      return give_up(node, scope);
+    }
+    taint |= tainted_.contains(a.id) || tainted_.contains(b.id);
+    const ValueId result = graph_.add_value(node.output(i), *type);
+    set_own_dims(result, a.id, b.id);
+    of_yes.push_back(a.id);
+    of_no.push_back(b.id);
+    results.push_back(result);
+    scope.names[node.output(i)] = {Entry::value, result};
+  }
+  if (results.empty()) return;
+  Node choice;
+  choice.op = graph::find_op("mcc", "Choose");
+  choice.name = name_of(node);
+  choice.origins = {choice.name};
+  choice.inputs = {condition};
+  choice.inputs.insert(choice.inputs.end(), of_yes.begin(), of_yes.end());
+  choice.inputs.insert(choice.inputs.end(), of_no.begin(), of_no.end());
+  choice.outputs = results;
+  if (taint) tainted_.insert(results.begin(), results.end());
+  append(std::move(choice));
+}
+
+std::optional<TensorType> Builder::common_type(ValueId a, ValueId b) const {
+  const TensorType &x = graph_.value(a).type, &y = graph_.value(b).type;
+  return x.element == y.element && x.shape.size() == y.shape.size() ? std::optional(x) : std::nullopt;
+}
+
+void Builder::set_own_dims(ValueId result, ValueId a, ValueId b) {
+  const graph::Shape x = graph_.value(a).type.shape, y = graph_.value(b).type.shape;
+  const tensor::Analyzer facts = graph_.facts();
+  for (size_t d = 0; d < x.size(); ++d) {
+    if (tensor::structurally_equal(x[d], y[d])) continue;
+    const tensor::Interval p = facts.bounds(x[d]), q = facts.bounds(y[d]);
+    const int64_t low = std::min(p.low.value_or(0), q.low.value_or(0)), high = std::max(p.high.value_or(kEndless), q.high.value_or(kEndless));
+    const DimRange range{std::max<int64_t>(low, 0), std::max<int64_t>(high, 0)};
+    const Expr dim = graph_.add_data_dim(text(graph_.value(result).name, ".", d), range, {DimSource::Kind::node, result, 0, {}});
+    graph_.value(result).type.shape[d] = dim;
+  }
+}
+
+// ---- Loop ----
+
+Builder::Mark Builder::mark() const {
+  return {graph_.values.size(), graph_.nodes.size(), graph_.dims.size(), graph_.equalities.size(), problems_.size(), sizes_, tainted_};
+}
+
+void Builder::go_back(const Mark& mark) {
+  graph_.values.resize(mark.values);
+  graph_.nodes.resize(mark.nodes);
+  graph_.dims.erase(graph_.dims.begin() + static_cast<std::ptrdiff_t>(mark.dims), graph_.dims.end());
+  graph_.dim_ranges.resize(mark.dims);
+  graph_.dim_sources.resize(mark.dims);
+  graph_.equalities.resize(mark.equalities);
+  problems_.resize(mark.problems);
+  sizes_ = mark.sizes;
+  tainted_ = mark.tainted;
+}
+
+// The number of the iteration, for the body: what is computed of it may be a size.
+Entry Builder::iteration_number(const std::string& name, ValueId begin, int64_t most, bool is_vector) {
+  const Expr dim = graph_.add_data_dim(text(name, ".iteration"), {0, std::max<int64_t>(most - 1, 0)}, {DimSource::Kind::node, begin, 0, {}});
+  const graph::Shape shape(is_vector ? 1 : 0, Expr(1));
+  Node number;
+  number.name = text(name, ".iteration");
+  number.origins = {name};
+  number.outputs = {graph_.add_value(number.name, {ElementType::i64, shape})};
+  graph::set_elements(graph_, number, {{dim}});
+  return {Entry::value, number.outputs[0]};
+}
+
+void Builder::add_run_time_loop(const onnx::NodeProto& node, const onnx::GraphProto& body, Scope& scope, const Origin& origin) {
+  const std::string where = where_of(node, origin), name = name_of(node);
+  const int carried = node.input_size() - 2;
+  const Entry most = scope.find(node.input(0)), first = scope.find(node.input(1));
+  Scope around;
+  around.parent = &scope;
+  add_initializers(body, around);
+
+  // What every iteration gets as it was is no state.
+  std::vector<Entry> initial;
+  std::vector<int> states;  // the others, by their positions among what is carried
+  for (int k = 0; k < carried; ++k) {
+    initial.push_back(scope.find(node.input(k + 2)));
+    if (initial.back().kind == Entry::unknown) return give_up(node, scope);
+    if (passed_input(body, body.output(k + 1).name()) == k + 2) continue;
+    if (initial.back().kind != Entry::value) {
+      report(ErrorKind::unsupported, where, text("how often it runs is not known at compile time, and its state '", node.input(k + 2), "' is no tensor"));
+      return give_up(node, scope);
+    }
+    states.push_back(k);
+  }
+
+  Node begin;
+  begin.op = graph::find_op("mcc", "LoopBegin");
+  begin.name = text(name, ".begin");
+  begin.origins = {name};
+  const auto number = static_cast<int64_t>(graph_.nodes.size());
+  begin.attributes.set("loop", number);
+  begin.inputs = {first.kind == Entry::value ? first.id : graph_.add_constant(text(name, ".condition"), Constant::scalar(ElementType::boolean, 1))};
+  for (int k : states) begin.inputs.push_back(initial[static_cast<size_t>(k)].id);
+  for (size_t i = 0; i < begin.inputs.size(); ++i) {
+    const TensorType type = graph_.value(begin.inputs[i]).type;
+    begin.outputs.push_back(graph_.add_value(i == 0 ? begin.inputs.size() == 1 ? text(name, ".runs") : text(name, ".goes_on") : body.input(states[i - 1] + 2).name(), type));
+  }
+  const std::vector<ValueId> in_iteration = begin.outputs;
+  append(std::move(begin));
+
+  const Constant* bound = known(most);
+  const int64_t limit = most.kind == Entry::absent ? kEndless : bound && bound->count() == 1 ? std::clamp<int64_t>(bound->int_at(0), 0, kEndless) : kEndless;
+  std::vector<Entry> values(static_cast<size_t>(carried) + 2), outputs;
+  values[0] = iteration_number(name, in_iteration[0], limit, is_declared_as_vector(body.input(0)));
+  const bool is_true_throughout = passed_input(body, body.output(0).name()) == 1 && (first.kind == Entry::absent || (known(first) && known(first)->int_at(0) != 0));
+  values[1] = is_true_throughout ? make_constant(Constant::scalar(ElementType::boolean, 1), text(name, ".condition")) : Entry{Entry::value, in_iteration[0]};
+  for (int k = 0; k < carried; ++k) values[static_cast<size_t>(k) + 2] = initial[static_cast<size_t>(k)];
+  for (size_t i = 0; i < states.size(); ++i) values[static_cast<size_t>(states[i]) + 2] = {Entry::value, in_iteration[i + 1]};
+  const size_t problems = problems_.size();
+  if (!add_iteration(body, around, values, origin, outputs)) return give_up(node, scope);
+
+  Node end;
+  end.op = graph::find_op("mcc", "LoopEnd");
+  end.name = name;
+  end.origins = {name};
+  end.attributes.set("loop", number);
+  end.attributes.set("states", static_cast<int64_t>(states.size()));
+  end.inputs = {most.kind == Entry::value ? as_sizes(most.id) : kNoValue, kNoValue};
+  const Constant* goes_on = known(outputs[0]);
+  if (outputs[0].kind == Entry::value && !(goes_on && goes_on->count() == 1 && goes_on->int_at(0) != 0)) end.inputs[1] = outputs[0].id;
+  for (size_t i = 0; i < states.size(); ++i) {
+    const Entry& next = outputs[static_cast<size_t>(states[i]) + 1];
+    if (next.kind != Entry::value || !keeps_type(in_iteration[i + 1], next.id, body.input(states[i] + 2).name(), where)) {
+      if (problems_.size() == problems && !is_reported(next)) report(ErrorKind::unsupported, where, text("its state '", body.input(states[i] + 2).name(), "' is no tensor"));
+      return give_up(node, scope);
+    }
+    end.inputs.push_back(next.id);
+    end.outputs.push_back(graph_.add_value(text(name, ".", i), graph_.value(in_iteration[i + 1]).type));
+  }
+  for (int k = carried; k < node.output_size(); ++k) {
+    const Entry& part = outputs[static_cast<size_t>(k) + 1];
+    if (is_reported(part)) return give_up(node, scope);
+    if (part.kind != Entry::value) {
+      report(ErrorKind::unsupported, where, text("its output ", k, " is no tensor"));
+      return give_up(node, scope);
+    }
+    end.inputs.push_back(part.id);
+    end.outputs.push_back(graph_.add_value(text(name, ".", k), graph_.value(part.id).type));
+  }
+  add_trips(end, states.size(), limit);
+  for (size_t i = 0; i < states.size(); ++i) name_result(node.output(states[i]), end.outputs[i], scope);
+  for (int k = 0; k < carried; ++k)
+    if (passed_input(body, body.output(k + 1).name()) == k + 2) scope.names[node.output(k)] = initial[static_cast<size_t>(k)];
+  for (int k = carried; k < node.output_size(); ++k) name_result(node.output(k), end.outputs[states.size() + static_cast<size_t>(k - carried)], scope);
+  append(std::move(end));
+}
+
+void Builder::name_result(const std::string& name, ValueId id, Scope& scope) {
+  if (name.empty()) return;
+  graph_.value(id).name = name;
+  scope.names[name] = {Entry::value, id};
+}
+
+// Tensors of all iterations have their number as a first dimension.
+void Builder::add_trips(const Node& end, size_t states, int64_t limit) {
+  Expr trips;
+  for (size_t i = states; i < end.outputs.size(); ++i) {
+    if (!trips.defined()) trips = graph_.add_data_dim(text(end.name, ".iterations"), {0, limit}, {DimSource::Kind::node, end.outputs[i], 0, {}});
+    graph::Shape shape = graph_.value(end.outputs[i]).type.shape;
+    // Those of the last iteration; the run sees to it that all have the same.
+    for (size_t d = 0; d < shape.size(); ++d)
+      if (graph_.depends_on_data(shape[d])) shape[d] = graph_.add_data_dim(text(end.name, ".", i, ".", d + 1), {0, kEndless}, {DimSource::Kind::node, end.outputs[i], 0, {}});
+    shape.insert(shape.begin(), trips);
+    graph_.value(end.outputs[i]).type.shape = shape;
+  }
+}
+
+bool Builder::keeps_type(ValueId before, ValueId after, const std::string& name, const std::string& where) {
+  const TensorType x = graph_.value(before).type, y = graph_.value(after).type;
+  bool is_same = x.element == y.element && x.shape.size() == y.shape.size();
+  for (size_t d = 0; is_same && d < x.shape.size(); ++d) {
+    if (graph_.are_equal(x.shape[d], y.shape[d])) continue;
+    int64_t a = 0, b = 0;
+    is_same = !tensor::as_int(x.shape[d], &a) || !tensor::as_int(y.shape[d], &b);
+    graph_.equalities.push_back({x.shape[d], y.shape[d], text(where, ": its state '", name, "' changes its shape: dimension ", d)});
+  }
+  if (!is_same) {
+    report(ErrorKind::unsupported, where,
+           text("how often it runs is not known at compile time, and its state '", name, "' changes its type: ", to_text(x), " before an iteration, ", to_text(y), " after it"));
+  }
+  return is_same;
+}
+
+}  // namespace mcc::frontend
