@@ -129,7 +129,14 @@ class Builder {
   Branch build_branch(const onnx::GraphProto& graph, int results, const Scope& scope, const Origin& origin);
   void add_choice(const onnx::NodeProto& node, graph::ValueId condition, Scope& scope, const Origin& origin);
   void take_only_branch(const onnx::NodeProto& node, graph::ValueId condition, bool is_then, const Branch& branch, const Diagnostic& problem, Scope& scope);
-  void choose(const onnx::NodeProto& node, graph::ValueId condition, const Branch& yes, const Branch& no, const std::string& where, Scope& scope);
+  void choose(const onnx::NodeProto& node, graph::ValueId condition, const Branch& yes, const Branch& no, Scope& scope, const Origin& origin);
+  bool match_single_elements(Entry& a, Entry& b, const Origin& origin);
+  Entry with_rank_of(const Entry& v, graph::ValueId like, const Origin& origin);
+  struct LoopLimits {
+    Entry most, first;  // how often at most; whether there is an iteration at all
+  };
+  void begin_as(graph::NodeId begin, size_t state, graph::ValueId next, const LoopLimits& limits, const std::string& where);
+  void use_declared_dims(graph::ValueId v, const onnx::ValueInfoProto& output, const std::string& where);
   // Of a result that is one or the other, with the dimensions of the first; nothing where they are too different.
   std::optional<graph::TensorType> common_type(graph::ValueId a, graph::ValueId b) const;
   // Where the two have different dimensions, those of the result come from its node.

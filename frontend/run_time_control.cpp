@@ -36,6 +36,17 @@ int passed_input(const onnx::GraphProto& body, std::string name) {
   return -1;
 }
 
+// Whether anything of the body, or inside of it, reads the name.
+bool reads(const onnx::GraphProto& body, const std::string& name) {
+  const auto is_it = [&](const auto& item) { return item.name() == name; };
+  if (std::any_of(body.output().begin(), body.output().end(), is_it)) return true;
+  return std::any_of(body.node().begin(), body.node().end(), [&](const onnx::NodeProto& node) {
+    const auto is_inside = [&](const onnx::AttributeProto& a) { return a.has_g() && reads(a.g(), name); };
+    return std::find(node.input().begin(), node.input().end(), name) != node.input().end() ||
+           std::any_of(node.attribute().begin(), node.attribute().end(), is_inside);
+  });
+}
+
 // Whether ONNX's type for it is a tensor of one dimension, as some exporters give the number of an iteration.
 bool is_declared_as_vector(const onnx::ValueInfoProto& input) {
   return input.type().has_tensor_type() && input.type().tensor_type().has_shape() && input.type().tensor_type().shape().dim_size() == 1;
@@ -47,14 +58,14 @@ bool is_declared_as_vector(const onnx::ValueInfoProto& input) {
 
 Builder::Branch Builder::build_branch(const onnx::GraphProto& graph, int results, const Scope& scope, const Origin& origin) {
   Branch branch;
-  const size_t before = problems_.size();
+  const Mark start = mark();
   Scope inner;
   inner.parent = &scope;
   add_initializers(graph, inner);
   add_nodes(graph, inner, origin);
   for (int i = 0; i < results; ++i) branch.results.push_back(inner.find(graph.output(i).name()));
-  branch.problems.assign(problems_.begin() + static_cast<std::ptrdiff_t>(before), problems_.end());
-  problems_.resize(before);
+  branch.problems.assign(problems_.begin() + static_cast<std::ptrdiff_t>(start.problems), problems_.end());
+  if (!branch.problems.empty()) go_back(start);
   return branch;
 }
 
@@ -77,7 +88,7 @@ void Builder::add_choice(const onnx::NodeProto& node, ValueId condition, Scope& 
     for (const Branch* branch : {&yes, &no}) problems_.insert(problems_.end(), branch->problems.begin(), branch->problems.end());
     return give_up(node, scope);
   }
-  choose(node, condition, yes, no, where, scope);
+  choose(node, condition, yes, no, scope, origin);
 }
 
 void Builder::take_only_branch(const onnx::NodeProto& node, ValueId condition, bool is_then, const Branch& branch, const Diagnostic& problem, Scope& scope) {
@@ -88,12 +99,13 @@ void Builder::take_only_branch(const onnx::NodeProto& node, ValueId condition, b
   for (int i = 0; i < node.output_size(); ++i) scope.names[node.output(i)] = branch.results[static_cast<size_t>(i)];
 }
 
-void Builder::choose(const onnx::NodeProto& node, ValueId condition, const Branch& yes, const Branch& no, const std::string& where, Scope& scope) {
+void Builder::choose(const onnx::NodeProto& node, ValueId condition, const Branch& yes, const Branch& no, Scope& scope, const Origin& origin) {
+  const std::string where = where_of(node, origin);
   std::vector<ValueId> of_yes, of_no, results;
   bool taint = false;
   for (int i = 0; i < node.output_size(); ++i) {
     if (node.output(i).empty()) continue;
-    const Entry &a = yes.results[static_cast<size_t>(i)], &b = no.results[static_cast<size_t>(i)];
+    Entry a = yes.results[static_cast<size_t>(i)], b = no.results[static_cast<size_t>(i)];
     if (is_reported(a) || is_reported(b)) return give_up(node, scope);
     if (a.kind != Entry::value || b.kind != Entry::value) {
       report(ErrorKind::unsupported, where, text("its condition is not known at compile time, and its result '", node.output(i), "' is no tensor in both branches"));
@@ -103,6 +115,7 @@ void Builder::choose(const onnx::NodeProto& node, ValueId condition, const Branc
       scope.names[node.output(i)] = a;
       continue;
     }
+    if (!match_single_elements(a, b, part_of(node, origin))) return give_up(node, scope);
     const std::optional<TensorType> type = common_type(a.id, b.id);
     if (!type) {
       report(ErrorKind::unsupported, where,
@@ -129,6 +142,23 @@ void Builder::choose(const onnx::NodeProto& node, ValueId condition, const Branc
   choice.outputs = results;
   if (taint) tainted_.insert(results.begin(), results.end());
   append(std::move(choice));
+}
+
+// Exporters mix numbers and vectors of one element: of the two, the one with fewer dimensions gets those of the other.
+bool Builder::match_single_elements(Entry& a, Entry& b, const Origin& origin) {
+  const bool is_longer = graph_.value(a.id).type.shape.size() > graph_.value(b.id).type.shape.size();
+  Entry& shorter = is_longer ? b : a;
+  shorter = with_rank_of(shorter, (is_longer ? a : b).id, origin);
+  return shorter.kind == Entry::value;
+}
+
+// Of tensors with one element each; others stay as they are.
+Entry Builder::with_rank_of(const Entry& v, ValueId like, const Origin& origin) {
+  const graph::Shape shape = graph_.value(v.id).type.shape, wanted = graph_.value(like).type.shape;
+  const auto is_single = [](const graph::Shape& s) { return graph::is_static(s) && graph::static_count(s) == 1; };
+  if (shape.size() == wanted.size() || !is_single(shape) || !is_single(wanted)) return v;
+  const Entry ones = make_constant(Constant::ints(std::vector<int64_t>(wanted.size(), 1)), text(origin.name, ".shape"));
+  return make("Reshape", {v, ones}, {}, origin);
 }
 
 std::optional<TensorType> Builder::common_type(ValueId a, ValueId b) const {
@@ -214,6 +244,7 @@ void Builder::add_run_time_loop(const onnx::NodeProto& node, const onnx::GraphPr
     begin.outputs.push_back(graph_.add_value(i == 0 ? begin.inputs.size() == 1 ? text(name, ".runs") : text(name, ".goes_on") : body.input(states[i - 1] + 2).name(), type));
   }
   const std::vector<ValueId> in_iteration = begin.outputs;
+  const auto begin_id = static_cast<graph::NodeId>(number);
   append(std::move(begin));
 
   const Constant* bound = known(most);
@@ -237,7 +268,9 @@ void Builder::add_run_time_loop(const onnx::NodeProto& node, const onnx::GraphPr
   const Constant* goes_on = known(outputs[0]);
   if (outputs[0].kind == Entry::value && !(goes_on && goes_on->count() == 1 && goes_on->int_at(0) != 0)) end.inputs[1] = outputs[0].id;
   for (size_t i = 0; i < states.size(); ++i) {
-    const Entry& next = outputs[static_cast<size_t>(states[i]) + 1];
+    Entry& next = outputs[static_cast<size_t>(states[i]) + 1];
+    if (next.kind == Entry::value) next = with_rank_of(next, in_iteration[i + 1], part_of(node, origin));
+    if (next.kind == Entry::value && !reads(body, body.input(states[i] + 2).name())) begin_as(begin_id, i + 1, next.id, {most, first}, where);
     if (next.kind != Entry::value || !keeps_type(in_iteration[i + 1], next.id, body.input(states[i] + 2).name(), where)) {
       if (problems_.size() == problems && !is_reported(next)) report(ErrorKind::unsupported, where, text("its state '", body.input(states[i] + 2).name(), "' is no tensor"));
       return give_up(node, scope);
@@ -254,6 +287,7 @@ void Builder::add_run_time_loop(const onnx::NodeProto& node, const onnx::GraphPr
     }
     end.inputs.push_back(part.id);
     end.outputs.push_back(graph_.add_value(text(name, ".", k), graph_.value(part.id).type));
+    use_declared_dims(end.outputs.back(), body.output(k + 1), where);
   }
   add_trips(end, states.size(), limit);
   for (size_t i = 0; i < states.size(); ++i) name_result(node.output(states[i]), end.outputs[i], scope);
@@ -261,6 +295,36 @@ void Builder::add_run_time_loop(const onnx::NodeProto& node, const onnx::GraphPr
     if (passed_input(body, body.output(k + 1).name()) == k + 2) scope.names[node.output(k)] = initial[static_cast<size_t>(k)];
   for (int k = carried; k < node.output_size(); ++k) name_result(node.output(k), end.outputs[states.size() + static_cast<size_t>(k - carried)], scope);
   append(std::move(end));
+}
+
+// A state that no iteration reads may be anything before the first one, also of another type: where there is none, the run says so.
+void Builder::begin_as(graph::NodeId begin, size_t state, ValueId next, const LoopLimits& limits, const std::string& where) {
+  const TensorType type = graph_.value(next).type;
+  const ValueId in_iteration = graph_.node(begin).outputs[state];
+  const TensorType& before = graph_.value(in_iteration).type;
+  if ((before.element == type.element && graph::same_shape(before.shape, type.shape)) || !graph::is_static(type.shape)) return;
+  graph_.value(in_iteration).type = type;
+  graph_.node(begin).inputs[state] =
+      graph_.add_constant(text(graph_.value(in_iteration).name, ".begin"), Constant::zeros(type.element, graph::static_shape(type.shape)));
+  for (const Entry& limit : {limits.most, limits.first}) {
+    if (limit.kind != Entry::value || known(limit)) continue;
+    const Expr times = graph_.value(as_sizes(limit.id)).elements.front();
+    graph_.equalities.push_back({tensor::min(times, 1), Expr(1), text(where, ": it has no iteration, and its state '", graph_.value(in_iteration).name, "' no value then")});
+  }
+}
+
+// Dimensions that data decides have the sizes that the body says they have.
+void Builder::use_declared_dims(ValueId v, const onnx::ValueInfoProto& output, const std::string& where) {
+  graph::Shape& shape = graph_.value(v).type.shape;
+  const auto& declared = output.type().tensor_type().shape();
+  if (!output.type().has_tensor_type() || static_cast<size_t>(declared.dim_size()) != shape.size()) return;
+  for (int d = 0; d < declared.dim_size(); ++d) {
+    Expr& size = shape[static_cast<size_t>(d)];
+    if (!declared.dim(d).has_dim_value() || declared.dim(d).dim_value() < 0 || !graph_.depends_on_data(size)) continue;
+    const Expr wanted = declared.dim(d).dim_value();
+    graph_.equalities.push_back({size, wanted, text(where, ": its body's output '", output.name(), "': dimension ", d, " is not ", declared.dim(d).dim_value())});
+    size = wanted;
+  }
 }
 
 void Builder::name_result(const std::string& name, ValueId id, Scope& scope) {

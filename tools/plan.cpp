@@ -121,8 +121,22 @@ class PlanBuilder {
 
   void add_region(const graph::ControlRegion& region) {
     for (size_t i = 0; i < groups_.size(); ++i)
-      if (groups_[i].region == region) add_group(i);
+      if (groups_[i].region == region) {
+        add_group(i);
+        read_sizes(groups_[i]);
+      }
+    const graph::NodeId control = region.control;
+    check_equalities(control < 0 ? groups_.size() : group_of_[static_cast<size_t>(control)], region);
     flush({});
+  }
+
+  // What the group makes that is a size is read at once: its memory may be another's later.
+  void read_sizes(const graph::KernelGroup& group) {
+    for (size_t i = 0; i < g_.dims.size(); ++i) {
+      const graph::DimSource& source = g_.dim_sources[i];
+      const bool is_its = source.kind == graph::DimSource::Kind::element && std::count(group.outputs.begin(), group.outputs.end(), source.value) != 0;
+      if (is_its) shapes_.quantity(g_.dims[i]);
+    }
   }
 
   // Adds a graph with what `fill` adds; its index.
@@ -361,7 +375,7 @@ class PlanBuilder {
 
   void add_group(size_t index) {
     const graph::KernelGroup& group = groups_[index];
-    check_equalities(index);
+    check_equalities(index, group.region);
     if (group.kind == graph::KernelGroup::Kind::control) return add_control(group);
     if (group.kind == graph::KernelGroup::Kind::view || group.kind == graph::KernelGroup::Kind::join) {
       // Their sizes are known from here on, not only where they are read first.
@@ -397,22 +411,29 @@ class PlanBuilder {
     add_node(std::move(node));
   }
 
-  // Those of dimensions that are known before the group runs.
-  void check_equalities(size_t index) {
+  // Those of dimensions that groups in front of this one make known, in a region that it is part of.
+  void check_equalities(size_t index, const graph::ControlRegion& region) {
     for (size_t i = 0; i < g_.equalities.size(); ++i) {
-      if (is_checked_[i] || !are_known(g_.equalities[i], index)) continue;
+      const graph::DimEquality& equality = g_.equalities[i];
+      if (is_checked_[i] || !are_known(equality.a, index, region) || !are_known(equality.b, index, region)) continue;
       is_checked_[i] = true;
-      shapes_.check_equal(g_.equalities[i].a, g_.equalities[i].b, g_.equalities[i].where);
+      shapes_.check_equal(equality.a, equality.b, equality.where);
     }
   }
 
-  bool are_known(const graph::DimEquality& equality, size_t index) const {
-    std::vector<ValueId> sources = g_.dim_operands(equality.a);
-    for (ValueId v : g_.dim_operands(equality.b)) sources.push_back(v);
+  bool are_known(const tensor::Expr& e, size_t index, const graph::ControlRegion& region) const {
+    const std::vector<ValueId> sources = g_.dim_operands(e);
     return std::all_of(sources.begin(), sources.end(), [&](ValueId v) {
       const graph::NodeId producer = g_.value(v).producer;
-      return producer < 0 || group_of_[static_cast<size_t>(producer)] < index;
+      if (producer < 0) return true;
+      const size_t maker = group_of_[static_cast<size_t>(producer)];
+      return maker < index && encloses(groups_[maker].region, region);
     });
+  }
+
+  bool encloses(const graph::ControlRegion& outer, graph::ControlRegion inner) const {
+    while (inner != outer && inner.control >= 0) inner = groups_[group_of_[static_cast<size_t>(inner.control)]].region;
+    return inner == outer;
   }
 
   void add_outputs() {

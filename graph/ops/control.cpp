@@ -44,9 +44,12 @@ void infer_loop_end(InferContext& c) {
   const auto states = static_cast<int>(c.attributes().integer("states", 0));
   for (int i = 0; i + 2 < c.num_inputs(); ++i) {
     TensorType type = c.input(i + 2);
+    // A dimension that is equal when it runs only is called what it is called before the loop.
+    for (size_t d = 0; i < states && d < type.shape.size(); ++d)
+      type.shape[d] = c.own_dim(i, d);
     if (i >= states) {
       for (size_t d = 0; d < type.shape.size(); ++d)
-        if (c.depends_on_data(type.shape[d])) type.shape[d] = c.own_dim(i, d + 1);
+        if (c.depends_on_data(type.shape[d])) type.shape[d] = c.own_dim(i, d + 1);  // or the one that it is taken to be
       type.shape.insert(type.shape.begin(), c.own_dim(i, 0));
     }
     c.set_output(i, std::move(type));
