@@ -6,12 +6,13 @@ namespace {
 
 // Begin and end padding of each axis (negative values crop).
 struct Pads {
-  std::vector<int64_t> begin, end;
+  Shape begin, end;
 };
 
-Pads spread(const std::vector<int64_t>& pads, const std::vector<int64_t>& axes, int rank) {
-  Pads result{std::vector<int64_t>(static_cast<size_t>(rank)),
-              std::vector<int64_t>(static_cast<size_t>(rank))};
+Pads no_pads(size_t rank) { return {Shape(rank, Expr(0)), Shape(rank, Expr(0))}; }
+
+Pads spread(const Shape& pads, const std::vector<int64_t>& axes, int rank) {
+  Pads result = no_pads(static_cast<size_t>(rank));
   size_t n = axes.empty() ? static_cast<size_t>(rank) : axes.size();
   for (size_t k = 0; k < n; ++k) {
     size_t axis = axes.empty() ? k : static_cast<size_t>(normal_axis(axes[k], rank));
@@ -22,8 +23,8 @@ Pads spread(const std::vector<int64_t>& pads, const std::vector<int64_t>& axes, 
 }
 
 // A reflected index must find the element after one reflection at each end.
-bool check_extent(InferContext& c, const std::string& mode, const Expr& d, int64_t begin, int64_t end) {
-  if (mode == "constant" || (begin <= 0 && end <= 0)) return true;
+bool check_extent(InferContext& c, const std::string& mode, const Expr& d, const Expr& begin, const Expr& end) {
+  if (mode == "constant" || (static_dim(begin).value_or(1) <= 0 && static_dim(end).value_or(1) <= 0)) return true;
   auto extent = static_dim(d);
   if (!extent) return true;
   return expect(c, *extent > 0, "mode ", mode, " cannot pad an empty dimension");
@@ -36,19 +37,18 @@ void infer_pad(InferContext& c) {
               "mode: expected constant, reflect, edge or wrap, got ", mode)) {
     return;
   }
-  bool found = false, has_axes = false;
-  auto pads = ints_of(c, 1, "pads", &found);
+  bool has_axes = false;
+  const bool found = c.has_input(1) || c.attributes().has("pads");
+  const std::optional<Shape> pads = c.has_input(1) ? known_ints(c, 1, "pads") : make_shape(c.attributes().integers("pads"));
   auto axes = ints_of(c, 3, "axes", &has_axes);
   if (!pads || !axes || !expect(c, found, "pads are missing") || !checked_axes(c, *axes, c.rank(0))) return;
   size_t padded = has_axes ? axes->size() : static_cast<size_t>(c.rank(0));
   if (!expect(c, pads->size() == 2 * padded, "pads: expected ", 2 * padded, " numbers, got ",
-              list_text(*pads))) {
+              dims_text(*pads))) {
     return;
   }
   if (c.has_input(2) && (!expect_same_type(c, 0, 2) || !expect_rank(c, 2, 0, 1))) return;
-  Pads p = has_axes && axes->empty() ? Pads{std::vector<int64_t>(c.input(0).shape.size()),
-                                            std::vector<int64_t>(c.input(0).shape.size())}
-                                     : spread(*pads, *axes, c.rank(0));
+  Pads p = has_axes && axes->empty() ? no_pads(c.input(0).shape.size()) : spread(*pads, *axes, c.rank(0));
   Shape out = c.input(0).shape;
   for (size_t k = 0; k < out.size(); ++k) {
     if (!check_extent(c, mode, out[k], p.begin[k], p.end[k])) return;
@@ -79,15 +79,14 @@ void compute_pad(ComputeContext& c) {
   std::string mode = c.attributes().text("mode", "constant");
   bool has_axes = false;
   std::vector<int64_t> axes = ints_of(c, 3, "axes", &has_axes);
-  std::vector<int64_t> pads = ints_of(c, 1, "pads");
-  Pads p = has_axes && axes.empty() ? Pads{std::vector<int64_t>(in.size()), std::vector<int64_t>(in.size())}
-                                    : spread(pads, axes, rank);
+  const Shape pads = c.has_input(1) ? c.elements(1) : make_shape(c.attributes().integers("pads"));
+  Pads p = has_axes && axes.empty() ? no_pads(in.size()) : spread(pads, axes, rank);
   c.set_output(0, c.builder.compute("pad", out.element, out.shape, [&](Axes i) {
     std::vector<Expr> index = to_vector(i);
     Expr inside = tensor::true_value();
     std::vector<Expr> outside_index = index;
     for (size_t k = 0; k < in.size(); ++k) {
-      if (p.begin[k] == 0 && p.end[k] == 0) continue;
+      if (tensor::is_int(p.begin[k], 0) && tensor::is_int(p.end[k], 0)) continue;
       index[k] = index[k] - p.begin[k];
       outside_index[k] = index[k];
       // What lies inside of a row is said by itself, so that vectors can read it.
@@ -97,8 +96,8 @@ void compute_pad(ComputeContext& c) {
         index[k] = outside_index[k];
         continue;
       }
-      if (p.begin[k] > 0) inside = inside && index[k] >= 0;
-      if (p.end[k] > 0) inside = inside && index[k] < in[k];
+      if (static_dim(p.begin[k]).value_or(1) > 0) inside = inside && index[k] >= 0;
+      if (static_dim(p.end[k]).value_or(1) > 0) inside = inside && index[k] < in[k];
     }
     Expr outside = mode == "constant" ? padding_value(c, out.element) : c.at(0, outside_index);
     return select(inside, c.at(0, index), outside);
