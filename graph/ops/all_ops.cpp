@@ -45,6 +45,7 @@ namespace mcc::graph {
   X(mcc_attention_ops)  \
   X(mcc_norm_ops)       \
   X(mcc_pool_ops)       \
+  X(mcc_boxes_ops)      \
   X(mcc_trees_ops)      \
   X(mcc_coupling_ops)
 
