@@ -203,15 +203,16 @@ Stmt select_class(const Selection& s, Axes at) {
   });
 }
 
-// How many boxes of the classes up to and with this one are kept.
+// How many boxes of the classes before each one are kept, and behind the last of all of them.
 Buffer add_up(ComputeContext& c, const Buffer& num_kept) {
   const Shape& classes = num_kept.shape();
-  Buffer end = c.builder.new_buffer("end", ElementType::i64, {product(classes)});
-  c.builder.block("end", {{"k", product(classes), AxisKind::scan}}, [&](Axes i) {
-    const Expr before = select(i[0] == 0, Expr(0), load(end, {tensor::max(i[0] - 1, 0)}));
-    return Store::make(end, {i[0]}, before + load(num_kept, from_linear(classes, i[0])));
+  Buffer begin = c.builder.new_buffer("begin", ElementType::i64, {product(classes) + 1});
+  c.builder.block("first", {}, [&](Axes) { return Store::make(begin, {Expr(0)}, 0); });
+  c.builder.block("begin", {{"b", classes[0], AxisKind::scan}, {"c", classes[1], AxisKind::scan}}, [&](Axes i) {
+    const Expr k = linear_index(classes, to_vector(i));
+    return Store::make(begin, {k + 1}, load(begin, {k}) + load(num_kept, to_vector(i)));
   });
-  return end;
+  return begin;
 }
 
 void compute_select_boxes(ComputeContext& c) {
@@ -237,15 +238,15 @@ void compute_select_boxes(ComputeContext& c) {
   s.kept = buffer("kept", ElementType::i64, {most});
   s.num_kept = buffer("num_kept", ElementType::i64, {});
   c.builder.block("select", {{"b", scores[0]}, {"c", scores[1]}}, [&](Axes at) { return select_class(s, at); });
-  Buffer end = add_up(c, s.num_kept);
+  Buffer begin = add_up(c, s.num_kept);
   c.builder.block("rows", {{"b", scores[0], AxisKind::scan}, {"c", scores[1], AxisKind::scan}}, [&](Axes at) {
     const Var t = variable(c, "rows.t");
-    const Expr n = load(s.num_kept, to_vector(at)), row = load(end, {at[0] * scores[1] + at[1]}) - n + t;
+    const Expr n = load(s.num_kept, to_vector(at)), row = load(begin, {at[0] * scores[1] + at[1]}) + t;
     return For::make(t, 0, n, tensor::LoopKind::serial,
                      Seq::make({Store::make(selected, {row, 0}, at[0]), Store::make(selected, {row, 1}, at[1]),
                                 Store::make(selected, {row, 2}, load(s.kept, with(at, {t})))}));
   });
-  c.set_output(1, c.builder.compute("count", ElementType::i64, {}, [&](Axes) { return load(end, {end.shape()[0] - 1}); }));
+  c.set_output(1, c.builder.compute("count", ElementType::i64, {}, [&](Axes) { return load(begin, {scores[0] * scores[1]}); }));
 }
 
 }  // namespace
