@@ -15,6 +15,12 @@ bool Builder::add_data_shaped_node(const onnx::NodeProto& node, Scope& scope, co
     inputs.push_back(scope.find(name));
   if (type == "NonMaxSuppression") {
     results = {select_boxes(node, inputs, part)};
+  } else if (type == "Unique") {
+    results = find_unique(node, inputs, part);
+  } else if (type == "NonZero") {
+    results = {find_nonzero(node, inputs, part)};
+  } else if (type == "Compress") {
+    results = {compress(node, inputs, part)};
   } else {
     return false;
   }
@@ -34,6 +40,44 @@ bool Builder::add_data_shaped_node(const onnx::NodeProto& node, Scope& scope, co
 Entry Builder::select_boxes(const onnx::NodeProto& node, const std::vector<Entry>& inputs, const Origin& origin) {
   const std::vector<Entry> found = make_own("SelectBoxes", inputs, node, {true, true}, origin);
   return beginning(found[0], found[1], 0, origin);
+}
+
+std::vector<Entry> Builder::find_unique(const onnx::NodeProto& node, const std::vector<Entry>& inputs, const Origin& origin) {
+  constexpr int kResults = 4, kGroup = 2;  // of each item there is its group
+  std::vector<bool> wanted;
+  for (int i = 0; i < kResults; ++i)
+    wanted.push_back(i < node.output_size() && !node.output(i).empty());
+  wanted.push_back(true);
+  std::vector<Entry> found = make_own("Unique", inputs, node, wanted, origin);
+  const onnx::AttributeProto* axis = find_attribute(node, "axis");
+  for (int i = 0; i < kResults; ++i) {
+    Entry& result = found[static_cast<size_t>(i)];
+    if (wanted[static_cast<size_t>(i)] && i != kGroup) result = beginning(result, found[kResults], i == 0 && axis ? axis->i() : 0, origin);
+  }
+  return found;
+}
+
+// Positions of the elements of x that are not 0.
+Entry Builder::set_positions(const onnx::NodeProto& node, const Entry& x, const Origin& origin) {
+  onnx::NodeProto plain = node;
+  plain.clear_attribute();
+  const std::vector<Entry> found = make_own("SetPositions", {x}, plain, {true, true}, origin);
+  return beginning(found[0], found[1], 0, origin);
+}
+
+Entry Builder::find_nonzero(const onnx::NodeProto& node, const std::vector<Entry>& inputs, const Origin& origin) {
+  const Entry positions = set_positions(node, inputs[0], origin);
+  if (positions.kind != Entry::value) return {};
+  const Entry shape = make("Shape", {inputs[0]}, {}, origin);
+  return make_own("Coordinates", {positions, shape}, node, {true}, origin)[0];
+}
+
+Entry Builder::compress(const onnx::NodeProto& node, const std::vector<Entry>& inputs, const Origin& origin) {
+  const Entry positions = set_positions(node, inputs[1], origin);
+  if (positions.kind != Entry::value) return {};
+  if (const onnx::AttributeProto* axis = find_attribute(node, "axis")) return make("Gather", {inputs[0], positions}, {"axis", axis->i()}, origin);
+  const Entry flat = make("Reshape", {inputs[0], make_constant(Constant::ints({-1}), text(origin.name, ".shape"))}, {}, origin);
+  return make("Gather", {flat, positions}, {"axis", 0}, origin);
 }
 
 std::vector<Entry> Builder::make_own(const std::string& type, const std::vector<Entry>& inputs, const onnx::NodeProto& like,

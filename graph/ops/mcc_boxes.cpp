@@ -56,21 +56,20 @@ void infer_select_boxes(InferContext& c) {
   c.set_output(1, {ElementType::i64, {}});
 }
 
-// What stands in memory while boxes are selected; but for `box` with a part for each class of each batch, whose place is `at`.
+// What stands in memory while boxes are selected; but for `corners` with a part for each class of each batch, whose place is `at`.
 struct Selection {
   ComputeContext& c;
   Expr boxes, most;
-  Buffer number = {};    // of each that is above the threshold, in order: its place among the boxes
-  Buffer tree = {};      // of n of them: leaves n to 2 * n - 1, and nodes from 1 on, above nodes 2 * k and 2 * k + 1
-  Buffer count = {};     // n
-  Buffer box = {};       // the best one: its corners and its area
-  Buffer covered = {};   // whether one that is kept covers it
-  Buffer corners = {};   // of those that are kept: corners and areas
-  Buffer kept = {};      // their places among the boxes
+  Buffer corners = {};  // of all boxes: y and x of the corner with the smaller ones, of the other one, and the area
+  Buffer number = {};   // of each that is above the threshold, in order: its place among the boxes
+  Buffer tree = {};     // of n of them: leaves n to 2 * n - 1, and nodes from 1 on, above nodes 2 * k and 2 * k + 1
+  Buffer count = {};    // n
+  Buffer covered = {};  // whether a box that is kept covers the one in question
+  Buffer kept = {};     // places among the boxes
   Buffer num_kept = {};
 };
 
-constexpr int64_t kArea = 4;  // behind y and x of the corner with the smaller ones, then of the other one
+constexpr int64_t kArea = 4;  // behind the corners
 
 std::vector<Expr> with(Axes at, std::initializer_list<Expr> inner) {
   std::vector<Expr> out = to_vector(at);
@@ -100,7 +99,7 @@ Expr position_of(const Expr& key) {
 
 // The leaves: first behind room for the nodes, of which there are as many as turn out to be above the threshold.
 Stmt collect(const Selection& s, Axes at) {
-  const Var k = variable(s.c, "select.k"), j = variable(s.c, "select.j");
+  const Var k = variable(s.c, "collect.k"), j = variable(s.c, "collect.j");
   const Expr n = load(s.count, to_vector(at));
   const Expr score = s.c.at(kScores, with(at, {k}));
   const Stmt take = Seq::make({
@@ -122,7 +121,7 @@ Stmt play(const Selection& s, Axes at, const Expr& node) {
 }
 
 Stmt build_tree(const Selection& s, Axes at) {
-  const Var j = variable(s.c, "select.j");
+  const Var j = variable(s.c, "collect.j");
   const Expr n = load(s.count, to_vector(at));
   return For::make(j, 0, tensor::max(n - 1, 0), tensor::LoopKind::serial, play(s, at, n - 1 - j));
 }
@@ -140,63 +139,56 @@ Stmt take_out(const Selection& s, Axes at, const Expr& leaf) {
   });
 }
 
-// The corners and the area of a box.
-Stmt read_box(const Selection& s, Axes at, const Expr& k) {
-  auto given = [&](int64_t i) { return s.c.at(kBoxes, {at[0], k, i}); };
-  auto corner = [&](int64_t i) { return load(s.box, with(at, {i})); };
-  std::vector<Stmt> steps;
-  auto set = [&](int64_t i, const Expr& value) { steps.push_back(Store::make(s.box, with(at, {i}), value)); };
-  const bool is_center = s.c.attributes().integer("center_point_box", 0) != 0;
-  for (int64_t i : {0, 1}) {
-    const Expr half = given(i + 2) * number_like(given(i), 0.5);
+// Boxes by their corners, as numbers of which the second two are not smaller, and their areas.
+Buffer find_corners(ComputeContext& c) {
+  const Shape& boxes = c.input_type(kBoxes).shape;
+  const bool is_center = c.attributes().integer("center_point_box", 0) != 0;
+  Buffer corners = c.builder.compute("corners", ElementType::f32, {boxes[0], boxes[1], 4}, [&](Axes i) {
+    const Expr side = floor_mod(i[2], 2), is_low = i[2] < 2;
+    const Expr first = c.at(kBoxes, {i[0], i[1], side}), second = c.at(kBoxes, {i[0], i[1], side + 2});
     // The center is given as x and y; which of them comes first makes no difference.
-    set(i, is_center ? given(i) - half : tensor::min(given(i), given(i + 2)));
-    set(i + 2, is_center ? given(i) + half : tensor::max(given(i), given(i + 2)));
-  }
-  set(kArea, (corner(2) - corner(0)) * (corner(3) - corner(1)));
-  return Seq::make(steps);
+    const Expr half = second * number_like(second, 0.5);
+    return is_center ? select(is_low, first - half, first + half) : select(is_low, tensor::min(first, second), tensor::max(first, second));
+  });
+  return c.builder.compute("corners_and_areas", ElementType::f32, {boxes[0], boxes[1], kArea + 1}, [&](Axes i) {
+    auto corner = [&](const Expr& k) { return load(corners, {i[0], i[1], k}); };
+    const Expr area = (corner(2) - corner(0)) * (corner(3) - corner(1));
+    return select(i[2] == kArea, area, corner(tensor::min(i[2], kArea - 1)));
+  });
 }
 
-// Whether the box and kept one number t have more in common than the threshold says, as a share of what both together cover.
-Expr covers(const Selection& s, Axes at, const Expr& t) {
-  auto box = [&](int64_t i) { return load(s.box, with(at, {i})); };
-  auto other = [&](int64_t i) { return load(s.corners, with(at, {t, i})); };
-  auto side = [&](int64_t i) { return tensor::min(box(i + 2), other(i + 2)) - tensor::max(box(i), other(i)); };
-  const Expr zero = number_like(box(0), 0);
-  const Expr common = side(0) * side(1), all = box(kArea) + other(kArea) - common;
-  const Expr limit = s.c.has_input(kOverlap) ? scalar_input(s.c, kOverlap) : zero;
-  return side(0) > zero && side(1) > zero && box(kArea) > zero && other(kArea) > zero && all > zero && common / all > limit;
+// Whether two boxes have more in common than the threshold says, as a share of what both together cover. Most have nothing, which is
+// seen without a division.
+Stmt compare(const Selection& s, Axes at, const Expr& a, const Expr& b) {
+  auto number = [&](const Expr& box, int64_t i) { return load(s.corners, {at[0], box, i}); };
+  auto side = [&](int64_t i) { return tensor::min(number(a, i + 2), number(b, i + 2)) - tensor::max(number(a, i), number(b, i)); };
+  const Expr common = side(0) * side(1), first = number(a, kArea), second = number(b, kArea), all = first + second - common;
+  const Expr zero = number_like(common, 0), limit = s.c.has_input(kOverlap) ? scalar_input(s.c, kOverlap) : zero;
+  const Expr covers = first > zero && second > zero && all > zero && common / all > limit;
+  const Expr is_met = logical_not(load(s.covered, to_vector(at))) && side(0) > zero && side(1) > zero;
+  return If::make(is_met, Store::make(s.covered, to_vector(at), covers));
 }
 
 Stmt keep(const Selection& s, Axes at, const Expr& k) {
   const Expr n = load(s.num_kept, to_vector(at));
-  std::vector<Stmt> steps;
-  for (int64_t i = 0; i <= kArea; ++i)
-    steps.push_back(Store::make(s.corners, with(at, {n, i}), load(s.box, with(at, {i}))));
-  steps.push_back(Store::make(s.kept, with(at, {n}), k));
-  steps.push_back(Store::make(s.num_kept, to_vector(at), n + 1));
-  return Seq::make(steps);
+  return Seq::make({Store::make(s.kept, with(at, {n}), k), Store::make(s.num_kept, to_vector(at), n + 1)});
 }
 
-// The boxes of one class of one batch.
+// The best ones of a class that no better one covers.
 Stmt select_class(const Selection& s, Axes at) {
   const Var turn = variable(s.c, "select.turn"), t = variable(s.c, "select.t");
   const Expr best = load(s.tree, with(at, {1}));
   const Expr n = load(s.count, to_vector(at)), num_kept = load(s.num_kept, to_vector(at)), covered = load(s.covered, to_vector(at));
   const Expr most = s.c.constant(kMost) ? s.most : tensor::min(cast(ElementType::i64, scalar_input(s.c, kMost)), s.most);
   const Var position = variable(s.c, "select.position"), k = variable(s.c, "select.box");
-  const Stmt compare = If::make(logical_not(covered), Store::make(s.covered, to_vector(at), covers(s, at, t)));
   const Stmt step = Seq::make({
       take_out(s, at, n + position),
-      read_box(s, at, k),
       Store::make(s.covered, to_vector(at), tensor::false_value()),
-      For::make(t, 0, num_kept, tensor::LoopKind::serial, compare),
+      For::make(t, 0, num_kept, tensor::LoopKind::serial, compare(s, at, k, load(s.kept, with(at, {t})))),
       If::make(logical_not(covered), keep(s, at, k)),
   });
   const Expr place = cast(ElementType::i64, load(s.number, with(at, {position})));
   return Seq::make({
-      collect(s, at),
-      build_tree(s, at),
       Store::make(s.num_kept, to_vector(at), 0),
       For::make(turn, 0, n, tensor::LoopKind::serial,
                 If::make(num_kept < most, tensor::Let::make(position, position_of(best), tensor::Let::make(k, place, step)))),
@@ -229,14 +221,14 @@ void compute_select_boxes(ComputeContext& c) {
     return c.builder.new_buffer(name, element, with(std::span(scores).first(2), inner));
   };
   Selection s{c, scores[2], most};
+  s.corners = find_corners(c);
   s.number = buffer("number", position_type(scores[2]), {scores[2]});
   s.tree = buffer("tree", ElementType::i64, {scores[2] * 2});
   s.count = buffer("above", ElementType::i64, {});
-  s.box = buffer("box", ElementType::f32, {kArea + 1});
   s.covered = buffer("covered", ElementType::boolean, {});
-  s.corners = buffer("corners", ElementType::f32, {most, kArea + 1});
   s.kept = buffer("kept", ElementType::i64, {most});
   s.num_kept = buffer("num_kept", ElementType::i64, {});
+  c.builder.block("collect", {{"b", scores[0]}, {"c", scores[1]}}, [&](Axes at) { return Seq::make({collect(s, at), build_tree(s, at)}); });
   c.builder.block("select", {{"b", scores[0]}, {"c", scores[1]}}, [&](Axes at) { return select_class(s, at); });
   Buffer begin = add_up(c, s.num_kept);
   c.builder.block("rows", {{"b", scores[0], AxisKind::scan}, {"c", scores[1], AxisKind::scan}}, [&](Axes at) {
