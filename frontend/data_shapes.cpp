@@ -18,7 +18,7 @@ bool Builder::add_data_shaped_node(const onnx::NodeProto& node, Scope& scope, co
   } else if (type == "Unique") {
     results = find_unique(node, inputs, part);
   } else if (type == "NonZero") {
-    results = {find_nonzero(node, inputs, part)};
+    results = {find_nonzero(inputs, part)};
   } else if (type == "Compress") {
     results = {compress(node, inputs, part)};
   } else {
@@ -57,27 +57,28 @@ std::vector<Entry> Builder::find_unique(const onnx::NodeProto& node, const std::
   return found;
 }
 
-// Positions of the elements of x that are not 0.
-Entry Builder::set_positions(const onnx::NodeProto& node, const Entry& x, const Origin& origin) {
-  onnx::NodeProto plain = node;
-  plain.clear_attribute();
-  const std::vector<Entry> found = make_own("SetPositions", {x}, plain, {true, true}, origin);
+Entry Builder::flatten(const Entry& x, const Origin& origin) {
+  return make("Reshape", {x, make_constant(Constant::ints({-1}), text(origin.name, ".shape"))}, {}, origin);
+}
+
+// Of the elements that are not 0, of a tensor with one axis: neighbours are found faster than by their coordinates.
+Entry Builder::set_positions(const Entry& x, const Origin& origin) {
+  const std::vector<Entry> found = make_own("SetPositions", {x}, {}, {true, true}, origin);
   return beginning(found[0], found[1], 0, origin);
 }
 
-Entry Builder::find_nonzero(const onnx::NodeProto& node, const std::vector<Entry>& inputs, const Origin& origin) {
-  const Entry positions = set_positions(node, inputs[0], origin);
+Entry Builder::find_nonzero(const std::vector<Entry>& inputs, const Origin& origin) {
+  const Entry positions = set_positions(flatten(inputs[0], origin), origin);
   if (positions.kind != Entry::value) return {};
   const Entry shape = make("Shape", {inputs[0]}, {}, origin);
-  return make_own("Coordinates", {positions, shape}, node, {true}, origin)[0];
+  return make_own("Coordinates", {positions, shape}, {}, {true}, origin)[0];
 }
 
 Entry Builder::compress(const onnx::NodeProto& node, const std::vector<Entry>& inputs, const Origin& origin) {
-  const Entry positions = set_positions(node, inputs[1], origin);
+  const Entry positions = set_positions(inputs[1], origin);
   if (positions.kind != Entry::value) return {};
   if (const onnx::AttributeProto* axis = find_attribute(node, "axis")) return make("Gather", {inputs[0], positions}, {"axis", axis->i()}, origin);
-  const Entry flat = make("Reshape", {inputs[0], make_constant(Constant::ints({-1}), text(origin.name, ".shape"))}, {}, origin);
-  return make("Gather", {flat, positions}, {"axis", 0}, origin);
+  return make("Gather", {flatten(inputs[0], origin), positions}, {"axis", 0}, origin);
 }
 
 std::vector<Entry> Builder::make_own(const std::string& type, const std::vector<Entry>& inputs, const onnx::NodeProto& like,

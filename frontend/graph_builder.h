@@ -138,8 +138,9 @@ class Builder {
   bool add_data_shaped_node(const onnx::NodeProto& node, Scope& scope, const Origin& origin);
   Entry select_boxes(const onnx::NodeProto& node, const std::vector<Entry>& inputs, const Origin& origin);
   std::vector<Entry> find_unique(const onnx::NodeProto& node, const std::vector<Entry>& inputs, const Origin& origin);
-  Entry set_positions(const onnx::NodeProto& node, const Entry& x, const Origin& origin);
-  Entry find_nonzero(const onnx::NodeProto& node, const std::vector<Entry>& inputs, const Origin& origin);
+  Entry set_positions(const Entry& x, const Origin& origin);
+  Entry flatten(const Entry& x, const Origin& origin);
+  Entry find_nonzero(const std::vector<Entry>& inputs, const Origin& origin);
   Entry compress(const onnx::NodeProto& node, const std::vector<Entry>& inputs, const Origin& origin);
   // Of an operator of our own, with the attributes of a node: results, of which some may be left out.
   std::vector<Entry> make_own(const std::string& type, const std::vector<Entry>& inputs, const onnx::NodeProto& like,
