@@ -1,12 +1,18 @@
 // NonZero and Compress, whose results are as large as there are elements that are not 0: of values known at compile time. Of others
 // the frontend makes them of mcc.SetPositions, the positions of such elements with room for all there may be, and mcc.Coordinates.
 #include "graph/ops/common.h"
+#include "tensor/simplify.h"
 
 namespace mcc::graph {
 namespace {
 
 using tensor::AxisKind;
+using tensor::For;
+using tensor::If;
+using tensor::Seq;
+using tensor::Stmt;
 using tensor::Store;
+using tensor::Var;
 
 // How many elements of input i are not 0. Reports where that is not known.
 std::optional<int64_t> count_of_set(InferContext& c, int i) {
@@ -21,18 +27,31 @@ std::optional<int64_t> count_of_set(InferContext& c, int i) {
   return count;
 }
 
-// Those of the numbers 0 to n - 1 that are set, in order, in the first places of `positions`; gives a buffer whose element n is their
-// number.
+// Those of the numbers 0 to n - 1 that are set, in order, in the first places of `positions`. Parts of the numbers are counted by
+// themselves, so that each has its place, and those without any are not looked at again. Gives a buffer whose last element is how many
+// there are.
 Buffer find_set(ComputeContext& c, const Expr& n, const Buffer& positions, const std::function<Expr(const Expr&)>& is_set) {
-  Buffer rank = c.builder.new_buffer("rank", ElementType::i64, {n + 1});
-  c.builder.block("first_rank", {}, [&](Axes) { return Store::make(rank, {Expr(0)}, 0); });
-  c.builder.block("rank", {{"k", n, AxisKind::scan}}, [&](Axes i) {
-    return Store::make(rank, {i[0] + 1}, load(rank, {i[0]}) + select(is_set(i[0]), Expr(1), Expr(0)));
+  constexpr int64_t kLanes = 16, kPart = 32 * kLanes;
+  const Expr parts = tensor::simplify(ceil_div(n, kPart));
+  // Neighbours side by side, for vectors.
+  Buffer in_lane = c.builder.reduce("in_lane", ElementType::i32, {parts, kLanes}, {kPart / kLanes}, Reducer::sum, [&](Axes i, Axes r) {
+    const Expr k = i[0] * kPart + r[0] * kLanes + i[1];
+    return select(k < n, cast(ElementType::i32, is_set(k)), tensor::constant_int({ElementType::i32, 1}, 0));
   });
-  c.builder.block("positions", {{"k", n, AxisKind::scan}}, [&](Axes i) {
-    return tensor::If::make(is_set(i[0]), Store::make(positions, {load(rank, {i[0]})}, i[0]));
+  Buffer counts = c.builder.reduce("in_part", ElementType::i32, {parts}, {kLanes}, Reducer::sum, [&](Axes i, Axes r) { return load(in_lane, {i[0], r[0]}); });
+  Buffer begin = c.builder.new_buffer("begin", ElementType::i64, {parts + 1}), next = c.builder.new_buffer("next", ElementType::i64, {parts});
+  c.builder.block("first", {}, [&](Axes) { return Store::make(begin, {Expr(0)}, 0); });
+  c.builder.block("begin", {{"p", parts, AxisKind::scan}}, [&](Axes i) {
+    return Store::make(begin, {i[0] + 1}, load(begin, {i[0]}) + cast(ElementType::i64, load(counts, {i[0]})));
   });
-  return rank;
+  c.builder.block("find", {{"p", parts}}, [&](Axes i) {
+    const Var r(c.builder.unique_name("find.k"));
+    const Expr k = i[0] * kPart + r, place = load(next, {i[0]});
+    const Stmt found = Seq::make({Store::make(positions, {place}, k), Store::make(next, {i[0]}, place + 1)});
+    const Stmt search = For::make(r, 0, tensor::min(n - i[0] * kPart, kPart), tensor::LoopKind::serial, If::make(is_set(k), found));
+    return If::make(load(counts, {i[0]}) > 0, Seq::make({Store::make(next, {i[0]}, load(begin, {i[0]})), search}));
+  });
+  return begin;
 }
 
 // Where it is known that there are `count`.
@@ -100,9 +119,9 @@ void infer_set_positions(InferContext& c) {
 void compute_set_positions(ComputeContext& c) {
   const Expr n = product(c.input_type(0).shape);
   Buffer positions = c.builder.compute("positions", ElementType::i64, {n}, [](Axes) { return Expr(0); });
-  Buffer rank = find_set(c, n, positions, [&](const Expr& k) { return is_set(c, k); });
+  Buffer begin = find_set(c, n, positions, [&](const Expr& k) { return is_set(c, k); });
   c.set_output(0, positions);
-  c.set_output(1, c.builder.compute("count", ElementType::i64, {}, [&](Axes) { return load(rank, {n}); }));
+  c.set_output(1, c.builder.compute("count", ElementType::i64, {}, [&](Axes) { return load(begin, {begin.shape()[0] - 1}); }));
 }
 
 // ---- mcc.Coordinates: positions [count] in a tensor of the given shape -> [rank, count] ----
