@@ -33,7 +33,7 @@ bool Builder::add_data_shaped_node(const onnx::NodeProto& node, Scope& scope, co
     }
   }
   for (int i = 0; i < node.output_size(); ++i)
-    take_over(node.output(i), results[static_cast<size_t>(i)], first, scope);
+    if (!node.output(i).empty()) take_over(node.output(i), results[static_cast<size_t>(i)], first, scope);
   return true;
 }
 
