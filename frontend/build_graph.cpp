@@ -217,6 +217,7 @@ void Builder::add_node(const onnx::NodeProto& node, Scope& scope, const Origin& 
   if (domain.empty() && is_sequence_node(node, scope)) return add_sequence_node(node, scope, origin);
   if (const graph::OpDef* op = graph::find_op(domain, node.op_type()))
     return add_operator(*op, node, scope, origin);
+  if (domain.empty() && add_data_shaped_node(node, scope, origin)) return;
   if (expand_function(node, domain, scope, origin)) return;
   report_unsupported(node, origin);
   give_up(node, scope);

@@ -177,6 +177,7 @@ void Builder::add_operator(const graph::OpDef& op, const onnx::NodeProto& from, 
 
   Result<std::vector<TensorType>> types = infer(node, where);
   if (!types.ok()) {
+    if (op.domain.empty() && types.errors()[0].kind == ErrorKind::unsupported && add_data_shaped_node(from, scope, origin)) return;
     // What follows from something reported already is not a fault of its own.
     if (!taint) report_all(types.errors(), where);
     return give_up(from, scope);

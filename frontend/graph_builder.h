@@ -189,6 +189,22 @@ class Builder {
   bool divide_split(const onnx::NodeProto& node, Scope& scope, const Origin& origin);
   std::optional<std::vector<int64_t>> sizes_of_split(const Entry& given, int parts, int64_t extent) const;
 
+  // ---- Nodes whose results have as many elements as data say (data_shapes.cpp) ----
+
+  // Of ONNX's own domain, and whose own definition, if it has one, needs values that are not known. False: it is none of them.
+  bool add_data_shaped_node(const onnx::NodeProto& node, Scope& scope, const Origin& origin);
+  Entry select_boxes(const onnx::NodeProto& node, const std::vector<Entry>& inputs, const Origin& origin);
+  std::vector<Entry> find_unique(const onnx::NodeProto& node, const std::vector<Entry>& inputs, const Origin& origin);
+  Entry set_positions(const Entry& x, const Origin& origin);
+  Entry flatten(const Entry& x, const Origin& origin);
+  Entry find_nonzero(const std::vector<Entry>& inputs, const Origin& origin);
+  Entry compress(const onnx::NodeProto& node, const std::vector<Entry>& inputs, const Origin& origin);
+  // Of an operator of our own, with the attributes of a node: results, of which some may be left out.
+  std::vector<Entry> make_own(const std::string& type, const std::vector<Entry>& inputs, const onnx::NodeProto& like,
+                              const std::vector<bool>& outputs, const Origin& origin);
+  // The first `count` (a number) of the places that the axis has.
+  Entry beginning(const Entry& padded, const Entry& count, int64_t axis, const Origin& origin);
+
   // ---- Nodes that a node stands for (parts.cpp) ----
 
   // Unknown where something is wrong, which has been said.

@@ -1,5 +1,7 @@
 #include "tensor/visit.h"
 
+#include <algorithm>
+
 #include "tensor/intrinsics.h"
 #include "tensor/text.h"
 
@@ -340,12 +342,12 @@ class Walk : public Visitor {
   const std::function<void(const Stmt&)>* on_stmt_;
 };
 
-bool same_point(const Region& region, const Buffer& buffer, const std::vector<Expr>& indices) {
-  if (!region.buffer.same_as(buffer)) return false;
-  for (size_t i = 0; i < indices.size(); ++i) {
-    const Expr& min = region.ranges[i].min;
-    if (!min.same_as(indices[i]) && !structurally_equal(min, indices[i])) return false;
-  }
+bool same(const Expr& a, const Expr& b) { return a.same_as(b) || structurally_equal(a, b); }
+
+bool same_region(const Region& a, const Region& b) {
+  if (!a.buffer.same_as(b.buffer)) return false;
+  for (size_t i = 0; i < a.ranges.size(); ++i)
+    if (!same(a.ranges[i].min, b.ranges[i].min) || !same(a.ranges[i].extent, b.ranges[i].extent)) return false;
   return true;
 }
 
@@ -363,17 +365,33 @@ class CollectAccesses : public Visitor {
     add(writes_, n.buffer, n.indices);
     Visitor::on(n);
   }
+  void on(const For& n) override {
+    inner_.push_back(n.var);
+    Visitor::on(n);
+    inner_.pop_back();
+  }
+  void on(const Let& n) override {
+    visit(n.value);
+    inner_.push_back(n.var);
+    visit(n.body);
+    inner_.pop_back();
+  }
 
  private:
-  static void add(std::vector<Region>* regions, const Buffer& buffer, const std::vector<Expr>& indices) {
-    for (const Region& r : *regions) {
-      if (same_point(r, buffer, indices)) return;
-    }
+  bool is_inner(const Expr& e) const {
+    return std::any_of(inner_.begin(), inner_.end(), [&](const Var& v) { return uses_var(e, v); });
+  }
+
+  // A dimension along which variables of the statement itself say where counts as a whole.
+  void add(std::vector<Region>* regions, const Buffer& buffer, const std::vector<Expr>& indices) const {
     Region region{buffer, {}};
-    for (const Expr& i : indices)
-      region.ranges.push_back({i, Expr(1)});
+    for (size_t d = 0; d < indices.size(); ++d)
+      region.ranges.push_back(is_inner(indices[d]) ? Range{0, buffer.shape()[d]} : Range{indices[d], 1});
+    for (const Region& r : *regions)
+      if (same_region(r, region)) return;
     regions->push_back(std::move(region));
   }
+  std::vector<Var> inner_;
   std::vector<Region>* reads_;
   std::vector<Region>* writes_;
 };

@@ -115,7 +115,8 @@ bool uses_var(const Expr& e, const Var& var);
 bool uses_var(const Stmt& s, const Var& var);
 
 // The regions that a statement (free of blocks or with blocks) reads and writes, as the boxes of its loads and
-// stores with single points for each index; duplicates are merged when equal. Used by Block::make.
+// stores with single points for each index, and whole dimensions where an index has variables of the statement itself;
+// duplicates are merged when equal. Used by Block::make.
 void collect_accesses(const Stmt& s, std::vector<Region>* reads, std::vector<Region>* writes);
 
 // f for every expression node / statement node below (and including) s.

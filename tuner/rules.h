@@ -37,6 +37,9 @@ bool schedule_word_chain(Draft& draft);
 // What is left: vectors along the last axis, outer loops in parallel.
 void schedule_pointwise(Draft& draft, const std::string& block);
 
+// A block that does several things one after the other for each of its places: these in parallel.
+void schedule_sequence(Draft& draft, const std::string& block);
+
 // All rules in their order, on all blocks of the draft.
 void apply_rules(Draft& draft);
 

@@ -46,6 +46,8 @@ namespace mcc::graph {
   X(mcc_attention_ops)  \
   X(mcc_norm_ops)       \
   X(mcc_pool_ops)       \
+  X(mcc_boxes_ops)      \
+  X(mcc_unique_ops)     \
   X(mcc_trees_ops)      \
   X(mcc_coupling_ops)
 

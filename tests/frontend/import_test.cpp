@@ -153,6 +153,41 @@ std::string numbered(const std::string& prefix, int count) {
 }
 
 // However many operands and results there are, no kernel comes to have more than some.
+// What data size has known sizes where the data are constants.
+TEST(Import, ConstantsSizeResults) {
+  auto model = import_text(R"(
+    <ir_version: 8, opset_import: ["" : 17]>
+    g (float[3] x) => (int64[n, 3] boxes, float[m] different, int64[m] first, int64[6] group, int64[2, k] places, float[j] chosen)
+      <float[1,3,4] corners = {0,0,1,1, 0,0,1,0.9, 0,5,1,6}, float[1,2,3] scores = {0.5,0.9,0.1, 0.4,0.3,0.2}, int64[1] most = {2},
+       float[1] overlap = {0.5}, float[1] score = {0.25}, float[6] numbers = {2,1,1,3,4,3}, float[2,2] some = {0,1,2,0}, bool[3] is_chosen = {1,0,1}> {
+      boxes = NonMaxSuppression(corners, scores, most, overlap, score)
+      different, first, group = Unique<sorted = 0>(numbers)
+      places = NonZero(some)
+      chosen = Compress(x, is_chosen) })");
+  ASSERT_TRUE(model.ok()) << to_text(model.errors());
+  EXPECT_THAT(operators(model->graph), ElementsAre("Compress"));
+  auto output = [&](size_t i) { return model->graph.value(model->graph.outputs[i]); };
+  EXPECT_EQ(output_type(*model, 0), "i64[2, 3]");
+  EXPECT_THAT(output(0).constant->to_ints(), ElementsAre(0, 0, 1, 0, 1, 0));
+  EXPECT_EQ(output_type(*model, 1), "f32[4]");
+  EXPECT_THAT(output(2).constant->to_ints(), ElementsAre(0, 1, 3, 4));
+  EXPECT_THAT(output(3).constant->to_ints(), ElementsAre(0, 1, 1, 2, 3, 2));
+  EXPECT_THAT(output(4).constant->to_ints(), ElementsAre(0, 1, 1, 0));
+  EXPECT_EQ(output_type(*model, 5), "f32[2]");
+  EXPECT_THAT(graph::verify(model->graph), IsEmpty());
+}
+
+// Faults of nodes whose results data size name the node's own operands.
+TEST(Import, FaultsOfWhatDataSizes) {
+  auto model = import_text(R"(
+    <ir_version: 8, opset_import: ["" : 17]>
+    g (float[1,3,5] corners, float[1,2,3] scores, float[6] x, bool[7] c) => (int64[n, 3] boxes, float[m] different, float[j] chosen) {
+      boxes = NonMaxSuppression(corners, scores)
+      different = Unique<axis = 1>(x)
+      chosen = Compress<axis = 0>(x, c) })");
+  EXPECT_THAT(error_lines(model), ElementsAre(HasSubstr("numbers of a box"), HasSubstr("7 conditions for 6 elements"), HasSubstr("axis 1")));
+}
+
 TEST(Import, NodesOfManyOperandsAreSeveral) {
   const std::string head = R"(<ir_version: 8, opset_import: ["" : 17]> g )";
   const std::string operands = numbered("float[4,2] x", 300), names = numbered("x", 300);

@@ -1,0 +1,43 @@
+// Blocks that do several things for each of their places, in loops of their own.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "schedules/optimized_kernels.h"
+#include "tuner/default_schedule.h"
+
+namespace mcc::test {
+namespace {
+
+tensor::Target machine() {
+  tensor::Target t;
+  t.cores = 4;
+  t.fork_us = 5;
+  return t;
+}
+
+// Threads take places of the block that are far from one another, or all of them are one thread's.
+bool is_parallel(const std::string& source, const std::string& block) {
+  const std::vector<tensor::Func> kernels = kernels_of(source, machine());
+  EXPECT_EQ(kernels.size(), 1u);
+  const tensor::Schedule schedule = tuner::default_schedule(kernels[0], machine());
+  const std::vector<const tensor::For*> loops = schedule.loops_of(block);
+  return std::any_of(loops.begin(), loops.end(), [](const tensor::For* l) { return l->loop == tensor::LoopKind::parallel; });
+}
+
+std::string boxes(int64_t boxes, int64_t classes) {
+  return text("graph g(%b: f32[1, ", boxes, ", 4], %s: f32[1, ", classes, ", ", boxes,
+              "], %m: i64[1]) {\n  %y, %n = mcc.SelectBoxes(%b, %s, %m)\n  return %y, %n\n}\n");
+}
+
+TEST(Sequence, PlacesOfMuchWorkAreParallel) {
+  EXPECT_TRUE(is_parallel(boxes(8400, 80), "collect"));
+  EXPECT_FALSE(is_parallel(boxes(20, 2), "collect"));
+}
+
+TEST(Sequence, StepsOneAfterTheOtherAreNot) {
+  EXPECT_FALSE(is_parallel("graph g(%x: f32[500000]) {\n  %y, %i, %v, %c, %n = mcc.Unique(%x)\n  return %y, %n\n}\n", "sort"));
+}
+
+}  // namespace
+}  // namespace mcc::test
