@@ -2,7 +2,7 @@
 //
 //   v, i = TopK(x, 300)    becomes    v, i = TopK(x, 300) {by_rank = 1}
 //
-// By steps (graph/ops/scan.cpp) each pick waits for the one before, and one block of threads looks through its row again for each. An
+// By steps (graph/ops/top_k.cpp) each pick waits for the one before, and one block of threads looks through its row again for each. An
 // element's rank takes n comparisons of its own that all threads of the GPU share: less time for many picks of a row that is not too
 // long.
 #include <cmath>
