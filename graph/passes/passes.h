@@ -101,6 +101,10 @@ void pack_attention(Graph& graph, const tensor::Target& target);
 // (attribute by_rank).
 void rank_elements(Graph& graph, const tensor::Target& target, const AlgorithmChoices& choices);
 
+// On GPUs, CumSum and CumProd of long lines go by parts of these where that is expected, or known, to be faster (attribute part). Rounding
+// changes, unless `strict` keeps floats out.
+void divide_scans(Graph& graph, const tensor::Target& target, bool strict, const AlgorithmChoices& choices);
+
 // On GPUs, convolutions that multiply in f32 go by Winograd's algorithm where that is expected to be faster
 // (graph/passes/grid_convolution_cost.h), or known to be. Rounding changes.
 void use_winograd(Graph& graph, const tensor::Target& target, const AlgorithmChoices& choices);

@@ -77,6 +77,7 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     if (!options.strict) step("divide_attention", [&] { divide_attention(graph, options.target, options.algorithms); });
     if (!options.strict) step("pack_attention", [&] { pack_attention(graph, options.target); });
     step("rank_elements", [&] { rank_elements(graph, options.target, options.algorithms); });
+    step("divide_scans", [&] { divide_scans(graph, options.target, options.strict, options.algorithms); });
     if (!options.strict) step("use_winograd", [&] { use_winograd(graph, options.target, options.algorithms); });
     step("choose_layouts", [&] { choose_layouts(graph, options.target, options.strict, options.algorithms); });
     step("fold_constants", fold);
