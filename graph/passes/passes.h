@@ -105,6 +105,9 @@ void rank_elements(Graph& graph, const tensor::Target& target, const AlgorithmCh
 // changes, unless `strict` keeps floats out.
 void divide_scans(Graph& graph, const tensor::Target& target, bool strict, const AlgorithmChoices& choices);
 
+// What interpolations compute of sizes alone are operators of their own (mcc.ResizeTable), to be folded.
+void tabulate_resizes(Graph& graph);
+
 // On GPUs, convolutions that multiply in f32 go by Winograd's algorithm where that is expected to be faster
 // (graph/passes/grid_convolution_cost.h), or known to be. Rounding changes.
 void use_winograd(Graph& graph, const tensor::Target& target, const AlgorithmChoices& choices);
