@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -63,7 +64,7 @@ def rows(launches, gpu):
 
 
 def line(row):
-    sizes = ["x".join(str(n) for n in row[k]).replace("x1", "") if k == "block" else "x".join(map(str, row[k])) for k in ("grid", "block")]
+    sizes = [re.sub("(x1)+$", "", "x".join(map(str, row[k]))) if k == "block" else "x".join(map(str, row[k])) for k in ("grid", "block")]
     return (f"{row['us']:9.1f} {row['by']:8}{sizes[0]:>14}{sizes[1]:>9}{row['longest']:>9}{row['steps']:>10}{row['loads']:>7}"
             f"{row['waste'][0]:6.1f}{row['waste'][1]:6.1f}  {row['entry'].removeprefix('mcc_kernel_')}"
             + (f"  ({row['problem']})" if row.get("problem") else ""))

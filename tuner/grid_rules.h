@@ -55,6 +55,8 @@ bool schedule_grid_lines(Draft& draft, const std::vector<std::string>& blocks);
 
 // A sum over what lies far apart, of which there are few: results that are neighbours by the threads of a warp, each sum by several.
 bool schedule_grid_columns(Draft& draft, const std::string& block);
+// Whether neighbouring results, of which all multiprocessors have some, each go through the same elements.
+bool share_rows(const BlockInfo& info, const tensor::Gpu& gpu);
 
 // Windows over pictures with their channels last: vectors of channels, results that share what they read.
 bool schedule_grid_windows(Draft& draft, const std::string& block);

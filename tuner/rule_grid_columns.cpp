@@ -1,5 +1,5 @@
 // Sums along an axis between whose elements other results lie (means of pictures with their channels last, a vector times a matrix),
-// where there are fewer of them than threads:
+// where there are fewer of them than threads; and reductions of which neighbours go through the same elements (ranks among these):
 //
 //   bound @{block.y}: bound c.b @{block.x}
 //     bound k.t @{thread.y}: bound c @{thread.x}: for k.n: unrolled k.u: a part of the sum of result c, into shared memory
@@ -24,7 +24,20 @@ constexpr int64_t kSector = 8;  // neighbours of 32 bits that the memory gives a
 constexpr int64_t kTurns = 4;   // of a thread whose elements are under way together
 constexpr int64_t kLong = 128;  // a sum whose result has fewer neighbours than a sector, for several threads to have it
 
-// A vector times a matrix whose rows lie along the results is one, too.
+// Loads that move along a reduced axis: what is summed. The others there is one of for each result (its mean).
+std::vector<const Access*> summed_by(const BlockInfo& info) {
+  std::vector<const Access*> summed;
+  for (const Access& load : info.loads) {
+    for (size_t n = 0; n < info.axes.size(); ++n) {
+      if (!info.axes[n].is_reduce || load.strides[n] == 0) continue;
+      summed.push_back(&load);
+      break;
+    }
+  }
+  return summed;
+}
+
+// A vector times a matrix whose rows lie along the results is one, too, and what goes through the same elements for each of its neighbours.
 bool is_column_sum(const Schedule& s, const BlockInfo& info, const Gpu& gpu, int64_t fewest) {
   if (!info.is_reduction || info.is_nested || (info.is_contraction && is_grid_product(s, info.name))) return false;
   size_t last = info.axes.size();
@@ -34,19 +47,14 @@ bool is_column_sum(const Schedule& s, const BlockInfo& info, const Gpu& gpu, int
       std::all_of(info.axes.begin(), info.axes.begin() + static_cast<std::ptrdiff_t>(last),
                   [](const auto& axis) { return !axis.is_reduce; });
   if (!reduces_last) return false;
-  // What is summed, and what there is one of for each result (its mean).
-  std::vector<const Access*> summed;
-  for (const Access& load : info.loads) {
-    const bool is_value = std::all_of(load.strides.begin() + static_cast<std::ptrdiff_t>(last), load.strides.end(),
-                                      [](int64_t stride) { return stride == 0; });
-    if (!is_value) summed.push_back(&load);
-  }
+  const std::vector<const Access*> summed = summed_by(info);
+  const bool is_shared_by_all = share_rows(info, gpu);
   auto are_neighbours = [&](size_t axis) {
     auto is_along = [&](const Access* l) { return l->strides[axis] == 1; };
     auto is_shared = [&](const Access* l) { return l->strides[axis] == 0; };  // the vector
-    return info.store.strides[axis] == 1 && std::any_of(summed.begin(), summed.end(), is_along) &&
+    return info.store.strides[axis] == 1 && (is_shared_by_all || std::any_of(summed.begin(), summed.end(), is_along)) &&
            std::all_of(summed.begin(), summed.end(),
-                       [&](const Access* l) { return is_along(l) || (info.is_contraction && is_shared(l)); });
+                       [&](const Access* l) { return is_along(l) || ((is_shared_by_all || info.is_contraction) && is_shared(l)); });
   };
   size_t row = 0;  // of the results that are neighbours
   while (row < last && !are_neighbours(row))
@@ -70,11 +78,11 @@ std::vector<int64_t> lanes_of(const BlockInfo& info) {
   return all < kSector ? std::vector{all} : std::vector{kSector, 2 * kSector, 4 * kSector};
 }
 
-// So many that all multiprocessors have some.
+// So many that all multiprocessors have some, and no more than there are.
 int64_t choose_lanes(const BlockInfo& info, const Gpu& gpu) {
   const std::vector<int64_t> options = lanes_of(info);
   int64_t lanes = options.back();
-  while (lanes > options.front() && info.spatial / lanes < gpu.multiprocessors)
+  while (lanes > options.front() && (info.spatial / lanes < gpu.multiprocessors || lanes / 2 >= neighbours_of(info)))
     lanes /= 2;
   return lanes;
 }
@@ -180,6 +188,17 @@ bool sum_columns(Draft& draft, const std::string& block, int64_t fewest) {
 }
 
 }  // namespace
+
+bool share_rows(const BlockInfo& info, const Gpu& gpu) {
+  constexpr int64_t kFewest = 8;  // results for each multiprocessor
+  const std::vector<const Access*> summed = summed_by(info);
+  if (!info.is_reduction || info.is_contraction || summed.empty() || info.spatial < kFewest * gpu.multiprocessors) return false;
+  for (size_t n = 0; n < info.axes.size(); ++n) {
+    if (info.axes[n].is_reduce || info.axes[n].extent < gpu.warp || info.store.strides[n] != 1) continue;
+    return std::all_of(summed.begin(), summed.end(), [&](const Access* l) { return l->strides[n] == 0; });
+  }
+  return false;
+}
 
 bool schedule_grid_columns(Draft& draft, const std::string& block) {
   constexpr int64_t kFewShares = 8;

@@ -28,6 +28,7 @@ namespace mcc::graph {
   X(quantize_ops)       \
   X(rnn_ops)            \
   X(scan_ops)           \
+  X(top_k_ops)          \
   X(einsum_ops)         \
   X(resize_ops)         \
   X(fourier_ops)        \

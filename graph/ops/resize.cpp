@@ -2,11 +2,13 @@
 //
 // Along an axis, output position o stands at the real input position x(o). Interpolation takes the taps around it: a
 // small table of first taps and weights is computed for each output position, so that the image pass itself is a
-// gather with weights.
+// gather with weights. Tables depend on no data: inputs from kFirstTable on have them where passes/tabulate_resizes.cpp has made
+// operators of their own of them (mcc.ResizeTable), which are folded.
 #include <algorithm>
 #include <cmath>
 
 #include "graph/ops/common.h"
+#include "graph/ops/resize.h"
 #include "tensor/text.h"
 
 namespace mcc::graph {
@@ -27,6 +29,7 @@ struct AxisPlan {
   int64_t in = 0, out = 0;
   double scale = 1;  // out / in, or as given
   double roi_start = 0, roi_end = 1;
+  int table = 0;  // the input that has its table, where there is one
 };
 
 struct Plan {
@@ -171,6 +174,8 @@ std::optional<Plan> make_plan(const Context& c, const TensorType& x, std::string
   if (by_sizes) keep_aspect_ratio(c.attributes().text("keep_aspect_ratio_policy", "stretch"), plan.axes);
   bool crops = options->coordinates == "tf_crop_and_resize";
   std::erase_if(plan.axes, [&](const AxisPlan& p) { return p.in == p.out && p.scale == 1.0 && !crops; });
+  for (size_t k = 0; k < plan.axes.size(); ++k)
+    plan.axes[k].table = kFirstTable + 2 * static_cast<int>(k);
   return plan;
 }
 
@@ -253,42 +258,61 @@ Expr kernel(const Options& o, const Expr& distance) {
   return tensor::max(real(1) - d, 0);
 }
 
-struct Table {
-  int64_t taps = 0;
-  Buffer first, weight;  // [out] position of the first tap, [out, taps]
+// Antialiasing stretches the kernel by the scale of a reduction, so that every input element counts.
+struct Taps {
+  Taps(const Options& o, const AxisPlan& p)
+      : stretch(o.antialias ? std::min(p.scale, 1.0) : 1.0), support((o.mode == Mode::cubic ? 2.0 : 1.0) / stretch) {
+    count = 2 * whole_size(std::min(std::ceil(support), 0x1p40)) + (stretch != 1.0 ? 1 : 0);
+  }
+  double stretch, support;
+  int64_t count;
 };
 
-// Antialiasing stretches the kernel by the scale of a reduction, so that every input element counts.
-Table make_table(ComputeContext& c, const Options& o, const AxisPlan& p, ElementType wide) {
-  double stretch = o.antialias ? std::min(p.scale, 1.0) : 1.0;
-  double support = (o.mode == Mode::cubic ? 2.0 : 1.0) / stretch;
-  Table t;
-  t.taps = 2 * whole_size(std::min(std::ceil(support), 0x1p40));
-  bool widened = stretch != 1.0;
-  if (widened) t.taps += 1;
-  t.first = c.builder.compute("first", ElementType::i64, {p.out}, [&](Axes i) {
+// [out]: the position of the first tap.
+Buffer make_first(tensor::FuncBuilder& builder, const Options& o, const AxisPlan& p) {
+  const Taps taps(o, p);
+  return builder.compute("first", ElementType::i64, {p.out}, [&](Axes i) {
     Expr x = coordinate(o, p, i[0]);
-    if (widened) return whole(Intrinsic::floor, x - real(support)) + 1;
-    return whole(Intrinsic::floor, x) - (t.taps / 2 - 1);
+    if (taps.stretch != 1.0) return whole(Intrinsic::floor, x - real(taps.support)) + 1;
+    return whole(Intrinsic::floor, x) - (taps.count / 2 - 1);
   });
+}
+
+// [out, taps]
+Buffer make_weight(tensor::FuncBuilder& builder, const Options& o, const AxisPlan& p, const Buffer& first, ElementType wide) {
+  const Taps taps(o, p);
   auto raw = [&](const Expr& position, const Expr& tap) {
-    Expr at = load(t.first, {position}) + tap;
+    Expr at = load(first, {position}) + tap;
     Expr distance = cast(ElementType::f64, at) - coordinate(o, p, position);
-    Expr w = kernel(o, distance * real(stretch));
+    Expr w = kernel(o, distance * real(taps.stretch));
     if (!o.exclude_outside && !o.antialias) return w;
     return o.exclude_outside ? select(at >= 0 && at < p.in, w, real(0)) : w;
   };
   if (!o.exclude_outside && !o.antialias) {
-    t.weight = c.builder.compute("weight", wide, {p.out, t.taps},
-                                 [&](Axes i) { return cast(wide, raw(i[0], i[1])); });
-    return t;
+    return builder.compute("weight", wide, {p.out, taps.count}, [&](Axes i) { return cast(wide, raw(i[0], i[1])); });
   }
   // Weights that do not add up to 1 by themselves.
-  Buffer sum = c.builder.reduce("weight_sum", ElementType::f64, {p.out}, {t.taps}, Reducer::sum,
-                                [&](Axes i, Axes r) { return raw(i[0], r[0]); });
-  t.weight = c.builder.compute("weight", wide, {p.out, t.taps},
-                               [&](Axes i) { return cast(wide, raw(i[0], i[1]) / load(sum, {i[0]})); });
-  return t;
+  Buffer sum = builder.reduce("weight_sum", ElementType::f64, {p.out}, {taps.count}, Reducer::sum,
+                              [&](Axes i, Axes r) { return raw(i[0], r[0]); });
+  return builder.compute("weight", wide, {p.out, taps.count},
+                         [&](Axes i) { return cast(wide, raw(i[0], i[1]) / load(sum, {i[0]})); });
+}
+
+// [out]: where the nearest element is.
+Buffer make_position(tensor::FuncBuilder& builder, const Options& o, const AxisPlan& p) {
+  return builder.compute("position", ElementType::i64, {p.out}, [&](Axes i) {
+    return clamped(nearest_position(o.nearest, coordinate(o, p, i[0])), p.in);
+  });
+}
+
+// Elements of an input that is a table, or of a buffer.
+using Table = std::function<Expr(std::vector<Expr>)>;
+
+Table table_of(const ComputeContext& c, int input) {
+  return [&c, input](std::vector<Expr> at) { return c.at(input, std::move(at)); };
+}
+Table table_of(const Buffer& made) {
+  return [made](std::vector<Expr> at) { return load(made, std::move(at)); };
 }
 
 // ---- Passes ----
@@ -316,32 +340,39 @@ Buffer nearest_pass(ComputeContext& c, const Options& o, const AxisPlan& p, cons
       return x(at);
     });
   }
-  Buffer table = c.builder.compute("position", ElementType::i64, {p.out}, [&](Axes i) {
-    return clamped(nearest_position(o.nearest, coordinate(o, p, i[0])), p.in);
-  });
+  const Table table = c.has_input(p.table) ? table_of(c, p.table) : table_of(make_position(c.builder, o, p));
   return c.builder.compute("resize", element, shape, [&](Axes i) {
     std::vector<Expr> at = to_vector(i);
-    at[p.axis] = gather_index(load(table, {i[p.axis]}), p.in);
+    at[p.axis] = gather_index(table({i[p.axis]}), p.in);
     return x(at);
   });
 }
 
 Buffer weighted_pass(ComputeContext& c, const Options& o, const AxisPlan& p, const Source& x,
                      ElementType wide, const Shape& shape) {
-  Table t = make_table(c, o, p, wide);
+  Table first, weight;
+  if (c.has_input(p.table)) {
+    first = table_of(c, p.table);
+    weight = table_of(c, p.table + 1);
+  } else {
+    const Buffer made = make_first(c.builder, o, p);
+    first = table_of(made);
+    weight = table_of(make_weight(c.builder, o, p, made, wide));
+  }
+  const int64_t taps = Taps(o, p).count;
   auto term = [&](Axes i, const Expr& tap) {
     std::vector<Expr> at = to_vector(i);
-    at[p.axis] = clamped(load(t.first, {i[p.axis]}) + tap, p.in);
-    return cast(wide, x(at)) * load(t.weight, {i[p.axis], tap});
+    at[p.axis] = clamped(first({i[p.axis]}) + tap, p.in);
+    return cast(wide, x(at)) * weight({i[p.axis], tap});
   };
   constexpr int64_t kExplicitTaps = 4;
-  if (t.taps > kExplicitTaps) {
-    return c.builder.reduce("resize", wide, shape, {t.taps}, Reducer::sum,
+  if (taps > kExplicitTaps) {
+    return c.builder.reduce("resize", wide, shape, {taps}, Reducer::sum,
                             [&](Axes i, Axes r) { return term(i, r[0]); });
   }
   return c.builder.compute("resize", wide, shape, [&](Axes i) {
     Expr sum = term(i, 0);
-    for (int64_t k = 1; k < t.taps; ++k)
+    for (int64_t k = 1; k < taps; ++k)
       sum = sum + term(i, k);
     return sum;
   });
@@ -357,13 +388,15 @@ Expr is_outside(const Plan& plan, Axes i) {
   return outside;
 }
 
+ElementType weight_type(ElementType element) { return is_float(element) ? wide_type(element) : ElementType::f32; }
+
 void compute_resize(ComputeContext& c) {
   const TensorType& in = c.input_type(0);
   const TensorType& out = c.output_type(0);
   std::string error;
   Plan plan = *make_plan(c, in, c.node().op->name, &error);
   bool nearest = plan.options.mode == Mode::nearest;
-  ElementType wide = nearest ? in.element : is_float(in.element) ? wide_type(in.element) : ElementType::f32;
+  ElementType wide = nearest ? in.element : weight_type(in.element);
   Source x = [&](const std::vector<Expr>& at) { return c.at(0, at); };
   Shape shape = in.shape;
   Buffer result;
@@ -397,10 +430,71 @@ OpDef resizing(std::string_view name) {
   return op;
 }
 
+// ---- mcc.ResizeTable: the table of an axis. No inputs. Attributes: what of those of the node matters; in, out, scale and roi of the axis;
+// is_upsample; type, of the weights. Results: first and weight, or the position ----
+
+constexpr const char* kOfTables[] = {"mode",        "coordinate_transformation_mode", "nearest_mode",
+                                     "cubic_coeff_a", "exclude_outside",                "antialias"};
+
+Attributes table_attributes(const Attributes& of_node, const AxisPlan& p, bool is_upsample, ElementType wide) {
+  Attributes a;
+  for (const char* name : kOfTables) {
+    if (const Attribute* value = of_node.find(name)) a.set(name, *value);
+  }
+  a.set("in", p.in);
+  a.set("out", p.out);
+  a.set("scale", p.scale);
+  a.set("roi", std::vector<double>{p.roi_start, p.roi_end});
+  a.set("is_upsample", int64_t{is_upsample});
+  a.set("type", std::string(to_text(wide)));
+  return a;
+}
+
+Plan plan_of_table(const Attributes& a) {
+  std::string error;
+  AxisPlan p{0, a.integer("in", 0), a.integer("out", 0), a.number("scale", 1)};
+  p.roi_start = a.numbers("roi")[0];
+  p.roi_end = a.numbers("roi")[1];
+  return {*read_options(a, a.integer("is_upsample", 0) != 0, &error), {p}};
+}
+
+void infer_table(InferContext& c) {
+  const Plan plan = plan_of_table(c.attributes());
+  const AxisPlan& p = plan.axes[0];
+  c.set_output(0, {ElementType::i64, {p.out}});
+  if (plan.options.mode == Mode::nearest) return;
+  c.set_output(1, {*parse_element_type(c.attributes().text("type", "")), {p.out, Taps(plan.options, p).count}});
+}
+
+void compute_table(ComputeContext& c) {
+  const Plan plan = plan_of_table(c.attributes());
+  const AxisPlan& p = plan.axes[0];
+  if (plan.options.mode == Mode::nearest) return c.set_output(0, make_position(c.builder, plan.options, p));
+  const Buffer first = make_first(c.builder, plan.options, p);
+  c.set_output(0, first);
+  c.set_output(1, make_weight(c.builder, plan.options, p, first, c.output_type(1).element));
+}
+
 }  // namespace
 
+std::vector<ResizeTable> tables_of_resize(const Graph& graph, const Node& node) {
+  const TensorType& x = graph.value(node.inputs[0]).type;
+  std::string error;
+  const std::optional<Plan> plan = make_plan(InferContext(graph, node), x, node.op->name, &error);
+  std::vector<ResizeTable> tables;
+  if (!plan) return tables;
+  const bool is_nearest = plan->options.mode == Mode::nearest;
+  for (const AxisPlan& p : plan->axes) {
+    if (is_nearest && repetition(plan->options, p)) continue;
+    tables.push_back({p.table, is_nearest ? 1 : 2,
+                      table_attributes(node.attributes, p, node.op->name == "Upsample", weight_type(x.element))});
+  }
+  return tables;
+}
+
 std::span<const OpDef> resize_ops() {
-  static const OpDef ops[] = {resizing<false>("Resize"), resizing<true>("Upsample")};
+  static const OpDef ops[] = {resizing<false>("Resize"), resizing<true>("Upsample"),
+                              own_op("ResizeTable", FusionClass::opaque, 0, infer_table, compute_table)};
   return ops;
 }
 

@@ -97,9 +97,16 @@ void divide_attention(Graph& graph, const tensor::Target& target, const Algorith
 // mcc.Attention). Rounding changes.
 void pack_attention(Graph& graph, const tensor::Target& target);
 
-// On GPUs, TopK finds the rank of each element instead of one pick after the other where that is expected, or known, to be faster
-// (attribute by_rank).
+// On GPUs, TopK finds the rank of each element, in the whole row (attribute by_rank) or first in parts of it (part, gap), instead of one pick
+// after the other where that is expected, or known, to be faster.
 void rank_elements(Graph& graph, const tensor::Target& target, const AlgorithmChoices& choices);
+
+// On GPUs, CumSum and CumProd of long lines go by parts of these where that is expected, or known, to be faster (attribute part). Rounding
+// changes, unless `strict` keeps floats out.
+void divide_scans(Graph& graph, const tensor::Target& target, bool strict, const AlgorithmChoices& choices);
+
+// What interpolations compute of sizes alone are operators of their own (mcc.ResizeTable), to be folded.
+void tabulate_resizes(Graph& graph);
 
 // On GPUs, convolutions that multiply in f32 go by Winograd's algorithm where that is expected to be faster
 // (graph/passes/grid_convolution_cost.h), or known to be. Rounding changes.

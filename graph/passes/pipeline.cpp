@@ -77,8 +77,10 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     if (!options.strict) step("divide_attention", [&] { divide_attention(graph, options.target, options.algorithms); });
     if (!options.strict) step("pack_attention", [&] { pack_attention(graph, options.target); });
     step("rank_elements", [&] { rank_elements(graph, options.target, options.algorithms); });
+    step("divide_scans", [&] { divide_scans(graph, options.target, options.strict, options.algorithms); });
     if (!options.strict) step("use_winograd", [&] { use_winograd(graph, options.target, options.algorithms); });
     step("choose_layouts", [&] { choose_layouts(graph, options.target, options.strict, options.algorithms); });
+    step("tabulate_resizes", [&] { tabulate_resizes(graph); });
     step("fold_constants", fold);
     step("simplify_algebra", [&] { simplify_algebra(graph); });
     step("sink_reshapes", [&] { sink_reshapes(graph); });  // of images whose channels are last now

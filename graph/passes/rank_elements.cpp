@@ -1,11 +1,14 @@
 // TopK of a GPU by ranks:
 //
-//   v, i = TopK(x, 300)    becomes    v, i = TopK(x, 300) {by_rank = 1}
+//   v, i = TopK(x, 300)    becomes    v, i = TopK(x, 300) {by_rank = 1}    or    v, i = TopK(x, 300) {part = 128, gap = 16}
 //
-// By steps (graph/ops/scan.cpp) each pick waits for the one before, and one block of threads looks through its row again for each. An
+// By steps (graph/ops/top_k.cpp) each pick waits for the one before, and one block of threads looks through its row again for each. An
 // element's rank takes n comparisons of its own that all threads of the GPU share: less time for many picks of a row that is not too
-// long.
+// long. Of a long one each element is compared with those of its part, and the few that come into question then with each other: far
+// fewer comparisons, in more launches.
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "graph/ops/common.h"
 #include "graph/passes/passes.h"
@@ -18,17 +21,45 @@ using tensor::Gpu;
 constexpr double kThreads = 512;  // of the block that makes the steps
 constexpr double kLanes = 128;    // of a multiprocessor, in a cycle
 
-// Microseconds. A step: barriers and shuffles, then two passes over the row.
+// Microseconds. A step: barriers and shuffles, then two passes over the row. Launches in front and behind.
 double time_by_steps(double rows, double n, double k, const Gpu& gpu) {
-  constexpr double kCycles = 100, kInstructions = 12;
+  constexpr double kCycles = 100, kInstructions = 12, kLaunches = 5;
   const double a_step = kCycles + 2 * std::ceil(n / kThreads) * kInstructions * kThreads / kLanes;
-  return std::ceil(rows / gpu.multiprocessors) * k * a_step / (gpu.ghz * 1e3);
+  return std::ceil(rows / gpu.multiprocessors) * k * a_step / (gpu.ghz * 1e3) + kLaunches * gpu.launch_us;
 }
 
-// A launch for the ranks, one for the places of the first k.
+// A launch for the ranks, one for the places of the first k, one for what is there.
 double time_by_rank(double rows, double n, double k, const Gpu& gpu) {
-  constexpr double kInstructions = 6;
-  return rows * n * (n + k) * kInstructions / (kLanes * gpu.multiprocessors * gpu.ghz * 1e3) + gpu.launch_us;
+  constexpr double kInstructions = 10, kLaunches = 3;
+  return rows * n * (n + k) * kInstructions / (kLanes * gpu.multiprocessors * gpu.ghz * 1e3) + kLaunches * gpu.launch_us;
+}
+
+// Parts of a row, and how far apart samples are in the order of a part's elements.
+struct Parts {
+  int64_t part = 0, gap = 0;
+  double us = std::numeric_limits<double>::infinity();
+};
+
+double time_by_parts(double rows, double n, double k, double part, double gap, const Gpu& gpu) {
+  constexpr double kInstructions = 10, kCycles = 12, kLaunches = 13;
+  const double parts = std::ceil(n / part), samples = n / gap, candidates = std::min(n, k + gap + parts * (gap - 1));
+  const double ranks = n * part + samples * samples + candidates * candidates;
+  const double places = samples * part + candidates * (part + parts) + k * candidates + parts * parts;
+  // One thread goes through a part, some go through the samples and candidates together.
+  const double wait = (part + (samples + candidates) / 32) * kCycles;
+  return (rows * (ranks + places) * kInstructions / (kLanes * gpu.multiprocessors) + wait) / (gpu.ghz * 1e3) + kLaunches * gpu.launch_us;
+}
+
+Parts best_parts(double rows, double n, double k, const Gpu& gpu) {
+  Parts best;
+  for (const int64_t part : {64, 128, 256, 512}) {
+    for (const int64_t gap : {4, 8, 16, 32}) {
+      if (n < 4 * static_cast<double>(part)) continue;
+      const double us = time_by_parts(rows, n, k, static_cast<double>(part), static_cast<double>(gap), gpu);
+      if (us < best.us) best = {part, gap, us};
+    }
+  }
+  return best;
 }
 
 }  // namespace
@@ -47,12 +78,21 @@ void rank_elements(Graph& graph, const tensor::Target& target, const AlgorithmCh
       row_count *= d == axis ? 1 : extents[d];
     const auto rows = static_cast<double>(row_count);
     const auto n = static_cast<double>(extents[axis]), k = static_cast<double>(static_shape(out)[axis]);
-    const std::vector<Algorithm> algorithms = {{"by_steps", time_by_steps(rows, n, k, target.gpu)},
-                                               {"by_rank", time_by_rank(rows, n, k, target.gpu)}};
+    std::vector<Algorithm> algorithms = {{"by_steps", time_by_steps(rows, n, k, target.gpu)},
+                                         {"by_rank", time_by_rank(rows, n, k, target.gpu)}};
+    const Parts parts = best_parts(rows, n, k, target.gpu);
+    if (parts.part != 0) algorithms.push_back({"by_parts", parts.us});
     const std::string problem =
         text("the first ", static_shape(out)[axis], " of ", extents[axis], " elements, ", row_count, row_count == 1 ? " time" : " times");
-    const size_t expected = algorithms[1].us < algorithms[0].us ? 1 : 0;
-    if (choose_algorithm(problem, node, algorithms, expected, choices) == 1) node.attributes.set("by_rank", int64_t{1});
+    const auto least = std::min_element(algorithms.begin(), algorithms.end(),
+                                        [](const Algorithm& a, const Algorithm& b) { return a.us < b.us; });
+    const size_t chosen =
+        choose_algorithm(problem, node, algorithms, static_cast<size_t>(least - algorithms.begin()), choices);
+    if (chosen == 1) node.attributes.set("by_rank", int64_t{1});
+    if (chosen == 2) {
+      node.attributes.set("part", parts.part);
+      node.attributes.set("gap", parts.gap);
+    }
   }
 }
 

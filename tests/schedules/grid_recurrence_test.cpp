@@ -39,8 +39,14 @@ INSTANTIATE_TEST_SUITE_P(
         Recurrence{"top_k_of_short_rows", "%x: f32[100, 7]", kTop, "bind(loop=\"t.row.thread\", thread=\"thread.x\")", ".part"},
         Recurrence{"top_k_of_one_row", "%x: f32[1, 150]", kTop, "rfactor(", "t.row.thread"},
         Recurrence{"batch", kRnn, "  %all, %y = RNN(%x, %w, %r) {hidden_size = 32}\n", "hoist(", "t.row.thread"},
+        Recurrence{"sums_by_parts", "%x: f32[3, 700]", "  %a: i64[] = [1]\n  %y = CumSum(%x, %a) {part = 16}\n",
+                   "thread=\"thread.x\"", "t.row"},
         Recurrence{"ranks", "%x: f32[2, 150]",
-                   "  %k: i64[1] = [120]\n  %v, %y = TopK(%x, %k) {by_rank = 1}\n", "rank", "hoist("}),
+                   "  %k: i64[1] = [120]\n  %v, %y = TopK(%x, %k) {by_rank = 1}\n", "rank", "hoist("},
+        Recurrence{"ranks_that_neighbours_find_together", "%x: f32[1, 900]",
+                   "  %k: i64[1] = [20]\n  %v, %y = TopK(%x, %k) {by_rank = 1}\n", "bind(loop=\"rank.part.k.t\", thread=\"thread.y\")", "hoist("},
+        Recurrence{"ranks_in_parts", "%x: f32[2, 700]",
+                   "  %k: i64[1] = [50]\n  %v, %y = TopK(%x, %k) {gap = 8, part = 32}\n", "rank.k.t", "hoist("}),
     ::testing::PrintToStringParamName());
 
 }  // namespace
