@@ -72,7 +72,9 @@ const onnx::AttributeProto* find_attribute(const onnx::NodeProto& node, const st
 bool fits_memory(const Graph& graph, const TensorType& type) {
   for (const tensor::Expr& dim : type.shape)
     if (tensor::is_int(dim, 0)) return true;
-  const std::optional<int64_t> count = graph::largest_count(graph, type.shape);
+  const bool have_bounds = std::all_of(graph.dim_ranges.begin(), graph.dim_ranges.end(), [](const graph::DimRange& r) { return r.has_bound(); });
+  std::optional<int64_t> count = graph::largest_count(graph, type.shape);
+  if (!count && !have_bounds) count = graph::least_count(graph, type.shape);
   return count && *count <= kMostBytes / std::max<int64_t>(byte_size(type.element), 1);  // strings have no size
 }
 

@@ -8,6 +8,7 @@
 #include "frontend/model_prepare.h"
 #include "graph/elements.h"
 #include "onnx/defs/schema.h"
+#include "tensor/text.h"
 
 namespace mcc::frontend {
 
@@ -50,6 +51,18 @@ Result<Constant> Builder::constant_value(const onnx::AttributeProto& a, const st
                     text("a constant given by ", a.name(), " is not supported"), ""};
 }
 
+namespace {
+
+// Open dimensions, equal ones by equal names.
+void name_dims(const graph::Shape& shape, onnx::TypeProto& type) {
+  for (int i = 0; i < type.tensor_type().shape().dim_size(); ++i) {
+    auto& dim = *type.mutable_tensor_type()->mutable_shape()->mutable_dim(i);
+    if (!dim.has_dim_value()) dim.set_dim_param(tensor::to_text(shape[static_cast<size_t>(i)]));
+  }
+}
+
+}  // namespace
+
 bool Builder::expand_function(const onnx::NodeProto& node, const std::string& domain, Scope& scope,
                      const Origin& origin) {
   if (origin.depth >= kMaxExpansion) return false;
@@ -69,15 +82,9 @@ bool Builder::expand_function(const onnx::NodeProto& node, const std::string& do
       return true;
     }
     taint |= entry.kind == Entry::value && tainted_.count(entry.id) != 0;
-    if ((is_contrib || is_ml) && entry.kind == Entry::value && !graph::is_static(graph_.value(entry.id).type.shape)) {
-      report(ErrorKind::unsupported, where_of(node, origin),
-             text("what stands for it is written for known shapes, got ", to_text(graph_.value(entry.id).type)),
-             "give the dimensions values instead of ranges");
-      give_up(node, scope);
-      return true;
-    }
     types.push_back(entry.kind == Entry::value ? onnx_type_of(graph_.value(entry.id).type)
                                                : onnx::TypeProto());
+    if ((is_contrib || is_ml) && entry.kind == Entry::value) name_dims(graph_.value(entry.id).type.shape, types.back());
   }
   onnx::FunctionProto body;
   if (is_contrib || is_ml) {

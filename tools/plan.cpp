@@ -29,7 +29,8 @@ class PlanBuilder {
 
   void run() {
     plan_.graphs.resize(1);
-    plan_.arena_size = memory_.arena_bytes;
+    for (const graph::Computed& c : memory_.computed) shapes_.define(c.name, c.value);
+    plan_.arena_size = shapes_.quantity(memory_.arena_size);
     for (ValueId v : g_.inputs) plan_.graphs[0].inputs.push_back(value(v));
     for (size_t i = 0; i < groups_.size(); ++i) add_group(i);
     add_outputs();
@@ -57,7 +58,7 @@ class PlanBuilder {
     switch (place.kind) {
       case Place::Kind::arena:
         out.storage = MCC_STORAGE_arena;
-        out.offset = place.index;
+        out.offset = offset_of(place);
         break;
       case Place::Kind::input:
         out.storage = MCC_STORAGE_input;
@@ -94,7 +95,12 @@ class PlanBuilder {
     return entry->second;
   }
 
-  uint32_t bytes_value(mcc_storage storage, int64_t offset, int64_t bytes) {
+  codegen::Quantity offset_of(const Place& place) {
+    if (!place.start.defined()) return place.index;
+    return shapes_.quantity(place.index == 0 ? tensor::Expr(place.start) : place.start + place.index);
+  }
+
+  uint32_t bytes_value(mcc_storage storage, codegen::Quantity offset, codegen::Quantity bytes) {
     PlanValue v;
     v.dtype = MCC_DTYPE_u8;
     v.dims = {bytes};
@@ -112,13 +118,10 @@ class PlanBuilder {
     node.target = static_cast<uint32_t>(kernels_.of_group[index]);
     for (ValueId v : group.inputs) node.args.push_back(value(v));
     for (ValueId v : group.outputs) node.args.push_back(value(v));
-    const auto& offsets = memory_.workspaces[index];
-    for (size_t i = 0; i < offsets.size(); ++i) {
-      const std::optional<int64_t> bytes = graph::largest_count(g_, {kernel.memory.workspaces[i]});
-      MCC_CHECK(bytes, "workspace of unknown size");
-      node.args.push_back(bytes_value(MCC_STORAGE_arena, offsets[i], *bytes));
-    }
-    size_t written = group.outputs.size() + offsets.size();
+    const auto& workspaces = memory_.workspaces[index];
+    for (const graph::Workspace& w : workspaces)
+      node.args.push_back(bytes_value(MCC_STORAGE_arena, offset_of(w.place), shapes_.quantity(w.bytes)));
+    size_t written = group.outputs.size() + workspaces.size();
     if (kernel.memory.scratch_per_thread > 0) {
       node.args.push_back(bytes_value(MCC_STORAGE_scratch, 0, kernel.memory.scratch_per_thread));
       ++written;

@@ -66,10 +66,13 @@ ShapeProgram::ShapeProgram(codegen::PlanDesc& plan, const graph::Graph& graph)
 Quantity ShapeProgram::quantity(const Expr& e) {
   int64_t value = 0;
   if (tensor::as_int(e, &value)) return value;
+  if (tensor::thread_count().same_as(e)) return emit(MCC_SHAPE_threads, 0, 0);
   const auto [known, is_new] = known_.try_emplace(tensor::to_text(e), 0);
   if (is_new) known->second = compute(e);
   return known->second;
 }
+
+void ShapeProgram::define(const tensor::Var& name, const Expr& e) { known_[tensor::to_text(name)] = quantity(e); }
 
 Quantity ShapeProgram::emit(mcc_shape_op op, Quantity a, Quantity b, Quantity c) {
   const uint32_t slot = plan_.slot_count++;

@@ -17,6 +17,8 @@ class ShapeProgram {
 
   // Of an expression over the graph's dimensions. Equal expressions have one slot.
   codegen::Quantity quantity(const tensor::Expr& e);
+  // From here on the name stands for the expression; no dimension has it.
+  void define(const tensor::Var& name, const tensor::Expr& e);
 
  private:
   codegen::Quantity emit(mcc_shape_op op, codegen::Quantity a, codegen::Quantity b, codegen::Quantity c = 0);

@@ -38,10 +38,10 @@ int64_t prime_above(int64_t n) {
   return n;
 }
 
-// Of a dimension of at most so many.
-int64_t typical_size(int64_t most) {
-  if (most <= kShort) return static_cast<int64_t>(std::sqrt(static_cast<double>(most)));
-  return std::min(most, kLargestInstance);
+int64_t typical_size(const SizeRange& range) {
+  if (!range.has_bound()) return range.typical;
+  if (range.max <= kShort) return static_cast<int64_t>(std::sqrt(static_cast<double>(range.max)));
+  return std::min(range.max, kLargestInstance);
 }
 
 // Sizes to try, those first that the function is for. No two dimensions of one list have the same.
@@ -58,7 +58,7 @@ std::vector<std::vector<int64_t>> instances(const Func& f) {
     }
     result.push_back(std::move(sizes));
   };
-  if (ranges) add([&](size_t i) { return typical_size((*ranges)[i].max); });
+  if (ranges) add([&](size_t i) { return typical_size((*ranges)[i]); });
   for (int64_t size : kOtherSizes)
     add([&](size_t) { return size; });
   return result;

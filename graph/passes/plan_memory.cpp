@@ -1,11 +1,16 @@
 #include "graph/passes/plan_memory.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "graph/elements.h"
 #include "graph/op.h"
 #include "graph/passes/aliases.h"
 #include "tensor/kernel_abi.h"
+#include "tensor/sizes.h"
+#include "tensor/text.h"
+#include "tensor/visit.h"
 
 namespace mcc::graph {
 namespace {
@@ -17,16 +22,28 @@ int64_t aligned(int64_t bytes) {
 
 // A piece of the arena, alive from the group `first` to the group `last`.
 struct Storage {
-  int64_t bytes = 0;
+  int64_t bytes = 0;  // without a bound: typically
   int first = 0, last = 0;
-  int64_t offset = 0;
+  int64_t offset = 0;  // where there is no bound: in a plan for typical sizes
+  Expr size = {};      // in bytes; what has a bound has none
+  tensor::Var start = {};
+
+  bool has_bound() const { return !size.defined(); }
+  bool lives_with(const Storage& other) const { return first <= other.last && other.first <= last; }
 };
 
 class PlanMemory {
  public:
   PlanMemory(const Graph& g, const std::vector<KernelGroup>& groups,
-             const std::vector<std::vector<int64_t>>& workspace_bytes)
-      : g_(g), groups_(groups), workspace_bytes_(workspace_bytes), aliases_(g, groups), storage_of_(g.values.size(), -1) {}
+             const std::vector<std::vector<Expr>>& workspace_bytes, int typical_threads)
+      : g_(g), groups_(groups), workspace_bytes_(workspace_bytes), aliases_(g, groups), facts_(g.facts()), storage_of_(g.values.size(), -1) {
+    for (size_t i = 0; i < g.dims.size(); ++i)
+      typical_[g.dims[i].get()] = typical_size(g.dim_ranges[i]);
+    const auto is_taken = [&](const tensor::Var& d) { return d.name().starts_with(prefix_); };
+    while (std::any_of(g.dims.begin(), g.dims.end(), is_taken))
+      prefix_ += '@';
+    typical_threads_ = typical_threads;
+  }
 
   MemoryPlan run() {
     plan_.places.resize(g_.values.size());
@@ -35,7 +52,12 @@ class PlanMemory {
     find_last_uses();
     for (size_t i = 0; i < groups_.size(); ++i)
       visit(static_cast<int>(i));
-    assign_offsets();
+    assign_offsets(true);
+    plan_.arena_size = plan_.arena_bytes;
+    bounded_bytes_ = std::exchange(plan_.arena_bytes, 0);
+    assign_offsets(false);
+    plan_.arena_bytes += bounded_bytes_;
+    compute_offsets();
     count_live();
     finish();
     return std::move(plan_);
@@ -44,12 +66,7 @@ class PlanMemory {
  private:
   Place& place(ValueId v) { return plan_.places[static_cast<size_t>(v)]; }
   int& storage_of(ValueId v) { return storage_of_[static_cast<size_t>(v)]; }
-  int64_t bytes_of(ValueId v) const {
-    const TensorType& type = g_.value(v).type;
-    const std::optional<int64_t> count = largest_count(g_, type.shape);
-    MCC_CHECK(count, g_.value(v).name, ": no bound for ", to_text(type));
-    return *count * byte_size(type.element);
-  }
+  Expr bytes_of(ValueId v) const { return planned_bytes(g_, v); }
 
   void place_ends() {
     for (size_t i = 0; i < g_.inputs.size(); ++i) {
@@ -88,13 +105,32 @@ class PlanMemory {
       last = std::max({last, index, last_use_[static_cast<size_t>(whole)]});
       place(whole).kind = Place::Kind::arena;
     }
-    for (int64_t bytes : workspace_bytes_[static_cast<size_t>(index)]) {
-      plan_.workspaces[static_cast<size_t>(index)].push_back(new_storage(bytes, index));
+    for (const Expr& asked : workspace_bytes_[static_cast<size_t>(index)]) {
+      const Expr bytes = with_own_threads(asked);
+      plan_.workspaces[static_cast<size_t>(index)].push_back({{Place::Kind::arena, new_storage(bytes, index)}, bytes});
     }
   }
 
-  int new_storage(int64_t bytes, int group) {
-    storages_.push_back({aligned(std::max<int64_t>(bytes, 1)), group, group, 0});
+  // The number of threads by a name that no dimension has.
+  Expr with_own_threads(const Expr& bytes) {
+    int64_t known = 0;
+    if (tensor::as_int(bytes, &known)) return bytes;
+    tensor::VarMap one{{tensor::thread_count().get(), Expr(typical_threads_)}};
+    if (tensor::structurally_equal(tensor::substitute(bytes, one), bytes)) return bytes;
+    const tensor::Var threads = named(tensor::thread_count());
+    typical_[threads.get()] = typical_threads_;
+    return tensor::substitute(bytes, {{tensor::thread_count().get(), threads}});
+  }
+
+  int new_storage(const Expr& bytes, int group) {
+    int64_t known = 0;
+    Expr size;
+    if (!tensor::as_int(bytes, &known)) {
+      size = facts_.simplify(tensor::floor_div(bytes + Expr(tensor::kBufferAlignment - 1), tensor::kBufferAlignment) * Expr(tensor::kBufferAlignment));
+      MCC_CHECK(tensor::as_int(tensor::simplify(tensor::substitute(bytes, typical_)), &known), "a size of more than dimensions: ",
+                tensor::to_text(bytes));
+    }
+    storages_.push_back({aligned(std::max<int64_t>(known, 1)), group, group, 0, size});
     return static_cast<int>(storages_.size()) - 1;
   }
 
@@ -105,7 +141,7 @@ class PlanMemory {
       const ValueId whole = owner(input);
       const int storage = storage_of(whole);
       if (storage < 0 || last_use_[static_cast<size_t>(whole)] != index) continue;
-      if (storages_[static_cast<size_t>(storage)].last != index || bytes_of(whole) != bytes_of(v)) continue;
+      if (storages_[static_cast<size_t>(storage)].last != index || !tensor::structurally_equal(bytes_of(whole), bytes_of(v))) continue;
       const bool only_reader = std::count_if(group.inputs.begin(), group.inputs.end(),
                                              [&](ValueId other) { return owner(other) == whole; }) == 1;
       if (only_reader && is_pointwise(group, input, v)) return storage;
@@ -131,11 +167,11 @@ class PlanMemory {
     return true;
   }
 
-  // Largest first, each at the lowest offset that is free over its whole life.
-  void assign_offsets() {
-    std::vector<int> order(storages_.size());
-    for (size_t i = 0; i < order.size(); ++i)
-      order[i] = static_cast<int>(i);
+  // Of those with a bound, or of the others: largest first, each at the lowest offset that is free over its whole life.
+  void assign_offsets(bool have_bounds) {
+    std::vector<int> order;
+    for (size_t i = 0; i < storages_.size(); ++i)
+      if (storages_[i].has_bound() == have_bounds) order.push_back(static_cast<int>(i));
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
       return storages_[static_cast<size_t>(a)].bytes > storages_[static_cast<size_t>(b)].bytes;
     });
@@ -156,6 +192,53 @@ class PlanMemory {
     }
   }
 
+  // An expression by a name, the same for equal ones.
+  tensor::Var named(const Expr& value) {
+    auto [known, is_new] = names_.try_emplace(tensor::to_text(value));
+    if (is_new) {
+      known->second = tensor::Var(text(prefix_, plan_.computed.size()));
+      plan_.computed.push_back({known->second, value});
+    }
+    return known->second;
+  }
+
+  Expr named_largest(const std::vector<Expr>& values) {
+    Expr most = values.at(0);
+    for (size_t i = 1; i < values.size(); ++i)
+      most = named(tensor::max(most, values[i]));
+    return most;
+  }
+
+  // From the lowest one up: each begins where what lies below it ends. Of what lies below, that counts which has nothing else of it
+  // above; the arena ends where the topmost ones do.
+  void compute_offsets() {
+    std::vector<Storage*> order;
+    for (Storage& s : storages_)
+      if (!s.has_bound()) order.push_back(&s);
+    std::stable_sort(order.begin(), order.end(), [](const Storage* a, const Storage* b) { return a->offset < b->offset; });
+    std::map<const Storage*, Expr> ends;
+    const auto ends_of = [&](const std::vector<const Storage*>& below) {
+      std::vector<Expr> tops;
+      std::set<std::string> seen;
+      for (size_t i = 0; i < below.size(); ++i) {
+        const bool is_covered = std::any_of(below.begin() + static_cast<std::ptrdiff_t>(i) + 1, below.end(),
+                                            [&](const Storage* other) { return other->lives_with(*below[i]); });
+        const Expr& end = ends.at(below[i]);
+        if (!is_covered && seen.insert(tensor::to_text(end)).second) tops.push_back(end);
+      }
+      return tops;
+    };
+    std::vector<const Storage*> placed;
+    for (Storage* s : order) {
+      std::vector<const Storage*> below;
+      std::copy_if(placed.begin(), placed.end(), std::back_inserter(below), [&](const Storage* other) { return other->lives_with(*s); });
+      s->start = named(below.empty() ? Expr(bounded_bytes_) : named_largest(ends_of(below)));
+      ends[s] = named(s->start + Expr(named(s->size)));
+      placed.push_back(s);
+    }
+    if (!placed.empty()) plan_.arena_size = named_largest(ends_of(placed));
+  }
+
   void count_live() {
     plan_.live_bytes.assign(groups_.size(), 0);
     for (const Storage& s : storages_) {
@@ -164,13 +247,19 @@ class PlanMemory {
     }
   }
 
+  void lay(Place& p, int64_t storage) const {
+    const Storage& s = storages_[static_cast<size_t>(storage)];
+    p.index = s.has_bound() ? s.offset : 0;
+    p.start = s.start;
+  }
+
   void finish() {
     for (size_t i = 0; i < g_.values.size(); ++i) {
-      if (storage_of_[i] >= 0) plan_.places[i].index = storages_[static_cast<size_t>(storage_of_[i])].offset;
+      if (storage_of_[i] >= 0) lay(plan_.places[i], storage_of_[i]);
     }
     for (auto& list : plan_.workspaces) {
-      for (int64_t& index : list)
-        index = storages_[static_cast<size_t>(index)].offset;
+      for (Workspace& w : list)
+        lay(w.place, w.place.index);
     }
     for (size_t i = 0; i < g_.values.size(); ++i) {
       const Aliases::Alias alias = aliases_.of(static_cast<ValueId>(i));
@@ -182,8 +271,14 @@ class PlanMemory {
 
   const Graph& g_;
   const std::vector<KernelGroup>& groups_;
-  const std::vector<std::vector<int64_t>>& workspace_bytes_;
+  const std::vector<std::vector<Expr>>& workspace_bytes_;
   const Aliases aliases_;
+  tensor::Analyzer facts_;
+  tensor::VarMap typical_;
+  std::map<std::string, tensor::Var> names_;
+  std::string prefix_ = "@";  // of their names
+  int typical_threads_ = 1;
+  int64_t bounded_bytes_ = 0;
   std::vector<int> storage_of_;
   std::vector<int> last_use_;
   std::vector<Storage> storages_;
@@ -193,8 +288,8 @@ class PlanMemory {
 }  // namespace
 
 MemoryPlan plan_memory(const Graph& graph, const std::vector<KernelGroup>& groups,
-                       const std::vector<std::vector<int64_t>>& workspace_bytes) {
-  return PlanMemory(graph, groups, workspace_bytes).run();
+                       const std::vector<std::vector<Expr>>& workspace_bytes, int typical_threads) {
+  return PlanMemory(graph, groups, workspace_bytes, typical_threads).run();
 }
 
 }  // namespace mcc::graph

@@ -84,7 +84,7 @@ void copy_written(const Graph& g, const KernelGroup& group, ValueId v, std::span
 // The groups one after the other on one arena, every value in its place.
 std::vector<Constant> run_in_arena(const Graph& g, const std::vector<KernelGroup>& groups,
                                    const std::vector<Constant>& inputs) {
-  MemoryPlan plan = plan_memory(g, groups, std::vector<std::vector<int64_t>>(groups.size()));
+  MemoryPlan plan = plan_memory(g, groups, std::vector<std::vector<Expr>>(groups.size()));
   std::vector<std::byte> arena(static_cast<size_t>(plan.arena_bytes), std::byte{0x7f});
   std::vector<std::vector<std::byte>> outputs;
   for (ValueId v : g.outputs)
@@ -148,7 +148,7 @@ TEST_P(Fuse, ComputesTheGraphInItsArena) {
   Result<std::vector<Constant>> want = run_graph(g, inputs, interpreter_evaluator());
   ASSERT_TRUE(want.ok()) << to_text(want.errors());
   expect_close(run_in_arena(g, groups, inputs), *want, 0);
-  MemoryPlan plan = plan_memory(g, groups, std::vector<std::vector<int64_t>>(groups.size()));
+  MemoryPlan plan = plan_memory(g, groups, std::vector<std::vector<Expr>>(groups.size()));
   expect_case(c, text(describe(g, groups), "arena ", plan.arena_bytes, " bytes\n"));
 }
 
