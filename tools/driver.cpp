@@ -278,7 +278,13 @@ void report_open(const graph::Graph& graph, const CompileOptions& options, Compi
   std::vector<std::string> names;
   for (size_t i = 0; i < graph.dims.size(); ++i) {
     report.open_dimensions.push_back({graph.dims[i].name(), graph.dim_ranges[i]});
-    if (!graph.dim_ranges[i].has_bound()) names.push_back(graph.dims[i].name());
+    const graph::DimRange& range = graph.dim_ranges[i];
+    const std::string& name = graph.dims[i].name();
+    const bool is_given = options.import.dim_ranges.contains(name) || !options.import.input_ranges.empty();
+    if (!range.has_bound())
+      names.push_back(name);
+    else if (!is_given)  // found to be possible for these sizes alone
+      names.push_back(text(name, " (", range.min, " to ", range.max, ")"));
   }
   const std::vector<std::string> sizes = names.empty() ? std::vector<std::string>() : size_options(options);
   if (sizes.empty()) return;

@@ -18,6 +18,9 @@ constexpr int64_t kShort = 31;
 // Where the steps for a size cannot be carried out for all (a short loop becomes one vector as a whole), those for others may.
 constexpr int64_t kOtherSizes[] = {127, 1021, 61, 31};
 
+// One whose half, quarter and eighth, rounded in any way, fill no vectors: what strides have left of a long dimension.
+constexpr int64_t kOddParts = 811;
+
 bool is_prime(int64_t n) {
   for (int64_t k = 2; k * k <= n; ++k)
     if (n % k == 0) return false;
@@ -61,6 +64,8 @@ std::vector<std::vector<int64_t>> instances(const Func& f) {
   if (ranges) add([&](size_t i) { return typical_size((*ranges)[i]); });
   for (int64_t size : kOtherSizes)
     add([&](size_t) { return size; });
+  const bool have_bounds = !ranges || std::all_of(ranges->begin(), ranges->end(), [](const SizeRange& r) { return r.has_bound(); });
+  if (!have_bounds) add([](size_t) { return kOddParts; });
   return result;
 }
 
