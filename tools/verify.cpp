@@ -108,7 +108,7 @@ frontend::ImportOptions import_options(const std::vector<std::string>& names,
   return options;
 }
 
-// Shapes that are only as fixed as the model has them; open dimensions may be up to twice as large as here.
+// Shapes that are only as fixed as the model has them. Those that are even here have no bound, the others may be up to twice as large.
 void leave_open(const std::vector<frontend::DeclaredTensor>& declared, frontend::ImportOptions& options) {
   for (const frontend::DeclaredTensor& input : declared) {
     auto given = options.input_shapes.find(input.name);
@@ -116,7 +116,7 @@ void leave_open(const std::vector<frontend::DeclaredTensor>& declared, frontend:
     for (size_t i = 0; i < input.shape.size(); ++i) {
       int64_t& size = given->second[i];
       if (input.shape[i] >= 0 || size == 0) continue;
-      const graph::DimRange range{1, 2 * size};
+      const graph::DimRange range = size % 2 == 0 ? graph::DimRange{1, tensor::kLargestSize, size} : graph::DimRange{1, 2 * size};
       options.input_ranges[input.name][i] = range;
       if (!input.symbols[i].empty()) options.dim_ranges[input.symbols[i]] = range;
       size = frontend::kOpenDim;
