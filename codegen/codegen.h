@@ -17,7 +17,7 @@ namespace mcc::codegen {
 // each workspace, then, when scratch_per_thread > 0, one buffer of that many bytes for each thread (worker w uses
 // the w-th part). All of these are aligned to 64 bytes; params are aligned to their element only.
 struct KernelMemory {
-  std::vector<tensor::Expr> workspaces;  // bytes, over the function's dims; constants when shapes are static
+  std::vector<tensor::Expr> workspaces;  // bytes, over the function's dims and tensor::thread_count() (sizes.h); constants when shapes are static
   int64_t scratch_per_thread = 0;        // bytes, a multiple of 64
 };
 Result<KernelMemory> kernel_memory(const tensor::Func& lowered);

@@ -41,6 +41,14 @@ class Captures : public Visitor {
 
  protected:
   using Visitor::on;
+  void on(const Allocate& n) override {
+    if (is_buffer_(n.buffer.get())) {  // the threads' parts of a workspace
+      add(n.buffer);
+      for (const Expr& extent : n.buffer.shape())
+        visit(extent);
+    }
+    Visitor::on(n);
+  }
   void on(const VarNode& n) override {
     if (is_var_(&n) && seen_.insert(&n).second) vars.push_back(&n);
   }
@@ -138,7 +146,7 @@ void KernelEmitter::emit(const Func& func, const std::string& symbol) {
   for (size_t i = 0; i < memory_.memory.workspaces.size(); ++i)
     workspaces.push_back(next_buffer());
   for (const auto& [buffer, placement] : memory_.placements) {
-    if (placement.home == Home::workspace) {
+    if (placement.home == Home::workspace || placement.home == Home::thread_workspace) {
       scope_.buffers[buffer] = workspaces[static_cast<size_t>(placement.index)];
     }
   }
@@ -216,6 +224,7 @@ void KernelEmitter::on(const If& n) {
 void KernelEmitter::on(const Allocate& n) {
   const Placement& placement = memory_.placements.at(n.buffer.get());
   if (placement.home == Home::workspace) return emit(n.body);
+  if (placement.home == Home::thread_workspace) return emit_in_part(n, placement.stride);
   Value* base = nullptr;
   llvm::AllocaInst* on_stack = nullptr;
   if (placement.home == Home::stack) {
@@ -237,6 +246,16 @@ void KernelEmitter::on(const Allocate& n) {
   if (on_stack)
     b_.CreateLifetimeEnd(on_stack,
                          b_.getInt64(std::max<uint64_t>(1, static_cast<uint64_t>(placement.bytes))));
+}
+
+// The buffer in this thread's part of its workspace.
+void KernelEmitter::emit_in_part(const Allocate& n, const Expr& stride) {
+  if (!scope_.worker) return emit(n.body);  // a loop that runs once is no task
+  Value* const whole = scope_.buffers.at(n.buffer.get());
+  Value* worker = b_.CreateZExt(scope_.worker, b_.getInt64Ty());
+  scope_.buffers[n.buffer.get()] = b_.CreateGEP(b_.getInt8Ty(), whole, b_.CreateMul(worker, emit_index(stride)));
+  emit(n.body);
+  scope_.buffers[n.buffer.get()] = whole;
 }
 
 void KernelEmitter::on(const For& n) {
@@ -330,6 +349,7 @@ void KernelEmitter::emit_parallel(const For& n) {
   for (const BufferNode* b : captures.buffers)
     scope_.buffers[b] = next_field();
   Value* task_min = next_field();
+  scope_.worker = task->getArg(3);
   if (outer_scope.scratch_base) {
     scope_.scratch_base = next_field();
     Value* worker = b_.CreateZExt(task->getArg(3), i64);

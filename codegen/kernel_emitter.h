@@ -46,6 +46,7 @@ class KernelEmitter {
     std::unordered_map<const tensor::ExprNode*, Bounded> narrow;  // of vars: loops on a GPU
     Value* scratch = nullptr;       // this thread's, if the kernel has any
     Value* scratch_base = nullptr;  // the first thread's
+    Value* worker = nullptr;        // the thread's number, of 32 bits, in a task
     bool in_task = false;
   };
 
@@ -61,6 +62,7 @@ class KernelEmitter {
   void on(const tensor::Evaluate& n);
   void emit_loop(const tensor::For& n, Value* begin, Value* end, bool runs_at_least_once);
   void emit_parallel(const tensor::For& n);
+  void emit_in_part(const tensor::Allocate& n, const tensor::Expr& stride);
   llvm::Function* new_function(const std::string& name, llvm::FunctionType* type, bool is_internal);
   llvm::BasicBlock* new_block(const char* name);
   void start(llvm::BasicBlock* block);  // goes on writing there

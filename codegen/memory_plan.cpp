@@ -27,6 +27,15 @@ bool is_too_large(const Buffer& buffer) {
   return bytes > kMostBytes;
 }
 
+// On these alone.
+bool depends_on(const Expr& e, const std::vector<Var>& dims) {
+  VarMap one;
+  for (const Var& d : dims)
+    one[d.get()] = 1;
+  int64_t value = 0;
+  return as_int(substitute(e, one), &value);
+}
+
 int64_t round_up(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
 class Planner : public Visitor {
@@ -85,6 +94,11 @@ class Planner : public Visitor {
       p.home = Home::workspace;
       p.index = static_cast<int>(plan_->memory.workspaces.size());
       plan_->memory.workspaces.push_back(bytes);
+    } else if (!is_constant && depends_on(bytes, func_.dims)) {
+      p.home = Home::thread_workspace;
+      p.index = static_cast<int>(plan_->memory.workspaces.size());
+      p.stride = facts_.simplify(floor_div(bytes + Expr(kAlign - 1), kAlign) * kAlign);
+      plan_->memory.workspaces.push_back(thread_count() * p.stride);
     } else if (!is_constant) {
       errors.push_back({ErrorKind::unsupported, func_.name,
                         text("buffer ", buffer.name(), " is private to a thread and has no constant size"),
@@ -124,7 +138,7 @@ Result<MemoryPlan> plan_memory(const Func& lowered) {
 
 int64_t evaluate_bytes(const Expr& bytes, const std::vector<Var>& dims, std::span<const int64_t> values) {
   MCC_CHECK(dims.size() == values.size(), "expected ", dims.size(), " dimensions, got ", values.size());
-  VarMap map;
+  VarMap map{{thread_count().get(), 1}};
   for (size_t i = 0; i < dims.size(); ++i)
     map[dims[i].get()] = values[i];
   int64_t result = 0;

@@ -60,6 +60,15 @@ bool is_open(const ImportOptions& options, const std::string& input, size_t axis
   return ranges != options.input_ranges.end() && ranges->second.count(axis) != 0;
 }
 
+std::optional<graph::DimRange> given_range(const ImportOptions& options, const std::string& input, size_t axis, const std::string& name) {
+  if (is_open(options, input, axis)) return options.input_ranges.at(input).at(axis);
+  const auto named = options.dim_ranges.find(name);
+  return named == options.dim_ranges.end() ? std::nullopt : std::optional(named->second);
+}
+
+// What costs and schedules are made for where nothing is said: a batch of few, lengths of some hundred.
+int64_t usual_size(size_t axis) { return axis == 0 ? 4 : 128; }
+
 std::vector<int64_t> given_shape(const onnx::ValueInfoProto& input, const ImportOptions& options,
                                  bool* given) {
   auto constant = options.constants.find(input.name());
@@ -118,6 +127,24 @@ void substitute_dims(onnx::TypeProto* type, const DimValues& dims) {
   }
 }
 
+bool has_value(const Dim& dim) { return dim.has_dim_value() && dim.dim_value() >= 0; }
+
+// Sizes for the dimensions that have neither a value nor a range.
+void bind_others(onnx::ValueInfoProto& input, const ImportOptions& options) {
+  if (!options.other_dims) return;
+  const graph::DimRange& sizes = *options.other_dims;
+  auto& shape = *input.mutable_type()->mutable_tensor_type()->mutable_shape();
+  for (int i = 0; i < shape.dim_size(); ++i) {
+    Dim& dim = *shape.mutable_dim(i);
+    const auto axis = static_cast<size_t>(i);
+    if (has_value(dim) || given_range(options, input.name(), axis, dim.dim_param())) continue;
+    if (sizes.min == sizes.max)
+      dim.set_dim_value(sizes.min);
+    else if (!has_name(dim))
+      dim.set_dim_param(open_dim_name(input.name(), axis));
+  }
+}
+
 // One diagnostic that names every open dimension of the input and the option that closes it.
 void report_open_dims(const onnx::ValueInfoProto& input, const ImportOptions& options, Diagnostics& problems) {
   const std::string where = text("input '", input.name(), "'");
@@ -131,7 +158,7 @@ void report_open_dims(const onnx::ValueInfoProto& input, const ImportOptions& op
   bool nameless = false;
   for (int i = 0; i < type.shape().dim_size(); ++i) {
     const Dim& dim = type.shape().dim(i);
-    const bool known = (dim.has_dim_value() && dim.dim_value() >= 0) || range_of(options, input.name(), static_cast<size_t>(i), dim.dim_param());
+    const bool known = has_value(dim) || range_of(options, input.name(), static_cast<size_t>(i), dim.dim_param());
     example.push_back(known && dim.has_dim_value() ? std::to_string(dim.dim_value()) : "1");
     if (known) continue;
     const bool named = has_name(dim);
@@ -146,9 +173,8 @@ void report_open_dims(const onnx::ValueInfoProto& input, const ImportOptions& op
   problems.push_back({ErrorKind::unsupported, where,
                       open.size() == 1 ? text("dimension ", open[0], " has no value")
                                        : text("dimensions ", join(open, ", "), " have no value"),
-                      text(nameless ? text("give its shape, for example ", shape)
-                                    : text("give values, for example ", join(given, " "), ", or ", shape),
-                           "; with 1..64 in place of a number it stays open")});
+                      nameless ? text("give its shape, for example ", shape)
+                               : text("give values, for example ", join(given, " "), ", or ", shape)});
 }
 
 // Larger inputs are refused here: ONNX's inference walks over what it takes for a shape, element by element.
@@ -192,9 +218,31 @@ void check_option_names(const onnx::GraphProto& graph, const ImportOptions& opti
 std::string open_dim_name(const std::string& input, size_t axis) { return text(input, ".", axis); }
 
 std::optional<graph::DimRange> range_of(const ImportOptions& options, const std::string& input, size_t axis, const std::string& name) {
-  if (is_open(options, input, axis)) return options.input_ranges.at(input).at(axis);
-  const auto named = options.dim_ranges.find(name);
-  return named == options.dim_ranges.end() ? std::nullopt : std::optional(named->second);
+  std::optional<graph::DimRange> range = given_range(options, input, axis, name);
+  if (!range && options.other_dims) {
+    range = options.other_dims;
+    if (!range->has_bound()) range->typical = usual_size(axis);
+  }
+  return range;
+}
+
+std::vector<std::string> options_for_other_dims(const ModelSummary& model, const ImportOptions& options) {
+  std::vector<std::string> words;
+  for (const DeclaredTensor& input : model.inputs) {
+    if (options.input_shapes.count(input.name) != 0 || options.constants.count(input.name) != 0) continue;
+    std::vector<std::string> shape;
+    bool is_nameless = false;
+    for (size_t i = 0; i < input.shape.size(); ++i) {
+      const std::string& symbol = input.symbols[i];
+      shape.push_back(input.shape[i] >= 0 ? std::to_string(input.shape[i]) : "1");
+      if (input.shape[i] >= 0 || options.dims.count(symbol) != 0 || given_range(options, input.name, i, symbol)) continue;
+      is_nameless |= symbol.empty();
+      const std::string word = text("--dim ", symbol, "=1");
+      if (!symbol.empty() && std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
+    }
+    if (is_nameless) words.push_back(text("--input-shape ", input.name, "=", join(shape, "x")));
+  }
+  return words;
 }
 
 bool bind_shapes(onnx::ModelProto& model, const ImportOptions& options, Diagnostics& problems) {
@@ -213,6 +261,7 @@ bool bind_shapes(onnx::ModelProto& model, const ImportOptions& options, Diagnost
   for (auto& input : *graph.mutable_input()) {
     substitute_dims(input.mutable_type(), dims);
     if (!input.type().has_tensor_type()) continue;
+    if (input.type().tensor_type().has_shape()) bind_others(input, options);
     report_open_dims(input, options, problems);
     sizes_fit &= check_size(input, problems);
   }

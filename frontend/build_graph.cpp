@@ -74,7 +74,9 @@ bool fits_memory(const Graph& graph, const TensorType& type) {
     if (tensor::is_int(dim, 0)) return true;
   // That is for the run to say.
   if (graph.depends_on_data(type.shape)) return true;
-  const std::optional<int64_t> count = graph::largest_count(graph, type.shape);
+  const bool have_bounds = std::all_of(graph.dim_ranges.begin(), graph.dim_ranges.end(), [](const graph::DimRange& r) { return r.has_bound(); });
+  std::optional<int64_t> count = graph::largest_count(graph, type.shape);
+  if (!count && !have_bounds) count = graph::least_count(graph, type.shape);
   return count && *count <= kMostBytes / std::max<int64_t>(byte_size(type.element), 1);  // strings have no size
 }
 

@@ -8,6 +8,7 @@
 #include "frontend/model_prepare.h"
 #include "graph/elements.h"
 #include "onnx/defs/schema.h"
+#include "tensor/text.h"
 
 namespace mcc::frontend {
 
@@ -50,6 +51,18 @@ Result<Constant> Builder::constant_value(const onnx::AttributeProto& a, const st
                     text("a constant given by ", a.name(), " is not supported"), ""};
 }
 
+namespace {
+
+// Open dimensions, equal ones by equal names.
+void name_dims(const graph::Shape& shape, onnx::TypeProto& type) {
+  for (int i = 0; i < type.tensor_type().shape().dim_size(); ++i) {
+    auto& dim = *type.mutable_tensor_type()->mutable_shape()->mutable_dim(i);
+    if (!dim.has_dim_value()) dim.set_dim_param(tensor::to_text(shape[static_cast<size_t>(i)]));
+  }
+}
+
+}  // namespace
+
 bool Builder::expand_function(const onnx::NodeProto& node, const std::string& domain, Scope& scope,
                      const Origin& origin) {
   if (origin.depth >= kMaxExpansion) return false;
@@ -69,15 +82,9 @@ bool Builder::expand_function(const onnx::NodeProto& node, const std::string& do
       return true;
     }
     taint |= entry.kind == Entry::value && tainted_.count(entry.id) != 0;
-    if ((is_contrib || is_ml) && entry.kind == Entry::value && !graph::is_static(graph_.value(entry.id).type.shape)) {
-      report(ErrorKind::unsupported, where_of(node, origin),
-             text("what stands for it is written for known shapes, got ", to_text(graph_.value(entry.id).type)),
-             "give the dimensions values instead of ranges");
-      give_up(node, scope);
-      return true;
-    }
     types.push_back(entry.kind == Entry::value ? onnx_type_of(graph_.value(entry.id).type)
                                                : onnx::TypeProto());
+    if ((is_contrib || is_ml) && entry.kind == Entry::value) name_dims(graph_.value(entry.id).type.shape, types.back());
   }
   onnx::FunctionProto body;
   if (is_contrib || is_ml) {
@@ -154,6 +161,52 @@ bool Builder::translate_attributes(const onnx::NodeProto& from, const std::strin
   return true;
 }
 
+namespace {
+
+void simplify_shapes(graph::Graph& graph) {
+  const tensor::Analyzer facts = graph.facts();
+  for (graph::Value& value : graph.values) {
+    for (auto* expressions : {&value.type.shape, &value.elements})
+      for (tensor::Expr& e : *expressions)
+        if (int64_t known = 0; !tensor::as_int(e, &known)) e = facts.simplify(e);
+  }
+}
+
+// Of a reshape that is possible for some sizes of a dimension without a bound alone (a height of which one row is left): the dimension
+// has these sizes from then on. Nothing where there are no two sizes in a row for which it can be told, or more dimensions are involved.
+std::optional<std::vector<TensorType>> infer_for_some_sizes(graph::Graph& graph, const Node& node) {
+  constexpr int64_t kMostTried = 512, kLargestStep = int64_t{1} << 30;
+  for (graph::DimRange& range : graph.dim_ranges) {
+    if (range.has_bound()) continue;
+    const graph::DimRange all = range;
+    graph::Value& input = graph.value(node.inputs[0]);
+    const graph::Shape shape = input.type.shape;
+    const auto works = [&](int64_t least, int64_t most) {
+      range = {least, most};
+      const tensor::Analyzer facts = graph.facts();
+      std::transform(shape.begin(), shape.end(), input.type.shape.begin(), [&](const tensor::Expr& d) { return facts.simplify(d); });
+      return graph::infer_types(graph, node).ok();
+    };
+    int64_t least = all.min;
+    while (least < kMostTried && !works(least, least + 1))
+      ++least;
+    if (least < kMostTried) {
+      int64_t most = least + 1;
+      for (int64_t step = kLargestStep; step > 0; step /= 2)
+        if (most + step <= all.max && works(least, most + step)) most += step;
+      works(least, most);
+      simplify_shapes(graph);
+      if (most == all.max) range.typical = std::max(all.typical, least);
+      return *graph::infer_types(graph, node);
+    }
+    range = all;
+    input.type.shape = shape;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 void Builder::add_operator(const graph::OpDef& op, const onnx::NodeProto& from, Scope& scope, const Origin& origin) {
   const std::string where = where_of(from, origin);
   Node node;
@@ -175,7 +228,11 @@ void Builder::add_operator(const graph::OpDef& op, const onnx::NodeProto& from, 
   for (const std::string& output : from.output())
     node.outputs.push_back(output.empty() ? kNoValue : 0);
 
-  Result<std::vector<TensorType>> types = infer(node, where);
+  Result<std::vector<TensorType>> types = graph::infer_types(graph_, node);
+  if (!types.ok() && op.is_view) {
+    if (auto some = infer_for_some_sizes(graph_, node)) types = std::move(*some);
+  }
+  if (!types.ok()) types = infer(node, where);
   if (!types.ok()) {
     if (op.domain.empty() && types.errors()[0].kind == ErrorKind::unsupported && add_data_shaped_node(from, scope, origin)) return;
     // What follows from something reported already is not a fault of its own.

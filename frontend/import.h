@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,12 +14,17 @@ namespace mcc::frontend {
 // In a shape given for an input, a dimension that has a range.
 inline constexpr int64_t kOpenDim = -1;
 
+// Without a bound, for other_dims: import_onnx says what is typical for each of them.
+inline constexpr graph::DimRange kAnySize{1, tensor::kLargestSize, 1};
+
 struct ImportOptions {
   std::map<std::string, std::vector<int64_t>> input_shapes;  // by input
   std::map<std::string, int64_t> dims;                       // by the name of the dimension
   // Dimensions that stay symbolic, with the sizes that they may have: by their names, and by input and position.
   std::map<std::string, graph::DimRange> dim_ranges;
   std::map<std::string, std::map<size_t, graph::DimRange>> input_ranges;
+  // Dimensions that have neither a value nor a range: refused; or all of them have these sizes.
+  std::optional<graph::DimRange> other_dims;
   // Inputs that are fixed to a value: they become constants of the graph.
   std::map<std::string, graph::Constant> constants;
 };
@@ -37,7 +43,7 @@ struct ImportedModel {
 inline constexpr int kOpset = 28;
 
 // Reads, checks and converts the model and builds its graph. Every dimension of an input needs a value, from the
-// file or from the options, or a range of sizes from these: it is then a symbolic one of the graph's. What can be computed from constants alone is computed at once through
+// file or from the options, or a range of sizes from these (or none, with other_dims): it is then a symbolic one of the graph's. What can be computed from constants alone is computed at once through
 // `fold` where it is small (so that operators see their shape operands); large weights stay in the mapped file, which
 // the graph's constants keep alive. On failure, everything that is wrong is listed, node by node.
 Result<ImportedModel> import_onnx(const std::string& path, const ImportOptions& options,
@@ -65,6 +71,9 @@ struct ModelSummary {
   std::string producer;
   int64_t opset = 0, ir_version = 0, node_count = 0, file_bytes = 0, weight_bytes = 0;
 };
+// Options that give the dimensions that other_dims is for the value 1: "--dim N=1", "--input-shape x=1x3" where they have no names.
+std::vector<std::string> options_for_other_dims(const ModelSummary& model, const ImportOptions& options);
+
 // Looks at the file without importing it.
 Result<ModelSummary> summarize_onnx(const std::string& path);
 

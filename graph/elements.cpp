@@ -20,7 +20,9 @@ constexpr int64_t kMostElements = 1024;
 // model computes them in. Gives up (an undefined expression, false) on what it cannot say as an expression of the dimensions.
 class SymbolicRun {
  public:
-  explicit SymbolicRun(const Analyzer& facts) : facts_(facts) {}
+  // have_bounds: of all dimensions. Where there is none, numbers of 32 bits are taken to be large enough for what is computed in them:
+  // the model is not for larger sizes.
+  SymbolicRun(const Analyzer& facts, bool have_bounds) : facts_(facts), have_bounds_(have_bounds) {}
 
   using Elements = std::vector<Expr>;
   Elements& memory(const Buffer& buffer) { return memory_[buffer.get()]; }
@@ -126,7 +128,7 @@ class SymbolicRun {
     if (bit_width(type) != 32) return false;
     const Interval range = facts_.bounds(value);
     const int64_t most = type == ElementType::u32 ? int64_t{UINT32_MAX} : int64_t{INT32_MAX};
-    return range.low && range.high && *range.high <= most &&
+    return range.low && (!have_bounds_ || (range.high && *range.high <= most)) &&
            *range.low >= (type == ElementType::u32 ? 0 : int64_t{INT32_MIN});
   }
 
@@ -182,6 +184,7 @@ class SymbolicRun {
   Expr value_of(const VectorReduce&, const Expr&) { return nullptr; }
 
   const Analyzer& facts_;
+  const bool have_bounds_;
   VarMap variables_;
   std::unordered_map<const BufferNode*, Elements> memory_;
 };
@@ -218,6 +221,14 @@ std::optional<std::vector<std::vector<Expr>>> arguments_of(const Graph& graph, c
   return result;
 }
 
+// Without the limits of runs, which memory is not planned for.
+Analyzer planning_facts(const Graph& graph) {
+  Analyzer facts;
+  for (size_t i = 0; i < graph.dims.size(); ++i)
+    learn_size(facts, graph.dims[i], graph.dim_ranges[i]);
+  return facts;
+}
+
 }  // namespace
 
 std::optional<std::vector<std::vector<Expr>>> elements_of(const Graph& graph, const Node& node) {
@@ -233,7 +244,7 @@ std::optional<std::vector<std::vector<Expr>>> elements_of(const Graph& graph, co
   if (!arguments) return std::nullopt;
   const Func func = build_node_func(graph, node);
   const Analyzer facts = graph.facts();
-  SymbolicRun run(facts);
+  SymbolicRun run(facts, std::all_of(graph.dim_ranges.begin(), graph.dim_ranges.end(), [](const DimRange& r) { return r.has_bound(); }));
   for (size_t i = 0; i < func.params.size(); ++i) {
     const bool is_input = i < arguments->size();
     if (is_input) {
@@ -299,7 +310,7 @@ void set_elements(Graph& graph, const Node& of, const std::vector<std::vector<Ex
 }
 
 std::optional<int64_t> largest_count(const Graph& graph, const Shape& shape) {
-  const Analyzer facts = graph.facts();
+  const Analyzer facts = planning_facts(graph);
   int64_t count = 1;
   for (const Expr& d : shape) {
     const Interval range = facts.bounds(d);
@@ -309,13 +320,42 @@ std::optional<int64_t> largest_count(const Graph& graph, const Shape& shape) {
   return count;
 }
 
+std::optional<int64_t> least_count(const Graph& graph, const Shape& shape) {
+  const Analyzer facts = graph.facts();
+  int64_t count = 1;
+  for (const Expr& d : shape)
+    if (__builtin_mul_overflow(count, std::max<int64_t>(facts.bounds(d).low.value_or(0), 0), &count)) return std::nullopt;
+  return count;
+}
+
+Expr planned_size(const Graph& graph, const Expr& size) {
+  const std::optional<int64_t> largest = graph.depends_on_data(size) ? std::nullopt : largest_count(graph, {size});
+  return largest ? Expr(*largest) : graph.facts().simplify(size);
+}
+
+Expr planned_bytes(const Graph& graph, ValueId value) {
+  const TensorType& type = graph.value(value).type;
+  const std::optional<int64_t> count = graph.depends_on_data(type.shape) ? std::nullopt : largest_count(graph, type.shape);
+  if (count) return *count * byte_size(type.element);
+  Expr bytes = byte_size(type.element);
+  for (const Expr& d : type.shape)
+    bytes = bytes * d;
+  return graph.facts().simplify(bytes);
+}
+
+int64_t typical_size(const DimRange& range) {
+  if (!range.has_bound()) return std::max(range.typical, range.min);
+  // What data decides may be nothing as well.
+  constexpr int64_t kSome = 64;
+  if (range.min <= 0) return std::min(range.max, kSome);
+  const double middle = std::sqrt(static_cast<double>(range.min) * static_cast<double>(range.max));
+  return std::clamp(static_cast<int64_t>(middle), range.min, range.max);
+}
+
 Graph typical_instance(const Graph& graph) {
   VarMap sizes;
-  for (size_t i = 0; i < graph.dims.size(); ++i) {
-    const DimRange& range = graph.dim_ranges[i];
-    const double middle = std::sqrt(static_cast<double>(range.min) * static_cast<double>(range.max));
-    sizes[graph.dims[i].get()] = std::clamp(static_cast<int64_t>(middle), range.min, range.max);
-  }
+  for (size_t i = 0; i < graph.dims.size(); ++i)
+    sizes[graph.dims[i].get()] = typical_size(graph.dim_ranges[i]);
   Graph instance = graph;
   for (Value& value : instance.values) {
     for (auto* expressions : {&value.type.shape, &value.elements})

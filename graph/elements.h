@@ -20,6 +20,17 @@ void set_elements(Graph& graph, const Node& of, const std::vector<std::vector<Ex
 // The most elements that a tensor of this shape can have with the graph's dimensions; nothing if there is no bound.
 std::optional<int64_t> largest_count(const Graph& graph, const Shape& shape);
 
+// A size (bytes, elements) as it has to be planned for: the largest one as a number, or, where there is no bound, the expression itself.
+Expr planned_size(const Graph& graph, const Expr& size);
+// Of the value, in bytes.
+Expr planned_bytes(const Graph& graph, ValueId value);
+
+// The fewest elements that a tensor of this shape can have; nothing where these are more than 64 bits count.
+std::optional<int64_t> least_count(const Graph& graph, const Shape& shape);
+
+// The size that is neither small nor large for a symbolic dimension.
+int64_t typical_size(const DimRange& range);
+
 // The same graph, values and nodes by their ids, with a size in place of each symbolic dimension that is neither small nor large for it:
 // what costs are estimated for.
 Graph typical_instance(const Graph& graph);

@@ -12,12 +12,19 @@ constexpr const char* kAnnotation = "sizes";
 
 }  // namespace
 
+void learn_size(Analyzer& facts, const Var& dim, const SizeRange& range) {
+  if (range.has_bound())
+    facts.bind(dim, range.min, range.max - range.min + 1);
+  else
+    facts.assume(dim >= Expr(range.min));
+}
+
 void mark_sizes(Func& f, const std::vector<SizeRange>& ranges) {
   MCC_CHECK(ranges.size() == f.dims.size(), f.name, ": ", ranges.size(), " ranges for ", f.dims.size(),
             " dimensions");
   std::vector<std::string> texts;
   for (const SizeRange& range : ranges)
-    texts.push_back(text(range.min, "..", range.max));
+    texts.push_back(range.has_bound() ? text(range.min, "..", range.max) : text(range.min, "..~", range.typical));
   if (!texts.empty()) f.annotations[kAnnotation] = join(texts, " ");
 }
 
@@ -27,11 +34,15 @@ std::optional<std::vector<SizeRange>> sizes_of(const Func& f) {
   if (texts == nullptr) return std::nullopt;
   std::vector<SizeRange> ranges;
   std::istringstream words(*texts);
-  SizeRange range;
   char dot = 0;
-  while (words >> range.min >> dot >> dot >> range.max) {
-    if (range.max < range.min) return std::nullopt;
-    ranges.push_back(range);
+  for (SizeRange range; words >> range.min >> dot >> dot; ranges.push_back(range), range = {}) {
+    if (words.peek() == '~') {
+      words >> dot >> range.typical;
+      range.max = kLargestSize;
+    } else {
+      words >> range.max;
+    }
+    if (!words || range.typical < 0 || range.max < range.min) return std::nullopt;
   }
   return ranges.size() == f.dims.size() ? std::optional(ranges) : std::nullopt;
 }
@@ -40,8 +51,13 @@ Analyzer size_facts(const Func& f) {
   Analyzer facts;
   const std::optional<std::vector<SizeRange>> ranges = sizes_of(f);
   for (size_t i = 0; ranges && i < f.dims.size(); ++i)
-    facts.bind(f.dims[i], (*ranges)[i].min, (*ranges)[i].max - (*ranges)[i].min + 1);
+    learn_size(facts, f.dims[i], (*ranges)[i]);
   return facts;
+}
+
+const Var& thread_count() {
+  static const Var count("threads");
+  return count;
 }
 
 Func with_sizes(const Func& f, const std::vector<int64_t>& sizes) {

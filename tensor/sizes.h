@@ -10,19 +10,30 @@
 
 namespace mcc::tensor {
 
+// The largest size of a dimension without a bound: models compute with sizes in 32 bits, too. Memory is not planned for it.
+inline constexpr int64_t kLargestSize = INT32_MAX;
+
 // Both ends included. What may be below 0 is no size: a position that data decides.
 struct SizeRange {
   int64_t min = 1, max = 1;
+  int64_t typical = 0;  // of a dimension without a bound: the size that costs and schedules are made for
+  bool has_bound() const { return typical == 0; }
   bool operator==(const SizeRange&) const = default;
 };
 
-// Of each of f.dims. Part of the function's text: "sizes" = "1..64 1..512".
+// The variable has a size of the range.
+void learn_size(Analyzer& facts, const Var& dim, const SizeRange& range);
+
+// Of each of f.dims. Part of the function's text: "sizes" = "1..64 1..512", "1..~128" without a bound and mostly about 128.
 void mark_sizes(Func& f, const std::vector<SizeRange>& ranges);
 // Nothing where the function does not say.
 std::optional<std::vector<SizeRange>> sizes_of(const Func& f);
 
 // What its dimensions are known to be.
 Analyzer size_facts(const Func& f);
+
+// In the size of a kernel's workspace: how many threads a run has.
+const Var& thread_count();
 
 // The function for given sizes, one for each of its dimensions: the same blocks, loops and buffers by their names.
 Func with_sizes(const Func& f, const std::vector<int64_t>& sizes);

@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "nlohmann/json.hpp"
 #include "tools/commands.h"
@@ -40,6 +41,10 @@ Json schedules_json(const CompileOptions& options, const CompileReport& report) 
   return out;
 }
 
+bool have_bounds(const CompileReport& report) {
+  return std::all_of(report.open_dimensions.begin(), report.open_dimensions.end(), [](const auto& dim) { return dim.sizes.has_bound(); });
+}
+
 std::string schedules_text(const CompileOptions& options, const CompileReport& report) {
   std::string out = "schedules: ";
   if (report.from_file > 0) out += text(report.from_file, " from ", printable(options.schedule_file), ", ");
@@ -49,6 +54,13 @@ std::string schedules_text(const CompileOptions& options, const CompileReport& r
                 ", ");
   }
   return text(out, report.by_default, " default");
+}
+
+Json open_json(const CompileReport& report) {
+  Json out = Json::array();
+  for (const CompileReport::OpenDimension& dim : report.open_dimensions)
+    out.push_back({{"name", dim.name}, {"min", dim.sizes.min}, {"max", dim.sizes.has_bound() ? Json(dim.sizes.max) : Json()}});
+  return out;
 }
 
 Json device_json(const CompileReport& report) {
@@ -77,6 +89,7 @@ std::string device_text(const CompileReport& report) {
 
 int run(Arguments& arguments) {
   CompileOptions& options = arguments.compile;
+  options.leave_open = true;
   if (Status status = parse_import_options(arguments.shapes, arguments.dims, options.import); !status.ok())
     return report_errors(status.errors(), arguments.json);
   Result<std::map<std::string, std::string>> emit = parse_emit(arguments.emit);
@@ -119,6 +132,7 @@ int run(Arguments& arguments) {
                  {"nodes", report->nodes},
                  {"weight_bytes", report->weight_bytes},
                  {"arena_bytes", report->arena_bytes},
+                 {"open_dimensions", open_json(*report)},
                  {"file_bytes", report->file_bytes},
                  {"schedules", schedules_json(options, *report)}};
     if (report->launches > 0) json["device"] = device_json(*report);
@@ -127,7 +141,8 @@ int run(Arguments& arguments) {
   }
   say(text(printable(options.output_path), ": ", report->kernels, " kernels, ",
            bytes_text(static_cast<double>(report->weight_bytes)), " of weights, ",
-           bytes_text(static_cast<double>(report->arena_bytes)), " of working memory, for ", report->target,
+           bytes_text(static_cast<double>(report->arena_bytes)), " of working memory", have_bounds(*report) ? "" : " at usual sizes",
+           ", for ", report->target,
            ", in ", fixed(report->seconds, 1), " s"));
   if (report->launches > 0) say(device_text(*report));
   if (!options.tune_log.empty() || !options.schedule_file.empty()) say(schedules_text(options, *report));
@@ -157,7 +172,7 @@ void add_compile(CLI::App& app, int* exit_code) {
       ->check(CLI::Range(0, 1024));
   command->add_option("--input-shape", arguments->shapes, "INPUT=1x3x224x224; once for each input")
       ->allow_extra_args(false);
-  command->add_option("--dim", arguments->dims, "NAME=8: the value of a named dimension")
+  command->add_option("--dim", arguments->dims, "NAME=8: the value of a named dimension; NAME=1..64 or NAME=1..: it stays open")
       ->allow_extra_args(false);
   command->add_option("--tune-log", options.tune_log,
                       "Schedules found by tuning: the best of each kernel is used");

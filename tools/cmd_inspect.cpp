@@ -201,6 +201,7 @@ int inspect_library(const Arguments& arguments) {
   Result<runtime::Model> model = open_model(arguments.path);
   if (!model.ok()) return report_errors(model.errors(), arguments.json);
   const mcc_model_sizes sizes = model->sizes();
+  const bool is_arena_known = sizes.arena_bytes >= 0;
   const std::map<std::string, std::string> metadata = metadata_of(*model);
   const Json schedules = schedules_json(scheduled_kernels(*model), metadata);
   const bool has_device_code = mcc_model_image_count(model->handle()) > 0;
@@ -210,7 +211,7 @@ int inspect_library(const Arguments& arguments) {
                 {"outputs", specs_json(output_specs(*model))},
                 {"kernels", sizes.kernel_count},
                 {"nodes", sizes.node_count},
-                {"arena_bytes", sizes.arena_bytes},
+                {"arena_bytes", is_arena_known ? Json(sizes.arena_bytes) : Json()},
                 {"weight_bytes", sizes.weights_bytes},
                 {"scratch_bytes_per_thread", sizes.scratch_bytes_per_thread},
                 {"metadata", metadata},
@@ -221,7 +222,7 @@ int inspect_library(const Arguments& arguments) {
   }
   std::puts(text(printable(arguments.path), ": ", sizes.kernel_count, " kernels, ", sizes.node_count,
                  " nodes, ", bytes_text(static_cast<double>(sizes.weights_bytes)), " of weights, ",
-                 bytes_text(static_cast<double>(sizes.arena_bytes)), " of working memory")
+                 is_arena_known ? bytes_text(static_cast<double>(sizes.arena_bytes)) : "as much as the inputs' shapes take", " of working memory")
                 .c_str());
   for (const TensorSpec& spec : input_specs(*model))
     std::puts(text("input   ", printable(spec.name), "  ", type_text(spec)).c_str());

@@ -17,6 +17,7 @@
 #include "nlohmann/json.hpp"
 #include "tools/algorithms.h"
 #include "tools/compile_page.h"
+#include "tools/console.h"
 #include "tools/cuda_tools.h"
 #include "tools/evaluator.h"
 #include "tools/kernels.h"
@@ -39,6 +40,10 @@ struct Prepared {
   std::vector<graph::KernelGroup> groups;
   KernelSet kernels;
 };
+
+bool leaves_open(const CompileOptions& options, const tensor::Target& target) {
+  return options.leave_open && options.header_path.empty() && target.kind != tensor::TargetKind::cuda;
+}
 
 void report(const CompileOptions& options, const char* what, double fraction) {
   if (options.progress) options.progress(what, fraction);
@@ -73,7 +78,9 @@ Result<Prepared> prepare(const CompileOptions& options, const tuner::LogContents
   if (!evaluate.ok()) return evaluate.errors();
 
   report(options, "reading the model", 0);
-  Result<frontend::ImportedModel> model = frontend::import_onnx(options.model_path, options.import, *evaluate);
+  frontend::ImportOptions import = options.import;
+  if (leaves_open(options, targets->front())) import.other_dims = frontend::kAnySize;
+  Result<frontend::ImportedModel> model = frontend::import_onnx(options.model_path, import, *evaluate);
   if (!model.ok()) return model.errors();
 
   if (!model->graph.dims.empty() && targets->front().kind == tensor::TargetKind::cuda) {
@@ -123,8 +130,10 @@ Result<Prepared> prepare(const CompileOptions& options, const tuner::LogContents
 std::vector<std::vector<tensor::Expr>> workspace_sizes(const Prepared& p) {
   std::vector<std::vector<tensor::Expr>> sizes(p.groups.size());
   for (size_t i = 0; i < p.groups.size(); ++i) {
-    const int index = p.kernels.of_group[i];
-    if (index >= 0) sizes[i] = p.kernels.kernels[static_cast<size_t>(index)].memory.workspaces;
+    int index = p.kernels.of_group[i];
+    if (index < 0) continue;
+    for (const tensor::Expr& bytes : p.kernels.kernels[static_cast<size_t>(index)].memory.workspaces)
+      sizes[i].push_back(graph::planned_size(p.graph, bytes));
   }
   return sizes;
 }
@@ -251,9 +260,43 @@ Result<ScheduleReport> choose_all_schedules(Prepared& p, const CompileOptions& o
   return report;
 }
 
-}  // namespace
+// Options that would give the dimensions that stay open values.
+std::vector<std::string> size_options(const CompileOptions& options) {
+  const Result<frontend::ModelSummary> model = frontend::summarize_onnx(options.model_path);
+  return model.ok() ? frontend::options_for_other_dims(*model, options.import) : std::vector<std::string>();
+}
 
-Result<CompileReport> compile_model(const CompileOptions& options) {
+// What cannot be compiled for all sizes may be possible for one.
+Diagnostics with_size_hint(Diagnostics errors, const CompileOptions& options) {
+  const Result<std::vector<tensor::Target>> targets = codegen::make_targets(options.target);
+  if (!targets.ok() || !leaves_open(options, targets->front())) return errors;
+  if (errors.empty() || exit_code_of(errors) != exit_code(ErrorKind::unsupported)) return errors;
+  const std::vector<std::string> sizes = size_options(options);
+  if (sizes.empty()) return errors;
+  std::string& hint = errors.back().hint;
+  hint = text(hint, hint.empty() ? "" : "; ", "it may be possible for given sizes, for example ", join(sizes, " "));
+  return errors;
+}
+
+void report_open(const graph::Graph& graph, const CompileOptions& options, CompileReport& report) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < graph.dims.size(); ++i) {
+    report.open_dimensions.push_back({graph.dims[i].name(), graph.dim_ranges[i]});
+    const graph::DimRange& range = graph.dim_ranges[i];
+    const std::string& name = graph.dims[i].name();
+    const bool is_given = options.import.dim_ranges.contains(name) || !options.import.input_ranges.empty();
+    if (!range.has_bound())
+      names.push_back(name);
+    else if (!is_given)  // found to be possible for these sizes alone
+      names.push_back(text(name, " (", range.min, " to ", range.max, ")"));
+  }
+  const std::vector<std::string> sizes = names.empty() ? std::vector<std::string>() : size_options(options);
+  if (sizes.empty()) return;
+  report.notes.push_back(text(names.size() == 1 ? "dimension " : "dimensions ", join(names, ", "), names.size() == 1 ? " stays" : " stay",
+                              " open (any size); ", join(sizes, " "), " makes a faster library for one size"));
+}
+
+Result<CompileReport> compile(const CompileOptions& options) {
   auto start = std::chrono::steady_clock::now();
   Status emit = check_emit(options);
   if (!emit.ok()) return emit.errors();
@@ -272,7 +315,7 @@ Result<CompileReport> compile_model(const CompileOptions& options) {
   Status compiled = compile_kernels(p.kernels, targets, options);
   if (!compiled.ok()) return compiled.errors();
   order_weights(p.graph, p.groups, p.kernels);
-  graph::MemoryPlan memory = graph::plan_memory(p.graph, p.groups, workspace_sizes(p));
+  graph::MemoryPlan memory = graph::plan_memory(p.graph, p.groups, workspace_sizes(p), p.target.cores);
 
   report(options, "writing the library", 1);
   Result<std::string> hash = codegen::sha256_of_file(options.model_path);
@@ -304,6 +347,7 @@ Result<CompileReport> compile_model(const CompileOptions& options) {
   if (stat(options.output_path.c_str(), &info) == 0) result.file_bytes = info.st_size;
   result.target = target_text(options, p);
   report_schedules(p.kernels, *schedules, result);
+  report_open(p.graph, options, result);
   if (assembler) result.assembler = assembler->name();
   report_device(p.kernels, result);
   if (assembler) result.without_machine_code = without_machine_code(p);
@@ -314,6 +358,13 @@ Result<CompileReport> compile_model(const CompileOptions& options) {
   }
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
+}
+
+}  // namespace
+
+Result<CompileReport> compile_model(const CompileOptions& options) {
+  Result<CompileReport> report = compile(options);
+  return report.ok() ? std::move(report) : with_size_hint(report.errors(), options);
 }
 
 CompileOptions with_log_if_there(CompileOptions options) {

@@ -23,6 +23,7 @@ struct CompileOptions {
   bool libraries = true;  // schedules of the log that call a GPU maker's library are taken
   int threads = 0;  // that the library is meant to run with, what schedules go by; 0: the target's cores
   frontend::ImportOptions import;
+  bool leave_open = false;  // of libraries for CPUs: dimensions without a value stay open, without a bound
   int opt_level = 2;
   bool strict = false;
   std::string precision = "fp32";  // or tf32, fp16, bf16: of what products and convolutions multiply
@@ -49,7 +50,12 @@ struct CompileReport {
   int64_t kernels = 0;  // compiled; the plan may call one several times
   int64_t nodes = 0;    // of the plan
   int64_t weight_bytes = 0;
-  int64_t arena_bytes = 0;
+  int64_t arena_bytes = 0;  // with dimensions without a bound: about what it takes at usual sizes
+  struct OpenDimension {
+    std::string name;
+    graph::DimRange sizes;
+  };
+  std::vector<OpenDimension> open_dimensions;
   int64_t file_bytes = 0;
   std::string target;  // as resolved
   // Of GPUs: the assembler that made machine code and figures (empty: none), and the kernels' worst figures.

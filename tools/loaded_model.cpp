@@ -65,6 +65,27 @@ std::vector<int64_t> shape_of(const TensorSpec& spec, const Sizes& sizes, std::v
   return shape;
 }
 
+// Sizes for dimensions of random inputs that have none and no bound: one where an input begins, else so many.
+constexpr int64_t kUsualSize = 128;
+
+// What was chosen, as text: "N=1 T=128"; empty where nothing had to be.
+std::string choose_sizes(const runtime::Model& model, const std::vector<TensorSpec>& specs, const std::vector<std::optional<Constant>>& given,
+                         Sizes& sizes) {
+  std::vector<std::string> chosen;
+  for (size_t input = 0; input < specs.size(); ++input) {
+    if (given[input]) continue;
+    for (size_t i = 0; i < specs[input].shape.size(); ++i) {
+      const std::string& name = specs[input].symbols[i];
+      int64_t min = 0, max = 0;
+      if (specs[input].shape[i] >= 0 || sizes.contains(name) || mcc_model_dim_range(model.handle(), name.c_str(), &min, &max) != MCC_OK) continue;
+      if (max < tensor::kLargestSize) continue;
+      sizes[name] = std::max(min, i == 0 ? 1 : kUsualSize);
+      chosen.push_back(text(name, "=", sizes[name]));
+    }
+  }
+  return join(chosen, " ");
+}
+
 // How to give the dimensions sizes.
 std::string size_hint(const runtime::Model& model, const std::vector<std::string>& open) {
   std::vector<std::string> hints;
@@ -153,6 +174,10 @@ Result<std::vector<Constant>> make_inputs(const runtime::Model& model, const Inp
   }
   if (!errors.empty()) return errors;
 
+  if (options.seed) {
+    const std::string chosen = choose_sizes(model, specs, given, sizes);
+    if (!chosen.empty()) say(text("open dimensions: ", printable(chosen), "; others by --dim NAME=8"));
+  }
   std::vector<Constant> inputs;
   std::vector<std::string> missing, open;
   for (size_t i = 0; i < specs.size(); ++i) {

@@ -21,7 +21,14 @@ std::optional<int64_t> parse_integer(std::string_view s) {
 
 // A size, or "1..64": the sizes from 1 to 64. Of more than this no memory plan could be made.
 constexpr int64_t kLargestSize = int64_t{1} << 31;
+// Without a bound a dimension is taken to be about this large.
+constexpr int64_t kUsualSize = 128;
 std::optional<graph::DimRange> parse_sizes(std::string_view s) {
+  if (s.ends_with("..")) {
+    const std::optional<int64_t> min = parse_integer(s.substr(0, s.size() - 2));
+    if (!min || *min < 1 || *min >= tensor::kLargestSize) return std::nullopt;
+    return graph::DimRange{*min, tensor::kLargestSize, std::max(*min, kUsualSize)};
+  }
   const size_t dots = s.find("..");
   const std::optional<int64_t> min = parse_integer(s.substr(0, dots));
   const std::optional<int64_t> max = dots == std::string_view::npos ? min : parse_integer(s.substr(dots + 2));
@@ -71,7 +78,7 @@ Status parse_import_options(const std::vector<std::string>& shapes, const std::v
     const std::string value = split == std::string::npos ? "" : spec.substr(split + 1);
     const std::optional<graph::DimRange> sizes = parse_sizes(value);
     if (!sizes || split == 0) {
-      errors.push_back(usage(text("--dim ", spec, ": expected NAME=8, or NAME=1..64 for all sizes from 1 to 64")));
+      errors.push_back(usage(text("--dim ", spec, ": expected NAME=8, or NAME=1..64 for all sizes from 1 to 64, NAME=1.. for all")));
     } else if (const std::string name = spec.substr(0, split); sizes->min == sizes->max) {
       options.dims[name] = sizes->min;
     } else {

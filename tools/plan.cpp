@@ -38,8 +38,9 @@ class PlanBuilder {
     for (size_t i = 0; i < groups_.size(); ++i)
       for (graph::NodeId n : groups_[i].nodes) group_of_[static_cast<size_t>(n)] = i;
     is_checked_.resize(g_.equalities.size());
-    plan_.arena_size = memory_.arena_bytes;
     plan_.heap_count = static_cast<uint32_t>(memory_.blocks);
+    for (const graph::Computed& c : memory_.computed) shapes_.define(c.name, c.value);
+    plan_.arena_size = shapes_.quantity(memory_.arena_size);
     for (ValueId v : g_.inputs) plan_.graphs[0].inputs.push_back(value(v));
     add_region({});
     add_outputs();
@@ -67,7 +68,7 @@ class PlanBuilder {
     switch (place.kind) {
       case Place::Kind::arena:
         out.storage = MCC_STORAGE_arena;
-        out.offset = place.index;
+        out.offset = offset_of(place);
         break;
       case Place::Kind::heap:
         out.storage = MCC_STORAGE_heap;
@@ -109,7 +110,12 @@ class PlanBuilder {
     return entry->second;
   }
 
-  uint32_t bytes_value(mcc_storage storage, int64_t index, int64_t offset, Quantity bytes) {
+  codegen::Quantity offset_of(const Place& place) {
+    if (!place.start.defined()) return place.index;
+    return shapes_.quantity(place.index == 0 ? tensor::Expr(place.start) : place.start + place.index);
+  }
+
+  uint32_t bytes_value(mcc_storage storage, int64_t index, Quantity offset, Quantity bytes) {
     PlanValue v;
     v.dtype = MCC_DTYPE_u8;
     v.dims = {bytes};
@@ -347,12 +353,10 @@ class PlanBuilder {
       from.push_back(value(copy.from));
       if (!copy.is_traded) continue;
       PlanValue room = plan_.values[from.back()];
-      const Place& place = rooms[next++];
-      room.storage = place.kind == Place::Kind::arena ? MCC_STORAGE_arena : MCC_STORAGE_heap;
-      room.index = place.kind == Place::Kind::arena ? 0 : static_cast<uint32_t>(place.index);
-      room.offset = place.kind == Place::Kind::arena ? place.index : 0;
-      const graph::TensorType& type = g_.value(copy.from).type;
-      if (place.kind == Place::Kind::heap) shapes_.grow(room.index, shapes_.product(type.shape, byte_size(type.element)), "a loop's state");
+      const PlanValue& place = plan_.values[workspace(rooms[next++])];
+      room.storage = place.storage;
+      room.index = place.index;
+      room.offset = place.offset;
       const uint32_t way = add(std::move(room));
       add_copy(from.back(), way, end);
       from.back() = way;
@@ -362,15 +366,11 @@ class PlanBuilder {
 
   graph::NodeId node_of(const Node& node) const { return static_cast<graph::NodeId>(&node - g_.nodes.data()); }
 
-  uint32_t workspace(const Place& place, const tensor::Expr& bytes) {
-    if (place.kind == Place::Kind::arena) {
-      const std::optional<int64_t> most = graph::largest_count(g_, {bytes});
-      MCC_CHECK(most, "workspace of unknown size");
-      return bytes_value(MCC_STORAGE_arena, 0, place.index, *most);
-    }
-    const Quantity size = shapes_.quantity(bytes);
-    shapes_.grow(static_cast<uint32_t>(place.index), size, "a workspace");
-    return bytes_value(MCC_STORAGE_heap, place.index, 0, size);
+  uint32_t workspace(const graph::Workspace& w) {
+    const Quantity bytes = shapes_.quantity(w.bytes);
+    if (w.place.kind == Place::Kind::arena) return bytes_value(MCC_STORAGE_arena, 0, offset_of(w.place), bytes);
+    shapes_.grow(static_cast<uint32_t>(w.place.index), bytes, "a workspace");
+    return bytes_value(MCC_STORAGE_heap, w.place.index, 0, bytes);
   }
 
   void add_group(size_t index) {
@@ -390,10 +390,9 @@ class PlanBuilder {
     for (ValueId v : group.outputs) grow_block(v);
     for (ValueId v : group.inputs) node.args.push_back(value(v));
     for (ValueId v : group.outputs) node.args.push_back(value(v));
-    const auto& places = memory_.workspaces[index];
-    for (size_t i = 0; i < places.size(); ++i)
-      node.args.push_back(workspace(places[i], kernel.memory.workspaces[i]));
-    size_t written = group.outputs.size() + places.size();
+    const auto& workspaces = memory_.workspaces[index];
+    for (const graph::Workspace& w : workspaces) node.args.push_back(workspace(w));
+    size_t written = group.outputs.size() + workspaces.size();
     if (kernel.memory.scratch_per_thread > 0) {
       node.args.push_back(bytes_value(MCC_STORAGE_scratch, 0, 0, kernel.memory.scratch_per_thread));
       ++written;

@@ -75,6 +75,7 @@ const Quantity* ShapeProgram::find(const std::string& text) const {
 Quantity ShapeProgram::quantity(const Expr& e) {
   int64_t value = 0;
   if (tensor::as_int(e, &value)) return value;
+  if (tensor::thread_count().same_as(e)) return emit(false, MCC_SHAPE_threads, 0, 0);
   const std::string text = tensor::to_text(e);
   if (const Quantity* known = find(text)) return *known;
   const Quantity computed = compute(e);
@@ -82,6 +83,8 @@ Quantity ShapeProgram::quantity(const Expr& e) {
   (graph_.depends_on_data(e) ? known_.back() : known_.front())[text] = computed;
   return computed;
 }
+
+void ShapeProgram::define(const tensor::Var& name, const Expr& e) { known_.front()[tensor::to_text(name)] = quantity(e); }
 
 Quantity ShapeProgram::product(const graph::Shape& shape, int64_t factor) {
   Expr count = factor;

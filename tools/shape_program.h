@@ -41,6 +41,8 @@ class ShapeProgram {
   // Code in between runs once, several times or not at all: what is computed there is not known behind it.
   void open_scope() { known_.emplace_back(); }
   void close_scope() { known_.pop_back(); }
+  // From here on the name stands for the expression; no dimension has it.
+  void define(const tensor::Var& name, const tensor::Expr& e);
 
  private:
   codegen::Quantity emit(bool is_of_data, mcc_shape_op op, codegen::Quantity a, codegen::Quantity b, codegen::Quantity c = 0);

@@ -108,7 +108,7 @@ frontend::ImportOptions import_options(const std::vector<std::string>& names,
   return options;
 }
 
-// Shapes that are only as fixed as the model has them; open dimensions may be up to twice as large as here.
+// Shapes that are only as fixed as the model has them. Those that are even here have no bound, the others may be up to twice as large.
 void leave_open(const std::vector<frontend::DeclaredTensor>& declared, frontend::ImportOptions& options) {
   for (const frontend::DeclaredTensor& input : declared) {
     auto given = options.input_shapes.find(input.name);
@@ -116,7 +116,7 @@ void leave_open(const std::vector<frontend::DeclaredTensor>& declared, frontend:
     for (size_t i = 0; i < input.shape.size(); ++i) {
       int64_t& size = given->second[i];
       if (input.shape[i] >= 0 || size == 0) continue;
-      const graph::DimRange range{1, 2 * size};
+      const graph::DimRange range = size % 2 == 0 ? graph::DimRange{1, tensor::kLargestSize, size} : graph::DimRange{1, 2 * size};
       options.input_ranges[input.name][i] = range;
       if (!input.symbols[i].empty()) options.dim_ranges[input.symbols[i]] = range;
       size = frontend::kOpenDim;
@@ -131,6 +131,10 @@ frontend::ImportOptions with_sizes(frontend::ImportOptions options, const std::f
   for (const auto& [input, ranges] : options.input_ranges)
     for (const auto& [axis, range] : ranges)
       options.input_shapes[input][axis] = pick(range);
+  if (options.other_dims) {
+    const int64_t size = pick(*options.other_dims);
+    options.other_dims = graph::DimRange{size, size};
+  }
   options.dim_ranges.clear();
   options.input_ranges.clear();
   return options;
@@ -139,7 +143,7 @@ frontend::ImportOptions with_sizes(frontend::ImportOptions options, const std::f
 // What a model with open dimensions is compared at: small sizes, as the interpreter takes its time; no vector is full at some, and tiles
 // are left over at others.
 std::vector<frontend::ImportOptions> samples_of(const frontend::ImportOptions& options) {
-  if (options.dim_ranges.empty() && options.input_ranges.empty()) return {options};
+  if (options.dim_ranges.empty() && options.input_ranges.empty() && !options.other_dims) return {options};
   std::vector<frontend::ImportOptions> samples;
   for (int64_t size : {1, 7, 33})
     samples.push_back(with_sizes(options, [&](const graph::DimRange& range) { return std::clamp(size, range.min, range.max); }));
@@ -176,7 +180,7 @@ class CaseRun {
     for (const frontend::DeclaredTensor& output : summary->outputs)
       outputs_.push_back(output.name);
     if (test_.against_reference) {
-      run_against_reference();
+      run_against_reference(*summary);
       return result_;
     }
     if (test_.sets.empty()) {
@@ -195,15 +199,22 @@ class CaseRun {
   }
 
  private:
-  void run_against_reference() {
+  // Dimensions without a value stay open, as `mcc compile` leaves them.
+  bool is_left_open(const frontend::ModelSummary& summary, const frontend::ImportOptions& import) const {
+    return !frontend::options_for_other_dims(summary, import).empty() && !options_.target.starts_with("cuda");
+  }
+
+  void run_against_reference(const frontend::ModelSummary& summary) {
     std::shared_ptr<Subject> compiled;  // one for all sizes
-    for (const frontend::ImportOptions& sizes : samples_of(options_.import)) {
-      run_against_reference(sizes, compiled);
+    frontend::ImportOptions import = options_.import;
+    if (is_left_open(summary, import)) import.other_dims = frontend::kAnySize;
+    for (const frontend::ImportOptions& sizes : samples_of(import)) {
+      run_against_reference(import, sizes, compiled);
       if (result_.status != CaseStatus::pass) return;
     }
   }
 
-  void run_against_reference(const frontend::ImportOptions& sizes, std::shared_ptr<Subject>& compiled) {
+  void run_against_reference(const frontend::ImportOptions& import, const frontend::ImportOptions& sizes, std::shared_ptr<Subject>& compiled) {
     Result<frontend::ImportedModel> imported = frontend::import_onnx(test_.model, sizes, graph::interpreter_evaluator());
     if (!imported.ok()) {
       result_ = from_errors(result_, imported.errors());
@@ -218,7 +229,7 @@ class CaseRun {
     }
     Result<std::vector<Constant>> want = graph::run_graph(graph, arguments, graph::interpreter_evaluator());
     Result<std::shared_ptr<Subject>> subject =
-        compiled ? compiled : Subject::make(test_.model, options_.interpret ? sizes : options_.import, options_);
+        compiled ? compiled : Subject::make(test_.model, options_.interpret ? sizes : import, options_);
     if (!want.ok() || !subject.ok()) {
       result_ = from_errors(result_, want.ok() ? subject.errors() : want.errors());
       return;

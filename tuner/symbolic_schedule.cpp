@@ -18,6 +18,9 @@ constexpr int64_t kShort = 31;
 // Where the steps for a size cannot be carried out for all (a short loop becomes one vector as a whole), those for others may.
 constexpr int64_t kOtherSizes[] = {127, 1021, 61, 31};
 
+// One whose half, quarter and eighth, rounded in any way, fill no vectors: what strides have left of a long dimension.
+constexpr int64_t kOddParts = 811;
+
 bool is_prime(int64_t n) {
   for (int64_t k = 2; k * k <= n; ++k)
     if (n % k == 0) return false;
@@ -38,10 +41,10 @@ int64_t prime_above(int64_t n) {
   return n;
 }
 
-// Of a dimension of at most so many.
-int64_t typical_size(int64_t most) {
-  if (most <= kShort) return static_cast<int64_t>(std::sqrt(static_cast<double>(most)));
-  return std::min(most, kLargestInstance);
+int64_t typical_size(const SizeRange& range) {
+  if (!range.has_bound()) return range.typical;
+  if (range.max <= kShort) return static_cast<int64_t>(std::sqrt(static_cast<double>(range.max)));
+  return std::min(range.max, kLargestInstance);
 }
 
 // Sizes to try, those first that the function is for. No two dimensions of one list have the same.
@@ -58,9 +61,11 @@ std::vector<std::vector<int64_t>> instances(const Func& f) {
     }
     result.push_back(std::move(sizes));
   };
-  if (ranges) add([&](size_t i) { return typical_size((*ranges)[i].max); });
+  if (ranges) add([&](size_t i) { return typical_size((*ranges)[i]); });
   for (int64_t size : kOtherSizes)
     add([&](size_t) { return size; });
+  const bool have_bounds = !ranges || std::all_of(ranges->begin(), ranges->end(), [](const SizeRange& r) { return r.has_bound(); });
+  if (!have_bounds) add([](size_t) { return kOddParts; });
   return result;
 }
 

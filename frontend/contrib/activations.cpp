@@ -13,7 +13,7 @@ Operand gelu(Expansion& e, const Operand& x, const char* approximate) { return e
 Operand biased(Expansion& e) { return e.has(1) ? e.op("Add", {e.in(0), e.in(1)}) : e.in(0); }
 
 bool expect_bias(Expansion& e) {
-  return !e.has(1) || (e.expect(e.rank(0) >= 1, "input 0: expected at least one dimension") && e.expect_shape(1, {e.shape(0).back()}));
+  return !e.has(1) || (e.expect(e.rank(0) >= 1, "input 0: expected at least one dimension") && e.expect_shape(1, {e.last_size(0)}));
 }
 
 void biased_gelu(Expansion& e, const char* approximate) {
@@ -30,17 +30,17 @@ void bias_add(Expansion& e) {
 // The left half of the last axis times the gelu of the right one.
 void split_gelu(Expansion& e) {
   if (!expect_bias(e)) return;
-  const int64_t width = e.shape(0).back();
-  if (!e.expect(width % 2 == 0, "input 'X': expected an even last dimension, got shape ", shape_text(e.shape(0)))) return;
+  const int64_t width = e.last_size(0);
+  if (!e.expect(width % 2 == 0, "input 'X': expected an even last dimension, got shape ", shape_text(e.sizes(0)))) return;
   std::vector<Operand> halves = e.ops("Split", {biased(e)}, {{"axis", int64_t{-1}}, {"num_outputs", int64_t{2}}}, 2);
   e.result(0, e.op("Mul", {halves[0], gelu(e, halves[1], "none")}));
 }
 
 void bias_softmax(Expansion& e) {
   const std::optional<int64_t> axis = e.expect_axis("axis");
-  if (!axis || !e.expect(e.rank(1) <= e.rank(0), "input 'bias': expected at most ", e.rank(0), " dimensions, got shape ", shape_text(e.shape(1))))
+  if (!axis || !e.expect(e.rank(1) <= e.rank(0), "input 'bias': expected at most ", e.rank(0), " dimensions, got shape ", shape_text(e.sizes(1))))
     return;
-  e.result(0, softmax_of_rest(e, biased(e), e.shape(0), *axis));
+  e.result(0, softmax_of_rest(e, biased(e), e.sizes(0), *axis));
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ Operand join_heads(Expansion& e, const Operand& x, const AttentionDims& d) {
 
 std::optional<Operand> key_mask(Expansion& e, int i, const AttentionDims& d, ElementType real) {
   if (!e.has(i)) return "";
-  const std::vector<int64_t>& shape = e.shape(i);
+  const std::vector<int64_t>& shape = e.sizes(i);
   const std::vector<int64_t> by_key{d.batch, d.total()}, by_query{d.batch, d.queries, d.total()};
   Operand is_seen;
   if (shape == by_key || shape == by_query) {
@@ -39,6 +39,7 @@ std::optional<Operand> key_mask(Expansion& e, int i, const AttentionDims& d, Ele
   } else if (shape.size() == 2 && shape[1] == 1 && (shape[0] == 1 || shape[0] == d.batch)) {
     return "";  // the same for all keys: it changes nothing
   } else if (shape == std::vector<int64_t>{d.batch} || shape == std::vector<int64_t>{2 * d.batch}) {
+    if (Expansion::is_open(d.total()) && !e.refuse_open(0)) return std::nullopt;
     Operand place = e.tensor(ElementType::i32, {d.total()}, places(d.total()));
     auto limit = [&](int64_t from) { return e.reshaped(e.slice(e.in(i), 0, from, from + d.batch), {d.batch, 1, 1, 1}); };
     is_seen = e.op("Less", {place, limit(0)});
@@ -53,7 +54,7 @@ std::optional<Operand> key_mask(Expansion& e, int i, const AttentionDims& d, Ele
 
 bool expect_score_bias(Expansion& e, int i, const AttentionDims& d) {
   if (!e.has(i)) return true;
-  const std::vector<int64_t>& b = e.shape(i);
+  const std::vector<int64_t>& b = e.sizes(i);
   const bool fits = b.size() == 4 && (b[0] == 1 || b[0] == d.batch) && (b[1] == 1 || b[1] == d.heads) && b[2] == d.queries && b[3] == d.total();
   return e.expect(fits, "input 'attention_bias': expected shape ", shape_text({d.batch, d.heads, d.queries, d.total()}),
                   ", with 1 for batch or heads, got ", shape_text(b));
@@ -70,6 +71,7 @@ Operand attend(Expansion& e, const AttentionDims& d, const Operand& q, const Ope
   s = e.op("Mul", {s, e.scalar(real, scale)});
   if (!scores.bias.empty()) s = e.op("Add", {s, scores.bias});
   if (!scores.mask.empty()) s = e.op("Add", {s, scores.mask});
+  if (scores.is_causal && (Expansion::is_open(d.queries) || Expansion::is_open(d.total())) && !e.refuse_open(0)) return s;
   const bool hides = scores.is_causal && (d.queries > 1 || (scores.window > 0 && scores.window < d.total()));
   if (hides) {
     std::vector<int32_t> is_seen;
@@ -97,8 +99,8 @@ struct SelfAttention {
 // d.batch, d.heads, ... by the input and the sizes of the three parts of the product's columns.
 std::optional<AttentionDims> self_dims(Expansion& e, int past, std::vector<int64_t> parts) {
   AttentionDims d;
-  d.batch = e.shape(0)[0];
-  d.queries = d.keys = e.shape(0)[1];
+  d.batch = e.sizes(0)[0];
+  d.queries = d.keys = e.sizes(0)[1];
   d.heads = e.integer("num_heads");
   if (!e.expect(d.heads > 0, "attribute 'num_heads': expected a positive number, got ", d.heads)) return std::nullopt;
   for (int64_t part : parts) {
@@ -193,7 +195,7 @@ struct Operands {
 // Reads the sizes off the inputs, in each of the forms that they may have.
 std::optional<Operands> multi_head_operands(Expansion& e, AttentionDims* d) {
   constexpr int kKey = 1, kValue = 2, kBias = 3;
-  const std::vector<int64_t>& q = e.shape(0);
+  const std::vector<int64_t>& q = e.sizes(0);
   d->heads = e.integer("num_heads");
   if (!e.expect(d->heads > 0, "attribute 'num_heads': expected a positive number, got ", d->heads)) return std::nullopt;
   d->batch = q[0];
@@ -212,11 +214,11 @@ std::optional<Operands> multi_head_operands(Expansion& e, AttentionDims* d) {
       return std::nullopt;
     return Operands{part(0, 0, d->keys), part(0, 1, d->keys), part(0, 2, d->keys)};
   }
-  if (!e.expect_rank(0, 3) || !e.expect(e.has(kKey), "input 'key' is missing") ||
+  if (!e.expect_rank(0, 3) || Expansion::is_open(e.last_size(0)) || !e.expect(e.has(kKey), "input 'key' is missing") ||
       !e.expect(q[2] % d->heads == 0, "input 'query': shape ", shape_text(q), " cannot be divided by ", d->heads, " heads"))
     return std::nullopt;
   d->head = q[2] / d->heads;
-  const std::vector<int64_t>& k = e.shape(kKey);
+  const std::vector<int64_t>& k = e.sizes(kKey);
   if (k.size() == 5) {
     d->value_head = d->head;
     d->keys = k[1];
@@ -227,7 +229,7 @@ std::optional<Operands> multi_head_operands(Expansion& e, AttentionDims* d) {
     return Operands{heads_of(e.in(0), d->queries, d->head), part(kKey, 0, d->keys), part(kKey, 1, d->keys)};
   }
   if (!e.expect(e.has(kValue), "input 'value' is missing")) return std::nullopt;
-  const std::vector<int64_t>& v = e.shape(kValue);
+  const std::vector<int64_t>& v = e.sizes(kValue);
   if (k.size() == 4) {
     d->keys = k[2];
     d->value_head = v.back();
@@ -236,7 +238,7 @@ std::optional<Operands> multi_head_operands(Expansion& e, AttentionDims* d) {
       return std::nullopt;
     return Operands{heads_of(e.in(0), d->queries, d->head), e.in(kKey), e.in(kValue)};
   }
-  if (!e.expect_rank(kKey, 3) || !e.expect_rank(kValue, 3) ||
+  if (!e.expect_rank(kKey, 3) || !e.expect_rank(kValue, 3) || Expansion::is_open(e.last_size(kValue)) ||
       !e.expect(v[2] % d->heads == 0, "input 'value': shape ", shape_text(v), " cannot be divided by ", d->heads, " heads"))
     return std::nullopt;
   d->keys = k[1];

@@ -9,7 +9,12 @@ namespace mcc::frontend {
 
 using onnx::AttributeProto;
 
-std::string shape_text(const std::vector<int64_t>& shape) { return list_text(shape); }
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::vector<std::string> dims;
+  for (int64_t size : shape)
+    dims.push_back(Expansion::is_open(size) ? "?" : std::to_string(size));
+  return list_text(dims);
+}
 
 Expansion::Expansion(const onnx::OpSchema& schema, const onnx::NodeProto& node, const std::vector<onnx::TypeProto>& types,
                      TensorSource source)
@@ -17,9 +22,14 @@ Expansion::Expansion(const onnx::OpSchema& schema, const onnx::NodeProto& node, 
   for (int i = 0; i < node.input_size(); ++i) {
     Input input;
     if (!node.input(i).empty()) {
-      std::optional<graph::TensorType> type = static_type_of(types[static_cast<size_t>(i)]);
-      MCC_CHECK(type, "an expansion of ", node.op_type(), " without the type of input ", i);
-      input = {text("in.", i), *type, graph::static_shape(type->shape)};
+      const auto& type = types[static_cast<size_t>(i)].tensor_type();
+      const std::optional<ElementType> element = element_of_onnx(type.elem_type());
+      MCC_CHECK(element && type.has_shape(), "an expansion of ", node.op_type(), " without the type of input ", i);
+      input = {text("in.", i), *element, {}};
+      for (int axis = 0; axis < type.shape().dim_size(); ++axis) {
+        const auto& dim = type.shape().dim(axis);
+        input.shape.push_back(dim.has_dim_value() ? dim.dim_value() : open_dim(dim.dim_param(), i, axis));
+      }
     }
     body_.add_input(text("in.", i));
     inputs_.push_back(std::move(input));
@@ -35,7 +45,34 @@ const Expansion::Input& Expansion::known(int i) const {
   return inputs_[static_cast<size_t>(i)];
 }
 
-int64_t Expansion::count(int i) const {
+int64_t Expansion::open_dim(const std::string& name, int input, int64_t axis) {
+  size_t at = 0;
+  while (at < open_.size() && open_[at].name != name)
+    ++at;
+  if (at == open_.size()) open_.push_back({name, input, axis});
+  return kOpen - static_cast<int64_t>(at);
+}
+
+std::string Expansion::type_text(int i) const {
+  std::vector<std::string> dims;
+  for (int64_t size : sizes(i))
+    dims.push_back(is_open(size) ? open_[static_cast<size_t>(kOpen - size)].name : std::to_string(size));
+  return text(to_text(element(i)), list_text(dims));
+}
+
+const std::vector<int64_t>& Expansion::shape(int i) {
+  const std::vector<int64_t>& shape = sizes(i);
+  if (std::any_of(shape.begin(), shape.end(), is_open)) refuse_open(i);
+  return shape;
+}
+
+int64_t Expansion::last_size(int i) {
+  const std::vector<int64_t>& shape = sizes(i);
+  if (!shape.empty() && is_open(shape.back())) refuse_open(i);
+  return shape.empty() ? 0 : shape.back();
+}
+
+int64_t Expansion::count(int i) {
   const std::vector<int64_t>& dims = shape(i);
   return std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<>());
 }
@@ -98,13 +135,18 @@ std::string Expansion::input_name(int i) const {
   return static_cast<size_t>(i) < names.size() ? text("'", names[static_cast<size_t>(i)].GetName(), "'") : std::to_string(i);
 }
 
+bool Expansion::refuse_open(int i) {
+  const std::string message = text("what stands for it is written for known shapes, got ", type_text(i));
+  const bool is_said = std::any_of(problems_.begin(), problems_.end(), [&](const Diagnostic& d) { return d.message == message; });
+  return !is_said && refuse(message, "give the dimensions values instead of ranges");
+}
+
 bool Expansion::expect_rank(int i, int64_t rank) {
-  return expect(this->rank(i) == rank, "input ", input_name(i), ": expected ", rank, " dimensions, got shape ", shape_text(shape(i)));
+  return expect(this->rank(i) == rank, "input ", input_name(i), ": expected ", rank, " dimensions, got shape ", shape_text(sizes(i)));
 }
 
 bool Expansion::expect_shape(int i, const std::vector<int64_t>& shape) {
-  return expect(this->shape(i) == shape, "input ", input_name(i), ": expected shape ", shape_text(shape), ", got ",
-                shape_text(this->shape(i)));
+  return expect(sizes(i) == shape, "input ", input_name(i), ": expected shape ", shape_text(shape), ", got ", shape_text(sizes(i)));
 }
 
 bool Expansion::expect_single(std::initializer_list<int> inputs) {
@@ -173,6 +215,20 @@ Operand Expansion::scalar(ElementType element, double value) {
 }
 
 Operand Expansion::ints(const std::vector<int64_t>& values) {
+  if (std::any_of(values.begin(), values.end(), is_open)) {
+    std::vector<Operand> parts;
+    for (int64_t value : values) {
+      if (!is_open(value)) {
+        parts.push_back(ints({value}));
+        continue;
+      }
+      const auto at = static_cast<size_t>(kOpen - value);
+      MCC_CHECK(at < open_.size() || !problems_.empty(), node_.op_type(), ": arithmetic with an open dimension");
+      if (at >= open_.size()) return "";
+      parts.push_back(op("Shape", {in(open_[at].input)}, {{"start", open_[at].axis}, {"end", open_[at].axis + 1}}));
+    }
+    return parts.size() == 1 ? parts[0] : op("Concat", parts, {{"axis", int64_t{0}}});
+  }
   onnx::TensorProto proto;
   proto.set_data_type(onnx::TensorProto::INT64);
   proto.add_dims(static_cast<int64_t>(values.size()));

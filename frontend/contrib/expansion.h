@@ -62,7 +62,7 @@ using TensorSource = std::function<Result<graph::Constant>(const onnx::TensorPro
 
 class Expansion {
  public:
-  // Inputs must be as the schema says; attributes may be left out where it has defaults. Without a source no attribute is a tensor.
+  // Inputs must be as the schema says, their dimensions numbers, or open by the names of dim_param; attributes may be left out where it has defaults. Without a source no attribute is a tensor.
   Expansion(const onnx::OpSchema& schema, const onnx::NodeProto& node, const std::vector<onnx::TypeProto>& types,
             TensorSource source = nullptr);
 
@@ -72,10 +72,16 @@ class Expansion {
   bool has(int i) const { return 0 <= i && i < num_inputs() && !inputs_[static_cast<size_t>(i)].name.empty(); }
   bool has_output(int i) const { return i < node_.output_size() && !node_.output(i).empty(); }
   // Of an input that is there.
-  ElementType element(int i) const { return known(i).type.element; }
-  const std::vector<int64_t>& shape(int i) const { return known(i).shape; }
-  int64_t rank(int i) const { return static_cast<int64_t>(shape(i).size()); }
-  int64_t count(int i) const;
+  ElementType element(int i) const { return known(i).element; }
+  int64_t rank(int i) const { return static_cast<int64_t>(known(i).shape.size()); }
+  // An error where a dimension is open.
+  const std::vector<int64_t>& shape(int i);
+  int64_t count(int i);
+  int64_t last_size(int i);  // of the last dimension, which alone may not be open
+  // With open dimensions: each is a number of its own, far below 0, that may be compared, and stand in `ints` and in shapes that are
+  // asked for. No arithmetic is done with it.
+  const std::vector<int64_t>& sizes(int i) const { return known(i).shape; }
+  static bool is_open(int64_t size) { return size <= kOpen; }
   // Whether the node has the attribute, and what it is there or by default.
   bool is_given(const std::string& name) const { return find(name) != nullptr; }
   int64_t integer(const std::string& name) const { return attribute(name).i(); }
@@ -103,6 +109,8 @@ class Expansion {
   }
   // False: always; with what to do.
   bool refuse(std::string message, std::string hint) { return fail(ErrorKind::unsupported, std::move(message), std::move(hint)); }
+  // False: always, and an error: input i is not of a known shape.
+  bool refuse_open(int i);
   bool expect_rank(int i, int64_t rank);
   bool expect_shape(int i, const std::vector<int64_t>& shape);
   // One scale or zero point for all of a tensor.
@@ -123,7 +131,7 @@ class Expansion {
   // Of an operator of our own (domain "mcc").
   Operand own(const char* type, const std::vector<Operand>& inputs, const std::vector<Setting>& settings = {});
   Operand scalar(ElementType element, double value);
-  Operand ints(const std::vector<int64_t>& values);  // i64, rank 1
+  Operand ints(const std::vector<int64_t>& values);  // i64, rank 1; of open dimensions what a run has
   Operand tensor(ElementType element, const std::vector<int64_t>& shape, const std::vector<int32_t>& values);
   // Of type f32 or f64.
   Operand reals(ElementType element, const std::vector<int64_t>& shape, const std::vector<double>& values);
@@ -145,12 +153,21 @@ class Expansion {
   Result<onnx::FunctionProto> finish() const;
 
  private:
+  static constexpr int64_t kOpen = -(int64_t{1} << 60);  // the first open dimension; the others are the numbers below
+
   struct Input {
     Operand name;
-    graph::TensorType type;
+    ElementType element = ElementType::f32;
     std::vector<int64_t> shape;
   };
+  struct OpenDim {
+    std::string name;
+    int input;
+    int64_t axis;
+  };
   const Input& known(int i) const;
+  int64_t open_dim(const std::string& name, int input, int64_t axis);
+  std::string type_text(int i) const;
   const onnx::AttributeProto* find(const std::string& name) const;
   const onnx::AttributeProto& attribute(const std::string& name) const;
   bool fail(ErrorKind kind, std::string message, std::string hint = "");
@@ -160,6 +177,7 @@ class Expansion {
   const onnx::NodeProto& node_;
   TensorSource source_;
   std::vector<Input> inputs_;
+  std::vector<OpenDim> open_;
   onnx::FunctionProto body_;
   Diagnostics problems_;
   int next_ = 0;

@@ -56,7 +56,7 @@ constexpr int kInverseDeviation = 2, kSum = 3;
 
 // skip: of the input's shape, or without its first axis, which may also be 1.
 bool expect_skip(Expansion& e) {
-  const std::vector<int64_t>&x = e.shape(0), &skip = e.shape(1);
+  const std::vector<int64_t>&x = e.sizes(0), &skip = e.sizes(1);
   const bool has_rank = e.rank(0) == 2 || e.rank(0) == 3;
   if (!e.expect(has_rank, "input 'input': expected 2 or 3 dimensions, got shape ", shape_text(x))) return false;
   std::vector<int64_t> one = x, rest(x.begin() + 1, x.end());
@@ -96,15 +96,17 @@ using Rows = Operand (*)(Expansion& e, int table, const Operand& ids);
 void embed(Expansion& e, int position_ids, Rows rows, const Operand& gamma, const Operand& beta) {
   constexpr int kSegments = 1, kWordTable = 2, kPositionTable = 3, kSegmentTable = 4, kMask = 7;
   if (!e.expect_rank(0, 2) || !e.expect_rank(kPositionTable, 2)) return;
-  const int64_t batch = e.shape(0)[0], length = e.shape(0)[1];
+  const int64_t batch = e.sizes(0)[0], length = e.sizes(0)[1];
+  const bool counts = !e.has(position_ids) && Expansion::is_open(length), repeats = e.has_output(1) && !e.has(kMask) && Expansion::is_open(batch);
+  if ((counts || repeats) && !e.refuse_open(0)) return;
   if (!e.expect(e.has(kSegments) == e.has(kSegmentTable), "inputs 'segment_ids' and 'segment_embedding': expected both or none") ||
-      (e.has(kSegments) && !e.expect_shape(kSegments, e.shape(0))) || (e.has(kMask) && !e.expect_shape(kMask, e.shape(0))))
+      (e.has(kSegments) && !e.expect_shape(kSegments, e.sizes(0))) || (e.has(kMask) && !e.expect_shape(kMask, e.sizes(0))))
     return;
   Operand position;
   if (e.has(position_ids)) {
-    if (!e.expect(e.shape(position_ids) == e.shape(0) || e.shape(position_ids) == std::vector<int64_t>{1, length},
-                  "input 'position_ids': expected shape ", shape_text(e.shape(0)), " or ", shape_text({1, length}), ", got ",
-                  shape_text(e.shape(position_ids))))
+    if (!e.expect(e.sizes(position_ids) == e.sizes(0) || e.sizes(position_ids) == std::vector<int64_t>{1, length},
+                  "input 'position_ids': expected shape ", shape_text(e.sizes(0)), " or ", shape_text({1, length}), ", got ",
+                  shape_text(e.sizes(position_ids))))
       return;
     position = rows(e, kPositionTable, e.in(position_ids));
   } else {
@@ -164,7 +166,7 @@ void normalize_groups(Expansion& e, Operand x) {
 }
 
 bool expect_image(Expansion& e) {
-  return e.expect(e.rank(0) >= 3, "input 'X': expected at least 3 dimensions, got shape ", shape_text(e.shape(0)));
+  return e.expect(e.rank(0) >= 3, "input 'X': expected at least 3 dimensions, got shape ", shape_text(e.sizes(0)));
 }
 
 void group_norm(Expansion& e) {

@@ -32,7 +32,7 @@ void softmax(Expansion& e) {
   const std::optional<int64_t> axis = e.expect_axis("axis");
   if (!axis) return;
   Operand x = dequantized(e, 0);
-  Operand y = e.integer("opset") < kAxisAlone ? softmax_of_rest(e, x, e.shape(0), *axis) : e.op("Softmax", {x}, {{"axis", *axis}});
+  Operand y = e.integer("opset") < kAxisAlone ? softmax_of_rest(e, x, e.sizes(0), *axis) : e.op("Softmax", {x}, {{"axis", *axis}});
   e.result(0, requantized(e, y));
 }
 
@@ -48,7 +48,7 @@ void reduce_mean(Expansion& e) {
 void pool(Expansion& e, const char* type, const std::vector<Setting>& settings) {
   const int64_t rank = e.rank(0);
   if (!e.expect_single({1, 2, kResultScale, kResultScale + 1}) ||
-      !e.expect(rank >= 3, "input 'X': expected at least 3 dimensions, got shape ", shape_text(e.shape(0))))
+      !e.expect(rank >= 3, "input 'X': expected at least 3 dimensions, got shape ", shape_text(e.sizes(0))))
     return;
   const bool is_last = e.integer("channels_last") != 0;
   Operand x = is_last ? e.channels_second(e.in(0), rank) : e.in(0);

@@ -36,12 +36,12 @@ void gemm(Expansion& e) {
 
 void integer_to_float(Expansion& e) {
   if (!e.expect_single({2, 4}) || !e.expect(e.rank(1) >= 1, "input 'B': expected a matrix, got one element")) return;
-  if (!expect_columns(e, {3, 5}, e.shape(1).back())) return;
+  if (!expect_columns(e, {3, 5}, e.last_size(1))) return;
   e.result(0, integer_product(e, {e.in(0), e.in(1), e.in(2), e.in(3), e.in(4), e.in(5), e.in(6), e.element(2)}));
 }
 
 void dynamic(Expansion& e) {
-  if (!e.expect(e.rank(1) >= 1, "input 'B': expected a matrix, got one element") || !expect_columns(e, {2, 3}, e.shape(1).back()))
+  if (!e.expect(e.rank(1) >= 1, "input 'B': expected a matrix, got one element") || !expect_columns(e, {2, 3}, e.last_size(1)))
     return;
   std::vector<Operand> a = e.ops("DynamicQuantizeLinear", {e.in(0)}, {}, 3);
   e.result(0, integer_product(e, {a[0], e.in(1), a[1], e.in(2), a[2], e.in(3), e.in(4), ElementType::f32}));

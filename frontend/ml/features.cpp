@@ -12,8 +12,8 @@ namespace {
 // One value for all features, or one for each: along the last axis.
 bool expect_features(Expansion& e, const char* name, size_t got) {
   return e.expect(e.rank(0) >= 1, "input 'X': expected at least one dimension") &&
-         e.expect(got == 1 || static_cast<int64_t>(got) == e.shape(0).back(), "attribute '", name,
-                  "': expected 1 or ", e.shape(0).back(), " values, got ", got);
+         e.expect(got == 1 || static_cast<int64_t>(got) == e.last_size(0), "attribute '", name,
+                  "': expected 1 or ", e.last_size(0), " values, got ", got);
 }
 
 // (x - offset) * scale
@@ -95,14 +95,15 @@ void vectorizer(Expansion& e) {
   if (!expect_count(e, "inputdimensions", widths.size(), static_cast<size_t>(e.num_inputs()))) return;
   std::vector<Operand> parts;
   for (int i = 0; i < e.num_inputs(); ++i) {
-    const std::vector<int64_t>& shape = e.shape(i);
+    const std::vector<int64_t>& shape = e.sizes(i);
     const int64_t width = widths[static_cast<size_t>(i)];
     if (!e.expect(shape.size() == 1 || shape.size() == 2, "input ", i,
                   ": expected 1 or 2 dimensions, got shape ", shape_text(shape)) ||
         !e.expect(width >= 0 && width < (1 << 30), "attribute 'inputdimensions': ", width, " is no width")) {
       return;
     }
-    const int64_t rows = shape.size() == 1 ? 1 : shape[0], got = shape.back();
+    const int64_t rows = shape.size() == 1 ? 1 : shape[0], got = e.last_size(i);
+    if (Expansion::is_open(got)) return;
     Operand x = e.element(i) == ElementType::f32 ? e.in(i) : e.converted(e.in(i), ElementType::f32);
     if (shape.size() == 1) x = e.reshaped(x, {rows, got});
     if (got > width) x = e.slice(x, 1, 0, width);

@@ -37,7 +37,7 @@ void classifier(Expansion& e) {
   if (!transform || !expect_no_strings(e, {"classlabels_strings"})) return;
   const std::vector<int64_t> labels = e.integers("classlabels_ints");
   const auto coefficients = static_cast<int64_t>(e.numbers("coefficients").size());
-  const int64_t features = e.rank(0) == 0 ? 0 : e.shape(0).back();
+  const int64_t features = e.last_size(0);
   if (!e.expect(features > 0 && coefficients > 0 && coefficients % features == 0,
                 "attribute 'coefficients': expected as many for each class as the ", features,
                 " features, got ", coefficients)) {

@@ -24,7 +24,8 @@ std::span<const MlOp> training_ops();
 
 // ---- Inputs ----
 
-// Input 0 as rows of numbers, [N, features]; one dimension is one row. Nothing after an error.
+// Input 0 as rows of numbers, [N, features]; one dimension is one row. There may be any number of rows (Expansion::sizes). Nothing
+// after an error.
 struct Rows {
   Operand x;
   int64_t count = 0, features = 0;

@@ -8,9 +8,10 @@ namespace mcc::frontend {
 std::optional<Rows> rows_of(Expansion& e, ElementType element) {
   const int64_t rank = e.rank(0);
   if (!e.expect(rank == 1 || rank == 2, "input 'X': expected 1 or 2 dimensions, got shape ",
-                shape_text(e.shape(0))))
+                shape_text(e.sizes(0))))
     return std::nullopt;
-  Rows rows{e.in(0), rank == 1 ? 1 : e.shape(0)[0], e.shape(0).back()};
+  Rows rows{e.in(0), rank == 1 ? 1 : e.sizes(0)[0], e.last_size(0)};
+  if (Expansion::is_open(rows.features)) return std::nullopt;
   if (e.element(0) != element) rows.x = e.converted(rows.x, element);
   if (rank == 1) rows.x = e.reshaped(rows.x, {1, rows.features});
   return rows;

@@ -13,7 +13,7 @@ FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
 @dataclasses.dataclass
 class Model:
     name: str
-    nodes: list  # (operator, inputs, outputs, attributes)
+    nodes: list  # (operator or domain::operator, inputs, outputs, attributes)
     inputs: dict  # name: shape, with names of open dimensions
     outputs: tuple
     ranges: dict  # of open dimensions: (least, most)
@@ -25,11 +25,17 @@ class Model:
         def info(name, shape):
             return helper.make_tensor_value_info(name, INT if name in self.limits else FLOAT, shape)
 
-        graph = helper.make_graph([helper.make_node(op, inputs, outputs, name=f"{op}_{i}", **attributes)
-                                   for i, (op, inputs, outputs, attributes) in enumerate(self.nodes)],
+        def node(i, op, inputs, outputs, attributes):
+            domain, _, op = op.rpartition("::")
+            return helper.make_node(op, inputs, outputs, name=f"{op}_{i}", domain=domain, **attributes)
+
+        domains = {"ai.onnx.ml": 3, "com.microsoft": 1}
+        used = [name for name in domains if any(op.startswith(name) for op, *_ in self.nodes)]
+        graph = helper.make_graph([node(i, *n) for i, n in enumerate(self.nodes)],
                                   self.name, [info(*item) for item in self.inputs.items()], [onnx.ValueInfoProto(name=n) for n in self.outputs],
                                   [numpy_helper.from_array(np.asarray(v), n) for n, v in self.constants.items()])
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), *(helper.make_opsetid(name, domains[name]) for name in used)],
+                                  ir_version=8)
         return onnx.shape_inference.infer_shapes(model)
 
     def feeds(self, sizes):
@@ -142,4 +148,21 @@ def signals():
         tuple({"T": t} for t in (8, 33, 257, 300)))
 
 
-ALL = (mlp, attention, convolutions, batches, shapes, movements, recurrent, signals)
+def expansions():
+    """Operators of other domains: what stands for them takes the sizes that it does not look at."""
+    ms, ml, width = "com.microsoft::", "ai.onnx.ml::", 32
+    return Model("expansions", [
+        (ms + "Attention", ["x", "qkv", "b"], ["a"], {"num_heads": 4}), (ms + "SkipLayerNormalization", ["a", "x", "gamma", "beta"], ["s"], {}),
+        (ms + "BiasGelu", ["s", "beta"], ["g"], {}), (ms + "FusedMatMul", ["g", "w"], ["f"], {"alpha": 0.5}),
+        (ms + "MultiHeadAttention", ["f", "x", "x"], ["m"], {"num_heads": 2}), ("ReduceMean", ["m"], ["mean"], {"axes": [1], "keepdims": 0}),
+        (ml + "Scaler", ["mean"], ["scaled"], {"offset": [0.25], "scale": [2.0]}), (ml + "Normalizer", ["scaled"], ["y"], {"norm": "L2"}),
+        (ml + "TreeEnsembleRegressor", ["scaled"], ["z"],
+         {"n_targets": 1, "nodes_treeids": [0] * 3, "nodes_nodeids": [0, 1, 2], "nodes_featureids": [3, 0, 0], "nodes_values": [0.0] * 3,
+          "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"], "nodes_truenodeids": [1, 0, 0], "nodes_falsenodeids": [2, 0, 0], "target_treeids": [0, 0],
+          "target_nodeids": [1, 2], "target_ids": [0, 0], "target_weights": [1.5, -2.5]})],
+        {"x": ["N", "T", width]}, ("y", "z", "m"), {"N": (1, 4), "T": (1, 20)},
+        {"qkv": weights(width, 3 * width), "b": weights(3 * width), "gamma": weights(width), "beta": weights(width), "w": weights(width, width)},
+        tuple({"N": n, "T": t} for n, t in ((1, 1), (3, 7), (4, 20))))
+
+
+ALL = (mlp, attention, convolutions, batches, shapes, movements, recurrent, signals, expansions)

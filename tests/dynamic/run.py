@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Models with open dimensions (models.py): compiled once for ranges of sizes, run at several, against onnxruntime. run.py [TEST...]"""
+"""Models with open dimensions (models.py): compiled once for ranges of sizes, and without any bound, run at several, against onnxruntime.
+run.py [TEST...]"""
 
 import os
 import pathlib
@@ -14,6 +15,7 @@ import onnxruntime
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import models
+from session import RunError, Session
 
 MCC = os.path.abspath(os.environ.get("MCC", pathlib.Path(__file__).parents[2] / "build/bin/mcc"))
 
@@ -67,6 +69,76 @@ class Dynamic(unittest.TestCase):
                 self.done(mcc("run", library, *words, "--rtol", "1e-3", "--atol", "2e-4"))
 
 
+    # Without a bound, in one session whose sizes grow and shrink.
+    def check_unbounded(self, model, *options, threads=0):
+        library = self.folder / f"{model.name}.open.so"
+        result = self.done(mcc("compile", self.folder / f"{model.name}.onnx", "-o", library, *options))
+        self.assertIn("open (any size)", result.stderr)
+        self.assertNotIn("plain schedule", result.stderr)
+        reference = onnxruntime.InferenceSession(str(self.folder / f"{model.name}.onnx"), providers=["CPUExecutionProvider"])
+        session = Session(library, threads)
+        self.assertEqual(session.arena_bytes(), -1)
+        larger = {name: 3 * most + 1 for name, (least, most) in model.ranges.items()}
+        for sizes in (*model.sizes, larger, model.sizes[0], *reversed(model.sizes)):
+            with self.subTest(model=model.name, options=options, **sizes):
+                feeds = model.feeds(sizes)
+                for want, got in zip(reference.run(list(model.outputs), feeds), session.run(feeds, model.outputs)):
+                    self.assertEqual(want.shape, got.shape)
+                    np.testing.assert_allclose(got, want, rtol=1e-3, atol=5e-4)
+        session.close()
+
+    # The caller's arena: a run that needs more than it has says how much.
+    def test_arena_of_the_caller(self):
+        model = self.models["attention"]
+        library = self.folder / "caller.so"
+        self.done(mcc("compile", self.folder / "attention.onnx", "-o", library))
+        memory = np.zeros((1 << 20) + 64, dtype=np.uint8)
+        start = -memory.ctypes.data % 64
+        session = Session(library, 1, memory[start:start + (1 << 20)])
+        session.run(model.feeds({"N": 1, "T": 8}), model.outputs)
+        with self.assertRaisesRegex(RunError, "the arena needs [0-9]+ bytes with these shapes, got 1048576"):
+            session.run(model.feeds({"N": 8, "T": 128}), model.outputs)
+        session.run(model.feeds({"N": 1, "T": 9}), model.outputs)
+        session.close()
+
+    # More memory than there is is an error, not the end of the program.
+    def test_too_large(self):
+        model = models.Model("large", [("Shape", ["x"], ["n"], {}), ("Concat", ["n", "n", "n"], ["s"], {"axis": 0}), ("Expand", ["c", "s"], ["e"], {}),
+                                       ("Softmax", ["e"], ["p"], {"axis": 1}), ("CumSum", ["p", "axis"], ["q"], {}), ("Softmax", ["q"], ["y"], {"axis": 0})],
+                             {"x": ["N"]}, ("y",), {}, {"c": np.ones((1, 1, 1), np.float32), "axis": np.int64(0)}, ())
+        onnx.save(model.proto(), self.folder / "large.onnx")
+        library = self.folder / "large.so"
+        self.done(mcc("compile", self.folder / "large.onnx", "-o", library))
+        session = Session(library, 1)
+        session.run({"x": np.zeros(3, np.float32)}, ("y",))
+        for n in (1 << 14, 1 << 21, 1 << 22):
+            with self.assertRaisesRegex(RunError, "memory|too large|overflow"):
+                session.run({"x": np.zeros(n, np.float32)}, ("y",))
+        session.run({"x": np.zeros(5, np.float32)}, ("y",))
+        session.close()
+
+    def test_sizes_are_chosen(self):
+        library = self.folder / "chosen.so"
+        self.done(mcc("compile", self.folder / "attention.onnx", "-o", library))
+        self.assertIn("open dimensions: N=1 T=128; others by --dim NAME=8", self.done(mcc("run", library, "--random", "1")).stderr)
+        self.assertIn("open dimensions: T=128;", self.done(mcc("bench", library, "--seconds", "0.01", "--dim", "N=2")).stderr)
+        self.assertIn("as much as the inputs' shapes take", self.done(mcc("inspect", library)).stdout)
+
+    def test_verifies_without_sizes(self):
+        self.done(mcc("verify", self.folder / "shapes.onnx"))
+
+    # Some with a value, some with a range, one from a least size on.
+    def test_mixed(self):
+        library = self.folder / "mixed.so"
+        model = self.folder / "convolutions.onnx"
+        self.done(mcc("compile", model, "-o", library, "--dim", "N=2", "--dim", "H=8..64"))
+        self.done(mcc("run", library, "--random", "1", "--dim", "H=33", "--dim", "W=300"))
+        self.assertIn("takes sizes from 8 to 64", mcc("run", library, "--random", "1", "--dim", "H=65").stderr)
+        self.done(mcc("compile", model, "-o", library, "--dim", "N=2..", "--dim", "H=16"))
+        result = mcc("run", library, "--random", "1", "--dim", "N=1")
+        self.assertEqual(result.returncode, 2)
+        self.done(mcc("run", library, "--random", "1"))
+
     def test_is_refused_at_other_sizes(self):
         library = self.compile(self.models["mlp"])
         np.save(self.folder / "large.npy", np.zeros((65, 40), dtype=np.float32))
@@ -118,6 +190,12 @@ class Dynamic(unittest.TestCase):
                 result = mcc(*words, "--dim", "N=1..4")
                 self.assertEqual(result.returncode, code, result.stderr)
                 self.assertIn(message, result.stderr)
+        for words in (("compile", model, "-o", self.folder / "g.so", "--target", "cuda:sm_80"),
+                      ("compile", model, "-o", self.folder / "g.o", "--header", self.folder / "g.h"), ("tasks", model)):
+            with self.subTest(words=words[:1]):
+                result = mcc(*words)
+                self.assertEqual(result.returncode, 4, result.stderr)
+                self.assertIn("dimension 0 ('N') has no value", result.stderr)
 
 
 def add_models():
@@ -128,7 +206,12 @@ def add_models():
         def test_elsewhere(self, name=make.__name__):
             self.check(self.models[name], "--target", "cpu:x86-64-v2", "--threads", "1")
 
+        def test_unbounded(self, name=make.__name__):
+            self.check_unbounded(self.models[name])
+            self.check_unbounded(self.models[name], "--target", "cpu:x86-64-v3", threads=2)
+
         setattr(Dynamic, f"test_{make.__name__}", test)
+        setattr(Dynamic, f"test_{make.__name__}_unbounded", test_unbounded)
         setattr(Dynamic, f"test_{make.__name__}_on_sse", test_elsewhere)
 
 

@@ -153,6 +153,10 @@ TEST(Sizes, ArePartOfTheFunction) {
   tensor::mark_sizes(f, {{2, 5}, {1, 7}});
   const Func again = parse(to_text(f).c_str());
   EXPECT_THAT(*tensor::sizes_of(again), ElementsAre(SizeRange{2, 5}, SizeRange{1, 7}));
+  tensor::mark_sizes(f, {{1, tensor::kLargestSize, 4}, {1, 7}});
+  const Func open = parse(to_text(f).c_str());
+  EXPECT_THAT(*tensor::sizes_of(open), ElementsAre(SizeRange{1, tensor::kLargestSize, 4}, SizeRange{1, 7}));
+  EXPECT_FALSE(tensor::size_facts(open).bounds(open.dims[0]).high);
   f.annotations["sizes"] = std::string("2..5");
   EXPECT_FALSE(tensor::sizes_of(f));
   f.annotations["sizes"] = std::string("5..2 1..1");

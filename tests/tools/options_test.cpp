@@ -28,13 +28,16 @@ TEST(Options, RangesOfDimensions) {
   EXPECT_EQ(options.input_ranges["x"][0], (graph::DimRange{1, 8}));
   EXPECT_EQ(options.dim_ranges["N"], (graph::DimRange{1, 64}));
   EXPECT_EQ(options.dims["M"], 3);
+  ASSERT_TRUE(parse_import_options({}, {"K=2.."}, options).ok());
+  EXPECT_EQ(options.dim_ranges["K"].min, 2);
+  EXPECT_FALSE(options.dim_ranges["K"].has_bound());
   EXPECT_FALSE(parse_import_options({}, {"N=4"}, options).ok());  // given twice
 }
 
 TEST(Options, MalformedShapesAndDimensions) {
   frontend::ImportOptions options;
   Status status = parse_import_options({"x", "x=", "x=1x", "=1x2", "x=1xa"},
-                                       {"N", "N=x", "N=64..1", "=3", "N=-1", "N=0..4", "N=1..", "N=1..99999999999"}, options);
+                                       {"N", "N=x", "N=64..1", "=3", "N=-1", "N=0..4", "N=0..", "N=1..99999999999"}, options);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.errors().size(), 13u);
   for (const Diagnostic& error : status.errors())

@@ -106,7 +106,9 @@ MCC_API const char* mcc_model_metadata_key(const mcc_model* model, size_t index)
 typedef struct mcc_model_sizes {
   uint32_t struct_size; /* set by the caller */
   uint32_t reserved;
-  int64_t arena_bytes; /* -1: depends on the shapes of the inputs */
+  int64_t arena_bytes; /* -1: depends on the shapes of the inputs, some of which have no largest size. A session
+                          takes more memory when larger ones come; with the caller's arena, a run that needs more is
+                          refused, and the error says how much that is */
   uint64_t weights_bytes;
   uint64_t scratch_bytes_per_thread;
   uint64_t plan_bytes;

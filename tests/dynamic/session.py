@@ -1,0 +1,79 @@
+"""A session of a compiled model through the runtime's C interface: several runs in one session, with a shape of its own each."""
+
+import ctypes
+import os
+import pathlib
+
+import numpy as np
+
+BUILD = pathlib.Path(os.environ.get("MCC_BUILD_DIR", pathlib.Path(__file__).parents[2] / "build"))
+TYPES = {"float32": "f32", "int64": "i64", "bool": "bool", "int32": "i32", "float64": "f64", "uint8": "u8", "int8": "i8"}
+
+
+class Error(ctypes.Structure):
+    _fields_ = [("status", ctypes.c_int), ("message", ctypes.c_char * 1024)]
+
+
+class Tensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("size_bytes", ctypes.c_size_t), ("dtype", ctypes.c_int32), ("rank", ctypes.c_int32),
+                ("dims", ctypes.POINTER(ctypes.c_int64))]
+
+
+class Options(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_uint32), ("threads", ctypes.c_int32), ("executor", ctypes.c_void_p), ("arena", ctypes.c_void_p),
+                ("arena_size", ctypes.c_size_t)]
+
+
+class Sizes(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_uint32), ("reserved", ctypes.c_uint32), ("arena_bytes", ctypes.c_int64)]
+
+
+class RunError(Exception):
+    pass
+
+
+class Session:
+    def __init__(self, path, threads=0, arena=None):
+        self.lib = ctypes.CDLL(str(next(BUILD.rglob("libmcc_runtime.so.0"))))
+        self.lib.mcc_dtype_name.restype = ctypes.c_char_p
+        self.types = {self.lib.mcc_dtype_name(i).decode(): i for i in range(32)}
+        self.model, self.session, self.error = ctypes.c_void_p(), ctypes.c_void_p(), Error()
+        self.check(self.lib.mcc_model_open(str(path).encode(), ctypes.byref(self.model), ctypes.byref(self.error)))
+        self.arena = arena  # an array, aligned
+        options = Options(ctypes.sizeof(Options), threads, None, arena.ctypes.data if arena is not None else None,
+                          arena.nbytes if arena is not None else 0)
+        self.check(self.lib.mcc_session_create(self.model, ctypes.byref(options), ctypes.byref(self.session), ctypes.byref(self.error)))
+
+    def check(self, status):
+        if status:
+            raise RunError(self.error.message.decode())
+
+    def arena_bytes(self):
+        sizes = Sizes(ctypes.sizeof(Sizes))
+        self.lib.mcc_model_get_sizes(self.model, ctypes.byref(sizes))
+        return sizes.arena_bytes
+
+    def run(self, feeds, outputs):
+        """Arrays by name in, arrays in the order of the names out."""
+        self.feeds = {name: np.ascontiguousarray(value) for name, value in feeds.items()}  # stay until the next run
+        for name, value in self.feeds.items():
+            dims = (ctypes.c_int64 * max(1, value.ndim))(*value.shape)
+            tensor = Tensor(value.ctypes.data, value.nbytes, self.types[TYPES[value.dtype.name]], value.ndim, dims)
+            index = self.lib.mcc_model_find_input(self.model, name.encode())
+            self.check(self.lib.mcc_session_set_input(self.session, ctypes.c_size_t(index), ctypes.byref(tensor), ctypes.byref(self.error)))
+        self.check(self.lib.mcc_session_run(self.session, ctypes.byref(self.error)))
+        return [self.output(name) for name in outputs]
+
+    def output(self, name):
+        tensor = Tensor()
+        index = self.lib.mcc_model_find_output(self.model, name.encode())
+        self.check(self.lib.mcc_session_output(self.session, ctypes.c_size_t(index), ctypes.byref(tensor), ctypes.byref(self.error)))
+        shape = [tensor.dims[i] for i in range(tensor.rank)]
+        name_of = {number: word for word, number in self.types.items()}[tensor.dtype]
+        dtype = np.dtype(next(numpy for numpy, ours in TYPES.items() if ours == name_of))
+        count = int(np.prod(shape, dtype=np.int64))
+        return np.frombuffer(ctypes.string_at(tensor.data, count * dtype.itemsize), dtype).reshape(shape).copy()
+
+    def close(self):
+        self.lib.mcc_session_destroy(self.session)
+        self.lib.mcc_model_close(self.model)
