@@ -18,12 +18,14 @@ struct Entry {
   enum Kind {
     value,     // id
     sequence,  // items
+    labelled,  // id, whose numbers stand for maps or strings: labels
     absent,    // an optional operand that is left out
     unknown,   // the result of something unsupported whose type is not known either
   };
   Kind kind = unknown;
   graph::ValueId id = graph::kNoValue;
   std::shared_ptr<const std::vector<Entry>> items = nullptr;
+  std::shared_ptr<const OutputLabels> labels = nullptr;
 };
 
 struct Scope {
@@ -51,6 +53,8 @@ const onnx::AttributeProto* find_attribute(const onnx::NodeProto& node, const st
 // Whether a machine may hold it, with the graph's largest dimensions: larger tensors are refused, so that sizes stay far from overflow.
 bool fits_memory(const graph::Graph& graph, const graph::TensorType& type);
 std::string where_of(const onnx::NodeProto& node, const Origin& origin);
+// Of an entry that is no tensor of numbers: "a sequence".
+const char* kind_of_entry(const Entry& entry);
 std::string name_of(const onnx::NodeProto& node);
 // Of nodes that stand for a part of this one.
 Origin part_of(const onnx::NodeProto& node, const Origin& origin);
@@ -58,14 +62,16 @@ Origin part_of(const onnx::NodeProto& node, const Origin& origin);
 class Builder {
  public:
   Builder(const onnx::ModelProto& model, TensorReader& reader, const ImportOptions& options,
-          const graph::Evaluator& fold, Diagnostics& problems)
-      : model_(model), reader_(reader), options_(options), fold_(fold), problems_(problems) {}
+          const graph::Evaluator& fold, std::map<std::string, OutputLabels>& labels, Diagnostics& problems)
+      : model_(model), reader_(reader), options_(options), fold_(fold), labels_(labels), problems_(problems) {}
 
   graph::Graph build();
 
  private:
   void report(ErrorKind kind, std::string where, std::string message, std::string hint = "");
   void report_all(const Diagnostics& problems, const std::string& where);
+  // That the operand is no tensor of numbers.
+  void report_operand(const std::string& operand, const Entry& entry, const std::string& where);
   // Of a symbolic extent along which a tensor is taken apart.
   void report_open(const std::string& where, const tensor::Expr& extent);
 
@@ -73,7 +79,10 @@ class Builder {
   // With symbolic dimensions where the options leave them open; nothing where one has no size.
   std::optional<graph::TensorType> input_type(const onnx::ValueInfoProto& input);
   void add_output(const onnx::ValueInfoProto& output, const Scope& scope);
+  void add_labelled_output(const onnx::ValueInfoProto& output, const Entry& entry);
   void add_constant(const std::string& name, Result<graph::Constant> constant, Scope& scope);
+  // Also one of strings.
+  void add_tensor(const std::string& name, const onnx::TensorProto& tensor, const std::string& where, Scope& scope);
   // Of the main graph or of the body of a node.
   void add_initializers(const onnx::GraphProto& graph, Scope& scope);
   void add_nodes(const onnx::GraphProto& graph, Scope& scope, const Origin& origin);
@@ -123,6 +132,15 @@ class Builder {
   Entry join(const std::vector<Entry>& items, const onnx::NodeProto& node, const std::string& where, const Origin& part);
   static Entry sequence_of(std::vector<Entry> items);
 
+  // ---- Tensors whose numbers stand for something else (labels.cpp) ----
+
+  // Of the domain kLabelDomain: gives a tensor its labels.
+  void add_labels(const onnx::NodeProto& node, Scope& scope);
+  // Whether the node only moves or picks elements of what has labels.
+  bool moves_labels(const onnx::NodeProto& node, const Scope& scope) const;
+  void add_moved_labels(const onnx::NodeProto& node, Scope& scope, const Origin& origin);
+  static Entry labelled(graph::ValueId numbers, OutputLabels labels);
+
   // ---- Nodes of many operands or results, as several (wide_nodes.cpp) ----
 
   // Of a node of ONNX's own domain that is right as a whole. False: it is not one of those that are divided.
@@ -156,6 +174,7 @@ class Builder {
   TensorReader& reader_;
   const ImportOptions& options_;
   const graph::Evaluator& fold_;
+  std::map<std::string, OutputLabels>& labels_;
   Diagnostics& problems_;
   graph::Graph graph_;
   graph::FoldBudget fold_budget_;

@@ -102,7 +102,7 @@ Result<ImportedModel> import_onnx(const std::string& path, const ImportOptions& 
   Diagnostics& problems = prepared.problems;
   if (prepared.usable) {
     TensorReader reader(loaded->file, std::move(loaded->blobs), loaded->folder);
-    model.graph = build_graph(prepared.model, reader, options, fold, problems);
+    model.graph = build_graph(prepared.model, reader, options, fold, model.labels, problems);
   }
   if (prepared.failed && problems.empty()) {
     return not_a_model(path,

@@ -230,6 +230,15 @@ Result<Constant> TensorReader::read(const onnx::TensorProto& tensor, const std::
   return copy;
 }
 
+Result<std::vector<std::string>> TensorReader::read_strings(const onnx::TensorProto& tensor, const std::string& where) {
+  Result<int64_t> count = checked_count(tensor.dims(), where);
+  if (!count.ok()) return count.errors();
+  std::vector<std::string> strings(tensor.string_data().begin(), tensor.string_data().end());
+  if (static_cast<int64_t>(strings.size()) != *count)
+    return bad(where, text("has ", strings.size(), " strings; its shape needs ", *count));
+  return strings;
+}
+
 Result<TensorReader::Bytes> TensorReader::external_bytes(const onnx::TensorProto& tensor,
                                                          const std::string& where) {
   std::map<std::string, std::string> entries;

@@ -46,7 +46,7 @@ Entry Builder::sequence_result(const onnx::NodeProto& node, const std::vector<En
   };
   if (type == "SequenceEmpty") return sequence_of({});
   if (type == "SequenceConstruct" || type == "SplitToSequence") {
-    const bool are_tensors = std::all_of(inputs.begin(), inputs.end(), [](const Entry& e) { return e.kind != Entry::sequence; });
+    const bool are_tensors = std::all_of(inputs.begin(), inputs.end(), [](const Entry& e) { return e.kind != Entry::sequence && e.kind != Entry::labelled; });
     if (inputs.empty() || !are_tensors || inputs[0].kind != Entry::value) return refuse(ErrorKind::bad_input, "expected tensors");
     return type == "SequenceConstruct" ? sequence_of(inputs) : split_to_sequence(node, inputs, where, part);
   }

@@ -220,6 +220,49 @@ TEST(Import, FaultsOfNodesOfManyOperandsNameTheOperand) {
   }
 }
 
+TEST(Import, MapsAreTheirNumbersAndKeys) {
+  auto model = import_text(R"(
+    <ir_version: 8, opset_import: ["" : 17, "ai.onnx.ml" : 1]>
+    g (float[2,3] x) => (float[2,3] y, seq(map(int64, float[])) maps, seq(map(string, float[])) named) {
+      y = Neg(x)
+      maps = ai.onnx.ml.ZipMap <classlabels_int64s = [7, 8, 9]> (y)
+      inner = ai.onnx.ml.ZipMap <classlabels_strings = ["a", "b", "c"]> (x)
+      named = Identity(inner)
+    })");
+  ASSERT_TRUE(model.ok()) << to_text(model.errors());
+  EXPECT_EQ(output_type(*model, 1), "f32[2, 3]");
+  EXPECT_EQ(model->graph.value(model->graph.outputs[1]).name, "maps");
+  ASSERT_EQ(model->labels.size(), 2u);
+  EXPECT_EQ(model->labels["maps"].kind, OutputLabels::Kind::keys);
+  EXPECT_THAT(std::get<0>(model->labels["maps"].list), ElementsAre(7, 8, 9));
+  EXPECT_THAT(std::get<1>(model->labels["named"].list), ElementsAre("a", "b", "c"));
+  EXPECT_THAT(graph::verify(model->graph), IsEmpty());
+}
+
+TEST(Import, StringsAreTheirPositions) {
+  auto model = import_text(R"(
+    <ir_version: 8, opset_import: ["" : 17, "ai.onnx.ml" : 1]>
+    g (int64[2,1] x) => (string[2] y) <string[3] words = {"a", "b", "c"}> {
+      picked = ai.onnx.ml.ArrayFeatureExtractor(words, x)
+      shape = Constant <value_ints = [2]> ()
+      y = Reshape(picked, shape)
+    })");
+  ASSERT_TRUE(model.ok()) << to_text(model.errors());
+  EXPECT_EQ(output_type(*model), "i64[2]");
+  EXPECT_EQ(model->labels["y"].kind, OutputLabels::Kind::strings);
+  EXPECT_THAT(std::get<1>(model->labels["y"].list), ElementsAre("a", "b", "c"));
+  EXPECT_THAT(graph::verify(model->graph), IsEmpty());
+}
+
+TEST(Import, StringsAreNotComputedWith) {
+  auto model = import_text(R"(
+    <ir_version: 8, opset_import: ["" : 17]>
+    g (bool c, string[1] unused) => (bool[3] y) <string[3] words = {"a", "b", "c"}> {
+      [n] y = Equal(words, words)
+    })");
+  EXPECT_THAT(error_lines(model), ::testing::Contains("node 'n' (Equal): operand 'words' is a tensor of strings; only tensors of numbers are supported"));
+}
+
 TEST(Import, ReportsEverything) {
   auto model = import_text(R"(
     <ir_version: 8, opset_import: ["" : 17, "custom" : 2]>
