@@ -24,6 +24,9 @@ std::string onnx_type_name(int onnx_type);
 std::optional<graph::TensorType> static_type_of(const onnx::TypeProto& type);
 onnx::TypeProto onnx_type_of(const graph::TensorType& type);
 
+// What an optional value may hold; else the type itself.
+const onnx::TypeProto& held_type(const onnx::TypeProto& type);
+
 // "node 'conv1' (Conv)"; a node without a name goes by its first output.
 std::string node_label(const onnx::NodeProto& node);
 
