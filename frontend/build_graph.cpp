@@ -78,6 +78,7 @@ bool fits_memory(const Graph& graph, const TensorType& type) {
 }
 
 const char* kind_of_entry(const Entry& entry) {
+  if (entry.kind == Entry::absent) return "an optional value that holds none";
   if (entry.kind != Entry::labelled) return "a sequence";
   return entry.labels->kind == OutputLabels::Kind::keys ? "a sequence of maps" : "a tensor of strings";
 }
@@ -174,8 +175,10 @@ void Builder::add_input(const onnx::ValueInfoProto& input, Scope& scope) {
 void Builder::add_output(const onnx::ValueInfoProto& output, const Scope& scope) {
   const Entry entry = scope.find(output.name());
   if (entry.kind == Entry::labelled) return add_labelled_output(output, entry);
-  if (entry.kind == Entry::sequence)
-    report(ErrorKind::unsupported, text("output '", output.name(), "'"), "is a sequence; only tensors are supported");
+  if (entry.kind == Entry::sequence || entry.kind == Entry::absent) {
+    return report(ErrorKind::unsupported, text("output '", output.name(), "'"),
+                  text("is ", kind_of_entry(entry), "; only tensors are supported"));
+  }
   if (entry.kind != Entry::value) {
     if (problems_.empty()) report(ErrorKind::unsupported, text("output '", output.name(), "'"), "follows from something that is not supported");
     return;

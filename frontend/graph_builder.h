@@ -19,7 +19,7 @@ struct Entry {
     value,     // id
     sequence,  // items
     labelled,  // id, whose numbers stand for maps or strings: labels
-    absent,    // an optional operand that is left out
+    absent,    // an optional operand that is left out, an optional value that holds none
     unknown,   // the result of something unsupported whose type is not known either
   };
   Kind kind = unknown;
@@ -121,13 +121,14 @@ class Builder {
   // What iterations have made, one behind the other along a new axis. `output`: of the body, for the type where there are none.
   Entry stack_parts(const std::vector<Entry>& parts, int64_t axis, const onnx::ValueInfoProto& output, const Origin& origin);
 
-  // ---- Sequences (sequences.cpp) ----
+  // ---- Sequences and optional values (sequences.cpp) ----
 
-  // Whether the node, of ONNX's own domain, takes or gives a sequence.
+  // Whether the node, of ONNX's own domain, takes or gives a sequence or an optional value.
   bool is_sequence_node(const onnx::NodeProto& node, const Scope& scope) const;
   void add_sequence_node(const onnx::NodeProto& node, Scope& scope, const Origin& origin);
   // Of inputs that are known to be there or left out; unknown: there is something wrong, and it has been said.
   Entry sequence_result(const onnx::NodeProto& node, const std::vector<Entry>& inputs, const std::string& where, const Origin& part);
+  Entry optional_result(const std::string& type, const std::vector<Entry>& inputs, const std::string& where, const Origin& part);
   Entry split_to_sequence(const onnx::NodeProto& node, const std::vector<Entry>& inputs, const std::string& where, const Origin& part);
   Entry join(const std::vector<Entry>& items, const onnx::NodeProto& node, const std::string& where, const Origin& part);
   static Entry sequence_of(std::vector<Entry> items);
