@@ -270,7 +270,8 @@ TEST(Interpret, EveryElementTypeIsStoredAndReadBack) {
         run(text("func f(x: ", type, "[3]) -> (y: ", type, "[3]) { for i in 3 { y[i] = x[2 - i] } }"),
             {{0, 1, 1}});
     EXPECT_EQ(out.error, "") << type;
-    EXPECT_THAT(out.first(), ElementsAre(1, 1, 0)) << type;
+    const double none = type == "f8e8m0" ? 0x1p-127 : 0;  // it has no 0
+    EXPECT_THAT(out.first(), ElementsAre(1, 1, none)) << type;
   }
 }
 
