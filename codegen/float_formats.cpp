@@ -3,6 +3,7 @@
 #include <llvm/IR/Intrinsics.h>
 
 #include "support/check.h"
+#include "tensor/numeric.h"
 
 namespace mcc::codegen {
 
@@ -11,12 +12,13 @@ using llvm::ConstantFP;
 using llvm::ConstantInt;
 using llvm::Type;
 using llvm::Value;
+using Specials = tensor::FloatSpecials;
 
 namespace {
 
 struct Format {
   int bits, mantissa, bias;
-  bool has_infinity;    // else the largest exponent holds values too, and only all ones is NaN
+  Specials specials;
   uint32_t max_finite;  // bits
   uint32_t overflow;    // bits of what a too large magnitude becomes
   uint32_t nan;
@@ -25,13 +27,19 @@ struct Format {
 Format format_of(ElementType element) {
   switch (element) {
     case ElementType::f16:
-      return {16, 10, 15, true, 0x7bff, 0x7c00, 0x7e00};
+      return {16, 10, 15, Specials::infinity, 0x7bff, 0x7c00, 0x7e00};
     case ElementType::bf16:
-      return {16, 7, 127, true, 0x7f7f, 0x7f80, 0x7fc0};
+      return {16, 7, 127, Specials::infinity, 0x7f7f, 0x7f80, 0x7fc0};
     case ElementType::f8e4m3:
-      return {8, 3, 7, false, 0x7e, 0x7f, 0x7f};
+      return {8, 3, 7, Specials::only_nan, 0x7e, 0x7f, 0x7f};
+    case ElementType::f8e4m3fnuz:
+      return {8, 3, 8, Specials::unsigned_zero, 0x7f, 0x80, 0x80};
     case ElementType::f8e5m2:
-      return {8, 2, 15, true, 0x7b, 0x7c, 0x7e};
+      return {8, 2, 15, Specials::infinity, 0x7b, 0x7c, 0x7e};
+    case ElementType::f8e5m2fnuz:
+      return {8, 2, 16, Specials::unsigned_zero, 0x7f, 0x80, 0x80};
+    case ElementType::f4e2m1:
+      return {4, 1, 1, Specials::none, 0x7, 0x7, 0x8};
     default:
       MCC_UNREACHABLE("not a narrow float: ", to_text(element));
   }
@@ -49,8 +57,7 @@ double power_of_two(int n) {
 }  // namespace
 
 bool FloatFormats::is_narrow(ElementType element) {
-  return element == ElementType::f16 || element == ElementType::bf16 || element == ElementType::f8e4m3 ||
-         element == ElementType::f8e5m2;
+  return is_float(element) && bit_width(element) <= 16;
 }
 
 bool FloatFormats::is_inexact(ElementType element) {
@@ -72,6 +79,7 @@ Value* FloatFormats::encode(ElementType element, Value* value) {
 Value* FloatFormats::decode_bits(ElementType element, Value* bits) {
   llvm::IRBuilderBase::FastMathFlagGuard guard(b);
   b.clearFastMathFlags();  // rounding is exact
+  if (element == ElementType::f8e8m0) return decode_power(bits);
   Format f = format_of(element);
   Type* f32 = with_lanes_of(bits, b.getFloatTy());
   Type* i32 = with_lanes_of(bits, b.getInt32Ty());
@@ -88,12 +96,13 @@ Value* FloatFormats::decode_bits(ElementType element, Value* bits) {
   Value* moved = b.CreateBitCast(b.CreateShl(magnitude, 23 - f.mantissa), f32);
   double scale = power_of_two(63) * power_of_two(127 - f.bias - 63);
   Value* scaled = b.CreateBitCast(b.CreateFMul(moved, ConstantFP::get(f32, scale)), i32);
-  if (f.has_infinity) {
+  if (f.specials == Specials::infinity) {
     Value* special = b.CreateICmpUGE(magnitude, ConstantInt::get(i32, f.overflow));
     scaled = b.CreateOr(
         scaled, b.CreateSelect(special, ConstantInt::get(i32, 0x7f800000), Constant::getNullValue(i32)));
-  } else {
-    Value* special = b.CreateICmpEQ(magnitude, ConstantInt::get(i32, f.nan));
+  } else if (f.specials != Specials::none) {
+    Value* pattern = f.specials == Specials::only_nan ? magnitude : wide;
+    Value* special = b.CreateICmpEQ(pattern, ConstantInt::get(i32, f.nan));
     scaled = b.CreateSelect(special, ConstantInt::get(i32, 0x7fc00000), scaled);
   }
   return b.CreateBitCast(b.CreateOr(scaled, sign), f32);
@@ -102,10 +111,11 @@ Value* FloatFormats::decode_bits(ElementType element, Value* bits) {
 Value* FloatFormats::encode_value(ElementType element, Value* value) {
   llvm::IRBuilderBase::FastMathFlagGuard guard(b);
   b.clearFastMathFlags();  // rounding is exact
+  if (element == ElementType::f8e8m0) return encode_power(value);
   Format f = format_of(element);
   Type* f32 = value->getType();
   Type* i32 = with_lanes_of(value, b.getInt32Ty());
-  Type* narrow = with_lanes_of(value, b.getIntNTy(static_cast<unsigned>(f.bits)));
+  Type* narrow = with_lanes_of(value, b.getIntNTy(static_cast<unsigned>(8 * byte_size(element))));
   if (element == ElementType::f16 && has_f16c) {
     return b.CreateBitCast(b.CreateFPTrunc(value, with_lanes_of(value, b.getHalfTy())), narrow);
   }
@@ -140,7 +150,33 @@ Value* FloatFormats::encode_value(ElementType element, Value* value) {
   }
   Value* is_nan = b.CreateICmpUGT(magnitude, constant(0x7f800000));
   result = b.CreateSelect(is_nan, constant(f.nan), result);
+  if (f.specials == Specials::unsigned_zero) {
+    Constant* zero = Constant::getNullValue(i32);
+    sign = b.CreateSelect(b.CreateICmpEQ(result, zero), zero, sign);
+  }
   return b.CreateTrunc(b.CreateOr(result, sign), narrow);
+}
+
+Value* FloatFormats::decode_power(Value* bits) {
+  Type* i32 = with_lanes_of(bits, b.getInt32Ty());
+  auto constant = [&](uint32_t v) { return ConstantInt::get(i32, v); };
+  Value* wide = b.CreateZExt(bits, i32);
+  Value* is_least = b.CreateICmpEQ(wide, constant(0));  // a subnormal number of f32
+  Value* is_nan = b.CreateICmpEQ(wide, constant(0xff));
+  Value* value = b.CreateSelect(is_least, constant(0x400000), b.CreateShl(wide, uint64_t{23}));
+  value = b.CreateSelect(is_nan, constant(0x7fc00000), value);
+  return b.CreateBitCast(value, with_lanes_of(bits, b.getFloatTy()));
+}
+
+Value* FloatFormats::encode_power(Value* value) {
+  Type* i32 = with_lanes_of(value, b.getInt32Ty());
+  auto constant = [&](uint32_t v) { return ConstantInt::get(i32, v); };
+  Value* bits = b.CreateBitCast(value, i32);
+  Value* is_least = b.CreateICmpULT(bits, constant(0x600000));     // below 1.5 * 2^-127
+  Value* is_nan = b.CreateICmpUGE(bits, constant(0x7f400000));  // too large, none, or negative
+  Value* result = b.CreateLShr(b.CreateAdd(bits, constant(0x400000)), uint64_t{23});
+  result = b.CreateSelect(is_least, constant(0), result);
+  return b.CreateTrunc(b.CreateSelect(is_nan, constant(0xff), result), with_lanes_of(value, b.getInt8Ty()));
 }
 
 Value* FloatFormats::round(ElementType element, Value* value) {

@@ -1,7 +1,7 @@
 // Conversion between f32 values in registers and the narrower floats of memory. Internal to codegen: includes LLVM.
 //
-// Inside a kernel, values of f16, bf16, f8 are kept as f32 (which holds each of them exactly) and rounded after
-// every operation; bits are integers of the format's width. All functions work on scalars and vectors.
+// Inside a kernel, values of f16, bf16 and of floats in a byte are kept as f32 (which holds each of them exactly) and rounded after
+// every operation; bits are integers of as many bits as the format takes in memory. All functions work on scalars and vectors.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -22,7 +22,7 @@ struct FloatFormats {
   // Of what decode() gave: the format, and the bits, so that rounding and storing, or copying, encodes once or not at all.
   llvm::ValueMap<llvm::Value*, std::pair<ElementType, llvm::Value*>> decoded;
 
-  static bool is_narrow(ElementType element);   // in memory: f16, bf16, f8e4m3, f8e5m2
+  static bool is_narrow(ElementType element);   // in memory: of 16 bits or fewer
   static bool is_inexact(ElementType element);  // as float: these and tf32
 
   llvm::Value* decode(ElementType element, llvm::Value* bits);   // integer -> float
@@ -39,6 +39,9 @@ struct FloatFormats {
  private:
   llvm::Value* decode_bits(ElementType element, llvm::Value* bits);
   llvm::Value* encode_value(ElementType element, llvm::Value* value);
+  // Of f8e8m0: the exponent of an f32.
+  llvm::Value* decode_power(llvm::Value* bits);
+  llvm::Value* encode_power(llvm::Value* value);
 };
 
 }  // namespace mcc::codegen

@@ -12,6 +12,8 @@ mcc_dtype to_dtype(ElementType type) {
   switch (type) {
     case ElementType::boolean:
       return MCC_DTYPE_bool;
+    case ElementType::i2:
+      return MCC_DTYPE_i2;
     case ElementType::i4:
       return MCC_DTYPE_i4;
     case ElementType::i8:
@@ -22,6 +24,8 @@ mcc_dtype to_dtype(ElementType type) {
       return MCC_DTYPE_i32;
     case ElementType::i64:
       return MCC_DTYPE_i64;
+    case ElementType::u2:
+      return MCC_DTYPE_u2;
     case ElementType::u4:
       return MCC_DTYPE_u4;
     case ElementType::u8:
@@ -32,10 +36,18 @@ mcc_dtype to_dtype(ElementType type) {
       return MCC_DTYPE_u32;
     case ElementType::u64:
       return MCC_DTYPE_u64;
+    case ElementType::f4e2m1:
+      return MCC_DTYPE_f4e2m1;
+    case ElementType::f8e8m0:
+      return MCC_DTYPE_f8e8m0;
     case ElementType::f8e4m3:
       return MCC_DTYPE_f8e4m3;
+    case ElementType::f8e4m3fnuz:
+      return MCC_DTYPE_f8e4m3fnuz;
     case ElementType::f8e5m2:
       return MCC_DTYPE_f8e5m2;
+    case ElementType::f8e5m2fnuz:
+      return MCC_DTYPE_f8e5m2fnuz;
     case ElementType::bf16:
       return MCC_DTYPE_bf16;
     case ElementType::f16:

@@ -20,6 +20,14 @@ void drop_initialized_inputs(onnx::GraphProto& graph) {
                inputs.end());
 }
 
+// An optional tensor is taken to be there: then it is a tensor.
+void take_optional_tensors(onnx::GraphProto& graph) {
+  for (auto& input : *graph.mutable_input()) {
+    const onnx::TypeProto held = held_type(input.type());
+    if (input.type().has_optional_type() && held.has_tensor_type()) *input.mutable_type() = held;
+  }
+}
+
 Diagnostic usage(std::string message) { return {ErrorKind::usage, "", std::move(message), ""}; }
 
 std::string shape_option(const std::vector<int64_t>& shape) { return join(shape, "x"); }
@@ -248,6 +256,7 @@ std::vector<std::string> options_for_other_dims(const ModelSummary& model, const
 bool bind_shapes(onnx::ModelProto& model, const ImportOptions& options, Diagnostics& problems) {
   onnx::GraphProto& graph = *model.mutable_graph();
   drop_initialized_inputs(graph);
+  take_optional_tensors(graph);
   check_option_names(graph, options, problems);
   DimValues dims(options, problems);
   for (auto& input : *graph.mutable_input()) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "frontend/contrib/expansion.h"
 #include "frontend/model_prepare.h"
 #include "graph/elements.h"
 #include "tensor/text.h"
@@ -80,6 +81,12 @@ bool fits_memory(const Graph& graph, const TensorType& type) {
   return count && *count <= kMostBytes / std::max<int64_t>(byte_size(type.element), 1);  // strings have no size
 }
 
+const char* kind_of_entry(const Entry& entry) {
+  if (entry.kind == Entry::absent) return "an optional value that holds none";
+  if (entry.kind != Entry::labelled) return "a sequence";
+  return entry.labels->kind == OutputLabels::Kind::keys ? "a sequence of maps" : "a tensor of strings";
+}
+
 std::string where_of(const onnx::NodeProto& node, const Origin& origin) {
   return origin.where.empty() ? node_label(node) : origin.where;
 }
@@ -104,6 +111,10 @@ Graph Builder::build() {
 
 void Builder::report(ErrorKind kind, std::string where, std::string message, std::string hint) {
   problems_.push_back({kind, std::move(where), std::move(message), std::move(hint)});
+}
+
+void Builder::report_operand(const std::string& operand, const Entry& entry, const std::string& where) {
+  report(ErrorKind::unsupported, where, text("operand '", operand, "' is ", kind_of_entry(entry), "; only tensors of numbers are supported"));
 }
 
 void Builder::report_open(const std::string& where, const tensor::Expr& extent) {
@@ -167,9 +178,15 @@ void Builder::add_input(const onnx::ValueInfoProto& input, Scope& scope) {
 
 void Builder::add_output(const onnx::ValueInfoProto& output, const Scope& scope) {
   const Entry entry = scope.find(output.name());
-  if (entry.kind == Entry::sequence)
-    report(ErrorKind::unsupported, text("output '", output.name(), "'"), "is a sequence; only tensors are supported");
-  if (entry.kind != Entry::value) return;
+  if (entry.kind == Entry::labelled) return add_labelled_output(output, entry);
+  if (entry.kind == Entry::sequence || entry.kind == Entry::absent) {
+    return report(ErrorKind::unsupported, text("output '", output.name(), "'"),
+                  text("is ", kind_of_entry(entry), "; only tensors are supported"));
+  }
+  if (entry.kind != Entry::value) {
+    if (problems_.empty()) report(ErrorKind::unsupported, text("output '", output.name(), "'"), "follows from something that is not supported");
+    return;
+  }
   const TensorType& type = graph_.value(entry.id).type;
   const int declared = output.type().tensor_type().elem_type();
   if (output.type().has_tensor_type() && declared != onnx::TensorProto::UNDEFINED &&
@@ -196,7 +213,7 @@ void Builder::add_initializers(const onnx::GraphProto& graph, Scope& scope) {
   for (const auto& output : graph.output())
     scope.types.emplace(output.name(), &output.type());
   for (const auto& tensor : graph.initializer())
-    add_constant(tensor.name(), reader_.read(tensor, text("initializer '", tensor.name(), "'")), scope);
+    add_tensor(tensor.name(), tensor, text("initializer '", tensor.name(), "'"), scope);
   for (const auto& tensor : graph.sparse_initializer()) {
     const std::string& name = tensor.values().name();
     add_constant(name, reader_.read_sparse(tensor, text("initializer '", name, "'")), scope);
@@ -216,6 +233,8 @@ void Builder::add_node(const onnx::NodeProto& node, Scope& scope, const Origin& 
   if (domain.empty() && node.op_type() == "If") return add_if(node, scope, origin);
   if (domain.empty() && node.op_type() == "Loop") return add_loop(node, scope, origin);
   if (domain.empty() && node.op_type() == "Scan") return add_scan(node, scope, origin);
+  if (domain == kLabelDomain) return add_labels(node, scope);
+  if (moves_labels(node, scope)) return add_moved_labels(node, scope, origin);
   if (domain.empty() && is_sequence_node(node, scope)) return add_sequence_node(node, scope, origin);
   if (const graph::OpDef* op = graph::find_op(domain, node.op_type()))
     return add_operator(*op, node, scope, origin);
@@ -255,8 +274,8 @@ void Builder::take_over(const std::string& name, const Entry& entry, size_t firs
 }
 
 graph::Graph build_graph(const onnx::ModelProto& model, TensorReader& reader, const ImportOptions& options,
-                         const graph::Evaluator& fold, Diagnostics& problems) {
-  return Builder(model, reader, options, fold, problems).build();
+                         const graph::Evaluator& fold, std::map<std::string, OutputLabels>& labels, Diagnostics& problems) {
+  return Builder(model, reader, options, fold, labels, problems).build();
 }
 
 }  // namespace mcc::frontend

@@ -33,11 +33,12 @@ void Builder::add_constant_node(const onnx::NodeProto& node, Scope& scope, const
     report(ErrorKind::bad_input, where_of(node, origin), "expected one value and one output");
     return give_up(node, scope);
   }
-  add_constant(node.output(0), constant_value(node.attribute(0), where_of(node, origin)), scope);
+  const onnx::AttributeProto& a = node.attribute(0);
+  if (a.name() == "value") return add_tensor(node.output(0), a.t(), where_of(node, origin), scope);
+  add_constant(node.output(0), constant_value(a, where_of(node, origin)), scope);
 }
 
 Result<Constant> Builder::constant_value(const onnx::AttributeProto& a, const std::string& where) {
-  if (a.name() == "value") return reader_.read(a.t(), where);
   if (a.name() == "sparse_value") return reader_.read_sparse(a.sparse_tensor(), where);
   if (a.name() == "value_int") return Constant::of(ElementType::i64, {}, std::vector<int64_t>{a.i()});
   if (a.name() == "value_float") return Constant::of(ElementType::f32, {}, std::vector<float>{a.f()});
@@ -75,9 +76,9 @@ bool Builder::expand_function(const onnx::NodeProto& node, const std::string& do
   bool taint = false;
   for (const std::string& input : node.input()) {
     const Entry entry = scope.find(input);
-    const bool is_sequence = entry.kind == Entry::sequence && (is_contrib || is_ml);
-    if (is_sequence) report(ErrorKind::unsupported, where_of(node, origin), text("operand '", input, "' is a sequence; only tensors are supported"));
-    if (entry.kind == Entry::unknown || is_sequence) {
+    const bool is_other = entry.kind == Entry::labelled || (entry.kind == Entry::sequence && (is_contrib || is_ml));
+    if (is_other) report_operand(input, entry, where_of(node, origin));
+    if (entry.kind == Entry::unknown || is_other) {
       give_up(node, scope);
       return true;
     }
@@ -216,8 +217,9 @@ void Builder::add_operator(const graph::OpDef& op, const onnx::NodeProto& from, 
   bool taint = false;
   for (const std::string& input : from.input()) {
     const Entry entry = scope.find(input);
-    if (entry.kind == Entry::sequence) report(ErrorKind::unsupported, where, text("operand '", input, "' is a sequence; only tensors are supported"));
-    if (entry.kind == Entry::unknown || entry.kind == Entry::sequence) return give_up(from, scope);
+    const bool is_other = entry.kind == Entry::sequence || entry.kind == Entry::labelled;
+    if (is_other) report_operand(input, entry, where);
+    if (entry.kind == Entry::unknown || is_other) return give_up(from, scope);
     taint |= entry.kind == Entry::value && tainted_.count(entry.id) != 0;
     node.inputs.push_back(entry.kind == Entry::value ? entry.id : kNoValue);
   }

@@ -19,12 +19,14 @@ struct Entry {
   enum Kind {
     value,     // id
     sequence,  // items
-    absent,    // an optional operand that is left out
+    labelled,  // id, whose numbers stand for maps or strings: labels
+    absent,    // an optional operand that is left out, an optional value that holds none
     unknown,   // the result of something unsupported whose type is not known either
   };
   Kind kind = unknown;
   graph::ValueId id = graph::kNoValue;
   std::shared_ptr<const std::vector<Entry>> items = nullptr;
+  std::shared_ptr<const OutputLabels> labels = nullptr;
 };
 
 struct Scope {
@@ -52,6 +54,8 @@ const onnx::AttributeProto* find_attribute(const onnx::NodeProto& node, const st
 // Whether a machine may hold it, with the graph's largest dimensions: larger tensors are refused, so that sizes stay far from overflow.
 bool fits_memory(const graph::Graph& graph, const graph::TensorType& type);
 std::string where_of(const onnx::NodeProto& node, const Origin& origin);
+// Of an entry that is no tensor of numbers: "a sequence".
+const char* kind_of_entry(const Entry& entry);
 std::string name_of(const onnx::NodeProto& node);
 // Of nodes that stand for a part of this one.
 Origin part_of(const onnx::NodeProto& node, const Origin& origin);
@@ -59,14 +63,16 @@ Origin part_of(const onnx::NodeProto& node, const Origin& origin);
 class Builder {
  public:
   Builder(const onnx::ModelProto& model, TensorReader& reader, const ImportOptions& options,
-          const graph::Evaluator& fold, Diagnostics& problems)
-      : model_(model), reader_(reader), options_(options), fold_(fold), problems_(problems) {}
+          const graph::Evaluator& fold, std::map<std::string, OutputLabels>& labels, Diagnostics& problems)
+      : model_(model), reader_(reader), options_(options), fold_(fold), labels_(labels), problems_(problems) {}
 
   graph::Graph build();
 
  private:
   void report(ErrorKind kind, std::string where, std::string message, std::string hint = "");
   void report_all(const Diagnostics& problems, const std::string& where);
+  // That the operand is no tensor of numbers.
+  void report_operand(const std::string& operand, const Entry& entry, const std::string& where);
   // Of a symbolic extent along which a tensor is taken apart.
   void report_open(const std::string& where, const tensor::Expr& extent);
 
@@ -74,7 +80,10 @@ class Builder {
   // With symbolic dimensions where the options leave them open; nothing where one has no size.
   std::optional<graph::TensorType> input_type(const onnx::ValueInfoProto& input);
   void add_output(const onnx::ValueInfoProto& output, const Scope& scope);
+  void add_labelled_output(const onnx::ValueInfoProto& output, const Entry& entry);
   void add_constant(const std::string& name, Result<graph::Constant> constant, Scope& scope);
+  // Also one of strings.
+  void add_tensor(const std::string& name, const onnx::TensorProto& tensor, const std::string& where, Scope& scope);
   // Of the main graph or of the body of a node.
   void add_initializers(const onnx::GraphProto& graph, Scope& scope);
   void add_nodes(const onnx::GraphProto& graph, Scope& scope, const Origin& origin);
@@ -169,16 +178,26 @@ class Builder {
   void name_sizes(const onnx::NodeProto& node, std::vector<graph::TensorType>& types);
   tensor::Expr named_size(const tensor::Expr& size, const std::string& name);
 
-  // ---- Sequences (sequences.cpp) ----
+  // ---- Sequences and optional values (sequences.cpp) ----
 
-  // Whether the node, of ONNX's own domain, takes or gives a sequence.
+  // Whether the node, of ONNX's own domain, takes or gives a sequence or an optional value.
   bool is_sequence_node(const onnx::NodeProto& node, const Scope& scope) const;
   void add_sequence_node(const onnx::NodeProto& node, Scope& scope, const Origin& origin);
   // Of inputs that are known to be there or left out; unknown: there is something wrong, and it has been said.
   Entry sequence_result(const onnx::NodeProto& node, const std::vector<Entry>& inputs, const std::string& where, const Origin& part);
+  Entry optional_result(const std::string& type, const std::vector<Entry>& inputs, const std::string& where, const Origin& part);
   Entry split_to_sequence(const onnx::NodeProto& node, const std::vector<Entry>& inputs, const std::string& where, const Origin& part);
   Entry join(const std::vector<Entry>& items, const onnx::NodeProto& node, const std::string& where, const Origin& part);
   static Entry sequence_of(std::vector<Entry> items);
+
+  // ---- Tensors whose numbers stand for something else (labels.cpp) ----
+
+  // Of the domain kLabelDomain: gives a tensor its labels.
+  void add_labels(const onnx::NodeProto& node, Scope& scope);
+  // Whether the node only moves or picks elements of what has labels.
+  bool moves_labels(const onnx::NodeProto& node, const Scope& scope) const;
+  void add_moved_labels(const onnx::NodeProto& node, Scope& scope, const Origin& origin);
+  static Entry labelled(graph::ValueId numbers, OutputLabels labels);
 
   // ---- Nodes of many operands or results, as several (wide_nodes.cpp) ----
 
@@ -229,6 +248,7 @@ class Builder {
   TensorReader& reader_;
   const ImportOptions& options_;
   const graph::Evaluator& fold_;
+  std::map<std::string, OutputLabels>& labels_;
   Diagnostics& problems_;
   graph::Graph graph_;
   graph::FoldBudget fold_budget_;

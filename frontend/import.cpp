@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <span>
 
 #include "frontend/build_graph.h"
 #include "frontend/mapped_file.h"
 #include "frontend/model_prepare.h"
 #include "frontend/onnx_tensor.h"
 #include "frontend/skeleton.h"
+#include "onnx/onnx-data.pb.h"
 #include "onnx/proto_utils.h"
 
 namespace mcc::frontend {
@@ -60,8 +62,8 @@ std::string producer_of(const onnx::ModelProto& model) {
 DeclaredTensor declare(const onnx::ValueInfoProto& value) {
   DeclaredTensor result;
   result.name = value.name();
-  if (!value.type().has_tensor_type()) return result;
-  const auto& type = value.type().tensor_type();
+  if (!held_type(value.type()).has_tensor_type()) return result;
+  const auto& type = held_type(value.type()).tensor_type();
   if (auto element = element_of_onnx(type.elem_type())) result.element = to_text(*element);
   result.has_shape = type.has_shape();
   for (const auto& dim : type.shape().dim()) {
@@ -102,7 +104,7 @@ Result<ImportedModel> import_onnx(const std::string& path, const ImportOptions& 
   Diagnostics& problems = prepared.problems;
   if (prepared.usable) {
     TensorReader reader(loaded->file, std::move(loaded->blobs), loaded->folder);
-    model.graph = build_graph(prepared.model, reader, options, fold, problems);
+    model.graph = build_graph(prepared.model, reader, options, fold, model.labels, problems);
   }
   if (prepared.failed && problems.empty()) {
     return not_a_model(path,
@@ -113,6 +115,21 @@ Result<ImportedModel> import_onnx(const std::string& path, const ImportOptions& 
   return model;
 }
 
+namespace {
+
+// Test data of optional inputs is an OptionalProto. Read as a tensor it has a segment where it holds one, which no tensor has, and
+// no element type where it holds nothing.
+std::optional<onnx::OptionalProto> read_optional(const onnx::TensorProto& tensor, std::span<const std::byte> bytes) {
+  if (!tensor.has_segment() && tensor.data_type() != onnx::TensorProto::UNDEFINED) return std::nullopt;
+  onnx::OptionalProto optional;
+  if (!onnx::ParseProtoFromBytes(&optional, reinterpret_cast<const char*>(bytes.data()), bytes.size())) return std::nullopt;
+  if (optional.has_tensor_value()) return optional;
+  const bool is_empty = optional.has_name() && optional.elem_type() == onnx::OptionalProto::UNDEFINED;
+  return is_empty ? std::optional(optional) : std::nullopt;
+}
+
+}  // namespace
+
 Result<NamedTensor> read_tensor_file(const std::string& path) {
   Result<std::shared_ptr<const MappedFile>> file = MappedFile::open(path);
   if (!file.ok()) return file.errors();
@@ -121,6 +138,12 @@ Result<NamedTensor> read_tensor_file(const std::string& path) {
   const auto bytes = (*file)->bytes();
   if (!onnx::ParseProtoFromBytes(&proto, reinterpret_cast<const char*>(bytes.data()), bytes.size()))
     return Diagnostic{ErrorKind::bad_input, path, "not a tensor file", ""};
+  if (std::optional<onnx::OptionalProto> optional = read_optional(proto, bytes)) {
+    if (!optional->has_tensor_value())
+      return Diagnostic{ErrorKind::unsupported, path, "is an optional value that holds none; it is taken to be there", ""};
+    proto = optional->tensor_value();
+    proto.set_name(optional->name());
+  }
   TensorReader reader(*file, {}, std::filesystem::path(path).parent_path().string());
   Result<graph::Constant> value = reader.read(proto, path);
   if (!value.ok()) return value.errors();

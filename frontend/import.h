@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "graph/fold.h"
@@ -29,8 +30,19 @@ struct ImportOptions {
   std::map<std::string, graph::Constant> constants;
 };
 
+// A graph has tensors of numbers only. Of an output that the model has as strings or as maps, what its numbers stand for.
+struct OutputLabels {
+  enum class Kind {
+    keys,     // of the maps: of each number along the last axis
+    strings,  // numbers are positions in the list
+  };
+  Kind kind = Kind::keys;
+  std::variant<std::vector<int64_t>, std::vector<std::string>> list;
+};
+
 struct ImportedModel {
   graph::Graph graph;
+  std::map<std::string, OutputLabels> labels;  // by output
   std::string producer;  // "pytorch 2.4.0"
   std::string doc;
   int64_t opset = 0;       // of the default domain, as the file has it

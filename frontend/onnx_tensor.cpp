@@ -33,20 +33,27 @@ constexpr TypeRow kTypes[] = {
     {onnx::TensorProto::UINT64, ElementType::u64},
     {onnx::TensorProto::BFLOAT16, ElementType::bf16},
     {onnx::TensorProto::FLOAT8E4M3FN, ElementType::f8e4m3},
+    {onnx::TensorProto::FLOAT8E4M3FNUZ, ElementType::f8e4m3fnuz},
     {onnx::TensorProto::FLOAT8E5M2, ElementType::f8e5m2},
+    {onnx::TensorProto::FLOAT8E5M2FNUZ, ElementType::f8e5m2fnuz},
     {onnx::TensorProto::UINT4, ElementType::u4},
     {onnx::TensorProto::INT4, ElementType::i4},
+    {onnx::TensorProto::FLOAT4E2M1, ElementType::f4e2m1},
+    {onnx::TensorProto::FLOAT8E8M0, ElementType::f8e8m0},
+    {onnx::TensorProto::UINT2, ElementType::u2},
+    {onnx::TensorProto::INT2, ElementType::i2},
 };
 
 Diagnostic bad(const std::string& where, std::string message) {
   return {ErrorKind::bad_input, where, std::move(message), ""};
 }
 
-bool is_four_bit(ElementType element) { return element == ElementType::i4 || element == ElementType::u4; }
+// Elements of fewer bits than a byte share bytes.
+bool is_packed(ElementType element) { return element != ElementType::string && bit_width(element) < 8; }
 
-// Bytes that a dense tensor takes in a file: two 4-bit elements share one.
+// Bytes that a dense tensor takes in a file.
 int64_t stored_bytes(ElementType element, int64_t count) {
-  return is_four_bit(element) ? (count + 1) / 2 : count * byte_size(element);
+  return is_packed(element) ? (count * bit_width(element) + 7) / 8 : count * byte_size(element);
 }
 
 // The number of elements, if the dimensions are sound and the tensor is of a size that memory can hold.
@@ -64,12 +71,14 @@ Result<int64_t> checked_count(const google::protobuf::RepeatedField<int64_t>& di
   return empty ? 0 : count;
 }
 
-// Element i of the packed bytes is its low (even i) or high half.
-std::vector<std::byte> unpack_four_bit(std::span<const std::byte> packed, int64_t count, bool is_signed) {
+// The first element of a byte is in its low bits. Signed integers are extended to the byte.
+std::vector<std::byte> unpack(std::span<const std::byte> packed, int64_t count, ElementType element) {
+  const auto bits = static_cast<size_t>(bit_width(element)), each = 8 / bits;
+  const int values = 1 << bits;
   std::vector<std::byte> out(static_cast<size_t>(count));
   for (size_t i = 0; i < out.size(); ++i) {
-    int value = static_cast<int>(packed[i / 2]) >> (i % 2 * 4) & 15;
-    if (is_signed && value > 7) value -= 16;
+    int value = static_cast<int>(packed[i / each]) >> (i % each * bits) & (values - 1);
+    if (is_signed_int(element) && value >= values / 2) value -= values;
     out[i] = static_cast<std::byte>(value);
   }
   return out;
@@ -110,8 +119,14 @@ std::vector<std::byte> typed_data(const onnx::TensorProto& tensor, ElementType e
     case ElementType::i8:
     case ElementType::u8:
     case ElementType::f8e4m3:
+    case ElementType::f8e4m3fnuz:
     case ElementType::f8e5m2:
+    case ElementType::f8e5m2fnuz:
+    case ElementType::f8e8m0:
+    case ElementType::f4e2m1:
+    case ElementType::i2:
     case ElementType::i4:
+    case ElementType::u2:
     case ElementType::u4:
       return narrow<uint8_t>(tensor.int32_data());
     case ElementType::tf32:
@@ -173,6 +188,10 @@ onnx::TypeProto onnx_type_of(const graph::TensorType& type) {
   return result;
 }
 
+const onnx::TypeProto& held_type(const onnx::TypeProto& type) {
+  return type.has_optional_type() ? type.optional_type().elem_type() : type;
+}
+
 std::string node_label(const onnx::NodeProto& node) {
   std::string op = node.domain().empty() ? node.op_type() : text(node.domain(), ".", node.op_type());
   if (!node.name().empty()) return text("node '", node.name(), "' (", op, ")");
@@ -212,10 +231,7 @@ Result<Constant> TensorReader::read(const onnx::TensorProto& tensor, const std::
                            to_text(*element), " needs ", need));
   }
 
-  if (is_four_bit(*element)) {
-    std::vector<std::byte> unpacked = unpack_four_bit(found.bytes, *count, is_signed_int(*element));
-    return Constant::copy_of(*element, shape, unpacked);
-  }
+  if (is_packed(*element)) return Constant::copy_of(*element, shape, unpack(found.bytes, *count, *element));
   if (is_bool(*element)) {
     std::vector<std::byte> bits(found.bytes.begin(), found.bytes.end());
     for (std::byte& b : bits)
@@ -228,6 +244,15 @@ Result<Constant> TensorReader::read(const onnx::TensorProto& tensor, const std::
   Constant copy = Constant::copy_of(*element, shape, found.bytes);
   if (found.file) found.file->release(found.bytes);
   return copy;
+}
+
+Result<std::vector<std::string>> TensorReader::read_strings(const onnx::TensorProto& tensor, const std::string& where) {
+  Result<int64_t> count = checked_count(tensor.dims(), where);
+  if (!count.ok()) return count.errors();
+  std::vector<std::string> strings(tensor.string_data().begin(), tensor.string_data().end());
+  if (static_cast<int64_t>(strings.size()) != *count)
+    return bad(where, text("has ", strings.size(), " strings; its shape needs ", *count));
+  return strings;
 }
 
 Result<TensorReader::Bytes> TensorReader::external_bytes(const onnx::TensorProto& tensor,

@@ -24,6 +24,9 @@ std::string onnx_type_name(int onnx_type);
 std::optional<graph::TensorType> static_type_of(const onnx::TypeProto& type);
 onnx::TypeProto onnx_type_of(const graph::TensorType& type);
 
+// What an optional value may hold; else the type itself.
+const onnx::TypeProto& held_type(const onnx::TypeProto& type);
+
 // "node 'conv1' (Conv)"; a node without a name goes by its first output.
 std::string node_label(const onnx::NodeProto& node);
 
@@ -36,6 +39,8 @@ class TensorReader {
   // The constant refers to the mapped file where it can (large, aligned, not packed) and keeps it alive. where goes
   // into diagnostics. Nothing is read outside of the model's folder.
   Result<graph::Constant> read(const onnx::TensorProto& tensor, const std::string& where);
+  // Of a tensor of strings, as many as its shape has elements.
+  Result<std::vector<std::string>> read_strings(const onnx::TensorProto& tensor, const std::string& where);
   Result<graph::Constant> read_sparse(const onnx::SparseTensorProto& tensor, const std::string& where);
 
  private:

@@ -45,7 +45,7 @@ Entry Builder::stack(const std::vector<Entry>& parts, int64_t axis, const Origin
   std::vector<Entry> rows;
   const Entry axes = make_constant(Constant::ints({axis}), text(origin.name, ".axis"));
   for (const Entry& part : parts) {
-    if (part.kind == Entry::absent || part.kind == Entry::sequence)
+    if (part.kind == Entry::absent || part.kind == Entry::sequence || part.kind == Entry::labelled)
       report(ErrorKind::bad_input, origin.where, "expected tensors to put together");
     if (part.kind != Entry::value) return {};
     rows.push_back(make("Unsqueeze", {part, axes}, {}, origin));

@@ -1,5 +1,5 @@
-// Sequences of tensors. They exist while the graph is built: a sequence is the list of its tensors' entries, so that operators on
-// sequences are done here, and nothing of them is left for run time.
+// Sequences of tensors, and optional values. They exist while the graph is built: a sequence is the list of its tensors' entries, an
+// optional value is what it holds or absent, so that operators on them are done here, and nothing of them is left for run time.
 #include <algorithm>
 
 #include "frontend/graph_builder.h"
@@ -20,7 +20,8 @@ int64_t integer_of(const onnx::NodeProto& node, const std::string& name, int64_t
 bool Builder::is_sequence_node(const onnx::NodeProto& node, const Scope& scope) const {
   static const std::set<std::string> kOperators = {"SequenceConstruct", "SequenceEmpty",      "SequenceInsert",
                                                    "SequenceErase",     "SequenceAt",         "SequenceLength",
-                                                   "SplitToSequence",   "ConcatFromSequence"};
+                                                   "SplitToSequence",   "ConcatFromSequence", "Optional",
+                                                   "OptionalHasElement", "OptionalGetElement"};
   if (kOperators.contains(node.op_type())) return true;
   return node.op_type() == "Identity" && node.input_size() == 1 && scope.find(node.input(0)).kind == Entry::sequence;
 }
@@ -32,7 +33,10 @@ void Builder::add_sequence_node(const onnx::NodeProto& node, Scope& scope, const
     if (inputs.back().kind == Entry::unknown) return give_up(node, scope);
   }
   const size_t first = graph_.values.size(), problems = problems_.size();
-  const Entry result = sequence_result(node, inputs, where_of(node, origin), part_of(node, origin));
+  const Origin part = part_of(node, origin);
+  Entry result = sequence_result(node, inputs, where_of(node, origin), part);
+  // A tensor that was put in has a name already.
+  if (result.kind == Entry::value && static_cast<size_t>(result.id) < first) result = make("Identity", {result}, {}, part);
   if (result.kind == Entry::unknown || problems_.size() > problems) return give_up(node, scope);
   take_over(node.output(0), result, first, scope);
 }
@@ -44,9 +48,10 @@ Entry Builder::sequence_result(const onnx::NodeProto& node, const std::vector<En
     report(kind, where, std::move(message));
     return Entry{};
   };
+  if (type.starts_with("Optional")) return optional_result(type, inputs, where, part);
   if (type == "SequenceEmpty") return sequence_of({});
   if (type == "SequenceConstruct" || type == "SplitToSequence") {
-    const bool are_tensors = std::all_of(inputs.begin(), inputs.end(), [](const Entry& e) { return e.kind != Entry::sequence; });
+    const bool are_tensors = std::all_of(inputs.begin(), inputs.end(), [](const Entry& e) { return e.kind != Entry::sequence && e.kind != Entry::labelled; });
     if (inputs.empty() || !are_tensors || inputs[0].kind != Entry::value) return refuse(ErrorKind::bad_input, "expected tensors");
     return type == "SequenceConstruct" ? sequence_of(inputs) : split_to_sequence(node, inputs, where, part);
   }
@@ -80,6 +85,16 @@ Entry Builder::sequence_result(const onnx::NodeProto& node, const std::vector<En
     items.erase(items.begin() + position);
   }
   return sequence_of(std::move(items));
+}
+
+Entry Builder::optional_result(const std::string& type, const std::vector<Entry>& inputs, const std::string& where, const Origin& part) {
+  const Entry held = inputs.empty() ? Entry{Entry::absent} : inputs[0];
+  if (type == "Optional") return held;
+  const bool is_there = held.kind != Entry::absent;
+  if (type == "OptionalHasElement")
+    return make_constant(Constant::of(ElementType::boolean, {}, std::vector<uint8_t>{is_there ? uint8_t{1} : uint8_t{0}}), part.name);
+  if (!is_there) report(ErrorKind::bad_input, where, "its operand is an optional value that holds none");
+  return is_there ? held : Entry{};
 }
 
 Entry Builder::sequence_of(std::vector<Entry> items) {

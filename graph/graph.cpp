@@ -7,6 +7,7 @@
 #include <queue>
 #include <set>
 
+#include "tensor/numeric.h"
 #include "tensor/text.h"
 #include "tensor/visit.h"
 
@@ -70,41 +71,9 @@ T read_as(std::span<const std::byte> bytes, int64_t i) {
   return value;
 }
 
-// A small binary float: sign, exponent_bits, the rest significand. has_infinity: the largest exponent means infinity or
-// NaN; otherwise (f8e4m3) only the pattern of all ones is NaN.
-double decode_float(uint32_t bits, int exponent_bits, int significand_bits, bool has_infinity) {
-  uint32_t significand_mask = (1U << significand_bits) - 1;
-  uint32_t exponent_mask = (1U << exponent_bits) - 1;
-  uint32_t significand = bits & significand_mask;
-  uint32_t exponent = (bits >> significand_bits) & exponent_mask;
-  double sign = (bits >> (exponent_bits + significand_bits)) != 0 ? -1.0 : 1.0;
-  int bias = static_cast<int>(exponent_mask >> 1);
-  bool all_ones = exponent == exponent_mask;
-  if (all_ones && has_infinity) {
-    return significand == 0 ? sign * std::numeric_limits<double>::infinity()
-                            : std::numeric_limits<double>::quiet_NaN();
-  }
-  if (all_ones && significand == significand_mask) return std::numeric_limits<double>::quiet_NaN();
-  double fraction = exponent == 0 ? significand : significand | (1U << significand_bits);
-  int scale = std::max(static_cast<int>(exponent), 1) - bias - significand_bits;
-  return sign * std::ldexp(fraction, scale);
-}
-
-uint32_t encode_float(double value, int exponent_bits, int significand_bits, bool has_infinity) {
-  uint32_t exponent_mask = (1U << exponent_bits) - 1;
-  uint32_t sign = std::signbit(value) ? 1U << (exponent_bits + significand_bits) : 0;
-  uint32_t nan = (exponent_mask << significand_bits) | ((1U << significand_bits) - 1);
-  if (std::isnan(value)) return sign | nan;
-  if (value == 0) return sign;
-  if (std::isinf(value)) return sign | (has_infinity ? exponent_mask << significand_bits : nan);
-  int bias = static_cast<int>(exponent_mask >> 1);
-  int exponent = std::max(std::ilogb(value), 1 - bias);
-  // Adding the significand with its implicit bit to the exponent below carries into the exponent where rounding overflows.
-  double scaled = std::nearbyint(std::ldexp(std::fabs(value), significand_bits - exponent));
-  auto biased = static_cast<uint32_t>(exponent + bias - 1) << significand_bits;
-  uint32_t bits = biased + static_cast<uint32_t>(scaled);
-  uint32_t overflow = has_infinity ? exponent_mask << significand_bits : nan;
-  return sign | std::min(bits, overflow);
+// The bits of a float that is narrower than f32, rounded.
+uint32_t narrow_bits(ElementType element, double value) {
+  return static_cast<uint32_t>(tensor::float_to_bits(element, tensor::round_float(element, value)));
 }
 
 template <class T>
@@ -142,8 +111,10 @@ Constant Constant::scalar(ElementType element, double value) {
     case ElementType::boolean:
       write_as<uint8_t>(bytes, value != 0);
       break;
+    case ElementType::i2:
     case ElementType::i4:
     case ElementType::i8:
+    case ElementType::u2:
     case ElementType::u4:
     case ElementType::u8:
       write_as(bytes, static_cast<uint8_t>(whole));
@@ -162,17 +133,17 @@ Constant Constant::scalar(ElementType element, double value) {
     case ElementType::u64:
       write_as(bytes, static_cast<uint64_t>(value));
       break;
+    case ElementType::f4e2m1:
+    case ElementType::f8e8m0:
     case ElementType::f8e4m3:
-      write_as(bytes, static_cast<uint8_t>(encode_float(value, 4, 3, false)));
-      break;
+    case ElementType::f8e4m3fnuz:
     case ElementType::f8e5m2:
-      write_as(bytes, static_cast<uint8_t>(encode_float(value, 5, 2, true)));
+    case ElementType::f8e5m2fnuz:
+      write_as(bytes, static_cast<uint8_t>(narrow_bits(element, value)));
       break;
     case ElementType::bf16:
-      write_as(bytes, static_cast<uint16_t>(encode_float(value, 8, 7, true)));
-      break;
     case ElementType::f16:
-      write_as(bytes, static_cast<uint16_t>(encode_float(value, 5, 10, true)));
+      write_as(bytes, static_cast<uint16_t>(narrow_bits(element, value)));
       break;
     case ElementType::tf32:
     case ElementType::f32:
@@ -200,9 +171,11 @@ int64_t Constant::int_at(int64_t i) const {
   switch (element_) {
     case ElementType::boolean:
       return read_as<uint8_t>(bytes_, i) != 0;
+    case ElementType::i2:
     case ElementType::i4:
     case ElementType::i8:
       return read_as<int8_t>(bytes_, i);
+    case ElementType::u2:
     case ElementType::u4:
     case ElementType::u8:
       return read_as<uint8_t>(bytes_, i);
@@ -217,8 +190,12 @@ int64_t Constant::int_at(int64_t i) const {
     case ElementType::i64:
     case ElementType::u64:
       return read_as<int64_t>(bytes_, i);
+    case ElementType::f4e2m1:
+    case ElementType::f8e8m0:
     case ElementType::f8e4m3:
+    case ElementType::f8e4m3fnuz:
     case ElementType::f8e5m2:
+    case ElementType::f8e5m2fnuz:
     case ElementType::bf16:
     case ElementType::f16:
     case ElementType::tf32:
@@ -240,14 +217,16 @@ int64_t Constant::int_at(int64_t i) const {
 double Constant::number_at(int64_t i) const {
   MCC_CHECK(i >= 0 && i < count(), "element ", i, " of a constant of ", count());
   switch (element_) {
+    case ElementType::f4e2m1:
+    case ElementType::f8e8m0:
     case ElementType::f8e4m3:
-      return decode_float(read_as<uint8_t>(bytes_, i), 4, 3, false);
+    case ElementType::f8e4m3fnuz:
     case ElementType::f8e5m2:
-      return decode_float(read_as<uint8_t>(bytes_, i), 5, 2, true);
+    case ElementType::f8e5m2fnuz:
+      return tensor::float_from_bits(element_, read_as<uint8_t>(bytes_, i));
     case ElementType::bf16:
-      return decode_float(read_as<uint16_t>(bytes_, i), 8, 7, true);
     case ElementType::f16:
-      return decode_float(read_as<uint16_t>(bytes_, i), 5, 10, true);
+      return tensor::float_from_bits(element_, read_as<uint16_t>(bytes_, i));
     case ElementType::tf32:
     case ElementType::f32:
       return read_as<float>(bytes_, i);
@@ -256,11 +235,13 @@ double Constant::number_at(int64_t i) const {
     case ElementType::u64:
       return static_cast<double>(read_as<uint64_t>(bytes_, i));
     case ElementType::boolean:
+    case ElementType::i2:
     case ElementType::i4:
     case ElementType::i8:
     case ElementType::i16:
     case ElementType::i32:
     case ElementType::i64:
+    case ElementType::u2:
     case ElementType::u4:
     case ElementType::u8:
     case ElementType::u16:

@@ -56,7 +56,7 @@ class Constant {
   int64_t count() const;
   std::span<const std::byte> bytes() const { return bytes_; }
   TensorType type() const;
-  // Element i converted; 4-bit elements are one to a byte.
+  // Element i converted; elements of fewer bits than a byte are one to a byte.
   int64_t int_at(int64_t i) const;
   double number_at(int64_t i) const;
   std::vector<int64_t> to_ints() const;

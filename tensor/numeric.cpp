@@ -2,6 +2,28 @@
 
 namespace mcc::tensor {
 
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+double too_large(const FloatFormat& format, double value) {
+  if (format.specials == FloatSpecials::infinity) return std::copysign(std::numeric_limits<double>::infinity(), value);
+  return format.specials == FloatSpecials::none ? std::copysign(format.largest, value) : kNan;
+}
+
+// Of f8e8m0.
+double round_to_power(const FloatFormat& format, double value) {
+  if (std::isnan(value) || std::signbit(value)) return kNan;
+  const double least = std::ldexp(1.0, -format.bias);
+  if (value <= least) return least;
+  if (std::isinf(value)) return kNan;
+  const double below = std::ldexp(1.0, std::ilogb(value));
+  const double rounded = value >= 1.5 * below ? 2 * below : below;
+  return rounded > format.largest ? kNan : rounded;
+}
+
+}  // namespace
+
 IntLimits int_limits(ElementType element) {
   if (is_bool(element)) return {0, 1};
   const int bits = bit_width(element);
@@ -15,25 +37,35 @@ IntLimits int_limits(ElementType element) {
 FloatFormat float_format(ElementType element) {
   switch (element) {
     case ElementType::f16:
-      return {10, 5, 15, 65504.0, true};
+      return {10, 5, 15, 65504.0, FloatSpecials::infinity};
     case ElementType::bf16:
-      return {7, 8, 127, 3.3895313892515355e38, true};
+      return {7, 8, 127, 3.3895313892515355e38, FloatSpecials::infinity};
     case ElementType::f8e4m3:
-      return {3, 4, 7, 448.0, false};
+      return {3, 4, 7, 448.0, FloatSpecials::only_nan};
+    case ElementType::f8e4m3fnuz:
+      return {3, 4, 8, 240.0, FloatSpecials::unsigned_zero};
     case ElementType::f8e5m2:
-      return {2, 5, 15, 57344.0, true};
+      return {2, 5, 15, 57344.0, FloatSpecials::infinity};
+    case ElementType::f8e5m2fnuz:
+      return {2, 5, 16, 57344.0, FloatSpecials::unsigned_zero};
+    case ElementType::f8e8m0:
+      return {0, 8, 127, 0x1p127, FloatSpecials::power};
+    case ElementType::f4e2m1:
+      return {1, 2, 1, 6.0, FloatSpecials::none};
     case ElementType::tf32:
-      return {10, 8, 127, 3.4011621342146535e38, true};
+      return {10, 8, 127, 3.4011621342146535e38, FloatSpecials::infinity};
     case ElementType::f32:
-      return {23, 8, 127, std::numeric_limits<float>::max(), true};
+      return {23, 8, 127, std::numeric_limits<float>::max(), FloatSpecials::infinity};
     case ElementType::f64:
-      return {52, 11, 1023, std::numeric_limits<double>::max(), true};
+      return {52, 11, 1023, std::numeric_limits<double>::max(), FloatSpecials::infinity};
     case ElementType::boolean:
+    case ElementType::i2:
     case ElementType::i4:
     case ElementType::i8:
     case ElementType::i16:
     case ElementType::i32:
     case ElementType::i64:
+    case ElementType::u2:
     case ElementType::u4:
     case ElementType::u8:
     case ElementType::u16:
@@ -46,10 +78,10 @@ FloatFormat float_format(ElementType element) {
 }
 
 double round_narrow(const FloatFormat& format, double value) {
-  if (value == 0 || std::isnan(value)) return value;
-  const double too_large = format.has_infinity ? std::copysign(std::numeric_limits<double>::infinity(), value)
-                                               : std::numeric_limits<double>::quiet_NaN();
-  if (std::isinf(value)) return too_large;
+  if (format.specials == FloatSpecials::power) return round_to_power(format, value);
+  if (std::isnan(value)) return format.specials == FloatSpecials::none ? -0.0 : value;
+  if (value == 0) return format.specials == FloatSpecials::unsigned_zero ? 0.0 : value;
+  if (std::isinf(value)) return too_large(format, value);
   const uint64_t bits = std::bit_cast<uint64_t>(value);
   const int exponent = static_cast<int>(bits >> 52 & 0x7ff) - 1023;
   const int min_exponent = 1 - format.bias;
@@ -66,7 +98,8 @@ double round_narrow(const FloatFormat& format, double value) {
     const double shift = std::ldexp(1.5, 52 + min_exponent - format.fraction_bits);
     rounded = std::copysign((std::fabs(value) + shift) - shift, value);
   }
-  return std::fabs(rounded) > format.largest ? too_large : rounded;
+  if (rounded == 0 && format.specials == FloatSpecials::unsigned_zero) return 0.0;
+  return std::fabs(rounded) > format.largest ? too_large(format, value) : rounded;
 }
 
 double fused_multiply_add(ElementType element, double a, double b, double c) {
@@ -95,14 +128,30 @@ uint64_t float_to_bits(ElementType element, double value) {
   }
   const FloatFormat format = float_format(element);
   const uint64_t wide = std::bit_cast<uint64_t>(value);
-  const uint64_t sign = (wide >> 63) << (format.fraction_bits + format.exponent_bits);
+  const uint64_t sign_bit = uint64_t{1} << (format.fraction_bits + format.exponent_bits);
+  const uint64_t sign = wide >> 63 != 0 ? sign_bit : 0;
   const uint64_t all_ones = ((uint64_t{1} << format.exponent_bits) - 1) << format.fraction_bits;
-  if (std::isnan(value) || (std::isinf(value) && !format.has_infinity)) {
-    const uint64_t payload = format.has_infinity ? uint64_t{1} << (format.fraction_bits - 1)
-                                                 : (uint64_t{1} << format.fraction_bits) - 1;
-    return sign | all_ones | payload;
+  const uint64_t full_fraction = (uint64_t{1} << format.fraction_bits) - 1;
+  switch (format.specials) {
+    case FloatSpecials::infinity:
+      if (std::isnan(value)) return sign | all_ones | uint64_t{1} << (format.fraction_bits - 1);
+      if (std::isinf(value)) return sign | all_ones;
+      break;
+    case FloatSpecials::only_nan:
+      if (!std::isfinite(value)) return sign | all_ones | full_fraction;
+      break;
+    case FloatSpecials::unsigned_zero:
+      if (!std::isfinite(value)) return sign_bit;
+      if (value == 0) return 0;
+      break;
+    case FloatSpecials::none:
+      if (std::isnan(value)) return sign_bit;
+      if (std::isinf(value)) return sign | all_ones | full_fraction;
+      break;
+    case FloatSpecials::power:
+      value = round_to_power(format, value);
+      return std::isnan(value) ? all_ones : static_cast<uint64_t>(std::ilogb(value) + format.bias);
   }
-  if (std::isinf(value)) return sign | all_ones;
   const int exponent = static_cast<int>(wide >> 52 & 0x7ff) - 1023;
   const int min_exponent = 1 - format.bias;
   if (exponent < min_exponent) {
@@ -123,10 +172,14 @@ double float_from_bits(ElementType element, uint64_t bits) {
   const uint64_t fraction = bits & max_fraction;
   const uint64_t exponent = bits >> format.fraction_bits & max_exponent;
   const bool negative = bits >> (format.fraction_bits + format.exponent_bits) & 1;
+  if (format.specials == FloatSpecials::power)
+    return exponent == max_exponent ? kNan : std::ldexp(1.0, static_cast<int>(exponent) - format.bias);
+  if (format.specials == FloatSpecials::unsigned_zero && negative && exponent == 0 && fraction == 0) return kNan;
+  const bool has_infinity = format.specials == FloatSpecials::infinity;
+  const bool has_top_nan = format.specials == FloatSpecials::only_nan && fraction == max_fraction;
   double value;
-  if (exponent == max_exponent && (format.has_infinity || fraction == max_fraction)) {
-    value = format.has_infinity && fraction == 0 ? std::numeric_limits<double>::infinity()
-                                                 : std::numeric_limits<double>::quiet_NaN();
+  if (exponent == max_exponent && (has_infinity || has_top_nan)) {
+    value = has_infinity && fraction == 0 ? std::numeric_limits<double>::infinity() : kNan;
   } else if (exponent == 0) {
     value = std::ldexp(static_cast<double>(fraction), 1 - format.bias - format.fraction_bits);
   } else {

@@ -104,19 +104,28 @@ inline bool float_compare(double a, double b) {
   if constexpr (op == BinaryOp::ge) return a >= b;
 }
 
+// What a format has besides numbers with a sign.
+enum class FloatSpecials : uint8_t {
+  infinity,       // the largest exponent is of infinities and NaN
+  only_nan,       // all ones are NaN, which is also what is too large
+  unsigned_zero,  // what would be -0 is NaN, which is also what is too large
+  none,           // what is too large becomes the largest number, NaN becomes -0
+  power,          // there are positive powers of two only, without 0, and NaN: all ones, also what is negative or too large
+};
+
 // A binary format narrower than f32, or f32 cut to fewer significand bits (tf32).
 struct FloatFormat {
   int fraction_bits;
   int exponent_bits;
   int bias;
   double largest;
-  bool has_infinity;  // without one, what is too large becomes NaN
+  FloatSpecials specials;
 };
 FloatFormat float_format(ElementType element);
 
 double round_narrow(const FloatFormat& format, double value);
 
-// Rounds to nearest even. f8e4m3 has no infinity: what is too large gives NaN.
+// Rounds to nearest even; to powers of two to the nearest, upwards from the middle.
 inline double round_float(ElementType element, double value) {
   if (element == ElementType::f32) return static_cast<double>(static_cast<float>(value));
   if (element == ElementType::f64) return value;

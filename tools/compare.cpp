@@ -106,14 +106,15 @@ Constant random_tensor(const std::string& name, ElementType element, const std::
   const auto width = static_cast<size_t>(byte_size(element));
   std::vector<std::byte> bytes(static_cast<size_t>(count) * width);
   const bool mask = name.find("mask") != std::string::npos;
-  const uint64_t range = is_bool(element) || mask ? 2 : bit_width(element) == 4 ? 8 : 100;
+  const uint64_t range = is_bool(element) || mask ? 2 : bit_width(element) < 8 ? uint64_t{1} << (bit_width(element) - 1) : 100;
   for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
     std::byte* at = bytes.data() + i * width;
     if (element == ElementType::f32) {
       const auto value = static_cast<float>(generator.normal());
       std::memcpy(at, &value, sizeof value);
     } else if (is_float(element)) {
-      const Constant value = Constant::scalar(element, generator.normal());
+      const double number = generator.normal();
+      const Constant value = Constant::scalar(element, element == ElementType::f8e8m0 ? std::fabs(number) : number);
       std::memcpy(at, value.bytes().data(), width);
     } else {
       const uint64_t value = generator.next() % range;  // little-endian, so the low bytes come first

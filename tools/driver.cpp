@@ -37,6 +37,7 @@ struct Prepared {
   std::vector<tensor::Target> targets;
   tensor::Target target;  // the first of them: what the graph and the schedules are made for
   graph::Graph graph;
+  std::map<std::string, frontend::OutputLabels> labels;  // of outputs
   std::vector<graph::KernelGroup> groups;
   KernelSet kernels;
 };
@@ -94,6 +95,7 @@ Result<Prepared> prepare(const CompileOptions& options, const tuner::LogContents
   out.targets = std::move(*targets);
   out.target = out.targets.front();
   out.graph = std::move(model->graph);
+  out.labels = std::move(model->labels);
   graph::OptimizeOptions optimize_options;
   optimize_options.target = out.target;
   optimize_options.evaluate = *evaluate;
@@ -167,6 +169,16 @@ Status write_output(codegen::ModelLibrary& library, const graph::Graph& graph, c
   Status written = codegen::write_model_library(library, output, link);
   if (!written.ok() || options.header_path.empty()) return written;
   return write_file(options.header_path, {model_header(name, graph, library.plan.metadata)});
+}
+
+// "output.NAME.keys" or "output.NAME.strings": what the numbers of an output stand for, as a JSON array.
+void describe_labels(const std::map<std::string, frontend::OutputLabels>& labels, std::map<std::string, std::string>& metadata) {
+  for (const auto& [output, of_output] : labels) {
+    const char* word = of_output.kind == frontend::OutputLabels::Kind::keys ? ".keys" : ".strings";
+    const nlohmann::json list = std::visit([](const auto& values) { return nlohmann::json(values); }, of_output.list);
+    // Strings of a model need not be UTF-8.
+    metadata["output." + output + word] = list.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  }
 }
 
 // "cpu (znver4)", "cuda:sm_80,sm_90 (sm_80, sm_90)"
@@ -329,6 +341,7 @@ Result<CompileReport> compile(const CompileOptions& options) {
   library.plan.metadata["target"] = target_text(options, p);
   if (!schedules->log_hash.empty()) library.plan.metadata["log.hash"] = schedules->log_hash;
   if (calls_library(p.kernels)) library.plan.metadata["needs"] = "libcublasLt.so.13, .12 or .11";
+  describe_labels(p.labels, library.plan.metadata);
   if (!p.graph.dims.empty() && !options.header_path.empty()) {
     return Diagnostic{ErrorKind::unsupported, options.header_path, "the class of a header is for one size of each dimension",
                       text("give dimension '", p.graph.dims[0].name(), "' a value instead of a range, or link the model without a header")};

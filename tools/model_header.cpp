@@ -42,10 +42,16 @@ std::optional<std::string_view> cpp_type(ElementType element) {
     case ElementType::u64: return "std::uint64_t";
     case ElementType::f32: return "float";
     case ElementType::f64: return "double";
+    case ElementType::i2:
     case ElementType::i4:
+    case ElementType::u2:
     case ElementType::u4:
+    case ElementType::f4e2m1:
+    case ElementType::f8e8m0:
     case ElementType::f8e4m3:
+    case ElementType::f8e4m3fnuz:
     case ElementType::f8e5m2:
+    case ElementType::f8e5m2fnuz:
     case ElementType::bf16:
     case ElementType::f16:
     case ElementType::tf32:

@@ -169,15 +169,21 @@ Constant in_numpy_type(const Constant& value) {
   switch (value.element()) {
     case ElementType::bf16:
     case ElementType::tf32:
+    case ElementType::f4e2m1:
+    case ElementType::f8e8m0:
     case ElementType::f8e4m3:
-    case ElementType::f8e5m2: {
+    case ElementType::f8e4m3fnuz:
+    case ElementType::f8e5m2:
+    case ElementType::f8e5m2fnuz: {
       std::vector<float> wide(static_cast<size_t>(value.count()));
       for (size_t i = 0; i < wide.size(); ++i)
         wide[i] = static_cast<float>(value.number_at(static_cast<int64_t>(i)));
       return Constant::of(ElementType::f32, value.shape(), wide);
     }
+    case ElementType::i2:
     case ElementType::i4:
       return Constant::copy_of(ElementType::i8, value.shape(), value.bytes());
+    case ElementType::u2:
     case ElementType::u4:
       return Constant::copy_of(ElementType::u8, value.shape(), value.bytes());
     case ElementType::boolean:
@@ -259,8 +265,7 @@ Status write_npy(const std::string& path, const Constant& value) {
 }
 
 Constant from_numpy_type(const Constant& value, ElementType element) {
-  const bool narrow_float =
-      element == ElementType::bf16 || element == ElementType::f8e4m3 || element == ElementType::f8e5m2;
+  const bool narrow_float = is_float(element) && bit_width(element) <= 16 && element != ElementType::f16;
   if (narrow_float && value.element() == ElementType::f32) {
     std::vector<std::byte> bytes;
     for (int64_t i = 0; i < value.count(); ++i) {
@@ -269,9 +274,9 @@ Constant from_numpy_type(const Constant& value, ElementType element) {
     }
     return Constant::copy_of(element, value.shape(), bytes);
   }
-  const bool four_bit = (element == ElementType::i4 && value.element() == ElementType::i8) ||
-                        (element == ElementType::u4 && value.element() == ElementType::u8);
-  return four_bit ? Constant::copy_of(element, value.shape(), value.bytes()) : value;
+  const bool is_part_of_byte = is_int(element) && bit_width(element) < 8 &&
+                               value.element() == (is_signed_int(element) ? ElementType::i8 : ElementType::u8);
+  return is_part_of_byte ? Constant::copy_of(element, value.shape(), value.bytes()) : value;
 }
 
 }  // namespace mcc::tools

@@ -196,6 +196,12 @@ Operand Expansion::own(const char* type, const std::vector<Operand>& inputs, con
   return made;
 }
 
+Operand Expansion::labelled(const char* kind, const Operand& x, const Setting& list) {
+  Operand made = op(kind, {x}, {list});
+  body_.mutable_node(body_.node_size() - 1)->set_domain(kLabelDomain);
+  return made;
+}
+
 Operand Expansion::constant(const onnx::TensorProto& value) { return op("Constant", {}, {{"value", value}}); }
 
 Operand Expansion::constant(const graph::Constant& value) {

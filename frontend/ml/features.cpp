@@ -1,5 +1,5 @@
-// Operators that make features: Scaler, Normalizer, Binarizer, Imputer, ArrayFeatureExtractor, FeatureVectorizer. And what says that
-// maps are not supported: ZipMap.
+// Operators that make features: Scaler, Normalizer, Binarizer, Imputer, ArrayFeatureExtractor, FeatureVectorizer. And ZipMap, which
+// gives names to them.
 #include <algorithm>
 #include <cmath>
 
@@ -113,10 +113,21 @@ void vectorizer(Expansion& e) {
   e.result(0, parts.size() == 1 ? parts[0] : e.op("Concat", parts, {{"axis", int64_t{1}}}));
 }
 
+// The tensor as it is, a row for each map.
 void zip_map(Expansion& e) {
-  e.refuse("its result is a sequence of maps; only tensors are supported",
-           "export the model without ZipMap (skl2onnx: options={'zipmap': False}), or cut the node off: its "
-           "input is the tensor of all scores");
+  const std::vector<std::string> words = e.words("classlabels_strings");
+  const std::vector<int64_t> numbers = e.integers("classlabels_int64s");
+  const size_t count = words.empty() ? numbers.size() : words.size();
+  if (!e.expect(words.empty() || numbers.empty(), "expected one of the attributes 'classlabels_strings' and "
+                                                  "'classlabels_int64s', got both") ||
+      !e.expect(e.rank(0) == 1 || e.rank(0) == 2, "input 'X': expected 1 or 2 dimensions, got shape ",
+                shape_text(e.shape(0))) ||
+      !e.expect(static_cast<int64_t>(count) == e.shape(0).back(), "expected a key for each of ",
+                e.shape(0).back(), " columns, got ", count)) {
+    return;
+  }
+  const Operand rows = e.rank(0) == 1 ? e.reshaped(e.in(0), {1, e.count(0)}) : e.in(0);
+  e.result(0, e.labelled(kKeysNode, rows, words.empty() ? Setting("keys", numbers) : Setting("keys", words)));
 }
 
 }  // namespace

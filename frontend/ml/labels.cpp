@@ -1,6 +1,7 @@
 // Operators on labels: LabelEncoder, OneHotEncoder.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "frontend/ml/ml_ops.h"
 
@@ -48,12 +49,22 @@ Operand default_of(Expansion& e, ElementType element) {
   return e.scalar(element, is_float(element) ? e.number("default_float") : -1);
 }
 
-// The value that stands where the key does, else the default. The first of equal keys counts.
+// The value that stands where the key does, else the default. The first of equal keys counts. Words are numbered, the default last.
 void encoder(Expansion& e) {
-  if (!expect_no_strings(e, {"classes_strings", "keys_strings", "values_strings"})) return;
+  if (!expect_no_strings(e, {"classes_strings", "keys_strings"})) return;
   const std::optional<graph::Constant> keys = list_of(e, "keys");
   if (!keys) return;
-  const std::optional<graph::Constant> values = list_of(e, "values");
+  std::vector<std::string> words = e.words("values_strings");
+  const auto word_count = static_cast<int64_t>(words.size());
+  std::optional<graph::Constant> values;
+  if (words.empty()) {
+    values = list_of(e, "values");
+  } else {
+    std::vector<int64_t> places(words.size());
+    std::iota(places.begin(), places.end(), 0);
+    values = graph::Constant::ints(places);
+    words.push_back(e.word("default_string"));
+  }
   if (!values) return;
   const ElementType element = e.element(0);
   if (!e.expect(keys->count() == values->count(), "expected as many values as keys, got ", values->count(),
@@ -62,7 +73,8 @@ void encoder(Expansion& e) {
                 to_text(keys->element()))) {
     return;
   }
-  const Operand otherwise = default_of(e, values->element());
+  const Operand otherwise =
+      words.empty() ? default_of(e, values->element()) : e.reshaped(e.ints({word_count}), {});
   if (otherwise.empty()) return;
   const Operand x = e.op("Unsqueeze", {e.in(0), e.ints({-1})});
   Operand is_key = e.op("Equal", {x, e.constant(*keys)});
@@ -79,8 +91,9 @@ void encoder(Expansion& e) {
   const Operand hits = e.converted(is_key, ElementType::i32);
   const Operand place = e.op("ArgMax", {hits}, {{"axis", int64_t{-1}}, {"keepdims", int64_t{0}}});
   const Operand is_there = e.op("ReduceMax", {hits, e.ints({-1})}, {{"keepdims", int64_t{0}}});
-  e.result(0, e.op("Where", {e.converted(is_there, ElementType::boolean),
-                             e.op("Gather", {e.constant(*values), place}), otherwise}));
+  const Operand y = e.op("Where", {e.converted(is_there, ElementType::boolean),
+                                   e.op("Gather", {e.constant(*values), place}), otherwise});
+  e.result(0, words.empty() ? y : e.labelled(kStringsNode, y, {"strings", words}));
 }
 
 // Along a new last axis 1 where the number is the category. One that is none of them gives 0s, also where the attribute `zeros`

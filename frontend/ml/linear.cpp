@@ -34,8 +34,8 @@ void regressor(Expansion& e) {
 
 void classifier(Expansion& e) {
   const std::optional<Transform> transform = transform_of(e);
-  if (!transform || !expect_no_strings(e, {"classlabels_strings"})) return;
-  const std::vector<int64_t> labels = e.integers("classlabels_ints");
+  if (!transform) return;
+  const ClassLabels labels = class_labels(e, "classlabels_ints");
   const auto coefficients = static_cast<int64_t>(e.numbers("coefficients").size());
   const int64_t features = e.last_size(0);
   if (!e.expect(features > 0 && coefficients > 0 && coefficients % features == 0,
@@ -44,15 +44,15 @@ void classifier(Expansion& e) {
     return;
   }
   const int64_t classes = coefficients / features;
-  if (!expect_count(e, "classlabels_ints", labels.size(), static_cast<size_t>(std::max<int64_t>(2, classes))))
+  if (!expect_count(e, "classlabels_ints", labels.numbers.size(), static_cast<size_t>(std::max<int64_t>(2, classes))))
     return;
   const std::optional<Operand> scores = linear_scores(e, ElementType::f32, classes);
   if (!scores) return;
   constexpr ElementType kElement = ElementType::f32;
   if (classes > 1)
-    return give_classes(e, best_label(e, *scores, labels), transformed(e, *scores, kElement, *transform),
+    return give_classes(e, labels, best_label(e, *scores, labels.numbers), transformed(e, *scores, kElement, *transform),
                         kElement);
-  give_classes(e, label_by_threshold(e, *scores, kElement, 0, labels[1], labels[0]),
+  give_classes(e, labels, label_by_threshold(e, *scores, kElement, 0, labels.numbers[1], labels.numbers[0]),
                both_scores(e, *scores, kElement, true, *transform), kElement);
 }
 

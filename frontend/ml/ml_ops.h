@@ -56,8 +56,17 @@ void give_targets(Expansion& e, const Operand& scores, ElementType element, int6
 
 // ---- Labels ----
 
+// Of a classifier: numbers, or words; the numbers are then the words' positions.
+struct ClassLabels {
+  std::vector<int64_t> numbers;
+  std::vector<std::string> words;
+};
+// The attribute of that name, or "classlabels_strings".
+ClassLabels class_labels(Expansion& e, const char* numbers);
+
 // Both results of a classifier.
-void give_classes(Expansion& e, const Operand& labels, const Operand& scores, ElementType element);
+void give_classes(Expansion& e, const ClassLabels& classes, const Operand& labels, const Operand& scores,
+                  ElementType element);
 
 // The number for each row's largest score; the first of equal ones.
 Operand best_label(Expansion& e, const Operand& scores, const std::vector<int64_t>& labels);

@@ -1,5 +1,6 @@
 // Scores of classifiers and regressors, and the labels that follow from them.
 #include <cmath>
+#include <numeric>
 
 #include "frontend/ml/ml_ops.h"
 
@@ -117,8 +118,18 @@ void give_targets(Expansion& e, const Operand& scores, ElementType element, int6
   e.result(0, result == element ? y : e.converted(y, result));
 }
 
-void give_classes(Expansion& e, const Operand& labels, const Operand& scores, ElementType element) {
-  e.result(0, labels);
+ClassLabels class_labels(Expansion& e, const char* numbers) {
+  ClassLabels classes{e.integers(numbers), e.words("classlabels_strings")};
+  if (!classes.words.empty()) {
+    classes.numbers.resize(classes.words.size());
+    std::iota(classes.numbers.begin(), classes.numbers.end(), 0);
+  }
+  return classes;
+}
+
+void give_classes(Expansion& e, const ClassLabels& classes, const Operand& labels, const Operand& scores,
+                  ElementType element) {
+  e.result(0, classes.words.empty() ? labels : e.labelled(kStringsNode, labels, {"strings", classes.words}));
   e.result(1, element == ElementType::f32 ? scores : e.converted(scores, ElementType::f32));
 }
 

@@ -120,12 +120,12 @@ std::optional<Operand> probabilities(Expansion& e, const Pairs& p, int64_t class
 
 void classifier(Expansion& e) {
   const std::optional<Transform> transform = transform_of(e);
-  if (!transform || !expect_no_strings(e, {"classlabels_strings"})) return;
+  if (!transform) return;
   const std::optional<Rows> rows = rows_of(e, kElement);
   if (!rows) return;
-  const std::vector<int64_t> labels = e.integers("classlabels_ints"),
-                             vectors = e.integers("vectors_per_class");
-  const auto classes = static_cast<int64_t>(labels.size());
+  const ClassLabels labels = class_labels(e, "classlabels_ints");
+  const std::vector<int64_t> vectors = e.integers("vectors_per_class");
+  const auto classes = static_cast<int64_t>(labels.numbers.size());
   if (!e.expect(classes >= 2, "attribute 'classlabels_ints': expected at least 2 classes, got ", classes))
     return;
   if (vectors.empty()) {  // as liblinear has it: a line of coefficients for each class
@@ -138,20 +138,20 @@ void classifier(Expansion& e) {
     const Operand weights = e.reals(kElement, {classes, rows->features}, coefficients);
     const Operand scores =
         e.op("Gemm", {rows->x, weights, e.reals(kElement, {1}, {rho[0]})}, {{"transB", int64_t{1}}});
-    return give_classes(e, best_label(e, scores, labels), transformed(e, scores, kElement, *transform),
+    return give_classes(e, labels, best_label(e, scores, labels.numbers), transformed(e, scores, kElement, *transform),
                         kElement);
   }
   const std::optional<Pairs> pairs = pairs_of(e, *rows, vectors, classes);
   if (!pairs) return;
-  const Operand label = best_label(e, pairs->votes, labels);
+  const Operand label = best_label(e, pairs->votes, labels.numbers);
   if (!e.numbers("prob_a").empty()) {
     const std::optional<Operand> scores = probabilities(e, *pairs, classes);
-    if (scores) give_classes(e, label, transformed(e, *scores, kElement, *transform), kElement);
+    if (scores) give_classes(e, labels, label, transformed(e, *scores, kElement, *transform), kElement);
     return;
   }
   if (classes > 2)
-    return give_classes(e, label, transformed(e, pairs->scores, kElement, *transform), kElement);
-  give_classes(e, label, both_scores(e, pairs->scores, kElement, *transform != Transform::none, *transform),
+    return give_classes(e, labels, label, transformed(e, pairs->scores, kElement, *transform), kElement);
+  give_classes(e, labels, label, both_scores(e, pairs->scores, kElement, *transform != Transform::none, *transform),
                kElement);
 }
 

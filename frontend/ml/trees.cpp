@@ -240,7 +240,7 @@ ClassWeights weights_of(const Forest& forest) {
 }
 
 // Two classes, and weights of one of them.
-void binary_classifier(Expansion& e, const Forest& forest, const std::vector<int64_t>& labels,
+void binary_classifier(Expansion& e, const Forest& forest, const ClassLabels& labels,
                        std::vector<double> base, Transform transform) {
   const ClassWeights weights = weights_of(forest);
   const bool is_first = weights.classes.contains(0);
@@ -257,10 +257,10 @@ void binary_classifier(Expansion& e, const Forest& forest, const std::vector<int
   if (!scores) return;
   const int64_t column = is_first ? 0 : 1;
   const Operand score = e.slice(*scores, 1, column, column + 1);
-  const Operand label =
-      label_by_threshold(e, score, forest.element, weights.are_positive ? 0.5 : 0, labels[1], labels[0]);
+  const Operand label = label_by_threshold(e, score, forest.element, weights.are_positive ? 0.5 : 0,
+                                           labels.numbers[1], labels.numbers[0]);
   const bool are_both_there = !is_first || given == 2;
-  give_classes(e, label,
+  give_classes(e, labels, label,
                are_both_there ? transformed(e, *scores, forest.element, transform)
                               : both_scores(e, score, forest.element, weights.are_positive, transform),
                forest.element);
@@ -268,9 +268,9 @@ void binary_classifier(Expansion& e, const Forest& forest, const std::vector<int
 
 void classifier(Expansion& e) {
   const std::optional<Transform> transform = transform_of(e);
-  if (!transform || !expect_no_strings(e, {"classlabels_strings"})) return;
-  const std::vector<int64_t> labels = e.integers("classlabels_int64s");
-  const auto count = static_cast<int64_t>(labels.size());
+  if (!transform) return;
+  const ClassLabels labels = class_labels(e, "classlabels_int64s");
+  const auto count = static_cast<int64_t>(labels.numbers.size());
   if (!e.expect(count >= 1, "attribute 'classlabels_int64s': expected at least one class")) return;
   std::optional<Forest> forest = NumberedTrees(e, "class").read(count);
   if (!forest) return;
@@ -279,13 +279,14 @@ void classifier(Expansion& e) {
   const ClassWeights weights = weights_of(*forest);
   if (count == 2 && weights.classes.size() == 1)
     return binary_classifier(e, *forest, labels, *base, *transform);
-  if (!base->empty() && !expect_count(e, "base_values", base->size(), labels.size())) return;
+  if (!base->empty() && !expect_count(e, "base_values", base->size(), labels.numbers.size())) return;
   const std::optional<Operand> scores = scores_of(e, *forest, *base);
   if (!scores) return;
   if (count == 1) {
+    if (!e.supports(labels.words.empty(), "attribute 'classlabels_strings': of one class only numbers are supported")) return;
     const Operand label = label_by_threshold(e, *scores, forest->element, 0, 1, 0);
     return give_classes(
-        e, label,
+        e, labels, label,
         *transform == Transform::probit ? transformed(e, *scores, forest->element, *transform) : *scores,
         forest->element);
   }
@@ -297,7 +298,7 @@ void classifier(Expansion& e) {
       bounds.push_back(weights.classes.contains(k) ? 0 : -HUGE_VAL);
     candidates = e.op("Add", {candidates, e.reals(forest->element, {count}, bounds)});
   }
-  give_classes(e, best_label(e, candidates, labels), transformed(e, *scores, forest->element, *transform),
+  give_classes(e, labels, best_label(e, candidates, labels.numbers), transformed(e, *scores, forest->element, *transform),
                forest->element);
 }
 

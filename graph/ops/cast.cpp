@@ -1,5 +1,8 @@
 // Cast, CastLike, BitCast.
+#include <limits>
+
 #include "graph/ops/common.h"
+#include "tensor/numeric.h"
 
 namespace mcc::graph {
 namespace {
@@ -29,22 +32,41 @@ void infer_bit_cast(InferContext& c) {
   set_converted(c, to);
 }
 
-// The largest finite value of an 8-bit float.
-double largest(ElementType element) { return element == ElementType::f8e4m3 ? 448.0 : 57344.0; }
+// x as f32, a power of two that f8e8m0 has, or what becomes NaN there. "up" and "down": to the next one; "nearest": to the nearer
+// one, upwards from the middle.
+Expr rounded_to_power(const Expr& x, const std::string& mode, bool saturate) {
+  const double largest = tensor::float_format(ElementType::f8e8m0).largest;
+  const Expr value = cast(ElementType::f32, x), least = number_like(value, 1 / largest);
+  const Expr positive = tensor::max(value, least);
+  const Expr in_range = saturate ? tensor::min(positive, number_like(value, largest)) : positive;
+  // The exponent of what is normal.
+  const Expr bits = tensor::Call::make({ElementType::u32, 1}, Intrinsic::bit_cast, {in_range});
+  const Expr exponent = tensor::binary(tensor::BinaryOp::bit_and, bits, tensor::constant_int({ElementType::u32, 1}, 0x7f800000));
+  const Expr power = tensor::max(tensor::Call::make({ElementType::f32, 1}, Intrinsic::bit_cast, {exponent}), least);
+  Expr rounded = power;
+  if (mode == "up") rounded = select(in_range > power, power + power, power);
+  if (mode == "nearest") rounded = select(in_range >= power * number_like(power, 1.5), power + power, power);
+  if (saturate) return select(call(Intrinsic::is_nan, {value}), value, rounded);
+  const Expr nan = number_like(value, std::numeric_limits<double>::quiet_NaN());
+  return select(value >= least, rounded, nan);
+}
 
 void compute_cast(ComputeContext& c) {
   const TensorType& out = c.output_type(0);
-  bool is_f8 = is_float(out.element) && bit_width(out.element) == 8;
-  bool saturate = is_f8 && c.attributes().integer("saturate", 1) != 0;
+  const bool is_power = out.element == ElementType::f8e8m0;
+  const bool is_f8 = is_float(out.element) && bit_width(out.element) == 8;
+  const bool saturate = is_f8 && c.attributes().integer("saturate", 1) != 0;
+  const std::string mode = c.attributes().text("round_mode", "up");
   c.set_output(0, c.builder.compute("cast", out.element, out.shape, [&](Axes i) {
     Expr value = c.at(0, to_vector(i));
-    if (saturate && value.element() != out.element) {
+    if (is_power && value.element() != out.element) value = rounded_to_power(value, mode, saturate);
+    if (saturate && !is_power && value.element() != out.element) {
       value = is_float(value.element()) ? widen(value) : cast(ElementType::f32, value);
-      Expr limit = number_like(value, largest(out.element));
+      Expr limit = number_like(value, tensor::float_format(out.element).largest);
       value = tensor::min(tensor::max(value, -limit), limit);
     }
-    // Out of range, 4-bit integers take the low bits; the others saturate.
-    if (is_float(value.element()) && is_int(out.element) && bit_width(out.element) == 4) {
+    // Out of range, integers of less than a byte take the low bits; the others saturate.
+    if (is_float(value.element()) && is_int(out.element) && bit_width(out.element) < 8) {
       value = cast(ElementType::i32, value);
     }
     return cast(out.element, value);

@@ -137,7 +137,9 @@ std::optional<ElementType> element_attribute(InferContext& c, const std::string&
       {7, ElementType::i64},   {9, ElementType::boolean}, {10, ElementType::f16},
       {11, ElementType::f64},  {12, ElementType::u32},    {13, ElementType::u64},
       {16, ElementType::bf16}, {17, ElementType::f8e4m3}, {19, ElementType::f8e5m2},
-      {21, ElementType::u4},   {22, ElementType::i4},
+      {18, ElementType::f8e4m3fnuz}, {20, ElementType::f8e5m2fnuz},
+      {21, ElementType::u4},   {22, ElementType::i4},     {23, ElementType::f4e2m1},
+      {24, ElementType::f8e8m0}, {25, ElementType::u2},   {26, ElementType::i2},
   };
   int64_t number = c.attributes().integer(attribute, 0);
   for (const Row& row : rows) {

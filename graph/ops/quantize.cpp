@@ -1,5 +1,6 @@
 // QuantizeLinear, DequantizeLinear (for a tensor, along an axis, in blocks), DynamicQuantizeLinear; mcc.Quantize.
 #include "graph/ops/common.h"
+#include "tensor/numeric.h"
 #include "tensor/text.h"
 
 namespace mcc::graph {
@@ -56,17 +57,17 @@ struct Range {
 };
 
 Range range_of(ElementType t) {
-  if (t == ElementType::f8e4m3) return {-448, 448};
-  if (t == ElementType::f8e5m2) return {-57344, 57344};
+  if (is_float(t)) return {-tensor::float_format(t).largest, tensor::float_format(t).largest};
   double span = static_cast<double>(int64_t{1} << bit_width(t));
   return is_signed_int(t) ? Range{-span / 2, span / 2 - 1} : Range{0, span - 1};
 }
 
-// x / scale rounded to even (for integers), plus the zero point, saturated.
-Expr quantized(const Expr& x, const Expr& scale, const Expr& zero, ElementType to) {
+// x / scale rounded to even (for integers), plus the zero point, saturated; floats only where `saturate` says so.
+Expr quantized(const Expr& x, const Expr& scale, const Expr& zero, ElementType to, bool saturate = true) {
   Expr q = x / scale;
   if (!is_float(to)) q = call(Intrinsic::round, {q});
   if (zero.defined()) q = q + cast(q.element(), zero);
+  if (!saturate && is_float(to)) return cast(to, q);
   Range r = range_of(to);
   return cast(to, tensor::max(tensor::min(q, number_like(q, r.high)), number_like(q, r.low)));
 }
@@ -74,7 +75,7 @@ Expr quantized(const Expr& x, const Expr& scale, const Expr& zero, ElementType t
 // ---- QuantizeLinear ----
 
 bool is_quantized(ElementType t) {
-  return (is_int(t) && bit_width(t) <= 16) || t == ElementType::f8e4m3 || t == ElementType::f8e5m2;
+  return (is_int(t) && bit_width(t) <= 16) || (is_float(t) && bit_width(t) <= 8 && t != ElementType::f8e8m0);
 }
 
 std::optional<ElementType> quantized_type(InferContext& c) {
@@ -99,10 +100,11 @@ void infer_quantize(InferContext& c) {
 // The type of the division: the wider of f32 and the scale's; f16 divides as f32 rounded to f16, as ONNX defines it.
 void compute_quantize(ComputeContext& c) {
   const TensorType& out = c.output_type(0);
+  const bool saturate = c.attributes().integer("saturate", 1) != 0;
   c.set_output(0, c.builder.compute("quantize", out.element, out.shape, [&](Axes i) {
     Expr scale = widen(parameter(c, 1, i));
     Expr x = cast(scale.element(), c.at(0, to_vector(i)));
-    return quantized(x, scale, c.has_input(2) ? parameter(c, 2, i) : Expr(), out.element);
+    return quantized(x, scale, c.has_input(2) ? parameter(c, 2, i) : Expr(), out.element, saturate);
   }));
 }
 

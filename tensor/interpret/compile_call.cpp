@@ -193,8 +193,9 @@ Operand Compiler::compile(const Call& n) {
     case Intrinsic::popcount: {
       if (!is_int(element)) fail_type(to_text(n.function), element);
       const uint64_t mask = ~uint64_t{0} >> (64 - bit_width(element));
-      return map([mask](Value x) { return int_value(std::popcount(static_cast<uint64_t>(x.i) & mask)); },
-                 expr(n.args[0]));
+      return map(
+          [element, mask](Value x) { return int_value(wrap_int(element, std::popcount(static_cast<uint64_t>(x.i) & mask))); },
+          expr(n.args[0]));
     }
     case Intrinsic::bit_cast:
       return bit_cast(n);

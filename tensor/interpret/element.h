@@ -8,6 +8,17 @@
 
 namespace mcc::tensor::interpreter {
 
+constexpr bool is_float_in_a_byte(ElementType element) {
+  switch (element) {
+#define X(name, text, cls, bits) \
+  case ElementType::name:        \
+    return TypeClass::cls == TypeClass::floating && bits <= 8;
+    MCC_ELEMENT_TYPES(X)
+#undef X
+  }
+  return false;
+}
+
 template <ElementType element>
 Value read_element(const std::byte* data, int64_t index) {
   // The caller's memory need not be aligned.
@@ -16,8 +27,8 @@ Value read_element(const std::byte* data, int64_t index) {
     return x;
   };
   if constexpr (element == ElementType::boolean) return int_value(read(uint8_t{}) != 0);
-  if constexpr (element == ElementType::i4) return int_value(wrap_int(element, read(int8_t{})));
-  if constexpr (element == ElementType::u4) return int_value(wrap_int(element, read(uint8_t{})));
+  if constexpr (element == ElementType::i2 || element == ElementType::i4) return int_value(wrap_int(element, read(int8_t{})));
+  if constexpr (element == ElementType::u2 || element == ElementType::u4) return int_value(wrap_int(element, read(uint8_t{})));
   if constexpr (element == ElementType::i8) return int_value(read(int8_t{}));
   if constexpr (element == ElementType::i16) return int_value(read(int16_t{}));
   if constexpr (element == ElementType::i32) return int_value(read(int32_t{}));
@@ -25,7 +36,7 @@ Value read_element(const std::byte* data, int64_t index) {
   if constexpr (element == ElementType::u8) return int_value(read(uint8_t{}));
   if constexpr (element == ElementType::u16) return int_value(read(uint16_t{}));
   if constexpr (element == ElementType::u32) return int_value(read(uint32_t{}));
-  if constexpr (element == ElementType::f8e4m3 || element == ElementType::f8e5m2) {
+  if constexpr (is_float_in_a_byte(element)) {
     return float_value(float_from_bits(element, read(uint8_t{})));
   }
   if constexpr (element == ElementType::bf16 || element == ElementType::f16) {
@@ -49,7 +60,7 @@ void write_element(std::byte* data, int64_t index, Value value) {
     write(static_cast<float>(value.f));
   } else if constexpr (element == ElementType::f16 || element == ElementType::bf16) {
     write(static_cast<uint16_t>(float_to_bits(element, value.f)));
-  } else if constexpr (element == ElementType::f8e4m3 || element == ElementType::f8e5m2) {
+  } else if constexpr (is_float_in_a_byte(element)) {
     write(static_cast<uint8_t>(float_to_bits(element, value.f)));
   } else if constexpr (element == ElementType::i64 || element == ElementType::u64) {
     write(value.i);

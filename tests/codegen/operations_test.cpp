@@ -4,8 +4,8 @@
 namespace mcc::codegen {
 namespace {
 
-const char* const kFloats[] = {"f64", "f32", "tf32", "f16", "bf16", "f8e4m3", "f8e5m2"};
-const char* const kInts[] = {"i64", "i32", "i16", "i8", "i4", "u64", "u32", "u16", "u8", "u4"};
+const char* const kFloats[] = {"f64", "f32", "tf32", "f16", "bf16", "f8e4m3", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz", "f4e2m1"};
+const char* const kInts[] = {"i64", "i32", "i16", "i8", "i4", "i2", "u64", "u32", "u16", "u8", "u4", "u2"};
 
 constexpr int kCount = 203;  // no multiple of any vector
 
@@ -124,6 +124,31 @@ TEST(Operations, BitCast) {
   expect_operations(
       text("a: f32[", kCount, "], b: i64[", kCount, "], c: f16[", kCount, "]"),
       {{"i32", "bit_cast<i32>(a[i])"}, {"f64", "bit_cast<f64>(b[i])"}, {"u16", "bit_cast<u16>(c[i])"}}, 7);
+}
+
+// A format without 0 and signs: what operations make of its numbers is rounded to it.
+TEST(Operations, PowersOfTwo) {
+  std::vector<std::pair<std::string, std::string>> outputs;
+  for (const char* op : {"+", "*", "/"})
+    outputs.emplace_back("f8e8m0", text("p[i] ", op, " q[i]"));
+  outputs.emplace_back("u8", "bit_cast<u8>(p[i])");
+  outputs.emplace_back("f8e8m0", "bit_cast<f8e8m0>(u[i])");
+  for (const char* to : {"f64", "f32", "f16", "f8e5m2", "f4e2m1", "i32", "u8", "bool"})
+    outputs.emplace_back(to, text(to, "(bit_cast<f8e8m0>(u[i]))"));
+  for (const char* from : {"a", "b", "c", "u"})
+    outputs.emplace_back("f8e8m0", text("f8e8m0(", from, "[i])"));
+  std::string in;
+  for (const char* input : {"p: f8e8m0", "q: f8e8m0", "u: u8", "a: f32", "b: f64", "c: f16"})
+    in += text(in.empty() ? "" : ", ", input, "[", kCount, "]");
+  expect_operations(in, outputs, 8);
+}
+
+TEST(Operations, EveryPatternOfABytesFloats) {
+  std::vector<std::pair<std::string, std::string>> outputs;
+  for (const char* t : {"f8e4m3", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz"})
+    outputs.emplace_back("f32", text("f32(bit_cast<", t, ">(u[i]))"));
+  outputs.emplace_back("f32", "f32(bit_cast<f4e2m1>(u4(u[i])))");
+  expect_operations(text("u: u8[", kCount, "]"), outputs, 9);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "graph/op.h"
 #include "model_file.h"
+#include "onnx/onnx-data.pb.h"
 
 namespace mcc::frontend {
 namespace {
@@ -255,6 +256,91 @@ TEST(Import, FaultsOfNodesOfManyOperandsNameTheOperand) {
   }
 }
 
+TEST(Import, MapsAreTheirNumbersAndKeys) {
+  auto model = import_text(R"(
+    <ir_version: 8, opset_import: ["" : 17, "ai.onnx.ml" : 1]>
+    g (float[2,3] x) => (float[2,3] y, seq(map(int64, float[])) maps, seq(map(string, float[])) named) {
+      y = Neg(x)
+      maps = ai.onnx.ml.ZipMap <classlabels_int64s = [7, 8, 9]> (y)
+      inner = ai.onnx.ml.ZipMap <classlabels_strings = ["a", "b", "c"]> (x)
+      named = Identity(inner)
+    })");
+  ASSERT_TRUE(model.ok()) << to_text(model.errors());
+  EXPECT_EQ(output_type(*model, 1), "f32[2, 3]");
+  EXPECT_EQ(model->graph.value(model->graph.outputs[1]).name, "maps");
+  ASSERT_EQ(model->labels.size(), 2u);
+  EXPECT_EQ(model->labels["maps"].kind, OutputLabels::Kind::keys);
+  EXPECT_THAT(std::get<0>(model->labels["maps"].list), ElementsAre(7, 8, 9));
+  EXPECT_THAT(std::get<1>(model->labels["named"].list), ElementsAre("a", "b", "c"));
+  EXPECT_THAT(graph::verify(model->graph), IsEmpty());
+}
+
+TEST(Import, StringsAreTheirPositions) {
+  auto model = import_text(R"(
+    <ir_version: 8, opset_import: ["" : 17, "ai.onnx.ml" : 1]>
+    g (int64[2,1] x) => (string[2] y) <string[3] words = {"a", "b", "c"}> {
+      picked = ai.onnx.ml.ArrayFeatureExtractor(words, x)
+      shape = Constant <value_ints = [2]> ()
+      y = Reshape(picked, shape)
+    })");
+  ASSERT_TRUE(model.ok()) << to_text(model.errors());
+  EXPECT_EQ(output_type(*model), "i64[2]");
+  EXPECT_EQ(model->labels["y"].kind, OutputLabels::Kind::strings);
+  EXPECT_THAT(std::get<1>(model->labels["y"].list), ElementsAre("a", "b", "c"));
+  EXPECT_THAT(graph::verify(model->graph), IsEmpty());
+}
+
+TEST(Import, OptionalTensorsAreTakenToBeThere) {
+  auto model = import_text(R"(
+    <ir_version: 8, opset_import: ["" : 18]>
+    g (optional(float[2]) x) => (float[2] y, bool there, bool nowhere, float[2] z) {
+      there = OptionalHasElement(x)
+      v = OptionalGetElement(x)
+      y = Neg(v)
+      o = Optional(v)
+      z = OptionalGetElement(o)
+      nowhere = OptionalHasElement()
+    })");
+  ASSERT_TRUE(model.ok()) << to_text(model.errors());
+  EXPECT_EQ(output_type(*model), "f32[2]");
+  const auto known = [&](size_t i) { return model->graph.value(model->graph.outputs.at(i)).constant->int_at(0); };
+  EXPECT_EQ(known(1), 1);
+  EXPECT_EQ(known(2), 0);
+  EXPECT_EQ(model->graph.value(model->graph.outputs[3]).name, "z");
+  EXPECT_THAT(graph::verify(model->graph), IsEmpty());
+}
+
+TEST(Import, OptionalValuesThatHoldNone) {
+  auto model = import_text(R"(
+    <ir_version: 8, opset_import: ["" : 18]>
+    g (float[2] x) => (optional(float[2]) y, float[2] z) {
+      y = Optional <type: type_proto = optional(float[2])> ()
+      [n] z = OptionalGetElement(y)
+    })");
+  EXPECT_THAT(error_lines(model), ::testing::Contains("node 'n' (OptionalGetElement): its operand is an optional value that holds none"));
+}
+
+TEST(Import, TensorsOfASequenceKeepTheirNames) {
+  auto model = import_text(R"(
+    <ir_version: 8, opset_import: ["" : 17]>
+    g (float[2] x) => (float[2] y) <int64 one = {1}> {
+      s = SequenceConstruct(x, x)
+      y = SequenceAt(s, one)
+    })");
+  ASSERT_TRUE(model.ok()) << to_text(model.errors());
+  EXPECT_EQ(model->graph.value(model->graph.outputs[0]).name, "y");
+  EXPECT_EQ(model->graph.value(model->graph.inputs[0]).name, "x");
+}
+
+TEST(Import, StringsAreNotComputedWith) {
+  auto model = import_text(R"(
+    <ir_version: 8, opset_import: ["" : 17]>
+    g (bool c, string[1] unused) => (bool[3] y) <string[3] words = {"a", "b", "c"}> {
+      [n] y = Equal(words, words)
+    })");
+  EXPECT_THAT(error_lines(model), ::testing::Contains("node 'n' (Equal): operand 'words' is a tensor of strings; only tensors of numbers are supported"));
+}
+
 TEST(Import, ReportsEverything) {
   auto model = import_text(R"(
     <ir_version: 8, opset_import: ["" : 17, "custom" : 2]>
@@ -401,6 +487,33 @@ TEST(ImportData, ExternalDataFromElsewhereIsRefused) {
   EXPECT_THAT(
       error_lines(import_external(folder, "none.bin")),
       ElementsAre("initializer 'w': its external data 'none.bin' cannot be read: No such file or directory"));
+}
+
+TEST(ImportData, TwoBitTensorsAreUnpacked) {
+  ModelFolder folder;
+  onnx::TensorProto tensor;
+  tensor.set_data_type(onnx::TensorProto::INT2);
+  tensor.add_dims(5);
+  tensor.set_raw_data(std::string("\xe4\x03", 2));
+  const auto read = read_tensor_file(folder.write("t.pb", tensor.SerializeAsString()));
+  ASSERT_TRUE(read.ok()) << to_text(read.errors());
+  EXPECT_EQ(read->value.element(), ElementType::i2);
+  EXPECT_THAT(read->value.to_ints(), ElementsAre(0, 1, -2, -1, -1));
+}
+
+TEST(ImportData, OptionalTensorsAreRead) {
+  ModelFolder folder;
+  onnx::OptionalProto optional;
+  optional.set_name("x");
+  optional.set_elem_type(onnx::OptionalProto::TENSOR);
+  optional.mutable_tensor_value()->set_data_type(onnx::TensorProto::INT64);
+  optional.mutable_tensor_value()->add_dims(2);
+  optional.mutable_tensor_value()->add_int64_data(3);
+  optional.mutable_tensor_value()->add_int64_data(4);
+  const auto read = read_tensor_file(folder.write("o.pb", optional.SerializeAsString()));
+  ASSERT_TRUE(read.ok()) << to_text(read.errors());
+  EXPECT_EQ(read->name, "x");
+  EXPECT_THAT(read->value.to_ints(), ElementsAre(3, 4));
 }
 
 TEST(ImportData, FourBitTensorsAreUnpacked) {

@@ -28,6 +28,11 @@ def model_of(op, inputs, attributes, outputs, domain, opset):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), *([helper.make_opsetid(domain, opset)] if domain else [])], ir_version=8)
 
 
+def run(model, inputs):
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(None, inputs)
+
+
 class Cases:
     def __init__(self, seed):
         self.rng = np.random.default_rng(seed)
@@ -39,10 +44,30 @@ class Cases:
         inputs = {f"x{i}": np.asarray(x) for i, x in enumerate(inputs)}
         model = model_of(op, inputs, attributes, outputs, domain, opset)
         if want is None:
-            session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-            want = session.run(None, inputs)
+            want = run(model, inputs)
         want = {f"y{i}": np.asarray(value) for i, value in enumerate(want)}
         self.all.append(Case(f"{op}-{variant}", model, inputs, want, rtol, atol))
+
+    def results(self, op, inputs, outputs, opset=3, **attributes):
+        """What onnxruntime makes of them."""
+        inputs = {f"x{i}": np.asarray(x) for i, x in enumerate(inputs)}
+        return run(model_of(op, inputs, attributes, outputs, DOMAIN, opset), inputs)
+
+    @staticmethod
+    def numbered(words, results):
+        """The first result, of strings, as their positions."""
+        return [np.array([words.index(word) for word in results[0]], np.int64), *results[1:]]
+
+    def maps(self, variant, x, **attributes):
+        """ZipMap: rows of scores in the order of the keys."""
+        model = model_of("ZipMap", {"x0": x}, attributes, (TensorProto.FLOAT,), DOMAIN, 1)
+        keys = attributes.get("classlabels_strings") or attributes["classlabels_int64s"]
+        key_type = TensorProto.STRING if "classlabels_strings" in attributes else TensorProto.INT64
+        value = helper.make_tensor_type_proto(TensorProto.FLOAT, [])
+        model.graph.output[0].type.CopyFrom(helper.make_sequence_type_proto(helper.make_map_type_proto(key_type, value)))
+        (got,) = run(model, {"x0": x})
+        want = np.array([[row[key] for key in keys] for row in got], np.float32)
+        self.all.append(Case(f"ZipMap-{variant}", model, {"x0": x}, {"y0": want}))
 
     def real(self, *shape, low=-1.0, high=1.0, dtype=np.float32):
         return self.rng.uniform(low, high, shape).astype(dtype)

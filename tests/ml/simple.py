@@ -105,6 +105,25 @@ def labels(c):
           values_tensor=tensor("v", np.array([10, 30], np.int16)), default_tensor=tensor("d", np.array([-4], np.int16)))
 
 
+def words(c):
+    """Labels that are strings come as their positions in the list, maps as their scores."""
+    x = c.real(11, 6)
+    names = ["c", "a", "b"]
+    for op, variant, count, a in (
+        ("LinearClassifier", "words", 3, dict(coefficients=c.floats(18), intercepts=c.floats(3))),
+        ("LinearClassifier", "two_words", 2, dict(coefficients=c.floats(6), intercepts=c.floats(1))),
+        ("SVMClassifier", "words", 3, dict(vectors_per_class=[2, 2, 2], support_vectors=c.floats(36), coefficients=c.floats(12), rho=c.floats(3), **LINE)),
+    ):
+        word = (TensorProto.STRING, TensorProto.FLOAT)
+        attributes = dict(classlabels_strings=names[:count], **a)
+        c.add(op, variant, [x], word, want=c.numbered(names[:count], c.results(op, [x], word, **attributes)), **attributes)
+    keys, y = [4, -2, 9], np.array([[4, 1], [9, -2]])
+    c.add("LabelEncoder", "int_word", [y], (TensorProto.STRING,), 2, want=[np.array([[0, 3], [2, 1]])], keys_int64s=keys, values_strings=names)
+    c.maps("ints", c.real(4, 3), classlabels_int64s=[3, 1, 2])
+    c.maps("words", c.real(4, 3), classlabels_strings=names)
+    c.maps("row", c.real(3), classlabels_strings=names)
+
+
 def texts(c):
     pool = [2, 3, 5, 4, 5, 6, 7, 8, 6, 7, 2, 3, 4, 3, 4, 5]
     x = c.rng.integers(2, 9, (4, 12))
@@ -146,6 +165,6 @@ def optimisers(c):
 
 def cases(seed):
     c = Cases(seed)
-    for family in (linear, vector_machines, features, labels, texts, optimisers):
+    for family in (linear, vector_machines, features, labels, words, texts, optimisers):
         family(c)
     return c.all

@@ -181,6 +181,16 @@ const ExprCase kCasts[] = {
     {"bf16", "bf16(1.00390625)", 1},
     {"bf16", "bf16(1.01171875)", 1.015625},
     {"f8e4m3", "f8e4m3(0.001)", 0.001953125},
+    {"f8e4m3fnuz", "250.0:f8e4m3fnuz", kNan},
+    {"f8e4m3fnuz", "f8e4m3fnuz(-0.0)", 0.0},
+    {"f8e5m2fnuz", "f8e5m2fnuz(-57344.0)", -57344},
+    {"f4e2m1", "f4e2m1(-100.0)", -6},
+    {"f4e2m1", "f4e2m1(2.5)", 2},
+    {"f4e2m1", "f4e2m1(0.25)", 0},
+    {"f8e8m0", "f8e8m0(0.0)", 0x1p-127},
+    {"f8e8m0", "f8e8m0(3.0)", 4},
+    {"f8e8m0", "f8e8m0(2.9)", 2},
+    {"f8e8m0", "f8e8m0(-1.0)", kNan},
     {"f8e5m2", "f8e5m2(-0.0)", -0.0},
     {"tf32", "tf32(1.00048828125)", 1},
     {"i32", "bit_cast<i32>(1.0)", 1065353216},
@@ -211,7 +221,8 @@ INSTANTIATE_TEST_SUITE_P(Vectors, Expression, ::testing::ValuesIn(kVectors));
 
 TEST(Numeric, NarrowFloatsAgreeWithTheirBits) {
   for (ElementType element :
-       {ElementType::f16, ElementType::bf16, ElementType::f8e4m3, ElementType::f8e5m2}) {
+       {ElementType::f16, ElementType::bf16, ElementType::f8e4m3, ElementType::f8e5m2, ElementType::f8e4m3fnuz,
+        ElementType::f8e5m2fnuz, ElementType::f8e8m0, ElementType::f4e2m1}) {
     const uint64_t end = uint64_t{1} << bit_width(element);
     for (uint64_t bits = 0; bits < end; ++bits) {
       const double value = float_from_bits(element, bits);
@@ -234,7 +245,8 @@ TEST(Numeric, NarrowFloatsAgreeWithTheirBits) {
 // Neighbouring values of the format round to themselves, their middle to the even one, and everything else to the nearer.
 TEST(Numeric, RoundsToNearestEven) {
   for (ElementType element :
-       {ElementType::f16, ElementType::bf16, ElementType::f8e4m3, ElementType::f8e5m2}) {
+       {ElementType::f16, ElementType::bf16, ElementType::f8e4m3, ElementType::f8e5m2, ElementType::f8e4m3fnuz,
+        ElementType::f8e5m2fnuz, ElementType::f4e2m1}) {
     const uint64_t end = (uint64_t{1} << (bit_width(element) - 1)) - 1;
     for (uint64_t bits = 0; bits < end; ++bits) {
       const double low = float_from_bits(element, bits), high = float_from_bits(element, bits + 1);
@@ -258,7 +270,8 @@ TEST(Interpret, EveryElementTypeIsStoredAndReadBack) {
         run(text("func f(x: ", type, "[3]) -> (y: ", type, "[3]) { for i in 3 { y[i] = x[2 - i] } }"),
             {{0, 1, 1}});
     EXPECT_EQ(out.error, "") << type;
-    EXPECT_THAT(out.first(), ElementsAre(1, 1, 0)) << type;
+    const double none = type == "f8e8m0" ? 0x1p-127 : 0;  // it has no 0
+    EXPECT_THAT(out.first(), ElementsAre(1, 1, none)) << type;
   }
 }
 

@@ -117,7 +117,7 @@ std::vector<int64_t> index_limits(const Func& f) {
 
 void fill_random(ElementType element, int64_t count, const InputOptions& options, std::byte* out) {
   SplitMix generator{options.seed * 0x2545f4914f6cdd1du + 1};
-  const double low = options.is_positive ? 0.5 : -1;
+  const double low = options.is_positive || element == ElementType::f8e8m0 ? 0.5 : -1;
   if (element == ElementType::f32) {
     fill_f32(generator, count, static_cast<float>(low), out);
     return;
@@ -129,7 +129,7 @@ void fill_random(ElementType element, int64_t count, const InputOptions& options
   const auto width = static_cast<size_t>(byte_size(element));
   int64_t range = options.limit > 0 ? options.limit : 100;
   if (is_bool(element)) range = 2;
-  if (bit_width(element) == 4) range = std::min<int64_t>(range, 8);
+  if (bit_width(element) < 8) range = std::min(range, int64_t{1} << (bit_width(element) - 1));
   if (bit_width(element) == 8) range = std::min<int64_t>(range, 128);
   for (int64_t i = 0; i < count; ++i) {
     const uint64_t value =
