@@ -141,10 +141,6 @@ class Builder {
   void choose(const onnx::NodeProto& node, graph::ValueId condition, const Branch& yes, const Branch& no, Scope& scope, const Origin& origin);
   bool match_single_elements(Entry& a, Entry& b, const Origin& origin);
   Entry with_rank_of(const Entry& v, graph::ValueId like, const Origin& origin);
-  struct LoopLimits {
-    Entry most, first;  // how often at most; whether there is an iteration at all
-  };
-  void begin_as(graph::NodeId begin, size_t state, graph::ValueId next, const LoopLimits& limits, const std::string& where);
   void use_declared_dims(graph::ValueId v, const onnx::ValueInfoProto& output, const std::string& where);
   // Of a result that is one or the other, with the dimensions of the first; nothing where they are too different.
   std::optional<graph::TensorType> common_type(graph::ValueId a, graph::ValueId b) const;
@@ -160,12 +156,34 @@ class Builder {
   Mark mark() const;
   void go_back(const Mark& mark);
 
+  // A Loop while it is built.
+  struct RunTimeLoop {
+    const onnx::NodeProto& node;
+    const onnx::GraphProto& body;
+    const Origin& origin;
+    std::string where, name;
+    Entry most, first;           // how often at most; whether it begins
+    int64_t limit = int64_t{1} << 40;  // of iterations
+    std::vector<Entry> initial = {};   // of what is carried
+    std::vector<int> states = {};      // positions of those which iterations change
+    std::set<std::pair<size_t, size_t>> changing = {};  // dimensions of states that do not stay: state, axis
+    graph::NodeId begin = -1;
+    std::vector<graph::ValueId> in_iteration = {};  // the condition and the states
+    int carried() const { return node.input_size() - 2; }
+    const std::string& state_name(size_t i) const { return body.input(states[i] + 2).name(); }
+  };
   void add_run_time_loop(const onnx::NodeProto& node, const onnx::GraphProto& body, Scope& scope, const Origin& origin);
+  bool find_states(RunTimeLoop& loop, const Scope& scope);
+  void begin_loop(RunTimeLoop& loop);
+  bool iterate(const RunTimeLoop& loop, const Scope& around, std::vector<Entry>& outputs);
+  void find_changing_dims(RunTimeLoop& loop, const std::vector<Entry>& outputs) const;
+  bool end_loop(const RunTimeLoop& loop, const std::vector<Entry>& outputs, Scope& scope);
+  void give_own_dim(graph::ValueId v, size_t axis);
   Entry iteration_number(const std::string& name, graph::ValueId begin, int64_t most, bool is_vector);
+  void begin_as(const RunTimeLoop& loop, size_t state, graph::ValueId next);
+  bool keeps_type(const RunTimeLoop& loop, size_t state, graph::ValueId after);
   void name_result(const std::string& name, graph::ValueId id, Scope& scope);
   void add_trips(const graph::Node& end, size_t states, int64_t limit);
-  // Whether a state has the same type after an iteration as before it; dimensions that data decides are compared in the run.
-  bool keeps_type(graph::ValueId before, graph::ValueId after, const std::string& name, const std::string& where);
 
   // ---- Sizes that data decides (data_sizes.cpp) ----
 

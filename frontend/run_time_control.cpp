@@ -210,106 +210,161 @@ Entry Builder::iteration_number(const std::string& name, ValueId begin, int64_t 
 }
 
 void Builder::add_run_time_loop(const onnx::NodeProto& node, const onnx::GraphProto& body, Scope& scope, const Origin& origin) {
-  const std::string where = where_of(node, origin), name = name_of(node);
-  const int carried = node.input_size() - 2;
-  const Entry most = scope.find(node.input(0)), first = scope.find(node.input(1));
+  RunTimeLoop loop{node, body, origin, where_of(node, origin), name_of(node), scope.find(node.input(0)), scope.find(node.input(1))};
+  const Constant* bound = known(loop.most);
+  if (bound && bound->count() == 1) loop.limit = std::clamp<int64_t>(bound->int_at(0), 0, kEndless);
   Scope around;
   around.parent = &scope;
   add_initializers(body, around);
-
-  // What every iteration gets as it was is no state.
-  std::vector<Entry> initial;
-  std::vector<int> states;  // the others, by their positions among what is carried
-  for (int k = 0; k < carried; ++k) {
-    initial.push_back(scope.find(node.input(k + 2)));
-    if (initial.back().kind == Entry::unknown) return give_up(node, scope);
-    if (passed_input(body, body.output(k + 1).name()) == k + 2) continue;
-    if (initial.back().kind != Entry::value) {
-      report(ErrorKind::unsupported, where, text("how often it runs is not known at compile time, and its state '", node.input(k + 2), "' is no tensor"));
+  if (!find_states(loop, scope)) return give_up(node, scope);
+  // Which dimensions of states change is seen behind an iteration; each round finds some.
+  for (size_t found = loop.changing.size() - 1; found != loop.changing.size();) {
+    found = loop.changing.size();
+    const Mark start = mark();
+    begin_loop(loop);
+    std::vector<Entry> outputs;
+    if (!iterate(loop, around, outputs)) return give_up(node, scope);
+    find_changing_dims(loop, outputs);
+    if (found != loop.changing.size()) {
+      go_back(start);
+    } else if (!end_loop(loop, outputs, scope)) {
       return give_up(node, scope);
     }
-    states.push_back(k);
   }
+}
 
+// What every iteration gets as it was is no state.
+bool Builder::find_states(RunTimeLoop& loop, const Scope& scope) {
+  for (int k = 0; k < loop.carried(); ++k) {
+    const std::string& name = loop.node.input(k + 2);
+    loop.initial.push_back(scope.find(name));
+    if (loop.initial.back().kind == Entry::unknown) return false;
+    if (passed_input(loop.body, loop.body.output(k + 1).name()) == k + 2) continue;
+    if (loop.initial.back().kind != Entry::value) {
+      report(ErrorKind::unsupported, loop.where, text("how often it runs is not known at compile time, and its state '", name, "' is no tensor"));
+      return false;
+    }
+    loop.states.push_back(k);
+  }
+  return true;
+}
+
+void Builder::begin_loop(RunTimeLoop& loop) {
   Node begin;
   begin.op = graph::find_op("mcc", "LoopBegin");
-  begin.name = text(name, ".begin");
-  begin.origins = {name};
-  const auto number = static_cast<int64_t>(graph_.nodes.size());
-  begin.attributes.set("loop", number);
-  begin.inputs = {first.kind == Entry::value ? first.id : graph_.add_constant(text(name, ".condition"), Constant::scalar(ElementType::boolean, 1))};
-  for (int k : states) begin.inputs.push_back(initial[static_cast<size_t>(k)].id);
-  for (size_t i = 0; i < begin.inputs.size(); ++i) {
-    const TensorType type = graph_.value(begin.inputs[i]).type;
-    begin.outputs.push_back(graph_.add_value(i == 0 ? begin.inputs.size() == 1 ? text(name, ".runs") : text(name, ".goes_on") : body.input(states[i - 1] + 2).name(), type));
+  begin.name = text(loop.name, ".begin");
+  begin.origins = {loop.name};
+  loop.begin = static_cast<graph::NodeId>(graph_.nodes.size());
+  begin.attributes.set("loop", static_cast<int64_t>(loop.begin));
+  const Entry begins = loop.first.kind == Entry::value ? loop.first : make_constant(Constant::scalar(ElementType::boolean, 1), text(loop.name, ".condition"));
+  begin.inputs = {begins.id};
+  begin.outputs = {graph_.add_value(text(loop.name, ".goes_on"), graph_.value(begins.id).type)};
+  for (size_t i = 0; i < loop.states.size(); ++i) {
+    const ValueId initial = loop.initial[static_cast<size_t>(loop.states[i])].id;
+    const TensorType type = graph_.value(initial).type;
+    begin.inputs.push_back(initial);
+    begin.outputs.push_back(graph_.add_value(loop.state_name(i), type));
+    for (const auto& [state, axis] : loop.changing)
+      if (state == i) give_own_dim(begin.outputs.back(), axis);
   }
-  const std::vector<ValueId> in_iteration = begin.outputs;
-  const auto begin_id = static_cast<graph::NodeId>(number);
+  loop.in_iteration = begin.outputs;
   append(std::move(begin));
+}
 
-  const Constant* bound = known(most);
-  const int64_t limit = most.kind == Entry::absent ? kEndless : bound && bound->count() == 1 ? std::clamp<int64_t>(bound->int_at(0), 0, kEndless) : kEndless;
-  std::vector<Entry> values(static_cast<size_t>(carried) + 2), outputs;
-  values[0] = iteration_number(name, in_iteration[0], limit, is_declared_as_vector(body.input(0)));
-  const bool is_true_throughout = passed_input(body, body.output(0).name()) == 1 && (first.kind == Entry::absent || (known(first) && known(first)->int_at(0) != 0));
-  values[1] = is_true_throughout ? make_constant(Constant::scalar(ElementType::boolean, 1), text(name, ".condition")) : Entry{Entry::value, in_iteration[0]};
-  for (int k = 0; k < carried; ++k) values[static_cast<size_t>(k) + 2] = initial[static_cast<size_t>(k)];
-  for (size_t i = 0; i < states.size(); ++i) values[static_cast<size_t>(states[i]) + 2] = {Entry::value, in_iteration[i + 1]};
-  const size_t problems = problems_.size();
-  if (!add_iteration(body, around, values, origin, outputs)) return give_up(node, scope);
+void Builder::give_own_dim(ValueId v, size_t axis) {
+  const Expr dim = graph_.add_data_dim(text(graph_.value(v).name, ".", axis), {0, kEndless}, {DimSource::Kind::node, v, 0, {}});
+  graph_.value(v).type.shape[axis] = dim;
+}
 
+bool Builder::iterate(const RunTimeLoop& loop, const Scope& around, std::vector<Entry>& outputs) {
+  std::vector<Entry> values(static_cast<size_t>(loop.carried()) + 2);
+  values[0] = iteration_number(loop.name, loop.in_iteration[0], loop.limit, is_declared_as_vector(loop.body.input(0)));
+  const bool begins = loop.first.kind == Entry::absent || (known(loop.first) && known(loop.first)->int_at(0) != 0);
+  values[1] = begins && passed_input(loop.body, loop.body.output(0).name()) == 1
+                  ? make_constant(Constant::scalar(ElementType::boolean, 1), text(loop.name, ".condition"))
+                  : Entry{Entry::value, loop.in_iteration[0]};
+  std::copy(loop.initial.begin(), loop.initial.end(), values.begin() + 2);
+  for (size_t i = 0; i < loop.states.size(); ++i) values[static_cast<size_t>(loop.states[i]) + 2] = {Entry::value, loop.in_iteration[i + 1]};
+  if (!add_iteration(loop.body, around, values, loop.origin, outputs)) return false;
+  for (size_t i = 0; i < loop.states.size(); ++i) {
+    Entry& next = outputs[static_cast<size_t>(loop.states[i]) + 1];
+    if (is_reported(next)) return false;
+    if (next.kind != Entry::value) {
+      report(ErrorKind::unsupported, loop.where, text("its state '", loop.state_name(i), "' is no tensor behind an iteration"));
+      return false;
+    }
+    next = with_rank_of(next, loop.in_iteration[i + 1], part_of(loop.node, loop.origin));
+    if (next.kind != Entry::value) return false;
+    if (!reads(loop.body, loop.state_name(i))) begin_as(loop, i + 1, next.id);
+  }
+  return true;
+}
+
+// Those which a state has in another size behind an iteration.
+void Builder::find_changing_dims(RunTimeLoop& loop, const std::vector<Entry>& outputs) const {
+  const tensor::Analyzer facts = graph_.facts();
+  for (size_t i = 0; i < loop.states.size(); ++i) {
+    const graph::Shape& before = graph_.value(loop.in_iteration[i + 1]).type.shape;
+    const graph::Shape& after = graph_.value(outputs[static_cast<size_t>(loop.states[i]) + 1].id).type.shape;
+    for (size_t d = 0; d < before.size() && before.size() == after.size(); ++d) {
+      const std::optional<int64_t> difference = facts.constant_difference(after[d], before[d]);
+      if (difference && *difference != 0) loop.changing.insert({i, d});
+    }
+  }
+}
+
+bool Builder::end_loop(const RunTimeLoop& loop, const std::vector<Entry>& outputs, Scope& scope) {
   Node end;
   end.op = graph::find_op("mcc", "LoopEnd");
-  end.name = name;
-  end.origins = {name};
-  end.attributes.set("loop", number);
-  end.attributes.set("states", static_cast<int64_t>(states.size()));
-  end.inputs = {most.kind == Entry::value ? as_sizes(most.id) : kNoValue, kNoValue};
+  end.name = loop.name;
+  end.origins = {loop.name};
+  end.attributes.set("loop", static_cast<int64_t>(loop.begin));
+  end.attributes.set("states", static_cast<int64_t>(loop.states.size()));
+  end.inputs = {loop.most.kind == Entry::value ? as_sizes(loop.most.id) : kNoValue, kNoValue};
   const Constant* goes_on = known(outputs[0]);
   if (outputs[0].kind == Entry::value && !(goes_on && goes_on->count() == 1 && goes_on->int_at(0) != 0)) end.inputs[1] = outputs[0].id;
-  for (size_t i = 0; i < states.size(); ++i) {
-    Entry& next = outputs[static_cast<size_t>(states[i]) + 1];
-    if (next.kind == Entry::value) next = with_rank_of(next, in_iteration[i + 1], part_of(node, origin));
-    if (next.kind == Entry::value && !reads(body, body.input(states[i] + 2).name())) begin_as(begin_id, i + 1, next.id, {most, first}, where);
-    if (next.kind != Entry::value || !keeps_type(in_iteration[i + 1], next.id, body.input(states[i] + 2).name(), where)) {
-      if (problems_.size() == problems && !is_reported(next)) report(ErrorKind::unsupported, where, text("its state '", body.input(states[i] + 2).name(), "' is no tensor"));
-      return give_up(node, scope);
-    }
-    end.inputs.push_back(next.id);
-    end.outputs.push_back(graph_.add_value(text(name, ".", i), graph_.value(in_iteration[i + 1]).type));
+  for (size_t i = 0; i < loop.states.size(); ++i) {
+    const ValueId next = outputs[static_cast<size_t>(loop.states[i]) + 1].id;
+    if (!keeps_type(loop, i, next)) return false;
+    end.inputs.push_back(next);
+    end.outputs.push_back(graph_.add_value(text(loop.name, ".", i), graph_.value(loop.in_iteration[i + 1]).type));
+    for (const auto& [state, axis] : loop.changing)
+      if (state == i) give_own_dim(end.outputs.back(), axis);
   }
-  for (int k = carried; k < node.output_size(); ++k) {
+  for (int k = loop.carried(); k < loop.node.output_size(); ++k) {
     const Entry& part = outputs[static_cast<size_t>(k) + 1];
-    if (is_reported(part)) return give_up(node, scope);
+    if (is_reported(part)) return false;
     if (part.kind != Entry::value) {
-      report(ErrorKind::unsupported, where, text("its output ", k, " is no tensor"));
-      return give_up(node, scope);
+      report(ErrorKind::unsupported, loop.where, text("its output ", k, " is no tensor"));
+      return false;
     }
     end.inputs.push_back(part.id);
-    end.outputs.push_back(graph_.add_value(text(name, ".", k), graph_.value(part.id).type));
-    use_declared_dims(end.outputs.back(), body.output(k + 1), where);
+    end.outputs.push_back(graph_.add_value(text(loop.name, ".", k), graph_.value(part.id).type));
+    use_declared_dims(end.outputs.back(), loop.body.output(k + 1), loop.where);
   }
-  add_trips(end, states.size(), limit);
-  for (size_t i = 0; i < states.size(); ++i) name_result(node.output(states[i]), end.outputs[i], scope);
-  for (int k = 0; k < carried; ++k)
-    if (passed_input(body, body.output(k + 1).name()) == k + 2) scope.names[node.output(k)] = initial[static_cast<size_t>(k)];
-  for (int k = carried; k < node.output_size(); ++k) name_result(node.output(k), end.outputs[states.size() + static_cast<size_t>(k - carried)], scope);
+  add_trips(end, loop.states.size(), loop.limit);
+  for (int k = 0; k < loop.carried(); ++k)
+    if (!loop.node.output(k).empty()) scope.names[loop.node.output(k)] = loop.initial[static_cast<size_t>(k)];
+  for (size_t i = 0; i < loop.states.size(); ++i) name_result(loop.node.output(loop.states[i]), end.outputs[i], scope);
+  for (int k = loop.carried(); k < loop.node.output_size(); ++k)
+    name_result(loop.node.output(k), end.outputs[loop.states.size() + static_cast<size_t>(k - loop.carried())], scope);
   append(std::move(end));
+  return true;
 }
 
 // A state that no iteration reads may be anything before the first one, also of another type: where there is none, the run says so.
-void Builder::begin_as(graph::NodeId begin, size_t state, ValueId next, const LoopLimits& limits, const std::string& where) {
+void Builder::begin_as(const RunTimeLoop& loop, size_t state, ValueId next) {
   const TensorType type = graph_.value(next).type;
-  const ValueId in_iteration = graph_.node(begin).outputs[state];
+  const ValueId in_iteration = loop.in_iteration[state];
   const TensorType& before = graph_.value(in_iteration).type;
   if ((before.element == type.element && graph::same_shape(before.shape, type.shape)) || !graph::is_static(type.shape)) return;
   graph_.value(in_iteration).type = type;
-  graph_.node(begin).inputs[state] =
+  graph_.node(loop.begin).inputs[state] =
       graph_.add_constant(text(graph_.value(in_iteration).name, ".begin"), Constant::zeros(type.element, graph::static_shape(type.shape)));
-  for (const Entry& limit : {limits.most, limits.first}) {
+  for (const Entry& limit : {loop.most, loop.first}) {
     if (limit.kind != Entry::value || known(limit)) continue;
     const Expr times = graph_.value(as_sizes(limit.id)).elements.front();
-    graph_.equalities.push_back({tensor::min(times, 1), Expr(1), text(where, ": it has no iteration, and its state '", graph_.value(in_iteration).name, "' no value then")});
+    graph_.equalities.push_back({tensor::min(times, 1), Expr(1), text(loop.where, ": it has no iteration, and its state '", graph_.value(in_iteration).name, "' no value then")});
   }
 }
 
@@ -347,20 +402,20 @@ void Builder::add_trips(const Node& end, size_t states, int64_t limit) {
   }
 }
 
-bool Builder::keeps_type(ValueId before, ValueId after, const std::string& name, const std::string& where) {
-  const TensorType x = graph_.value(before).type, y = graph_.value(after).type;
-  bool is_same = x.element == y.element && x.shape.size() == y.shape.size();
-  for (size_t d = 0; is_same && d < x.shape.size(); ++d) {
-    if (graph_.are_equal(x.shape[d], y.shape[d])) continue;
-    int64_t a = 0, b = 0;
-    is_same = !tensor::as_int(x.shape[d], &a) || !tensor::as_int(y.shape[d], &b);
-    graph_.equalities.push_back({x.shape[d], y.shape[d], text(where, ": its state '", name, "' changes its shape: dimension ", d)});
+// Dimensions that data decides are compared in the run.
+bool Builder::keeps_type(const RunTimeLoop& loop, size_t state, ValueId after) {
+  const TensorType x = graph_.value(loop.in_iteration[state + 1]).type, y = graph_.value(after).type;
+  if (x.element != y.element || x.shape.size() != y.shape.size()) {
+    report(ErrorKind::unsupported, loop.where,
+           text("how often it runs is not known at compile time, and its state '", loop.state_name(state), "' changes its type: ", to_text(x),
+                " before an iteration, ", to_text(y), " behind it"));
+    return false;
   }
-  if (!is_same) {
-    report(ErrorKind::unsupported, where,
-           text("how often it runs is not known at compile time, and its state '", name, "' changes its type: ", to_text(x), " before an iteration, ", to_text(y), " after it"));
+  for (size_t d = 0; d < x.shape.size(); ++d) {
+    if (loop.changing.contains({state, d}) || graph_.are_equal(x.shape[d], y.shape[d])) continue;
+    graph_.equalities.push_back({x.shape[d], y.shape[d], text(loop.where, ": its state '", loop.state_name(state), "' changes its shape: dimension ", d)});
   }
-  return is_same;
+  return true;
 }
 
 }  // namespace mcc::frontend

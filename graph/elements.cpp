@@ -345,17 +345,22 @@ Expr planned_bytes(const Graph& graph, ValueId value) {
 
 int64_t typical_size(const DimRange& range) {
   if (!range.has_bound()) return std::max(range.typical, range.min);
-  // What data decides may be nothing as well.
-  constexpr int64_t kSome = 64;
-  if (range.min <= 0) return std::min(range.max, kSome);
   const double middle = std::sqrt(static_cast<double>(range.min) * static_cast<double>(range.max));
   return std::clamp(static_cast<int64_t>(middle), range.min, range.max);
 }
 
-Graph typical_instance(const Graph& graph) {
+namespace {
+
+// number: of dimensions that data decides, where it is possible.
+Graph instance_of(const Graph& graph, int64_t number) {
   VarMap sizes;
-  for (size_t i = 0; i < graph.dims.size(); ++i)
-    sizes[graph.dims[i].get()] = typical_size(graph.dim_ranges[i]);
+  for (size_t i = 0; i < graph.dims.size(); ++i) {
+    const DimRange& range = graph.dim_ranges[i];
+    const DimSource& source = graph.dim_sources[i];
+    int64_t size = source.kind == DimSource::Kind::input ? typical_size(range) : std::clamp(number, range.min, range.max);
+    if (source.kind == DimSource::Kind::expression) as_int(simplify(substitute(source.expression, sizes)), &size);
+    sizes[graph.dims[i].get()] = size;
+  }
   Graph instance = graph;
   for (Value& value : instance.values) {
     for (auto* expressions : {&value.type.shape, &value.elements})
@@ -364,7 +369,23 @@ Graph typical_instance(const Graph& graph) {
   }
   instance.dims.clear();
   instance.dim_ranges.clear();
+  instance.dim_sources.clear();
+  instance.equalities.clear();
   return instance;
+}
+
+}  // namespace
+
+std::optional<Graph> typical_instance(const Graph& graph) {
+  const bool has_data_dims =
+      std::any_of(graph.dim_sources.begin(), graph.dim_sources.end(), [](const DimSource& s) { return s.kind != DimSource::Kind::input; });
+  if (!has_data_dims) return instance_of(graph, 0);
+  // Which numbers go together only a run knows.
+  for (int64_t number : {64, 16, 1}) {
+    Graph instance = instance_of(graph, number);
+    if (verify(instance).empty()) return instance;
+  }
+  return std::nullopt;
 }
 
 }  // namespace mcc::graph

@@ -32,7 +32,7 @@ std::optional<int64_t> least_count(const Graph& graph, const Shape& shape);
 int64_t typical_size(const DimRange& range);
 
 // The same graph, values and nodes by their ids, with a size in place of each symbolic dimension that is neither small nor large for it:
-// what costs are estimated for.
-Graph typical_instance(const Graph& graph);
+// what costs are estimated for. Nothing where none is found for dimensions that data decides.
+std::optional<Graph> typical_instance(const Graph& graph);
 
 }  // namespace mcc::graph

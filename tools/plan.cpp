@@ -256,11 +256,7 @@ class PlanBuilder {
   void add_loop(const Node& end) {
     const Node& begin = g_.node(begin_of_loop(g_, end));
     const size_t states = states_of(end);
-    for (size_t i = 0; i < begin.outputs.size(); ++i) {
-      value(begin.outputs[i]);
-      grow_block(begin.outputs[i]);
-      add_copy(value(begin.inputs[i]), value(begin.outputs[i]), begin);
-    }
+    for (size_t i = 0; i < begin.outputs.size(); ++i) take_over_state(begin.inputs[i], begin.outputs[i], i > 0, begin);
     const std::optional<Quantity> trips = declare_trips(end, states);
     PlanNode loop;
     loop.kind = MCC_NODE_loop;
@@ -281,10 +277,21 @@ class PlanBuilder {
     });
     loop.other = static_cast<uint32_t>(MCC_SLOT_OF_QUANTITY(number));
     add_node(std::move(loop));
-    for (size_t i = 0; i < states; ++i) {
-      grow_block(end.outputs[i]);
-      add_copy(value(begin.outputs[i + 1]), value(end.outputs[i]), end);
-    }
+    for (size_t i = 0; i < states; ++i) take_over_state(begin.outputs[i + 1], end.outputs[i], true, end);
+  }
+
+  // A state with those of its dimensions that change: into the loop, and out of it.
+  void take_over_state(ValueId from, ValueId to, bool has_own_dims, const Node& node) {
+    if (has_own_dims) declare_own_dims(to);
+    const graph::Shape &before = g_.value(from).type.shape, &shape = g_.value(to).type.shape;
+    for (size_t d = 0; has_own_dims && d < shape.size(); ++d)
+      if (is_own_dim(to, shape[d])) shapes_.assign(shapes_.quantity(shape[d]), shapes_.quantity(before[d]));
+    const uint32_t target = value(to);
+    // What is computed here of dimensions that change is not known behind it.
+    shapes_.open_scope();
+    grow_block(to);
+    add_copy(value(from), target, node);
+    shapes_.close_scope();
   }
 
   Quantity most_trips(const Node& end) {
@@ -361,7 +368,40 @@ class PlanBuilder {
       add_copy(from.back(), way, end);
       from.back() = way;
     }
-    for (size_t i = 0; i < copies.size(); ++i) add_copy(from[i], value(copies[i].to), end);
+    const std::vector<NewSize> sizes = sizes_of_states(copies);
+    for (size_t i = 0; i < copies.size(); ++i) add_copy(from[i], room_of_state(from[i], copies[i]), end);
+    for (const NewSize& size : sizes) shapes_.assign(size.slot, size.now);
+  }
+
+  struct NewSize {
+    Quantity slot, now;
+  };
+
+  // Of dimensions that change; some may be those of others before.
+  std::vector<NewSize> sizes_of_states(const std::vector<graph::StateCopy>& copies) {
+    std::vector<NewSize> sizes;
+    for (const graph::StateCopy& copy : copies) {
+      const graph::Shape &shape = g_.value(copy.to).type.shape, &now = g_.value(copy.from).type.shape;
+      for (size_t d = 0; d < shape.size(); ++d)
+        if (is_own_dim(copy.to, shape[d])) sizes.push_back({shapes_.quantity(shape[d]), shapes_.sum(shapes_.quantity(now[d]), 0)});
+    }
+    return sizes;
+  }
+
+  // Where the state lies, with the dimensions of what it becomes.
+  uint32_t room_of_state(uint32_t from, const graph::StateCopy& copy) {
+    const uint32_t to = value(copy.to);
+    const Place& place = memory_.places[static_cast<size_t>(copy.to)];
+    if (place.kind != Place::Kind::heap) return to;
+    const PlanValue state = plan_.values[to];
+    PlanValue room = plan_.values[from];
+    if (room.storage == state.storage && room.index == state.index && room.offset == state.offset) return from;
+    room.storage = state.storage;
+    room.index = state.index;
+    room.offset = state.offset;
+    const graph::TensorType& type = g_.value(copy.from).type;
+    shapes_.grow(room.index, shapes_.product(type.shape, byte_size(type.element)), g_.value(copy.to).name);
+    return add(std::move(room));
   }
 
   graph::NodeId node_of(const Node& node) const { return static_cast<graph::NodeId>(&node - g_.nodes.data()); }

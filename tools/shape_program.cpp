@@ -61,7 +61,7 @@ ShapeProgram::ShapeProgram(codegen::PlanDesc& plan, const graph::Graph& graph, s
     : plan_(plan), graph_(graph), value_of_(std::move(value_of)), known_(1) {
   for (size_t i = 0; i < graph.dims.size(); ++i) {
     if (graph.dim_sources[i].kind != graph::DimSource::Kind::input) continue;
-    known_[0][graph.dims[i].name()] = codegen::slot_quantity(plan_.slot_count++);
+    known_[0][tensor::to_text(graph.dims[i])] = codegen::slot_quantity(plan_.slot_count++);
     plan_.symbols.push_back({graph.dims[i].name(), graph.dim_ranges[i].min, graph.dim_ranges[i].max});
   }
 }
@@ -94,7 +94,7 @@ Quantity ShapeProgram::product(const graph::Shape& shape, int64_t factor) {
 }
 
 Quantity ShapeProgram::declare(const tensor::Var& dim) {
-  return known_.back()[dim.name()] = codegen::slot_quantity(plan_.slot_count++);
+  return known_.back()[tensor::to_text(dim)] = codegen::slot_quantity(plan_.slot_count++);
 }
 
 void ShapeProgram::assign(Quantity slot, Quantity from) {

@@ -75,6 +75,19 @@ bool expect_same_dim(InferContext& c, const Expr& a, const Expr& b, std::string_
   return false;
 }
 
+bool expect_shape(InferContext& c, int i, const Shape& wanted, std::string_view what) {
+  const TensorType& got = c.input(i);
+  bool may_be = got.shape.size() == wanted.size();
+  for (size_t d = 0; may_be && d < wanted.size(); ++d) {
+    int64_t x = 0, y = 0;
+    may_be = !as_int(wanted[d], &x) || !as_int(got.shape[d], &y) || x == y;
+  }
+  if (!expect(c, may_be, what, ": expected ", to_text(TensorType{got.element, wanted}), ", got ", to_text(got))) return false;
+  for (size_t d = 0; d < wanted.size(); ++d)
+    if (!expect_same_dim(c, wanted[d], got.shape[d], what)) return false;
+  return true;
+}
+
 std::optional<int> checked_axis(InferContext& c, int64_t axis, int rank) {
   if (!expect(c, axis >= -rank && axis < rank, "axis ", axis, " is out of range for rank ", rank))
     return std::nullopt;
@@ -176,8 +189,10 @@ bool expect_broadcasts_to(InferContext& c, int b, const Shape& a) {
   const Shape& shape = c.input(b).shape;
   bool fits = shape.size() <= a.size();
   for (size_t k = 1; fits && k <= shape.size(); ++k) {
-    const Expr& x = shape[shape.size() - k];
-    fits = tensor::is_int(x, 1) || tensor::structurally_equal(x, a[a.size() - k]);
+    const Expr &x = shape[shape.size() - k], &y = a[a.size() - k];
+    if (tensor::is_int(x, 1) || c.are_equal(x, y)) continue;
+    fits = !static_dim(x) || !static_dim(y);
+    if (fits) return expect_same_dim(c, x, y, "broadcasting");
   }
   return expect(c, fits, "input ", b, ": ", to_text(c.input(b)), " does not broadcast to ",
                 to_text(TensorType{c.input(b).element, a}));

@@ -33,6 +33,8 @@ bool expect_rank(InferContext& c, int i, int low, int high);
 inline bool expect_rank(InferContext& c, int i, int rank) { return expect_rank(c, i, rank, rank); }
 // Whether two dimensions are equal. Two that may or may not be, depending on symbolic dimensions, are unsupported.
 bool expect_same_dim(InferContext& c, const Expr& a, const Expr& b, std::string_view what);
+// Whether input i has this shape; the same of its dimensions.
+bool expect_shape(InferContext& c, int i, const Shape& wanted, std::string_view what);
 
 // axis in [-rank, rank) as one in [0, rank).
 std::optional<int> checked_axis(InferContext& c, int64_t axis, int rank);

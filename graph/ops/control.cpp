@@ -36,8 +36,13 @@ void compute_choose(ComputeContext& c) {
 // ---- Loops ----
 
 void infer_loop_begin(InferContext& c) {
-  for (int i = 0; i < c.num_inputs(); ++i)
-    if (c.has_input(i)) c.set_output(i, c.input(i));
+  for (int i = 0; i < c.num_inputs(); ++i) {
+    TensorType type = c.input(i);
+    // Those that iterations change are the node's own.
+    for (size_t d = 0; d < type.shape.size(); ++d)
+      type.shape[d] = c.own_dim(i, d);
+    c.set_output(i, std::move(type));
+  }
 }
 
 void infer_loop_end(InferContext& c) {

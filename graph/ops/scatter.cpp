@@ -89,10 +89,7 @@ void infer_scatter_nd(InferContext& c) {
   }
   Shape wanted(indices.begin(), indices.end() - 1);
   wanted.insert(wanted.end(), data.begin() + *depth, data.end());
-  if (!expect(c, same_shape(wanted, c.input(2).shape), "updates: expected ",
-              to_text(TensorType{c.input(0).element, wanted}), ", got ", to_text(c.input(2)))) {
-    return;
-  }
+  if (!expect_shape(c, 2, wanted, "updates")) return;
   c.set_output(0, c.input(0));
 }
 

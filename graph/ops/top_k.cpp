@@ -15,22 +15,27 @@ using tensor::Store;
 
 constexpr const char *kByRank = "by_rank", *kPart = "part", *kGap = "gap";
 
-std::optional<int64_t> checked_count(InferContext& c) {
-  if (!c.has_input(1)) return c.attributes().integer("k", 0);
-  auto k = constant_ints(c, 1, "k");
-  if (!k || !expect(c, k->size() == 1, "k: expected one number, got ", list_text(*k))) return std::nullopt;
-  return (*k)[0];
+std::optional<Expr> given_count(InferContext& c) {
+  if (!c.has_input(1)) return Expr(c.attributes().integer("k", 0));
+  auto k = known_ints(c, 1, "k");
+  if (!k || !expect(c, k->size() == 1, "k: expected one number, got ", dims_text(*k))) return std::nullopt;
+  return k->front();
 }
 
 void infer_top_k(InferContext& c) {
   if (!expect_type(c, 0, TypeSet::number)) return;
   auto axis = checked_axis(c, c.attributes().integer("axis", -1), c.rank(0));
-  auto k = axis ? checked_count(c) : std::nullopt;
+  auto k = axis ? given_count(c) : std::nullopt;
   if (!k) return;
   Shape out = c.input(0).shape;
   Expr& d = out[static_cast<size_t>(*axis)];
-  auto extent = static_dim(d);
-  if (!expect(c, *k >= 0 && (!extent || *k <= *extent), "k of ", *k, " for ", to_text(c.input(0)))) return;
+  const std::optional<int64_t> count = static_dim(*k), extent = static_dim(d);
+  const bool may_be = !count || (*count >= 0 && (!extent || *count <= *extent));
+  if (!expect(c, may_be, "k of ", count.value_or(0), " for ", to_text(c.input(0)))) return;
+  if (!count || !extent) {
+    const Expr held = tensor::max(tensor::min(*k, d), 0);
+    if (!expect_same_dim(c, held, *k, text("k of ", tensor::to_text(*k), " for ", tensor::to_text(d), " elements"))) return;
+  }
   d = *k;
   c.set_output(0, {c.input(0).element, out});
   c.set_output(1, {ElementType::i64, out});

@@ -55,7 +55,7 @@ class Session:
 
     def run(self, feeds, outputs):
         """Arrays by name in, arrays in the order of the names out."""
-        self.feeds = {name: np.ascontiguousarray(value) for name, value in feeds.items()}  # stay until the next run
+        self.feeds = {name: np.array(value, order="C") for name, value in feeds.items()}  # stay until the next run
         for name, value in self.feeds.items():
             dims = (ctypes.c_int64 * max(1, value.ndim))(*value.shape)
             tensor = Tensor(value.ctypes.data, value.nbytes, self.types[TYPES[value.dtype.name]], value.ndim, dims)

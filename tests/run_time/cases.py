@@ -1,0 +1,286 @@
+"""Models whose sizes and whose course data decides, in ONNX's text, with the inputs that they run on."""
+
+import numpy as np
+
+RANDOM = np.random.default_rng(11)
+
+
+def floats(*shape):
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+def ints(*values):
+    return np.array(values, np.int64)
+
+
+def number(value):
+    return np.array(value, np.int64)
+
+
+def truth(value):
+    return np.array(value, bool)
+
+
+def sparse(*shape):
+    return floats(*shape) * (RANDOM.random(shape) < 0.4).astype(np.float32)
+
+
+# ---- Sizes ----
+
+
+def slice_of_a_part():
+    """g (float[7,5] x, int64[1] s, int64[1] e) => (float[N,3] y) <float[5,3] w = {1,2,3,4,5,6,7,8,9,10,11,12,13,14,15}> {
+       p = Slice (x, s, e) r = Relu (p) y = MatMul (r, w) }"""
+    x = floats(7, 5)
+    return [dict(x=x, s=ints(s), e=ints(e)) for s, e in ((0, 3), (2, 7), (-2, 100), (1, 2**62), (3, 3), (5, 2), (0, 7))]
+
+
+def slice_along_both_axes():
+    """g (float[9,40] x, int64[2] s, int64[2] e) => (float[N,M] y, float[N] m) {
+       y = Slice (x, s, e) a = Constant <value_ints = [1]> () m = ReduceSum <keepdims = 0> (y, a) }"""
+    x = floats(9, 40)
+    return [dict(x=x, s=ints(*s), e=ints(*e)) for s, e in (((0, 0), (9, 40)), ((1, 3), (4, 37)), ((-3, -8), (9, 40)), ((0, 0), (1, 1)))]
+
+
+def numbers_in_a_row():
+    """g (int64 a, int64 b) => (float[N] y) <int64 one = {1}> {
+       r = Range (a, b, one) f = Cast <to = 1> (r) y = Mul (f, f) }"""
+    return [dict(a=number(a), b=number(b)) for a, b in ((0, 5), (-3, 40), (4, 2), (0, 1000))]
+
+
+def expanded_to_a_shape():
+    """g (float[1,5] x, int64[2] s) => (float[N,5] y, float[5] z) {
+       y = Expand (x, s) a = Constant <value_ints = [0]> () z = ReduceSum <keepdims = 0> (y, a) }"""
+    x = floats(1, 5)
+    return [dict(x=x, s=ints(n, 5)) for n in (1, 3, 64, 2)]
+
+
+def filled():
+    """g (int64[3] s) => (float[A,B,C] y) { c = ConstantOfShape <value = float[1] {2.5}> (s) y = Sqrt (c) }"""
+    return [dict(s=ints(*s)) for s in ((1, 2, 3), (4, 0, 2), (3, 3, 3))]
+
+
+def reshaped():
+    """g (float[6,4] x, int64[2] s) => (float[A,B] y) { r = Reshape (x, s) y = Transpose <perm = [1, 0]> (r) }"""
+    x = floats(6, 4)
+    return [dict(x=x, s=ints(*s)) for s in ((3, 8), (2, -1), (24, 1), (-1, 6), (0, 4))]
+
+
+def repeated():
+    """g (float[2,3] x, int64[2] n) => (float[A,B] y) { y = Tile (x, n) }"""
+    return [dict(x=floats(2, 3), n=ints(*n)) for n in ((1, 1), (2, 3), (1, 0))]
+
+
+def padded():
+    """g (float[2,3] x, int64[4] p) => (float[A,B] y, float[A,B] z) { y = Pad (x, p) z = Pad <mode = "edge"> (x, p) }"""
+    return [dict(x=floats(2, 3), p=ints(*p)) for p in ((1, 1, 0, 0), (0, 0, 2, 3), (0, 0, 0, 0))]
+
+
+def picked():
+    """g (float[7,50] x, int64[1] k) => (float[7,K] v, int64[7,K] i) { v, i = TopK (x, k) }"""
+    return [dict(x=floats(7, 50), k=ints(k)) for k in (1, 5, 50)]
+
+
+def two_of_equal_length():
+    """g (float[7,5] x, float[7,5] y, int64[1] m, int64[1] n) => (float[N,5] z) {
+       s = Constant <value_ints = [0]> () p = Slice (x, s, m) q = Slice (y, s, n) r = Add (p, q) z = Softmax (r) }"""
+    return [dict(x=floats(7, 5), y=floats(7, 5), m=ints(n), n=ints(n)) for n in (1, 4, 7)]
+
+
+def shape_of_a_part():
+    """g (float[7,5] x, int64[1] n) => (float[N,5] y, int64[2] s, int64[N] i) <int64 z = {0}, int64 one = {1}> {
+       b = Constant <value_ints = [0]> () p = Slice (x, b, n) s = Shape (p) r = Gather (s, z) i = Range (z, r, one) y = Gather (p, i) }"""
+    return [dict(x=floats(7, 5), n=ints(n)) for n in (1, 4, 7, 0)]
+
+
+def places_that_are_set():
+    """g (float[4,6] x) => (int64[2,N] i, float[N] v, float s) {
+       i = NonZero (x) t = Transpose <perm = [1, 0]> (i) v = GatherND (x, t)
+       a = Constant <value_ints = [0]> () s = ReduceSum <keepdims = 0> (v, a) }"""
+    return [dict(x=sparse(4, 6)), dict(x=np.zeros((4, 6), np.float32)), dict(x=np.ones((4, 6), np.float32))]
+
+
+def places_in_long_rows():
+    """g (float[3,5000] x) => (int64[2,N] i) { i = NonZero (x) }"""
+    return [dict(x=sparse(3, 5000)), dict(x=np.zeros((3, 5000), np.float32))]
+
+
+def columns_that_are_chosen():
+    """g (float[4,6] x, bool[6] c) => (float[4,N] y, float[4,N] z) { y = Compress <axis = 1> (x, c) z = Exp (y) }"""
+    return [dict(x=floats(4, 6), c=truth(c)) for c in ([1, 0, 1, 1, 0, 0], [0] * 6, [1] * 6)]
+
+
+def without_repetitions():
+    """g (float[20] x) => (float[N] y, int64[N] i, int64[20] inverse, int64[N] n) { y, i, inverse, n = Unique (x) }"""
+    return [dict(x=RANDOM.integers(0, n, 20).astype(np.float32)) for n in (2, 5, 100)]
+
+
+def boxes_that_are_kept():
+    """g (float[1,50,4] b, float[1,3,50] s) => (int64[N,3] k, float[N,4] r)
+       <int64 most = {10}, float iou = {0.5}, float least = {0.3}, int64[1] two = {2}, int64[1] one = {1}, int64[1] zero = {0}> {
+       k = NonMaxSuppression (b, s, most, iou, least) i = Gather <axis = 1> (k, two) j = Squeeze (i, one)
+       all = Squeeze (b, zero) r = Gather (all, j) }"""
+    corner = RANDOM.random((1, 50, 2)).astype(np.float32)
+    boxes = np.concatenate([corner, corner + np.float32(0.2)], axis=-1)
+    return [dict(b=boxes, s=RANDOM.random((1, 3, 50)).astype(np.float32) * np.float32(f)) for f in (1, 0.4, 0.1)]
+
+
+# ---- If ----
+
+
+def one_of_two_computations():
+    """g (float[7,5] x, bool c) => (float[7,5] z) <float[5] w = {1,2,3,4,5}> {
+       y = If (c) <then_branch = t () => (float[7,5] p) { a = Mul (x, w) p = Relu (a) },
+                   else_branch = e () => (float[7,5] q) { b = Neg (x) q = Exp (b) }>
+       z = Add (y, y) }"""
+    return [dict(x=floats(7, 5), c=truth(c)) for c in (True, False, True)]
+
+
+def one_of_two_shapes():
+    """g (float[7,5] x, bool[1] c) => (float[5] s, float[N,5] q, float[7,5] k) {
+       z = Constant <value_ints = [0]> ()
+       y, k = If (c) <then_branch = t () => (float[A,5] p, float[7,5] pk) { two = Constant <value_ints = [2]> () p = Slice (x, z, two) pk = Abs (x) },
+                      else_branch = e () => (float[B,5] r, float[7,5] rk) { r = Concat <axis = 0> (x, x) rk = Neg (x) }>
+       s = ReduceSum <keepdims = 0> (y, z) q = Softmax (y) }"""
+    return [dict(x=floats(7, 5), c=truth([c])) for c in (True, False, True)]
+
+
+def branch_inside_of_a_branch():
+    """g (float[7,5] x, float s) => (float[7,5] y) <float zero = {0}, float low = {-5}> {
+       c = Greater (s, zero)
+       y = If (c) <then_branch = t () => (float[7,5] p) { p = Identity (x) },
+                   else_branch = e () => (float[7,5] q) {
+                     d = Less (s, low)
+                     q = If (d) <then_branch = tt () => (float[7,5] a) { a = Mul (x, x) },
+                                 else_branch = ee () => (float[7,5] b) { k = Sub (x, x) b = Cos (k) }> }> }"""
+    return [dict(x=floats(7, 5), s=np.array(s, np.float32)) for s in (1, -10, -1)]
+
+
+def what_must_not_run():
+    """g (int64 n, int64 d) => (int64 y) <int64 zero = {0}> {
+       c = Equal (d, zero)
+       y = If (c) <then_branch = t () => (int64 p) { p = Identity (n) }, else_branch = e () => (int64 q) { q = Div (n, d) }> }"""
+    return [dict(n=number(12), d=number(d)) for d in (3, 0, 5)]
+
+
+def what_both_branches_use():
+    """g (float[7,5] x, bool c) => (float[7,5] y) {
+       h = Tanh (x)
+       y = If (c) <then_branch = t () => (float[7,5] p) { p = Mul (h, x) }, else_branch = e () => (float[7,5] q) { q = Sub (h, x) }> }"""
+    return [dict(x=floats(7, 5), c=truth(c)) for c in (True, False)]
+
+
+def number_in_one_branch_and_vector_in_the_other():
+    """g (float[3] x, bool c) => (float[3] z) {
+       y = If (c) <then_branch = t () => (float[1] p) { p = Constant <value_floats = [2.0]> () },
+                   else_branch = e () => (float q) { a = Constant <value_ints = [0]> () q = ReduceSum <keepdims = 0> (x, a) }>
+       z = Mul (x, y) }"""
+    return [dict(x=floats(3), c=truth(c)) for c in (True, False)]
+
+
+# ---- Loop ----
+
+
+def loop_of_a_number_that_is_an_input():
+    """g (float[7,5] x, int64 m, float[7,5] start) => (float[7,5] f, float[N,5] each) {
+       f, each = Loop (m, "", start) <body = b (int64 i, bool c, float[7,5] v) => (bool d, float[7,5] w, float[5] s) {
+         d = Identity (c) w = Add (v, x) a = Constant <value_ints = [0]> () s = ReduceSum <keepdims = 0> (w, a) }> }"""
+    return [dict(x=floats(7, 5), start=floats(7, 5), m=number(m)) for m in (3, 0, 1, 100)]
+
+
+def loop_until_a_sum():
+    """g (float limit, float[1] one) => (float[1] p, float[1] q) <bool yes = {1}> {
+       p, q = Loop ("", yes, one, one) <body = b (int64 i, bool c, float[1] a, float[1] b) => (bool d, float[1] aa, float[1] bb) {
+         bb = Add (a, b) aa = Identity (b) n = Squeeze (bb) d = Less (n, limit) }> }"""
+    return [dict(limit=np.array(v, np.float32), one=np.ones(1, np.float32)) for v in (10, 1000, 1)]
+
+
+def states_that_trade_places():
+    """g (int64[1] m, float[3] p, float[3] q) => (float[3] f, float[3] g) {
+       f, g = Loop (m, "", p, q) <body = b (int64 i, bool c, float[3] a, float[3] b) => (bool d, float[3] aa, float[3] bb) {
+         aa = Identity (b) bb = Identity (a) d = Identity (c) }> }"""
+    return [dict(m=ints(m), p=floats(3), q=floats(3)) for m in (0, 1, 2, 5)]
+
+
+def position_of_an_iteration():
+    """g (float[7,5] x, int64 m, float[1,5] start) => (float[1,5] f, float[N,1,5] each) <float[5] w = {1,2,3,4,5}> {
+       z = Constant <value_ints = [0]> () one = Constant <value_ints = [1]> ()
+       f, each = Loop (m, "", start) <body = b (int64 i, bool c, float[1,5] v) => (bool d, float[1,5] o, float[1,5] s) {
+         from = Unsqueeze (i, z) to = Add (from, one) row = Slice (x, from, to) scaled = Mul (x, w) r = Mul (row, w)
+         o = Add (r, v) d = Identity (c) s = Slice (scaled, from, to) }> }"""
+    return [dict(x=floats(7, 5), start=floats(1, 5), m=number(m)) for m in (3, 0, 7)]
+
+
+def loop_and_choice_in_a_loop():
+    """g (int64 m, float[5] start) => (float[5] f) <float half = {0.5}, float zero = {0}, float one = {1}, float two = {2}> {
+       f = Loop (m, "", start) <body = b (int64 i, bool c, float[5] v) => (bool d, float[5] w) {
+         u = Loop (i, "", v) <body = bb (int64 j, bool cc, float[5] a) => (bool dd, float[5] b) { b = Mul (a, half) dd = Identity (cc) }>
+         s = ReduceSum <keepdims = 0> (u) g = Greater (s, zero)
+         w = If (g) <then_branch = t () => (float[5] p) { p = Sub (u, one) }, else_branch = e () => (float[5] q) { q = Add (u, two) }>
+         d = Identity (c) }> }"""
+    return [dict(start=floats(5), m=number(m)) for m in (3, 0, 7)]
+
+
+def rows_that_are_written_one_by_one():
+    """g (float[6,4] x, int64 m) => (float[6,4] y, int64 k) <int64 zero = {0}, float[6,4] empty = {0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0}> {
+       k, y = Loop (m, "", zero, empty) <body = b (int64 i, bool c, int64 n, float[6,4] v) => (bool d, int64 kk, float[6,4] w) {
+         one = Constant <value_int = 1> () kk = Add (n, one) d = Identity (c) a = Constant <value_ints = [0]> ()
+         from = Unsqueeze (n, a) to = Unsqueeze (kk, a) row = Slice (x, from, to) e = Exp (row)
+         places = Range (n, kk, one) b = Constant <value_ints = [1]> () at = Unsqueeze (places, b) w = ScatterND (v, at, e) }> }"""
+    return [dict(x=floats(6, 4), m=number(m)) for m in (0, 2, 6)]
+
+
+def choice_of_a_part_in_a_loop():
+    """g (float[8,4] x, int64 m) => (float[4] y) <float[4] zero = {0,0,0,0}> {
+       y = Loop (m, "", zero) <body = b (int64 i, bool c, float[4] v) => (bool d, float[4] w) {
+         a = Constant <value_ints = [0]> () one = Constant <value_int = 1> () n = Add (i, one) to = Unsqueeze (n, a)
+         part = Slice (x, a, to) s = ReduceMax <axes = [0], keepdims = 0> (part) w = Add (v, s) d = Identity (c) }> }"""
+    return [dict(x=floats(8, 4), m=number(m)) for m in (1, 8, 3)]
+
+
+def state_that_grows():
+    """g (float[1,3] x, int64 m) => (float[N,3] y, float[M,3] each) {
+       y, each = Loop (m, "", x) <body = b (int64 i, bool c, float[K,3] v) => (bool d, float[L,3] w, float[3] s) {
+         d = Identity (c) a = Constant <value_ints = [0]> () s = ReduceSum <keepdims = 0> (v, a) r = Unsqueeze (s, a) w = Concat <axis = 0> (v, r) }> }"""
+    return [dict(x=floats(1, 3), m=number(m)) for m in (0, 3, 1, 12)]
+
+
+def states_that_grow_and_trade_places():
+    """g (float[2,3] x, float[1,3] y, int64 m) => (float[N,3] p, float[M,3] q) {
+       p, q = Loop (m, "", x, y) <body = b (int64 i, bool c, float[K,3] v, float[L,3] w) => (bool d, float[KK,3] vv, float[LL,3] ww) {
+         d = Identity (c) vv = Concat <axis = 0> (w, v) ww = Identity (v) }> }"""
+    return [dict(x=floats(2, 3), y=floats(1, 3), m=number(m)) for m in (0, 1, 4)]
+
+
+def text_that_is_made_word_by_word():
+    """g (int64[1,1] words, float[9,9] table, int64 most) => (int64[1,N] made) <int64 end = {0}, bool yes = {1}> {
+       made = Loop (most, yes, words) <body = b (int64 i, bool c, int64[1,K] w) => (bool d, int64[1,L] ww) {
+         row = Gather (table, w) a = Constant <value_ints = [1]> () s = ReduceSum <keepdims = 0> (row, a)
+         next = ArgMax <axis = 1, keepdims = 1> (s) ww = Concat <axis = 1> (w, next)
+         n = Squeeze (next) is_end = Equal (n, end) d = Not (is_end) }> }"""
+    return [dict(words=np.array([[w]], np.int64), table=floats(9, 9), most=number(m)) for w, m in ((3, 20), (1, 5), (2, 0))]
+
+
+ALL = [value for name, value in list(globals().items()) if callable(value) and value.__doc__ and value.__module__ == __name__ and value.__doc__.startswith("g (")]
+
+
+# ---- What a run refuses: the message, and inputs ----
+
+
+def sums_of_unequal_length():
+    """g (float[7,5] x, int64[1] m, int64[1] n) => (float[N,5] z) { s = Constant <value_ints = [0]> () p = Slice (x, s, m) q = Slice (x, s, n) z = Add (p, q) }"""
+    return "to be equal", dict(x=floats(7, 5), m=ints(2), n=ints(3))
+
+
+def shape_of_another_number():
+    """g (float[6,4] x, int64[2] s) => (float[A,B] y) { r = Reshape (x, s) y = Neg (r) }"""
+    return "to be equal", dict(x=floats(6, 4), s=ints(5, 5))
+
+
+def more_picks_than_elements():
+    """g (float[7,50] x, int64[1] k) => (float[7,K] v, int64[7,K] i) { v, i = TopK (x, k) }"""
+    return "k", dict(x=floats(7, 50), k=ints(51))
+
+
+REFUSED = [sums_of_unequal_length, shape_of_another_number, more_picks_than_elements]
+ALL = [case for case in ALL if case not in REFUSED]

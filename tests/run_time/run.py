@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Sizes and control flow that data decides, in one session of the compiled model after the other; onnxruntime says what must come out."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy as np
+import onnx
+import onnx.parser
+import onnxruntime
+
+import cases
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "dynamic"))
+from session import RunError, Session  # noqa: E402
+
+MCC = os.path.abspath(os.environ.get("MCC", pathlib.Path(__file__).parents[2] / "build/bin/mcc"))
+HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
+
+
+class RunTime(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.temporary.name)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    def compile(self, case, *options):
+        model = onnx.parser.parse_model(HEAD + case.__doc__)
+        path = self.folder / f"{case.__name__}.onnx"
+        onnx.save(model, path)
+        library = self.folder / f"{case.__name__}.so"
+        done = subprocess.run([MCC, "compile", path, "-o", library, *options], capture_output=True, text=True, timeout=300)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return path, library, [output.name for output in model.graph.output]
+
+    def check(self, case, *options, threads=1):
+        path, library, outputs = self.compile(case, *options)
+        reference = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        session = Session(library, threads)
+        inputs = case()
+        for feeds in inputs + inputs[::-1]:
+            with self.subTest(case=case.__name__, **{name: str(value) for name, value in feeds.items() if value.size < 8}):
+                for want, got in zip(reference.run(outputs, feeds), session.run(feeds, outputs)):
+                    self.assertEqual(want.dtype, got.dtype)
+                    self.assertEqual(want.shape, got.shape)
+                    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+        session.close()
+
+    def check_refused(self, case):
+        message, feeds = case()
+        path, library, outputs = self.compile(case)
+        session = Session(library, 1)
+        with self.assertRaisesRegex(RunError, message):
+            session.run(feeds, outputs)
+        session.close()
+
+
+def add_tests():
+    for case in cases.ALL:
+        setattr(RunTime, f"test_{case.__name__}", lambda self, case=case: self.check(case))
+        setattr(RunTime, f"test_{case.__name__}_plain", lambda self, case=case: self.check(case, "-O0", threads=2))
+    for case in cases.REFUSED:
+        setattr(RunTime, f"test_refuses_{case.__name__}", lambda self, case=case: self.check_refused(case))
+
+
+add_tests()
+if __name__ == "__main__":
+    unittest.main()
