@@ -323,6 +323,10 @@ bool Builder::end_loop(const RunTimeLoop& loop, const std::vector<Entry>& output
   end.inputs = {loop.most.kind == Entry::value ? as_sizes(loop.most.id) : kNoValue, kNoValue};
   const Constant* goes_on = known(outputs[0]);
   if (outputs[0].kind == Entry::value && !(goes_on && goes_on->count() == 1 && goes_on->int_at(0) != 0)) end.inputs[1] = outputs[0].id;
+  if (loop.most.kind == Entry::absent && end.inputs[1] == kNoValue) {
+    report(ErrorKind::bad_input, loop.where, "it has no end: no number of iterations, and its condition holds throughout");
+    return false;
+  }
   for (size_t i = 0; i < loop.states.size(); ++i) {
     const ValueId next = outputs[static_cast<size_t>(loop.states[i]) + 1].id;
     if (!keeps_type(loop, i, next)) return false;

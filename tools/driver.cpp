@@ -69,6 +69,19 @@ std::function<void(const std::string&, const graph::Graph&)> graph_observer(cons
   };
 }
 
+// Loops and dimensions that only a run knows are for CPUs.
+Status fits_gpu(const graph::Graph& graph) {
+  for (const graph::Node& node : graph.nodes) {
+    if (node.op->control != graph::Control::loop_end) continue;
+    return Diagnostic{ErrorKind::unsupported, text("node '", node.name, "' (Loop)"), "how often it runs is not known at compile time: on CPUs only", ""};
+  }
+  if (graph.dims.empty()) return done();
+  const bool is_of_data = graph.dim_sources[0].kind != graph::DimSource::Kind::input;
+  return Diagnostic{ErrorKind::unsupported, text("dimension '", graph.dims[0].name(), "'"),
+                    text("kernels for GPUs are compiled for one size of each dimension", is_of_data ? ", and data decides this one" : ""),
+                    is_of_data ? "" : "give it a value instead of a range"};
+}
+
 // `log`: of the options, for its choices; none where there is none.
 Result<Prepared> prepare(const CompileOptions& options, const tuner::LogContents* log) {
   Result<std::vector<tensor::Target>> targets = codegen::make_targets(options.target);
@@ -84,11 +97,9 @@ Result<Prepared> prepare(const CompileOptions& options, const tuner::LogContents
   Result<frontend::ImportedModel> model = frontend::import_onnx(options.model_path, import, *evaluate);
   if (!model.ok()) return model.errors();
 
-  if (!model->graph.dims.empty() && targets->front().kind == tensor::TargetKind::cuda) {
-    const bool is_of_data = model->graph.dim_sources[0].kind != graph::DimSource::Kind::input;
-    return Diagnostic{ErrorKind::unsupported, text("dimension '", model->graph.dims[0].name(), "'"),
-                      text("kernels for GPUs are compiled for one size of each dimension", is_of_data ? ", and data decides this one" : ""),
-                      is_of_data ? "" : "give it a value instead of a range"};
+  if (targets->front().kind == tensor::TargetKind::cuda) {
+    Status fits = fits_gpu(model->graph);
+    if (!fits.ok()) return fits.errors();
   }
 
   Prepared out;
@@ -120,8 +131,6 @@ Result<Prepared> prepare(const CompileOptions& options, const tuner::LogContents
     const std::string where = text(node.name, " (", node.op->name, ")");
     if (group.kind == graph::KernelGroup::Kind::host)
       unsupported.push_back({ErrorKind::unsupported, where, "operator has no kernel and its inputs are not known at compile time", ""});
-    if (group.kind == graph::KernelGroup::Kind::control && out.target.kind == tensor::TargetKind::cuda)
-      unsupported.push_back({ErrorKind::unsupported, where, "loops whose number of iterations data decides run on CPUs only", ""});
   }
   if (!unsupported.empty()) return unsupported;
   out.kernels = collect_kernels(out.graph, out.groups);
@@ -343,8 +352,10 @@ Result<CompileReport> compile(const CompileOptions& options) {
   if (calls_library(p.kernels)) library.plan.metadata["needs"] = "libcublasLt.so.13, .12 or .11";
   describe_labels(p.labels, library.plan.metadata);
   if (!p.graph.dims.empty() && !options.header_path.empty()) {
+    const bool is_of_data = p.graph.dim_sources[0].kind != graph::DimSource::Kind::input;
     return Diagnostic{ErrorKind::unsupported, options.header_path, "the class of a header is for one size of each dimension",
-                      text("give dimension '", p.graph.dims[0].name(), "' a value instead of a range, or link the model without a header")};
+                      text(is_of_data ? "data decides dimension '" : "give dimension '", p.graph.dims[0].name(), is_of_data ? "': " : "' a value instead of a range, or ",
+                           "link the model without a header")};
   }
   fill_library(library, p.graph, p.groups, p.kernels, memory);
   if (p.target.kind == tensor::TargetKind::cuda) library.device = device_code(p.kernels);
@@ -397,14 +408,20 @@ Result<ModelTasks> extract_tasks(const CompileOptions& options) {
   }
   Result<Prepared> prepared = prepare(options, &log);
   if (!prepared.ok()) return prepared.errors();
-  if (!prepared->graph.dims.empty()) {
-    return Diagnostic{ErrorKind::unsupported, text("dimension '", prepared->graph.dims[0].name(), "'"),
+  for (size_t i = 0; i < prepared->graph.dims.size(); ++i) {
+    if (prepared->graph.dim_sources[i].kind != graph::DimSource::Kind::input) continue;
+    return Diagnostic{ErrorKind::unsupported, text("dimension '", prepared->graph.dims[i].name(), "'"),
                       "kernels are listed and tuned for one size of each dimension", "give it a value instead of a range"};
   }
   ModelTasks out;
   out.target = prepared->target;
   out.targets = prepared->targets;
+  // Kernels of sizes that data decides have the schedules of analysis.
+  const auto is_task = [&](const Kernel& kernel) { return kernel.func.dims.empty(); };
+  std::vector<int> task_of;
   for (Kernel& kernel : prepared->kernels.kernels) {
+    task_of.push_back(is_task(kernel) ? static_cast<int>(out.tasks.size()) : -1);
+    if (!is_task(kernel)) continue;
     tuner::Task task;
     task.id = kernel.id;
     task.name = kernel.name;
@@ -416,7 +433,8 @@ Result<ModelTasks> extract_tasks(const CompileOptions& options) {
   }
   out.runs.resize(out.tasks.size());
   for (size_t i = 0; i < prepared->groups.size(); ++i) {
-    int index = prepared->kernels.of_group[i];
+    const int kernel = prepared->kernels.of_group[i];
+    const int index = kernel < 0 ? -1 : task_of[static_cast<size_t>(kernel)];
     if (index < 0) continue;
     std::vector<std::string> names = origins(prepared->graph, prepared->groups[i]);
     std::vector<std::string>& of_all = out.tasks[static_cast<size_t>(index)].nodes;

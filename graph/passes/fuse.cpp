@@ -36,7 +36,8 @@ class Fuse {
         users_(g.users()),
         group_of_(g.nodes.size(), -1),
         promised_(g.nodes.size(), -1),
-        waits_(g.nodes.size(), false) {}
+        waits_(g.nodes.size(), false),
+        loops_(loops_of_nodes(g)) {}
 
   std::vector<KernelGroup> run() {
     for (size_t n = 0; n < g_.nodes.size(); ++n) {
@@ -190,6 +191,8 @@ class Fuse {
   bool has_form_for(NodeId id, ValueId through, const Group& group) const {
     const Node& n = node(id);
     FusionClass fusion = n.op->fusion;
+    // What iterations of a loop do not change is not computed in each of them.
+    if (group.anchor >= 0 && loops_[static_cast<size_t>(id)] != loops_[static_cast<size_t>(group.anchor)]) return false;
     if (group.anchor < 0) {
       // Injective so far. A reduction takes it as prologue when it reads it in its own shape.
       return fusion != FusionClass::reduction || is_cheap(group);
@@ -221,6 +224,7 @@ class Fuse {
       int index = group_of_[static_cast<size_t>(tail)];
       Group& group = groups_[static_cast<size_t>(index)];
       if (group.closed || group.anchor < 0 || group.nodes.back() != tail) continue;
+      if (loops_[static_cast<size_t>(id)] != loops_[static_cast<size_t>(tail)]) continue;
       std::vector<NodeId> members = diamond_below(id, index, type(v).shape);
       size_t together = group.operations;
       for (NodeId member : members)
@@ -258,6 +262,7 @@ class Fuse {
       const Node& n = node(next);
       bool fits = n.op->fusion == FusionClass::elementwise && n.outputs.size() == 1 &&
                   group_of_[static_cast<size_t>(next)] < 0 && promised_[static_cast<size_t>(next)] < 0 &&
+                  loops_[static_cast<size_t>(next)] == loops_[static_cast<size_t>(id)] &&
                   same_shape(shape, type(n.outputs[0]).shape);
       if (!fits) return {};
       inside.push_back(next);
@@ -383,6 +388,7 @@ class Fuse {
   std::vector<int> group_of_;
   std::vector<int> promised_;  // the group that a node will join because another node of its diamond has
   std::vector<bool> waits_;    // nodes without a group until their only user has one
+  std::vector<std::set<NodeId>> loops_;  // on whose iterations each node depends
   std::vector<Group> groups_;
 };
 

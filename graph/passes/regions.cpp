@@ -69,18 +69,11 @@ class DivideIntoRegions {
 
   // The loops on whose iterations each group depends.
   void find_loops() {
+    const std::vector<std::set<NodeId>> of_nodes = loops_of_nodes(g_);
     loops_.resize(groups_.size());
-    for (size_t i = 0; i < groups_.size(); ++i) {
-      const KernelGroup& group = groups_[i];
-      const Node& first = g_.node(group.nodes[0]);
-      if (first.op->control == Control::loop_begin) loops_[i].insert(end_of_loop(g_, first));
-      if (first.op->control == Control::loop_end) loops_[i].erase(group.nodes[0]);
-      for (const Use& use : uses_[i]) {
-        const Node& user = g_.node(groups_[use.group].nodes[0]);
-        for (NodeId loop : loops_[i])
-          if (user.op->control != Control::loop_end || groups_[use.group].nodes[0] != loop) loops_[use.group].insert(loop);
-      }
-    }
+    for (size_t i = 0; i < groups_.size(); ++i)
+      for (NodeId n : groups_[i].nodes)
+        loops_[i].insert(of_nodes[static_cast<size_t>(n)].begin(), of_nodes[static_cast<size_t>(n)].end());
   }
 
   ControlRegion region_of(size_t index) const {
@@ -137,6 +130,24 @@ class DivideIntoRegions {
 std::vector<KernelGroup> divide_into_regions(const Graph& graph, std::vector<KernelGroup> groups) {
   const bool has_any = std::any_of(groups.begin(), groups.end(), [](const KernelGroup& g) { return g.kind == KernelGroup::Kind::control; });
   return has_any ? DivideIntoRegions(graph, std::move(groups)).run() : std::move(groups);
+}
+
+std::vector<std::set<NodeId>> loops_of_nodes(const Graph& graph) {
+  std::vector<std::set<NodeId>> loops(graph.nodes.size());
+  const bool has_any = std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& n) { return !n.dead && n.op->control == Control::loop_begin; });
+  for (size_t i = 0; has_any && i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    if (node.dead) continue;
+    std::vector<ValueId> operands = graph.dim_operands(node);
+    operands.insert(operands.end(), node.inputs.begin(), node.inputs.end());
+    for (ValueId v : operands) {
+      const NodeId producer = v == kNoValue ? -1 : graph.value(v).producer;
+      if (producer >= 0) loops[i].insert(loops[static_cast<size_t>(producer)].begin(), loops[static_cast<size_t>(producer)].end());
+    }
+    if (node.op->control == Control::loop_begin) loops[i].insert(end_of_loop(graph, node));
+    if (node.op->control == Control::loop_end) loops[i].erase(static_cast<NodeId>(i));
+  }
+  return loops;
 }
 
 std::vector<StateCopy> state_copies(const Graph& graph, const Aliases& aliases, const Node& loop_end) {

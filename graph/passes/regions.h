@@ -1,6 +1,9 @@
 // Which groups run as parts of branches and of loops' bodies.
 #pragma once
 
+#include <set>
+#include <vector>
+
 #include "graph/passes/aliases.h"
 
 namespace mcc::graph {
@@ -9,6 +12,9 @@ namespace mcc::graph {
 // of the group that decides. Groups belong to the innermost region in which all who use their results are; what no iteration changes goes
 // out of the loop.
 std::vector<KernelGroup> divide_into_regions(const Graph& graph, std::vector<KernelGroup> groups);
+
+// The loops, by their ends, on whose iterations each node depends.
+std::vector<std::set<NodeId>> loops_of_nodes(const Graph& graph);
 
 // What an iteration of a loop hands on: the condition, if it has one, and its states. is_traded: it lies where another one is to be.
 struct StateCopy {

@@ -386,6 +386,31 @@ bool reads_are_covered(const Func& f, const std::vector<BlockSite>& sites, const
   return true;
 }
 
+namespace {
+
+// Single points, in terms of the statement's own loops as well.
+void add_places(const Stmt& s, Block* block) {
+  auto add = [](std::vector<Region>* to, const Buffer& buffer, const std::vector<Expr>& indices) {
+    Region region{buffer, {}};
+    for (const Expr& i : indices)
+      region.ranges.push_back({i, Expr(1)});
+    const bool is_known = std::any_of(to->begin(), to->end(), [&](const Region& r) {
+      return r.buffer.same_as(buffer) && std::equal(indices.begin(), indices.end(), r.ranges.begin(), [](const Expr& i, const Range& range) {
+               return structurally_equal(i, range.min);
+             });
+    });
+    if (!is_known) to->push_back(std::move(region));
+  };
+  for_each_expr(s, [&](const Expr& e) {
+    if (const auto* load = e.as<Load>()) add(&block->reads, load->buffer, load->indices);
+  });
+  for_each_stmt(s, [&](const Stmt& inner) {
+    if (const auto* store = inner.as<Store>()) add(&block->writes, store->buffer, store->indices);
+  });
+}
+
+}  // namespace
+
 void widen_regions(const Func& f, Block* block) {
   RegionAnalysis regions(analyzer_at(f, {}));
   for (const Var& d : f.dims)
@@ -400,6 +425,11 @@ void widen_regions(const Func& f, Block* block) {
     }
   });
   if (!has_loops) return;
+  // The places of each iteration, which the box is around.
+  block->reads.clear();
+  block->writes.clear();
+  for (const Stmt& s : {block->init, block->body})
+    if (s.defined()) add_places(s, block);
   for (std::vector<Region>* list : {&block->reads, &block->writes}) {
     for (Region& region : *list) {
       std::vector<Expr> indices;
