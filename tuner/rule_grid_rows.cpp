@@ -72,7 +72,7 @@ class GridRows {
       closed_.push_back(is_closed(info));
     // The first whose result is needed elsewhere has the loop over rows; the others go there.
     root_ = static_cast<size_t>(std::find(closed_.begin(), closed_.end(), false) - closed_.begin());
-    return root_ < blocks_.size() && !blocks_[root_].is_reduction && find_shared_axes() && are_maps_as_long();
+    return root_ < blocks_.size() && !blocks_[root_].is_reduction && follow_root() && find_shared_axes() && are_maps_as_long();
   }
 
   // The first of the reductions.
@@ -119,6 +119,18 @@ class GridRows {
     return std::all_of(readers.begin(), readers.end(), [&](const std::string& reader) {
       return std::find(names_.begin(), names_.end(), reader) != names_.end();
     });
+  }
+
+  // Whether blocks behind the first result read it, or one that does: what goes to its loop has to read what is made there.
+  bool follow_root() const {
+    for (size_t n = root_ + 1; n < blocks_.size(); ++n) {
+      const bool is_read = std::any_of(blocks_.begin() + static_cast<std::ptrdiff_t>(root_), blocks_.begin() + static_cast<std::ptrdiff_t>(n), [&](const BlockInfo& before) {
+        const std::vector<std::string> readers = s_.consumers(before.name);
+        return std::find(readers.begin(), readers.end(), blocks_[n].name) != readers.end();
+      });
+      if (!is_read) return false;
+    }
+    return true;
   }
 
   // Which of a block's axes the rows have: the leading ones that all blocks have, or those along which maps read what is made for rows.

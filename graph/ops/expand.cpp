@@ -1,4 +1,6 @@
 // Expand (broadcast to a shape) and Tile (repeat).
+#include <algorithm>
+
 #include "graph/ops/common.h"
 
 namespace mcc::graph {
@@ -8,6 +10,13 @@ void infer_expand(InferContext& c) {
   if (!expect_type(c, 0, TypeSet::any)) return;
   auto wanted = known_ints(c, 1, "shape");
   if (!wanted) return;
+  // A number that only a run knows may be 1 where the operand has more.
+  const Shape& in = c.input(0).shape;
+  for (size_t k = 1; k <= std::min(wanted->size(), in.size()); ++k) {
+    Expr& size = (*wanted)[wanted->size() - k];
+    const Expr& own = in[in.size() - k];
+    if (c.depends_on_data(size) && !tensor::is_int(own, 1)) size = select(size == 1, own, size);
+  }
   if (auto shape = broadcast_shapes(c, c.input(0).shape, *wanted)) {
     c.set_output(0, {c.input(0).element, *shape});
   }

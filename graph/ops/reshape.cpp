@@ -207,7 +207,8 @@ void infer_squeeze(InferContext& c) {
     const Expr& d = c.input(0).shape[static_cast<size_t>(k)];
     bool named = std::find(dropped->begin(), dropped->end(), k) != dropped->end();
     bool is_one = tensor::is_int(d, 1);
-    if (named && !expect(c, is_one, "axis ", k, " of ", to_text(c.input(0)), " is not 1")) return;
+    if (named && !expect(c, is_one || !static_dim(d), "axis ", k, " of ", to_text(c.input(0)), " is not 1")) return;
+    if (named && !expect_same_dim(c, d, 1, text("axis ", k))) return;
     if (found ? !named : !is_one) out.push_back(d);
   }
   c.set_output(0, {c.input(0).element, out});

@@ -73,4 +73,7 @@ def add_tests():
 
 add_tests()
 if __name__ == "__main__":
-    unittest.main()
+    result = unittest.main(exit=False, verbosity=0).result
+    bad = len(result.failures) + len(result.errors)
+    print(f"{result.testsRun - bad if bad < result.testsRun else 0} passed, {bad} failed")
+    sys.exit(bad != 0)
