@@ -80,6 +80,7 @@ class Builder {
   // With symbolic dimensions where the options leave them open; nothing where one has no size.
   std::optional<graph::TensorType> input_type(const onnx::ValueInfoProto& input);
   void add_output(const onnx::ValueInfoProto& output, const Scope& scope);
+  Entry under_name(const Entry& v, const std::string& name);
   void add_labelled_output(const onnx::ValueInfoProto& output, const Entry& entry);
   void add_constant(const std::string& name, Result<graph::Constant> constant, Scope& scope);
   // Also one of strings.
@@ -172,6 +173,7 @@ class Builder {
     int carried() const { return node.input_size() - 2; }
     const std::string& state_name(size_t i) const { return body.input(states[i] + 2).name(); }
   };
+  bool is_known_to_hold(const Entry& condition) const;
   void add_run_time_loop(const onnx::NodeProto& node, const onnx::GraphProto& body, Scope& scope, const Origin& origin);
   bool find_states(RunTimeLoop& loop, const Scope& scope);
   void begin_loop(RunTimeLoop& loop);

@@ -47,6 +47,12 @@ bool reads(const onnx::GraphProto& body, const std::string& name) {
   });
 }
 
+// Whether its type says how large the dimension is.
+bool declares_number(const onnx::ValueInfoProto& output, size_t d) {
+  const auto& shape = output.type().tensor_type().shape();
+  return output.type().has_tensor_type() && d < static_cast<size_t>(shape.dim_size()) && shape.dim(static_cast<int>(d)).has_dim_value();
+}
+
 // Whether ONNX's type for it is a tensor of one dimension, as some exporters give the number of an iteration.
 bool is_declared_as_vector(const onnx::ValueInfoProto& input) {
   return input.type().has_tensor_type() && input.type().tensor_type().has_shape() && input.type().tensor_type().shape().dim_size() == 1;
@@ -209,6 +215,11 @@ Entry Builder::iteration_number(const std::string& name, ValueId begin, int64_t 
   return {Entry::value, number.outputs[0]};
 }
 
+bool Builder::is_known_to_hold(const Entry& condition) const {
+  const Constant* value = known(condition);
+  return value && value->count() == 1 && value->int_at(0) != 0;
+}
+
 void Builder::add_run_time_loop(const onnx::NodeProto& node, const onnx::GraphProto& body, Scope& scope, const Origin& origin) {
   RunTimeLoop loop{node, body, origin, where_of(node, origin), name_of(node), scope.find(node.input(0)), scope.find(node.input(1))};
   const Constant* bound = known(loop.most);
@@ -279,7 +290,7 @@ void Builder::give_own_dim(ValueId v, size_t axis) {
 bool Builder::iterate(const RunTimeLoop& loop, const Scope& around, std::vector<Entry>& outputs) {
   std::vector<Entry> values(static_cast<size_t>(loop.carried()) + 2);
   values[0] = iteration_number(loop.name, loop.in_iteration[0], loop.limit, is_declared_as_vector(loop.body.input(0)));
-  const bool begins = loop.first.kind == Entry::absent || (known(loop.first) && known(loop.first)->int_at(0) != 0);
+  const bool begins = loop.first.kind == Entry::absent || is_known_to_hold(loop.first);
   values[1] = begins && passed_input(loop.body, loop.body.output(0).name()) == 1
                   ? make_constant(Constant::scalar(ElementType::boolean, 1), text(loop.name, ".condition"))
                   : Entry{Entry::value, loop.in_iteration[0]};
@@ -300,7 +311,7 @@ bool Builder::iterate(const RunTimeLoop& loop, const Scope& around, std::vector<
   return true;
 }
 
-// Those which a state has in another size behind an iteration.
+// Those which a state has in another size behind an iteration, or may have: where data decides, and the body does not say a number.
 void Builder::find_changing_dims(RunTimeLoop& loop, const std::vector<Entry>& outputs) const {
   const tensor::Analyzer facts = graph_.facts();
   for (size_t i = 0; i < loop.states.size(); ++i) {
@@ -308,7 +319,8 @@ void Builder::find_changing_dims(RunTimeLoop& loop, const std::vector<Entry>& ou
     const graph::Shape& after = graph_.value(outputs[static_cast<size_t>(loop.states[i]) + 1].id).type.shape;
     for (size_t d = 0; d < before.size() && before.size() == after.size(); ++d) {
       const std::optional<int64_t> difference = facts.constant_difference(after[d], before[d]);
-      if (difference && *difference != 0) loop.changing.insert({i, d});
+      const bool may_differ = !difference && !graph_.are_equal(after[d], before[d]) && !declares_number(loop.body.output(loop.states[i] + 1), d);
+      if (may_differ || (difference && *difference != 0)) loop.changing.insert({i, d});
     }
   }
 }
@@ -321,8 +333,9 @@ bool Builder::end_loop(const RunTimeLoop& loop, const std::vector<Entry>& output
   end.attributes.set("loop", static_cast<int64_t>(loop.begin));
   end.attributes.set("states", static_cast<int64_t>(loop.states.size()));
   end.inputs = {loop.most.kind == Entry::value ? as_sizes(loop.most.id) : kNoValue, kNoValue};
-  const Constant* goes_on = known(outputs[0]);
-  if (outputs[0].kind == Entry::value && !(goes_on && goes_on->count() == 1 && goes_on->int_at(0) != 0)) end.inputs[1] = outputs[0].id;
+  // Where both hold, nobody asks for them.
+  const bool holds = (loop.first.kind != Entry::value || is_known_to_hold(loop.first)) && is_known_to_hold(outputs[0]);
+  if (outputs[0].kind == Entry::value && !holds) end.inputs[1] = outputs[0].id;
   if (loop.most.kind == Entry::absent && end.inputs[1] == kNoValue) {
     report(ErrorKind::bad_input, loop.where, "it has no end: no number of iterations, and its condition holds throughout");
     return false;

@@ -7,6 +7,8 @@
 #include <queue>
 #include <set>
 
+#include "graph/op.h"
+#include "graph/ops/control.h"
 #include "tensor/numeric.h"
 #include "tensor/text.h"
 #include "tensor/visit.h"
@@ -432,6 +434,7 @@ std::vector<ValueId> Graph::dim_operands(const Expr& e) const {
 
 std::vector<ValueId> Graph::dim_operands(const Node& of) const {
   std::vector<ValueId> result;
+  if (of.op->control == Control::loop_end) result.push_back(node(begin_of_loop(*this, of)).outputs[0]);
   const bool has_any = std::any_of(dim_sources.begin(), dim_sources.end(), [](const DimSource& s) { return s.kind != DimSource::Kind::input; });
   if (!has_any) return result;
   auto add_all = [&](const std::vector<Expr>& list) {

@@ -165,7 +165,7 @@ struct Graph {
   // Whether the two are equal, or are taken to be.
   bool are_equal(const Expr& a, const Expr& b) const;
   // Values that must have been computed before the node can run, for dimensions that it uses: sources of those that its results' types
-  // and elements, and elements among its operands, mention.
+  // and elements, and elements among its operands, mention. Of a loop's end also its begin, which its body may not read.
   std::vector<ValueId> dim_operands(const Node& node) const;
   std::vector<ValueId> dim_operands(const Expr& e) const;
 

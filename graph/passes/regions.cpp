@@ -45,7 +45,7 @@ class DivideIntoRegions {
         for (size_t k = 0; k < node.inputs.size(); ++k)
           if (!is_embedded(g_, node, static_cast<int>(k))) add_use(node.inputs[k], {i, branch_of(groups_[i], node, k)});
         for (ValueId v : g_.dim_operands(node))
-          add_use(v, {i, std::nullopt});
+          add_use(v, {i, branch_of_dims(node)});
       }
     }
   }
@@ -65,6 +65,12 @@ class DivideIntoRegions {
     if (node.op->control == Control::loop_end) return 0;
     if (node.op->control == Control::choose) return branch_of_operand(node, input);
     return std::nullopt;
+  }
+
+  // What a loop's end asks for of its iterations is part of them, its begin also where no iteration reads it. How often it may run is
+  // known in front of it all the same: no iteration changes that.
+  static std::optional<int> branch_of_dims(const Node& node) {
+    return node.op->control == Control::loop_end ? std::optional(0) : std::nullopt;
   }
 
   // The loops on whose iterations each group depends.

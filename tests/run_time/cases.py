@@ -178,6 +178,13 @@ def number_in_one_branch_and_vector_in_the_other():
     return [dict(x=floats(3), c=truth(c)) for c in (True, False)]
 
 
+def results_that_are_inputs():
+    """g (float[3] x, float[3] y, bool c) => (float[3] p, float[3] q, float[3] r) {
+       p = If (c) <then_branch = t () => (float[3] a) { a = Identity (x) }, else_branch = e () => (float[3] b) { b = Identity (x) }>
+       q = Identity (p) r = Identity (y) }"""
+    return [dict(x=floats(3), y=floats(3), c=truth(c)) for c in (True, False)]
+
+
 # ---- Loop ----
 
 
@@ -259,6 +266,27 @@ def text_that_is_made_word_by_word():
          next = ArgMax <axis = 1, keepdims = 1> (s) ww = Concat <axis = 1> (w, next)
          n = Squeeze (next) is_end = Equal (n, end) d = Not (is_end) }> }"""
     return [dict(words=np.array([[w]], np.int64), table=floats(9, 9), most=number(m)) for w, m in ((3, 20), (1, 5), (2, 0))]
+
+
+def iterations_that_are_all_the_same():
+    """g (float[5] x, int64 m) => (float[5] y, float[N,5] each) <float[5] start = {0,0,0,0,0}> {
+       y, each = Loop (m, "", start) <body = b (int64 i, bool c, float[5] v) => (bool d, float[5] w, float[5] s) {
+         w = Neg (x) s = Exp (x) d = Identity (c) }> }"""
+    return [dict(x=floats(5), m=number(m)) for m in (2, 0, 1)]
+
+
+def loop_that_may_not_begin():
+    """g (float[5] x, int64 m, bool first) => (float[5] y) <bool yes = {1}> {
+       y = Loop (m, first, x) <body = b (int64 i, bool c, float[5] v) => (bool d, float[5] w) { w = Neg (v) d = Identity (yes) }> }"""
+    return [dict(x=floats(5), m=number(m), first=truth(f)) for m, f in ((3, True), (3, False), (0, True))]
+
+
+def state_of_a_size_that_data_decides():
+    """g (float[9,4] x, int64 m) => (float[N,4] y) <float zero = {0}> {
+       y = Loop (m, "", x) <body = b (int64 i, bool c, float[K,4] v) => (bool d, float[L,4] w) {
+         a = Constant <value_ints = [1]> () s = ReduceSum <keepdims = 0> (v, a) p = Greater (s, zero)
+         k = Compress <axis = 0> (v, p) two = Constant <value_float = 2.0> () u = Sub (k, two) w = Tanh (u) d = Identity (c) }> }"""
+    return [dict(x=floats(9, 4) + np.float32(1), m=number(m)) for m in (0, 1, 2, 4)]
 
 
 ALL = [value for name, value in list(globals().items()) if callable(value) and value.__doc__ and value.__module__ == __name__ and value.__doc__.startswith("g (")]
