@@ -106,6 +106,7 @@ Graph Builder::build() {
   add_nodes(graph, scope, {});
   for (const auto& output : graph.output())
     add_output(output, scope);
+  add_conditional_equalities();
   return std::move(graph_);
 }
 

@@ -136,7 +136,8 @@ class Builder {
       return !problems.empty() && std::all_of(problems.begin(), problems.end(), [](const Diagnostic& d) { return d.kind == ErrorKind::bad_input; });
     }
   };
-  Branch build_branch(const onnx::GraphProto& graph, int results, const Scope& scope, const Origin& origin);
+  // Of a node whose condition it is, for when it holds or when not.
+  Branch build_branch(const onnx::GraphProto& graph, int results, graph::ValueId condition, bool is_then, const Scope& scope, const Origin& origin);
   void add_choice(const onnx::NodeProto& node, graph::ValueId condition, Scope& scope, const Origin& origin);
   void take_only_branch(const onnx::NodeProto& node, graph::ValueId condition, bool is_then, const Branch& branch, const Diagnostic& problem, Scope& scope);
   void choose(const onnx::NodeProto& node, graph::ValueId condition, const Branch& yes, const Branch& no, Scope& scope, const Origin& origin);
@@ -150,11 +151,15 @@ class Builder {
 
   // How far the graph has been built, to go back there.
   struct Mark {
-    size_t values, nodes, dims, equalities, problems;
+    size_t values, nodes, dims, equalities, conditional, problems;
     std::map<graph::ValueId, graph::ValueId> sizes;
     std::set<graph::ValueId> tainted;
   };
   Mark mark() const;
+  // What nodes that were added since then take to be equal is asked for where the branch runs alone.
+  void make_conditional(const Mark& since, graph::ValueId condition, bool is_then);
+  void add_conditional_equalities();
+  tensor::Expr truth_of(graph::ValueId condition);
   void go_back(const Mark& mark);
 
   // A Loop while it is built.
@@ -274,6 +279,7 @@ class Builder {
   graph::FoldBudget fold_budget_;
   std::map<graph::ValueId, graph::ValueId> sizes_;  // as_sizes() of each value
   std::set<graph::ValueId> tainted_;  // results of unsupported nodes, and what depends on them
+  std::vector<graph::DimEquality> conditional_;  // asked for in branches that have been built
 };
 
 }  // namespace mcc::frontend

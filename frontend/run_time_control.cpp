@@ -62,7 +62,7 @@ bool is_declared_as_vector(const onnx::ValueInfoProto& input) {
 
 // ---- If ----
 
-Builder::Branch Builder::build_branch(const onnx::GraphProto& graph, int results, const Scope& scope, const Origin& origin) {
+Builder::Branch Builder::build_branch(const onnx::GraphProto& graph, int results, ValueId condition, bool is_then, const Scope& scope, const Origin& origin) {
   Branch branch;
   const Mark start = mark();
   Scope inner;
@@ -71,8 +71,47 @@ Builder::Branch Builder::build_branch(const onnx::GraphProto& graph, int results
   add_nodes(graph, inner, origin);
   for (int i = 0; i < results; ++i) branch.results.push_back(inner.find(graph.output(i).name()));
   branch.problems.assign(problems_.begin() + static_cast<std::ptrdiff_t>(start.problems), problems_.end());
-  if (!branch.problems.empty()) go_back(start);
+  if (!branch.problems.empty()) {
+    go_back(start);
+  } else {
+    make_conditional(start, condition, is_then);
+  }
   return branch;
+}
+
+// Nothing for a condition that is no single element.
+Expr Builder::truth_of(ValueId condition) {
+  const graph::Value& value = graph_.value(as_sizes(condition));
+  if (value.elements.size() != 1) return {};
+  const Expr& truth = value.elements.front();
+  return truth.type().element == ElementType::boolean ? truth : truth != Expr(0);
+}
+
+void Builder::make_conditional(const Mark& since, ValueId condition, bool is_then) {
+  const auto is_new = [&] { return graph_.equalities.size() > since.equalities || conditional_.size() > since.conditional; };
+  if (!is_new()) return;
+  const Expr yes = truth_of(condition);
+  if (!yes.defined()) return;
+  const Expr holds = is_then ? yes : tensor::logical_not(yes);
+  conditional_.insert(conditional_.end(), graph_.equalities.begin() + static_cast<std::ptrdiff_t>(since.equalities), graph_.equalities.end());
+  graph_.equalities.resize(since.equalities);
+  for (size_t i = since.conditional; i < conditional_.size(); ++i) conditional_[i].a = tensor::select(holds, conditional_[i].a, conditional_[i].b);
+}
+
+// What several branches ask for is asked for in any case: what they have in common may be computed in front of them.
+void Builder::add_conditional_equalities() {
+  const auto in_branch = [](Expr e) {
+    while (const auto* choice = e.as<tensor::Select>()) e = Expr(choice->on_true);
+    return e;
+  };
+  for (const graph::DimEquality& equality : conditional_) {
+    const graph::DimEquality plain{in_branch(equality.a), equality.b, equality.where};
+    const auto is_same = [&](const graph::DimEquality& other) {
+      return tensor::structurally_equal(in_branch(other.a), plain.a) && tensor::structurally_equal(other.b, plain.b);
+    };
+    const bool is_alone = std::count_if(conditional_.begin(), conditional_.end(), is_same) == 1;
+    graph_.equalities.push_back(is_alone ? equality : plain);
+  }
 }
 
 void Builder::add_choice(const onnx::NodeProto& node, ValueId condition, Scope& scope, const Origin& origin) {
@@ -83,8 +122,8 @@ void Builder::add_choice(const onnx::NodeProto& node, ValueId condition, Scope& 
     report(ErrorKind::bad_input, where, "a branch is missing or has too few outputs");
     return give_up(node, scope);
   }
-  const Branch yes = build_branch(then_branch->g(), node.output_size(), scope, origin),
-               no = build_branch(else_branch->g(), node.output_size(), scope, origin);
+  const Branch yes = build_branch(then_branch->g(), node.output_size(), condition, true, scope, origin),
+               no = build_branch(else_branch->g(), node.output_size(), condition, false, scope, origin);
   // A branch that cannot run with these shapes is one that the model does not take with them; the run sees to that.
   for (const Branch* branch : {&yes, &no}) {
     const Branch& other = branch == &yes ? no : yes;
@@ -98,8 +137,12 @@ void Builder::add_choice(const onnx::NodeProto& node, ValueId condition, Scope& 
 }
 
 void Builder::take_only_branch(const onnx::NodeProto& node, ValueId condition, bool is_then, const Branch& branch, const Diagnostic& problem, Scope& scope) {
-  const Expr holds = graph_.value(as_sizes(condition)).elements.front();
-  graph_.equalities.push_back({holds, Expr(is_then ? 1 : 0),
+  const Expr holds = truth_of(condition);
+  if (!holds.defined()) {
+    report(ErrorKind::bad_input, text("node '", name_of(node), "' (If)"), "its condition is not one truth value");
+    return give_up(node, scope);
+  }
+  graph_.equalities.push_back({Expr(is_then ? 1 : 0), tensor::select(holds, 1, 0),
                                text("node '", name_of(node), "' (If): its ", is_then ? "else" : "then",
                                     " branch cannot run with the shapes that the model is compiled for: ", problem.where, ": ", problem.message)});
   for (int i = 0; i < node.output_size(); ++i) scope.names[node.output(i)] = branch.results[static_cast<size_t>(i)];
@@ -188,7 +231,7 @@ void Builder::set_own_dims(ValueId result, ValueId a, ValueId b) {
 // ---- Loop ----
 
 Builder::Mark Builder::mark() const {
-  return {graph_.values.size(), graph_.nodes.size(), graph_.dims.size(), graph_.equalities.size(), problems_.size(), sizes_, tainted_};
+  return {graph_.values.size(), graph_.nodes.size(), graph_.dims.size(), graph_.equalities.size(), conditional_.size(), problems_.size(), sizes_, tainted_};
 }
 
 void Builder::go_back(const Mark& mark) {
@@ -198,6 +241,7 @@ void Builder::go_back(const Mark& mark) {
   graph_.dim_ranges.resize(mark.dims);
   graph_.dim_sources.resize(mark.dims);
   graph_.equalities.resize(mark.equalities);
+  conditional_.resize(mark.conditional);
   problems_.resize(mark.problems);
   sizes_ = mark.sizes;
   tainted_ = mark.tainted;
@@ -374,7 +418,7 @@ void Builder::begin_as(const RunTimeLoop& loop, size_t state, ValueId next) {
   const TensorType type = graph_.value(next).type;
   const ValueId in_iteration = loop.in_iteration[state];
   const TensorType& before = graph_.value(in_iteration).type;
-  if ((before.element == type.element && graph::same_shape(before.shape, type.shape)) || !graph::is_static(type.shape)) return;
+  if ((before.element == type.element && before.shape.size() == type.shape.size()) || !graph::is_static(type.shape)) return;
   graph_.value(in_iteration).type = type;
   graph_.node(loop.begin).inputs[state] =
       graph_.add_constant(text(graph_.value(in_iteration).name, ".begin"), Constant::zeros(type.element, graph::static_shape(type.shape)));

@@ -90,7 +90,9 @@ class DivideIntoRegions {
       const KernelGroup& user = groups_[use.group];
       meet(use.branch ? ControlRegion{user.nodes[0], *use.branch} : user.region);
     }
-    ControlRegion result = region.value_or(ControlRegion{});
+    // What only a comparison of sizes asks for belongs to the innermost iteration that changes it: its end is the first one.
+    const std::set<NodeId>& loops = loops_[index];
+    ControlRegion result = region.value_or(loops.empty() ? ControlRegion{} : ControlRegion{*loops.begin(), 0});
     // Not again in each iteration.
     while (result.control >= 0 && g_.node(result.control).op->control == Control::loop_end && !loops_[index].contains(result.control))
       result = around(result);

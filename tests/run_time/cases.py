@@ -185,6 +185,17 @@ def results_that_are_inputs():
     return [dict(x=floats(3), y=floats(3), c=truth(c)) for c in (True, False)]
 
 
+def sizes_that_one_branch_compares():
+    """g (float[7,5] x, int64[1] m, int64[1] n, bool c, bool d) => (float[N,5] z) {
+       s = Constant <value_ints = [0]> () p = Slice (x, s, m) q = Slice (x, s, n)
+       z = If (c) <then_branch = t () => (float[A,5] a) {
+                     a = If (d) <then_branch = tt () => (float[C,5] u) { u = Add (p, q) }, else_branch = te () => (float[D,5] v) { v = Abs (q) }> },
+                   else_branch = e () => (float[B,5] b) { b = Neg (p) }> }"""
+    x = floats(7, 5)
+    cases = ((2, 3, False, True), (2, 2, True, True), (3, 2, True, False), (2, 2, False, True))
+    return [dict(x=x, m=ints(m), n=ints(n), c=truth(c), d=truth(d)) for m, n, c, d in cases]
+
+
 # ---- Loop ----
 
 
@@ -281,6 +292,12 @@ def loop_that_may_not_begin():
     return [dict(x=floats(5), m=number(m), first=truth(f)) for m, f in ((3, True), (3, False), (0, True))]
 
 
+def state_that_nobody_reads():
+    """g (float[2,5] x, float[3,5] y, int64 m, bool first) => (float[N,5] z) {
+       z = Loop (m, first, y) <body = b (int64 i, bool c, float[3,5] v) => (bool d, float[2,5] w) { w = Neg (x) d = Identity (c) }> }"""
+    return [dict(x=floats(2, 5), y=floats(3, 5), m=number(m), first=truth(f)) for m, f in ((2, True), (0, True), (1, False))]
+
+
 def state_of_a_size_that_data_decides():
     """g (float[9,4] x, int64 m) => (float[N,4] y) <float zero = {0}> {
        y = Loop (m, "", x) <body = b (int64 i, bool c, float[K,4] v) => (bool d, float[L,4] w) {
@@ -310,5 +327,18 @@ def more_picks_than_elements():
     return "k", dict(x=floats(7, 50), k=ints(51))
 
 
-REFUSED = [sums_of_unequal_length, shape_of_another_number, more_picks_than_elements]
+def branch_that_cannot_run():
+    """g (float[2,3] x, bool c) => (float[2,3] z) <float[4] w = {1,2,3,4}> {
+       z = If (c) <then_branch = t () => (float[2,3] a) { a = Add (x, w) }, else_branch = e () => (float[2,3] b) { b = Neg (x) }> }"""
+    return "its then branch cannot run", dict(x=floats(2, 3), c=truth(True))
+
+
+def sizes_that_the_branch_compares():
+    """g (float[7,5] x, int64[1] m, int64[1] n, bool c) => (float[N,5] z) {
+       s = Constant <value_ints = [0]> () p = Slice (x, s, m) q = Slice (x, s, n)
+       z = If (c) <then_branch = t () => (float[A,5] a) { a = Add (p, q) }, else_branch = e () => (float[B,5] b) { b = Neg (p) }> }"""
+    return "to be equal", dict(x=floats(7, 5), m=ints(2), n=ints(3), c=truth(True))
+
+
+REFUSED = [branch_that_cannot_run, sizes_that_the_branch_compares, sums_of_unequal_length, shape_of_another_number, more_picks_than_elements]
 ALL = [case for case in ALL if case not in REFUSED]
