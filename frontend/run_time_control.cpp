@@ -47,10 +47,13 @@ bool reads(const onnx::GraphProto& body, const std::string& name) {
   });
 }
 
-// Whether its type says how large the dimension is.
-bool declares_number(const onnx::ValueInfoProto& output, size_t d) {
+// Whether its type says that the dimension is that size.
+bool declares_size(const onnx::ValueInfoProto& output, size_t d, const Expr& size) {
   const auto& shape = output.type().tensor_type().shape();
-  return output.type().has_tensor_type() && d < static_cast<size_t>(shape.dim_size()) && shape.dim(static_cast<int>(d)).has_dim_value();
+  int64_t known = 0;
+  if (!tensor::as_int(size, &known) || !output.type().has_tensor_type() || d >= static_cast<size_t>(shape.dim_size())) return false;
+  const auto& dim = shape.dim(static_cast<int>(d));
+  return dim.has_dim_value() && dim.dim_value() == known;
 }
 
 // Whether ONNX's type for it is a tensor of one dimension, as some exporters give the number of an iteration.
@@ -355,7 +358,7 @@ bool Builder::iterate(const RunTimeLoop& loop, const Scope& around, std::vector<
   return true;
 }
 
-// Those which a state has in another size behind an iteration, or may have: where data decides, and the body does not say a number.
+// Those which a state has in another size behind an iteration, or may have: where data decides, and the body does not say that it stays.
 void Builder::find_changing_dims(RunTimeLoop& loop, const std::vector<Entry>& outputs) const {
   const tensor::Analyzer facts = graph_.facts();
   for (size_t i = 0; i < loop.states.size(); ++i) {
@@ -363,7 +366,7 @@ void Builder::find_changing_dims(RunTimeLoop& loop, const std::vector<Entry>& ou
     const graph::Shape& after = graph_.value(outputs[static_cast<size_t>(loop.states[i]) + 1].id).type.shape;
     for (size_t d = 0; d < before.size() && before.size() == after.size(); ++d) {
       const std::optional<int64_t> difference = facts.constant_difference(after[d], before[d]);
-      const bool may_differ = !difference && !graph_.are_equal(after[d], before[d]) && !declares_number(loop.body.output(loop.states[i] + 1), d);
+      const bool may_differ = !difference && !graph_.are_equal(after[d], before[d]) && !declares_size(loop.body.output(loop.states[i] + 1), d, before[d]);
       if (may_differ || (difference && *difference != 0)) loop.changing.insert({i, d});
     }
   }

@@ -298,6 +298,12 @@ def state_that_nobody_reads():
     return [dict(x=floats(2, 5), y=floats(3, 5), m=number(m), first=truth(f)) for m, f in ((2, True), (0, True), (1, False))]
 
 
+def open_state_that_becomes_another():
+    """g (float[M,5] x, float[3,5] y, int64 m) => (float[N,5] z) {
+       z = Loop (m, "", x) <body = b (int64 i, bool c, float[K,5] v) => (bool d, float[3,5] w) { w = Neg (y) d = Identity (c) }> }"""
+    return [dict(x=floats(k, 5), y=floats(3, 5), m=number(m)) for k, m in ((2, 1), (4, 0), (3, 2))]
+
+
 def state_of_a_size_that_data_decides():
     """g (float[9,4] x, int64 m) => (float[N,4] y) <float zero = {0}> {
        y = Loop (m, "", x) <body = b (int64 i, bool c, float[K,4] v) => (bool d, float[L,4] w) {
