@@ -373,6 +373,8 @@ tensor::Var Graph::add_data_dim(const std::string& dim_name, const DimRange& ran
     unique = text(dim_name, "#", k);
   dims.emplace_back(unique);
   dim_ranges.push_back(range);
+  // One that a node sets stays what it is called, also where there is one number that it can be: not all types that it is in are made again.
+  if (source.kind == DimSource::Kind::node && range.min == range.max) ++dim_ranges.back().max;
   dim_sources.push_back(std::move(source));
   return dims.back();
 }

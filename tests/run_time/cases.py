@@ -105,6 +105,12 @@ def places_in_long_rows():
     return [dict(x=sparse(3, 5000)), dict(x=np.zeros((3, 5000), np.float32))]
 
 
+def parts_of_nothing():
+    """g (float[4,0] x, int64[1] n) => (float[N,0] y, float[M,0] z) {
+       s = Constant <value_ints = [0]> () y = Slice (x, s, n) e = Exp (y) z = Concat <axis = 0> (e, x) }"""
+    return [dict(x=floats(4, 0), n=ints(n)) for n in (2, 0, 4)]
+
+
 def columns_that_are_chosen():
     """g (float[4,6] x, bool[6] c) => (float[4,N] y, float[4,N] z) { y = Compress <axis = 1> (x, c) z = Exp (y) }"""
     return [dict(x=floats(4, 6), c=truth(c)) for c in ([1, 0, 1, 1, 0, 0], [0] * 6, [1] * 6)]
@@ -290,6 +296,12 @@ def loop_that_may_not_begin():
     """g (float[5] x, int64 m, bool first) => (float[5] y) <bool yes = {1}> {
        y = Loop (m, first, x) <body = b (int64 i, bool c, float[5] v) => (bool d, float[5] w) { w = Neg (v) d = Identity (yes) }> }"""
     return [dict(x=floats(5), m=number(m), first=truth(f)) for m, f in ((3, True), (3, False), (0, True))]
+
+
+def loop_without_an_iteration():
+    """g (float[3] x, bool first) => (float[3] y, float[N,3] each) <int64 none = {0}> {
+       y, each = Loop (none, first, x) <body = b (int64 i, bool c, float[3] v) => (bool d, float[3] w, float[3] s) { w = Neg (v) s = Exp (v) d = Not (c) }> }"""
+    return [dict(x=floats(3), first=truth(f)) for f in (True, False)]
 
 
 def state_that_nobody_reads():
