@@ -199,6 +199,7 @@ class Builder {
   Result<std::vector<graph::TensorType>> infer(graph::Node& node, const std::string& where);
   // The same tensor, for whoever takes its elements as sizes; absent where they cannot be.
   graph::ValueId as_sizes(graph::ValueId v);
+  std::vector<tensor::Expr> elements_of_parts(graph::ValueId v);
   // Extents that are more than sums and products of other dimensions get a name of their own where data decides them.
   void name_sizes(const onnx::NodeProto& node, std::vector<graph::TensorType>& types);
   tensor::Expr named_size(const tensor::Expr& size, const std::string& name);

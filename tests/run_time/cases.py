@@ -55,6 +55,13 @@ def expanded_to_a_shape():
     return [dict(x=x, s=ints(n, 5)) for n in (1, 3, 64, 2)]
 
 
+def shape_of_which_a_part_is_known():
+    """g (float[1,4] x, int64[1] n, float[3,4,2] w) => (float[N,4] y, float[1,3,M] z) {
+       four = Constant <value_ints = [4]> () s = Concat <axis = 0> (n, four) y = Expand (x, s) a = Constant <value_ints = [0]> ()
+       t = Transpose <perm = [1, 0]> (y) u = Unsqueeze (t, a) z = Conv <pads = [1, 1]> (u, w) }"""
+    return [dict(x=floats(1, 4), n=ints(n), w=floats(3, 4, 2)) for n in (1, 5, 2)]
+
+
 def filled():
     """g (int64[3] s) => (float[A,B,C] y) { c = ConstantOfShape <value = float[1] {2.5}> (s) y = Sqrt (c) }"""
     return [dict(s=ints(*s)) for s in ((1, 2, 3), (4, 0, 2), (3, 3, 3))]
