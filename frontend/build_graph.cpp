@@ -106,6 +106,7 @@ Graph Builder::build() {
   add_nodes(graph, scope, {});
   for (const auto& output : graph.output())
     add_output(output, scope);
+  add_conditional_equalities();
   return std::move(graph_);
 }
 
@@ -195,7 +196,16 @@ void Builder::add_output(const onnx::ValueInfoProto& output, const Scope& scope)
            text("is declared ", onnx_type_name(declared), ", but the model computes ",
                 onnx_type_name(onnx_of_element(type.element))));
   }
-  graph_.outputs.push_back(entry.id);
+  graph_.outputs.push_back(under_name(entry, output.name()).id);
+}
+
+// What has another name is copied: an input, or another result, that a branch or a loop hands through.
+Entry Builder::under_name(const Entry& v, const std::string& name) {
+  if (graph_.value(v.id).name == name) return v;
+  const Entry copy = make("Identity", {v}, {}, {text("output '", name, "'"), name});
+  graph_.value(copy.id).name = name;
+  if (tainted_.contains(v.id)) tainted_.insert(copy.id);
+  return copy;
 }
 
 void Builder::add_constant(const std::string& name, Result<Constant> constant, Scope& scope) {

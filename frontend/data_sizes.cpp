@@ -37,14 +37,14 @@ bool is_plain_size(const graph::Graph& graph, const Expr& e) {
 ValueId Builder::as_sizes(ValueId v) {
   const graph::Value& value = graph_.value(v);
   if (value.constant || !value.elements.empty()) return v;
-  const auto [known, is_new] = sizes_.try_emplace(v, graph::kNoValue);
+  const auto [known, is_new] = sizes_.try_emplace(v, v);
   if (!is_new) return known->second;
   const bool is_whole = is_int(value.type.element) || value.type.element == ElementType::boolean;
   if (!is_whole || !graph::is_static(value.type.shape) || graph::static_count(value.type.shape) > kMostSizes) return v;
   const int64_t count = graph::static_count(value.type.shape);
   const DimRange range = value.type.element == ElementType::boolean ? DimRange{0, 1} : DimRange{-kFar, kFar};
-  std::vector<Expr> elements;
-  for (int64_t i = 0; i < count; ++i) {
+  std::vector<Expr> elements = elements_of_parts(v);
+  for (int64_t i = static_cast<int64_t>(elements.size()); i < count; ++i) {
     const std::string name = count == 1 ? graph_.value(v).name : text(graph_.value(v).name, "[", i, "]");
     elements.push_back(graph_.add_data_dim(name, range, {DimSource::Kind::element, v, i, {}}));
   }
@@ -52,6 +52,24 @@ ValueId Builder::as_sizes(ValueId v) {
   const ValueId sizes = graph_.add_value(text(graph_.value(v).name, ".sizes"), type);
   graph_.value(sizes).elements = std::move(elements);
   return known->second = sizes;
+}
+
+// Of a list that is put together of others: of those some may be known. Empty for what is no such list.
+std::vector<Expr> Builder::elements_of_parts(ValueId v) {
+  const graph::NodeId producer = graph_.value(v).producer;
+  if (producer < 0 || graph_.value(v).type.shape.size() != 1 || graph_.node(producer).op != graph::find_op("", "Concat")) return {};
+  std::vector<Expr> elements;
+  for (const ValueId part : std::vector<ValueId>(graph_.node(producer).inputs)) {
+    const graph::Value& known = graph_.value(as_sizes(part));
+    if (known.constant) {
+      for (const int64_t element : known.constant->to_ints()) elements.emplace_back(element);
+    } else if (known.elements.empty() && !(graph::is_static(known.type.shape) && graph::static_count(known.type.shape) == 0)) {
+      return {};
+    } else {
+      elements.insert(elements.end(), known.elements.begin(), known.elements.end());
+    }
+  }
+  return elements;
 }
 
 Result<std::vector<TensorType>> Builder::infer(Node& node, const std::string& where) {

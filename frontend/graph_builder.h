@@ -80,6 +80,7 @@ class Builder {
   // With symbolic dimensions where the options leave them open; nothing where one has no size.
   std::optional<graph::TensorType> input_type(const onnx::ValueInfoProto& input);
   void add_output(const onnx::ValueInfoProto& output, const Scope& scope);
+  Entry under_name(const Entry& v, const std::string& name);
   void add_labelled_output(const onnx::ValueInfoProto& output, const Entry& entry);
   void add_constant(const std::string& name, Result<graph::Constant> constant, Scope& scope);
   // Also one of strings.
@@ -135,7 +136,8 @@ class Builder {
       return !problems.empty() && std::all_of(problems.begin(), problems.end(), [](const Diagnostic& d) { return d.kind == ErrorKind::bad_input; });
     }
   };
-  Branch build_branch(const onnx::GraphProto& graph, int results, const Scope& scope, const Origin& origin);
+  // Of a node whose condition it is, for when it holds or when not.
+  Branch build_branch(const onnx::GraphProto& graph, int results, graph::ValueId condition, bool is_then, const Scope& scope, const Origin& origin);
   void add_choice(const onnx::NodeProto& node, graph::ValueId condition, Scope& scope, const Origin& origin);
   void take_only_branch(const onnx::NodeProto& node, graph::ValueId condition, bool is_then, const Branch& branch, const Diagnostic& problem, Scope& scope);
   void choose(const onnx::NodeProto& node, graph::ValueId condition, const Branch& yes, const Branch& no, Scope& scope, const Origin& origin);
@@ -149,11 +151,15 @@ class Builder {
 
   // How far the graph has been built, to go back there.
   struct Mark {
-    size_t values, nodes, dims, equalities, problems;
+    size_t values, nodes, dims, equalities, conditional, problems;
     std::map<graph::ValueId, graph::ValueId> sizes;
     std::set<graph::ValueId> tainted;
   };
   Mark mark() const;
+  // What nodes that were added since then take to be equal is asked for where the branch runs alone.
+  void make_conditional(const Mark& since, graph::ValueId condition, bool is_then);
+  void add_conditional_equalities();
+  tensor::Expr truth_of(graph::ValueId condition);
   void go_back(const Mark& mark);
 
   // A Loop while it is built.
@@ -172,6 +178,7 @@ class Builder {
     int carried() const { return node.input_size() - 2; }
     const std::string& state_name(size_t i) const { return body.input(states[i] + 2).name(); }
   };
+  bool is_known_to_hold(const Entry& condition) const;
   void add_run_time_loop(const onnx::NodeProto& node, const onnx::GraphProto& body, Scope& scope, const Origin& origin);
   bool find_states(RunTimeLoop& loop, const Scope& scope);
   void begin_loop(RunTimeLoop& loop);
@@ -192,6 +199,7 @@ class Builder {
   Result<std::vector<graph::TensorType>> infer(graph::Node& node, const std::string& where);
   // The same tensor, for whoever takes its elements as sizes; absent where they cannot be.
   graph::ValueId as_sizes(graph::ValueId v);
+  std::vector<tensor::Expr> elements_of_parts(graph::ValueId v);
   // Extents that are more than sums and products of other dimensions get a name of their own where data decides them.
   void name_sizes(const onnx::NodeProto& node, std::vector<graph::TensorType>& types);
   tensor::Expr named_size(const tensor::Expr& size, const std::string& name);
@@ -272,6 +280,7 @@ class Builder {
   graph::FoldBudget fold_budget_;
   std::map<graph::ValueId, graph::ValueId> sizes_;  // as_sizes() of each value
   std::set<graph::ValueId> tainted_;  // results of unsupported nodes, and what depends on them
+  std::vector<graph::DimEquality> conditional_;  // asked for in branches that have been built
 };
 
 }  // namespace mcc::frontend

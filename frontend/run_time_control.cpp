@@ -47,6 +47,15 @@ bool reads(const onnx::GraphProto& body, const std::string& name) {
   });
 }
 
+// Whether its type says that the dimension is that size.
+bool declares_size(const onnx::ValueInfoProto& output, size_t d, const Expr& size) {
+  const auto& shape = output.type().tensor_type().shape();
+  int64_t known = 0;
+  if (!tensor::as_int(size, &known) || !output.type().has_tensor_type() || d >= static_cast<size_t>(shape.dim_size())) return false;
+  const auto& dim = shape.dim(static_cast<int>(d));
+  return dim.has_dim_value() && dim.dim_value() == known;
+}
+
 // Whether ONNX's type for it is a tensor of one dimension, as some exporters give the number of an iteration.
 bool is_declared_as_vector(const onnx::ValueInfoProto& input) {
   return input.type().has_tensor_type() && input.type().tensor_type().has_shape() && input.type().tensor_type().shape().dim_size() == 1;
@@ -56,7 +65,7 @@ bool is_declared_as_vector(const onnx::ValueInfoProto& input) {
 
 // ---- If ----
 
-Builder::Branch Builder::build_branch(const onnx::GraphProto& graph, int results, const Scope& scope, const Origin& origin) {
+Builder::Branch Builder::build_branch(const onnx::GraphProto& graph, int results, ValueId condition, bool is_then, const Scope& scope, const Origin& origin) {
   Branch branch;
   const Mark start = mark();
   Scope inner;
@@ -65,8 +74,47 @@ Builder::Branch Builder::build_branch(const onnx::GraphProto& graph, int results
   add_nodes(graph, inner, origin);
   for (int i = 0; i < results; ++i) branch.results.push_back(inner.find(graph.output(i).name()));
   branch.problems.assign(problems_.begin() + static_cast<std::ptrdiff_t>(start.problems), problems_.end());
-  if (!branch.problems.empty()) go_back(start);
+  if (!branch.problems.empty()) {
+    go_back(start);
+  } else {
+    make_conditional(start, condition, is_then);
+  }
   return branch;
+}
+
+// Nothing for a condition that is no single element.
+Expr Builder::truth_of(ValueId condition) {
+  const graph::Value& value = graph_.value(as_sizes(condition));
+  if (value.elements.size() != 1) return {};
+  const Expr& truth = value.elements.front();
+  return truth.type().element == ElementType::boolean ? truth : truth != Expr(0);
+}
+
+void Builder::make_conditional(const Mark& since, ValueId condition, bool is_then) {
+  const auto is_new = [&] { return graph_.equalities.size() > since.equalities || conditional_.size() > since.conditional; };
+  if (!is_new()) return;
+  const Expr yes = truth_of(condition);
+  if (!yes.defined()) return;
+  const Expr holds = is_then ? yes : tensor::logical_not(yes);
+  conditional_.insert(conditional_.end(), graph_.equalities.begin() + static_cast<std::ptrdiff_t>(since.equalities), graph_.equalities.end());
+  graph_.equalities.resize(since.equalities);
+  for (size_t i = since.conditional; i < conditional_.size(); ++i) conditional_[i].a = tensor::select(holds, conditional_[i].a, conditional_[i].b);
+}
+
+// What several branches ask for is asked for in any case: what they have in common may be computed in front of them.
+void Builder::add_conditional_equalities() {
+  const auto in_branch = [](Expr e) {
+    while (const auto* choice = e.as<tensor::Select>()) e = Expr(choice->on_true);
+    return e;
+  };
+  for (const graph::DimEquality& equality : conditional_) {
+    const graph::DimEquality plain{in_branch(equality.a), equality.b, equality.where};
+    const auto is_same = [&](const graph::DimEquality& other) {
+      return tensor::structurally_equal(in_branch(other.a), plain.a) && tensor::structurally_equal(other.b, plain.b);
+    };
+    const bool is_alone = std::count_if(conditional_.begin(), conditional_.end(), is_same) == 1;
+    graph_.equalities.push_back(is_alone ? equality : plain);
+  }
 }
 
 void Builder::add_choice(const onnx::NodeProto& node, ValueId condition, Scope& scope, const Origin& origin) {
@@ -77,8 +125,8 @@ void Builder::add_choice(const onnx::NodeProto& node, ValueId condition, Scope& 
     report(ErrorKind::bad_input, where, "a branch is missing or has too few outputs");
     return give_up(node, scope);
   }
-  const Branch yes = build_branch(then_branch->g(), node.output_size(), scope, origin),
-               no = build_branch(else_branch->g(), node.output_size(), scope, origin);
+  const Branch yes = build_branch(then_branch->g(), node.output_size(), condition, true, scope, origin),
+               no = build_branch(else_branch->g(), node.output_size(), condition, false, scope, origin);
   // A branch that cannot run with these shapes is one that the model does not take with them; the run sees to that.
   for (const Branch* branch : {&yes, &no}) {
     const Branch& other = branch == &yes ? no : yes;
@@ -92,8 +140,12 @@ void Builder::add_choice(const onnx::NodeProto& node, ValueId condition, Scope& 
 }
 
 void Builder::take_only_branch(const onnx::NodeProto& node, ValueId condition, bool is_then, const Branch& branch, const Diagnostic& problem, Scope& scope) {
-  const Expr holds = graph_.value(as_sizes(condition)).elements.front();
-  graph_.equalities.push_back({holds, Expr(is_then ? 1 : 0),
+  const Expr holds = truth_of(condition);
+  if (!holds.defined()) {
+    report(ErrorKind::bad_input, text("node '", name_of(node), "' (If)"), "its condition is not one truth value");
+    return give_up(node, scope);
+  }
+  graph_.equalities.push_back({Expr(is_then ? 1 : 0), tensor::select(holds, 1, 0),
                                text("node '", name_of(node), "' (If): its ", is_then ? "else" : "then",
                                     " branch cannot run with the shapes that the model is compiled for: ", problem.where, ": ", problem.message)});
   for (int i = 0; i < node.output_size(); ++i) scope.names[node.output(i)] = branch.results[static_cast<size_t>(i)];
@@ -182,7 +234,7 @@ void Builder::set_own_dims(ValueId result, ValueId a, ValueId b) {
 // ---- Loop ----
 
 Builder::Mark Builder::mark() const {
-  return {graph_.values.size(), graph_.nodes.size(), graph_.dims.size(), graph_.equalities.size(), problems_.size(), sizes_, tainted_};
+  return {graph_.values.size(), graph_.nodes.size(), graph_.dims.size(), graph_.equalities.size(), conditional_.size(), problems_.size(), sizes_, tainted_};
 }
 
 void Builder::go_back(const Mark& mark) {
@@ -192,6 +244,7 @@ void Builder::go_back(const Mark& mark) {
   graph_.dim_ranges.resize(mark.dims);
   graph_.dim_sources.resize(mark.dims);
   graph_.equalities.resize(mark.equalities);
+  conditional_.resize(mark.conditional);
   problems_.resize(mark.problems);
   sizes_ = mark.sizes;
   tainted_ = mark.tainted;
@@ -207,6 +260,11 @@ Entry Builder::iteration_number(const std::string& name, ValueId begin, int64_t 
   number.outputs = {graph_.add_value(number.name, {ElementType::i64, shape})};
   graph::set_elements(graph_, number, {{dim}});
   return {Entry::value, number.outputs[0]};
+}
+
+bool Builder::is_known_to_hold(const Entry& condition) const {
+  const Constant* value = known(condition);
+  return value && value->count() == 1 && value->int_at(0) != 0;
 }
 
 void Builder::add_run_time_loop(const onnx::NodeProto& node, const onnx::GraphProto& body, Scope& scope, const Origin& origin) {
@@ -279,7 +337,7 @@ void Builder::give_own_dim(ValueId v, size_t axis) {
 bool Builder::iterate(const RunTimeLoop& loop, const Scope& around, std::vector<Entry>& outputs) {
   std::vector<Entry> values(static_cast<size_t>(loop.carried()) + 2);
   values[0] = iteration_number(loop.name, loop.in_iteration[0], loop.limit, is_declared_as_vector(loop.body.input(0)));
-  const bool begins = loop.first.kind == Entry::absent || (known(loop.first) && known(loop.first)->int_at(0) != 0);
+  const bool begins = loop.first.kind == Entry::absent || is_known_to_hold(loop.first);
   values[1] = begins && passed_input(loop.body, loop.body.output(0).name()) == 1
                   ? make_constant(Constant::scalar(ElementType::boolean, 1), text(loop.name, ".condition"))
                   : Entry{Entry::value, loop.in_iteration[0]};
@@ -300,7 +358,7 @@ bool Builder::iterate(const RunTimeLoop& loop, const Scope& around, std::vector<
   return true;
 }
 
-// Those which a state has in another size behind an iteration.
+// Those which a state has in another size behind an iteration, or may have: where data decides, and the body does not say that it stays.
 void Builder::find_changing_dims(RunTimeLoop& loop, const std::vector<Entry>& outputs) const {
   const tensor::Analyzer facts = graph_.facts();
   for (size_t i = 0; i < loop.states.size(); ++i) {
@@ -308,7 +366,8 @@ void Builder::find_changing_dims(RunTimeLoop& loop, const std::vector<Entry>& ou
     const graph::Shape& after = graph_.value(outputs[static_cast<size_t>(loop.states[i]) + 1].id).type.shape;
     for (size_t d = 0; d < before.size() && before.size() == after.size(); ++d) {
       const std::optional<int64_t> difference = facts.constant_difference(after[d], before[d]);
-      if (difference && *difference != 0) loop.changing.insert({i, d});
+      const bool may_differ = !difference && !graph_.are_equal(after[d], before[d]) && !declares_size(loop.body.output(loop.states[i] + 1), d, before[d]);
+      if (may_differ || (difference && *difference != 0)) loop.changing.insert({i, d});
     }
   }
 }
@@ -321,8 +380,9 @@ bool Builder::end_loop(const RunTimeLoop& loop, const std::vector<Entry>& output
   end.attributes.set("loop", static_cast<int64_t>(loop.begin));
   end.attributes.set("states", static_cast<int64_t>(loop.states.size()));
   end.inputs = {loop.most.kind == Entry::value ? as_sizes(loop.most.id) : kNoValue, kNoValue};
-  const Constant* goes_on = known(outputs[0]);
-  if (outputs[0].kind == Entry::value && !(goes_on && goes_on->count() == 1 && goes_on->int_at(0) != 0)) end.inputs[1] = outputs[0].id;
+  // Where both hold, nobody asks for them.
+  const bool holds = (loop.first.kind != Entry::value || is_known_to_hold(loop.first)) && is_known_to_hold(outputs[0]);
+  if (outputs[0].kind == Entry::value && !holds) end.inputs[1] = outputs[0].id;
   if (loop.most.kind == Entry::absent && end.inputs[1] == kNoValue) {
     report(ErrorKind::bad_input, loop.where, "it has no end: no number of iterations, and its condition holds throughout");
     return false;
@@ -361,7 +421,7 @@ void Builder::begin_as(const RunTimeLoop& loop, size_t state, ValueId next) {
   const TensorType type = graph_.value(next).type;
   const ValueId in_iteration = loop.in_iteration[state];
   const TensorType& before = graph_.value(in_iteration).type;
-  if ((before.element == type.element && graph::same_shape(before.shape, type.shape)) || !graph::is_static(type.shape)) return;
+  if ((before.element == type.element && before.shape.size() == type.shape.size()) || !graph::is_static(type.shape)) return;
   graph_.value(in_iteration).type = type;
   graph_.node(loop.begin).inputs[state] =
       graph_.add_constant(text(graph_.value(in_iteration).name, ".begin"), Constant::zeros(type.element, graph::static_shape(type.shape)));

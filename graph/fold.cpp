@@ -158,6 +158,9 @@ Result<std::vector<Constant>> run_graph(const Graph& graph, std::span<const Cons
                                         const Evaluator& evaluate, const NodeObserver& observe) {
   MCC_CHECK(inputs.size() == graph.inputs.size(), "expected ", graph.inputs.size(), " inputs, got ",
             inputs.size());
+  for (size_t i = 0; i < graph.dims.size(); ++i)
+    if (graph.dim_sources[i].kind != DimSource::Kind::input)
+      return Diagnostic{ErrorKind::unsupported, text("dimension '", graph.dims[i].name(), "'"), "data decides it, and the interpreter runs known sizes alone", ""};
   std::map<ValueId, Constant> values;
   for (size_t i = 0; i < inputs.size(); ++i)
     values[graph.inputs[i]] = inputs[i];

@@ -7,6 +7,8 @@
 #include <queue>
 #include <set>
 
+#include "graph/op.h"
+#include "graph/ops/control.h"
 #include "tensor/numeric.h"
 #include "tensor/text.h"
 #include "tensor/visit.h"
@@ -371,6 +373,8 @@ tensor::Var Graph::add_data_dim(const std::string& dim_name, const DimRange& ran
     unique = text(dim_name, "#", k);
   dims.emplace_back(unique);
   dim_ranges.push_back(range);
+  // One that a node sets stays what it is called, also where there is one number that it can be: not all types that it is in are made again.
+  if (source.kind == DimSource::Kind::node && range.min == range.max) ++dim_ranges.back().max;
   dim_sources.push_back(std::move(source));
   return dims.back();
 }
@@ -399,11 +403,18 @@ Expr Graph::with_named(const Expr& e) const {
   return e;
 }
 
+bool Graph::is_condition(size_t i) const {
+  const DimSource& source = dim_sources[i];
+  return source.kind == DimSource::Kind::element && value(source.value).type.element == ElementType::boolean;
+}
+
 bool Graph::are_equal(const Expr& a, const Expr& b) const {
   if (tensor::structurally_equal(a, b)) return true;
   return std::any_of(equalities.begin(), equalities.end(), [&](const DimEquality& e) {
-    return (tensor::structurally_equal(e.a, a) && tensor::structurally_equal(e.b, b)) ||
-           (tensor::structurally_equal(e.a, b) && tensor::structurally_equal(e.b, a));
+    Expr of_branch = e.a;
+    while (const auto* choice = of_branch.as<tensor::Select>()) of_branch = Expr(choice->on_true);
+    return (tensor::structurally_equal(of_branch, a) && tensor::structurally_equal(e.b, b)) ||
+           (tensor::structurally_equal(of_branch, b) && tensor::structurally_equal(e.b, a));
   });
 }
 
@@ -432,6 +443,7 @@ std::vector<ValueId> Graph::dim_operands(const Expr& e) const {
 
 std::vector<ValueId> Graph::dim_operands(const Node& of) const {
   std::vector<ValueId> result;
+  if (of.op->control == Control::loop_end) result.push_back(node(begin_of_loop(*this, of)).outputs[0]);
   const bool has_any = std::any_of(dim_sources.begin(), dim_sources.end(), [](const DimSource& s) { return s.kind != DimSource::Kind::input; });
   if (!has_any) return result;
   auto add_all = [&](const std::vector<Expr>& list) {
@@ -545,23 +557,29 @@ void drop_unused_dims(Graph& graph) {
       std::for_each(ids->begin(), ids->end(), use_value);
   }
   std::for_each(graph.outputs.begin(), graph.outputs.end(), use_value);
-  while (!work.empty()) {
-    const Expr e = *work.back();
-    work.pop_back();
-    for (size_t i = 0; i < graph.dims.size(); ++i) {
-      if (used[i] || !tensor::uses_var(e, graph.dims[i])) continue;
-      used[i] = true;
-      if (graph.dim_sources[i].kind == DimSource::Kind::expression) work.push_back(&graph.dim_sources[i].expression);
-      use_value(graph.dim_sources[i].value);
+  const auto use_all = [&] {
+    while (!work.empty()) {
+      const Expr e = *work.back();
+      work.pop_back();
+      for (size_t i = 0; i < graph.dims.size(); ++i) {
+        if (used[i] || !tensor::uses_var(e, graph.dims[i])) continue;
+        used[i] = true;
+        if (graph.dim_sources[i].kind == DimSource::Kind::expression) work.push_back(&graph.dim_sources[i].expression);
+        use_value(graph.dim_sources[i].value);
+      }
     }
-  }
+  };
+  use_all();
   std::erase_if(graph.equalities, [&](const DimEquality& e) {
     for (size_t i = 0; i < graph.dims.size(); ++i) {
-      const bool is_dropped = !used[i] && graph.dim_sources[i].kind != DimSource::Kind::input;
+      const bool is_dropped = !used[i] && graph.dim_sources[i].kind != DimSource::Kind::input && !graph.is_condition(i);
       if (is_dropped && (tensor::uses_var(e.a, graph.dims[i]) || tensor::uses_var(e.b, graph.dims[i]))) return true;
     }
     return false;
   });
+  // Conditions of those that stay are used by them alone.
+  for (const DimEquality& e : graph.equalities) work.insert(work.end(), {&e.a, &e.b});
+  use_all();
   size_t kept = 0;
   for (size_t i = 0; i < graph.dims.size(); ++i) {
     if (!used[i] && graph.dim_sources[i].kind != DimSource::Kind::input) continue;

@@ -134,7 +134,8 @@ struct DimSource {
   Expr expression;
 };
 
-// Two dimensions that a node takes to be equal, which is seen when the model runs.
+// Two dimensions that a node takes to be equal, which is seen when the model runs. Where it runs in a branch alone, `a` is a choice: what
+// `b` is, unless the branch runs.
 struct DimEquality {
   Expr a, b;
   std::string where;  // the node, and which dimensions
@@ -160,12 +161,14 @@ struct Graph {
   // Whether the expression has a number in it that is known while the model runs only.
   bool depends_on_data(const Expr& e) const;
   bool depends_on_data(const Shape& shape) const;
+  // Whether it is a truth value among data, such as the condition of a branch.
+  bool is_condition(size_t dim_index) const;
   // The dimensions that stand for such expressions, in their place.
   Expr with_named(const Expr& e) const;
   // Whether the two are equal, or are taken to be.
   bool are_equal(const Expr& a, const Expr& b) const;
   // Values that must have been computed before the node can run, for dimensions that it uses: sources of those that its results' types
-  // and elements, and elements among its operands, mention.
+  // and elements, and elements among its operands, mention. Of a loop's end also its begin, which its body may not read.
   std::vector<ValueId> dim_operands(const Node& node) const;
   std::vector<ValueId> dim_operands(const Expr& e) const;
 

@@ -5,8 +5,21 @@
 
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
+#include "tensor/visit.h"
 
 namespace mcc::graph {
+
+namespace {
+
+// Of comparisons of sizes: what else they mention, others use.
+template <class F>
+void need_conditions(const Graph& graph, F need) {
+  for (const DimEquality& e : graph.equalities)
+    for (size_t i = 0; i < graph.dims.size(); ++i)
+      if (graph.is_condition(i) && (tensor::uses_var(e.a, graph.dims[i]) || tensor::uses_var(e.b, graph.dims[i]))) need(graph.dim_sources[i].value);
+}
+
+}  // namespace
 
 void eliminate_dead_code(Graph& graph) {
   std::vector<bool> live(graph.nodes.size(), false);
@@ -19,6 +32,7 @@ void eliminate_dead_code(Graph& graph) {
   };
   for (ValueId out : graph.outputs)
     need(out);
+  need_conditions(graph, need);
   while (!work.empty()) {
     NodeId id = work.back();
     work.pop_back();

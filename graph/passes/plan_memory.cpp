@@ -141,11 +141,13 @@ class PlanMemory {
     if (group.kind == KernelGroup::Kind::view || group.kind == KernelGroup::Kind::join) return;
     for (ValueId v : group.outputs) {
       const ValueId whole = owner(v);
-      const Place::Kind kind = g_.depends_on_data(g_.value(whole).type.shape) ? Place::Kind::heap : Place::Kind::arena;
+      // Also where another dimension is 0, and its bytes are known for that.
+      const bool is_block = g_.depends_on_data(g_.value(whole).type.shape);
+      const Place::Kind kind = is_block ? Place::Kind::heap : Place::Kind::arena;
       if (place(whole).kind != Place::Kind::none && place(whole).kind != kind) continue;
       int& storage = storage_of(whole);
       if (storage < 0 && whole == v) storage = in_place_storage(group, index, v);
-      if (storage < 0) storage = new_storage(bytes_of(whole), index);
+      if (storage < 0) storage = new_storage(bytes_of(whole), index, is_block);
       int& last = storages_[static_cast<size_t>(storage)].last;
       last = std::max({last, index, last_use_[static_cast<size_t>(whole)]});
       extend_to_loop(group, &storages_[static_cast<size_t>(storage)].first, &last);
@@ -157,7 +159,7 @@ class PlanMemory {
   }
 
   void add_workspace(const Expr& bytes, int group) {
-    const int storage = new_storage(bytes, group);
+    const int storage = new_storage(bytes, group, g_.depends_on_data(bytes));
     const Place::Kind kind = storages_[static_cast<size_t>(storage)].is_block ? Place::Kind::heap : Place::Kind::arena;
     plan_.workspaces[static_cast<size_t>(group)].push_back({{kind, storage}, bytes});
   }
@@ -181,8 +183,8 @@ class PlanMemory {
     return tensor::substitute(bytes, {{tensor::thread_count().get(), threads}});
   }
 
-  int new_storage(const Expr& bytes, int group) {
-    if (g_.depends_on_data(bytes)) {
+  int new_storage(const Expr& bytes, int group, bool is_block) {
+    if (is_block) {
       storages_.push_back({0, group, group});
       storages_.back().is_block = true;
       return static_cast<int>(storages_.size()) - 1;
@@ -205,6 +207,7 @@ class PlanMemory {
       const ValueId whole = owner(input);
       const int storage = storage_of(whole);
       if (storage < 0 || last_use_[static_cast<size_t>(whole)] != index) continue;
+      if (storages_[static_cast<size_t>(storage)].is_block != g_.depends_on_data(g_.value(v).type.shape)) continue;
       if (storages_[static_cast<size_t>(storage)].last != index || !tensor::structurally_equal(bytes_of(whole), bytes_of(v))) continue;
       const bool only_reader = std::count_if(group.inputs.begin(), group.inputs.end(),
                                              [&](ValueId other) { return owner(other) == whole; }) == 1;
@@ -323,7 +326,8 @@ class PlanMemory {
   void count_live() {
     plan_.live_bytes.assign(groups_.size(), 0);
     for (const Storage& s : storages_) {
-      for (int group = s.first; group <= s.last; ++group)
+      // Results of the model are alive behind the last one, too.
+      for (int group = s.first; group <= s.last && group < static_cast<int>(groups_.size()); ++group)
         plan_.live_bytes[static_cast<size_t>(group)] += s.bytes;
     }
   }

@@ -45,7 +45,7 @@ class DivideIntoRegions {
         for (size_t k = 0; k < node.inputs.size(); ++k)
           if (!is_embedded(g_, node, static_cast<int>(k))) add_use(node.inputs[k], {i, branch_of(groups_[i], node, k)});
         for (ValueId v : g_.dim_operands(node))
-          add_use(v, {i, std::nullopt});
+          add_use(v, {i, branch_of_dims(node)});
       }
     }
   }
@@ -67,6 +67,12 @@ class DivideIntoRegions {
     return std::nullopt;
   }
 
+  // What a loop's end asks for of its iterations is part of them, its begin also where no iteration reads it. How often it may run is
+  // known in front of it all the same: no iteration changes that.
+  static std::optional<int> branch_of_dims(const Node& node) {
+    return node.op->control == Control::loop_end ? std::optional(0) : std::nullopt;
+  }
+
   // The loops on whose iterations each group depends.
   void find_loops() {
     const std::vector<std::set<NodeId>> of_nodes = loops_of_nodes(g_);
@@ -84,7 +90,9 @@ class DivideIntoRegions {
       const KernelGroup& user = groups_[use.group];
       meet(use.branch ? ControlRegion{user.nodes[0], *use.branch} : user.region);
     }
-    ControlRegion result = region.value_or(ControlRegion{});
+    // What only a comparison of sizes asks for belongs to the innermost iteration that changes it: its end is the first one.
+    const std::set<NodeId>& loops = loops_[index];
+    ControlRegion result = region.value_or(loops.empty() ? ControlRegion{} : ControlRegion{*loops.begin(), 0});
     // Not again in each iteration.
     while (result.control >= 0 && g_.node(result.control).op->control == Control::loop_end && !loops_[index].contains(result.control))
       result = around(result);

@@ -55,6 +55,13 @@ def expanded_to_a_shape():
     return [dict(x=x, s=ints(n, 5)) for n in (1, 3, 64, 2)]
 
 
+def shape_of_which_a_part_is_known():
+    """g (float[1,4] x, int64[1] n, float[3,4,2] w) => (float[N,4] y, float[1,3,M] z) {
+       four = Constant <value_ints = [4]> () s = Concat <axis = 0> (n, four) y = Expand (x, s) a = Constant <value_ints = [0]> ()
+       t = Transpose <perm = [1, 0]> (y) u = Unsqueeze (t, a) z = Conv <pads = [1, 1]> (u, w) }"""
+    return [dict(x=floats(1, 4), n=ints(n), w=floats(3, 4, 2)) for n in (1, 5, 2)]
+
+
 def filled():
     """g (int64[3] s) => (float[A,B,C] y) { c = ConstantOfShape <value = float[1] {2.5}> (s) y = Sqrt (c) }"""
     return [dict(s=ints(*s)) for s in ((1, 2, 3), (4, 0, 2), (3, 3, 3))]
@@ -103,6 +110,12 @@ def places_that_are_set():
 def places_in_long_rows():
     """g (float[3,5000] x) => (int64[2,N] i) { i = NonZero (x) }"""
     return [dict(x=sparse(3, 5000)), dict(x=np.zeros((3, 5000), np.float32))]
+
+
+def parts_of_nothing():
+    """g (float[4,0] x, int64[1] n) => (float[N,0] y, float[M,0] z) {
+       s = Constant <value_ints = [0]> () y = Slice (x, s, n) e = Exp (y) z = Concat <axis = 0> (e, x) }"""
+    return [dict(x=floats(4, 0), n=ints(n)) for n in (2, 0, 4)]
 
 
 def columns_that_are_chosen():
@@ -176,6 +189,24 @@ def number_in_one_branch_and_vector_in_the_other():
                    else_branch = e () => (float q) { a = Constant <value_ints = [0]> () q = ReduceSum <keepdims = 0> (x, a) }>
        z = Mul (x, y) }"""
     return [dict(x=floats(3), c=truth(c)) for c in (True, False)]
+
+
+def results_that_are_inputs():
+    """g (float[3] x, float[3] y, bool c) => (float[3] p, float[3] q, float[3] r) {
+       p = If (c) <then_branch = t () => (float[3] a) { a = Identity (x) }, else_branch = e () => (float[3] b) { b = Identity (x) }>
+       q = Identity (p) r = Identity (y) }"""
+    return [dict(x=floats(3), y=floats(3), c=truth(c)) for c in (True, False)]
+
+
+def sizes_that_one_branch_compares():
+    """g (float[7,5] x, int64[1] m, int64[1] n, bool c, bool d) => (float[N,5] z) {
+       s = Constant <value_ints = [0]> () p = Slice (x, s, m) q = Slice (x, s, n)
+       z = If (c) <then_branch = t () => (float[A,5] a) {
+                     a = If (d) <then_branch = tt () => (float[C,5] u) { u = Add (p, q) }, else_branch = te () => (float[D,5] v) { v = Abs (q) }> },
+                   else_branch = e () => (float[B,5] b) { b = Neg (p) }> }"""
+    x = floats(7, 5)
+    cases = ((2, 3, False, True), (2, 2, True, True), (3, 2, True, False), (2, 2, False, True))
+    return [dict(x=x, m=ints(m), n=ints(n), c=truth(c), d=truth(d)) for m, n, c, d in cases]
 
 
 # ---- Loop ----
@@ -261,6 +292,45 @@ def text_that_is_made_word_by_word():
     return [dict(words=np.array([[w]], np.int64), table=floats(9, 9), most=number(m)) for w, m in ((3, 20), (1, 5), (2, 0))]
 
 
+def iterations_that_are_all_the_same():
+    """g (float[5] x, int64 m) => (float[5] y, float[N,5] each) <float[5] start = {0,0,0,0,0}> {
+       y, each = Loop (m, "", start) <body = b (int64 i, bool c, float[5] v) => (bool d, float[5] w, float[5] s) {
+         w = Neg (x) s = Exp (x) d = Identity (c) }> }"""
+    return [dict(x=floats(5), m=number(m)) for m in (2, 0, 1)]
+
+
+def loop_that_may_not_begin():
+    """g (float[5] x, int64 m, bool first) => (float[5] y) <bool yes = {1}> {
+       y = Loop (m, first, x) <body = b (int64 i, bool c, float[5] v) => (bool d, float[5] w) { w = Neg (v) d = Identity (yes) }> }"""
+    return [dict(x=floats(5), m=number(m), first=truth(f)) for m, f in ((3, True), (3, False), (0, True))]
+
+
+def loop_without_an_iteration():
+    """g (float[3] x, bool first) => (float[3] y, float[N,3] each) <int64 none = {0}> {
+       y, each = Loop (none, first, x) <body = b (int64 i, bool c, float[3] v) => (bool d, float[3] w, float[3] s) { w = Neg (v) s = Exp (v) d = Not (c) }> }"""
+    return [dict(x=floats(3), first=truth(f)) for f in (True, False)]
+
+
+def state_that_nobody_reads():
+    """g (float[2,5] x, float[3,5] y, int64 m, bool first) => (float[N,5] z) {
+       z = Loop (m, first, y) <body = b (int64 i, bool c, float[3,5] v) => (bool d, float[2,5] w) { w = Neg (x) d = Identity (c) }> }"""
+    return [dict(x=floats(2, 5), y=floats(3, 5), m=number(m), first=truth(f)) for m, f in ((2, True), (0, True), (1, False))]
+
+
+def open_state_that_becomes_another():
+    """g (float[M,5] x, float[3,5] y, int64 m) => (float[N,5] z) {
+       z = Loop (m, "", x) <body = b (int64 i, bool c, float[K,5] v) => (bool d, float[3,5] w) { w = Neg (y) d = Identity (c) }> }"""
+    return [dict(x=floats(k, 5), y=floats(3, 5), m=number(m)) for k, m in ((2, 1), (4, 0), (3, 2))]
+
+
+def state_of_a_size_that_data_decides():
+    """g (float[9,4] x, int64 m) => (float[N,4] y) <float zero = {0}> {
+       y = Loop (m, "", x) <body = b (int64 i, bool c, float[K,4] v) => (bool d, float[L,4] w) {
+         a = Constant <value_ints = [1]> () s = ReduceSum <keepdims = 0> (v, a) p = Greater (s, zero)
+         k = Compress <axis = 0> (v, p) two = Constant <value_float = 2.0> () u = Sub (k, two) w = Tanh (u) d = Identity (c) }> }"""
+    return [dict(x=floats(9, 4) + np.float32(1), m=number(m)) for m in (0, 1, 2, 4)]
+
+
 ALL = [value for name, value in list(globals().items()) if callable(value) and value.__doc__ and value.__module__ == __name__ and value.__doc__.startswith("g (")]
 
 
@@ -282,5 +352,18 @@ def more_picks_than_elements():
     return "k", dict(x=floats(7, 50), k=ints(51))
 
 
-REFUSED = [sums_of_unequal_length, shape_of_another_number, more_picks_than_elements]
+def branch_that_cannot_run():
+    """g (float[2,3] x, bool c) => (float[2,3] z) <float[4] w = {1,2,3,4}> {
+       z = If (c) <then_branch = t () => (float[2,3] a) { a = Add (x, w) }, else_branch = e () => (float[2,3] b) { b = Neg (x) }> }"""
+    return "its then branch cannot run", dict(x=floats(2, 3), c=truth(True))
+
+
+def sizes_that_the_branch_compares():
+    """g (float[7,5] x, int64[1] m, int64[1] n, bool c) => (float[N,5] z) {
+       s = Constant <value_ints = [0]> () p = Slice (x, s, m) q = Slice (x, s, n)
+       z = If (c) <then_branch = t () => (float[A,5] a) { a = Add (p, q) }, else_branch = e () => (float[B,5] b) { b = Neg (p) }> }"""
+    return "to be equal", dict(x=floats(7, 5), m=ints(2), n=ints(3), c=truth(True))
+
+
+REFUSED = [branch_that_cannot_run, sizes_that_the_branch_compares, sums_of_unequal_length, shape_of_another_number, more_picks_than_elements]
 ALL = [case for case in ALL if case not in REFUSED]

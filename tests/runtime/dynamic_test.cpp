@@ -147,6 +147,14 @@ TEST(ShapeCode, ComputesEveryOperation) {
       {MCC_SHAPE_ceildiv, 1, 0, 0, 0, "a shape is divided by zero: here"},
       {MCC_SHAPE_mod, 1, 0, 0, 0, "a shape is divided by zero: here"},
       {MCC_SHAPE_check, 0, 0, 0, 0, "here"},
+      {MCC_SHAPE_grow, 0, 100, 0, 0},
+      {MCC_SHAPE_grow, 0, 0, 0, 0},
+      {MCC_SHAPE_grow, 0, 100, INT64_MAX, 0},
+      {MCC_SHAPE_grow, 0, -1, 0, 0, "a shape is too large: here"},
+      {MCC_SHAPE_grow, 0, 100, -1, 0, "a shape is too large: here"},
+      {MCC_SHAPE_grow, 0, INT64_MIN, 0, 0, "a shape is too large: here"},
+      {MCC_SHAPE_grow, 0, INT64_MAX, 0, 0, "out of memory: here"},
+      {MCC_SHAPE_grow, 0, INT64_MAX, INT64_MAX, 0, "out of memory: here"},
   };
   for (const ShapeCase& c : cases) {
     // Operands arrive as elements of an input, since quantities themselves cannot be negative numbers.
@@ -158,8 +166,14 @@ TEST(ShapeCode, ComputesEveryOperation) {
     shape.kind = MCC_NODE_shape;
     for (uint32_t i = 0; i < 3; ++i)
       shape.code.push_back({MCC_SHAPE_load, i, x, i, 0, ""});
-    const uint32_t slot = c.op == MCC_SHAPE_check ? MCC_PLAN_NONE : 3;
-    shape.code.push_back({c.op, slot, slot_quantity(0), slot_quantity(1), slot_quantity(2), "here"});
+    const bool is_grow = c.op == MCC_SHAPE_grow;
+    const uint32_t slot = c.op == MCC_SHAPE_check || is_grow ? MCC_PLAN_NONE : 3;
+    if (is_grow) {
+      // With something in it that is kept.
+      description.plan.heap_count = 1;
+      shape.code.push_back({c.op, slot, 0, 16, 0, ""});
+    }
+    shape.code.push_back({c.op, slot, is_grow ? 0 : slot_quantity(0), slot_quantity(1), slot_quantity(2), "here"});
     description.plan.graphs[0].nodes.push_back(shape);
     description.add_kernel("store",
                            [](void* const* buffers, const int64_t* dims, mcc_executor*) {

@@ -29,7 +29,8 @@ void make_rich(TestModel& model) {
   plan.graphs.resize(3);
   plan.graphs[0].code = {{MCC_SHAPE_mul, 1, slot_quantity(0), 12, 0, "size of x"},
                          {MCC_SHAPE_add, 2, slot_quantity(1), 64, 0, ""},
-                         {MCC_SHAPE_check, MCC_PLAN_NONE, slot_quantity(0), 0, 0, "N must not be 0"}};
+                         {MCC_SHAPE_check, MCC_PLAN_NONE, slot_quantity(0), 0, 0, "N must not be 0"},
+                         {MCC_SHAPE_grow, MCC_PLAN_NONE, 0, slot_quantity(1), 8, "h"}};
   plan.arena_size = slot_quantity(2);
   plan.scratch_per_thread = 100;
   plan.features = {"sse3"};
@@ -222,6 +223,10 @@ const Damage damages[] = {
      "the model's plan is damaged: the sub-graphs of graph 0"},
     {"code_writes_symbol", [](PlanDesc& plan) { plan.graphs[0].code[0].slot = 0; },
      "the model's plan is damaged: instruction 0"},
+    {"grows_no_block", [](PlanDesc& plan) { plan.graphs[0].code[3].a = 1; },
+     "the model's plan is damaged: instruction 3"},
+    {"grows_a_slot", [](PlanDesc& plan) { plan.graphs[0].code[3].a = slot_quantity(1); },
+     "the model's plan is damaged: instruction 3"},
     {"symbol_range", [](PlanDesc& plan) { plan.symbols[0].min = 65; },
      "the model's plan is damaged: symbol 0"},
 };
