@@ -52,6 +52,19 @@ bool is_declared_as_vector(const onnx::ValueInfoProto& input) {
   return input.type().has_tensor_type() && input.type().tensor_type().has_shape() && input.type().tensor_type().shape().dim_size() == 1;
 }
 
+// A tensor of zeros whose shape no data decides.
+ValueId zeros(graph::Graph& graph, const std::string& name, const TensorType& type) {
+  if (graph::is_static(type.shape)) return graph.add_constant(name, Constant::zeros(type.element, graph::static_shape(type.shape)));
+  Node of;
+  of.name = name;
+  of.outputs = {graph.add_value(text(name, ".shape"), {ElementType::i64, {static_cast<int64_t>(type.shape.size())}})};
+  graph::set_elements(graph, of, {type.shape});
+  graph::Attributes a;
+  a.set("value", Constant::zeros(type.element, {1}));
+  const graph::NodeId node = graph.add_node(*graph::find_op("", "ConstantOfShape"), name, of.outputs, a, {type});
+  return graph.node(node).outputs[0];
+}
+
 }  // namespace
 
 // ---- If ----
@@ -357,10 +370,10 @@ void Builder::begin_as(const RunTimeLoop& loop, size_t state, ValueId next) {
   const TensorType type = graph_.value(next).type;
   const ValueId in_iteration = loop.in_iteration[state];
   const TensorType& before = graph_.value(in_iteration).type;
-  if ((before.element == type.element && graph::same_shape(before.shape, type.shape)) || !graph::is_static(type.shape)) return;
+  if ((before.element == type.element && graph::same_shape(before.shape, type.shape)) || graph_.depends_on_data(type.shape)) return;
   graph_.value(in_iteration).type = type;
-  graph_.node(loop.begin).inputs[state] =
-      graph_.add_constant(text(graph_.value(in_iteration).name, ".begin"), Constant::zeros(type.element, graph::static_shape(type.shape)));
+  const ValueId begin = zeros(graph_, text(graph_.value(in_iteration).name, ".begin"), type);
+  graph_.node(loop.begin).inputs[state] = begin;
   for (const Entry& limit : {loop.most, loop.first}) {
     if (limit.kind != Entry::value || known(limit)) continue;
     const Expr times = graph_.value(as_sizes(limit.id)).elements.front();
