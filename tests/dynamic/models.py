@@ -184,6 +184,20 @@ def resizes():
                  tuple(dict(zip("NHWPQ", sizes)) for sizes in ((1, 4, 4, 8, 8), (2, 5, 8, 3, 11), (1, 1, 2, 5, 4), (1, 9, 16, 1, 1), (2, 10, 13, 37, 20))))
 
 
+def parts():
+    """Open axes in parts: equal ones, and such that are computed; numbers as vectors of an open size; images that grow."""
+    return Model("parts", [
+        ("Split", ["x"], ["a", "b"], {"axis": 2}), ("Concat", ["b", "a"], ["y"], {"axis": 2}), ("Shape", ["x"], ["s"], {}), ("Slice", ["s", "i3", "i4"], ["w"], {}),
+        ("Div", ["w", "i3"], ["third"], {}), ("Sub", ["w", "third"], ["rest"], {}), ("Concat", ["third", "rest"], ["sizes"], {"axis": 0}),
+        ("Split", ["x", "sizes"], ["c", "d"], {"axis": 3}), ("ReduceSum", ["c"], ["z"], {"keepdims": 1}),
+        ("Conv", ["d", "k"], ["e"], {"pads": [1] * 4}), ("ConvTranspose", ["e", "t", "bias"], ["f"], {"strides": [2, 2], "pads": [1, 1, 1, 1]}), ("Relu", ["f"], ["g"], {}),
+        ("ConvTranspose", ["g", "u"], ["v"], {"strides": [2, 2], "auto_pad": "SAME_UPPER", "group": 2}),
+        ("Squeeze", ["w"], ["depth"], {}), ("OneHot", ["labels", "depth", "values"], ["o"], {"axis": -1})],
+        {"x": ["N", 3, "H", "W"], "labels": ["L"]}, ("y", "z", "v", "o"), {"N": (1, 3), "H": (2, 41), "W": (4, 40), "L": (1, 9)},
+        {"i3": ints(3), "i4": ints(4), "k": weights(8, 3, 3, 3), "t": weights(8, 6, 4, 4), "bias": weights(6), "u": weights(6, 2, 3, 3), "values": np.float32([-1, 2])},
+        tuple(dict(zip("NHWL", sizes)) for sizes in ((1, 2, 4, 1), (2, 8, 9, 3), (3, 40, 33, 9))), {"labels": 12})
+
+
 def pyramid():
     """Feature maps that are joined with larger ones, with heights and widths that need not be even."""
     nodes = [("Conv", ["x", "c1"], ["a"], {"pads": [1] * 4, "strides": [2, 2]}), ("Relu", ["a"], ["a1"], {}),
@@ -198,4 +212,4 @@ def pyramid():
                  tuple({"N": n, "H": h, "W": w} for n, h, w in ((1, 8, 8), (2, 31, 50), (1, 65, 90))))
 
 
-ALL = (mlp, attention, convolutions, batches, shapes, movements, recurrent, signals, expansions, resizes, pyramid)
+ALL = (mlp, attention, convolutions, batches, shapes, movements, recurrent, signals, expansions, resizes, pyramid, parts)
