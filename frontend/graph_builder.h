@@ -139,6 +139,7 @@ class Builder {
   // Of a node whose condition it is, for when it holds or when not.
   Branch build_branch(const onnx::GraphProto& graph, int results, graph::ValueId condition, bool is_then, const Scope& scope, const Origin& origin);
   void add_choice(const onnx::NodeProto& node, graph::ValueId condition, Scope& scope, const Origin& origin);
+  std::optional<int> narrower_branch(graph::ValueId condition, const Branch& yes, const Branch& no) const;
   void take_only_branch(const onnx::NodeProto& node, graph::ValueId condition, bool is_then, const Branch& branch, const Diagnostic& problem, Scope& scope);
   void choose(const onnx::NodeProto& node, graph::ValueId condition, const Branch& yes, const Branch& no, Scope& scope, const Origin& origin);
   bool match_single_elements(Entry& a, Entry& b, const Origin& origin);

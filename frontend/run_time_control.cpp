@@ -61,6 +61,19 @@ bool is_declared_as_vector(const onnx::ValueInfoProto& input) {
   return input.type().has_tensor_type() && input.type().tensor_type().has_shape() && input.type().tensor_type().shape().dim_size() == 1;
 }
 
+// A tensor of zeros whose shape no data decides.
+ValueId zeros(graph::Graph& graph, const std::string& name, const TensorType& type) {
+  if (graph::is_static(type.shape)) return graph.add_constant(name, Constant::zeros(type.element, graph::static_shape(type.shape)));
+  Node of;
+  of.name = name;
+  of.outputs = {graph.add_value(text(name, ".shape"), {ElementType::i64, {static_cast<int64_t>(type.shape.size())}})};
+  graph::set_elements(graph, of, {type.shape});
+  graph::Attributes a;
+  a.set("value", Constant::zeros(type.element, {1}));
+  const graph::NodeId node = graph.add_node(*graph::find_op("", "ConstantOfShape"), name, of.outputs, a, {type});
+  return graph.node(node).outputs[0];
+}
+
 }  // namespace
 
 // ---- If ----
@@ -136,7 +149,24 @@ void Builder::add_choice(const onnx::NodeProto& node, ValueId condition, Scope& 
     for (const Branch* branch : {&yes, &no}) problems_.insert(problems_.end(), branch->problems.begin(), branch->problems.end());
     return give_up(node, scope);
   }
+  // Exporters write "squeeze, if there is one element" for dimensions that they do not know: a model is written for one of the ranks.
+  if (const std::optional<int> branch = narrower_branch(condition, yes, no)) {
+    const Diagnostic problem{ErrorKind::unsupported, "its result", "it has more dimensions than in the other branch; give the dimensions values for a model that takes this branch", ""};
+    return take_only_branch(node, condition, *branch == 0, *branch == 0 ? yes : no, problem, scope);
+  }
   choose(node, condition, yes, no, scope, origin);
+}
+
+// Where sizes alone decide between results of different ranks: the branch (0: then) whose results have fewer dimensions.
+std::optional<int> Builder::narrower_branch(ValueId condition, const Branch& yes, const Branch& no) const {
+  if (graph_.value(condition).elements.empty()) return std::nullopt;
+  const auto is_single = [](const graph::Shape& shape) { return graph::is_static(shape) && graph::static_count(shape) == 1; };
+  for (size_t i = 0; i < yes.results.size(); ++i) {
+    if (yes.results[i].kind != Entry::value || no.results[i].kind != Entry::value) continue;
+    const graph::Shape &a = graph_.value(yes.results[i].id).type.shape, &b = graph_.value(no.results[i].id).type.shape;
+    if (a.size() != b.size() && !(is_single(a) && is_single(b))) return a.size() < b.size() ? 0 : 1;
+  }
+  return std::nullopt;
 }
 
 void Builder::take_only_branch(const onnx::NodeProto& node, ValueId condition, bool is_then, const Branch& branch, const Diagnostic& problem, Scope& scope) {
@@ -421,10 +451,10 @@ void Builder::begin_as(const RunTimeLoop& loop, size_t state, ValueId next) {
   const TensorType type = graph_.value(next).type;
   const ValueId in_iteration = loop.in_iteration[state];
   const TensorType& before = graph_.value(in_iteration).type;
-  if ((before.element == type.element && before.shape.size() == type.shape.size()) || !graph::is_static(type.shape)) return;
+  if ((before.element == type.element && before.shape.size() == type.shape.size()) || graph_.depends_on_data(type.shape)) return;
   graph_.value(in_iteration).type = type;
-  graph_.node(loop.begin).inputs[state] =
-      graph_.add_constant(text(graph_.value(in_iteration).name, ".begin"), Constant::zeros(type.element, graph::static_shape(type.shape)));
+  const ValueId begin = zeros(graph_, text(graph_.value(in_iteration).name, ".begin"), type);
+  graph_.node(loop.begin).inputs[state] = begin;
   for (const Entry& limit : {loop.most, loop.first}) {
     if (limit.kind != Entry::value || known(limit)) continue;
     const Expr times = graph_.value(as_sizes(limit.id)).elements.front();

@@ -1,5 +1,6 @@
 // Concat and Split along an axis.
 #include "graph/ops/common.h"
+#include "tensor/text.h"
 
 namespace mcc::graph {
 namespace {
@@ -71,33 +72,40 @@ OpDef concat_op() {
 
 // ---- Split: sizes are input 1 (before opset 13 the attribute split), or equal parts ----
 
-std::optional<std::vector<int64_t>> split_sizes(InferContext& c, const Expr& extent) {
-  bool found = false;
-  auto sizes = ints_of(c, 1, "split", &found);
-  if (!sizes) return std::nullopt;
+// Of so many parts, the last of which may be smaller.
+Shape equal_parts(const Expr& extent, int64_t parts) {
+  const Expr size = tensor::floor_div(extent + (parts - 1), parts);
+  Shape sizes(static_cast<size_t>(parts), size);
+  sizes.back() = extent - size * (parts - 1);
+  return sizes;
+}
+
+std::optional<Shape> split_sizes(InferContext& c, const Expr& extent) {
   int64_t parts = c.num_outputs();
-  if (found) {
+  if (c.has_input(1) || c.attributes().has("split")) {
+    const std::optional<Shape> sizes = c.has_input(1) ? known_ints(c, 1, "split") : make_shape(c.attributes().integers("split"));
+    if (!sizes) return std::nullopt;
     if (!expect(c, static_cast<int64_t>(sizes->size()) == parts, "split: expected ", parts, " sizes, got ",
-                list_text(*sizes))) {
+                dims_text(*sizes))) {
       return std::nullopt;
     }
     Expr total = 0;
-    for (int64_t s : *sizes) {
-      if (!expect(c, s >= 0, "split: a size of ", s)) return std::nullopt;
+    for (const Expr& s : *sizes) {
+      const std::optional<int64_t> size = static_dim(s);
+      if (!expect(c, !size || *size >= 0, "split: a size of ", size.value_or(0))) return std::nullopt;
       total = total + s;
     }
     if (!expect_same_dim(c, extent, total, "sum of the sizes of split")) return std::nullopt;
     return sizes;
   }
   int64_t named = c.attributes().integer("num_outputs", parts);
-  auto whole = need_static_dim(c, extent, "the split dimension");
-  if (!whole || !expect(c, named == parts, "num_outputs is ", named, ", the node has ", parts, " outputs")) {
+  if (!expect(c, named == parts, "num_outputs is ", named, ", the node has ", parts, " outputs")) return std::nullopt;
+  Shape sizes = equal_parts(extent, parts);
+  if (const std::optional<int64_t> last = static_dim(sizes.back())) {
+    if (!expect(c, *last >= 0, "cannot split ", tensor::to_text(extent), " into ", parts, " parts")) return std::nullopt;
+  } else if (parts > 2 && !expect_same_dim(c, tensor::min(sizes.back(), 0), 0, "what the last part lacks")) {
     return std::nullopt;
   }
-  int64_t size = (*whole + parts - 1) / parts;
-  sizes->assign(static_cast<size_t>(parts), size);
-  sizes->back() = *whole - size * (parts - 1);
-  if (!expect(c, sizes->back() >= 0, "cannot split ", *whole, " into ", parts, " parts")) return std::nullopt;
   return sizes;
 }
 
@@ -113,24 +121,19 @@ void infer_split(InferContext& c) {
   }
 }
 
-// Sizes again, from the attributes: an absent output has no type to take its size from.
-std::vector<int64_t> sizes_of(const ComputeContext& c, const Expr& extent) {
-  bool found = false;
-  std::vector<int64_t> sizes = ints_of(c, 1, "split", &found);
-  if (found) return sizes;
-  auto parts = static_cast<int64_t>(c.node().outputs.size());
-  int64_t whole = *static_dim(extent), size = (whole + parts - 1) / parts;
-  sizes.assign(static_cast<size_t>(parts), size);
-  sizes.back() = whole - size * (parts - 1);
-  return sizes;
+// Sizes again: an absent output has no type to take its size from.
+Shape sizes_of(const ComputeContext& c, const Expr& extent) {
+  if (c.has_input(1)) return c.elements(1);
+  if (c.attributes().has("split")) return make_shape(c.attributes().integers("split"));
+  return equal_parts(extent, static_cast<int64_t>(c.node().outputs.size()));
 }
 
 void compute_split(ComputeContext& c) {
   const Shape& in = c.input_type(0).shape;
   auto axis =
       static_cast<size_t>(normal_axis(c.attributes().integer("axis", 0), static_cast<int>(in.size())));
-  std::vector<int64_t> sizes = sizes_of(c, in[axis]);
-  int64_t start = 0;
+  const Shape sizes = sizes_of(c, in[axis]);
+  Expr start = 0;
   for (size_t k = 0; k < sizes.size(); ++k) {
     auto output = static_cast<int>(k);
     if (c.has_output(output)) {
@@ -141,7 +144,7 @@ void compute_split(ComputeContext& c) {
         return c.at(0, index);
       }));
     }
-    start += sizes[k];
+    start = start + sizes[k];
   }
 }
 

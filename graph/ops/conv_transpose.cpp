@@ -10,10 +10,11 @@ namespace {
 // One spatial axis: out[o] = sum over i*stride + t*dilation - begin = o of x[i] * w[t].
 struct Layout {
   Window window;  // end is implied by the output's extent
-  std::vector<int64_t> out;
+  Shape out;
 };
 
-Layout layout_of(const Attributes& a, const std::vector<int64_t>& kernel, const std::vector<int64_t>& in) {
+// Nothing where the padding differs from size to size of an open axis.
+std::optional<Layout> layout_of(const Attributes& a, const std::vector<int64_t>& kernel, const Shape& in) {
   size_t rank = kernel.size();
   std::vector<int64_t> ones(rank, 1), zeros(rank, 0);
   Layout l{{kernel, a.integers("strides", ones), a.integers("dilations", ones), zeros, zeros}, {}};
@@ -24,15 +25,17 @@ Layout layout_of(const Attributes& a, const std::vector<int64_t>& kernel, const 
   // The last numbers of output_shape are the spatial ones.
   size_t skipped = shape.size() > rank ? shape.size() - rank : 0;
   for (size_t k = 0; k < rank; ++k) {
-    int64_t full = w.stride[k] * (in[k] - 1) + extra[k] + w.reach(k);
+    const Expr full = (in[k] - 1) * w.stride[k] + (extra[k] + w.reach(k));
     bool is_same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
     if (is_same || !shape.empty()) {
-      l.out.push_back(shape.empty() ? in[k] * w.stride[k] : shape[skipped + k]);
-      int64_t total = std::max<int64_t>(full - l.out[k], 0);
+      l.out.push_back(shape.empty() ? in[k] * w.stride[k] : Expr(shape[skipped + k]));
+      const std::optional<int64_t> cut = static_dim(tensor::simplify(full - l.out[k]));
+      if (!cut) return std::nullopt;
+      const int64_t total = std::max<int64_t>(*cut, 0);
       w.begin[k] = auto_pad == "SAME_UPPER" ? total / 2 : total - total / 2;
     } else {
       if (auto_pad != "VALID") w.begin[k] = pads[k];
-      l.out.push_back(full - w.begin[k] - (auto_pad == "VALID" ? 0 : pads[rank + k]));
+      l.out.push_back(tensor::simplify(full - (w.begin[k] + (auto_pad == "VALID" ? 0 : pads[rank + k]))));
     }
   }
   return l;
@@ -44,24 +47,20 @@ void infer(InferContext& c) {
     return;
   }
   if (c.has_input(2) && (!expect_same_type(c, 0, 2) || !expect_rank(c, 2, 1))) return;
-  std::vector<int64_t> in, weights;
-  for (size_t k = 1; k < c.input(0).shape.size(); ++k) {
-    auto d = need_static_dim(c, c.input(0).shape[k], "a dimension of the input");
-    if (!d) return;
-    in.push_back(*d);
-  }
+  const auto channels = need_static_dim(c, c.input(0).shape[1], "the number of input channels");
+  if (!channels) return;
+  std::vector<int64_t> weights;
   for (const Expr& e : c.input(1).shape) {
     auto d = need_static_dim(c, e, "a dimension of the weights");
     if (!d) return;
     weights.push_back(*d);
   }
   int64_t group = c.attributes().integer("group", 1);
-  if (!expect(c, group >= 1 && in[0] % group == 0 && weights[0] == in[0], "weights ", to_text(c.input(1)),
-              " with group ", group, " for ", in[0], " input channels")) {
+  if (!expect(c, group >= 1 && *channels % group == 0 && weights[0] == *channels, "weights ", to_text(c.input(1)),
+              " with group ", group, " for ", *channels, " input channels")) {
     return;
   }
   std::vector<int64_t> kernel(weights.begin() + 2, weights.end());
-  std::vector<int64_t> spatial(in.begin() + 1, in.end());
   size_t rank = kernel.size();
   for (const char* name : {"strides", "dilations", "output_padding", "kernel_shape"}) {
     size_t n = c.attributes().integers(name, kernel).size();
@@ -82,20 +81,21 @@ void infer(InferContext& c) {
   for (int64_t v : pads) {
     if (!expect(c, v >= 0, "pads: expected numbers from 0 on, got ", list_text(pads))) return;
   }
-  Layout l = layout_of(c.attributes(), kernel, spatial);
+  const std::optional<Layout> l = layout_of(c.attributes(), kernel, spatial_dims(c.input(0).shape));
+  if (!l) return c.unsupported("with output_shape, a spatial dimension needs a value known at compile time");
   Shape out{c.input(0).shape[0], weights[1] * group};
   if (c.has_input(2) && !expect_same_dim(c, out[1], c.input(2).shape[0], "length of the bias")) return;
-  out.insert(out.end(), l.out.begin(), l.out.end());
+  out.insert(out.end(), l->out.begin(), l->out.end());
   c.set_output(0, {c.input(0).element, out});
 }
 
 // x with stride-1 zeros between neighbours, padded such that tap T-1-t of the window at o meets x[i] where
 // i*stride + t*dilation - begin = o.
-Buffer spread(ComputeContext& c, const Window& w, const std::vector<int64_t>& out) {
+Buffer spread(ComputeContext& c, const Window& w, const Shape& out) {
   const TensorType& in = c.input_type(0);
   Shape shape{in.shape[0], in.shape[1]};
   for (size_t k = 0; k < w.rank(); ++k)
-    shape.emplace_back(out[k] + w.reach(k) - 1);
+    shape.push_back(out[k] + (w.reach(k) - 1));
   return c.builder.compute("pad", in.element, shape, [&](Axes i) {
     std::vector<Expr> index{i[0], i[1]};
     Expr inside = tensor::true_value();
@@ -111,11 +111,10 @@ Buffer spread(ComputeContext& c, const Window& w, const std::vector<int64_t>& ou
 
 void compute(ComputeContext& c) {
   const TensorType& out = c.output_type(0);
-  std::vector<int64_t> in = static_shape(spatial_dims(c.input_type(0).shape));
   std::vector<int64_t> weights = static_shape(c.input_type(1).shape);
   int64_t group = c.attributes().integer("group", 1), group_in = weights[0] / group, group_out = weights[1];
-  Layout l = layout_of(c.attributes(), {weights.begin() + 2, weights.end()}, in);
-  Buffer x = spread(c, l.window, l.out);
+  const Layout l = *layout_of(c.attributes(), {weights.begin() + 2, weights.end()}, spatial_dims(c.input_type(0).shape));
+  Buffer x = spread(c, l.window, spatial_dims(out.shape));
   std::vector<Expr> extents{group_in};
   for (int64_t k : l.window.kernel)
     extents.emplace_back(k);
@@ -140,9 +139,8 @@ void compute(ComputeContext& c) {
 }  // namespace
 
 std::vector<int64_t> conv_transpose_begin(const Graph& graph, const Node& node) {
-  std::vector<int64_t> in = static_shape(spatial_dims(graph.value(node.inputs[0]).type.shape));
   std::vector<int64_t> weights = static_shape(graph.value(node.inputs[1]).type.shape);
-  return layout_of(node.attributes, {weights.begin() + 2, weights.end()}, in).window.begin;
+  return layout_of(node.attributes, {weights.begin() + 2, weights.end()}, spatial_dims(graph.value(node.inputs[0]).type.shape))->window.begin;
 }
 
 std::span<const OpDef> conv_transpose_ops() {

@@ -3,12 +3,13 @@
 // Along an axis, output position o stands at the real input position x(o). Interpolation takes the taps around it: a
 // small table of first taps and weights is computed for each output position, so that the image pass itself is a
 // gather with weights. Tables depend on no data: inputs from kFirstTable on have them where passes/tabulate_resizes.cpp has made
-// operators of their own of them (mcc.ResizeTable), which are folded.
+// operators of their own of them (mcc.ResizeTable), which are folded. Those of open axes are computed in the kernel.
 #include <algorithm>
 #include <cmath>
 
 #include "graph/ops/common.h"
 #include "graph/ops/resize.h"
+#include "tensor/simplify.h"
 #include "tensor/text.h"
 
 namespace mcc::graph {
@@ -26,11 +27,13 @@ struct Options {
 // One axis that is resized.
 struct AxisPlan {
   size_t axis = 0;
-  int64_t in = 0, out = 0;
-  double scale = 1;  // out / in, or as given
+  Expr in = 0, out = 0;
+  std::optional<double> scale;  // out / in, or as given; none where it follows from open extents
   double roi_start = 0, roi_end = 1;
   int table = 0;  // the input that has its table, where there is one
 };
+
+bool is_known(const AxisPlan& p) { return static_dim(p.in) && static_dim(p.out); }
 
 struct Plan {
   Options options;
@@ -91,18 +94,68 @@ int64_t whole_size(double size) { return size < 0x1p62 ? static_cast<int64_t>(si
 // Sizes for keep_aspect_ratio_policy: one scale for all axes, such that no size is exceeded (or undercut).
 void keep_aspect_ratio(const std::string& policy, std::vector<AxisPlan>& axes) {
   if (policy == "stretch" || axes.empty()) return;
-  double scale = axes[0].scale;
+  double scale = *axes[0].scale;
   for (const AxisPlan& p : axes) {
-    scale = policy == "not_larger" ? std::min(scale, p.scale) : std::max(scale, p.scale);
+    scale = policy == "not_larger" ? std::min(scale, *p.scale) : std::max(scale, *p.scale);
   }
   for (AxisPlan& p : axes) {
     p.scale = scale;
-    p.out = whole_size(std::floor(scale * static_cast<double>(p.in) + 0.5));
+    p.out = whole_size(std::floor(scale * static_cast<double>(*static_dim(p.in)) + 0.5));
   }
 }
 
 // What is valid, but not carried out.
-constexpr const char* kOpenExtent = "the extent of an axis that is resized needs a value known at compile time";
+constexpr const char* kOpenExtent = "the extent of an axis that is resized in this way needs a value known at compile time";
+
+// ---- Open axes ----
+
+struct Ratio {
+  int64_t above = 0, below = 1;
+};
+
+// The fraction that was meant by a scale, which is an f32: one of small numbers that rounds to it; else the scale itself.
+std::optional<Ratio> ratio_of(double scale) {
+  constexpr int64_t kLargestBelow = 64, kMostBits = 40;
+  for (int64_t below = 1; below <= kLargestBelow; ++below) {
+    const double above = std::round(scale * static_cast<double>(below));
+    if (static_cast<float>(above / static_cast<double>(below)) == static_cast<float>(scale) && above > 0)
+      return Ratio{static_cast<int64_t>(above), below};
+  }
+  for (int bits = 0; bits <= kMostBits; ++bits) {
+    const double above = std::ldexp(scale, bits);
+    if (above == std::floor(above)) return Ratio{static_cast<int64_t>(above), int64_t{1} << bits};
+  }
+  return std::nullopt;
+}
+
+// floor(extent * scale)
+std::optional<Expr> open_extent(const Expr& extent, double scale) {
+  const std::optional<Ratio> ratio = ratio_of(scale);
+  if (!ratio) return std::nullopt;
+  return tensor::floor_div(extent * ratio->above, ratio->below);
+}
+
+int64_t known_extent(int64_t extent, double scale) {
+  const std::optional<Ratio> ratio = ratio_of(scale);
+  int64_t product = 0;
+  if (ratio && !__builtin_mul_overflow(extent, ratio->above, &product)) return product / ratio->below;
+  return whole_size(std::floor(static_cast<double>(extent) * scale));
+}
+
+// What open extents are multiplied by, where that can be seen to be a small whole number.
+std::optional<double> whole_scale(const Expr& in, const Expr& out) {
+  constexpr int64_t kLargest = 8;
+  for (int64_t k = 2; k <= kLargest; ++k)
+    if (is_int(tensor::simplify(out - in * k), 0)) return static_cast<double>(k);
+  return std::nullopt;
+}
+
+// Whether positions along an axis can be computed from extents that only a run knows. Others change the number of taps, or one axis by
+// those of another.
+bool takes_open_axes(const Attributes& a, const Options& o, bool by_sizes) {
+  const bool stretches = by_sizes && (o.antialias || a.text("keep_aspect_ratio_policy", "stretch") != "stretch");
+  return !stretches && o.coordinates != "tf_crop_and_resize";
+}
 
 // Sizes that follow from symbolic dimensions; empty where they are no such.
 Shape open_sizes(const InferContext& c, int i) { return c.elements(i).value_or(Shape{}); }
@@ -149,21 +202,29 @@ std::optional<Plan> make_plan(const Context& c, const TensorType& x, std::string
     }
     AxisPlan p;
     p.axis = static_cast<size_t>(normal_axis(axes[k], rank));
-    auto extent = static_dim(x.shape[p.axis]);
-    if (!sizes.empty() && tensor::structurally_equal(sizes[k], x.shape[p.axis])) continue;
-    if (!extent || (!sizes.empty() && !static_dim(sizes[k]))) {
-      if (!by_sizes && scales[k] == 1.0) continue;
-      *error = kOpenExtent;
-      return std::nullopt;
-    }
-    p.in = *extent;
-    if (!(scales[k] > 0) || scales[k] > 1e9) {
+    p.in = x.shape[p.axis];
+    auto extent = static_dim(p.in);
+    if (!sizes.empty() && tensor::structurally_equal(sizes[k], p.in)) continue;
+    const bool is_open_size = !sizes.empty() && !static_dim(sizes[k]);
+    if (!is_open_size && (!(scales[k] > 0) || scales[k] > 1e9)) {
       *error = text(by_sizes ? "a size" : "a scale", " of ", scales[k]);
       return std::nullopt;
     }
-    p.out = by_sizes ? static_cast<int64_t>(scales[k])
-                     : whole_size(std::floor(static_cast<double>(p.in) * scales[k]));
-    p.scale = by_sizes ? static_cast<double>(p.out) / static_cast<double>(p.in) : scales[k];
+    if (!extent || is_open_size) {
+      if (!by_sizes && scales[k] == 1.0) continue;
+      const std::optional<Expr> out = !by_sizes ? open_extent(p.in, scales[k]) : is_open_size ? sizes[k] : Expr(whole_size(scales[k]));
+      if (!out || !takes_open_axes(c.attributes(), *options, by_sizes)) {
+        *error = kOpenExtent;
+        return std::nullopt;
+      }
+      p.out = *out;
+      p.scale = by_sizes ? whole_scale(p.in, p.out) : scales[k];
+      plan.axes.push_back(p);
+      continue;
+    }
+    const double in = static_cast<double>(*extent);
+    p.out = by_sizes ? static_cast<int64_t>(scales[k]) : known_extent(*extent, scales[k]);
+    p.scale = by_sizes ? static_cast<double>(*static_dim(p.out)) / in : scales[k];
     auto n = static_cast<int64_t>(axes.size());
     if (roi && roi->count() == 2 * n && options->coordinates == "tf_crop_and_resize") {
       p.roi_start = roi->number_at(static_cast<int64_t>(k));
@@ -173,7 +234,9 @@ std::optional<Plan> make_plan(const Context& c, const TensorType& x, std::string
   }
   if (by_sizes) keep_aspect_ratio(c.attributes().text("keep_aspect_ratio_policy", "stretch"), plan.axes);
   bool crops = options->coordinates == "tf_crop_and_resize";
-  std::erase_if(plan.axes, [&](const AxisPlan& p) { return p.in == p.out && p.scale == 1.0 && !crops; });
+  std::erase_if(plan.axes, [&](const AxisPlan& p) {
+    return tensor::structurally_equal(p.in, p.out) && p.scale == 1.0 && !crops;
+  });
   for (size_t k = 0; k < plan.axes.size(); ++k)
     plan.axes[k].table = kFirstTable + 2 * static_cast<int>(k);
   return plan;
@@ -197,7 +260,7 @@ void infer_resize(InferContext& c) {
   if (!expect(c, plan.has_value(), error)) return;
   Shape out = c.input(0).shape;
   for (const AxisPlan& p : plan->axes) {
-    if (!expect(c, p.in > 0 || p.out == 0, "an empty dimension cannot be resized")) return;
+    if (!expect(c, !is_int(p.in, 0) || is_int(p.out, 0), "an empty dimension cannot be resized")) return;
     out[p.axis] = p.out;
   }
   c.set_output(0, {c.input(0).element, out});
@@ -207,29 +270,55 @@ void infer_resize(InferContext& c) {
 
 Expr real(double v) { return tensor::constant(ElementType::f64, v); }
 
-// x(o) as f64.
-Expr coordinate(const Options& o, const AxisPlan& p, const Expr& position) {
-  Expr i = cast(ElementType::f64, position);
-  double in = static_cast<double>(p.in), out = static_cast<double>(p.out);
+Expr real(const Expr& extent) {
+  const std::optional<int64_t> known = static_dim(extent);
+  return known ? real(static_cast<double>(*known)) : cast(ElementType::f64, extent);
+}
+
+Expr scale_of(const AxisPlan& p) { return p.scale ? real(*p.scale) : real(p.out) / real(p.in); }
+
+// x(o) as f64, where there are several positions or the only one is no special case.
+Expr coordinate_of_many(const Options& o, const AxisPlan& p, const Expr& i) {
   // The extent before rounding down to whole elements.
-  double exact_out = p.scale * in;
-  if (o.coordinates == "asymmetric") return i / real(p.scale);
+  Expr exact_out = p.scale ? real(*p.scale) * real(p.in) : real(p.out);
+  if (o.coordinates == "asymmetric") return i / scale_of(p);
+  if (o.coordinates == "align_corners") return i * real(p.in - 1) / (exact_out - real(1.0));
+  if (o.coordinates == "tf_half_pixel_for_nn") return (i + real(0.5)) / scale_of(p);
+  Expr centered = (i + real(0.5)) / scale_of(p) - real(0.5);
+  if (o.coordinates != "half_pixel_symmetric") return centered;
+  return centered + real(p.in) / real(2.0) * (real(1.0) - real(p.out) / exact_out);
+}
+
+// The same of extents that are known, whose arithmetic is done here.
+Expr known_coordinate(const Options& o, const AxisPlan& p, const Expr& i) {
+  const double in = static_cast<double>(*static_dim(p.in)), out = static_cast<double>(*static_dim(p.out)), scale = *p.scale;
+  const double exact_out = scale * in;
+  if (o.coordinates == "asymmetric") return i / real(scale);
   if (o.coordinates == "align_corners") {
-    if (p.out == 1) return real(0);
+    if (out == 1) return real(0.0);
     return i * real(in - 1) / real(exact_out == out ? out - 1 : exact_out - 1);
   }
-  if (o.coordinates == "tf_half_pixel_for_nn") return (i + real(0.5)) / real(p.scale);
+  if (o.coordinates == "tf_half_pixel_for_nn") return (i + real(0.5)) / real(scale);
   if (o.coordinates == "tf_crop_and_resize") {
-    if (p.out == 1) return real(0.5 * (p.roi_start + p.roi_end) * (in - 1));
+    if (out == 1) return real(0.5 * (p.roi_start + p.roi_end) * (in - 1));
     return real(p.roi_start * (in - 1)) + i * real((p.roi_end - p.roi_start) * (in - 1) / (out - 1));
   }
-  if (o.coordinates == "pytorch_half_pixel" && p.out == 1) return real(0);
-  Expr centered = (i + real(0.5)) / real(p.scale) - real(0.5);
+  if (o.coordinates == "pytorch_half_pixel" && out == 1) return real(0.0);
+  Expr centered = (i + real(0.5)) / real(scale) - real(0.5);
   if (o.coordinates == "half_pixel_symmetric") {
     double center = in / 2, adjustment = out / exact_out;
     return centered + real(center * (1 - adjustment));
   }
   return centered;
+}
+
+// x(o) as f64.
+Expr coordinate(const Options& o, const AxisPlan& p, const Expr& position) {
+  Expr i = cast(ElementType::f64, position);
+  if (is_known(p)) return known_coordinate(o, p, i);
+  Expr x = coordinate_of_many(o, p, i);
+  const bool one_is_special = o.coordinates == "align_corners" || o.coordinates == "pytorch_half_pixel";
+  return one_is_special ? select(p.out == 1, real(0.0), x) : x;
 }
 
 Expr whole(Intrinsic rounding, const Expr& x) { return cast(ElementType::i64, call(rounding, {x})); }
@@ -241,7 +330,7 @@ Expr nearest_position(const std::string& mode, const Expr& x) {
   return whole(Intrinsic::ceil, x - real(0.5));
 }
 
-Expr clamped(const Expr& i, int64_t extent) { return tensor::min(tensor::max(i, 0), extent - 1); }
+Expr clamped(const Expr& i, const Expr& extent) { return tensor::min(tensor::max(i, 0), extent - 1); }
 
 // ---- Weights ----
 
@@ -261,7 +350,7 @@ Expr kernel(const Options& o, const Expr& distance) {
 // Antialiasing stretches the kernel by the scale of a reduction, so that every input element counts.
 struct Taps {
   Taps(const Options& o, const AxisPlan& p)
-      : stretch(o.antialias ? std::min(p.scale, 1.0) : 1.0), support((o.mode == Mode::cubic ? 2.0 : 1.0) / stretch) {
+      : stretch(o.antialias ? std::min(*p.scale, 1.0) : 1.0), support((o.mode == Mode::cubic ? 2.0 : 1.0) / stretch) {
     count = 2 * whole_size(std::min(std::ceil(support), 0x1p40)) + (stretch != 1.0 ? 1 : 0);
   }
   double stretch, support;
@@ -319,10 +408,12 @@ Table table_of(const Buffer& made) {
 
 // For whole-number enlargement that repeats each element: x(o) rounds to o / factor.
 std::optional<int64_t> repetition(const Options& o, const AxisPlan& p) {
-  double factor = p.scale;
-  if (factor != std::floor(factor) || p.out != p.in * static_cast<int64_t>(factor)) return std::nullopt;
+  const double factor = p.scale.value_or(0);
+  if (factor < 1 || factor != std::floor(factor)) return std::nullopt;
+  // Of open extents a whole number is exact.
+  if (is_known(p) && *static_dim(p.out) != *static_dim(p.in) * static_cast<int64_t>(factor)) return std::nullopt;
   bool half = o.coordinates == "half_pixel" || o.coordinates == "half_pixel_symmetric" ||
-              (o.coordinates == "pytorch_half_pixel" && p.out > 1);
+              (o.coordinates == "pytorch_half_pixel" && !is_int(p.out, 1));
   bool rounds = o.nearest == "round_prefer_floor" || o.nearest == "round_prefer_ceil";
   if ((o.coordinates == "asymmetric" && o.nearest == "floor") || (half && rounds))
     return static_cast<int64_t>(factor);
@@ -383,7 +474,7 @@ Expr is_outside(const Plan& plan, Axes i) {
   Expr outside = tensor::false_value();
   for (const AxisPlan& p : plan.axes) {
     Expr x = coordinate(plan.options, p, i[p.axis]);
-    outside = outside || x < real(0) || x > real(static_cast<double>(p.in - 1));
+    outside = outside || x < real(0) || x > real(p.in - 1);
   }
   return outside;
 }
@@ -395,6 +486,8 @@ void compute_resize(ComputeContext& c) {
   const TensorType& out = c.output_type(0);
   std::string error;
   Plan plan = *make_plan(c, in, c.node().op->name, &error);
+  for (AxisPlan& p : plan.axes)
+    p.out = out.shape[p.axis];  // may have a name of its own
   bool nearest = plan.options.mode == Mode::nearest;
   ElementType wide = nearest ? in.element : weight_type(in.element);
   Source x = [&](const std::vector<Expr>& at) { return c.at(0, at); };
@@ -402,7 +495,7 @@ void compute_resize(ComputeContext& c) {
   Buffer result;
   // The axis that shrinks most goes first: the later passes have less to do.
   std::stable_sort(plan.axes.begin(), plan.axes.end(),
-                   [](const AxisPlan& a, const AxisPlan& b) { return a.scale < b.scale; });
+                   [](const AxisPlan& a, const AxisPlan& b) { return a.scale.value_or(1) < b.scale.value_or(1); });
   for (const AxisPlan& p : plan.axes) {
     shape[p.axis] = p.out;
     result = nearest ? nearest_pass(c, plan.options, p, x, wide, shape)
@@ -441,9 +534,9 @@ Attributes table_attributes(const Attributes& of_node, const AxisPlan& p, bool i
   for (const char* name : kOfTables) {
     if (const Attribute* value = of_node.find(name)) a.set(name, *value);
   }
-  a.set("in", p.in);
-  a.set("out", p.out);
-  a.set("scale", p.scale);
+  a.set("in", *static_dim(p.in));
+  a.set("out", *static_dim(p.out));
+  a.set("scale", *p.scale);
   a.set("roi", std::vector<double>{p.roi_start, p.roi_end});
   a.set("is_upsample", int64_t{is_upsample});
   a.set("type", std::string(to_text(wide)));
@@ -485,7 +578,7 @@ std::vector<ResizeTable> tables_of_resize(const Graph& graph, const Node& node) 
   if (!plan) return tables;
   const bool is_nearest = plan->options.mode == Mode::nearest;
   for (const AxisPlan& p : plan->axes) {
-    if (is_nearest && repetition(plan->options, p)) continue;
+    if (!is_known(p) || (is_nearest && repetition(plan->options, p))) continue;
     tables.push_back({p.table, is_nearest ? 1 : 2,
                       table_attributes(node.attributes, p, node.op->name == "Upsample", weight_type(x.element))});
   }

@@ -180,19 +180,30 @@ void compute_eye_like(ComputeContext& c) {
 
 // ---- OneHot: values[1] where the new axis is at the index, values[0] elsewhere ----
 
+// It may have any number type; what follows from dimensions, or data decides, is an integer.
+std::optional<Expr> one_hot_depth(InferContext& c) {
+  if (const Constant* depth = c.constant(1)) {
+    if (!expect(c, depth->count() == 1 && depth->int_at(0) >= 0, "depth: expected one number")) return std::nullopt;
+    return depth->int_at(0);
+  }
+  const std::optional<std::vector<Expr>> depth = c.elements(1);
+  if (!depth) {
+    c.unsupported("input 1 (depth) needs a value known at compile time");
+    return std::nullopt;
+  }
+  if (!expect(c, depth->size() == 1, "depth: expected one number")) return std::nullopt;
+  return depth->front();
+}
+
 void infer_one_hot(InferContext& c) {
   if (!expect_type(c, 0, TypeSet::number) || !expect_type(c, 2, TypeSet::any) || !expect_rank(c, 2, 1))
     return;
-  const Constant* depth = c.constant(1);
-  if (!depth) return c.unsupported("input 1 (depth) needs a value known at compile time");
-  if (!expect(c, depth->count() == 1 && depth->int_at(0) >= 0, "depth: expected one number") ||
-      !expect_same_dim(c, 2, c.input(2).shape[0], "number of values")) {
-    return;
-  }
+  const std::optional<Expr> depth = one_hot_depth(c);
+  if (!depth || !expect_same_dim(c, 2, c.input(2).shape[0], "number of values")) return;
   auto axis = checked_axis(c, c.attributes().integer("axis", -1), c.rank(0) + 1);
   if (!axis) return;
   Shape out = c.input(0).shape;
-  out.insert(out.begin() + *axis, depth->int_at(0));
+  out.insert(out.begin() + *axis, *depth);
   c.set_output(0, {c.input(2).element, out});
 }
 

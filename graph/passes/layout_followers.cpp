@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "graph/elements.h"
 #include "graph/ops/common.h"
 #include "graph/passes/box.h"
 #include "graph/passes/convolution_cost.h"
@@ -113,42 +114,65 @@ class FollowLayout {
     return axes == spatial_axes(rank(node.inputs[0])) && reduce_mean(id);
   }
 
+  // Of a resize's input that has a scale for each of these axes: those of the spatial ones. Nothing where others are resized.
+  std::optional<ValueId> spatial_scales(const Node& node, size_t input, const Ints& axes) {
+    const Constant scales = *g_.value(node.inputs[input]).constant;
+    std::vector<float> kept(rank(node.inputs[0]) - 2, 1);
+    for (size_t k = 0; k < axes.size(); ++k) {
+      const double scale = scales.number_at(static_cast<int64_t>(k));
+      if (axes[k] < 2 && scale != 1) return std::nullopt;
+      if (axes[k] >= 2) kept[static_cast<size_t>(axes[k]) - 2] = static_cast<float>(scale);
+    }
+    return g_.add_constant(node.name + ".scales", Constant::of(ElementType::f32, {static_cast<int64_t>(kept.size())}, kept));
+  }
+
+  // The same of sizes, of which some may be open.
+  std::optional<ValueId> spatial_sizes(const Node& node, size_t input, const Ints& axes) {
+    const Value& given = g_.value(node.inputs[input]);
+    const Shape& in = shape(node.inputs[0]);
+    Shape kept(in.begin() + 2, in.end());
+    for (size_t k = 0; k < axes.size(); ++k) {
+      const Expr size = given.constant ? Expr(given.constant->int_at(static_cast<int64_t>(k))) : given.elements[k];
+      const auto axis = static_cast<size_t>(axes[k]);
+      if (axis < 2 && !g_.are_equal(size, in[axis])) return std::nullopt;
+      if (axis >= 2) kept[axis - 2] = size;
+    }
+    const std::string name = node.name + ".sizes";
+    if (is_static(kept)) return g_.add_constant(name, Constant::ints(static_shape(kept)));
+    Node sizes;
+    sizes.name = name;
+    sizes.origins = node.origins;
+    sizes.outputs = {g_.add_value(name, {ElementType::i64, {static_cast<int64_t>(kept.size())}})};
+    set_elements(g_, sizes, {kept});
+    return sizes.outputs[0];
+  }
+
   // Of height and width, and depth: the same along these axes, whatever lies around them.
   bool follow_resize(NodeId id) {
     const Node node = g_.node(id);
     ValueId x = node.inputs[0];
     const Attributes& old = node.attributes;
-    if (!is_laid_out(x) || rank(x) < 4 || !is_static(shape(x)) || old.has("scales") || old.has("keep_aspect_ratio_policy") ||
+    if (!is_laid_out(x) || rank(x) < 4 || old.has("scales") || old.has("keep_aspect_ratio_policy") ||
         old.text("coordinate_transformation_mode", "") == "tf_crop_and_resize") {
       return false;
     }
-    const Ints in = static_shape(shape(x)), spatial = spatial_axes(in.size());
-    Ints every(in.size());
-    std::iota(every.begin(), every.end(), 0);
-    const Ints axes = old.integers("axes", every);
+    const Ints spatial = spatial_axes(rank(x));
+    Ints axes(rank(x));
+    std::iota(axes.begin(), axes.end(), 0);
+    axes = old.integers("axes", axes);
+    for (int64_t& axis : axes)
+      axis = axis < 0 ? axis + static_cast<int64_t>(rank(x)) : axis;
     std::vector<ValueId> inputs{forms_.laid_out(x).value};
     for (size_t i = 1; i < node.inputs.size(); ++i) {
       inputs.push_back(kNoValue);
-      if (node.inputs[i] == kNoValue || !is_constant(node.inputs[i])) continue;
-      const Constant& values = *g_.value(node.inputs[i]).constant;
-      if (values.count() != static_cast<int64_t>(axes.size())) continue;  // empty, or a region that is not read
-      bool is_size = mcc::is_int(values.element());
-      std::vector<double> kept(spatial.size(), 1);
-      if (is_size) kept.assign(in.begin() + 2, in.end());
-      for (size_t k = 0; k < axes.size(); ++k) {
-        const auto axis = static_cast<size_t>(axes[k] < 0 ? axes[k] + static_cast<int64_t>(in.size()) : axes[k]);
-        double value = values.number_at(static_cast<int64_t>(k));
-        double same = is_size ? static_cast<double>(in[axis]) : 1;
-        if (axis >= 2) {
-          kept[axis - 2] = value;
-        } else if (value != same) {
-          return false;
-        }
-      }
-      const auto count = static_cast<int64_t>(kept.size());
-      const Constant of_spatial = is_size ? Constant::ints(Ints(kept.begin(), kept.end()))
-                                          : Constant::of(ElementType::f32, {count}, std::vector<float>(kept.begin(), kept.end()));
-      inputs.back() = g_.add_constant(node.name + (is_size ? ".sizes" : ".scales"), of_spatial);
+      if (node.inputs[i] == kNoValue) continue;
+      const Value& given = g_.value(node.inputs[i]);
+      const bool is_size = mcc::is_int(given.type.element);
+      // Others are empty, or a region that is not read.
+      if (given.elements.size() != axes.size() && (!given.constant || given.constant->count() != static_cast<int64_t>(axes.size()))) continue;
+      const std::optional<ValueId> of_spatial = is_size ? spatial_sizes(node, i, axes) : spatial_scales(node, i, axes);
+      if (!of_spatial) return false;
+      inputs.back() = *of_spatial;
     }
     Attributes a = old;
     a.set("axes", spatial);

@@ -165,4 +165,51 @@ def expansions():
         tuple({"N": n, "T": t} for n, t in ((1, 1), (3, 7), (4, 20))))
 
 
-ALL = (mlp, attention, convolutions, batches, shapes, movements, recurrent, signals, expansions)
+def resizes():
+    """Along open axes: by whole and fractional scales, to the sizes of another tensor, in every way to find positions."""
+    nodes, outputs = [("Shape", ["x"], ["sx"], {}), ("Slice", ["sx", "i0", "i2"], ["nc"], {}), ("Shape", ["z"], ["sz"], {}),
+                      ("Slice", ["sz", "i2", "i4"], ["hw"], {}), ("Concat", ["nc", "hw"], ["sizes"], {"axis": 0})], []
+    ways = [("nearest", "asymmetric", "floor"), ("nearest", "half_pixel", "round_prefer_floor"), ("nearest", "align_corners", "ceil"),
+            ("linear", "half_pixel", "floor"), ("linear", "pytorch_half_pixel", "floor"), ("linear", "align_corners", "floor"), ("linear", "asymmetric", "floor"),
+            ("cubic", "half_pixel", "floor")]
+    for mode, coordinates, rounding in ways:
+        for i, by in enumerate((["twice"], ["apart"], ["", "sizes"])):
+            if coordinates == "align_corners" and by == ["apart"]:
+                continue  # onnxruntime rounds the extent down before it divides by it
+            outputs.append(f"{mode}_{coordinates}_{i}")
+            nodes.append(("Resize", ["x", "", *by], [outputs[-1]],
+                          {"mode": mode, "coordinate_transformation_mode": coordinates, "nearest_mode": rounding}))
+    return Model("resizes", nodes, {"x": ["N", 3, "H", "W"], "z": [1, 1, "P", "Q"]}, tuple(outputs), {d: (1, 40) for d in "NHWPQ"},
+                 {"twice": np.float32([1, 1, 2, 2]), "apart": np.float32([1, 1, 1.5, 0.5]), "i0": ints(0), "i2": ints(2), "i4": ints(4)},
+                 tuple(dict(zip("NHWPQ", sizes)) for sizes in ((1, 4, 4, 8, 8), (2, 5, 8, 3, 11), (1, 1, 2, 5, 4), (1, 9, 16, 1, 1), (2, 10, 13, 37, 20))))
+
+
+def parts():
+    """Open axes in parts: equal ones, and such that are computed; numbers as vectors of an open size; images that grow."""
+    return Model("parts", [
+        ("Split", ["x"], ["a", "b"], {"axis": 2}), ("Concat", ["b", "a"], ["y"], {"axis": 2}), ("Shape", ["x"], ["s"], {}), ("Slice", ["s", "i3", "i4"], ["w"], {}),
+        ("Div", ["w", "i3"], ["third"], {}), ("Sub", ["w", "third"], ["rest"], {}), ("Concat", ["third", "rest"], ["sizes"], {"axis": 0}),
+        ("Split", ["x", "sizes"], ["c", "d"], {"axis": 3}), ("ReduceSum", ["c"], ["z"], {"keepdims": 1}),
+        ("Conv", ["d", "k"], ["e"], {"pads": [1] * 4}), ("ConvTranspose", ["e", "t", "bias"], ["f"], {"strides": [2, 2], "pads": [1, 1, 1, 1]}), ("Relu", ["f"], ["g"], {}),
+        ("ConvTranspose", ["g", "u"], ["v"], {"strides": [2, 2], "auto_pad": "SAME_UPPER", "group": 2}),
+        ("Squeeze", ["w"], ["depth"], {}), ("OneHot", ["labels", "depth", "values"], ["o"], {"axis": -1})],
+        {"x": ["N", 3, "H", "W"], "labels": ["L"]}, ("y", "z", "v", "o"), {"N": (1, 3), "H": (2, 41), "W": (4, 40), "L": (1, 9)},
+        {"i3": ints(3), "i4": ints(4), "k": weights(8, 3, 3, 3), "t": weights(8, 6, 4, 4), "bias": weights(6), "u": weights(6, 2, 3, 3), "values": np.float32([-1, 2])},
+        tuple(dict(zip("NHWL", sizes)) for sizes in ((1, 2, 4, 1), (2, 8, 9, 3), (3, 40, 33, 9))), {"labels": 12})
+
+
+def pyramid():
+    """Feature maps that are joined with larger ones, with heights and widths that need not be even."""
+    nodes = [("Conv", ["x", "c1"], ["a"], {"pads": [1] * 4, "strides": [2, 2]}), ("Relu", ["a"], ["a1"], {}),
+             ("Conv", ["a1", "c2"], ["b"], {"pads": [1] * 4, "strides": [2, 2]}), ("Relu", ["b"], ["b1"], {}), ("Conv", ["b1", "c2"], ["c"], {"pads": [1] * 4}),
+             ("Shape", ["c"], ["sc"], {}), ("Slice", ["sc", "i0", "i2"], ["nc"], {}), ("Shape", ["a1"], ["sa"], {}), ("Slice", ["sa", "i2", "i4"], ["hw"], {}),
+             ("Concat", ["nc", "hw"], ["sizes"], {"axis": 0}), ("Resize", ["c", "", "", "sizes"], ["up"], {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}),
+             ("Add", ["up", "a1"], ["p"], {}), ("Conv", ["p", "c2"], ["p1"], {"pads": [1] * 4}),
+             ("Resize", ["p1", "", "twice"], ["p2"], {"mode": "linear", "coordinate_transformation_mode": "half_pixel"}), ("Conv", ["p2", "c3"], ["y"], {})]
+    return Model("pyramid", nodes, {"x": ["N", 3, "H", "W"]}, ("y", "p1"), {"N": (1, 2), "H": (8, 90), "W": (8, 90)},
+                 {"c1": weights(16, 3, 3, 3), "c2": weights(16, 16, 3, 3), "c3": weights(4, 16, 1, 1), "i0": ints(0), "i2": ints(2), "i4": ints(4),
+                  "twice": np.float32([1, 1, 2, 2])},
+                 tuple({"N": n, "H": h, "W": w} for n, h, w in ((1, 8, 8), (2, 31, 50), (1, 65, 90))))
+
+
+ALL = (mlp, attention, convolutions, batches, shapes, movements, recurrent, signals, expansions, resizes, pyramid, parts)
