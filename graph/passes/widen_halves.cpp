@@ -106,6 +106,8 @@ class WidenHalves {
   // Whether the node makes floats, of halves f32 once its operands are that.
   bool is_widened(NodeId id) const {
     const Node& n = g_.node(id);
+    // A state has one type: before a loop, in it and behind it.
+    if (n.op->control == Control::loop_begin || n.op->control == Control::loop_end) return false;
     if (std::find(kOfRounded.begin(), kOfRounded.end(), n.op->name) != kOfRounded.end() || moves_halves(n)) return false;
     const Result<std::vector<TensorType>> types = infer_types(wide_, wide_.node(id));
     if (!types.ok()) return false;

@@ -7,7 +7,7 @@ import pathlib
 import numpy as np
 
 BUILD = pathlib.Path(os.environ.get("MCC_BUILD_DIR", pathlib.Path(__file__).parents[2] / "build"))
-TYPES = {"float32": "f32", "int64": "i64", "bool": "bool", "int32": "i32", "float64": "f64", "uint8": "u8", "int8": "i8"}
+TYPES = {"float32": "f32", "int64": "i64", "bool": "bool", "int32": "i32", "float64": "f64", "uint8": "u8", "int8": "i8", "float16": "f16"}
 
 
 class Error(ctypes.Structure):

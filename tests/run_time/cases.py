@@ -276,6 +276,13 @@ def state_that_grows():
     return [dict(x=floats(1, 3), m=number(m)) for m in (0, 3, 1, 12)]
 
 
+def state_of_halves():
+    """g (float16[2,1] x, int64 m) => (float16[K,1] y, float16[2,1] z) <float16[1,1] w = {14341}> {
+       p = MatMul (x, w) z = Tanh (p)
+       y = Loop (m, "", x) <body = b (int64 i, bool c, float16[K,1] v) => (bool d, float16[L,1] u) { u = Concat <axis = 0> (v, w) d = Identity (c) }> }"""
+    return [dict(x=floats(2, 1).astype(np.float16), m=number(m)) for m in (2, 0, 1)]
+
+
 def states_that_grow_and_trade_places():
     """g (float[2,3] x, float[1,3] y, int64 m) => (float[N,3] p, float[M,3] q) {
        p, q = Loop (m, "", x, y) <body = b (int64 i, bool c, float[K,3] v, float[L,3] w) => (bool d, float[KK,3] vv, float[LL,3] ww) {
