@@ -104,17 +104,24 @@ void compute_interleave(ComputeContext& c) {
   }));
 }
 
+// How many blocks an extent has.
+std::optional<Expr> whole_blocks(InferContext& c, const Expr& extent, int64_t block) {
+  const Expr blocks = tensor::floor_div(extent, block);
+  if (const std::optional<int64_t> known = static_dim(extent)) {
+    if (!expect(c, *known % block == 0, to_text(c.input(0)), " does not divide into blocks of ", block)) return std::nullopt;
+  } else if (!expect_same_dim(c, extent, blocks * block, "whole blocks")) {
+    return std::nullopt;
+  }
+  return blocks;
+}
+
 void infer_space_to_depth(InferContext& c) {
   if (!check_blocks(c)) return;
   int64_t b = c.attributes().integer("blocksize", 0);
   const Shape& in = c.input(0).shape;
-  auto height = need_static_dim(c, in[2], "the height"), width = need_static_dim(c, in[3], "the width");
-  if (!height || !width ||
-      !expect(c, *height % b == 0 && *width % b == 0, to_text(c.input(0)), " does not divide into blocks of ",
-              b)) {
-    return;
-  }
-  c.set_output(0, {c.input(0).element, {in[0], in[1] * (b * b), *height / b, *width / b}});
+  const std::optional<Expr> height = whole_blocks(c, in[2], b);
+  const std::optional<Expr> width = height ? whole_blocks(c, in[3], b) : std::nullopt;
+  if (width) c.set_output(0, {c.input(0).element, {in[0], in[1] * (b * b), *height, *width}});
 }
 
 void compute_space_to_depth(ComputeContext& c) {

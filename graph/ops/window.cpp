@@ -29,7 +29,9 @@ Window window_of(const Attributes& a, const std::vector<int64_t>& kernel, const 
     w.end.assign(middle, pads.end());
   } else if (auto_pad != "VALID") {
     for (size_t k = 0; k < rank; ++k) {
-      if (auto extent = static_dim(spatial[k])) pad_same(w, k, *extent, auto_pad == "SAME_UPPER");
+      // With a stride of 1 it is the same for all extents.
+      const std::optional<int64_t> extent = w.stride[k] == 1 ? 1 : static_dim(spatial[k]);
+      if (extent) pad_same(w, k, *extent, auto_pad == "SAME_UPPER");
     }
   }
   return w;
@@ -64,8 +66,10 @@ std::optional<Window> checked_window(InferContext& c, const std::vector<int64_t>
       !in_range(a.integers("dilations"), 1, "dilations") || !in_range(a.integers("pads"), 0, "pads")) {
     return std::nullopt;
   }
-  for (const Expr& d : spatial) {
-    if (is_same && !need_static_dim(c, d, "with auto_pad, a spatial dimension")) return std::nullopt;
+  const std::vector<int64_t> strides = a.integers("strides", std::vector<int64_t>(spatial.size(), 1));
+  for (size_t k = 0; k < spatial.size(); ++k) {
+    const bool follows = !is_same || strides[k] == 1;
+    if (!follows && !need_static_dim(c, spatial[k], "with auto_pad and a stride, a spatial dimension")) return std::nullopt;
   }
   return window_of(a, kernel, spatial);
 }

@@ -198,6 +198,17 @@ def parts():
         tuple(dict(zip("NHWL", sizes)) for sizes in ((1, 2, 4, 1), (2, 8, 9, 3), (3, 40, 33, 9))), {"labels": 12})
 
 
+def images():
+    """Windows that run over the end, padding that follows from a stride of 1, mirrored edges, blocks that become channels and back."""
+    return Model("images", [
+        ("Conv", ["x", "k"], ["a"], {"auto_pad": "SAME_UPPER"}), ("MaxPool", ["a"], ["b"], {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}),
+        ("AveragePool", ["b"], ["c"], {"kernel_shape": [2, 2], "auto_pad": "SAME_LOWER"}), ("Pad", ["c", "pads"], ["d"], {"mode": "reflect"}),
+        ("DepthToSpace", ["d"], ["e"], {"blocksize": 2}), ("Sigmoid", ["e"], ["f"], {}), ("SpaceToDepth", ["f"], ["y"], {"blocksize": 2}),
+        ("SpaceToDepth", ["x"], ["z"], {"blocksize": 2})],
+        {"x": ["N", 4, "H", "W"]}, ("y", "z"), {"N": (1, 3), "H": (8, 41), "W": (8, 41)}, {"k": weights(8, 4, 4, 3), "pads": ints(0, 0, 1, 1, 0, 0, 1, 1)},
+        tuple(dict(zip("NHW", sizes)) for sizes in ((1, 8, 8), (2, 28, 14), (3, 40, 10))))
+
+
 def pyramid():
     """Feature maps that are joined with larger ones, with heights and widths that need not be even."""
     nodes = [("Conv", ["x", "c1"], ["a"], {"pads": [1] * 4, "strides": [2, 2]}), ("Relu", ["a"], ["a1"], {}),
@@ -212,4 +223,4 @@ def pyramid():
                  tuple({"N": n, "H": h, "W": w} for n, h, w in ((1, 8, 8), (2, 31, 50), (1, 65, 90))))
 
 
-ALL = (mlp, attention, convolutions, batches, shapes, movements, recurrent, signals, expansions, resizes, pyramid, parts)
+ALL = (mlp, attention, convolutions, batches, shapes, movements, recurrent, signals, expansions, resizes, pyramid, parts, images)
