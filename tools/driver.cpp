@@ -302,6 +302,7 @@ Diagnostics with_size_hint(Diagnostics errors, const CompileOptions& options) {
 void report_open(const graph::Graph& graph, const CompileOptions& options, CompileReport& report) {
   std::vector<std::string> names;
   for (size_t i = 0; i < graph.dims.size(); ++i) {
+    if (graph.dim_sources[i].kind != graph::DimSource::Kind::input) continue;
     report.open_dimensions.push_back({graph.dims[i].name(), graph.dim_ranges[i]});
     const graph::DimRange& range = graph.dim_ranges[i];
     const std::string& name = graph.dims[i].name();
