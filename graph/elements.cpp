@@ -359,6 +359,12 @@ Graph instance_of(const Graph& graph, int64_t number) {
     const DimSource& source = graph.dim_sources[i];
     int64_t size = source.kind == DimSource::Kind::input ? typical_size(range) : std::clamp(number, range.min, range.max);
     if (source.kind == DimSource::Kind::expression) as_int(simplify(substitute(source.expression, sizes)), &size);
+    // Dimensions that are taken to be equal.
+    for (const DimEquality& equality : graph.equalities) {
+      const Expr& other = graph.dims[i].same_as(equality.a) ? equality.b : equality.a;
+      const bool is_of_two = graph.dims[i].same_as(equality.a) || graph.dims[i].same_as(equality.b);
+      if (const auto known = sizes.find(other.get()); is_of_two && known != sizes.end()) as_int(known->second, &size);
+    }
     sizes[graph.dims[i].get()] = size;
   }
   Graph instance = graph;
@@ -379,7 +385,7 @@ Graph instance_of(const Graph& graph, int64_t number) {
 std::optional<Graph> typical_instance(const Graph& graph) {
   const bool has_data_dims =
       std::any_of(graph.dim_sources.begin(), graph.dim_sources.end(), [](const DimSource& s) { return s.kind != DimSource::Kind::input; });
-  if (!has_data_dims) return instance_of(graph, 0);
+  if (!has_data_dims && graph.equalities.empty()) return instance_of(graph, 0);
   // Which numbers go together only a run knows.
   for (int64_t number : {64, 16, 1}) {
     Graph instance = instance_of(graph, number);
