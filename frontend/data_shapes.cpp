@@ -37,12 +37,14 @@ bool Builder::add_data_shaped_node(const onnx::NodeProto& node, Scope& scope, co
   return true;
 }
 
-Entry Builder::select_boxes(const onnx::NodeProto& node, const std::vector<Entry>& inputs, const Origin& origin) {
+Entry Builder::select_boxes(const onnx::NodeProto& node, const std::vector<Entry>& inputs,
+                            const Origin& origin) {
   const std::vector<Entry> found = make_own("SelectBoxes", inputs, node, {true, true}, origin);
   return beginning(found[0], found[1], 0, origin);
 }
 
-std::vector<Entry> Builder::find_unique(const onnx::NodeProto& node, const std::vector<Entry>& inputs, const Origin& origin) {
+std::vector<Entry> Builder::find_unique(const onnx::NodeProto& node, const std::vector<Entry>& inputs,
+                                        const Origin& origin) {
   constexpr int kResults = 4, kGroup = 2;  // of each item there is its group
   std::vector<bool> wanted;
   for (int i = 0; i < kResults; ++i)
@@ -52,7 +54,8 @@ std::vector<Entry> Builder::find_unique(const onnx::NodeProto& node, const std::
   const onnx::AttributeProto* axis = find_attribute(node, "axis");
   for (int i = 0; i < kResults; ++i) {
     Entry& result = found[static_cast<size_t>(i)];
-    if (wanted[static_cast<size_t>(i)] && i != kGroup) result = beginning(result, found[kResults], i == 0 && axis ? axis->i() : 0, origin);
+    if (wanted[static_cast<size_t>(i)] && i != kGroup)
+      result = beginning(result, found[kResults], i == 0 && axis ? axis->i() : 0, origin);
   }
   return found;
 }
@@ -77,12 +80,14 @@ Entry Builder::find_nonzero(const std::vector<Entry>& inputs, const Origin& orig
 Entry Builder::compress(const onnx::NodeProto& node, const std::vector<Entry>& inputs, const Origin& origin) {
   const Entry positions = set_positions(inputs[1], origin);
   if (positions.kind != Entry::value) return {};
-  if (const onnx::AttributeProto* axis = find_attribute(node, "axis")) return make("Gather", {inputs[0], positions}, {"axis", axis->i()}, origin);
+  if (const onnx::AttributeProto* axis = find_attribute(node, "axis"))
+    return make("Gather", {inputs[0], positions}, {"axis", axis->i()}, origin);
   return make("Gather", {flatten(inputs[0], origin), positions}, {"axis", 0}, origin);
 }
 
-std::vector<Entry> Builder::make_own(const std::string& type, const std::vector<Entry>& inputs, const onnx::NodeProto& like,
-                                     const std::vector<bool>& outputs, const Origin& origin) {
+std::vector<Entry> Builder::make_own(const std::string& type, const std::vector<Entry>& inputs,
+                                     const onnx::NodeProto& like, const std::vector<bool>& outputs,
+                                     const Origin& origin) {
   Scope scope;
   onnx::NodeProto node;
   node.set_op_type(type);
@@ -105,7 +110,8 @@ std::vector<Entry> Builder::make_own(const std::string& type, const std::vector<
 Entry Builder::beginning(const Entry& padded, const Entry& count, int64_t axis, const Origin& origin) {
   if (padded.kind != Entry::value || count.kind != Entry::value) return {};
   const std::string name = text(origin.name, ".beginning");
-  const Entry from = make_constant(Constant::ints({0}), name), along = make_constant(Constant::ints({axis}), name);
+  const Entry from = make_constant(Constant::ints({0}), name),
+              along = make_constant(Constant::ints({axis}), name);
   const Entry end = make("Unsqueeze", {count, from}, {}, origin);
   if (end.kind != Entry::value) return {};
   return make("Slice", {padded, from, end, along}, {}, origin);

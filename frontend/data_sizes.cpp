@@ -40,7 +40,8 @@ ValueId Builder::as_sizes(ValueId v) {
   const auto [known, is_new] = sizes_.try_emplace(v, v);
   if (!is_new) return known->second;
   const bool is_whole = is_int(value.type.element) || value.type.element == ElementType::boolean;
-  if (!is_whole || !graph::is_static(value.type.shape) || graph::static_count(value.type.shape) > kMostSizes) return v;
+  if (!is_whole || !graph::is_static(value.type.shape) || graph::static_count(value.type.shape) > kMostSizes)
+    return v;
   const int64_t count = graph::static_count(value.type.shape);
   const DimRange range = value.type.element == ElementType::boolean ? DimRange{0, 1} : DimRange{-kFar, kFar};
   std::vector<Expr> elements = elements_of_parts(v);
@@ -57,13 +58,17 @@ ValueId Builder::as_sizes(ValueId v) {
 // Of a list that is put together of others: of those some may be known. Empty for what is no such list.
 std::vector<Expr> Builder::elements_of_parts(ValueId v) {
   const graph::NodeId producer = graph_.value(v).producer;
-  if (producer < 0 || graph_.value(v).type.shape.size() != 1 || graph_.node(producer).op != graph::find_op("", "Concat")) return {};
+  if (producer < 0 || graph_.value(v).type.shape.size() != 1 ||
+      graph_.node(producer).op != graph::find_op("", "Concat"))
+    return {};
   std::vector<Expr> elements;
   for (const ValueId part : std::vector<ValueId>(graph_.node(producer).inputs)) {
     const graph::Value& known = graph_.value(as_sizes(part));
     if (known.constant) {
-      for (const int64_t element : known.constant->to_ints()) elements.emplace_back(element);
-    } else if (known.elements.empty() && !(graph::is_static(known.type.shape) && graph::static_count(known.type.shape) == 0)) {
+      for (const int64_t element : known.constant->to_ints())
+        elements.emplace_back(element);
+    } else if (known.elements.empty() &&
+               !(graph::is_static(known.type.shape) && graph::static_count(known.type.shape) == 0)) {
       return {};
     } else {
       elements.insert(elements.end(), known.elements.begin(), known.elements.end());
@@ -87,7 +92,8 @@ Result<std::vector<TensorType>> Builder::infer(Node& node, const std::string& wh
       operand = sizes;
     }
     for (graph::DimEquality equality : wanted.equalities) {
-      equality.where = text(where, ": expected ", tensor::to_text(equality.a), " and ", tensor::to_text(equality.b), " to be equal");
+      equality.where = text(where, ": expected ", tensor::to_text(equality.a), " and ",
+                            tensor::to_text(equality.b), " to be equal");
       graph_.equalities.push_back(std::move(equality));
       is_new = true;
     }
@@ -100,8 +106,10 @@ Expr Builder::named_size(const Expr& size, const std::string& name) {
   const Expr known = graph_.with_named(size);
   if (!tensor::structurally_equal(known, size)) return known;
   const tensor::Interval bounds = graph_.facts().bounds(size);
-  const DimRange range{std::max<int64_t>(bounds.low.value_or(0), 0), std::clamp<int64_t>(bounds.high.value_or(kFar), 0, kFar)};
-  return graph_.add_data_dim(name, {std::min(range.min, range.max), range.max}, {DimSource::Kind::expression, graph::kNoValue, 0, size});
+  const DimRange range{std::max<int64_t>(bounds.low.value_or(0), 0),
+                       std::clamp<int64_t>(bounds.high.value_or(kFar), 0, kFar)};
+  return graph_.add_data_dim(name, {std::min(range.min, range.max), range.max},
+                             {DimSource::Kind::expression, graph::kNoValue, 0, size});
 }
 
 void Builder::name_sizes(const onnx::NodeProto& node, std::vector<TensorType>& types) {

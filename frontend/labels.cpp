@@ -45,8 +45,9 @@ void Builder::add_labels(const onnx::NodeProto& node, Scope& scope) {
 }
 
 bool Builder::moves_labels(const onnx::NodeProto& node, const Scope& scope) const {
-  static const std::set<std::string> kMoves = {"Identity", "Reshape",   "Squeeze", "Unsqueeze", "Flatten",
-                                               "Gather",   "Transpose", "Slice",   "Expand",    "ArrayFeatureExtractor"};
+  static const std::set<std::string> kMoves = {
+      "Identity", "Reshape",   "Squeeze", "Unsqueeze", "Flatten",
+      "Gather",   "Transpose", "Slice",   "Expand",    "ArrayFeatureExtractor"};
   if (node.input_size() == 0 || node.output_size() != 1) return false;
   const Entry operand = scope.find(node.input(0));
   if (operand.kind != Entry::labelled) return false;
@@ -73,8 +74,10 @@ void Builder::add_moved_labels(const onnx::NodeProto& node, Scope& scope, const 
   scope.names[node.output(0)] = moved.kind == Entry::value ? labelled(moved.id, *operand.labels) : Entry{};
 }
 
-void Builder::add_tensor(const std::string& name, const onnx::TensorProto& tensor, const std::string& where, Scope& scope) {
-  if (tensor.data_type() != onnx::TensorProto::STRING) return add_constant(name, reader_.read(tensor, where), scope);
+void Builder::add_tensor(const std::string& name, const onnx::TensorProto& tensor, const std::string& where,
+                         Scope& scope) {
+  if (tensor.data_type() != onnx::TensorProto::STRING)
+    return add_constant(name, reader_.read(tensor, where), scope);
   Result<std::vector<std::string>> strings = reader_.read_strings(tensor, where);
   if (!strings.ok()) {
     problems_.insert(problems_.end(), strings.errors().begin(), strings.errors().end());
@@ -88,7 +91,8 @@ void Builder::add_tensor(const std::string& name, const onnx::TensorProto& tenso
 
 void Builder::add_labelled_output(const onnx::ValueInfoProto& output, const Entry& entry) {
   // The numbers may be known under another name, and be an output under that.
-  const Entry shown = make("Identity", {{Entry::value, entry.id}}, {}, {text("output '", output.name(), "'"), output.name()});
+  const Entry shown =
+      make("Identity", {{Entry::value, entry.id}}, {}, {text("output '", output.name(), "'"), output.name()});
   if (shown.kind != Entry::value) return;
   graph_.value(shown.id).name = output.name();
   graph_.outputs.push_back(shown.id);

@@ -51,26 +51,32 @@ bool reads(const onnx::GraphProto& body, const std::string& name) {
 bool declares_size(const onnx::ValueInfoProto& output, size_t d, const Expr& size) {
   const auto& shape = output.type().tensor_type().shape();
   int64_t known = 0;
-  if (!tensor::as_int(size, &known) || !output.type().has_tensor_type() || d >= static_cast<size_t>(shape.dim_size())) return false;
+  if (!tensor::as_int(size, &known) || !output.type().has_tensor_type() ||
+      d >= static_cast<size_t>(shape.dim_size()))
+    return false;
   const auto& dim = shape.dim(static_cast<int>(d));
   return dim.has_dim_value() && dim.dim_value() == known;
 }
 
 // Whether ONNX's type for it is a tensor of one dimension, as some exporters give the number of an iteration.
 bool is_declared_as_vector(const onnx::ValueInfoProto& input) {
-  return input.type().has_tensor_type() && input.type().tensor_type().has_shape() && input.type().tensor_type().shape().dim_size() == 1;
+  return input.type().has_tensor_type() && input.type().tensor_type().has_shape() &&
+         input.type().tensor_type().shape().dim_size() == 1;
 }
 
 // A tensor of zeros whose shape no data decides.
 ValueId zeros(graph::Graph& graph, const std::string& name, const TensorType& type) {
-  if (graph::is_static(type.shape)) return graph.add_constant(name, Constant::zeros(type.element, graph::static_shape(type.shape)));
+  if (graph::is_static(type.shape))
+    return graph.add_constant(name, Constant::zeros(type.element, graph::static_shape(type.shape)));
   Node of;
   of.name = name;
-  of.outputs = {graph.add_value(text(name, ".shape"), {ElementType::i64, {static_cast<int64_t>(type.shape.size())}})};
+  of.outputs = {
+      graph.add_value(text(name, ".shape"), {ElementType::i64, {static_cast<int64_t>(type.shape.size())}})};
   graph::set_elements(graph, of, {type.shape});
   graph::Attributes a;
   a.set("value", Constant::zeros(type.element, {1}));
-  const graph::NodeId node = graph.add_node(*graph::find_op("", "ConstantOfShape"), name, of.outputs, a, {type});
+  const graph::NodeId node =
+      graph.add_node(*graph::find_op("", "ConstantOfShape"), name, of.outputs, a, {type});
   return graph.node(node).outputs[0];
 }
 
@@ -78,14 +84,16 @@ ValueId zeros(graph::Graph& graph, const std::string& name, const TensorType& ty
 
 // ---- If ----
 
-Builder::Branch Builder::build_branch(const onnx::GraphProto& graph, int results, ValueId condition, bool is_then, const Scope& scope, const Origin& origin) {
+Builder::Branch Builder::build_branch(const onnx::GraphProto& graph, int results, ValueId condition,
+                                      bool is_then, const Scope& scope, const Origin& origin) {
   Branch branch;
   const Mark start = mark();
   Scope inner;
   inner.parent = &scope;
   add_initializers(graph, inner);
   add_nodes(graph, inner, origin);
-  for (int i = 0; i < results; ++i) branch.results.push_back(inner.find(graph.output(i).name()));
+  for (int i = 0; i < results; ++i)
+    branch.results.push_back(inner.find(graph.output(i).name()));
   branch.problems.assign(problems_.begin() + static_cast<std::ptrdiff_t>(start.problems), problems_.end());
   if (!branch.problems.empty()) {
     go_back(start);
@@ -104,26 +112,33 @@ Expr Builder::truth_of(ValueId condition) {
 }
 
 void Builder::make_conditional(const Mark& since, ValueId condition, bool is_then) {
-  const auto is_new = [&] { return graph_.equalities.size() > since.equalities || conditional_.size() > since.conditional; };
+  const auto is_new = [&] {
+    return graph_.equalities.size() > since.equalities || conditional_.size() > since.conditional;
+  };
   if (!is_new()) return;
   const Expr yes = truth_of(condition);
   if (!yes.defined()) return;
   const Expr holds = is_then ? yes : tensor::logical_not(yes);
-  conditional_.insert(conditional_.end(), graph_.equalities.begin() + static_cast<std::ptrdiff_t>(since.equalities), graph_.equalities.end());
+  conditional_.insert(conditional_.end(),
+                      graph_.equalities.begin() + static_cast<std::ptrdiff_t>(since.equalities),
+                      graph_.equalities.end());
   graph_.equalities.resize(since.equalities);
-  for (size_t i = since.conditional; i < conditional_.size(); ++i) conditional_[i].a = tensor::select(holds, conditional_[i].a, conditional_[i].b);
+  for (size_t i = since.conditional; i < conditional_.size(); ++i)
+    conditional_[i].a = tensor::select(holds, conditional_[i].a, conditional_[i].b);
 }
 
 // What several branches ask for is asked for in any case: what they have in common may be computed in front of them.
 void Builder::add_conditional_equalities() {
   const auto in_branch = [](Expr e) {
-    while (const auto* choice = e.as<tensor::Select>()) e = Expr(choice->on_true);
+    while (const auto* choice = e.as<tensor::Select>())
+      e = Expr(choice->on_true);
     return e;
   };
   for (const graph::DimEquality& equality : conditional_) {
     const graph::DimEquality plain{in_branch(equality.a), equality.b, equality.where};
     const auto is_same = [&](const graph::DimEquality& other) {
-      return tensor::structurally_equal(in_branch(other.a), plain.a) && tensor::structurally_equal(other.b, plain.b);
+      return tensor::structurally_equal(in_branch(other.a), plain.a) &&
+             tensor::structurally_equal(other.b, plain.b);
     };
     const bool is_alone = std::count_if(conditional_.begin(), conditional_.end(), is_same) == 1;
     graph_.equalities.push_back(is_alone ? equality : plain);
@@ -132,7 +147,8 @@ void Builder::add_conditional_equalities() {
 
 void Builder::add_choice(const onnx::NodeProto& node, ValueId condition, Scope& scope, const Origin& origin) {
   const std::string where = where_of(node, origin);
-  const onnx::AttributeProto *then_branch = find_attribute(node, "then_branch"), *else_branch = find_attribute(node, "else_branch");
+  const onnx::AttributeProto *then_branch = find_attribute(node, "then_branch"),
+                             *else_branch = find_attribute(node, "else_branch");
   for (const onnx::AttributeProto* branch : {then_branch, else_branch}) {
     if (branch && branch->has_g() && branch->g().output_size() >= node.output_size()) continue;
     report(ErrorKind::bad_input, where, "a branch is missing or has too few outputs");
@@ -143,15 +159,20 @@ void Builder::add_choice(const onnx::NodeProto& node, ValueId condition, Scope& 
   // A branch that cannot run with these shapes is one that the model does not take with them; the run sees to that.
   for (const Branch* branch : {&yes, &no}) {
     const Branch& other = branch == &yes ? no : yes;
-    if (branch->is_impossible() && other.problems.empty()) return take_only_branch(node, condition, branch == &no, other, branch->problems.front(), scope);
+    if (branch->is_impossible() && other.problems.empty())
+      return take_only_branch(node, condition, branch == &no, other, branch->problems.front(), scope);
   }
   if (!yes.problems.empty() || !no.problems.empty()) {
-    for (const Branch* branch : {&yes, &no}) problems_.insert(problems_.end(), branch->problems.begin(), branch->problems.end());
+    for (const Branch* branch : {&yes, &no})
+      problems_.insert(problems_.end(), branch->problems.begin(), branch->problems.end());
     return give_up(node, scope);
   }
   // Exporters write "squeeze, if there is one element" for dimensions that they do not know: a model is written for one of the ranks.
   if (const std::optional<int> branch = narrower_branch(condition, yes, no)) {
-    const Diagnostic problem{ErrorKind::unsupported, "its result", "it has more dimensions than in the other branch; give the dimensions values for a model that takes this branch", ""};
+    const Diagnostic problem{ErrorKind::unsupported, "its result",
+                             "it has more dimensions than in the other branch; give the dimensions values "
+                             "for a model that takes this branch",
+                             ""};
     return take_only_branch(node, condition, *branch == 0, *branch == 0 ? yes : no, problem, scope);
   }
   choose(node, condition, yes, no, scope, origin);
@@ -160,28 +181,36 @@ void Builder::add_choice(const onnx::NodeProto& node, ValueId condition, Scope& 
 // Where sizes alone decide between results of different ranks: the branch (0: then) whose results have fewer dimensions.
 std::optional<int> Builder::narrower_branch(ValueId condition, const Branch& yes, const Branch& no) const {
   if (graph_.value(condition).elements.empty()) return std::nullopt;
-  const auto is_single = [](const graph::Shape& shape) { return graph::is_static(shape) && graph::static_count(shape) == 1; };
+  const auto is_single = [](const graph::Shape& shape) {
+    return graph::is_static(shape) && graph::static_count(shape) == 1;
+  };
   for (size_t i = 0; i < yes.results.size(); ++i) {
     if (yes.results[i].kind != Entry::value || no.results[i].kind != Entry::value) continue;
-    const graph::Shape &a = graph_.value(yes.results[i].id).type.shape, &b = graph_.value(no.results[i].id).type.shape;
+    const graph::Shape &a = graph_.value(yes.results[i].id).type.shape,
+                       &b = graph_.value(no.results[i].id).type.shape;
     if (a.size() != b.size() && !(is_single(a) && is_single(b))) return a.size() < b.size() ? 0 : 1;
   }
   return std::nullopt;
 }
 
-void Builder::take_only_branch(const onnx::NodeProto& node, ValueId condition, bool is_then, const Branch& branch, const Diagnostic& problem, Scope& scope) {
+void Builder::take_only_branch(const onnx::NodeProto& node, ValueId condition, bool is_then,
+                               const Branch& branch, const Diagnostic& problem, Scope& scope) {
   const Expr holds = truth_of(condition);
   if (!holds.defined()) {
-    report(ErrorKind::bad_input, text("node '", name_of(node), "' (If)"), "its condition is not one truth value");
+    report(ErrorKind::bad_input, text("node '", name_of(node), "' (If)"),
+           "its condition is not one truth value");
     return give_up(node, scope);
   }
   graph_.equalities.push_back({Expr(is_then ? 1 : 0), tensor::select(holds, 1, 0),
                                text("node '", name_of(node), "' (If): its ", is_then ? "else" : "then",
-                                    " branch cannot run with the shapes that the model is compiled for: ", problem.where, ": ", problem.message)});
-  for (int i = 0; i < node.output_size(); ++i) scope.names[node.output(i)] = branch.results[static_cast<size_t>(i)];
+                                    " branch cannot run with the shapes that the model is compiled for: ",
+                                    problem.where, ": ", problem.message)});
+  for (int i = 0; i < node.output_size(); ++i)
+    scope.names[node.output(i)] = branch.results[static_cast<size_t>(i)];
 }
 
-void Builder::choose(const onnx::NodeProto& node, ValueId condition, const Branch& yes, const Branch& no, Scope& scope, const Origin& origin) {
+void Builder::choose(const onnx::NodeProto& node, ValueId condition, const Branch& yes, const Branch& no,
+                     Scope& scope, const Origin& origin) {
   const std::string where = where_of(node, origin);
   std::vector<ValueId> of_yes, of_no, results;
   bool taint = false;
@@ -190,7 +219,9 @@ void Builder::choose(const onnx::NodeProto& node, ValueId condition, const Branc
     Entry a = yes.results[static_cast<size_t>(i)], b = no.results[static_cast<size_t>(i)];
     if (is_reported(a) || is_reported(b)) return give_up(node, scope);
     if (a.kind != Entry::value || b.kind != Entry::value) {
-      report(ErrorKind::unsupported, where, text("its condition is not known at compile time, and its result '", node.output(i), "' is no tensor in both branches"));
+      report(ErrorKind::unsupported, where,
+             text("its condition is not known at compile time, and its result '", node.output(i),
+                  "' is no tensor in both branches"));
       return give_up(node, scope);
     }
     if (a.id == b.id) {
@@ -201,8 +232,9 @@ void Builder::choose(const onnx::NodeProto& node, ValueId condition, const Branc
     const std::optional<TensorType> type = common_type(a.id, b.id);
     if (!type) {
       report(ErrorKind::unsupported, where,
-             text("its condition is not known at compile time, and its result '", node.output(i), "' is ", to_text(graph_.value(a.id).type), " in one branch and ",
-                  to_text(graph_.value(b.id).type), " in the other"));
+             text("its condition is not known at compile time, and its result '", node.output(i), "' is ",
+                  to_text(graph_.value(a.id).type), " in one branch and ", to_text(graph_.value(b.id).type),
+                  " in the other"));
       return give_up(node, scope);
     }
     taint |= tainted_.contains(a.id) || tainted_.contains(b.id);
@@ -237,9 +269,12 @@ bool Builder::match_single_elements(Entry& a, Entry& b, const Origin& origin) {
 // Of tensors with one element each; others stay as they are.
 Entry Builder::with_rank_of(const Entry& v, ValueId like, const Origin& origin) {
   const graph::Shape shape = graph_.value(v.id).type.shape, wanted = graph_.value(like).type.shape;
-  const auto is_single = [](const graph::Shape& s) { return graph::is_static(s) && graph::static_count(s) == 1; };
+  const auto is_single = [](const graph::Shape& s) {
+    return graph::is_static(s) && graph::static_count(s) == 1;
+  };
   if (shape.size() == wanted.size() || !is_single(shape) || !is_single(wanted)) return v;
-  const Entry ones = make_constant(Constant::ints(std::vector<int64_t>(wanted.size(), 1)), text(origin.name, ".shape"));
+  const Entry ones =
+      make_constant(Constant::ints(std::vector<int64_t>(wanted.size(), 1)), text(origin.name, ".shape"));
   return make("Reshape", {v, ones}, {}, origin);
 }
 
@@ -254,9 +289,11 @@ void Builder::set_own_dims(ValueId result, ValueId a, ValueId b) {
   for (size_t d = 0; d < x.size(); ++d) {
     if (tensor::structurally_equal(x[d], y[d])) continue;
     const tensor::Interval p = facts.bounds(x[d]), q = facts.bounds(y[d]);
-    const int64_t low = std::min(p.low.value_or(0), q.low.value_or(0)), high = std::max(p.high.value_or(kEndless), q.high.value_or(kEndless));
+    const int64_t low = std::min(p.low.value_or(0), q.low.value_or(0)),
+                  high = std::max(p.high.value_or(kEndless), q.high.value_or(kEndless));
     const DimRange range{std::max<int64_t>(low, 0), std::max<int64_t>(high, 0)};
-    const Expr dim = graph_.add_data_dim(text(graph_.value(result).name, ".", d), range, {DimSource::Kind::node, result, 0, {}});
+    const Expr dim = graph_.add_data_dim(text(graph_.value(result).name, ".", d), range,
+                                         {DimSource::Kind::node, result, 0, {}});
     graph_.value(result).type.shape[d] = dim;
   }
 }
@@ -264,7 +301,14 @@ void Builder::set_own_dims(ValueId result, ValueId a, ValueId b) {
 // ---- Loop ----
 
 Builder::Mark Builder::mark() const {
-  return {graph_.values.size(), graph_.nodes.size(), graph_.dims.size(), graph_.equalities.size(), conditional_.size(), problems_.size(), sizes_, tainted_};
+  return {graph_.values.size(),
+          graph_.nodes.size(),
+          graph_.dims.size(),
+          graph_.equalities.size(),
+          conditional_.size(),
+          problems_.size(),
+          sizes_,
+          tainted_};
 }
 
 void Builder::go_back(const Mark& mark) {
@@ -282,7 +326,8 @@ void Builder::go_back(const Mark& mark) {
 
 // The number of the iteration, for the body: what is computed of it may be a size.
 Entry Builder::iteration_number(const std::string& name, ValueId begin, int64_t most, bool is_vector) {
-  const Expr dim = graph_.add_data_dim(text(name, ".iteration"), {0, std::max<int64_t>(most - 1, 0)}, {DimSource::Kind::node, begin, 0, {}});
+  const Expr dim = graph_.add_data_dim(text(name, ".iteration"), {0, std::max<int64_t>(most - 1, 0)},
+                                       {DimSource::Kind::node, begin, 0, {}});
   const graph::Shape shape(is_vector ? 1 : 0, Expr(1));
   Node number;
   number.name = text(name, ".iteration");
@@ -297,8 +342,15 @@ bool Builder::is_known_to_hold(const Entry& condition) const {
   return value && value->count() == 1 && value->int_at(0) != 0;
 }
 
-void Builder::add_run_time_loop(const onnx::NodeProto& node, const onnx::GraphProto& body, Scope& scope, const Origin& origin) {
-  RunTimeLoop loop{node, body, origin, where_of(node, origin), name_of(node), scope.find(node.input(0)), scope.find(node.input(1))};
+void Builder::add_run_time_loop(const onnx::NodeProto& node, const onnx::GraphProto& body, Scope& scope,
+                                const Origin& origin) {
+  RunTimeLoop loop{node,
+                   body,
+                   origin,
+                   where_of(node, origin),
+                   name_of(node),
+                   scope.find(node.input(0)),
+                   scope.find(node.input(1))};
   const Constant* bound = known(loop.most);
   if (bound && bound->count() == 1) loop.limit = std::clamp<int64_t>(bound->int_at(0), 0, kEndless);
   Scope around;
@@ -329,7 +381,8 @@ bool Builder::find_states(RunTimeLoop& loop, const Scope& scope) {
     if (loop.initial.back().kind == Entry::unknown) return false;
     if (passed_input(loop.body, loop.body.output(k + 1).name()) == k + 2) continue;
     if (loop.initial.back().kind != Entry::value) {
-      report(ErrorKind::unsupported, loop.where, text("how often it runs is not known at compile time, and its state '", name, "' is no tensor"));
+      report(ErrorKind::unsupported, loop.where,
+             text("how often it runs is not known at compile time, and its state '", name, "' is no tensor"));
       return false;
     }
     loop.states.push_back(k);
@@ -344,7 +397,10 @@ void Builder::begin_loop(RunTimeLoop& loop) {
   begin.origins = {loop.name};
   loop.begin = static_cast<graph::NodeId>(graph_.nodes.size());
   begin.attributes.set("loop", static_cast<int64_t>(loop.begin));
-  const Entry begins = loop.first.kind == Entry::value ? loop.first : make_constant(Constant::scalar(ElementType::boolean, 1), text(loop.name, ".condition"));
+  const Entry begins =
+      loop.first.kind == Entry::value
+          ? loop.first
+          : make_constant(Constant::scalar(ElementType::boolean, 1), text(loop.name, ".condition"));
   begin.inputs = {begins.id};
   begin.outputs = {graph_.add_value(text(loop.name, ".goes_on"), graph_.value(begins.id).type)};
   for (size_t i = 0; i < loop.states.size(); ++i) {
@@ -360,25 +416,29 @@ void Builder::begin_loop(RunTimeLoop& loop) {
 }
 
 void Builder::give_own_dim(ValueId v, size_t axis) {
-  const Expr dim = graph_.add_data_dim(text(graph_.value(v).name, ".", axis), {0, kEndless}, {DimSource::Kind::node, v, 0, {}});
+  const Expr dim = graph_.add_data_dim(text(graph_.value(v).name, ".", axis), {0, kEndless},
+                                       {DimSource::Kind::node, v, 0, {}});
   graph_.value(v).type.shape[axis] = dim;
 }
 
 bool Builder::iterate(const RunTimeLoop& loop, const Scope& around, std::vector<Entry>& outputs) {
   std::vector<Entry> values(static_cast<size_t>(loop.carried()) + 2);
-  values[0] = iteration_number(loop.name, loop.in_iteration[0], loop.limit, is_declared_as_vector(loop.body.input(0)));
+  values[0] = iteration_number(loop.name, loop.in_iteration[0], loop.limit,
+                               is_declared_as_vector(loop.body.input(0)));
   const bool begins = loop.first.kind == Entry::absent || is_known_to_hold(loop.first);
   values[1] = begins && passed_input(loop.body, loop.body.output(0).name()) == 1
                   ? make_constant(Constant::scalar(ElementType::boolean, 1), text(loop.name, ".condition"))
                   : Entry{Entry::value, loop.in_iteration[0]};
   std::copy(loop.initial.begin(), loop.initial.end(), values.begin() + 2);
-  for (size_t i = 0; i < loop.states.size(); ++i) values[static_cast<size_t>(loop.states[i]) + 2] = {Entry::value, loop.in_iteration[i + 1]};
+  for (size_t i = 0; i < loop.states.size(); ++i)
+    values[static_cast<size_t>(loop.states[i]) + 2] = {Entry::value, loop.in_iteration[i + 1]};
   if (!add_iteration(loop.body, around, values, loop.origin, outputs)) return false;
   for (size_t i = 0; i < loop.states.size(); ++i) {
     Entry& next = outputs[static_cast<size_t>(loop.states[i]) + 1];
     if (is_reported(next)) return false;
     if (next.kind != Entry::value) {
-      report(ErrorKind::unsupported, loop.where, text("its state '", loop.state_name(i), "' is no tensor behind an iteration"));
+      report(ErrorKind::unsupported, loop.where,
+             text("its state '", loop.state_name(i), "' is no tensor behind an iteration"));
       return false;
     }
     next = with_rank_of(next, loop.in_iteration[i + 1], part_of(loop.node, loop.origin));
@@ -396,7 +456,8 @@ void Builder::find_changing_dims(RunTimeLoop& loop, const std::vector<Entry>& ou
     const graph::Shape& after = graph_.value(outputs[static_cast<size_t>(loop.states[i]) + 1].id).type.shape;
     for (size_t d = 0; d < before.size() && before.size() == after.size(); ++d) {
       const std::optional<int64_t> difference = facts.constant_difference(after[d], before[d]);
-      const bool may_differ = !difference && !graph_.are_equal(after[d], before[d]) && !declares_size(loop.body.output(loop.states[i] + 1), d, before[d]);
+      const bool may_differ = !difference && !graph_.are_equal(after[d], before[d]) &&
+                              !declares_size(loop.body.output(loop.states[i] + 1), d, before[d]);
       if (may_differ || (difference && *difference != 0)) loop.changing.insert({i, d});
     }
   }
@@ -411,17 +472,20 @@ bool Builder::end_loop(const RunTimeLoop& loop, const std::vector<Entry>& output
   end.attributes.set("states", static_cast<int64_t>(loop.states.size()));
   end.inputs = {loop.most.kind == Entry::value ? as_sizes(loop.most.id) : kNoValue, kNoValue};
   // Where both hold, nobody asks for them.
-  const bool holds = (loop.first.kind != Entry::value || is_known_to_hold(loop.first)) && is_known_to_hold(outputs[0]);
+  const bool holds =
+      (loop.first.kind != Entry::value || is_known_to_hold(loop.first)) && is_known_to_hold(outputs[0]);
   if (outputs[0].kind == Entry::value && !holds) end.inputs[1] = outputs[0].id;
   if (loop.most.kind == Entry::absent && end.inputs[1] == kNoValue) {
-    report(ErrorKind::bad_input, loop.where, "it has no end: no number of iterations, and its condition holds throughout");
+    report(ErrorKind::bad_input, loop.where,
+           "it has no end: no number of iterations, and its condition holds throughout");
     return false;
   }
   for (size_t i = 0; i < loop.states.size(); ++i) {
     const ValueId next = outputs[static_cast<size_t>(loop.states[i]) + 1].id;
     if (!keeps_type(loop, i, next)) return false;
     end.inputs.push_back(next);
-    end.outputs.push_back(graph_.add_value(text(loop.name, ".", i), graph_.value(loop.in_iteration[i + 1]).type));
+    end.outputs.push_back(
+        graph_.add_value(text(loop.name, ".", i), graph_.value(loop.in_iteration[i + 1]).type));
     for (const auto& [state, axis] : loop.changing)
       if (state == i) give_own_dim(end.outputs.back(), axis);
   }
@@ -439,9 +503,11 @@ bool Builder::end_loop(const RunTimeLoop& loop, const std::vector<Entry>& output
   add_trips(end, loop.states.size(), loop.limit);
   for (int k = 0; k < loop.carried(); ++k)
     if (!loop.node.output(k).empty()) scope.names[loop.node.output(k)] = loop.initial[static_cast<size_t>(k)];
-  for (size_t i = 0; i < loop.states.size(); ++i) name_result(loop.node.output(loop.states[i]), end.outputs[i], scope);
+  for (size_t i = 0; i < loop.states.size(); ++i)
+    name_result(loop.node.output(loop.states[i]), end.outputs[i], scope);
   for (int k = loop.carried(); k < loop.node.output_size(); ++k)
-    name_result(loop.node.output(k), end.outputs[loop.states.size() + static_cast<size_t>(k - loop.carried())], scope);
+    name_result(loop.node.output(k),
+                end.outputs[loop.states.size() + static_cast<size_t>(k - loop.carried())], scope);
   append(std::move(end));
   return true;
 }
@@ -451,14 +517,18 @@ void Builder::begin_as(const RunTimeLoop& loop, size_t state, ValueId next) {
   const TensorType type = graph_.value(next).type;
   const ValueId in_iteration = loop.in_iteration[state];
   const TensorType& before = graph_.value(in_iteration).type;
-  if ((before.element == type.element && before.shape.size() == type.shape.size()) || graph_.depends_on_data(type.shape)) return;
+  if ((before.element == type.element && before.shape.size() == type.shape.size()) ||
+      graph_.depends_on_data(type.shape))
+    return;
   graph_.value(in_iteration).type = type;
   const ValueId begin = zeros(graph_, text(graph_.value(in_iteration).name, ".begin"), type);
   graph_.node(loop.begin).inputs[state] = begin;
   for (const Entry& limit : {loop.most, loop.first}) {
     if (limit.kind != Entry::value || known(limit)) continue;
     const Expr times = graph_.value(as_sizes(limit.id)).elements.front();
-    graph_.equalities.push_back({tensor::min(times, 1), Expr(1), text(loop.where, ": it has no iteration, and its state '", graph_.value(in_iteration).name, "' no value then")});
+    graph_.equalities.push_back({tensor::min(times, 1), Expr(1),
+                                 text(loop.where, ": it has no iteration, and its state '",
+                                      graph_.value(in_iteration).name, "' no value then")});
   }
 }
 
@@ -469,9 +539,12 @@ void Builder::use_declared_dims(ValueId v, const onnx::ValueInfoProto& output, c
   if (!output.type().has_tensor_type() || static_cast<size_t>(declared.dim_size()) != shape.size()) return;
   for (int d = 0; d < declared.dim_size(); ++d) {
     Expr& size = shape[static_cast<size_t>(d)];
-    if (!declared.dim(d).has_dim_value() || declared.dim(d).dim_value() < 0 || !graph_.depends_on_data(size)) continue;
+    if (!declared.dim(d).has_dim_value() || declared.dim(d).dim_value() < 0 || !graph_.depends_on_data(size))
+      continue;
     const Expr wanted = declared.dim(d).dim_value();
-    graph_.equalities.push_back({size, wanted, text(where, ": its body's output '", output.name(), "': dimension ", d, " is not ", declared.dim(d).dim_value())});
+    graph_.equalities.push_back({size, wanted,
+                                 text(where, ": its body's output '", output.name(), "': dimension ", d,
+                                      " is not ", declared.dim(d).dim_value())});
     size = wanted;
   }
 }
@@ -486,11 +559,15 @@ void Builder::name_result(const std::string& name, ValueId id, Scope& scope) {
 void Builder::add_trips(const Node& end, size_t states, int64_t limit) {
   Expr trips;
   for (size_t i = states; i < end.outputs.size(); ++i) {
-    if (!trips.defined()) trips = graph_.add_data_dim(text(end.name, ".iterations"), {0, limit}, {DimSource::Kind::node, end.outputs[i], 0, {}});
+    if (!trips.defined())
+      trips = graph_.add_data_dim(text(end.name, ".iterations"), {0, limit},
+                                  {DimSource::Kind::node, end.outputs[i], 0, {}});
     graph::Shape shape = graph_.value(end.outputs[i]).type.shape;
     // Those of the last iteration; the run sees to it that all have the same.
     for (size_t d = 0; d < shape.size(); ++d)
-      if (graph_.depends_on_data(shape[d])) shape[d] = graph_.add_data_dim(text(end.name, ".", i, ".", d + 1), {0, kEndless}, {DimSource::Kind::node, end.outputs[i], 0, {}});
+      if (graph_.depends_on_data(shape[d]))
+        shape[d] = graph_.add_data_dim(text(end.name, ".", i, ".", d + 1), {0, kEndless},
+                                       {DimSource::Kind::node, end.outputs[i], 0, {}});
     shape.insert(shape.begin(), trips);
     graph_.value(end.outputs[i]).type.shape = shape;
   }
@@ -501,13 +578,15 @@ bool Builder::keeps_type(const RunTimeLoop& loop, size_t state, ValueId after) {
   const TensorType x = graph_.value(loop.in_iteration[state + 1]).type, y = graph_.value(after).type;
   if (x.element != y.element || x.shape.size() != y.shape.size()) {
     report(ErrorKind::unsupported, loop.where,
-           text("how often it runs is not known at compile time, and its state '", loop.state_name(state), "' changes its type: ", to_text(x),
-                " before an iteration, ", to_text(y), " behind it"));
+           text("how often it runs is not known at compile time, and its state '", loop.state_name(state),
+                "' changes its type: ", to_text(x), " before an iteration, ", to_text(y), " behind it"));
     return false;
   }
   for (size_t d = 0; d < x.shape.size(); ++d) {
     if (loop.changing.contains({state, d}) || graph_.are_equal(x.shape[d], y.shape[d])) continue;
-    graph_.equalities.push_back({x.shape[d], y.shape[d], text(loop.where, ": its state '", loop.state_name(state), "' changes its shape: dimension ", d)});
+    graph_.equalities.push_back(
+        {x.shape[d], y.shape[d],
+         text(loop.where, ": its state '", loop.state_name(state), "' changes its shape: dimension ", d)});
   }
   return true;
 }

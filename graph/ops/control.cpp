@@ -12,8 +12,8 @@ void infer_choose(InferContext& c) {
   const int results = (c.num_inputs() - 1) / 2;
   for (int i = 0; i < results; ++i) {
     const TensorType &yes = c.input(1 + i), &no = c.input(1 + results + i);
-    if (!expect(c, yes.element == no.element && yes.shape.size() == no.shape.size(), "expected equal types and ranks, got ", to_text(yes), " and ",
-                to_text(no)))
+    if (!expect(c, yes.element == no.element && yes.shape.size() == no.shape.size(),
+                "expected equal types and ranks, got ", to_text(yes), " and ", to_text(no)))
       return;
     TensorType type = yes;
     for (size_t d = 0; d < type.shape.size(); ++d)
@@ -54,7 +54,8 @@ void infer_loop_end(InferContext& c) {
       type.shape[d] = c.own_dim(i, d);
     if (i >= states) {
       for (size_t d = 0; d < type.shape.size(); ++d)
-        if (c.depends_on_data(type.shape[d])) type.shape[d] = c.own_dim(i, d + 1);  // or the one that it is taken to be
+        if (c.depends_on_data(type.shape[d]))
+          type.shape[d] = c.own_dim(i, d + 1);  // or the one that it is taken to be
       type.shape.insert(type.shape.begin(), c.own_dim(i, 0));
     }
     c.set_output(i, std::move(type));
@@ -68,14 +69,17 @@ std::optional<int> branch_of_operand(const Node& choose, size_t i) {
   return i <= (choose.inputs.size() - 1) / 2 ? 0 : 1;
 }
 
-size_t states_of(const Node& loop_end) { return static_cast<size_t>(loop_end.attributes.integer("states", 0)); }
+size_t states_of(const Node& loop_end) {
+  return static_cast<size_t>(loop_end.attributes.integer("states", 0));
+}
 
 namespace {
 
 NodeId other_end(const Graph& graph, const Node& node, Control wanted) {
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& other = graph.nodes[i];
-    if (!other.dead && other.op->control == wanted && other.attributes.integer("loop", -1) == node.attributes.integer("loop", -2))
+    if (!other.dead && other.op->control == wanted &&
+        other.attributes.integer("loop", -1) == node.attributes.integer("loop", -2))
       return static_cast<NodeId>(i);
   }
   MCC_UNREACHABLE("loop ", node.name, " has one end");
@@ -83,8 +87,12 @@ NodeId other_end(const Graph& graph, const Node& node, Control wanted) {
 
 }  // namespace
 
-NodeId end_of_loop(const Graph& graph, const Node& loop_begin) { return other_end(graph, loop_begin, Control::loop_end); }
-NodeId begin_of_loop(const Graph& graph, const Node& loop_end) { return other_end(graph, loop_end, Control::loop_begin); }
+NodeId end_of_loop(const Graph& graph, const Node& loop_begin) {
+  return other_end(graph, loop_begin, Control::loop_end);
+}
+NodeId begin_of_loop(const Graph& graph, const Node& loop_end) {
+  return other_end(graph, loop_end, Control::loop_begin);
+}
 
 std::span<const OpDef> control_ops() {
   static const OpDef ops[] = {

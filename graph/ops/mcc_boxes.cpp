@@ -27,7 +27,8 @@ constexpr int kScore = 4;
 bool check_number(InferContext& c, int i, TypeSet set) {
   if (!c.has_input(i)) return true;
   if (!expect_type(c, i, set) || !expect_rank(c, i, 0, 1)) return false;
-  return c.rank(i) == 0 || expect_same_dim(c, 1, c.input(i).shape[0], text("number of elements of input ", i));
+  return c.rank(i) == 0 ||
+         expect_same_dim(c, 1, c.input(i).shape[0], text("number of elements of input ", i));
 }
 
 // How many boxes of a class there may be: as many as are asked for, where that is known, and as there are.
@@ -39,15 +40,17 @@ Expr most_of_class(const Constant* asked, bool is_asked, const Expr& boxes) {
 void infer_select_boxes(InferContext& c) {
   if (!expect_rank(c, kBoxes, 3) || !expect_rank(c, kScores, 3)) return;
   for (int i : {kBoxes, kScores, kOverlap, kScore}) {
-    if (c.has_input(i) && !expect(c, c.input(i).element == ElementType::f32, "input ", i, ": expected f32, got ", to_text(c.input(i))))
+    if (c.has_input(i) && !expect(c, c.input(i).element == ElementType::f32, "input ", i,
+                                  ": expected f32, got ", to_text(c.input(i))))
       return;
   }
   const Shape& boxes = c.input(kBoxes).shape;
   const Shape& scores = c.input(kScores).shape;
   const int64_t form = c.attributes().integer("center_point_box", 0);
-  if (!expect(c, form == 0 || form == 1, "center_point_box: expected 0 or 1, got ", form) || !check_number(c, kMost, TypeSet::index) ||
-      !check_number(c, kOverlap, TypeSet::floating) || !check_number(c, kScore, TypeSet::floating) ||
-      !expect_same_dim(c, 4, boxes[2], "numbers of a box") || !expect_same_dim(c, boxes[0], scores[0], "number of batches") ||
+  if (!expect(c, form == 0 || form == 1, "center_point_box: expected 0 or 1, got ", form) ||
+      !check_number(c, kMost, TypeSet::index) || !check_number(c, kOverlap, TypeSet::floating) ||
+      !check_number(c, kScore, TypeSet::floating) || !expect_same_dim(c, 4, boxes[2], "numbers of a box") ||
+      !expect_same_dim(c, boxes[0], scores[0], "number of batches") ||
       !expect_same_dim(c, boxes[1], scores[2], "number of boxes")) {
     return;
   }
@@ -60,9 +63,11 @@ void infer_select_boxes(InferContext& c) {
 struct Selection {
   ComputeContext& c;
   Expr boxes, most;
-  Buffer corners = {};  // of all boxes: y and x of the corner with the smaller ones, of the other one, and the area
-  Buffer number = {};   // of each that is above the threshold, in order: its place among the boxes
-  Buffer tree = {};     // of n of them: leaves n to 2 * n - 1, and nodes from 1 on, above nodes 2 * k and 2 * k + 1
+  Buffer corners =
+      {};  // of all boxes: y and x of the corner with the smaller ones, of the other one, and the area
+  Buffer number = {};  // of each that is above the threshold, in order: its place among the boxes
+  Buffer tree =
+      {};  // of n of them: leaves n to 2 * n - 1, and nodes from 1 on, above nodes 2 * k and 2 * k + 1
   Buffer count = {};    // n
   Buffer covered = {};  // whether a box that is kept covers the one in question
   Buffer kept = {};     // places among the boxes
@@ -85,9 +90,12 @@ Expr scalar_input(const ComputeContext& c, int i) {
 
 // Of a score that stands at some position: larger for larger scores and, of equal ones, for smaller positions.
 Expr key_of(const Expr& score, const Expr& position) {
-  const Expr number = select(score == number_like(score, 0), number_like(score, 0), score);  // 0 and -0 are equal
+  const Expr number =
+      select(score == number_like(score, 0), number_like(score, 0), score);  // 0 and -0 are equal
   const Expr bits = tensor::Call::make({ElementType::i32, 1}, Intrinsic::bit_cast, {number});
-  const Expr ordered = cast(ElementType::i64, select(bits < 0, binary(BinaryOp::bit_xor, bits, tensor::constant_int(bits.type(), 0x7fffffff)), bits));
+  const Expr ordered = cast(
+      ElementType::i64,
+      select(bits < 0, binary(BinaryOp::bit_xor, bits, tensor::constant_int(bits.type(), 0x7fffffff)), bits));
   return ordered * (int64_t{1} << 32) + (Expr(std::numeric_limits<int32_t>::max()) - position);
 }
 
@@ -111,13 +119,15 @@ Stmt collect(const Selection& s, Axes at) {
       Store::make(s.count, to_vector(at), 0),
       For::make(k, 0, s.boxes, tensor::LoopKind::serial,
                 s.c.has_input(kScore) ? If::make(score > scalar_input(s.c, kScore), take) : take),
-      For::make(j, 0, n, tensor::LoopKind::serial, Store::make(s.tree, with(at, {n + j}), load(s.tree, with(at, {s.boxes + j})))),
+      For::make(j, 0, n, tensor::LoopKind::serial,
+                Store::make(s.tree, with(at, {n + j}), load(s.tree, with(at, {s.boxes + j})))),
   });
 }
 
 // The better one of the two below the node.
 Stmt play(const Selection& s, Axes at, const Expr& node) {
-  return Store::make(s.tree, with(at, {node}), tensor::max(load(s.tree, with(at, {node * 2})), load(s.tree, with(at, {node * 2 + 1}))));
+  return Store::make(s.tree, with(at, {node}),
+                     tensor::max(load(s.tree, with(at, {node * 2})), load(s.tree, with(at, {node * 2 + 1}))));
 }
 
 Stmt build_tree(const Selection& s, Axes at) {
@@ -131,7 +141,8 @@ Stmt take_out(const Selection& s, Axes at, const Expr& leaf) {
   const Var level = variable(s.c, "select.level");
   const std::optional<int64_t> boxes = static_dim(s.boxes);
   int64_t levels = 1;
-  while (!boxes ? levels < 32 : (int64_t{1} << levels) < 2 * *boxes) ++levels;
+  while (!boxes ? levels < 32 : (int64_t{1} << levels) < 2 * *boxes)
+    ++levels;
   const Expr node = binary(BinaryOp::shr, leaf, level + 1);
   return Seq::make({
       Store::make(s.tree, with(at, {leaf}), Expr(std::numeric_limits<int64_t>::min())),
@@ -148,22 +159,28 @@ Buffer find_corners(ComputeContext& c) {
     const Expr first = c.at(kBoxes, {i[0], i[1], side}), second = c.at(kBoxes, {i[0], i[1], side + 2});
     // The center is given as x and y; which of them comes first makes no difference.
     const Expr half = second * number_like(second, 0.5);
-    return is_center ? select(is_low, first - half, first + half) : select(is_low, tensor::min(first, second), tensor::max(first, second));
+    return is_center ? select(is_low, first - half, first + half)
+                     : select(is_low, tensor::min(first, second), tensor::max(first, second));
   });
-  return c.builder.compute("corners_and_areas", ElementType::f32, {boxes[0], boxes[1], kArea + 1}, [&](Axes i) {
-    auto corner = [&](const Expr& k) { return load(corners, {i[0], i[1], k}); };
-    const Expr area = (corner(2) - corner(0)) * (corner(3) - corner(1));
-    return select(i[2] == kArea, area, corner(tensor::min(i[2], kArea - 1)));
-  });
+  return c.builder.compute("corners_and_areas", ElementType::f32, {boxes[0], boxes[1], kArea + 1},
+                           [&](Axes i) {
+                             auto corner = [&](const Expr& k) { return load(corners, {i[0], i[1], k}); };
+                             const Expr area = (corner(2) - corner(0)) * (corner(3) - corner(1));
+                             return select(i[2] == kArea, area, corner(tensor::min(i[2], kArea - 1)));
+                           });
 }
 
 // Whether two boxes have more in common than the threshold says, as a share of what both together cover. Most have nothing, which is
 // seen without a division.
 Stmt compare(const Selection& s, Axes at, const Expr& a, const Expr& b) {
   auto number = [&](const Expr& box, int64_t i) { return load(s.corners, {at[0], box, i}); };
-  auto side = [&](int64_t i) { return tensor::min(number(a, i + 2), number(b, i + 2)) - tensor::max(number(a, i), number(b, i)); };
-  const Expr common = side(0) * side(1), first = number(a, kArea), second = number(b, kArea), all = first + second - common;
-  const Expr zero = number_like(common, 0), limit = s.c.has_input(kOverlap) ? scalar_input(s.c, kOverlap) : zero;
+  auto side = [&](int64_t i) {
+    return tensor::min(number(a, i + 2), number(b, i + 2)) - tensor::max(number(a, i), number(b, i));
+  };
+  const Expr common = side(0) * side(1), first = number(a, kArea), second = number(b, kArea),
+             all = first + second - common;
+  const Expr zero = number_like(common, 0),
+             limit = s.c.has_input(kOverlap) ? scalar_input(s.c, kOverlap) : zero;
   const Expr covers = first > zero && second > zero && all > zero && common / all > limit;
   const Expr is_met = logical_not(load(s.covered, to_vector(at))) && side(0) > zero && side(1) > zero;
   return If::make(is_met, Store::make(s.covered, to_vector(at), covers));
@@ -178,8 +195,10 @@ Stmt keep(const Selection& s, Axes at, const Expr& k) {
 Stmt select_class(const Selection& s, Axes at) {
   const Var turn = variable(s.c, "select.turn"), t = variable(s.c, "select.t");
   const Expr best = load(s.tree, with(at, {1}));
-  const Expr n = load(s.count, to_vector(at)), num_kept = load(s.num_kept, to_vector(at)), covered = load(s.covered, to_vector(at));
-  const Expr most = s.c.constant(kMost) ? s.most : tensor::min(cast(ElementType::i64, scalar_input(s.c, kMost)), s.most);
+  const Expr n = load(s.count, to_vector(at)), num_kept = load(s.num_kept, to_vector(at)),
+             covered = load(s.covered, to_vector(at));
+  const Expr most =
+      s.c.constant(kMost) ? s.most : tensor::min(cast(ElementType::i64, scalar_input(s.c, kMost)), s.most);
   const Var position = variable(s.c, "select.position"), k = variable(s.c, "select.box");
   const Stmt step = Seq::make({
       take_out(s, at, n + position),
@@ -191,7 +210,8 @@ Stmt select_class(const Selection& s, Axes at) {
   return Seq::make({
       Store::make(s.num_kept, to_vector(at), 0),
       For::make(turn, 0, n, tensor::LoopKind::serial,
-                If::make(num_kept < most, tensor::Let::make(position, position_of(best), tensor::Let::make(k, place, step)))),
+                If::make(num_kept < most,
+                         tensor::Let::make(position, position_of(best), tensor::Let::make(k, place, step)))),
   });
 }
 
@@ -200,10 +220,11 @@ Buffer add_up(ComputeContext& c, const Buffer& num_kept) {
   const Shape& classes = num_kept.shape();
   Buffer begin = c.builder.new_buffer("begin", ElementType::i64, {product(classes) + 1});
   c.builder.block("first", {}, [&](Axes) { return Store::make(begin, {Expr(0)}, 0); });
-  c.builder.block("begin", {{"b", classes[0], AxisKind::scan}, {"c", classes[1], AxisKind::scan}}, [&](Axes i) {
-    const Expr k = linear_index(classes, to_vector(i));
-    return Store::make(begin, {k + 1}, load(begin, {k}) + load(num_kept, to_vector(i)));
-  });
+  c.builder.block("begin", {{"b", classes[0], AxisKind::scan}, {"c", classes[1], AxisKind::scan}},
+                  [&](Axes i) {
+                    const Expr k = linear_index(classes, to_vector(i));
+                    return Store::make(begin, {k + 1}, load(begin, {k}) + load(num_kept, to_vector(i)));
+                  });
   return begin;
 }
 
@@ -228,17 +249,21 @@ void compute_select_boxes(ComputeContext& c) {
   s.covered = buffer("covered", ElementType::boolean, {});
   s.kept = buffer("kept", ElementType::i64, {most});
   s.num_kept = buffer("num_kept", ElementType::i64, {});
-  c.builder.block("collect", {{"b", scores[0]}, {"c", scores[1]}}, [&](Axes at) { return Seq::make({collect(s, at), build_tree(s, at)}); });
-  c.builder.block("select", {{"b", scores[0]}, {"c", scores[1]}}, [&](Axes at) { return select_class(s, at); });
+  c.builder.block("collect", {{"b", scores[0]}, {"c", scores[1]}},
+                  [&](Axes at) { return Seq::make({collect(s, at), build_tree(s, at)}); });
+  c.builder.block("select", {{"b", scores[0]}, {"c", scores[1]}},
+                  [&](Axes at) { return select_class(s, at); });
   Buffer begin = add_up(c, s.num_kept);
   c.builder.block("rows", {{"b", scores[0], AxisKind::scan}, {"c", scores[1], AxisKind::scan}}, [&](Axes at) {
     const Var t = variable(c, "rows.t");
     const Expr n = load(s.num_kept, to_vector(at)), row = load(begin, {at[0] * scores[1] + at[1]}) + t;
-    return For::make(t, 0, n, tensor::LoopKind::serial,
-                     Seq::make({Store::make(selected, {row, 0}, at[0]), Store::make(selected, {row, 1}, at[1]),
-                                Store::make(selected, {row, 2}, load(s.kept, with(at, {t})))}));
+    return For::make(
+        t, 0, n, tensor::LoopKind::serial,
+        Seq::make({Store::make(selected, {row, 0}, at[0]), Store::make(selected, {row, 1}, at[1]),
+                   Store::make(selected, {row, 2}, load(s.kept, with(at, {t})))}));
   });
-  c.set_output(1, c.builder.compute("count", ElementType::i64, {}, [&](Axes) { return load(begin, {scores[0] * scores[1]}); }));
+  c.set_output(1, c.builder.compute("count", ElementType::i64, {},
+                                    [&](Axes) { return load(begin, {scores[0] * scores[1]}); }));
 }
 
 }  // namespace

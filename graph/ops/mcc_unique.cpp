@@ -48,11 +48,11 @@ void infer_unique(InferContext& c) {
 struct Sorting {
   ComputeContext& c;
   std::optional<size_t> axis;
-  Expr items;           // how many
-  Shape slice;          // of an item
-  Buffer order = {};    // [2, items]: positions, as the level reads and as it writes them
-  Buffer levels = {};   // how often runs double until there is one
-  Buffer outcome = {};  // of a comparison
+  Expr items;                    // how many
+  Shape slice;                   // of an item
+  Buffer order = {};             // [2, items]: positions, as the level reads and as it writes them
+  Buffer levels = {};            // how often runs double until there is one
+  Buffer outcome = {};           // of a comparison
   Buffer left = {}, right = {};  // how far two runs are merged
 
   Sorting(ComputeContext& context) : c(context) {
@@ -62,13 +62,16 @@ struct Sorting {
       slice.clear();
       return;
     }
-    axis = static_cast<size_t>(normal_axis(c.attributes().integer("axis", 0), static_cast<int>(slice.size())));
+    axis =
+        static_cast<size_t>(normal_axis(c.attributes().integer("axis", 0), static_cast<int>(slice.size())));
     items = slice[*axis];
     slice.erase(slice.begin() + static_cast<std::ptrdiff_t>(*axis));
   }
 
   Var variable(const char* name) const { return Var(c.builder.unique_name(name)); }
-  Expr position(const Expr& run, const Expr& k) const { return cast(ElementType::i64, load(order, {run, k})); }
+  Expr position(const Expr& run, const Expr& k) const {
+    return cast(ElementType::i64, load(order, {run, k}));
+  }
 
   // The element of an item at these indices of its slice.
   Expr element(const Expr& item, std::vector<Expr> at) const {
@@ -78,34 +81,46 @@ struct Sorting {
   }
 };
 
-Expr comparable(const Expr& x) { return is_bool(x.element()) ? cast(ElementType::i32, x) : is_float(x.element()) ? widen(x) : x; }
+Expr comparable(const Expr& x) {
+  return is_bool(x.element()) ? cast(ElementType::i32, x) : is_float(x.element()) ? widen(x) : x;
+}
 
-Expr is_nan(const Expr& x) { return is_float(x.element()) ? call(Intrinsic::is_nan, {x}) : tensor::false_value(); }
+Expr is_nan(const Expr& x) {
+  return is_float(x.element()) ? call(Intrinsic::is_nan, {x}) : tensor::false_value();
+}
 
 // 1 where the first one comes first, 2 where the second one does, and 0 where neither does.
 Expr order_of(const Expr& a, const Expr& b) {
-  const Expr first = a < b || (is_nan(b) && logical_not(is_nan(a))), second = b < a || (is_nan(a) && logical_not(is_nan(b)));
+  const Expr first = a < b || (is_nan(b) && logical_not(is_nan(a))),
+             second = b < a || (is_nan(a) && logical_not(is_nan(b)));
   return select(first, Expr(1), select(second, Expr(2), Expr(0)));
 }
 
 Expr is_other(const Expr& a, const Expr& b) { return select(a == b, Expr(0), Expr(1)); }
-Expr is_other_number(const Expr& a, const Expr& b) { return select(a == b || (is_nan(a) && is_nan(b)), Expr(0), Expr(1)); }
+Expr is_other_number(const Expr& a, const Expr& b) {
+  return select(a == b || (is_nan(a) && is_nan(b)), Expr(0), Expr(1));
+}
 
 // The outcome for the first elements of two items for which it is not 0.
 Stmt compare(const Sorting& s, const Expr& a, const Expr& b, Expr (*outcome)(const Expr&, const Expr&)) {
   const Var q = s.variable("unique.q");
   const std::vector<Expr> at = s.axis ? from_linear(s.slice, q) : std::vector<Expr>{};
-  const Stmt step = Store::make(s.outcome, {}, outcome(comparable(s.element(a, at)), comparable(s.element(b, at))));
+  const Stmt step =
+      Store::make(s.outcome, {}, outcome(comparable(s.element(a, at)), comparable(s.element(b, at))));
   if (!s.axis) return step;
-  return Seq::make({Store::make(s.outcome, {}, 0), For::make(q, 0, product(s.slice), LoopKind::serial, If::make(load(s.outcome, {}) == 0, step))});
+  return Seq::make({Store::make(s.outcome, {}, 0), For::make(q, 0, product(s.slice), LoopKind::serial,
+                                                             If::make(load(s.outcome, {}) == 0, step))});
 }
 
 // Two runs of `width` become one, from `begin` on.
 Stmt merge(const Sorting& s, const Expr& from, const Expr& begin, const Expr& width) {
-  const Var k = s.variable("unique.k"), takes_left(s.c.builder.unique_name("unique.takes_left"), tensor::Type{ElementType::boolean, 1});
-  const Expr middle = tensor::min(begin + width, s.items), end = tensor::min(begin + width * 2, s.items), last = s.items - 1;
+  const Var k = s.variable("unique.k"),
+            takes_left(s.c.builder.unique_name("unique.takes_left"), tensor::Type{ElementType::boolean, 1});
+  const Expr middle = tensor::min(begin + width, s.items), end = tensor::min(begin + width * 2, s.items),
+             last = s.items - 1;
   const Expr left = load(s.left, {}), right = load(s.right, {});
-  const Expr left_item = s.position(from, tensor::min(left, last)), right_item = s.position(from, tensor::min(right, last));
+  const Expr left_item = s.position(from, tensor::min(left, last)),
+             right_item = s.position(from, tensor::min(right, last));
   const Expr is_left = left < middle && (right >= end || load(s.outcome, {}) != 2);
   auto step = [&](const Expr& condition) { return select(condition, Expr(1), Expr(0)); };
   const Stmt take = Seq::make({
@@ -116,8 +131,9 @@ Stmt merge(const Sorting& s, const Expr& from, const Expr& begin, const Expr& wi
   return Seq::make({
       Store::make(s.left, {}, begin),
       Store::make(s.right, {}, middle),
-      For::make(k, begin, end - begin, LoopKind::serial,
-                Seq::make({compare(s, left_item, right_item, order_of), Let::make(takes_left, is_left, take)})),
+      For::make(
+          k, begin, end - begin, LoopKind::serial,
+          Seq::make({compare(s, left_item, right_item, order_of), Let::make(takes_left, is_left, take)})),
   });
 }
 
@@ -130,7 +146,8 @@ void sort(Sorting& s) {
   s.outcome = b.new_buffer("outcome", ElementType::i64, {});
   s.left = b.new_buffer("left", ElementType::i64, {});
   s.right = b.new_buffer("right", ElementType::i64, {});
-  b.block("unsorted", {{"k", s.items}}, [&](Axes i) { return Store::make(s.order, {Expr(0), i[0]}, cast(index, i[0])); });
+  b.block("unsorted", {{"k", s.items}},
+          [&](Axes i) { return Store::make(s.order, {Expr(0), i[0]}, cast(index, i[0])); });
   b.block("no_levels", {}, [&](Axes) { return Store::make(s.levels, {}, 0); });
   constexpr int64_t kMostLevels = 40;  // of what fits into memory
   auto width_at = [](const Expr& level) { return binary(BinaryOp::shl, Expr(1), level); };
@@ -140,8 +157,9 @@ void sort(Sorting& s) {
   b.block("sort", {{"level", kMostLevels, AxisKind::scan}}, [&](Axes i) {
     const Var pair = s.variable("unique.pair");
     const Expr width = width_at(i[0]), pairs = ceil_div(s.items, width * 2);
-    return If::make(i[0] < load(s.levels, {}),
-                    For::make(pair, 0, pairs, LoopKind::serial, merge(s, floor_mod(i[0], 2), pair * width * 2, width)));
+    return If::make(
+        i[0] < load(s.levels, {}),
+        For::make(pair, 0, pairs, LoopKind::serial, merge(s, floor_mod(i[0], 2), pair * width * 2, width)));
   });
 }
 
@@ -152,22 +170,26 @@ struct Groups {
 
 Groups make_groups(const Sorting& s) {
   auto& b = s.c.builder;
-  Groups g{b.new_buffer("first", ElementType::i64, {s.items}), b.new_buffer("members", ElementType::i64, {s.items}),
+  Groups g{b.new_buffer("first", ElementType::i64, {s.items}),
+           b.new_buffer("members", ElementType::i64, {s.items}),
            b.new_buffer("group", ElementType::i64, {s.items}), b.new_buffer("groups", ElementType::i64, {})};
   b.block("no_groups", {}, [&](Axes) { return Store::make(g.count, {}, 0); });
   b.block("group", {{"k", s.items, AxisKind::scan}}, [&](Axes i) {
     const Expr part = floor_mod(load(s.levels, {}), 2);
     const Expr item = s.position(part, i[0]), before = s.position(part, tensor::max(i[0] - 1, 0));
-    const Var group = s.variable("unique.group"), is_new(b.unique_name("unique.is_new"), tensor::Type{ElementType::boolean, 1});
+    const Var group = s.variable("unique.group"),
+              is_new(b.unique_name("unique.is_new"), tensor::Type{ElementType::boolean, 1});
     const Stmt add = Seq::make({
-        If::make(is_new, Seq::make({Store::make(g.first, {group}, item), Store::make(g.members, {group}, 0)})),
+        If::make(is_new,
+                 Seq::make({Store::make(g.first, {group}, item), Store::make(g.members, {group}, 0)})),
         Store::make(g.members, {group}, load(g.members, {group}) + 1),
         Store::make(g.of_item, {item}, group),
         Store::make(g.count, {}, group + 1),
     });
     return Seq::make({
         compare(s, before, item, s.axis ? is_other : is_other_number),
-        Let::make(is_new, i[0] == 0 || load(s.outcome, {}) != 0, Let::make(group, load(g.count, {}) - select(is_new, Expr(0), Expr(1)), add)),
+        Let::make(is_new, i[0] == 0 || load(s.outcome, {}) != 0,
+                  Let::make(group, load(g.count, {}) - select(is_new, Expr(0), Expr(1)), add)),
     });
   });
   return g;
@@ -176,12 +198,13 @@ Groups make_groups(const Sorting& s) {
 // The groups' numbers in the order of their first items.
 Buffer number_groups(const Sorting& s, const Groups& g) {
   auto& b = s.c.builder;
-  Buffer number = b.new_buffer("number", ElementType::i64, {s.items}), next = b.new_buffer("next", ElementType::i64, {});
+  Buffer number = b.new_buffer("number", ElementType::i64, {s.items}),
+         next = b.new_buffer("next", ElementType::i64, {});
   b.block("no_numbers", {}, [&](Axes) { return Store::make(next, {}, 0); });
   b.block("number", {{"k", s.items, AxisKind::scan}}, [&](Axes i) {
     const Expr group = load(g.of_item, {i[0]});
-    return If::make(load(g.first, {group}) == i[0],
-                    Seq::make({Store::make(number, {group}, load(next, {})), Store::make(next, {}, load(next, {}) + 1)}));
+    return If::make(load(g.first, {group}) == i[0], Seq::make({Store::make(number, {group}, load(next, {})),
+                                                               Store::make(next, {}, load(next, {}) + 1)}));
   });
   return number;
 }
@@ -198,8 +221,9 @@ void compute_unique(ComputeContext& c) {
   };
   Buffer first = zeros("indices"), members = zeros("counts");
   c.builder.block("outputs", {{"k", s.items, AxisKind::scan}}, [&](Axes i) {
-    return If::make(i[0] < load(g.count, {}), Seq::make({Store::make(first, {number_of(i[0])}, load(g.first, {i[0]})),
-                                                         Store::make(members, {number_of(i[0])}, load(g.members, {i[0]}))}));
+    return If::make(i[0] < load(g.count, {}),
+                    Seq::make({Store::make(first, {number_of(i[0])}, load(g.first, {i[0]})),
+                               Store::make(members, {number_of(i[0])}, load(g.members, {i[0]}))}));
   });
   if (c.has_output(kItems)) {
     const TensorType& out = c.output_type(kItems);
@@ -213,10 +237,13 @@ void compute_unique(ComputeContext& c) {
   }
   if (c.has_output(kFirst)) c.set_output(kFirst, first);
   if (c.has_output(kGroup)) {
-    c.set_output(kGroup, c.builder.compute("inverse", ElementType::i64, {s.items}, [&](Axes i) { return number_of(load(g.of_item, {i[0]})); }));
+    c.set_output(kGroup, c.builder.compute("inverse", ElementType::i64, {s.items},
+                                           [&](Axes i) { return number_of(load(g.of_item, {i[0]})); }));
   }
   if (c.has_output(kMembers)) c.set_output(kMembers, members);
-  if (c.has_output(kCount)) c.set_output(kCount, c.builder.compute("count", ElementType::i64, {}, [&](Axes) { return load(g.count, {}); }));
+  if (c.has_output(kCount))
+    c.set_output(kCount,
+                 c.builder.compute("count", ElementType::i64, {}, [&](Axes) { return load(g.count, {}); }));
 }
 
 }  // namespace

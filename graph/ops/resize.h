@@ -7,7 +7,8 @@
 
 namespace mcc::graph {
 
-inline constexpr int kFirstTable = 4;  // the first input of Resize and Upsample that is a table; none of ONNX's
+inline constexpr int kFirstTable =
+    4;  // the first input of Resize and Upsample that is a table; none of ONNX's
 
 // A table that a node computes as long as it has none: as a mcc.ResizeTable with these attributes, whose results the node takes from this input on.
 struct ResizeTable {

@@ -34,7 +34,9 @@ void infer_top_k(InferContext& c) {
   if (!expect(c, may_be, "k of ", count.value_or(0), " for ", to_text(c.input(0)))) return;
   if (!count || !extent) {
     const Expr held = tensor::max(tensor::min(*k, d), 0);
-    if (!expect_same_dim(c, held, *k, text("k of ", tensor::to_text(*k), " for ", tensor::to_text(d), " elements"))) return;
+    if (!expect_same_dim(c, held, *k,
+                         text("k of ", tensor::to_text(*k), " for ", tensor::to_text(d), " elements")))
+      return;
   }
   d = *k;
   c.set_output(0, {c.input(0).element, out});
@@ -68,13 +70,16 @@ void compute_top_k_by_rank(ComputeContext& c) {
     at[axis] = place;
     return at;
   };
-  Buffer rank = c.builder.reduce("rank", index, in.shape, {in.shape[axis]}, Reducer::sum, [&](Axes i, Axes r) {
-    Expr x = c.at(0, to_vector(i)), other = c.at(0, with(i, r[0]));
-    return cast(index, (largest ? other > x : other < x) || (other == x && r[0] < i[axis]));
-  });
-  Buffer found = c.builder.reduce("found", index, out.shape, {in.shape[axis]}, Reducer::min, [&](Axes i, Axes r) {
-    return select(load(rank, with(i, r[0])) == cast(index, i[axis]), cast(index, r[0]), cast(index, position_beyond(index)));
-  });
+  Buffer rank =
+      c.builder.reduce("rank", index, in.shape, {in.shape[axis]}, Reducer::sum, [&](Axes i, Axes r) {
+        Expr x = c.at(0, to_vector(i)), other = c.at(0, with(i, r[0]));
+        return cast(index, (largest ? other > x : other < x) || (other == x && r[0] < i[axis]));
+      });
+  Buffer found =
+      c.builder.reduce("found", index, out.shape, {in.shape[axis]}, Reducer::min, [&](Axes i, Axes r) {
+        return select(load(rank, with(i, r[0])) == cast(index, i[axis]), cast(index, r[0]),
+                      cast(index, position_beyond(index)));
+      });
   // Only where the values have no order (NaN) a rank is missing: any position, but not one beyond the elements.
   Buffer position = c.builder.compute("position", index, out.shape, [&](Axes i) {
     return tensor::min(load(found, to_vector(i)), cast(index, in.shape[axis] - 1));
@@ -98,7 +103,9 @@ struct Rows {
   int64_t parts() const { return round_up(round_up(n, part) / part, 4); }
   int64_t samples() const { return parts() * (part / gap); }
   int64_t wanted_samples() const { return (k + gap - 1) / gap; }
-  int64_t candidates() const { return std::min(parts() * part, round_up(wanted_samples() * gap + parts() * (gap - 1), 128)); }
+  int64_t candidates() const {
+    return std::min(parts() * part, round_up(wanted_samples() * gap + parts() * (gap - 1), 128));
+  }
   Shape shape(std::initializer_list<Expr> inner) const {
     Shape out = outer;
     out.insert(out.end(), inner);
@@ -113,7 +120,9 @@ struct Rows {
   Expr precedes(const Expr& a, const Expr& b, const Expr& is_first) const {
     return (largest ? a > b : a < b) || (a == b && is_first);
   }
-  Expr worst(ElementType element) const { return tensor::identity(largest ? Reducer::max : Reducer::min, element); }
+  Expr worst(ElementType element) const {
+    return tensor::identity(largest ? Reducer::max : Reducer::min, element);
+  }
 };
 
 // In parts; what fills the last one, and what has no order (NaN), comes last.
@@ -140,8 +149,8 @@ Buffer ranks_of(ComputeContext& c, const Rows& rows, const char* name, const Buf
 }
 
 // Where among `count` ranks that `at` gives one is that is wanted; `beyond` where it is not.
-Buffer places_of(ComputeContext& c, const Rows& rows, const char* name, const Shape& shape, int64_t count, int64_t beyond,
-                 const std::function<Expr(Axes i, const Expr& r)>& is_it) {
+Buffer places_of(ComputeContext& c, const Rows& rows, const char* name, const Shape& shape, int64_t count,
+                 int64_t beyond, const std::function<Expr(Axes i, const Expr& r)>& is_it) {
   return c.builder.reduce(name, rows.index, shape, {count}, Reducer::min, [&](Axes i, Axes r) {
     return select(is_it(i, r[0]), cast(rows.index, r[0]), cast(rows.index, Expr(beyond)));
   });
@@ -153,17 +162,19 @@ Expr wide_index(const Expr& e) { return cast(ElementType::i64, e); }
 Buffer last_candidate(ComputeContext& c, const Rows& rows, const Buffer& keys, const Buffer& ranks) {
   const size_t d = rows.outer.size();
   const int64_t of_part = rows.part / rows.gap;
-  const Buffer place = places_of(c, rows, "sample", rows.shape({rows.samples()}), rows.part, rows.part - 1, [&](Axes i, const Expr& r) {
-    const Expr rank = load(ranks, rows.at(i, {floor_div(i[d], of_part), r}));
-    return rank == cast(rows.index, (floor_mod(i[d], of_part) + 1) * rows.gap - 1);
-  });
+  const Buffer place = places_of(
+      c, rows, "sample", rows.shape({rows.samples()}), rows.part, rows.part - 1, [&](Axes i, const Expr& r) {
+        const Expr rank = load(ranks, rows.at(i, {floor_div(i[d], of_part), r}));
+        return rank == cast(rows.index, (floor_mod(i[d], of_part) + 1) * rows.gap - 1);
+      });
   const Buffer sample_keys = c.builder.compute("sample_key", keys.element(), place.shape(), [&](Axes i) {
     return load(keys, rows.at(i, {floor_div(i[d], of_part), wide_index(load(place, to_vector(i)))}));
   });
   const Buffer sample_ranks = ranks_of(c, rows, "sample_rank", sample_keys, rows.samples());
-  const Buffer last = places_of(c, rows, "last_sample", rows.outer, rows.samples(), rows.samples() - 1, [&](Axes i, const Expr& r) {
-    return load(sample_ranks, rows.at(i, {r})) == cast(rows.index, Expr(rows.wanted_samples() - 1));
-  });
+  const Buffer last = places_of(
+      c, rows, "last_sample", rows.outer, rows.samples(), rows.samples() - 1, [&](Axes i, const Expr& r) {
+        return load(sample_ranks, rows.at(i, {r})) == cast(rows.index, Expr(rows.wanted_samples() - 1));
+      });
   return c.builder.compute("last", rows.index, rows.outer, [&](Axes i) {
     const Expr sample = wide_index(load(last, to_vector(i)));
     return cast(rows.index, floor_div(sample, of_part) * rows.part) + load(place, rows.at(i, {sample}));
@@ -171,21 +182,25 @@ Buffer last_candidate(ComputeContext& c, const Rows& rows, const Buffer& keys, c
 }
 
 // The places of the candidates, part by part, in each in order; behind them places beyond the row.
-Buffer candidates_of(ComputeContext& c, const Rows& rows, const Buffer& keys, const Buffer& ranks, const Buffer& last) {
+Buffer candidates_of(ComputeContext& c, const Rows& rows, const Buffer& keys, const Buffer& ranks,
+                     const Buffer& last) {
   const size_t d = rows.outer.size();
-  const Buffer taken = c.builder.reduce("taken", rows.index, rows.shape({rows.parts()}), {rows.part}, Reducer::sum, [&](Axes i, Axes r) {
-    const Expr end = wide_index(load(last, rows.at(i, {})));
-    const Expr end_key = load(keys, rows.at(i, {floor_div(end, rows.part), floor_mod(end, rows.part)}));
-    const Expr key = load(keys, rows.at(i, {i[d], r[0]}));
-    return cast(rows.index, rows.precedes(key, end_key, i[d] * rows.part + r[0] <= end));
-  });
-  const Buffer end = c.builder.reduce("end", rows.index, taken.shape(), {rows.parts()}, Reducer::sum, [&](Axes i, Axes r) {
-    return select(r[0] <= i[d], load(taken, rows.at(i, {r[0]})), cast(rows.index, Expr(0)));
-  });
+  const Buffer taken = c.builder.reduce(
+      "taken", rows.index, rows.shape({rows.parts()}), {rows.part}, Reducer::sum, [&](Axes i, Axes r) {
+        const Expr end = wide_index(load(last, rows.at(i, {})));
+        const Expr end_key = load(keys, rows.at(i, {floor_div(end, rows.part), floor_mod(end, rows.part)}));
+        const Expr key = load(keys, rows.at(i, {i[d], r[0]}));
+        return cast(rows.index, rows.precedes(key, end_key, i[d] * rows.part + r[0] <= end));
+      });
+  const Buffer end =
+      c.builder.reduce("end", rows.index, taken.shape(), {rows.parts()}, Reducer::sum, [&](Axes i, Axes r) {
+        return select(r[0] <= i[d], load(taken, rows.at(i, {r[0]})), cast(rows.index, Expr(0)));
+      });
   const Shape shape = rows.shape({rows.candidates()});
-  const Buffer own = c.builder.reduce("own_part", rows.index, shape, {rows.parts()}, Reducer::sum, [&](Axes i, Axes r) {
-    return cast(rows.index, load(end, rows.at(i, {r[0]})) <= cast(rows.index, i[d]));
-  });
+  const Buffer own =
+      c.builder.reduce("own_part", rows.index, shape, {rows.parts()}, Reducer::sum, [&](Axes i, Axes r) {
+        return cast(rows.index, load(end, rows.at(i, {r[0]})) <= cast(rows.index, i[d]));
+      });
   const int64_t beyond = rows.parts() * rows.part;
   const Buffer place = places_of(c, rows, "place", shape, rows.part, beyond, [&](Axes i, const Expr& r) {
     const Expr part = tensor::min(wide_index(load(own, to_vector(i))), rows.parts() - 1);
@@ -194,7 +209,8 @@ Buffer candidates_of(ComputeContext& c, const Rows& rows, const Buffer& keys, co
   });
   return c.builder.compute("candidate", rows.index, shape, [&](Axes i) {
     const Expr part = load(own, to_vector(i));
-    return select(part < cast(rows.index, Expr(rows.parts())), part * cast(rows.index, Expr(rows.part)) + load(place, to_vector(i)),
+    return select(part < cast(rows.index, Expr(rows.parts())),
+                  part * cast(rows.index, Expr(rows.part)) + load(place, to_vector(i)),
                   cast(rows.index, Expr(beyond)));
   });
 }
@@ -204,27 +220,36 @@ void compute_top_k_by_parts(ComputeContext& c) {
   const TensorType& out = c.output_type(c.has_output(0) ? 0 : 1);
   const auto axis =
       static_cast<size_t>(normal_axis(c.attributes().integer("axis", -1), static_cast<int>(in.shape.size())));
-  Rows rows{in.shape, axis, *static_dim(in.shape[axis]), *static_dim(out.shape[axis]), c.attributes().integer(kPart, 0),
-            c.attributes().integer(kGap, 0), c.attributes().integer("largest", 1) != 0, position_type(in.shape[axis])};
+  Rows rows{in.shape,
+            axis,
+            *static_dim(in.shape[axis]),
+            *static_dim(out.shape[axis]),
+            c.attributes().integer(kPart, 0),
+            c.attributes().integer(kGap, 0),
+            c.attributes().integer("largest", 1) != 0,
+            position_type(in.shape[axis])};
   rows.outer.erase(rows.outer.begin() + static_cast<std::ptrdiff_t>(axis));
   const size_t d = rows.outer.size();
   const Buffer keys = keys_of(c, rows);
   const Buffer ranks = ranks_of(c, rows, "rank", keys, rows.part);
   const Buffer candidates = candidates_of(c, rows, keys, ranks, last_candidate(c, rows, keys, ranks));
-  const Buffer candidate_keys = c.builder.compute("candidate_key", keys.element(), candidates.shape(), [&](Axes i) {
-    const Expr place = wide_index(load(candidates, to_vector(i)));
-    return select(place < rows.parts() * rows.part, load(keys, rows.at(i, {floor_div(place, rows.part), floor_mod(place, rows.part)})),
-                  rows.worst(keys.element()));
-  });
+  const Buffer candidate_keys =
+      c.builder.compute("candidate_key", keys.element(), candidates.shape(), [&](Axes i) {
+        const Expr place = wide_index(load(candidates, to_vector(i)));
+        return select(place < rows.parts() * rows.part,
+                      load(keys, rows.at(i, {floor_div(place, rows.part), floor_mod(place, rows.part)})),
+                      rows.worst(keys.element()));
+      });
   const Buffer final_ranks = ranks_of(c, rows, "final_rank", candidate_keys, rows.candidates());
-  const Buffer found = places_of(c, rows, "found", rows.shape({rows.k}), rows.candidates(), rows.candidates() - 1, [&](Axes i, const Expr& r) {
-    return load(final_ranks, rows.at(i, {r})) == cast(rows.index, i[d]);
-  });
+  const Buffer found = places_of(
+      c, rows, "found", rows.shape({rows.k}), rows.candidates(), rows.candidates() - 1,
+      [&](Axes i, const Expr& r) { return load(final_ranks, rows.at(i, {r})) == cast(rows.index, i[d]); });
   Buffer position = c.builder.compute("position", rows.index, out.shape, [&](Axes i) {
     std::vector<Expr> at = to_vector(i);
     at.erase(at.begin() + static_cast<std::ptrdiff_t>(axis));
     at.push_back(i[axis]);
-    return tensor::min(load(candidates, rows.at(at, {wide_index(load(found, at))})), cast(rows.index, Expr(rows.n - 1)));
+    return tensor::min(load(candidates, rows.at(at, {wide_index(load(found, at))})),
+                       cast(rows.index, Expr(rows.n - 1)));
   });
   set_results(c, axis, position);
 }
@@ -265,7 +290,8 @@ void compute_top_k(ComputeContext& c) {
   Expr worst = tensor::identity(reducer, in.element);
   Expr limit = tensor::identity(largest ? Reducer::min : Reducer::max, in.element);
   c.builder.block("before_values", axes, [&](Axes i) { return Store::make(best, entry(0, i), limit); });
-  c.builder.block("before_positions", axes, [&](Axes i) { return Store::make(position, entry(0, i), cast(index, -1)); });
+  c.builder.block("before_positions", axes,
+                  [&](Axes i) { return Store::make(position, entry(0, i), cast(index, -1)); });
   c.builder.serial_loop("t", out.shape[axis], [&](const Expr& t) {
     auto follows = [&](Axes i, const Expr& x, const Expr& r) {
       Expr last = load(best, entry(t, i));
@@ -276,17 +302,18 @@ void compute_top_k(ComputeContext& c) {
           Expr x = element(i, r[0]);
           return select(follows(i, x, r[0]), x, worst);
         });
-    Buffer first = c.builder.reduce("first", index, outer, {in.shape[axis]}, Reducer::min,
-                                    [&](Axes i, Axes r) {
-                                      Expr x = element(i, r[0]);
-                                      Expr found = follows(i, x, r[0]) && x == load(value, to_vector(i));
-                                      return select(found, cast(index, r[0]), cast(index, beyond));
-                                    });
+    Buffer first =
+        c.builder.reduce("first", index, outer, {in.shape[axis]}, Reducer::min, [&](Axes i, Axes r) {
+          Expr x = element(i, r[0]);
+          Expr found = follows(i, x, r[0]) && x == load(value, to_vector(i));
+          return select(found, cast(index, r[0]), cast(index, beyond));
+        });
     c.builder.block("keep_value", axes,
                     [&](Axes i) { return Store::make(best, entry(t + 1, i), load(value, to_vector(i))); });
     c.builder.block("keep_position", axes, [&](Axes i) {
       // Only where the values have no order (NaN) none is left: any position, but not one beyond the elements.
-      return Store::make(position, entry(t + 1, i), tensor::min(load(first, to_vector(i)), cast(index, in.shape[axis] - 1)));
+      return Store::make(position, entry(t + 1, i),
+                         tensor::min(load(first, to_vector(i)), cast(index, in.shape[axis] - 1)));
     });
   });
   auto result = [&](const std::string& name, const Buffer& from, ElementType type) {

@@ -20,8 +20,10 @@ constexpr double kLanes = 128;  // of a multiprocessor, in a cycle
 
 // Microseconds. A step loads two numbers, one of which has just been stored, and stores their sum.
 double time_in_order(double lines, double n, const Gpu& gpu) {
-  constexpr double kCycles = 40, kResident = 1024;  // threads of a multiprocessor that do not keep each other waiting
-  return n * kCycles * std::max(1.0, lines / (kResident * gpu.multiprocessors)) / (gpu.ghz * 1e3) + gpu.launch_us;
+  constexpr double kCycles = 40,
+                   kResident = 1024;  // threads of a multiprocessor that do not keep each other waiting
+  return n * kCycles * std::max(1.0, lines / (kResident * gpu.multiprocessors)) / (gpu.ghz * 1e3) +
+         gpu.launch_us;
 }
 
 // Two launches for each time that the line, or what its parts come to, is divided; one for what is left.
@@ -29,11 +31,13 @@ double time_by_parts(double lines, int64_t n, int64_t part, const Gpu& gpu) {
   constexpr double kCycles = 12, kInstructions = 8;  // of a step of one thread; of an element
   const auto step_us = [&](int64_t steps) { return static_cast<double>(steps) * kCycles / (gpu.ghz * 1e3); };
   const auto work_us = [&](int64_t results, int64_t steps) {
-    return lines * static_cast<double>(results * steps) * kInstructions / (kLanes * gpu.multiprocessors * gpu.ghz * 1e3);
+    return lines * static_cast<double>(results * steps) * kInstructions /
+           (kLanes * gpu.multiprocessors * gpu.ghz * 1e3);
   };
   double us = 0;
   for (; n > 2 * part; n = (n + part - 1) / part)
-    us += std::max(step_us(part), work_us(n, 1)) + std::max(step_us(part), work_us(n, part)) + 2 * gpu.launch_us;
+    us += std::max(step_us(part), work_us(n, 1)) + std::max(step_us(part), work_us(n, part)) +
+          2 * gpu.launch_us;
   return us + std::max(step_us(n), work_us(n, n)) + gpu.launch_us;
 }
 
@@ -71,11 +75,14 @@ void divide_scans(Graph& graph, const tensor::Target& target, bool strict, const
     const int64_t n = extents[axis], part = best_part(static_cast<double>(lines), n, target.gpu);
     if (part == 0 || lines == 0) continue;
     const auto count = static_cast<double>(lines);
-    const std::vector<Algorithm> algorithms = {{"in_order", time_in_order(count, static_cast<double>(n), target.gpu)},
-                                               {"by_parts", time_by_parts(count, n, part, target.gpu)}};
-    const std::string problem = text(node.op->name, " of lines of ", n, " elements, ", lines, lines == 1 ? " time" : " times");
+    const std::vector<Algorithm> algorithms = {
+        {"in_order", time_in_order(count, static_cast<double>(n), target.gpu)},
+        {"by_parts", time_by_parts(count, n, part, target.gpu)}};
+    const std::string problem =
+        text(node.op->name, " of lines of ", n, " elements, ", lines, lines == 1 ? " time" : " times");
     const size_t expected = algorithms[1].us < algorithms[0].us ? 1 : 0;
-    if (choose_algorithm(problem, node, algorithms, expected, choices) == 1) node.attributes.set("part", part);
+    if (choose_algorithm(problem, node, algorithms, expected, choices) == 1)
+      node.attributes.set("part", part);
   }
 }
 

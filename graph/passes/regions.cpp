@@ -12,7 +12,8 @@ namespace {
 
 class DivideIntoRegions {
  public:
-  DivideIntoRegions(const Graph& g, std::vector<KernelGroup> groups) : g_(g), groups_(std::move(groups)), group_of_(g.nodes.size(), -1) {
+  DivideIntoRegions(const Graph& g, std::vector<KernelGroup> groups)
+      : g_(g), groups_(std::move(groups)), group_of_(g.nodes.size(), -1) {
     for (size_t i = 0; i < groups_.size(); ++i)
       for (NodeId n : groups_[i].nodes)
         group_of_[static_cast<size_t>(n)] = static_cast<int>(i);
@@ -43,7 +44,8 @@ class DivideIntoRegions {
       for (NodeId id : groups_[i].nodes) {
         const Node& node = g_.node(id);
         for (size_t k = 0; k < node.inputs.size(); ++k)
-          if (!is_embedded(g_, node, static_cast<int>(k))) add_use(node.inputs[k], {i, branch_of(groups_[i], node, k)});
+          if (!is_embedded(g_, node, static_cast<int>(k)))
+            add_use(node.inputs[k], {i, branch_of(groups_[i], node, k)});
         for (ValueId v : g_.dim_operands(node))
           add_use(v, {i, branch_of_dims(node)});
       }
@@ -57,7 +59,8 @@ class DivideIntoRegions {
 
   void add_use(ValueId v, const Use& use) {
     const int maker = maker_of(v);
-    if (maker >= 0 && static_cast<size_t>(maker) != use.group) uses_[static_cast<size_t>(maker)].push_back(use);
+    if (maker >= 0 && static_cast<size_t>(maker) != use.group)
+      uses_[static_cast<size_t>(maker)].push_back(use);
   }
 
   static std::optional<int> branch_of(const KernelGroup& group, const Node& node, size_t input) {
@@ -92,15 +95,19 @@ class DivideIntoRegions {
     }
     // What only a comparison of sizes asks for belongs to the innermost iteration that changes it: its end is the first one.
     const std::set<NodeId>& loops = loops_[index];
-    ControlRegion result = region.value_or(loops.empty() ? ControlRegion{} : ControlRegion{*loops.begin(), 0});
+    ControlRegion result =
+        region.value_or(loops.empty() ? ControlRegion{} : ControlRegion{*loops.begin(), 0});
     // Not again in each iteration.
-    while (result.control >= 0 && g_.node(result.control).op->control == Control::loop_end && !loops_[index].contains(result.control))
+    while (result.control >= 0 && g_.node(result.control).op->control == Control::loop_end &&
+           !loops_[index].contains(result.control))
       result = around(result);
     return result;
   }
 
   ControlRegion around(const ControlRegion& region) const {
-    return region.control < 0 ? ControlRegion{} : groups_[static_cast<size_t>(group_of_[static_cast<size_t>(region.control)])].region;
+    return region.control < 0
+               ? ControlRegion{}
+               : groups_[static_cast<size_t>(group_of_[static_cast<size_t>(region.control)])].region;
   }
 
   ControlRegion common(ControlRegion a, const ControlRegion& b) const {
@@ -136,13 +143,16 @@ class DivideIntoRegions {
 }  // namespace
 
 std::vector<KernelGroup> divide_into_regions(const Graph& graph, std::vector<KernelGroup> groups) {
-  const bool has_any = std::any_of(groups.begin(), groups.end(), [](const KernelGroup& g) { return g.kind == KernelGroup::Kind::control; });
+  const bool has_any = std::any_of(groups.begin(), groups.end(),
+                                   [](const KernelGroup& g) { return g.kind == KernelGroup::Kind::control; });
   return has_any ? DivideIntoRegions(graph, std::move(groups)).run() : std::move(groups);
 }
 
 std::vector<std::set<NodeId>> loops_of_nodes(const Graph& graph) {
   std::vector<std::set<NodeId>> loops(graph.nodes.size());
-  const bool has_any = std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& n) { return !n.dead && n.op->control == Control::loop_begin; });
+  const bool has_any = std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& n) {
+    return !n.dead && n.op->control == Control::loop_begin;
+  });
   for (size_t i = 0; has_any && i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     if (node.dead) continue;
@@ -150,7 +160,9 @@ std::vector<std::set<NodeId>> loops_of_nodes(const Graph& graph) {
     operands.insert(operands.end(), node.inputs.begin(), node.inputs.end());
     for (ValueId v : operands) {
       const NodeId producer = v == kNoValue ? -1 : graph.value(v).producer;
-      if (producer >= 0) loops[i].insert(loops[static_cast<size_t>(producer)].begin(), loops[static_cast<size_t>(producer)].end());
+      if (producer >= 0)
+        loops[i].insert(loops[static_cast<size_t>(producer)].begin(),
+                        loops[static_cast<size_t>(producer)].end());
     }
     if (node.op->control == Control::loop_begin) loops[i].insert(end_of_loop(graph, node));
     if (node.op->control == Control::loop_end) loops[i].erase(static_cast<NodeId>(i));
@@ -166,7 +178,8 @@ std::vector<StateCopy> state_copies(const Graph& graph, const Aliases& aliases, 
     copies.push_back({loop_end.inputs[2 + i], begin.outputs[1 + i]});
   for (StateCopy& copy : copies) {
     const ValueId owner = aliases.of(copy.from).owner;
-    copy.is_traded = owner != copy.to && std::find(begin.outputs.begin(), begin.outputs.end(), owner) != begin.outputs.end();
+    copy.is_traded = owner != copy.to &&
+                     std::find(begin.outputs.begin(), begin.outputs.end(), owner) != begin.outputs.end();
   }
   return copies;
 }

@@ -16,10 +16,13 @@ void tabulate_resizes(Graph& graph) {
   const auto count = static_cast<NodeId>(graph.nodes.size());
   for (NodeId id = 0; id < count; ++id) {
     const Node node = graph.node(id);
-    if (node.dead || !node.op->domain.empty() || node.op->layout != LayoutRole::resize || node.inputs.size() > kFirstTable) continue;
+    if (node.dead || !node.op->domain.empty() || node.op->layout != LayoutRole::resize ||
+        node.inputs.size() > kFirstTable)
+      continue;
     std::vector<ValueId> inputs = node.inputs;
     for (const ResizeTable& table : tables_of_resize(graph, node)) {
-      const ValueId first = emit(graph, "mcc", "ResizeTable", node.name + ".table", {}, table.attributes, table.results);
+      const ValueId first =
+          emit(graph, "mcc", "ResizeTable", node.name + ".table", {}, table.attributes, table.results);
       Node& made = graph.node(graph.value(first).producer);
       add_origins(made, node);
       inputs.resize(std::max(inputs.size(), static_cast<size_t>(table.input)), kNoValue);

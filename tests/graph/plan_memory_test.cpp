@@ -23,11 +23,14 @@ struct Sized {
 // Products of x [N, T, 8] with its transpose and with itself, so that sizes by N T and by N T T live together.
 Graph growing_graph() {
   Graph g;
-  const tensor::Var n = g.dim("N", {1, tensor::kLargestSize, 4}), t = g.dim("@0", {1, tensor::kLargestSize, 128});
+  const tensor::Var n = g.dim("N", {1, tensor::kLargestSize, 4}),
+                    t = g.dim("@0", {1, tensor::kLargestSize, 128});
   const ValueId x = g.add_value("x", {ElementType::f32, {n, t, 8}});
   g.inputs = {x};
-  const auto made = [&](const char* op, std::vector<ValueId> inputs, Shape shape, Attributes attributes = {}) {
-    const NodeId id = g.add_node(*find_op("", op), text("n", g.nodes.size()), std::move(inputs), std::move(attributes), {{ElementType::f32, std::move(shape)}});
+  const auto made = [&](const char* op, std::vector<ValueId> inputs, Shape shape,
+                        Attributes attributes = {}) {
+    const NodeId id = g.add_node(*find_op("", op), text("n", g.nodes.size()), std::move(inputs),
+                                 std::move(attributes), {{ElementType::f32, std::move(shape)}});
     return g.node(id).outputs[0];
   };
   Attributes perm;
@@ -54,7 +57,8 @@ TEST(PlanMemory, TensorsWithoutABoundLieApartAtEverySize) {
   std::vector<std::vector<Expr>> workspaces(groups.size());
   workspaces[1] = {tensor::thread_count() * (g.dims[1] * Expr(4)), Expr(1000)};
   const MemoryPlan plan = plan_memory(g, groups, workspaces, 2);
-  for (const auto& [n, t, threads] : {std::array{1, 1, 1}, std::array{4, 128, 2}, std::array{1, 1000, 64}, std::array{500, 3, 8}}) {
+  for (const auto& [n, t, threads] :
+       {std::array{1, 1, 1}, std::array{4, 128, 2}, std::array{1, 1000, 64}, std::array{500, 3, 8}}) {
     tensor::VarMap known{{g.dims[0].get(), n}, {g.dims[1].get(), t}, {tensor::thread_count().get(), threads}};
     const auto number = [&](const Expr& e) {
       int64_t value = -1;
@@ -71,7 +75,8 @@ TEST(PlanMemory, TensorsWithoutABoundLieApartAtEverySize) {
         if (plan.places[static_cast<size_t>(v)].kind != Place::Kind::arena) continue;
         Sized s{offset(plan.places[static_cast<size_t>(v)]), number(planned_bytes(g, v)), at, at};
         for (size_t k = i; k < groups.size(); ++k)
-          if (std::count(groups[k].inputs.begin(), groups[k].inputs.end(), v) > 0) s.last = static_cast<int>(k);
+          if (std::count(groups[k].inputs.begin(), groups[k].inputs.end(), v) > 0)
+            s.last = static_cast<int>(k);
         all.push_back(s);
       }
       for (const Workspace& w : plan.workspaces[i])
@@ -84,9 +89,12 @@ TEST(PlanMemory, TensorsWithoutABoundLieApartAtEverySize) {
       EXPECT_LE(all[a].offset + all[a].bytes, arena);
       for (size_t b = a + 1; b < all.size(); ++b) {
         const bool meet = all[a].first <= all[b].last && all[b].first <= all[a].last;
-        const bool is_in_place = all[a].last == all[b].first && all[a].offset == all[b].offset;  // read before it is written over
-        const bool are_apart = all[a].offset + all[a].bytes <= all[b].offset || all[b].offset + all[b].bytes <= all[a].offset;
-        EXPECT_TRUE(!meet || is_in_place || are_apart) << "N " << n << " T " << t << ": " << a << " and " << b;
+        const bool is_in_place =
+            all[a].last == all[b].first && all[a].offset == all[b].offset;  // read before it is written over
+        const bool are_apart =
+            all[a].offset + all[a].bytes <= all[b].offset || all[b].offset + all[b].bytes <= all[a].offset;
+        EXPECT_TRUE(!meet || is_in_place || are_apart)
+            << "N " << n << " T " << t << ": " << a << " and " << b;
       }
     }
     const bool is_typical = n == 4 && t == 128 && threads == 2;

@@ -19,9 +19,10 @@ struct Builder {
     g.inputs.push_back(g.add_value(name, type));
     return g.inputs.back();
   }
-  ValueId add(std::string_view op, const std::string& name, std::vector<ValueId> inputs, const TensorType& type,
-              Attributes attributes = {}) {
-    return g.node(g.add_node(*find_op("", op), name, std::move(inputs), std::move(attributes), {type})).outputs[0];
+  ValueId add(std::string_view op, const std::string& name, std::vector<ValueId> inputs,
+              const TensorType& type, Attributes attributes = {}) {
+    return g.node(g.add_node(*find_op("", op), name, std::move(inputs), std::move(attributes), {type}))
+        .outputs[0];
   }
 };
 
@@ -38,7 +39,8 @@ TEST(Regions, WhatOneBranchNeedsAloneIsInIt) {
   Builder b;
   const ValueId c = b.input("c", kTruth), x = b.input("x", kMatrix);
   const ValueId both = b.add("MatMul", "both", {x, x}, kMatrix);
-  const ValueId yes = b.add("MatMul", "yes", {both, x}, kMatrix), no = b.add("MatMul", "no", {x, both}, kMatrix);
+  const ValueId yes = b.add("MatMul", "yes", {both, x}, kMatrix),
+                no = b.add("MatMul", "no", {x, both}, kMatrix);
   const NodeId choice = b.g.add_node(*find_op("mcc", "Choose"), "choice", {c, yes, no}, {}, {kMatrix});
   b.g.outputs = b.g.node(choice).outputs;
   const std::vector<KernelGroup> groups = fuse(b.g);
@@ -47,7 +49,8 @@ TEST(Regions, WhatOneBranchNeedsAloneIsInIt) {
   EXPECT_EQ(region_of(b.g, groups, no), (ControlRegion{choice, 1}));
   EXPECT_EQ(groups.back().kind, KernelGroup::Kind::control);
   // On a GPU both are computed, and chosen from.
-  for (const KernelGroup& group : fuse(b.g, true)) EXPECT_EQ(group.kind, KernelGroup::Kind::kernel);
+  for (const KernelGroup& group : fuse(b.g, true))
+    EXPECT_EQ(group.kind, KernelGroup::Kind::kernel);
 }
 
 // y = x; repeatedly: y = tanh(w w + y y)
@@ -65,7 +68,8 @@ struct Loop : Builder {
     squared = add("MatMul", "squared", {w, w}, kMatrix);
     product = add("MatMul", "product", {y, y}, kMatrix);
     next = add("Tanh", "next", {add("Add", "sum", {squared, product}, kMatrix)}, kMatrix);
-    end = g.add_node(*find_op("mcc", "LoopEnd"), "end", {g.add_constant("most", Constant::ints({3})), kNoValue, next}, numbers, {kMatrix});
+    end = g.add_node(*find_op("mcc", "LoopEnd"), "end",
+                     {g.add_constant("most", Constant::ints({3})), kNoValue, next}, numbers, {kMatrix});
     g.outputs = g.node(end).outputs;
   }
 };

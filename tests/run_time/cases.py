@@ -209,6 +209,15 @@ def sizes_that_one_branch_compares():
     return [dict(x=x, m=ints(m), n=ints(n), c=truth(c), d=truth(d)) for m, n, c, d in cases]
 
 
+def squeezed_if_there_is_one():
+    """g (float[N,K] x) => (float[N] y) <int64 one = {1}> {
+       s = Shape (x) k = Gather (s, one) c = Equal (k, one)
+       z = If (c) <then_branch = t () => (float[A] p) { a = Constant <value_ints = [1]> () p = Squeeze (x, a) },
+                   else_branch = e () => (float[B,C] q) { q = Identity (x) }>
+       y = Abs (z) }"""
+    return [dict(x=floats(n, 1)) for n in (3, 5, 1)]
+
+
 # ---- Loop ----
 
 
@@ -372,5 +381,17 @@ def sizes_that_the_branch_compares():
     return "to be equal", dict(x=floats(7, 5), m=ints(2), n=ints(3), c=truth(True))
 
 
-REFUSED = [branch_that_cannot_run, sizes_that_the_branch_compares, sums_of_unequal_length, shape_of_another_number, more_picks_than_elements]
+def more_than_one_to_squeeze():
+    return "more dimensions than in the other branch", dict(x=floats(3, 2))
+
+
+more_than_one_to_squeeze.__doc__ = squeezed_if_there_is_one.__doc__
+
+
+def operands_of_open_sizes():
+    """g (float[N,3] x, float[M,3] y) => (float[N,3] z) { z = Add (x, y) }"""
+    return "expected N and M to be equal", dict(x=floats(2, 3), y=floats(4, 3))
+
+
+REFUSED = [more_than_one_to_squeeze, operands_of_open_sizes, branch_that_cannot_run, sizes_that_the_branch_compares, sums_of_unequal_length, shape_of_another_number, more_picks_than_elements]
 ALL = [case for case in ALL if case not in REFUSED]

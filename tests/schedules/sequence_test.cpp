@@ -22,7 +22,8 @@ bool is_parallel(const std::string& source, const std::string& block) {
   EXPECT_EQ(kernels.size(), 1u);
   const tensor::Schedule schedule = tuner::default_schedule(kernels[0], machine());
   const std::vector<const tensor::For*> loops = schedule.loops_of(block);
-  return std::any_of(loops.begin(), loops.end(), [](const tensor::For* l) { return l->loop == tensor::LoopKind::parallel; });
+  return std::any_of(loops.begin(), loops.end(),
+                     [](const tensor::For* l) { return l->loop == tensor::LoopKind::parallel; });
 }
 
 std::string boxes(int64_t boxes, int64_t classes) {
@@ -36,7 +37,8 @@ TEST(Sequence, PlacesOfMuchWorkAreParallel) {
 }
 
 TEST(Sequence, StepsOneAfterTheOtherAreNot) {
-  EXPECT_FALSE(is_parallel("graph g(%x: f32[500000]) {\n  %y, %i, %v, %c, %n = mcc.Unique(%x)\n  return %y, %n\n}\n", "sort"));
+  EXPECT_FALSE(is_parallel(
+      "graph g(%x: f32[500000]) {\n  %y, %i, %v, %c, %n = mcc.Unique(%x)\n  return %y, %n\n}\n", "sort"));
 }
 
 }  // namespace

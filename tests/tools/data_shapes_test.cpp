@@ -20,11 +20,13 @@ Constant random_numbers(std::vector<int64_t> shape, int steps) {
     count *= d;
   std::vector<float> values;
   for (int64_t i = 0; i < count; ++i)
-    values.push_back(static_cast<float>(random() % static_cast<unsigned>(steps + 1)) / static_cast<float>(steps));
+    values.push_back(static_cast<float>(random() % static_cast<unsigned>(steps + 1)) /
+                     static_cast<float>(steps));
   return Constant::of(ElementType::f32, std::move(shape), values);
 }
 
-void expect_same_by_code(const char* op, const std::vector<Constant>& inputs, size_t outputs, const graph::Attributes& attributes = {}) {
+void expect_same_by_code(const char* op, const std::vector<Constant>& inputs, size_t outputs,
+                         const graph::Attributes& attributes = {}) {
   graph::Graph graph;
   graph::Node node;
   node.op = graph::find_op("mcc", op);
@@ -51,10 +53,11 @@ TEST(DataShapes, BoxesAreSelected) {
   for (int64_t is_center : {0, 1}) {
     graph::Attributes attributes;
     attributes.set("center_point_box", is_center);
-    expect_same_by_code("SelectBoxes",
-                        {random_numbers({2, 1500, 4}, 100), random_numbers({2, 5, 1500}, 1000), Constant::ints({40}),
-                         Constant::scalar(ElementType::f32, 0.3), Constant::scalar(ElementType::f32, 0.9)},
-                        2, attributes);
+    expect_same_by_code(
+        "SelectBoxes",
+        {random_numbers({2, 1500, 4}, 100), random_numbers({2, 5, 1500}, 1000), Constant::ints({40}),
+         Constant::scalar(ElementType::f32, 0.3), Constant::scalar(ElementType::f32, 0.9)},
+        2, attributes);
   }
 }
 
