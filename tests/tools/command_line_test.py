@@ -194,7 +194,7 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(self.mcc("verify", self.model, "--dim", "N=5").returncode, 0)
         kernels = self.json_of("verify", self.model, "--dim", "N=5", "--kernels")
         self.assertGreaterEqual(kernels["passed"], 1)
-        self.assertEqual(self.mcc("verify", self.model).returncode, 4)
+        self.assertEqual(self.mcc("verify", self.model).returncode, 0)  # at several sizes of what is open
 
     def test_doctor(self):
         report = self.json_of("doctor")
