@@ -383,9 +383,7 @@ Graph instance_of(const Graph& graph, int64_t number) {
 }  // namespace
 
 std::optional<Graph> typical_instance(const Graph& graph) {
-  const bool has_data_dims =
-      std::any_of(graph.dim_sources.begin(), graph.dim_sources.end(), [](const DimSource& s) { return s.kind != DimSource::Kind::input; });
-  if (!has_data_dims && graph.equalities.empty()) return instance_of(graph, 0);
+  if (!graph.has_data_dims() && graph.equalities.empty()) return instance_of(graph, 0);
   // Which numbers go together only a run knows.
   for (int64_t number : {64, 16, 1}) {
     Graph instance = instance_of(graph, number);

@@ -379,10 +379,8 @@ tensor::Var Graph::add_data_dim(const std::string& dim_name, const DimRange& ran
   return dims.back();
 }
 
-std::optional<size_t> Graph::data_dim(const tensor::Var& dim) const {
-  for (size_t i = 0; i < dims.size(); ++i)
-    if (dims[i].same_as(dim)) return dim_sources[i].kind == DimSource::Kind::input ? std::nullopt : std::optional(i);
-  return std::nullopt;
+bool Graph::has_data_dims() const {
+  return std::any_of(dim_sources.begin(), dim_sources.end(), [](const DimSource& s) { return s.kind != DimSource::Kind::input; });
 }
 
 bool Graph::depends_on_data(const Expr& e) const {
@@ -444,8 +442,7 @@ std::vector<ValueId> Graph::dim_operands(const Expr& e) const {
 std::vector<ValueId> Graph::dim_operands(const Node& of) const {
   std::vector<ValueId> result;
   if (of.op->control == Control::loop_end) result.push_back(node(begin_of_loop(*this, of)).outputs[0]);
-  const bool has_any = std::any_of(dim_sources.begin(), dim_sources.end(), [](const DimSource& s) { return s.kind != DimSource::Kind::input; });
-  if (!has_any) return result;
+  if (!has_data_dims()) return result;
   auto add_all = [&](const std::vector<Expr>& list) {
     for (const Expr& e : list)
       add_sources(*this, e, result);
@@ -595,8 +592,7 @@ void drop_unused_dims(Graph& graph) {
 }  // namespace
 
 void Graph::compact() {
-  if (std::any_of(dim_sources.begin(), dim_sources.end(), [](const DimSource& s) { return s.kind != DimSource::Kind::input; }))
-    drop_unused_dims(*this);
+  if (has_data_dims()) drop_unused_dims(*this);
   std::vector<NodeId> order = topological_order(*this);
   std::vector<bool> used(values.size(), false);
   auto use_all = [&](const std::vector<ValueId>& ids) {

@@ -156,8 +156,8 @@ struct Graph {
   tensor::Var dim(const std::string& dim_name, const DimRange& range);
   // A new dimension that comes from data. Its name is made unique.
   tensor::Var add_data_dim(const std::string& dim_name, const DimRange& range, DimSource source);
-  // The position of a dimension that comes from data; nothing for those of inputs.
-  std::optional<size_t> data_dim(const tensor::Var& dim) const;
+  // Whether a dimension comes from data.
+  bool has_data_dims() const;
   // Whether the expression has a number in it that is known while the model runs only.
   bool depends_on_data(const Expr& e) const;
   bool depends_on_data(const Shape& shape) const;
