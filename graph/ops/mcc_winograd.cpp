@@ -12,6 +12,8 @@
 // `sums`, which transforms its result back along H; `conv` does so along W. Tiles are numbered through images, rows and
 // columns, so that the product has them as rows of a matrix.
 #include "graph/ops/common.h"
+#include "tensor/simplify.h"
+#include "tensor/text.h"
 
 namespace mcc::graph {
 namespace {
@@ -104,9 +106,11 @@ void compute_weight(ComputeContext& c) {
 }
 
 struct Tiling {
-  int64_t m, size;                  // outputs and inputs along a side of a tile
-  int64_t before[2];                // padding
-  int64_t in[2], out[2], count[2];  // extents of input and result; tiles
+  int64_t m, size;               // outputs and inputs along a side of a tile
+  int64_t before[2];             // padding
+  Expr in[2], out[2], count[2];  // extents of input and result; tiles
+  // Of the input as far as the tiles reach.
+  Expr reach(size_t d) const { return tensor::simplify(count[d] * m + (kTaps - 1)); }
 };
 
 Tiling tiling_of(const Attributes& a, const Shape& x) {
@@ -116,9 +120,9 @@ Tiling tiling_of(const Attributes& a, const Shape& x) {
   std::vector<int64_t> pads = a.integers("pads", {0, 0, 0, 0});
   for (size_t d = 0; d < 2; ++d) {
     t.before[d] = pads[d];
-    t.in[d] = *static_dim(x[2 + d]);
-    t.out[d] = t.in[d] + pads[d] + pads[2 + d] - (kTaps - 1);
-    t.count[d] = (t.out[d] + t.m - 1) / t.m;
+    t.in[d] = x[2 + d];
+    t.out[d] = tensor::simplify(t.in[d] + (pads[d] + pads[2 + d] - (kTaps - 1)));
+    t.count[d] = tensor::simplify(ceil_div(t.out[d], Expr(t.m)));
   }
   return t;
 }
@@ -126,7 +130,7 @@ Tiling tiling_of(const Attributes& a, const Shape& x) {
 void infer_winograd(InferContext& c) {
   const TensorType& x = c.input(0);
   Tiling t = tiling_of(c.attributes(), x.shape);
-  Shape shape{x.shape[0], Expr(c.attributes().integer("channels", 0)), Expr(t.out[0]), Expr(t.out[1])};
+  Shape shape{x.shape[0], Expr(c.attributes().integer("channels", 0)), t.out[0], t.out[1]};
   if (x.shape.size() == 5) shape.push_back(x.shape[4]);
   c.set_output(0, {x.element, shape});
 }
@@ -137,9 +141,8 @@ std::function<Expr(std::vector<Expr>)> padded_input(ComputeContext& c, const Til
   std::vector<Expr> shape = x.shape;
   bool exact = true;
   for (size_t d = 0; d < 2; ++d) {
-    int64_t extent = t.count[d] * t.m + kTaps - 1;
-    exact = exact && extent == t.in[d];
-    shape[2 + d] = Expr(extent);
+    shape[2 + d] = t.reach(d);
+    exact = exact && tensor::structurally_equal(shape[2 + d], t.in[d]);
   }
   if (exact) return [&c](std::vector<Expr> index) { return c.at(0, std::move(index)); };
   Buffer pad = c.builder.compute("pad", x.element, shape, [&](Axes i) {
@@ -163,9 +166,10 @@ void compute_winograd(ComputeContext& c) {
   ElementType element = wide_type(y.element);
   auto input = padded_input(c, t);
   const bool is_blocked = x.size() == 5;
-  const Expr size(t.size), m(t.m), lines(t.count[0]), columns(t.count[1]);
+  const Expr size(t.size), m(t.m);
+  const Expr &lines = t.count[0], &columns = t.count[1];
   const Expr block = is_blocked ? x[4] : Expr(1);
-  const Expr width(t.count[1] * t.m + kTaps - 1);
+  const Expr width = t.reach(1);
   // Rows of the plain form are whole vectors of 4: their last tiles are some of the first once more, which nobody reads.
   Expr tiles = x[0] * lines * columns;
   if (!is_blocked) tiles = ceil_div(tiles, Expr(4)) * Expr(4);

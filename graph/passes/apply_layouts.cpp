@@ -83,8 +83,7 @@ class ApplyLayouts {
     if (is_laid_out(conv->x)) forms_.join(forms_.laid_out(conv->x).region, result.region);
     const std::vector<int64_t> pads = explicit_padding(g_, node, conv->problem.kernel, conv->problem.strides, conv->problem.dilations);
     int64_t tile = 0;
-    const bool has_extents = is_static(Shape(shape(conv->x).begin() + 2, shape(conv->x).end()));
-    if (!strict_ && conv->input != Conv::plain && conv->layout == Layout::blocked && has_extents &&
+    if (!strict_ && conv->input != Conv::plain && conv->layout == Layout::blocked &&
         g_.value(conv->x).type.element == ElementType::f32) {
       tile = choose_tile(conv->problem, node, t_, weight_bytes_, choices_);
     }
