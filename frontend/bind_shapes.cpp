@@ -74,8 +74,12 @@ std::optional<graph::DimRange> given_range(const ImportOptions& options, const s
   return named == options.dim_ranges.end() ? std::nullopt : std::optional(named->second);
 }
 
-// What costs and schedules are made for where nothing is said: a batch of few, lengths of some hundred.
-int64_t usual_size(size_t axis) { return axis == 0 ? 4 : 128; }
+// What costs and schedules are made for where nothing is said: a batch of few, lengths of some hundred, and heights and widths of images
+// as networks for these mostly have them.
+int64_t usual_size(size_t axis, size_t rank) {
+  if (axis == 0) return 4;
+  return rank == 4 && axis >= 2 ? 224 : 128;
+}
 
 std::vector<int64_t> given_shape(const onnx::ValueInfoProto& input, const ImportOptions& options,
                                  bool* given) {
@@ -166,7 +170,8 @@ void report_open_dims(const onnx::ValueInfoProto& input, const ImportOptions& op
   bool nameless = false;
   for (int i = 0; i < type.shape().dim_size(); ++i) {
     const Dim& dim = type.shape().dim(i);
-    const bool known = has_value(dim) || range_of(options, input.name(), static_cast<size_t>(i), dim.dim_param());
+    const auto axis = static_cast<size_t>(i), rank = static_cast<size_t>(type.shape().dim_size());
+    const bool known = has_value(dim) || range_of(options, input.name(), axis, rank, dim.dim_param());
     example.push_back(known && dim.has_dim_value() ? std::to_string(dim.dim_value()) : "1");
     if (known) continue;
     const bool named = has_name(dim);
@@ -225,11 +230,11 @@ void check_option_names(const onnx::GraphProto& graph, const ImportOptions& opti
 
 std::string open_dim_name(const std::string& input, size_t axis) { return text(input, ".", axis); }
 
-std::optional<graph::DimRange> range_of(const ImportOptions& options, const std::string& input, size_t axis, const std::string& name) {
+std::optional<graph::DimRange> range_of(const ImportOptions& options, const std::string& input, size_t axis, size_t rank, const std::string& name) {
   std::optional<graph::DimRange> range = given_range(options, input, axis, name);
   if (!range && options.other_dims) {
     range = options.other_dims;
-    if (!range->has_bound()) range->typical = usual_size(axis);
+    if (!range->has_bound()) range->typical = usual_size(axis, rank);
   }
   return range;
 }

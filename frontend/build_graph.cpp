@@ -135,11 +135,12 @@ std::optional<TensorType> Builder::input_type(const onnx::ValueInfoProto& input)
   std::optional<ElementType> element = element_of_onnx(declared.elem_type());
   if (!element || !declared.has_shape()) return std::nullopt;
   TensorType type{*element, {}};
+  const auto rank = static_cast<size_t>(declared.shape().dim_size());
   for (int i = 0; i < declared.shape().dim_size(); ++i) {
     const auto& dim = declared.shape().dim(i);
     if (dim.has_dim_value() && dim.dim_value() >= 0) {
       type.shape.emplace_back(dim.dim_value());
-    } else if (const auto range = range_of(options_, input.name(), static_cast<size_t>(i), dim.dim_param())) {
+    } else if (const auto range = range_of(options_, input.name(), static_cast<size_t>(i), rank, dim.dim_param())) {
       type.shape.push_back(graph_.dim(dim.dim_param(), *range));
     } else {
       return std::nullopt;

@@ -27,10 +27,10 @@ bool check_versions(const onnx::ModelProto& model, Diagnostics& problems);
 // concerned are moved to kRefusedDomain. folder is where the file is.
 void check_model(onnx::ModelProto& model, const std::string& folder, Diagnostics& problems);
 
-// What an open dimension of an input is called that the model has no name for; the sizes that the options leave it (nothing: it needs a
-// value).
+// What an open dimension of an input is called that the model has no name for; the sizes that the options leave it, in an input of this
+// rank (nothing: it needs a value).
 std::string open_dim_name(const std::string& input, size_t axis);
-std::optional<graph::DimRange> range_of(const ImportOptions& options, const std::string& input, size_t axis, const std::string& name);
+std::optional<graph::DimRange> range_of(const ImportOptions& options, const std::string& input, size_t axis, size_t rank, const std::string& name);
 
 // Gives every dimension of every input the value that the options have for it; those that these leave open get a name. Initializers that are also inputs are
 // constants: they are dropped from the inputs. Dimensions without a value go to problems. False: the options

@@ -293,6 +293,11 @@ Linear Simplifier::symbolic_div_mod(const Linear& a, const Linear& b, bool want_
       }
     }
   }
+  // -k // n = -1 for a number 0 < k <= n.
+  if (r.is_constant() && r.constant < 0 && is_nonnegative(sum(b, r))) {
+    q.constant -= 1;
+    r = sum(r, b);
+  }
   Linear room = difference(b, r);
   room.constant -= 1;
   bool inside = (r.is_constant() && r.constant == 0) || (is_nonnegative(r) && is_nonnegative(room));

@@ -209,9 +209,11 @@ bool is_output(const Func& f, const Buffer& buffer) {
 
 namespace {
 
-// Whether the value is the loop's variable, or that and something that the block's own loops do not change.
+// Whether the value is the loop's variable, or that and something that the block's own loops do not change; of a single iteration
+// that alone.
 bool is_bound_to(const Expr& value, const For& loop, const std::vector<const For*>& own) {
   if (value.same_as(loop.var)) return true;
+  if (is_int(loop.extent, 1) && std::none_of(own.begin(), own.end(), [&](const For* other) { return uses_var(value, other->var); })) return true;
   std::optional<int64_t> at0 = evaluate_at(value, loop.var.get(), 0), at1 = evaluate_at(value, loop.var.get(), 1);
   return at0 && at1 && *at1 - *at0 == 1 && std::none_of(own.begin(), own.end(), [&](const For* other) {
            return other != &loop && uses_var(value, other->var);

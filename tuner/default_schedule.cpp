@@ -4,6 +4,8 @@
 #include <set>
 
 #include "support/text.h"
+#include "tensor/sizes.h"
+#include "tensor/visit.h"
 #include "tuner/grid_rules.h"
 #include "tuner/long_sum.h"
 #include "tuner/symbolic_schedule.h"
@@ -149,10 +151,21 @@ DefaultSchedule plain_schedule(const Func& f, const Target& target) {
   return {draft.schedule, std::move(draft.refused), true, std::move(decide.chosen)};
 }
 
-DefaultSchedule explained_default_schedule(const Func& f, const Target& target) {
-  if (!f.dims.empty()) return symbolic_default_schedule(f, target);
+namespace {
+
+std::set<std::string> loops_without_extent(const Func& f) {
+  std::set<std::string> names;
+  for_each_stmt(f.body, [&](const Stmt& s) {
+    const auto* loop = s.as<For>();
+    if (loop && !loop->extent.as<IntImm>()) names.insert(loop->var.name());
+  });
+  return names;
+}
+
+DefaultSchedule by_rules(const Func& f, const Target& target, std::set<std::string> open_loops) {
   Remembering decide;
   Draft draft{Schedule(f), decide, target};
+  draft.open_loops = std::move(open_loops);
   apply_rules(draft);
   const bool is_on_grid = target.kind == TargetKind::cuda;
   DefaultSchedule out{draft.schedule, std::move(draft.refused), !draft.refusal, std::move(decide.chosen)};
@@ -171,6 +184,16 @@ DefaultSchedule explained_default_schedule(const Func& f, const Target& target) 
   for (auto at = out.refused.begin(); at != out.refused.end();)
     at = std::find(out.refused.begin(), at, *at) != at ? out.refused.erase(at) : at + 1;
   return out;
+}
+
+}  // namespace
+
+DefaultSchedule explained_default_schedule(const Func& f, const Target& target) {
+  return f.dims.empty() ? by_rules(f, target, {}) : symbolic_default_schedule(f, target);
+}
+
+DefaultSchedule default_schedule_of_instance(const Func& f, const std::vector<int64_t>& sizes, const Target& target) {
+  return by_rules(with_sizes(f, sizes), target, loops_without_extent(f));
 }
 
 Schedule default_schedule(const Func& f, const Target& target) { return explained_default_schedule(f, target).schedule; }

@@ -22,6 +22,8 @@ struct DefaultSchedule {
   std::vector<std::pair<std::string, Answer>> chosen;  // what the rules left open, and what analysis took
 };
 DefaultSchedule explained_default_schedule(const tensor::Func& f, const tensor::Target& target);
+// The same of f for these sizes of its symbolic dimensions; what rules choose may be meant for others, too.
+DefaultSchedule default_schedule_of_instance(const tensor::Func& f, const std::vector<int64_t>& sizes, const tensor::Target& target);
 
 // The function with what is legal always, by no rule.
 DefaultSchedule plain_schedule(const tensor::Func& f, const tensor::Target& target);

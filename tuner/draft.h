@@ -2,6 +2,8 @@
 #pragma once
 
 #include <functional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "tensor/schedule/schedule.h"
@@ -26,6 +28,8 @@ struct Draft {
   tensor::Outcome refusal = {};
   RuleAtWork at_work = {};
   std::vector<RefusedRule> refused = {};  // in order, also those whose steps have been undone
+  // Of an instance of a function with symbolic dimensions: its loops that have another extent in others.
+  std::set<std::string> open_loops = {};
 };
 
 // While it lives, what is refused is refused to this rule.

@@ -52,6 +52,24 @@ double panel_cycles(int64_t rows, int64_t vectors, const TileProblem& p, const T
   return static_cast<double>(whole) * tile_cycles(rows, vectors, p, t) + tile_cycles(p.rows - whole * rows, vectors, p, t);
 }
 
+// A lower tile of open rows has a guard for each: tiles of 7 rows take this much longer with guards.
+constexpr double kGuards = 1.3;
+
+// The mean for numbers of rows from half of p.rows to twice as many, scaled to p.rows.
+double open_panel_cycles(int64_t rows, int64_t vectors, const TileProblem& p, const Target& t) {
+  constexpr int64_t kSamples = 64;
+  const int64_t first = std::max<int64_t>(1, p.rows / 2), last = 2 * p.rows, step = std::max<int64_t>(1, (last - first) / kSamples);
+  double cycles = 0, count = 0;
+  for (int64_t n = first; n <= last; n += step) {
+    const int64_t whole = n / rows, left = n % rows;
+    double all = static_cast<double>(whole) * tile_cycles(rows, vectors, p, t);
+    if (left != 0) all += kGuards * tile_cycles(left, vectors, p, t);
+    cycles += all * static_cast<double>(p.rows) / static_cast<double>(n);
+    ++count;
+  }
+  return cycles / count;
+}
+
 // The tiles that fit the registers.
 std::vector<TileSize> legal_tiles(const TileProblem& p, const Target& t) {
   std::vector<TileSize> tiles;
@@ -60,16 +78,17 @@ std::vector<TileSize> legal_tiles(const TileProblem& p, const Target& t) {
   for (int64_t vectors : p.vector_choices) {
     // Without a shared scalar operand every product needs a register of its own for a while.
     int64_t most = p.is_shared_scalar ? 28 : std::max<int64_t>(1, registers / (2 * vectors));
-    for (int64_t rows = 1; rows <= std::min<int64_t>(p.rows, most); ++rows) {
+    auto cycles_of = p.has_open_rows ? open_panel_cycles : panel_cycles;
+    for (int64_t rows = 1; rows <= (p.has_open_rows ? most : std::min<int64_t>(p.rows, most)); ++rows) {
       // Of bytes taken apart both halves are there, of a row's as well.
       int64_t operands = p.takes_bytes_apart ? 2 * vectors + 2 : p.is_shared_scalar ? vectors : 1;
       if (rows * vectors + operands > registers) break;
       // Rows are spread evenly over the tiles that this many at most make.
       int64_t count = (p.rows + rows - 1) / rows;
-      if ((p.rows + count - 1) / count != rows) continue;
-      double cycles = static_cast<double>(p.vectors / vectors) * panel_cycles(rows, vectors, p, t);
+      if (!p.has_open_rows && (p.rows + count - 1) / count != rows) continue;
+      double cycles = static_cast<double>(p.vectors / vectors) * cycles_of(rows, vectors, p, t);
       if (const int64_t last = p.vectors % vectors; last != 0) {
-        cycles = (cycles + panel_cycles(rows, last, p, t)) * kTwoWidths;
+        cycles = (cycles + cycles_of(rows, last, p, t)) * kTwoWidths;
       }
       tiles.push_back({rows, vectors, cycles});
     }

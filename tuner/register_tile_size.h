@@ -22,6 +22,7 @@ struct TileProblem {
   bool is_shared_scalar = true;   // the row operand is a scalar that is broadcast (else a vector of its own: depthwise)
   std::vector<int64_t> vector_choices;
   int64_t least_preferred = 1;  // vectors; analysis leaves narrower tiles to a search
+  bool has_open_rows = false;   // there may be fewer or more of them: tiles are good for any number near this one
   bool takes_bytes_apart = false;  // products are of bytes that first become pairs of 16-bit numbers (tensor/instructions.h)
 };
 

@@ -139,6 +139,7 @@ class RegisterTile {
     p.vectors = own * extent(roles_.panel);
     p.steps = info_.reduce;
     p.is_shared_scalar = shared_scalar_;
+    p.has_open_rows = roles_.row >= 0 && d_.open_loops.count(loop(roles_.row)) != 0;
     const int64_t panels = extent(roles_.panel), packed = packed_vectors();
     for (int64_t n : {1, 2, 3, 4, 5, 6, 7, 8, 12, 16}) {
       // Tiles are as wide as packed panels or a number of whole ones, where these have an axis of their own any number, the last

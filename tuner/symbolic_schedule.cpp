@@ -74,7 +74,7 @@ std::vector<std::vector<int64_t>> instances(const Func& f) {
 DefaultSchedule symbolic_default_schedule(const Func& f, const Target& target) {
   std::vector<RefusedRule> refused;
   for (const std::vector<int64_t>& sizes : instances(f)) {
-    DefaultSchedule chosen = explained_default_schedule(with_sizes(f, sizes), target);
+    DefaultSchedule chosen = default_schedule_of_instance(f, sizes, target);
     Schedule schedule(f);
     const Outcome replayed = schedule.replay(chosen.schedule.trace());
     if (replayed) {

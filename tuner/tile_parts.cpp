@@ -47,7 +47,9 @@ std::string place_consumer(Draft& d, const BlockInfo& info, const std::string& c
   }
   std::string copy = info.name + ".out";
   if (!try_step(d, CacheWrite{info.name, buffer, "global", copy})) return "";
-  if (!try_step(d, ReverseComputeAt{copy, tile_loop})) return "";
+  // Whether what a nested tile makes is known to be a box may differ between sizes.
+  const int64_t follow = info.is_nested && !d.open_loops.empty() ? 1 : 0;
+  if (!try_step(d, ReverseComputeAt{copy, tile_loop, follow})) return "";
   must_step(d, SetScope{d.schedule.find_block(info.name)->writes[0].buffer.name(), scope});
   return copy;
 }

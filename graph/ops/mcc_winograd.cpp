@@ -10,7 +10,8 @@
 //
 // The convolution is five blocks: `pad`; `rows` and `tiles`, which transform the input along H, then along W; `product`;
 // `sums`, which transforms its result back along H; `conv` does so along W. Tiles are numbered through images, rows and
-// columns, so that the product has them as rows of a matrix.
+// columns, so that the product has them as rows of a matrix; where the number of rows or columns is symbolic, images have an axis of
+// their own, as no schedule for all sizes could tell apart what belongs to an image.
 #include "graph/ops/common.h"
 #include "tensor/simplify.h"
 #include "tensor/text.h"
@@ -170,8 +171,9 @@ void compute_winograd(ComputeContext& c) {
   const Expr &lines = t.count[0], &columns = t.count[1];
   const Expr block = is_blocked ? x[4] : Expr(1);
   const Expr width = t.reach(1);
+  const bool is_apart = !static_dim(lines) || !static_dim(columns);  // images
   // Rows of the plain form are whole vectors of 4: their last tiles are some of the first once more, which nobody reads.
-  Expr tiles = x[0] * lines * columns;
+  Expr tiles = is_apart ? tensor::simplify(lines * columns) : x[0] * lines * columns;
   if (!is_blocked) tiles = ceil_div(tiles, Expr(4)) * Expr(4);
   // Behind a shape the block, behind indices the place in it; nothing of plain tensors.
   auto with = [&](std::vector<Expr> indices, const Expr& last) {
@@ -189,27 +191,40 @@ void compute_winograd(ComputeContext& c) {
                                         return widen(input(with({i[0], i[1], i[2] * m + r, i[4]}, i.back())));
                                       })));
   });
-  // [C/c, a, b, tile, c]
-  Buffer v = c.builder.compute("tiles", element, with({x[1], size, size, tiles}, block), [&](Axes i) {
-    Expr image = floor_div(i[3], lines * columns), line = floor_mod(floor_div(i[3], columns), lines),
-         column = floor_mod(i[3], columns);
-    if (!is_blocked) image = floor_mod(image, x[0]);
-    return pick(i[2], transform_input(t.m, each(t.size, [&](const Expr& r) {
-                                        return load(rows, with({image, i[0], line, i[1], column * m + r}, i.back()));
-                                      })));
+  // [C/c, (N,) a, b, tile, c]
+  std::vector<Expr> v_shape{x[1], size, size, tiles};
+  if (is_apart) v_shape.insert(v_shape.begin() + 1, x[0]);
+  const size_t side = is_apart ? 2 : 1;  // axis a of it
+  Buffer v = c.builder.compute("tiles", element, with(v_shape, block), [&](Axes i) {
+    const Expr& tile = i[side + 2];
+    Expr image = is_apart ? Expr(i[1]) : floor_div(tile, lines * columns), line = floor_div(tile, columns),
+         column = floor_mod(tile, columns);
+    if (!is_apart || !is_blocked) line = floor_mod(line, lines);
+    if (!is_apart && !is_blocked) image = floor_mod(image, x[0]);
+    return pick(i[side + 1], transform_input(t.m, each(t.size, [&](const Expr& r) {
+                                               return load(rows, with({image, i[0], line, i[side], column * m + r}, i.back()));
+                                             })));
   });
-  // [tile, a, b, K], K in whole panels
-  Buffer p = c.builder.reduce(
-      "product", element, {tiles, size, size, w[0] * w[4]}, with({x[1]}, block), Reducer::sum, [&](Axes s, Axes r) {
-        Expr weight = c.at(1, {floor_div(s[3], w[4]), s[1], s[2], channel(r[0], r.back()), floor_mod(s[3], w[4])});
-        return load(v, with({r[0], s[1], s[2], s[0]}, r.back())) * widen(weight);
-      });
+  // [(N,) tile, a, b, K], K in whole panels
+  std::vector<Expr> p_shape{tiles, size, size, w[0] * w[4]};
+  if (is_apart) p_shape.insert(p_shape.begin(), x[0]);
+  Buffer p = c.builder.reduce("product", element, p_shape, with({x[1]}, block), Reducer::sum, [&](Axes s, Axes r) {
+    const Axes of_image = s.subspan(is_apart ? 1 : 0);
+    const Expr &tile = of_image[0], &a = of_image[1], &b = of_image[2], &k = of_image[3];
+    Expr weight = c.at(1, {floor_div(k, w[4]), a, b, channel(r[0], r.back()), floor_mod(k, w[4])});
+    std::vector<Expr> at{r[0], a, b, tile};
+    if (is_apart) at.insert(at.begin() + 1, s[0]);
+    return load(v, with(at, r.back())) * widen(weight);
+  });
   // [N, K/c, H', column of tiles, b, c]
   std::vector<Expr> sums_shape = with({x[0], y.shape[1], y.shape[2], columns, size}, block);
   Buffer sums = c.builder.compute("sums", element, sums_shape, [&](Axes i) {
-    Expr tile = (i[0] * lines + floor_div(i[2], m)) * columns + i[3];
+    Expr line = is_apart ? floor_div(i[2], m) : i[0] * lines + floor_div(i[2], m);
+    std::vector<Expr> at{line * columns + i[3], Expr(), i[4], channel(i[1], i.back())};
+    if (is_apart) at.insert(at.begin(), i[0]);
     return pick(floor_mod(i[2], m), transform_product(t.m, each(t.size, [&](const Expr& a) {
-                                                        return load(p, {tile, a, i[4], channel(i[1], i.back())});
+                                                        at[is_apart ? 2 : 1] = a;
+                                                        return load(p, at);
                                                       })));
   });
   Buffer out = c.builder.compute("conv", element, y.shape, [&](Axes i) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tensor/simplify.h"
+#include "tensor/text.h"
 
 namespace mcc::graph {
 namespace {
@@ -113,7 +114,9 @@ Padded pad_input(ComputeContext& c, int input, const Window& w, const Shape& cou
     const size_t axis = how.first + k;
     Expr beyond = tensor::simplify(length - (type.shape[axis] + w.begin[k]));
     auto excess = static_dim(beyond);
-    runs_over[k] = !excess || *excess > 0;
+    // As many windows as fit end inside, whatever the extent.
+    const bool fits = w.end[k] == 0 && tensor::structurally_equal(counts[k], window_count(w, k, type.shape[axis]));
+    runs_over[k] = excess ? *excess > 0 : !fits;
     if (w.begin[k] == 0 && !runs_over[k]) continue;
     needed = true;
     shape[axis] = length;

@@ -37,9 +37,29 @@ class FindRegisterIndex : public Visitor {
   const Var& var_;
 };
 
+// Whether what holds in a later copy of a guarded body holds in the one before, however many iterations are left.
+bool follows_from(const Expr& condition, const Expr& later) {
+  if (has_load(condition) || has_load(later)) return false;
+  Analyzer facts;
+  facts.assume(later);
+  return facts.can_prove(condition);
+}
+
+// Copies whose guards hold up to some copy stand each inside of the one before: the first guard that fails is the last one that is
+// looked at. Tiles of symbolic dimensions have such guards in each turn of a reduction.
+Stmt nest_guards(std::vector<Stmt> copies) {
+  for (size_t i = copies.size() - 1; i-- > 0;) {
+    const auto *guard = copies[i].as<If>(), *next = copies[i + 1].as<If>();
+    if (!guard || !next || guard->else_body || next->else_body || !follows_from(guard->condition, next->condition)) continue;
+    copies[i] = If::make(guard->condition, Seq::make({guard->then_body, copies[i + 1]}));
+    copies.erase(copies.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+  }
+  return Seq::make(std::move(copies));
+}
+
 class Unroll : public Mutator {
  public:
-  explicit Unroll(int64_t stores) : stores_(stores) {}
+  Unroll(int64_t stores, bool nests_guards) : stores_(stores), nests_guards_(nests_guards) {}
 
  protected:
   using Mutator::on;
@@ -59,7 +79,8 @@ class Unroll : public Mutator {
     for (int64_t i = 0; i < extent; ++i) {
       copies.push_back(simplify(substitute(loop.body, {{loop.var.get(), simplify(loop.min + Expr(i))}})));
     }
-    return copies.empty() ? nullptr : Seq::make(std::move(copies));
+    if (copies.empty()) return nullptr;
+    return nests_guards_ ? nest_guards(std::move(copies)) : Seq::make(std::move(copies));
   }
 
  private:
@@ -73,6 +94,7 @@ class Unroll : public Mutator {
   }
 
   int64_t stores_;
+  bool nests_guards_;
 };
 
 // Register buffers with an access that is not constant.
@@ -104,7 +126,7 @@ class FindIndexed : public Visitor {
 
 Func unroll_loops(const Func& f) {
   Func out = f;
-  out.body = Unroll(count_leaves(f.body)).mutate(f.body);
+  out.body = Unroll(count_leaves(f.body), !f.dims.empty()).mutate(f.body);
   FindIndexed find;
   find.visit(out.body);
   BufferMap local;

@@ -112,6 +112,16 @@ std::optional<Stretch> RegionAnalysis::remainder(const Stretch& a, int64_t c) co
   return Stretch{0, c - 1, a.exact && analyzer_.can_prove(a.width >= c - 1)};
 }
 
+Stretch RegionAnalysis::divided_by_size(const Stretch& a, const Binary& n) const {
+  const bool is_aligned = is_int(analyzer_.simplify(floor_mod(a.low, n.b)), 0);
+  if (n.op == BinaryOp::floor_mod) {
+    if (is_aligned && analyzer_.can_prove(a.width < n.b)) return Stretch{0, a.width, a.exact};
+    return Stretch{0, analyzer_.simplify(n.b - 1), false};
+  }
+  const Expr width = is_aligned ? a.width : a.width + n.b - 1;
+  return Stretch{analyzer_.simplify(floor_div(a.low, n.b)), analyzer_.simplify(floor_div(width, n.b)), a.exact && is_aligned};
+}
+
 std::optional<Stretch> RegionAnalysis::walk(const Expr& e) const {
   if (!runs(e)) return Stretch{e, 0, true};
   if (e.as<VarNode>()) {
@@ -144,6 +154,7 @@ std::optional<Stretch> RegionAnalysis::walk(const Expr& e) const {
     case BinaryOp::floor_div:
     case BinaryOp::floor_mod: {
       std::optional<Stretch> s = walk(n->a);
+      if (s && !as_int(n->b, &c) && !runs(n->b) && analyzer_.can_prove(n->b >= 1)) return divided_by_size(*s, *n);
       if (!s || !as_int(n->b, &c) || c <= 0) return std::nullopt;
       return n->op == BinaryOp::floor_div ? divided(*s, c) : remainder(*s, c);
     }

@@ -45,6 +45,7 @@ class RegionAnalysis {
  private:
   std::optional<Stretch> walk(const Expr& e) const;
   std::optional<Stretch> linear(const Expr& e) const;
+  Stretch divided_by_size(const Stretch& a, const Binary& division) const;  // by what stands still and is 1 at least
   std::optional<Stretch> divided(const Stretch& a, int64_t divisor) const;
   std::optional<Stretch> remainder(const Stretch& a, int64_t divisor) const;
   bool runs(const Expr& e) const;

@@ -242,7 +242,7 @@ Outcome apply_step(const ReverseComputeAt& step, Schedule& schedule) {
   RegionAnalysis regions = regions_at(f, *lead.site, lead.depth);
   Box made = regions.box(elements, lead.buffer.shape());
   std::vector<std::optional<Stretch>> ranges = axis_stretches(regions, solutions, made);
-  bool is_box = made.exact && predicate_is_domain(regions, *lead.site->block, &lead.store->indices) &&
+  bool is_box = step.follow == 0 && made.exact && predicate_is_domain(regions, *lead.site->block, &lead.store->indices) &&
                 std::all_of(ranges.begin(), ranges.end(), [](const auto& s) { return !s || s->exact; });
   std::optional<Binding> binding;
   if (is_box) {

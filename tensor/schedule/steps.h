@@ -93,12 +93,14 @@ struct ComputeAt {
     v("block", block), v("loop", loop);
   }
 };
-// Moves a consumer block under a loop of its producers, consuming just what one iteration made.
+// Moves a consumer block under a loop of its producers, consuming just what one iteration made. follow = 1: under loops that are its
+// producer's, whatever is known about extents; otherwise only where what these make is no box, which has a loop for each axis.
 struct ReverseComputeAt {
   std::string block, loop;
+  int64_t follow = 0;
   template <class V>
   void fields(V& v) {
-    v("block", block), v("loop", loop);
+    v("block", block), v("loop", loop), v("follow", follow);
   }
 };
 // An injective producer disappears into its consumers.
