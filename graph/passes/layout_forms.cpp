@@ -65,7 +65,7 @@ ValueId LayoutForms::plain(ValueId v) {
     a.set("channels", from.channels);
     x = emit(g_, "mcc", "Unpack", name, {from.value}, a);
   }
-  if (shape(v).size() != shape(x).size() || from.in_groups) x = reshape(name, x, static_shape(shape(v)));
+  if (shape(v).size() != shape(x).size() || from.in_groups) x = is_static(shape(v)) ? reshape(name, x, static_shape(shape(v))) : as_signal(name, x);
   g_.value(x).name = name;
   return plain_[v] = x;
 }
@@ -123,8 +123,13 @@ ValueId LayoutForms::reshape(const std::string& name, ValueId x, const std::vect
 }
 
 ValueId LayoutForms::reshaped_as_image(const std::string& name, ValueId x) {
-  return shape(x).size() == 3 ? reshape(name, x, as_image(static_shape(shape(x)))) : x;
+  if (shape(x).size() != 3) return x;
+  return is_static(shape(x)) ? reshape(name, x, as_image(static_shape(shape(x)))) : emit(g_, "", "Unsqueeze", name, {x, height_axis(name)});
 }
+
+ValueId LayoutForms::as_signal(const std::string& name, ValueId x) { return emit(g_, "", "Squeeze", name, {x, height_axis(name)}); }
+
+ValueId LayoutForms::height_axis(const std::string& name) { return g_.add_constant(name + ".axes", Constant::ints({2})); }
 
 int LayoutForms::add_region(NodeId convolution) {
   auto region = static_cast<int>(parents_.size());

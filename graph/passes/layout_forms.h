@@ -51,6 +51,7 @@ class LayoutForms {
   ValueId pack_vector(const std::string& name, ValueId v, Layout layout, int64_t channels);
   ValueId reshape(const std::string& name, ValueId x, const std::vector<int64_t>& dims);
   ValueId reshaped_as_image(const std::string& name, ValueId x);  // of rank 3; others as they are
+  ValueId as_signal(const std::string& name, ValueId x);          // an image of height 1, of any width, back
 
   // A region of this convolution alone.
   int add_region(NodeId convolution);
@@ -60,6 +61,7 @@ class LayoutForms {
  private:
   const Shape& shape(ValueId v) const { return g_.value(v).type.shape; }
   int root(int region) const;
+  ValueId height_axis(const std::string& name);  // as a constant
 
   Graph& g_;
   int64_t lanes_;

@@ -223,4 +223,30 @@ def pyramid():
                  tuple({"N": n, "H": h, "W": w} for n, h, w in ((1, 8, 8), (2, 31, 50), (1, 65, 90))))
 
 
-ALL = (mlp, attention, convolutions, batches, shapes, movements, recurrent, signals, expansions, resizes, pyramid, parts, images)
+def tiled_images():
+    """Winograd's algorithm at any height and width: smaller than a tile, no multiple of one, and in several bands; pads of every kind."""
+    return Model("tiled_images", [
+        ("Conv", ["x", "c1", "b1"], ["a"], {"pads": [1] * 4}), ("Relu", ["a"], ["r"], {}), ("Conv", ["r", "c2"], ["b"], {"pads": [2, 0, 1, 2]}),
+        ("Conv", ["b", "c3"], ["c"], {"pads": [0, 1, 1, 1]}), ("Conv", ["c", "c4"], ["d"], {"pads": [1] * 4}), ("Add", ["c", "d"], ["y"], {})],
+        {"x": ["N", 64, "H", "W"]}, ("y",), {"N": (1, 2), "H": (1, 100), "W": (1, 100)},
+        {"c1": weights(64, 64, 3, 3), "b1": weights(64), "c2": weights(48, 64, 3, 3), "c3": weights(64, 48, 3, 3), "c4": weights(64, 64, 3, 3)},
+        tuple({"N": n, "H": h, "W": w} for n, h, w in ((1, 1, 1), (2, 2, 5), (1, 7, 7), (2, 31, 50), (1, 1, 64), (1, 97, 100))))
+
+
+def waves():
+    """Convolutions of signals: strides, dilations, groups, depthwise, padding of every kind; down to a length of 1."""
+    return Model("waves", [
+        ("Conv", ["x", "first"], ["a"], {"pads": [9, 9], "strides": [2]}), ("Relu", ["a"], ["a1"], {}),
+        ("Conv", ["a1", "strided", "bias"], ["b"], {"pads": [2, 2], "strides": [2]}),
+        ("Conv", ["b", "dilated"], ["c"], {"pads": [2, 2], "dilations": [2]}), ("Sigmoid", ["c"], ["s"], {}), ("Mul", ["c", "s"], ["c1"], {}), ("Add", ["c1", "b"], ["d"], {}),
+        ("Conv", ["d", "grouped"], ["e"], {"pads": [1, 1], "group": 2}), ("Conv", ["e", "depthwise"], ["f"], {"pads": [3, 3], "group": 32}),
+        ("Conv", ["f", "even"], ["g"], {"auto_pad": "SAME_UPPER"}), ("Conv", ["g", "even"], ["h"], {"auto_pad": "SAME_LOWER"}),
+        ("MaxPool", ["h"], ["m"], {"kernel_shape": [3], "strides": [2], "pads": [1, 1]}), ("AveragePool", ["m"], ["v"], {"kernel_shape": [3], "pads": [1, 1]}),
+        ("Conv", ["v", "point"], ["y"], {"auto_pad": "VALID"}), ("ReduceMean", ["h"], ["z"], {"axes": [2], "keepdims": 0})],
+        {"x": ["N", 1, "T"]}, ("y", "z"), {"N": (1, 4), "T": (1, 2000)},
+        {"first": weights(32, 1, 10), "strided": weights(32, 32, 5), "bias": weights(32), "dilated": weights(32, 32, 3), "grouped": weights(32, 16, 3),
+         "depthwise": weights(32, 1, 7), "even": weights(32, 32, 4), "point": weights(20, 32, 1)},
+        tuple({"N": n, "T": t} for n, t in ((1, 1), (2, 2), (1, 7), (3, 100), (4, 1999))))
+
+
+ALL = (mlp, attention, convolutions, batches, shapes, movements, recurrent, signals, expansions, resizes, pyramid, parts, images, tiled_images, waves)
