@@ -392,4 +392,9 @@ std::optional<Graph> typical_instance(const Graph& graph) {
   return std::nullopt;
 }
 
+Graph likely_instance(const Graph& graph) {
+  std::optional<Graph> typical = typical_instance(graph);
+  return typical ? std::move(*typical) : instance_of(graph, 64);
+}
+
 }  // namespace mcc::graph

@@ -34,5 +34,8 @@ int64_t typical_size(const DimRange& range);
 // The same graph, values and nodes by their ids, with a size in place of each symbolic dimension that is neither small nor large for it:
 // what costs are estimated for. Nothing where none is found for dimensions that data decides.
 std::optional<Graph> typical_instance(const Graph& graph);
+// The same where no numbers that were tried go together (branches that are for different sizes, say): nodes by themselves have sizes that
+// they might have, the whole may be no graph.
+Graph likely_instance(const Graph& graph);
 
 }  // namespace mcc::graph

@@ -30,7 +30,7 @@ class ApplyLayouts {
         lanes_(target.lanes(32)),
         weight_bytes_(weight_bytes(graph)),
         forms_(graph, lanes_) {
-    if (!graph.dims.empty()) typical_ = typical_instance(graph);
+    if (!graph.dims.empty()) typical_ = likely_instance(graph);
   }
 
   std::vector<Region> run() {
@@ -103,7 +103,7 @@ class ApplyLayouts {
     const ValueId bias = node.inputs.size() > 2 ? node.inputs[2] : kNoValue;
     if (bias != kNoValue && !is_constant(bias)) return std::nullopt;
     std::optional<ConvProblem> problem = typical_ ? conv_problem(*typical_, typical_->node(id)) : conv_problem(g_, node);
-    if (!problem) return std::nullopt;
+    if (!problem || problem->places() <= 0) return std::nullopt;
     const bool in_words = !is_symbolic && is_in_words(*problem, t_);
     Layout layout = in_words ? Layout::channels_last : layout_of(id);
     if (is_symbolic && layout == Layout::channels_last) layout = Layout::blocked;

@@ -173,11 +173,13 @@ void choose_layouts(Graph& graph, const tensor::Target& target, bool strict, con
     return;
   }
   // Costs are those of sizes in the middle; what they decide holds for all.
-  const std::optional<Graph> typical = typical_instance(graph);
-  if (!typical) return;
-  ChooseLayouts choose(*typical, target, strict, choices);
-  choose.run();
-  apply_layouts(graph, choose.layouts(), target, strict, choices);
+  Layouts layouts;
+  if (const std::optional<Graph> typical = typical_instance(graph)) {
+    ChooseLayouts choose(*typical, target, strict, choices);
+    choose.run();
+    layouts = choose.layouts();
+  }
+  apply_layouts(graph, layouts, target, strict, choices);
   simplify_algebra(graph);
   eliminate_dead_code(graph);
 }
