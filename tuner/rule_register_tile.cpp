@@ -475,6 +475,15 @@ class RegisterTile {
   std::vector<std::string> reduce_loops_, unrolled_;
 };
 
+// Of an open number of rows that is mostly small (a batch) tiles hold little: they go along other rows where there are more of these.
+void avoid_short_rows(const Draft& draft, const BlockInfo& info, TileRoles& roles) {
+  constexpr int64_t kFew = 8;
+  auto extent = [&](int a) { return info.axes[static_cast<size_t>(a)].extent; };
+  if (roles.rows.empty() || extent(roles.row) >= kFew || draft.open_loops.count(info.axes[static_cast<size_t>(roles.row)].loop) == 0) return;
+  const auto longest = std::max_element(roles.rows.begin(), roles.rows.end(), [&](int a, int b) { return extent(a) < extent(b); });
+  if (extent(*longest) >= 2 * extent(roles.row)) std::swap(*longest, roles.row);
+}
+
 bool schedule_tiles(Draft& draft, std::optional<BlockInfo> info) {
   if (!info || !info->is_reduction || info->iterations() == 0) return false;
   const RuleScope scope(draft, {"register tiles", info->name});
@@ -491,6 +500,7 @@ bool schedule_tiles(Draft& draft, std::optional<BlockInfo> info) {
   }
   std::optional<TileRoles> roles = assign_roles(*info);
   if (!roles) return false;
+  avoid_short_rows(draft, *info, *roles);
   RegisterTile(draft, *info, *roles, packing, dot.value_or(DotProduct{})).run();
   return true;
 }
