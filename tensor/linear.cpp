@@ -49,11 +49,9 @@ int64_t Linear::coefficient_of(const Expr& atom) const {
 
 void add_term(Linear& to, const Expr& atom, int64_t coefficient) {
   if (coefficient == 0) return;
-  auto place = to.terms.begin();
-  for (; place != to.terms.end(); ++place) {
-    int order = compare(place->atom, atom);
-    if (order < 0) continue;
-    if (order > 0) break;
+  auto place = std::lower_bound(to.terms.begin(), to.terms.end(), atom,
+                                [](const Term& t, const Expr& x) { return compare(t.atom, x) < 0; });
+  for (; place != to.terms.end() && compare(place->atom, atom) == 0; ++place) {
     if (!structurally_equal(place->atom, atom)) continue;  // another variable of the same name
     place->coefficient = checked_add(place->coefficient, coefficient, &to.overflow);
     if (place->coefficient == 0) to.terms.erase(place);
@@ -253,15 +251,30 @@ Expr to_expr(const Linear& l, const Expr& like) {
   return is_piece(rest, pieces[0].term, pieces[0].coefficient) ? like : to_expr(l);
 }
 
-Linear lift(const Expr& e) {
-  if (const auto* imm = e.as<IntImm>()) return Linear(imm->value);
+namespace {
+
+// to += scale * e, term by term: long sums (of the dimensions of many pieces, say) are not copied at each of their nodes.
+void add_lifted(Linear& to, const Expr& e, int64_t scale) {
+  if (const auto* imm = e.as<IntImm>()) return add_scaled(to, Linear(imm->value), scale);
   if (const auto* b = e.as<Binary>()) {
-    if (b->op == BinaryOp::add) return sum(lift(b->a), lift(b->b));
-    if (b->op == BinaryOp::sub) return difference(lift(b->a), lift(b->b));
+    if (b->op == BinaryOp::add || b->op == BinaryOp::sub) {
+      add_lifted(to, b->a, scale);
+      return add_lifted(to, b->b, b->op == BinaryOp::add ? scale : checked_mul(scale, -1, &to.overflow));
+    }
     int64_t factor = 0;
-    if (b->op == BinaryOp::mul && as_int(b->b, &factor)) return scaled(lift(b->a), factor);
+    if (b->op == BinaryOp::mul && as_int(b->b, &factor)) {
+      return add_lifted(to, b->a, checked_mul(scale, factor, &to.overflow));
+    }
   }
-  return Linear::of_atom(e);
+  add_term(to, e, scale);
+}
+
+}  // namespace
+
+Linear lift(const Expr& e) {
+  Linear out;
+  add_lifted(out, e, 1);
+  return out;
 }
 
 }  // namespace mcc::tensor
