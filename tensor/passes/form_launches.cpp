@@ -7,8 +7,6 @@
 #include "tensor/grid.h"
 #include "tensor/passes/exchange_in_warps.h"
 #include "tensor/passes/scope.h"
-#include "tensor/simplify.h"
-#include "tensor/sizes.h"
 #include "tensor/text.h"
 
 namespace mcc::tensor {
@@ -418,39 +416,8 @@ Stmt bound_loop(GridAxis axis, const Var& var, const Expr& extent, Annotations a
   return For::make(var, 0, extent, LoopKind::bound, body, std::move(annotations));
 }
 
-using BlockLoops = std::map<GridAxis, const For*>;
-
-// Whether there may be more blocks along y or z than a GPU takes.
-bool is_beyond_grid(const BlockLoops& blocks, const Analyzer& facts) {
-  return std::any_of(blocks.begin(), blocks.end(), [&](const auto& entry) {
-    const auto& [axis, loop] = entry;
-    int64_t ignored = 0;
-    return axis != GridAxis::block_x && !as_int(loop->extent, &ignored) && !facts.can_prove(loop->extent <= info_of(axis).most);
-  });
-}
-
-// The body of a block for one that is counted along x alone, in the order of the loops.
-Stmt counted_along_x(const BlockLoops& blocks, const Var& count, Stmt body) {
-  Expr inner = 1;  // blocks of the loops further in
-  for (auto it = blocks.rbegin(); it != blocks.rend(); ++it) {
-    const For& loop = *it->second;
-    const bool is_outermost = std::next(it) == blocks.rend();
-    const Expr place = floor_div(count, inner);
-    body = Let::make(loop.var, loop.min + (is_outermost ? place : floor_mod(place, loop.extent)), body);
-    inner = inner * loop.extent;
-  }
-  return body;
-}
-
-Expr product_of_extents(const BlockLoops& blocks) {
-  Expr product = 1;
-  for (const auto& [axis, loop] : blocks)
-    product = product * loop->extent;
-  return simplify(product);
-}
-
-Stmt form_launch(const Stmt& part, const Analyzer& facts) {
-  BlockLoops blocks;
+Stmt form_launch(const Stmt& part) {
+  std::map<GridAxis, const For*> blocks;
   Stmt body = part;
   while (const auto* loop = body.as<For>()) {
     if (!is_block_loop(*loop)) break;
@@ -460,12 +427,8 @@ Stmt form_launch(const Stmt& part, const Analyzer& facts) {
   ThreadAxes axes = thread_axes(body);
   Uses since;
   Stmt out = MergeThreads(axes).mutate(PlaceBarriers().place(body, &since));
-  const bool is_along_x = is_beyond_grid(blocks, facts);
-  const Var count("blocks");
-  if (is_along_x) out = counted_along_x(blocks, count, out);
   for (auto it = axes.rbegin(); it != axes.rend(); ++it)
     out = bound_loop(it->first, it->second.var, it->second.extent, {}, out);
-  if (is_along_x) return bound_loop(GridAxis::block_x, count, product_of_extents(blocks), {}, out);
   for (auto it = blocks.rbegin(); it != blocks.rend(); ++it)
     out = bound_loop(it->first, it->second->var, it->second->extent, it->second->annotations, out);
   return out;
@@ -479,10 +442,9 @@ Func form_launches(const Func& f) {
   combined.body = combine.mutate(combined.body);
   combined.allocs.insert(combined.allocs.end(), combine.made.begin(), combine.made.end());
   Func out = choose_scopes(combined);
-  const Analyzer facts = size_facts(f);
   std::vector<Stmt> parts;
   for (const Stmt& part : parts_of(out.body))
-    parts.push_back(has_bound_loop(part) || !has_loop(part) ? form_launch(part, facts) : part);
+    parts.push_back(has_bound_loop(part) || !has_loop(part) ? form_launch(part) : part);
   out.body = parts.empty() ? Stmt() : Seq::make(std::move(parts));
   return out;
 }

@@ -13,7 +13,6 @@ namespace mcc::tensor {
 // A nest of loops over threads becomes its body, under a condition where it has fewer iterations than the launch. Outside of
 // such nests, and where a nest leaves out an axis of the launch, one thread stores what threads share; what each has to
 // itself they all compute. Threads that reduce together exchange values, by shuffles in a warp, through shared memory beyond.
-// Where open sizes may make more blocks along y or z than a GPU takes, all are counted along x.
 // Buffers of scope warp go to registers, with shuffles where a thread reads what another has (exchange_in_warps.h).
 // Barriers stand between nests one of which writes what the other uses, in the next iteration of
 // a loop around them, too. Intermediates used in one nest only become local, shared ones used in several launches global.
