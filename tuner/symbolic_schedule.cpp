@@ -1,9 +1,15 @@
 #include "tuner/symbolic_schedule.h"
 
+#include "tuner/grid_rules.h"
+
 #include <algorithm>
 #include <cmath>
 
+#include "tensor/grid.h"
+#include "tensor/passes/lower.h"
+#include "tensor/passes/scope.h"
 #include "tensor/sizes.h"
+#include "tensor/visit.h"
 
 namespace mcc::tuner {
 
@@ -69,6 +75,23 @@ std::vector<std::vector<int64_t>> instances(const Func& f) {
   return result;
 }
 
+// What a GPU's blocks and threads have to themselves has a size that does not depend on the run.
+Outcome has_known_memory(const Schedule& schedule, const Target& target) {
+  Outcome outcome;
+  if (target.kind != TargetKind::cuda) return outcome;
+  const Func lowered = lower(schedule.func(), target);
+  for_each_stmt(lowered.body, [&](const Stmt& s) {
+    const auto* launch = s.as<For>();
+    if (!launch || launch->loop != LoopKind::bound) return;
+    for_each_stmt(launch->body, [&](const Stmt& inside) {
+      const auto* allocate = inside.as<Allocate>();
+      if (allocate && !constant_bytes(allocate->buffer))
+        outcome = refuse(RefusalCode::dependence, text("buffer ", allocate->buffer.name(), " of a block or thread has no constant size"));
+    });
+  });
+  return outcome;
+}
+
 }  // namespace
 
 DefaultSchedule symbolic_default_schedule(const Func& f, const Target& target) {
@@ -76,7 +99,8 @@ DefaultSchedule symbolic_default_schedule(const Func& f, const Target& target) {
   for (const std::vector<int64_t>& sizes : instances(f)) {
     DefaultSchedule chosen = explained_default_schedule(with_sizes(f, sizes), target);
     Schedule schedule(f);
-    const Outcome replayed = schedule.replay(chosen.schedule.trace());
+    Outcome replayed = schedule.replay(chosen.schedule.trace());
+    if (replayed) replayed = has_known_memory(schedule, target);
     if (replayed) {
       chosen.schedule = std::move(schedule);
       return chosen;
@@ -86,7 +110,7 @@ DefaultSchedule symbolic_default_schedule(const Func& f, const Target& target) {
   DefaultSchedule plain = plain_schedule(f, target);
   plain.refused.insert(plain.refused.begin(), refused.front());
   for (RefusedRule& r : plain.refused)
-    r.instead = "each block in vectors by itself";
+    r.instead = target.kind == TargetKind::cuda ? kPlainOnGrid : "each block in vectors by itself";
   return plain;
 }
 
