@@ -1,15 +1,15 @@
 #include "tuner/symbolic_schedule.h"
 
-#include "tuner/grid_rules.h"
-
 #include <algorithm>
 #include <cmath>
+#include <set>
 
-#include "tensor/grid.h"
 #include "tensor/passes/lower.h"
 #include "tensor/passes/scope.h"
 #include "tensor/sizes.h"
+#include "tensor/text.h"
 #include "tensor/visit.h"
+#include "tuner/grid_rules.h"
 
 namespace mcc::tuner {
 
@@ -75,21 +75,47 @@ std::vector<std::vector<int64_t>> instances(const Func& f) {
   return result;
 }
 
-// What a GPU's blocks and threads have to themselves has a size that does not depend on the run.
-Outcome has_known_memory(const Schedule& schedule, const Target& target) {
-  Outcome outcome;
-  if (target.kind != TargetKind::cuda) return outcome;
+// Buffers that a GPU's blocks or threads have to themselves, and whose size depends on the run.
+std::set<std::string> open_private_buffers(const Schedule& schedule, const Target& target) {
+  std::set<std::string> found;
   const Func lowered = lower(schedule.func(), target);
   for_each_stmt(lowered.body, [&](const Stmt& s) {
     const auto* launch = s.as<For>();
     if (!launch || launch->loop != LoopKind::bound) return;
     for_each_stmt(launch->body, [&](const Stmt& inside) {
       const auto* allocate = inside.as<Allocate>();
-      if (allocate && !constant_bytes(allocate->buffer))
-        outcome = refuse(RefusalCode::dependence, text("buffer ", allocate->buffer.name(), " of a block or thread has no constant size"));
+      if (allocate && !constant_bytes(allocate->buffer)) found.insert(allocate->buffer.name());
     });
   });
-  return outcome;
+  return found;
+}
+
+// Carries the steps out but for those that are only for a length that is known: unrolling, and the scope of the buffers in `global`.
+Outcome replay_for_all(Schedule& schedule, const Trace& trace, const std::set<std::string>& global) {
+  for (size_t i = 0; i < trace.size(); ++i) {
+    const auto* scope = std::get_if<SetScope>(&trace[i]);
+    if (scope != nullptr && global.contains(scope->buffer)) continue;
+    const Outcome outcome = schedule.apply(trace[i]);
+    if (outcome || std::holds_alternative<Unroll>(trace[i])) continue;
+    return refuse(outcome.code, text("step ", i + 1, ", ", to_text(trace[i]), ": ", outcome.detail));
+  }
+  return applied();
+}
+
+// On a GPU what a block or thread has to itself has a size that does not depend on the run; other buffers stay in global memory.
+Outcome replay_on_grid(Schedule& schedule, const Func& f, const Trace& trace, const Target& target) {
+  std::set<std::string> global;
+  while (true) {
+    schedule = Schedule(f);
+    const Outcome outcome = replay_for_all(schedule, trace, global);
+    if (!outcome) return outcome;
+    const size_t known = global.size();
+    const std::set<std::string> open = open_private_buffers(schedule, target);
+    global.insert(open.begin(), open.end());
+    if (open.empty()) return applied();
+    if (global.size() == known)
+      return refuse(RefusalCode::scope, text("buffer ", *open.begin(), " of a block or thread would have no constant size"));
+  }
 }
 
 }  // namespace
@@ -99,8 +125,8 @@ DefaultSchedule symbolic_default_schedule(const Func& f, const Target& target) {
   for (const std::vector<int64_t>& sizes : instances(f)) {
     DefaultSchedule chosen = explained_default_schedule(with_sizes(f, sizes), target);
     Schedule schedule(f);
-    Outcome replayed = schedule.replay(chosen.schedule.trace());
-    if (replayed) replayed = has_known_memory(schedule, target);
+    const Trace& trace = chosen.schedule.trace();
+    const Outcome replayed = target.kind == TargetKind::cuda ? replay_on_grid(schedule, f, trace, target) : schedule.replay(trace);
     if (replayed) {
       chosen.schedule = std::move(schedule);
       return chosen;
