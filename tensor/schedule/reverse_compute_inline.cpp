@@ -87,7 +87,7 @@ std::optional<VarMap> pair_instances(const Func& f, const Block& producer, const
     const Axis& axis = consumer.axes[i];
     if (!solutions[i] && !is_int(axis.domain.extent, 1)) return std::nullopt;
     Expr value =
-        solutions[i] ? analyzer.simplify(apply_solution(*solutions[i], made->indices)) : axis.domain.min;
+        solutions[i] ? analyzer.simplify(apply_solution(*solutions[i], made->indices, analyzer)) : axis.domain.min;
     if (!analyzer.can_prove(value >= axis.domain.min) ||
         !analyzer.can_prove(value < axis.domain.min + axis.domain.extent)) {
       return std::nullopt;
