@@ -134,7 +134,7 @@ Result<Prepared> prepare(const CompileOptions& options, const tuner::LogContents
       unsupported.push_back({ErrorKind::unsupported, where, "operator has no kernel and its inputs are not known at compile time", ""});
   }
   if (!unsupported.empty()) return unsupported;
-  out.kernels = collect_kernels(out.graph, out.groups, out.target.kind == tensor::TargetKind::cuda);
+  out.kernels = collect_kernels(out.graph, out.groups);
   return out;
 }
 

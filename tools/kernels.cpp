@@ -265,7 +265,7 @@ codegen::EmitOptions emit_options(const CompileOptions& options) {
   return emit;
 }
 
-KernelSet collect_kernels(const graph::Graph& graph, const std::vector<graph::KernelGroup>& groups, bool merges_open) {
+KernelSet collect_kernels(const graph::Graph& graph, const std::vector<graph::KernelGroup>& groups) {
   KernelSet set;
   std::map<std::string, int> known;
   for (const graph::KernelGroup& group : groups) {
@@ -273,7 +273,7 @@ KernelSet collect_kernels(const graph::Graph& graph, const std::vector<graph::Ke
       set.of_group.push_back(-1);
       continue;
     }
-    tensor::Func f = tensor::merge_axes(build_kernel(graph, group), merges_open);
+    tensor::Func f = tensor::merge_axes(build_kernel(graph, group));
     tensor::mark_weights(f, weights_of(graph, group, f));
     tensor::mark_sizes(f, size_ranges(graph, f));
     std::string key = to_text(f);

@@ -68,7 +68,7 @@ struct KernelSet {
   std::vector<int> of_group;  // kernel of each group, -1 for views and host operators
 };
 
-KernelSet collect_kernels(const graph::Graph& graph, const std::vector<graph::KernelGroup>& groups, bool merges_open = false);
+KernelSet collect_kernels(const graph::Graph& graph, const std::vector<graph::KernelGroup>& groups);
 
 // How kernels are compiled: the same when they are tuned as when the model is made.
 codegen::EmitOptions emit_options(const CompileOptions& options);

@@ -5,8 +5,6 @@
 #include <optional>
 #include <set>
 
-#include "tensor/simplify.h"
-#include "tensor/text.h"
 #include "tensor/visit.h"
 
 namespace mcc::tensor {
@@ -19,7 +17,7 @@ struct Nest {
 };
 
 // The function as a list of nests, if it is one.
-std::optional<std::vector<Nest>> nests_of(const Func& f, bool merges_open) {
+std::optional<std::vector<Nest>> nests_of(const Func& f) {
   std::vector<Stmt> parts;
   if (const auto* seq = f.body.as<Seq>()) {
     parts = seq->stmts;
@@ -41,13 +39,19 @@ std::optional<std::vector<Nest>> nests_of(const Func& f, bool merges_open) {
       const Axis& axis = nest.block->axes[i];
       bool is_plain = nest.block->values[i].same_as(nest.loops[i]->var) && axis.kind != AxisKind::scan &&
                       is_int(axis.domain.min, 0) && is_true(nest.block->predicate);
-      int64_t ignored = 0;
-      const bool is_known = merges_open || as_int(axis.domain.extent, &ignored);
-      if (!is_plain || !is_known || !structurally_equal(axis.domain.extent, nest.loops[i]->extent)) return std::nullopt;
+      int64_t a = 0, b = 0;
+      bool is_static = as_int(axis.domain.extent, &a) && as_int(nest.loops[i]->extent, &b) && a == b;
+      if (!is_plain || !is_static) return std::nullopt;
     }
     nests.push_back(std::move(nest));
   }
   return nests;
+}
+
+int64_t extent_of(const Expr& e) {
+  int64_t value = -1;
+  as_int(e, &value);
+  return value;
 }
 
 // Dimension `dim` of the buffer, and the next one.
@@ -95,7 +99,8 @@ class ReadUses : public Visitor {
   const Axis* full_axis(const Buffer& buffer, size_t dim, const Expr& index) const {
     auto it = use_.axes.find(index.get());
     if (it == use_.axes.end()) return nullptr;
-    return structurally_equal(it->second->domain.extent, buffer.shape()[dim]) ? it->second : nullptr;
+    int64_t extent = extent_of(it->second->domain.extent);
+    return extent >= 0 && extent == extent_of(buffer.shape()[dim]) ? it->second : nullptr;
   }
 
   void access(const Buffer& buffer, const std::vector<Expr>& indices) {
@@ -194,7 +199,7 @@ class MergeAxes {
     for (int d = 0; d < old.rank(); ++d) {
       const Expr& extent = old.shape()[static_cast<size_t>(d)];
       if (d > 0 && valid_.count({old.get(), d - 1})) {
-        shape.back() = simplify(shape.back() * extent);
+        shape.back() = shape.back() * extent;
       } else {
         shape.push_back(extent);
       }
@@ -261,7 +266,7 @@ class MergeAxes {
       if (follows.count(axis.var.get())) continue;
       Expr extent = axis.domain.extent;
       for (const ExprNode* at = axis.var.get(); next.count(at); at = next[at]) {
-        extent = simplify(extent * use.axes.at(next[at])->domain.extent);
+        extent = extent * use.axes.at(next[at])->domain.extent;
       }
       Var var(axis.var.name());
       replacement[axis.var.get()] = var;
@@ -381,8 +386,8 @@ class Squeeze : public Mutator {
 
 }  // namespace
 
-Func merge_axes(const Func& f, bool merges_open) {
-  if (!nests_of(f, merges_open)) return f;
+Func merge_axes(const Func& f) {
+  if (!nests_of(f)) return f;
   Squeeze squeeze;
   Func out = f;
   for (Buffer& b : out.params)
@@ -390,7 +395,7 @@ Func merge_axes(const Func& f, bool merges_open) {
   for (Buffer& b : out.allocs)
     b = squeeze.squeezed(b);
   out.body = squeeze.mutate(f.body);
-  std::optional<std::vector<Nest>> nests = nests_of(out, merges_open);
+  std::optional<std::vector<Nest>> nests = nests_of(out);
   MCC_CHECK(nests.has_value(), "squeezing kept the form of ", f.name);
   return MergeAxes(out, std::move(*nests)).run();
 }

@@ -11,8 +11,7 @@ namespace mcc::tensor {
 //   - neighbouring dimensions that every block walks together, in order and in full, are one dimension, as are the
 //     axes that walk them.
 // Parameters change their shape, not their bytes. A pointwise function ends up with a single loop, a 1x1 convolution
-// over [C/c, H*W, c] with a single pixel axis. Functions with axes whose extents only a run knows come back as they are unless
-// merges_open.
-Func merge_axes(const Func& f, bool merges_open = false);
+// over [C/c, H*W, c] with a single pixel axis.
+Func merge_axes(const Func& f);
 
 }  // namespace mcc::tensor
