@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "tensor/text.h"
 #include "tensor/visit.h"
 
 namespace mcc::tensor {
@@ -39,19 +40,11 @@ std::optional<std::vector<Nest>> nests_of(const Func& f) {
       const Axis& axis = nest.block->axes[i];
       bool is_plain = nest.block->values[i].same_as(nest.loops[i]->var) && axis.kind != AxisKind::scan &&
                       is_int(axis.domain.min, 0) && is_true(nest.block->predicate);
-      int64_t a = 0, b = 0;
-      bool is_static = as_int(axis.domain.extent, &a) && as_int(nest.loops[i]->extent, &b) && a == b;
-      if (!is_plain || !is_static) return std::nullopt;
+      if (!is_plain || !structurally_equal(axis.domain.extent, nest.loops[i]->extent)) return std::nullopt;
     }
     nests.push_back(std::move(nest));
   }
   return nests;
-}
-
-int64_t extent_of(const Expr& e) {
-  int64_t value = -1;
-  as_int(e, &value);
-  return value;
 }
 
 // Dimension `dim` of the buffer, and the next one.
@@ -99,8 +92,7 @@ class ReadUses : public Visitor {
   const Axis* full_axis(const Buffer& buffer, size_t dim, const Expr& index) const {
     auto it = use_.axes.find(index.get());
     if (it == use_.axes.end()) return nullptr;
-    int64_t extent = extent_of(it->second->domain.extent);
-    return extent >= 0 && extent == extent_of(buffer.shape()[dim]) ? it->second : nullptr;
+    return structurally_equal(it->second->domain.extent, buffer.shape()[dim]) ? it->second : nullptr;
   }
 
   void access(const Buffer& buffer, const std::vector<Expr>& indices) {
