@@ -15,7 +15,6 @@
 #include "tensor/schedule/digits.h"
 #include "tensor/schedule/move.h"
 #include "tensor/schedule/step.h"
-#include "tensor/sizes.h"
 
 namespace mcc::tensor {
 namespace {
@@ -107,7 +106,7 @@ Outcome apply_step(const ComputeInline& step, Schedule& schedule) {
                   text("expected a block that reads ", store->buffer.name(), ", got none"));
   }
 
-  InlineLoads inliner(block, std::move(solutions), size_facts(f));
+  InlineLoads inliner(block, std::move(solutions), analyzer_at(f, {}));
   int64_t largest = 0;
   Func result = f;
   result.body =

@@ -21,7 +21,6 @@
 #include "tensor/schedule/legality.h"
 #include "tensor/schedule/move.h"
 #include "tensor/schedule/step.h"
-#include "tensor/sizes.h"
 
 namespace mcc::tensor {
 namespace {
@@ -216,7 +215,7 @@ Outcome apply_step(const PadEinsum& step, Schedule& schedule) {
                                                   " axes, got ", step.multiples.size()));
   }
   constexpr int64_t kMost = 65536;
-  const Analyzer facts = size_facts(f);
+  const Analyzer facts = analyzer_at(f, {});
   std::vector<Padding> paddings;
   std::set<std::string> seen;
   for (size_t n = 0; n < step.axes.size(); ++n) {
