@@ -16,6 +16,7 @@ import onnxruntime
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import models
+import networks
 from session import BUILD, RunError, Session
 
 MCC = os.path.abspath(os.environ.get("MCC", pathlib.Path(__file__).parents[2] / "build/bin/mcc"))
@@ -65,6 +66,65 @@ class Gpu(unittest.TestCase):
         session.close()
 
 
+    # Kernels have the schedules of analysis, not what is legal always.
+    def check_network(self, model, *options, target="cuda:sm_80", rtol=1e-3, atol=5e-4):
+        library, said = self.compile(model, *options, target=target)
+        self.assertNotIn("plain schedule", said)
+        self.check(model, library, model.sizes, rtol, atol)
+
+    # One library for several architectures, whose schedules differ.
+    def test_several_architectures(self):
+        library, _ = self.compile(networks.half(networks.transformer()), target="cuda:sm_75,sm_80,sm_90a")
+        self.check(networks.half(networks.transformer()), library, networks.transformer().sizes[:2], 2e-2, 2e-2)
+
+    def test_commands(self):
+        model = models.attention()
+        library, said = self.compile(model, target="cuda:sm_80,sm_90a")
+        self.assertIn("dimensions N, T stay open (any size)", said)
+        self.assertIn("open dimensions: N=1 T=128;", self.done(mcc("run", library, "--random", "1")).stderr)
+        self.assertIn("f32[2, 5, 32]", self.done(mcc("run", library, "--random", "1", "--dim", "N=2", "--dim", "T=5")).stdout)
+        self.done(mcc("bench", library, "--seconds", "0.01", "--dim", "N=2", "--dim", "T=5"))
+        self.assertIn("MatMul_16", self.done(mcc("bench", library, "--seconds", "0.01", "--dim", "N=1", "--dim", "T=5", "--profile")).stdout)
+        inspected = self.done(mcc("inspect", library)).stdout
+        self.assertIn("as much as the inputs' shapes take", inspected)
+        self.assertIn("grid ?x1x1", inspected)
+        self.assertIn("grid ?x1x1", self.done(mcc("explain", library, "MatMul_16")).stdout)
+        self.done(mcc("verify", self.folder / "attention.onnx", "--target", "cuda:sm_80", "--dim", "T=1..40"))
+
+    def test_ranges(self):
+        model = models.mlp()
+        library, said = self.compile(model, "--dim", "N=1..64")
+        self.assertNotIn("plain schedule", said)
+        self.check(model, library, model.sizes)
+        result = self.done(mcc("run", library, "--random", "1", "--dim", "N=65"), 2)
+        self.assertIn("takes sizes from 1 to 64", result.stderr)
+        fixed, _ = self.compile(model, "--dim", "N=8")
+        self.assertIn("f32[8, 40]", self.done(mcc("inspect", fixed)).stdout)
+
+    def test_same_bytes(self):
+        model = models.attention()
+        first = self.compile(model)[0].read_bytes()
+        self.assertEqual(first, self.compile(model)[0].read_bytes())
+
+    # More memory than the GPU has is a sentence; smaller sizes go on.
+    def test_out_of_memory(self):
+        library, _ = self.compile(models.attention())
+        session = Session(library)
+        with self.assertRaisesRegex(RunError, "out of memory on the GPU: [0-9]+ bytes for"):
+            session.run(models.attention().feeds({"N": 1, "T": 1 << 16}), ("y",))
+        session.run(models.attention().feeds({"N": 1, "T": 3}), ("y",))
+        session.close()
+        result = mcc("run", library, "--random", "1", "--dim", f"T={1 << 16}")
+        self.assertEqual(result.returncode, 5, result.stderr)
+        self.assertIn("out of memory on the GPU", result.stderr)
+
+    # Sizes and courses that data decides are for CPUs.
+    def test_is_refused(self):
+        model = models.Model("nonzero", [("NonZero", ["x"], ["y"], {})], {"x": ["N"]}, ("y",), {}, {}, ())
+        result = self.done(mcc("compile", self.save(model), "-o", self.folder / "n.so", "--target", "cuda:sm_80"), 4)
+        self.assertIn("data decides", result.stderr)
+
+
 def add_models():
     for make in models.ALL:
         def test(self, make=make):
@@ -74,6 +134,20 @@ def add_models():
             self.check(model, library, (*model.sizes, model.sizes[0]))
 
         setattr(Gpu, f"test_{make.__name__}", test)
+    for make in networks.ALL:
+        def test_f32(self, make=make):
+            self.check_network(make())
+
+        def test_f16(self, make=make):
+            self.check_network(networks.half(make()), rtol=2e-2, atol=2e-2)
+
+        def test_precision(self, make=make):
+            self.check_network(make(), "--precision", "fp16", rtol=2e-2, atol=2e-2)
+            self.check_network(make(), "--precision", "bf16", target="cuda:sm_90a", rtol=1e-1, atol=1e-1)
+
+        setattr(Gpu, f"test_network_{make.__name__}", test_f32)
+        setattr(Gpu, f"test_network_{make.__name__}_f16", test_f16)
+        setattr(Gpu, f"test_network_{make.__name__}_precision", test_precision)
 
 
 add_models()
