@@ -118,6 +118,19 @@ Outcome replay_on_grid(Schedule& schedule, const Func& f, const Trace& trace, co
   }
 }
 
+// The rules at work on one instance and on the function itself at once: where a step is not possible for all sizes, the next rule has
+// the block.
+std::optional<DefaultSchedule> schedule_side_by_side(const Func& f, const std::vector<int64_t>& sizes, const Target& target) {
+  PreferredDecider decide;
+  Draft draft{Schedule(with_sizes(f, sizes), f), decide, target};
+  apply_rules(draft);
+  DefaultSchedule out{Schedule(f), std::move(draft.refused), false, {}};
+  if (!draft.refusal || !replay_on_grid(out.schedule, f, draft.schedule.trace_for_all_sizes(), target)) return std::nullopt;
+  for (RefusedRule& r : out.refused)
+    if (r.instead.empty()) r.instead = kPlainOnGrid;
+  return out;
+}
+
 }  // namespace
 
 DefaultSchedule symbolic_default_schedule(const Func& f, const Target& target) {
@@ -132,6 +145,10 @@ DefaultSchedule symbolic_default_schedule(const Func& f, const Target& target) {
       return chosen;
     }
     refused.push_back({"all sizes of symbolic dimensions", f.name, "", replayed.code, replayed.detail, ""});
+  }
+  if (target.kind == TargetKind::cuda) {
+    for (const std::vector<int64_t>& sizes : instances(f))
+      if (std::optional<DefaultSchedule> made = schedule_side_by_side(f, sizes, target)) return *made;
   }
   DefaultSchedule plain = plain_schedule(f, target);
   plain.refused.insert(plain.refused.begin(), refused.front());
