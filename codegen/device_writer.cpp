@@ -92,8 +92,9 @@ class DeviceWriter {
   bool has_open_sizes() const {
     auto is_dim = [](uint32_t entry) { return MCC_DEVICE_IS_DIM(entry); };
     return std::any_of(arguments_.begin(), arguments_.end(), is_dim) ||
-           std::any_of(launches_.begin(), launches_.end(),
-                       [&](const mcc_device_launch& l) { return std::any_of(std::begin(l.grid), std::end(l.grid), is_dim); });
+           std::any_of(launches_.begin(), launches_.end(), [&](const mcc_device_launch& l) {
+             return std::any_of(std::begin(l.grid), std::end(l.grid), is_dim);
+           });
   }
 
   std::vector<std::byte> lay_out() {

@@ -61,9 +61,10 @@ bool is_launch(const DeviceCode& code, const mcc_device_launch& launch) {
     if (extent == 0 || extent > kMaxThreads) return false;
     threads *= extent;
   }
-  return is_text(code, launch.entry) && threads <= kMaxThreads && is_extent(code, launch.grid[0], MCC_DEVICE_MOST_BLOCKS_X) &&
-         is_extent(code, launch.grid[1], MCC_DEVICE_MOST_BLOCKS_YZ) && is_extent(code, launch.grid[2], MCC_DEVICE_MOST_BLOCKS_YZ) &&
-         launch.shared_bytes <= kMaxShared &&
+  return is_text(code, launch.entry) && threads <= kMaxThreads &&
+         is_extent(code, launch.grid[0], MCC_DEVICE_MOST_BLOCKS_X) &&
+         is_extent(code, launch.grid[1], MCC_DEVICE_MOST_BLOCKS_YZ) &&
+         is_extent(code, launch.grid[2], MCC_DEVICE_MOST_BLOCKS_YZ) && launch.shared_bytes <= kMaxShared &&
          launch.dynamic_shared_bytes <= launch.shared_bytes && launch.waits_itself <= 1 &&
          is_range(launch.arguments, code.arguments_count) && is_range(launch.maps, code.maps_count) &&
          is_range(launch.figures, code.figures_count) && is_call(code, launch);
@@ -105,8 +106,9 @@ mcc_status open_device_code(const void* bytes, uint64_t size, DeviceCode* code, 
     return damaged(error, "its header");
   const bool is_known = header->version == MCC_DEVICE_VERSION || header->version == MCC_DEVICE_VERSION_OPEN;
   if (!is_known || header->header_size != sizeof *header) {
-    return fail(error, MCC_BAD_MODEL, "the model's code for GPUs has version %u, this runtime reads versions %u and %u", header->version,
-                MCC_DEVICE_VERSION, MCC_DEVICE_VERSION_OPEN);
+    return fail(error, MCC_BAD_MODEL,
+                "the model's code for GPUs has version %u, this runtime reads versions %u and %u",
+                header->version, MCC_DEVICE_VERSION, MCC_DEVICE_VERSION_OPEN);
   }
   if (header->total_size != size) return damaged(error, "its size");
   if (mcc_plan_checksum(static_cast<const unsigned char*>(bytes) + MCC_DEVICE_CHECKED_FROM,
@@ -144,7 +146,8 @@ mcc_status open_device_code(const void* bytes, uint64_t size, DeviceCode* code, 
 namespace {
 
 // An address, or (not for a library) a dimension, which the node has.
-bool is_argument(const DeviceCode& code, uint32_t argument, const mcc_plan_node& node, const mcc_device_launch& launch) {
+bool is_argument(const DeviceCode& code, uint32_t argument, const mcc_plan_node& node,
+                 const mcc_device_launch& launch) {
   const bool takes_dims = code.header->version == MCC_DEVICE_VERSION_OPEN && launch.products.count == 0;
   if (!takes_dims || !MCC_DEVICE_IS_DIM(argument)) return argument < node.args.count;
   return MCC_DEVICE_DIM_NUMBER(argument) < node.dims.count;
@@ -161,9 +164,11 @@ mcc_status check_device_nodes(const Plan& plan, const DeviceCode& code, mcc_erro
       const mcc_device_launch& launch = code.launches[launches.begin + i];
       const mcc_plan_range arguments = launch.arguments;
       for (uint32_t a = 0; a < arguments.count; ++a)
-        if (!is_argument(code, code.arguments[arguments.begin + a], node, launch)) return damaged(error, "an argument of a launch");
+        if (!is_argument(code, code.arguments[arguments.begin + a], node, launch))
+          return damaged(error, "an argument of a launch");
       for (uint32_t extent : launch.grid)
-        if (MCC_DEVICE_IS_DIM(extent) && MCC_DEVICE_DIM_NUMBER(extent) >= node.dims.count) return damaged(error, "the grid of a launch");
+        if (MCC_DEVICE_IS_DIM(extent) && MCC_DEVICE_DIM_NUMBER(extent) >= node.dims.count)
+          return damaged(error, "the grid of a launch");
       const mcc_plan_range maps = code.launches[launches.begin + i].maps;
       for (uint32_t m = 0; m < maps.count; ++m)
         if (code.maps[maps.begin + m].argument >= node.args.count)

@@ -75,7 +75,8 @@ mcc_status resolve_addresses(mcc_session* session, mcc_error* error) {
     if (device.values[i] == MCC_PLAN_NONE) continue;
     const mcc_plan_value& value = session->plan->values[device.values[i]];
     if (!is_within_storage(*session, value))
-      return fail(error, MCC_RUN_FAILED, "tensor \"%.200s\" does not fit into its memory", session->plan->text(value.name));
+      return fail(error, MCC_RUN_FAILED, "tensor \"%.200s\" does not fit into its memory",
+                  session->plan->text(value.name));
     device.addresses[i] = address_of(*session, value);
   }
   for (DeviceMap& m : device.maps) {
@@ -94,8 +95,8 @@ mcc_cu_result launch_early(const mcc_cuda_driver& cuda, const DeviceStep& step, 
                            mcc_cu_stream stream, void** parameters) {
   mcc_cu_launch_attribute early = {MCC_CU_LAUNCH_BEFORE_PREVIOUS_ENDS, 0, {1}};
   const mcc_cu_launch_config config = {
-      step.grid[0], step.grid[1], step.grid[2], l.block[0], l.block[1], l.block[2], l.dynamic_shared_bytes,
-      stream,       &early,       1};
+      step.grid[0], step.grid[1],           step.grid[2], l.block[0], l.block[1],
+      l.block[2],   l.dynamic_shared_bytes, stream,       &early,     1};
   return cuda.launch_with(&config, step.function, parameters, nullptr);
 }
 
@@ -112,8 +113,8 @@ mcc_cu_result launch(const mcc_session& session, const DeviceStep& step, mcc_cu_
   void** parameters = device.parameters.data() + step.parameters;
   // Profiled runs have events between the kernels, which are to take their own time.
   if (step.is_early && !session.is_profiling) return launch_early(cuda, step, l, stream, parameters);
-  return cuda.launch(step.function, step.grid[0], step.grid[1], step.grid[2], l.block[0], l.block[1], l.block[2],
-                     l.dynamic_shared_bytes, stream, parameters, nullptr);
+  return cuda.launch(step.function, step.grid[0], step.grid[1], step.grid[2], l.block[0], l.block[1],
+                     l.block[2], l.dynamic_shared_bytes, stream, parameters, nullptr);
 }
 
 mcc_status carry_out(const mcc_session& session, const DeviceStep& step, mcc_cu_stream stream,

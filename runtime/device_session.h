@@ -13,7 +13,7 @@ struct DeviceTensor {
   uint64_t bytes = 0;
   void* pinned =
       nullptr;  // the host's side of copies to and from `own`; null: the driver copies from pageable memory
-  bool is_on_device = false;  // the caller's memory
+  bool is_on_device = false;                 // the caller's memory
   mcc_cu_context other = nullptr;            // the primary context of the other GPU that it is on, held as long as it is used
   mcc_cu_device other_device = 0;
   uint64_t own_bytes = 0;     // at `own`
@@ -66,8 +66,9 @@ struct DeviceSession {
   mcc_cu_stream own_stream = nullptr;
   bool is_callers_stream = false;
   mcc_cu_pointer arena = 0;
-  uint64_t arena_bytes = 0;       // at `arena`
-  bool is_being_captured = false;  // the caller makes a graph of what goes to its stream: there is no waiting then
+  uint64_t arena_bytes = 0;  // at `arena`
+  bool is_being_captured =
+      false;  // the caller makes a graph of what goes to its stream: there is no waiting then
   Array<DeviceTensor> inputs, outputs;
   Array<DeviceStep> steps;
   Array<uint32_t> values;           // the plan's value of each argument; none: it is a dimension
@@ -94,7 +95,9 @@ mcc_status find_memory(const mcc_cuda_driver& cuda, const void* memory, bool* is
 // The GPU that the device memory is on: `device`, too, where that may use it as it is since it is managed.
 mcc_cu_device device_of(const mcc_cuda_driver& cuda, const void* memory, mcc_cu_device device);
 
-inline bool is_empty(const DeviceStep& step) { return step.grid[0] == 0 || step.grid[1] == 0 || step.grid[2] == 0; }
+inline bool is_empty(const DeviceStep& step) {
+  return step.grid[0] == 0 || step.grid[1] == 0 || step.grid[2] == 0;
+}
 
 // Frees the graphs: what they work on is gone.
 void drop_graphs(DeviceSession& device);

@@ -347,7 +347,8 @@ class Checker {
     if (!has_device_nodes(plan_)) return true;
     if (plan_.graphs_count != 1) return fault("its graphs for a GPU");
     for (uint64_t i = 0; i < plan_.code_count; ++i) {
-      if (plan_.code[i].op == MCC_SHAPE_load || plan_.code[i].op == MCC_SHAPE_grow) return fault("its shape code for a GPU");
+      if (plan_.code[i].op == MCC_SHAPE_load || plan_.code[i].op == MCC_SHAPE_grow)
+        return fault("its shape code for a GPU");
     }
     for (uint64_t i = 0; i < plan_.nodes_count; ++i) {
       const uint32_t kind = plan_.nodes[i].kind;

@@ -34,7 +34,8 @@ LaunchInfo launch_of(const mcc_model* model, size_t node, size_t launch) {
 // "?" for what the shapes of a run decide.
 std::string extents_text(const uint32_t* extents) {
   std::vector<std::string> out;
-  for (size_t i = 0; i < 3; ++i) out.push_back(extents[i] == MCC_BLOCKS_OF_RUN ? "?" : text(extents[i]));
+  for (size_t i = 0; i < 3; ++i)
+    out.push_back(extents[i] == MCC_BLOCKS_OF_RUN ? "?" : text(extents[i]));
   return join(out, "x");
 }
 

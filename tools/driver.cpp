@@ -42,9 +42,7 @@ struct Prepared {
   KernelSet kernels;
 };
 
-bool leaves_open(const CompileOptions& options) {
-  return options.leave_open && options.header_path.empty();
-}
+bool leaves_open(const CompileOptions& options) { return options.leave_open && options.header_path.empty(); }
 
 void report(const CompileOptions& options, const char* what, double fraction) {
   if (options.progress) options.progress(what, fraction);

@@ -440,7 +440,8 @@ class PlanBuilder {
     }
     node.output_count = static_cast<uint32_t>(written);
     for (const tensor::Var& d : kernel.func.dims) node.dims.push_back(shapes_.quantity(d));
-    for (const tensor::Expr& blocks : open_grid_sizes(kernel)) node.dims.push_back(shapes_.quantity(blocks));
+    for (const tensor::Expr& blocks : open_grid_sizes(kernel))
+      node.dims.push_back(shapes_.quantity(blocks));
     node.name = kernel.name;
     node.sources = origins(g_, group);
     node.schedule = provenance_text(kernel.id, kernel.schedules);

@@ -17,7 +17,9 @@ uint32_t extent(const tensor::Expr& e, const std::string& entry) {
 
 size_t place_of(const tensor::Expr& e, const std::vector<tensor::Expr>& list) {
   return static_cast<size_t>(
-      std::find_if(list.begin(), list.end(), [&](const tensor::Expr& known) { return tensor::structurally_equal(known, e); }) - list.begin());
+      std::find_if(list.begin(), list.end(),
+                   [&](const tensor::Expr& known) { return tensor::structurally_equal(known, e); }) -
+      list.begin());
 }
 
 }  // namespace
@@ -75,20 +77,23 @@ mcc_device_product product_of(const codegen::DeviceLaunch& launch) {
 namespace {
 
 // dims: of the function. open: the sizes of grids behind them.
-codegen::DeviceLaunchDesc launch_of(const codegen::DeviceLaunch& from, const std::vector<codegen::Cubin>& cubins, size_t dims,
+codegen::DeviceLaunchDesc launch_of(const codegen::DeviceLaunch& from,
+                                    const std::vector<codegen::Cubin>& cubins, size_t dims,
                                     const std::vector<tensor::Expr>& open) {
   codegen::DeviceLaunchDesc launch;
   launch.entry = from.entry;
   for (size_t i = 0; i < 3; ++i) {
     const size_t number = place_of(from.grid[i], open);
-    launch.grid[i] = number < open.size() ? MCC_DEVICE_DIM(static_cast<uint32_t>(dims + number)) : extent(from.grid[i], from.entry);
+    launch.grid[i] = number < open.size() ? MCC_DEVICE_DIM(static_cast<uint32_t>(dims + number))
+                                          : extent(from.grid[i], from.entry);
     launch.block[i] = extent(from.block[i], from.entry);
   }
   launch.shared_bytes = static_cast<uint32_t>(from.shared_bytes);
   launch.dynamic_shared_bytes = from.is_shared_dynamic ? launch.shared_bytes : 0;
   launch.waits_itself = from.waits_itself;
   for (int buffer : from.buffers) launch.arguments.push_back(static_cast<uint32_t>(buffer));
-  for (int dim : from.dims) launch.arguments.push_back(MCC_DEVICE_DIM(static_cast<uint32_t>(dim)));
+  for (int dim : from.dims)
+    launch.arguments.push_back(MCC_DEVICE_DIM(static_cast<uint32_t>(dim)));
   for (const codegen::TensorMap& m : from.maps)
     launch.maps.push_back(map_of(m));
   if (from.product) launch.product = product_of(from);

@@ -149,7 +149,8 @@ void keep_scratch(Draft& draft, const std::string& host, const std::string& scop
       return is_under(site, s.find_loop(host)) || (!reads_buffer(*site.block, buffer) && !writes_buffer(*site.block, buffer));
     });
     // What a block or thread has to itself has a size that does not depend on the run.
-    if (is_inside && buffer.scope() == Scope::global && constant_bytes(buffer)) scratch.push_back(buffer.name());
+    if (is_inside && buffer.scope() == Scope::global && constant_bytes(buffer))
+      scratch.push_back(buffer.name());
   }
   for (const std::string& name : scratch)
     try_step(draft, SetScope{name, scope});

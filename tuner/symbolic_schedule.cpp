@@ -114,18 +114,21 @@ Outcome replay_on_grid(Schedule& schedule, const Func& f, const Trace& trace, co
     global.insert(open.begin(), open.end());
     if (open.empty()) return applied();
     if (global.size() == known)
-      return refuse(RefusalCode::scope, text("buffer ", *open.begin(), " of a block or thread would have no constant size"));
+      return refuse(RefusalCode::scope,
+                    text("buffer ", *open.begin(), " of a block or thread would have no constant size"));
   }
 }
 
 // The rules at work on one instance and on the function itself at once: where a step is not possible for all sizes, the next rule has
 // the block.
-std::optional<DefaultSchedule> schedule_side_by_side(const Func& f, const std::vector<int64_t>& sizes, const Target& target) {
+std::optional<DefaultSchedule> schedule_side_by_side(const Func& f, const std::vector<int64_t>& sizes,
+                                                     const Target& target) {
   PreferredDecider decide;
   Draft draft{Schedule(with_sizes(f, sizes), f), decide, target};
   apply_rules(draft);
   DefaultSchedule out{Schedule(f), std::move(draft.refused), false, {}};
-  if (!draft.refusal || !replay_on_grid(out.schedule, f, draft.schedule.trace_for_all_sizes(), target)) return std::nullopt;
+  if (!draft.refusal || !replay_on_grid(out.schedule, f, draft.schedule.trace_for_all_sizes(), target))
+    return std::nullopt;
   for (RefusedRule& r : out.refused)
     if (r.instead.empty()) r.instead = kPlainOnGrid;
   return out;
@@ -139,7 +142,8 @@ DefaultSchedule symbolic_default_schedule(const Func& f, const Target& target) {
     DefaultSchedule chosen = explained_default_schedule(with_sizes(f, sizes), target);
     Schedule schedule(f);
     const Trace& trace = chosen.schedule.trace();
-    const Outcome replayed = target.kind == TargetKind::cuda ? replay_on_grid(schedule, f, trace, target) : schedule.replay(trace);
+    const Outcome replayed =
+        target.kind == TargetKind::cuda ? replay_on_grid(schedule, f, trace, target) : schedule.replay(trace);
     if (replayed) {
       chosen.schedule = std::move(schedule);
       return chosen;

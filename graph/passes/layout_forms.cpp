@@ -101,14 +101,16 @@ ValueId LayoutForms::in_layout(ValueId v, Layout layout, bool in_groups) {
 }
 
 ValueId LayoutForms::with_blocks(const std::string& name, ValueId x) {
-  if (!is_static(shape(x))) return emit(g_, "", "Unsqueeze", name, {x, g_.add_constant(name + ".axes", Constant::ints({1}))});
+  if (!is_static(shape(x)))
+    return emit(g_, "", "Unsqueeze", name, {x, g_.add_constant(name + ".axes", Constant::ints({1}))});
   std::vector<int64_t> dims = static_shape(shape(x));
   dims.insert(dims.begin() + 1, 1);
   return reshape(name, x, dims);
 }
 
 ValueId LayoutForms::without_blocks(const std::string& name, ValueId x) {
-  if (!is_static(shape(x))) return emit(g_, "", "Squeeze", name, {x, g_.add_constant(name + ".axes", Constant::ints({1}))});
+  if (!is_static(shape(x)))
+    return emit(g_, "", "Squeeze", name, {x, g_.add_constant(name + ".axes", Constant::ints({1}))});
   std::vector<int64_t> dims = static_shape(shape(x));
   dims.erase(dims.begin() + 1);
   return reshape(name, x, dims);

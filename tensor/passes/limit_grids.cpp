@@ -27,7 +27,8 @@ Stmt with_places(const Loops& blocks, const Var& number, Stmt body) {
   for (auto it = blocks.rbegin(); it != blocks.rend(); ++it) {
     const For& loop = **it;
     const Expr place = floor_div(number, inner);
-    body = Let::make(loop.var, loop.min + (&loop == blocks.front() ? place : floor_mod(place, loop.extent)), body);
+    body = Let::make(loop.var, loop.min + (&loop == blocks.front() ? place : floor_mod(place, loop.extent)),
+                     body);
     inner = inner * loop.extent;
   }
   return body;
@@ -43,7 +44,8 @@ class PlaceInThreads : public Mutator {
   Stmt on(const For& n, const Stmt& self) override {
     if (!is_thread_loop(n)) return Mutator::on(n, self);
     const auto* inner = n.body.as<For>();
-    return with_body(n, inner && is_thread_loop(*inner) ? mutate(n.body) : with_places(blocks_, number_, n.body));
+    return with_body(
+        n, inner && is_thread_loop(*inner) ? mutate(n.body) : with_places(blocks_, number_, n.body));
   }
 
  private:

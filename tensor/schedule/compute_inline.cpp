@@ -51,7 +51,10 @@ Outcome check_injective(const Func& f, const std::vector<BlockSite>& sites, cons
 class InlineLoads : public Mutator {
  public:
   InlineLoads(const Block& producer, std::vector<std::optional<AxisSolution>> solutions, Analyzer analyzer)
-      : producer_(producer), store_(*producer.body.as<Store>()), solutions_(std::move(solutions)), analyzer_(std::move(analyzer)) {}
+      : producer_(producer),
+        store_(*producer.body.as<Store>()),
+        solutions_(std::move(solutions)),
+        analyzer_(std::move(analyzer)) {}
 
  protected:
   using Mutator::on;
@@ -62,7 +65,8 @@ class InlineLoads : public Mutator {
     VarMap map;
     for (size_t i = 0; i < producer_.axes.size(); ++i) {
       const Axis& axis = producer_.axes[i];
-      map[axis.var.get()] = solutions_[i] ? apply_solution(*solutions_[i], indices, analyzer_) : axis.domain.min;
+      map[axis.var.get()] =
+          solutions_[i] ? apply_solution(*solutions_[i], indices, analyzer_) : axis.domain.min;
     }
     Expr value = substitute(store_.value, map);
     if (!n.predicate.defined()) return value;

@@ -107,12 +107,14 @@ std::optional<OpenDigit> as_open_digit(const Expr& e, size_t dimension, const Va
 std::optional<AxisSolution> solve_open(const std::vector<Expr>& indices, const Axis& axis) {
   std::vector<OpenDigit> digits;
   for (size_t d = 0; d < indices.size(); ++d) {
-    if (std::optional<OpenDigit> digit = as_open_digit(indices[d], d, axis.var)) digits.push_back(std::move(*digit));
+    if (std::optional<OpenDigit> digit = as_open_digit(indices[d], d, axis.var))
+      digits.push_back(std::move(*digit));
   }
   AxisSolution solution;
   Expr next = 1;
   while (next.defined()) {
-    auto it = std::find_if(digits.begin(), digits.end(), [&](const OpenDigit& d) { return is_int(simplify(d.stride - next), 0); });
+    auto it = std::find_if(digits.begin(), digits.end(),
+                           [&](const OpenDigit& d) { return is_int(simplify(d.stride - next), 0); });
     if (it == digits.end()) return std::nullopt;
     solution.terms.emplace_back(it->dimension, it->stride);
     next = it->modulus.defined() ? simplify(it->modulus * it->stride) : Expr();
@@ -157,7 +159,8 @@ std::vector<std::optional<AxisSolution>> solve_axes(const std::vector<Expr>& ind
   return solutions;
 }
 
-Expr apply_solution(const AxisSolution& solution, const std::vector<Expr>& elements, const Analyzer& analyzer) {
+Expr apply_solution(const AxisSolution& solution, const std::vector<Expr>& elements,
+                    const Analyzer& analyzer) {
   if (!solution.moduli.empty()) {
     // Digit by digit, from the greatest: what was taken apart comes together again.
     Expr value = elements[solution.terms.back().first];

@@ -33,7 +33,8 @@ bool is_complete(std::vector<PlacedDigit>* digits, const Expr& extent);
 // How an axis follows from the elements of an access: axis = sum of stride * element[dimension] - offset.
 struct AxisSolution {
   std::vector<std::pair<size_t, Expr>> terms;  // dimension, stride: a number, or a product of open sizes
-  std::vector<Expr> moduli;                    // of open digits, by term, all but the last; terms are those of the least stride first
+  std::vector<Expr>
+      moduli;  // of open digits, by term, all but the last; terms are those of the least stride first
   int64_t offset = 0;
 };
 
@@ -43,6 +44,7 @@ struct AxisSolution {
 std::vector<std::optional<AxisSolution>> solve_axes(const std::vector<Expr>& indices,
                                                     const std::vector<Axis>& axes);
 // analyzer: what is known of open sizes.
-Expr apply_solution(const AxisSolution& solution, const std::vector<Expr>& elements, const Analyzer& analyzer);
+Expr apply_solution(const AxisSolution& solution, const std::vector<Expr>& elements,
+                    const Analyzer& analyzer);
 
 }  // namespace mcc::tensor

@@ -47,9 +47,10 @@ Outcome apply_step(const FuseAxes& step, Schedule& schedule) {
                        (fused.empty() || it->kind == block.axes[fused[0]].kind) &&
                        std::find(fused.begin(), fused.end(), index) == fused.end();
     if (!is_one_sort || (!fused.empty() && uses_any(it->domain.extent, site->loops))) {
-      return refuse(RefusalCode::bad_argument,
-                    text("expected different axes of block ", block.name,
-                         ", all spatial or all reduce axes, of extents that depend on no loop, got \"", name, "\""));
+      return refuse(
+          RefusalCode::bad_argument,
+          text("expected different axes of block ", block.name,
+               ", all spatial or all reduce axes, of extents that depend on no loop, got \"", name, "\""));
     }
     fused.push_back(index);
   }

@@ -47,11 +47,13 @@ Outcome find_rows(const Hoist& step, const Schedule& schedule, const For* over, 
                                                  ", got ", list_text(step.loops)));
   }
   for (const For* loop : *rows) {
-    const bool is_same = structurally_equal(loop->extent, rows->front()->extent) && !uses_any(loop->extent, chain_around(schedule, over));
+    const bool is_same = structurally_equal(loop->extent, rows->front()->extent) &&
+                         !uses_any(loop->extent, chain_around(schedule, over));
     if (is_same && is_int(loop->min, 0)) continue;
-    return refuse(RefusalCode::bad_argument,
-                  text("expected loops over the same range, got ", rows->front()->var.name(), " in ",
-                       to_text(rows->front()->extent), " and ", loop->var.name(), " in ", to_text(loop->extent)));
+    return refuse(
+        RefusalCode::bad_argument,
+        text("expected loops over the same range, got ", rows->front()->var.name(), " in ",
+             to_text(rows->front()->extent), " and ", loop->var.name(), " in ", to_text(loop->extent)));
   }
   return applied();
 }

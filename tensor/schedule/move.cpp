@@ -207,7 +207,8 @@ bool is_fed(const Func& f, const Block& producer, const Store& store, const Bloc
     const Axis& axis = producer.axes[i];
     if (axis.kind == AxisKind::reduce) continue;  // takes all its values for each element
     if (!solutions[i] && !is_int(axis.domain.extent, 1)) return false;
-    Expr value = solutions[i] ? analyzer.simplify(apply_solution(*solutions[i], indices, analyzer)) : axis.domain.min;
+    Expr value =
+        solutions[i] ? analyzer.simplify(apply_solution(*solutions[i], indices, analyzer)) : axis.domain.min;
     if (!analyzer.can_prove(value >= axis.domain.min)) return false;
     if (!analyzer.can_prove(value < axis.domain.min + axis.domain.extent)) return false;
     axes[axis.var.get()] = value;

@@ -224,10 +224,12 @@ Outcome apply_step(const PadEinsum& step, Schedule& schedule) {
         std::find_if(axes.begin(), axes.end(), [&](const Axis& a) { return a.var.name() == step.axes[n]; });
     int64_t known = 0;
     const int64_t multiple = step.multiples[n];
-    if (axis == axes.end() || axis->kind == AxisKind::scan || !seen.insert(step.axes[n]).second || multiple < 1 || multiple > kMost ||
+    if (axis == axes.end() || axis->kind == AxisKind::scan || !seen.insert(step.axes[n]).second ||
+        multiple < 1 || multiple > kMost ||
         (as_int(axis->domain.extent, &known) && known > INT64_MAX - kMost)) {
-      return refuse(RefusalCode::bad_argument, text("expected different axes of block ", step.block, " and multiples of 1 to ", kMost,
-                                                    ", got \"", step.axes[n], "\" and ", multiple));
+      return refuse(RefusalCode::bad_argument,
+                    text("expected different axes of block ", step.block, " and multiples of 1 to ", kMost,
+                         ", got \"", step.axes[n], "\" and ", multiple));
     }
     const Expr& extent = axis->domain.extent;
     if (!facts.can_prove(floor_mod(extent, multiple) == Expr(0)))

@@ -44,7 +44,8 @@ std::string_view to_text(RefusalCode code) {
 
 Schedule::Schedule(Func func) : func_(std::move(func)) {}
 
-Schedule::Schedule(Func func, Func for_all_sizes) : func_(std::move(func)), for_all_sizes_{Schedule(std::move(for_all_sizes))} {}
+Schedule::Schedule(Func func, Func for_all_sizes)
+    : func_(std::move(func)), for_all_sizes_{Schedule(std::move(for_all_sizes))} {}
 
 Outcome Schedule::apply(const Step& step) {
   if (for_all_sizes_.empty()) return apply_alone(step);

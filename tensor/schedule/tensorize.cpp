@@ -146,7 +146,8 @@ std::optional<std::vector<Stride>> strides(const Buffer& buffer, const std::vect
 class Matcher {
  public:
   // is_on_grid: what a tile is read from is of one block of threads in the end, and has rows of constant length there.
-  Matcher(Side pattern, Side tile, bool is_on_grid) : pattern_(std::move(pattern)), tile_(std::move(tile)), is_on_grid_(is_on_grid) {}
+  Matcher(Side pattern, Side tile, bool is_on_grid)
+      : pattern_(std::move(pattern)), tile_(std::move(tile)), is_on_grid_(is_on_grid) {}
 
   bool match_access(const Buffer& p, const std::vector<Expr>& p_indices, const Buffer& b,
                     const std::vector<Expr>& indices) {
@@ -230,7 +231,8 @@ Outcome check_match(const Func& f, const Instruction& instruction, const Tile& t
   std::vector<const For*> around = loops_around(f.body, tile.block);
   Side side{tile.all(), analyzer_at(f, around)};
   if (have && instruction.mma && is_wgmma(*instruction.mma)) four_at_a_time(around, &side, &*have);
-  Matcher matcher({loops, analyzer_at(instruction.semantics, pattern.loops)}, std::move(side), instruction.mma.has_value());
+  Matcher matcher({loops, analyzer_at(instruction.semantics, pattern.loops)}, std::move(side),
+                  instruction.mma.has_value());
   bool same = have && want->op == have->op &&
               matcher.match_access(want->buffer, want->indices, have->buffer, have->indices) &&
               matcher.match(want->operand, have->operand);

@@ -14,7 +14,8 @@ bool has_rows(const unsigned* grid, const unsigned* block, void* rows) {
 }
 void square_entry(const unsigned* grid, const unsigned* block, void** params) {
   for (unsigned i = 0; i < grid[0] * grid[1] * block[0]; ++i)
-    floats_at(params, 1)[i] = has_rows(grid, block, params[2]) ? floats_at(params, 0)[i] * floats_at(params, 0)[i] : -1;
+    floats_at(params, 1)[i] =
+        has_rows(grid, block, params[2]) ? floats_at(params, 0)[i] * floats_at(params, 0)[i] : -1;
 }
 void next_entry(const unsigned* grid, const unsigned* block, void** params) {
   for (unsigned i = 0; i < grid[0] * grid[1] * block[0]; ++i)
@@ -36,11 +37,13 @@ class DeviceShapes : public testing::Test {
     model.plan.slot_count = 5;
     model.plan.arena_size = slot_quantity(4);
     const uint32_t input = model.add_input("x", {N, 3}), output = model.add_output("y", {N, 3});
-    const uint32_t product = model.add_value({"product", MCC_DTYPE_f32, {N, 3}, MCC_STORAGE_arena, 0, slot_quantity(3)});
+    const uint32_t product =
+        model.add_value({"product", MCC_DTYPE_f32, {N, 3}, MCC_STORAGE_arena, 0, slot_quantity(3)});
     model.device = DeviceDesc{{kernel("square", {0, 1, MCC_DEVICE_DIM(0)}), kernel("next", {0, 1})}};
     add_node(0, {input, product});
     add_node(1, {product, output});
-    for (DeviceKernelDesc& k : model.device->kernels) k.launches[0].grid = {MCC_DEVICE_DIM(1), 1, 1};
+    for (DeviceKernelDesc& k : model.device->kernels)
+      k.launches[0].grid = {MCC_DEVICE_DIM(1), 1, 1};
   }
   void TearDown() override { expect_nothing_held(); }
 
@@ -59,7 +62,8 @@ class DeviceShapes : public testing::Test {
   void run(Session& session, int64_t n) {
     SCOPED_TRACE(n);
     x.resize(static_cast<size_t>(n * 3));
-    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 100);
+    for (size_t i = 0; i < x.size(); ++i)
+      x[i] = static_cast<float>(i % 100);
     session.set_input("x", x.data(), {n, 3});
     session.run();
     EXPECT_EQ(session.output(0).dims, (std::vector<int64_t>{n, 3}));
@@ -67,7 +71,8 @@ class DeviceShapes : public testing::Test {
   }
   std::vector<float> expected() const {
     std::vector<float> y;
-    for (float value : x) y.push_back(value * value + 1);
+    for (float value : x)
+      y.push_back(value * value + 1);
     return y;
   }
 
@@ -79,7 +84,8 @@ TEST_F(DeviceShapes, GridsAndMemoryFollowTheShapes) {
   const Model of(model.image());
   EXPECT_EQ(of.sizes().arena_bytes, -1);
   Session session(of);
-  for (int64_t n : {1, 5, 1000, 3, 3, 8}) run(session, n);
+  for (int64_t n : {1, 5, 1000, 3, 3, 8})
+    run(session, n);
   EXPECT_EQ(fake().count("cuLaunchKernel square 1000x1x1 3x1x1 0"), 1);
   EXPECT_EQ(fake().count("cuLaunchKernel next 5x1x1 3x1x1 0"), 1);
 }
@@ -88,10 +94,12 @@ TEST_F(DeviceShapes, ShapesThatComeAgainHaveGraphs) {
   Session session{Model(model.image())};
   run(session, 64);
   for (int i = 0; i < 3; ++i)
-    for (int64_t n : {7, 9}) run(session, n);
+    for (int64_t n : {7, 9})
+      run(session, n);
   EXPECT_EQ(fake().count("cuGraphInstantiateWithFlags"), 2);
   fake().calls.clear();
-  for (int64_t n : {9, 7, 9}) run(session, n);
+  for (int64_t n : {9, 7, 9})
+    run(session, n);
   EXPECT_EQ(fake().count("cuGraphLaunch"), 3);
   EXPECT_EQ(fake().count("cuLaunchKernel"), 0);
   EXPECT_EQ(fake().count("cuMemAlloc"), 0);
@@ -100,10 +108,12 @@ TEST_F(DeviceShapes, ShapesThatComeAgainHaveGraphs) {
 // The arena of the graph is gone.
 TEST_F(DeviceShapes, GraphsGoWithTheMemoryTheyWorkOn) {
   Session session{Model(model.image())};
-  for (int i = 0; i < 3; ++i) run(session, 4);
+  for (int i = 0; i < 3; ++i)
+    run(session, 4);
   run(session, 5000);
   EXPECT_EQ(fake().graphs, 0);
-  for (int i = 0; i < 3; ++i) run(session, 4);
+  for (int i = 0; i < 3; ++i)
+    run(session, 4);
   EXPECT_EQ(fake().graphs, 1);
 }
 
@@ -159,16 +169,19 @@ TEST_F(DeviceShapes, SaysWhatIsTooLarge) {
   Session session{Model(model.image())};
   run(session, 5);
   x.assign(3 * 50000, 1);
-  EXPECT_EQ(error_of([&] { session.set_input("x", x.data(), {50000, 3}); }), "out of memory on the GPU: 600000 bytes for an input");
+  EXPECT_EQ(error_of([&] { session.set_input("x", x.data(), {50000, 3}); }),
+            "out of memory on the GPU: 600000 bytes for an input");
   run(session, 6);
   x.assign(3 * 4000, 1);
   session.set_input("x", x.data(), {4000, 3});
-  EXPECT_EQ(error_of([&] { session.run(); }), "out of memory on the GPU: 96000 bytes for the arena of intermediate tensors");
+  EXPECT_EQ(error_of([&] { session.run(); }),
+            "out of memory on the GPU: 96000 bytes for the arena of intermediate tensors");
   run(session, 7);
 }
 
 TEST_F(DeviceShapes, GridsEndWhereAGpuEnds) {
-  for (DeviceKernelDesc& k : model.device->kernels) k.launches[0].grid = {1, MCC_DEVICE_DIM(1), 1};
+  for (DeviceKernelDesc& k : model.device->kernels)
+    k.launches[0].grid = {1, MCC_DEVICE_DIM(1), 1};
   Session session{Model(model.image())};
   run(session, 65535);
   x.assign(3 * 65536, 1);

@@ -108,7 +108,8 @@ typedef struct mcc_device_product {
  * 64 bits. Or, where it has a product, a call of the library. */
 typedef struct mcc_device_launch {
   mcc_plan_string entry;
-  uint32_t grid[3]; /* blocks along x, y, z, or dimensions that say how many; nothing is launched where one is 0 */
+  uint32_t
+      grid[3]; /* blocks along x, y, z, or dimensions that say how many; nothing is launched where one is 0 */
   uint32_t block[3];
   uint32_t shared_bytes;         /* of a block */
   uint32_t dynamic_shared_bytes; /* of these, what the launch has to ask for */
