@@ -1,5 +1,6 @@
 #include "codegen/device_writer.h"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 
@@ -88,10 +89,18 @@ class DeviceWriter {
     images_.push_back(record);
   }
 
+  bool has_open_sizes() const {
+    auto is_dim = [](uint32_t entry) { return MCC_DEVICE_IS_DIM(entry); };
+    return std::any_of(arguments_.begin(), arguments_.end(), is_dim) ||
+           std::any_of(launches_.begin(), launches_.end(), [&](const mcc_device_launch& l) {
+             return std::any_of(std::begin(l.grid), std::end(l.grid), is_dim);
+           });
+  }
+
   std::vector<std::byte> lay_out() {
     mcc_device_header header = {};
     std::memcpy(header.magic, MCC_DEVICE_MAGIC, sizeof header.magic);
-    header.version = MCC_DEVICE_VERSION;
+    header.version = has_open_sizes() ? MCC_DEVICE_VERSION_OPEN : MCC_DEVICE_VERSION;
     header.header_size = sizeof header;
     std::vector<std::byte> out(sizeof header);
 #define MCC_PLACE(name, type) place_section(header, MCC_DEVICE_SECTION_##name, name##_, 16, out);

@@ -10,6 +10,7 @@
 #include "codegen/narrow_pairs.h"
 #include "codegen/optimize.h"
 #include "tensor/intrinsics.h"
+#include "tensor/simplify.h"
 #include "tensor/visit.h"
 
 namespace mcc::codegen {
@@ -43,6 +44,13 @@ tensor::Target with_version(const tensor::Func& lowered, tensor::Target target) 
   return target;
 }
 
+// The expression without the variables of lets around a launch.
+tensor::Expr over_dims(tensor::Expr e, const std::vector<const tensor::Let*>& lets) {
+  for (size_t i = lets.size(); i-- > 0;)
+    e = tensor::substitute(e, {{lets[i]->var.get(), lets[i]->value}});
+  return lets.empty() ? e : tensor::simplify(e);
+}
+
 }  // namespace
 
 Result<DeviceCode> emit_ptx(const tensor::Func& lowered, const std::string& symbol,
@@ -65,7 +73,7 @@ Result<DeviceCode> emit_ptx(const tensor::Func& lowered, const std::string& symb
     DeviceLaunch launch;
     launch.entry = plan->launches.size() == 1 ? symbol : text(symbol, "_", i);
     for (size_t axis = 0; axis < 3; ++axis) {
-      launch.grid[axis] = from.axes[axis] ? from.axes[axis]->extent : tensor::Expr(1);
+      launch.grid[axis] = from.axes[axis] ? over_dims(from.axes[axis]->extent, from.lets) : tensor::Expr(1);
       launch.block[axis] = from.axes[3 + axis] ? from.axes[3 + axis]->extent : tensor::Expr(1);
     }
     launch.shared_bytes = from.shared_bytes;

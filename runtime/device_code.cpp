@@ -42,6 +42,11 @@ bool is_product(const mcc_device_product& p) {
          p.has_bias <= 1 && p.batches >= 1 && p.batches <= INT32_MAX && p.algorithm < MCC_MOST_ALGORITHMS;
 }
 
+// A number of blocks along an axis, or one that a run knows.
+bool is_extent(const DeviceCode& code, uint32_t extent, uint32_t most) {
+  return extent <= most || (code.header->version == MCC_DEVICE_VERSION_OPEN && MCC_DEVICE_IS_DIM(extent));
+}
+
 // A launch without a product, or with the arguments that one takes.
 bool is_call(const DeviceCode& code, const mcc_device_launch& launch) {
   if (launch.products.count == 0) return true;
@@ -56,8 +61,10 @@ bool is_launch(const DeviceCode& code, const mcc_device_launch& launch) {
     if (extent == 0 || extent > kMaxThreads) return false;
     threads *= extent;
   }
-  return is_text(code, launch.entry) && threads <= kMaxThreads && launch.grid[0] <= 0x7fffffffu &&
-         launch.grid[1] <= 0xffffu && launch.grid[2] <= 0xffffu && launch.shared_bytes <= kMaxShared &&
+  return is_text(code, launch.entry) && threads <= kMaxThreads &&
+         is_extent(code, launch.grid[0], MCC_DEVICE_MOST_BLOCKS_X) &&
+         is_extent(code, launch.grid[1], MCC_DEVICE_MOST_BLOCKS_YZ) &&
+         is_extent(code, launch.grid[2], MCC_DEVICE_MOST_BLOCKS_YZ) && launch.shared_bytes <= kMaxShared &&
          launch.dynamic_shared_bytes <= launch.shared_bytes && launch.waits_itself <= 1 &&
          is_range(launch.arguments, code.arguments_count) && is_range(launch.maps, code.maps_count) &&
          is_range(launch.figures, code.figures_count) && is_call(code, launch);
@@ -97,10 +104,11 @@ mcc_status open_device_code(const void* bytes, uint64_t size, DeviceCode* code, 
   const auto* header = static_cast<const mcc_device_header*>(bytes);
   if (std::memcmp(header->magic, MCC_DEVICE_MAGIC, sizeof header->magic) != 0)
     return damaged(error, "its header");
-  if (header->version != MCC_DEVICE_VERSION || header->header_size != sizeof *header) {
+  const bool is_known = header->version == MCC_DEVICE_VERSION || header->version == MCC_DEVICE_VERSION_OPEN;
+  if (!is_known || header->header_size != sizeof *header) {
     return fail(error, MCC_BAD_MODEL,
-                "the model's code for GPUs has version %u, this runtime reads version %u", header->version,
-                MCC_DEVICE_VERSION);
+                "the model's code for GPUs has version %u, this runtime reads versions %u and %u",
+                header->version, MCC_DEVICE_VERSION, MCC_DEVICE_VERSION_OPEN);
   }
   if (header->total_size != size) return damaged(error, "its size");
   if (mcc_plan_checksum(static_cast<const unsigned char*>(bytes) + MCC_DEVICE_CHECKED_FROM,
@@ -135,16 +143,32 @@ mcc_status open_device_code(const void* bytes, uint64_t size, DeviceCode* code, 
   return MCC_OK;
 }
 
+namespace {
+
+// An address, or (not for a library) a dimension, which the node has.
+bool is_argument(const DeviceCode& code, uint32_t argument, const mcc_plan_node& node,
+                 const mcc_device_launch& launch) {
+  const bool takes_dims = code.header->version == MCC_DEVICE_VERSION_OPEN && launch.products.count == 0;
+  if (!takes_dims || !MCC_DEVICE_IS_DIM(argument)) return argument < node.args.count;
+  return MCC_DEVICE_DIM_NUMBER(argument) < node.dims.count;
+}
+
+}  // namespace
+
 mcc_status check_device_nodes(const Plan& plan, const DeviceCode& code, mcc_error* error) {
   for (uint64_t n = 0; n < plan.nodes_count; ++n) {
     const mcc_plan_node& node = plan.nodes[n];
     if (node.kind != MCC_NODE_device) continue;
     const mcc_plan_range launches = code.kernels[node.target].launches;
     for (uint32_t i = 0; i < launches.count; ++i) {
-      const mcc_plan_range arguments = code.launches[launches.begin + i].arguments;
+      const mcc_device_launch& launch = code.launches[launches.begin + i];
+      const mcc_plan_range arguments = launch.arguments;
       for (uint32_t a = 0; a < arguments.count; ++a)
-        if (code.arguments[arguments.begin + a] >= node.args.count)
+        if (!is_argument(code, code.arguments[arguments.begin + a], node, launch))
           return damaged(error, "an argument of a launch");
+      for (uint32_t extent : launch.grid)
+        if (MCC_DEVICE_IS_DIM(extent) && MCC_DEVICE_DIM_NUMBER(extent) >= node.dims.count)
+          return damaged(error, "the grid of a launch");
       const mcc_plan_range maps = code.launches[launches.begin + i].maps;
       for (uint32_t m = 0; m < maps.count; ++m)
         if (code.maps[maps.begin + m].argument >= node.args.count)

@@ -32,7 +32,7 @@ mcc_cu_result copy(const DeviceSession& device, mcc_cu_pointer to, mcc_cu_contex
 
 mcc_cu_pointer address_of(const mcc_session& session, const mcc_plan_value& value) {
   const DeviceSession& device = *session.device;
-  const auto offset = static_cast<mcc_cu_pointer>(value.offset);
+  const auto offset = static_cast<mcc_cu_pointer>(evaluate(session, value.offset));
   switch (value.storage) {
     case MCC_STORAGE_arena:
       return device.arena + offset;
@@ -46,12 +46,38 @@ mcc_cu_pointer address_of(const mcc_session& session, const mcc_plan_value& valu
   return 0;
 }
 
+// The bytes of a storage with the present shapes.
+uint64_t size_of_storage(const mcc_session& session, const mcc_plan_value& value) {
+  switch (value.storage) {
+    case MCC_STORAGE_arena:
+      return session.arena_size;
+    case MCC_STORAGE_weights:
+      return session.plan->header->weights_size;
+    case MCC_STORAGE_input:
+      return session.device->inputs[value.index].bytes;
+    case MCC_STORAGE_output:
+      return session.device->outputs[value.index].bytes;
+  }
+  return 0;
+}
+
+bool is_within_storage(const mcc_session& session, const mcc_plan_value& value) {
+  const int64_t offset = evaluate(session, value.offset);
+  uint64_t bytes = 0;
+  return offset >= 0 && evaluate_bytes(session, value, &bytes) &&
+         is_within(static_cast<uint64_t>(offset), bytes, size_of_storage(session, value));
+}
+
 mcc_status resolve_addresses(mcc_session* session, mcc_error* error) {
   DeviceSession& device = *session->device;
   if (!device.is_stale) return MCC_OK;
   for (uint64_t i = 0; i < device.values.size(); ++i) {
-    const uint32_t value = device.values[i];
-    device.addresses[i] = value == MCC_PLAN_NONE ? 0 : address_of(*session, session->plan->values[value]);
+    if (device.values[i] == MCC_PLAN_NONE) continue;
+    const mcc_plan_value& value = session->plan->values[device.values[i]];
+    if (!is_within_storage(*session, value))
+      return fail(error, MCC_RUN_FAILED, "tensor \"%.200s\" does not fit into its memory",
+                  session->plan->text(value.name));
+    device.addresses[i] = address_of(*session, value);
   }
   for (DeviceMap& m : device.maps) {
     const mcc_cu_pointer address =
@@ -65,13 +91,13 @@ mcc_status resolve_addresses(mcc_session* session, mcc_error* error) {
 
 // A kernel that the one ahead of it need not have ended for. Kernels wait ahead of all that they do, so that whatever comes before
 // the one ahead has ended as well.
-mcc_cu_result launch_early(const mcc_cuda_driver& cuda, mcc_cu_function function, const mcc_device_launch& l,
+mcc_cu_result launch_early(const mcc_cuda_driver& cuda, const DeviceStep& step, const mcc_device_launch& l,
                            mcc_cu_stream stream, void** parameters) {
   mcc_cu_launch_attribute early = {MCC_CU_LAUNCH_BEFORE_PREVIOUS_ENDS, 0, {1}};
   const mcc_cu_launch_config config = {
-      l.grid[0], l.grid[1], l.grid[2], l.block[0], l.block[1], l.block[2], l.dynamic_shared_bytes,
-      stream,    &early,    1};
-  return cuda.launch_with(&config, function, parameters, nullptr);
+      step.grid[0], step.grid[1],           step.grid[2], l.block[0], l.block[1],
+      l.block[2],   l.dynamic_shared_bytes, stream,       &early,     1};
+  return cuda.launch_with(&config, step.function, parameters, nullptr);
 }
 
 mcc_cu_result launch(const mcc_session& session, const DeviceStep& step, mcc_cu_stream stream) {
@@ -83,12 +109,12 @@ mcc_cu_result launch(const mcc_session& session, const DeviceStep& step, mcc_cu_
                                step.bytes, stream);
   }
   const mcc_device_launch& l = session.model->device_code.launches[step.launch];
-  if (is_empty(l)) return MCC_CU_SUCCESS;
+  if (is_empty(step)) return MCC_CU_SUCCESS;
   void** parameters = device.parameters.data() + step.parameters;
   // Profiled runs have events between the kernels, which are to take their own time.
-  if (step.is_early && !session.is_profiling) return launch_early(cuda, step.function, l, stream, parameters);
-  return cuda.launch(step.function, l.grid[0], l.grid[1], l.grid[2], l.block[0], l.block[1], l.block[2],
-                     l.dynamic_shared_bytes, stream, parameters, nullptr);
+  if (step.is_early && !session.is_profiling) return launch_early(cuda, step, l, stream, parameters);
+  return cuda.launch(step.function, step.grid[0], step.grid[1], step.grid[2], l.block[0], l.block[1],
+                     l.block[2], l.dynamic_shared_bytes, stream, parameters, nullptr);
 }
 
 mcc_status carry_out(const mcc_session& session, const DeviceStep& step, mcc_cu_stream stream,
@@ -152,19 +178,24 @@ void make_graph(mcc_session* session, DeviceGraph* to) {
   device.graph_failures = is_broken ? device.graph_failures + 1 : kMostGraphFailures;
 }
 
-// The graph of the present addresses. Those of the sets that were used last are kept: callers take turns between few buffers.
-DeviceGraph* find_graph(DeviceSession* device) {
+// The graph of the present addresses and sizes. Those of the sets that were used last are kept: callers take turns between few buffers
+// and shapes.
+DeviceGraph* find_graph(mcc_session* session) {
+  DeviceSession* device = session->device;
+  const uint64_t symbols = session->plan->symbols_count;
   const uint64_t inputs = device->inputs.size(), tensors = inputs + device->outputs.size();
   auto address = [&](uint64_t t) {
     return t < inputs ? device->inputs[t].address : device->outputs[t - inputs].address;
   };
   DeviceGraph* oldest = nullptr;
-  for (uint64_t g = 0; g < kMostGraphs; ++g) {
+  for (uint64_t g = 0; g < device->graphs.size(); ++g) {
     DeviceGraph& graph = device->graphs[g];
     const mcc_cu_pointer* known = device->graph_addresses.data() + g * tensors;
     bool is_it = graph.used != 0;
     for (uint64_t t = 0; t < tensors && is_it; ++t)
       is_it = known[t] == address(t);
+    for (uint64_t s = 0; s < symbols && is_it; ++s)
+      is_it = device->graph_sizes[g * symbols + s] == session->slots[s];
     if (is_it) return &graph;
     if (oldest == nullptr || graph.used < oldest->used) oldest = &graph;
   }
@@ -173,12 +204,14 @@ DeviceGraph* find_graph(DeviceSession* device) {
   const auto g = static_cast<uint64_t>(oldest - device->graphs.data());
   for (uint64_t t = 0; t < tensors; ++t)
     device->graph_addresses[g * tensors + t] = address(t);
+  for (uint64_t s = 0; s < symbols; ++s)
+    device->graph_sizes[g * symbols + s] = session->slots[s];
   return oldest;
 }
 
 mcc_status run_steps(mcc_session* session, mcc_error* error) {
   DeviceSession& device = *session->device;
-  if (device.graph == nullptr) device.graph = find_graph(&device);
+  if (device.graph == nullptr) device.graph = find_graph(session);
   DeviceGraph& graph = *device.graph;
   graph.used = ++device.uses;
   if (graph.exec == nullptr) {
@@ -290,6 +323,13 @@ mcc_status run_device(mcc_session* session, mcc_error* error) {
   const CurrentContext current(cuda, device.on->context);
   if (!current.is_there()) return current.fail(error);
   const bool is_captured = is_being_captured(device);
+  if (session->needs_preparation) {
+    device.is_being_captured = is_captured;
+    const mcc_status prepared = prepare_device(session, error);
+    device.is_being_captured = false;
+    if (prepared != MCC_OK) return prepared;
+    session->needs_preparation = false;
+  }
   if (is_captured && (session->is_profiling || !is_all_on_device(*session))) {
     return fail(error, MCC_INVALID_ARGUMENT, "the stream is being captured: %s",
                 session->is_profiling ? "switch profiling off, which waits for the GPU"

@@ -1,5 +1,7 @@
 #include "runtime/device_session.h"
 
+#include <cstdio>
+
 namespace mcc::runtime {
 
 namespace {
@@ -9,6 +11,50 @@ mcc_status out_of_memory(mcc_error* error) { return fail(error, MCC_OUT_OF_MEMOR
 void drop_other(const mcc_cuda_driver& cuda, DeviceTensor* tensor) {
   if (tensor->other != nullptr) cuda.primary_release(tensor->other_device);
   tensor->other = nullptr;
+}
+
+// As much as was there and half of that again, where memory grows again and again.
+uint64_t grown(uint64_t from, uint64_t needed) {
+  const uint64_t more = from + from / 2;
+  return more > needed ? more : needed;
+}
+
+// At least `bytes` at *memory, of which there are *capacity. What was there before is lost, and so are its contents.
+mcc_status grow_on_device(DeviceSession& device, uint64_t bytes, const char* what, mcc_cu_pointer* memory, uint64_t* capacity,
+                          mcc_error* error) {
+  if (bytes <= *capacity) return MCC_OK;
+  const mcc_cuda_driver& cuda = *device.on->cuda;
+  if (device.is_being_captured) {
+    return fail(error, MCC_INVALID_ARGUMENT,
+                "the stream is being captured, and these shapes need more memory than those before (%llu bytes for %s): run them "
+                "once outside of the capture",
+                static_cast<unsigned long long>(bytes), what);
+  }
+  const uint64_t wanted = grown(*capacity, bytes);
+  if (*memory != 0) {
+    // A run that is only queued may work on it still.
+    cuda.stream_synchronize(device.stream);
+    cuda.release(*memory);
+    *memory = 0;
+    *capacity = 0;
+  }
+  uint64_t got = wanted;
+  mcc_status status = allocate_on_device(cuda, wanted, what, memory, error);
+  if (status == MCC_OUT_OF_MEMORY && wanted > bytes) {
+    got = bytes;
+    status = allocate_on_device(cuda, bytes, what, memory, error);
+  }
+  if (status == MCC_OK) *capacity = got;
+  return status;
+}
+
+// The host's side of copies, for as many bytes as the tensor has. The driver copies from pageable memory where it gives none.
+void pin(const mcc_cuda_driver& cuda, DeviceTensor* tensor) {
+  if (tensor->bytes <= tensor->pinned_bytes) return;
+  const uint64_t bytes = grown(tensor->pinned_bytes, tensor->bytes);
+  if (tensor->pinned != nullptr) cuda.host_release(tensor->pinned);
+  tensor->pinned_bytes = bytes;
+  if (cuda.host_allocate(&tensor->pinned, bytes, 0) != MCC_CU_SUCCESS) tensor->pinned = nullptr;
 }
 
 // Finds out where `data` is, and what the kernels use.
@@ -34,17 +80,11 @@ mcc_status place(mcc_session* session, DeviceTensor* tensor, const void* data, c
   }
   // What is on another GPU is copied, as is what vectors do not fit.
   if (!tensor->is_on_device || address % MCC_BUFFER_ALIGNMENT != 0 || tensor->other != nullptr) {
-    if (!tensor->has_own) {
-      const mcc_status status = allocate_on_device(cuda, tensor->bytes, name, &tensor->own, error);
-      if (status != MCC_OK) return status;
-      tensor->has_own = true;
-    }
+    const mcc_status status = grow_on_device(device, tensor->bytes, name, &tensor->own, &tensor->own_bytes, error);
+    if (status != MCC_OK) return status;
     address = tensor->own;
   }
-  if (!tensor->is_on_device && !tensor->has_pinned && tensor->bytes != 0) {
-    tensor->has_pinned = true;
-    if (cuda.host_allocate(&tensor->pinned, tensor->bytes, 0) != MCC_CU_SUCCESS) tensor->pinned = nullptr;
-  }
+  if (!tensor->is_on_device) pin(cuda, tensor);
   if (address != tensor->address) {
     device.is_stale = true;
     device.graph = nullptr;
@@ -59,7 +99,7 @@ mcc_status set_up_steps(mcc_session* session, mcc_error* error) {
   DeviceSession& device = *session->device;
   const Plan& plan = *session->plan;
   const DeviceCode& code = session->model->device_code;
-  uint64_t steps = 0, arguments = 0, maps = 0, products = 0;
+  uint64_t steps = 0, arguments = 0, maps = 0, products = 0, dims = 0;
   for (uint64_t n = 0; n < plan.nodes_count; ++n) {
     const mcc_plan_node& node = plan.nodes[n];
     if (node.kind == MCC_NODE_copy) {
@@ -70,32 +110,30 @@ mcc_status set_up_steps(mcc_session* session, mcc_error* error) {
     const mcc_plan_range launches = device.on->launches[node.target];
     steps += launches.count;
     for (uint32_t l = 0; l < launches.count; ++l) {
-      arguments += code.launches[launches.begin + l].arguments.count;
+      const mcc_plan_range numbers = code.launches[launches.begin + l].arguments;
+      arguments += numbers.count;
+      for (uint32_t a = 0; a < numbers.count; ++a) dims += MCC_DEVICE_IS_DIM(code.arguments[numbers.begin + a]) ? 1 : 0;
       maps += code.launches[launches.begin + l].maps.count;
       products += code.launches[launches.begin + l].products.count;
     }
   }
   if (!device.steps.allocate(steps) || !device.values.allocate(arguments) ||
       !device.addresses.allocate(arguments) || !device.maps.allocate(maps) ||
-      !device.parameters.allocate(arguments + maps) || !device.products.allocate(products)) {
+      !device.parameters.allocate(arguments + maps) || !device.products.allocate(products) || !device.dims.allocate(dims)) {
     return out_of_memory(error);
   }
-  uint64_t step = 0, argument = 0, map = 0, parameter = 0, product = 0;
+  uint64_t step = 0, argument = 0, map = 0, parameter = 0, product = 0, dim = 0;
   auto add_argument = [&](const mcc_plan_node& node, uint32_t number) {
-    device.values[argument] = plan.indices[node.args.begin + number];
+    const bool is_dim = MCC_DEVICE_IS_DIM(number);
+    device.values[argument] = is_dim ? MCC_PLAN_NONE : plan.indices[node.args.begin + number];
+    if (is_dim) device.dims[dim++] = {argument, plan.quantities[node.dims.begin + MCC_DEVICE_DIM_NUMBER(number)]};
     device.parameters[parameter++] = &device.addresses[argument];
     ++argument;
   };
   for (uint64_t n = 0; n < plan.nodes_count; ++n) {
     const mcc_plan_node& node = plan.nodes[n];
     if (node.kind == MCC_NODE_copy) {
-      const mcc_plan_value& from = plan.values[plan.indices[node.args.begin]];
-      const mcc_plan_value& to = plan.values[plan.indices[node.args.begin + 1]];
-      uint64_t bytes = 0, to_bytes = 0;
-      tensor_bytes(from.dtype, plan.dims_of(from), from.rank, &bytes);
-      tensor_bytes(to.dtype, plan.dims_of(to), to.rank, &to_bytes);
-      if (bytes != to_bytes) return fail(error, MCC_BAD_MODEL, "a copy between tensors of different size");
-      device.steps[step++] = {static_cast<uint32_t>(n), 0, nullptr, argument, bytes, parameter};
+      device.steps[step++] = {static_cast<uint32_t>(n), 0, nullptr, argument, 0, parameter};
       add_argument(node, 0);
       add_argument(node, 1);
       continue;
@@ -112,9 +150,6 @@ mcc_status set_up_steps(mcc_session* session, mcc_error* error) {
         const mcc_status status = open_product(*device.on->lt, device.on->lt_handle, call, &device.products[product++], &why);
         if (status != MCC_OK) return fail_at(*session, n, status, why.message, error);
       }
-      const DeviceStep* before = step == 0 ? nullptr : &device.steps[step - 1];
-      device.steps[step].is_early = device.on->has_early_launch && code.launches[l].waits_itself != 0 && before != nullptr &&
-                                    before->function != nullptr && !is_empty(code.launches[before->launch]);
       ++step;
       for (uint32_t a = 0; a < numbers.count; ++a)
         add_argument(node, code.arguments[numbers.begin + a]);
@@ -130,23 +165,76 @@ mcc_status set_up_steps(mcc_session* session, mcc_error* error) {
   return MCC_OK;
 }
 
+mcc_status size_arena(mcc_session* session, mcc_error* error) {
+  DeviceSession& device = *session->device;
+  const int64_t size = evaluate(*session, session->plan->header->arena_size);
+  if (size < 0) return fail(error, MCC_RUN_FAILED, "the size of the arena is negative");
+  const mcc_cu_pointer before = device.arena;
+  const mcc_status status =
+      grow_on_device(device, static_cast<uint64_t>(size), "the arena of intermediate tensors", &device.arena, &device.arena_bytes, error);
+  session->arena_size = static_cast<uint64_t>(size);
+  if (device.arena != before) drop_graphs(device);
+  return status;
+}
+
+mcc_status size_copy(const mcc_session& session, DeviceStep* step, mcc_error* error) {
+  const Plan& plan = *session.plan;
+  const mcc_plan_range args = plan.nodes[step->node].args;
+  const mcc_plan_value &from = plan.values[plan.indices[args.begin]], &to = plan.values[plan.indices[args.begin + 1]];
+  uint64_t to_bytes = 0;
+  if (evaluate_bytes(session, from, &step->bytes) && evaluate_bytes(session, to, &to_bytes) && step->bytes == to_bytes) return MCC_OK;
+  return fail(error, plan.symbols_count == 0 ? MCC_BAD_MODEL : MCC_RUN_FAILED, "a copy between tensors of different size");
+}
+
+mcc_status size_grid(const mcc_session& session, const mcc_device_launch& launch, DeviceStep* step, mcc_error* error) {
+  constexpr int64_t kMost[3] = {MCC_DEVICE_MOST_BLOCKS_X, MCC_DEVICE_MOST_BLOCKS_YZ, MCC_DEVICE_MOST_BLOCKS_YZ};
+  const mcc_plan_range dims = session.plan->nodes[step->node].dims;
+  for (uint32_t i = 0; i < 3; ++i) {
+    step->grid[i] = launch.grid[i];
+    if (!MCC_DEVICE_IS_DIM(launch.grid[i])) continue;
+    const int64_t blocks = evaluate(session, session.plan->quantities[dims.begin + MCC_DEVICE_DIM_NUMBER(launch.grid[i])]);
+    if (blocks < 0 || blocks > kMost[i]) {
+      char what[128];
+      std::snprintf(what, sizeof what, "with these shapes it has %lld blocks along %c, a GPU takes %lld", static_cast<long long>(blocks),
+                    'x' + static_cast<int>(i), static_cast<long long>(kMost[i]));
+      return fail_at(session, step->node, MCC_INVALID_ARGUMENT, what, error);
+    }
+    step->grid[i] = static_cast<uint32_t>(blocks);
+  }
+  return MCC_OK;
+}
+
+// Sizes of copies and grids, and dimensions that kernels take.
+mcc_status size_steps(mcc_session* session, mcc_error* error) {
+  DeviceSession& device = *session->device;
+  const DeviceCode& code = session->model->device_code;
+  const DeviceStep* before = nullptr;
+  for (DeviceStep& step : device.steps) {
+    const bool is_copy = step.function == nullptr && step.call == nullptr;
+    const mcc_status status = is_copy ? size_copy(*session, &step, error) : size_grid(*session, code.launches[step.launch], &step, error);
+    if (status != MCC_OK) return status;
+    step.is_early = device.on->has_early_launch && step.function != nullptr && code.launches[step.launch].waits_itself != 0 &&
+                    before != nullptr && before->function != nullptr && !is_empty(*before);
+    before = &step;
+  }
+  for (const DeviceDim& dim : device.dims)
+    device.addresses[dim.argument] = static_cast<mcc_cu_pointer>(evaluate(*session, dim.quantity));
+  return MCC_OK;
+}
+
 mcc_status set_up_memory(mcc_session* session, mcc_error* error) {
   DeviceSession& device = *session->device;
   const Plan& plan = *session->plan;
-  const mcc_cuda_driver& cuda = *device.on->cuda;
   const uint64_t tensors = uint64_t{plan.inputs().count} + plan.outputs().count;
-  if (!device.inputs.allocate(plan.inputs().count) || !device.outputs.allocate(plan.outputs().count) ||
-      !device.graphs.allocate(kMostGraphs) || !device.graph_addresses.allocate(kMostGraphs * tensors))
+  const uint64_t graphs = plan.symbols_count == 0 ? kMostGraphs : kMostGraphsOfSizes;
+  if (!session->slots.allocate(plan.header->slot_count) || !device.inputs.allocate(plan.inputs().count) ||
+      !device.outputs.allocate(plan.outputs().count) || !device.graphs.allocate(graphs) ||
+      !device.graph_addresses.allocate(graphs * tensors) || !device.graph_sizes.allocate(graphs * plan.symbols_count))
     return out_of_memory(error);
-  mcc_status status = allocate_on_device(cuda, static_cast<uint64_t>(plan.header->arena_size),
-                               "the arena of intermediate tensors", &device.arena, error);
-  for (uint64_t i = 0; i < device.inputs.size(); ++i) {
-    const mcc_plan_value& value = plan.input(i);
-    tensor_bytes(value.dtype, plan.dims_of(value), value.rank, &device.inputs[i].bytes);
-  }
+  mcc_status status = MCC_OK;
+  if (is_static(plan.header->arena_size)) status = size_arena(session, error);
   for (uint64_t i = 0; i < device.outputs.size() && status == MCC_OK; ++i) {
-    device.outputs[i].bytes = session->outputs[i].bytes;
-    status = set_device_output(session, i, error);
+    if (session->outputs[i].is_static) status = set_device_output(session, i, error);
   }
   return status;
 }
@@ -171,8 +259,30 @@ mcc_status set_up_device(mcc_session* session, const mcc_session_options& option
   device.is_callers_stream = options.cuda_stream != nullptr;
   device.stream =
       device.is_callers_stream ? static_cast<mcc_cu_stream>(options.cuda_stream) : device.own_stream;
-  const mcc_status status = set_up_memory(session, error);
-  return status == MCC_OK ? set_up_steps(session, error) : status;
+  mcc_status status = set_up_memory(session, error);
+  if (status == MCC_OK) status = set_up_steps(session, error);
+  // With open dimensions when shapes are known.
+  return status == MCC_OK && session->plan->header->slot_count == 0 ? size_steps(session, error) : status;
+}
+
+void drop_graphs(DeviceSession& device) {
+  for (DeviceGraph& graph : device.graphs) {
+    if (graph.exec != nullptr) device.on->cuda->graph_exec_destroy(graph.exec);
+    graph = {};
+  }
+  device.graph = nullptr;
+}
+
+mcc_status prepare_device(mcc_session* session, mcc_error* error) {
+  DeviceSession& device = *session->device;
+  if (session->plan->header->slot_count == 0) return MCC_OK;
+  device.is_stale = true;
+  device.graph = nullptr;
+  mcc_status status = size_arena(session, error);
+  for (uint64_t i = 0; i < device.outputs.size() && status == MCC_OK; ++i) {
+    if (!session->outputs[i].is_static) status = set_device_output(session, i, error);
+  }
+  return status == MCC_OK ? size_steps(session, error) : status;
 }
 
 namespace {
@@ -181,8 +291,7 @@ namespace {
 void give_back(DeviceSession& device) {
   const mcc_cuda_driver& cuda = *device.on->cuda;
   if (device.stream != nullptr) cuda.stream_synchronize(device.stream);
-  for (DeviceGraph& graph : device.graphs)
-    if (graph.exec != nullptr) cuda.graph_exec_destroy(graph.exec);
+  drop_graphs(device);
   for (LibraryProduct& product : device.products)
     close_product(*device.on->lt, &product);
   for (mcc_cu_event event : device.events)
@@ -216,12 +325,15 @@ void destroy_device(mcc_session* session) {
 }
 
 mcc_status set_device_input(mcc_session* session, uint64_t index, mcc_error* error) {
-  return place(session, &session->device->inputs[index], session->inputs[index].data, "an input", error);
+  DeviceTensor& tensor = session->device->inputs[index];
+  tensor.bytes = session->inputs[index].bytes;
+  return place(session, &tensor, session->inputs[index].data, "an input", error);
 }
 
 mcc_status set_device_output(mcc_session* session, uint64_t index, mcc_error* error) {
   OutputSlot& slot = session->outputs[index];
   DeviceTensor& tensor = session->device->outputs[index];
+  tensor.bytes = slot.bytes;
   const mcc_status status =
       place(session, &tensor, slot.is_callers ? slot.data : nullptr, "an output", error);
   if (status != MCC_OK || slot.is_callers) return status;

@@ -16,7 +16,8 @@ struct DeviceTensor {
   bool is_on_device = false;                 // the caller's memory
   mcc_cu_context other = nullptr;            // the primary context of the other GPU that it is on, held as long as it is used
   mcc_cu_device other_device = 0;
-  bool has_own = false, has_pinned = false;  // have been asked for
+  uint64_t own_bytes = 0;     // at `own`
+  uint64_t pinned_bytes = 0;  // that have been asked for
 };
 
 // One launch, a call of a library, or a copy between two values (neither function nor call).
@@ -30,6 +31,7 @@ struct DeviceStep {
   const mcc_device_product* call = nullptr;
   uint64_t product = 0;  // of a call: in DeviceSession::products
   bool is_early = false;  // may begin before the kernel ahead of it in the run has ended
+  uint32_t grid[3] = {};  // with the present shapes; nothing is launched where one is 0
 };
 
 // A map of a matrix, and what it is of.
@@ -43,13 +45,20 @@ struct DeviceMap {
   }
 };
 
-// A run's launches on one set of addresses of inputs and outputs.
+// An argument that is a dimension.
+struct DeviceDim {
+  uint64_t argument = 0;
+  mcc_quantity quantity = 0;
+};
+
+// A run's launches on one set of addresses of inputs and outputs, with one set of sizes.
 struct DeviceGraph {
   mcc_cu_graph_exec exec = nullptr;  // null: launched one by one so far
   uint32_t runs = 0;
   uint64_t used = 0;  // when, as a number of uses; 0: never
 };
 inline constexpr uint64_t kMostGraphs = 4;
+inline constexpr uint64_t kMostGraphsOfSizes = 16;  // of a model with open dimensions
 
 struct DeviceSession {
   DeviceModel* on = nullptr;
@@ -57,17 +66,22 @@ struct DeviceSession {
   mcc_cu_stream own_stream = nullptr;
   bool is_callers_stream = false;
   mcc_cu_pointer arena = 0;
+  uint64_t arena_bytes = 0;  // at `arena`
+  bool is_being_captured =
+      false;  // the caller makes a graph of what goes to its stream: there is no waiting then
   Array<DeviceTensor> inputs, outputs;
   Array<DeviceStep> steps;
-  Array<uint32_t> values;           // the plan's value of each argument
-  Array<mcc_cu_pointer> addresses;  // of the arguments, launch by launch
+  Array<uint32_t> values;           // the plan's value of each argument; none: it is a dimension
+  Array<mcc_cu_pointer> addresses;  // of the arguments, launch by launch; numbers where they are dimensions
+  Array<DeviceDim> dims;
   Array<DeviceMap> maps;
   Array<void*> parameters;          // where both are, as a launch takes them
   Array<LibraryProduct> products;
   bool is_stale = true;       // `addresses` and `maps` are not those of the present inputs and outputs
-  Array<DeviceGraph> graphs;  // kMostGraphs
+  Array<DeviceGraph> graphs;
   Array<mcc_cu_pointer> graph_addresses;  // of inputs and outputs, graph by graph
-  DeviceGraph* graph = nullptr;           // of the present inputs and outputs; null: not looked up yet
+  Array<int64_t> graph_sizes;             // of the plan's symbols, graph by graph
+  DeviceGraph* graph = nullptr;           // of the present inputs, outputs and sizes; null: not looked up yet
   uint64_t uses = 0;
   uint32_t graph_failures = 0;  // captures that came to nothing
   Array<mcc_cu_event> events;  // one more than nodes, when profiling has been on
@@ -81,9 +95,12 @@ mcc_status find_memory(const mcc_cuda_driver& cuda, const void* memory, bool* is
 // The GPU that the device memory is on: `device`, too, where that may use it as it is since it is managed.
 mcc_cu_device device_of(const mcc_cuda_driver& cuda, const void* memory, mcc_cu_device device);
 
-inline bool is_empty(const mcc_device_launch& l) {
-  return l.grid[0] == 0 || l.grid[1] == 0 || l.grid[2] == 0;
+inline bool is_empty(const DeviceStep& step) {
+  return step.grid[0] == 0 || step.grid[1] == 0 || step.grid[2] == 0;
 }
+
+// Frees the graphs: what they work on is gone.
+void drop_graphs(DeviceSession& device);
 
 mcc_status set_up_device(mcc_session* session, const mcc_session_options& options, mcc_error* error);
 void destroy_device(mcc_session* session);
@@ -91,6 +108,9 @@ void destroy_device(mcc_session* session);
 // After an input or output has been given (or taken back).
 mcc_status set_device_input(mcc_session* session, uint64_t index, mcc_error* error);
 mcc_status set_device_output(mcc_session* session, uint64_t index, mcc_error* error);
+
+// After shapes have changed: outputs measured, slots computed. Memory, grids and dimensions are those of the present shapes from then on.
+mcc_status prepare_device(mcc_session* session, mcc_error* error);
 
 mcc_status run_device(mcc_session* session, mcc_error* error);
 

@@ -425,7 +425,8 @@ mcc_status mcc_model_node_launch(const mcc_model* model, size_t node, size_t lau
   all.struct_size = info->struct_size;
   all.shared_bytes = record.shared_bytes;
   all.entry = model->device_code.text(record.entry);
-  std::memcpy(all.grid, record.grid, sizeof all.grid);
+  for (size_t i = 0; i < 3; ++i)
+    all.grid[i] = MCC_DEVICE_IS_DIM(record.grid[i]) ? MCC_BLOCKS_OF_RUN : record.grid[i];
   std::memcpy(all.block, record.block, sizeof all.block);
   all.figures_count = record.figures.count;
   if (record.products.count != 0) {

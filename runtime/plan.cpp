@@ -342,10 +342,14 @@ class Checker {
     return depth[graph] <= MCC_PLAN_MAX_GRAPH_DEPTH;
   }
 
-  // What runs on a GPU is known in advance: nothing there is computed from shapes or data.
+  // What runs on a GPU follows from the shapes of the inputs: nothing there is computed from data.
   bool check_device() {
     if (!has_device_nodes(plan_)) return true;
-    if (plan_.graphs_count != 1 || !is_static(plan_.header->arena_size)) return fault("its graphs for a GPU");
+    if (plan_.graphs_count != 1) return fault("its graphs for a GPU");
+    for (uint64_t i = 0; i < plan_.code_count; ++i) {
+      if (plan_.code[i].op == MCC_SHAPE_load || plan_.code[i].op == MCC_SHAPE_grow)
+        return fault("its shape code for a GPU");
+    }
     for (uint64_t i = 0; i < plan_.nodes_count; ++i) {
       const uint32_t kind = plan_.nodes[i].kind;
       if (kind != MCC_NODE_device && kind != MCC_NODE_copy)
@@ -353,8 +357,7 @@ class Checker {
     }
     for (uint64_t i = 0; i < plan_.values_count; ++i) {
       const mcc_plan_value& value = plan_.values[i];
-      const bool is_known = is_static(value.offset) && has_static_dims(plan_, value);
-      if (!is_known || value.storage == MCC_STORAGE_scratch || value.storage == MCC_STORAGE_heap)
+      if (value.storage == MCC_STORAGE_scratch || value.storage == MCC_STORAGE_heap)
         return fault("value %llu for a GPU", static_cast<unsigned long long>(i));
     }
     return true;

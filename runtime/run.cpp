@@ -220,12 +220,27 @@ mcc_status place_outputs(mcc_session* session, mcc_error* error) {
   return MCC_OK;
 }
 
-mcc_status prepare(mcc_session* session, mcc_error* error) {
+// What follows from the shapes of the inputs.
+mcc_status compute_sizes(mcc_session* session, mcc_error* error) {
   mcc_status status = check_all_inputs_set(*session, error);
   if (status != MCC_OK) return status;
   status = bind_symbols(session, error);
   if (status != MCC_OK) return status;
-  status = run_code(session, session->plan->graphs[0].code, error);
+  return run_code(session, session->plan->graphs[0].code, error);
+}
+
+// The part of it that is the host's; the GPU's memory is the device session's to find.
+mcc_status prepare_for_device(mcc_session* session, mcc_error* error) {
+  mcc_status status = compute_sizes(session, error);
+  for (uint64_t i = 0; i < session->outputs.size() && status == MCC_OK; ++i) {
+    status = measure_output(session, i, error);
+    if (status == MCC_OK && session->outputs[i].is_callers) status = check_capacity(session, i, error);
+  }
+  return status;
+}
+
+mcc_status prepare(mcc_session* session, mcc_error* error) {
+  mcc_status status = compute_sizes(session, error);
   if (status != MCC_OK) return status;
   status = size_arena(session, error);
   if (status != MCC_OK) return status;
@@ -345,7 +360,7 @@ mcc_status mcc_session_set_output(mcc_session* session, size_t index, const mcc_
     slot.is_callers = false;
     session->needs_preparation = true;
     session->has_run = false;
-    if (session->device == nullptr) return succeed(error);
+    if (session->device == nullptr || !slot.is_static) return succeed(error);
     const mcc_status status = set_device_output(session, index, error);
     return status == MCC_OK ? succeed(error) : status;
   }
@@ -368,11 +383,11 @@ mcc_status mcc_session_set_output(mcc_session* session, size_t index, const mcc_
   slot.data = static_cast<uint8_t*>(tensor->data);
   slot.capacity = tensor->size_bytes != 0 ? tensor->size_bytes : bytes;
   session->has_run = false;
+  if (!slot.is_static) session->needs_preparation = true;  // whether it is enough depends on the inputs
   if (session->device != nullptr) {
-    status = set_device_output(session, index, error);
+    status = slot.is_static ? set_device_output(session, index, error) : MCC_OK;
     return status == MCC_OK ? succeed(error) : status;
   }
-  if (!slot.is_static) session->needs_preparation = true;  // whether it is enough depends on the inputs
   if (slot.is_direct) apply_patches(session, slot.patches_begin, slot.patches_end, slot.data);
   return succeed(error);
 }
@@ -381,7 +396,7 @@ mcc_status mcc_session_run(mcc_session* session, mcc_error* error) {
   if (session == nullptr) return null_session(error);
   session->has_run = false;
   if (session->device != nullptr) {
-    mcc_status status = check_all_inputs_set(*session, error);
+    mcc_status status = session->needs_preparation ? prepare_for_device(session, error) : MCC_OK;
     if (status == MCC_OK) status = run_device(session, error);
     session->has_run = status == MCC_OK;
     return status == MCC_OK ? succeed(error) : status;

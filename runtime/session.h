@@ -93,7 +93,7 @@ struct mcc_session {
   bool needs_preparation = true;  // before the next run: shapes or memory have changed
   bool has_run = false;
 
-  // Of a model for GPUs; nothing of memory, arguments and shapes above is used then.
+  // Of a model for GPUs; of memory and arguments above nothing is used then but the arena's size.
   mcc::runtime::DeviceSession* device = nullptr;
 
   // Profile.

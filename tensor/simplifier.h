@@ -74,6 +74,7 @@ class Simplifier {
   // ---- simplify_condition.cpp: comparisons, logic, select ----
   Expr compare_index(BinaryOp op, const Expr& a, const Expr& b);
   Expr at_least_zero(Linear l);
+  std::optional<Linear> without_open_quotient(const Linear& l);
   Expr equals_zero(Linear l, bool negated);
   Expr logical(BinaryOp op, const Expr& a, const Expr& b);
   Expr negate(const Expr& condition);

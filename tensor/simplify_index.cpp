@@ -298,6 +298,12 @@ Linear Simplifier::symbolic_div_mod(const Linear& a, const Linear& b, bool want_
     q.constant -= 1;
     r = sum(r, b);
   }
+  // (x // n) // b = x // (n*b), for b > 0
+  if (want_quotient && r.terms.size() == 1 && r.terms[0].coefficient == 1 && r.constant == 0 &&
+      span_of(b).lo > 0) {
+    if (const auto* inner = r.terms[0].atom.as<Binary>(); inner && inner->op == BinaryOp::floor_div)
+      return sum(q, floor_div(lift(inner->a), product(lift(inner->b), b)));
+  }
   Linear room = difference(b, r);
   room.constant -= 1;
   bool inside = (r.is_constant() && r.constant == 0) || (is_nonnegative(r) && is_nonnegative(room));

@@ -31,8 +31,24 @@ LaunchInfo launch_of(const mcc_model* model, size_t node, size_t launch) {
   return out;
 }
 
+// "?" for what the shapes of a run decide.
 std::string extents_text(const uint32_t* extents) {
-  return text(extents[0], "x", extents[1], "x", extents[2]);
+  std::vector<std::string> out;
+  for (size_t i = 0; i < 3; ++i)
+    out.push_back(extents[i] == MCC_BLOCKS_OF_RUN ? "?" : text(extents[i]));
+  return join(out, "x");
+}
+
+nlohmann::ordered_json grid_json(const uint32_t* grid) {
+  nlohmann::ordered_json out = nlohmann::ordered_json::array();
+  for (size_t i = 0; i < 3; ++i) {
+    if (grid[i] == MCC_BLOCKS_OF_RUN) {
+      out.push_back("?");
+    } else {
+      out.push_back(grid[i]);
+    }
+  }
+  return out;
 }
 
 }  // namespace
@@ -87,7 +103,7 @@ nlohmann::ordered_json launches_json(const std::vector<LaunchInfo>& launches) {
     }
     list.push_back({{"kernel", launch.kernel},
                     {"entry", launch.entry},
-                    {"grid", launch.grid},
+                    {"grid", grid_json(launch.grid)},
                     {"block", launch.block},
                     {"shared_bytes", launch.shared_bytes},
                     {"figures", std::move(figures)}});

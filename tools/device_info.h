@@ -21,7 +21,7 @@ struct LaunchFigures {
 
 struct LaunchInfo {
   std::string kernel, entry;
-  uint32_t grid[3] = {}, block[3] = {};
+  uint32_t grid[3] = {}, block[3] = {};  // of a grid also MCC_BLOCKS_OF_RUN
   uint32_t shared_bytes = 0;
   std::vector<LaunchFigures> figures;
   std::string library;       // that it calls; empty: a kernel of the model's, with a grid

@@ -42,9 +42,7 @@ struct Prepared {
   KernelSet kernels;
 };
 
-bool leaves_open(const CompileOptions& options, const tensor::Target& target) {
-  return options.leave_open && options.header_path.empty() && target.kind != tensor::TargetKind::cuda;
-}
+bool leaves_open(const CompileOptions& options) { return options.leave_open && options.header_path.empty(); }
 
 void report(const CompileOptions& options, const char* what, double fraction) {
   if (options.progress) options.progress(what, fraction);
@@ -69,17 +67,18 @@ std::function<void(const std::string&, const graph::Graph&)> graph_observer(cons
   };
 }
 
-// Loops and dimensions that only a run knows are for CPUs.
+// Loops that only a run knows, and dimensions that data decides, are for CPUs.
 Status fits_gpu(const graph::Graph& graph) {
   for (const graph::Node& node : graph.nodes) {
     if (node.op->control != graph::Control::loop_end) continue;
     return Diagnostic{ErrorKind::unsupported, text("node '", node.name, "' (Loop)"), "how often it runs is not known at compile time: on CPUs only", ""};
   }
-  if (graph.dims.empty()) return done();
-  const bool is_of_data = graph.dim_sources[0].kind != graph::DimSource::Kind::input;
-  return Diagnostic{ErrorKind::unsupported, text("dimension '", graph.dims[0].name(), "'"),
-                    text("kernels for GPUs are compiled for one size of each dimension", is_of_data ? ", and data decides this one" : ""),
-                    is_of_data ? "" : "give it a value instead of a range"};
+  for (size_t i = 0; i < graph.dims.size(); ++i) {
+    if (graph.dim_sources[i].kind == graph::DimSource::Kind::input) continue;
+    return Diagnostic{ErrorKind::unsupported, text("dimension '", graph.dims[i].name(), "'"),
+                      "data decides its size while the model runs: on CPUs only", ""};
+  }
+  return done();
 }
 
 // `log`: of the options, for its choices; none where there is none.
@@ -93,7 +92,7 @@ Result<Prepared> prepare(const CompileOptions& options, const tuner::LogContents
 
   report(options, "reading the model", 0);
   frontend::ImportOptions import = options.import;
-  if (leaves_open(options, targets->front())) import.other_dims = frontend::kAnySize;
+  if (leaves_open(options)) import.other_dims = frontend::kAnySize;
   Result<frontend::ImportedModel> model = frontend::import_onnx(options.model_path, import, *evaluate);
   if (!model.ok()) return model.errors();
 
@@ -289,8 +288,7 @@ std::vector<std::string> size_options(const CompileOptions& options) {
 
 // What cannot be compiled for all sizes may be possible for one.
 Diagnostics with_size_hint(Diagnostics errors, const CompileOptions& options) {
-  const Result<std::vector<tensor::Target>> targets = codegen::make_targets(options.target);
-  if (!targets.ok() || !leaves_open(options, targets->front())) return errors;
+  if (!leaves_open(options)) return errors;
   if (errors.empty() || exit_code_of(errors) != exit_code(ErrorKind::unsupported)) return errors;
   const std::vector<std::string> sizes = size_options(options);
   if (sizes.empty()) return errors;

@@ -23,7 +23,7 @@ struct CompileOptions {
   bool libraries = true;  // schedules of the log that call a GPU maker's library are taken
   int threads = 0;  // that the library is meant to run with, what schedules go by; 0: the target's cores
   frontend::ImportOptions import;
-  bool leave_open = false;  // of libraries for CPUs: dimensions without a value stay open, without a bound
+  bool leave_open = false;  // dimensions without a value stay open, without a bound
   int opt_level = 2;
   bool strict = false;
   std::string precision = "fp32";  // or tf32, fp16, bf16: of what products and convolutions multiply

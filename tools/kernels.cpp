@@ -5,6 +5,7 @@
 
 #include "codegen/hash.h"
 #include "tensor/passes/merge_axes.h"
+#include "tensor/simplify.h"
 #include "tensor/sizes.h"
 #include "tensor/text.h"
 #include "tools/jobs.h"
@@ -87,7 +88,8 @@ codegen::KernelMemory larger(const codegen::KernelMemory& a, const codegen::Kern
   for (size_t i = 0; i < other.workspaces.size(); ++i) {
     int64_t x = 0, y = 0;
     const bool is_known = tensor::as_int(out.workspaces[i], &x) && tensor::as_int(other.workspaces[i], &y);
-    if (!is_known || y > x) out.workspaces[i] = other.workspaces[i];
+    if (!is_known) out.workspaces[i] = tensor::simplify(tensor::max(out.workspaces[i], other.workspaces[i]));
+    if (is_known && y > x) out.workspaces[i] = other.workspaces[i];
   }
   return out;
 }

@@ -9,6 +9,7 @@
 #include "graph/passes/aliases.h"
 #include "graph/passes/regions.h"
 #include "tensor/kernel_abi.h"
+#include "tools/plan_device.h"
 #include "tools/shape_program.h"
 
 namespace mcc::tools {
@@ -439,6 +440,8 @@ class PlanBuilder {
     }
     node.output_count = static_cast<uint32_t>(written);
     for (const tensor::Var& d : kernel.func.dims) node.dims.push_back(shapes_.quantity(d));
+    for (const tensor::Expr& blocks : open_grid_sizes(kernel))
+      node.dims.push_back(shapes_.quantity(blocks));
     node.name = kernel.name;
     node.sources = origins(g_, group);
     node.schedule = provenance_text(kernel.id, kernel.schedules);

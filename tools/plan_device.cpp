@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "codegen/plan_writer.h"
+#include "tensor/text.h"
 
 namespace mcc::tools {
 
@@ -12,6 +13,13 @@ uint32_t extent(const tensor::Expr& e, const std::string& entry) {
   int64_t value = 0;
   MCC_CHECK(tensor::as_int(e, &value) && value >= 0 && value <= 0x7fffffff, "the grid of ", entry, " is not known");
   return static_cast<uint32_t>(value);
+}
+
+size_t place_of(const tensor::Expr& e, const std::vector<tensor::Expr>& list) {
+  return static_cast<size_t>(
+      std::find_if(list.begin(), list.end(),
+                   [&](const tensor::Expr& known) { return tensor::structurally_equal(known, e); }) -
+      list.begin());
 }
 
 }  // namespace
@@ -68,18 +76,24 @@ mcc_device_product product_of(const codegen::DeviceLaunch& launch) {
 
 namespace {
 
-codegen::DeviceLaunchDesc launch_of(const codegen::DeviceLaunch& from, const std::vector<codegen::Cubin>& cubins) {
+// dims: of the function. open: the sizes of grids behind them.
+codegen::DeviceLaunchDesc launch_of(const codegen::DeviceLaunch& from,
+                                    const std::vector<codegen::Cubin>& cubins, size_t dims,
+                                    const std::vector<tensor::Expr>& open) {
   codegen::DeviceLaunchDesc launch;
   launch.entry = from.entry;
   for (size_t i = 0; i < 3; ++i) {
-    launch.grid[i] = extent(from.grid[i], from.entry);
+    const size_t number = place_of(from.grid[i], open);
+    launch.grid[i] = number < open.size() ? MCC_DEVICE_DIM(static_cast<uint32_t>(dims + number))
+                                          : extent(from.grid[i], from.entry);
     launch.block[i] = extent(from.block[i], from.entry);
   }
   launch.shared_bytes = static_cast<uint32_t>(from.shared_bytes);
   launch.dynamic_shared_bytes = from.is_shared_dynamic ? launch.shared_bytes : 0;
   launch.waits_itself = from.waits_itself;
-  MCC_CHECK(from.dims.empty(), from.entry, " depends on symbolic dimensions");
   for (int buffer : from.buffers) launch.arguments.push_back(static_cast<uint32_t>(buffer));
+  for (int dim : from.dims)
+    launch.arguments.push_back(MCC_DEVICE_DIM(static_cast<uint32_t>(dim)));
   for (const codegen::TensorMap& m : from.maps)
     launch.maps.push_back(map_of(m));
   if (from.product) launch.product = product_of(from);
@@ -96,15 +110,29 @@ codegen::DeviceLaunchDesc launch_of(const codegen::DeviceLaunch& from, const std
 
 }  // namespace
 
+std::vector<tensor::Expr> open_grid_sizes(const Kernel& kernel) {
+  std::vector<tensor::Expr> open;
+  for (const DeviceVariant& variant : kernel.device) {
+    for (const codegen::DeviceLaunch& launch : variant.code.launches) {
+      for (const tensor::Expr& extent : launch.grid) {
+        int64_t known = 0;
+        if (!tensor::as_int(extent, &known) && place_of(extent, open) == open.size()) open.push_back(extent);
+      }
+    }
+  }
+  return open;
+}
+
 codegen::DeviceDesc device_code(const KernelSet& kernels) {
   codegen::DeviceDesc device;
   for (const Kernel& kernel : kernels.kernels) {
     codegen::DeviceKernelDesc out;
+    const std::vector<tensor::Expr> open = open_grid_sizes(kernel);
     for (const DeviceVariant& variant : kernel.device) {
       const auto first = static_cast<uint32_t>(out.launches.size()),
                  count = static_cast<uint32_t>(variant.code.launches.size());
       for (const codegen::DeviceLaunch& launch : variant.code.launches)
-        out.launches.push_back(launch_of(launch, variant.cubins));
+        out.launches.push_back(launch_of(launch, variant.cubins, kernel.func.dims.size(), open));
       out.images.push_back({MCC_IMAGE_ptx, variant.arch, variant.code.ptx, first, count});
       for (const codegen::Cubin& cubin : variant.cubins) {
         if (cubin.bytes.empty()) continue;

@@ -9,6 +9,10 @@ namespace mcc::tools {
 // Kernel i of the set is device kernel i.
 codegen::DeviceDesc device_code(const KernelSet& kernels);
 
+// Numbers of blocks in the kernel's grids that only a run knows, over the dimensions of its function. The kernel's nodes have them behind
+// these.
+std::vector<tensor::Expr> open_grid_sizes(const Kernel& kernel);
+
 // Of a launch that is a call.
 mcc_device_product product_of(const codegen::DeviceLaunch& launch);
 

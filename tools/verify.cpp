@@ -201,7 +201,7 @@ class CaseRun {
  private:
   // Dimensions without a value stay open, as `mcc compile` leaves them.
   bool is_left_open(const frontend::ModelSummary& summary, const frontend::ImportOptions& import) const {
-    return !frontend::options_for_other_dims(summary, import).empty() && !options_.target.starts_with("cuda");
+    return !frontend::options_for_other_dims(summary, import).empty();
   }
 
   void run_against_reference(const frontend::ModelSummary& summary) {

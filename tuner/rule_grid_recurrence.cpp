@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "support/text.h"
+#include "tensor/passes/scope.h"
 #include "tensor/schedule/tree.h"
 #include "tensor/schedule/weight_order.h"
 #include "tuner/grid_rules.h"
@@ -147,7 +148,9 @@ void keep_scratch(Draft& draft, const std::string& host, const std::string& scop
     const bool is_inside = std::all_of(sites.begin(), sites.end(), [&](const BlockSite& site) {
       return is_under(site, s.find_loop(host)) || (!reads_buffer(*site.block, buffer) && !writes_buffer(*site.block, buffer));
     });
-    if (is_inside && buffer.scope() == Scope::global) scratch.push_back(buffer.name());
+    // What a block or thread has to itself has a size that does not depend on the run.
+    if (is_inside && buffer.scope() == Scope::global && constant_bytes(buffer))
+      scratch.push_back(buffer.name());
   }
   for (const std::string& name : scratch)
     try_step(draft, SetScope{name, scope});

@@ -2,8 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
+#include "tensor/passes/lower.h"
+#include "tensor/passes/scope.h"
 #include "tensor/sizes.h"
+#include "tensor/text.h"
+#include "tensor/visit.h"
+#include "tuner/grid_rules.h"
 
 namespace mcc::tuner {
 
@@ -69,6 +75,65 @@ std::vector<std::vector<int64_t>> instances(const Func& f) {
   return result;
 }
 
+// Buffers that a GPU's blocks or threads have to themselves, and whose size depends on the run.
+std::set<std::string> open_private_buffers(const Schedule& schedule, const Target& target) {
+  std::set<std::string> found;
+  const Func lowered = lower(schedule.func(), target);
+  for_each_stmt(lowered.body, [&](const Stmt& s) {
+    const auto* launch = s.as<For>();
+    if (!launch || launch->loop != LoopKind::bound) return;
+    for_each_stmt(launch->body, [&](const Stmt& inside) {
+      const auto* allocate = inside.as<Allocate>();
+      if (allocate && !constant_bytes(allocate->buffer)) found.insert(allocate->buffer.name());
+    });
+  });
+  return found;
+}
+
+// Carries the steps out but for those that are only for a length that is known: unrolling, and the scope of the buffers in `global`.
+Outcome replay_for_all(Schedule& schedule, const Trace& trace, const std::set<std::string>& global) {
+  for (size_t i = 0; i < trace.size(); ++i) {
+    const auto* scope = std::get_if<SetScope>(&trace[i]);
+    if (scope != nullptr && global.contains(scope->buffer)) continue;
+    const Outcome outcome = schedule.apply(trace[i]);
+    if (outcome || std::holds_alternative<Unroll>(trace[i])) continue;
+    return refuse(outcome.code, text("step ", i + 1, ", ", to_text(trace[i]), ": ", outcome.detail));
+  }
+  return applied();
+}
+
+// On a GPU what a block or thread has to itself has a size that does not depend on the run; other buffers stay in global memory.
+Outcome replay_on_grid(Schedule& schedule, const Func& f, const Trace& trace, const Target& target) {
+  std::set<std::string> global;
+  while (true) {
+    schedule = Schedule(f);
+    const Outcome outcome = replay_for_all(schedule, trace, global);
+    if (!outcome) return outcome;
+    const size_t known = global.size();
+    const std::set<std::string> open = open_private_buffers(schedule, target);
+    global.insert(open.begin(), open.end());
+    if (open.empty()) return applied();
+    if (global.size() == known)
+      return refuse(RefusalCode::scope,
+                    text("buffer ", *open.begin(), " of a block or thread would have no constant size"));
+  }
+}
+
+// The rules at work on one instance and on the function itself at once: where a step is not possible for all sizes, the next rule has
+// the block.
+std::optional<DefaultSchedule> schedule_side_by_side(const Func& f, const std::vector<int64_t>& sizes,
+                                                     const Target& target) {
+  PreferredDecider decide;
+  Draft draft{Schedule(with_sizes(f, sizes), f), decide, target};
+  apply_rules(draft);
+  DefaultSchedule out{Schedule(f), std::move(draft.refused), false, {}};
+  if (!draft.refusal || !replay_on_grid(out.schedule, f, draft.schedule.trace_for_all_sizes(), target))
+    return std::nullopt;
+  for (RefusedRule& r : out.refused)
+    if (r.instead.empty()) r.instead = kPlainOnGrid;
+  return out;
+}
+
 }  // namespace
 
 DefaultSchedule symbolic_default_schedule(const Func& f, const Target& target) {
@@ -76,17 +141,23 @@ DefaultSchedule symbolic_default_schedule(const Func& f, const Target& target) {
   for (const std::vector<int64_t>& sizes : instances(f)) {
     DefaultSchedule chosen = default_schedule_of_instance(f, sizes, target);
     Schedule schedule(f);
-    const Outcome replayed = schedule.replay(chosen.schedule.trace());
+    const Trace& trace = chosen.schedule.trace();
+    const Outcome replayed =
+        target.kind == TargetKind::cuda ? replay_on_grid(schedule, f, trace, target) : schedule.replay(trace);
     if (replayed) {
       chosen.schedule = std::move(schedule);
       return chosen;
     }
     refused.push_back({"all sizes of symbolic dimensions", f.name, "", replayed.code, replayed.detail, ""});
   }
+  if (target.kind == TargetKind::cuda) {
+    for (const std::vector<int64_t>& sizes : instances(f))
+      if (std::optional<DefaultSchedule> made = schedule_side_by_side(f, sizes, target)) return *made;
+  }
   DefaultSchedule plain = plain_schedule(f, target);
   plain.refused.insert(plain.refused.begin(), refused.front());
   for (RefusedRule& r : plain.refused)
-    r.instead = "each block in vectors by itself";
+    r.instead = target.kind == TargetKind::cuda ? kPlainOnGrid : "each block in vectors by itself";
   return plain;
 }
 

@@ -106,7 +106,7 @@ class ApplyLayouts {
     if (!problem || problem->places() <= 0) return std::nullopt;
     const bool in_words = !is_symbolic && is_in_words(*problem, t_);
     Layout layout = in_words ? Layout::channels_last : layout_of(id);
-    if (is_symbolic && layout == Layout::channels_last) layout = Layout::blocked;
+    if (is_symbolic && layout == Layout::channels_last && !is_gpu_) layout = Layout::blocked;
     if (problem->is_grouped() && layout == Layout::channels_last && !is_gpu_) layout = Layout::blocked;
     // Of a single point it is a product with a row, which reads plain weights along the sum.
     if (is_gpu_ && problem->places() == 1) layout = Layout::plain;

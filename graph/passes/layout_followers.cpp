@@ -343,7 +343,8 @@ class FollowLayout {
   // Of each channel, or group of them: moments of parts of the columns, put together (graph/ops/mcc_norm.cpp).
   bool follow_instance_norm(NodeId id) {
     const Node node = g_.node(id);
-    if (!is_gpu() || strict_ || !is_laid_out(node.inputs[0])) return false;
+    if (!is_gpu() || strict_ || !is_laid_out(node.inputs[0]) || !is_static(shape(node.inputs[0])))
+      return false;
     LaidOut result = forms_.laid_out(node.inputs[0]);
     if (result.layout != Layout::channels_last) return false;
     const ElementType element = g_.value(node.inputs[0]).type.element, wide = wide_type(element);

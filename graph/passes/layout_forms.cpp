@@ -53,13 +53,12 @@ ValueId LayoutForms::plain(ValueId v) {
   Attributes a;
   ValueId x;
   if (from.layout == Layout::channels_last) {
-    std::vector<int64_t> dims = static_shape(shape(from.value));
-    dims.erase(dims.begin() + 1);
-    std::vector<int64_t> perm{0, static_cast<int64_t>(dims.size()) - 1};
-    for (size_t d = 1; d + 1 < dims.size(); ++d)
+    const size_t rank = shape(from.value).size() - 1;
+    std::vector<int64_t> perm{0, static_cast<int64_t>(rank) - 1};
+    for (size_t d = 1; d + 1 < rank; ++d)
       perm.push_back(static_cast<int64_t>(d));
     a.set("perm", perm);
-    x = emit(g_, "", "Transpose", name, {reshape(name, from.value, dims)}, a);
+    x = emit(g_, "", "Transpose", name, {without_blocks(name, from.value)}, a);
   } else {
     a.set("block", lanes_);
     a.set("channels", from.channels);
@@ -93,15 +92,28 @@ ValueId LayoutForms::in_layout(ValueId v, Layout layout, bool in_groups) {
       perm.push_back(static_cast<int64_t>(d));
     perm.push_back(1);
     a.set("perm", perm);
-    x = emit(g_, "", "Transpose", name, {image}, a);
-    std::vector<int64_t> dims = static_shape(shape(x));
-    dims.insert(dims.begin() + 1, 1);
-    x = reshape(name, x, dims);
+    x = with_blocks(name, emit(g_, "", "Transpose", name, {image}, a));
   } else {
     a.set("block", lanes_);
     x = emit(g_, "mcc", "Pack", name, {image}, a);
   }
   return copies_[{v, layout, in_groups}] = x;
+}
+
+ValueId LayoutForms::with_blocks(const std::string& name, ValueId x) {
+  if (!is_static(shape(x)))
+    return emit(g_, "", "Unsqueeze", name, {x, g_.add_constant(name + ".axes", Constant::ints({1}))});
+  std::vector<int64_t> dims = static_shape(shape(x));
+  dims.insert(dims.begin() + 1, 1);
+  return reshape(name, x, dims);
+}
+
+ValueId LayoutForms::without_blocks(const std::string& name, ValueId x) {
+  if (!is_static(shape(x)))
+    return emit(g_, "", "Squeeze", name, {x, g_.add_constant(name + ".axes", Constant::ints({1}))});
+  std::vector<int64_t> dims = static_shape(shape(x));
+  dims.erase(dims.begin() + 1);
+  return reshape(name, x, dims);
 }
 
 ValueId LayoutForms::filled_up(ValueId v, int64_t channels) {

@@ -50,6 +50,9 @@ class LayoutForms {
   // [C] -> [C/c, c] of so many channels, with zeros behind those of v.
   ValueId pack_vector(const std::string& name, ValueId v, Layout layout, int64_t channels);
   ValueId reshape(const std::string& name, ValueId x, const std::vector<int64_t>& dims);
+  // With channels last there is one block of them: an axis of one element behind the first.
+  ValueId with_blocks(const std::string& name, ValueId x);
+  ValueId without_blocks(const std::string& name, ValueId x);
   ValueId reshaped_as_image(const std::string& name, ValueId x);  // of rank 3; others as they are
   ValueId as_signal(const std::string& name, ValueId x);          // an image of height 1, of any width, back
 

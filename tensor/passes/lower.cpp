@@ -6,6 +6,7 @@
 #include "tensor/passes/group_loads.h"
 #include "tensor/passes/hoist_conditions.h"
 #include "tensor/passes/keep_tiles.h"
+#include "tensor/passes/limit_grids.h"
 #include "tensor/passes/lower_blocks.h"
 #include "tensor/passes/lower_math.h"
 #include "tensor/passes/pair_fragments.h"
@@ -51,6 +52,7 @@ Func lower(const Func& f, const Target& target, const PassObserver& observer) {
   if (is_grid) run("group_loads", group_loads);
   if (!is_grid) run("keep_tiles", keep_tiles);
   run("lower_math", [&](const Func& h) { return lower_math(h, target); });
+  if (is_grid && !g.dims.empty()) run("limit_grids", limit_grids);
   return g;
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "tensor/simplify.h"
 #include "tensor/text.h"
 #include "tensor/visit.h"
 
@@ -191,7 +192,7 @@ class MergeAxes {
     for (int d = 0; d < old.rank(); ++d) {
       const Expr& extent = old.shape()[static_cast<size_t>(d)];
       if (d > 0 && valid_.count({old.get(), d - 1})) {
-        shape.back() = shape.back() * extent;
+        shape.back() = simplify(shape.back() * extent);
       } else {
         shape.push_back(extent);
       }
@@ -258,7 +259,7 @@ class MergeAxes {
       if (follows.count(axis.var.get())) continue;
       Expr extent = axis.domain.extent;
       for (const ExprNode* at = axis.var.get(); next.count(at); at = next[at]) {
-        extent = extent * use.axes.at(next[at])->domain.extent;
+        extent = simplify(extent * use.axes.at(next[at])->domain.extent);
       }
       Var var(axis.var.name());
       replacement[axis.var.get()] = var;

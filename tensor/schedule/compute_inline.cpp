@@ -50,8 +50,11 @@ Outcome check_injective(const Func& f, const std::vector<BlockSite>& sites, cons
 // Replaces loads of the buffer by the value stored at those indices.
 class InlineLoads : public Mutator {
  public:
-  InlineLoads(const Block& producer, std::vector<std::optional<AxisSolution>> solutions)
-      : producer_(producer), store_(*producer.body.as<Store>()), solutions_(std::move(solutions)) {}
+  InlineLoads(const Block& producer, std::vector<std::optional<AxisSolution>> solutions, Analyzer analyzer)
+      : producer_(producer),
+        store_(*producer.body.as<Store>()),
+        solutions_(std::move(solutions)),
+        analyzer_(std::move(analyzer)) {}
 
  protected:
   using Mutator::on;
@@ -62,7 +65,8 @@ class InlineLoads : public Mutator {
     VarMap map;
     for (size_t i = 0; i < producer_.axes.size(); ++i) {
       const Axis& axis = producer_.axes[i];
-      map[axis.var.get()] = solutions_[i] ? apply_solution(*solutions_[i], indices) : axis.domain.min;
+      map[axis.var.get()] =
+          solutions_[i] ? apply_solution(*solutions_[i], indices, analyzer_) : axis.domain.min;
     }
     Expr value = substitute(store_.value, map);
     if (!n.predicate.defined()) return value;
@@ -73,6 +77,7 @@ class InlineLoads : public Mutator {
   const Block& producer_;
   const Store& store_;
   const std::vector<std::optional<AxisSolution>> solutions_;
+  const Analyzer analyzer_;  // of the sizes
 };
 
 }  // namespace
@@ -105,7 +110,7 @@ Outcome apply_step(const ComputeInline& step, Schedule& schedule) {
                   text("expected a block that reads ", store->buffer.name(), ", got none"));
   }
 
-  InlineLoads inliner(block, std::move(solutions));
+  InlineLoads inliner(block, std::move(solutions), analyzer_at(f, {}));
   int64_t largest = 0;
   Func result = f;
   result.body =

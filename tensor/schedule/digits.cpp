@@ -84,6 +84,48 @@ bool is_complete(std::vector<PlacedDigit>* digits, const Expr& extent) {
   return next == 0 || (extent.defined() && as_int(extent, &limit) && limit <= next);
 }
 
+namespace {
+
+// base // stride %% modulus, of sizes that only a run knows; modulus undefined: none.
+struct OpenDigit {
+  size_t dimension;
+  Expr stride = 1, modulus = {};
+};
+
+std::optional<OpenDigit> as_open_digit(const Expr& e, size_t dimension, const Var& base) {
+  const auto* outer = e.as<Binary>();
+  if (outer == nullptr) return std::nullopt;
+  if (outer->op == BinaryOp::floor_div && outer->a.same_as(base)) return OpenDigit{dimension, outer->b};
+  if (outer->op != BinaryOp::floor_mod) return std::nullopt;
+  if (outer->a.same_as(base)) return OpenDigit{dimension, 1, outer->b};
+  const auto* inner = outer->a.as<Binary>();
+  const bool divides = inner != nullptr && inner->op == BinaryOp::floor_div && inner->a.same_as(base);
+  return divides ? std::optional(OpenDigit{dimension, inner->b, outer->b}) : std::nullopt;
+}
+
+// The axis as the sum of its digits where each begins where the one before it ends, and the last has no end.
+std::optional<AxisSolution> solve_open(const std::vector<Expr>& indices, const Axis& axis) {
+  std::vector<OpenDigit> digits;
+  for (size_t d = 0; d < indices.size(); ++d) {
+    if (std::optional<OpenDigit> digit = as_open_digit(indices[d], d, axis.var))
+      digits.push_back(std::move(*digit));
+  }
+  AxisSolution solution;
+  Expr next = 1;
+  while (next.defined()) {
+    auto it = std::find_if(digits.begin(), digits.end(),
+                           [&](const OpenDigit& d) { return is_int(simplify(d.stride - next), 0); });
+    if (it == digits.end()) return std::nullopt;
+    solution.terms.emplace_back(it->dimension, it->stride);
+    next = it->modulus.defined() ? simplify(it->modulus * it->stride) : Expr();
+    if (next.defined()) solution.moduli.push_back(it->modulus);
+    digits.erase(it);
+  }
+  return solution;
+}
+
+}  // namespace
+
 std::vector<std::optional<AxisSolution>> solve_axes(const std::vector<Expr>& indices,
                                                     const std::vector<Axis>& axes) {
   std::vector<std::optional<AxisSolution>> solutions(axes.size());
@@ -103,7 +145,10 @@ std::vector<std::optional<AxisSolution>> solve_axes(const std::vector<Expr>& ind
       solution.offset = whole->digit.offset;
     } else {
       bool from_zero = is_int(axes[a].domain.min, 0);
-      if (digits.empty() || !from_zero || !is_complete(&digits, axes[a].domain.extent)) continue;
+      if (digits.empty() || !from_zero || !is_complete(&digits, axes[a].domain.extent)) {
+        if (from_zero) solutions[a] = solve_open(indices, axes[a]);
+        continue;
+      }
       for (const PlacedDigit& d : digits) {
         solution.terms.emplace_back(d.dimension, d.digit.stride);
         solution.offset += d.digit.stride * d.digit.offset;
@@ -114,7 +159,15 @@ std::vector<std::optional<AxisSolution>> solve_axes(const std::vector<Expr>& ind
   return solutions;
 }
 
-Expr apply_solution(const AxisSolution& solution, const std::vector<Expr>& elements) {
+Expr apply_solution(const AxisSolution& solution, const std::vector<Expr>& elements,
+                    const Analyzer& analyzer) {
+  if (!solution.moduli.empty()) {
+    // Digit by digit, from the greatest: what was taken apart comes together again.
+    Expr value = elements[solution.terms.back().first];
+    for (size_t n = solution.moduli.size(); n-- > 0;)
+      value = analyzer.simplify(value * solution.moduli[n] + elements[solution.terms[n].first]);
+    return value;
+  }
   Expr sum = 0;
   for (const auto& [dimension, stride] : solution.terms)
     sum = sum + elements[dimension] * stride;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "tensor/simplify.h"
 #include "tensor/stmt.h"
 
 namespace mcc::tensor {
@@ -31,14 +32,19 @@ bool is_complete(std::vector<PlacedDigit>* digits, const Expr& extent);
 
 // How an axis follows from the elements of an access: axis = sum of stride * element[dimension] - offset.
 struct AxisSolution {
-  std::vector<std::pair<size_t, int64_t>> terms;  // dimension, stride
+  std::vector<std::pair<size_t, Expr>> terms;  // dimension, stride: a number, or a product of open sizes
+  std::vector<Expr>
+      moduli;  // of open digits, by term, all but the last; terms are those of the least stride first
   int64_t offset = 0;
 };
 
-// Solves indices such as (n, oc // 16, y + 1, oc %% 16) for the axes; an axis that they do not determine has no solution.
+// Solves indices such as (n, oc // 16, y + 1, oc %% 16), or (p // (H * W), p // W %% H, p %% W), for the axes; an axis that they do not
+// determine has no solution.
 // The axes' extents tell which digit is the last.
 std::vector<std::optional<AxisSolution>> solve_axes(const std::vector<Expr>& indices,
                                                     const std::vector<Axis>& axes);
-Expr apply_solution(const AxisSolution& solution, const std::vector<Expr>& elements);
+// analyzer: what is known of open sizes.
+Expr apply_solution(const AxisSolution& solution, const std::vector<Expr>& elements,
+                    const Analyzer& analyzer);
 
 }  // namespace mcc::tensor

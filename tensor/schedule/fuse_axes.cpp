@@ -10,7 +10,7 @@
 //
 // 1. The block stands under serial loops, one for each axis, and has no predicate; all axes begin at 0. The loops of the fused axes
 //    are its own, and so are those inside of them; loops around may have other blocks, too (the steps of a scan).
-// 2. The axes are of one sort, spatial or reduce; the extents of all but the first are constant. A single one gets a new name.
+// 2. The axes are of one sort, spatial or reduce; no extent depends on a loop. A single one gets a new name.
 // 3. The name is new in the block, and block.name in the function (the names of the fused axes and their loops are free).
 #include <algorithm>
 
@@ -46,10 +46,11 @@ Outcome apply_step(const FuseAxes& step, Schedule& schedule) {
     bool is_one_sort = it != block.axes.end() && it->kind != AxisKind::scan &&
                        (fused.empty() || it->kind == block.axes[fused[0]].kind) &&
                        std::find(fused.begin(), fused.end(), index) == fused.end();
-    if (!is_one_sort || (!fused.empty() && !it->domain.extent.as<IntImm>())) {
-      return refuse(RefusalCode::bad_argument,
-                    text("expected different axes of block ", block.name,
-                         ", all spatial or all reduce axes, of constant extents, got \"", name, "\""));
+    if (!is_one_sort || (!fused.empty() && uses_any(it->domain.extent, site->loops))) {
+      return refuse(
+          RefusalCode::bad_argument,
+          text("expected different axes of block ", block.name,
+               ", all spatial or all reduce axes, of extents that depend on no loop, got \"", name, "\""));
     }
     fused.push_back(index);
   }

@@ -4,8 +4,8 @@
 // becomes
 //   for row in 4: for t: { a[t, row] = ..;  b[t, row] = .. }
 //
-// 1. `over` and the named loops are serial. These are the statements in the body of `over`, each once, all over the same constant
-//    range from 0.
+// 1. `over` and the named loops are serial. These are the statements in the body of `over`, each once, all over the same
+//    range from 0, which depends on no loop.
 // 2. No block below is recomputed.
 // 3. Their iterations have nothing to do with each other: each is a spatial axis of its blocks, or counts stretches of one, of the
 //    same length for all, and all that the blocks do to a buffer which one of them writes is at that axis in one dimension.
@@ -21,6 +21,13 @@ namespace {
 std::vector<Stmt> statements(const Stmt& body) {
   if (const auto* seq = body.as<Seq>()) return seq->stmts;
   return {body};
+}
+
+// The loop and those around it.
+std::vector<const For*> chain_around(const Schedule& schedule, const For* loop) {
+  std::vector<const For*> chain = loops_around(schedule.func().body, loop);
+  chain.push_back(loop);
+  return chain;
 }
 
 // The named loops, in the order of the body of `over`.
@@ -39,12 +46,14 @@ Outcome find_rows(const Hoist& step, const Schedule& schedule, const For* over, 
     return refuse(RefusalCode::not_perfect, text("expected the outermost loop of each nest in the body of ", over->var.name(),
                                                  ", got ", list_text(step.loops)));
   }
-  int64_t extent = 0;
   for (const For* loop : *rows) {
-    if (as_int(loop->extent, &extent) && is_int(rows->front()->extent, extent) && is_int(loop->min, 0)) continue;
-    return refuse(RefusalCode::bad_argument,
-                  text("expected loops over the same constant range, got ", rows->front()->var.name(), " in ",
-                       to_text(rows->front()->extent), " and ", loop->var.name(), " in ", to_text(loop->extent)));
+    const bool is_same = structurally_equal(loop->extent, rows->front()->extent) &&
+                         !uses_any(loop->extent, chain_around(schedule, over));
+    if (is_same && is_int(loop->min, 0)) continue;
+    return refuse(
+        RefusalCode::bad_argument,
+        text("expected loops over the same range, got ", rows->front()->var.name(), " in ",
+             to_text(rows->front()->extent), " and ", loop->var.name(), " in ", to_text(loop->extent)));
   }
   return applied();
 }

@@ -139,7 +139,10 @@ Expr extent_of(const Expr& e, const IndexMap& map, const std::vector<Expr>& shap
       std::find_if(map.from.begin(), map.from.end(), [&](const Var& v) { return v.same_as(digit.base); });
   if (var == map.from.end() || digit.offset != 0) return nullptr;
   Expr extent = ceil_div(shape[static_cast<size_t>(var - map.from.begin())], digit.stride);
-  return digit.modulus != 0 ? min(extent, Expr(digit.modulus)) : extent;
+  if (digit.modulus == 0) return extent;
+  // Of an open size that may be less there is room for all: what is read in whole tiles has constant strides.
+  int64_t ignored = 0;
+  return as_int(extent, &ignored) ? min(extent, Expr(digit.modulus)) : Expr(digit.modulus);
 }
 
 }  // namespace

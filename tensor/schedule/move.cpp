@@ -131,12 +131,15 @@ std::vector<std::optional<Stretch>> axis_stretches(const RegionAnalysis& regions
     }
     AxisSolution width = *s;
     width.offset = 0;
-    Stretch stretch{regions.analyzer().simplify(apply_solution(*s, lows)),
-                    regions.analyzer().simplify(apply_solution(width, widths)), true};
+    Stretch stretch{regions.analyzer().simplify(apply_solution(*s, lows, regions.analyzer())),
+                    regions.analyzer().simplify(apply_solution(width, widths, regions.analyzer())), true};
     std::vector<std::pair<int64_t, Expr>> strides;
     for (const auto& [dimension, stride] : s->terms) {
       stretch.exact &= box.dims[dimension].exact;
-      if (!is_int(widths[dimension], 0)) strides.emplace_back(stride, widths[dimension]);
+      if (is_int(widths[dimension], 0)) continue;
+      int64_t step = 0;
+      stretch.exact &= as_int(stride, &step);
+      strides.emplace_back(step, widths[dimension]);
     }
     stretch.exact = stretch.exact && is_dense(strides);
     out.push_back(stretch);
@@ -204,7 +207,8 @@ bool is_fed(const Func& f, const Block& producer, const Store& store, const Bloc
     const Axis& axis = producer.axes[i];
     if (axis.kind == AxisKind::reduce) continue;  // takes all its values for each element
     if (!solutions[i] && !is_int(axis.domain.extent, 1)) return false;
-    Expr value = solutions[i] ? analyzer.simplify(apply_solution(*solutions[i], indices)) : axis.domain.min;
+    Expr value =
+        solutions[i] ? analyzer.simplify(apply_solution(*solutions[i], indices, analyzer)) : axis.domain.min;
     if (!analyzer.can_prove(value >= axis.domain.min)) return false;
     if (!analyzer.can_prove(value < axis.domain.min + axis.domain.extent)) return false;
     axes[axis.var.get()] = value;

@@ -16,7 +16,8 @@
 // 2. Such an operand is made by one block, as one store at its own axes, and read by no other. That block stands under loops of
 //    its own, too.
 // 3. A result that an axis indexes which gets longer is an intermediate, indexed in the same way.
-// 4. The axes are different spatial or reduce axes of the block, of constant extent; the multiples are 1 to 65536.
+// 4. The axes are different spatial or reduce axes of the block; the multiples are 1 to 65536. An extent that only a run knows gets longer
+//    unless it is known to be a multiple.
 #include "tensor/schedule/legality.h"
 #include "tensor/schedule/move.h"
 #include "tensor/schedule/step.h"
@@ -33,7 +34,7 @@ const Load* load_of(const Expr& e) {
 
 struct Padding {
   const Axis* axis = nullptr;
-  int64_t extent = 0;  // then
+  Expr extent;  // then
 };
 
 class PadOperands {
@@ -214,22 +215,25 @@ Outcome apply_step(const PadEinsum& step, Schedule& schedule) {
                                                   " axes, got ", step.multiples.size()));
   }
   constexpr int64_t kMost = 65536;
+  const Analyzer facts = analyzer_at(f, {});
   std::vector<Padding> paddings;
   std::set<std::string> seen;
   for (size_t n = 0; n < step.axes.size(); ++n) {
     const std::vector<Axis>& axes = site->block->axes;
     auto axis =
         std::find_if(axes.begin(), axes.end(), [&](const Axis& a) { return a.var.name() == step.axes[n]; });
-    int64_t extent = 0;
+    int64_t known = 0;
     const int64_t multiple = step.multiples[n];
-    if (axis == axes.end() || axis->kind == AxisKind::scan || !as_int(axis->domain.extent, &extent) ||
-        !seen.insert(step.axes[n]).second || multiple < 1 || multiple > kMost || extent > INT64_MAX - kMost) {
+    if (axis == axes.end() || axis->kind == AxisKind::scan || !seen.insert(step.axes[n]).second ||
+        multiple < 1 || multiple > kMost ||
+        (as_int(axis->domain.extent, &known) && known > INT64_MAX - kMost)) {
       return refuse(RefusalCode::bad_argument,
-                    text("expected different axes of constant extent of block ", step.block,
-                         " and multiples of 1 to ", kMost, ", got \"", step.axes[n], "\" and ", multiple));
+                    text("expected different axes of block ", step.block, " and multiples of 1 to ", kMost,
+                         ", got \"", step.axes[n], "\" and ", multiple));
     }
-    const int64_t padded = (extent + multiple - 1) / multiple * multiple;
-    if (padded != extent) paddings.push_back({&*axis, padded});
+    const Expr& extent = axis->domain.extent;
+    if (!facts.can_prove(floor_mod(extent, multiple) == Expr(0)))
+      paddings.push_back({&*axis, facts.simplify(floor_div(extent + (multiple - 1), multiple) * multiple)});
   }
   PadOperands pad(f, *site, paddings);
   if (Outcome o = pad.check(); !o) return o;

@@ -310,6 +310,15 @@ bool RegionAnalysis::mentions_standing(const Expr& e) const {
                      [&](const ExprNode* v) { return running_.count(v) == 0; });
 }
 
+// value < end; for an open end x < end * m in place of x // m < end.
+static Expr is_below(const Expr& value, const Expr& end) {
+  const auto* quotient = value.as<Binary>();
+  int64_t m = 0, known = 0;
+  const bool is_quotient =
+      quotient && quotient->op == BinaryOp::floor_div && as_int(quotient->b, &m) && m > 0;
+  return is_quotient && !as_int(end, &known) ? quotient->a < end * m : value < end;
+}
+
 bool predicate_is_domain(const RegionAnalysis& regions, const Block& block,
                          const std::vector<Expr>* indices) {
   const Analyzer& analyzer = regions.analyzer();
@@ -321,7 +330,8 @@ bool predicate_is_domain(const RegionAnalysis& regions, const Block& block,
     for (size_t i = 0; i < block.axes.size() && !found; ++i) {
       if (indices != nullptr && !determined[i] && regions.mentions_standing(condition)) continue;
       const Range& domain = block.axes[i].domain;
-      Expr below = analyzer.simplify(block.values[i] < domain.min + domain.extent);
+      Expr below =
+          analyzer.simplify(is_below(analyzer.simplify(block.values[i]), domain.min + domain.extent));
       Expr above = analyzer.simplify(block.values[i] >= domain.min);
       found = structurally_equal(condition, below) || structurally_equal(condition, above);
     }

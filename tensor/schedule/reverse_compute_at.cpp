@@ -165,7 +165,7 @@ std::optional<Binding> follow_producer(const Func& f, const Block& block, const 
     const Axis& axis = block.axes[i];
     Expr value;
     if (solutions[i]) {
-      value = analyzer.simplify(apply_solution(*solutions[i], made->values));
+      value = analyzer.simplify(apply_solution(*solutions[i], made->values, analyzer));
       axes[axis.var.get()] = value;
       Expr above = value >= axis.domain.min, below = value < axis.domain.min + axis.domain.extent;
       if (!analyzer.can_prove(above)) conditions.push_back(analyzer.simplify(above));

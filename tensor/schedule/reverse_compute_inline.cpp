@@ -86,8 +86,8 @@ std::optional<VarMap> pair_instances(const Func& f, const Block& producer, const
   for (size_t i = 0; i < consumer.axes.size(); ++i) {
     const Axis& axis = consumer.axes[i];
     if (!solutions[i] && !is_int(axis.domain.extent, 1)) return std::nullopt;
-    Expr value =
-        solutions[i] ? analyzer.simplify(apply_solution(*solutions[i], made->indices)) : axis.domain.min;
+    Expr value = solutions[i] ? analyzer.simplify(apply_solution(*solutions[i], made->indices, analyzer))
+                              : axis.domain.min;
     if (!analyzer.can_prove(value >= axis.domain.min) ||
         !analyzer.can_prove(value < axis.domain.min + axis.domain.extent)) {
       return std::nullopt;

@@ -44,7 +44,20 @@ std::string_view to_text(RefusalCode code) {
 
 Schedule::Schedule(Func func) : func_(std::move(func)) {}
 
+Schedule::Schedule(Func func, Func for_all_sizes)
+    : func_(std::move(func)), for_all_sizes_{Schedule(std::move(for_all_sizes))} {}
+
 Outcome Schedule::apply(const Step& step) {
+  if (for_all_sizes_.empty()) return apply_alone(step);
+  Schedule general = for_all_sizes_[0];
+  const Outcome of_all = general.apply_alone(step);
+  if (!of_all && !std::holds_alternative<Unroll>(step)) return of_all;
+  Outcome outcome = apply_alone(step);
+  if (outcome && of_all) for_all_sizes_[0] = std::move(general);
+  return outcome;
+}
+
+Outcome Schedule::apply_alone(const Step& step) {
   Outcome outcome = std::visit(
       [this](const auto& s) {
         if constexpr (std::is_same_v<decltype(s), const std::monostate&>) {

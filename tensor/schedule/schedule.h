@@ -23,8 +23,13 @@ using Trace = std::vector<Step>;
 class Schedule {
  public:
   explicit Schedule(Func func);
+  // Of a function for given sizes, and of the same one for all: steps are carried out on both, and refused where one of them refuses.
+  // What asks for a constant extent and changes nothing but speed (unroll) is left out for all sizes.
+  Schedule(Func func, Func for_all_sizes);
 
   const Func& func() const { return func_; }
+  // The steps that were carried out on the function for all sizes.
+  const Trace& trace_for_all_sizes() const { return for_all_sizes_[0].trace(); }
   const Trace& trace() const { return trace_; }
 
   // Applies the step and records it, or refuses and changes nothing.
@@ -46,8 +51,11 @@ class Schedule {
   void set_func(Func func) { func_ = std::move(func); }
 
  private:
+  Outcome apply_alone(const Step& step);
+
   Func func_;
   Trace trace_;
+  std::vector<Schedule> for_all_sizes_;  // one or none
 };
 
 // One step a line: split(loop="conv.oc", factors=[0, 2, 16])

@@ -134,7 +134,7 @@ std::optional<std::vector<Stride>> strides(const Buffer& buffer, const std::vect
     if (as_int(buffer.shape()[d], &extent)) {
       unit.count *= extent;
     } else if (d > 0) {
-      if (!buffer.shape()[d].as<VarNode>() || !add()) return std::nullopt;
+      if (!add()) return std::nullopt;
       within = 0;
       unit = {1, buffer.shape()[d].get()};
     }
@@ -145,7 +145,9 @@ std::optional<std::vector<Stride>> strides(const Buffer& buffer, const std::vect
 // Compares expressions node by node, accesses by their strides, and pairs the buffers.
 class Matcher {
  public:
-  Matcher(Side pattern, Side tile) : pattern_(std::move(pattern)), tile_(std::move(tile)) {}
+  // is_on_grid: what a tile is read from is of one block of threads in the end, and has rows of constant length there.
+  Matcher(Side pattern, Side tile, bool is_on_grid)
+      : pattern_(std::move(pattern)), tile_(std::move(tile)), is_on_grid_(is_on_grid) {}
 
   bool match_access(const Buffer& p, const std::vector<Expr>& p_indices, const Buffer& b,
                     const std::vector<Expr>& indices) {
@@ -154,14 +156,15 @@ class Matcher {
     if (!expected || !got) return false;
     for (size_t i = 0; i < expected->size(); ++i) {
       const Stride &want = (*expected)[i], &have = (*got)[i];
-      if (have.row != nullptr) return false;
+      if (have.row != nullptr && !is_on_grid_) return false;
       if (want.row == nullptr) {
-        if (want.count != have.count) return false;
+        if (have.row != nullptr || want.count != have.count) return false;
         continue;
       }
       if (have.count == 0 || have.count % want.count != 0) return false;
-      auto [it, is_new] = rows_.emplace(want.row, have.count / want.count);
-      if (!is_new && it->second != have.count / want.count) return false;
+      const Stride row{have.count / want.count, have.row};
+      auto [it, is_new] = rows_.emplace(want.row, row);
+      if (!is_new && (it->second.count != row.count || it->second.row != row.row)) return false;
     }
     auto [it, is_new] = buffers_.emplace(p.get(), b);
     return is_new || it->second.same_as(b);
@@ -179,7 +182,7 @@ class Matcher {
       const auto* other = e.as<Binary>();
       if (b->op != other->op) return false;
       BufferMap before = buffers_;
-      std::map<const ExprNode*, int64_t> rows_before = rows_;
+      std::map<const ExprNode*, Stride> rows_before = rows_;
       if (match(b->a, other->a) && match(b->b, other->b)) return true;
       buffers_ = std::move(before);
       rows_ = std::move(rows_before);
@@ -191,8 +194,9 @@ class Matcher {
 
  private:
   const Side pattern_, tile_;
+  const bool is_on_grid_;
   BufferMap buffers_;
-  std::map<const ExprNode*, int64_t> rows_;  // lengths; looked up only
+  std::map<const ExprNode*, Stride> rows_;  // lengths; looked up only
 };
 
 // Of the loop over warps, the first of the side's, the instruction is of four: which four they are is fixed.
@@ -227,7 +231,8 @@ Outcome check_match(const Func& f, const Instruction& instruction, const Tile& t
   std::vector<const For*> around = loops_around(f.body, tile.block);
   Side side{tile.all(), analyzer_at(f, around)};
   if (have && instruction.mma && is_wgmma(*instruction.mma)) four_at_a_time(around, &side, &*have);
-  Matcher matcher({loops, analyzer_at(instruction.semantics, pattern.loops)}, std::move(side));
+  Matcher matcher({loops, analyzer_at(instruction.semantics, pattern.loops)}, std::move(side),
+                  instruction.mma.has_value());
   bool same = have && want->op == have->op &&
               matcher.match_access(want->buffer, want->indices, have->buffer, have->indices) &&
               matcher.match(want->operand, have->operand);

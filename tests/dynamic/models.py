@@ -20,10 +20,15 @@ class Model:
     constants: dict
     sizes: tuple  # to run at: one dict each
     limits: dict = dataclasses.field(default_factory=dict)  # of integer inputs: values are below
+    element: int = FLOAT  # of the others, and of constants that are floats
 
     def proto(self):
         def info(name, shape):
-            return helper.make_tensor_value_info(name, INT if name in self.limits else FLOAT, shape)
+            return helper.make_tensor_value_info(name, INT if name in self.limits else self.element, shape)
+
+        def constant(value):
+            value = np.asarray(value)
+            return value.astype(self.dtype()) if value.dtype == np.float32 else value
 
         def node(i, op, inputs, outputs, attributes):
             domain, _, op = op.rpartition("::")
@@ -33,17 +38,20 @@ class Model:
         used = [name for name in domains if any(op.startswith(name) for op, *_ in self.nodes)]
         graph = helper.make_graph([node(i, *n) for i, n in enumerate(self.nodes)],
                                   self.name, [info(*item) for item in self.inputs.items()], [onnx.ValueInfoProto(name=n) for n in self.outputs],
-                                  [numpy_helper.from_array(np.asarray(v), n) for n, v in self.constants.items()])
+                                  [numpy_helper.from_array(constant(v), n) for n, v in self.constants.items()])
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), *(helper.make_opsetid(name, domains[name]) for name in used)],
                                   ir_version=8)
         return onnx.shape_inference.infer_shapes(model)
+
+    def dtype(self):
+        return helper.tensor_dtype_to_np_dtype(self.element)
 
     def feeds(self, sizes):
         random = np.random.default_rng(1)
         feeds = {}
         for name, shape in self.inputs.items():
             dims = [sizes.get(d, d) for d in shape]
-            feeds[name] = random.integers(0, self.limits[name], dims) if name in self.limits else random.standard_normal(dims).astype(np.float32)
+            feeds[name] = random.integers(0, self.limits[name], dims) if name in self.limits else random.standard_normal(dims).astype(self.dtype())
         return feeds
 
 

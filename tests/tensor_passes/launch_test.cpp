@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <iterator>
+#include <sstream>
+
 #include "golden.h"
 #include "tensor/passes/async_copies.h"
 #include "tensor/passes/lower.h"
@@ -29,12 +32,20 @@ std::string section(const std::string& file, const std::string& name) {
   return file.substr(begin, file.find("=== ", begin) - begin);
 }
 
+// Of the symbolic dimensions, in order.
+std::vector<int64_t> numbers(const std::string& line) {
+  std::istringstream words(line);
+  return {std::istream_iterator<int64_t>(words), {}};
+}
+
 class LaunchFile : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(LaunchFile, RunsOnTheGridAndMatchesItsGolden) {
   const std::string path = text("tensor_passes/data/launch/", GetParam(), ".txt");
   const std::string file = read_file(test_data(path));
-  const std::string source = section(file, "func"), steps = section(file, "trace");
+  const std::string source = section(file, "func"), steps = section(file, "trace"),
+                    sizes = section(file, "sizes");
+  const std::vector<int64_t> dims = numbers(sizes);
   Func f = parse(source);
   Result<Trace> trace = parse_trace(steps);
   ASSERT_TRUE(trace.ok()) << to_text(trace.errors());
@@ -43,22 +54,25 @@ TEST_P(LaunchFile, RunsOnTheGridAndMatchesItsGolden) {
   ASSERT_TRUE(outcome) << outcome.detail;
   // Tensor cores round a sum less often; it may be of 128 products.
   const Tolerance tolerance = {.absolute = 2e-5};
-  expect_equivalent(f, schedule.func());
-  Func lowered = expect_lowers(schedule.func(), {}, tolerance, gpu_target());
+  expect_equivalent(f, schedule.func(), dims);
+  Func lowered = expect_lowers(schedule.func(), dims, tolerance, gpu_target());
   EXPECT_THAT(verify(lowered, Stage::lowered), testing::ElementsAre());
   EXPECT_THAT(verify_launches(lowered, Gpu()), testing::ElementsAre()) << to_text(lowered);
-  expect_lowers(schedule.func());  // the same schedule on a CPU
-  expect_golden(path, text("=== func\n", source, "=== trace\n", steps, "=== lowered\n", to_text(lowered)));
+  expect_lowers(schedule.func(), dims);  // the same schedule on a CPU
+  const std::string of_run = sizes.empty() ? "" : "=== sizes\n" + sizes;
+  expect_golden(path,
+                text("=== func\n", source, of_run, "=== trace\n", steps, "=== lowered\n", to_text(lowered)));
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Files, LaunchFile,
-    ::testing::Values("pointwise", "scalar", "matmul", "softmax", "recurrence", "row_sums", "row_sums_of_three_warps", "transposition",
-                      "warp_exchange", "mma_held_f16", "mma_held_bf16", "mma_f16", "mma_bf16", "mma_tf32",
-                      "mma_i8", "mma_u8i8", "rolling", "dot4_u8i8", "dot4_i8i8", "async_f16", "async_f32",
-                      "async_converted", "async_held", "wgmma_f16", "wgmma_bf16", "wgmma_waits",
-                      "wgmma_exchanged_f16", "wgmma_exchanged_bf16", "wgmma_bulk_f16", "wgmma_bulk_bf16",
-                      "wgmma_u8i8", "wgmma_exchanged_i8", "wgmma_bulk_u8i8", "grouped_loads"),
+    ::testing::Values("pointwise", "scalar", "matmul", "softmax", "recurrence", "row_sums",
+                      "row_sums_of_three_warps", "transposition", "warp_exchange", "mma_held_f16",
+                      "mma_held_bf16", "mma_f16", "mma_bf16", "mma_tf32", "mma_i8", "mma_u8i8", "rolling",
+                      "dot4_u8i8", "dot4_i8i8", "async_f16", "async_f32", "async_converted", "async_held",
+                      "wgmma_f16", "wgmma_bf16", "wgmma_waits", "wgmma_exchanged_f16", "wgmma_exchanged_bf16",
+                      "wgmma_bulk_f16", "wgmma_bulk_bf16", "wgmma_u8i8", "wgmma_exchanged_i8",
+                      "wgmma_bulk_u8i8", "grouped_loads", "open_batches", "open_range"),
     [](const auto& info) { return std::string(info.param); });
 
 // A copy's condition is computed as a whole: what part of it loads may be out of reach where the rest does not hold.

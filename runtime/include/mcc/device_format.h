@@ -19,6 +19,8 @@ extern "C" {
 
 #define MCC_DEVICE_MAGIC "MCCCUDA" /* 8 bytes with its zero */
 #define MCC_DEVICE_VERSION 5u
+/* The same, with numbers that only a run knows: of the node's dims (MCC_DEVICE_DIM). */
+#define MCC_DEVICE_VERSION_OPEN 6u
 
 /* X(enumerator, record type). The order is the order in the header's table. */
 #define MCC_DEVICE_SECTIONS(X)   \
@@ -93,11 +95,21 @@ typedef struct mcc_device_product {
   uint64_t workspace_bytes;
 } mcc_device_product;
 
-/* One launch of entry(arguments..., maps...): arguments are addresses, numbers into the node's args. Or, where it has a product, a
- * call of the library. */
+/* In a grid or among arguments: dimension `number` of the node's dims in place of a constant or an address. */
+#define MCC_DEVICE_DIM(number) (0x80000000u | (number))
+#define MCC_DEVICE_IS_DIM(entry) (((entry) & 0x80000000u) != 0)
+#define MCC_DEVICE_DIM_NUMBER(entry) ((entry) & 0x7fffffffu)
+
+/* The most blocks of a grid. */
+#define MCC_DEVICE_MOST_BLOCKS_X 0x7fffffffu
+#define MCC_DEVICE_MOST_BLOCKS_YZ 0xffffu
+
+/* One launch of entry(arguments..., maps...): arguments are addresses, numbers into the node's args, or dimensions, which are passed in
+ * 64 bits. Or, where it has a product, a call of the library. */
 typedef struct mcc_device_launch {
   mcc_plan_string entry;
-  uint32_t grid[3]; /* blocks along x, y, z; nothing is launched where one is 0 */
+  uint32_t
+      grid[3]; /* blocks along x, y, z, or dimensions that say how many; nothing is launched where one is 0 */
   uint32_t block[3];
   uint32_t shared_bytes;         /* of a block */
   uint32_t dynamic_shared_bytes; /* of these, what the launch has to ask for */

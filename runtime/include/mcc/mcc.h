@@ -143,6 +143,9 @@ typedef struct mcc_image_info {
 MCC_API size_t mcc_model_image_count(const mcc_model* model);
 MCC_API mcc_status mcc_model_image(const mcc_model* model, size_t image, mcc_image_info* info);
 
+/* In a grid: as many blocks as the shapes of a run take. */
+#define MCC_BLOCKS_OF_RUN 0xffffffffu
+
 typedef struct mcc_launch_info {
   uint32_t struct_size; /* set by the caller */
   uint32_t shared_bytes; /* of a block */

@@ -131,8 +131,9 @@ typedef enum mcc_node_kind {
    * surroundings; the compiler adds copy nodes for carried values, and computes the place of
    * scanned slices from the slot. */
   MCC_NODE_loop = 5,
-  /* Kernel `target` of the code for GPUs. In a plan with one, all values are in the GPU's memory and of fixed shapes, all other
-   * nodes are copies, and the model is the only graph. */
+  /* Kernel `target` of the code for GPUs. dims are those of the kernel's function, then sizes of its grids that follow from them. In a
+   * plan with one, all values are in the GPU's memory, their shapes and offsets follow from the shapes of the inputs, all other nodes are
+   * copies, and the model is the only graph. */
   MCC_NODE_device = 6,
   MCC_NODE_COUNT = 7
 } mcc_node_kind;

@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""The same models (models.py) for GPUs, on the stand-in driver, which runs PTX and refuses races and what lies outside of buffers: one library
+for all sizes, one session whose sizes grow and shrink, against onnxruntime. gpu.py [TEST...]"""
+
+import ctypes
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy as np
+import onnx
+import onnxruntime
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import models
+import networks
+from session import BUILD, RunError, Session
+
+MCC = os.path.abspath(os.environ.get("MCC", pathlib.Path(__file__).parents[2] / "build/bin/mcc"))
+DRIVER = BUILD / "tests/fake_cuda/libcuda.so.1"
+os.environ.update({"FAKE_CUDA_RUN": "1", "FAKE_CUDA_SM": "90", "LD_LIBRARY_PATH": f"{DRIVER.parent}:{os.environ.get('LD_LIBRARY_PATH', '')}"})
+ctypes.CDLL(str(DRIVER), mode=ctypes.RTLD_GLOBAL)  # the loader finds it by its name from now on
+
+
+def mcc(*arguments):
+    return subprocess.run([MCC, *map(str, arguments)], capture_output=True, text=True, timeout=600)
+
+
+class Gpu(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.temporary.name)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    def done(self, result, code=0):
+        self.assertEqual(result.returncode, code, result.stderr)
+        return result
+
+    def save(self, model):
+        path = self.folder / f"{model.name}.onnx"
+        onnx.save(model.proto(), path)
+        return path
+
+    def compile(self, model, *options, target="cuda:sm_80"):
+        path = self.save(model)
+        library = path.with_suffix(".so")
+        result = self.done(mcc("compile", path, "-o", library, "--target", target, "--no-cubin", *options))
+        return library, result.stderr
+
+    def check(self, model, library, sizes, rtol=1e-3, atol=5e-4):
+        reference = onnxruntime.InferenceSession(str(self.folder / f"{model.name}.onnx"), providers=["CPUExecutionProvider"])
+        session = Session(library)
+        for of_run in sizes:
+            with self.subTest(model=model.name, **of_run):
+                feeds = model.feeds(of_run)
+                for want, got in zip(reference.run(list(model.outputs), feeds), session.run(feeds, model.outputs)):
+                    self.assertEqual(want.shape, got.shape)
+                    np.testing.assert_allclose(got, want, rtol=rtol, atol=atol)
+        session.close()
+
+
+    # Kernels have the schedules of analysis, not what is legal always.
+    def check_network(self, model, *options, target="cuda:sm_80", rtol=1e-3, atol=5e-4):
+        library, said = self.compile(model, *options, target=target)
+        self.assertNotIn("plain schedule", said)
+        self.check(model, library, model.sizes, rtol, atol)
+
+    # One library for several architectures, whose schedules differ.
+    def test_several_architectures(self):
+        library, _ = self.compile(networks.half(networks.transformer()), target="cuda:sm_75,sm_80,sm_90a")
+        self.check(networks.half(networks.transformer()), library, networks.transformer().sizes[:2], 2e-2, 2e-2)
+
+    def test_commands(self):
+        model = models.attention()
+        library, said = self.compile(model, target="cuda:sm_80,sm_90a")
+        self.assertIn("dimensions N, T stay open (any size)", said)
+        self.assertIn("open dimensions: N=1 T=128;", self.done(mcc("run", library, "--random", "1")).stderr)
+        self.assertIn("f32[2, 5, 32]", self.done(mcc("run", library, "--random", "1", "--dim", "N=2", "--dim", "T=5")).stdout)
+        self.done(mcc("bench", library, "--seconds", "0.01", "--dim", "N=2", "--dim", "T=5"))
+        self.assertIn("MatMul_16", self.done(mcc("bench", library, "--seconds", "0.01", "--dim", "N=1", "--dim", "T=5", "--profile")).stdout)
+        inspected = self.done(mcc("inspect", library)).stdout
+        self.assertIn("as much as the inputs' shapes take", inspected)
+        self.assertIn("grid ?x1x1", inspected)
+        self.assertIn("grid ?x1x1", self.done(mcc("explain", library, "MatMul_16")).stdout)
+        self.done(mcc("verify", self.folder / "attention.onnx", "--target", "cuda:sm_80", "--dim", "T=1..40"))
+
+    def test_ranges(self):
+        model = models.mlp()
+        library, said = self.compile(model, "--dim", "N=1..64")
+        self.assertNotIn("plain schedule", said)
+        self.check(model, library, model.sizes)
+        result = self.done(mcc("run", library, "--random", "1", "--dim", "N=65"), 2)
+        self.assertIn("takes sizes from 1 to 64", result.stderr)
+        fixed, _ = self.compile(model, "--dim", "N=8")
+        self.assertIn("f32[8, 40]", self.done(mcc("inspect", fixed)).stdout)
+
+    def test_same_bytes(self):
+        model = models.attention()
+        first = self.compile(model)[0].read_bytes()
+        self.assertEqual(first, self.compile(model)[0].read_bytes())
+
+    # More memory than the GPU has is a sentence; smaller sizes go on.
+    def test_out_of_memory(self):
+        library, _ = self.compile(models.attention())
+        session = Session(library)
+        with self.assertRaisesRegex(RunError, "out of memory on the GPU: [0-9]+ bytes for"):
+            session.run(models.attention().feeds({"N": 1, "T": 1 << 16}), ("y",))
+        session.run(models.attention().feeds({"N": 1, "T": 3}), ("y",))
+        session.close()
+        result = mcc("run", library, "--random", "1", "--dim", f"T={1 << 16}")
+        self.assertEqual(result.returncode, 5, result.stderr)
+        self.assertIn("out of memory on the GPU", result.stderr)
+
+    # Sizes and courses that data decides are for CPUs.
+    def test_is_refused(self):
+        model = models.Model("nonzero", [("NonZero", ["x"], ["y"], {})], {"x": ["N"]}, ("y",), {}, {}, ())
+        result = self.done(mcc("compile", self.save(model), "-o", self.folder / "n.so", "--target", "cuda:sm_80"), 4)
+        self.assertIn("data decides", result.stderr)
+
+
+def add_models():
+    for make in models.ALL:
+        def test(self, make=make):
+            model = make()
+            library, said = self.compile(model)
+            self.assertIn("open (any size)", said)
+            self.check(model, library, (*model.sizes, model.sizes[0]))
+
+        setattr(Gpu, f"test_{make.__name__}", test)
+    for make in networks.ALL:
+        def test_f32(self, make=make):
+            self.check_network(make())
+
+        def test_f16(self, make=make):
+            self.check_network(networks.half(make()), rtol=2e-2, atol=2e-2)
+
+        def test_precision(self, make=make):
+            self.check_network(make(), "--precision", "fp16", rtol=2e-2, atol=2e-2)
+            self.check_network(make(), "--precision", "bf16", target="cuda:sm_90a", rtol=1e-1, atol=1e-1)
+
+        setattr(Gpu, f"test_network_{make.__name__}", test_f32)
+        setattr(Gpu, f"test_network_{make.__name__}_f16", test_f16)
+        setattr(Gpu, f"test_network_{make.__name__}_precision", test_precision)
+
+
+add_models()
+
+if __name__ == "__main__":
+    result = unittest.main(exit=False, verbosity=1).result
+    bad = len(result.failures) + len(result.errors)
+    print(f"{result.testsRun - bad if bad < result.testsRun else 0} passed, {bad} failed")
+    sys.exit(bad != 0)
