@@ -78,13 +78,13 @@ bool fits_memory(const Graph& graph, const TensorType& type) {
   const bool have_bounds = std::all_of(graph.dim_ranges.begin(), graph.dim_ranges.end(), [](const graph::DimRange& r) { return r.has_bound(); });
   std::optional<int64_t> count = graph::largest_count(graph, type.shape);
   if (!count && !have_bounds) count = graph::least_count(graph, type.shape);
-  return count && *count <= kMostBytes / std::max<int64_t>(byte_size(type.element), 1);  // strings have no size
+  return count && *count <= kMostBytes / byte_size(type.element);
 }
 
 const char* kind_of_entry(const Entry& entry) {
   if (entry.kind == Entry::absent) return "an optional value that holds none";
   if (entry.kind != Entry::labelled) return "a sequence";
-  return entry.labels->kind == OutputLabels::Kind::keys ? "a sequence of maps" : "a tensor of strings";
+  return "a sequence of maps";
 }
 
 std::string where_of(const onnx::NodeProto& node, const Origin& origin) {
@@ -157,7 +157,7 @@ void Builder::add_input(const onnx::ValueInfoProto& input, Scope& scope) {
                   text("is ", kind_of_type(input.type()), "; only tensors are supported"));
   const int onnx_type = input.type().tensor_type().elem_type();
   std::optional<ElementType> element = element_of_onnx(onnx_type);
-  if (!element || *element == ElementType::string) {
+  if (!element || (*element == ElementType::string && !options_.has_strings)) {
     return report(ErrorKind::unsupported, where,
                   text("element type ", onnx_type_name(onnx_type), " is not supported"));
   }
@@ -167,13 +167,16 @@ void Builder::add_input(const onnx::ValueInfoProto& input, Scope& scope) {
                     text("is ", to_text(*element), ", but the value given for it is ",
                          to_text(fixed->second.element())));
     }
-    entry = {Entry::value, graph_.add_constant(input.name(), fixed->second)};
-    return;
+    return add_constant(input.name(), fixed->second, scope);
   }
   std::optional<TensorType> type = input_type(input);
   if (!type) return;  // bind_shapes() has said which dimension lacks a value
   if (!fits_memory(graph_, *type))
     return report(ErrorKind::unsupported, where, text(to_text(*type), " is too large"));
+  if (*element == ElementType::string) {
+    entry = add_text_input(input.name(), *type);
+    return;
+  }
   entry = {Entry::value, graph_.add_value(input.name(), *type)};
   graph_.inputs.push_back(entry.id);
 }
@@ -189,14 +192,15 @@ void Builder::add_output(const onnx::ValueInfoProto& output, const Scope& scope)
     if (problems_.empty()) report(ErrorKind::unsupported, text("output '", output.name(), "'"), "follows from something that is not supported");
     return;
   }
-  const TensorType& type = graph_.value(entry.id).type;
-  const int declared = output.type().tensor_type().elem_type();
-  if (output.type().has_tensor_type() && declared != onnx::TensorProto::UNDEFINED &&
-      declared != onnx_of_element(type.element) && !tainted_.count(entry.id)) {
+  const int declared = output.type().tensor_type().elem_type(),
+            computed = onnx_type(entry.id).tensor_type().elem_type();
+  if (output.type().has_tensor_type() && declared != onnx::TensorProto::UNDEFINED && declared != computed &&
+      !tainted_.count(entry.id)) {
     report(ErrorKind::bad_input, text("output '", output.name(), "'"),
            text("is declared ", onnx_type_name(declared), ", but the model computes ",
-                onnx_type_name(onnx_of_element(type.element))));
+                onnx_type_name(computed)));
   }
+  if (is_text(entry)) return add_text_output(output.name(), entry);
   graph_.outputs.push_back(under_name(entry, output.name()).id);
 }
 
@@ -215,7 +219,9 @@ void Builder::add_constant(const std::string& name, Result<Constant> constant, S
     scope.names[name] = {};
     return;
   }
-  scope.names[name] = {Entry::value, graph_.add_constant(name, std::move(*constant))};
+  const bool is_text = constant->element() == ElementType::string;
+  scope.names[name] = {
+      Entry::value, is_text ? add_texts(name, *constant) : graph_.add_constant(name, std::move(*constant))};
 }
 
 void Builder::add_initializers(const onnx::GraphProto& graph, Scope& scope) {
@@ -247,6 +253,8 @@ void Builder::add_node(const onnx::NodeProto& node, Scope& scope, const Origin& 
   if (domain == kLabelDomain) return add_labels(node, scope);
   if (moves_labels(node, scope)) return add_moved_labels(node, scope, origin);
   if (domain.empty() && is_sequence_node(node, scope)) return add_sequence_node(node, scope, origin);
+  if (domain.empty() && add_text_node(node, scope, origin)) return;
+  if (!expect_texts(node, scope, origin)) return give_up(node, scope);
   if (const graph::OpDef* op = graph::find_op(domain, node.op_type()))
     return add_operator(*op, node, scope, origin);
   if (domain.empty() && add_data_shaped_node(node, scope, origin)) return;
@@ -272,7 +280,10 @@ void Builder::give_up(const onnx::NodeProto& node, Scope& scope) {
     if (inferred == scope.types.end()) continue;
     std::optional<TensorType> type = static_type_of(*inferred->second);
     if (!type || !fits_memory(graph_, *type)) continue;
+    const bool is_text = type->element == ElementType::string;
+    if (is_text) type->element = ElementType::i64;
     const ValueId id = graph_.add_value(output, *type);
+    graph_.value(id).is_text = is_text;
     tainted_.insert(id);
     scope.names[output] = {Entry::value, id};
   }

@@ -41,6 +41,9 @@ void Builder::add_constant_node(const onnx::NodeProto& node, Scope& scope, const
 Result<Constant> Builder::constant_value(const onnx::AttributeProto& a, const std::string& where) {
   if (a.name() == "sparse_value") return reader_.read_sparse(a.sparse_tensor(), where);
   if (a.name() == "value_int") return Constant::of(ElementType::i64, {}, std::vector<int64_t>{a.i()});
+  if (a.name() == "value_string") return Constant::strings({}, {a.s()});
+  if (a.name() == "value_strings")
+    return Constant::strings({a.strings_size()}, {a.strings().begin(), a.strings().end()});
   if (a.name() == "value_float") return Constant::of(ElementType::f32, {}, std::vector<float>{a.f()});
   if (a.name() == "value_ints")
     return Constant::ints(std::vector<int64_t>(a.ints().begin(), a.ints().end()));
@@ -83,8 +86,7 @@ bool Builder::expand_function(const onnx::NodeProto& node, const std::string& do
       return true;
     }
     taint |= entry.kind == Entry::value && tainted_.count(entry.id) != 0;
-    types.push_back(entry.kind == Entry::value ? onnx_type_of(graph_.value(entry.id).type)
-                                               : onnx::TypeProto());
+    types.push_back(entry.kind == Entry::value ? onnx_type(entry.id) : onnx::TypeProto());
     if ((is_contrib || is_ml) && entry.kind == Entry::value) name_dims(graph_.value(entry.id).type.shape, types.back());
   }
   onnx::FunctionProto body;
@@ -256,12 +258,14 @@ void Builder::add_operator(const graph::OpDef& op, const onnx::NodeProto& from, 
     scope.names[name] = {Entry::value, node.outputs[i]};
     if (taint) tainted_.insert(node.outputs[i]);
   }
+  pass_on_texts(from, scope, node);
   if (fold(node, where)) return;
   if (const auto elements = graph::elements_of(graph_, node)) return graph::set_elements(graph_, node, *elements);
   append(std::move(node));
 }
 
 void Builder::append(Node node) {
+  if (node.op->control != graph::Control::none) pass_on_texts(node);
   const auto id = static_cast<graph::NodeId>(graph_.nodes.size());
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i] == kNoValue) continue;

@@ -19,7 +19,7 @@ struct Entry {
   enum Kind {
     value,     // id
     sequence,  // items
-    labelled,  // id, whose numbers stand for maps or strings: labels
+    labelled,  // id, whose numbers stand for maps: labels
     absent,    // an optional operand that is left out, an optional value that holds none
     unknown,   // the result of something unsupported whose type is not known either
   };
@@ -83,7 +83,6 @@ class Builder {
   Entry under_name(const Entry& v, const std::string& name);
   void add_labelled_output(const onnx::ValueInfoProto& output, const Entry& entry);
   void add_constant(const std::string& name, Result<graph::Constant> constant, Scope& scope);
-  // Also one of strings.
   void add_tensor(const std::string& name, const onnx::TensorProto& tensor, const std::string& where, Scope& scope);
   // Of the main graph or of the body of a node.
   void add_initializers(const onnx::GraphProto& graph, Scope& scope);
@@ -217,11 +216,39 @@ class Builder {
   Entry join(const std::vector<Entry>& items, const onnx::NodeProto& node, const std::string& where, const Origin& part);
   static Entry sequence_of(std::vector<Entry> items);
 
+  // ---- Tensors of strings (texts.cpp) ----
+
+  // The id of a string of the model's.
+  int64_t text_id(const std::string& text);
+  // A constant of their ids.
+  graph::ValueId add_texts(const std::string& name, const graph::Constant& strings);
+  bool is_text(const Entry& entry) const;
+  onnx::TypeProto onnx_type(graph::ValueId id) const;
+  Entry add_text_input(const std::string& name, const graph::TensorType& type);
+  void add_text_output(const std::string& name, const Entry& ids);
+  // That the node's operator takes strings where it gets them.
+  bool expect_texts(const onnx::NodeProto& node, const Scope& scope, const Origin& origin);
+  // Results that have the type of an operand of strings, are strings; `node` is what became of it.
+  void pass_on_texts(const onnx::NodeProto& from, const Scope& scope, const graph::Node& node);
+  void pass_on_texts(const graph::Node& control);
+  // Of ONNX's own domain, and on strings in a way that is not that of numbers. False: it is none of them.
+  bool add_text_node(const onnx::NodeProto& node, Scope& scope, const Origin& origin);
+  // make_own(), of whose results those are strings.
+  std::vector<Entry> make_texts(const std::string& type, const std::vector<Entry>& inputs,
+                                const onnx::NodeProto& like, const std::vector<bool>& outputs,
+                                const std::vector<bool>& are_texts, const Origin& origin);
+  Entry cast_text(const Entry& x, int onnx_type, const Origin& origin);
+  Entry concat_texts(Entry a, Entry b, const Origin& origin);
+  std::vector<Entry> split_texts(const onnx::NodeProto& node, const Entry& x, const Origin& origin);
+  Entry normalize_texts(const onnx::NodeProto& node, const Entry& x, const Origin& origin);
+  Entry match_texts(const onnx::NodeProto& node, const Entry& x, const Origin& origin);
+  std::vector<Entry> unique_texts(const onnx::NodeProto& node, const Entry& x, const Origin& origin);
+
   // ---- Tensors whose numbers stand for something else (labels.cpp) ----
 
   // Of the domain kLabelDomain: gives a tensor its labels.
   void add_labels(const onnx::NodeProto& node, Scope& scope);
-  // Whether the node only moves or picks elements of what has labels.
+  // Whether the node hands on what has labels.
   bool moves_labels(const onnx::NodeProto& node, const Scope& scope) const;
   void add_moved_labels(const onnx::NodeProto& node, Scope& scope, const Origin& origin);
   static Entry labelled(graph::ValueId numbers, OutputLabels labels);
@@ -280,6 +307,7 @@ class Builder {
   graph::Graph graph_;
   graph::FoldBudget fold_budget_;
   std::map<graph::ValueId, graph::ValueId> sizes_;  // as_sizes() of each value
+  std::map<std::string, int64_t> text_ids_;         // of graph_.texts
   std::set<graph::ValueId> tainted_;  // results of unsupported nodes, and what depends on them
   std::vector<graph::DimEquality> conditional_;  // asked for in branches that have been built
 };

@@ -28,9 +28,11 @@ struct ImportOptions {
   std::optional<graph::DimRange> other_dims;
   // Inputs that are fixed to a value: they become constants of the graph.
   std::map<std::string, graph::Constant> constants;
+  // Whether inputs and outputs may be tensors of strings (graph/ops/mcc_text.h). Else an output is one of positions in a list (OutputLabels).
+  bool has_strings = true;
 };
 
-// A graph has tensors of numbers only. Of an output that the model has as strings or as maps, what its numbers stand for.
+// Of an output that the model has as maps, or as strings where these are not possible, what its numbers stand for.
 struct OutputLabels {
   enum class Kind {
     keys,     // of the maps: of each number along the last axis

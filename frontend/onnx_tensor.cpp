@@ -201,7 +201,7 @@ std::string node_label(const onnx::NodeProto& node) {
 
 Result<Constant> TensorReader::read(const onnx::TensorProto& tensor, const std::string& where) {
   std::optional<ElementType> element = element_of_onnx(tensor.data_type());
-  if (!element || *element == ElementType::string) {
+  if (!element) {
     const ErrorKind kind = onnx::TensorProto::DataType_IsValid(tensor.data_type()) &&
                                    tensor.data_type() != onnx::TensorProto::UNDEFINED
                                ? ErrorKind::unsupported
@@ -213,6 +213,13 @@ Result<Constant> TensorReader::read(const onnx::TensorProto& tensor, const std::
   if (!count.ok()) return count.errors();
   std::vector<int64_t> shape(tensor.dims().begin(), tensor.dims().end());
   const uint64_t need = static_cast<uint64_t>(stored_bytes(*element, *count));
+
+  if (*element == ElementType::string) {
+    std::vector<std::string> strings(tensor.string_data().begin(), tensor.string_data().end());
+    if (static_cast<int64_t>(strings.size()) != *count)
+      return bad(where, text("has ", strings.size(), " strings; its shape needs ", *count));
+    return Constant::strings(std::move(shape), std::move(strings));
+  }
 
   std::vector<std::byte> typed;
   Bytes found;
@@ -244,15 +251,6 @@ Result<Constant> TensorReader::read(const onnx::TensorProto& tensor, const std::
   Constant copy = Constant::copy_of(*element, shape, found.bytes);
   if (found.file) found.file->release(found.bytes);
   return copy;
-}
-
-Result<std::vector<std::string>> TensorReader::read_strings(const onnx::TensorProto& tensor, const std::string& where) {
-  Result<int64_t> count = checked_count(tensor.dims(), where);
-  if (!count.ok()) return count.errors();
-  std::vector<std::string> strings(tensor.string_data().begin(), tensor.string_data().end());
-  if (static_cast<int64_t>(strings.size()) != *count)
-    return bad(where, text("has ", strings.size(), " strings; its shape needs ", *count));
-  return strings;
 }
 
 Result<TensorReader::Bytes> TensorReader::external_bytes(const onnx::TensorProto& tensor,

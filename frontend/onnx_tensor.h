@@ -39,8 +39,6 @@ class TensorReader {
   // The constant refers to the mapped file where it can (large, aligned, not packed) and keeps it alive. where goes
   // into diagnostics. Nothing is read outside of the model's folder.
   Result<graph::Constant> read(const onnx::TensorProto& tensor, const std::string& where);
-  // Of a tensor of strings, as many as its shape has elements.
-  Result<std::vector<std::string>> read_strings(const onnx::TensorProto& tensor, const std::string& where);
   Result<graph::Constant> read_sparse(const onnx::SparseTensorProto& tensor, const std::string& where);
 
  private:

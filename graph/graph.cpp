@@ -164,6 +164,19 @@ Constant Constant::ints(const std::vector<int64_t>& values) {
   return of(ElementType::i64, {static_cast<int64_t>(values.size())}, values);
 }
 
+Constant Constant::strings(std::vector<int64_t> shape, std::vector<std::string> values) {
+  struct Owner {
+    std::vector<std::string> values;
+    std::vector<StringView> views;
+  };
+  auto owner = std::make_shared<Owner>();
+  owner->values = std::move(values);
+  for (const std::string& value : owner->values)
+    owner->views.push_back({value.data(), value.size()});
+  const auto bytes = std::as_bytes(std::span(owner->views));
+  return Constant(ElementType::string, std::move(shape), bytes, owner);
+}
+
 int64_t Constant::count() const { return count_of(shape_); }
 
 TensorType Constant::type() const { return {element_, make_shape(shape_)}; }
@@ -260,6 +273,20 @@ std::vector<int64_t> Constant::to_ints() const {
   values.reserve(static_cast<size_t>(count()));
   for (int64_t i = 0, n = count(); i < n; ++i)
     values.push_back(int_at(i));
+  return values;
+}
+
+std::string Constant::string_at(int64_t i) const {
+  MCC_CHECK(element_ == ElementType::string && i >= 0 && i < count(), "string ", i, " of a constant of ",
+            count(), " ", to_text(element_));
+  const auto view = read_as<StringView>(bytes_, i);
+  return {view.data, view.size};
+}
+
+std::vector<std::string> Constant::to_strings() const {
+  std::vector<std::string> values;
+  for (int64_t i = 0, n = count(); i < n; ++i)
+    values.push_back(string_at(i));
   return values;
 }
 

@@ -34,8 +34,14 @@ int64_t static_count(const Shape& shape);               // number of elements
 Shape make_shape(std::span<const int64_t> dims);
 bool same_shape(const Shape& a, const Shape& b);
 
+// An element of a tensor of strings in memory; UTF-8, may have zeros.
+struct StringView {
+  const char* data;
+  uint64_t size;
+};
+
 // A constant tensor: little-endian, dense, row-major bytes that stay where they are (a mapped model file, a result of
-// folding). Strings are kept apart.
+// folding). An element of a tensor of strings is a StringView, whose text the constant keeps alive.
 class Constant {
  public:
   Constant() = default;
@@ -50,6 +56,7 @@ class Constant {
   }
   static Constant scalar(ElementType element, double value);
   static Constant ints(const std::vector<int64_t>& values);  // i64, rank 1
+  static Constant strings(std::vector<int64_t> shape, std::vector<std::string> values);
 
   ElementType element() const { return element_; }
   const std::vector<int64_t>& shape() const { return shape_; }
@@ -60,6 +67,8 @@ class Constant {
   int64_t int_at(int64_t i) const;
   double number_at(int64_t i) const;
   std::vector<int64_t> to_ints() const;
+  std::string string_at(int64_t i) const;  // of a tensor of strings
+  std::vector<std::string> to_strings() const;
 
  private:
   ElementType element_ = ElementType::f32;
@@ -107,6 +116,7 @@ struct Value {
   // Of an integer or bool tensor that follows from symbolic dimensions alone (a shape, and what is computed of it): its elements,
   // i64 or bool, row-major. Else empty.
   std::vector<Expr> elements = {};
+  bool is_text = false;  // its numbers are ids of strings; known while the graph is built
 };
 
 struct Node {
@@ -151,6 +161,9 @@ struct Graph {
   std::vector<DimRange> dim_ranges;  // of each of them
   std::vector<DimSource> dim_sources;
   std::vector<DimEquality> equalities;
+  // Of a model with tensors of strings: these are i64 tensors of ids, and the first ids are the positions in this list, in which no text
+  // stands twice (graph/ops/mcc_text.h).
+  std::vector<std::string> texts;
 
   // The dimension of that name, which is made if there is none yet.
   tensor::Var dim(const std::string& dim_name, const DimRange& range);

@@ -223,6 +223,8 @@ mcc_status run_node(mcc_session* session, uint64_t node, mcc_error* error) {
       return run_if(session, node, error);
     case MCC_NODE_loop:
       return run_loop(session, node, error);
+    case MCC_NODE_text:
+      return run_text(session, node, error);
     case MCC_NODE_device:  // only in sessions that have no steps
       break;
   }

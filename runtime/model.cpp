@@ -271,6 +271,8 @@ const char* kind_name(uint32_t kind) {
       return "loop";
     case MCC_NODE_device:
       return "device";
+    case MCC_NODE_text:
+      return "text";
   }
   return "unknown";
 }

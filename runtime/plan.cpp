@@ -3,6 +3,8 @@
 #include <cstdarg>
 #include <cstdio>
 
+#include "runtime/text.h"
+
 namespace mcc::runtime {
 
 const char* Plan::metadata_value(const char* key) const {
@@ -30,7 +32,7 @@ class Checker {
 
   bool check() {
     return check_sizes() && check_texts() && check_quantities() && check_interface() && check_values() &&
-           check_code() && check_nodes() && check_graphs() && check_device();
+           check_code() && check_nodes() && check_graphs() && check_text() && check_device();
   }
 
  private:
@@ -290,6 +292,8 @@ class Checker {
                (node.other == MCC_PLAN_NONE || (is_slot(node.other) && node.other >= plan_.symbols_count));
       case MCC_NODE_device:
         return node.target < targets_.device_kernels;
+      case MCC_NODE_text:
+        return is_text_node(plan_, node);
     }
     return false;
   }
@@ -305,6 +309,22 @@ class Checker {
     for (uint32_t d = 0; d < value.rank; ++d) {
       if (plan_.dims_of(value)[d] != 1) return false;
     }
+    return true;
+  }
+
+  // Texts stand in the table before a node asks for them.
+  bool check_text() {
+    bool has_table = false;
+    for (uint64_t i = 0; i < plan_.nodes_count; ++i) {
+      const mcc_plan_node& node = plan_.nodes[i];
+      if (node.kind != MCC_NODE_text) continue;
+      const bool is_first = plan_.graphs[0].nodes.count != 0 && i == plan_.graphs[0].nodes.begin;
+      if (node.target == MCC_TEXT_table && !is_first)
+        return fault("node %llu is a second table of strings", static_cast<unsigned long long>(i));
+      has_table |= node.target == MCC_TEXT_table;
+    }
+    for (uint64_t i = 0; i < plan_.nodes_count && !has_table; ++i)
+      if (plan_.nodes[i].kind == MCC_NODE_text) return fault("its table of strings");
     return true;
   }
 

@@ -137,8 +137,9 @@ void fill_steps(mcc_session* session) {
     step.dims = session->dims.data() + dims;
     args += node.args.count;
     dims += node.dims.count;
-    // Host functions and copies look up their tensors themselves.
-    const bool uses_lists = node.kind != MCC_NODE_host && node.kind != MCC_NODE_copy;
+    // Host functions, copies and operations on text look up their tensors themselves.
+    const bool uses_lists =
+        node.kind != MCC_NODE_host && node.kind != MCC_NODE_copy && node.kind != MCC_NODE_text;
     for (uint32_t i = 0; i < node.args.count; ++i) {
       const uint32_t index = plan.indices[node.args.begin + i];
       if (index == MCC_PLAN_NONE) continue;
@@ -208,6 +209,8 @@ mcc_status set_up(mcc_session* session, const mcc_session_options& options, mcc_
   status = set_up_memory(session, options, error);
   if (status != MCC_OK) return status;
   status = set_up_interface(session, error);
+  if (status != MCC_OK) return status;
+  status = set_up_texts(session, error);
   if (status != MCC_OK) return status;
   return set_up_steps(session, error);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/model.h"
+#include "runtime/text.h"
 #include "runtime/thread_pool.h"
 
 namespace mcc::runtime {
@@ -93,6 +94,8 @@ struct mcc_session {
   bool needs_preparation = true;  // before the next run: shapes or memory have changed
   bool has_run = false;
 
+  mcc::runtime::TextTable texts;  // what ids of strings stand for
+
   // Of a model for GPUs; of memory and arguments above nothing is used then but the arena's size.
   mcc::runtime::DeviceSession* device = nullptr;
 
@@ -124,6 +127,10 @@ mcc_status fail_at(const mcc_session& session, uint64_t node, mcc_status status,
 
 // Executes graph 0 with everything in place: inputs set, arena and outputs sized.
 mcc_status run_model(mcc_session* session, mcc_error* error);
+
+// Of nodes of kind MCC_NODE_text: the model's strings (when the session is made), and one operation.
+mcc_status set_up_texts(mcc_session* session, mcc_error* error);
+mcc_status run_text(mcc_session* session, uint64_t node, mcc_error* error);
 
 uint64_t clock_ns();
 

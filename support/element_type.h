@@ -10,7 +10,7 @@ namespace mcc {
 enum class TypeClass : uint8_t { boolean, signed_int, unsigned_int, floating, string };
 
 // name, text, class, bits. Floats of 4 and 8 bits have in their names the bits of exponent and significand; what besides numbers they
-// have is in tensor/numeric.h.
+// have is in tensor/numeric.h. A string is its address and its size in bytes; nothing computes with it.
 #define MCC_ELEMENT_TYPES(X)               \
   X(boolean, "bool", boolean, 8)           \
   X(i2, "i2", signed_int, 2)               \
@@ -36,7 +36,7 @@ enum class TypeClass : uint8_t { boolean, signed_int, unsigned_int, floating, st
   X(tf32, "tf32", floating, 32)            \
   X(f32, "f32", floating, 32)              \
   X(f64, "f64", floating, 64)              \
-  X(string, "string", string, 0)
+  X(string, "string", string, 128)
 
 enum class ElementType : uint8_t {
 #define X(name, text, cls, bits) name,

@@ -48,6 +48,14 @@ Summary summarize(const Constant& value) {
   return summary;
 }
 
+std::vector<std::string> first_strings(const Constant& value) {
+  constexpr int64_t kMost = 4;
+  std::vector<std::string> strings;
+  for (int64_t i = 0; i < std::min(kMost, value.count()); ++i)
+    strings.push_back(value.string_at(i));
+  return strings;
+}
+
 Status write_outputs(const std::string& folder, const std::vector<Constant>& outputs) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -63,6 +71,13 @@ Status write_outputs(const std::string& folder, const std::vector<Constant>& out
 Json describe_outputs(const std::vector<TensorSpec>& specs, const std::vector<Constant>& outputs) {
   Json list = Json::array();
   for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].element() == ElementType::string) {
+      list.push_back({{"name", specs[i].name},
+                      {"type", to_text(specs[i].element)},
+                      {"shape", outputs[i].shape()},
+                      {"first", first_strings(outputs[i])}});
+      continue;
+    }
     const Summary s = summarize(outputs[i]);
     list.push_back({{"name", specs[i].name},
                     {"type", to_text(specs[i].element)},
@@ -77,9 +92,16 @@ Json describe_outputs(const std::vector<TensorSpec>& specs, const std::vector<Co
 
 void print_outputs(const std::vector<TensorSpec>& specs, const std::vector<Constant>& outputs) {
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const Summary s = summarize(outputs[i]);
     std::string line =
         text(printable(specs[i].name), " ", to_text(specs[i].element), list_text(outputs[i].shape()));
+    if (outputs[i].element() == ElementType::string) {
+      const std::vector<std::string> strings = first_strings(outputs[i]);
+      for (const std::string& string : strings)
+        line += text("  '", printable(string), "'");
+      std::puts(text(line, static_cast<int64_t>(strings.size()) < outputs[i].count() ? "  ..." : "").c_str());
+      continue;
+    }
+    const Summary s = summarize(outputs[i]);
     if (outputs[i].count() > s.not_finite)
       line += text("  min ", fixed(s.min, 6), "  max ", fixed(s.max, 6), "  mean ", fixed(s.mean, 6));
     if (s.not_finite) line += text("  NaN or infinite: ", s.not_finite);

@@ -36,6 +36,26 @@ std::string number_text(double value) {
   return buffer;
 }
 
+// The text as it would be written, on one line.
+std::string quoted(const std::string& string) {
+  constexpr size_t kMost = 60;
+  return text("'", printable(string.substr(0, kMost)), string.size() > kMost ? "..." : "", "'");
+}
+
+// Of the same shape.
+Comparison compare_strings(const Constant& got, const Constant& want) {
+  Comparison result;
+  for (int64_t i = 0; i < got.count(); ++i)
+    if (got.string_at(i) != want.string_at(i) && result.mismatches++ == 0) result.first = i;
+  result.same = result.mismatches == 0;
+  if (!result.same) {
+    result.reason = text(result.mismatches, " of ", got.count(), " strings differ, first at ",
+                         position_text(result.first, got.shape()), ": ", quoted(got.string_at(result.first)),
+                         ", expected ", quoted(want.string_at(result.first)));
+  }
+  return result;
+}
+
 struct Generator : SplitMix {
   double uniform() { return (static_cast<double>(next() >> 11) + 0.5) * 0x1p-53; }
   // Box and Muller's transform.
@@ -57,6 +77,7 @@ Comparison compare(const Constant& got, const Constant& want, const Tolerance& t
     result.reason = text("shape ", list_text(got.shape()), ", expected ", list_text(want.shape()));
     return result;
   }
+  if (got.element() == ElementType::string) return compare_strings(got, want);
   const bool floating = is_float(got.element());
   for (int64_t i = 0; i < got.count(); ++i) {
     const double g = got.number_at(i), w = want.number_at(i);
@@ -96,13 +117,22 @@ Tolerance tolerance_for(const Constant& want, Tolerance given) {
 }
 
 Constant random_tensor(const std::string& name, ElementType element, const std::vector<int64_t>& shape,
-                       uint64_t seed) {
+                       uint64_t seed, std::span<const std::string> words) {
   Generator generator{{seed * 0x2545f4914f6cdd1du}};
   for (char c : name)
     generator.state = generator.next() ^ static_cast<unsigned char>(c);
   int64_t count = 1;
   for (int64_t dim : shape)
     count *= dim;
+  if (element == ElementType::string) {
+    std::vector<std::string> strings;
+    for (int64_t i = 0; i < count; ++i) {
+      const uint64_t choice = generator.next();
+      const bool is_known = !words.empty() && choice % 4 != 0;
+      strings.push_back(is_known ? words[generator.next() % words.size()] : text("word", choice % 100));
+    }
+    return Constant::strings(shape, std::move(strings));
+  }
   const auto width = static_cast<size_t>(byte_size(element));
   std::vector<std::byte> bytes(static_cast<size_t>(count) * width);
   const bool mask = name.find("mask") != std::string::npos;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 
 #include "graph/graph.h"
@@ -33,9 +34,10 @@ double largest_finite(const graph::Constant& values);
 // 2^-22 of the largest expected value, because where terms of a sum cancel their rounding errors stay.
 Tolerance tolerance_for(const graph::Constant& want, Tolerance given);
 
-// Floats: standard normal. Integers: 0..99, or 0..1 where the name contains "mask". bool: either. Depends on nothing but
+// Floats: standard normal. Integers: 0..99, or 0..1 where the name contains "mask". bool: either. Strings: mostly `words`, if there are any.
+// Depends on nothing but
 // its arguments.
 graph::Constant random_tensor(const std::string& name, ElementType element, const std::vector<int64_t>& shape,
-                              uint64_t seed);
+                              uint64_t seed, std::span<const std::string> words = {});
 
 }  // namespace mcc::tools

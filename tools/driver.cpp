@@ -12,6 +12,7 @@
 #include "codegen/linker.h"
 #include "codegen/model_library.h"
 #include "graph/elements.h"
+#include "graph/ops/mcc_text.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/plan_memory.h"
 #include "nlohmann/json.hpp"
@@ -21,8 +22,8 @@
 #include "tools/cuda_tools.h"
 #include "tools/evaluator.h"
 #include "tools/kernels.h"
-#include "tools/options.h"
 #include "tools/model_header.h"
+#include "tools/options.h"
 #include "tools/plan.h"
 #include "tools/plan_device.h"
 #include "tools/report_page.h"
@@ -93,6 +94,7 @@ Result<Prepared> prepare(const CompileOptions& options, const tuner::LogContents
   report(options, "reading the model", 0);
   frontend::ImportOptions import = options.import;
   if (leaves_open(options)) import.other_dims = frontend::kAnySize;
+  import.has_strings = targets->front().kind != tensor::TargetKind::cuda;
   Result<frontend::ImportedModel> model = frontend::import_onnx(options.model_path, import, *evaluate);
   if (!model.ok()) return model.errors();
 
@@ -128,8 +130,11 @@ Result<Prepared> prepare(const CompileOptions& options, const tuner::LogContents
   for (const graph::KernelGroup& group : out.groups) {
     const graph::Node& node = out.graph.node(group.nodes[0]);
     const std::string where = text(node.name, " (", node.op->name, ")");
-    if (group.kind == graph::KernelGroup::Kind::host)
+    if (group.kind != graph::KernelGroup::Kind::host) continue;
+    if (!graph::is_text_op(*node.op))
       unsupported.push_back({ErrorKind::unsupported, where, "operator has no kernel and its inputs are not known at compile time", ""});
+    else if (out.target.kind == tensor::TargetKind::cuda)
+      unsupported.push_back({ErrorKind::unsupported, where, "strings are worked on by CPUs only", ""});
   }
   if (!unsupported.empty()) return unsupported;
   out.kernels = collect_kernels(out.graph, out.groups);
@@ -187,6 +192,19 @@ void describe_labels(const std::map<std::string, frontend::OutputLabels>& labels
     // Strings of a model need not be UTF-8.
     metadata["output." + output + word] = list.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   }
+}
+
+// "strings": what of its inputs the model knows, as a JSON array, for people and for made up inputs.
+void describe_strings(const graph::Graph& graph, std::map<std::string, std::string>& metadata) {
+  constexpr size_t kMost = 1000;
+  const bool has_inputs = std::any_of(graph.inputs.begin(), graph.inputs.end(), [&](graph::ValueId v) {
+    return graph.value(v).type.element == ElementType::string;
+  });
+  if (!has_inputs || graph.texts.empty()) return;
+  const size_t count = std::min(kMost, graph.texts.size());
+  const nlohmann::json list =
+      std::vector<std::string>(graph.texts.begin(), graph.texts.begin() + static_cast<std::ptrdiff_t>(count));
+  metadata["strings"] = list.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 // "cpu (znver4)", "cuda:sm_80,sm_90 (sm_80, sm_90)"
@@ -350,6 +368,7 @@ Result<CompileReport> compile(const CompileOptions& options) {
   if (!schedules->log_hash.empty()) library.plan.metadata["log.hash"] = schedules->log_hash;
   if (calls_library(p.kernels)) library.plan.metadata["needs"] = "libcublasLt.so.13, .12 or .11";
   describe_labels(p.labels, library.plan.metadata);
+  describe_strings(p.graph, library.plan.metadata);
   if (!p.graph.dims.empty() && !options.header_path.empty()) {
     const bool is_of_data = p.graph.dim_sources[0].kind != graph::DimSource::Kind::input;
     return Diagnostic{ErrorKind::unsupported, options.header_path, "the class of a header is for one size of each dimension",

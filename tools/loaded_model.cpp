@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <map>
 
+#include "nlohmann/json.hpp"
+
 #include "tools/compare.h"
 #include "tools/console.h"
 #include "tools/npy.h"
@@ -15,6 +17,9 @@ namespace mcc::tools {
 namespace {
 
 using graph::Constant;
+
+static_assert(sizeof(graph::StringView) == sizeof(mcc_string) &&
+              offsetof(graph::StringView, size) == offsetof(mcc_string, size));
 
 ElementType element_of(mcc_dtype dtype) {
   std::optional<ElementType> element = parse_element_type(mcc_dtype_name(dtype));
@@ -84,6 +89,15 @@ std::string choose_sizes(const runtime::Model& model, const std::vector<TensorSp
     }
   }
   return join(chosen, " ");
+}
+
+// Strings that the model knows, or some of them (of a model with inputs of strings).
+std::vector<std::string> known_strings(const runtime::Model& model) {
+  const nlohmann::json list = nlohmann::json::parse(model.metadata("strings"), nullptr, false);
+  std::vector<std::string> words;
+  for (const nlohmann::json& word : list.is_array() ? list : nlohmann::json::array())
+    if (word.is_string()) words.push_back(word.get<std::string>());
+  return words;
 }
 
 // How to give the dimensions sizes.
@@ -178,13 +192,15 @@ Result<std::vector<Constant>> make_inputs(const runtime::Model& model, const Inp
     const std::string chosen = choose_sizes(model, specs, given, sizes);
     if (!chosen.empty()) say(text("open dimensions: ", printable(chosen), "; others by --dim NAME=8"));
   }
+  const std::vector<std::string> words = known_strings(model);
   std::vector<Constant> inputs;
   std::vector<std::string> missing, open;
   for (size_t i = 0; i < specs.size(); ++i) {
     if (given[i]) {
       inputs.push_back(*given[i]);
     } else if (options.seed) {
-      inputs.push_back(random_tensor(specs[i].name, specs[i].element, shape_of(specs[i], sizes, open), *options.seed));
+      inputs.push_back(random_tensor(specs[i].name, specs[i].element, shape_of(specs[i], sizes, open),
+                                     *options.seed, words));
     } else {
       missing.push_back(text("'", specs[i].name, "' (", type_text(specs[i]), ")"));
     }
@@ -217,6 +233,10 @@ std::vector<Constant> copy_outputs(const runtime::Model& model, const runtime::S
   for (size_t i = 0; i < model.output_count(); ++i) {
     const runtime::Tensor tensor = session.output(i);
     const ElementType element = element_of(tensor.dtype);
+    if (element == ElementType::string) {
+      outputs.push_back(Constant::strings(tensor.dims, tensor.strings()));
+      continue;
+    }
     const size_t bytes = tensor.element_count() * static_cast<size_t>(byte_size(element));
     outputs.push_back(
         Constant::copy_of(element, tensor.dims, {static_cast<const std::byte*>(tensor.data), bytes}));

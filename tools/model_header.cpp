@@ -55,7 +55,9 @@ std::optional<std::string_view> cpp_type(ElementType element) {
     case ElementType::bf16:
     case ElementType::f16:
     case ElementType::tf32:
-    case ElementType::string: return std::nullopt;
+      return std::nullopt;
+    case ElementType::string:
+      return "mcc_string";
   }
   MCC_UNREACHABLE("unknown element type");
 }

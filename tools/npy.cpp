@@ -141,6 +141,74 @@ std::vector<std::byte> reorder(const std::byte* from, const std::vector<int64_t>
   return out;
 }
 
+// NumPy's strings have one width: characters of UCS-4, or bytes, filled up with zeros.
+struct StringType {
+  bool is_bytes = false;
+  int64_t width = 0;  // in characters
+};
+
+std::optional<StringType> string_type(const std::string& descr) {
+  if (descr.size() < 3 || (descr.substr(0, 2) != "<U" && descr.substr(0, 2) != "|S")) return std::nullopt;
+  StringType type{descr[1] == 'S', 0};
+  const auto [end, error] = std::from_chars(descr.data() + 2, descr.data() + descr.size(), type.width);
+  if (error != std::errc() || end != descr.data() + descr.size() || type.width < 0) return std::nullopt;
+  return type;
+}
+
+void append_utf8(std::string& out, uint32_t c) {
+  if (c < 0x80) {
+    out += static_cast<char>(c);
+    return;
+  }
+  const int more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+  out += static_cast<char>((0xf00 >> (more + 1) & 0xff) | c >> 6 * more);
+  for (int i = more; i-- > 0;)
+    out += static_cast<char>(0x80 | (c >> 6 * i & 0x3f));
+}
+
+// Nothing where there is a character that Unicode does not have.
+std::optional<std::string> read_string(const char* at, const StringType& type) {
+  const auto width = static_cast<size_t>(type.width);
+  std::string out;
+  if (type.is_bytes) {
+    out.assign(at, width);
+    out.resize(out.find_last_not_of('\0') + 1);
+    return out;
+  }
+  std::vector<uint32_t> characters(width);
+  std::memcpy(characters.data(), at, width * sizeof(uint32_t));
+  while (!characters.empty() && characters.back() == 0)
+    characters.pop_back();
+  for (uint32_t c : characters) {
+    if (c > 0x10ffff) return std::nullopt;
+    append_utf8(out, c);
+  }
+  return out;
+}
+
+// What is no UTF-8 becomes U+FFFD, byte by byte.
+std::vector<uint32_t> to_characters(const std::string& text) {
+  std::vector<uint32_t> out;
+  for (size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    const size_t length = lead < 0x80                   ? 1
+                          : lead >= 0xf0 && lead < 0xf5 ? 4
+                          : lead >= 0xe0 && lead < 0xf0 ? 3
+                          : lead >= 0xc2 && lead < 0xe0 ? 2
+                                                        : 0;
+    uint32_t c = length <= 1 ? lead : lead & (0x7fu >> length);
+    bool is_good = length > 0 && i + length <= text.size();
+    for (size_t k = 1; is_good && k < length; ++k) {
+      const auto byte = static_cast<unsigned char>(text[i + k]);
+      is_good = (byte & 0xc0) == 0x80;
+      c = c << 6 | (byte & 0x3f);
+    }
+    out.push_back(is_good ? c : 0xfffd);
+    i += is_good ? length : 1;
+  }
+  return out;
+}
+
 Diagnostic bad(const std::string& path, std::string message) {
   return {ErrorKind::bad_input, path, std::move(message), ""};
 }
@@ -198,11 +266,70 @@ Constant in_numpy_type(const Constant& value) {
     case ElementType::f16:
     case ElementType::f32:
     case ElementType::f64:
-      return value;
     case ElementType::string:
-      break;
+      return value;
   }
   MCC_UNREACHABLE("no NumPy type for ", to_text(value.element()));
+}
+
+Result<Constant> read_strings(const std::string& path, const Header& header, const StringType& type,
+                              std::string_view content) {
+  const auto width = static_cast<size_t>(type.width) * (type.is_bytes ? 1 : sizeof(uint32_t));
+  int64_t count = 1;
+  bool fits = true;
+  for (int64_t dim : header.shape)
+    fits &= !__builtin_mul_overflow(count, dim, &count);
+  // Strings of no width take no bytes.
+  constexpr int64_t kMost = int64_t{1} << 32;
+  if (!fits || count > kMost || static_cast<uint64_t>(count) * width != content.size()) {
+    return bad(path, text("has ", content.size(), " bytes of data, which is not what shape ",
+                          list_text(header.shape), " of '", header.descr, "' takes"));
+  }
+  if (header.fortran_order && header.shape.size() > 1)
+    return bad(path, "strings in Fortran order are not supported");
+  std::vector<std::string> strings;
+  for (int64_t i = 0; i < count; ++i) {
+    std::optional<std::string> string = read_string(content.data() + static_cast<size_t>(i) * width, type);
+    if (!string) return bad(path, text("string ", i, " has a character that Unicode does not have"));
+    strings.push_back(std::move(*string));
+  }
+  return Constant::strings(header.shape, std::move(strings));
+}
+
+Status write_numpy(const std::string& path, const std::string& descr, const std::vector<int64_t>& dims,
+                   std::string_view content) {
+  std::string shape;
+  for (int64_t dim : dims)
+    shape += text(dim, ", ");
+  if (dims.size() > 1) shape.resize(shape.size() - 2);
+  if (dims.size() == 1) shape.resize(shape.size() - 1);
+  std::string header = text("{'descr': '", descr, "', 'fortran_order': False, 'shape': (", shape, "), }");
+  // The data starts at a multiple of 64 bytes.
+  const size_t padded = (10 + header.size() + 1 + 63) / 64 * 64;
+  header.append(padded - 10 - header.size() - 1, ' ');
+  header += '\n';
+
+  const char version[] = {'\1', '\0', static_cast<char>(header.size() & 255),
+                          static_cast<char>(header.size() >> 8)};
+  return write_file(path, {kMagic, std::string_view(version, sizeof version), header, content});
+}
+
+// As wide as the longest of them.
+Status write_strings(const std::string& path, const Constant& value) {
+  std::vector<std::vector<uint32_t>> strings;
+  size_t width = 1;
+  for (const std::string& string : value.to_strings()) {
+    strings.push_back(to_characters(string));
+    width = std::max(width, strings.back().size());
+  }
+  std::vector<uint32_t> characters;
+  for (std::vector<uint32_t>& string : strings) {
+    string.resize(width);
+    characters.insert(characters.end(), string.begin(), string.end());
+  }
+  return write_numpy(
+      path, text("<U", width), value.shape(),
+      {reinterpret_cast<const char*>(characters.data()), characters.size() * sizeof(uint32_t)});
 }
 
 }  // namespace
@@ -226,6 +353,8 @@ Result<Constant> read_npy(const std::string& path) {
   if (!header) return bad(path, "the header is malformed");
 
   const std::string& descr = header->descr;
+  if (const std::optional<StringType> strings = string_type(descr))
+    return read_strings(path, *header, *strings, std::string_view(data).substr(start + length));
   const TypeRow* type = nullptr;
   for (const TypeRow& row : kTypes)
     if (descr.size() == 3 && descr.substr(1) == row.code) type = &row;
@@ -246,22 +375,10 @@ Result<Constant> read_npy(const std::string& path) {
 }
 
 Status write_npy(const std::string& path, const Constant& value) {
+  if (value.element() == ElementType::string) return write_strings(path, value);
   const Constant stored = in_numpy_type(value);
-  std::string shape;
-  for (int64_t dim : stored.shape())
-    shape += text(dim, ", ");
-  if (stored.shape().size() > 1) shape.resize(shape.size() - 2);
-  if (stored.shape().size() == 1) shape.resize(shape.size() - 1);
-  std::string header = text("{'descr': '", numpy_code(stored.element()),
-                            "', 'fortran_order': False, 'shape': (", shape, "), }");
-  // The data starts at a multiple of 64 bytes.
-  const size_t padded = (10 + header.size() + 1 + 63) / 64 * 64;
-  header.append(padded - 10 - header.size() - 1, ' ');
-  header += '\n';
-
-  const char version[] = {'\1', '\0', static_cast<char>(header.size() & 255), static_cast<char>(header.size() >> 8)};
-  return write_file(path, {kMagic, std::string_view(version, sizeof version), header,
-                           {reinterpret_cast<const char*>(stored.bytes().data()), stored.bytes().size()}});
+  return write_numpy(path, numpy_code(stored.element()), stored.shape(),
+                     {reinterpret_cast<const char*>(stored.bytes().data()), stored.bytes().size()});
 }
 
 Constant from_numpy_type(const Constant& value, ElementType element) {

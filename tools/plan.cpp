@@ -10,6 +10,7 @@
 #include "graph/passes/regions.h"
 #include "tensor/kernel_abi.h"
 #include "tools/plan_device.h"
+#include "tools/plan_text.h"
 #include "tools/shape_program.h"
 
 namespace mcc::tools {
@@ -43,6 +44,10 @@ class PlanBuilder {
     for (const graph::Computed& c : memory_.computed) shapes_.define(c.name, c.value);
     plan_.arena_size = shapes_.quantity(memory_.arena_size);
     for (ValueId v : g_.inputs) plan_.graphs[0].inputs.push_back(value(v));
+    const bool has_texts = std::any_of(groups_.begin(), groups_.end(), [](const graph::KernelGroup& g) {
+      return g.kind == graph::KernelGroup::Kind::host;
+    });
+    if (has_texts) nodes().push_back(text_table(g_.texts));
     add_region({});
     add_outputs();
     for (const Kernel& k : kernels_.kernels) {
@@ -424,6 +429,7 @@ class PlanBuilder {
         if (g_.depends_on_data(g_.value(v).type.shape)) value(v);
       return;
     }
+    if (group.kind == graph::KernelGroup::Kind::host) return add_text(group);
     const Kernel& kernel = kernels_.kernels[static_cast<size_t>(kernels_.of_group[index])];
     PlanNode node;
     if (!kernel.device.empty()) node.kind = MCC_NODE_device;
@@ -450,6 +456,22 @@ class PlanBuilder {
     // Not worth computing again in each run.
     if (!g_.depends_on_data(work.flops)) node.flops = shapes_.quantity(work.flops);
     if (!g_.depends_on_data(work.bytes)) node.bytes = shapes_.quantity(work.bytes);
+    add_node(std::move(node));
+  }
+
+  // Other operators without a kernel do not get here.
+  void add_text(const graph::KernelGroup& group) {
+    const Node& source = g_.node(group.nodes[0]);
+    PlanNode node = text_node(source);
+    std::vector<ValueId> outputs = source.outputs;
+    std::erase(outputs, graph::kNoValue);
+    for (ValueId v : outputs)
+      grow_block(v);
+    for (size_t i = 0; i < source.inputs.size(); ++i)
+      if (!graph::is_embedded(g_, source, static_cast<int>(i))) node.args.push_back(value(source.inputs[i]));
+    for (ValueId v : outputs)
+      node.args.push_back(value(v));
+    node.output_count = static_cast<uint32_t>(outputs.size());
     add_node(std::move(node));
   }
 

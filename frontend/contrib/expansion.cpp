@@ -196,8 +196,8 @@ Operand Expansion::own(const char* type, const std::vector<Operand>& inputs, con
   return made;
 }
 
-Operand Expansion::labelled(const char* kind, const Operand& x, const Setting& list) {
-  Operand made = op(kind, {x}, {list});
+Operand Expansion::with_keys(const Operand& x, const Setting& keys) {
+  Operand made = op(kKeysNode, {x}, {keys});
   body_.mutable_node(body_.node_size() - 1)->set_domain(kLabelDomain);
   return made;
 }
@@ -208,8 +208,17 @@ Operand Expansion::constant(const graph::Constant& value) {
   onnx::TensorProto proto;
   proto.set_data_type(onnx_of_element(value.element()));
   proto.mutable_dims()->Add(value.shape().begin(), value.shape().end());
+  if (value.element() == ElementType::string) {
+    for (const std::string& string : value.to_strings())
+      proto.add_string_data(string);
+    return constant(proto);
+  }
   proto.set_raw_data(value.bytes().data(), value.bytes().size());
   return constant(proto);
+}
+
+Operand Expansion::strings(const std::vector<std::string>& values) {
+  return constant(graph::Constant::strings({static_cast<int64_t>(values.size())}, values));
 }
 
 Operand Expansion::scalar(ElementType element, double value) {

@@ -46,10 +46,9 @@ struct ContribOp {
   bool is_in_onnx_domain = false;  // onnxruntime registers it there
 };
 
-// Nodes that give their operand labels (frontend/labels.cpp): the keys of maps, or strings; one attribute, the list of them.
+// The node that gives its operand labels (frontend/labels.cpp): the keys of maps; one attribute, the list of them.
 inline constexpr const char* kLabelDomain = "mcc.labels";
 inline constexpr const char* kKeysNode = "Keys";
-inline constexpr const char* kStringsNode = "Strings";
 
 // A value of the expansion, by name; "" for an optional operand that is left out.
 using Operand = std::string;
@@ -135,11 +134,12 @@ class Expansion {
                            int outputs);
   // Of an operator of our own (domain "mcc").
   Operand own(const char* type, const std::vector<Operand>& inputs, const std::vector<Setting>& settings = {});
-  // x, whose numbers stand for maps or strings: kind is kKeysNode or kStringsNode. Only as a result.
-  Operand labelled(const char* kind, const Operand& x, const Setting& list);
+  // x, whose rows stand for maps with these keys. Only as a result.
+  Operand with_keys(const Operand& x, const Setting& keys);
   Operand scalar(ElementType element, double value);
   Operand ints(const std::vector<int64_t>& values);  // i64, rank 1; of open dimensions what a run has
   Operand tensor(ElementType element, const std::vector<int64_t>& shape, const std::vector<int32_t>& values);
+  Operand strings(const std::vector<std::string>& values);  // rank 1
   // Of type f32 or f64.
   Operand reals(ElementType element, const std::vector<int64_t>& shape, const std::vector<double>& values);
   Operand constant(const onnx::TensorProto& value);

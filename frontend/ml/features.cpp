@@ -127,7 +127,7 @@ void zip_map(Expansion& e) {
     return;
   }
   const Operand rows = e.rank(0) == 1 ? e.reshaped(e.in(0), {1, e.count(0)}) : e.in(0);
-  e.result(0, e.labelled(kKeysNode, rows, words.empty() ? Setting("keys", numbers) : Setting("keys", words)));
+  e.result(0, e.with_keys(rows, words.empty() ? Setting("keys", numbers) : Setting("keys", words)));
 }
 
 }  // namespace

@@ -36,8 +36,6 @@ inline ElementType real_type(ElementType element) {
   return element == ElementType::f64 ? ElementType::f64 : ElementType::f32;
 }
 bool expect_count(Expansion& e, const std::string& name, size_t got, size_t wanted);
-// False where the node has words in this attribute.
-bool expect_no_strings(Expansion& e, std::initializer_list<const char*> names);
 
 // ---- Scores (scores.cpp): as onnxruntime has them where ONNX's text leaves it open ----
 

@@ -18,14 +18,6 @@ std::optional<Rows> rows_of(Expansion& e, ElementType element) {
   return rows;
 }
 
-bool expect_no_strings(Expansion& e, std::initializer_list<const char*> names) {
-  for (const char* name : names)
-    if (!e.supports(!e.is_given(name) || e.words(name).empty(), "attribute '", name,
-                    "': strings are not supported"))
-      return false;
-  return true;
-}
-
 bool expect_count(Expansion& e, const std::string& name, size_t got, size_t wanted) {
   return e.expect(got == wanted, "attribute '", name, "': expected ", wanted,
                   wanted == 1 ? " value, got " : " values, got ", got);
@@ -129,7 +121,7 @@ ClassLabels class_labels(Expansion& e, const char* numbers) {
 
 void give_classes(Expansion& e, const ClassLabels& classes, const Operand& labels, const Operand& scores,
                   ElementType element) {
-  e.result(0, classes.words.empty() ? labels : e.labelled(kStringsNode, labels, {"strings", classes.words}));
+  e.result(0, classes.words.empty() ? labels : e.op("Gather", {e.strings(classes.words), labels}));
   e.result(1, element == ElementType::f32 ? scores : e.converted(scores, ElementType::f32));
 }
 

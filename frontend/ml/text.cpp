@@ -1,6 +1,7 @@
-// TfIdfVectorizer of numbered words: how often each of a list of sequences (n-grams) stands in a row.
+// TfIdfVectorizer, of strings or numbers: how often each of a list of sequences (n-grams) stands in a row.
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "frontend/ml/ml_ops.h"
@@ -14,17 +15,35 @@ constexpr int64_t kMostColumns = int64_t{1} << 24;
 
 struct Grams {
   int64_t shortest = 1, longest = 1, skips = 0;
-  std::map<int64_t, std::vector<int64_t>> words;  // by length: one sequence behind the other
+  std::map<int64_t, std::vector<int64_t>>
+      words;  // by length: one sequence behind the other; of strings, their positions in `texts`
+  std::vector<std::string> texts;
   std::map<int64_t, std::vector<size_t>> places;  // by length: columns of the result
   std::vector<size_t> all_places;
   size_t columns = 0;
 };
 
 std::optional<Grams> grams_of(Expansion& e) {
-  Grams g{
-      e.integer("min_gram_length"), e.integer("max_gram_length"), e.integer("max_skip_count"), {}, {}, {}, 0};
-  const std::vector<int64_t> pool = e.integers("pool_int64s"), begins = e.integers("ngram_counts"),
-                             places = e.integers("ngram_indexes");
+  Grams g{e.integer("min_gram_length"),
+          e.integer("max_gram_length"),
+          e.integer("max_skip_count"),
+          {},
+          e.words("pool_strings"),
+          {},
+          {},
+          0};
+  const bool is_text = e.element(0) == ElementType::string;
+  std::vector<int64_t> pool = e.integers("pool_int64s");
+  if (!e.expect(is_text ? !g.texts.empty() : !pool.empty(), "attribute '",
+                is_text ? "pool_strings" : "pool_int64s", "' is missing"))
+    return std::nullopt;
+  if (is_text) {
+    pool.resize(g.texts.size());
+    std::iota(pool.begin(), pool.end(), 0);
+  } else {
+    g.texts.clear();
+  }
+  const std::vector<int64_t> begins = e.integers("ngram_counts"), places = e.integers("ngram_indexes");
   if (!e.expect(1 <= g.shortest && g.shortest <= g.longest,
                 "expected min_gram_length and max_gram_length in order, from 1 on, got ", g.shortest, " and ",
                 g.longest) ||
@@ -64,8 +83,9 @@ std::optional<Grams> grams_of(Expansion& e) {
 }
 
 // How often each sequence of this length stands in x [rows, 1, width], with `step` from word to word: [rows, sequences].
-Operand counts_of(Expansion& e, const Operand& x, int64_t width, const std::vector<int64_t>& words,
-                  int64_t length, int64_t step) {
+Operand counts_of(Expansion& e, const Operand& x, int64_t width, const Grams& g, int64_t length,
+                  int64_t step) {
+  const std::vector<int64_t>& words = g.words.at(length);
   const auto sequences = static_cast<int64_t>(words.size()) / length;
   const int64_t begins = width - (length - 1) * step;
   Operand are_there;
@@ -73,7 +93,10 @@ Operand counts_of(Expansion& e, const Operand& x, int64_t width, const std::vect
     std::vector<int64_t> column;
     for (int64_t s = 0; s < sequences; ++s)
       column.push_back(words[static_cast<size_t>(s * length + k)]);
-    const Operand word = e.reshaped(e.ints(column), {sequences, 1});
+    std::vector<std::string> texts;
+    for (int64_t place : g.texts.empty() ? std::vector<int64_t>() : column)
+      texts.push_back(g.texts[static_cast<size_t>(place)]);
+    const Operand word = e.reshaped(texts.empty() ? e.ints(column) : e.strings(texts), {sequences, 1});
     const Operand is_word = e.op("Equal", {e.slice(x, 2, k * step, k * step + begins), word});
     are_there = k == 0 ? is_word : e.op("And", {are_there, is_word});
   }
@@ -100,7 +123,6 @@ Operand placed(Expansion& e, const Operand& counts, int64_t rows, const std::vec
 }
 
 void vectorizer(Expansion& e) {
-  if (!expect_no_strings(e, {"pool_strings"})) return;
   const std::string mode = e.word("mode");
   if (!e.expect(mode == "TF" || mode == "IDF" || mode == "TFIDF",
                 "attribute 'mode': expected TF, IDF or TFIDF, got ", mode) ||
@@ -114,17 +136,18 @@ void vectorizer(Expansion& e) {
                 columns = static_cast<int64_t>(g->columns);
   const std::vector<double> weights = e.numbers("weights");
   if (!weights.empty() && !expect_count(e, "weights", weights.size(), g->all_places.size())) return;
-  const Operand x = e.reshaped(
-      e.element(0) == ElementType::i64 ? e.in(0) : e.converted(e.in(0), ElementType::i64), {rows, 1, width});
+  const Operand x = e.reshaped(e.element(0) == ElementType::i64 || e.element(0) == ElementType::string
+                                   ? e.in(0)
+                                   : e.converted(e.in(0), ElementType::i64),
+                               {rows, 1, width});
   std::vector<Operand> parts;
   std::vector<size_t> places;
   for (int64_t length = g->shortest; length <= g->longest; ++length) {
-    const std::vector<int64_t>& words = g->words.at(length);
-    if (words.empty()) continue;
+    if (g->words.at(length).empty()) continue;
     Operand total;
     // Single words have nothing between them to be skipped.
     for (int64_t step = 1; step <= (length == 1 ? 1 : g->skips + 1) && (length - 1) * step < width; ++step) {
-      const Operand counts = counts_of(e, x, width, words, length, step);
+      const Operand counts = counts_of(e, x, width, *g, length, step);
       total = total.empty() ? counts : e.op("Add", {total, counts});
     }
     if (total.empty()) continue;

@@ -152,5 +152,43 @@ TEST(Allocations, DoNotHappenForShapesThatFit) {
             0);
 }
 
+// Whose strings are others in every run, and are no more and no longer than before.
+TEST(Allocations, DoNotHappenForStringsThatFit) {
+  TestModel description;
+  std::vector<PlanNode>& nodes = description.plan.graphs[0].nodes;
+  const uint32_t x = description.add_input("x", {200}, MCC_DTYPE_string),
+                 y = description.add_output("y", {200}, MCC_DTYPE_string);
+  const uint32_t ids = description.add_value({"ids", MCC_DTYPE_i64, {200}, MCC_STORAGE_arena, 0, 0});
+  description.plan.arena_size = 200 * 8;
+  auto add = [&](mcc_text_op op, std::vector<uint32_t> args, std::string attributes) {
+    PlanNode node;
+    node.kind = MCC_NODE_text;
+    node.target = op;
+    node.output_count = args.empty() ? 0 : 1;
+    node.args = std::move(args);
+    node.attributes = std::move(attributes);
+    nodes.push_back(node);
+  };
+  add(MCC_TEXT_table, {}, std::string(8, '\0'));
+  add(MCC_TEXT_intern, {x, ids}, "");
+  add(MCC_TEXT_show, {ids, y}, "");
+  const Model model(description.image());
+  Session session(model, {.threads = 1});
+  std::vector<std::string> words(200, std::string(1000, 'a'));
+  session.set_input(0, words, {200});
+  const auto run = [&](int number) {
+    for (size_t i = 0; i < words.size(); ++i)
+      std::memcpy(words[i].data(), &i, sizeof i),
+          std::memcpy(words[i].data() + sizeof i, &number, sizeof number);
+    if (mcc_session_run(session.handle(), nullptr) != MCC_OK) std::abort();
+  };
+  run(0);
+  EXPECT_EQ(count_in([&] {
+              for (int number = 1; number < 20; ++number)
+                run(number);
+            }),
+            0);
+}
+
 }  // namespace
 }  // namespace mcc::test

@@ -122,7 +122,7 @@ typedef struct mcc_node_info {
   uint32_t struct_size; /* set by the caller */
   uint32_t source_count;
   const char* name;     /* of the kernel */
-  const char* kind;     /* "kernel", "host", "copy", "shape", "if", "loop", "device" */
+  const char* kind;     /* "kernel", "host", "copy", "shape", "if", "loop", "device", "text" */
   const char* schedule; /* how the kernel was scheduled, as text; may be "" */
   int64_t flops;        /* of one execution; -1: depends on shapes */
   int64_t bytes;

@@ -78,6 +78,14 @@ struct Tensor {
     }
     return static_cast<const T*>(data);
   }
+  // Copies of the elements of a tensor of strings.
+  std::vector<std::string> strings() const {
+    const mcc_string* const views = as<mcc_string>();
+    std::vector<std::string> all;
+    for (std::size_t i = 0; i < element_count(); ++i)
+      all.emplace_back(views[i].size == 0 ? "" : views[i].data, views[i].size);
+    return all;
+  }
 };
 
 class Model {
@@ -196,6 +204,27 @@ class Session {
     set_input(model_.input_index(name), data, dims);
   }
 
+  // A tensor of strings: these are used in place, too.
+  void set_input(std::size_t index, const std::vector<std::string>& strings,
+                 const std::vector<std::int64_t>& dims) {
+    std::size_t count = 1;
+    for (std::int64_t dim : dims)
+      count *= static_cast<std::size_t>(dim);
+    if (count != strings.size())
+      throw Error(MCC_INVALID_ARGUMENT, "the shape of the strings needs " + std::to_string(count) + ", got " +
+                                            std::to_string(strings.size()));
+    if (strings_.size() <= index) strings_.resize(index + 1);
+    std::vector<mcc_string>& views = strings_[index];
+    views.clear();
+    for (const std::string& string : strings)
+      views.push_back({string.data(), string.size()});
+    set_input(index, static_cast<const mcc_string*>(views.data()), dims);
+  }
+  void set_input(const std::string& name, const std::vector<std::string>& strings,
+                 const std::vector<std::int64_t>& dims) {
+    set_input(model_.input_index(name), strings, dims);
+  }
+
   // Lets the model write an output to the caller's memory.
   void set_output(std::size_t index, const Tensor& tensor) {
     mcc_error error;
@@ -255,6 +284,7 @@ class Session {
 
   Model model_;
   std::unique_ptr<mcc_session, Destroy> session_;
+  std::vector<std::vector<mcc_string>> strings_;  // of each input that is a tensor of strings
 };
 
 }  // namespace mcc::runtime

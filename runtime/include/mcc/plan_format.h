@@ -135,8 +135,48 @@ typedef enum mcc_node_kind {
    * plan with one, all values are in the GPU's memory, their shapes and offsets follow from the shapes of the inputs, all other nodes are
    * copies, and the model is the only graph. */
   MCC_NODE_device = 6,
-  MCC_NODE_COUNT = 7
+  MCC_NODE_text = 7, /* `target` is an mcc_text_op */
+  MCC_NODE_COUNT = 8
 } mcc_node_kind;
+
+/* Text. Tensors of strings are i64 tensors of ids inside of a model: positions in the session's table of strings, in which no text
+ * stands twice. The table begins with the model's own strings, and forgets all others when a run begins. Texts in attributes: a
+ * uint64 count, count uint64 ends, then the bytes, where text i begins with the end of text i - 1. Tensors of one node have the same
+ * dimensions unless said otherwise. */
+typedef enum mcc_text_op {
+  MCC_TEXT_table =
+      0, /* no arguments; attributes: the model's strings. The first node of a plan with others of this kind */
+  MCC_TEXT_intern = 1, /* string -> i64 */
+  MCC_TEXT_show = 2,   /* i64 -> string */
+  MCC_TEXT_concat = 3, /* i64, i64 -> i64: one text behind the other */
+  MCC_TEXT_count = 4,  /* i64 -> i64: how many parts; attributes: mcc_text_split and the delimiter */
+  MCC_TEXT_split =
+      5, /* i64 -> i64 with one more dimension for the parts, filled up with ""; the same attributes */
+  MCC_TEXT_normalize =
+      6, /* i64 [n] -> i64 [n] or i64 [max(n, 1)], i64 [] (may be left out): those that are no stop words, and
+                             how many ("" counts where there is none); attributes: mcc_text_normalize, then the stop words as texts */
+  MCC_TEXT_match = 7,  /* i64 -> bool; attributes: mcc_text_automaton and its tables */
+  MCC_TEXT_parse = 8,  /* i64 -> f32, f64, i64 or u64 */
+  MCC_TEXT_format = 9, /* f64, i64 or u64 -> i64 */
+  MCC_TEXT_rank = 10,  /* i64 -> i64: how many different texts of the tensor come before it, by their bytes */
+  MCC_TEXT_OP_COUNT = 11
+} mcc_text_op;
+
+typedef struct mcc_text_split {
+  int64_t most;            /* parts; -1: as many as there are */
+  uint64_t delimiter_size; /* 0: any white space, none of which stays around parts */
+} mcc_text_split;
+
+typedef struct mcc_text_normalize {
+  uint32_t change;            /* 0: none, 1: to lower case, 2: to upper case */
+  uint32_t is_case_sensitive; /* comparing with stop words */
+} mcc_text_normalize;
+
+/* A deterministic automaton over bytes. Behind it: uint8 classes[256], uint8 accepts[states], padding to a multiple of 4, uint32
+ * next[states][classes]. */
+typedef struct mcc_text_automaton {
+  uint32_t states, classes, start, reserved;
+} mcc_text_automaton;
 
 typedef struct mcc_plan_node {
   uint32_t kind;
@@ -146,7 +186,7 @@ typedef struct mcc_plan_node {
   mcc_plan_range args;       /* indices -> values; MCC_PLAN_NONE for an absent optional input */
   mcc_plan_range dims;       /* quantities */
   mcc_plan_range code;       /* shape nodes */
-  mcc_plan_range attributes; /* bytes of a host node, begin a multiple of 8 */
+  mcc_plan_range attributes; /* bytes of a host or text node, begin a multiple of 8 */
   mcc_plan_range sources;    /* names of the ONNX nodes that it came from */
   mcc_plan_string name;
   mcc_plan_string schedule; /* the trace of the kernel, for people, after lines that say which task it is of
