@@ -334,7 +334,7 @@ class Parser {
       rest_.remove_prefix(1);
       return static_cast<uint32_t>(c);
     }
-    fail(text("has '\\", c, "', which is not known"));
+    fail("has a '\\' in front of what it gives no meaning");
     return std::nullopt;
   }
 

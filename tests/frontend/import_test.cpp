@@ -339,7 +339,9 @@ TEST(Import, StringsAreNotComputedWith) {
     g (string[1,1,2,2] x) => (string[1,1,4,4] y) <float[4] scales = {1, 1, 2, 2}> {
       [n] y = Resize <mode = "nearest"> (x, , scales)
     })");
-  EXPECT_THAT(error_lines(model), ::testing::Contains("node 'n' (Resize): operand 'x' is a tensor of strings, which are not supported here"));
+  EXPECT_THAT(error_lines(model),
+              ::testing::Contains(
+                  "node 'n' (Resize): operand 'x' is a tensor of strings, which are not supported here"));
 }
 
 TEST(Import, ReportsEverything) {
