@@ -156,8 +156,11 @@ void Builder::add_input(const onnx::ValueInfoProto& input, Scope& scope) {
     return report(ErrorKind::unsupported, where,
                   text("is ", kind_of_type(input.type()), "; only tensors are supported"));
   const int onnx_type = input.type().tensor_type().elem_type();
+  if (onnx_type == onnx::TensorProto::STRING && !options_.has_strings)
+    return report(ErrorKind::unsupported, where,
+                  "is a tensor of strings; only models for CPUs have such inputs");
   std::optional<ElementType> element = element_of_onnx(onnx_type);
-  if (!element || (*element == ElementType::string && !options_.has_strings)) {
+  if (!element) {
     return report(ErrorKind::unsupported, where,
                   text("element type ", onnx_type_name(onnx_type), " is not supported"));
   }

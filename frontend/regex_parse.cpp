@@ -295,6 +295,7 @@ class Parser {
     }
     CharacterSet set;
     if (add_perl_class(set)) return parts.push_back(set_node(std::move(set)));
+    if (problem_) return;
     if (const std::optional<uint32_t> c = escaped_character()) parts.push_back(literal(*c));
   }
 
@@ -314,7 +315,7 @@ class Parser {
   }
 
   std::optional<uint32_t> escaped_character() {
-    rest_.remove_prefix(1);
+    if (!rest_.empty()) rest_.remove_prefix(1);
     if (rest_.empty()) {
       fail("ends with a '\\'");
       return std::nullopt;
@@ -333,7 +334,7 @@ class Parser {
       rest_.remove_prefix(1);
       return static_cast<uint32_t>(c);
     }
-    fail(text("has '\\", c, "', which is not known"));
+    fail("has a '\\' in front of what it gives no meaning");
     return std::nullopt;
   }
 
@@ -383,6 +384,7 @@ class Parser {
         }
       }
       if (add_perl_class(set)) continue;
+      if (problem_) break;
       add_range(set);
     }
     if (!take("]")) fail("lacks a ']'");

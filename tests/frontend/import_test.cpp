@@ -275,18 +275,19 @@ TEST(Import, MapsAreTheirNumbersAndKeys) {
   EXPECT_THAT(graph::verify(model->graph), IsEmpty());
 }
 
-TEST(Import, StringsAreTheirPositions) {
+TEST(Import, StringsAreIdsBetweenInputsAndOutputs) {
   auto model = import_text(R"(
     <ir_version: 8, opset_import: ["" : 17, "ai.onnx.ml" : 1]>
-    g (int64[2,1] x) => (string[2] y) <string[3] words = {"a", "b", "c"}> {
+    g (int64[2,1] x, string[2] z) => (string[4] y) <string[3] words = {"a", "b", "a"}> {
       picked = ai.onnx.ml.ArrayFeatureExtractor(words, x)
       shape = Constant <value_ints = [2]> ()
-      y = Reshape(picked, shape)
+      row = Reshape(picked, shape)
+      y = Concat <axis = 0> (row, z)
     })");
   ASSERT_TRUE(model.ok()) << to_text(model.errors());
-  EXPECT_EQ(output_type(*model), "i64[2]");
-  EXPECT_EQ(model->labels["y"].kind, OutputLabels::Kind::strings);
-  EXPECT_THAT(std::get<1>(model->labels["y"].list), ElementsAre("a", "b", "c"));
+  EXPECT_EQ(output_type(*model), "string[4]");
+  EXPECT_THAT(model->graph.texts, ElementsAre("", "a", "b"));
+  EXPECT_THAT(model->labels, IsEmpty());
   EXPECT_THAT(graph::verify(model->graph), IsEmpty());
 }
 
@@ -335,10 +336,12 @@ TEST(Import, TensorsOfASequenceKeepTheirNames) {
 TEST(Import, StringsAreNotComputedWith) {
   auto model = import_text(R"(
     <ir_version: 8, opset_import: ["" : 17]>
-    g (bool c, string[1] unused) => (bool[3] y) <string[3] words = {"a", "b", "c"}> {
-      [n] y = Equal(words, words)
+    g (string[1,1,2,2] x) => (string[1,1,4,4] y) <float[4] scales = {1, 1, 2, 2}> {
+      [n] y = Resize <mode = "nearest"> (x, , scales)
     })");
-  EXPECT_THAT(error_lines(model), ::testing::Contains("node 'n' (Equal): operand 'words' is a tensor of strings; only tensors of numbers are supported"));
+  EXPECT_THAT(error_lines(model),
+              ::testing::Contains(
+                  "node 'n' (Resize): operand 'x' is a tensor of strings, which are not supported here"));
 }
 
 TEST(Import, ReportsEverything) {

@@ -8,7 +8,9 @@ import re
 import shutil
 import sys
 
+import pipelines
 import simple
+import strings
 import trees
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -24,12 +26,14 @@ def main():
     parser.add_argument("--keep", type=pathlib.Path, metavar="DIR")
     arguments = parser.parse_args()
 
-    cases = [case for module in (trees, simple) for case in module.cases(arguments.seed)]
+    cases = [case for module in (trees, simple, strings, pipelines) for case in module.cases(arguments.seed)]
     names = [case.name for case in cases]
     assert len(set(names)) == len(names), "two cases have one name"
     folder = arguments.keep or BUILD / "ml"
     shutil.rmtree(folder, ignore_errors=True)
     chosen = [case for case in cases if re.search(arguments.filter, case.name)]
+    if arguments.gpu:  # strings are for CPUs
+        chosen = [case for case in chosen if not case.has_strings()]
     for case in chosen:
         verify_folders.write(folder / case.name, case.model, case.inputs, case.outputs)
         (folder / case.name / "data.json").write_text(json.dumps({"rtol": case.rtol, "atol": case.atol}))

@@ -106,7 +106,7 @@ def labels(c):
 
 
 def words(c):
-    """Labels that are strings come as their positions in the list, maps as their scores."""
+    """Labels that are strings; maps come as their scores."""
     x = c.real(11, 6)
     names = ["c", "a", "b"]
     for op, variant, count, a in (
@@ -116,9 +116,20 @@ def words(c):
     ):
         word = (TensorProto.STRING, TensorProto.FLOAT)
         attributes = dict(classlabels_strings=names[:count], **a)
-        c.add(op, variant, [x], word, want=c.numbered(names[:count], c.results(op, [x], word, **attributes)), **attributes)
+        c.add(op, variant, [x], word, **attributes)
     keys, y = [4, -2, 9], np.array([[4, 1], [9, -2]])
-    c.add("LabelEncoder", "int_word", [y], (TensorProto.STRING,), 2, want=[np.array([[0, 3], [2, 1]])], keys_int64s=keys, values_strings=names)
+    c.add("LabelEncoder", "int_word", [y], (TensorProto.STRING,), 2, keys_int64s=keys, values_strings=names, default_string="none")
+    text = [["c", "b"], ["", "x"]]
+    c.add("LabelEncoder", "word_int", [text], (TensorProto.INT64,), 2, keys_strings=names, values_int64s=[5, 6, 7], default_int64=-3)
+    c.add("LabelEncoder", "word_float", [text], (TensorProto.FLOAT,), 2, keys_strings=names, values_floats=[5.0, 6.5, 7.25])
+    c.add("LabelEncoder", "word_word", [text], (TensorProto.STRING,), 2, keys_strings=[*names, ""], values_strings=["C", "ä", "", "empty"])
+    c.add("LabelEncoder", "word_tensors", [text], (TensorProto.STRING,), 4, keys_tensor=tensor("k", np.array(names, object)), values_tensor=tensor("v", np.array(["x", "y", "z"], object)),
+          default_tensor=tensor("d", np.array(["?"], object)))
+    c.add("LabelEncoder", "float_word", [np.array([1.5, 2.0], np.float32)], (TensorProto.STRING,), 2, keys_floats=[2.0], values_strings=["two"])
+    c.add("CategoryMapper", "to_int", [text], (TensorProto.INT64,), 1, cats_strings=names, cats_int64s=[3, 1, 2], default_int64=9)
+    c.add("CategoryMapper", "to_word", [np.array([3, 1, 4])], (TensorProto.STRING,), 1, cats_strings=names, cats_int64s=[3, 1, 2], default_string="other")
+    c.add("OneHotEncoder", "words", [text], cats_strings=names, zeros=1)
+    c.add("ArrayFeatureExtractor", "words", [text, np.array([1, 0, 1])], (TensorProto.STRING,), 1)
     c.maps("ints", c.real(4, 3), classlabels_int64s=[3, 1, 2])
     c.maps("words", c.real(4, 3), classlabels_strings=names)
     c.maps("row", c.real(3), classlabels_strings=names)
@@ -137,6 +148,16 @@ def texts(c):
     c.add("TfIdfVectorizer", "short_rows", [x[:, :1]], min_gram_length=2, max_gram_length=3, max_skip_count=0, mode="TF", **shared)
     shared["ngram_indexes"] = [0, 3, 2, 1, 5, 4, 6, 0, 3]
     c.add("TfIdfVectorizer", "shared_places", [x], min_gram_length=1, max_gram_length=3, max_skip_count=1, mode="TF", **shared)
+
+
+def text_pools(c):
+    """Words that are strings."""
+    pool = ["zero", "one", "two", "three", "one", "two", "two", "", "three", "four"]
+    x = c.rng.choice(["zero", "one", "two", "three", "four", "", "other"], (3, 11))
+    shared = dict(domain="", ngram_counts=[0, 4], pool_strings=pool, ngram_indexes=[0, 3, 2, 1, 5, 4, 6])
+    for mode, weights in (("TF", {}), ("TFIDF", {"weights": c.floats(7)})):
+        for low, high, skips in ((1, 1, 0), (1, 2, 0), (2, 2, 3)):
+            c.add("TfIdfVectorizer", f"words_{mode.lower()}_{low}_to_{high}_{skips}", [x], min_gram_length=low, max_gram_length=high, max_skip_count=skips, mode=mode, **shared, **weights)
 
 
 def optimisers(c):
@@ -165,6 +186,6 @@ def optimisers(c):
 
 def cases(seed):
     c = Cases(seed)
-    for family in (linear, vector_machines, features, labels, words, texts, optimisers):
+    for family in (linear, vector_machines, features, labels, words, texts, text_pools, optimisers):
         family(c)
     return c.all

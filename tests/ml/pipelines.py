@@ -1,0 +1,34 @@
+"""Models as scikit-learn's converter writes them: columns of categories and of numbers, encoded, put together, and given to trees."""
+
+import numpy as np
+from case import DOMAIN, Cases
+from onnx import TensorProto, helper
+from trees import Maker, leaf_of, numbered
+
+CITIES, COLOURS, SPECIES = ["Basel", "Zürich", "", "New York"], ["red", "green"], ["setosa", "versicolor", "virginica"]
+
+
+def pipeline(c, variant, open_rows):
+    m = Maker(c)
+    rows = 17
+    inputs = {"city": m.rng.choice([*CITIES, "Nowhere"], (rows, 1)).astype(object), "colour": m.rng.choice([*COLOURS, "blue"], (rows, 1)).astype(object), "numbers": c.real(rows, 3)}
+    features = len(CITIES) + len(COLOURS) + 3
+    trees = m.trees(12, features, leaf_of(range(3), 3), values=[-0.5, 0.0, 0.5])
+    ml = lambda op, i, o, **a: helper.make_node(op, i, o, domain=DOMAIN, **a)
+    nodes = [
+        ml("OneHotEncoder", ["city"], ["city_hot"], cats_strings=CITIES, zeros=1),
+        ml("OneHotEncoder", ["colour"], ["colour_hot"], cats_strings=COLOURS, zeros=1),
+        helper.make_node("Flatten", ["city_hot"], ["city_row"]),
+        helper.make_node("Flatten", ["colour_hot"], ["colour_row"]),
+        ml("Scaler", ["numbers"], ["scaled"], offset=[0.1, 0.2, 0.3], scale=[2.0, 3.0, 4.0]),
+        helper.make_node("Concat", ["city_row", "colour_row", "scaled"], ["x"], axis=1),
+        ml("TreeEnsembleClassifier", ["x"], ["label", "probability"], classlabels_strings=SPECIES, post_transform="NONE", **numbered(trees, "class", False)),
+    ]
+    c.model(f"Pipeline-{variant}", nodes, inputs, {"label": TensorProto.STRING, "probability": TensorProto.FLOAT}, open_rows=open_rows)
+
+
+def cases(seed):
+    c = Cases(seed)
+    pipeline(c, "fixed", False)
+    pipeline(c, "open", True)
+    return c.all
