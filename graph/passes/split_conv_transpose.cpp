@@ -5,10 +5,12 @@
 // deconvolution layer the same as a convolutional layer?", 2016).
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "graph/ops/conv_transpose.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
+#include "tensor/simplify.h"
 
 namespace mcc::graph {
 namespace {
@@ -47,8 +49,9 @@ class SplitConvTranspose {
     const Node node = g_.node(id);
     ValueId x = node.inputs[0], w = node.inputs[1];
     ValueId bias = node.inputs.size() > 2 ? node.inputs[2] : kNoValue;
-    if (!is_constant(w) || (bias != kNoValue && !is_constant(bias)) || !is_static(shape(x))) return;
-    Ints ws = static_shape(shape(w)), xs = static_shape(shape(x)), ys = static_shape(shape(node.outputs[0]));
+    if (!is_constant(w) || (bias != kNoValue && !is_constant(bias))) return;
+    const Ints ws = static_shape(shape(w));
+    const Shape xs = shape(x), ys = shape(node.outputs[0]);
     rank_ = ws.size() - 2;
     const Ints ones(rank_, 1);
     stride_ = node.attributes.integers("strides", ones);
@@ -64,14 +67,18 @@ class SplitConvTranspose {
     begin_ = conv_transpose_begin(g_, node);
     taps_.clear();
     count_.clear();
+    cut_.clear();
     Ints before, after;
     for (size_t k = 0; k < rank_; ++k) {
       taps_.push_back((ws[2 + k] + stride_[k] - 1) / stride_[k]);
       // Positions q that results come from: the last one is (extent - 1 + begin) / s.
-      count_.push_back((ys[2 + k] - 1 + begin_[k]) / stride_[k] + 1);
+      const Expr& extent = ys[2 + k];
+      count_.push_back(tensor::simplify(floor_div(extent + (begin_[k] - 1), Expr(stride_[k])) + 1));
+      const auto added = known(count_[k] - xs[2 + k]), cut = known(count_[k] * stride_[k] - extent - begin_[k]);
+      if (!added || !cut || *added < 0) return;  // crops more than a whole step, or more for some sizes than for others
       before.push_back(taps_[k] - 1);
-      after.push_back(count_[k] - xs[2 + k]);
-      if (after[k] < 0) return;  // crops more than a whole step
+      after.push_back(*added);
+      cut_.push_back(*cut);
     }
     Attributes a;
     Ints pads = before;
@@ -82,6 +89,9 @@ class SplitConvTranspose {
     ValueId phases = emit(g_, "", "Conv", name_, inputs, a);
     g_.node(g_.value(phases).producer).origins = node.origins;
     ValueId y = interleave(phases, ys);
+    const bool is_same = std::equal(ys.begin(), ys.end(), shape(y).begin(), shape(y).end(),
+                                    [&](const Expr& a, const Expr& b) { return g_.are_equal(a, b); });
+    if (!is_same) return;  // some size would leave nothing
     g_.node(g_.value(y).producer).origins = node.origins;
     take_place(g_, node.outputs[0], y);
     g_.node(id).dead = true;
@@ -129,19 +139,13 @@ class SplitConvTranspose {
   }
 
   // [N, s... K, q...] -> [N, K, y...]
-  ValueId interleave(ValueId phases, const Ints& ys) {
-    Ints split{ys[0]}, perm{0, static_cast<int64_t>(rank_) + 1}, merged{ys[0], ys[1]};
-    split.insert(split.end(), stride_.begin(), stride_.end());
-    split.push_back(ys[1]);
-    split.insert(split.end(), count_.begin(), count_.end());
+  ValueId interleave(ValueId phases, const Shape& ys) {
     Ints axes, starts, ends;
     for (size_t k = 0; k < rank_; ++k) {
-      perm.push_back(static_cast<int64_t>(rank_ + 2 + k));
-      perm.push_back(static_cast<int64_t>(1 + k));
-      merged.push_back(count_[k] * stride_[k]);
+      const std::optional<int64_t> extent = known(ys[2 + k]);
       axes.push_back(static_cast<int64_t>(2 + k));
       starts.push_back(begin_[k]);
-      ends.push_back(begin_[k] + ys[2 + k]);
+      ends.push_back(extent ? begin_[k] + *extent : cut_[k] == 0 ? std::numeric_limits<int64_t>::max() : -cut_[k]);
     }
     ValueId y = kNoValue;
     if (rank_ == 2 && stride_[0] == stride_[1]) {
@@ -149,16 +153,34 @@ class SplitConvTranspose {
       Attributes a;
       a.set("blocksize", stride_[0]);
       y = emit(g_, "", "DepthToSpace", name_, {phases}, a);
-    } else if (rank_ == 3) {
+    } else if (rank_ == 3 || !is_static(ys)) {
       Attributes a;
       a.set("blocks", stride_);
       y = emit(g_, "mcc", "Interleave", name_, {phases}, a);
     } else {
-      y = reshape(transpose(reshape(phases, split), perm), merged);
+      y = interleave_by_reshapes(phases, static_shape(ys));
     }
     return emit(
         g_, "", "Slice", name_,
         {y, ints(name_ + ".starts", starts), ints(name_ + ".ends", ends), ints(name_ + ".axes", axes)});
+  }
+
+  ValueId interleave_by_reshapes(ValueId phases, const Ints& ys) {
+    Ints split{ys[0]}, perm{0, static_cast<int64_t>(rank_) + 1}, merged{ys[0], ys[1]};
+    split.insert(split.end(), stride_.begin(), stride_.end());
+    split.push_back(ys[1]);
+    for (size_t k = 0; k < rank_; ++k) {
+      split.push_back(*known(count_[k]));
+      perm.push_back(static_cast<int64_t>(rank_ + 2 + k));
+      perm.push_back(static_cast<int64_t>(1 + k));
+      merged.push_back(split.back() * stride_[k]);
+    }
+    return reshape(transpose(reshape(phases, split), perm), merged);
+  }
+
+  static std::optional<int64_t> known(const Expr& e) {
+    int64_t value = 0;
+    return tensor::as_int(tensor::simplify(e), &value) ? std::optional(value) : std::nullopt;
   }
 
   // Beyond this the phases' weights, padded to whole steps, are no longer what a kernel reads well.
@@ -167,7 +189,8 @@ class SplitConvTranspose {
   Graph& g_;
   std::string name_;
   size_t rank_ = 0;
-  Ints stride_, begin_, taps_, count_;  // along each spatial axis; count_: positions q
+  Ints stride_, begin_, taps_, cut_;  // along each spatial axis; cut_: what is left out at the end
+  Shape count_;                       // positions q
 };
 
 }  // namespace

@@ -206,6 +206,20 @@ def parts():
         tuple(dict(zip("NHWL", sizes)) for sizes in ((1, 2, 4, 1), (2, 8, 9, 3), (3, 40, 33, 9))), {"labels": 12})
 
 
+def transposed():
+    """Transposed convolutions of open pictures and signals, each a convolution for all phases of its stride."""
+    return Model("transposed", [
+        ("ConvTranspose", ["x", "a", "bias"], ["p"], {"strides": [2, 2], "pads": [1, 1, 1, 1]}), ("Relu", ["p"], ["u"], {}),
+        ("ConvTranspose", ["u", "b"], ["y"], {"strides": [2, 2]}),
+        ("ConvTranspose", ["x", "c"], ["z"], {"strides": [3, 2], "output_padding": [1, 1], "pads": [1, 0, 0, 2]}),
+        ("ConvTranspose", ["x", "c"], ["v"], {"strides": [2, 2], "auto_pad": "SAME_UPPER"}),
+        ("ConvTranspose", ["s", "d"], ["w"], {"strides": [4], "pads": [2, 2]}),
+        ("ConvTranspose", ["s", "d"], ["o"], {"strides": [3], "pads": [5, 6]})],
+        {"x": ["N", 3, "H", "W"], "s": ["N", 4, "L"]}, ("y", "z", "v", "w", "o"), {"N": (1, 3), "H": (2, 41), "W": (4, 40), "L": (3, 60)},
+        {"a": weights(3, 16, 4, 4), "bias": weights(16), "b": weights(16, 5, 2, 2), "c": weights(3, 6, 3, 5), "d": weights(4, 6, 8)},
+        tuple(dict(zip("NHWL", sizes)) for sizes in ((1, 2, 4, 3), (2, 8, 9, 17), (3, 40, 33, 60))))
+
+
 def images():
     """Windows that run over the end, padding that follows from a stride of 1, mirrored edges, blocks that become channels and back."""
     return Model("images", [
@@ -257,4 +271,4 @@ def waves():
         tuple({"N": n, "T": t} for n, t in ((1, 1), (2, 2), (1, 7), (3, 100), (4, 1999))))
 
 
-ALL = (mlp, attention, convolutions, batches, shapes, movements, recurrent, signals, expansions, resizes, pyramid, parts, images, tiled_images, waves)
+ALL = (mlp, attention, convolutions, batches, shapes, movements, recurrent, signals, expansions, resizes, pyramid, parts, transposed, images, tiled_images, waves)
