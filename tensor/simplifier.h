@@ -74,6 +74,8 @@ class Simplifier {
   // ---- simplify_condition.cpp: comparisons, logic, select ----
   Expr compare_index(BinaryOp op, const Expr& a, const Expr& b);
   Expr at_least_zero(Linear l);
+  // l >= 0 without its term t, a quotient by what is positive, if its coefficient is 1 or -1; and by whatever is symbolic.
+  std::optional<Linear> without_quotient(const Linear& l, const Term& t);
   std::optional<Linear> without_open_quotient(const Linear& l);
   Expr equals_zero(Linear l, bool negated);
   Expr logical(BinaryOp op, const Expr& a, const Expr& b);

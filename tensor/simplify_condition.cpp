@@ -71,29 +71,32 @@ Expr Simplifier::compare_index(BinaryOp op, const Expr& a, const Expr& b) {
   return at_least_zero(op == BinaryOp::lt || op == BinaryOp::le ? down : up);
 }
 
-// b positive, and not constant: r - x // b >= 0  <=>  (r + 1)*b - 1 - x >= 0;    r + x // b >= 0  <=>  r*b + x >= 0. Nothing where l has no
-// such quotient, or several.
+// b positive: r - x // b >= 0  <=>  (r + 1)*b - 1 - x >= 0;    r + x // b >= 0  <=>  r*b + x >= 0
+std::optional<Linear> Simplifier::without_quotient(const Linear& l, const Term& t) {
+  const auto* quotient = t.atom.as<Binary>();
+  const Linear x = lift(quotient->a), b = lift(quotient->b);
+  if (std::abs(t.coefficient) != 1 || span_of(b).lo < 1) return std::nullopt;
+  const bool is_up = t.coefficient > 0;
+  Linear rest = l;
+  add_term(rest, Expr(t.atom), -t.coefficient);
+  if (!is_up) rest.constant += 1;
+  Linear moved = product(rest, b);
+  add_scaled(moved, x, t.coefficient);
+  if (!is_up) moved.constant -= 1;
+  return moved.overflow ? std::nullopt : std::optional(moved);
+}
+
+// By a divisor that is not constant. Nothing where l has no such quotient, or several.
 std::optional<Linear> Simplifier::without_open_quotient(const Linear& l) {
   const Term* found = nullptr;
   for (const Term& t : l.terms) {
     const auto* quotient = t.atom.as<Binary>();
     int64_t ignored = 0;
     if (!quotient || quotient->op != BinaryOp::floor_div || as_int(quotient->b, &ignored)) continue;
-    if (found || std::abs(t.coefficient) != 1) return std::nullopt;
+    if (found) return std::nullopt;
     found = &t;
   }
-  if (!found) return std::nullopt;
-  const auto* quotient = found->atom.as<Binary>();
-  const Linear x = lift(quotient->a), b = lift(quotient->b);
-  if (span_of(b).lo < 1) return std::nullopt;
-  const bool is_up = found->coefficient > 0;
-  Linear rest = l;
-  add_term(rest, Expr(found->atom), -found->coefficient);
-  if (!is_up) rest.constant += 1;
-  Linear moved = product(rest, b);
-  add_scaled(moved, x, is_up ? 1 : -1);
-  if (!is_up) moved.constant -= 1;
-  return moved.overflow ? std::nullopt : std::optional(moved);
+  return found ? without_quotient(l, *found) : std::nullopt;
 }
 
 // Canonical: p >= c with a constant, or n < p + c; p and n are sums with positive coefficients.

@@ -331,26 +331,22 @@ bool Simplifier::prove_by_min_max(const Linear& l, int* budget) {
   return false;
 }
 
-// For symbolic n >= 1: c*(x %% n) >= c*(n - 1) for c < 0;  r - x // n >= 0  <=>  (r + 1)*n - 1 - x >= 0, and
-// r + x // n >= 0  <=>  r*n + x >= 0.
+// For symbolic n >= 1: c*(x %% n) >= c*(n - 1) for c < 0; and as without_quotient() says.
 bool Simplifier::prove_by_divisors(const Linear& l, int* budget) {
   for (const Term& t : l.terms) {
     const auto* division = t.atom.as<Binary>();
     const bool is_quotient = division && division->op == BinaryOp::floor_div;
     if (!is_quotient && !(division && division->op == BinaryOp::floor_mod && t.coefficient < 0)) continue;
-    const Linear x = lift(division->a), n = lift(division->b);
-    if (n.is_constant() || span_of(n).lo < 1 || (is_quotient && std::abs(t.coefficient) != 1)) continue;
+    const Linear n = lift(division->b);
+    if (n.is_constant() || span_of(n).lo < 1) continue;
+    if (is_quotient) {
+      if (const std::optional<Linear> moved = without_quotient(l, t)) return prove(recombine(*moved), budget);
+      continue;
+    }
     Linear rest = l;
     add_term(rest, t.atom, -t.coefficient);
-    if (is_quotient) {
-      if (t.coefficient < 0) rest.constant += 1;
-      rest = product(rest, n);
-      if (t.coefficient < 0) rest.constant -= 1;
-      add_scaled(rest, x, t.coefficient);
-    } else {
-      add_scaled(rest, n, t.coefficient);
-      rest.constant -= t.coefficient;
-    }
+    add_scaled(rest, n, t.coefficient);
+    rest.constant -= t.coefficient;
     return prove(recombine(rest), budget);
   }
   return false;

@@ -7,8 +7,6 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
-import unittest
 
 import numpy as np
 import onnx
@@ -18,6 +16,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import models
 import networks
 from session import BUILD, RunError, Session
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cuda"))
+import stand_in
 
 MCC = os.path.abspath(os.environ.get("MCC", pathlib.Path(__file__).parents[2] / "build/bin/mcc"))
 DRIVER = BUILD / "tests/fake_cuda/libcuda.so.1"
@@ -29,20 +30,7 @@ def mcc(*arguments):
     return subprocess.run([MCC, *map(str, arguments)], capture_output=True, text=True, timeout=600)
 
 
-class Gpu(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.folder = pathlib.Path(cls.temporary.name)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.temporary.cleanup()
-
-    def done(self, result, code=0):
-        self.assertEqual(result.returncode, code, result.stderr)
-        return result
-
+class Gpu(stand_in.Case):
     def save(self, model):
         path = self.folder / f"{model.name}.onnx"
         onnx.save(model.proto(), path)
@@ -153,7 +141,4 @@ def add_models():
 add_models()
 
 if __name__ == "__main__":
-    result = unittest.main(exit=False, verbosity=1).result
-    bad = len(result.failures) + len(result.errors)
-    print(f"{result.testsRun - bad if bad < result.testsRun else 0} passed, {bad} failed")
-    sys.exit(bad != 0)
+    stand_in.main(Gpu)
