@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
+#include <sstream>
 
 #include "codegen/compiled.h"
 #include "codegen/device.h"
@@ -14,6 +16,7 @@
 #include "tensor/numeric.h"
 #include "tensor/passes/lower.h"
 #include "tensor/simplify.h"
+#include "tensor/sizes.h"
 #include "tensor/visit.h"
 
 namespace mcc::codegen {
@@ -95,23 +98,37 @@ void expect_instructions(const Func& lowered, const std::string& ptx) {
   EXPECT_GE(found, calls);
 }
 
+// What the symbolic dimensions of a function are in a run.
+struct DimSizes {
+  std::vector<Var> dims;
+  std::vector<int64_t> sizes;
+
+  int64_t of(Expr e) const {
+    for (size_t n = 0; n < dims.size(); ++n)
+      e = substitute(e, {{dims[n].get(), Expr(sizes[n])}});
+    return extent_of(e);
+  }
+};
+
 // Empty, or what goes wrong in the machine.
-std::string error_of(const DeviceCode& code, Buffers* buffers, test::PtxTraffic* traffic = nullptr) {
+std::string error_of(const DeviceCode& code, Buffers* buffers, test::PtxTraffic* traffic = nullptr, const DimSizes& at = {}) {
   for (const Expr& bytes : code.memory.workspaces)
-    buffers->add(extent_of(bytes));
+    buffers->add(at.of(bytes));
   std::string problem;
   std::shared_ptr<const test::PtxModule> module = test::parse_ptx(code.ptx, &problem);
   if (!module) return problem;
   for (const DeviceLaunch& launch : code.launches) {
     test::PtxGrid grid{};
     for (size_t n = 0; n < 3; ++n) {
-      grid.grid[n] = static_cast<unsigned>(extent_of(launch.grid[n]));
+      grid.grid[n] = static_cast<unsigned>(at.of(launch.grid[n]));
       grid.block[n] = static_cast<unsigned>(extent_of(launch.block[n]));
     }
     if (launch.is_shared_dynamic) grid.dynamic_shared = static_cast<unsigned>(launch.shared_bytes);
     std::vector<uint64_t> arguments;
     for (int b : launch.buffers)
       arguments.push_back(reinterpret_cast<uint64_t>(buffers->pointers[static_cast<size_t>(b)]));
+    for (int d : launch.dims)
+      arguments.push_back(static_cast<uint64_t>(at.sizes[static_cast<size_t>(d)]));
     std::vector<test::PtxTensorMap> maps(launch.maps.size());
     for (size_t m = 0; m < maps.size(); ++m) {
       const TensorMap& of = launch.maps[m];
@@ -140,11 +157,11 @@ std::string error_of(const DeviceCode& code, Buffers* buffers, test::PtxTraffic*
 }
 
 void run_as_ptx(const Func& lowered, const Target& target, Buffers* buffers,
-                test::PtxTraffic* traffic = nullptr) {
+                test::PtxTraffic* traffic = nullptr, const std::vector<int64_t>& sizes = {}) {
   Result<DeviceCode> code = emit_ptx(lowered, "kernel", target);
   ASSERT_TRUE(code.ok()) << to_text(code.errors());
   expect_instructions(lowered, code->ptx);
-  ASSERT_EQ(error_of(*code, buffers, traffic), "") << code->ptx;
+  ASSERT_EQ(error_of(*code, buffers, traffic, {lowered.dims, sizes}), "") << code->ptx;
 }
 
 std::vector<std::string> launch_files() {
@@ -192,16 +209,19 @@ TEST_P(Launches, Assemble) {
 
 TEST_P(Launches, AreRightAsPtx) {
   const std::string file = read_file(test_data("tensor_passes/data/launch/" + GetParam() + ".txt"));
-  Func f = parse(section(file, "func"));
-  if (!f.dims.empty()) GTEST_SKIP() << "symbolic dimensions";
+  const Func symbolic = parse(section(file, "func"));
+  std::istringstream listed(section(file, "sizes"));
+  const std::vector<int64_t> sizes{std::istream_iterator<int64_t>(listed), {}};
+  ASSERT_EQ(sizes.size(), symbolic.dims.size());
+  const Func f = with_sizes(symbolic, sizes);
   Result<Trace> trace = parse_trace(section(file, "trace"));
   ASSERT_TRUE(trace.ok());
-  Schedule schedule(f);
+  Schedule schedule(symbolic);
   ASSERT_TRUE(schedule.replay(*trace));
   Buffers want = buffers_of(f), got = buffers_of(f);
   ASSERT_TRUE(interpret(f, want.pointers).ok());
   Result<Target> target = make_target(text("cuda:", architectures(GetParam())[0]));
-  run_as_ptx(lower(schedule.func(), *target), *target, &got);
+  run_as_ptx(lower(schedule.func(), *target), *target, &got, nullptr, sizes);
   for (size_t n = static_cast<size_t>(f.num_inputs()); n < f.params.size(); ++n) {
     for (int64_t k = 0; k < count_of(f.params[n]); ++k) {
       const double x = number_at(f.params[n], want.pointers[n], k),
