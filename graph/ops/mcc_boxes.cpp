@@ -1,9 +1,9 @@
 // mcc.SelectBoxes: the boxes that NonMaxSuppression keeps, as many rows as there may be, and how many of them there are.
 //
-// Of each class the boxes whose score is above the threshold, which are few as a rule, come into a tournament: a binary tree whose nodes
-// hold the better one of the two below, so that the best one stands at its root. It is taken out, which changes the nodes above its leaf,
+// Of each class the boxes whose score is above the threshold, which are few as a rule, come into a tournament. The best one is taken out,
 // and kept if none that is kept already covers it. Boxes that nobody asks for are thus neither sorted nor compared.
 #include "graph/ops/common.h"
+#include "graph/ops/tournament.h"
 #include "tensor/simplify.h"
 
 namespace mcc::graph {
@@ -66,9 +66,8 @@ struct Selection {
   Buffer corners =
       {};  // of all boxes: y and x of the corner with the smaller ones, of the other one, and the area
   Buffer number = {};  // of each that is above the threshold, in order: its place among the boxes
-  Buffer tree =
-      {};  // of n of them: leaves n to 2 * n - 1, and nodes from 1 on, above nodes 2 * k and 2 * k + 1
-  Buffer count = {};    // n
+  Buffer tree = {};    // the tournament of them
+  Buffer count = {};   // how many they are
   Buffer covered = {};  // whether a box that is kept covers the one in question
   Buffer kept = {};     // places among the boxes
   Buffer num_kept = {};
@@ -88,23 +87,6 @@ Expr scalar_input(const ComputeContext& c, int i) {
   return c.at(i, std::vector<Expr>(c.input_type(i).shape.size(), 0));
 }
 
-// Of a score that stands at some position: larger for larger scores and, of equal ones, for smaller positions.
-Expr key_of(const Expr& score, const Expr& position) {
-  const Expr number =
-      select(score == number_like(score, 0), number_like(score, 0), score);  // 0 and -0 are equal
-  const Expr bits = tensor::Call::make({ElementType::i32, 1}, Intrinsic::bit_cast, {number});
-  const Expr ordered = cast(
-      ElementType::i64,
-      select(bits < 0, binary(BinaryOp::bit_xor, bits, tensor::constant_int(bits.type(), 0x7fffffff)), bits));
-  return ordered * (int64_t{1} << 32) + (Expr(std::numeric_limits<int32_t>::max()) - position);
-}
-
-// The position back.
-Expr position_of(const Expr& key) {
-  const Expr low = binary(BinaryOp::bit_and, key, Expr(int64_t{0xffffffff}));
-  return Expr(std::numeric_limits<int32_t>::max()) - low;
-}
-
 // The leaves: first behind room for the nodes, of which there are as many as turn out to be above the threshold.
 Stmt collect(const Selection& s, Axes at) {
   const Var k = variable(s.c, "collect.k"), j = variable(s.c, "collect.j");
@@ -112,7 +94,7 @@ Stmt collect(const Selection& s, Axes at) {
   const Expr score = s.c.at(kScores, with(at, {k}));
   const Stmt take = Seq::make({
       Store::make(s.number, with(at, {n}), cast(s.number.element(), k)),
-      Store::make(s.tree, with(at, {s.boxes + n}), key_of(score, n)),
+      Store::make(s.tree, with(at, {s.boxes + n}), element_key(score, n, true)),
       Store::make(s.count, to_vector(at), n + 1),
   });
   return Seq::make({
@@ -124,30 +106,8 @@ Stmt collect(const Selection& s, Axes at) {
   });
 }
 
-// The better one of the two below the node.
-Stmt play(const Selection& s, Axes at, const Expr& node) {
-  return Store::make(s.tree, with(at, {node}),
-                     tensor::max(load(s.tree, with(at, {node * 2})), load(s.tree, with(at, {node * 2 + 1}))));
-}
-
-Stmt build_tree(const Selection& s, Axes at) {
-  const Var j = variable(s.c, "collect.j");
-  const Expr n = load(s.count, to_vector(at));
-  return For::make(j, 0, tensor::max(n - 1, 0), tensor::LoopKind::serial, play(s, at, n - 1 - j));
-}
-
-// Leaves the best one's place to the others.
-Stmt take_out(const Selection& s, Axes at, const Expr& leaf) {
-  const Var level = variable(s.c, "select.level");
-  const std::optional<int64_t> boxes = static_dim(s.boxes);
-  int64_t levels = 1;
-  while (!boxes ? levels < 32 : (int64_t{1} << levels) < 2 * *boxes)
-    ++levels;
-  const Expr node = binary(BinaryOp::shr, leaf, level + 1);
-  return Seq::make({
-      Store::make(s.tree, with(at, {leaf}), Expr(std::numeric_limits<int64_t>::min())),
-      For::make(level, 0, levels, tensor::LoopKind::serial, If::make(node >= 1, play(s, at, node))),
-  });
+Tournament tournament_of(const Selection& s, Axes at) {
+  return {s.c, s.tree, to_vector(at), load(s.count, to_vector(at)), s.boxes};
 }
 
 // Boxes by their corners, as numbers of which the second two are not smaller, and their areas.
@@ -194,14 +154,15 @@ Stmt keep(const Selection& s, Axes at, const Expr& k) {
 // The best ones of a class that no better one covers.
 Stmt select_class(const Selection& s, Axes at) {
   const Var turn = variable(s.c, "select.turn"), t = variable(s.c, "select.t");
-  const Expr best = load(s.tree, with(at, {1}));
+  const Tournament tournament = tournament_of(s, at);
   const Expr n = load(s.count, to_vector(at)), num_kept = load(s.num_kept, to_vector(at)),
              covered = load(s.covered, to_vector(at));
   const Expr most =
       s.c.constant(kMost) ? s.most : tensor::min(cast(ElementType::i64, scalar_input(s.c, kMost)), s.most);
   const Var position = variable(s.c, "select.position"), k = variable(s.c, "select.box");
   const Stmt step = Seq::make({
-      take_out(s, at, n + position),
+      tournament.set(n + position, no_key()),
+      tournament.play_again(n + position),
       Store::make(s.covered, to_vector(at), tensor::false_value()),
       For::make(t, 0, num_kept, tensor::LoopKind::serial, compare(s, at, k, load(s.kept, with(at, {t})))),
       If::make(logical_not(covered), keep(s, at, k)),
@@ -210,8 +171,8 @@ Stmt select_class(const Selection& s, Axes at) {
   return Seq::make({
       Store::make(s.num_kept, to_vector(at), 0),
       For::make(turn, 0, n, tensor::LoopKind::serial,
-                If::make(num_kept < most,
-                         tensor::Let::make(position, position_of(best), tensor::Let::make(k, place, step)))),
+                If::make(num_kept < most, tensor::Let::make(position, position_of_key(tournament.winner()),
+                                                            tensor::Let::make(k, place, step)))),
   });
 }
 
@@ -250,7 +211,7 @@ void compute_select_boxes(ComputeContext& c) {
   s.kept = buffer("kept", ElementType::i64, {most});
   s.num_kept = buffer("num_kept", ElementType::i64, {});
   c.builder.block("collect", {{"b", scores[0]}, {"c", scores[1]}},
-                  [&](Axes at) { return Seq::make({collect(s, at), build_tree(s, at)}); });
+                  [&](Axes at) { return Seq::make({collect(s, at), tournament_of(s, at).play()}); });
   c.builder.block("select", {{"b", scores[0]}, {"c", scores[1]}},
                   [&](Axes at) { return select_class(s, at); });
   Buffer begin = add_up(c, s.num_kept);

@@ -1,10 +1,12 @@
 // TopK: the k largest (or smallest) in order; of equal ones the first comes first.
 //
 // Step by step, each pick by a look through the row; or, as passes/rank_elements.cpp says, by each element's rank in the row (attribute
-// by_rank), or by ranks in parts of the row (part and gap).
+// by_rank), by ranks in parts of the row (part and gap), or by a tournament (group).
 #include <algorithm>
 
 #include "graph/ops/common.h"
+#include "graph/ops/tournament.h"
+#include "tensor/simplify.h"
 #include "tensor/text.h"
 
 namespace mcc::graph {
@@ -13,7 +15,7 @@ namespace {
 using tensor::AxisKind;
 using tensor::Store;
 
-constexpr const char *kByRank = "by_rank", *kPart = "part", *kGap = "gap";
+constexpr const char *kByRank = "by_rank", *kPart = "part", *kGap = "gap", *kGroup = "group";
 
 std::optional<Expr> given_count(InferContext& c) {
   if (!c.has_input(1)) return Expr(c.attributes().integer("k", 0));
@@ -254,11 +256,86 @@ void compute_top_k_by_parts(ComputeContext& c) {
   set_results(c, axis, position);
 }
 
+// ---- By a tournament: of groups of elements, each of which enters its best one, and the next one when that is picked. Every element is
+// looked at once, in vectors, and then a group for each pick ----
+
+using tensor::For;
+using tensor::Seq;
+using tensor::Stmt;
+using tensor::Var;
+
+void compute_top_k_by_tournament(ComputeContext& c) {
+  const TensorType& in = c.input_type(0);
+  const TensorType& out = c.output_type(c.has_output(0) ? 0 : 1);
+  const auto axis =
+      static_cast<size_t>(normal_axis(c.attributes().integer("axis", -1), static_cast<int>(in.shape.size())));
+  const bool largest = c.attributes().integer("largest", 1) != 0;
+  const int64_t group = c.attributes().integer(kGroup, 0);
+  const Expr n = in.shape[axis], picks = out.shape[axis], groups = tensor::simplify(ceil_div(n, group));
+  Shape outer = in.shape;
+  outer.erase(outer.begin() + static_cast<std::ptrdiff_t>(axis));
+  auto row_of = [&](Axes i) {
+    return std::vector<Expr>(i.begin(), i.begin() + static_cast<std::ptrdiff_t>(outer.size()));
+  };
+  auto inside = [&](std::vector<Expr> row, const Expr& k) {
+    row.insert(row.begin() + static_cast<std::ptrdiff_t>(axis), k);
+    return row;
+  };
+  auto behind = [](Shape row, const Expr& k) {
+    row.push_back(k);
+    return row;
+  };
+  // Of turn m of a group; elements of one group lie apart, so that vectors go along groups.
+  auto key = [&](const std::vector<Expr>& row, const Expr& g, const Expr& m) {
+    const Expr position = m * groups + g;
+    const Expr found = element_key(c.at(0, inside(row, position)), position, largest);
+    return group == 1 ? found : select(position < n, found, no_key());
+  };
+  const Buffer entry =
+      c.builder.reduce("entry", ElementType::i64, behind(outer, groups), {group}, Reducer::max,
+                       [&](Axes i, Axes r) { return key(row_of(i), i[outer.size()], r[0]); });
+  const Buffer tree = c.builder.new_buffer("tree", ElementType::i64, behind(outer, groups * 2));
+  const Buffer position = c.builder.new_buffer("position", position_type(n), out.shape);
+  std::vector<tensor::FuncBuilder::AxisSpec> rows;
+  for (size_t k = 0; k < outer.size(); ++k)
+    rows.push_back({text("i", k), outer[k], AxisKind::spatial});
+  c.builder.block("pick", rows, [&](Axes i) {
+    const std::vector<Expr> row = to_vector(i);
+    const Tournament tournament{c, tree, row, groups, groups};
+    const Var j(c.builder.unique_name("pick.j")), t(c.builder.unique_name("pick.t")),
+        m(c.builder.unique_name("pick.m")), picked(c.builder.unique_name("pick.key")),
+        leaf(c.builder.unique_name("pick.leaf"));
+    // The best of the group that comes after the one picked.
+    const Expr next = key(row, leaf - groups, m);
+    const Stmt enter = Seq::make({
+        tournament.set(leaf, no_key()),
+        For::make(
+            m, 0, group, tensor::LoopKind::serial,
+            tournament.set(leaf, tensor::max(tournament.key(leaf), select(next < picked, next, no_key())))),
+        tournament.play_again(leaf),
+    });
+    const Expr place = position_of_key(picked);
+    const Stmt pick = Seq::make({
+        Store::make(position, inside(row, t), cast(position.element(), place)),
+        tensor::If::make(t < picks - 1, tensor::Let::make(leaf, groups + floor_mod(place, groups), enter)),
+    });
+    return Seq::make({
+        For::make(j, 0, groups, tensor::LoopKind::serial,
+                  tournament.set(groups + j, load(entry, behind(row, j)))),
+        tournament.play(),
+        For::make(t, 0, picks, tensor::LoopKind::serial,
+                  tensor::Let::make(picked, tournament.winner(), pick)),
+    });
+  });
+  set_results(c, axis, position);
+}
+
 // Step t picks the best among those that come after the pick before: ordered by value, then by position. best[t + 1]
 // and position[t + 1] hold pick t; the entries 0 stand before everything.
 void compute_top_k(ComputeContext& c) {
   if (c.attributes().integer(kByRank, 0) != 0) return compute_top_k_by_rank(c);
   if (c.attributes().integer(kPart, 0) != 0) return compute_top_k_by_parts(c);
+  if (c.attributes().integer(kGroup, 0) != 0) return compute_top_k_by_tournament(c);
   const TensorType& in = c.input_type(0);
   const TensorType& out = c.output_type(c.has_output(0) ? 0 : 1);
   auto axis =

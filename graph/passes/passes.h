@@ -97,8 +97,8 @@ void divide_attention(Graph& graph, const tensor::Target& target, const Algorith
 // mcc.Attention). Rounding changes.
 void pack_attention(Graph& graph, const tensor::Target& target);
 
-// On GPUs, TopK finds the rank of each element, in the whole row (attribute by_rank) or first in parts of it (part, gap), instead of one pick
-// after the other where that is expected, or known, to be faster.
+// TopK finds its picks by a tournament of groups of elements (attribute group) on CPUs. On GPUs by the rank of each element, in the whole row
+// (attribute by_rank) or first in parts of it (part, gap), instead of one pick after the other where that is expected, or known, to be faster.
 void rank_elements(Graph& graph, const tensor::Target& target, const AlgorithmChoices& choices);
 
 // On GPUs, CumSum and CumProd of long lines go by parts of these where that is expected, or known, to be faster (attribute part). Rounding

@@ -1,4 +1,5 @@
-// TopK of a GPU by ranks:
+// How TopK finds its picks. On CPUs by a tournament of groups of elements (attribute group), which looks at each element once; step by step where
+// a value and its position do not fit into one integer. On GPUs by ranks:
 //
 //   v, i = TopK(x, 300)    becomes    v, i = TopK(x, 300) {by_rank = 1}    or    v, i = TopK(x, 300) {part = 128, gap = 16}
 //
@@ -11,6 +12,7 @@
 #include <limits>
 
 #include "graph/ops/common.h"
+#include "graph/ops/tournament.h"
 #include "graph/passes/passes.h"
 
 namespace mcc::graph {
@@ -62,37 +64,58 @@ Parts best_parts(double rows, double n, double k, const Gpu& gpu) {
   return best;
 }
 
+// Elements of a group of a tournament on a CPU, each of which a pick looks at, while the games before the first pick are as many as there are
+// groups.
+int64_t group_size(const Expr& elements, const Expr& picks) {
+  constexpr int64_t kLeast = 4, kMost = 64, kUnknown = 16;
+  const std::optional<int64_t> n = static_dim(elements), k = static_dim(picks);
+  if (!n || !k) return kUnknown;
+  int64_t group = kLeast;
+  while (group < kMost && group * group * std::max<int64_t>(*k, 1) < *n)
+    group *= 2;
+  return group;
+}
+
+void choose_for_gpu(Node& node, const Shape& in, const Shape& out, size_t axis, const tensor::Gpu& gpu,
+                    const AlgorithmChoices& choices) {
+  if (!is_static(in) || !is_static(out)) return;
+  const std::vector<int64_t> extents = static_shape(in);
+  int64_t row_count = 1;
+  for (size_t d = 0; d < extents.size(); ++d)
+    row_count *= d == axis ? 1 : extents[d];
+  const auto rows = static_cast<double>(row_count);
+  const auto n = static_cast<double>(extents[axis]), k = static_cast<double>(static_shape(out)[axis]);
+  std::vector<Algorithm> algorithms = {{"by_steps", time_by_steps(rows, n, k, gpu)},
+                                       {"by_rank", time_by_rank(rows, n, k, gpu)}};
+  const Parts parts = best_parts(rows, n, k, gpu);
+  if (parts.part != 0) algorithms.push_back({"by_parts", parts.us});
+  const std::string problem = text("the first ", static_shape(out)[axis], " of ", extents[axis],
+                                   " elements, ", row_count, row_count == 1 ? " time" : " times");
+  const auto least = std::min_element(algorithms.begin(), algorithms.end(),
+                                      [](const Algorithm& a, const Algorithm& b) { return a.us < b.us; });
+  const size_t chosen =
+      choose_algorithm(problem, node, algorithms, static_cast<size_t>(least - algorithms.begin()), choices);
+  if (chosen == 1) node.attributes.set("by_rank", int64_t{1});
+  if (chosen == 2) {
+    node.attributes.set("part", parts.part);
+    node.attributes.set("gap", parts.gap);
+  }
+}
+
 }  // namespace
 
 void rank_elements(Graph& graph, const tensor::Target& target, const AlgorithmChoices& choices) {
-  if (target.kind != tensor::TargetKind::cuda) return;
   for (Node& node : graph.nodes) {
     if (node.dead || node.op->name != "TopK" || !node.op->domain.empty()) continue;
     const ValueId result = node.outputs[0] != kNoValue ? node.outputs[0] : node.outputs[1];
-    const Shape &in = graph.value(node.inputs[0]).type.shape, &out = graph.value(result).type.shape;
-    if (!is_static(in) || !is_static(out)) continue;
-    const auto axis = static_cast<size_t>(normal_axis(node.attributes.integer("axis", -1), static_cast<int>(in.size())));
-    const std::vector<int64_t> extents = static_shape(in);
-    int64_t row_count = 1;
-    for (size_t d = 0; d < extents.size(); ++d)
-      row_count *= d == axis ? 1 : extents[d];
-    const auto rows = static_cast<double>(row_count);
-    const auto n = static_cast<double>(extents[axis]), k = static_cast<double>(static_shape(out)[axis]);
-    std::vector<Algorithm> algorithms = {{"by_steps", time_by_steps(rows, n, k, target.gpu)},
-                                         {"by_rank", time_by_rank(rows, n, k, target.gpu)}};
-    const Parts parts = best_parts(rows, n, k, target.gpu);
-    if (parts.part != 0) algorithms.push_back({"by_parts", parts.us});
-    const std::string problem =
-        text("the first ", static_shape(out)[axis], " of ", extents[axis], " elements, ", row_count, row_count == 1 ? " time" : " times");
-    const auto least = std::min_element(algorithms.begin(), algorithms.end(),
-                                        [](const Algorithm& a, const Algorithm& b) { return a.us < b.us; });
-    const size_t chosen =
-        choose_algorithm(problem, node, algorithms, static_cast<size_t>(least - algorithms.begin()), choices);
-    if (chosen == 1) node.attributes.set("by_rank", int64_t{1});
-    if (chosen == 2) {
-      node.attributes.set("part", parts.part);
-      node.attributes.set("gap", parts.gap);
-    }
+    const TensorType& in = graph.value(node.inputs[0]).type;
+    const Shape& out = graph.value(result).type.shape;
+    const auto axis = static_cast<size_t>(
+        normal_axis(node.attributes.integer("axis", -1), static_cast<int>(in.shape.size())));
+    if (target.kind == tensor::TargetKind::cuda)
+      choose_for_gpu(node, in.shape, out, axis, target.gpu, choices);
+    else if (has_element_key(in.element))
+      node.attributes.set("group", group_size(in.shape[axis], out[axis]));
   }
 }
 

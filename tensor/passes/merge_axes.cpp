@@ -313,7 +313,8 @@ class Squeeze : public Mutator {
                        mutate(n.predicate));
   }
   Stmt on(const For& n, const Stmt& self) override {
-    return is_int(n.extent, 1) ? mutate(n.body) : Mutator::on(n, self);
+    if (!is_int(n.extent, 1)) return Mutator::on(n, self);
+    return mutate(substitute(n.body, {{n.var.get(), n.min}}));
   }
   Stmt on(const Block& n, const Stmt&) override {
     auto* block = n.copy();
