@@ -117,7 +117,7 @@ void schedule_rest(Draft& draft) {
   }
   for (const std::string& name : blocks) {
     try_tile(name);
-    if (tiled.count(name) == 0 && unscheduled(s, name)) schedule_pointwise(draft, name);
+    if (tiled.count(name) == 0 && unscheduled(s, name) && !schedule_lines(draft, name)) schedule_pointwise(draft, name);
     schedule_sequence(draft, name);
   }
 }

@@ -34,6 +34,9 @@ bool schedule_chain(Draft& draft);
 // The same of products of words: by tiles of matrices, or dot products.
 bool schedule_word_chain(Draft& draft);
 
+// A recurrence along the axis that is contiguous: some lines at a time, each in order.
+bool schedule_lines(Draft& draft, const std::string& block);
+
 // What is left: vectors along the last axis, outer loops in parallel.
 void schedule_pointwise(Draft& draft, const std::string& block);
 
