@@ -92,7 +92,7 @@ llvm::Value* KernelEmitter::binary(BinaryOp op, ElementType element, Value* a, V
 }
 
 // A NaN operand gives NaN: the comparison is false for a NaN in either operand, which picks the second.
-llvm::Value* KernelEmitter::float_min_max(bool is_min, Value* a, Value* b) {
+llvm::Value* KernelEmitter::float_min_max(bool is_min, ElementType element, Value* a, Value* b) {
   auto is_number = [](Value* v) {
     auto* constant = llvm::dyn_cast<Constant>(v);
     if (!constant) return false;
@@ -109,7 +109,16 @@ llvm::Value* KernelEmitter::float_min_max(bool is_min, Value* a, Value* b) {
     return b_.CreateBinaryIntrinsic(is_min ? llvm::Intrinsic::minimum : llvm::Intrinsic::maximum, a, b);
   if (is_number(a)) return pick(a, b);
   if (is_number(b)) return pick(b, a);
-  return formats_.select(b_.CreateFCmpUNO(a, a), a, pick(a, b));
+  // Of what was narrower in memory the bits are at hand, and stay so where one of both is chosen.
+  if (on_device() || FloatFormats::is_narrow(element))
+    return formats_.select(b_.CreateFCmpUNO(a, a), a, pick(a, b));
+  // x86's instruction gives its second operand where any is NaN: only the first one is left to look at. That is `b`: `a` mostly is the result of
+  // the step before, for which nothing has to wait then.
+  llvm::IRBuilderBase::FastMathFlagGuard guard(b_);
+  llvm::FastMathFlags flags = b_.getFastMathFlags();
+  flags.setNoSignedZeros();
+  b_.setFastMathFlags(flags);
+  return b_.CreateBinaryIntrinsic(is_min ? llvm::Intrinsic::minimum : llvm::Intrinsic::maximum, b, a);
 }
 
 llvm::Value* KernelEmitter::float_binary(BinaryOp op, ElementType element, Value* a, Value* b) {
@@ -126,9 +135,9 @@ llvm::Value* KernelEmitter::float_binary(BinaryOp op, ElementType element, Value
     case BinaryOp::mod:
       return rounded(float_mod(element, a, b));
     case BinaryOp::min:
-      return float_min_max(true, a, b);
+      return float_min_max(true, element, a, b);
     case BinaryOp::max:
-      return float_min_max(false, a, b);
+      return float_min_max(false, element, a, b);
     case BinaryOp::eq:
       return b_.CreateFCmpOEQ(a, b);
     case BinaryOp::ne:

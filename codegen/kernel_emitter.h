@@ -126,7 +126,7 @@ class KernelEmitter {
   Value* bool_binary(tensor::BinaryOp op, Value* a, Value* b);
   Value* int_division(tensor::BinaryOp op, ElementType element, Value* a, Value* b);
   Value* float_mod(ElementType element, Value* a, Value* b);
-  Value* float_min_max(bool is_min, Value* a, Value* b);
+  Value* float_min_max(bool is_min, ElementType element, Value* a, Value* b);
   Value* round_sum_to_odd(Value* x, Value* y, Value* sum);
   Value* emit_fma(ElementType element, Value* a, Value* b, Value* c);
 

@@ -96,10 +96,11 @@ class ApplyLayouts {
   std::optional<Conv> convolution(NodeId id) {
     const Node node = g_.node(id);
     const ValueId x = node.inputs[0], w = node.inputs[1];
-    if (!is_constant(w) || rank(w) < 3 || rank(w) > (is_gpu_ ? 5 : 4) || !is_float(g_.value(x).type.element)) return std::nullopt;
-    // Of symbolic dimensions images and signals alone, in blocks: what changes other forms asks for their extents.
+    if (!is_constant(w) || rank(w) < 3 || rank(w) > 5 || !is_float(g_.value(x).type.element))
+      return std::nullopt;
+    // Of symbolic dimensions in blocks alone: what changes other forms asks for their extents.
     const bool is_symbolic = !is_static(shape(x));
-    if (is_symbolic && (rank(w) > 4 || !is_explicit(node))) return std::nullopt;
+    if (is_symbolic && !is_explicit(node)) return std::nullopt;
     const ValueId bias = node.inputs.size() > 2 ? node.inputs[2] : kNoValue;
     if (bias != kNoValue && !is_constant(bias)) return std::nullopt;
     std::optional<ConvProblem> problem = typical_ ? conv_problem(*typical_, typical_->node(id)) : conv_problem(g_, node);

@@ -98,6 +98,17 @@ def convolutions():
         tuple({"N": n, "H": h, "W": w} for n, h, w in ((1, 8, 8), (2, 31, 50), (4, 96, 9), (1, 64, 96))))
 
 
+def volumes():
+    return Model("volumes", [
+        ("Conv", ["x", "c1", "b1"], ["a"], {"pads": [1] * 6, "strides": [1, 2, 2]}), ("Relu", ["a"], ["a1"], {}),
+        ("Conv", ["a1", "c2"], ["b"], {"pads": [1, 0, 0, 1, 0, 0]}), ("Add", ["b", "a1"], ["c"], {}),
+        ("MaxPool", ["c"], ["d"], {"kernel_shape": [2, 2, 2], "strides": [2, 2, 2]}), ("Conv", ["d", "dw"], ["e"], {"pads": [1] * 6, "group": 16}),
+        ("ReduceMean", ["e"], ["y"], {"axes": [2, 3, 4], "keepdims": 0})],
+        {"x": ["N", 3, "D", "H", "W"]}, ("y", "e"), {"N": (1, 3), "D": (2, 17), "H": (8, 40), "W": (8, 40)},
+        {"c1": weights(16, 3, 3, 3, 3), "b1": weights(16), "c2": weights(16, 16, 3, 1, 1), "dw": weights(16, 1, 3, 3, 3)},
+        tuple({"N": n, "D": d, "H": h, "W": w} for n, d, h, w in ((1, 2, 8, 8), (2, 9, 21, 40), (3, 17, 40, 9))))
+
+
 def batches():
     """An open batch over images of one size: Winograd's algorithm, and a residual."""
     return Model("batches", [("Conv", ["x", "c"], ["a"], {"pads": [1] * 4}), ("Relu", ["a"], ["r"], {}), ("Conv", ["r", "c"], ["b"], {"pads": [1] * 4}),
@@ -271,4 +282,4 @@ def waves():
         tuple({"N": n, "T": t} for n, t in ((1, 1), (2, 2), (1, 7), (3, 100), (4, 1999))))
 
 
-ALL = (mlp, attention, convolutions, batches, shapes, movements, recurrent, signals, expansions, resizes, pyramid, parts, transposed, images, tiled_images, waves)
+ALL = (mlp, attention, convolutions, volumes, batches, shapes, movements, recurrent, signals, expansions, resizes, pyramid, parts, transposed, images, tiled_images, waves)
