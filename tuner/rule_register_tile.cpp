@@ -128,6 +128,16 @@ class RegisterTile {
     });
   }
 
+  // Whether each step of a sum down columns reads a line of memory far from the one before, which processors do not fetch ahead: more
+  // lines side by side make up for that.
+  bool reads_far_lines() const {
+    constexpr int64_t kFarElements = 128;
+    if (shared_scalar_ || packing_ || info_.is_nested || roles_.panel >= 0 || info_.loads.size() != 1 || extent(roles_.row) > 1) return false;
+    return std::all_of(roles_.reduce.begin(), roles_.reduce.end(), [&](int r) {
+      return extent(r) == 1 || std::abs(info_.loads[0].strides[static_cast<size_t>(r)]) >= kFarElements;
+    });
+  }
+
   // Vectors along the vector axis itself.
   int64_t own_vectors() const { return ceil_div64(extent(roles_.vector), lanes_); }
 
@@ -150,6 +160,14 @@ class RegisterTile {
       if (fits) p.vector_choices.push_back(n * panel_vectors_);
     }
     if (!p.is_shared_scalar) p.vector_choices = {panel_vectors_};
+    if (reads_far_lines()) {
+      for (int64_t n : {2, 4, 8}) {
+        if (own % n != 0) continue;
+        p.vector_choices.push_back(n);
+        if (own / n >= t_.cores) p.least_preferred = n;
+      }
+      return p;
+    }
     if (packing_) p.vector_choices = {packing_->vectors};
     // What stands for all rows (weights) is read once for each of them: there a tile is as high as can be.
     if (panels_inside_ && info_.loads.size() == 1 && extent(roles_.vector) % lanes_ == 0) {
