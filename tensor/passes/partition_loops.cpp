@@ -1,5 +1,7 @@
 #include "tensor/passes/partition_loops.h"
 
+#include <algorithm>
+
 #include "tensor/grid.h"
 #include "tensor/passes/bulk_copies.h"
 #include "tensor/passes/pipeline_copies.h"
@@ -284,6 +286,11 @@ class PartitionLoops : public ScopedMutator {
     }
   }
 
+  // Whether each iteration is one vector at most. One that is masked as a whole is not for nothing: reading what may not be there is slow.
+  static bool is_of_vectors(const Condition& guard) {
+    return std::all_of(guard.inner.begin(), guard.inner.end(), [](const For* loop) { return loop->loop == LoopKind::vectorized; });
+  }
+
   // Whether the loop can run over just those iterations in which the guard can hold.
   bool narrow_to(const For& n, const Condition& guard, Bounds* bounds) const {
     Expr m = extreme_case(guard, analyzer_, Case::best);
@@ -291,7 +298,7 @@ class PartitionLoops : public ScopedMutator {
     if (!cut) return false;
     if (!bounds->narrow(*cut, analyzer_)) bounds->end = bounds->begin;
     int64_t extent = 0;
-    if (n.loop == LoopKind::serial) return guard.inner.empty() || as_int(loop_extent(*bounds), &extent);
+    if (n.loop == LoopKind::serial) return is_of_vectors(guard) || as_int(loop_extent(*bounds), &extent);
     if (!as_int(loop_extent(*bounds), &extent)) return false;
     return n.loop == LoopKind::unrolled || extent == 0 || is_power_of_two(extent);
   }
