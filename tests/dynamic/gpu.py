@@ -106,11 +106,19 @@ class Gpu(stand_in.Case):
         self.assertEqual(result.returncode, 5, result.stderr)
         self.assertIn("out of memory on the GPU", result.stderr)
 
-    # Sizes and courses that data decides are for CPUs.
-    def test_is_refused(self):
-        model = models.Model("nonzero", [("NonZero", ["x"], ["y"], {})], {"x": ["N"]}, ("y",), {}, {}, ())
-        result = self.done(mcc("compile", self.save(model), "-o", self.folder / "n.so", "--target", "cuda:sm_80"), 4)
-        self.assertIn("data decides", result.stderr)
+    # A dimension of an input beside one that data decides.
+    def test_sizes_of_data(self):
+        nodes = [("NonZero", ["x"], ["at"], {}), ("Squeeze", ["at", "first"], ["i"], {}), ("Gather", ["x", "i"], ["y"], {})]
+        model = models.Model("nonzero", nodes, {"x": ["N"]}, ("at", "y"), {}, {"first": np.array([0])}, ())
+        library, _ = self.compile(model)
+        reference = onnxruntime.InferenceSession(str(self.folder / "nonzero.onnx"), providers=["CPUExecutionProvider"])
+        session = Session(library)
+        for n, share in ((5, 0.5), (1000, 0.1), (40, 0), (1, 1), (2000, 0.9)):
+            feeds = {"x": np.random.default_rng(n).random(n).astype(np.float32) * (np.random.default_rng(n + 1).random(n) < share)}
+            feeds["x"] = feeds["x"].astype(np.float32)
+            for want, got in zip(reference.run(["at", "y"], feeds), session.run(feeds, ("at", "y"))):
+                np.testing.assert_array_equal(got, want)
+        session.close()
 
 
 def add_models():
