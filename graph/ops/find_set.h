@@ -9,6 +9,9 @@ namespace mcc::graph {
 inline constexpr const char* kInParts = "in_parts";
 inline bool is_in_parts(const ComputeContext& c) { return c.attributes().integer(kInParts, 0) != 0; }
 
+// And, of mcc.Unique, the most elements that its operand has; without a bound there is none.
+inline constexpr const char* kMostItems = "most_items";
+
 struct FoundSet {
   Shape outer;  // of lines
   Expr n;       // elements of each

@@ -128,6 +128,25 @@ def without_repetitions():
     return [dict(x=RANDOM.integers(0, n, 20).astype(np.float32)) for n in (2, 5, 100)]
 
 
+def without_repetitions_as_they_come():
+    """g (int64[700] x) => (int64[N] y, int64[N] i, int64[700] inverse, int64[N] n) { y, i, inverse, n = Unique <sorted = 0> (x) }"""
+    return [dict(x=RANDOM.integers(-n, n, 700)) for n in (1, 40, 10**6)]
+
+
+def slices_without_repetitions():
+    """g (float[150,3] x) => (float[N,3] y, int64[N] i, int64[150] inverse, int64[N] n, float[2,M] z) {
+       y, i, inverse, n = Unique <axis = 0> (x) a, b, c, d = Unique <axis = 1, sorted = 0> (x)
+       r = Constant <value_ints = [0]> () two = Constant <value_ints = [2]> () z = Slice (a, r, two) }"""
+    return [dict(x=RANDOM.integers(0, n, (150, 3)).astype(np.float32)) for n in (1, 3, 100)]
+
+
+def what_is_found_without_repetitions():
+    """g (int64[90] x, int64 least) => (int64[N] y, int64[N] n) <int64[1] zero = {0}> {
+       g = Greater (x, least) z = NonZero (g) i = Squeeze (z, zero) t = Gather (x, i) y, f, inverse, n = Unique (t) }"""
+    x = RANDOM.integers(0, 50, 90)
+    return [dict(x=x, least=number(v)) for v in (10, 60, 40, -1)]
+
+
 def boxes_that_are_kept():
     """g (float[1,50,4] b, float[1,3,50] s) => (int64[N,3] k, float[N,4] r)
        <int64 most = {10}, float iou = {0.5}, float least = {0.3}, int64[1] two = {2}, int64[1] one = {1}, int64[1] zero = {0}> {
