@@ -24,7 +24,7 @@ mcc_cu_result copy(const DeviceSession& device, mcc_cu_pointer to, mcc_cu_contex
 mcc_status resolve_addresses(mcc_session* session, mcc_error* error) {
   DeviceSession& device = *session->device;
   if (!device.is_stale) return MCC_OK;
-  for (const DeviceStep& step : device.steps) {
+  for (const DeviceStep& step : leading_steps(*session)) {
     const mcc_status status = resolve_step(session, step, error);
     if (status != MCC_OK) return status;
   }
@@ -36,7 +36,7 @@ mcc_status launch_all(mcc_session* session, mcc_error* error) {
   DeviceSession& device = *session->device;
   const mcc_status resolved = resolve_addresses(session, error);
   if (resolved != MCC_OK) return resolved;
-  for (const DeviceStep& step : device.steps) {
+  for (const DeviceStep& step : leading_steps(*session)) {
     const mcc_status status = carry_out(*session, step, device.stream, error);
     if (status != MCC_OK) return status;
   }
@@ -56,7 +56,7 @@ void make_graph(mcc_session* session, DeviceGraph* to) {
     code = cuda.capture_begin(stream, MCC_CU_CAPTURE_RELAXED);
     if (code == MCC_CU_SUCCESS) {
       mcc_status status = MCC_OK;
-      for (const DeviceStep& step : device.steps)
+      for (const DeviceStep& step : leading_steps(*session))
         if (status == MCC_OK) status = carry_out(*session, step, stream, nullptr);
       code = cuda.capture_end(stream, &graph);
       if (code == MCC_CU_SUCCESS && status != MCC_OK) code = MCC_CU_INVALID_VALUE;
@@ -105,6 +105,8 @@ DeviceGraph* find_graph(mcc_session* session) {
 
 mcc_status run_steps(mcc_session* session, mcc_error* error) {
   DeviceSession& device = *session->device;
+  const DeviceSteps steps = leading_steps(*session);
+  if (steps.begin() == steps.end()) return MCC_OK;
   if (device.graph == nullptr) device.graph = find_graph(session);
   DeviceGraph& graph = *device.graph;
   graph.used = ++device.uses;
@@ -112,7 +114,7 @@ mcc_status run_steps(mcc_session* session, mcc_error* error) {
     const mcc_status status = resolve_addresses(session, error);
     if (status != MCC_OK) return status;
     if (graph.runs >= kRunsBeforeGraph && device.graph_failures < kMostGraphFailures &&
-        device.steps.size() > 1)
+        steps.end() - steps.begin() > 1)
       make_graph(session, &graph);
     graph.runs = kRunsBeforeGraph;
   }
@@ -253,10 +255,13 @@ mcc_status run_device(mcc_session* session, mcc_error* error) {
   for (uint64_t i = 0; i < device.inputs.size() && code == MCC_CU_SUCCESS; ++i)
     code = copy_in(session, i);
   if (code != MCC_CU_SUCCESS) return fail_here(device, code, "the inputs cannot be copied to the GPU", error);
-  mcc_status status = device.is_walked        ? walk_model(session, error)
-                      : session->is_profiling ? run_profiled(session, error)
-                      : is_captured           ? launch_all(session, error)
-                                              : run_steps(session, error);
+  mcc_status status = MCC_OK;
+  if (session->is_profiling) {
+    status = device.is_walked ? walk_model(session, 0, error) : run_profiled(session, error);
+  } else {
+    status = is_captured ? launch_all(session, error) : run_steps(session, error);
+    if (status == MCC_OK && device.is_walked) status = walk_model(session, device.leading_nodes, error);
+  }
   if (status == MCC_OK) status = place_late_outputs(session, error);
   if (status != MCC_OK) return status;
   for (uint64_t i = 0; i < device.outputs.size() && code == MCC_CU_SUCCESS; ++i)

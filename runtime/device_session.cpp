@@ -109,7 +109,7 @@ mcc_status size_arena(mcc_session* session, mcc_error* error) {
 
 mcc_status size_steps(mcc_session* session, mcc_error* error) {
   const DeviceStep* before = nullptr;
-  for (DeviceStep& step : session->device->steps) {
+  for (DeviceStep& step : leading_steps(*session)) {
     const mcc_status status = size_step(session, &step, before, error);
     if (status != MCC_OK) return status;
     before = &step;
@@ -179,7 +179,7 @@ mcc_status prepare_device(mcc_session* session, mcc_error* error) {
     if (!session->outputs[i].is_static && !is_late(*session, i))
       status = set_device_output(session, i, error);
   }
-  return status == MCC_OK && !device.is_walked ? size_steps(session, error) : status;
+  return status == MCC_OK ? size_steps(session, error) : status;
 }
 
 namespace {

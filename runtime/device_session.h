@@ -80,6 +80,7 @@ struct DeviceSession {
   Array<DeviceTensor> inputs, outputs;
   Array<DeviceStep> steps;
   Array<uint64_t> first_steps;      // of each node, and the number of all
+  uint64_t leading_nodes = 0;       // of the model's graph, launches and copies in front of what data decides
   Array<uint32_t> values;           // the plan's value of each argument; none: it is a dimension
   Array<mcc_cu_pointer> addresses;  // of the arguments, launch by launch; numbers where they are dimensions
   Array<DeviceDim> dims;
@@ -142,9 +143,9 @@ mcc_status grow_on_device(DeviceSession& device, uint64_t bytes, const char* wha
 // As much as was there and half of that again, where memory grows again and again.
 uint64_t grown(uint64_t from, uint64_t needed);
 
-// Runs whose sizes or course data decides: no CUDA graph is made of them.
+// Runs whose sizes or course data decides. A walk goes over all nodes of the model's graph, or over those behind the leading ones.
 mcc_status set_up_walk(mcc_session* session, mcc_error* error);
-mcc_status walk_model(mcc_session* session, mcc_error* error);
+mcc_status walk_model(mcc_session* session, uint64_t from, mcc_error* error);
 // The block has room for so many bytes, and holds its first `kept` ones still.
 mcc_status grow_block(mcc_session* session, uint64_t index, uint64_t bytes, uint64_t kept, const char* what,
                       mcc_error* error);
@@ -152,6 +153,19 @@ mcc_status grow_block(mcc_session* session, uint64_t index, uint64_t bytes, uint
 inline bool is_late(const mcc_session& session, uint64_t output) {
   return session.device->is_walked && !session.outputs[output].is_static &&
          !session.outputs[output].is_direct;
+}
+
+// The steps of the leading nodes, which follow from the shapes of the inputs: those of a CUDA graph.
+struct DeviceSteps {
+  DeviceStep *first, *last;
+  DeviceStep* begin() const { return first; }
+  DeviceStep* end() const { return last; }
+};
+inline DeviceSteps leading_steps(const mcc_session& session) {
+  DeviceSession& device = *session.device;
+  const uint64_t node = session.plan->graphs[0].nodes.begin;
+  return {device.steps.data() + device.first_steps[node],
+          device.steps.data() + device.first_steps[node + device.leading_nodes]};
 }
 
 // Frees the graphs: what they work on is gone.

@@ -158,13 +158,19 @@ mcc_status walk_timed(mcc_session* session, uint64_t n, mcc_error* error) {
   return MCC_OK;
 }
 
-mcc_status walk_graph(mcc_session* session, uint32_t graph, mcc_error* error) {
-  const mcc_plan_range nodes = session->plan->graphs[graph].nodes;
-  mcc_status status = graph == 0 ? MCC_OK : run_code(session, session->plan->graphs[graph].code, error);
-  const uint64_t end = uint64_t{nodes.begin} + nodes.count;
-  for (uint64_t n = nodes.begin; n < end && status == MCC_OK; ++n)
-    status = session->is_profiling ? walk_timed(session, n, error) : walk_node(session, n, error);
+mcc_status walk_nodes(mcc_session* session, mcc_plan_range nodes, uint64_t from, mcc_error* error) {
+  mcc_status status = MCC_OK;
+  for (uint64_t n = from; n < nodes.count && status == MCC_OK; ++n) {
+    const uint64_t node = nodes.begin + n;
+    status = session->is_profiling ? walk_timed(session, node, error) : walk_node(session, node, error);
+  }
   return status;
+}
+
+mcc_status walk_graph(mcc_session* session, uint32_t graph, mcc_error* error) {
+  const mcc_plan_graph& record = session->plan->graphs[graph];
+  const mcc_status status = run_code(session, record.code, error);
+  return status == MCC_OK ? walk_nodes(session, record.nodes, 0, error) : status;
 }
 
 // More memory at the same place of the list, with what was at its beginning.
@@ -189,9 +195,18 @@ mcc_status move_block(DeviceSession& device, DeviceBlock* block, uint64_t bytes,
 
 }  // namespace
 
+namespace {
+
+bool is_step(const mcc_plan_node& node) { return node.kind == MCC_NODE_device || node.kind == MCC_NODE_copy; }
+
+}  // namespace
+
 mcc_status set_up_walk(mcc_session* session, mcc_error* error) {
   DeviceSession& device = *session->device;
   const Plan& plan = *session->plan;
+  const mcc_plan_range nodes = plan.graphs[0].nodes;
+  while (device.leading_nodes < nodes.count && is_step(plan.nodes[nodes.begin + device.leading_nodes]))
+    ++device.leading_nodes;
   device.is_walked = is_walked(plan);
   if (!device.is_walked) return MCC_OK;
   uint64_t most = 1;
@@ -223,9 +238,9 @@ mcc_status grow_block(mcc_session* session, uint64_t index, uint64_t bytes, uint
   return grow_on_device(device, bytes, what, &block.address, &block.bytes, error);
 }
 
-mcc_status walk_model(mcc_session* session, mcc_error* error) {
+mcc_status walk_model(mcc_session* session, uint64_t from, mcc_error* error) {
   session->device->before = nullptr;
-  return walk_graph(session, 0, error);
+  return walk_nodes(session, session->plan->graphs[0].nodes, from, error);
 }
 
 }  // namespace mcc::runtime

@@ -72,6 +72,7 @@ class Gpu(stand_in.Case):
         self.assertIn("open dimensions: N=1 T=128;", self.done(mcc("run", library, "--random", "1")).stderr)
         self.assertIn("f32[2, 5, 32]", self.done(mcc("run", library, "--random", "1", "--dim", "N=2", "--dim", "T=5")).stdout)
         self.done(mcc("bench", library, "--seconds", "0.01", "--dim", "N=2", "--dim", "T=5"))
+        self.done(mcc("bench", library, "--seconds", "0.01", "--dim", "N=2", "--dim", "T=5", "--device-resident"))
         self.assertIn("MatMul_16", self.done(mcc("bench", library, "--seconds", "0.01", "--dim", "N=1", "--dim", "T=5", "--profile")).stdout)
         inspected = self.done(mcc("inspect", library)).stdout
         self.assertIn("as much as the inputs' shapes take", inspected)

@@ -106,6 +106,29 @@ TEST_F(DeviceWalk, MemoryGrowsAndStays) {
   EXPECT_EQ(fake().count("cuMemHostAlloc"), 0);
 }
 
+TEST_F(DeviceWalk, WhatComesFirstIsAGraph) {
+  // The count is made of a copy of x.
+  model.plan.arena_size = 128;
+  const uint32_t copy = model.add_value({"copy", MCC_DTYPE_f32, {8}, MCC_STORAGE_arena, 0, 64});
+  std::vector<PlanNode>& nodes = model.plan.graphs[0].nodes;
+  PlanNode first;
+  first.kind = MCC_NODE_copy;
+  first.args = {nodes[0].args[0], copy};
+  first.output_count = 1;
+  first.name = "copy";
+  nodes[0].args[0] = copy;
+  nodes.insert(nodes.begin(), first);
+  Session session{Model(model.image())};
+  for (size_t n : {3, 5})
+    run(session, n);
+  fake().calls.clear();
+  for (size_t n : {0, 8, 4})
+    run(session, n);
+  EXPECT_EQ(fake().count("cuGraphLaunch"), 3);
+  EXPECT_EQ(fake().count("cuLaunchKernel count"), 0);
+  EXPECT_EQ(fake().count("cuLaunchKernel double"), 2);
+}
+
 TEST_F(DeviceWalk, ProfilesNodes) {
   Session session{Model(model.image())};
   mcc_session_set_profiling(session.handle(), 1);
