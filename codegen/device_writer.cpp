@@ -33,7 +33,7 @@ class DeviceWriter {
   std::vector<std::byte> write(const DeviceDesc& device) {
     for (const DeviceKernelDesc& kernel : device.kernels)
       add_kernel(kernel);
-    return lay_out();
+    return lay_out(device.is_walked);
   }
 
  private:
@@ -97,10 +97,12 @@ class DeviceWriter {
            });
   }
 
-  std::vector<std::byte> lay_out() {
+  std::vector<std::byte> lay_out(bool is_walked) {
     mcc_device_header header = {};
     std::memcpy(header.magic, MCC_DEVICE_MAGIC, sizeof header.magic);
-    header.version = has_open_sizes() ? MCC_DEVICE_VERSION_OPEN : MCC_DEVICE_VERSION;
+    header.version = is_walked          ? MCC_DEVICE_VERSION_DATA
+                     : has_open_sizes() ? MCC_DEVICE_VERSION_OPEN
+                                        : MCC_DEVICE_VERSION;
     header.header_size = sizeof header;
     std::vector<std::byte> out(sizeof header);
 #define MCC_PLACE(name, type) place_section(header, MCC_DEVICE_SECTION_##name, name##_, 16, out);

@@ -45,6 +45,7 @@ struct DeviceKernelDesc {
 
 struct DeviceDesc {
   std::vector<DeviceKernelDesc> kernels;
+  bool is_walked = false;  // the plan has other nodes than launches and copies
 };
 
 // Deterministic.

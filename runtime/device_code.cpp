@@ -44,7 +44,7 @@ bool is_product(const mcc_device_product& p) {
 
 // A number of blocks along an axis, or one that a run knows.
 bool is_extent(const DeviceCode& code, uint32_t extent, uint32_t most) {
-  return extent <= most || (code.header->version == MCC_DEVICE_VERSION_OPEN && MCC_DEVICE_IS_DIM(extent));
+  return extent <= most || (code.header->version >= MCC_DEVICE_VERSION_OPEN && MCC_DEVICE_IS_DIM(extent));
 }
 
 // A launch without a product, or with the arguments that one takes.
@@ -104,11 +104,11 @@ mcc_status open_device_code(const void* bytes, uint64_t size, DeviceCode* code, 
   const auto* header = static_cast<const mcc_device_header*>(bytes);
   if (std::memcmp(header->magic, MCC_DEVICE_MAGIC, sizeof header->magic) != 0)
     return damaged(error, "its header");
-  const bool is_known = header->version == MCC_DEVICE_VERSION || header->version == MCC_DEVICE_VERSION_OPEN;
+  const bool is_known = header->version >= MCC_DEVICE_VERSION && header->version <= MCC_DEVICE_VERSION_DATA;
   if (!is_known || header->header_size != sizeof *header) {
     return fail(error, MCC_BAD_MODEL,
-                "the model's code for GPUs has version %u, this runtime reads versions %u and %u",
-                header->version, MCC_DEVICE_VERSION, MCC_DEVICE_VERSION_OPEN);
+                "the model's code for GPUs has version %u, this runtime reads versions %u to %u",
+                header->version, MCC_DEVICE_VERSION, MCC_DEVICE_VERSION_DATA);
   }
   if (header->total_size != size) return damaged(error, "its size");
   if (mcc_plan_checksum(static_cast<const unsigned char*>(bytes) + MCC_DEVICE_CHECKED_FROM,
@@ -148,7 +148,7 @@ namespace {
 // An address, or (not for a library) a dimension, which the node has.
 bool is_argument(const DeviceCode& code, uint32_t argument, const mcc_plan_node& node,
                  const mcc_device_launch& launch) {
-  const bool takes_dims = code.header->version == MCC_DEVICE_VERSION_OPEN && launch.products.count == 0;
+  const bool takes_dims = code.header->version >= MCC_DEVICE_VERSION_OPEN && launch.products.count == 0;
   if (!takes_dims || !MCC_DEVICE_IS_DIM(argument)) return argument < node.args.count;
   return MCC_DEVICE_DIM_NUMBER(argument) < node.dims.count;
 }
@@ -156,6 +156,8 @@ bool is_argument(const DeviceCode& code, uint32_t argument, const mcc_plan_node&
 }  // namespace
 
 mcc_status check_device_nodes(const Plan& plan, const DeviceCode& code, mcc_error* error) {
+  if (code.header != nullptr && code.header->version < MCC_DEVICE_VERSION_DATA && is_walked(plan))
+    return damaged(error, "it is for runs that no data decides");
   for (uint64_t n = 0; n < plan.nodes_count; ++n) {
     const mcc_plan_node& node = plan.nodes[n];
     if (node.kind != MCC_NODE_device) continue;

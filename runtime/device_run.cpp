@@ -10,15 +10,6 @@ constexpr uint32_t kRunsBeforeGraph = 1;
 // Captures of a run that may go wrong before its launches stay single.
 constexpr uint32_t kMostGraphFailures = 3;
 
-// A call fails: either it cannot be done, or the context has been lost to something before it, which may be another's.
-mcc_status fail_here(const DeviceSession& device, mcc_cu_result code, const char* what, mcc_error* error) {
-  const char* lost =
-      "the GPU's context is lost to what it was given before this call, by this model or by another part of "
-      "the program; all that "
-      "uses this GPU has to be started again in a new process";
-  return fail_cuda(*device.on->cuda, code, is_context_lost(code) ? lost : what, error);
-}
-
 // A copy on the session's GPU, or from or to another one.
 mcc_cu_result copy(const DeviceSession& device, mcc_cu_pointer to, mcc_cu_context to_other,
                    mcc_cu_pointer from, mcc_cu_context from_other, uint64_t bytes) {
@@ -30,119 +21,22 @@ mcc_cu_result copy(const DeviceSession& device, mcc_cu_pointer to, mcc_cu_contex
                                    from_other != nullptr ? from_other : own, bytes, device.stream);
 }
 
-mcc_cu_pointer address_of(const mcc_session& session, const mcc_plan_value& value) {
-  const DeviceSession& device = *session.device;
-  const auto offset = static_cast<mcc_cu_pointer>(evaluate(session, value.offset));
-  switch (value.storage) {
-    case MCC_STORAGE_arena:
-      return device.arena + offset;
-    case MCC_STORAGE_weights:
-      return device.on->weights + offset;
-    case MCC_STORAGE_input:
-      return device.inputs[value.index].address + offset;
-    case MCC_STORAGE_output:
-      return device.outputs[value.index].address + offset;
-  }
-  return 0;
-}
-
-// The bytes of a storage with the present shapes.
-uint64_t size_of_storage(const mcc_session& session, const mcc_plan_value& value) {
-  switch (value.storage) {
-    case MCC_STORAGE_arena:
-      return session.arena_size;
-    case MCC_STORAGE_weights:
-      return session.plan->header->weights_size;
-    case MCC_STORAGE_input:
-      return session.device->inputs[value.index].bytes;
-    case MCC_STORAGE_output:
-      return session.device->outputs[value.index].bytes;
-  }
-  return 0;
-}
-
-bool is_within_storage(const mcc_session& session, const mcc_plan_value& value) {
-  const int64_t offset = evaluate(session, value.offset);
-  uint64_t bytes = 0;
-  return offset >= 0 && evaluate_bytes(session, value, &bytes) &&
-         is_within(static_cast<uint64_t>(offset), bytes, size_of_storage(session, value));
-}
-
 mcc_status resolve_addresses(mcc_session* session, mcc_error* error) {
   DeviceSession& device = *session->device;
   if (!device.is_stale) return MCC_OK;
-  for (uint64_t i = 0; i < device.values.size(); ++i) {
-    if (device.values[i] == MCC_PLAN_NONE) continue;
-    const mcc_plan_value& value = session->plan->values[device.values[i]];
-    if (!is_within_storage(*session, value))
-      return fail(error, MCC_RUN_FAILED, "tensor \"%.200s\" does not fit into its memory",
-                  session->plan->text(value.name));
-    device.addresses[i] = address_of(*session, value);
-  }
-  for (DeviceMap& m : device.maps) {
-    const mcc_cu_pointer address =
-        m.value == MCC_PLAN_NONE ? 0 : address_of(*session, session->plan->values[m.value]);
-    const mcc_status status = encode_map(*device.on->cuda, *m.of, address, m.map(), error);
+  for (const DeviceStep& step : leading_steps(*session)) {
+    const mcc_status status = resolve_step(session, step, error);
     if (status != MCC_OK) return status;
   }
   device.is_stale = false;
   return MCC_OK;
 }
 
-// A kernel that the one ahead of it need not have ended for. Kernels wait ahead of all that they do, so that whatever comes before
-// the one ahead has ended as well.
-mcc_cu_result launch_early(const mcc_cuda_driver& cuda, const DeviceStep& step, const mcc_device_launch& l,
-                           mcc_cu_stream stream, void** parameters) {
-  mcc_cu_launch_attribute early = {MCC_CU_LAUNCH_BEFORE_PREVIOUS_ENDS, 0, {1}};
-  const mcc_cu_launch_config config = {
-      step.grid[0], step.grid[1],           step.grid[2], l.block[0], l.block[1],
-      l.block[2],   l.dynamic_shared_bytes, stream,       &early,     1};
-  return cuda.launch_with(&config, step.function, parameters, nullptr);
-}
-
-mcc_cu_result launch(const mcc_session& session, const DeviceStep& step, mcc_cu_stream stream) {
-  DeviceSession& device = *session.device;
-  const mcc_cuda_driver& cuda = *device.on->cuda;
-  if (step.function == nullptr) {
-    if (step.bytes == 0) return MCC_CU_SUCCESS;
-    return cuda.copy_on_device(device.addresses[step.arguments + 1], device.addresses[step.arguments],
-                               step.bytes, stream);
-  }
-  const mcc_device_launch& l = session.model->device_code.launches[step.launch];
-  if (is_empty(step)) return MCC_CU_SUCCESS;
-  void** parameters = device.parameters.data() + step.parameters;
-  // Profiled runs have events between the kernels, which are to take their own time.
-  if (step.is_early && !session.is_profiling) return launch_early(cuda, step, l, stream, parameters);
-  return cuda.launch(step.function, step.grid[0], step.grid[1], step.grid[2], l.block[0], l.block[1],
-                     l.block[2], l.dynamic_shared_bytes, stream, parameters, nullptr);
-}
-
-mcc_status carry_out(const mcc_session& session, const DeviceStep& step, mcc_cu_stream stream,
-                     mcc_error* error) {
-  DeviceSession& device = *session.device;
-  mcc_error why = {};
-  mcc_status status = MCC_OK;
-  if (step.call != nullptr) {
-    status = start_product(*device.on->lt, device.on->lt_handle, *step.call, device.products[step.product],
-                           device.addresses.data() + step.arguments, stream, &why);
-    // The library says no more than that it failed; the driver tells whether nothing can be done any more.
-    int ignored = 0;
-    const mcc_cu_result code =
-        status == MCC_OK ? MCC_CU_SUCCESS : device.on->cuda->stream_is_capturing(stream, &ignored);
-    if (is_context_lost(code)) return fail_here(device, code, "", error);
-  } else if (const mcc_cu_result code = launch(session, step, stream); code != MCC_CU_SUCCESS) {
-    // No fault of this node's: what has failed is ahead of it.
-    if (is_context_lost(code)) return fail_here(device, code, "", error);
-    status = fail_cuda(*device.on->cuda, code, "it cannot be launched", &why);
-  }
-  return status == MCC_OK ? MCC_OK : fail_at(session, step.node, status, why.message, error);
-}
-
 mcc_status launch_all(mcc_session* session, mcc_error* error) {
   DeviceSession& device = *session->device;
   const mcc_status resolved = resolve_addresses(session, error);
   if (resolved != MCC_OK) return resolved;
-  for (const DeviceStep& step : device.steps) {
+  for (const DeviceStep& step : leading_steps(*session)) {
     const mcc_status status = carry_out(*session, step, device.stream, error);
     if (status != MCC_OK) return status;
   }
@@ -162,7 +56,7 @@ void make_graph(mcc_session* session, DeviceGraph* to) {
     code = cuda.capture_begin(stream, MCC_CU_CAPTURE_RELAXED);
     if (code == MCC_CU_SUCCESS) {
       mcc_status status = MCC_OK;
-      for (const DeviceStep& step : device.steps)
+      for (const DeviceStep& step : leading_steps(*session))
         if (status == MCC_OK) status = carry_out(*session, step, stream, nullptr);
       code = cuda.capture_end(stream, &graph);
       if (code == MCC_CU_SUCCESS && status != MCC_OK) code = MCC_CU_INVALID_VALUE;
@@ -211,6 +105,8 @@ DeviceGraph* find_graph(mcc_session* session) {
 
 mcc_status run_steps(mcc_session* session, mcc_error* error) {
   DeviceSession& device = *session->device;
+  const DeviceSteps steps = leading_steps(*session);
+  if (steps.begin() == steps.end()) return MCC_OK;
   if (device.graph == nullptr) device.graph = find_graph(session);
   DeviceGraph& graph = *device.graph;
   graph.used = ++device.uses;
@@ -218,7 +114,7 @@ mcc_status run_steps(mcc_session* session, mcc_error* error) {
     const mcc_status status = resolve_addresses(session, error);
     if (status != MCC_OK) return status;
     if (graph.runs >= kRunsBeforeGraph && device.graph_failures < kMostGraphFailures &&
-        device.steps.size() > 1)
+        steps.end() - steps.begin() > 1)
       make_graph(session, &graph);
     graph.runs = kRunsBeforeGraph;
   }
@@ -300,6 +196,21 @@ mcc_cu_result copy_out(mcc_session* session, uint64_t i) {
                            device.stream);
 }
 
+// Those whose shapes are known now.
+mcc_status place_late_outputs(mcc_session* session, mcc_error* error) {
+  mcc_status status = MCC_OK;
+  for (uint64_t i = 0; i < session->outputs.size() && status == MCC_OK; ++i) {
+    if (!is_late(*session, i)) continue;
+    status = measure_output(session, i, error);
+    if (status == MCC_OK && session->outputs[i].is_callers) status = check_capacity(session, i, error);
+    if (status == MCC_OK) status = set_device_output(session, i, error);
+    if (status == MCC_OK && !is_within_storage(*session, session->plan->output(i)))
+      status = fail(error, MCC_RUN_FAILED, "output \"%.200s\" does not fit into its memory",
+                    session->plan->text(session->plan->output(i).name));
+  }
+  return status;
+}
+
 // Whether the caller makes a graph of what goes to its stream: of a run, the single launches, since no graph can be launched there.
 bool is_being_captured(const DeviceSession& device) {
   int status = 0;
@@ -330,6 +241,11 @@ mcc_status run_device(mcc_session* session, mcc_error* error) {
     if (prepared != MCC_OK) return prepared;
     session->needs_preparation = false;
   }
+  if (is_captured && device.is_walked) {
+    return fail(error, MCC_INVALID_ARGUMENT,
+                "the stream is being captured: data decides sizes or the course of this model's runs, which "
+                "therefore wait for the GPU");
+  }
   if (is_captured && (session->is_profiling || !is_all_on_device(*session))) {
     return fail(error, MCC_INVALID_ARGUMENT, "the stream is being captured: %s",
                 session->is_profiling ? "switch profiling off, which waits for the GPU"
@@ -339,9 +255,14 @@ mcc_status run_device(mcc_session* session, mcc_error* error) {
   for (uint64_t i = 0; i < device.inputs.size() && code == MCC_CU_SUCCESS; ++i)
     code = copy_in(session, i);
   if (code != MCC_CU_SUCCESS) return fail_here(device, code, "the inputs cannot be copied to the GPU", error);
-  const mcc_status status = session->is_profiling ? run_profiled(session, error)
-                            : is_captured         ? launch_all(session, error)
-                                                  : run_steps(session, error);
+  mcc_status status = MCC_OK;
+  if (session->is_profiling) {
+    status = device.is_walked ? walk_model(session, 0, error) : run_profiled(session, error);
+  } else {
+    status = is_captured ? launch_all(session, error) : run_steps(session, error);
+    if (status == MCC_OK && device.is_walked) status = walk_model(session, device.leading_nodes, error);
+  }
+  if (status == MCC_OK) status = place_late_outputs(session, error);
   if (status != MCC_OK) return status;
   for (uint64_t i = 0; i < device.outputs.size() && code == MCC_CU_SUCCESS; ++i)
     code = copy_out(session, i);

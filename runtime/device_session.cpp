@@ -1,7 +1,5 @@
 #include "runtime/device_session.h"
 
-#include <cstdio>
-
 namespace mcc::runtime {
 
 namespace {
@@ -13,13 +11,13 @@ void drop_other(const mcc_cuda_driver& cuda, DeviceTensor* tensor) {
   tensor->other = nullptr;
 }
 
-// As much as was there and half of that again, where memory grows again and again.
+}  // namespace
+
 uint64_t grown(uint64_t from, uint64_t needed) {
   const uint64_t more = from + from / 2;
   return more > needed ? more : needed;
 }
 
-// At least `bytes` at *memory, of which there are *capacity. What was there before is lost, and so are its contents.
 mcc_status grow_on_device(DeviceSession& device, uint64_t bytes, const char* what, mcc_cu_pointer* memory, uint64_t* capacity,
                           mcc_error* error) {
   if (bytes <= *capacity) return MCC_OK;
@@ -48,6 +46,8 @@ mcc_status grow_on_device(DeviceSession& device, uint64_t bytes, const char* wha
   return status;
 }
 
+namespace {
+
 // The host's side of copies, for as many bytes as the tensor has. The driver copies from pageable memory where it gives none.
 void pin(const mcc_cuda_driver& cuda, DeviceTensor* tensor) {
   if (tensor->bytes <= tensor->pinned_bytes) return;
@@ -57,8 +57,8 @@ void pin(const mcc_cuda_driver& cuda, DeviceTensor* tensor) {
   if (cuda.host_allocate(&tensor->pinned, bytes, 0) != MCC_CU_SUCCESS) tensor->pinned = nullptr;
 }
 
-// Finds out where `data` is, and what the kernels use.
-mcc_status place(mcc_session* session, DeviceTensor* tensor, const void* data, const char* name,
+// Finds out where `data` is, and what the kernels use, if they do.
+mcc_status place(mcc_session* session, DeviceTensor* tensor, const void* data, bool is_used, const char* name,
                  mcc_error* error) {
   DeviceSession& device = *session->device;
   const mcc_cuda_driver& cuda = *device.on->cuda;
@@ -79,7 +79,7 @@ mcc_status place(mcc_session* session, DeviceTensor* tensor, const void* data, c
     }
   }
   // What is on another GPU is copied, as is what vectors do not fit.
-  if (!tensor->is_on_device || address % MCC_BUFFER_ALIGNMENT != 0 || tensor->other != nullptr) {
+  if (is_used && (!tensor->is_on_device || address % MCC_BUFFER_ALIGNMENT != 0 || tensor->other != nullptr)) {
     const mcc_status status = grow_on_device(device, tensor->bytes, name, &tensor->own, &tensor->own_bytes, error);
     if (status != MCC_OK) return status;
     address = tensor->own;
@@ -95,76 +95,6 @@ mcc_status place(mcc_session* session, DeviceTensor* tensor, const void* data, c
 
 // ---- Creation ----
 
-mcc_status set_up_steps(mcc_session* session, mcc_error* error) {
-  DeviceSession& device = *session->device;
-  const Plan& plan = *session->plan;
-  const DeviceCode& code = session->model->device_code;
-  uint64_t steps = 0, arguments = 0, maps = 0, products = 0, dims = 0;
-  for (uint64_t n = 0; n < plan.nodes_count; ++n) {
-    const mcc_plan_node& node = plan.nodes[n];
-    if (node.kind == MCC_NODE_copy) {
-      ++steps;
-      arguments += 2;
-      continue;
-    }
-    const mcc_plan_range launches = device.on->launches[node.target];
-    steps += launches.count;
-    for (uint32_t l = 0; l < launches.count; ++l) {
-      const mcc_plan_range numbers = code.launches[launches.begin + l].arguments;
-      arguments += numbers.count;
-      for (uint32_t a = 0; a < numbers.count; ++a) dims += MCC_DEVICE_IS_DIM(code.arguments[numbers.begin + a]) ? 1 : 0;
-      maps += code.launches[launches.begin + l].maps.count;
-      products += code.launches[launches.begin + l].products.count;
-    }
-  }
-  if (!device.steps.allocate(steps) || !device.values.allocate(arguments) ||
-      !device.addresses.allocate(arguments) || !device.maps.allocate(maps) ||
-      !device.parameters.allocate(arguments + maps) || !device.products.allocate(products) || !device.dims.allocate(dims)) {
-    return out_of_memory(error);
-  }
-  uint64_t step = 0, argument = 0, map = 0, parameter = 0, product = 0, dim = 0;
-  auto add_argument = [&](const mcc_plan_node& node, uint32_t number) {
-    const bool is_dim = MCC_DEVICE_IS_DIM(number);
-    device.values[argument] = is_dim ? MCC_PLAN_NONE : plan.indices[node.args.begin + number];
-    if (is_dim) device.dims[dim++] = {argument, plan.quantities[node.dims.begin + MCC_DEVICE_DIM_NUMBER(number)]};
-    device.parameters[parameter++] = &device.addresses[argument];
-    ++argument;
-  };
-  for (uint64_t n = 0; n < plan.nodes_count; ++n) {
-    const mcc_plan_node& node = plan.nodes[n];
-    if (node.kind == MCC_NODE_copy) {
-      device.steps[step++] = {static_cast<uint32_t>(n), 0, nullptr, argument, 0, parameter};
-      add_argument(node, 0);
-      add_argument(node, 1);
-      continue;
-    }
-    const mcc_plan_range launches = device.on->launches[node.target];
-    for (uint32_t l = launches.begin; l < launches.begin + launches.count; ++l) {
-      const mcc_plan_range numbers = code.launches[l].arguments;
-      device.steps[step] = {static_cast<uint32_t>(n), l, device.on->functions[l], argument, 0, parameter};
-      if (code.launches[l].products.count != 0) {
-        mcc_error why = {};
-        const mcc_device_product& call = code.products[code.launches[l].products.begin];
-        device.steps[step].call = &call;
-        device.steps[step].product = product;
-        const mcc_status status = open_product(*device.on->lt, device.on->lt_handle, call, &device.products[product++], &why);
-        if (status != MCC_OK) return fail_at(*session, n, status, why.message, error);
-      }
-      ++step;
-      for (uint32_t a = 0; a < numbers.count; ++a)
-        add_argument(node, code.arguments[numbers.begin + a]);
-      const mcc_plan_range matrices = code.launches[l].maps;
-      for (uint32_t m = 0; m < matrices.count; ++m) {
-        const mcc_device_map& of = code.maps[matrices.begin + m];
-        device.maps[map].of = &of;
-        device.maps[map].value = plan.indices[node.args.begin + of.argument];
-        device.parameters[parameter++] = device.maps[map++].map();
-      }
-    }
-  }
-  return MCC_OK;
-}
-
 mcc_status size_arena(mcc_session* session, mcc_error* error) {
   DeviceSession& device = *session->device;
   const int64_t size = evaluate(*session, session->plan->header->arena_size);
@@ -177,48 +107,13 @@ mcc_status size_arena(mcc_session* session, mcc_error* error) {
   return status;
 }
 
-mcc_status size_copy(const mcc_session& session, DeviceStep* step, mcc_error* error) {
-  const Plan& plan = *session.plan;
-  const mcc_plan_range args = plan.nodes[step->node].args;
-  const mcc_plan_value &from = plan.values[plan.indices[args.begin]], &to = plan.values[plan.indices[args.begin + 1]];
-  uint64_t to_bytes = 0;
-  if (evaluate_bytes(session, from, &step->bytes) && evaluate_bytes(session, to, &to_bytes) && step->bytes == to_bytes) return MCC_OK;
-  return fail(error, plan.symbols_count == 0 ? MCC_BAD_MODEL : MCC_RUN_FAILED, "a copy between tensors of different size");
-}
-
-mcc_status size_grid(const mcc_session& session, const mcc_device_launch& launch, DeviceStep* step, mcc_error* error) {
-  constexpr int64_t kMost[3] = {MCC_DEVICE_MOST_BLOCKS_X, MCC_DEVICE_MOST_BLOCKS_YZ, MCC_DEVICE_MOST_BLOCKS_YZ};
-  const mcc_plan_range dims = session.plan->nodes[step->node].dims;
-  for (uint32_t i = 0; i < 3; ++i) {
-    step->grid[i] = launch.grid[i];
-    if (!MCC_DEVICE_IS_DIM(launch.grid[i])) continue;
-    const int64_t blocks = evaluate(session, session.plan->quantities[dims.begin + MCC_DEVICE_DIM_NUMBER(launch.grid[i])]);
-    if (blocks < 0 || blocks > kMost[i]) {
-      char what[128];
-      std::snprintf(what, sizeof what, "with these shapes it has %lld blocks along %c, a GPU takes %lld", static_cast<long long>(blocks),
-                    'x' + static_cast<int>(i), static_cast<long long>(kMost[i]));
-      return fail_at(session, step->node, MCC_INVALID_ARGUMENT, what, error);
-    }
-    step->grid[i] = static_cast<uint32_t>(blocks);
-  }
-  return MCC_OK;
-}
-
-// Sizes of copies and grids, and dimensions that kernels take.
 mcc_status size_steps(mcc_session* session, mcc_error* error) {
-  DeviceSession& device = *session->device;
-  const DeviceCode& code = session->model->device_code;
   const DeviceStep* before = nullptr;
-  for (DeviceStep& step : device.steps) {
-    const bool is_copy = step.function == nullptr && step.call == nullptr;
-    const mcc_status status = is_copy ? size_copy(*session, &step, error) : size_grid(*session, code.launches[step.launch], &step, error);
+  for (DeviceStep& step : leading_steps(*session)) {
+    const mcc_status status = size_step(session, &step, before, error);
     if (status != MCC_OK) return status;
-    step.is_early = device.on->has_early_launch && step.function != nullptr && code.launches[step.launch].waits_itself != 0 &&
-                    before != nullptr && before->function != nullptr && !is_empty(*before);
     before = &step;
   }
-  for (const DeviceDim& dim : device.dims)
-    device.addresses[dim.argument] = static_cast<mcc_cu_pointer>(evaluate(*session, dim.quantity));
   return MCC_OK;
 }
 
@@ -261,6 +156,7 @@ mcc_status set_up_device(mcc_session* session, const mcc_session_options& option
       device.is_callers_stream ? static_cast<mcc_cu_stream>(options.cuda_stream) : device.own_stream;
   mcc_status status = set_up_memory(session, error);
   if (status == MCC_OK) status = set_up_steps(session, error);
+  if (status == MCC_OK) status = set_up_walk(session, error);
   // With open dimensions when shapes are known.
   return status == MCC_OK && session->plan->header->slot_count == 0 ? size_steps(session, error) : status;
 }
@@ -280,7 +176,8 @@ mcc_status prepare_device(mcc_session* session, mcc_error* error) {
   device.graph = nullptr;
   mcc_status status = size_arena(session, error);
   for (uint64_t i = 0; i < device.outputs.size() && status == MCC_OK; ++i) {
-    if (!session->outputs[i].is_static) status = set_device_output(session, i, error);
+    if (!session->outputs[i].is_static && !is_late(*session, i))
+      status = set_device_output(session, i, error);
   }
   return status == MCC_OK ? size_steps(session, error) : status;
 }
@@ -302,6 +199,9 @@ void give_back(DeviceSession& device) {
       if (tensor.pinned != nullptr) cuda.host_release(tensor.pinned);
     }
   }
+  for (const DeviceBlock& block : device.heap)
+    if (block.address != 0) cuda.release(block.address);
+  if (device.pinned != nullptr) cuda.host_release(device.pinned);
   if (device.arena != 0) cuda.release(device.arena);
   if (device.own_stream != nullptr) cuda.stream_destroy(device.own_stream);
 }
@@ -327,7 +227,7 @@ void destroy_device(mcc_session* session) {
 mcc_status set_device_input(mcc_session* session, uint64_t index, mcc_error* error) {
   DeviceTensor& tensor = session->device->inputs[index];
   tensor.bytes = session->inputs[index].bytes;
-  return place(session, &tensor, session->inputs[index].data, "an input", error);
+  return place(session, &tensor, session->inputs[index].data, true, "an input", error);
 }
 
 mcc_status set_device_output(mcc_session* session, uint64_t index, mcc_error* error) {
@@ -335,7 +235,7 @@ mcc_status set_device_output(mcc_session* session, uint64_t index, mcc_error* er
   DeviceTensor& tensor = session->device->outputs[index];
   tensor.bytes = slot.bytes;
   const mcc_status status =
-      place(session, &tensor, slot.is_callers ? slot.data : nullptr, "an output", error);
+      place(session, &tensor, slot.is_callers ? slot.data : nullptr, slot.is_direct, "an output", error);
   if (status != MCC_OK || slot.is_callers) return status;
   // The session's own: what the copy from the GPU goes to.
   slot.data = static_cast<uint8_t*>(tensor.pinned);

@@ -20,12 +20,20 @@ struct DeviceTensor {
   uint64_t pinned_bytes = 0;  // that have been asked for
 };
 
+// Memory of tensors whose sizes data decides.
+struct DeviceBlock {
+  mcc_cu_pointer address = 0;
+  uint64_t bytes = 0;
+};
+
 // One launch, a call of a library, or a copy between two values (neither function nor call).
 struct DeviceStep {
   uint32_t node = 0;
   uint32_t launch = 0;
   mcc_cu_function function = nullptr;
-  uint64_t arguments = 0;  // the first in DeviceSession::addresses; of a copy: from, to
+  uint64_t arguments = 0, argument_count = 0;  // in DeviceSession::addresses; of a copy: from, to
+  uint64_t dims = 0, dim_count = 0;            // in DeviceSession::dims
+  uint64_t maps = 0, map_count = 0;            // in DeviceSession::maps
   uint64_t bytes = 0;      // of a copy
   uint64_t parameters = 0;  // the first in DeviceSession::parameters
   const mcc_device_product* call = nullptr;
@@ -71,6 +79,8 @@ struct DeviceSession {
       false;  // the caller makes a graph of what goes to its stream: there is no waiting then
   Array<DeviceTensor> inputs, outputs;
   Array<DeviceStep> steps;
+  Array<uint64_t> first_steps;      // of each node, and the number of all
+  uint64_t leading_nodes = 0;       // of the model's graph, launches and copies in front of what data decides
   Array<uint32_t> values;           // the plan's value of each argument; none: it is a dimension
   Array<mcc_cu_pointer> addresses;  // of the arguments, launch by launch; numbers where they are dimensions
   Array<DeviceDim> dims;
@@ -84,7 +94,17 @@ struct DeviceSession {
   DeviceGraph* graph = nullptr;           // of the present inputs, outputs and sizes; null: not looked up yet
   uint64_t uses = 0;
   uint32_t graph_failures = 0;  // captures that came to nothing
-  Array<mcc_cu_event> events;  // one more than nodes, when profiling has been on
+  Array<mcc_cu_event> events;   // when profiling has been on: one more than nodes, two of a walk
+
+  // Where the run is a walk over the nodes (device_walk.cpp).
+  bool is_walked = false;
+  Array<DeviceBlock> heap;
+  uint64_t* fetched =
+      nullptr;                // elements that the shape code at hand loads, each at the beginning of its own
+  uint64_t next_fetched = 0;  // that it takes next
+  void* pinned = nullptr;     // where they are; null: at `pageable`
+  Array<uint64_t> pageable;
+  const DeviceStep* before = nullptr;  // the last thing in the stream; null: something else, or nothing
 };
 
 // Fails naming what the memory is for; of no bytes there is none.
@@ -97,6 +117,55 @@ mcc_cu_device device_of(const mcc_cuda_driver& cuda, const void* memory, mcc_cu_
 
 inline bool is_empty(const DeviceStep& step) {
   return step.grid[0] == 0 || step.grid[1] == 0 || step.grid[2] == 0;
+}
+
+// Where the value is with the present shapes, and whether that is memory that it may use.
+mcc_cu_pointer address_of(const mcc_session& session, const mcc_plan_value& value);
+bool is_within_storage(const mcc_session& session, const mcc_plan_value& value);
+
+// A call fails: either it cannot be done, or the context has been lost to something before it, which may be another's.
+mcc_status fail_here(const DeviceSession& device, mcc_cu_result code, const char* what, mcc_error* error);
+
+// The steps of all nodes, in their order.
+mcc_status set_up_steps(mcc_session* session, mcc_error* error);
+// With the present shapes: the grid, the bytes of a copy, and dimensions that the kernel takes. before: the step that runs ahead of it, if
+// it is a step.
+mcc_status size_step(mcc_session* session, DeviceStep* step, const DeviceStep* before, mcc_error* error);
+// And what it takes of tensors.
+mcc_status resolve_step(mcc_session* session, const DeviceStep& step, mcc_error* error);
+// Starts the step, which has both.
+mcc_status carry_out(const mcc_session& session, const DeviceStep& step, mcc_cu_stream stream,
+                     mcc_error* error);
+
+// At least `bytes` at *memory, of which there are *capacity. What was there before is lost, and so are its contents.
+mcc_status grow_on_device(DeviceSession& device, uint64_t bytes, const char* what, mcc_cu_pointer* memory,
+                          uint64_t* capacity, mcc_error* error);
+// As much as was there and half of that again, where memory grows again and again.
+uint64_t grown(uint64_t from, uint64_t needed);
+
+// Runs whose sizes or course data decides. A walk goes over all nodes of the model's graph, or over those behind the leading ones.
+mcc_status set_up_walk(mcc_session* session, mcc_error* error);
+mcc_status walk_model(mcc_session* session, uint64_t from, mcc_error* error);
+// The block has room for so many bytes, and holds its first `kept` ones still.
+mcc_status grow_block(mcc_session* session, uint64_t index, uint64_t bytes, uint64_t kept, const char* what,
+                      mcc_error* error);
+// Whether the output's shape is known, and its place found, when the walk is over.
+inline bool is_late(const mcc_session& session, uint64_t output) {
+  return session.device->is_walked && !session.outputs[output].is_static &&
+         !session.outputs[output].is_direct;
+}
+
+// The steps of the leading nodes, which follow from the shapes of the inputs: those of a CUDA graph.
+struct DeviceSteps {
+  DeviceStep *first, *last;
+  DeviceStep* begin() const { return first; }
+  DeviceStep* end() const { return last; }
+};
+inline DeviceSteps leading_steps(const mcc_session& session) {
+  DeviceSession& device = *session.device;
+  const uint64_t node = session.plan->graphs[0].nodes.begin;
+  return {device.steps.data() + device.first_steps[node],
+          device.steps.data() + device.first_steps[node + device.leading_nodes]};
 }
 
 // Frees the graphs: what they work on is gone.

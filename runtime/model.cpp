@@ -184,7 +184,8 @@ mcc_status set_up(mcc_model* model, const char* library_path, mcc_error* error) 
     status = open_device_code(image.device, image.device_size, &model->device_code, error);
     if (status != MCC_OK) return status;
   }
-  const PlanTargets targets = {image.kernel_count, image.host_function_count, model->device_code.kernels_count};
+  const PlanTargets targets = {image.kernel_count, image.host_function_count,
+                               model->device_code.kernels_count, model->device_code.header != nullptr};
   status = open_plan(image.plan, image.plan_size, targets, &model->plan, error);
   if (status != MCC_OK) return status;
   status = check_device_nodes(model->plan, model->device_code, error);

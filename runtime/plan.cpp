@@ -362,22 +362,27 @@ class Checker {
     return depth[graph] <= MCC_PLAN_MAX_GRAPH_DEPTH;
   }
 
-  // What runs on a GPU follows from the shapes of the inputs: nothing there is computed from data.
+  // Everything is in the GPU's memory. What is read of it, nodes read.
   bool check_device() {
-    if (!has_device_nodes(plan_)) return true;
-    if (plan_.graphs_count != 1) return fault("its graphs for a GPU");
-    for (uint64_t i = 0; i < plan_.code_count; ++i) {
-      if (plan_.code[i].op == MCC_SHAPE_load || plan_.code[i].op == MCC_SHAPE_grow)
-        return fault("its shape code for a GPU");
+    if (!has_device_nodes(plan_) && !targets_.is_for_gpu) return true;
+    for (uint64_t g = 0; g < plan_.graphs_count; ++g) {
+      const mcc_plan_range code = plan_.graphs[g].code;
+      for (uint32_t i = code.begin; i < code.begin + code.count; ++i)
+        if (plan_.code[i].op == MCC_SHAPE_load || plan_.code[i].op == MCC_SHAPE_grow)
+          return fault("its shape code for a GPU");
     }
+    for (uint64_t i = 0; i < plan_.code_count; ++i)
+      if (plan_.code[i].op == MCC_SHAPE_load && !is_static(plan_.code[i].b))
+        return fault("its shape code for a GPU");
     for (uint64_t i = 0; i < plan_.nodes_count; ++i) {
       const uint32_t kind = plan_.nodes[i].kind;
-      if (kind != MCC_NODE_device && kind != MCC_NODE_copy)
+      if (kind == MCC_NODE_kernel || kind == MCC_NODE_host || kind == MCC_NODE_text)
         return fault("node %llu among those for a GPU", static_cast<unsigned long long>(i));
     }
+    const bool has_blocks = is_walked(plan_);
     for (uint64_t i = 0; i < plan_.values_count; ++i) {
       const mcc_plan_value& value = plan_.values[i];
-      if (value.storage == MCC_STORAGE_scratch || value.storage == MCC_STORAGE_heap)
+      if (value.storage == MCC_STORAGE_scratch || (value.storage == MCC_STORAGE_heap && !has_blocks))
         return fault("value %llu for a GPU", static_cast<unsigned long long>(i));
     }
     return true;
@@ -436,6 +441,12 @@ bool open_section(const mcc_plan_header* header, uint64_t section, const T** rec
 }
 
 }  // namespace
+
+bool is_walked(const Plan& plan) {
+  for (uint64_t i = 0; i < plan.nodes_count; ++i)
+    if (plan.nodes[i].kind != MCC_NODE_device && plan.nodes[i].kind != MCC_NODE_copy) return true;
+  return false;
+}
 
 bool has_device_nodes(const Plan& plan) {
   for (uint64_t i = 0; i < plan.nodes_count; ++i)

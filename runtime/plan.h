@@ -33,10 +33,13 @@ inline bool writes_slot(uint32_t op) { return op != MCC_SHAPE_check && op != MCC
 // What the nodes of a plan may refer to.
 struct PlanTargets {
   uint64_t kernels = 0, host_functions = 0, device_kernels = 0;
+  bool is_for_gpu = false;
 };
 
 // Whether the model runs on a GPU.
 bool has_device_nodes(const Plan& plan);
+// Of such a model: whether data decides sizes or the course of runs, so that they walk over the nodes.
+bool is_walked(const Plan& plan);
 
 // Checks the bytes and sets up the views. `plan` is only valid after MCC_OK.
 mcc_status open_plan(const void* bytes, uint64_t size, const PlanTargets& targets, Plan* plan, mcc_error* error);

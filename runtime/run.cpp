@@ -175,7 +175,10 @@ mcc_status size_arena(mcc_session* session, mcc_error* error) {
   return MCC_OK;
 }
 
-// The shape of output `index` with the present slots.
+}  // namespace
+
+namespace mcc::runtime {
+
 mcc_status measure_output(mcc_session* session, uint64_t index, mcc_error* error) {
   OutputSlot& slot = session->outputs[index];
   if (slot.is_static) return MCC_OK;
@@ -193,6 +196,10 @@ mcc_status check_capacity(mcc_session* session, uint64_t index, mcc_error* error
               session->plan->text(session->plan->output(index).name), static_cast<ull>(slot.bytes),
               static_cast<ull>(slot.capacity));
 }
+
+}  // namespace mcc::runtime
+
+namespace {
 
 mcc_status use_own_memory(mcc_session* session, uint64_t index, mcc_error* error) {
   OutputSlot& slot = session->outputs[index];
@@ -233,6 +240,7 @@ mcc_status compute_sizes(mcc_session* session, mcc_error* error) {
 mcc_status prepare_for_device(mcc_session* session, mcc_error* error) {
   mcc_status status = compute_sizes(session, error);
   for (uint64_t i = 0; i < session->outputs.size() && status == MCC_OK; ++i) {
+    if (is_late(*session, i)) continue;
     status = measure_output(session, i, error);
     if (status == MCC_OK && session->outputs[i].is_callers) status = check_capacity(session, i, error);
   }

@@ -125,6 +125,10 @@ mcc_status run_code(mcc_session* session, mcc_plan_range range, mcc_error* error
 // Says at which node, by its name and the ONNX nodes it came from: `node "conv_relu" (Conv_3, Relu_4): what`.
 mcc_status fail_at(const mcc_session& session, uint64_t node, mcc_status status, const char* what, mcc_error* error);
 
+// The shape of the output with the present slots, if it is not known in advance, and whether its memory is enough.
+mcc_status measure_output(mcc_session* session, uint64_t index, mcc_error* error);
+mcc_status check_capacity(mcc_session* session, uint64_t index, mcc_error* error);
+
 // Executes graph 0 with everything in place: inputs set, arena and outputs sized.
 mcc_status run_model(mcc_session* session, mcc_error* error);
 

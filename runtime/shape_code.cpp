@@ -1,3 +1,4 @@
+#include "runtime/device_session.h"
 #include "runtime/session.h"
 
 namespace mcc::runtime {
@@ -86,6 +87,10 @@ int64_t read_integer(const void* data, uint32_t dtype, uint64_t index) {
 
 Outcome load_element(const mcc_session& session, const mcc_plan_instruction& instruction, int64_t* result) {
   const mcc_plan_value& value = session.plan->values[instruction.a];
+  if (DeviceSession* device = session.device; device != nullptr) {
+    *result = read_integer(device->fetched + device->next_fetched++, value.dtype, 0);
+    return Outcome::done;
+  }
   const int64_t index = evaluate(session, instruction.b);
   void* data = nullptr;
   uint64_t bytes = 0;
@@ -202,10 +207,26 @@ mcc_status report(const mcc_session& session, const mcc_plan_instruction& instru
 
 }  // namespace
 
+namespace {
+
+mcc_status grow_on_device(mcc_session* session, const mcc_plan_instruction& instruction, mcc_error* error) {
+  const int64_t bytes = evaluate(*session, instruction.b), kept = evaluate(*session, instruction.c);
+  if (bytes < 0 || kept < 0) return report(*session, instruction, Outcome::overflow, error);
+  return grow_block(session, static_cast<uint64_t>(instruction.a), static_cast<uint64_t>(bytes),
+                    static_cast<uint64_t>(kept), session->plan->text(instruction.message), error);
+}
+
+}  // namespace
+
 mcc_status run_code(mcc_session* session, mcc_plan_range range, mcc_error* error) {
   for (uint32_t i = 0; i < range.count; ++i) {
     const mcc_plan_instruction& instruction = session->plan->code[range.begin + i];
     int64_t result = 0;
+    if (instruction.op == MCC_SHAPE_grow && session->device != nullptr) {
+      const mcc_status status = grow_on_device(session, instruction, error);
+      if (status != MCC_OK) return status;
+      continue;
+    }
     const Outcome outcome =
         instruction.op == MCC_SHAPE_grow ? grow(session, instruction) : execute(*session, instruction, &result);
     if (outcome != Outcome::done) return report(*session, instruction, outcome, error);

@@ -42,12 +42,14 @@ class ResidentTensors {
       tensor.data = memory;
       session.set_input(i, tensor);
     }
-    for (size_t i = 0; i < model.output_count(); ++i) {
-      const runtime::TensorInfo info = model.output(i);
-      runtime::Tensor tensor{nullptr, 0, info.dtype, info.dims};
-      tensor.size_bytes = tensor.element_count() * mcc_dtype_bytes(info.dtype);
-      tensor.data = allocate(tensor.size_bytes);
-      session.set_output(i, tensor);
+    // How large outputs are may depend on the inputs' shapes, or on what they hold: a run tells.
+    session.run();
+    std::vector<runtime::Tensor> outputs;
+    for (size_t i = 0; i < model.output_count(); ++i)
+      outputs.push_back(session.output(i));
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      outputs[i].data = allocate(outputs[i].size_bytes);
+      session.set_output(i, outputs[i]);
     }
   }
   ResidentTensors(const ResidentTensors&) = delete;

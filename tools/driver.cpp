@@ -68,20 +68,6 @@ std::function<void(const std::string&, const graph::Graph&)> graph_observer(cons
   };
 }
 
-// Loops that only a run knows, and dimensions that data decides, are for CPUs.
-Status fits_gpu(const graph::Graph& graph) {
-  for (const graph::Node& node : graph.nodes) {
-    if (node.op->control != graph::Control::loop_end) continue;
-    return Diagnostic{ErrorKind::unsupported, text("node '", node.name, "' (Loop)"), "how often it runs is not known at compile time: on CPUs only", ""};
-  }
-  for (size_t i = 0; i < graph.dims.size(); ++i) {
-    if (graph.dim_sources[i].kind == graph::DimSource::Kind::input) continue;
-    return Diagnostic{ErrorKind::unsupported, text("dimension '", graph.dims[i].name(), "'"),
-                      "data decides its size while the model runs: on CPUs only", ""};
-  }
-  return done();
-}
-
 // `log`: of the options, for its choices; none where there is none.
 Result<Prepared> prepare(const CompileOptions& options, const tuner::LogContents* log) {
   Result<std::vector<tensor::Target>> targets = codegen::make_targets(options.target);
@@ -97,11 +83,6 @@ Result<Prepared> prepare(const CompileOptions& options, const tuner::LogContents
   import.has_strings = targets->front().kind != tensor::TargetKind::cuda;
   Result<frontend::ImportedModel> model = frontend::import_onnx(options.model_path, import, *evaluate);
   if (!model.ok()) return model.errors();
-
-  if (targets->front().kind == tensor::TargetKind::cuda) {
-    Status fits = fits_gpu(model->graph);
-    if (!fits.ok()) return fits.errors();
-  }
 
   Prepared out;
   out.targets = std::move(*targets);
@@ -376,7 +357,7 @@ Result<CompileReport> compile(const CompileOptions& options) {
                            "link the model without a header")};
   }
   fill_library(library, p.graph, p.groups, p.kernels, memory);
-  if (p.target.kind == tensor::TargetKind::cuda) library.device = device_code(p.kernels);
+  if (p.target.kind == tensor::TargetKind::cuda) library.device = device_code(p.kernels, library.plan);
   Status written = write_output(library, p.graph, options);
   if (!written.ok()) return written.errors();
 

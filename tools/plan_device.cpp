@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "codegen/plan_writer.h"
 #include "tensor/text.h"
 
 namespace mcc::tools {
@@ -123,8 +122,11 @@ std::vector<tensor::Expr> open_grid_sizes(const Kernel& kernel) {
   return open;
 }
 
-codegen::DeviceDesc device_code(const KernelSet& kernels) {
+codegen::DeviceDesc device_code(const KernelSet& kernels, const codegen::PlanDesc& plan) {
   codegen::DeviceDesc device;
+  for (const codegen::PlanGraph& graph : plan.graphs)
+    for (const codegen::PlanNode& node : graph.nodes)
+      device.is_walked |= node.kind != MCC_NODE_device && node.kind != MCC_NODE_copy;
   for (const Kernel& kernel : kernels.kernels) {
     codegen::DeviceKernelDesc out;
     const std::vector<tensor::Expr> open = open_grid_sizes(kernel);

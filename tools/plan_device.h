@@ -2,12 +2,13 @@
 #pragma once
 
 #include "codegen/device_writer.h"
+#include "codegen/plan_writer.h"
 #include "tools/kernels.h"
 
 namespace mcc::tools {
 
-// Kernel i of the set is device kernel i.
-codegen::DeviceDesc device_code(const KernelSet& kernels);
+// Kernel i of the set is device kernel i. plan: with all its nodes.
+codegen::DeviceDesc device_code(const KernelSet& kernels, const codegen::PlanDesc& plan);
 
 // Numbers of blocks in the kernel's grids that only a run knows, over the dimensions of its function. The kernel's nodes have them behind
 // these.

@@ -9,6 +9,7 @@
 #include "support/text.h"
 #include "tensor/grid.h"
 #include "tensor/library_product.h"
+#include "tensor/passes/scope.h"
 #include "tensor/schedule/tree.h"
 #include "tuner/grid_product.h"
 
@@ -336,10 +337,19 @@ void unroll_results(Draft& draft, const std::string& each, const std::string& ep
     try_step(draft, Unroll{*at});
 }
 
+// Blocks under no loop that have loops of their own get one to be bound: those are no part of the schedule.
+void add_loops(Draft& draft) {
+  for (const std::string& block : draft.schedule.block_names()) {
+    if (draft.schedule.loops_of(block).empty() && has_loop(draft.schedule.find_block(block)->body))
+      try_step(draft, FuseAxes{block, {}, "once"});
+  }
+}
+
 }  // namespace
 
 void bind_rest(Draft& draft) {
   const RuleScope scope(draft, {"what is left", "", kPlainOnGrid});
+  add_loops(draft);
   for (const std::string& outer : outermost_loops(draft.schedule)) {
     const For* loop = draft.schedule.find_loop(outer);
     bool is_outermost = loop != nullptr && loops_around(draft.schedule.func().body, loop).empty();

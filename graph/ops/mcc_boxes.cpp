@@ -2,11 +2,79 @@
 //
 // Of each class the boxes whose score is above the threshold, which are few as a rule, come into a tournament. The best one is taken out,
 // and kept if none that is kept already covers it. Boxes that nobody asks for are thus neither sorted nor compared.
-#include "graph/ops/common.h"
+#include "graph/ops/mcc_boxes.h"
+
+#include "graph/ops/find_set.h"
 #include "graph/ops/tournament.h"
 #include "tensor/simplify.h"
 
 namespace mcc::graph {
+namespace {
+
+constexpr int64_t kArea = 4;  // behind the corners
+
+}  // namespace
+
+std::vector<Expr> with(Axes at, std::initializer_list<Expr> inner) {
+  std::vector<Expr> out = to_vector(at);
+  out.insert(out.end(), inner);
+  return out;
+}
+
+tensor::Var variable(const ComputeContext& c, const char* name) {
+  return tensor::Var(c.builder.unique_name(name));
+}
+
+Expr scalar_input(const ComputeContext& c, int i) {
+  return c.at(i, std::vector<Expr>(c.input_type(i).shape.size(), 0));
+}
+
+Expr most_of_class(const Constant* asked, bool is_asked, const Expr& boxes) {
+  if (!is_asked) return 0;
+  return asked ? tensor::simplify(tensor::min(Expr(std::max<int64_t>(asked->int_at(0), 0)), boxes)) : boxes;
+}
+
+Expr most_in_run(const ComputeContext& c, const Expr& most) {
+  return c.constant(kMost) ? most : tensor::min(cast(ElementType::i64, scalar_input(c, kMost)), most);
+}
+
+Expr is_above(const ComputeContext& c, Axes at, const Expr& box) {
+  return c.has_input(kScore) ? c.at(kScores, with(at, {box})) > scalar_input(c, kScore)
+                             : tensor::true_value();
+}
+
+Buffer find_corners(ComputeContext& c) {
+  const Shape& boxes = c.input_type(kBoxes).shape;
+  const bool is_center = c.attributes().integer("center_point_box", 0) != 0;
+  Buffer corners = c.builder.compute("corners", ElementType::f32, {boxes[0], boxes[1], 4}, [&](Axes i) {
+    const Expr side = floor_mod(i[2], 2), is_low = i[2] < 2;
+    const Expr first = c.at(kBoxes, {i[0], i[1], side}), second = c.at(kBoxes, {i[0], i[1], side + 2});
+    // The center is given as x and y; which of them comes first makes no difference.
+    const Expr half = second * number_like(second, 0.5);
+    return is_center ? select(is_low, first - half, first + half)
+                     : select(is_low, tensor::min(first, second), tensor::max(first, second));
+  });
+  return c.builder.compute("corners_and_areas", ElementType::f32, {boxes[0], boxes[1], kArea + 1},
+                           [&](Axes i) {
+                             auto corner = [&](const Expr& k) { return load(corners, {i[0], i[1], k}); };
+                             const Expr area = (corner(2) - corner(0)) * (corner(3) - corner(1));
+                             return select(i[2] == kArea, area, corner(tensor::min(i[2], kArea - 1)));
+                           });
+}
+
+Overlap overlap(const ComputeContext& c, const Buffer& corners, const Expr& batch, const Expr& a,
+                const Expr& b) {
+  auto number = [&](const Expr& box, int64_t i) { return load(corners, {batch, box, i}); };
+  auto side = [&](int64_t i) {
+    return tensor::min(number(a, i + 2), number(b, i + 2)) - tensor::max(number(a, i), number(b, i));
+  };
+  const Expr common = side(0) * side(1), first = number(a, kArea), second = number(b, kArea),
+             all = first + second - common;
+  const Expr zero = number_like(common, 0), limit = c.has_input(kOverlap) ? scalar_input(c, kOverlap) : zero;
+  return {side(0) > zero, side(1) > zero,
+          first > zero && second > zero && all > zero && common / all > limit};
+}
+
 namespace {
 
 using tensor::AxisKind;
@@ -17,24 +85,12 @@ using tensor::Stmt;
 using tensor::Store;
 using tensor::Var;
 
-constexpr int kBoxes = 0;   // [batches, boxes, 4]
-constexpr int kScores = 1;  // [batches, classes, boxes]
-constexpr int kMost = 2;    // boxes kept of a class; none without it
-constexpr int kOverlap = 3;
-constexpr int kScore = 4;
-
 // An input of one number, with or without an axis for it.
 bool check_number(InferContext& c, int i, TypeSet set) {
   if (!c.has_input(i)) return true;
   if (!expect_type(c, i, set) || !expect_rank(c, i, 0, 1)) return false;
   return c.rank(i) == 0 ||
          expect_same_dim(c, 1, c.input(i).shape[0], text("number of elements of input ", i));
-}
-
-// How many boxes of a class there may be: as many as are asked for, where that is known, and as there are.
-Expr most_of_class(const Constant* asked, bool is_asked, const Expr& boxes) {
-  if (!is_asked) return 0;
-  return asked ? tensor::simplify(tensor::min(Expr(std::max<int64_t>(asked->int_at(0), 0)), boxes)) : boxes;
 }
 
 void infer_select_boxes(InferContext& c) {
@@ -73,20 +129,6 @@ struct Selection {
   Buffer num_kept = {};
 };
 
-constexpr int64_t kArea = 4;  // behind the corners
-
-std::vector<Expr> with(Axes at, std::initializer_list<Expr> inner) {
-  std::vector<Expr> out = to_vector(at);
-  out.insert(out.end(), inner);
-  return out;
-}
-
-Var variable(const ComputeContext& c, const char* name) { return Var(c.builder.unique_name(name)); }
-
-Expr scalar_input(const ComputeContext& c, int i) {
-  return c.at(i, std::vector<Expr>(c.input_type(i).shape.size(), 0));
-}
-
 // The leaves: first behind room for the nodes, of which there are as many as turn out to be above the threshold.
 Stmt collect(const Selection& s, Axes at) {
   const Var k = variable(s.c, "collect.k"), j = variable(s.c, "collect.j");
@@ -110,40 +152,10 @@ Tournament tournament_of(const Selection& s, Axes at) {
   return {s.c, s.tree, to_vector(at), load(s.count, to_vector(at)), s.boxes};
 }
 
-// Boxes by their corners, as numbers of which the second two are not smaller, and their areas.
-Buffer find_corners(ComputeContext& c) {
-  const Shape& boxes = c.input_type(kBoxes).shape;
-  const bool is_center = c.attributes().integer("center_point_box", 0) != 0;
-  Buffer corners = c.builder.compute("corners", ElementType::f32, {boxes[0], boxes[1], 4}, [&](Axes i) {
-    const Expr side = floor_mod(i[2], 2), is_low = i[2] < 2;
-    const Expr first = c.at(kBoxes, {i[0], i[1], side}), second = c.at(kBoxes, {i[0], i[1], side + 2});
-    // The center is given as x and y; which of them comes first makes no difference.
-    const Expr half = second * number_like(second, 0.5);
-    return is_center ? select(is_low, first - half, first + half)
-                     : select(is_low, tensor::min(first, second), tensor::max(first, second));
-  });
-  return c.builder.compute("corners_and_areas", ElementType::f32, {boxes[0], boxes[1], kArea + 1},
-                           [&](Axes i) {
-                             auto corner = [&](const Expr& k) { return load(corners, {i[0], i[1], k}); };
-                             const Expr area = (corner(2) - corner(0)) * (corner(3) - corner(1));
-                             return select(i[2] == kArea, area, corner(tensor::min(i[2], kArea - 1)));
-                           });
-}
-
-// Whether two boxes have more in common than the threshold says, as a share of what both together cover. Most have nothing, which is
-// seen without a division.
 Stmt compare(const Selection& s, Axes at, const Expr& a, const Expr& b) {
-  auto number = [&](const Expr& box, int64_t i) { return load(s.corners, {at[0], box, i}); };
-  auto side = [&](int64_t i) {
-    return tensor::min(number(a, i + 2), number(b, i + 2)) - tensor::max(number(a, i), number(b, i));
-  };
-  const Expr common = side(0) * side(1), first = number(a, kArea), second = number(b, kArea),
-             all = first + second - common;
-  const Expr zero = number_like(common, 0),
-             limit = s.c.has_input(kOverlap) ? scalar_input(s.c, kOverlap) : zero;
-  const Expr covers = first > zero && second > zero && all > zero && common / all > limit;
-  const Expr is_met = logical_not(load(s.covered, to_vector(at))) && side(0) > zero && side(1) > zero;
-  return If::make(is_met, Store::make(s.covered, to_vector(at), covers));
+  const Overlap o = overlap(s.c, s.corners, at[0], a, b);
+  const Expr is_met = logical_not(load(s.covered, to_vector(at))) && o.meet_along_y && o.meet_along_x;
+  return If::make(is_met, Store::make(s.covered, to_vector(at), o.covers));
 }
 
 Stmt keep(const Selection& s, Axes at, const Expr& k) {
@@ -157,8 +169,7 @@ Stmt select_class(const Selection& s, Axes at) {
   const Tournament tournament = tournament_of(s, at);
   const Expr n = load(s.count, to_vector(at)), num_kept = load(s.num_kept, to_vector(at)),
              covered = load(s.covered, to_vector(at));
-  const Expr most =
-      s.c.constant(kMost) ? s.most : tensor::min(cast(ElementType::i64, scalar_input(s.c, kMost)), s.most);
+  const Expr most = most_in_run(s.c, s.most);
   const Var position = variable(s.c, "select.position"), k = variable(s.c, "select.box");
   const Stmt step = Seq::make({
       tournament.set(n + position, no_key()),
@@ -190,6 +201,7 @@ Buffer add_up(ComputeContext& c, const Buffer& num_kept) {
 }
 
 void compute_select_boxes(ComputeContext& c) {
+  if (is_in_parts(c) && !tensor::is_int(c.output_type(0).shape[0], 0)) return select_boxes_in_parts(c);
   const TensorType& out = c.output_type(0);
   const Shape& scores = c.input_type(kScores).shape;
   const Expr most = most_of_class(c.constant(kMost), c.has_input(kMost), scores[2]);

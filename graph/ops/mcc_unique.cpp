@@ -3,8 +3,12 @@
 // Items are elements, or with an axis the slices along it, compared element by element. Their positions are sorted (merged in pairs of
 // runs that double from level to level, so equal ones stay in order), and neighbours that are the same make a group. NaN comes behind all
 // numbers, as in numpy; alone it is the same as another NaN, within slices it is not.
-#include "graph/ops/common.h"
+//
+// In parts (find_set.h), for GPUs, every item finds its own place in each level, by a search in the other run, and groups are found where
+// neighbours differ.
+#include "graph/ops/find_set.h"
 #include "tensor/simplify.h"
+#include "tensor/sizes.h"
 
 namespace mcc::graph {
 namespace {
@@ -52,7 +56,7 @@ struct Sorting {
   Shape slice;                   // of an item
   Buffer order = {};             // [2, items]: positions, as the level reads and as it writes them
   Buffer levels = {};            // how often runs double until there is one
-  Buffer outcome = {};           // of a comparison
+  Buffer outcome = {};           // of a comparison; in parts, of each item's
   Buffer left = {}, right = {};  // how far two runs are merged
 
   Sorting(ComputeContext& context) : c(context) {
@@ -101,15 +105,16 @@ Expr is_other_number(const Expr& a, const Expr& b) {
   return select(a == b || (is_nan(a) && is_nan(b)), Expr(0), Expr(1));
 }
 
-// The outcome for the first elements of two items for which it is not 0.
-Stmt compare(const Sorting& s, const Expr& a, const Expr& b, Expr (*outcome)(const Expr&, const Expr&)) {
+// The outcome for the first elements of two items for which it is not 0. to: where it goes to.
+Stmt compare(const Sorting& s, const Expr& a, const Expr& b, Expr (*outcome)(const Expr&, const Expr&),
+             const std::vector<Expr>& to = {}) {
   const Var q = s.variable("unique.q");
   const std::vector<Expr> at = s.axis ? from_linear(s.slice, q) : std::vector<Expr>{};
   const Stmt step =
-      Store::make(s.outcome, {}, outcome(comparable(s.element(a, at)), comparable(s.element(b, at))));
+      Store::make(s.outcome, to, outcome(comparable(s.element(a, at)), comparable(s.element(b, at))));
   if (!s.axis) return step;
-  return Seq::make({Store::make(s.outcome, {}, 0), For::make(q, 0, product(s.slice), LoopKind::serial,
-                                                             If::make(load(s.outcome, {}) == 0, step))});
+  return Seq::make({Store::make(s.outcome, to, 0), For::make(q, 0, product(s.slice), LoopKind::serial,
+                                                             If::make(load(s.outcome, to) == 0, step))});
 }
 
 // Two runs of `width` become one, from `begin` on.
@@ -209,18 +214,141 @@ Buffer number_groups(const Sorting& s, const Groups& g) {
   return number;
 }
 
+// ---- In parts ----
+
+// Runs of so many are put in order by the number of items that come before each; longer ones are merged.
+constexpr int64_t kRun = 32;
+
+// The positions in the order of the items of each run.
+Buffer sort_runs(const Sorting& s, Buffer order, const Buffer& rank) {
+  s.c.builder.block("runs", {{"k", s.items}}, [&](Axes i) {
+    const Var r = s.variable("unique.r");
+    const Expr begin = i[0] - floor_mod(i[0], kRun), j = begin + r, before = load(rank, {i[0]}),
+               outcome = load(s.outcome, {i[0]});
+    const Expr comes_first = outcome == 1 || (outcome == 0 && j < i[0]);
+    const Stmt step = Seq::make({compare(s, j, i[0], order_of, {i[0]}),
+                                 If::make(comes_first, Store::make(rank, {i[0]}, before + 1))});
+    return Seq::make({Store::make(rank, {i[0]}, 0),
+                      For::make(r, 0, tensor::min(s.items - begin, kRun), LoopKind::serial, step),
+                      Store::make(order, {begin + before}, cast(order.element(), i[0]))});
+  });
+  return order;
+}
+
+// Runs of `width` in pairs: each item finds how many of the other run come before it.
+void merge_runs(const Sorting& s, const Buffer& from, const Buffer& to, const Buffer& low, const Buffer& high,
+                int64_t width, int64_t steps) {
+  auto position = [&](const Expr& k) { return cast(ElementType::i64, load(from, {k})); };
+  s.c.builder.block("merge", {{"k", s.items}}, [&](Axes i) {
+    const Var step = s.variable("unique.step"), item = s.variable("unique.item"),
+              middle = s.variable("unique.middle");
+    const Expr begin = i[0] - floor_mod(i[0], 2 * width), end = tensor::min(begin + 2 * width, s.items);
+    const Expr is_left = i[0] < middle, l = load(low, {i[0]}), h = load(high, {i[0]}),
+               center = floor_div(l + h, 2);
+    const Expr outcome = load(s.outcome, {i[0]});
+    // Of equal ones those of the left run come first.
+    const Expr comes_first = select(is_left, outcome == 1, outcome != 2);
+    const Stmt halve = Seq::make(
+        {compare(s, position(center), item, order_of, {i[0]}),
+         If::make(comes_first, Store::make(low, {i[0]}, center + 1), Store::make(high, {i[0]}, center))});
+    const Stmt search = Seq::make({
+        Store::make(low, {i[0]}, select(is_left, middle, begin)),
+        Store::make(high, {i[0]}, select(is_left, end, middle)),
+        For::make(step, 0, steps, LoopKind::serial, If::make(l < h, halve)),
+        Store::make(to, {i[0] + l - middle}, cast(to.element(), item)),
+    });
+    return Let::make(middle, tensor::min(begin + width, s.items), Let::make(item, position(i[0]), search));
+  });
+}
+
+// All positions in order.
+Buffer sort_in_parts(Sorting& s) {
+  const ElementType index = position_type(s.items);
+  auto buffer = [&](const char* name, ElementType element) {
+    return s.c.builder.new_buffer(name, element, {s.items});
+  };
+  s.outcome = buffer("outcome", ElementType::i64);
+  Buffer order = sort_runs(s, buffer("order", index), buffer("rank", ElementType::i64)),
+         other = buffer("other", index);
+  // Levels that have nothing to merge leave the items as they are.
+  const int64_t bound =
+      std::min(s.c.attributes().integer(kMostItems, tensor::kLargestSize), tensor::kLargestSize);
+  const int64_t most = static_dim(s.items).value_or(bound);
+  int64_t steps = 6;  // of a search among 32
+  for (int64_t width = kRun; width < most; width *= 2, ++steps) {
+    merge_runs(s, order, other, buffer("low", ElementType::i64), buffer("high", ElementType::i64), width,
+               steps);
+    std::swap(order, other);
+  }
+  return order;
+}
+
+Groups make_groups_in_parts(const Sorting& s, const Buffer& order) {
+  auto& b = s.c.builder;
+  auto buffer = [&](const char* name, ElementType element) { return b.new_buffer(name, element, {s.items}); };
+  auto position = [&](const Expr& k) { return cast(ElementType::i64, load(order, {k})); };
+  const Buffer is_new = buffer("is_new", ElementType::boolean), begin = buffer("begin", ElementType::i64);
+  Groups g{buffer("first", ElementType::i64),
+           buffer("members", ElementType::i64),
+           buffer("group", ElementType::i64),
+           {}};
+  b.block("is_new", {{"k", s.items}}, [&](Axes i) {
+    return Seq::make({compare(s, position(tensor::max(i[0] - 1, 0)), position(i[0]),
+                              s.axis ? is_other : is_other_number, {i[0]}),
+                      Store::make(is_new, {i[0]}, i[0] == 0 || load(s.outcome, {i[0]}) != 0)});
+  });
+  const Buffer total = visit_set(
+      s.c, "group",
+      {{},
+       s.items,
+       [&](Axes, const Expr& k) { return load(is_new, {k}); },
+       [&](Axes, const Expr& k, const Expr& before, const Expr& holds) {
+         return Seq::make({If::make(holds, Store::make(begin, {before}, k)),
+                           Store::make(g.of_item, {position(k)}, before - select(holds, Expr(0), Expr(1)))});
+       }},
+      true);
+  g.count = b.compute("groups", ElementType::i64, {},
+                      [&](Axes) { return cast(ElementType::i64, load(total, {Expr(0)})); });
+  const Expr count = load(g.count, {});
+  b.block("group", {{"k", s.items}}, [&](Axes i) {
+    const Expr from = load(begin, {i[0]});
+    const Stmt to_end = Store::make(g.members, {i[0]}, s.items - from);
+    const Stmt to_next =
+        Store::make(g.members, {i[0]}, load(begin, {tensor::min(i[0] + 1, s.items - 1)}) - from);
+    return If::make(i[0] < count, Seq::make({Store::make(g.first, {i[0]}, position(from)),
+                                             If::make(i[0] + 1 < count, to_next, to_end)}));
+  });
+  return g;
+}
+
+Buffer number_groups_in_parts(const Sorting& s, const Groups& g) {
+  auto& b = s.c.builder;
+  // Of each item whether it is the first one of its group; groups are numbered in the order of these.
+  const Buffer number = b.new_buffer("number", ElementType::i64, {s.items});
+  visit_set(s.c, "number",
+            {{},
+             s.items,
+             [&](Axes, const Expr& k) { return load(g.first, {load(g.of_item, {k})}) == k; },
+             [&](Axes, const Expr& k, const Expr& before, const Expr&) {
+               return Store::make(number, {load(g.of_item, {k})}, before);
+             }});
+  return number;
+}
+
 void compute_unique(ComputeContext& c) {
   Sorting s(c);
-  sort(s);
-  const Groups g = make_groups(s);
+  const bool in_parts = is_in_parts(c);
+  if (!in_parts) sort(s);
+  const Groups g = in_parts ? make_groups_in_parts(s, sort_in_parts(s)) : make_groups(s);
   const bool is_sorted = c.attributes().integer("sorted", 1) != 0;
-  const Buffer number = is_sorted ? Buffer() : number_groups(s, g);
+  Buffer number;
+  if (!is_sorted) number = in_parts ? number_groups_in_parts(s, g) : number_groups(s, g);
   auto number_of = [&](const Expr& group) { return is_sorted ? group : load(number, {group}); };
   auto zeros = [&](const char* name) {
     return c.builder.compute(name, ElementType::i64, {s.items}, [](Axes) { return Expr(0); });
   };
   Buffer first = zeros("indices"), members = zeros("counts");
-  c.builder.block("outputs", {{"k", s.items, AxisKind::scan}}, [&](Axes i) {
+  c.builder.block("outputs", {{"k", s.items, in_parts ? AxisKind::spatial : AxisKind::scan}}, [&](Axes i) {
     return If::make(i[0] < load(g.count, {}),
                     Seq::make({Store::make(first, {number_of(i[0])}, load(g.first, {i[0]})),
                                Store::make(members, {number_of(i[0])}, load(g.members, {i[0]}))}));

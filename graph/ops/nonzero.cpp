@@ -1,6 +1,7 @@
 // NonZero and Compress, whose results are as large as there are elements that are not 0: of values known at compile time. Of others
 // the frontend makes them of mcc.SetPositions, the positions of such elements with room for all there may be, and mcc.Coordinates.
 #include "graph/ops/common.h"
+#include "graph/ops/find_set.h"
 #include "tensor/simplify.h"
 
 namespace mcc::graph {
@@ -119,6 +120,19 @@ void infer_set_positions(InferContext& c) {
 void compute_set_positions(ComputeContext& c) {
   const Expr n = product(c.input_type(0).shape);
   Buffer positions = c.builder.compute("positions", ElementType::i64, {n}, [](Axes) { return Expr(0); });
+  if (is_in_parts(c)) {
+    const Buffer total = visit_set(c, "set",
+                                   {{},
+                                    n,
+                                    [&](Axes, const Expr& k) { return is_set(c, k); },
+                                    [&](Axes, const Expr& k, const Expr& before, const Expr&) {
+                                      return Store::make(positions, {before}, k);
+                                    }});
+    c.set_output(0, positions);
+    c.set_output(1, c.builder.compute("count", ElementType::i64, {},
+                                      [&](Axes) { return cast(ElementType::i64, load(total, {Expr(0)})); }));
+    return;
+  }
   Buffer begin = find_set(c, n, positions, [&](const Expr& k) { return is_set(c, k); });
   c.set_output(0, positions);
   c.set_output(1, c.builder.compute("count", ElementType::i64, {}, [&](Axes) { return load(begin, {begin.shape()[0] - 1}); }));

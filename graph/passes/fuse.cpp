@@ -28,11 +28,19 @@ size_t operations(const Node& node) { return std::max<size_t>(node.inputs.size()
 // comes near. It bounds a kernel's operands as well: a GPU's has 4 KiB for its parameters.
 constexpr size_t kMostOperations = 128;
 
+// Whether runs have to know values: then they may as well leave out what is not asked for.
+bool is_of_data(const Graph& g) {
+  return g.has_data_dims() || std::any_of(g.nodes.begin(), g.nodes.end(), [](const Node& n) {
+           return !n.dead && n.op->control == Control::loop_end;
+         });
+}
+
 class Fuse {
  public:
   Fuse(const Graph& g, bool in_rows)
       : g_(g),
         in_rows_(in_rows),
+        chooses_in_kernels_(in_rows && !is_of_data(g)),
         users_(g.users()),
         group_of_(g.nodes.size(), -1),
         promised_(g.nodes.size(), -1),
@@ -350,8 +358,8 @@ class Fuse {
     const Node& first = node(group.nodes[0]);
     if (group.is_view && group.nodes.size() == 1) out.kind = KernelGroup::Kind::view;
     if (first.op->fusion == FusionClass::host) out.kind = KernelGroup::Kind::host;
-    // On a GPU a choice is a kernel.
-    if (first.op->control != Control::none && (!in_rows_ || first.op->compute == nullptr)) out.kind = KernelGroup::Kind::control;
+    const bool is_kernel = first.op->control == Control::choose && chooses_in_kernels_;
+    if (first.op->control != Control::none && !is_kernel) out.kind = KernelGroup::Kind::control;
     for (NodeId id : group.nodes) {
       const Node& n = node(id);
       for (size_t i = 0; i < n.inputs.size(); ++i) {
@@ -384,6 +392,7 @@ class Fuse {
 
   const Graph& g_;
   const bool in_rows_;
+  const bool chooses_in_kernels_;
   std::vector<std::vector<NodeId>> users_;
   std::vector<int> group_of_;
   std::vector<int> promised_;  // the group that a node will join because another node of its diamond has

@@ -41,7 +41,7 @@ struct KernelGroup {
 // they join a kernel that computes their input. A Concat whose operands can be written where they lie in its result is a join: no kernel;
 // so is a reshape that gives a result of the model.
 // Groups that only one branch of a choice needs, and those that depend on an iteration of a loop, are in its region, and stand in front of
-// the node that decides; on GPUs both branches run.
+// the node that decides; on GPUs both branches run, unless data decides sizes or how often loops run, too.
 // in_rows: what lies in parts of the rows of a wider image with its channels last does so, too (Slice, Split, Concat along them).
 //
 // Rules: elementwise nodes join the group that makes their input (epilogue: same shape as the tail of a contraction or

@@ -105,6 +105,9 @@ void rank_elements(Graph& graph, const tensor::Target& target, const AlgorithmCh
 // changes, unless `strict` keeps floats out.
 void divide_scans(Graph& graph, const tensor::Target& target, bool strict, const AlgorithmChoices& choices);
 
+// On GPUs, operators that find elements (mcc.SetPositions, mcc.SelectBoxes, mcc.Unique) do so in parts (attribute in_parts).
+void find_in_parts(Graph& graph, const tensor::Target& target);
+
 // What interpolations compute of sizes alone are operators of their own (mcc.ResizeTable), to be folded.
 void tabulate_resizes(Graph& graph);
 

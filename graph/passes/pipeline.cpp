@@ -78,6 +78,7 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     if (!options.strict) step("pack_attention", [&] { pack_attention(graph, options.target); });
     step("rank_elements", [&] { rank_elements(graph, options.target, options.algorithms); });
     step("divide_scans", [&] { divide_scans(graph, options.target, options.strict, options.algorithms); });
+    step("find_in_parts", [&] { find_in_parts(graph, options.target); });
     if (!options.strict) step("use_winograd", [&] { use_winograd(graph, options.target, options.algorithms); });
     step("choose_layouts", [&] { choose_layouts(graph, options.target, options.strict, options.algorithms); });
     step("tabulate_resizes", [&] { tabulate_resizes(graph); });

@@ -193,12 +193,12 @@ bool are_apart(const Func& f, const std::vector<LoopOfBlock>& loops) {
     stretches.push_back(*own);
   }
   for (const LoopOfBlock& writer : loops) {
-    const Buffer written = only_buffer_written(*writer.site->block);
-    if (!written.defined()) return false;
-    std::vector<bool> is_at(written.rank(), true);
-    for (size_t n = 0; n < loops.size(); ++n)
-      keep_dimensions_at(*stretches[n].axis, *loops[n].site->block, written, &is_at);
-    if (std::find(is_at.begin(), is_at.end(), true) == is_at.end()) return false;
+    for (const Region& written : writer.site->block->writes) {
+      std::vector<bool> is_at(written.buffer.rank(), true);
+      for (size_t n = 0; n < loops.size(); ++n)
+        keep_dimensions_at(*stretches[n].axis, *loops[n].site->block, written.buffer, &is_at);
+      if (std::find(is_at.begin(), is_at.end(), true) == is_at.end()) return false;
+    }
   }
   return true;
 }

@@ -72,6 +72,7 @@ class Gpu(stand_in.Case):
         self.assertIn("open dimensions: N=1 T=128;", self.done(mcc("run", library, "--random", "1")).stderr)
         self.assertIn("f32[2, 5, 32]", self.done(mcc("run", library, "--random", "1", "--dim", "N=2", "--dim", "T=5")).stdout)
         self.done(mcc("bench", library, "--seconds", "0.01", "--dim", "N=2", "--dim", "T=5"))
+        self.done(mcc("bench", library, "--seconds", "0.01", "--dim", "N=2", "--dim", "T=5", "--device-resident"))
         self.assertIn("MatMul_16", self.done(mcc("bench", library, "--seconds", "0.01", "--dim", "N=1", "--dim", "T=5", "--profile")).stdout)
         inspected = self.done(mcc("inspect", library)).stdout
         self.assertIn("as much as the inputs' shapes take", inspected)
@@ -106,11 +107,19 @@ class Gpu(stand_in.Case):
         self.assertEqual(result.returncode, 5, result.stderr)
         self.assertIn("out of memory on the GPU", result.stderr)
 
-    # Sizes and courses that data decides are for CPUs.
-    def test_is_refused(self):
-        model = models.Model("nonzero", [("NonZero", ["x"], ["y"], {})], {"x": ["N"]}, ("y",), {}, {}, ())
-        result = self.done(mcc("compile", self.save(model), "-o", self.folder / "n.so", "--target", "cuda:sm_80"), 4)
-        self.assertIn("data decides", result.stderr)
+    # A dimension of an input beside one that data decides.
+    def test_sizes_of_data(self):
+        nodes = [("NonZero", ["x"], ["at"], {}), ("Squeeze", ["at", "first"], ["i"], {}), ("Gather", ["x", "i"], ["y"], {})]
+        model = models.Model("nonzero", nodes, {"x": ["N"]}, ("at", "y"), {}, {"first": np.array([0])}, ())
+        library, _ = self.compile(model)
+        reference = onnxruntime.InferenceSession(str(self.folder / "nonzero.onnx"), providers=["CPUExecutionProvider"])
+        session = Session(library)
+        for n, share in ((5, 0.5), (1000, 0.1), (40, 0), (1, 1), (2000, 0.9)):
+            feeds = {"x": np.random.default_rng(n).random(n).astype(np.float32) * (np.random.default_rng(n + 1).random(n) < share)}
+            feeds["x"] = feeds["x"].astype(np.float32)
+            for want, got in zip(reference.run(["at", "y"], feeds), session.run(feeds, ("at", "y"))):
+                np.testing.assert_array_equal(got, want)
+        session.close()
 
 
 def add_models():

@@ -128,6 +128,25 @@ def without_repetitions():
     return [dict(x=RANDOM.integers(0, n, 20).astype(np.float32)) for n in (2, 5, 100)]
 
 
+def without_repetitions_as_they_come():
+    """g (int64[700] x) => (int64[N] y, int64[N] i, int64[700] inverse, int64[N] n) { y, i, inverse, n = Unique <sorted = 0> (x) }"""
+    return [dict(x=RANDOM.integers(-n, n, 700)) for n in (1, 40, 10**6)]
+
+
+def slices_without_repetitions():
+    """g (float[150,3] x) => (float[N,3] y, int64[N] i, int64[150] inverse, int64[N] n, float[2,M] z) {
+       y, i, inverse, n = Unique <axis = 0> (x) a, b, c, d = Unique <axis = 1, sorted = 0> (x)
+       r = Constant <value_ints = [0]> () two = Constant <value_ints = [2]> () z = Slice (a, r, two) }"""
+    return [dict(x=RANDOM.integers(0, n, (150, 3)).astype(np.float32)) for n in (1, 3, 100)]
+
+
+def what_is_found_without_repetitions():
+    """g (int64[90] x, int64 least) => (int64[N] y, int64[N] n) <int64[1] zero = {0}> {
+       g = Greater (x, least) z = NonZero (g) i = Squeeze (z, zero) t = Gather (x, i) y, f, inverse, n = Unique (t) }"""
+    x = RANDOM.integers(0, 50, 90)
+    return [dict(x=x, least=number(v)) for v in (10, 60, 40, -1)]
+
+
 def boxes_that_are_kept():
     """g (float[1,50,4] b, float[1,3,50] s) => (int64[N,3] k, float[N,4] r)
        <int64 most = {10}, float iou = {0.5}, float least = {0.3}, int64[1] two = {2}, int64[1] one = {1}, int64[1] zero = {0}> {
@@ -136,6 +155,38 @@ def boxes_that_are_kept():
     corner = RANDOM.random((1, 50, 2)).astype(np.float32)
     boxes = np.concatenate([corner, corner + np.float32(0.2)], axis=-1)
     return [dict(b=boxes, s=RANDOM.random((1, 3, 50)).astype(np.float32) * np.float32(f)) for f in (1, 0.4, 0.1)]
+
+
+def boxes_of_two_pictures():
+    """g (float[2,200,4] b, float[2,3,200] s, int64[1] most, float[1] iou) => (int64[N,3] k) {
+       k = NonMaxSuppression <center_point_box = 1> (b, s, most, iou) }"""
+    def boxes(size):
+        return np.concatenate([RANDOM.random((2, 200, 2)), RANDOM.random((2, 200, 2)) * size], axis=-1).astype(np.float32)
+
+    scores = RANDOM.integers(0, 40, (2, 3, 200)).astype(np.float32)  # some are equal
+    return [dict(b=boxes(size), s=scores, most=ints(most), iou=np.array([iou], np.float32))
+            for size, most, iou in ((0.3, 1000, 0.4), (0.05, 1000, 0.5), (0.3, 7, 0.2), (1, 50, 0), (0.3, 0, 0.5))]
+
+
+def boxes_of_those_that_are_found():
+    """g (float[150,4] b, float[150] s, float least) => (float[N,4] r, float[N] p)
+       <int64 most = {100}, float iou = {0.45}, int64[1] two = {2}, int64[1] zero = {0}, int64[1] one = {1}> {
+       g = Greater (s, least) z = NonZero (g) i = Squeeze (z, zero) c = Gather (b, i) t = Gather (s, i)
+       cc = Unsqueeze (c, zero) u = Unsqueeze (t, zero) tt = Unsqueeze (u, zero)
+       k = NonMaxSuppression (cc, tt, most, iou) j = Gather <axis = 1> (k, two) m = Squeeze (j, one) r = Gather (c, m) p = Gather (t, m) }"""
+    corner = RANDOM.random((150, 2)).astype(np.float32)
+    boxes = np.concatenate([corner, corner + np.float32(0.15)], axis=-1)
+    scores = RANDOM.random(150).astype(np.float32)
+    return [dict(b=boxes, s=scores, least=np.array(v, np.float32)) for v in (0.5, 2, 0.9, -1)]
+
+
+def places_in_a_picture():
+    """g (float[3,70,90] x, float least) => (int64[3,N] i, float[M,90] rows) {
+       c = Greater (x, least) i = NonZero (c)
+       f = Cast <to = 1> (c) s = ReduceMax <axes = [0, 2], keepdims = 0> (f) any = Cast <to = 9> (s)
+       m = ReduceMean <axes = [0], keepdims = 0> (x) rows = Compress <axis = 0> (m, any) }"""
+    x = floats(3, 70, 90)
+    return [dict(x=x, least=np.array(v, np.float32)) for v in (2.5, 9, -9, 1)]
 
 
 # ---- If ----

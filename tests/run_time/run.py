@@ -22,7 +22,7 @@ MCC = os.path.abspath(os.environ.get("MCC", pathlib.Path(__file__).parents[2] / 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
 
 
-class RunTime(unittest.TestCase):
+class RunTimeCase(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.temporary = tempfile.TemporaryDirectory()
@@ -55,13 +55,17 @@ class RunTime(unittest.TestCase):
                     np.testing.assert_allclose(got, want, rtol=rtol, atol=rtol / 10)
         session.close()
 
-    def check_refused(self, case):
+    def check_refused(self, case, *options):
         message, feeds = case()
-        path, library, outputs = self.compile(case)
+        path, library, outputs = self.compile(case, *options)
         session = Session(library, 1)
         with self.assertRaisesRegex(RunError, message):
             session.run(feeds, outputs)
         session.close()
+
+
+class RunTime(RunTimeCase):
+    pass
 
 
 def add_tests():
@@ -72,9 +76,15 @@ def add_tests():
         setattr(RunTime, f"test_refuses_{case.__name__}", lambda self, case=case: self.check_refused(case))
 
 
-add_tests()
-if __name__ == "__main__":
-    result = unittest.main(exit=False, verbosity=0).result
+# Those of the tests that the command line names, or all.
+def main(case):
+    names = [f"{case.__name__}.{name}" for name in sys.argv[1:]]
+    result = unittest.main(argv=[sys.argv[0], *(names or [case.__name__])], exit=False, verbosity=0).result
     bad = len(result.failures) + len(result.errors)
     print(f"{result.testsRun - bad if bad < result.testsRun else 0} passed, {bad} failed")
     sys.exit(bad != 0)
+
+
+add_tests()
+if __name__ == "__main__":
+    main(RunTime)

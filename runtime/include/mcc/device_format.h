@@ -21,6 +21,8 @@ extern "C" {
 #define MCC_DEVICE_VERSION 5u
 /* The same, with numbers that only a run knows: of the node's dims (MCC_DEVICE_DIM). */
 #define MCC_DEVICE_VERSION_OPEN 6u
+/* The same, of a plan with other nodes than launches and copies: data decides sizes, or what runs. */
+#define MCC_DEVICE_VERSION_DATA 7u
 
 /* X(enumerator, record type). The order is the order in the header's table. */
 #define MCC_DEVICE_SECTIONS(X)   \

@@ -132,8 +132,8 @@ typedef enum mcc_node_kind {
    * scanned slices from the slot. */
   MCC_NODE_loop = 5,
   /* Kernel `target` of the code for GPUs. dims are those of the kernel's function, then sizes of its grids that follow from them. In a
-   * plan with one, all values are in the GPU's memory, their shapes and offsets follow from the shapes of the inputs, all other nodes are
-   * copies, and the model is the only graph. */
+   * plan with one, all values are in the GPU's memory, and no node is a kernel, a host function or text. A shape node loads all that it
+   * loads before the rest of its code runs; code of graphs loads nothing. */
   MCC_NODE_device = 6,
   MCC_NODE_text = 7, /* `target` is an mcc_text_op */
   MCC_NODE_COUNT = 8
