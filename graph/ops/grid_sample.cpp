@@ -106,7 +106,9 @@ Expr denormalized(const GridOptions& o, const Expr& value, const Expr& extent) {
   Expr n = cast(value.element(), extent), one = number_like(value, 1), half = number_like(value, 0.5);
   Expr x = o.align_corners ? (value + one) * half * (n - one) : ((value + one) * n - one) * half;
   if (o.taps == 1) x = call(Intrinsic::round, {x});
-  if (o.padding == Padding::border) x = tensor::min(tensor::max(x, number_like(x, 0)), n - one);
+  // A position between the last element and beyond has its own weights in cubic interpolation, as PyTorch and onnxruntime have it: there, taps
+  // alone are brought inside.
+  if (o.padding == Padding::border && o.taps != 4) x = tensor::min(tensor::max(x, number_like(x, 0)), n - one);
   if (o.padding == Padding::reflection) {
     Expr edge = number_like(x, o.align_corners ? 0.0 : 0.5);
     Expr low = -edge, high = n - one + edge;
