@@ -146,9 +146,10 @@ class AxisTaps {
     });
   }
 
-  // The index along the axis, whether it is inside, and the weight.
+  // The index along the axis, whether it is inside, and the weight, which may say that instead.
   struct At {
     Expr index, inside, weight;
+    bool is_outside_by_weight = false;
   };
   At at(const std::vector<Expr>& place, int tap) const {
     if (!place_.defined()) {
@@ -157,7 +158,7 @@ class AxisTaps {
     }
     const std::vector<Expr> at = with_first(tap, place);
     return {cast(ElementType::i64, load(place_, at)), tensor::true_value(),
-            weight_.defined() ? load(weight_, at) : Expr()};
+            weight_.defined() ? load(weight_, at) : Expr(), o_.padding == Padding::zeros};
   }
 
  private:
@@ -194,10 +195,23 @@ class Sum {
   }
   // element: that of x at indices of its spatial axes.
   Expr of(const std::function<Expr(const std::vector<Expr>&)>& element) const {
-    return add(element, {}, tensor::true_value(), {});
+    const Expr total = add(element, {}, tensor::true_value(), {});
+    return select(counts(), total, number_like(total, 0));
   }
 
  private:
+  // Whether any tap of tables weighs something: what is beside the tensor as a whole is 0, whatever (inf, NaN) the nearest elements are. Of
+  // what is there in part the taps outside stand for those inside, whose values are in the sum anyway.
+  Expr counts() const {
+    Expr all = tensor::true_value();
+    for (const std::vector<AxisTaps::At>& taps : taps_) {
+      Expr any = tensor::false_value();
+      for (const AxisTaps::At& tap : taps)
+        any = any || (tap.is_outside_by_weight ? tap.weight != 0 : tensor::true_value());
+      all = all && any;
+    }
+    return all;
+  }
   Expr add(const std::function<Expr(const std::vector<Expr>&)>& element, const std::vector<Expr>& at,
            const Expr& inside, const Expr& weight) const {
     if (at.size() == taps_.size()) {
