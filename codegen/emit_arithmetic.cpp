@@ -38,6 +38,21 @@ llvm::Value* KernelEmitter::saturate_narrow(ElementType dst, LlvmType* type, Val
   return b_.CreateTrunc(b_.CreateFPToSI(value, vector_of(b_.getInt32Ty(), static_cast<int>(lanes))), type);
 }
 
+// To others, whose largest value may be no float.
+llvm::Value* KernelEmitter::saturate_wide(ElementType dst, LlvmType* type, Value* value) {
+  const int width = bit_width(dst);
+  const bool is_signed = is_signed_int(dst);
+  const double span = std::ldexp(1.0, width), low = is_signed ? -span / 2 : 0;
+  auto limit = [&](double x) { return ConstantFP::get(value->getType(), x); };
+  Value* at_least_low = b_.CreateSelect(b_.CreateFCmpOGT(value, limit(low)), value, limit(low));
+  Value* is_below = b_.CreateFCmpOLT(value, limit(low + span));  // not of a NaN
+  Value* inside = b_.CreateSelect(is_below, at_least_low, limit(0));
+  Value* result = is_signed ? b_.CreateFPToSI(inside, type) : b_.CreateFPToUI(inside, type);
+  const auto most = static_cast<unsigned>(width);
+  const llvm::APInt largest = is_signed ? llvm::APInt::getSignedMaxValue(most) : llvm::APInt::getMaxValue(most);
+  return b_.CreateSelect(b_.CreateFCmpOGE(value, limit(low + span)), ConstantInt::get(type, largest), result);
+}
+
 llvm::Value* KernelEmitter::convert(tensor::Type from, tensor::Type to, Value* value) {
   LlvmType* type = register_type(to);
   ElementType src = from.element, dst = to.element;
@@ -54,7 +69,8 @@ llvm::Value* KernelEmitter::convert(tensor::Type from, tensor::Type to, Value* v
     return formats_.convert(dst, value);
   }
   if (is_float(src)) {
-    if (to.lanes > 1 && bit_width(dst) <= 16 && !on_device()) return saturate_narrow(dst, type, value);
+    if (to.lanes > 1 && !on_device())
+      return bit_width(dst) <= 16 ? saturate_narrow(dst, type, value) : saturate_wide(dst, type, value);
     ID id = is_signed_int(dst) ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat;
     return b_.CreateIntrinsic(id, {type, value->getType()}, {value});
   }

@@ -120,6 +120,7 @@ class KernelEmitter {
   Value* on(const tensor::Binary& n);
   Value* convert(tensor::Type from, tensor::Type to, Value* value);
   Value* saturate_narrow(ElementType dst, llvm::Type* type, Value* value);
+  Value* saturate_wide(ElementType dst, llvm::Type* type, Value* value);
   Value* binary(tensor::BinaryOp op, ElementType element, Value* a, Value* b);  // of operands of this type
   Value* float_binary(tensor::BinaryOp op, ElementType element, Value* a, Value* b);
   Value* int_binary(tensor::BinaryOp op, ElementType element, Value* a, Value* b);

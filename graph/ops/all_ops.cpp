@@ -32,7 +32,8 @@ namespace mcc::graph {
   X(einsum_ops)         \
   X(resize_ops)         \
   X(fourier_ops)        \
-  X(sample_ops)         \
+  X(grid_sample_ops)    \
+  X(roi_align_ops)      \
   X(unpool_ops)         \
   X(det_ops)            \
   X(deform_conv_ops)    \

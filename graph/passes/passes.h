@@ -59,6 +59,9 @@ void merge_products(Graph& graph, const tensor::Target& target);
 // graph (a row that is masked with -inf throughout) is not a number in the operator.
 void fuse_attention(Graph& graph, const tensor::Target& target);
 
+// On CPUs, GridSample and RoiAlign of many channels work with the channels last, between transpositions; those of few by tables.
+void lay_out_samples(Graph& graph, const tensor::Target& target);
+
 // Transpositions move towards the outputs, through operators that do not care for the order of axes and poolings, where that makes
 // them cancel. The graph stays as it is where they would not move fewer bytes. Rounding of means of windows may change.
 void sink_transposes(Graph& graph);

@@ -58,6 +58,7 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     step("expand_fourier", [&] { expand_fourier(graph); });
     step("trim_windows", [&] { trim_windows(graph); });
     step("place_updates", [&] { place_updates(graph, options.target); });
+    step("lay_out_samples", [&] { lay_out_samples(graph, options.target); });
     step("sink_transposes", [&] { sink_transposes(graph); });
     step("simplify_algebra", [&] { simplify_algebra(graph); });
     step("split_channel_groups", [&] { split_channel_groups(graph); });

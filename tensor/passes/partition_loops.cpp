@@ -234,8 +234,9 @@ class PartitionLoops : public ScopedMutator {
           return with_body(loop, versions(loop, loop.body, true));
         });
       case LoopKind::vectorized:
-      case LoopKind::unrolled:
         return ScopedMutator::on(loop, trimmed);
+      case LoopKind::unrolled:
+        return is_tile_of_moves(loop) ? whole_or_not(loop) : ScopedMutator::on(loop, trimmed);
       case LoopKind::bound: {
         if (is_thread_loop(loop)) threads_.push_back(&loop);
         Stmt same = ScopedMutator::on(loop, trimmed);
@@ -394,6 +395,48 @@ class PartitionLoops : public ScopedMutator {
       return versions(n, body, false);
     });
     return inner ? For::make(n.var, bounds.begin, extent, n.loop, inner, n.annotations) : nullptr;
+  }
+
+  // ---- Whole tiles ----
+
+  // Vectors of elements that are moved, one store in all: as a whole they are read and written in contiguous runs (transpose_tiles).
+  bool is_tile_of_moves(const For& n) const {
+    if (!threads_.empty()) return false;
+    Stmt s = n.body;
+    bool has_vectors = false;
+    while (true) {
+      if (const auto* loop = s.as<For>()) {
+        if (loop->loop != LoopKind::vectorized && loop->loop != LoopKind::unrolled) return false;
+        has_vectors |= loop->loop == LoopKind::vectorized;
+        s = loop->body;
+      } else if (const auto* guard = s.as<If>(); guard && !guard->else_body) {
+        s = guard->then_body;
+      } else {
+        const auto* store = s.as<Store>();
+        return has_vectors && store && store->value.as<Load>();
+      }
+    }
+  }
+
+  // Where a guard holds for the whole tile, which few tiles at the ends are not, the tile goes without it.
+  Stmt whole_or_not(const For& n) {
+    const Stmt self(&n);
+    if (depth_ >= kMaxDepth) return ScopedMutator::on(n, self);
+    Expr test;
+    VarMap known;
+    for (const Condition& c : guards_of_all(n)) {
+      std::vector<const For*> inner = c.inner;
+      inner.push_back(&n);
+      const Expr worst = has_load(c.term) ? Expr() : extreme_case({c.term, inner, false}, analyzer_, Case::worst);
+      if (!worst.defined()) continue;
+      const Expr holds = analyzer_.simplify(worst <= Expr(0));
+      if (is_true(holds) || is_false(holds) || analyzer_.can_prove(logical_not(holds))) continue;
+      test = test.defined() ? test && holds : holds;
+      known.emplace(c.term.get(), true_value());
+    }
+    if (!test.defined()) return ScopedMutator::on(n, self);
+    const Stmt whole = ReplaceTerms(known).mutate(self);
+    return If::make(test, ScopedMutator::on(*whole.as<For>(), whole), ScopedMutator::on(n, self));
   }
 
   // ---- Versions of a body ----

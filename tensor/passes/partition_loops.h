@@ -13,6 +13,7 @@ namespace mcc::tensor {
 //                  before and after; e.g. 17 tiles of 12 rows with row < 197 become 16 full ones and one of 5 rows
 //                  (a recurrence whose copies run ahead, pipeline_copies.h, stays as it is)
 //   parallel       stays one loop; its body gets a version for each side of a condition
+//   unrolled       a tile of vectors that only moves elements is done without conditions where these hold for all of it
 //   bound          stays as it is; loops inside are divided in one way for all threads
 // Fused indices (p // 4) count as variables of their own.
 Func partition_loops(const Func& f);

@@ -17,8 +17,10 @@ bool is_column(const Load& load, const Var& loop, int lanes) {
   if (load.predicate.defined() || load.indices.size() != 1) return false;
   const auto* ramp = load.indices[0].as<Ramp>();
   int64_t stride = 0;
-  if (!ramp || ramp->type.lanes != lanes || !as_int(ramp->stride, &stride) || stride == 0 || stride == 1)
-    return false;
+  if (!ramp || ramp->type.lanes != lanes) return false;
+  // Rows of symbolic length are as good as others.
+  const bool is_known = as_int(ramp->stride, &stride);
+  if (is_known ? stride == 0 || stride == 1 : uses_var(ramp->stride, loop) || has_load(ramp->stride)) return false;
   auto form = linear_form(ramp->base, {loop});
   return form && form->coefficients[0] == 1 && !has_load(ramp->base);
 }

@@ -1,5 +1,6 @@
 #include "tensor/passes/vectorize_loops.h"
 
+#include <algorithm>
 #include <numeric>
 #include <set>
 
@@ -99,6 +100,20 @@ std::optional<Update> match_update(const Store& n) {
   return std::nullopt;
 }
 
+// The loads that an expression makes whatever its conditions are.
+class FindUnconditionalLoads : public Visitor {
+ public:
+  std::vector<const Load*> loads;
+
+ protected:
+  using Visitor::on;
+  void on(const Load& n) override {
+    if (!n.predicate.defined()) loads.push_back(&n);
+    Visitor::on(n);
+  }
+  void on(const Select& n) override { visit(n.condition); }
+};
+
 // Writes the body of one loop for all lanes at once. After run(), failed says that this was not possible.
 class LaneWriter : public ScopedMutator {
  public:
@@ -153,8 +168,14 @@ class LaneWriter : public ScopedMutator {
       Expr x = mutate(n.on_true), y = mutate(n.on_false);
       return select(c, x, y);
     }
+    const size_t outer = done_.size();
+    FindUnconditionalLoads condition;
+    condition.visit(n.condition);
+    for (const Load* load : condition.loads)
+      done_.push_back({load, mask_});
     Expr x = under(c, [&] { return mutate(n.on_true); });
     Expr y = under(logical_not(c), [&] { return mutate(n.on_false); });
+    done_.resize(outer);
     return select(c, widen(x), widen(y));
   }
 
@@ -167,8 +188,8 @@ class LaneWriter : public ScopedMutator {
     int lanes = 1;
     for (const Expr& i : indices)
       lanes = std::max(lanes, i.lanes());
-    if (mask_.defined() && !is_harmless(n)) {
-      Expr mask = lanes == 1 ? VectorReduce::make(BinaryOp::logical_or, mask_) : mask_;
+    if (Expr mask = mask_of(n); mask.defined() && !is_harmless(n)) {
+      if (lanes == 1) mask = VectorReduce::make(BinaryOp::logical_or, mask);
       predicate = predicate.defined() ? predicate && mask : mask;
     }
     if (predicate.defined() && predicate.lanes() < lanes) predicate = Broadcast::make(predicate, lanes);
@@ -321,6 +342,16 @@ class LaneWriter : public ScopedMutator {
     return out;
   }
 
+  // Where a load is made that stands here: what a condition around here has loaded already is loaded for the same lanes.
+  Expr mask_of(const Load& n) const {
+    auto same = std::find_if(done_.begin(), done_.end(), [&](const Done& d) {
+      return d.load->buffer.same_as(n.buffer) &&
+             std::equal(n.indices.begin(), n.indices.end(), d.load->indices.begin(), d.load->indices.end(),
+                        [](const Expr& a, const Expr& b) { return structurally_equal(a, b); });
+    });
+    return same == done_.end() ? mask_ : same->mask;
+  }
+
   // Whether the load may be done for lanes that do not run: inside of a buffer that has a value everywhere.
   bool is_harmless(const Load& n) const {
     if (!complete_.contains(n.buffer.get())) return false;
@@ -355,6 +386,12 @@ class LaneWriter : public ScopedMutator {
   Expr ramp_;
   const BufferSet& complete_;
   Expr mask_;    // lanes that run; undefined: all
+  // What the conditions of the selects around here load, and for which lanes.
+  struct Done {
+    const Load* load;
+    Expr mask;
+  };
+  std::vector<Done> done_;
   VarMap lets_;  // variables whose value differs between lanes
   BufferMap private_;
 };

@@ -130,6 +130,7 @@ constexpr Pass kPasses[] = {
        lower_precision(g, s.precision, s.target);
        pack_attention(g, s.target);
      }},
+    {"lay_out_samples", [](Graph& g, const Setting& s) { lay_out_samples(g, s.target); }},
     {"rank_elements", [](Graph& g, const Setting& s) { rank_elements(g, s.target, {}); }},
     {"divide_scans", [](Graph& g, const Setting& s) { divide_scans(g, s.target, s.strict, {}); }},
     {"use_winograd", [](Graph& g, const Setting& s) { use_winograd(g, s.target, {}); }},
