@@ -1,7 +1,6 @@
 #include "graph/elements.h"
 
 #include <algorithm>
-#include <cmath>
 #include <unordered_map>
 
 #include "graph/op.h"
@@ -341,12 +340,6 @@ Expr planned_bytes(const Graph& graph, ValueId value) {
   for (const Expr& d : type.shape)
     bytes = bytes * d;
   return graph.facts().simplify(bytes);
-}
-
-int64_t typical_size(const DimRange& range) {
-  if (!range.has_bound()) return std::max(range.typical, range.min);
-  const double middle = std::sqrt(static_cast<double>(range.min) * static_cast<double>(range.max));
-  return std::clamp(static_cast<int64_t>(middle), range.min, range.max);
 }
 
 namespace {

@@ -28,9 +28,6 @@ Expr planned_bytes(const Graph& graph, ValueId value);
 // The fewest elements that a tensor of this shape can have; nothing where these are more than 64 bits count.
 std::optional<int64_t> least_count(const Graph& graph, const Shape& shape);
 
-// The size that is neither small nor large for a symbolic dimension.
-int64_t typical_size(const DimRange& range);
-
 // The same graph, values and nodes by their ids, with a size in place of each symbolic dimension that is neither small nor large for it:
 // what costs are estimated for. Nothing where none is found for dimensions that data decides.
 std::optional<Graph> typical_instance(const Graph& graph);

@@ -1,5 +1,7 @@
 #include "tensor/sizes.h"
 
+#include <algorithm>
+#include <cmath>
 #include <sstream>
 
 #include "support/text.h"
@@ -9,6 +11,10 @@ namespace mcc::tensor {
 namespace {
 
 constexpr const char* kAnnotation = "sizes";
+constexpr const char* kSamples = "samples";
+
+// Of a function that says nothing of its dimensions.
+constexpr int64_t kUsualSize = 128;
 
 }  // namespace
 
@@ -47,6 +53,53 @@ std::optional<std::vector<SizeRange>> sizes_of(const Func& f) {
   return ranges.size() == f.dims.size() ? std::optional(ranges) : std::nullopt;
 }
 
+int64_t typical_size(const SizeRange& range) {
+  if (!range.has_bound()) return std::max(range.typical, range.min);
+  const double middle = std::sqrt(static_cast<double>(range.min) * static_cast<double>(range.max));
+  return std::clamp(static_cast<int64_t>(middle), range.min, range.max);
+}
+
+void mark_samples(Func& f, const std::vector<std::vector<int64_t>>& samples) {
+  std::vector<std::string> texts;
+  for (const std::vector<int64_t>& sizes : samples) {
+    MCC_CHECK(sizes.size() == f.dims.size(), f.name, ": ", sizes.size(), " sizes for ", f.dims.size(),
+              " dimensions");
+    texts.push_back(join(sizes, " "));
+  }
+  if (!texts.empty()) f.annotations[kSamples] = join(texts, ", ");
+}
+
+std::vector<std::vector<int64_t>> samples_of(const Func& f) {
+  const auto entry = f.annotations.find(kSamples);
+  const auto* texts = entry == f.annotations.end() ? nullptr : std::get_if<std::string>(&entry->second);
+  if (texts == nullptr) return {};
+  std::vector<std::vector<int64_t>> samples;
+  std::istringstream lists(*texts);
+  for (std::string list; std::getline(lists, list, ',');) {
+    std::istringstream words(list);
+    std::vector<int64_t> sizes;
+    for (int64_t size = 0; words >> size;)
+      sizes.push_back(size);
+    const bool is_whole = words.eof() && sizes.size() == f.dims.size();
+    const bool are_sizes =
+        std::all_of(sizes.begin(), sizes.end(), [](int64_t s) { return s >= 0 && s <= kLargestSize; });
+    if (!is_whole || !are_sizes) return {};
+    samples.push_back(std::move(sizes));
+  }
+  return samples;
+}
+
+Func at_first_sample(const Func& f) {
+  if (f.dims.empty()) return f;
+  if (const std::vector<std::vector<int64_t>> samples = samples_of(f); !samples.empty())
+    return with_sizes(f, samples[0]);
+  const std::optional<std::vector<SizeRange>> ranges = sizes_of(f);
+  std::vector<int64_t> sizes(f.dims.size(), kUsualSize);
+  for (size_t i = 0; ranges && i < sizes.size(); ++i)
+    sizes[i] = typical_size((*ranges)[i]);
+  return with_sizes(f, sizes);
+}
+
 Analyzer size_facts(const Func& f) {
   Analyzer facts;
   const std::optional<std::vector<SizeRange>> ranges = sizes_of(f);
@@ -76,6 +129,7 @@ Func with_sizes(const Func& f, const std::vector<int64_t>& sizes) {
   Func out = f;
   out.dims.clear();
   out.annotations.erase(kAnnotation);
+  out.annotations.erase(kSamples);
   for (Buffer& b : out.params)
     b = sized(b);
   for (Buffer& b : out.allocs)

@@ -29,13 +29,25 @@ void mark_sizes(Func& f, const std::vector<SizeRange>& ranges);
 // Nothing where the function does not say.
 std::optional<std::vector<SizeRange>> sizes_of(const Func& f);
 
+// The size that is neither small nor large for a dimension: what costs go by.
+int64_t typical_size(const SizeRange& range);
+
+// Sizes of f.dims, one list after the other, at which the function is looked at where one number is needed for each: costs and times are
+// those at the first, results are compared at all. An annotation, too ("samples" = "4 128, 3 81"), but of no kernel's own text.
+void mark_samples(Func& f, const std::vector<std::vector<int64_t>>& samples);
+// Empty where the function does not say.
+std::vector<std::vector<int64_t>> samples_of(const Func& f);
+// The function, scheduled or not, at the first of its samples, or else at typical sizes; itself where it has no dimensions.
+Func at_first_sample(const Func& f);
+
 // What its dimensions are known to be.
 Analyzer size_facts(const Func& f);
 
 // In the size of a kernel's workspace: how many threads a run has.
 const Var& thread_count();
 
-// The function for given sizes, one for each of its dimensions: the same blocks, loops and buffers by their names.
+// The function for given sizes, one for each of its dimensions: the same blocks, loops and buffers by their names. Also of one that is
+// scheduled.
 Func with_sizes(const Func& f, const std::vector<int64_t>& sizes);
 
 }  // namespace mcc::tensor

@@ -66,6 +66,7 @@ Json counts_json(const LogContents& log, const LogKey& key, const LogCounts& cou
           {"name", name_of(log, key.task)},
           {"target", key.target},
           {"threads", key.threads},
+          {"sizes", key.sizes},
           {"trials", counts.trials},
           {"errors", errors},
           {"censored", counts.censored},
@@ -95,6 +96,11 @@ int finish(const Arguments& arguments, Json report, const std::string& sentence)
   return 0;
 }
 
+// Times at other sizes than those of a task's last trial are of no use to anybody who compiles with the log.
+void drop_other_sizes(LogContents& log) {
+  std::erase_if(log.entries, [&](const LogEntry& e) { return !log.has_last_sizes(e); });
+}
+
 // Of what analysis has picked, that for which nothing was measured.
 void drop_needless_picks(LogContents& log) {
   std::erase_if(log.entries, [&](const LogEntry& e) {
@@ -105,6 +111,7 @@ void drop_needless_picks(LogContents& log) {
 int run_best(const Arguments& arguments) {
   Result<LogContents> log = read_kept(arguments.inputs[0], 1);
   if (!log.ok()) return report_errors(log.errors(), arguments.json);
+  drop_other_sizes(*log);
   drop_needless_picks(*log);
   std::erase_if(log->entries, [](const LogEntry& e) { return !tuner::is_valid(e) && !tuner::is_picked(e); });
   const auto picked = std::count_if(log->entries.begin(), log->entries.end(), tuner::is_picked);
@@ -241,16 +248,24 @@ int run_diff(const Arguments& arguments) {
     }
     const std::string name = name_of(a->find_task(key.task) ? *a : *b, key.task);
     if (arguments.json) {
-      list.push_back({{"task", key.task}, {"name", name}, {"target", key.target}, {"threads", key.threads},
-                      {"a_us", x > 0 ? Json(x) : Json()}, {"b_us", y > 0 ? Json(y) : Json()},
+      list.push_back({{"task", key.task},
+                      {"name", name},
+                      {"target", key.target},
+                      {"threads", key.threads},
+                      {"sizes", key.sizes},
+                      {"a_us", x > 0 ? Json(x) : Json()},
+                      {"b_us", y > 0 ? Json(y) : Json()},
                       {"b_over_a", x > 0 && y > 0 ? Json(y / x) : Json()},
-                      {"verdict", x > 0 && y > 0 ? (x == y ? "same" : y < x ? "faster" : "slower")
+                      {"verdict", x > 0 && y > 0 ? (x == y  ? "same"
+                                                    : y < x ? "faster"
+                                                            : "slower")
                                   : x > 0        ? "only_a"
                                   : y > 0        ? "only_b"
                                                  : "none"}});
     } else {
-      std::printf("%-16s %7d %10s %10s  %-15s %s\n", printable(key.task).c_str(), key.threads, us_text(x).c_str(),
-                  us_text(y).c_str(), verdict.c_str(), printable(name).c_str());
+      std::printf("%-16s %7d %10s %10s  %-15s %s\n", printable(key.task).c_str(), key.threads,
+                  us_text(x).c_str(), us_text(y).c_str(), verdict.c_str(),
+                  printable(key.sizes.empty() ? name : text(name, " at ", join(key.sizes, " x "))).c_str());
     }
   }
   if (arguments.json) print_json({{"a", arguments.inputs[0]}, {"b", arguments.inputs[1]}, {"tasks", list}});
@@ -304,16 +319,21 @@ int show_log(const std::string& path, bool json) {
   for (const auto& [key, counts] : rows) targets.insert(key.target);
   for (const tuner::LogChoice& choice : log->choices) targets.insert(choice.device.target);
   for (const std::string& target : targets) std::puts(text("target  ", printable(target)).c_str());
-  std::printf("%-16s %7s %7s %10s %10s %8s  %-24s %s\n", "task", "threads", "trials", "best us", "default us", "speed-up",
-              "errors", "kernel");
+  const bool has_sizes =
+      std::any_of(rows.begin(), rows.end(), [](const auto& row) { return !row.first.sizes.empty(); });
+  std::printf("%-16s %7s %7s %10s %10s %8s  %-24s %s%s\n", "task", "threads", "trials", "best us",
+              "default us", "speed-up", "errors", has_sizes ? "sizes            " : "", "kernel");
   for (const auto& [key, counts] : rows) {
     const bool both = counts.best_us > 0 && counts.default_us > 0;
-    std::printf("%-16s %7d %7lld %10s %10s %8s  %-24s %s\n", printable(key.task).c_str(), key.threads,
+    std::string sizes = key.sizes.empty() ? "-" : join(key.sizes, " x ");
+    if (sizes.size() < 16) sizes.resize(16, ' ');
+    std::printf("%-16s %7d %7lld %10s %10s %8s  %-24s %s%s\n", printable(key.task).c_str(), key.threads,
                 static_cast<long long>(counts.trials),
                 counts.best_us == 0 && counts.picked > 0 ? "picked" : us_text(counts.best_us).c_str(),
                 us_text(counts.default_us).c_str(),
                 both ? text(fixed(counts.default_us / counts.best_us, 2), "x").c_str() : "-",
-                errors_text(counts).c_str(), printable(name_of(*log, key.task)).c_str());
+                errors_text(counts).c_str(), has_sizes ? (sizes + " ").c_str() : "",
+                printable(name_of(*log, key.task)).c_str());
   }
   if (std::any_of(rows.begin(), rows.end(),
                   [](const auto& row) { return row.second.best_us == 0 && row.second.picked > 0; }))

@@ -37,6 +37,7 @@ Result<ModelTasks> tasks_of(Arguments& arguments) {
   Status status = parse_import_options(arguments.shapes, arguments.dims, arguments.compile.import);
   if (!status.ok()) return status.errors();
   arguments.compile.tune_log = arguments.log;
+  arguments.compile.leave_open = true;
   return extract_tasks(with_log_if_there(arguments.compile));
 }
 
@@ -307,6 +308,7 @@ int run_import(Arguments& arguments) {
       entry.task = task.id;
       entry.device = device_of(tasks->target);
       entry.threads = tasks->target.cores;
+      entry.sizes = tuner::measured_sizes(task);
       entry.trial.candidate = candidate;
       entry.trial.measurement.message = text(record->origin, ": ", record->us, " us there");
       entry.source = "import";

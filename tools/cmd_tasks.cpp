@@ -5,6 +5,7 @@
 #include "tools/console.h"
 #include "tools/driver.h"
 #include "tools/options.h"
+#include "tools/task_sizes.h"
 
 namespace mcc::tools {
 
@@ -12,7 +13,7 @@ namespace {
 
 struct Arguments {
   CompileOptions compile;
-  std::vector<std::string> shapes, dims;
+  std::vector<std::string> shapes, dims, sizes;
   bool json = false;
 };
 
@@ -27,7 +28,8 @@ std::string scaled(double value) {
   return text(fixed(value, unit == 0 ? 0 : 2), units[unit]);
 }
 
-void print_tasks(const std::vector<tuner::Task>& tasks) {
+void print_tasks(const ModelTasks& model) {
+  const std::vector<tuner::Task>& tasks = model.tasks;
   std::printf("%-16s %5s %10s %10s  %-32s %s\n", "task", "runs", "FLOP", "bytes", "kernel", "ONNX nodes");
   for (const tuner::Task& task : tasks) {
     std::printf("%-16s %5lld %10s %10s  %-32s %s\n", task.id.c_str(), static_cast<long long>(task.weight),
@@ -35,32 +37,46 @@ void print_tasks(const std::vector<tuner::Task>& tasks) {
                 scaled(static_cast<double>(task.work.bytes)).c_str(), printable(task.name).c_str(),
                 printable(join(task.nodes, " ")).c_str());
   }
+  if (!model.sizes.empty())
+    std::printf("FLOP and bytes of kernels for all sizes are those for %s\n",
+                printable(sizes_text(model.sizes)).c_str());
+  if (model.of_data > 0) std::puts(of_data_text(model.of_data).c_str());
 }
 
-nlohmann::ordered_json tasks_json(const std::vector<tuner::Task>& tasks, const tensor::Target& target) {
+nlohmann::ordered_json tasks_json(const ModelTasks& model) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const tuner::Task& task : tasks) {
+  for (const tuner::Task& task : model.tasks) {
     list.push_back({{"id", task.id},
                     {"name", task.name},
                     {"count", task.weight},
                     {"flops", task.work.flops},
                     {"bytes", task.work.bytes},
                     {"text", task.text},
+                    {"sizes", tuner::measured_sizes(task)},
                     {"onnx_nodes", task.nodes}});
   }
-  return {{"target", target.fingerprint()}, {"threads", target.cores}, {"tasks", list}};
+  return {{"target", model.target.fingerprint()},
+          {"threads", model.target.cores},
+          {"sizes", model.sizes},
+          {"kernels_of_data", model.of_data},
+          {"tasks", list}};
 }
 
 int run(Arguments& arguments) {
   CompileOptions& options = arguments.compile;
   if (Status status = parse_import_options(arguments.shapes, arguments.dims, options.import); !status.ok())
     return report_errors(status.errors(), arguments.json);
+  options.leave_open = true;
+  for (const std::string& spec : arguments.sizes) {
+    if (Status status = parse_task_size(spec, options.task_sizes); !status.ok())
+      return report_errors(status.errors(), arguments.json);
+  }
   Result<ModelTasks> tasks = extract_tasks(options);
   if (!tasks.ok()) return report_errors(tasks.errors(), arguments.json);
   if (arguments.json)
-    print_json(tasks_json(tasks->tasks, tasks->target));
+    print_json(tasks_json(*tasks));
   else
-    print_tasks(tasks->tasks);
+    print_tasks(*tasks);
   return 0;
 }
 
@@ -76,6 +92,7 @@ void add_tasks(CLI::App& app, int* exit_code) {
   command->add_option("--tune-log", arguments->compile.tune_log, "As for compile: the algorithms that it has chosen");
   command->add_option("--input-shape", arguments->shapes, "As for compile")->allow_extra_args(false);
   command->add_option("--dim", arguments->dims, "As for compile")->allow_extra_args(false);
+  command->add_option("--tune-dim", arguments->sizes, "As for tune")->allow_extra_args(false);
   command->add_flag("--json", arguments->json, "Report on stdout as JSON");
   command->callback([arguments, exit_code] { *exit_code = run(*arguments); });
 }

@@ -9,6 +9,7 @@
 #include "tools/console.h"
 #include "tools/options.h"
 #include "tools/pick_model.h"
+#include "tools/task_sizes.h"
 #include "tools/tune_display.h"
 #include "tools/tune_model.h"
 
@@ -33,7 +34,7 @@ void catch_interrupts() {
 
 struct Arguments {
   TuneModelOptions tune;
-  std::vector<std::string> shapes, dims;
+  std::vector<std::string> shapes, dims, sizes;
   std::string time, timeout;
   bool json = false, no_check = false, no_measure = false;
 };
@@ -88,8 +89,12 @@ std::string_view end_text(tuner::TuneEnd end) {
 
 // What is not as a user would hope for, and what happens then.
 std::vector<std::string> shortcomings(const TuneModelReport& report) {
-  if (report.tasks.empty()) return {"the model has no kernels to tune"};
   std::vector<std::string> out;
+  if (report.of_data > 0) out.push_back(of_data_text(report.of_data));
+  if (report.tasks.empty()) {
+    out.emplace_back("the model has no kernels to tune");
+    return out;
+  }
   if (!report.assembler_problem.empty()) out.push_back(report.assembler_problem);
   size_t untried = 0;
   for (size_t i = 0; i < report.tasks.size(); ++i) {
@@ -112,13 +117,20 @@ std::vector<std::string> shortcomings(const TuneModelReport& report) {
 }
 
 // The line that uses what was found.
-void print_next(const CompileOptions& compile) {
+void print_next(const Arguments& arguments) {
+  const CompileOptions& compile = arguments.tune.compile;
+  std::string sizes;
+  for (const std::string& spec : arguments.shapes)
+    sizes += text(" --input-shape ", spec);
+  for (const std::string& spec : arguments.dims)
+    sizes += text(" --dim ", spec);
   const std::string precision = compile.precision == "fp32" ? "" : text(" --precision ", compile.precision);
-  std::printf("\nmcc compile %s --target %s%s --tune-log %s -o model.so\n", printable(compile.model_path).c_str(),
-              compile.target.c_str(), precision.c_str(), printable(compile.tune_log).c_str());
+  std::printf("\nmcc compile %s --target %s%s%s --tune-log %s -o model.so\n",
+              printable(compile.model_path).c_str(), compile.target.c_str(), printable(sizes).c_str(),
+              precision.c_str(), printable(compile.tune_log).c_str());
 }
 
-void print_report(const TuneModelReport& report, const CompileOptions& compile) {
+void print_report(const TuneModelReport& report, const Arguments& arguments) {
   std::printf("%s", tune_table(report.tasks, report.tune.tasks, nullptr, report.tasks.size()).c_str());
   std::map<tuner::TrialError, int> errors;
   for (const tuner::TaskReport& task : report.tune.tasks) {
@@ -134,13 +146,15 @@ void print_report(const TuneModelReport& report, const CompileOptions& compile) 
               report.tune.best_us > 0 ? text(" (", fixed(report.tune.default_us / report.tune.best_us, 2), "x)").c_str() : "");
   if (!report.choices.empty()) std::printf("algorithms, by measuring:\n");
   for (const tuner::LogChoice& choice : report.choices) std::printf("  %s\n", choice_text(choice).c_str());
+  if (!report.sizes.empty())
+    std::printf("all times are for %s\n", printable(sizes_text(report.sizes)).c_str());
   if (!report.latencies.empty()) {
     const ModelLatency& last = report.latencies.back();
     std::printf("whole model, measured: %s with %d thread%s\n", time_text(last.measured_us).c_str(),
                 report.threads, report.threads == 1 ? "" : "s");
   }
   for (const std::string& sentence : shortcomings(report)) std::puts(printable(sentence).c_str());
-  print_next(compile);
+  print_next(arguments);
 }
 
 Json report_json(const TuneModelReport& report, const CompileOptions& compile) {
@@ -152,6 +166,8 @@ Json report_json(const TuneModelReport& report, const CompileOptions& compile) {
   Json out = tune_json(report.tasks, report.tune);
   out["target"] = report.target;
   out["threads"] = report.threads;
+  out["sizes"] = report.sizes;
+  out["kernels_of_data"] = report.of_data;
   out["log"] = compile.tune_log;
   out["known_trials"] = report.known_trials;
   out["end"] = end_text(report.tune.end);
@@ -183,6 +199,8 @@ int run_no_measure(const Arguments& arguments) {
   const CompileOptions& compile = arguments.tune.compile;
   if (arguments.json) {
     Json out = pick_json(*report);
+    out["sizes"] = report->sizes;
+    out["kernels_of_data"] = report->of_data;
     out["log"] = compile.tune_log;
     print_json(out);
     return 0;
@@ -198,7 +216,10 @@ int run_no_measure(const Arguments& arguments) {
       "nothing was measured\n",
       picked, report->tasks.size(), report->seconds, changed,
       report->assembler.empty() ? "" : text(" with figures of ", report->assembler).c_str());
-  print_next(compile);
+  if (!report->sizes.empty())
+    std::printf("all estimates are for %s\n", printable(sizes_text(report->sizes)).c_str());
+  if (report->of_data > 0) std::puts(of_data_text(report->of_data).c_str());
+  print_next(arguments);
   return 0;
 }
 
@@ -207,6 +228,11 @@ int run(Arguments& arguments) {
   if (Status status = parse_import_options(arguments.shapes, arguments.dims, options.compile.import);
       !status.ok())
     return report_errors(status.errors(), arguments.json);
+  options.compile.leave_open = true;
+  for (const std::string& spec : arguments.sizes) {
+    if (Status status = parse_task_size(spec, options.compile.task_sizes); !status.ok())
+      return report_errors(status.errors(), arguments.json);
+  }
   if (!arguments.time.empty()) {
     Result<double> seconds = duration("--time", arguments.time);
     if (!seconds.ok()) return report_errors(seconds.errors(), arguments.json);
@@ -229,7 +255,7 @@ int run(Arguments& arguments) {
   if (arguments.json) {
     print_json(report_json(*report, options.compile));
   } else {
-    print_report(*report, options.compile);
+    print_report(*report, arguments);
   }
   return 0;
 }
@@ -271,6 +297,10 @@ void add_tune(CLI::App& app, int* exit_code) {
   command->add_flag("--no-check", arguments->no_check, "Do not measure the whole model now and then");
   command->add_option("--input-shape", arguments->shapes, "As for compile")->allow_extra_args(false);
   command->add_option("--dim", arguments->dims, "As for compile")->allow_extra_args(false);
+  command
+      ->add_option("--tune-dim", arguments->sizes,
+                   "NAME=8: the size of a dimension that stays open to measure at")
+      ->allow_extra_args(false);
   command->add_flag("--json", arguments->json, "Report on stdout as JSON");
   command->callback([arguments, exit_code] { *exit_code = run(*arguments); });
 }

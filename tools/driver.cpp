@@ -16,6 +16,7 @@
 #include "graph/passes/passes.h"
 #include "graph/passes/plan_memory.h"
 #include "nlohmann/json.hpp"
+#include "tensor/sizes.h"
 #include "tools/algorithms.h"
 #include "tools/compile_page.h"
 #include "tools/console.h"
@@ -28,6 +29,7 @@
 #include "tools/plan_device.h"
 #include "tools/report_page.h"
 #include "tools/schedules.h"
+#include "tools/task_sizes.h"
 #include "tools/write_file.h"
 
 namespace mcc::tools {
@@ -407,26 +409,28 @@ Result<ModelTasks> extract_tasks(const CompileOptions& options) {
   }
   Result<Prepared> prepared = prepare(options, &log);
   if (!prepared.ok()) return prepared.errors();
-  for (size_t i = 0; i < prepared->graph.dims.size(); ++i) {
-    if (prepared->graph.dim_sources[i].kind != graph::DimSource::Kind::input) continue;
-    return Diagnostic{ErrorKind::unsupported, text("dimension '", prepared->graph.dims[i].name(), "'"),
-                      "kernels are listed and tuned for one size of each dimension", "give it a value instead of a range"};
-  }
+  Result<TaskSizes> sizes = choose_task_sizes(prepared->graph, options.task_sizes);
+  if (!sizes.ok()) return sizes.errors();
   ModelTasks out;
   out.target = prepared->target;
   out.targets = prepared->targets;
-  // Kernels of sizes that data decides have the schedules of analysis.
-  const auto is_task = [&](const Kernel& kernel) { return kernel.func.dims.empty(); };
+  out.sizes = sizes->by_name;
   std::vector<int> task_of;
   for (Kernel& kernel : prepared->kernels.kernels) {
-    task_of.push_back(is_task(kernel) ? static_cast<int>(out.tasks.size()) : -1);
-    if (!is_task(kernel)) continue;
+    const std::optional<std::vector<std::vector<int64_t>>> samples = sizes->samples_of(kernel.func);
+    // Kernels of sizes that data decides have the schedules of analysis.
+    task_of.push_back(samples ? static_cast<int>(out.tasks.size()) : -1);
+    if (!samples) {
+      ++out.of_data;
+      continue;
+    }
     tuner::Task task;
     task.id = kernel.id;
     task.name = kernel.name;
     task.text = kernel.text;
     task.func = kernel.func;
-    task.work = kernel.work;
+    if (!task.func.dims.empty()) tensor::mark_samples(task.func, *samples);
+    task.work = task.func.dims.empty() ? kernel.work : tensor::work_of(tensor::at_first_sample(task.func));
     task.weight = kernel.uses;
     out.tasks.push_back(std::move(task));
   }

@@ -29,6 +29,8 @@ struct CompileOptions {
   std::string precision = "fp32";  // or tf32, fp16, bf16: of what products and convolutions multiply
   bool fast_math = false;
   std::map<std::string, std::string> emit;  // "graph", "tensor", "llvm", "asm", "ptx" -> folder
+  std::map<std::string, int64_t>
+      task_sizes;  // of dimensions that stay open: what tasks are listed and measured at; others: typical sizes
   std::string tune_log;       // empty: none
   graph::AlgorithmChoices algorithms;  // before those of the log
   bool locked = false;        // every kernel must have a schedule in the log
@@ -75,11 +77,14 @@ struct CompileReport {
 Result<CompileReport> compile_model(const CompileOptions& options);
 
 // The distinct kernels of a model for a target, in the order in which the model first runs them: what `mcc tasks` lists
-// and `mcc tune` tunes. Of the log only which algorithms it has chosen counts.
+// and `mcc tune` tunes. Of the log only which algorithms it has chosen counts. With open dimensions tasks are functions for all sizes, with
+// samples (tensor/sizes.h) of those they are measured at. Errors: a size that the model does not take.
 struct ModelTasks {
   tensor::Target target;                // the first of the list
   std::vector<tensor::Target> targets;  // all of it: the tasks are the same for each
   std::vector<tuner::Task> tasks;
+  std::map<std::string, int64_t> sizes;  // of open dimensions, what tasks are measured at
+  int64_t of_data = 0;                   // kernels that are no tasks, as data decides sizes of theirs
   std::vector<std::vector<std::vector<std::string>>> runs;  // of each task, each time that the model runs it: for which ONNX nodes
 };
 Result<ModelTasks> extract_tasks(const CompileOptions& options);

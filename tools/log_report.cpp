@@ -8,6 +8,7 @@
 
 #include "codegen/codegen.h"
 #include "nlohmann/json.hpp"
+#include "tensor/sizes.h"
 #include "tensor/text.h"
 #include "tools/cmd_log.h"
 #include "tools/console.h"
@@ -102,7 +103,6 @@ class Report {
     out.task.name = logged.name;
     out.task.text = logged.text;
     out.task.func = std::move(*func);
-    out.task.work = tensor::work_of(out.task.func);
     std::map<std::string, size_t> targets;
     for (const tuner::LogEntry& entry : log_.entries) {
       if (entry.task == logged.id) ++targets[entry.device.target];
@@ -113,7 +113,9 @@ class Report {
     }
     std::set<std::pair<int, std::string>> seen;
     for (const tuner::LogEntry& entry : log_.entries) {
-      if (entry.task != logged.id || entry.device.target != target || entry.source == "import" || tuner::is_picked(entry)) continue;
+      if (entry.task != logged.id || entry.device.target != target || !log_.has_last_sizes(entry) ||
+          entry.source == "import" || tuner::is_picked(entry))
+        continue;
       const tuner::Measurement& m = entry.trial.measurement;
       if (entry.source == "default" && m.ok() && !m.is_censored && std::isfinite(m.best_us())) out.default_us = m.best_us();
       if (tuner::is_valid(entry) && (out.best == nullptr || tuner::is_faster(entry, *out.best))) out.best = &entry;
@@ -122,6 +124,10 @@ class Report {
       out.entries.push_back(&entry);
     }
     if (out.entries.empty()) return std::nullopt;
+    const std::vector<int64_t>& sizes = out.entries[0]->sizes;
+    if (sizes.size() != out.task.func.dims.size()) return std::nullopt;
+    if (!sizes.empty()) tensor::mark_samples(out.task.func, {sizes});
+    out.task.work = tensor::work_of(tensor::at_first_sample(out.task.func));
     return out;
   }
 
@@ -169,7 +175,7 @@ class Report {
     tensor::Target machine = target_;
     const tuner::LogEntry* best = t.best;
     if (best) machine.cores = best->threads;
-    const double bound_us = tuner::lower_bound_us(t.task.func, machine);
+    const double bound_us = tuner::lower_bound_us(tensor::at_first_sample(t.task.func), machine);
     out["bound_us"] = bound_us;
     out["default_us"] = t.default_us ? Json(*t.default_us) : Json(nullptr);
     out["best_us"] = best ? Json(best->trial.measurement.best_us()) : Json(nullptr);
@@ -188,7 +194,7 @@ class Report {
     // The loops of a call say nothing of it.
     plan.fits = static_cast<bool>(plan.outcome) && !tuner::calls_library(candidate.trace);
     plan.candidate = candidate;
-    plan.func = schedule.func();
+    plan.func = tensor::at_first_sample(schedule.func());
     return plan;
   }
 

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <numeric>
 #include <set>
+#include <tuple>
 
 #include "nlohmann/json.hpp"
 #include "tools/cmd_log.h"
@@ -31,8 +32,14 @@ class DeviceBuilder : public tuner::TrialBuilder {
                 const codegen::Assembler* assembler)
       : target_(target), emit_(emit), assembler_(assembler) {}
 
-  tuner::BuildFigures build(const tuner::Task&, const tuner::Planned& planned) override {
-    BuiltDevice built = build_device(planned.func, target_, emit_, assembler_);
+  tuner::BuildFigures build(const tuner::Task& task, const tuner::Planned& planned) override {
+    // The plan of symbolic dimensions is for some sizes; what is built is for all.
+    tensor::Schedule schedule(task.func);
+    const tensor::Outcome replayed =
+        task.func.dims.empty() ? tensor::applied() : schedule.replay(planned.candidate.trace);
+    MCC_CHECK(replayed, task.id, ": a planned schedule does not apply: ", replayed.detail);
+    BuiltDevice built =
+        build_device(task.func.dims.empty() ? planned.func : schedule.func(), target_, emit_, assembler_);
     return {built.error, built.message, figures_of(built), built.seconds};
   }
 
@@ -65,6 +72,8 @@ class ModelPicker {
       report_.tasks.insert(report_.tasks.end(), model.tasks.begin(), model.tasks.end());
       report_.picks.resize(report_.tasks.size(), {State::left_out, target.cpu, {}});
     }
+    report_.sizes = model.sizes;
+    report_.of_data = model.of_data;
     report_.target = text(options.compile.target, " (", join(names, ", "), ")");
   }
 
@@ -112,16 +121,14 @@ class ModelPicker {
   std::vector<size_t> unpicked_first() const {
     std::vector<size_t> order(report_.tasks.size());
     std::iota(order.begin(), order.end(), size_t{0});
-    std::stable_partition(order.begin(), order.end(), [&](size_t i) {
-      return !picked_.contains({target_of(i).fingerprint(), report_.tasks[i].text});
-    });
+    std::stable_partition(order.begin(), order.end(), [&](size_t i) { return !picked_.contains(key_of(i)); });
     return order;
   }
 
   void pick_task(size_t i, tuner::TrialBuilder* builder, Clock::time_point start) {
     PickedTask& out = report_.picks[i];
     const tuner::Task& task = report_.tasks[i];
-    if (measured_.contains({target_of(i).fingerprint(), task.text})) {
+    if (measured_.contains(key_of(i))) {
       out.state = State::measured;
       return;
     }
@@ -144,7 +151,7 @@ class ModelPicker {
     say_complaints(path, *contents);
     for (const tuner::LogEntry& entry : contents->entries) {
       if (entry.threads != targets_[0].cores) continue;
-      const Key key{entry.device.target, contents->find_task(entry.task)->text};
+      const Key key{entry.device.target, contents->find_task(entry.task)->text, entry.sizes};
       if (tuner::is_valid(entry)) measured_.insert(key);
       if (tuner::is_picked(entry)) picked_[key] = to_text(entry.trial.candidate.trace);
     }
@@ -156,7 +163,7 @@ class ModelPicker {
     const PickedTask& picked = report_.picks[i];
     if (picked.state != State::picked) return done();
     const tensor::Target& target = target_of(i);
-    auto before = picked_.find({target.fingerprint(), task.text});
+    auto before = picked_.find(key_of(i));
     if (before != picked_.end() && before->second == to_text(picked.pick.candidate.trace)) return done();
     tuner::LogEntry entry;
     entry.task = task.id;
@@ -165,6 +172,7 @@ class ModelPicker {
     entry.trial.measurement.build_seconds = picked.pick.build_seconds;
     entry.trial.measurement.message = picked.pick.figures.empty() ? "" : figures_text(picked.pick);
     entry.threads = target.cores;
+    entry.sizes = tuner::measured_sizes(task);
     entry.seed = options_.tune.seed;
     entry.time = static_cast<double>(std::time(nullptr));
     entry.source = "picked";
@@ -176,7 +184,11 @@ class ModelPicker {
   const codegen::EmitOptions emit_;
   const std::vector<tensor::Target> targets_;
   PickModelReport report_;
-  using Key = std::pair<std::string, std::string>;  // fingerprint, text of a task
+  using Key =
+      std::tuple<std::string, std::string, std::vector<int64_t>>;  // fingerprint, text of a task, sizes
+  Key key_of(size_t i) const {
+    return {target_of(i).fingerprint(), report_.tasks[i].text, tuner::measured_sizes(report_.tasks[i])};
+  }
   std::set<Key> measured_;
   std::map<Key, std::string> picked_;  // the trace of the latest pick
 };

@@ -23,6 +23,8 @@ struct PickModelReport {
   std::string target, assembler;  // no assembler: analysis alone
   std::vector<tuner::Task> tasks;  // for each target of a list again
   std::vector<PickedTask> picks;   // one a task
+  std::map<std::string, int64_t> sizes;  // of open dimensions, that estimates are for
+  int64_t of_data = 0;                   // kernels that are no tasks, as data decides sizes of theirs
   double seconds = 0;
 };
 

@@ -94,6 +94,7 @@ std::string origin_of(const tuner::LogMatch& match) {
     out += text("confidence ", fixed(match.confidence, 2), ", from ", match.reason, ": ");
   }
   out += time_text(match.best_us);
+  if (!match.sizes.empty()) out += text(" at ", join(match.sizes, " x "));
   if (match.default_us > 0) out += text("; default ", time_text(match.default_us));
   if (match.runner_up_us > 0) out += text("; runner-up ", time_text(match.runner_up_us));
   if (!match.sketch.empty()) out += text("; sketch ", match.sketch);

@@ -18,6 +18,7 @@
 #include "tools/measure/calibrate.h"
 #include "tools/measure/worker_measurer.h"
 #include "tools/subprocess.h"
+#include "tools/task_sizes.h"
 #include "tools/temporary_folder.h"
 #include "tools/tune_algorithms.h"
 #include "tools/tune_display.h"
@@ -50,6 +51,8 @@ class ModelTuner {
     report_.target = text(options.compile.target, " (", target_.cpu, ")");
     report_.all_tasks = all_tasks;
     report_.threads = target_.cores;
+    report_.sizes = model.sizes;
+    report_.of_data = model.of_data;
     tune_.measure.threads = report_.threads;
     if (target_.kind == tensor::TargetKind::cuda) {
       // Between two runs of a kernel in a model, others fill the cache.
@@ -95,7 +98,11 @@ class ModelTuner {
 
   void set_tasks(std::vector<tuner::Task> tasks) {
     report_.tasks = std::move(tasks);
-    for (const tuner::Task& task : report_.tasks) defaults_[task.id] = to_text(default_of(task).trace);
+    sizes_.clear();
+    for (const tuner::Task& task : report_.tasks) {
+      sizes_.push_back(tuner::measured_sizes(task));
+      defaults_[task.id] = to_text(default_of(task).trace);
+    }
   }
 
   tuner::Candidate default_of(const tuner::Task& task) const {
@@ -267,8 +274,10 @@ class ModelTuner {
     };
     int64_t count = 0;
     read.wants = [&](const tuner::LogEntry& entry) {
-      const bool is_known = entry.device.target == fingerprint && entry.threads == report_.threads && index.contains(entry.task) &&
-                            !others.contains(entry.task);
+      const auto task = index.find(entry.task);
+      const bool is_known = entry.device.target == fingerprint && entry.threads == report_.threads &&
+                            task != index.end() && !others.contains(entry.task) &&
+                            entry.sizes == sizes_[task->second];
       return is_known && (read.keep > 0 || ++count <= kMostKnown);
     };
     Result<tuner::LogContents> contents = tuner::read_log(path, read);
@@ -303,12 +312,20 @@ class ModelTuner {
       if (!is_again && is_new && entry.source != "import" && !tuner::is_picked(entry)) ++report_.known_trials;
     }
     for (const auto& [task, at] : champions) known[task][at].is_champion = true;
-    int64_t elsewhere = 0;
+    int64_t elsewhere = 0, at_other_sizes = 0;
     std::string where;
     for (const auto& [key, counts] : contents->counts) {
+      const auto task = index.find(key.task);
+      if (key.target == fingerprint && task != index.end() && key.sizes != sizes_[task->second])
+        at_other_sizes += counts.trials;
       if (key.target == fingerprint) continue;
       elsewhere += counts.trials;
       where = key.target;
+    }
+    if (at_other_sizes > 0 && !is_again) {
+      say(text(printable(path), ": ", at_other_sizes, " trials are at other sizes than ",
+               printable(sizes_text(report_.sizes)),
+               " and do not count here; what is measured now replaces them"));
     }
     if (elsewhere > 0 && !is_again) {
       say(printable(text(path, ": ", elsewhere, " trials are from another machine (", where, ") and do not count here")));
@@ -343,6 +360,7 @@ class ModelTuner {
       entry.device = {target_.fingerprint(), device_};
       entry.trial = trial;
       entry.threads = report_.threads;
+      entry.sizes = tuner::measured_sizes(task);
       entry.seed = tune_.seed;
       entry.time = static_cast<double>(std::time(nullptr));
       entry.source = to_text(trial.candidate.trace) == defaults_.at(task.id) ? "default" : "search";
@@ -379,8 +397,11 @@ class ModelTuner {
     compile.emit.clear();
     Result<CompileReport> compiled = compile_model(compile);
     if (!compiled.ok()) return display.note(text("the model as a whole: ", to_text(compiled.errors())));
-    Result<ProcessResult> bench = run_self(
-        {"bench", compile.output_path, "--json", "--seconds", "0.5", "--threads", text(report_.threads)}, 60);
+    std::vector<std::string> words{"bench",     compile.output_path,  "--json", "--seconds", "0.5",
+                                   "--threads", text(report_.threads)};
+    for (const auto& [name, size] : report_.sizes)
+      words.insert(words.end(), {"--dim", text(name, "=", size)});
+    Result<ProcessResult> bench = run_self(words, 60);
     if (!bench.ok()) return display.note(to_text(bench.errors()));
     auto json = nlohmann::json::parse(bench->output, nullptr, false);
     if (bench->exit_code != 0 || !json.is_object() || !json.contains("min_ms")) {
@@ -404,6 +425,7 @@ class ModelTuner {
   TuneModelReport report_;
   std::string device_;                           // for people
   bool is_exclusive_ = false;                    // the GPU serves one process at a time
+  std::vector<std::vector<int64_t>> sizes_;      // of each task's symbolic dimensions
   std::map<std::string, std::string> defaults_;  // trace of the default schedule, by task id
   Clock::time_point start_;
   double last_check_ = 0, check_seconds_ = kFirstCheckSeconds;  // when and how long the model was measured

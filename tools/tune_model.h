@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,8 @@ struct TuneModelReport {
   std::string target;
   std::vector<tuner::Task> tasks;  // those that were tuned
   size_t all_tasks = 0;            // of the model
+  std::map<std::string, int64_t> sizes;  // of open dimensions, that all times are of
+  int64_t of_data = 0;                   // kernels that cannot be tuned, as data decides sizes of theirs
   int threads = 1;
   tuner::TuneReport tune;
   std::vector<ModelLatency> latencies;

@@ -134,14 +134,13 @@ class Remembering : public PreferredDecider {
   std::vector<std::pair<std::string, Answer>> chosen;
 };
 
-// What is legal always.
+}  // namespace
+
 void apply_plain_rules(Draft& draft) {
   if (draft.target.kind == TargetKind::cuda) return bind_rest(draft);
   for (const std::string& name : draft.schedule.block_names())
     schedule_pointwise(draft, name);
 }
-
-}  // namespace
 
 DefaultSchedule plain_schedule(const Func& f, const Target& target) {
   Remembering decide;
@@ -152,15 +151,6 @@ DefaultSchedule plain_schedule(const Func& f, const Target& target) {
 }
 
 namespace {
-
-std::set<std::string> loops_without_extent(const Func& f) {
-  std::set<std::string> names;
-  for_each_stmt(f.body, [&](const Stmt& s) {
-    const auto* loop = s.as<For>();
-    if (loop && !loop->extent.as<IntImm>()) names.insert(loop->var.name());
-  });
-  return names;
-}
 
 DefaultSchedule by_rules(const Func& f, const Target& target, std::set<std::string> open_loops) {
   Remembering decide;

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "support/text.h"
+#include "tensor/sizes.h"
 #include "tuner/analysis.h"
 #include "tuner/replay.h"
 #include "tuner/sketch.h"
@@ -290,7 +291,7 @@ Result<ForeignRecords> read_foreign_records(const std::string& path) {
 }
 
 std::vector<const ForeignRecord*> fitting_records(const Task& task, const ForeignRecords& foreign) {
-  auto [spatial, reduce] = contraction_of(task.func);
+  auto [spatial, reduce] = contraction_of(tensor::at_first_sample(task.func));
   std::vector<const ForeignRecord*> fitting;
   for (const ForeignRecord& record : foreign.records) {
     if (spatial > 0 && record.spatial == spatial && record.reduce == reduce) fitting.push_back(&record);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "tensor/sizes.h"
 #include "tuner/analyzer_cpu.h"
 #include "tuner/analyzer_gpu.h"
 #include "tuner/features.h"
@@ -140,7 +141,8 @@ void LearnedModel::learn(const Task& task, std::span<const Trial> trials) {
       parallel_map<std::optional<Described>>(list.size(), [&](size_t i) {
         tensor::Schedule schedule(task.func);
         const bool is_replayed = static_cast<bool>(schedule.replay(list[i].second->candidate.trace));
-        return is_replayed ? std::optional(describe(schedule.func(), target_)) : std::nullopt;
+        return is_replayed ? std::optional(describe(tensor::at_first_sample(schedule.func()), target_))
+                           : std::nullopt;
       });
   for (size_t i = 0; i < list.size(); ++i)
     if (described[i]) known.emplace(list[i].first, Example{std::move(*described[i]), 0});

@@ -66,7 +66,8 @@ bool calls_library(const Trace& trace) {
 
 std::vector<Candidate> library_candidates(const Func& f, const Target& target) {
   std::vector<Candidate> out;
-  if (target.kind != TargetKind::cuda) return out;
+  // What the library is told of a product are numbers.
+  if (target.kind != TargetKind::cuda || !f.dims.empty()) return out;
   for (const bool with_consumer : {true, false}) {
     // What the library adds to the sum itself it may not do for every type: one candidate where it does nothing but the sum.
     const int64_t most = out.empty() ? kOffered : 1;

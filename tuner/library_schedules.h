@@ -12,7 +12,8 @@ inline constexpr const char* kLibrarySketch = "library";
 bool calls_library(const tensor::Trace& trace);
 
 // For a function of one matrix product the library's first algorithms, of which there may be fewer; what stands around the
-// product is the library's where it computes all of it, and beside that a launch of ours. Empty for other functions.
+// product is the library's where it computes all of it, and beside that a launch of ours. Empty for other functions,
+// and where dimensions are symbolic.
 std::vector<Candidate> library_candidates(const tensor::Func& f, const tensor::Target& target);
 
 }  // namespace mcc::tuner

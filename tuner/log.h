@@ -36,6 +36,8 @@ struct LogEntry {
   Device device;
   Trial trial;
   int threads = 1;
+  std::vector<int64_t>
+      sizes;  // of the task's symbolic dimensions, in their order, at which it was measured; empty without such
   uint64_t seed = 0;
   double time = 0;  // seconds since 1970, of the measurement
   // Who proposed it: "default" (what analysis picks, without a log), "search", "verify" (measured again), "import": a
@@ -77,10 +79,11 @@ struct LogChoice {
   int64_t line = 0;
 };
 
-// Trials of one task, on one target, with one number of threads.
+// Trials whose times can be compared: of one task, on one target, with one number of threads, at the same sizes of symbolic dimensions.
 struct LogKey {
   std::string task, target;
   int threads = 1;
+  std::vector<int64_t> sizes = {};
   auto operator<=>(const LogKey&) const = default;
 };
 LogKey key_of(const LogEntry& entry);
@@ -98,6 +101,9 @@ struct LogContents {
   std::vector<LogTask> tasks;     // in the file's order, each id once
   std::vector<LogEntry> entries;  // in the file's order
   std::map<LogKey, LogCounts> counts;
+  // By task, target and threads: the sizes of the last trial (measured or picked), which are those that count where there are others, too.
+  // Only of tasks with symbolic dimensions.
+  std::map<LogKey, std::vector<int64_t>> last_sizes;
   std::vector<LogChoice> choices;  // those that count, by problem, target and threads
   // Lines that were left out, with the reason ("log.json:17: ..., expected ..."), at most some; and how many in all.
   std::vector<std::string> complaints;
@@ -106,6 +112,8 @@ struct LogContents {
   int64_t beyond = 0;  // entries that were not kept because of most_bytes
 
   const LogTask* find_task(std::string_view id) const;
+  // Whether the entry is at the sizes that count for its task, target and threads.
+  bool has_last_sizes(const LogEntry& entry) const;
   const LogChoice* find_choice(std::string_view problem, std::string_view target, int threads) const;
 };
 

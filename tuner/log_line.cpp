@@ -12,7 +12,7 @@ using Json = nlohmann::ordered_json;
 
 // Further bounds. Times are below the 31 years of 1e15 us; decisions are extents and factors.
 constexpr size_t kMaxName = 256, kMaxMessage = 4096, kMaxTrace = size_t{1} << 20, kMaxText = size_t{3} << 20;
-constexpr size_t kMaxTimes = 4096, kMaxPoint = 1024, kMaxAnswer = 16, kMaxThreads = 4096;
+constexpr size_t kMaxTimes = 4096, kMaxSizes = 256, kMaxPoint = 1024, kMaxAnswer = 16, kMaxThreads = 4096;
 constexpr int kMaxDepth = 16;
 constexpr int64_t kMaxInteger = int64_t{1} << 53;
 constexpr double kMaxNumber = 1e15;
@@ -20,15 +20,15 @@ constexpr double kMaxNumber = 1e15;
 enum class Field : uint8_t {
   v, kind, id, name, text, flops, bytes, task, target, device, sketch, point, trace, times_us, error, message,
   max_error, checked, censored, noise, threads, seed, build_s, run_s, time, source,
-  estimate_us, beats, problem, algorithm, us, unknown,
+  estimate_us, beats, problem, algorithm, us, sizes, unknown,
 };
 constexpr std::string_view kFields[] = {
     "v",     "kind",     "id",    "name",    "text",      "flops",   "bytes",    "task",  "target",
     "device", "sketch",  "point", "trace",   "times_us",  "error",   "message",  "max_error", "checked",
     "censored", "noise", "threads", "seed",  "build_s",   "run_s",   "time",     "source",
-    "estimate_us", "beats", "problem", "algorithm", "us"};
+    "estimate_us", "beats", "problem", "algorithm", "us", "sizes"};
 static_assert(std::size(kFields) == static_cast<size_t>(Field::unknown));
-static_assert(std::size(kFields) < 32);  // bits of seen_
+static_assert(std::size(kFields) < 64);  // bits of seen_
 constexpr std::string_view kSources[] = {"default", "search", "verify", "import", "picked", "final"};
 
 Field field_of(std::string_view key) {
@@ -37,11 +37,11 @@ Field field_of(std::string_view key) {
   return static_cast<Field>(i);
 }
 
-constexpr uint32_t bit(Field f) { return uint32_t{1} << static_cast<unsigned>(f); }
-constexpr uint32_t kTaskFields = bit(Field::id) | bit(Field::name) | bit(Field::text);
-constexpr uint32_t kTrialFields = bit(Field::task) | bit(Field::target) | bit(Field::sketch) | bit(Field::point) |
+constexpr uint64_t bit(Field f) { return uint64_t{1} << static_cast<unsigned>(f); }
+constexpr uint64_t kTaskFields = bit(Field::id) | bit(Field::name) | bit(Field::text);
+constexpr uint64_t kTrialFields = bit(Field::task) | bit(Field::target) | bit(Field::sketch) | bit(Field::point) |
                                   bit(Field::trace) | bit(Field::times_us) | bit(Field::error) | bit(Field::threads);
-constexpr uint32_t kChoiceFields =
+constexpr uint64_t kChoiceFields =
     bit(Field::problem) | bit(Field::algorithm) | bit(Field::us) | bit(Field::target) | bit(Field::threads);
 
 // Takes the events of one line's JSON and fills in the record. A value of another type, or out of bounds, ends it.
@@ -77,7 +77,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
     if (++depth_ > kMaxDepth) return fail(text("expected at most ", kMaxDepth, " brackets inside of each other"));
     if (depth_ == 1) return fail("expected an object, got an array");
     if (is_skipped()) return true;
-    if (depth_ == 2 && (field_ == Field::times_us || field_ == Field::beats)) return true;
+    if (depth_ == 2 && (field_ == Field::times_us || field_ == Field::beats || field_ == Field::sizes)) return true;
     return (depth_ == 3 && field_ == Field::point) || expected("an array");
   }
   bool end_array() override { return --depth_, true; }
@@ -105,7 +105,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   bool finish() {
     if (depth_ != 0 || seen_ == 0) return fail("expected an object");
     if (!(seen_ & bit(Field::kind))) return fail("expected a field kind");
-    uint32_t missing = fields_of(out_.kind) & ~seen_;
+    uint64_t missing = fields_of(out_.kind) & ~seen_;
     for (size_t i = 0; i < std::size(kFields); ++i) {
       if (missing & bit(static_cast<Field>(i))) return fail(text("expected a field ", kFields[i]));
     }
@@ -127,7 +127,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
  private:
   bool is_skipped() const { return depth_ >= 1 && field_ == Field::unknown; }
 
-  static uint32_t fields_of(LogLine::Kind kind) {
+  static uint64_t fields_of(LogLine::Kind kind) {
     return kind == LogLine::Kind::task ? kTaskFields : kind == LogLine::Kind::choice ? kChoiceFields : kTrialFields;
   }
   // A choice has fields in common with trials.
@@ -157,6 +157,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
       case Field::point: want = "lists of integers by name"; break;
       case Field::times_us: want = "a list of numbers"; break;
       case Field::beats: want = "a list of strings"; break;
+      case Field::sizes: want = "a list of integers"; break;
       case Field::checked: case Field::censored: want = "true or false"; break;
       case Field::v: case Field::flops: case Field::bytes: case Field::threads: case Field::seed: want = "an integer"; break;
       case Field::max_error: case Field::noise: case Field::build_s: case Field::run_s: case Field::time:
@@ -189,6 +190,11 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
       }
       answer_->push_back(value);
       return true;
+    }
+    if (depth_ == 2 && field_ == Field::sizes) {
+      std::vector<int64_t>& sizes = out_.entry.sizes;
+      if (sizes.size() == kMaxSizes) return fail(text(place(), "expected at most ", kMaxSizes, " integers"));
+      return bounded(value, 0, kMaxInteger, sizes.emplace_back());
     }
     if (depth_ == 1) {
       switch (field_) {
@@ -317,7 +323,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
 
   LogLine& out_;
   Field field_ = Field::v;
-  uint32_t seen_ = 0;
+  uint64_t seen_ = 0;
   int depth_ = 0;
   bool is_newer_ = false;
   std::string point_name_, algorithm_, error_;
@@ -397,6 +403,7 @@ std::string entry_line(const LogEntry& entry, const std::string& trace_text) {
                {"time", entry.time}};
   if (entry.source == "picked") line["estimate_us"] = entry.estimate_us;
   if (!entry.beats.empty()) line["beats"] = entry.beats;
+  if (!entry.sizes.empty()) line["sizes"] = entry.sizes;
   return line.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

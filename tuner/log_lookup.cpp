@@ -133,6 +133,8 @@ LogIndex::LogIndex(LogContents contents, bool with_libraries) : contents_(std::m
     if (id_of_text_.try_emplace(task.text, task.id).second) anchors_[anchor_of(task.text)].push_back(task.id);
   }
   for (size_t i = 0; i < contents_.entries.size(); ++i) {
+    // Times at other sizes say nothing of which is faster at these.
+    if (!contents_.has_last_sizes(contents_.entries[i])) continue;
     if (!with_libraries && calls_library(contents_.entries[i].trial.candidate.trace)) continue;
     if (is_valid(contents_.entries[i])) by_task_[contents_.entries[i].task].push_back(i);
     if (is_picked(contents_.entries[i])) picked_[contents_.entries[i].task].push_back(i);
@@ -151,6 +153,7 @@ LogMatch LogIndex::find(const tensor::Func& f, const std::string& key, const ten
     match.line = entry.line;
     match.sketch = entry.trial.candidate.sketch;
     match.best_us = entry.trial.measurement.best_us();
+    match.sizes = entry.sizes;
     auto counts = contents_.counts.find(key_of(entry));
     if (counts != contents_.counts.end()) match.default_us = counts->second.default_us;
     for (size_t i : by_task_.at(entry.task)) {

@@ -30,6 +30,7 @@ struct LogMatch {
   // number of threads counts 0.9, of another target 0.5.
   double confidence = 0;
   double best_us = 0, runner_up_us = 0, default_us = 0;  // as measured for the entry's task; 0: not in the log
+  std::vector<int64_t> sizes;                            // of symbolic dimensions, that these times are of
   // An exact match that nobody has measured: only where no measured one of this task, target and number of threads applies.
   bool is_picked = false;
   double estimate_us = 0;  // of a picked one

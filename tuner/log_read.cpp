@@ -166,7 +166,8 @@ class Reader {
     LogKey key = key_of(entry);
     auto found = out_.counts.find(key);
     if (found == out_.counts.end() && out_.counts.size() == kMaxKeys) {
-      return complain(text("expected at most ", kMaxKeys, " combinations of task, target and threads"));
+      return complain(
+          text("expected at most ", kMaxKeys, " combinations of task, target, threads and sizes"));
     }
     bool is_seed = entry.source == "import";
     std::vector<Kept>* among = options_.keep == 0    ? nullptr
@@ -185,6 +186,7 @@ class Reader {
         return complain(text(why.where, ": ", why.message));
       }
     }
+    if (!entry.sizes.empty() && !is_seed) out_.last_sizes[{key.task, key.target, key.threads}] = entry.sizes;
     LogCounts& counts = found == out_.counts.end() ? out_.counts[key] : found->second;
     count(counts, entry);
     const std::string trace = trace_key(trace_text);
@@ -316,7 +318,12 @@ bool is_faster(const LogEntry& a, const LogEntry& b) {
 
 LogTask log_task(const Task& task) { return {task.id, task.name, task.text, task.work.flops, task.work.bytes}; }
 
-LogKey key_of(const LogEntry& entry) { return {entry.task, entry.device.target, entry.threads}; }
+LogKey key_of(const LogEntry& entry) { return {entry.task, entry.device.target, entry.threads, entry.sizes}; }
+
+bool LogContents::has_last_sizes(const LogEntry& entry) const {
+  const auto last = last_sizes.find({entry.task, entry.device.target, entry.threads});
+  return last == last_sizes.end() || last->second == entry.sizes;
+}
 
 const LogTask* LogContents::find_task(std::string_view id) const {
   auto at = std::find_if(tasks.begin(), tasks.end(), [&](const LogTask& t) { return t.id == id; });

@@ -45,6 +45,8 @@ void schedule_sequence(Draft& draft, const std::string& block);
 
 // All rules in their order, on all blocks of the draft.
 void apply_rules(Draft& draft);
+// What is legal always.
+void apply_plain_rules(Draft& draft);
 
 // The rules for single blocks, on those that still stand under loops of their own.
 void schedule_rest(Draft& draft);

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "tuner/draft.h"
+#include "tuner/symbolic_schedule.h"
 #include "tuner/trial.h"
 
 namespace mcc::tuner {
@@ -26,13 +27,18 @@ struct Planned {
   tensor::Outcome outcome;      // a refusal: the point is not legal
   Candidate candidate;          // with all answers that were given
   std::vector<Choice> choices;  // as they were asked, in order
-  tensor::Func func;            // scheduled
+  tensor::Func func;            // scheduled; of a function with symbolic dimensions at its first sample
 
   bool ok() const { return fits && static_cast<bool>(outcome); }
 };
 
-// Choices that the point does not answer, or answers with what is not offered, get what `otherwise` says.
+// Choices that the point does not answer, or answers with what is not offered, get what `otherwise` says. Of a function with symbolic
+// dimensions the first choice is the instance that the sketch works on, one of instances_to_try; what cannot be replayed for all sizes
+// is not legal. The candidate's trace is that for all sizes.
 Planned plan_point(const Sketch& sketch, const tensor::Func& f, const tensor::Target& target,
                    const Point& point, Decider& otherwise);
+// The same where the instances are known already (none of a function without symbolic dimensions).
+Planned plan_point(const Sketch& sketch, const tensor::Func& f, const tensor::Target& target,
+                   const std::vector<OpenInstance>& instances, const Point& point, Decider& otherwise);
 
 }  // namespace mcc::tuner

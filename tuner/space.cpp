@@ -63,10 +63,13 @@ Answer move_factor(const Choice& choice, Answer answer, Random& random) {
 
 }  // namespace
 
-Space::Space(const Func& f, const Target& target, std::span<const Sketch> sketches) : f_(f), target_(target) {
+Space::Space(const Func& f, const Target& target, std::span<const Sketch> sketches)
+    : f_(f),
+      target_(target),
+      instances_(f.dims.empty() ? std::vector<OpenInstance>() : instances_to_try(f, target)) {
   for (const Sketch& sketch : sketches) {
     PreferredDecider preferred;
-    if (plan_point(sketch, f, target, {}, preferred).fits) sketches_.push_back(&sketch);
+    if (plan_point(sketch, f, target, instances_, {}, preferred).fits) sketches_.push_back(&sketch);
   }
 }
 
@@ -78,7 +81,7 @@ const Sketch* Space::find(std::string_view name) const {
 }
 
 Planned Space::plan(const Sketch& sketch, const Point& point, Decider& otherwise) {
-  Planned planned = plan_point(sketch, f_, target_, point, otherwise);
+  Planned planned = plan_point(sketch, f_, target_, instances_, point, otherwise);
   if (!planned.outcome) {
     std::lock_guard lock(refusals_mutex_);
     ++refusals_[planned.outcome.code];

@@ -90,6 +90,7 @@ class Space {
 
   const tensor::Func& f_;
   const tensor::Target& target_;
+  const std::vector<OpenInstance> instances_;  // of a function with symbolic dimensions
   std::vector<const Sketch*> sketches_;
   AnswerTable answers_;
   std::mutex refusals_mutex_;

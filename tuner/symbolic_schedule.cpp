@@ -24,6 +24,9 @@ constexpr int64_t kShort = 31;
 // Where the steps for a size cannot be carried out for all (a short loop becomes one vector as a whole), those for others may.
 constexpr int64_t kOtherSizes[] = {127, 1021, 61, 31};
 
+// More of them make a space wider, not better.
+constexpr size_t kMostInstances = 5;
+
 // One whose half, quarter and eighth, rounded in any way, fill no vectors: what strides have left of a long dimension.
 constexpr int64_t kOddParts = 811;
 
@@ -47,27 +50,32 @@ int64_t prime_above(int64_t n) {
   return n;
 }
 
-int64_t typical_size(const SizeRange& range) {
+// That schedules are made for.
+int64_t size_to_schedule(const SizeRange& range) {
   if (!range.has_bound()) return range.typical;
   if (range.max <= kShort) return static_cast<int64_t>(std::sqrt(static_cast<double>(range.max)));
   return std::min(range.max, kLargestInstance);
 }
 
-// Sizes to try, those first that the function is for. No two dimensions of one list have the same.
+// Prime numbers near the sizes, no two of them the same.
+template <class SizeOf>
+std::vector<int64_t> primes_near(const Func& f, SizeOf&& size_of) {
+  std::vector<int64_t> sizes;
+  for (size_t i = 0; i < f.dims.size(); ++i) {
+    int64_t size = prime_below(size_of(i));
+    while (std::find(sizes.begin(), sizes.end(), size) != sizes.end())
+      size = prime_above(size);
+    sizes.push_back(size);
+  }
+  return sizes;
+}
+
+// Sizes to try, those first that the function is for.
 std::vector<std::vector<int64_t>> instances(const Func& f) {
   const std::optional<std::vector<SizeRange>> ranges = sizes_of(f);
   std::vector<std::vector<int64_t>> result;
-  auto add = [&](auto&& size_of) {
-    std::vector<int64_t> sizes;
-    for (size_t i = 0; i < f.dims.size(); ++i) {
-      int64_t size = prime_below(size_of(i));
-      while (std::find(sizes.begin(), sizes.end(), size) != sizes.end())
-        size = prime_above(size);
-      sizes.push_back(size);
-    }
-    result.push_back(std::move(sizes));
-  };
-  if (ranges) add([&](size_t i) { return typical_size((*ranges)[i]); });
+  auto add = [&](auto&& size_of) { result.push_back(primes_near(f, size_of)); };
+  if (ranges) add([&](size_t i) { return size_to_schedule((*ranges)[i]); });
   for (int64_t size : kOtherSizes)
     add([&](size_t) { return size; });
   const bool have_bounds = !ranges || std::all_of(ranges->begin(), ranges->end(), [](const SizeRange& r) { return r.has_bound(); });
@@ -90,12 +98,26 @@ std::set<std::string> open_private_buffers(const Schedule& schedule, const Targe
   return found;
 }
 
+// A loop is cut into parts of given lengths: where its own depends on the run, the outermost part gets what is left.
+Step for_open_loop(const Schedule& schedule, const Step& step) {
+  const auto* split = std::get_if<Split>(&step);
+  if (split == nullptr || split->factors.empty() ||
+      std::count(split->factors.begin(), split->factors.end(), 0) != 0)
+    return step;
+  const For* loop = schedule.find_loop(split->loop);
+  int64_t extent = 0;
+  if (loop == nullptr || as_int(loop->extent, &extent)) return step;
+  Split open = *split;
+  open.factors[0] = 0;
+  return open;
+}
+
 // Carries the steps out but for those that are only for a length that is known: unrolling, and the scope of the buffers in `global`.
 Outcome replay_for_all(Schedule& schedule, const Trace& trace, const std::set<std::string>& global) {
   for (size_t i = 0; i < trace.size(); ++i) {
     const auto* scope = std::get_if<SetScope>(&trace[i]);
     if (scope != nullptr && global.contains(scope->buffer)) continue;
-    const Outcome outcome = schedule.apply(trace[i]);
+    const Outcome outcome = schedule.apply(for_open_loop(schedule, trace[i]));
     if (outcome || std::holds_alternative<Unroll>(trace[i])) continue;
     return refuse(outcome.code, text("step ", i + 1, ", ", to_text(trace[i]), ": ", outcome.detail));
   }
@@ -134,11 +156,15 @@ std::optional<DefaultSchedule> schedule_side_by_side(const Func& f, const std::v
   return out;
 }
 
-}  // namespace
+// The default schedule, and the instance that it comes from.
+struct DefaultOfInstance {
+  DefaultSchedule made;
+  OpenInstance instance;
+};
 
-DefaultSchedule symbolic_default_schedule(const Func& f, const Target& target) {
+DefaultOfInstance find_default(const Func& f, const Target& target) {
   std::vector<RefusedRule> refused;
-  for (const std::vector<int64_t>& sizes : instances(f)) {
+  for (std::vector<int64_t>& sizes : instances(f)) {
     DefaultSchedule chosen = default_schedule_of_instance(f, sizes, target);
     Schedule schedule(f);
     const Trace& trace = chosen.schedule.trace();
@@ -146,19 +172,62 @@ DefaultSchedule symbolic_default_schedule(const Func& f, const Target& target) {
         target.kind == TargetKind::cuda ? replay_on_grid(schedule, f, trace, target) : schedule.replay(trace);
     if (replayed) {
       chosen.schedule = std::move(schedule);
-      return chosen;
+      return {std::move(chosen), {std::move(sizes), OpenInstance::Way::replayed}};
     }
     refused.push_back({"all sizes of symbolic dimensions", f.name, "", replayed.code, replayed.detail, ""});
   }
   if (target.kind == TargetKind::cuda) {
-    for (const std::vector<int64_t>& sizes : instances(f))
-      if (std::optional<DefaultSchedule> made = schedule_side_by_side(f, sizes, target)) return *made;
+    for (std::vector<int64_t>& sizes : instances(f))
+      if (std::optional<DefaultSchedule> made = schedule_side_by_side(f, sizes, target))
+        return {std::move(*made), {std::move(sizes), OpenInstance::Way::side_by_side}};
   }
   DefaultSchedule plain = plain_schedule(f, target);
   plain.refused.insert(plain.refused.begin(), refused.front());
   for (RefusedRule& r : plain.refused)
     r.instead = target.kind == TargetKind::cuda ? kPlainOnGrid : "each block in vectors by itself";
-  return plain;
+  return {std::move(plain), {{}, OpenInstance::Way::plain}};
+}
+
+}  // namespace
+
+std::set<std::string> loops_without_extent(const Func& f) {
+  std::set<std::string> names;
+  for_each_stmt(f.body, [&](const Stmt& s) {
+    const auto* loop = s.as<For>();
+    if (loop && !loop->extent.as<IntImm>()) names.insert(loop->var.name());
+  });
+  return names;
+}
+
+Outcome replay_for_all_sizes(Schedule& schedule, const Func& f, const Trace& trace, const Target& target) {
+  if (target.kind == TargetKind::cuda) return replay_on_grid(schedule, f, trace, target);
+  schedule = Schedule(f);
+  return replay_for_all(schedule, trace, {});
+}
+
+std::vector<OpenInstance> instances_to_try(const Func& f, const Target& target) {
+  const DefaultOfInstance by_default = find_default(f, target);
+  std::vector<OpenInstance> out{by_default.instance};
+  if (by_default.made.is_plain) out[0].way = OpenInstance::Way::plain;
+  const bool is_side_by_side = out[0].way == OpenInstance::Way::side_by_side;
+  const OpenInstance::Way way =
+      is_side_by_side ? OpenInstance::Way::side_by_side : OpenInstance::Way::replayed;
+  auto add = [&](std::vector<int64_t> sizes) {
+    if (OpenInstance instance{std::move(sizes), way};
+        out.size() < kMostInstances && std::find(out.begin(), out.end(), instance) == out.end())
+      out.push_back(std::move(instance));
+  };
+  if (const std::vector<std::vector<int64_t>> samples = samples_of(f); !samples.empty()) {
+    add(samples[0]);
+    add(primes_near(f, [&](size_t i) { return samples[0][i]; }));
+  }
+  for (std::vector<int64_t>& sizes : instances(f))
+    add(std::move(sizes));
+  return out;
+}
+
+DefaultSchedule symbolic_default_schedule(const Func& f, const Target& target) {
+  return find_default(f, target).made;
 }
 
 }  // namespace mcc::tuner

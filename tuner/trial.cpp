@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "tensor/sizes.h"
+
 namespace mcc::tuner {
 
 namespace {
@@ -15,6 +17,11 @@ std::optional<TrialError> parse_trial_error(std::string_view text) {
   const auto* at = std::find(std::begin(kNames), std::end(kNames), text);
   if (at == std::end(kNames)) return std::nullopt;
   return static_cast<TrialError>(at - std::begin(kNames));
+}
+
+std::vector<int64_t> measured_sizes(const Task& task) {
+  std::vector<std::vector<int64_t>> samples = tensor::samples_of(task.func);
+  return samples.empty() ? std::vector<int64_t>() : std::move(samples[0]);
 }
 
 double Measurement::best_us() const {

@@ -18,11 +18,15 @@ struct Task {
       id;  // hash of `text`, in hex: short, for people and file names; texts decide whether tasks are equal
   std::string name;  // from its blocks: "conv_bias_relu"
   std::string text;  // canonical text of the unscheduled function: the key
+  // Of one with symbolic dimensions also the sizes that it is planned and measured at, as its samples (tensor/sizes.h), which are not in `text`.
   tensor::Func func;
-  tensor::Work work;
+  tensor::Work work;               // at the first of them
   int64_t weight = 1;              // how often the model runs it
   std::vector<std::string> nodes;  // ONNX nodes
 };
+
+// The sizes of symbolic dimensions that a task's times are of; empty without such.
+std::vector<int64_t> measured_sizes(const Task& task);
 
 // A schedule to try. The trace says all; sketch and point say where in the space it lies, for searches that go on from it.
 struct Candidate {

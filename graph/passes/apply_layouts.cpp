@@ -105,6 +105,7 @@ class ApplyLayouts {
     if (bias != kNoValue && !is_constant(bias)) return std::nullopt;
     std::optional<ConvProblem> problem = typical_ ? conv_problem(*typical_, typical_->node(id)) : conv_problem(g_, node);
     if (!problem || problem->places() <= 0) return std::nullopt;
+    problem->is_open = is_symbolic;
     const bool in_words = !is_symbolic && is_in_words(*problem, t_);
     Layout layout = in_words ? Layout::channels_last : layout_of(id);
     if (is_symbolic && layout == Layout::channels_last && !is_gpu_) layout = Layout::blocked;

@@ -228,6 +228,7 @@ std::string to_text(const ConvProblem& p) {
   if (!is_one(p.strides)) out += text(", strides ", by(p.strides));
   if (!is_one(p.dilations)) out += text(", dilations ", by(p.dilations));
   if (p.group != 1) out += text(", ", p.group, " groups");
+  if (p.is_open) out += ", for all sizes";
   return out;
 }
 

@@ -18,6 +18,7 @@ struct ConvProblem {
   ElementType element = ElementType::f32;  // of both operands; of the input where they differ
   std::vector<int64_t> extents = {1, 1};  // of the result: height and width, behind a depth where there is one
   std::vector<int64_t> kernel = {1, 1}, strides = {1, 1}, dilations = {1, 1};  // along the same axes
+  bool is_open = false;  // images and extents are typical ones: it is computed for all sizes
 
   int64_t places() const;  // of a channel of the result, in all images
   int64_t taps() const;    // of the window
@@ -29,7 +30,7 @@ struct ConvProblem {
 std::optional<ConvProblem> conv_problem(const Graph& graph, const Node& node);
 // Whether a CPU multiplies the operands in words (graph/passes/pack_products.h); their channels are last then.
 bool is_in_words(const ConvProblem& problem, const tensor::Target& target);
-// "3x3 of 64 channels to 128, 56x56", with images, strides, dilations and groups where they are not 1: different for different ones.
+// "3x3 of 64 channels to 128, 56x56", with images, strides, dilations and groups where they are not 1, and that it is for all sizes where it is: different for different ones.
 std::string to_text(const ConvProblem& problem);
 
 // Winograd's algorithm is there for windows of 3 x 3 of stride 1 over neighbours, not in groups.

@@ -135,11 +135,13 @@ class Builders {
 class Batch {
  public:
   Batch(const WorkerRequest& request, const BuildContext& reference, MeasuredTask& task, KernelRunner& runner,
-        MeasuredByKey& known, const std::function<void(const WorkerMessage&)>& send)
+        std::span<OtherSizes> others, MeasuredByKey& known,
+        const std::function<void(const WorkerMessage&)>& send)
       : request_(request),
         reference_(reference),
         task_(task),
         runner_(runner),
+        others_(others),
         known_(known),
         send_(send),
         results_(request.candidates.size()) {}
@@ -149,6 +151,10 @@ class Batch {
     const Pinned unpin(cpus);
     Status status = runner_.start();
     if (!status.ok()) return status;
+    for (OtherSizes& other : others_) {
+      status = other.runner->start();
+      if (!status.ok()) return status;
+    }
     const bool is_single = runner_.needs_one_processor();
     // A kernel of one thread is timed on the last CPU while the others build; one of several threads needs them all.
     size_t threads = is_single ? cpus.size() - 1 : cpus.size();
@@ -226,7 +232,28 @@ class Batch {
     m.is_checked = true;
     m.max_error = std::max(m.max_error, check.max_error);
     if (!check.ok) return fail(m, TrialError::wrong, check.message);
+    for (OtherSizes& other : others_) {
+      const RunOutcome elsewhere = check_elsewhere(i, built, other);
+      if (elsewhere.error == TrialError::none) continue;
+      return fail(m, elsewhere.error,
+                  text("at sizes ", join(other.task.sizes(), ", "), ": ", elsewhere.message));
+    }
     return us;
+  }
+
+  // A schedule for all sizes has to be right at others than those it is timed at.
+  RunOutcome check_elsewhere(size_t i, BuiltKernel& built, OtherSizes& other) {
+    event(WorkerEvent::run, static_cast<int64_t>(i));
+    RunOutcome outcome = other.runner->run(built);
+    if (outcome.error != TrialError::none) return outcome;
+    event(WorkerEvent::check, static_cast<int64_t>(i));
+    outcome = other.runner->fetch_outputs();
+    if (outcome.error != TrialError::none) return outcome;
+    const OutputCheck check = other.task.check_outputs();
+    Measurement& m = results_[i].measurement;
+    m.max_error = std::max(m.max_error, check.max_error);
+    if (!check.ok) return {0, TrialError::wrong, check.message};
+    return {};
   }
 
   // In nobody's time.
@@ -397,6 +424,7 @@ class Batch {
   const BuildContext& reference_;
   MeasuredTask& task_;
   KernelRunner& runner_;
+  std::span<OtherSizes> others_;
   MeasuredByKey& known_;
   const std::function<void(const WorkerMessage&)>& send_;
   std::vector<Progress> results_;
@@ -412,9 +440,9 @@ class Batch {
 }  // namespace
 
 Status measure_batch(const WorkerRequest& request, const BuildContext& reference, MeasuredTask& task,
-                     KernelRunner& runner, MeasuredByKey& known,
+                     KernelRunner& runner, std::span<OtherSizes> others, MeasuredByKey& known,
                      const std::function<void(const WorkerMessage&)>& send) {
-  return Batch(request, reference, task, runner, known, send).run();
+  return Batch(request, reference, task, runner, others, known, send).run();
 }
 
 }  // namespace mcc::tools

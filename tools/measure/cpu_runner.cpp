@@ -56,7 +56,7 @@ class CpuRunner : public KernelRunner {
     if (!buffers.ok()) return {0, TrialError::rejected, to_text(buffers.errors())};
     task_.poison_outputs();
     const Clock::time_point start = Clock::now();
-    const int32_t status = built.kernel->function(*buffers, nullptr, executor_);
+    const int32_t status = built.kernel->function(*buffers, task_.sizes().data(), executor_);
     const double us = seconds_since(start) * 1e6;
     if (status != 0) return {0, TrialError::crash, text("the kernel returned ", status)};
     return {us, TrialError::none, ""};
@@ -68,6 +68,7 @@ class CpuRunner : public KernelRunner {
     const Clock::time_point begin = Clock::now();
     void* const* buffers = *task_.arguments(built.memory, options_.threads, built.orders);
     const auto function = built.kernel->function;
+    const int64_t* sizes = task_.sizes().data();
     const bool is_pooled = executor_ != &inline_executor_;
     const int64_t preempted = times_preempted();
     double seconds = 0;
@@ -76,14 +77,14 @@ class CpuRunner : public KernelRunner {
       for (int64_t run = 0; run < runs; ++run) {
         task_.flush_caches();
         const Clock::time_point start = Clock::now();
-        function(buffers, nullptr, executor_);
+        function(buffers, sizes, executor_);
         seconds += seconds_since(start);
       }
     } else {
-      if (!is_next) function(buffers, nullptr, executor_);  // its data back into the caches
+      if (!is_next) function(buffers, sizes, executor_);  // its data back into the caches
       const Clock::time_point start = Clock::now();
       for (int64_t run = 0; run < runs; ++run)
-        function(buffers, nullptr, executor_);
+        function(buffers, sizes, executor_);
       seconds = seconds_since(start);
     }
     if (is_pooled) pool_.end_run();

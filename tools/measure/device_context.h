@@ -91,6 +91,7 @@ class DeviceTask {
   mcc_cu_result poison_outputs();
   mcc_cu_result fetch_outputs();
   mcc_cu_pointer parameter(size_t i) const { return parameters_[i]; }
+  const MeasuredTask& measured() const { return task_; }
 
  private:
   DeviceTask(DeviceContext& device, MeasuredTask& task) : device_(device), task_(task) {}

@@ -18,6 +18,7 @@ struct DeviceKernel {
     mcc_cu_function function = nullptr;
     unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1}, dynamic_shared = 0;
     std::vector<mcc_cu_pointer> addresses;
+    std::vector<int64_t> sizes;  // of symbolic dimensions
     struct alignas(64) Map : mcc_cu_tensor_map {};
     std::vector<Map> maps;
     std::vector<void*> arguments;
@@ -40,6 +41,7 @@ struct DeviceKernel {
   mcc_cu_module module = nullptr;
   std::vector<size_t> workspaces;  // their bytes; the device has the memory
   int64_t workspace_version = -1;  // of the addresses in the launches; -1: they have none yet
+  const DeviceTask* task = nullptr;  // that the launches have the addresses and sizes of
   std::vector<Launch> launches;
 };
 
@@ -49,12 +51,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-int64_t value_of(const tensor::Expr& e) {
-  int64_t value = 0;
-  MCC_CHECK(tensor::as_int(e, &value), "a size of a kernel is not known");
-  return value;
 }
 
 }  // namespace
@@ -67,7 +63,12 @@ class DeviceRunner : public KernelRunner {
  public:
   DeviceRunner(const tuner::MeasureOptions& options, const DeviceBuildContext& context, DeviceContext& device,
                DeviceTask& task)
-      : options_(options), context_(context), device_(device), cuda_(device.cuda()), task_(task) {}
+      : options_(options),
+        context_(context),
+        device_(device),
+        cuda_(device.cuda()),
+        task_(task),
+        measured_(task.measured()) {}
 
   Status start() override { return done(); }
   bool needs_one_processor() const override { return true; }
@@ -113,6 +114,7 @@ class DeviceRunner : public KernelRunner {
 
   RunOutcome run(BuiltKernel& built) override {
     DeviceKernel& kernel = *built.on_device;
+    if (mcc_cu_result code = task_.upload()) return died(code, "copying the inputs");
     if (mcc_cu_result code = task_.poison_outputs()) return died(code, "filling the outputs");
     if (RunOutcome poisoned = poison_workspaces(kernel); poisoned.error != TrialError::none) return poisoned;
     cuda_.event_record(device_.event(0, false), device_.stream());
@@ -238,8 +240,6 @@ class DeviceRunner : public KernelRunner {
       return {0, TrialError::build,
               device_.problem(code, "loading the kernel") + (*log ? text(": ", log) : "")};
     }
-    for (const tensor::Expr& workspace : built.code.memory.workspaces)
-      kernel.workspaces.push_back(static_cast<size_t>(value_of(workspace)));
     for (const codegen::DeviceLaunch& from : built.code.launches) {
       DeviceKernel::Launch& launch = kernel.launches.emplace_back();
       launch.addresses.resize(from.buffers.size());
@@ -249,10 +249,6 @@ class DeviceRunner : public KernelRunner {
       }
       if (mcc_cu_result found = cuda_.module_function(&launch.function, kernel.module, from.entry.c_str()))
         return {0, TrialError::build, device_.problem(found, from.entry)};
-      for (size_t i = 0; i < 3; ++i) {
-        launch.grid[i] = static_cast<unsigned>(value_of(from.grid[i]));
-        launch.block[i] = static_cast<unsigned>(value_of(from.block[i]));
-      }
       if (from.is_shared_dynamic) {
         launch.dynamic_shared = static_cast<unsigned>(from.shared_bytes);
         if (mcc_cu_result set = cuda_.function_set_attribute(
@@ -260,25 +256,57 @@ class DeviceRunner : public KernelRunner {
           return {0, TrialError::rejected, device_.problem(set, from.entry)};
       }
       launch.maps.resize(from.maps.size());
+      launch.sizes.resize(from.dims.size());
     }
     for (DeviceKernel::Launch& launch : kernel.launches) {
       for (mcc_cu_pointer& address : launch.addresses)
         launch.arguments.push_back(&address);
+      for (int64_t& size : launch.sizes)
+        launch.arguments.push_back(&size);
       for (DeviceKernel::Launch::Map& map : launch.maps)
         launch.arguments.push_back(static_cast<mcc_cu_tensor_map*>(&map));
     }
     return bind(kernel);
   }
 
+  unsigned extent_of(const tensor::Expr& e) const {
+    const std::optional<int64_t> value = measured_.value_of(e);
+    MCC_CHECK(value && *value >= 0 && *value <= UINT32_MAX, "a size of a kernel is not known");
+    return static_cast<unsigned>(*value);
+  }
+
+  // What follows from the sizes of symbolic dimensions.
+  void set_sizes(DeviceKernel& kernel) const {
+    kernel.workspaces.clear();
+    for (const tensor::Expr& workspace : kernel.built.code.memory.workspaces) {
+      const std::optional<int64_t> bytes = measured_.value_of(workspace);
+      MCC_CHECK(bytes && *bytes >= 0, "a size of a workspace is not known");
+      kernel.workspaces.push_back(static_cast<size_t>(*bytes));
+    }
+    for (size_t l = 0; l < kernel.launches.size(); ++l) {
+      const codegen::DeviceLaunch& from = kernel.built.code.launches[l];
+      DeviceKernel::Launch& launch = kernel.launches[l];
+      for (size_t i = 0; i < launch.sizes.size(); ++i)
+        launch.sizes[i] = measured_.sizes()[static_cast<size_t>(from.dims[i])];
+      for (size_t i = 0; i < 3 && !launch.call; ++i) {
+        launch.grid[i] = extent_of(from.grid[i]);
+        launch.block[i] = extent_of(from.block[i]);
+      }
+    }
+  }
+
   // The addresses of parameters and workspaces; those of workspaces move when another candidate needs more.
   RunOutcome bind(DeviceKernel& kernel) {
+    const bool is_elsewhere = kernel.task != &task_;
+    if (is_elsewhere) set_sizes(kernel);
     if (const mcc_cu_result code = device_.reserve_workspaces(kernel.workspaces)) {
       size_t bytes = 0;
       for (size_t workspace : kernel.workspaces)
         bytes += workspace;
       return {0, TrialError::rejected, device_.problem(code, text("no workspaces of ", bytes, " bytes"))};
     }
-    if (kernel.workspace_version == device_.workspace_version()) return {};
+    if (!is_elsewhere && kernel.workspace_version == device_.workspace_version()) return {};
+    kernel.task = &task_;
     const size_t parameters = context_.unscheduled.params.size();
     auto address_of = [&](int buffer) {
       const auto i = static_cast<size_t>(buffer);
@@ -350,6 +378,7 @@ class DeviceRunner : public KernelRunner {
   DeviceContext& device_;
   const mcc_cuda_driver& cuda_;
   DeviceTask& task_;
+  const MeasuredTask& measured_;
 };
 
 }  // namespace

@@ -5,12 +5,13 @@
 #include <cstring>
 
 #include "tensor/interpret.h"
+#include "tensor/sizes.h"
 #include "tensor/text.h"
 #include "tensor/verify.h"
 #include "tensor/visit.h"
+#include "tensor/workload.h"
 #include "tools/measure/inputs.h"
 #include "tuner/default_schedule.h"
-#include "tensor/workload.h"
 
 namespace mcc::tools {
 
@@ -125,22 +126,46 @@ Result<std::unique_ptr<MeasuredTask>> MeasuredTask::create(const std::string& te
                                                            int64_t max_bytes) {
   Result<Func> func = parse_func(text, "task");
   if (!func.ok()) return func.errors();
-  if (!func->dims.empty()) return refuse("expected constant shapes, got symbolic dimensions");
+  std::vector<std::vector<int64_t>> samples = samples_of(*func);
+  if (!func->dims.empty() && samples.empty())
+    return refuse("expected constant shapes, got symbolic dimensions without samples of their sizes");
   const std::vector<std::string> violations = verify(*func, Stage::blocks);
   if (!violations.empty()) return refuse("not a valid function: " + violations.front());
+  if (func->dims.empty()) samples = {{}};
+  std::unique_ptr<MeasuredTask> first;
+  for (std::vector<int64_t>& sizes : samples) {
+    Result<std::unique_ptr<MeasuredTask>> task =
+        make(*func, std::move(sizes), seed, max_bytes - (first ? first->bytes_ : 0));
+    if (!task.ok()) return task.errors();
+    if (!first) {
+      first = std::move(*task);
+      continue;
+    }
+    first->bytes_ += (*task)->bytes_;
+    first->others_.push_back(std::move(*task));
+  }
+  return first;
+}
+
+Result<std::unique_ptr<MeasuredTask>> MeasuredTask::make(const Func& func, std::vector<int64_t> sizes,
+                                                         uint64_t seed, int64_t max_bytes) {
   auto task = std::make_unique<MeasuredTask>();
-  task->func_ = std::move(*func);
+  task->func_ = func;
+  task->sized_ = func.dims.empty() ? func : with_sizes(func, sizes);
+  task->sizes_ = std::move(sizes);
   task->seed_ = seed;
-  const Func& f = task->func_;
+  const Func& f = task->sized_;
   std::vector<Buffer> buffers = f.params;
   buffers.insert(buffers.end(), f.allocs.begin(), f.allocs.end());
   for (const Buffer& b : buffers) {
     std::optional<int64_t> bytes = static_bytes(b, max_bytes);
     if (bytes) task->bytes_ += *bytes;
     if (!bytes || task->bytes_ > max_bytes) {
-      return Diagnostic{
-          ErrorKind::unsupported, "task",
-          mcc::text("its buffers need more than the ", max_bytes >> 20, " MiB that measuring may take"), ""};
+      const std::string where = task->sizes_.empty() ? "" : mcc::text(" at sizes ", join(task->sizes_, ", "));
+      return Diagnostic{ErrorKind::unsupported, "task",
+                        mcc::text("its buffers", where, " need more than the ", max_bytes >> 20,
+                                  " MiB that measuring may take"),
+                        ""};
     }
   }
   size_t total = 0;
@@ -161,15 +186,24 @@ Result<std::unique_ptr<MeasuredTask>> MeasuredTask::create(const std::string& te
   return task;
 }
 
+std::optional<int64_t> MeasuredTask::value_of(const Expr& size, int threads) const {
+  VarMap values{{thread_count().get(), threads}};
+  for (size_t i = 0; i < sizes_.size(); ++i)
+    values[func_.dims[i].get()] = sizes_[i];
+  int64_t value = 0;
+  if (!as_int(simplify(substitute(size, values)), &value)) return std::nullopt;
+  return value;
+}
+
 void MeasuredTask::fill_inputs(uint64_t seed, bool is_positive) {
   ordered_.clear();
-  const std::vector<int64_t> limits = index_limits(func_);
+  const std::vector<int64_t> limits = index_limits(sized_);
   for (size_t i = 0; i < limits.size(); ++i) {
     InputOptions options;
     options.seed = seed * 1000003 + i;
     options.limit = limits[i];
     options.is_positive = is_positive;
-    const ElementType element = func_.params[i].element();
+    const ElementType element = sized_.params[i].element();
     fill_random(element, static_cast<int64_t>(parameters_[i].bytes) / byte_size(element), options,
                 parameters_[i].data);
   }
@@ -203,9 +237,9 @@ Result<void* const*> MeasuredTask::arguments(const codegen::KernelMemory& memory
                                              const std::vector<WeightOrder>& orders) {
   std::vector<size_t> sizes;
   for (const Expr& workspace : memory.workspaces) {
-    int64_t bytes = 0;
-    if (!as_int(workspace, &bytes) || bytes < 0) return refuse("a workspace of unknown size");
-    sizes.push_back(static_cast<size_t>(bytes));
+    const std::optional<int64_t> bytes = value_of(workspace, threads);
+    if (!bytes || *bytes < 0) return refuse("a workspace of unknown size");
+    sizes.push_back(static_cast<size_t>(*bytes));
   }
   if (memory.scratch_per_thread > 0)
     sizes.push_back(static_cast<size_t>(memory.scratch_per_thread * threads));
@@ -265,7 +299,7 @@ Status MeasuredTask::run_once(const BuildContext& context, const Schedule& sched
   BuiltKernel built = build_function(context, schedule.func());
   if (built.error != tuner::TrialError::none)
     return Diagnostic{ErrorKind::unsupported, "task", "the reference cannot be built: " + built.message, ""};
-  Result<void* const*> buffers = arguments(built.memory, 1, weight_orders(func_, schedule.trace()));
+  Result<void* const*> buffers = arguments(built.memory, 1, weight_orders(sized_, schedule.trace()));
   if (!buffers.ok()) return buffers.errors();
   poison_outputs();
   mcc_executor executor = runtime::make_inline_executor();
@@ -279,7 +313,7 @@ Status MeasuredTask::interpret() {
   std::vector<std::byte*> buffers;
   for (const Parameter& p : parameters_)
     buffers.push_back(p.data);
-  return tensor::interpret(func_, buffers);
+  return tensor::interpret(sized_, buffers);
 }
 
 // The outputs hold what the default schedule computed; the reference is compared with them where `rows` writes.
@@ -317,12 +351,12 @@ bool MeasuredTask::is_mostly_not_finite() const {
 }
 
 Status MeasuredTask::compute(const BuildContext& context) {
-  const int64_t iterations = tensor::work_of(func_).iterations;
+  const int64_t iterations = tensor::work_of(sized_).iterations;
   std::optional<Func> rows;
-  if (iterations > kCompiled) rows = rows_of(func_, kCompiled / 4);
+  if (iterations > kCompiled) rows = rows_of(sized_, kCompiled / 4);
   Status status = iterations <= kInterpreted ? interpret()
-                  : rows ? run_once(context, tuner::default_schedule(func_, context.target))
-                         : run_once(context, Schedule(func_));
+                  : rows ? run_once(context, tuner::default_schedule(sized_, context.target))
+                         : run_once(context, Schedule(sized_));
   if (!status.ok()) return status;
   if (rows) return check_rows(context, *rows);
   keep_outputs();
@@ -330,6 +364,10 @@ Status MeasuredTask::compute(const BuildContext& context) {
 }
 
 Status MeasuredTask::compute_reference(const BuildContext& context) {
+  for (const std::unique_ptr<MeasuredTask>& other : others_) {
+    Status status = other->compute_reference(context);
+    if (!status.ok()) return status;
+  }
   if (has_reference_) return done();
   Status status = compute(context);
   if (!status.ok()) return status;

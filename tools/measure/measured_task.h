@@ -13,16 +13,24 @@ namespace mcc::tools {
 
 class MeasuredTask {
  public:
-  // Parses and checks the text; refuses functions over symbolic dimensions, and of more memory than max_bytes.
+  // Parses and checks the text; refuses functions over symbolic dimensions without samples (tensor/sizes.h), and of more memory than
+  // max_bytes. Of symbolic dimensions the memory is that of the first sample; others() has tasks for the rest of them.
   static Result<std::unique_ptr<MeasuredTask>> create(const std::string& text, uint64_t seed,
                                                       int64_t max_bytes);
 
   const tensor::Func& func() const { return func_; }
+  // The sizes of its symbolic dimensions, which kernels take as an argument.
+  const std::vector<int64_t>& sizes() const { return sizes_; }
+  // Where a kernel's result has to be right, too.
+  std::span<const std::unique_ptr<MeasuredTask>> others() const { return others_; }
+  // Of all of them.
   int64_t bytes() const { return bytes_; }
+  // A size of a kernel's workspace or grid here, for so many threads; nothing if it has none.
+  std::optional<int64_t> value_of(const tensor::Expr& size, int threads = 1) const;
   // The memory of the function's parameter.
   std::span<std::byte> parameter(size_t i) const { return parameters_[i].span(); }
 
-  // Computes what the outputs should be, once. Little work is interpreted; more is done by the unscheduled function,
+  // Computes what the outputs should be, once, here and at the other sizes. Little work is interpreted; more is done by the unscheduled function,
   // compiled as it stands (scalar loops: no schedule step and no vector code that could be wrong takes part). Where that
   // would take seconds, by the default schedule, of which some rows are compared with the unscheduled function's.
   Status compute_reference(const BuildContext& context);
@@ -50,6 +58,8 @@ class MeasuredTask {
     std::vector<std::byte> expected;
   };
 
+  static Result<std::unique_ptr<MeasuredTask>> make(const tensor::Func& f, std::vector<int64_t> sizes,
+                                                    uint64_t seed, int64_t max_bytes);
   void fill_inputs(uint64_t seed, bool is_positive);
   Status compute(const BuildContext& context);
   Status interpret();
@@ -59,7 +69,9 @@ class MeasuredTask {
   void keep_outputs();
   bool is_mostly_not_finite() const;
 
-  tensor::Func func_;
+  tensor::Func func_, sized_;  // with symbolic dimensions, where it has some; here
+  std::vector<int64_t> sizes_;
+  std::vector<std::unique_ptr<MeasuredTask>> others_;
   uint64_t seed_ = 1;
   int64_t bytes_ = 0;
   runtime::Block memory_, private_memory_;  // parameters; workspaces and scratch

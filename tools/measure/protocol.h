@@ -17,7 +17,8 @@ inline constexpr size_t kMaxCandidates = 4096;
 // {"version": 1, "id": 7, "task": "func ...", "target": "cpu", "candidates": ["split(...)\n...", ...], "options": {...}}
 struct WorkerRequest {
   int64_t id = 0;
-  std::string task;                     // text of the unscheduled function
+  std::string
+      task;  // text of the unscheduled function; with symbolic dimensions: with samples (tensor/sizes.h)
   std::string target;                   // as for --target
   std::vector<std::string> candidates;  // texts of traces
   tuner::MeasureOptions options;

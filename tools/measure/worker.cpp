@@ -178,7 +178,7 @@ class Worker {
   struct KeptTask {
     std::string key;
     std::unique_ptr<MeasuredTask> task;
-    std::unique_ptr<DeviceTask> on_device;  // once it has been measured there
+    std::vector<std::unique_ptr<DeviceTask>> on_device;  // at all its sizes, once it has been measured there
   };
 
   Result<Machine*> machine_for(const std::string& name) {
@@ -215,7 +215,7 @@ class Worker {
     Result<std::unique_ptr<MeasuredTask>> task =
         MeasuredTask::create(request.task, request.options.seed, kMaxTaskBytes);
     if (!task.ok()) return task.errors();
-    tasks_.push_front({key, std::move(*task), nullptr});
+    tasks_.push_front({key, std::move(*task), {}});
     int64_t kept = 0;
     for (auto t = tasks_.begin(); t != tasks_.end();) {
       kept += t->task->bytes();
@@ -239,27 +239,48 @@ class Worker {
         request.target, " ", request.options.threads, request.options.is_cold, " ", request.emit.optimization,
         request.emit.strict, request.emit.fast_math, " ", request.options.seed, " ", request.task));
     const auto send = [&](const WorkerMessage& message) { out_.write(message); };
+    std::vector<OtherSizes> others;
     if (!is_gpu) {
       std::unique_ptr<KernelRunner> runner = make_cpu_runner(request.options, context, *(*task)->task);
-      return measure_batch(request, context, *(*task)->task, *runner, results_[results_key], send);
+      for (const std::unique_ptr<MeasuredTask>& other : measured.others())
+        others.push_back({*other, make_cpu_runner(request.options, context, *other)});
+      return measure_batch(request, context, *(*task)->task, *runner, others, results_[results_key], send);
     }
-    if (!(*task)->on_device) {
-      mcc_cu_result code = MCC_CU_SUCCESS;
-      (*task)->on_device = DeviceTask::create(*device_, *(*task)->task, &code);
-      if (!(*task)->on_device)
-        return reject_all(
-            request, device_->problem(code, text("no memory for the task's ", measured.bytes(), " bytes")));
-    }
+    if (Status status = put_on_device(**task); !status.ok())
+      return reject_all(request, status.errors()[0].message);
     // Loading a library takes longer than a run may.
     mcc_error ignored = {};
     if (std::any_of(request.candidates.begin(), request.candidates.end(), names_library)) device_->library(&ignored);
     const DeviceBuildContext build{measured.func(), (*machine)->target, request.emit,
                                    (*machine)->assembler.get()};
+    std::vector<std::unique_ptr<DeviceTask>>& on_device = (*task)->on_device;
     std::unique_ptr<KernelRunner> runner =
-        make_device_runner(request.options, build, *device_, *(*task)->on_device);
-    Status status = measure_batch(request, context, *(*task)->task, *runner, results_[results_key], send);
+        make_device_runner(request.options, build, *device_, *on_device[0]);
+    for (size_t i = 0; i < measured.others().size(); ++i)
+      others.push_back(
+          {*measured.others()[i], make_device_runner(request.options, build, *device_, *on_device[i + 1])});
+    Status status =
+        measure_batch(request, context, *(*task)->task, *runner, others, results_[results_key], send);
     if (device_->is_lost()) restart(request.id);
     return status;
+  }
+
+  // Its parameters, at all sizes.
+  Status put_on_device(KeptTask& task) {
+    if (!task.on_device.empty()) return done();
+    std::vector<MeasuredTask*> all{task.task.get()};
+    for (const std::unique_ptr<MeasuredTask>& other : task.task->others())
+      all.push_back(other.get());
+    for (MeasuredTask* at : all) {
+      mcc_cu_result code = MCC_CU_SUCCESS;
+      task.on_device.push_back(DeviceTask::create(*device_, *at, &code));
+      if (task.on_device.back()) continue;
+      task.on_device.clear();
+      return Diagnostic{
+          ErrorKind::environment, "",
+          device_->problem(code, text("no memory for the task's ", task.task->bytes(), " bytes")), ""};
+    }
+    return done();
   }
 
   Status reject_all(const WorkerRequest& request, const std::string& reason) {

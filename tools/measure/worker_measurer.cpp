@@ -6,9 +6,10 @@
 #include <map>
 #include <optional>
 
+#include "tensor/text.h"
 #include "tools/measure/protocol.h"
-#include "tools/worker_process.h"
 #include "tools/program.h"
+#include "tools/worker_process.h"
 
 namespace mcc::tools {
 
@@ -121,7 +122,8 @@ struct WorkerMeasurer::Impl {
   Status converse(Call& call, const std::vector<size_t>& part) {
     WorkerRequest request;
     request.id = ++requests;
-    request.task = call.task.text;
+    // Of symbolic dimensions with the sizes to measure at.
+    request.task = call.task.func.dims.empty() ? call.task.text : to_text(call.task.func);
     request.target = options.target;
     request.options = call.options;
     request.emit = options.emit;
