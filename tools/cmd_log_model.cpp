@@ -12,6 +12,7 @@
 #include "tools/kernels.h"
 #include "tools/measure/worker_measurer.h"
 #include "tools/options.h"
+#include "tools/task_sizes.h"
 #include "tuner/import_records.h"
 #include "tuner/replay.h"
 
@@ -111,6 +112,12 @@ Result<Row> measure_entry(const tuner::Task& task, const tensor::Target& target,
     row.now.message = text("is for ", entry.device.target, "; what is measured here is for ", target.fingerprint(), " (--target)");
     return row;
   }
+  if (const std::vector<int64_t> sizes = tuner::measured_sizes(task); entry.sizes != sizes) {
+    row.verdict = Verdict::elsewhere;
+    row.now.error = tuner::TrialError::rejected;
+    row.now.message = text("was measured at sizes ", join(entry.sizes, " x "), "; what is measured here is at ", join(sizes, " x "));
+    return row;
+  }
   if (entry.threads > target.cores) {
     row.verdict = Verdict::elsewhere;
     row.now.error = tuner::TrialError::rejected;
@@ -162,7 +169,7 @@ std::string summary_of(const std::vector<Row>& rows) {
                                          "slower than the log says",
                                          "no longer apply",
                                          "with a wrong result, a crash or no end",
-                                         "for another kind of machine, or for more threads than there are"};
+                                         "for another kind of machine, for more threads than there are, or at other sizes"};
   std::vector<std::string> parts;
   for (size_t i = 0; i < counts.size(); ++i) {
     if (counts[i] > 0) parts.push_back(text(counts[i], " ", kWords[i]));
@@ -208,6 +215,22 @@ Status append_rows(const std::string& path, const tensor::Target& target, const 
   return done();
 }
 
+// Sizes of open dimensions, by their names, that the log's times are of; the others may have any.
+std::map<std::string, int64_t> sizes_in(const tuner::LogContents& log, const ModelTasks& model) {
+  std::map<std::string, int64_t> sizes;
+  std::map<std::string, const tuner::Task*> of_text;
+  for (const tuner::Task& task : model.tasks)
+    of_text[task.text] = &task;
+  for (const LogEntry& entry : log.entries) {
+    const auto task = of_text.find(log.find_task(entry.task)->text);
+    if (task == of_text.end() || !log.has_last_sizes(entry)) continue;
+    const std::vector<tensor::Var>& dims = task->second->func.dims;
+    for (size_t i = 0; i < dims.size() && entry.sizes.size() == dims.size(); ++i)
+      sizes.try_emplace(dims[i].name(), entry.sizes[i]);
+  }
+  return sizes;
+}
+
 int run_verify(Arguments& arguments) {
   tuner::LogReadOptions read;
   read.keep = arguments.keep;
@@ -216,6 +239,13 @@ int run_verify(Arguments& arguments) {
   say_complaints(arguments.log, *log);
   Result<ModelTasks> tasks = tasks_of(arguments);
   if (!tasks.ok()) return report_errors(tasks.errors(), arguments.json);
+  arguments.compile.task_sizes = sizes_in(*log, *tasks);
+  if (!arguments.compile.task_sizes.empty()) tasks = tasks_of(arguments);
+  if (!tasks.ok()) {
+    return report_errors({{ErrorKind::tuning_log, arguments.log,
+                           text("its sizes of open dimensions are none of the model: ", tasks.errors()[0].message), ""}},
+                         arguments.json);
+  }
   for (const tensor::Target& target : tasks->targets) {
     if (tasks->targets.size() > 1 && codegen::runs_here(target)) tasks->target = target;
   }
@@ -265,6 +295,7 @@ int run_verify(Arguments& arguments) {
   if (arguments.json) {
     print_json({{"log", arguments.log},
                 {"target", tasks->target.fingerprint()},
+                {"sizes", tasks->sizes},
                 {"trials", rows_json(rows)},
                 {"tasks_without_trials", absent},
                 {"tasks_not_in_the_model", unknown},
@@ -272,6 +303,7 @@ int run_verify(Arguments& arguments) {
   } else {
     if (!rows.empty()) print_rows(rows);
     say(summary_of(rows));
+    if (!tasks->sizes.empty()) say(text("all times are for ", printable(sizes_text(tasks->sizes))));
     if (absent > 0)
       say(text(absent, " of the model's ", tasks->tasks.size(), " tasks have no trial in the log"));
     if (!unknown.empty())

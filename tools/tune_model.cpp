@@ -74,6 +74,8 @@ class ModelTuner {
     Result<tuner::LogWriter> log = tuner::LogWriter::open(path);
     if (!log.ok()) return log.errors();
     if (!log->repair().empty()) say(log->repair());
+    if (report_.sizes.size() > options_.compile.task_sizes.size())
+      say(text("open dimensions: measured at ", printable(sizes_text(report_.sizes)), "; others by --tune-dim NAME=8"));
     Result<Known> known = read_known(path);
     if (!known.ok()) return known.errors();
     WorkerOptions worker;

@@ -101,7 +101,8 @@ struct LogContents {
   std::vector<LogTask> tasks;     // in the file's order, each id once
   std::vector<LogEntry> entries;  // in the file's order
   std::map<LogKey, LogCounts> counts;
-  // By task, target and threads: the sizes of the last trial (measured or picked), which are those that count where there are others, too.
+  // By task, target and threads: the sizes of the last valid trial, or where there is none of the last picked one, which are those that count
+  // where there are others, too.
   // Only of tasks with symbolic dimensions.
   std::map<LogKey, std::vector<int64_t>> last_sizes;
   std::vector<LogChoice> choices;  // those that count, by problem, target and threads

@@ -186,7 +186,7 @@ class Reader {
         return complain(text(why.where, ": ", why.message));
       }
     }
-    if (!entry.sizes.empty() && !is_seed) out_.last_sizes[{key.task, key.target, key.threads}] = entry.sizes;
+    note_sizes(entry);
     LogCounts& counts = found == out_.counts.end() ? out_.counts[key] : found->second;
     count(counts, entry);
     const std::string trace = trace_key(trace_text);
@@ -218,6 +218,17 @@ class Reader {
       kept_bytes_ -= among->back().bytes;
       among->pop_back();
     }
+  }
+
+  // What was measured goes before what analysis picked.
+  void note_sizes(const LogEntry& entry) {
+    if (entry.sizes.empty()) return;
+    const LogKey key{entry.task, entry.device.target, entry.threads};
+    if (is_valid(entry))
+      has_measured_.insert(key);
+    else if (!is_picked(entry) || has_measured_.contains(key))
+      return;
+    out_.last_sizes[key] = entry.sizes;
   }
 
   // What has been measured of these traces so far no longer counts.
@@ -295,6 +306,7 @@ class Reader {
   std::map<LogKey, std::vector<Kept>> best_, seeds_, picked_;
   std::map<LogKey, BestTimes> best_times_;
   std::map<std::pair<LogKey, std::string>, std::vector<size_t>> with_trace_;  // valid entries, where all are kept
+  std::set<LogKey> has_measured_;  // of symbolic dimensions, without their sizes
   size_t kept_bytes_ = 0;
   bool begins_as_log_ = false;
   int64_t newest_ = 0;  // of the versions that are newer than this one

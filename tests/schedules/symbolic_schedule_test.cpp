@@ -1,9 +1,13 @@
 // Schedules of functions with symbolic dimensions: one trace for all sizes.
 #include <gmock/gmock.h>
 
+#include <set>
+
 #include "schedules/run_func.h"
 #include "tensor/sizes.h"
 #include "tuner/default_schedule.h"
+#include "tuner/replay.h"
+#include "tuner/space.h"
 
 namespace mcc::test {
 namespace {
@@ -141,6 +145,37 @@ TEST_P(SymbolicSchedule, IsRightAtEverySize) {
   }
 }
 
+// Whatever a search may come upon is one schedule for all sizes.
+TEST_P(SymbolicSchedule, PointsAreRightAtEverySize) {
+  Func f = parse(GetParam().source);
+  std::vector<std::vector<int64_t>> samples{GetParam().sizes.back()};
+  tensor::mark_samples(f, samples);
+  const tensor::Target target = wide_target();
+  tuner::Space space(f, target, tuner::all_sketches());
+  std::vector<tuner::Planned> points;
+  for (const tuner::Sketch* sketch : space.sketches()) {
+    points.push_back(space.preferred(*sketch));
+    for (uint64_t seed = 0; seed < 24; ++seed)
+      points.push_back(space.sample(*sketch, tuner::Random(seed, 0, 0)));
+  }
+  EXPECT_EQ(to_text(points[0].candidate.trace), to_text(tuner::default_schedule(f, target).trace()));
+  std::set<std::string> seen;
+  for (const tuner::Planned& point : points) {
+    if (!point.ok() || !seen.insert(to_text(point.candidate.trace)).second) continue;
+    EXPECT_TRUE(point.func.dims.empty());
+    const Result<tensor::Schedule> replayed = tuner::replay(f, point.candidate.trace);
+    ASSERT_TRUE(replayed.ok()) << to_text(replayed.errors()) << to_text(point.candidate.trace);
+    const Func lowered = tensor::lower(replayed->func(), target);
+    EXPECT_THAT(tensor::verify(lowered, tensor::Stage::lowered), testing::IsEmpty()) << to_text(point.candidate.trace);
+    for (const std::vector<int64_t>& sizes : GetParam().sizes) {
+      const Func instance = tensor::with_sizes(f, sizes);
+      SCOPED_TRACE(to_text(point.candidate.trace));
+      graph::test::expect_close(run(tensor::with_sizes(replayed->func(), sizes), instance), run(instance, instance), 1e-4);
+    }
+  }
+  EXPECT_FALSE(seen.empty());
+}
+
 INSTANTIATE_TEST_SUITE_P(Functions, SymbolicSchedule,
                          ::testing::Values(SymbolicCase{kProduct, {{1}, {7}, {33}, {61}, {64}}},
                                            SymbolicCase{kSoftmax, {{1, 1}, {3, 17}, {9, 100}}},
@@ -161,6 +196,19 @@ TEST(Sizes, ArePartOfTheFunction) {
   EXPECT_FALSE(tensor::sizes_of(f));
   f.annotations["sizes"] = std::string("5..2 1..1");
   EXPECT_FALSE(tensor::sizes_of(f));
+}
+
+TEST(Sizes, SamplesStandInTheText) {
+  Func f = parse(kSoftmax);
+  EXPECT_THAT(tensor::samples_of(f), testing::IsEmpty());
+  EXPECT_EQ(to_text(tensor::at_first_sample(f)), to_text(tensor::with_sizes(f, {3, 10})));
+  tensor::mark_samples(f, {{4, 50}, {3, 31}});
+  EXPECT_THAT(tensor::samples_of(parse(to_text(f).c_str())), ElementsAre(ElementsAre(4, 50), ElementsAre(3, 31)));
+  EXPECT_EQ(to_text(tensor::at_first_sample(f)), to_text(tensor::with_sizes(parse(kSoftmax), {4, 50})));
+  for (const char* wrong : {"4", "4 50 6", "4 x", "-1 50", "4 99999999999", ""}) {
+    f.annotations["samples"] = std::string(wrong);
+    EXPECT_THAT(tensor::samples_of(f), testing::IsEmpty()) << wrong;
+  }
 }
 
 TEST(Sizes, AFunctionForOneSizeIsStatic) {

@@ -124,7 +124,7 @@ class CommandLine(unittest.TestCase):
         tasks = self.json_of("tasks", self.model, "--dim", "N=2")["tasks"]
         self.assertGreaterEqual(len(tasks), 1)
         for task in tasks:
-            self.assertEqual(set(task), {"id", "name", "count", "flops", "bytes", "onnx_nodes", "text"})
+            self.assertEqual(set(task), {"id", "name", "count", "flops", "bytes", "onnx_nodes", "sizes", "text"})
 
     # What cannot be written is an error of the machine, says why, and leaves no part of a file.
     def test_what_cannot_be_written(self):

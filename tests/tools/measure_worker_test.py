@@ -36,6 +36,15 @@ def talk(text, timeout=120):
     return done, [json.loads(line) for line in done.stdout.splitlines()]
 
 
+# Rows of any number: y = x * 2.
+def rows(annotation):
+    return f"""func f<n>(x: f32[n, 8]) -> (y: f32[n, 8]) @{{sizes="1..~64"{annotation}}} {{
+  for i in n {{ for j in 8 {{
+    block y(a = i: spatial n, b = j: spatial 8) reads x[a, b] writes y[a, b] {{ y[a, b] = x[a, b] * 2.0 }}
+  }} }}
+}}"""
+
+
 def is_alive(pid):
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
@@ -55,6 +64,22 @@ class MeasureWorker(unittest.TestCase):
         # What comes after a run is in nobody's time.
         doing = [m["event"] for m in messages if m["event"] in ("run", "check")]
         self.assertEqual(doing[:2], ["run", "check"])
+
+    def test_open_dimensions_are_measured_at_the_first_sample_and_compared_at_all(self):
+        task = rows(', samples="64, 13"')
+        _, messages = talk(request(task=task, candidates=['split(loop="i", factors=[0, 4])\nvectorize(loop="j")']))
+        result = [m["measurement"] for m in messages if m["event"] == "result"][0]
+        self.assertEqual((result["error"], result["is_checked"]), ("none", True), result["message"])
+        doing = [m["event"] for m in messages if m["event"] in ("run", "check")]
+        self.assertEqual(doing[:4], ["run", "check", "run", "check"])
+        for annotation in ("", ', samples="64 2"', ', samples="64, x"', ', samples="99999999999"'):
+            _, messages = talk(request(task=rows(annotation), candidates=[""]))
+            self.assertEqual(messages[-1]["event"], "error")
+            self.assertIn("symbolic dimensions without samples", messages[-1]["errors"][0]["message"])
+        _, messages = talk(request(task=rows(', samples="64, 0"'), candidates=[""]))
+        self.assertIn("expected sizes from 1 to 2147483647, got 0", messages[-1]["errors"][0]["message"])
+        _, messages = talk(request(task=rows(', samples="64, 2147483647"'), candidates=[""]))
+        self.assertIn("at sizes 2147483647 need more than", messages[-1]["errors"][0]["message"])
 
     def test_garbage_is_answered_and_the_next_request_served(self):
         garbage = ["{}", "[]", "\0\1\2", "x" * 100000, '{"version": 1, "task": 3}', "[" * 10000,

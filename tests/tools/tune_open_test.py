@@ -222,9 +222,25 @@ class TuneOpen(unittest.TestCase):
             self.assertIn(what, done.stderr)
 
     def test_verify_log(self):
-        self.tune("layers", "i.json", "--trials", "8")
-        rows = self.json_of("log", "verify", "i.json", "layers.onnx")["trials"]
-        self.assertTrue(rows and all(row["checked"] and row["error"] == "none" for row in rows))
+        self.tune("layers", "i.json", "--trials", "12", "--tune-dim", "N=9")
+        self.tune("layers", "i.json", "--trials", "12", "--tune-dim", "N=6")
+        report = self.json_of("log", "verify", "i.json", "layers.onnx")
+        self.assertEqual(report["sizes"], {"N": 6})
+        here = [row for row in report["trials"] if row["verdict"] != "elsewhere"]
+        self.assertEqual((len(here), len(report["trials"])), (3, 6))
+        self.assertTrue(all(row["checked"] and row["error"] == "none" for row in here))
+        self.assertTrue(all("at sizes 9;" in row["message"] for row in report["trials"] if row["verdict"] == "elsewhere"))
+        before = (self.folder / "i.json").read_bytes()
+        # What is not of the model is not measured.
+        (self.folder / "i2.json").write_bytes(before.replace(b'"sizes":[6]', b'"sizes":[0]'))
+        done = self.mcc("log", "verify", "i2.json", "layers.onnx")
+        self.assertEqual(done.returncode, 6, done.stderr)
+        self.assertIn("N=0: the model takes sizes from 1", done.stderr)
+
+    def test_report(self):
+        self.tune("layers", "m.json", "--trials", "12")
+        self.done("log", "report", "m.json", "-o", "m.html")
+        self.assertGreater((self.folder / "m.html").stat().st_size, 1000)
 
     def test_whole_model(self):
         report = self.json_of("tune", "layers.onnx", "--tune-log", "j.json", "--trials", "8")

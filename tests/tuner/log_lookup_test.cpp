@@ -50,6 +50,53 @@ TEST(LogLookup, AnchorsHaveNoNumbers) {
   EXPECT_GT(distance_of(matmul_text(8, 32), matmul_text(64, 32)), distance_of(matmul_text(8, 32), matmul_text(16, 32)));
 }
 
+// Which of two schedules is faster is known at the sizes of the last search alone.
+TEST(LogLookup, OfOpenDimensionsTheLastSizesCount) {
+  constexpr const char* kDoubled = R"(func kernel<n>(x: f32[n]) -> (y: f32[n]) @{sizes="1..~64"} {
+  for i in n {
+    block y(a = i: spatial n)
+        reads x[a]
+        writes y[a] {
+      y[a] = x[a] * 2.0
+    }
+  }
+})";
+  TemporaryFolder folder;
+  Task task;
+  task.func = *tensor::parse_func(kDoubled);
+  task.text = to_text(task.func);
+  task.id = "doubled";
+  task.name = "y";
+  LogEntry picked = default_entry(task, 1), failed = default_entry(task, 1);
+  LogEntry before = default_entry(task, 1), last = default_entry(task, 5), next = default_entry(task, 6);
+  last.trial.candidate.trace = *tensor::parse_trace("split(loop=\"i\", factors=[0, 4])");
+  before.sizes = {64};
+  last.sizes = next.sizes = {8};
+  // Not to go by: what was not measured, or did not run.
+  picked.trial.measurement = {};
+  picked.source = "picked";
+  failed.trial.measurement = {};
+  failed.trial.measurement.error = TrialError::timeout;
+  picked.sizes = failed.sizes = {5};
+  const std::vector<LogEntry> entries{before, last, next, picked, failed};
+  ASSERT_TRUE(write_log(folder.file("log.json"), std::vector{log_task(task)}, entries).ok());
+  for (int keep : {0, 1, 16}) {
+    LogReadOptions options;
+    options.keep = keep;
+    LogContents log = *read_log(folder.file("log.json"), options);
+    EXPECT_EQ(log.counts.size(), 3U);
+    EXPECT_EQ(log.counts.at(key_of(before)).best_us, 1);
+    EXPECT_EQ(log.counts.at(key_of(last)).best_us, 5);
+    EXPECT_FALSE(log.has_last_sizes(before));
+    EXPECT_TRUE(log.has_last_sizes(last));
+    const LogMatch match = LogIndex(std::move(log)).find(task.func, task.text, test_target(), 2);
+    EXPECT_EQ(match.found, Found::exact);
+    EXPECT_EQ(match.best_us, 5);
+    EXPECT_EQ(match.sizes, std::vector<int64_t>{8});
+    EXPECT_EQ(to_text(match.schedule->trace()), to_text(last.trial.candidate.trace));
+  }
+}
+
 TEST(LogLookup, AMeasuredOneGoesBeforeAPickedOne) {
   Task task = matmul_task(48, 64);
   LogEntry picked = tuned_entry(task, 1);

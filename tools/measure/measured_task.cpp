@@ -132,6 +132,14 @@ Result<std::unique_ptr<MeasuredTask>> MeasuredTask::create(const std::string& te
   const std::vector<std::string> violations = verify(*func, Stage::blocks);
   if (!violations.empty()) return refuse("not a valid function: " + violations.front());
   if (func->dims.empty()) samples = {{}};
+  // What is private to a thread is as large as the largest size needs it.
+  const std::optional<std::vector<SizeRange>> ranges = sizes_of(*func);
+  for (const std::vector<int64_t>& sizes : samples) {
+    for (size_t i = 0; ranges && i < sizes.size(); ++i) {
+      if (sizes[i] >= (*ranges)[i].min && sizes[i] <= (*ranges)[i].max) continue;
+      return refuse(mcc::text("expected sizes from ", (*ranges)[i].min, " to ", (*ranges)[i].max, ", got ", sizes[i]));
+    }
+  }
   std::unique_ptr<MeasuredTask> first;
   for (std::vector<int64_t>& sizes : samples) {
     Result<std::unique_ptr<MeasuredTask>> task =
