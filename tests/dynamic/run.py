@@ -187,6 +187,13 @@ class Dynamic(unittest.TestCase):
                 self.assertEqual(result.returncode, 4, result.stderr)
                 self.assertIn(message, result.stderr)
 
+    # Kernels of every kind of open axis are tasks, with and without ranges.
+    def test_has_tasks(self):
+        for name, model in self.models.items():
+            for options in ((), dims(model)):
+                with self.subTest(model=name, options=options):
+                    self.done(mcc("tasks", self.folder / f"{name}.onnx", *options))
+
 
 def add_models():
     for make in models.ALL:
