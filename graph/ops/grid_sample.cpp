@@ -131,12 +131,14 @@ class AxisTaps {
   AxisTaps(ComputeContext& c, const GridOptions& o, size_t axis, const Expr& extent, const Shape& places,
            bool is_tabulated)
       : c_(c), o_(o), extent_(extent), component_(static_cast<int64_t>(places.size() - 2 - axis)) {
-    if (!is_tabulated) return;
+    // A position that is mirrored as well is an expression that taps would repeat too often.
+    if (!is_tabulated && o.padding != Padding::reflection) return;
     const ElementType wide = wide_type(c.input_type(0).element);
-    const Buffer position =
+    position_ =
         c.builder.compute("position", wide, places, [&](Axes i) { return position_at(to_vector(i)); });
+    if (!is_tabulated) return;
     const Shape table = with_first(o.taps, places);
-    auto tap_of = [&](Axes i) { return tap_at(o_, load(position, to_vector(i.subspan(1))), extent_, i[0]); };
+    auto tap_of = [&](Axes i) { return tap_at(o_, load(position_, to_vector(i.subspan(1))), extent_, i[0]); };
     place_ = c.builder.compute("place", kPlace, table, [&](Axes i) { return place_of(tap_of(i), kPlace); });
     if (o.taps == 1 && o.padding != Padding::zeros) return;
     weight_ = c.builder.compute("weight", wide, table, [&](Axes i) {
@@ -153,7 +155,8 @@ class AxisTaps {
   };
   At at(const std::vector<Expr>& place, int tap) const {
     if (!place_.defined()) {
-      const Tap t = tap_at(o_, position_at(place), extent_, tap);
+      const Tap t =
+          tap_at(o_, position_.defined() ? load(position_, place) : position_at(place), extent_, tap);
       return {place_of(t, ElementType::i64), t.inside, t.weight};
     }
     const std::vector<Expr> at = with_first(tap, place);
@@ -180,7 +183,7 @@ class AxisTaps {
   GridOptions o_;
   Expr extent_;
   int64_t component_;
-  Buffer place_, weight_;
+  Buffer position_, place_, weight_;
 };
 
 // The sum over all combinations of the taps of the axes, the last axis fastest.
