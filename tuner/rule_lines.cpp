@@ -32,17 +32,17 @@ bool schedule_lines(Draft& draft, const std::string& name) {
   as_int(scan->extent, &steps);
   return try_all(draft, {"recurrences along lines", name}, [&] {
     std::vector<std::string> outer(loops.begin() + 1, loops.end());
-    std::vector<std::string> order = outer;
+    const std::string line = loops.back() + ".line";
     const int64_t lines = std::min(kLines, info->axes.back().extent);
     if (lines > 1) {
-      must_step(draft, Split{outer.back(), {0, lines}, {outer.back() + ".lines", outer.back() + ".line"}});
+      must_step(draft, Split{loops.back(), {0, lines}, {loops.back() + ".lines", line}});
       outer.back() += ".lines";
-      order = outer;
     }
+    std::vector<std::string> order = outer;
     order.push_back(loops[0]);
-    if (lines > 1) order.push_back(loops.back() + ".line");
+    if (lines > 1) order.push_back(line);
     must_step(draft, Reorder{order});
-    if (lines > 1) must_step(draft, Unroll{loops.back() + ".line"});
+    if (lines > 1) must_step(draft, Unroll{line});
     const double count = static_cast<double>(info->spatial) * static_cast<double>(steps);
     if (!choose_parallel(draft, name, estimate_us(count, count * 8, draft.target))) return true;
     const std::string places = name + ".place";

@@ -142,7 +142,7 @@ Stmt collect(const Selection& s, Axes at) {
   return Seq::make({
       Store::make(s.count, to_vector(at), 0),
       For::make(k, 0, s.boxes, tensor::LoopKind::serial,
-                s.c.has_input(kScore) ? If::make(score > scalar_input(s.c, kScore), take) : take),
+                s.c.has_input(kScore) ? If::make(is_above(s.c, at, k), take) : take),
       For::make(j, 0, n, tensor::LoopKind::serial,
                 Store::make(s.tree, with(at, {n + j}), load(s.tree, with(at, {s.boxes + j})))),
   });

@@ -1,7 +1,5 @@
 #include "graph/ops/tournament.h"
 
-#include <limits>
-
 namespace mcc::graph {
 
 using tensor::For;
@@ -16,7 +14,6 @@ namespace {
 
 constexpr int64_t kLast =
     std::numeric_limits<int32_t>::min();  // of what has no order; below the order of -inf
-constexpr int64_t kMaxPosition = std::numeric_limits<int32_t>::max();
 constexpr int64_t kPositions = int64_t{1} << 32;
 
 // A number of 32 bits that is larger for larger values.
@@ -44,11 +41,11 @@ Expr element_key(const Expr& value, const Expr& position, bool largest) {
   const Expr x = widen(value), order = order_of(x);
   const Expr rank = largest ? order : Expr(-1) - order;
   const Expr known = is_float(x.element()) ? select(x == x, rank, Expr(kLast)) : rank;
-  return known * kPositions + (Expr(kMaxPosition) - position);
+  return known * kPositions + (Expr(kMostKeyPositions) - position);
 }
 
 Expr position_of_key(const Expr& key) {
-  return Expr(kMaxPosition) - binary(tensor::BinaryOp::bit_and, key, Expr(kPositions - 1));
+  return Expr(kMostKeyPositions) - binary(tensor::BinaryOp::bit_and, key, Expr(kPositions - 1));
 }
 
 Expr no_key() { return Expr(std::numeric_limits<int64_t>::min()); }

@@ -1,6 +1,8 @@
 // Tournaments: the best of many keys, again and again, without sorting them.
 #pragma once
 
+#include <limits>
+
 #include "graph/ops/common.h"
 
 namespace mcc::graph {
@@ -8,9 +10,12 @@ namespace mcc::graph {
 // Whether `element_key` takes values of this type.
 bool has_element_key(ElementType element);
 
+// So many elements of a row can have keys.
+inline constexpr int64_t kMostKeyPositions = std::numeric_limits<int32_t>::max();
+
 // An i64 that says which element of a row comes first: the key is larger where the value is larger (with `largest`; else smaller) and,
 // of equal values, where the position is smaller. No two elements have the same key. What has no order (NaN) comes last. 0 and -0 are
-// equal. Positions are below 2^31 - 1.
+// equal. Positions are below kMostKeyPositions.
 Expr element_key(const Expr& value, const Expr& position, bool largest);
 
 // The position back.

@@ -114,7 +114,7 @@ void rank_elements(Graph& graph, const tensor::Target& target, const AlgorithmCh
         normal_axis(node.attributes.integer("axis", -1), static_cast<int>(in.shape.size())));
     if (target.kind == tensor::TargetKind::cuda)
       choose_for_gpu(node, in.shape, out, axis, target.gpu, choices);
-    else if (has_element_key(in.element))
+    else if (has_element_key(in.element) && static_dim(in.shape[axis]).value_or(0) <= kMostKeyPositions)
       node.attributes.set("group", group_size(in.shape[axis], out[axis]));
   }
 }

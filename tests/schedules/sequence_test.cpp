@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "schedules/optimized_kernels.h"
+#include "tensor/text.h"
 #include "tuner/default_schedule.h"
 
 namespace mcc::test {
@@ -39,6 +40,19 @@ TEST(Sequence, PlacesOfMuchWorkAreParallel) {
 TEST(Sequence, StepsOneAfterTheOtherAreNot) {
   EXPECT_FALSE(is_parallel(
       "graph g(%x: f32[500000]) {\n  %y, %i, %v, %c, %n = mcc.Unique(%x)\n  return %y, %n\n}\n", "sort"));
+}
+
+// Lines that are contiguous are gone through by themselves, some at a time.
+TEST(Lines, AreOutsideOfTheirSteps) {
+  const std::vector<tensor::Func> kernels = kernels_of(
+      "graph g(%x: f32[40, 150]) {\n  %a: i64[] = [1]\n  %y = CumSum(%x, %a)\n  return %y\n}\n", machine());
+  ASSERT_EQ(kernels.size(), 1u);
+  const tensor::Schedule schedule = tuner::default_schedule(kernels[0], machine());
+  const std::vector<const tensor::For*> loops = schedule.loops_of("scan");
+  ASSERT_EQ(loops.size(), 3u);
+  int64_t steps = 0;
+  EXPECT_TRUE(tensor::as_int(loops[1]->extent, &steps) && steps == 150) << tensor::to_text(schedule.func());
+  EXPECT_EQ(loops[2]->loop, tensor::LoopKind::unrolled);
 }
 
 }  // namespace
