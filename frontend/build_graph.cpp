@@ -107,6 +107,7 @@ Graph Builder::build() {
   for (const auto& output : graph.output())
     add_output(output, scope);
   add_conditional_equalities();
+  graph::raise_typical_sizes(graph_);
   return std::move(graph_);
 }
 

@@ -375,6 +375,40 @@ Graph instance_of(const Graph& graph, int64_t number) {
 
 }  // namespace
 
+void raise_typical_sizes(Graph& graph) {
+  // More than what any window, filter or hop of a signal is long.
+  constexpr int64_t kMost = 1 << 17;
+  // Expressions that have a name are dimensions of their own, of those before them.
+  const auto by_inputs = [&](Expr extent) {
+    for (size_t i = graph.dims.size(); i-- > 0;)
+      if (graph.dim_sources[i].kind == DimSource::Kind::expression && tensor::uses_var(extent, graph.dims[i]))
+        extent = substitute(extent, {{graph.dims[i].get(), graph.dim_sources[i].expression}});
+    return extent;
+  };
+  const auto is_empty = [&](const Expr& extent, const std::vector<DimRange>& ranges) {
+    VarMap sizes;
+    for (size_t i = 0; i < graph.dims.size(); ++i)
+      if (graph.dim_sources[i].kind == DimSource::Kind::input) sizes[graph.dims[i].get()] = typical_size(ranges[i]);
+    int64_t size = 0;
+    return as_int(simplify(substitute(extent, sizes)), &size) && size <= 0;
+  };
+  for (const Value& value : graph.values)
+    for (const Expr& dim : value.type.shape) {
+      if (int64_t known = 0; as_int(dim, &known)) continue;
+      const Expr extent = by_inputs(dim);
+      std::vector<DimRange> raised = graph.dim_ranges;
+      for (bool is_grown = true; is_grown && is_empty(extent, raised);) {
+        is_grown = false;
+        for (size_t i = 0; i < graph.dims.size(); ++i) {
+          if (raised[i].has_bound() || raised[i].typical >= kMost || !tensor::uses_var(extent, graph.dims[i])) continue;
+          raised[i].typical *= 2;
+          is_grown = true;
+        }
+      }
+      if (!is_empty(extent, raised)) graph.dim_ranges = std::move(raised);
+    }
+}
+
 std::optional<Graph> typical_instance(const Graph& graph) {
   if (!graph.has_data_dims() && graph.equalities.empty()) return instance_of(graph, 0);
   // Which numbers go together only a run knows.

@@ -10,8 +10,9 @@
 
 namespace mcc::tensor {
 
-// The largest size of a dimension without a bound: models compute with sizes in 32 bits, too. Memory is not planned for it.
-inline constexpr int64_t kLargestSize = INT32_MAX;
+// The largest size of a dimension without a bound: models compute with sizes in 32 bits, too, and some exporters write it for "to the
+// end" of a slice. Memory is not planned for it.
+inline constexpr int64_t kLargestSize = 1'000'000'000;
 
 // Both ends included. What may be below 0 is no size: a position that data decides.
 struct SizeRange {
