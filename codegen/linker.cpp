@@ -8,7 +8,11 @@
 #include <llvm/Support/FileUtilities.h>
 #include <llvm/Support/raw_ostream.h>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdio>
+#include <filesystem>
 #include <mutex>
 
 #include "codegen/machine.h"
@@ -19,6 +23,28 @@ namespace mcc::codegen {
 
 namespace {
 
+// LLVM writes to a file beside the output first, whose name it makes by putting digits in place of all % of its path: those of folders, too.
+// Such a folder is called by a descriptor instead.
+class OutputPath {
+ public:
+  explicit OutputPath(const std::string& path) : path_(path) {
+    const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+    if (folder.string().find('%') == std::string::npos) return;
+    folder_ = open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (folder_ >= 0) path_ = text("/proc/self/fd/", folder_, "/", std::filesystem::path(path).filename().string());
+  }
+  OutputPath(const OutputPath&) = delete;
+  OutputPath& operator=(const OutputPath&) = delete;
+  ~OutputPath() {
+    if (folder_ >= 0) close(folder_);
+  }
+  const std::string& get() const { return path_; }
+
+ private:
+  std::string path_;
+  int folder_ = -1;
+};
+
 Status failed(const std::string& output, const std::string& what, const std::string& why) {
   return Diagnostic{ErrorKind::environment, output, text(what, " failed: ", why),
                     "is there room on the disk, and may the folder be written?"};
@@ -26,7 +52,8 @@ Status failed(const std::string& output, const std::string& what, const std::str
 
 Status run_lld(std::vector<std::string> options, const std::vector<std::string>& objects, const std::string& output) {
   std::vector<const char*> args{"ld.lld"};
-  options.insert(options.end(), {"--threads=1", "-o", output});
+  const OutputPath path(output);
+  options.insert(options.end(), {"--threads=1", "-o", path.get()});
   options.insert(options.end(), objects.begin(), objects.end());
   for (const std::string& option : options) args.push_back(option.c_str());
   std::string out_text, error_text;
@@ -51,7 +78,8 @@ llvm::Error keep_global(const std::string& input, const std::string& output, con
   if (llvm::Error error = config.Common.SymbolsToKeepGlobal.addMatcher(std::move(name))) return error;
   config.Common.InputFilename = input;
   config.Common.OutputFilename = output;
-  return llvm::writeToOutput(output, [&](llvm::raw_ostream& out) {
+  const OutputPath path(output);
+  return llvm::writeToOutput(path.get(), [&](llvm::raw_ostream& out) {
     return llvm::objcopy::executeObjcopyOnBinary(config, *binary->getBinary(), out);
   });
 }
@@ -85,7 +113,8 @@ Status link_archive(const std::vector<std::string>& objects, const std::string& 
     one->MemberName = member;
     std::vector<llvm::NewArchiveMember> members;
     members.push_back(std::move(*one));
-    return llvm::writeArchive(output, members, llvm::SymtabWritingMode::NormalSymtab, llvm::object::Archive::K_GNU,
+    const OutputPath path(output);
+    return llvm::writeArchive(path.get(), members, llvm::SymtabWritingMode::NormalSymtab, llvm::object::Archive::K_GNU,
                               /*Deterministic=*/true, /*Thin=*/false);
   }();
   std::remove(object.c_str());

@@ -8,6 +8,8 @@ namespace mcc::frontend {
 
 namespace {
 
+using Dim = onnx::TensorShapeProto::Dimension;
+
 void drop_initialized_inputs(onnx::GraphProto& graph) {
   std::set<std::string> initialized;
   for (const auto& tensor : graph.initializer())
@@ -25,6 +27,15 @@ void take_optional_tensors(onnx::GraphProto& graph) {
   for (auto& input : *graph.mutable_input()) {
     const onnx::TypeProto held = held_type(input.type());
     if (input.type().has_optional_type() && held.has_tensor_type()) *input.mutable_type() = held;
+  }
+}
+
+// What exporters write in place of a name: it says nothing of two dimensions that have it.
+void drop_placeholders(onnx::GraphProto& graph) {
+  for (auto& input : *graph.mutable_input()) {
+    if (!input.type().has_tensor_type() || !input.type().tensor_type().has_shape()) continue;
+    for (Dim& dim : *input.mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim())
+      if (dim.has_dim_param() && !has_name(dim)) dim.clear_dim_param();
   }
 }
 
@@ -61,8 +72,6 @@ class DimValues {
   std::map<std::string, int64_t> values_;
 };
 
-using Dim = onnx::TensorShapeProto::Dimension;
-
 bool is_open(const ImportOptions& options, const std::string& input, size_t axis) {
   const auto ranges = options.input_ranges.find(input);
   return ranges != options.input_ranges.end() && ranges->second.count(axis) != 0;
@@ -91,8 +100,6 @@ std::vector<int64_t> given_shape(const onnx::ValueInfoProto& input, const Import
   *given = false;
   return {};
 }
-
-bool has_name(const Dim& dim) { return dim.has_dim_param() && !dim.dim_param().empty(); }
 
 // Writes a shape given for the input into its type.
 void apply_given(onnx::ValueInfoProto& input, const std::vector<int64_t>& shape, const ImportOptions& options, DimValues& dims,
@@ -228,6 +235,10 @@ void check_option_names(const onnx::GraphProto& graph, const ImportOptions& opti
 
 }  // namespace
 
+bool has_name(const onnx::TensorShapeProto::Dimension& dim) {
+  return dim.has_dim_param() && !dim.dim_param().empty() && dim.dim_param() != "?" && dim.dim_param() != "-1";
+}
+
 std::string open_dim_name(const std::string& input, size_t axis) { return text(input, ".", axis); }
 
 std::optional<graph::DimRange> range_of(const ImportOptions& options, const std::string& input, size_t axis, size_t rank, const std::string& name) {
@@ -262,6 +273,7 @@ bool bind_shapes(onnx::ModelProto& model, const ImportOptions& options, Diagnost
   onnx::GraphProto& graph = *model.mutable_graph();
   drop_initialized_inputs(graph);
   take_optional_tensors(graph);
+  drop_placeholders(graph);
   check_option_names(graph, options, problems);
   DimValues dims(options, problems);
   for (auto& input : *graph.mutable_input()) {

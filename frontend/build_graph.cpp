@@ -1,6 +1,7 @@
 #include "frontend/graph_builder.h"
 
 #include <algorithm>
+#include <set>
 
 #include "frontend/contrib/expansion.h"
 #include "frontend/model_prepare.h"
@@ -107,8 +108,29 @@ Graph Builder::build() {
   for (const auto& output : graph.output())
     add_output(output, scope);
   add_conditional_equalities();
+  add_size_checks();
   graph::raise_typical_sizes(graph_);
   return std::move(graph_);
+}
+
+void Builder::add_size_checks() {
+  // What stands in a branch need not fit the sizes with which the branch is not taken.
+  if (std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [](const Node& n) { return n.op->control != graph::Control::none; })) return;
+  const tensor::Analyzer facts = graph_.facts();
+  std::set<std::string> seen;
+  for (const Node& node : graph_.nodes)
+    for (const graph::ValueId id : node.outputs) {
+      if (id == kNoValue) continue;
+      const graph::Shape& shape = graph_.value(id).type.shape;
+      for (size_t d = 0; d < shape.size(); ++d) {
+        if (graph_.depends_on_data(shape[d]) || facts.can_prove(shape[d] >= 0)) continue;
+        const std::string size = tensor::to_text(shape[d]);
+        if (!seen.insert(size).second) continue;
+        graph_.equalities.push_back({shape[d], tensor::max(shape[d], 0),
+                                     text("node '", node.name, "' (", node.op->name, "): dimension ", d, " of its output, ", size,
+                                          ", would be negative: an input is too small for it")});
+      }
+    }
 }
 
 void Builder::report(ErrorKind kind, std::string where, std::string message, std::string hint) {

@@ -233,7 +233,7 @@ void Builder::add_operator(const graph::OpDef& op, const onnx::NodeProto& from, 
     node.outputs.push_back(output.empty() ? kNoValue : 0);
 
   Result<std::vector<TensorType>> types = graph::infer_types(graph_, node);
-  if (!types.ok() && op.is_view) {
+  if (!types.ok() && op.name == "Reshape") {
     if (auto some = infer_for_some_sizes(graph_, node)) types = std::move(*some);
   }
   if (!types.ok()) types = infer(node, where);

@@ -159,6 +159,8 @@ class Builder {
   // What nodes that were added since then take to be equal is asked for where the branch runs alone.
   void make_conditional(const Mark& since, graph::ValueId condition, bool is_then);
   void add_conditional_equalities();
+  // Sizes that inputs may be too small for (a window longer than a signal) are looked at in each run.
+  void add_size_checks();
   tensor::Expr truth_of(graph::ValueId condition);
   void go_back(const Mark& mark);
 

@@ -68,7 +68,7 @@ DeclaredTensor declare(const onnx::ValueInfoProto& value) {
   result.has_shape = type.has_shape();
   for (const auto& dim : type.shape().dim()) {
     result.shape.push_back(dim.has_dim_value() ? dim.dim_value() : -1);
-    result.symbols.push_back(dim.has_dim_param() ? dim.dim_param() : "");
+    result.symbols.push_back(has_name(dim) ? dim.dim_param() : "");
   }
   return result;
 }

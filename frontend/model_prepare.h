@@ -27,6 +27,9 @@ bool check_versions(const onnx::ModelProto& model, Diagnostics& problems);
 // concerned are moved to kRefusedDomain. folder is where the file is.
 void check_model(onnx::ModelProto& model, const std::string& folder, Diagnostics& problems);
 
+// Whether the dimension has a name of its own: exporters also write "?" and "-1", of which two need not be equal.
+bool has_name(const onnx::TensorShapeProto::Dimension& dim);
+
 // What an open dimension of an input is called that the model has no name for; the sizes that the options leave it, in an input of this
 // rank (nothing: it needs a value).
 std::string open_dim_name(const std::string& input, size_t axis);

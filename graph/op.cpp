@@ -42,6 +42,13 @@ bool InferContext::are_equal(const Expr& a, const Expr& b) {
   return false;
 }
 
+std::optional<bool> InferContext::is_known_to_be(const Expr& extent, int64_t number) const {
+  if (graph_.are_equal(extent, number)) return true;
+  const tensor::Interval range = graph_.facts().bounds(extent);
+  if ((range.low && *range.low > number) || (range.high && *range.high < number)) return false;
+  return range.low && range.high && *range.low == *range.high ? std::optional(true) : std::nullopt;
+}
+
 std::vector<Expr> ComputeContext::elements(int i) const {
   std::optional<std::vector<Expr>> known = known_elements(graph_, node_, i);
   MCC_CHECK(known, node_.name, ": the elements of input ", i, " are not known");

@@ -74,6 +74,8 @@ class InferContext {
   std::optional<std::vector<Expr>> elements(int i) const;
   // Whether two dimensions are equal, or taken to be; if they may be, that is remembered.
   bool are_equal(const Expr& a, const Expr& b);
+  // Whether an extent is one number; nothing where that depends on the sizes of a run.
+  std::optional<bool> is_known_to_be(const Expr& extent, int64_t number) const;
   const Attributes& attributes() const { return node_.attributes; }
   int num_outputs() const { return static_cast<int>(node_.outputs.size()); }
   bool has_output(int i) const {

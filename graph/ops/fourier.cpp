@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "graph/ops/common.h"
+#include "tensor/text.h"
 
 namespace mcc::graph {
 
@@ -150,22 +151,23 @@ void infer_stft(InferContext& c) {
   const Shape& in = c.input(0).shape;
   auto step = scalar_of(c, 1, "frame_step");
   if (!step || (c.has_input(3) && !scalar_of(c, 3, "frame_length"))) return;
-  auto time = need_static_dim(c, in[1], "the length of the signal");
+  const Expr& time = in[1];
+  const std::optional<int64_t> known_time = static_dim(time);
   int64_t parts = in.size() == 3 ? static_dim(in[2]).value_or(0) : 1;
-  if (!time || !expect(c, parts == 1 || parts == 2, "the last dimension: expected 1 or 2") ||
+  if (!expect(c, parts == 1 || parts == 2, "the last dimension: expected 1 or 2") ||
       !expect(c, c.has_input(2) || c.has_input(3), "neither a window nor a frame length is given")) {
     return;
   }
   int64_t length = frame_length(c, c.has_input(2) ? c.input(2).shape[0] : Expr(0));
-  if (!expect(c, *step >= 1 && length >= 1 && length <= *time, "frames of ", length, " every ", *step, " of ",
-              *time)) {
+  if (!expect(c, *step >= 1 && length >= 1 && (!known_time || length <= *known_time), "frames of ", length, " every ", *step, " of ",
+              tensor::to_text(time))) {
     return;
   }
   if (c.has_input(2) && !expect_same_dim(c, length, c.input(2).shape[0], "length of the window")) return;
   bool onesided = c.attributes().integer("onesided", 1) != 0;
   if (!expect(c, !onesided || parts == 1, "onesided needs a real signal")) return;
-  c.set_output(
-      0, {c.input(0).element, {in[0], 1 + (*time - length) / *step, onesided ? length / 2 + 1 : length, 2}});
+  const Expr frames = tensor::simplify(tensor::floor_div(time - length, *step) + 1);
+  c.set_output(0, {c.input(0).element, {in[0], frames, onesided ? length / 2 + 1 : length, 2}});
 }
 
 void compute_stft(ComputeContext& c) {

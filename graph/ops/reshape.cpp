@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "graph/ops/common.h"
+#include "tensor/text.h"
 #include "tensor/simplify.h"
 #include "tensor/text.h"
 
@@ -71,7 +72,8 @@ OpDef reshaping(std::string_view name, void (*infer)(InferContext&)) {
 
 // ---- Shapes ----
 
-// A number of elements as factors: constants as one number, the others each for itself.
+// A number of elements as factors: constants as one number, the others each for itself. What all terms of a sum have in common stands
+// outside of it: b * f * 512 - b * 3072 is 512, b and f - 6.
 struct Factors {
   int64_t number = 1;
   std::vector<Expr> others;
@@ -85,9 +87,49 @@ struct Factors {
     } else if (binary && binary->op == tensor::BinaryOp::mul) {
       add(binary->a);
       add(binary->b);
+    } else if (binary && (binary->op == tensor::BinaryOp::add || binary->op == tensor::BinaryOp::sub)) {
+      add_sum(e);
     } else {
       others.push_back(e);
     }
+  }
+  void add_sum(const Expr& e) {
+    std::vector<Factors> terms;
+    add_terms(e, 1, terms);
+    int64_t common = 0;
+    std::vector<Expr> shared = terms[0].others;
+    for (const Factors& term : terms) {
+      common = std::gcd(common, term.number);
+      std::vector<Expr> left = term.others;
+      std::erase_if(shared, [&](const Expr& factor) { return !take(left, factor); });
+    }
+    if (common == 0) return others.push_back(e);
+    Expr rest = 0;
+    for (Factors& term : terms) {
+      for (const Expr& factor : shared)
+        take(term.others, factor);
+      rest = rest + Expr(term.number / common) * product(term.others);
+    }
+    number *= common;
+    others.insert(others.end(), shared.begin(), shared.end());
+    others.push_back(tensor::simplify(rest));
+  }
+  static void add_terms(const Expr& e, int64_t sign, std::vector<Factors>& terms) {
+    const auto* binary = e.as<tensor::Binary>();
+    if (!binary || (binary->op != tensor::BinaryOp::add && binary->op != tensor::BinaryOp::sub)) {
+      terms.emplace_back(e);
+      terms.back().number *= sign;
+      return;
+    }
+    add_terms(binary->a, sign, terms);
+    add_terms(binary->b, binary->op == tensor::BinaryOp::add ? sign : -sign, terms);
+  }
+  // Whether it was there.
+  static bool take(std::vector<Expr>& factors, const Expr& factor) {
+    const auto same = std::find_if(factors.begin(), factors.end(), [&](const Expr& e) { return same_dim(e, factor); });
+    if (same == factors.end()) return false;
+    factors.erase(same);
+    return true;
   }
   Expr whole() const { return tensor::simplify(Expr(number) * product(others)); }
 };
@@ -206,10 +248,18 @@ void infer_squeeze(InferContext& c) {
   for (int k = 0; k < c.rank(0); ++k) {
     const Expr& d = c.input(0).shape[static_cast<size_t>(k)];
     bool named = std::find(dropped->begin(), dropped->end(), k) != dropped->end();
-    bool is_one = tensor::is_int(d, 1);
-    if (named && !expect(c, is_one || !static_dim(d), "axis ", k, " of ", to_text(c.input(0)), " is not 1")) return;
+    if (named && !expect(c, tensor::is_int(d, 1) || !static_dim(d), "axis ", k, " of ", to_text(c.input(0)), " is not 1")) return;
     if (named && !expect_same_dim(c, d, 1, text("axis ", k))) return;
-    if (found ? !named : !is_one) out.push_back(d);
+    if (found) {
+      if (!named) out.push_back(d);
+      continue;
+    }
+    // The rank of the result depends on it.
+    const std::optional<bool> is_one = c.is_known_to_be(d, 1);
+    if (!is_one)
+      return c.unsupported(text("removes the dimensions that are 1, and whether dimension ", k, " (", tensor::to_text(d),
+                                ") is has to be known: give it a value, or a range that begins at 2"));
+    if (!*is_one) out.push_back(d);
   }
   c.set_output(0, {c.input(0).element, out});
 }
