@@ -117,8 +117,8 @@ void apply_patches(mcc_session* session, uint64_t begin, uint64_t end, uint8_t* 
 mcc_status null_session(mcc_error* error) { return fail(error, MCC_INVALID_ARGUMENT, "session is null"); }
 
 mcc_status no_output(const mcc_session& session, size_t index, mcc_error* error) {
-  return fail(error, MCC_INVALID_ARGUMENT, "there is no output %llu: the model has %llu", static_cast<ull>(index),
-              static_cast<ull>(session.outputs.size()));
+  return fail(error, MCC_INVALID_ARGUMENT, "there is no output %llu: the model has %llu",
+              static_cast<ull>(index), static_cast<ull>(session.outputs.size()));
 }
 
 // Before a run. ----------------------------------------------------------------------------------

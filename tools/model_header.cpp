@@ -74,7 +74,8 @@ std::string quoted(const std::string& name) { return text("\"", printable(name),
 // A name that is not taken yet, which it is from now on.
 std::string unique(std::string name, std::set<std::string>& taken) {
   const std::string base = name;
-  for (int n = 2; !taken.insert(name).second; ++n) name = text(base, "_", n);
+  for (int n = 2; !taken.insert(name).second; ++n)
+    name = text(base, "_", n);
   return name;
 }
 
@@ -102,7 +103,8 @@ std::vector<Port> ports_of(const graph::Graph& graph, const std::vector<graph::V
     port.is_of_data = graph.depends_on_data(port.shape);
     if (graph::is_static(port.shape)) {
       std::vector<std::string> dims;
-      for (int64_t dim : graph::static_shape(port.shape)) dims.push_back(text(dim));
+      for (int64_t dim : graph::static_shape(port.shape))
+        dims.push_back(text(dim));
       port.dims = join(dims, ", ");
       port.count = graph::static_count(port.shape);
     }
@@ -114,7 +116,8 @@ std::vector<Port> ports_of(const graph::Graph& graph, const std::vector<graph::V
 // ---- Fixed shapes ----
 
 std::string input_text(const Port& port, size_t index) {
-  std::string out = text("  // ", quoted(port.name), ", ", port.type_text, "; used in place: it must live until the runs with it are over.\n");
+  std::string out = text("  // ", quoted(port.name), ", ", port.type_text,
+                         "; used in place: it must live until the runs with it are over.\n");
   const std::string dims = text("std::vector<std::int64_t>{", port.dims, "}");
   if (port.type) {
     return text(out, "  static constexpr std::size_t ", port.identifier, "_size = ", port.count, ";\n  void set_", port.identifier, "(const ",
@@ -136,17 +139,21 @@ std::string output_text(const Port& port, size_t index) {
 // What a member may not be called: words of C++, and macros of its headers and compilers.
 bool is_reserved(std::string_view name) {
   static const std::set<std::string_view> words = {
-      "alignas",  "alignof",   "and",          "and_eq",    "asm",          "auto",      "bitand",           "bitor",         "bool",      "break",
-      "case",     "catch",     "char",         "char8_t",   "char16_t",     "char32_t",  "class",            "co_await",      "co_return", "co_yield",
-      "compl",    "concept",   "const",        "consteval", "constexpr",    "constinit", "const_cast",       "continue",      "decltype",  "default",
-      "delete",   "do",        "double",       "dynamic_cast", "else",      "enum",      "explicit",         "export",        "extern",    "false",
-      "float",    "for",       "friend",       "goto",      "if",           "inline",    "int",              "long",          "mutable",   "namespace",
-      "new",      "noexcept",  "not",          "not_eq",    "nullptr",      "operator",  "or",               "or_eq",         "private",   "protected",
-      "public",   "register",  "reinterpret_cast", "requires", "return",    "short",     "signed",           "sizeof",        "static",    "static_assert",
-      "static_cast", "struct", "switch",       "template",  "this",         "thread_local", "throw",         "true",          "try",       "typedef",
-      "typeid",   "typename",  "union",        "unsigned",  "using",        "virtual",   "void",             "volatile",      "wchar_t",   "while",
-      "xor",      "xor_eq",    "errno",        "linux",     "unix",         "i386",      "EOF",              "NULL",          "BUFSIZ",    "INFINITY",
-      "NAN",      "assert",    "stdin",        "stdout",    "stderr"};
+      "alignas",     "alignof",  "and",       "and_eq",    "asm",       "auto",         "bitand",
+      "bitor",       "bool",     "break",     "case",      "catch",     "char",         "char8_t",
+      "char16_t",    "char32_t", "class",     "co_await",  "co_return", "co_yield",     "compl",
+      "concept",     "const",    "consteval", "constexpr", "constinit", "const_cast",   "continue",
+      "decltype",    "default",  "delete",    "do",        "double",    "dynamic_cast", "else",
+      "enum",        "explicit", "export",    "extern",    "false",     "float",        "for",
+      "friend",      "goto",     "if",        "inline",    "int",       "long",         "mutable",
+      "namespace",   "new",      "noexcept",  "not",       "not_eq",    "nullptr",      "operator",
+      "or",          "or_eq",    "private",   "protected", "public",    "register",     "reinterpret_cast",
+      "requires",    "return",   "short",     "signed",    "sizeof",    "static",       "static_assert",
+      "static_cast", "struct",   "switch",    "template",  "this",      "thread_local", "throw",
+      "true",        "try",      "typedef",   "typeid",    "typename",  "union",        "unsigned",
+      "using",       "virtual",  "void",      "volatile",  "wchar_t",   "while",        "xor",
+      "xor_eq",      "errno",    "linux",     "unix",      "i386",      "EOF",          "NULL",
+      "BUFSIZ",      "INFINITY", "NAN",       "assert",    "stdin",     "stdout",       "stderr"};
   return words.contains(name);
 }
 
@@ -170,37 +177,51 @@ std::string sizes_text(const graph::Graph& graph, const std::vector<std::string>
   for (size_t i = 0; i < members.size(); ++i) {
     if (members[i].empty()) continue;
     const graph::DimRange& range = graph.dim_ranges[i];
-    const std::string sizes = range.has_bound() ? text(range.min, " to ", range.max) : text(range.min, " and more");
-    lines += text("    std::int64_t ", members[i], " = -1;  // ", quoted(graph.dims[i].name()), ", ", sizes, "\n");
+    const std::string sizes =
+        range.has_bound() ? text(range.min, " to ", range.max) : text(range.min, " and more");
+    lines +=
+        text("    std::int64_t ", members[i], " = -1;  // ", quoted(graph.dims[i].name()), ", ", sizes, "\n");
   }
   if (lines.empty()) return lines;
-  return text("  // The sizes of the dimensions that are open; an input looks at those of its own.\n  struct Sizes {\n    Sizes() {}\n", lines, "  };\n\n");
+  return text(
+      "  // The sizes of the dimensions that are open; an input looks at those of its own.\n  struct Sizes "
+      "{\n    Sizes() {}\n",
+      lines, "  };\n\n");
 }
 
 // "sizes.N, 3": the dimensions of an input.
-std::string dims_by_sizes(const graph::Graph& graph, const graph::Shape& shape, const std::vector<std::string>& members) {
+std::string dims_by_sizes(const graph::Graph& graph, const graph::Shape& shape,
+                          const std::vector<std::string>& members) {
   std::vector<std::string> dims;
   for (const tensor::Expr& size : shape) {
     const auto dim = std::ranges::find_if(graph.dims, [&](const tensor::Var& d) { return d.same_as(size); });
-    dims.push_back(dim == graph.dims.end() ? tensor::to_text(size) : "sizes." + members[static_cast<size_t>(dim - graph.dims.begin())]);
+    dims.push_back(dim == graph.dims.end()
+                       ? tensor::to_text(size)
+                       : "sizes." + members[static_cast<size_t>(dim - graph.dims.begin())]);
   }
   return join(dims, ", ");
 }
 
-std::string open_input_text(const graph::Graph& graph, const Port& port, size_t index, const std::vector<std::string>& members) {
-  std::string out = text("  // ", quoted(port.name), ", ", port.type_text, "; used in place: it must live until the runs with it are over.\n");
+std::string open_input_text(const graph::Graph& graph, const Port& port, size_t index,
+                            const std::vector<std::string>& members) {
+  std::string out = text("  // ", quoted(port.name), ", ", port.type_text,
+                         "; used in place: it must live until the runs with it are over.\n");
   const std::string_view type = port.type.value_or("void"), set = "  void set_";
   const std::string dtype = port.type ? "" : port.dtype + ", ";
   const std::string shape_parameter = "const mcc::runtime::Shape& shape) { session_.set_input(";
   if (graph::is_static(port.shape)) {
-    if (port.type) out += text("  static constexpr std::size_t ", port.identifier, "_size = ", port.count, ";\n");
-    return text(out, set, port.identifier, "(const ", type, "* data) { session_.set_input(", index, ", data, ", dtype, "mcc::runtime::Shape{", port.dims,
-                "}); }\n");
+    if (port.type)
+      out += text("  static constexpr std::size_t ", port.identifier, "_size = ", port.count, ";\n");
+    return text(out, set, port.identifier, "(const ", type, "* data) { session_.set_input(", index,
+                ", data, ", dtype, "mcc::runtime::Shape{", port.dims, "}); }\n");
   }
-  out += text(set, port.identifier, "(const ", type, "* data, ", shape_parameter, index, ", data, ", dtype, "shape); }\n");
-  out += text(set, port.identifier, "(const ", type, "* data, const Sizes& sizes) { set_", port.identifier, "(data, mcc::runtime::Shape{", dims_by_sizes(graph, port.shape, members), "}); }\n");
+  out += text(set, port.identifier, "(const ", type, "* data, ", shape_parameter, index, ", data, ", dtype,
+              "shape); }\n");
+  out += text(set, port.identifier, "(const ", type, "* data, const Sizes& sizes) { set_", port.identifier,
+              "(data, mcc::runtime::Shape{", dims_by_sizes(graph, port.shape, members), "}); }\n");
   if (port.type != "mcc_string") return out;
-  return text(out, set, port.identifier, "(const std::vector<std::string>& strings, ", shape_parameter, index, ", strings, shape); }\n");
+  return text(out, set, port.identifier, "(const std::vector<std::string>& strings, ", shape_parameter, index,
+              ", strings, shape); }\n");
 }
 
 // `taken`: of the class; the names that follow the pattern of another output's or input's get a number.
@@ -209,21 +230,29 @@ std::string open_output_text(const Port& port, size_t index, std::set<std::strin
   const std::string_view type = port.type.value_or("void");
   std::string out = text("  // ", quoted(port.name), ", ", port.type_text, "; valid until the next run.\n");
   const bool is_fixed = graph::is_static(port.shape);
-  if (is_fixed && port.type) out += text("  static constexpr std::size_t ", id, "_size = ", port.count, ";\n");
-  out += text("  const ", type, "* get_", id, "() const { return session_.output_data", port.type ? text("<", *port.type, ">") : "", "(", index, "); }\n");
+  if (is_fixed && port.type)
+    out += text("  static constexpr std::size_t ", id, "_size = ", port.count, ";\n");
+  out += text("  const ", type, "* get_", id, "() const { return session_.output_data",
+              port.type ? text("<", *port.type, ">") : "", "(", index, "); }\n");
   const std::string shape = unique(id + "_shape", taken);
-  const std::string array = text("std::array<std::int64_t, ", port.shape.size(), ">"), as_array = text(".array<", port.shape.size(), ">()");
+  const std::string array = text("std::array<std::int64_t, ", port.shape.size(), ">"),
+                    as_array = text(".array<", port.shape.size(), ">()");
   if (is_fixed) {
-    out += text("  static constexpr ", array, " ", shape, "() { return {", port.shape.empty() ? "" : text("{", port.dims, "}"), "}; }\n");
+    out += text("  static constexpr ", array, " ", shape, "() { return {",
+                port.shape.empty() ? "" : text("{", port.dims, "}"), "}; }\n");
   } else if (port.is_of_data) {
-    out += text("  // Its shape, which data decides: known after a run.\n  ", array, " ", shape, "() const { return session_.output_shape(", index, ")", as_array, "; }\n");
+    out += text("  // Its shape, which data decides: known after a run.\n  ", array, " ", shape,
+                "() const { return session_.output_shape(", index, ")", as_array, "; }\n");
   } else {
-    out += text("  // Its shape with the inputs that are set now.\n  ", array, " ", shape, "() { return session_.next_output_shape(", index, ")", as_array, "; }\n");
+    out += text("  // Its shape with the inputs that are set now.\n  ", array, " ", shape,
+                "() { return session_.next_output_shape(", index, ")", as_array, "; }\n");
   }
   const std::string set = unique("set_" + id, taken);
   const std::string_view unit = port.type ? "elements" : "bytes";
-  out += text("  // Memory for it, with room for so many ", unit, "; it must live until the runs with it are over. Null: the session's own again.\n  void ", set, "(", type,
-              "* data, std::size_t ", unit, ") { session_.set_output_memory(", index, ", data, ", unit, port.type ? text(" * sizeof(", type, ")") : "", "); }\n");
+  out += text("  // Memory for it, with room for so many ", unit,
+              "; it must live until the runs with it are over. Null: the session's own again.\n  void ", set,
+              "(", type, "* data, std::size_t ", unit, ") { session_.set_output_memory(", index, ", data, ",
+              unit, port.type ? text(" * sizeof(", type, ")") : "", "); }\n");
   return out;
 }
 
@@ -250,13 +279,16 @@ std::string model_header(const std::string& identifier, const graph::Graph& grap
   const std::vector<Port> in = ports_of(graph, graph.inputs), to = ports_of(graph, graph.outputs);
   const auto is_fixed = [](const Port& port) { return graph::is_static(port.shape); };
   const bool is_open = !std::ranges::all_of(in, is_fixed) || !std::ranges::all_of(to, is_fixed);
-  out += text("#ifndef ", guard, "\n#define ", guard, "\n\n", includes_text(is_open), "\n#include <mcc/mcc.hpp>\n\n",
-              "extern \"C\" const mcc_model_v1 ", symbol, ";\n\nnamespace mcc_models {\n\n",
-              "// One model and one session. Not for several threads at once; each may have an object of its own. Failures are\n",
+  out += text("#ifndef ", guard, "\n#define ", guard, "\n\n", includes_text(is_open),
+              "\n#include <mcc/mcc.hpp>\n\n", "extern \"C\" const mcc_model_v1 ", symbol,
+              ";\n\nnamespace mcc_models {\n\n",
+              "// One model and one session. Not for several threads at once; each may have an object of its "
+              "own. Failures are\n",
               "// exceptions of type mcc::runtime::Error.\nclass ", name, " {\n public:\n");
   const std::vector<std::string> members = size_members(graph, in);
   out += sizes_text(graph, members);
-  out += text("  explicit ", name, "(const mcc::runtime::SessionOptions& options = {}) : model_(", symbol, "), session_(model_, options) {}\n");
+  out += text("  explicit ", name, "(const mcc::runtime::SessionOptions& options = {}) : model_(", symbol,
+              "), session_(model_, options) {}\n");
   std::set<std::string> sizes, taken;
   for (size_t i = 0; i < in.size(); ++i) {
     sizes.insert(in[i].identifier);
@@ -271,7 +303,8 @@ std::string model_header(const std::string& identifier, const graph::Graph& grap
     sizes.insert(port.identifier);
     taken.insert("get_" + port.identifier);
   }
-  for (const std::string& identifier : sizes) taken.insert(identifier + "_size");
+  for (const std::string& identifier : sizes)
+    taken.insert(identifier + "_size");
   for (size_t i = 0; i < outputs.size(); ++i)
     out += "\n" + (is_open ? open_output_text(outputs[i], i, taken) : output_text(outputs[i], i));
   out += text("\n  mcc::runtime::Model& model() { return model_; }\n  mcc::runtime::Session& session() { return session_; }\n\n",

@@ -113,7 +113,8 @@ void run_all() {
     std::memcpy(halves, detector.get_half(), sizeof halves);
     print("half", std::array<std::int64_t, 1>{6}, halves);
 
-    const std::vector<float> left = numbers(static_cast<std::size_t>(n * 4)), right = numbers(static_cast<std::size_t>(n * 2));
+    const std::vector<float> left = numbers(static_cast<std::size_t>(n * 4)),
+                             right = numbers(static_cast<std::size_t>(n * 2));
     Pairs::Sizes of_pairs;
     of_pairs.M = n;
     pairs.set_left(left.data(), std::vector<std::int64_t>{n, 4});
@@ -123,7 +124,8 @@ void run_all() {
     pairs.run();
     print("product", product_shape, products.data());
     print("fixed", Pairs::fixed_shape(), pairs.get_fixed());
-    static_assert(Pairs::fixed_size == 4 && Pairs::fixed_shape()[1] == 4, "known when the program is compiled");
+    static_assert(Pairs::fixed_size == 4 && Pairs::fixed_shape()[1] == 4,
+                  "known when the program is compiled");
   }
 }
 

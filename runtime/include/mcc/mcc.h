@@ -220,8 +220,8 @@ MCC_API mcc_status mcc_session_set_output(mcc_session* session, size_t index, co
 
 /* The shape that output `index` will have with the inputs that are set now, all of them: `dims` has room for MCC_MAX_RANK, or is
  * null. -1 where data decides, which only a run finds. */
-MCC_API mcc_status mcc_session_next_output_shape(mcc_session* session, size_t index, int64_t* dims, int32_t* rank,
-                                                 mcc_error* error);
+MCC_API mcc_status mcc_session_next_output_shape(mcc_session* session, size_t index, int64_t* dims,
+                                                 int32_t* rank, mcc_error* error);
 
 /* With a model for GPUs, inputs and outputs may be in the host's memory or in the GPU's, each by itself. When all of them are in
  * the GPU's memory and the caller gave the stream, the run is only put into the stream: the caller waits for it. */
