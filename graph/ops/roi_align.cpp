@@ -1,6 +1,7 @@
 // RoiAlign: boxes of x, cut into a grid of bins, each the mean or maximum of bilinear samples. mcc.RoiAlign: the same of an x whose channels are
 // last, [N, H, W, C], which gives [boxes, height, width, C].
 #include <cmath>
+#include <functional>
 
 #include "graph/ops/sample.h"
 #include "tensor/text.h"
@@ -52,6 +53,8 @@ Expr corner(const ComputeContext& c, const Expr& box, int64_t k) {
 // Where a box begins along an axis (0: x, 1: y), and how long its bins are there.
 struct BoxAxis {
   Expr start, bin_size;
+  // To a bin, where no ratio says how many: one for each pixel.
+  Expr samples() const { return call(Intrinsic::ceil, {bin_size}); }
 };
 
 BoxAxis box_axis(const ComputeContext& c, const Expr& box, int axis, int64_t bins) {
@@ -211,12 +214,11 @@ struct Extent {
   Expr first, count;  // rows
 };
 
-Extent extent_of(const ComputeContext& c, const Expr& box, int axis, const Expr& bin, int64_t bins,
-                 const Expr& rows) {
+Extent extent_of(const BoxAxis& box, const Expr& bin, const Expr& rows) {
   Extent e;
-  e.box = box_axis(c, box, axis, bins);
+  e.box = box;
   e.bin = bin;
-  e.samples = call(Intrinsic::ceil, {e.box.bin_size});
+  e.samples = box.samples();
   const auto number = [&](double v) { return number_like(e.samples, v); };
   e.sample_count =
       tensor::max(whole(tensor::min(tensor::max(e.samples, number(0)), number(kMostSamples))), 0);
@@ -266,20 +268,28 @@ Stmt update_where(const Expr& condition, const Buffer& buffer, const std::vector
 }
 
 struct RowTable {
-  Buffer first, count, inside;
-  Buffer weight;  // the sum of the samples' weights, or the largest
-  Buffer least;   // of mode max
-  Expr samples(const ComputeContext& c, const Expr& box, int axis, int64_t bins) const {
-    return call(Intrinsic::ceil, {box_axis(c, box, axis, bins).bin_size});
-  }
+  std::function<BoxAxis(const Expr& box)> box;
+  Buffer first, count, inside;  // of each bin
+  Buffer weight;                // the sum of the samples' weights, or the largest
+  Buffer least;                 // of mode max
 };
 
-// Axis 0: x, 1: y; of `rows` rows.
-RowTable tabulate_rows(ComputeContext& c, int axis, const Expr& rows, int64_t bins, bool mean) {
+// Axis 0: x, 1: y; of `rows` rows. is_tabulated: where boxes begin, and how long their bins are, is computed once for each, before.
+RowTable tabulate_rows(ComputeContext& c, int axis, const Expr& rows, int64_t bins, bool mean,
+                       bool is_tabulated) {
   const Expr boxes = c.input_type(1).shape[0];
   const ElementType wide = wide_type(c.input_type(0).element);
-  auto at = [&](Axes i) { return extent_of(c, i[0], axis, i[1], bins, rows); };
   RowTable table;
+  table.box = [&c, axis, bins](const Expr& box) { return box_axis(c, box, axis, bins); };
+  if (is_tabulated) {
+    auto of_boxes = [&](const char* name, auto f) {
+      return c.builder.compute(name, wide, {boxes}, [&](Axes i) { return f(table.box(i[0])); });
+    };
+    const Buffer start = of_boxes("start", [](const BoxAxis&box) { return box.start; }),
+                 size = of_boxes("bin_size", [](const BoxAxis&box) { return box.bin_size; });
+    table.box = [start, size](const Expr& box) { return BoxAxis{load(start, {box}), load(size, {box})}; };
+  }
+  auto at = [&](Axes i) { return extent_of(table.box(i[0]), i[1], rows); };
   auto integers = [&](const char* name, auto f) {
     return c.builder.compute(name, ElementType::i32, {boxes, bins},
                              [&](Axes i) { return cast(ElementType::i32, f(at(i))); });
@@ -314,14 +324,14 @@ RowTable tabulate_rows(ComputeContext& c, int axis, const Expr& rows, int64_t bi
   return table;
 }
 
-void compute_by_pixels(ComputeContext& c, SampleLayout layout) {
+void compute_by_pixels(ComputeContext& c, SampleLayout layout, bool is_tabulated) {
   const TensorType &in = c.input_type(0), &out = c.output_type(0);
   const RoiOptions o = roi_options(c.attributes());
   const ElementType wide = wide_type(in.element);
   const size_t first = layout.first_spatial(), channel = layout.channel(4);
   const Expr rows = in.shape[first], columns = in.shape[first + 1];
-  const RowTable y = tabulate_rows(c, 1, rows, o.height, o.mean),
-                 x = tabulate_rows(c, 0, columns, o.width, o.mean);
+  const RowTable y = tabulate_rows(c, 1, rows, o.height, o.mean, is_tabulated),
+                 x = tabulate_rows(c, 0, columns, o.width, o.mean, is_tabulated);
   auto integer = [](const Buffer& table, const Expr& box, const Expr& bin) {
     return cast(ElementType::i64, load(table, {box, bin}));
   };
@@ -356,7 +366,7 @@ void compute_by_pixels(ComputeContext& c, SampleLayout layout) {
           integer(y.inside, i[0], i[first]) + integer(x.inside, i[0], i[first + 1]) == Expr(2);
       return cast(out.element, select(is_inside, total, tensor::max(total, number_like(total, 0))));
     }
-    const Expr samples = y.samples(c, i[0], 1, o.height) * x.samples(c, i[0], 0, o.width);
+    const Expr samples = y.box(i[0]).samples() * x.box(i[0]).samples();
     return cast(out.element, total / tensor::max(samples, number_like(samples, 1)));
   }));
 }
@@ -366,12 +376,13 @@ bool has_samples_by_data(const Attributes& a) { return a.integer("sampling_ratio
 void infer_roi_align(InferContext& c) { infer(c, kChannelsSecond); }
 void infer_laid_out(InferContext& c) { infer(c, kChannelsLast); }
 void compute_plain(ComputeContext& c) {
-  if (has_samples_by_data(c.attributes())) return compute_by_pixels(c, kChannelsSecond);
+  if (has_samples_by_data(c.attributes()))
+    return compute_by_pixels(c, kChannelsSecond, c.attributes().has(kTabulated));
   if (c.attributes().has(kTabulated)) return compute_by_tables(c, kChannelsSecond);
   compute_roi_align(c);
 }
 void compute_laid_out(ComputeContext& c) {
-  if (has_samples_by_data(c.attributes())) return compute_by_pixels(c, kChannelsLast);
+  if (has_samples_by_data(c.attributes())) return compute_by_pixels(c, kChannelsLast, true);
   compute_by_tables(c, kChannelsLast);
 }
 
