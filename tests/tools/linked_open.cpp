@@ -175,6 +175,7 @@ void misuse() {
   pairs.set_right(image.data(), {3, 2});
   say([&] { pairs.run(); });
   say([&] { pairs.set_fixed(features.data(), 3); });
+  say([&] { pairs.set_fixed(features.data(), 0); });
 }
 
 }  // namespace

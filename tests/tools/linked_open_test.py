@@ -42,6 +42,7 @@ no error
 invalid argument: input "right" is not set
 invalid argument: input "right": dimension 0 is 3, but "M" is 2 in an input before it
 invalid argument: output "fixed": expected at least 16 bytes, got 12
+invalid argument: output "fixed": expected at least 16 bytes, got 0
 """
 
 

@@ -286,6 +286,12 @@ class Session {
     if (is_fixed) {
       memory.rank = info.rank;
       memory.dims = info.dims;
+      // Of a fixed shape 0 bytes would mean as many as it needs.
+      const std::size_t count = Shape(info.dims, static_cast<std::size_t>(info.rank)).element_count();
+      if (data != nullptr && size_bytes == 0 && count != 0)
+        throw Error(MCC_INVALID_ARGUMENT, std::string("output \"") + info.name + "\": expected at least " +
+                                              std::to_string(count * mcc_dtype_bytes(info.dtype)) +
+                                              " bytes, got 0");
     }
     if (mcc_session_set_output(handle(), index, data == nullptr ? nullptr : &memory, &error) != MCC_OK)
       throw Error(error);
