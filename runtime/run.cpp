@@ -116,6 +116,11 @@ void apply_patches(mcc_session* session, uint64_t begin, uint64_t end, uint8_t* 
 
 mcc_status null_session(mcc_error* error) { return fail(error, MCC_INVALID_ARGUMENT, "session is null"); }
 
+mcc_status no_output(const mcc_session& session, size_t index, mcc_error* error) {
+  return fail(error, MCC_INVALID_ARGUMENT, "there is no output %llu: the model has %llu",
+              static_cast<ull>(index), static_cast<ull>(session.outputs.size()));
+}
+
 // Before a run. ----------------------------------------------------------------------------------
 
 mcc_status check_all_inputs_set(const mcc_session& session, mcc_error* error) {
@@ -234,6 +239,19 @@ mcc_status compute_sizes(mcc_session* session, mcc_error* error) {
   status = bind_symbols(session, error);
   if (status != MCC_OK) return status;
   return run_code(session, session->plan->graphs[0].code, error);
+}
+
+// Whether the quantity is known once the sizes are computed, or only when nodes have run.
+bool follows_from_inputs(const Plan& plan, mcc_quantity quantity) {
+  if (is_static(quantity)) return true;
+  const uint64_t slot = MCC_SLOT_OF_QUANTITY(quantity);
+  if (slot < plan.symbols_count) return true;
+  const mcc_plan_range code = plan.graphs[0].code;
+  for (uint32_t i = 0; i < code.count; ++i) {
+    const mcc_plan_instruction& instruction = plan.code[code.begin + i];
+    if (writes_slot(instruction.op) && instruction.slot == slot) return true;
+  }
+  return false;
 }
 
 // The part of it that is the host's; the GPU's memory is the device session's to find.
@@ -359,10 +377,7 @@ mcc_status mcc_session_set_output(mcc_session* session, size_t index, const mcc_
                                   mcc_error* error) {
   if (session == nullptr) return null_session(error);
   const Plan& plan = *session->plan;
-  if (index >= session->outputs.size()) {
-    return fail(error, MCC_INVALID_ARGUMENT, "there is no output %llu: the model has %llu",
-                static_cast<ull>(index), static_cast<ull>(session->outputs.size()));
-  }
+  if (index >= session->outputs.size()) return no_output(*session, index, error);
   OutputSlot& slot = session->outputs[index];
   if (tensor == nullptr) {
     slot.is_callers = false;
@@ -376,7 +391,7 @@ mcc_status mcc_session_set_output(mcc_session* session, size_t index, const mcc_
   mcc_status status = check_type(subject, *tensor, error);
   if (status != MCC_OK) return status;
   // Memory alone is enough for a shape that is not known yet.
-  const bool has_shape = slot.is_static || tensor->dims != nullptr || tensor->size_bytes == 0;
+  const bool has_shape = slot.is_static || tensor->dims != nullptr || tensor->rank != 0;
   uint64_t bytes = 0;
   if (has_shape) {
     status = check_shape(subject, *tensor, error);
@@ -397,6 +412,23 @@ mcc_status mcc_session_set_output(mcc_session* session, size_t index, const mcc_
     return status == MCC_OK ? succeed(error) : status;
   }
   if (slot.is_direct) apply_patches(session, slot.patches_begin, slot.patches_end, slot.data);
+  return succeed(error);
+}
+
+mcc_status mcc_session_next_output_shape(mcc_session* session, size_t index, int64_t* dims, int32_t* rank,
+                                         mcc_error* error) {
+  if (session == nullptr) return null_session(error);
+  if (index >= session->outputs.size()) return no_output(*session, index, error);
+  if (session->needs_preparation) {
+    const mcc_status status = compute_sizes(session, error);
+    if (status != MCC_OK) return status;
+  }
+  const mcc_plan_value& value = session->plan->output(index);
+  for (uint32_t d = 0; d < value.rank && dims != nullptr; ++d) {
+    const mcc_quantity dim = session->plan->dims_of(value)[d];
+    dims[d] = follows_from_inputs(*session->plan, dim) ? evaluate(*session, dim) : -1;
+  }
+  if (rank != nullptr) *rank = static_cast<int32_t>(value.rank);
   return succeed(error);
 }
 
@@ -425,10 +457,7 @@ mcc_status mcc_session_run(mcc_session* session, mcc_error* error) {
 
 mcc_status mcc_session_output(mcc_session* session, size_t index, mcc_tensor* tensor, mcc_error* error) {
   if (session == nullptr) return null_session(error);
-  if (index >= session->outputs.size() || tensor == nullptr) {
-    return fail(error, MCC_INVALID_ARGUMENT, "there is no output %llu: the model has %llu",
-                static_cast<ull>(index), static_cast<ull>(session->outputs.size()));
-  }
+  if (index >= session->outputs.size() || tensor == nullptr) return no_output(*session, index, error);
   if (!session->has_run)
     return fail(error, MCC_INVALID_ARGUMENT, "the session has not run since it was changed");
   const OutputSlot& slot = session->outputs[index];

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "support/saturating.h"
+#include "tensor/guarded_update.h"
 #include "tensor/simplify.h"
 #include "tensor/visit.h"
 
@@ -39,6 +40,10 @@ class CountWork : public Visitor {
   void on(const Binary& n) override {
     if (mcc::is_float(n.a.element())) add(n.type.lanes);
     Visitor::on(n);
+  }
+  // How many are made is not known.
+  void on(const Store& n) override {
+    if (!guarded_update(n)) Visitor::on(n);
   }
   void on(const Call& n) override {
     if (mcc::is_float(n.args[0].element())) add(n.type.lanes);

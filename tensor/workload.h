@@ -13,7 +13,7 @@ struct Work {
   int64_t iterations = 0;  // block instances
 };
 
-// Of an unscheduled function with static extents; symbolic extents count as 1. What exceeds 64 bits is the largest number.
+// Of an unscheduled function with static extents, without updates of which data decides whether they are made (guarded_update.h); symbolic extents count as 1. What exceeds 64 bits is the largest number.
 Work work_of(const Func& f);
 
 // The same of a function with symbolic dimensions, as expressions of them: flops and bytes.

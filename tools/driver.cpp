@@ -45,8 +45,6 @@ struct Prepared {
   KernelSet kernels;
 };
 
-bool leaves_open(const CompileOptions& options) { return options.leave_open && options.header_path.empty(); }
-
 void report(const CompileOptions& options, const char* what, double fraction) {
   if (options.progress) options.progress(what, fraction);
 }
@@ -81,7 +79,7 @@ Result<Prepared> prepare(const CompileOptions& options, const tuner::LogContents
 
   report(options, "reading the model", 0);
   frontend::ImportOptions import = options.import;
-  if (leaves_open(options)) import.other_dims = frontend::kAnySize;
+  if (options.leave_open) import.other_dims = frontend::kAnySize;
   import.has_strings = targets->front().kind != tensor::TargetKind::cuda;
   Result<frontend::ImportedModel> model = frontend::import_onnx(options.model_path, import, *evaluate);
   if (!model.ok()) return model.errors();
@@ -289,7 +287,7 @@ std::vector<std::string> size_options(const CompileOptions& options) {
 
 // What cannot be compiled for all sizes may be possible for one.
 Diagnostics with_size_hint(Diagnostics errors, const CompileOptions& options) {
-  if (!leaves_open(options)) return errors;
+  if (!options.leave_open) return errors;
   if (errors.empty() || exit_code_of(errors) != exit_code(ErrorKind::unsupported)) return errors;
   const std::vector<std::string> sizes = size_options(options);
   if (sizes.empty()) return errors;
@@ -352,12 +350,6 @@ Result<CompileReport> compile(const CompileOptions& options) {
   if (calls_library(p.kernels)) library.plan.metadata["needs"] = "libcublasLt.so.13, .12 or .11";
   describe_labels(p.labels, library.plan.metadata);
   describe_strings(p.graph, library.plan.metadata);
-  if (!p.graph.dims.empty() && !options.header_path.empty()) {
-    const bool is_of_data = p.graph.dim_sources[0].kind != graph::DimSource::Kind::input;
-    return Diagnostic{ErrorKind::unsupported, options.header_path, "the class of a header is for one size of each dimension",
-                      text(is_of_data ? "data decides dimension '" : "give dimension '", p.graph.dims[0].name(), is_of_data ? "': " : "' a value instead of a range, or ",
-                           "link the model without a header")};
-  }
   fill_library(library, p.graph, p.groups, p.kernels, memory);
   if (p.target.kind == tensor::TargetKind::cuda) library.device = device_code(p.kernels, library.plan);
   Status written = write_output(library, p.graph, options);

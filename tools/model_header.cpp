@@ -6,6 +6,7 @@
 #include <set>
 
 #include "support/text.h"
+#include "tensor/text.h"
 
 namespace mcc::tools {
 
@@ -63,42 +64,60 @@ std::optional<std::string_view> cpp_type(ElementType element) {
 }
 
 // For a comment: a name may have any characters.
-std::string quoted(const std::string& name) {
-  std::string out = "\"";
+std::string printable(const std::string& name) {
+  std::string out;
   for (char c : name) out += static_cast<unsigned char>(c) < 0x20 || c == '"' || c == '\\' || c == 0x7f ? '?' : c;
-  return out + "\"";
+  return out;
+}
+std::string quoted(const std::string& name) { return text("\"", printable(name), "\""); }
+
+// A name that is not taken yet, which it is from now on.
+std::string unique(std::string name, std::set<std::string>& taken) {
+  const std::string base = name;
+  for (int n = 2; !taken.insert(name).second; ++n)
+    name = text(base, "_", n);
+  return name;
 }
 
 struct Port {
-  std::string identifier, type_text, dims;
+  std::string name, identifier, type_text, dims;
   std::optional<std::string_view> type;
   std::string dtype;
-  int64_t count = 0;
+  int64_t count = 0;  // of elements; of fixed shapes
+  graph::Shape shape;
+  bool is_of_data = false;  // data decides the shape
 };
 
-std::vector<Port> ports_of(const graph::Graph& graph, const std::vector<graph::ValueId>& values, std::vector<std::string>& names) {
+std::vector<Port> ports_of(const graph::Graph& graph, const std::vector<graph::ValueId>& values) {
   std::vector<Port> ports;
   std::set<std::string> taken;
   for (graph::ValueId id : values) {
     const graph::Value& value = graph.value(id);
     Port port;
-    names.push_back(value.name);
-    port.identifier = identifier_of(value.name);
-    for (int n = 2; !taken.insert(port.identifier).second; ++n) port.identifier = text(identifier_of(value.name), "_", n);
-    port.type_text = to_text(value.type);
-    std::vector<std::string> dims;
-    for (int64_t dim : graph::static_shape(value.type.shape)) dims.push_back(text(dim));
-    port.dims = join(dims, ", ");
+    port.name = value.name;
+    port.identifier = unique(identifier_of(value.name), taken);
+    port.type_text = printable(to_text(value.type));
+    port.shape = value.type.shape;
     port.type = cpp_type(value.type.element);
     port.dtype = text("MCC_DTYPE_", to_text(value.type.element));
-    port.count = graph::static_count(value.type.shape);
+    port.is_of_data = graph.depends_on_data(port.shape);
+    if (graph::is_static(port.shape)) {
+      std::vector<std::string> dims;
+      for (int64_t dim : graph::static_shape(port.shape))
+        dims.push_back(text(dim));
+      port.dims = join(dims, ", ");
+      port.count = graph::static_count(port.shape);
+    }
     ports.push_back(std::move(port));
   }
   return ports;
 }
 
-std::string input_text(const Port& port, const std::string& name, size_t index) {
-  std::string out = text("  // ", quoted(name), ", ", port.type_text, "; used in place: it must live until the runs with it are over.\n");
+// ---- Fixed shapes ----
+
+std::string input_text(const Port& port, size_t index) {
+  std::string out = text("  // ", quoted(port.name), ", ", port.type_text,
+                         "; used in place: it must live until the runs with it are over.\n");
   const std::string dims = text("std::vector<std::int64_t>{", port.dims, "}");
   if (port.type) {
     return text(out, "  static constexpr std::size_t ", port.identifier, "_size = ", port.count, ";\n  void set_", port.identifier, "(const ",
@@ -108,11 +127,141 @@ std::string input_text(const Port& port, const std::string& name, size_t index) 
               ", mcc::runtime::Tensor{const_cast<void*>(data), 0, ", port.dtype, ", ", dims, "});\n  }\n");
 }
 
-std::string output_text(const Port& port, const std::string& name, size_t index) {
-  std::string out = text("  // ", quoted(name), ", ", port.type_text, "; valid until the next run.\n");
+std::string output_text(const Port& port, size_t index) {
+  std::string out = text("  // ", quoted(port.name), ", ", port.type_text, "; valid until the next run.\n");
   if (!port.type) return text(out, "  const void* get_", port.identifier, "() const { return session_.output(", index, ").data; }\n");
   return text(out, "  static constexpr std::size_t ", port.identifier, "_size = ", port.count, ";\n  const ", *port.type, "* get_",
               port.identifier, "() const { return session_.output(", index, ").as<", *port.type, ">(); }\n");
+}
+
+// ---- Open shapes ----
+
+// What a member may not be called: words of C++, and macros of its headers and compilers.
+bool is_reserved(std::string_view name) {
+  static const std::set<std::string_view> words = {
+      "alignas",     "alignof",  "and",       "and_eq",    "asm",       "auto",         "bitand",
+      "bitor",       "bool",     "break",     "case",      "catch",     "char",         "char8_t",
+      "char16_t",    "char32_t", "class",     "co_await",  "co_return", "co_yield",     "compl",
+      "concept",     "const",    "consteval", "constexpr", "constinit", "const_cast",   "continue",
+      "decltype",    "default",  "delete",    "do",        "double",    "dynamic_cast", "else",
+      "enum",        "explicit", "export",    "extern",    "false",     "float",        "for",
+      "friend",      "goto",     "if",        "inline",    "int",       "long",         "mutable",
+      "namespace",   "new",      "noexcept",  "not",       "not_eq",    "nullptr",      "operator",
+      "or",          "or_eq",    "private",   "protected", "public",    "register",     "reinterpret_cast",
+      "requires",    "return",   "short",     "signed",    "sizeof",    "static",       "static_assert",
+      "static_cast", "struct",   "switch",    "template",  "this",      "thread_local", "throw",
+      "true",        "try",      "typedef",   "typeid",    "typename",  "union",        "unsigned",
+      "using",       "virtual",  "void",      "volatile",  "wchar_t",   "while",        "xor",
+      "xor_eq",      "errno",    "linux",     "unix",      "i386",      "EOF",          "NULL",
+      "BUFSIZ",      "INFINITY", "NAN",       "assert",    "stdin",     "stdout",       "stderr"};
+  return words.contains(name);
+}
+
+// The members of Sizes: of each dimension of the graph, empty where no input has it.
+std::vector<std::string> size_members(const graph::Graph& graph, const std::vector<Port>& inputs) {
+  std::vector<std::string> members;
+  std::set<std::string> taken = {"Sizes"};
+  for (const tensor::Var& dim : graph.dims) {
+    const bool is_of_inputs = std::ranges::any_of(inputs, [&](const Port& port) {
+      return std::ranges::any_of(port.shape, [&](const tensor::Expr& size) { return dim.same_as(size); });
+    });
+    const std::string name = identifier_of(dim.name());
+    members.push_back(is_of_inputs ? unique(is_reserved(name) ? name + "_" : name, taken) : "");
+  }
+  return members;
+}
+
+// Empty where there are none.
+std::string sizes_text(const graph::Graph& graph, const std::vector<std::string>& members) {
+  std::string lines;
+  for (size_t i = 0; i < members.size(); ++i) {
+    if (members[i].empty()) continue;
+    const graph::DimRange& range = graph.dim_ranges[i];
+    const std::string sizes =
+        range.has_bound() ? text(range.min, " to ", range.max) : text(range.min, " and more");
+    lines +=
+        text("    std::int64_t ", members[i], " = -1;  // ", quoted(graph.dims[i].name()), ", ", sizes, "\n");
+  }
+  if (lines.empty()) return lines;
+  return text(
+      "  // The sizes of the dimensions that are open; an input looks at those of its own.\n  struct Sizes "
+      "{\n    Sizes() {}\n",
+      lines, "  };\n\n");
+}
+
+// "sizes.N, 3": the dimensions of an input.
+std::string dims_by_sizes(const graph::Graph& graph, const graph::Shape& shape,
+                          const std::vector<std::string>& members) {
+  std::vector<std::string> dims;
+  for (const tensor::Expr& size : shape) {
+    const auto dim = std::ranges::find_if(graph.dims, [&](const tensor::Var& d) { return d.same_as(size); });
+    dims.push_back(dim == graph.dims.end()
+                       ? tensor::to_text(size)
+                       : "sizes." + members[static_cast<size_t>(dim - graph.dims.begin())]);
+  }
+  return join(dims, ", ");
+}
+
+std::string open_input_text(const graph::Graph& graph, const Port& port, size_t index,
+                            const std::vector<std::string>& members) {
+  std::string out = text("  // ", quoted(port.name), ", ", port.type_text,
+                         "; used in place: it must live until the runs with it are over.\n");
+  const std::string_view type = port.type.value_or("void"), set = "  void set_";
+  const std::string dtype = port.type ? "" : port.dtype + ", ";
+  const std::string shape_parameter = "const mcc::runtime::Shape& shape) { session_.set_input(";
+  if (graph::is_static(port.shape)) {
+    if (port.type)
+      out += text("  static constexpr std::size_t ", port.identifier, "_size = ", port.count, ";\n");
+    return text(out, set, port.identifier, "(const ", type, "* data) { session_.set_input(", index,
+                ", data, ", dtype, "mcc::runtime::Shape{", port.dims, "}); }\n");
+  }
+  out += text(set, port.identifier, "(const ", type, "* data, ", shape_parameter, index, ", data, ", dtype,
+              "shape); }\n");
+  out += text(set, port.identifier, "(const ", type, "* data, const Sizes& sizes) { set_", port.identifier,
+              "(data, mcc::runtime::Shape{", dims_by_sizes(graph, port.shape, members), "}); }\n");
+  if (port.type != "mcc_string") return out;
+  return text(out, set, port.identifier, "(const std::vector<std::string>& strings, ", shape_parameter, index,
+              ", strings, shape); }\n");
+}
+
+// `taken`: of the class; the names that follow the pattern of another output's or input's get a number.
+std::string open_output_text(const Port& port, size_t index, std::set<std::string>& taken) {
+  const std::string& id = port.identifier;
+  const std::string_view type = port.type.value_or("void");
+  std::string out = text("  // ", quoted(port.name), ", ", port.type_text, "; valid until the next run.\n");
+  const bool is_fixed = graph::is_static(port.shape);
+  if (is_fixed && port.type)
+    out += text("  static constexpr std::size_t ", id, "_size = ", port.count, ";\n");
+  out += text("  const ", type, "* get_", id, "() const { return session_.output_data",
+              port.type ? text("<", *port.type, ">") : "", "(", index, "); }\n");
+  const std::string shape = unique(id + "_shape", taken);
+  const std::string array = text("std::array<std::int64_t, ", port.shape.size(), ">"),
+                    as_array = text(".array<", port.shape.size(), ">()");
+  if (is_fixed) {
+    out += text("  static constexpr ", array, " ", shape, "() { return {",
+                port.shape.empty() ? "" : text("{", port.dims, "}"), "}; }\n");
+  } else if (port.is_of_data) {
+    out += text("  // Its shape, which data decides: known after a run.\n  ", array, " ", shape,
+                "() const { return session_.output_shape(", index, ")", as_array, "; }\n");
+  } else {
+    out += text("  // Its shape with the inputs that are set now.\n  ", array, " ", shape,
+                "() { return session_.next_output_shape(", index, ")", as_array, "; }\n");
+  }
+  const std::string set = unique("set_" + id, taken);
+  const std::string_view unit = port.type ? "elements" : "bytes";
+  out += text("  // Memory for it, with room for so many ", unit,
+              "; it must live until the runs with it are over. Null: the session's own again.\n  void ", set,
+              "(", type, "* data, std::size_t ", unit, ") { session_.set_output_memory(", index, ", data, ",
+              unit, port.type ? text(" * sizeof(", type, ")") : "", "); }\n");
+  return out;
+}
+
+std::string includes_text(bool is_open) {
+  std::string out;
+  for (std::string_view header : {"array", "cstddef", "cstdint", "string", "vector"}) {
+    if (is_open || (header != "array" && header != "string")) out += text("#include <", header, ">\n");
+  }
+  return out;
 }
 
 }  // namespace
@@ -127,26 +276,37 @@ std::string model_header(const std::string& identifier, const graph::Graph& grap
   for (const auto& [key, value] : metadata) out += text("// ", key, ": ", quoted(value), "\n");
   const std::string guard = text("MCC_MODEL_", identifier, "_H");
   const std::string symbol = model_symbol(identifier), name = class_name(identifier);
-  out += text("#ifndef ", guard, "\n#define ", guard, "\n\n#include <cstddef>\n#include <cstdint>\n#include <vector>\n\n#include <mcc/mcc.hpp>\n\n",
-              "extern \"C\" const mcc_model_v1 ", symbol, ";\n\nnamespace mcc_models {\n\n",
-              "// One model and one session. Not for several threads at once; each may have an object of its own. Failures are\n",
-              "// exceptions of type mcc::runtime::Error.\nclass ", name, " {\n public:\n  explicit ", name,
-              "(const mcc::runtime::SessionOptions& options = {}) : model_(", symbol, "), session_(model_, options) {}\n");
-  std::vector<std::string> inputs, outputs;
-  const std::vector<Port> in = ports_of(graph, graph.inputs, inputs), to = ports_of(graph, graph.outputs, outputs);
-  std::set<std::string> sizes;
+  const std::vector<Port> in = ports_of(graph, graph.inputs), to = ports_of(graph, graph.outputs);
+  const auto is_fixed = [](const Port& port) { return graph::is_static(port.shape); };
+  const bool is_open = !std::ranges::all_of(in, is_fixed) || !std::ranges::all_of(to, is_fixed);
+  out += text("#ifndef ", guard, "\n#define ", guard, "\n\n", includes_text(is_open),
+              "\n#include <mcc/mcc.hpp>\n\n", "extern \"C\" const mcc_model_v1 ", symbol,
+              ";\n\nnamespace mcc_models {\n\n",
+              "// One model and one session. Not for several threads at once; each may have an object of its "
+              "own. Failures are\n",
+              "// exceptions of type mcc::runtime::Error.\nclass ", name, " {\n public:\n");
+  const std::vector<std::string> members = size_members(graph, in);
+  out += sizes_text(graph, members);
+  out += text("  explicit ", name, "(const mcc::runtime::SessionOptions& options = {}) : model_(", symbol,
+              "), session_(model_, options) {}\n");
+  std::set<std::string> sizes, taken;
   for (size_t i = 0; i < in.size(); ++i) {
     sizes.insert(in[i].identifier);
-    out += "\n" + input_text(in[i], inputs[i], i);
+    taken.insert("set_" + in[i].identifier);
+    out += "\n" + (is_open ? open_input_text(graph, in[i], i, members) : input_text(in[i], i));
   }
   out += "\n  void run() { session_.run(); }\n";
-  for (size_t i = 0; i < to.size(); ++i) {
-    Port port = to[i];
+  std::vector<Port> outputs = to;
+  for (Port& port : outputs) {
     // An input and an output may have the same name but for the characters that a program cannot have.
     while (sizes.contains(port.identifier)) port.identifier += "_out";
     sizes.insert(port.identifier);
-    out += "\n" + output_text(port, outputs[i], i);
+    taken.insert("get_" + port.identifier);
   }
+  for (const std::string& identifier : sizes)
+    taken.insert(identifier + "_size");
+  for (size_t i = 0; i < outputs.size(); ++i)
+    out += "\n" + (is_open ? open_output_text(outputs[i], i, taken) : output_text(outputs[i], i));
   out += text("\n  mcc::runtime::Model& model() { return model_; }\n  mcc::runtime::Session& session() { return session_; }\n\n",
               " private:\n  mcc::runtime::Model model_;\n  mcc::runtime::Session session_;\n};\n\n}  // namespace mcc_models\n\n#endif\n");
   return out;

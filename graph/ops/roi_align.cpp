@@ -1,12 +1,17 @@
 // RoiAlign: boxes of x, cut into a grid of bins, each the mean or maximum of bilinear samples. mcc.RoiAlign: the same of an x whose channels are
 // last, [N, H, W, C], which gives [boxes, height, width, C].
 #include <cmath>
+#include <functional>
 
 #include "graph/ops/sample.h"
 #include "tensor/text.h"
 
 namespace mcc::graph {
 namespace {
+
+using tensor::AxisKind;
+using tensor::Stmt;
+using tensor::Store;
 
 Expr whole(const Expr& x) { return cast(ElementType::i64, x); }
 
@@ -29,8 +34,9 @@ void infer(InferContext& c, SampleLayout layout) {
               height, " by ", width)) {
     return;
   }
-  if (a.integer("sampling_ratio", 0) <= 0)
-    return c.unsupported("sampling_ratio = 0 (as many samples as the data says)");
+  const int64_t samples = a.integer("sampling_ratio", 0);
+  if (!expect(c, samples >= 0 && samples < (1 << 20), "sampling_ratio: expected 0 or more, got ", samples))
+    return;
   c.set_output(0, {c.input(0).element, layout.joined({c.input(1).shape[0]},
                                                      c.input(0).shape[layout.channel(4)], {height, width})});
 }
@@ -44,16 +50,32 @@ Expr corner(const ComputeContext& c, const Expr& box, int64_t k) {
          number_like(value, half_pixel ? 0.5 : 0.0);
 }
 
-// Position of sample `sample` of bin `bin` along an axis (0: x, 1: y).
-Expr sample_position(const ComputeContext& c, const Expr& box, int axis, const Expr& bin, const Expr& sample,
-                     int64_t bins, int64_t samples) {
+// Where a box begins along an axis (0: x, 1: y), and how long its bins are there.
+struct BoxAxis {
+  Expr start, bin_size;
+  // To a bin, where no ratio says how many: one for each pixel.
+  Expr samples() const { return call(Intrinsic::ceil, {bin_size}); }
+};
+
+BoxAxis box_axis(const ComputeContext& c, const Expr& box, int axis, int64_t bins) {
   Expr start = corner(c, box, axis), extent = corner(c, box, axis + 2) - start;
   bool half_pixel = c.attributes().text("coordinate_transformation_mode", "half_pixel") == "half_pixel";
   if (!half_pixel) extent = tensor::max(extent, number_like(extent, 1));
-  Expr size = extent / number_like(extent, static_cast<double>(bins));
-  Expr inner = (cast(size.element(), sample) + number_like(size, 0.5)) /
-               number_like(size, static_cast<double>(samples));
-  return start + (cast(size.element(), bin) + inner) * size;
+  return {start, extent / number_like(extent, static_cast<double>(bins))};
+}
+
+// Of `samples` to a bin.
+Expr sample_position(const BoxAxis& box, const Expr& bin, const Expr& sample, const Expr& samples) {
+  const Expr& size = box.bin_size;
+  const Expr inner = (cast(size.element(), sample) + number_like(size, 0.5)) * size / samples;
+  return box.start + cast(size.element(), bin) * size + inner;
+}
+
+// Position of sample `sample` of bin `bin`.
+Expr sample_position(const ComputeContext& c, const Expr& box, int axis, const Expr& bin, const Expr& sample,
+                     int64_t bins, int64_t samples) {
+  const BoxAxis along = box_axis(c, box, axis, bins);
+  return sample_position(along, bin, sample, number_like(along.start, static_cast<double>(samples)));
 }
 
 struct Neighbours {
@@ -72,7 +94,7 @@ Neighbours neighbours(const Expr& position, const Expr& extent) {
   return result;
 }
 
-// Mean of the sums, converted.
+// Mean of the sums of samples * samples, converted.
 void set_result(ComputeContext& c, const Buffer& pooled, bool mean, int64_t samples) {
   const TensorType& out = c.output_type(0);
   if (!mean) return c.set_output(0, cast_buffer(c, pooled, out.element));
@@ -167,13 +189,202 @@ void compute_by_tables(ComputeContext& c, SampleLayout layout) {
       o.mean, o.samples);
 }
 
+// ---- As many samples as a bin has pixels (sampling_ratio = 0): ceil(bin size) along each axis ----
+//
+// What a pixel weighs in a bin is the sum over all samples beside it, and as that is separable, a table for each axis has the weights of the
+// rows (or columns) that a bin's samples touch: [boxes, bins, rows of x], of which the first `count` are for the rows from `first` on. A bin is
+// then a sum over as many rows and columns as it covers, and no more are looked at (limit_loops):
+//
+//   sum over samples of sum over their four pixels w * x  =  sum over rows sum over columns wy[row] * wx[column] * x[row][column]
+//
+// The largest of w * x (mode max) over all samples is, for a pixel, that with its largest weights, or, where it is negative, with its least.
+
+// Samples that may touch a row: those within one row of it, which are at least half a row apart, where there is more than one, and two more.
+constexpr int64_t kNear = 8;
+// Beyond, positions and counts in floats are no longer exact; what a pixel weighs there is nothing.
+constexpr double kMostSamples = 1 << 30;
+
+// What a bin's samples touch along an axis.
+struct Extent {
+  BoxAxis box;
+  Expr bin;
+  Expr samples;       // a number, below 1 where the box has no extent
+  Expr sample_count;  // the same as an integer, at least 0
+  Expr is_inside;     // none of the samples is outside of x, and there is one
+  Expr first, count;  // rows
+};
+
+Extent extent_of(const BoxAxis& box, const Expr& bin, const Expr& rows) {
+  Extent e;
+  e.box = box;
+  e.bin = bin;
+  e.samples = box.samples();
+  const auto number = [&](double v) { return number_like(e.samples, v); };
+  e.sample_count =
+      tensor::max(whole(tensor::min(tensor::max(e.samples, number(0)), number(kMostSamples))), 0);
+  const Expr low = sample_position(e.box, bin, Expr(0), e.samples),
+             high = sample_position(e.box, bin, e.sample_count - 1, e.samples);
+  const Neighbours at_low = neighbours(low, rows), at_high = neighbours(high, rows);
+  const Expr size = cast(low.element(), rows);
+  e.is_inside = e.sample_count >= 1 && at_low.valid && at_high.valid;
+  const Expr is_touched = e.sample_count >= 1 && high >= number(-1) && low <= size;
+  e.first = at_low.low;
+  e.count =
+      select(is_touched, tensor::min(tensor::max(at_high.high - e.first + 1, 0), rows - e.first), Expr(0));
+  return e;
+}
+
+// A sample near a row, all in floats: what it weighs there, if it is one of the bin's and the row is one of its two neighbours.
+struct Touch {
+  Expr is_there, weight;
+  Expr is_last;  // it is on the last row, which is both of its neighbours, the upper one with the weight 0
+};
+
+Touch touch_of(const Extent& e, const Expr& row, int64_t near, const Expr& rows) {
+  const auto number = [&](double v) { return number_like(e.samples, v); };
+  const Expr bin = cast(e.samples.element(), e.bin), size = cast(e.samples.element(), rows),
+             last = size - number(1);
+  // The sample at or after the row before, as a real number, and one more to be sure; all, where there are few.
+  const Expr before = ((row - number(1) - e.box.start) / e.box.bin_size - bin) * e.samples - number(1.5);
+  const Expr first =
+      tensor::max(tensor::min(call(Intrinsic::floor, {before}), e.samples - number(kNear)), number(0));
+  const Expr sample = first + number(static_cast<double>(near));
+  const Expr position = sample_position(e.box, e.bin, sample, e.samples);
+  const Expr x = tensor::min(tensor::max(position, number(0)), last);
+  const Expr distance = x - row;
+  Touch t;
+  t.is_there = sample < e.samples && position >= number(-1) && position <= size && distance >= number(-1) &&
+               distance < number(1);
+  t.weight = number(1) - tensor::max(distance, number(0) - distance);
+  t.is_last = t.is_there && x == last;
+  return t;
+}
+
+// One step of a reduction, where the condition holds.
+Stmt update_where(const Expr& condition, const Buffer& buffer, const std::vector<Expr>& place,
+                  Reducer reducer, const Expr& value) {
+  const Expr before = load(buffer, place);
+  return Store::make(buffer, place, select(condition, combine(reducer, before, value), before));
+}
+
+struct RowTable {
+  std::function<BoxAxis(const Expr& box)> box;
+  Buffer first, count, inside;  // of each bin
+  Buffer weight;                // the sum of the samples' weights, or the largest
+  Buffer least;                 // of mode max
+};
+
+// Axis 0: x, 1: y; of `rows` rows. is_tabulated: where boxes begin, and how long their bins are, is computed once for each, before.
+RowTable tabulate_rows(ComputeContext& c, int axis, const Expr& rows, int64_t bins, bool mean,
+                       bool is_tabulated) {
+  const Expr boxes = c.input_type(1).shape[0];
+  const ElementType wide = wide_type(c.input_type(0).element);
+  RowTable table;
+  table.box = [&c, axis, bins](const Expr& box) { return box_axis(c, box, axis, bins); };
+  if (is_tabulated) {
+    auto of_boxes = [&](const char* name, auto f) {
+      return c.builder.compute(name, wide, {boxes}, [&](Axes i) { return f(table.box(i[0])); });
+    };
+    const Buffer start = of_boxes("start", [](const BoxAxis&box) { return box.start; }),
+                 size = of_boxes("bin_size", [](const BoxAxis&box) { return box.bin_size; });
+    table.box = [start, size](const Expr& box) { return BoxAxis{load(start, {box}), load(size, {box})}; };
+  }
+  auto at = [&](Axes i) { return extent_of(table.box(i[0]), i[1], rows); };
+  auto integers = [&](const char* name, auto f) {
+    return c.builder.compute(name, ElementType::i32, {boxes, bins},
+                             [&](Axes i) { return cast(ElementType::i32, f(at(i))); });
+  };
+  table.first = integers("first", [](const Extent& e) { return e.first; });
+  table.count = integers("count", [](const Extent& e) { return e.count; });
+  // Of all samples near a row; nobody reads what is behind the last one.
+  auto weights = [&](const char* name, Reducer reducer, auto f) {
+    return c.builder.compute(name, wide, {boxes, bins, rows}, [&](Axes i) {
+      const Extent e = at(i);
+      const Expr row = cast(wide, load(table.first, {i[0], i[1]})) + cast(wide, i[2]);
+      Expr all;
+      for (int64_t near = 0; near < kNear; ++near) {
+        const Expr one = f(touch_of(e, row, near, rows));
+        all = all.defined() ? combine(reducer, all, one) : one;
+      }
+      return all;
+    });
+  };
+  const auto weight_or = [](const Touch& t, double other) {
+    return select(t.is_there, t.weight, number_like(t.weight, other));
+  };
+  if (mean) {
+    table.weight = weights("weight", Reducer::sum, [&](const Touch& t) { return weight_or(t, 0); });
+    return table;
+  }
+  table.inside = integers("inside", [](const Extent& e) { return select(e.is_inside, Expr(1), Expr(0)); });
+  table.weight = weights("weight", Reducer::max, [&](const Touch& t) { return weight_or(t, 0); });
+  table.least = weights("least", Reducer::min, [&](const Touch& t) {
+    return select(t.is_last, number_like(t.weight, 0), weight_or(t, 1));
+  });
+  return table;
+}
+
+void compute_by_pixels(ComputeContext& c, SampleLayout layout, bool is_tabulated) {
+  const TensorType &in = c.input_type(0), &out = c.output_type(0);
+  const RoiOptions o = roi_options(c.attributes());
+  const ElementType wide = wide_type(in.element);
+  const size_t first = layout.first_spatial(), channel = layout.channel(4);
+  const Expr rows = in.shape[first], columns = in.shape[first + 1];
+  const RowTable y = tabulate_rows(c, 1, rows, o.height, o.mean, is_tabulated),
+                 x = tabulate_rows(c, 0, columns, o.width, o.mean, is_tabulated);
+  auto integer = [](const Buffer& table, const Expr& box, const Expr& bin) {
+    return cast(ElementType::i64, load(table, {box, bin}));
+  };
+  Buffer pool = c.builder.new_buffer("pooled", wide, out.shape);
+  std::vector<tensor::FuncBuilder::AxisSpec> axes;
+  for (size_t d = 0; d < 4; ++d)
+    axes.push_back({text("i", d), out.shape[d]});
+  axes.push_back({"row", rows, AxisKind::reduce});
+  axes.push_back({"column", columns, AxisKind::reduce});
+  auto place = [](Axes i) { return std::vector<Expr>{i[0], i[1], i[2], i[3]}; };
+  auto step = [&](Axes i) {
+    const Expr &box = i[0], &row = i[4], &column = i[5], &by = i[first], &bx = i[first + 1];
+    const Expr batch = gather_index(c.at(2, {box}), in.shape[0]);
+    const std::vector<Expr> pixel{tensor::min(integer(y.first, box, by) + row, rows - 1),
+                                  tensor::min(integer(x.first, box, bx) + column, columns - 1)};
+    const Expr value = widen(c.at(0, layout.joined({batch}, i[channel], pixel)));
+    auto weight = [&](const Buffer& of_row, const Buffer& of_column) {
+      return load(of_row, {box, by, row}) * load(of_column, {box, bx, column});
+    };
+    Expr weighted = value * weight(y.weight, x.weight);
+    if (!o.mean)
+      weighted = select(value >= number_like(value, 0), weighted, value * weight(y.least, x.least));
+    return update_where(row < integer(y.count, box, by) && column < integer(x.count, box, bx), pool, place(i),
+                        o.reducer(), weighted);
+  };
+  c.builder.block("pool", axes, step,
+                  [&](Axes i) { return Store::make(pool, place(i), tensor::identity(o.reducer(), wide)); });
+  c.set_output(0, c.builder.compute(o.mean ? "average" : "largest", out.element, out.shape, [&](Axes i) {
+    const Expr total = load(pool, to_vector(i));
+    if (!o.mean) {
+      const Expr is_inside =
+          integer(y.inside, i[0], i[first]) + integer(x.inside, i[0], i[first + 1]) == Expr(2);
+      return cast(out.element, select(is_inside, total, tensor::max(total, number_like(total, 0))));
+    }
+    const Expr samples = y.box(i[0]).samples() * x.box(i[0]).samples();
+    return cast(out.element, total / tensor::max(samples, number_like(samples, 1)));
+  }));
+}
+
+bool has_samples_by_data(const Attributes& a) { return a.integer("sampling_ratio", 0) == 0; }
+
 void infer_roi_align(InferContext& c) { infer(c, kChannelsSecond); }
 void infer_laid_out(InferContext& c) { infer(c, kChannelsLast); }
 void compute_plain(ComputeContext& c) {
+  if (has_samples_by_data(c.attributes()))
+    return compute_by_pixels(c, kChannelsSecond, c.attributes().has(kTabulated));
   if (c.attributes().has(kTabulated)) return compute_by_tables(c, kChannelsSecond);
   compute_roi_align(c);
 }
-void compute_laid_out(ComputeContext& c) { compute_by_tables(c, kChannelsLast); }
+void compute_laid_out(ComputeContext& c) {
+  if (has_samples_by_data(c.attributes())) return compute_by_pixels(c, kChannelsLast, true);
+  compute_by_tables(c, kChannelsLast);
+}
 
 }  // namespace
 

@@ -30,8 +30,9 @@ double count_of(const Shape& shape, double open) {
 // Elements of x that are read for each of the results.
 double taps_of(const Graph& g, const Node& node) {
   if (node.op->name == "RoiAlign") {
-    const auto samples = static_cast<double>(node.attributes.integer("sampling_ratio", 1));
-    return 4 * samples * samples;
+    // 0: as many as data says, usually some.
+    const auto samples = static_cast<double>(node.attributes.integer("sampling_ratio", 0));
+    return samples == 0 ? 16 : 4 * samples * samples;
   }
   const std::string mode = node.attributes.text("mode", "linear");
   const double taps = mode == "nearest" ? 1 : mode == "cubic" || mode == "bicubic" ? 4 : 2;

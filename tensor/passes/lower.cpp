@@ -7,6 +7,7 @@
 #include "tensor/passes/hoist_conditions.h"
 #include "tensor/passes/keep_tiles.h"
 #include "tensor/passes/limit_grids.h"
+#include "tensor/passes/limit_loops.h"
 #include "tensor/passes/lower_blocks.h"
 #include "tensor/passes/lower_math.h"
 #include "tensor/passes/pair_fragments.h"
@@ -40,6 +41,7 @@ Func lower(const Func& f, const Target& target, const PassObserver& observer) {
   run("place_allocations", place_allocations);
   run("hoist_conditions", hoist_conditions);
   run("partition_loops", partition_loops);
+  run("limit_loops", limit_loops);
   run("relax_guards", relax_guards);
   if (!is_grid) run("place_prefetches", [&](const Func& h) { return place_prefetches(h, target); });
   run("flatten_buffers", flatten_buffers);

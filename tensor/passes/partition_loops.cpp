@@ -4,6 +4,7 @@
 
 #include "tensor/grid.h"
 #include "tensor/passes/bulk_copies.h"
+#include "tensor/passes/loop_cuts.h"
 #include "tensor/passes/pipeline_copies.h"
 #include "tensor/passes/scope.h"
 #include "tensor/text.h"
@@ -17,10 +18,7 @@ constexpr int kMaxDepth = 4;
 // A loop with more stores is not split for choices.
 constexpr int64_t kMaxChoices = 4;
 
-// A term of a condition, and the loops between the loop that is looked at and the condition.
-struct Condition {
-  Expr term;
-  std::vector<const For*> inner;
+struct Condition : LoopCondition {
   // Chooses between two things to do: only worth a split where little is copied.
   bool is_choice = false;
 };
@@ -52,7 +50,7 @@ class CollectConditions : public Visitor {
  private:
   void add(const Expr& condition, bool is_choice) {
     for (const Expr& term : conjuncts(condition)) {
-      if (!has_load(term)) conditions.push_back({term, loops_, is_choice});
+      if (!has_load(term)) conditions.push_back({{term, loops_}, is_choice});
     }
   }
   bool split_selects_;
@@ -74,94 +72,6 @@ class ReplaceTerms : public Mutator {
  private:
   const VarMap& known_;
 };
-
-// e such that the comparison says e <= 0; undefined for other conditions.
-Expr as_at_most_zero(const Expr& condition) {
-  const auto* n = condition.as<Binary>();
-  if (!n || n->a.type() != kIndex) return nullptr;
-  switch (n->op) {
-    case BinaryOp::lt:
-      return n->a - n->b + 1;
-    case BinaryOp::le:
-      return n->a - n->b;
-    case BinaryOp::gt:
-      return n->b - n->a + 1;
-    case BinaryOp::ge:
-      return n->b - n->a;
-    case BinaryOp::eq:
-    case BinaryOp::ne:
-    case BinaryOp::add:
-    case BinaryOp::sub:
-    case BinaryOp::mul:
-    case BinaryOp::div:
-    case BinaryOp::mod:
-    case BinaryOp::floor_div:
-    case BinaryOp::floor_mod:
-    case BinaryOp::min:
-    case BinaryOp::max:
-    case BinaryOp::logical_and:
-    case BinaryOp::logical_or:
-    case BinaryOp::bit_and:
-    case BinaryOp::bit_or:
-    case BinaryOp::bit_xor:
-    case BinaryOp::shl:
-    case BinaryOp::shr:
-      return nullptr;
-  }
-  MCC_UNREACHABLE("unknown operator");
-}
-
-enum class Case : uint8_t { worst, best };
-
-// m such that the condition holds in all iterations of the loops inside where m <= 0 (worst), or in none of them where
-// m > 0 (best); undefined if there is no such sum. facts: what is known outside of those loops.
-Expr extreme_case(const Condition& c, const Analyzer& facts, Case which) {
-  Expr e = as_at_most_zero(c.term);
-  if (!e.defined()) return nullptr;
-  Analyzer inside = facts;
-  std::vector<Var> vars;
-  for (const For* loop : c.inner) {
-    inside.bind(loop->var, loop->min, loop->extent);
-    vars.push_back(loop->var);
-  }
-  auto form = linear_form(inside.simplify(e), vars);
-  if (!form) return nullptr;
-  Expr m = form->rest;
-  for (size_t i = 0; i < vars.size(); ++i) {
-    int64_t factor = form->coefficients[i];
-    if (factor == 0) continue;
-    bool at_high = (factor > 0) == (which == Case::worst);
-    Interval range = inside.bounds(vars[i]);
-    auto limit = at_high ? range.high : range.low;
-    const For& loop = *c.inner[i];
-    Expr value = limit ? Expr(*limit) : (at_high ? loop.min + loop.extent - 1 : loop.min);
-    m = m + value * Expr(factor);
-  }
-  for (const Var& v : vars) {
-    if (uses_var(m, v)) return nullptr;
-  }
-  return facts.simplify(m);
-}
-
-// Where "m <= 0" begins or ends to hold as var grows: for v < end, or for v >= begin.
-struct Cut {
-  Expr begin, end;  // one of them is defined
-
-  bool is_constant() const { return begin.defined() ? begin.as<IntImm>() : end.as<IntImm>(); }
-};
-
-std::optional<Cut> cut_of(const Expr& m, const Var& var, const Analyzer& facts) {
-  auto form = linear_form(m, {var});
-  if (!form || form->coefficients[0] == 0 || uses_var(form->rest, var)) return std::nullopt;
-  int64_t factor = form->coefficients[0];
-  Cut cut;
-  if (factor > 0) {
-    cut.end = facts.simplify(floor_div(-form->rest, Expr(factor)) + 1);
-  } else {
-    cut.begin = facts.simplify(ceil_div(form->rest, Expr(-factor)));
-  }
-  return cut;
-}
 
 bool is_power_of_two(int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
 
@@ -279,7 +189,7 @@ class PartitionLoops : public ScopedMutator {
         s = loop->body;
       } else if (const auto* guard = s.as<If>(); guard && !guard->else_body) {
         for (const Expr& term : conjuncts(guard->condition))
-          out.push_back({term, inner});
+          out.push_back({{term, inner}});
         s = guard->then_body;
       } else {
         return out;
@@ -427,7 +337,7 @@ class PartitionLoops : public ScopedMutator {
     for (const Condition& c : guards_of_all(n)) {
       std::vector<const For*> inner = c.inner;
       inner.push_back(&n);
-      const Expr worst = has_load(c.term) ? Expr() : extreme_case({c.term, inner, false}, analyzer_, Case::worst);
+      const Expr worst = has_load(c.term) ? Expr() : extreme_case({c.term, inner}, analyzer_, Case::worst);
       if (!worst.defined()) continue;
       const Expr holds = analyzer_.simplify(worst <= Expr(0));
       if (is_true(holds) || is_false(holds) || analyzer_.can_prove(logical_not(holds))) continue;

@@ -282,4 +282,16 @@ def waves():
         tuple({"N": n, "T": t} for n, t in ((1, 1), (2, 2), (1, 7), (3, 100), (4, 1999))))
 
 
-ALL = (mlp, attention, convolutions, volumes, batches, shapes, movements, recurrent, signals, expansions, resizes, pyramid, parts, transposed, images, tiled_images, waves)
+# Boxes of all sizes, and as many samples of each as it has pixels.
+def pooled_boxes():
+    nodes = [("Split", ["r"], ["c", "e"], {"axis": 1}), ("Mul", ["c", "spread"], ["middle"], {}), ("Mul", ["e", "spread"], ["extent"], {}),
+             ("Abs", ["extent"], ["half"], {}), ("Sub", ["middle", "half"], ["from"], {}), ("Add", ["middle", "half"], ["to"], {}),
+             ("Concat", ["from", "to"], ["boxes"], {"axis": 1}),
+             ("RoiAlign", ["x", "boxes", "i"], ["y"], {"output_height": 3, "output_width": 2}),
+             ("RoiAlign", ["v", "boxes", "i"], ["z"], {"output_height": 2, "output_width": 2, "mode": "max"})]
+    return Model("pooled_boxes", nodes, {"x": ["N", 8, "H", "W"], "v": ["N", 2, "H", "W"], "r": ["K", 4], "i": ["K"]}, ("y", "z"),
+                 {"N": (1, 4), "H": (1, 40), "W": (1, 40), "K": (1, 20)}, {"spread": np.float32(12)},
+                 tuple(dict(zip("NHWK", n)) for n in ((1, 20, 30, 9), (4, 1, 2, 3), (2, 40, 17, 20), (1, 7, 40, 1))), {"i": 1})
+
+
+ALL = (mlp, attention, convolutions, volumes, batches, shapes, movements, recurrent, signals, expansions, resizes, pyramid, parts, transposed, images, tiled_images, waves, pooled_boxes)

@@ -178,15 +178,6 @@ class Dynamic(unittest.TestCase):
     def test_is_verified_at_several_sizes(self):
         self.done(mcc("verify", self.folder / "shapes.onnx", *dims(self.models["shapes"])))
 
-    # A header is for one size.
-    def test_is_refused(self):
-        arguments = ("compile", self.folder / "mlp.onnx", "-o", self.folder / "g.o", "--header", self.folder / "g.h")
-        for dimension, message in ((("--dim", "N=1..4"), "a header is for one size"), ((), "dimension 0 ('N') has no value")):
-            with self.subTest(dimension=dimension):
-                result = mcc(*arguments, *dimension)
-                self.assertEqual(result.returncode, 4, result.stderr)
-                self.assertIn(message, result.stderr)
-
     # Kernels of every kind of open axis are tasks, with and without ranges.
     def test_has_tasks(self):
         for name, model in self.models.items():

@@ -88,6 +88,30 @@ TEST_F(Symbolic, SaysWhatIsWrong) {
   EXPECT_EQ(error_of([&] { session.run(); }), "output \"y\": needs 36 bytes, got memory of 24 bytes");
 }
 
+TEST_F(Symbolic, SaysShapesBeforeTheRun) {
+  const Model model(description.image());
+  Session session(model, {.threads = 1});
+  const std::vector<float> x(3000, 1);
+  EXPECT_EQ(error_of([&] { session.next_output_shape(0); }), "input \"x\" is not set");
+  EXPECT_EQ(error_of([&] { session.next_output_shape(1); }), "there is no output 1: the model has 1");
+  for (int64_t n : {5, 1000, 2}) {
+    session.set_input(0, x.data(), {n, 3});
+    session.set_input(1, x.data(), {n, 3});
+    EXPECT_EQ((session.next_output_shape(0).array<2>()), (std::array<int64_t, 2>{n, 3}));
+    std::vector<float> y(static_cast<size_t>(n) * 3);
+    session.set_output_memory(0, y.data(), y.size() * sizeof(float));
+    session.run();
+    EXPECT_EQ(y, std::vector<float>(y.size(), 2));
+  }
+  session.set_output_memory(0, nullptr, 0);
+  session.run();
+  EXPECT_EQ((session.output_shape(0).array<2>()), (std::array<int64_t, 2>{2, 3}));
+  EXPECT_EQ(floats(session.output(0)), std::vector<float>(6, 2));
+  session.set_input(1, x.data(), {3, 3});
+  EXPECT_EQ(error_of([&] { session.next_output_shape(0); }),
+            "input \"x2\": dimension 0 is 3, but \"N\" is 2 in an input before it");
+}
+
 TEST_F(Symbolic, ChecksTheCallersArena) {
   const Model model(description.image());
   alignas(64) unsigned char arena[128];
@@ -435,7 +459,9 @@ TEST_F(NonZero, SizesItsResultByData) {
     data[i] = 1;
   for (int64_t n : {11, 5000, 6, 0}) {
     session.set_input(0, data.data(), {n});
+    EXPECT_EQ(session.next_output_shape(1)[0], -1);
     session.run();
+    EXPECT_EQ(session.output_shape(1)[0], (n + 4) / 5);
     std::vector<int64_t> expected;
     for (int64_t i = 0; i < n; i += 5)
       expected.push_back(i);

@@ -29,7 +29,7 @@ INSTANTIATE_TEST_SUITE_P(Files, LowerFile,
                                            "vector_reduce", "scan", "scan_own", "padding", "halo", "pad_copy",
                                            "concat", "masked_tile", "layer_norm", "prefetch_next",
                                            "masked_update", "transpose_tile", "joined_tile", "packed_tile",
-                                           "tiles", "open_vectors"),
+                                           "tiles", "open_vectors", "limited"),
                          [](const auto& info) { return std::string(info.param); });
 
 // y[j, i] = x[i, j] + x[i, 0] in square tiles of lanes x lanes, as the schedules make it: columns of x become vectors.

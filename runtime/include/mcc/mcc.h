@@ -212,11 +212,16 @@ MCC_API mcc_status mcc_session_set_inputs(mcc_session* session, const mcc_tensor
                                           mcc_error* error);
 
 /* Gives memory to an output, which must not overlap an input or another output. With size_bytes 0
- * it must hold the full shape; with a shape that is not fixed, pass size_bytes, and rank and dims
- * may be 0 and null. Null tensor: back to memory of the session, which is also where outputs go
+ * it must hold the full shape; with a shape that is not fixed, rank and dims may be 0 and null, and
+ * size_bytes is what there is. Null tensor: back to memory of the session, which is also where outputs go
  * that are never set. */
 MCC_API mcc_status mcc_session_set_output(mcc_session* session, size_t index, const mcc_tensor* tensor,
                                           mcc_error* error);
+
+/* The shape that output `index` will have with the inputs that are set now, all of them: `dims` has room for MCC_MAX_RANK, or is
+ * null. -1 where data decides, which only a run finds. */
+MCC_API mcc_status mcc_session_next_output_shape(mcc_session* session, size_t index, int64_t* dims,
+                                                 int32_t* rank, mcc_error* error);
 
 /* With a model for GPUs, inputs and outputs may be in the host's memory or in the GPU's, each by itself. When all of them are in
  * the GPU's memory and the caller gave the stream, the run is only put into the stream: the caller waits for it. */

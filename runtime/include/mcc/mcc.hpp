@@ -8,8 +8,10 @@
 #ifndef MCC_MCC_HPP
 #define MCC_MCC_HPP
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -50,6 +52,50 @@ MCC_ELEMENT_TYPE_OF(std::uint64_t, u64)
 MCC_ELEMENT_TYPE_OF(bool, bool)
 MCC_ELEMENT_TYPE_OF(mcc_string, string)
 #undef MCC_ELEMENT_TYPE_OF
+
+// The sizes of a tensor's dimensions: {4, 3, 224, 224}, a vector, an array, or a pointer and the rank. Allocates nothing.
+class Shape {
+ public:
+  Shape() = default;  // of a scalar
+  Shape(const std::int64_t* dims, std::size_t rank) : rank_(rank) {
+    if (rank > MCC_MAX_RANK)
+      throw Error(MCC_INVALID_ARGUMENT, "expected a shape of at most " + std::to_string(MCC_MAX_RANK) +
+                                            " dimensions, got " + std::to_string(rank));
+    for (std::size_t i = 0; i < rank; ++i)
+      dims_[i] = dims[i];
+  }
+  Shape(std::initializer_list<std::int64_t> dims) : Shape(dims.begin(), dims.size()) {}
+  Shape(const std::vector<std::int64_t>& dims) : Shape(dims.data(), dims.size()) {}
+  template <std::size_t rank>
+  Shape(const std::array<std::int64_t, rank>& dims) : Shape(dims.data(), rank) {}
+
+  std::size_t rank() const { return rank_; }
+  const std::int64_t* data() const { return dims_; }
+  const std::int64_t* begin() const { return dims_; }
+  const std::int64_t* end() const { return dims_ + rank_; }
+  std::int64_t operator[](std::size_t dim) const { return dims_[dim]; }
+  std::size_t element_count() const {
+    std::size_t count = 1;
+    for (std::int64_t dim : *this)
+      count *= static_cast<std::size_t>(dim);
+    return count;
+  }
+  // Of a shape whose rank is known.
+  template <std::size_t rank>
+  std::array<std::int64_t, rank> array() const {
+    if (rank_ != rank)
+      throw Error(MCC_INVALID_ARGUMENT,
+                  "expected rank " + std::to_string(rank) + ", got rank " + std::to_string(rank_));
+    std::array<std::int64_t, rank> dims = {};
+    for (std::size_t i = 0; i < rank; ++i)
+      dims[i] = dims_[i];
+    return dims;
+  }
+
+ private:
+  std::int64_t dims_[MCC_MAX_RANK] = {};
+  std::size_t rank_ = 0;
+};
 
 struct TensorInfo {
   std::string name;
@@ -190,50 +236,65 @@ class Session {
   int threads() const { return mcc_session_threads(handle()); }
 
   // The data is used in place, and must live until the runs with it are over.
-  void set_input(std::size_t index, const Tensor& tensor) {
-    mcc_error error;
-    const mcc_tensor c = to_c(tensor);
-    if (mcc_session_set_input(handle(), index, &c, &error) != MCC_OK) throw Error(error);
+  void set_input(std::size_t index, const Tensor& tensor) { give_input(index, to_c(tensor)); }
+  template <class T>
+  void set_input(std::size_t index, const T* data, const Shape& shape) {
+    set_input(index, data, ElementTypeOf<T>::value, shape);
   }
   template <class T>
-  void set_input(std::size_t index, const T* data, const std::vector<std::int64_t>& dims) {
-    set_input(index, view(const_cast<T*>(data), dims));  // kernels do not write to inputs
+  void set_input(const std::string& name, const T* data, const Shape& shape) {
+    set_input(model_.input_index(name), data, shape);
   }
-  template <class T>
-  void set_input(const std::string& name, const T* data, const std::vector<std::int64_t>& dims) {
-    set_input(model_.input_index(name), data, dims);
+  // Of any type, also of those that C++ has none for. Kernels do not write to inputs.
+  void set_input(std::size_t index, const void* data, mcc_dtype dtype, const Shape& shape) {
+    give_input(index, view(const_cast<void*>(data), 0, dtype, shape));
   }
 
   // A tensor of strings: these are used in place, too.
-  void set_input(std::size_t index, const std::vector<std::string>& strings,
-                 const std::vector<std::int64_t>& dims) {
-    std::size_t count = 1;
-    for (std::int64_t dim : dims)
-      count *= static_cast<std::size_t>(dim);
-    if (count != strings.size())
-      throw Error(MCC_INVALID_ARGUMENT, "the shape of the strings needs " + std::to_string(count) + ", got " +
+  void set_input(std::size_t index, const std::vector<std::string>& strings, const Shape& shape) {
+    if (shape.element_count() != strings.size())
+      throw Error(MCC_INVALID_ARGUMENT, "the shape of the strings needs " +
+                                            std::to_string(shape.element_count()) + ", got " +
                                             std::to_string(strings.size()));
     if (strings_.size() <= index) strings_.resize(index + 1);
     std::vector<mcc_string>& views = strings_[index];
     views.clear();
     for (const std::string& string : strings)
       views.push_back({string.data(), string.size()});
-    set_input(index, static_cast<const mcc_string*>(views.data()), dims);
+    set_input(index, static_cast<const mcc_string*>(views.data()), shape);
   }
-  void set_input(const std::string& name, const std::vector<std::string>& strings,
-                 const std::vector<std::int64_t>& dims) {
-    set_input(model_.input_index(name), strings, dims);
+  void set_input(const std::string& name, const std::vector<std::string>& strings, const Shape& shape) {
+    set_input(model_.input_index(name), strings, shape);
   }
 
   // Lets the model write an output to the caller's memory.
-  void set_output(std::size_t index, const Tensor& tensor) {
-    mcc_error error;
-    const mcc_tensor c = to_c(tensor);
-    if (mcc_session_set_output(handle(), index, &c, &error) != MCC_OK) throw Error(error);
-  }
+  void set_output(std::size_t index, const Tensor& tensor) { give_output(index, to_c(tensor)); }
   template <class T>
-  void set_output(std::size_t index, T* data, const std::vector<std::int64_t>& dims) {
-    set_output(index, view(data, dims));
+  void set_output(std::size_t index, T* data, const Shape& shape) {
+    give_output(index, view(data, 0, ElementTypeOf<T>::value, shape));
+  }
+  // The same for whatever shape the output has, as long as the bytes are enough. Null: back to the session's own memory.
+  void set_output_memory(std::size_t index, void* data, std::size_t size_bytes) {
+    mcc_error error;
+    mcc_tensor_info info = {};
+    if (mcc_model_output(model_.handle(), index, &info) != MCC_OK)
+      throw Error(MCC_INVALID_ARGUMENT, "no output has index " + std::to_string(index));
+    mcc_tensor memory = {data, size_bytes, info.dtype, 0, nullptr};
+    bool is_fixed = true;
+    for (std::int32_t d = 0; d < info.rank; ++d)
+      is_fixed = is_fixed && info.dims[d] >= 0;
+    if (is_fixed) {
+      memory.rank = info.rank;
+      memory.dims = info.dims;
+      // Of a fixed shape 0 bytes would mean as many as it needs.
+      const std::size_t count = Shape(info.dims, static_cast<std::size_t>(info.rank)).element_count();
+      if (data != nullptr && size_bytes == 0 && count != 0)
+        throw Error(MCC_INVALID_ARGUMENT, std::string("output \"") + info.name + "\": expected at least " +
+                                              std::to_string(count * mcc_dtype_bytes(info.dtype)) +
+                                              " bytes, got 0");
+    }
+    if (mcc_session_set_output(handle(), index, data == nullptr ? nullptr : &memory, &error) != MCC_OK)
+      throw Error(error);
   }
 
   void run() {
@@ -243,12 +304,30 @@ class Session {
 
   // Valid until the next run or change of the session.
   Tensor output(std::size_t index) const {
-    mcc_error error;
-    mcc_tensor c = {};
-    if (mcc_session_output(handle(), index, &c, &error) != MCC_OK) throw Error(error);
+    const mcc_tensor c = c_output(index);
     return {c.data, c.size_bytes, static_cast<mcc_dtype>(c.dtype), {c.dims, c.dims + c.rank}};
   }
   Tensor output(const std::string& name) const { return output(model_.output_index(name)); }
+  // The same without its shape, and without allocation.
+  const void* output_data(std::size_t index) const { return c_output(index).data; }
+  template <class T>
+  const T* output_data(std::size_t index) const {
+    const mcc_tensor c = c_output(index);
+    return Tensor{c.data, c.size_bytes, static_cast<mcc_dtype>(c.dtype), {}}.as<T>();
+  }
+  // Its shape after the last run.
+  Shape output_shape(std::size_t index) const {
+    const mcc_tensor c = c_output(index);
+    return Shape(c.dims, static_cast<std::size_t>(c.rank));
+  }
+  // The shape that it will have with the inputs that are set now; -1 where data decides.
+  Shape next_output_shape(std::size_t index) {
+    mcc_error error;
+    std::int64_t dims[MCC_MAX_RANK];
+    std::int32_t rank = 0;
+    if (mcc_session_next_output_shape(handle(), index, dims, &rank, &error) != MCC_OK) throw Error(error);
+    return Shape(dims, static_cast<std::size_t>(rank));
+  }
 
   void set_profiling(bool on) { mcc_session_set_profiling(handle(), on ? 1 : 0); }
   void reset_profile() { mcc_session_reset_profile(handle()); }
@@ -273,9 +352,23 @@ class Session {
   struct Destroy {
     void operator()(mcc_session* session) const { mcc_session_destroy(session); }
   };
-  template <class T>
-  static Tensor view(T* data, const std::vector<std::int64_t>& dims) {
-    return {data, 0, ElementTypeOf<T>::value, dims};
+  void give_input(std::size_t index, const mcc_tensor& tensor) {
+    mcc_error error;
+    if (mcc_session_set_input(handle(), index, &tensor, &error) != MCC_OK) throw Error(error);
+  }
+  void give_output(std::size_t index, const mcc_tensor& tensor) {
+    mcc_error error;
+    if (mcc_session_set_output(handle(), index, &tensor, &error) != MCC_OK) throw Error(error);
+  }
+  mcc_tensor c_output(std::size_t index) const {
+    mcc_error error;
+    mcc_tensor c = {};
+    if (mcc_session_output(handle(), index, &c, &error) != MCC_OK) throw Error(error);
+    return c;
+  }
+  static mcc_tensor view(void* data, std::size_t size_bytes, mcc_dtype dtype, const Shape& shape) {
+    return {data, size_bytes, dtype, static_cast<std::int32_t>(shape.rank()),
+            shape.rank() == 0 ? nullptr : shape.data()};
   }
   static mcc_tensor to_c(const Tensor& tensor) {
     return {tensor.data, tensor.size_bytes, tensor.dtype, static_cast<std::int32_t>(tensor.dims.size()),
