@@ -60,6 +60,7 @@ class Subject {
     if (imported_) return graph::run_graph(imported_->graph, inputs, graph::interpreter_evaluator());
     runtime::SessionOptions options;
     options.threads = threads_;
+    options.seed = graph::Draws{}.seed;
     runtime::Session session(*library_, options);
     set_inputs(session, inputs);
     session.run();
