@@ -272,6 +272,7 @@ class Builder {
   Entry set_positions(const Entry& x, const Origin& origin);
   Entry flatten(const Entry& x, const Origin& origin);
   Entry find_nonzero(const std::vector<Entry>& inputs, const Origin& origin);
+  Entry range_of_integers(const std::vector<Entry>& inputs, const Origin& origin);
   Entry compress(const onnx::NodeProto& node, const std::vector<Entry>& inputs, const Origin& origin);
   // Of an operator of our own, with the attributes of a node: results, of which some may be left out.
   std::vector<Entry> make_own(const std::string& type, const std::vector<Entry>& inputs, const onnx::NodeProto& like,

@@ -37,7 +37,9 @@ class Random(unittest.TestCase):
     def tearDownClass(cls):
         cls.temporary.cleanup()
 
-    def compile(self, text, *options, name="model"):
+    # Each under a name of its own: a loaded library is not loaded again.
+    def compile(self, text, *options):
+        name = f"model_{len(list(self.folder.glob('*.onnx')))}"
         model = onnx.parser.parse_model(HEAD + text)
         onnx.checker.check_model(model)
         path, library = self.folder / f"{name}.onnx", self.folder / f"{name}.so"
@@ -137,9 +139,9 @@ class Random(unittest.TestCase):
 
     def test_open_shapes(self):
         text = "g (float[N,M,3] x) => (float[N,M,3] y) { z = RandomNormalLike(x) y = Add(x, z) }"
-        shapes = [(2, 5, 3), (1, 1, 3), (3, 17, 3), (0, 4, 3), (2, 5, 3)]
+        shapes = [(2, 5, 3), (1, 1, 3), (3, 17, 3), (2, 5, 3)]
         feeds = [{"x": np.full(shape, 10, np.float32)} for shape in shapes]
-        for options in ((), ("--dim", "N=0..8")):
+        for options in ((), ("--dim", "N=1..8")):
             for k, (shape, (y,)) in enumerate(zip(shapes, self.runs(text, feeds, len(shapes), options=options))):
                 np.testing.assert_allclose(y, 10 + philox.normal(shape, SEED, 0, k), rtol=1e-6)
 
@@ -351,8 +353,8 @@ class Verified(Random):
     """`mcc verify` of these models: kernels against the interpreter, with the same seed."""
 
     def check_verified(self, text, *options):
-        self.compile(text, name="verified")
-        done = subprocess.run([MCC, "verify", self.folder / "verified.onnx", *self.OPTIONS, *options], capture_output=True, text=True, timeout=600)
+        library, _ = self.compile(text)
+        done = subprocess.run([MCC, "verify", library.with_suffix(".onnx"), *self.OPTIONS, *options], capture_output=True, text=True, timeout=600)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
 
