@@ -123,9 +123,10 @@ Read Parser::read(const Function& f, const std::string& o) const {
 
 void Parser::decode(Function& f, size_t index, std::string text) {
   Step& step = f.steps[index];
-  // "{ .reg .b16 tmp; mov.b32 {%rs1, tmp}, %r1; }": one half of a register.
-  if (constexpr std::string_view kHalf = "{ .reg .b16 tmp;"; text.starts_with(kHalf)) {
-    text = trimmed(text.substr(kHalf.size(), text.rfind(';') - kHalf.size()));
+  // "{ .reg .b16 tmp; mov.b32 {%rs1, tmp}, %r1; }": one half of a register, of 32 or of 64 bits.
+  for (const std::string_view half : {"{ .reg .b16 tmp;", "{ .reg .b32 tmp;"}) {
+    if (!text.starts_with(half)) continue;
+    text = trimmed(text.substr(half.size(), text.rfind(';') - half.size()));
     text.replace(text.find("tmp"), 3, "_");
   }
   if (text.back() == ';') text.pop_back();
