@@ -107,7 +107,9 @@ Entry Builder::range_of_integers(const std::vector<Entry>& inputs, const Origin&
     const Entry source{Entry::value, cast->inputs[0]};
     const ElementType element = graph_.value(source.id).type.element;
     if (!is_int(element)) return {Entry::absent};
-    integers.push_back(element == ElementType::i64 ? source : make("Cast", {source}, {"to", onnx_of_element(ElementType::i64)}, origin));
+    integers.push_back(element == ElementType::i64
+                           ? source
+                           : make("Cast", {source}, {"to", onnx_of_element(ElementType::i64)}, origin));
   }
   const Entry range = make("Range", integers, {}, origin);
   if (range.kind != Entry::value) return {};

@@ -289,13 +289,16 @@ class Builder {
     std::vector<std::pair<std::string, float>> parameters;
     ElementType element = ElementType::f32;
   };
-  Entry random_tensor(const Distribution& distribution, const Entry& shape, std::optional<int64_t> seed, const Origin& origin);
+  Entry random_tensor(const Distribution& distribution, const Entry& shape, std::optional<int64_t> seed,
+                      const Origin& origin);
   Entry random_of_shape(const onnx::NodeProto& node, const Entry& like, const Origin& origin);
   Entry bernoulli(const onnx::NodeProto& node, const Entry& x, const Origin& origin);
   Entry multinomial(const onnx::NodeProto& node, const Entry& x, const Origin& origin);
   // Its result, and its mask where the node has one.
-  std::vector<Entry> dropout_in_training(const onnx::NodeProto& node, const std::vector<Entry>& inputs, const Origin& origin);
-  std::optional<ElementType> drawn_element(const onnx::NodeProto& node, std::optional<ElementType> otherwise, const Origin& origin);
+  std::vector<Entry> dropout_in_training(const onnx::NodeProto& node, const std::vector<Entry>& inputs,
+                                         const Origin& origin);
+  std::optional<ElementType> drawn_element(const onnx::NodeProto& node, std::optional<ElementType> otherwise,
+                                           const Origin& origin);
 
   // ---- Nodes that a node stands for (parts.cpp) ----
 
@@ -329,8 +332,9 @@ class Builder {
   std::map<std::string, int64_t> text_ids_;         // of graph_.texts
   std::set<graph::ValueId> tainted_;  // results of unsupported nodes, and what depends on them
   std::vector<graph::DimEquality> conditional_;  // asked for in branches that have been built
-  int64_t streams_ = 0;            // of random numbers, so far
-  std::vector<Entry> iterations_;  // of the run-time loops around the nodes that are built: what is different in each one
+  int64_t streams_ = 0;                          // of random numbers, so far
+  std::vector<Entry>
+      iterations_;  // of the run-time loops around the nodes that are built: what is different in each one
 };
 
 }  // namespace mcc::frontend

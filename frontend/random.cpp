@@ -44,7 +44,8 @@ bool Builder::add_random_node(const onnx::NodeProto& node, Scope& scope, const O
     inputs.push_back(scope.find(name));
   const Constant* mode = type == "Dropout" && inputs.size() > 2 ? known(inputs[2]) : nullptr;
   const bool is_inference = mode && mode->count() == 1 && mode->int_at(0) == 0;
-  const bool is_training = type == "Dropout" && inputs.size() > 2 && inputs[2].kind != Entry::absent && !is_inference;
+  const bool is_training =
+      type == "Dropout" && inputs.size() > 2 && inputs[2].kind != Entry::absent && !is_inference;
   if (!is_training && !draws_numbers(type)) return false;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i].kind == Entry::value || inputs[i].kind == Entry::absent) continue;
@@ -80,10 +81,11 @@ bool Builder::add_random_node(const onnx::NodeProto& node, Scope& scope, const O
   return true;
 }
 
-Entry Builder::random_tensor(const Distribution& distribution, const Entry& shape, std::optional<int64_t> seed,
-                             const Origin& origin) {
+Entry Builder::random_tensor(const Distribution& distribution, const Entry& shape,
+                             std::optional<int64_t> seed, const Origin& origin) {
   if (streams_ == graph::kMostStreams) {
-    report(ErrorKind::unsupported, origin.where, text("is one of more than ", streams_, " nodes that draw random numbers"));
+    report(ErrorKind::unsupported, origin.where,
+           text("is one of more than ", streams_, " nodes that draw random numbers"));
     return {};
   }
   onnx::NodeProto draw, random;
@@ -93,7 +95,8 @@ Entry Builder::random_tensor(const Distribution& distribution, const Entry& shap
   if (state.kind != Entry::value || shape.kind != Entry::value) return {};
   const ElementType element = distribution.element, wide = wide_element(element);
   *random.add_attribute() = onnx::MakeAttribute("dtype", static_cast<int64_t>(onnx_of_element(wide)));
-  if (element != wide) *random.add_attribute() = onnx::MakeAttribute("rounds_to", std::string(to_text(element)));
+  if (element != wide)
+    *random.add_attribute() = onnx::MakeAttribute("rounds_to", std::string(to_text(element)));
   for (const auto& [name, value] : distribution.parameters)
     *random.add_attribute() = onnx::MakeAttribute(name, value);
   const Entry numbers = make_own("Random", {state, shape}, random, {true}, origin)[0];
@@ -102,13 +105,16 @@ Entry Builder::random_tensor(const Distribution& distribution, const Entry& shap
 }
 
 // The type that the attribute names.
-std::optional<ElementType> Builder::drawn_element(const onnx::NodeProto& node, std::optional<ElementType> otherwise,
+std::optional<ElementType> Builder::drawn_element(const onnx::NodeProto& node,
+                                                  std::optional<ElementType> otherwise,
                                                   const Origin& origin) {
   const onnx::AttributeProto* dtype = find_attribute(node, "dtype");
-  const std::optional<ElementType> element = dtype ? element_of_onnx(static_cast<int>(dtype->i())) : otherwise;
+  const std::optional<ElementType> element =
+      dtype ? element_of_onnx(static_cast<int>(dtype->i())) : otherwise;
   if (!element)
-    report(ErrorKind::unsupported, origin.where,
-           text("element type ", onnx_type_name(static_cast<int>(dtype ? dtype->i() : 0)), " is not supported"));
+    report(
+        ErrorKind::unsupported, origin.where,
+        text("element type ", onnx_type_name(static_cast<int>(dtype ? dtype->i() : 0)), " is not supported"));
   return element;
 }
 
@@ -118,7 +124,8 @@ Entry Builder::random_of_shape(const onnx::NodeProto& node, const Entry& like, c
       drawn_element(node, has_operand ? graph_.value(like.id).type.element : ElementType::f32, origin);
   if (!element) return {};
   if (bit_width(*element) < 16 || !is_float(*element)) {
-    report(ErrorKind::bad_input, origin.where, text("expected a result of f16, bf16, f32 or f64, got ", to_text(*element)),
+    report(ErrorKind::bad_input, origin.where,
+           text("expected a result of f16, bf16, f32 or f64, got ", to_text(*element)),
            "the attribute dtype names its type");
     return {};
   }
@@ -131,17 +138,21 @@ Entry Builder::random_of_shape(const onnx::NodeProto& node, const Entry& like, c
       report(ErrorKind::bad_input, origin.where, "attribute 'shape' is missing");
       return {};
     }
-    shape = make_constant(Constant::ints({sizes->ints().begin(), sizes->ints().end()}), text(origin.name, ".shape"));
+    shape = make_constant(Constant::ints({sizes->ints().begin(), sizes->ints().end()}),
+                          text(origin.name, ".shape"));
   }
   Distribution distribution{{}, *element};
   const bool is_normal = node.op_type().starts_with("RandomNormal");
   if (is_normal)
-    distribution.parameters = {{"mean", number_attribute(node, "mean", 0)}, {"scale", number_attribute(node, "scale", 1)}};
+    distribution.parameters = {{"mean", number_attribute(node, "mean", 0)},
+                               {"scale", number_attribute(node, "scale", 1)}};
   else
-    distribution.parameters = {{"low", number_attribute(node, "low", 0)}, {"high", number_attribute(node, "high", 1)}};
+    distribution.parameters = {{"low", number_attribute(node, "low", 0)},
+                               {"high", number_attribute(node, "high", 1)}};
   for (const auto& [name, value] : distribution.parameters) {
     if (std::isfinite(value)) continue;
-    report(ErrorKind::bad_input, origin.where, text("attribute ", name, ": expected a finite number, got ", value));
+    report(ErrorKind::bad_input, origin.where,
+           text("attribute ", name, ": expected a finite number, got ", value));
     return {};
   }
   if (!is_normal && !std::isfinite(distribution.parameters[1].second - distribution.parameters[0].second)) {
@@ -157,12 +168,13 @@ Entry Builder::bernoulli(const onnx::NodeProto& node, const Entry& x, const Orig
   const std::optional<ElementType> result = drawn_element(node, element, origin);
   if (!result) return {};
   if (!is_float(element)) {
-    report(ErrorKind::bad_input, origin.where, text("expected probabilities of a float type, got ", to_text(element)));
+    report(ErrorKind::bad_input, origin.where,
+           text("expected probabilities of a float type, got ", to_text(element)));
     return {};
   }
   const Entry probability = element == wide ? x : make("Cast", {x}, {"to", onnx_of_element(wide)}, origin);
-  const Entry uniform =
-      random_tensor({{{"low", 0.0f}, {"high", 1.0f}}, wide}, make("Shape", {x}, {}, origin), seed_of(node), origin);
+  const Entry uniform = random_tensor({{{"low", 0.0f}, {"high", 1.0f}}, wide}, make("Shape", {x}, {}, origin),
+                                      seed_of(node), origin);
   if (probability.kind != Entry::value || uniform.kind != Entry::value) return {};
   const Entry is_below = make("Less", {uniform, probability}, {}, origin);
   if (is_below.kind != Entry::value || *result == ElementType::boolean) return is_below;
@@ -188,7 +200,9 @@ Entry Builder::multinomial(const onnx::NodeProto& node, const Entry& x, const Or
                        : text("dtype: expected i32 or i64, got ", to_text(*result)));
     return {};
   }
-  const auto constant = [&](Constant value) { return make_constant(std::move(value), text(origin.name, ".constant")); };
+  const auto constant = [&](Constant value) {
+    return make_constant(std::move(value), text(origin.name, ".constant"));
+  };
   const auto axis = [&](int64_t k) { return constant(Constant::ints({k})); };
   const auto number = [&](double value) {
     return constant(Constant::of(ElementType::f64, {}, std::vector<double>{value}));
@@ -205,12 +219,14 @@ Entry Builder::multinomial(const onnx::NodeProto& node, const Entry& x, const Or
   const Entry all = slice(sums, 1, -1, INT64_MAX, origin);
   const Entry batch = slice(make("Shape", {x}, {}, origin), 0, 0, 1, origin);
   const Entry shape = concatenate({batch, constant(Constant::ints({samples}))}, 0, origin);
-  const Entry uniform = random_tensor({{{"low", 0.0f}, {"high", 1.0f}}, ElementType::f64}, shape, seed_of(node), origin);
+  const Entry uniform =
+      random_tensor({{{"low", 0.0f}, {"high", 1.0f}}, ElementType::f64}, shape, seed_of(node), origin);
   if (is_reported(all) || is_reported(uniform)) return {};
   const Entry wanted = make("Mul", {uniform, all}, {}, origin);
-  const Entry is_passed = make("LessOrEqual",
-                               {make("Unsqueeze", {sums, axis(1)}, {}, origin), make("Unsqueeze", {wanted, axis(2)}, {}, origin)},
-                               {}, origin);
+  const Entry is_passed =
+      make("LessOrEqual",
+           {make("Unsqueeze", {sums, axis(1)}, {}, origin), make("Unsqueeze", {wanted, axis(2)}, {}, origin)},
+           {}, origin);
   const Entry passed = make("Cast", {is_passed}, {"to", onnx_of_element(*result)}, origin);
   return make("ReduceSum", {passed, axis(2)}, {"keepdims", 0}, origin);
 }
@@ -224,32 +240,42 @@ std::vector<Entry> Builder::dropout_in_training(const onnx::NodeProto& node, con
     report(ErrorKind::bad_input, origin.where, std::move(message));
     return std::vector<Entry>{};
   };
-  const auto constant = [&](Constant value) { return make_constant(std::move(value), text(origin.name, ".constant")); };
+  const auto constant = [&](Constant value) {
+    return make_constant(std::move(value), text(origin.name, ".constant"));
+  };
   Entry ratio = inputs[1];
-  if (ratio.kind == Entry::absent) ratio = constant(Constant::of(ElementType::f32, {}, std::vector<float>{0.5f}));
+  if (ratio.kind == Entry::absent)
+    ratio = constant(Constant::of(ElementType::f32, {}, std::vector<float>{0.5f}));
   const graph::TensorType ratio_type = graph_.value(ratio.id).type;
   if (!is_float(type.element)) return wrong(text("expected data of a float type, got ", to_text(type)));
-  if (!is_float(ratio_type.element) || !graph::is_static(ratio_type.shape) || graph::static_count(ratio_type.shape) != 1)
+  if (!is_float(ratio_type.element) || !graph::is_static(ratio_type.shape) ||
+      graph::static_count(ratio_type.shape) != 1)
     return wrong(text("input 1 (ratio): expected one float, got ", to_text(ratio_type)));
   if (!is_one_bool(inputs[2].id))
-    return wrong(text("input 2 (training_mode): expected one bool, got ", to_text(graph_.value(inputs[2].id).type)));
+    return wrong(
+        text("input 2 (training_mode): expected one bool, got ", to_text(graph_.value(inputs[2].id).type)));
   if (const Constant* value = known(ratio); value && !(0 <= value->number_at(0) && value->number_at(0) < 1))
     return wrong(text("input 1 (ratio): expected at least 0 and less than 1, got ", value->number_at(0)));
 
   const auto as_scalar = [&](const Entry& x) {
-    return graph_.value(x.id).type.shape.empty() ? x : make("Reshape", {x, constant(Constant::ints({}))}, {}, origin);
+    return graph_.value(x.id).type.shape.empty()
+               ? x
+               : make("Reshape", {x, constant(Constant::ints({}))}, {}, origin);
   };
   const auto converted = [&](const Entry& x, ElementType element) {
-    return graph_.value(x.id).type.element == element ? x : make("Cast", {x}, {"to", onnx_of_element(element)}, origin);
+    return graph_.value(x.id).type.element == element
+               ? x
+               : make("Cast", {x}, {"to", onnx_of_element(element)}, origin);
   };
   const ElementType wide = wide_element(ratio_type.element);
   const auto number = [&](double value) {
-    return wide == ElementType::f64 ? constant(Constant::of(wide, {}, std::vector<double>{value}))
-                                    : constant(Constant::of(wide, {}, std::vector<float>{static_cast<float>(value)}));
+    return wide == ElementType::f64
+               ? constant(Constant::of(wide, {}, std::vector<double>{value}))
+               : constant(Constant::of(wide, {}, std::vector<float>{static_cast<float>(value)}));
   };
   ratio = converted(as_scalar(ratio), wide);
-  const Entry uniform =
-      random_tensor({{{"low", 0.0f}, {"high", 1.0f}}, wide}, make("Shape", {data}, {}, origin), seed_of(node), origin);
+  const Entry uniform = random_tensor({{{"low", 0.0f}, {"high", 1.0f}}, wide},
+                                      make("Shape", {data}, {}, origin), seed_of(node), origin);
   if (uniform.kind != Entry::value) return {};
   Entry stays = make("GreaterOrEqual", {uniform, ratio}, {}, origin);
   Entry scale = make("Div", {number(1), make("Sub", {number(1), ratio}, {}, origin)}, {}, origin);

@@ -155,7 +155,8 @@ Result<std::optional<std::vector<Constant>>> fold_node(const Graph& graph, const
 }
 
 Result<std::vector<Constant>> run_graph(const Graph& graph, std::span<const Constant> inputs,
-                                        const Evaluator& evaluate, const NodeObserver& observe, const Draws& draws) {
+                                        const Evaluator& evaluate, const NodeObserver& observe,
+                                        const Draws& draws) {
   MCC_CHECK(inputs.size() == graph.inputs.size(), "expected ", graph.inputs.size(), " inputs, got ",
             inputs.size());
   for (size_t i = 0; i < graph.dims.size(); ++i)

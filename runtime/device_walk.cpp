@@ -120,7 +120,8 @@ mcc_status walk_draw(mcc_session* session, uint64_t n, mcc_error* error) {
   const mcc_cu_result code =
       device.on->cuda->copy_to_device(address_of(*session, value), &words, sizeof words, device.stream);
   device.before = nullptr;
-  return code == MCC_CU_SUCCESS ? MCC_OK : fail_here(device, code, "a seed cannot be copied to the GPU", error);
+  return code == MCC_CU_SUCCESS ? MCC_OK
+                                : fail_here(device, code, "a seed cannot be copied to the GPU", error);
 }
 
 mcc_status walk_node(mcc_session* session, uint64_t n, mcc_error* error) {

@@ -27,7 +27,8 @@ mcc_status set_up_draws(mcc_session* session, const mcc_session_options& options
   session->seed = options.seed;
   if (!has_draws) return MCC_OK;
   if (options.has_seed == 0 && !fill_from_system(&session->seed))
-    return fail(error, MCC_NOT_HERE, "the system gives no seed for random numbers; give the session one (mcc_session_options)");
+    return fail(error, MCC_NOT_HERE,
+                "the system gives no seed for random numbers; give the session one (mcc_session_options)");
   return session->draws.allocate(plan.nodes_count) ? MCC_OK : fail(error, MCC_OUT_OF_MEMORY, "out of memory");
 }
 
@@ -36,7 +37,8 @@ DrawnWords draw(mcc_session* session, uint64_t node) {
   mcc_plan_draw draw = {};
   std::memcpy(&draw, plan.bytes + plan.nodes[node].attributes.begin, sizeof draw);
   const uint64_t execution = session->draws[node]++ & ((uint64_t{1} << MCC_DRAW_EXECUTION_BITS) - 1);
-  return {draw.has_seed != 0 ? draw.seed : session->seed, uint64_t{draw.stream} << MCC_DRAW_EXECUTION_BITS | execution};
+  return {draw.has_seed != 0 ? draw.seed : session->seed,
+          uint64_t{draw.stream} << MCC_DRAW_EXECUTION_BITS | execution};
 }
 
 }  // namespace mcc::runtime

@@ -301,7 +301,8 @@ class Checker {
   }
 
   bool is_draw(const mcc_plan_node& node) const {
-    if (node.args.count != 1 || node.output_count != 1 || node.attributes.count != sizeof(mcc_plan_draw)) return false;
+    if (node.args.count != 1 || node.output_count != 1 || node.attributes.count != sizeof(mcc_plan_draw))
+      return false;
     const mcc_plan_value& value = plan_.values[plan_.indices[node.args.begin]];
     return value.dtype == MCC_DTYPE_i64 && value.rank == 1 && plan_.dims_of(value)[0] == 2;
   }

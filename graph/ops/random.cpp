@@ -16,7 +16,8 @@ constexpr int kExecutionBits = 40;
 
 void infer_draw(InferContext& c) {
   const int64_t stream = c.attributes().integer("stream", -1);
-  if (expect(c, 0 <= stream && stream < kMostStreams, "stream: expected less than ", kMostStreams, ", got ", stream))
+  if (expect(c, 0 <= stream && stream < kMostStreams, "stream: expected less than ", kMostStreams, ", got ",
+             stream))
     c.set_output(0, {ElementType::i64, {2}});
 }
 
@@ -68,13 +69,16 @@ struct Bits {
   }
 };
 
-Expr shifted_right(const Expr& x, int count) { return binary(tensor::BinaryOp::shr, x, tensor::constant_int(x.type(), count)); }
+Expr shifted_right(const Expr& x, int count) {
+  return binary(tensor::BinaryOp::shr, x, tensor::constant_int(x.type(), count));
+}
 
 // In [0, 1): as many bits as the type has digits.
 Expr unit_interval(ElementType element, const Bits& bits) {
   const Expr pair = bits.pair(false);
   if (element == ElementType::f64)
-    return cast(element, cast(ElementType::i64, shifted_right(pair, 11))) * tensor::constant(element, 0x1p-53);
+    return cast(element, cast(ElementType::i64, shifted_right(pair, 11))) *
+           tensor::constant(element, 0x1p-53);
   const Expr word = cast(ElementType::u32, pair);
   return cast(element, cast(ElementType::i32, shifted_right(word, 8))) * tensor::constant(element, 0x1p-24);
 }
@@ -86,10 +90,12 @@ Expr standard_normal(ElementType element, const Bits& bits) {
   auto number = [&](double x) { return tensor::constant(element, x); };
   const Expr pair = bits.pair(false);
   const Expr uniform =
-      is_double ? cast(element, cast(ElementType::i64, shifted_right(pair, 11))) * number(0x1p-53) + number(0x1p-54)
-                : cast(element, cast(ElementType::u32, pair)) * number(0x1p-32) + number(0x1p-33);
+      is_double
+          ? cast(element, cast(ElementType::i64, shifted_right(pair, 11))) * number(0x1p-53) + number(0x1p-54)
+          : cast(element, cast(ElementType::u32, pair)) * number(0x1p-32) + number(0x1p-33);
   const Expr radius = call(Intrinsic::sqrt, {number(-2) * call(Intrinsic::log, {uniform})});
-  const Expr turn = is_double ? cast(element, cast(ElementType::i64, bits.pair(true))) * number(2 * std::numbers::pi * 0x1p-64)
+  const Expr turn = is_double ? cast(element, cast(ElementType::i64, bits.pair(true))) *
+                                    number(2 * std::numbers::pi * 0x1p-64)
                               : cast(element, cast(ElementType::i32, shifted_right(pair, 32))) *
                                     number(2 * std::numbers::pi * 0x1p-32);
   return radius * call(Intrinsic::cos, {turn});
@@ -103,7 +109,8 @@ Expr uniform(ComputeContext& c, ElementType element, const Bits& bits) {
   const Expr unit = unit_interval(element, bits);
   const bool is_unit = low == 0 && high == 1;
   if (is_unit && result == element) return unit;
-  const Expr x = is_unit ? unit : tensor::constant(element, low) + unit * tensor::constant(element, high - low);
+  const Expr x =
+      is_unit ? unit : tensor::constant(element, low) + unit * tensor::constant(element, high - low);
   // Rounding may give the end of the interval, which is not part of it.
   return tensor::min(x, tensor::constant(element, largest_below(result, low, high)));
 }

@@ -106,12 +106,15 @@ TEST(Draw, DamagedNodesAreRefused) {
     return std::string("none");
   };
   EXPECT_EQ(refusal([](PlanNode&, DrawModel&) {}), "none");
-  EXPECT_THAT(refusal([](PlanNode& node, DrawModel&) { node.attributes.pop_back(); }), HasSubstr("the target of node 0"));
-  EXPECT_THAT(refusal([](PlanNode& node, DrawModel&) { node.output_count = 0; }), HasSubstr("the target of node 0"));
+  EXPECT_THAT(refusal([](PlanNode& node, DrawModel&) { node.attributes.pop_back(); }),
+              HasSubstr("the target of node 0"));
+  EXPECT_THAT(refusal([](PlanNode& node, DrawModel&) { node.output_count = 0; }),
+              HasSubstr("the target of node 0"));
   EXPECT_THAT(refusal([](PlanNode& node, DrawModel& m) { m.plan.values[node.args[0]].dims = {1}; }),
               HasSubstr("the target of node 0"));
-  EXPECT_THAT(refusal([](PlanNode& node, DrawModel& m) { m.plan.values[node.args[0]].dtype = MCC_DTYPE_f32; }),
-              HasSubstr("the target of node 0"));
+  EXPECT_THAT(
+      refusal([](PlanNode& node, DrawModel& m) { m.plan.values[node.args[0]].dtype = MCC_DTYPE_f32; }),
+      HasSubstr("the target of node 0"));
   EXPECT_THAT(refusal([](PlanNode& node, DrawModel&) { node.args.clear(), node.output_count = 0; }),
               HasSubstr("the target of node 0"));
 }

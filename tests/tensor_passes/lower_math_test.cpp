@@ -46,10 +46,12 @@ TEST(LowerMath, EveryFunctionIsExpandedForScalarsAndVectors) {
 // Bit by bit, for any counter and key.
 TEST(LowerMath, RandomBitsAreExact) {
   for (const char* name : {"philox", "philox_rest"}) {
-    const Func scalar = parse(text("func f(a: u64[64], b: u64[64], k: u64[64]) -> (y: u64[64]) { for i in 64 { y[i] = ", name,
-                                   "(a[i], b[i], k[i]) } }"));
-    const Func vector = parse(text("func f(a: u64[64], b: u64[64], k: u64[64]) -> (y: u64[64]) { for i in 8 { y[ramp(i * 8, 1, 8)] = ",
-                                   name, "(a[ramp(i * 8, 1, 8)], b[ramp(i * 8, 1, 8)], k[ramp(i * 8, 1, 8)]) } }"));
+    const Func scalar =
+        parse(text("func f(a: u64[64], b: u64[64], k: u64[64]) -> (y: u64[64]) { for i in 64 { y[i] = ", name,
+                   "(a[i], b[i], k[i]) } }"));
+    const Func vector = parse(text(
+        "func f(a: u64[64], b: u64[64], k: u64[64]) -> (y: u64[64]) { for i in 8 { y[ramp(i * 8, 1, 8)] = ",
+        name, "(a[ramp(i * 8, 1, 8)], b[ramp(i * 8, 1, 8)], k[ramp(i * 8, 1, 8)]) } }"));
     std::mt19937_64 engine(3);
     std::vector<uint64_t> a(64), b(64), k(64), expected(64), actual(64);
     for (auto* words : {&a, &b, &k})

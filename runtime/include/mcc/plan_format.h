@@ -136,7 +136,8 @@ typedef enum mcc_node_kind {
    * loads before the rest of its code runs; code of graphs loads nothing. */
   MCC_NODE_device = 6,
   MCC_NODE_text = 7, /* `target` is an mcc_text_op */
-  MCC_NODE_draw = 8, /* args[0], i64 [2]: a key and a position, which say what random numbers kernels make; attributes: mcc_plan_draw */
+  MCC_NODE_draw =
+      8, /* args[0], i64 [2]: a key and a position, which say what random numbers kernels make; attributes: mcc_plan_draw */
   MCC_NODE_COUNT = 9
 } mcc_node_kind;
 

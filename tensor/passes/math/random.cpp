@@ -16,11 +16,13 @@ Expr philox(MathBuilder& b, const Expr& low, const Expr& high, const Expr& key, 
                            b.let("c3", upper(high))};
   std::array<Expr, 2> k = {b.let("k0", word(key)), b.let("k1", upper(key))};
   for (int round = 0; round < kPhiloxRounds; ++round) {
-    const Expr p = b.let("p", c[0] * number(kPhiloxMultipliers[0])), q = b.let("q", c[2] * number(kPhiloxMultipliers[1]));
+    const Expr p = b.let("p", c[0] * number(kPhiloxMultipliers[0])),
+               q = b.let("q", c[2] * number(kPhiloxMultipliers[1]));
     c = {b.let("c0", exclusive(exclusive(upper(q), c[1]), k[0])), b.let("c1", word(q)),
          b.let("c2", exclusive(exclusive(upper(p), c[3]), k[1])), b.let("c3", word(p))};
     if (round + 1 < kPhiloxRounds)
-      k = {b.let("k0", word(k[0] + number(kPhiloxSteps[0]))), b.let("k1", word(k[1] + number(kPhiloxSteps[1])))};
+      k = {b.let("k0", word(k[0] + number(kPhiloxSteps[0]))),
+           b.let("k1", word(k[1] + number(kPhiloxSteps[1])))};
   }
   const size_t first = is_rest ? 2 : 0;
   return binary(BinaryOp::bit_or, binary(BinaryOp::shl, c[first + 1], number(32)), c[first]);
