@@ -25,6 +25,7 @@ using graph::Node;
 using graph::Place;
 using graph::ValueId;
 
+static_assert(graph::kExecutionBits == MCC_DRAW_EXECUTION_BITS, "the interpreter draws as the runtime does");
 static_assert(tensor::kBufferAlignment == MCC_BUFFER_ALIGNMENT, "what kernels assume is what the runtime keeps");
 
 int64_t aligned(int64_t bytes) { return (bytes + MCC_BUFFER_ALIGNMENT - 1) / MCC_BUFFER_ALIGNMENT * MCC_BUFFER_ALIGNMENT; }

@@ -11,9 +11,6 @@ namespace {
 
 // ---- Draw ----
 
-// Bits of a position that count executions; those above are the stream.
-constexpr int kExecutionBits = 40;
-
 void infer_draw(InferContext& c) {
   const int64_t stream = c.attributes().integer("stream", -1);
   if (expect(c, 0 <= stream && stream < kMostStreams, "stream: expected less than ", kMostStreams, ", got ",

@@ -14,7 +14,9 @@
 
 namespace mcc::graph {
 
-inline constexpr int64_t kMostStreams = int64_t{1} << 24;
+// Bits of a position that count executions; those above are the stream.
+inline constexpr int kExecutionBits = 40;
+inline constexpr int64_t kMostStreams = int64_t{1} << (64 - kExecutionBits);
 
 bool is_draw(const OpDef& op);
 

@@ -194,7 +194,7 @@ typedef struct mcc_session_options {
                            which comes after what is in the default stream. While the caller captures it, runs whose
                            inputs and outputs are on the GPU become a part of the caller's graph */
   /* Of a model that draws random numbers (RandomNormal, Dropout in training mode, ...). A session's k-th run gives the k-th numbers of
-   * its seed, on any machine and with any number of threads. Nodes with a seed of their own depend on that alone. */
+   * its seed, on any machine (up to rounding) and with any number of threads. Nodes with a seed of their own depend on that alone. */
   int32_t has_seed; /* nonzero: seed is given; 0: every session has another one, from the system */
   int32_t reserved;
   uint64_t seed;
