@@ -335,6 +335,7 @@ llvm::Value* KernelEmitter::emit_lanewise(const Call& n) {
     MCC_THREAD_INTRINSICS(X)
     MCC_TILE_INTRINSICS(X)
     MCC_EXPANDED_INTRINSICS(X)
+    MCC_RANDOM_INTRINSICS(X)
 #undef X
       break;
   }

@@ -281,6 +281,7 @@ void Builder::add_node(const onnx::NodeProto& node, Scope& scope, const Origin& 
   if (domain.empty() && is_sequence_node(node, scope)) return add_sequence_node(node, scope, origin);
   if (domain.empty() && add_text_node(node, scope, origin)) return;
   if (!expect_texts(node, scope, origin)) return give_up(node, scope);
+  if (domain.empty() && add_random_node(node, scope, origin)) return;
   if (const graph::OpDef* op = graph::find_op(domain, node.op_type()))
     return add_operator(*op, node, scope, origin);
   if (domain.empty() && add_data_shaped_node(node, scope, origin)) return;

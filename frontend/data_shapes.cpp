@@ -1,5 +1,7 @@
 // Nodes whose results have as many elements as data say: an operator of our own gives as many as there may be and their number, and
 // what the node gives is the beginning of it.
+#include <cmath>
+
 #include "frontend/graph_builder.h"
 
 namespace mcc::frontend {
@@ -19,6 +21,9 @@ bool Builder::add_data_shaped_node(const onnx::NodeProto& node, Scope& scope, co
     results = find_unique(node, inputs, part);
   } else if (type == "NonZero") {
     results = {find_nonzero(inputs, part)};
+  } else if (type == "Range") {
+    results = {range_of_integers(inputs, part)};
+    if (results[0].kind == Entry::absent) return false;
   } else if (type == "Compress") {
     results = {compress(node, inputs, part)};
   } else {
@@ -83,6 +88,32 @@ Entry Builder::compress(const onnx::NodeProto& node, const std::vector<Entry>& i
   if (const onnx::AttributeProto* axis = find_attribute(node, "axis"))
     return make("Gather", {inputs[0], positions}, {"axis", axis->i()}, origin);
   return make("Gather", {flatten(inputs[0], origin), positions}, {"axis", 0}, origin);
+}
+
+// Of floats that are integers converted: the range of these, converted. Absent: they are not.
+Entry Builder::range_of_integers(const std::vector<Entry>& inputs, const Origin& origin) {
+  std::vector<Entry> integers;
+  for (const Entry& input : inputs) {
+    if (input.kind != Entry::value) return {Entry::absent};
+    const graph::Value& value = graph_.value(input.id);
+    if (const Constant* number = known(input)) {
+      const double x = number->count() == 1 ? number->number_at(0) : 0.5;
+      if (x != std::floor(x) || std::fabs(x) >= 0x1p53) return {Entry::absent};
+      integers.push_back(make_constant(Constant::scalar(ElementType::i64, x), text(origin.name, ".number")));
+      continue;
+    }
+    const graph::Node* cast = value.producer < 0 ? nullptr : &graph_.node(value.producer);
+    if (!is_float(value.type.element) || !cast || cast->op->name != "Cast") return {Entry::absent};
+    const Entry source{Entry::value, cast->inputs[0]};
+    const ElementType element = graph_.value(source.id).type.element;
+    if (!is_int(element)) return {Entry::absent};
+    integers.push_back(element == ElementType::i64
+                           ? source
+                           : make("Cast", {source}, {"to", onnx_of_element(ElementType::i64)}, origin));
+  }
+  const Entry range = make("Range", integers, {}, origin);
+  if (range.kind != Entry::value) return {};
+  return make("Cast", {range}, {"to", onnx_of_element(graph_.value(inputs[0].id).type.element)}, origin);
 }
 
 std::vector<Entry> Builder::make_own(const std::string& type, const std::vector<Entry>& inputs,

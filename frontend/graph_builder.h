@@ -152,6 +152,7 @@ class Builder {
   // How far the graph has been built, to go back there.
   struct Mark {
     size_t values, nodes, dims, equalities, conditional, problems;
+    int64_t streams;
     std::map<graph::ValueId, graph::ValueId> sizes;
     std::set<graph::ValueId> tainted;
   };
@@ -273,12 +274,33 @@ class Builder {
   Entry set_positions(const Entry& x, const Origin& origin);
   Entry flatten(const Entry& x, const Origin& origin);
   Entry find_nonzero(const std::vector<Entry>& inputs, const Origin& origin);
+  Entry range_of_integers(const std::vector<Entry>& inputs, const Origin& origin);
   Entry compress(const onnx::NodeProto& node, const std::vector<Entry>& inputs, const Origin& origin);
   // Of an operator of our own, with the attributes of a node: results, of which some may be left out.
   std::vector<Entry> make_own(const std::string& type, const std::vector<Entry>& inputs, const onnx::NodeProto& like,
                               const std::vector<bool>& outputs, const Origin& origin);
   // The first `count` (a number) of the places that the axis has.
   Entry beginning(const Entry& padded, const Entry& count, int64_t axis, const Origin& origin);
+
+  // ---- Random numbers (random.cpp) ----
+
+  // Of ONNX's own domain. False: it is none of those that draw numbers.
+  bool add_random_node(const onnx::NodeProto& node, Scope& scope, const Origin& origin);
+  // What a node draws; its attributes but for a shape and a seed.
+  struct Distribution {
+    std::vector<std::pair<std::string, float>> parameters;
+    ElementType element = ElementType::f32;
+  };
+  Entry random_tensor(const Distribution& distribution, const Entry& shape, std::optional<int64_t> seed,
+                      const Origin& origin);
+  Entry random_of_shape(const onnx::NodeProto& node, const Entry& like, const Origin& origin);
+  Entry bernoulli(const onnx::NodeProto& node, const Entry& x, const Origin& origin);
+  Entry multinomial(const onnx::NodeProto& node, const Entry& x, const Origin& origin);
+  // Its result, and its mask where the node has one.
+  std::vector<Entry> dropout_in_training(const onnx::NodeProto& node, const std::vector<Entry>& inputs,
+                                         const Origin& origin);
+  std::optional<ElementType> drawn_element(const onnx::NodeProto& node, std::optional<ElementType> otherwise,
+                                           const Origin& origin);
 
   // ---- Nodes that a node stands for (parts.cpp) ----
 
@@ -312,6 +334,9 @@ class Builder {
   std::map<std::string, int64_t> text_ids_;         // of graph_.texts
   std::set<graph::ValueId> tainted_;  // results of unsupported nodes, and what depends on them
   std::vector<graph::DimEquality> conditional_;  // asked for in branches that have been built
+  int64_t streams_ = 0;                          // of random numbers, so far
+  std::vector<Entry>
+      iterations_;  // of the run-time loops around the nodes that are built: what is different in each one
 };
 
 }  // namespace mcc::frontend

@@ -307,6 +307,7 @@ Builder::Mark Builder::mark() const {
           graph_.equalities.size(),
           conditional_.size(),
           problems_.size(),
+          streams_,
           sizes_,
           tainted_};
 }
@@ -320,6 +321,7 @@ void Builder::go_back(const Mark& mark) {
   graph_.equalities.resize(mark.equalities);
   conditional_.resize(mark.conditional);
   problems_.resize(mark.problems);
+  streams_ = mark.streams;
   sizes_ = mark.sizes;
   tainted_ = mark.tainted;
 }
@@ -432,7 +434,10 @@ bool Builder::iterate(const RunTimeLoop& loop, const Scope& around, std::vector<
   std::copy(loop.initial.begin(), loop.initial.end(), values.begin() + 2);
   for (size_t i = 0; i < loop.states.size(); ++i)
     values[static_cast<size_t>(loop.states[i]) + 2] = {Entry::value, loop.in_iteration[i + 1]};
-  if (!add_iteration(loop.body, around, values, loop.origin, outputs)) return false;
+  iterations_.push_back({Entry::value, loop.in_iteration[0]});
+  const bool is_built = add_iteration(loop.body, around, values, loop.origin, outputs);
+  iterations_.pop_back();
+  if (!is_built) return false;
   for (size_t i = 0; i < loop.states.size(); ++i) {
     Entry& next = outputs[static_cast<size_t>(loop.states[i]) + 1];
     if (is_reported(next)) return false;

@@ -155,7 +155,8 @@ Result<std::optional<std::vector<Constant>>> fold_node(const Graph& graph, const
 }
 
 Result<std::vector<Constant>> run_graph(const Graph& graph, std::span<const Constant> inputs,
-                                        const Evaluator& evaluate, const NodeObserver& observe) {
+                                        const Evaluator& evaluate, const NodeObserver& observe,
+                                        const Draws& draws) {
   MCC_CHECK(inputs.size() == graph.inputs.size(), "expected ", graph.inputs.size(), " inputs, got ",
             inputs.size());
   for (size_t i = 0; i < graph.dims.size(); ++i)
@@ -170,6 +171,10 @@ Result<std::vector<Constant>> run_graph(const Graph& graph, std::span<const Cons
   };
   for (const Node& node : graph.nodes) {
     if (node.dead) continue;
+    if (is_draw(*node.op)) {
+      values[node.outputs[0]] = draw(node, draws);
+      continue;
+    }
     if (!node.op->compute) {
       return Diagnostic{ErrorKind::unsupported, node.name,
                         text("operator ", node.op->name, " has no definition that the interpreter can run"),

@@ -8,6 +8,7 @@
 
 #include "graph/graph.h"
 #include "graph/op.h"
+#include "graph/ops/random.h"
 #include "tensor/stmt.h"
 
 namespace mcc::graph {
@@ -58,9 +59,11 @@ Result<std::vector<Constant>> evaluate_node(const Graph& graph, const Node& node
                                             std::span<const Constant> inputs, const Evaluator& evaluate);
 
 // The whole graph, node by node: the outputs for given inputs, in the order of Graph::outputs. The reference that
-// compiled models are compared with. observe, if given, sees every node with its outputs as they are computed.
+// compiled models are compared with. observe, if given, sees every node with its outputs as they are computed. draws: which random
+// numbers there are.
 using NodeObserver = std::function<void(const Node& node, const std::vector<Constant>& outputs)>;
 Result<std::vector<Constant>> run_graph(const Graph& graph, std::span<const Constant> inputs,
-                                        const Evaluator& evaluate, const NodeObserver& observe = nullptr);
+                                        const Evaluator& evaluate, const NodeObserver& observe = nullptr,
+                                        const Draws& draws = {});
 
 }  // namespace mcc::graph

@@ -242,9 +242,10 @@ mcc_status run_device(mcc_session* session, mcc_error* error) {
     session->needs_preparation = false;
   }
   if (is_captured && device.is_walked) {
-    return fail(error, MCC_INVALID_ARGUMENT,
-                "the stream is being captured: data decides sizes or the course of this model's runs, which "
-                "therefore wait for the GPU");
+    return fail(
+        error, MCC_INVALID_ARGUMENT,
+        "the stream is being captured: data decides sizes or the course of this model's runs, or they draw "
+        "random numbers, so that the host has a part in each of them");
   }
   if (is_captured && (session->is_profiling || !is_all_on_device(*session))) {
     return fail(error, MCC_INVALID_ARGUMENT, "the stream is being captured: %s",

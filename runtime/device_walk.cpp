@@ -1,5 +1,5 @@
-// A run of a model whose sizes or course data decides: node by node, as on the host. Where the host has to know an element of a tensor, it
-// waits for the stream.
+// A run of a model whose sizes or course data decides, or which draws random numbers: node by node, as on the host. Where the host has to
+// know an element of a tensor, it waits for the stream.
 #include "runtime/device_session.h"
 
 namespace mcc::runtime {
@@ -109,6 +109,21 @@ mcc_status walk_loop(mcc_session* session, const mcc_plan_node& node, mcc_error*
   return MCC_OK;
 }
 
+// The driver has taken the words over when the call returns, as they are in pageable memory.
+mcc_status walk_draw(mcc_session* session, uint64_t n, mcc_error* error) {
+  DeviceSession& device = *session->device;
+  const Plan& plan = *session->plan;
+  const mcc_plan_value& value = plan.values[plan.indices[plan.nodes[n].args.begin]];
+  if (!is_within_storage(*session, value))
+    return fail_at(*session, n, MCC_RUN_FAILED, "a tensor does not fit into its memory", error);
+  const DrawnWords words = draw(session, n);
+  const mcc_cu_result code =
+      device.on->cuda->copy_to_device(address_of(*session, value), &words, sizeof words, device.stream);
+  device.before = nullptr;
+  return code == MCC_CU_SUCCESS ? MCC_OK
+                                : fail_here(device, code, "a seed cannot be copied to the GPU", error);
+}
+
 mcc_status walk_node(mcc_session* session, uint64_t n, mcc_error* error) {
   const mcc_plan_node& node = session->plan->nodes[n];
   switch (node.kind) {
@@ -121,6 +136,8 @@ mcc_status walk_node(mcc_session* session, uint64_t n, mcc_error* error) {
       return walk_if(session, node, error);
     case MCC_NODE_loop:
       return walk_loop(session, node, error);
+    case MCC_NODE_draw:
+      return walk_draw(session, n, error);
   }
   return MCC_OK;  // plans for GPUs have no others
 }

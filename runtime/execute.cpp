@@ -181,6 +181,11 @@ mcc_status run_copy(mcc_session* session, uint64_t node, mcc_error* error) {
   return MCC_OK;
 }
 
+void run_draw(mcc_session* session, uint64_t node) {
+  const DrawnWords words = draw(session, node);
+  std::memcpy(session->steps[node].args[0], &words, sizeof words);
+}
+
 bool is_true(void* condition) { return *static_cast<const uint8_t*>(condition) != 0; }
 
 mcc_status run_if(mcc_session* session, uint64_t node, mcc_error* error) {
@@ -225,6 +230,9 @@ mcc_status run_node(mcc_session* session, uint64_t node, mcc_error* error) {
       return run_loop(session, node, error);
     case MCC_NODE_text:
       return run_text(session, node, error);
+    case MCC_NODE_draw:
+      run_draw(session, node);
+      return MCC_OK;
     case MCC_NODE_device:  // only in sessions that have no steps
       break;
   }

@@ -274,6 +274,8 @@ const char* kind_name(uint32_t kind) {
       return "device";
     case MCC_NODE_text:
       return "text";
+    case MCC_NODE_draw:
+      return "draw";
   }
   return "unknown";
 }

@@ -294,8 +294,17 @@ class Checker {
         return node.target < targets_.device_kernels;
       case MCC_NODE_text:
         return is_text_node(plan_, node);
+      case MCC_NODE_draw:
+        return is_draw(node);
     }
     return false;
+  }
+
+  bool is_draw(const mcc_plan_node& node) const {
+    if (node.args.count != 1 || node.output_count != 1 || node.attributes.count != sizeof(mcc_plan_draw))
+      return false;
+    const mcc_plan_value& value = plan_.values[plan_.indices[node.args.begin]];
+    return value.dtype == MCC_DTYPE_i64 && value.rank == 1 && plan_.dims_of(value)[0] == 2;
   }
 
   bool is_graph(uint32_t graph) const { return graph < plan_.graphs_count; }

@@ -198,6 +198,8 @@ mcc_status set_up_on_device(mcc_session* session, const mcc_session_options& opt
   const mcc_status status = set_up_interface(session, error);
   if (status != MCC_OK) return status;
   if (!session->times.allocate(session->plan->nodes_count)) return out_of_memory(error);
+  const mcc_status drawn = set_up_draws(session, options, error);
+  if (drawn != MCC_OK) return drawn;
   return set_up_device(session, options, error);
 }
 
@@ -211,6 +213,8 @@ mcc_status set_up(mcc_session* session, const mcc_session_options& options, mcc_
   status = set_up_interface(session, error);
   if (status != MCC_OK) return status;
   status = set_up_texts(session, error);
+  if (status != MCC_OK) return status;
+  status = set_up_draws(session, options, error);
   if (status != MCC_OK) return status;
   return set_up_steps(session, error);
 }

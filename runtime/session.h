@@ -96,6 +96,10 @@ struct mcc_session {
 
   mcc::runtime::TextTable texts;  // what ids of strings stand for
 
+  // Of random numbers.
+  uint64_t seed = 0;
+  mcc::runtime::Array<uint64_t> draws;  // how often each node has been executed; empty where none draws
+
   // Of a model for GPUs; of memory and arguments above nothing is used then but the arena's size.
   mcc::runtime::DeviceSession* device = nullptr;
 
@@ -135,6 +139,13 @@ mcc_status run_model(mcc_session* session, mcc_error* error);
 // Of nodes of kind MCC_NODE_text: the model's strings (when the session is made), and one operation.
 mcc_status set_up_texts(mcc_session* session, mcc_error* error);
 mcc_status run_text(mcc_session* session, uint64_t node, mcc_error* error);
+
+// Of nodes of kind MCC_NODE_draw: the session's seed, and what the next execution gives.
+mcc_status set_up_draws(mcc_session* session, const mcc_session_options& options, mcc_error* error);
+struct DrawnWords {
+  uint64_t key, position;
+};
+DrawnWords draw(mcc_session* session, uint64_t node);
 
 uint64_t clock_ns();
 

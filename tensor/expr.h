@@ -247,6 +247,8 @@ struct VectorReduce : ExprNode {
 //   logical_not            bool -> bool;  bit_not, popcount: int -> int
 //   round                  to nearest even;  fma(a, b, c) = a*b+c rounded once
 //   mul_sum(a, b, c)       fma(a, b, a*c): a times the sum of b and a much smaller c, which is not rounded
+//   philox(a, b, key)      Philox 4x32-10 (tensor/philox.h) of the counter (a, b), four words from a's low one on, and the key, all u64: the
+//                          first two words of the block, the first one low;  philox_rest: the last two
 // Instructions of GPUs, of f32 within 2 ULP:
 //   exp2_approx            2^x; 0 for results below the smallest normal number
 //   reciprocal_approx      1 / x; subnormal x count as 0, and results below the smallest normal number are 0
@@ -338,7 +340,8 @@ struct VectorReduce : ExprNode {
                                                       X(tile_product_bf16, 8) X(tile_configure, 4)           \
                                                           X(tile_zero, 1) X(tile_load, 3) X(tile_store, 3)   \
                                                               X(tile_multiply_u8i8, 3)                       \
-                                                                  X(tile_multiply_bf16, 3)
+                                                                  X(tile_multiply_bf16, 3) X(philox, 3)  \
+                                                                      X(philox_rest, 3)
 
 enum class Intrinsic : uint8_t {
 #define X(name, arity) name,

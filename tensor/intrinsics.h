@@ -19,6 +19,9 @@ namespace mcc::tensor {
   X(tanh) X(erf) X(sigmoid) X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(asinh) X(acosh) \
       X(atanh)
 
+// Random bits, which become integer arithmetic at the same place.
+#define MCC_RANDOM_INTRINSICS(X) X(philox) X(philox_rest)
+
 // Functions of floats that machines have instructions for.
 #define MCC_FLOAT_INTRINSICS(X) \
   X(sqrt)                       \
@@ -47,6 +50,7 @@ namespace mcc::tensor {
 // What the arguments must be.
 //   math        floats;  expanded into polynomials
 //   float_op    floats;  instructions
+//   random      u64; expanded into integer arithmetic
 //   number      integers or floats
 //   float_test  floats, giving a condition
 //   boolean     conditions
@@ -65,6 +69,7 @@ namespace mcc::tensor {
 enum class IntrinsicClass : uint8_t {
   math,
   float_op,
+  random,
   number,
   float_test,
   boolean,
@@ -89,6 +94,8 @@ constexpr IntrinsicClass class_of(Intrinsic function) {
     return IntrinsicClass::math;
     MCC_FLOAT_INTRINSICS(X)
     return IntrinsicClass::float_op;
+    MCC_RANDOM_INTRINSICS(X)
+    return IntrinsicClass::random;
 #undef X
     case Intrinsic::abs:
       return IntrinsicClass::number;
@@ -156,7 +163,9 @@ constexpr IntrinsicClass class_of(Intrinsic function) {
 }
 
 // Whether lower_math expands it.
-constexpr bool is_expanded(Intrinsic function) { return class_of(function) == IntrinsicClass::math; }
+constexpr bool is_expanded(Intrinsic function) {
+  return class_of(function) == IntrinsicClass::math || class_of(function) == IntrinsicClass::random;
+}
 // Whether the threads of a warp come there together: each gets what others have.
 constexpr bool is_exchange(Intrinsic function) {
   IntrinsicClass of = class_of(function);

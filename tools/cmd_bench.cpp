@@ -183,6 +183,7 @@ int run(const Arguments& arguments) {
   if (!inputs.ok()) return report_errors(inputs.errors(), arguments.json);
   runtime::SessionOptions options;
   options.threads = arguments.threads;
+  options.seed = arguments.seed;
   runtime::Session session(*model, options);
   std::optional<ResidentTensors> resident;
   if (arguments.device_resident) {
@@ -239,7 +240,10 @@ void add_bench(CLI::App& app, int* exit_code) {
   command->add_option("--input", arguments->inputs, "NAME=FILE.npy; other inputs are random")
       ->allow_extra_args(false);
   command->add_option("--dim", arguments->sizes, "NAME=SIZE of an open dimension of random inputs")->allow_extra_args(false);
-  command->add_option("--random", arguments->seed, "Seed of the random inputs")->capture_default_str();
+  command
+      ->add_option("--random", arguments->seed,
+                   "Seed of the random inputs, and of random numbers that the model draws")
+      ->capture_default_str();
   command->add_flag("--device-resident", arguments->device_resident,
                     "Of a model for GPUs: inputs and outputs stay in the GPU's memory");
   command->add_flag("--profile", arguments->profile, "Time, GFLOP/s and GB/s of every kernel");

@@ -21,7 +21,8 @@ using Json = nlohmann::ordered_json;
 struct Arguments {
   std::string library, output_folder;
   std::vector<std::string> inputs, expected, sizes;
-  std::optional<uint64_t> seed;
+  std::optional<uint64_t> seed;  // of inputs
+  std::optional<uint64_t> draws_seed;
   Tolerance tolerance;
   int threads = 0;
   bool json = false;
@@ -146,6 +147,7 @@ int run(const Arguments& arguments) {
 
   runtime::SessionOptions options;
   options.threads = arguments.threads;
+  options.seed = arguments.draws_seed;
   runtime::Session session(*model, options);
   set_inputs(session, *inputs);
   const auto start = std::chrono::steady_clock::now();
@@ -180,6 +182,9 @@ void add_run(CLI::App& app, int* exit_code) {
   command->add_option("--input", arguments->inputs, "NAME=FILE.npy; once for each input")
       ->allow_extra_args(false);
   command->add_option("--random", arguments->seed, "Seed for random values of the inputs that are not given");
+  command->add_option(
+      "--seed", arguments->draws_seed,
+      "Seed for random numbers that the model draws; without it they are others in each call");
   command->add_option("--dim", arguments->sizes, "NAME=SIZE of an open dimension of random inputs")->allow_extra_args(false);
   command->add_option("--output-dir", arguments->output_folder,
                       "Write output_0.npy, output_1.npy, ... there");

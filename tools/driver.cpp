@@ -13,6 +13,7 @@
 #include "codegen/model_library.h"
 #include "graph/elements.h"
 #include "graph/ops/mcc_text.h"
+#include "graph/ops/random.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/plan_memory.h"
 #include "nlohmann/json.hpp"
@@ -111,7 +112,7 @@ Result<Prepared> prepare(const CompileOptions& options, const tuner::LogContents
   for (const graph::KernelGroup& group : out.groups) {
     const graph::Node& node = out.graph.node(group.nodes[0]);
     const std::string where = text(node.name, " (", node.op->name, ")");
-    if (group.kind != graph::KernelGroup::Kind::host) continue;
+    if (group.kind != graph::KernelGroup::Kind::host || graph::is_draw(*node.op)) continue;
     if (!graph::is_text_op(*node.op))
       unsupported.push_back({ErrorKind::unsupported, where, "operator has no kernel and its inputs are not known at compile time", ""});
     else if (out.target.kind == tensor::TargetKind::cuda)

@@ -6,6 +6,8 @@
 #include "graph/elements.h"
 #include "graph/op.h"
 #include "graph/ops/control.h"
+#include "graph/ops/mcc_text.h"
+#include "graph/ops/random.h"
 #include "graph/passes/aliases.h"
 #include "graph/passes/regions.h"
 #include "tensor/kernel_abi.h"
@@ -23,6 +25,7 @@ using graph::Node;
 using graph::Place;
 using graph::ValueId;
 
+static_assert(graph::kExecutionBits == MCC_DRAW_EXECUTION_BITS, "the interpreter draws as the runtime does");
 static_assert(tensor::kBufferAlignment == MCC_BUFFER_ALIGNMENT, "what kernels assume is what the runtime keeps");
 
 int64_t aligned(int64_t bytes) { return (bytes + MCC_BUFFER_ALIGNMENT - 1) / MCC_BUFFER_ALIGNMENT * MCC_BUFFER_ALIGNMENT; }
@@ -44,8 +47,8 @@ class PlanBuilder {
     for (const graph::Computed& c : memory_.computed) shapes_.define(c.name, c.value);
     plan_.arena_size = shapes_.quantity(memory_.arena_size);
     for (ValueId v : g_.inputs) plan_.graphs[0].inputs.push_back(value(v));
-    const bool has_texts = std::any_of(groups_.begin(), groups_.end(), [](const graph::KernelGroup& g) {
-      return g.kind == graph::KernelGroup::Kind::host;
+    const bool has_texts = std::any_of(groups_.begin(), groups_.end(), [&](const graph::KernelGroup& g) {
+      return g.kind == graph::KernelGroup::Kind::host && graph::is_text_op(*g_.node(g.nodes[0]).op);
     });
     if (has_texts) nodes().push_back(text_table(g_.texts));
     add_region({});
@@ -429,7 +432,8 @@ class PlanBuilder {
         if (g_.depends_on_data(g_.value(v).type.shape)) value(v);
       return;
     }
-    if (group.kind == graph::KernelGroup::Kind::host) return add_text(group);
+    if (group.kind == graph::KernelGroup::Kind::host)
+      return graph::is_draw(*g_.node(group.nodes[0]).op) ? add_draw(group) : add_text(group);
     const Kernel& kernel = kernels_.kernels[static_cast<size_t>(kernels_.of_group[index])];
     PlanNode node;
     if (!kernel.device.empty()) node.kind = MCC_NODE_device;
@@ -456,6 +460,21 @@ class PlanBuilder {
     // Not worth computing again in each run.
     if (!g_.depends_on_data(work.flops)) node.flops = shapes_.quantity(work.flops);
     if (!g_.depends_on_data(work.bytes)) node.bytes = shapes_.quantity(work.bytes);
+    add_node(std::move(node));
+  }
+
+  void add_draw(const graph::KernelGroup& group) {
+    const Node& source = g_.node(group.nodes[0]);
+    const graph::Attributes& a = source.attributes;
+    const mcc_plan_draw draw{static_cast<uint64_t>(a.integer("seed", 0)), a.has("seed") ? 1u : 0u,
+                             static_cast<uint32_t>(a.integer("stream", 0))};
+    PlanNode node;
+    node.kind = MCC_NODE_draw;
+    node.name = "draw";
+    node.sources = source.origins;
+    node.attributes.assign(reinterpret_cast<const char*>(&draw), sizeof draw);
+    node.args = {value(source.outputs[0])};
+    node.output_count = 1;
     add_node(std::move(node));
   }
 

@@ -52,7 +52,8 @@ namespace mcc::graph {
   X(mcc_unique_ops)     \
   X(mcc_trees_ops)      \
   X(mcc_coupling_ops)   \
-  X(mcc_text_ops)
+  X(mcc_text_ops)       \
+  X(random_ops)
 
 #define X(ops) std::span<const OpDef> ops();
 MCC_OP_FILES(X)

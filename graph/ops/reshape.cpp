@@ -303,7 +303,7 @@ OpDef identity_op() {
   return op;
 }
 
-// Inference only: the identity, with a mask that keeps everything.
+// Inference only (what training needs the frontend makes of other operators): the identity, with a mask that keeps everything.
 void infer_dropout(InferContext& c) {
   if (c.has_input(2)) {
     const Constant* training = c.constant(2);

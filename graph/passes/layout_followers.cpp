@@ -211,7 +211,7 @@ class FollowLayout {
     return true;
   }
 
-  // Of DepthToSpace and mcc.Interleave: how many places are made of one, along each spatial axis of an image or a volume.
+  // Of DepthToSpace and mcc.Interleave: how many places are made of one, along each spatial axis.
   static Ints places_of_one(const Node& node, size_t axes) {
     return node.attributes.integers("blocks", Ints(axes, node.attributes.integer("blocksize", 0)));
   }
@@ -256,6 +256,7 @@ class FollowLayout {
     a.set("perm", perm);
     const ValueId moved = emit(g_, "", "Transpose", node.name, {forms_.reshape(node.name, result.value, apart)}, a);
     Ints whole{out[0], forms_.blocks(result.layout, out[1])};
+    if (axes == 1) whole.push_back(1);  // signals lie as images of height 1
     whole.insert(whole.end(), out.begin() + 2, out.end());
     whole.push_back(forms_.block(result.layout, out[1]));
     result.value = forms_.reshape(node.name, moved, whole);

@@ -90,6 +90,7 @@ class Compiler {
   Operand float_function(const Call& n);
   Operand fused_multiply_add(const Call& n);
   Operand multiply_by_sum(const Call& n);
+  Operand random_bits(const Call& n);
   Operand absolute(const Call& n);
   Operand bit_cast(const Call& n);
   Operand dot(const Call& n);

@@ -7,6 +7,7 @@
 #include "tensor/interpret/lanewise.h"
 #include "tensor/intrinsics.h"
 #include "tensor/numeric.h"
+#include "tensor/philox.h"
 
 namespace mcc::tensor::interpreter {
 namespace {
@@ -164,6 +165,18 @@ Operand Compiler::dot(const Call& n) {
                   n.type.lanes);
 }
 
+Operand Compiler::random_bits(const Call& n) {
+  if (n.type.element != ElementType::u64) fail_type(to_text(n.function), n.type.element);
+  const size_t first = n.function == Intrinsic::philox ? 0 : 2;
+  return map(
+      [first](Value a, Value b, Value key) {
+        const std::array<uint32_t, 4> words =
+            philox(static_cast<uint64_t>(a.i), static_cast<uint64_t>(b.i), static_cast<uint64_t>(key.i));
+        return int_value(static_cast<int64_t>(uint64_t{words[first + 1]} << 32 | words[first]));
+      },
+      expr(n.args[0]), expr(n.args[1]), expr(n.args[2]));
+}
+
 Operand Compiler::compile(const Call& n) {
   if (is_exchange(n.function)) return exchange(n);
   if (is_statement(n.function)) throw Fault{text(to_text(n.function), " is a statement, it has no value")};
@@ -178,6 +191,9 @@ Operand Compiler::compile(const Call& n) {
     MCC_FLOAT_INTRINSICS(X)
 #undef X
       return float_function(n);
+    case Intrinsic::philox:
+    case Intrinsic::philox_rest:
+      return random_bits(n);
     case Intrinsic::abs:
       return absolute(n);
     case Intrinsic::is_nan:

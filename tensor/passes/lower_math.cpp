@@ -64,6 +64,7 @@ Expr expand_f64(MathBuilder& b, Intrinsic function, const std::vector<Expr>& arg
     case Intrinsic::atanh:
       return math::atanh_f64(b, x);
 #define X(name) case Intrinsic::name:
+      MCC_RANDOM_INTRINSICS(X)
       MCC_NATIVE_INTRINSICS(X)
       MCC_THREAD_INTRINSICS(X)
       MCC_TILE_INTRINSICS(X)
@@ -230,10 +231,12 @@ class MathLowerer : public Mutator {
 
   Expr expand(const Call& n, std::vector<Expr> args) {
     ElementType element = n.type.element;
-    MCC_CHECK(is_float(element), to_text(n.function), " of ", to_text(n.type));
     MathBuilder b(has_fma_, approximates_, &bindings_);
     for (Expr& a : args)
       a = b.let("x", guarded(a));
+    if (class_of(n.function) == IntrinsicClass::random)
+      return b.let("bits", math::philox(b, args[0], args[1], args[2], n.function == Intrinsic::philox_rest));
+    MCC_CHECK(is_float(element), to_text(n.function), " of ", to_text(n.type));
     if (element != ElementType::f64 && element != ElementType::f32) {
       for (Expr& a : args)
         a = b.let("x", cast(ElementType::f32, a));

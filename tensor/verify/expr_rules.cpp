@@ -8,6 +8,7 @@ namespace {
 // ---- The rules ----
 
 bool is_number(ElementType t) { return is_int(t) || is_float(t); }
+bool is_u64(ElementType t) { return t == ElementType::u64; }
 
 const Rule<Binary> kBinaryRules[] = {
     {"arithmetic is of numbers",
@@ -39,6 +40,7 @@ bool argument(const Call& n) {
 const Rule<Call> kCallRules[] = {
     {"a mathematical function is of floats", argument<IntrinsicClass::math, mcc::is_float>},
     {"a mathematical function is of floats", argument<IntrinsicClass::float_op, mcc::is_float>},
+    {"random bits are made of u64", argument<IntrinsicClass::random, is_u64>},
     {"abs is of numbers", argument<IntrinsicClass::number, is_number>},
     {"is_nan and is_inf are of floats", argument<IntrinsicClass::float_test, mcc::is_float>},
     {"logical_not and likely are of bool", argument<IntrinsicClass::boolean, mcc::is_bool>},

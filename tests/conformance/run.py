@@ -16,8 +16,11 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-FLOOR = 1836
+FLOOR = 1838
 OPEN_FLOOR = 170  # of every eighth test with its dimensions open
+
+# Tests whose results numpy's generator has drawn: nobody else's can be the same. What ours have to be tests/random says.
+DRAWN = re.compile(r"test_(bernoulli(_double|_seed)?(_expanded)?|training_dropout(_default)?(_mask)?)$")
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("MCC_BUILD_DIR", ROOT / "build"))
@@ -90,6 +93,14 @@ def make_cases(folder):
     stamp.write_text(onnx.__version__)
 
 
+def set_drawn_apart(report):
+    """Results that are compared, and differ as they must, are no failures."""
+    for case in report["cases"]:
+        if DRAWN.match(case["name"]) and case["status"] == "fail" and "elements differ" in case["reason"]:
+            case |= {"status": "drawn", "reason": ""}
+            report["failed"] -= 1
+
+
 def status_text(case):
     return "pass, fixed" if case["status"] == "pass" and case.get("fixed_inputs") else case["status"]
 
@@ -108,6 +119,7 @@ def table(report, onnx_version):
     meanings = {
         "pass": "the outputs agree",
         "pass, fixed": "the outputs agree; compiled for the given value of an input that decides a shape",
+        "drawn": "random numbers: of the expected type and shape, but the test's were drawn by numpy",
         "unsupported": "refused with a message",
         "fail": "a wrong answer",
         "crash": "a bug of mcc",
@@ -146,6 +158,7 @@ def main():
         cases = make_open_cases(cases if arguments.filter else cases[1::8], BUILD / "conformance_open")
     done = subprocess.run(command + cases, stdout=subprocess.PIPE, text=True, env=environment)
     report = json.loads(done.stdout)
+    set_drawn_apart(report)
     if not arguments.gpu and not arguments.open:
         (BUILD / "conformance.json").write_text(done.stdout)
     if arguments.write:

@@ -231,6 +231,18 @@ def transposed():
         tuple(dict(zip("NHWL", sizes)) for sizes in ((1, 2, 4, 3), (2, 8, 9, 17), (3, 40, 33, 60))))
 
 
+def upsampled():
+    """A signal of more and more places and ever fewer channels, as speech is made: each step takes the layout of the one before."""
+    return Model("upsampled", [
+        ("ConvTranspose", ["x", "a", "bias"], ["p"], {"strides": [4], "pads": [2, 2]}), ("LeakyRelu", ["p"], ["q"], {"alpha": 0.1}),
+        ("Conv", ["q", "k"], ["r"], {"pads": [3, 3], "dilations": [3]}), ("Add", ["r", "p"], ["s"], {}), ("LeakyRelu", ["s"], ["t"], {"alpha": 0.1}),
+        ("ConvTranspose", ["t", "b"], ["u"], {"strides": [4], "pads": [2, 2]}), ("LeakyRelu", ["u"], ["v"], {"alpha": 0.1}),
+        ("Conv", ["v", "c"], ["w"], {"pads": [3, 3]}), ("Tanh", ["w"], ["y"], {})],
+        {"x": [1, 32, "L"]}, ("y",), {"L": (1, 90)},
+        {"a": weights(32, 16, 8), "bias": weights(16), "k": weights(16, 16, 3), "b": weights(16, 8, 8), "c": weights(1, 8, 7)},
+        tuple({"L": n} for n in (1, 7, 64, 90)))
+
+
 def images():
     """Windows that run over the end, padding that follows from a stride of 1, mirrored edges, blocks that become channels and back."""
     return Model("images", [
@@ -294,4 +306,4 @@ def pooled_boxes():
                  tuple(dict(zip("NHWK", n)) for n in ((1, 20, 30, 9), (4, 1, 2, 3), (2, 40, 17, 20), (1, 7, 40, 1))), {"i": 1})
 
 
-ALL = (mlp, attention, convolutions, volumes, batches, shapes, movements, recurrent, signals, expansions, resizes, pyramid, parts, transposed, images, tiled_images, waves, pooled_boxes)
+ALL = (mlp, attention, convolutions, volumes, batches, shapes, movements, recurrent, signals, expansions, resizes, pyramid, parts, transposed, upsampled, images, tiled_images, waves, pooled_boxes)

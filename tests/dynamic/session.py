@@ -21,7 +21,8 @@ class Tensor(ctypes.Structure):
 
 class Options(ctypes.Structure):
     _fields_ = [("struct_size", ctypes.c_uint32), ("threads", ctypes.c_int32), ("executor", ctypes.c_void_p), ("arena", ctypes.c_void_p),
-                ("arena_size", ctypes.c_size_t)]
+                ("arena_size", ctypes.c_size_t), ("profile", ctypes.c_int32), ("cuda_device", ctypes.c_int32),
+                ("cuda_stream", ctypes.c_void_p), ("has_seed", ctypes.c_int32), ("reserved", ctypes.c_int32), ("seed", ctypes.c_uint64)]
 
 
 class Sizes(ctypes.Structure):
@@ -33,7 +34,7 @@ class RunError(Exception):
 
 
 class Session:
-    def __init__(self, path, threads=0, arena=None):
+    def __init__(self, path, threads=0, arena=None, seed=None):
         self.lib = ctypes.CDLL(str(next(BUILD.rglob("libmcc_runtime.so.0"))))
         self.lib.mcc_dtype_name.restype = ctypes.c_char_p
         self.types = {self.lib.mcc_dtype_name(i).decode(): i for i in range(32)}
@@ -41,7 +42,7 @@ class Session:
         self.check(self.lib.mcc_model_open(str(path).encode(), ctypes.byref(self.model), ctypes.byref(self.error)))
         self.arena = arena  # an array, aligned
         options = Options(ctypes.sizeof(Options), threads, None, arena.ctypes.data if arena is not None else None,
-                          arena.nbytes if arena is not None else 0)
+                          arena.nbytes if arena is not None else 0, has_seed=seed is not None, seed=seed or 0)
         self.check(self.lib.mcc_session_create(self.model, ctypes.byref(options), ctypes.byref(self.session), ctypes.byref(self.error)))
 
     def check(self, status):

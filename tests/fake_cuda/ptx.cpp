@@ -8,6 +8,13 @@
 namespace mcc::test {
 namespace ptx {
 
+namespace {
+
+// Of arrays in a thread's own memory; code may tell their places apart by the lower bits.
+constexpr size_t kAlignment = 64;
+
+}  // namespace
+
 void Parser::parse(const std::string& text) {
   std::istringstream lines(text);
   Function* f = nullptr;
@@ -45,7 +52,7 @@ void Parser::parse(const std::string& text) {
       add_registers(*f, line);
     } else if (line.starts_with(".local")) {
       f->locals[array_name(line)] = f->local_bytes;
-      f->local_bytes += (array_bytes(line) + 63) / 64 * 64;
+      f->local_bytes += (array_bytes(line) + kAlignment - 1) / kAlignment * kAlignment;
     } else if (line.starts_with(".reqntid")) {
       std::sscanf(line.c_str(), ".reqntid %u, %u, %u", &f->block[0], &f->block[1], &f->block[2]);
     } else if (line[0] == '.') {
@@ -102,7 +109,9 @@ Read Parser::read(const Function& f, const std::string& o) const {
   if (auto it = f.params.find(o); it != f.params.end() && f.param_bytes[it->second] > 8)
     return [i = it->second](const Thread& t) { return t.block->arguments->at(i); };
   if (auto it = f.locals.find(o); it != f.locals.end())
-    return [at = it->second](const Thread& t) { return reinterpret_cast<uint64_t>(t.local.data() + at); };
+    return [at = it->second](const Thread& t) {
+      return (reinterpret_cast<uint64_t>(t.local.data()) + kAlignment - 1) / kAlignment * kAlignment + at;
+    };
   if (auto it = shared.find(o); it != shared.end())
     return [at = it->second.first](const Thread& t) {
       return reinterpret_cast<uint64_t>(t.block->shared.data() + at);
@@ -123,9 +132,10 @@ Read Parser::read(const Function& f, const std::string& o) const {
 
 void Parser::decode(Function& f, size_t index, std::string text) {
   Step& step = f.steps[index];
-  // "{ .reg .b16 tmp; mov.b32 {%rs1, tmp}, %r1; }": one half of a register.
-  if (constexpr std::string_view kHalf = "{ .reg .b16 tmp;"; text.starts_with(kHalf)) {
-    text = trimmed(text.substr(kHalf.size(), text.rfind(';') - kHalf.size()));
+  // "{ .reg .b16 tmp; mov.b32 {%rs1, tmp}, %r1; }": one half of a register, of 32 or of 64 bits.
+  for (const std::string_view half : {"{ .reg .b16 tmp;", "{ .reg .b32 tmp;"}) {
+    if (!text.starts_with(half)) continue;
+    text = trimmed(text.substr(half.size(), text.rfind(';') - half.size()));
     text.replace(text.find("tmp"), 3, "_");
   }
   if (text.back() == ';') text.pop_back();
@@ -423,7 +433,7 @@ void begin(const Function& f, size_t shared_bytes, Block& block) {
   for (size_t i = 0; i < block.threads.size(); ++i) {
     Thread& t = block.threads[i];
     t.r.assign(f.registers.size(), kPoisonWord);
-    t.local.assign(f.local_bytes, kPoison);
+    t.local.assign(f.local_bytes == 0 ? 0 : f.local_bytes + kAlignment - 1, kPoison);
     t.block = &block;
     t.pc = 0;
     t.steps = 0;

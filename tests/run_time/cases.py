@@ -48,6 +48,13 @@ def numbers_in_a_row():
     return [dict(a=number(a), b=number(b)) for a, b in ((0, 5), (-3, 40), (4, 2), (0, 1000))]
 
 
+def floats_in_a_row():
+    """g (int64 a, float[7] x) => (float[N] y, float[M] z) <float zero = {0}, float two = {2}, int64 low = {1}> {
+       f = Cast <to = 1> (a) y = Range (zero, f, two)
+       s = ReduceMax <keepdims = 0> (x) i = Cast <to = 6> (s) j = Cast <to = 1> (i) l = Cast <to = 1> (low) z = Range (l, j, l) }"""
+    return [dict(a=number(a), x=floats(7) * 4) for a in (5, 40, 0, -2, 1000)]
+
+
 def expanded_to_a_shape():
     """g (float[1,5] x, int64[2] s) => (float[N,5] y, float[5] z) {
        y = Expand (x, s) a = Constant <value_ints = [0]> () z = ReduceSum <keepdims = 0> (y, a) }"""

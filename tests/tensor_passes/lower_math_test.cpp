@@ -43,6 +43,35 @@ TEST(LowerMath, EveryFunctionIsExpandedForScalarsAndVectors) {
   }
 }
 
+// Bit by bit, for any counter and key.
+TEST(LowerMath, RandomBitsAreExact) {
+  for (const char* name : {"philox", "philox_rest"}) {
+    const Func scalar =
+        parse(text("func f(a: u64[64], b: u64[64], k: u64[64]) -> (y: u64[64]) { for i in 64 { y[i] = ", name,
+                   "(a[i], b[i], k[i]) } }"));
+    const Func vector = parse(text(
+        "func f(a: u64[64], b: u64[64], k: u64[64]) -> (y: u64[64]) { for i in 8 { y[ramp(i * 8, 1, 8)] = ",
+        name, "(a[ramp(i * 8, 1, 8)], b[ramp(i * 8, 1, 8)], k[ramp(i * 8, 1, 8)]) } }"));
+    std::mt19937_64 engine(3);
+    std::vector<uint64_t> a(64), b(64), k(64), expected(64), actual(64);
+    for (auto* words : {&a, &b, &k})
+      for (uint64_t& word : *words)
+        word = engine();
+    const auto run = [&](const Func& f, std::vector<uint64_t>& y) {
+      std::byte* buffers[] = {reinterpret_cast<std::byte*>(a.data()), reinterpret_cast<std::byte*>(b.data()),
+                              reinterpret_cast<std::byte*>(k.data()), reinterpret_cast<std::byte*>(y.data())};
+      return interpret(f, buffers).ok();
+    };
+    ASSERT_TRUE(run(scalar, expected));
+    for (const Func& f : {scalar, vector}) {
+      const Func g = without_fma(f);
+      EXPECT_EQ(to_text(g).find(text(name, "(")), std::string::npos) << to_text(g);
+      ASSERT_TRUE(run(g, actual));
+      EXPECT_EQ(actual, expected) << name;
+    }
+  }
+}
+
 // GPUs have 2^x, 1 / x and 1 / sqrt(x) as instructions: what is written around them holds at the ends, too, and loses little between them.
 TEST(LowerMath, ApproximationsOfGpusHoldEverywhere) {
   Target target;

@@ -122,7 +122,7 @@ typedef struct mcc_node_info {
   uint32_t struct_size; /* set by the caller */
   uint32_t source_count;
   const char* name;     /* of the kernel */
-  const char* kind;     /* "kernel", "host", "copy", "shape", "if", "loop", "device", "text" */
+  const char* kind;     /* "kernel", "host", "copy", "shape", "if", "loop", "device", "text", "draw" */
   const char* schedule; /* how the kernel was scheduled, as text; may be "" */
   int64_t flops;        /* of one execution; -1: depends on shapes */
   int64_t bytes;
@@ -193,6 +193,11 @@ typedef struct mcc_session_options {
   void* cuda_stream;   /* a CUstream (or cudaStream_t) of the caller that the runs go to; null: one of the session's own,
                            which comes after what is in the default stream. While the caller captures it, runs whose
                            inputs and outputs are on the GPU become a part of the caller's graph */
+  /* Of a model that draws random numbers (RandomNormal, Dropout in training mode, ...). A session's k-th run gives the k-th numbers of
+   * its seed, on any machine (up to rounding) and with any number of threads. Nodes with a seed of their own depend on that alone. */
+  int32_t has_seed; /* nonzero: seed is given; 0: every session has another one, from the system */
+  int32_t reserved;
+  uint64_t seed;
 } mcc_session_options;
 
 /* Null options: all CPUs, everything allocated by the session. A model for GPUs uses the CUDA context of cuda_stream, else the

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -205,6 +206,8 @@ struct SessionOptions {
   // Of a model for GPUs; mcc_session_options has the meaning.
   int cuda_device = 0;
   void* cuda_stream = nullptr;
+  // Of random numbers that the model draws; without it every session has other ones.
+  std::optional<std::uint64_t> seed = {};
 };
 
 struct NodeProfile {
@@ -226,6 +229,8 @@ class Session {
     all.profile = options.profile ? 1 : 0;
     all.cuda_device = options.cuda_device;
     all.cuda_stream = options.cuda_stream;
+    all.has_seed = options.seed.has_value() ? 1 : 0;
+    all.seed = options.seed.value_or(0);
     mcc_error error;
     mcc_session* session = nullptr;
     if (mcc_session_create(model.handle(), &all, &session, &error) != MCC_OK) throw Error(error);

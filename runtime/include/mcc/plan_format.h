@@ -136,7 +136,9 @@ typedef enum mcc_node_kind {
    * loads before the rest of its code runs; code of graphs loads nothing. */
   MCC_NODE_device = 6,
   MCC_NODE_text = 7, /* `target` is an mcc_text_op */
-  MCC_NODE_COUNT = 8
+  MCC_NODE_draw =
+      8, /* args[0], i64 [2]: a key and a position, which say what random numbers kernels make; attributes: mcc_plan_draw */
+  MCC_NODE_COUNT = 9
 } mcc_node_kind;
 
 /* Text. Tensors of strings are i64 tensors of ids inside of a model: positions in the session's table of strings, in which no text
@@ -178,6 +180,15 @@ typedef struct mcc_text_automaton {
   uint32_t states, classes, start, reserved;
 } mcc_text_automaton;
 
+/* The key is the seed, or the session's. The position is stream << MCC_DRAW_EXECUTION_BITS | how often the session has executed the
+ * node before, of which the lowest MCC_DRAW_EXECUTION_BITS bits count. */
+#define MCC_DRAW_EXECUTION_BITS 40
+typedef struct mcc_plan_draw {
+  uint64_t seed;
+  uint32_t has_seed;
+  uint32_t stream; /* below 2^24 */
+} mcc_plan_draw;
+
 typedef struct mcc_plan_node {
   uint32_t kind;
   uint32_t target;
@@ -186,7 +197,7 @@ typedef struct mcc_plan_node {
   mcc_plan_range args;       /* indices -> values; MCC_PLAN_NONE for an absent optional input */
   mcc_plan_range dims;       /* quantities */
   mcc_plan_range code;       /* shape nodes */
-  mcc_plan_range attributes; /* bytes of a host or text node, begin a multiple of 8 */
+  mcc_plan_range attributes; /* bytes of a host, text or draw node, begin a multiple of 8 */
   mcc_plan_range sources;    /* names of the ONNX nodes that it came from */
   mcc_plan_string name;
   mcc_plan_string schedule; /* the trace of the kernel, for people, after lines that say which task it is of

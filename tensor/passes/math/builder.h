@@ -102,4 +102,7 @@ Expr atan_f64(MathBuilder& b, const Expr& x);  // 2 ULP
 // machine approximates: 3 ULP.
 Expr pow(MathBuilder& b, const Expr& x, const Expr& y);
 
+// Random bits, of u64 (tensor/philox.h): the first two words of the block, or the last two.
+Expr philox(MathBuilder& b, const Expr& low, const Expr& high, const Expr& key, bool is_rest);
+
 }  // namespace mcc::tensor::math
