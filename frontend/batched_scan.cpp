@@ -183,7 +183,9 @@ bool Builder::scan_sequence(const BatchedScan& scan, int64_t batch, const Scope&
   return true;
 }
 
-void Builder::add_batched_scan(const onnx::NodeProto& node, Scope& scope, const Origin& origin) {
+void Builder::add_batched_scan(const onnx::NodeProto& moved, Scope& scope, const Origin& origin) {
+  onnx::NodeProto node = moved;
+  node.clear_domain();  // as the model has it, for what is said of it
   std::optional<BatchedScan> scan = read_batched_scan(node, scope, origin);
   if (!scan || !check_lengths(*scan)) return give_up(node, scope);
   if (scan->batch == 0) {
