@@ -17,7 +17,7 @@ def to_bytes(value, info):
     if hasattr(value, "SerializeToString"):
         return value.SerializeToString()
     kind = info.type.WhichOneof("value")
-    if kind == "sequence_type":
+    if kind == "sequence_type" and info.type.sequence_type.elem_type.HasField("tensor_type"):  # of a sequence of maps there is the tensor of scores
         return numpy_helper.from_list(list(value), info.name).SerializeToString()
     if kind == "optional_type":
         return numpy_helper.from_optional(value, info.name).SerializeToString()
