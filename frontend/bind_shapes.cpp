@@ -250,16 +250,46 @@ std::optional<graph::DimRange> range_of(const ImportOptions& options, const std:
   return range;
 }
 
+namespace {
+
+// Whether the input's shape, or that of each of its tensors, is given.
+bool has_given_shape(const DeclaredTensor& input, const ImportOptions& options) {
+  const auto is_given = [&](const std::string& name) {
+    return options.input_shapes.contains(name) || options.constants.contains(name);
+  };
+  if (is_given(input.name) || options.left_out.contains(input.name)) return true;
+  const auto length = options.sequence_lengths.find(input.name);
+  if (!input.is_sequence || length == options.sequence_lengths.end()) return false;
+  for (int64_t i = 0; i < length->second; ++i)
+    if (!is_given(item_name(input.name, i))) return false;
+  return true;
+}
+
+// Whether the dimension, or that of each tensor of the input, has a value or a range by its name.
+bool has_given_size(const DeclaredTensor& input, size_t axis, const ImportOptions& options) {
+  const std::string& symbol = input.symbols[axis];
+  if (options.dims.contains(symbol) || given_range(options, input.name, axis, symbol)) return true;
+  const auto length = options.sequence_lengths.find(input.name);
+  if (!input.is_sequence || length == options.sequence_lengths.end() || symbol.empty()) return false;
+  for (int64_t i = 0; i < length->second; ++i) {
+    const std::string own = item_dim_name(item_name(input.name, i), symbol);
+    if (!options.dims.contains(own) && !options.dim_ranges.contains(own)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 std::vector<std::string> options_for_other_dims(const ModelSummary& model, const ImportOptions& options) {
   std::vector<std::string> words;
   for (const DeclaredTensor& input : model.inputs) {
-    if (options.input_shapes.count(input.name) != 0 || options.constants.count(input.name) != 0) continue;
+    if (has_given_shape(input, options)) continue;
     std::vector<std::string> shape;
     bool is_nameless = false;
     for (size_t i = 0; i < input.shape.size(); ++i) {
       const std::string& symbol = input.symbols[i];
       shape.push_back(input.shape[i] >= 0 ? std::to_string(input.shape[i]) : "1");
-      if (input.shape[i] >= 0 || options.dims.count(symbol) != 0 || given_range(options, input.name, i, symbol)) continue;
+      if (input.shape[i] >= 0 || has_given_size(input, i, options)) continue;
       is_nameless |= symbol.empty();
       const std::string word = text("--dim ", symbol, "=1");
       if (!symbol.empty() && std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);

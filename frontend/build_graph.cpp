@@ -56,6 +56,7 @@ std::vector<bool> live_nodes(const onnx::GraphProto& graph) {
 }
 
 const char* kind_of_type(const onnx::TypeProto& type) {
+  if (type.has_tensor_type()) return "a tensor";
   if (type.has_sequence_type()) return "a sequence";
   if (type.has_map_type()) return "a map";
   if (type.has_optional_type()) return "an optional value";
@@ -83,6 +84,7 @@ bool fits_memory(const Graph& graph, const TensorType& type) {
 }
 
 const char* kind_of_entry(const Entry& entry) {
+  if (entry.kind == Entry::value) return "a tensor";
   if (entry.kind == Entry::absent) return "an optional value that holds none";
   if (entry.kind != Entry::labelled) return "a sequence";
   return "a sequence of maps";
@@ -175,6 +177,8 @@ std::optional<TensorType> Builder::input_type(const onnx::ValueInfoProto& input)
 void Builder::add_input(const onnx::ValueInfoProto& input, Scope& scope) {
   const std::string where = text("input '", input.name(), "'");
   Entry& entry = scope.names[input.name()];
+  if (is_tensor_sequence(held_type(input.type())))
+    return;  // divide_inputs() has said that its length is not known
   if (!input.type().has_tensor_type())
     return report(ErrorKind::unsupported, where,
                   text("is ", kind_of_type(input.type()), "; only tensors are supported"));
@@ -210,24 +214,57 @@ void Builder::add_input(const onnx::ValueInfoProto& input, Scope& scope) {
 void Builder::add_output(const onnx::ValueInfoProto& output, const Scope& scope) {
   const Entry entry = scope.find(output.name());
   if (entry.kind == Entry::labelled) return add_labelled_output(output, entry);
-  if (entry.kind == Entry::sequence || entry.kind == Entry::absent) {
-    return report(ErrorKind::unsupported, text("output '", output.name(), "'"),
-                  text("is ", kind_of_entry(entry), "; only tensors are supported"));
+  if (output.type().has_optional_type()) {
+    imported_.output_containers[output.name()].is_optional = true;
+    imported_.output_containers[output.name()].holds = entry.kind != Entry::absent;
   }
+  const onnx::TypeProto& declared = held_type(output.type());
+  if (entry.kind == Entry::sequence) return add_sequence_output(output.name(), declared, entry);
+  if (entry.kind == Entry::absent && output.type().has_optional_type()) return;
+  if (!is_reported(entry) && (entry.kind == Entry::absent || declared.has_sequence_type())) {
+    return report(
+        ErrorKind::bad_input, text("output '", output.name(), "'"),
+        text("is declared ", kind_of_type(output.type()), ", but the model computes ", kind_of_entry(entry)));
+  }
+  add_tensor_output(output.name(), declared.tensor_type().elem_type(), entry);
+}
+
+void Builder::add_tensor_output(const std::string& name, int declared, const Entry& entry) {
+  const std::string where = text("output '", name, "'");
   if (entry.kind != Entry::value) {
-    if (problems_.empty()) report(ErrorKind::unsupported, text("output '", output.name(), "'"), "follows from something that is not supported");
+    if (problems_.empty())
+      report(ErrorKind::unsupported, where, "follows from something that is not supported");
     return;
   }
-  const int declared = output.type().tensor_type().elem_type(),
-            computed = onnx_type(entry.id).tensor_type().elem_type();
-  if (output.type().has_tensor_type() && declared != onnx::TensorProto::UNDEFINED && declared != computed &&
-      !tainted_.count(entry.id)) {
-    report(ErrorKind::bad_input, text("output '", output.name(), "'"),
+  const int computed = onnx_type(entry.id).tensor_type().elem_type();
+  if (declared != onnx::TensorProto::UNDEFINED && declared != computed && !tainted_.count(entry.id)) {
+    report(ErrorKind::bad_input, where,
            text("is declared ", onnx_type_name(declared), ", but the model computes ",
                 onnx_type_name(computed)));
   }
-  if (is_text(entry)) return add_text_output(output.name(), entry);
-  graph_.outputs.push_back(under_name(entry, output.name()).id);
+  if (is_text(entry)) return add_text_output(name, entry);
+  graph_.outputs.push_back(under_name(entry, name).id);
+}
+
+void Builder::add_sequence_output(const std::string& name, const onnx::TypeProto& declared,
+                                  const Entry& sequence) {
+  if (!is_tensor_sequence(declared))
+    return report(
+        ErrorKind::bad_input, text("output '", name, "'"),
+        text("is declared ", kind_of_type(declared), ", but the model computes a sequence of tensors"));
+  const auto length = static_cast<int64_t>(sequence.items->size());
+  imported_.output_containers[name].length = length;
+  for (int64_t i = 0; i < length; ++i) {
+    const std::string item = item_name(name, i);
+    const auto& others = model_.graph().output();
+    if (std::any_of(others.begin(), others.end(), [&](const auto& other) { return other.name() == item; })) {
+      report(ErrorKind::unsupported, text("output '", name, "'"),
+             text("is a sequence, and the name of its tensor '", item, "' is taken"),
+             "rename what has that name");
+    }
+    add_tensor_output(item, declared.sequence_type().elem_type().tensor_type().elem_type(),
+                      (*sequence.items)[static_cast<size_t>(i)]);
+  }
 }
 
 // What has another name is copied: an input, or another result, that a branch or a loop hands through.
@@ -276,6 +313,7 @@ void Builder::add_node(const onnx::NodeProto& node, Scope& scope, const Origin& 
   if (domain.empty() && node.op_type() == "If") return add_if(node, scope, origin);
   if (domain.empty() && node.op_type() == "Loop") return add_loop(node, scope, origin);
   if (domain.empty() && node.op_type() == "Scan") return add_scan(node, scope, origin);
+  if (domain == kBatchedScanDomain) return add_batched_scan(node, scope, origin);
   if (domain == kLabelDomain) return add_labels(node, scope);
   if (moves_labels(node, scope)) return add_moved_labels(node, scope, origin);
   if (domain.empty() && is_sequence_node(node, scope)) return add_sequence_node(node, scope, origin);
@@ -322,9 +360,9 @@ void Builder::take_over(const std::string& name, const Entry& entry, size_t firs
   if (entry.kind == Entry::value && static_cast<size_t>(entry.id) >= first) graph_.value(entry.id).name = name;
 }
 
-graph::Graph build_graph(const onnx::ModelProto& model, TensorReader& reader, const ImportOptions& options,
-                         const graph::Evaluator& fold, std::map<std::string, OutputLabels>& labels, Diagnostics& problems) {
-  return Builder(model, reader, options, fold, labels, problems).build();
+void build_graph(const onnx::ModelProto& model, TensorReader& reader, const ImportOptions& options,
+                 const graph::Evaluator& fold, ImportedModel& imported, Diagnostics& problems) {
+  imported.graph = Builder(model, reader, options, fold, imported, problems).build();
 }
 
 }  // namespace mcc::frontend

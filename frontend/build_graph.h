@@ -7,8 +7,8 @@
 namespace mcc::frontend {
 
 // The model is at kOpset, without local functions. Everything that is wrong or unsupported goes to problems; the graph
-// is whole only if nothing was added to them. labels: of the outputs that have some.
-graph::Graph build_graph(const onnx::ModelProto& model, TensorReader& reader, const ImportOptions& options,
-                         const graph::Evaluator& fold, std::map<std::string, OutputLabels>& labels, Diagnostics& problems);
+// is whole only if nothing was added to them. What there is to say of outputs beside it goes to `imported` as well.
+void build_graph(const onnx::ModelProto& model, TensorReader& reader, const ImportOptions& options,
+                 const graph::Evaluator& fold, ImportedModel& imported, Diagnostics& problems);
 
 }  // namespace mcc::frontend

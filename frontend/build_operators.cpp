@@ -86,7 +86,7 @@ bool Builder::expand_function(const onnx::NodeProto& node, const std::string& do
       return true;
     }
     taint |= entry.kind == Entry::value && tainted_.count(entry.id) != 0;
-    types.push_back(entry.kind == Entry::value ? onnx_type(entry.id) : onnx::TypeProto());
+    types.push_back(onnx_type(entry));
     if ((is_contrib || is_ml) && entry.kind == Entry::value) name_dims(graph_.value(entry.id).type.shape, types.back());
   }
   onnx::FunctionProto body;

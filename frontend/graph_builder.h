@@ -54,7 +54,7 @@ const onnx::AttributeProto* find_attribute(const onnx::NodeProto& node, const st
 // Whether a machine may hold it, with the graph's largest dimensions: larger tensors are refused, so that sizes stay far from overflow.
 bool fits_memory(const graph::Graph& graph, const graph::TensorType& type);
 std::string where_of(const onnx::NodeProto& node, const Origin& origin);
-// Of an entry that is no tensor of numbers: "a sequence".
+// "a sequence".
 const char* kind_of_entry(const Entry& entry);
 std::string name_of(const onnx::NodeProto& node);
 // Of nodes that stand for a part of this one.
@@ -63,8 +63,13 @@ Origin part_of(const onnx::NodeProto& node, const Origin& origin);
 class Builder {
  public:
   Builder(const onnx::ModelProto& model, TensorReader& reader, const ImportOptions& options,
-          const graph::Evaluator& fold, std::map<std::string, OutputLabels>& labels, Diagnostics& problems)
-      : model_(model), reader_(reader), options_(options), fold_(fold), labels_(labels), problems_(problems) {}
+          const graph::Evaluator& fold, ImportedModel& imported, Diagnostics& problems)
+      : model_(model),
+        reader_(reader),
+        options_(options),
+        fold_(fold),
+        imported_(imported),
+        problems_(problems) {}
 
   graph::Graph build();
 
@@ -80,6 +85,9 @@ class Builder {
   // With symbolic dimensions where the options leave them open; nothing where one has no size.
   std::optional<graph::TensorType> input_type(const onnx::ValueInfoProto& input);
   void add_output(const onnx::ValueInfoProto& output, const Scope& scope);
+  // `declared`: ONNX's element type.
+  void add_tensor_output(const std::string& name, int declared, const Entry& entry);
+  void add_sequence_output(const std::string& name, const onnx::TypeProto& declared, const Entry& sequence);
   Entry under_name(const Entry& v, const std::string& name);
   void add_labelled_output(const onnx::ValueInfoProto& output, const Entry& entry);
   void add_constant(const std::string& name, Result<graph::Constant> constant, Scope& scope);
@@ -116,6 +124,18 @@ class Builder {
   // The body of a Loop whose end is known, and of a Scan, becomes part of the graph once for each iteration; of other loops once.
   void add_loop(const onnx::NodeProto& node, Scope& scope, const Origin& origin);
   void add_scan(const onnx::NodeProto& node, Scope& scope, const Origin& origin);
+  // Scan of opset 8 (batched_scan.cpp): its first dimension is that of a batch, whose sequences may be shorter than the operands.
+  void add_batched_scan(const onnx::NodeProto& node, Scope& scope, const Origin& origin);
+  struct BatchedScan;
+  std::optional<BatchedScan> read_batched_scan(const onnx::NodeProto& node, const Scope& scope,
+                                               const Origin& origin);
+  bool check_lengths(const BatchedScan& scan);
+  Entry reversed_sequences(const BatchedScan& scan, const Entry& operand);
+  bool scan_sequence(const BatchedScan& scan, int64_t batch, const Scope& around,
+                     std::vector<std::vector<Entry>>& results);
+  // What has come of the iteration where the sequence is that long, else the other one.
+  Entry while_in_sequence(const Entry& is_in, const Entry& of_iteration, const Entry& otherwise,
+                          const Origin& origin);
   // One iteration: the body's outputs for these inputs. False: something is wrong with it, and has been said.
   bool add_iteration(const onnx::GraphProto& body, const Scope& around, const std::vector<Entry>& inputs, const Origin& origin,
                      std::vector<Entry>& outputs);
@@ -141,6 +161,13 @@ class Builder {
   std::optional<int> narrower_branch(graph::ValueId condition, const Branch& yes, const Branch& no) const;
   void take_only_branch(const onnx::NodeProto& node, graph::ValueId condition, bool is_then, const Branch& branch, const Diagnostic& problem, Scope& scope);
   void choose(const onnx::NodeProto& node, graph::ValueId condition, const Branch& yes, const Branch& no, Scope& scope, const Origin& origin);
+  // Operands and results of the node that chooses.
+  struct Choices {
+    std::vector<graph::ValueId> of_yes, of_no, results;
+  };
+  // One of a node's results, or a tensor of one that is a sequence. Unknown: it cannot be chosen, which has been said.
+  Entry chosen(Entry a, Entry b, const std::string& name, const onnx::NodeProto& node, const Origin& origin,
+               Choices& choices);
   bool match_single_elements(Entry& a, Entry& b, const Origin& origin);
   Entry with_rank_of(const Entry& v, graph::ValueId like, const Origin& origin);
   void use_declared_dims(graph::ValueId v, const onnx::ValueInfoProto& output, const std::string& where);
@@ -227,6 +254,8 @@ class Builder {
   graph::ValueId add_texts(const std::string& name, const graph::Constant& strings);
   bool is_text(const Entry& entry) const;
   onnx::TypeProto onnx_type(graph::ValueId id) const;
+  // Of a sequence with the element type of its first tensor; none of what is left out.
+  onnx::TypeProto onnx_type(const Entry& entry) const;
   Entry add_text_input(const std::string& name, const graph::TensorType& type);
   void add_text_output(const std::string& name, const Entry& ids);
   // That the node's operator takes strings where it gets them.
@@ -326,7 +355,7 @@ class Builder {
   TensorReader& reader_;
   const ImportOptions& options_;
   const graph::Evaluator& fold_;
-  std::map<std::string, OutputLabels>& labels_;
+  ImportedModel& imported_;
   Diagnostics& problems_;
   graph::Graph graph_;
   graph::FoldBudget fold_budget_;

@@ -62,8 +62,12 @@ std::string producer_of(const onnx::ModelProto& model) {
 DeclaredTensor declare(const onnx::ValueInfoProto& value) {
   DeclaredTensor result;
   result.name = value.name();
-  if (!held_type(value.type()).has_tensor_type()) return result;
-  const auto& type = held_type(value.type()).tensor_type();
+  result.is_optional = value.type().has_optional_type();
+  const onnx::TypeProto& held = held_type(value.type());
+  result.is_sequence = is_tensor_sequence(held);
+  const onnx::TypeProto& tensor = result.is_sequence ? held.sequence_type().elem_type() : held;
+  if (!tensor.has_tensor_type()) return result;
+  const auto& type = tensor.tensor_type();
   if (auto element = element_of_onnx(type.elem_type())) result.element = to_text(*element);
   result.has_shape = type.has_shape();
   for (const auto& dim : type.shape().dim()) {
@@ -100,11 +104,16 @@ Result<ImportedModel> import_onnx(const std::string& path, const ImportOptions& 
   model.node_count = proto.graph().node_size();
   model.file_bytes = static_cast<int64_t>(loaded->file->bytes().size());
 
-  PreparedModel prepared = prepare_model(proto, loaded->folder, options);
+  Diagnostics wrong_options;
+  const ImportOptions divided = divide_options(proto.graph(), options, wrong_options);
+  if (!wrong_options.empty()) return wrong_options;
+  model.input_containers = input_containers(proto.graph(), options);
+
+  PreparedModel prepared = prepare_model(proto, loaded->folder, divided);
   Diagnostics& problems = prepared.problems;
   if (prepared.usable) {
     TensorReader reader(loaded->file, std::move(loaded->blobs), loaded->folder);
-    model.graph = build_graph(prepared.model, reader, options, fold, model.labels, problems);
+    build_graph(prepared.model, reader, divided, fold, model, problems);
   }
   if (prepared.failed && problems.empty()) {
     return not_a_model(path,
@@ -117,37 +126,90 @@ Result<ImportedModel> import_onnx(const std::string& path, const ImportOptions& 
 
 namespace {
 
-// Test data of optional inputs is an OptionalProto. Read as a tensor it has a segment where it holds one, which no tensor has, and
-// no element type where it holds nothing.
-std::optional<onnx::OptionalProto> read_optional(const onnx::TensorProto& tensor, std::span<const std::byte> bytes) {
-  if (!tensor.has_segment() && tensor.data_type() != onnx::TensorProto::UNDEFINED) return std::nullopt;
-  onnx::OptionalProto optional;
-  if (!onnx::ParseProtoFromBytes(&optional, reinterpret_cast<const char*>(bytes.data()), bytes.size())) return std::nullopt;
-  if (optional.has_tensor_value()) return optional;
-  const bool is_empty = optional.has_name() && optional.elem_type() == onnx::OptionalProto::UNDEFINED;
-  return is_empty ? std::optional(optional) : std::nullopt;
+using TensorProtos = google::protobuf::RepeatedPtrField<onnx::TensorProto>;
+
+// What a file of test data has, up to the tensors themselves.
+struct ValueProto {
+  std::string name;
+  bool is_sequence = false, holds = true;
+  TensorProtos tensors;
+};
+
+template <class Proto>
+std::optional<Proto> parse(std::span<const std::byte> bytes) {
+  Proto proto;
+  const bool is_whole =
+      onnx::ParseProtoFromBytes(&proto, reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return is_whole ? std::optional(std::move(proto)) : std::nullopt;
+}
+
+Result<ValueProto> read_sequence(const onnx::SequenceProto& proto, const std::string& path) {
+  // Those without tensors may say anything of what they would have.
+  if (proto.sequence_values_size() + proto.map_values_size() + proto.sparse_tensor_values_size() +
+          proto.optional_values_size() >
+      0)
+    return Diagnostic{ErrorKind::unsupported, path, "is a sequence of other things than tensors", ""};
+  return ValueProto{proto.name(), true, true, proto.tensor_values()};
+}
+
+Result<ValueProto> read_optional(const onnx::OptionalProto& proto, const std::string& path) {
+  ValueProto value;
+  value.name = proto.name();
+  if (proto.has_tensor_value()) {
+    *value.tensors.Add() = proto.tensor_value();
+  } else if (proto.has_sequence_value()) {
+    Result<ValueProto> held = read_sequence(proto.sequence_value(), path);
+    if (!held.ok()) return held.errors();
+    value.is_sequence = true;
+    value.tensors = std::move(held->tensors);
+  } else if (proto.has_sparse_tensor_value() || proto.has_map_value() || proto.has_optional_value()) {
+    return Diagnostic{ErrorKind::unsupported, path,
+                      "is an optional value of another kind than a tensor or a sequence of tensors", ""};
+  } else {
+    value.holds = false;
+  }
+  return value;
+}
+
+Result<ValueProto> read_proto(std::span<const std::byte> bytes, const DeclaredTensor& declared,
+                              const std::string& path) {
+  const auto is_no = [&](const char* what) {
+    return Diagnostic{ErrorKind::bad_input, path, text("not a file of ", what), ""};
+  };
+  if (declared.is_optional) {
+    const std::optional<onnx::OptionalProto> proto = parse<onnx::OptionalProto>(bytes);
+    if (!proto) return is_no("an optional value");
+    return read_optional(*proto, path);
+  }
+  if (declared.is_sequence) {
+    const std::optional<onnx::SequenceProto> proto = parse<onnx::SequenceProto>(bytes);
+    if (!proto) return is_no("a sequence");
+    return read_sequence(*proto, path);
+  }
+  std::optional<onnx::TensorProto> proto = parse<onnx::TensorProto>(bytes);
+  if (!proto) return Diagnostic{ErrorKind::bad_input, path, "not a tensor file", ""};
+  ValueProto value;
+  value.name = proto->name();
+  *value.tensors.Add() = std::move(*proto);
+  return value;
 }
 
 }  // namespace
 
-Result<NamedTensor> read_tensor_file(const std::string& path) {
+Result<NamedValue> read_value_file(const std::string& path, const DeclaredTensor& declared) {
   Result<std::shared_ptr<const MappedFile>> file = MappedFile::open(path);
   if (!file.ok()) return file.errors();
   google::protobuf::LogSilencer quiet;
-  onnx::TensorProto proto;
-  const auto bytes = (*file)->bytes();
-  if (!onnx::ParseProtoFromBytes(&proto, reinterpret_cast<const char*>(bytes.data()), bytes.size()))
-    return Diagnostic{ErrorKind::bad_input, path, "not a tensor file", ""};
-  if (std::optional<onnx::OptionalProto> optional = read_optional(proto, bytes)) {
-    if (!optional->has_tensor_value())
-      return Diagnostic{ErrorKind::unsupported, path, "is an optional value that holds none; it is taken to be there", ""};
-    proto = optional->tensor_value();
-    proto.set_name(optional->name());
-  }
+  Result<ValueProto> proto = read_proto((*file)->bytes(), declared, path);
+  if (!proto.ok()) return proto.errors();
+  NamedValue value{proto->name, proto->is_sequence, proto->holds, {}};
   TensorReader reader(*file, {}, std::filesystem::path(path).parent_path().string());
-  Result<graph::Constant> value = reader.read(proto, path);
-  if (!value.ok()) return value.errors();
-  return NamedTensor{proto.name(), std::move(*value)};
+  for (const onnx::TensorProto& tensor : proto->tensors) {
+    Result<graph::Constant> constant = reader.read(tensor, path);
+    if (!constant.ok()) return constant.errors();
+    value.tensors.push_back(std::move(*constant));
+  }
+  return value;
 }
 
 Result<ModelSummary> summarize_onnx(const std::string& path) {

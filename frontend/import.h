@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -26,6 +27,12 @@ struct ImportOptions {
   std::map<std::string, std::map<size_t, graph::DimRange>> input_ranges;
   // Dimensions that have neither a value nor a range: refused; or all of them have these sizes.
   std::optional<graph::DimRange> other_dims;
+  // Of inputs that are sequences of tensors: how many they have. These are inputs of their own, "x[0]", "x[1]", ... in place of x: shapes and
+  // values are given by their names, or shapes for all of them by that of the sequence. A dimension that the sequence's type calls N is
+  // "x[0].N", ..., as tensors of a sequence may be of different sizes, or N for all of them.
+  std::map<std::string, int64_t> sequence_lengths;
+  // Optional inputs that hold nothing; all others hold what their type says.
+  std::set<std::string> left_out;
   // Inputs that are fixed to a value: they become constants of the graph.
   std::map<std::string, graph::Constant> constants;
   // Whether inputs and outputs may be tensors of strings (graph/ops/mcc_text.h). Else an output is one of positions in a list (OutputLabels).
@@ -42,8 +49,17 @@ struct OutputLabels {
   std::variant<std::vector<int64_t>, std::vector<std::string>> list;
 };
 
+// What became of an input or output that is no tensor in the model.
+struct Container {
+  std::optional<int64_t> length;  // of a sequence x: that of its tensors x[0], x[1], ...
+  bool is_optional = false;
+  bool holds =
+      true;  // of an optional value: whether it holds something. Else there is no input or output for it
+};
+
 struct ImportedModel {
   graph::Graph graph;
+  std::map<std::string, Container> input_containers, output_containers;  // by the name that the model has
   std::map<std::string, OutputLabels> labels;  // by output
   std::string producer;  // "pytorch 2.4.0"
   std::string doc;
@@ -63,17 +79,12 @@ inline constexpr int kOpset = 28;
 Result<ImportedModel> import_onnx(const std::string& path, const ImportOptions& options,
                                   const graph::Evaluator& fold);
 
-// A tensor file (a serialised TensorProto, as in ONNX's test data).
-struct NamedTensor {
-  std::string name;
-  graph::Constant value;
-};
-Result<NamedTensor> read_tensor_file(const std::string& path);
-
 // Name, element type and shape as declared by the file. -1 for a dimension without a value; symbols[i] is then its name
 // or empty. Inputs that have an initializer are not listed. element is empty for what is not a tensor that mcc knows.
 struct DeclaredTensor {
   std::string name;
+  bool is_optional = false,
+       is_sequence = false;  // an optional value, a sequence, an optional sequence: of such tensors
   std::string element;
   bool has_shape = false;
   std::vector<int64_t> shape;
@@ -90,5 +101,18 @@ std::vector<std::string> options_for_other_dims(const ModelSummary& model, const
 
 // Looks at the file without importing it.
 Result<ModelSummary> summarize_onnx(const std::string& path);
+
+// The name of a sequence's tensor as an input or output, and of a dimension of it: "x[2]", "x[2].N".
+std::string item_name(const std::string& sequence, int64_t i);
+std::string item_dim_name(const std::string& item, const std::string& dim);
+
+// A file of ONNX's test data: a serialised TensorProto, or a SequenceProto or OptionalProto where the declared type is one. Whether an
+// optional value holds something is for the file to say.
+struct NamedValue {
+  std::string name;
+  bool is_sequence = false, holds = true;
+  std::vector<graph::Constant> tensors;  // of a tensor one
+};
+Result<NamedValue> read_value_file(const std::string& path, const DeclaredTensor& declared);
 
 }  // namespace mcc::frontend

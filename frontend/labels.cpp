@@ -59,7 +59,7 @@ void Builder::add_labelled_output(const onnx::ValueInfoProto& output, const Entr
   if (shown.kind != Entry::value) return;
   graph_.value(shown.id).name = output.name();
   graph_.outputs.push_back(shown.id);
-  labels_[output.name()] = *entry.labels;
+  imported_.labels[output.name()] = *entry.labels;
 }
 
 }  // namespace mcc::frontend

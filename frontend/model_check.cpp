@@ -154,13 +154,6 @@ class Checker {
       return false;
     }
     *schema = onnx::OpSchemaRegistry::Schema(node.op_type(), import->second, domain);
-    // Another operator than the later ones, which the conversion leaves as it is.
-    constexpr int kFirstScan = 8;
-    if (*schema && domain.empty() && node.op_type() == "Scan" && (*schema)->SinceVersion() == kFirstScan) {
-      problems_.push_back({ErrorKind::unsupported, where, text("Scan of opset ", kFirstScan, ", over batches of sequences, is not supported"),
-                           "export the model again with a newer opset"});
-      return false;
-    }
     if (*schema) return true;
     const onnx::OpSchema* newest =
         onnx::OpSchemaRegistry::Schema(node.op_type(), domain.empty() ? kOpset : kMlOpset, domain);

@@ -1,4 +1,5 @@
 #include <map>
+#include <set>
 
 #include "frontend/contrib/contrib.h"
 #include "frontend/model_prepare.h"
@@ -63,6 +64,95 @@ void set_opset(onnx::ModelProto& model, int64_t version) {
   model.add_opset_import()->set_version(version);
 }
 
+// What the graph reads, in bodies as well, and does not make itself.
+void collect_outer_names(const onnx::GraphProto& graph, std::set<std::string> known,
+                         std::set<std::string>& outer) {
+  for (const auto& input : graph.input())
+    known.insert(input.name());
+  for (const auto& tensor : graph.initializer())
+    known.insert(tensor.name());
+  for (const auto& tensor : graph.sparse_initializer())
+    known.insert(tensor.values().name());
+  for (const auto& node : graph.node()) {
+    for (const std::string& input : node.input())
+      if (!input.empty() && !known.contains(input)) outer.insert(input);
+    for (const auto& attribute : node.attribute())
+      if (attribute.has_g()) collect_outer_names(attribute.g(), known, outer);
+    known.insert(node.output().begin(), node.output().end());
+  }
+  for (const auto& output : graph.output())
+    if (!known.contains(output.name())) outer.insert(output.name());
+}
+
+using Types = std::map<std::string, onnx::TypeProto>;
+
+void collect_types(const onnx::GraphProto& graph, Types& types) {
+  for (const auto* values : {&graph.input(), &graph.value_info(), &graph.output()})
+    for (const auto& value : *values)
+      types[value.name()] = value.type();
+}
+
+// The body as a model of its own, for which what it reads from around it is given.
+std::optional<std::string> convert_body(onnx::GraphProto& body, const Types& around,
+                                        const onnx::ModelProto& like) {
+  std::set<std::string> outer;
+  collect_outer_names(body, {}, outer);
+  onnx::ModelProto model;
+  model.set_ir_version(like.ir_version());
+  *model.mutable_opset_import() = like.opset_import();
+  *model.mutable_graph() = body;
+  onnx::GraphProto& graph = *model.mutable_graph();
+  for (const std::string& name : outer) {
+    onnx::ValueInfoProto& input = *graph.add_input();
+    input.set_name(name);
+    if (const auto type = around.find(name); type != around.end()) *input.mutable_type() = type->second;
+  }
+  infer_types(model);
+  onnx::ModelProto converted;
+  const auto error = onnx_error([&] { converted = onnx::version_conversion::ConvertVersion(model, kOpset); });
+  if (error) return error;
+  body.Swap(converted.mutable_graph());
+  body.mutable_input()->DeleteSubrange(body.input_size() - static_cast<int>(outer.size()),
+                                       static_cast<int>(outer.size()));
+  return std::nullopt;
+}
+
+// Scans inside of others are converted first: a body's conversion leaves them alone.
+std::optional<std::string> move_batched_scans(onnx::GraphProto& graph, Types types,
+                                              const onnx::ModelProto& like) {
+  collect_types(graph, types);
+  for (auto& node : *graph.mutable_node()) {
+    const bool is_scan = node.domain().empty() && node.op_type() == "Scan";
+    for (auto& attribute : *node.mutable_attribute()) {
+      if (!attribute.has_g()) continue;
+      if (auto error = move_batched_scans(*attribute.mutable_g(), types, like)) return error;
+      if (!is_scan) continue;
+      if (auto error = convert_body(*attribute.mutable_g(), types, like)) return error;
+    }
+    if (is_scan) node.set_domain(kBatchedScanDomain);
+  }
+  return std::nullopt;
+}
+
+void import_domain(onnx::ModelProto& model, const char* domain) {
+  onnx::OperatorSetIdProto& import = *model.add_opset_import();
+  import.set_domain(domain);
+  import.set_version(1);
+}
+
+std::optional<std::string> to_newest_opset(onnx::ModelProto& model, int64_t version) {
+  constexpr int kBatchedScan = 8;
+  if (version == kBatchedScan) {
+    import_domain(model, kBatchedScanDomain);
+    const onnx::ModelProto before = model;
+    if (auto error = move_batched_scans(*model.mutable_graph(), {}, before)) return error;
+  }
+  onnx::ModelProto converted;
+  const auto error = onnx_error([&] { converted = onnx::version_conversion::ConvertVersion(model, kOpset); });
+  if (!error) model = std::move(converted);
+  return error;
+}
+
 }  // namespace
 
 bool inline_functions(onnx::ModelProto& model, Diagnostics& problems) {
@@ -84,9 +174,7 @@ bool convert_model(onnx::ModelProto& model, Diagnostics& problems) {
   set_opset(model, version);
   infer_types(model);
   if (version == kOpset) return true;
-  onnx::ModelProto converted;
-  const auto error = onnx_error([&] { converted = onnx::version_conversion::ConvertVersion(model, kOpset); });
-  if (error) {
+  if (const auto error = to_newest_opset(model, version)) {
     // A fault that has been reported can make the conversion fail as well.
     if (problems.empty()) {
       problems.push_back(
@@ -96,7 +184,6 @@ bool convert_model(onnx::ModelProto& model, Diagnostics& problems) {
     }
     return false;
   }
-  model = std::move(converted);
   infer_types(model);
   return true;
 }

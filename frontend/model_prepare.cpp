@@ -82,6 +82,7 @@ PreparedModel prepare_here(onnx::ModelProto model, const std::string& folder, co
   Diagnostics& problems = prepared.problems;
   if (check_versions(model, problems) && inline_functions(model, problems)) {
     check_model(model, folder, problems);
+    divide_inputs(*model.mutable_graph(), options, problems);
     prepared.usable = bind_shapes(model, options, problems) && (!convert || convert_model(model, problems));
   }
   prepared.model = std::move(model);

@@ -14,6 +14,10 @@ namespace mcc::frontend {
 // knows that they have been reported.
 inline constexpr const char* kRefusedDomain = "mcc.refused";
 
+// Scan of opset 8, over batches of sequences, is another operator than the later ones, which ONNX's conversion does not turn into them:
+// its nodes move to this domain. Their bodies are converted.
+inline constexpr const char* kBatchedScanDomain = "mcc.batched";
+
 // Runs f, which calls into ONNX's library; what it throws comes back as one plain line, without source paths.
 std::optional<std::string> onnx_error(const std::function<void()>& f);
 
@@ -29,6 +33,15 @@ void check_model(onnx::ModelProto& model, const std::string& folder, Diagnostics
 
 // Whether the dimension has a name of its own: exporters also write "?" and "-1", of which two need not be equal.
 bool has_name(const onnx::TensorShapeProto::Dimension& dim);
+
+// Inputs that are no tensors (containers.cpp). The options with what they say of sequences and their dimensions said of the tensors
+// of these; wrong ones go to problems.
+ImportOptions divide_options(const onnx::GraphProto& graph, ImportOptions options, Diagnostics& problems);
+std::map<std::string, Container> input_containers(const onnx::GraphProto& graph,
+                                                  const ImportOptions& options);
+// Puts tensors in place of sequences, and nodes that make sequences of them and nothing of optional values that are left out. Sequences
+// without a length go to problems.
+void divide_inputs(onnx::GraphProto& graph, const ImportOptions& options, Diagnostics& problems);
 
 // What an open dimension of an input is called that the model has no name for; the sizes that the options leave it, in an input of this
 // rank (nothing: it needs a value).

@@ -192,6 +192,10 @@ const onnx::TypeProto& held_type(const onnx::TypeProto& type) {
   return type.has_optional_type() ? type.optional_type().elem_type() : type;
 }
 
+bool is_tensor_sequence(const onnx::TypeProto& type) {
+  return type.has_sequence_type() && type.sequence_type().elem_type().has_tensor_type();
+}
+
 std::string node_label(const onnx::NodeProto& node) {
   std::string op = node.domain().empty() ? node.op_type() : text(node.domain(), ".", node.op_type());
   if (!node.name().empty()) return text("node '", node.name(), "' (", op, ")");

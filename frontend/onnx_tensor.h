@@ -27,6 +27,9 @@ onnx::TypeProto onnx_type_of(const graph::TensorType& type);
 // What an optional value may hold; else the type itself.
 const onnx::TypeProto& held_type(const onnx::TypeProto& type);
 
+// Not of a sequence of sequences, say.
+bool is_tensor_sequence(const onnx::TypeProto& type);
+
 // "node 'conv1' (Conv)"; a node without a name goes by its first output.
 std::string node_label(const onnx::NodeProto& node);
 

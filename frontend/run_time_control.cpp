@@ -209,52 +209,62 @@ void Builder::take_only_branch(const onnx::NodeProto& node, ValueId condition, b
     scope.names[node.output(i)] = branch.results[static_cast<size_t>(i)];
 }
 
+Entry Builder::chosen(Entry a, Entry b, const std::string& name, const onnx::NodeProto& node,
+                      const Origin& origin, Choices& choices) {
+  if (is_reported(a) || is_reported(b)) return {};
+  const auto refuse = [&](const std::string& of_yes, const std::string& of_no) {
+    report(ErrorKind::unsupported, where_of(node, origin),
+           text("its condition is not known at compile time, and its result '", name, "' is ", of_yes,
+                " in one branch and ", of_no, " in the other"));
+    return Entry{};
+  };
+  if (a.kind == Entry::absent && b.kind == Entry::absent) return a;
+  if (a.kind == Entry::sequence && b.kind == Entry::sequence) {
+    const size_t length = a.items->size();
+    if (b.items->size() != length)
+      return refuse(text("a sequence of ", length, length == 1 ? " tensor" : " tensors"),
+                    text("one of ", b.items->size()));
+    std::vector<Entry> items;
+    for (size_t i = 0; i < length; ++i) {
+      items.push_back(chosen((*a.items)[i], (*b.items)[i], item_name(name, static_cast<int64_t>(i)), node,
+                             origin, choices));
+      if (items.back().kind == Entry::unknown) return {};
+    }
+    return sequence_of(std::move(items));
+  }
+  if (a.kind != Entry::value || b.kind != Entry::value) return refuse(kind_of_entry(a), kind_of_entry(b));
+  if (a.id == b.id) return a;
+  if (!match_single_elements(a, b, part_of(node, origin))) return {};
+  const std::optional<TensorType> type = common_type(a.id, b.id);
+  if (!type) return refuse(to_text(graph_.value(a.id).type), to_text(graph_.value(b.id).type));
+  const ValueId result = graph_.add_value(name, *type);
+  set_own_dims(result, a.id, b.id);
+  choices.of_yes.push_back(a.id);
+  choices.of_no.push_back(b.id);
+  choices.results.push_back(result);
+  return {Entry::value, result};
+}
+
 void Builder::choose(const onnx::NodeProto& node, ValueId condition, const Branch& yes, const Branch& no,
                      Scope& scope, const Origin& origin) {
-  const std::string where = where_of(node, origin);
-  std::vector<ValueId> of_yes, of_no, results;
-  bool taint = false;
+  Choices choices;
   for (int i = 0; i < node.output_size(); ++i) {
-    if (node.output(i).empty()) continue;
-    Entry a = yes.results[static_cast<size_t>(i)], b = no.results[static_cast<size_t>(i)];
-    if (is_reported(a) || is_reported(b)) return give_up(node, scope);
-    if (a.kind != Entry::value || b.kind != Entry::value) {
-      report(ErrorKind::unsupported, where,
-             text("its condition is not known at compile time, and its result '", node.output(i),
-                  "' is no tensor in both branches"));
-      return give_up(node, scope);
-    }
-    if (a.id == b.id) {
-      scope.names[node.output(i)] = a;
-      continue;
-    }
-    if (!match_single_elements(a, b, part_of(node, origin))) return give_up(node, scope);
-    const std::optional<TensorType> type = common_type(a.id, b.id);
-    if (!type) {
-      report(ErrorKind::unsupported, where,
-             text("its condition is not known at compile time, and its result '", node.output(i), "' is ",
-                  to_text(graph_.value(a.id).type), " in one branch and ", to_text(graph_.value(b.id).type),
-                  " in the other"));
-      return give_up(node, scope);
-    }
-    taint |= tainted_.contains(a.id) || tainted_.contains(b.id);
-    const ValueId result = graph_.add_value(node.output(i), *type);
-    set_own_dims(result, a.id, b.id);
-    of_yes.push_back(a.id);
-    of_no.push_back(b.id);
-    results.push_back(result);
-    scope.names[node.output(i)] = {Entry::value, result};
+    const std::string& name = node.output(i);
+    if (name.empty()) continue;
+    const Entry result = chosen(yes.results[static_cast<size_t>(i)], no.results[static_cast<size_t>(i)], name,
+                                node, origin, choices);
+    if (result.kind == Entry::unknown) return give_up(node, scope);
+    scope.names[name] = result;
   }
-  if (results.empty()) return;
+  if (choices.results.empty()) return;
   Node choice;
   choice.op = graph::find_op("mcc", "Choose");
   choice.name = name_of(node);
   choice.origins = {choice.name};
   choice.inputs = {condition};
-  choice.inputs.insert(choice.inputs.end(), of_yes.begin(), of_yes.end());
-  choice.inputs.insert(choice.inputs.end(), of_no.begin(), of_no.end());
-  choice.outputs = results;
-  if (taint) tainted_.insert(results.begin(), results.end());
+  choice.inputs.insert(choice.inputs.end(), choices.of_yes.begin(), choices.of_yes.end());
+  choice.inputs.insert(choice.inputs.end(), choices.of_no.begin(), choices.of_no.end());
+  choice.outputs = choices.results;
   append(std::move(choice));
 }
 

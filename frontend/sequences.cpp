@@ -23,7 +23,9 @@ bool Builder::is_sequence_node(const onnx::NodeProto& node, const Scope& scope) 
                                                    "SplitToSequence",   "ConcatFromSequence", "Optional",
                                                    "OptionalHasElement", "OptionalGetElement"};
   if (kOperators.contains(node.op_type())) return true;
-  return node.op_type() == "Identity" && node.input_size() == 1 && scope.find(node.input(0)).kind == Entry::sequence;
+  if (node.op_type() != "Identity" || node.input_size() != 1 || node.input(0).empty()) return false;
+  const Entry::Kind kind = scope.find(node.input(0)).kind;
+  return kind == Entry::sequence || kind == Entry::absent;
 }
 
 void Builder::add_sequence_node(const onnx::NodeProto& node, Scope& scope, const Origin& origin) {
@@ -49,6 +51,7 @@ Entry Builder::sequence_result(const onnx::NodeProto& node, const std::vector<En
     return Entry{};
   };
   if (type.starts_with("Optional")) return optional_result(type, inputs, where, part);
+  if (type == "Identity") return inputs[0];
   if (type == "SequenceEmpty") return sequence_of({});
   if (type == "SequenceConstruct" || type == "SplitToSequence") {
     const bool are_tensors = std::all_of(inputs.begin(), inputs.end(), [](const Entry& e) { return e.kind != Entry::sequence && e.kind != Entry::labelled; });
@@ -57,7 +60,6 @@ Entry Builder::sequence_result(const onnx::NodeProto& node, const std::vector<En
   }
   if (inputs.empty() || inputs[0].kind != Entry::sequence) return refuse(ErrorKind::bad_input, "expected a sequence as its first operand");
   std::vector<Entry> items = *inputs[0].items;
-  if (type == "Identity") return inputs[0];
   if (type == "SequenceLength") {
     const auto length = static_cast<int64_t>(items.size());
     return make_constant(Constant::of(ElementType::i64, {}, std::vector<int64_t>{length}), part.name);

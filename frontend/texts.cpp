@@ -65,6 +65,16 @@ bool Builder::is_text(const Entry& entry) const {
   return entry.kind == Entry::value && graph_.value(entry.id).is_text;
 }
 
+onnx::TypeProto Builder::onnx_type(const Entry& entry) const {
+  onnx::TypeProto type;
+  if (entry.kind == Entry::value) return onnx_type(entry.id);
+  if (entry.kind != Entry::sequence) return type;
+  auto& item = *type.mutable_sequence_type()->mutable_elem_type()->mutable_tensor_type();
+  if (!entry.items->empty() && entry.items->front().kind == Entry::value)
+    item.set_elem_type(onnx_type(entry.items->front().id).tensor_type().elem_type());
+  return type;
+}
+
 onnx::TypeProto Builder::onnx_type(ValueId id) const {
   onnx::TypeProto type = onnx_type_of(graph_.value(id).type);
   if (graph_.value(id).is_text) type.mutable_tensor_type()->set_elem_type(onnx::TensorProto::STRING);
@@ -85,7 +95,7 @@ Entry Builder::add_text_input(const std::string& name, const graph::TensorType& 
 void Builder::add_text_output(const std::string& name, const Entry& ids) {
   if (!options_.has_strings) {
     graph_.outputs.push_back(under_name(ids, name).id);
-    labels_[name] = {OutputLabels::Kind::strings, graph_.texts};
+    imported_.labels[name] = {OutputLabels::Kind::strings, graph_.texts};
     return;
   }
   const graph::NodeId node = graph_.add_node(*graph::find_op("mcc", graph::kTextStrings), name, {ids.id}, {},

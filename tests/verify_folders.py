@@ -5,20 +5,34 @@ import os
 import pathlib
 import subprocess
 
+import numpy as np
 from onnx import numpy_helper
 
 BUILD = pathlib.Path(os.environ.get("MCC_BUILD_DIR", pathlib.Path(__file__).resolve().parents[1] / "build"))
 MCC = os.environ.get("MCC", str(BUILD / "bin/mcc"))
 
 
-def write(folder, model, inputs, outputs):
-    """The model with one data set; inputs and outputs are arrays by name."""
-    data = folder / "test_data_set_0"
+def to_bytes(value, info):
+    """A value as the message that ONNX's test data format has for its type."""
+    if hasattr(value, "SerializeToString"):
+        return value.SerializeToString()
+    kind = info.type.WhichOneof("value")
+    if kind == "sequence_type" and info.type.sequence_type.elem_type.HasField("tensor_type"):  # of a sequence of maps there is the tensor of scores
+        return numpy_helper.from_list(list(value), info.name).SerializeToString()
+    if kind == "optional_type":
+        return numpy_helper.from_optional(value, info.name).SerializeToString()
+    return numpy_helper.from_array(np.asarray(value), info.name).SerializeToString()
+
+
+def write(folder, model, inputs, outputs, number=0):
+    """The model with a data set; inputs and outputs are by name: arrays, lists of arrays, None."""
+    data = folder / f"test_data_set_{number}"
     data.mkdir(parents=True)
     (folder / "model.onnx").write_bytes(model.SerializeToString())
-    for word, arrays in (("input", inputs), ("output", outputs)):
-        for i, (name, array) in enumerate(arrays.items()):
-            (data / f"{word}_{i}.pb").write_bytes(numpy_helper.from_array(array, name).SerializeToString())
+    for word, values, declared in (("input", inputs, model.graph.input), ("output", outputs, model.graph.output)):
+        infos = {info.name: info for info in declared}
+        for i, (name, value) in enumerate(values.items()):
+            (data / f"{word}_{i}.pb").write_bytes(to_bytes(value, infos[name]))
 
 
 def verify(folders, *options, **environment):

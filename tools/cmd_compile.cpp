@@ -14,7 +14,8 @@ namespace {
 
 struct Arguments {
   CompileOptions compile;
-  std::vector<std::string> shapes, dims, emit;
+  InputArguments inputs;
+  std::vector<std::string> emit;
   bool json = false;
 };
 
@@ -90,7 +91,7 @@ std::string device_text(const CompileReport& report) {
 int run(Arguments& arguments) {
   CompileOptions& options = arguments.compile;
   options.leave_open = true;
-  if (Status status = parse_import_options(arguments.shapes, arguments.dims, options.import); !status.ok())
+  if (Status status = parse_import_options(arguments.inputs, options.import); !status.ok())
     return report_errors(status.errors(), arguments.json);
   Result<std::map<std::string, std::string>> emit = parse_emit(arguments.emit);
   if (!emit.ok()) return report_errors(emit.errors(), arguments.json);
@@ -170,10 +171,7 @@ void add_compile(CLI::App& app, int* exit_code) {
           "--threads", options.threads,
           "That the library is meant to run with, for the choice of schedules; 0: as many as processors")
       ->check(CLI::Range(0, 1024));
-  command->add_option("--input-shape", arguments->shapes, "INPUT=1x3x224x224; once for each input")
-      ->allow_extra_args(false);
-  command->add_option("--dim", arguments->dims, "NAME=8: the value of a named dimension; NAME=1..64 or NAME=1..: it stays open")
-      ->allow_extra_args(false);
+  add_input_options(*command, arguments->inputs, "");
   command->add_option("--tune-log", options.tune_log,
                       "Schedules found by tuning: the best of each kernel is used");
   command->add_flag("--locked", options.locked, "Refuse kernels that the tuning log does not have");

@@ -22,7 +22,7 @@ using Json = nlohmann::ordered_json;
 
 struct Arguments {
   std::string path;
-  std::vector<std::string> shapes, dims;
+  InputArguments inputs;
   bool json = false;
 };
 
@@ -35,6 +35,12 @@ bool is_elf(const std::string& path) {
 }
 
 std::string declared_text(const DeclaredTensor& tensor) {
+  if (tensor.is_optional || tensor.is_sequence) {
+    DeclaredTensor held = tensor;
+    held.is_optional = held.is_sequence = false;
+    return text(tensor.is_optional ? "optional " : "", tensor.is_sequence ? "sequence of " : "",
+                declared_text(held));
+  }
   if (tensor.element.empty()) return "not a tensor of a known type";
   if (!tensor.has_shape) return tensor.element + "[...]";
   std::vector<std::string> dims;
@@ -49,6 +55,8 @@ Json declared_json(const std::vector<DeclaredTensor>& tensors) {
   Json list = Json::array();
   for (const DeclaredTensor& tensor : tensors) {
     Json one = {{"name", tensor.name}, {"type", tensor.element}};
+    if (tensor.is_sequence) one["sequence"] = true;
+    if (tensor.is_optional) one["optional"] = true;
     one["shape"] = tensor.has_shape ? Json(tensor.shape) : Json();
     if (std::any_of(tensor.symbols.begin(), tensor.symbols.end(),
                     [](const std::string& s) { return !s.empty(); }))
@@ -87,7 +95,7 @@ Json problems_json(const Diagnostics& problems) {
 
 int inspect_onnx(const Arguments& arguments) {
   frontend::ImportOptions options;
-  if (Status status = parse_import_options(arguments.shapes, arguments.dims, options); !status.ok())
+  if (Status status = parse_import_options(arguments.inputs, options); !status.ok())
     return report_errors(status.errors(), arguments.json);
   Result<ModelSummary> summary = frontend::summarize_onnx(arguments.path);
   if (!summary.ok()) return report_errors(summary.errors(), arguments.json);
@@ -247,8 +255,7 @@ void add_inspect(CLI::App& app, int* exit_code) {
   CLI::App* command = app.add_subcommand(
       "inspect", "Show what a model, library or tuning log has, and everything in a model that is unsupported");
   command->add_option("file", arguments->path, "MODEL.onnx, OUT.so or a tuning log")->required();
-  command->add_option("--input-shape", arguments->shapes, "As for compile")->allow_extra_args(false);
-  command->add_option("--dim", arguments->dims, "As for compile")->allow_extra_args(false);
+  add_input_options(*command, arguments->inputs);
   command->add_flag("--json", arguments->json, "Report on stdout as JSON");
   command->callback([arguments, exit_code] { *exit_code = run(*arguments); });
 }

@@ -28,14 +28,15 @@ constexpr double kTolerance = 0.1;
 
 struct Arguments {
   CompileOptions compile;
-  std::vector<std::string> shapes, dims, inputs;
+  InputArguments inputs;
+  std::vector<std::string> records;
   std::string log;
   int keep = 1, limit = 3;
   bool append = false, json = false;
 };
 
 Result<ModelTasks> tasks_of(Arguments& arguments) {
-  Status status = parse_import_options(arguments.shapes, arguments.dims, arguments.compile.import);
+  Status status = parse_import_options(arguments.inputs, arguments.compile.import);
   if (!status.ok()) return status.errors();
   arguments.compile.tune_log = arguments.log;
   arguments.compile.leave_open = true;
@@ -316,7 +317,7 @@ int run_verify(Arguments& arguments) {
 
 int run_import(Arguments& arguments) {
   tuner::ForeignRecords foreign;
-  for (const std::string& path : arguments.inputs) {
+  for (const std::string& path : arguments.records) {
     Result<tuner::ForeignRecords> one = tuner::read_foreign_records(path);
     if (!one.ok()) return report_errors(one.errors(), arguments.json);
     foreign.lines += one->lines;
@@ -376,8 +377,7 @@ int run_import(Arguments& arguments) {
 void add_model_options(CLI::App& command, const std::shared_ptr<Arguments>& arguments) {
   command.add_option("--target", arguments->compile.target, "As for compile")->capture_default_str();
   command.add_option("--precision", arguments->compile.precision, "As for compile")->capture_default_str();
-  command.add_option("--input-shape", arguments->shapes, "As for compile")->allow_extra_args(false);
-  command.add_option("--dim", arguments->dims, "As for compile")->allow_extra_args(false);
+  add_input_options(command, arguments->inputs);
   command.add_flag("--json", arguments->json, "Report on stdout as JSON");
 }
 
@@ -405,7 +405,7 @@ void add_log_of_model(CLI::App& log, int* exit_code) {
     CLI::App* command = log.add_subcommand(
         "import",
         "Make seeds of other tuners' records: AutoTVM v0.2, auto_scheduler v0.6, MetaSchedule JSON");
-    command->add_option("records", arguments->inputs, "Their log files")->required();
+    command->add_option("records", arguments->records, "Their log files")->required();
     command
         ->add_option("--model", arguments->compile.model_path,
                      "The model whose kernels are meant, MODEL.onnx")

@@ -13,7 +13,8 @@ namespace {
 
 struct Arguments {
   CompileOptions compile;
-  std::vector<std::string> shapes, dims, sizes;
+  InputArguments inputs;
+  std::vector<std::string> sizes;
   bool json = false;
 };
 
@@ -64,7 +65,7 @@ nlohmann::ordered_json tasks_json(const ModelTasks& model) {
 
 int run(Arguments& arguments) {
   CompileOptions& options = arguments.compile;
-  if (Status status = parse_import_options(arguments.shapes, arguments.dims, options.import); !status.ok())
+  if (Status status = parse_import_options(arguments.inputs, options.import); !status.ok())
     return report_errors(status.errors(), arguments.json);
   options.leave_open = true;
   for (const std::string& spec : arguments.sizes) {
@@ -90,8 +91,7 @@ void add_tasks(CLI::App& app, int* exit_code) {
   command->add_option("--precision", arguments->compile.precision, "As for compile")->capture_default_str();
   command->add_option("--threads", arguments->compile.threads, "As for compile")->check(CLI::Range(0, 1024));
   command->add_option("--tune-log", arguments->compile.tune_log, "As for compile: the algorithms that it has chosen");
-  command->add_option("--input-shape", arguments->shapes, "As for compile")->allow_extra_args(false);
-  command->add_option("--dim", arguments->dims, "As for compile")->allow_extra_args(false);
+  add_input_options(*command, arguments->inputs);
   command->add_option("--tune-dim", arguments->sizes, "As for tune")->allow_extra_args(false);
   command->add_flag("--json", arguments->json, "Report on stdout as JSON");
   command->callback([arguments, exit_code] { *exit_code = run(*arguments); });

@@ -34,7 +34,8 @@ void catch_interrupts() {
 
 struct Arguments {
   TuneModelOptions tune;
-  std::vector<std::string> shapes, dims, sizes;
+  InputArguments inputs;
+  std::vector<std::string> sizes;
   std::string time, timeout;
   bool json = false, no_check = false, no_measure = false;
 };
@@ -119,11 +120,7 @@ std::vector<std::string> shortcomings(const TuneModelReport& report) {
 // The line that uses what was found.
 void print_next(const Arguments& arguments) {
   const CompileOptions& compile = arguments.tune.compile;
-  std::string sizes;
-  for (const std::string& spec : arguments.shapes)
-    sizes += text(" --input-shape ", spec);
-  for (const std::string& spec : arguments.dims)
-    sizes += text(" --dim ", spec);
+  const std::string sizes = input_options_text(arguments.inputs);
   const std::string precision = compile.precision == "fp32" ? "" : text(" --precision ", compile.precision);
   std::printf("\nmcc compile %s --target %s%s%s --tune-log %s -o model.so\n",
               printable(compile.model_path).c_str(), compile.target.c_str(), printable(sizes).c_str(),
@@ -225,8 +222,7 @@ int run_no_measure(const Arguments& arguments) {
 
 int run(Arguments& arguments) {
   TuneModelOptions& options = arguments.tune;
-  if (Status status = parse_import_options(arguments.shapes, arguments.dims, options.compile.import);
-      !status.ok())
+  if (Status status = parse_import_options(arguments.inputs, options.compile.import); !status.ok())
     return report_errors(status.errors(), arguments.json);
   options.compile.leave_open = true;
   for (const std::string& spec : arguments.sizes) {
@@ -295,8 +291,7 @@ void add_tune(CLI::App& app, int* exit_code) {
                     "of the target is needed");
   command->add_flag("!--no-library", options.compile.libraries, "Of GPUs: do not measure cuBLASLt beside what is generated");
   command->add_flag("--no-check", arguments->no_check, "Do not measure the whole model now and then");
-  command->add_option("--input-shape", arguments->shapes, "As for compile")->allow_extra_args(false);
-  command->add_option("--dim", arguments->dims, "As for compile")->allow_extra_args(false);
+  add_input_options(*command, arguments->inputs);
   command
       ->add_option("--tune-dim", arguments->sizes,
                    "NAME=8: the size of a dimension that stays open to measure at")

@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 
 struct Arguments {
   std::vector<std::string> paths;
-  std::vector<std::string> shapes, dims;
+  InputArguments inputs;
   VerifyOptions options;
   bool kernels = false, json = false;
 };
@@ -90,8 +90,7 @@ Result<std::vector<CaseResult>> verify_models_kernels(const Arguments& arguments
 }
 
 int run(Arguments& arguments) {
-  if (Status status = parse_import_options(arguments.shapes, arguments.dims, arguments.options.import);
-      !status.ok())
+  if (Status status = parse_import_options(arguments.inputs, arguments.options.import); !status.ok())
     return report_errors(status.errors(), arguments.json);
   Result<std::vector<CaseResult>> verified = [&] {
     Progress progress("verify");
@@ -124,10 +123,7 @@ void add_verify(CLI::App& app, int* exit_code) {
           "Folders with model.onnx and test_data_set_K/{input,output}_I.pb; or a model, to be compared "
           "with the reference interpreter on random inputs")
       ->required();
-  command->add_option("--input-shape", arguments->shapes, "As for compile; for a model without test data")
-      ->allow_extra_args(false);
-  command->add_option("--dim", arguments->dims, "As for compile; for a model without test data")
-      ->allow_extra_args(false);
+  add_input_options(*command, arguments->inputs, "As for compile; for a model without test data");
   command->add_option("--target", options.target, "As for compile; must run on this machine")
       ->capture_default_str();
   command->add_option("--precision", options.precision, "As for compile; the tolerance follows it")->capture_default_str();

@@ -42,6 +42,7 @@ struct Prepared {
   tensor::Target target;  // the first of them: what the graph and the schedules are made for
   graph::Graph graph;
   std::map<std::string, frontend::OutputLabels> labels;  // of outputs
+  std::map<std::string, frontend::Container> input_containers, output_containers;
   std::vector<graph::KernelGroup> groups;
   KernelSet kernels;
 };
@@ -90,6 +91,8 @@ Result<Prepared> prepare(const CompileOptions& options, const tuner::LogContents
   out.target = out.targets.front();
   out.graph = std::move(model->graph);
   out.labels = std::move(model->labels);
+  out.input_containers = std::move(model->input_containers);
+  out.output_containers = std::move(model->output_containers);
   graph::OptimizeOptions optimize_options;
   optimize_options.target = out.target;
   optimize_options.evaluate = *evaluate;
@@ -173,6 +176,17 @@ void describe_labels(const std::map<std::string, frontend::OutputLabels>& labels
     const nlohmann::json list = std::visit([](const auto& values) { return nlohmann::json(values); }, of_output.list);
     // Strings of a model need not be UTF-8.
     metadata["output." + output + word] = list.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  }
+}
+
+// "input.NAME.sequence": how many tensors it has, which are NAME[0], ...; "input.NAME.optional": "given" or "none", where there is nothing of
+// that name. So for outputs.
+void describe_containers(const char* word, const std::map<std::string, frontend::Container>& containers,
+                         std::map<std::string, std::string>& metadata) {
+  for (const auto& [name, container] : containers) {
+    const std::string key = text(word, ".", name);
+    if (container.length) metadata[key + ".sequence"] = text(*container.length);
+    if (container.is_optional) metadata[key + ".optional"] = container.holds ? "given" : "none";
   }
 }
 
@@ -280,10 +294,17 @@ Result<ScheduleReport> choose_all_schedules(Prepared& p, const CompileOptions& o
   return report;
 }
 
-// Options that would give the dimensions that stay open values.
+// Options that would give the dimensions that stay open values. None where lengths of sequences have to be given first.
 std::vector<std::string> size_options(const CompileOptions& options) {
   const Result<frontend::ModelSummary> model = frontend::summarize_onnx(options.model_path);
-  return model.ok() ? frontend::options_for_other_dims(*model, options.import) : std::vector<std::string>();
+  if (!model.ok()) return {};
+  const frontend::ImportOptions& import = options.import;
+  const bool lacks_length =
+      std::any_of(model->inputs.begin(), model->inputs.end(), [&](const frontend::DeclaredTensor& input) {
+        return input.is_sequence && !import.sequence_lengths.contains(input.name) &&
+               !import.left_out.contains(input.name);
+      });
+  return lacks_length ? std::vector<std::string>() : frontend::options_for_other_dims(*model, import);
 }
 
 // What cannot be compiled for all sizes may be possible for one.
@@ -350,6 +371,8 @@ Result<CompileReport> compile(const CompileOptions& options) {
   if (!schedules->log_hash.empty()) library.plan.metadata["log.hash"] = schedules->log_hash;
   if (calls_library(p.kernels)) library.plan.metadata["needs"] = "libcublasLt.so.13, .12 or .11";
   describe_labels(p.labels, library.plan.metadata);
+  describe_containers("input", p.input_containers, library.plan.metadata);
+  describe_containers("output", p.output_containers, library.plan.metadata);
   describe_strings(p.graph, library.plan.metadata);
   fill_library(library, p.graph, p.groups, p.kernels, memory);
   if (p.target.kind == tensor::TargetKind::cuda) library.device = device_code(p.kernels, library.plan);

@@ -1,5 +1,6 @@
 #include "tools/options.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <optional>
@@ -58,10 +59,34 @@ std::optional<GivenShape> parse_shape(std::string_view s) {
 
 }  // namespace
 
-Status parse_import_options(const std::vector<std::string>& shapes, const std::vector<std::string>& dims,
-                            frontend::ImportOptions& options) {
+void add_input_options(CLI::App& command, InputArguments& arguments, const std::string& help) {
+  const auto add = [&](const char* name, std::vector<std::string>& values, const char* what) {
+    command.add_option(name, values, help.empty() ? what : help)->allow_extra_args(false);
+  };
+  add("--input-shape", arguments.shapes, "INPUT=1x3x224x224; once for each input");
+  add("--dim", arguments.dims,
+      "NAME=8: the value of a named dimension; NAME=1..64 or NAME=1..: it stays open");
+  add("--sequence-length", arguments.lengths,
+      "INPUT=3: how many tensors an input has that is a sequence; the library has INPUT[0], INPUT[1], ...");
+  add("--without", arguments.left_out, "INPUT: an optional input that is left out");
+}
+
+std::string input_options_text(const InputArguments& arguments) {
+  std::string out;
+  const auto add = [&](const char* name, const std::vector<std::string>& values) {
+    for (const std::string& value : values)
+      out += text(" ", name, " ", value);
+  };
+  add("--input-shape", arguments.shapes);
+  add("--dim", arguments.dims);
+  add("--sequence-length", arguments.lengths);
+  add("--without", arguments.left_out);
+  return out;
+}
+
+Status parse_import_options(const InputArguments& arguments, frontend::ImportOptions& options) {
   Diagnostics errors;
-  for (const std::string& spec : shapes) {
+  for (const std::string& spec : arguments.shapes) {
     // The shape has neither of the two characters, so names may.
     const size_t split = spec.find_last_of("=:");
     std::optional<GivenShape> shape;
@@ -73,7 +98,7 @@ Status parse_import_options(const std::vector<std::string>& shapes, const std::v
     options.input_shapes[spec.substr(0, split)] = shape->sizes;
     if (!shape->ranges.empty()) options.input_ranges[spec.substr(0, split)] = shape->ranges;
   }
-  for (const std::string& spec : dims) {
+  for (const std::string& spec : arguments.dims) {
     const size_t split = spec.rfind('=');
     const std::string value = split == std::string::npos ? "" : spec.substr(split + 1);
     const std::optional<graph::DimRange> sizes = parse_sizes(value);
@@ -89,6 +114,17 @@ Status parse_import_options(const std::vector<std::string>& shapes, const std::v
     if (options.dims.count(name) != 0)
       errors.push_back(usage(text("--dim ", name, " is given twice, as ", options.dims[name], " and as ", range.min, "..", range.max)));
   }
+  for (const std::string& spec : arguments.lengths) {
+    const size_t split = spec.rfind('=');
+    const std::optional<int64_t> length =
+        split == std::string::npos ? std::nullopt : parse_integer(std::string_view(spec).substr(split + 1));
+    if (!length || split == 0)
+      errors.push_back(
+          usage(text("--sequence-length ", spec, ": expected INPUT=3, the number of its tensors")));
+    else
+      options.sequence_lengths[spec.substr(0, split)] = *length;
+  }
+  options.left_out.insert(arguments.left_out.begin(), arguments.left_out.end());
   if (!errors.empty()) return errors;
   return done();
 }

@@ -8,12 +8,23 @@
 #include "frontend/import.h"
 #include "tensor/target.h"
 
+namespace CLI {
+class App;
+}
+
 namespace mcc::tools {
 
-// "X=1x3x224x224" (or X:...) and "N=8", each as given to --input-shape and --dim, into import options. "1..64" in place of a
-// number leaves the dimension open, for sizes from 1 to 64.
-Status parse_import_options(const std::vector<std::string>& shapes, const std::vector<std::string>& dims,
-                            frontend::ImportOptions& options);
+// What a command line says of a model's inputs: "X=1x3x224x224" (or X:...) for --input-shape, "N=8" for --dim, "1..64" in place of a
+// number for a dimension that stays open, for sizes from 1 to 64; "S=3" for --sequence-length, the name of an input for --without.
+struct InputArguments {
+  std::vector<std::string> shapes, dims, lengths, left_out;
+};
+// Adds these options. `help`: what is said of each; empty: what it does.
+void add_input_options(CLI::App& command, InputArguments& arguments,
+                       const std::string& help = "As for compile");
+Status parse_import_options(const InputArguments& arguments, frontend::ImportOptions& options);
+// The same options on a command line, each after a space.
+std::string input_options_text(const InputArguments& arguments);
 
 // "fp32", "tf32", "fp16" or "bf16", for these targets: GPUs have instructions for the narrower ones from sm_80 on, CPUs none that
 // are used.

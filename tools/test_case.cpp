@@ -52,14 +52,17 @@ fs::path without_trailing_slash(const std::string& folder) {
   return path.has_filename() ? path : path.parent_path();
 }
 
-Result<std::vector<frontend::NamedTensor>> read_tensors(const fs::path& folder, const std::string& prefix) {
-  std::vector<frontend::NamedTensor> tensors;
+Result<std::vector<frontend::NamedValue>> read_values(const fs::path& folder, const std::string& prefix,
+                                                      const std::vector<frontend::DeclaredTensor>& declared) {
+  std::vector<frontend::NamedValue> values;
   for (const fs::path& file : numbered_entries(folder, prefix, ".pb")) {
-    Result<frontend::NamedTensor> tensor = frontend::read_tensor_file(file.string());
-    if (!tensor.ok()) return tensor.errors();
-    tensors.push_back(std::move(*tensor));
+    const frontend::DeclaredTensor type =
+        values.size() < declared.size() ? declared[values.size()] : frontend::DeclaredTensor{};
+    Result<frontend::NamedValue> value = frontend::read_value_file(file.string(), type);
+    if (!value.ok()) return value.errors();
+    values.push_back(std::move(*value));
   }
-  return tensors;
+  return values;
 }
 
 }  // namespace
@@ -89,27 +92,49 @@ Result<std::vector<TestCase>> find_cases(const std::string& given) {
   return cases;
 }
 
-Result<DataSet> read_data_set(const std::string& folder) {
-  DataSet set;
-  Result<std::vector<frontend::NamedTensor>> inputs = read_tensors(folder, "input_");
+Result<DataSet> read_data_set(const std::string& folder, const frontend::ModelSummary& model) {
+  Result<std::vector<frontend::NamedValue>> inputs = read_values(folder, "input_", model.inputs);
   if (!inputs.ok()) return inputs.errors();
-  Result<std::vector<frontend::NamedTensor>> outputs = read_tensors(folder, "output_");
+  Result<std::vector<frontend::NamedValue>> outputs = read_values(folder, "output_", model.outputs);
   if (!outputs.ok()) return outputs.errors();
   return DataSet{std::move(*inputs), std::move(*outputs)};
 }
 
-std::vector<const graph::Constant*> match_by_name(const std::vector<std::string>& names,
-                                                  const std::vector<frontend::NamedTensor>& tensors) {
-  std::vector<const graph::Constant*> matched(names.size());
-  for (size_t i = 0; i < names.size(); ++i) {
-    auto found =
-        std::find_if(tensors.begin(), tensors.end(), [&](const auto& t) { return t.name == names[i]; });
-    if (found != tensors.end())
-      matched[i] = &found->value;
-    else if (i < tensors.size() && tensors[i].name.empty())
-      matched[i] = &tensors[i].value;
+std::vector<const frontend::NamedValue*> match_by_name(const std::vector<frontend::DeclaredTensor>& declared,
+                                                       const std::vector<frontend::NamedValue>& values) {
+  std::vector<const frontend::NamedValue*> matched(declared.size());
+  for (size_t i = 0; i < declared.size(); ++i) {
+    auto found = std::find_if(values.begin(), values.end(),
+                              [&](const auto& value) { return value.name == declared[i].name; });
+    if (found != values.end())
+      matched[i] = &*found;
+    else if (i < values.size() && values[i].name.empty())
+      matched[i] = &values[i];
   }
   return matched;
+}
+
+DividedValues divide_values(const std::vector<frontend::DeclaredTensor>& declared,
+                            const std::vector<frontend::NamedValue>& values) {
+  DividedValues divided;
+  const std::vector<const frontend::NamedValue*> matched = match_by_name(declared, values);
+  for (size_t i = 0; i < declared.size(); ++i) {
+    const std::string& name = declared[i].name;
+    const frontend::NamedValue* value = matched[i];
+    if (!value) {
+      divided.tensors.push_back({name, i, nullptr});
+    } else if (!value->holds) {
+      divided.left_out.insert(name);
+    } else if (!value->is_sequence) {
+      divided.tensors.push_back({name, i, &value->tensors.front()});
+    } else {
+      const auto length = static_cast<int64_t>(value->tensors.size());
+      divided.lengths[name] = length;
+      for (int64_t k = 0; k < length; ++k)
+        divided.tensors.push_back({frontend::item_name(name, k), i, &value->tensors[static_cast<size_t>(k)]});
+    }
+  }
+  return divided;
 }
 
 }  // namespace mcc::tools

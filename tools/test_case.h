@@ -1,7 +1,8 @@
 // ONNX test cases: a model with sets of inputs and expected outputs, as folders.
 #pragma once
 
-#include <optional>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,14 +27,29 @@ struct TestCase {
 Result<std::vector<TestCase>> find_cases(const std::string& path);
 
 struct DataSet {
-  std::vector<frontend::NamedTensor> inputs, outputs;
+  std::vector<frontend::NamedValue> inputs, outputs;
 };
 
-// Errors where the data cannot be read, among them unsupported kinds of data (sequences, strings).
-Result<DataSet> read_data_set(const std::string& folder);
+// The values in a folder; the model's inputs and outputs say, by position, which of them are sequences and optional values. Errors where the
+// data cannot be read, among them unsupported kinds of data.
+Result<DataSet> read_data_set(const std::string& folder, const frontend::ModelSummary& model);
 
-// For each of the names the tensor of that name, else the one at its position. Nothing where the set has neither.
-std::vector<const graph::Constant*> match_by_name(const std::vector<std::string>& names,
-                                                  const std::vector<frontend::NamedTensor>& tensors);
+// For each of these inputs or outputs the value of that name, else the one at its position. Nothing where the set has neither.
+std::vector<const frontend::NamedValue*> match_by_name(const std::vector<frontend::DeclaredTensor>& declared,
+                                                       const std::vector<frontend::NamedValue>& values);
+
+// Values as a compiled model takes and gives them: of sequences their tensors, of optional values without anything nothing.
+struct DividedValues {
+  struct Tensor {
+    std::string name;
+    size_t position = 0;                     // of the input or output that it is, or is a part of
+    const graph::Constant* value = nullptr;  // null: the set has none
+  };
+  std::vector<Tensor> tensors;
+  std::map<std::string, int64_t> lengths;  // of sequences
+  std::set<std::string> left_out;          // optional values
+};
+DividedValues divide_values(const std::vector<frontend::DeclaredTensor>& declared,
+                            const std::vector<frontend::NamedValue>& values);
 
 }  // namespace mcc::tools

@@ -33,6 +33,8 @@ class Subject {
       const graph::Graph& graph = subject->imported_->graph;
       for (graph::ValueId id : graph.inputs)
         subject->inputs_.push_back(graph.value(id).name);
+      for (graph::ValueId id : graph.outputs)
+        subject->outputs_.push_back(graph.value(id).name);
       return subject;
     }
     Result<TemporaryFolder> folder = TemporaryFolder::create();
@@ -51,10 +53,12 @@ class Subject {
     if (!library.ok()) return library.errors();
     subject->library_ = std::move(*library);
     subject->inputs_ = names_of(input_specs(*subject->library_));
+    subject->outputs_ = names_of(output_specs(*subject->library_));
     return subject;
   }
 
   const std::vector<std::string>& input_names() const { return inputs_; }
+  const std::vector<std::string>& output_names() const { return outputs_; }
 
   // draws: which random numbers there are.
   Result<std::vector<Constant>> run(const std::vector<Constant>& inputs, const graph::Draws& draws = {}) {
@@ -74,7 +78,7 @@ class Subject {
   std::optional<TemporaryFolder> folder_;  // of the library
   std::optional<frontend::ImportedModel> imported_;
   std::optional<runtime::Model> library_;
-  std::vector<std::string> inputs_;
+  std::vector<std::string> inputs_, outputs_;
   int threads_ = 1;
 };
 
@@ -99,30 +103,35 @@ bool is_fixed(const Constant& value, size_t position, Fixing fixing) {
   MCC_UNREACHABLE("unknown fixing");
 }
 
-frontend::ImportOptions import_options(const std::vector<std::string>& names,
-                                       const std::vector<const Constant*>& values, Fixing fixing) {
+frontend::ImportOptions import_options(const DividedValues& inputs, Fixing fixing) {
   frontend::ImportOptions options;
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (!values[i]) continue;
-    if (is_fixed(*values[i], i, fixing))
-      options.constants[names[i]] = *values[i];
+  options.sequence_lengths = inputs.lengths;
+  options.left_out = inputs.left_out;
+  for (const DividedValues::Tensor& tensor : inputs.tensors) {
+    if (!tensor.value) continue;
+    if (is_fixed(*tensor.value, tensor.position, fixing))
+      options.constants[tensor.name] = *tensor.value;
     else
-      options.input_shapes[names[i]] = values[i]->shape();
+      options.input_shapes[tensor.name] = tensor.value->shape();
   }
   return options;
 }
 
 // Shapes that are only as fixed as the model has them. Those that are even here have no bound, the others may be up to twice as large.
-void leave_open(const std::vector<frontend::DeclaredTensor>& declared, frontend::ImportOptions& options) {
-  for (const frontend::DeclaredTensor& input : declared) {
-    auto given = options.input_shapes.find(input.name);
+void leave_open(const DividedValues& inputs, const std::vector<frontend::DeclaredTensor>& declared,
+                frontend::ImportOptions& options) {
+  for (const DividedValues::Tensor& tensor : inputs.tensors) {
+    const frontend::DeclaredTensor& input = declared[tensor.position];
+    auto given = options.input_shapes.find(tensor.name);
     if (given == options.input_shapes.end() || !input.has_shape || input.shape.size() != given->second.size()) continue;
     for (size_t i = 0; i < input.shape.size(); ++i) {
       int64_t& size = given->second[i];
       if (input.shape[i] >= 0 || size == 0) continue;
       const graph::DimRange range = size % 2 == 0 ? graph::DimRange{1, tensor::kLargestSize, size} : graph::DimRange{1, 2 * size};
-      options.input_ranges[input.name][i] = range;
-      if (!input.symbols[i].empty()) options.dim_ranges[input.symbols[i]] = range;
+      options.input_ranges[tensor.name][i] = range;
+      const std::string& symbol = input.symbols[i];
+      if (!symbol.empty())
+        options.dim_ranges[input.is_sequence ? frontend::item_dim_name(tensor.name, symbol) : symbol] = range;
       size = frontend::kOpenDim;
     }
   }
@@ -178,13 +187,9 @@ class CaseRun {
   CaseResult run() {
     Result<frontend::ModelSummary> summary = frontend::summarize_onnx(test_.model);
     if (!summary.ok()) return from_errors(result_, summary.errors());
-    declared_ = summary->inputs;
-    for (const frontend::DeclaredTensor& input : declared_)
-      inputs_.push_back(input.name);
-    for (const frontend::DeclaredTensor& output : summary->outputs)
-      outputs_.push_back(output.name);
+    model_ = std::move(*summary);
     if (test_.against_reference) {
-      run_against_reference(*summary);
+      run_against_reference(model_);
       return result_;
     }
     if (test_.sets.empty()) {
@@ -263,7 +268,8 @@ class CaseRun {
     for (size_t i = 0; i < got->size(); ++i) {
       const Tolerance allowed = tolerance_for((*want)[i], allow_rounding((*want)[i], roundings[i]));
       const Comparison comparison = compare((*got)[i], (*want)[i], allowed);
-      if (!comparison.same) return fail(text("output '", outputs_[i], "': ", comparison.reason));
+      if (!comparison.same)
+        return fail(text("output '", (*subject)->output_names()[i], "': ", comparison.reason));
     }
   }
 
@@ -287,41 +293,42 @@ class CaseRun {
   }
 
   void run_set(const std::string& folder) {
-    Result<DataSet> data = read_data_set(folder);
+    Result<DataSet> data = read_data_set(folder, model_);
     if (!data.ok()) {
       // The model itself says best what is not supported.
       Result<std::shared_ptr<Subject>> subject = Subject::make(test_.model, {}, options_);
       result_ = from_errors(result_, subject.ok() ? data.errors() : subject.errors());
       return;
     }
-    const std::vector<const Constant*> values = match_by_name(inputs_, data->inputs);
-    Result<std::shared_ptr<Subject>> subject = prepare(values);
+    const DividedValues inputs = divide_values(model_.inputs, data->inputs);
+    Result<std::shared_ptr<Subject>> subject = prepare(inputs);
     if (!subject.ok()) {
       result_ = from_errors(result_, subject.errors());
       return;
     }
     std::vector<Constant> arguments;
     for (const std::string& name : (*subject)->input_names()) {
-      const size_t at =
-          static_cast<size_t>(std::find(inputs_.begin(), inputs_.end(), name) - inputs_.begin());
-      if (at >= values.size() || !values[at]) return fail(text("the test data has no input '", name, "'"));
-      arguments.push_back(*values[at]);
+      const auto found = std::find_if(inputs.tensors.begin(), inputs.tensors.end(),
+                                      [&](const auto& tensor) { return tensor.name == name; });
+      if (found == inputs.tensors.end() || !found->value)
+        return fail(text("the test data has no input '", name, "'"));
+      arguments.push_back(*found->value);
     }
     Result<std::vector<Constant>> got = (*subject)->run(arguments);
     if (!got.ok()) {
       result_ = from_errors(result_, got.errors());
       return;
     }
-    check_outputs(*got, data->outputs);
+    check_outputs((*subject)->output_names(), *got, data->outputs);
   }
 
   // Fixes inputs only when the model cannot be compiled without.
-  Result<std::shared_ptr<Subject>> prepare(const std::vector<const Constant*>& values) {
+  Result<std::shared_ptr<Subject>> prepare(const DividedValues& inputs) {
     std::optional<Diagnostics> first_errors;
     size_t fixed_before = 0;
     for (Fixing fixing : {Fixing::nothing, Fixing::integers, Fixing::small, Fixing::all_small}) {
-      frontend::ImportOptions import = import_options(inputs_, values, fixing);
-      if (options_.open) leave_open(declared_, import);
+      frontend::ImportOptions import = import_options(inputs, fixing);
+      if (options_.open) leave_open(inputs, model_.inputs, import);
       if (fixing != Fixing::nothing && import.constants.size() == fixed_before) continue;
       fixed_before = import.constants.size();
       Result<std::shared_ptr<Subject>> subject = Subject::make(test_.model, import, options_);
@@ -337,13 +344,22 @@ class CaseRun {
     return *first_errors;
   }
 
-  void check_outputs(const std::vector<Constant>& got, const std::vector<frontend::NamedTensor>& expected) {
+  void check_outputs(const std::vector<std::string>& names, const std::vector<Constant>& got,
+                     const std::vector<frontend::NamedValue>& expected) {
     if (expected.empty()) return fail("there are no expected outputs");
-    const std::vector<const Constant*> want = match_by_name(outputs_, expected);
-    for (size_t i = 0; i < got.size() && i < want.size(); ++i) {
-      if (!want[i]) return fail(text("there is no expected value for output '", outputs_[i], "'"));
-      const Comparison comparison = compare(got[i], *want[i], tolerance_for(*want[i], tolerance_));
-      if (!comparison.same) return fail(text("output '", outputs_[i], "': ", comparison.reason));
+    const DividedValues want = divide_values(model_.outputs, expected);
+    for (size_t i = 0; i < std::max(names.size(), want.tensors.size()); ++i) {
+      // The model has its outputs in order; of sequences and optional values it may have more or fewer than expected.
+      if (i >= names.size() || i >= want.tensors.size() || names[i] != want.tensors[i].name) {
+        const bool is_extra =
+            i >= want.tensors.size() || (i < names.size() && names.size() > want.tensors.size());
+        return fail(is_extra ? text("output '", names[i], "' is not expected")
+                             : text("there is no output '", want.tensors[i].name, "'"));
+      }
+      const Constant* value = want.tensors[i].value;
+      if (!value) return fail(text("there is no expected value for output '", names[i], "'"));
+      const Comparison comparison = compare(got[i], *value, tolerance_for(*value, tolerance_));
+      if (!comparison.same) return fail(text("output '", names[i], "': ", comparison.reason));
     }
   }
 
@@ -356,8 +372,7 @@ class CaseRun {
   const VerifyOptions& options_;
   CaseResult result_;
   Tolerance tolerance_;
-  std::vector<frontend::DeclaredTensor> declared_;
-  std::vector<std::string> inputs_, outputs_;  // names, as the model has them
+  frontend::ModelSummary model_;
 };
 
 }  // namespace

@@ -498,25 +498,10 @@ TEST(ImportData, TwoBitTensorsAreUnpacked) {
   tensor.set_data_type(onnx::TensorProto::INT2);
   tensor.add_dims(5);
   tensor.set_raw_data(std::string("\xe4\x03", 2));
-  const auto read = read_tensor_file(folder.write("t.pb", tensor.SerializeAsString()));
+  const auto read = read_value_file(folder.write("t.pb", tensor.SerializeAsString()), {});
   ASSERT_TRUE(read.ok()) << to_text(read.errors());
-  EXPECT_EQ(read->value.element(), ElementType::i2);
-  EXPECT_THAT(read->value.to_ints(), ElementsAre(0, 1, -2, -1, -1));
-}
-
-TEST(ImportData, OptionalTensorsAreRead) {
-  ModelFolder folder;
-  onnx::OptionalProto optional;
-  optional.set_name("x");
-  optional.set_elem_type(onnx::OptionalProto::TENSOR);
-  optional.mutable_tensor_value()->set_data_type(onnx::TensorProto::INT64);
-  optional.mutable_tensor_value()->add_dims(2);
-  optional.mutable_tensor_value()->add_int64_data(3);
-  optional.mutable_tensor_value()->add_int64_data(4);
-  const auto read = read_tensor_file(folder.write("o.pb", optional.SerializeAsString()));
-  ASSERT_TRUE(read.ok()) << to_text(read.errors());
-  EXPECT_EQ(read->name, "x");
-  EXPECT_THAT(read->value.to_ints(), ElementsAre(3, 4));
+  EXPECT_EQ(read->tensors.at(0).element(), ElementType::i2);
+  EXPECT_THAT(read->tensors.at(0).to_ints(), ElementsAre(0, 1, -2, -1, -1));
 }
 
 TEST(ImportData, FourBitTensorsAreUnpacked) {
@@ -526,10 +511,10 @@ TEST(ImportData, FourBitTensorsAreUnpacked) {
   tensor.set_data_type(onnx::TensorProto::INT4);
   tensor.add_dims(3);
   tensor.set_raw_data(std::string("\xf1\x08", 2));
-  auto read = read_tensor_file(folder.write("t.pb", tensor.SerializeAsString()));
+  auto read = read_value_file(folder.write("t.pb", tensor.SerializeAsString()), {});
   ASSERT_TRUE(read.ok()) << to_text(read.errors());
-  EXPECT_EQ(read->value.element(), ElementType::i4);
-  EXPECT_THAT(read->value.to_ints(), ElementsAre(1, -1, -8));
+  EXPECT_EQ(read->tensors.at(0).element(), ElementType::i4);
+  EXPECT_THAT(read->tensors.at(0).to_ints(), ElementsAre(1, -1, -8));
 }
 
 // ---- Damage ----
