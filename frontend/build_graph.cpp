@@ -117,12 +117,12 @@ Graph Builder::build() {
 
 void Builder::add_size_checks() {
   // What stands in a branch need not fit the sizes with which the branch is not taken.
-  if (std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [](const Node& n) { return n.op->control != graph::Control::none; })) return;
+  if (std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [](const graph::Node& n) { return n.op->control != graph::Control::none; })) return;
   const tensor::Analyzer facts = graph_.facts();
   std::set<std::string> seen;
-  for (const Node& node : graph_.nodes)
+  for (const graph::Node& node : graph_.nodes)
     for (const graph::ValueId id : node.outputs) {
-      if (id == kNoValue) continue;
+      if (id == graph::kNoValue) continue;
       const graph::Shape& shape = graph_.value(id).type.shape;
       for (size_t d = 0; d < shape.size(); ++d) {
         if (graph_.depends_on_data(shape[d]) || facts.can_prove(shape[d] >= 0)) continue;

@@ -269,7 +269,7 @@ class CaseRun {
       const Tolerance allowed = tolerance_for((*want)[i], allow_rounding((*want)[i], roundings[i]));
       const Comparison comparison = compare((*got)[i], (*want)[i], allowed);
       if (!comparison.same)
-        return fail(text("output '", (*subject)->output_names()[i], "': ", comparison.reason));
+        return fail(text("output '", subject.output_names()[i], "': ", comparison.reason));
     }
   }
 
