@@ -30,12 +30,14 @@ void take_optional_tensors(onnx::GraphProto& graph) {
   }
 }
 
-// What exporters write in place of a name: it says nothing of two dimensions that have it.
+// What exporters write in place of a name or a size says nothing, not even of two dimensions that have it.
 void drop_placeholders(onnx::GraphProto& graph) {
   for (auto& input : *graph.mutable_input()) {
     if (!input.type().has_tensor_type() || !input.type().tensor_type().has_shape()) continue;
-    for (Dim& dim : *input.mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim())
-      if (dim.has_dim_param() && !has_name(dim)) dim.clear_dim_param();
+    for (Dim& dim : *input.mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim()) {
+      const bool is_number_of_none = dim.has_dim_value() && dim.dim_value() < 0;
+      if (is_number_of_none || (dim.has_dim_param() && !has_name(dim))) dim.clear_value();
+    }
   }
 }
 

@@ -378,6 +378,15 @@ Graph instance_of(const Graph& graph, int64_t number) {
 void raise_typical_sizes(Graph& graph) {
   // More than what any window, filter or hop of a signal is long.
   constexpr int64_t kMost = 1 << 17;
+  // As few steps along a signal leave schedules nothing to choose.
+  constexpr int64_t kFewSteps = 16;
+  std::vector<bool> is_length(graph.dims.size());
+  for (const ValueId input : graph.inputs) {
+    const Shape& shape = graph.value(input).type.shape;
+    for (size_t axis = 1; axis < shape.size() && shape.size() <= 3; ++axis)
+      for (size_t i = 0; i < graph.dims.size(); ++i)
+        if (graph.dims[i].same_as(shape[axis])) is_length[i] = true;
+  }
   // Expressions that have a name are dimensions of their own, of those before them.
   const auto by_inputs = [&](Expr extent) {
     for (size_t i = graph.dims.size(); i-- > 0;)
@@ -385,27 +394,31 @@ void raise_typical_sizes(Graph& graph) {
         extent = substitute(extent, {{graph.dims[i].get(), graph.dim_sources[i].expression}});
     return extent;
   };
-  const auto is_empty = [&](const Expr& extent, const std::vector<DimRange>& ranges) {
+  const auto is_small = [&](const Expr& extent, const std::vector<DimRange>& ranges, int64_t least) {
     VarMap sizes;
     for (size_t i = 0; i < graph.dims.size(); ++i)
       if (graph.dim_sources[i].kind == DimSource::Kind::input) sizes[graph.dims[i].get()] = typical_size(ranges[i]);
     int64_t size = 0;
-    return as_int(simplify(substitute(extent, sizes)), &size) && size <= 0;
+    return as_int(simplify(substitute(extent, sizes)), &size) && size < least;
   };
   for (const Value& value : graph.values)
     for (const Expr& dim : value.type.shape) {
       if (int64_t known = 0; as_int(dim, &known)) continue;
       const Expr extent = by_inputs(dim);
-      std::vector<DimRange> raised = graph.dim_ranges;
-      for (bool is_grown = true; is_grown && is_empty(extent, raised);) {
-        is_grown = false;
-        for (size_t i = 0; i < graph.dims.size(); ++i) {
-          if (raised[i].has_bound() || raised[i].typical >= kMost || !tensor::uses_var(extent, graph.dims[i])) continue;
-          raised[i].typical *= 2;
-          is_grown = true;
+      const auto raise = [&](int64_t least, const auto& may_grow) {
+        std::vector<DimRange> raised = graph.dim_ranges;
+        for (bool is_grown = true; is_grown && is_small(extent, raised, least);) {
+          is_grown = false;
+          for (size_t i = 0; i < graph.dims.size(); ++i) {
+            if (raised[i].has_bound() || raised[i].typical >= kMost || !may_grow(i) || !tensor::uses_var(extent, graph.dims[i])) continue;
+            raised[i].typical *= 2;
+            is_grown = true;
+          }
         }
-      }
-      if (!is_empty(extent, raised)) graph.dim_ranges = std::move(raised);
+        if (!is_small(extent, raised, least)) graph.dim_ranges = std::move(raised);
+      };
+      raise(kFewSteps, [&](size_t i) { return is_length[i]; });
+      raise(1, [](size_t) { return true; });
     }
 }
 

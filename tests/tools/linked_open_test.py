@@ -125,7 +125,7 @@ class LinkedOpen(stand_in.Case):
 
     def build_program(self, *options):
         objects = [self.compile("detector", "detector.a", "--dim", "N=1..8", *options), self.compile("pairs", "pairs.o", *options)]
-        self.link(SOURCE / "tests/tools/linked_open.cpp", objects)
+        self.link(SOURCE / "tests/linked_open/program.cpp", objects)
 
     def test_two_models_at_several_sizes(self):
         self.build_program()
