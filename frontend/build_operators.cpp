@@ -228,6 +228,7 @@ void Builder::add_operator(const graph::OpDef& op, const onnx::NodeProto& from, 
   while (!node.inputs.empty() && node.inputs.back() == kNoValue)
     node.inputs.pop_back();
   if (!translate_attributes(from, where, node.attributes)) return give_up(from, scope);
+  spell_out_padding(node);
   // Only whether an output is there counts until the types are known.
   for (const std::string& output : from.output())
     node.outputs.push_back(output.empty() ? kNoValue : 0);
@@ -238,7 +239,8 @@ void Builder::add_operator(const graph::OpDef& op, const onnx::NodeProto& from, 
   }
   if (!types.ok()) types = infer(node, where);
   if (!types.ok()) {
-    if (op.domain.empty() && types.errors()[0].kind == ErrorKind::unsupported && add_data_shaped_node(from, scope, origin)) return;
+    const bool may_be_divided = op.domain.empty() && types.errors()[0].kind == ErrorKind::unsupported;
+    if (may_be_divided && (add_data_shaped_node(from, scope, origin) || pad_for_same(from, scope, origin))) return;
     // What follows from something reported already is not a fault of its own.
     if (!taint) report_all(types.errors(), where);
     return give_up(from, scope);

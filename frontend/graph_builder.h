@@ -294,6 +294,13 @@ class Builder {
   bool divide_split(const onnx::NodeProto& node, Scope& scope, const Origin& origin);
   std::optional<std::vector<int64_t>> sizes_of_split(const Entry& given, int parts, int64_t extent) const;
 
+  // ---- Windows whose padding depends on sizes (same_padding.cpp) ----
+
+  // auto_pad = SAME_* with a stride of 1 as the numbers that it stands for, where sizes are open.
+  void spell_out_padding(graph::Node& node) const;
+  // Whether the node is one of these, and is dealt with.
+  bool pad_for_same(const onnx::NodeProto& node, Scope& scope, const Origin& origin);
+
   // ---- Nodes whose results have as many elements as data say (data_shapes.cpp) ----
 
   // Of ONNX's own domain, and whose own definition, if it has one, needs values that are not known. False: it is none of them.

@@ -188,6 +188,19 @@ Linear Simplifier::floor_div(const Linear& a, int64_t m) {
     }
   }
   if (recombine_once(r)) return sum(q, floor_div(r, m));
+  // (c*x - c*(x %% n) + y) // m = (c*n*(x // n) + y) // m
+  for (const Term& t : r.terms) {
+    int64_t n = 0, multiple = 0;
+    const Binary* inner = division_by_constant(t.atom, BinaryOp::floor_mod, &n);
+    if (!inner || t.coefficient >= 0 || __builtin_mul_overflow(-t.coefficient, n, &multiple)) continue;
+    const Linear x = lift(inner->a);
+    Linear rounded = r;
+    add_term(rounded, t.atom, -t.coefficient);
+    add_scaled(rounded, x, t.coefficient);
+    if (rounded.overflow || rounded.terms.size() + x.terms.size() + 1 != r.terms.size()) continue;
+    add_scaled(rounded, floor_div(x, n), multiple);
+    return rounded.overflow ? rounded : sum(q, floor_div(rounded, m));
+  }
   // (g*high + low) // (g*n) = high // n, for 0 <= low < g
   for (int64_t g : common_factors(r, m)) {
     Linear high, low;
