@@ -59,11 +59,10 @@ class ExpandFourier {
     return emit(g_, "", "Transpose", name_, {x}, a);
   }
 
-  // x [..., terms, parts] times the matrix: [..., results, parts].
-  ValueId multiply(ValueId x, const Transform& t, int64_t extent, const std::optional<Constant>& window) {
+  // x, taken for a tensor of the shape [..., terms, parts], times the matrix: [..., results, parts].
+  ValueId multiply(ValueId x, const Shape& shape, const Transform& t, int64_t extent, const std::optional<Constant>& window) {
     const int64_t in = t.complex_input ? 2 : 1, out = t.complex_output ? 2 : 1, from = extent * in, to = t.results * out;
     // The dimensions in front are one where they are known; those that are not are taken as they are.
-    const Shape& shape = g_.value(x).type.shape;
     Ints rows(shape.size() - 2, 0), result = rows;
     if (is_static(shape)) {
       result = static_shape(Shape(shape.begin(), shape.end() - 2));
@@ -131,7 +130,7 @@ class ExpandFourier {
       back[static_cast<size_t>(there[d])] = static_cast<int64_t>(d);
     const bool moves = axis != rank - 2;
     ValueId x = moves ? transpose(node.inputs[0], there) : node.inputs[0];
-    x = multiply(x, t, extent, std::nullopt);
+    x = multiply(x, Shape(g_.value(x).type.shape), t, extent, std::nullopt);
     return moves ? transpose(x, back) : x;
   }
 
@@ -157,9 +156,8 @@ class ExpandFourier {
     Attributes along_time;
     along_time.set("axis", int64_t{1});
     const ValueId indices = g_.add_constant(name_ + ".frames", Constant::of(ElementType::i64, {dims[1], t.length}, at));
-    ValueId frames = emit(g_, "", "Gather", name_, {node.inputs[0], indices}, along_time);
-    frames = reshape(frames, {dims[0], dims[1], t.length, t.complex_input ? 2 : 1});
-    return multiply(frames, t, t.length, window);
+    const ValueId frames = emit(g_, "", "Gather", name_, {node.inputs[0], indices}, along_time);
+    return multiply(frames, {dims[0], dims[1], t.length, t.complex_input ? 2 : 1}, t, t.length, window);
   }
 
   // Of a signal of any length: the parts of each frequency are channels of a convolution whose stride is the step.

@@ -294,6 +294,30 @@ def waves():
         tuple({"N": n, "T": t} for n, t in ((1, 1), (2, 2), (1, 7), (3, 100), (4, 1999))))
 
 
+def spectra():
+    """Short-time transforms of signals of any length from one window on, of which typical sizes have to be several."""
+    window = np.hanning(48).astype(np.float32)
+    nodes = [("STFT", ["x", "step", "window", "length"], ["a"], {}), ("STFT", ["c", "step", "window"], ["b"], {"onesided": 0}),
+             ("Pad", ["x", "around"], ["p"], {"mode": "reflect"}), ("STFT", ["p", "step", "", "length"], ["d"], {}),
+             ("DFT", ["a"], ["y"], {"axis": 2}), ("ReduceSumSquare", ["b"], ["z"], {"axes": [3], "keepdims": 0}), ("Mul", ["d", "d"], ["v"], {})]
+    return Model("spectra", nodes, {"x": ["N", "T"], "c": ["N", "T", 2]}, ("y", "z", "v"), {"N": (1, 3), "T": (48, 2000)},
+                 {"window": window, "step": np.int64(16), "length": np.int64(48), "around": ints(0, 24, 0, 24)},
+                 tuple({"N": n, "T": t} for n, t in ((1, 48), (3, 100), (2, 1999))))
+
+
+def covered():
+    """Padding by which as many windows as ceil(size / stride) cover an image: what it is depends on the size."""
+    nodes = [("Conv", ["x", "c1"], ["a"], {"auto_pad": "SAME_UPPER", "strides": [2, 2]}), ("Relu", ["a"], ["r"], {}),
+             ("Conv", ["r", "depthwise"], ["b"], {"auto_pad": "SAME_UPPER", "group": 16}), ("Conv", ["b", "c2"], ["c"], {"auto_pad": "SAME_LOWER", "strides": [3, 2]}),
+             ("MaxPool", ["r"], ["m"], {"auto_pad": "SAME_LOWER", "kernel_shape": [3, 3], "strides": [2, 2]}),
+             ("AveragePool", ["r"], ["v"], {"auto_pad": "SAME_UPPER", "kernel_shape": [3, 2], "strides": [2, 2]}),
+             ("AveragePool", ["r"], ["w"], {"auto_pad": "SAME_UPPER", "kernel_shape": [2, 2], "strides": [2, 2], "count_include_pad": 1}),
+             ("Conv", ["m", "c3"], ["d"], {"auto_pad": "SAME_UPPER", "strides": [2, 2]}), ("Add", ["v", "w"], ["s"], {})]
+    return Model("covered", nodes, {"x": ["N", 3, "H", "W"]}, ("c", "d", "s"), {"N": (1, 2), "H": (1, 90), "W": (1, 90)},
+                 {"c1": weights(16, 3, 3, 3), "depthwise": weights(16, 1, 4, 4), "c2": weights(8, 16, 5, 3), "c3": weights(8, 16, 1, 2)},
+                 tuple({"N": n, "H": h, "W": w} for n, h, w in ((1, 8, 9), (2, 31, 50), (1, 65, 90), (1, 1, 2))))
+
+
 # Boxes of all sizes, and as many samples of each as it has pixels.
 def pooled_boxes():
     nodes = [("Split", ["r"], ["c", "e"], {"axis": 1}), ("Mul", ["c", "spread"], ["middle"], {}), ("Mul", ["e", "spread"], ["extent"], {}),
@@ -306,4 +330,4 @@ def pooled_boxes():
                  tuple(dict(zip("NHWK", n)) for n in ((1, 20, 30, 9), (4, 1, 2, 3), (2, 40, 17, 20), (1, 7, 40, 1))), {"i": 1})
 
 
-ALL = (mlp, attention, convolutions, volumes, batches, shapes, movements, recurrent, signals, expansions, resizes, pyramid, parts, transposed, upsampled, images, tiled_images, waves, pooled_boxes)
+ALL = (mlp, attention, convolutions, volumes, batches, shapes, movements, recurrent, signals, expansions, resizes, pyramid, parts, transposed, upsampled, images, tiled_images, waves, spectra, covered, pooled_boxes)

@@ -101,6 +101,40 @@ class Dynamic(unittest.TestCase):
         session.run(model.feeds({"N": 1, "T": 9}), model.outputs)
         session.close()
 
+    # A window that does not fit into the input is said by its node; the session goes on.
+    def test_too_small(self):
+        library = self.folder / "spectra_small.so"
+        self.done(mcc("compile", self.folder / "spectra.onnx", "-o", library))
+        model, session = self.models["spectra"], Session(library, 1)
+        with self.assertRaisesRegex(RunError, r"node 'STFT_0' \(STFT\): dimension 1 of its output, .*, would be negative: an input is too small for it"):
+            session.run(model.feeds({"N": 1, "T": 25}), model.outputs)
+        session.run(model.feeds({"N": 1, "T": 48}), model.outputs)
+        session.close()
+
+    # Exporters write "?" and -1 for sizes that they do not know, which need not be equal.
+    def test_placeholders_are_no_names(self):
+        model = models.Model("placeholders", [("Add", ["x", "z"], ["y"], {})], {"x": ["?", "?", "-1"], "z": ["-1"]}, ("y",), {}, {}, ())
+        proto = model.proto()
+        proto.graph.input[1].type.tensor_type.shape.dim[0].dim_value = -1
+        del proto.graph.value_info[:]
+        onnx.save(proto, self.folder / "placeholders.onnx")
+        library = self.folder / "placeholders.so"
+        self.done(mcc("compile", self.folder / "placeholders.onnx", "-o", library))
+        x, z = np.ones((2, 3, 4), np.float32), np.arange(4, dtype=np.float32)
+        session = Session(library, 1)
+        np.testing.assert_array_equal(session.run({"x": x, "z": z}, ("y",))[0], x + z)
+        session.close()
+        self.done(mcc("compile", self.folder / "placeholders.onnx", "-o", library, "--input-shape", "x=2x3x4", "--input-shape", "z=4"))
+
+    # A long window leaves a signal of a usual length no steps, or few: the default schedule is one for a longer signal.
+    def test_typical_lengths(self):
+        library = self.folder / "long.so"
+        model = models.Model("long", [("Conv", ["x", "w"], ["y"], {"strides": [160]})], {"x": ["N", 1, "T"]}, ("y",), {},
+                             {"w": models.weights(64, 1, 400)}, ())
+        onnx.save(model.proto(), self.folder / "long.onnx")
+        self.assertNotIn("plain schedule", self.done(mcc("compile", self.folder / "long.onnx", "-o", library)).stderr)
+        self.assertIn("registers", self.done(mcc("explain", library, "Conv_0")).stdout)
+
     # More memory than there is is an error, not the end of the program.
     def test_too_large(self):
         model = models.Model("large", [("Shape", ["x"], ["n"], {}), ("Concat", ["n", "n", "n"], ["s"], {"axis": 0}), ("Expand", ["c", "s"], ["e"], {}),

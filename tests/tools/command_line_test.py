@@ -74,6 +74,15 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(self.mcc("compile", self.model, "-o", again / "model.so", "--dim", "N=2").returncode, 0)
         self.assertEqual((again / "model.so").read_bytes(), self.library.read_bytes())
 
+    # The linker takes % in a path for a place to put digits.
+    def test_folder_with_a_percent_sign(self):
+        folder = self.folder / "93%_done"
+        folder.mkdir()
+        for words in (("-o", folder / "model.so"), ("-o", folder / "model.a", "--header", folder / "model.h")):
+            done = self.mcc("compile", self.model, *words, "--dim", "N=2")
+            self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual((folder / "model.so").read_bytes(), self.library.read_bytes())
+
     def test_run_writes_the_outputs_in_order(self):
         done = self.mcc("run", self.library, *self.inputs(), "--output-dir", "out/deep")
         self.assertEqual(done.returncode, 0, done.stderr)
