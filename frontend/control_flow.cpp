@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "frontend/graph_builder.h"
+#include "tensor/text.h"
 
 namespace mcc::frontend {
 
@@ -16,12 +17,6 @@ constexpr int64_t kMostIterations = 100'000;
 const onnx::GraphProto* body_of(const onnx::NodeProto& node) {
   const onnx::AttributeProto* body = find_attribute(node, "body");
   return body && body->has_g() ? &body->g() : nullptr;
-}
-
-// A Scan's attribute with a number for each operand of a kind; `otherwise` where it is left out, or short.
-int64_t number_of(const onnx::NodeProto& node, const std::string& name, int i, int64_t otherwise) {
-  const onnx::AttributeProto* a = find_attribute(node, name);
-  return a && i < a->ints_size() ? a->ints(i) : otherwise;
 }
 
 }  // namespace
@@ -141,8 +136,13 @@ void Builder::add_loop(const onnx::NodeProto& node, Scope& scope, const Origin& 
   }
 }
 
-void Builder::add_scan(const onnx::NodeProto& node, Scope& scope, const Origin& origin) {
-  const std::string where = where_of(node, origin);
+int64_t scan_number(const onnx::NodeProto& node, const std::string& name, int i) {
+  const onnx::AttributeProto* a = find_attribute(node, name);
+  return a && i < a->ints_size() ? a->ints(i) : 0;
+}
+
+std::optional<Builder::ScanOperands> Builder::read_scan(const onnx::NodeProto& node, const Scope& scope,
+                                                        const std::string& where) {
   const onnx::GraphProto* body = body_of(node);
   const onnx::AttributeProto* count = find_attribute(node, "num_scan_inputs");
   const int64_t scanned = count ? count->i() : 0;
@@ -150,68 +150,98 @@ void Builder::add_scan(const onnx::NodeProto& node, Scope& scope, const Origin& 
   if (!body || scanned < 1 || states < 0 || body->input_size() != node.input_size() || body->output_size() < states ||
       node.output_size() > body->output_size()) {
     report(ErrorKind::bad_input, where, "its body is missing, or has other inputs and outputs than the scan");
-    return give_up(node, scope);
+    return std::nullopt;
   }
-  std::vector<Entry> inputs, outputs;
+  ScanOperands scan{*body, static_cast<int>(states), {}, {}, {}, {}};
   for (const std::string& name : node.input()) {
-    inputs.push_back(scope.find(name));
-    if (inputs.back().kind == Entry::absent || inputs.back().kind == Entry::sequence)
+    scan.inputs.push_back(scope.find(name));
+    const Entry::Kind kind = scan.inputs.back().kind;
+    if (kind != Entry::value && kind != Entry::unknown)
       report(ErrorKind::bad_input, where, text("expected a tensor as its operand '", name, "'"));
-    if (inputs.back().kind != Entry::value) return give_up(node, scope);
+    if (kind != Entry::value) return std::nullopt;
   }
-  // Of each operand that is scanned: the axis, and how far that goes.
-  std::vector<int64_t> axes;
-  int64_t length = -1;
   for (int k = 0; k < scanned; ++k) {
-    const graph::Shape& shape = graph_.value(inputs[static_cast<size_t>(states + k)].id).type.shape;
-    const auto rank = static_cast<int64_t>(shape.size());
-    int64_t axis = number_of(node, "scan_input_axes", k, 0), extent = 0;
+    const graph::TensorType& type = graph_.value(scan.scanned(k).id).type;
+    const auto rank = static_cast<int64_t>(type.shape.size());
+    int64_t axis = scan_number(node, "scan_input_axes", k);
     if (axis < 0) axis += rank;
-    const bool is_axis = axis >= 0 && axis < rank;
-    if (is_axis && !tensor::as_int(shape[static_cast<size_t>(axis)], &extent)) {
-      report_open(where, shape[static_cast<size_t>(axis)]);
-      return give_up(node, scope);
+    if (axis < 0 || axis >= rank) {
+      report(ErrorKind::bad_input, where, text("scan_input_axes: expected an axis of ", to_text(type)));
+      return std::nullopt;
     }
-    if (!is_axis || (length >= 0 && extent != length)) {
-      report(ErrorKind::bad_input, where,
-             is_axis ? text("expected operands of equal length along their axes, got ", length, " and ", extent)
-                     : text("scan_input_axes: expected an axis of ", to_text(graph_.value(inputs[static_cast<size_t>(states + k)].id).type)));
-      return give_up(node, scope);
-    }
-    axes.push_back(axis);
-    length = extent;
+    scan.axes.push_back(axis);
+    scan.is_backward.push_back(scan_number(node, "scan_input_directions", k) != 0);
   }
+  return find_length(scan, where) ? std::optional(std::move(scan)) : std::nullopt;
+}
+
+// A number, where one of the operands has one; a run compares the others with it.
+bool Builder::find_length(ScanOperands& scan, const std::string& where) {
+  std::vector<tensor::Expr> lengths;
+  for (size_t k = 0; k < scan.axes.size(); ++k)
+    lengths.push_back(
+        graph_.value(scan.scanned(static_cast<int>(k)).id).type.shape[static_cast<size_t>(scan.axes[k])]);
+  int64_t number = 0, other = 0;
+  const auto known = std::find_if(lengths.begin(), lengths.end(),
+                                  [&](const tensor::Expr& e) { return tensor::as_int(e, &number); });
+  scan.length = known == lengths.end() ? lengths.front() : *known;
+  for (const tensor::Expr& length : lengths) {
+    if (known != lengths.end() && tensor::as_int(length, &other)) {
+      if (other == number) continue;
+      report(ErrorKind::bad_input, where,
+             text("expected operands of equal length along their axes, got ", number, " and ", other));
+      return false;
+    }
+    if (!graph_.are_equal(length, scan.length))
+      graph_.equalities.push_back({length, scan.length,
+                                   text(where, ": expected operands of equal length along their axes, ",
+                                        tensor::to_text(length), " and ", tensor::to_text(scan.length))});
+    scan.is_open = true;
+  }
+  return true;
+}
+
+void Builder::add_scan(const onnx::NodeProto& node, Scope& scope, const Origin& origin) {
+  const std::optional<ScanOperands> scan = read_scan(node, scope, where_of(node, origin));
+  if (!scan) return give_up(node, scope);
+  if (scan->is_open) return add_run_time_scan(node, *scan, scope, origin);
+  int64_t length = 0;
+  tensor::as_int(scan->length, &length);
   const Origin part = part_of(node, origin);
   const size_t first_value = graph_.values.size();
+  const Mark start = mark();
   Scope around;
   around.parent = &scope;
-  add_initializers(*body, around);
-  std::vector<Entry> values(inputs.begin(), inputs.begin() + states);
-  std::vector<std::vector<Entry>> parts(static_cast<size_t>(body->output_size() - states));
+  add_initializers(scan->body, around);
+  const auto states = static_cast<size_t>(scan->states);
+  std::vector<Entry> values(scan->inputs.begin(), scan->inputs.begin() + scan->states), outputs;
+  std::vector<std::vector<Entry>> parts(static_cast<size_t>(scan->body.output_size()) - states);
   for (int64_t i = 0; i < length; ++i) {
     if (i == kMostIterations || graph_.nodes.size() > kMostNodes) {
-      report(ErrorKind::unsupported, where, text("its iterations become part of the graph, and there are too many of them: ", length));
-      return give_up(node, scope);
+      go_back(start);
+      return add_run_time_scan(node, *scan, scope, origin);
     }
-    values.resize(static_cast<size_t>(states));
-    for (int k = 0; k < scanned; ++k) {
-      const int64_t at = number_of(node, "scan_input_directions", k, 0) == 0 ? i : length - 1 - i;
-      values.push_back(slice_at(inputs[static_cast<size_t>(states + k)], axes[static_cast<size_t>(k)], at, part));
-    }
-    if (!add_iteration(*body, around, values, origin, outputs)) return give_up(node, scope);
+    values.resize(states);
+    for (size_t k = 0; k < scan->axes.size(); ++k)
+      values.push_back(slice_at(scan->scanned(static_cast<int>(k)), scan->axes[k],
+                                scan->is_backward[k] ? length - 1 - i : i, part));
+    if (!add_iteration(scan->body, around, values, origin, outputs)) return give_up(node, scope);
     std::copy_n(outputs.begin(), states, values.begin());
-    for (size_t k = 0; k < parts.size(); ++k) parts[k].push_back(outputs[k + static_cast<size_t>(states)]);
+    for (size_t k = 0; k < parts.size(); ++k)
+      parts[k].push_back(outputs[k + states]);
   }
   for (int i = 0; i < node.output_size(); ++i) {
     if (node.output(i).empty()) continue;
-    if (i < states) {
+    if (i < scan->states) {
       take_over(node.output(i), values[static_cast<size_t>(i)], first_value, scope);
       continue;
     }
-    const int k = i - static_cast<int>(states);
+    const int k = i - scan->states;
     std::vector<Entry>& of_output = parts[static_cast<size_t>(k)];
-    if (number_of(node, "scan_output_directions", k, 0) != 0) std::reverse(of_output.begin(), of_output.end());
-    take_over(node.output(i), stack_parts(of_output, number_of(node, "scan_output_axes", k, 0), body->output(i), part), first_value, scope);
+    if (scan_number(node, "scan_output_directions", k) != 0) std::reverse(of_output.begin(), of_output.end());
+    take_over(node.output(i),
+              stack_parts(of_output, scan_number(node, "scan_output_axes", k), scan->body.output(i), part),
+              first_value, scope);
   }
 }
 

@@ -51,6 +51,8 @@ struct Origin {
 
 // Attributes by name; null where there is none.
 const onnx::AttributeProto* find_attribute(const onnx::NodeProto& node, const std::string& name);
+// An element of an attribute with a number for each operand or result of a Scan; 0 where it is left out.
+int64_t scan_number(const onnx::NodeProto& node, const std::string& name, int i);
 // Whether a machine may hold it, with the graph's largest dimensions: larger tensors are refused, so that sizes stay far from overflow.
 bool fits_memory(const graph::Graph& graph, const graph::TensorType& type);
 std::string where_of(const onnx::NodeProto& node, const Origin& origin);
@@ -121,9 +123,23 @@ class Builder {
 
   // The taken branch of an If with a known condition becomes part of the graph; of others both, and what chooses between them.
   void add_if(const onnx::NodeProto& node, Scope& scope, const Origin& origin);
-  // The body of a Loop whose end is known, and of a Scan, becomes part of the graph once for each iteration; of other loops once.
+  // The body of a Loop whose end is known, and of a Scan along axes of known length, becomes part of the graph once for each iteration;
+  // of others once.
   void add_loop(const onnx::NodeProto& node, Scope& scope, const Origin& origin);
   void add_scan(const onnx::NodeProto& node, Scope& scope, const Origin& origin);
+  struct ScanOperands {
+    const onnx::GraphProto& body;
+    int states;                     // the first ones of the inputs
+    std::vector<Entry> inputs;      // tensors
+    std::vector<int64_t> axes;      // of each operand that is scanned, from 0 on
+    std::vector<bool> is_backward;  // the same
+    tensor::Expr length;            // of the axes
+    bool is_open = false;           // whether one of them has another length in other runs
+    const Entry& scanned(int k) const { return inputs[static_cast<size_t>(states + k)]; }
+  };
+  std::optional<ScanOperands> read_scan(const onnx::NodeProto& node, const Scope& scope,
+                                        const std::string& where);
+  bool find_length(ScanOperands& scan, const std::string& where);
   // Scan of opset 8 (batched_scan.cpp): its first dimension is that of a batch, whose sequences may be shorter than the operands.
   void add_batched_scan(const onnx::NodeProto& node, Scope& scope, const Origin& origin);
   struct BatchedScan;
@@ -221,6 +237,13 @@ class Builder {
   bool keeps_type(const RunTimeLoop& loop, size_t state, graph::ValueId after);
   void name_result(const std::string& name, graph::ValueId id, Scope& scope);
   void add_trips(const graph::Node& end, size_t states, int64_t limit);
+
+  // ---- Scan whose number of iterations a run decides (run_time_scan.cpp) ----
+
+  void add_run_time_scan(const onnx::NodeProto& node, const ScanOperands& scan, Scope& scope,
+                         const Origin& origin);
+  static onnx::GraphProto loop_body_of(const ScanOperands& scan);
+  Entry as_scanned(const onnx::NodeProto& node, int output, Entry collected, const Origin& origin);
 
   // ---- Sizes that data decides (data_sizes.cpp) ----
 

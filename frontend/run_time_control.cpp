@@ -365,6 +365,10 @@ void Builder::add_run_time_loop(const onnx::NodeProto& node, const onnx::GraphPr
                    scope.find(node.input(1))};
   const Constant* bound = known(loop.most);
   if (bound && bound->count() == 1) loop.limit = std::clamp<int64_t>(bound->int_at(0), 0, kEndless);
+  if (!bound && loop.most.kind == Entry::value && graph_.value(loop.most.id).elements.size() == 1) {
+    const tensor::Interval range = graph_.facts().bounds(graph_.value(loop.most.id).elements.front());
+    loop.limit = std::clamp<int64_t>(range.high.value_or(kEndless), 0, kEndless);
+  }
   Scope around;
   around.parent = &scope;
   add_initializers(body, around);

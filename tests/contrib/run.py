@@ -12,6 +12,7 @@ import attention
 import fused
 import layers
 import quantized
+import recurrent
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import verify_folders
@@ -31,7 +32,7 @@ def main():
     parser.add_argument("--keep", type=pathlib.Path, metavar="DIR")
     arguments = parser.parse_args()
 
-    cases = [case for module in (quantized, fused, layers, attention) for case in module.cases()]
+    cases = [case for module in (quantized, fused, layers, attention, recurrent) for case in module.cases()]
     names = [case.name for case in cases]
     assert len(set(names)) == len(names), "two cases have one name"
     folder = arguments.keep or BUILD / "contrib"
