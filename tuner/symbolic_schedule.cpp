@@ -27,8 +27,9 @@ constexpr int64_t kOtherSizes[] = {127, 1021, 61, 31};
 // More of them make a space wider, not better.
 constexpr size_t kMostInstances = 5;
 
-// One whose half, quarter and eighth, rounded in any way, fill no vectors: what strides have left of a long dimension.
-constexpr int64_t kOddParts = 811;
+// Those whose half, quarter and eighth, rounded in any way, fill no vectors: what strides have left of a long dimension. An eighth of the
+// first is a prime number where it is rounded down, of the second where it is rounded up: no tiles of rows are all equal.
+constexpr int64_t kOddParts[] = {811, 821};
 
 bool is_prime(int64_t n) {
   for (int64_t k = 2; k * k <= n; ++k)
@@ -79,7 +80,8 @@ std::vector<std::vector<int64_t>> instances(const Func& f) {
   for (int64_t size : kOtherSizes)
     add([&](size_t) { return size; });
   const bool have_bounds = !ranges || std::all_of(ranges->begin(), ranges->end(), [](const SizeRange& r) { return r.has_bound(); });
-  if (!have_bounds) add([](size_t) { return kOddParts; });
+  for (int64_t size : kOddParts)
+    if (!have_bounds) add([&](size_t) { return size; });
   return result;
 }
 
