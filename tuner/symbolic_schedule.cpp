@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <sstream>
 
 #include "tensor/passes/lower.h"
 #include "tensor/passes/scope.h"
@@ -164,8 +165,18 @@ struct DefaultOfInstance {
   OpenInstance instance;
 };
 
-DefaultOfInstance find_default(const Func& f, const Target& target) {
-  std::vector<RefusedRule> refused;
+// Without instructions whose tiles have to be whole, what is left of rows can be skipped instead of padded.
+Target without_tiles(Target target) {
+  std::istringstream features(target.features);
+  std::vector<std::string> kept;
+  for (std::string feature; std::getline(features, feature, ',');)
+    if (!feature.starts_with("+amx-")) kept.push_back(feature);
+  target.features = join(kept, ",");
+  return target;
+}
+
+// Nothing where no instance's schedule is possible for all sizes: why not is in `refused`.
+std::optional<DefaultOfInstance> replay_instances(const Func& f, const Target& target, std::vector<RefusedRule>& refused) {
   for (std::vector<int64_t>& sizes : instances(f)) {
     DefaultSchedule chosen = default_schedule_of_instance(f, sizes, target);
     Schedule schedule(f);
@@ -174,10 +185,18 @@ DefaultOfInstance find_default(const Func& f, const Target& target) {
         target.kind == TargetKind::cuda ? replay_on_grid(schedule, f, trace, target) : schedule.replay(trace);
     if (replayed) {
       chosen.schedule = std::move(schedule);
-      return {std::move(chosen), {std::move(sizes), OpenInstance::Way::replayed}};
+      return DefaultOfInstance{std::move(chosen), {std::move(sizes), OpenInstance::Way::replayed}};
     }
     refused.push_back({"all sizes of symbolic dimensions", f.name, "", replayed.code, replayed.detail, ""});
   }
+  return std::nullopt;
+}
+
+DefaultOfInstance find_default(const Func& f, const Target& target) {
+  std::vector<RefusedRule> refused;
+  if (std::optional<DefaultOfInstance> found = replay_instances(f, target, refused)) return std::move(*found);
+  if (const Target other = without_tiles(target); other.features != target.features)
+    if (std::optional<DefaultOfInstance> found = replay_instances(f, other, refused)) return std::move(*found);
   if (target.kind == TargetKind::cuda) {
     for (std::vector<int64_t>& sizes : instances(f))
       if (std::optional<DefaultSchedule> made = schedule_side_by_side(f, sizes, target))
