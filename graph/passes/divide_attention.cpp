@@ -12,6 +12,7 @@
 #include <limits>
 
 #include "graph/ops/common.h"
+#include "graph/passes/divide_attention.h"
 #include "graph/passes/passes.h"
 #include "tensor/product_time.h"
 
@@ -21,7 +22,7 @@ namespace {
 using tensor::Gpu;
 
 constexpr int64_t kMostParts = 16, kFewestKeys = 128;
-constexpr int64_t kFewestRows = 16, kMostRows = 128;  // of a tile
+constexpr int64_t kFewestRows = kFewestQueries, kMostRows = 128;  // of a tile
 constexpr int64_t kFewestRowsByCores = 4;
 
 struct AttentionSizes {
@@ -38,8 +39,8 @@ int64_t shared_bytes(const AttentionSizes& a, int64_t rows, int64_t keys) {
 }
 
 // Whether a warp keeps the scores of so many keys in registers, whatever rows a tile has.
-bool are_held(const AttentionSizes& a, int64_t keys, bool is_rolling) {
-  return a.bytes == 2 && !a.is_by_cores && tensor::HeldScores{keys, a.e, is_rolling}.fits(false);
+bool are_held(const AttentionSizes& a, int64_t keys) {
+  return a.bytes == 2 && !a.is_by_cores && tensor::HeldScores{keys, a.e, false}.fits(false);
 }
 
 constexpr double kLanes = 128, kCacheBytes = 24;  // of a multiprocessor, in a cycle
@@ -53,11 +54,21 @@ double wait_of(int64_t keys, double blocks) {
   return kOfKey * static_cast<double>(keys) * std::ceil(blocks / kResident);
 }
 
+constexpr int64_t kRollingKeys[] = {64, 32};
+
+// Whether a warp makes parts of so many keys one after the other.
+bool is_rolling(int64_t keys, int64_t d, int64_t e, const Gpu& gpu) {
+  const int64_t shared = kFewestRows * (2 * d + 16) + 2 * keys * (2 * (d + e) + 96);
+  // Rather two blocks than many keys.
+  const int64_t most = keys == 64 ? gpu.shared_per_block_max / 2 : gpu.shared_per_block_max;
+  return gpu.sm() >= 80 && tensor::HeldScores{keys, e, true}.fits(false) && shared <= most;
+}
+
 // Microseconds with tiles of so many rows.
 double time_of(const AttentionSizes& a, int64_t parts, int64_t rows, const Gpu& gpu) {
   const int64_t tiles = (a.m + rows - 1) / rows, blocks = a.batch * parts * tiles, keys = a.n / parts;
   // CUDA cores make the products, too.
-  const double work = are_held(a, keys, false) ? kHeld
+  const double work = are_held(a, keys) ? kHeld
                                            : (a.bytes == 2 ? kShared : kSharedWide) +
                                                  (a.is_by_cores ? static_cast<double>(a.d + a.e) : 0);
   const double rounds = std::ceil(static_cast<double>(blocks) / gpu.multiprocessors);
@@ -82,16 +93,11 @@ double rolling_time(const AttentionSizes& a, int64_t keys, int64_t rows, const G
          gpu.launch_us;
 }
 
-// Keys of a part where parts are made one after the other: their scores, and two sums for each value, are in registers, keys and
-// values of two parts in shared memory. 0: there is no such number.
+// The same of so many keys, where parts of them can be made one after the other.
 int64_t rolling_keys(const AttentionSizes& a, const Gpu& gpu) {
-  if (gpu.sm() < 80 || a.m < kFewestRows || a.batch > 65535) return 0;
-  for (int64_t keys : {64, 32}) {
-    const int64_t shared = kFewestRows * (a.d * a.bytes + 16) + 2 * keys * ((a.d + a.e) * a.bytes + 96);
-    // Rather two blocks than many keys.
-    const int64_t most = keys == 64 ? gpu.shared_per_block_max / 2 : gpu.shared_per_block_max;
-    if (keys < a.n && are_held(a, keys, true) && shared <= most) return keys;
-  }
+  if (a.bytes != 2 || a.is_by_cores || a.m < kFewestRows || a.batch > 65535) return 0;
+  for (int64_t keys : kRollingKeys)
+    if (keys < a.n && is_rolling(keys, a.d, a.e, gpu)) return keys;
   return 0;
 }
 
@@ -124,6 +130,15 @@ std::vector<Division> divisions(const AttentionSizes& a, const Gpu& gpu) {
   return out;
 }
 
+// Whether a run says how many queries, keys or batches there are.
+bool is_open(const Attributes& a) {
+  auto has_open = [&](const char* name) {
+    const std::vector<int64_t> extents = a.integers(name);
+    return std::count(extents.begin(), extents.end(), -1) != 0;
+  };
+  return has_open("batch") || has_open("extents");
+}
+
 // The one that is expected to be fastest, or chosen: "whole", "parts_4", "rolling".
 Division choose_division(const AttentionSizes& a, const Node& node, const Gpu& gpu,
                          const AlgorithmChoices& choices) {
@@ -142,11 +157,24 @@ Division choose_division(const AttentionSizes& a, const Node& node, const Gpu& g
 
 }  // namespace
 
+int64_t rolling_keys(int64_t depth, int64_t columns, const Gpu& gpu) {
+  for (int64_t keys : kRollingKeys)
+    if (is_rolling(keys, depth, columns, gpu)) return keys;
+  return 0;
+}
+
 void divide_attention(Graph& graph, const tensor::Target& target, const AlgorithmChoices& choices) {
   if (target.kind != tensor::TargetKind::cuda) return;
   for (Node& node : graph.nodes) {
     if (node.dead || node.op->name != "Attention" || node.op->domain != "mcc") continue;
     const std::vector<int64_t> extents = node.attributes.integers("extents");
+    if (is_open(node.attributes)) {
+      // As fuse_attention has found; the number of parts is that of the run.
+      const int64_t keys = rolling_keys(extents[2], extents[3], target.gpu);
+      MCC_CHECK(keys != 0, "attention of open dimensions without a way to make it: ", node.name);
+      node.attributes.set("rolling", keys);
+      continue;
+    }
     const ElementType factor = graph.value(node.inputs[0]).type.element;
     AttentionSizes a{1, extents[0], extents[1], extents[2], extents[3], byte_size(factor), factor == ElementType::f32};
     for (int64_t extent : node.attributes.integers("batch"))
