@@ -22,8 +22,10 @@ namespace {
 using tensor::Gpu;
 
 constexpr int64_t kMostParts = 16, kFewestKeys = 128;
-constexpr int64_t kFewestRows = kFewestQueries, kMostRows = 128;  // of a tile
+constexpr int64_t kFewestRows = 16, kMostRows = 128;  // of a tile
 constexpr int64_t kFewestRowsByCores = 4;
+constexpr int64_t kTypicalBatch = 4;         // of an open one
+constexpr int64_t kMostKnownBatches = 4096;  // beside an open one: a schedule's instance has few blocks
 
 struct AttentionSizes {
   int64_t batch = 1, m, n, d, e;
@@ -101,6 +103,13 @@ int64_t rolling_keys(const AttentionSizes& a, const Gpu& gpu) {
   return 0;
 }
 
+// The same of an open number of keys, on operands of 16 bits.
+int64_t rolling_keys(int64_t depth, int64_t columns, const Gpu& gpu) {
+  for (int64_t keys : kRollingKeys)
+    if (is_rolling(keys, depth, columns, gpu)) return keys;
+  return 0;
+}
+
 struct Division {
   int64_t parts = 1;
   double us = 0;        // with the best tiles
@@ -130,15 +139,6 @@ std::vector<Division> divisions(const AttentionSizes& a, const Gpu& gpu) {
   return out;
 }
 
-// Whether a run says how many queries, keys or batches there are.
-bool is_open(const Attributes& a) {
-  auto has_open = [&](const char* name) {
-    const std::vector<int64_t> extents = a.integers(name);
-    return std::count(extents.begin(), extents.end(), -1) != 0;
-  };
-  return has_open("batch") || has_open("extents");
-}
-
 // The one that is expected to be fastest, or chosen: "whole", "parts_4", "rolling".
 Division choose_division(const AttentionSizes& a, const Node& node, const Gpu& gpu,
                          const AlgorithmChoices& choices) {
@@ -157,10 +157,15 @@ Division choose_division(const AttentionSizes& a, const Node& node, const Gpu& g
 
 }  // namespace
 
-int64_t rolling_keys(int64_t depth, int64_t columns, const Gpu& gpu) {
-  for (int64_t keys : kRollingKeys)
-    if (is_rolling(keys, depth, columns, gpu)) return keys;
-  return 0;
+bool has_open_attention(const AttentionExtents& a, ElementType factor, const Gpu& gpu) {
+  if (a.batches > kMostKnownBatches) return false;
+  if (a.queries != kOpenExtent && a.keys != kOpenExtent) {
+    const AttentionSizes sizes{a.batches * kTypicalBatch, a.queries, a.keys,          a.depth,
+                               a.columns,                 byte_size(factor), factor == ElementType::f32};
+    return !divisions(sizes, gpu).empty();
+  }
+  const int64_t keys = byte_size(factor) == 2 ? rolling_keys(a.depth, a.columns, gpu) : 0;
+  return keys != 0 && (a.queries == kOpenExtent || a.queries >= kFewestRows) && (a.keys == kOpenExtent || a.keys > keys);
 }
 
 void divide_attention(Graph& graph, const tensor::Target& target, const AlgorithmChoices& choices) {
@@ -168,8 +173,8 @@ void divide_attention(Graph& graph, const tensor::Target& target, const Algorith
   for (Node& node : graph.nodes) {
     if (node.dead || node.op->name != "Attention" || node.op->domain != "mcc") continue;
     const std::vector<int64_t> extents = node.attributes.integers("extents");
-    if (is_open(node.attributes)) {
-      // As fuse_attention has found; the number of parts is that of the run.
+    if (extents[0] == kOpenExtent || extents[1] == kOpenExtent) {
+      // As fuse_attention has found.
       const int64_t keys = rolling_keys(extents[2], extents[3], target.gpu);
       MCC_CHECK(keys != 0, "attention of open dimensions without a way to make it: ", node.name);
       node.attributes.set("rolling", keys);
@@ -178,7 +183,7 @@ void divide_attention(Graph& graph, const tensor::Target& target, const Algorith
     const ElementType factor = graph.value(node.inputs[0]).type.element;
     AttentionSizes a{1, extents[0], extents[1], extents[2], extents[3], byte_size(factor), factor == ElementType::f32};
     for (int64_t extent : node.attributes.integers("batch"))
-      a.batch *= extent;
+      a.batch *= extent == kOpenExtent ? kTypicalBatch : extent;
     const Division division = choose_division(a, node, target.gpu, choices);
     if (division.parts > 1) node.attributes.set("parts", division.parts);
     if (division.rolling != 0) node.attributes.set("rolling", division.rolling);

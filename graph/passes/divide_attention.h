@@ -1,17 +1,21 @@
-// Attention of GPUs that makes parts of its keys one after the other.
+// What divide_attention can make of attention with open dimensions.
 #pragma once
 
 #include <cstdint>
 
+#include "support/element_type.h"
 #include "tensor/gpu.h"
 
 namespace mcc::graph {
 
-// Keys of a part of attention on operands of 16 bits, of so many numbers to a key and to a value: their scores, and two sums for each
-// value, are in registers, keys and values of two parts in shared memory. 0: there is no such number.
-int64_t rolling_keys(int64_t depth, int64_t columns, const tensor::Gpu& gpu);
+// Extents of mcc.Attention; those that are open are kOpenExtent.
+struct AttentionExtents {
+  int64_t batches;  // known ones, of each of those that are not
+  int64_t queries, keys, depth, columns;
+};
+inline constexpr int64_t kOpenExtent = -1;
 
-// Queries that make a tile of tensor cores.
-inline constexpr int64_t kFewestQueries = 16;
+// Whether the GPU makes attention of this kind, whose batches are open, or its queries or keys, in one launch, on operands of this type.
+bool has_open_attention(const AttentionExtents& a, ElementType factor, const tensor::Gpu& gpu);
 
 }  // namespace mcc::graph

@@ -168,27 +168,25 @@ class FuseAttention {
 
   // Whether there is a way to make it with open dimensions, and the operands say how long these are.
   bool is_possible(const Match& match) const {
-    constexpr int64_t kMostBatches = 4096;  // that are known, of each of those that are not
+    constexpr int64_t kMostBatches = int64_t{1} << 20;
     const Node &scores = g_.node(match.scores), &mix = g_.node(match.mix);
     const Shape &s = shape(scores.outputs[0]), &y = shape(mix.outputs[0]);
     if (s.size() != y.size() || !same_shape({s.begin(), s.end() - 1}, {y.begin(), y.end() - 1})) return false;
     const ElementType own = type(scores.inputs[0]).element;
-    if (byte_size(own == ElementType::f32 ? precision_ : own) != 2) return false;
-    const int64_t m = extent_of(s[s.size() - 2]), n = extent_of(s.back()), d = extent_of(shape(scores.inputs[0]).back()),
-                  e = extent_of(y.back());
-    const int64_t keys = d > 0 && e > 0 ? rolling_keys(d, e, t_.gpu) : 0;
-    if (keys == 0 || (m != kOpen && m < kFewestQueries) || (n != kOpen && n <= keys)) return false;
-    int64_t open_batches = 0, batches = 1;
+    AttentionExtents a{1, extent_of(s[s.size() - 2]), extent_of(s.back()), extent_of(shape(scores.inputs[0]).back()), extent_of(y.back())};
+    if (a.depth < 1 || a.columns < 1 || a.queries == 0 || a.keys == 0) return false;
+    int64_t open_batches = 0;
     for (size_t axis = 0; axis + 2 < s.size(); ++axis) {
       const int64_t extent = extent_of(s[axis]);
-      open_batches += extent == kOpen ? 1 : 0;
-      if (extent != kOpen) batches *= extent;
-      if (batches == 0 || batches > kMostBatches) return false;
+      open_batches += extent == kOpenExtent ? 1 : 0;
+      if (extent != kOpenExtent) a.batches *= extent;
+      if (extent == 0 || a.batches > kMostBatches) return false;
     }
+    if (!has_open_attention(a, own == ElementType::f32 ? precision_ : own, t_.gpu)) return false;
     if (open_batches > 1) return false;
     const OpenOperands o = open_operands(match);
     auto is_found = [&](size_t axis, const Expr& extent, std::initializer_list<int> of) {
-      if (extent_of(extent) != kOpen) return true;
+      if (extent_of(extent) != kOpenExtent) return true;
       for (int i : of) {
         const Shape& source = shape(o.views[i].source);
         const Expr found = extent_along(o.steps[i], source, axis);
@@ -201,10 +199,9 @@ class FuseAttention {
     return is_found(s.size() - 2, s[s.size() - 2], {0}) && is_found(s.size() - 2, s.back(), {1, 2});
   }
 
-  static constexpr int64_t kOpen = -1;
   static int64_t extent_of(const Expr& extent) {
     int64_t n = 0;
-    return as_int(extent, &n) ? n : kOpen;
+    return as_int(extent, &n) ? n : kOpenExtent;
   }
   static std::vector<int64_t> extents_of(Shape::const_iterator begin, Shape::const_iterator end) {
     std::vector<int64_t> extents;
