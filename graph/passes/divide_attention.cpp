@@ -24,6 +24,7 @@ using tensor::Gpu;
 constexpr int64_t kMostParts = 16, kFewestKeys = 128;
 constexpr int64_t kFewestRows = 16, kMostRows = 128;  // of a tile
 constexpr int64_t kFewestRowsByCores = 4;
+constexpr int64_t kFewestColumns = 8;         // of an instruction
 constexpr int64_t kTypicalBatch = 4;         // of an open one
 constexpr int64_t kMostKnownBatches = 4096;  // beside an open one: a schedule's instance has few blocks
 
@@ -164,8 +165,9 @@ bool has_open_attention(const AttentionExtents& a, ElementType factor, const Gpu
                                a.columns,                 byte_size(factor), factor == ElementType::f32};
     return !divisions(sizes, gpu).empty();
   }
+  if (a.has_shared_keys) return false;  // their rows would be of several axes, one of them open
   const int64_t keys = byte_size(factor) == 2 ? rolling_keys(a.depth, a.columns, gpu) : 0;
-  return keys != 0 && (a.queries == kOpenExtent || a.queries >= kFewestRows) && (a.keys == kOpenExtent || a.keys > keys);
+  return keys != 0 && a.columns >= kFewestColumns && (a.queries == kOpenExtent || a.queries >= kFewestRows) && (a.keys == kOpenExtent || a.keys > keys);
 }
 
 void divide_attention(Graph& graph, const tensor::Target& target, const AlgorithmChoices& choices) {

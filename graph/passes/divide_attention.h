@@ -12,6 +12,7 @@ namespace mcc::graph {
 struct AttentionExtents {
   int64_t batches;  // known ones, of each of those that are not
   int64_t queries, keys, depth, columns;
+  bool has_shared_keys = false;  // by batches, whose rows are rows of one product then
 };
 inline constexpr int64_t kOpenExtent = -1;
 

@@ -182,9 +182,20 @@ class FuseAttention {
       if (extent != kOpenExtent) a.batches *= extent;
       if (extent == 0 || a.batches > kMostBatches) return false;
     }
-    if (!has_open_attention(a, own == ElementType::f32 ? precision_ : own, t_.gpu)) return false;
     if (open_batches > 1) return false;
     const OpenOperands o = open_operands(match);
+    for (size_t axis = 0; axis + 2 < s.size(); ++axis) {
+      auto stands = [&](int i) {
+        const size_t rank = shape(o.views[i].source).size();
+        const auto step = o.steps[i].begin() + static_cast<std::ptrdiff_t>((1 + axis) * rank);
+        return extent_of(s[axis]) != 1 && std::all_of(step, step + static_cast<std::ptrdiff_t>(rank), [](int64_t n) { return n == 0; });
+      };
+      if (stands(1) != stands(2)) return false;
+      if (!stands(1)) continue;
+      if (extent_of(s[axis]) == kOpenExtent) return false;
+      a.has_shared_keys = true;
+    }
+    if (!has_open_attention(a, own == ElementType::f32 ? precision_ : own, t_.gpu)) return false;
     auto is_found = [&](size_t axis, const Expr& extent, std::initializer_list<int> of) {
       if (extent_of(extent) != kOpenExtent) return true;
       for (int i : of) {
