@@ -300,8 +300,8 @@ bool Simplifier::prove(const Linear& form, int* budget) {
   Span span = span_of(l);
   if (span.lo >= 0) return true;
   if (span.hi < 0 || --*budget <= 0) return false;
-  return prove_by_facts(l) || prove_by_min_max(l, budget) || prove_by_divisors(l, budget) || prove_by_tiles(l, budget) ||
-         prove_by_elimination(l, budget);
+  return prove_by_facts(l) || prove_by_min_max(l, budget) || prove_by_divisors(l, budget) ||
+         prove_by_tiles(l, budget) || prove_by_elimination(l, budget);
 }
 
 // l = f + (l - f) with f >= 0
@@ -342,7 +342,8 @@ bool Simplifier::prove_by_tiles(const Linear& l, int* budget) {
     const Linear x = lift(quotient->a);
     const Span span = span_of(x);
     if (span.has_lo() && span.has_hi()) continue;
-    if (const std::optional<Linear> moved = without_quotient(l, t); moved && prove(recombine(*moved), budget)) return true;
+    if (const std::optional<Linear> moved = without_quotient(l, t); moved && prove(recombine(*moved), budget))
+      return true;
     if (t.coefficient % n != 0) continue;
     Linear rest = l;
     add_term(rest, t.atom, -t.coefficient);

@@ -74,7 +74,8 @@ struct Dims {
     };
     for (size_t axis = 0; axis < outer.size(); ++axis)
       all.push_back(extent(outer[axis], axis, {0, 1, 2}));
-    std::copy_if(all.begin(), all.end(), std::back_inserter(batch), [&](const Expr& e) { return is_kept(e); });
+    std::copy_if(all.begin(), all.end(), std::back_inserter(batch),
+                 [&](const Expr& e) { return is_kept(e); });
     m = rows = extent(extents[0], outer.size(), {0});
     n = keys = extent(extents[1], outer.size(), {1, 2});
     d = extents[2], e = extents[3];
@@ -126,8 +127,8 @@ struct Dims {
   Expr parts = 1;
   bool has_parts = false;
   int64_t rolling;
-  bool is_open = false;    // whether a run says how many keys there are
-  bool is_ragged = false;  // the last part is filled up
+  bool is_open = false;         // whether a run says how many keys there are
+  bool is_ragged = false;       // the last part is filled up
   Expr m = 1, keys = 1, n = 1;  // n: keys of a part
   int64_t d = 1, e = 1;
   Expr rows = 1;  // that are computed: as many as tiles have, so that these need no conditions
@@ -137,7 +138,8 @@ struct Dims {
   // At most an eighth more, or 16.
   static Expr whole_tiles(const Expr& open_m) {
     int64_t m = 0;
-    if (!as_int(open_m, &m)) return tensor::floor_div(open_m + Expr(kOpenTile - 1), Expr(kOpenTile)) * Expr(kOpenTile);
+    if (!as_int(open_m, &m))
+      return tensor::floor_div(open_m + Expr(kOpenTile - 1), Expr(kOpenTile)) * Expr(kOpenTile);
     int64_t tile = 16;
     while (tile < 128 && round_up(m, 2 * tile) <= m + m / 8)
       tile *= 2;
@@ -237,15 +239,15 @@ Parts compute_parts(ComputeContext& c, const Dims& dims) {
   const Attributes& a = c.attributes();
   const ElementType type = c.output_type(0).element;
   const size_t rank = dims.batch.size(), lead = rank + (dims.has_parts ? 1 : 0);
-  auto view = [&](int i, const char* name) { return dims.view(a.integers(name), c.input_type(i).shape.size()); };
+  auto view = [&](int i, const char* name) {
+    return dims.view(a.integers(name), c.input_type(i).shape.size());
+  };
   const Ints q = view(0, "q_view"), k = view(1, "k_view"), v = view(2, "v_view");
   // The key's number in the whole; i begins with the batch, and the part.
   auto whole = [&](Axes i, const Expr& key) { return dims.has_parts ? i[rank] * dims.n + key : key; };
   // Where there is such a key, else what stands for it.
   auto where_key = [&](const Expr& number, const Expr& there, double else_value) {
-    return dims.is_ragged
-               ? select(number < dims.keys, there, number_like(there, else_value))
-               : there;
+    return dims.is_ragged ? select(number < dims.keys, there, number_like(there, else_value)) : there;
   };
   // The row itself, or the last one.
   auto row_of = [&](const Expr& i) { return dims.are_rows_whole ? i : tensor::min(i, dims.m - Expr(1)); };
@@ -319,7 +321,9 @@ Parts compute_in_words(ComputeContext& c, const Dims& dims, const Ints& multiple
   const int64_t m = extents[0], n = extents[1];
   const int64_t rows = round_up(m, multiples[0]), count = round_up(n, multiples[1]),
                 depth = round_up(dims.d, multiples[2]), columns = round_up(dims.e, multiples[3]);
-  auto view = [&](int i, const char* name) { return dims.view(a.integers(name), c.input_type(i).shape.size()); };
+  auto view = [&](int i, const char* name) {
+    return dims.view(a.integers(name), c.input_type(i).shape.size());
+  };
   const Ints q = view(0, "q_view"), k = view(1, "k_view"), v = view(2, "v_view");
   // Whether a word's element is one of so many, where they have been filled up to `filled`.
   auto is_there = [&](const Expr& at, const Expr& part, int64_t there, int64_t filled) {
@@ -355,13 +359,11 @@ Parts compute_in_words(ComputeContext& c, const Dims& dims, const Ints& multiple
   const size_t steps = std::get<std::vector<std::string>>(*a.find("steps")).size();
   if (count != n || steps > (scale_behind(c) != 1 ? 1 : 0)) {
     scores = c.builder.compute("masked", type, dims.shape({rows, count}), [&](Axes i) {
-      const Expr row = rows == m ? Expr(i[rank]) : tensor::min(i[rank], Expr(m - 1)),
-                 &key = i[rank + 1];
+      const Expr row = rows == m ? Expr(i[rank]) : tensor::min(i[rank], Expr(m - 1)), &key = i[rank + 1];
       const Expr score = load(scores, to_vector(i)),
                  there = stepped(c, score, join(i.first(rank), {row, key}));
       if (count == n) return there;
-      const Expr none = number_like(score, -std::numeric_limits<double>::infinity()),
-                 is_key = key < Expr(n);
+      const Expr none = number_like(score, -std::numeric_limits<double>::infinity()), is_key = key < Expr(n);
       // A sum, so that it is made once, where scores are written, and not in each of the blocks that read them.
       return there.same_as(score) ? score + select(is_key, number_like(score, 0), none)
                                   : select(is_key, there, none);
@@ -475,13 +477,16 @@ void compute_attention(ComputeContext& c) {
   const Rolled rolled = dims.rolling != 0 && dims.has_parts ? roll(c, parts, dims, type) : Rolled{};
   const Ints perm = c.attributes().integers("y_perm");
   // Without a key there is nothing to divide by.
-  auto of_any = [&](const Expr& y) { return dims.is_open ? select(dims.keys > Expr(0), y, number_like(y, 0)) : y; };
+  auto of_any = [&](const Expr& y) {
+    return dims.is_open ? select(dims.keys > Expr(0), y, number_like(y, 0)) : y;
+  };
   c.set_output(0, c.builder.compute("attention", type, c.output_type(0).shape, [&](Axes i) {
     std::vector<Expr> at(i.size());
     for (size_t axis = 0; axis < perm.size(); ++axis)
       at[static_cast<size_t>(perm[axis])] = i[axis];
     at = dims.in_batch(at);
-    if (rolled.mixed.defined()) return of_any(load(rolled.mixed, at) / load(rolled.sum, {at.begin(), at.end() - 1}));
+    if (rolled.mixed.defined())
+      return of_any(load(rolled.mixed, at) / load(rolled.sum, {at.begin(), at.end() - 1}));
     if (dims.has_parts) return put_together(parts, *static_dim(dims.parts), at);
     return of_any(load(parts.mixed, at) * load(parts.inverse, {at.begin(), at.end() - 1}));
   }));

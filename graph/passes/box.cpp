@@ -71,8 +71,10 @@ std::optional<Box> open_box_of(const Graph& graph, ValueId value) {
 
 std::optional<Box> box_of(const Graph& graph, ValueId value) {
   const NodeId producer = graph.value(value).producer;
-  if (producer < 0 || graph.node(producer).inputs.empty() || graph.node(producer).inputs[0] == kNoValue) return std::nullopt;
-  const bool are_known = is_static(graph.value(graph.node(producer).inputs[0]).type.shape) && is_static(graph.value(value).type.shape);
+  if (producer < 0 || graph.node(producer).inputs.empty() || graph.node(producer).inputs[0] == kNoValue)
+    return std::nullopt;
+  const bool are_known = is_static(graph.value(graph.node(producer).inputs[0]).type.shape) &&
+                         is_static(graph.value(value).type.shape);
   return are_known ? open_box_of(graph, value) : std::nullopt;
 }
 

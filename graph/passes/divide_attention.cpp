@@ -24,7 +24,7 @@ using tensor::Gpu;
 constexpr int64_t kMostParts = 16, kFewestKeys = 128;
 constexpr int64_t kFewestRows = 16, kMostRows = 128;  // of a tile
 constexpr int64_t kFewestRowsByCores = 4;
-constexpr int64_t kFewestColumns = 8;         // of an instruction
+constexpr int64_t kFewestColumns = 8;        // of an instruction
 constexpr int64_t kTypicalBatch = 4;         // of an open one
 constexpr int64_t kMostKnownBatches = 4096;  // beside an open one: a schedule's instance has few blocks
 
@@ -32,6 +32,7 @@ struct AttentionSizes {
   int64_t batch = 1, m, n, d, e;
   int64_t bytes;    // of an element of an operand
   bool is_by_cores;  // CUDA cores multiply, not tensor cores
+  bool is_open = false;  // the batch is a typical one
 };
 
 // What a tile of rows takes of shared memory: scores; queries; parts of keys, values and exponentials.
@@ -72,8 +73,8 @@ double time_of(const AttentionSizes& a, int64_t parts, int64_t rows, const Gpu& 
   const int64_t tiles = (a.m + rows - 1) / rows, blocks = a.batch * parts * tiles, keys = a.n / parts;
   // CUDA cores make the products, too.
   const double work = are_held(a, keys) ? kHeld
-                                           : (a.bytes == 2 ? kShared : kSharedWide) +
-                                                 (a.is_by_cores ? static_cast<double>(a.d + a.e) : 0);
+                                        : (a.bytes == 2 ? kShared : kSharedWide) +
+                                              (a.is_by_cores ? static_cast<double>(a.d + a.e) : 0);
   const double rounds = std::ceil(static_cast<double>(blocks) / gpu.multiprocessors);
   const double issue = rounds * static_cast<double>(rows * keys) * work / kLanes;
   const double fetched = static_cast<double>(a.batch * tiles * a.n * (a.d + a.e) * a.bytes);
@@ -151,6 +152,7 @@ Division choose_division(const AttentionSizes& a, const Node& node, const Gpu& g
     if (division.us < all[best].us) best = named.size();
     named.push_back({division.name(), division.us});
   }
+  if (a.is_open) return all[best];  // times at other sizes would be none of this one's
   const std::string problem = text("attention of ", a.m, " queries to ", a.n, " keys, ", a.d, " and ", a.e, " numbers of ", 8 * a.bytes,
                                    " bits, ", a.batch, " times");
   return all[choose_algorithm(problem, node, named, best, choices)];
@@ -161,13 +163,15 @@ Division choose_division(const AttentionSizes& a, const Node& node, const Gpu& g
 bool has_open_attention(const AttentionExtents& a, ElementType factor, const Gpu& gpu) {
   if (a.batches > kMostKnownBatches) return false;
   if (a.queries != kOpenExtent && a.keys != kOpenExtent) {
-    const AttentionSizes sizes{a.batches * kTypicalBatch, a.queries, a.keys,          a.depth,
-                               a.columns,                 byte_size(factor), factor == ElementType::f32};
+    const AttentionSizes sizes{
+        a.batches * kTypicalBatch,  a.queries, a.keys, a.depth, a.columns, byte_size(factor),
+        factor == ElementType::f32, true};
     return !divisions(sizes, gpu).empty();
   }
   if (a.has_shared_keys) return false;  // their rows would be of several axes, one of them open
   const int64_t keys = byte_size(factor) == 2 ? rolling_keys(a.depth, a.columns, gpu) : 0;
-  return keys != 0 && a.columns >= kFewestColumns && (a.queries == kOpenExtent || a.queries >= kFewestRows) && (a.keys == kOpenExtent || a.keys > keys);
+  return keys != 0 && a.columns >= kFewestColumns && (a.queries == kOpenExtent || a.queries >= kFewestRows) &&
+         (a.keys == kOpenExtent || a.keys > keys);
 }
 
 void divide_attention(Graph& graph, const tensor::Target& target, const AlgorithmChoices& choices) {
@@ -184,8 +188,10 @@ void divide_attention(Graph& graph, const tensor::Target& target, const Algorith
     }
     const ElementType factor = graph.value(node.inputs[0]).type.element;
     AttentionSizes a{1, extents[0], extents[1], extents[2], extents[3], byte_size(factor), factor == ElementType::f32};
-    for (int64_t extent : node.attributes.integers("batch"))
+    for (int64_t extent : node.attributes.integers("batch")) {
+      a.is_open |= extent == kOpenExtent;
       a.batch *= extent == kOpenExtent ? kTypicalBatch : extent;
+    }
     const Division division = choose_division(a, node, target.gpu, choices);
     if (division.parts > 1) node.attributes.set("parts", division.parts);
     if (division.rolling != 0) node.attributes.set("rolling", division.rolling);

@@ -42,7 +42,11 @@ struct Match {
 class FuseAttention {
  public:
   FuseAttention(Graph& g, const tensor::Target& target, ElementType precision)
-      : g_(g), t_(target), is_gpu_(target.kind == tensor::TargetKind::cuda), precision_(precision), users_(g.users()) {}
+      : g_(g),
+        t_(target),
+        is_gpu_(target.kind == tensor::TargetKind::cuda),
+        precision_(precision),
+        users_(g.users()) {}
 
   void run() {
     size_t count = g_.nodes.size();
@@ -163,7 +167,8 @@ class FuseAttention {
 
   bool is_open(const Match& match) const {
     const Node &scores = g_.node(match.scores), &mix = g_.node(match.mix);
-    return !is_static(shape(scores.outputs[0])) || !is_static(shape(mix.outputs[0])) || !is_static(shape(scores.inputs[0]));
+    return !is_static(shape(scores.outputs[0])) || !is_static(shape(mix.outputs[0])) ||
+           !is_static(shape(scores.inputs[0]));
   }
 
   // Whether there is a way to make it with open dimensions, and the operands say how long these are.
@@ -173,7 +178,8 @@ class FuseAttention {
     const Shape &s = shape(scores.outputs[0]), &y = shape(mix.outputs[0]);
     if (s.size() != y.size() || !same_shape({s.begin(), s.end() - 1}, {y.begin(), y.end() - 1})) return false;
     const ElementType own = type(scores.inputs[0]).element;
-    AttentionExtents a{1, extent_of(s[s.size() - 2]), extent_of(s.back()), extent_of(shape(scores.inputs[0]).back()), extent_of(y.back())};
+    AttentionExtents a{1, extent_of(s[s.size() - 2]), extent_of(s.back()),
+                       extent_of(shape(scores.inputs[0]).back()), extent_of(y.back())};
     if (a.depth < 1 || a.columns < 1 || a.queries == 0 || a.keys == 0) return false;
     int64_t open_batches = 0;
     for (size_t axis = 0; axis + 2 < s.size(); ++axis) {
@@ -188,7 +194,8 @@ class FuseAttention {
       auto stands = [&](int i) {
         const size_t rank = shape(o.views[i].source).size();
         const auto step = o.steps[i].begin() + static_cast<std::ptrdiff_t>((1 + axis) * rank);
-        return extent_of(s[axis]) != 1 && std::all_of(step, step + static_cast<std::ptrdiff_t>(rank), [](int64_t n) { return n == 0; });
+        return extent_of(s[axis]) != 1 &&
+               std::all_of(step, step + static_cast<std::ptrdiff_t>(rank), [](int64_t n) { return n == 0; });
       };
       if (stands(1) != stands(2)) return false;
       if (!stands(1)) continue;
@@ -234,7 +241,9 @@ class FuseAttention {
       const OpenView view = o.views[i] = follow_open_view(g_, operands[i], i < 2);
       const Shape& own = shape(operands[i]);
       std::vector<int64_t>& steps = o.steps[i] = view.start;
-      auto add = [&](const std::vector<int64_t>& step) { steps.insert(steps.end(), step.begin(), step.end()); };
+      auto add = [&](const std::vector<int64_t>& step) {
+        steps.insert(steps.end(), step.begin(), step.end());
+      };
       for (size_t axis = 0; axis < batch_rank; ++axis) {
         const size_t missing = batch_rank + 2 - own.size();
         const bool stands = axis < missing || extent_of(own[axis - missing]) == 1;
@@ -289,7 +298,8 @@ class FuseAttention {
     a->set("k_view", view_of(k_view, k, batch_rank, true));
     a->set("v_view", view_of(v_view, v, batch_rank, false));
     *factor = q_view.factor * k_view.factor;
-    return {flat(scores.name, q_view.source), flat(scores.name, k_view.source), flat(mix.name, v_view.source)};
+    return {flat(scores.name, q_view.source), flat(scores.name, k_view.source),
+            flat(mix.name, v_view.source)};
   }
 
   void rewrite(const Match& match) {
@@ -303,7 +313,8 @@ class FuseAttention {
     extents.insert(extents.end(), {extent_of(shape(q).back()), extent_of(shape(v).back())});
     a.set("extents", extents);
     double factor = 1;
-    std::vector<ValueId> inputs = is_open(match) ? open_inputs(match, &a, &factor) : flat_inputs(match, &a, &factor);
+    std::vector<ValueId> inputs =
+        is_open(match) ? open_inputs(match, &a, &factor) : flat_inputs(match, &a, &factor);
     std::vector<Step> steps = match.steps;
     if (factor != 1) steps.insert(steps.begin(), {"scale", factor, kNoValue});
     std::vector<std::string> kinds;

@@ -50,8 +50,8 @@ class Follow {
     const Node& node = g_.node(id);
     if (node.inputs.empty() || node.inputs[0] == kNoValue) return false;
     if (scales_ && (is_op(node, "Mul") || is_op(node, "Div"))) return through_scale(node);
-    const bool is_through = node.op->is_view           ? reshape(node)
-                            : is_op(node, "Transpose") ? transpose(node)
+    const bool is_through = node.op->is_view                               ? reshape(node)
+                            : is_op(node, "Transpose")                     ? transpose(node)
                             : is_op(node, "Split") || is_op(node, "Slice") ? part()
                             : is_op(node, "Gather")                        ? pick(node)
                             : is_op(node, "Expand")                        ? expand(node)
@@ -64,7 +64,8 @@ class Follow {
     for (size_t side = 0; side < (is_op(node, "Mul") ? 2 : 1); ++side) {
       const std::optional<double> factor = uniform_value(g_, node.inputs[1 - side]);
       const TensorType& in = g_.value(node.inputs[side]).type;
-      if (!factor || in.element != ElementType::f32 || !same_shape(in.shape, shape(node.outputs[0]))) continue;
+      if (!factor || in.element != ElementType::f32 || !same_shape(in.shape, shape(node.outputs[0])))
+        continue;
       view_.factor = is_op(node, "Mul") ? view_.factor * *factor : view_.factor / *factor;
       view_.source = node.inputs[side];
       return true;
@@ -133,7 +134,8 @@ class Follow {
 
   bool part() {
     const std::optional<Box> box = open_box_of(g_, view_.source);
-    if (!box || std::any_of(box->steps.begin(), box->steps.end(), [](int64_t step) { return step < 1; })) return false;
+    if (!box || std::any_of(box->steps.begin(), box->steps.end(), [](int64_t step) { return step < 1; }))
+      return false;
     for_all([&](Ints place, bool is_start) {
       for (size_t d = 0; d < place.size(); ++d)
         place[d] = place[d] * box->steps[d] + (is_start ? box->starts[d] : 0);
@@ -187,6 +189,8 @@ class Follow {
 
 }  // namespace
 
-OpenView follow_open_view(const Graph& graph, ValueId value, bool scales) { return Follow(graph, value, scales).run(); }
+OpenView follow_open_view(const Graph& graph, ValueId value, bool scales) {
+  return Follow(graph, value, scales).run();
+}
 
 }  // namespace mcc::graph
