@@ -55,6 +55,7 @@ class Simplifier {
   bool prove_by_facts(const Linear& l);
   bool prove_by_min_max(const Linear& l, int* budget);
   bool prove_by_divisors(const Linear& l, int* budget);
+  bool prove_by_tiles(const Linear& l, int* budget);
   bool prove_by_elimination(const Linear& l, int* budget);
 
   // ---- simplify_index.cpp: linear forms ----

@@ -300,7 +300,8 @@ bool Simplifier::prove(const Linear& form, int* budget) {
   Span span = span_of(l);
   if (span.lo >= 0) return true;
   if (span.hi < 0 || --*budget <= 0) return false;
-  return prove_by_facts(l) || prove_by_min_max(l, budget) || prove_by_divisors(l, budget) || prove_by_elimination(l, budget);
+  return prove_by_facts(l) || prove_by_min_max(l, budget) || prove_by_divisors(l, budget) ||
+         prove_by_tiles(l, budget) || prove_by_elimination(l, budget);
 }
 
 // l = f + (l - f) with f >= 0
@@ -327,6 +328,28 @@ bool Simplifier::prove_by_min_max(const Linear& l, int* budget) {
     };
     bool either = (n->op == BinaryOp::min) == (t.coefficient < 0);
     return either ? with(n->a) || with(n->b) : with(n->a) && with(n->b);
+  }
+  return false;
+}
+
+// For constant n, and x without bounds (where it has some, those of the quotient do): as without_quotient() says, and for c a multiple
+// of n, c*(x // n) >= c/n * (x - n + 1) for c > 0, and >= c/n * x for c < 0. So a dimension filled up to whole tiles is as long as it was.
+bool Simplifier::prove_by_tiles(const Linear& l, int* budget) {
+  for (const Term& t : l.terms) {
+    const auto* quotient = t.atom.as<Binary>();
+    int64_t n = 0;
+    if (!quotient || quotient->op != BinaryOp::floor_div || !as_int(quotient->b, &n) || n < 2) continue;
+    const Linear x = lift(quotient->a);
+    const Span span = span_of(x);
+    if (span.has_lo() && span.has_hi()) continue;
+    if (const std::optional<Linear> moved = without_quotient(l, t); moved && prove(recombine(*moved), budget))
+      return true;
+    if (t.coefficient % n != 0) continue;
+    Linear rest = l;
+    add_term(rest, t.atom, -t.coefficient);
+    add_scaled(rest, x, t.coefficient / n);
+    if (t.coefficient > 0) rest.constant -= t.coefficient / n * (n - 1);
+    if (prove(recombine(rest), budget)) return true;
   }
   return false;
 }

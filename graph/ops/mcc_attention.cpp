@@ -1,8 +1,9 @@
 // mcc.Attention: softmax(steps(q k')) v, on operands that are read where they lie.
 //
-// Inputs: q, k, v of one dimension each, then one for each step that needs one. With batch axes b...:
-//   q[b..., m, d], k[b..., n, d], v[b..., n, e] are elements of these inputs at the strides of q_view, k_view, v_view
-//   (offset, then a stride for each axis).
+// Inputs: q, k, v, then one for each step that needs one. With batch axes b...:
+//   q[b..., m, d], k[b..., n, d], v[b..., n, e] are elements of these inputs at the places of q_view, k_view, v_view: of an input of
+//   one dimension an offset, then a stride for each axis; of one of several, where the view begins along each of them, then for each
+//   axis how far its steps go along each.
 //   score[b..., m, n] = sum over d of q * k, changed by each step in turn:
 //     scale      times a factor
 //     add        plus an input that broadcasts to the scores, of their type or a narrower one
@@ -12,6 +13,9 @@
 // q, k and v may be narrower than the result: then the products' operands are, the softmax is not.
 // Attributes: batch, extents (m, n, d, e), q_view, k_view, v_view, steps, factors (one for each step), y_perm, parts (1), rolling (0),
 // words (none).
+//
+// An extent of batch, m or n that is open (-1) is that of the first dimension of q, k or v along which its axis alone goes, one step at
+// a time.
 //
 // words: the products take their operands in words of so many elements (bf16: 2) along the sum, and these are filled up to multiples of
 // four numbers: of m, n, d and e. Elements of keys lie as [d / 2, n, 2] then, those of values as [n / 2, e, 2], and exponentials are rounded
@@ -24,49 +28,87 @@
 //
 // rolling: so many keys to a part, which are put together one after the other, as they are made (Dao: FlashAttention-2, 2023), so that
 // nothing of a part needs to be kept. The last part may have less than the others: its keys are filled up, with scores of -infinity.
+// Of an open number of keys there are as many parts as a run needs; without any key the result is 0.
 #include <algorithm>
 #include <iterator>
 #include <limits>
 
 #include "graph/ops/common.h"
+#include "graph/ops/mcc_attention.h"
 #include "tensor/intrinsics.h"
 
 namespace mcc::graph {
+
+Expr extent_along(const std::vector<int64_t>& view, const Shape& shape, size_t axis) {
+  const size_t rank = shape.size(), axes = view.size() / rank - 1;
+  for (size_t d = 0; d < rank; ++d) {
+    bool is_alone = view[d] == 0;
+    for (size_t n = 0; n < axes; ++n)
+      is_alone = is_alone && view[(1 + n) * rank + d] == (n == axis ? 1 : 0);
+    if (is_alone) return shape[d];
+  }
+  return Expr();
+}
+
 namespace {
 
 using Ints = std::vector<int64_t>;
 
 int64_t round_up(int64_t extent, int64_t multiple) { return (extent + multiple - 1) / multiple * multiple; }
 
+constexpr int64_t kOpenTile = 64;  // rows that an open number of them is filled up to
+
 struct Dims {
-  explicit Dims(const Attributes& a)
-      : all(a.integers("batch")), parts(a.integer("parts", 1)), rolling(a.integer("rolling", 0)) {
+  // shape_of: of an input.
+  template <class ShapeOf>
+  Dims(const Attributes& a, ShapeOf&& shape_of) : rolling(a.integer("rolling", 0)) {
+    const Ints outer = a.integers("batch"), extents = a.integers("extents");
+    const Ints views[] = {a.integers("q_view"), a.integers("k_view"), a.integers("v_view")};
+    // Row axes of q are queries, of k and v keys.
+    auto extent = [&](int64_t given, size_t axis, std::initializer_list<int> of) {
+      Expr found = given >= 0 ? Expr(given) : Expr();
+      for (int i : of)
+        if (!found.defined()) found = extent_along(views[i], shape_of(i), axis);
+      MCC_CHECK(found.defined(), "no operand of mcc.Attention has its open axis ", axis);
+      return found;
+    };
+    for (size_t axis = 0; axis < outer.size(); ++axis)
+      all.push_back(extent(outer[axis], axis, {0, 1, 2}));
     std::copy_if(all.begin(), all.end(), std::back_inserter(batch),
-                 [&](int64_t extent) { return is_kept(extent); });
-    Ints extents = a.integers("extents");
-    m = rows = extents[0], n = extents[1], d = extents[2], e = extents[3];
+                 [&](const Expr& e) { return is_kept(e); });
+    m = rows = extent(extents[0], outer.size(), {0});
+    n = keys = extent(extents[1], outer.size(), {1, 2});
+    d = extents[2], e = extents[3];
+    int64_t count = 0, known = a.integer("parts", 1);
+    is_open = !as_int(n, &count);
     if (rolling != 0) {
-      parts = (n + rolling - 1) / rolling;
-      is_ragged = n % rolling != 0;
+      known = (count + rolling - 1) / rolling;
+      parts = is_open ? tensor::floor_div(n + Expr(rolling - 1), Expr(rolling)) : Expr(known);
+      has_parts = is_open || known > 1;
+      is_ragged = is_open || count % rolling != 0;
       n = rolling;
       rows = whole_tiles(m);
-    } else {
-      n /= parts;
+    } else if (known > 1) {
+      parts = known;
+      has_parts = true;
+      n = count / known;
     }
+    are_rows_whole = rows.same_as(m) || same_shape({rows}, {m});
   }
   // Of all parts, where there are several, behind the batch.
-  Shape shape(std::initializer_list<int64_t> inner) const {
-    Shape s = make_shape(batch);
-    if (parts > 1) s.push_back(Expr(parts));
-    for (int64_t extent : inner)
-      s.push_back(Expr(extent));
+  Shape shape(std::initializer_list<Expr> inner) const {
+    Shape s = batch;
+    if (has_parts) s.push_back(parts);
+    s.insert(s.end(), inner);
     return s;
   }
-  // Without the strides of those axes of the batch that are none of `batch`.
-  Ints view(Ints strides) const {
-    for (size_t n = all.size(); n-- > 0;)
-      if (!is_kept(all[n])) strides.erase(strides.begin() + static_cast<std::ptrdiff_t>(n) + 1);
-    return strides;
+  // Without the steps of those axes of the batch that are none of `batch`; of an input of so many dimensions.
+  Ints view(Ints steps, size_t rank) const {
+    for (size_t n = all.size(); n-- > 0;) {
+      const auto at = steps.begin() + static_cast<std::ptrdiff_t>((n + 1) * rank);
+      if (!is_kept(all[n])) steps.erase(at, at + static_cast<std::ptrdiff_t>(rank));
+    }
+    return steps;
   }
   // An index that begins with `all`, from one that begins with `batch`; and the other way.
   std::vector<Expr> in_all(std::vector<Expr> index) const {
@@ -81,39 +123,61 @@ struct Dims {
   }
 
   // Its axes; those that are computed over: nobody but us takes away those of extent 1 ahead of a recurrence.
-  Ints all, batch;
-  int64_t parts, rolling;
-  bool is_ragged = false;              // the last part is filled up
-  int64_t m = 1, n = 1, d = 1, e = 1;  // n: keys of a part
-  int64_t rows = 1;  // that are computed: as many as tiles have, so that these need no conditions
+  Shape all, batch;
+  Expr parts = 1;
+  bool has_parts = false;
+  int64_t rolling;
+  bool is_open = false;         // whether a run says how many keys there are
+  bool is_ragged = false;       // the last part is filled up
+  Expr m = 1, keys = 1, n = 1;  // n: keys of a part
+  int64_t d = 1, e = 1;
+  Expr rows = 1;  // that are computed: as many as tiles have, so that these need no conditions
+  bool are_rows_whole = true;
 
  private:
   // At most an eighth more, or 16.
-  static int64_t whole_tiles(int64_t m) {
+  static Expr whole_tiles(const Expr& open_m) {
+    int64_t m = 0;
+    if (!as_int(open_m, &m))
+      return tensor::floor_div(open_m + Expr(kOpenTile - 1), Expr(kOpenTile)) * Expr(kOpenTile);
     int64_t tile = 16;
     while (tile < 128 && round_up(m, 2 * tile) <= m + m / 8)
       tile *= 2;
     return round_up(m, tile);
   }
 
-  bool is_kept(int64_t extent) const { return rolling == 0 || extent != 1; }
+  bool is_kept(const Expr& extent) const {
+    int64_t count = 0;
+    return rolling == 0 || !as_int(extent, &count) || count != 1;
+  }
 };
+
+Dims dims_of(const ComputeContext& c) {
+  return {c.attributes(), [&](int i) -> const Shape& { return c.input_type(i).shape; }};
+}
 
 void infer_attention(InferContext& c) {
   const Attributes& a = c.attributes();
-  Dims dims(a);
-  Shape plain = make_shape(dims.all), out;
-  plain.insert(plain.end(), {Expr(dims.m), Expr(dims.e)});
+  const Dims dims(a, [&](int i) -> const Shape& { return c.input(i).shape; });
+  Shape plain = dims.all, out;
+  plain.insert(plain.end(), {dims.m, Expr(dims.e)});
   for (int64_t axis : a.integers("y_perm"))
     out.push_back(plain[static_cast<size_t>(axis)]);
   c.set_output(0, {contraction_result(c), out});
 }
 
+// The view's place along each dimension of the input.
 Expr element(const ComputeContext& c, int i, const Ints& view, std::vector<Expr> index) {
-  Expr at = view[0];
-  for (size_t k = 0; k < index.size(); ++k)
-    at = at + index[k] * Expr(view[k + 1]);
-  return c.at(i, {at});
+  const size_t rank = c.input_type(i).shape.size();
+  std::vector<Expr> at;
+  for (size_t d = 0; d < rank; ++d) {
+    at.emplace_back(view[d]);
+    for (size_t k = 0; k < index.size(); ++k) {
+      const int64_t step = view[(k + 1) * rank + d];
+      if (rank == 1 || step != 0) at[d] = at[d] + index[k] * Expr(step);
+    }
+  }
+  return c.at(i, at);
 }
 
 std::vector<Expr> join(Axes batch, std::initializer_list<Expr> inner) {
@@ -174,19 +238,19 @@ struct Parts {
 Parts compute_parts(ComputeContext& c, const Dims& dims) {
   const Attributes& a = c.attributes();
   const ElementType type = c.output_type(0).element;
-  const size_t rank = dims.batch.size(), lead = rank + (dims.parts > 1 ? 1 : 0);
-  const Ints q = dims.view(a.integers("q_view")), k = dims.view(a.integers("k_view")),
-             v = dims.view(a.integers("v_view"));
+  const size_t rank = dims.batch.size(), lead = rank + (dims.has_parts ? 1 : 0);
+  auto view = [&](int i, const char* name) {
+    return dims.view(a.integers(name), c.input_type(i).shape.size());
+  };
+  const Ints q = view(0, "q_view"), k = view(1, "k_view"), v = view(2, "v_view");
   // The key's number in the whole; i begins with the batch, and the part.
-  auto whole = [&](Axes i, const Expr& key) { return dims.parts > 1 ? i[rank] * Expr(dims.n) + key : key; };
+  auto whole = [&](Axes i, const Expr& key) { return dims.has_parts ? i[rank] * dims.n + key : key; };
   // Where there is such a key, else what stands for it.
   auto where_key = [&](const Expr& number, const Expr& there, double else_value) {
-    return dims.is_ragged
-               ? select(number < Expr(a.integers("extents")[1]), there, number_like(there, else_value))
-               : there;
+    return dims.is_ragged ? select(number < dims.keys, there, number_like(there, else_value)) : there;
   };
   // The row itself, or the last one.
-  auto row_of = [&](const Expr& i) { return dims.rows == dims.m ? i : tensor::min(i, Expr(dims.m - 1)); };
+  auto row_of = [&](const Expr& i) { return dims.are_rows_whole ? i : tensor::min(i, dims.m - Expr(1)); };
   // Keys and values as the products read them: contiguous along the axis that is not summed over.
   const ElementType key = c.input_type(1).element, value = c.input_type(2).element;
   Buffer keys = c.builder.compute("keys", key, dims.shape({dims.d, dims.n}), [&](Axes i) {
@@ -218,7 +282,7 @@ Parts compute_parts(ComputeContext& c, const Dims& dims) {
   parts.scale = scale_behind(c);
   parts.maximum = c.builder.reduce("maximum", type, dims.shape({dims.rows}), {dims.n}, Reducer::max,
                                    [&](Axes i, Axes r) { return load(scores, in_row(i, r)); });
-  if (dims.parts > 1) {
+  if (dims.has_parts) {
     // A part that is masked throughout (-infinity) has exponentials of 0, where the row as a whole has others.
     parts.maximum = c.builder.compute("bounded", type, dims.shape({dims.rows}), [&](Axes i) {
       return tensor::max(load(parts.maximum, to_vector(i)), tensor::constant(type, std::numeric_limits<float>::lowest()));
@@ -231,7 +295,7 @@ Parts compute_parts(ComputeContext& c, const Dims& dims) {
     parts.sum = c.builder.reduce("sum", type, dims.shape({dims.rows}), {dims.n}, Reducer::sum,
                                  [&](Axes i, Axes r) { return load(exponential, in_row(i, r)); });
   };
-  if (dims.parts == 1) {
+  if (!dims.has_parts) {
     add_up();
     parts.inverse = c.builder.compute("inverse", type, dims.shape({dims.rows}), [&](Axes i) {
       return tensor::constant(type, 1) / load(parts.sum, to_vector(i));
@@ -243,7 +307,7 @@ Parts compute_parts(ComputeContext& c, const Dims& dims) {
                                           cast(type, load(values, join(i.first(lead), {r[0], i[lead + 1]})));
                                  });
   // For what comes behind the product alone.
-  if (dims.parts > 1) add_up();
+  if (dims.has_parts) add_up();
   return parts;
 }
 
@@ -253,10 +317,14 @@ Parts compute_in_words(ComputeContext& c, const Dims& dims, const Ints& multiple
   const ElementType type = c.output_type(0).element, narrow = c.input_type(2).element;
   const size_t rank = dims.batch.size();
   const int64_t word = tensor::word_elements(narrow);
-  const int64_t rows = round_up(dims.m, multiples[0]), count = round_up(dims.n, multiples[1]),
+  const Ints extents = a.integers("extents");
+  const int64_t m = extents[0], n = extents[1];
+  const int64_t rows = round_up(m, multiples[0]), count = round_up(n, multiples[1]),
                 depth = round_up(dims.d, multiples[2]), columns = round_up(dims.e, multiples[3]);
-  const Ints q = dims.view(a.integers("q_view")), k = dims.view(a.integers("k_view")),
-             v = dims.view(a.integers("v_view"));
+  auto view = [&](int i, const char* name) {
+    return dims.view(a.integers(name), c.input_type(i).shape.size());
+  };
+  const Ints q = view(0, "q_view"), k = view(1, "k_view"), v = view(2, "v_view");
   // Whether a word's element is one of so many, where they have been filled up to `filled`.
   auto is_there = [&](const Expr& at, const Expr& part, int64_t there, int64_t filled) {
     if (there == filled) return Expr();
@@ -270,17 +338,17 @@ Parts compute_in_words(ComputeContext& c, const Dims& dims, const Ints& multiple
     return there.defined() ? select(there, value, number_like(value, 0)) : value;
   };
   Buffer queries = c.builder.compute("queries", narrow, dims.shape({rows, depth}), [&](Axes i) {
-    return filled_up(is_below(i[rank], dims.m, rows), is_below(i[rank + 1], dims.d, depth),
+    return filled_up(is_below(i[rank], m, rows), is_below(i[rank + 1], dims.d, depth),
                      element(c, 0, q, join(i.first(rank), {i[rank], i[rank + 1]})));
   });
   Buffer keys = c.builder.compute("keys", narrow, dims.shape({depth / word, count, word}), [&](Axes i) {
     const Expr &at = i[rank], &key = i[rank + 1], &part = i[rank + 2];
-    return filled_up(is_there(at, part, dims.d, depth), is_below(key, dims.n, count),
+    return filled_up(is_there(at, part, dims.d, depth), is_below(key, n, count),
                      element(c, 1, k, join(i.first(rank), {key, at * Expr(word) + part})));
   });
   Buffer values = c.builder.compute("values", narrow, dims.shape({count / word, columns, word}), [&](Axes i) {
     const Expr &at = i[rank], &column = i[rank + 1], &part = i[rank + 2];
-    return filled_up(is_there(at, part, dims.n, count), is_below(column, dims.e, columns),
+    return filled_up(is_there(at, part, n, count), is_below(column, dims.e, columns),
                      element(c, 2, v, join(i.first(rank), {at * Expr(word) + part, column})));
   });
   Buffer scores = c.builder.reduce(
@@ -289,15 +357,13 @@ Parts compute_in_words(ComputeContext& c, const Dims& dims, const Ints& multiple
                cast(type, load(keys, join(i.first(rank), {r[0], i[rank + 1], r[1]})));
       });
   const size_t steps = std::get<std::vector<std::string>>(*a.find("steps")).size();
-  if (count != dims.n || steps > (scale_behind(c) != 1 ? 1 : 0)) {
+  if (count != n || steps > (scale_behind(c) != 1 ? 1 : 0)) {
     scores = c.builder.compute("masked", type, dims.shape({rows, count}), [&](Axes i) {
-      const Expr row = rows == dims.m ? Expr(i[rank]) : tensor::min(i[rank], Expr(dims.m - 1)),
-                 &key = i[rank + 1];
+      const Expr row = rows == m ? Expr(i[rank]) : tensor::min(i[rank], Expr(m - 1)), &key = i[rank + 1];
       const Expr score = load(scores, to_vector(i)),
                  there = stepped(c, score, join(i.first(rank), {row, key}));
-      if (count == dims.n) return there;
-      const Expr none = number_like(score, -std::numeric_limits<double>::infinity()),
-                 is_key = key < Expr(dims.n);
+      if (count == n) return there;
+      const Expr none = number_like(score, -std::numeric_limits<double>::infinity()), is_key = key < Expr(n);
       // A sum, so that it is made once, where scores are written, and not in each of the blocks that read them.
       return there.same_as(score) ? score + select(is_key, number_like(score, 0), none)
                                   : select(is_key, there, none);
@@ -352,8 +418,8 @@ struct Rolled {
 
 Rolled roll(ComputeContext& c, const Parts& parts, const Dims& dims, ElementType type) {
   tensor::FuncBuilder& b = c.builder;
-  Shape rows = make_shape(dims.batch), all;
-  rows.emplace_back(dims.rows);
+  Shape rows = dims.batch, all;
+  rows.push_back(dims.rows);
   all = rows;
   all.emplace_back(dims.e);
   Buffer top = b.new_buffer("top", type, rows);
@@ -405,19 +471,24 @@ Rolled roll(ComputeContext& c, const Parts& parts, const Dims& dims, ElementType
 
 void compute_attention(ComputeContext& c) {
   const ElementType type = c.output_type(0).element;
-  const Dims dims(c.attributes());
+  const Dims dims = dims_of(c);
   const Ints words = c.attributes().integers("words", {});
   const Parts parts = words.empty() ? compute_parts(c, dims) : compute_in_words(c, dims, words);
-  const Rolled rolled = dims.rolling != 0 && dims.parts > 1 ? roll(c, parts, dims, type) : Rolled{};
+  const Rolled rolled = dims.rolling != 0 && dims.has_parts ? roll(c, parts, dims, type) : Rolled{};
   const Ints perm = c.attributes().integers("y_perm");
+  // Without a key there is nothing to divide by.
+  auto of_any = [&](const Expr& y) {
+    return dims.is_open ? select(dims.keys > Expr(0), y, number_like(y, 0)) : y;
+  };
   c.set_output(0, c.builder.compute("attention", type, c.output_type(0).shape, [&](Axes i) {
     std::vector<Expr> at(i.size());
     for (size_t axis = 0; axis < perm.size(); ++axis)
       at[static_cast<size_t>(perm[axis])] = i[axis];
     at = dims.in_batch(at);
-    if (rolled.mixed.defined()) return load(rolled.mixed, at) / load(rolled.sum, {at.begin(), at.end() - 1});
-    if (dims.parts > 1) return put_together(parts, dims.parts, at);
-    return load(parts.mixed, at) * load(parts.inverse, {at.begin(), at.end() - 1});
+    if (rolled.mixed.defined())
+      return of_any(load(rolled.mixed, at) / load(rolled.sum, {at.begin(), at.end() - 1}));
+    if (dims.has_parts) return put_together(parts, *static_dim(dims.parts), at);
+    return of_any(load(parts.mixed, at) * load(parts.inverse, {at.begin(), at.end() - 1}));
   }));
 }
 

@@ -17,4 +17,7 @@ struct Box {
 // static shape.
 std::optional<Box> box_of(const Graph& graph, ValueId value);
 
+// The same where other dimensions than those that are cut may be open.
+std::optional<Box> open_box_of(const Graph& graph, ValueId value);
+
 }  // namespace mcc::graph

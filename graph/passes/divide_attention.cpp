@@ -12,6 +12,7 @@
 #include <limits>
 
 #include "graph/ops/common.h"
+#include "graph/passes/divide_attention.h"
 #include "graph/passes/passes.h"
 #include "tensor/product_time.h"
 
@@ -23,11 +24,15 @@ using tensor::Gpu;
 constexpr int64_t kMostParts = 16, kFewestKeys = 128;
 constexpr int64_t kFewestRows = 16, kMostRows = 128;  // of a tile
 constexpr int64_t kFewestRowsByCores = 4;
+constexpr int64_t kFewestColumns = 8;        // of an instruction
+constexpr int64_t kTypicalBatch = 4;         // of an open one
+constexpr int64_t kMostKnownBatches = 4096;  // beside an open one: a schedule's instance has few blocks
 
 struct AttentionSizes {
   int64_t batch = 1, m, n, d, e;
   int64_t bytes;    // of an element of an operand
   bool is_by_cores;  // CUDA cores multiply, not tensor cores
+  bool is_open = false;  // the batch is a typical one
 };
 
 // What a tile of rows takes of shared memory: scores; queries; parts of keys, values and exponentials.
@@ -38,8 +43,8 @@ int64_t shared_bytes(const AttentionSizes& a, int64_t rows, int64_t keys) {
 }
 
 // Whether a warp keeps the scores of so many keys in registers, whatever rows a tile has.
-bool are_held(const AttentionSizes& a, int64_t keys, bool is_rolling) {
-  return a.bytes == 2 && !a.is_by_cores && tensor::HeldScores{keys, a.e, is_rolling}.fits(false);
+bool are_held(const AttentionSizes& a, int64_t keys) {
+  return a.bytes == 2 && !a.is_by_cores && tensor::HeldScores{keys, a.e, false}.fits(false);
 }
 
 constexpr double kLanes = 128, kCacheBytes = 24;  // of a multiprocessor, in a cycle
@@ -53,13 +58,23 @@ double wait_of(int64_t keys, double blocks) {
   return kOfKey * static_cast<double>(keys) * std::ceil(blocks / kResident);
 }
 
+constexpr int64_t kRollingKeys[] = {64, 32};
+
+// Whether a warp makes parts of so many keys one after the other.
+bool is_rolling(int64_t keys, int64_t d, int64_t e, const Gpu& gpu) {
+  const int64_t shared = kFewestRows * (2 * d + 16) + 2 * keys * (2 * (d + e) + 96);
+  // Rather two blocks than many keys.
+  const int64_t most = keys == 64 ? gpu.shared_per_block_max / 2 : gpu.shared_per_block_max;
+  return gpu.sm() >= 80 && tensor::HeldScores{keys, e, true}.fits(false) && shared <= most;
+}
+
 // Microseconds with tiles of so many rows.
 double time_of(const AttentionSizes& a, int64_t parts, int64_t rows, const Gpu& gpu) {
   const int64_t tiles = (a.m + rows - 1) / rows, blocks = a.batch * parts * tiles, keys = a.n / parts;
   // CUDA cores make the products, too.
-  const double work = are_held(a, keys, false) ? kHeld
-                                           : (a.bytes == 2 ? kShared : kSharedWide) +
-                                                 (a.is_by_cores ? static_cast<double>(a.d + a.e) : 0);
+  const double work = are_held(a, keys) ? kHeld
+                                        : (a.bytes == 2 ? kShared : kSharedWide) +
+                                              (a.is_by_cores ? static_cast<double>(a.d + a.e) : 0);
   const double rounds = std::ceil(static_cast<double>(blocks) / gpu.multiprocessors);
   const double issue = rounds * static_cast<double>(rows * keys) * work / kLanes;
   const double fetched = static_cast<double>(a.batch * tiles * a.n * (a.d + a.e) * a.bytes);
@@ -82,16 +97,18 @@ double rolling_time(const AttentionSizes& a, int64_t keys, int64_t rows, const G
          gpu.launch_us;
 }
 
-// Keys of a part where parts are made one after the other: their scores, and two sums for each value, are in registers, keys and
-// values of two parts in shared memory. 0: there is no such number.
+// The same of so many keys, where parts of them can be made one after the other.
 int64_t rolling_keys(const AttentionSizes& a, const Gpu& gpu) {
-  if (gpu.sm() < 80 || a.m < kFewestRows || a.batch > 65535) return 0;
-  for (int64_t keys : {64, 32}) {
-    const int64_t shared = kFewestRows * (a.d * a.bytes + 16) + 2 * keys * ((a.d + a.e) * a.bytes + 96);
-    // Rather two blocks than many keys.
-    const int64_t most = keys == 64 ? gpu.shared_per_block_max / 2 : gpu.shared_per_block_max;
-    if (keys < a.n && are_held(a, keys, true) && shared <= most) return keys;
-  }
+  if (a.bytes != 2 || a.is_by_cores || a.m < kFewestRows || a.batch > 65535) return 0;
+  for (int64_t keys : kRollingKeys)
+    if (keys < a.n && is_rolling(keys, a.d, a.e, gpu)) return keys;
+  return 0;
+}
+
+// The same of an open number of keys, on operands of 16 bits.
+int64_t rolling_keys(int64_t depth, int64_t columns, const Gpu& gpu) {
+  for (int64_t keys : kRollingKeys)
+    if (is_rolling(keys, depth, columns, gpu)) return keys;
   return 0;
 }
 
@@ -135,6 +152,7 @@ Division choose_division(const AttentionSizes& a, const Node& node, const Gpu& g
     if (division.us < all[best].us) best = named.size();
     named.push_back({division.name(), division.us});
   }
+  if (a.is_open) return all[best];  // times at other sizes would be none of this one's
   const std::string problem = text("attention of ", a.m, " queries to ", a.n, " keys, ", a.d, " and ", a.e, " numbers of ", 8 * a.bytes,
                                    " bits, ", a.batch, " times");
   return all[choose_algorithm(problem, node, named, best, choices)];
@@ -142,15 +160,38 @@ Division choose_division(const AttentionSizes& a, const Node& node, const Gpu& g
 
 }  // namespace
 
+bool has_open_attention(const AttentionExtents& a, ElementType factor, const Gpu& gpu) {
+  if (a.batches > kMostKnownBatches) return false;
+  if (a.queries != kOpenExtent && a.keys != kOpenExtent) {
+    const AttentionSizes sizes{
+        a.batches * kTypicalBatch,  a.queries, a.keys, a.depth, a.columns, byte_size(factor),
+        factor == ElementType::f32, true};
+    return !divisions(sizes, gpu).empty();
+  }
+  if (a.has_shared_keys) return false;  // their rows would be of several axes, one of them open
+  const int64_t keys = byte_size(factor) == 2 ? rolling_keys(a.depth, a.columns, gpu) : 0;
+  return keys != 0 && a.columns >= kFewestColumns && (a.queries == kOpenExtent || a.queries >= kFewestRows) &&
+         (a.keys == kOpenExtent || a.keys > keys);
+}
+
 void divide_attention(Graph& graph, const tensor::Target& target, const AlgorithmChoices& choices) {
   if (target.kind != tensor::TargetKind::cuda) return;
   for (Node& node : graph.nodes) {
     if (node.dead || node.op->name != "Attention" || node.op->domain != "mcc") continue;
     const std::vector<int64_t> extents = node.attributes.integers("extents");
+    if (extents[0] == kOpenExtent || extents[1] == kOpenExtent) {
+      // As fuse_attention has found.
+      const int64_t keys = rolling_keys(extents[2], extents[3], target.gpu);
+      MCC_CHECK(keys != 0, "attention of open dimensions without a way to make it: ", node.name);
+      node.attributes.set("rolling", keys);
+      continue;
+    }
     const ElementType factor = graph.value(node.inputs[0]).type.element;
     AttentionSizes a{1, extents[0], extents[1], extents[2], extents[3], byte_size(factor), factor == ElementType::f32};
-    for (int64_t extent : node.attributes.integers("batch"))
-      a.batch *= extent;
+    for (int64_t extent : node.attributes.integers("batch")) {
+      a.is_open |= extent == kOpenExtent;
+      a.batch *= extent == kOpenExtent ? kTypicalBatch : extent;
+    }
     const Division division = choose_division(a, node, target.gpu, choices);
     if (division.parts > 1) node.attributes.set("parts", division.parts);
     if (division.rolling != 0) node.attributes.set("rolling", division.rolling);

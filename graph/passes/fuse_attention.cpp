@@ -6,11 +6,17 @@
 // transposed), and a transposition behind the last product (heads merged) becomes the order in which it is written: the
 // operator reads and writes at strides where the graph copied.
 //
+// With open dimensions, on GPUs, operands keep their dimensions, and the operator makes parts of the keys one after the other
+// (divide_attention.h).
+//
 // Models of 16-bit floats, which convert the scores for the softmax and back, have the same form on GPUs, whose tensor cores take
 // such operands and give sums in f32: what lies between the products is in f32 then, and the result is converted.
 #include <algorithm>
 
 #include "graph/ops/common.h"
+#include "graph/ops/mcc_attention.h"
+#include "graph/passes/divide_attention.h"
+#include "graph/passes/open_view.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
 #include "graph/passes/strided_view.h"
@@ -35,7 +41,12 @@ struct Match {
 
 class FuseAttention {
  public:
-  FuseAttention(Graph& g, bool is_gpu) : g_(g), is_gpu_(is_gpu), users_(g.users()) {}
+  FuseAttention(Graph& g, const tensor::Target& target, ElementType precision)
+      : g_(g),
+        t_(target),
+        is_gpu_(target.kind == tensor::TargetKind::cuda),
+        precision_(precision),
+        users_(g.users()) {}
 
   void run() {
     size_t count = g_.nodes.size();
@@ -57,7 +68,7 @@ class FuseAttention {
     if (!is_op(n, "MatMul") || !n.op->domain.empty() || n.inputs.size() != 2) return false;
     return std::all_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) {
       const TensorType& t = g_.value(v).type;
-      return is_multiplied(t.element) && is_static(t.shape) && t.shape.size() >= 2;
+      return is_multiplied(t.element) && (is_gpu_ || is_static(t.shape)) && t.shape.size() >= 2;
     });
   }
 
@@ -146,11 +157,102 @@ class FuseAttention {
     const Node& scores = g_.node(match.scores);
     const Node& mix = g_.node(match.mix);
     if (type(scores.inputs[0]).element != type(mix.inputs[1]).element) return false;
+    if (is_open(match)) return is_possible(match);
     std::vector<int64_t> s = dims(scores.outputs[0]), y = dims(mix.outputs[0]);
     if (s.size() != y.size() || !std::equal(s.begin(), s.end() - 1, y.begin())) return false;
     bool is_empty = std::any_of(s.begin(), s.end(), [](int64_t d) { return d == 0; }) || y.back() == 0 ||
                     dims(scores.inputs[0]).back() == 0;
     return !is_empty && (is_gpu_ || s[s.size() - 2] >= kMinRows);
+  }
+
+  bool is_open(const Match& match) const {
+    const Node &scores = g_.node(match.scores), &mix = g_.node(match.mix);
+    return !is_static(shape(scores.outputs[0])) || !is_static(shape(mix.outputs[0])) ||
+           !is_static(shape(scores.inputs[0]));
+  }
+
+  // Whether there is a way to make it with open dimensions, and the operands say how long these are.
+  bool is_possible(const Match& match) const {
+    constexpr int64_t kMostBatches = int64_t{1} << 20;
+    const Node &scores = g_.node(match.scores), &mix = g_.node(match.mix);
+    const Shape &s = shape(scores.outputs[0]), &y = shape(mix.outputs[0]);
+    if (s.size() != y.size() || !same_shape({s.begin(), s.end() - 1}, {y.begin(), y.end() - 1})) return false;
+    const ElementType own = type(scores.inputs[0]).element;
+    AttentionExtents a{1, extent_of(s[s.size() - 2]), extent_of(s.back()),
+                       extent_of(shape(scores.inputs[0]).back()), extent_of(y.back())};
+    if (a.depth < 1 || a.columns < 1 || a.queries == 0 || a.keys == 0) return false;
+    int64_t open_batches = 0;
+    for (size_t axis = 0; axis + 2 < s.size(); ++axis) {
+      const int64_t extent = extent_of(s[axis]);
+      open_batches += extent == kOpenExtent ? 1 : 0;
+      if (extent != kOpenExtent) a.batches *= extent;
+      if (extent == 0 || a.batches > kMostBatches) return false;
+    }
+    if (open_batches > 1) return false;
+    const OpenOperands o = open_operands(match);
+    for (size_t axis = 0; axis + 2 < s.size(); ++axis) {
+      auto stands = [&](int i) {
+        const size_t rank = shape(o.views[i].source).size();
+        const auto step = o.steps[i].begin() + static_cast<std::ptrdiff_t>((1 + axis) * rank);
+        return extent_of(s[axis]) != 1 &&
+               std::all_of(step, step + static_cast<std::ptrdiff_t>(rank), [](int64_t n) { return n == 0; });
+      };
+      if (stands(1) != stands(2)) return false;
+      if (!stands(1)) continue;
+      if (extent_of(s[axis]) == kOpenExtent) return false;
+      a.has_shared_keys = true;
+    }
+    if (!has_open_attention(a, own == ElementType::f32 ? precision_ : own, t_.gpu)) return false;
+    auto is_found = [&](size_t axis, const Expr& extent, std::initializer_list<int> of) {
+      if (extent_of(extent) != kOpenExtent) return true;
+      for (int i : of) {
+        const Shape& source = shape(o.views[i].source);
+        const Expr found = extent_along(o.steps[i], source, axis);
+        if (found.defined()) return same_shape({found}, {extent});
+      }
+      return false;
+    };
+    for (size_t axis = 0; axis + 2 < s.size(); ++axis)
+      if (!is_found(axis, s[axis], {0, 1, 2})) return false;
+    return is_found(s.size() - 2, s[s.size() - 2], {0}) && is_found(s.size() - 2, s.back(), {1, 2});
+  }
+
+  static int64_t extent_of(const Expr& extent) {
+    int64_t n = 0;
+    return as_int(extent, &n) ? n : kOpenExtent;
+  }
+  static std::vector<int64_t> extents_of(Shape::const_iterator begin, Shape::const_iterator end) {
+    std::vector<int64_t> extents;
+    std::transform(begin, end, std::back_inserter(extents), extent_of);
+    return extents;
+  }
+
+  // Queries, keys and values, and the operator's views of them.
+  struct OpenOperands {
+    OpenView views[3];
+    std::vector<int64_t> steps[3];
+  };
+  OpenOperands open_operands(const Match& match) const {
+    const Node &scores = g_.node(match.scores), &mix = g_.node(match.mix);
+    const size_t batch_rank = shape(scores.outputs[0]).size() - 2;
+    OpenOperands o;
+    const ValueId operands[] = {scores.inputs[0], scores.inputs[1], mix.inputs[1]};
+    for (int i = 0; i < 3; ++i) {
+      const OpenView view = o.views[i] = follow_open_view(g_, operands[i], i < 2);
+      const Shape& own = shape(operands[i]);
+      std::vector<int64_t>& steps = o.steps[i] = view.start;
+      auto add = [&](const std::vector<int64_t>& step) {
+        steps.insert(steps.end(), step.begin(), step.end());
+      };
+      for (size_t axis = 0; axis < batch_rank; ++axis) {
+        const size_t missing = batch_rank + 2 - own.size();
+        const bool stands = axis < missing || extent_of(own[axis - missing]) == 1;
+        add(stands ? std::vector<int64_t>(view.start.size(), 0) : view.steps[axis - missing]);
+      }
+      add(view.steps[own.size() - (i == 1 ? 1 : 2)]);
+      add(view.steps[own.size() - (i == 1 ? 2 : 1)]);
+    }
+    return o;
   }
 
   // The view of an operand [batch..., row, column]: offset, strides of the result's batch axes, of rows and of columns
@@ -175,25 +277,45 @@ class FuseAttention {
     return emit(g_, "", "Reshape", name, {v, dims});
   }
 
-  void rewrite(const Match& match) {
+  // Queries, keys and values of the operator, and its views of them. factor: of the scores.
+  std::vector<ValueId> open_inputs(const Match& match, Attributes* a, double* factor) const {
+    const OpenOperands o = open_operands(match);
+    const char* names[] = {"q_view", "k_view", "v_view"};
+    for (int i = 0; i < 3; ++i)
+      a->set(names[i], o.steps[i]);
+    *factor = o.views[0].factor * o.views[1].factor;
+    return {o.views[0].source, o.views[1].source, o.views[2].source};
+  }
+
+  // The same with flat ones.
+  std::vector<ValueId> flat_inputs(const Match& match, Attributes* a, double* factor) {
     const Node scores = g_.node(match.scores), mix = g_.node(match.mix);
-    std::vector<int64_t> s = dims(scores.outputs[0]);
-    size_t batch_rank = s.size() - 2;
+    const size_t batch_rank = shape(scores.outputs[0]).size() - 2;
     ValueId q = scores.inputs[0], k = scores.inputs[1], v = mix.inputs[1];
     StridedView q_view = follow_view(g_, q, true), k_view = follow_view(g_, k, true),
                 v_view = follow_view(g_, v, false);
+    a->set("q_view", view_of(q_view, q, batch_rank, false));
+    a->set("k_view", view_of(k_view, k, batch_rank, true));
+    a->set("v_view", view_of(v_view, v, batch_rank, false));
+    *factor = q_view.factor * k_view.factor;
+    return {flat(scores.name, q_view.source), flat(scores.name, k_view.source),
+            flat(mix.name, v_view.source)};
+  }
+
+  void rewrite(const Match& match) {
+    const Node scores = g_.node(match.scores), mix = g_.node(match.mix);
+    const Shape s = shape(scores.outputs[0]);
+    ValueId q = scores.inputs[0], v = mix.inputs[1];
 
     Attributes a;
-    a.set("batch", std::vector<int64_t>(s.begin(), s.end() - 2));
-    a.set("extents", std::vector<int64_t>{s[batch_rank], s[batch_rank + 1], dims(q).back(), dims(v).back()});
-    a.set("q_view", view_of(q_view, q, batch_rank, false));
-    a.set("k_view", view_of(k_view, k, batch_rank, true));
-    a.set("v_view", view_of(v_view, v, batch_rank, false));
-
-    std::vector<ValueId> inputs{flat(scores.name, q_view.source), flat(scores.name, k_view.source),
-                                flat(mix.name, v_view.source)};
+    a.set("batch", extents_of(s.begin(), s.end() - 2));
+    std::vector<int64_t> extents = extents_of(s.end() - 2, s.end());
+    extents.insert(extents.end(), {extent_of(shape(q).back()), extent_of(shape(v).back())});
+    a.set("extents", extents);
+    double factor = 1;
+    std::vector<ValueId> inputs =
+        is_open(match) ? open_inputs(match, &a, &factor) : flat_inputs(match, &a, &factor);
     std::vector<Step> steps = match.steps;
-    double factor = q_view.factor * k_view.factor;
     if (factor != 1) steps.insert(steps.begin(), {"scale", factor, kNoValue});
     std::vector<std::string> kinds;
     std::vector<double> factors;
@@ -237,14 +359,16 @@ class FuseAttention {
   }
 
   Graph& g_;
+  const tensor::Target& t_;
   const bool is_gpu_;
+  const ElementType precision_;
   std::vector<std::vector<NodeId>> users_;
 };
 
 }  // namespace
 
-void fuse_attention(Graph& graph, const tensor::Target& target) {
-  FuseAttention(graph, target.kind == tensor::TargetKind::cuda).run();
+void fuse_attention(Graph& graph, const tensor::Target& target, ElementType precision) {
+  FuseAttention(graph, target, precision).run();
 }
 
 }  // namespace mcc::graph

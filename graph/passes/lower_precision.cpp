@@ -91,7 +91,10 @@ class LowerPrecision {
   // values of all before): converting it costs more than reading it as it is, and tensor cores would be idle.
   bool uses_few_times(const Node& n) const {
     constexpr int64_t kFewUses = 8;
-    if (is_op(n, "Attention")) return n.attributes.integers("extents")[0] < kFewUses;
+    if (is_op(n, "Attention")) {
+      const int64_t queries = n.attributes.integers("extents")[0];
+      return queries >= 0 && queries < kFewUses;
+    }
     if (!is_op(n, "MatMul") || !is_static(type(n.outputs[0]).shape) || !is_static(type(n.inputs[0]).shape) ||
         !is_static(type(n.inputs[1]).shape))
       return false;

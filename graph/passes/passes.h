@@ -55,9 +55,10 @@ void fold_scales(Graph& graph);
 void merge_products(Graph& graph, const tensor::Target& target);
 
 // The products around a softmax along rows (attention: scores, scale and masks, softmax, product with the values), in f32 (on GPUs in 16 bits too)
-// and of static shapes, become mcc.Attention (graph/ops/mcc_attention.cpp). Rounding may change; what is not a number in the
-// graph (a row that is masked with -inf throughout) is not a number in the operator.
-void fuse_attention(Graph& graph, const tensor::Target& target);
+// and of static shapes, become mcc.Attention (graph/ops/mcc_attention.cpp). On GPUs with tensor cores also with an open batch and open
+// numbers of queries and keys, where operands have 16 bits, or get them (precision: what lower_precision is going to give them).
+// Rounding may change; what is not a number in the graph (a row that is masked with -inf throughout) is not a number in the operator.
+void fuse_attention(Graph& graph, const tensor::Target& target, ElementType precision);
 
 // On CPUs, GridSample and RoiAlign of many channels work with the channels last, between transpositions; those of few by tables.
 void lay_out_samples(Graph& graph, const tensor::Target& target);

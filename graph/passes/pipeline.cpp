@@ -69,7 +69,7 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     step("order_interleaved_channels", [&] { order_interleaved_channels(graph); });
     step("fold_constants", fold);
     step("simplify_algebra", [&] { simplify_algebra(graph); });
-    if (!options.strict) step("fuse_attention", [&] { fuse_attention(graph, options.target); });
+    if (!options.strict) step("fuse_attention", [&] { fuse_attention(graph, options.target, precision); });
     step("eliminate_dead_code", [&] { eliminate_dead_code(graph); });
     if (precision != ElementType::f32) {
       step("lower_precision", [&] { lower_precision(graph, precision, options.target); });

@@ -80,6 +80,16 @@ class Gpu(stand_in.Case):
         self.assertIn("grid ?x1x1", self.done(mcc("explain", library, "MatMul_16")).stdout)
         self.done(mcc("verify", self.folder / "attention.onnx", "--target", "cuda:sm_80", "--dim", "T=1..40"))
 
+    # Scores, softmax and values of any batch and length.
+    def test_attention_is_one_launch(self):
+        for make in (networks.causal, networks.crossed):
+            for options, launches in ((("--precision", "fp16"), 1), (("--precision", "fp16", "--strict"), 3)):
+                library, _ = self.compile(make(), *options)
+                kernels = {line.split()[1] for line in self.done(mcc("inspect", library)).stdout.splitlines() if line.startswith("launch")}
+                of_attention = [k for k in kernels if "scores" in k or "maximum" in k or "matmul" in k]
+                rest = 2 if make is networks.causal else 0  # its projections
+                self.assertEqual(len(of_attention) - rest, launches, kernels)
+
     def test_ranges(self):
         model = models.mlp()
         library, said = self.compile(model, "--dim", "N=1..64")

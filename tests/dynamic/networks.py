@@ -89,4 +89,35 @@ def transformer():
                  tuple({"N": a, "T": t} for a, t in ((1, 1), (3, 9), (1, 64), (2, 33))), {"ids": words})
 
 
-ALL = [mlp, residual, pictures, transformer]
+def causal():
+    """Attention in which no token sees a later one: heads of one projection, lengths around a part of the keys (64)."""
+    width, heads = 32, 2
+    n = Nodes()
+    for name, value in (("zero", np.int64(0)), ("one", np.int64(1)), ("axis", ints(0)), ("last", ints(1)), ("apart", ints(0, 0, heads, width // heads)),
+                        ("together", ints(0, 0, width)), ("root", np.float32(4)), ("far", np.float32(-1e4)), ("w", 2 * weights(width, 3 * width)),
+                        ("b", weights(3 * width)), ("wo", weights(width, width))):
+        n.constant(name, value)
+    n.list.append(("Split", [n("Add", [n("MatMul", ["x", "w"], "p0"), "b"], "p")], ["q0", "k0", "v0"], {"axis": 2}))
+    for k in "qkv":
+        n("Transpose", [n("Reshape", [k + "0", "apart"], k + "1")], k, perm=[0, 2, 3, 1] if k == "k" else [0, 2, 1, 3])
+    at = n("Range", ["zero", n("Gather", [n("Shape", ["x"], "shape"), "one"], "t"), "one"], "at")
+    sees = n("LessOrEqual", [n("Unsqueeze", [at, "axis"], "key"), n("Unsqueeze", [at, "last"], "query")], "sees")
+    scores = n("Where", [sees, n("Div", [n("MatMul", ["q", "k"], "qk"), "root"], "scaled"), "far"], "scores")
+    o = n("Transpose", [n("MatMul", [n("Softmax", [scores], "p2", axis=-1), "v"], "o")], "o1", perm=[0, 2, 1, 3])
+    n("MatMul", [n("Reshape", [o, "together"], "o2"), "wo"], "y")
+    return Model("causal", n.list, {"x": ["N", "T", width]}, ("y",), {"N": (1, 3), "T": (1, 256)}, n.constants,
+                 tuple({"N": a, "T": t} for a, t in ((1, 1), (2, 16), (1, 63), (1, 64), (3, 65), (1, 128), (1, 200))))
+
+
+def crossed():
+    """Queries of one length, keys of another, values that are wider."""
+    n = Nodes()
+    n.constant("root", np.float32(0.2))
+    scores = n("Mul", [n("MatMul", ["q", n("Transpose", ["k"], "kt", perm=[0, 1, 3, 2])], "qk"), "root"], "scores")
+    n("MatMul", [n("Softmax", [scores], "p", axis=-1), "v"], "y")
+    inputs = {"q": ["N", 2, "Q", 24], "k": ["N", 2, "K", 24], "v": ["N", 2, "K", 40]}
+    return Model("crossed", n.list, inputs, ("y",), {"N": (1, 3), "Q": (1, 128), "K": (1, 256)}, n.constants,
+                 tuple({"N": a, "Q": q, "K": k} for a, q, k in ((1, 1, 1), (2, 17, 65), (1, 70, 7), (3, 5, 130))))
+
+
+ALL = [causal, crossed, mlp, residual, pictures, transformer]

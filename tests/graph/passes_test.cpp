@@ -109,7 +109,7 @@ constexpr Pass kPasses[] = {
     {"order_interleaved_channels", [](Graph& g, const Setting&) { order_interleaved_channels(g); }},
     {"merge_products", [](Graph& g, const Setting& s) { merge_products(g, s.target); }},
     {"sink_reshapes", [](Graph& g, const Setting&) { sink_reshapes(g); }},
-    {"fuse_attention", [](Graph& g, const Setting& s) { fuse_attention(g, s.target); }},
+    {"fuse_attention", [](Graph& g, const Setting& s) { fuse_attention(g, s.target, s.precision); }},
     {"apply_layouts",
      [](Graph& g, const Setting& s) {
        Layouts layouts;
@@ -120,13 +120,13 @@ constexpr Pass kPasses[] = {
     {"lower_precision", [](Graph& g, const Setting& s) { lower_precision(g, s.precision, s.target); }},
     {"divide_attention",
      [](Graph& g, const Setting& s) {
-       fuse_attention(g, s.target);
+       fuse_attention(g, s.target, s.precision);
        lower_precision(g, s.precision, s.target);
        divide_attention(g, s.target, {});
      }},
     {"pack_attention",
      [](Graph& g, const Setting& s) {
-       fuse_attention(g, s.target);
+       fuse_attention(g, s.target, s.precision);
        lower_precision(g, s.precision, s.target);
        pack_attention(g, s.target);
      }},
