@@ -31,7 +31,8 @@ class OutputPath {
     const std::filesystem::path folder = std::filesystem::path(path).parent_path();
     if (folder.string().find('%') == std::string::npos) return;
     folder_ = open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (folder_ >= 0) path_ = text("/proc/self/fd/", folder_, "/", std::filesystem::path(path).filename().string());
+    if (folder_ >= 0)
+      path_ = text("/proc/self/fd/", folder_, "/", std::filesystem::path(path).filename().string());
   }
   OutputPath(const OutputPath&) = delete;
   OutputPath& operator=(const OutputPath&) = delete;
@@ -114,7 +115,8 @@ Status link_archive(const std::vector<std::string>& objects, const std::string& 
     std::vector<llvm::NewArchiveMember> members;
     members.push_back(std::move(*one));
     const OutputPath path(output);
-    return llvm::writeArchive(path.get(), members, llvm::SymtabWritingMode::NormalSymtab, llvm::object::Archive::K_GNU,
+    return llvm::writeArchive(path.get(), members, llvm::SymtabWritingMode::NormalSymtab,
+                              llvm::object::Archive::K_GNU,
                               /*Deterministic=*/true, /*Thin=*/false);
   }();
   std::remove(object.c_str());

@@ -117,7 +117,9 @@ Graph Builder::build() {
 
 void Builder::add_size_checks() {
   // What stands in a branch need not fit the sizes with which the branch is not taken.
-  if (std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [](const graph::Node& n) { return n.op->control != graph::Control::none; })) return;
+  if (std::any_of(graph_.nodes.begin(), graph_.nodes.end(),
+                  [](const graph::Node& n) { return n.op->control != graph::Control::none; }))
+    return;
   const tensor::Analyzer facts = graph_.facts();
   std::set<std::string> seen;
   for (const graph::Node& node : graph_.nodes)
@@ -128,9 +130,10 @@ void Builder::add_size_checks() {
         if (graph_.depends_on_data(shape[d]) || facts.can_prove(shape[d] >= 0)) continue;
         const std::string size = tensor::to_text(shape[d]);
         if (!seen.insert(size).second) continue;
-        graph_.equalities.push_back({shape[d], tensor::max(shape[d], 0),
-                                     text("node '", node.name, "' (", node.op->name, "): dimension ", d, " of its output, ", size,
-                                          ", would be negative: an input is too small for it")});
+        graph_.equalities.push_back(
+            {shape[d], tensor::max(shape[d], 0),
+             text("node '", node.name, "' (", node.op->name, "): dimension ", d, " of its output, ", size,
+                  ", would be negative: an input is too small for it")});
       }
     }
 }

@@ -28,7 +28,9 @@ void drop_attribute(onnx::NodeProto& node, const std::string& name) {
 void Builder::spell_out_padding(graph::Node& node) const {
   const std::string_view type = node.op->name;
   const std::string mode = node.attributes.text("auto_pad", "");
-  if ((type != "Conv" && type != "MaxPool" && type != "AveragePool") || (mode != "SAME_UPPER" && mode != "SAME_LOWER")) return;
+  if ((type != "Conv" && type != "MaxPool" && type != "AveragePool") ||
+      (mode != "SAME_UPPER" && mode != "SAME_LOWER"))
+    return;
   const graph::Shape& image = graph_.value(node.inputs[0]).type.shape;
   if (graph::is_static(image) || image.size() < 3) return;
   const size_t rank = image.size() - 2;
@@ -36,10 +38,12 @@ void Builder::spell_out_padding(graph::Node& node) const {
   std::vector<int64_t> reach = node.attributes.integers("kernel_shape", {});
   if (reach.empty() && type == "Conv" && node.inputs.size() > 1) {
     const graph::Shape& w = graph_.value(node.inputs[1]).type.shape;
-    if (w.size() == rank + 2 && graph::is_static(w)) reach = graph::static_shape(graph::Shape(w.begin() + 2, w.end()));
+    if (w.size() == rank + 2 && graph::is_static(w))
+      reach = graph::static_shape(graph::Shape(w.begin() + 2, w.end()));
   }
   const std::vector<int64_t> dilations = node.attributes.integers("dilations", ones);
-  if (reach.size() != rank || dilations.size() != rank || node.attributes.integers("strides", ones) != ones) return;
+  if (reach.size() != rank || dilations.size() != rank || node.attributes.integers("strides", ones) != ones)
+    return;
   std::vector<int64_t> pads(2 * rank);
   for (size_t k = 0; k < rank; ++k) {
     const int64_t total = (reach[k] - 1) * dilations[k], half = total / 2;
@@ -69,7 +73,8 @@ bool Builder::pad_for_same(const onnx::NodeProto& node, Scope& scope, const Orig
     if (shape.size() != rank + 2 || !graph::is_static(shape)) return false;
     reach = graph::static_shape(graph::Shape(shape.begin() + 2, shape.end()));
   }
-  const std::vector<int64_t> strides = integers(node, "strides", rank), dilations = integers(node, "dilations", rank);
+  const std::vector<int64_t> strides = integers(node, "strides", rank),
+                             dilations = integers(node, "dilations", rank);
   if (reach.size() != rank || strides.size() != rank || dilations.size() != rank) return false;
   for (size_t k = 0; k < rank; ++k) {
     if (reach[k] < 1 || strides[k] < 1 || dilations[k] < 1) return false;
@@ -77,8 +82,12 @@ bool Builder::pad_for_same(const onnx::NodeProto& node, Scope& scope, const Orig
   }
 
   const Origin part = part_of(node, origin);
-  const auto numbers = [&](const std::vector<int64_t>& values) { return make_constant(Constant::ints(values), text(part.name, ".numbers")); };
-  const auto compute = [&](const char* operation, const Entry& a, const Entry& b) { return make(operation, {a, b}, {}, part); };
+  const auto numbers = [&](const std::vector<int64_t>& values) {
+    return make_constant(Constant::ints(values), text(part.name, ".numbers"));
+  };
+  const auto compute = [&](const char* operation, const Entry& a, const Entry& b) {
+    return make(operation, {a, b}, {}, part);
+  };
   const Entry one = numbers({1}), two = numbers({2}), none = numbers({0});
   const Entry size = slice(make("Shape", {x}, {}, part), 0, 2, static_cast<int64_t>(rank) + 2, part);
   std::vector<int64_t> most(rank);
@@ -95,7 +104,9 @@ bool Builder::pad_for_same(const onnx::NodeProto& node, Scope& scope, const Orig
   const Entry outside = numbers({0, 0});
   const Entry pads = concatenate({outside, is_upper ? half : rest, outside, is_upper ? rest : half}, 0, part);
   // Pooling takes floats and bytes.
-  const double least = is_float(image.element) ? -std::numeric_limits<double>::infinity() : image.element == ElementType::u8 ? 0 : -128;
+  const double least = is_float(image.element)            ? -std::numeric_limits<double>::infinity()
+                       : image.element == ElementType::u8 ? 0
+                                                          : -128;
   const double value = type == "MaxPool" ? least : 0;
   const Entry filling = make_constant(Constant::scalar(image.element, value), text(part.name, ".filling"));
   const auto padded = [&](const Entry& of) { return make("Pad", {of, pads, filling}, {}, part); };
@@ -120,7 +131,10 @@ bool Builder::pad_for_same(const onnx::NodeProto& node, Scope& scope, const Orig
   if (is_average && result.kind == Entry::value && (counts_padding == nullptr || counts_padding->i() == 0)) {
     // A mean of what is inside: by the share of each window that is.
     std::vector<Entry> extents{numbers({1, 1}), size};
-    const Entry ones = make("Expand", {make_constant(Constant::scalar(image.element, 1), text(part.name, ".one")), concatenate(extents, 0, part)}, {}, part);
+    const Entry ones = make("Expand",
+                            {make_constant(Constant::scalar(image.element, 1), text(part.name, ".one")),
+                             concatenate(extents, 0, part)},
+                            {}, part);
     result = compute("Div", result, slide(padded(ones)));
   }
   if (result.kind != Entry::value) {

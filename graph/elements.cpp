@@ -397,7 +397,8 @@ void raise_typical_sizes(Graph& graph) {
   const auto is_small = [&](const Expr& extent, const std::vector<DimRange>& ranges, int64_t least) {
     VarMap sizes;
     for (size_t i = 0; i < graph.dims.size(); ++i)
-      if (graph.dim_sources[i].kind == DimSource::Kind::input) sizes[graph.dims[i].get()] = typical_size(ranges[i]);
+      if (graph.dim_sources[i].kind == DimSource::Kind::input)
+        sizes[graph.dims[i].get()] = typical_size(ranges[i]);
     int64_t size = 0;
     return as_int(simplify(substitute(extent, sizes)), &size) && size < least;
   };
@@ -410,7 +411,9 @@ void raise_typical_sizes(Graph& graph) {
         for (bool is_grown = true; is_grown && is_small(extent, raised, least);) {
           is_grown = false;
           for (size_t i = 0; i < graph.dims.size(); ++i) {
-            if (raised[i].has_bound() || raised[i].typical >= kMost || !may_grow(i) || !tensor::uses_var(extent, graph.dims[i])) continue;
+            if (raised[i].has_bound() || raised[i].typical >= kMost || !may_grow(i) ||
+                !tensor::uses_var(extent, graph.dims[i]))
+              continue;
             raised[i].typical *= 2;
             is_grown = true;
           }

@@ -98,7 +98,9 @@ mcc_status place(mcc_session* session, DeviceTensor* tensor, const void* data, b
 mcc_status size_arena(mcc_session* session, mcc_error* error) {
   DeviceSession& device = *session->device;
   const int64_t size = evaluate(*session, session->plan->header->arena_size);
-  if (size < 0) return fail(error, MCC_RUN_FAILED, "an input is too small: a tensor inside of the model would have a negative size");
+  if (size < 0)
+    return fail(error, MCC_RUN_FAILED,
+                "an input is too small: a tensor inside of the model would have a negative size");
   const mcc_cu_pointer before = device.arena;
   const mcc_status status =
       grow_on_device(device, static_cast<uint64_t>(size), "the arena of intermediate tensors", &device.arena, &device.arena_bytes, error);

@@ -159,7 +159,9 @@ mcc_status bind_symbols(mcc_session* session, mcc_error* error) {
 mcc_status size_arena(mcc_session* session, mcc_error* error) {
   if (is_static(session->plan->header->arena_size)) return MCC_OK;
   const int64_t size = evaluate(*session, session->plan->header->arena_size);
-  if (size < 0) return fail(error, MCC_RUN_FAILED, "an input is too small: a tensor inside of the model would have a negative size");
+  if (size < 0)
+    return fail(error, MCC_RUN_FAILED,
+                "an input is too small: a tensor inside of the model would have a negative size");
   const auto needed = static_cast<uint64_t>(size);
   if (session->is_callers_arena && needed > session->arena_capacity) {
     return fail(error, MCC_INVALID_ARGUMENT, "the arena needs %llu bytes with these shapes, got %llu",

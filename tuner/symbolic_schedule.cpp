@@ -176,7 +176,8 @@ Target without_tiles(Target target) {
 }
 
 // Nothing where no instance's schedule is possible for all sizes: why not is in `refused`.
-std::optional<DefaultOfInstance> replay_instances(const Func& f, const Target& target, std::vector<RefusedRule>& refused) {
+std::optional<DefaultOfInstance> replay_instances(const Func& f, const Target& target,
+                                                  std::vector<RefusedRule>& refused) {
   for (std::vector<int64_t>& sizes : instances(f)) {
     DefaultSchedule chosen = default_schedule_of_instance(f, sizes, target);
     Schedule schedule(f);
@@ -196,7 +197,8 @@ DefaultOfInstance find_default(const Func& f, const Target& target) {
   std::vector<RefusedRule> refused;
   if (std::optional<DefaultOfInstance> found = replay_instances(f, target, refused)) return std::move(*found);
   if (const Target other = without_tiles(target); other.features != target.features)
-    if (std::optional<DefaultOfInstance> found = replay_instances(f, other, refused)) return std::move(*found);
+    if (std::optional<DefaultOfInstance> found = replay_instances(f, other, refused))
+      return std::move(*found);
   if (target.kind == TargetKind::cuda) {
     for (std::vector<int64_t>& sizes : instances(f))
       if (std::optional<DefaultSchedule> made = schedule_side_by_side(f, sizes, target))

@@ -159,8 +159,8 @@ void infer_stft(InferContext& c) {
     return;
   }
   int64_t length = frame_length(c, c.has_input(2) ? c.input(2).shape[0] : Expr(0));
-  if (!expect(c, *step >= 1 && length >= 1 && (!known_time || length <= *known_time), "frames of ", length, " every ", *step, " of ",
-              tensor::to_text(time))) {
+  if (!expect(c, *step >= 1 && length >= 1 && (!known_time || length <= *known_time), "frames of ", length,
+              " every ", *step, " of ", tensor::to_text(time))) {
     return;
   }
   if (c.has_input(2) && !expect_same_dim(c, length, c.input(2).shape[0], "length of the window")) return;

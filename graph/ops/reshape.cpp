@@ -3,7 +3,6 @@
 #include <numeric>
 
 #include "graph/ops/common.h"
-#include "tensor/text.h"
 #include "tensor/simplify.h"
 #include "tensor/text.h"
 
@@ -126,7 +125,8 @@ struct Factors {
   }
   // Whether it was there.
   static bool take(std::vector<Expr>& factors, const Expr& factor) {
-    const auto same = std::find_if(factors.begin(), factors.end(), [&](const Expr& e) { return same_dim(e, factor); });
+    const auto same =
+        std::find_if(factors.begin(), factors.end(), [&](const Expr& e) { return same_dim(e, factor); });
     if (same == factors.end()) return false;
     factors.erase(same);
     return true;
@@ -248,7 +248,9 @@ void infer_squeeze(InferContext& c) {
   for (int k = 0; k < c.rank(0); ++k) {
     const Expr& d = c.input(0).shape[static_cast<size_t>(k)];
     bool named = std::find(dropped->begin(), dropped->end(), k) != dropped->end();
-    if (named && !expect(c, tensor::is_int(d, 1) || !static_dim(d), "axis ", k, " of ", to_text(c.input(0)), " is not 1")) return;
+    if (named && !expect(c, tensor::is_int(d, 1) || !static_dim(d), "axis ", k, " of ", to_text(c.input(0)),
+                         " is not 1"))
+      return;
     if (named && !expect_same_dim(c, d, 1, text("axis ", k))) return;
     if (found) {
       if (!named) out.push_back(d);
@@ -257,7 +259,8 @@ void infer_squeeze(InferContext& c) {
     // The rank of the result depends on it.
     const std::optional<bool> is_one = c.is_known_to_be(d, 1);
     if (!is_one)
-      return c.unsupported(text("removes the dimensions that are 1, and whether dimension ", k, " (", tensor::to_text(d),
+      return c.unsupported(text("removes the dimensions that are 1, and whether dimension ", k, " (",
+                                tensor::to_text(d),
                                 ") is has to be known: give it a value, or a range that begins at 2"));
     if (!*is_one) out.push_back(d);
   }

@@ -285,8 +285,8 @@ RowTable tabulate_rows(ComputeContext& c, int axis, const Expr& rows, int64_t bi
     auto of_boxes = [&](const char* name, auto f) {
       return c.builder.compute(name, wide, {boxes}, [&](Axes i) { return f(table.box(i[0])); });
     };
-    const Buffer start = of_boxes("start", [](const BoxAxis&box) { return box.start; }),
-                 size = of_boxes("bin_size", [](const BoxAxis&box) { return box.bin_size; });
+    const Buffer start = of_boxes("start", [](const BoxAxis& box) { return box.start; }),
+                 size = of_boxes("bin_size", [](const BoxAxis& box) { return box.bin_size; });
     table.box = [start, size](const Expr& box) { return BoxAxis{load(start, {box}), load(size, {box})}; };
   }
   auto at = [&](Axes i) { return extent_of(table.box(i[0]), i[1], rows); };

@@ -60,8 +60,10 @@ class ExpandFourier {
   }
 
   // x, taken for a tensor of the shape [..., terms, parts], times the matrix: [..., results, parts].
-  ValueId multiply(ValueId x, const Shape& shape, const Transform& t, int64_t extent, const std::optional<Constant>& window) {
-    const int64_t in = t.complex_input ? 2 : 1, out = t.complex_output ? 2 : 1, from = extent * in, to = t.results * out;
+  ValueId multiply(ValueId x, const Shape& shape, const Transform& t, int64_t extent,
+                   const std::optional<Constant>& window) {
+    const int64_t in = t.complex_input ? 2 : 1, out = t.complex_output ? 2 : 1, from = extent * in,
+                  to = t.results * out;
     // The dimensions in front are one where they are known; those that are not are taken as they are.
     Ints rows(shape.size() - 2, 0), result = rows;
     if (is_static(shape)) {
@@ -118,7 +120,8 @@ class ExpandFourier {
     int64_t axis = chosen ? chosen->int_at(0) : node.attributes.integer("axis", -2);
     if (axis < 0) axis += rank;
     const int64_t extent = static_shape({shape[static_cast<size_t>(axis)]})[0];
-    const Transform t = dft_of(node.attributes, extent, static_shape({shape.back()})[0], given ? std::optional(given->int_at(0)) : std::nullopt);
+    const Transform t = dft_of(node.attributes, extent, static_shape({shape.back()})[0],
+                               given ? std::optional(given->int_at(0)) : std::nullopt);
     if (!is_small(t, extent) || is_empty(shape)) return kNoValue;
     // The axis before the parts.
     Ints there, back(shape.size());
@@ -155,7 +158,8 @@ class ExpandFourier {
     }
     Attributes along_time;
     along_time.set("axis", int64_t{1});
-    const ValueId indices = g_.add_constant(name_ + ".frames", Constant::of(ElementType::i64, {dims[1], t.length}, at));
+    const ValueId indices =
+        g_.add_constant(name_ + ".frames", Constant::of(ElementType::i64, {dims[1], t.length}, at));
     const ValueId frames = emit(g_, "", "Gather", name_, {node.inputs[0], indices}, along_time);
     return multiply(frames, {dims[0], dims[1], t.length, t.complex_input ? 2 : 1}, t, t.length, window);
   }
@@ -169,9 +173,12 @@ class ExpandFourier {
     for (int64_t n = 0; n < t.length; ++n)
       for (int64_t part = 0; part < in; ++part)
         for (int64_t k = 0; k < channels; ++k)
-          weights[static_cast<size_t>((k * in + part) * t.length + n)] = roots[static_cast<size_t>((n * in + part) * channels + k)];
-    x = in == 2 ? transpose(x, {0, 2, 1}) : emit(g_, "", "Unsqueeze", name_, {reshape(x, {0, -1}), ints(".axes", {1})});
-    const ValueId w = g_.add_constant(name_ + ".roots", Constant::of(ElementType::f32, {channels, in, t.length}, weights));
+          weights[static_cast<size_t>((k * in + part) * t.length + n)] =
+              roots[static_cast<size_t>((n * in + part) * channels + k)];
+    x = in == 2 ? transpose(x, {0, 2, 1})
+                : emit(g_, "", "Unsqueeze", name_, {reshape(x, {0, -1}), ints(".axes", {1})});
+    const ValueId w =
+        g_.add_constant(name_ + ".roots", Constant::of(ElementType::f32, {channels, in, t.length}, weights));
     Attributes a;
     a.set("strides", Ints{step});
     x = emit(g_, "", "Conv", name_, {x, w}, a);

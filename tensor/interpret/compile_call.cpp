@@ -191,27 +191,29 @@ Operand Compiler::compile(const Call& n) {
     MCC_FLOAT_INTRINSICS(X)
 #undef X
       return float_function(n);
-    case Intrinsic::philox:
-    case Intrinsic::philox_rest:
-      return random_bits(n);
-    case Intrinsic::abs:
-      return absolute(n);
-    case Intrinsic::is_nan:
-      return float_test([](double x) { return std::isnan(x); });
-    case Intrinsic::is_inf:
-      return float_test([](double x) { return std::isinf(x); });
-    case Intrinsic::logical_not:
-      if (!is_bool(element)) fail_type(to_text(n.function), element);
-      return map([](Value x) { return int_value(x.i == 0); }, expr(n.args[0]));
-    case Intrinsic::bit_not:
-      if (!is_int(element)) fail_type(to_text(n.function), element);
-      return map([element](Value x) { return int_value(wrap_int(element, ~x.i)); }, expr(n.args[0]));
-    case Intrinsic::popcount: {
-      if (!is_int(element)) fail_type(to_text(n.function), element);
-      const uint64_t mask = ~uint64_t{0} >> (64 - bit_width(element));
-      return map(
-          [element, mask](Value x) { return int_value(wrap_int(element, std::popcount(static_cast<uint64_t>(x.i) & mask))); },
-          expr(n.args[0]));
+      case Intrinsic::philox:
+      case Intrinsic::philox_rest:
+        return random_bits(n);
+      case Intrinsic::abs:
+        return absolute(n);
+      case Intrinsic::is_nan:
+        return float_test([](double x) { return std::isnan(x); });
+      case Intrinsic::is_inf:
+        return float_test([](double x) { return std::isinf(x); });
+      case Intrinsic::logical_not:
+        if (!is_bool(element)) fail_type(to_text(n.function), element);
+        return map([](Value x) { return int_value(x.i == 0); }, expr(n.args[0]));
+      case Intrinsic::bit_not:
+        if (!is_int(element)) fail_type(to_text(n.function), element);
+        return map([element](Value x) { return int_value(wrap_int(element, ~x.i)); }, expr(n.args[0]));
+      case Intrinsic::popcount: {
+        if (!is_int(element)) fail_type(to_text(n.function), element);
+        const uint64_t mask = ~uint64_t{0} >> (64 - bit_width(element));
+        return map(
+            [element, mask](Value x) {
+              return int_value(wrap_int(element, std::popcount(static_cast<uint64_t>(x.i) & mask)));
+            },
+            expr(n.args[0]));
     }
     case Intrinsic::bit_cast:
       return bit_cast(n);

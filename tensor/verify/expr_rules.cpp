@@ -47,7 +47,8 @@ const Rule<Call> kCallRules[] = {
     {"bit_not and popcount are of integers", argument<IntrinsicClass::integer, mcc::is_int>},
     {"threads exchange scalars of 32 bits, at a constant distance of 1 to 31",
      [](const Call& n) {
-       if (class_of(n.function) != IntrinsicClass::exchange || n.function == Intrinsic::shuffle_from) return true;
+       if (class_of(n.function) != IntrinsicClass::exchange || n.function == Intrinsic::shuffle_from)
+         return true;
        int64_t distance = 0;
        return n.type.lanes == 1 && bit_width(n.type.element) == 32 && as_int(n.args[1], &distance) &&
               1 <= distance && distance < 32;
@@ -74,7 +75,8 @@ const Rule<Call> kCallRules[] = {
        return (left == Type{ElementType::i32, 4} || is_by_element) && n.args[1].type() == Type{ElementType::i32, 2} &&
               n.args[2].type() == sum;
      }},
-    {"dot4_u8i8 (dot4_i8i8) takes i32xn, u8x4 (i8x4) and i8x4n, dot2_bf16 f32xn, bf16x2 and bf16x2n, for n = 4, 8 or 16",
+    {"dot4_u8i8 (dot4_i8i8) takes i32xn, u8x4 (i8x4) and i8x4n, dot2_bf16 f32xn, bf16x2 and bf16x2n, for n = "
+     "4, 8 or 16",
      [](const Call& n) {
        if (class_of(n.function) != IntrinsicClass::dot) return true;
        const Type sum = n.args[0].type();
@@ -94,7 +96,8 @@ const Rule<Call> kCallRules[] = {
        if (n.function == Intrinsic::bit_cast) return true;
        return n.type == Call::make(n.function, n.args).type();
      }},
-    {"what has no value stands alone in an evaluate", [](const Call& n) { return !is_statement(n.function); }},
+    {"what has no value stands alone in an evaluate",
+     [](const Call& n) { return !is_statement(n.function); }},
 };
 
 // ---- The walk ----

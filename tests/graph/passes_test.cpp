@@ -90,8 +90,11 @@ void must(const Status& status) { EXPECT_TRUE(status.ok()) << to_text(status.err
 
 // In the order of the pipeline. Each has its file in tests/graph/data.
 constexpr Pass kPasses[] = {
-    {"fold_constants", [](Graph& g, const Setting&) { FoldBudget budget(g);
-       must(fold_constants(g, interpreter_evaluator(), budget)); }},
+    {"fold_constants",
+     [](Graph& g, const Setting&) {
+       FoldBudget budget(g);
+       must(fold_constants(g, interpreter_evaluator(), budget));
+     }},
     {"move_quantization", [](Graph& g, const Setting&) { move_quantization(g); }},
     {"use_byte_products", [](Graph& g, const Setting& s) { use_byte_products(g, s.target, s.strict); }},
     {"use_real_products", [](Graph& g, const Setting&) { use_real_products(g); }},

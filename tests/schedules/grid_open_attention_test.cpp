@@ -43,7 +43,8 @@ constexpr const char* kHeads = R"(graph g(%x: f16[N, S, 96], %m: f16[N, 1, 1, S]
 )";
 
 // Queries of one length and keys of another, some of which each query does not see; keys lie transposed.
-constexpr const char* kCross = R"(graph g(%q: bf16[B, Q, 24], %k: bf16[B, 24, K], %v: bf16[B, K, 40], %keep: bool[B, Q, K]) {
+constexpr const char* kCross =
+    R"(graph g(%q: bf16[B, Q, 24], %k: bf16[B, 24, K], %v: bf16[B, K, 40], %keep: bool[B, Q, K]) {
   %far: bf16[] = [-10000]
   %s = MatMul(%q, %k)
   %a = Where(%keep, %s, %far)
@@ -64,7 +65,8 @@ constexpr const char* kKeys = R"(graph g(%q: f16[2, 24, 16], %k: f16[2, K, 16], 
 )";
 
 // Windows of pictures.
-constexpr const char* kWindows = R"(graph g(%q: f16[N, 2, 49, 16], %k: f16[N, 2, 49, 16], %v: f16[N, 2, 49, 16], %bias: f16[1, 2, 49, 49]) {
+constexpr const char* kWindows =
+    R"(graph g(%q: f16[N, 2, 49, 16], %k: f16[N, 2, 49, 16], %v: f16[N, 2, 49, 16], %bias: f16[1, 2, 49, 49]) {
   %kt = Transpose(%k) {perm = [0, 1, 3, 2]}
   %s = MatMul(%q, %kt)
   %a = Add(%s, %bias)
@@ -110,13 +112,14 @@ TEST_P(GridOpenAttention, IsOneLaunchAtEverySize) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Forms, GridOpenAttention,
-                         ::testing::Values(OpenCase{"heads", kHeads, {{1, 1}, {2, 16}, {1, 63}, {1, 64}, {2, 65}, {1, 130}}},
-                                           OpenCase{"cross", kCross, {{1, 1, 1}, {2, 17, 65}, {1, 70, 3}, {3, 5, 129}}},
-                                           OpenCase{"keys", kKeys, {{1}, {63}, {64}, {100}}},
-                                           OpenCase{"windows", kWindows, {{1}, {3}}, false, false},
-                                           OpenCase{"cores", kCores, {{1}, {3}}, true, false}),
-                         [](const ::testing::TestParamInfo<OpenCase>& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Forms, GridOpenAttention,
+    ::testing::Values(OpenCase{"heads", kHeads, {{1, 1}, {2, 16}, {1, 63}, {1, 64}, {2, 65}, {1, 130}}},
+                      OpenCase{"cross", kCross, {{1, 1, 1}, {2, 17, 65}, {1, 70, 3}, {3, 5, 129}}},
+                      OpenCase{"keys", kKeys, {{1}, {63}, {64}, {100}}},
+                      OpenCase{"windows", kWindows, {{1}, {3}}, false, false},
+                      OpenCase{"cores", kCores, {{1}, {3}}, true, false}),
+    [](const ::testing::TestParamInfo<OpenCase>& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace mcc::test
