@@ -50,8 +50,7 @@ class Gpu(stand_in.Case):
                 feeds = model.feeds(of_run)
                 for want, got in zip(reference.run(list(model.outputs), feeds), session.run(feeds, model.outputs)):
                     self.assertEqual(want.shape, got.shape)
-                    # Operands that are rounded err by a share of the largest sums.
-                    np.testing.assert_allclose(got, want, rtol=rtol, atol=atol * max(1, np.abs(want).max(initial=0) / 10))
+                    np.testing.assert_allclose(got, want, rtol=rtol, atol=atol)
         session.close()
 
 
