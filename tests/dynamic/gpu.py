@@ -31,6 +31,10 @@ def mcc(*arguments):
 
 
 class Gpu(stand_in.Case):
+    # What a test compares does not depend on the tests before it.
+    def setUp(self):
+        models.reseed()
+
     def save(self, model):
         path = self.folder / f"{model.name}.onnx"
         onnx.save(model.proto(), path)

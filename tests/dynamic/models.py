@@ -55,6 +55,11 @@ class Model:
         return feeds
 
 
+def reseed():
+    """Weights of models that are made next are those of a program that has made none before."""
+    RANDOM.bit_generator.state = np.random.default_rng(7).bit_generator.state
+
+
 def weights(*shape):
     return (RANDOM.standard_normal(shape) / np.sqrt(np.prod(shape[1:]) + 1)).astype(np.float32)
 
