@@ -6,10 +6,12 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-import unittest
 
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from folder_case import FolderCase, main  # noqa: E402, F401
 
 ROOT = pathlib.Path(__file__).parents[2]
 BUILD = pathlib.Path(os.environ.get("MCC_BUILD_DIR", ROOT / "build"))
@@ -38,28 +40,9 @@ def save(path, nodes, inputs, output, weights=None):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
 
 
-# Tests with a folder of their own.
-class Case(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.folder = pathlib.Path(cls.temporary.name)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.temporary.cleanup()
-
+class Case(FolderCase):
     @staticmethod
     def done(result, code=0):
         if result.returncode != code:
             raise AssertionError(f"exit {result.returncode}, expected {code}: {result.stdout[-2000:]}{result.stderr[-2000:]}")
         return result
-
-
-# Those of the tests that the command line names, or all.
-def main(case):
-    program = unittest.main(exit=False, argv=[sys.argv[0], *(f"{case.__name__}.{n}" for n in sys.argv[1:])])
-    result = program.result
-    bad = len(result.failures) + len(result.errors)
-    print(f"{result.testsRun - bad - len(result.skipped)} passed, {bad} failed, {len(result.skipped)} skipped")
-    sys.exit(1 if bad else 0)

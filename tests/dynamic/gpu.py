@@ -2,7 +2,6 @@
 """The same models (models.py) for GPUs, on the stand-in driver, which runs PTX and refuses races and what lies outside of buffers: one library
 for all sizes, one session whose sizes grow and shrink, against onnxruntime. gpu.py [TEST...]"""
 
-import ctypes
 import os
 import pathlib
 import subprocess
@@ -15,15 +14,13 @@ import onnxruntime
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import models
 import networks
-from session import BUILD, RunError, Session
+from session import RunError, Session, use_stand_in_driver
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cuda"))
 import stand_in
 
 MCC = os.path.abspath(os.environ.get("MCC", pathlib.Path(__file__).parents[2] / "build/bin/mcc"))
-DRIVER = BUILD / "tests/fake_cuda/libcuda.so.1"
-os.environ.update({"FAKE_CUDA_RUN": "1", "FAKE_CUDA_SM": "90", "LD_LIBRARY_PATH": f"{DRIVER.parent}:{os.environ.get('LD_LIBRARY_PATH', '')}"})
-ctypes.CDLL(str(DRIVER), mode=ctypes.RTLD_GLOBAL)  # the loader finds it by its name from now on
+use_stand_in_driver()
 
 
 def mcc(*arguments):

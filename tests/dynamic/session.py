@@ -10,6 +10,13 @@ BUILD = pathlib.Path(os.environ.get("MCC_BUILD_DIR", pathlib.Path(__file__).pare
 TYPES = {"float32": "f32", "int64": "i64", "bool": "bool", "int32": "i32", "float64": "f64", "uint8": "u8", "int8": "i8", "float16": "f16"}
 
 
+def use_stand_in_driver():
+    """Sessions of models for GPUs run on the stand-in for NVIDIA's driver from now on, here and in programs that are started."""
+    driver = BUILD / "tests/fake_cuda/libcuda.so.1"
+    os.environ.update({"FAKE_CUDA_RUN": "1", "FAKE_CUDA_SM": "90", "LD_LIBRARY_PATH": f"{driver.parent}:{os.environ.get('LD_LIBRARY_PATH', '')}"})
+    ctypes.CDLL(str(driver), mode=ctypes.RTLD_GLOBAL)  # the loader finds it by its name from now on
+
+
 class Error(ctypes.Structure):
     _fields_ = [("status", ctypes.c_int), ("message", ctypes.c_char * 1024)]
 

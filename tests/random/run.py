@@ -6,8 +6,6 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
-import unittest
 
 import numpy as np
 import onnx
@@ -16,7 +14,9 @@ import onnxruntime
 
 import philox
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "dynamic"))
+from folder_case import FolderCase, main  # noqa: E402
 from session import Session  # noqa: E402
 
 MCC = os.path.abspath(os.environ.get("MCC", pathlib.Path(__file__).parents[2] / "build/bin/mcc"))
@@ -24,18 +24,9 @@ HEAD = '<ir_version: 10, opset_import: ["" : 21]>\n'
 SEED = 20240607
 
 
-class Random(unittest.TestCase):
+class Random(FolderCase):
     OPTIONS = ()
     MANY = 200_000  # numbers of a distribution's test
-
-    @classmethod
-    def setUpClass(cls):
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.folder = pathlib.Path(cls.temporary.name)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.temporary.cleanup()
 
     # Each under a name of its own: a loaded library is not loaded again.
     def compile(self, text, *options):
@@ -371,14 +362,6 @@ MODELS = {
 for name, model in MODELS.items():
     setattr(Verified, f"test_{name}", lambda self, model=model: self.check_verified(model))
     setattr(Verified, f"test_{name}_threads", lambda self, model=model: self.check_verified(model, "--threads", "2"))
-
-
-def main(*classes):
-    names = [name for name in sys.argv[1:]] or [case.__name__ for case in classes]
-    result = unittest.main(argv=[sys.argv[0], *names], exit=False, verbosity=0).result
-    bad = len(result.failures) + len(result.errors)
-    print(f"{result.testsRun - bad if bad < result.testsRun else 0} passed, {bad} failed")
-    sys.exit(bad != 0)
 
 
 if __name__ == "__main__":

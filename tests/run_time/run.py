@@ -5,8 +5,6 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
-import unittest
 
 import numpy as np
 import onnx
@@ -15,23 +13,16 @@ import onnxruntime
 
 import cases
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "dynamic"))
+from folder_case import FolderCase, main  # noqa: E402
 from session import RunError, Session  # noqa: E402
 
 MCC = os.path.abspath(os.environ.get("MCC", pathlib.Path(__file__).parents[2] / "build/bin/mcc"))
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
 
 
-class RunTimeCase(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.folder = pathlib.Path(cls.temporary.name)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.temporary.cleanup()
-
+class RunTimeCase(FolderCase):
     def compile(self, case, *options):
         model = onnx.parser.parse_model(HEAD + case.__doc__)
         path = self.folder / f"{case.__name__}.onnx"
@@ -75,15 +66,6 @@ def add_tests():
         setattr(RunTime, f"test_{case.__name__}_plain", lambda self, case=case: self.check(case, "-O0", threads=2))
     for case in cases.REFUSED:
         setattr(RunTime, f"test_refuses_{case.__name__}", lambda self, case=case: self.check_refused(case))
-
-
-# Those of the tests that the command line names, or all.
-def main(case):
-    names = [f"{case.__name__}.{name}" for name in sys.argv[1:]]
-    result = unittest.main(argv=[sys.argv[0], *(names or [case.__name__])], exit=False, verbosity=0).result
-    bad = len(result.failures) + len(result.errors)
-    print(f"{result.testsRun - bad if bad < result.testsRun else 0} passed, {bad} failed")
-    sys.exit(bad != 0)
 
 
 add_tests()

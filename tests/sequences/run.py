@@ -7,8 +7,6 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
-import unittest
 
 import numpy as np
 import onnx
@@ -20,6 +18,7 @@ import cases
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "dynamic"))
 import verify_folders  # noqa: E402
+from folder_case import FolderCase, main  # noqa: E402
 from session import Session  # noqa: E402
 
 MCC = os.path.abspath(os.environ.get("MCC", pathlib.Path(__file__).parents[2] / "build/bin/mcc"))
@@ -46,16 +45,7 @@ def shapes_for(feeds):
     return tuple(f"--input-shape={name}={'x'.join(map(str, tensor.shape))}" for name, tensor in tensors.items() if tensor.ndim)
 
 
-class Case(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.folder = pathlib.Path(cls.temporary.name)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.temporary.cleanup()
-
+class Case(FolderCase):
     def load(self, case):
         head = cases.BATCHED if case in cases.SCANS else HEAD
         model = onnx.parser.parse_model(head + case.__doc__)
@@ -122,15 +112,6 @@ def add_tests():
         setattr(Sequences, f"{name}_of_sizes", lambda self, case=case: self.check(case, "--strict", of_sizes=True))
     for case in cases.ALL + cases.STRINGS:
         setattr(Sequences, f"test_{case.__name__}_folders", lambda self, case=case: self.check_folders(case))
-
-
-# Those of the tests that the command line names, or all.
-def main(case):
-    names = [f"{case.__name__}.{name}" for name in sys.argv[1:]]
-    result = unittest.main(argv=[sys.argv[0], *(names or [case.__name__])], exit=False, verbosity=0).result
-    bad = len(result.failures) + len(result.errors)
-    print(f"{result.testsRun - bad if bad < result.testsRun else 0} passed, {bad} failed")
-    sys.exit(bad != 0)
 
 
 add_tests()
