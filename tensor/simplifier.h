@@ -94,6 +94,8 @@ class Simplifier {
   Expr cast_value(const Cast& n, const Expr& self);
   Expr call_value(const Call& n, const Expr& self);
   Expr load_value(const Load& n, const Expr& self);
+  // A load that stays one: the place that an instruction reads or writes.
+  Expr simplified_place(const Load& n, const Expr& self);
 
   // ---- simplify_vector.cpp ----
   struct Lanes {  // base + lane * stride

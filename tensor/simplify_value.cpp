@@ -223,26 +223,30 @@ Expr Simplifier::cast_value(const Cast& n, const Expr& self) {
 
 Expr Simplifier::call_value(const Call& n, const Expr& self) {
   if (n.function == Intrinsic::logical_not) return negate(simplify(n.args[0]));
+  const IntrinsicClass of = class_of(n.function);
+  // Loads that stand for places have to stay loads.
+  const bool has_places = n.function == Intrinsic::prefetch || n.function == Intrinsic::async_copy ||
+                          of == IntrinsicClass::wgmma || of == IntrinsicClass::bulk ||
+                          of == IntrinsicClass::tile;
   std::vector<Expr> args;
   bool changed = false;
   for (const Expr& a : n.args) {
-    args.push_back(simplify(a));
+    const auto* place = has_places ? a.as<Load>() : nullptr;
+    args.push_back(place ? simplified_place(*place, a) : simplify(a));
     changed |= !args.back().same_as(a);
-  }
-  // The address to prefetch has to stay one.
-  if (n.function == Intrinsic::prefetch && !args[0].as<Load>()) return self;
-  if (n.function == Intrinsic::async_copy && !(args[0].as<Load>() && args[1].as<Load>())) return self;
-  const IntrinsicClass of = class_of(n.function);
-  const bool has_place =
-      of == IntrinsicClass::wgmma || of == IntrinsicClass::bulk || of == IntrinsicClass::tile;
-  if (has_place &&
-      !std::equal(args.begin(), args.end(), n.args.begin(), [](const Expr& now, const Expr& before) {
-        return now.kind() == before.kind() || !before.as<Load>();
-      })) {
-    return self;
   }
   if (n.function == Intrinsic::likely && (is_true(args[0]) || is_false(args[0]))) return args[0];
   return changed ? Call::make(n.type, n.function, std::move(args)) : self;
+}
+
+Expr Simplifier::simplified_place(const Load& n, const Expr& self) {
+  Expr now = load_value(n, self);
+  if (now.as<Load>()) return now;
+  // Nothing is ever read there: what that means is the instruction's.
+  std::vector<Expr> indices;
+  for (const Expr& i : n.indices)
+    indices.push_back(simplify(i));
+  return Load::make(n.buffer, std::move(indices), simplify(n.predicate));
 }
 
 Expr Simplifier::load_value(const Load& n, const Expr& self) {

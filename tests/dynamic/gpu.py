@@ -118,6 +118,15 @@ class Gpu(stand_in.Case):
         self.assertEqual(result.returncode, 5, result.stderr)
         self.assertIn("out of memory on the GPU", result.stderr)
 
+    # Threads that fetch tiles of so few rows have copies that are never made.
+    def test_products_of_few_rows(self):
+        nodes = [("Transpose", ["k"], ["t"], {"perm": [0, 1, 3, 2]}), ("MatMul", ["q", "t"], ["s"], {}), ("Softmax", ["s"], ["p"], {"axis": -1}),
+                 ("MatMul", ["p", "v"], ["y"], {})]
+        model = models.Model("few_rows", nodes, {"q": ["N", 3, 3, 24], "k": ["N", 3, 30, 24], "v": ["N", 3, 30, 24]}, ("y",), {}, {}, ())
+        for options in ((), ("--strict",)):
+            library, _ = self.compile(model, *options)
+            self.check(model, library, ({"N": 1}, {"N": 4}, {"N": 9}))
+
     # A dimension of an input beside one that data decides.
     def test_sizes_of_data(self):
         nodes = [("NonZero", ["x"], ["at"], {}), ("Squeeze", ["at", "first"], ["i"], {}), ("Gather", ["x", "i"], ["y"], {})]
