@@ -127,9 +127,9 @@ void Builder::add_size_checks() {
       if (id == graph::kNoValue) continue;
       const graph::Shape& shape = graph_.value(id).type.shape;
       for (size_t d = 0; d < shape.size(); ++d) {
-        if (graph_.depends_on_data(shape[d]) || facts.can_prove(shape[d] >= 0)) continue;
         const std::string size = tensor::to_text(shape[d]);
-        if (!seen.insert(size).second) continue;
+        if (!seen.insert(size).second || graph_.depends_on_data(shape[d]) || facts.can_prove(shape[d] >= 0))
+          continue;
         graph_.equalities.push_back(
             {shape[d], tensor::max(shape[d], 0),
              text("node '", node.name, "' (", node.op->name, "): dimension ", d, " of its output, ", size,

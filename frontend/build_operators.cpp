@@ -240,7 +240,8 @@ void Builder::add_operator(const graph::OpDef& op, const onnx::NodeProto& from, 
   if (!types.ok()) types = infer(node, where);
   if (!types.ok()) {
     const bool may_be_divided = op.domain.empty() && types.errors()[0].kind == ErrorKind::unsupported;
-    if (may_be_divided && (add_data_shaped_node(from, scope, origin) || pad_for_same(from, scope, origin)))
+    if (may_be_divided &&
+        (add_data_shaped_node(from, scope, origin) || pad_for_same(node, from, scope, origin)))
       return;
     // What follows from something reported already is not a fault of its own.
     if (!taint) report_all(types.errors(), where);

@@ -321,8 +321,8 @@ class Builder {
 
   // auto_pad = SAME_* with a stride of 1 as the numbers that it stands for, where sizes are open.
   void spell_out_padding(graph::Node& node) const;
-  // Whether the node is one of these, and is dealt with.
-  bool pad_for_same(const onnx::NodeProto& node, Scope& scope, const Origin& origin);
+  // `of` is the node as it was understood. Whether it is one of these, and is dealt with.
+  bool pad_for_same(const graph::Node& of, const onnx::NodeProto& node, Scope& scope, const Origin& origin);
 
   // ---- Nodes whose results have as many elements as data say (data_shapes.cpp) ----
 

@@ -1,21 +1,19 @@
 // Windows whose padding depends on the size of what they slide over: auto_pad = SAME_* with a stride, of an open dimension. The padding is a
 // node of its own, whose amounts follow from the size:
 //   total = max((ceil(size / stride) - 1) * stride + reach - size, 0) = max(reach - 1 - (size - 1) mod stride, 0)
+#include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "frontend/graph_builder.h"
 
 namespace mcc::frontend {
 
 using graph::Constant;
+using graph::kNoValue;
+using graph::Node;
 
 namespace {
-
-std::vector<int64_t> integers(const onnx::NodeProto& node, const char* name, size_t count) {
-  const onnx::AttributeProto* attribute = find_attribute(node, name);
-  if (attribute == nullptr) return std::vector<int64_t>(count, 1);
-  return {attribute->ints().begin(), attribute->ints().end()};
-}
 
 void drop_attribute(onnx::NodeProto& node, const std::string& name) {
   auto& attributes = *node.mutable_attribute();
@@ -23,63 +21,65 @@ void drop_attribute(onnx::NodeProto& node, const std::string& name) {
     if (attributes[i].name() == name) attributes.DeleteSubrange(i, 1);
 }
 
+// Along each spatial axis.
+struct CoveringWindow {
+  bool is_upper = false;  // an odd element of padding goes to the end
+  std::vector<int64_t> reach, strides;
+};
+
+// Nothing for other nodes, and those whose numbers do not fit together: the operator says what is wrong with them.
+std::optional<CoveringWindow> covering_window(const graph::Graph& graph, const Node& node) {
+  const std::string_view type = node.op->name;
+  const graph::Attributes& a = node.attributes;
+  const std::string mode = a.text("auto_pad", "");
+  if ((type != "Conv" && type != "MaxPool" && type != "AveragePool") ||
+      (mode != "SAME_UPPER" && mode != "SAME_LOWER") || node.inputs.empty() || node.inputs[0] == kNoValue)
+    return std::nullopt;
+  const graph::Shape& image = graph.value(node.inputs[0]).type.shape;
+  if (graph::is_static(image) || image.size() < 3) return std::nullopt;
+  const size_t rank = image.size() - 2;
+  const std::vector<int64_t> ones(rank, 1), dilations = a.integers("dilations", ones);
+  CoveringWindow window{mode == "SAME_UPPER", a.integers("kernel_shape", {}), a.integers("strides", ones)};
+  if (window.reach.empty() && type == "Conv" && node.inputs.size() > 1 && node.inputs[1] != kNoValue) {
+    const graph::Shape& weights = graph.value(node.inputs[1]).type.shape;
+    if (weights.size() == rank + 2 && graph::is_static(weights))
+      window.reach = graph::static_shape(graph::Shape(weights.begin() + 2, weights.end()));
+  }
+  if (window.reach.size() != rank || window.strides.size() != rank || dilations.size() != rank)
+    return std::nullopt;
+  for (size_t k = 0; k < rank; ++k) {
+    if (window.reach[k] < 1 || window.strides[k] < 1 || dilations[k] < 1) return std::nullopt;
+    window.reach[k] = (window.reach[k] - 1) * dilations[k] + 1;
+  }
+  return window;
+}
+
 }  // namespace
 
-void Builder::spell_out_padding(graph::Node& node) const {
-  const std::string_view type = node.op->name;
-  const std::string mode = node.attributes.text("auto_pad", "");
-  if ((type != "Conv" && type != "MaxPool" && type != "AveragePool") ||
-      (mode != "SAME_UPPER" && mode != "SAME_LOWER"))
-    return;
-  const graph::Shape& image = graph_.value(node.inputs[0]).type.shape;
-  if (graph::is_static(image) || image.size() < 3) return;
-  const size_t rank = image.size() - 2;
-  const std::vector<int64_t> ones(rank, 1);
-  std::vector<int64_t> reach = node.attributes.integers("kernel_shape", {});
-  if (reach.empty() && type == "Conv" && node.inputs.size() > 1) {
-    const graph::Shape& w = graph_.value(node.inputs[1]).type.shape;
-    if (w.size() == rank + 2 && graph::is_static(w))
-      reach = graph::static_shape(graph::Shape(w.begin() + 2, w.end()));
-  }
-  const std::vector<int64_t> dilations = node.attributes.integers("dilations", ones);
-  if (reach.size() != rank || dilations.size() != rank || node.attributes.integers("strides", ones) != ones)
+void Builder::spell_out_padding(Node& node) const {
+  const std::optional<CoveringWindow> window = covering_window(graph_, node);
+  if (!window) return;
+  const size_t rank = window->reach.size();
+  if (std::any_of(window->strides.begin(), window->strides.end(), [](int64_t stride) { return stride != 1; }))
     return;
   std::vector<int64_t> pads(2 * rank);
   for (size_t k = 0; k < rank; ++k) {
-    const int64_t total = (reach[k] - 1) * dilations[k], half = total / 2;
-    pads[k] = mode == "SAME_UPPER" ? half : total - half;
+    const int64_t total = window->reach[k] - 1, half = total / 2;
+    pads[k] = window->is_upper ? half : total - half;
     pads[rank + k] = total - pads[k];
   }
   node.attributes.erase("auto_pad");
   node.attributes.set("pads", pads);
 }
 
-bool Builder::pad_for_same(const onnx::NodeProto& node, Scope& scope, const Origin& origin) {
-  const std::string& type = node.op_type();
-  const bool is_average = type == "AveragePool";
-  if ((type != "Conv" && type != "MaxPool" && !is_average) || node.output_size() != 1) return false;
-  const onnx::AttributeProto* mode = find_attribute(node, "auto_pad");
-  if (mode == nullptr || (mode->s() != "SAME_UPPER" && mode->s() != "SAME_LOWER")) return false;
-  const Entry x = scope.find(node.input(0));
-  if (x.kind != Entry::value) return false;
-  const graph::TensorType image = graph_.value(x.id).type;
-  if (image.shape.size() < 3) return false;
-  const size_t rank = image.shape.size() - 2;
-  std::vector<int64_t> reach = integers(node, "kernel_shape", 0);
-  if (reach.empty() && type == "Conv") {
-    const Entry w = scope.find(node.input(1));
-    if (w.kind != Entry::value) return false;
-    const graph::Shape& shape = graph_.value(w.id).type.shape;
-    if (shape.size() != rank + 2 || !graph::is_static(shape)) return false;
-    reach = graph::static_shape(graph::Shape(shape.begin() + 2, shape.end()));
-  }
-  const std::vector<int64_t> strides = integers(node, "strides", rank),
-                             dilations = integers(node, "dilations", rank);
-  if (reach.size() != rank || strides.size() != rank || dilations.size() != rank) return false;
-  for (size_t k = 0; k < rank; ++k) {
-    if (reach[k] < 1 || strides[k] < 1 || dilations[k] < 1) return false;
-    reach[k] = (reach[k] - 1) * dilations[k] + 1;
-  }
+bool Builder::pad_for_same(const Node& of, const onnx::NodeProto& node, Scope& scope, const Origin& origin) {
+  const std::optional<CoveringWindow> window = covering_window(graph_, of);
+  if (!window || node.output_size() != 1) return false;
+  const std::vector<int64_t>&reach = window->reach, &strides = window->strides;
+  const size_t rank = reach.size();
+  const Entry x{Entry::value, of.inputs[0]};
+  const ElementType element = graph_.value(x.id).type.element;
+  const bool is_pool = of.op->name == "MaxPool", is_average = of.op->name == "AveragePool";
 
   const Origin part = part_of(node, origin);
   const auto numbers = [&](const std::vector<int64_t>& values) {
@@ -100,15 +100,15 @@ bool Builder::pad_for_same(const onnx::NodeProto& node, Scope& scope, const Orig
   Entry total = compute("Sub", numbers(most), last_step);
   if (may_step_over) total = compute("Max", total, none);
   const Entry half = compute("Div", total, two), rest = compute("Sub", total, half);
-  const bool is_upper = mode->s() == "SAME_UPPER";
   const Entry outside = numbers({0, 0});
-  const Entry pads = concatenate({outside, is_upper ? half : rest, outside, is_upper ? rest : half}, 0, part);
+  const Entry pads = concatenate(
+      {outside, window->is_upper ? half : rest, outside, window->is_upper ? rest : half}, 0, part);
   // Pooling takes floats and bytes.
-  const double least = is_float(image.element)            ? -std::numeric_limits<double>::infinity()
-                       : image.element == ElementType::u8 ? 0
-                                                          : -128;
-  const double value = type == "MaxPool" ? least : 0;
-  const Entry filling = make_constant(Constant::scalar(image.element, value), text(part.name, ".filling"));
+  const double least = is_float(element)            ? -std::numeric_limits<double>::infinity()
+                       : element == ElementType::u8 ? 0
+                                                    : -128;
+  const Entry filling =
+      make_constant(Constant::scalar(element, is_pool ? least : 0), text(part.name, ".filling"));
   const auto padded = [&](const Entry& of) { return make("Pad", {of, pads, filling}, {}, part); };
 
   onnx::NodeProto plain = node;
@@ -116,24 +116,22 @@ bool Builder::pad_for_same(const onnx::NodeProto& node, Scope& scope, const Orig
   drop_attribute(plain, "pads");
   const auto slide = [&](const Entry& over) {
     Scope inner;
-    onnx::NodeProto window = plain;
+    onnx::NodeProto explicit_node = plain;
     for (int i = 0; i < node.input_size(); ++i) {
       if (!node.input(i).empty()) inner.names[node.input(i)] = scope.find(node.input(i));
     }
-    window.set_input(0, text(part.name, ".padded"));
-    inner.names[window.input(0)] = over;
-    add_node(window, inner, origin);
-    return inner.find(window.output(0));
+    explicit_node.set_input(0, text(part.name, ".padded"));
+    inner.names[explicit_node.input(0)] = over;
+    add_node(explicit_node, inner, origin);
+    return inner.find(explicit_node.output(0));
   };
   const size_t first = graph_.values.size();
   Entry result = slide(padded(x));
-  const onnx::AttributeProto* counts_padding = find_attribute(node, "count_include_pad");
-  if (is_average && result.kind == Entry::value && (counts_padding == nullptr || counts_padding->i() == 0)) {
+  if (is_average && result.kind == Entry::value && of.attributes.integer("count_include_pad", 0) == 0) {
     // A mean of what is inside: by the share of each window that is.
-    std::vector<Entry> extents{numbers({1, 1}), size};
     const Entry ones = make("Expand",
-                            {make_constant(Constant::scalar(image.element, 1), text(part.name, ".one")),
-                             concatenate(extents, 0, part)},
+                            {make_constant(Constant::scalar(element, 1), text(part.name, ".one")),
+                             concatenate({numbers({1, 1}), size}, 0, part)},
                             {}, part);
     result = compute("Div", result, slide(padded(ones)));
   }
