@@ -110,7 +110,7 @@ struct mcc_session {
 
 namespace mcc::runtime {
 
-// The number that a quantity stands for now. May be negative when it comes from shape code.
+// The number that a quantity has at the moment. May be negative when it comes from shape code.
 inline int64_t evaluate(const mcc_session& session, mcc_quantity quantity) {
   return is_static(quantity) ? quantity : session.slots[MCC_SLOT_OF_QUANTITY(quantity)];
 }

@@ -4,6 +4,7 @@
 
 #include "graph/passes/box.h"
 #include "graph/passes/rewrite.h"
+#include "graph/passes/strided_view.h"
 
 namespace mcc::graph {
 namespace {
@@ -49,7 +50,7 @@ class Follow {
     if (id < 0 || g_.value(view_.source).constant) return false;
     const Node& node = g_.node(id);
     if (node.inputs.empty() || node.inputs[0] == kNoValue) return false;
-    if (scales_ && (is_op(node, "Mul") || is_op(node, "Div"))) return through_scale(node);
+    if (scales_ && through_scale(node)) return true;
     const bool is_through = node.op->is_view                               ? reshape(node)
                             : is_op(node, "Transpose")                     ? transpose(node)
                             : is_op(node, "Split") || is_op(node, "Slice") ? part()
@@ -61,16 +62,11 @@ class Follow {
   }
 
   bool through_scale(const Node& node) {
-    for (size_t side = 0; side < (is_op(node, "Mul") ? 2 : 1); ++side) {
-      const std::optional<double> factor = uniform_value(g_, node.inputs[1 - side]);
-      const TensorType& in = g_.value(node.inputs[side]).type;
-      if (!factor || in.element != ElementType::f32 || !same_shape(in.shape, shape(node.outputs[0])))
-        continue;
-      view_.factor = is_op(node, "Mul") ? view_.factor * *factor : view_.factor / *factor;
-      view_.source = node.inputs[side];
-      return true;
-    }
-    return false;
+    const std::optional<Scaled> scaled = scaled_by_constant(g_, node, view_.factor);
+    if (!scaled) return false;
+    view_.factor = scaled->factor;
+    view_.source = scaled->operand;
+    return true;
   }
 
   // change: a place, or a step, in the output -> the same in the input.

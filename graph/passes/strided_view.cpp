@@ -97,7 +97,7 @@ class Follow {
       view_.source = node.inputs[0];
       return true;
     }
-    if (scales_ && (is_op(node, "Mul") || is_op(node, "Div"))) return through_scale(node);
+    if (scales_ && through_scale(node)) return true;
     if (is_op(node, "Transpose")) return through(node, [&](Coordinates& c) { return transpose(node, c); });
     if (is_op(node, "Split") || is_op(node, "Slice")) return through(node, [&](Coordinates& c) { return part(c); });
     if (is_op(node, "Gather")) return through(node, [&](Coordinates& c) { return pick(node, c); });
@@ -106,17 +106,11 @@ class Follow {
   }
 
   bool through_scale(const Node& node) {
-    for (size_t side = 0; side < (is_op(node, "Mul") ? 2 : 1); ++side) {
-      std::optional<double> factor = uniform_value(g_, node.inputs[1 - side]);
-      const TensorType& in = g_.value(node.inputs[side]).type;
-      if (!factor || in.element != ElementType::f32 ||
-          !same_shape(in.shape, g_.value(node.outputs[0]).type.shape))
-        continue;
-      view_.factor = is_op(node, "Mul") ? view_.factor * *factor : view_.factor / *factor;
-      view_.source = node.inputs[side];
-      return true;
-    }
-    return false;
+    const std::optional<Scaled> scaled = scaled_by_constant(g_, node, view_.factor);
+    if (!scaled) return false;
+    view_.factor = scaled->factor;
+    view_.source = scaled->operand;
+    return true;
   }
 
   // change: coordinates of the output -> of the input.
@@ -198,6 +192,20 @@ class Follow {
 };
 
 }  // namespace
+
+std::optional<Scaled> scaled_by_constant(const Graph& graph, const Node& node, double factor) {
+  const bool is_product = is_op(node, "Mul");
+  if (!is_product && !is_op(node, "Div")) return std::nullopt;
+  for (size_t side = 0; side < (is_product ? 2 : 1); ++side) {
+    const std::optional<double> value = uniform_value(graph, node.inputs[1 - side]);
+    const TensorType& in = graph.value(node.inputs[side]).type;
+    if (!value || in.element != ElementType::f32 ||
+        !same_shape(in.shape, graph.value(node.outputs[0]).type.shape))
+      continue;
+    return Scaled{node.inputs[side], is_product ? factor * *value : factor / *value};
+  }
+  return std::nullopt;
+}
 
 StridedView follow_view(const Graph& graph, ValueId value, bool scales) {
   return Follow(graph, value, scales).run();

@@ -1,6 +1,7 @@
 // Where the elements of a value come from, when nothing but data movement stands before it.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "graph/graph.h"
@@ -20,5 +21,12 @@ struct StridedView {
 // index and expansions for as long as its elements lie in the source at constant strides; with `scales`, also through
 // products with and quotients by a constant of one value (f32), which make the factor. At the least the value itself.
 StridedView follow_view(const Graph& graph, ValueId value, bool scales);
+
+// What a product with, or a quotient by, a constant of one value (f32) scales, and the factor with its own. Nothing for other nodes.
+struct Scaled {
+  ValueId operand = kNoValue;
+  double factor = 1;
+};
+std::optional<Scaled> scaled_by_constant(const Graph& graph, const Node& node, double factor);
 
 }  // namespace mcc::graph
