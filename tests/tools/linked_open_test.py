@@ -29,7 +29,7 @@ invalid argument: input "image" is not set
 invalid argument: input "image": expected rank 4 (Nx3xheightxclass), got rank 3
 invalid argument: input "image": expected shape Nx3xheightxclass, got 1x4x8x8
 invalid argument: input "image": dimension 0 ("N") must be between 1 and 8, got 9
-invalid argument: input "image": dimension 2 ("height") must be between 1 and 2147483647, got 0
+invalid argument: input "image": dimension 2 ("height") must be between 1 and 1000000000, got 0
 invalid argument: input "image": expected shape Nx3xheightxclass, got ?x3x?x?
 invalid argument: input "image": data is null
 invalid argument: expected a shape of at most 16 dimensions, got 17

@@ -77,9 +77,9 @@ class MeasureWorker(unittest.TestCase):
             self.assertEqual(messages[-1]["event"], "error")
             self.assertIn("symbolic dimensions without samples", messages[-1]["errors"][0]["message"])
         _, messages = talk(request(task=rows(', samples="64, 0"'), candidates=[""]))
-        self.assertIn("expected sizes from 1 to 2147483647, got 0", messages[-1]["errors"][0]["message"])
-        _, messages = talk(request(task=rows(', samples="64, 2147483647"'), candidates=[""]))
-        self.assertIn("at sizes 2147483647 need more than", messages[-1]["errors"][0]["message"])
+        self.assertIn("expected sizes from 1 to 1000000000, got 0", messages[-1]["errors"][0]["message"])
+        _, messages = talk(request(task=rows(', samples="64, 1000000000"'), candidates=[""]))
+        self.assertIn("at sizes 1000000000 need more than", messages[-1]["errors"][0]["message"])
 
     def test_garbage_is_answered_and_the_next_request_served(self):
         garbage = ["{}", "[]", "\0\1\2", "x" * 100000, '{"version": 1, "task": 3}', "[" * 10000,
