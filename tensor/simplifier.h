@@ -67,6 +67,7 @@ class Simplifier {
   Linear floor_mod(const Linear& a, const Linear& b);
   Linear floor_div(const Linear& a, int64_t divisor);
   Linear floor_mod(const Linear& a, int64_t divisor);
+  bool is_part_of_remainder(const Linear& r, const Linear& n);
   Linear symbolic_div_mod(const Linear& a, const Linear& b, bool want_quotient);
   Linear recombine(Linear l);
   bool recombine_once(Linear& l);

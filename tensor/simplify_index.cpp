@@ -290,6 +290,17 @@ std::optional<Term> divide_term(const Term& t, const Term& divisor) {
 
 }  // namespace
 
+// (x %% (c*n)) // c for a constant c > 0: not as much as n, nor less than 0, for any n >= 0 (what is divided by 0 is 0).
+bool Simplifier::is_part_of_remainder(const Linear& r, const Linear& n) {
+  int64_t c = 1;
+  if (r.terms.size() != 1 || r.terms[0].coefficient != 1 || r.constant != 0) return false;
+  const Binary* quotient = division_by_constant(r.terms[0].atom, BinaryOp::floor_div, &c);
+  const auto* remainder = quotient ? quotient->a.as<Binary>() : nullptr;
+  if (!remainder || remainder->op != BinaryOp::floor_mod || c <= 0 || span_of(n).lo < 0) return false;
+  const Linear rest = difference(lift(remainder->b), scaled(n, c));
+  return !rest.overflow && rest.is_constant() && rest.constant == 0;
+}
+
 // For a product n of symbols: (q*n + r) // n = q + r // n, and r // n = 0 where 0 <= r < n.
 Linear Simplifier::symbolic_div_mod(const Linear& a, const Linear& b, bool want_quotient) {
   Linear q, r = a;
@@ -319,7 +330,8 @@ Linear Simplifier::symbolic_div_mod(const Linear& a, const Linear& b, bool want_
   }
   Linear room = difference(b, r);
   room.constant -= 1;
-  bool inside = (r.is_constant() && r.constant == 0) || (is_nonnegative(r) && is_nonnegative(room));
+  bool inside = (r.is_constant() && r.constant == 0) || (is_nonnegative(r) && is_nonnegative(room)) ||
+                is_part_of_remainder(r, b);
   if (inside) return want_quotient ? q : r;
   BinaryOp op = want_quotient ? BinaryOp::floor_div : BinaryOp::floor_mod;
   Linear rest = Linear::of_atom(Binary::make(op, to_expr(r), to_expr(b)));

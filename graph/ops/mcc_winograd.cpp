@@ -10,8 +10,9 @@
 //
 // The convolution is five blocks: `pad`; `rows` and `tiles`, which transform the input along H, then along W; `product`;
 // `sums`, which transforms its result back along H; `conv` does so along W. Tiles are numbered through images, rows and
-// columns, so that the product has them as rows of a matrix; where the number of rows or columns is symbolic, images have an axis of
-// their own, as no schedule for all sizes could tell apart what belongs to an image.
+// columns, so that the product has them as rows of a matrix. Of blocked tensors whose number of rows or columns of tiles is symbolic,
+// images have an axis of their own, as no schedule for all sizes could tell apart what belongs to an image; on a GPU's grid a thread
+// finds its tile's image by itself.
 #include "graph/ops/common.h"
 #include "tensor/simplify.h"
 #include "tensor/text.h"
@@ -171,7 +172,7 @@ void compute_winograd(ComputeContext& c) {
   const Expr &lines = t.count[0], &columns = t.count[1];
   const Expr block = is_blocked ? x[4] : Expr(1);
   const Expr width = t.reach(1);
-  const bool is_apart = !static_dim(lines) || !static_dim(columns);  // images
+  const bool is_apart = is_blocked && (!static_dim(lines) || !static_dim(columns));  // images
   // Rows of the plain form are whole vectors of 4: their last tiles are some of the first once more, which nobody reads.
   Expr tiles = is_apart ? tensor::simplify(lines * columns) : x[0] * lines * columns;
   if (!is_blocked) tiles = ceil_div(tiles, Expr(4)) * Expr(4);
@@ -199,7 +200,7 @@ void compute_winograd(ComputeContext& c) {
     const Expr& tile = i[side + 2];
     Expr image = is_apart ? Expr(i[1]) : floor_div(tile, lines * columns), line = floor_div(tile, columns),
          column = floor_mod(tile, columns);
-    if (!is_apart || !is_blocked) line = floor_mod(line, lines);
+    if (!is_apart) line = floor_mod(line, lines);
     if (!is_apart && !is_blocked) image = floor_mod(image, x[0]);
     return pick(i[side + 1], transform_input(t.m, each(t.size, [&](const Expr& r) {
                                                return load(rows, with({image, i[0], line, i[side], column * m + r}, i.back()));

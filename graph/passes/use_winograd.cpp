@@ -3,7 +3,8 @@
 //   y = Conv(x, w, bias)    becomes    y = mcc.Winograd(x, mcc.WinogradWeight(w), bias), on plain tensors
 //
 // where that is expected to be faster, or known to be (graph/passes/algorithm_choices.h). The weights are transformed when constants are
-// folded.
+// folded. What is computed for all sizes is expected to take what it takes for typical ones.
+#include "graph/elements.h"
 #include "graph/ops/common.h"
 #include "graph/passes/convolution_cost.h"
 #include "graph/passes/passes.h"
@@ -17,6 +18,8 @@ bool multiplies_in_f32(const Graph& g, const Node& node) {
   if (node.dead || node.op->layout != LayoutRole::convolution || node.attributes.integer(kWideResult, 0) != 0)
     return false;
   const Value &x = g.value(node.inputs[0]), &w = g.value(node.inputs[1]);
+  // Padding that depends on a size is none that the rewritten node could name.
+  if (!is_static(x.type.shape) && !is_explicit(node)) return false;
   return w.constant.has_value() && w.type.shape.size() == 4 && x.type.element == ElementType::f32 &&
          w.type.element == ElementType::f32;
 }
@@ -44,11 +47,15 @@ void rewrite(Graph& g, NodeId id, int64_t tile) {
 void use_winograd(Graph& graph, const tensor::Target& target, const AlgorithmChoices& choices) {
   if (target.kind != tensor::TargetKind::cuda) return;
   const int64_t weights = weight_bytes(graph);
+  std::optional<Graph> typical;
+  if (!graph.dims.empty()) typical = likely_instance(graph);
   const size_t count = graph.nodes.size();
   for (size_t n = 0; n < count; ++n) {
     const auto id = static_cast<NodeId>(n);
     if (!multiplies_in_f32(graph, graph.node(id))) continue;
-    std::optional<ConvProblem> problem = conv_problem(graph, graph.node(id));
+    std::optional<ConvProblem> problem =
+        typical ? conv_problem(*typical, typical->node(id)) : conv_problem(graph, graph.node(id));
+    if (problem) problem->is_open = !is_static(graph.value(graph.node(id).inputs[0]).type.shape);
     const int64_t tile = problem ? choose_tile(*problem, graph.node(id), target, weights, choices) : 0;
     if (tile != 0) rewrite(graph, id, tile);
   }

@@ -5,8 +5,11 @@
 
 #include "graph/graph_text.h"
 #include "graph/passes/fuse.h"
+#include "schedules/grid_cases.h"
 #include "schedules/run_func.h"
 #include "tensor/passes/merge_axes.h"
+#include "tensor/sizes.h"
+#include "tuner/default_schedule.h"
 #include "tuner/grid_rules.h"
 #include "tuner/random.h"
 
@@ -100,6 +103,54 @@ INSTANTIATE_TEST_SUITE_P(Problems, GridWinograd,
                                            Problem{"padding_on_some_sides", 1, 6, 9, 8, 7, {0, 2, 1, 0}},
                                            Problem{"long_sums", 1, 64, 5, 5, 6, {1, 1, 1, 1}}),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// Of any batch, or any picture: one schedule that is right at every size, in as many launches.
+struct OpenProblem {
+  const char* name;
+  const char* shape;  // of the input
+  const char* pads;
+  std::vector<std::vector<int64_t>> sizes;  // of the open dimensions
+};
+void PrintTo(const OpenProblem& p, std::ostream* out) { *out << p.name; }
+
+class GridOpenWinograd : public ::testing::TestWithParam<OpenProblem> {};
+
+TEST_P(GridOpenWinograd, IsThreeLaunchesAtEverySize) {
+  const OpenProblem& p = GetParam();
+  const Target target = gpu_target("sm_80");
+  for (int64_t tile : {2, 4}) {
+    const Func f = fused_kernel(text("graph g(%x: f32[", p.shape, "], %u: f32[1, ", tile + 2, ", ", tile + 2,
+                                     ", 5, 6], %r: f32[1, 6, 1, 1]) {\n",
+                                     "  %b: f32[6] random\n  %c = mcc.Winograd(%x, %u, %b) {tile = ", tile,
+                                     ", channels = 6, pads = [", p.pads,
+                                     "]}\n  %s = Mul(%c, %r)\n  %y = Relu(%s)\n  return %y\n}\n"));
+    ASSERT_FALSE(f.dims.empty());
+    const tuner::DefaultSchedule made = tuner::explained_default_schedule(f, target);
+    ASSERT_FALSE(made.is_plain);
+    SCOPED_TRACE(to_text(f) + to_text(made.schedule.trace()));
+    ASSERT_NE(made.schedule.find_block("product.tile"), nullptr) << "another rule took it";
+    const Func lowered = lower(made.schedule.func(), target);
+    const std::vector<std::string> broken = verify(lowered, Stage::lowered);
+    ASSERT_TRUE(broken.empty()) << broken[0];
+    EXPECT_EQ(launches_of(lowered), 3);
+    for (const std::vector<int64_t>& sizes : p.sizes) {
+      ASSERT_EQ(sizes.size(), f.dims.size());
+      const Func instance = with_sizes(f, sizes);
+      const std::vector<std::string> excess = verify_launches(with_sizes(lowered, sizes), target.gpu);
+      EXPECT_TRUE(excess.empty()) << excess[0];
+      graph::test::expect_close(run_at(lowered, sizes, instance), run(instance, instance), 1e-4);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Problems, GridOpenWinograd,
+    ::testing::Values(
+        OpenProblem{"batch", "N, 5, 9, 11", "1, 1, 1, 1", {{1}, {2}, {3}, {7}}},
+        OpenProblem{"batch_of_whole_tiles", "N, 5, 10, 10", "0, 0, 0, 0", {{1}, {2}, {3}}},
+        OpenProblem{"pictures", "N, 5, H, W", "1, 1, 1, 1", {{1, 1, 1}, {2, 7, 9}, {1, 3, 16}, {3, 5, 4}}},
+        OpenProblem{"height", "2, 5, H, 7", "0, 2, 1, 0", {{2}, {9}}}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace mcc::test

@@ -5,6 +5,7 @@
 
 #include "graph/compare.h"
 #include "graph/fold.h"
+#include "tensor/interpret.h"
 #include "tensor/passes/lower.h"
 #include "tensor/schedule/schedule.h"
 #include "tensor/text.h"
@@ -28,6 +29,29 @@ inline std::vector<graph::Constant> run(const tensor::Func& f, const tensor::Fun
   Result<std::vector<graph::Constant>> results = graph::interpreter_evaluator()(f, inputs, outputs);
   EXPECT_TRUE(results.ok()) << to_text(results.errors()) << to_text(f);
   return results.ok() ? *results : std::vector<graph::Constant>();
+}
+
+// Runs a function with symbolic dimensions as it stands, at these sizes of them. instance: its interface with them.
+inline std::vector<graph::Constant> run_at(const tensor::Func& f, const std::vector<int64_t>& sizes,
+                                           const tensor::Func& instance) {
+  std::vector<graph::Constant> inputs, results;
+  std::vector<std::vector<std::byte>> memory;
+  std::vector<std::byte*> buffers;
+  memory.reserve(instance.params.size());
+  for (int i = 0; i < static_cast<int>(instance.params.size()); ++i) {
+    const tensor::Buffer& b = instance.params[static_cast<size_t>(i)];
+    const graph::Constant value = graph::test::random_constant({b.element(), b.shape()}, text("input ", i));
+    memory.emplace_back(value.bytes().begin(), value.bytes().end());
+    buffers.push_back(memory.back().data());
+  }
+  const Status status = tensor::interpret(f, buffers, sizes);
+  EXPECT_TRUE(status.ok()) << to_text(status.errors()) << to_text(f);
+  for (size_t i = static_cast<size_t>(instance.num_inputs()); i < instance.params.size(); ++i) {
+    const tensor::Buffer& b = instance.params[i];
+    auto owned = std::make_shared<std::vector<std::byte>>(memory[i]);
+    results.emplace_back(b.element(), graph::static_shape(b.shape()), *owned, owned);
+  }
+  return results;
 }
 
 // Lowers a scheduled function. Expects that both forms are whole and give what the function itself gives.
