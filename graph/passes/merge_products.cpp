@@ -1,8 +1,10 @@
 // Products of one value with several constant matrices (queries, keys and values of one sequence; the two halves of a gated
 // layer) as one product with all of them side by side, of which the others are parts: one launch for several, each of which
-// would keep a part of a GPU's multiprocessors busy.
+// would keep a part of a GPU's multiprocessors busy. Rows may be open: typical sizes decide then.
 #include <algorithm>
+#include <optional>
 
+#include "graph/elements.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
 
@@ -18,7 +20,9 @@ struct Projection {
 
 class MergeProducts {
  public:
-  MergeProducts(Graph& g, const tensor::Gpu& gpu) : g_(g), gpu_(gpu), users_(g.users()) {}
+  MergeProducts(Graph& g, const tensor::Gpu& gpu) : g_(g), gpu_(gpu), users_(g.users()) {
+    if (!g.dims.empty()) typical_ = likely_instance(g);
+  }
 
   void run() {
     const size_t count = users_.size();
@@ -43,25 +47,28 @@ class MergeProducts {
   // Into one: their results are taken apart by loop nests of one kernel, whose scheduling takes more than linear time.
   static constexpr size_t kMost = 64;
 
+  // Of a constant.
   std::vector<int64_t> dims(ValueId v) const { return static_shape(g_.value(v).type.shape); }
-  bool is_static_float(ValueId v) const {
-    const TensorType& t = g_.value(v).type;
-    return is_float(t.element) && is_static(t.shape);
+
+  // Of a value, typically; 0 where that is not known.
+  int64_t rows_of(ValueId v) const {
+    const Shape& shape = (typical_ ? *typical_ : g_).value(v).type.shape;
+    int64_t rows = 1, extent = 0;
+    for (size_t d = 0; d + 1 < shape.size(); ++d)
+      rows *= tensor::as_int(shape[d], &extent) ? extent : 0;
+    return rows;
   }
 
   std::optional<Projection> projection(NodeId id, ValueId x) const {
     const Node& n = g_.node(id);
     const bool is_product = is_op(n, "MatMul") && n.op->domain.empty() && n.inputs.size() == 2 && n.inputs[0] == x;
-    if (!is_product || !is_static_float(x) || dims(x).size() < 2) return std::nullopt;
+    if (!is_product || !is_float(g_.value(x).type.element) || g_.value(x).type.shape.size() < 2) return std::nullopt;
     const ValueId w = n.inputs[1];
-    if (!g_.value(w).constant || !is_static_float(w) || dims(w).size() != 2) return std::nullopt;
+    if (!g_.value(w).constant || dims(w).size() != 2) return std::nullopt;
     Projection p{id, -1, w, kNoValue, dims(w)[1]};
     // One that fills the GPU some times over by itself gains nothing: what its last round leaves idle is little.
     constexpr int64_t kTile = 64, kRounds = 4;
-    int64_t tiles = (p.columns + kTile - 1) / kTile, rows = 1;
-    for (size_t d = 0; d + 1 < dims(x).size(); ++d)
-      rows *= dims(x)[d];
-    tiles *= (rows + kTile - 1) / kTile;
+    const int64_t rows = rows_of(x), tiles = ((p.columns + kTile - 1) / kTile) * ((rows + kTile - 1) / kTile);
     if (tiles >= kRounds * gpu_.multiprocessors || rows == 0 || p.columns == 0) return std::nullopt;
     const NodeId sum = single_user(g_, users_, n.outputs[0]);
     if (sum < 0 || !is_op(g_.node(sum), "Add")) return p;
@@ -111,6 +118,7 @@ class MergeProducts {
   Graph& g_;
   const tensor::Gpu& gpu_;
   const std::vector<std::vector<NodeId>> users_;
+  std::optional<Graph> typical_;  // of a graph with symbolic dimensions
 };
 
 }  // namespace

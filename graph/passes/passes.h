@@ -51,7 +51,8 @@ void split_channel_groups(Graph& graph);
 // addition. A multiplication or addition by a channel constant after a convolution folds in too. Rounding may change.
 void fold_scales(Graph& graph);
 
-// On GPUs, products of one value with several constant matrices, none of which fills the GPU, become one product, and its parts.
+// On GPUs, products of one value with several constant matrices, none of which fills the GPU (with typical sizes, where rows are open),
+// become one product, and its parts.
 void merge_products(Graph& graph, const tensor::Target& target);
 
 // The products around a softmax along rows (attention: scores, scale and masks, softmax, product with the values), in f32 (on GPUs in 16 bits too)

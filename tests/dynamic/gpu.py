@@ -91,6 +91,13 @@ class Gpu(stand_in.Case):
                 rest = 2 if make is networks.causal else 0  # its projections
                 self.assertEqual(len(of_attention) - rest, launches, kernels)
 
+    # Queries, keys and values of one sequence of any length.
+    def test_projections_are_one_product(self):
+        for options in ((), ("--precision", "fp16")):
+            library, _ = self.compile(networks.transformer(), *options)
+            profile = self.done(mcc("bench", library, "--seconds", "0.01", "--dim", "N=1", "--dim", "T=5", "--profile")).stdout
+            self.assertRegex(profile, "MatMul_14 MatMul_18 MatMul_22 Add_15 Add_19 Add_23")
+
     def test_ranges(self):
         model = models.mlp()
         library, said = self.compile(model, "--dim", "N=1..64")
