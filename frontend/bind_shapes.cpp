@@ -79,12 +79,6 @@ bool is_open(const ImportOptions& options, const std::string& input, size_t axis
   return ranges != options.input_ranges.end() && ranges->second.count(axis) != 0;
 }
 
-std::optional<graph::DimRange> given_range(const ImportOptions& options, const std::string& input, size_t axis, const std::string& name) {
-  if (is_open(options, input, axis)) return options.input_ranges.at(input).at(axis);
-  const auto named = options.dim_ranges.find(name);
-  return named == options.dim_ranges.end() ? std::nullopt : std::optional(named->second);
-}
-
 // What costs and schedules are made for where nothing is said: a batch of few, lengths of some hundred, and heights and widths of images
 // as networks for these mostly have them.
 int64_t usual_size(size_t axis, size_t rank) {
@@ -179,8 +173,8 @@ void report_open_dims(const onnx::ValueInfoProto& input, const ImportOptions& op
   bool nameless = false;
   for (int i = 0; i < type.shape().dim_size(); ++i) {
     const Dim& dim = type.shape().dim(i);
-    const auto axis = static_cast<size_t>(i), rank = static_cast<size_t>(type.shape().dim_size());
-    const bool known = has_value(dim) || range_of(options, input.name(), axis, rank, dim.dim_param());
+    const bool known = has_value(dim) || options.other_dims ||
+                       given_range(options, input.name(), static_cast<size_t>(i), dim.dim_param());
     example.push_back(known && dim.has_dim_value() ? std::to_string(dim.dim_value()) : "1");
     if (known) continue;
     const bool named = has_name(dim);
@@ -243,12 +237,19 @@ bool has_name(const onnx::TensorShapeProto::Dimension& dim) {
 
 std::string open_dim_name(const std::string& input, size_t axis) { return text(input, ".", axis); }
 
-std::optional<graph::DimRange> range_of(const ImportOptions& options, const std::string& input, size_t axis, size_t rank, const std::string& name) {
-  std::optional<graph::DimRange> range = given_range(options, input, axis, name);
-  if (!range && options.other_dims) {
-    range = options.other_dims;
-    if (!range->has_bound()) range->typical = usual_size(axis, rank);
-  }
+std::optional<graph::DimRange> given_range(const ImportOptions& options, const std::string& input,
+                                           size_t axis, const std::string& name) {
+  if (is_open(options, input, axis)) return options.input_ranges.at(input).at(axis);
+  const auto named = options.dim_ranges.find(name);
+  return named == options.dim_ranges.end() ? std::nullopt : std::optional(named->second);
+}
+
+std::optional<graph::DimRange> other_range(const ImportOptions& options, size_t axis, size_t rank,
+                                           bool may_be_empty) {
+  std::optional<graph::DimRange> range = options.other_dims;
+  if (!range || range->has_bound()) return range;
+  range->typical = usual_size(axis, rank);
+  if (may_be_empty) range->min = 0;
   return range;
 }
 

@@ -20,19 +20,6 @@ namespace {
 
 constexpr int64_t kMostBytes = int64_t{1} << 40;
 
-void collect_used_names(const onnx::GraphProto& graph, std::set<std::string>& names) {
-  for (const auto& node : graph.node()) {
-    names.insert(node.input().begin(), node.input().end());
-    for (const auto& attribute : node.attribute()) {
-      if (attribute.has_g()) collect_used_names(attribute.g(), names);
-      for (const auto& inner : attribute.graphs())
-        collect_used_names(inner, names);
-    }
-  }
-  for (const auto& output : graph.output())
-    names.insert(output.name());
-}
-
 // For each node, whether an output of the graph depends on it.
 std::vector<bool> live_nodes(const onnx::GraphProto& graph) {
   std::set<std::string> needed;
@@ -65,6 +52,19 @@ const char* kind_of_type(const onnx::TypeProto& type) {
 }
 
 }  // namespace
+
+void collect_used_names(const onnx::GraphProto& graph, std::set<std::string>& names) {
+  for (const auto& node : graph.node()) {
+    names.insert(node.input().begin(), node.input().end());
+    for (const auto& attribute : node.attribute()) {
+      if (attribute.has_g()) collect_used_names(attribute.g(), names);
+      for (const auto& inner : attribute.graphs())
+        collect_used_names(inner, names);
+    }
+  }
+  for (const auto& output : graph.output())
+    names.insert(output.name());
+}
 
 const onnx::AttributeProto* find_attribute(const onnx::NodeProto& node, const std::string& name) {
   for (const auto& attribute : node.attribute())
@@ -102,6 +102,7 @@ std::string name_of(const onnx::NodeProto& node) {
 Graph Builder::build() {
   const onnx::GraphProto& graph = model_.graph();
   graph_.name = graph.name();
+  appended_ = appended_dimensions(graph);
   Scope scope;
   for (const auto& input : graph.input())
     add_input(input, scope);
@@ -168,10 +169,13 @@ std::optional<TensorType> Builder::input_type(const onnx::ValueInfoProto& input)
     const auto& dim = declared.shape().dim(i);
     if (dim.has_dim_value() && dim.dim_value() >= 0) {
       type.shape.emplace_back(dim.dim_value());
-    } else if (const auto range = range_of(options_, input.name(), static_cast<size_t>(i), rank, dim.dim_param())) {
-      type.shape.push_back(graph_.dim(dim.dim_param(), *range));
     } else {
-      return std::nullopt;
+      std::optional<graph::DimRange> range =
+          given_range(options_, input.name(), static_cast<size_t>(i), dim.dim_param());
+      if (!range)
+        range = other_range(options_, static_cast<size_t>(i), rank, appended_.contains(dim.dim_param()));
+      if (!range) return std::nullopt;
+      type.shape.push_back(graph_.dim(dim.dim_param(), *range));
     }
   }
   return type;

@@ -392,6 +392,7 @@ class Builder {
   std::map<graph::ValueId, graph::ValueId> sizes_;  // as_sizes() of each value
   std::map<std::string, int64_t> text_ids_;         // of graph_.texts
   std::set<graph::ValueId> tainted_;  // results of unsupported nodes, and what depends on them
+  std::set<std::string> appended_;    // dimensions that may be 0 (appended_dimensions)
   std::vector<graph::DimEquality> conditional_;  // asked for in branches that have been built
   int64_t streams_ = 0;                          // of random numbers, so far
   std::vector<Entry>

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "frontend/import.h"
@@ -43,10 +44,19 @@ std::map<std::string, Container> input_containers(const onnx::GraphProto& graph,
 // without a length go to problems.
 void divide_inputs(onnx::GraphProto& graph, const ImportOptions& options, Diagnostics& problems);
 
-// What an open dimension of an input is called that the model has no name for; the sizes that the options leave it, in an input of this
-// rank (nothing: it needs a value).
+// What an open dimension of an input is called that the model has no name for.
 std::string open_dim_name(const std::string& input, size_t axis);
-std::optional<graph::DimRange> range_of(const ImportOptions& options, const std::string& input, size_t axis, size_t rank, const std::string& name);
+// The sizes that the options give such a dimension; those that they leave all others, in an input of this rank (nothing: it needs a value).
+std::optional<graph::DimRange> given_range(const ImportOptions& options, const std::string& input,
+                                           size_t axis, const std::string& name);
+std::optional<graph::DimRange> other_range(const ImportOptions& options, size_t axis, size_t rank,
+                                           bool may_be_empty);
+
+// Names of dimensions along which something is appended to the inputs that have them, and nothing else is done with these: what a decoder
+// remembers of the tokens before (keys and values), of which there are none in the beginning.
+std::set<std::string> appended_dimensions(const onnx::GraphProto& graph);
+// All that a graph's nodes, those of graphs inside of it, and its outputs name.
+void collect_used_names(const onnx::GraphProto& graph, std::set<std::string>& names);
 
 // Gives every dimension of every input the value that the options have for it; those that these leave open get a name. Initializers that are also inputs are
 // constants: they are dropped from the inputs. Dimensions without a value go to problems. False: the options

@@ -27,14 +27,14 @@ constexpr int64_t kUsualSize = 128;
 std::optional<graph::DimRange> parse_sizes(std::string_view s) {
   if (s.ends_with("..")) {
     const std::optional<int64_t> min = parse_integer(s.substr(0, s.size() - 2));
-    if (!min || *min < 1 || *min >= tensor::kLargestSize) return std::nullopt;
+    if (!min || *min < 0 || *min >= tensor::kLargestSize) return std::nullopt;
     return graph::DimRange{*min, tensor::kLargestSize, std::max(*min, kUsualSize)};
   }
   const size_t dots = s.find("..");
   const std::optional<int64_t> min = parse_integer(s.substr(0, dots));
   const std::optional<int64_t> max = dots == std::string_view::npos ? min : parse_integer(s.substr(dots + 2));
   if (!min || !max || *min < 0 || *max < *min) return std::nullopt;
-  if (*min != *max && (*min == 0 || *max > kLargestSize)) return std::nullopt;
+  if (*min != *max && *max > kLargestSize) return std::nullopt;
   return graph::DimRange{*min, *max};
 }
 

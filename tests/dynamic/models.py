@@ -91,6 +91,30 @@ def attention():
                  tuple({"N": n, "T": t} for n, t in ((1, 1), (3, 5), (1, 64), (8, 127), (2, 128))))
 
 
+def decoder():
+    """Attention to what was before, of which there may be nothing: keys and values that grow."""
+    width, heads = 32, 2
+    nodes = [("Shape", ["keys0"], ["s0"], {}), ("Gather", ["s0", "two"], ["p"], {}), ("Shape", ["x"], ["s"], {}), ("Gather", ["s", "one"], ["t"], {}),
+             ("Add", ["p", "t"], ["all"], {}), ("Range", ["zero", "all", "one"], ["of_keys"], {}), ("Range", ["p", "all", "one"], ["of_queries"], {}),
+             ("Unsqueeze", ["of_keys", "first"], ["of_key"], {}), ("Unsqueeze", ["of_queries", "last"], ["of_query"], {}),
+             ("LessOrEqual", ["of_key", "of_query"], ["sees"], {})]
+    for k in "qkv":
+        nodes += [("MatMul", ["x", "w" + k], [k + "0"], {}), ("Reshape", [k + "0", "apart"], [k + "1"], {}),
+                  ("Transpose", [k + "1"], [k], {"perm": [0, 2, 1, 3]})]
+    nodes += [("Concat", ["keys0", "k"], ["keys"], {"axis": 2}), ("Concat", ["values0", "v"], ["values"], {"axis": -2}),
+              ("Transpose", ["keys"], ["columns"], {"perm": [0, 1, 3, 2]}), ("MatMul", ["q", "columns"], ["qk"], {}), ("Mul", ["qk", "scale"], ["scaled"], {}),
+              ("Where", ["sees", "scaled", "far"], ["scores"], {}), ("Softmax", ["scores"], ["weight"], {"axis": -1}),
+              ("MatMul", ["weight", "values"], ["o"], {}), ("Transpose", ["o"], ["o1"], {"perm": [0, 2, 1, 3]}), ("Reshape", ["o1", "together"], ["o2"], {}),
+              ("MatMul", ["o2", "wo"], ["y"], {})]
+    of_cache = ["N", heads, "P", width // heads]
+    return Model("decoder", nodes, {"x": ["N", "T", width], "keys0": of_cache, "values0": of_cache}, ("y", "keys", "values"),
+                 {"N": (1, 4), "T": (1, 40), "P": (0, 64)},
+                 {**{"w" + k: weights(width, width) for k in "qkvo"}, "zero": np.int64(0), "one": np.int64(1), "two": np.int64(2), "first": ints(0),
+                  "last": ints(1), "apart": ints(0, 0, heads, width // heads), "together": ints(0, 0, width), "scale": np.float32(0.25),
+                  "far": np.float32(-1e4)},
+                 tuple(dict(zip("NTP", n)) for n in ((1, 5, 0), (1, 1, 5), (4, 1, 64), (3, 40, 1), (2, 7, 0), (1, 33, 31))))
+
+
 def convolutions():
     return Model("convolutions", [
         ("Conv", ["x", "c1", "b1"], ["a"], {"pads": [1] * 4, "strides": [2, 2]}), ("Relu", ["a"], ["a1"], {}),
@@ -335,4 +359,4 @@ def pooled_boxes():
                  tuple(dict(zip("NHWK", n)) for n in ((1, 20, 30, 9), (4, 1, 2, 3), (2, 40, 17, 20), (1, 7, 40, 1))), {"i": 1})
 
 
-ALL = (mlp, attention, convolutions, volumes, batches, shapes, movements, recurrent, signals, expansions, resizes, pyramid, parts, transposed, upsampled, images, tiled_images, waves, spectra, covered, pooled_boxes)
+ALL = (mlp, attention, decoder, convolutions, volumes, batches, shapes, movements, recurrent, signals, expansions, resizes, pyramid, parts, transposed, upsampled, images, tiled_images, waves, spectra, covered, pooled_boxes)

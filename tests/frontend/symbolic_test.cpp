@@ -50,6 +50,32 @@ TEST(Symbolic, DimensionsAreTheGraphsByName) {
   EXPECT_EQ(type_of(model->graph, model->graph.outputs[0]), "f32[N, T]");
 }
 
+// Of what grows along a dimension, and of nothing else, there may be nothing.
+TEST(Symbolic, WhatIsAppendedToMayBeEmpty) {
+  ImportOptions options;
+  options.other_dims = kAnySize;
+  const auto least = [&](const std::string& nodes) {
+    Result<ImportedModel> model = import_text(
+        text(kHead, "g (float[N,P,6] past, float[N,T,6] x) => (float[A,B,C] y, int64[D] s) {", nodes, "}"),
+        options);
+    EXPECT_TRUE(model.ok()) << to_text(model.errors());
+    std::map<std::string, int64_t> sizes;
+    for (size_t i = 0; model.ok() && i < model->graph.dims.size(); ++i)
+      sizes[model->graph.dims[i].name()] = model->graph.dim_ranges[i].min;
+    return sizes;
+  };
+  using Sizes = std::map<std::string, int64_t>;
+  EXPECT_EQ(least("h = Relu(x) y = Concat<axis = -2>(past, h) s = Shape(past)"),
+            (Sizes{{"N", 1}, {"P", 0}, {"T", 1}}));
+  EXPECT_EQ(least("h = Relu(past) y = Concat<axis = 1>(past, x) s = Shape(h)"),
+            (Sizes{{"N", 1}, {"P", 1}, {"T", 0}}));
+  EXPECT_EQ(least("a = Concat<axis = 1>(past, x) b = Concat<axis = 0>(past, past) y = Relu(a) s = Shape(b)"),
+            (Sizes{{"N", 1}, {"P", 1}, {"T", 0}}));
+  options.dim_ranges["P"] = {1, tensor::kLargestSize, 128};
+  EXPECT_EQ(least("h = Relu(x) y = Concat<axis = 1>(past, h) s = Shape(past)"),
+            (Sizes{{"N", 1}, {"P", 1}, {"T", 1}}));
+}
+
 TEST(Symbolic, ShapesAreFollowed) {
   EXPECT_THAT(types_of("float[M,6] y", "int64[2] dims = {-1, 6}", "y = Reshape(x, dims)"),
               ElementsAre("f32[N * T, 6]"));

@@ -44,7 +44,7 @@ TEST(Options, MalformedShapesAndDimensions) {
   frontend::ImportOptions options;
   Status status =
       parse_import_options({{"x", "x=", "x=1x", "=1x2", "x=1xa"},
-                            {"N", "N=x", "N=64..1", "=3", "N=-1", "N=0..4", "N=0..", "N=1..99999999999"},
+                            {"N", "N=x", "N=64..1", "=3", "N=-1", "N=-1..4", "N=..", "N=1..99999999999"},
                             {"s", "s=", "s=2x3", "=2", "s=1..2"},
                             {}},
                            options);
