@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "frontend/graph_builder.h"
+#include "graph/elements.h"
 #include "tensor/text.h"
-#include "tensor/visit.h"
 
 namespace mcc::frontend {
 
@@ -13,6 +13,7 @@ using graph::Node;
 using graph::TensorType;
 using graph::ValueId;
 using tensor::Expr;
+using tensor::VarMap;
 
 namespace {
 
@@ -20,6 +21,13 @@ namespace {
 constexpr int64_t kFar = int64_t{1} << 40;
 // Elements of a tensor of sizes, of which there is one for each dimension.
 constexpr int64_t kMostSizes = 64;
+// That a size is followed through to what it is computed of.
+constexpr size_t kMostNodes = 256;
+
+bool has_few_integers(const TensorType& type) {
+  return (is_int(type.element) || type.element == ElementType::boolean) && graph::is_static(type.shape) &&
+         graph::static_count(type.shape) <= kMostSizes;
+}
 
 // Whether kernels may have it as the extent of a loop: sums and products of sizes.
 bool is_plain_size(const graph::Graph& graph, const Expr& e) {
@@ -39,42 +47,67 @@ ValueId Builder::as_sizes(ValueId v) {
   if (value.constant || !value.elements.empty()) return v;
   const auto [known, is_new] = sizes_.try_emplace(v, v);
   if (!is_new) return known->second;
-  const bool is_whole = is_int(value.type.element) || value.type.element == ElementType::boolean;
-  if (!is_whole || !graph::is_static(value.type.shape) || graph::static_count(value.type.shape) > kMostSizes)
-    return v;
-  const int64_t count = graph::static_count(value.type.shape);
-  const DimRange range = value.type.element == ElementType::boolean ? DimRange{0, 1} : DimRange{-kFar, kFar};
-  std::vector<Expr> elements = elements_of_parts(v);
-  for (int64_t i = static_cast<int64_t>(elements.size()); i < count; ++i) {
-    const std::string name = count == 1 ? graph_.value(v).name : text(graph_.value(v).name, "[", i, "]");
-    elements.push_back(graph_.add_data_dim(name, range, {DimSource::Kind::element, v, i, {}}));
-  }
-  const TensorType type = graph_.value(v).type;
-  const ValueId sizes = graph_.add_value(text(graph_.value(v).name, ".sizes"), type);
-  graph_.value(sizes).elements = std::move(elements);
-  return known->second = sizes;
-}
-
-// Of a list that is put together of others: of those some may be known. Empty for what is no such list.
-std::vector<Expr> Builder::elements_of_parts(ValueId v) {
-  const graph::NodeId producer = graph_.value(v).producer;
-  if (producer < 0 || graph_.value(v).type.shape.size() != 1 ||
-      graph_.node(producer).op != graph::find_op("", "Concat"))
-    return {};
-  std::vector<Expr> elements;
-  for (const ValueId part : std::vector<ValueId>(graph_.node(producer).inputs)) {
-    const graph::Value& known = graph_.value(as_sizes(part));
-    if (known.constant) {
-      for (const int64_t element : known.constant->to_ints())
-        elements.emplace_back(element);
-    } else if (known.elements.empty() &&
-               !(graph::is_static(known.type.shape) && graph::static_count(known.type.shape) == 0)) {
-      return {};
+  const TensorType type = value.type;
+  if (!has_few_integers(type)) return v;
+  const std::string name = value.name;
+  UnknownElements unknown;
+  std::vector<Expr> elements = known_elements(v, unknown);
+  elements.resize(static_cast<size_t>(graph::static_count(type.shape)));
+  const VarMap dims = dims_of(unknown, elements);
+  const DimRange range = type.element == ElementType::boolean ? DimRange{0, 1} : DimRange{-kFar, kFar};
+  for (size_t i = 0; i < elements.size(); ++i) {
+    if (int64_t number = 0; elements[i].defined() && tensor::as_int(elements[i], &number)) {
+      elements[i] = std::clamp(number, range.min, range.max);
+    } else if (elements[i].defined()) {
+      elements[i] = graph_.facts().simplify(tensor::substitute(elements[i], dims));
     } else {
-      elements.insert(elements.end(), known.elements.begin(), known.elements.end());
+      const std::string its_name = elements.size() == 1 ? name : text(name, "[", i, "]");
+      elements[i] =
+          graph_.add_data_dim(its_name, range, {DimSource::Kind::element, v, static_cast<int64_t>(i), {}});
     }
   }
-  return elements;
+  const ValueId sizes = graph_.add_value(text(name, ".sizes"), type);
+  graph_.value(sizes).elements = std::move(elements);
+  return sizes_[v] = sizes;
+}
+
+std::vector<Expr> Builder::known_elements(ValueId v, UnknownElements& unknown) {
+  const graph::NodeId producer = graph_.value(v).producer;
+  if (producer < 0 || unknown.of.size() >= kMostNodes) return {};
+  const graph::Node& node = graph_.node(producer);
+  const auto output = std::find(node.outputs.begin(), node.outputs.end(), v) - node.outputs.begin();
+  return graph::known_elements(graph_, node, static_cast<size_t>(output),
+                               [&](ValueId input) { return named_elements(input, unknown); });
+}
+
+std::vector<Expr> Builder::named_elements(ValueId v, UnknownElements& unknown) {
+  const auto sizes = sizes_.find(v);
+  const graph::Value& value = graph_.value(sizes == sizes_.end() ? v : sizes->second);
+  if (!value.elements.empty()) return value.elements;
+  if (value.constant) return graph::elements_of_constant(*value.constant);
+  if (value.type.element == ElementType::boolean || !has_few_integers(value.type)) return {};
+  if (const auto known = unknown.of.find(v); known != unknown.of.end()) return known->second;
+  unknown.of[v];  // counts
+  std::vector<Expr> elements = known_elements(v, unknown);
+  elements.resize(static_cast<size_t>(graph::static_count(value.type.shape)));
+  for (size_t i = 0; i < elements.size(); ++i) {
+    if (elements[i].defined()) continue;
+    const tensor::Var var(text(value.name, "[", i, "]"));
+    unknown.elements.push_back({var, v, i});
+    elements[i] = var;
+  }
+  return unknown.of[v] = elements;
+}
+
+VarMap Builder::dims_of(const UnknownElements& unknown, const std::vector<Expr>& used_in) {
+  VarMap dims;
+  for (const UnknownElements::Element& element : unknown.elements) {
+    const bool is_used = std::any_of(used_in.begin(), used_in.end(), [&](const Expr& e) {
+      return e.defined() && tensor::uses_var(e, element.var);
+    });
+    if (is_used) dims[element.var.get()] = graph_.value(as_sizes(element.value)).elements[element.index];
+  }
+  return dims;
 }
 
 Result<std::vector<TensorType>> Builder::infer(Node& node, const std::string& where) {

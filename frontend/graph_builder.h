@@ -11,6 +11,7 @@
 
 #include "frontend/build_graph.h"
 #include "graph/op.h"
+#include "tensor/visit.h"
 
 namespace mcc::frontend {
 
@@ -252,7 +253,22 @@ class Builder {
   Result<std::vector<graph::TensorType>> infer(graph::Node& node, const std::string& where);
   // The same tensor, for whoever takes its elements as sizes; absent where they cannot be.
   graph::ValueId as_sizes(graph::ValueId v);
-  std::vector<tensor::Expr> elements_of_parts(graph::ValueId v);
+  // Elements that only a run knows, and what is computed of them: variables stand for them.
+  struct UnknownElements {
+    struct Element {
+      tensor::Var var;
+      graph::ValueId value;
+      size_t index;
+    };
+    std::vector<Element> elements;
+    std::map<graph::ValueId, std::vector<tensor::Expr>> of;  // integers that are neither constants nor sizes
+  };
+  // As far as they follow from others; undefined where they do not.
+  std::vector<tensor::Expr> known_elements(graph::ValueId v, UnknownElements& unknown);
+  // The same with a variable for each that does not. Empty for what has no few integers.
+  std::vector<tensor::Expr> named_elements(graph::ValueId v, UnknownElements& unknown);
+  // Dimensions for the variables that these expressions use.
+  tensor::VarMap dims_of(const UnknownElements& unknown, const std::vector<tensor::Expr>& used_in);
   // Extents that are more than sums and products of other dimensions get a name of their own where data decides them.
   void name_sizes(const onnx::NodeProto& node, std::vector<graph::TensorType>& types);
   tensor::Expr named_size(const tensor::Expr& size, const std::string& name);

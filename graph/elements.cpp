@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "graph/op.h"
+#include "tensor/numeric.h"
 #include "tensor/text.h"
 #include "tensor/visit.h"
 
@@ -16,12 +17,14 @@ using namespace tensor;
 constexpr int64_t kMostElements = 1024;
 
 // Runs an unscheduled function over integers that are expressions: i64 whatever their declared type, as sizes fit every type that a
-// model computes them in. Gives up (an undefined expression, false) on what it cannot say as an expression of the dimensions.
+// model computes them in. What it cannot say as an expression of the dimensions is undefined, and gives up the run (false) where all
+// elements are wanted.
 class SymbolicRun {
  public:
   // have_bounds: of all dimensions. Where there is none, numbers of 32 bits are taken to be large enough for what is computed in them:
   // the model is not for larger sizes.
-  SymbolicRun(const Analyzer& facts, bool have_bounds) : facts_(facts), have_bounds_(have_bounds) {}
+  SymbolicRun(const Analyzer& facts, bool have_bounds, bool wants_all)
+      : facts_(facts), have_bounds_(have_bounds), wants_all_(wants_all) {}
 
   using Elements = std::vector<Expr>;
   Elements& memory(const Buffer& buffer) { return memory_[buffer.get()]; }
@@ -58,7 +61,7 @@ class SymbolicRun {
   bool on(const Store& store) {
     const Expr value = eval(store.value);
     const std::optional<size_t> at = position(store.buffer, store.indices);
-    if (!value.defined() || !at || store.predicate.defined()) return false;
+    if ((wants_all_ && !value.defined()) || !at || store.predicate.defined()) return false;
     memory(store.buffer)[*at] = value;
     return true;
   }
@@ -131,14 +134,32 @@ class SymbolicRun {
            *range.low >= (type == ElementType::u32 ? 0 : int64_t{INT32_MIN});
   }
 
+  // What reductions to the largest and the smallest begin with.
+  static bool is_neutral(const Binary& n, const Expr& e) {
+    int64_t value = 0;
+    return is_int(n.type.element) && as_int(e, &value) &&
+           ((n.op == BinaryOp::max && value == int_limits(n.type.element).low) ||
+            (n.op == BinaryOp::min && value == int_limits(n.type.element).high));
+  }
+
+  // Of a negative number it is toward minus infinity of up to b - 1 more.
+  static Expr quotient_toward_zero(const Expr& a, const Expr& b) {
+    return floor_div(a + tensor::min(tensor::max(0 - a, 0), b - 1), b);
+  }
+
   Expr value_of(const Binary& n, const Expr&) {
     const Expr a = eval(n.a), b = eval(n.b);
     if (!a.defined() || !b.defined() || a.element() != b.element()) return nullptr;
+    if (is_neutral(n, a)) return b;
+    if (is_neutral(n, b)) return a;
     switch (n.op) {
       case BinaryOp::div:
-      case BinaryOp::mod:  // toward zero: the same as toward minus infinity where nothing is negative
-        if (!facts_.can_prove(a >= 0) || !facts_.can_prove(b > 0)) return nullptr;
-        return n.op == BinaryOp::div ? floor_div(a, b) : floor_mod(a, b);
+      case BinaryOp::mod: {  // the same as toward minus infinity where nothing is negative
+        if (!facts_.can_prove(b > 0)) return nullptr;
+        const bool is_floor = facts_.can_prove(a >= 0);
+        if (n.op == BinaryOp::mod) return is_floor ? floor_mod(a, b) : a - quotient_toward_zero(a, b) * b;
+        return is_floor ? floor_div(a, b) : quotient_toward_zero(a, b);
+      }
       case BinaryOp::floor_div:
       case BinaryOp::floor_mod:
         if (!facts_.can_prove(b > 0)) return nullptr;
@@ -183,7 +204,7 @@ class SymbolicRun {
   Expr value_of(const VectorReduce&, const Expr&) { return nullptr; }
 
   const Analyzer& facts_;
-  const bool have_bounds_;
+  const bool have_bounds_, wants_all_;
   VarMap variables_;
   std::unordered_map<const BufferNode*, Elements> memory_;
 };
@@ -196,28 +217,57 @@ std::optional<size_t> small_count(const Shape& shape) {
 
 bool is_whole(ElementType element) { return is_int(element) || is_bool(element); }
 
-// What the parameters of the node's function hold, one list for each of its inputs that is one.
-std::optional<std::vector<std::vector<Expr>>> arguments_of(const Graph& graph, const Node& node,
-                                                           bool reads_data) {
-  std::vector<std::vector<Expr>> result;
+// Inputs that the node's function has parameters for, in their order.
+std::vector<ValueId> passed_inputs(const Graph& graph, const Node& node) {
   std::vector<ValueId> passed;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const ValueId id = node.inputs[i];
-    if (id == kNoValue || is_embedded(graph, node, static_cast<int>(i)) ||
-        std::find(passed.begin(), passed.end(), id) != passed.end())
-      continue;
-    passed.push_back(id);
-    const Value& value = graph.value(id);
-    std::vector<Expr> elements = value.elements;
-    if (reads_data && elements.empty()) {
-      if (!value.constant || !is_whole(value.type.element) || !small_count(value.type.shape))
-        return std::nullopt;
-      for (int64_t element : value.constant->to_ints())
-        elements.push_back(is_bool(value.type.element) ? constant_int(kBool, element) : Expr(element));
-    }
-    result.push_back(std::move(elements));
+    const bool is_passed = id != kNoValue && !is_embedded(graph, node, static_cast<int>(i));
+    if (is_passed && std::find(passed.begin(), passed.end(), id) == passed.end()) passed.push_back(id);
   }
-  return result;
+  return passed;
+}
+
+bool are_few_integers(const TensorType& type) {
+  return is_whole(type.element) && bit_width(type.element) >= 8 && small_count(type.shape);
+}
+
+bool are_all_defined(const std::vector<Expr>& elements) {
+  return std::all_of(elements.begin(), elements.end(), [](const Expr& e) { return e.defined(); });
+}
+
+bool gives_few_integers(const Graph& graph, const Node& node) {
+  return node.op->compute && std::all_of(node.outputs.begin(), node.outputs.end(), [&](ValueId id) {
+           return id == kNoValue || are_few_integers(graph.value(id).type);
+         });
+}
+
+// The elements of the results of the node's function, of which the inputs hold `arguments`.
+std::optional<std::vector<std::vector<Expr>>> run_over(const Graph& graph, const Node& node,
+                                                       std::vector<std::vector<Expr>> arguments,
+                                                       bool wants_all) {
+  const Func func = build_node_func(graph, node);
+  const Analyzer facts = graph.facts();
+  const bool have_bounds = std::all_of(graph.dim_ranges.begin(), graph.dim_ranges.end(),
+                                       [](const DimRange& r) { return r.has_bound(); });
+  SymbolicRun run(facts, have_bounds, wants_all);
+  for (size_t i = 0; i < func.params.size(); ++i) {
+    if (i < arguments.size()) {
+      run.memory(func.params[i]) = std::move(arguments[i]);
+    } else {
+      run.memory(func.params[i]).resize(*small_count(func.params[i].shape()));
+    }
+  }
+  for (const Buffer& buffer : func.allocs) {
+    const std::optional<size_t> count = small_count(buffer.shape());
+    if (!count) return std::nullopt;
+    run.memory(buffer).resize(*count);
+  }
+  if (func.body.defined() && !run.run(func.body)) return std::nullopt;
+  std::vector<std::vector<Expr>> results(node.outputs.size());
+  for (size_t i = 0, next = arguments.size(); i < node.outputs.size(); ++i)
+    if (node.outputs[i] != kNoValue) results[i] = run.memory(func.params[next++]);
+  return results;
 }
 
 // Without the limits of runs, which memory is not planned for.
@@ -230,42 +280,40 @@ Analyzer planning_facts(const Graph& graph) {
 
 }  // namespace
 
+std::vector<Expr> elements_of_constant(const Constant& constant) {
+  std::vector<Expr> elements;
+  for (int64_t element : constant.to_ints())
+    elements.push_back(is_bool(constant.element()) ? constant_int(kBool, element) : Expr(element));
+  return elements;
+}
+
 std::optional<std::vector<std::vector<Expr>>> elements_of(const Graph& graph, const Node& node) {
-  if (graph.dims.empty() || !node.op->compute) return std::nullopt;
-  for (ValueId id : node.outputs) {
-    if (id == kNoValue) continue;
-    const TensorType& type = graph.value(id).type;
-    if (!is_whole(type.element) || bit_width(type.element) < 8 || !small_count(type.shape))
-      return std::nullopt;
+  if (graph.dims.empty() || !gives_few_integers(graph, node)) return std::nullopt;
+  std::vector<std::vector<Expr>> arguments;
+  for (const ValueId id : passed_inputs(graph, node)) {
+    const Value& value = graph.value(id);
+    arguments.push_back(value.elements);
+    // Shape and Size look at the type of their input alone.
+    if (node.op->fold || !value.elements.empty()) continue;
+    if (!value.constant || !are_few_integers(value.type)) return std::nullopt;
+    arguments.back() = elements_of_constant(*value.constant);
   }
-  // Shape and Size look at the type of their input alone.
-  const auto arguments = arguments_of(graph, node, node.op->fold == nullptr);
-  if (!arguments) return std::nullopt;
-  const Func func = build_node_func(graph, node);
-  const Analyzer facts = graph.facts();
-  SymbolicRun run(facts, std::all_of(graph.dim_ranges.begin(), graph.dim_ranges.end(), [](const DimRange& r) { return r.has_bound(); }));
-  for (size_t i = 0; i < func.params.size(); ++i) {
-    const bool is_input = i < arguments->size();
-    if (is_input) {
-      run.memory(func.params[i]) = (*arguments)[i];
-    } else {
-      run.memory(func.params[i]).resize(*small_count(func.params[i].shape()));
-    }
-  }
-  for (const Buffer& buffer : func.allocs) {
-    const std::optional<size_t> count = small_count(buffer.shape());
-    if (!count) return std::nullopt;
-    run.memory(buffer).resize(*count);
-  }
-  if (func.body.defined() && !run.run(func.body)) return std::nullopt;
-  std::vector<std::vector<Expr>> results(node.outputs.size());
-  for (size_t i = 0, next = arguments->size(); i < node.outputs.size(); ++i) {
-    if (node.outputs[i] == kNoValue) continue;
-    results[i] = run.memory(func.params[next++]);
-    for (const Expr& element : results[i])
-      if (!element.defined()) return std::nullopt;
-  }
+  auto results = run_over(graph, node, std::move(arguments), true);
+  if (results && !std::all_of(results->begin(), results->end(), are_all_defined)) return std::nullopt;
   return results;
+}
+
+std::vector<Expr> known_elements(const Graph& graph, const Node& node, size_t output,
+                                 const std::function<std::vector<Expr>(ValueId)>& elements) {
+  if (node.op->fold || !gives_few_integers(graph, node)) return {};
+  std::vector<std::vector<Expr>> arguments;
+  for (const ValueId id : passed_inputs(graph, node)) {
+    if (!are_few_integers(graph.value(id).type)) return {};
+    arguments.push_back(elements(id));
+    if (arguments.back().empty()) arguments.back().resize(*small_count(graph.value(id).type.shape));
+  }
+  auto results = run_over(graph, node, std::move(arguments), false);
+  return results ? std::move((*results)[output]) : std::vector<Expr>{};
 }
 
 namespace {

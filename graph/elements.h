@@ -1,6 +1,7 @@
 // What models compute of shapes, where these have symbolic dimensions.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -12,6 +13,13 @@ namespace mcc::graph {
 // constants and symbolic dimensions: Shape, and gathering, joining and arithmetic on what it gives. The node's compute definition is
 // run with expressions in place of numbers. Output types must be set.
 std::optional<std::vector<std::vector<Expr>>> elements_of(const Graph& graph, const Node& node);
+
+// Those of one result as far as they follow from what `elements` gives for the node's inputs, where some may be undefined (all: an
+// empty list) as some of the result may. Empty for nodes that take more than few integers.
+std::vector<Expr> known_elements(const Graph& graph, const Node& node, size_t output,
+                                 const std::function<std::vector<Expr>(ValueId)>& elements);
+
+std::vector<Expr> elements_of_constant(const Constant& constant);  // of integers or truth values
 
 // Gives the node's results, values of the graph, these elements; the node itself is not needed any more. Those that do depend on dimensions
 // have a node that writes them to memory for whoever reads them there (mcc.Elements), the others become constants.

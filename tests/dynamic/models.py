@@ -156,9 +156,11 @@ def shapes():
         ("Unsqueeze", ["p", "i1"], ["column"], {}), ("Add", ["x", "column"], ["moved"], {}),
         ("Concat", ["n", "t", "six"], ["whole"], {"axis": 0}), ("Expand", ["row", "whole"], ["rows"], {}), ("Sub", ["moved", "rows"], ["y"], {}),
         ("Cast", ["nt"], ["count"], {"to": FLOAT}), ("ReduceSum", ["x", "every"], ["total"], {"keepdims": 0}), ("Div", ["total", "count"], ["mean"], {}),
-        ("Reshape", ["x", "flat"], ["z"], {}), ("Tile", ["row", "tiles"], ["tiled"], {})],
-        {"x": ["N", "T", 6]}, ("y", "ones", "mean", "z", "tiled", "half"), {"N": (1, 9), "T": (1, 70)},
-        {"i0": ints(0), "i1": ints(1), "i2": ints(2), "minus": ints(-1), "c0": np.int64(0), "c1": np.int64(1), "six": ints(6), "row": weights(1, 6),
+        ("Reshape", ["x", "flat"], ["z"], {}), ("Tile", ["row", "tiles"], ["tiled"], {}),
+        ("Sub", ["n", "t"], ["less"], {}), ("Div", ["less", "i3"], ["third"], {}), ("Mod", ["less", "i3"], ["rest"], {}), ("Add", ["t", "third"], ["t2"], {}),
+        ("ConstantOfShape", ["t2"], ["zeros"], {})],
+        {"x": ["N", "T", 6]}, ("y", "ones", "mean", "z", "tiled", "half", "third", "rest", "zeros"), {"N": (1, 9), "T": (1, 70)},
+        {"i0": ints(0), "i1": ints(1), "i2": ints(2), "i3": ints(3), "minus": ints(-1), "c0": np.int64(0), "c1": np.int64(1), "six": ints(6), "row": weights(1, 6),
          "every": ints(0, 1, 2), "flat": ints(-1, 6), "tiles": ints(2, 3)},
         tuple({"N": n, "T": t} for n, t in ((1, 1), (2, 7), (9, 70), (4, 33))))
 

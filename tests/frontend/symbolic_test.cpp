@@ -5,6 +5,7 @@
 #include "graph/op.h"
 #include "model_file.h"
 #include "tensor/text.h"
+#include "tensor/visit.h"
 
 namespace mcc::frontend {
 namespace {
@@ -98,6 +99,25 @@ TEST(Symbolic, ShapesAreFollowed) {
                        "sum, two) u = Unsqueeze(sum, axis) "
                        "v = Unsqueeze(t, axis) d = Concat<axis=0>(u, v) y = ConstantOfShape(d)"),
               ElementsAre("f32[N + T, T]", "i64[(N + T + 1) // 2]"));
+}
+
+// Of numbers of either sign, toward zero: T is from 2 to 9.
+TEST(Symbolic, QuotientsOfSizesAreFollowed) {
+  Result<ImportedModel> model =
+      import_open(text(kHead,
+                       "g (float[N,T] x) => (float[M] y) <int64[1] five = {5}, int64[1] three = {3}, "
+                       "int64[1] two = {2}> { t = Shape<start=1>(x) "
+                       "d = Sub(t, five) q = Div(d, two) n = Add(q, three) y = ConstantOfShape(n) }"));
+  ASSERT_TRUE(model.ok()) << to_text(model.errors());
+  const graph::Graph& graph = model->graph;
+  const tensor::Expr& size = graph.value(graph.outputs[0]).type.shape[0];
+  for (int64_t t = 2; t <= 9; ++t) {
+    int64_t value = 0;
+    ASSERT_TRUE(
+        tensor::as_int(tensor::simplify(tensor::substitute(size, {{graph.dims[1].get(), t}})), &value))
+        << tensor::to_text(size);
+    EXPECT_EQ(value, (t - 5) / 2 + 3);
+  }
 }
 
 // What a comparison of shapes with numbers decides.

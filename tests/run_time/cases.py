@@ -196,6 +196,20 @@ def places_in_a_picture():
     return [dict(x=x, least=np.array(v, np.float32)) for v in (2.5, 9, -9, 1)]
 
 
+def scaled_picture_in_a_padded_one():
+    """g (float[3,20,30] x, float scale, float[4,3,3,3] w) => (float[1,4,N,M] y)
+       <int64[3] size = {3,20,30}, int64 one = {1}, int64 two = {2}, int64[1] zero = {0}, int64[1] channels = {3}, int64[1] most = {64}> {
+       f = Cast <to = 1> (size) m = Mul (f, scale) fl = Floor (m) s = Cast <to = 7> (fl)
+       h0 = Gather (s, one) w0 = Gather (s, two) h1 = Unsqueeze (h0, zero) w1 = Unsqueeze (w0, zero)
+       u = Unsqueeze (x, zero) first = Shape <end = 2> (u) sizes = Concat <axis = 0> (first, h1, w1) r = Resize <mode = "linear"> (u, "", "", sizes)
+       c = Shape <start = 1, end = 2> (r) ce = Sub (channels, c) he = Sub (most, h1) we = Sub (most, w1)
+       ends = Concat <axis = 0> (zero, we, zero, he, zero, ce, zero, zero) pairs = Constant <value_ints = [4, 2]> () of_axes = Reshape (ends, pairs)
+       last = Constant <value_ints = [-1]> () far = Constant <value_ints = [-9223372036854775807]> ()
+       turned = Slice (of_axes, last, far, zero, last) t = Transpose <perm = [1, 0]> (turned) pads = Reshape (t, last)
+       p = Pad (r, pads) y = Conv (p, w) }"""
+    return [dict(x=floats(3, 20, 30), w=floats(4, 3, 3, 3), scale=np.array(s, np.float32)) for s in (1, 0.5, 2)]
+
+
 # ---- If ----
 
 
