@@ -42,7 +42,7 @@ class RunError(Exception):
 
 class Session:
     def __init__(self, path, threads=0, arena=None, seed=None):
-        self.lib = ctypes.CDLL(str(next(BUILD.rglob("libmcc_runtime.so.0"))))
+        self.lib = ctypes.CDLL(str(BUILD / "lib/libmcc_runtime.so.0"))
         self.lib.mcc_dtype_name.restype = ctypes.c_char_p
         self.types = {self.lib.mcc_dtype_name(i).decode(): i for i in range(32)}
         self.model, self.session, self.error = ctypes.c_void_p(), ctypes.c_void_p(), Error()
