@@ -7,6 +7,7 @@
 #include "frontend/model_prepare.h"
 #include "graph/elements.h"
 #include "tensor/text.h"
+#include "tensor/visit.h"
 
 namespace mcc::frontend {
 
@@ -15,6 +16,7 @@ using graph::Graph;
 using graph::kNoValue;
 using graph::TensorType;
 using graph::ValueId;
+using tensor::Expr;
 
 namespace {
 
@@ -106,6 +108,7 @@ Graph Builder::build() {
   Scope scope;
   for (const auto& input : graph.input())
     add_input(input, scope);
+  learn_sizes();
   add_initializers(graph, scope);
   add_nodes(graph, scope, {});
   for (const auto& output : graph.output())
@@ -116,27 +119,57 @@ Graph Builder::build() {
   return std::move(graph_);
 }
 
+void Builder::learn_sizes() {
+  for (const CheckedSize& known : learnt_) {
+    const Result<Expr> size = tensor::parse_expr(known.size, graph_.dims);
+    MCC_CHECK(size.ok(), known.size, ": ", to_text(size.errors()));
+    graph_.nonnegative.push_back(*size);
+  }
+}
+
 void Builder::add_size_checks() {
   // What stands in a branch need not fit the sizes with which the branch is not taken.
   if (std::any_of(graph_.nodes.begin(), graph_.nodes.end(),
                   [](const graph::Node& n) { return n.op->control != graph::Control::none; }))
     return;
-  const tensor::Analyzer facts = graph_.facts();
+  const tensor::Analyzer facts = graph_.facts_of_dims();
   std::set<std::string> seen;
+  const auto check = [&](const Expr& size, const auto& where) {
+    const std::string its_text = tensor::to_text(size);
+    if (!seen.insert(its_text).second || graph_.depends_on_data(size) || facts.can_prove(size >= 0)) return;
+    graph_.equalities.push_back({size, tensor::max(size, 0), where(its_text)});
+    checked_.push_back({its_text, graph_.equalities.back().where});
+  };
+  for (size_t i = 0; i < learnt_.size(); ++i)
+    check(graph_.nonnegative[i], [&](const std::string&) { return learnt_[i].where; });
   for (const graph::Node& node : graph_.nodes)
     for (const graph::ValueId id : node.outputs) {
       if (id == graph::kNoValue) continue;
       const graph::Shape& shape = graph_.value(id).type.shape;
-      for (size_t d = 0; d < shape.size(); ++d) {
-        const std::string size = tensor::to_text(shape[d]);
-        if (!seen.insert(size).second || graph_.depends_on_data(shape[d]) || facts.can_prove(shape[d] >= 0))
-          continue;
-        graph_.equalities.push_back(
-            {shape[d], tensor::max(shape[d], 0),
-             text("node '", node.name, "' (", node.op->name, "): dimension ", d, " of its output, ", size,
-                  ", would be negative: an input is too small for it")});
-      }
+      for (size_t d = 0; d < shape.size(); ++d)
+        check(shape[d], [&](const std::string& size) {
+          return text("node '", node.name, "' (", node.op->name, "): dimension ", d, " of its output, ", size,
+                      ", would be negative: an input is too small for it");
+        });
     }
+}
+
+std::vector<Builder::CheckedSize> Builder::sizes_worth_learning(const Graph& graph) const {
+  std::set<std::string> held;  // at 0, somewhere
+  const auto look = [&](const Expr& e) {
+    const auto* larger = e.as<tensor::Binary>();
+    if (!larger || larger->op != tensor::BinaryOp::max) return;
+    if (tensor::structurally_equal(larger->a, 0)) held.insert(tensor::to_text(larger->b));
+    if (tensor::structurally_equal(larger->b, 0)) held.insert(tensor::to_text(larger->a));
+  };
+  for (const graph::Value& value : graph.values)
+    for (const auto* expressions : {&value.type.shape, &value.elements})
+      for (const Expr& e : *expressions)
+        tensor::for_each_expr(tensor::Evaluate::make(e), look);
+  std::vector<CheckedSize> result;
+  std::copy_if(checked_.begin(), checked_.end(), std::back_inserter(result),
+               [&](const CheckedSize& c) { return held.contains(c.size); });
+  return result;
 }
 
 void Builder::report(ErrorKind kind, std::string where, std::string message, std::string hint) {
@@ -369,7 +402,15 @@ void Builder::take_over(const std::string& name, const Entry& entry, size_t firs
 
 void build_graph(const onnx::ModelProto& model, TensorReader& reader, const ImportOptions& options,
                  const graph::Evaluator& fold, ImportedModel& imported, Diagnostics& problems) {
-  imported.graph = Builder(model, reader, options, fold, imported, problems).build();
+  const ImportedModel before = imported;
+  Builder builder(model, reader, options, fold, imported, problems, {});
+  graph::Graph graph = builder.build();
+  const std::vector<Builder::CheckedSize> sizes = builder.sizes_worth_learning(graph);
+  if (problems.empty() && !sizes.empty()) {
+    imported = before;
+    graph = Builder(model, reader, options, fold, imported, problems, sizes).build();
+  }
+  imported.graph = std::move(graph);
 }
 
 }  // namespace mcc::frontend

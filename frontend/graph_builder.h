@@ -65,16 +65,25 @@ Origin part_of(const onnx::NodeProto& node, const Origin& origin);
 
 class Builder {
  public:
+  // A size of the dimensions of inputs that runs are refused for where it is negative, in text, and what they say then.
+  struct CheckedSize {
+    std::string size, where;
+  };
+  // learnt: of the same model, from building it without.
   Builder(const onnx::ModelProto& model, TensorReader& reader, const ImportOptions& options,
-          const graph::Evaluator& fold, ImportedModel& imported, Diagnostics& problems)
+          const graph::Evaluator& fold, ImportedModel& imported, Diagnostics& problems,
+          std::vector<CheckedSize> learnt)
       : model_(model),
         reader_(reader),
         options_(options),
         fold_(fold),
         imported_(imported),
-        problems_(problems) {}
+        problems_(problems),
+        learnt_(std::move(learnt)) {}
 
   graph::Graph build();
+  // Those that the built graph holds at 0 somewhere: a length of which a range counts, which is that of a convolution's result, too.
+  std::vector<CheckedSize> sizes_worth_learning(const graph::Graph& graph) const;
 
  private:
   void report(ErrorKind kind, std::string where, std::string message, std::string hint = "");
@@ -206,6 +215,7 @@ class Builder {
   void add_conditional_equalities();
   // Sizes that inputs may be too small for (a window longer than a signal) are looked at in each run.
   void add_size_checks();
+  void learn_sizes();
   tensor::Expr truth_of(graph::ValueId condition);
   void go_back(const Mark& mark);
 
@@ -403,6 +413,8 @@ class Builder {
   const graph::Evaluator& fold_;
   ImportedModel& imported_;
   Diagnostics& problems_;
+  const std::vector<CheckedSize> learnt_;
+  std::vector<CheckedSize> checked_;
   graph::Graph graph_;
   graph::FoldBudget fold_budget_;
   std::map<graph::ValueId, graph::ValueId> sizes_;  // as_sizes() of each value

@@ -418,6 +418,7 @@ Graph instance_of(const Graph& graph, int64_t number) {
   instance.dim_ranges.clear();
   instance.dim_sources.clear();
   instance.equalities.clear();
+  instance.nonnegative.clear();
   return instance;
 }
 

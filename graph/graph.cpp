@@ -487,6 +487,13 @@ std::vector<ValueId> Graph::dim_operands(const Node& of) const {
 }
 
 tensor::Analyzer Graph::facts() const {
+  tensor::Analyzer known = facts_of_dims();
+  for (const Expr& size : nonnegative)
+    known.assume(size >= 0);
+  return known;
+}
+
+tensor::Analyzer Graph::facts_of_dims() const {
   tensor::Analyzer known;
   for (size_t i = 0; i < dims.size(); ++i)
     known.bind(dims[i], dim_ranges[i].min, dim_ranges[i].max - dim_ranges[i].min + 1);

@@ -161,6 +161,8 @@ struct Graph {
   std::vector<DimRange> dim_ranges;  // of each of them
   std::vector<DimSource> dim_sources;
   std::vector<DimEquality> equalities;
+  // Of dimensions of inputs: runs are refused where one of them is negative (an equality), so that shapes may take them not to be.
+  std::vector<Expr> nonnegative;
   // Of a model with tensors of strings: these are i64 tensors of ids, and the first ids are the positions in this list, in which no text
   // stands twice (graph/ops/mcc_text.h).
   std::vector<std::string> texts;
@@ -192,6 +194,7 @@ struct Graph {
                   std::vector<TensorType> output_types);
   // What is known of the symbolic dimensions.
   tensor::Analyzer facts() const;
+  tensor::Analyzer facts_of_dims() const;  // without what runs are refused for
   const Value& value(ValueId id) const { return values[static_cast<size_t>(id)]; }
   Value& value(ValueId id) { return values[static_cast<size_t>(id)]; }
   const Node& node(NodeId id) const { return nodes[static_cast<size_t>(id)]; }

@@ -13,64 +13,6 @@ namespace {
 
 bool same_dim(const Expr& a, const Expr& b) { return tensor::structurally_equal(a, b); }
 
-// Both shapes are cut into the same number of groups such that corresponding groups hold equally many elements: the
-// more groups, the less index arithmetic.
-struct Group {
-  size_t in_end, out_end;
-};
-
-// The end of the group that starts at (i, o): the fewest dimensions of equal product, the rest if there are none.
-Group next_group(const Shape& in, const Shape& out, size_t i, size_t o) {
-  if (i < in.size() && o < out.size() && same_dim(in[i], out[o])) return {i + 1, o + 1};
-  int64_t in_count = 1, out_count = 1;
-  bool first = true;
-  while (first || in_count != out_count) {
-    first = false;
-    bool take_in = i < in.size() && (in_count <= out_count || o >= out.size());
-    if (!take_in && o >= out.size()) break;
-    auto d = static_dim(take_in ? in[i] : out[o]);
-    if (!d || *d == 0) return {in.size(), out.size()};
-    (take_in ? in_count : out_count) *= *d;
-    (take_in ? i : o)++;
-  }
-  return {i, o};
-}
-
-std::vector<Expr> reshaped_index(const Shape& in, const Shape& out, Axes axes) {
-  std::vector<Expr> index;
-  size_t i = 0, o = 0;
-  while (i < in.size() || o < out.size()) {
-    Group group = next_group(in, out, i, o);
-    Shape in_part(in.begin() + static_cast<std::ptrdiff_t>(i),
-                  in.begin() + static_cast<std::ptrdiff_t>(group.in_end));
-    Shape out_part(out.begin() + static_cast<std::ptrdiff_t>(o),
-                   out.begin() + static_cast<std::ptrdiff_t>(group.out_end));
-    std::vector<Expr> out_index(axes.begin() + static_cast<std::ptrdiff_t>(o),
-                                axes.begin() + static_cast<std::ptrdiff_t>(group.out_end));
-    for (const Expr& e : from_linear(in_part, linear_index(out_part, out_index)))
-      index.push_back(e);
-    i = group.in_end;
-    o = group.out_end;
-  }
-  return index;
-}
-
-void compute_reshape(ComputeContext& c) {
-  const TensorType& out = c.output_type(0);
-  c.set_output(0, c.builder.compute("reshape", out.element, out.shape, [&](Axes i) {
-    return c.at(0, reshaped_index(c.input_type(0).shape, out.shape, i));
-  }));
-}
-
-OpDef reshaping(std::string_view name, void (*infer)(InferContext&)) {
-  OpDef op = onnx_op(name, FusionClass::injective, 1, infer, compute_reshape);
-  op.constant_inputs = 0b10;
-  op.is_view = true;
-  return op;
-}
-
-// ---- Shapes ----
-
 // A number of elements as factors: constants as one number, the others each for itself. What all terms of a sum have in common stands
 // outside of it: b * f * 512 - b * 3072 is 512, b and f - 6.
 struct Factors {
@@ -150,6 +92,74 @@ void cancel(Factors& a, Factors& b) {
   a.number /= common;
   b.number /= common;
 }
+
+bool is_same_number(const Factors& a, const Factors& b) {
+  Factors x = a, y = b;
+  cancel(x, y);
+  return x.number == y.number && x.others.empty() && y.others.empty();
+}
+
+// Of all numbers of dimensions from the i-th on.
+std::vector<Factors> products(const Shape& shape, size_t i) {
+  std::vector<Factors> result{Factors(1)};
+  for (; i < shape.size(); ++i) {
+    result.push_back(result.back());
+    result.back().add(shape[i]);
+  }
+  return result;
+}
+
+// Both shapes are cut into the same number of groups such that corresponding groups hold equally many elements: the
+// more groups, the less index arithmetic.
+struct Group {
+  size_t in_end, out_end;
+};
+
+// The end of the group that starts at (i, o): the fewest dimensions of equal product, the rest if there are none.
+Group next_group(const Shape& in, const Shape& out, size_t i, size_t o) {
+  if (i < in.size() && o < out.size() && same_dim(in[i], out[o])) return {i + 1, o + 1};
+  const std::vector<Factors> from = products(in, i), to = products(out, o);
+  if (from.back().number == 0) return {in.size(), out.size()};
+  for (size_t count = 1; count < from.size() + to.size() - 1; ++count)
+    for (size_t n = std::min(count, from.size() - 1) + 1; n-- > 0 && count - n < to.size();)
+      if (is_same_number(from[n], to[count - n])) return {i + n, o + count - n};
+  return {in.size(), out.size()};
+}
+
+std::vector<Expr> reshaped_index(const Shape& in, const Shape& out, Axes axes) {
+  std::vector<Expr> index;
+  size_t i = 0, o = 0;
+  while (i < in.size() || o < out.size()) {
+    Group group = next_group(in, out, i, o);
+    Shape in_part(in.begin() + static_cast<std::ptrdiff_t>(i),
+                  in.begin() + static_cast<std::ptrdiff_t>(group.in_end));
+    Shape out_part(out.begin() + static_cast<std::ptrdiff_t>(o),
+                   out.begin() + static_cast<std::ptrdiff_t>(group.out_end));
+    std::vector<Expr> out_index(axes.begin() + static_cast<std::ptrdiff_t>(o),
+                                axes.begin() + static_cast<std::ptrdiff_t>(group.out_end));
+    for (const Expr& e : from_linear(in_part, linear_index(out_part, out_index)))
+      index.push_back(e);
+    i = group.in_end;
+    o = group.out_end;
+  }
+  return index;
+}
+
+void compute_reshape(ComputeContext& c) {
+  const TensorType& out = c.output_type(0);
+  c.set_output(0, c.builder.compute("reshape", out.element, out.shape, [&](Axes i) {
+    return c.at(0, reshaped_index(c.input_type(0).shape, out.shape, i));
+  }));
+}
+
+OpDef reshaping(std::string_view name, void (*infer)(InferContext&)) {
+  OpDef op = onnx_op(name, FusionClass::injective, 1, infer, compute_reshape);
+  op.constant_inputs = 0b10;
+  op.is_view = true;
+  return op;
+}
+
+// ---- Shapes ----
 
 // What elements that only a run knows stand for, which may be 0 and -1 as well.
 Shape without_signs(const InferContext& c, Shape wanted) {

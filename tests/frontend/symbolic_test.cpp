@@ -120,6 +120,34 @@ TEST(Symbolic, QuotientsOfSizesAreFollowed) {
   }
 }
 
+// A length that a run is refused for where it is negative counts a range as it is; it is checked all the same.
+TEST(Symbolic, LengthsOfResultsAreNotNegative) {
+  Result<ImportedModel> model =
+      import_open(text(kHead,
+                       "g (float[N,1,T] x) => (int64[M] y) <float[1,1,5] w = {1,2,3,4,5}, int64 zero = {0}, "
+                       "int64 one = {1}, int64 two = {2}> { c = Conv(x, w) s = Shape(c) n = Gather(s, two) "
+                       "y = Range(zero, n, one) }"));
+  ASSERT_TRUE(model.ok()) << to_text(model.errors());
+  EXPECT_THAT(graph::verify(model->graph), IsEmpty());
+  EXPECT_EQ(type_of(model->graph, model->graph.outputs[0]), "i64[T - 4]");
+  ASSERT_EQ(model->graph.equalities.size(), 1U);
+  EXPECT_THAT(model->graph.equalities[0].where,
+              HasSubstr("dimension 2 of its output, T - 4, would be negative"));
+}
+
+// Dimensions that both shapes have at their ends stand for themselves.
+TEST(Symbolic, ReshapesDivideWhatTheyChange) {
+  Result<ImportedModel> model = import_open(
+      text(kHead,
+           "g (float[N,4,T,T] x) => (float[A,B,C] y) <int64[1] rest = {-1}> { t = Shape<start=2, end=3>(x) "
+           "d = Concat<axis=0>(rest, t, t) y = Reshape(x, d) }"));
+  ASSERT_TRUE(model.ok()) << to_text(model.errors());
+  const graph::Graph& graph = model->graph;
+  const graph::Node& reshape = graph.nodes[static_cast<size_t>(graph.value(graph.outputs[0]).producer)];
+  EXPECT_THAT(tensor::to_text(graph::build_node_func(graph, reshape)),
+              HasSubstr("= x0[i0 // 4, i0 %% 4, i1, i2]"));
+}
+
 // What a comparison of shapes with numbers decides.
 TEST(Symbolic, ConditionsOnDimensionsAreDecided) {
   EXPECT_THAT(types_of("float[A,B,C] y",
