@@ -103,9 +103,8 @@ class ApplyLayouts {
     if (is_symbolic && !is_explicit(node)) return std::nullopt;
     const ValueId bias = node.inputs.size() > 2 ? node.inputs[2] : kNoValue;
     if (bias != kNoValue && !is_constant(bias)) return std::nullopt;
-    std::optional<ConvProblem> problem = typical_ ? conv_problem(*typical_, typical_->node(id)) : conv_problem(g_, node);
+    const std::optional<ConvProblem> problem = conv_problem(g_, node, typical_ ? &*typical_ : nullptr);
     if (!problem || problem->places() <= 0) return std::nullopt;
-    problem->is_open = is_symbolic;
     const bool in_words = !is_symbolic && is_in_words(*problem, t_);
     Layout layout = in_words ? Layout::channels_last : layout_of(id);
     if (is_symbolic && layout == Layout::channels_last && !is_gpu_) layout = Layout::blocked;

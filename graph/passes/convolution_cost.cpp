@@ -107,8 +107,9 @@ int64_t ConvProblem::taps() const {
   return std::accumulate(kernel.begin(), kernel.end(), int64_t{1}, std::multiplies<>());
 }
 
-std::optional<ConvProblem> conv_problem(const Graph& graph, const Node& node) {
+std::optional<ConvProblem> conv_problem(const Graph& for_all, const Node& node, const Graph* typical) {
   if (node.op->layout != LayoutRole::convolution) return std::nullopt;
+  const Graph& graph = typical ? *typical : for_all;
   const Shape& x = graph.value(node.inputs[0]).type.shape;
   const Shape& w = graph.value(node.inputs[1]).type.shape;
   const Shape& y = graph.value(node.outputs[0]).type.shape;
@@ -124,6 +125,15 @@ std::optional<ConvProblem> conv_problem(const Graph& graph, const Node& node) {
   p.kernel.assign(ws.begin() + 2, ws.end());
   p.strides = window_numbers(graph, node, "strides");
   p.dilations = window_numbers(graph, node, "dilations");
+  p.few_images = p.images;
+  p.small_extents = p.extents;
+  const Shape& open = for_all.value(node.outputs[0]).type.shape;
+  if (int64_t known = 0; !tensor::as_int(open[0], &known)) p.few_images = std::min<int64_t>(p.images, 1);
+  for (size_t axis = 2; axis < open.size(); ++axis) {
+    int64_t& extent = p.small_extents[p.extents.size() + axis - open.size()];
+    if (int64_t known = 0; !tensor::as_int(open[axis], &known)) extent = (extent + 1) / 2;
+  }
+  p.is_open = !is_static(for_all.value(node.inputs[0]).type.shape);
   return p;
 }
 
@@ -260,12 +270,40 @@ size_t best_algorithm(const std::vector<ConvAlgorithm>& algorithms) {
   return best;
 }
 
+namespace {
+
+// Of a CPU: sizes between these and the typical ones are what runs mostly have.
+size_t best_for_all_sizes(const std::vector<ConvAlgorithm>& algorithms, const ConvProblem& typical,
+                          const tensor::Target& target, int64_t model_weight_bytes) {
+  const auto model = static_cast<double>(model_weight_bytes);
+  ConvProblem small = typical;
+  small.images = typical.few_images;
+  small.extents = typical.small_extents;
+  std::vector<double> us;
+  for (const ConvAlgorithm& a : algorithms)
+    us.push_back(a.tile == 0 ? direct_us(small, Layout::blocked, target, model)
+                             : winograd_us(small, a.tile, target, model));
+  const double least = *std::min_element(us.begin(), us.end());
+  double least_typically = algorithms[0].us;
+  for (const ConvAlgorithm& a : algorithms)
+    least_typically = std::min(least_typically, a.us);
+  std::vector<ConvAlgorithm> losses = algorithms;
+  for (size_t i = 0; i < losses.size(); ++i)
+    losses[i].us = std::max(losses[i].us / least_typically, us[i] / least);
+  return best_algorithm(losses);
+}
+
+}  // namespace
+
 int64_t choose_tile(const ConvProblem& problem, const Node& node, const tensor::Target& target, int64_t model_weight_bytes,
                     const AlgorithmChoices& choices) {
   const std::vector<ConvAlgorithm> all = conv_algorithms(problem, target, model_weight_bytes);
   std::vector<Algorithm> named;
   for (const ConvAlgorithm& a : all) named.push_back({a.tile == 0 ? "direct" : text("winograd_", a.tile), a.us});
-  return all[choose_algorithm(to_text(problem), node, named, best_algorithm(all), choices)].tile;
+  const bool is_for_all = problem.is_open && target.kind == tensor::TargetKind::cpu;
+  const size_t best =
+      is_for_all ? best_for_all_sizes(all, problem, target, model_weight_bytes) : best_algorithm(all);
+  return all[choose_algorithm(to_text(problem), node, named, best, choices)].tile;
 }
 
 double convolution_us(const ConvProblem& problem, Layout layout, const tensor::Target& target,

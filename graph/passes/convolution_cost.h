@@ -18,7 +18,10 @@ struct ConvProblem {
   ElementType element = ElementType::f32;  // of both operands; of the input where they differ
   std::vector<int64_t> extents = {1, 1};  // of the result: height and width, behind a depth where there is one
   std::vector<int64_t> kernel = {1, 1}, strides = {1, 1}, dilations = {1, 1};  // along the same axes
-  bool is_open = false;  // images and extents are typical ones: it is computed for all sizes
+  // Of what is computed for all sizes images and extents are typical ones, and these small ones; else they are the same.
+  int64_t few_images = 1;
+  std::vector<int64_t> small_extents = {1, 1};
+  bool is_open = false;
 
   int64_t places() const;  // of a channel of the result, in all images
   int64_t taps() const;    // of the window
@@ -26,8 +29,9 @@ struct ConvProblem {
   bool is_grouped() const { return group > 1 && !is_depthwise(); }
 };
 
-// Of an operator in the role of a convolution (LayoutRole) with static types, in one dimension to three; nothing for others.
-std::optional<ConvProblem> conv_problem(const Graph& graph, const Node& node);
+// Of an operator in the role of a convolution (LayoutRole), in one dimension to three; nothing for others, and where there are no sizes.
+// typical: the same graph with sizes in place of symbolic dimensions, null where it has none.
+std::optional<ConvProblem> conv_problem(const Graph& graph, const Node& node, const Graph* typical = nullptr);
 // Whether a CPU multiplies the operands in words (graph/passes/pack_products.h); their channels are last then.
 bool is_in_words(const ConvProblem& problem, const tensor::Target& target);
 // "3x3 of 64 channels to 128, 56x56", with images, strides, dilations and groups where they are not 1, and that it is for all sizes where it is: different for different ones.
@@ -70,7 +74,7 @@ std::vector<ConvAlgorithm> conv_algorithms(const ConvProblem& problem, const ten
 // The fastest; direct where that is not slower by a tenth.
 size_t best_algorithm(const std::vector<ConvAlgorithm>& algorithms);
 // The tile of a convolution in f32 for which every algorithm is allowed, as it is expected to be fastest or chosen: "direct",
-// "winograd_2", "winograd_4".
+// "winograd_2", "winograd_4". For all sizes on a CPU: what loses least, typically or where there is little to do.
 int64_t choose_tile(const ConvProblem& problem, const Node& node, const tensor::Target& target, int64_t model_weight_bytes,
                     const AlgorithmChoices& choices);
 

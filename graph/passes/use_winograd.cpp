@@ -53,9 +53,8 @@ void use_winograd(Graph& graph, const tensor::Target& target, const AlgorithmCho
   for (size_t n = 0; n < count; ++n) {
     const auto id = static_cast<NodeId>(n);
     if (!multiplies_in_f32(graph, graph.node(id))) continue;
-    std::optional<ConvProblem> problem =
-        typical ? conv_problem(*typical, typical->node(id)) : conv_problem(graph, graph.node(id));
-    if (problem) problem->is_open = !is_static(graph.value(graph.node(id).inputs[0]).type.shape);
+    const std::optional<ConvProblem> problem =
+        conv_problem(graph, graph.node(id), typical ? &*typical : nullptr);
     const int64_t tile = problem ? choose_tile(*problem, graph.node(id), target, weights, choices) : 0;
     if (tile != 0) rewrite(graph, id, tile);
   }
