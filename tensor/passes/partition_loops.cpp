@@ -6,6 +6,7 @@
 #include "tensor/passes/bulk_copies.h"
 #include "tensor/passes/loop_cuts.h"
 #include "tensor/passes/pipeline_copies.h"
+#include "tensor/passes/rows_in_parts.h"
 #include "tensor/passes/scope.h"
 #include "tensor/text.h"
 
@@ -14,6 +15,8 @@ namespace {
 
 // Versions of a body nest at most this deep.
 constexpr int kMaxDepth = 4;
+// Where sizes are open, few conditions on the outer loops are decided before: versions for these leave depth for the loops inside.
+constexpr int kMaxOpenVersions = 2;
 
 // A loop with more stores is not split for choices.
 constexpr int64_t kMaxChoices = 4;
@@ -127,6 +130,9 @@ class NameAtoms : public Mutator {
 };
 
 class PartitionLoops : public ScopedMutator {
+ public:
+  explicit PartitionLoops(bool is_open) : max_versions_(is_open ? kMaxOpenVersions : kMaxDepth) {}
+
  protected:
   using ScopedMutator::on;
 
@@ -260,7 +266,12 @@ class PartitionLoops : public ScopedMutator {
       Expr extent = loop_extent(b);
       int64_t count = 0;
       bool splits_on = !as_int(extent, &count) || count > 1;
-      Stmt out = splits_on
+      const std::optional<Stmt> in_parts = in_scope([&] {
+        analyzer_.bind(n.var, b.begin, extent);
+        return rows_in_parts(n.body, analyzer_);
+      });
+      Stmt out = in_parts ? part(n, b, *in_parts)
+                 : splits_on
                      ? split(*For::make(n.var, b.begin, extent, n.loop, n.body, n.annotations).as<For>())
                      : part(n, b, n.body);
       --depth_;
@@ -367,15 +378,17 @@ class PartitionLoops : public ScopedMutator {
       vars.push_back(atom.var);
     }
     if (vars.empty()) return mutate(body);
-    Stmt out = choose(loop, name.atoms.empty() ? body : name.mutate(body), vars);
+    Stmt out = choose(loop, name.atoms.empty() ? body : name.mutate(body), vars, {});
     for (size_t i = name.atoms.size(); out && i-- > 0;) {
       out = Let::make(name.atoms[i].var, name.atoms[i].value, out);
     }
     return out;
   }
 
-  Stmt choose(const For& loop, const Stmt& body, const std::vector<Var>& vars) {
-    Expr test;
+  // failed: tests that do not hold in this version. What holds where one of them does is none that versions are made for again.
+  Stmt choose(const For& loop, const Stmt& body, const std::vector<Var>& vars,
+              const std::vector<Expr>& failed) {
+    Expr test;  // of those on one side of each other, the one that the others follow from
     VarMap known;
     auto is_ours = [&](const VarNode* v) {
       for (const Var& var : vars) {
@@ -383,29 +396,45 @@ class PartitionLoops : public ScopedMutator {
       }
       return false;
     };
-    if (depth_ < kMaxDepth) {
+    if (depth_ < max_versions_) {
+      std::vector<std::pair<Expr, const ExprNode*>> tests;
       for (const Condition& c : conditions_in(loop, body)) {
         if (c.is_choice || !uses_any_var(c.term, is_ours)) continue;
         Expr worst = extreme_case(c, analyzer_, Case::worst);
         if (!worst.defined() || !uses_any_var(worst, is_ours)) continue;
         Expr holds = analyzer_.simplify(worst <= Expr(0));
         if (is_true(holds) || is_false(holds) || analyzer_.can_prove(logical_not(holds))) continue;
-        if (!test.defined()) test = holds;
-        if (structurally_equal(test, holds)) known.emplace(c.term.get(), true_value());
+        if (std::any_of(failed.begin(), failed.end(),
+                        [&](const Expr& other) { return follows(holds, other); }))
+          continue;
+        tests.emplace_back(holds, c.term.get());
+        if (!test.defined() || follows(test, holds)) test = holds;
       }
+      for (const auto& [holds, term] : tests)
+        if (follows(holds, test)) known.emplace(term, true_value());
     }
     if (!test.defined()) return mutate(body);
     ++depth_;
-    auto version = [&](const Expr& fact, const Stmt& s) {
+    auto version = [&](const Expr& fact, const Stmt& s, const std::vector<Expr>& not_met) {
       return in_scope([&] {
         analyzer_.assume(fact);
-        return choose(loop, pin(s, vars), vars);
+        return choose(loop, pin(s, vars), vars, not_met);
       });
     };
-    Stmt main = version(test, ReplaceTerms(known).mutate(body)), other = version(logical_not(test), body);
+    std::vector<Expr> not_met = failed;
+    not_met.push_back(test);
+    Stmt main = version(test, ReplaceTerms(known).mutate(body), failed),
+         other = version(logical_not(test), body, not_met);
     --depth_;
     if (!main && !other) return nullptr;
     return main ? If::make(test, main, other) : If::make(logical_not(test), other);
+  }
+
+  bool follows(const Expr& condition, const Expr& from) const {
+    if (structurally_equal(condition, from)) return true;
+    Analyzer facts = analyzer_;
+    facts.assume(from);
+    return facts.can_prove(condition);
   }
 
   // Variables that can only have one value get it.
@@ -418,6 +447,7 @@ class PartitionLoops : public ScopedMutator {
     return map.empty() ? s : substitute(s, map);
   }
 
+  const int max_versions_;
   int depth_ = 0;
   std::vector<const For*> threads_;  // loops over threads around here
 };
@@ -426,7 +456,7 @@ class PartitionLoops : public ScopedMutator {
 
 Func partition_loops(const Func& f) {
   Func out = f;
-  out.body = PartitionLoops().mutate(f.body);
+  out.body = PartitionLoops(!f.dims.empty()).mutate(f.body);
   return out;
 }
 

@@ -6,6 +6,7 @@
 
 #include "tensor/grid.h"
 #include "tensor/passes/scope.h"
+#include "tensor/sizes.h"
 
 namespace mcc::tensor {
 namespace {
@@ -136,15 +137,21 @@ struct Side {
 class BoxFinder {
  public:
   BoxFinder(const Func& f, const Buffer& buffer, const std::vector<Access>& accesses, size_t depth)
-      : accesses_(accesses), depth_(depth), of_all_threads_(buffer.scope() == Scope::shared) {
-    for (const Var& dim : f.dims)
+      : accesses_(accesses),
+        depth_(depth),
+        of_all_threads_(buffer.scope() == Scope::shared),
+        sized_(size_facts(f)) {
+    for (const Var& dim : f.dims) {
       outer_.insert(dim.node());
+      dims_.insert(dim.node());
+    }
     std::set<const For*> seen;
     for (const Access& a : accesses) {
       for (size_t d = 0; d < a.path.size(); ++d) {
         const For* loop = a.path[d];
         if (!seen.insert(loop).second) continue;
-        analyzer_.bind(loop->var, loop->min, loop->extent);
+        loops_.bind(loop->var, loop->min, loop->extent);
+        sized_.bind(loop->var, loop->min, loop->extent);
         if (d < depth && !is_shared_by(*loop)) outer_.insert(loop->var.node());
       }
     }
@@ -156,19 +163,30 @@ class BoxFinder {
     Side all{0, whole};
     Expr origin;
     std::optional<int64_t> low, high;
+    std::vector<Expr> open_ends;  // where a loop's length depends on the run
     for (const Access& a : accesses_) {
       Expr start = at_first_iteration(a, a.indices[dim]);
       if (!is_fixed(start)) return all;
       if (!origin.defined()) origin = start;
-      Interval width = analyzer_.bounds(a.indices[dim] - start), shift = analyzer_.bounds(start - origin);
-      if (!width.low || !width.high || !shift.low || !shift.high) return all;
-      int64_t first = *shift.low + *width.low, last = *shift.high + *width.high;
+      Interval width = loops_.bounds(a.indices[dim] - start), shift = loops_.bounds(start - origin);
+      if (!width.low || !shift.low || !shift.high) return all;
+      const int64_t first = *shift.low + *width.low;
       low = low ? std::min(*low, first) : first;
-      high = high ? std::max(*high, last) : last;
+      if (width.high) {
+        const int64_t last = *shift.high + *width.high;
+        high = high ? std::max(*high, last) : last;
+        continue;
+      }
+      const Expr last = at_last_iteration(a, a.indices[dim] - start);
+      if (!last.defined()) return all;
+      open_ends.push_back(last + Expr(*shift.high));
     }
+    const Expr base = loops_.simplify(origin + Expr(*low));
+    // What all of the function uses has its own size.
+    if (!open_ends.empty()) return depth_ == 0 ? all : open_side(base, *low, high, open_ends, all);
     int64_t count = *high - *low + 1, size = 0;
     if (as_int(whole, &size) && (is_registers ? count == size : count >= size)) return all;
-    return {analyzer_.simplify(origin + Expr(*low)), count};
+    return {base, count};
   }
 
  private:
@@ -180,6 +198,38 @@ class BoxFinder {
     }
     return index;
   }
+  // Of an index that grows or falls evenly with each loop inside of the place, its largest value; undefined for others.
+  Expr at_last_iteration(const Access& a, const Expr& index) const {
+    Expr last = sized_.simplify(index);
+    for (size_t d = a.path.size(); d-- > depth_;) {
+      const For& loop = *a.path[d];
+      if (!uses_var(last, loop.var)) continue;
+      const Expr next = substitute(last, {{loop.var.get(), loop.var + 1}});
+      const Expr growth = sized_.simplify(next - last);
+      if (uses_var(growth, loop.var)) return nullptr;
+      const bool grows = sized_.can_prove(growth >= 0);
+      if (!grows && !sized_.can_prove(growth <= 0)) return nullptr;
+      last = sized_.simplify(
+          substitute(last, {{loop.var.get(), grows ? loop.min + loop.extent - 1 : loop.min}}));
+    }
+    return is_fixed(last) ? last : nullptr;
+  }
+  Side open_side(const Expr& base, int64_t low, std::optional<int64_t> high, const std::vector<Expr>& ends,
+                 const Side& all) const {
+    Expr end = ends[0];
+    for (const Expr& other : ends)
+      end = sized_.can_prove(other <= end)   ? end
+            : sized_.can_prove(end <= other) ? other
+                                             : tensor::max(end, other);
+    if (high && !sized_.can_prove(end >= Expr(*high))) end = tensor::max(end, Expr(*high));
+    const Expr count = sized_.simplify(end - Expr(low) + 1);
+    if (!is_of_dims(count) || sized_.can_prove(count >= all.extent)) return all;
+    return {base, count};
+  }
+  // Whether it is the same number in all of a run.
+  bool is_of_dims(const Expr& e) const {
+    return !uses_any_var(e, [&](const VarNode* v) { return !dims_.contains(v); });
+  }
   // Whether the iterations of a loop around the place use one buffer.
   bool is_shared_by(const For& loop) const { return of_all_threads_ && is_thread_loop(loop); }
   // Whether e has one value during the place.
@@ -190,8 +240,10 @@ class BoxFinder {
   const std::vector<Access>& accesses_;
   size_t depth_;
   bool of_all_threads_;
-  Analyzer analyzer_;
+  Analyzer loops_;  // without the sizes of a dimension: their largest is no size to keep memory for
+  Analyzer sized_;  // with them
   std::set<const VarNode*> outer_;  // what has one value during the place
+  std::set<const VarNode*> dims_;
 };
 
 struct Placement {
@@ -291,8 +343,9 @@ Func place_allocations(const Func& f) {
       }
     };
     measure();
-    if (has_parallel(path, 0, depth) && !is_constant_shape(shape) && buffer.scope() != Scope::shared) {
-      // What a thread keeps to itself has a constant size; the whole buffer outside serves as well.
+    if (is_in_launch(path) && has_parallel(path, 0, depth) && !is_constant_shape(shape) &&
+        buffer.scope() != Scope::shared) {
+      // What a thread of a launch keeps to itself has a constant size; the whole buffer outside serves as well.
       depth = 0;
       measure();
     }

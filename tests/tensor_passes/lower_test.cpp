@@ -29,8 +29,17 @@ INSTANTIATE_TEST_SUITE_P(Files, LowerFile,
                                            "vector_reduce", "scan", "scan_own", "padding", "halo", "pad_copy",
                                            "concat", "masked_tile", "layer_norm", "prefetch_next",
                                            "masked_update", "transpose_tile", "joined_tile", "packed_tile",
-                                           "tiles", "open_vectors", "limited"),
+                                           "tiles", "open_vectors", "limited", "symbolic_rows"),
                          [](const auto& info) { return std::string(info.param); });
+
+// Whatever number of rows is left for the last register tile.
+TEST(Lower, DividesOpenRowsAtAnySize) {
+  const Func f = parse(read_file(test_data("tensor_passes/data/symbolic_rows.txt")));
+  for (int64_t rows = 1; rows <= 14; ++rows) {
+    SCOPED_TRACE(rows);
+    expect_lowers(f, {2, rows});
+  }
+}
 
 // y[j, i] = x[i, j] + x[i, 0] in square tiles of lanes x lanes, as the schedules make it: columns of x become vectors.
 std::string tiled_transposition(int rows, int columns, int lanes) {
