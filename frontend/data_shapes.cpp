@@ -90,14 +90,23 @@ Entry Builder::compress(const onnx::NodeProto& node, const std::vector<Entry>& i
   return make("Gather", {flatten(inputs[0], origin), positions}, {"axis", 0}, origin);
 }
 
-// Of floats that are integers converted: the range of these, converted. Absent: they are not.
+// Of floats that are integers converted: the range of these, converted. The start may have a fraction, which is added after. Absent: they
+// are not.
 Entry Builder::range_of_integers(const std::vector<Entry>& inputs, const Origin& origin) {
+  double fraction = 0;
   std::vector<Entry> integers;
   for (const Entry& input : inputs) {
     if (input.kind != Entry::value) return {Entry::absent};
     const graph::Value& value = graph_.value(input.id);
     if (const Constant* number = known(input)) {
-      const double x = number->count() == 1 ? number->number_at(0) : 0.5;
+      double x = number->count() == 1 ? number->number_at(0) : 0.5;
+      const Constant* step = known(inputs[2]);
+      // An integer limit is as many integer steps from the whole number before it.
+      if (integers.empty() && step && step->count() == 1) {
+        const double whole = step->number_at(0) > 0 ? std::floor(x) : std::ceil(x);
+        fraction = x - whole;
+        x = whole;
+      }
       if (x != std::floor(x) || std::fabs(x) >= 0x1p53) return {Entry::absent};
       integers.push_back(make_constant(Constant::scalar(ElementType::i64, x), text(origin.name, ".number")));
       continue;
@@ -111,9 +120,14 @@ Entry Builder::range_of_integers(const std::vector<Entry>& inputs, const Origin&
                            ? source
                            : make("Cast", {source}, {"to", onnx_of_element(ElementType::i64)}, origin));
   }
+  const ElementType element = graph_.value(inputs[0].id).type.element;
   const Entry range = make("Range", integers, {}, origin);
   if (range.kind != Entry::value) return {};
-  return make("Cast", {range}, {"to", onnx_of_element(graph_.value(inputs[0].id).type.element)}, origin);
+  const Entry numbers = make("Cast", {range}, {"to", onnx_of_element(element)}, origin);
+  if (fraction == 0) return numbers;
+  return make("Add",
+              {numbers, make_constant(Constant::scalar(element, fraction), text(origin.name, ".fraction"))},
+              {}, origin);
 }
 
 std::vector<Entry> Builder::make_own(const std::string& type, const std::vector<Entry>& inputs,

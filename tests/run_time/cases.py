@@ -55,6 +55,13 @@ def floats_in_a_row():
     return [dict(a=number(a), x=floats(7) * 4) for a in (5, 40, 0, -2, 1000)]
 
 
+def fractions_in_a_row():
+    """g (float[H,3] x, int64 a) => (float[N] y, float[M] z) <float half = {0.5}, float one = {1}, float from = {7.25}, float back = {-3}, int64 two = {2}> {
+       s = Shape <end = 1> (x) h = Squeeze (s) p = Div (h, two) f = Cast <to = 1> (p) r = Range (half, f, one) y = Div (r, f)
+       l = Cast <to = 1> (a) z = Range (from, l, back) }"""
+    return [dict(x=floats(h, 3), a=number(a)) for h, a in ((2, 7), (9, 8), (40, -50), (1, 1), (3, 4), (5, -2))]
+
+
 def expanded_to_a_shape():
     """g (float[1,5] x, int64[2] s) => (float[N,5] y, float[5] z) {
        y = Expand (x, s) a = Constant <value_ints = [0]> () z = ReduceSum <keepdims = 0> (y, a) }"""
