@@ -1,4 +1,6 @@
 // Einsum: a sum of products over the labels that the output leaves out.
+#include "graph/ops/einsum.h"
+
 #include <algorithm>
 #include <cctype>
 #include <map>
@@ -7,21 +9,6 @@
 
 namespace mcc::graph {
 namespace {
-
-// A term's labels. An ellipsis stands for as many labels as the operand has dimensions left; they are given numbers
-// beyond the letters, counted from the last one, so that ellipses broadcast against each other.
-using Label = int;
-constexpr Label kEllipsis = 256;  // ellipsis label k stands for dimension k from the end
-
-struct Equation {
-  std::vector<std::vector<Label>> operands;
-  std::vector<Label> output;
-};
-
-struct Parsed {
-  std::optional<Equation> equation;
-  std::string error;
-};
 
 // One term with `ellipsis` dimensions under its "...".
 std::optional<std::vector<Label>> parse_term(const std::string& term, int ellipsis) {
@@ -65,7 +52,9 @@ std::vector<Label> implicit_output(const Equation& e, int ellipsis) {
   return output;
 }
 
-Parsed parse_equation(std::string text_, const std::vector<int>& ranks) {
+}  // namespace
+
+ParsedEquation parse_equation(std::string text_, const std::vector<int>& ranks) {
   std::erase(text_, ' ');
   size_t arrow = text_.find("->");
   std::string left = text_.substr(0, arrow);
@@ -103,6 +92,31 @@ Parsed parse_equation(std::string text_, const std::vector<int>& ranks) {
   return {e, ""};
 }
 
+std::string to_text(const Equation& equation) {
+  static constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+  std::map<Label, char> letters;
+  std::string result;
+  auto write = [&](const std::vector<Label>& term) {
+    for (Label l : term) {
+      const auto [entry, is_new] = letters.try_emplace(l, '?');
+      if (is_new) {
+        MCC_CHECK(letters.size() <= kLetters.size(), "an equation of more labels than there are letters");
+        entry->second = kLetters[letters.size() - 1];
+      }
+      result += entry->second;
+    }
+  };
+  for (const std::vector<Label>& term : equation.operands) {
+    if (!result.empty() || &term != &equation.operands.front()) result += ',';
+    write(term);
+  }
+  result += "->";
+  write(equation.output);
+  return result;
+}
+
+namespace {
+
 template <class Context>
 std::vector<int> ranks_of(const Context& c, int n) {
   std::vector<int> ranks;
@@ -121,7 +135,7 @@ void infer_einsum(InferContext& c) {
   for (int i = 1; i < c.num_inputs(); ++i) {
     if (!expect(c, c.has_input(i), "input ", i, " is missing") || !expect_same_type(c, 0, i)) return;
   }
-  Parsed parsed = parse_equation(c.attributes().text("equation", ""), ranks_of(c, c.num_inputs()));
+  ParsedEquation parsed = parse_equation(c.attributes().text("equation", ""), ranks_of(c, c.num_inputs()));
   if (!expect(c, parsed.equation.has_value(), parsed.error)) return;
   std::map<Label, Expr> extents;
   for (int i = 0; i < c.num_inputs(); ++i) {

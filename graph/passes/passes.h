@@ -79,6 +79,10 @@ void order_interleaved_channels(Graph& graph);
 // Transposed convolutions with strides become convolutions whose results are interleaved.
 void split_conv_transpose(Graph& graph);
 
+// Einsum of many operands becomes several of two; some of two become MatMul: those with constant weights, around a softmax, or whose
+// last label both operands have. Rounding may change.
+void expand_einsums(Graph& graph);
+
 // Fourier transforms (DFT, STFT) in f32 of static length become products with a constant matrix.
 void expand_fourier(Graph& graph);
 

@@ -55,6 +55,7 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
       step("widen_halves", [&] { widen_halves(graph, options.target); });
       step("fold_constants", fold);
     }
+    if (!options.strict) step("expand_einsums", [&] { expand_einsums(graph); });
     step("expand_fourier", [&] { expand_fourier(graph); });
     step("trim_windows", [&] { trim_windows(graph); });
     step("place_updates", [&] { place_updates(graph, options.target); });

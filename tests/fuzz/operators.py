@@ -341,9 +341,12 @@ def resize(rng):
 
 def einsum(rng):
     letters = {c: extent(rng) or 1 for c in "abcd"}
-    equation = one_of(rng, ["ab,bc->ac", "ab,ab->a", "abc,cd->abd", "ab,cb->ac", "ab->ba", "ab->", "abc,abd->acd", "a,b->ab", "abc->cab", "ab,bc,cd->ad"])
+    equation = one_of(rng, ["ab,bc->ac", "ab,ab->a", "abc,cd->abd", "ab,cb->ac", "ab->ba", "ab->", "abc,abd->acd", "a,b->ab", "abc->cab", "ab,bc,cd->ad",
+                            "abc,adc->bdc", "ab,ac,abcd->ad", "a,b,ab->", "ab,ac,ad,a->bcd"])
     inputs = {f"x{i}": tensor(rng, [letters[c] for c in term]) for i, term in enumerate(equation.split("->")[0].split(","))}
-    return single("Einsum", inputs, equation=equation)
+    last = f"x{len(inputs) - 1}"
+    constants = {last: inputs.pop(last)} if len(inputs) > 1 and rng.random() < 0.4 else {}
+    return single("Einsum", inputs, constants, equation=equation)
 
 
 def trilu(rng):

@@ -102,6 +102,7 @@ constexpr Pass kPasses[] = {
     {"simplify_algebra", [](Graph& g, const Setting&) { simplify_algebra(g); }},
     {"eliminate_common_subexpressions", [](Graph& g, const Setting&) { eliminate_common_subexpressions(g); }},
     {"widen_halves", [](Graph& g, const Setting& s) { widen_halves(g, s.target); }},
+    {"expand_einsums", [](Graph& g, const Setting&) { expand_einsums(g); }},
     {"expand_fourier", [](Graph& g, const Setting&) { expand_fourier(g); }},
     {"trim_windows", [](Graph& g, const Setting&) { trim_windows(g); }},
     {"place_updates", [](Graph& g, const Setting& s) { place_updates(g, s.target); }},
