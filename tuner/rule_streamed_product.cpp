@@ -6,9 +6,11 @@
 //     for k in steps of several:
 //       for vector: for k's rows, rows (unrolled): sum[row, vector] += a[row, k] * w[k, vector]
 //
-// The sums stand in the first-level cache. A transposed operand is read along the reduction, in vectors of partial sums:
+// The sums stand in the first-level cache. A transposed operand (keys, for the scores of one query) is read along the reduction, in
+// vectors of partial sums, also where each batch item has its own:
 //
-//   for columns (parallel): for k in vectors: for columns, rows (unrolled): part[lane] += a[row, k] * w[column, k]; sum of lanes
+//   for batch, columns (parallel):
+//     for k in vectors: for columns, rows (unrolled): part[lane] += a[row, k] * w[column, k]; sum of lanes
 #include <algorithm>
 
 #include "tuner/rules.h"
@@ -23,14 +25,15 @@ constexpr int64_t kMostRows = 4;
 
 struct Streamed {
   int column = -1, reduce = -1;
-  std::vector<int> rows;
+  std::vector<int> rows, batch;
   size_t load = 0;
 };
 
-// y[rows, column] += a[rows, k] * w[k, column], with nothing else that moves.
+// y[batch, rows, column] += a[batch, rows, k] * w[batch, k, column], with nothing else that moves.
 std::optional<Streamed> streamed_product(const BlockInfo& info) {
   if (!info.is_contraction || info.is_nested || info.loads.size() != 2) return std::nullopt;
   Streamed p;
+  std::vector<int> others;
   for (size_t a = 0; a < info.axes.size(); ++a) {
     auto axis = static_cast<int>(a);
     if (info.axes[a].is_reduce) {
@@ -39,7 +42,7 @@ std::optional<Streamed> streamed_product(const BlockInfo& info) {
     } else if (info.store.strides[a] == 1 && info.axes[a].extent > 1) {
       p.column = axis;
     } else {
-      p.rows.push_back(axis);
+      others.push_back(axis);
     }
   }
   if (p.column < 0 || p.reduce < 0) return std::nullopt;
@@ -50,10 +53,10 @@ std::optional<Streamed> streamed_product(const BlockInfo& info) {
   if (moving.strides[column] == 0 || still.strides[column] != 0 || moving.strides[k] == 0)
     return std::nullopt;
   int64_t rows = 1;
-  for (int a : p.rows) {
-    const int64_t extent = info.axes[static_cast<size_t>(a)].extent;
-    if (extent > 1 && moving.strides[static_cast<size_t>(a)] != 0) return std::nullopt;
-    rows *= extent;
+  for (int a : others) {
+    const bool has_own = moving.strides[static_cast<size_t>(a)] != 0 && info.axes[static_cast<size_t>(a)].extent > 1;
+    (has_own ? p.batch : p.rows).push_back(a);
+    if (!has_own) rows *= info.axes[static_cast<size_t>(a)].extent;
   }
   return rows <= kMostRows ? std::optional(p) : std::nullopt;
 }
@@ -69,12 +72,14 @@ class StreamedProduct {
     const int64_t columns = info_.axes[column].extent, bytes = byte_size(w.buffer.element());
     for (int a : p_.rows)
       rows_ *= info_.axes[static_cast<size_t>(a)].extent;
+    for (int a : p_.batch)
+      batch_ *= info_.axes[static_cast<size_t>(a)].extent;
     us_ = static_cast<double>(count_of(w.buffer) * bytes) / (t_.l3.gb_per_s * 1e3);
     // What lies in the nearest caches may be read in any order.
     bool is_large = count_of(w.buffer) * bytes > t_.l1.bytes;
     if (w.strides[column] == 1 && w.runs[column] == columns && w.strides[k] >= columns) {
       bool is_spread = w.strides[k] * bytes >= 1024 && count_of(w.buffer) * bytes > t_.l2.bytes;
-      return columns >= lanes() && ask(is_spread) && by_rows();
+      return p_.batch.empty() && columns >= lanes() && ask(is_spread) && by_rows();
     }
     bool is_along =
         w.strides[k] == 1 && info_.loads[1 - p_.load].strides[k] <= 1 && info_.axes[k].extent >= lanes();
@@ -138,11 +143,16 @@ class StreamedProduct {
     int64_t width = d_.decide.choose(b + ".width", widths, widths.size() > 1 && group * rows_ <= 4 ? 2 : 1);
     bool parallel = choose_parallel(d_, b, us_);
     int64_t turns = (columns + group - 1) / group;
-    int64_t pieces = parallel ? std::min<int64_t>(t_.cores, turns) : 1;
+    int64_t pieces = parallel ? std::min(ceil_div64(t_.cores, batch_), turns) : 1;
     must_step(d_, Split{loop(p_.column),
                         {0, (turns + pieces - 1) / pieces, group},
                         {b + ".piece", column, b + ".group"}});
-    std::vector<std::string> order{b + ".piece", column, b + ".group"}, inner{b + ".vec", b + ".group"};
+    std::vector<std::string> outer, inner{b + ".vec", b + ".group"};
+    for (int a : p_.batch)
+      outer.push_back(loop(a));
+    outer.push_back(b + ".piece");
+    std::vector<std::string> order = outer;
+    order.insert(order.end(), {column, b + ".group"});
     for (int a : p_.rows) {
       order.push_back(loop(a));
       inner.push_back(loop(a));
@@ -150,7 +160,11 @@ class StreamedProduct {
     order.push_back(loop(p_.reduce));
     inner.push_back(lane);
     must_step(d_, Reorder{order});
-    if (parallel) try_step(d_, Parallel{b + ".piece"});
+    if (outer.size() > 1) {
+      must_step(d_, Fuse{outer, b + ".outer"});
+      outer = {b + ".outer"};
+    }
+    if (parallel) try_step(d_, Parallel{outer[0]});
     must_step(d_, Split{loop(p_.reduce), {0, width * lanes()}, {b + ".vec", lane}});
     must_step(d_, Rfactor{b, lane, part, static_cast<int64_t>(info_.store.buffer.rank())});
     must_step(d_, Reorder{inner});
@@ -185,7 +199,7 @@ class StreamedProduct {
   BlockInfo info_;
   Streamed p_;
   const Target& t_;
-  int64_t rows_ = 1;
+  int64_t rows_ = 1, batch_ = 1;
   double us_ = 0;
 };
 
