@@ -1,4 +1,5 @@
 // What is known about variables, and the bounds that follow from it.
+#include <algorithm>
 #include <bit>
 
 #include "tensor/simplifier.h"
@@ -18,6 +19,27 @@ const Binary* as_op(const Expr& e, BinaryOp op) {
 const Call* as_call(const Expr& e, Intrinsic function) {
   const auto* c = e.as<Call>();
   return c && c->function == function ? c : nullptr;
+}
+
+// A range that is not empty has as many numbers as x where it has max(x, 0).
+Expr extent_of_some(const Expr& extent) {
+  const Binary* most = as_op(extent, BinaryOp::max);
+  if (!most) return extent;
+  int64_t n = 1;
+  if (as_int(most->b, &n) && n <= 0) return most->a;
+  if (as_int(most->a, &n) && n <= 0) return most->b;
+  return extent;
+}
+
+// What the numbers among the operands of min and max say. Linear forms take common terms out of these, and lose it.
+Span span_of_choice(const Expr& e) {
+  int64_t n = 0;
+  if (as_int(e, &n)) return Span::point(n);
+  const auto* choice = e.as<Binary>();
+  if (!choice || (choice->op != BinaryOp::min && choice->op != BinaryOp::max)) return {};
+  const Span a = span_of_choice(choice->a), b = span_of_choice(choice->b);
+  if (choice->op == BinaryOp::min) return {std::min(a.lo, b.lo), std::min(a.hi, b.hi)};
+  return {std::max(a.lo, b.lo), std::max(a.hi, b.hi)};
 }
 
 bool fits(Span inner, Span outer) { return inner.lo >= outer.lo && inner.hi <= outer.hi; }
@@ -52,17 +74,18 @@ Simplifier::VarInfo& Simplifier::info(const Var& var) {
 }
 
 void Simplifier::bind_range(const Var& var, const Expr& min, const Expr& extent) {
-  Linear low = linear(min), count = linear(extent);
+  // The variable has a value, so its range is not empty.
+  Linear low = linear(min), count = linear(extent_of_some(simplify(extent)));
   Linear high = sum(low, count);
   high.constant -= 1;
-  Span span{span_of(low).lo, span_of(high).hi};
+  Span span{std::max(span_of(low).lo, span_of_choice(min).lo), span_of(high).hi};
   VarInfo& v = info(var);
   v.span = span;
   v.value = nullptr;
   v.symbolic = !low.is_constant() || !high.is_constant();
   v.min = low;
   v.max = recombine(high);
-  if (!count.is_constant()) {  // the variable has a value, so its range is not empty
+  if (!count.is_constant()) {
     count.constant -= 1;
     assume_nonnegative(count);
   }
@@ -332,7 +355,7 @@ bool Simplifier::prove_by_min_max(const Linear& l, int* budget) {
   return false;
 }
 
-// For constant n, and x without bounds (where it has some, those of the quotient do): as without_quotient() says, and for c a multiple
+// For constant n, and x without bounds (where it has some, those of the quotient do, unless l has parts of x elsewhere, too): as without_quotient() says, and for c a multiple
 // of n, c*(x // n) >= c/n * (x - n + 1) for c > 0, and >= c/n * x for c < 0. So a dimension filled up to whole tiles is as long as it was.
 bool Simplifier::prove_by_tiles(const Linear& l, int* budget) {
   for (const Term& t : l.terms) {
@@ -341,7 +364,8 @@ bool Simplifier::prove_by_tiles(const Linear& l, int* budget) {
     if (!quotient || quotient->op != BinaryOp::floor_div || !as_int(quotient->b, &n) || n < 2) continue;
     const Linear x = lift(quotient->a);
     const Span span = span_of(x);
-    if (span.has_lo() && span.has_hi()) continue;
+    const bool is_shared = std::any_of(x.terms.begin(), x.terms.end(), [&](const Term& of_x) { return l.coefficient_of(of_x.atom) != 0; });
+    if (span.has_lo() && span.has_hi() && !is_shared) continue;
     if (const std::optional<Linear> moved = without_quotient(l, t); moved && prove(recombine(*moved), budget))
       return true;
     if (t.coefficient % n != 0) continue;

@@ -43,6 +43,7 @@ namespace mcc::graph {
   X(mcc_pack_ops)       \
   X(mcc_conv_ops)       \
   X(mcc_matmul_ops)     \
+  X(mcc_product_ops)    \
   X(mcc_bytes_ops)      \
   X(mcc_winograd_ops)   \
   X(mcc_attention_ops)  \

@@ -34,21 +34,10 @@
 #include <limits>
 
 #include "graph/ops/common.h"
-#include "graph/ops/mcc_attention.h"
+#include "graph/ops/operand_view.h"
 #include "tensor/intrinsics.h"
 
 namespace mcc::graph {
-
-Expr extent_along(const std::vector<int64_t>& view, const Shape& shape, size_t axis) {
-  const size_t rank = shape.size(), axes = view.size() / rank - 1;
-  for (size_t d = 0; d < rank; ++d) {
-    bool is_alone = view[d] == 0;
-    for (size_t n = 0; n < axes; ++n)
-      is_alone = is_alone && view[(1 + n) * rank + d] == (n == axis ? 1 : 0);
-    if (is_alone) return shape[d];
-  }
-  return Expr();
-}
 
 namespace {
 
@@ -166,20 +155,6 @@ void infer_attention(InferContext& c) {
   c.set_output(0, {contraction_result(c), out});
 }
 
-// The view's place along each dimension of the input.
-Expr element(const ComputeContext& c, int i, const Ints& view, std::vector<Expr> index) {
-  const size_t rank = c.input_type(i).shape.size();
-  std::vector<Expr> at;
-  for (size_t d = 0; d < rank; ++d) {
-    at.emplace_back(view[d]);
-    for (size_t k = 0; k < index.size(); ++k) {
-      const int64_t step = view[(k + 1) * rank + d];
-      if (rank == 1 || step != 0) at[d] = at[d] + index[k] * Expr(step);
-    }
-  }
-  return c.at(i, at);
-}
-
 std::vector<Expr> join(Axes batch, std::initializer_list<Expr> inner) {
   std::vector<Expr> index = to_vector(batch);
   index.insert(index.end(), inner);
@@ -255,15 +230,15 @@ Parts compute_parts(ComputeContext& c, const Dims& dims) {
   const ElementType key = c.input_type(1).element, value = c.input_type(2).element;
   Buffer keys = c.builder.compute("keys", key, dims.shape({dims.d, dims.n}), [&](Axes i) {
     const Expr number = whole(i, i[lead + 1]);
-    return where_key(number, element(c, 1, k, join(i.first(rank), {number, i[lead]})), 0);
+    return where_key(number, viewed_element(c, 1, k, join(i.first(rank), {number, i[lead]})), 0);
   });
   Buffer values = c.builder.compute("values", value, dims.shape({dims.n, dims.e}), [&](Axes i) {
     const Expr number = whole(i, i[lead]);
-    return where_key(number, element(c, 2, v, join(i.first(rank), {number, i[lead + 1]})), 0);
+    return where_key(number, viewed_element(c, 2, v, join(i.first(rank), {number, i[lead + 1]})), 0);
   });
   Buffer scores = c.builder.reduce(
       "scores", type, dims.shape({dims.rows, dims.n}), {dims.d}, Reducer::sum, [&](Axes i, Axes r) {
-        return cast(type, element(c, 0, q, join(i.first(rank), {row_of(i[lead]), r[0]}))) *
+        return cast(type, viewed_element(c, 0, q, join(i.first(rank), {row_of(i[lead]), r[0]}))) *
                cast(type, load(keys, join(i.first(lead), {r[0], i[lead + 1]})));
       });
   const size_t steps = std::get<std::vector<std::string>>(*a.find("steps")).size();
@@ -339,17 +314,17 @@ Parts compute_in_words(ComputeContext& c, const Dims& dims, const Ints& multiple
   };
   Buffer queries = c.builder.compute("queries", narrow, dims.shape({rows, depth}), [&](Axes i) {
     return filled_up(is_below(i[rank], m, rows), is_below(i[rank + 1], dims.d, depth),
-                     element(c, 0, q, join(i.first(rank), {i[rank], i[rank + 1]})));
+                     viewed_element(c, 0, q, join(i.first(rank), {i[rank], i[rank + 1]})));
   });
   Buffer keys = c.builder.compute("keys", narrow, dims.shape({depth / word, count, word}), [&](Axes i) {
     const Expr &at = i[rank], &key = i[rank + 1], &part = i[rank + 2];
     return filled_up(is_there(at, part, dims.d, depth), is_below(key, n, count),
-                     element(c, 1, k, join(i.first(rank), {key, at * Expr(word) + part})));
+                     viewed_element(c, 1, k, join(i.first(rank), {key, at * Expr(word) + part})));
   });
   Buffer values = c.builder.compute("values", narrow, dims.shape({count / word, columns, word}), [&](Axes i) {
     const Expr &at = i[rank], &column = i[rank + 1], &part = i[rank + 2];
     return filled_up(is_there(at, part, n, count), is_below(column, dims.e, columns),
-                     element(c, 2, v, join(i.first(rank), {at * Expr(word) + part, column})));
+                     viewed_element(c, 2, v, join(i.first(rank), {at * Expr(word) + part, column})));
   });
   Buffer scores = c.builder.reduce(
       "scores", type, dims.shape({rows, count}), {depth / word, word}, Reducer::sum, [&](Axes i, Axes r) {

@@ -12,6 +12,7 @@
 #include <limits>
 
 #include "graph/ops/common.h"
+#include "graph/ops/operand_view.h"
 #include "graph/passes/divide_attention.h"
 #include "graph/passes/passes.h"
 #include "tensor/product_time.h"

@@ -14,7 +14,6 @@ struct AttentionExtents {
   int64_t queries, keys, depth, columns;
   bool has_shared_keys = false;  // by batches, whose rows are rows of one product then
 };
-inline constexpr int64_t kOpenExtent = -1;
 
 // Whether the GPU makes attention of this kind, whose batches are open, or its queries or keys, in one launch, on operands of this type.
 bool has_open_attention(const AttentionExtents& a, ElementType factor, const tensor::Gpu& gpu);

@@ -14,7 +14,7 @@
 #include <algorithm>
 
 #include "graph/ops/common.h"
-#include "graph/ops/mcc_attention.h"
+#include "graph/ops/operand_view.h"
 #include "graph/passes/divide_attention.h"
 #include "graph/passes/open_view.h"
 #include "graph/passes/passes.h"
@@ -240,17 +240,10 @@ class FuseAttention {
     for (int i = 0; i < 3; ++i) {
       const OpenView view = o.views[i] = follow_open_view(g_, operands[i], i < 2);
       const Shape& own = shape(operands[i]);
-      std::vector<int64_t>& steps = o.steps[i] = view.start;
-      auto add = [&](const std::vector<int64_t>& step) {
-        steps.insert(steps.end(), step.begin(), step.end());
-      };
-      for (size_t axis = 0; axis < batch_rank; ++axis) {
-        const size_t missing = batch_rank + 2 - own.size();
-        const bool stands = axis < missing || extent_of(own[axis - missing]) == 1;
-        add(stands ? std::vector<int64_t>(view.start.size(), 0) : view.steps[axis - missing]);
-      }
-      add(view.steps[own.size() - (i == 1 ? 1 : 2)]);
-      add(view.steps[own.size() - (i == 1 ? 2 : 1)]);
+      o.steps[i] = product_view(view, own, batch_rank);
+      // The last two axes of keys are those of the scores.
+      const auto rank = static_cast<std::ptrdiff_t>(view.start.size());
+      if (i == 1) std::rotate(o.steps[i].end() - 2 * rank, o.steps[i].end() - rank, o.steps[i].end());
     }
     return o;
   }

@@ -189,4 +189,15 @@ OpenView follow_open_view(const Graph& graph, ValueId value, bool scales) {
   return Follow(graph, value, scales).run();
 }
 
+std::vector<int64_t> product_view(const OpenView& view, const Shape& operand, size_t batch_rank) {
+  Ints result = view.start;
+  const size_t missing = batch_rank + 2 - operand.size();
+  for (size_t axis = 0; axis < batch_rank + 2; ++axis) {
+    const bool stands = axis < missing || (axis < batch_rank && is_one(operand[axis - missing]));
+    const Ints step = stands ? Ints(view.start.size(), 0) : view.steps[axis - missing];
+    result.insert(result.end(), step.begin(), step.end());
+  }
+  return result;
+}
+
 }  // namespace mcc::graph

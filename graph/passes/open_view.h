@@ -21,4 +21,8 @@ struct OpenView {
 // products with and quotients by a constant of one value (f32), which make the factor. At the least the value itself.
 OpenView follow_open_view(const Graph& graph, ValueId value, bool scales);
 
+// The view of a product's operand of this shape as an attribute (graph/ops/operand_view.h) with an axis for each of so many of the
+// product's batch, along which the operand may stand still, and its last two.
+std::vector<int64_t> product_view(const OpenView& view, const Shape& operand, size_t batch_rank);
+
 }  // namespace mcc::graph

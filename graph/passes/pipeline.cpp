@@ -87,6 +87,7 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     step("fold_constants", fold);
     step("simplify_algebra", [&] { simplify_algebra(graph); });
     step("sink_reshapes", [&] { sink_reshapes(graph); });  // of images whose channels are last now
+    step("view_operands", [&] { view_operands(graph, options.target); });
     step("quantize_by_products", [&] { quantize_by_products(graph, options.target); });
     step("eliminate_common_subexpressions", [&] { eliminate_common_subexpressions(graph); });
     step("eliminate_dead_code", [&] { eliminate_dead_code(graph); });

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "tensor/passes/scope.h"
+#include "tensor/sizes.h"
 #include "tensor/text.h"
 
 namespace mcc::tensor {
@@ -76,18 +77,18 @@ bool has_loading_condition(const Stmt& s) {
   return loads;
 }
 
-// A dimension of a block's shared memory that is filled beyond the limit, too: with zeros.
+// A dimension that is filled beyond the limit, too: with zeros.
 struct FilledDim {
   Buffer buffer;
   size_t dim;
   Expr limit;
 };
 
-// What is known of shared memory whose allocation stands around.
-struct SharedFacts {
+// What is known of memory whose allocation stands around.
+struct MemoryFacts {
   std::vector<FilledDim> filled;
-  std::set<const BufferNode*>
-      guarded_as_a_whole;  // some store stands under a condition on what is outside of the allocation
+  // Shared memory of which some store stands under a condition on what is outside of the allocation.
+  std::set<const BufferNode*> guarded_as_a_whole;
 };
 
 // What is done to the guards of one buffer.
@@ -144,8 +145,8 @@ class ApplyPlan : public Mutator {
 // Works on one allocation. facts: what is known around it.
 class Relaxer {
  public:
-  Relaxer(const Func& f, const Allocate& allocate, const Analyzer& facts, const SharedFacts& shared)
-      : func_(f), buffer_(allocate.buffer), facts_(facts), shared_(shared), collect_(allocate.buffer) {
+  Relaxer(const Func& f, const Allocate& allocate, const Analyzer& facts, const MemoryFacts& memory)
+      : func_(f), buffer_(allocate.buffer), facts_(facts), memory_(memory), collect_(allocate.buffer) {
     collect_.visit(allocate.body);
   }
 
@@ -224,8 +225,30 @@ class Relaxer {
       if (!is_shared && !is_vectorized(a, guard->term)) return std::nullopt;
       plan.selected.emplace(a.store, guard->term);
     }
-    if (buffer_.scope() == Scope::shared) plan.filled = FilledDim{buffer_, dim, limit};
+    if (buffer_.scope() == Scope::shared || is_filled(plan, dim)) plan.filled = FilledDim{buffer_, dim, limit};
     return plan;
+  }
+
+  // Whether stores whose guards go reach the end of the dimension: a packed panel with fewer columns than it has room for.
+  bool is_filled(const Plan& plan, size_t dim) const {
+    return std::any_of(collect_.accesses.begin(), collect_.accesses.end(), [&](const Access& a) {
+      if (!a.store || loads_from(a.store->value, buffer_)) return false;
+      bool is_relaxed = false;
+      for (const Guard& g : a.guards) {
+        const bool is_own = uses_any_var(g.term, [&](const VarNode* v) {
+          return std::any_of(a.loops.begin(), a.loops.end(), [&](const For* loop) { return loop->var.get() == v; });
+        });
+        if (!plan.dropped.contains({g.statement, g.term.get()})) {
+          if (is_own) return false;
+        } else {
+          is_relaxed = true;
+        }
+      }
+      Expr last = a.indices[dim];
+      for (size_t i = a.loops.size(); i-- > 0;)
+        last = substitute(last, {{a.loops[i]->var.get(), a.loops[i]->min + a.loops[i]->extent - 1}});
+      return is_relaxed && facts_.can_prove(last >= buffer_.shape()[dim] - 1);
+    });
   }
 
   static bool is_vectorized(const Access& a, const Expr& term) {
@@ -251,24 +274,23 @@ class Relaxer {
       const auto* load = e.as<Load>();
       if (!load) return;
       bool is_written = is_param(load->buffer) || load->buffer.same_as(buffer_) ||
-                        is_in_shared(*load, guard) || is_done_anyway(*load, a, guard, facts);
-      safe &= is_written && is_inside(facts, load->indices, load->buffer);
+                        is_there(*load, guard);
+      safe &= is_done_anyway(*load, a, guard, facts) || (is_written && is_inside(facts, load->indices, load->buffer));
     });
     return safe;
   }
 
-  // Whether an element of shared memory, which other statements fill, is there without the guard: because that says nothing
-  // about the element, or because it says what dimension it is filled to.
-  bool is_in_shared(const Load& load, const Guard& guard) const {
-    if (load.buffer.scope() != Scope::shared || shared_.guarded_as_a_whole.contains(load.buffer.get()))
-      return false;
-    bool is_related = uses_any_var(guard.term, [&](const VarNode* v) {
+  // Whether an element of memory that other statements fill is there without the guard: because that says what dimension it is filled
+  // to, or, of shared memory, nothing about the element.
+  bool is_there(const Load& load, const Guard& guard) const {
+    if (memory_.guarded_as_a_whole.contains(load.buffer.get())) return false;
+    bool is_related = load.buffer.scope() != Scope::shared || uses_any_var(guard.term, [&](const VarNode* v) {
       return std::any_of(load.indices.begin(), load.indices.end(), [&](const Expr& index) {
         return uses_any_var(index, [&](const VarNode* w) { return v == w; });
       });
     });
     if (!is_related) return true;
-    return std::any_of(shared_.filled.begin(), shared_.filled.end(), [&](const FilledDim& f) {
+    return std::any_of(memory_.filled.begin(), memory_.filled.end(), [&](const FilledDim& f) {
       if (!f.buffer.same_as(load.buffer)) return false;
       Expr limit = limit_of(guard, Access{load.indices, {}, {}, nullptr}, f.dim);
       return limit.defined() && structurally_equal(limit, f.limit);
@@ -298,24 +320,24 @@ class Relaxer {
   const Func& func_;
   const Buffer& buffer_;
   const Analyzer& facts_;
-  const SharedFacts& shared_;
+  const MemoryFacts& memory_;
   CollectAccesses collect_;
 };
 
 class RelaxGuards : public ScopedMutator {
  public:
-  explicit RelaxGuards(const Func& f) : func_(f) {}
+  explicit RelaxGuards(const Func& f) : func_(f) { analyzer_ = size_facts(f); }
 
  protected:
   using ScopedMutator::on;
   Stmt on(const Allocate& n, const Stmt& self) override {
     Stmt current = self;
-    while (auto plan = Relaxer(func_, *current.as<Allocate>(), analyzer_, shared_).plan()) {
-      if (plan->filled) shared_.filled.push_back(*plan->filled);
+    while (auto plan = Relaxer(func_, *current.as<Allocate>(), analyzer_, memory_).plan()) {
+      if (plan->filled) memory_.filled.push_back(*plan->filled);
       current = Allocate::make(n.buffer, ApplyPlan(*plan).mutate(current.as<Allocate>()->body));
     }
     if (n.buffer.scope() == Scope::shared && is_guarded_as_a_whole(*current.as<Allocate>())) {
-      shared_.guarded_as_a_whole.insert(n.buffer.get());
+      memory_.guarded_as_a_whole.insert(n.buffer.get());
     }
     return Mutator::on(*current.as<Allocate>(), current);
   }
@@ -335,7 +357,7 @@ class RelaxGuards : public ScopedMutator {
   }
 
   const Func& func_;
-  SharedFacts shared_;
+  MemoryFacts memory_;
 };
 
 }  // namespace
