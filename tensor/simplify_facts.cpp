@@ -364,7 +364,8 @@ bool Simplifier::prove_by_tiles(const Linear& l, int* budget) {
     if (!quotient || quotient->op != BinaryOp::floor_div || !as_int(quotient->b, &n) || n < 2) continue;
     const Linear x = lift(quotient->a);
     const Span span = span_of(x);
-    const bool is_shared = std::any_of(x.terms.begin(), x.terms.end(), [&](const Term& of_x) { return l.coefficient_of(of_x.atom) != 0; });
+    const bool is_shared = std::any_of(x.terms.begin(), x.terms.end(),
+                                       [&](const Term& of_x) { return l.coefficient_of(of_x.atom) != 0; });
     if (span.has_lo() && span.has_hi() && !is_shared) continue;
     if (const std::optional<Linear> moved = without_quotient(l, t); moved && prove(recombine(*moved), budget))
       return true;

@@ -54,7 +54,8 @@ std::optional<Streamed> streamed_product(const BlockInfo& info) {
     return std::nullopt;
   int64_t rows = 1;
   for (int a : others) {
-    const bool has_own = moving.strides[static_cast<size_t>(a)] != 0 && info.axes[static_cast<size_t>(a)].extent > 1;
+    const bool has_own =
+        moving.strides[static_cast<size_t>(a)] != 0 && info.axes[static_cast<size_t>(a)].extent > 1;
     (has_own ? p.batch : p.rows).push_back(a);
     if (!has_own) rows *= info.axes[static_cast<size_t>(a)].extent;
   }

@@ -16,7 +16,8 @@ struct Extents {
   // shape_of: of an input.
   template <class ShapeOf>
   Extents(const Attributes& a, ShapeOf&& shape_of) {
-    const Ints batch = a.integers("batch"), inner = a.integers("extents"), views[] = {a.integers("a_view"), a.integers("b_view")};
+    const Ints batch = a.integers("batch"), inner = a.integers("extents"),
+               views[] = {a.integers("a_view"), a.integers("b_view")};
     auto extent = [&](int64_t given, std::initializer_list<std::pair<int, size_t>> axes) {
       Expr found = given >= 0 ? Expr(given) : Expr();
       for (auto [input, axis] : axes)

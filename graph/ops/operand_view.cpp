@@ -13,7 +13,8 @@ Expr extent_along(const std::vector<int64_t>& view, const Shape& shape, size_t a
   return Expr();
 }
 
-Expr viewed_element(const ComputeContext& c, int input, const std::vector<int64_t>& view, const std::vector<Expr>& index) {
+Expr viewed_element(const ComputeContext& c, int input, const std::vector<int64_t>& view,
+                    const std::vector<Expr>& index) {
   const size_t rank = c.input_type(input).shape.size();
   std::vector<Expr> at;
   for (size_t d = 0; d < rank; ++d) {

@@ -16,6 +16,7 @@ inline constexpr int64_t kOpenExtent = -1;
 Expr extent_along(const std::vector<int64_t>& view, const Shape& shape, size_t axis);
 
 // An element of the view of an input.
-Expr viewed_element(const ComputeContext& c, int input, const std::vector<int64_t>& view, const std::vector<Expr>& index);
+Expr viewed_element(const ComputeContext& c, int input, const std::vector<int64_t>& view,
+                    const std::vector<Expr>& index);
 
 }  // namespace mcc::graph

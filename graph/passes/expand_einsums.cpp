@@ -52,7 +52,7 @@ class ExpandEinsums {
     each([&](const Node& n) { return n.inputs.size() > 2 ? pairs(n) : kNoValue; });
     users_ = g_.users();
     each([&](const Node& n) { return n.inputs.size() == 2 ? product(n) : kNoValue; });
-    g_.compact();
+    eliminate_dead_code(g_);
   }
 
  private:

@@ -24,8 +24,10 @@
 namespace mcc::graph {
 namespace {
 
-// On CPUs packing keys and values costs about as much as multiplying this many rows with them. GPUs read them where they lie.
-constexpr int64_t kMinRows = 4;
+// On CPUs packing keys and values costs about as much as multiplying some rows with them, which products by themselves read where they
+// lie: more rows where the packed ones of a head do not stay in the second-level cache with what passes over them, fewer where they
+// are packed in words. GPUs read them where they lie.
+constexpr int64_t kMinRows = 24, kMinRowsBeyondCache = 512, kMinRowsInWords = 4;
 
 struct Step {
   std::string kind;
@@ -162,7 +164,14 @@ class FuseAttention {
     if (s.size() != y.size() || !std::equal(s.begin(), s.end() - 1, y.begin())) return false;
     bool is_empty = std::any_of(s.begin(), s.end(), [](int64_t d) { return d == 0; }) || y.back() == 0 ||
                     dims(scores.inputs[0]).back() == 0;
-    return !is_empty && (is_gpu_ || s[s.size() - 2] >= kMinRows);
+    return !is_empty &&
+           (is_gpu_ || s[s.size() - 2] >= min_rows(s.back() * (dims(scores.inputs[0]).back() + y.back())));
+  }
+
+  // Of keys and values with so many numbers.
+  int64_t min_rows(int64_t packed) const {
+    if (precision_ != ElementType::f32) return kMinRowsInWords;
+    return packed * 4 <= t_.l2.bytes * 3 / 4 ? kMinRows : kMinRowsBeyondCache;
   }
 
   bool is_open(const Match& match) const {

@@ -77,7 +77,7 @@ class Follow {
       step = change(step, false);
   }
 
-  // Dimensions that lead both shapes, whatever they are, stay; those behind them are known. Nothing where a step would carry from one
+  // Dimensions that lead both shapes or end them, whatever they are, stay; those between are known. Nothing where a step would carry from one
   // of these into the next.
   bool reshape(const Node& node) {
     const Shape &in = shape(node.inputs[0]), &out = shape(view_.source);
@@ -85,15 +85,22 @@ class Follow {
     size_t same = 0;
     while (same < std::min(from.size(), to.size()) && same_shape({in[from[same]]}, {out[to[same]]}))
       ++same;
+    size_t behind = 0;
+    while (same + behind < std::min(from.size(), to.size()) &&
+           same_shape({in[from[from.size() - 1 - behind]]}, {out[to[to.size() - 1 - behind]]}))
+      ++behind;
+    const size_t from_end = from.size() - behind, to_end = to.size() - behind;
     Ints in_extents, out_extents;
-    for (size_t n = same; n < from.size(); ++n)
+    for (size_t n = same; n < from_end; ++n)
       if (!tensor::as_int(in[from[n]], &in_extents.emplace_back()) || in_extents.back() == 0) return false;
-    for (size_t n = same; n < to.size(); ++n)
+    for (size_t n = same; n < to_end; ++n)
       if (!tensor::as_int(out[to[n]], &out_extents.emplace_back())) return false;
     auto moved = [&](const Ints& place) {
       Ints result(in.size(), 0);
       for (size_t n = 0; n < same; ++n)
         result[from[n]] = place[to[n]];
+      for (size_t n = 0; n < behind; ++n)
+        result[from[from_end + n]] = place[to[to_end + n]];
       int64_t position = 0;
       for (size_t n = 0; n < out_extents.size(); ++n)
         position = position * out_extents[n] + place[to[same + n]];
@@ -104,14 +111,14 @@ class Follow {
     Ints last = moved(view_.start);
     for (size_t v = 0; v < view_.steps.size(); ++v) {
       const Ints step = moved(view_.steps[v]);
-      for (size_t n = same; n < from.size(); ++n) {
+      for (size_t n = same; n < from_end; ++n) {
         int64_t extent = 0;
         if (step[from[n]] == 0) continue;
         if (!tensor::as_int(shape_[v], &extent)) return false;
         last[from[n]] += (extent - 1) * step[from[n]];
       }
     }
-    for (size_t n = same; n < from.size(); ++n)
+    for (size_t n = same; n < from_end; ++n)
       if (last[from[n]] >= in_extents[n - same]) return false;
     for_all([&](const Ints& place, bool) { return moved(place); });
     return true;

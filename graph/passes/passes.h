@@ -134,6 +134,10 @@ void choose_layouts(Graph& graph, const tensor::Target& target, bool strict, con
 // gives the same integers for every float.
 void quantize_by_products(Graph& graph, const tensor::Target& target);
 
+// On CPUs, products whose right operand is repeated for groups of their batch (keys and values for several heads of queries) read it once for
+// each group, whose rows are the group's.
+void group_heads(Graph& graph, const tensor::Target& target);
+
 // On CPUs, products of variables read operands that are transposed for them alone, or are parts or repetitions of others, where these lie
 // (mcc.Product), and write their result in the order in which it is needed.
 void view_operands(Graph& graph, const tensor::Target& target);

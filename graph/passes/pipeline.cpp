@@ -83,11 +83,12 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     step("find_in_parts", [&] { find_in_parts(graph, options.target); });
     if (!options.strict) step("use_winograd", [&] { use_winograd(graph, options.target, options.algorithms); });
     step("choose_layouts", [&] { choose_layouts(graph, options.target, options.strict, options.algorithms); });
+    step("group_heads", [&] { group_heads(graph, options.target); });
+    step("view_operands", [&] { view_operands(graph, options.target); });
     step("tabulate_resizes", [&] { tabulate_resizes(graph); });
     step("fold_constants", fold);
     step("simplify_algebra", [&] { simplify_algebra(graph); });
     step("sink_reshapes", [&] { sink_reshapes(graph); });  // of images whose channels are last now
-    step("view_operands", [&] { view_operands(graph, options.target); });
     step("quantize_by_products", [&] { quantize_by_products(graph, options.target); });
     step("eliminate_common_subexpressions", [&] { eliminate_common_subexpressions(graph); });
     step("eliminate_dead_code", [&] { eliminate_dead_code(graph); });

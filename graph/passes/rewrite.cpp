@@ -1,5 +1,7 @@
 #include "graph/passes/rewrite.h"
 
+#include "graph/elements.h"
+
 #include <algorithm>
 
 namespace mcc::graph {
@@ -22,6 +24,14 @@ ValueId converted(Graph& graph, const std::string& name, ValueId v, ElementType 
   Attributes a;
   a.set("to", std::string(mcc::to_text(to)));
   return emit(graph, "mcc", "Narrow", name, {v}, a);
+}
+
+ValueId reshaped(Graph& graph, const std::string& name, ValueId v, const Shape& shape) {
+  Node of;
+  of.name = name + ".shape";
+  of.outputs = {graph.add_value(of.name, {ElementType::i64, {Expr(static_cast<int64_t>(shape.size()))}})};
+  set_elements(graph, of, {shape});
+  return emit(graph, "", "Reshape", name, {v, of.outputs[0]});
 }
 
 NodeId single_user(const Graph& graph, const std::vector<std::vector<NodeId>>& users, ValueId value) {

@@ -29,7 +29,7 @@ class ViewOperands {
     const size_t count = g_.nodes.size();
     for (size_t n = 0; n < count; ++n)
       rewrite(static_cast<NodeId>(n));
-    g_.compact();
+    eliminate_dead_code(g_);
   }
 
  private:
@@ -61,7 +61,8 @@ class ViewOperands {
     Ints batch;
     std::transform(s.begin(), s.end() - 2, std::back_inserter(batch), extent_of);
     a.set("batch", batch);
-    a.set("extents", Ints{extent_of(s[batch_rank]), extent_of(s.back()), extent_of(shape(product.inputs[0]).back())});
+    a.set("extents",
+          Ints{extent_of(s[batch_rank]), extent_of(s.back()), extent_of(shape(product.inputs[0]).back())});
     a.set("y_perm", perm);
     if (!finds_extents(product, a, sources)) return;
     const ValueId y = emit(g_, "mcc", "Product", product.name, sources, a);
@@ -83,7 +84,9 @@ class ViewOperands {
       own.steps[d][d] = 1;
     if (single_user(g_, users_, operand) < 0) return own;
     const OpenView view = follow_open_view(g_, operand, false);
-    if (!is_moved_between(operand, view.source) || !reads_neighbours(view, rank) || !knows_extents(view, operand, batch_rank)) return own;
+    if (!is_moved_between(operand, view.source) || !reads_neighbours(view, rank) ||
+        !knows_extents(view, operand, batch_rank))
+      return own;
     *is_moved = true;
     return view;
   }

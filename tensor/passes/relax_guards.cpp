@@ -199,7 +199,12 @@ class Relaxer {
 
   bool limits_all(size_t dim, const Expr& limit) const {
     for (const Access& a : collect_.accesses) {
-      if (!guard_with(a, dim, limit) && !inside(a).can_prove(a.indices[dim] <= limit)) return false;
+      if (guard_with(a, dim, limit)) continue;
+      // Also under a condition that says it of all of a tile.
+      Analyzer facts = inside(a);
+      for (const Guard& g : a.guards)
+        facts.assume(g.term);
+      if (!facts.can_prove(a.indices[dim] <= limit)) return false;
     }
     return true;
   }
@@ -225,7 +230,8 @@ class Relaxer {
       if (!is_shared && !is_vectorized(a, guard->term)) return std::nullopt;
       plan.selected.emplace(a.store, guard->term);
     }
-    if (buffer_.scope() == Scope::shared || is_filled(plan, dim)) plan.filled = FilledDim{buffer_, dim, limit};
+    if (buffer_.scope() == Scope::shared || is_filled(plan, dim))
+      plan.filled = FilledDim{buffer_, dim, limit};
     return plan;
   }
 
@@ -236,7 +242,8 @@ class Relaxer {
       bool is_relaxed = false;
       for (const Guard& g : a.guards) {
         const bool is_own = uses_any_var(g.term, [&](const VarNode* v) {
-          return std::any_of(a.loops.begin(), a.loops.end(), [&](const For* loop) { return loop->var.get() == v; });
+          return std::any_of(a.loops.begin(), a.loops.end(),
+                             [&](const For* loop) { return loop->var.get() == v; });
         });
         if (!plan.dropped.contains({g.statement, g.term.get()})) {
           if (is_own) return false;
@@ -273,9 +280,9 @@ class Relaxer {
     for_each_expr(Evaluate::make(store.value), [&](const Expr& e) {
       const auto* load = e.as<Load>();
       if (!load) return;
-      bool is_written = is_param(load->buffer) || load->buffer.same_as(buffer_) ||
-                        is_there(*load, guard);
-      safe &= is_done_anyway(*load, a, guard, facts) || (is_written && is_inside(facts, load->indices, load->buffer));
+      bool is_written = is_param(load->buffer) || load->buffer.same_as(buffer_) || is_there(*load, guard);
+      safe &= is_done_anyway(*load, a, guard, facts) ||
+              (is_written && is_inside(facts, load->indices, load->buffer));
     });
     return safe;
   }
@@ -285,10 +292,10 @@ class Relaxer {
   bool is_there(const Load& load, const Guard& guard) const {
     if (memory_.guarded_as_a_whole.contains(load.buffer.get())) return false;
     bool is_related = load.buffer.scope() != Scope::shared || uses_any_var(guard.term, [&](const VarNode* v) {
-      return std::any_of(load.indices.begin(), load.indices.end(), [&](const Expr& index) {
-        return uses_any_var(index, [&](const VarNode* w) { return v == w; });
-      });
-    });
+                        return std::any_of(load.indices.begin(), load.indices.end(), [&](const Expr& index) {
+                          return uses_any_var(index, [&](const VarNode* w) { return v == w; });
+                        });
+                      });
     if (!is_related) return true;
     return std::any_of(memory_.filled.begin(), memory_.filled.end(), [&](const FilledDim& f) {
       if (!f.buffer.same_as(load.buffer)) return false;

@@ -113,6 +113,7 @@ constexpr Pass kPasses[] = {
     {"order_interleaved_channels", [](Graph& g, const Setting&) { order_interleaved_channels(g); }},
     {"merge_products", [](Graph& g, const Setting& s) { merge_products(g, s.target); }},
     {"sink_reshapes", [](Graph& g, const Setting&) { sink_reshapes(g); }},
+    {"group_heads", [](Graph& g, const Setting& s) { group_heads(g, s.target); }},
     {"view_operands", [](Graph& g, const Setting& s) { view_operands(g, s.target); }},
     {"fuse_attention", [](Graph& g, const Setting& s) { fuse_attention(g, s.target, s.precision); }},
     {"apply_layouts",
