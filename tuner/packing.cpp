@@ -200,6 +200,9 @@ int64_t choose_block(Draft& draft, const BlockInfo& info, const Packing& p) {
       --preferred;
     if (busy(preferred) < 0.8) preferred = 0;
   }
+  // Of an open number of columns the last block would have fewer panels, of which consumers do not know how many.
+  if (draft.open_loops.count(info.axes[static_cast<size_t>(p.axis)].loop) != 0)
+    preferred = std::min<int64_t>(preferred, 1);
   std::vector<int64_t> options{0, preferred};
   for (int64_t n = 1; n <= panels; n *= 2)
     options.push_back(n);

@@ -200,10 +200,12 @@ class Relaxer {
   bool limits_all(size_t dim, const Expr& limit) const {
     for (const Access& a : collect_.accesses) {
       if (guard_with(a, dim, limit)) continue;
-      // Also under a condition that says it of all of a tile.
+      // A load also under a condition that says it of all of a tile; a store must be what fills the elements beyond.
       Analyzer facts = inside(a);
-      for (const Guard& g : a.guards)
-        facts.assume(g.term);
+      if (!a.store) {
+        for (const Guard& g : a.guards)
+          facts.assume(g.term);
+      }
       if (!facts.can_prove(a.indices[dim] <= limit)) return false;
     }
     return true;
@@ -276,13 +278,17 @@ class Relaxer {
 
   // Whether the store's loads may be done without the guard: inside their buffers, and of written elements.
   bool loads_are_safe(const Store& store, const Access& a, const Guard& guard, const Analyzer& facts) const {
-    bool safe = true;
+    bool safe = true, is_selected = false;
+    for_each_expr(Evaluate::make(store.value),
+                  [&](const Expr& e) { is_selected |= e.as<Select>() != nullptr; });
     for_each_expr(Evaluate::make(store.value), [&](const Expr& e) {
       const auto* load = e.as<Load>();
       if (!load) return;
-      bool is_written = is_param(load->buffer) || load->buffer.same_as(buffer_) || is_there(*load, guard);
-      safe &= is_done_anyway(*load, a, guard, facts) ||
-              (is_written && is_inside(facts, load->indices, load->buffer));
+      // What a select leaves out may be done in some iterations alone.
+      const bool is_done = is_done_anyway(*load, a, guard, facts);
+      const bool is_written =
+          is_done || is_param(load->buffer) || load->buffer.same_as(buffer_) || is_there(*load, guard);
+      safe &= (is_done && !is_selected) || (is_written && is_inside(facts, load->indices, load->buffer));
     });
     return safe;
   }

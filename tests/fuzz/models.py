@@ -136,4 +136,36 @@ def transformer(rng):
     return case
 
 
-MAKERS = [*OPERATORS, chain, chain, chain, chain, cnn, cnn, cnn, cnn, cnn, transformer]
+def decoder(rng):
+    """Attention of new positions to those of a cache, whose heads may stand for several of queries."""
+    n, past, t, d = int(rng.integers(1, 3)), int(rng.choice([1, 7, 40])), int(rng.choice([1, 2, 5, 26])), int(rng.choice([2, 8, 16, 33]))
+    groups, heads = int(rng.integers(1, 4)), int(rng.choice([1, 2, 4]))
+    case = Case([], {"q": tensor(rng, (n, t, groups * heads, d), low=-1, high=1)}, {}, atol=1e-4)
+
+    def add(op, *inputs, **attributes):
+        case.nodes.append((op, list(inputs), attributes))
+        return f"v{len(case.nodes) - 1}"
+
+    def cached(name):
+        case.inputs[name] = tensor(rng, (n, groups, past, d), low=-1, high=1)
+        case.inputs[name + "n"] = tensor(rng, (n, t, groups, d), low=-1, high=1)
+        all_ = add("Concat", name, add("Transpose", name + "n", perm=[0, 2, 1, 3]), axis=2)
+        if heads == 1:
+            return all_
+        repeated = add("Expand", add("Unsqueeze", all_, "axis"), "shape")
+        return add("Reshape", repeated, "merged")
+
+    case.constants["axis"] = np.array([2])
+    case.constants["shape"] = np.array([n, groups, heads, past + t, d])
+    case.constants["merged"] = np.array([0, groups * heads, -1, d])
+    case.constants["scale"] = np.array(0.5, F32)
+    keys = add("Transpose", cached("k"), perm=[0, 1, 3, 2])
+    scores = add("Mul", add("MatMul", add("Transpose", "q", perm=[0, 2, 1, 3]), keys), "scale")
+    if rng.random() < 0.5:
+        case.inputs["mask"] = tensor(rng, (n, 1, t, past + t), low=-1, high=1)
+        scores = add("Add", scores, "mask")
+    add("Transpose", add("MatMul", add("Softmax", scores), cached("v")), perm=[0, 2, 1, 3])
+    return case
+
+
+MAKERS = [*OPERATORS, chain, chain, chain, chain, cnn, cnn, cnn, cnn, cnn, transformer, decoder]
