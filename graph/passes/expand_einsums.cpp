@@ -22,6 +22,8 @@ namespace {
 
 using Labels = std::vector<Label>;
 
+constexpr size_t kMostLabels = 52;  // for which there are letters
+
 bool has(const Labels& labels, Label l) { return std::find(labels.begin(), labels.end(), l) != labels.end(); }
 
 Labels joined(std::initializer_list<Labels> parts) {
@@ -103,6 +105,7 @@ class ExpandEinsums {
         if (!has(all, l)) all.push_back(l);
       }
     }
+    if (all.size() > kMostLabels) return kNoValue;
     if (all.size() == e.output.size())
       return kNoValue;  // nothing is summed: one loop nest has no products in memory
     Order order;
