@@ -433,11 +433,21 @@ bool Graph::is_condition(size_t i) const {
   return source.kind == DimSource::Kind::element && value(source.value).type.element == ElementType::boolean;
 }
 
+namespace {
+
+// What an equality is about where the branches run that it is for.
+Expr in_branch(Expr e) {
+  while (const auto* choice = e.as<tensor::Select>())
+    e = Expr(choice->on_true);
+  return e;
+}
+
+}  // namespace
+
 bool Graph::are_equal(const Expr& a, const Expr& b) const {
   if (tensor::structurally_equal(a, b)) return true;
   return std::any_of(equalities.begin(), equalities.end(), [&](const DimEquality& e) {
-    Expr of_branch = e.a;
-    while (const auto* choice = of_branch.as<tensor::Select>()) of_branch = Expr(choice->on_true);
+    const Expr of_branch = in_branch(e.a);
     return (tensor::structurally_equal(of_branch, a) && tensor::structurally_equal(e.b, b)) ||
            (tensor::structurally_equal(of_branch, b) && tensor::structurally_equal(e.b, a));
   });
@@ -601,10 +611,19 @@ void drop_unused_dims(Graph& graph) {
     }
   };
   use_all();
+  // What is in the condition of a branch alone stays with the equality as long as something makes it.
+  const auto is_made = [&](const DimSource& source) {
+    if (source.kind != DimSource::Kind::element) return false;
+    const NodeId maker = graph.value(source.value).producer;
+    return maker < 0 || !graph.node(maker).dead;
+  };
   std::erase_if(graph.equalities, [&](const DimEquality& e) {
+    const Expr compared = in_branch(e.a);
     for (size_t i = 0; i < graph.dims.size(); ++i) {
       const bool is_dropped = !used[i] && graph.dim_sources[i].kind != DimSource::Kind::input && !graph.is_condition(i);
-      if (is_dropped && (tensor::uses_var(e.a, graph.dims[i]) || tensor::uses_var(e.b, graph.dims[i]))) return true;
+      if (!is_dropped) continue;
+      if (tensor::uses_var(compared, graph.dims[i]) || tensor::uses_var(e.b, graph.dims[i])) return true;
+      if (tensor::uses_var(e.a, graph.dims[i]) && !is_made(graph.dim_sources[i])) return true;
     }
     return false;
   });

@@ -220,6 +220,19 @@ def scaled_picture_in_a_padded_one():
 # ---- If ----
 
 
+def squeezed_in_the_branch_of_a_rate():
+    """g (float[N,H] x, int64 rate, float[1,1,4] w, float[1,1,8] v) => (float[A,B] y) <int64 high = {16}, int64 one = {1}, int64[1] mid = {1}, int64[1] last = {2}> {
+       u = Unsqueeze (x, mid) c = Equal (rate, high)
+       y = If (c) <then_branch = t () => (float[A,B] p) {
+                     a = Conv <strides = [4]> (u, w) as = Shape <start = 2> (a) al = Squeeze (as) ac = Equal (al, one)
+                     p = If (ac) <then_branch = tt () => (float[A,B] pp) { pp = Squeeze (a, last) }, else_branch = te () => (float[A,B] pq) { pq = ReduceSum <keepdims = 0> (a, last) }> },
+                   else_branch = e () => (float[A,B] q) {
+                     b = Conv <strides = [8]> (u, v) bs = Shape <start = 2> (b) bl = Squeeze (bs) bc = Equal (bl, one)
+                     q = If (bc) <then_branch = et () => (float[A,B] qp) { qp = Squeeze (b, last) }, else_branch = ee () => (float[A,B] qq) { qq = ReduceSum <keepdims = 0> (b, last) }> }> }"""
+    w, v = floats(1, 1, 4), floats(1, 1, 8)
+    return [dict(x=floats(n, h), rate=number(r), w=w, v=v) for n, h, r in ((2, 4, 16), (3, 8, 8), (1, 12, 16), (1, 40, 8))]
+
+
 def one_of_two_computations():
     """g (float[7,5] x, bool c) => (float[7,5] z) <float[5] w = {1,2,3,4,5}> {
        y = If (c) <then_branch = t () => (float[7,5] p) { a = Mul (x, w) p = Relu (a) },
