@@ -194,7 +194,7 @@ class ExpandEinsums {
     double least = std::numeric_limits<double>::infinity();
     for (size_t k = 1; k < operands.size(); ++k) {
       for (size_t i = 0; i < k; ++i) {
-        // Of equally many multiplications, those that leave fewer numbers.
+        // What a pair leaves is written and read: it counts, too.
         const double c = cost(operands[i], operands[k]) + combinations(remaining(operands, i, k, output));
         if (c < least) best = {i, k}, least = c;
       }
@@ -259,7 +259,7 @@ class ExpandEinsums {
     if (!r || r->summed.empty()) return kNoValue;
     if (is_dense(a, b, *r, e.output)) return dense(n.name, a, b, *r, columns_of(*r, e.output));
     const bool is_product = r->rows.size() == 1 && r->columns.size() == 1 && r->summed.size() == 1;
-    const bool ends_in_batch = has(r->batch, e.output.back());
+    const bool ends_in_batch = !e.output.empty() && has(r->batch, e.output.back());
     if (!is_product || !(ends_in_batch || is_in_attention(n, a.value))) return kNoValue;
     const Labels made = joined({r->batch, r->rows, r->columns});
     const ValueId left = ordered(n.name, a, joined({r->batch, r->rows, r->summed}));
