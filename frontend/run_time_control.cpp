@@ -129,15 +129,10 @@ void Builder::make_conditional(const Mark& since, ValueId condition, bool is_the
 
 // What several branches ask for is asked for in any case: what they have in common may be computed in front of them.
 void Builder::add_conditional_equalities() {
-  const auto in_branch = [](Expr e) {
-    while (const auto* choice = e.as<tensor::Select>())
-      e = Expr(choice->on_true);
-    return e;
-  };
   for (const graph::DimEquality& equality : conditional_) {
-    const graph::DimEquality plain{in_branch(equality.a), equality.b, equality.where};
+    const graph::DimEquality plain{graph::in_branch(equality.a), equality.b, equality.where};
     const auto is_same = [&](const graph::DimEquality& other) {
-      return tensor::structurally_equal(in_branch(other.a), plain.a) &&
+      return tensor::structurally_equal(graph::in_branch(other.a), plain.a) &&
              tensor::structurally_equal(other.b, plain.b);
     };
     const bool is_alone = std::count_if(conditional_.begin(), conditional_.end(), is_same) == 1;

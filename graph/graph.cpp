@@ -433,16 +433,11 @@ bool Graph::is_condition(size_t i) const {
   return source.kind == DimSource::Kind::element && value(source.value).type.element == ElementType::boolean;
 }
 
-namespace {
-
-// What an equality is about where the branches run that it is for.
 Expr in_branch(Expr e) {
   while (const auto* choice = e.as<tensor::Select>())
     e = Expr(choice->on_true);
   return e;
 }
-
-}  // namespace
 
 bool Graph::are_equal(const Expr& a, const Expr& b) const {
   if (tensor::structurally_equal(a, b)) return true;

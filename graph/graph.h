@@ -150,6 +150,8 @@ struct DimEquality {
   Expr a, b;
   std::string where;  // the node, and which dimensions
 };
+// What the `a` of an equality stands for where the branches run that it is for.
+Expr in_branch(Expr a);
 
 // Nodes are in topological order whenever a pass returns. Ids stay valid during a pass; compact() renumbers.
 struct Graph {

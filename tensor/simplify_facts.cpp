@@ -355,8 +355,8 @@ bool Simplifier::prove_by_min_max(const Linear& l, int* budget) {
   return false;
 }
 
-// For constant n, and x without bounds (where it has some, those of the quotient do, unless l has parts of x elsewhere, too): as without_quotient() says, and for c a multiple
-// of n, c*(x // n) >= c/n * (x - n + 1) for c > 0, and >= c/n * x for c < 0. So a dimension filled up to whole tiles is as long as it was.
+// For constant n, and x without bounds (where it has some, those of the quotient do, unless l has parts of x elsewhere, too): as
+// without_quotient() says, and for c a multiple of n, c*(x // n) >= c/n * (x - n + 1) for c > 0, and >= c/n * x for c < 0. So a dimension filled up to whole tiles is as long as it was.
 bool Simplifier::prove_by_tiles(const Linear& l, int* budget) {
   for (const Term& t : l.terms) {
     const auto* quotient = t.atom.as<Binary>();

@@ -321,17 +321,13 @@ class ExpandEinsums {
     };
     // Rows stay the dimensions that they are, which may be open.
     auto reshape = [&](ValueId v, const std::vector<int64_t>& last) {
-      std::vector<int64_t> dims(r.rows.size(), 0);
+      Shape dims(type(v).shape.begin(), type(v).shape.begin() + static_cast<std::ptrdiff_t>(r.rows.size()));
       dims.insert(dims.end(), last.begin(), last.end());
-      return emit(g_, "", "Reshape", name, {v, g_.add_constant(name + ".shape", Constant::ints(dims))});
+      return reshaped(g_, name, v, dims);
     };
     const ValueId x = r.summed.size() == 1 ? a.value : reshape(a.value, {count(r.summed)});
     ValueId w = ordered(name, b, joined({r.summed, columns}));
-    if (b.labels.size() != 2) {
-      const ValueId dims =
-          g_.add_constant(name + ".weights", Constant::ints({count(r.summed), count(columns)}));
-      w = emit(g_, "", "Reshape", name, {w, dims});
-    }
+    if (b.labels.size() != 2) w = reshaped(g_, name, w, {Expr(count(r.summed)), Expr(count(columns))});
     const ValueId y = emit(g_, "", "MatMul", name, {x, w});
     return columns.size() == 1 ? y : reshape(y, extents(columns));
   }

@@ -10,9 +10,9 @@ namespace mcc::tensor {
 // tile of a product 100 columns wide, all 16 lanes of the accumulators are computed, and only the store of the result is
 // masked. The guard of such a store goes when its loads are in bounds without it; else, when it depends on a vectorized
 // loop, it moves to the value: select(guard, value, 0), or for an update, which reads the element anyway,
-// select(guard, value, old). What is filled up to its end so needs no guards where it is read for elements that nobody
-// reads, either (panels of a packed operand). In a GPU's shared memory a guard moves to the value always: what is beyond is zero, and the sums
-// of the threads there need no guards either.
+// select(guard, value, old). What is filled up to its end so (panels of a packed operand) needs no guards either where it is
+// read for elements that nobody reads. In a GPU's shared memory a guard moves to the value always: what is beyond is zero,
+// and the sums of the threads there need no guards.
 Func relax_guards(const Func& f);
 
 }  // namespace mcc::tensor
