@@ -70,6 +70,17 @@ def mlp():
     return torch.nn.Sequential(*layers), lambda batch: (torch.randn(batch, 1, 28, 28),), ["image"]
 
 
+class Product(torch.nn.Module):
+    """A product of two variable matrices."""
+
+    def forward(self, a, b):
+        return a @ b
+
+
+def product(size, dtype):
+    return lambda: (Product(), lambda batch: tuple(torch.randn(size, size).to(dtype) for _ in range(2)), ["a", "b"])
+
+
 def bert():
     return transformers.BertModel(transformers.BertConfig(attn_implementation="eager"))
 
@@ -88,6 +99,8 @@ ZOO = {
     "gpt2": text_net(gpt2, "logits", tokens=64, use_cache=False),
     "lstm_tagger": lstm_tagger,
     "mlp": mlp,
+    "matmul_4096": product(4096, torch.float32),
+    "matmul_4096_f16": product(4096, torch.float16),
 }
 
 

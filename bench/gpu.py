@@ -7,6 +7,7 @@ import datetime
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
 import tempfile
 
@@ -15,7 +16,9 @@ from machine import cpu_facts, save, source_version
 from runtimes import Failure, Mcc, Peer, last_line, run_json, run_measured
 
 HERE = pathlib.Path(__file__).resolve().parent
-ZOO = ("resnet50", "mobilenet_v2", "efficientnet_b0", "convnext_tiny", "vit_b16", "bert_base", "gpt2", "lstm_tagger", "mlp")
+ZOO = ("resnet50", "mobilenet_v2", "efficientnet_b0", "convnext_tiny", "vit_b16", "bert_base", "gpt2", "lstm_tagger", "mlp",
+       "matmul_4096", "matmul_4096_f16")
+PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
 PEERS = ("torch_compile", "onnxruntime_cuda")
 
 
@@ -38,6 +41,7 @@ def parse_arguments():
     parser.add_argument("--seconds", type=float, default=3.0, help="time per model and runtime (default: 3)")
     parser.add_argument("--rounds", type=int, default=6, help="slices that this time is cut into (default: 6)")
     parser.add_argument("--dim", action="append", default=[], metavar="NAME=N", help="a dynamic dimension's size (default: 1)")
+    parser.add_argument("--precision", default="fp32", metavar="A,B", help=f"of {', '.join(PRECISIONS)} (default: fp32)")
     parser.add_argument("--tune", metavar="TIME", help="tune each model this long (60s, 10m), and compare that too")
     parser.add_argument("--peers", default=",".join(PEERS), help="(default: %(default)s)")
     parser.add_argument("--out", default=HERE / "results", metavar="DIR", help="where the results go (default: bench/results)")
@@ -47,6 +51,9 @@ def parse_arguments():
     options.peers = [name for name in options.peers.split(",") if name]
     if set(options.peers) - set(PEERS):
         parser.error(f"--peers: there are {', '.join(PEERS)}")
+    options.precisions = options.precision.split(",")
+    if set(options.precisions) - set(PRECISIONS):
+        parser.error(f"--precision: there are {', '.join(PRECISIONS)}")
     if options.rounds < 1 or options.seconds <= 0:
         parser.error("--rounds and --seconds must be positive")
     return options
@@ -60,7 +67,18 @@ def find_gpu(mcc):
     if not facts.get("gpu"):
         say("there is no GPU here, so nothing was measured: " + (facts.get("gpu_problem") or "mcc doctor finds none"))
         sys.exit(5)
-    return {**facts["gpu"][0], "driver": facts["cuda_driver"]}
+    return {**facts["gpu"][0], "cuda": facts["cuda_driver"], **smi_facts()}
+
+
+def smi_facts():
+    """What nvidia-smi says of the first GPU's driver and clocks; {} without it."""
+    names = ("driver_version", "clocks.max.sm", "clocks.max.mem", "power.limit")
+    try:
+        done = subprocess.run(["nvidia-smi", f"--query-gpu={','.join(names)}", "--format=csv,noheader", "-i", "0"], capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    values = done.stdout.strip().split(", ")
+    return dict(zip(names, values)) if done.returncode == 0 and len(values) == len(names) else {}
 
 
 def find_models(options, deps):
@@ -93,24 +111,25 @@ def race(options, contestants, errors):
     return {c.name: report.summarise(slices[c.name]) for c in contestants if c in running}
 
 
-def measure_model(options, name, path, folder, versions):
+def measure_model(options, name, path, precision, folder, versions):
     errors, contestants = [], []
+    target = ["--target", "cuda", "--precision", precision]
     try:
         inputs = run_json([sys.executable, HERE / "inputs.py", path, folder, *options.dim], timeout=300)["inputs"]
         library = folder / "model.so"
-        Mcc.compile(options.mcc, path, library, inputs, ["--target", "cuda"])
+        Mcc.compile(options.mcc, path, library, inputs, target)
         contestants.append(MccOnGpu(options.mcc, library, 1))
         if options.tune:
             log, library = folder / "log.json", folder / "tuned.so"
-            run_json([options.mcc, "tune", path, "--target", "cuda", "--tune-log", log, "--time", options.tune, "--no-check", "--json",
+            run_json([options.mcc, "tune", path, *target, "--tune-log", log, "--time", options.tune, "--no-check", "--json",
                       *Mcc.shapes(inputs)], timeout=7200)
-            Mcc.compile(options.mcc, path, library, inputs, ["--target", "cuda", "--tune-log", log])
+            Mcc.compile(options.mcc, path, library, inputs, [*target, "--tune-log", log])
             contestants.append(MccOnGpu(options.mcc, library, 1, "mcc tuned"))
     except Failure as failure:
         errors.append(f"mcc: {failure}")
     for peer in options.peers:
         try:
-            contestants.append(Peer(peer, path, 1, options.dim))
+            contestants.append(Peer(peer, path, 1, options.dim, precision))
             versions[peer] = contestants[-1].version
         except Failure as failure:
             errors.append(f"{peer} cannot be had: {failure}")
@@ -119,6 +138,7 @@ def measure_model(options, name, path, folder, versions):
     finally:
         for contestant in contestants:
             contestant.close()
+    name = name if precision == "fp32" else f"{name} {precision}"
     say(f"{name}: " + ", ".join(f"{n} {report.number(r['min_ms'])} ms" for n, r in runtimes.items()))
     for error in errors:
         say(f"{name}: {error}")
@@ -129,8 +149,9 @@ def measure_model(options, name, path, folder, versions):
 def markdown(result):
     names = ["mcc", "mcc tuned", *PEERS]
     gpu = result["gpu"]
-    lines = [f"# {gpu['name']} ({gpu['arch']}), driver for CUDA {gpu['driver']}, {result['date']}", "",
-             "Batch 1, inputs and outputs on the GPU, f32 without TF32; best of all slices in ms.", "",
+    clocks = "".join(f", {key.replace('.', ' ').replace('_', ' ')} {gpu[key]}" for key in ("driver_version", "clocks.max.sm", "clocks.max.mem") if key in gpu)
+    lines = [f"# {gpu['name']} ({gpu['arch']}), CUDA {gpu['cuda']}{clocks}, {result['date']}", "",
+             "Batch 1, inputs and outputs on the GPU, f32 without TF32 where no precision is named; best of all slices in ms.", "",
              "| model | " + " | ".join(names) + " | ratio | tuned |", "|" + "---|" * (len(names) + 3)]
     for model in result["models"]:
         cells = [report.number(model["runtimes"].get(n, {}).get("min_ms")) for n in names]
@@ -150,13 +171,14 @@ def main():
     deps.mkdir(parents=True, exist_ok=True)
     versions = {"mcc": source_version()}
     result = {"date": datetime.date.today().isoformat(), "gpu": gpu, "machine": cpu_facts(), "versions": versions,
-              "options": {"seconds": options.seconds, "rounds": options.rounds, "tune": options.tune}, "models": []}
+              "options": {"seconds": options.seconds, "rounds": options.rounds, "tune": options.tune, "precision": options.precisions}, "models": []}
     with tempfile.TemporaryDirectory(prefix="bench-gpu-", dir=deps) as folder:
         for name, path in find_models(options, deps):
-            work = pathlib.Path(folder) / name
-            work.mkdir()
-            result["models"].append(measure_model(options, name, path, work, versions))
-            shutil.rmtree(work)
+            for precision in options.precisions:
+                work = pathlib.Path(folder) / f"{name}-{precision}"
+                work.mkdir()
+                result["models"].append(measure_model(options, name, path, precision, work, versions))
+                shutil.rmtree(work)
     stem = save(options.out, result["date"], gpu["name"], f"-gpu{'-tuned' if options.tune else ''}", result, markdown(result))
     print(markdown(result))
     say(f"written: {stem}.md and .json")

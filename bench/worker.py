@@ -45,14 +45,16 @@ def load_openvino(path, feeds, threads, precision):
     return openvino.__version__.split("-")[0], lambda: request.infer(share_outputs=True)
 
 
-def load_onnxruntime_cuda(path, feeds, _threads, _precision):
+def load_onnxruntime_cuda(path, feeds, _threads, precision):
     import onnxruntime
 
+    if precision not in ("fp32", "tf32"):
+        raise RuntimeError(f"it does not compute a model of f32 in {precision}")
     if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
         raise RuntimeError("this onnxruntime has no CUDA provider")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    cuda = {"use_tf32": "0", "cudnn_conv_algo_search": "EXHAUSTIVE", "enable_cuda_graph": "1"}
+    cuda = {"use_tf32": str(int(precision == "tf32")), "cudnn_conv_algo_search": "EXHAUSTIVE", "enable_cuda_graph": "1"}
     session = onnxruntime.InferenceSession(path, options, providers=[("CUDAExecutionProvider", cuda)])
     if session.get_providers()[0] != "CUDAExecutionProvider":
         raise RuntimeError("the CUDA provider cannot be loaded")
@@ -69,8 +71,8 @@ def load_onnxruntime_cuda(path, feeds, _threads, _precision):
     return onnxruntime.__version__, run
 
 
-def load_torch_compile(path, feeds, _threads, _precision):
-    """The model that the zoo's ONNX file was made from, as a torch user would run it."""
+def load_torch_compile(path, feeds, _threads, precision):
+    """The model that the zoo's ONNX file was made from, as a torch user would run it: in 16 bits with weights and inputs of this type."""
     import torch
 
     import export_zoo
@@ -81,10 +83,12 @@ def load_torch_compile(path, feeds, _threads, _precision):
     if name not in export_zoo.ZOO:
         raise RuntimeError("only models of the zoo are torch models")
     # f32 as mcc computes: by default cuDNN takes TF32.
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
     torch.manual_seed(0)
     model = export_zoo.ZOO[name]()[0].eval().cuda()
     inputs = [torch.from_numpy(array).cuda() for array in feeds.values()]
+    if half := {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision):
+        model, inputs = model.to(half), [x.to(half) if x.is_floating_point() else x for x in inputs]
     compiled = torch.compile(model, mode="max-autotune")  # which uses CUDA graphs
 
     def run():
