@@ -97,10 +97,16 @@ class DeviceWriter {
            });
   }
 
+  bool has_steps() const {
+    return std::any_of(arguments_.begin(), arguments_.end(),
+                       [](uint32_t entry) { return MCC_DEVICE_IS_NUMBER(entry); });
+  }
+
   std::vector<std::byte> lay_out(bool is_walked) {
     mcc_device_header header = {};
     std::memcpy(header.magic, MCC_DEVICE_MAGIC, sizeof header.magic);
-    header.version = is_walked          ? MCC_DEVICE_VERSION_DATA
+    header.version = has_steps()        ? MCC_DEVICE_VERSION_STEPS
+                     : is_walked        ? MCC_DEVICE_VERSION_DATA
                      : has_open_sizes() ? MCC_DEVICE_VERSION_OPEN
                                         : MCC_DEVICE_VERSION;
     header.header_size = sizeof header;

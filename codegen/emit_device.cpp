@@ -98,7 +98,7 @@ void KernelEmitter::emit_launch(const Func& func, const LaunchPlan& launch, cons
   if (alias_order_.empty()) collect_alias_scopes(func);
   LlvmType* global = b_.getPtrTy(kGlobalSpace);
   std::vector<LlvmType*> types(launch.buffers.size(), global);
-  types.insert(types.end(), launch.dims.size(), b_.getInt64Ty());
+  types.insert(types.end(), launch.dims.size() + launch.steps.size(), b_.getInt64Ty());
   const size_t first_map = types.size();
   types.insert(types.end(), launch.maps.size(), b_.getPtrTy());
   launch_ = &launch;
@@ -137,6 +137,9 @@ void KernelEmitter::emit_launch(const Func& func, const LaunchPlan& launch, cons
   for (size_t i = 0; i < launch.dims.size(); ++i)
     scope_.vars[func.dims[static_cast<size_t>(launch.dims[i])].get()] =
         function_->getArg(static_cast<unsigned>(launch.buffers.size() + i));
+  for (size_t i = 0; i < launch.steps.size(); ++i)
+    scope_.vars[launch.steps[i]->var.get()] =
+        function_->getArg(static_cast<unsigned>(launch.buffers.size() + launch.dims.size() + i));
 
   shared_ = nullptr;
   if (launch.shared_bytes > 0) {

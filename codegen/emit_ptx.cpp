@@ -68,6 +68,7 @@ Result<DeviceCode> emit_ptx(const tensor::Func& lowered, const std::string& symb
   DeviceCode code;
   code.memory = plan->memory.memory;
   KernelEmitter emitter(module, target, options, plan->memory);
+  std::vector<DeviceLaunch> kernels;
   for (size_t i = 0; i < plan->launches.size(); ++i) {
     const LaunchPlan& from = plan->launches[i];
     DeviceLaunch launch;
@@ -85,7 +86,11 @@ Result<DeviceCode> emit_ptx(const tensor::Func& lowered, const std::string& symb
     launch.product = from.product;
     launch.library_bytes = from.library_bytes;
     if (!from.product) emitter.emit_launch(lowered, from, launch.entry, launch.is_shared_dynamic);
-    code.launches.push_back(std::move(launch));
+    kernels.push_back(std::move(launch));
+  }
+  for (const Turn& turn : plan->turns) {
+    code.launches.push_back(kernels[turn.launch]);
+    if (!code.launches.back().product) code.launches.back().numbers = turn.values;
   }
   verify_module(module);
   if (options.optimization > 0) optimize_module(module, *machine);

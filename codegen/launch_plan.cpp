@@ -19,6 +19,8 @@ constexpr int64_t kAlign = 64;
 constexpr int64_t kMaxPrivateBytes = 16 << 10;
 // Of all architectures; later ones take more from PTX 8.1 on.
 constexpr size_t kMaxParameterBytes = 4 << 10;
+// Launches of one run of a kernel.
+constexpr size_t kMostTurns = 1 << 16;
 // What a library may use for a product, as NVIDIA advises for cuBLAS.
 constexpr int64_t kLibraryBytes = 4 << 20, kLibraryBytesFrom90On = 32 << 20;
 // Of what the library is given, as its addresses are aligned more than buffers are.
@@ -60,6 +62,8 @@ class Planner : public Visitor {
       lets_.pop_back();
     } else if (const auto* loop = s.as<For>(); loop && loop->loop == LoopKind::bound) {
       add_launch(s);
+    } else if (is_launch_loop(s)) {
+      repeat(*s.as<For>());
     } else if (is_library_nest(s)) {
       add_call(*s.as<For>());
     } else {
@@ -115,6 +119,34 @@ class Planner : public Visitor {
   }
 
  private:
+  // What is in the loop, once for each iteration.
+  void repeat(const For& loop) {
+    int64_t first = 0, count = 0;
+    if (!as_int(loop.min, &first) || !as_int(loop.extent, &count))
+      return refuse(text("loop ", loop.var.name(), " around launches has no constant bounds"));
+    const size_t from = plan_->turns.size();
+    steps_.push_back(&loop);
+    cut(loop.body);
+    steps_.pop_back();
+    const std::vector<Turn> once(plan_->turns.begin() + static_cast<std::ptrdiff_t>(from),
+                                 plan_->turns.end());
+    if (count > 0 && once.size() > kMostTurns / static_cast<size_t>(count))
+      return refuse(text(count, " iterations of loop ", loop.var.name(), " around launches are more than ",
+                         kMostTurns, " launches"));
+    plan_->turns.resize(from);
+    for (int64_t i = first; i < first + count; ++i) {
+      for (Turn turn : once) {
+        turn.values[steps_.size()] = i;
+        plan_->turns.push_back(std::move(turn));
+      }
+    }
+  }
+
+  void add(LaunchPlan launch) {
+    plan_->turns.push_back({plan_->launches.size(), std::vector<int64_t>(launch.steps.size())});
+    plan_->launches.push_back(std::move(launch));
+  }
+
   void refuse(std::string message) {
     errors.push_back({ErrorKind::unsupported, func_.name, std::move(message), ""});
   }
@@ -142,20 +174,22 @@ class Planner : public Visitor {
       workspaces.emplace_back(bytes + kLibraryAlign);
     }
     LaunchPlan launch;
-    auto add = [&](const Buffer& buffer) { launch.buffers.push_back(numbers_.at(buffer.get())); };
+    launch.steps = steps_;
+    auto take = [&](const Buffer& buffer) { launch.buffers.push_back(numbers_.at(buffer.get())); };
     for (const LibraryMatrix* matrix : {&product->b, &product->a, &product->d})
-      add(matrix->buffer);
-    if (product->addend) add(product->addend->buffer);
-    if (product->bias) add(*product->bias);
+      take(matrix->buffer);
+    if (product->addend) take(product->addend->buffer);
+    if (product->bias) take(*product->bias);
     launch.buffers.push_back(library_workspace_);
     launch.product = std::move(*product);
     launch.library_bytes = bytes;
-    plan_->launches.push_back(std::move(launch));
+    add(std::move(launch));
   }
 
   void add_launch(const Stmt& nest) {
     LaunchPlan launch;
     launch.nest = nest;
+    launch.steps = steps_;
     launch.lets = lets_;
     launch_ = &launch;
     buffers_.clear();
@@ -170,7 +204,7 @@ class Planner : public Visitor {
     }
     launch.dims.assign(dims_.begin(), dims_.end());
     check(launch);
-    plan_->launches.push_back(std::move(launch));
+    add(std::move(launch));
   }
 
   void place(const Buffer& buffer) {
@@ -218,7 +252,9 @@ class Planner : public Visitor {
     if (launch.shared_bytes > gpu_.shared_per_block_max)
       refuse(text("a block needs ", launch.shared_bytes, " bytes of shared memory, ", gpu_.arch,
                   " has at most ", gpu_.shared_per_block_max));
-    const size_t parameters = sizeof(int64_t) * (launch.buffers.size() + launch.dims.size()) + kMapBytes * launch.maps.size();
+    const size_t parameters =
+        sizeof(int64_t) * (launch.buffers.size() + launch.dims.size() + launch.steps.size()) +
+        kMapBytes * launch.maps.size();
     if (parameters > kMaxParameterBytes)
       refuse(text("a launch has ", parameters, " bytes of parameters, a GPU takes at most ", kMaxParameterBytes));
     if (private_bytes_ > kMaxPrivateBytes)
@@ -231,6 +267,7 @@ class Planner : public Visitor {
   DevicePlan* plan_;
   LaunchPlan* launch_ = nullptr;
   std::unordered_map<const BufferNode*, int> numbers_;  // of params and workspaces
+  std::vector<const For*> steps_;
   std::vector<const Let*> lets_;
   std::map<int, bool> buffers_;  // that the launch uses, and whether it writes to them
   std::set<int> dims_;

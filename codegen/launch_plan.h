@@ -16,7 +16,9 @@ inline constexpr uint64_t kMapBytes = 128;
 
 struct LaunchPlan {
   tensor::Stmt nest;
-  std::vector<const tensor::Let*> lets;                // around it; they use dims alone
+  // Serial loops around it, which the host carries out: a launch for each iteration.
+  std::vector<const tensor::For*> steps;
+  std::vector<const tensor::Let*> lets;  // around it; they use dims and variables of steps alone
   std::array<const tensor::For*, kThreadAxes> axes{};  // null: not bound
   std::vector<int> buffers;                            // used; params, then workspaces
   std::vector<bool> is_written;                        // of each
@@ -28,8 +30,15 @@ struct LaunchPlan {
   int64_t library_bytes = 0;
 };
 
+// One of the launches of a run of the kernel.
+struct Turn {
+  size_t launch = 0;            // in DevicePlan::launches
+  std::vector<int64_t> values;  // of the variables of its steps
+};
+
 struct DevicePlan {
   std::vector<LaunchPlan> launches;
+  std::vector<Turn> turns;
   MemoryPlan memory;  // shared buffers have an offset into their launch's
 };
 

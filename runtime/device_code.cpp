@@ -104,11 +104,11 @@ mcc_status open_device_code(const void* bytes, uint64_t size, DeviceCode* code, 
   const auto* header = static_cast<const mcc_device_header*>(bytes);
   if (std::memcmp(header->magic, MCC_DEVICE_MAGIC, sizeof header->magic) != 0)
     return damaged(error, "its header");
-  const bool is_known = header->version >= MCC_DEVICE_VERSION && header->version <= MCC_DEVICE_VERSION_DATA;
+  const bool is_known = header->version >= MCC_DEVICE_VERSION && header->version <= MCC_DEVICE_VERSION_STEPS;
   if (!is_known || header->header_size != sizeof *header) {
     return fail(error, MCC_BAD_MODEL,
                 "the model's code for GPUs has version %u, this runtime reads versions %u to %u",
-                header->version, MCC_DEVICE_VERSION, MCC_DEVICE_VERSION_DATA);
+                header->version, MCC_DEVICE_VERSION, MCC_DEVICE_VERSION_STEPS);
   }
   if (header->total_size != size) return damaged(error, "its size");
   if (mcc_plan_checksum(static_cast<const unsigned char*>(bytes) + MCC_DEVICE_CHECKED_FROM,
@@ -145,11 +145,14 @@ mcc_status open_device_code(const void* bytes, uint64_t size, DeviceCode* code, 
 
 namespace {
 
-// An address, or (not for a library) a dimension, which the node has.
+// An address, or (not for a library) a dimension, which the node has, or a number.
 bool is_argument(const DeviceCode& code, uint32_t argument, const mcc_plan_node& node,
                  const mcc_device_launch& launch) {
-  const bool takes_dims = code.header->version >= MCC_DEVICE_VERSION_OPEN && launch.products.count == 0;
-  if (!takes_dims || !MCC_DEVICE_IS_DIM(argument)) return argument < node.args.count;
+  const bool is_kernel = launch.products.count == 0;
+  if (is_kernel && code.header->version >= MCC_DEVICE_VERSION_STEPS && MCC_DEVICE_IS_NUMBER(argument))
+    return true;
+  if (!is_kernel || code.header->version < MCC_DEVICE_VERSION_OPEN || !MCC_DEVICE_IS_DIM(argument))
+    return argument < node.args.count;
   return MCC_DEVICE_DIM_NUMBER(argument) < node.dims.count;
 }
 

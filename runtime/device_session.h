@@ -81,8 +81,8 @@ struct DeviceSession {
   Array<DeviceStep> steps;
   Array<uint64_t> first_steps;      // of each node, and the number of all
   uint64_t leading_nodes = 0;       // of the model's graph, launches and copies in front of what data decides
-  Array<uint32_t> values;           // the plan's value of each argument; none: it is a dimension
-  Array<mcc_cu_pointer> addresses;  // of the arguments, launch by launch; numbers where they are dimensions
+  Array<uint32_t> values;           // the plan's value of each argument; none: it is a dimension or a number
+  Array<mcc_cu_pointer> addresses;  // of the arguments, launch by launch; numbers where they are such
   Array<DeviceDim> dims;
   Array<DeviceMap> maps;
   Array<void*> parameters;          // where both are, as a launch takes them

@@ -247,8 +247,10 @@ mcc_status set_up_steps(mcc_session* session, mcc_error* error) {
     return step;
   };
   auto add_argument = [&](DeviceStep& step, const mcc_plan_node& node, uint32_t number) {
-    const bool is_dim = MCC_DEVICE_IS_DIM(number);
-    device.values[next.arguments] = is_dim ? MCC_PLAN_NONE : plan.indices[node.args.begin + number];
+    const bool is_dim = MCC_DEVICE_IS_DIM(number), is_number = MCC_DEVICE_IS_NUMBER(number);
+    device.values[next.arguments] =
+        is_dim || is_number ? MCC_PLAN_NONE : plan.indices[node.args.begin + number];
+    if (is_number) device.addresses[next.arguments] = MCC_DEVICE_NUMBER_OF(number);
     if (is_dim) {
       device.dims[next.dims++] = {next.arguments,
                                   plan.quantities[node.dims.begin + MCC_DEVICE_DIM_NUMBER(number)]};

@@ -256,6 +256,21 @@ const mcc_device_launch& launch_of(const mcc_model* model, size_t node, size_t l
   return code.launches[code.kernels[model->plan.nodes[node].target].launches.begin + launch];
 }
 
+// Images of the same launches follow each other.
+uint32_t variant_of(const mcc_model* model, size_t node, size_t launch) {
+  const DeviceCode& code = model->device_code;
+  const mcc_device_kernel& kernel = code.kernels[model->plan.nodes[node].target];
+  uint32_t variant = 0, begin = kernel.launches.begin;
+  for (uint32_t i = 0; i < kernel.images.count; ++i) {
+    const uint32_t next = code.images[kernel.images.begin + i].launches.begin;
+    if (next > begin && next <= kernel.launches.begin + launch) {
+      begin = next;
+      ++variant;
+    }
+  }
+  return variant;
+}
+
 const char* kind_name(uint32_t kind) {
   switch (kind) {
     case MCC_NODE_kernel:
@@ -434,6 +449,7 @@ mcc_status mcc_model_node_launch(const mcc_model* model, size_t node, size_t lau
     all.grid[i] = MCC_DEVICE_IS_DIM(record.grid[i]) ? MCC_BLOCKS_OF_RUN : record.grid[i];
   std::memcpy(all.block, record.block, sizeof all.block);
   all.figures_count = record.figures.count;
+  all.variant = variant_of(model, node, launch);
   if (record.products.count != 0) {
     const mcc_device_product& p = model->device_code.products[record.products.begin];
     all.library = "cublasLt";

@@ -39,6 +39,17 @@ bool has_bound_loop(const Stmt& s) {
   return found;
 }
 
+bool is_launch_loop(const Stmt& s) {
+  const auto* loop = s.as<For>();
+  if (!loop || loop->loop != LoopKind::serial) return false;
+  bool found = false;
+  for_each_stmt(loop->body, [&](const Stmt& below) {
+    const auto* inner = below.as<For>();
+    found |= inner && is_block_loop(*inner);
+  });
+  return found;
+}
+
 int64_t aligned_row(const Func& f, const Buffer& buffer, int64_t length) {
   auto it = f.annotations.find(kStorageAlign + buffer.name());
   const auto* fact = it == f.annotations.end() ? nullptr : std::get_if<std::string>(&it->second);

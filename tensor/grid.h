@@ -37,6 +37,8 @@ std::optional<GridAxis> grid_axis(const For& loop);
 bool is_block_loop(const For& loop);
 bool is_thread_loop(const For& loop);
 bool has_bound_loop(const Stmt& s);
+// A serial loop around launches, which the host carries out once for each of its iterations, in order (the steps of a recurrence).
+bool is_launch_loop(const Stmt& s);
 // A loop over threads along which a block reduces (annotation "cross"): they combine their values.
 inline constexpr const char* kCross = "cross";
 inline bool is_cross_loop(const For& loop) {

@@ -87,6 +87,7 @@ std::vector<LaunchInfo> launches_for(const KernelSchedule& schedule, std::vector
     const size_t end = first + std::min(schedule.launches, launches.size() - first);
     launches = {launches.begin() + static_cast<std::ptrdiff_t>(first), launches.begin() + static_cast<std::ptrdiff_t>(end)};
   }
+  launches = without_repeats(std::move(launches));
   if (schedule.archs.empty()) return launches;
   for (LaunchInfo& launch : launches) {
     std::erase_if(launch.figures, [&](const LaunchFigures& f) {
@@ -139,7 +140,9 @@ Json node_json(const PlanNodeInfo& node, const std::vector<LaunchInfo>& launches
     out["ms"] = node.ms;
     out["share"] = node.share;
   }
-  if (!launches.empty()) out["launches"] = launches_json(arguments.arch.empty() ? launches : launches_for(first, launches));
+  if (!launches.empty())
+    out["launches"] =
+        launches_json(arguments.arch.empty() ? without_repeats(launches) : launches_for(first, launches));
   out["schedules"] = Json::array();
   for (const KernelSchedule& schedule : node.schedules)
     out["schedules"].push_back(schedule_json(schedule, launches));

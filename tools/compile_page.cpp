@@ -1,6 +1,8 @@
 #include "tools/compile_page.h"
 
 #include <filesystem>
+#include <map>
+#include <utility>
 
 #include "nlohmann/json.hpp"
 #include "tuner/analyzer_cpu.h"
@@ -76,8 +78,15 @@ Json kernel_json(const CompiledModel& m, const Kernel& kernel) {
       out["refused"].push_back(text(schedule.archs.empty() ? "" : join(schedule.archs, ", ") + ": ", to_text(refused)));
   }
   for (const DeviceVariant& variant : kernel.device) {
+    std::map<std::string, int64_t> times;  // of each entry: the steps of a loop around it
     for (const codegen::DeviceLaunch& launch : variant.code.launches)
+      if (!launch.product) ++times[launch.entry];
+    for (const codegen::DeviceLaunch& launch : variant.code.launches) {
+      const int64_t count = launch.product ? 1 : std::exchange(times[launch.entry], 0);
+      if (count == 0) continue;
       out["launches"].push_back(launch_json(launch, variant));
+      out["launches"].back()["times"] = count;
+    }
   }
   return out;
 }

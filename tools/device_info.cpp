@@ -1,6 +1,7 @@
 #include "tools/device_info.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "support/text.h"
@@ -19,6 +20,7 @@ LaunchInfo launch_of(const mcc_model* model, size_t node, size_t launch) {
   std::copy(std::begin(info.grid), std::end(info.grid), out.grid);
   std::copy(std::begin(info.block), std::end(info.block), out.block);
   out.shared_bytes = info.shared_bytes;
+  out.variant = info.variant;
   if (info.library != nullptr) out.library = info.library;
   std::copy(std::begin(info.product), std::end(info.product), out.product);
   for (uint32_t i = 0; i < info.figures_count; ++i) {
@@ -66,9 +68,9 @@ std::vector<ImageInfo> images_of(const runtime::Model& model) {
 
 std::vector<LaunchInfo> launches_of(const runtime::Model& model) {
   std::vector<LaunchInfo> launches;
-  std::set<std::string> seen;
+  std::set<std::string> seen;  // the kernels of nodes that share one
   for (size_t node = 0; node < model.sizes().node_count; ++node)
-    for (LaunchInfo& launch : launches_of(model, node))
+    for (LaunchInfo& launch : without_repeats(launches_of(model, node)))
       if (seen.insert(launch.entry).second) launches.push_back(std::move(launch));
   return launches;
 }
@@ -83,6 +85,21 @@ std::vector<LaunchInfo> launches_of(const runtime::Model& model, size_t node) {
     launches.back().kernel = info.name;
   }
   return launches;
+}
+
+std::vector<LaunchInfo> without_repeats(std::vector<LaunchInfo> launches) {
+  std::vector<LaunchInfo> out;
+  std::map<std::pair<uint32_t, std::string>, size_t> place;
+  for (LaunchInfo& launch : launches) {
+    const bool is_call = !launch.library.empty();
+    const auto [at, is_new] = place.try_emplace({launch.variant, is_call ? "" : launch.entry}, out.size());
+    if (is_new || is_call) {
+      out.push_back(std::move(launch));
+    } else {
+      out[at->second].times += launch.times;
+    }
+  }
+  return out;
 }
 
 nlohmann::ordered_json launches_json(const std::vector<LaunchInfo>& launches) {
@@ -106,6 +123,7 @@ nlohmann::ordered_json launches_json(const std::vector<LaunchInfo>& launches) {
                     {"grid", grid_json(launch.grid)},
                     {"block", launch.block},
                     {"shared_bytes", launch.shared_bytes},
+                    {"times", launch.times},
                     {"figures", std::move(figures)}});
   }
   return list;
@@ -116,7 +134,8 @@ std::string launch_text(const LaunchInfo& launch) {
     const uint64_t* p = launch.product;
     return text("call of ", launch.library, ", ", p[0] > 1 ? text(p[0], " times ") : "", p[1], "x", p[2], ", sums of ", p[3]);
   }
-  std::string out = text("grid ", extents_text(launch.grid), ", block ", extents_text(launch.block));
+  std::string out = text(launch.times > 1 ? text(launch.times, " times ") : "", "grid ",
+                         extents_text(launch.grid), ", block ", extents_text(launch.block));
   if (launch.shared_bytes > 0) out += text(", ", bytes_text(launch.shared_bytes), " shared");
   for (const LaunchFigures& f : launch.figures) {
     const uint32_t spills = f.spill_stores + f.spill_loads;

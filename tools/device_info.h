@@ -26,6 +26,8 @@ struct LaunchInfo {
   std::vector<LaunchFigures> figures;
   std::string library;       // that it calls; empty: a kernel of the model's, with a grid
   uint64_t product[4] = {};  // of a call: products, rows, columns, terms of a sum
+  uint32_t variant = 0;      // of the kernel's launches for different architectures
+  uint64_t times = 1;        // in a run, as a step of a loop that the host carries out
 };
 
 std::vector<ImageInfo> images_of(const runtime::Model& model);
@@ -33,6 +35,8 @@ std::vector<ImageInfo> images_of(const runtime::Model& model);
 std::vector<LaunchInfo> launches_of(const runtime::Model& model);
 // Of one node of the plan; none unless it is on a GPU.
 std::vector<LaunchInfo> launches_of(const runtime::Model& model, size_t node);
+// Each kernel of a variant once, with how many times it is launched.
+std::vector<LaunchInfo> without_repeats(std::vector<LaunchInfo> launches);
 
 // "grid 4x1x1, block 32x8x1, 16.0 KB shared, sm_80: 40 registers, no spills"
 std::string launch_text(const LaunchInfo& launch);

@@ -93,6 +93,11 @@ codegen::DeviceLaunchDesc launch_of(const codegen::DeviceLaunch& from,
   for (int buffer : from.buffers) launch.arguments.push_back(static_cast<uint32_t>(buffer));
   for (int dim : from.dims)
     launch.arguments.push_back(MCC_DEVICE_DIM(static_cast<uint32_t>(dim)));
+  for (int64_t number : from.numbers) {
+    MCC_CHECK(number >= 0 && number < MCC_DEVICE_MOST_NUMBER, "a step of ", from.entry, " has number ",
+              number);
+    launch.arguments.push_back(MCC_DEVICE_NUMBER(static_cast<uint32_t>(number)));
+  }
   for (const codegen::TensorMap& m : from.maps)
     launch.maps.push_back(map_of(m));
   if (from.product) launch.product = product_of(from);

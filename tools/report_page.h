@@ -19,7 +19,7 @@ namespace mcc::tools {
 //   version, model, target: text
 //   weight_bytes, arena_bytes, file_bytes
 //   kernels: [{id, name, nodes: [text], count, flops, bytes, bound_us|null, source, origin, trace,
-//              launches: [{entry, grid: [int|text], block: [int], shared_bytes, figures: [{arch, registers, spilled_bytes}]}]}]
+//              launches: [{entry, times, grid: [int|text], block: [int], shared_bytes, figures: [{arch, registers, spilled_bytes}]}]}]
 //   steps: [{name, live_bytes}]: what the plan runs, and how much of the arena is in use meanwhile
 //   notes: [text]
 enum class Page { tuning, compile };

@@ -14,6 +14,7 @@ constexpr double kPartitions = 4, kWarp = 32;
 
 bool is_block(const NestLoop& l) { return l.thread_axis >= 0 && l.thread_axis < 3; }
 bool is_thread(const NestLoop& l) { return l.thread_axis >= 3 && l.thread_axis < 6; }
+bool is_in_thread(const NestLoop& l) { return !is_block(l) && !is_thread(l); }
 
 double extent_of(const NestLoop& l) { return static_cast<double>(l.extent); }
 
@@ -39,20 +40,28 @@ struct Loops {
   }
 };
 
-bool is_in_thread(const NestLoop& l) { return !is_block(l) && !is_thread(l); }
-
 double counted_flops(const NestOps& o) { return 2 * o.fma + o.add + std::max(o.mul, 0.0) + o.div; }
 
-// The stores of one launch: those under one outermost loop.
-using Launch = std::vector<const NestStore*>;
+// The stores of one launch: those under one outermost loop, or the outermost one that is bound.
+struct Launch {
+  std::vector<const NestStore*> stores;
+  double turns = 1;  // of the loops around it, which the host carries out
+};
 
 std::vector<Launch> launches_of(const Nest& nest) {
   std::vector<Launch> launches;
   std::map<int, size_t> of_root;
   for (const NestStore& s : nest.stores) {
-    auto [at, is_new] = of_root.try_emplace(s.loops.empty() ? -1 : s.loops[0], launches.size());
-    if (is_new) launches.emplace_back();
-    launches[at->second].push_back(&s);
+    const Loops loops{nest, s};
+    double turns = 1;
+    size_t root = 0;
+    while (root < loops.size() && is_in_thread(loops[root]))
+      turns *= extent_of(loops[root++]);
+    // A block of threads below a serial loop is one launch with all of its steps.
+    if (root == loops.size() || !is_block(loops[root])) root = 0;
+    auto [at, is_new] = of_root.try_emplace(s.loops.empty() ? -1 : s.loops[root], launches.size());
+    if (is_new) launches.push_back({{}, root == 0 ? 1 : turns});
+    launches[at->second].stores.push_back(&s);
   }
   return launches;
 }
@@ -61,7 +70,7 @@ std::vector<Launch> launches_of(const Nest& nest) {
 const NestStore* main_store(const Launch& launch) {
   const NestStore* best = nullptr;
   auto weight = [](const NestStore& s) { return std::max(s.ops.flops(), 0.01) * s.iterations; };
-  for (const NestStore* s : launch) {
+  for (const NestStore* s : launch.stores) {
     if (!best || weight(*s) > weight(*best)) best = s;
   }
   return best;
@@ -76,7 +85,7 @@ using Homes = std::unordered_map<const BufferNode*, size_t>;
 
 double shared_bytes(const Nest& nest, const Launch& launch, const Homes& homes) {
   std::map<const BufferNode*, double> buffers;
-  for (const NestStore* s : launch) {
+  for (const NestStore* s : launch.stores) {
     Loops loops{nest, *s};
     for (const NestAccess& a : s->accesses) {
       if (a.buffer->scope != Scope::shared) continue;
@@ -190,7 +199,7 @@ Occupancy occupancy_of(double threads, double registers, double shared, const Gp
 
 double dram_us(const Nest& nest, const Launch& launch, const Occupancy& occupancy, const GpuDevice& d) {
   double us = 0;
-  for (const NestStore* s : launch) {
+  for (const NestStore* s : launch.stores) {
     if (s->is_init) continue;
     Loops loops{nest, *s};
     for (const NestAccess& a : s->accesses) {
@@ -222,10 +231,36 @@ double dram_us(const Nest& nest, const Launch& launch, const Occupancy& occupanc
   return us;
 }
 
+// What blocks fetch anew in each turn of a loop (a recurrence its weights), as it is more than the nearest cache keeps: by
+// multiprocessors that have blocks, each as fast as the next cache answers.
+double refetch_us(const Nest& nest, const Launch& launch, const GpuDevice& d) {
+  constexpr double kKept = 128 << 10, kBytesACycle = 64;
+  double us = 0;
+  for (const NestStore* s : launch.stores) {
+    Loops loops{nest, *s};
+    for (const NestAccess& a : s->accesses) {
+      if (a.buffer->scope != Scope::global) continue;
+      double turns = 1, bytes = a.element_bytes;  // of one block
+      for (size_t k = 0; k < loops.size(); ++k) {
+        if (is_block(loops[k])) continue;
+        if (a.moves[k]) {
+          bytes *= extent_of(loops[k]);
+        } else if (bytes == a.element_bytes && is_in_thread(loops[k])) {
+          turns *= extent_of(loops[k]);
+        }
+      }
+      if (bytes <= kKept || turns <= 1) continue;
+      const double busy = std::min(loops.blocks(), static_cast<double>(d.multiprocessors));
+      us += bytes * turns * loops.blocks() / (busy * kBytesACycle * d.ghz * 1e3);
+    }
+  }
+  return us;
+}
+
 // Bytes that warps move to and from shared memory.
 double shared_traffic(const Nest& nest, const Launch& launch) {
   double bytes = 0;
-  for (const NestStore* s : launch) {
+  for (const NestStore* s : launch.stores) {
     Loops loops{nest, *s};
     // Lanes of a warp: the innermost threads.
     std::vector<double> lanes(loops.size(), 1);
@@ -260,7 +295,7 @@ double bandwidth_share(const Nest& nest, const Launch& launch, const Occupancy& 
                        const GpuDevice& d) {
   constexpr double kLatencyUs = 0.6, kMostBytes = 64;
   double under_way = 0;
-  for (const NestStore* s : launch) {
+  for (const NestStore* s : launch.stores) {
     Loops loops{nest, *s};
     double bytes = 0;
     for (const NestAccess& a : s->accesses) {
@@ -322,7 +357,7 @@ double launch_us(const Nest& nest, const Launch& launch, const Homes& homes, con
   constexpr double kLatency = 30;  // cycles
   double hide = std::min(1.0, std::max(1.0, resident * occupancy.warps / kPartitions) * tile / kLatency);
   double flops = 0;
-  for (const NestStore* s : launch)
+  for (const NestStore* s : launch.stores)
     flops += s->ops.flops() * s->iterations;
   double per_thread =
       counted_flops(main->ops) * loops.product([](const NestLoop& l, size_t) { return is_in_thread(l); });
@@ -342,7 +377,7 @@ double launch_us(const Nest& nest, const Launch& launch, const Homes& homes, con
   double compute = flops * operands * spill / (peak * wave * warp * hide);
   double fetches = shared_traffic(nest, launch) / (128 * d.multiprocessors * d.ghz * 1e3 * wave);
   double memory = dram_us(nest, launch, occupancy, d) / bandwidth_share(nest, launch, occupancy, d);
-  return d.launch_us + std::max({compute, fetches, memory});
+  return d.launch_us + std::max({compute, fetches, memory, refetch_us(nest, launch, d)});
 }
 
 }  // namespace
@@ -353,7 +388,7 @@ double estimate_gpu_us(const Nest& nest, const GpuDevice& d, std::span<const Lau
   const bool has_figures = figures.size() == launches.size();
   double us = launches.empty() ? d.launch_us : 0;
   for (size_t i = 0; i < launches.size(); ++i)
-    us += launch_us(nest, launches[i], homes, has_figures ? &figures[i] : nullptr, d);
+    us += launches[i].turns * launch_us(nest, launches[i], homes, has_figures ? &figures[i] : nullptr, d);
   return us;
 }
 

@@ -64,6 +64,9 @@ bool schedule_grid_windows(Draft& draft, const std::string& block);
 // A block that writes along one axis what it reads along another: square tiles by way of shared memory.
 bool schedule_grid_transposition(Draft& draft, const std::string& block);
 
+// The steps of a recurrence as launches, which the host carries out one after the other, where that is expected to be faster than a
+// block of threads for each row.
+bool launch_steps(Draft& draft, const std::string& steps);
 // Sums of a recurrence's steps: weights whose rows lie along the sum are stored so that threads next to each other read neighbours.
 void prepare_recurrences(Draft& draft);
 // Rows of a recurrence that have nothing to do with each other (a batch, the rows of TopK) leave the loop over its steps. The loop over

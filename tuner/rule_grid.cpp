@@ -464,6 +464,11 @@ void schedule_grid_rest(Draft& draft) {
       if (!schedule_grid_columns(draft, block) && !schedule_grid_windows(draft, block)) schedule_grid_transposition(draft, block);
     }
   }
+  for (const std::string& outer : outermost_loops(s)) {
+    const For* loop = s.find_loop(outer);
+    if (loop != nullptr && !is_settled(loop) && axes_bound_below(Stmt(loop), loop->var).scan)
+      launch_steps(draft, outer);
+  }
   prepare_recurrences(draft);
   bind_rest(draft);
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "support/text.h"
+#include "tensor/grid.h"
 #include "tensor/passes/scope.h"
 #include "tensor/schedule/tree.h"
 #include "tensor/schedule/weight_order.h"
@@ -31,7 +32,8 @@ struct Sum {
 std::optional<Sum> sum_of_step(const Schedule& s, const std::string& block) {
   const std::vector<Axis>& axes = s.find_block(block)->axes;
   std::optional<BlockInfo> info = analyze(s, block);
-  const bool is_in_steps = !axes.empty() && axes[0].kind == AxisKind::scan;
+  const bool is_in_steps =
+      !axes.empty() && axes[0].kind == AxisKind::scan && !has_bound_loop(Stmt(s.loops_of(block)[0]));
   if (!info || !is_in_steps || !info->is_reduction || !info->axes.back().is_reduce) return std::nullopt;
   const auto row =
       std::find(info->store.strides.begin(), info->store.strides.end(), 1) - info->store.strides.begin();

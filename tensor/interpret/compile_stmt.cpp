@@ -300,7 +300,9 @@ const StmtCode* Compiler::stmt(const Stmt& s) {
   const auto* allocate = s.as<Allocate>();
   bool may_be_launch = (loop && loop->loop == LoopKind::bound) ||
                        (allocate && allocate->buffer.scope() == tensor::Scope::shared);
-  if (may_be_launch && !in_launch_ && loops_.empty()) {
+  const bool is_at_top =
+      std::all_of(loops_.begin(), loops_.end(), [](const For* l) { return l->loop == LoopKind::serial; });
+  if (may_be_launch && !in_launch_ && is_at_top) {
     if (std::optional<LaunchForm> launch = as_launch(s)) return compile_launch(*launch);
   }
   return dispatch(s, [this](const auto& n) { return compile(n); });

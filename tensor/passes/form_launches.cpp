@@ -1,5 +1,6 @@
 #include "tensor/passes/form_launches.h"
 
+#include <functional>
 #include <map>
 #include <set>
 
@@ -18,6 +19,18 @@ std::vector<Stmt> parts_of(const Stmt& body) {
   return seq ? seq->stmts : std::vector<Stmt>{body};
 }
 
+// The parts, those in loops around launches too: each becomes a launch of its own.
+void for_each_part(const Stmt& body, const std::function<void(const Stmt& part, bool is_repeated)>& f,
+                   bool is_repeated = false) {
+  for (const Stmt& part : parts_of(body)) {
+    if (is_launch_loop(part)) {
+      for_each_part(part.as<For>()->body, f, true);
+    } else {
+      f(part, is_repeated);
+    }
+  }
+}
+
 // ---- Which intermediates a thread has to itself ----
 
 // The statement at the top and the nest of threads that each buffer is used in.
@@ -25,11 +38,13 @@ class FindUsers : public Visitor {
  public:
   struct Users {
     std::set<std::pair<const StmtNode*, const For*>> places;
+    bool is_repeated = false;  // a launch may use what the same one has left there before
   };
   std::map<const BufferNode*, Users> users;
 
-  void part(const Stmt& s) {
+  void part(const Stmt& s, bool is_repeated) {
     part_ = s.get();
+    is_repeated_ = is_repeated;
     visit(s);
   }
 
@@ -45,30 +60,37 @@ class FindUsers : public Visitor {
   }
   void on(const Load& n) override {
     Visitor::on(n);
-    users[n.buffer.get()].places.emplace(part_, nest_);
+    add(n.buffer);
   }
   void on(const Store& n) override {
     Visitor::on(n);
-    users[n.buffer.get()].places.emplace(part_, nest_);
+    add(n.buffer);
   }
 
  private:
+  void add(const Buffer& buffer) {
+    Users& of = users[buffer.get()];
+    of.places.emplace(part_, nest_);
+    of.is_repeated |= is_repeated_;
+  }
+
   const StmtNode* part_ = nullptr;
   const For* nest_ = nullptr;
+  bool is_repeated_ = false;
 };
 
 // Intermediates without a place of their own that one nest of threads uses become local; shared ones of several parts global.
 Func choose_scopes(const Func& f) {
   FindUsers find;
-  for (const Stmt& part : parts_of(f.body))
-    find.part(part);
+  for_each_part(f.body, [&](const Stmt& part, bool is_repeated) { find.part(part, is_repeated); });
   Func out = f;
   BufferMap made;
   for (Buffer& b : out.allocs) {
     auto it = find.users.find(b.get());
     if (it == find.users.end()) continue;
     const auto& places = it->second.places;
-    bool is_private = b.scope() == Scope::global && places.size() == 1 && places.begin()->second;
+    bool is_private =
+        b.scope() == Scope::global && !it->second.is_repeated && places.size() == 1 && places.begin()->second;
     bool is_spread = b.scope() == Scope::shared && places.begin()->first != places.rbegin()->first;
     if (!is_private && !is_spread) continue;
     Buffer placed(b.name(), b.element(), b.shape(), is_private ? Scope::local : Scope::global, b->alignment);
@@ -434,6 +456,19 @@ Stmt form_launch(const Stmt& part) {
   return out;
 }
 
+Stmt form_parts(const Stmt& body) {
+  std::vector<Stmt> parts;
+  for (const Stmt& part : parts_of(body)) {
+    if (is_launch_loop(part)) {
+      const For& loop = *part.as<For>();
+      parts.push_back(with_body(loop, form_parts(loop.body)));
+    } else {
+      parts.push_back(has_bound_loop(part) || !has_loop(part) ? form_launch(part) : part);
+    }
+  }
+  return parts.empty() ? Stmt() : Seq::make(std::move(parts));
+}
+
 }  // namespace
 
 Func form_launches(const Func& f) {
@@ -442,10 +477,7 @@ Func form_launches(const Func& f) {
   combined.body = combine.mutate(combined.body);
   combined.allocs.insert(combined.allocs.end(), combine.made.begin(), combine.made.end());
   Func out = choose_scopes(combined);
-  std::vector<Stmt> parts;
-  for (const Stmt& part : parts_of(out.body))
-    parts.push_back(has_bound_loop(part) || !has_loop(part) ? form_launch(part) : part);
-  out.body = parts.empty() ? Stmt() : Seq::make(std::move(parts));
+  out.body = form_parts(out.body);
   return out;
 }
 

@@ -10,6 +10,7 @@ namespace mcc::tensor {
 //   for block.z, block.y, block.x (each at most once, in this order)
 //     for thread.z, thread.y, thread.x (likewise, at least one), as many iterations as the largest loop over that axis
 //       a body without bound loops
+// Serial loops around loops over blocks stay: what is in them becomes launches likewise, one by one.
 // A nest of loops over threads becomes its body, under a condition where it has fewer iterations than the launch. Outside of
 // such nests, and where a nest leaves out an axis of the launch, one thread stores what threads share; what each has to
 // itself they all compute. Threads that reduce together exchange values, by shuffles in a warp, through shared memory beyond.

@@ -107,12 +107,15 @@ bool has_parallel(const Path& path, size_t from, size_t to) {
   return false;
 }
 
-// In a launch: the loops over blocks are the first of the path, those over threads come next.
+// In a launch: the loops over blocks are the first of the path, but for serial ones around launches; those over threads come next.
 size_t count_block_loops(const Path& path) {
-  size_t count = 0;
+  size_t around = 0;
+  while (around < path.size() && path[around]->loop == LoopKind::serial)
+    ++around;
+  size_t count = around;
   while (count < path.size() && is_block_loop(*path[count]))
     ++count;
-  return count;
+  return count == around ? 0 : count;
 }
 bool is_in_launch(const Path& path) {
   size_t blocks = count_block_loops(path);

@@ -106,7 +106,9 @@ Outcome check_cross(const FuncSites& sites, const BlockSite& site, const For* lo
     return refused(text("block ", block.name, " right inside, as an update of 32 bits without init,"));
   }
   // No thread of a warp may be left out.
-  for (const BlockSite& other : sites.below(site.loops[0])) {
+  const auto launch =
+      std::find_if(site.loops.begin(), site.loops.end(), [](const For* l) { return is_block_loop(*l); });
+  for (const BlockSite& other : sites.below(launch == site.loops.end() ? site.loops[0] : *launch)) {
     for (const For* own : site.loops) {
       for (const For* l : other.loops) {
         bool differs = is_thread_loop(*own) && grid_axis(*own) == grid_axis(*l) &&
@@ -298,8 +300,14 @@ Outcome check_place(const For* loop, const std::vector<const For*>& around) {
     }
     auto taken = grid_axis(*outer);
     if (taken == axis.axis) return refuse_nest(loop, text("one loop over ", axis.name, " around"), outer);
-    if (!is_thread && !is_block_loop(*outer))
-      return refuse_nest(loop, "only loops over blocks around", outer);
+    const bool is_step =
+        outer->loop == LoopKind::serial &&
+        std::none_of(around.begin(), around.begin() + static_cast<std::ptrdiff_t>(k), is_bound);
+    if (!is_thread && !is_block_loop(*outer) && !is_step)
+      return refuse_nest(loop, "loops over blocks alone, and serial ones around those, around", outer);
+    int64_t turns = 0;
+    if (!is_thread && is_step && !(as_int(outer->min, &turns) && as_int(outer->extent, &turns)))
+      return refuse_nest(loop, "only loops of constant bounds around", outer);
     bool is_inside = std::any_of(around.begin(), around.begin() + static_cast<std::ptrdiff_t>(k),
                                  [](const For* l) { return is_thread_loop(*l); });
     if (is_inside && !is_thread_loop(*outer))

@@ -4,11 +4,12 @@
 
 namespace mcc::tensor {
 
-Outcome require_own_loops(const BlockSite& site) {
+Outcome require_own_loops(const BlockSite& site, size_t from) {
   const Block& block = *site.block;
-  bool is_plain = site.loops.size() == block.axes.size() && is_true(block.predicate) &&
-                  chain_from(site.loops.empty() ? nullptr : site.loops[0]).size() == site.loops.size() &&
-                  (site.loops.empty() || site.loops.back()->body.get() == &block);
+  bool is_plain =
+      site.loops.size() == block.axes.size() && is_true(block.predicate) &&
+      (from >= site.loops.size() || chain_from(site.loops[from]).size() == site.loops.size() - from) &&
+      (site.loops.empty() || site.loops.back()->body.get() == &block);
   for (size_t i = 0; is_plain && i < block.axes.size(); ++i) {
     is_plain = block.values[i].same_as(site.loops[i]->var) && is_int(block.axes[i].domain.min, 0) &&
                site.loops[i]->loop == LoopKind::serial;

@@ -8,7 +8,8 @@
 namespace mcc::tensor {
 
 // The block stands under serial loops of its own, one for each axis in order, has no predicate, and all axes begin at 0.
-Outcome require_own_loops(const BlockSite& site);
+// from: the first axis whose loop has to be the block's alone; those around it may have other blocks, too.
+Outcome require_own_loops(const BlockSite& site, size_t from = 0);
 
 // New loops and what a block's axes are bound to under them.
 struct Binding {

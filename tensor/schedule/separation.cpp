@@ -165,38 +165,94 @@ std::optional<Stretches> stretches_of(const Func& f, const LoopOfBlock& of) {
   return found;
 }
 
-// Takes out the dimensions of a buffer in which the block accesses it anywhere but at the axis.
-void keep_dimensions_at(const Axis& axis, const Block& block, const Buffer& buffer, std::vector<bool>* is_at) {
-  auto look = [&](const Buffer& accessed, const std::vector<Expr>& indices) {
-    if (!accessed.same_as(buffer)) return;
-    for (size_t d = 0; d < indices.size(); ++d)
-      (*is_at)[d] = (*is_at)[d] && indices[d].same_as(axis.var);
-  };
+// An access of the block to a buffer.
+struct Use {
+  const std::vector<Expr>* indices;
+  bool is_store = false;
+};
+
+std::vector<Use> uses_of(const Block& block, const Buffer& buffer) {
+  std::vector<Use> uses;
   for (const Stmt& s : {block.init, block.body}) {
     if (!s) continue;
     for_each_stmt(s, [&](const Stmt& below) {
-      if (const auto* store = below.as<Store>()) look(store->buffer, store->indices);
+      const auto* store = below.as<Store>();
+      if (store && store->buffer.same_as(buffer)) uses.push_back({&store->indices, true});
     });
     for_each_expr(s, [&](const Expr& e) {
-      if (const auto* load = e.as<Load>()) look(load->buffer, load->indices);
+      const auto* load = e.as<Load>();
+      if (load && load->buffer.same_as(buffer)) uses.push_back({&load->indices, false});
     });
   }
+  return uses;
 }
+
+// Knows the elements that blocks access while loops around them stand still.
+class StandingElements {
+ public:
+  StandingElements(const Func& f, const std::vector<const For*>& around) : analyzer_(analyzer_at(f, around)) {
+    for (const For* loop : around)
+      standing_.push_back(loop->var.node());
+  }
+
+  // Whether some dimension has different indices in both, each one number meanwhile.
+  bool differ(const Block& a, const Use& of_a, const Block& b, const Use& of_b) const {
+    for (size_t d = 0; d < of_a.indices->size(); ++d) {
+      const Expr first = standing((*of_a.indices)[d], a), second = standing((*of_b.indices)[d], b);
+      if (first.defined() && second.defined() && analyzer_.can_prove(first != second)) return true;
+    }
+    return false;
+  }
+
+ private:
+  // Over the loops around; undefined where it depends on anything else.
+  Expr standing(Expr index, const Block& block) const {
+    for (size_t i = 0; i < block.axes.size(); ++i)
+      index = substitute(index, {{block.axes[i].var.get(), block.values[i]}});
+    bool is_standing = true;
+    for_each_expr(Evaluate::make(index), [&](const Expr& e) {
+      const auto* var = e.as<VarNode>();
+      is_standing &=
+          e.as<Load>() == nullptr &&
+          (var == nullptr || std::find(standing_.begin(), standing_.end(), var) != standing_.end());
+    });
+    return is_standing ? index : Expr();
+  }
+
+  Analyzer analyzer_;
+  std::vector<const VarNode*> standing_;
+};
 
 }  // namespace
 
-bool are_apart(const Func& f, const std::vector<LoopOfBlock>& loops) {
+bool are_apart(const Func& f, const std::vector<LoopOfBlock>& loops, const std::vector<const For*>& around) {
   std::vector<Stretches> stretches;
   for (const LoopOfBlock& of : loops) {
     const std::optional<Stretches> own = stretches_of(f, of);
     if (!own || (!stretches.empty() && own->length != stretches[0].length)) return false;
     stretches.push_back(*own);
   }
+  const StandingElements elements(f, around);
+  // Whether no block of the loops stores to the element of the use while the loops around stand still.
+  auto is_left_alone = [&](const Block& block, const Use& use, const Buffer& buffer) {
+    return !use.is_store && std::all_of(loops.begin(), loops.end(), [&](const LoopOfBlock& other) {
+      const std::vector<Use> uses = uses_of(*other.site->block, buffer);
+      return std::all_of(uses.begin(), uses.end(), [&](const Use& store) {
+        return !store.is_store || elements.differ(block, use, *other.site->block, store);
+      });
+    });
+  };
   for (const LoopOfBlock& writer : loops) {
     for (const Region& written : writer.site->block->writes) {
       std::vector<bool> is_at(written.buffer.rank(), true);
-      for (size_t n = 0; n < loops.size(); ++n)
-        keep_dimensions_at(*stretches[n].axis, *loops[n].site->block, written.buffer, &is_at);
+      for (size_t n = 0; n < loops.size(); ++n) {
+        const Block& block = *loops[n].site->block;
+        for (const Use& use : uses_of(block, written.buffer)) {
+          if (!around.empty() && is_left_alone(block, use, written.buffer)) continue;
+          for (size_t d = 0; d < use.indices->size(); ++d)
+            is_at[d] = is_at[d] && (*use.indices)[d].same_as(stretches[n].axis->var);
+        }
+      }
       if (std::find(is_at.begin(), is_at.end(), true) == is_at.end()) return false;
     }
   }

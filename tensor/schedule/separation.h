@@ -24,7 +24,9 @@ struct LoopOfBlock {
 };
 // Whether the iterations of these loops, which all count the same, have nothing to do with each other through what the blocks write:
 // each loop is a spatial axis of its block, or counts stretches of one, of the same length for all; and each buffer that one of the
-// blocks writes has a dimension in which all of them access it at that axis.
-bool are_apart(const Func& f, const std::vector<LoopOfBlock>& loops);
+// blocks writes has a dimension in which all of them access it at that axis. around: loops that stand still meanwhile; what is written at
+// one element (state t + 1) and read at another of the same dimension (t) is apart, too.
+bool are_apart(const Func& f, const std::vector<LoopOfBlock>& loops,
+               const std::vector<const For*>& around = {});
 
 }  // namespace mcc::tensor

@@ -7,7 +7,8 @@
 // The inverse of fuse_axes: what was the axis is group * width + axis, in all that the block reads and writes. The axis and its loop
 // keep their names; the loop block.name stands just outside of it.
 //
-// 1. The block stands under serial loops of its own, one for each axis, and has no predicate; all axes begin at 0.
+// 1. The block stands under serial loops, one for each axis, and has no predicate; all axes begin at 0. The axis' loop is its own, and
+//    so are those inside of it; loops around may have other blocks, too (the steps of a scan).
 // 2. The axis is a spatial or a reduce axis of constant extent, a multiple of the width, which is at least 1.
 // 3. The name is new in the block, and block.name in the function.
 #include <algorithm>
@@ -22,12 +23,13 @@ Outcome apply_step(const SplitAxis& step, Schedule& schedule) {
   std::vector<BlockSite> sites = block_sites(f.body);
   const BlockSite* site = find_site(sites, step.block);
   if (site == nullptr) return refuse_block(step.block);
-  if (Outcome o = require_own_loops(*site); !o) return o;
   const Block& block = *site->block;
   const auto at = std::find_if(block.axes.begin(), block.axes.end(), [&](const Axis& a) { return a.var.name() == step.axis; });
   int64_t extent = 0;
   const bool fits = at != block.axes.end() && at->kind != AxisKind::scan && as_int(at->domain.extent, &extent) && step.width >= 1 &&
                     extent % step.width == 0;
+  const auto place = static_cast<size_t>(at - block.axes.begin());
+  if (Outcome o = require_own_loops(*site, std::min(place, block.axes.size())); !o) return o;
   if (!fits) {
     return refuse(RefusalCode::bad_argument, text("expected a spatial or a reduce axis of block ", block.name,
                                                   ", whose extent is a multiple of a width of at least 1, got \"", step.axis,
@@ -43,13 +45,13 @@ Outcome apply_step(const SplitAxis& step, Schedule& schedule) {
   Block* made = block.copy();
   made->axes.clear();
   made->values.clear();
-  std::vector<LoopSpec> loops;
+  std::vector<LoopSpec> loops;  // from that of the axis inwards
   for (size_t i = 0; i < block.axes.size(); ++i) {
     const Axis& axis = block.axes[i];
-    if (&axis != &*at) {
+    if (i != place) {
       made->axes.push_back(axis);
       made->values.push_back(block.values[i]);
-      loops.push_back({site->loops[i]->var, site->loops[i]->extent});
+      if (i > place) loops.push_back({site->loops[i]->var, site->loops[i]->extent});
       continue;
     }
     made->axes.push_back({outer, {0, extent / step.width}, axis.kind});
@@ -64,7 +66,8 @@ Outcome apply_step(const SplitAxis& step, Schedule& schedule) {
   if (block.init) made->init = substitute(block.init, map);
   Stmt with_axes = make_block(made);
   Func result = f;
-  result.body = replace_stmt(f.body, site->loops[0], make_nest(loops, simplify_accesses(f, *with_axes.as<Block>())));
+  result.body = replace_stmt(f.body, site->loops[place],
+                             make_nest(loops, simplify_accesses(f, *with_axes.as<Block>())));
   return commit(schedule, std::move(result));
 }
 

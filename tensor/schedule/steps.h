@@ -54,6 +54,15 @@ struct Hoist {
     v("loops", loops), v("over", over), v("name", name);
   }
 };
+// Loops that follow each other become one, whose iterations do in turn what theirs did. name: of that loop; empty = the first one's.
+struct FuseSiblings {
+  std::vector<std::string> loops;
+  std::string name;
+  template <class V>
+  void fields(V& v) {
+    v("loops", loops), v("name", name);
+  }
+};
 struct Parallel {
   std::string loop;
   template <class V>
@@ -243,6 +252,7 @@ struct Tensorize {
   X(fuse, Fuse)                                   \
   X(reorder, Reorder)                             \
   X(hoist, Hoist)                                 \
+  X(fuse_siblings, FuseSiblings)                  \
   X(parallel, Parallel)                           \
   X(vectorize, Vectorize)                         \
   X(unroll, Unroll)                               \

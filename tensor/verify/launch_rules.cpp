@@ -84,6 +84,13 @@ class CheckLaunches {
         part(below);
       return;
     }
+    if (is_launch_loop(s)) {
+      const For& loop = *s.as<For>();
+      int64_t ignored = 0;
+      if (!as_int(loop.min, &ignored) || !as_int(loop.extent, &ignored))
+        report(text("a loop around launches has constant bounds: ", loop.var.name()));
+      return part(loop.body);
+    }
     if (is_library_nest(s)) {
       Result<LibraryProduct> product = library_product(*s.as<For>());
       if (!product.ok()) report(product.errors()[0].message);

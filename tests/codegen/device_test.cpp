@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <thread>
 
 #include "codegen/compiled.h"
@@ -74,7 +75,10 @@ std::string grid(const std::string& inputs, const std::vector<std::pair<std::str
 void expect_assembles(const DeviceCode& code, const std::string& arch, const std::string& source) {
   Result<Cubin> cubin = assembler()->assemble(code.ptx, arch);
   ASSERT_TRUE(cubin.ok()) << to_text(cubin.errors()) << source << code.ptx;
-  EXPECT_EQ(cubin->entries.size(), code.launches.size());
+  std::set<std::string> entries;
+  for (const DeviceLaunch& launch : code.launches)
+    entries.insert(launch.entry);
+  EXPECT_EQ(cubin->entries.size(), entries.size());
   EXPECT_EQ(cubin->bytes.empty(), cubin->arch != arch);
 }
 
@@ -201,6 +205,43 @@ TEST(Device, LaunchesAndTheirArguments) {
   if (assembler()) expect_assembles(code, "sm_80", kTwoLaunches);
 }
 
+int count(const std::string& haystack, const std::string& needle) {
+  int n = 0;
+  for (size_t at = haystack.find(needle); at != std::string::npos; at = haystack.find(needle, at + 1))
+    ++n;
+  return n;
+}
+
+constexpr const char* kSteps = R"(
+func f(x: f32[64]) -> (y: f32[64]) {
+  for t in 3 {
+    bound for b in 2 @{thread="block.x"} {
+      bound for i in 32 @{thread="thread.x"} {
+        y[b * 32 + i] = x[b * 32 + i] + x[t]
+      }
+    }
+    for u in 2 {
+      bound for b in 1 @{thread="block.x"} {
+        bound for i in 32 @{thread="thread.x"} {
+          y[i] = y[i + 32] * x[t + u]
+        }
+      }
+    }
+  }
+})";
+
+TEST(Device, StepsAreLaunchesOfOneKernel) {
+  DeviceCode code = emit(kSteps, "sm_80");
+  std::vector<std::string> found;
+  for (const DeviceLaunch& launch : code.launches)
+    found.push_back(text(launch.entry, ":", join(launch.numbers, ",")));
+  EXPECT_THAT(found, ElementsAre("kernel_0:0", "kernel_1:0,0", "kernel_1:0,1", "kernel_0:1", "kernel_1:1,0",
+                                 "kernel_1:1,1", "kernel_0:2", "kernel_1:2,0", "kernel_1:2,1"));
+  EXPECT_EQ(count(code.ptx, ".visible .entry"), 2);
+  EXPECT_EQ(count(code.ptx, ".param .u64 kernel_1_param_"), 4);  // y, x, t, u
+  if (assembler()) expect_assembles(code, "sm_80", kSteps);
+}
+
 // A matmul tile by tile: 16 x 16 threads, operands in shared memory, 64 x 64 a block, 4 x 4 a thread.
 std::string tiled_matmul(int shared_k) {
   return text(R"(
@@ -241,13 +282,6 @@ func f(a: f32[262144], b: f32[262144]) -> (c: f32[262144]) {
     }
   }
 })");
-}
-
-int count(const std::string& haystack, const std::string& needle) {
-  int n = 0;
-  for (size_t at = haystack.find(needle); at != std::string::npos; at = haystack.find(needle, at + 1))
-    ++n;
-  return n;
 }
 
 TEST(Device, SharedMemoryIsLoadedAndStoredInVectors) {
@@ -489,6 +523,10 @@ TEST(Device, RefusesWhatTheGpuCannotRun) {
   }
   EXPECT_EQ(refusal(text("func f(", inputs, ") -> (y: f32[8]) { bound for t in 8 @{thread=\"thread.x\"} { y[t] = ", sum, " } }")),
             "f: a launch has 4168 bytes of parameters, a GPU takes at most 4096");
+  const std::string step = nest("1", "8", "y[t] = x[t]");
+  const size_t body = step.find('{') + 1;
+  EXPECT_EQ(refusal(step.substr(0, body) + "for s in 70000 {" + step.substr(body) + " }"),
+            "f: 70000 iterations of loop s around launches are more than 65536 launches");
   // All at once.
   EXPECT_THAT(refusal("func f(x: f32[8]) -> (y: f32[8], z: f32[8]) { for i in 8 { y[i] = x[i] } for i in 8 { "
                       "z[i] = x[i] } }"),

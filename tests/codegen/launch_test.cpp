@@ -129,6 +129,8 @@ std::string error_of(const DeviceCode& code, Buffers* buffers, test::PtxTraffic*
       arguments.push_back(reinterpret_cast<uint64_t>(buffers->pointers[static_cast<size_t>(b)]));
     for (int d : launch.dims)
       arguments.push_back(static_cast<uint64_t>(at.sizes[static_cast<size_t>(d)]));
+    for (int64_t number : launch.numbers)
+      arguments.push_back(static_cast<uint64_t>(number));
     std::vector<test::PtxTensorMap> maps(launch.maps.size());
     for (size_t m = 0; m < maps.size(); ++m) {
       const TensorMap& of = launch.maps[m];

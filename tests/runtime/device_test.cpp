@@ -228,6 +228,36 @@ TEST_F(Device, SessionsShareWeightsAndModules) {
   EXPECT_THAT(floats(second.output(0)), kExpected());
 }
 
+// y[i] = 100 * y[i] + the number of the step.
+void append_entry(const unsigned* grid, const unsigned* block, void** params) {
+  for (unsigned i = 0; i < grid[0] * block[0]; ++i)
+    floats_at(params, 0)[i] =
+        100 * floats_at(params, 0)[i] + static_cast<float>(*static_cast<int64_t*>(params[1]));
+}
+
+TEST_F(Device, StepsAreLaunchesWithTheirNumbers) {
+  fake().kernels["append"] = {append_entry, 2};
+  DeviceKernelDesc& last = model.device->kernels[1];
+  for (uint32_t step : {3, 0, 70}) {
+    last.launches.push_back(kernel("append", {1, MCC_DEVICE_NUMBER(step)}).launches[0]);
+    last.images[0].bytes = ptx("increment") + ".visible .entry append(\n";
+  }
+  Session session{Model(model.image())};
+  session.set_input("x", x.data(), {2, 3});
+  for (int run = 0; run < 3; ++run) {
+    session.run();
+    EXPECT_THAT(floats(session.output(0)),
+                ElementsAre(2030070, 3030070, 4030070, 9030070, 11030070, 13030070));
+  }
+  mcc_launch_info info = {};
+  info.struct_size = sizeof info;
+  const Model of(model.image());
+  EXPECT_EQ(mcc_model_node_launch_count(of.handle(), 1), 4U);
+  ASSERT_EQ(mcc_model_node_launch(of.handle(), 1, 3, &info), MCC_OK);
+  EXPECT_STREQ(info.entry, "append");
+  EXPECT_EQ(info.variant, 0U);
+}
+
 TEST_F(Device, ProfilesByEvents) {
   SessionOptions options;
   options.profile = true;

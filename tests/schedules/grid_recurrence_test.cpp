@@ -1,4 +1,4 @@
-// Recurrences whose rows have nothing to do with each other: a block of threads each, or a thread, on the interpreter.
+// Recurrences on the interpreter: rows that have nothing to do with each other, a block of threads each, or a thread; steps as launches.
 #include <gtest/gtest.h>
 
 #include "schedules/grid_cases.h"
@@ -30,6 +30,38 @@ TEST_P(GridRecurrence, IsRight) {
 
 constexpr const char* kTop = "  %k: i64[1] = [3]\n  %v, %y = TopK(%x, %k)\n";
 constexpr const char* kRnn = "%x: f32[5, 3, 8], %w: f32[1, 32, 8], %r: f32[1, 32, 32]";
+
+// Wide enough for launches: steps of 5, a batch of B rows, 160 states (two columns of a gate for a block of threads), 150 of some.
+constexpr const char* kLstm = "%x: f32[5, 1, 8], %w: f32[1, 640, 8], %r: f32[1, 640, 160], %b: f32[1, 1280]";
+constexpr const char* kBatches =
+    "%x: f32[4, 12, 8], %w: f32[1, 512, 8], %r: f32[1, 512, 128], %b: f32[1, 1024]";
+constexpr const char* kBoth =
+    "%x: f32[4, 2, 8], %w: f32[2, 512, 8], %r: f32[2, 512, 128], %b: f32[2, 1024], %n: i32[2], %h: f32[2, 2, "
+    "128]";
+constexpr const char* kGru = "%x: f32[4, 2, 8], %w: f32[1, 450, 8], %r: f32[1, 450, 150], %b: f32[1, 900]";
+constexpr const char* kRnnOfWarps = "%x: f32[4, 3, 8], %w: f32[1, 256, 8], %r: f32[1, 256, 256]";
+
+INSTANTIATE_TEST_SUITE_P(
+    Steps, GridRecurrence,
+    ::testing::Values(
+        Recurrence{"lstm", kLstm, "  %all, %h, %y = LSTM(%x, %w, %r, %b) {hidden_size = 160}\n",
+                   "fuse_siblings(", "hoist("},
+        Recurrence{"lstm_of_batches", kBatches, "  %all, %h, %y = LSTM(%x, %w, %r, %b) {hidden_size = 128}\n",
+                   "bind(loop=\"recurrent.step.b.o\", thread=\"block.y\")", "hoist("},
+        Recurrence{"lstm_both_ways", kBoth,
+                   "  %y = LSTM(%x, %w, %r, %b, %n, %h) {hidden_size = 128, direction = \"bidirectional\"}\n",
+                   "recurrent_1.step.c.o", "hoist("},
+        Recurrence{"gru", kGru, "  %all, %y = GRU(%x, %w, %r, %b) {hidden_size = 150}\n",
+                   "candidate.step.c.o", "hoist("},
+        Recurrence{"gru_that_resets_behind_the_product", kGru,
+                   "  %all, %y = GRU(%x, %w, %r, %b) {hidden_size = 150, linear_before_reset = 1}\n",
+                   "recurrent.step.c.o", "hoist("},
+        Recurrence{"rnn", kRnnOfWarps, "  %all, %y = RNN(%x, %w, %r) {hidden_size = 256}\n",
+                   "recurrent.step.c.o", "hoist("},
+        Recurrence{"one_step", "%x: f32[1, 1, 8], %w: f32[1, 640, 8], %r: f32[1, 640, 160]",
+                   "  %all, %h, %y = LSTM(%x, %w, %r) {hidden_size = 160}\n", "recurrent.step.c.o",
+                   "hoist("}),
+    ::testing::PrintToStringParamName());
 
 INSTANTIATE_TEST_SUITE_P(
     Rows, GridRecurrence,

@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(
                       "dot4_u8i8", "dot4_i8i8", "async_f16", "async_f32", "async_converted", "async_held",
                       "wgmma_f16", "wgmma_bf16", "wgmma_waits", "wgmma_exchanged_f16", "wgmma_exchanged_bf16",
                       "wgmma_bulk_f16", "wgmma_bulk_bf16", "wgmma_u8i8", "wgmma_exchanged_i8",
-                      "wgmma_bulk_u8i8", "grouped_loads", "open_batches", "open_range"),
+                      "wgmma_bulk_u8i8", "grouped_loads", "open_batches", "open_range", "steps"),
     [](const auto& info) { return std::string(info.param); });
 
 // A copy's condition is computed as a whole: what part of it loads may be out of reach where the rest does not hold.
@@ -101,6 +101,16 @@ TEST(VerifyLaunches, ReportsWhatIsNotBound) {
   EXPECT_THAT(violations("func f(x: f32[4]) -> (y: f32[4]) { for i in 4 { y[i] = x[i] } }"),
               testing::ElementsAre(
                   testing::HasSubstr("kernel part for i, which computes y is not bound to the grid")));
+}
+
+TEST(VerifyLaunches, LoopsAroundThemHaveConstantBounds) {
+  const std::string launch =
+      "bound for b in 2 @{thread=\"block.x\"} { bound for t in 32 @{thread=\"thread.x\"} { y[b * 32 + t] = "
+      "1.0 } }";
+  EXPECT_THAT(violations("func f<n>() -> (y: f32[64]) { for s in 3 { " + launch + " } }"),
+              testing::ElementsAre());
+  EXPECT_THAT(violations("func f<n>() -> (y: f32[64]) { for s in n { " + launch + " } }"),
+              testing::ElementsAre(testing::HasSubstr("a loop around launches has constant bounds: s")));
 }
 
 TEST(VerifyLaunches, ReportsLimitsAndOrder) {

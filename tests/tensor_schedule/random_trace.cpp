@@ -167,6 +167,22 @@ Step random_hoist(const Schedule& s, const Pool& p, Random& r) {
   return Step(step);
 }
 
+// Neighbours in the body of a loop, or of the function.
+Step random_siblings(const Schedule& s, const Pool& p, Random& r) {
+  FuseSiblings step{{}, r.below(2) == 0 ? text("both", p.serial) : ""};
+  const Stmt& body = r.below(2) == 0 ? s.func().body : s.find_loop(r.pick(p.loops))->body;
+  const auto* seq = body.as<Seq>();
+  if (seq == nullptr) return Step(FuseSiblings{{r.pick(p.loops), r.pick(p.loops)}, ""});
+  size_t at = static_cast<size_t>(r.below(static_cast<int64_t>(seq->stmts.size())));
+  for (; at < seq->stmts.size(); ++at) {
+    const auto* loop = seq->stmts[at].as<For>();
+    if (loop == nullptr) break;
+    step.loops.push_back(loop->var.name());
+    if (step.loops.size() > 1 && r.below(2) == 0) break;
+  }
+  return Step(step);
+}
+
 }  // namespace
 
 Step random_step(const Schedule& s, Random& r) {
@@ -178,31 +194,18 @@ Step random_step(const Schedule& s, Random& r) {
       {7, [&] { return random_fuse(s, p, r); }},
       {12, [&] { return random_reorder(s, p, r); }},
       {3, [&] { return random_hoist(s, p, r); }},
+      {4, [&] { return random_siblings(s, p, r); }},
       {4, [&] { return Step(Parallel{r.pick(p.loops)}); }},
       {5, [&] { return Step(Vectorize{r.pick(p.loops)}); }},
       {3, [&] { return Step(Unroll{r.pick(p.loops)}); }},
-      {8,
-       [&] {
-         return Step(Bind{r.pick(p.loops), r.pick(kAxes)});
-       }},
-      {10,
-       [&] {
-         return Step(ComputeAt{block, loop_near(s, s.consumers(block), p, r)});
-       }},
-      {10,
-       [&] {
-         return Step(ReverseComputeAt{block, loop_near(s, s.producers(block), p, r)});
-       }},
+      {8, [&] { return Step(Bind{r.pick(p.loops), r.pick(kAxes)}); }},
+      {10, [&] { return Step(ComputeAt{block, loop_near(s, s.consumers(block), p, r)}); }},
+      {10, [&] { return Step(ReverseComputeAt{block, loop_near(s, s.producers(block), p, r)}); }},
       {3, [&] { return Step(ComputeInline{block}); }},
       {3, [&] { return Step(ReverseComputeInline{block}); }},
-      {4,
-       [&] {
-         return Step(CacheRead{block, r.pick(p.buffers), random_scope(r), text("read", p.serial)});
-       }},
+      {4, [&] { return Step(CacheRead{block, r.pick(p.buffers), random_scope(r), text("read", p.serial)}); }},
       {5,
-       [&] {
-         return Step(CacheWrite{block, r.pick(p.buffers), random_scope(r), text("write", p.serial)});
-       }},
+       [&] { return Step(CacheWrite{block, r.pick(p.buffers), random_scope(r), text("write", p.serial)}); }},
       {3, [&] { return random_reindex(s, p, r, block); }},
       {2,
        [&] {
@@ -213,29 +216,14 @@ Step random_step(const Schedule& s, Random& r) {
          const std::vector<std::string> axes = random_axes(s, block, r, 1);
          return Step(SplitAxis{block, axes.empty() ? "none" : axes[0], 1 + r.below(4), text("axis", p.serial)});
        }},
-      {2,
-       [&] {
-         return Step(SetScope{r.pick(p.intermediates), random_scope(r)});
-       }},
+      {2, [&] { return Step(SetScope{r.pick(p.intermediates), random_scope(r)}); }},
       {1, [&] { return Step(StorageAlign{r.pick(p.intermediates), 8, r.below(8)}); }},
       {2, [&] { return Step(PadEinsum{block, random_axes(s, block, r, 1), {1 + r.below(8)}}); }},
-      {5,
-       [&] {
-         return Step(Rfactor{block, loop_of(s, block, r), text("part", p.serial), r.below(3)});
-       }},
-      {8,
-       [&] {
-         return Step(DecomposeReduction{block, loop_of(s, block, r)});
-       }},
+      {5, [&] { return Step(Rfactor{block, loop_of(s, block, r), text("part", p.serial), r.below(3)}); }},
+      {8, [&] { return Step(DecomposeReduction{block, loop_of(s, block, r)}); }},
       {4, [&] { return random_layout(s, p, r); }},
-      {1,
-       [&] {
-         return Step(Annotate{"", r.pick(p.loops), "note", "1"});
-       }},
-      {1,
-       [&] {
-         return Step(Tensorize{r.pick(p.loops), "dot4_u8i8_i32x16"});
-       }},
+      {1, [&] { return Step(Annotate{"", r.pick(p.loops), "note", "1"}); }},
+      {1, [&] { return Step(Tensorize{r.pick(p.loops), "dot4_u8i8_i32x16"}); }},
   };
   int total = 0;
   for (const auto& [weight, make] : kinds)

@@ -1,6 +1,7 @@
 #include "tools/measure/build_device.h"
 
 #include <chrono>
+#include <set>
 
 #include "codegen/hash.h"
 #include "tensor/passes/lower.h"
@@ -84,7 +85,9 @@ BuiltDevice build_device(const tensor::Func& scheduled, const tensor::Target& ta
 std::vector<tuner::LaunchFigures> figures_of(const BuiltDevice& built) {
   std::vector<tuner::LaunchFigures> out;
   if (!built.cubin) return out;
+  std::set<std::string> seen;
   for (const codegen::DeviceLaunch& launch : built.code.launches) {
+    if (!seen.insert(launch.entry).second) continue;
     const codegen::EntryFigures* figures = figures_of_entry(*built.cubin, launch.entry);
     if (figures == nullptr) return {};
     out.push_back({static_cast<double>(figures->registers),

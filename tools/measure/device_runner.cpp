@@ -257,6 +257,7 @@ class DeviceRunner : public KernelRunner {
       }
       launch.maps.resize(from.maps.size());
       launch.sizes.resize(from.dims.size());
+      launch.sizes.insert(launch.sizes.end(), from.numbers.begin(), from.numbers.end());
     }
     for (DeviceKernel::Launch& launch : kernel.launches) {
       for (mcc_cu_pointer& address : launch.addresses)
@@ -286,7 +287,7 @@ class DeviceRunner : public KernelRunner {
     for (size_t l = 0; l < kernel.launches.size(); ++l) {
       const codegen::DeviceLaunch& from = kernel.built.code.launches[l];
       DeviceKernel::Launch& launch = kernel.launches[l];
-      for (size_t i = 0; i < launch.sizes.size(); ++i)
+      for (size_t i = 0; i < from.dims.size(); ++i)
         launch.sizes[i] = measured_.sizes()[static_cast<size_t>(from.dims[i])];
       for (size_t i = 0; i < 3 && !launch.call; ++i) {
         launch.grid[i] = extent_of(from.grid[i]);

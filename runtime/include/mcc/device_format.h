@@ -23,6 +23,8 @@ extern "C" {
 #define MCC_DEVICE_VERSION_OPEN 6u
 /* The same, of a plan with other nodes than launches and copies: data decides sizes, or what runs. */
 #define MCC_DEVICE_VERSION_DATA 7u
+/* Any of these, with kernels of which launches take numbers (MCC_DEVICE_NUMBER): the steps of a recurrence. */
+#define MCC_DEVICE_VERSION_STEPS 8u
 
 /* X(enumerator, record type). The order is the order in the header's table. */
 #define MCC_DEVICE_SECTIONS(X)   \
@@ -102,12 +104,18 @@ typedef struct mcc_device_product {
 #define MCC_DEVICE_IS_DIM(entry) (((entry) & 0x80000000u) != 0)
 #define MCC_DEVICE_DIM_NUMBER(entry) ((entry) & 0x7fffffffu)
 
+/* Among arguments: a number, passed in 64 bits: where a loop around the launch is, which the host carries out. */
+#define MCC_DEVICE_MOST_NUMBER 0x40000000u
+#define MCC_DEVICE_NUMBER(number) (0x40000000u | (number))
+#define MCC_DEVICE_IS_NUMBER(entry) (((entry) & 0xc0000000u) == 0x40000000u)
+#define MCC_DEVICE_NUMBER_OF(entry) ((entry) & 0x3fffffffu)
+
 /* The most blocks of a grid. */
 #define MCC_DEVICE_MOST_BLOCKS_X 0x7fffffffu
 #define MCC_DEVICE_MOST_BLOCKS_YZ 0xffffu
 
-/* One launch of entry(arguments..., maps...): arguments are addresses, numbers into the node's args, or dimensions, which are passed in
- * 64 bits. Or, where it has a product, a call of the library. */
+/* One launch of entry(arguments..., maps...): arguments are addresses, numbers into the node's args, or dimensions and numbers, which are
+ * passed in 64 bits. Or, where it has a product, a call of the library. */
 typedef struct mcc_device_launch {
   mcc_plan_string entry;
   uint32_t

@@ -152,7 +152,7 @@ typedef struct mcc_launch_info {
   const char* entry;
   uint32_t grid[3], block[3];
   uint32_t figures_count; /* architectures that the next fields are known of */
-  uint32_t reserved;
+  uint32_t variant; /* of the kernel's launches for different architectures; those of one follow each other */
   const char* library;   /* that computes it, "cublasLt"; null: a kernel of the model's */
   uint64_t product[4];   /* of the library: how many products, of how many rows and columns, summing how many terms */
 } mcc_launch_info;
