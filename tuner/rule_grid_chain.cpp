@@ -70,24 +70,31 @@ double score(const Tile& t, const ProductChain& c, const Gpu& gpu) {
                 gpu.shared_per_multiprocessor / (shared + 1024), int64_t{gpu.blocks_per_multiprocessor}});
   if (resident < 1) return INFINITY;
   const double blocks = static_cast<double>(ceil_div64(m, t.block_i()) * c.first.g.extent);
-  const double at_once = std::clamp(blocks / gpu.multiprocessors, 1.0, static_cast<double>(resident));
-  // A multiprocessor multiplies 128 numbers in the time in which it fetches 32 words.
+  const double at_once = std::min(std::ceil(blocks / gpu.multiprocessors), static_cast<double>(resident));
+  // A multiprocessor multiplies 128 numbers in the cycle in which shared memory serves 8 lanes of a warp with vectors of columns, all
+  // with one row, or a half with vectors of rows.
+  constexpr double kMultiplied = 128;
   auto product = [&](int64_t columns_in_all, int64_t groups, int64_t depth, int64_t step) {
     const double products = static_cast<double>(t.block_i() * columns_in_all * round_up64(depth, step));
-    const double fetches =
-        products * (0.25 / static_cast<double>(t.rows) + 1.0 / static_cast<double>(kVector * groups));
+    const double panels = static_cast<double>(ceil_div64(columns_in_all, groups * t.width()));
+    const int64_t of_rows = t.rows >= kVector ? 2 * t.rows / kVector : t.rows, of_columns = 4 * groups;
+    const double fetches = kMultiplied * static_cast<double>(t.threads() * round_up64(depth, step) * (of_rows + of_columns)) /
+                           gpu.warp * panels;
     const double from_memory =
         static_cast<double>((columns_in_all + t.block_i()) * round_up64(depth, step)) * 8;
-    constexpr double kBegin = 128 * 60;  // of two barriers, and what begins anew behind them
-    const double steps =
-        static_cast<double>(ceil_div64(depth, step) * ceil_div64(columns_in_all, groups * t.width()));
-    return std::max(products, fetches) + from_memory + steps * kBegin / at_once;
+    // Of two barriers, and what begins anew behind them; until the memory answers, which only other blocks work beside.
+    constexpr double kBegin = kMultiplied * 60, kWait = kMultiplied * 700;
+    const double steps = static_cast<double>(ceil_div64(depth, step)) * panels;
+    return std::max(products, fetches) + from_memory + steps * (kBegin + kWait) / at_once;
   };
   const double first = product(round_up64(n, t.panel()), t.groups, d, t.depth_1);
   const double second = product(groups_2 * t.width(), groups_2, n, t.depth_2);
   constexpr double kRowWork = 24;  // of a score: its maximum, two exponentials
   const double rows = static_cast<double>(t.block_i() * n) * kRowWork;
-  const double busy = std::min(1.0, at_once * static_cast<double>(t.threads()) / 256);
+  // Sums that do not wait for each other keep a scheduler busy, of many warps or of one; all of its time takes two.
+  const double warps = at_once * static_cast<double>(t.threads()) / 128;  // of a scheduler
+  const double sums = static_cast<double>(t.rows * kVector * std::min(t.groups, groups_2));
+  const double busy = std::min({1.0, warps * sums / 16, warps < 1 ? 0.75 * warps : 0.75 + 0.25 * (warps - 1)});
   const double rounds = std::ceil(blocks / (gpu.multiprocessors * at_once));
   return rounds * at_once * (first + second + rows) / busy;
 }
@@ -101,7 +108,7 @@ std::vector<Tile> legal_tiles(const ProductChain& c, const Gpu& gpu) {
       for (int64_t rows : {1, 2, 4, 8}) {
         for (int64_t groups : {1, 2}) {
           for (int64_t depth_1 : {8, 16, 32, 64}) {
-            for (int64_t depth_2 : {8, 16, 32}) {
+            for (int64_t depth_2 : {8, 16, 32, 64}) {
               const Tile t{threads_i, threads_j, rows, groups, depth_1, depth_2};
               const bool is_sensible = t.threads() >= gpu.warp && t.threads() <= 512 && t.block_i() <= 64 &&
                                        (depth_1 == 8 || depth_1 < 2 * c.first.k.extent);
