@@ -179,7 +179,8 @@ def main():
                 work.mkdir()
                 result["models"].append(measure_model(options, name, path, precision, work, versions))
                 shutil.rmtree(work)
-    stem = save(options.out, result["date"], gpu["name"], f"-gpu{'-tuned' if options.tune else ''}", result, markdown(result))
+                # After each, for a run that is cut short.
+                stem = save(options.out, result["date"], gpu["name"], f"-gpu{'-tuned' if options.tune else ''}", result, markdown(result))
     print(markdown(result))
     say(f"written: {stem}.md and .json")
     return 1 if any("mcc" in e for m in result["models"] for e in m["errors"]) else 0

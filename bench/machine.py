@@ -52,7 +52,10 @@ def save(folder, date, name, kind, result, text):
 
 
 def source_version():
-    """The commit of the working tree, with `-dirty` when something in it is not committed; "" outside of git."""
+    """The commit of the working tree, with `-dirty` when something in it is not committed; outside of git what a kit says (kit.py)."""
+    noted = HERE / "VERSION"
+    if noted.exists():
+        return noted.read_text().strip()
     done = subprocess.run(["git", "-C", HERE, "describe", "--always", "--dirty"], capture_output=True, text=True)
     return done.stdout.strip()
 
