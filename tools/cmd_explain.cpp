@@ -174,7 +174,8 @@ void print_steps(const PlanNodeInfo& node, const KernelSchedule& schedule, const
   std::puts(printable_lines(schedule.trace.substr(0, end)).c_str());
 }
 
-void print_node(const PlanNodeInfo& node, size_t count, const std::vector<LaunchInfo>& launches,
+// alike: nodes with the same kernel, this one and those whose times it has been given.
+void print_node(const PlanNodeInfo& node, size_t count, size_t alike, const std::vector<LaunchInfo>& launches,
                 const Arguments& arguments) {
   std::vector<std::string> others;
   for (const std::string& source : node.sources) {
@@ -184,6 +185,8 @@ void print_node(const PlanNodeInfo& node, size_t count, const std::vector<Launch
   std::puts(text(printable(arguments.node), " is computed by ", node.kind, " ", printable(node.name), ", node ", node.index,
                  " of ", count)
                 .c_str());
+  if (alike > 1)
+    print_field(margin, "repeated", text("the same kernel computes ", alike - 1, " other nodes"));
   print_field(margin, "fused with", others.empty() ? "nothing" : join(others, ", "));
   if (!node.task.empty()) print_field(margin, "task", printable(node.task));
   print_field(margin, "work",
@@ -192,9 +195,14 @@ void print_node(const PlanNodeInfo& node, size_t count, const std::vector<Launch
                   : text(fixed(static_cast<double>(node.flops) * 1e-6, 3), " MFLOP, at least ",
                    bytes_text(static_cast<double>(node.bytes))));
   if (arguments.profile) {
-    print_field(margin, "time",
-                text(fixed(node.ms, 4), " ms, ", fixed(100 * node.share, 1), " % of a run, ",
-                     node.ms > 0 ? fixed(static_cast<double>(node.flops) / node.ms * 1e-6, 1) : "-", " GFLOP/s"));
+    print_field(
+        margin, "time",
+        text(fixed(node.ms, 4), " ms", alike > 1 ? text(" in all ", alike) : "", ", ",
+             fixed(100 * node.share, 1), " % of a run, ",
+             node.ms > 0
+                 ? fixed(static_cast<double>(node.flops) * static_cast<double>(alike) / node.ms * 1e-6, 1)
+                 : "-",
+             " GFLOP/s"));
   }
   auto names = [](const KernelSchedule& schedule) { return printable(join(schedule.archs, ", ")); };
   if (node.schedules.size() == 1) {
@@ -232,7 +240,21 @@ int run(const Arguments& arguments) {
                 {"log_hash", model->metadata("log.hash")}, {"kernels", list}});
     return 0;
   }
-  for (const PlanNodeInfo& node : found) print_node(node, nodes.size(), launches_of(*model, node.index), arguments);
+  std::vector<std::pair<PlanNodeInfo, size_t>> shown;
+  for (const PlanNodeInfo& node : found) {
+    const auto same = std::find_if(shown.begin(), shown.end(), [&](const auto& other) {
+      return !node.task.empty() && other.first.task == node.task && other.first.name == node.name;
+    });
+    if (same == shown.end()) {
+      shown.emplace_back(node, 1);
+      continue;
+    }
+    ++same->second;
+    same->first.ms += node.ms;
+    same->first.share += node.share;
+  }
+  for (const auto& [node, alike] : shown)
+    print_node(node, nodes.size(), alike, launches_of(*model, node.index), arguments);
   return 0;
 }
 

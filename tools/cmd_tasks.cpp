@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "nlohmann/json.hpp"
 #include "tools/commands.h"
@@ -29,6 +30,14 @@ std::string scaled(double value) {
   return text(fixed(value, unit == 0 ? 0 : 2), units[unit]);
 }
 
+// The first of some names; a task of many layers has hundreds.
+std::string first_of(std::vector<std::string> names) {
+  constexpr size_t kShown = 4;
+  const size_t count = names.size();
+  names.resize(std::min(count, kShown));
+  return text(join(names, " "), count > kShown ? text(" and ", count - kShown, " more") : "");
+}
+
 void print_tasks(const ModelTasks& model) {
   const std::vector<tuner::Task>& tasks = model.tasks;
   std::printf("%-16s %5s %10s %10s  %-32s %s\n", "task", "runs", "FLOP", "bytes", "kernel", "ONNX nodes");
@@ -36,7 +45,7 @@ void print_tasks(const ModelTasks& model) {
     std::printf("%-16s %5lld %10s %10s  %-32s %s\n", task.id.c_str(), static_cast<long long>(task.weight),
                 scaled(static_cast<double>(task.work.flops)).c_str(),
                 scaled(static_cast<double>(task.work.bytes)).c_str(), printable(task.name).c_str(),
-                printable(join(task.nodes, " ")).c_str());
+                printable(first_of(task.nodes)).c_str());
   }
   if (!model.sizes.empty())
     std::printf("FLOP and bytes of kernels for all sizes are those for %s\n",
