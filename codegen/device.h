@@ -1,6 +1,6 @@
 // Lowered functions of a GPU target -> PTX, and PTX -> machine code where NVIDIA's assembler is installed.
 //
-// A lowered function is a sequence of launches, some in serial loops of constant bounds, which the host carries out: each is one nest of loops bound to the grid ("block.x|y|z" outside,
+// A lowered function is a sequence of launches, some in serial loops, which the host carries out: each is one nest of loops bound to the grid ("block.x|y|z" outside,
 // "thread.x|y|z" inside), with workspaces (global buffers) allocated around them.
 #pragma once
 
@@ -23,7 +23,7 @@ struct TensorMap {
   bool operator==(const TensorMap&) const = default;
 };
 
-// One launch of a kernel of the GPU, or a call of a library. A kernel's arguments are the addresses of `buffers`, then the values of `dims` and `numbers` (64 bits), then
+// One launch of a kernel of the GPU, or a call of a library. A kernel's arguments are the addresses of `buffers`, then the values of `dims`, the iteration, if it takes it, and `numbers` (64 bits), then
 // what the driver makes of `maps` (cuTensorMapEncodeTiled, 128 bytes each).
 struct DeviceLaunch {
   std::string entry;
@@ -33,7 +33,12 @@ struct DeviceLaunch {
   bool is_shared_dynamic = false;  // the launch must ask for them: more than any kernel may have
   std::vector<int> buffers;        // numbers of params; of workspaces, counted behind the params
   std::vector<int> dims;           // numbers of the function's dims
-  std::vector<int64_t> numbers;    // where the loops around it are
+  bool takes_turn = false;         // the iteration of the loop around it
+  std::vector<int64_t> numbers;    // where loops inside of that one are, which are written out
+  // Where a loop begins: launches of its body, this one included, its first iteration and how many there are, over the function's dims.
+  size_t loop_launches = 0;
+  int64_t loop_first = 0;
+  tensor::Expr loop_turns = 0;
   std::vector<TensorMap> maps;
   bool waits_itself = false;       // for the launches before it, ahead of all else: it may begin before they have ended
   // Of a call: no entry in the PTX, no grid; buffers are those of b, a, d, then the addend's and the bias's where it has them, and
@@ -45,7 +50,7 @@ struct DeviceLaunch {
 struct DeviceCode {
   std::string ptx;
   std::string llvm_ir;  // when asked for
-  std::vector<DeviceLaunch> launches;  // of a run, in order; launches in loops have the same entry
+  std::vector<DeviceLaunch> launches;  // in order; some have the same entry
   KernelMemory memory;  // workspaces; no scratch
 };
 

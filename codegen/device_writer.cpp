@@ -60,6 +60,9 @@ class DeviceWriter {
     record.shared_bytes = launch.shared_bytes;
     record.dynamic_shared_bytes = launch.dynamic_shared_bytes;
     record.waits_itself = launch.waits_itself ? 1 : 0;
+    record.loop_launches = launch.loop_launches;
+    record.loop_first = launch.loop_first;
+    record.loop_turns = launch.loop_turns;
     record.arguments = {narrow(arguments_.size()), narrow(launch.arguments.size())};
     arguments_.insert(arguments_.end(), launch.arguments.begin(), launch.arguments.end());
     record.maps = {narrow(maps_.size()), narrow(launch.maps.size())};
@@ -93,20 +96,14 @@ class DeviceWriter {
     auto is_dim = [](uint32_t entry) { return MCC_DEVICE_IS_DIM(entry); };
     return std::any_of(arguments_.begin(), arguments_.end(), is_dim) ||
            std::any_of(launches_.begin(), launches_.end(), [&](const mcc_device_launch& l) {
-             return std::any_of(std::begin(l.grid), std::end(l.grid), is_dim);
+             return is_dim(l.loop_turns) || std::any_of(std::begin(l.grid), std::end(l.grid), is_dim);
            });
-  }
-
-  bool has_steps() const {
-    return std::any_of(arguments_.begin(), arguments_.end(),
-                       [](uint32_t entry) { return MCC_DEVICE_IS_NUMBER(entry); });
   }
 
   std::vector<std::byte> lay_out(bool is_walked) {
     mcc_device_header header = {};
     std::memcpy(header.magic, MCC_DEVICE_MAGIC, sizeof header.magic);
-    header.version = has_steps()        ? MCC_DEVICE_VERSION_STEPS
-                     : is_walked        ? MCC_DEVICE_VERSION_DATA
+    header.version = is_walked          ? MCC_DEVICE_VERSION_DATA
                      : has_open_sizes() ? MCC_DEVICE_VERSION_OPEN
                                         : MCC_DEVICE_VERSION;
     header.header_size = sizeof header;

@@ -32,7 +32,9 @@ struct DeviceLaunchDesc {
   std::array<uint32_t, 3> grid{1, 1, 1}, block{1, 1, 1};  // of a grid also MCC_DEVICE_DIM
   uint32_t shared_bytes = 0, dynamic_shared_bytes = 0;
   bool waits_itself = false;
-  std::vector<uint32_t> arguments;  // numbers into the node's args, MCC_DEVICE_DIM or MCC_DEVICE_NUMBER
+  uint32_t loop_launches = 0, loop_first = 0, loop_turns = 0;  // of turns also MCC_DEVICE_DIM
+  std::vector<uint32_t>
+      arguments;  // numbers into the node's args, MCC_DEVICE_DIM, MCC_DEVICE_NUMBER or MCC_DEVICE_TURN
   std::vector<mcc_device_map> maps;
   std::optional<mcc_device_product> product = {};  // then there is no entry
   std::vector<DeviceFiguresDesc> figures;

@@ -89,8 +89,15 @@ Result<DeviceCode> emit_ptx(const tensor::Func& lowered, const std::string& symb
     kernels.push_back(std::move(launch));
   }
   for (const Turn& turn : plan->turns) {
-    code.launches.push_back(kernels[turn.launch]);
-    if (!code.launches.back().product) code.launches.back().numbers = turn.values;
+    DeviceLaunch& launch = code.launches.emplace_back(kernels[turn.launch]);
+    if (!launch.product) {
+      launch.takes_turn = !plan->launches[turn.launch].steps.empty();
+      launch.numbers = turn.values;
+    }
+    if (turn.loop == nullptr) continue;
+    launch.loop_launches = turn.loop_turns;
+    tensor::as_int(turn.loop->min, &launch.loop_first);
+    launch.loop_turns = turn.loop->extent;
   }
   verify_module(module);
   if (options.optimization > 0) optimize_module(module, *machine);

@@ -119,15 +119,23 @@ class Planner : public Visitor {
   }
 
  private:
-  // What is in the loop, once for each iteration.
+  // What is in the loop: an iteration of it; of a loop inside of another one all of them.
   void repeat(const For& loop) {
-    int64_t first = 0, count = 0;
-    if (!as_int(loop.min, &first) || !as_int(loop.extent, &count))
-      return refuse(text("loop ", loop.var.name(), " around launches has no constant bounds"));
-    const size_t from = plan_->turns.size();
+    const size_t from = plan_->turns.size(), depth = steps_.size();
     steps_.push_back(&loop);
     cut(loop.body);
     steps_.pop_back();
+    int64_t first = 0, count = 0;
+    const bool is_constant = as_int(loop.extent, &count);
+    if (!as_int(loop.min, &first) || first < 0 || (depth > 0 && !is_constant) || !is_of_dims(loop.extent))
+      return refuse(
+          text("loop ", loop.var.name(), " around launches has bounds that are not known before the run"));
+    if (depth == 0) {
+      if (plan_->turns.size() == from) return;
+      plan_->turns[from].loop = &loop;
+      plan_->turns[from].loop_turns = plan_->turns.size() - from;
+      return;
+    }
     const std::vector<Turn> once(plan_->turns.begin() + static_cast<std::ptrdiff_t>(from),
                                  plan_->turns.end());
     if (count > 0 && once.size() > kMostTurns / static_cast<size_t>(count))
@@ -136,14 +144,25 @@ class Planner : public Visitor {
     plan_->turns.resize(from);
     for (int64_t i = first; i < first + count; ++i) {
       for (Turn turn : once) {
-        turn.values[steps_.size()] = i;
+        turn.values[depth - 1] = i;
         plan_->turns.push_back(std::move(turn));
       }
     }
   }
+  bool is_of_dims(const Expr& e) const {
+    bool is_of_dims = true;
+    for_each_expr(Evaluate::make(e), [&](const Expr& below) {
+      const auto* var = below.as<VarNode>();
+      is_of_dims &= below.as<Load>() == nullptr &&
+                    (var == nullptr || std::any_of(func_.dims.begin(), func_.dims.end(),
+                                                   [&](const Var& dim) { return dim.get() == var; }));
+    });
+    return is_of_dims;
+  }
 
   void add(LaunchPlan launch) {
-    plan_->turns.push_back({plan_->launches.size(), std::vector<int64_t>(launch.steps.size())});
+    plan_->turns.push_back(
+        {plan_->launches.size(), std::vector<int64_t>(launch.steps.empty() ? 0 : launch.steps.size() - 1)});
     plan_->launches.push_back(std::move(launch));
   }
 

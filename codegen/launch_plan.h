@@ -30,10 +30,13 @@ struct LaunchPlan {
   int64_t library_bytes = 0;
 };
 
-// One of the launches of a run of the kernel.
+// One of the launches of a run of the kernel, or, in a loop, of each of its iterations. Loops inside of another one are written out.
 struct Turn {
   size_t launch = 0;            // in DevicePlan::launches
-  std::vector<int64_t> values;  // of the variables of its steps
+  std::vector<int64_t> values;  // of the variables of its steps, but for that of the outermost one
+  // Where the outermost loop begins: it, and the turns of an iteration.
+  const tensor::For* loop = nullptr;
+  size_t loop_turns = 0;
 };
 
 struct DevicePlan {

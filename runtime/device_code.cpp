@@ -55,6 +55,18 @@ bool is_call(const DeviceCode& code, const mcc_device_launch& launch) {
   return is_product(product) && launch.arguments.count == 4 + product.has_addend + product.has_bias && launch.maps.count == 0;
 }
 
+// Loops that begin among the launches end among them, and none in another one.
+bool are_loops(const DeviceCode& code, mcc_plan_range launches) {
+  uint64_t end = 0;  // of the loop around
+  for (uint64_t i = 0; i < launches.count; ++i) {
+    const uint32_t body = code.launches[launches.begin + i].loop_launches;
+    if (body == 0) continue;
+    if (i < end || body > launches.count - i) return false;
+    end = i + body;
+  }
+  return true;
+}
+
 bool is_launch(const DeviceCode& code, const mcc_device_launch& launch) {
   uint64_t threads = 1;
   for (uint32_t extent : launch.block) {
@@ -66,6 +78,8 @@ bool is_launch(const DeviceCode& code, const mcc_device_launch& launch) {
          is_extent(code, launch.grid[1], MCC_DEVICE_MOST_BLOCKS_YZ) &&
          is_extent(code, launch.grid[2], MCC_DEVICE_MOST_BLOCKS_YZ) && launch.shared_bytes <= kMaxShared &&
          launch.dynamic_shared_bytes <= launch.shared_bytes && launch.waits_itself <= 1 &&
+         launch.loop_first < MCC_DEVICE_MOST_NUMBER &&
+         is_extent(code, launch.loop_turns, MCC_DEVICE_MOST_NUMBER) &&
          is_range(launch.arguments, code.arguments_count) && is_range(launch.maps, code.maps_count) &&
          is_range(launch.figures, code.figures_count) && is_call(code, launch);
 }
@@ -104,11 +118,11 @@ mcc_status open_device_code(const void* bytes, uint64_t size, DeviceCode* code, 
   const auto* header = static_cast<const mcc_device_header*>(bytes);
   if (std::memcmp(header->magic, MCC_DEVICE_MAGIC, sizeof header->magic) != 0)
     return damaged(error, "its header");
-  const bool is_known = header->version >= MCC_DEVICE_VERSION && header->version <= MCC_DEVICE_VERSION_STEPS;
+  const bool is_known = header->version >= MCC_DEVICE_VERSION && header->version <= MCC_DEVICE_VERSION_DATA;
   if (!is_known || header->header_size != sizeof *header) {
     return fail(error, MCC_BAD_MODEL,
                 "the model's code for GPUs has version %u, this runtime reads versions %u to %u",
-                header->version, MCC_DEVICE_VERSION, MCC_DEVICE_VERSION_STEPS);
+                header->version, MCC_DEVICE_VERSION, MCC_DEVICE_VERSION_DATA);
   }
   if (header->total_size != size) return damaged(error, "its size");
   if (mcc_plan_checksum(static_cast<const unsigned char*>(bytes) + MCC_DEVICE_CHECKED_FROM,
@@ -128,7 +142,8 @@ mcc_status open_device_code(const void* bytes, uint64_t size, DeviceCode* code, 
     for (uint64_t n = 0; n < kernel.images.count; ++n) {
       const mcc_plan_range own = code->images[kernel.images.begin + n].launches;
       if (own.begin < kernel.launches.begin ||
-          !is_within(own.begin - kernel.launches.begin, own.count, kernel.launches.count))
+          !is_within(own.begin - kernel.launches.begin, own.count, kernel.launches.count) ||
+          !are_loops(*code, own))
         return damaged(error, "the launches of an image");
     }
   }
@@ -145,15 +160,19 @@ mcc_status open_device_code(const void* bytes, uint64_t size, DeviceCode* code, 
 
 namespace {
 
-// An address, or (not for a library) a dimension, which the node has, or a number.
+// An address, or (not for a library) a dimension, which the node has, a number, or the iteration of a loop that there is.
 bool is_argument(const DeviceCode& code, uint32_t argument, const mcc_plan_node& node,
-                 const mcc_device_launch& launch) {
+                 const mcc_device_launch& launch, bool is_in_loop) {
   const bool is_kernel = launch.products.count == 0;
-  if (is_kernel && code.header->version >= MCC_DEVICE_VERSION_STEPS && MCC_DEVICE_IS_NUMBER(argument))
-    return true;
+  if (is_kernel && argument == MCC_DEVICE_TURN) return is_in_loop;
+  if (is_kernel && MCC_DEVICE_IS_NUMBER(argument)) return true;
   if (!is_kernel || code.header->version < MCC_DEVICE_VERSION_OPEN || !MCC_DEVICE_IS_DIM(argument))
     return argument < node.args.count;
   return MCC_DEVICE_DIM_NUMBER(argument) < node.dims.count;
+}
+
+bool is_extent_of(const mcc_plan_node& node, uint32_t extent) {
+  return !MCC_DEVICE_IS_DIM(extent) || MCC_DEVICE_DIM_NUMBER(extent) < node.dims.count;
 }
 
 }  // namespace
@@ -165,15 +184,17 @@ mcc_status check_device_nodes(const Plan& plan, const DeviceCode& code, mcc_erro
     const mcc_plan_node& node = plan.nodes[n];
     if (node.kind != MCC_NODE_device) continue;
     const mcc_plan_range launches = code.kernels[node.target].launches;
+    uint32_t loop_end = 0;
     for (uint32_t i = 0; i < launches.count; ++i) {
       const mcc_device_launch& launch = code.launches[launches.begin + i];
       const mcc_plan_range arguments = launch.arguments;
+      if (launch.loop_launches != 0) loop_end = i + launch.loop_launches;
       for (uint32_t a = 0; a < arguments.count; ++a)
-        if (!is_argument(code, code.arguments[arguments.begin + a], node, launch))
+        if (!is_argument(code, code.arguments[arguments.begin + a], node, launch, i < loop_end))
           return damaged(error, "an argument of a launch");
       for (uint32_t extent : launch.grid)
-        if (MCC_DEVICE_IS_DIM(extent) && MCC_DEVICE_DIM_NUMBER(extent) >= node.dims.count)
-          return damaged(error, "the grid of a launch");
+        if (!is_extent_of(node, extent)) return damaged(error, "the grid of a launch");
+      if (!is_extent_of(node, launch.loop_turns)) return damaged(error, "the loop around a launch");
       const mcc_plan_range maps = code.launches[launches.begin + i].maps;
       for (uint32_t m = 0; m < maps.count; ++m)
         if (code.maps[maps.begin + m].argument >= node.args.count)

@@ -9,6 +9,8 @@ namespace {
 constexpr uint32_t kRunsBeforeGraph = 1;
 // Captures of a run that may go wrong before its launches stay single.
 constexpr uint32_t kMostGraphFailures = 3;
+// Of a graph. Launches that steps of a recurrence repeat more often are single ones.
+constexpr int64_t kMostGraphLaunches = 1 << 14;
 
 // A copy on the session's GPU, or from or to another one.
 mcc_cu_result copy(const DeviceSession& device, mcc_cu_pointer to, mcc_cu_context to_other,
@@ -103,6 +105,18 @@ DeviceGraph* find_graph(mcc_session* session) {
   return oldest;
 }
 
+// Launches and copies, with all iterations of loops; too many to count are the most.
+int64_t count_launches(const DeviceSteps& steps) {
+  int64_t count = 0;
+  for (const DeviceStep& step : steps) {
+    int64_t more = step.is_in_loop ? 0 : 1;
+    if (step.loop_steps != 0 && __builtin_mul_overflow(int64_t{step.loop_steps}, step.turns, &more))
+      more = kMostGraphLaunches;
+    if (__builtin_add_overflow(count, more, &count)) return INT64_MAX;
+  }
+  return count;
+}
+
 mcc_status run_steps(mcc_session* session, mcc_error* error) {
   DeviceSession& device = *session->device;
   const DeviceSteps steps = leading_steps(*session);
@@ -113,8 +127,9 @@ mcc_status run_steps(mcc_session* session, mcc_error* error) {
   if (graph.exec == nullptr) {
     const mcc_status status = resolve_addresses(session, error);
     if (status != MCC_OK) return status;
-    if (graph.runs >= kRunsBeforeGraph && device.graph_failures < kMostGraphFailures &&
-        steps.end() - steps.begin() > 1)
+    const int64_t launches = count_launches(steps);
+    if (graph.runs >= kRunsBeforeGraph && device.graph_failures < kMostGraphFailures && launches > 1 &&
+        launches <= kMostGraphLaunches)
       make_graph(session, &graph);
     graph.runs = kRunsBeforeGraph;
   }

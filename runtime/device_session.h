@@ -40,6 +40,9 @@ struct DeviceStep {
   uint64_t product = 0;  // of a call: in DeviceSession::products
   bool is_early = false;  // may begin before the kernel ahead of it in the run has ended
   uint32_t grid[3] = {};  // with the present shapes; nothing is launched where one is 0
+  uint32_t loop_steps = 0;  // of the body of a loop that begins here; 0: none does
+  bool is_in_loop = false;  // around it one began before: what carries that out launches it
+  int64_t turns = 1;        // of the loop that it is in, with the present shapes
 };
 
 // A map of a matrix, and what it is of.
@@ -53,10 +56,11 @@ struct DeviceMap {
   }
 };
 
-// An argument that is a dimension.
+// An argument that is a dimension, or the iteration of the loop around.
 struct DeviceDim {
   uint64_t argument = 0;
   mcc_quantity quantity = 0;
+  bool is_turn = false;
 };
 
 // A run's launches on one set of addresses of inputs and outputs, with one set of sizes.
@@ -133,7 +137,7 @@ mcc_status set_up_steps(mcc_session* session, mcc_error* error);
 mcc_status size_step(mcc_session* session, DeviceStep* step, const DeviceStep* before, mcc_error* error);
 // And what it takes of tensors.
 mcc_status resolve_step(mcc_session* session, const DeviceStep& step, mcc_error* error);
-// Starts the step, which has both.
+// Starts the step, which has both; of a loop, where its first one is, all of it.
 mcc_status carry_out(const mcc_session& session, const DeviceStep& step, mcc_cu_stream stream,
                      mcc_error* error);
 

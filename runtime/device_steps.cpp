@@ -92,7 +92,8 @@ mcc_cu_result launch_early(const mcc_cuda_driver& cuda, const DeviceStep& step, 
   return cuda.launch_with(&config, step.function, parameters, nullptr);
 }
 
-mcc_cu_result launch(const mcc_session& session, const DeviceStep& step, mcc_cu_stream stream) {
+mcc_cu_result launch(const mcc_session& session, const DeviceStep& step, mcc_cu_stream stream,
+                     bool is_early) {
   DeviceSession& device = *session.device;
   const mcc_cuda_driver& cuda = *device.on->cuda;
   if (step.function == nullptr) {
@@ -104,15 +105,13 @@ mcc_cu_result launch(const mcc_session& session, const DeviceStep& step, mcc_cu_
   if (is_empty(step)) return MCC_CU_SUCCESS;
   void** parameters = device.parameters.data() + step.parameters;
   // Profiled runs have events between the kernels, which are to take their own time.
-  if (step.is_early && !session.is_profiling) return launch_early(cuda, step, l, stream, parameters);
+  if (is_early && !session.is_profiling) return launch_early(cuda, step, l, stream, parameters);
   return cuda.launch(step.function, step.grid[0], step.grid[1], step.grid[2], l.block[0], l.block[1],
                      l.block[2], l.dynamic_shared_bytes, stream, parameters, nullptr);
 }
 
-}  // namespace
-
-mcc_status carry_out(const mcc_session& session, const DeviceStep& step, mcc_cu_stream stream,
-                     mcc_error* error) {
+mcc_status start(const mcc_session& session, const DeviceStep& step, mcc_cu_stream stream, bool is_early,
+                 mcc_error* error) {
   DeviceSession& device = *session.device;
   mcc_error why = {};
   mcc_status status = MCC_OK;
@@ -124,12 +123,39 @@ mcc_status carry_out(const mcc_session& session, const DeviceStep& step, mcc_cu_
     const mcc_cu_result code =
         status == MCC_OK ? MCC_CU_SUCCESS : device.on->cuda->stream_is_capturing(stream, &ignored);
     if (is_context_lost(code)) return fail_here(device, code, "", error);
-  } else if (const mcc_cu_result code = launch(session, step, stream); code != MCC_CU_SUCCESS) {
+  } else if (const mcc_cu_result code = launch(session, step, stream, is_early); code != MCC_CU_SUCCESS) {
     // No fault of this node's: what has failed is ahead of it.
     if (is_context_lost(code)) return fail_here(device, code, "", error);
     status = fail_cuda(*device.on->cuda, code, "it cannot be launched", &why);
   }
   return status == MCC_OK ? MCC_OK : fail_at(session, step.node, status, why.message, error);
+}
+
+}  // namespace
+
+mcc_status carry_out(const mcc_session& session, const DeviceStep& step, mcc_cu_stream stream,
+                     mcc_error* error) {
+  DeviceSession& device = *session.device;
+  if (step.is_in_loop) return MCC_OK;
+  if (step.loop_steps == 0) return start(session, step, stream, step.is_early, error);
+  const DeviceStep* body = &step;
+  const DeviceStep& last = body[step.loop_steps - 1];
+  const int64_t first = session.model->device_code.launches[step.launch].loop_first;
+  // From the second iteration on the end of the body is ahead of its beginning.
+  const bool may_follow = device.on->has_early_launch && last.function != nullptr && !is_empty(last) &&
+                          step.function != nullptr &&
+                          session.model->device_code.launches[step.launch].waits_itself != 0;
+  for (int64_t turn = 0; turn < step.turns; ++turn) {
+    for (uint32_t i = 0; i < step.loop_steps; ++i) {
+      for (uint64_t d = body[i].dims; d < body[i].dims + body[i].dim_count; ++d)
+        if (device.dims[d].is_turn)
+          device.addresses[device.dims[d].argument] = static_cast<mcc_cu_pointer>(first + turn);
+      const mcc_status status =
+          start(session, body[i], stream, turn > 0 && i == 0 ? may_follow : body[i].is_early, error);
+      if (status != MCC_OK) return status;
+    }
+  }
+  return MCC_OK;
 }
 
 namespace {
@@ -180,10 +206,19 @@ mcc_status size_step(mcc_session* session, DeviceStep* step, const DeviceStep* b
   if (status != MCC_OK) return status;
   step->is_early = device.on->has_early_launch && step->function != nullptr &&
                    code.launches[step->launch].waits_itself != 0 && before != nullptr &&
-                   before->function != nullptr && !is_empty(*before);
-  for (uint64_t i = step->dims; i < step->dims + step->dim_count; ++i)
-    device.addresses[device.dims[i].argument] =
-        static_cast<mcc_cu_pointer>(evaluate(*session, device.dims[i].quantity));
+                   before->function != nullptr && !is_empty(*before) && before->turns > 0;
+  for (uint64_t i = step->dims; i < step->dims + step->dim_count; ++i) {
+    if (!device.dims[i].is_turn)
+      device.addresses[device.dims[i].argument] =
+          static_cast<mcc_cu_pointer>(evaluate(*session, device.dims[i].quantity));
+  }
+  step->turns = step->is_in_loop ? (step - 1)->turns : 1;
+  if (step->loop_steps == 0) return MCC_OK;
+  const uint32_t turns = code.launches[step->launch].loop_turns;
+  const mcc_plan_range dims = session->plan->nodes[step->node].dims;
+  step->turns = MCC_DEVICE_IS_DIM(turns)
+                    ? evaluate(*session, session->plan->quantities[dims.begin + MCC_DEVICE_DIM_NUMBER(turns)])
+                    : turns;
   return MCC_OK;
 }
 
@@ -193,6 +228,9 @@ namespace {
 struct StepCounts {
   uint64_t steps = 0, arguments = 0, dims = 0, maps = 0, products = 0;
 };
+
+// A dimension, or the iteration of a loop.
+bool is_of_run(uint32_t argument) { return MCC_DEVICE_IS_DIM(argument) || argument == MCC_DEVICE_TURN; }
 
 StepCounts count_steps(const mcc_session& session) {
   const Plan& plan = *session.plan;
@@ -211,7 +249,7 @@ StepCounts count_steps(const mcc_session& session) {
       const mcc_plan_range numbers = code.launches[l].arguments;
       counts.arguments += numbers.count;
       for (uint32_t a = 0; a < numbers.count; ++a)
-        counts.dims += MCC_DEVICE_IS_DIM(code.arguments[numbers.begin + a]) ? 1 : 0;
+        counts.dims += is_of_run(code.arguments[numbers.begin + a]) ? 1 : 0;
       counts.maps += code.launches[l].maps.count;
       counts.products += code.launches[l].products.count;
     }
@@ -247,13 +285,15 @@ mcc_status set_up_steps(mcc_session* session, mcc_error* error) {
     return step;
   };
   auto add_argument = [&](DeviceStep& step, const mcc_plan_node& node, uint32_t number) {
-    const bool is_dim = MCC_DEVICE_IS_DIM(number), is_number = MCC_DEVICE_IS_NUMBER(number);
+    const bool is_number = MCC_DEVICE_IS_NUMBER(number), is_turn = number == MCC_DEVICE_TURN;
     device.values[next.arguments] =
-        is_dim || is_number ? MCC_PLAN_NONE : plan.indices[node.args.begin + number];
+        is_of_run(number) || is_number ? MCC_PLAN_NONE : plan.indices[node.args.begin + number];
     if (is_number) device.addresses[next.arguments] = MCC_DEVICE_NUMBER_OF(number);
-    if (is_dim) {
-      device.dims[next.dims++] = {next.arguments,
-                                  plan.quantities[node.dims.begin + MCC_DEVICE_DIM_NUMBER(number)]};
+    if (is_of_run(number)) {
+      DeviceDim& dim = device.dims[next.dims++];
+      dim.argument = next.arguments;
+      dim.is_turn = is_turn;
+      if (!is_turn) dim.quantity = plan.quantities[node.dims.begin + MCC_DEVICE_DIM_NUMBER(number)];
       ++step.dim_count;
     }
     device.parameters[parameter++] = &device.addresses[next.arguments++];
@@ -269,9 +309,13 @@ mcc_status set_up_steps(mcc_session* session, mcc_error* error) {
     }
     if (node.kind != MCC_NODE_device) continue;
     const mcc_plan_range launches = device.on->launches[node.target];
+    uint32_t loop_end = launches.begin;
     for (uint32_t l = launches.begin; l < launches.begin + launches.count; ++l) {
       const mcc_plan_range numbers = code.launches[l].arguments;
       DeviceStep& step = add_step(n, l, device.on->functions[l]);
+      step.is_in_loop = l < loop_end;
+      step.loop_steps = code.launches[l].loop_launches;
+      if (step.loop_steps != 0) loop_end = l + step.loop_steps;
       if (code.launches[l].products.count != 0) {
         mcc_error why = {};
         step.call = &code.products[code.launches[l].products.begin];

@@ -66,15 +66,17 @@ mcc_status run_shape_code(mcc_session* session, mcc_plan_range range, mcc_error*
 
 mcc_status run_steps_of(mcc_session* session, uint64_t node, mcc_error* error) {
   DeviceSession& device = *session->device;
-  for (uint64_t i = device.first_steps[node]; i < device.first_steps[node + 1]; ++i) {
-    DeviceStep& step = device.steps[i];
-    mcc_status status = size_step(session, &step, device.before, error);
-    if (status == MCC_OK) status = resolve_step(session, step, error);
-    if (status == MCC_OK) status = carry_out(*session, step, device.stream, error);
-    if (status != MCC_OK) return status;
-    device.before = &step;
+  const uint64_t begin = device.first_steps[node], end = device.first_steps[node + 1];
+  mcc_status status = MCC_OK;
+  for (uint64_t i = begin; i < end && status == MCC_OK; ++i) {
+    status = size_step(session, &device.steps[i], device.before, error);
+    if (status == MCC_OK) status = resolve_step(session, device.steps[i], error);
+    device.before = &device.steps[i];
   }
-  return MCC_OK;
+  // A loop's first step starts all of it: they are all ready.
+  for (uint64_t i = begin; i < end && status == MCC_OK; ++i)
+    status = carry_out(*session, device.steps[i], device.stream, error);
+  return status;
 }
 
 mcc_status read_condition(mcc_session* session, const mcc_plan_node& node, bool* holds, mcc_error* error) {

@@ -256,6 +256,17 @@ const mcc_device_launch& launch_of(const mcc_model* model, size_t node, size_t l
   return code.launches[code.kernels[model->plan.nodes[node].target].launches.begin + launch];
 }
 
+// How often a run has the launch; 0 where its shapes decide.
+uint64_t times_of(const mcc_model* model, size_t node, size_t launch) {
+  for (size_t first = launch + 1; first-- > 0;) {
+    const mcc_device_launch& record = launch_of(model, node, first);
+    if (record.loop_launches == 0) continue;
+    if (launch - first >= record.loop_launches) return 1;
+    return MCC_DEVICE_IS_DIM(record.loop_turns) ? 0 : record.loop_turns;
+  }
+  return 1;
+}
+
 // Images of the same launches follow each other.
 uint32_t variant_of(const mcc_model* model, size_t node, size_t launch) {
   const DeviceCode& code = model->device_code;
@@ -450,6 +461,7 @@ mcc_status mcc_model_node_launch(const mcc_model* model, size_t node, size_t lau
   std::memcpy(all.block, record.block, sizeof all.block);
   all.figures_count = record.figures.count;
   all.variant = variant_of(model, node, launch);
+  all.times = times_of(model, node, launch);
   if (record.products.count != 0) {
     const mcc_device_product& p = model->device_code.products[record.products.begin];
     all.library = "cublasLt";

@@ -1,8 +1,7 @@
 #include "tools/compile_page.h"
 
 #include <filesystem>
-#include <map>
-#include <utility>
+#include <set>
 
 #include "nlohmann/json.hpp"
 #include "tuner/analyzer_cpu.h"
@@ -78,14 +77,19 @@ Json kernel_json(const CompiledModel& m, const Kernel& kernel) {
       out["refused"].push_back(text(schedule.archs.empty() ? "" : join(schedule.archs, ", ") + ": ", to_text(refused)));
   }
   for (const DeviceVariant& variant : kernel.device) {
-    std::map<std::string, int64_t> times;  // of each entry: the steps of a loop around it
-    for (const codegen::DeviceLaunch& launch : variant.code.launches)
-      if (!launch.product) ++times[launch.entry];
-    for (const codegen::DeviceLaunch& launch : variant.code.launches) {
-      const int64_t count = launch.product ? 1 : std::exchange(times[launch.entry], 0);
-      if (count == 0) continue;
+    std::set<std::string> seen;
+    size_t loop_end = 0;
+    Json times = 1;
+    for (size_t l = 0; l < variant.code.launches.size(); ++l) {
+      const codegen::DeviceLaunch& launch = variant.code.launches[l];
+      if (l >= loop_end) times = 1;
+      if (launch.loop_launches > 0) {
+        loop_end = l + launch.loop_launches;
+        times = extents({launch.loop_turns, 1, 1})[0];
+      }
+      if (!launch.product && !seen.insert(launch.entry).second) continue;
       out["launches"].push_back(launch_json(launch, variant));
-      out["launches"].back()["times"] = count;
+      out["launches"].back()["times"] = times;
     }
   }
   return out;

@@ -21,6 +21,7 @@ LaunchInfo launch_of(const mcc_model* model, size_t node, size_t launch) {
   std::copy(std::begin(info.block), std::end(info.block), out.block);
   out.shared_bytes = info.shared_bytes;
   out.variant = info.variant;
+  out.times = info.times;
   if (info.library != nullptr) out.library = info.library;
   std::copy(std::begin(info.product), std::end(info.product), out.product);
   for (uint32_t i = 0; i < info.figures_count; ++i) {
@@ -118,13 +119,14 @@ nlohmann::ordered_json launches_json(const std::vector<LaunchInfo>& launches) {
       list.push_back({{"kernel", launch.kernel}, {"library", launch.library}, {"product", launch.product}});
       continue;
     }
-    list.push_back({{"kernel", launch.kernel},
-                    {"entry", launch.entry},
-                    {"grid", grid_json(launch.grid)},
-                    {"block", launch.block},
-                    {"shared_bytes", launch.shared_bytes},
-                    {"times", launch.times},
-                    {"figures", std::move(figures)}});
+    list.push_back(
+        {{"kernel", launch.kernel},
+         {"entry", launch.entry},
+         {"grid", grid_json(launch.grid)},
+         {"block", launch.block},
+         {"shared_bytes", launch.shared_bytes},
+         {"times", launch.times == 0 ? nlohmann::ordered_json("?") : nlohmann::ordered_json(launch.times)},
+         {"figures", std::move(figures)}});
   }
   return list;
 }
@@ -134,8 +136,10 @@ std::string launch_text(const LaunchInfo& launch) {
     const uint64_t* p = launch.product;
     return text("call of ", launch.library, ", ", p[0] > 1 ? text(p[0], " times ") : "", p[1], "x", p[2], ", sums of ", p[3]);
   }
-  std::string out = text(launch.times > 1 ? text(launch.times, " times ") : "", "grid ",
-                         extents_text(launch.grid), ", block ", extents_text(launch.block));
+  std::string out = text(launch.times == 1   ? ""
+                         : launch.times == 0 ? "? times "
+                                             : text(launch.times, " times "),
+                         "grid ", extents_text(launch.grid), ", block ", extents_text(launch.block));
   if (launch.shared_bytes > 0) out += text(", ", bytes_text(launch.shared_bytes), " shared");
   for (const LaunchFigures& f : launch.figures) {
     const uint32_t spills = f.spill_stores + f.spill_loads;

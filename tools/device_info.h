@@ -27,7 +27,7 @@ struct LaunchInfo {
   std::string library;       // that it calls; empty: a kernel of the model's, with a grid
   uint64_t product[4] = {};  // of a call: products, rows, columns, terms of a sum
   uint32_t variant = 0;      // of the kernel's launches for different architectures
-  uint64_t times = 1;        // in a run, as a step of a loop that the host carries out
+  uint64_t times = 1;  // in a run, as a step of a loop that the host carries out; 0: its shapes say how often
 };
 
 std::vector<ImageInfo> images_of(const runtime::Model& model);

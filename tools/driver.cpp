@@ -210,10 +210,21 @@ std::string target_text(const CompileOptions& options, const Prepared& p) {
   return text(options.target, " (", join(names, ", "), ")");
 }
 
+// Of a run; those of a loop whose iterations the shapes decide as one each.
+int64_t count_launches(const codegen::DeviceCode& code) {
+  auto count = static_cast<int64_t>(code.launches.size());
+  for (const codegen::DeviceLaunch& launch : code.launches) {
+    int64_t turns = 1;
+    tensor::as_int(launch.loop_turns, &turns);
+    if (launch.loop_launches > 0) count += (turns - 1) * static_cast<int64_t>(launch.loop_launches);
+  }
+  return count;
+}
+
 void report_device(const KernelSet& set, CompileReport& report) {
   for (const Kernel& kernel : set.kernels) {
     for (const DeviceVariant& variant : kernel.device) {
-      report.launches += static_cast<int64_t>(variant.code.launches.size());
+      report.launches += count_launches(variant.code);
       for (const codegen::DeviceLaunch& launch : variant.code.launches)
         report.library_calls += launch.product ? 1 : 0;
       for (const codegen::Cubin& cubin : variant.cubins) {

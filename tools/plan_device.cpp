@@ -75,16 +75,19 @@ mcc_device_product product_of(const codegen::DeviceLaunch& launch) {
 
 namespace {
 
-// dims: of the function. open: the sizes of grids behind them.
+// dims: of the function. open: the sizes of grids and loops behind them.
 codegen::DeviceLaunchDesc launch_of(const codegen::DeviceLaunch& from,
                                     const std::vector<codegen::Cubin>& cubins, size_t dims,
                                     const std::vector<tensor::Expr>& open) {
   codegen::DeviceLaunchDesc launch;
   launch.entry = from.entry;
+  auto size_of = [&](const tensor::Expr& e) {
+    const size_t number = place_of(e, open);
+    return number < open.size() ? MCC_DEVICE_DIM(static_cast<uint32_t>(dims + number))
+                                : extent(e, from.entry);
+  };
   for (size_t i = 0; i < 3; ++i) {
-    const size_t number = place_of(from.grid[i], open);
-    launch.grid[i] = number < open.size() ? MCC_DEVICE_DIM(static_cast<uint32_t>(dims + number))
-                                          : extent(from.grid[i], from.entry);
+    launch.grid[i] = size_of(from.grid[i]);
     launch.block[i] = extent(from.block[i], from.entry);
   }
   launch.shared_bytes = static_cast<uint32_t>(from.shared_bytes);
@@ -93,10 +96,16 @@ codegen::DeviceLaunchDesc launch_of(const codegen::DeviceLaunch& from,
   for (int buffer : from.buffers) launch.arguments.push_back(static_cast<uint32_t>(buffer));
   for (int dim : from.dims)
     launch.arguments.push_back(MCC_DEVICE_DIM(static_cast<uint32_t>(dim)));
+  if (from.takes_turn) launch.arguments.push_back(MCC_DEVICE_TURN);
   for (int64_t number : from.numbers) {
     MCC_CHECK(number >= 0 && number < MCC_DEVICE_MOST_NUMBER, "a step of ", from.entry, " has number ",
               number);
     launch.arguments.push_back(MCC_DEVICE_NUMBER(static_cast<uint32_t>(number)));
+  }
+  if (from.loop_launches > 0) {
+    launch.loop_launches = static_cast<uint32_t>(from.loop_launches);
+    launch.loop_first = static_cast<uint32_t>(from.loop_first);
+    launch.loop_turns = size_of(from.loop_turns);
   }
   for (const codegen::TensorMap& m : from.maps)
     launch.maps.push_back(map_of(m));
@@ -118,7 +127,7 @@ std::vector<tensor::Expr> open_grid_sizes(const Kernel& kernel) {
   std::vector<tensor::Expr> open;
   for (const DeviceVariant& variant : kernel.device) {
     for (const codegen::DeviceLaunch& launch : variant.code.launches) {
-      for (const tensor::Expr& extent : launch.grid) {
+      for (const tensor::Expr& extent : {launch.grid[0], launch.grid[1], launch.grid[2], launch.loop_turns}) {
         int64_t known = 0;
         if (!tensor::as_int(extent, &known) && place_of(extent, open) == open.size()) open.push_back(extent);
       }

@@ -9,8 +9,8 @@
 // threads have finished the nests before it.
 //
 // 1. The loop is serial; thread is block.x, block.y, block.z, thread.x, thread.y or thread.z.
-// 2. Around a loop over blocks are loops over blocks only, and around these serial loops of constant bounds, whose iterations are
-//    launches one after the other; loops over threads are directly nested in each other.
+// 2. Around a loop over blocks are loops over blocks only, and around these serial loops whose iterations are launches one after the
+//    other, from a constant on, as many as depends on nothing but dimensions; loops over threads are directly nested in each other.
 //    An axis stands once on the way in. No parallel or vectorized loop is around, no parallel one below.
 // 3. A loop over threads has a constant extent: 1 to 1024 (64 for thread.z), loops nested in each other together at most 1024.
 //    That of a loop over blocks does not depend on other loops, and is at most 65535 for block.y and block.z.

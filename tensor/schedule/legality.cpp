@@ -288,6 +288,13 @@ Outcome refuse_nest(const For* loop, const std::string& expected, const For* oth
                                               ", got ", to_text(other->loop), " loop ", other->var.name()));
 }
 
+// Whether the number depends on neither loops nor data.
+bool is_known_before(const Expr& e, const std::vector<const For*>& loops) {
+  bool has_load = false;
+  for_each_expr(Evaluate::make(e), [&](const Expr& below) { has_load |= below.as<Load>() != nullptr; });
+  return !has_load && !uses_any(e, loops);
+}
+
 // Rules 2 and 3 of bind.cpp.
 Outcome check_place(const For* loop, const std::vector<const For*>& around) {
   const GridAxisInfo& axis = info_of(*grid_axis(*loop));
@@ -305,9 +312,9 @@ Outcome check_place(const For* loop, const std::vector<const For*>& around) {
         std::none_of(around.begin(), around.begin() + static_cast<std::ptrdiff_t>(k), is_bound);
     if (!is_thread && !is_block_loop(*outer) && !is_step)
       return refuse_nest(loop, "loops over blocks alone, and serial ones around those, around", outer);
-    int64_t turns = 0;
-    if (!is_thread && is_step && !(as_int(outer->min, &turns) && as_int(outer->extent, &turns)))
-      return refuse_nest(loop, "only loops of constant bounds around", outer);
+    int64_t first = 0;
+    if (!is_thread && is_step && !(as_int(outer->min, &first) && is_known_before(outer->extent, around)))
+      return refuse_nest(loop, "only loops of bounds that are known before the run around", outer);
     bool is_inside = std::any_of(around.begin(), around.begin() + static_cast<std::ptrdiff_t>(k),
                                  [](const For* l) { return is_thread_loop(*l); });
     if (is_inside && !is_thread_loop(*outer))

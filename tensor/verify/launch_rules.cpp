@@ -87,9 +87,18 @@ class CheckLaunches {
     if (is_launch_loop(s)) {
       const For& loop = *s.as<For>();
       int64_t ignored = 0;
-      if (!as_int(loop.min, &ignored) || !as_int(loop.extent, &ignored))
-        report(text("a loop around launches has constant bounds: ", loop.var.name()));
-      return part(loop.body);
+      const bool is_of_dims = !has_load(loop.extent) && !uses_any_var(loop.extent, [&](const VarNode* v) {
+        return std::none_of(func_.dims.begin(), func_.dims.end(),
+                            [&](const Var& dim) { return dim.get() == v; });
+      });
+      const bool is_known =
+          as_int(loop.min, &ignored) && is_of_dims && (depth_ == 0 || as_int(loop.extent, &ignored));
+      if (!is_known)
+        report(text("a loop around launches has bounds that are known before the run: ", loop.var.name()));
+      ++depth_;
+      part(loop.body);
+      --depth_;
+      return;
     }
     if (is_library_nest(s)) {
       Result<LibraryProduct> product = library_product(*s.as<For>());
@@ -176,6 +185,7 @@ class CheckLaunches {
 
   const Func& func_;
   const Gpu& gpu_;
+  int depth_ = 0;  // loops around launches
   std::string name_;
 };
 

@@ -234,9 +234,11 @@ TEST(Device, StepsAreLaunchesOfOneKernel) {
   DeviceCode code = emit(kSteps, "sm_80");
   std::vector<std::string> found;
   for (const DeviceLaunch& launch : code.launches)
-    found.push_back(text(launch.entry, ":", join(launch.numbers, ",")));
-  EXPECT_THAT(found, ElementsAre("kernel_0:0", "kernel_1:0,0", "kernel_1:0,1", "kernel_0:1", "kernel_1:1,0",
-                                 "kernel_1:1,1", "kernel_0:2", "kernel_1:2,0", "kernel_1:2,1"));
+    found.push_back(text(launch.entry, ":", launch.takes_turn ? 1 : 0, ",", join(launch.numbers, ",")));
+  EXPECT_THAT(found, ElementsAre("kernel_0:1,", "kernel_1:1,0", "kernel_1:1,1"));
+  EXPECT_EQ(code.launches[0].loop_launches, 3U);
+  EXPECT_EQ(tensor::to_text(code.launches[0].loop_turns), "3");
+  EXPECT_EQ(code.launches[1].loop_launches, 0U);
   EXPECT_EQ(count(code.ptx, ".visible .entry"), 2);
   EXPECT_EQ(count(code.ptx, ".param .u64 kernel_1_param_"), 4);  // y, x, t, u
   if (assembler()) expect_assembles(code, "sm_80", kSteps);
@@ -525,8 +527,11 @@ TEST(Device, RefusesWhatTheGpuCannotRun) {
             "f: a launch has 4168 bytes of parameters, a GPU takes at most 4096");
   const std::string step = nest("1", "8", "y[t] = x[t]");
   const size_t body = step.find('{') + 1;
-  EXPECT_EQ(refusal(step.substr(0, body) + "for s in 70000 {" + step.substr(body) + " }"),
+  EXPECT_EQ(refusal(step.substr(0, body) + "for o in 2 { for s in 70000 {" + step.substr(body) + " } }"),
             "f: 70000 iterations of loop s around launches are more than 65536 launches");
+  EXPECT_EQ(
+      refusal("func f(n: i64[1], x: f32[8]) -> (y: f32[8]) { for s in n[0] {" + step.substr(body) + " }"),
+      "f: loop s around launches has bounds that are not known before the run");
   // All at once.
   EXPECT_THAT(refusal("func f(x: f32[8]) -> (y: f32[8], z: f32[8]) { for i in 8 { y[i] = x[i] } for i in 8 { "
                       "z[i] = x[i] } }"),

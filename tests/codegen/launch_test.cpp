@@ -117,7 +117,7 @@ std::string error_of(const DeviceCode& code, Buffers* buffers, test::PtxTraffic*
   std::string problem;
   std::shared_ptr<const test::PtxModule> module = test::parse_ptx(code.ptx, &problem);
   if (!module) return problem;
-  for (const DeviceLaunch& launch : code.launches) {
+  auto run = [&](const DeviceLaunch& launch, int64_t turn) -> std::string {
     test::PtxGrid grid{};
     for (size_t n = 0; n < 3; ++n) {
       grid.grid[n] = static_cast<unsigned>(at.of(launch.grid[n]));
@@ -129,6 +129,7 @@ std::string error_of(const DeviceCode& code, Buffers* buffers, test::PtxTraffic*
       arguments.push_back(reinterpret_cast<uint64_t>(buffers->pointers[static_cast<size_t>(b)]));
     for (int d : launch.dims)
       arguments.push_back(static_cast<uint64_t>(at.sizes[static_cast<size_t>(d)]));
+    if (launch.takes_turn) arguments.push_back(static_cast<uint64_t>(turn));
     for (int64_t number : launch.numbers)
       arguments.push_back(static_cast<uint64_t>(number));
     std::vector<test::PtxTensorMap> maps(launch.maps.size());
@@ -152,8 +153,18 @@ std::string error_of(const DeviceCode& code, Buffers* buffers, test::PtxTraffic*
                            return address >= begin && address + bytes <= begin + m.size();
                          });
     };
-    const std::string error = test::run_ptx(*module, launch.entry, grid, arguments, is_device, traffic);
-    if (!error.empty()) return error;
+    return test::run_ptx(*module, launch.entry, grid, arguments, is_device, traffic);
+  };
+  for (size_t first = 0; first < code.launches.size();) {
+    const DeviceLaunch& head = code.launches[first];
+    const size_t body = std::max<size_t>(head.loop_launches, 1);
+    const int64_t turns = head.loop_launches > 0 ? at.of(head.loop_turns) : 1;
+    for (int64_t turn = 0; turn < turns; ++turn) {
+      for (size_t l = first; l < first + body; ++l)
+        if (const std::string error = run(code.launches[l], head.loop_first + turn); !error.empty())
+          return error;
+    }
+    first += body;
   }
   return "";
 }

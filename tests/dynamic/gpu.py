@@ -81,6 +81,14 @@ class Gpu(stand_in.Case):
         self.assertIn("grid ?x1x1", self.done(mcc("explain", library, "MatMul_16")).stdout)
         self.done(mcc("verify", self.folder / "attention.onnx", "--target", "cuda:sm_80", "--dim", "T=1..40"))
 
+    # As many steps as a run has, in a graph too.
+    def test_steps_are_launches(self):
+        for target in ("cuda:sm_80", "cuda:sm_90"):
+            library, _ = self.compile(models.wide_recurrent(), target=target)
+            inspected = self.done(mcc("inspect", library)).stdout
+            self.assertEqual(inspected.count("? times grid"), 1 + 2 * 2, inspected)
+            self.check(models.wide_recurrent(), library, models.wide_recurrent().sizes)
+
     # Scores, softmax and values of any batch and length.
     def test_attention_is_one_launch(self):
         for make in (networks.causal, networks.crossed):

@@ -187,6 +187,16 @@ def recurrent():
         tuple({"N": n, "T": t} for n, t in ((1, 1), (4, 9), (2, 40))), {"x": 30})
 
 
+def wide_recurrent():
+    """Steps that are launches on GPUs: one for LSTM, two for GRU."""
+    return Model("wide_recurrent", [
+        ("LSTM", ["x", "w", "r", "b"], ["o", "", "c"], {"hidden_size": 160}), ("Squeeze", ["o", "i1"], ["s"], {}),
+        ("GRU", ["s", "w2", "r2"], ["y", "h"], {"hidden_size": 150, "direction": "bidirectional"})],
+        {"x": ["T", "N", 8]}, ("y", "h", "c"), {"N": (1, 4), "T": (1, 40)},
+        {"w": weights(1, 640, 8), "r": weights(1, 640, 160), "b": weights(1, 1280), "w2": weights(2, 450, 160), "r2": weights(2, 450, 150), "i1": ints(1)},
+        tuple({"N": n, "T": t} for n, t in ((1, 1), (3, 5), (2, 12), (2, 3), (2, 3), (2, 3))))
+
+
 def signals():
     """One spatial dimension; upsampling of what is not open, to sizes that are computed."""
     return Model("signals", [

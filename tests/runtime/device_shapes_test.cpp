@@ -202,6 +202,34 @@ TEST_F(DeviceShapes, DimensionsHaveToBeThere) {
   EXPECT_EQ(failure(), "the model's code for GPUs is damaged: the grid of a launch");
 }
 
+// As many steps as rows.
+void count_entry(const unsigned*, const unsigned*, void** params) {
+  floats_at(params, 0)[*static_cast<int64_t*>(params[1])] += 100;
+}
+
+TEST_F(DeviceShapes, LoopsHaveAsManyIterationsAsShapesSay) {
+  fake().kernels["count"] = {count_entry, 2};
+  DeviceKernelDesc& k = model.device->kernels[1];
+  k.launches.push_back(kernel("count", {1, MCC_DEVICE_TURN}).launches[0]);
+  k.launches[1].loop_launches = 1;
+  k.launches[1].loop_turns = MCC_DEVICE_DIM(0);
+  k.images[0].bytes = ptx("next") + ".visible .entry count(\n";
+  Session session{Model(model.image())};
+  for (int64_t n : {3, 1, 5, 5, 5, 3, 3}) {
+    x.assign(static_cast<size_t>(n * 3), 2);
+    session.set_input("x", x.data(), {n, 3});
+    session.run();
+    for (size_t i = 0; i < x.size(); ++i)
+      EXPECT_EQ(static_cast<const float*>(session.output(0).data)[i], static_cast<int64_t>(i) < n ? 105 : 5)
+          << n << " " << i;
+  }
+  mcc_launch_info info = {};
+  info.struct_size = sizeof info;
+  const Model of(model.image());
+  ASSERT_EQ(mcc_model_node_launch(of.handle(), 1, 1, &info), MCC_OK);
+  EXPECT_EQ(info.times, 0U);
+}
+
 TEST_F(DeviceShapes, TellsThatShapesDecideGrids) {
   const Model of(model.image());
   mcc_launch_info info = {};

@@ -228,34 +228,69 @@ TEST_F(Device, SessionsShareWeightsAndModules) {
   EXPECT_THAT(floats(second.output(0)), kExpected());
 }
 
-// y[i] = 100 * y[i] + the number of the step.
+// y[i] = 100 * y[i] + the number of the step, or another one.
 void append_entry(const unsigned* grid, const unsigned* block, void** params) {
   for (unsigned i = 0; i < grid[0] * block[0]; ++i)
     floats_at(params, 0)[i] =
         100 * floats_at(params, 0)[i] + static_cast<float>(*static_cast<int64_t*>(params[1]));
 }
 
-TEST_F(Device, StepsAreLaunchesWithTheirNumbers) {
+// Behind y = x * w + 1: two launches for each of the steps 3 and 4.
+DeviceKernelDesc kernel_of_steps() {
+  DeviceKernelDesc k = kernel("increment", {0, 1});
+  for (uint32_t argument : {MCC_DEVICE_TURN, MCC_DEVICE_NUMBER(7)})
+    k.launches.push_back(kernel("append", {1, argument}).launches[0]);
+  k.launches[1].loop_launches = 2;
+  k.launches[1].loop_first = 3;
+  k.launches[1].loop_turns = 2;
+  k.images[0].bytes = ptx("increment") + ".visible .entry append(\n";
+  return k;
+}
+
+TEST_F(Device, LoopsOfLaunchesAreTheHosts) {
   fake().kernels["append"] = {append_entry, 2};
-  DeviceKernelDesc& last = model.device->kernels[1];
-  for (uint32_t step : {3, 0, 70}) {
-    last.launches.push_back(kernel("append", {1, MCC_DEVICE_NUMBER(step)}).launches[0]);
-    last.images[0].bytes = ptx("increment") + ".visible .entry append(\n";
-  }
+  model.device->kernels[1] = kernel_of_steps();
+  model.device->kernels[1].launches[1].loop_turns = 1;
   Session session{Model(model.image())};
   session.set_input("x", x.data(), {2, 3});
   for (int run = 0; run < 3; ++run) {
     session.run();
-    EXPECT_THAT(floats(session.output(0)),
-                ElementsAre(2030070, 3030070, 4030070, 9030070, 11030070, 13030070));
+    EXPECT_THAT(floats(session.output(0)), ElementsAre(20307, 30307, 40307, 90307, 110307, 130307));
   }
-  mcc_launch_info info = {};
-  info.struct_size = sizeof info;
-  const Model of(model.image());
-  EXPECT_EQ(mcc_model_node_launch_count(of.handle(), 1), 4U);
-  ASSERT_EQ(mcc_model_node_launch(of.handle(), 1, 3, &info), MCC_OK);
-  EXPECT_STREQ(info.entry, "append");
-  EXPECT_EQ(info.variant, 0U);
+  EXPECT_EQ(fake().count("cuLaunchKernel append"), 2 * 2);  // by themselves, and into a graph
+  model.device->kernels[1].launches[1].loop_turns = 2;
+  fake().calls.clear();
+  EXPECT_EQ(failure(), "");
+  EXPECT_EQ(fake().count("cuLaunchKernel append"), 4);
+  model.device->kernels[1].launches[1].loop_turns = 0;
+  fake().calls.clear();
+  EXPECT_EQ(failure(), "");
+  EXPECT_EQ(fake().count("cuLaunchKernel append"), 0);
+}
+
+TEST_F(Device, LoopsOfLaunchesAreChecked) {
+  fake().kernels["append"] = {append_entry, 2};
+  std::vector<codegen::DeviceLaunchDesc>& launches = (model.device->kernels[1] = kernel_of_steps()).launches;
+  {
+    const Model of(model.image());
+    mcc_launch_info info = {};
+    info.struct_size = sizeof info;
+    ASSERT_EQ(mcc_model_node_launch(of.handle(), 1, 2, &info), MCC_OK);
+    EXPECT_EQ(info.times, 2U);
+    ASSERT_EQ(mcc_model_node_launch(of.handle(), 1, 0, &info), MCC_OK);
+    EXPECT_EQ(info.times, 1U);
+  }
+  launches[1].loop_launches = 3;
+  EXPECT_EQ(failure(), "the model's code for GPUs is damaged: the launches of an image");
+  launches[1].loop_launches = 2;
+  launches[2].loop_launches = 1;
+  EXPECT_EQ(failure(), "the model's code for GPUs is damaged: the launches of an image");
+  launches[2].loop_launches = 0;
+  launches[1].loop_turns = MCC_DEVICE_DIM(0);
+  EXPECT_EQ(failure(), "the model's code for GPUs is damaged: the loop around a launch");
+  launches[1].loop_turns = 2;
+  launches[0].arguments[0] = MCC_DEVICE_TURN;
+  EXPECT_EQ(failure(), "the model's code for GPUs is damaged: an argument of a launch");
 }
 
 TEST_F(Device, ProfilesByEvents) {

@@ -18,7 +18,8 @@ struct DeviceKernel {
     mcc_cu_function function = nullptr;
     unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1}, dynamic_shared = 0;
     std::vector<mcc_cu_pointer> addresses;
-    std::vector<int64_t> sizes;  // of symbolic dimensions
+    std::vector<int64_t> sizes;  // of symbolic dimensions; then the iteration of a loop, and numbers
+    int64_t turns = 1;           // of the loop that begins here
     struct alignas(64) Map : mcc_cu_tensor_map {};
     std::vector<Map> maps;
     std::vector<void*> arguments;
@@ -256,7 +257,7 @@ class DeviceRunner : public KernelRunner {
           return {0, TrialError::rejected, device_.problem(set, from.entry)};
       }
       launch.maps.resize(from.maps.size());
-      launch.sizes.resize(from.dims.size());
+      launch.sizes.resize(from.dims.size() + (from.takes_turn ? 1 : 0));
       launch.sizes.insert(launch.sizes.end(), from.numbers.begin(), from.numbers.end());
     }
     for (DeviceKernel::Launch& launch : kernel.launches) {
@@ -289,6 +290,7 @@ class DeviceRunner : public KernelRunner {
       DeviceKernel::Launch& launch = kernel.launches[l];
       for (size_t i = 0; i < from.dims.size(); ++i)
         launch.sizes[i] = measured_.sizes()[static_cast<size_t>(from.dims[i])];
+      if (from.loop_launches > 0) launch.turns = extent_of(from.loop_turns);
       for (size_t i = 0; i < 3 && !launch.call; ++i) {
         launch.grid[i] = extent_of(from.grid[i]);
         launch.block[i] = extent_of(from.block[i]);
@@ -352,24 +354,37 @@ class DeviceRunner : public KernelRunner {
     return {0, TrialError::rejected, text("cuBLASLt names ", launch.product.algorithms, " algorithms for this product")};
   }
 
+  RunOutcome start(DeviceKernel::Launch& l) {
+    if (l.call) {
+      mcc_error problem = {};
+      const mcc_cublaslt* library = device_.library(&problem);
+      if (runtime::start_product(*library, device_.library_handle(), *l.call, l.product, l.addresses.data(),
+                                 device_.stream(), &problem) != MCC_OK)
+        return {0, TrialError::rejected, problem.message};
+      return {};
+    }
+    if (l.grid[0] == 0 || l.grid[1] == 0 || l.grid[2] == 0) return {};
+    const mcc_cu_result code =
+        cuda_.launch(l.function, l.grid[0], l.grid[1], l.grid[2], l.block[0], l.block[1], l.block[2],
+                     l.dynamic_shared, device_.stream(), l.arguments.data(), nullptr);
+    if (code == MCC_CU_SUCCESS) return {};
+    // An error of an earlier launch, or one that says that this one is more than the GPU can do.
+    if (runtime::is_context_lost(code)) return died(code, "the kernel");
+    return {0, TrialError::rejected, device_.problem(code, "launching the kernel")};
+  }
+
   RunOutcome launch(DeviceKernel& kernel) {
-    for (DeviceKernel::Launch& l : kernel.launches) {
-      if (l.call) {
-        mcc_error problem = {};
-        const mcc_cublaslt* library = device_.library(&problem);
-        if (runtime::start_product(*library, device_.library_handle(), *l.call, l.product, l.addresses.data(), device_.stream(),
-                                   &problem) != MCC_OK)
-          return {0, TrialError::rejected, problem.message};
-        continue;
+    const std::vector<codegen::DeviceLaunch>& all = kernel.built.code.launches;
+    for (size_t first = 0; first < all.size();) {
+      const size_t end = first + std::max<size_t>(all[first].loop_launches, 1);
+      for (int64_t turn = 0; turn < kernel.launches[first].turns; ++turn) {
+        for (size_t l = first; l < end; ++l) {
+          DeviceKernel::Launch& launch = kernel.launches[l];
+          if (all[l].takes_turn) launch.sizes[all[l].dims.size()] = all[first].loop_first + turn;
+          if (RunOutcome started = start(launch); started.error != TrialError::none) return started;
+        }
       }
-      if (l.grid[0] == 0 || l.grid[1] == 0 || l.grid[2] == 0) continue;
-      const mcc_cu_result code =
-          cuda_.launch(l.function, l.grid[0], l.grid[1], l.grid[2], l.block[0], l.block[1], l.block[2],
-                       l.dynamic_shared, device_.stream(), l.arguments.data(), nullptr);
-      if (code == MCC_CU_SUCCESS) continue;
-      // An error of an earlier launch, or one that says that this one is more than the GPU can do.
-      if (runtime::is_context_lost(code)) return died(code, "the kernel");
-      return {0, TrialError::rejected, device_.problem(code, "launching the kernel")};
+      first = end;
     }
     return {};
   }

@@ -2,7 +2,7 @@ const sum = (of) => data.kernels.reduce((all, k) => all + of(k) * k.count, 0);
 const flops = sum((k) => k.flops), bytes = sum((k) => k.bytes);
 const share_of = (k) => Math.max(flops ? k.flops * k.count / flops : 0, bytes ? k.bytes * k.count / bytes : 0);
 const kernels = data.kernels.slice().sort((a, b) => share_of(b) - share_of(a));
-const launches_of = (k) => k.launches.reduce((all, l) => all + l.times, 0);
+const launches_of = (k) => k.launches.reduce((all, l) => all + (Number(l.times) || 1), 0);
 const is_device = kernels.some(launches_of);
 const worst = (k, key) => Math.max(0, ...k.launches.flatMap((l) => l.figures.map((f) => f[key])));
 
@@ -78,7 +78,7 @@ function choose(k) {
   byId('trace').textContent = k.trace || 'none: a loop for each axis';
   byId('launches').hidden = launches_of(k) === 0;
   table('launches', [['launch', 'left'], ['blocks'], ['threads'], ['shared'], ['registers, by architecture', 'left'], ['spilled']], k.launches, (row, l) => {
-    cell(row, l.times > 1 ? `${l.entry} (${l.times} times)` : l.entry, 'left');
+    cell(row, l.times === 1 ? l.entry : `${l.entry} (${l.times} times)`, 'left');
     cell(row, l.grid.join(' x '));
     cell(row, l.block.join(' x '));
     cell(row, amount(l.shared_bytes, 'B'));

@@ -18,13 +18,11 @@ extern "C" {
 #endif
 
 #define MCC_DEVICE_MAGIC "MCCCUDA" /* 8 bytes with its zero */
-#define MCC_DEVICE_VERSION 5u
+#define MCC_DEVICE_VERSION 8u
 /* The same, with numbers that only a run knows: of the node's dims (MCC_DEVICE_DIM). */
-#define MCC_DEVICE_VERSION_OPEN 6u
+#define MCC_DEVICE_VERSION_OPEN 9u
 /* The same, of a plan with other nodes than launches and copies: data decides sizes, or what runs. */
-#define MCC_DEVICE_VERSION_DATA 7u
-/* Any of these, with kernels of which launches take numbers (MCC_DEVICE_NUMBER): the steps of a recurrence. */
-#define MCC_DEVICE_VERSION_STEPS 8u
+#define MCC_DEVICE_VERSION_DATA 10u
 
 /* X(enumerator, record type). The order is the order in the header's table. */
 #define MCC_DEVICE_SECTIONS(X)   \
@@ -104,18 +102,20 @@ typedef struct mcc_device_product {
 #define MCC_DEVICE_IS_DIM(entry) (((entry) & 0x80000000u) != 0)
 #define MCC_DEVICE_DIM_NUMBER(entry) ((entry) & 0x7fffffffu)
 
-/* Among arguments: a number, passed in 64 bits: where a loop around the launch is, which the host carries out. */
-#define MCC_DEVICE_MOST_NUMBER 0x40000000u
+/* Among arguments: the iteration of the loop around the launch, or a number, both passed in 64 bits. */
+#define MCC_DEVICE_TURN 0x7fffffffu
+#define MCC_DEVICE_MOST_NUMBER 0x3fffffffu
 #define MCC_DEVICE_NUMBER(number) (0x40000000u | (number))
-#define MCC_DEVICE_IS_NUMBER(entry) (((entry) & 0xc0000000u) == 0x40000000u)
+#define MCC_DEVICE_IS_NUMBER(entry) (((entry) & 0xc0000000u) == 0x40000000u && (entry) != MCC_DEVICE_TURN)
 #define MCC_DEVICE_NUMBER_OF(entry) ((entry) & 0x3fffffffu)
 
 /* The most blocks of a grid. */
 #define MCC_DEVICE_MOST_BLOCKS_X 0x7fffffffu
 #define MCC_DEVICE_MOST_BLOCKS_YZ 0xffffu
 
-/* One launch of entry(arguments..., maps...): arguments are addresses, numbers into the node's args, or dimensions and numbers, which are
- * passed in 64 bits. Or, where it has a product, a call of the library. */
+/* One launch of entry(arguments..., maps...): arguments are addresses, numbers into the node's args, or dimensions, numbers and the
+ * iteration, which are passed in 64 bits. Or, where it has a product, a call of the library. Launches may be the body of a loop that the
+ * host carries out (the steps of a recurrence); no loop stands in another one. */
 typedef struct mcc_device_launch {
   mcc_plan_string entry;
   uint32_t
@@ -124,6 +124,9 @@ typedef struct mcc_device_launch {
   uint32_t shared_bytes;         /* of a block */
   uint32_t dynamic_shared_bytes; /* of these, what the launch has to ask for */
   uint32_t waits_itself; /* 1: it waits for the launches before it (griddepcontrol.wait), and may begin before they have ended */
+  uint32_t loop_launches; /* of the body of a loop that begins here, this one included; 0: none does */
+  uint32_t loop_first;    /* its first iteration */
+  uint32_t loop_turns;    /* how many it has, or a dimension that says so */
   mcc_plan_range arguments;
   mcc_plan_range maps;
   mcc_plan_range products; /* one at most */

@@ -155,6 +155,7 @@ typedef struct mcc_launch_info {
   uint32_t variant; /* of the kernel's launches for different architectures; those of one follow each other */
   const char* library;   /* that computes it, "cublasLt"; null: a kernel of the model's */
   uint64_t product[4];   /* of the library: how many products, of how many rows and columns, summing how many terms */
+  uint64_t times;        /* in a run, as a step of a loop; 0: as often as its shapes say */
 } mcc_launch_info;
 
 /* The assembler's figures of a launch's entry. */
