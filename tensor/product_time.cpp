@@ -92,8 +92,9 @@ double product_time(const ProductTile& t, const ProductExtents& p, const Gpu& gp
   constexpr double kBeside = 0.25;
   const double step = stages > 1 ? std::max(arithmetic, from_memory) + kBeside * std::min(arithmetic, from_memory)
                                  : arithmetic + from_memory;
-  const double wait = stages > 1 ? kWait / static_cast<double>(stages - 1) : kFirst + step;
   const double steps = static_cast<double>(blocks_along(p.k, depth)), work = at_once * step;
+  const double ahead = std::clamp(static_cast<double>(stages - 1), 1.0, std::max(steps - 1, 1.0));
+  const double wait = stages > 1 ? kWait / ahead : kFirst + step;
   // A block alone has nobody to work while it waits.
   const double shows = at_once > 1 ? 0 : 0.1 * std::min(work, wait);
   const double rounds = std::ceil(blocks / (gpu.multiprocessors * at_once));

@@ -64,6 +64,13 @@ double score(const Tile& t, const ProductChain& c, const Gpu& gpu) {
   const int64_t registers = t.rows * columns + 2 * (t.rows + columns) + 40;
   const int64_t shared = shared_bytes(t, c);
   if (shared > gpu.shared_per_block_max || registers > gpu.registers_per_thread / 2) return INFINITY;
+  // What a thread fetches in a step goes by way of registers, each element with an address of its own.
+  constexpr int64_t kMostFetched = 64;
+  const int64_t keys = t.panel() * t.depth_1, values = groups_2 * t.width() * t.depth_2;
+  if (std::max(keys, values) > kMostFetched * t.threads()) return INFINITY;
+  // A single warp needs no barriers, and without these the assembler fetches everything at once.
+  constexpr int64_t kMostOfWarp = 48;
+  if (t.threads() <= gpu.warp && t.block_i() * d + keys + values > kMostOfWarp * t.threads()) return INFINITY;
   const int64_t resident =
       std::min({gpu.threads_per_multiprocessor / t.threads(),
                 gpu.registers_per_multiprocessor / (registers * t.threads()),
@@ -111,7 +118,8 @@ std::vector<Tile> legal_tiles(const ProductChain& c, const Gpu& gpu) {
             for (int64_t depth_2 : {8, 16, 32, 64}) {
               const Tile t{threads_i, threads_j, rows, groups, depth_1, depth_2};
               const bool is_sensible = t.threads() >= gpu.warp && t.threads() <= 512 && t.block_i() <= 64 &&
-                                       (depth_1 == 8 || depth_1 < 2 * c.first.k.extent);
+                                       (depth_1 == 8 || depth_1 < 2 * c.first.k.extent) &&
+                                       (depth_2 <= 16 || depth_2 < 2 * c.first.j.extent);
               const bool is_whole = t.block_i() <= c.first.i.extent && t.panel() <= c.first.j.extent;
               if (is_sensible && is_whole && std::isfinite(score(t, c, gpu))) tiles.push_back(t);
             }

@@ -100,15 +100,15 @@ std::vector<Stage> stages_of(const Schedule& s, const std::string& steps) {
 }
 
 // Microseconds of a step with a block of threads for each row: what it reads comes to one multiprocessor (an H200, weights of 1 MB:
-// 41 us), behind a few barriers.
+// 41 us), or is in the cache that it has for itself, behind a few barriers.
 double row_us(const std::vector<Stage>& stages, const Gpu& gpu) {
-  constexpr double kBytesACycle = 13, kBarriersUs = 1.5;
+  constexpr double kBytesACycle = 13, kCachedBytesACycle = 40, kCached = 128 << 10, kBarriersUs = 1.5;
   double bytes = 0;
   for (const Stage& stage : stages)
     for (const StepBlock& block : stage.blocks)
       bytes += block.bytes;
   const auto rounds = static_cast<double>(ceil_div64(stages[0].blocks[0].rows, gpu.multiprocessors));
-  return rounds * (kBarriersUs + bytes / kBytesACycle / (gpu.ghz * 1e3));
+  return rounds * (kBarriersUs + bytes / (bytes < kCached ? kCachedBytesACycle : kBytesACycle) / (gpu.ghz * 1e3));
 }
 
 // With a launch for each stage.
@@ -320,7 +320,8 @@ bool launch_steps(Draft& draft, const std::string& steps) {
   if (!as_int(loop->extent, &count)) return false;
   const std::vector<Stage> stages = stages_of(s, steps);
   if (stages.empty() || count * static_cast<int64_t>(stages.size()) > kMostLaunches) return false;
-  const bool pays = launches_us(stages, gpu) < row_us(stages, gpu);
+  constexpr double kWorthwhile = 0.8;  // launches are the driver's work, too
+  const bool pays = launches_us(stages, gpu) < kWorthwhile * row_us(stages, gpu);
   if (draft.decide.choose(steps + ".launches", {0, 1}, pays ? 1 : 0) == 0) return false;
   return try_all(
       draft,

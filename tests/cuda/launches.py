@@ -71,10 +71,20 @@ class Launches(Case):
         weights = {"w": np.ones((1, 256, 32), np.float32), "r": np.ones((1, 256, 64), np.float32)}
         nodes = [helper.make_node("LSTM", ["x", "w", "r"], ["", "y"], hidden_size=64)]
         found = self.count(nodes, [20, 1, 32], [1, 1, 64], weights=weights)
-        steps = max(found, key=lambda launch: launch["loads"])
+        steps = max(found, key=lambda launch: launch["read_bytes"])
         self.assertEqual(blocks(steps), 1)
         self.assertGreaterEqual(steps["read_bytes"], 20 * 256 * 64 * 4)
         self.assertLessEqual(steps["waste"][0], 1)
+
+    # Of more states than one multiprocessor should read the weights of: a launch for each step, each with a share of the weights.
+    def test_steps(self):
+        weights = {"w": np.ones((1, 1024, 32), np.float32), "r": np.ones((1, 1024, 256), np.float32)}
+        nodes = [helper.make_node("LSTM", ["x", "w", "r"], ["", "y"], hidden_size=256)]
+        found = self.count(nodes, [20, 1, 32], [1, 1, 256], weights=weights)
+        steps = [launch for launch in found if launch["read_bytes"] * blocks(launch) > 1024 * 256 * 4 and blocks(launch) == 128]
+        self.assertEqual(len(steps), 20)
+        for step in steps:
+            self.assertLessEqual(step["waste"][0], 1.1)
 
     # Of a sum over three channels and a window of 16 x 16, each row of the window is a part: all are summed at once.
     def test_parts(self):
