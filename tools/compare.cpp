@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "support/random_bits.h"
+#include "tensor/numeric.h"
 #include "tools/console.h"
 
 namespace mcc::tools {
@@ -144,8 +145,9 @@ Constant random_tensor(const std::string& name, ElementType element, const std::
       std::memcpy(at, &value, sizeof value);
     } else if (is_float(element)) {
       const double number = generator.normal();
-      const Constant value = Constant::scalar(element, element == ElementType::f8e8m0 ? std::fabs(number) : number);
-      std::memcpy(at, value.bytes().data(), width);
+      const double value = tensor::round_float(element, element == ElementType::f8e8m0 ? std::fabs(number) : number);
+      const uint64_t bits = tensor::float_to_bits(element, value);
+      std::memcpy(at, &bits, width);
     } else {
       const uint64_t value = generator.next() % range;  // little-endian, so the low bytes come first
       std::memcpy(at, &value, width);
