@@ -18,6 +18,8 @@ const char* ptx_name(ElementType factor) {
       return "f16";
     case ElementType::bf16:
       return "bf16";
+    case ElementType::tf32:
+      return "tf32";
     case ElementType::u8:
       return "u8";
     default:
@@ -122,8 +124,9 @@ llvm::Value* KernelEmitter::emit_wgmma(const Call& n) {
   auto input = [&](int i) { return ", $" + std::to_string(2 * count + i); };
   const ElementType right = right_element(n.function);
   const bool is_int = sums->type.element == ElementType::i32;
-  // d, a, b, scale-d (a predicate: d is added to); of floats also signs of a and b, transpositions of a and b.
-  const std::string more = is_int ? "" : text(", 1, 1, ", a_across, ", ", b_across);
+  // d, a, b, scale-d (a predicate: d is added to); of floats also signs of a and b, of 16 bits transpositions of a and b.
+  const std::string transposed = byte_size(right) == 2 ? text(", ", a_across, ", ", b_across) : "";
+  const std::string more = is_int ? "" : ", 1, 1" + transposed;
   emit_with_sums(*sums,
                  text("wgmma.mma_async.sync.aligned.m64n", 2 * count, "k", 2 * unit_elements(right), ".",
                       is_int ? "s32" : "f32", ".", ptx_name(left_element(n.function)), ".", ptx_name(right),

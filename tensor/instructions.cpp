@@ -119,7 +119,7 @@ Instruction held_product(const std::string& type, Intrinsic mma, ElementType ele
 }
 
 // acc[w, m, n, h, y, x, p] += a[16 * w + 8 * h + y, 0..K] . b[0..K, 64 * m + 8 * n + 2 * x + p], the sums of thread (w, y, x) of
-// a product of 64 rows (wgmma.mma_async.m64nNk16, k32 of bytes, PTX ISA 9.7.15.5: sums by figure 149); without m for 64 columns.
+// a product of 64 rows (wgmma.mma_async.m64nNk16, k32 of bytes, k8 of tf32, PTX ISA 9.7.15.5: sums by figure 149); without m for 64 columns.
 // Operands stand along k, in rows of any stride, or (of 16 bits) across it, eight neighbours at a time; in which of such orders the
 // instruction finds them is looked at later (use_instructions), since units of 16 bytes may be exchanged once the nest has been
 // matched.
@@ -210,6 +210,7 @@ std::vector<Instruction> make_instructions() {
           add_wide("f16", Intrinsic::wgmma_f16);
           add_wide("bf16", Intrinsic::wgmma_bf16);
           if (!a_along_k || !b_along_k) continue;
+          add_wide("tf32", Intrinsic::wgmma_tf32);
           add_wide("i8", Intrinsic::wgmma_i8);
           add_wide("u8i8", Intrinsic::wgmma_u8i8);
         }

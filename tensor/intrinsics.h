@@ -33,11 +33,12 @@ namespace mcc::tensor {
   X(dot2_bf16)
 
 // Of the threads of a GPU's block: only there are instructions for them.
-#define MCC_THREAD_INTRINSICS(X)                                                                         \
-  X(barrier) X(shuffle_xor) X(shuffle_down) X(shuffle_from) X(load_matrices) X(load_matrices_transposed) X(mma_f16)      \
-      X(mma_bf16) X(mma_tf32) X(mma_i8) X(mma_u8i8) X(async_copy) X(async_commit) X(async_wait)          \
-          X(wgmma_fence) X(wgmma_f16) X(wgmma_bf16) X(wgmma_i8) X(wgmma_u8i8) X(wgmma_commit) X(wgmma_wait) \
-              X(fence_async) X(bulk_init) X(bulk_expect) X(bulk_copy) X(bulk_wait)
+#define MCC_THREAD_INTRINSICS(X)                                                                            \
+  X(barrier)                                                                                                \
+  X(shuffle_xor) X(shuffle_down) X(shuffle_from) X(load_matrices) X(load_matrices_transposed) X(mma_f16)    \
+      X(mma_bf16) X(mma_tf32) X(mma_i8) X(mma_u8i8) X(async_copy) X(async_commit) X(async_wait)             \
+          X(wgmma_fence) X(wgmma_f16) X(wgmma_bf16) X(wgmma_tf32) X(wgmma_i8) X(wgmma_u8i8) X(wgmma_commit) \
+              X(wgmma_wait) X(fence_async) X(bulk_init) X(bulk_expect) X(bulk_copy) X(bulk_wait)
 
 // Of tiles of matrices.
 #define MCC_TILE_INTRINSICS(X)                                                                         \
@@ -138,6 +139,7 @@ constexpr IntrinsicClass class_of(Intrinsic function) {
     case Intrinsic::wgmma_fence:
     case Intrinsic::wgmma_f16:
     case Intrinsic::wgmma_bf16:
+    case Intrinsic::wgmma_tf32:
     case Intrinsic::wgmma_i8:
     case Intrinsic::wgmma_u8i8:
     case Intrinsic::wgmma_commit:
@@ -180,7 +182,8 @@ constexpr bool is_statement(Intrinsic function) {
 // Whether it has a warpgroup make a product.
 constexpr bool is_wgmma(Intrinsic function) {
   return function == Intrinsic::wgmma_f16 || function == Intrinsic::wgmma_bf16 ||
-         function == Intrinsic::wgmma_i8 || function == Intrinsic::wgmma_u8i8;
+         function == Intrinsic::wgmma_tf32 || function == Intrinsic::wgmma_i8 ||
+         function == Intrinsic::wgmma_u8i8;
 }
 // Bytes to which operands of products are aligned whose units are exchanged (swizzle): the longest period of an order.
 inline constexpr int kSwizzleAlign = 1024;
@@ -190,6 +193,7 @@ inline int64_t unit_elements(ElementType type) { return 16 / byte_size(type); }
 // sums in.
 constexpr ElementType right_element(Intrinsic function) {
   if (function == Intrinsic::wgmma_f16) return ElementType::f16;
+  if (function == Intrinsic::wgmma_tf32) return ElementType::tf32;
   const bool is_bf16 = function == Intrinsic::dot2_bf16 || function == Intrinsic::tile_product_bf16 ||
                        function == Intrinsic::tile_multiply_bf16 || function == Intrinsic::wgmma_bf16;
   return is_bf16 ? ElementType::bf16 : ElementType::i8;

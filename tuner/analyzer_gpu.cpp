@@ -313,7 +313,7 @@ double bandwidth_share(const Nest& nest, const Launch& launch, const Occupancy& 
 // data sheets; of sm_90 two thirds of the peak, which only wgmma reaches.
 double matrix_rate(double operand_bytes, bool is_warpgroup, const GpuDevice& d) {
   const int sm = d.sm();
-  if (is_warpgroup) return operand_bytes < 2 ? 32 : 16;
+  if (is_warpgroup) return 32 / operand_bytes;
   const double narrow = sm == 86 || sm == 89 ? 2 : sm >= 90 ? 10 : sm >= 80 ? 16 : 8;
   return operand_bytes > 2 ? narrow / 2 : operand_bytes < 2 ? narrow * 2 : narrow;
 }

@@ -144,6 +144,7 @@ class Counter {
       case Intrinsic::wgmma_fence:
       case Intrinsic::wgmma_f16:
       case Intrinsic::wgmma_bf16:
+      case Intrinsic::wgmma_tf32:
       case Intrinsic::wgmma_i8:
       case Intrinsic::wgmma_u8i8:
       case Intrinsic::wgmma_commit:

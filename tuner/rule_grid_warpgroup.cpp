@@ -1,4 +1,4 @@
-// Sums of products on a GPU's tensor cores by warpgroups (wgmma): 16-bit floats, summed in f32; bytes, summed in i32.
+// Sums of products on a GPU's tensor cores by warpgroups (wgmma): 16-bit floats and tf32, summed in f32; bytes, summed in i32.
 //
 //   bound g @{block.z}: bound i.b @{block.y}: bound j.b @{block.x}                 a tile of C for each block
 //     for k.o
@@ -10,8 +10,8 @@
 // Each thread has the sums that the instruction gives it (tensor/instructions.cpp). Shared memory holds an operand in rows of 128
 // bytes (64 where the depth is no more) of what are neighbours in memory, along k or across it, with units of 16 bytes exchanged
 // by the row (swizzling): eight threads that fetch a row's 128 bytes write to all banks, and so do eight rows' units of one
-// column, which the instruction reads. Products of one step run while the next one begins (pipeline_copies). Bytes stand along k
-// in memory already: no instruction transposes them, and single ones cannot be copied asynchronously.
+// column, which the instruction reads. Products of one step run while the next one begins (pipeline_copies). Bytes and
+// tf32 stand along k in memory already: no instruction transposes them, and single bytes cannot be copied asynchronously.
 #include <algorithm>
 #include <cmath>
 
@@ -62,8 +62,9 @@ double score(const Tile& t, const Product& p, const Gpu& gpu) {
   // Of one step of one block. Each warpgroup reads its rows and all columns.
   const double sides = static_cast<double>(stage_bytes(t, p));
   const double read = static_cast<double>(t.groups * (64 + t.columns) * t.depth * bytes_of(p));
+  // In so many bytes along k as 16 of 16 bits have.
   const double products =
-      static_cast<double>(t.rows() * t.columns * t.depth) * (p.is_of_bytes() ? 0.5 : 1) / gpu.warpgroup_fmas;
+      static_cast<double>(t.rows() * t.columns * t.depth * bytes_of(p)) / 2 / gpu.warpgroup_fmas;
   constexpr double kSharedBytes = 128, kMemoryBytes = 48;  // a cycle
   // Cycles until the memory answers: at first, and when it has much to do, of the steps fetched ahead together.
   constexpr double kFirst = 500, kWait = 1200;
@@ -93,12 +94,13 @@ std::vector<Tile> legal_tiles(const Product& p, const Gpu& gpu) {
   return tiles;
 }
 
-// Large enough for a tile, and fetched in vectors of at least 8 bytes, of bytes along k.
+// Large enough for a tile, and fetched in vectors of at least 8 bytes; what no instruction transposes along k.
 bool fits(const Product& p) {
-  const bool is_narrow = p.factor == ElementType::f16 || p.factor == ElementType::bf16 || p.is_of_bytes();
   const int64_t vector = 8 / bytes_of(p);
-  return is_narrow && p.i.extent >= 64 && p.j.extent >= 64 && p.k.extent >= 64 && p.a.vector >= vector &&
-         p.b.vector >= vector && (!p.is_of_bytes() || (p.a.is_along_k && p.b.is_along_k));
+  const bool is_transposable = bytes_of(p) == 2;
+  return p.factors_name() && p.i.extent >= 64 && p.j.extent >= 64 && p.k.extent >= 64 &&
+         p.a.vector >= vector && p.b.vector >= vector &&
+         (is_transposable || (p.a.is_along_k && p.b.is_along_k));
 }
 
 class GridWarpgroups : private ProductAxes {

@@ -212,9 +212,10 @@ std::optional<int64_t> need_static_dim(InferContext& c, const Expr& d, std::stri
 
 // ---- compute() ----
 
-ElementType wide_type(ElementType element) {
-  bool is_narrow = is_float(element) && (bit_width(element) < 32 || element == ElementType::tf32);
-  return is_narrow ? ElementType::f32 : element;
+ElementType wide_type(ElementType element) { return is_narrow_float(element) ? ElementType::f32 : element; }
+
+bool is_narrow_float(ElementType element) {
+  return is_float(element) && (bit_width(element) < 32 || element == ElementType::tf32);
 }
 
 ElementType contraction_result(const InferContext& c) {

@@ -83,6 +83,8 @@ std::optional<int64_t> need_static_dim(InferContext& c, const Expr& d, std::stri
 
 // Sums and transcendental functions of narrow floats are computed in f32.
 ElementType wide_type(ElementType element);
+// Whether it is such a float; tf32, of which fewer bits count than f32 has, is one. Tensor cores multiply them.
+bool is_narrow_float(ElementType element);
 Expr widen(const Expr& value);
 // An attribute that passes give to contractions: the result has the type in which they sum, not that of their operands.
 inline constexpr const char* kWideResult = "mcc.wide_result";

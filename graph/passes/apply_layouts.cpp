@@ -16,7 +16,7 @@ namespace {
 // Fewer channels than this are not worth an order of their own on a GPU, unless they are filled up to as many for products of 16
 // bits: those fetch so many at once.
 constexpr int64_t kFewGridChannels = kImageChannels;
-constexpr int64_t kFewestGridColumns = 2;  // of a product of 16 bits
+constexpr int64_t kFewestGridColumns = 2;  // of a product on tensor cores
 
 class ApplyLayouts {
  public:
@@ -67,7 +67,7 @@ class ApplyLayouts {
     ValueId x, weights, bias = kNoValue;
     int64_t groups;  // after some were merged
     enum { laid_out, plain, words } input = laid_out;  // words: plain channels, filled up to kImageChannels
-    bool is_of_16_bits = false;
+    bool is_narrow = false;
     bool in_words = false;  // is_in_words()
 
     // Weights of channels-last convolutions lie in panels, as those of matrix products do.
@@ -113,14 +113,14 @@ class ApplyLayouts {
     if (is_gpu_ && problem->places() == 1) layout = Layout::plain;
     if (layout == Layout::plain) return std::nullopt;
     Conv conv{*problem, layout, x, w, bias, problem->group};
-    conv.is_of_16_bits = bit_width(g_.value(x).type.element) == 16;
+    conv.is_narrow = is_narrow_float(g_.value(x).type.element);
     conv.in_words = in_words;
     if (problem->is_grouped() && !merge_narrow_groups(node.name, conv)) return std::nullopt;
     // A few plain channels (an image) are read where they are: blocks of them would multiply the work, and rows of them,
     // channels last, would be moved one by one.
     const int64_t few = layout == Layout::blocked ? lanes_ / 2 : is_gpu_ ? kFewGridChannels : lanes_;
     if (!problem->is_depthwise() && !is_laid_out(x) && problem->in_channels < few && !in_words) {
-      conv.input = is_gpu_ && problem->in_channels > 1 && conv.is_of_16_bits ? Conv::words : Conv::plain;
+      conv.input = is_gpu_ && problem->in_channels > 1 && conv.is_narrow ? Conv::words : Conv::plain;
     }
     const bool is_filled = in_words && problem->in_channels <= kImageChannels;
     if (is_filled && (!is_laid_out(x) || problem->in_channels % word_of(problem->element, t_) != 0)) conv.input = Conv::words;
@@ -132,7 +132,7 @@ class ApplyLayouts {
     // Products with zeros are not a number where an activation is infinite.
     const int64_t merged = is_gpu_ ? grid_merged_groups(p.group, p.in_channels, p.out_channels)
                                    : merged_groups(p.group, p.in_channels, p.out_channels, lanes_);
-    if (is_gpu_ && !conv.is_of_16_bits) return false;
+    if (is_gpu_ && !conv.is_narrow) return false;
     if (merged == 0 || (merged > 1 && strict_)) return false;
     if (merged > 1) conv.weights = merge_groups(g_, name, conv.weights, p.group, merged);
     conv.groups = (p.group + merged - 1) / merged;
@@ -153,7 +153,7 @@ class ApplyLayouts {
     a.set("group", is_depthwise ? int64_t{1} : conv.groups);
     a.set("in_block", in_block);
     // Tensor cores of GPUs find a column's weights side by side: which columns go to which thread is open then.
-    const bool in_columns = is_gpu_ && conv.in_panels() && conv.is_of_16_bits;
+    const bool in_columns = is_gpu_ && conv.in_panels() && conv.is_narrow;
     // Words are multiplied in whole vectors of columns; a single column is no product of matrices.
     const int64_t columns = conv.in_words ? (out + lanes_ - 1) / lanes_ * lanes_ : in_columns ? std::max(out, kFewestGridColumns) : out;
     if (conv.in_panels()) a.set("columns", columns);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "graph/elements.h"
+#include "graph/ops/common.h"
 #include "graph/passes/aliases.h"
 #include "graph/passes/convolution_cost.h"
 #include "graph/passes/passes.h"
@@ -80,7 +81,7 @@ double other_us(const Graph& g, const tensor::Target& t) {
 bool has_narrow_product(const Graph& g) {
   return std::any_of(g.nodes.begin(), g.nodes.end(), [&](const Node& node) {
     const bool is_product = !node.dead && (node.op->layout == LayoutRole::convolution || node.op->layout == LayoutRole::matmul);
-    return is_product && bit_width(g.value(node.inputs[0]).type.element) == 16;
+    return is_product && is_narrow_float(g.value(node.inputs[0]).type.element);
   });
 }
 

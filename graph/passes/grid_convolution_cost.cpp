@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "graph/ops/common.h"
 #include "graph/passes/merge_groups.h"
 #include "tensor/product_time.h"
 
@@ -91,7 +92,7 @@ double grid_laid_out_us(const ConvProblem& p, Layout layout, const Gpu& gpu) {
   const double to_us = 1 / (gpu.multiprocessors * gpu.ghz * 1e3);
   // Of groups side by side in memory some make one product; else threads make results as of single channels.
   const int64_t merged = grid_merged_groups(p.group, p.in_channels, p.out_channels);
-  if (p.group > 1 && (layout != Layout::channels_last || merged == 0)) {
+  if (p.group > 1 && (layout != Layout::channels_last || merged == 0 || !is_narrow_float(p.element))) {
     const double factors = places * static_cast<double>(p.out_channels) * static_cast<double>(p.in_channels / p.group);
     constexpr double kOfFactor = 4;  // instructions
     return gpu.launch_us + factors * kOfFactor / kLanes * to_us;
@@ -99,10 +100,16 @@ double grid_laid_out_us(const ConvProblem& p, Layout layout, const Gpu& gpu) {
   const int64_t groups = p.group > 1 ? p.group / merged : 1, out = p.out_channels / groups;
   int64_t in = p.in_channels / groups;
   if (layout == Layout::channels_last && in > 1) in = std::max(in, kImageChannels);
-  const int64_t vector = layout != Layout::channels_last ? 1 : in % 8 == 0 ? 8 : in % 4 == 0 ? 4 : 1;
+  // 16 bytes at a time, 8 at least.
+  const int64_t longest = 16 / byte_size(p.element);
+  const int64_t vector = layout != Layout::channels_last ? 1
+                         : in % longest == 0             ? longest
+                         : in % 4 == 0                   ? 4
+                                                         : 1;
   const double windows = places * static_cast<double>(in * groups);
   const double fetches = windows * static_cast<double>((out + kColumns - 1) / kColumns) / static_cast<double>(vector);
-  const double cycles = windows * static_cast<double>(out) / std::max(gpu.matrix_fmas, 1) + fetches * kInstructions / kLanes;
+  const double rate = std::max(gpu.matrix_fmas, 1) * 2.0 / byte_size(p.element);
+  const double cycles = windows * static_cast<double>(out) / rate + fetches * kInstructions / kLanes;
   // Where there are few tiles, each has a warp, which fetches along the sum.
   const double sum = static_cast<double>(p.taps() * in);
   const double way_us = sum / static_cast<double>(vector) * kInstructions * kStepCycles / (gpu.ghz * 1e3);

@@ -16,7 +16,7 @@ double grid_winograd_us(const ConvProblem& problem, int64_t m, const tensor::Gpu
 
 // Channels of an image that are fetched at once; fewer are filled up with zeros.
 inline constexpr int64_t kImageChannels = 4;
-// Microseconds of a convolution with operands of 16 bits in a layout. Only what depends on that counts: blocks of a product fetch the
+// Microseconds of a convolution on tensor cores in a layout. Only what depends on that counts: blocks of a product fetch the
 // image in vectors along the channels, or element by element, each with the arithmetic of its place in a window.
 double grid_laid_out_us(const ConvProblem& problem, Layout layout, const tensor::Gpu& gpu);
 

@@ -4,7 +4,7 @@
 //
 // A conversion moves up through operators that only move elements or choose among them, as long as all who read what they move
 // can do with it narrow; so it joins the kernel that computes the value. Elementwise operators and means of windows that read a value
-// which has a narrow copy of 16 bits read that copy: the value itself then never goes to memory.
+// which has a narrow copy read that copy: the value itself then never goes to memory.
 #include <algorithm>
 #include <map>
 
@@ -41,7 +41,7 @@ class LowerPrecision {
       }
       g_.node(id).attributes.set(kWideResult, int64_t{1});
     }
-    if (bit_width(type_) < 32) read_copies(count);
+    read_copies(count);
     g_.compact();
   }
 
@@ -133,8 +133,7 @@ class LowerPrecision {
 
   // Whether it reads a narrow copy of an operand where there is one.
   bool reads_copies(const Node& n) const {
-    return bit_width(type_) < 32 && !n.dead &&
-           (n.op->fusion == FusionClass::elementwise || is_op(n, "AveragePool"));
+    return !n.dead && (n.op->fusion == FusionClass::elementwise || is_op(n, "AveragePool"));
   }
 
   ValueId narrowed(ValueId v) {

@@ -127,11 +127,12 @@ class PackProduct {
     replace(id, emit_matmul(node, node.inputs[0], node.inputs[1], false));
   }
 
-  // Weights of 16 bits for tensor cores of GPUs: each column side by side, as those of convolutions.
+  // Weights for tensor cores of GPUs: each column side by side, as those of convolutions.
   void put_in_columns(NodeId id) {
     const Node node = g_.node(id);
     const ValueId w = node.inputs[1];
-    if (!is_packable(w) || shape(node.inputs[0]).size() < 2 || bit_width(g_.value(w).type.element) != 16) return;
+    if (!is_packable(w) || shape(node.inputs[0]).size() < 2 || !is_narrow_float(g_.value(w).type.element))
+      return;
     Attributes pack, a;
     pack.set("block", int64_t{1});
     a.set("columns", static_shape(shape(w))[1]);

@@ -94,7 +94,7 @@ void place_updates(Graph& graph, const tensor::Target& target);
 
 // Gives the operands of matrix products, convolutions (not in groups) and attention a narrower float type: f16, bf16 or tf32. They
 // sum in f32; everything else stays as it is, inputs and outputs of the model too, but what is elementwise, and means of windows, read a
-// copy of 16 bits that is there. On CPUs only what they multiply in words of that type
+// narrow copy that is there. On CPUs only what they multiply in words of that type
 // (graph/passes/pack_products.h): with constant weights, and attention. f32: nothing changes.
 void lower_precision(Graph& graph, ElementType type, const tensor::Target& target);
 

@@ -18,6 +18,11 @@ double read_narrow(const Memory& memory, int64_t element) {
     const auto byte = static_cast<uint8_t>(memory.data[element]);
     return type == ElementType::u8 ? byte : static_cast<int8_t>(byte);
   }
+  if (type == ElementType::tf32) {
+    float value = 0;
+    std::memcpy(&value, memory.data + 4 * element, sizeof value);
+    return value;
+  }
   uint16_t bits = 0;
   std::memcpy(&bits, memory.data + 2 * element, sizeof bits);
   return float_from_bits(type, bits);

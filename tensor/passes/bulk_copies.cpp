@@ -79,7 +79,7 @@ class FindBoxes {
     int64_t height = 0, width = 0, elements = 0;
     const int64_t bytes = byte_size(from.element());
     if (to.scope() != Scope::shared || from.scope() != Scope::global || to.element() != from.element() ||
-        bytes > 2 || !as_int(box->y->extent, &height) || !as_int(box->x->extent, &width) ||
+        bytes > 4 || !as_int(box->y->extent, &height) || !as_int(box->x->extent, &width) ||
         height > kMostRows || from.shape().size() != 1 || !as_int(from.shape()[0], &elements))
       return false;
     Analyzer inside = known_;

@@ -74,8 +74,9 @@ Buffers buffers_of(const Func& f) {
     out.add(count_of(b) * size);
     for (int64_t n = 0; n < count_of(b); ++n) {
       const double x = real(engine);
-      const uint64_t bits =
-          is_float(b.element()) ? float_to_bits(b.element(), x) : size == 1 ? engine() : static_cast<uint64_t>(n % 3);
+      const uint64_t bits = is_float(b.element()) ? float_to_bits(b.element(), round_float(b.element(), x))
+                            : size == 1           ? engine()
+                                                  : static_cast<uint64_t>(n % 3);
       std::memcpy(out.pointers.back() + n * size, &bits, static_cast<size_t>(size));
     }
   }

@@ -301,17 +301,21 @@ class Cuda(Case):
                 if rows < 100:
                     self.done(mcc("verify", model, *options, FAKE_CUDA_SM=90))
 
-    # Code for sm_90a alone multiplies by warpgroups: halves as they are, and what is converted on the way.
+    # Code for sm_90a alone multiplies by warpgroups: halves as they are, what is converted on the way, and tf32 of weights, which
+    # stand along the sum.
     def test_warpgroups(self):
         half, single = TensorProto.FLOAT16, TensorProto.FLOAT
-        for name, kind, shapes, options in (
-                ("plain", half, ([256, 1024], [1024, 256]), ()),
-                ("converted", single, ([256, 1024], [1024, 256]), ("--precision", "bf16"))):
+        weights = onnx.numpy_helper.from_array(np.random.default_rng(1).standard_normal((1024, 256)).astype(np.float32), "w")
+        for name, kind, shapes, constants, options in (
+                ("plain", half, ([256, 1024], [1024, 256]), (), ()),
+                ("converted", single, ([256, 1024], [1024, 256]), (), ("--precision", "bf16")),
+                ("tf32", single, ([256, 1024], [1024, 256]), (weights,), ("--precision", "tf32"))):
             with self.subTest(name), tempfile.TemporaryDirectory() as temporary:
                 folder = pathlib.Path(temporary)
-                inputs = [helper.make_tensor_value_info(n, kind, s) for n, s in zip("xw", shapes)]
+                names = "x" if constants else "xw"
+                inputs = [helper.make_tensor_value_info(n, kind, s) for n, s in zip(names, shapes)]
                 output = helper.make_tensor_value_info("y", kind, [*shapes[0][:-1], shapes[1][-1]])
-                graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", inputs, [output])
+                graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", inputs, [output], constants)
                 onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), folder / "model.onnx")
                 options = ("--target", "cuda:sm_90a", *options)
                 self.done(mcc("verify", folder / "model.onnx", *options, FAKE_CUDA_SM=90))

@@ -283,7 +283,10 @@ FAKE(cuTensorMapEncodeTiled)
  int promotion, int fill) {
   CALLED(cuTensorMapEncodeTiled);
   PtxTensorMap made;
-  const uint32_t element_bytes = type == MCC_CU_TENSOR_UINT8 ? 1 : type == MCC_CU_TENSOR_UINT16 ? 2 : 0;
+  const uint32_t element_bytes = type == MCC_CU_TENSOR_UINT8    ? 1
+                                 : type == MCC_CU_TENSOR_UINT16 ? 2
+                                 : type == MCC_CU_TENSOR_UINT32 ? 4
+                                                                : 0;
   const bool is_good =
       reinterpret_cast<uintptr_t>(map) % 64 == 0 && element_bytes != 0 && rank == 2 && interleave == 0 &&
       fill == 0 && promotion >= 0 && promotion <= 3 && steps[0] == 1 && steps[1] == 1 &&

@@ -34,7 +34,7 @@ struct AsyncCopy {
 struct Product {
   std::vector<size_t> sums;  // registers
   // What it reads of shared memory, and what stood there when it began.
-  std::shared_ptr<const std::vector<std::pair<size_t, uint16_t>>> operands;
+  std::shared_ptr<const std::vector<std::pair<size_t, uint32_t>>> operands;
   size_t element_bytes = 2;
   bool is_int = false;  // its sums
 };

@@ -213,13 +213,14 @@ constexpr uint64_t kNotThere = 0x7fffcdcd;  // in registers while a product adds
 // What a product multiplies, by its name in PTX.
 struct Factor {
   explicit Factor(std::string type) : name(std::move(type)) {
-    if (name != "f16" && name != "bf16" && !is_int()) throw Bad("product");
+    if (name != "f16" && name != "bf16" && name != "tf32" && !is_int()) throw Bad("product");
   }
   bool is_int() const { return name == "s8" || name == "u8"; }
-  size_t bytes() const { return is_int() ? 1 : 2; }
-  double number(uint16_t bits) const {
+  size_t bytes() const { return is_int() ? 1 : name == "tf32" ? 4 : 2; }
+  double number(uint32_t bits) const {
     if (name == "f16") return static_cast<double>(as<_Float16>(bits));
     if (name == "bf16") return as<float>(uint64_t{bits} << 16);
+    if (name == "tf32") return as<float>(bits & 0xffffe000);  // the rest is not looked at
     return name == "u8" ? static_cast<double>(bits) : as<int8_t>(bits);
   }
   std::string name;
@@ -227,7 +228,7 @@ struct Factor {
 
 void finish(Thread& t, const Product& product) {
   for (const auto& [at, bits] : *product.operands) {
-    uint16_t now = 0;
+    uint32_t now = 0;
     std::memcpy(&now, t.block->shared.data() + at, product.element_bytes);
     if (now != bits) throw Bad("an operand is written while a product reads it");
   }
@@ -251,7 +252,7 @@ void finish(Thread& t, const Product& product) {
 }  // namespace
 
 // wgmma.mma_async.sync.aligned.m64nNk16.f32.T.T {d}, a, b, scale-d, 1, 1, transpose a, transpose b; of bytes .m64nNk32.s32.T.U {d}, a,
-// b, scale-d, where N is 8, 24 or a multiple of 16, and types differ since PTX 8.4 (PTX ISA 9.7.15.5.2); and what puts products in order (9.7.15.7). Element (row, column) of the sums is thread 32 * (row / 16) + 4 * (row % 8) + column % 8 / 2's
+// b, scale-d, and of tf32 .m64nNk8.f32.T.T {d}, a, b, scale-d, 1, 1, where N of bytes is 8, 24 or a multiple of 16, and types differ since PTX 8.4 (PTX ISA 9.7.15.5.2); and what puts products in order (9.7.15.7). Element (row, column) of the sums is thread 32 * (row / 16) + 4 * (row % 8) + column % 8 / 2's
 // of the warpgroup (figure 149).
 void Parser::decode_wgmma(Function& f, Step& step, const std::vector<std::string>& op,
                           const std::vector<std::string>& a) {
@@ -281,10 +282,12 @@ void Parser::decode_wgmma(Function& f, Step& step, const std::vector<std::string
   }
   const std::string& shape = op[4];
   const auto columns = static_cast<size_t>(std::atoi(shape.c_str() + 4));
-  if (op[1] != "mma_async" || shape != "m64n" + std::to_string(columns) + (op[5] == "s32" ? "k32" : "k16") ||
-      columns % 8 != 0 || columns < 8 || columns > 256 || op.size() != 8)
-    throw Bad("product");
+  if (op[1] != "mma_async" || op.size() != 8) throw Bad("product");
   const Factor of_a(op[6]), of_b(op[7]);
+  const size_t depth = 32 / of_a.bytes();
+  if (shape != "m64n" + std::to_string(columns) + "k" + std::to_string(depth) || columns % 8 != 0 ||
+      columns < 8 || columns > 256)
+    throw Bad("product");
   const bool is_int = of_a.is_int();
   if (of_b.is_int() != is_int || op[5] != (is_int ? "s32" : "f32") || (!is_int && of_a.name != of_b.name))
     throw Bad("factors");
@@ -293,12 +296,16 @@ void Parser::decode_wgmma(Function& f, Step& step, const std::vector<std::string
   if (of_a.name != of_b.name && version < 84)
     throw Bad("mixed types of integers in a product before PTX 8.4");
   const std::vector<size_t> sums = registers(f, a[0]);
-  if (sums.size() != columns / 2 || a.size() != (is_int ? 4 : 8) || (!is_int && (a[4] != "1" || a[5] != "1")))
+  const bool is_transposable = of_a.bytes() == 2;
+  if (sums.size() != columns / 2 ||
+      a.size() != (is_int            ? 4
+                   : is_transposable ? 8
+                                     : 6) ||
+      (!is_int && (a[4] != "1" || a[5] != "1")))
     throw Bad("operands");
-  const bool a_is_mn_major = !is_int && a[6] == "1", b_is_mn_major = !is_int && a[7] == "1";
+  const bool a_is_mn_major = is_transposable && a[6] == "1", b_is_mn_major = is_transposable && a[7] == "1";
   Read a_bits = read(f, a[1]), b_bits = read(f, a[2]), adds = read(f, a[3]);
   constexpr size_t kGroup = 128, kRows = 64;
-  const size_t depth = 32 / of_a.bytes();
   auto run = [=](const std::map<size_t, Thread*>& threads) {
     if (threads.size() != kGroup) throw Bad("a product without all of a warpgroup");
     Thread& any = *threads.at(0);
@@ -308,7 +315,7 @@ void Parser::decode_wgmma(Function& f, Step& step, const std::vector<std::string
       if (!t->is_fenced) throw Bad("a product without wgmma.fence");
     }
     const Descriptor left(a_bits(any), of_a.bytes()), right(b_bits(any), of_b.bytes());
-    auto operands = std::make_shared<std::vector<std::pair<size_t, uint16_t>>>();
+    auto operands = std::make_shared<std::vector<std::pair<size_t, uint32_t>>>();
     auto matrix = [&](const Descriptor& d, const Factor& of, size_t rows, bool is_mn_major) {
       std::vector<double> out;
       for (size_t mn = 0; mn < rows; ++mn) {
@@ -317,7 +324,7 @@ void Parser::decode_wgmma(Function& f, Step& step, const std::vector<std::string
           if (any.block->shadow)
             any.block->shadow->load_by_many(reinterpret_cast<uint64_t>(any.block->shared.data() + at),
                                             of.bytes(), any.block->place_of(any));
-          uint16_t bits = 0;
+          uint32_t bits = 0;
           std::memcpy(&bits, any.block->shared.data() + at, of.bytes());
           operands->emplace_back(at, bits);
           out.push_back(of.number(bits));

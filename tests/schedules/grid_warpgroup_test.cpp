@@ -47,11 +47,13 @@ INSTANTIATE_TEST_SUITE_P(Cases, GridWarpgroups,
                                            Case{"bf16_tn", ElementType::bf16, ElementType::bf16, false,
                                                 false},
                                            Case{"bf16_tt_converted", ElementType::bf16, f32, false, true},
+                                           Case{"tf32_nt", ElementType::tf32, ElementType::tf32, true, true},
+                                           Case{"tf32_nt_converted", ElementType::tf32, f32, true, true},
                                            Case{"i8_nt", ElementType::i8, ElementType::i8, true, true},
                                            Case{"u8i8_nt", ElementType::u8, ElementType::u8, true, true}),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// The code of sm_90 runs on later GPUs, too; tf32, bytes across the sum and small products are left to a warp's instructions.
+// The code of sm_90 runs on later GPUs, too; tf32 and bytes across the sum, and small products, are left to a warp's instructions.
 TEST(GridWarpgroupsOrNot, AreLeftToOtherRules) {
   const Case f16{"f16", ElementType::f16, ElementType::f16, true, false};
   auto takes = [](const char* arch, const Func& f) {
@@ -63,14 +65,12 @@ TEST(GridWarpgroupsOrNot, AreLeftToOtherRules) {
   EXPECT_TRUE(takes("sm_90a", product(1, 128, 128, 128, f16)));
   EXPECT_FALSE(takes("sm_90", product(1, 128, 128, 128, f16)));
   EXPECT_FALSE(takes("sm_90a", product(1, 32, 128, 128, f16)));
-  EXPECT_FALSE(
-      takes("sm_90a", product(1, 128, 128, 128, {"tf32", ElementType::tf32, f32, true, false})));
-  for (ElementType byte : {ElementType::i8, ElementType::u8}) {
-    EXPECT_TRUE(takes("sm_90a", product(1, 128, 128, 128, {"bytes", byte, byte, true, true})));
-    EXPECT_FALSE(takes("sm_90", product(1, 128, 128, 128, {"bytes", byte, byte, true, true})));
-    EXPECT_FALSE(takes("sm_90a", product(1, 32, 128, 128, {"bytes", byte, byte, true, true})));
-    EXPECT_FALSE(takes("sm_90a", product(1, 128, 128, 128, {"bytes", byte, byte, true, false})));
-    EXPECT_FALSE(takes("sm_90a", product(1, 128, 128, 128, {"bytes", byte, byte, false, true})));
+  for (ElementType type : {ElementType::tf32, ElementType::i8, ElementType::u8}) {
+    EXPECT_TRUE(takes("sm_90a", product(1, 128, 128, 128, {"along", type, type, true, true})));
+    EXPECT_FALSE(takes("sm_90", product(1, 128, 128, 128, {"along", type, type, true, true})));
+    EXPECT_FALSE(takes("sm_90a", product(1, 32, 128, 128, {"along", type, type, true, true})));
+    EXPECT_FALSE(takes("sm_90a", product(1, 128, 128, 128, {"across", type, type, true, false})));
+    EXPECT_FALSE(takes("sm_90a", product(1, 128, 128, 128, {"across", type, type, false, true})));
   }
 }
 
@@ -84,13 +84,14 @@ TEST(GridWarpgroupsOrNot, IsDecidedByTheEstimate) {
     return tuner::schedule_grid_warpgroups(draft, "sum");
   };
   for (const Case& c : {Case{"f16", ElementType::f16, ElementType::f16, true, true},
+                        {"tf32", ElementType::tf32, ElementType::tf32, true, true},
                         {"i8", ElementType::i8, ElementType::i8, true, true},
                         {"u8i8", ElementType::u8, ElementType::u8, true, true}}) {
     SCOPED_TRACE(c.name);
     EXPECT_TRUE(takes(1024, 1024, 1024, c));
     EXPECT_TRUE(takes(128, 3072, 768, c));
     EXPECT_TRUE(takes(784, 256, 2304, c));
-    EXPECT_FALSE(takes(64, 64, 128, c));
+    EXPECT_FALSE(takes(64, 64, 256 / byte_size(c.factor), c));
     EXPECT_FALSE(takes(128, 128, 64, c));
   }
 }

@@ -224,6 +224,9 @@ const Invalid kStatements[] = {
     {"product_of_bytes_across_the_sum", Stage::lowered, R"(func f() -> (y: i32[4]) {
        alloc a: i8[2048] shared align 1024 { alloc c: i32[4] registers { evaluate wgmma_i8(c[ramp(0, 1, 4)], a[0], 128, 16, 1, 0, a[0], 128, 16, 0, 0) } } })",
      "products are of neighbouring sums of f32 or i32 of a thread's own"},
+    {"product_of_tf32_across_the_sum", Stage::lowered, R"(func f() -> (y: f32[4]) {
+       alloc a: tf32[512] shared align 1024 { alloc c: f32[4] registers { evaluate wgmma_tf32(c[ramp(0, 1, 4)], a[0], 32, 4, 0, 0, a[0], 32, 4, 1, 0) } } })",
+     "products are of neighbouring sums of f32 or i32 of a thread's own"},
     {"product_of_other_bytes", Stage::lowered, R"(func f() -> (y: i32[4]) {
        alloc a: i8[2048] shared align 1024 { alloc c: i32[4] registers { evaluate wgmma_u8i8(c[ramp(0, 1, 4)], a[0], 128, 16, 0, 0, a[0], 128, 16, 0, 0) } } })",
      "products are of neighbouring sums of f32 or i32 of a thread's own"},
