@@ -218,6 +218,10 @@ bool is_narrow_float(ElementType element) {
   return is_float(element) && (bit_width(element) < 32 || element == ElementType::tf32);
 }
 
+bool is_wider(ElementType type, ElementType than) {
+  return bit_width(type) > bit_width(than) || (type == ElementType::f32 && than == ElementType::tf32);
+}
+
 ElementType contraction_result(const InferContext& c) {
   const ElementType operand = c.input(0).element;
   return c.attributes().integer(kWideResult, 0) != 0 ? wide_type(operand) : operand;

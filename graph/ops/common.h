@@ -85,6 +85,8 @@ std::optional<int64_t> need_static_dim(InferContext& c, const Expr& d, std::stri
 ElementType wide_type(ElementType element);
 // Whether it is such a float; tf32, of which fewer bits count than f32 has, is one. Tensor cores multiply them.
 bool is_narrow_float(ElementType element);
+// Whether a type has more bits than another, or as many of which more count.
+bool is_wider(ElementType type, ElementType than);
 Expr widen(const Expr& value);
 // An attribute that passes give to contractions: the result has the type in which they sum, not that of their operands.
 inline constexpr const char* kWideResult = "mcc.wide_result";

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "graph/op.h"
+#include "graph/ops/common.h"
 #include "graph/passes/aliases.h"
 #include "graph/passes/regions.h"
 #include "graph/passes/rewrite.h"
@@ -413,7 +414,7 @@ ValueId widened_operand(const Graph& graph, const Node& node) {
   }
   if (x == kNoValue) return kNoValue;
   const TensorType &from = graph.value(x).type, &to = graph.value(node.outputs[0]).type;
-  return same_shape(from.shape, to.shape) && bit_width(from.element) < bit_width(to.element) ? x : kNoValue;
+  return same_shape(from.shape, to.shape) && is_wider(to.element, from.element) ? x : kNoValue;
 }
 
 bool reads_elements_once(const OpDef& op) {

@@ -333,12 +333,12 @@ class FollowLayout {
     return true;
   }
 
-  // What 16 bits are that were only widened.
+  // What was only widened, as it was.
   ValueId before_widening(ValueId v) const {
     const NodeId maker = g_.value(v).producer;
     if (maker < 0 || !is_op(g_.node(maker), "Narrow")) return v;
     const ValueId from = g_.node(maker).inputs[0];
-    return bit_width(g_.value(from).type.element) < bit_width(g_.value(v).type.element) ? from : v;
+    return is_wider(g_.value(v).type.element, g_.value(from).type.element) ? from : v;
   }
 
   // Of each channel, or group of them: moments of parts of the columns, put together (graph/ops/mcc_norm.cpp).
