@@ -80,8 +80,10 @@ double other_us(const Graph& g, const tensor::Target& t) {
 
 bool has_narrow_product(const Graph& g) {
   return std::any_of(g.nodes.begin(), g.nodes.end(), [&](const Node& node) {
-    const bool is_product = !node.dead && (node.op->layout == LayoutRole::convolution || node.op->layout == LayoutRole::matmul);
-    return is_product && is_narrow_float(g.value(node.inputs[0]).type.element);
+    const LayoutRole role = node.op->layout;
+    const bool is_product =
+        role == LayoutRole::convolution || role == LayoutRole::matmul || role == LayoutRole::gemm;
+    return !node.dead && is_product && is_narrow_float(g.value(node.inputs[0]).type.element);
   });
 }
 

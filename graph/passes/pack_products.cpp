@@ -61,8 +61,7 @@ class PackProduct {
       case LayoutRole::matmul:
         return is_gpu_ ? put_in_columns(id) : pack_matmul(id);
       case LayoutRole::gemm:
-        if (!is_gpu_) pack_gemm(id);
-        return;
+        return is_gpu_ ? transpose_gemm(id) : pack_gemm(id);
       case LayoutRole::recurrent:
         if (!is_gpu_) pack_recurrent(id);
         return;
@@ -127,18 +126,54 @@ class PackProduct {
     replace(id, emit_matmul(node, node.inputs[0], node.inputs[1], false));
   }
 
-  // Weights for tensor cores of GPUs: each column side by side, as those of convolutions.
+  // For tensor cores of GPUs: each column side by side, as those of convolutions.
   void put_in_columns(NodeId id) {
     const Node node = g_.node(id);
     const ValueId w = node.inputs[1];
-    if (!is_packable(w) || shape(node.inputs[0]).size() < 2 || !is_narrow_float(g_.value(w).type.element))
-      return;
+    if (shape(node.inputs[0]).size() < 2 || !is_better_in_columns(node)) return;
     Attributes pack, a;
     pack.set("block", int64_t{1});
     a.set("columns", static_shape(shape(w))[1]);
     if (node.attributes.integer(kWideResult, 0) != 0) a.set(kWideResult, int64_t{1});
-    const ValueId packed = emit(g_, "mcc", "PackMatrix", node.name + ".packed", {w}, pack);
-    replace(id, emit(g_, "mcc", "MatMul", node.name, {node.inputs[0], packed}, a));
+    const ValueId columns =
+        is_constant(w) ? emit(g_, "mcc", "PackMatrix", node.name + ".packed", {w}, pack)
+                       : reshaped(g_, node.name, transposed(node), {shape(w)[1], shape(w)[0], Expr(1)});
+    replace(id, emit(g_, "mcc", "MatMul", node.name, {node.inputs[0], columns}, a));
+  }
+
+  void transpose_gemm(NodeId id) {
+    const Node node = g_.node(id);
+    if (node.attributes.integer("transB", 0) != 0 || !is_better_in_columns(node)) return;
+    const ValueId columns = transposed(node);
+    g_.node(id).inputs[1] = columns;
+    g_.node(id).attributes.set("transB", int64_t{1});
+  }
+
+  ValueId transposed(const Node& node) {
+    Attributes a;
+    a.set("perm", std::vector<int64_t>{1, 0});
+    return emit(g_, "", "Transpose", node.name + ".columns", {node.inputs[1]}, a);
+  }
+
+  bool is_better_in_columns(const Node& node) const {
+    const ValueId w = node.inputs[1];
+    return is_narrow_float(g_.value(w).type.element) && (is_packable(w) || pays_for_transposition(node));
+  }
+
+  // Whether the right matrix, which is computed, is better transposed: warpgroups multiply it then (no instruction transposes tf32).
+  bool pays_for_transposition(const Node& node) const {
+    const tensor::Gpu& gpu = t_.gpu;
+    const Shape &x = shape(node.inputs[0]), &w = shape(node.inputs[1]);
+    const bool is_tf32 = g_.value(node.inputs[1]).type.element == ElementType::tf32;
+    if (!is_tf32 || !gpu.has_wgmma() || w.size() != 2 || !is_static(w) || !is_static(x)) return false;
+    const auto elements = static_cast<double>(static_count(w)),
+               depth = static_cast<double>(static_shape(w)[0]);
+    const double rows = static_cast<double>(static_count(x)) / std::max(depth, 1.0);
+    // Figures are of 16 bits: of tf32 it is half as much.
+    const double cycles =
+        elements * rows * (2.0 / gpu.matrix_fmas - 2.0 / gpu.warpgroup_fmas) / gpu.multiprocessors;
+    const double moved_bytes = 2 * elements * byte_size(ElementType::tf32);
+    return cycles / (gpu.ghz * 1e3) > gpu.launch_us + moved_bytes / (gpu.gb_per_s * 1e3);
   }
 
   void pack_gemm(NodeId id) {

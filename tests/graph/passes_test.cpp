@@ -68,7 +68,8 @@ Setting setting_of(const Case& c) {
       std::string arch;
       in >> arch;
       s.target.kind = tensor::TargetKind::cuda;
-      s.target.gpu = *tensor::find_gpu(arch);
+      s.target.gpu = *tensor::find_gpu(arch == "sm_90a" ? "sm_90" : arch);
+      s.target.gpu.arch = arch;
       in >> s.target.gpu.multiprocessors;
     } else if (key == "features") {
       in >> s.target.features;
