@@ -178,6 +178,10 @@ class GridProduct : private ProductAxes {
       steps.push_back(kBytes);
       steps_of_k.push_back(loop("k.b"));
       order.push_back(loop("k.b"));
+    } else if (straight_steps() < depth()) {
+      steps = {0, depth() / straight_steps(), straight_steps()};
+      steps_of_k.insert(steps_of_k.begin() + 1, loop("k.h"));
+      order.insert(order.begin() + 5, loop("k.h"));
     }
     must_step(d_, Split{loop("k"), steps, steps_of_k});
     must_step(d_, Reorder{order});
@@ -198,6 +202,14 @@ class GridProduct : private ProductAxes {
     must_step(d_, Bind{lane, "thread.x"});
   }
   bool is_ahead() const { return is_async(w_, d_.target.gpu); }
+  // Steps without a loop: of more, the assembler asks shared memory for so much at once that registers spill.
+  int64_t straight_steps() const {
+    constexpr int64_t kMostWhole = 16, kMost = 12, kFewest = 4;
+    for (int64_t steps = depth() > kMostWhole ? kMost : 0; steps >= kFewest; --steps) {
+      if (depth() % steps == 0) return steps;
+    }
+    return depth();
+  }
   int64_t depth() const { return depth_of(t_, extents_of(w_, d_.target.gpu)); }
 
   // All threads fetch the operand's part for one step of k.o; neighbours in memory by neighbouring threads.
