@@ -10,6 +10,7 @@
 
 #include "graph/ops/common.h"
 #include "graph/passes/convolution_cost.h"
+#include "graph/passes/merge_groups.h"
 #include "graph/passes/pack_attention.h"
 #include "graph/passes/pack_products.h"
 #include "graph/passes/passes.h"
@@ -48,8 +49,7 @@ class LowerPrecision {
  private:
   const TensorType& type(ValueId v) const { return g_.value(v).type; }
 
-  // How many inputs of the node are factors of a contraction in f32; 0 for anything else. Convolutions in groups gain from
-  // operands of half the size, and not from others.
+  // How many inputs of the node are factors of a contraction in f32; 0 for anything else.
   int operands_of(NodeId id) const {
     const Node& n = g_.node(id);
     if (n.dead || n.op->fusion != FusionClass::contraction) return 0;
@@ -58,13 +58,21 @@ class LowerPrecision {
         n.op->domain.empty() && (is_op(n, "MatMul") || is_op(n, "Gemm") || is_op(n, "Conv") ||
                                  (is_op(n, "Einsum") && n.inputs.size() == 2));
     if (!is_attention && !is_product) return 0;
-    if (is_op(n, "Conv") && n.attributes.integer("group", 1) != 1 && bit_width(type_) == 32) return 0;
+    if (is_op(n, "Conv") && n.attributes.integer("group", 1) != 1 && bit_width(type_) == 32 &&
+        !is_grouped_product(n))
+      return 0;
     const int operands = is_attention ? 3 : 2;
     for (int i = 0; i < operands; ++i) {
       if (type(n.inputs[static_cast<size_t>(i)]).element != ElementType::f32) return 0;
     }
     if (t_.kind == tensor::TargetKind::cpu) return is_in_words(n) ? operands : 0;
     return uses_few_times(n) ? 0 : operands;
+  }
+
+  // Whether groups are wide enough for products of matrices; others gain from operands of half the size alone.
+  bool is_grouped_product(const Node& n) const {
+    const std::optional<ConvProblem> p = conv_problem(g_, n);
+    return p && p->is_grouped() && grid_merged_groups(p->group, p->in_channels, p->out_channels) > 0;
   }
 
   // Whether a CPU multiplies the operands in words: those of attention, and with constant weights, which are packed for that.

@@ -92,9 +92,9 @@ void trim_windows(Graph& graph);
 // On GPUs, ScatterND at constant positions that fill a box of the data becomes a concatenation, of which each result has a thread.
 void place_updates(Graph& graph, const tensor::Target& target);
 
-// Gives the operands of matrix products, convolutions (not in groups) and attention a narrower float type: f16, bf16 or tf32. They
-// sum in f32; everything else stays as it is, inputs and outputs of the model too, but what is elementwise, and means of windows, read a
-// narrow copy that is there. On CPUs only what they multiply in words of that type
+// Gives the operands of matrix products, convolutions and attention a narrower float type: f16, bf16, or tf32 (which convolutions in
+// narrow groups do without). They sum in f32; everything else stays as it is, inputs and outputs of the model too, but what is
+// elementwise, and means of windows, read a narrow copy that is there. On CPUs only what they multiply in words of that type
 // (graph/passes/pack_products.h): with constant weights, and attention. f32: nothing changes.
 void lower_precision(Graph& graph, ElementType type, const tensor::Target& target);
 
@@ -127,7 +127,7 @@ void use_winograd(Graph& graph, const tensor::Target& target, const AlgorithmCho
 // Chooses for every convolution how its activations lie in memory, plain, blocked by the target's vector length or with the
 // channels last, by expected cost (graph/passes/convolution_cost.h), and rewrites the graph to that; constant operands of
 // matrix products and convolutions are packed as the kernels read them. Convolutions go by Winograd's algorithm where that
-// is expected to be faster, or known to be, unless strict. GPUs: channels last around convolutions of 16 bits, else plain.
+// is expected to be faster, or known to be, unless strict. GPUs: channels last around convolutions on tensor cores, else plain.
 void choose_layouts(Graph& graph, const tensor::Target& target, bool strict, const AlgorithmChoices& choices);
 
 // Where the target multiplies and adds in one rounding, QuantizeLinear by one constant scale multiplies instead of dividing, if that
