@@ -123,13 +123,16 @@ Instruction held_product(const std::string& type, Intrinsic mma, ElementType ele
 // Operands stand along k, in rows of any stride, or (of 16 bits) across it, eight neighbours at a time; in which of such orders the
 // instruction finds them is looked at later (use_instructions), since units of 16 bytes may be exchanged once the nest has been
 // matched.
-// Dealt: n is 4 * n + c.
+// Dealt: n is d * n + c, where d tiles share out columns.
 Instruction warpgroup_product(const std::string& type, Intrinsic wgmma, int64_t columns, bool a_along_k,
-                              bool b_along_k, bool is_dealt) {
+                              bool b_along_k, int64_t dealt) {
   const ElementType sum = sum_element(wgmma);
   const int64_t unit = unit_elements(right_element(wgmma));
   FuncBuilder builder(text("wgmma_m64n", columns, "k", 2 * unit, "_", a_along_k ? "row" : "col", "_",
-                           b_along_k ? "col" : "row", "_", type, is_dealt ? "_dealt" : ""));
+                           b_along_k ? "col" : "row", "_", type,
+                           dealt > 2   ? "_dealt"
+                           : dealt > 1 ? "_dealt_2"
+                                       : ""));
   int dims = 0;
   auto any = [&] { return Expr(builder.dim(text("any", dims++))); };
   const bool has_m = columns > 64;
@@ -144,9 +147,9 @@ Instruction warpgroup_product(const std::string& type, Intrinsic wgmma, int64_t 
   std::vector<FuncBuilder::AxisSpec> axes = {
       {"w", 4, AxisKind::spatial}, {"y", 8, AxisKind::spatial}, {"x", 4, AxisKind::spatial}};
   if (has_m) axes.push_back({"m", columns / 64, AxisKind::spatial});
-  constexpr int64_t kDealt = 4;
-  axes.push_back({"n", is_dealt ? 8 / kDealt : 8, AxisKind::spatial});
-  if (is_dealt) axes.push_back({"c", kDealt, AxisKind::spatial});
+  const bool is_dealt = dealt > 1;
+  axes.push_back({"n", 8 / dealt, AxisKind::spatial});
+  if (is_dealt) axes.push_back({"c", dealt, AxisKind::spatial});
   axes.insert(axes.end(), {{"h", 2, AxisKind::spatial},
                            {"p", 2, AxisKind::spatial},
                            {"o", 2, AxisKind::reduce},
@@ -154,7 +157,8 @@ Instruction warpgroup_product(const std::string& type, Intrinsic wgmma, int64_t 
   builder.block("wgmma", axes, [&](Axes v) {
     Expr w = v[0], y = v[1], x = v[2], m = has_m ? Expr(v[3]) : Expr(0);
     const size_t at = (has_m ? 4 : 3) + (is_dealt ? 1 : 0);
-    Expr n = is_dealt ? v[at - 1] * kDealt + v[at] : Expr(v[at]), h = v[at + 1], p = v[at + 2], o = v[at + 3], k = v[at + 4];
+    Expr n = is_dealt ? v[at - 1] * dealt + v[at] : Expr(v[at]), h = v[at + 1], p = v[at + 2], o = v[at + 3],
+         k = v[at + 4];
     Expr left = a_along_k ? load(a, {o, w * 16 + h * 8 + y, k}) : load(a, {o, w * 2 + h, k, y});
     std::vector<Expr> place_b = {o, m, n, k, x * 2 + p};
     if (!has_m) place_b.erase(place_b.begin() + 1);
@@ -202,10 +206,10 @@ std::vector<Instruction> make_instructions() {
         add("u8i8", Intrinsic::mma_u8i8, ElementType::i8, ElementType::i32);
       }
       for (int64_t columns : {64, 128, 192, 256}) {
-        for (bool is_dealt : {false, true}) {
-          if (is_dealt && !b_along_k) continue;
+        for (int64_t dealt : {1, 2, 4}) {
+          if (dealt > 1 && !b_along_k) continue;
           auto add_wide = [&](const char* type, Intrinsic wgmma) {
-            list.push_back(warpgroup_product(type, wgmma, columns, a_along_k, b_along_k, is_dealt));
+            list.push_back(warpgroup_product(type, wgmma, columns, a_along_k, b_along_k, dealt));
           };
           add_wide("f16", Intrinsic::wgmma_f16);
           add_wide("bf16", Intrinsic::wgmma_bf16);

@@ -26,7 +26,7 @@ struct Instruction {
   // Of a warp's: the left operand lies in the threads' registers as the sums of another product do, thread (y, x) has a[.., y, x, ..]
   // (scope warp): the loop over k is three.
   bool is_held = false;
-  // Of a warpgroup's: columns are dealt out in pairs to four tiles of 8 columns, so that a thread's are neighbours: where they stand in
+  // Of a warpgroup's: columns are dealt out in pairs to four tiles of 8 columns (or to two), so that a thread's are neighbours: where they stand in
   // memory, the loop over tiles is two.
   bool is_dealt = false;
   // The instruction is one of vectors, a CPU's or a thread's: lanes, then the elements of a word for each.

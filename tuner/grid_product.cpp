@@ -363,6 +363,11 @@ bool ProductAxes::only_copies(const std::string& block, ElementType type) const 
   return value.defined() && value.as<Load>() && value.element() == type;
 }
 
+int64_t ProductAxes::most_dealt() const {
+  constexpr int64_t kBytes = 16, kMost = 4;
+  return std::min(kBytes / byte_size(only_buffer_written(*s_.find_block(last_)).element()) / 2, kMost);
+}
+
 void ProductAxes::separate_result() {
   acc_ = p_.block + ".acc";
   must_step(d_, Reindex{p_.block, result_.name(), "global", acc_, with_batch({"i", "j"})});

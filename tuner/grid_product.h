@@ -132,6 +132,9 @@ class ProductAxes {
   bool only_copies(const std::string& block, ElementType type) const;
   // The result goes to a buffer of its own first, block.acc, from which the consumer, or a copy, takes it.
   void separate_result();
+  // Then: to how many tiles columns are dealt out at most (Dealt). A thread stores 16 bytes at a time: of more, neighbours among threads
+  // would not be neighbours in memory.
+  int64_t most_dealt() const;
 
   std::string loop(const std::string& name) const { return p_.block + "." + name; }
   bool has_batch() const { return !p_.g.is_empty(); }

@@ -98,12 +98,12 @@ double score(const Tile& t, const Product& p, const Gpu& gpu) {
   return 128 * rounds * (kWait + steps * std::hypot(at_once * step, kWait / ahead) + at_once * results);
 }
 
-// Tiles of 8 columns that are dealt out together, for a thread to have vectors of 8 results. Blocks of which one such group holds
+// Tiles of 8 columns that are dealt out together, for a thread to have vectors of results: so many at most. Blocks of which one such group holds
 // all columns that there are, and others none, would be read at a place that says nothing of the column; so would pairs.
-Dealt dealt_tiles(const Tile& t, const Product& p, bool is_along_k) {
+Dealt dealt_tiles(const Tile& t, const Product& p, bool is_along_k, int64_t most) {
   if (p.j.extent <= 2) return {1, true};
   if (!is_along_k) return {};
-  Dealt dealt{std::min<int64_t>(t.columns, 4)};
+  Dealt dealt{std::min(t.columns, most)};
   while (dealt.tiles > 1 && p.j.extent <= dealt.group() && t.block_j() > dealt.group())
     dealt.tiles /= 2;
   return dealt;
@@ -141,11 +141,12 @@ std::vector<Tile> legal_tiles(const Product& p, const Gpu& gpu, int64_t most_sta
 class GridMatrices : private ProductAxes {
  public:
   GridMatrices(Draft& draft, const Product& product, const Tile& tile)
-      : ProductAxes(draft, product), t_(tile), dealt_(dealt_tiles(tile, product, stands_along_k(product.b))) {}
+      : ProductAxes(draft, product), t_(tile) {}
 
   bool run() {
     fuse_sides();
     separate_result();
+    dealt_ = dealt_tiles(t_, p_, stands_along_k(p_.b), most_dealt());
     operand(p_.a, "a", "i");
     operand(p_.b, "b", "j");
     inline_copies();
@@ -275,7 +276,7 @@ class GridMatrices : private ProductAxes {
   }
 
   const Tile t_;
-  const Dealt dealt_;
+  Dealt dealt_;
 };
 
 }  // namespace

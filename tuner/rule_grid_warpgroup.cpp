@@ -116,7 +116,7 @@ class GridWarpgroups : private ProductAxes {
     inline_copies();
     const bool is_bulk = is_matrix(p_.a, "a", p_.i, t_.rows()) && is_matrix(p_.b, "b", p_.j, t_.columns);
     // The copy engine keeps the order of rows.
-    if (!is_bulk && p_.b.is_along_k) dealt_.tiles = 4;
+    if (!is_bulk && p_.b.is_along_k) dealt_.tiles = most_dealt();
     must_step(d_, PadEinsum{p_.block, {"i", "j", "k"}, {t_.rows(), t_.columns, t_.depth}});
     const std::string from = has_batch() ? "g, i, j" : "i, j", to = has_batch() ? "g, i" : "i";
     must_step(d_, TransformLayout{acc_, text("(", from, ") -> (", to, " // 16, ", dealt_.tile(),
@@ -132,10 +132,13 @@ class GridWarpgroups : private ProductAxes {
     must_step(d_, DecomposeReduction{p_.block, loop("k.o")});
     must_step(d_, SetScope{acc_, "registers"});
     must_step(d_, Annotate{"", loop("k.o"), kStages, text(t_.stages)});
-    must_step(d_, Tensorize{loop(t_.columns > kColumns ? "j.m" : "j.n"),
-                            text("wgmma_m64n", t_.columns, "k", 2 * unit(), "_",
-                                 p_.a.is_along_k ? "row_" : "col_", p_.b.is_along_k ? "col_" : "row_",
-                                 p_.factors_name(), dealt_.tiles > 1 ? "_dealt" : "")});
+    must_step(
+        d_, Tensorize{loop(t_.columns > kColumns ? "j.m" : "j.n"),
+                      text("wgmma_m64n", t_.columns, "k", 2 * unit(), "_", p_.a.is_along_k ? "row_" : "col_",
+                           p_.b.is_along_k ? "col_" : "row_", p_.factors_name(),
+                           dealt_.tiles > 2   ? "_dealt"
+                           : dealt_.tiles > 1 ? "_dealt_2"
+                                              : "")});
     // What the instruction matches are sums, and so linear.
     exchange_units(p_.a, "a", "i");
     exchange_units(p_.b, "b", "j");
