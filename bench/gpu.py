@@ -3,6 +3,7 @@
 stay on the GPU. A peer that cannot be had is named and left out. Without a GPU: a sentence, and exit code 5."""
 
 import argparse
+import concurrent.futures
 import datetime
 import os
 import pathlib
@@ -44,6 +45,8 @@ def parse_arguments():
     parser.add_argument("--precision", default="fp32", metavar="A,B", help=f"of {', '.join(PRECISIONS)} (default: fp32)")
     parser.add_argument("--tune", metavar="TIME", help="tune each model this long (60s, 10m), and compare that too")
     parser.add_argument("--peers", default=",".join(PEERS), help="(default: %(default)s)")
+    parser.add_argument("--peer-seconds", type=float, default=600, help="how long a peer may take to load a model (default: 600)")
+    parser.add_argument("--together", action="store_true", help="load all peers of all models at once, before anything is measured")
     parser.add_argument("--out", default=HERE / "results", metavar="DIR", help="where the results go (default: bench/results)")
     parser.add_argument("--mcc", default=HERE.parent / "build/bin/mcc", metavar="PATH", help="(default: build/bin/mcc)")
     parser.add_argument("--check", action="store_true", help="only whether there is a GPU")
@@ -111,7 +114,19 @@ def race(options, contestants, errors):
     return {c.name: report.summarise(slices[c.name]) for c in contestants if c in running}
 
 
-def measure_model(options, name, path, precision, folder, versions):
+def load_peers(options, path, precision):
+    """[Peer, or the Failure of one], all at once."""
+    def load(name):
+        try:
+            return Peer(name, path, 1, options.dim, precision, options.peer_seconds)
+        except Failure as failure:
+            return Failure(f"{name} cannot be had: {failure}")
+
+    with concurrent.futures.ThreadPoolExecutor(len(PEERS)) as pool:
+        return list(pool.map(load, options.peers))
+
+
+def measure_model(options, name, path, precision, folder, versions, peers):
     errors, contestants = [], []
     target = ["--target", "cuda", "--precision", precision]
     try:
@@ -127,17 +142,19 @@ def measure_model(options, name, path, precision, folder, versions):
             contestants.append(MccOnGpu(options.mcc, library, 1, "mcc tuned"))
     except Failure as failure:
         errors.append(f"mcc: {failure}")
-    for peer in options.peers:
-        try:
-            contestants.append(Peer(peer, path, 1, options.dim, precision))
-            versions[peer] = contestants[-1].version
-        except Failure as failure:
-            errors.append(f"{peer} cannot be had: {failure}")
+    for peer in peers:
+        if isinstance(peer, Failure):
+            errors.append(str(peer))
+            continue
+        contestants.append(peer)
+        versions[peer.name] = peer.version
     try:
         runtimes = race(options, contestants, errors)
     finally:
         for contestant in contestants:
             contestant.close()
+    for peer in set(contestants) & set(peers):
+        runtimes.get(peer.name, {})["load_s"] = round(peer.load_s, 1)
     name = name if precision == "fp32" else f"{name} {precision}"
     say(f"{name}: " + ", ".join(f"{n} {report.number(r['min_ms'])} ms" for n, r in runtimes.items()))
     for error in errors:
@@ -173,11 +190,16 @@ def main():
     result = {"date": datetime.date.today().isoformat(), "gpu": gpu, "machine": cpu_facts(), "versions": versions,
               "options": {"seconds": options.seconds, "rounds": options.rounds, "tune": options.tune, "precision": options.precisions}, "models": []}
     with tempfile.TemporaryDirectory(prefix="bench-gpu-", dir=deps) as folder:
-        for name, path in find_models(options, deps):
-            for precision in options.precisions:
+        cases = [(name, path, precision) for name, path in find_models(options, deps) for precision in options.precisions]
+        with concurrent.futures.ThreadPoolExecutor(len(cases) if options.together else 1) as pool:
+            peers = {case: pool.submit(load_peers, options, *case[1:]) for case in cases if options.together}
+            concurrent.futures.wait(peers.values())
+            for case in cases:
+                name, path, precision = case
+                loaded = (peers.get(case) or pool.submit(load_peers, options, path, precision)).result()
                 work = pathlib.Path(folder) / f"{name}-{precision}"
                 work.mkdir()
-                result["models"].append(measure_model(options, name, path, precision, work, versions))
+                result["models"].append(measure_model(options, name, path, precision, work, versions, loaded))
                 shutil.rmtree(work)
                 # After each, for a run that is cut short.
                 stem = save(options.out, result["date"], gpu["name"], f"-gpu{'-tuned' if options.tune else ''}", result, markdown(result))

@@ -2,8 +2,8 @@
 """Checks and measures mcc on the GPU here, from the folder that scripts/gpu_kit makes: kit_run.py RESULTS [--parts A,B] [--seconds N].
 
 Parts, in the order in which they are named: zoo (outputs beside those of the same library for this CPU), networks, nodes (mcc verify),
-bench (beside torch.compile and onnxruntime where these are installed), tune (ResNet-50 and BERT: how soon, how far). Each writes
-RESULTS/PART.json when it ends or has had its time; what it says goes to stdout as well."""
+profile (times of kernels), bench (beside torch.compile and onnxruntime where these are installed), tune (ResNet-50 and BERT: how soon, how
+far). Each writes RESULTS/PART.json when it ends or has had its time; what it says goes to stdout as well."""
 
 import argparse
 import json
@@ -19,7 +19,7 @@ import onnx
 
 HERE = pathlib.Path(__file__).resolve().parent
 KIT = HERE.parent
-PARTS = ("zoo", "networks", "nodes", "bench", "tune")
+PARTS = ("zoo", "networks", "nodes", "profile", "bench", "tune")
 TOLERANCE = {"fp32": 1e-4, "tf32": 5e-3, "fp16": 2e-2, "bf16": 1e-1}  # of an output's largest value
 
 
@@ -119,11 +119,27 @@ def part_nodes(kit, report):
     verify(kit, report, sorted(f for f in (kit.work / "nodes").iterdir() if f.is_dir()))
 
 
+def part_profile(kit, report):
+    for name, path in zoo_models(kit).items():
+        for precision in kit.options.precision.split(","):
+            library, said = kit.work / "profiled.so", ""
+            for command in (("compile", path, "--target", "cuda", "--precision", precision, "-o", library),
+                            ("bench", library, "--device-resident", "--seconds", 0.5, "--profile", "--json")):
+                code, said, text = kit.run(kit.mcc, *command)
+                if code != 0:
+                    report[f"{name} {precision}"] = f"{command[0]}: exit {code}: {text.strip()[-300:]}"
+                    break
+            else:
+                (kit.results / f"profile-{name}-{precision}.json").write_text(said)
+                report[f"{name} {precision}"] = json.loads(said)["min_ms"]
+
+
 def part_bench(kit, report):
     models = zoo_models(kit)
     os.environ["MCC_DEPS_DIR"] = str(kit.work)
     code, out, text = kit.run(sys.executable, HERE / "gpu.py", "--mcc", kit.mcc, "--models", ",".join(kit.options.models or models),
                               "--precision", kit.options.precision, "--seconds", 3, "--peers", kit.options.peers, "--out", kit.results,
+                              "--together", "--peer-seconds", kit.options.seconds / 2,
                               seconds=kit.options.seconds)
     report["all"] = (out if code in (0, 1) else "") + (f"exit {code}: {text[-3000:]}" if code else "")
 
@@ -131,10 +147,14 @@ def part_bench(kit, report):
 def part_tune(kit, report):
     models = zoo_models(kit)
     for name in [name for name in kit.options.models or ("resnet50", "bert_base") if name in models]:
-        log, start = kit.results / f"tuned-{name}.json", time.monotonic()
-        code, out, text = kit.run(kit.mcc, "tune", models[name], "--target", "cuda", "--tune-log", log, "--time", kit.options.tune, "--json",
-                                  seconds=600)
-        report[name] = {"exit": code, "seconds": time.monotonic() - start, "stdout": out[-4000:], "stderr": text[-6000:]}
+        for precision in kit.options.precision.split(","):
+            stem, start = f"{name}-{precision}", time.monotonic()
+            code, out, text = kit.run(kit.mcc, "tune", models[name], "--target", "cuda", "--precision", precision, "--time", kit.options.tune,
+                                      "--tune-log", kit.results / f"tuned-{stem}.json", "--json", seconds=600)
+            (kit.results / f"tune-{stem}.json").write_text(out)
+            (kit.results / f"tune-{stem}.txt").write_text(text)
+            course = ", ".join(f"{l['measured_us']:.0f} us after {l['seconds']:.1f} s" for l in json.loads(out)["model"]) if code == 0 else text[-2000:]
+            report[stem] = f"{'# ' if code == 0 else ''}exit {code}, {time.monotonic() - start:.0f} s: {course}"
 
 
 def main():
@@ -143,7 +163,7 @@ def main():
     parser.add_argument("--parts", default=",".join(PARTS), help="(default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=600, help="for each part at most (default: %(default)s)")
     parser.add_argument("--models", type=lambda text: text.split(","), help="of the zoo (default: all in the kit)")
-    parser.add_argument("--precision", default="fp32,fp16", help="of zoo and bench (default: %(default)s)")
+    parser.add_argument("--precision", default="fp32,fp16", help="of all but networks and nodes (default: %(default)s)")
     parser.add_argument("--peers", default="torch_compile,onnxruntime_cuda", help="of bench (default: %(default)s)")
     parser.add_argument("--tune", default="120s", help="how long to tune a model (default: %(default)s)")
     parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("/tmp/mcc-kit"), help="a folder to unpack to (default: %(default)s)")

@@ -101,12 +101,13 @@ class Mcc:
 class Peer:
     """Another runtime, in a worker process that keeps the model loaded."""
 
-    def __init__(self, name, model, threads, dims, precision="fp32"):
+    def __init__(self, name, model, threads, dims, precision="fp32", patience=600):
+        """Waits for the model to be loaded, `patience` seconds at most."""
         self.name = name
         self.process = subprocess.Popen([sys.executable, HERE / "worker.py", name, model, str(threads), precision, *dims],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         try:
-            ready = self._answer(timeout=600)
+            ready = self._answer(timeout=patience)
         except Failure:
             self.close()
             raise
