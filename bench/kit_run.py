@@ -58,9 +58,13 @@ def draw_weights(skeleton, target):
     for tensor in model.graph.initializer:
         if not tensor.doc_string.startswith("drawn "):
             continue
-        mean, deviation, is_positive = map(float, tensor.doc_string.split()[1:])
-        values = rng.standard_normal(tuple(tensor.dims), dtype=np.float32) * deviation + mean
-        values = np.abs(values) if is_positive else values
+        drawn = json.loads(tensor.doc_string.removeprefix("drawn "))
+        means, deviations = (np.array(drawn[key])[:, None] for key in ("means", "deviations"))
+        values = rng.standard_normal((len(means), int(np.prod(tensor.dims)) // len(means)))
+        # Exactly: biases that undo means (of folded normalisations) have been left as they are.
+        values -= values.mean(axis=1, keepdims=True)
+        values *= deviations / np.maximum(values.std(axis=1, keepdims=True), 1e-12)
+        values = (np.abs(values + means) if drawn["is_positive"] else values + means).reshape(tuple(tensor.dims))
         tensor.raw_data = values.astype(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)).tobytes()
         tensor.ClearField("doc_string")
     onnx.save(model, target)
