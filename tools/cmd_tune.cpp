@@ -146,9 +146,12 @@ void print_report(const TuneModelReport& report, const Arguments& arguments) {
   if (!report.sizes.empty())
     std::printf("all times are for %s\n", printable(sizes_text(report.sizes)).c_str());
   if (!report.latencies.empty()) {
-    const ModelLatency& last = report.latencies.back();
-    std::printf("whole model, measured: %s with %d thread%s\n", time_text(last.measured_us).c_str(),
-                report.threads, report.threads == 1 ? "" : "s");
+    const ModelLatency &first = report.latencies.front(), &last = report.latencies.back();
+    const std::string before = report.latencies.size() > 1 ? text(time_text(first.measured_us), " after ",
+                                                                  fixed(first.seconds, 1), " s, ")
+                                                           : "";
+    std::printf("whole model, measured: %s%s with %d thread%s\n", before.c_str(),
+                time_text(last.measured_us).c_str(), report.threads, report.threads == 1 ? "" : "s");
   }
   for (const std::string& sentence : shortcomings(report)) std::puts(printable(sentence).c_str());
   print_next(arguments);
@@ -157,8 +160,9 @@ void print_report(const TuneModelReport& report, const Arguments& arguments) {
 Json report_json(const TuneModelReport& report, const CompileOptions& compile) {
   Json latencies = Json::array();
   for (const ModelLatency& l : report.latencies) {
-    latencies.push_back(
-        {{"seconds", l.seconds}, {"estimate_us", l.estimate_us}, {"measured_us", l.measured_us}});
+    latencies.push_back({{"seconds", l.seconds},
+                         {"estimate_us", l.estimate_us > 0 ? Json(l.estimate_us) : Json()},
+                         {"measured_us", l.measured_us}});
   }
   Json out = tune_json(report.tasks, report.tune);
   out["target"] = report.target;

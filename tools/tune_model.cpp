@@ -84,6 +84,10 @@ class ModelTuner {
     WorkerMeasurer measurer(worker);
 
     start_ = Clock::now();
+    if (is_to_measure_first()) {
+      TuneDisplay display(report_.tasks, tune_.seconds, tune_.trials);
+      measure_model(0, measurer, display);
+    }
     if (is_to_compare()) {
       Status compared = choose_algorithms(*log, *known, measurer);
       if (!compared.ok()) return compared.errors();
@@ -381,6 +385,14 @@ class ModelTuner {
     return out;
   }
 
+  // There is a complete model before any kernel has a time of its own; not where the time that takes is short, or how long it will be
+  // is not known.
+  bool is_to_measure_first() const {
+    const bool is_long =
+        tune_.seconds > 0 ? kMostCheckShare * tune_.seconds >= kFirstCheckSeconds : tune_.trials == 0;
+    return options_.check_model && is_long && !report_.tasks.empty();
+  }
+
   // Compiles the model with what the log has by now, and times it in a process of its own.
   void measure_model(double estimate_us, WorkerMeasurer& measurer, TuneDisplay& display) {
     const double begin = elapsed();
@@ -401,6 +413,8 @@ class ModelTuner {
     if (!compiled.ok()) return display.note(text("the model as a whole: ", to_text(compiled.errors())));
     std::vector<std::string> words{"bench",     compile.output_path,  "--json", "--seconds", "0.5",
                                    "--threads", text(report_.threads)};
+    // What a program hands over from the host is no matter of schedules.
+    if (target_.kind == tensor::TargetKind::cuda) words.push_back("--device-resident");
     for (const auto& [name, size] : report_.sizes)
       words.insert(words.end(), {"--dim", text(name, "=", size)});
     Result<ProcessResult> bench = run_self(words, 60);
@@ -411,7 +425,7 @@ class ModelTuner {
     }
     ModelLatency latency{elapsed(), estimate_us, json["min_ms"].get<double>() * 1e3};
     report_.latencies.push_back(latency);
-    const bool is_whole = report_.tasks.size() == report_.all_tasks;
+    const bool is_whole = estimate_us > 0 && report_.tasks.size() == report_.all_tasks;
     display.note(text("after ", fixed(latency.seconds, 1), " s the whole model takes ",
                       time_text(latency.measured_us),
                       is_whole ? text("; the sum of its kernels is ", time_text(estimate_us)) : ""));

@@ -23,7 +23,7 @@ struct TuneModelOptions {
 // The whole model, run as `mcc bench` does.
 struct ModelLatency {
   double seconds = 0;      // since the search began
-  double estimate_us = 0;  // sum of the best times of its kernels
+  double estimate_us = 0;  // sum of the best times of its kernels; 0 while not all have one
   double measured_us = 0;
 };
 

@@ -97,6 +97,17 @@ class Tune(unittest.TestCase):
                 self.assertIn(trial["source"], ("final", "default"))
         return trials
 
+    def test_there_is_a_complete_model_before_the_first_trial(self):
+        done = self.mcc("tune", self.model, "--tune-log", "whole.json", "--time", "60s", "--trials", "6", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        first, *_, last = json.loads(done.stdout)["model"]
+        self.assertIsNone(first["estimate_us"])
+        self.assertGreater(first["measured_us"], 0)
+        self.assertLess(first["seconds"], last["seconds"])
+        self.assertGreater(last["estimate_us"], 0)
+        said = done.stderr.replace("\r", "\n")
+        self.assertLess(said.index("the whole model takes"), said.index(" trials; model"))
+
     def test_finds_and_applies(self):
         report = self.tune("a.json", "--trials", "60", "--seed", "1")
         self.assertEqual(report["trials"], 60)
