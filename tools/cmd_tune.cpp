@@ -161,7 +161,7 @@ Json report_json(const TuneModelReport& report, const CompileOptions& compile) {
   Json latencies = Json::array();
   for (const ModelLatency& l : report.latencies) {
     latencies.push_back({{"seconds", l.seconds},
-                         {"estimate_us", l.estimate_us > 0 ? Json(l.estimate_us) : Json()},
+                         {"estimate_us", l.estimate_us ? Json(*l.estimate_us) : Json()},
                          {"measured_us", l.measured_us}});
   }
   Json out = tune_json(report.tasks, report.tune);

@@ -86,7 +86,7 @@ class ModelTuner {
     start_ = Clock::now();
     if (is_to_measure_first()) {
       TuneDisplay display(report_.tasks, tune_.seconds, tune_.trials);
-      measure_model(0, measurer, display);
+      measure_model(std::nullopt, measurer, display);
     }
     if (is_to_compare()) {
       Status compared = choose_algorithms(*log, *known, measurer);
@@ -394,7 +394,7 @@ class ModelTuner {
   }
 
   // Compiles the model with what the log has by now, and times it in a process of its own.
-  void measure_model(double estimate_us, WorkerMeasurer& measurer, TuneDisplay& display) {
+  void measure_model(std::optional<double> estimate_us, WorkerMeasurer& measurer, TuneDisplay& display) {
     const double begin = elapsed();
     if (is_exclusive_) measurer.rest();
     compile_and_time(estimate_us, display);
@@ -402,7 +402,7 @@ class ModelTuner {
     check_seconds_ = last_check_ - begin;
   }
 
-  void compile_and_time(double estimate_us, TuneDisplay& display) {
+  void compile_and_time(std::optional<double> estimate_us, TuneDisplay& display) {
     Result<TemporaryFolder> folder = TemporaryFolder::create();
     if (!folder.ok()) return display.note(to_text(folder.errors()));
     CompileOptions compile = options_.compile;
@@ -425,10 +425,10 @@ class ModelTuner {
     }
     ModelLatency latency{elapsed(), estimate_us, json["min_ms"].get<double>() * 1e3};
     report_.latencies.push_back(latency);
-    const bool is_whole = estimate_us > 0 && report_.tasks.size() == report_.all_tasks;
+    const bool is_whole = estimate_us && report_.tasks.size() == report_.all_tasks;
     display.note(text("after ", fixed(latency.seconds, 1), " s the whole model takes ",
                       time_text(latency.measured_us),
-                      is_whole ? text("; the sum of its kernels is ", time_text(estimate_us)) : ""));
+                      is_whole ? text("; the sum of its kernels is ", time_text(*estimate_us)) : ""));
   }
 
   const TuneModelOptions& options_;

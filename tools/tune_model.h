@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,8 @@ struct TuneModelOptions {
 // The whole model, run as `mcc bench` does.
 struct ModelLatency {
   double seconds = 0;      // since the search began
-  double estimate_us = 0;  // sum of the best times of its kernels; 0 while not all have one
+  std::optional<double>
+      estimate_us;  // sum of the best times of its kernels; nothing before these are measured
   double measured_us = 0;
 };
 
