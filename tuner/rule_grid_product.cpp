@@ -43,9 +43,16 @@ bool is_async(const Product& p, const Gpu& gpu) {
   return gpu.sm() >= 80 && p.factor == ElementType::f32 && is_copied(p.a) && is_copied(p.b);
 }
 
-ProductExtents extents_of(const Product& p, const Gpu& gpu) {
+ProductExtents extents_of(const Draft& draft, const Product& p) {
   const bool is_scattered = p.has_volumes() && p.b.vector == 1 && p.b.is_along_k;
-  return {p.g.extent, p.i.extent, p.j.extent, p.k.extent, p.period, is_async(p, gpu), is_scattered};
+  return {.g = p.g.extent,
+          .i = p.i.extent,
+          .j = p.j.extent,
+          .k = p.k.extent,
+          .period = p.period,
+          .is_async = is_async(p, draft.target.gpu),
+          .is_scattered = is_scattered,
+          .is_open = !draft.open_loops.empty()};
 }
 
 // All tiles of the space that a GPU can run, the best of product_tiles() first.
@@ -87,7 +94,7 @@ Product in_words(Product p) {
 
 Tile choose_tile(Draft& draft, const Product& p) {
   const Gpu& gpu = draft.target.gpu;
-  const ProductExtents extents = extents_of(p, gpu);
+  const ProductExtents extents = extents_of(draft, p);
   return ask_sizes<Tile>(draft, p.block, legal_tiles(extents, gpu),
                          {{"rows", &Tile::rows},
                           {"columns", &Tile::columns},
@@ -210,7 +217,7 @@ class GridProduct : private ProductAxes {
     }
     return depth();
   }
-  int64_t depth() const { return depth_of(t_, extents_of(w_, d_.target.gpu)); }
+  int64_t depth() const { return depth_of(t_, extents_of(d_, w_)); }
 
   // All threads fetch the operand's part for one step of k.o; neighbours in memory by neighbouring threads.
   void stage(const Operand& operand, const std::string& name, const std::string& side) {
@@ -305,7 +312,7 @@ bool schedule(Draft& draft, const std::string& block, bool parts_launch) {
   auto words = [](const Product& p) { return p.is_of_bytes() ? in_words(p) : p; };
   return try_all(draft, {"products in register tiles", block}, [&] {
     const Gpu& gpu = draft.target.gpu;
-    auto time = [&](const Product& p) { return best_product_time(extents_of(words(p), gpu), gpu); };
+    auto time = [&](const Product& p) { return best_product_time(extents_of(draft, words(p)), gpu); };
     const ElementType factor = product->factor;
     if (std::string part = divide_sum(draft, *product, time, parts_launch); part != block) {
       product = as_product(draft.schedule, part);
