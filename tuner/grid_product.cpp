@@ -246,6 +246,12 @@ std::optional<Product> as_product(const Schedule& s, const std::string& name) {
   return p;
 }
 
+std::optional<Product> as_product(const Draft& draft, const std::string& name) {
+  std::optional<Product> product = as_product(draft.schedule, name);
+  if (product) product->is_open = !draft.open_loops.empty();
+  return product;
+}
+
 namespace {
 
 // Dimension d of x[.., k // c, k %% c, ..]: the name of k.

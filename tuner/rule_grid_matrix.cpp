@@ -41,10 +41,11 @@ constexpr int64_t kFewestStages = 2, kMostStages = 4;
 constexpr int64_t kRow = 16;  // bytes of a row that the instruction takes at a time
 
 // Registers of a thread for operands that come as single elements. Those of less than four bytes can not go to shared memory by
-// themselves: the next part is held. Where windows are, places and conditions of each take more, most of all in volumes.
+// themselves: the next part is held. Where windows are, places and conditions of each take more, most of all in volumes and where sizes
+// are open.
 int64_t registers_of_elements(const Tile& t, const Product& p, int64_t threads) {
-  const bool is_held = byte_size(p.factor) < 4, has_windows = p.k.axes.size() > 1;
-  const int64_t each = p.has_volumes() ? 6 : has_windows ? 3 : is_held ? 2 : 0;
+  const bool is_held = byte_size(p.factor) < 4, is_open_window = p.is_open && p.has_windows();
+  const int64_t each = p.has_volumes() || is_open_window ? 6 : p.has_windows() ? 3 : is_held ? 2 : 0;
   const int64_t elements = (p.a.vector == 1 ? t.block_i() : 0) + (p.b.vector == 1 ? t.block_j() : 0);
   return each * ceil_div64(elements * t.depth, threads);
 }
@@ -290,7 +291,7 @@ double grid_matrices_time(const Product& p, const Gpu& gpu) {
 
 bool schedule_grid_matrices(Draft& draft, const std::string& block) {
   const Gpu& gpu = draft.target.gpu;
-  std::optional<Product> product = as_product(draft.schedule, block);
+  std::optional<Product> product = as_product(draft, block);
   if (!product || !draft.refusal || gpu.sm() < 80 || gpu.matrix_fmas == 0 || !product->factors_name())
     return false;
   if (analyze(draft.schedule, block)->store.buffer.element() != product->sum()) return false;
@@ -300,7 +301,7 @@ bool schedule_grid_matrices(Draft& draft, const std::string& block) {
   return try_all(draft, {"products on tensor cores", block}, [&] {
     auto time = [&](const Product& p) { return grid_matrices_time(p, gpu); };
     if (std::string part = divide_sum(draft, *product, time); part != block)
-      product = as_product(draft.schedule, part);
+      product = as_product(draft, part);
     const Tile tile = ask_sizes<Tile>(draft, product->block, legal_tiles(*product, gpu, kMostStages),
                                       {{"rows", &Tile::rows},
                                        {"columns", &Tile::columns},

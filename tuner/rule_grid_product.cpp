@@ -43,16 +43,10 @@ bool is_async(const Product& p, const Gpu& gpu) {
   return gpu.sm() >= 80 && p.factor == ElementType::f32 && is_copied(p.a) && is_copied(p.b);
 }
 
-ProductExtents extents_of(const Draft& draft, const Product& p) {
+ProductExtents extents_of(const Product& p, const Gpu& gpu) {
   const bool is_scattered = p.has_volumes() && p.b.vector == 1 && p.b.is_along_k;
-  return {.g = p.g.extent,
-          .i = p.i.extent,
-          .j = p.j.extent,
-          .k = p.k.extent,
-          .period = p.period,
-          .is_async = is_async(p, draft.target.gpu),
-          .is_scattered = is_scattered,
-          .is_open = !draft.open_loops.empty()};
+  return {p.g.extent, p.i.extent,       p.j.extent,   p.k.extent,
+          p.period,   is_async(p, gpu), is_scattered, p.is_open};
 }
 
 // All tiles of the space that a GPU can run, the best of product_tiles() first.
@@ -94,7 +88,7 @@ Product in_words(Product p) {
 
 Tile choose_tile(Draft& draft, const Product& p) {
   const Gpu& gpu = draft.target.gpu;
-  const ProductExtents extents = extents_of(draft, p);
+  const ProductExtents extents = extents_of(p, gpu);
   return ask_sizes<Tile>(draft, p.block, legal_tiles(extents, gpu),
                          {{"rows", &Tile::rows},
                           {"columns", &Tile::columns},
@@ -217,7 +211,7 @@ class GridProduct : private ProductAxes {
     }
     return depth();
   }
-  int64_t depth() const { return depth_of(t_, extents_of(d_, w_)); }
+  int64_t depth() const { return depth_of(t_, extents_of(w_, d_.target.gpu)); }
 
   // All threads fetch the operand's part for one step of k.o; neighbours in memory by neighbouring threads.
   void stage(const Operand& operand, const std::string& name, const std::string& side) {
@@ -305,17 +299,17 @@ namespace {
 
 bool schedule(Draft& draft, const std::string& block, bool parts_launch) {
   if (schedule_grid_warpgroups(draft, block) || schedule_grid_matrices(draft, block)) return true;
-  std::optional<Product> product = as_product(draft.schedule, block);
+  std::optional<Product> product = as_product(draft, block);
   if (!product || !draft.refusal) return false;
   // Bytes without an instruction for them are numbers as others.
   if (product->is_of_bytes() && !dot_instruction(draft.target, product->factor)) product->factor = ElementType::i32;
   auto words = [](const Product& p) { return p.is_of_bytes() ? in_words(p) : p; };
   return try_all(draft, {"products in register tiles", block}, [&] {
     const Gpu& gpu = draft.target.gpu;
-    auto time = [&](const Product& p) { return best_product_time(extents_of(draft, words(p)), gpu); };
+    auto time = [&](const Product& p) { return best_product_time(extents_of(words(p), gpu), gpu); };
     const ElementType factor = product->factor;
     if (std::string part = divide_sum(draft, *product, time, parts_launch); part != block) {
-      product = as_product(draft.schedule, part);
+      product = as_product(draft, part);
       product->factor = factor;
     }
     return GridProduct(draft, *product, words(*product)).run();

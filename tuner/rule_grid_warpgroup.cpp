@@ -313,7 +313,7 @@ class GridWarpgroups : private ProductAxes {
 
 bool schedule_grid_warpgroups(Draft& draft, const std::string& block) {
   const Gpu& gpu = draft.target.gpu;
-  std::optional<Product> product = as_product(draft.schedule, block);
+  std::optional<Product> product = as_product(draft, block);
   if (!product || !draft.refusal || !gpu.has_wgmma() || !fits(*product)) return false;
   if (analyze(draft.schedule, block)->store.buffer.element() != product->sum()) return false;
   auto time = [&](const Product& p) {
@@ -323,7 +323,7 @@ bool schedule_grid_warpgroups(Draft& draft, const std::string& block) {
   if (time(*product) > grid_matrices_time(*product, gpu)) return false;
   return try_all(draft, {"products by warpgroups", block}, [&] {
     if (std::string part = divide_sum(draft, *product, time); part != block)
-      product = as_product(draft.schedule, part);
+      product = as_product(draft, part);
     // Names of their own: where a tile is refused, the rule of a warp's instructions asks for its sizes.
     const Tile tile = ask_sizes<Tile>(draft, product->block, legal_tiles(*product, gpu),
                                       {{"group_columns", &Tile::columns},

@@ -269,15 +269,15 @@ class Cuda(Case):
 
     # Several channels' windows at a time would take more places than a thread has registers.
     def test_open_stems_do_not_spill(self):
-        for kernel, channels in ((3, 16), (3, 32), (5, 16), (7, 64)):
-            with self.subTest(f"{kernel} x {kernel} to {channels}"):
+        for kernel, channels, precision in ((3, 16, "fp32"), (3, 32, "fp32"), (5, 16, "fp32"), (7, 64, "fp32"), (5, 32, "tf32"), (5, 32, "fp16")):
+            with self.subTest(f"{kernel} x {kernel} to {channels}, {precision}"):
                 model = self.folder / f"stem{kernel}_{channels}.onnx"
                 pads = [kernel // 2] * 4
                 nodes = [helper.make_node("Conv", ["x", "w"], ["c"], strides=[2, 2], pads=pads), helper.make_node("HardSwish", ["c"], ["y"])]
                 weights = np.random.default_rng(3).standard_normal((channels, 3, kernel, kernel)).astype(np.float32)
                 stand_in.save(model, nodes, {"x": ["n", 3, "h", "w"]}, ["n", channels, "y", "x"], {"w": weights})
                 library = self.folder / f"stem{kernel}_{channels}.so"
-                self.done(mcc("compile", model, "-o", library, "--target", "cuda:sm_80,sm_90a"))
+                self.done(mcc("compile", model, "-o", library, "--target", "cuda:sm_80,sm_90a", "--precision", precision))
                 for launch in json.loads(self.done(mcc("inspect", library, "--json")).stdout)["device"]["launches"]:
                     self.assertTrue(all(f["spill_stores"] == f["stack_bytes"] == 0 for f in launch["figures"]), launch)
 
