@@ -72,10 +72,8 @@ double product_time(const ProductTile& t, const ProductExtents& p, const Gpu& gp
   if (p.j <= t.block_j() - t.threads_j * kVector) return INFINITY;  // a group of columns without one of C
   if (resident < 1 || shared > gpu.shared_per_block || registers > gpu.registers_per_thread) return INFINITY;
   // What a thread fetches in a step, each with an address of its own, shares the registers with the sums.
-  // Where sizes are open, how far a window's place is from the next one's is no constant.
-  constexpr int64_t kMostFetched = 50, kMostOfWindows = 20;
-  const bool are_open_windows = p.is_open && p.period > 1;
-  const int64_t most_fetched = p.is_scattered || are_open_windows ? kMostOfWindows : kMostFetched;
+  constexpr int64_t kMostFetched = 50, kMostScattered = 20;
+  const int64_t most_fetched = p.is_scattered ? kMostScattered : kMostFetched;
   if ((t.block_i() + t.block_j()) * depth > most_fetched * t.threads()) return INFINITY;
   // Cycles until the memory answers, at first, and where all wait for weights that no cache has; bytes that a multiprocessor takes from
   // the cache in a cycle, and when all of them do. With these the default tiles of products of 128 and 197 rows take as long as on an

@@ -29,14 +29,11 @@ struct ProductExtents {
   bool is_async = false;               // whether operands can be copied to shared memory asynchronously
   // B is fetched element by element along k out of windows of volumes: of no two elements that a thread fetches one place says the other.
   bool is_scattered = false;
-  bool is_open = false;  // of some sizes that are known in a run only
 
   int64_t results() const { return g * i * j; }
-  bool has_windows() const {
-    return period > 1 && period <= (is_scattered ? kMostOfScattered : is_open ? kMostOfOpen : kMostOfWindow);
-  }
+  bool has_windows() const { return period > 1 && period <= (is_scattered ? kMostOfScattered : kMostOfWindow); }
 
-  static constexpr int64_t kMostOfWindow = 64, kMostOfScattered = 32, kMostOfOpen = 16;
+  static constexpr int64_t kMostOfWindow = 64, kMostOfScattered = 32;
 };
 
 struct ProductTile {

@@ -34,10 +34,11 @@ struct Product {
   // Elements after which the inner axes of k (a window's) begin anew: a whole number of them at a time, so that their indices are
   // the same in each step.
   int64_t period = 1;
-  // What is fetched element by element out of a window has its place, and whether it is inside, by each of the window's axes.
   bool has_windows() const { return k.axes.size() > 1; }
-  bool has_volumes() const { return k.axes.size() > 3; }
-  bool is_open = false;  // of some sizes that are known in a run only, which are part of such places
+  bool is_open = false;  // of some sizes that are known in a run only
+  // What is fetched element by element out of a window has its place, and whether it is inside, by each of the window's axes: so many in
+  // volumes, or of so little that is constant where sizes are open, that of no two elements one place says the other.
+  bool has_scattered_windows() const { return k.axes.size() > 3 || (is_open && has_windows()); }
   // The results of batches stand side by side in rows (groups of a convolution): then tiles end with them.
   bool is_in_rows = false;
   bool takes_columns(int64_t of_tile) const { return !is_in_rows || j.extent % of_tile == 0; }
@@ -57,8 +58,8 @@ bool fills_words(const BlockInfo& copy);
 
 // The block as such a product; empty when it is something else. j is the side along which C is contiguous.
 std::optional<Product> as_product(const tensor::Schedule& schedule, const std::string& name);
-std::optional<Product> as_product(const Draft& draft,
-                                  const std::string& name);  // for the sizes the draft is for
+// The same, and whether the draft is for open sizes.
+std::optional<Product> as_product(const Draft& draft, const std::string& name);
 
 // Groups of a convolution are batches: where an operand stands still along an axis for some steps and then goes on, that becomes two,
 // `group` and what is in one; of the block, of who reads its result, and of the result in memory. False, and nothing changed, where

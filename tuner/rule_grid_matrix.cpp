@@ -44,8 +44,8 @@ constexpr int64_t kRow = 16;  // bytes of a row that the instruction takes at a 
 // themselves: the next part is held. Where windows are, places and conditions of each take more, most of all in volumes and where sizes
 // are open.
 int64_t registers_of_elements(const Tile& t, const Product& p, int64_t threads) {
-  const bool is_held = byte_size(p.factor) < 4, is_open_window = p.is_open && p.has_windows();
-  const int64_t each = p.has_volumes() || is_open_window ? 6 : p.has_windows() ? 3 : is_held ? 2 : 0;
+  const bool is_held = byte_size(p.factor) < 4;
+  const int64_t each = p.has_scattered_windows() ? 6 : p.has_windows() ? 3 : is_held ? 2 : 0;
   const int64_t elements = (p.a.vector == 1 ? t.block_i() : 0) + (p.b.vector == 1 ? t.block_j() : 0);
   return each * ceil_div64(elements * t.depth, threads);
 }

@@ -44,9 +44,8 @@ bool is_async(const Product& p, const Gpu& gpu) {
 }
 
 ProductExtents extents_of(const Product& p, const Gpu& gpu) {
-  const bool is_scattered = p.has_volumes() && p.b.vector == 1 && p.b.is_along_k;
-  return {p.g.extent, p.i.extent,       p.j.extent,   p.k.extent,
-          p.period,   is_async(p, gpu), is_scattered, p.is_open};
+  const bool is_scattered = p.has_scattered_windows() && p.b.vector == 1 && p.b.is_along_k;
+  return {p.g.extent, p.i.extent, p.j.extent, p.k.extent, p.period, is_async(p, gpu), is_scattered};
 }
 
 // All tiles of the space that a GPU can run, the best of product_tiles() first.
