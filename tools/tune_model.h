@@ -23,9 +23,9 @@ struct TuneModelOptions {
 
 // The whole model, run as `mcc bench` does.
 struct ModelLatency {
-  double seconds = 0;      // since the search began
-  std::optional<double>
-      estimate_us;  // sum of the best times of its kernels; nothing before these are measured
+  double seconds = 0;  // since the search began
+  // Sum of the best times of its kernels; nothing before these are measured.
+  std::optional<double> estimate_us;
   double measured_us = 0;
 };
 

@@ -137,7 +137,7 @@ class Cuda(Case):
         for options, used in (((), True), (("--precision", "tf32"), False), (("--strict",), False)):
             with self.subTest(options):
                 self.done(mcc("compile", model, "-o", library, "--target", "cuda:sm_80", "--no-cubin", *options))
-                launches = json.loads(self.done(mcc("inspect", library, "--json")).stdout)["device"]["launches"]
+                launches = self.launches(library)
                 self.assertEqual(any("_tiles_product_" in launch["kernel"] for launch in launches), used)
 
     # ---- Libraries ----
@@ -203,8 +203,7 @@ class Cuda(Case):
                 self.done(mcc("compile", folder / "model.onnx", "-o", folder / "model.so", *options, "--emit", f"ptx={folder / 'ptx'}"))
                 ptx = "".join(file.read_text() for file in (folder / "ptx").iterdir())
                 self.assertTrue(re.search(rf"mma\.sync\.aligned\.m16n8k\d+\.row\.col\.f32\.{matrices}\.{matrices}\.f32", ptx), name)
-                for launch in json.loads(self.done(mcc("inspect", folder / "model.so", "--json")).stdout)["device"]["launches"]:
-                    self.assertTrue(all(f["spill_stores"] == f["stack_bytes"] == 0 for f in launch["figures"]), launch)
+                self.launches_without_spills(folder / "model.so")
 
     # Convolutions for tensor cores have their channels last, and what stands between them follows.
     def test_channels_last(self):
@@ -225,6 +224,21 @@ class Cuda(Case):
             self.assertTrue([kernel for kernel in kernels if follower in kernel], follower)
         self.assertEqual([kernel for kernel in kernels if "transpose" in kernel], ["transpose_reshape_place", "transpose"])
 
+    def launches(self, library):
+        return json.loads(self.done(mcc("inspect", library, "--json")).stdout)["device"]["launches"]
+
+    # All that they need is in registers, as far as there is an assembler to say so.
+    def launches_without_spills(self, library):
+        launches = self.launches(library)
+        for launch in launches:
+            self.assertTrue(all(f["spill_stores"] == f["stack_bytes"] == 0 for f in launch["figures"]), launch)
+        return launches
+
+    def needs_assembler(self):
+        compiled = self.done(mcc("compile", self.model, "-o", self.folder / "assembled.so", "--target", "cuda:sm_80", "--json"))
+        if not json.loads(compiled.stdout)["device"]["assembler"]:
+            self.skipTest("neither nvJitLink nor ptxas is here")
+
     # Names of the kernels of a model, which gives what the reference does, and whose launches have all they need in registers.
     def verified_kernels(self, name, options):
         with tempfile.TemporaryDirectory() as temporary:
@@ -232,13 +246,11 @@ class Cuda(Case):
             onnx.save(networks.build(name), folder / "model.onnx")
             self.done(mcc("verify", folder / "model.onnx", *options, FAKE_CUDA_SM=90))
             self.done(mcc("compile", folder / "model.onnx", "-o", folder / "model.so", *options))
-            launches = json.loads(self.done(mcc("inspect", folder / "model.so", "--json")).stdout)["device"]["launches"]
-            for launch in launches:
-                self.assertTrue(all(f["spill_stores"] == f["stack_bytes"] == 0 for f in launch["figures"]), launch)
-            return [launch["kernel"] for launch in launches]
+            return [launch["kernel"] for launch in self.launches_without_spills(folder / "model.so")]
 
     # Places of single elements in windows share the registers with the sums.
     def test_windows_do_not_spill(self):
+        self.needs_assembler()
         rng = np.random.default_rng(2)
         cases = ((8, 256, 80, (17, 17, 7), (3, 3, 3), 1), (8, 144, 24, (17, 17, 17), (5, 5, 5), 2), (1, 3, 64, (16, 112, 112), (3, 7, 7), 2),
                  (33, 8, 24, (17, 17, 17), (3, 3, 3), 2), (2, 96, 192, (15, 20, 20), (4, 4, 4), 2),
@@ -252,23 +264,22 @@ class Cuda(Case):
             for precision, target in (("fp32", "cuda:sm_75,sm_80"), ("tf32", "cuda:sm_80,sm_90a"), ("bf16", "cuda:sm_80,sm_86")):
                 with self.subTest(case=k, precision=precision):
                     self.done(mcc("compile", model, "-o", self.folder / "window.so", "--target", target, "--precision", precision))
-                    launches = json.loads(self.done(mcc("inspect", self.folder / "window.so", "--json")).stdout)["device"]["launches"]
-                    for launch in launches:
-                        self.assertTrue(all(f["spill_stores"] == f["stack_bytes"] == 0 for f in launch["figures"]), launch)
+                    self.launches_without_spills(self.folder / "window.so")
 
     # Nor do places of images of any size.
     def test_open_windows_do_not_spill(self):
+        self.needs_assembler()
         model = self.folder / "open.onnx"
         nodes = [helper.make_node("MaxPool", ["x"], ["p"], kernel_shape=[3, 3], strides=[4, 4], pads=[1, 1, 1, 1]),
                  helper.make_node("Conv", ["p", "w"], ["c"]), helper.make_node("HardSwish", ["c"], ["y"])]
         weights = np.random.default_rng(3).standard_normal((64, 32, 1, 1)).astype(np.float32)
         stand_in.save(model, nodes, {"x": ["n", 32, "h", "w"]}, ["n", 64, "y", "x"], {"w": weights})
         self.done(mcc("compile", model, "-o", self.folder / "open.so", "--target", "cuda:sm_80,sm_90a"))
-        for launch in json.loads(self.done(mcc("inspect", self.folder / "open.so", "--json")).stdout)["device"]["launches"]:
-            self.assertTrue(all(f["spill_stores"] == f["stack_bytes"] == 0 for f in launch["figures"]), launch)
+        self.launches_without_spills(self.folder / "open.so")
 
     # Several channels' windows at a time would take more places than a thread has registers.
     def test_open_stems_do_not_spill(self):
+        self.needs_assembler()
         for kernel, channels, precision in ((3, 16, "fp32"), (3, 32, "fp32"), (5, 16, "fp32"), (7, 64, "fp32"), (5, 32, "tf32"), (5, 32, "fp16")):
             with self.subTest(f"{kernel} x {kernel} to {channels}, {precision}"):
                 model = self.folder / f"stem{kernel}_{channels}.onnx"
@@ -278,8 +289,7 @@ class Cuda(Case):
                 stand_in.save(model, nodes, {"x": ["n", 3, "h", "w"]}, ["n", channels, "y", "x"], {"w": weights})
                 library = self.folder / f"stem{kernel}_{channels}.so"
                 self.done(mcc("compile", model, "-o", library, "--target", "cuda:sm_80,sm_90a", "--precision", precision))
-                for launch in json.loads(self.done(mcc("inspect", library, "--json")).stdout)["device"]["launches"]:
-                    self.assertTrue(all(f["spill_stores"] == f["stack_bytes"] == 0 for f in launch["figures"]), launch)
+                self.launches_without_spills(library)
 
     # Attention over few tokens gives a thread one row and many columns: no reason to spill.
     def test_short_attention(self):
@@ -290,10 +300,8 @@ class Cuda(Case):
                 onnx.save(n.model(n.attention(n.input("x", [1, tokens, 128]), tokens, 128, 2)), folder / "model.onnx")
                 options = ("--target", "cuda:sm_75,sm_80,sm_90a")
                 self.done(mcc("compile", folder / "model.onnx", "-o", folder / "model.so", *options))
-                launches = json.loads(self.done(mcc("inspect", folder / "model.so", "--json")).stdout)["device"]["launches"]
+                launches = self.launches_without_spills(folder / "model.so")
                 self.assertTrue([launch for launch in launches if "scores" in launch["kernel"]])
-                for launch in launches:
-                    self.assertTrue(all(f["spill_stores"] == f["stack_bytes"] == 0 for f in launch["figures"]), launch)
 
     # Parts of the keys one after the other: their scores and two sums share the registers.
     def test_long_attention(self):
@@ -305,10 +313,8 @@ class Cuda(Case):
                               {"q": [12, rows, depth], "k": [12, depth, keys], "v": [12, keys, depth]}, [12, rows, depth])
                 for arch in ("sm_80", "sm_86", "sm_90a"):
                     self.done(mcc("compile", model, "-o", library, "--target", f"cuda:{arch}", "--precision", "fp16"))
-                    launches = json.loads(self.done(mcc("inspect", library, "--json")).stdout)["device"]["launches"]
+                    launches = self.launches_without_spills(library)
                     self.assertEqual(len([launch for launch in launches if "scores" in launch["kernel"]]), 1)
-                    for launch in launches:
-                        self.assertTrue(all(f["spill_stores"] == f["stack_bytes"] == 0 for f in launch["figures"]), launch)
 
     # Heads that have keys in common are rows of one product: a tile may be of two heads. One launch, whatever the number of rows.
     def test_common_keys(self):
@@ -321,7 +327,7 @@ class Cuda(Case):
                               {"q": [1, 8, rows, 32], "k": [1, 1, 32, keys], "v": [1, 1, keys, 32]}, [1, 8, rows, 32], {"c": np.array(0.2, np.float32)})
                 options = ("--target", f"cuda:{arch}", "--precision", precision)
                 self.done(mcc("compile", model, "-o", library, *options, "--no-cubin"))
-                launches = json.loads(self.done(mcc("inspect", library, "--json")).stdout)["device"]["launches"]
+                launches = self.launches(library)
                 self.assertEqual(len([launch for launch in launches if "scores" in launch["kernel"]]), 1)
                 if rows < 100:
                     self.done(mcc("verify", model, *options, FAKE_CUDA_SM=90))
@@ -352,8 +358,7 @@ class Cuda(Case):
                 if name == "plain":
                     self.fails(mcc("run", folder / "model.so", "--random", "1", FAKE_CUDA_SM=90, FAKE_CUDA_FAIL="cuTensorMapEncodeTiled:801"),
                                "the driver makes no map of a matrix: another error (CUDA_ERROR_OTHER, 801)")
-                for launch in json.loads(self.done(mcc("inspect", folder / "model.so", "--json")).stdout)["device"]["launches"]:
-                    self.assertTrue(all(f["spill_stores"] == f["stack_bytes"] == 0 for f in launch["figures"]), launch)
+                self.launches_without_spills(folder / "model.so")
 
     # Bytes, too, with what comes before and behind their product in its kernel; of types that differ, by newer PTX.
     def test_warpgroups_of_bytes(self):
@@ -376,8 +381,7 @@ class Cuda(Case):
                 self.assertRegex(ptx, rf"wgmma\.mma_async\.sync\.aligned\.m64n\d+k32\.s32\.{name}\.s8 ")
                 self.assertIn(f".version {version}\n", ptx)
                 self.assertIn("cp.async.bulk.tensor.2d", ptx)
-                for launch in json.loads(self.done(mcc("inspect", folder / "model.so", "--json")).stdout)["device"]["launches"]:
-                    self.assertTrue(all(f["spill_stores"] == f["stack_bytes"] == 0 for f in launch["figures"]), launch)
+                self.launches_without_spills(folder / "model.so")
 
     # A target's own types stay where nobody asks for others.
     def test_precision_is_asked_for(self):
