@@ -73,7 +73,7 @@ Sketched sketch_instance(const Sketch& sketch, const tensor::Func& f, const tens
   const bool is_side_by_side = instance.way == Way::side_by_side;
   const tensor::Func sized = instance.sizes.empty() ? f : with_sizes(f, instance.sizes);
   Draft draft{is_side_by_side ? tensor::Schedule(sized, f) : tensor::Schedule(sized), decide, target};
-  if (instance.way == Way::replayed) draft.open_loops = loops_without_extent(f);
+  if (instance.way != Way::plain) draft.open_loops = loops_without_extent(f);
   bool fits = true;
   if (instance.way == Way::plain && is_by_rules)
     apply_plain_rules(draft);

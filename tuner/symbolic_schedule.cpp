@@ -150,6 +150,7 @@ std::optional<DefaultSchedule> schedule_side_by_side(const Func& f, const std::v
                                                      const Target& target) {
   PreferredDecider decide;
   Draft draft{Schedule(with_sizes(f, sizes), f), decide, target};
+  draft.open_loops = loops_without_extent(f);
   apply_rules(draft);
   DefaultSchedule out{Schedule(f), std::move(draft.refused), false, {}};
   if (!draft.refusal || !replay_on_grid(out.schedule, f, draft.schedule.trace_for_all_sizes(), target))
