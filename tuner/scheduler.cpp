@@ -13,6 +13,10 @@ bool is_similar(const TaskState& a, const TaskState& b) {
   return a.name == b.name && bucket(a.flops) == bucket(b.flops);
 }
 
+bool contains(std::span<const size_t> tasks, size_t task) {
+  return std::find(tasks.begin(), tasks.end(), task) != tasks.end();
+}
+
 }  // namespace
 
 Scheduler::Scheduler(std::vector<TaskState> tasks, SchedulerOptions options)
@@ -76,7 +80,7 @@ double Scheduler::expected_gain_us() const {
 
 // Without one schedule of it that works the model does not run, whatever the others gain: the task with the least trials goes on.
 // Where none of any task works, it is hardly the schedules' fault.
-std::optional<size_t> Scheduler::next_failed() const {
+std::optional<size_t> Scheduler::next_failed(std::span<const size_t> busy) const {
   std::optional<size_t> least;
   int64_t trials = 0;
   bool works = false;
@@ -84,33 +88,39 @@ std::optional<size_t> Scheduler::next_failed() const {
     const TaskState& t = tasks_[i];
     trials += t.trials;
     works |= std::isfinite(t.best_us);
-    if (std::isfinite(t.best_us) || is_done(i) != Done::no) continue;
+    if (std::isfinite(t.best_us) || is_done(i) != Done::no || contains(busy, i)) continue;
     if (!least || t.trials < tasks_[*least].trials) least = i;
   }
   return works || trials < options_.failed_trials ? least : std::nullopt;
 }
 
-std::optional<size_t> Scheduler::next() const {
+double Scheduler::gain_per_second(size_t index) const {
+  const TaskState& t = tasks_[index];
+  const double per_round = t.seconds / static_cast<double>(std::max<size_t>(1, t.history.size()));
+  return expected_gain_us(index) / std::max(per_round, 1e-6);
+}
+
+std::optional<size_t> Scheduler::next(std::span<const size_t> busy) const {
   std::optional<size_t> best;
   for (size_t i = 0; i < tasks_.size(); ++i) {
     const TaskState& t = tasks_[i];
-    if (t.is_started() || t.is_exhausted) continue;
+    if (t.is_started() || t.is_exhausted || contains(busy, i)) continue;
     if (!best || t.weight * t.flops > tasks_[*best].weight * tasks_[*best].flops) best = i;
   }
   if (best) return best;
-  if (std::optional<size_t> failed = next_failed()) return failed;
+  if (std::optional<size_t> failed = next_failed(busy)) return failed;
   if (expected_gain_us() < options_.stop_gain * latency_us()) return std::nullopt;
-  double rate = 0;
+  double rate = 0, busy_rate = 0;
   for (size_t i = 0; i < tasks_.size(); ++i) {
-    const TaskState& t = tasks_[i];
-    double per_round = t.seconds / static_cast<double>(std::max<size_t>(1, t.history.size()));
-    double gain = expected_gain_us(i) / std::max(per_round, 1e-6);
-    if (gain > rate) {
+    const double gain = gain_per_second(i);
+    if (contains(busy, i)) {
+      busy_rate = std::max(busy_rate, gain);
+    } else if (gain > rate) {
       rate = gain;
       best = i;
     }
   }
-  return best;
+  return rate < 0.5 * busy_rate ? std::nullopt : best;
 }
 
 void Scheduler::report(size_t index, int trials, double seconds, double best_us, bool is_exhausted) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -54,7 +55,10 @@ class Scheduler {
 
   // The task for the next round; none when every task is done or little is left to gain. Tasks not measured yet come
   // first, those with the most arithmetic before the others; then those of which all trials have failed.
-  std::optional<size_t> next() const;
+  // Not one that is busy: a round of it has been begun and not been reported. There is none, either, where it is better to wait
+  // for a busy one: when the others are expected to gain less than half as much a second, which is about what a round without
+  // success leaves of a task's hope.
+  std::optional<size_t> next(std::span<const size_t> busy = {}) const;
   // A round of the task: so many trials in so many seconds; best_us is the best of all its trials so far.
   void report(size_t task, int trials, double seconds, double best_us, bool is_exhausted);
   // What the task's best schedule takes when measured again.
@@ -72,7 +76,8 @@ class Scheduler {
  private:
   double share(const TaskState& task) const;
   // Of the tasks of which all trials have failed so far.
-  std::optional<size_t> next_failed() const;
+  std::optional<size_t> next_failed(std::span<const size_t> busy) const;
+  double gain_per_second(size_t task) const;
 
   std::vector<TaskState> tasks_;
   SchedulerOptions options_;

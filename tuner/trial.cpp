@@ -39,4 +39,15 @@ double Measurement::median_us() const {
   return *middle;
 }
 
+void Measurer::begin(const Task& task, std::span<const Candidate> candidates, const MeasureOptions& options) {
+  begun_.push_back({&task, candidates, options});
+}
+
+Result<std::vector<Measurement>> Measurer::finish() {
+  MCC_CHECK(!begun_.empty(), "nothing has been begun");
+  const Begun first = begun_.front();
+  begun_.pop_front();
+  return measure(*first.task, first.candidates, first.options);
+}
+
 }  // namespace mcc::tuner

@@ -1,6 +1,7 @@
 // What the parts of the tuner exchange: tasks, candidates for them, and what measuring a candidate gave.
 #pragma once
 
+#include <deque>
 #include <span>
 #include <string>
 #include <vector>
@@ -89,9 +90,25 @@ struct MeasureOptions {
 class Measurer {
  public:
   virtual ~Measurer() = default;
-  // One measurement a candidate, in their order. An error of the measuring itself (no worker starts) is a Result's.
+  // One measurement a candidate, in their order. An error of the measuring itself (no worker starts) is a Result's. Nothing has
+  // been begun.
   virtual Result<std::vector<Measurement>> measure(const Task& task, std::span<const Candidate> candidates,
                                                    const MeasureOptions& options) = 0;
+
+  // The same in two calls, so that a measurer can build one batch while another runs: finish() gives the results of the batch
+  // that was begun first. What is passed outlives that. Here begin() only notes what finish() is to measure.
+  virtual void begin(const Task& task, std::span<const Candidate> candidates, const MeasureOptions& options);
+  virtual Result<std::vector<Measurement>> finish();
+  // What has been begun is not wanted any more.
+  virtual void abandon() { begun_.clear(); }
+
+ private:
+  struct Begun {
+    const Task* task;
+    std::span<const Candidate> candidates;
+    MeasureOptions options;
+  };
+  std::deque<Begun> begun_;
 };
 
 }  // namespace mcc::tuner

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <map>
 #include <set>
 
@@ -36,17 +37,10 @@ class Tuner {
     for (size_t i = 0; i < tasks_.size(); ++i)
       start(i, i < known.size() ? known[i] : std::vector<Trial>());
     TuneReport report;
-    while (!is_over(&report.end)) {
-      std::optional<size_t> task = scheduler_.next();
-      if (!task) break;
-      Status status = round(*task);
-      if (!status.ok()) return status.errors();
-      show(*task);
-    }
-    if (report.end != TuneEnd::interrupted) {
-      Status status = race_all();
-      if (!status.ok()) return status.errors();
-    }
+    Status status = search(&report.end);
+    if (status.ok() && report.end != TuneEnd::interrupted) status = race_all();
+    if (!begun_.empty()) measurer_.abandon();
+    if (!status.ok()) return status.errors();
     for (size_t i = 0; i < tasks_.size(); ++i) {
       TaskReport& r = reports_[i];
       r.done = scheduler_.is_done(i);
@@ -141,12 +135,13 @@ class Tuner {
     return plan_point(all_sketches()[0], tasks_[i].func, target_, {}, preferred).candidate.trace;
   }
 
+  bool is_interrupted() const { return hooks_.is_interrupted && hooks_.is_interrupted(); }
+
+  // What has been begun counts as done.
   bool is_over(TuneEnd* end) const {
-    if (hooks_.is_interrupted && hooks_.is_interrupted()) {
-      *end = TuneEnd::interrupted;
-    } else if (options_.seconds > 0 && hooks_.clock() >= options_.seconds - seconds_for_races()) {
+    if (options_.seconds > 0 && seconds_left() <= 0) {
       *end = TuneEnd::time;
-    } else if (options_.trials > 0 && count_ >= options_.trials) {
+    } else if (options_.trials > 0 && trials_left() <= 0) {
       *end = TuneEnd::trials;
     } else {
       return false;
@@ -154,17 +149,38 @@ class Tuner {
     return true;
   }
 
+  int64_t trials_left() const {
+    int64_t left = options_.trials - count_;
+    for (const Round& round : begun_)
+      left -= static_cast<int64_t>(round.candidates.size());
+    return left;
+  }
+
+  double seconds_left() const {
+    return options_.seconds - seconds_for_races() - hooks_.clock() - seconds_of_begun();
+  }
+
+  double seconds_of_begun() const {
+    double sum = 0;
+    for (const Round& round : begun_)
+      sum += round.seconds;
+    return sum;
+  }
+
+  // As far as is known.
+  double seconds_of_trial(size_t task) const {
+    const TaskState& state = scheduler_.tasks()[task];
+    if (state.trials > 0 && state.seconds > 0) return state.seconds / state.trials;
+    return count_ > 0 ? seconds_ / static_cast<double>(count_) : 0;
+  }
+
   // As many as the trials and the time that are left allow.
   int batch_of(size_t task) const {
-    const TaskState& state = scheduler_.tasks()[task];
-    int64_t batch = state.is_started() ? options_.batch : options_.first_batch;
-    if (options_.trials > 0) batch = std::min(batch, options_.trials - count_);
-    if (options_.seconds > 0 && count_ > 0) {
-      double each = state.trials > 0 && state.seconds > 0 ? state.seconds / state.trials
-                                                          : seconds_ / static_cast<double>(count_);
-      double left = options_.seconds - seconds_for_races() - hooks_.clock();
-      batch = std::min(batch, static_cast<int64_t>(left / std::max(each, 1e-3)) + 1);
-    }
+    int64_t batch = scheduler_.tasks()[task].is_started() ? options_.batch : options_.first_batch;
+    if (options_.trials > 0) batch = std::min(batch, trials_left());
+    if (options_.seconds > 0 && count_ > 0)
+      batch =
+          std::min(batch, static_cast<int64_t>(seconds_left() / std::max(seconds_of_trial(task), 1e-3)) + 1);
     return static_cast<int>(std::max<int64_t>(batch, 1));
   }
 
@@ -197,24 +213,92 @@ class Tuner {
     std::erase_if(seeds_[i], [&](const Candidate& seed) { return measured.contains(tensor::to_text(seed.trace)); });
   }
 
-  Status round(size_t i) {
-    double before = hooks_.clock();
-    TaskReport& report = reports_[i];
-    std::vector<Candidate> candidates = next(i, static_cast<size_t>(batch_of(i)));
-    if (candidates.empty()) {
-      scheduler_.report(i, 0, hooks_.clock() - before, report.best_us, true);
-      return done();
+  // ---- Rounds ----
+
+  // Candidates of one task that are measured together.
+  struct Round {
+    size_t task = 0;
+    std::vector<Candidate> candidates;
+    MeasureOptions options;
+    double begin = 0;    // when its candidates were asked for
+    double seconds = 0;  // that it should take
+  };
+
+  Status search(TuneEnd* end) {
+    while (!is_interrupted()) {
+      begin_rounds(end);
+      if (begun_.empty()) return done();
+      const size_t task = begun_.front().task;
+      Status status = finish_round();
+      if (!status.ok()) return status;
+      show(task);
+      status = pause_if_wanted();
+      if (!status.ok()) return status;
     }
-    MeasureOptions options = options_.measure;
-    options.incumbent_us = std::isfinite(report.best_us) ? report.best_us : 0;
-    Result<std::vector<Measurement>> measured = measurer_.measure(tasks_[i], candidates, options);
+    *end = TuneEnd::interrupted;
+    return done();
+  }
+
+  void begin_rounds(TuneEnd* end) {
+    *end = TuneEnd::nothing_left;
+    while (may_begin() && !is_over(end)) {
+      std::vector<size_t> busy;
+      for (const Round& round : begun_)
+        busy.push_back(round.task);
+      const std::optional<size_t> task = scheduler_.next(busy);
+      if (!task) break;
+      begin_round(*task);
+    }
+  }
+
+  // One at least, and more while those behind it have few candidates.
+  bool may_begin() const {
+    size_t ahead = 0;
+    for (size_t i = 1; i < begun_.size(); ++i)
+      ahead += begun_[i].candidates.size();
+    return begun_.empty() || ahead < static_cast<size_t>(options_.ahead);
+  }
+
+  void begin_round(size_t i) {
+    Round round{i, {}, options_.measure, hooks_.clock(), 0};
+    round.candidates = next(i, static_cast<size_t>(batch_of(i)));
+    const double best_us = reports_[i].best_us;
+    if (round.candidates.empty()) {
+      scheduler_.report(i, 0, hooks_.clock() - round.begin, best_us, true);
+      return show(i);
+    }
+    round.options.incumbent_us = std::isfinite(best_us) ? best_us : 0;
+    round.seconds = static_cast<double>(round.candidates.size()) * seconds_of_trial(i);
+    begin(std::move(round));
+  }
+
+  void begin(Round round) {
+    const Round& begun = begun_.emplace_back(std::move(round));
+    measurer_.begin(tasks_[begun.task], begun.candidates, begun.options);
+  }
+
+  // Of the round that was begun first; it is over with that.
+  Result<std::vector<Trial>> take_trials() {
+    std::vector<Candidate> candidates = std::move(begun_.front().candidates);
+    Result<std::vector<Measurement>> measured = measurer_.finish();
+    begun_.pop_front();
     if (!measured.ok()) return measured.errors();
     MCC_CHECK(measured->size() == candidates.size(), "expected ", candidates.size(), " measurements, got ",
               measured->size());
-
     std::vector<Trial> trials;
-    for (size_t c = 0; c < candidates.size(); ++c) {
-      Trial trial{std::move(candidates[c]), std::move((*measured)[c])};
+    for (size_t c = 0; c < candidates.size(); ++c)
+      trials.push_back({std::move(candidates[c]), std::move((*measured)[c])});
+    return trials;
+  }
+
+  Status finish_round() {
+    const size_t i = begun_.front().task;
+    // While the one before it was measured it was waiting.
+    const double begin = std::max(begun_.front().begin, last_end_);
+    Result<std::vector<Trial>> trials = take_trials();
+    if (!trials.ok()) return trials.errors();
+    TaskReport& report = reports_[i];
+    for (const Trial& trial : *trials) {
       const Measurement& m = trial.measurement;
       if (m.ok()) {
         if (tensor::to_text(trial.candidate.trace) == defaults_[i]) report.default_us = std::min(report.default_us, m.best_us());
@@ -222,21 +306,34 @@ class Tuner {
       } else {
         ++report.errors[m.error];
       }
-      trials.push_back(std::move(trial));
     }
-    Status recorded = hooks_.record(tasks_[i], trials);
+    Status recorded = hooks_.record(tasks_[i], *trials);
     if (!recorded.ok()) return recorded;
 
-    forget_seeds(i, trials);
-    searches_[i]->tell(trials);
-    auto count = static_cast<int>(trials.size());
-    trials_[i].insert(trials_[i].end(), trials.begin(), trials.end());
+    forget_seeds(i, *trials);
+    searches_[i]->tell(*trials);
+    const auto count = static_cast<int>(trials->size());
+    trials_[i].insert(trials_[i].end(), trials->begin(), trials->end());
     if (model_) model_->learn(tasks_[i], trials_[i]);
     report.trials += count;
     count_ += count;
-    double spent = hooks_.clock() - before;
-    seconds_ += spent;
-    scheduler_.report(i, count, spent, report.best_us, false);
+    last_end_ = hooks_.clock();
+    seconds_ += last_end_ - begin;
+    scheduler_.report(i, count, last_end_ - begin, report.best_us, false);
+    return done();
+  }
+
+  // What has been begun is finished first.
+  Status pause_if_wanted() {
+    if (!hooks_.wants_pause || !hooks_.wants_pause(state(std::nullopt))) return done();
+    while (!begun_.empty()) {
+      const size_t task = begun_.front().task;
+      Status status = finish_round();
+      if (!status.ok()) return status;
+      show(task);
+    }
+    hooks_.pause(state(std::nullopt));
+    last_end_ = hooks_.clock();
     return done();
   }
 
@@ -310,27 +407,37 @@ class Tuner {
       return states[a].weight * states[a].best_us > states[b].weight * states[b].best_us;
     });
     const double patience = affordable_patience();
-    for (size_t i : order) {
-      if (hooks_.is_interrupted && hooks_.is_interrupted()) break;
-      if (options_.seconds > 0 && hooks_.clock() + seconds_of_race(i, patience) > options_.seconds) continue;
-      Status status = race(i, patience);
+    for (auto next = order.begin(); next != order.end() || !begun_.empty();) {
+      if (is_interrupted()) break;
+      if (next != order.end() && may_begin()) {
+        begin_race(*next++, patience);
+        continue;
+      }
+      const size_t i = begun_.front().task;
+      Status status = finish_race(patience);
       if (!status.ok()) return status;
       show(i);
     }
     return done();
   }
 
-  Status race(size_t i, double patience) {
-    std::vector<Candidate> candidates = finalists(i);
-    if (candidates.size() < 2) return done();
-    MeasureOptions options = options_.measure;
-    options.is_fresh = true;
-    options.patience = patience;
-    options.precision = 0;  // all of that time
-    Result<std::vector<Measurement>> measured = measurer_.measure(tasks_[i], candidates, options);
+  // Where there is something to compare, and time.
+  void begin_race(size_t i, double patience) {
+    Round race{i, finalists(i), options_.measure, hooks_.clock(), seconds_of_race(i, patience)};
+    const bool is_in_time =
+        options_.seconds <= 0 || race.begin + seconds_of_begun() + race.seconds <= options_.seconds;
+    if (race.candidates.size() < 2 || !is_in_time) return;
+    race.options.is_fresh = true;
+    race.options.patience = patience;
+    race.options.precision = 0;  // all of that time
+    begin(std::move(race));
+  }
+
+  Status finish_race(double patience) {
+    const size_t i = begun_.front().task;
+    Result<std::vector<Trial>> measured = take_trials();
     if (!measured.ok()) return measured.errors();
-    std::vector<Trial> trials;
-    for (size_t c = 0; c < candidates.size(); ++c) trials.push_back({std::move(candidates[c]), std::move((*measured)[c])});
+    std::vector<Trial>& trials = *measured;
     auto time = [](const Trial& t) {
       return t.measurement.ok() && !t.measurement.is_censored ? t.measurement.best_us() : kNever;
     };
@@ -355,15 +462,18 @@ class Tuner {
     return done();
   }
 
-  void show(size_t task) const {
-    if (!hooks_.progress) return;
+  TuneState state(std::optional<size_t> task) const {
     TuneState state;
     state.scheduler = &scheduler_;
     state.reports = &reports_;
     state.task = task;
     state.trials = count_;
     state.seconds = hooks_.clock();
-    hooks_.progress(state);
+    return state;
+  }
+
+  void show(size_t task) const {
+    if (hooks_.progress) hooks_.progress(state(task));
   }
 
   const std::vector<Task>& tasks_;
@@ -380,8 +490,9 @@ class Tuner {
   std::vector<std::vector<Trial>> trials_;
   std::vector<TaskReport> reports_;
   Scheduler scheduler_;
+  std::deque<Round> begun_;  // and not finished
   int64_t count_ = 0;
-  double seconds_ = 0;
+  double seconds_ = 0, last_end_ = 0;  // of all rounds; when the last one ended
 };
 
 }  // namespace

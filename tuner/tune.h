@@ -19,6 +19,9 @@ struct TuneOptions {
   uint64_t seed = 0;
   int batch = 16;       // candidates a round
   int first_batch = 4;  // in a task's first round: a whole model is there soon
+  // Rounds of other tasks are begun while one is measured, until they have so many candidates: for measurers that can build
+  // meanwhile. What they try is decided without the results of those under way, whatever the time that anything takes.
+  int ahead = 0;
   // At the end the fastest few of each task, and its default, are measured once more side by side: one of them may only
   // have been lucky, or the machine slower at another time. 0: no such races. All races together take a tenth of the time
   // that there is (or was used, without a limit), at least what ordinary measurements of the same kernels take.
@@ -38,6 +41,9 @@ struct TuneHooks {
   std::function<Status(const Task& task, std::span<const Trial> trials)> record_race;
   // After each round.
   std::function<void(const TuneState& state)> progress;
+  // Asked after each round: true makes the search finish what it has begun, and call pause(), during which nothing is measured.
+  std::function<bool(const TuneState& state)> wants_pause;
+  std::function<void(const TuneState& state)> pause;
   // Asked between rounds; true ends the search with what there is.
   std::function<bool()> is_interrupted;
   // Seconds since the search began.

@@ -72,6 +72,20 @@ TEST(Scheduler, CountsGainBySecond) {
   EXPECT_GT(counts[0], counts[1]);
 }
 
+// A task with a round under way gets no other one; there is none for anybody while the busy one promises much more.
+TEST(Scheduler, LeavesBusyTasksAlone) {
+  Scheduler s = scheduler_of({made("a", 8, 100, 20), made("b", 8, 100, 20), made("c", 1, 100, 20)});
+  const size_t one[] = {0}, two[] = {0, 1};
+  EXPECT_EQ(s.next(), 0u);
+  EXPECT_EQ(s.next(one), 1u);
+  EXPECT_EQ(s.next(two), 2u);
+  for (size_t task : {0, 1, 2})
+    s.report(task, 8, 1, 100, false);
+  EXPECT_EQ(s.next(), 0u);
+  EXPECT_EQ(s.next(one), 1u);
+  EXPECT_EQ(s.next(two), std::nullopt);
+}
+
 TEST(Scheduler, LeavesATaskAtItsPlateau) {
   std::vector<Made> tasks{made("flat", 1, 100, 100), made("falling", 1, 100, 1, 200)};
   Scheduler s = scheduler_of(tasks);

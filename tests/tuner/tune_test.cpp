@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <set>
 
 #include "support/hash.h"
@@ -78,6 +79,26 @@ class FakeMeasurer : public Measurer {
     return out;
   }
 
+  void begin(const Task& task, std::span<const Candidate> candidates,
+             const MeasureOptions& options) override {
+    EXPECT_TRUE(std::none_of(under_way.begin(), under_way.end(), [&](const auto& round) {
+      return round.first == task.id;
+    })) << "two rounds of a task at once";
+    under_way.emplace_back(task.id, candidates.size());
+    most_under_way = std::max(most_under_way, under_way.size());
+    Measurer::begin(task, candidates, options);
+  }
+  Result<std::vector<Measurement>> finish() override {
+    under_way.pop_front();
+    return Measurer::finish();
+  }
+  void abandon() override {
+    under_way.clear();
+    Measurer::abandon();
+  }
+
+  std::deque<std::pair<std::string, size_t>> under_way;  // rounds begun and not finished: task, candidates
+  size_t most_under_way = 0;
   bool fails = false;
   double luck_us = 0;  // that a first measurement is too low by, at most
   std::vector<std::string> seen;
@@ -90,6 +111,8 @@ class FakeMeasurer : public Measurer {
 struct FakeRun {
   FakeMeasurer measurer;
   std::vector<std::vector<Trial>> recorded, races;
+  std::function<bool(const TuneState&)> wants_pause;
+  std::function<void(const TuneState&)> pause;
   double now = 0;
 
   Result<TuneReport> operator()(const std::vector<Task>& tasks, TuneOptions options,
@@ -112,6 +135,8 @@ struct FakeRun {
       return done();
     };
     hooks.progress = [&](const TuneState&) { ++rounds; };
+    hooks.wants_pause = wants_pause;
+    hooks.pause = pause;
     hooks.is_interrupted = [&, interrupt_after] { return interrupt_after > 0 && rounds >= interrupt_after; };
     options.scheduler.stop_gain = 0;
     return tune(tasks, test_target(), measurer, known, options, hooks);
@@ -221,6 +246,63 @@ TEST(Tune, SameSeedSameCandidates) {
   ASSERT_TRUE(c(test_tasks(), options).ok());
   EXPECT_EQ(a.measurer.seen, b.measurer.seen);
   EXPECT_NE(a.measurer.seen, c.measurer.seen);
+}
+
+// Tasks of equal hope, so that it is worth having rounds of several of them under way.
+std::vector<Task> like_tasks(int count) {
+  std::vector<Task> tasks;
+  for (int i = 0; i < count; ++i) {
+    tasks.push_back(test_tasks()[0]);
+    tasks.back().id = tasks.back().name = "matmul" + std::to_string(i);
+  }
+  return tasks;
+}
+
+TEST(Tune, BeginsRoundsOfOtherTasksWhileOneIsMeasured) {
+  for (const int64_t count : {10, 150}) {
+    FakeRun run, again, one_by_one;
+    TuneOptions options = trials(count);
+    options.finalists = 4;
+    ASSERT_TRUE(one_by_one(like_tasks(6), options).ok());
+    EXPECT_EQ(one_by_one.measurer.most_under_way, 1u);
+    options.ahead = 10;
+    Result<TuneReport> report = run(like_tasks(6), options);
+    ASSERT_TRUE(report.ok());
+    EXPECT_EQ(report->trials, count);
+    EXPECT_GT(run.measurer.most_under_way, 2u);
+    EXPECT_TRUE(run.measurer.under_way.empty());
+    size_t recorded = 0;
+    for (const std::vector<Trial>& trials : run.recorded)
+      recorded += trials.size();
+    EXPECT_EQ(recorded, static_cast<size_t>(count));
+    ASSERT_TRUE(again(like_tasks(6), options).ok());
+    EXPECT_EQ(run.measurer.seen, again.measurer.seen);
+  }
+}
+
+TEST(Tune, WhatWasBegunWhenItIsInterruptedIsAbandoned) {
+  FakeRun run;
+  TuneOptions options = trials(1000);
+  options.ahead = 8;
+  Result<TuneReport> report = run(like_tasks(6), options, {}, 2);
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report->end, TuneEnd::interrupted);
+  EXPECT_EQ(static_cast<size_t>(report->trials), run.measurer.seen.size());
+  EXPECT_GT(run.measurer.most_under_way, 1u);
+  EXPECT_TRUE(run.measurer.under_way.empty());
+}
+
+TEST(Tune, NothingIsMeasuredDuringAPause) {
+  FakeRun run;
+  TuneOptions options = trials(100);
+  options.ahead = 8;
+  std::vector<size_t> under_way;
+  run.wants_pause = [&](const TuneState& state) { return state.trials >= 40 && under_way.empty(); };
+  run.pause = [&](const TuneState&) { under_way.push_back(run.measurer.under_way.size()); };
+  Result<TuneReport> report = run(like_tasks(6), options);
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(under_way, std::vector<size_t>{0});
+  EXPECT_EQ(report->trials, 100) << "it goes on";
 }
 
 TEST(Tune, EndsWhenInterruptedWithWhatThereIs) {
