@@ -227,6 +227,65 @@ TEST(Worker, ChecksHaveATimeOfTheirOwn) {
   EXPECT_EQ((*measured)[1].message, "fetching and comparing its result took more than 3 s");
 }
 
+// `line` of the script is the request that was sent ahead of its time.
+constexpr const char* kNextLine =
+    "read -r line; id=$(printf '%s' \"$line\" | sed 's/.*\"id\":\\([0-9]*\\),.*/\\1/')\n";
+
+TEST(Worker, HasWhatWasBegunWhileItMeasures) {
+  WorkerMeasurer measurer(played_by(text("first=$id\n", kNextLine, R"(
+    second=$id; say build 1; say reference 0
+    id=$first; result 0; result 1; result 2; say done 0
+    id=$second; say idle 0; say built 1; result 0; result 1)")));
+  const std::vector<tuner::Candidate> first = numbered(3), second = numbered(2);
+  const tuner::Task task = matmul(16), other = matmul(32);
+  measurer.begin(task, first, {});
+  measurer.begin(other, second, {});
+  for (size_t count : {3, 2}) {
+    Result<std::vector<Measurement>> measured = measurer.finish();
+    ASSERT_TRUE(measured.ok()) << to_text(measured.errors());
+    ASSERT_EQ(measured->size(), count);
+    for (const Measurement& m : *measured)
+      EXPECT_TRUE(m.ok());
+  }
+  EXPECT_EQ(measurer.workers_started(), 1);
+}
+
+// Whether it was the one that ran or the later one that was built: each is tried by itself, in its turn.
+TEST(Worker, ACrashMayBeTheFaultOfWhatWasBegunLater) {
+  WorkerMeasurer measurer(played_by(text(R"(
+    case "$line" in
+      *m0*m1*m2*)
+        say run 1; )",
+                                         kNextLine, R"( say build 0; kill -ABRT $$;;
+      *m0*m2*) result 0; result 1;;
+      *m0*) say build 0; kill -ABRT $$;;
+      *) result 0;;
+    esac)")));
+  const std::vector<tuner::Candidate> first = numbered(3), second = numbered(2);
+  const tuner::Task task = matmul(16), other = matmul(32);
+  measurer.begin(task, first, {});
+  measurer.begin(other, second, {});
+  Result<std::vector<Measurement>> measured = measurer.finish();
+  ASSERT_TRUE(measured.ok()) << to_text(measured.errors());
+  for (const Measurement& m : *measured)
+    EXPECT_TRUE(m.ok()) << m.message;
+  measured = measurer.finish();
+  ASSERT_TRUE(measured.ok()) << to_text(measured.errors());
+  EXPECT_EQ((*measured)[0].error, TrialError::build);
+  EXPECT_TRUE((*measured)[1].ok());
+}
+
+TEST(Worker, WhatIsAbandonedIsNotWaitedFor) {
+  WorkerMeasurer measurer(played_by("case \"$line\" in *m1*) sleep 100;; *) result 0;; esac"));
+  const std::vector<tuner::Candidate> first = numbered(2), second = numbered(1);
+  const tuner::Task task = matmul(16);
+  measurer.begin(task, first, {});
+  measurer.begin(task, second, {});
+  measurer.abandon();
+  EXPECT_EQ(measurer.worker_pid(), -1);
+  ASSERT_TRUE(measurer.measure(task, second, {}).ok());
+}
+
 // What it holds of a GPU is given up.
 TEST(Worker, RestsUntilItIsNeeded) {
   WorkerMeasurer measurer(played_by("result 0"));

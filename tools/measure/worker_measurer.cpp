@@ -77,7 +77,7 @@ struct WorkerMeasurer::Impl {
   int started = 0;
   int64_t requests = 0;
 
-  // One call of measure().
+  // What has been begun.
   struct Call {
     const tuner::Task& task;
     std::span<const tuner::Candidate> candidates;
@@ -85,7 +85,10 @@ struct WorkerMeasurer::Impl {
     std::vector<std::optional<Measurement>> results;
     std::deque<size_t> alone;  // suspects of a crash: each is tried by itself
     int unexplained = 0;
+    int64_t request = 0;  // that the process has of it; 0: none
+    Phases phases;        // of that
   };
+  std::deque<Call> calls;  // the first is the one to finish
 
   Status ensure_process() {
     if (process) return done();
@@ -118,8 +121,8 @@ struct WorkerMeasurer::Impl {
     return part;
   }
 
-  // Speaks with the process until the part is done, or the process is gone. Results end up in call.results.
-  Status converse(Call& call, const std::vector<size_t>& part) {
+  // False when the process does not take it.
+  bool send(Call& call, const std::vector<size_t>& part) {
     WorkerRequest request;
     request.id = ++requests;
     // Of symbolic dimensions with the sizes to measure at.
@@ -130,25 +133,46 @@ struct WorkerMeasurer::Impl {
     request.is_serial = !call.alone.empty();
     for (size_t i : part)
       request.candidates.push_back(to_text(call.candidates[i].trace));
-    Phases phases;
-    if (!process->send(encode(request))) return lost(call, part, phases);
+    call.request = request.id;
+    call.phases = {};
+    return process->send(encode(request));
+  }
+
+  // The whole of it, behind what the process has to do already.
+  void send_ahead(Call& call) {
+    if (call.candidates.size() > kMaxCandidates || !ensure_process().ok()) return;
+    if (!send(call, next_part(call))) call.request = 0;
+  }
+
+  // Speaks with the process until the part is done, or the process is gone. Results end up in call.results.
+  Status converse(Call& call, const std::vector<size_t>& part) {
+    if (call.request == 0 && !send(call, part)) return lost(call, part);
+    call.phases.since = Clock::now();  // until now it was another one's turn
     for (std::string line;;) {
-      const auto [limit, late] = next_deadline(call, phases);
+      const auto [limit, late] = next_deadline(call);
       const WorkerProcess::Received received = process->receive(line, limit);
-      if (received == WorkerProcess::Received::closed) return lost(call, part, phases);
-      if (received == WorkerProcess::Received::timeout) return overdue(call, part, phases, late);
+      if (received == WorkerProcess::Received::closed) return lost(call, part);
+      if (received == WorkerProcess::Received::timeout) return overdue(call, part, late);
       const std::optional<WorkerMessage> message = decode_message(line);
-      if (!message || message->candidate >= static_cast<int64_t>(part.size())) {
+      if (message && message->id != call.request) {
+        for (Call& other : calls) {
+          const bool is_its =
+              other.request == message->id && message->candidate < std::ssize(other.candidates);
+          if (is_its) other.phases.follow(*message);
+        }
+        continue;
+      }
+      if (!message || message->candidate >= std::ssize(part)) {
         return stop(text("the measuring process wrote what is no message: ", line.substr(0, 100)));
       }
-      if (message->id != request.id) continue;
       if (message->event == WorkerEvent::error && !message->errors.empty()) return message->errors;
       if (message->event == WorkerEvent::result && message->candidate >= 0)
         note(call, part[static_cast<size_t>(message->candidate)], message->measurement);
       if (message->event == WorkerEvent::restart) return restart(call, part);
       if (message->event == WorkerEvent::done) break;
-      phases.follow(*message);
+      call.phases.follow(*message);
     }
+    call.request = 0;
     for (size_t i : part) {
       if (!call.results[i]) return stop("the measuring process left out a candidate");
     }
@@ -164,7 +188,8 @@ struct WorkerMeasurer::Impl {
   }
 
   // Seconds until something takes too long, and which candidate that is (-1: the reference or nothing).
-  std::pair<double, int64_t> next_deadline(const Call& call, const Phases& phases) const {
+  std::pair<double, int64_t> next_deadline(const Call& call) const {
+    const Phases& phases = call.phases;
     const double main_limit = phases.is_reference ? options.reference_seconds
                               : phases.running ? phases.is_checked ? options.check_seconds : run_limit(call)
                                                : kIdleSeconds + options.build_seconds;
@@ -176,10 +201,21 @@ struct WorkerMeasurer::Impl {
     return first;
   }
 
-  Status stop(std::string message) {
+  // The process ends, and has nothing of what has been begun any more.
+  std::string end_process() {
     process->kill();
-    const std::string complaints = process->complaints();
+    std::string how = process->end_text();
     process.reset();
+    for (Call& call : calls) {
+      call.request = 0;
+      call.phases = {};
+    }
+    return how;
+  }
+
+  Status stop(std::string message) {
+    const std::string complaints = process->complaints();
+    end_process();
     return Diagnostic{ErrorKind::environment, "", std::move(message), complaints};
   }
 
@@ -190,24 +226,46 @@ struct WorkerMeasurer::Impl {
     call.results[i] = std::move(m);
   }
 
-  // The process has died.
-  Status lost(Call& call, const std::vector<size_t>& part, const Phases& phases) {
-    std::string how = "the measuring process was " + process->end_text();
-    const std::string& complaints = process->complaints();
-    if (!complaints.empty()) how += ": " + complaints.substr(0, complaints.find_last_not_of('\n') + 1);
-    process.reset();
+  // What of the call was being run or built, as far as it has no result.
+  static std::vector<size_t> suspects_of(const Call& call, const std::vector<size_t>& part) {
     std::vector<size_t> suspects;
-    if (phases.running) suspects.push_back(part[static_cast<size_t>(*phases.running)]);
-    for (const auto& [candidate, since] : phases.building)
+    if (call.phases.running) suspects.push_back(part[static_cast<size_t>(*call.phases.running)]);
+    for (const auto& [candidate, since] : call.phases.building)
       suspects.push_back(part[static_cast<size_t>(candidate)]);
     std::erase_if(suspects, [&](size_t i) { return call.results[i].has_value(); });
-    if (phases.is_reference || suspects.empty()) {
-      if (++call.unexplained < kMaxUnexplained) return done();
-      return Diagnostic{ErrorKind::environment, call.task.name, how,
-                        phases.is_reference ? "while it computed the result to compare with" : ""};
+    return suspects;
+  }
+
+  // Of what comes after the first call; each of them is tried by itself when its turn comes. Whether there are any, or a result to
+  // compare with was being computed.
+  bool suspect_later_calls() {
+    bool is_any = false;
+    for (Call& call : calls) {
+      if (call.request == 0) continue;
+      const std::vector<size_t> suspects = suspects_of(call, next_part(call));
+      call.alone.insert(call.alone.end(), suspects.begin(), suspects.end());
+      is_any |= !suspects.empty() || call.phases.is_reference;
     }
-    if (suspects.size() == 1) {
-      blame(call, suspects.front(), phases.running ? TrialError::crash : TrialError::build, how);
+    return is_any;
+  }
+
+  // The process has died.
+  Status lost(Call& call, const std::vector<size_t>& part) {
+    const bool was_reference = call.phases.is_reference, was_running = call.phases.running.has_value();
+    const std::vector<size_t> suspects = suspects_of(call, part);
+    const bool are_others = suspect_later_calls();
+    std::string how = "the measuring process was " + process->end_text();
+    const std::string complaints = process->complaints();
+    if (!complaints.empty()) how += ": " + complaints.substr(0, complaints.find_last_not_of('\n') + 1);
+    end_process();
+    call.request = 0;
+    if (was_reference || suspects.empty()) {
+      if (are_others || ++call.unexplained < kMaxUnexplained) return done();
+      return Diagnostic{ErrorKind::environment, call.task.name, how,
+                        was_reference ? "while it computed the result to compare with" : ""};
+    }
+    if (suspects.size() == 1 && !are_others) {
+      blame(call, suspects.front(), was_running ? TrialError::crash : TrialError::build, how);
     } else {
       call.alone.insert(call.alone.end(), suspects.begin(), suspects.end());
     }
@@ -216,9 +274,8 @@ struct WorkerMeasurer::Impl {
 
   // The process has lost its GPU and says so; whose fault that was it has said, too.
   Status restart(Call& call, const std::vector<size_t>& part) {
-    process->kill();
-    process->end_text();
-    process.reset();
+    end_process();
+    call.request = 0;
     const bool is_explained =
         std::any_of(part.begin(), part.end(), [&](size_t i) { return call.results[i].has_value(); });
     if (is_explained || ++call.unexplained < kMaxUnexplained) return done();
@@ -227,10 +284,10 @@ struct WorkerMeasurer::Impl {
   }
 
   // Something takes too long.
-  Status overdue(Call& call, const std::vector<size_t>& part, const Phases& phases, int64_t late) {
-    process->kill();
-    process->end_text();
-    process.reset();
+  Status overdue(Call& call, const std::vector<size_t>& part, int64_t late) {
+    const Phases phases = call.phases;
+    end_process();
+    call.request = 0;
     if (late < 0) {
       if (phases.is_reference) {
         return Diagnostic{
@@ -257,7 +314,10 @@ WorkerMeasurer::WorkerMeasurer(WorkerOptions options) : impl_(std::make_unique<I
 
 WorkerMeasurer::~WorkerMeasurer() = default;
 
-void WorkerMeasurer::rest() { impl_->process.reset(); }
+void WorkerMeasurer::rest() {
+  MCC_CHECK(impl_->calls.empty(), "something is being measured");
+  impl_->process.reset();
+}
 
 int WorkerMeasurer::worker_pid() const { return impl_->process ? impl_->process->pid() : -1; }
 int WorkerMeasurer::workers_started() const { return impl_->started; }
@@ -265,8 +325,22 @@ int WorkerMeasurer::workers_started() const { return impl_->started; }
 Result<std::vector<Measurement>> WorkerMeasurer::measure(const tuner::Task& task,
                                                          std::span<const tuner::Candidate> candidates,
                                                          const tuner::MeasureOptions& options) {
-  Impl::Call call{task, candidates, options, std::vector<std::optional<Measurement>>(candidates.size()),
-                  {},   0};
+  MCC_CHECK(impl_->calls.empty(), "something is being measured");
+  begin(task, candidates, options);
+  return finish();
+}
+
+void WorkerMeasurer::begin(const tuner::Task& task, std::span<const tuner::Candidate> candidates,
+                           const tuner::MeasureOptions& options) {
+  Impl::Call& call = impl_->calls.emplace_back(task, candidates, options);
+  call.results.resize(candidates.size());
+  impl_->send_ahead(call);
+}
+
+Result<std::vector<Measurement>> WorkerMeasurer::finish() {
+  MCC_CHECK(!impl_->calls.empty(), "nothing has been begun");
+  Impl::Call call = std::move(impl_->calls.front());
+  impl_->calls.pop_front();
   for (std::vector<size_t> part; !(part = impl_->next_part(call)).empty();) {
     Status status = impl_->ensure_process();
     if (status.ok()) status = impl_->converse(call, part);
@@ -276,6 +350,13 @@ Result<std::vector<Measurement>> WorkerMeasurer::measure(const tuner::Task& task
   for (std::optional<Measurement>& m : call.results)
     measurements.push_back(std::move(*m));
   return measurements;
+}
+
+// Killing the process is the way to make it stop.
+void WorkerMeasurer::abandon() {
+  if (impl_->calls.empty()) return;
+  impl_->calls.clear();
+  impl_->process.reset();
 }
 
 }  // namespace mcc::tools

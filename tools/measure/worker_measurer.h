@@ -28,6 +28,12 @@ class WorkerMeasurer : public tuner::Measurer {
   Result<std::vector<tuner::Measurement>> measure(const tuner::Task& task,
                                                   std::span<const tuner::Candidate> candidates,
                                                   const tuner::MeasureOptions& options) override;
+  // The process has what was begun, one behind the other. What becomes of the process becomes of all of it: what was begun later
+  // is sent again, when its turn comes.
+  void begin(const tuner::Task& task, std::span<const tuner::Candidate> candidates,
+             const tuner::MeasureOptions& options) override;
+  Result<std::vector<tuner::Measurement>> finish() override;
+  void abandon() override;
 
   // Ends the process until something is to be measured again: what it has on a GPU others can have meanwhile.
   void rest();
