@@ -43,34 +43,47 @@ std::vector<OwnTask> tasks_of(const ModelTasks& model, const AlgorithmProblem& p
   return out;
 }
 
-// Nothing if the time is up.
-Result<std::optional<double>> time_of(const std::vector<OwnTask>& tasks, const AlgorithmTuning& tuning) {
-  double sum = 0;
-  for (const OwnTask& own : tasks) {
-    if (tuning.is_over()) return std::optional<double>();
-    Result<double> us = tuning.time(*own.task);
-    if (!us.ok()) return us.errors();
-    sum += static_cast<double>(own.runs) * *us;
-  }
-  return std::optional(sum);
-}
+// An algorithm of a problem by what it makes.
+struct Made {
+  std::string algorithm;
+  std::vector<OwnTask> tasks;
+};
 
-// The times of one problem; nothing if the time is up, or its kernels are the same whatever is chosen.
-Result<std::optional<AlgorithmTimes>> compare(const AlgorithmProblem& problem, const std::vector<ModelTasks>& variants,
-                                              const AlgorithmTuning& tuning) {
-  AlgorithmTimes out{problem, {}, problem.expected};
+// Of what makes the same kernels only the first.
+std::vector<Made> made_by_each(const AlgorithmProblem& problem, const std::vector<ModelTasks>& variants) {
+  std::vector<Made> out;
   std::set<std::set<std::string>> kernels;
   for (size_t i = 0; i < problem.algorithms.size(); ++i) {
-    const std::vector<OwnTask> tasks = tasks_of(variants[i], problem);
+    std::vector<OwnTask> tasks = tasks_of(variants[i], problem);
     std::set<std::string> texts;
-    for (const OwnTask& own : tasks) texts.insert(own.task->text);
-    if (!kernels.insert(texts).second) continue;
-    Result<std::optional<double>> us = time_of(tasks, tuning);
-    if (!us.ok()) return us.errors();
-    if (!*us) return std::optional<AlgorithmTimes>();
-    if (std::isfinite(**us) && **us > 0) out.us[problem.algorithms[i].name] = **us;
+    for (const OwnTask& own : tasks)
+      texts.insert(own.task->text);
+    if (kernels.insert(texts).second) out.push_back({problem.algorithms[i].name, std::move(tasks)});
   }
-  if (kernels.size() < 2 || out.us.empty()) return std::optional<AlgorithmTimes>();
+  return out;
+}
+
+// Nothing if there was no time for one of them.
+std::optional<double> time_of(const std::vector<OwnTask>& tasks, const AlgorithmTuning& tuning) {
+  double sum = 0;
+  for (const OwnTask& own : tasks) {
+    const std::optional<double> us = tuning.time(*own.task);
+    if (!us) return std::nullopt;
+    sum += static_cast<double>(own.runs) * *us;
+  }
+  return sum;
+}
+
+// Nothing if there was no time, or there is nothing to compare.
+std::optional<AlgorithmTimes> compare(const AlgorithmProblem& problem, const std::vector<Made>& all,
+                                      const AlgorithmTuning& tuning) {
+  AlgorithmTimes out{problem, {}, problem.expected};
+  for (const Made& made : all) {
+    const std::optional<double> us = time_of(made.tasks, tuning);
+    if (!us) return std::nullopt;
+    if (std::isfinite(*us) && *us > 0) out.us[made.algorithm] = *us;
+  }
+  if (all.size() < 2 || out.us.empty()) return std::nullopt;
   auto own = out.us.find(problem.expected);
   double best = own == out.us.end() ? std::numeric_limits<double>::infinity() : own->second * kClear;
   for (const auto& [name, us] : out.us) {
@@ -78,7 +91,7 @@ Result<std::optional<AlgorithmTimes>> compare(const AlgorithmProblem& problem, c
     best = us;
     out.best = name;
   }
-  return std::optional(std::move(out));
+  return out;
 }
 
 }  // namespace
@@ -115,11 +128,18 @@ Result<std::vector<AlgorithmTimes>> compare_algorithms(const CompileOptions& com
     if (!tasks.ok()) return tasks.errors();
     variants.push_back(std::move(*tasks));
   }
+  std::vector<std::vector<Made>> made;
+  std::vector<const tuner::Task*> tasks;
   for (const AlgorithmProblem& problem : problems) {
-    if (tuning.is_over()) break;
-    Result<std::optional<AlgorithmTimes>> times = compare(problem, variants, tuning);
-    if (!times.ok()) return times.errors();
-    if (*times) out.push_back(std::move(**times));
+    made.push_back(made_by_each(problem, variants));
+    for (const Made& by_one : made.back())
+      for (const OwnTask& own : by_one.tasks)
+        if (made.back().size() > 1) tasks.push_back(own.task);
+  }
+  if (Status status = tuning.measure(tasks); !status.ok()) return status.errors();
+  for (size_t i = 0; i < problems.size(); ++i) {
+    if (std::optional<AlgorithmTimes> times = compare(problems[i], made[i], tuning))
+      out.push_back(std::move(*times));
   }
   return out;
 }

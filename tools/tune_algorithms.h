@@ -3,6 +3,8 @@
 
 #include <functional>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,10 +40,12 @@ struct AlgorithmTimes {
 };
 
 struct AlgorithmTuning {
-  // Microseconds of a task by its default schedule, or the best that is known; infinity where it has none.
-  std::function<Result<double>(const tuner::Task& task)> time;
-  // Asked before each task: whether there is no time left.
-  std::function<bool()> is_over;
+  // Measures tasks by their default schedules, as many as there is time for, the first ones first.
+  std::function<Status(std::span<const tuner::Task* const> tasks)> measure;
+  // Microseconds by the default schedule, or the best that is known; infinity where it cannot be measured. Nothing where there was
+  // no time for it.
+  std::function<std::optional<double>(const tuner::Task& task)> time;
+  std::function<bool()> is_over;  // there is no time left
 };
 
 // Compares the algorithms of each problem in the model that `compile` is for. Problems for which there was no time, or whose

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <deque>
 #include <limits>
 #include <map>
 #include <regex>
@@ -57,6 +58,7 @@ class ModelTuner {
     if (target_.kind == tensor::TargetKind::cuda) {
       // Between two runs of a kernel in a model, others fill the cache.
       tune_.measure.is_cold = true;
+      tune_.ahead = tune_.batch;
       const codegen::HostGpus here = codegen::host_gpus();
       device_ = here.gpus.empty() ? target_.cpu : here.gpus[0].gpu.name;
       is_exclusive_ = !here.gpus.empty() && here.gpus[0].is_exclusive;
@@ -134,14 +136,15 @@ class ModelTuner {
     TuneDisplay display(report_.tasks, tune_.seconds, tune_.trials);
     tuner::TuneHooks hooks = hooks_for(log);
     size_t checks = 0;
-    hooks.progress = [&](const tuner::TuneState& state) {
-      if (options_.check_model && checks < std::size(kChecks) && part_done(state) >= kChecks[checks] &&
-          elapsed() - last_check_ >= check_seconds_ / kMostCheckShare) {
-        while (checks < std::size(kChecks) && part_done(state) >= kChecks[checks])
-          ++checks;
-        measure_model(state.scheduler->latency_us(), measurer, display);
-      }
-      display.show(state);
+    hooks.progress = [&](const tuner::TuneState& state) { display.show(state); };
+    hooks.wants_pause = [&](const tuner::TuneState& state) {
+      return options_.check_model && checks < std::size(kChecks) && part_done(state) >= kChecks[checks] &&
+             elapsed() - last_check_ >= check_seconds_ / kMostCheckShare;
+    };
+    hooks.pause = [&](const tuner::TuneState& state) {
+      while (checks < std::size(kChecks) && part_done(state) >= kChecks[checks])
+        ++checks;
+      measure_model(state.scheduler->latency_us(), measurer, display);
     };
     Result<tuner::TuneReport> tuned = tuner::tune(report_.tasks, target_, measurer, known, tune_, hooks);
     if (!tuned.ok()) return tuned.errors();
@@ -170,11 +173,17 @@ class ModelTuner {
     AlgorithmTuning tuning;
     tuning.is_over = [&] {
       const bool is_late = tune_.seconds > 0 && elapsed() - begin > kAlgorithmShare * tune_.seconds;
-      // Without trials there is no limit: one is left for the search.
-      const bool is_used_up = tune_.trials > 0 && earlier_trials_ + 1 >= tune_.trials;
-      return is_late || is_used_up || (options_.is_interrupted && options_.is_interrupted());
+      return is_late || (options_.is_interrupted && options_.is_interrupted());
     };
-    tuning.time = [&](const tuner::Task& task) { return time_default(task, log, measurer); };
+    tuning.measure = [&](std::span<const tuner::Task* const> tasks) {
+      Status status = time_defaults(tasks, tuning.is_over, log, measurer);
+      if (!status.ok()) measurer.abandon();
+      return status;
+    };
+    tuning.time = [&](const tuner::Task& task) {
+      auto at = times_.find(task.text);
+      return at == times_.end() ? std::nullopt : std::optional(at->second);
+    };
     say(text("comparing the algorithms of ", problems_.size(), problems_.size() == 1 ? " problem" : " problems"));
     Result<std::vector<AlgorithmTimes>> found = compare_algorithms(options_.compile, problems_, tuning);
     if (!found.ok()) return found.errors();
@@ -208,19 +217,41 @@ class ModelTuner {
     return done();
   }
 
-  Result<double> time_default(const tuner::Task& task, tuner::LogWriter& log, tuner::Measurer& measurer) {
-    auto [at, is_new] = times_.try_emplace(task.text, std::numeric_limits<double>::infinity());
-    if (!is_new) return at->second;
-    tuner::Trial trial{default_of(task), {}};
-    defaults_[task.id] = to_text(trial.candidate.trace);
-    Result<std::vector<tuner::Measurement>> measured = measurer.measure(task, std::span(&trial.candidate, 1), tune_.measure);
-    if (!measured.ok()) return measured.errors();
-    trial.measurement = std::move(measured->at(0));
-    ++earlier_trials_;
-    Status recorded = log.append(tuner::log_task(task), entries(task, std::span(&trial, 1)));
-    if (!recorded.ok()) return recorded.errors();
-    if (trial.measurement.ok() && !trial.measurement.is_censored) at->second = trial.measurement.best_us();
-    return at->second;
+  // Of those that have no time yet.
+  Status time_defaults(std::span<const tuner::Task* const> tasks, const std::function<bool()>& is_over,
+                       tuner::LogWriter& log, tuner::Measurer& measurer) {
+    struct Begun {
+      const tuner::Task* task;
+      tuner::Trial trial;
+    };
+    std::deque<Begun> begun;
+    // Without trials there is no limit: one is left for the search.
+    auto may_begin = [&] {
+      const bool is_used_up = tune_.trials > 0 && earlier_trials_ + std::ssize(begun) + 1 >= tune_.trials;
+      return std::ssize(begun) <= tune_.ahead && !is_used_up && !is_over();
+    };
+    for (auto next = tasks.begin(); next != tasks.end() || !begun.empty();) {
+      if (next != tasks.end() && may_begin()) {
+        const tuner::Task& task = **next++;
+        if (!times_.try_emplace(task.text, std::numeric_limits<double>::infinity()).second) continue;
+        const Begun& now = begun.emplace_back(&task, tuner::Trial{default_of(task), {}});
+        defaults_[task.id] = to_text(now.trial.candidate.trace);
+        measurer.begin(task, std::span(&now.trial.candidate, 1), tune_.measure);
+        continue;
+      }
+      if (begun.empty()) break;
+      auto& [task, trial] = begun.front();
+      Result<std::vector<tuner::Measurement>> measured = measurer.finish();
+      if (!measured.ok()) return measured.errors();
+      trial.measurement = std::move(measured->at(0));
+      ++earlier_trials_;
+      Status recorded = log.append(tuner::log_task(*task), entries(*task, std::span(&trial, 1)));
+      if (!recorded.ok()) return recorded;
+      if (trial.measurement.ok() && !trial.measurement.is_censored)
+        times_[task->text] = trial.measurement.best_us();
+      begun.pop_front();
+    }
+    return done();
   }
 
   Status take(const std::vector<AlgorithmTimes>& found, tuner::LogWriter& log) {

@@ -94,7 +94,7 @@ TEST_F(DeviceRunner, CandidatesTakeTurnsInOneWorkspace) {
   ASSERT_NE(on_device, nullptr);
   const DeviceBuildContext context{(*task)->func(), *gpu, emit, nullptr};
   tuner::MeasureOptions options;
-  const std::unique_ptr<KernelRunner> runner = make_device_runner(options, context, *device, *on_device);
+  const std::unique_ptr<KernelRunner> runner = make_device_runner(options, *device, *on_device);
   std::vector<BuiltKernel> built;
   for (const char* threads : {"32", "64"}) {
     std::string trace;
@@ -102,7 +102,7 @@ TEST_F(DeviceRunner, CandidatesTakeTurnsInOneWorkspace) {
       trace += text("split(loop=\"", loop, "\", factors=[0, ", threads, "], names=[\"", loop, ".b\", \"",
                     loop, ".t\"])\nbind(loop=\"", loop, ".b\", thread=\"block.x\")\nbind(loop=\"", loop,
                     ".t\", thread=\"thread.x\")\n");
-    built.push_back(runner->build(trace, nullptr));
+    built.push_back(build_device_candidate(context, trace, nullptr));
     ASSERT_EQ(built.back().error, TrialError::none) << built.back().message;
     ASSERT_EQ(built.back().memory.workspaces.size(), 1U);
     const RunOutcome loaded = runner->load(built.back());

@@ -107,6 +107,33 @@ class MeasureWorker(unittest.TestCase):
         self.assertEqual(done.returncode, 3)
         self.assertIn("longer than", messages[-1]["errors"][0]["message"])
 
+    def test_a_processor_does_one_thing_at_a_time(self):
+        _, messages = talk(request() + request(id=6) + request(id=7, candidates=["nonsense"]))
+        self.assertEqual([m["id"] for m in messages], sorted(m["id"] for m in messages))
+        self.assertEqual([m["id"] for m in messages if m["event"] == "done"], [5, 6, 7])
+
+    # The stand-in driver's kernel never ends; what comes next is built all the same.
+    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "one processor measures or builds")
+    def test_a_gpu_measures_while_the_next_request_is_built(self):
+        gpu = {"target": "cuda:sm_80", "task": rows("").replace("<n>", "").replace("f32[n, 8]", "f32[64, 8]").replace("n {", "64 {")
+               .replace("spatial n", "spatial 64").replace('sizes="1..~64"', "")}
+        threads = "split(loop=\"i\", factors=[0, {0}], names=[\"b\", \"t\"])\nbind(loop=\"b\", thread=\"block.x\")\nbind(loop=\"t\", thread=\"thread.x\")"
+        environment = {**os.environ, "LD_LIBRARY_PATH": os.path.join(os.path.dirname(MCC), "../tests/fake_cuda"),
+                       "FAKE_CUDA_RUN": "1", "FAKE_CUDA_LAUNCH": "x=hang"}
+        with subprocess.Popen([MCC, "measure-worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as worker:
+            for number, n in ((5, 32), (6, 64)):
+                worker.stdin.write(request(id=number, candidates=[threads.replace("{0}", str(n))], **gpu).encode())
+            worker.stdin.flush()
+            events = []
+            for line in worker.stdout:
+                message = json.loads(line)
+                events.append((message["id"], message["event"]))
+                if {(5, "run"), (6, "built")} <= set(events) or message["event"] == "error":
+                    break
+            worker.kill()
+        self.assertIn((6, "built"), events)
+        self.assertNotIn((5, "result"), events)
+
     def test_it_dies_with_its_parent_whatever_it_does(self):
         # The parent starts a worker that will be busy for minutes, and is killed.
         code = ("import subprocess, sys, time\n"

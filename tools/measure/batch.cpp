@@ -1,12 +1,6 @@
 #include "tools/measure/batch.h"
 
-#include <sched.h>
-
-#include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
-#include <thread>
 
 #include "tools/measure/race.h"
 
@@ -18,33 +12,8 @@ using Clock = std::chrono::steady_clock;
 using tuner::Measurement;
 using tuner::TrialError;
 
-// Results of former requests are forgotten beyond this many.
-constexpr size_t kMaxKnown = 100'000;
-
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-// ---- Where threads run ----
-
-std::vector<int> allowed_cpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> cpus;
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) return {0};
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
-  }
-  return cpus;
-}
-
-// Not being allowed to costs precision only.
-void run_on(const std::vector<int>& cpus) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (int cpu : cpus)
-    CPU_SET(cpu, &set);
-  (void)::sched_setaffinity(0, sizeof set, &set);
 }
 
 class Pinned {
@@ -58,87 +27,12 @@ class Pinned {
   std::vector<int> before_;
 };
 
-// ---- Building beside measuring ----
-
-class Builders {
- public:
-  using Build = std::function<BuiltKernel(size_t)>;
-
-  // threads 0: get() builds.
-  Builders(size_t count, size_t threads, const std::vector<int>& cpus, Build build)
-      : build_(std::move(build)), built_(count), is_built_(count, 0) {
-    for (size_t i = 0; i < std::min(threads, count); ++i) {
-      threads_.emplace_back([this, cpus] {
-        run_on(cpus);
-        work();
-      });
-    }
-  }
-  ~Builders() {
-    next_ = built_.size();
-    join();
-  }
-
-  bool is_ready(size_t i) {
-    std::lock_guard lock(mutex_);
-    return is_built_[i] != 0;
-  }
-  // Whoever waits builds, too, as long as there is something that nobody has begun.
-  BuiltKernel& get(size_t i) {
-    if (threads_.empty() && is_built_[i] == 0) {
-      built_[i] = build_(i);
-      is_built_[i] = 1;
-    }
-    while (!threads_.empty() && !is_ready(i)) {
-      if (!build_next()) break;
-    }
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return is_built_[i] != 0; });
-    return built_[i];
-  }
-  void join() {
-    for (std::thread& thread : threads_) {
-      if (thread.joinable()) thread.join();
-    }
-  }
-
- private:
-  void work() {
-    while (build_next()) {
-    }
-  }
-  // False when all are begun.
-  bool build_next() {
-    const size_t i = next_++;
-    if (i >= built_.size()) return false;
-    BuiltKernel kernel = build_(i);
-    {
-      std::lock_guard lock(mutex_);
-      built_[i] = std::move(kernel);
-      is_built_[i] = 1;
-    }
-    changed_.notify_all();
-    return true;
-  }
-
-  Build build_;
-  std::vector<BuiltKernel> built_;
-  std::vector<char> is_built_;
-  std::atomic<size_t> next_ = 0;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<std::thread> threads_;
-};
-
-// ---- One request ----
-
 class Batch {
  public:
-  Batch(const WorkerRequest& request, const BuildContext& reference, MeasuredTask& task, KernelRunner& runner,
-        std::span<OtherSizes> others, MeasuredByKey& known,
-        const std::function<void(const WorkerMessage&)>& send)
+  Batch(const WorkerRequest& request, Preparation& preparation, MeasuredTask& task, KernelRunner& runner,
+        std::span<OtherSizes> others, KnownKernels& known, const SendMessage& send)
       : request_(request),
-        reference_(reference),
+        preparation_(preparation),
         task_(task),
         runner_(runner),
         others_(others),
@@ -155,21 +49,11 @@ class Batch {
       status = other.runner->start();
       if (!status.ok()) return status;
     }
-    const bool is_single = runner_.needs_one_processor();
-    // A kernel of one thread is timed on the last CPU while the others build; one of several threads needs them all.
-    size_t threads = is_single ? cpus.size() - 1 : cpus.size();
-    if (request_.is_serial) threads = 0;
-    std::vector<int> others = cpus;
-    if (is_single) {
-      run_on({cpus.back()});
-      if (others.size() > 1) others.pop_back();
-    }
-    Builders builders(request_.candidates.size(), threads, others, [this](size_t i) { return build(i); });
-    builders_ = &builders;
-    status = compute_reference();
+    if (runner_.needs_one_processor()) run_on({cpus.back()});
+    status = preparation_.reference();
     if (!status.ok()) return status;
-    if (!is_single) builders.join();
-    race(builders);
+    if (!runner_.needs_one_processor()) preparation_.build_all();
+    race();
     return done();
   }
 
@@ -182,36 +66,10 @@ class Batch {
     send_(message);
   }
 
-  BuiltKernel build(size_t i) {
-    event(WorkerEvent::build, static_cast<int64_t>(i));
-    BuiltKernel built =
-        runner_.build(request_.candidates[i], [&](const std::string& key) { return is_known(key, i); });
-    event(WorkerEvent::built, static_cast<int64_t>(i));
-    return built;
-  }
-
-  // Whether the code has been measured before, or is that of an earlier candidate. Builders run beside each other: two
-  // may still generate the same code.
-  bool is_known(const std::string& key, size_t i) {
-    std::lock_guard lock(keys_mutex_);
-    if (!request_.options.is_fresh && known_.contains(key)) return true;
-    size_t& owner = owners_.try_emplace(key, i).first->second;
-    if (owner < i) return true;
-    owner = i;
-    return false;
-  }
-
-  Status compute_reference() {
-    event(WorkerEvent::reference);
-    Status status = task_.compute_reference(reference_);
-    event(WorkerEvent::idle);
-    return status;
-  }
-
   // One run, in microseconds; negative with an error in the measurement.
   double run_checked(size_t i, bool is_hopeless_beyond) {
     Measurement& m = results_[i].measurement;
-    BuiltKernel& built = builders_->get(i);
+    BuiltKernel& built = preparation_.built(i);
     if (!runner_.is_loaded(built)) {
       event(WorkerEvent::build, static_cast<int64_t>(i));
       const RunOutcome loaded = runner_.load(built);
@@ -280,7 +138,7 @@ class Batch {
     RunBlock block;
     // Nothing that is said from now on counts.
     if (runner_.is_lost()) return kNever;
-    BuiltKernel& built = builders_->get(i);
+    BuiltKernel& built = preparation_.built(i);
     warm_up();
     event(WorkerEvent::run, static_cast<int64_t>(i));
     const RunOutcome outcome = runner_.time(built, runs, last_timed_ == i, block);
@@ -295,7 +153,7 @@ class Batch {
   // Of a kernel that does not run: it ends its race.
   static constexpr RunBlock kNever = {1e12, 1e12, false};
 
-  void race(Builders& builders) {
+  void race() {
     RaceOptions options;
     options.incumbent_us = request_.options.incumbent_us;
     options.precision = request_.options.precision;
@@ -308,8 +166,8 @@ class Batch {
     warm_up();
     Calibration before = runner_.calibrate();
     for (size_t i = 0; i < results_.size(); ++i) {
-      if (!builders.is_ready(i)) event(WorkerEvent::idle);
-      enter(i, builders.get(i), race);
+      if (!preparation_.is_built(i)) event(WorkerEvent::idle);
+      enter(i, preparation_.built(i), race);
       if (runner_.is_lost()) return give_up(i);
     }
     event(WorkerEvent::idle);
@@ -342,10 +200,10 @@ class Batch {
       if (results_[first->second].is_sent) send_result(first->second);
       return;
     }
-    auto it = request_.options.is_fresh ? known_.end() : known_.find(built.key);
-    if (it != known_.end()) {
+    if (std::optional<Measurement> known =
+            request_.options.is_fresh ? std::nullopt : known_.find(built.key)) {
       const double seconds = m.build_seconds;
-      m = it->second;
+      m = std::move(*known);
       m.build_seconds = seconds;
       m.run_seconds = 0;
       return send_result(i);
@@ -384,13 +242,10 @@ class Batch {
   // Also for those that turned out to be the same code; once each.
   void send_result(size_t i) {
     Progress& result = results_[i];
-    const std::string& key = builders_->get(i).key;
+    const std::string& key = preparation_.built(i).key;
     if (!result.is_sent) {
-      if (!key.empty() && known_.size() < kMaxKnown) {
-        std::lock_guard lock(keys_mutex_);
-        known_[key] = result.measurement;
-      }
-      builders_->get(i).release();
+      if (!key.empty()) known_.add(key, result.measurement);
+      preparation_.built(i).release();
       send_one(i);
     }
     for (size_t twin : result.twins) {
@@ -398,7 +253,7 @@ class Batch {
       results_[twin].measurement = result.measurement;
       results_[twin].measurement.build_seconds = seconds;
       results_[twin].measurement.run_seconds = 0;
-      builders_->get(twin).release();
+      preparation_.built(twin).release();
       send_one(twin);
     }
     result.twins.clear();
@@ -421,28 +276,24 @@ class Batch {
   };
 
   const WorkerRequest& request_;
-  const BuildContext& reference_;
+  Preparation& preparation_;
   MeasuredTask& task_;
   KernelRunner& runner_;
   std::span<OtherSizes> others_;
-  MeasuredByKey& known_;
-  const std::function<void(const WorkerMessage&)>& send_;
+  KnownKernels& known_;
+  const SendMessage& send_;
   std::vector<Progress> results_;
   std::map<std::string, size_t> first_with_key_;
-  std::mutex keys_mutex_;
-  std::map<std::string, size_t>
-      owners_;                   // the first candidate with this code, of those whose building has begun
   std::vector<size_t> settled_;  // timed, not sent
-  Builders* builders_ = nullptr;
   size_t last_timed_ = SIZE_MAX;
 };
 
 }  // namespace
 
-Status measure_batch(const WorkerRequest& request, const BuildContext& reference, MeasuredTask& task,
-                     KernelRunner& runner, std::span<OtherSizes> others, MeasuredByKey& known,
-                     const std::function<void(const WorkerMessage&)>& send) {
-  return Batch(request, reference, task, runner, others, known, send).run();
+Status measure_batch(const WorkerRequest& request, Preparation& preparation, MeasuredTask& task,
+                     KernelRunner& runner, std::span<OtherSizes> others, KnownKernels& known,
+                     const SendMessage& send) {
+  return Batch(request, preparation, task, runner, others, known, send).run();
 }
 
 }  // namespace mcc::tools

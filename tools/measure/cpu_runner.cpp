@@ -27,9 +27,8 @@ int64_t times_preempted() {
 
 class CpuRunner : public KernelRunner {
  public:
-  CpuRunner(const tuner::MeasureOptions& options, const BuildContext& context, MeasuredTask& task)
+  CpuRunner(const tuner::MeasureOptions& options, MeasuredTask& task)
       : options_(options),
-        context_(context),
         task_(task),
         inline_executor_(runtime::make_inline_executor()),
         executor_(&inline_executor_) {}
@@ -44,12 +43,6 @@ class CpuRunner : public KernelRunner {
   }
 
   bool needs_one_processor() const override { return options_.threads == 1; }
-
-  BuiltKernel build(const std::string& trace, const IsKnown& is_known) override {
-    BuildContext context = context_;
-    context.is_known = is_known;
-    return build_candidate(context, trace);
-  }
 
   RunOutcome run(BuiltKernel& built) override {
     Result<void* const*> buffers = task_.arguments(built.memory, options_.threads, built.orders);
@@ -98,7 +91,6 @@ class CpuRunner : public KernelRunner {
 
  private:
   const tuner::MeasureOptions& options_;
-  const BuildContext& context_;
   MeasuredTask& task_;
   runtime::ThreadPool pool_;
   mcc_executor inline_executor_;
@@ -107,9 +99,8 @@ class CpuRunner : public KernelRunner {
 
 }  // namespace
 
-std::unique_ptr<KernelRunner> make_cpu_runner(const tuner::MeasureOptions& options,
-                                              const BuildContext& context, MeasuredTask& task) {
-  return std::make_unique<CpuRunner>(options, context, task);
+std::unique_ptr<KernelRunner> make_cpu_runner(const tuner::MeasureOptions& options, MeasuredTask& task) {
+  return std::make_unique<CpuRunner>(options, task);
 }
 
 }  // namespace mcc::tools

@@ -54,7 +54,37 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+BuiltKernel failed(BuiltKernel built, TrialError error, std::string message) {
+  built.error = error;
+  built.message = std::move(message);
+  return built;
+}
+
 }  // namespace
+
+// ---- Building ----
+
+BuiltKernel build_device_candidate(const DeviceBuildContext& context, const std::string& trace,
+                                   const std::function<bool(const std::string& key)>& is_known) {
+  const Clock::time_point start = Clock::now();
+  BuiltKernel out;
+  Result<tensor::Trace> steps = tensor::parse_trace(trace);
+  if (!steps.ok()) return failed(std::move(out), TrialError::refused, to_text(steps.errors()));
+  tensor::Schedule schedule(context.unscheduled);
+  if (tensor::Outcome outcome = schedule.replay(*steps); !outcome)
+    return failed(std::move(out), TrialError::refused, outcome.detail);
+  if (!tensor::weight_orders(context.unscheduled, schedule.trace()).empty())
+    return failed(std::move(out), TrialError::refused, "weights in another order are not measured on GPUs");
+  out.replay = seconds_since(start);
+  BuiltDevice built =
+      build_device(schedule.func(), context.target, context.emit, context.assembler, is_known);
+  out.emit = built.seconds;
+  out.key = built.key;
+  if (built.error != TrialError::none) return failed(std::move(out), built.error, built.message);
+  out.memory = built.code.memory;
+  out.on_device = std::make_shared<DeviceKernel>(std::move(built));
+  return out;
+}
 
 // ---- Running ----
 
@@ -62,39 +92,12 @@ namespace {
 
 class DeviceRunner : public KernelRunner {
  public:
-  DeviceRunner(const tuner::MeasureOptions& options, const DeviceBuildContext& context, DeviceContext& device,
-               DeviceTask& task)
-      : options_(options),
-        context_(context),
-        device_(device),
-        cuda_(device.cuda()),
-        task_(task),
-        measured_(task.measured()) {}
+  DeviceRunner(const tuner::MeasureOptions& options, DeviceContext& device, DeviceTask& task)
+      : options_(options), device_(device), cuda_(device.cuda()), task_(task), measured_(task.measured()) {}
 
   Status start() override { return done(); }
   bool needs_one_processor() const override { return true; }
   bool is_lost() const override { return device_.is_lost(); }
-
-  BuiltKernel build(const std::string& trace, const IsKnown& is_known) override {
-    const Clock::time_point start = Clock::now();
-    BuiltKernel out;
-    Result<tensor::Trace> steps = tensor::parse_trace(trace);
-    if (!steps.ok()) return failed(std::move(out), TrialError::refused, to_text(steps.errors()));
-    tensor::Schedule schedule(context_.unscheduled);
-    if (tensor::Outcome outcome = schedule.replay(*steps); !outcome)
-      return failed(std::move(out), TrialError::refused, outcome.detail);
-    if (!tensor::weight_orders(context_.unscheduled, schedule.trace()).empty())
-      return failed(std::move(out), TrialError::refused, "weights in another order are not measured on GPUs");
-    out.replay = seconds_since(start);
-    BuiltDevice built =
-        build_device(schedule.func(), context_.target, context_.emit, context_.assembler, is_known);
-    out.emit = built.seconds;
-    out.key = built.key;
-    if (built.error != TrialError::none) return failed(std::move(out), built.error, built.message);
-    out.memory = built.code.memory;
-    out.on_device = std::make_shared<DeviceKernel>(std::move(built));
-    return out;
-  }
 
   bool is_loaded(const BuiltKernel& built) const override { return built.on_device->module != nullptr; }
   RunOutcome load(BuiltKernel& built) override {
@@ -204,12 +207,6 @@ class DeviceRunner : public KernelRunner {
   }
 
  private:
-  static BuiltKernel failed(BuiltKernel built, TrialError error, std::string message) {
-    built.error = error;
-    built.message = std::move(message);
-    return built;
-  }
-
   // An error of work on the device, which its context does not survive.
   RunOutcome died(mcc_cu_result code, const char* what) {
     device_.lose();
@@ -310,7 +307,7 @@ class DeviceRunner : public KernelRunner {
     }
     if (!is_elsewhere && kernel.workspace_version == device_.workspace_version()) return {};
     kernel.task = &task_;
-    const size_t parameters = context_.unscheduled.params.size();
+    const size_t parameters = measured_.func().params.size();
     auto address_of = [&](int buffer) {
       const auto i = static_cast<size_t>(buffer);
       return i < parameters ? task_.parameter(i) : device_.workspace(i - parameters);
@@ -390,7 +387,6 @@ class DeviceRunner : public KernelRunner {
   }
 
   const tuner::MeasureOptions& options_;
-  const DeviceBuildContext& context_;
   DeviceContext& device_;
   const mcc_cuda_driver& cuda_;
   DeviceTask& task_;
@@ -399,10 +395,9 @@ class DeviceRunner : public KernelRunner {
 
 }  // namespace
 
-std::unique_ptr<KernelRunner> make_device_runner(const tuner::MeasureOptions& options,
-                                                 const DeviceBuildContext& context, DeviceContext& device,
+std::unique_ptr<KernelRunner> make_device_runner(const tuner::MeasureOptions& options, DeviceContext& device,
                                                  DeviceTask& task) {
-  return std::make_unique<DeviceRunner>(options, context, device, task);
+  return std::make_unique<DeviceRunner>(options, device, task);
 }
 
 }  // namespace mcc::tools

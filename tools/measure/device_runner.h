@@ -15,9 +15,12 @@ struct DeviceBuildContext {
   const codegen::Assembler* assembler;  // null: the driver makes code of PTX
 };
 
+// See BuildContext::is_known.
+BuiltKernel build_device_candidate(const DeviceBuildContext& context, const std::string& trace,
+                                   const std::function<bool(const std::string& key)>& is_known);
+
 // What is passed outlives it.
-std::unique_ptr<KernelRunner> make_device_runner(const tuner::MeasureOptions& options,
-                                                 const DeviceBuildContext& context, DeviceContext& device,
+std::unique_ptr<KernelRunner> make_device_runner(const tuner::MeasureOptions& options, DeviceContext& device,
                                                  DeviceTask& task);
 
 }  // namespace mcc::tools

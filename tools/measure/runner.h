@@ -1,7 +1,6 @@
 // Where the candidates of a request run: this machine's processors, or its GPU.
 #pragma once
 
-#include <functional>
 #include <memory>
 
 #include "tools/measure/build.h"
@@ -17,18 +16,14 @@ struct RunOutcome {
   std::string message;  // of an error
 };
 
-// But for build(), from one thread.
+// For one thread.
 class KernelRunner {
  public:
-  using IsKnown = std::function<bool(const std::string& key)>;
-
   virtual ~KernelRunner() = default;
   // Before anything else is called.
   virtual Status start() = 0;
   // Whether runs leave all processors but one to the builders.
   virtual bool needs_one_processor() const = 0;
-  // From several threads; see BuildContext::is_known.
-  virtual BuiltKernel build(const std::string& trace, const IsKnown& is_known) = 0;
   // What comes between building and running, and may take as long as building: machine code that a driver makes, inputs that go
   // to a GPU. Not needed (is_loaded) on processors.
   virtual bool is_loaded(const BuiltKernel&) const { return true; }
@@ -48,7 +43,6 @@ class KernelRunner {
 };
 
 // Kernels for CPUs. What is passed outlives it.
-std::unique_ptr<KernelRunner> make_cpu_runner(const tuner::MeasureOptions& options,
-                                              const BuildContext& context, MeasuredTask& task);
+std::unique_ptr<KernelRunner> make_cpu_runner(const tuner::MeasureOptions& options, MeasuredTask& task);
 
 }  // namespace mcc::tools

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <condition_variable>
+#include <deque>
 #include <list>
 #include <map>
 #include <mutex>
@@ -18,6 +19,7 @@
 #include "tools/cuda_tools.h"
 #include "tools/measure/batch.h"
 #include "tools/measure/device_runner.h"
+#include "tools/measure/preparation.h"
 #include "tools/measure/protocol.h"
 
 namespace mcc::tools {
@@ -141,24 +143,47 @@ void limit_memory(rlim_t bytes) {
 // Whether the trace may call a library; what it says is looked at when it is built.
 bool names_library(const std::string& trace) { return trace.find(tensor::kLibrary) != std::string::npos; }
 
-// What one process keeps between requests.
+// What one process keeps between requests. One thread takes them as they come, another one serves them in that order; what a GPU
+// is to measure is prepared while it measures what came before.
 class Worker {
  public:
   explicit Worker(LineWriter& out) : out_(out) {}
 
-  void serve(const std::string& line) {
+  // The next request; from one thread.
+  void take(const std::string& line) {
+    auto job = std::make_unique<Job>();
     Result<WorkerRequest> request = decode_request(line);
-    if (!request.ok()) return report(0, request.errors());
-    Status status = done();
-    try {
-      status = measure(*request);
-    } catch (const std::exception& error) {
-      status = Diagnostic{ErrorKind::environment, "", text("internal error: ", error.what()), ""};
+    if (request.ok()) {
+      job->request = std::move(*request);
+      if (may_prepare_ahead(*job)) job->status = guarded([&] { return prepare(*job); });
+    } else {
+      job->status = request.errors();
     }
-    if (!status.ok()) return report(request->id, status.errors());
-    WorkerMessage message;
-    message.id = request->id;
-    out_.write(message);
+    std::lock_guard lock(mutex_);
+    jobs_.push_back(std::move(job));
+    changed_.notify_all();
+  }
+  // There are no more.
+  void end() {
+    std::lock_guard lock(mutex_);
+    is_over_ = true;
+    changed_.notify_all();
+  }
+
+  // Serves all, until the end; from one thread.
+  void serve() {
+    while (std::unique_ptr<Job> job = next()) {
+      Status status = std::move(job->status);
+      if (status.ok()) status = guarded([&] { return measure(*job); });
+      if (status.ok()) {
+        WorkerMessage message;
+        message.id = job->request.id;
+        out_.write(message);
+      } else {
+        report(job->request.id, status.errors());
+      }
+      finish(std::move(job));
+    }
   }
 
   void report(int64_t id, const Diagnostics& errors) {
@@ -174,12 +199,77 @@ class Worker {
     tensor::Target target;
     std::unique_ptr<codegen::Jit> jit;              // of a CPU
     std::unique_ptr<codegen::Assembler> assembler;  // of a GPU, where there is one
+
+    bool is_gpu() const { return target.kind == tensor::TargetKind::cuda; }
   };
   struct KeptTask {
     std::string key;
     std::unique_ptr<MeasuredTask> task;
+    std::mutex reference;                                // while it is computed
     std::vector<std::unique_ptr<DeviceTask>> on_device;  // at all its sizes, once it has been measured there
   };
+  struct Job {
+    WorkerRequest request;
+    Status status = done();
+    bool is_of_processor = false;  // one of those that are counted
+    // Once it is prepared.
+    Machine* machine = nullptr;
+    std::shared_ptr<KeptTask> task;
+    KnownKernels* known = nullptr;
+    std::unique_ptr<WorkQueue> queue;  // of its own
+    std::unique_ptr<Preparation> preparation;
+  };
+
+  template <class F>
+  static Status guarded(const F& f) {
+    try {
+      return f();
+    } catch (const std::exception& error) {
+      return Diagnostic{ErrorKind::environment, "", text("internal error: ", error.what()), ""};
+    }
+  }
+
+  // ---- The order of requests ----
+
+  // A kernel of a processor is timed while nothing else runs but what belongs to it.
+  bool may_prepare_ahead(Job& job) {
+    job.is_of_processor = !job.request.target.starts_with("cuda");
+    std::lock_guard lock(mutex_);
+    of_processors_ += job.is_of_processor ? 1 : 0;
+    return of_processors_ == 0 && bytes_under_way_ <= kMaxKeptBytes;
+  }
+
+  // Null at the end.
+  std::unique_ptr<Job> next() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return is_over_ || !jobs_.empty(); });
+    if (jobs_.empty()) return nullptr;
+    std::unique_ptr<Job> job = std::move(jobs_.front());
+    jobs_.pop_front();
+    return job;
+  }
+
+  // What it has of a GPU is given back by the thread that serves.
+  void finish(std::unique_ptr<Job> job) {
+    job->preparation.reset();
+    std::lock_guard lock(mutex_);
+    if (job->task) bytes_under_way_ -= job->task->task->bytes();
+    of_processors_ -= job->is_of_processor ? 1 : 0;
+    job.reset();
+    forget_tasks();
+  }
+
+  // The latest stay: a task scheduler comes back to them.
+  void forget_tasks() {
+    int64_t kept = 0;
+    for (auto t = tasks_.begin(); t != tasks_.end();) {
+      kept += (*t)->task->bytes();
+      const bool is_needed = t == tasks_.begin() || kept <= kMaxKeptBytes || t->use_count() > 1;
+      t = is_needed ? std::next(t) : tasks_.erase(t);
+    }
+  }
+
+  // ---- Preparing ----
 
   Result<Machine*> machine_for(const std::string& name) {
     auto it = machines_.find(name);
@@ -187,15 +277,8 @@ class Worker {
     Result<tensor::Target> target = codegen::make_target(name);
     if (!target.ok()) return target.errors();
     Machine machine{*target, nullptr, nullptr};
-    if (target->kind == tensor::TargetKind::cuda) {
+    if (machine.is_gpu()) {
       machine.assembler = find_assembler_for(*target).assembler;  // who asks has been told of a problem
-      if (!device_) {
-        // A driver reserves addresses for all memory that there is, of the host and of GPUs.
-        limit_memory(RLIM_INFINITY);
-        Result<std::unique_ptr<DeviceContext>> device = DeviceContext::open();
-        if (!device.ok()) return device.errors();
-        device_ = std::move(*device);
-      }
     } else {
       Result<std::unique_ptr<codegen::Jit>> jit = codegen::Jit::create(*target);
       if (!jit.ok()) return jit.errors();
@@ -204,65 +287,121 @@ class Worker {
     return &machines_.emplace(name, std::move(machine)).first->second;
   }
 
-  // The latest tasks stay: a task scheduler comes back to them.
-  Result<KeptTask*> task_for(const WorkerRequest& request) {
+  Result<std::shared_ptr<KeptTask>> task_for(const WorkerRequest& request) {
     const std::string key = text(request.options.seed, " ", request.task);
-    auto it = std::find_if(tasks_.begin(), tasks_.end(), [&](const KeptTask& t) { return t.key == key; });
-    if (it != tasks_.end()) {
-      tasks_.splice(tasks_.begin(), tasks_, it);
-      return &tasks_.front();
+    auto it = std::find_if(tasks_.begin(), tasks_.end(), [&](const auto& t) { return t->key == key; });
+    if (it == tasks_.end()) {
+      Result<std::unique_ptr<MeasuredTask>> task =
+          MeasuredTask::create(request.task, request.options.seed, kMaxTaskBytes);
+      if (!task.ok()) return task.errors();
+      it = tasks_.insert(tasks_.begin(), std::make_shared<KeptTask>());
+      (*it)->key = key;
+      (*it)->task = std::move(*task);
     }
-    Result<std::unique_ptr<MeasuredTask>> task =
-        MeasuredTask::create(request.task, request.options.seed, kMaxTaskBytes);
-    if (!task.ok()) return task.errors();
-    tasks_.push_front({key, std::move(*task), {}});
-    int64_t kept = 0;
-    for (auto t = tasks_.begin(); t != tasks_.end();) {
-      kept += t->task->bytes();
-      t = t != tasks_.begin() && kept > kMaxKeptBytes ? tasks_.erase(t) : std::next(t);
-    }
-    return &tasks_.front();
+    tasks_.splice(tasks_.begin(), tasks_, it);
+    return tasks_.front();
   }
 
-  Status measure(const WorkerRequest& request) {
+  // As far as no GPU is needed.
+  Status prepare(Job& job) {
+    const WorkerRequest& request = job.request;
+    std::unique_lock lock(mutex_);
     Result<Machine*> machine = machine_for(request.target);
     if (!machine.ok()) return machine.errors();
-    Result<KeptTask*> task = task_for(request);
+    Result<std::shared_ptr<KeptTask>> task = task_for(request);
     if (!task.ok()) return task.errors();
-    const bool is_gpu = (*machine)->target.kind == tensor::TargetKind::cuda;
     // What a GPU computes is compared with what this machine's processor does.
-    Result<Machine*> processor = is_gpu ? machine_for("cpu") : machine;
+    Result<Machine*> processor = (*machine)->is_gpu() ? machine_for("cpu") : machine;
     if (!processor.ok()) return processor.errors();
-    const MeasuredTask& measured = *(*task)->task;
-    const BuildContext context{measured.func(), (*processor)->target, request.emit, *(*processor)->jit};
-    const std::string results_key = codegen::sha256(text(
+    job.machine = *machine;
+    job.task = *task;
+    bytes_under_way_ += job.task->task->bytes();
+    job.known = &known_[codegen::sha256(text(
         request.target, " ", request.options.threads, request.options.is_cold, " ", request.emit.optimization,
-        request.emit.strict, request.emit.fast_math, " ", request.options.seed, " ", request.task));
+        request.emit.strict, request.emit.fast_math, " ", request.options.seed, " ", request.task))];
+    WorkQueue& queue = queue_for(job);
+    lock.unlock();
+
+    Preparation::Steps steps;
+    const auto kept = job.task;
+    const BuildContext context{kept->task->func(), (*processor)->target, request.emit, *(*processor)->jit};
+    steps.compute_reference = [kept, context] {
+      std::lock_guard only_one(kept->reference);
+      return guarded([&] { return kept->task->compute_reference(context); });
+    };
+    if (job.machine->is_gpu()) {
+      const DeviceBuildContext build{kept->task->func(), job.machine->target, request.emit,
+                                     job.machine->assembler.get()};
+      steps.build = [build](const std::string& trace, const Preparation::IsKnown& is_known) {
+        return build_device_candidate(build, trace, is_known);
+      };
+    } else {
+      steps.build = [context](const std::string& trace, const Preparation::IsKnown& is_known) {
+        BuildContext of_trace = context;
+        of_trace.is_known = is_known;
+        return build_candidate(of_trace, trace);
+      };
+    }
+    const auto send = [this](const WorkerMessage& message) { out_.write(message); };
+    job.preparation = std::make_unique<Preparation>(request, std::move(steps), *job.known, send, queue);
+    return done();
+  }
+
+  // A kernel of one thread, and one of a GPU, is timed on the last CPU while the others build; one of several threads needs them
+  // all.
+  WorkQueue& queue_for(Job& job) {
+    const bool needs_one = job.machine->is_gpu() || job.request.options.threads == 1;
+    const size_t threads = job.request.is_serial ? 0 : needs_one ? cpus_.size() - 1 : cpus_.size();
+    std::vector<int> cpus = cpus_;
+    if (needs_one && cpus.size() > 1) cpus.pop_back();
+    if (job.machine->is_gpu() && threads > 0) {
+      if (!queue_) queue_ = std::make_unique<WorkQueue>(threads, cpus);
+      return *queue_;
+    }
+    job.queue = std::make_unique<WorkQueue>(std::min(threads, job.request.candidates.size()), cpus);
+    return *job.queue;
+  }
+
+  // ---- Measuring ----
+
+  Status measure(Job& job) {
+    if (!job.preparation) {
+      if (Status status = prepare(job); !status.ok()) return status;
+    }
+    const WorkerRequest& request = job.request;
+    MeasuredTask& measured = *job.task->task;
     const auto send = [&](const WorkerMessage& message) { out_.write(message); };
     std::vector<OtherSizes> others;
-    if (!is_gpu) {
-      std::unique_ptr<KernelRunner> runner = make_cpu_runner(request.options, context, *(*task)->task);
+    if (!job.machine->is_gpu()) {
+      std::unique_ptr<KernelRunner> runner = make_cpu_runner(request.options, measured);
       for (const std::unique_ptr<MeasuredTask>& other : measured.others())
-        others.push_back({*other, make_cpu_runner(request.options, context, *other)});
-      return measure_batch(request, context, *(*task)->task, *runner, others, results_[results_key], send);
+        others.push_back({*other, make_cpu_runner(request.options, *other)});
+      return measure_batch(request, *job.preparation, measured, *runner, others, *job.known, send);
     }
-    if (Status status = put_on_device(**task); !status.ok())
+    if (Status status = open_device(); !status.ok()) return status;
+    if (Status status = put_on_device(*job.task); !status.ok())
       return reject_all(request, status.errors()[0].message);
     // Loading a library takes longer than a run may.
     mcc_error ignored = {};
     if (std::any_of(request.candidates.begin(), request.candidates.end(), names_library)) device_->library(&ignored);
-    const DeviceBuildContext build{measured.func(), (*machine)->target, request.emit,
-                                   (*machine)->assembler.get()};
-    std::vector<std::unique_ptr<DeviceTask>>& on_device = (*task)->on_device;
-    std::unique_ptr<KernelRunner> runner =
-        make_device_runner(request.options, build, *device_, *on_device[0]);
+    std::vector<std::unique_ptr<DeviceTask>>& on_device = job.task->on_device;
+    std::unique_ptr<KernelRunner> runner = make_device_runner(request.options, *device_, *on_device[0]);
     for (size_t i = 0; i < measured.others().size(); ++i)
       others.push_back(
-          {*measured.others()[i], make_device_runner(request.options, build, *device_, *on_device[i + 1])});
-    Status status =
-        measure_batch(request, context, *(*task)->task, *runner, others, results_[results_key], send);
+          {*measured.others()[i], make_device_runner(request.options, *device_, *on_device[i + 1])});
+    Status status = measure_batch(request, *job.preparation, measured, *runner, others, *job.known, send);
     if (device_->is_lost()) restart(request.id);
     return status;
+  }
+
+  Status open_device() {
+    if (device_) return done();
+    // A driver reserves addresses for all memory that there is, of the host and of GPUs.
+    limit_memory(RLIM_INFINITY);
+    Result<std::unique_ptr<DeviceContext>> device = DeviceContext::open();
+    if (!device.ok()) return device.errors();
+    device_ = std::move(*device);
+    return done();
   }
 
   // Its parameters, at all sizes.
@@ -306,10 +445,19 @@ class Worker {
   }
 
   LineWriter& out_;
+  const std::vector<int> cpus_ = allowed_cpus();
+  std::unique_ptr<DeviceContext> device_;  // since a GPU was asked for; of the thread that serves
+  // What both threads have to do with.
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::unique_ptr<Job>> jobs_;  // taken, and not served
+  bool is_over_ = false;
+  int of_processors_ = 0;        // requests that are not finished
+  int64_t bytes_under_way_ = 0;  // of the tasks of all that has been prepared and is not finished
   std::map<std::string, Machine> machines_;
-  std::unique_ptr<DeviceContext> device_;  // since a GPU was asked for
-  std::list<KeptTask> tasks_;
-  std::map<std::string, MeasuredByKey> results_;
+  std::list<std::shared_ptr<KeptTask>> tasks_;
+  std::map<std::string, KnownKernels> known_;
+  std::unique_ptr<WorkQueue> queue_;  // for GPUs
 };
 
 // A candidate that takes all memory is its own misfortune, not the machine's.
@@ -327,9 +475,14 @@ int run_worker(int in, int out) {
   LineReader reader(in, out);
   LineWriter writer(out);
   Worker worker(writer);
-  for (std::string line; reader.next(line);) {
-    if (line.find_first_not_of(" \t\r") != std::string::npos) worker.serve(line);
-  }
+  std::thread taker([&] {
+    for (std::string line; reader.next(line);) {
+      if (line.find_first_not_of(" \t\r") != std::string::npos) worker.take(line);
+    }
+    worker.end();
+  });
+  worker.serve();
+  taker.join();
   if (!reader.was_too_long()) return 0;
   worker.report(
       0, {{ErrorKind::bad_input, "request", text("is longer than ", kMaxRequestBytes >> 20, " MiB"), ""}});
