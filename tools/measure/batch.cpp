@@ -52,7 +52,7 @@ class Batch {
     if (runner_.needs_one_processor()) run_on({cpus.back()});
     status = preparation_.reference();
     if (!status.ok()) return status;
-    if (!runner_.needs_one_processor()) preparation_.build_all();
+    if (runner_.needs_all_built()) preparation_.build_all();
     race();
     return done();
   }

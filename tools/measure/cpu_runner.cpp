@@ -43,6 +43,7 @@ class CpuRunner : public KernelRunner {
   }
 
   bool needs_one_processor() const override { return options_.threads == 1; }
+  bool needs_all_built() const override { return options_.threads > 1; }
 
   RunOutcome run(BuiltKernel& built) override {
     Result<void* const*> buffers = task_.arguments(built.memory, options_.threads, built.orders);

@@ -97,6 +97,7 @@ class DeviceRunner : public KernelRunner {
 
   Status start() override { return done(); }
   bool needs_one_processor() const override { return true; }
+  bool needs_all_built() const override { return true; }
   bool is_lost() const override { return device_.is_lost(); }
 
   bool is_loaded(const BuiltKernel& built) const override { return built.on_device->module != nullptr; }

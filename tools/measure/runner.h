@@ -24,6 +24,8 @@ class KernelRunner {
   virtual Status start() = 0;
   // Whether runs leave all processors but one to the builders.
   virtual bool needs_one_processor() const = 0;
+  // Whether runs follow each other without waiting for a builder: it needs what builds, or would cool down.
+  virtual bool needs_all_built() const = 0;
   // What comes between building and running, and may take as long as building: machine code that a driver makes, inputs that go
   // to a GPU. Not needed (is_loaded) on processors.
   virtual bool is_loaded(const BuiltKernel&) const { return true; }
