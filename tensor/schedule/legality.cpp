@@ -47,12 +47,12 @@ bool is_indexed_by(const Block& block, const Buffer& buffer, const Var& loop) {
 
 // Whether the buffer may carry values along a scan loop around the given one: it is indexed by such a loop.
 bool is_carried(const FuncSites& sites, const Buffer& buffer, const For* inner) {
-  for (const BlockSite& site : sites.below(inner)) {
-    for (const For* loop : site.loops) {
-      if (loop == inner) break;
-      if (is_indexed_by(*site.block, buffer, loop->var) && axes_bound_below(loop->body, loop->var).scan)
-        return true;
-    }
+  const std::span<const BlockSite> below = sites.below(inner);
+  for (const For* loop : sites.around(inner)) {
+    const bool is_indexed = std::any_of(below.begin(), below.end(), [&](const BlockSite& site) {
+      return is_indexed_by(*site.block, buffer, loop->var);
+    });
+    if (is_indexed && axes_bound_below(loop->body, loop->var).scan) return true;
   }
   return false;
 }
@@ -129,8 +129,22 @@ Outcome check_cross(const FuncSites& sites, const BlockSite& site, const For* lo
   return applied();
 }
 
+// Whether the iterations of a loop around the block write different elements, whatever the loops inside of it do.
+bool is_separated(const Func& f, const BlockSite& site, const For* loop, LoopKind kind, Proven* proven) {
+  const size_t depth = depth_of(site, loop);
+  const bool in_sums = kind == LoopKind::bound;
+  Proven::Question question(Proven::Kind::separated);
+  question.add(site);
+  question.add(static_cast<int64_t>(depth));
+  question.add(int64_t{in_sums});
+  if (proven != nullptr && proven->holds(question)) return true;
+  const bool is_so = separates(regions_at(f, site, depth), loop->var, spatial_values(*site.block), in_sums);
+  if (is_so && proven != nullptr) proven->add(std::move(question));
+  return is_so;
+}
+
 Outcome check_parallel_block(const Func& f, const FuncSites& sites, const BlockSite& site, const For* loop,
-                             LoopKind kind = LoopKind::parallel) {
+                             Proven* proven, LoopKind kind = LoopKind::parallel) {
   const Block& block = *site.block;
   const std::string name = text(to_text(kind), " loop ", loop->var.name());
   AxisKinds kinds = axes_bound_to(block, loop->var);
@@ -144,9 +158,7 @@ Outcome check_parallel_block(const Func& f, const FuncSites& sites, const BlockS
     bool is_private = is_private_to(f, sites, w.buffer, loop);
     if (is_private && (kind == LoopKind::parallel || is_kept_apart(sites, w.buffer, loop))) continue;
     if (kinds.spatial && !is_recomputed(block)) continue;
-    if (kinds.spatial && separates(regions_at(f, site, depth_of(site, loop)), loop->var,
-                                   spatial_values(block), kind == LoopKind::bound))
-      continue;
+    if (kinds.spatial && is_separated(f, site, loop, kind, proven)) continue;
     return refuse(RefusalCode::dependence,
                   text("expected each element of ", w.buffer.name(), " to be written in one iteration of ",
                        name, ", got block ", block.name, " writing some in several"));
@@ -208,7 +220,7 @@ std::optional<Update> as_update(const Block& block) {
 
 namespace {
 
-Outcome check_parallel(const Func& f, const FuncSites& sites, const For* loop) {
+Outcome check_parallel(const Func& f, const FuncSites& sites, const For* loop, Proven* proven) {
   const std::string& name = loop->var.name();
   std::vector<const For*> around = sites.around(loop);
   std::vector<const For*> below = loops_below(loop->body);
@@ -226,7 +238,7 @@ Outcome check_parallel(const Func& f, const FuncSites& sites, const For* loop) {
     }
   }
   for (const BlockSite& site : sites.below(loop)) {
-    if (Outcome o = check_parallel_block(f, sites, site, loop); !o) return o;
+    if (Outcome o = check_parallel_block(f, sites, site, loop, proven); !o) return o;
   }
   return applied();
 }
@@ -347,7 +359,7 @@ Outcome check_place(const For* loop, const std::vector<const For*>& around) {
 }
 
 // Whether a loop that is bound to an axis of a GPU's grid may be (bind.cpp has the rules).
-Outcome check_bound(const Func& f, const FuncSites& sites, const For* loop) {
+Outcome check_bound(const Func& f, const FuncSites& sites, const For* loop, Proven* proven) {
   MCC_CHECK(grid_axis(*loop), "loop ", loop->var.name(), " is bound to no axis");
   if (Outcome o = check_place(loop, sites.around(loop)); !o) return o;
   for (const For* other : loops_below(loop->body)) {
@@ -355,33 +367,35 @@ Outcome check_bound(const Func& f, const FuncSites& sites, const For* loop) {
   }
   if (is_int(loop->extent, 1)) return applied();
   for (const BlockSite& site : sites.below(loop)) {
-    if (Outcome o = check_parallel_block(f, sites, site, loop, LoopKind::bound); !o) return o;
+    if (Outcome o = check_parallel_block(f, sites, site, loop, proven, LoopKind::bound); !o) return o;
   }
   return applied();
 }
 
 }  // namespace
 
-Outcome check_parallel(const Func& f, const For* loop) { return check_parallel(f, FuncSites(f), loop); }
+Outcome check_parallel(const Func& f, const For* loop) {
+  return check_parallel(f, FuncSites(f), loop, nullptr);
+}
 Outcome check_vectorized(const Func& f, const For* loop) { return check_vectorized(f, FuncSites(f), loop); }
 Outcome check_scopes(const Func& f) { return check_scopes(f, FuncSites(f)); }
 
-Outcome check_threads(const Func& f) {
+Outcome check_threads(const Func& f, Proven* proven) {
   if (!f.body) return applied();
   const FuncSites sites(f);
   bool has_grid = false;
   for (const For* loop : loops_below(f.body)) {
     if (is_bound(loop)) {
       has_grid = true;
-      if (Outcome o = check_bound(f, sites, loop); !o) return o;
+      if (Outcome o = check_bound(f, sites, loop, proven); !o) return o;
     } else if (loop->loop == LoopKind::parallel) {
-      if (Outcome o = check_parallel(f, sites, loop); !o) return o;
+      if (Outcome o = check_parallel(f, sites, loop, proven); !o) return o;
     } else if (loop->loop == LoopKind::vectorized) {
       if (Outcome o = check_vectorized(f, sites, loop); !o) return o;
     }
   }
   if (has_grid) {
-    if (Outcome o = check_thread_buffers(f, sites); !o) return o;
+    if (Outcome o = check_thread_buffers(f, sites, proven); !o) return o;
   }
   return check_scopes(f, sites);
 }

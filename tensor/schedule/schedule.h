@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "support/result.h"
+#include "tensor/schedule/proven.h"
 #include "tensor/schedule/refusal.h"
 #include "tensor/schedule/steps.h"
 #include "tensor/stmt.h"
@@ -49,12 +50,15 @@ class Schedule {
 
   // For steps: replaces the function (already checked).
   void set_func(Func func) { func_ = std::move(func); }
+  // Of this function, for their checks.
+  Proven& proven() { return proven_; }
 
  private:
   Outcome apply_alone(const Step& step);
 
   Func func_;
   Trace trace_;
+  Proven proven_;
   std::vector<Schedule> for_all_sizes_;  // one or none
 };
 

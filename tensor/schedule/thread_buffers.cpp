@@ -155,19 +155,9 @@ Outcome check_owners(const Func& f, const std::vector<const BlockSite*>& users, 
   return applied();
 }
 
-// Rule 6 of bind.cpp, for one buffer.
-Outcome check_thread_buffer(const Func& f, const FuncSites& sites, const Buffer& buffer) {
+// Rule 6 of bind.cpp, for one buffer that is used in several nests, or by warps.
+Outcome check_users(const Func& f, const std::vector<const BlockSite*>& users, const Buffer& buffer) {
   const bool is_of_warps = buffer.scope() == Scope::warp;
-  const std::vector<const BlockSite*>& users = sites.users(buffer);
-  std::set<const For*> nests;
-  bool has_threads = false;
-  for (const BlockSite* site : users) {
-    nests.insert(thread_nest(*site));
-    has_threads |= std::any_of(site->loops.begin(), site->loops.end(),
-                               [](const For* l) { return l->loop == LoopKind::bound; });
-  }
-  if (!has_threads) return applied();
-  if (!is_of_warps && nests.size() == 1 && !nests.contains(nullptr)) return applied();
   auto failed = [&](const BlockSite& site) {
     return refuse_user(buffer, is_of_warps ? "warp" : "thread", site, "that may use those of others");
   };
@@ -203,6 +193,28 @@ Outcome check_thread_buffer(const Func& f, const FuncSites& sites, const Buffer&
   return applied();
 }
 
+Outcome check_thread_buffer(const Func& f, const FuncSites& sites, const Buffer& buffer, Proven* proven) {
+  const std::vector<const BlockSite*>& users = sites.users(buffer);
+  std::set<const For*> nests;
+  bool has_threads = false;
+  for (const BlockSite* site : users) {
+    nests.insert(thread_nest(*site));
+    has_threads |= std::any_of(site->loops.begin(), site->loops.end(),
+                               [](const For* l) { return l->loop == LoopKind::bound; });
+  }
+  if (!has_threads) return applied();
+  if (buffer.scope() != Scope::warp && nests.size() == 1 && !nests.contains(nullptr)) return applied();
+  // Which loops two sites have in common their variables say.
+  Proven::Question question(Proven::Kind::owned);
+  question.add(buffer.get());
+  for (const BlockSite* user : users)
+    question.add(*user);
+  if (proven != nullptr && proven->holds(question)) return applied();
+  Outcome outcome = check_users(f, users, buffer);
+  if (outcome && proven != nullptr) proven->add(std::move(question));
+  return outcome;
+}
+
 }  // namespace
 
 const For* thread_nest(const BlockSite& site) {
@@ -211,11 +223,11 @@ const For* thread_nest(const BlockSite& site) {
   return it == site.loops.end() ? nullptr : *it;
 }
 
-Outcome check_thread_buffers(const Func& f, const FuncSites& sites) {
+Outcome check_thread_buffers(const Func& f, const FuncSites& sites, Proven* proven) {
   for (const Buffer& buffer : f.allocs) {
     if (buffer.scope() != Scope::local && buffer.scope() != Scope::registers && buffer.scope() != Scope::warp)
       continue;
-    if (Outcome o = check_thread_buffer(f, sites, buffer); !o) return o;
+    if (Outcome o = check_thread_buffer(f, sites, buffer, proven); !o) return o;
   }
   return applied();
 }
