@@ -20,7 +20,7 @@ struct TuneOptions {
   int batch = 16;       // candidates a round
   int first_batch = 4;  // in a task's first round: a whole model is there soon
   // Rounds of other tasks are begun while one is measured, until they have so many candidates: for measurers that can build
-  // meanwhile. What they try is decided without the results of those under way, whatever the time that anything takes.
+  // meanwhile. What they try is decided without the results of those under way, however soon these are there.
   int ahead = 0;
   // At the end the fastest few of each task, and its default, are measured once more side by side: one of them may only
   // have been lucky, or the machine slower at another time. 0: no such races. All races together take a tenth of the time
