@@ -130,21 +130,21 @@ Outcome check_cross(const FuncSites& sites, const BlockSite& site, const For* lo
 }
 
 // Whether the iterations of a loop around the block write different elements, whatever the loops inside of it do.
-bool is_separated(const Func& f, const BlockSite& site, const For* loop, LoopKind kind, Proven* proven) {
+bool is_separated(const Func& f, const BlockSite& site, const For* loop, LoopKind kind, Proven& proven) {
   const size_t depth = depth_of(site, loop);
   const bool in_sums = kind == LoopKind::bound;
   Proven::Question question(Proven::Kind::separated);
   question.add(site);
   question.add(static_cast<int64_t>(depth));
   question.add(int64_t{in_sums});
-  if (proven != nullptr && proven->holds(question)) return true;
+  if (proven.holds(question)) return true;
   const bool is_so = separates(regions_at(f, site, depth), loop->var, spatial_values(*site.block), in_sums);
-  if (is_so && proven != nullptr) proven->add(std::move(question));
+  if (is_so) proven.add(std::move(question));
   return is_so;
 }
 
 Outcome check_parallel_block(const Func& f, const FuncSites& sites, const BlockSite& site, const For* loop,
-                             Proven* proven, LoopKind kind = LoopKind::parallel) {
+                             Proven& proven, LoopKind kind = LoopKind::parallel) {
   const Block& block = *site.block;
   const std::string name = text(to_text(kind), " loop ", loop->var.name());
   AxisKinds kinds = axes_bound_to(block, loop->var);
@@ -220,7 +220,7 @@ std::optional<Update> as_update(const Block& block) {
 
 namespace {
 
-Outcome check_parallel(const Func& f, const FuncSites& sites, const For* loop, Proven* proven) {
+Outcome check_parallel(const Func& f, const FuncSites& sites, const For* loop, Proven& proven) {
   const std::string& name = loop->var.name();
   std::vector<const For*> around = sites.around(loop);
   std::vector<const For*> below = loops_below(loop->body);
@@ -359,7 +359,7 @@ Outcome check_place(const For* loop, const std::vector<const For*>& around) {
 }
 
 // Whether a loop that is bound to an axis of a GPU's grid may be (bind.cpp has the rules).
-Outcome check_bound(const Func& f, const FuncSites& sites, const For* loop, Proven* proven) {
+Outcome check_bound(const Func& f, const FuncSites& sites, const For* loop, Proven& proven) {
   MCC_CHECK(grid_axis(*loop), "loop ", loop->var.name(), " is bound to no axis");
   if (Outcome o = check_place(loop, sites.around(loop)); !o) return o;
   for (const For* other : loops_below(loop->body)) {
@@ -375,12 +375,13 @@ Outcome check_bound(const Func& f, const FuncSites& sites, const For* loop, Prov
 }  // namespace
 
 Outcome check_parallel(const Func& f, const For* loop) {
-  return check_parallel(f, FuncSites(f), loop, nullptr);
+  Proven nothing;
+  return check_parallel(f, FuncSites(f), loop, nothing);
 }
 Outcome check_vectorized(const Func& f, const For* loop) { return check_vectorized(f, FuncSites(f), loop); }
 Outcome check_scopes(const Func& f) { return check_scopes(f, FuncSites(f)); }
 
-Outcome check_threads(const Func& f, Proven* proven) {
+Outcome check_threads(const Func& f, Proven& proven) {
   if (!f.body) return applied();
   const FuncSites sites(f);
   bool has_grid = false;

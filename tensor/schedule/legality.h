@@ -34,13 +34,13 @@ const For* thread_nest(const BlockSite& site);
 
 // Whether what several nests use of buffers that threads, or warps, have to themselves is made by the same ones (bind.cpp,
 // rules 6 and 7).
-Outcome check_thread_buffers(const Func& f, const FuncSites& sites, Proven* proven);
+Outcome check_thread_buffers(const Func& f, const FuncSites& sites, Proven& proven);
 
 // Whether buffers private to a thread stay in one iteration of each parallel loop.
 Outcome check_scopes(const Func& f);
 
 // All of the above for the whole function, and whether loops that are bound to axes of a GPU's grid may be (bind.cpp has the rules). Steps that move blocks end with it.
-// proven: of the schedule that the function is the next state of; null: everything is looked at.
-Outcome check_threads(const Func& f, Proven* proven = nullptr);
+// proven: of the schedule that the function is the next state of.
+Outcome check_threads(const Func& f, Proven& proven);
 
 }  // namespace mcc::tensor

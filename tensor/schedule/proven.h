@@ -22,7 +22,6 @@ class Proven {
     void add(const RefCounted* node);
     void add(const BlockSite& site);
     bool operator==(const Question& other) const;
-    size_t hash() const { return hash_; }
 
    private:
     std::vector<Ref<const RefCounted>> nodes_;  // kept, so that no other one gets the address of one

@@ -46,7 +46,7 @@ inline Outcome parse_scope(const std::string& name, Scope* scope) {
 }
 // Takes the function over when its parallel and vectorized loops are still sound.
 inline Outcome commit(Schedule& schedule, Func func) {
-  Outcome outcome = check_threads(func, &schedule.proven());
+  Outcome outcome = check_threads(func, schedule.proven());
   if (outcome) schedule.set_func(std::move(func));
   return outcome;
 }

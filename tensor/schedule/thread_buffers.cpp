@@ -193,7 +193,7 @@ Outcome check_users(const Func& f, const std::vector<const BlockSite*>& users, c
   return applied();
 }
 
-Outcome check_thread_buffer(const Func& f, const FuncSites& sites, const Buffer& buffer, Proven* proven) {
+Outcome check_thread_buffer(const Func& f, const FuncSites& sites, const Buffer& buffer, Proven& proven) {
   const std::vector<const BlockSite*>& users = sites.users(buffer);
   std::set<const For*> nests;
   bool has_threads = false;
@@ -209,9 +209,9 @@ Outcome check_thread_buffer(const Func& f, const FuncSites& sites, const Buffer&
   question.add(buffer.get());
   for (const BlockSite* user : users)
     question.add(*user);
-  if (proven != nullptr && proven->holds(question)) return applied();
+  if (proven.holds(question)) return applied();
   Outcome outcome = check_users(f, users, buffer);
-  if (outcome && proven != nullptr) proven->add(std::move(question));
+  if (outcome) proven.add(std::move(question));
   return outcome;
 }
 
@@ -223,7 +223,7 @@ const For* thread_nest(const BlockSite& site) {
   return it == site.loops.end() ? nullptr : *it;
 }
 
-Outcome check_thread_buffers(const Func& f, const FuncSites& sites, Proven* proven) {
+Outcome check_thread_buffers(const Func& f, const FuncSites& sites, Proven& proven) {
   for (const Buffer& buffer : f.allocs) {
     if (buffer.scope() != Scope::local && buffer.scope() != Scope::registers && buffer.scope() != Scope::warp)
       continue;

@@ -58,13 +58,7 @@ class Batch {
   }
 
  private:
-  void event(WorkerEvent event, int64_t candidate = -1) {
-    WorkerMessage message;
-    message.id = request_.id;
-    message.event = event;
-    message.candidate = candidate;
-    send_(message);
-  }
+  void event(WorkerEvent event, int64_t candidate = -1) { send_event(send_, request_, event, candidate); }
 
   // One run, in microseconds; negative with an error in the measurement.
   double run_checked(size_t i, bool is_hopeless_beyond) {

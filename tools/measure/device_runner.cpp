@@ -60,12 +60,10 @@ BuiltKernel failed(BuiltKernel built, TrialError error, std::string message) {
   return built;
 }
 
-}  // namespace
-
 // ---- Building ----
 
-BuiltKernel build_device_candidate(const DeviceBuildContext& context, const std::string& trace,
-                                   const std::function<bool(const std::string& key)>& is_known) {
+BuiltKernel build_scheduled(const DeviceBuildContext& context, const std::string& trace,
+                            const std::function<bool(const std::string& key)>& is_known) {
   const Clock::time_point start = Clock::now();
   BuiltKernel out;
   Result<tensor::Trace> steps = tensor::parse_trace(trace);
@@ -84,6 +82,17 @@ BuiltKernel build_device_candidate(const DeviceBuildContext& context, const std:
   out.memory = built.code.memory;
   out.on_device = std::make_shared<DeviceKernel>(std::move(built));
   return out;
+}
+
+}  // namespace
+
+BuiltKernel build_device_candidate(const DeviceBuildContext& context, const std::string& trace,
+                                   const std::function<bool(const std::string& key)>& is_known) {
+  try {
+    return build_scheduled(context, trace, is_known);
+  } catch (const std::exception& error) {
+    return failed({}, TrialError::build, text("internal error: ", error.what()));
+  }
 }
 
 // ---- Running ----

@@ -31,6 +31,14 @@ void KnownKernels::add(const std::string& key, const tuner::Measurement& measure
   if (measurements_.size() < kMaxKnown) measurements_[key] = measurement;
 }
 
+void send_event(const SendMessage& send, const WorkerRequest& request, WorkerEvent event, int64_t candidate) {
+  WorkerMessage message;
+  message.id = request.id;
+  message.event = event;
+  message.candidate = candidate;
+  send(message);
+}
+
 // ---- Preparing ----
 
 // Items of work: 0 is the reference, i + 1 the code of candidate i. Each is done by who is the first to begin it.
@@ -57,14 +65,6 @@ struct Preparation::State {
   std::map<std::string, size_t>
       owners;  // the first candidate with this code, of those whose building has begun
 
-  void event(WorkerEvent event, int64_t candidate = -1) const {
-    WorkerMessage message;
-    message.id = request.id;
-    message.event = event;
-    message.candidate = candidate;
-    send(message);
-  }
-
   // Nothing if somebody else does it, or nobody is to.
   bool work_on(size_t item) {
     {
@@ -82,15 +82,15 @@ struct Preparation::State {
   }
 
   void compute_reference() {
-    event(WorkerEvent::reference);
+    send_event(send, request, WorkerEvent::reference);
     reference = steps.compute_reference();
-    event(WorkerEvent::idle);
+    send_event(send, request, WorkerEvent::idle);
   }
 
   void build(size_t i) {
-    event(WorkerEvent::build, static_cast<int64_t>(i));
+    send_event(send, request, WorkerEvent::build, static_cast<int64_t>(i));
     kernels[i] = steps.build(request.candidates[i], [&](const std::string& key) { return is_known(key, i); });
-    event(WorkerEvent::built, static_cast<int64_t>(i));
+    send_event(send, request, WorkerEvent::built, static_cast<int64_t>(i));
   }
 
   // Whether the code has been measured before, or is that of an earlier candidate. Two that are built beside each other may still

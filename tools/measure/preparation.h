@@ -29,6 +29,9 @@ class KnownKernels {
 
 // Of messages, from several threads.
 using SendMessage = std::function<void(const WorkerMessage&)>;
+// Says what goes on with the request.
+void send_event(const SendMessage& send, const WorkerRequest& request, WorkerEvent event,
+                int64_t candidate = -1);
 
 class Preparation {
  public:
