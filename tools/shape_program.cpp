@@ -74,7 +74,7 @@ const Quantity* ShapeProgram::find(const std::string& text) const {
 
 Quantity ShapeProgram::quantity(const Expr& e) {
   int64_t value = 0;
-  if (tensor::as_int(e, &value)) return value;
+  if (tensor::as_int(e, &value) && value >= 0) return value;
   if (tensor::thread_count().same_as(e)) return emit(false, MCC_SHAPE_threads, 0, 0);
   const std::string text = tensor::to_text(e);
   if (const Quantity* known = find(text)) return *known;
@@ -126,7 +126,8 @@ Quantity ShapeProgram::emit(bool is_of_data, mcc_shape_op op, Quantity a, Quanti
 }
 
 Quantity ShapeProgram::held_within(Quantity value, const graph::DimRange& range) {
-  return emit(true, MCC_SHAPE_min, emit(true, MCC_SHAPE_max, value, operand(range.min, true)), operand(range.max, true));
+  return emit(true, MCC_SHAPE_min, emit(true, MCC_SHAPE_max, value, quantity(range.min)),
+              quantity(range.max));
 }
 
 Quantity ShapeProgram::compute_data_dim(size_t dim) {
@@ -149,28 +150,24 @@ Quantity ShapeProgram::compute(const Expr& e) {
   for (size_t i = 0; i < graph_.dims.size(); ++i)
     if (graph_.dims[i].same_as(e)) return compute_data_dim(i);
   if (const auto* select = e.as<tensor::Select>()) {
-    const Quantity condition = quantity(select->condition), a = operand(select->on_true, is_of_data),
-                   b = operand(select->on_false, is_of_data);
+    const Quantity condition = quantity(select->condition), a = quantity(select->on_true),
+                   b = quantity(select->on_false);
     return emit(is_of_data, MCC_SHAPE_select, condition, a, b);
   }
   if (const auto* cast = e.as<tensor::Cast>()) return quantity(cast->value);
   if (const auto* call = e.as<tensor::Call>(); call && call->function == tensor::Intrinsic::logical_not)
     return emit(is_of_data, MCC_SHAPE_not, quantity(call->args[0]), 0);
+  // A negative number is no quantity: a slot holds it, as -1 - ~value, since the least of all has no opposite.
   int64_t value = 0;
-  if (tensor::as_int(e, &value)) return value;
+  if (tensor::as_int(e, &value)) return emit(false, MCC_SHAPE_sub, emit(false, MCC_SHAPE_sub, 0, ~value), 1);
   return compute_binary(e);
-}
-
-Quantity ShapeProgram::operand(const Expr& e, bool is_of_data) {
-  int64_t value = 0;
-  return tensor::as_int(e, &value) && value < 0 ? emit(is_of_data, MCC_SHAPE_sub, 0, -value) : quantity(e);
 }
 
 Quantity ShapeProgram::compute_binary(const Expr& e) {
   const auto* binary = e.as<tensor::Binary>();
   MCC_CHECK(binary, "a size that is no arithmetic on dimensions: ", tensor::to_text(e));
   const bool is_of_data = graph_.depends_on_data(e);
-  const Quantity a = operand(binary->a, is_of_data), b = operand(binary->b, is_of_data);
+  const Quantity a = quantity(binary->a), b = quantity(binary->b);
   if (binary->op == BinaryOp::ne) return emit(is_of_data, MCC_SHAPE_not, emit(is_of_data, MCC_SHAPE_equal, a, b), 0);
   const mcc_shape_op op = operation_of(binary->op);
   MCC_CHECK(op != MCC_SHAPE_OP_COUNT, "a size by ", tensor::to_text(binary->op), ": ", tensor::to_text(e));

@@ -49,8 +49,6 @@ class ShapeProgram {
   codegen::Quantity compute(const tensor::Expr& e);
   codegen::Quantity compute_data_dim(size_t dim);
   codegen::Quantity compute_binary(const tensor::Expr& e);
-  // A negative number is no quantity: a slot holds it.
-  codegen::Quantity operand(const tensor::Expr& e, bool is_of_data);
   codegen::Quantity held_within(codegen::Quantity value, const graph::DimRange& range);
   const codegen::Quantity* find(const std::string& text) const;
 

@@ -13,22 +13,25 @@ struct AxisSlice {
   int64_t step = 1;
 };
 
-// Bounds count from the end when negative, and are clamped to the axis; a negative step runs down to `end` exclusive.
+// Exporters write "to the end" and "to the beginning" as the largest and least numbers of 32 or 64 bits, or one less. Of an axis
+// of open size they are known to lie outside; sums with them would be beyond what programs of sizes compute.
+constexpr int64_t kOutside = std::numeric_limits<int32_t>::max();
+
+// Bounds count from the end when negative, and are clamped to the axis; a negative step runs down to `end` exclusive: an end below
+// -extent means that element 0 is included.
 AxisSlice clamped(int axis, const Expr& extent, const Expr& start, const Expr& end, int64_t step) {
-  auto from_end = [&](const Expr& bound) {
+  const bool is_open = !static_dim(extent);
+  auto within = [&](const Expr& bound, const Expr& low, const Expr& high) {
     const std::optional<int64_t> v = static_dim(bound);
-    return !v ? select(bound < 0, extent + bound, bound) : *v < 0 ? extent + *v : bound;
+    if (is_open && v && *v >= kOutside) return high;
+    if (is_open && v && *v <= -kOutside) return low;
+    const Expr place = !v ? select(bound < 0, extent + bound, bound) : *v < 0 ? extent + *v : bound;
+    return tensor::min(tensor::max(place, low), high);
   };
-  bool beyond = tensor::is_int(end, std::numeric_limits<int64_t>::max()) || tensor::is_int(end, std::numeric_limits<int32_t>::max());
-  Expr low = step > 0 ? Expr(0) : Expr(-1);
-  Expr high = step > 0 ? extent : extent - 1;
-  Expr first = tensor::min(tensor::max(from_end(start), 0), high);
-  // With a negative step, an end at or below -extent means that element 0 is included.
-  Expr last = tensor::is_int(end, std::numeric_limits<int64_t>::min()) ? low : tensor::min(tensor::max(from_end(end), low), high);
-  if (beyond && step > 0) last = extent;
-  Expr distance = step > 0 ? last - first : first - last;
-  int64_t stride = step > 0 ? step : -step;
-  Expr length = tensor::max(tensor::ceil_div(distance, stride), 0);
+  const Expr high = step > 0 ? extent : extent - 1;
+  const Expr first = within(start, 0, high), last = within(end, step > 0 ? Expr(0) : Expr(-1), high);
+  const Expr distance = step > 0 ? last - first : first - last;
+  const Expr length = tensor::max(tensor::ceil_div(distance, step > 0 ? step : -step), 0);
   return {axis, tensor::simplify(first), tensor::simplify(length), step};
 }
 

@@ -171,9 +171,12 @@ def movements():
         ("Slice", ["x", "i1", "end", "i1"], ["rest"], {}), ("Slice", ["x", "i0", "minus", "i1"], ["first"], {}), ("Sub", ["rest", "first"], ["steps"], {}),
         ("Concat", ["steps", "first"], ["joined"], {"axis": 2}), ("Transpose", ["joined"], ["turned"], {"perm": [2, 0, 1]}),
         ("Pad", ["x", "pads"], ["padded"], {}), ("ReduceMax", ["padded"], ["most"], {"axes": [1], "keepdims": 0}),
-        ("Concat", ["x", "x"], ["twice"], {"axis": 0}), ("ReduceMean", ["twice"], ["means"], {"axes": [0, 1], "keepdims": 1})],
-        {"x": ["N", "T", 5]}, ("turned", "most", "means"), {"N": (1, 6), "T": (2, 50)},
-        {"i0": ints(0), "i1": ints(1), "minus": ints(-1), "end": ints(2**62), "pads": ints(0, 2, 0, 0, 1, 0)},
+        ("Concat", ["x", "x"], ["twice"], {"axis": 0}), ("ReduceMean", ["twice"], ["means"], {"axes": [0, 1], "keepdims": 1}),
+        ("Slice", ["x", "minus", "least", "i1", "minus"], ["back"], {}), ("Slice", ["x", "end", "below", "i1", "minus2"], ["odd"], {}),
+        ("Slice", ["x", "below", "end32", "i1"], ["all"], {})],
+        {"x": ["N", "T", 5]}, ("turned", "most", "means", "back", "odd", "all"), {"N": (1, 6), "T": (2, 50)},
+        {"i0": ints(0), "i1": ints(1), "minus": ints(-1), "end": ints(2**62), "pads": ints(0, 2, 0, 0, 1, 0),
+         "least": ints(1 - 2**63), "below": ints(-2**31), "end32": ints(2**31 - 1), "minus2": ints(-2)},
         tuple({"N": n, "T": t} for n, t in ((1, 2), (3, 17), (6, 50))))
 
 
