@@ -65,8 +65,8 @@ mcc_status resolve_step(mcc_session* session, const DeviceStep& step, mcc_error*
     if (device.values[i] == MCC_PLAN_NONE) continue;
     const mcc_plan_value& value = session->plan->values[device.values[i]];
     if (!is_within_storage(*session, value))
-      return fail(error, MCC_RUN_FAILED, "tensor \"%.200s\" does not fit into its memory",
-                  session->plan->text(value.name));
+      return fail(error, MCC_RUN_FAILED, "tensor \"%.200s\": %s", session->plan->text(value.name),
+                  why_outside(*session, value));
     device.addresses[i] = address_of(*session, value);
   }
   for (uint64_t i = step.maps; i < step.maps + step.map_count; ++i) {

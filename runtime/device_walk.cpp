@@ -117,7 +117,7 @@ mcc_status walk_draw(mcc_session* session, uint64_t n, mcc_error* error) {
   const Plan& plan = *session->plan;
   const mcc_plan_value& value = plan.values[plan.indices[plan.nodes[n].args.begin]];
   if (!is_within_storage(*session, value))
-    return fail_at(*session, n, MCC_RUN_FAILED, "a tensor does not fit into its memory", error);
+    return fail_at(*session, n, MCC_RUN_FAILED, why_outside(*session, value), error);
   const DrawnWords words = draw(session, n);
   const mcc_cu_result code =
       device.on->cuda->copy_to_device(address_of(*session, value), &words, sizeof words, device.stream);

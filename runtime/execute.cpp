@@ -38,7 +38,7 @@ mcc_status resolve_step(mcc_session* session, uint64_t node, mcc_error* error) {
     const uint32_t value = plan.indices[record.args.begin + i];
     if (value == MCC_PLAN_NONE) continue;
     if (!resolve(*session, plan.values[value], &step.args[i], nullptr)) {
-      return fail_at(*session, node, MCC_RUN_FAILED, "a tensor does not fit into its memory", error);
+      return fail_at(*session, node, MCC_RUN_FAILED, why_outside(*session, plan.values[value]), error);
     }
   }
   for (uint32_t i = 0; i < record.dims.count; ++i) {
@@ -98,7 +98,7 @@ mcc_status set_up_host_call(mcc_session* session, uint64_t node, mcc_error* erro
     if (i >= record.args.count - record.output_count) {
       place_host_output(*session, value, &tensor);
     } else if (!resolve(*session, value, &tensor.data, &tensor.capacity)) {
-      return fail_at(*session, node, MCC_RUN_FAILED, "a tensor does not fit into its memory", error);
+      return fail_at(*session, node, MCC_RUN_FAILED, why_outside(*session, value), error);
     }
   }
   return MCC_OK;

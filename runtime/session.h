@@ -123,6 +123,9 @@ bool evaluate_bytes(const mcc_session& session, const mcc_plan_value& value, uin
 // it does not lie within its storage.
 bool resolve(const mcc_session& session, const mcc_plan_value& value, void** address, uint64_t* bytes);
 
+// Why a value does not lie within its storage, for a person: what to put behind the name of the node that has it.
+const char* why_outside(const mcc_session& session, const mcc_plan_value& value);
+
 // Executes shape code.
 mcc_status run_code(mcc_session* session, mcc_plan_range range, mcc_error* error);
 

@@ -52,6 +52,14 @@ bool resolve(const mcc_session& session, const mcc_plan_value& value, void** add
   return true;
 }
 
+const char* why_outside(const mcc_session& session, const mcc_plan_value& value) {
+  const mcc_quantity* dims = session.plan->dims_of(value);
+  for (uint32_t i = 0; i < value.rank; ++i)
+    if (evaluate(session, dims[i]) < 0)
+      return "a dimension of a tensor would be negative: an input is too small";
+  return "a tensor does not fit into its memory";
+}
+
 namespace {
 
 // How an instruction ends.

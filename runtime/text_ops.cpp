@@ -465,8 +465,7 @@ mcc_status run_text(mcc_session* session, uint64_t node, mcc_error* error) {
   for (uint32_t i = 0; i < record.args.count; ++i) {
     const mcc_plan_value& value = plan.values[plan.indices[record.args.begin + i]];
     uint64_t bytes = 0;
-    if (!resolve(*session, value, &call.data[i], &bytes))
-      return call.fail("a tensor does not fit into its memory");
+    if (!resolve(*session, value, &call.data[i], &bytes)) return call.fail(why_outside(*session, value));
     call.count[i] = bytes / dtype_bytes(value.dtype);
   }
   return dispatch(call, record.target);

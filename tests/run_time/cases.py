@@ -580,6 +580,12 @@ def sizes_that_the_branch_compares():
     return "to be equal", dict(x=floats(7, 5), m=ints(2), n=ints(3), c=truth(True))
 
 
+def window_of_the_branch_does_not_fit():
+    """g (float[1,1,T] x, bool c) => (float[1,1,U] z) <float[1,1,5] w = {1,2,3,4,5}> {
+       z = If (c) <then_branch = t () => (float[1,1,A] a) { r = Conv <strides = [2]> (x, w) a = Conv (r, w) }, else_branch = e () => (float[1,1,B] b) { b = Neg (x) }> }"""
+    return "a dimension of a tensor would be negative: an input is too small", dict(x=floats(1, 1, 6), c=truth(True))
+
+
 def more_than_one_to_squeeze():
     return "more dimensions than in the other branch", dict(x=floats(3, 2))
 
@@ -592,5 +598,5 @@ def operands_of_open_sizes():
     return "expected N and M to be equal", dict(x=floats(2, 3), y=floats(4, 3))
 
 
-REFUSED = [more_than_one_to_squeeze, operands_of_open_sizes, branch_that_cannot_run, sizes_that_the_branch_compares, sums_of_unequal_length, shape_of_another_number, more_picks_than_elements, scan_of_unequal_lengths]
+REFUSED = [more_than_one_to_squeeze, operands_of_open_sizes, branch_that_cannot_run, sizes_that_the_branch_compares, window_of_the_branch_does_not_fit, sums_of_unequal_length, shape_of_another_number, more_picks_than_elements, scan_of_unequal_lengths]
 ALL = [case for case in ALL if case not in REFUSED]
