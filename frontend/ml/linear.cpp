@@ -7,13 +7,17 @@ namespace mcc::frontend {
 
 namespace {
 
-// Rows times coefficients [results, features], and intercepts.
+// Rows times coefficients [results, features], and intercepts. Coefficients of more results than there are, which converters have
+// written, are left out, as onnxruntime does.
 std::optional<Operand> linear_scores(Expansion& e, ElementType element, int64_t results) {
   const std::optional<Rows> rows = rows_of(e, element);
   if (!rows) return std::nullopt;
-  const std::vector<double> coefficients = e.numbers("coefficients"), intercepts = e.numbers("intercepts");
-  if (!expect_count(e, "coefficients", coefficients.size(), static_cast<size_t>(results * rows->features)))
-    return std::nullopt;
+  std::vector<double> coefficients = e.numbers("coefficients");
+  const std::vector<double> intercepts = e.numbers("intercepts");
+  const auto features = static_cast<size_t>(rows->features), used = static_cast<size_t>(results) * features;
+  if (coefficients.size() > used && features > 0 && coefficients.size() % features == 0)
+    coefficients.resize(used);
+  if (!expect_count(e, "coefficients", coefficients.size(), used)) return std::nullopt;
   if (!intercepts.empty() && !expect_count(e, "intercepts", intercepts.size(), static_cast<size_t>(results)))
     return std::nullopt;
   const Operand weights = e.reals(element, {results, rows->features}, coefficients);
@@ -43,7 +47,8 @@ void classifier(Expansion& e) {
                 " features, got ", coefficients)) {
     return;
   }
-  const int64_t classes = coefficients / features;
+  const auto intercepts = static_cast<int64_t>(e.numbers("intercepts").size());
+  const int64_t classes = intercepts > 0 ? intercepts : coefficients / features;
   if (!expect_count(e, "classlabels_ints", labels.numbers.size(), static_cast<size_t>(std::max<int64_t>(2, classes))))
     return;
   const std::optional<Operand> scores = linear_scores(e, ElementType::f32, classes);

@@ -18,6 +18,7 @@ def linear(c):
     c.add("LinearRegressor", "one", [x], coefficients=c.floats(6), intercepts=c.floats(1))
     c.add("LinearRegressor", "no_intercepts", [x], coefficients=c.floats(6))
     c.add("LinearRegressor", "probit", [c.real(5, 2, low=0.1, high=0.4)], rtol=1e-3, coefficients=[0.5, 1.0], post_transform="PROBIT")
+    c.add("LinearClassifier", "spare_coefficients", [x], CLASSES, coefficients=c.floats(36), intercepts=c.floats(3), classlabels_ints=[4, 9, -1])
     for dtype in (np.float64, np.int64, np.int32):
         x = c.rng.integers(-4, 5, (7, 6)).astype(dtype)
         c.add("LinearClassifier", np.dtype(dtype).name, [x], CLASSES, coefficients=c.floats(18), intercepts=c.floats(3), classlabels_ints=[0, 1, 2])
