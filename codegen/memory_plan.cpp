@@ -16,6 +16,9 @@ constexpr int64_t kAlign = 64;
 // What a kernel may ask for at once: more than machines have, and far from where sums of sizes overflow.
 constexpr int64_t kMostBytes = int64_t{1} << 46;
 
+// Room for the largest sizes costs address space that is not touched; beyond this a thread has room for the sizes of the run.
+constexpr int64_t kMostRoomBytes = 64 << 20;
+
 // Whether the constant extents alone make the buffer larger than that.
 bool is_too_large(const Buffer& buffer) {
   int64_t bytes = byte_size(buffer.element()), extent = 0;
@@ -84,7 +87,8 @@ class Planner : public Visitor {
     // A thread has room for the largest sizes.
     if (!is_constant && (in_parallel_ || buffer.scope() != Scope::global)) {
       const Interval range = facts_.bounds(bytes);
-      is_constant = range.high && *range.high <= kMostBytes;
+      is_constant =
+          range.high && *range.high <= (depends_on(bytes, func_.dims) ? kMostRoomBytes : kMostBytes);
       if (is_constant) size = std::max<int64_t>(*range.high, 0);
     }
 

@@ -11,6 +11,7 @@
 #include "codegen/linker.h"
 #include "codegen/matmul.h"
 #include "mcc/abi.h"
+#include "tensor/sizes.h"
 
 namespace mcc::codegen {
 namespace {
@@ -227,6 +228,32 @@ TEST(Kernel, ParallelLoopsGoThroughTheExecutor) {
     if (!std::isfinite(want[i])) continue;
     ASSERT_NEAR(got[i], want[i], 1e-5 * std::fabs(want[i]) + 1e-5) << i;
   }
+}
+
+TEST(Kernel, ThreadsHaveRoomForTheLargestSizesUnlessThatIsTooMuch) {
+  tensor::Func f = parse(
+      "func f<n>(x: f32[6, n]) -> (y: f32[6, n]) {\n"
+      "  alloc t: f32[6, n] local\n"
+      "  parallel for r in 6 {\n"
+      "    for j in n { block t(i = r: spatial 6, c = j: spatial n) { t[i, c] = x[i, c] * 2.0 } }\n"
+      "    for k in n { block y(i = r: spatial 6, c = k: spatial n) { y[i, c] = t[i, n - 1 - c] } }\n"
+      "  } }");
+  const auto needs = [&](int64_t largest) {
+    tensor::mark_sizes(f, {{1, largest}});
+    Result<KernelMemory> memory = kernel_memory(tensor::lower(f, target("cpu")));
+    EXPECT_TRUE(memory.ok());
+    return *memory;
+  };
+  EXPECT_GE(needs(100'000).scratch_per_thread, 400'000);
+  EXPECT_TRUE(needs(100'000).workspaces.empty());
+  EXPECT_EQ(needs(1'000'000'000).scratch_per_thread, 0);
+  ASSERT_EQ(needs(1'000'000'000).workspaces.size(), 1u);
+  tensor::VarMap sizes;
+  sizes[f.dims[0].get()] = 100;
+  sizes[tensor::thread_count().get()] = 3;
+  int64_t bytes = 0;
+  ASSERT_TRUE(tensor::as_int(substitute(needs(1'000'000'000).workspaces[0], sizes), &bytes));
+  EXPECT_EQ(bytes, 3 * 448);
 }
 
 TEST(Kernel, SymbolicDimensionsAreArguments) {
