@@ -117,7 +117,7 @@ class Checker {
     for (const std::string& input : node.input()) {
       if (input.empty() || names.count(input)) continue;
       invalid(where, later.count(input)
-                         ? text("uses '", input, "' before it is computed (nodes must be in order)")
+                         ? text("uses '", input, "', which cannot be computed before it: nodes form a cycle")
                          : text("input '", input, "' is not produced by any node"));
     }
     const onnx::OpSchema* schema = nullptr;

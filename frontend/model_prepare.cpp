@@ -81,6 +81,7 @@ PreparedModel prepare_here(onnx::ModelProto model, const std::string& folder, co
   PreparedModel prepared;
   Diagnostics& problems = prepared.problems;
   if (check_versions(model, problems) && inline_functions(model, problems)) {
+    order_nodes(*model.mutable_graph());
     check_model(model, folder, problems);
     divide_inputs(*model.mutable_graph(), options, problems);
     prepared.usable = bind_shapes(model, options, problems) && (!convert || convert_model(model, problems));

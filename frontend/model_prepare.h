@@ -28,6 +28,10 @@ std::optional<int64_t> default_opset(const onnx::ModelProto& model);
 // Whether the opsets that the model imports are among those that this program knows.
 bool check_versions(const onnx::ModelProto& model, Diagnostics& problems);
 
+// Puts each node behind those whose results it uses, also in graphs inside of it, where that is not so; others keep their places. What
+// lies on a cycle stays behind all else.
+void order_nodes(onnx::GraphProto& graph);
+
 // Checks every node, value and name by the rules of the model's own opset. Faults go to problems (all of them); the nodes
 // concerned are moved to kRefusedDomain. folder is where the file is.
 void check_model(onnx::ModelProto& model, const std::string& folder, Diagnostics& problems);

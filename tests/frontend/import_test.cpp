@@ -38,6 +38,27 @@ TEST(Import, BuildsTypedNodesInOrder) {
   EXPECT_THAT(graph::verify(model->graph), IsEmpty());
 }
 
+TEST(Import, NodesComeBehindThoseWhoseResultsTheyUse) {
+  auto model = import_text(R"(
+    <ir_version: 8, opset_import: ["" : 17]>
+    g (float[2] x) => (float[2] y) { y = Relu(s) a = Abs(x) s = Add(n, a) n = Neg(x) })");
+  ASSERT_TRUE(model.ok()) << to_text(model.errors());
+  EXPECT_THAT(operators(model->graph), ElementsAre("Abs", "Neg", "Add", "Relu"));
+}
+
+// Branches use what comes later in the file, inside of them and around them.
+TEST(Import, NodesOfBranchesAreInOrder) {
+  auto model = import_text(R"(
+    <ir_version: 8, opset_import: ["" : 17]>
+    g (float[2] x) => (float[2] y) {
+      y = If(yes) <then_branch = t () => (float[2] p) { p = Neg(b) b = Abs(a) }, else_branch = e () => (float[2] z) { z = Neg(x) }>
+      a = Relu(x)
+      yes = Constant<value = bool {1}>()
+    })");
+  ASSERT_TRUE(model.ok()) << to_text(model.errors());
+  EXPECT_THAT(operators(model->graph), ElementsAre("Relu", "Abs", "Neg"));
+}
+
 TEST(Import, NodesThatNothingNeedsAreLeftOut) {
   auto model = import_text(R"(
     <ir_version: 8, opset_import: ["" : 17, "custom" : 1]>
