@@ -56,12 +56,14 @@ class DimValues {
     }
   }
 
-  void bind(const std::string& name, int64_t value, const std::string& input) {
+  // Whether it has no other value.
+  bool bind(const std::string& name, int64_t value, const std::string& input) {
     auto [known, fresh] = values_.emplace(name, value);
     if (!fresh && known->second != value) {
       problems_.push_back(usage(text("dimension '", name, "' is ", value, " in the shape given for input '",
                                      input, "', but ", known->second, " elsewhere")));
     }
+    return known->second == value;
   }
 
   std::optional<int64_t> find(const std::string& name) const {
@@ -73,6 +75,12 @@ class DimValues {
   Diagnostics& problems_;
   std::map<std::string, int64_t> values_;
 };
+
+void drop_names(onnx::TypeProto& type, const std::set<std::string>& names) {
+  if (!type.has_tensor_type() || !type.tensor_type().has_shape()) return;
+  for (Dim& dim : *type.mutable_tensor_type()->mutable_shape()->mutable_dim())
+    if (dim.has_dim_param() && names.contains(dim.dim_param())) dim.clear_value();
+}
 
 bool is_open(const ImportOptions& options, const std::string& input, size_t axis) {
   const auto ranges = options.input_ranges.find(input);
@@ -95,6 +103,52 @@ std::vector<int64_t> given_shape(const onnx::ValueInfoProto& input, const Import
   if (shape != options.input_shapes.end()) return shape->second;
   *given = false;
   return {};
+}
+
+// Names of an input's dimensions, by axis, that its given shape has a size for, or a range (kOpenDim).
+std::map<std::string, std::set<int64_t>> named_sizes(const onnx::ValueInfoProto& input,
+                                                     const ImportOptions& options) {
+  std::map<std::string, std::set<int64_t>> sizes;
+  bool given = false;
+  const std::vector<int64_t> shape = given_shape(input, options, &given);
+  const auto& dims = input.type().tensor_type().shape().dim();
+  if (!given || dims.size() != static_cast<int>(shape.size())) return sizes;
+  for (size_t i = 0; i < shape.size(); ++i)
+    if (const Dim& dim = dims[static_cast<int>(i)]; has_name(dim)) sizes[dim.dim_param()].insert(shape[i]);
+  return sizes;
+}
+
+// Exporters give tensors of different sizes the same names ("height" of a picture and of a smaller one). Where the shapes given for
+// inputs say so, such a name says nothing, nor do those beside it that have ranges; --dim says that a name does.
+void drop_contradicted_names(onnx::GraphProto& graph, const ImportOptions& options, NameDoubts& doubts) {
+  const auto is_trusted = [&](const std::string& name) {
+    return options.dims.contains(name) || options.dim_ranges.contains(name);
+  };
+  DimValues first(ImportOptions(), doubts.problems);
+  std::set<std::string> contradicted;
+  for (const auto& input : graph.input()) {
+    for (const auto& [name, given] : named_sizes(input, options)) {
+      for (const int64_t size : given) {
+        if (size != kOpenDim && !is_trusted(name) && !first.bind(name, size, input.name()))
+          contradicted.insert(name);
+      }
+    }
+  }
+  if (contradicted.empty()) return;
+  std::set<std::string> dropped = contradicted;
+  for (const auto& input : graph.input()) {
+    const auto named = named_sizes(input, options);
+    if (std::none_of(named.begin(), named.end(),
+                     [&](const auto& entry) { return contradicted.contains(entry.first); }))
+      continue;
+    for (const auto& [name, given] : named)
+      if (given.contains(kOpenDim) && !is_trusted(name)) dropped.insert(name);
+  }
+  doubts.note = text("the model gives dimensions of different sizes the same names, which are not used: ",
+                     join(dropped, ", "));
+  for (auto* values : {graph.mutable_input(), graph.mutable_output(), graph.mutable_value_info()})
+    for (auto& value : *values)
+      drop_names(*value.mutable_type(), dropped);
 }
 
 // Writes a shape given for the input into its type.
@@ -258,7 +312,8 @@ namespace {
 // Whether the input's shape, or that of each of its tensors, is given.
 bool has_given_shape(const DeclaredTensor& input, const ImportOptions& options) {
   const auto is_given = [&](const std::string& name) {
-    return options.input_shapes.contains(name) || options.constants.contains(name);
+    return options.input_shapes.contains(name) || options.constants.contains(name) ||
+           options.numbers.contains(name);
   };
   if (is_given(input.name) || options.left_out.contains(input.name)) return true;
   const auto length = options.sequence_lengths.find(input.name);
@@ -302,12 +357,14 @@ std::vector<std::string> options_for_other_dims(const ModelSummary& model, const
   return words;
 }
 
-bool bind_shapes(onnx::ModelProto& model, const ImportOptions& options, Diagnostics& problems) {
+bool bind_shapes(onnx::ModelProto& model, const ImportOptions& options, Diagnostics& problems,
+                 NameDoubts& doubts) {
   onnx::GraphProto& graph = *model.mutable_graph();
   drop_initialized_inputs(graph);
   take_optional_tensors(graph);
   drop_placeholders(graph);
   check_option_names(graph, options, problems);
+  drop_contradicted_names(graph, options, doubts);
   DimValues dims(options, problems);
   for (auto& input : *graph.mutable_input()) {
     bool given = false;

@@ -105,11 +105,14 @@ Result<ImportedModel> import_onnx(const std::string& path, const ImportOptions& 
   model.file_bytes = static_cast<int64_t>(loaded->file->bytes().size());
 
   Diagnostics wrong_options;
-  const ImportOptions divided = divide_options(proto.graph(), options, wrong_options);
+  const ImportOptions divided =
+      divide_options(proto.graph(), fix_inputs(proto.graph(), options, wrong_options), wrong_options);
   if (!wrong_options.empty()) return wrong_options;
   model.input_containers = input_containers(proto.graph(), options);
 
   PreparedModel prepared = prepare_model(proto, loaded->folder, divided);
+  const NameDoubts& doubts = prepared.doubts;
+  if (!doubts.note.empty()) model.notes.push_back(doubts.note);
   Diagnostics& problems = prepared.problems;
   if (prepared.usable) {
     TensorReader reader(loaded->file, std::move(loaded->blobs), loaded->folder);
@@ -119,7 +122,10 @@ Result<ImportedModel> import_onnx(const std::string& path, const ImportOptions& 
     return not_a_model(path,
                        "ONNX's library crashes on this model; a shape or an attribute in it makes no sense");
   }
-  if (!problems.empty()) return problems;
+  if (!problems.empty()) {
+    problems.insert(problems.begin(), doubts.problems.begin(), doubts.problems.end());
+    return problems;
+  }
   model.graph.compact();
   return model;
 }

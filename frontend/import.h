@@ -35,6 +35,8 @@ struct ImportOptions {
   std::set<std::string> left_out;
   // Inputs that are fixed to a value: they become constants of the graph.
   std::map<std::string, graph::Constant> constants;
+  // The same by numbers, of the type that the model says: one for each element, or one for all of them.
+  std::map<std::string, std::vector<double>> numbers;
   // Whether inputs and outputs may be tensors of strings (graph/ops/mcc_text.h). Else an output is one of positions in a list (OutputLabels).
   bool has_strings = true;
 };
@@ -61,6 +63,7 @@ struct ImportedModel {
   graph::Graph graph;
   std::map<std::string, Container> input_containers, output_containers;  // by the name that the model has
   std::map<std::string, OutputLabels> labels;  // by output
+  std::vector<std::string> notes;              // what a person may want to know of it, a sentence each
   std::string producer;  // "pytorch 2.4.0"
   std::string doc;
   int64_t opset = 0;       // of the default domain, as the file has it

@@ -21,6 +21,16 @@ void put(std::string& out, const std::string& s) {
   out += s;
 }
 
+void put(std::string& out, const Diagnostics& problems) {
+  put(out, problems.size());
+  for (const Diagnostic& problem : problems) {
+    put(out, static_cast<uint64_t>(problem.kind));
+    put(out, problem.where);
+    put(out, problem.message);
+    put(out, problem.hint);
+  }
+}
+
 class Taker {
  public:
   explicit Taker(const std::string& message) : rest_(message) {}
@@ -41,6 +51,17 @@ class Taker {
     return result;
   }
 
+  Diagnostics diagnostics() {
+    Diagnostics problems(number());
+    for (Diagnostic& problem : problems) {
+      problem.kind = static_cast<ErrorKind>(number());
+      problem.where = bytes();
+      problem.message = bytes();
+      problem.hint = bytes();
+    }
+    return problems;
+  }
+
  private:
   std::string_view rest_;
 };
@@ -48,13 +69,9 @@ class Taker {
 std::string encode(const PreparedModel& prepared) {
   std::string out;
   put(out, prepared.usable ? 1 : 0);
-  put(out, prepared.problems.size());
-  for (const Diagnostic& problem : prepared.problems) {
-    put(out, static_cast<uint64_t>(problem.kind));
-    put(out, problem.where);
-    put(out, problem.message);
-    put(out, problem.hint);
-  }
+  put(out, prepared.problems);
+  put(out, prepared.doubts.note);
+  put(out, prepared.doubts.problems);
   put(out, prepared.model.SerializeAsString());
   return out;
 }
@@ -63,13 +80,9 @@ PreparedModel decode(const std::string& message) {
   Taker take(message);
   PreparedModel prepared;
   prepared.usable = take.number() != 0;
-  prepared.problems.resize(take.number());
-  for (Diagnostic& problem : prepared.problems) {
-    problem.kind = static_cast<ErrorKind>(take.number());
-    problem.where = take.bytes();
-    problem.message = take.bytes();
-    problem.hint = take.bytes();
-  }
+  prepared.problems = take.diagnostics();
+  prepared.doubts.note = take.bytes();
+  prepared.doubts.problems = take.diagnostics();
   const std::string_view model = take.bytes();
   prepared.usable &= onnx::ParseProtoFromBytes(&prepared.model, model.data(), model.size());
   return prepared;
@@ -84,7 +97,8 @@ PreparedModel prepare_here(onnx::ModelProto model, const std::string& folder, co
     order_nodes(*model.mutable_graph());
     check_model(model, folder, problems);
     divide_inputs(*model.mutable_graph(), options, problems);
-    prepared.usable = bind_shapes(model, options, problems) && (!convert || convert_model(model, problems));
+    prepared.usable = bind_shapes(model, options, problems, prepared.doubts) &&
+                      (!convert || convert_model(model, problems));
   }
   prepared.model = std::move(model);
   return prepared;

@@ -39,6 +39,9 @@ void check_model(onnx::ModelProto& model, const std::string& folder, Diagnostics
 // Whether the dimension has a name of its own: exporters also write "?" and "-1", of which two need not be equal.
 bool has_name(const onnx::TensorShapeProto::Dimension& dim);
 
+// The options with constants for the inputs that they give numbers for; wrong ones go to problems.
+ImportOptions fix_inputs(const onnx::GraphProto& graph, ImportOptions options, Diagnostics& problems);
+
 // Inputs that are no tensors (containers.cpp). The options with what they say of sequences and their dimensions said of the tensors
 // of these; wrong ones go to problems.
 ImportOptions divide_options(const onnx::GraphProto& graph, ImportOptions options, Diagnostics& problems);
@@ -62,10 +65,18 @@ std::set<std::string> appended_dimensions(const onnx::GraphProto& graph);
 // All that a graph's nodes, those of graphs inside of it, and its outputs name.
 void collect_used_names(const onnx::GraphProto& graph, std::set<std::string>& names);
 
+// Names of dimensions that the shapes given for inputs contradict: the shapes hold if the model works with them, else they may be what
+// is wrong.
+struct NameDoubts {
+  std::string note;      // a sentence for a person; empty where there is no doubt
+  Diagnostics problems;  // what contradicts what
+};
+
 // Gives every dimension of every input the value that the options have for it; those that these leave open get a name. Initializers that are also inputs are
-// constants: they are dropped from the inputs. Dimensions without a value go to problems. False: the options
-// are wrong, or an input is larger than any memory.
-bool bind_shapes(onnx::ModelProto& model, const ImportOptions& options, Diagnostics& problems);
+// constants: they are dropped from the inputs. Dimensions without a value go to problems; names that the shapes given contradict are
+// dropped. False: the options are wrong, or an input is larger than any memory.
+bool bind_shapes(onnx::ModelProto& model, const ImportOptions& options, Diagnostics& problems,
+                 NameDoubts& doubts);
 
 // Inlines local functions. False: nothing further can be done with the model.
 bool inline_functions(onnx::ModelProto& model, Diagnostics& problems);
@@ -76,6 +87,7 @@ bool convert_model(onnx::ModelProto& model, Diagnostics& problems);
 struct PreparedModel {
   onnx::ModelProto model;
   Diagnostics problems;
+  NameDoubts doubts;
   bool usable = false;  // a graph can be built from the model
   bool failed = false;  // ONNX's library crashed on it; the model is as far as it came without
 };

@@ -43,6 +43,7 @@ struct Prepared {
   graph::Graph graph;
   std::map<std::string, frontend::OutputLabels> labels;  // of outputs
   std::map<std::string, frontend::Container> input_containers, output_containers;
+  std::vector<std::string> notes;  // of the import
   std::vector<graph::KernelGroup> groups;
   KernelSet kernels;
 };
@@ -93,6 +94,7 @@ Result<Prepared> prepare(const CompileOptions& options, const tuner::LogContents
   out.labels = std::move(model->labels);
   out.input_containers = std::move(model->input_containers);
   out.output_containers = std::move(model->output_containers);
+  out.notes = std::move(model->notes);
   graph::OptimizeOptions optimize_options;
   optimize_options.target = out.target;
   optimize_options.evaluate = *evaluate;
@@ -306,26 +308,54 @@ Result<ScheduleReport> choose_all_schedules(Prepared& p, const CompileOptions& o
 }
 
 // Options that would give the dimensions that stay open values. None where lengths of sequences have to be given first.
-std::vector<std::string> size_options(const CompileOptions& options) {
-  const Result<frontend::ModelSummary> model = frontend::summarize_onnx(options.model_path);
-  if (!model.ok()) return {};
-  const frontend::ImportOptions& import = options.import;
+std::vector<std::string> size_options(const frontend::ModelSummary& model,
+                                      const frontend::ImportOptions& import) {
   const bool lacks_length =
-      std::any_of(model->inputs.begin(), model->inputs.end(), [&](const frontend::DeclaredTensor& input) {
+      std::any_of(model.inputs.begin(), model.inputs.end(), [&](const frontend::DeclaredTensor& input) {
         return input.is_sequence && !import.sequence_lengths.contains(input.name) &&
                !import.left_out.contains(input.name);
       });
-  return lacks_length ? std::vector<std::string>() : frontend::options_for_other_dims(*model, import);
+  return lacks_length ? std::vector<std::string>() : frontend::options_for_other_dims(model, import);
 }
 
-// What cannot be compiled for all sizes may be possible for one.
-Diagnostics with_size_hint(Diagnostics errors, const CompileOptions& options) {
-  if (!options.leave_open) return errors;
+// Options that would fix inputs of few numbers, which may be sizes or scales.
+std::vector<std::string> value_options(const frontend::ModelSummary& model,
+                                       const frontend::ImportOptions& import) {
+  std::vector<std::string> words;
+  for (const frontend::DeclaredTensor& input : model.inputs) {
+    const bool is_tensor =
+        !input.element.empty() && input.element != "string" && !input.is_sequence && input.has_shape;
+    const int64_t most = input.element.starts_with('f') ? 1 : 4;
+    const bool is_small =
+        input.shape.empty() || (input.shape.size() == 1 && input.shape[0] >= 1 && input.shape[0] <= most);
+    const bool is_given = import.numbers.contains(input.name) || import.left_out.contains(input.name);
+    if (is_tensor && is_small && !is_given) words.push_back(text("--input-value ", input.name, "=1"));
+  }
+  return words;
+}
+
+// As operators say that they cannot do without the value of an operand.
+bool lacks_value(const Diagnostic& error) {
+  return error.message.find("known at compile time") != std::string::npos;
+}
+
+// What cannot be compiled for all sizes, or all values of an input, may be possible for one.
+Diagnostics with_option_hint(Diagnostics errors, const CompileOptions& options) {
   if (errors.empty() || exit_code_of(errors) != exit_code(ErrorKind::unsupported)) return errors;
-  const std::vector<std::string> sizes = size_options(options);
-  if (sizes.empty()) return errors;
+  const Result<frontend::ModelSummary> model = frontend::summarize_onnx(options.model_path);
+  if (!model.ok()) return errors;
+  std::vector<std::string> words, kinds;
+  const auto add = [&](const char* kind, const std::vector<std::string>& more) {
+    if (!more.empty()) kinds.emplace_back(kind);
+    words.insert(words.end(), more.begin(), more.end());
+  };
+  if (options.leave_open) add("sizes", size_options(*model, options.import));
+  if (std::any_of(errors.begin(), errors.end(), lacks_value))
+    add("values", value_options(*model, options.import));
+  if (words.empty()) return errors;
   std::string& hint = errors.back().hint;
-  hint = text(hint, hint.empty() ? "" : "; ", "it may be possible for given sizes, for example ", join(sizes, " "));
+  hint = text(hint, hint.empty() ? "" : "; ", "it may be possible for given ", join(kinds, " or "),
+              ", for example ", join(words, " "));
   return errors;
 }
 
@@ -342,7 +372,10 @@ void report_open(const graph::Graph& graph, const CompileOptions& options, Compi
     else if (!is_given)  // found to be possible for these sizes alone
       names.push_back(text(name, " (", range.min, " to ", range.max, ")"));
   }
-  const std::vector<std::string> sizes = names.empty() ? std::vector<std::string>() : size_options(options);
+  if (names.empty()) return;
+  const Result<frontend::ModelSummary> model = frontend::summarize_onnx(options.model_path);
+  const std::vector<std::string> sizes =
+      model.ok() ? size_options(*model, options.import) : std::vector<std::string>();
   if (sizes.empty()) return;
   report.notes.push_back(text(names.size() == 1 ? "dimension " : "dimensions ", join(names, ", "), names.size() == 1 ? " stays" : " stay",
                               " open (any size); ", join(sizes, " "), " makes a faster library for one size"));
@@ -385,6 +418,8 @@ Result<CompileReport> compile(const CompileOptions& options) {
   describe_containers("input", p.input_containers, library.plan.metadata);
   describe_containers("output", p.output_containers, library.plan.metadata);
   describe_strings(p.graph, library.plan.metadata);
+  for (const auto& [name, numbers] : options.import.numbers)
+    library.plan.metadata["input." + name + ".value"] = join(numbers, ",");
   fill_library(library, p.graph, p.groups, p.kernels, memory);
   if (p.target.kind == tensor::TargetKind::cuda) library.device = device_code(p.kernels, library.plan);
   Status written = write_output(library, p.graph, options);
@@ -399,6 +434,7 @@ Result<CompileReport> compile(const CompileOptions& options) {
   if (stat(options.output_path.c_str(), &info) == 0) result.file_bytes = info.st_size;
   result.target = target_text(options, p);
   report_schedules(p.kernels, *schedules, result);
+  result.notes.insert(result.notes.begin(), p.notes.begin(), p.notes.end());
   report_open(p.graph, options, result);
   if (assembler) result.assembler = assembler->name();
   report_device(p.kernels, result);
@@ -416,7 +452,7 @@ Result<CompileReport> compile(const CompileOptions& options) {
 
 Result<CompileReport> compile_model(const CompileOptions& options) {
   Result<CompileReport> report = compile(options);
-  return report.ok() ? std::move(report) : with_size_hint(report.errors(), options);
+  return report.ok() ? std::move(report) : with_option_hint(report.errors(), options);
 }
 
 CompileOptions with_log_if_there(CompileOptions options) {

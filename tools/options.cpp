@@ -57,6 +57,19 @@ std::optional<GivenShape> parse_shape(std::string_view s) {
   }
 }
 
+std::optional<std::vector<double>> parse_numbers(std::string_view s) {
+  std::vector<double> numbers;
+  while (true) {
+    const size_t end = std::min(s.find(','), s.size());
+    double number = 0;
+    const auto [last, error] = std::from_chars(s.data(), s.data() + end, number);
+    if (error != std::errc() || last != s.data() + end) return std::nullopt;
+    numbers.push_back(number);
+    if (end == s.size()) return numbers;
+    s.remove_prefix(end + 1);
+  }
+}
+
 }  // namespace
 
 void add_input_options(CLI::App& command, InputArguments& arguments, const std::string& help) {
@@ -69,6 +82,9 @@ void add_input_options(CLI::App& command, InputArguments& arguments, const std::
   add("--sequence-length", arguments.lengths,
       "INPUT=3: how many tensors an input has that is a sequence; the library has INPUT[0], INPUT[1], ...");
   add("--without", arguments.left_out, "INPUT: an optional input that is left out");
+  add("--input-value", arguments.values,
+      "INPUT=0.25, INPUT=1,2,3: an input that is always the same, as a constant: the library has no such "
+      "input");
 }
 
 std::string input_options_text(const InputArguments& arguments) {
@@ -81,6 +97,7 @@ std::string input_options_text(const InputArguments& arguments) {
   add("--dim", arguments.dims);
   add("--sequence-length", arguments.lengths);
   add("--without", arguments.left_out);
+  add("--input-value", arguments.values);
   return out;
 }
 
@@ -125,6 +142,16 @@ Status parse_import_options(const InputArguments& arguments, frontend::ImportOpt
       options.sequence_lengths[spec.substr(0, split)] = *length;
   }
   options.left_out.insert(arguments.left_out.begin(), arguments.left_out.end());
+  for (const std::string& spec : arguments.values) {
+    const size_t split = spec.rfind('=');
+    std::optional<std::vector<double>> numbers;
+    if (split != std::string::npos) numbers = parse_numbers(std::string_view(spec).substr(split + 1));
+    if (!numbers || split == 0)
+      errors.push_back(
+          usage(text("--input-value ", spec, ": expected INPUT=0.25, or INPUT=1,2,3 of several elements")));
+    else
+      options.numbers[spec.substr(0, split)] = *numbers;
+  }
   if (!errors.empty()) return errors;
   return done();
 }

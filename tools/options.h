@@ -15,9 +15,9 @@ class App;
 namespace mcc::tools {
 
 // What a command line says of a model's inputs: "X=1x3x224x224" (or X:...) for --input-shape, "N=8" for --dim, "1..64" in place of a
-// number for a dimension that stays open, for sizes from 1 to 64; "S=3" for --sequence-length, the name of an input for --without.
+// number for a dimension that stays open, for sizes from 1 to 64; "S=3" for --sequence-length, the name of an input for --without, "r=0.25" or "r=1,2,3" for --input-value.
 struct InputArguments {
-  std::vector<std::string> shapes, dims, lengths, left_out;
+  std::vector<std::string> shapes, dims, lengths, left_out, values;
 };
 // Adds these options. `help`: what is said of each; empty: what it does.
 void add_input_options(CLI::App& command, InputArguments& arguments,

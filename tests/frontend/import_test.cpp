@@ -142,6 +142,69 @@ TEST(Import, DimensionsByName) {
   EXPECT_EQ(output_type(*model), "f32[7, 3]");
 }
 
+TEST(Import, NamesOfDimensionsThatGivenShapesContradictSayNothing) {
+  const std::string source = R"(
+    <ir_version: 8, opset_import: ["" : 17]>
+    g (float[B,H,W] x, float[B,H,W] z) => (float[B,H,W] y, float[B,H,W] v) { y = Relu(x) v = Neg(z) })";
+  ImportOptions options;
+  options.input_shapes = {{"x", {1, 8, kOpenDim}}, {"z", {1, 4, kOpenDim}}};
+  options.input_ranges = {{"x", {{2, {1, 64}}}}, {"z", {{2, {1, 64}}}}};
+  auto model = import_text(source, options);
+  ASSERT_TRUE(model.ok()) << to_text(model.errors());
+  EXPECT_EQ(output_type(*model, 0), "f32[1, 8, x.2]");
+  EXPECT_EQ(output_type(*model, 1), "f32[1, 4, z.2]");
+  EXPECT_THAT(
+      model->notes,
+      ElementsAre("the model gives dimensions of different sizes the same names, which are not used: H, W"));
+  options.dims["H"] = 8;  // that it is one size for all
+  EXPECT_THAT(error_lines(import_text(source, options)),
+              ElementsAre("dimension 'H' is 4 in the shape given for input 'z', but 8 elsewhere"));
+}
+
+TEST(Import, NumbersForInputs) {
+  const std::string source = R"(
+    <ir_version: 8, opset_import: ["" : 17]>
+    g (float[4] x, float16 s, int64[K] k, bool[1] b, float[2,M] m) => (float16 y, int64[K] l, bool[1] c, float[2,M] n) {
+      y = Identity(s) l = Identity(k) c = Identity(b) n = Identity(m) })";
+  ImportOptions options;
+  options.numbers = {{"s", {0.5}}, {"k", {3, -1, 7}}, {"b", {1}}, {"m", {2.5}}};
+  options.dims["M"] = 2;
+  auto model = import_text(source, options);
+  ASSERT_TRUE(model.ok()) << to_text(model.errors());
+  const auto constant = [&](size_t output) {
+    return *model->graph.value(model->graph.outputs[output]).constant;
+  };
+  EXPECT_EQ(to_text(constant(0).type()), "f16[]");
+  EXPECT_EQ(constant(0).number_at(0), 0.5);
+  EXPECT_THAT(constant(1).to_ints(), ElementsAre(3, -1, 7));
+  EXPECT_EQ(to_text(constant(2).type()), "bool[1]");
+  EXPECT_EQ(constant(2).int_at(0), 1);
+  EXPECT_EQ(to_text(constant(3).type()), "f32[2, 2]");
+  for (int64_t i = 0; i < 4; ++i)
+    EXPECT_EQ(constant(3).number_at(i), 2.5);
+}
+
+TEST(Import, NumbersThatDoNotFitAnInput) {
+  const std::string source = R"(
+    <ir_version: 8, opset_import: ["" : 17]>
+    g (float[3] x, uint8 n, string s, float[A,B] m) => (float[3] y) { y = Neg(x) })";
+  const auto error = [&](const std::string& name, const std::vector<double>& numbers) {
+    ImportOptions options;
+    options.numbers[name] = numbers;
+    const std::vector<std::string> lines = error_lines(import_text(source, options));
+    return lines.size() == 1 ? lines[0] : text(lines.size(), " errors");
+  };
+  EXPECT_EQ(error("x", {1, 2}), "--input-value x: expected 3 numbers, or one for all elements, got 2");
+  EXPECT_EQ(error("n", {1, 2}), "--input-value n: expected 1 number, got 2");
+  EXPECT_EQ(error("n", {256}), "--input-value n: 256 is no value of the type u8");
+  EXPECT_EQ(error("n", {0.5}), "--input-value n: 0.5 is no value of the type u8");
+  EXPECT_EQ(error("n", {1e300}), "--input-value n: 1e+300 is no value of the type u8");
+  EXPECT_EQ(error("s", {1}), "--input-value s: an input of type string cannot be given by numbers");
+  EXPECT_EQ(error("m", {1}),
+            "--input-value m: several of its dimensions have no size: give them by --dim or --input-shape");
+  EXPECT_EQ(error("z", {1}), "--input-value z: the model has no such input; there are: x, n, s, m");
+}
+
 TEST(Import, FixedInputsBecomeConstants) {
   ImportOptions options;
   options.constants["b"] = graph::Constant::of(ElementType::f32, {2}, std::vector<float>{1, 2});

@@ -14,7 +14,7 @@ TEST(Options, ShapesAndDimensions) {
   frontend::ImportOptions options;
   ASSERT_TRUE(
       parse_import_options(
-          {{"x=1x3x224x224", "in:0:2x5", "a=b=7"}, {"N=8", "p2o.Dim.1=320"}, {"s=3", "t=[a]=0"}, {"u"}},
+          {{"x=1x3x224x224", "in:0:2x5", "a=b=7"}, {"N=8", "p2o.Dim.1=320"}, {"s=3", "t=[a]=0"}, {"u"}, {}},
           options)
           .ok());
   EXPECT_THAT(options.input_shapes["x"], ElementsAre(1, 3, 224, 224));
@@ -29,15 +29,15 @@ TEST(Options, ShapesAndDimensions) {
 
 TEST(Options, RangesOfDimensions) {
   frontend::ImportOptions options;
-  ASSERT_TRUE(parse_import_options({{"x=1..8x3x224"}, {"N=1..64", "M=3..3"}, {}, {}}, options).ok());
+  ASSERT_TRUE(parse_import_options({{"x=1..8x3x224"}, {"N=1..64", "M=3..3"}, {}, {}, {}}, options).ok());
   EXPECT_THAT(options.input_shapes["x"], ElementsAre(frontend::kOpenDim, 3, 224));
   EXPECT_EQ(options.input_ranges["x"][0], (graph::DimRange{1, 8}));
   EXPECT_EQ(options.dim_ranges["N"], (graph::DimRange{1, 64}));
   EXPECT_EQ(options.dims["M"], 3);
-  ASSERT_TRUE(parse_import_options({{}, {"K=2.."}, {}, {}}, options).ok());
+  ASSERT_TRUE(parse_import_options({{}, {"K=2.."}, {}, {}, {}}, options).ok());
   EXPECT_EQ(options.dim_ranges["K"].min, 2);
   EXPECT_FALSE(options.dim_ranges["K"].has_bound());
-  EXPECT_FALSE(parse_import_options({{}, {"N=4"}, {}, {}}, options).ok());  // given twice
+  EXPECT_FALSE(parse_import_options({{}, {"N=4"}, {}, {}, {}}, options).ok());  // given twice
 }
 
 TEST(Options, MalformedShapesAndDimensions) {
@@ -46,12 +46,26 @@ TEST(Options, MalformedShapesAndDimensions) {
       parse_import_options({{"x", "x=", "x=1x", "=1x2", "x=1xa"},
                             {"N", "N=x", "N=64..1", "=3", "N=-1", "N=-1..4", "N=..", "N=1..99999999999"},
                             {"s", "s=", "s=2x3", "=2", "s=1..2"},
+                            {},
                             {}},
                            options);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.errors().size(), 18u);
   for (const Diagnostic& error : status.errors())
     EXPECT_EQ(error.kind, ErrorKind::usage);
+}
+
+TEST(Options, NumbersForInputs) {
+  frontend::ImportOptions options;
+  ASSERT_TRUE(parse_import_options({{}, {}, {}, {}, {"r=0.25", "a=b=1,-2,3e2"}}, options).ok());
+  EXPECT_THAT(options.numbers["r"], ElementsAre(0.25));
+  EXPECT_THAT(options.numbers["a=b"], ElementsAre(1, -2, 300));
+  const Status status =
+      parse_import_options({{}, {}, {}, {}, {"r", "r=", "=1", "r=1,", "r=x", "r=1 2"}}, options);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.errors().size(), 6u);
+  EXPECT_EQ(status.errors()[0].message,
+            "--input-value r: expected INPUT=0.25, or INPUT=1,2,3 of several elements");
 }
 
 TEST(Options, NamedFiles) {
