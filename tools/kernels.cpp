@@ -148,8 +148,7 @@ Chosen chosen(const tensor::Schedule& schedule, const std::string& origin) {
   return out;
 }
 
-Chosen by_default(const Kernel& kernel, const tensor::Target& target) {
-  tuner::DefaultSchedule made = tuner::explained_default_schedule(kernel.func, target);
+Chosen chosen_by_rules(tuner::DefaultSchedule made) {
   Chosen out = chosen(made.schedule, made.is_plain ? kPlainOrigin : kDefaultOrigin);
   std::vector<std::string> answers;
   for (const auto& [name, answer] : made.chosen)
@@ -157,6 +156,12 @@ Chosen by_default(const Kernel& kernel, const tensor::Target& target) {
   out.about.chosen = join(answers, ", ");
   out.about.refused = std::move(made.refused);
   return out;
+}
+
+Chosen by_default(Kernel& kernel, const tensor::Target& target) {
+  tuner::DefaultSchedule made = tuner::explained_default_schedule(kernel.func, target);
+  kernel.answers = {made.chosen.begin(), made.chosen.end()};
+  return chosen_by_rules(std::move(made));
 }
 
 // What is said of equal schedules is said once.
@@ -203,11 +208,25 @@ bool same_orders(const std::vector<tensor::WeightOrder>& a, const std::vector<te
   });
 }
 
+bool wants_the_same_weights(const Kernel& kernel, const tensor::Schedule& schedule) {
+  return same_orders(tensor::weight_orders(kernel.func, schedule.trace()), kernel.orders);
+}
+
+// For another GPU than the first. A library has weights once: where the rules would have them in another order here, they are asked to
+// choose as they did for the first GPU, and else leave them alone.
+Chosen by_default_for_other(const Kernel& kernel, const tensor::Target& target) {
+  tuner::DefaultSchedule made = tuner::explained_default_schedule(kernel.func, target);
+  if (!wants_the_same_weights(kernel, made.schedule))
+    made = tuner::explained_default_schedule(kernel.func, target, kernel.answers);
+  if (!wants_the_same_weights(kernel, made.schedule)) made = tuner::plain_schedule(kernel.func, target);
+  return chosen_by_rules(std::move(made));
+}
+
 // The variant for another GPU; one that is there already where the schedule is the same.
 Result<size_t> compile_other(Kernel& kernel, size_t number, const tensor::Target& target,
                              const CompileOptions& options) {
   auto variant_of = [&](const tensor::Schedule& schedule, const std::string& trace) -> Result<size_t> {
-    if (!same_orders(tensor::weight_orders(kernel.func, schedule.trace()), kernel.orders)) {
+    if (!wants_the_same_weights(kernel, schedule)) {
       return Diagnostic{ErrorKind::tuning_log, kernel.where,
                         text("its schedule for ", target.cpu, " wants weights in another order than the one for the first GPU"), ""};
     }
@@ -229,14 +248,14 @@ Result<size_t> compile_other(Kernel& kernel, size_t number, const tensor::Target
     return variant;
   };
   const OtherSchedule other = number < kernel.others.size() ? kernel.others[number] : OtherSchedule{};
-  if (!other.schedule) return compile(by_default(kernel, target));
+  if (!other.schedule) return compile(by_default_for_other(kernel, target));
   Result<size_t> variant = compile(chosen(*other.schedule, other.origin));
   if (variant.ok() || options.locked || other.source == ScheduleSource::file) return variant;
   kernel.refusal = text("for ", target.cpu, ": ", to_text(variant.errors()));
-  return compile(by_default(kernel, target));
+  return compile(by_default_for_other(kernel, target));
 }
 
-Status compile_kernel(Kernel& kernel, const KernelTargets& targets, const CompileOptions& options) {
+Status compile_all(Kernel& kernel, const KernelTargets& targets, const CompileOptions& options) {
   kernel.device.clear();
   kernel.schedules.clear();
   Status status = compile_first(kernel, targets, options);
@@ -253,6 +272,19 @@ Status compile_kernel(Kernel& kernel, const KernelTargets& targets, const Compil
     kernel.device[*variant].cubins.push_back(std::move(*cubin));
   }
   return done();
+}
+
+Status compile_kernel(Kernel& kernel, const KernelTargets& targets, const CompileOptions& options) {
+  Status status = compile_all(kernel, targets, options);
+  const bool is_of_log = kernel.schedule && kernel.source != ScheduleSource::file;
+  if (status.ok() || options.locked || !is_of_log || targets.list.size() == 1) return status;
+  // What the log has for one GPU may want weights in an order that nothing for another one does.
+  kernel.refusal = to_text(status.errors());
+  kernel.source = ScheduleSource::rules;
+  kernel.origin = kDefaultOrigin;
+  kernel.schedule.reset();
+  kernel.others.clear();
+  return compile_all(kernel, targets, options);
 }
 
 }  // namespace

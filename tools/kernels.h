@@ -8,10 +8,11 @@
 #include "codegen/codegen.h"
 #include "codegen/device.h"
 #include "graph/passes/fuse.h"
-#include "tools/driver.h"
 #include "tensor/schedule/weight_order.h"
 #include "tensor/workload.h"
+#include "tools/driver.h"
 #include "tools/provenance.h"
+#include "tuner/decider.h"
 
 namespace mcc::tools {
 
@@ -49,6 +50,7 @@ struct Kernel {
   // Filled in by compile_kernels.
   std::vector<KernelSchedule> schedules;  // what was applied; those for GPUs in the order of the list, equal ones as one
   std::vector<tensor::WeightOrder> orders;  // in which it expects weights
+  tuner::Point answers;  // to the questions that the default rules have for the first GPU of a list
   std::string refusal;  // why the chosen schedule was given up for the default one; empty if it was not
   codegen::KernelMemory memory;
   codegen::ObjectCode object;

@@ -124,14 +124,20 @@ void schedule_rest(Draft& draft) {
 
 namespace {
 
-// Takes what analysis picks.
-class Remembering : public PreferredDecider {
+// Takes what is given, or else what analysis picks.
+class Remembering : public Decider {
  public:
+  explicit Remembering(const Point& given) : given_(given) {}
   Answer answer(const Choice& choice, const Answer& preferred) override {
-    chosen.emplace_back(choice.name, preferred);
-    return preferred;
+    const auto found = given_.find(choice.name);
+    const Answer& taken = found != given_.end() && choice.allows(found->second) ? found->second : preferred;
+    chosen.emplace_back(choice.name, taken);
+    return taken;
   }
   std::vector<std::pair<std::string, Answer>> chosen;
+
+ private:
+  const Point& given_;
 };
 
 }  // namespace
@@ -143,7 +149,8 @@ void apply_plain_rules(Draft& draft) {
 }
 
 DefaultSchedule plain_schedule(const Func& f, const Target& target) {
-  Remembering decide;
+  const Point none;
+  Remembering decide(none);
   Draft draft{Schedule(f), decide, target};
   apply_plain_rules(draft);
   MCC_CHECK(draft.refusal || target.kind != TargetKind::cuda, f.name, ": no schedule on a grid: ", draft.refusal.detail);
@@ -152,8 +159,9 @@ DefaultSchedule plain_schedule(const Func& f, const Target& target) {
 
 namespace {
 
-DefaultSchedule by_rules(const Func& f, const Target& target, std::set<std::string> open_loops) {
-  Remembering decide;
+DefaultSchedule by_rules(const Func& f, const Target& target, std::set<std::string> open_loops,
+                         const Point& answers) {
+  Remembering decide(answers);
   Draft draft{Schedule(f), decide, target};
   draft.open_loops = std::move(open_loops);
   apply_rules(draft);
@@ -178,12 +186,13 @@ DefaultSchedule by_rules(const Func& f, const Target& target, std::set<std::stri
 
 }  // namespace
 
-DefaultSchedule explained_default_schedule(const Func& f, const Target& target) {
-  return f.dims.empty() ? by_rules(f, target, {}) : symbolic_default_schedule(f, target);
+DefaultSchedule explained_default_schedule(const Func& f, const Target& target, const Point& answers) {
+  return f.dims.empty() ? by_rules(f, target, {}, answers) : symbolic_default_schedule(f, target, answers);
 }
 
-DefaultSchedule default_schedule_of_instance(const Func& f, const std::vector<int64_t>& sizes, const Target& target) {
-  return by_rules(with_sizes(f, sizes), target, loops_without_extent(f));
+DefaultSchedule default_schedule_of_instance(const Func& f, const std::vector<int64_t>& sizes,
+                                             const Target& target, const Point& answers) {
+  return by_rules(with_sizes(f, sizes), target, loops_without_extent(f), answers);
 }
 
 Schedule default_schedule(const Func& f, const Target& target) { return explained_default_schedule(f, target).schedule; }

@@ -21,9 +21,12 @@ struct DefaultSchedule {
   bool is_plain = false;  // the refusal of a rule cost the whole kernel its schedule: nothing but what is legal always
   std::vector<std::pair<std::string, Answer>> chosen;  // what the rules left open, and what analysis took
 };
-DefaultSchedule explained_default_schedule(const tensor::Func& f, const tensor::Target& target);
+// `answers`: taken for the questions that they are for, where they are possible.
+DefaultSchedule explained_default_schedule(const tensor::Func& f, const tensor::Target& target,
+                                           const Point& answers = {});
 // The same of f for these sizes of its symbolic dimensions; what rules choose may be meant for others, too.
-DefaultSchedule default_schedule_of_instance(const tensor::Func& f, const std::vector<int64_t>& sizes, const tensor::Target& target);
+DefaultSchedule default_schedule_of_instance(const tensor::Func& f, const std::vector<int64_t>& sizes,
+                                             const tensor::Target& target, const Point& answers = {});
 
 // The function with what is legal always, by no rule.
 DefaultSchedule plain_schedule(const tensor::Func& f, const tensor::Target& target);

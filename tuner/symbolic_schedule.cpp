@@ -177,10 +177,10 @@ Target without_tiles(Target target) {
 }
 
 // Nothing where no instance's schedule is possible for all sizes: why not is in `refused`.
-std::optional<DefaultOfInstance> replay_instances(const Func& f, const Target& target,
+std::optional<DefaultOfInstance> replay_instances(const Func& f, const Target& target, const Point& answers,
                                                   std::vector<RefusedRule>& refused) {
   for (std::vector<int64_t>& sizes : instances(f)) {
-    DefaultSchedule chosen = default_schedule_of_instance(f, sizes, target);
+    DefaultSchedule chosen = default_schedule_of_instance(f, sizes, target, answers);
     Schedule schedule(f);
     const Trace& trace = chosen.schedule.trace();
     const Outcome replayed =
@@ -194,11 +194,12 @@ std::optional<DefaultOfInstance> replay_instances(const Func& f, const Target& t
   return std::nullopt;
 }
 
-DefaultOfInstance find_default(const Func& f, const Target& target) {
+DefaultOfInstance find_default(const Func& f, const Target& target, const Point& answers = {}) {
   std::vector<RefusedRule> refused;
-  if (std::optional<DefaultOfInstance> found = replay_instances(f, target, refused)) return std::move(*found);
+  if (std::optional<DefaultOfInstance> found = replay_instances(f, target, answers, refused))
+    return std::move(*found);
   if (const Target other = without_tiles(target); other.features != target.features)
-    if (std::optional<DefaultOfInstance> found = replay_instances(f, other, refused))
+    if (std::optional<DefaultOfInstance> found = replay_instances(f, other, answers, refused))
       return std::move(*found);
   if (target.kind == TargetKind::cuda) {
     for (std::vector<int64_t>& sizes : instances(f))
@@ -250,8 +251,8 @@ std::vector<OpenInstance> instances_to_try(const Func& f, const Target& target) 
   return out;
 }
 
-DefaultSchedule symbolic_default_schedule(const Func& f, const Target& target) {
-  return find_default(f, target).made;
+DefaultSchedule symbolic_default_schedule(const Func& f, const Target& target, const Point& answers) {
+  return find_default(f, target, answers).made;
 }
 
 }  // namespace mcc::tuner

@@ -37,6 +37,7 @@ std::set<std::string> loops_without_extent(const tensor::Func& f);
 // What analysis chooses for one instance of the function, replayed on the function itself: steps say how loops are cut, with the number
 // of outer iterations left open, so they are as good for every other size. The instance's sizes are prime numbers, that nothing is
 // cut evenly which only happens to be divisible there.
-DefaultSchedule symbolic_default_schedule(const tensor::Func& f, const tensor::Target& target);
+DefaultSchedule symbolic_default_schedule(const tensor::Func& f, const tensor::Target& target,
+                                          const Point& answers = {});
 
 }  // namespace mcc::tuner

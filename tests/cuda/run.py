@@ -535,6 +535,31 @@ class Cuda(Case):
         self.done(mcc("tune", model, "--target", "cuda:sm_80", "--tune-log", log, "--no-measure"))
         self.done(mcc("compile", model, "-o", library, *both))
 
+    # A library has its weights once: where the schedules of two GPUs would have them in different orders, those of one are for both.
+    def test_weights_of_several_architectures(self):
+        rng, threads, differ = np.random.default_rng(1), {}, 0
+        for hidden in range(72, 92, 4):
+            model, library, log = (self.folder / f"weights.{kind}" for kind in ("onnx", "so", "json"))
+            weights = {"w": (1, 4 * hidden, 4), "r": (1, 4 * hidden, hidden)}
+            stand_in.save(model, [helper.make_node("LSTM", ["x", "w", "r"], ["y"], hidden_size=hidden)], {"x": [3, 1, 4]}, [3, 1, 1, hidden],
+                          {name: (rng.standard_normal(shape) / 8).astype(np.float32) for name, shape in weights.items()})
+            for arch in ("sm_80", "sm_90"):
+                self.done(mcc("compile", model, "-o", library, "--target", f"cuda:{arch}", "--no-cubin"))
+                threads[arch] = [launch["block"] for launch in self.launches(library)]
+            if threads["sm_80"] == threads["sm_90"]:
+                continue
+            differ += 1
+            self.done(mcc("compile", model, "-o", library))
+            self.done(mcc("run", library, "--random", "5", "--output-dir", self.folder / "weights_out"))
+            expect = f"y={self.folder / 'weights_out' / 'output_0.npy'}"
+            log.unlink(missing_ok=True)
+            self.done(mcc("tune", model, "--target", "cuda:sm_90", "--tune-log", log, "--no-measure"))
+            for options in ((), ("--tune-log", log)):
+                self.done(mcc("compile", model, "-o", library, "--target", "cuda:sm_80,sm_90", "--no-cubin", *options))
+                for sm in (80, 90):
+                    self.done(mcc("run", library, "--random", "5", "--rtol", "1e-4", "--atol", "1e-5", "--expect", expect, FAKE_CUDA_SM=sm))
+        self.assertGreater(differ, 0, "these are sizes for which the GPUs have different schedules")
+
     def test_benchmark(self):
         """scripts/bench --gpu: a sentence where there is no GPU, mcc alone where there are no peers."""
         program = [sys.executable, stand_in.ROOT / "bench/gpu.py", "--mcc", stand_in.MCC, "--models", self.model, "--peers", "", "--seconds", "0.1",
