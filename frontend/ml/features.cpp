@@ -84,9 +84,10 @@ void imputer(Expansion& e) {
 // Places of the last axis. What has one dimension becomes one row.
 void extractor(Expansion& e) {
   if (!e.expect(e.rank(0) >= 1, "input 'X': expected at least one dimension")) return;
-  const Operand picked =
-      e.op("Gather", {e.in(0), e.reshaped(e.in(1), {e.count(1)})}, {{"axis", int64_t{-1}}});
-  e.result(0, e.rank(0) == 1 ? e.reshaped(picked, {1, e.count(1)}) : picked);
+  const bool is_open = std::any_of(e.sizes(1).begin(), e.sizes(1).end(), Expansion::is_open);
+  const int64_t count = is_open ? -1 : e.count(1);
+  const Operand picked = e.op("Gather", {e.in(0), e.reshaped(e.in(1), {count})}, {{"axis", int64_t{-1}}});
+  e.result(0, e.rank(0) == 1 ? e.reshaped(picked, {1, count}) : picked);
 }
 
 // Rows one behind the other, each cut or filled up with 0 to the width that the attribute gives.
@@ -121,12 +122,13 @@ void zip_map(Expansion& e) {
   if (!e.expect(words.empty() || numbers.empty(), "expected one of the attributes 'classlabels_strings' and "
                                                   "'classlabels_int64s', got both") ||
       !e.expect(e.rank(0) == 1 || e.rank(0) == 2, "input 'X': expected 1 or 2 dimensions, got shape ",
-                shape_text(e.shape(0))) ||
-      !e.expect(static_cast<int64_t>(count) == e.shape(0).back(), "expected a key for each of ",
-                e.shape(0).back(), " columns, got ", count)) {
+                shape_text(e.sizes(0)))) {
     return;
   }
-  const Operand rows = e.rank(0) == 1 ? e.reshaped(e.in(0), {1, e.count(0)}) : e.in(0);
+  const int64_t columns = e.last_size(0);
+  if (Expansion::is_open(columns)) return;
+  if (!e.expect(static_cast<int64_t>(count) == columns, "expected a key for each of ", columns, " columns, got ", count)) return;
+  const Operand rows = e.rank(0) == 1 ? e.reshaped(e.in(0), {1, columns}) : e.in(0);
   e.result(0, e.with_keys(rows, words.empty() ? Setting("keys", numbers) : Setting("keys", words)));
 }
 

@@ -61,9 +61,11 @@ class Cases:
         want = {f"y{i}": array_of(value) for i, value in enumerate(want)}
         self.all.append(Case(f"{op}-{variant}", model, inputs, want, rtol, atol))
 
-    def maps(self, variant, x, **attributes):
+    def maps(self, variant, x, open_rows=False, **attributes):
         """ZipMap: rows of scores in the order of the keys."""
         model = model_of("ZipMap", {"x0": x}, attributes, (TensorProto.FLOAT,), DOMAIN, 1)
+        if open_rows:
+            model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
         keys = attributes.get("classlabels_strings") or attributes["classlabels_int64s"]
         key_type = TensorProto.STRING if "classlabels_strings" in attributes else TensorProto.INT64
         value = helper.make_tensor_type_proto(TensorProto.FLOAT, [])

@@ -1,7 +1,7 @@
 """Models as scikit-learn's converter writes them: columns of categories and of numbers, encoded, put together, and given to trees."""
 
 import numpy as np
-from case import DOMAIN, Cases
+from case import DOMAIN, Cases, tensor
 from onnx import TensorProto, helper
 from trees import Maker, leaf_of, numbered
 
@@ -27,8 +27,21 @@ def pipeline(c, variant, open_rows):
     c.model(f"Pipeline-{variant}", nodes, inputs, {"label": TensorProto.STRING, "probability": TensorProto.FLOAT}, open_rows=open_rows)
 
 
+# The best class of each row, by its place in the list of classes.
+def labels(c, variant, classes, element, open_rows):
+    nodes = [
+        helper.make_node("ArgMax", ["scores"], ["place"], axis=1, keepdims=1),
+        helper.make_node("ArrayFeatureExtractor", ["classes", "place"], ["column"], domain=DOMAIN),
+        helper.make_node("Reshape", ["column", "flat"], ["label"]),
+    ]
+    c.model(f"Labels-{variant}", nodes, {"scores": c.real(7, 3)}, {"label": element}, initializers=[tensor("classes", classes), tensor("flat", np.array([-1]))], open_rows=open_rows)
+
+
 def cases(seed):
     c = Cases(seed)
+    for variant, open_rows in (("fixed", False), ("open", True)):
+        labels(c, f"numbers_{variant}", np.array([4, 1, 7]), TensorProto.INT64, open_rows)
+        labels(c, f"words_{variant}", np.array([b"setosa", b"versicolor", b"virginica"], object), TensorProto.STRING, open_rows)
     pipeline(c, "fixed", False)
     pipeline(c, "open", True)
     return c.all

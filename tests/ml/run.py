@@ -40,8 +40,8 @@ def main():
 
     folders = [folder / case.name for case in chosen]
     if not arguments.gpu:
-        return verify_folders.verify(folders)
-    return verify_folders.verify(folders, "--target", "cuda:sm_80", LD_LIBRARY_PATH=str(BUILD / "tests/fake_cuda"), FAKE_CUDA_RUN="1")
+        return verify_folders.verify(folders, "--open")
+    return verify_folders.verify(folders, "--open", "--target", "cuda:sm_80", LD_LIBRARY_PATH=str(BUILD / "tests/fake_cuda"), FAKE_CUDA_RUN="1")
 
 
 if __name__ == "__main__":

@@ -134,6 +134,7 @@ def words(c):
     c.maps("ints", c.real(4, 3), classlabels_int64s=[3, 1, 2])
     c.maps("words", c.real(4, 3), classlabels_strings=names)
     c.maps("row", c.real(3), classlabels_strings=names)
+    c.maps("open", c.real(4, 3), open_rows=True, classlabels_strings=names)
 
 
 def texts(c):
