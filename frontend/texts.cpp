@@ -1,5 +1,6 @@
 // Tensors of strings: in the graph they are tensors of ids (graph/ops/mcc_text.h), so that what moves or compares elements is what it is
 // for numbers. Which tensors these are is known here alone (Value::is_text), from ONNX's types.
+#include "frontend/contrib/contrib.h"
 #include "frontend/graph_builder.h"
 #include "frontend/regex.h"
 #include "graph/ops/mcc_text.h"
@@ -112,6 +113,7 @@ bool Builder::expect_texts(const onnx::NodeProto& node, const Scope& scope, cons
     if (!is_text(scope.find(node.input(i)))) continue;
     if (domain == "mcc") continue;  // made here
     if (!schema) schema = onnx::OpSchemaRegistry::Schema(node.op_type(), opset_of(domain), domain);
+    if (!schema && !contrib_schema(domain, node.op_type())) return true;  // nobody knows the operator, which will be said
     const auto* parameter = schema ? formal(schema->inputs(), static_cast<size_t>(i)) : nullptr;
     if (parameter && takes_strings(*parameter) && !computes_with(node)) continue;
     report(ErrorKind::unsupported, where_of(node, origin),
