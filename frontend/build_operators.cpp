@@ -173,6 +173,10 @@ void simplify_shapes(graph::Graph& graph) {
       for (tensor::Expr& e : *expressions)
         if (int64_t known = 0; !tensor::as_int(e, &known)) e = facts.simplify(e);
   }
+  std::erase_if(graph.equalities, [&](const graph::DimEquality& e) { return facts.can_prove(e.a == e.b); });
+  for (graph::DimEquality& e : graph.equalities)
+    for (tensor::Expr* side : {&e.a, &e.b})
+      *side = facts.simplify(*side);
 }
 
 // Of a reshape that is possible for some sizes of a dimension without a bound alone (a height of which one row is left): the dimension
@@ -208,6 +212,30 @@ std::optional<std::vector<TensorType>> infer_for_some_sizes(graph::Graph& graph,
   return std::nullopt;
 }
 
+// Of a convolution whose input has a dimension without a value for its channels, of which the weights say how many there are: the
+// dimension has that size from then on.
+std::optional<std::vector<TensorType>> infer_for_channels(graph::Graph& graph, const Node& node) {
+  const graph::Shape& in = graph.value(node.inputs[0]).type.shape;
+  const graph::Shape& weights = graph.value(node.inputs[1]).type.shape;
+  int64_t of_group = 0;
+  if (in.size() < 3 || weights.size() != in.size() || !tensor::as_int(weights[1], &of_group))
+    return std::nullopt;
+  for (size_t i = 0; i < graph.dims.size(); ++i) {
+    graph::DimRange& range = graph.dim_ranges[i];
+    int64_t beside = 0;  // channels of known number
+    const bool is_part = graph.dim_sources[i].kind == graph::DimSource::Kind::input &&
+                         tensor::as_int(tensor::simplify(in[1] - graph.dims[i]), &beside);
+    if (!is_part) continue;
+    const int64_t size = of_group * node.attributes.integer("group", 1) - beside;
+    if (size < range.min || size > range.max) return std::nullopt;
+    range = {size, size};
+    simplify_shapes(graph);
+    Result<std::vector<TensorType>> types = graph::infer_types(graph, node);
+    return types.ok() ? std::optional(std::move(*types)) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 void Builder::add_operator(const graph::OpDef& op, const onnx::NodeProto& from, Scope& scope, const Origin& origin) {
@@ -236,6 +264,8 @@ void Builder::add_operator(const graph::OpDef& op, const onnx::NodeProto& from, 
   Result<std::vector<TensorType>> types = graph::infer_types(graph_, node);
   if (!types.ok() && op.name == "Reshape") {
     if (auto some = infer_for_some_sizes(graph_, node)) types = std::move(*some);
+  } else if (!types.ok() && op.name == "Conv") {
+    if (auto some = infer_for_channels(graph_, node)) types = std::move(*some);
   }
   if (!types.ok()) types = infer(node, where);
   if (!types.ok()) {

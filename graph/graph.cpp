@@ -577,7 +577,7 @@ std::vector<NodeId> topological_order(const Graph& graph) {
 
 namespace {
 
-// Drops the dimensions from data that nobody uses any more.
+// Drops the dimensions from data, and those of inputs that have turned out to be of one size, that nobody uses any more.
 void drop_unused_dims(Graph& graph) {
   std::vector<bool> used(graph.dims.size(), false);
   std::vector<const Expr*> work;
@@ -627,7 +627,9 @@ void drop_unused_dims(Graph& graph) {
   use_all();
   size_t kept = 0;
   for (size_t i = 0; i < graph.dims.size(); ++i) {
-    if (!used[i] && graph.dim_sources[i].kind != DimSource::Kind::input) continue;
+    const bool is_of_input = graph.dim_sources[i].kind == DimSource::Kind::input &&
+                             graph.dim_ranges[i].min < graph.dim_ranges[i].max;
+    if (!used[i] && !is_of_input) continue;
     graph.dims[kept] = graph.dims[i];
     graph.dim_ranges[kept] = graph.dim_ranges[i];
     graph.dim_sources[kept++] = graph.dim_sources[i];
@@ -640,7 +642,9 @@ void drop_unused_dims(Graph& graph) {
 }  // namespace
 
 void Graph::compact() {
-  if (has_data_dims()) drop_unused_dims(*this);
+  const bool has_fixed_dims =
+      std::any_of(dim_ranges.begin(), dim_ranges.end(), [](const DimRange& r) { return r.min == r.max; });
+  if (has_data_dims() || has_fixed_dims) drop_unused_dims(*this);
   std::vector<NodeId> order = topological_order(*this);
   std::vector<bool> used(values.size(), false);
   auto use_all = [&](const std::vector<ValueId>& ids) {

@@ -51,6 +51,34 @@ TEST(Symbolic, DimensionsAreTheGraphsByName) {
   EXPECT_EQ(type_of(model->graph, model->graph.outputs[0]), "f32[N, T]");
 }
 
+// Weights say how many channels a convolution's input has, which is no open dimension then, in what was compared before either.
+TEST(Symbolic, ChannelsAreAsManyAsWeightsSay) {
+  ImportOptions options;
+  options.other_dims = kAnySize;
+  const auto import = [&](const std::string& nodes) {
+    return import_text(text(kHead,
+                            "g (float[N,C,T] x, float[N,2,T] z, float[4,3,1] w, float[3] s, float[3] b) => "
+                            "(float[N,4,U] y) {",
+                            nodes, "}"),
+                       options);
+  };
+  for (const std::string nodes :
+       {"n = InstanceNormalization(x, s, b) y = Conv(n, w)", "c = Concat<axis = 1>(z, x) y = Conv(c, w)"}) {
+    Result<ImportedModel> model = import(nodes);
+    ASSERT_TRUE(model.ok()) << to_text(model.errors());
+    const graph::Graph& graph = model->graph;
+    EXPECT_EQ(type_of(graph, graph.inputs[0]), nodes[0] == 'n' ? "f32[N, 3, T]" : "f32[N, 1, T]");
+    EXPECT_THAT(graph.dims, ElementsAre(testing::Property(&tensor::Var::name, "N"),
+                                        testing::Property(&tensor::Var::name, "T")));
+    EXPECT_THAT(graph.equalities, IsEmpty());
+    EXPECT_THAT(graph::verify(graph), IsEmpty());
+  }
+  options.dim_ranges["C"] = {4, 8};
+  EXPECT_THAT(
+      error_lines(import("y = Conv(x, w)")),
+      ElementsAre(HasSubstr("the number of input channels is C, it needs a value known at compile time")));
+}
+
 // Of what grows along a dimension, and of nothing else, there may be nothing.
 TEST(Symbolic, WhatIsAppendedToMayBeEmpty) {
   ImportOptions options;
