@@ -232,6 +232,13 @@ class Relaxer {
       if (!is_shared && !is_vectorized(a, guard->term)) return std::nullopt;
       plan.selected.emplace(a.store, guard->term);
     }
+    // A store whose place follows from the guard (that of the last column) would be made for other places, too.
+    for (const Access& a : collect_.accesses) {
+      const bool is_relaxed = std::any_of(a.guards.begin(), a.guards.end(), [&](const Guard& g) {
+        return plan.dropped.contains({g.statement, g.term.get()});
+      });
+      if (a.store && is_relaxed && !guard_with(a, dim, limit)) return std::nullopt;
+    }
     if (buffer_.scope() == Scope::shared || is_filled(plan, dim))
       plan.filled = FilledDim{buffer_, dim, limit};
     return plan;

@@ -73,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(
                       "wgmma_f16", "wgmma_bf16", "wgmma_waits", "wgmma_exchanged_f16", "wgmma_exchanged_bf16",
                       "wgmma_bulk_f16", "wgmma_bulk_bf16", "wgmma_u8i8", "wgmma_exchanged_i8",
                       "wgmma_bulk_u8i8", "wgmma_exchanged_tf32", "wgmma_bulk_tf32", "grouped_loads",
-                      "open_batches", "open_range", "steps"),
+                      "open_batches", "open_range", "steps", "padded_transposition"),
     [](const auto& info) { return std::string(info.param); });
 
 // A copy's condition is computed as a whole: what part of it loads may be out of reach where the rest does not hold.
