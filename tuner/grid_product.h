@@ -39,6 +39,9 @@ struct Product {
   // What is fetched element by element out of a window has its place, and whether it is inside, by each of the window's axes: so many in
   // volumes, or of so little that is constant where sizes are open, that of no two elements one place says the other.
   bool has_scattered_windows() const { return k.axes.size() > 3 || (is_open && has_windows()); }
+  // Columns that are places of a batch, of which sizes are open: where a column's result is takes divisions, and says nothing of the next
+  // one's.
+  bool has_scattered_columns() const { return is_open && j.axes.size() > 1; }
   // The results of batches stand side by side in rows (groups of a convolution): then tiles end with them.
   bool is_in_rows = false;
   bool takes_columns(int64_t of_tile) const { return !is_in_rows || j.extent % of_tile == 0; }

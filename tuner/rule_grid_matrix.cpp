@@ -41,13 +41,22 @@ constexpr int64_t kFewestStages = 2, kMostStages = 4;
 constexpr int64_t kRow = 16;  // bytes of a row that the instruction takes at a time
 
 // Registers of a thread for operands that come as single elements. Those of less than four bytes can not go to shared memory by
-// themselves: the next part is held. Where windows are, places and conditions of each take more, most of all in volumes and where sizes
-// are open.
+// themselves: the next part is held. Of open sizes each has a place. Where windows are, places and conditions of each take more, most of
+// all in volumes and where sizes are open, and there of vectors, too.
 int64_t registers_of_elements(const Tile& t, const Product& p, int64_t threads) {
   const bool is_held = byte_size(p.factor) < 4;
-  const int64_t each = p.has_scattered_windows() ? 6 : p.has_windows() ? 3 : is_held ? 2 : 0;
+  const int64_t each = p.has_scattered_windows()              ? 6
+                       : p.has_windows()                      ? 3
+                       : is_held || p.has_scattered_columns() ? 2
+                                                              : 0;
   const int64_t elements = (p.a.vector == 1 ? t.block_i() : 0) + (p.b.vector == 1 ? t.block_j() : 0);
-  return each * ceil_div64(elements * t.depth, threads);
+  const auto vectors = [&](const Operand& o, const Side& side, int64_t rows) {
+    const bool has_places = p.is_open && p.has_windows() && side.axes.size() > 1 && o.vector > 1;
+    return has_places ? rows * t.depth / o.vector : 0;
+  };
+  constexpr int64_t kOfVector = 7;
+  return each * ceil_div64(elements * t.depth, threads) +
+         kOfVector * ceil_div64(vectors(p.a, p.i, t.block_i()) + vectors(p.b, p.j, t.block_j()), threads);
 }
 
 // Whether copies of the operand run by themselves; others go by way of registers, which hold one part at most.
@@ -273,7 +282,12 @@ class GridMatrices : private ProductAxes {
     for (const std::string& name : {i + ".m", j + ".n", i + ".h"}) {
       if (s_.find_loop(name) != nullptr) must_step(d_, Unroll{name});
     }
-    try_step(d_, Vectorize{j + ".p"});
+    // One column after the other: registers hold the place of one.
+    if (p_.has_scattered_columns() && s_.find_loop(j + ".n") != nullptr &&
+        s_.find_loop(j + ".p") != nullptr && try_step(d_, Reorder{{j + ".n", j + ".p", i + ".m", i + ".h"}}))
+      must_step(d_, Unroll{j + ".p"});
+    else
+      try_step(d_, Vectorize{j + ".p"});
   }
 
   const Tile t_;

@@ -281,7 +281,11 @@ class GridProduct : private ProductAxes {
     bind_threads(last_);
     must_step(d_, Unroll{i + ".r"});
     must_step(d_, Unroll{j + ".o"});
-    try_step(d_, Vectorize{j + ".v"});
+    // One column after the other: registers hold the place of one.
+    if (p_.has_scattered_columns() && try_step(d_, Reorder{{j + ".o", j + ".v", i + ".r"}}))
+      must_step(d_, Unroll{j + ".v"});
+    else
+      try_step(d_, Vectorize{j + ".v"});
   }
 
   const Product w_;

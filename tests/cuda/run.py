@@ -291,6 +291,25 @@ class Cuda(Case):
                 self.done(mcc("compile", model, "-o", library, "--target", "cuda:sm_80,sm_90a", "--precision", precision))
                 self.launches_without_spills(library)
 
+    # Results have places that take divisions, and so has what is fetched: for many at a time there are no registers.
+    def test_open_convolutions_do_not_spill(self):
+        self.needs_assembler()
+        rng = np.random.default_rng(3)
+        for kernel, channels, results, is_residual, precision in ((1, 16, 72, False, "fp32"), (1, 64, 64, True, "tf32"), (1, 96, 576, False, "tf32"),
+                                                                  (3, 32, 32, False, "tf32"), (1, 512, 2048, True, "fp16"), (3, 64, 64, False, "fp16")):
+            with self.subTest(f"{kernel} x {kernel}, {channels} to {results}, {precision}"):
+                model, library = self.folder / "places.onnx", self.folder / "places.so"
+                nodes = [helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[kernel // 2] * 4)]
+                inputs = {"x": ["n", channels, "h", "w"]}
+                if is_residual:
+                    nodes.append(helper.make_node("Add", ["c", "z"], ["s"]))
+                    inputs["z"] = ["n", results, "h", "w"]
+                nodes.append(helper.make_node("HardSwish", nodes[-1].output, ["y"]))
+                stand_in.save(model, nodes, inputs, ["n", results, "h", "w"], {"w": rng.standard_normal((results, channels, kernel, kernel)).astype(np.float32),
+                                                                              "b": rng.standard_normal(results).astype(np.float32)})
+                self.done(mcc("compile", model, "-o", library, "--target", "cuda:sm_80,sm_90a", "--precision", precision))
+                self.launches_without_spills(library)
+
     # Attention over few tokens gives a thread one row and many columns: no reason to spill.
     def test_short_attention(self):
         for tokens in (8, 16, 24):
