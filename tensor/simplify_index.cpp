@@ -290,14 +290,16 @@ std::optional<Term> divide_term(const Term& t, const Term& divisor) {
 
 }  // namespace
 
-// (x %% (c*n)) // c for a constant c > 0: not as much as n, nor less than 0, for any n >= 0 (what is divided by 0 is 0).
+// (x %% (c*n)) // c for c >= 0: not as much as n, nor less than 0, for any n >= 0 (what is divided by 0 is 0).
 bool Simplifier::is_part_of_remainder(const Linear& r, const Linear& n) {
-  int64_t c = 1;
   if (r.terms.size() != 1 || r.terms[0].coefficient != 1 || r.constant != 0) return false;
-  const Binary* quotient = division_by_constant(r.terms[0].atom, BinaryOp::floor_div, &c);
-  const auto* remainder = quotient ? quotient->a.as<Binary>() : nullptr;
-  if (!remainder || remainder->op != BinaryOp::floor_mod || c <= 0 || span_of(n).lo < 0) return false;
-  const Linear rest = difference(lift(remainder->b), scaled(n, c));
+  const auto* quotient = r.terms[0].atom.as<Binary>();
+  if (!quotient || quotient->op != BinaryOp::floor_div) return false;
+  const auto* remainder = quotient->a.as<Binary>();
+  if (!remainder || remainder->op != BinaryOp::floor_mod) return false;
+  const Linear c = lift(quotient->b);
+  if (span_of(c).lo < 0 || span_of(n).lo < 0) return false;
+  const Linear rest = difference(lift(remainder->b), product(n, c));
   return !rest.overflow && rest.is_constant() && rest.constant == 0;
 }
 
