@@ -7,6 +7,7 @@
 
 #include "tensor/passes/lower.h"
 #include "tensor/passes/scope.h"
+#include "tensor/schedule/tree.h"
 #include "tensor/sizes.h"
 #include "tensor/text.h"
 #include "tensor/visit.h"
@@ -127,6 +128,16 @@ Outcome replay_for_all(Schedule& schedule, const Trace& trace, const std::set<st
   return applied();
 }
 
+// A buffer among these, which stay in global memory, that several threads would write at the same places; empty if there is none.
+std::string written_by_several(const Schedule& schedule, const std::set<std::string>& global) {
+  for (const std::string& name : schedule.block_names()) {
+    const Block& block = *schedule.find_block(name);
+    const Buffer buffer = is_recomputed(block) ? only_buffer_written(block) : Buffer();
+    if (buffer.defined() && global.contains(buffer.name())) return buffer.name();
+  }
+  return "";
+}
+
 // On a GPU what a block or thread has to itself has a size that does not depend on the run; other buffers stay in global memory.
 Outcome replay_on_grid(Schedule& schedule, const Func& f, const Trace& trace, const Target& target) {
   std::set<std::string> global;
@@ -137,6 +148,9 @@ Outcome replay_on_grid(Schedule& schedule, const Func& f, const Trace& trace, co
     const size_t known = global.size();
     const std::set<std::string> open = open_private_buffers(schedule, target);
     global.insert(open.begin(), open.end());
+    if (const std::string shared = written_by_several(schedule, global); open.empty() && !shared.empty())
+      return refuse(RefusalCode::scope,
+                    text("buffer ", shared, ", which a thread has to itself, would have no constant size"));
     if (open.empty()) return applied();
     if (global.size() == known)
       return refuse(RefusalCode::scope,
