@@ -105,7 +105,7 @@ std::vector<int64_t> given_shape(const onnx::ValueInfoProto& input, const Import
   return {};
 }
 
-// Names of an input's dimensions, by axis, that its given shape has a size for, or a range (kOpenDim).
+// The sizes that the shape given for an input has for each name of its dimensions; kOpenDim for a range.
 std::map<std::string, std::set<int64_t>> named_sizes(const onnx::ValueInfoProto& input,
                                                      const ImportOptions& options) {
   std::map<std::string, std::set<int64_t>> sizes;
@@ -276,6 +276,8 @@ void check_option_names(const onnx::GraphProto& graph, const ImportOptions& opti
   for (const auto& [name, shape] : options.input_shapes)
     check(name, "input", inputs);
   for (const auto& [name, value] : options.constants)
+    check(name, "input", inputs);
+  for (const auto& [name, value] : options.numbers)
     check(name, "input", inputs);
   for (const auto& [name, value] : options.dims)
     check(name, "named dimension", symbols);

@@ -103,16 +103,7 @@ ImportOptions fix_inputs(const onnx::GraphProto& graph, ImportOptions options, D
     const auto& inputs = graph.input();
     const auto input = std::find_if(inputs.begin(), inputs.end(),
                                     [&](const auto& candidate) { return candidate.name() == name; });
-    if (input == inputs.end()) {
-      std::vector<std::string> names;
-      for (const auto& candidate : inputs)
-        names.push_back(candidate.name());
-      problems.push_back(
-          {ErrorKind::usage, "",
-           text("--input-value ", name, ": the model has no such input; there are: ", join(names, ", ")),
-           ""});
-      continue;
-    }
+    if (input == inputs.end()) continue;  // bind_shapes() says so
     Result<graph::Constant> constant = Fixing(name, numbers, options).constant(input->type());
     if (constant.ok())
       options.constants[name] = std::move(*constant);

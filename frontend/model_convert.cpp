@@ -64,26 +64,6 @@ void set_opset(onnx::ModelProto& model, int64_t version) {
   model.add_opset_import()->set_version(version);
 }
 
-// What the graph reads, in bodies as well, and does not make itself.
-void collect_outer_names(const onnx::GraphProto& graph, std::set<std::string> known,
-                         std::set<std::string>& outer) {
-  for (const auto& input : graph.input())
-    known.insert(input.name());
-  for (const auto& tensor : graph.initializer())
-    known.insert(tensor.name());
-  for (const auto& tensor : graph.sparse_initializer())
-    known.insert(tensor.values().name());
-  for (const auto& node : graph.node()) {
-    for (const std::string& input : node.input())
-      if (!input.empty() && !known.contains(input)) outer.insert(input);
-    for (const auto& attribute : node.attribute())
-      if (attribute.has_g()) collect_outer_names(attribute.g(), known, outer);
-    known.insert(node.output().begin(), node.output().end());
-  }
-  for (const auto& output : graph.output())
-    if (!known.contains(output.name())) outer.insert(output.name());
-}
-
 using Types = std::map<std::string, onnx::TypeProto>;
 
 void collect_types(const onnx::GraphProto& graph, Types& types) {
@@ -95,8 +75,7 @@ void collect_types(const onnx::GraphProto& graph, Types& types) {
 // The body as a model of its own, for which what it reads from around it is given.
 std::optional<std::string> convert_body(onnx::GraphProto& body, const Types& around,
                                         const onnx::ModelProto& like) {
-  std::set<std::string> outer;
-  collect_outer_names(body, {}, outer);
+  const std::set<std::string> outer = outer_names(body);
   onnx::ModelProto model;
   model.set_ir_version(like.ir_version());
   *model.mutable_opset_import() = like.opset_import();

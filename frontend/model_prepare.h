@@ -28,6 +28,9 @@ std::optional<int64_t> default_opset(const onnx::ModelProto& model);
 // Whether the opsets that the model imports are among those that this program knows.
 bool check_versions(const onnx::ModelProto& model, Diagnostics& problems);
 
+// What the graph of a branch or a loop reads, graphs inside of it as well, and does not make itself.
+std::set<std::string> outer_names(const onnx::GraphProto& graph);
+
 // Puts each node behind those whose results it uses, also in graphs inside of it, where that is not so; others keep their places. What
 // lies on a cycle stays behind all else.
 void order_nodes(onnx::GraphProto& graph);

@@ -14,8 +14,9 @@ using Names = std::set<std::string>;
 
 Names used_names(const onnx::NodeProto& node);
 
-// Names that the graph of a branch or loop has from what is around it.
-Names captured_names(const onnx::GraphProto& graph) {
+}  // namespace
+
+Names outer_names(const onnx::GraphProto& graph) {
   Names own, used;
   for (const auto& input : graph.input())
     own.insert(input.name());
@@ -34,13 +35,16 @@ Names captured_names(const onnx::GraphProto& graph) {
   return used;
 }
 
+namespace {
+
 Names used_names(const onnx::NodeProto& node) {
   Names used(node.input().begin(), node.input().end());
   for (const auto& attribute : node.attribute()) {
-    if (attribute.has_g()) used.merge(captured_names(attribute.g()));
+    if (attribute.has_g()) used.merge(outer_names(attribute.g()));
     for (const auto& graph : attribute.graphs())
-      used.merge(captured_names(graph));
+      used.merge(outer_names(graph));
   }
+  used.erase("");  // an input that is left out
   return used;
 }
 

@@ -174,6 +174,14 @@ void note(Kernel& kernel, KernelSchedule about, const std::string& arch) {
   if (!arch.empty()) same->archs.push_back(arch);
 }
 
+// Gives up the schedule that was chosen, for this reason.
+void leave_to_rules(Kernel& kernel, std::string refusal) {
+  kernel.refusal = std::move(refusal);
+  kernel.source = ScheduleSource::rules;
+  kernel.origin = kDefaultOrigin;
+  kernel.schedule.reset();
+}
+
 // For the first of the targets.
 Status compile_first(Kernel& kernel, const KernelTargets& targets, const CompileOptions& options) {
   const tensor::Target& target = targets.first();
@@ -189,10 +197,7 @@ Status compile_first(Kernel& kernel, const KernelTargets& targets, const Compile
   Status status = compile(chosen(*kernel.schedule, kernel.origin));
   // A schedule may be legal and still ask for more memory than a kernel can have.
   if (status.ok() || options.locked || kernel.source == ScheduleSource::file) return status;
-  kernel.refusal = to_text(status.errors());
-  kernel.source = ScheduleSource::rules;
-  kernel.origin = kDefaultOrigin;
-  kernel.schedule.reset();
+  leave_to_rules(kernel, to_text(status.errors()));
   return compile(by_default(kernel, target));
 }
 
@@ -279,10 +284,7 @@ Status compile_kernel(Kernel& kernel, const KernelTargets& targets, const Compil
   const bool is_of_log = kernel.schedule && kernel.source != ScheduleSource::file;
   if (status.ok() || options.locked || !is_of_log || targets.list.size() == 1) return status;
   // What the log has for one GPU may want weights in an order that nothing for another one does.
-  kernel.refusal = to_text(status.errors());
-  kernel.source = ScheduleSource::rules;
-  kernel.origin = kDefaultOrigin;
-  kernel.schedule.reset();
+  leave_to_rules(kernel, to_text(status.errors()));
   kernel.others.clear();
   return compile_all(kernel, targets, options);
 }

@@ -202,7 +202,7 @@ TEST(Import, NumbersThatDoNotFitAnInput) {
   EXPECT_EQ(error("s", {1}), "--input-value s: an input of type string cannot be given by numbers");
   EXPECT_EQ(error("m", {1}),
             "--input-value m: several of its dimensions have no size: give them by --dim or --input-shape");
-  EXPECT_EQ(error("z", {1}), "--input-value z: the model has no such input; there are: x, n, s, m");
+  EXPECT_EQ(error("z", {1}), "the model has no input 'z'; there are: m, n, s, x");
 }
 
 TEST(Import, FixedInputsBecomeConstants) {
