@@ -42,10 +42,12 @@ constexpr int64_t kRow = 16;  // bytes of a row that the instruction takes at a 
 
 // Registers of a thread for operands that come as single elements. Those of less than four bytes can not go to shared memory by
 // themselves: the next part is held. Of open sizes each has a place. Where windows are, places and conditions of each take more, most of
-// all in volumes and where sizes are open, and there of vectors, too.
+// all in volumes and where sizes are open, and there of vectors, too: what is said of them for all parts stays in registers, which is the
+// more where a thread's elements are of different columns, and so do the addresses of the weights.
 int64_t registers_of_elements(const Tile& t, const Product& p, int64_t threads) {
-  const bool is_held = byte_size(p.factor) < 4;
-  const int64_t each = p.has_scattered_windows()              ? 6
+  const bool is_held = byte_size(p.factor) < 4, is_scattered = p.has_scattered_windows();
+  const int64_t of_scattered = !is_held ? 6 : p.b.is_along_k ? 12 : 8;
+  const int64_t each = is_scattered                           ? of_scattered
                        : p.has_windows()                      ? 3
                        : is_held || p.has_scattered_columns() ? 2
                                                               : 0;
@@ -54,9 +56,11 @@ int64_t registers_of_elements(const Tile& t, const Product& p, int64_t threads) 
     const bool has_places = p.is_open && p.has_windows() && side.axes.size() > 1 && o.vector > 1;
     return has_places ? rows * t.depth / o.vector : 0;
   };
-  constexpr int64_t kOfVector = 7;
+  const int64_t weights = is_held && is_scattered && p.a.vector > 1 ? t.block_i() * t.depth / p.a.vector : 0;
+  constexpr int64_t kOfVector = 7, kOfWeights = 3;
   return each * ceil_div64(elements * t.depth, threads) +
-         kOfVector * ceil_div64(vectors(p.a, p.i, t.block_i()) + vectors(p.b, p.j, t.block_j()), threads);
+         kOfVector * ceil_div64(vectors(p.a, p.i, t.block_i()) + vectors(p.b, p.j, t.block_j()), threads) +
+         kOfWeights * ceil_div64(weights, threads);
 }
 
 // Whether copies of the operand run by themselves; others go by way of registers, which hold one part at most.

@@ -310,6 +310,19 @@ class Cuda(Case):
                 self.done(mcc("compile", model, "-o", library, "--target", "cuda:sm_80,sm_90a", "--precision", precision))
                 self.launches_without_spills(library)
 
+    # Halves that are fetched one by one, as an architecture without instructions for them in the list leaves channels where they are.
+    def test_open_convolutions_of_halves_do_not_spill(self):
+        self.needs_assembler()
+        rng = np.random.default_rng(3)
+        for kernel, channels, results, step, places in ((5, 64, 64, 2, ["h", "w"]), (3, 128, 128, 1, [45, 31]), (5, 64, 128, 2, [45, 31])):
+            with self.subTest(f"{kernel} x {kernel}, {channels} to {results}"):
+                model, library = self.folder / "halves.onnx", self.folder / "halves.so"
+                nodes = [helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[kernel // 2] * 4, strides=[step] * 2), helper.make_node("Relu", ["c"], ["y"])]
+                weights = {"w": rng.standard_normal((results, channels, kernel, kernel)).astype(np.float16), "b": rng.standard_normal(results).astype(np.float16)}
+                stand_in.save(model, nodes, {"x": ["n", channels, *places]}, ["n", results, "y", "x"], weights, TensorProto.FLOAT16)
+                self.done(mcc("compile", model, "-o", library, "--target", "cuda:sm_70,sm_80,sm_90a"))
+                self.launches_without_spills(library)
+
     # Attention over few tokens gives a thread one row and many columns: no reason to spill.
     def test_short_attention(self):
         for tokens in (8, 16, 24):

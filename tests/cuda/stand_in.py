@@ -33,9 +33,9 @@ def mcc(*arguments, driver=True, library=False, **extra):
 
 
 # A model of inputs {name: shape} with the output y.
-def save(path, nodes, inputs, output, weights=None):
-    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info(k, TensorProto.FLOAT, v) for k, v in inputs.items()],
-                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, output)],
+def save(path, nodes, inputs, output, weights=None, element=TensorProto.FLOAT):
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info(k, element, v) for k, v in inputs.items()],
+                              [helper.make_tensor_value_info("y", element, output)],
                               [numpy_helper.from_array(v, k) for k, v in (weights or {}).items()])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
 
