@@ -1,6 +1,7 @@
 #include "frontend/ml/forest.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -12,19 +13,27 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr int kDeepest = 4096;
-constexpr size_t kMostNodes = size_t{1} << 29;  // numbers of children fit 32 bits
+constexpr size_t kMostNodes = size_t{1} << 28;  // places fit 32 bits
 constexpr int64_t kMostWeights = int64_t{1} << 28;
 constexpr int32_t kUnseen = -1, kOpen = -2;
+constexpr int64_t kWords = 4;  // of a node (graph/ops/mcc_trees.cpp)
 
 Diagnostic unsupported(std::string message) { return {ErrorKind::unsupported, "", std::move(message), ""}; }
+
+// A node of the tables before it has its place there. Several may lead to one.
+struct Question {
+  int64_t feature = 0;
+  bool missing_is_yes = false;
+  double threshold = 0;
+  int32_t yes = kUnseen, no = kUnseen;  // none of a leaf
+  int64_t row = 0;
+  int64_t place = kUnseen;
+};
 
 class TableBuilder {
  public:
   explicit TableBuilder(const Forest& forest)
-      : forest_(forest),
-        branches_(forest.branches.size(), kUnseen),
-        leaves_(forest.leaves.size(), kUnseen),
-        depths_(forest.branches.size()) {}
+      : forest_(forest), branches_(forest.branches.size(), kUnseen), leaves_(forest.leaves.size(), kUnseen) {}
 
   Result<TreeTables> build() {
     arrange();
@@ -63,43 +72,49 @@ class TableBuilder {
       is_sorted = target >= 0;
       if (is_sorted) trees[static_cast<size_t>(target)].push_back(i);
     }
-    int64_t most = 0;
-    for (const auto& of_target : trees)
+    int64_t most = 0, groups = 0;
+    for (const auto& of_target : trees) {
       most = std::max(most, static_cast<int64_t>(of_target.size()));
-    is_sorted = is_sorted && most * targets <= 2 * count + targets;
-    t_.groups = is_sorted ? targets : 1;
-    t_.trees = is_sorted ? most : count;
-    t_.width = is_sorted ? 1 : targets;
-    if (!is_sorted) {
+      t_.results.push_back(of_target.empty() ? -1 : groups++);
+    }
+    is_sorted = is_sorted && most * groups <= 2 * count + groups;
+    if (is_sorted) {
+      std::erase_if(trees, [](const auto& of_target) { return of_target.empty(); });
+    } else {
       trees.assign(1, {});
       for (size_t i = 0; i < forest_.roots.size(); ++i)
         trees[0].push_back(i);
     }
+    if (!is_sorted || groups == targets) t_.results.clear();
+    t_.groups = static_cast<int64_t>(trees.size());
+    t_.trees = is_sorted ? most : count;
+    t_.width = is_sorted ? 1 : targets;
     std::vector<int64_t> deepest(
         static_cast<size_t>(t_.trees));  // of the trees in the same place of their groups
     for (const auto& group : trees)
       add_group(group, deepest);
+    new_places(1);  // no place is the last one, behind which there is none for no
     divide(deepest);
   }
 
   // The shallow trees first. Where a group has fewer trees than others it begins with empty ones.
   void add_group(const std::vector<size_t>& trees, std::vector<int64_t>& deepest) {
     struct Tree {
-      int32_t root = 0;
-      int64_t depth = 0;
+      int64_t root = 0, depth = 0;
     };
     std::vector<Tree> group;
     for (size_t tree : trees) {
-      const Forest::Child& root = forest_.roots[tree];
-      const int32_t node = node_of(root, 0);
-      group.push_back({node, depth_of(root)});
+      const int32_t node = node_of(forest_.roots[tree], 0);
+      if (!problems_.empty()) return;
+      const int64_t root = place(node);
+      group.push_back({root, steps_at(root)});
     }
     while (group.size() < deepest.size())
-      group.push_back({empty_leaf(), 0});
+      group.push_back({place(empty_leaf()), 0});
     std::stable_sort(group.begin(), group.end(),
                      [](const Tree& a, const Tree& b) { return a.depth < b.depth; });
     for (size_t k = 0; k < group.size(); ++k) {
-      t_.roots.push_back(group[k].root);
+      t_.roots.push_back(static_cast<int32_t>(group[k].root));
       deepest[k] = std::max(deepest[k], group[k].depth);
     }
   }
@@ -136,24 +151,18 @@ class TableBuilder {
   // ---- Nodes ----
 
   int32_t new_node(int64_t feature, bool missing_is_yes, double threshold) {
-    if (t_.thresholds.size() >= kMostNodes) {
+    if (questions_.size() >= kMostNodes) {
       fail(text("trees of more than ", kMostNodes, " nodes are not supported"));
       return 0;
     }
-    const auto id = static_cast<int32_t>(t_.thresholds.size());
-    t_.features.push_back(static_cast<int32_t>(2 * feature + (missing_is_yes ? 1 : 0)));
-    t_.thresholds.push_back(threshold);
-    t_.children.insert(t_.children.end(), {id, id});
-    t_.rows.push_back(0);
-    return id;
+    questions_.push_back({feature, missing_is_yes, threshold});
+    return static_cast<int32_t>(questions_.size()) - 1;
   }
 
   void set_children(int32_t node, int32_t yes, int32_t no) {
-    t_.children[static_cast<size_t>(2 * node)] = yes;
-    t_.children[static_cast<size_t>(2 * node + 1)] = no;
+    questions_[static_cast<size_t>(node)].yes = yes;
+    questions_[static_cast<size_t>(node)].no = no;
   }
-
-  int64_t depth_of(const Forest::Child& at) const { return at.is_leaf ? 0 : depths_[at.index]; }
 
   void fail(std::string message) {
     if (problems_.empty()) problems_.push_back(unsupported(std::move(message)));
@@ -203,19 +212,13 @@ class TableBuilder {
     }
     const int32_t node = is_set ? kUnseen : new_node(b.feature, b.missing_is_yes, threshold);
     const int32_t yes = node_of(b.yes, depth + 1), no = node_of(b.no, depth + 1);
-    int64_t questions = 1;
-    int32_t root = node;
-    if (is_set) {
-      root = members(b, yes, no, &questions);
-    } else {
-      set_children(node, yes, no);
-    }
-    depths_[index] = questions + std::max(depth_of(b.yes), depth_of(b.no));
-    return root;
+    if (is_set) return members(b, yes, no);
+    set_children(node, yes, no);
+    return node;
   }
 
   // Between the bounds below(v) and v, for each member v, the answer is yes: a search among them.
-  int32_t members(const Forest::Branch& b, int32_t yes, int32_t no, int64_t* depth) {
+  int32_t members(const Forest::Branch& b, int32_t yes, int32_t no) {
     std::vector<double> values;
     for (double v : b.members)
       if (!std::isnan(v)) values.push_back(v);
@@ -238,29 +241,23 @@ class TableBuilder {
       bounds.push_back(v);
       results.push_back(no);
     }
-    int32_t found = search(b.feature, bounds, results, 0, bounds.size(), depth);
+    const int32_t found = search(b.feature, bounds, results, 0, bounds.size());
     if (!b.missing_is_yes) return found;
     // Every number is at most infinity.
     const int32_t node = new_node(b.feature, false, kInfinity);
     set_children(node, found, yes);
-    ++*depth;
     return node;
   }
 
   // Missing values go the way of the largest ones, which are none of the members.
   int32_t search(int64_t feature, const std::vector<double>& bounds, const std::vector<int32_t>& results,
-                 size_t begin, size_t end, int64_t* depth) {
-    if (begin == end) {
-      *depth = 0;
-      return results[begin];
-    }
+                 size_t begin, size_t end) {
+    if (begin == end) return results[begin];
     const size_t middle = begin + (end - begin) / 2;
     const int32_t node = new_node(feature, false, bounds[middle]);
-    int64_t left = 0, right = 0;
-    const int32_t less = search(feature, bounds, results, begin, middle, &left);
-    const int32_t more = search(feature, bounds, results, middle + 1, end, &right);
+    const int32_t less = search(feature, bounds, results, begin, middle);
+    const int32_t more = search(feature, bounds, results, middle + 1, end);
     set_children(node, less, more);
-    *depth = 1 + std::max(left, right);
     return node;
   }
 
@@ -293,7 +290,7 @@ class TableBuilder {
     const int32_t node = new_node(0, false, 0);
     const auto width = static_cast<size_t>(t_.width);
     const size_t begin = t_.weights.size();
-    t_.rows.back() = static_cast<int32_t>(begin / width);
+    questions_.back().row = static_cast<int64_t>(begin / width);
     if (static_cast<int64_t>(begin + width) > kMostWeights) {
       fail(text("trees whose leaves have more than ", kMostWeights, " weights are not supported"));
       return node;
@@ -309,10 +306,64 @@ class TableBuilder {
     return node;
   }
 
+  // ---- Places ----
+
+  int64_t new_places(int64_t nodes) {
+    const auto begin = static_cast<int64_t>(t_.nodes.size());
+    if (begin / kWords + nodes > static_cast<int64_t>(kMostNodes)) {
+      fail(text("trees of more than ", kMostNodes, " nodes are not supported"));
+      return 0;
+    }
+    t_.nodes.resize(static_cast<size_t>(begin + nodes * kWords));
+    steps_.resize(steps_.size() + static_cast<size_t>(nodes));
+    if (forest_.element == ElementType::f64) t_.thresholds.resize(steps_.size());
+    return begin;
+  }
+
+  void set_words(int64_t place, double threshold, int64_t feature, int64_t yes, int64_t row) {
+    const bool is_wide = forest_.element == ElementType::f64;
+    const int32_t bits = is_wide ? 0 : std::bit_cast<int32_t>(static_cast<float>(threshold));
+    const int64_t words[kWords] = {bits, feature, yes, row};
+    std::transform(words, words + kWords, t_.nodes.begin() + place,
+                   [](int64_t word) { return static_cast<int32_t>(word); });
+    if (is_wide) t_.thresholds[static_cast<size_t>(place / kWords)] = threshold;
+  }
+  // What every number is at most, as a missing one is.
+  void set_always(int64_t place, int64_t yes, int64_t row) { set_words(place, kInfinity, 1, yes, row); }
+
+  int64_t& steps_at(int64_t place) { return steps_[static_cast<size_t>(place / kWords)]; }
+
+  int64_t place(int32_t node) {
+    const Question& q = questions_[static_cast<size_t>(node)];
+    if (q.place == kUnseen) fill(new_places(1), node);
+    return q.place;
+  }
+
+  // Nodes below a node stand side by side: one that has its place already, below another, is led to from there; leaves are there again.
+  void fill(int64_t at, int32_t node) {
+    Question& q = questions_[static_cast<size_t>(node)];
+    const bool is_leaf = q.yes == kUnseen, is_known = q.place != kUnseen;
+    if (!problems_.empty()) return;
+    if (!is_known) q.place = at;
+    if (is_leaf) {
+      set_always(at, at, q.row);
+    } else if (is_known) {
+      set_always(at, q.place, 0);
+      steps_at(at) = 1 + steps_at(q.place);
+    } else {
+      const int64_t yes = new_places(2), no = yes + kWords;
+      set_words(at, q.threshold, 2 * q.feature + (q.missing_is_yes ? 1 : 0), yes, 0);
+      fill(yes, q.yes);
+      fill(no, q.no);
+      steps_at(at) = 1 + std::max(steps_at(yes), steps_at(no));
+    }
+  }
+
   const Forest& forest_;
   TreeTables t_;
-  std::vector<int32_t> branches_, leaves_;  // nodes of the tables
-  std::vector<int64_t> depths_;
+  std::vector<Question> questions_;
+  std::vector<int32_t> branches_, leaves_;  // nodes by what they are of the forest
+  std::vector<int64_t> steps_;              // from each place down
   int32_t empty_ = kUnseen;
   Diagnostics problems_;  // one at most
 };

@@ -41,14 +41,16 @@ struct Forest {
 };
 
 // What mcc.Trees takes. Every question is "at most?": others become such ones, with other thresholds, answers exchanged, or several of
-// them. Trees that all have one target are sorted by it, where that leaves few gaps.
+// them. Trees that all have one target are sorted by it, where that leaves few gaps: a group for each target that some tree has.
 struct TreeTables {
-  int64_t groups = 1, trees = 0;  // roots: [groups, trees]
-  std::vector<int32_t> roots, features, children, rows;
-  std::vector<double> thresholds;
+  int64_t groups = 1, trees = 0;      // roots: [groups, trees]
+  std::vector<int32_t> roots, nodes;  // places, and words
+  std::vector<double> thresholds;     // of each node, for f64
   int64_t width = 1;
-  std::vector<double> weights;          // [rows, width]; groups * width is the number of targets
+  std::vector<double> weights;          // [rows, width]
   std::vector<int64_t> counts, depths;  // trees of each group in parts, shallow ones first
+  // The result, one of groups * width, of each target; -1 of one that no tree has. Empty where they are the same.
+  std::vector<int64_t> results;
   bool has_gaps =
       false;  // of the smallest or largest: some leaf says nothing of a target, and has its reducer's identity
 };

@@ -64,25 +64,27 @@ std::optional<Operand> scores_of(Expansion& e, const Forest& forest, const std::
     return std::nullopt;
   }
   const TreeTables& t = *tables;
-  auto size = [](const auto& list) { return static_cast<int64_t>(list.size()); };
+  const auto size = [](const auto& list) { return static_cast<int64_t>(list.size()); };
   const bool is_sum = forest.aggregate == Aggregate::sum || forest.aggregate == Aggregate::average;
   const char* reduce = is_sum ? "sum" : forest.aggregate == Aggregate::min ? "min" : "max";
-  const std::vector<Operand> inputs{
+  std::vector<Operand> inputs{
       rows->x,
       e.tensor(ElementType::i32, {t.groups, t.trees}, t.roots),
-      e.tensor(ElementType::i32, {size(t.features)}, t.features),
-      e.reals(forest.element, {size(t.thresholds)}, t.thresholds),
-      e.tensor(ElementType::i32, {size(t.children)}, t.children),
-      e.tensor(ElementType::i32, {size(t.rows)}, t.rows),
+      e.tensor(ElementType::i32, {size(t.nodes)}, t.nodes),
       e.reals(forest.element, {size(t.weights) / t.width, t.width}, t.weights),
   };
+  if (!t.thresholds.empty()) inputs.push_back(e.reals(forest.element, {size(t.thresholds)}, t.thresholds));
   Operand scores =
       e.reshaped(e.own("Trees", inputs, {{"counts", t.counts}, {"depths", t.depths}, {"reduce", reduce}}),
-                 {rows->count, forest.targets});
+                 {rows->count, t.groups * t.width});
   if (forest.aggregate == Aggregate::average)
     scores = e.op("Div", {scores, e.scalar(forest.element, static_cast<double>(forest.roots.size()))});
   if (!is_sum && t.has_gaps)  // targets of which no tree says anything
     scores = e.op("Where", {e.op("IsInf", {scores}), e.scalar(forest.element, 0), scores});
+  if (!t.results.empty()) {  // targets that no tree has are 0
+    const Operand padded = e.op("Pad", {scores, e.ints({0, 0, 0, 1})});
+    scores = e.op("Gather", {padded, e.ints(t.results)}, {{"axis", 1}});
+  }
   if (!base.empty()) scores = e.op("Add", {scores, e.reals(forest.element, {size(base)}, base)});
   return scores;
 }

@@ -1,9 +1,10 @@
 // mcc.Trees: decision trees, as the frontend writes them for ai.onnx.ml's tree ensembles (frontend/ml/trees.cpp).
 //
-// Every inner node asks whether a number of the row is at most a threshold. Nodes of all trees are numbered together; children are a
-// table of two entries a node, of which a leaf's name the leaf itself. So trees take the same number of steps for each row, none of
-// which depends on what the others find, and vectors and threads walk side by side; trees stand in parts, the shallow ones apart from
-// the deep. Where a value is missing (NaN) the answer is no, or yes at the nodes that say so.
+// Every inner node asks whether a number of the row is at most a threshold. Nodes of all trees stand in one table, each with all that a
+// step reads of it in one line of a cache, the two nodes below it side by side. A leaf asks what is always answered yes, and is below
+// itself: so trees take the same number of steps for each row, none of which depends on what the others find, and vectors and threads
+// walk side by side; trees stand in parts, the shallow ones apart from the deep. Where a value is missing (NaN) the answer is no, or yes
+// at the nodes that say so.
 #include "graph/ops/common.h"
 
 namespace mcc::graph {
@@ -15,12 +16,17 @@ using tensor::Store;
 // Positions of the inputs: rows [n, features], and tables. Results are [n, groups, width]: the trees of a group add up, or the
 // smallest or largest is taken, to one result for each number of a leaf's row of weights.
 constexpr int kX = 0;
-constexpr int kRoots = 1;       // [groups, trees of each]: nodes
-constexpr int kFeatures = 2;    // [nodes]: 2 * feature + (1 where a missing value means yes)
-constexpr int kThresholds = 3;  // [nodes]
-constexpr int kChildren = 4;    // [2 * nodes]: for yes, for no
-constexpr int kRows = 5;        // [nodes]: of the weights, for leaves
-constexpr int kWeights = 6;     // [rows, width]
+constexpr int kRoots = 1;       // [groups, trees of each]: places in the table of nodes
+constexpr int kNodes = 2;       // [words]: four of each node
+constexpr int kWeights = 3;     // [rows, width]
+constexpr int kThresholds = 4;  // [nodes], where x is f64
+
+// Words of a node, behind its place; i32, as places are.
+constexpr int kThreshold = 0;  // the bits of an f32
+constexpr int kFeature = 1;    // 2 * feature + (1 where a missing value means yes)
+constexpr int kYes = 2;        // the place of the node below for yes; that for no is the next one
+constexpr int kRow = 3;        // of the weights, for leaves
+constexpr int64_t kWordBits = 2, kWords = 1 << kWordBits;
 
 // The trees of each group in parts, in order: how many there are, and the steps that the deepest one of all groups takes.
 std::vector<int64_t> counts_of(const Attributes& a) { return a.integers("counts"); }
@@ -34,21 +40,38 @@ std::optional<Reducer> reducer_of(const Attributes& a) {
   return std::nullopt;
 }
 
-// A table of positions below a bound, known at compile time: what is read through it lies inside of its tensor.
-bool check_table(InferContext& c, int i, int rank, int64_t bound) {
+// A table of words that are known at compile time, as what is read by way of it has to lie inside of its tensor.
+const Constant* table_of(InferContext& c, int i, int rank) {
   const Constant* table = c.constant(i);
   if (!table) {
     c.unsupported(text("input ", i, ": a table that is not known at compile time"));
-    return false;
+    return nullptr;
   }
-  if (!expect(c, table->element() == ElementType::i32, "input ", i, ": expected i32, got ",
-              to_text(table->element())) ||
-      !expect_rank(c, i, rank)) {
+  const bool is_of_words = expect(c, table->element() == ElementType::i32, "input ", i,
+                                  ": expected i32, got ", to_text(table->element()));
+  return is_of_words && expect_rank(c, i, rank) ? table : nullptr;
+}
+
+bool check_tables(InferContext& c, int64_t features, int64_t rows) {
+  const Constant* roots = table_of(c, kRoots, 2);
+  const Constant* nodes = roots ? table_of(c, kNodes, 1) : nullptr;
+  if (!nodes) return false;
+  const int64_t words = nodes->count();
+  if (!expect(c, words % kWords == 0, "input ", kNodes, ": ", words, " words are no nodes of ", kWords))
     return false;
+  const auto check = [&](int input, const char* what, int64_t value, int64_t unit, int64_t end) {
+    return expect(c, value >= 0 && value % unit == 0 && value + unit <= end, "input ", input, ": ", what, " ",
+                  value, " is none below ", end);
+  };
+  for (int64_t k = 0, n = roots->count(); k < n; ++k) {
+    if (!check(kRoots, "place", roots->int_at(k), kWords, words)) return false;
   }
-  for (int64_t k = 0, n = table->count(); k < n; ++k) {
-    const int64_t v = table->int_at(k);
-    if (!expect(c, v >= 0 && v < bound, "input ", i, ": ", v, " is none of ", bound)) return false;
+  for (int64_t at = 0; at < words; at += kWords) {
+    // One more node follows that for yes: that for no.
+    if (!check(kNodes, "feature", nodes->int_at(at + kFeature), 1, 2 * features) ||
+        !check(kNodes, "place", nodes->int_at(at + kYes), kWords, words - kWords) ||
+        !check(kNodes, "row", nodes->int_at(at + kRow), 1, rows))
+      return false;
   }
   return true;
 }
@@ -68,27 +91,26 @@ bool check_parts(InferContext& c) {
 }
 
 void infer_trees(InferContext& c) {
-  if (!expect(c, c.num_inputs() == 7, "expected 7 inputs, got ", c.num_inputs()) ||
-      !expect_type(c, kX, TypeSet::floating) || !expect_rank(c, kX, 2) ||
-      !expect_same_type(c, kX, kThresholds) || !expect_rank(c, kThresholds, 1) ||
-      !expect_type(c, kWeights, TypeSet::floating) || !expect_rank(c, kWeights, 2)) {
+  const bool is_wide = c.num_inputs() > kX && c.input(kX).element == ElementType::f64;
+  const int inputs = is_wide ? kThresholds + 1 : kThresholds;
+  if (!expect(c, c.num_inputs() == inputs, "expected ", inputs, " inputs, got ", c.num_inputs()) ||
+      !expect(c, is_wide || c.input(kX).element == ElementType::f32, "input ", kX,
+              ": expected f32 or f64, got ", to_text(c.input(kX).element)) ||
+      !expect_rank(c, kX, 2) || !expect_type(c, kWeights, TypeSet::floating) ||
+      !expect_rank(c, kWeights, 2) ||
+      (is_wide && (!expect_same_type(c, kX, kThresholds) || !expect_rank(c, kThresholds, 1)))) {
     return;
   }
   const auto features = need_static_dim(c, c.input(kX).shape[1], "the number of features");
-  const auto nodes = need_static_dim(c, c.input(kThresholds).shape[0], "the number of nodes");
   const auto rows = need_static_dim(c, c.input(kWeights).shape[0], "the number of rows of weights");
-  if (!features || !nodes || !rows || !check_table(c, kRoots, 2, *nodes) ||
-      !check_table(c, kFeatures, 1, 2 * *features) || !check_table(c, kChildren, 1, *nodes) ||
-      !check_table(c, kRows, 1, *rows)) {
-    return;
-  }
-  if (!expect_same_dim(c, *nodes, c.input(kFeatures).shape[0], "number of features of nodes") ||
-      !expect_same_dim(c, 2 * *nodes, c.input(kChildren).shape[0], "number of children") ||
-      !expect_same_dim(c, *nodes, c.input(kRows).shape[0], "number of rows of nodes") || !check_parts(c) ||
+  if (!features || !rows || !check_tables(c, *features, *rows) || !check_parts(c) ||
       !expect(c, reducer_of(c.attributes()).has_value(), "reduce: expected sum, min or max, got ",
               c.attributes().text("reduce", "sum"))) {
     return;
   }
+  if (is_wide && !expect_same_dim(c, c.constant(kNodes)->count() / kWords, c.input(kThresholds).shape[0],
+                                  "number of nodes"))
+    return;
   c.set_output(0, {c.input(kWeights).element,
                    {c.input(kX).shape[0], c.input(kRoots).shape[0], c.input(kWeights).shape[1]}});
 }
@@ -103,8 +125,16 @@ void compute_trees(ComputeContext& c) {
   auto ordered = [&](const Expr& row, const Expr& group, const Expr& tree) {
     return are_rows_last ? std::vector<Expr>{group, tree, row} : std::vector<Expr>{row, group, tree};
   };
+  const ElementType number = c.input_type(kX).element;
   Buffer node = c.builder.new_buffer("node", ElementType::i32, ordered(n, roots[0], roots[1]));
   auto wide = [](const Expr& index) { return cast(ElementType::i64, index); };
+  auto constant = [&](int64_t value) { return tensor::constant_int({ElementType::i32, 1}, value); };
+  auto word = [&](const Expr& place, int k) { return c.at(kNodes, {wide(place) + k}); };
+  auto threshold = [&](const Expr& place) {
+    if (number == ElementType::f64)
+      return c.at(kThresholds, {wide(binary(BinaryOp::shr, place, constant(kWordBits)))});
+    return tensor::Call::make({number, 1}, tensor::Intrinsic::bit_cast, {word(place, kThreshold)});
+  };
   const std::vector<int64_t> counts = counts_of(c.attributes()), depths = depths_of(c.attributes());
   int64_t first = 0;
   for (size_t part = 0; part < counts.size(); first += counts[part++]) {
@@ -118,13 +148,11 @@ void compute_trees(ComputeContext& c) {
     // Steps are all the same, so their order is any.
     auto step = [&](Axes i) {
       const Expr here = load(node, place(i));
-      const Expr one = tensor::constant_int(here.type(), 1);
-      const Expr feature = c.at(kFeatures, {wide(here)});
-      const Expr x = c.at(kX, {row_of(i), wide(binary(BinaryOp::shr, feature, one))});
+      const Expr feature = word(here, kFeature);
+      const Expr x = c.at(kX, {row_of(i), wide(binary(BinaryOp::shr, feature, constant(1)))});
       const Expr is_yes =
-          x <= c.at(kThresholds, {wide(here)}) || (x != x && binary(BinaryOp::bit_and, feature, one) == one);
-      const Expr child = here + here + select(is_yes, tensor::constant_int(here.type(), 0), one);
-      return Store::make(node, place(i), c.at(kChildren, {wide(child)}));
+          x <= threshold(here) || (x != x && binary(BinaryOp::bit_and, feature, constant(1)) == constant(1));
+      return Store::make(node, place(i), word(here, kYes) + select(is_yes, constant(0), constant(kWords)));
     };
     c.builder.block(
         "walk",
@@ -135,8 +163,7 @@ void compute_trees(ComputeContext& c) {
   const ElementType sum = wide_type(out.element);
   Buffer total =
       c.builder.reduce("score", sum, out.shape, {roots[1]}, *reducer_of(c.attributes()), [&](Axes i, Axes r) {
-        return widen(
-            c.at(kWeights, {wide(c.at(kRows, {wide(load(node, ordered(i[0], i[1], r[0])))})), i[2]}));
+        return widen(c.at(kWeights, {wide(word(load(node, ordered(i[0], i[1], r[0])), kRow)), i[2]}));
       });
   c.set_output(0, cast_buffer(c, total, out.element));
 }
@@ -144,7 +171,7 @@ void compute_trees(ComputeContext& c) {
 }  // namespace
 
 std::span<const OpDef> mcc_trees_ops() {
-  static const OpDef ops[] = {own_op("Trees", FusionClass::opaque, 7, infer_trees, compute_trees)};
+  static const OpDef ops[] = {own_op("Trees", FusionClass::opaque, 4, infer_trees, compute_trees)};
   return ops;
 }
 

@@ -27,6 +27,21 @@ class Tree:
         self.nodes[at] = (mode, feature, value, int(rng.random() < 0.5), yes, no)
         return at
 
+    def unshared(self):
+        """The same tree with nodes of its own below each node."""
+        tree = Tree.__new__(Tree)
+        tree.nodes = []
+
+        def add(node):
+            at = len(tree.nodes)
+            tree.nodes.append(node)
+            if not isinstance(node, list):
+                tree.nodes[at] = (*node[:4], add(self.nodes[node[4]]), add(self.nodes[node[5]]))
+            return at
+
+        add(self.nodes[0])
+        return tree
+
 
 def numbered(trees, word, missing, shuffled=None):
     """Attributes of the classifier and the regressor."""
@@ -146,6 +161,23 @@ def regressors(m):
     like.add("TreeEnsembleRegressor", "", [x.astype(np.float32)], n_targets=1, **a)
     for dtype in (np.int64, np.int32):
         m.c.add("TreeEnsembleRegressor", np.dtype(dtype).name, [x.astype(dtype)], want=like.all[0].outputs.values(), n_targets=1, **a)
+    # Targets of which no tree says anything, where each tree has one.
+    for aggregate in ("SUM", "AVERAGE", "MAX"):
+        trees = m.trees(5, 5, leaf_of([3]), values=values) + m.trees(4, 5, leaf_of([1]), values=values)
+        m.c.add("TreeEnsembleRegressor", f"absent_targets_{aggregate.lower()}", [m.rows(8, 5, values)], opset=1, n_targets=5, aggregate_function=aggregate,
+                **numbered(trees, "target", False))
+    # Nodes that several lead to: the same as if each had its own.
+    for dtype in (np.float32, np.float64):
+        shared = Tree(m.rng, 5, 3, (0, 2), leaf_of([0]), values)
+        first = len(shared.nodes)
+        shared.nodes += [(0, 1, values[0], 0, 0, first + 1), (0, 2, values[1], 0, first + 2, 0), [(0, 0.5)], (0, 3, values[2], 0, first, first + 2)]
+        shared.nodes = [shared.nodes[-1], *shared.nodes[:-1]]  # the root is the first
+        shared.nodes = [node if isinstance(node, list) else (*node[:4], node[4] + 1, node[5] + 1) for node in shared.nodes]
+        x = m.rows(40, 5, values)
+        like = Cases(0)
+        like.add("TreeEnsembleRegressor", "", [x], n_targets=1, **numbered([shared.unshared()], "target", False))
+        a = numbered([shared], "target", False)
+        m.c.add("TreeEnsembleRegressor", f"shared_nodes_{np.dtype(dtype).name}", [x.astype(dtype)], want=like.all[0].outputs.values(), n_targets=1, **a)
     # Few rows, and many: vectors of trees, and of rows.
     trees = m.trees(50, 5, leaf_of([0]), depth=7, values=values)
     x = m.rows(1, 5, values)
