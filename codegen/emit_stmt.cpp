@@ -9,6 +9,7 @@
 #include "codegen/narrow_pairs.h"
 #include "tensor/instructions.h"
 #include "tensor/kernel_abi.h"
+#include "tensor/settling.h"
 #include "tensor/visit.h"
 
 namespace mcc::codegen {
@@ -297,11 +298,20 @@ void KernelEmitter::emit_loop(const For& n, Value* begin, Value* end, bool runs_
   } else {
     scope_.vars[n.var.get()] = index;
   }
+  const Store* settling = settling_store(n);
+  const auto elements = [&] { return emit(Load::make(settling->buffer, settling->indices)); };
+  Value* const before_step = settling ? elements() : nullptr;
   emit(n.body);
-  scope_.vars.erase(n.var.get());
   Value* next = b_.CreateAdd(index, llvm::ConstantInt::get(begin->getType(), 1), "", false, true);
+  Value* goes_on = b_.CreateICmpSLT(next, end);
+  if (settling) {
+    scope_.values.clear();
+    Value* changes = b_.CreateICmpNE(before_step, elements());
+    goes_on = b_.CreateAnd(goes_on, changes->getType()->isVectorTy() ? b_.CreateOrReduce(changes) : changes);
+  }
+  scope_.vars.erase(n.var.get());
   index->addIncoming(next, b_.GetInsertBlock());
-  b_.CreateCondBr(b_.CreateICmpSLT(next, end), body, after);
+  b_.CreateCondBr(goes_on, body, after);
   start(after);
 }
 

@@ -345,6 +345,45 @@ TEST(Kernel, EveryOptionKeepsTheResults) {
   }
 }
 
+// ---- Loops that end before their last iteration ----
+
+// a[i] becomes 63 where it is not yet; the steps that it would have taken afterwards are more than a machine can take.
+TEST(SettlingLoop, EndsWhereNothingChanges) {
+  const char* const sources[] = {R"(
+func f(next: i32[64], first: i32[32]) -> (a: i32[32]) {
+  for i in 32 {
+    a[i] = first[i]
+    for step in STEPS { a[i] = next[i64(a[i])] }
+  }
+})",
+                                 R"(
+func f(next: i32[64], first: i32[32]) -> (a: i32[32]) {
+  for i in 2 {
+    a[ramp(i * 16, 1, 16)] = first[ramp(i * 16, 1, 16)]
+    for step in STEPS { a[ramp(i * 16, 1, 16)] = next[i64x16(a[ramp(i * 16, 1, 16)])] }
+  }
+})"};
+  for (const std::string source : sources) {
+    const auto with_steps = [&](const std::string& steps) {
+      std::string s = source;
+      return parse(s.replace(s.find("STEPS"), 5, steps));
+    };
+    for (const tensor::Target& t : test_targets()) {
+      const tensor::Func few = with_steps("5"), enough = with_steps("64"),
+                         many = with_steps("1000000000000000");
+      Memory inputs = random_memory(few, 1);
+      auto* next = reinterpret_cast<int32_t*>(inputs[0].data());
+      auto* first = reinterpret_cast<int32_t*>(inputs[1].data());
+      for (int32_t i = 0; i < 64; ++i)
+        next[i] = std::min(i + 1 + i % 3, 63);
+      for (int32_t i = 0; i < 32; ++i)
+        first[i] = 63 - 2 * i;
+      expect_same(few, few, t, inputs);
+      expect_same(enough, many, t, inputs);
+    }
+  }
+}
+
 // ---- Linking ----
 
 TEST(Linker, MakesALibraryThatLoads) {
