@@ -120,7 +120,7 @@ void compute_trees(ComputeContext& c) {
   const Shape& roots = c.input_type(kRoots).shape;
   const Expr& n = c.input_type(kX).shape[0];
   // Vectors of rows in one tree read nodes close to one another. Of few rows they are of trees.
-  constexpr int64_t kManyRows = 16;
+  constexpr int64_t kManyRows = 8;
   const bool are_rows_last = static_dim(n).value_or(0) >= kManyRows;
   auto ordered = [&](const Expr& row, const Expr& group, const Expr& tree) {
     return are_rows_last ? std::vector<Expr>{group, tree, row} : std::vector<Expr>{row, group, tree};
