@@ -64,10 +64,8 @@ std::optional<Product> as_product(const tensor::Schedule& schedule, const std::s
 // The same, and whether the draft is for open sizes.
 std::optional<Product> as_product(const Draft& draft, const std::string& name);
 
-// Groups of a convolution are batches: where an operand stands still along an axis for some steps and then goes on, that becomes two,
-// `group` and what is in one; of the block, of who reads its result, and of the result in memory. False, and nothing changed, where
-// there is no such axis, or too little to do for tiles.
-bool separate_groups(Draft& draft, const std::string& block);
+// Groups of a convolution are batches (tuner/groups.h). False, and nothing changed, where there are none, or too little to do for tiles.
+bool separate_grid_groups(Draft& draft, const std::string& block);
 
 // An estimate of a product's time with the best tile: cycles of a multiprocessor, times 128.
 using ProductTime = std::function<double(const Product&)>;

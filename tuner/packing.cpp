@@ -50,7 +50,28 @@ int moving_load(const BlockInfo& info, int axis) {
   return found;
 }
 
-// The operand as a plain array: each index is an axis of the block or stands still. Without widths yet.
+// An index that walks through groups of elements, each along the whole of a reduction: the elements of one; 0 for others.
+int64_t group_width(const Block& block, const Expr& index) {
+  const auto* sum = index.as<Binary>();
+  if (!sum || sum->op != BinaryOp::add) return 0;
+  const Expr& scaled = sum->a.as<Binary>() ? sum->a : sum->b;
+  const Expr& inner = sum->a.as<Binary>() ? sum->b : sum->a;
+  const auto* group = scaled.as<Binary>();
+  int64_t width = 0, extent = 0;
+  const bool is_multiple =
+      group && group->op == BinaryOp::mul && (as_int(group->b, &width) || as_int(group->a, &width));
+  if (!is_multiple) return 0;
+  const auto axis_of = [&](const Expr& var) {
+    return std::ranges::find_if(block.axes, [&](const Axis& a) { return var.same_as(a.var); });
+  };
+  const auto outer = axis_of(is_int(group->b, width) ? group->a : group->b), within = axis_of(inner);
+  const bool is_whole = outer != block.axes.end() && within != block.axes.end() &&
+                        outer->kind == AxisKind::spatial && within->kind == AxisKind::reduce &&
+                        as_int(within->domain.extent, &extent) && extent == width;
+  return is_whole ? width : 0;
+}
+
+// The operand as a plain array: each index is an axis of the block, or one that walks through groups, or stands still. Without widths yet.
 std::optional<Packing> plain_operand(const Schedule& schedule, const BlockInfo& info) {
   const Block* block = schedule.find_block(info.name);
   Packing p;
@@ -67,36 +88,37 @@ std::optional<Packing> plain_operand(const Schedule& schedule, const BlockInfo& 
   const Load& load = **std::find_if(found.loads.begin(), found.loads.end(), reads);
   if (load.predicate.defined() && !is_true(load.predicate)) return std::nullopt;
 
-  std::vector<size_t> outer, inner;  // dimensions outside of a panel, and those of the reduction
+  std::vector<std::string> from, outer,
+      inner;  // dimensions, those outside of a panel, and those of the reduction
   bool has_dim = false;
   for (size_t d = 0; d < load.indices.size(); ++d) {
+    from.push_back(text("d", d));
+    if (const int64_t width = group_width(*block, load.indices[d]); width > 0) {
+      outer.push_back(text(from[d], " // ", width));
+      inner.push_back(text(from[d], " %% ", width));
+      continue;
+    }
     auto axis = std::find_if(block->axes.begin(), block->axes.end(),
                              [&](const Axis& a) { return load.indices[d].same_as(a.var); });
     if (axis == block->axes.end()) {
       bool moves = std::any_of(block->axes.begin(), block->axes.end(),
                                [&](const Axis& a) { return uses_var(load.indices[d], a.var); });
       if (moves) return std::nullopt;
-      outer.push_back(d);
+      outer.push_back(from[d]);
     } else if (axis - block->axes.begin() == p.axis) {
       if (has_dim) return std::nullopt;
       has_dim = true;
       p.dim = d;
     } else {
-      (axis->kind == AxisKind::reduce ? inner : outer).push_back(d);
+      (axis->kind == AxisKind::reduce ? inner : outer).push_back(from[d]);
     }
   }
   if (!has_dim || inner.empty()) return std::nullopt;
   p.is_transposed = info.loads[p.load].strides[static_cast<size_t>(p.axis)] != 1;
   p.name = info.name + ".packed";
-  p.map.clear();
-  std::vector<std::string> from, to;
-  for (size_t d = 0; d < load.indices.size(); ++d)
-    from.push_back(text("d", d));
-  for (size_t d : outer)
-    to.push_back(from[d]);
+  std::vector<std::string> to = std::move(outer);
   to.push_back(from[p.dim] + " // WIDTH");
-  for (size_t d : inner)
-    to.push_back(from[d]);
+  to.insert(to.end(), inner.begin(), inner.end());
   to.push_back(from[p.dim] + " %% WIDTH");
   p.map = text("(", join(from, ", "), ") -> (", join(to, ", "), ")");
   return p;

@@ -326,7 +326,7 @@ bool schedule_grid_product(Draft& draft, const std::string& block) {
   // Groups as batches, which is for products only.
   Draft batched{draft.schedule, draft.decide, draft.target};
   const RuleScope scope(batched, {"products of groups", block, kPlainOnGrid});
-  const bool is_separate = separate_groups(batched, block);
+  const bool is_separate = separate_grid_groups(batched, block);
   draft.refused.insert(draft.refused.end(), batched.refused.begin(), batched.refused.end());
   if (!is_separate || !is_grid_product(batched.schedule, block)) return false;
   std::swap(draft.schedule, batched.schedule);

@@ -24,6 +24,7 @@
 
 #include "tensor/schedule/weight_order.h"
 #include "tuner/dot_product.h"
+#include "tuner/groups.h"
 #include "tuner/packing.h"
 #include "tuner/register_tile_size.h"
 #include "tuner/rules.h"
@@ -502,6 +503,16 @@ void avoid_short_rows(const Draft& draft, const BlockInfo& info, TileRoles& role
   if (extent(*longest) >= 2 * extent(roles.row)) std::swap(*longest, roles.row);
 }
 
+// Where rows are channels of several groups (of a plain convolution), a tile has those of one: they share what it multiplies them with.
+void separate_rows(Draft& draft, const std::string& block) {
+  const std::optional<BlockInfo> info = analyze(draft.schedule, block);
+  if (!info || !info->is_contraction || info->iterations() == 0) return;
+  const std::optional<TileRoles> roles = assign_roles(*info);
+  const std::optional<Repetition> groups = repeated_elements(*draft.schedule.find_block(block), *info);
+  if (!roles || !groups || roles->row != static_cast<int>(groups->axis)) return;
+  try_all(draft, {"channels of one group", block}, [&] { return separate_groups(draft, block, *groups); });
+}
+
 bool schedule_tiles(Draft& draft, std::optional<BlockInfo> info) {
   if (!info || !info->is_reduction || info->iterations() == 0) return false;
   const RuleScope scope(draft, {"register tiles", info->name});
@@ -526,6 +537,7 @@ bool schedule_tiles(Draft& draft, std::optional<BlockInfo> info) {
 }  // namespace
 
 bool schedule_register_tile(Draft& draft, const std::string& block) {
+  separate_rows(draft, block);
   return schedule_tiles(draft, analyze(draft.schedule, block));
 }
 

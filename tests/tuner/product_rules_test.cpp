@@ -94,6 +94,67 @@ INSTANTIATE_TEST_SUITE_P(
                     Form{1, 2, 3, 3, false, true, false, 1}, Form{5, 6, 4, 2, false, true, false, 0}),
     testing::PrintToStringParamName());
 
+// Groups whose channels stand side by side: [groups * rows, columns] of [groups * depth, columns].
+struct InGroups {
+  int64_t groups, rows, depth, columns;
+  bool has_bias, is_packed;
+};
+
+void PrintTo(const InGroups& f, std::ostream* out) {
+  *out << text(f.groups, "_", f.rows, "x", f.depth, "x", f.columns, f.has_bias ? "_bias" : "",
+               f.is_packed ? "_packed" : "");
+}
+
+class GroupedProduct : public testing::TestWithParam<InGroups> {};
+
+TEST_P(GroupedProduct, HasTilesOfOneGroup) {
+  const InGroups& form = GetParam();
+  FuncBuilder b("product");
+  const Expr channels = form.groups * form.rows;
+  const Buffer x = b.input("x", f32, {form.groups * form.depth, form.columns}),
+               w = b.input("w", f32, {channels, form.depth});
+  Buffer y =
+      b.reduce("product", f32, {channels, form.columns}, {form.depth}, Reducer::sum, [&](Axes i, Axes r) {
+        return load(x, {floor_div(i[0], Expr(form.rows)) * Expr(form.depth) + r[0], i[1]}) *
+               load(w, {i[0], r[0]});
+      });
+  if (form.has_bias) {
+    const Buffer bias = b.input("bias", f32, {channels});
+    y = b.compute("biased", f32, {channels, form.columns},
+                  [&](Axes i) { return load(y, {i[0], i[1]}) + load(bias, {i[0]}); });
+  }
+  const Workload workload{"product", b.finish({y}), {}, false};
+  class Decides : public PreferredDecider {
+   public:
+    explicit Decides(bool packs) : packs_(packs) {}
+    Answer answer(const Choice& choice, const Answer& preferred) override {
+      return choice.name == "product.pack" ? Answer{packs_ ? 1 : 0} : preferred;
+    }
+
+   private:
+    bool packs_;
+  } decide(form.is_packed);
+  const Target target = small_target();
+  Draft draft{Schedule(workload.func), decide, target};
+  apply_rules(draft);
+  ASSERT_TRUE(draft.refusal) << draft.refusal.detail;
+  const std::string trace = to_text(draft.schedule.trace());
+  EXPECT_NE(trace.find(text("split_axis(block=\"product\", axis=\"i0\", width=", form.rows)),
+            std::string::npos)
+      << trace;
+  EXPECT_EQ(trace.find(text("(d0 // ", form.depth)) != std::string::npos, form.is_packed) << trace;
+  std::vector<Bytes> expected;
+  ASSERT_EQ(tensor::test::run(workload, workload.func, &expected), "");
+  EXPECT_EQ(tensor::test::check_results(workload, draft.schedule.func(), expected, true), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Forms, GroupedProduct,
+    testing::Values(InGroups{4, 17, 17, 49, true, true}, InGroups{4, 17, 17, 49, true, false},
+                    InGroups{3, 10, 5, 40, false, true}, InGroups{3, 10, 5, 40, false, false},
+                    InGroups{2, 6, 12, 19, true, true}, InGroups{5, 3, 2, 7, true, false}),
+    testing::PrintToStringParamName());
+
 // Tiles narrower and wider than the panels of the weights, which are stored to fit them.
 class OrderedWeights : public testing::TestWithParam<int64_t> {};
 
