@@ -65,7 +65,10 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     step("split_channel_groups", [&] { split_channel_groups(graph); });
     step("merge_products", [&] { merge_products(graph, options.target); });
     step("sink_reshapes", [&] { sink_reshapes(graph); });
-    if (!options.strict) step("fold_scales", [&] { fold_scales(graph); });
+    if (!options.strict) {
+      step("fold_scales", [&] { fold_scales(graph); });
+      step("fold_constants", fold);  // weights that are scaled
+    }
     if (!options.strict) step("split_conv_transpose", [&] { split_conv_transpose(graph); });
     step("order_interleaved_channels", [&] { order_interleaved_channels(graph); });
     step("fold_constants", fold);
