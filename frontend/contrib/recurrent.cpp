@@ -28,6 +28,15 @@ bool read_weights(Expansion& e, const std::string& name, int i, int scale, Opera
       !e.expect(e.element(zero) == e.element(i), "input '", name, "_zero_point': expected type ",
                 to_text(e.element(i)), ", got ", to_text(e.element(zero))))
     return false;
+  // Bytes stay what they are for those who multiply them, where DequantizeLinear can say their scales.
+  const bool is_along_gates = e.sizes(scale) == each_gate;
+  if (e.sizes(zero) == e.sizes(scale) && (shape[0] == 1 || !is_along_gates)) {
+    const int64_t axis = is_along_gates && shape[0] == 1 ? 1 : 0;
+    const auto flat = [&](int p) { return e.reshaped(e.in(p), {axis == 1 ? shape[2] : shape[0]}); };
+    weights = e.op("DequantizeLinear", {e.transposed(e.in(i), {0, 2, 1}), flat(scale), flat(zero)},
+                   {{"axis", axis}});
+    return true;
+  }
   const auto along_gates = [&](int p) {
     return e.reshaped(e.in(p), {shape[0], 1, e.sizes(p) == each_gate ? shape[2] : 1});
   };
@@ -43,7 +52,8 @@ bool expect_bytes(Expansion& e, const std::string& name, int i) {
          e.expect_rank(i, 3);
 }
 
-// Products of real numbers, where onnxruntime rounds the inputs of all steps, and the state in each step, to bytes.
+// The inputs of all steps are rounded to bytes together, the state in each step, every row by itself (onnxruntime: all rows of a batch
+// together, or by itself, which depends on the number of threads).
 void lstm(Expansion& e) {
   if (!e.expect_rank(kX, 3) || !expect_bytes(e, "W", kW) || !expect_bytes(e, "R", kR)) return;
   for (int i : {kW, kR})
@@ -56,11 +66,12 @@ void lstm(Expansion& e) {
     inputs.push_back(e.in(i));
   if (!read_weights(e, "W", kW, kWScale, inputs[kW]) || !read_weights(e, "R", kR, kRScale, inputs[kR]))
     return;
-  const std::vector<Operand> y =
-      e.ops("LSTM", inputs,
-            e.passed_on({"activation_alpha", "activation_beta", "activations", "clip", "direction",
-                         "hidden_size", "input_forget", "layout"}),
-            3);
+  const std::vector<Operand> bytes = e.ops("DynamicQuantizeLinear", {inputs[kX]}, {}, 3);
+  inputs[kX] = e.op("DequantizeLinear", bytes);
+  std::vector<Setting> settings = e.passed_on({"activation_alpha", "activation_beta", "activations", "clip",
+                                               "direction", "hidden_size", "input_forget", "layout"});
+  settings.push_back({"mcc_rounds_state", int64_t{1}});
+  const std::vector<Operand> y = e.ops("LSTM", inputs, settings, 3);
   for (int i = 0; i < 3; ++i)
     e.result(i, y[static_cast<size_t>(i)]);
 }

@@ -1,6 +1,12 @@
 // Recurrent layers: RNN, GRU, LSTM. The products with the inputs of all time steps are one contraction; a serial loop
 // over time has the products with the state and the elementwise update. States of all steps are kept, each element
 // written once: state[0] is the initial one, state[t + 1] follows step t.
+//
+// An LSTM with the attribute mcc_rounds_state (onnxruntime's DynamicQuantizeLSTM) multiplies states that are rounded to bytes, each row
+// with a scale of its own, as DynamicQuantizeLinear rounds. mcc.ByteLSTM is such a layer of one direction whose products with states are
+// dot products of bytes, and whose products with inputs are an operator of their own:
+//   projected f32 [steps, batch, 4 hidden], with all biases; R in panels as of mcc.PackBytes, [panels, words, c, 4];
+//   scale f32 and sums i32 [4 hidden], of R's columns; then LSTM's inputs from the lengths on. Attribute hidden_size.
 #include <algorithm>
 #include <cctype>
 
@@ -15,6 +21,8 @@ using tensor::Store;
 
 // Positions of the inputs.
 constexpr int kX = 0, kW = 1, kR = 2, kBias = 3, kLengths = 4, kInitialH = 5, kInitialC = 6, kPeephole = 7;
+// Those of mcc.ByteLSTM up to the lengths.
+constexpr int kProjected = 0, kPanels = 1, kScale = 2, kSums = 3;
 
 // ---- Activations ----
 
@@ -194,6 +202,14 @@ void infer_recurrent(InferContext& c) {
   if (kind.has_cell) c.set_output(2, {element, state});
 }
 
+void infer_bytes(InferContext& c) {
+  const Shape& p = c.input(kProjected).shape;
+  const Expr hidden = c.attributes().integer("hidden_size", 0);
+  c.set_output(0, {ElementType::f32, {p[0], 1, p[1], hidden}});
+  c.set_output(1, {ElementType::f32, {1, p[1], hidden}});
+  c.set_output(2, {ElementType::f32, {1, p[1], hidden}});
+}
+
 // ---- Computation ----
 
 // One direction of a layer.
@@ -205,7 +221,9 @@ class Direction {
     steps = x[swap_ ? 1 : 0];
     batch = x[swap_ ? 0 : 1];
     panel_ = weight_panel(c.attributes());
-    hidden = c.input_type(kR).shape[2];
+    is_of_bytes_ = c.input_type(kPanels).element == ElementType::i8;
+    rounds_state_ = c.attributes().integer("mcc_rounds_state", 0) != 0;
+    hidden = is_of_bytes_ ? Expr(c.attributes().integer("hidden_size", 0)) : c.input_type(kR).shape[2];
     wide = wide_type(c.input_type(kX).element);
     gates_ = kind.gates;
     bool two = c.attributes().text("direction", "forward") == "bidirectional";
@@ -218,6 +236,7 @@ class Direction {
   // The part of gate inputs that does not depend on the state, for every time step: x W' + W bias, plus the R bias of
   // those gates for which it may be added at once.
   void project_inputs(const std::function<bool(int64_t gate)>& with_recurrent_bias) {
+    if (is_of_bytes_) return;
     const Expr& width = c_.input_type(kX).shape[2];
     Shape shape{steps, batch, gates_ * hidden};
     Buffer products = b_.reduce("project", wide, shape, {width}, Reducer::sum, [&](Axes i, Axes r) {
@@ -261,6 +280,16 @@ class Direction {
     });
   }
 
+  // The products of a layer's state at step t with all gates, by batch and place.
+  std::function<Expr(const Expr& batch, const Expr& at)> recur(const Buffer& state, const Expr& t) {
+    if (is_of_bytes_) return recur_bytes(state, t);
+    Buffer from = rounds_state_ ? rounded(state, t) : state;
+    Buffer r = recur("recurrent", 0, gates_, [&](const Expr& b, const Expr& k) {
+      return rounds_state_ ? load(from, {b, k}) : load(state, {t, b, k});
+    });
+    return [r](const Expr& b, const Expr& at) { return load(r, {b, at}); };
+  }
+
   // state[t + 1] = value, or state[t] where the sequence has ended.
   void update(const std::string& name, const Buffer& state, const Expr& t,
               const std::function<Expr(const Expr& batch, const Expr& h)>& value) {
@@ -273,6 +302,7 @@ class Direction {
 
   // The part of gate g that is known before the loop, at step t.
   Expr input(const Expr& t, const Expr& batch, int64_t g, const Expr& h) const {
+    if (is_of_bytes_) return c_.at(kProjected, {time_of(t, batch), batch, g * hidden + h});
     return load(inputs_, {time_of(t, batch), batch, g * hidden + h});
   }
   Expr weight(int i, const Expr& gate, const Expr& k) const {
@@ -317,10 +347,74 @@ class Direction {
     return select(t < n, n - 1 - t, t);
   }
 
+  // Of each row of a state, as DynamicQuantizeLinear has them: what a byte stands for is (byte - zero) * scale.
+  struct Rounding {
+    Buffer scale, zero;  // f32 [batch]
+    // A number's byte, as a float.
+    Expr byte(const Expr& x, const Expr& batch) const {
+      const Expr step = call(Intrinsic::round, {x / load(scale, {batch})}) + load(zero, {batch});
+      return tensor::max(tensor::min(step, number_like(step, 255)), number_like(step, 0));
+    }
+  };
+
+  Rounding rounding(const Buffer& state, const Expr& t) {
+    auto extreme = [&](const char* name, Reducer reducer) {
+      return b_.reduce(name, wide, {batch}, {hidden}, reducer,
+                       [&](Axes i, Axes r) { return load(state, {t, i[0], r[0]}); });
+    };
+    const Buffer low = extreme("low", Reducer::min), high = extreme("high", Reducer::max);
+    auto least = [&](const Expr& b) { return tensor::min(load(low, {b}), number_like(load(low, {b}), 0)); };
+    const Buffer scale = b_.compute("scale", wide, {batch}, [&](Axes i) {
+      const Expr span = tensor::max(load(high, {i[0]}), number_like(load(high, {i[0]}), 0)) - least(i[0]);
+      return select(span == 0, number_like(span, 1), span / number_like(span, 255));
+    });
+    const Buffer zero = b_.compute("zero", wide, {batch}, [&](Axes i) {
+      const Expr position = -least(i[0]) / load(scale, {i[0]});
+      return call(Intrinsic::round, {tensor::min(tensor::max(position, 0), 255)});
+    });
+    return {scale, zero};
+  }
+
+  // What a state's bytes stand for.
+  Buffer rounded(const Buffer& state, const Expr& t) {
+    const Rounding to = rounding(state, t);
+    return b_.compute("rounded", wide, {batch, hidden}, [&](Axes i) {
+      return (to.byte(load(state, {t, i[0], i[1]}), i[0]) - load(to.zero, {i[0]})) * load(to.scale, {i[0]});
+    });
+  }
+
+  // sum (byte - zero) R * scales = (sum byte R - zero sum R) * scales, the sums of integers.
+  std::function<Expr(const Expr& batch, const Expr& at)> recur_bytes(const Buffer& state, const Expr& t) {
+    constexpr int64_t kWord = 4;
+    const Shape& panels = c_.input_type(kPanels).shape;
+    const Expr &words = panels[1], &width = panels[2];
+    const Rounding to = rounding(state, t);
+    const Buffer bytes = b_.compute("bytes", ElementType::u8, {batch, words * kWord}, [&](Axes i) {
+      const Expr byte = cast(ElementType::u8, to.byte(load(state, {t, i[0], i[1]}), i[0]));
+      return tensor::simplify(i[1] < hidden).same_as(tensor::true_value())
+                 ? byte
+                 : select(i[1] < hidden, byte, tensor::constant_int(byte.type(), 0));
+    });
+    auto widened = [](const Expr& e) { return cast(ElementType::i32, e); };
+    const Buffer r = b_.reduce(
+        "recurrent", ElementType::i32, {batch, panels[0] * width}, {words, kWord}, Reducer::sum,
+        [&](Axes i, Axes k) {
+          return widened(load(bytes, {i[0], k[0] * kWord + k[1]})) *
+                 widened(c_.at(kPanels, {floor_div(i[1], width), k[0], floor_mod(i[1], width), k[1]}));
+        });
+    return [this, r, to](const Expr& b, const Expr& at) {
+      const Expr sum = load(r, {b, at}) - widened_zero(to, b) * c_.at(kSums, {at});
+      return cast(ElementType::f32, sum) * (load(to.scale, {b}) * c_.at(kScale, {at}));
+    };
+  }
+  static Expr widened_zero(const Rounding& to, const Expr& b) {
+    return cast(ElementType::i32, load(to.zero, {b}));
+  }
+
   ComputeContext& c_;
   tensor::FuncBuilder& b_;
   int64_t index_;
-  bool reverse_, swap_;
+  bool reverse_, swap_, is_of_bytes_ = false, rounds_state_ = false;
   int64_t gates_ = 1, panel_ = 0;
   double clip_ = 0;
   Buffer inputs_;
@@ -393,10 +487,10 @@ States run_lstm(ComputeContext& c, int64_t index, bool reverse) {
   bool coupled = c.attributes().integer("input_forget", 0) != 0;
   constexpr int64_t kInputGate = 0, kOutputGate = 1, kForgetGate = 2, kCellGate = 3;
   c.builder.serial_loop("t", d.steps, [&](const Expr& t) {
-    Buffer r = d.recur("recurrent", 0, 4, [&](const Expr& b, const Expr& k) { return load(hs, {t, b, k}); });
+    const auto recurrent = d.recur(hs, t);
     // seen: the cell state that the peephole shows; the order of peepholes is i, o, f.
     auto gate = [&](size_t f, int64_t g, const Expr& b, const Expr& h, const Expr& seen) {
-      Expr x = d.input(t, b, g, h) + load(r, {b, g * d.hidden + h});
+      Expr x = d.input(t, b, g, h) + recurrent(b, g * d.hidden + h);
       if (c.has_input(kPeephole) && seen.defined()) x = x + d.peephole(g, h) * seen;
       return d.apply(f, x);
     };
@@ -461,6 +555,7 @@ std::span<const OpDef> rnn_ops() {
       recurrent("RNN", infer_recurrent<rnn_kind>, compute_recurrent<run_rnn>),
       recurrent("GRU", infer_recurrent<gru_kind>, compute_recurrent<run_gru>),
       recurrent("LSTM", infer_recurrent<lstm_kind>, compute_recurrent<run_lstm>),
+      own_op("ByteLSTM", FusionClass::opaque, 4, infer_bytes, compute_recurrent<run_lstm>),
   };
   return ops;
 }

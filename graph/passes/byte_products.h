@@ -9,7 +9,7 @@
 namespace mcc::graph {
 
 // ONNX's numbers of element types, for Cast.
-constexpr int64_t kOnnxI8 = 3, kOnnxI16 = 5, kOnnxI32 = 6;
+constexpr int64_t kOnnxF32 = 1, kOnnxI8 = 3, kOnnxI16 = 5, kOnnxI32 = 6;
 
 class ByteProducts {
  protected:

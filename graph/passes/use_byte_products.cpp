@@ -17,6 +17,7 @@
 #include "graph/passes/pack_products.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
+#include "graph/passes/use_byte_layers.h"
 #include "tensor/instructions.h"
 
 namespace mcc::graph {
@@ -430,7 +431,9 @@ class UseByteProducts : private ByteProducts {
 }  // namespace
 
 void use_byte_products(Graph& graph, const tensor::Target& target, bool strict) {
-  if (tensor::dot_instruction(target)) UseByteProducts(graph, target, strict).run();
+  if (!tensor::dot_instruction(target)) return;
+  UseByteProducts(graph, target, strict).run();
+  if (target.kind == tensor::TargetKind::cpu) use_byte_layers(graph, target);
 }
 
 }  // namespace mcc::graph
