@@ -47,8 +47,9 @@ bool schedule_grid_chain(Draft& draft);
 // Few rows of many elements: their reductions in parts, each of which is a row from then on; then of what the parts give.
 void divide_grid_rows(Draft& draft);
 
-// Blocks that follow each other, reductions along rows and maps of these: rows by blocks, their elements by threads.
-bool schedule_grid_rows(Draft& draft, const std::vector<std::string>& blocks);
+// Blocks that follow each other, reductions along rows and maps of these: rows by blocks, their elements by threads. in_steps: they
+// stand in the steps of a recurrence, each of which launches them.
+bool schedule_grid_rows(Draft& draft, const std::vector<std::string>& blocks, bool in_steps = false);
 
 // The same along an axis between whose elements other results lie: lines by threads, their elements one after the other.
 bool schedule_grid_lines(Draft& draft, const std::vector<std::string>& blocks);

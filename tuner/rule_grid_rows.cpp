@@ -55,13 +55,19 @@ int64_t parts_of_rows(int64_t rows, int64_t length, const Gpu& gpu) {
 
 class GridRows {
  public:
-  GridRows(Draft& draft, std::vector<std::string> names)
-      : d_(draft), s_(draft.schedule), gpu_(draft.target.gpu), names_(std::move(names)) {}
+  // in_steps: the blocks are all of a step of a recurrence up to some place, and stay where they are.
+  GridRows(Draft& draft, std::vector<std::string> names, bool in_steps)
+      : d_(draft),
+        s_(draft.schedule),
+        gpu_(draft.target.gpu),
+        names_(std::move(names)),
+        in_steps_(in_steps) {}
 
   // Whether the blocks have this form; takes a step at most, which gives the last result a block of its own.
   bool find() {
-    split_off_result();
+    if (!in_steps_) split_off_result();
     for (const std::string& name : names_) {
+      if ((axes_of(name).size() < s_.find_block(name)->axes.size()) != in_steps_) return false;
       std::optional<BlockInfo> info = analyze(s_, name);
       if (!info || (info->is_reduction && !is_row_reduction(s_, *info, gpu_)) || info->is_nested) return false;
       blocks_.push_back(*info);
@@ -83,18 +89,11 @@ class GridRows {
   bool run() {
     name_axes();
     choose_threads();
-    const std::string root = blocks_[root_].name;
-    must_step(d_, Split{root + ".row", {0, rows_}, {root + ".row.b", root + ".row.t"}});
-    host_ = root + ".row.b";
-    must_step(d_, Bind{host_, "block.x"});
-    // Later ones first: they may read earlier ones, too.
-    for (size_t n = root_ + 1; n < blocks_.size(); ++n)
-      must_step(d_, ReverseComputeAt{blocks_[n].name, host_});
-    for (size_t n = root_; n-- > 0;)
-      must_step(d_, ComputeAt{blocks_[n].name, host_});
+    in_steps_ ? join_rows() : gather_rows();
     for (size_t n = 0; n < blocks_.size(); ++n) {
       if (!d_.refusal) return false;
-      blocks_[n].is_reduction ? reduce(blocks_[n], closed_[n]) : map(blocks_[n], closed_[n], n == root_);
+      blocks_[n].is_reduction ? reduce(blocks_[n], closed_[n])
+                              : map(blocks_[n], closed_[n], in_steps_ || n == root_);
     }
     for (const auto& [buffer, scope] : scopes_)
       must_step(d_, SetScope{buffer, scope});
@@ -185,8 +184,15 @@ class GridRows {
     });
   }
 
+  // The block's axes as its analysis has them: without the steps that it is under.
+  std::vector<Axis> axes_of(const std::string& block) const {
+    std::vector<Axis> axes = s_.find_block(block)->axes;
+    std::erase_if(axes, [](const Axis& axis) { return axis.kind == AxisKind::scan; });
+    return axes;
+  }
+
   bool all_reduced(const BlockInfo& info, size_t from) const {
-    const std::vector<Axis>& axes = s_.find_block(info.name)->axes;
+    const std::vector<Axis> axes = axes_of(info.name);
     return std::all_of(axes.begin() + static_cast<std::ptrdiff_t>(from), axes.end(),
                        [](const Axis& axis) { return axis.kind == AxisKind::reduce; });
   }
@@ -228,10 +234,10 @@ class GridRows {
     for (size_t n = 0; n < blocks_.size(); ++n) {
       const BlockInfo& b = blocks_[n];
       std::vector<std::string> row, rest;
-      const Block& block = *s_.find_block(b.name);
+      const std::vector<Axis> axes = axes_of(b.name);
       for (size_t axis : row_axes_[n])
-        row.push_back(block.axes[axis].var.name());
-      for (const Axis& axis : block.axes) {
+        row.push_back(axes[axis].var.name());
+      for (const Axis& axis : axes) {
         if (std::find(row.begin(), row.end(), axis.var.name()) == row.end()) rest.push_back(axis.var.name());
       }
       must_step(d_, FuseAxes{b.name, row, "row"});
@@ -267,6 +273,7 @@ class GridRows {
     if (const auto next = std::lower_bound(options.begin(), options.end(), along); next == options.end() || *next != along)
       options.insert(next, along);
     threads_ = options.size() == 1 ? along : d_.decide.choose(name + ".threads", options, along);
+    if (in_steps_) return;
     int64_t rows = 1;
     while (rows * threads_ < 128 && is_box(2 * rows) && count_ / (2 * rows) >= gpu_.multiprocessors)
       rows *= 2;
@@ -276,14 +283,40 @@ class GridRows {
     rows_ = options.size() == 1 ? rows : d_.decide.choose(name + ".rows", options, rows);
   }
 
+  // All blocks under the root's loop over rows.
+  void gather_rows() {
+    const std::string root = blocks_[root_].name;
+    must_step(d_, Split{root + ".row", {0, rows_}, {root + ".row.b", root + kRow}});
+    host_ = root + ".row.b";
+    must_step(d_, Bind{host_, "block.x"});
+    // Later ones first: they may read earlier ones, too.
+    for (size_t n = root_ + 1; n < blocks_.size(); ++n)
+      must_step(d_, ReverseComputeAt{blocks_[n].name, host_});
+    for (size_t n = root_; n-- > 0;)
+      must_step(d_, ComputeAt{blocks_[n].name, host_});
+  }
+
+  // The same where they follow each other already.
+  void join_rows() {
+    std::vector<std::string> loops;
+    for (const BlockInfo& block : blocks_) {
+      loops.push_back(block.name + ".row.b");
+      must_step(d_, Split{block.name + ".row", {0, rows_}, {loops.back(), block.name + kRow}});
+    }
+    host_ = blocks_[root_].name + ".rows";
+    must_step(d_, FuseSiblings{loops, host_});
+    must_step(d_, Bind{host_, "block.x"});
+  }
+
   // Splits loop `name` of the block between the threads; the loops in the order thread, turn.
   bool spread(const std::string& loop) {
     must_step(d_, Split{loop, {0, threads_}, {loop + ".n", loop + ".t"}});
     return static_cast<bool>(d_.refusal);
   }
 
-  void map(const BlockInfo& info, bool is_closed, bool is_root) {
-    const std::string row = is_root ? info.name + ".row.t" : info.name + ".row", element = info.name + ".i";
+  // has_split_row: its loop over rows is split, one part of it that over blocks of threads.
+  void map(const BlockInfo& info, bool is_closed, bool has_split_row) {
+    const std::string row = info.name + (has_split_row ? kRow : ".row"), element = info.name + ".i";
     const Buffer result = info.store.buffer;
     if (s_.find_loop(element) == nullptr) {
       // One value a row: each thread computes it for itself.
@@ -356,7 +389,7 @@ class GridRows {
       AxisKinds kinds = axes_bound_to(*s_.find_block(part), s_.find_loop(loop)->var);
       if (kinds.reduce) {
         turn = loop;
-      } else if (loop.find(".t") != std::string::npos) {
+      } else if (loop.find(k + ".t") != std::string::npos) {
         thread = loop;
       } else if (kinds.spatial) {
         row = loop;
@@ -396,10 +429,13 @@ class GridRows {
     return {at + 1, loops.end()};
   }
 
+  static constexpr const char* kRow = ".row.t";  // of a block of threads
+
   Draft& d_;
   Schedule& s_;
   const Gpu& gpu_;
   std::vector<std::string> names_;
+  const bool in_steps_;
   std::vector<BlockInfo> blocks_;
   std::vector<bool> closed_;  // of each block: whether its result is for the others only
   size_t root_ = 0;                            // the block with the loop over rows
@@ -434,10 +470,10 @@ void divide_grid_rows(Draft& draft) {
   }
 }
 
-bool schedule_grid_rows(Draft& draft, const std::vector<std::string>& blocks) {
+bool schedule_grid_rows(Draft& draft, const std::vector<std::string>& blocks, bool in_steps) {
   if (!draft.refusal) return false;
   const Schedule before = draft.schedule;
-  GridRows rows(draft, blocks);
+  GridRows rows(draft, blocks, in_steps);
   if (rows.find() && try_all(draft, {"reductions along rows", rows.block()}, [&] { return rows.run(); })) return true;
   draft.schedule = before;
   return false;

@@ -6,6 +6,9 @@
 //     bound gate, c.i @{thread.y}: bound k.t @{thread.x}: for b.i: the sum of the shares, into shared memory
 //     bound b.i, c.i @{thread.x}: what takes the sums: gates, cell, state
 //
+// What is found along rows in front of the first sum (a state's least and largest, by which it is rounded) is a launch of its own in each
+// step, by the rule of rows.
+//
 // A warp reads a row of the weights, which lies along the sum, once for some rows of the batch. The alternative is one block of threads
 // for each row of the batch (rule_grid_recurrence.cpp), which reads all weights in each step, and launches nothing.
 #include <algorithm>
@@ -79,10 +82,25 @@ std::optional<StepBlock> as_step_block(const Schedule& s, const std::string& nam
   return out;
 }
 
-// The stages of a step; empty where its blocks are of another sort.
-std::vector<Stage> stages_of(const Schedule& s, const std::string& steps) {
+// The blocks of a step in front of its first sum of products.
+std::vector<std::string> leading_blocks(const Schedule& s, const std::string& steps) {
+  std::vector<std::string> names;
+  for (const BlockSite& site : block_sites(s.find_loop(steps)->body)) {
+    const std::optional<BlockInfo> info = analyze(s, site.block->name);
+    if (!info || info->is_contraction) break;
+    names.push_back(site.block->name);
+  }
+  return names;
+}
+
+// The stages of a step behind the first so many blocks; empty where these are of another sort.
+std::vector<Stage> stages_of(const Schedule& s, const std::string& steps, size_t leading) {
   std::vector<Stage> stages;
   for (const BlockSite& site : block_sites(s.find_loop(steps)->body)) {
+    if (leading > 0) {
+      --leading;
+      continue;
+    }
     const std::optional<StepBlock> block = as_step_block(s, site.block->name, steps);
     if (!block) return {};
     if (block->is_sum()) {
@@ -111,10 +129,10 @@ double row_us(const std::vector<Stage>& stages, const Gpu& gpu) {
   return rounds * (kBarriersUs + bytes / (bytes < kCached ? kCachedBytesACycle : kBytesACycle) / (gpu.ghz * 1e3));
 }
 
-// With a launch for each stage.
-double launches_us(const std::vector<Stage>& stages, const Gpu& gpu) {
+// With a launch for each stage, and so many others.
+double launches_us(const std::vector<Stage>& stages, int64_t others, const Gpu& gpu) {
   constexpr double kProductsACycle = 32;  // of a multiprocessor whose warps fetch both factors
-  double us = 0;
+  double us = static_cast<double>(others) * gpu.launch_us;
   for (const Stage& stage : stages) {
     const StepBlock& sum = stage.blocks.front();
     const double products =
@@ -318,15 +336,18 @@ bool launch_steps(Draft& draft, const std::string& steps) {
   const For* loop = s.find_loop(steps);
   int64_t count = 0;
   if (!as_int(loop->extent, &count)) return false;
-  const std::vector<Stage> stages = stages_of(s, steps);
-  if (stages.empty() || count * static_cast<int64_t>(stages.size()) > kMostLaunches) return false;
+  const std::vector<std::string> leading = leading_blocks(s, steps);
+  const std::vector<Stage> stages = stages_of(s, steps, leading.size());
+  const int64_t others = leading.empty() ? 0 : 1;
+  if (stages.empty() || count * (static_cast<int64_t>(stages.size()) + others) > kMostLaunches) return false;
   constexpr double kWorthwhile = 0.8;  // launches are the driver's work, too
-  const bool pays = launches_us(stages, gpu) < kWorthwhile * row_us(stages, gpu);
+  const bool pays = launches_us(stages, others, gpu) < kWorthwhile * row_us(stages, gpu);
   if (draft.decide.choose(steps + ".launches", {0, 1}, pays ? 1 : 0) == 0) return false;
   return try_all(
       draft,
       {"steps of a recurrence as launches", stages[0].blocks[0].name, "a block of threads for each row"},
       [&] {
+        if (!leading.empty() && !schedule_grid_rows(draft, leading, true)) return false;
         return std::all_of(stages.begin(), stages.end(),
                            [&](const Stage& stage) { return LaunchStage(draft, stage).run(); });
       });

@@ -67,7 +67,10 @@ def layers(c):
         ("symmetric_both", 2, np.int8, False, "bias lengths states peephole symmetric", {"direction": "bidirectional"}),
     )
     # Gates of whole vectors, whose weights have no zero point, are multiplied as bytes where there are instructions for it, others as floats.
-    for hidden, (variant, directions, dtype, each_gate, given, attributes) in itertools.product((6, 8), variants):
+    layers_of_sizes = list(itertools.product((6, 8), variants))
+    # So many that each step is worth launches of its own on a GPU.
+    layers_of_sizes += [(256, ("wide", 1, np.int8, False, "bias lengths states symmetric", {})), (192, ("wide_both", 2, np.int8, True, "bias", {"direction": "bidirectional"}))]
+    for hidden, (variant, directions, dtype, each_gate, given, attributes) in layers_of_sizes:
         time, batch, inputs = 5, 3, 7
         if "hidden_size" in attributes:
             attributes["hidden_size"] = hidden
