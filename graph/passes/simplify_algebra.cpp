@@ -125,7 +125,7 @@ ValueId softmax(Graph& g, NodeId id) {
   return emit_reshape(g, node, emit(g, "", node.op->name, node.name, {x}, attributes), result);
 }
 
-// transpose(transpose(x, p), q) = transpose(x, p[q]); one that moves only dimensions of extent 1 is a reshape.
+// transpose(transpose(x, p), q) = transpose(x, p[q]); one that moves nothing is x, one that moves only dimensions of extent 1 a reshape.
 ValueId transpose(Graph& g, NodeId id) {
   const Node node = g.node(id);
   std::vector<int64_t> perm = permutation_of(g, node);
@@ -137,8 +137,11 @@ ValueId transpose(Graph& g, NodeId id) {
     attributes.set("perm", both);
     return emit(g, "", "Transpose", node.name, {g.node(before).inputs[0]}, attributes);
   }
-  const Shape& in = type_of(g, node.inputs[0]).shape;
-  if (!is_static(in)) return kNoValue;
+  const Shape in = type_of(g, node.inputs[0]).shape;
+  if (!is_static(in)) {
+    if (!std::is_sorted(perm.begin(), perm.end())) return kNoValue;
+    return g.is_output(node.outputs[0]) ? reshaped(g, node.name, node.inputs[0], in) : node.inputs[0];
+  }
   int64_t last = -1;
   for (int64_t p : perm) {
     if (tensor::is_int(in[static_cast<size_t>(p)], 1)) continue;

@@ -77,16 +77,21 @@ class UseByteProducts : private ByteProducts {
     return perm;
   }
 
+  // Sizes of pictures and batches may be open where the padding does not follow from them.
+  bool has_windows(const Node& n, ValueId x, ValueId w) const {
+    return rank(x) >= 3 && rank(x) <= 4 && rank(w) == rank(x) && static_dim(type(x).shape[1]) &&
+           (is_static(type(x).shape) || is_explicit(n));
+  }
+
   bool is_plain_convolution(const Node& n, ValueId x, ValueId w) const {
-    return rank(x) >= 3 && rank(x) <= 4 && rank(w) == rank(x) && is_static(type(x).shape) &&
-           n.attributes.integer("group", 1) == 1;
+    return has_windows(n, x, w) && n.attributes.integer("group", 1) == 1;
   }
 
   // Each channel by itself.
   bool is_depthwise(const Node& n, ValueId x, ValueId w) const {
-    if (rank(x) < 3 || rank(x) > 4 || rank(w) != rank(x) || !is_static(type(x).shape)) return false;
+    if (!has_windows(n, x, w)) return false;
     const std::vector<int64_t> dims = static_shape(type(w).shape);
-    const int64_t channels = static_shape(type(x).shape)[1];
+    const int64_t channels = *static_dim(type(x).shape[1]);
     return channels > 1 && n.attributes.integer("group", 1) == channels && dims[0] == channels && dims[1] == 1;
   }
   bool is_convolution(const Node& n, ValueId x, ValueId w) const { return is_plain_convolution(n, x, w) || is_depthwise(n, x, w); }
@@ -298,9 +303,10 @@ class UseByteProducts : private ByteProducts {
   }
   // One item of activations with their channels last, all 1: its sums are those of the weights inside of each window.
   ValueId ones_like(ValueId a) {
-    std::vector<int64_t> shape = static_shape(type(a).shape);
-    shape[0] = 1;
-    const std::vector<std::byte> ones(static_cast<size_t>(static_count(type(a).shape) / static_shape(type(a).shape)[0]), std::byte{1});
+    Shape item = type(a).shape;
+    item[0] = 1;
+    const std::vector<int64_t> shape = static_shape(item);
+    const std::vector<std::byte> ones(static_cast<size_t>(static_count(item)), std::byte{1});
     return g_.add_constant(name_ + ".ones", Constant::copy_of(type(a).element, shape, ones));
   }
   // -zero * sums of weights.
@@ -372,10 +378,14 @@ class UseByteProducts : private ByteProducts {
     const ValueId x_zero = input(node, 2);
     const std::optional<int64_t> known = whole_zero(x_zero);
     if (!known && (!is_static(type(x_zero).shape) || static_count(type(x_zero).shape) != 1)) return;
-    Epilogue e;
-    if (!is_convolution(node, node.inputs[0], node.inputs[1]) ||
-        !convolution(node, node.inputs[0], known ? Zero{*known} : Zero{0, x_zero}, node.inputs[1], input(node, 3), &e))
+    const ValueId x = node.inputs[0], w = node.inputs[1];
+    if (!is_convolution(node, x, w)) return;
+    // What padding adds is told by a product with ones (ones_like).
+    if (!known && has_padding(window_attributes(node, x, w, 0)) &&
+        !is_static({type(x).shape.begin() + 1, type(x).shape.end()}))
       return;
+    Epilogue e;
+    if (!convolution(node, x, known ? Zero{*known} : Zero{0, x_zero}, w, input(node, 3), &e)) return;
     replace(id, {}, make("Add", {e.sums, e.offset}), e.back);
   }
 

@@ -374,4 +374,35 @@ def pooled_boxes():
                  tuple(dict(zip("NHWK", n)) for n in ((1, 20, 30, 9), (4, 1, 2, 3), (2, 40, 17, 20), (1, 7, 40, 1))), {"i": 1})
 
 
-ALL = (mlp, attention, decoder, convolutions, volumes, batches, shapes, movements, recurrent, signals, expansions, resizes, pyramid, parts, transposed, upsampled, images, tiled_images, waves, spectra, covered, pooled_boxes)
+def bytes_of(*shape, low=-127, high=128, dtype=np.int8):
+    return RANDOM.integers(low, high, shape).astype(dtype)
+
+
+def quantized():
+    """Convolutions between QuantizeLinear and DequantizeLinear; by powers of two, so that all that is rounded is the same everywhere."""
+    nodes, constants, last = [("QuantizeLinear", ["x", "s0", "z0"], ["q0"], {})], {"s0": np.float32(2**-5), "z0": np.uint8(120)}, "q0"
+    layers = ((3, 16, 3, 2, 1, np.int8), (16, 16, 3, 1, 16, np.int8), (16, 40, 1, 1, 1, np.uint8), (40, 32, 3, 2, 1, np.int8))
+    for i, (inputs, outputs, size, stride, group, dtype) in enumerate(layers):
+        unsigned = dtype == np.uint8
+        constants |= {f"w{i}": bytes_of(outputs, inputs // group, size, size, low=0 if unsigned else -127, high=256 if unsigned else 128, dtype=dtype),
+                      f"ws{i}": np.full(outputs, 2.0**-9, np.float32), f"wz{i}": np.full(outputs, 125 if unsigned else 0, dtype),
+                      f"b{i}": (bytes_of(outputs) * 2.0**-6).astype(np.float32), f"s{i + 1}": np.float32(2**-3), f"z{i + 1}": np.uint8(90)}
+        nodes += [("DequantizeLinear", [last, f"s{i}", f"z{i}"], [f"d{i}"], {}), ("DequantizeLinear", [f"w{i}", f"ws{i}", f"wz{i}"], [f"wd{i}"], {"axis": 0}),
+                  ("Conv", [f"d{i}", f"wd{i}", f"b{i}"], [f"c{i}"], {"pads": [size // 2] * 4, "strides": [stride] * 2, "group": group}),
+                  ("Relu", [f"c{i}"], [f"r{i}"], {}), ("QuantizeLinear", [f"r{i}", f"s{i + 1}", f"z{i + 1}"], [f"q{i + 1}"], {})]
+        last = f"q{i + 1}"
+    nodes.append(("DequantizeLinear", [last, f"s{len(layers)}", f"z{len(layers)}"], ["y"], {}))
+    return Model("quantized", nodes, {"x": ["N", 3, "H", "W"]}, ("y",), {"N": (1, 3), "H": (4, 48), "W": (4, 48)}, constants,
+                 ({"N": 1, "H": 32, "W": 32}, {"N": 3, "H": 5, "W": 40}, {"N": 2, "H": 48, "W": 7}))
+
+
+def quantized_on_the_way():
+    """Convolutions of bytes whose zero point a run knows, with padding and without, and a product."""
+    nodes = [("DynamicQuantizeLinear", ["x"], ["q", "s", "z"], {}),
+             ("ConvInteger", ["q", "w", "z", "wz"], ["c"], {"pads": [1] * 4}), ("ConvInteger", ["q", "v", "z"], ["e"], {"strides": [2, 2]}),
+             ("Cast", ["c"], ["cf"], {"to": FLOAT}), ("Cast", ["e"], ["ef"], {"to": FLOAT}), ("Mul", ["cf", "s"], ["y"], {}), ("Mul", ["ef", "s"], ["u"], {})]
+    constants = {"w": bytes_of(24, 8, 3, 3, low=0, high=255, dtype=np.uint8), "wz": np.uint8(120), "v": bytes_of(32, 8, 2, 2)}
+    return Model("quantized_on_the_way", nodes, {"x": ["N", 8, 12, 10]}, ("y", "u"), {"N": (1, 5)}, constants, ({"N": 1}, {"N": 5}, {"N": 2}))
+
+
+ALL = (mlp, attention, decoder, convolutions, volumes, batches, shapes, movements, recurrent, signals, expansions, resizes, pyramid, parts, transposed, upsampled, images, tiled_images, waves, spectra, covered, pooled_boxes, quantized, quantized_on_the_way)
