@@ -51,7 +51,7 @@ class ViewOperands {
     std::vector<ValueId> sources;
     bool is_moved = false;
     for (size_t i = 0; i < 2; ++i) {
-      const OpenView view = view_of(product.inputs[i], batch_rank, &is_moved);
+      const OpenView view = view_of(product.inputs[i], batch_rank, sources, &is_moved);
       a.set(i == 0 ? "a_view" : "b_view", product_view(view, shape(product.inputs[i]), batch_rank));
       sources.push_back(view.source);
     }
@@ -72,9 +72,11 @@ class ViewOperands {
     take_place(g_, g_.node(transposed >= 0 ? transposed : id).outputs[0], y);
   }
 
-  // Where an operand that this product alone reads lies, if that is a good place to read it; else itself. is_moved: set where something
-  // has been moved for the operand.
-  OpenView view_of(ValueId operand, size_t batch_rank, bool* is_moved) const {
+  // Where an operand that this product alone reads lies, if that is a good place to read it; else itself. others: where the operands before
+  // it lie; two in one tensor would be one operand to schedules, of which none can be packed. is_moved: set where something has been moved
+  // for the operand.
+  OpenView view_of(ValueId operand, size_t batch_rank, const std::vector<ValueId>& others,
+                   bool* is_moved) const {
     OpenView own;
     own.source = operand;
     const size_t rank = shape(operand).size();
@@ -84,7 +86,8 @@ class ViewOperands {
       own.steps[d][d] = 1;
     if (single_user(g_, users_, operand) < 0) return own;
     const OpenView view = follow_open_view(g_, operand, false);
-    if (!is_moved_between(operand, view.source) || !reads_neighbours(view, rank) ||
+    const bool is_taken = std::find(others.begin(), others.end(), view.source) != others.end();
+    if (is_taken || !is_moved_between(operand, view.source) || !reads_neighbours(view, rank) ||
         !knows_extents(view, operand, batch_rank))
       return own;
     *is_moved = true;
