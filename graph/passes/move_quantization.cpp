@@ -1,6 +1,7 @@
 // What only moves elements, or chooses among them, does so in quantised form:
 //   move(DequantizeLinear(x)) = DequantizeLinear(move(x))
 //   QuantizeLinear(move(x)) = move(QuantizeLinear(x))
+//   DynamicQuantizeLinear(repeat(x)) = repeat(DynamicQuantizeLinear(x))      x known
 // So products find what they read dequantised directly before them and quantised directly behind, QuantizeLinear meets the
 // DequantizeLinear that undoes it (graph/passes/simplify_algebra.cpp), and a quarter of the bytes is moved. MaxPool and Resize to the
 // nearest are among these operators: with one positive scale for the tensor, both conversions keep the order of elements. A window
@@ -40,6 +41,7 @@ class MoveQuantization {
     hoist_quantizations();
     eliminate_dead_code(g_);
     g_.compact();
+    quantize_known();
   }
 
  private:
@@ -230,6 +232,49 @@ class MoveQuantization {
     take_place(g_, node.outputs[0], g_.node(moved_alike(before, inputs)).outputs[0]);
     g_.node(id).dead = g_.node(mover).dead = true;
     return made;
+  }
+
+  // ---- DynamicQuantizeLinear of what is known but for how often it stands there (tables of positions, for each of a batch) ----
+
+  void quantize_known() {
+    const std::vector<bool> is_known = known_values(g_);
+    const size_t count = g_.nodes.size();
+    for (size_t n = 0; n < count; ++n) {
+      const Node node = g_.nodes[n];
+      const auto is_result = [&](ValueId v) { return v == kNoValue || g_.is_output(v); };
+      if (node.dead || !is_op(node, "DynamicQuantizeLinear") ||
+          std::any_of(node.outputs.begin(), node.outputs.end(), is_result))
+        continue;
+      std::vector<Node> movers;
+      ValueId x = node.inputs[0];
+      while (!is_known[static_cast<size_t>(x)] && g_.value(x).producer >= 0 &&
+             keeps_elements(g_.node(g_.value(x).producer))) {
+        movers.push_back(g_.node(g_.value(x).producer));
+        x = movers.back().inputs[0];
+      }
+      if (movers.empty() || !is_known[static_cast<size_t>(x)]) continue;
+      const ValueId bytes = emit(g_, "", "DynamicQuantizeLinear", node.name, {x}, {}, 3);
+      const Node made = g_.node(g_.value(bytes).producer);
+      g_.node(g_.value(bytes).producer).origins = node.origins;
+      ValueId moved = bytes;
+      while (!movers.empty()) {
+        std::vector<ValueId> inputs = movers.back().inputs;
+        inputs[0] = moved;
+        moved = g_.node(moved_alike(movers.back(), inputs)).outputs[0];
+        movers.pop_back();
+      }
+      take_place(g_, node.outputs[0], moved);
+      for (size_t k = 1; k < node.outputs.size(); ++k)
+        g_.replace_uses(node.outputs[k], made.outputs[k]);
+      g_.nodes[n].dead = true;
+    }
+    eliminate_dead_code(g_);
+    g_.compact();
+  }
+
+  // Whether every element of the input stands in the result, and nothing else does: their least and largest are the same.
+  static bool keeps_elements(const Node& node) {
+    return node.op->is_view || is_op(node, "Transpose") || is_op(node, "Tile") || is_op(node, "Expand");
   }
 
   // Whether there are elements that it does not give on, and that would be quantised for nothing. A pooling's are compared in any case.

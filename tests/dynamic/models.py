@@ -397,12 +397,14 @@ def quantized():
 
 
 def quantized_on_the_way():
-    """Convolutions of bytes whose zero point a run knows, with padding and without, and a product."""
+    """Convolutions of bytes whose zero point a run knows, with padding and without, and of a table for each of a batch."""
     nodes = [("DynamicQuantizeLinear", ["x"], ["q", "s", "z"], {}),
              ("ConvInteger", ["q", "w", "z", "wz"], ["c"], {"pads": [1] * 4}), ("ConvInteger", ["q", "v", "z"], ["e"], {"strides": [2, 2]}),
-             ("Cast", ["c"], ["cf"], {"to": FLOAT}), ("Cast", ["e"], ["ef"], {"to": FLOAT}), ("Mul", ["cf", "s"], ["y"], {}), ("Mul", ["ef", "s"], ["u"], {})]
-    constants = {"w": bytes_of(24, 8, 3, 3, low=0, high=255, dtype=np.uint8), "wz": np.uint8(120), "v": bytes_of(32, 8, 2, 2)}
-    return Model("quantized_on_the_way", nodes, {"x": ["N", 8, 12, 10]}, ("y", "u"), {"N": (1, 5)}, constants, ({"N": 1}, {"N": 5}, {"N": 2}))
+             ("Cast", ["c"], ["cf"], {"to": FLOAT}), ("Cast", ["e"], ["ef"], {"to": FLOAT}), ("Mul", ["cf", "s"], ["y"], {}), ("Mul", ["ef", "s"], ["u"], {}),
+             ("Shape", ["x"], ["sizes"], {}), ("Expand", ["table", "sizes"], ["tables"], {}), ("DynamicQuantizeLinear", ["tables"], ["qt", "st", "zt"], {}),
+             ("ConvInteger", ["qt", "v", "zt"], ["g"], {}), ("Cast", ["g"], ["gf"], {"to": FLOAT}), ("Mul", ["gf", "st"], ["t"], {})]
+    constants = {"w": bytes_of(24, 8, 3, 3, low=0, high=255, dtype=np.uint8), "wz": np.uint8(120), "v": bytes_of(32, 8, 2, 2), "table": weights(8, 12, 10)}
+    return Model("quantized_on_the_way", nodes, {"x": ["N", 8, 12, 10]}, ("y", "u", "t"), {"N": (1, 5)}, constants, ({"N": 1}, {"N": 5}, {"N": 2}))
 
 
 ALL = (mlp, attention, decoder, convolutions, volumes, batches, shapes, movements, recurrent, signals, expansions, resizes, pyramid, parts, transposed, upsampled, images, tiled_images, waves, spectra, covered, pooled_boxes, quantized, quantized_on_the_way)
