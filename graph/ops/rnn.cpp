@@ -11,6 +11,7 @@
 #include <cctype>
 
 #include "graph/ops/common.h"
+#include "graph/ops/row_rounding.h"
 #include "tensor/text.h"
 
 namespace mcc::graph {
@@ -347,40 +348,16 @@ class Direction {
     return select(t < n, n - 1 - t, t);
   }
 
-  // Of each row of a state, as DynamicQuantizeLinear has them: what a byte stands for is (byte - zero) * scale.
-  struct Rounding {
-    Buffer scale, zero;  // f32 [batch]
-    // A number's byte, as a float.
-    Expr byte(const Expr& x, const Expr& batch) const {
-      const Expr step = call(Intrinsic::round, {x / load(scale, {batch})}) + load(zero, {batch});
-      return tensor::max(tensor::min(step, number_like(step, 255)), number_like(step, 0));
-    }
-  };
-
-  Rounding rounding(const Buffer& state, const Expr& t) {
-    auto extreme = [&](const char* name, Reducer reducer) {
-      return b_.reduce(name, wide, {batch}, {hidden}, reducer,
-                       [&](Axes i, Axes r) { return load(state, {t, i[0], r[0]}); });
-    };
-    const Buffer low = extreme("low", Reducer::min), high = extreme("high", Reducer::max);
-    auto least = [&](const Expr& b) { return tensor::min(load(low, {b}), number_like(load(low, {b}), 0)); };
-    const Buffer scale = b_.compute("scale", wide, {batch}, [&](Axes i) {
-      const Expr span = tensor::max(load(high, {i[0]}), number_like(load(high, {i[0]}), 0)) - least(i[0]);
-      return select(span == 0, number_like(span, 1), span / number_like(span, 255));
-    });
-    const Buffer zero = b_.compute("zero", wide, {batch}, [&](Axes i) {
-      const Expr position = -least(i[0]) / load(scale, {i[0]});
-      return call(Intrinsic::round, {tensor::min(tensor::max(position, 0), 255)});
-    });
-    return {scale, zero};
+  RowRounding rounding(const Buffer& state, const Expr& t) {
+    return {b_, wide, batch, hidden,
+            [&](const Expr& row, const Expr& k) { return load(state, {t, row, k}); }};
   }
 
   // What a state's bytes stand for.
   Buffer rounded(const Buffer& state, const Expr& t) {
-    const Rounding to = rounding(state, t);
-    return b_.compute("rounded", wide, {batch, hidden}, [&](Axes i) {
-      return (to.byte(load(state, {t, i[0], i[1]}), i[0]) - load(to.zero, {i[0]})) * load(to.scale, {i[0]});
-    });
+    const RowRounding to = rounding(state, t);
+    return b_.compute("rounded", wide, {batch, hidden},
+                      [&](Axes i) { return to.rounded(load(state, {t, i[0], i[1]}), i[0]); });
   }
 
   // sum (byte - zero) R * scales = (sum byte R - zero sum R) * scales, the sums of integers.
@@ -388,27 +365,24 @@ class Direction {
     constexpr int64_t kWord = 4;
     const Shape& panels = c_.input_type(kPanels).shape;
     const Expr &words = panels[1], &width = panels[2];
-    const Rounding to = rounding(state, t);
+    const RowRounding to = rounding(state, t);
+    int64_t length = 0;
+    const bool is_whole = tensor::as_int(hidden, &length) && length % kWord == 0;
     const Buffer bytes = b_.compute("bytes", ElementType::u8, {batch, words * kWord}, [&](Axes i) {
       const Expr byte = cast(ElementType::u8, to.byte(load(state, {t, i[0], i[1]}), i[0]));
-      return tensor::simplify(i[1] < hidden).same_as(tensor::true_value())
-                 ? byte
-                 : select(i[1] < hidden, byte, tensor::constant_int(byte.type(), 0));
+      return is_whole ? byte : select(i[1] < hidden, byte, tensor::constant_int(byte.type(), 0));
     });
     auto widened = [](const Expr& e) { return cast(ElementType::i32, e); };
-    const Buffer r = b_.reduce(
-        "recurrent", ElementType::i32, {batch, panels[0] * width}, {words, kWord}, Reducer::sum,
-        [&](Axes i, Axes k) {
-          return widened(load(bytes, {i[0], k[0] * kWord + k[1]})) *
-                 widened(c_.at(kPanels, {floor_div(i[1], width), k[0], floor_mod(i[1], width), k[1]}));
-        });
-    return [this, r, to](const Expr& b, const Expr& at) {
-      const Expr sum = load(r, {b, at}) - widened_zero(to, b) * c_.at(kSums, {at});
-      return cast(ElementType::f32, sum) * (load(to.scale, {b}) * c_.at(kScale, {at}));
+    const Buffer r = b_.reduce("recurrent", ElementType::i32, {batch, panels[0] * width}, {words, kWord},
+                               Reducer::sum, [&](Axes i, Axes k) {
+                                 const Expr weight = c_.at(
+                                     kPanels, {floor_div(i[1], width), k[0], floor_mod(i[1], width), k[1]});
+                                 return widened(load(bytes, {i[0], k[0] * kWord + k[1]})) * widened(weight);
+                               });
+    return [this, r, to, widened](const Expr& b, const Expr& at) {
+      const Expr sum = load(r, {b, at}) - widened(to.zero(b)) * c_.at(kSums, {at});
+      return cast(ElementType::f32, sum) * (to.scale(b) * c_.at(kScale, {at}));
     };
-  }
-  static Expr widened_zero(const Rounding& to, const Expr& b) {
-    return cast(ElementType::i32, load(to.zero, {b}));
   }
 
   ComputeContext& c_;

@@ -1,0 +1,26 @@
+// Rows of numbers rounded to bytes, each with a scale and a zero point of its own, as DynamicQuantizeLinear has them for a tensor.
+#pragma once
+
+#include <functional>
+
+#include "graph/ops/common.h"
+
+namespace mcc::graph {
+
+class RowRounding {
+ public:
+  // of: number k of a row. Adds blocks that find the rows' scales.
+  RowRounding(tensor::FuncBuilder& builder, ElementType element, const Expr& rows, const Expr& length,
+              const std::function<Expr(const Expr& row, const Expr& k)>& of);
+
+  // The byte of a number of the row, as a float; it stands for (byte - zero) * scale.
+  Expr byte(const Expr& x, const Expr& row) const;
+  Expr scale(const Expr& row) const { return load(scale_, {row}); }
+  Expr zero(const Expr& row) const { return load(zero_, {row}); }  // a float
+  Expr rounded(const Expr& x, const Expr& row) const { return (byte(x, row) - zero(row)) * scale(row); }
+
+ private:
+  Buffer scale_, zero_;  // [rows]
+};
+
+}  // namespace mcc::graph
