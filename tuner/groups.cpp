@@ -52,7 +52,7 @@ bool separate_groups(Draft& draft, const std::string& name, const Repetition& gr
   const auto* store = block.body.as<Store>();
   const Axis& repeated = block.axes[groups.axis];
   int64_t extent = 0;
-  if (!store || groups.width == 0 || !as_int(repeated.domain.extent, &extent) || extent % groups.width != 0)
+  if (!store || groups.width <= 1 || !as_int(repeated.domain.extent, &extent) || extent % groups.width != 0)
     return false;
   // The dimension of the result that is to have one for groups beside it.
   const std::string axis = repeated.var.name(), group = "group";

@@ -20,7 +20,7 @@ struct Repetition {
 std::optional<Repetition> repeated_elements(const tensor::Block& block, const BlockInfo& info);
 
 // Such an axis of a contraction becomes two, `group` and what is in one: of the block, of who reads its result, and of the result in
-// memory. False, and nothing changed, where the axis is not whole groups.
+// memory. False, and nothing changed, where the axis is not whole groups of several.
 bool separate_groups(Draft& draft, const std::string& block, const Repetition& groups);
 
 }  // namespace mcc::tuner

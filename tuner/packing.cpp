@@ -88,8 +88,8 @@ std::optional<Packing> plain_operand(const Schedule& schedule, const BlockInfo& 
   const Load& load = **std::find_if(found.loads.begin(), found.loads.end(), reads);
   if (load.predicate.defined() && !is_true(load.predicate)) return std::nullopt;
 
-  std::vector<std::string> from, outer,
-      inner;  // dimensions, those outside of a panel, and those of the reduction
+  std::vector<std::string> from;          // dimensions
+  std::vector<std::string> outer, inner;  // those outside of a panel, and those of the reduction
   bool has_dim = false;
   for (size_t d = 0; d < load.indices.size(); ++d) {
     from.push_back(text("d", d));

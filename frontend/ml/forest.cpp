@@ -6,6 +6,8 @@
 #include <limits>
 #include <set>
 
+#include "graph/ops/tree_words.h"
+
 namespace mcc::frontend {
 
 namespace {
@@ -16,7 +18,7 @@ constexpr int kDeepest = 4096;
 constexpr size_t kMostNodes = size_t{1} << 28;  // places fit 32 bits
 constexpr int64_t kMostWeights = int64_t{1} << 28;
 constexpr int32_t kUnseen = -1, kOpen = -2;
-constexpr int64_t kWords = 4;  // of a node (graph/ops/mcc_trees.cpp)
+using graph::kWords;
 
 Diagnostic unsupported(std::string message) { return {ErrorKind::unsupported, "", std::move(message), ""}; }
 
@@ -323,9 +325,13 @@ class TableBuilder {
   void set_words(int64_t place, double threshold, int64_t feature, int64_t yes, int64_t row) {
     const bool is_wide = forest_.element == ElementType::f64;
     const int32_t bits = is_wide ? 0 : std::bit_cast<int32_t>(static_cast<float>(threshold));
-    const int64_t words[kWords] = {bits, feature, yes, row};
-    std::transform(words, words + kWords, t_.nodes.begin() + place,
-                   [](int64_t word) { return static_cast<int32_t>(word); });
+    const auto set = [&](int word, int64_t value) {
+      t_.nodes[static_cast<size_t>(place + word)] = static_cast<int32_t>(value);
+    };
+    set(graph::kThreshold, bits);
+    set(graph::kFeature, feature);
+    set(graph::kYes, yes);
+    set(graph::kRow, row);
     if (is_wide) t_.thresholds[static_cast<size_t>(place / kWords)] = threshold;
   }
   // What every number is at most, as a missing one is.

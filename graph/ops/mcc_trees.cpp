@@ -6,6 +6,7 @@
 // walk side by side; trees stand in parts, the shallow ones apart from the deep. Where a value is missing (NaN) the answer is no, or yes
 // at the nodes that say so.
 #include "graph/ops/common.h"
+#include "graph/ops/tree_words.h"
 
 namespace mcc::graph {
 namespace {
@@ -20,13 +21,6 @@ constexpr int kRoots = 1;       // [groups, trees of each]: places in the table 
 constexpr int kNodes = 2;       // [words]: four of each node
 constexpr int kWeights = 3;     // [rows, width]
 constexpr int kThresholds = 4;  // [nodes], where x is f64
-
-// Words of a node, behind its place; i32, as places are.
-constexpr int kThreshold = 0;  // the bits of an f32
-constexpr int kFeature = 1;    // 2 * feature + (1 where a missing value means yes)
-constexpr int kYes = 2;        // the place of the node below for yes; that for no is the next one
-constexpr int kRow = 3;        // of the weights, for leaves
-constexpr int64_t kWordBits = 2, kWords = 1 << kWordBits;
 
 // The trees of each group in parts, in order: how many there are, and the steps that the deepest one of all groups takes.
 std::vector<int64_t> counts_of(const Attributes& a) { return a.integers("counts"); }

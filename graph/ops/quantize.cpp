@@ -1,5 +1,6 @@
 // QuantizeLinear, DequantizeLinear (for a tensor, along an axis, in blocks), DynamicQuantizeLinear; mcc.Quantize.
 #include "graph/ops/common.h"
+#include "graph/ops/row_rounding.h"
 #include "tensor/numeric.h"
 #include "tensor/text.h"
 
@@ -154,17 +155,12 @@ void compute_dynamic(ComputeContext& c) {
                             [&](Axes, Axes r) { return c.at(0, to_vector(r)); });
   };
   Buffer low = extreme("low", Reducer::min), high = extreme("high", Reducer::max);
-  Expr zero = tensor::constant(in.element, 0);
-  Buffer scale = c.builder.compute("scale", in.element, {}, [&](Axes) {
-    Expr span = tensor::max(load(high, {}), zero) - tensor::min(load(low, {}), zero);
-    return span / number_like(span, 255);
-  });
+  Buffer scale = c.builder.compute("scale", in.element, {},
+                                   [&](Axes) { return scale_to_bytes(load(low, {}), load(high, {})); });
   Buffer zero_point = c.builder.compute("zero_point", ElementType::u8, {}, [&](Axes) {
     Expr s = load(scale, {});
-    Expr position = -tensor::min(load(low, {}), zero) / s;
     // A constant 0 has no range: any scale would do.
-    Expr rounded = call(Intrinsic::round, {tensor::min(tensor::max(position, 0), 255)});
-    return cast(ElementType::u8, select(s == 0, zero, rounded));
+    return cast(ElementType::u8, select(s == 0, number_like(s, 0), zero_of_bytes(load(low, {}), s)));
   });
   c.set_output(0, c.builder.compute("quantize", ElementType::u8, in.shape, [&](Axes i) {
     Expr s = load(scale, {});

@@ -2,6 +2,16 @@
 
 namespace mcc::graph {
 
+Expr scale_to_bytes(const Expr& low, const Expr& high) {
+  const Expr span = tensor::max(high, number_like(high, 0)) - tensor::min(low, number_like(low, 0));
+  return span / number_like(span, 255);
+}
+
+Expr zero_of_bytes(const Expr& low, const Expr& scale) {
+  const Expr position = -tensor::min(low, number_like(low, 0)) / scale;
+  return call(Intrinsic::round, {tensor::min(tensor::max(position, 0), 255)});
+}
+
 RowRounding::RowRounding(tensor::FuncBuilder& builder, ElementType element, const Expr& rows,
                          const Expr& length, const std::function<Expr(const Expr& row, const Expr& k)>& of) {
   auto extreme = [&](const char* name, Reducer reducer) {
@@ -9,15 +19,12 @@ RowRounding::RowRounding(tensor::FuncBuilder& builder, ElementType element, cons
                           [&](Axes i, Axes r) { return of(i[0], r[0]); });
   };
   const Buffer low = extreme("low", Reducer::min), high = extreme("high", Reducer::max);
-  // The range includes 0.
-  auto least = [&](const Expr& row) { return tensor::min(load(low, {row}), 0); };
   scale_ = builder.compute("scale", element, {rows}, [&](Axes i) {
-    const Expr span = tensor::max(load(high, {i[0]}), 0) - least(i[0]);
-    return select(span == 0, number_like(span, 1), span / number_like(span, 255));
+    const Expr scale = scale_to_bytes(load(low, {i[0]}), load(high, {i[0]}));
+    return select(scale == 0, number_like(scale, 1), scale);
   });
-  zero_ = builder.compute("zero", element, {rows}, [&](Axes i) {
-    return call(Intrinsic::round, {tensor::min(tensor::max(-least(i[0]) / scale(i[0]), 0), 255)});
-  });
+  zero_ = builder.compute("zero", element, {rows},
+                          [&](Axes i) { return zero_of_bytes(load(low, {i[0]}), scale(i[0])); });
 }
 
 Expr RowRounding::byte(const Expr& x, const Expr& row) const {

@@ -7,6 +7,11 @@
 
 namespace mcc::graph {
 
+// DynamicQuantizeLinear's scale of what lies between low and high, where the range includes 0; 0 where all is 0.
+Expr scale_to_bytes(const Expr& low, const Expr& high);
+// And its zero point, a whole number. scale: where it is 0, the result means nothing.
+Expr zero_of_bytes(const Expr& low, const Expr& scale);
+
 class RowRounding {
  public:
   // of: number k of a row. Adds blocks that find the rows' scales.

@@ -105,4 +105,14 @@ ValueId ByteProducts::matrix_product(ValueId a, const Weights& w) {
   return w.zero == kNoValue ? sums : less_zero(sums, row_sums(a), w);
 }
 
+ValueId ByteProducts::integer_product(ValueId x, ValueId zero, const Weights& w) {
+  int64_t moved = 0;
+  const ValueId a = activations(x, {}, &moved);
+  ValueId less = number(ElementType::i32, static_cast<double>(moved));
+  if (zero != kNoValue) less = make("Add", {reshaped(converted(zero, kOnnxI32), {1}), less});
+  // Before the product: what follows it can then be computed tile by tile.
+  const ValueId correction = make("Mul", {less, w.sums});
+  return make("Sub", {matrix_product(a, w), correction});
+}
+
 }  // namespace mcc::graph

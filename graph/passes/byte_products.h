@@ -94,6 +94,8 @@ class ByteProducts {
   ValueId row_sums(ValueId a) { return sum_over(converted(a, kOnnxI32), {-1}, true); }
   // [..., N] of activations a as the instruction takes them.
   ValueId matrix_product(ValueId a, const Weights& w);
+  // The same of (x - zero), [..., K]; zero: of one element, which a run may know; kNoValue for 0.
+  ValueId integer_product(ValueId x, ValueId zero, const Weights& w);
   // What the zero points add to the sums: -az * sum (b - bz), [N] of i32.
   ValueId offset(const Weights& w, int64_t zero) {
     return make("Mul", {w.sums, number(ElementType::i32, static_cast<double>(-zero))});

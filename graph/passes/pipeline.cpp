@@ -68,8 +68,8 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     if (!options.strict) {
       step("fold_scales", [&] { fold_scales(graph); });
       step("fold_constants", fold);  // weights that are scaled
+      step("split_conv_transpose", [&] { split_conv_transpose(graph); });
     }
-    if (!options.strict) step("split_conv_transpose", [&] { split_conv_transpose(graph); });
     step("order_interleaved_channels", [&] { order_interleaved_channels(graph); });
     step("fold_constants", fold);
     step("simplify_algebra", [&] { simplify_algebra(graph); });

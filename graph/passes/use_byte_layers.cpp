@@ -138,13 +138,9 @@ class UseByteLayers : private ByteProducts {
   ValueId projected(const Node& node, const Weights& w, ValueId scale, int64_t d) {
     const std::vector<ValueId> x =
         g_.node(g_.value(node.inputs[kX]).producer).inputs;  // bytes, their scale and zero point
-    int64_t moved = 0;
-    const ValueId a = activations(x[0], {}, &moved);
-    ValueId zero = number(ElementType::i32, static_cast<double>(moved));
-    if (x.size() > 2 && x[2] != kNoValue)
-      zero = make("Add", {reshaped(converted(x[2], kOnnxI32), {1}), zero});
-    const ValueId sums = make("Sub", {matrix_product(a, w), make("Mul", {zero, w.sums})});
-    ValueId y = make("Mul", {converted(sums, kOnnxF32), make("Mul", {reshaped(x[1], {1}), scale})});
+    const ValueId factor = make("Mul", {reshaped(x[1], {1}), scale});
+    const ValueId sums = integer_product(x[0], x.size() > 2 ? x[2] : kNoValue, w);
+    ValueId y = make("Mul", {converted(sums, kOnnxF32), factor});
     const ValueId bias = input(node, kBias);
     const int64_t gates = kGates * hidden_;
     for (int64_t k = 0; k < 2 && bias != kNoValue; ++k)

@@ -364,13 +364,7 @@ class UseByteProducts : private ByteProducts {
     name_ = node.name;
     std::optional<Weights> w = weights(node.inputs[1], {}, input(node, 3), rows_of(node, last_dim(node.outputs[0])));
     if (!w) return;
-    int64_t moved = 0;
-    ValueId a = activations(x, {}, &moved);
-    ValueId zero = number(ElementType::i32, static_cast<double>(moved));
-    if (x_zero != kNoValue) zero = make("Add", {reshaped(converted(x_zero, kOnnxI32), {1}), zero});
-    // Before the product: what follows it can then be computed tile by tile.
-    ValueId correction = make("Mul", {zero, w->sums});
-    replace(id, {}, make("Sub", {matrix_product(a, *w), correction}), {});
+    replace(id, {}, integer_product(x, x_zero, *w), {});
   }
 
   void integer_convolution(NodeId id) {
