@@ -272,27 +272,54 @@ llvm::Value* KernelEmitter::emit_left(const Expr& a) {
   return b_.CreateBitCast(to_memory(a.element(), emit(a)), llvm::FixedVectorType::get(b_.getInt32Ty(), 4));
 }
 
+// Registers by PTX ISA 9.7.14.5: a[r] of A has rows r % 2 and columns r / 2 of its quarters, b[r] of B half r of its rows, sums[r] row
+// r / 2 of their halves.
 llvm::Value* KernelEmitter::emit_mma(const Call& n) {
   using namespace llvm::Intrinsic;
-  ID id = n.function == Intrinsic::mma_f16    ? nvvm_mma_m16n8k16_row_col_f32_f32
-          : n.function == Intrinsic::mma_bf16 ? nvvm_mma_m16n8k16_row_col_bf16
-          : n.function == Intrinsic::mma_tf32 ? nvvm_mma_m16n8k8_row_col_tf32
-          : n.function == Intrinsic::mma_u8i8 ? nvvm_mma_m16n8k32_row_col_u8_s8
-                                              : nvvm_mma_m16n8k32_row_col_s8;
-  LlvmType* pair = llvm::FixedVectorType::get(b_.getHalfTy(), 2);
-  std::vector<Value*> args;
-  for (size_t k = 0; k < 3; ++k) {
-    Value* fragment = k == 0 ? emit_left(n.args[k]) : emit(n.args[k]);
-    const int registers = k == 0 ? 4 : n.args[k].lanes();
-    for (int i = 0; i < registers; ++i) {
-      Value* part = b_.CreateExtractElement(fragment, static_cast<uint64_t>(i));
-      args.push_back(k < 2 && n.function == Intrinsic::mma_f16 ? b_.CreateBitCast(part, pair) : part);
+  auto registers = [&](Value* fragment, bool is_half) {
+    std::vector<Value*> out;
+    const auto lanes = llvm::cast<llvm::FixedVectorType>(fragment->getType())->getNumElements();
+    for (uint64_t i = 0; i < lanes; ++i) {
+      Value* part = b_.CreateExtractElement(fragment, i);
+      out.push_back(is_half ? b_.CreateBitCast(part, llvm::FixedVectorType::get(b_.getHalfTy(), 2)) : part);
+    }
+    return out;
+  };
+  const bool is_half = n.function == Intrinsic::mma_f16;
+  const std::vector<Value*> a = registers(emit_left(n.args[0]), is_half),
+                            b = registers(emit(n.args[1]), is_half);
+  std::vector<Value*> sums = registers(emit(n.args[2]), false);
+  // sums[to ..] become what the instruction makes of the factors and of them.
+  auto multiply = [&](ID id, std::vector<Value*> args, size_t to, size_t count) {
+    for (size_t i = 0; i < count; ++i)
+      args.push_back(sums[to + i]);
+    llvm::CallInst* made = collective(b_.CreateIntrinsic(id, {}, args));
+    for (size_t i = 0; i < count; ++i)
+      sums[to + i] = b_.CreateExtractValue(made, static_cast<unsigned>(i));
+  };
+  if (target_.gpu.sm() >= 80) {
+    const ID id = is_half                             ? nvvm_mma_m16n8k16_row_col_f32_f32
+                  : n.function == Intrinsic::mma_bf16 ? nvvm_mma_m16n8k16_row_col_bf16
+                  : n.function == Intrinsic::mma_tf32 ? nvvm_mma_m16n8k8_row_col_tf32
+                  : n.function == Intrinsic::mma_u8i8 ? nvvm_mma_m16n8k32_row_col_u8_s8
+                                                      : nvvm_mma_m16n8k32_row_col_s8;
+    multiply(id, {a[0], a[1], a[2], a[3], b[0], b[1]}, 0, 4);
+  } else if (is_half) {
+    // The halves of the sum one after the other.
+    for (size_t k : {0, 1})
+      multiply(nvvm_mma_m16n8k8_row_col_f32_f32, {a[2 * k], a[2 * k + 1], b[k]}, 0, 4);
+  } else {
+    MCC_CHECK(tensor::is_integer_mma(n.function), to_text(n.function), " on ", target_.gpu.arch);
+    const ID id =
+        n.function == Intrinsic::mma_u8i8 ? nvvm_mma_m8n8k16_row_col_u8_s8 : nvvm_mma_m8n8k16_row_col_s8;
+    for (size_t k : {0, 1}) {
+      for (size_t row : {0, 1})
+        multiply(id, {a[2 * k + row], b[k]}, 2 * row, 2);
     }
   }
-  llvm::CallInst* sums = collective(b_.CreateIntrinsic(id, {}, args));
   Value* all = llvm::PoisonValue::get(register_type(n.type));
-  for (unsigned i = 0; i < 4; ++i)
-    all = b_.CreateInsertElement(all, b_.CreateExtractValue(sums, i), uint64_t{i});
+  for (size_t i = 0; i < sums.size(); ++i)
+    all = b_.CreateInsertElement(all, sums[i], uint64_t{i});
   return all;
 }
 

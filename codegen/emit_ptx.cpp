@@ -32,15 +32,17 @@ void spell_out_sums(llvm::Module& module) {
   }
 }
 
-// Products of unsigned bytes with signed ones by warpgroups came with PTX 8.4. Other code for sm_90a is of the version that came with
-// sm_90a, which older drivers take, too.
+// Code is of the version of PTX that came with its architecture, which the oldest drivers take, unless an instruction came later:
+// products of unsigned bytes with signed ones by warpgroups with PTX 8.4, those of matrices on sm_75 and ldmatrix with 6.5.
 tensor::Target with_version(const tensor::Func& lowered, tensor::Target target) {
-  bool is_mixed = false;
+  bool is_mixed = false, has_matrices = false;
   tensor::for_each_expr(lowered.body, [&](const tensor::Expr& e) {
     const auto* call = e.as<tensor::Call>();
     is_mixed |= call && call->function == tensor::Intrinsic::wgmma_u8i8;
+    has_matrices |= call && class_of(call->function) == tensor::IntrinsicClass::mma;
   });
   if (is_mixed) target.features = "+ptx84";
+  if (has_matrices && target.gpu.sm() < 80) target.features = "+ptx65";
   return target;
 }
 

@@ -27,6 +27,7 @@ const std::vector<Gpu>& table() {
        .arch = "sm_75",
        .gflops = 8141,
        .gb_per_s = 320,
+       .matrix_fmas = 512,
        .multiprocessors = 40,
        .ghz = 1.59,
        .l2_bytes = 4e6,

@@ -59,15 +59,19 @@ Instruction tile_product(Intrinsic tile, std::string feature, int64_t rows, int6
   return made;
 }
 
+// sm_75 makes those of f16 and of bytes in parts (codegen/emit_device.cpp).
+std::string first_sm(Intrinsic mma) {
+  return mma == Intrinsic::mma_bf16 || mma == Intrinsic::mma_tf32 ? "sm_80" : "sm_75";
+}
+
 // acc[h, y, x, p] += a[8 * h + y, 0..K] . b[0..K, 2 * x + p], the sums of thread (y, x) of a product of 16 x 8 (PTX's
 // mma.m16n8kK). Operands in rows along k, or across it.
-Instruction matrix_product(const std::string& type, Intrinsic mma, ElementType element, ElementType sum, bool a_along_k,
-                           bool b_along_k) {
-  const ElementType a_element = mma == Intrinsic::mma_u8i8 ? ElementType::u8 : element;
+Instruction matrix_product(const std::string& type, Intrinsic mma, bool a_along_k, bool b_along_k) {
+  const ElementType element = right_element(mma), sum = sum_element(mma);
   const int64_t depth = 8 * 32 / bit_width(element);
   FuncBuilder builder(text("mma_m16n8k", depth, "_", a_along_k ? "row" : "col", "_", b_along_k ? "col" : "row", "_", type));
   Var a_row = builder.dim("a_row"), b_row = builder.dim("b_row");
-  Buffer a = builder.input("a", a_element, {a_along_k ? 16 : depth, a_row});
+  Buffer a = builder.input("a", left_element(mma), {a_along_k ? 16 : depth, a_row});
   Buffer b = builder.input("b", element, {b_along_k ? 8 : depth, b_row});
   Buffer acc = builder.new_buffer("acc", sum, {2, 8, 4, 2});
   builder.block("mma",
@@ -85,13 +89,14 @@ Instruction matrix_product(const std::string& type, Intrinsic mma, ElementType e
                 });
   Func semantics = builder.finish({acc});
   std::string name = semantics.name;
-  return {name, "sm_80", std::move(semantics), mma};
+  return {name, first_sm(mma), std::move(semantics), mma};
 }
 
 // acc[h, y, x, p] += a[o, h, y, q, e] . b[8 * o + 2 * q + e, 2 * x + p]: the same of a left operand that the threads hold, thread
 // (y, x) the a[.., y, x, ..]. Registers of sums, two tiles of columns side by side, are such an operand's once they are rounded.
-Instruction held_product(const std::string& type, Intrinsic mma, ElementType element, bool b_along_k) {
+Instruction held_product(const std::string& type, Intrinsic mma, bool b_along_k) {
   constexpr int64_t kDepth = 16;
+  const ElementType element = right_element(mma);
   FuncBuilder builder(text("mma_m16n8k", kDepth, "_held_", b_along_k ? "col" : "row", "_", type));
   Buffer a = builder.input("a", element, {2, 2, 8, 4, 2});
   Buffer b = builder.input("b", element, {b_along_k ? 8 : kDepth, builder.dim("b_row")});
@@ -113,7 +118,7 @@ Instruction held_product(const std::string& type, Intrinsic mma, ElementType ele
                 });
   Func semantics = builder.finish({acc});
   std::string name = semantics.name;
-  Instruction made{name, "sm_80", std::move(semantics), mma};
+  Instruction made{name, first_sm(mma), std::move(semantics), mma};
   made.is_held = true;
   return made;
 }
@@ -190,20 +195,20 @@ std::vector<Instruction> make_instructions() {
     }
   }
   for (bool b_along_k : {true, false}) {
-    list.push_back(held_product("f16", Intrinsic::mma_f16, ElementType::f16, b_along_k));
-    list.push_back(held_product("bf16", Intrinsic::mma_bf16, ElementType::bf16, b_along_k));
+    list.push_back(held_product("f16", Intrinsic::mma_f16, b_along_k));
+    list.push_back(held_product("bf16", Intrinsic::mma_bf16, b_along_k));
   }
   for (bool a_along_k : {true, false}) {
     for (bool b_along_k : {true, false}) {
-      auto add = [&](const char* type, Intrinsic mma, ElementType element, ElementType sum) {
-        list.push_back(matrix_product(type, mma, element, sum, a_along_k, b_along_k));
+      auto add = [&](const char* type, Intrinsic mma) {
+        list.push_back(matrix_product(type, mma, a_along_k, b_along_k));
       };
-      add("f16", Intrinsic::mma_f16, ElementType::f16, ElementType::f32);
-      add("bf16", Intrinsic::mma_bf16, ElementType::bf16, ElementType::f32);
-      add("tf32", Intrinsic::mma_tf32, ElementType::tf32, ElementType::f32);
+      add("f16", Intrinsic::mma_f16);
+      add("bf16", Intrinsic::mma_bf16);
+      add("tf32", Intrinsic::mma_tf32);
       if (a_along_k && b_along_k) {
-        add("i8", Intrinsic::mma_i8, ElementType::i8, ElementType::i32);
-        add("u8i8", Intrinsic::mma_u8i8, ElementType::i8, ElementType::i32);
+        add("i8", Intrinsic::mma_i8);
+        add("u8i8", Intrinsic::mma_u8i8);
       }
       for (int64_t columns : {64, 128, 192, 256}) {
         for (int64_t dealt : {1, 2, 4}) {
@@ -240,6 +245,19 @@ bool has_instruction(const Target& target, const Instruction& instruction) {
   if (target.kind == TargetKind::cuda)
     return sm_of(instruction.feature) > 0 && target.gpu.sm() >= sm_of(instruction.feature);
   return has_feature(target, instruction.feature);
+}
+
+int first_matrix_sm(ElementType factor) {
+  const std::vector<Instruction>& list = all_instructions();
+  const auto found = std::find_if(list.begin(), list.end(), [&](const Instruction& i) {
+    return i.mma && !is_wgmma(*i.mma) && left_element(*i.mma) == factor;
+  });
+  return found == list.end() ? 0 : sm_of(found->feature);
+}
+
+bool multiplies_matrices(const Gpu& gpu, ElementType factor) {
+  const int first = first_matrix_sm(factor);
+  return gpu.matrix_fmas > 0 && first > 0 && gpu.sm() >= first;
 }
 
 bool takes_bytes_apart(const Target& target) {

@@ -40,6 +40,10 @@ struct Instruction {
 bool has_feature(const Target& target, std::string_view feature);
 // Whether code for the target may use the instruction.
 bool has_instruction(const Target& target, const Instruction& instruction);
+// The first generation of GPUs (80: sm_80) whose warps multiply matrices of that type (u8: by i8); 0 if none does.
+int first_matrix_sm(ElementType factor);
+// Whether the GPU's tensor cores multiply them.
+bool multiplies_matrices(const Gpu& gpu, ElementType factor);
 // The dot product of words whose lanes are the target's vectors of i32 or f32, and whose left side is of that type; null where the
 // target has none.
 const Instruction* dot_instruction(const Target& target, ElementType left = ElementType::u8);

@@ -189,13 +189,13 @@ constexpr bool is_wgmma(Intrinsic function) {
 inline constexpr int kSwizzleAlign = 1024;
 // Elements of such a unit of 16 bytes: of those that stand along k, an instruction takes two units of each row.
 inline int64_t unit_elements(ElementType type) { return 16 / byte_size(type); }
-// What a product of words (a dot product, of tiles or of bytes by a warp) or by a warpgroup takes on its left and on its right, and
-// sums in.
+// What a product of words (a dot product, of tiles) or by a warp or warpgroup takes on its left and on its right, and sums in.
 constexpr ElementType right_element(Intrinsic function) {
-  if (function == Intrinsic::wgmma_f16) return ElementType::f16;
-  if (function == Intrinsic::wgmma_tf32) return ElementType::tf32;
+  if (function == Intrinsic::mma_f16 || function == Intrinsic::wgmma_f16) return ElementType::f16;
+  if (function == Intrinsic::mma_tf32 || function == Intrinsic::wgmma_tf32) return ElementType::tf32;
   const bool is_bf16 = function == Intrinsic::dot2_bf16 || function == Intrinsic::tile_product_bf16 ||
-                       function == Intrinsic::tile_multiply_bf16 || function == Intrinsic::wgmma_bf16;
+                       function == Intrinsic::tile_multiply_bf16 || function == Intrinsic::mma_bf16 ||
+                       function == Intrinsic::wgmma_bf16;
   return is_bf16 ? ElementType::bf16 : ElementType::i8;
 }
 constexpr ElementType left_element(Intrinsic function) {

@@ -177,9 +177,10 @@ Result<ElementType> parse_precision(const std::string& name, const std::vector<t
           "bf16 is for CPUs with AVX512-BF16 (cpu:znver4, cpu:sapphirerapids and later ones), all types are for --target cuda:sm_80 "
           "and later ones");
     }
-    if (target.gpu.sm() < 80) {
+    if (!tensor::multiplies_matrices(target.gpu, found->second)) {
       return refuse(
-          text(target.gpu.arch, " has no matrix instructions that are used here, expected sm_80 or later"),
+          text(target.gpu.arch, " has no matrix instructions of that type that are used here, expected sm_",
+               tensor::first_matrix_sm(found->second), " or later"),
           "leave --precision out, or name other architectures in --target");
     }
   }

@@ -461,7 +461,7 @@ std::string ChainSchedule::batch_indices(const std::string& buffer, size_t inner
 // All threads fetch what the copy holds, neighbours in memory by neighbouring threads: rows as one stretch where threads and rows
 // come out even, else row by row.
 void ChainSchedule::fetch(const std::string& copy, const std::string& outer, const std::string& inner,
-                          int64_t vector) {
+                          int64_t vector, int64_t at_once) {
   const std::string lane = copy + ".v", x = copy + ".thread.x";
   std::string across = copy + "." + outer, along = copy + "." + inner;
   const bool is_row = s_.find_loop(across) == nullptr;
@@ -510,8 +510,18 @@ void ChainSchedule::fetch(const std::string& copy, const std::string& outer, con
   for (const std::string& loop : bound)
     must_step(d_, Bind{loop, loop.substr(copy.size() + 1)});
   if (vector > 1) try_step(d_, Vectorize{lane});
+  if (at_once > 0) return unroll_partly(turns.back(), at_once);
   for (const std::string& loop : turns)
     try_step(d_, Unroll{loop});
+}
+
+// So many iterations of a loop at a time, where that leaves none over.
+void ChainSchedule::unroll_partly(const std::string& loop, int64_t count) {
+  int64_t extent = 0;
+  const For* n = s_.find_loop(loop);
+  if (n == nullptr || !as_int(n->extent, &extent) || extent % count != 0) return;
+  must_step(d_, Split{loop, {0, count}, {loop + ".o", loop + ".i"}});
+  must_step(d_, Unroll{loop + ".i"});
 }
 
 // A part of what the second product takes of the rows, by all threads; where there are more of them than rows, several go along

@@ -104,7 +104,10 @@ class ChainSchedule {
   void place_between(const std::function<void(const std::string&)>& place_map = {});
   // The first dimensions of a buffer, with `inner` others behind them, as in an index map, with a comma behind.
   std::string batch_indices(const std::string& buffer, size_t inner) const;
-  void fetch(const std::string& copy, const std::string& outer, const std::string& inner, int64_t vector);
+  // at_once: of what a thread fetches, where it has no registers for all (0).
+  void fetch(const std::string& copy, const std::string& outer, const std::string& inner, int64_t vector,
+             int64_t at_once = 0);
+  void unroll_partly(const std::string& loop, int64_t count);
   // `depth` elements of each row; a thread writes `vector` neighbours of a row at a time, where there are as many for each.
   void make_part(int64_t depth, int64_t vector);
 

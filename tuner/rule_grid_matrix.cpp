@@ -16,6 +16,7 @@
 #include <cmath>
 
 #include "support/text.h"
+#include "tensor/instructions.h"
 #include "tensor/passes/bulk_copies.h"
 #include "tensor/passes/pipeline_copies.h"
 #include "tensor/schedule/tree.h"
@@ -64,11 +65,25 @@ int64_t registers_of_elements(const Tile& t, const Product& p, int64_t threads) 
 }
 
 // Whether copies of the operand run by themselves; others go by way of registers, which hold one part at most.
-bool is_asynchronous(const Operand& o, const Product& p) {
+bool is_asynchronous(const Operand& o, const Product& p, const Gpu& gpu) {
   // Of bytes, A's may be unsigned where B's are signed.
   const bool is_as_multiplied =
       o.buffer.element() == p.factor || (p.is_of_bytes() && byte_size(o.buffer.element()) == 1);
-  return is_as_multiplied && o.vector * byte_size(p.factor) >= 4;
+  return gpu.sm() >= 80 && is_as_multiplied && o.vector * byte_size(p.factor) >= 4;
+}
+
+// Registers of a thread for the next part of operands in vectors, on GPUs without asynchronous copies.
+int64_t registers_of_vectors(const Tile& t, const Product& p, const Gpu& gpu) {
+  if (gpu.sm() >= 80) return 0;
+  constexpr int64_t kRegister = 4;
+  const int64_t place = p.has_windows() ? 6 : 1;  // of a vector
+  const int64_t threads = t.warps() * gpu.warp;
+  auto of = [&](const Operand& o, int64_t rows) {
+    if (o.vector == 1) return int64_t{0};
+    const int64_t each = ceil_div64(o.vector * byte_size(p.factor), kRegister) + place;
+    return each * ceil_div64(rows * t.depth, threads * o.vector);
+  };
+  return of(p.a, t.block_i()) + of(p.b, t.block_j());
 }
 
 // An estimate of time: cycles of a multiprocessor, times 128.
@@ -86,7 +101,8 @@ double score(const Tile& t, const Product& p, const Gpu& gpu) {
       {gpu.threads_per_multiprocessor / threads, gpu.registers_per_multiprocessor / (registers * threads),
        gpu.shared_per_multiprocessor / shared, int64_t{gpu.blocks_per_multiprocessor}});
   if (resident < 1 || shared > gpu.shared_per_block_max ||
-      registers + registers_of_elements(t, p, threads) > gpu.registers_per_thread)
+      registers + registers_of_elements(t, p, threads) + registers_of_vectors(t, p, gpu) >
+          gpu.registers_per_thread)
     return INFINITY;
   const int64_t tiles = ceil_div64(p.i.extent, t.block_i()) * ceil_div64(p.j.extent, t.block_j());
   const double blocks = static_cast<double>(tiles * p.g.extent);
@@ -131,7 +147,7 @@ bool takes_columns(const Tile& t, const Product& p) {
 // All tiles that the GPU can run with so many stages at most, the best first.
 std::vector<Tile> legal_tiles(const Product& p, const Gpu& gpu, int64_t most_stages) {
   const int64_t row = kRow / byte_size(p.factor);
-  if (!is_asynchronous(p.a, p) || !is_asynchronous(p.b, p)) most_stages = kFewestStages;
+  if (!is_asynchronous(p.a, p, gpu) || !is_asynchronous(p.b, p, gpu)) most_stages = kFewestStages;
   std::vector<Tile> tiles;
   for (int64_t warps_i : {1, 2, 4}) {
     for (int64_t warps_j : {1, 2, 4}) {
@@ -301,7 +317,7 @@ class GridMatrices : private ProductAxes {
 }  // namespace
 
 double grid_matrices_time(const Product& p, const Gpu& gpu) {
-  if (gpu.sm() < 80 || gpu.matrix_fmas == 0 || !p.factors_name()) return INFINITY;
+  if (!multiplies_matrices(gpu, p.factor)) return INFINITY;
   // How much more stages hide is not known well enough to divide sums by it, or to decide against warpgroups.
   std::vector<Tile> tiles = legal_tiles(p, gpu, kFewestStages);
   return tiles.empty() ? INFINITY : score(tiles.front(), p, gpu);
@@ -310,8 +326,7 @@ double grid_matrices_time(const Product& p, const Gpu& gpu) {
 bool schedule_grid_matrices(Draft& draft, const std::string& block) {
   const Gpu& gpu = draft.target.gpu;
   std::optional<Product> product = as_product(draft, block);
-  if (!product || !draft.refusal || gpu.sm() < 80 || gpu.matrix_fmas == 0 || !product->factors_name())
-    return false;
+  if (!product || !draft.refusal || !multiplies_matrices(gpu, product->factor)) return false;
   if (analyze(draft.schedule, block)->store.buffer.element() != product->sum()) return false;
   // The lower half of the instruction's rows would have nothing to do, and indices that do not say so.
   if (product->i.extent <= kWarpRows) return false;

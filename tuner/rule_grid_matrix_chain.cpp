@@ -28,6 +28,7 @@
 #include <cmath>
 
 #include "support/text.h"
+#include "tensor/instructions.h"
 #include "tensor/passes/pipeline_copies.h"
 #include "tensor/product_time.h"
 #include "tensor/schedule/tree.h"
@@ -82,6 +83,20 @@ bool are_held(const Tile& t, const ProductChain& c) {
   return t.warps() > 1 && held.registers() <= kMostConverted;
 }
 
+// Whether the next keys and values are fetched beside the products. What cannot be copied asynchronously takes registers, too: single
+// elements, which have places of their own, and all on older GPUs.
+bool fetches_ahead(const Tile& t, const ProductChain& c, const Gpu& gpu) {
+  constexpr int64_t kMost = 216, kRegister = 4, kOfElement = 3;
+  auto registers = [&](const Operand& o, int64_t elements) {
+    const int64_t each = ceil_div64(elements, t.warps() * gpu.warp), bytes = byte_size(c.first.factor);
+    if (o.vector == 1 && bytes < kRegister) return kOfElement * each;
+    return gpu.sm() < 80 ? ceil_div64(each * bytes, kRegister) : 0;
+  };
+  const int64_t keys = registers(c.first.b, t.panel() * t.depth_1),
+                values = registers(c.second.b, t.depth_2 * t.width(c));
+  return held_scores(t, c).registers() + (c.rolling ? keys + values : std::max(keys, values)) <= kMost;
+}
+
 // An estimate of time: cycles of a multiprocessor.
 double score(const Tile& t, const ProductChain& c, const Gpu& gpu) {
   const int64_t m = c.first.i.extent, n = c.first.j.extent, d = c.first.k.extent;
@@ -114,7 +129,7 @@ double score(const Tile& t, const ProductChain& c, const Gpu& gpu) {
     const double work = std::max(products / busy, (sides + fragments) / kSharedBytes),
                  fetched = sides / kMemoryBytes;
     // Copies that go on beside the products: the first one is waited for.
-    if (t.held && steps > 1)
+    if (t.held && steps > 1 && fetches_ahead(t, c, gpu))
       return steps * std::max(at_once * (std::max(work, fetched) + kBegin), kWait) + kWait;
     return steps * std::hypot(at_once * (work + fetched + kBegin), kWait);
   };
@@ -218,9 +233,8 @@ class GridMatrixChain : private ChainSchedule {
     if (t_.held) {
       for (const auto& [buffer, scope] : scopes_)
         must_step(d_, SetScope{buffer, scope});
-      // Copies go on beside the products: nobody but these uses shared memory.
-      for (const std::string& loop : {first_.loop("k.o"), second_.loop("k.o")})
-        must_step(d_, Annotate{"", loop, kStages, text(kHeldStages)});
+      // Nobody but the products uses shared memory.
+      fetch_ahead({first_.loop("k.o"), second_.loop("k.o")});
       return static_cast<bool>(d_.refusal);
     }
     must_step(d_, SetScope{scores_, "shared"});
@@ -261,8 +275,14 @@ class GridMatrixChain : private ChainSchedule {
     finish(second_, c_.second);
     for (const auto& [buffer, scope] : scopes_)
       must_step(d_, SetScope{buffer, scope});
-    must_step(d_, Annotate{"", host_, kStages, text(kHeldStages)});
+    fetch_ahead({host_});
     return static_cast<bool>(d_.refusal);
+  }
+
+  void fetch_ahead(const std::vector<std::string>& loops) {
+    if (!fetches_ahead(t_, c_, d_.target.gpu)) return;
+    for (const std::string& loop : loops)
+      must_step(d_, Annotate{"", loop, kStages, text(kHeldStages)});
   }
 
   // As a product's sums are.
@@ -367,7 +387,10 @@ class GridMatrixChain : private ChainSchedule {
   }
 
   void fetch_side(ChainProduct& p, const std::string& name, const Operand& o, const std::string& side) {
-    fetch(p.loop(name), o.is_along_k ? side : "k", o.is_along_k ? "k" : side, o.vector);
+    const bool fits = !t_.held || fetches_ahead(t_, c_, d_.target.gpu);
+    constexpr int64_t kManyHeld = 160;
+    const int64_t at_once = fits ? 0 : held_scores(t_, c_).registers() > kManyHeld ? 2 : 4;
+    fetch(p.loop(name), o.is_along_k ? side : "k", o.is_along_k ? "k" : side, o.vector, at_once);
   }
 
   void write_back(const std::string& block, const std::string& at) {
@@ -426,8 +449,7 @@ bool schedule_grid_matrix_chain(Draft& draft, const ProductChain& chain) {
   const ElementType factor = chain.first.factor;
   const bool is_multiplied =
       factor == ElementType::f16 || factor == ElementType::bf16 || factor == ElementType::tf32;
-  if (!draft.refusal || !is_multiplied || chain.second.factor != factor || gpu.sm() < 80 ||
-      gpu.matrix_fmas == 0)
+  if (!draft.refusal || !is_multiplied || chain.second.factor != factor || !multiplies_matrices(gpu, factor))
     return false;
   std::vector<Tile> tiles = legal_tiles(chain, gpu);
   if (tiles.empty()) return false;

@@ -10,6 +10,7 @@
 #include "graph/passes/convolution_cost.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
+#include "tensor/instructions.h"
 
 namespace mcc::graph {
 namespace {
@@ -78,12 +79,15 @@ double other_us(const Graph& g, const tensor::Target& t) {
   return moved / (t.l2.gb_per_s * kMovingShare * 1e3) + pooling_cycles / (t.ghz * 1e3);
 }
 
-bool has_narrow_product(const Graph& g) {
+// Whether tensor cores multiply what lies in 16 bits.
+bool has_narrow_product(const Graph& g, const tensor::Gpu& gpu) {
   return std::any_of(g.nodes.begin(), g.nodes.end(), [&](const Node& node) {
     const LayoutRole role = node.op->layout;
     const bool is_product =
         role == LayoutRole::convolution || role == LayoutRole::matmul || role == LayoutRole::gemm;
-    return !node.dead && is_product && is_narrow_float(g.value(node.inputs[0]).type.element);
+    if (node.dead || !is_product) return false;
+    const ElementType factor = g.value(node.inputs[0]).type.element;
+    return is_narrow_float(factor) && tensor::multiplies_matrices(gpu, factor);
   });
 }
 
@@ -170,7 +174,7 @@ void choose_layouts(Graph& graph, const tensor::Target& target, bool strict, con
   // Blocks and packed operands are for vectors of a CPU. The threads of a GPU read neighbours of plain tensors together; what
   // its tensor cores multiply they fetch in vectors along the channels.
   const bool is_gpu = target.kind == tensor::TargetKind::cuda;
-  if (is_gpu && (target.gpu.sm() < 80 || !has_narrow_product(graph))) return;
+  if (is_gpu && !has_narrow_product(graph, target.gpu)) return;
   if (graph.dims.empty()) {
     graph = ChooseLayouts(graph, target, strict, choices).run();
     return;

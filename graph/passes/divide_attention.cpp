@@ -15,6 +15,7 @@
 #include "graph/ops/operand_view.h"
 #include "graph/passes/divide_attention.h"
 #include "graph/passes/passes.h"
+#include "tensor/instructions.h"
 #include "tensor/product_time.h"
 
 namespace mcc::graph {
@@ -66,7 +67,7 @@ bool is_rolling(int64_t keys, int64_t d, int64_t e, const Gpu& gpu) {
   const int64_t shared = kFewestRows * (2 * d + 16) + 2 * keys * (2 * (d + e) + 96);
   // Rather two blocks than many keys.
   const int64_t most = keys == 64 ? gpu.shared_per_block_max / 2 : gpu.shared_per_block_max;
-  return gpu.sm() >= 80 && tensor::HeldScores{keys, e, true}.fits(false) && shared <= most;
+  return tensor::HeldScores{keys, e, true}.fits(false) && shared <= most;
 }
 
 // Microseconds with tiles of so many rows.
@@ -163,14 +164,14 @@ Division choose_division(const AttentionSizes& a, const Node& node, const Gpu& g
 
 bool has_open_attention(const AttentionExtents& a, ElementType factor, const Gpu& gpu) {
   if (a.batches > kMostKnownBatches) return false;
+  const bool is_by_cores = !tensor::multiplies_matrices(gpu, factor);
   if (a.queries != kOpenExtent && a.keys != kOpenExtent) {
-    const AttentionSizes sizes{
-        a.batches * kTypicalBatch,  a.queries, a.keys, a.depth, a.columns, byte_size(factor),
-        factor == ElementType::f32, true};
+    const AttentionSizes sizes{a.batches * kTypicalBatch, a.queries,   a.keys, a.depth, a.columns,
+                               byte_size(factor),         is_by_cores, true};
     return !divisions(sizes, gpu).empty();
   }
   if (a.has_shared_keys) return false;  // their rows would be of several axes, one of them open
-  const int64_t keys = byte_size(factor) == 2 ? rolling_keys(a.depth, a.columns, gpu) : 0;
+  const int64_t keys = byte_size(factor) == 2 && !is_by_cores ? rolling_keys(a.depth, a.columns, gpu) : 0;
   return keys != 0 && a.columns >= kFewestColumns && (a.queries == kOpenExtent || a.queries >= kFewestRows) &&
          (a.keys == kOpenExtent || a.keys > keys);
 }
@@ -188,7 +189,13 @@ void divide_attention(Graph& graph, const tensor::Target& target, const Algorith
       continue;
     }
     const ElementType factor = graph.value(node.inputs[0]).type.element;
-    AttentionSizes a{1, extents[0], extents[1], extents[2], extents[3], byte_size(factor), factor == ElementType::f32};
+    AttentionSizes a{1,
+                     extents[0],
+                     extents[1],
+                     extents[2],
+                     extents[3],
+                     byte_size(factor),
+                     !tensor::multiplies_matrices(target.gpu, factor)};
     for (int64_t extent : node.attributes.integers("batch")) {
       a.is_open |= extent == kOpenExtent;
       a.batch *= extent == kOpenExtent ? kTypicalBatch : extent;

@@ -139,6 +139,7 @@ class InStage : public Mutator {
 
 class Pipeline : public ScopedMutator {
  public:
+  explicit Pipeline(bool has_async) : has_async_(has_async) {}
   std::unordered_map<const BufferNode*, int64_t> sizes;  // elements of a stage
   std::vector<std::pair<std::set<const BufferNode*>, Buffer>> phases;  // of the copies into these
   Stages stages;
@@ -146,8 +147,10 @@ class Pipeline : public ScopedMutator {
  protected:
   using ScopedMutator::on;
   Stmt on(const For& n, const Stmt& self) override {
-    const int64_t count = stages_of(n);
+    const int64_t count = has_async_ ? stages_of(n) : std::min<int64_t>(stages_of(n), 2);
     std::optional<Halves> halves = count > 0 ? halves_of(n) : std::nullopt;
+    // Without asynchronous copies the next part waits in registers.
+    if (!has_async_ && halves && !stage_in_registers(Seq::make(halves->copies))) halves.reset();
     if (!halves || !enlarge(halves->buffers, count)) {
       const bool is_repeated = is_repeated_;
       is_repeated_ |= n.loop != LoopKind::bound;
@@ -163,15 +166,19 @@ class Pipeline : public ScopedMutator {
     Var s("stage");
     Stmt first = fetch(*halves, {{n.var.get(), n.min + s}}, s);
     first = For::make(s, 0, distance, LoopKind::unrolled, If::make(Expr(s) < n.extent, first));
-    first = Seq::make({first_barrier(), commit_each(first)});
+    first = Seq::make({first_barrier(), has_async_ ? commit_each(first) : first});
     const Expr has_next = place + Expr(distance) < n.extent;
     const Stmt next = fetch(*halves, {{n.var.get(), ahead}}, floor_mod(place + Expr(distance), count));
     std::optional<StagedCopies> staged = stage_in_registers(next);
     InStage now(halves->buffers, sizes, floor_mod(place, count));
-    std::vector<Stmt> parts = {statement(Intrinsic::async_wait, {Expr(distance - 1)}), first_barrier(),
-                               If::make(has_next, staged ? staged->loads : next),
-                               statement(Intrinsic::async_commit, {})};
-    parts.insert(waits.empty() ? parts.end() : parts.begin() + 2, now.mutate(Seq::make(halves->uses)));
+    const Stmt use = now.mutate(Seq::make(halves->uses));
+    std::vector<Stmt> parts;
+    if (has_async_) parts.push_back(statement(Intrinsic::async_wait, {Expr(distance - 1)}));
+    parts.push_back(first_barrier());
+    if (!waits.empty()) parts.push_back(use);
+    parts.push_back(If::make(has_next, staged ? staged->loads : next));
+    if (has_async_) parts.push_back(statement(Intrinsic::async_commit, {}));
+    if (waits.empty()) parts.push_back(use);
     for (const Stmt& wait : waits)
       parts.push_back(wait_for(wait, 1));
     if (staged) parts.push_back(If::make(has_next, renamed(staged->stores)));
@@ -200,6 +207,7 @@ class Pipeline : public ScopedMutator {
   }
 
  private:
+  const bool has_async_;
   bool is_repeated_ = false;  // by a loop around
 
   // Buffers that get so many stages; false where one has no constant size.
@@ -326,7 +334,7 @@ class Pipeline : public ScopedMutator {
   Stmt fetch(const Halves& halves, const VarMap& at, const Expr& stage) const {
     InStage there(halves.buffers, sizes, stage);
     Stmt copies = simplify(there.mutate(substitute(Seq::make(halves.copies), at)));
-    return renamed(make_async(copies));
+    return renamed(has_async_ ? make_async(copies) : copies);
   }
 
   // A variable is bound in one place.
@@ -388,9 +396,8 @@ class Enlarge : public Mutator {
 }  // namespace
 
 Func pipeline_copies(const Func& f, const Target& target) {
-  if (target.gpu.sm() < 80) return f;
   Func out = f;
-  Pipeline pipeline;
+  Pipeline pipeline(target.gpu.sm() >= 80);
   out.body = pipeline.mutate(f.body);
   if (pipeline.stages.empty()) return f;
   out.body = Enlarge(pipeline).mutate(out.body);

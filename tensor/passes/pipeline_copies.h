@@ -29,7 +29,10 @@ inline constexpr const char* kStages = "stages";
 //   bulk_init(full[0]), fence_async, barrier, bulk_expect(full[0]), bulk_copy(a), bulk_wait(full[0], 0)
 // Conditions of a whole vector become those of its copy, which stores zeros where they do not hold.
 // What cannot be copied asynchronously (conversions, elements of less than 4 bytes, vectors at odd places) is loaded there, into
-// registers where it does not need too many, and stored behind the use. Other loops, and all loops where the GPU is older than sm_80, stay as they are.
+// registers where it does not need too many, and stored behind the use. On GPUs older than sm_80, which copy nothing asynchronously, two
+// stages take turns, and all copies are such; where they would need too many registers, loops stay as they are, as other loops do:
+//   barrier, a of stage 0 gets x[0 ..]
+//   for k in K: barrier, next = x[k + 1 ..] if there is such an iteration, use(a of stage k %% 2), stage (k + 1) %% 2 gets next
 Func pipeline_copies(const Func& f, const Target& target);
 
 }  // namespace mcc::tensor

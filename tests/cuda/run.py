@@ -103,7 +103,7 @@ class Cuda(Case):
         convolution = n.op("ConvInteger", image, weights(20, 3, 3, 3), n.constant(np.int8(-5)), pads=[1] * 4, strides=[2, 1])
         few_rows = n.op("MatMulInteger", n.input("few", [3, 192], TensorProto.UINT8), weights(192, 20))
         model = n.model(*(n.op("Cast", x, to=TensorProto.FLOAT) for x in (product, convolution, few_rows)))
-        for arch, instruction in (("sm_70", "dp4a.u32.s32"), ("sm_80", "row.col.s32.u8.s8.s32"), ("sm_90", "row.col.s32.s8.s8.s32")):
+        for arch, instruction in (("sm_70", "dp4a.u32.s32"), ("sm_75", "m8n8k16.row.col.s32.u8.s8.s32"), ("sm_80", "m16n8k32.row.col.s32.u8.s8.s32"), ("sm_90", "row.col.s32.s8.s8.s32")):
             with self.subTest(arch), tempfile.TemporaryDirectory() as temporary:
                 onnx.save(model, pathlib.Path(temporary) / "model.onnx")
                 ptx = self.compare(pathlib.Path(temporary), f"cuda:{arch}", "--rtol", "0", "--atol", "0")
@@ -193,16 +193,19 @@ class Cuda(Case):
 
     # Products on tensor cores, against the reference, within what the rounding of operands makes of them.
     def test_precision(self):
-        for k, name in enumerate(("encoder", "attention_forms", "convnext_block")):
-            precision, matrices = (("fp16", "f16"), ("bf16", "bf16"), ("tf32", "tf32"))[k % 3]
-            with self.subTest(name), tempfile.TemporaryDirectory() as temporary:
+        for name, sm, precision, matrices in (("encoder", 80, "fp16", "m16n8k16.row.col.f32.f16.f16.f32"),
+                                              ("attention_forms", 80, "bf16", "m16n8k16.row.col.f32.bf16.bf16.f32"),
+                                              ("convnext_block", 80, "tf32", "m16n8k8.row.col.f32.tf32.tf32.f32"),
+                                              ("attention_forms", 75, "fp16", "m16n8k8.row.col.f32.f16.f16.f32"),
+                                              ("residual_cnn", 75, "fp16", "m16n8k8.row.col.f32.f16.f16.f32")):
+            with self.subTest(name, sm=sm), tempfile.TemporaryDirectory() as temporary:
                 folder = pathlib.Path(temporary)
                 onnx.save(networks.build(name), folder / "model.onnx")
-                options = ("--target", "cuda:sm_80", "--precision", precision)
-                self.done(mcc("verify", folder / "model.onnx", *options, FAKE_CUDA_SM=90))
+                options = ("--target", f"cuda:sm_{sm}", "--precision", precision)
+                self.done(mcc("verify", folder / "model.onnx", *options, FAKE_CUDA_SM=75 if sm == 75 else 90))
                 self.done(mcc("compile", folder / "model.onnx", "-o", folder / "model.so", *options, "--emit", f"ptx={folder / 'ptx'}"))
                 ptx = "".join(file.read_text() for file in (folder / "ptx").iterdir())
-                self.assertTrue(re.search(rf"mma\.sync\.aligned\.m16n8k\d+\.row\.col\.f32\.{matrices}\.{matrices}\.f32", ptx), name)
+                self.assertIn(f"mma.sync.aligned.{matrices}", ptx)
                 self.launches_without_spills(folder / "model.so")
 
     # Convolutions for tensor cores have their channels last, and what stands between them follows.
@@ -261,7 +264,8 @@ class Cuda(Case):
             node = helper.make_node("Conv", ["x", "w"], ["y"], strides=[step] * len(window), pads=[(w - 1) // 2 for w in window] * 2)
             stand_in.save(model, [node], {"x": [batch, channels, *places]}, [batch, results, *out],
                           {"w": rng.standard_normal((results, channels, *window)).astype(np.float32)})
-            for precision, target in (("fp32", "cuda:sm_75,sm_80"), ("tf32", "cuda:sm_80,sm_90a"), ("bf16", "cuda:sm_80,sm_86")):
+            for precision, target in (("fp32", "cuda:sm_75,sm_80"), ("tf32", "cuda:sm_80,sm_90a"), ("bf16", "cuda:sm_80,sm_86"),
+                                      ("fp16", "cuda:sm_75")):
                 with self.subTest(case=k, precision=precision):
                     self.done(mcc("compile", model, "-o", self.folder / "window.so", "--target", target, "--precision", precision))
                     self.launches_without_spills(self.folder / "window.so")
@@ -343,10 +347,23 @@ class Cuda(Case):
                 stand_in.save(model, [helper.make_node("MatMul", ["q", "k"], ["s"]), helper.make_node("Softmax", ["s"], ["p"], axis=-1),
                                       helper.make_node("MatMul", ["p", "v"], ["y"])],
                               {"q": [12, rows, depth], "k": [12, depth, keys], "v": [12, keys, depth]}, [12, rows, depth])
-                for arch in ("sm_80", "sm_86", "sm_90a"):
+                for arch in ("sm_75", "sm_80", "sm_86", "sm_90a"):
                     self.done(mcc("compile", model, "-o", library, "--target", f"cuda:{arch}", "--precision", "fp16"))
                     launches = self.launches_without_spills(library)
                     self.assertEqual(len([launch for launch in launches if "scores" in launch["kernel"]]), 1)
+
+    # Keys that lie along an open length are fetched one by one: a thread has no registers for many beside scores and sums.
+    def test_keys_along_an_open_length(self):
+        for heads, depth, arch in ((1, 64, "sm_80"), (4, 80, "sm_75"), (12, 80, "sm_90a"), (2, 160, "sm_80"), (3, 128, "sm_75")):
+            with self.subTest(depth=depth, arch=arch):
+                model, library = self.folder / "open_keys.onnx", self.folder / "open_keys.so"
+                stand_in.save(model, [helper.make_node("MatMul", ["q", "k"], ["s"]), helper.make_node("Mul", ["s", "c"], ["t"]),
+                                      helper.make_node("Softmax", ["t"], ["p"], axis=-1), helper.make_node("MatMul", ["p", "v"], ["y"])],
+                              {"q": [1, heads, "m", depth], "k": [1, heads, depth, "n"], "v": [1, heads, "n", depth]}, [1, heads, "m", depth],
+                              {"c": np.array(depth**-0.5, np.float16)}, TensorProto.FLOAT16)
+                self.done(mcc("verify", model, "--target", f"cuda:{arch}", FAKE_CUDA_SM=75 if arch == "sm_75" else 90))
+                self.done(mcc("compile", model, "-o", library, "--target", f"cuda:{arch}"))
+                self.assertEqual(len(self.launches_without_spills(library)), 1)
 
     # Heads that have keys in common are rows of one product: a tile may be of two heads. One launch, whatever the number of rows.
     def test_common_keys(self):

@@ -84,20 +84,34 @@ float truncated_sum(float sum, const double* x, const double* y, size_t count, s
 
 }  // namespace
 
-// Fragments as PTX ISA 9.7.14 has them.
+namespace {
+
+// A shape of mma.sync: rows and depth of the product, elements of a register; how many products the unit adds up at once.
+struct MatrixShape {
+  const char *name, *type;
+  size_t rows, depth, each, at_once;
+};
+constexpr MatrixShape kMatrixShapes[] = {{"m16n8k16", "f16", 16, 16, 2, 8},  {"m16n8k8", "f16", 16, 8, 2, 4},
+                                         {"m16n8k16", "bf16", 16, 16, 2, 8}, {"m16n8k8", "tf32", 16, 8, 1, 4},
+                                         {"m16n8k32", "s8", 16, 32, 4, 16},  {"m8n8k16", "s8", 8, 16, 4, 16}};
+
+}  // namespace
+
+// Fragments as PTX ISA 9.7.14 has them: of 8 rows and four registers' elements of columns each, rows first.
 void Parser::decode_mma(Function& f, Step& step, const std::vector<std::string>& op,
                         const std::vector<std::string>& a) {
   const std::string& type = op[op.size() - 2];
-  const std::map<std::string, std::pair<const char*, size_t>> kinds = {
-      {"f16", {"m16n8k16", 2}}, {"bf16", {"m16n8k16", 2}}, {"tf32", {"m16n8k8", 1}}, {"s8", {"m16n8k32", 4}}};
-  auto kind = kinds.find(type);
+  const auto* shape = std::find_if(std::begin(kMatrixShapes), std::end(kMatrixShapes),
+                                   [&](const MatrixShape& s) { return type == s.type && has(op, s.name); });
   const std::string sum = type == "s8" ? "s32" : "f32";
-  if (kind == kinds.end() || !has(op, kind->second.first) || !has(op, "row") || !has(op, "col") ||
-      op.back() != sum)
+  if (shape == std::end(kMatrixShapes) || !has(op, "row") || !has(op, "col") || op.back() != sum)
     throw Bad("matrix product");
   const std::vector<size_t> to = registers(f, a[0]), left = registers(f, a[1]), right = registers(f, a[2]),
                             old = registers(f, a[3]);
-  if (left.size() != 4 || right.size() != 2 || to.size() != 4 || old.size() != 4) throw Bad("fragments");
+  const size_t of_rows = shape->rows / 8, part = 4 * shape->each, of_depth = shape->depth / part;
+  if (left.size() != of_rows * of_depth || right.size() != of_depth || to.size() != 2 * of_rows ||
+      old.size() != to.size())
+    throw Bad("fragments");
   const bool is_left_unsigned = type == "s8" && op[op.size() - 3] == "u8";
   if (op[op.size() - 3] != type && !is_left_unsigned) throw Bad("types of the factors");
   auto number = [type](uint64_t bits, size_t k) -> double {
@@ -106,37 +120,38 @@ void Parser::decode_mma(Function& f, Step& step, const std::vector<std::string>&
     if (type == "tf32") return as<float>(bits & 0xffffe000);
     return as<int8_t>(bits >> (8 * k));
   };
-  together(f, step, [=, each = kind->second.second](const auto& lanes) {
+  together(f, step, [=](const auto& lanes) {
     expect_warp(lanes);
-    const size_t half = 4 * each;
-    if (Counter* counter = lanes.at(0)->block->counter) counter->multiply(16 * 8 * 16);
-    std::vector<double> x(16 * 2 * half), y(8 * 2 * half);
+    const size_t depth = shape->depth;
+    if (Counter* counter = lanes.at(0)->block->counter)
+      counter->multiply(shape->rows * 8 * depth * 2 / shape->each);
+    std::vector<double> x(shape->rows * depth), y(8 * depth);
     for (const auto& [lane, t] : lanes) {
-      for (size_t k = 0; k < each; ++k) {
-        const size_t row = lane / 4, column = lane % 4 * each + k;
-        for (size_t r = 0; r < 4; ++r)
-          x[(row + r % 2 * 8) * 2 * half + column + r / 2 * half] =
+      for (size_t k = 0; k < shape->each; ++k) {
+        const size_t row = lane / 4, column = lane % 4 * shape->each + k;
+        for (size_t r = 0; r < left.size(); ++r)
+          x[(row + r % of_rows * 8) * depth + column + r / of_rows * part] =
               is_left_unsigned ? static_cast<double>(t->r[left[r]] >> (8 * k) & 255)
                                : number(t->r[left[r]], k);
-        for (size_t r = 0; r < 2; ++r)
-          y[row * 2 * half + column + r * half] = number(t->r[right[r]], k);
+        for (size_t r = 0; r < right.size(); ++r)
+          y[row * depth + column + r * part] = number(t->r[right[r]], k);
       }
     }
     for (const auto& [lane, t] : lanes) {
       std::array<uint64_t, 4> sums{};
-      for (size_t r = 0; r < 4; ++r) {
+      for (size_t r = 0; r < to.size(); ++r) {
         const size_t row = lane / 4 + r / 2 * 8, column = lane % 4 * 2 + r % 2;
-        const double *of_row = &x[row * 2 * half], *of_column = &y[column * 2 * half];
+        const double *of_row = &x[row * depth], *of_column = &y[column * depth];
         if (type != "s8") {
-          sums[r] = bits_of(truncated_sum(as<float>(t->r[old[r]]), of_row, of_column, 2 * half, half));
+          sums[r] = bits_of(truncated_sum(as<float>(t->r[old[r]]), of_row, of_column, depth, shape->at_once));
           continue;
         }
         double total = as<int32_t>(t->r[old[r]]);
-        for (size_t k = 0; k < 2 * half; ++k)
+        for (size_t k = 0; k < depth; ++k)
           total += of_row[k] * of_column[k];
         sums[r] = bits_of(static_cast<int32_t>(static_cast<int64_t>(total)));
       }
-      for (size_t r = 0; r < 4; ++r)
+      for (size_t r = 0; r < to.size(); ++r)
         t->r[to[r]] = sums[r];
     }
   });

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "schedules/grid_cases.h"
+#include "tensor/instructions.h"
 
 namespace mcc::test {
 namespace {
@@ -30,18 +31,38 @@ TEST_P(GridMatrices, AreRightInAnyTile) {
   expect_right_in_any_tile(GetParam(), gpu_target("sm_80"), tuner::schedule_grid_matrices, IntrinsicClass::mma);
 }
 
+// Without asynchronous copies, of what sm_75 multiplies.
+TEST_P(GridMatrices, AreRightInAnyTileByWayOfRegisters) {
+  const Target target = gpu_target("sm_75");
+  if (!multiplies_matrices(target.gpu, GetParam().factor)) return;
+  expect_right_in_any_tile(GetParam(), target, tuner::schedule_grid_matrices, IntrinsicClass::mma);
+}
+
 TEST_P(GridMatrices, AreLeftToOtherRulesWithoutTensorCores) {
   Func f = product(1, 32, 32, 32, GetParam());
   tuner::PreferredDecider decide;
-  tuner::Draft draft{Schedule(f), decide, gpu_target("sm_75")};
+  tuner::Draft draft{Schedule(f), decide, gpu_target("sm_70")};
   EXPECT_FALSE(tuner::schedule_grid_matrices(draft, "sum"));
   EXPECT_TRUE(tuner::schedule_grid_product(draft, "sum")) << draft.refusal.detail;
+}
+
+// Tensor cores of sm_75 multiply f16 and bytes.
+TEST(GridMatricesOfTypes, AreThoseOfTheArchitecture) {
+  const std::vector<std::pair<ElementType, int>> first = {{ElementType::f16, 75},  {ElementType::i8, 75},
+                                                          {ElementType::u8, 75},   {ElementType::bf16, 80},
+                                                          {ElementType::tf32, 80}, {ElementType::f32, 0}};
+  for (const auto& [type, sm] : first) {
+    EXPECT_EQ(first_matrix_sm(type), sm) << to_text(type);
+    for (const Gpu& gpu : all_gpus())
+      EXPECT_EQ(multiplies_matrices(gpu, type), sm > 0 && gpu.sm() >= sm) << to_text(type) << gpu.name;
+  }
 }
 
 // Bytes without tensor cores: four at a time.
 TEST_P(GridMatrices, OfBytesAreDotProductsInAnyTileWithoutTensorCores) {
   if (!is_int(GetParam().factor)) return;
-  expect_right_in_any_tile(GetParam(), gpu_target("sm_75"), tuner::schedule_grid_product, IntrinsicClass::dot);
+  expect_right_in_any_tile(GetParam(), gpu_target("sm_70"), tuner::schedule_grid_product,
+                           IntrinsicClass::dot);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, GridMatrices,

@@ -16,11 +16,11 @@
 namespace mcc::tensor {
 namespace {
 
-Target gpu_target() {
+Target gpu_target(std::string_view arch) {
   Target t;
   t.kind = TargetKind::cuda;
   t.vector_bits = 128;
-  t.gpu = *find_gpu("sm_80");
+  t.gpu = *find_gpu(arch);
   return t;
 }
 
@@ -38,13 +38,21 @@ std::vector<int64_t> numbers(const std::string& line) {
   return {std::istream_iterator<int64_t>(words), {}};
 }
 
+// What it is lowered for, where that is another than sm_80.
+std::string architecture(const std::string& file) {
+  std::istringstream words(section(file, "arch"));
+  std::string arch = "sm_80";
+  words >> arch;
+  return arch;
+}
+
 class LaunchFile : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(LaunchFile, RunsOnTheGridAndMatchesItsGolden) {
   const std::string path = text("tensor_passes/data/launch/", GetParam(), ".txt");
   const std::string file = read_file(test_data(path));
   const std::string source = section(file, "func"), steps = section(file, "trace"),
-                    sizes = section(file, "sizes");
+                    sizes = section(file, "sizes"), arch = section(file, "arch");
   const std::vector<int64_t> dims = numbers(sizes);
   Func f = parse(source);
   Result<Trace> trace = parse_trace(steps);
@@ -55,11 +63,12 @@ TEST_P(LaunchFile, RunsOnTheGridAndMatchesItsGolden) {
   // Tensor cores round a sum less often; it may be of 128 products.
   const Tolerance tolerance = {.absolute = 2e-5};
   expect_equivalent(f, schedule.func(), dims);
-  Func lowered = expect_lowers(schedule.func(), dims, tolerance, gpu_target());
+  Func lowered = expect_lowers(schedule.func(), dims, tolerance, gpu_target(architecture(file)));
   EXPECT_THAT(verify(lowered, Stage::lowered), testing::ElementsAre());
   EXPECT_THAT(verify_launches(lowered, Gpu()), testing::ElementsAre()) << to_text(lowered);
   expect_lowers(schedule.func(), dims);  // the same schedule on a CPU
-  const std::string of_run = sizes.empty() ? "" : "=== sizes\n" + sizes;
+  const std::string of_run =
+      (sizes.empty() ? "" : "=== sizes\n" + sizes) + (arch.empty() ? "" : "=== arch\n" + arch);
   expect_golden(path,
                 text("=== func\n", source, of_run, "=== trace\n", steps, "=== lowered\n", to_text(lowered)));
 }
@@ -70,10 +79,10 @@ INSTANTIATE_TEST_SUITE_P(
                       "row_sums_of_three_warps", "transposition", "warp_exchange", "mma_held_f16",
                       "mma_held_bf16", "mma_f16", "mma_bf16", "mma_tf32", "mma_i8", "mma_u8i8", "rolling",
                       "dot4_u8i8", "dot4_i8i8", "async_f16", "async_f32", "async_converted", "async_held",
-                      "wgmma_f16", "wgmma_bf16", "wgmma_waits", "wgmma_exchanged_f16", "wgmma_exchanged_bf16",
-                      "wgmma_bulk_f16", "wgmma_bulk_bf16", "wgmma_u8i8", "wgmma_exchanged_i8",
-                      "wgmma_bulk_u8i8", "wgmma_exchanged_tf32", "wgmma_bulk_tf32", "grouped_loads",
-                      "open_batches", "open_range", "steps", "padded_transposition"),
+                      "staged_f16", "wgmma_f16", "wgmma_bf16", "wgmma_waits", "wgmma_exchanged_f16",
+                      "wgmma_exchanged_bf16", "wgmma_bulk_f16", "wgmma_bulk_bf16", "wgmma_u8i8",
+                      "wgmma_exchanged_i8", "wgmma_bulk_u8i8", "wgmma_exchanged_tf32", "wgmma_bulk_tf32",
+                      "grouped_loads", "open_batches", "open_range", "steps", "padded_transposition"),
     [](const auto& info) { return std::string(info.param); });
 
 // A copy's condition is computed as a whole: what part of it loads may be out of reach where the rest does not hold.
