@@ -113,6 +113,42 @@ std::optional<std::string> move_batched_scans(onnx::GraphProto& graph, Types typ
   return std::nullopt;
 }
 
+// PRelu of opsets up to 6 takes a slope for each channel, which from 7 on is a tensor that broadcasts; ONNX's conversion leaves it as it is.
+void spread_slopes(onnx::GraphProto& graph) {
+  Types types;
+  collect_types(graph, types);
+  for (const onnx::TensorProto& constant : graph.initializer()) {
+    onnx::TensorShapeProto& shape = *types[constant.name()].mutable_tensor_type()->mutable_shape();
+    shape.clear_dim();
+    for (int64_t extent : constant.dims())
+      shape.add_dim()->set_dim_value(extent);
+  }
+  auto rank = [&](const std::string& name) {
+    const auto found = types.find(name);
+    const bool is_known = found != types.end() && found->second.tensor_type().has_shape();
+    return is_known ? found->second.tensor_type().shape().dim_size() : 0;
+  };
+  google::protobuf::RepeatedPtrField<onnx::NodeProto> nodes;
+  for (onnx::NodeProto& node : *graph.mutable_node()) {
+    const bool is_per_channel = node.domain().empty() && node.op_type() == "PRelu" &&
+                                node.input_size() == 2 && rank(node.input(1)) == 1 && rank(node.input(0)) > 2;
+    if (is_per_channel) {
+      onnx::NodeProto& spread = *nodes.Add();
+      spread.set_op_type("Unsqueeze");
+      spread.add_input(node.input(1));
+      spread.add_output(text("mcc.slopes.", node.output(0)));
+      onnx::AttributeProto& axes = *spread.add_attribute();
+      axes.set_name("axes");
+      axes.set_type(onnx::AttributeProto::INTS);
+      for (int axis = 1; axis < rank(node.input(0)) - 1; ++axis)
+        axes.add_ints(axis);
+      node.set_input(1, spread.output(0));
+    }
+    nodes.Add()->Swap(&node);
+  }
+  graph.mutable_node()->Swap(&nodes);
+}
+
 void import_domain(onnx::ModelProto& model, const char* domain) {
   onnx::OperatorSetIdProto& import = *model.add_opset_import();
   import.set_domain(domain);
@@ -120,7 +156,8 @@ void import_domain(onnx::ModelProto& model, const char* domain) {
 }
 
 std::optional<std::string> to_newest_opset(onnx::ModelProto& model, int64_t version) {
-  constexpr int kBatchedScan = 8;
+  constexpr int kBatchedScan = 8, kSlopesBroadcast = 7;
+  if (version < kSlopesBroadcast) spread_slopes(*model.mutable_graph());
   if (version == kBatchedScan) {
     import_domain(model, kBatchedScanDomain);
     const onnx::ModelProto before = model;

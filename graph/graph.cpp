@@ -10,6 +10,7 @@
 #include "graph/op.h"
 #include "graph/ops/control.h"
 #include "tensor/numeric.h"
+#include "tensor/simplify.h"
 #include "tensor/text.h"
 #include "tensor/visit.h"
 
@@ -440,7 +441,7 @@ Expr in_branch(Expr e) {
 }
 
 bool Graph::are_equal(const Expr& a, const Expr& b) const {
-  if (tensor::structurally_equal(a, b)) return true;
+  if (tensor::structurally_equal(a, b) || tensor::is_int(tensor::simplify(a - b), 0)) return true;
   return std::any_of(equalities.begin(), equalities.end(), [&](const DimEquality& e) {
     const Expr of_branch = in_branch(e.a);
     return (tensor::structurally_equal(of_branch, a) && tensor::structurally_equal(e.b, b)) ||

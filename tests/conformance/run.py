@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""ONNX's node tests through `mcc verify`: counts, a table, and a floor under which the number of passes may not drop."""
+"""ONNX's tests of backends through `mcc verify`: counts, a table, and a floor under which the number of passes may not drop."""
 
 import argparse
 import collections
@@ -17,8 +17,11 @@ import onnx
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import verify_folders  # noqa: E402
 
-FLOOR = 1865
-OPEN_FLOOR = 170  # of every eighth test with its dimensions open
+# Of single operators; of small models; of what PyTorch once exported.
+KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
+
+FLOOR = 2003
+OPEN_FLOOR = 185  # of every eighth test with its dimensions open
 
 # Tests whose results numpy's generator has drawn: nobody else's can be the same. What ours have to be tests/random says.
 DRAWN = re.compile(r"test_(bernoulli(_double|_seed)?(_expanded)?|training_dropout(_default)?(_mask)?)$")
@@ -29,6 +32,10 @@ MCC = os.environ.get("MCC", str(BUILD / "bin/mcc"))
 
 
 def write_test(test, folder):
+    if test.model_dir:
+        shutil.copytree(test.model_dir, folder)
+        (folder / "data.json").write_text(json.dumps({"rtol": test.rtol, "atol": test.atol}))
+        return
     folder.mkdir(parents=True)
     (folder / "model.onnx").write_bytes(test.model.SerializeToString())
     (folder / "data.json").write_text(json.dumps({"rtol": test.rtol, "atol": test.atol}))
@@ -65,8 +72,8 @@ def make_open_cases(cases, folder):
 
 def make_cases(folder):
     """Writes the tests once for each version of the onnx package."""
-    stamp = folder / ".complete"
-    if stamp.exists() and stamp.read_text() == onnx.__version__:
+    stamp, contents = folder / ".complete", " ".join((onnx.__version__, *KINDS))
+    if stamp.exists() and stamp.read_text() == contents:
         return
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -74,12 +81,12 @@ def make_cases(folder):
         warnings.simplefilter("ignore")
         from onnx.backend.test.loader import load_model_tests
 
-        for test in load_model_tests(kind="node"):
+        for test in (test for kind in KINDS for test in load_model_tests(kind=kind)):
             try:
                 write_test(test, folder / test.name)
             except (ValueError, TypeError, NotImplementedError) as error:
                 print(f"{test.name}: its data cannot be written: {error}", file=sys.stderr)
-    stamp.write_text(onnx.__version__)
+    stamp.write_text(contents)
 
 
 def set_drawn_apart(report):
@@ -99,7 +106,7 @@ def table(report, onnx_version):
     lines = [
         "# ONNX conformance",
         "",
-        f"The {len(report['cases'])} node tests of onnx {onnx_version}, compiled for the CPU and run by `mcc verify`.",
+        f"The {len(report['cases'])} tests for backends of onnx {onnx_version} ({', '.join(KINDS)}), compiled for the CPU and run by `mcc verify`.",
         "Written by `tests/conformance/run.py --write`.",
         "",
         "| status | tests | meaning |",

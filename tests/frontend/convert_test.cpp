@@ -55,5 +55,27 @@ TEST(Convert, InfersTypesOfComputedShapes) {
   EXPECT_EQ(expanded, (std::vector<int64_t>{2, 3, 5}));
 }
 
+// Slopes of channels, as opset 6 has them, and one for all.
+TEST(Convert, SpreadsSlopesOverChannels) {
+  onnx::ModelProto model = parse_model(R"(
+    <ir_version: 3, opset_import: ["" : 6]> g (float[2,3,4,5] x, float[3] s, float[1] t) => (float[2,3,4,5] y) {
+      a = PRelu(x, s)
+      y = PRelu(a, t)
+    })");
+  Diagnostics problems;
+  ASSERT_TRUE(convert_model(model, problems)) << to_text(problems);
+  std::vector<std::string> slopes;
+  for (const onnx::NodeProto& node : model.graph().node())
+    if (node.op_type() == "PRelu") slopes.push_back(node.input(1));
+  ASSERT_EQ(slopes.size(), 2u);
+  std::map<std::string, std::vector<int64_t>> shapes;
+  for (const onnx::ValueInfoProto& value : model.graph().value_info()) {
+    for (const auto& dimension : value.type().tensor_type().shape().dim())
+      shapes[value.name()].push_back(dimension.dim_value());
+  }
+  EXPECT_EQ(shapes[slopes[0]], (std::vector<int64_t>{3, 1, 1}));
+  EXPECT_EQ(shapes[slopes[1]], (std::vector<int64_t>{1, 1, 1}));
+}
+
 }  // namespace
 }  // namespace mcc::frontend
