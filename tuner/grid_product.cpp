@@ -127,7 +127,7 @@ std::optional<Product> as_product(const Schedule& s, const std::string& name) {
   Side of_x, of_y;
   for (size_t n = 0; n < info->axes.size(); ++n) {
     bool moves_x = own.loads[0].strides[n] != 0, moves_y = own.loads[1].strides[n] != 0;
-    if (!moves_x && !moves_y) return std::nullopt;
+    if ((!moves_x && !moves_y) || info->axes[n].extent < 1) return std::nullopt;
     if (info->axes[n].is_reduce && !(moves_x && moves_y)) return std::nullopt;
     Side& side = info->axes[n].is_reduce ? p.k : moves_x && moves_y ? p.g : moves_x ? of_x : of_y;
     side.axes.push_back(n);

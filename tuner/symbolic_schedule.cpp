@@ -8,6 +8,7 @@
 #include "tensor/passes/lower.h"
 #include "tensor/passes/scope.h"
 #include "tensor/schedule/tree.h"
+#include "tensor/simplify.h"
 #include "tensor/sizes.h"
 #include "tensor/text.h"
 #include "tensor/visit.h"
@@ -73,18 +74,42 @@ std::vector<int64_t> primes_near(const Func& f, SizeOf&& size_of) {
   return sizes;
 }
 
+// Whether sizes leave loops nothing to do that have work at others: windows that do not fit.
+bool is_without_work(const Func& f, const std::vector<int64_t>& sizes) {
+  VarMap values;
+  for (size_t i = 0; i < f.dims.size(); ++i)
+    values.emplace(f.dims[i].get(), Expr(sizes[i]));
+  bool found = false;
+  for_each_stmt(f.body, [&](const Stmt& s) {
+    const auto* loop = s.as<For>();
+    int64_t extent = 1;
+    if (loop && !loop->extent.as<IntImm>()) as_int(simplify(substitute(loop->extent, values)), &extent);
+    found |= extent < 1;
+  });
+  return found;
+}
+
 // Sizes to try, those first that the function is for.
 std::vector<std::vector<int64_t>> instances(const Func& f) {
   const std::optional<std::vector<SizeRange>> ranges = sizes_of(f);
-  std::vector<std::vector<int64_t>> result;
-  auto add = [&](auto&& size_of) { result.push_back(primes_near(f, size_of)); };
-  if (ranges) add([&](size_t i) { return size_to_schedule((*ranges)[i]); });
+  std::vector<std::vector<int64_t>> result, without_work;
+  auto add = [&](auto&& size_of) {
+    std::vector<int64_t> sizes = primes_near(f, size_of);
+    (is_without_work(f, sizes) ? without_work : result).push_back(std::move(sizes));
+  };
+  if (ranges) {
+    add([&](size_t i) { return size_to_schedule((*ranges)[i]); });
+    if (result.empty())
+      add([&](size_t i) {
+        return (*ranges)[i].has_bound() ? std::min((*ranges)[i].max, kLargestInstance) : kLargestInstance;
+      });
+  }
   for (int64_t size : kOtherSizes)
     add([&](size_t) { return size; });
   const bool have_bounds = !ranges || std::all_of(ranges->begin(), ranges->end(), [](const SizeRange& r) { return r.has_bound(); });
   for (int64_t size : kOddParts)
     if (!have_bounds) add([&](size_t) { return size; });
-  return result;
+  return result.empty() ? without_work : result;
 }
 
 // Buffers that a GPU's blocks or threads have to themselves, and whose size depends on the run.

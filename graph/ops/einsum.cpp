@@ -148,6 +148,8 @@ void infer_einsum(InferContext& c) {
         entry->second = d;
       } else if (!expect_same_dim(c, entry->second, d, text("dimension ", k, " of input ", i))) {
         return;
+      } else if (static_dim(d)) {
+        entry->second = d;
       }
     }
   }

@@ -69,7 +69,8 @@ class ExpandEinsums {
         continue;
       const Node node = g_.node(id);
       const ValueId y = rewritten(node);
-      if (y == kNoValue) continue;
+      // Of equal dimensions the sums by twos may have another one.
+      if (y == kNoValue || !same_shape(type(y).shape, type(node.outputs[0]).shape)) continue;
       g_.node(g_.value(y).producer).origins = node.origins;
       take_place(g_, node.outputs[0], y);
       g_.node(id).dead = true;

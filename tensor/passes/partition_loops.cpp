@@ -357,7 +357,13 @@ class PartitionLoops : public ScopedMutator {
     }
     if (!test.defined()) return ScopedMutator::on(n, self);
     const Stmt whole = ReplaceTerms(known).mutate(self);
-    return If::make(test, ScopedMutator::on(*whole.as<For>(), whole), ScopedMutator::on(n, self));
+    return either(test, ScopedMutator::on(*whole.as<For>(), whole), ScopedMutator::on(n, self));
+  }
+
+  // Of either nothing may be left.
+  static Stmt either(const Expr& test, const Stmt& then_body, const Stmt& else_body) {
+    if (!then_body && !else_body) return nullptr;
+    return then_body ? If::make(test, then_body, else_body) : If::make(logical_not(test), else_body);
   }
 
   // ---- Versions of a body ----
@@ -426,8 +432,7 @@ class PartitionLoops : public ScopedMutator {
     Stmt main = version(test, ReplaceTerms(known).mutate(body), failed),
          other = version(logical_not(test), body, not_met);
     --depth_;
-    if (!main && !other) return nullptr;
-    return main ? If::make(test, main, other) : If::make(logical_not(test), other);
+    return either(test, main, other);
   }
 
   bool follows(const Expr& condition, const Expr& from) const {

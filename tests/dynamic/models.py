@@ -298,6 +298,13 @@ def images():
         tuple(dict(zip("NHW", sizes)) for sizes in ((1, 8, 8), (2, 28, 14), (3, 40, 10))))
 
 
+def corners():
+    """Windows with more padding than there are rows."""
+    return Model("corners", [("Conv", ["x", "k"], ["p"], {"group": 8, "dilations": [1, 2], "pads": [2, 0, 2, 1]}), ("ReduceMean", ["p"], ["y"], {"axes": [1]})],
+                 {"x": [1, 16, "H", "W"]}, ("y",), {"H": (1, 40), "W": (4, 40)}, {"k": weights(128, 2, 3, 3)},
+                 tuple({"H": h, "W": w} for h, w in ((1, 4), (3, 14), (40, 33))))
+
+
 def pyramid():
     """Feature maps that are joined with larger ones, with heights and widths that need not be even."""
     nodes = [("Conv", ["x", "c1"], ["a"], {"pads": [1] * 4, "strides": [2, 2]}), ("Relu", ["a"], ["a1"], {}),
@@ -407,4 +414,4 @@ def quantized_on_the_way():
     return Model("quantized_on_the_way", nodes, {"x": ["N", 8, 12, 10]}, ("y", "u", "t"), {"N": (1, 5)}, constants, ({"N": 1}, {"N": 5}, {"N": 2}))
 
 
-ALL = (mlp, attention, decoder, convolutions, volumes, batches, shapes, movements, recurrent, signals, expansions, resizes, pyramid, parts, transposed, upsampled, images, tiled_images, waves, spectra, covered, pooled_boxes, quantized, quantized_on_the_way)
+ALL = (mlp, attention, decoder, convolutions, volumes, batches, shapes, movements, recurrent, signals, expansions, resizes, pyramid, parts, transposed, upsampled, images, corners, tiled_images, waves, spectra, covered, pooled_boxes, quantized, quantized_on_the_way)

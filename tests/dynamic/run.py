@@ -189,6 +189,12 @@ class Dynamic(unittest.TestCase):
         self.assertEqual(mcc("bench", library, "--dim", "M=5").returncode, 2)
         self.done(mcc("bench", library, "--dim", "N=5", "--seconds", "0.01"))
 
+    def test_constants_say_sizes(self):
+        model = models.Model("said", [("Einsum", ["a", "b", "c"], ["y"], {"equation": "ab,ac,abcd->ad"})], {"a": ["A", 1], "b": ["A", 1]}, ("y",), {"A": (1, 9)},
+                             {"c": models.weights(3, 1, 1, 4)}, ({"A": 3},))
+        onnx.save(model.proto(), self.folder / "said.onnx")
+        self.check(model)
+
     # Kernels have the schedules of analysis, not what is legal always.
     def test_has_schedules(self):
         for name in ("mlp", "attention", "batches"):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Random small models against onnxruntime (see README.md). run.py [--seed S] [--count N] [--only K] [--keep FOLDER]"""
+"""Random small models against onnxruntime (see README.md). run.py [--seed S] [--count N] [--only K] [--open] [--keep FOLDER]"""
 
 import argparse
 import json
@@ -52,7 +52,18 @@ def reference(model, feeds):
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, feeds)
 
 
-def write(folder, case):
+def open_dimensions(model):
+    """Sizes of inputs become open ones, equal ones by the same name; what follows from them is for mcc to find out."""
+    for value in model.graph.input:
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_value > 1:
+                dim.dim_param = f"D{dim.dim_value}"
+    for value in model.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    del model.graph.value_info[:]
+
+
+def write(folder, case, is_open):
     """The case as one of ONNX's test cases; False where ONNX or onnxruntime does not take the model."""
     try:
         model = build(case)
@@ -62,6 +73,8 @@ def write(folder, case):
     # onnxruntime gives some empty results another shape than ONNX's rules do.
     if any([d.dim_value for d in o.type.tensor_type.shape.dim] != list(w.shape) for o, w in zip(model.graph.output, wanted)):
         return False
+    if is_open:
+        open_dimensions(model)
     data = folder / "test_data_set_0"
     data.mkdir(parents=True)
     onnx.save(model, folder / "model.onnx")
@@ -78,6 +91,7 @@ def main():
     parser.add_argument("--count", type=int, default=480)
     parser.add_argument("--only", type=int, help="the number of one case")
     parser.add_argument("--maker", choices=sorted({m.__name__ for m in models.MAKERS}))
+    parser.add_argument("--open", action="store_true", help="with the dimensions of inputs open")
     parser.add_argument("--keep", help="leave the cases there")
     arguments = parser.parse_args()
     makers = [m for m in models.MAKERS if arguments.maker in (None, m.__name__)]
@@ -89,7 +103,7 @@ def main():
             rng = np.random.default_rng([arguments.seed, i])
             case = makers[i % len(makers)](rng)
             folder = root / f"{i:05}_{makers[i % len(makers)].__name__}"
-            if write(folder, case):
+            if write(folder, case, arguments.open):
                 folders.append(str(folder))
             else:
                 refused += 1
@@ -98,8 +112,8 @@ def main():
             some = folders[k :: len(TARGETS)] if arguments.only is None else folders
             if not some:
                 continue
-            done = subprocess.run([MCC, "verify", "--json", "--target", target, "--seconds", "60", *some], capture_output=True, text=True,
-                                  env=environment(target))
+            command = [MCC, "verify", "--json", "--target", target, "--seconds", "60", *["--open"] * arguments.open]
+            done = subprocess.run([*command, *some], capture_output=True, text=True, env=environment(target))
             if not done.stdout:
                 print(f"mcc verify: exit {done.returncode}: {done.stderr}")
                 return 1

@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "schedules/grid_cases.h"
 #include "schedules/run_func.h"
 #include "tensor/sizes.h"
 #include "tuner/default_schedule.h"
@@ -120,6 +121,26 @@ func boxes<a, b, c, d>(x: f32[a, b, c, d, 16]) -> (y: f32[a, b, c, d, 16]) @{siz
 }
 )";
 
+// Windows, of which few sizes of the range have any.
+constexpr const char* kWindows = R"(
+func windows<n>(x: f32[16, n], w: f32[16, 16, 7]) -> (y: f32[16, n - 6]) @{sizes="7..19"} {
+  for y.i in 16 {
+    for y.j in n - 6 {
+      for y.c in 16 {
+        for y.k in 7 {
+          block y(i = y.i: spatial 16, j = y.j: spatial n - 6, c = y.c: reduce 16, k = y.k: reduce 7) {
+            init {
+              y[i, j] = 0.0
+            }
+            y[i, j] = y[i, j] + w[i, c, k] * x[c, j + k]
+          }
+        }
+      }
+    }
+  }
+}
+)";
+
 struct SymbolicCase {
   const char* source;
   std::vector<std::vector<int64_t>> sizes;
@@ -181,6 +202,22 @@ INSTANTIATE_TEST_SUITE_P(Functions, SymbolicSchedule,
                                            SymbolicCase{kSoftmax, {{1, 1}, {3, 17}, {9, 100}}},
                                            SymbolicCase{kLine, {{1}, {5}, {40}}},
                                            SymbolicCase{kBoxes, {{1, 2, 1, 3}, {2, 2, 2, 1}}}));
+
+// Of 19 sizes the typical one is 3, which has no window.
+TEST(SymbolicScheduleOfWindows, IsThatOfASizeThatHasOne) {
+  const Func f = parse(kWindows);
+  for (const tensor::Target& target : {wide_target(), gpu_target("sm_80")}) {
+    const tuner::DefaultSchedule made = tuner::explained_default_schedule(f, target);
+    EXPECT_FALSE(made.is_plain) << target.name;
+    const Func lowered = tensor::lower(made.schedule.func(), target);
+    EXPECT_THAT(tensor::verify(lowered, tensor::Stage::lowered), testing::IsEmpty());
+    for (int64_t size : {7, 8, 19}) {
+      const Func instance = tensor::with_sizes(f, {size});
+      graph::test::expect_close(run(tensor::with_sizes(made.schedule.func(), {size}), instance),
+                                run(instance, instance), 1e-4);
+    }
+  }
+}
 
 TEST(Sizes, ArePartOfTheFunction) {
   Func f = parse(kSoftmax);
