@@ -475,7 +475,7 @@ class Cuda(Case):
             [helper.make_tensor_value_info(n, TensorProto.FLOAT16, s) for n, s in (("y", [256, 256]), ("z", [64]))])
         model, library = self.folder / "several.onnx", self.folder / "several.so"
         onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), model)
-        report = json.loads(self.done(mcc("compile", model, "-o", library, "--target", "cuda:sm_75,sm_80,sm_86,sm_90a", "--json")).stdout)
+        report = json.loads(self.done(mcc("compile", model, "-o", library, "--target", "cuda:sm_70,sm_80,sm_86,sm_90a", "--json")).stdout)
         self.assertEqual((report["schedules"]["plain"], report["schedules"]["refused"], report["schedules"]["notes"]), (0, [], []))
 
         def explain(node, *options):
@@ -483,14 +483,14 @@ class Cuda(Case):
             return kernel
 
         different, alike = explain("y"), explain("z")
-        self.assertEqual([s["archs"] for s in alike["schedules"]], [["sm_75", "sm_80", "sm_86", "sm_90a"]])
+        self.assertEqual([s["archs"] for s in alike["schedules"]], [["sm_70", "sm_80", "sm_86", "sm_90a"]])
         archs = [arch for s in different["schedules"] for arch in s["archs"]]
-        self.assertEqual(sorted(archs), ["sm_75", "sm_80", "sm_86", "sm_90a"])
+        self.assertEqual(sorted(archs), ["sm_70", "sm_80", "sm_86", "sm_90a"])
         by_arch = {arch: s for s in different["schedules"] for arch in s["archs"]}
         for arch, step in (("sm_80", "mma_m16n8k16"), ("sm_90a", "wgmma_m64")):
             self.assertIn(step, by_arch[arch]["trace"])
-            self.assertNotIn(step, by_arch["sm_75"]["trace"])
-        self.assertEqual(different["trace"], by_arch["sm_75"]["trace"], "that of the lowest")
+            self.assertNotIn(step, by_arch["sm_70"]["trace"])
+        self.assertEqual(different["trace"], by_arch["sm_70"]["trace"], "that of the lowest")
         self.assertIn(".columns ", by_arch["sm_80"]["chosen"])
         # All launches are some schedule's; figures are of the architectures that it is for.
         self.assertEqual([launch["entry"] for s in different["schedules"] for launch in s["launches"]],
@@ -507,13 +507,13 @@ class Cuda(Case):
         text = self.done(mcc("explain", library, "y")).stdout
         self.assertRegex(text, r"  for sm_90a\n    schedule    default\n    chosen      .*\n    launch      grid ")
         self.assertRegex(text, r"task [0-9a-f]{16}  # for sm_90a\n")
-        self.assertIn("  schedule    default, for sm_75, sm_80, sm_86, sm_90a alike\n", self.done(mcc("explain", library, "z")).stdout)
+        self.assertIn("  schedule    default, for sm_70, sm_80, sm_86, sm_90a alike\n", self.done(mcc("explain", library, "z")).stdout)
         # What is printed for one is a schedule file for it.
         text, own = self.done(mcc("explain", library, "y", "--arch", "sm_80")).stdout, self.folder / "own_80.txt"
         own.write_text(text[text.index("\ntask "):])
         self.done(mcc("compile", model, "-o", self.folder / "own.so", "--target", "cuda:sm_80", "--schedule", own))
-        self.assertIn("no schedule is for sm_70: the library is for cuda:sm_75,sm_80,sm_86,sm_90a",
-                      self.done(mcc("explain", library, "y", "--arch", "sm_70"), 2).stderr)
+        self.assertIn("no schedule is for sm_75: the library is for cuda:sm_70,sm_80,sm_86,sm_90a",
+                      self.done(mcc("explain", library, "y", "--arch", "sm_75"), 2).stderr)
         self.assertIn(", for sm_80\n", self.done(mcc("explain", self.folder / "own.so", "y", "--arch", "sm_80")).stdout)
 
     # A rule that was refused, and what there is instead.
