@@ -32,6 +32,8 @@ struct Gpu {
   double launch_us = 2.5;
 
   int sm() const;
+  // cp.async: from global to shared memory, while the thread goes on.
+  bool has_async_copies() const { return sm() >= 80; }
   bool has_wgmma() const { return arch == "sm_90a" && warpgroup_fmas > 0; }
 };
 

@@ -35,6 +35,18 @@ def write(folder, model, inputs, outputs, number=0):
             (data / f"{word}_{i}.pb").write_bytes(to_bytes(value, infos[name]))
 
 
+def open_dimensions(model):
+    """Dimensions of the inputs that have several elements become open ones, equal ones by the same name; what follows from them is not said."""
+    for value in model.graph.input:
+        for dim in value.type.tensor_type.shape.dim if value.type.HasField("tensor_type") else ():
+            if dim.dim_value > 1:
+                dim.dim_param = f"D{dim.dim_value}"
+    for value in model.graph.output:
+        if value.type.HasField("tensor_type"):
+            value.type.tensor_type.ClearField("shape")
+    del model.graph.value_info[:]
+
+
 def verify(folders, *options, **environment):
     """Prints what is wrong, and the line that counts; returns the exit status."""
     done = subprocess.run([MCC, "verify", "--json", *options, *map(str, folders)], stdout=subprocess.PIPE, text=True,

@@ -69,12 +69,12 @@ bool is_asynchronous(const Operand& o, const Product& p, const Gpu& gpu) {
   // Of bytes, A's may be unsigned where B's are signed.
   const bool is_as_multiplied =
       o.buffer.element() == p.factor || (p.is_of_bytes() && byte_size(o.buffer.element()) == 1);
-  return gpu.sm() >= 80 && is_as_multiplied && o.vector * byte_size(p.factor) >= 4;
+  return gpu.has_async_copies() && is_as_multiplied && o.vector * byte_size(p.factor) >= 4;
 }
 
 // Registers of a thread for the next part of operands in vectors, on GPUs without asynchronous copies.
 int64_t registers_of_vectors(const Tile& t, const Product& p, const Gpu& gpu) {
-  if (gpu.sm() >= 80) return 0;
+  if (gpu.has_async_copies()) return 0;
   constexpr int64_t kRegister = 4;
   const int64_t place = p.has_windows() ? 6 : 1;  // of a vector
   const int64_t threads = t.warps() * gpu.warp;

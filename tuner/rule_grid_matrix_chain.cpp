@@ -90,7 +90,7 @@ bool fetches_ahead(const Tile& t, const ProductChain& c, const Gpu& gpu) {
   auto registers = [&](const Operand& o, int64_t elements) {
     const int64_t each = ceil_div64(elements, t.warps() * gpu.warp), bytes = byte_size(c.first.factor);
     if (o.vector == 1 && bytes < kRegister) return kOfElement * each;
-    return gpu.sm() < 80 ? ceil_div64(each * bytes, kRegister) : 0;
+    return gpu.has_async_copies() ? 0 : ceil_div64(each * bytes, kRegister);
   };
   const int64_t keys = registers(c.first.b, t.panel() * t.depth_1),
                 values = registers(c.second.b, t.depth_2 * t.width(c));

@@ -40,7 +40,7 @@ constexpr int64_t kBytes = 4;  // of a word
 // Whether what is fetched can be copied asynchronously, element by element if need be.
 bool is_async(const Product& p, const Gpu& gpu) {
   auto is_copied = [](const Operand& o) { return bit_width(o.buffer.element()) == 32; };
-  return gpu.sm() >= 80 && p.factor == ElementType::f32 && is_copied(p.a) && is_copied(p.b);
+  return gpu.has_async_copies() && p.factor == ElementType::f32 && is_copied(p.a) && is_copied(p.b);
 }
 
 ProductExtents extents_of(const Product& p, const Gpu& gpu) {

@@ -30,7 +30,7 @@ double moved_us(double bytes, double of, const Gpu& gpu) {
 // In as many parts as take the least time, of those that the rule offers (tuner/grid_product.cpp). `longest`: the extent of the
 // longest axis of the sum; fetch_us: what it has to wait for memory in any case; parts_launch: the parts are added up by a launch more.
 double product_us(ProductExtents p, int64_t longest, double fetch_us, bool parts_launch, const Gpu& gpu) {
-  p.is_async = gpu.sm() >= 80;
+  p.is_async = gpu.has_async_copies();
   double best = tensor::best_product_time(p, gpu);
   for (int64_t parts = 2; parts <= 32 && longest % parts == 0 && p.k / parts >= gpu.warp; parts *= 2) {
     ProductExtents divided = p;

@@ -397,7 +397,7 @@ class Enlarge : public Mutator {
 
 Func pipeline_copies(const Func& f, const Target& target) {
   Func out = f;
-  Pipeline pipeline(target.gpu.sm() >= 80);
+  Pipeline pipeline(target.gpu.has_async_copies());
   out.body = pipeline.mutate(f.body);
   if (pipeline.stages.empty()) return f;
   out.body = Enlarge(pipeline).mutate(out.body);

@@ -47,25 +47,13 @@ def write_test(test, folder):
                 (target / f"{word}_{i}.pb").write_bytes(verify_folders.to_bytes(value, infos[i]))
 
 
-def open_dimensions(model):
-    """Dimensions of the inputs that have several elements become open ones, equal ones by the same name."""
-    for value in model.graph.input:
-        for dim in value.type.tensor_type.shape.dim if value.type.HasField("tensor_type") else ():
-            if dim.dim_value > 1:
-                dim.dim_param = f"D{dim.dim_value}"
-    for value in model.graph.output:
-        if value.type.HasField("tensor_type"):
-            value.type.tensor_type.ClearField("shape")
-    del model.graph.value_info[:]
-
-
 def make_open_cases(cases, folder):
     shutil.rmtree(folder, ignore_errors=True)
     for case in map(pathlib.Path, cases):
         target = folder / case.name
         shutil.copytree(case, target)
         model = onnx.load(target / "model.onnx")
-        open_dimensions(model)
+        verify_folders.open_dimensions(model)
         onnx.save(model, target / "model.onnx")
     return [str(folder / pathlib.Path(case).name) for case in cases]
 

@@ -82,10 +82,6 @@ float truncated_sum(float sum, const double* x, const double* y, size_t count, s
   return sum;
 }
 
-}  // namespace
-
-namespace {
-
 // A shape of mma.sync: rows and depth of the product, elements of a register; how many products the unit adds up at once.
 struct MatrixShape {
   const char *name, *type;

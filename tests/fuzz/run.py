@@ -14,8 +14,9 @@ import onnx
 import onnxruntime
 from onnx import helper, numpy_helper
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).resolve().parents[1])]
 import models
+import verify_folders
 
 MCC = os.path.abspath(os.environ.get("MCC", pathlib.Path(__file__).parents[2] / "build/bin/mcc"))
 STAND_IN = pathlib.Path(os.environ.get("MCC_BUILD_DIR", pathlib.Path(__file__).parents[2] / "build")) / "tests/fake_cuda"
@@ -52,17 +53,6 @@ def reference(model, feeds):
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, feeds)
 
 
-def open_dimensions(model):
-    """Sizes of inputs become open ones, equal ones by the same name; what follows from them is for mcc to find out."""
-    for value in model.graph.input:
-        for dim in value.type.tensor_type.shape.dim:
-            if dim.dim_value > 1:
-                dim.dim_param = f"D{dim.dim_value}"
-    for value in model.graph.output:
-        value.type.tensor_type.ClearField("shape")
-    del model.graph.value_info[:]
-
-
 def write(folder, case, is_open):
     """The case as one of ONNX's test cases; False where ONNX or onnxruntime does not take the model."""
     try:
@@ -74,7 +64,7 @@ def write(folder, case, is_open):
     if any([d.dim_value for d in o.type.tensor_type.shape.dim] != list(w.shape) for o, w in zip(model.graph.output, wanted)):
         return False
     if is_open:
-        open_dimensions(model)
+        verify_folders.open_dimensions(model)
     data = folder / "test_data_set_0"
     data.mkdir(parents=True)
     onnx.save(model, folder / "model.onnx")
