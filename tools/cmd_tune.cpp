@@ -118,12 +118,12 @@ std::vector<std::string> shortcomings(const TuneModelReport& report) {
 }
 
 // The line that uses what was found.
-void print_next(const Arguments& arguments) {
+void print_next(const Arguments& arguments, const std::string& target) {
   const CompileOptions& compile = arguments.tune.compile;
   const std::string sizes = input_options_text(arguments.inputs);
   const std::string precision = compile.precision == "fp32" ? "" : text(" --precision ", compile.precision);
   std::printf("\nmcc compile %s --target %s%s%s --tune-log %s -o model.so\n",
-              printable(compile.model_path).c_str(), compile.target.c_str(), printable(sizes).c_str(),
+              printable(compile.model_path).c_str(), target.c_str(), printable(sizes).c_str(),
               precision.c_str(), printable(compile.tune_log).c_str());
 }
 
@@ -154,7 +154,9 @@ void print_report(const TuneModelReport& report, const Arguments& arguments) {
                 time_text(last.measured_us).c_str(), report.threads, report.threads == 1 ? "" : "s");
   }
   for (const std::string& sentence : shortcomings(report)) std::puts(printable(sentence).c_str());
-  print_next(arguments);
+  const bool is_there = !report.machine.empty() && report.compile_target == "cpu";
+  if (is_there) std::printf("\non a machine as the one that measured:");
+  print_next(arguments, report.compile_target);
 }
 
 Json report_json(const TuneModelReport& report, const CompileOptions& compile) {
@@ -166,6 +168,7 @@ Json report_json(const TuneModelReport& report, const CompileOptions& compile) {
   }
   Json out = tune_json(report.tasks, report.tune);
   out["target"] = report.target;
+  out["machine"] = report.machine.empty() ? Json() : Json(report.machine);
   out["threads"] = report.threads;
   out["sizes"] = report.sizes;
   out["kernels_of_data"] = report.of_data;
@@ -181,7 +184,8 @@ Json report_json(const TuneModelReport& report, const CompileOptions& compile) {
 // Options that say how to measure, where nothing is.
 Status check_no_measure(const Arguments& arguments) {
   const tuner::TuneOptions& tune = arguments.tune.tune;
-  const char* option = tune.trials > 0                                              ? "--trials"
+  const char* option = !arguments.tune.worker.empty()                               ? "--worker"
+                       : tune.trials > 0                                            ? "--trials"
                        : tune.search != "auto"                                      ? "--tuner"
                        : tune.cost_model != "auto" && tune.cost_model != "analyzer" ? "--cost-model"
                        : tune.measure.is_cold                                       ? "--cold"
@@ -220,7 +224,7 @@ int run_no_measure(const Arguments& arguments) {
   if (!report->sizes.empty())
     std::printf("all estimates are for %s\n", printable(sizes_text(report->sizes)).c_str());
   if (report->of_data > 0) std::puts(of_data_text(report->of_data).c_str());
-  print_next(arguments);
+  print_next(arguments, compile.target);
   return 0;
 }
 
@@ -290,6 +294,8 @@ void add_tune(CLI::App& app, int* exit_code) {
       ->check(CLI::NonNegativeNumber);
   command->add_option("--threads", options.compile.threads, "As for compile")->check(CLI::Range(0, 1024));
   command->add_flag("--cold", options.tune.measure.is_cold, "Empty the caches before each run of a kernel; on GPUs always");
+  command->add_option("--worker", options.worker,
+                      "Measure on another machine: a command that starts mcc there, as ssh gpu1 mcc");
   command->add_flag("--no-measure", arguments->no_measure,
                     "Measure nothing: the analyser picks, of GPUs with the assembler's figures; no machine "
                     "of the target is needed");

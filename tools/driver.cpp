@@ -73,7 +73,8 @@ std::function<void(const std::string&, const graph::Graph&)> graph_observer(cons
 
 // `log`: of the options, for its choices; none where there is none.
 Result<Prepared> prepare(const CompileOptions& options, const tuner::LogContents* log) {
-  Result<std::vector<tensor::Target>> targets = codegen::make_targets(options.target);
+  Result<std::vector<tensor::Target>> targets =
+      options.targets.empty() ? codegen::make_targets(options.target) : options.targets;
   if (!targets.ok()) return targets.errors();
   if (options.threads > 0)
     for (tensor::Target& target : *targets) target.cores = options.threads;

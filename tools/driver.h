@@ -19,6 +19,8 @@ struct CompileOptions {
   std::string header_path;  // of a model that is linked in; empty: none
   std::string report_path;  // of a page with plots; empty: none
   std::string target = "cpu";  // or a list of GPUs, for a library with code for each
+  // What `target` stands for, where that is another machine's matter; empty: what it is here.
+  std::vector<tensor::Target> targets;
   bool cubins = true;  // machine code for GPUs where NVIDIA's assembler is found; PTX is always there
   bool libraries = true;  // schedules of the log that call a GPU maker's library are taken
   int threads = 0;  // that the library is meant to run with, what schedules go by; 0: the target's cores

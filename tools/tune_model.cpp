@@ -9,14 +9,11 @@
 #include <regex>
 #include <set>
 
-#include "codegen/host_gpu.h"
 #include "nlohmann/json.hpp"
 #include "tools/algorithms.h"
 #include "tools/cmd_log.h"
 #include "tools/console.h"
-#include "tools/cuda_tools.h"
 #include "tools/kernels.h"
-#include "tools/measure/calibrate.h"
 #include "tools/measure/worker_measurer.h"
 #include "tools/subprocess.h"
 #include "tools/task_sizes.h"
@@ -32,6 +29,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+std::vector<std::string> worker_command(const std::string& mcc) {
+  return {"/bin/sh", "-c", mcc + " measure-worker"};
+}
+
 // The whole model is measured when this much of the budget is used, and at the end; but for the end only as long as that takes
 // a small part of the time.
 constexpr double kChecks[] = {0.25, 0.5, 0.75};
@@ -46,10 +47,17 @@ constexpr int kKnownOfLongLogs = 1000;  // of each task
 
 class ModelTuner {
  public:
-  // `problems`: whose algorithms are open.
-  ModelTuner(const TuneModelOptions& options, ModelTasks model, size_t all_tasks, std::vector<AlgorithmProblem> problems)
-      : options_(options), tune_(options.tune), target_(std::move(model.target)), problems_(std::move(problems)) {
+  // `machine`: that measures; `problems`: whose algorithms are open.
+  ModelTuner(const TuneModelOptions& options, Machine machine, ModelTasks model, size_t all_tasks,
+             std::vector<AlgorithmProblem> problems)
+      : options_(options),
+        tune_(options.tune),
+        machine_(std::move(machine)),
+        target_(std::move(model.target)),
+        problems_(std::move(problems)) {
     report_.target = text(options.compile.target, " (", target_.cpu, ")");
+    report_.compile_target = options.compile.target;
+    if (!options.worker.empty()) name_other_machine();
     report_.all_tasks = all_tasks;
     report_.threads = target_.cores;
     report_.sizes = model.sizes;
@@ -59,13 +67,11 @@ class ModelTuner {
       // Between two runs of a kernel in a model, others fill the cache.
       tune_.measure.is_cold = true;
       tune_.ahead = tune_.batch;
-      const codegen::HostGpus here = codegen::host_gpus();
-      device_ = here.gpus.empty() ? target_.cpu : here.gpus[0].gpu.name;
-      is_exclusive_ = !here.gpus.empty() && here.gpus[0].is_exclusive;
-      report_.assembler_problem = find_assembler_for(target_).problem;
+      device_ = machine_.gpu;
+      report_.assembler_problem = machine_.assembler_problem;
       if (!report_.assembler_problem.empty()) say(printable_lines(report_.assembler_problem));
     } else {
-      tune_.peak_gflops = calibrate(1000).gflops;
+      tune_.peak_gflops = machine_.peak_gflops;
       device_ = text(target_.cpu, ", ", target_.cores, " cores");
     }
     set_tasks(std::move(model.tasks));
@@ -81,6 +87,7 @@ class ModelTuner {
     Result<Known> known = read_known(path);
     if (!known.ok()) return known.errors();
     WorkerOptions worker;
+    if (!options_.worker.empty()) worker.command = worker_command(options_.worker);
     worker.target = target_.name;
     worker.emit = emit_options(options_.compile);
     WorkerMeasurer measurer(worker);
@@ -103,6 +110,18 @@ class ModelTuner {
 
  private:
   using Known = std::vector<std::vector<tuner::Trial>>;  // by task
+
+  // What "cpu" and "cuda" are there is something else here.
+  void name_other_machine() {
+    const bool is_gpu = target_.kind == tensor::TargetKind::cuda;
+    report_.machine = is_gpu ? machine_.gpu : target_.cpu;
+    say(printable(
+        text("measuring on another machine (", report_.machine, "); the whole model is not measured there")));
+    if (report_.compile_target != target_.name || target_.name.find(':') != std::string::npos) return;
+    const std::string name = text(target_.name, ":", target_.cpu);
+    const Result<tensor::Target> named = codegen::make_target(name);
+    if (named.ok() && named->fingerprint() == target_.fingerprint()) report_.compile_target = name;
+  }
 
   void set_tasks(std::vector<tuner::Task> tasks) {
     report_.tasks = std::move(tasks);
@@ -378,12 +397,11 @@ class ModelTuner {
     for (const tuner::Task& task : report_.tasks)
       products += offered.emplace_back(tuner::library_candidates(task.func, target_)).empty() ? 0 : 1;
     if (products == 0) return;
-    const Result<std::string> version = find_cublaslt();
-    if (!version.ok()) {
+    if (machine_.cublaslt.empty()) {
       return say(text("cuBLASLt is not here (libcublasLt.so.13, .12 or .11): no candidate for the ", products,
                       " tasks that are matrix products"));
     }
-    say(text("cuBLASLt ", *version, " is a candidate for ", products, " tasks"));
+    say(text("cuBLASLt ", machine_.cublaslt, " is a candidate for ", products, " tasks"));
     for (size_t i = 0; i < offered.size(); ++i)
       for (tuner::Candidate& candidate : offered[i])
         known[i].push_back({std::move(candidate), {}});
@@ -427,7 +445,7 @@ class ModelTuner {
   // Compiles the model with what the log has by now, and times it in a process of its own.
   void measure_model(std::optional<double> estimate_us, WorkerMeasurer& measurer, TuneDisplay& display) {
     const double begin = elapsed();
-    if (is_exclusive_) measurer.rest();
+    if (machine_.is_exclusive) measurer.rest();
     compile_and_time(estimate_us, display);
     last_check_ = elapsed();
     check_seconds_ = last_check_ - begin;
@@ -464,14 +482,14 @@ class ModelTuner {
 
   const TuneModelOptions& options_;
   tuner::TuneOptions tune_;
-  tensor::Target target_;
+  const Machine machine_;
+  tensor::Target target_;  // with the threads that the model is meant for
   std::vector<AlgorithmProblem> problems_;
   std::map<std::string, double> times_;               // of default schedules, or the best known, by the task's text
   std::map<std::string, tuner::TaskReport> earlier_;  // than the search, by task id
   int64_t earlier_trials_ = 0;
   TuneModelReport report_;
   std::string device_;                           // for people
-  bool is_exclusive_ = false;                    // the GPU serves one process at a time
   std::vector<std::vector<int64_t>> sizes_;      // of each task's symbolic dimensions
   std::map<std::string, std::string> defaults_;  // trace of the default schedule, by task id
   Clock::time_point start_;
@@ -503,46 +521,32 @@ Result<std::vector<tuner::Task>> select_tasks(std::vector<tuner::Task> tasks, co
   return chosen;
 }
 
-namespace {
-
-// Whether what is tuned for is here to be measured on.
-Status check_machine(const tensor::Target& target) {
-  if (target.kind != tensor::TargetKind::cuda) return done();
-  const codegen::HostGpus here = codegen::host_gpus();
-  constexpr const char* kHint = "--no-measure picks schedules by analysis alone";
-  if (!here.problem.empty())
-    return Diagnostic{ErrorKind::environment, "", text("there is no GPU to measure on: ", here.problem), kHint};
-  if (here.gpus[0].is_prohibited) {
-    return Diagnostic{
-        ErrorKind::environment, "",
-        text("the compute mode of the GPU here (", here.gpus[0].gpu.name, ") lets no process use it"),
-        text("nvidia-smi -c DEFAULT changes that; ", kHint)};
+Result<TuneModelReport> tune_model(const TuneModelOptions& given) {
+  TuneModelOptions options = given;
+  Machine machine;
+  if (!options.worker.empty()) {
+    Result<Machine> there = ask_machine(worker_command(options.worker), options.compile.target);
+    if (!there.ok()) return there.errors();
+    machine = std::move(*there);
+    options.compile.targets = machine.targets;
+    options.check_model = false;
   }
-  if (codegen::runs_here(target)) return done();
-  return Diagnostic{ErrorKind::environment, "",
-                    text("the GPU here (", here.gpus[0].gpu.name, ", ", here.gpus[0].gpu.arch,
-                         ") cannot run code for ", target.cpu),
-                    kHint};
-}
-
-}  // namespace
-
-Result<TuneModelReport> tune_model(const TuneModelOptions& options) {
   AlgorithmQuestions questions;
   CompileOptions compile = with_log_if_there(options.compile);
   compile.algorithms.observer = questions.observer();
   Result<ModelTasks> model = extract_tasks(compile);
   if (!model.ok()) return model.errors();
-  // Of a list, the GPU here, or the last that it can run the code of.
-  for (const tensor::Target& target : model->targets) {
-    if (model->targets.size() > 1 && codegen::runs_here(target)) model->target = target;
+  if (options.worker.empty()) {
+    Result<Machine> here = describe_machine(options.compile.target);
+    if (!here.ok()) return here.errors();
+    machine = std::move(*here);
   }
-  if (Status status = check_machine(model->target); !status.ok()) return status.errors();
+  model->target = model->targets[machine.measured];
   const size_t all = model->tasks.size();
   Result<std::vector<tuner::Task>> tasks = select_tasks(std::move(model->tasks), options.tasks);
   if (!tasks.ok()) return tasks.errors();
   model->tasks = std::move(*tasks);
-  return ModelTuner(options, std::move(*model), all, questions.open()).run();
+  return ModelTuner(options, std::move(machine), std::move(*model), all, questions.open()).run();
 }
 
 }  // namespace mcc::tools

@@ -17,6 +17,9 @@ struct TuneModelOptions {
   CompileOptions compile;  // the model, the target; its tune_log is written to
   tuner::TuneOptions tune;
   std::string tasks;  // regular expression over ids, names and ONNX nodes; empty: all tasks
+  // Starts mcc where kernels are to be measured, for the shell ("ssh gpu1 mcc"); empty: on this machine. The whole model is not
+  // measured there.
+  std::string worker;
   bool check_model = true;  // measure the whole model before, now and then, and after
   std::function<bool()> is_interrupted;  // asked between rounds
 };
@@ -31,6 +34,8 @@ struct ModelLatency {
 
 struct TuneModelReport {
   std::string target;
+  std::string machine;             // that measured, for people; empty: this one
+  std::string compile_target;      // of `mcc compile` with what was found
   std::vector<tuner::Task> tasks;  // those that were tuned
   size_t all_tasks = 0;            // of the model
   std::map<std::string, int64_t> sizes;  // of open dimensions, that all times are of

@@ -158,7 +158,7 @@ WorkerProcess::Received WorkerProcess::receive(std::string& line, double seconds
 }
 
 void WorkerProcess::kill() {
-  if (pid_ > 0 && !status_) ::kill(pid_, SIGKILL);
+  if (pid_ > 0 && !status_) ::kill(-pid_, SIGKILL);  // it leads a group of its own
 }
 
 std::string WorkerProcess::end_text() {

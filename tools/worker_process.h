@@ -30,7 +30,7 @@ class WorkerProcess {
 
   // Waits for the process and says how it ended: "killed by SIGSEGV", "ended with exit code 3".
   std::string end_text();
-  void kill();
+  void kill();  // and what it has started
   // The last of what it wrote to stderr.
   const std::string& complaints() const { return complaints_; }
 

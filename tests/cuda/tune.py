@@ -7,7 +7,7 @@ import json
 import numpy as np
 from onnx import helper
 
-from stand_in import PATIENT, Case, main, mcc, save
+from stand_in import DRIVER, LIBRARY, MCC, NO_LIBRARY, PATIENT, Case, main, mcc, save
 
 THREADS = (32, 64, 128, 256, 512)  # that the one kernel of the plain model may have
 
@@ -74,6 +74,28 @@ class CudaTune(Case):
         verified = json.loads(self.done(mcc("log", "verify", self.folder / "a.json", self.layers, "--target", "cuda:sm_80",
                                             "--json")).stdout)["trials"]
         self.assertTrue(all(row["checked"] and row["error"] == "none" for row in verified))
+
+    def test_a_gpu_elsewhere(self):
+        there = f"env LD_LIBRARY_PATH={DRIVER}:{LIBRARY} FAKE_CUDA_RUN=1 FAKE_CUDA_SM=90 '{MCC}'"
+        words = ("tune", self.layers, "--tune-log", self.folder / "w.json", "--target", "cuda", "--trials", "9", *PATIENT)
+        refused = mcc(*words, driver=False, LD_LIBRARY_PATH=NO_LIBRARY.name)
+        self.assertIn("there is no GPU", self.done(refused, 5).stderr)
+        refused = mcc(*words, "--worker", f"'{MCC}'", driver=False, LD_LIBRARY_PATH=NO_LIBRARY.name)
+        self.assertIn("--worker: there is no GPU", self.done(refused, 5).stderr)
+        found = self.done(mcc(*words, "--worker", there, driver=False, LD_LIBRARY_PATH=NO_LIBRARY.name))
+        self.assertIn("another machine (Stand-in GPU)", found.stderr)
+        self.assertIn("cuBLASLt", found.stderr)  # it is there, not here
+        self.assertIn("--target cuda:sm_90", found.stdout)
+        trials = self.trials("w.json")
+        self.assertTrue(any("library" in trial["trace"] and trial["error"] == "none" for trial in trials))
+        for trial in trials:
+            self.assertEqual(trial["device"], "Stand-in GPU")
+            if "library" not in trial["trace"]:
+                self.assertEqual(trial["error"], "none", trial["message"])
+        target = found.stdout.split("--target ")[1].split()[0]
+        compiled = json.loads(self.done(mcc("compile", self.layers, "-o", self.folder / "w.so", "--target", target, "--locked",
+                                            "--tune-log", self.folder / "w.json", "--json", driver=False)).stdout)
+        self.assertEqual(compiled["schedules"]["exact"], 2)
 
     def test_a_list_of_architectures(self):
         targets = ("--target", "cuda:sm_80,sm_90")

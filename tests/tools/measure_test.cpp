@@ -430,5 +430,62 @@ TEST(MeasureProtocol, RefusesWhatIsNoRequest) {
   EXPECT_FALSE(decode_message("garbage"));
 }
 
+// A processor and a GPU of some machine.
+Machine described_machine() {
+  Machine machine;
+  machine.version = "1.2.3";
+  for (const char* name : {"cpu:haswell", "cuda:sm_90a"}) {
+    Result<tensor::Target> target = codegen::make_target(name);
+    EXPECT_TRUE(target.ok());
+    machine.targets.push_back(*target);
+  }
+  machine.measured = 1;
+  machine.gpu = "GPU \"x\"";
+  machine.cublaslt = "13.1.0";
+  machine.peak_gflops = 100.5;
+  return machine;
+}
+
+TEST(MeasureProtocol, MachineThereAndBack) {
+  const nlohmann::json document = to_json(described_machine());
+  std::optional<Machine> back = parse_machine(document);
+  ASSERT_TRUE(back);
+  EXPECT_EQ(to_json(*back), document);
+  EXPECT_EQ(back->target().fingerprint(), described_machine().target().fingerprint());
+  EXPECT_EQ(back->targets[0].l2.bytes, described_machine().targets[0].l2.bytes);
+}
+
+TEST(MeasureProtocol, RefusesWhatIsNoMachine) {
+  const nlohmann::json good = to_json(described_machine());
+  const auto refused_with = [&](const std::string& pointer, const nlohmann::json& value) {
+    nlohmann::json changed = good;
+    changed[nlohmann::json::json_pointer(pointer)] = value;
+    return !parse_machine(changed);
+  };
+  for (const nlohmann::json& value :
+       {nlohmann::json(), nlohmann::json(-1), nlohmann::json(2), nlohmann::json("1")})
+    EXPECT_TRUE(refused_with("/measured", value)) << value;
+  EXPECT_TRUE(refused_with("/targets", nlohmann::json::array()));
+  EXPECT_TRUE(refused_with("/targets/0/vector_bits", 100));
+  EXPECT_TRUE(refused_with("/targets/0/vector_bits", 4096));
+  EXPECT_TRUE(refused_with("/targets/0/l1", 5));
+  EXPECT_TRUE(refused_with("/targets/1/gpu/arch", 90));
+  // What formulas divide by, whatever it is called; and everything has to be there.
+  size_t fields = 0;
+  const nlohmann::json flat = good["targets"].flatten();
+  for (const auto& [pointer, value] : flat.items()) {
+    nlohmann::json without = flat;
+    without.erase(pointer);
+    nlohmann::json changed = good;
+    changed["targets"] = without.unflatten();
+    EXPECT_TRUE(!parse_machine(changed) || pointer.ends_with("is_gpu")) << pointer;
+    EXPECT_TRUE(!value.is_number() || pointer.ends_with("_fmas") || refused_with("/targets" + pointer, 0))
+        << pointer;
+    EXPECT_TRUE(!value.is_number() || refused_with("/targets" + pointer, -1)) << pointer;
+    ++fields;
+  }
+  EXPECT_GT(fields, 60u);
+}
+
 }  // namespace
 }  // namespace mcc::tools

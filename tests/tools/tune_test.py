@@ -7,6 +7,7 @@ import pathlib
 import random
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -183,6 +184,55 @@ class Tune(unittest.TestCase):
         self.trials("k.json")
         np.testing.assert_allclose(self.output("k.so", "--tune-log", "k.json"), self.plain, rtol=1e-4, atol=1e-6)
 
+    def test_measures_on_another_machine(self):
+        """The other machine is this one, as seen through a program that says it had another processor."""
+        relay = self.folder / "relay.py"
+        relay.write_text(f"""
+import json, subprocess, sys, threading
+assert sys.argv[1:] == ["measure-worker"], sys.argv
+worker = subprocess.Popen([{MCC!r}, "measure-worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+def forward():
+    for line in sys.stdin.buffer:
+        worker.stdin.write(line)
+        worker.stdin.flush()
+    worker.stdin.close()
+threading.Thread(target=forward, daemon=True).start()
+for line in worker.stdout:
+    message = json.loads(line)
+    if message["event"] == "machine":
+        target, = message["machine"]["targets"]
+        target |= {{"cpu": "haswell", "features": "+avx,+avx2,+fma", "vector_bits": 256, "vector_registers": 16, "cores": 3}}
+        line = json.dumps(message).encode() + b"\\n"
+    sys.stdout.buffer.write(line)
+    sys.stdout.buffer.flush()
+""")
+        done = self.mcc("tune", self.model, "--tune-log", "w.json", "--json", "--trials", "8", "--worker", f"{sys.executable} '{relay}'")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        report = json.loads(done.stdout)
+        self.assertEqual((report["trials"], report["machine"], report["threads"], report["model"]), (8, "haswell", 3, []))
+        self.assertIn("another machine (haswell)", done.stderr)
+        for trial in self.trials("w.json"):
+            self.assertIn("haswell 256 bits", trial["target"])
+            self.assertEqual((trial["device"], trial["error"]), ("haswell, 3 cores", "none"))
+        # On this machine these are another one's.
+        report = self.tune("w.json", "--trials", "2")
+        self.assertEqual((report["known_trials"], report["machine"]), (0, None))
+
+    def test_commands_that_start_no_worker(self):
+        for command, words in [
+                ("echo 'no such host' >&2; exit 255; :", ["ended with exit code 255", "no such host"]),
+                ("echo hello; cat >", ["answers with what is no message: hello"]),
+                (f"echo '{{\"id\": 1, \"event\": \"machine\", \"machine\": {{}}}}'; :", ["answers with what is no message"]),
+                (f"echo '{{\"id\": 1, \"event\": \"done\"}}'; :", ["does not say on which machine it is"]),
+                (f"'{MCC}' measure-worker | sed -u 's/\"version\":\"[^\"]*\"/\"version\":\"0.0.1\"/' #", ["is mcc 0.0.1, this one is"]),
+        ]:
+            with self.subTest(command=command):
+                done = self.mcc("tune", self.model, "--tune-log", "n.json", "--worker", command)
+                self.assertEqual(done.returncode, 5, done.stderr)
+                for text in ["--worker", *words]:
+                    self.assertIn(text, done.stderr)
+                self.assertFalse((self.folder / "n.json").exists())
+
     def test_bad_options(self):
         for options, code, words in [
                 (["--time", "soon"], 2, "soon"),
@@ -191,6 +241,8 @@ class Tune(unittest.TestCase):
                 (["--tasks", "("], 2, "regular expression"),
                 (["--tasks", "no_such_kernel"], 2, "no_such_kernel"),
                 (["--target", "cpu:nothing"], 2, "nothing"),
+                (["--worker", MCC, "--target", "cpu:nothing"], 2, "nothing"),
+                (["--worker", MCC, "--no-measure"], 2, "--worker"),
         ]:
             done = self.mcc("tune", self.model, "--tune-log", "f.json", *options)
             self.assertEqual(done.returncode, code, (options, done.stderr))

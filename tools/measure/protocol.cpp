@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "nlohmann/json.hpp"
+#include "tools/measure/json_reader.h"
 
 namespace mcc::tools {
 
@@ -12,8 +12,8 @@ namespace {
 using nlohmann::json;
 using tuner::Measurement;
 
-constexpr std::string_view kEvents[] = {"reference", "build",  "built", "run",     "check",
-                                        "idle",      "result", "done",  "restart", "error"};
+constexpr std::string_view kEvents[] = {"reference", "build",   "built", "run",     "check", "idle",
+                                        "result",    "machine", "done",  "restart", "error"};
 constexpr std::string_view kErrorKinds[] = {"comparison",  "usage",       "bad_input",
                                             "unsupported", "environment", "tuning_log"};
 
@@ -30,65 +30,6 @@ std::string dump(const json& document) {
 
 // JSON has no infinity.
 double finite(double x) { return std::isnan(x) ? 1e300 : std::clamp(x, -1e300, 1e300); }
-
-// Reads members of an object and remembers the first that is wrong.
-class Reader {
- public:
-  explicit Reader(const json& object) : object_(object) {}
-
-  double number(const char* key, double otherwise, double low, double high) {
-    const json* value = find(key);
-    if (!value) return otherwise;
-    if (!value->is_number()) return fail(key, "a number"), otherwise;
-    const auto x = value->get<double>();
-    if (!(x >= low && x <= high)) return fail(key, text("a number from ", low, " to ", high)), otherwise;
-    return x;
-  }
-  int64_t integer(const char* key, int64_t otherwise, int64_t low, int64_t high) {
-    const json* value = find(key);
-    if (!value) return otherwise;
-    if (!value->is_number_integer() || (value->is_number_unsigned() && value->get<uint64_t>() > INT64_MAX))
-      return fail(key, "an integer"), otherwise;
-    const auto x = value->get<int64_t>();
-    if (x < low || x > high) return fail(key, text("an integer from ", low, " to ", high)), otherwise;
-    return x;
-  }
-  bool flag(const char* key) {
-    const json* value = find(key);
-    if (!value) return false;
-    if (!value->is_boolean()) return fail(key, "true or false"), false;
-    return value->get<bool>();
-  }
-  std::string string(const char* key) {
-    const json* value = find(key);
-    if (!value) return "";
-    if (!value->is_string()) return fail(key, "a string"), "";
-    return value->get<std::string>();
-  }
-  std::vector<std::string> strings(const char* key, size_t most) {
-    std::vector<std::string> list;
-    const json* value = find(key);
-    if (!value) return list;
-    if (!value->is_array() || value->size() > most) return fail(key, text("a list of at most ", most)), list;
-    for (const json& item : *value) {
-      if (!item.is_string()) return fail(key, "a list of strings"), list;
-      list.push_back(item.get<std::string>());
-    }
-    return list;
-  }
-  const std::string& problem() const { return problem_; }
-  void fail(const char* key, const std::string& expected) {
-    if (problem_.empty()) problem_ = text("\"", key, "\": expected ", expected);
-  }
-
- private:
-  const json* find(const char* key) const {
-    auto it = object_.find(key);
-    return it == object_.end() ? nullptr : &*it;
-  }
-  const json& object_;
-  std::string problem_;
-};
 
 json encode_measurement(const Measurement& m) {
   json times = json::array();
@@ -107,7 +48,7 @@ json encode_measurement(const Measurement& m) {
 
 std::optional<Measurement> decode_measurement(const json& object) {
   if (!object.is_object()) return std::nullopt;
-  Reader reader(object);
+  JsonReader reader(object);
   Measurement m;
   std::optional<tuner::TrialError> error = tuner::parse_trial_error(reader.string("error"));
   if (!error) return std::nullopt;
@@ -134,7 +75,7 @@ void decode_errors(const json& document, Diagnostics& errors) {
   if (list == document.end() || !list->is_array()) return;
   for (const json& item : *list) {
     if (!item.is_object()) continue;
-    Reader reader(item);
+    JsonReader reader(item);
     Diagnostic diagnostic;
     diagnostic.kind = static_cast<ErrorKind>(index_of(kErrorKinds, reader.string("kind")).value_or(2));
     diagnostic.where = reader.string("where");
@@ -148,6 +89,8 @@ void decode_errors(const json& document, Diagnostics& errors) {
 
 std::string encode(const WorkerRequest& r) {
   const tuner::MeasureOptions& o = r.options;
+  if (r.wants_machine)
+    return dump({{"version", kProtocolVersion}, {"id", r.id}, {"target", r.target}, {"wants_machine", true}});
   return dump({{"version", kProtocolVersion},
                {"id", r.id},
                {"task", r.task},
@@ -174,7 +117,7 @@ Result<WorkerRequest> decode_request(const std::string& line) {
   };
   const json document = json::parse(line, nullptr, false);
   if (!document.is_object()) return refuse("expected a JSON object on one line");
-  Reader reader(document);
+  JsonReader reader(document);
   WorkerRequest r;
   r.id = reader.integer("id", 0, 0, INT64_MAX);
   if (reader.integer("version", 0, 0, 1 << 20) != kProtocolVersion)
@@ -182,12 +125,14 @@ Result<WorkerRequest> decode_request(const std::string& line) {
   r.task = reader.string("task");
   r.target = reader.string("target");
   r.candidates = reader.strings("candidates", kMaxCandidates);
+  r.wants_machine = reader.flag("wants_machine");
   if (!reader.problem().empty()) return refuse(reader.problem());
+  if (r.wants_machine && !r.target.empty()) return r;
   if (r.task.empty() || r.target.empty()) return refuse("expected \"task\" and \"target\"");
   auto options = document.find("options");
   if (options == document.end()) return r;
   if (!options->is_object()) return refuse("\"options\": expected an object");
-  Reader o(*options);
+  JsonReader o(*options);
   r.options.threads = static_cast<int>(o.integer("threads", 1, 1, 1024));
   r.options.incumbent_us = o.number("incumbent_us", 0, 0, 1e300);
   r.options.is_cold = o.flag("is_cold");
@@ -208,6 +153,7 @@ std::string encode(const WorkerMessage& m) {
   json document = {{"id", m.id}, {"event", kEvents[static_cast<size_t>(m.event)]}};
   if (m.candidate >= 0) document["candidate"] = m.candidate;
   if (m.event == WorkerEvent::result) document["measurement"] = encode_measurement(m.measurement);
+  if (m.machine) document["machine"] = to_json(*m.machine);
   if (m.event == WorkerEvent::error) {
     json& errors = document["errors"] = json::array();
     for (const Diagnostic& d : m.errors) {
@@ -223,7 +169,7 @@ std::string encode(const WorkerMessage& m) {
 std::optional<WorkerMessage> decode_message(const std::string& line) {
   const json document = json::parse(line, nullptr, false);
   if (!document.is_object()) return std::nullopt;
-  Reader reader(document);
+  JsonReader reader(document);
   WorkerMessage m;
   m.id = reader.integer("id", 0, 0, INT64_MAX);
   m.candidate = reader.integer("candidate", -1, 0, static_cast<int64_t>(kMaxCandidates));
@@ -231,6 +177,11 @@ std::optional<WorkerMessage> decode_message(const std::string& line) {
   if (!event || !reader.problem().empty()) return std::nullopt;
   m.event = static_cast<WorkerEvent>(*event);
   if (m.event == WorkerEvent::error) decode_errors(document, m.errors);
+  if (m.event == WorkerEvent::machine) {
+    auto it = document.find("machine");
+    if (it != document.end()) m.machine = parse_machine(*it);
+    if (!m.machine) return std::nullopt;
+  }
   if (m.event == WorkerEvent::result) {
     auto it = document.find("measurement");
     std::optional<Measurement> measurement = it == document.end() ? std::nullopt : decode_measurement(*it);

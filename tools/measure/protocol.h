@@ -2,10 +2,12 @@
 // names and numbers are checked, and nothing of it is opened or run but the code that is generated from it.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "codegen/codegen.h"
+#include "tools/measure/machine.h"
 #include "tuner/trial.h"
 
 namespace mcc::tools {
@@ -15,6 +17,7 @@ inline constexpr size_t kMaxRequestBytes = size_t{64} << 20;
 inline constexpr size_t kMaxCandidates = 4096;
 
 // {"version": 1, "id": 7, "task": "func ...", "target": "cpu", "candidates": ["split(...)\n...", ...], "options": {...}}
+// {"version": 1, "id": 1, "target": "cuda", "wants_machine": true}
 struct WorkerRequest {
   int64_t id = 0;
   std::string
@@ -24,6 +27,7 @@ struct WorkerRequest {
   tuner::MeasureOptions options;
   codegen::EmitOptions emit;  // as the kernels of the model will be compiled
   bool is_serial = false;     // no candidate is built while another one runs
+  bool wants_machine = false;  // which machine the target is there, and nothing else
 };
 std::string encode(const WorkerRequest& request);
 Result<WorkerRequest> decode_request(const std::string& line);
@@ -38,6 +42,7 @@ enum class WorkerEvent {
   check,      // the candidate's run has ended; its result is fetched and compared
   idle,       // nothing runs
   result,     // of the candidate, with a "measurement"
+  machine,    // that the request wanted, with a "machine"
   done,       // with the request
   restart,  // the process ends: its GPU's context is lost, by the fault of a candidate whose result has been sent
   error,  // the request cannot be served, with "errors"
@@ -47,6 +52,7 @@ struct WorkerMessage {
   WorkerEvent event = WorkerEvent::done;
   int64_t candidate = -1;
   tuner::Measurement measurement;
+  std::optional<Machine> machine;
   Diagnostics errors;
 };
 std::string encode(const WorkerMessage& message);  // without a line break

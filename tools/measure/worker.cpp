@@ -155,7 +155,8 @@ class Worker {
     Result<WorkerRequest> request = decode_request(line);
     if (request.ok()) {
       job->request = std::move(*request);
-      if (may_prepare_ahead(*job)) job->status = guarded([&] { return prepare(*job); });
+      if (!job->request.wants_machine && may_prepare_ahead(*job))
+        job->status = guarded([&] { return prepare(*job); });
     } else {
       job->status = request.errors();
     }
@@ -195,7 +196,7 @@ class Worker {
   }
 
  private:
-  struct Machine {
+  struct Builder {
     tensor::Target target;
     std::unique_ptr<codegen::Jit> jit;              // of a CPU
     std::unique_ptr<codegen::Assembler> assembler;  // of a GPU, where there is one
@@ -213,7 +214,7 @@ class Worker {
     Status status = done();
     bool is_of_processor = false;  // one of those that are counted
     // Once it is prepared.
-    Machine* machine = nullptr;
+    Builder* builder = nullptr;
     std::shared_ptr<KeptTask> task;
     KnownKernels* known = nullptr;
     std::unique_ptr<WorkQueue> queue;  // of its own
@@ -271,20 +272,20 @@ class Worker {
 
   // ---- Preparing ----
 
-  Result<Machine*> machine_for(const std::string& name) {
-    auto it = machines_.find(name);
-    if (it != machines_.end()) return &it->second;
+  Result<Builder*> builder_for(const std::string& name) {
+    auto it = builders_.find(name);
+    if (it != builders_.end()) return &it->second;
     Result<tensor::Target> target = codegen::make_target(name);
     if (!target.ok()) return target.errors();
-    Machine machine{*target, nullptr, nullptr};
-    if (machine.is_gpu()) {
-      machine.assembler = find_assembler_for(*target).assembler;  // who asks has been told of a problem
+    Builder builder{*target, nullptr, nullptr};
+    if (builder.is_gpu()) {
+      builder.assembler = find_assembler_for(*target).assembler;  // who asks has been told of a problem
     } else {
       Result<std::unique_ptr<codegen::Jit>> jit = codegen::Jit::create(*target);
       if (!jit.ok()) return jit.errors();
-      machine.jit = std::move(*jit);
+      builder.jit = std::move(*jit);
     }
-    return &machines_.emplace(name, std::move(machine)).first->second;
+    return &builders_.emplace(name, std::move(builder)).first->second;
   }
 
   Result<std::shared_ptr<KeptTask>> task_for(const WorkerRequest& request) {
@@ -306,14 +307,14 @@ class Worker {
   Status prepare(Job& job) {
     const WorkerRequest& request = job.request;
     std::unique_lock lock(mutex_);
-    Result<Machine*> machine = machine_for(request.target);
-    if (!machine.ok()) return machine.errors();
+    Result<Builder*> builder = builder_for(request.target);
+    if (!builder.ok()) return builder.errors();
     Result<std::shared_ptr<KeptTask>> task = task_for(request);
     if (!task.ok()) return task.errors();
     // What a GPU computes is compared with what this machine's processor does.
-    Result<Machine*> processor = (*machine)->is_gpu() ? machine_for("cpu") : machine;
+    Result<Builder*> processor = (*builder)->is_gpu() ? builder_for("cpu") : builder;
     if (!processor.ok()) return processor.errors();
-    job.machine = *machine;
+    job.builder = *builder;
     job.task = *task;
     bytes_under_way_ += job.task->task->bytes();
     job.known = &known_[codegen::sha256(text(
@@ -329,9 +330,9 @@ class Worker {
       std::lock_guard only_one(kept->reference);
       return guarded([&] { return kept->task->compute_reference(context); });
     };
-    if (job.machine->is_gpu()) {
-      const DeviceBuildContext build{kept->task->func(), job.machine->target, request.emit,
-                                     job.machine->assembler.get()};
+    if (job.builder->is_gpu()) {
+      const DeviceBuildContext build{kept->task->func(), job.builder->target, request.emit,
+                                     job.builder->assembler.get()};
       steps.build = [build](const std::string& trace, const Preparation::IsKnown& is_known) {
         return build_device_candidate(build, trace, is_known);
       };
@@ -350,11 +351,11 @@ class Worker {
   // A kernel of one thread, and one of a GPU, is timed on the last CPU while the others build; one of several threads needs them
   // all.
   WorkQueue& queue_for(Job& job) {
-    const bool needs_one = job.machine->is_gpu() || job.request.options.threads == 1;
+    const bool needs_one = job.builder->is_gpu() || job.request.options.threads == 1;
     const size_t threads = job.request.is_serial ? 0 : needs_one ? cpus_.size() - 1 : cpus_.size();
     std::vector<int> cpus = cpus_;
     if (needs_one && cpus.size() > 1) cpus.pop_back();
-    if (job.machine->is_gpu() && threads > 0) {
+    if (job.builder->is_gpu() && threads > 0) {
       if (!queue_) queue_ = std::make_unique<WorkQueue>(threads, cpus);
       return *queue_;
     }
@@ -364,7 +365,21 @@ class Worker {
 
   // ---- Measuring ----
 
+  Status describe(const WorkerRequest& request) {
+    // As for what is measured on a GPU.
+    if (request.target.starts_with("cuda")) limit_memory(RLIM_INFINITY);
+    Result<Machine> machine = describe_machine(request.target);
+    if (!machine.ok()) return machine.errors();
+    WorkerMessage message;
+    message.id = request.id;
+    message.event = WorkerEvent::machine;
+    message.machine = std::move(*machine);
+    out_.write(message);
+    return done();
+  }
+
   Status measure(Job& job) {
+    if (job.request.wants_machine) return describe(job.request);
     if (!job.preparation) {
       if (Status status = prepare(job); !status.ok()) return status;
     }
@@ -372,7 +387,7 @@ class Worker {
     MeasuredTask& measured = *job.task->task;
     const auto send = [&](const WorkerMessage& message) { out_.write(message); };
     std::vector<OtherSizes> others;
-    if (!job.machine->is_gpu()) {
+    if (!job.builder->is_gpu()) {
       std::unique_ptr<KernelRunner> runner = make_cpu_runner(request.options, measured);
       for (const std::unique_ptr<MeasuredTask>& other : measured.others())
         others.push_back({*other, make_cpu_runner(request.options, *other)});
@@ -454,7 +469,7 @@ class Worker {
   bool is_over_ = false;
   int of_processors_ = 0;        // requests that are not finished
   int64_t bytes_under_way_ = 0;  // of the tasks of all that has been prepared and is not finished
-  std::map<std::string, Machine> machines_;
+  std::map<std::string, Builder> builders_;
   std::list<std::shared_ptr<KeptTask>> tasks_;
   std::map<std::string, KnownKernels> known_;
   std::unique_ptr<WorkQueue> queue_;  // for GPUs

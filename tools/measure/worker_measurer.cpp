@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "mcc/mcc.h"
 #include "tensor/text.h"
 #include "tools/measure/protocol.h"
 #include "tools/program.h"
@@ -23,6 +24,8 @@ using tuner::TrialError;
 constexpr double kIdleSeconds = 30;
 // Deaths that no candidate can be blamed for, in one batch.
 constexpr int kMaxUnexplained = 3;
+// For a process on another machine to begin, and to look at its machine.
+constexpr double kMachineSeconds = 60;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -60,6 +63,7 @@ struct Phases {
         running.reset();
         break;
       case WorkerEvent::result:
+      case WorkerEvent::machine:
       case WorkerEvent::done:
       case WorkerEvent::restart:
       case WorkerEvent::error:
@@ -350,6 +354,41 @@ Result<std::vector<Measurement>> WorkerMeasurer::finish() {
   for (std::optional<Measurement>& m : call.results)
     measurements.push_back(std::move(*m));
   return measurements;
+}
+
+Result<Machine> ask_machine(const std::vector<std::string>& command, const std::string& target) {
+  Result<WorkerProcess> process = WorkerProcess::start(command);
+  if (!process.ok()) return process.errors();
+  WorkerRequest request;
+  request.id = 1;
+  request.target = target;
+  request.wants_machine = true;
+  constexpr const char* kWhere = "--worker";
+  const auto fail = [&](const std::string& message) {
+    std::string complaints = process->complaints();
+    complaints.erase(complaints.find_last_not_of("\r\n") + 1);
+    return Diagnostic{ErrorKind::environment, kWhere, message, complaints};
+  };
+  // One that does not listen may still say why.
+  process->send(encode(request));
+  std::string line;
+  const WorkerProcess::Received received = process->receive(line, kMachineSeconds);
+  if (received == WorkerProcess::Received::timeout)
+    return fail(text("does not answer within ", kMachineSeconds, " s"));
+  if (received == WorkerProcess::Received::closed) {
+    const std::string how = process->end_text();
+    return fail(text(how, " in place of an answer"));
+  }
+  std::optional<WorkerMessage> message = decode_message(line);
+  if (!message) return fail(text("answers with what is no message: ", line.substr(0, 100)));
+  for (Diagnostic& error : message->errors)
+    if (error.where.empty()) error.where = kWhere;
+  if (!message->errors.empty()) return message->errors;
+  if (!message->machine) return fail("does not say on which machine it is");
+  if (message->machine->version != mcc_runtime_version())
+    return fail(text("is mcc ", message->machine->version, ", this one is ", mcc_runtime_version(),
+                     ": both have to be the same"));
+  return std::move(*message->machine);
 }
 
 // Killing the process is the way to make it stop.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "codegen/codegen.h"
+#include "tools/measure/machine.h"
 #include "tuner/trial.h"
 
 namespace mcc::tools {
@@ -19,6 +20,9 @@ struct WorkerOptions {
   double reference_seconds = 120;  // for the result to compare with
   double check_seconds = 60;       // for fetching and comparing one result
 };
+
+// What the target is where this command starts a worker; an error (kind environment) where it cannot be measured there.
+Result<Machine> ask_machine(const std::vector<std::string>& command, const std::string& target);
 
 class WorkerMeasurer : public tuner::Measurer {
  public:
