@@ -20,4 +20,5 @@ configure_package_config_file("${CMAKE_SOURCE_DIR}/cmake/mccConfig.cmake.in" "${
   INSTALL_DESTINATION lib/cmake/mcc)
 write_basic_package_version_file("${CMAKE_BINARY_DIR}/generated/mccConfigVersion.cmake" COMPATIBILITY SameMajorVersion)
 install(FILES "${CMAKE_BINARY_DIR}/generated/mccConfig.cmake" "${CMAKE_BINARY_DIR}/generated/mccConfigVersion.cmake"
+  "${CMAKE_SOURCE_DIR}/cmake/mccAddModel.cmake"
   DESTINATION lib/cmake/mcc COMPONENT runtime)
