@@ -21,6 +21,10 @@ bool schedule_nested_register_tile(Draft& draft, const std::string& block);
 // Products of bytes by tiles of matrices, on CPUs that have them. False, and an unchanged draft, where that does not fit.
 bool schedule_tile_product(Draft& draft, const std::string& block);
 
+// A product with weights that are computed of others (numbers of few bits): unpacked part by part, once for all rows. False, and an
+// unchanged draft, where there is none.
+bool schedule_unpacked_product(Draft& draft);
+
 // A contraction between computed blocks, an input transform before it and an output transform behind it (Winograd's
 // convolutions): bands of lines, so that what stands between the stages stays in caches.
 bool schedule_transformed_product(Draft& draft, const std::string& product);

@@ -78,23 +78,35 @@ void few_bits(Expansion& e) {
       !e.expect(e.count(kScales) == n * blocks, "input 'scales': expected shape ", shape_text({n, blocks}), ", got ",
                 shape_text(e.shape(kScales))))
     return;
-  const ElementType real = e.element(0);
-  const std::vector<int64_t> each_block{n, blocks, 1};
-  Operand zero = e.scalar(real, static_cast<double>(int64_t{1} << (bits - 1)));
-  if (e.has(kZeros)) {
-    const bool is_packed = e.element(kZeros) == ElementType::u8;
-    const std::vector<int64_t> shape{n, is_packed ? packed_zeros : blocks};
-    if (!e.expect(e.count(kZeros) == shape[0] * shape[1], "input 'zero_points': expected shape ", shape_text(shape), ", got ",
-                  shape_text(e.shape(kZeros))))
-      return;
-    zero = e.reshaped(e.in(kZeros), shape);
-    if (is_packed) zero = e.converted(e.slice(unpacked(e, zero, shape, bits), 1, 0, blocks), real);
-    zero = e.reshaped(zero, each_block);
+  const bool has_real_zeros = e.has(kZeros) && e.element(kZeros) != ElementType::u8;
+  const std::vector<int64_t> zeros{n, has_real_zeros ? blocks : packed_zeros};
+  if (e.has(kZeros) &&
+      !e.expect(e.count(kZeros) == zeros[0] * zeros[1], "input 'zero_points': expected shape ",
+                shape_text(zeros), ", got ", shape_text(e.shape(kZeros))))
+    return;
+  Operand weights = unpacked(e, e.reshaped(e.in(kWeights), packed), packed, bits);
+  if (has_real_zeros) {
+    const ElementType real = e.element(0);
+    const std::vector<int64_t> each_block{n, blocks, 1};
+    weights = e.op("Sub", {e.converted(weights, real), e.reshaped(e.in(kZeros), each_block)});
+    weights = e.op("Mul", {weights, e.reshaped(e.in(kScales), each_block)});
+    weights = e.transposed(e.slice(e.reshaped(weights, {n, blocks * block}), 1, 0, k), {1, 0});
+  } else {
+    // What says that they have few bits, so that they may keep them.
+    const ElementType number = bits == 2 ? ElementType::u2 : bits == 4 ? ElementType::u4 : ElementType::u8;
+    weights = e.transposed(e.slice(e.reshaped(weights, {n, blocks * block}), 1, 0, k), {1, 0});
+    Operand zero =
+        e.has(kZeros)
+            ? e.transposed(e.slice(unpacked(e, e.reshaped(e.in(kZeros), zeros), zeros, bits), 1, 0, blocks),
+                           {1, 0})
+            : e.op("Expand", {e.scalar(ElementType::u8, static_cast<double>(int64_t{1} << (bits - 1))),
+                              e.ints({blocks, n})});
+    weights = e.op("DequantizeLinear",
+                   {e.converted(weights, number),
+                    e.transposed(e.reshaped(e.in(kScales), {n, blocks}), {1, 0}), e.converted(zero, number)},
+                   {{"axis", int64_t{0}}, {"block_size", block}});
   }
-  Operand weights = e.converted(unpacked(e, e.reshaped(e.in(kWeights), packed), packed, bits), real);
-  weights = e.op("Mul", {e.op("Sub", {weights, zero}), e.reshaped(e.in(kScales), each_block)});
-  weights = e.slice(e.reshaped(weights, {n, blocks * block}), 1, 0, k);
-  Operand y = e.op("MatMul", {e.in(0), e.transposed(weights, {1, 0})});
+  Operand y = e.op("MatMul", {e.in(0), weights});
   e.result(0, e.has(kBias) ? e.op("Add", {y, e.in(kBias)}) : y);
 }
 

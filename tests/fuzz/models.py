@@ -1,6 +1,7 @@
 """Random small models: one operator of odd shapes, or a chain of cheap ones. Each function takes a generator of random
 numbers and gives a Case; what ONNX or onnxruntime refuses of it is no case (run.py)."""
 
+import ml_dtypes
 import numpy as np
 
 from case import F32, Case, one_of, shape, tensor
@@ -168,4 +169,26 @@ def decoder(rng):
     return case
 
 
-MAKERS = [*OPERATORS, chain, chain, chain, chain, cnn, cnn, cnn, cnn, cnn, transformer, decoder]
+def few_bits(rng):
+    """A product with weights of 4 or 8 bits, more than a second-level cache would hold as f32."""
+    k, n, rows = int(rng.integers(500, 1200)), int(rng.integers(560, 1100)), (*shape(rng, 0, 1), int(rng.choice([1, 2, 3, 5, 7])))
+    if rng.random() < 0.5:
+        k = -(-k // 128) * 128
+    dtype, low, high = one_of(rng, [(ml_dtypes.int4, -8, 7), (ml_dtypes.uint4, 0, 15), (np.int8, -128, 127), (np.uint8, 0, 255)])
+    block = int(rng.choice([0, 16, 32, 128]))
+    scales = (-(-k // block), n) if block else one_of(rng, [(n,), (), (1,)])
+    case = Case([], {"x": tensor(rng, (*rows, k), low=-1, high=1)}, {}, opset=21, atol=3e-4)
+    case.constants["w"] = rng.integers(low, high + 1, (k, n)).astype(dtype)
+    case.constants["s"] = np.asarray(rng.uniform(0.2, 1, scales) / high / np.sqrt(k)).astype(F32)
+    if rng.random() < 0.5:
+        case.constants["z"] = np.asarray(rng.integers(low, high + 1, scales)).astype(dtype)
+    along = {"axis": 0, "block_size": block} if block else {"axis": 1}
+    case.nodes.append(("DequantizeLinear", ["w", "s", *(["z"] if "z" in case.constants else [])], along))
+    case.nodes.append(("MatMul", ["x", "v0"], {}))
+    if rng.random() < 0.5:
+        case.constants["b"] = tensor(rng, (n,))
+        case.nodes += [("Add", ["v1", "b"], {}), ("Relu", ["v2"], {})]
+    return case
+
+
+MAKERS = [*OPERATORS, chain, chain, chain, chain, cnn, cnn, cnn, cnn, cnn, transformer, decoder, few_bits]

@@ -62,7 +62,9 @@ Setting setting_of(const Case& c) {
       s.target.has_fma = false;
     } else if (key == "f16c") {
       s.target.features = "+f16c";
-    } else if (key == "l3") {  // bytes
+    } else if (key == "l2") {  // bytes
+      in >> s.target.l2.bytes;
+    } else if (key == "l3") {
       in >> s.target.l3.bytes;
     } else if (key == "gpu") {  // an architecture and how many multiprocessors of it
       std::string arch;
@@ -99,6 +101,7 @@ constexpr Pass kPasses[] = {
     {"move_quantization", [](Graph& g, const Setting&) { move_quantization(g); }},
     {"use_byte_products", [](Graph& g, const Setting& s) { use_byte_products(g, s.target, s.strict); }},
     {"use_real_products", [](Graph& g, const Setting&) { use_real_products(g); }},
+    {"use_nbits_products", [](Graph& g, const Setting& s) { use_nbits_products(g, s.target); }},
     {"eliminate_dead_code", [](Graph& g, const Setting&) { eliminate_dead_code(g); }},
     {"simplify_algebra", [](Graph& g, const Setting&) { simplify_algebra(g); }},
     {"eliminate_common_subexpressions", [](Graph& g, const Setting&) { eliminate_common_subexpressions(g); }},

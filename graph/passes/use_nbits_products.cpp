@@ -1,0 +1,140 @@
+// Products with constant weights of few bits, which stay as they are in memory: tiles of them become f32 as kernels read them.
+//   MatMul(x, DequantizeLinear(w, scale, zero))   ->   mcc.MatMulNBits(x, bytes, scales, zeros)
+// w [K, N] are integers of 2, 4 or 8 bits; scales are one for all, one for each column, or one for each block of some rows of a column.
+// What is small enough to stay in the second-level cache is faster as f32.
+#include "graph/ops/common.h"
+#include "graph/passes/pack_products.h"
+#include "graph/passes/passes.h"
+#include "graph/passes/rewrite.h"
+
+namespace mcc::graph {
+namespace {
+
+struct Weights {
+  Constant numbers, scales;       // numbers [K, N]
+  std::optional<Constant> zeros;  // none: 0
+  int64_t rows = 0, columns = 0, bits = 8;
+  int64_t block = 0;  // rows that have a scale in common
+  bool is_by_column = false, is_in_blocks = false;
+
+  // Numbers of signed types count from the lowest one.
+  int64_t offset() const { return is_signed_int(numbers.element()) ? int64_t{1} << (bits - 1) : 0; }
+  int64_t blocks() const { return (rows + block - 1) / block; }
+  int64_t parameter(int64_t b, int64_t n) const {
+    return is_in_blocks ? b * columns + n : is_by_column ? n : 0;
+  }
+};
+
+class UseNBitsProducts {
+ public:
+  UseNBitsProducts(Graph& g, const tensor::Target& t) : g_(g), t_(t) {}
+
+  void run() {
+    if (t_.kind != tensor::TargetKind::cpu) return;
+    const size_t count = g_.nodes.size();
+    for (size_t n = 0; n < count; ++n) {
+      const auto id = static_cast<NodeId>(n);
+      if (g_.node(id).dead || !is_op(g_.node(id), "MatMul")) continue;
+      if (const std::optional<Weights> w = weights_of(g_.node(id))) rewrite(id, *w);
+    }
+    eliminate_dead_code(g_);
+    g_.compact();
+  }
+
+ private:
+  std::optional<Weights> weights_of(const Node& product) const {
+    const NodeId made_by = g_.value(product.inputs[1]).producer;
+    const TensorType& x = g_.value(product.inputs[0]).type;
+    if (made_by < 0 || !is_op(g_.node(made_by), "DequantizeLinear") || x.shape.empty() ||
+        !is_float(x.element))
+      return std::nullopt;
+    const Node& dequantize = g_.node(made_by);
+    Weights w;
+    for (ValueId v : dequantize.inputs)
+      if (v != kNoValue && !g_.value(v).constant) return std::nullopt;
+    w.numbers = *g_.value(dequantize.inputs[0]).constant;
+    w.scales = *g_.value(dequantize.inputs[1]).constant;
+    if (dequantize.inputs.size() > 2 && dequantize.inputs[2] != kNoValue)
+      w.zeros = *g_.value(dequantize.inputs[2]).constant;
+    const ElementType element = w.numbers.element();
+    if (!is_int(element) || bit_width(element) > 8 || w.numbers.shape().size() != 2) return std::nullopt;
+    w.bits = bit_width(element);
+    w.rows = w.numbers.shape()[0];
+    w.columns = w.numbers.shape()[1];
+    // It has fewer bytes than the second-level cache, or nothing at all.
+    if (w.rows * w.columns * byte_size(ElementType::f32) <= t_.l2.bytes) return std::nullopt;
+    const int axis = normal_axis(dequantize.attributes.integer("axis", 1), 2);
+    const int64_t block = dequantize.attributes.integer("block_size", 0);
+    w.block = block == 0 ? w.rows : block;
+    w.is_in_blocks = block != 0;
+    w.is_by_column = w.scales.count() > 1;
+    const bool is_along_rows = w.is_in_blocks && axis == 0;
+    const bool is_by_row = !w.is_in_blocks && w.is_by_column && axis == 0;
+    if ((w.is_in_blocks && !is_along_rows) || is_by_row) return std::nullopt;
+    return w;
+  }
+
+  // In panels, a number of them in each byte.
+  Constant bytes_of(const Weights& w, int64_t width) const {
+    const int64_t each = 8 / w.bits, panels = (w.columns + width - 1) / width,
+                  steps = (w.rows + each - 1) / each;
+    const int64_t mask = (int64_t{1} << w.bits) - 1, offset = w.offset();
+    const std::span<const std::byte> numbers = w.numbers.bytes();
+    std::vector<uint8_t> bytes(static_cast<size_t>(panels * steps * width));
+    for (int64_t k = 0; k < w.rows; ++k) {
+      for (int64_t n = 0; n < w.columns; ++n) {
+        const int64_t q =
+            (static_cast<int64_t>(numbers[static_cast<size_t>(k * w.columns + n)]) + offset) & mask;
+        uint8_t& byte = bytes[static_cast<size_t>(((n / width) * steps + k / each) * width + n % width)];
+        byte = static_cast<uint8_t>(byte | (q << (k % each * w.bits)));
+      }
+    }
+    return Constant::of(ElementType::u8, {panels, steps, width}, bytes);
+  }
+
+  // One for each block and column, in panels; 0 past the columns.
+  template <class T, class F>
+  Constant in_panels(const Weights& w, int64_t width, ElementType element, const F& value) const {
+    const int64_t panels = (w.columns + width - 1) / width, blocks = w.blocks();
+    std::vector<T> all(static_cast<size_t>(panels * blocks * width));
+    for (int64_t b = 0; b < blocks; ++b) {
+      for (int64_t n = 0; n < w.columns; ++n)
+        all[static_cast<size_t>(((n / width) * blocks + b) * width + n % width)] = value(w.parameter(b, n));
+    }
+    return Constant::of(element, {panels, blocks, width}, all);
+  }
+
+  void rewrite(NodeId id, const Weights& w) {
+    const Node node = g_.node(id);
+    const int64_t width = panel_width(w.columns, t_);
+    std::vector<ValueId> inputs{node.inputs[0], g_.add_constant(node.name + ".bytes", bytes_of(w, width))};
+    inputs.push_back(
+        g_.add_constant(node.name + ".scales", in_panels<float>(w, width, ElementType::f32, [&](int64_t i) {
+                          return static_cast<float>(w.scales.number_at(i));
+                        })));
+    Attributes a;
+    a.set("columns", w.columns);
+    a.set("bits", w.bits);
+    a.set("block", w.block);
+    a.set("zero", w.offset());
+    if (w.zeros) {
+      inputs.push_back(
+          g_.add_constant(node.name + ".zeros", in_panels<uint8_t>(w, width, ElementType::u8, [&](int64_t i) {
+                            return static_cast<uint8_t>(w.zeros->int_at(i) + w.offset());
+                          })));
+    }
+    const ValueId y = emit(g_, "mcc", "MatMulNBits", node.name, inputs, a);
+    add_origins(g_.node(g_.value(y).producer), node);
+    take_place(g_, node.outputs[0], y);
+    g_.node(id).dead = true;
+  }
+
+  Graph& g_;
+  const tensor::Target& t_;
+};
+
+}  // namespace
+
+void use_nbits_products(Graph& graph, const tensor::Target& target) { UseNBitsProducts(graph, target).run(); }
+
+}  // namespace mcc::graph
