@@ -234,6 +234,7 @@ llvm::Value* KernelEmitter::emit_dot(const Call& n) {
     return b_.CreateIntrinsic(product, {}, {sums, b_.CreateBitCast(b, pairs), b_.CreateBitCast(a, pairs)});
   }
   b = b_.CreateBitCast(b, sums->getType());
+  if (n.function == Intrinsic::dot4_i8u8) std::swap(a, b);
   if (takes_bytes_apart(target_)) {
     MCC_CHECK(lanes == 8, "a dot product of ", lanes, " lanes of bytes taken apart");
     LlvmType* words = llvm::FixedVectorType::get(b_.getInt16Ty(), 2U * static_cast<unsigned>(lanes));
@@ -329,6 +330,7 @@ llvm::Value* KernelEmitter::emit_lanewise(const Call& n) {
                  : b_.CreateIntrinsic(llvm::Intrinsic::expect, {x->getType()}, {x, b_.getTrue()});
     case Intrinsic::prefetch:  // no such functions
     case Intrinsic::dot4_u8i8:
+    case Intrinsic::dot4_i8u8:
     case Intrinsic::dot4_i8i8:
     case Intrinsic::dot2_bf16:
 #define X(name) case Intrinsic::name:

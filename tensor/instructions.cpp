@@ -185,6 +185,8 @@ std::vector<Instruction> make_instructions() {
   std::vector<Instruction> list;
   list.push_back(dot_product(Intrinsic::dot4_u8i8, "avx512vnni", 16));
   list.push_back(dot_product(Intrinsic::dot4_u8i8, "avx2", 8));
+  list.push_back(dot_product(Intrinsic::dot4_i8u8, "avx512vnni", 16));
+  list.push_back(dot_product(Intrinsic::dot4_i8u8, "avx2", 8));
   list.push_back(dot_product(Intrinsic::dot2_bf16, "avx512bf16", 16));
   list.push_back(dot_product(Intrinsic::dot4_u8i8, "sm_70", 4));
   list.push_back(dot_product(Intrinsic::dot4_i8i8, "sm_70", 4));

@@ -28,9 +28,10 @@ namespace mcc::tensor {
   X(floor) X(ceil) X(round) X(trunc) X(fma) X(mul_sum) X(exp2_approx) X(reciprocal_approx) X(rsqrt_approx)
 
 // What is left: of numbers, bits and conditions.
-#define MCC_OTHER_INTRINSICS(X) \
-  X(abs) X(is_nan) X(is_inf) X(logical_not) X(bit_not) X(popcount) X(bit_cast) X(prefetch) X(likely) X(dot4_u8i8) X(dot4_i8i8) \
-  X(dot2_bf16)
+#define MCC_OTHER_INTRINSICS(X)                                                                            \
+  X(abs)                                                                                                   \
+  X(is_nan) X(is_inf) X(logical_not) X(bit_not) X(popcount) X(bit_cast) X(prefetch) X(likely) X(dot4_u8i8) \
+      X(dot4_i8u8) X(dot4_i8i8) X(dot2_bf16)
 
 // Of the threads of a GPU's block: only there are instructions for them.
 #define MCC_THREAD_INTRINSICS(X)                                                                            \
@@ -133,6 +134,7 @@ constexpr IntrinsicClass class_of(Intrinsic function) {
     case Intrinsic::async_wait:
       return IntrinsicClass::async;
     case Intrinsic::dot4_u8i8:
+    case Intrinsic::dot4_i8u8:
     case Intrinsic::dot4_i8i8:
     case Intrinsic::dot2_bf16:
       return IntrinsicClass::dot;
@@ -193,6 +195,7 @@ inline int64_t unit_elements(ElementType type) { return 16 / byte_size(type); }
 constexpr ElementType right_element(Intrinsic function) {
   if (function == Intrinsic::mma_f16 || function == Intrinsic::wgmma_f16) return ElementType::f16;
   if (function == Intrinsic::mma_tf32 || function == Intrinsic::wgmma_tf32) return ElementType::tf32;
+  if (function == Intrinsic::dot4_i8u8) return ElementType::u8;
   const bool is_bf16 = function == Intrinsic::dot2_bf16 || function == Intrinsic::tile_product_bf16 ||
                        function == Intrinsic::tile_multiply_bf16 || function == Intrinsic::mma_bf16 ||
                        function == Intrinsic::wgmma_bf16;
@@ -202,10 +205,12 @@ constexpr ElementType left_element(Intrinsic function) {
   const bool is_unsigned = function == Intrinsic::dot4_u8i8 || function == Intrinsic::mma_u8i8 ||
                            function == Intrinsic::wgmma_u8i8 || function == Intrinsic::tile_product_u8i8 ||
                            function == Intrinsic::tile_multiply_u8i8;
+  if (function == Intrinsic::dot4_i8u8) return ElementType::i8;
   return is_unsigned ? ElementType::u8 : right_element(function);
 }
 constexpr ElementType sum_element(Intrinsic function) {
-  return right_element(function) == ElementType::i8 ? ElementType::i32 : ElementType::f32;
+  const ElementType right = right_element(function);
+  return right == ElementType::i8 || right == ElementType::u8 ? ElementType::i32 : ElementType::f32;
 }
 // Elements of a word.
 inline int word_elements(ElementType element) { return 32 / bit_width(element); }

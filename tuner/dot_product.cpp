@@ -26,12 +26,22 @@ void drop(Access& access, size_t axis) {
   access.runs.erase(access.runs.begin() + static_cast<std::ptrdiff_t>(axis));
 }
 
+// The type of the operand that columns have in common.
+ElementType left_of(const BlockInfo& info) {
+  const ElementType first = info.loads[0].buffer.element(), second = info.loads[1].buffer.element();
+  if (first == ElementType::bf16) return first;
+  for (size_t a = 0; a < info.axes.size(); ++a) {
+    if (info.store.strides[a] == 1 && info.axes[a].extent > 1)
+      return info.loads[0].strides[a] == 0 ? first : second;
+  }
+  return first;
+}
+
 }  // namespace
 
 std::optional<DotProduct> dot_product(const BlockInfo& info, const Target& target) {
   if (!info.is_contraction || info.loads.size() != 2 || info.axes.size() < 3) return std::nullopt;
-  const bool is_bf16 = info.loads[0].buffer.element() == ElementType::bf16;
-  const ElementType left = is_bf16 ? ElementType::bf16 : ElementType::u8;
+  const ElementType left = left_of(info);
   const Instruction* instruction = dot_instruction(target, left);
   if (!instruction) return std::nullopt;
   const ElementType right = right_element(*instruction->dot);
@@ -48,7 +58,7 @@ std::optional<DotProduct> dot_product(const BlockInfo& info, const Target& targe
   if (!info.axes[parts].is_reduce || info.axes[parts].extent != word ||
       std::count_if(info.axes.begin(), info.axes.end(), is_reduce) < 2)
     return std::nullopt;
-  DotProduct dot{instruction->name, !is_bf16 && takes_bytes_apart(target), left, info};
+  DotProduct dot{instruction->name, left != ElementType::bf16 && takes_bytes_apart(target), left, info};
   BlockInfo& out = dot.info;
   bool has_columns = false;
   for (Access& load : out.loads) {

@@ -18,7 +18,7 @@ struct DotProduct {
   BlockInfo info;
 };
 
-// y[.., n] += u8 x[.., k, 4] * i8 w[.., k, n, 4], sums in i32, or bf16 x[.., k, 2] * w[.., k, n, 2], sums in f32; and the columns a multiple of the lanes, on a target that has the
+// y[.., n] += u8 x[.., k, 4] * i8 w[.., k, n, 4], sums in i32 (on CPUs also with the types exchanged), or bf16 x[.., k, 2] * w[.., k, n, 2], sums in f32; and the columns a multiple of the lanes, on a target that has the
 // instruction for its vectors. Whether the axes fit in all else, the step tensorize says.
 std::optional<DotProduct> dot_product(const BlockInfo& info, const tensor::Target& target);
 

@@ -220,6 +220,7 @@ Operand Compiler::compile(const Call& n) {
     case Intrinsic::likely:
       return expr(n.args[0]);
     case Intrinsic::dot4_u8i8:
+    case Intrinsic::dot4_i8u8:
     case Intrinsic::dot4_i8i8:
     case Intrinsic::dot2_bf16:
       return dot(n);

@@ -75,7 +75,8 @@ const Rule<Call> kCallRules[] = {
        return (left == Type{ElementType::i32, 4} || is_by_element) && n.args[1].type() == Type{ElementType::i32, 2} &&
               n.args[2].type() == sum;
      }},
-    {"dot4_u8i8 (dot4_i8i8) takes i32xn, u8x4 (i8x4) and i8x4n, dot2_bf16 f32xn, bf16x2 and bf16x2n, for n = "
+    {"dot4_u8i8 (dot4_i8u8, dot4_i8i8) takes i32xn, u8x4 (i8x4) and i8x4n (u8x4n), dot2_bf16 f32xn, bf16x2 "
+     "and bf16x2n, for n = "
      "4, 8 or 16",
      [](const Call& n) {
        if (class_of(n.function) != IntrinsicClass::dot) return true;

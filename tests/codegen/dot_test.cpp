@@ -7,19 +7,25 @@ namespace mcc::codegen {
 namespace {
 
 // Sums of 4 rows and 2 vectors of columns, over 5 groups of four.
-std::string product(int lanes, const std::string& body) {
-  return text("func dot(x: u8[4, 20], w: i8[2, 5, ", lanes, ", 4], z: i32[4, ", 2 * lanes, "]) -> (y: i32[4, ", 2 * lanes,
-              "]) {\n", body, "}");
+std::string product(int lanes, const std::string& body, bool is_exchanged) {
+  return text("func dot(x: ", is_exchanged ? "i8" : "u8", "[4, 20], w: ", is_exchanged ? "u8" : "i8",
+              "[2, 5, ", lanes, ", 4], z: i32[4, ", 2 * lanes, "]) -> (y: i32[4, ", 2 * lanes, "]) {\n", body,
+              "}");
 }
 
-tensor::Func plain(int lanes) {
-  return parse(product(lanes, text("for i in 4 { for j in ", 2 * lanes, " { for k in 20 { block y(a = i: spatial 4, b = j: spatial ",
-                                   2 * lanes, ", c = k: reduce 20) { init { y[a, b] = z[a, b] } y[a, b] = y[a, b] + i32(x[a, c]) * "
-                                   "i32(w[b // ", lanes, ", c // 4, b %% ", lanes, ", c %% 4]) } } } }\n")));
+tensor::Func plain(int lanes, bool is_exchanged) {
+  return parse(
+      product(lanes,
+              text("for i in 4 { for j in ", 2 * lanes,
+                   " { for k in 20 { block y(a = i: spatial 4, b = j: spatial ", 2 * lanes,
+                   ", c = k: reduce 20) { init { y[a, b] = z[a, b] } y[a, b] = y[a, b] + i32(x[a, c]) * "
+                   "i32(w[b // ",
+                   lanes, ", c // 4, b %% ", lanes, ", c %% 4]) } } } }\n"),
+              is_exchanged));
 }
 
 tensor::Func scheduled(int lanes, const std::string& instruction) {
-  tensor::Schedule s(plain(lanes));
+  tensor::Schedule s(plain(lanes, instruction.starts_with("dot4_i8u8")));
   auto must = [&](const tensor::Step& step) {
     tensor::Outcome outcome = s.apply(step);
     EXPECT_TRUE(static_cast<bool>(outcome)) << outcome.detail;
@@ -56,14 +62,21 @@ std::vector<tensor::Target> dot_targets() {
   return targets;
 }
 
-bool uses_dot(const tensor::Func& f) { return tensor::to_text(f).find("dot4_u8i8(") != std::string::npos; }
+bool uses_dot(const tensor::Func& f) {
+  const std::string all = tensor::to_text(f);
+  return all.find("dot4_u8i8(") != std::string::npos || all.find("dot4_i8u8(") != std::string::npos;
+}
 
 TEST(DotProducts, AreExactAtTheExtremes) {
   int used = 0;
   for (const tensor::Target& target : dot_targets()) {
-    for (const auto& [lanes, name] : {std::pair{16, "dot4_u8i8_i32x16"}, {8, "dot4_u8i8_i32x8"}}) {
+    for (const auto& [lanes, name] : {std::pair{16, "dot4_u8i8_i32x16"},
+                                      {8, "dot4_u8i8_i32x8"},
+                                      {16, "dot4_i8u8_i32x16"},
+                                      {8, "dot4_i8u8_i32x8"}}) {
       SCOPED_TRACE(text(target.name, ", ", name));
-      tensor::Func f = plain(lanes), s = scheduled(lanes, name);
+      tensor::Func f = plain(lanes, std::string_view(name).starts_with("dot4_i8u8")),
+                   s = scheduled(lanes, name);
       const bool has = tensor::has_instruction(target, *tensor::find_instruction(name));
       EXPECT_EQ(uses_dot(tensor::lower(s, target)), has);
       used += has;
@@ -76,8 +89,12 @@ TEST(DotProducts, AreExactAtTheExtremes) {
 
 // The lowered function, with the intrinsic in it, means the same to the interpreter.
 TEST(DotProducts, MeanTheSameToTheInterpreter) {
-  for (const auto& [lanes, name, cpu] : {std::tuple{16, "dot4_u8i8_i32x16", "cpu:icelake-server"}, {8, "dot4_u8i8_i32x8", "cpu:alderlake"}}) {
-    tensor::Func f = plain(lanes), lowered = tensor::lower(scheduled(lanes, name), *make_target(cpu));
+  for (const auto& [lanes, name, cpu] : {std::tuple{16, "dot4_u8i8_i32x16", "cpu:icelake-server"},
+                                         {8, "dot4_u8i8_i32x8", "cpu:alderlake"},
+                                         {16, "dot4_i8u8_i32x16", "cpu:icelake-server"},
+                                         {8, "dot4_i8u8_i32x8", "cpu:alderlake"}}) {
+    tensor::Func f = plain(lanes, std::string_view(name).starts_with("dot4_i8u8")),
+                 lowered = tensor::lower(scheduled(lanes, name), *make_target(cpu));
     ASSERT_TRUE(uses_dot(lowered));
     for (int seed = 0; seed < 6; ++seed)
       expect_same_meaning(f, lowered, inputs(f, seed));
