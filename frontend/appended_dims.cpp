@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <map>
+#include <optional>
 
+#include "frontend/contrib/contrib.h"
 #include "frontend/graph_builder.h"
 #include "frontend/model_prepare.h"
 
@@ -21,12 +23,38 @@ std::map<std::string, std::vector<Axis>> axes_by_dimension(const onnx::GraphProt
   return axes;
 }
 
+// The axis along which an operator appends to its input i; nothing where it does something else with it.
+std::optional<int64_t> appending_axis(const onnx::NodeProto& node, int i, int rank) {
+  const bool is_onnx = node.domain().empty();
+  if (is_onnx && node.op_type() == "Concat") {
+    const onnx::AttributeProto* axis = find_attribute(node, "axis");
+    if (!axis) return std::nullopt;
+    return axis->i() < 0 ? axis->i() + rank : axis->i();
+  }
+  struct Past {
+    const char* op;
+    bool is_onnx;
+    int first, last;  // inputs
+    int64_t axis;
+  };
+  static constexpr Past kPasts[] = {{"Attention", true, 4, 5, 2},
+                                    {"Attention", false, 4, 4, 3},
+                                    {"QAttention", false, 8, 8, 3},
+                                    {"MultiHeadAttention", false, 6, 7, 2},
+                                    {"GroupQueryAttention", false, 3, 4, 2}};
+  if (!is_onnx && node.domain() != kContribDomain) return std::nullopt;
+  for (const Past& past : kPasts)
+    if (node.op_type() == past.op && is_onnx == past.is_onnx && past.first <= i && i <= past.last)
+      return past.axis;
+  return std::nullopt;
+}
+
 class Uses {
  public:
   explicit Uses(const onnx::GraphProto& graph) {
     for (const auto& input : graph.input())
       ranks_[input.name()] = input.type().tensor_type().shape().dim_size();
-    // Outputs and what reads an input from within a branch or a body are no concatenations.
+    // Outputs and what reads an input from within a branch or a body append nothing.
     for (const auto& output : graph.output())
       elsewhere_.insert(output.name());
     for (const auto& node : graph.node()) {
@@ -37,8 +65,9 @@ class Uses {
       }
       const bool is_query = node.domain().empty() && (node.op_type() == "Shape" || node.op_type() == "Size");
       if (is_query) continue;
-      for (const std::string& name : node.input())
-        if (ranks_.contains(name)) add(name, node);
+      for (int i = 0; i < node.input_size(); ++i)
+        if (ranks_.contains(node.input(i)))
+          add(node.input(i), appending_axis(node, i, ranks_[node.input(i)]));
     }
   }
 
@@ -49,18 +78,17 @@ class Uses {
   }
 
  private:
-  void add(const std::string& name, const onnx::NodeProto& node) {
-    const onnx::AttributeProto* axis = find_attribute(node, "axis");
-    if (!node.domain().empty() || node.op_type() != "Concat" || !axis) {
-      elsewhere_.insert(name);
+  void add(const std::string& name, std::optional<int64_t> axis) {
+    if (axis) {
+      axes_[name].insert(static_cast<int>(*axis));
     } else {
-      axes_[name].insert(static_cast<int>(axis->i() < 0 ? axis->i() + ranks_[name] : axis->i()));
+      elsewhere_.insert(name);
     }
   }
 
   std::map<std::string, int> ranks_;
-  std::map<std::string, std::set<int>> axes_;  // along which an input is concatenated
-  std::set<std::string> elsewhere_;            // what is read by others than concatenations
+  std::map<std::string, std::set<int>> axes_;  // along which something is appended to an input
+  std::set<std::string> elsewhere_;            // what is read by what does not append to it
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "frontend/contrib/attention.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace mcc::frontend {
@@ -10,13 +11,6 @@ using onnx::AttributeProto;
 
 // The lowest number of a type that f32 can write.
 double lowest(ElementType element) { return element == ElementType::f16 ? -65504.0 : element == ElementType::bf16 ? -0x1.fep127 : -0x1.fffffep127; }
-
-std::vector<int32_t> places(int64_t count) {
-  std::vector<int32_t> all;
-  for (int64_t i = 0; i < count; ++i)
-    all.push_back(static_cast<int32_t>(i));
-  return all;
-}
 
 }  // namespace
 
@@ -31,22 +25,33 @@ Operand join_heads(Expansion& e, const Operand& x, const AttentionDims& d) {
 std::optional<Operand> key_mask(Expansion& e, int i, const AttentionDims& d, ElementType real) {
   if (!e.has(i)) return "";
   const std::vector<int64_t>& shape = e.sizes(i);
-  const std::vector<int64_t> by_key{d.batch, d.total()}, by_query{d.batch, d.queries, d.total()};
+  const std::vector<int64_t> by_key{d.batch, d.total}, by_query{d.batch, d.queries, d.total};
+  auto fits = [&](const std::vector<int64_t>& wanted) {
+    return shape.size() == wanted.size() &&
+           std::equal(shape.begin(), shape.end(), wanted.begin(), Expansion::may_be);
+  };
+  const bool has_spans = shape == std::vector<int64_t>{e.sum(d.batch, d.batch)};
   Operand is_seen;
-  if (shape == by_key || shape == by_query) {
-    is_seen = e.op("Greater", {e.in(i), e.scalar(ElementType::i32, 0)});
-    is_seen = e.reshaped(is_seen, {d.batch, 1, shape == by_key ? 1 : d.queries, d.total()});
-  } else if (shape.size() == 2 && shape[1] == 1 && (shape[0] == 1 || shape[0] == d.batch)) {
+  if (shape.size() == 2 && shape[1] == 1 && shape != by_key && (shape[0] == 1 || shape[0] == d.batch)) {
     return "";  // the same for all keys: it changes nothing
-  } else if (shape == std::vector<int64_t>{d.batch} || shape == std::vector<int64_t>{2 * d.batch}) {
-    if (Expansion::is_open(d.total()) && !e.refuse_open(0)) return std::nullopt;
-    Operand place = e.tensor(ElementType::i32, {d.total()}, places(d.total()));
-    auto limit = [&](int64_t from) { return e.reshaped(e.slice(e.in(i), 0, from, from + d.batch), {d.batch, 1, 1, 1}); };
-    is_seen = e.op("Less", {place, limit(0)});
-    if (shape[0] == 2 * d.batch) is_seen = e.op("And", {is_seen, e.op("GreaterOrEqual", {place, limit(d.batch)})});
+  } else if (fits(by_key) || fits(by_query)) {
+    is_seen = e.op("Greater", {e.in(i), e.scalar(ElementType::i32, 0)});
+    is_seen = e.op("Unsqueeze", {is_seen, shape.size() == 2 ? e.ints({1, 2}) : e.ints({1})});
+  } else if (shape == std::vector<int64_t>{d.batch} || has_spans) {
+    Operand place = e.count_up(d.total, ElementType::i32);
+    auto limit = [&](const Operand& x) { return e.reshaped(x, {d.batch, 1, 1, 1}); };
+    if (has_spans) {
+      std::vector<Operand> ends =
+          e.ops("Split", {e.in(i)}, {{"axis", int64_t{0}}, {"num_outputs", int64_t{2}}}, 2);
+      is_seen = e.op(
+          "And", {e.op("Less", {place, limit(ends[0])}), e.op("GreaterOrEqual", {place, limit(ends[1])})});
+    } else {
+      is_seen = e.op("Less", {place, limit(e.in(i))});
+    }
   } else {
-    e.supports(false, "a mask of shape ", shape_text(shape), " is not supported: expected ", shape_text({d.batch}), ", ",
-               shape_text({2 * d.batch}), ", ", shape_text(by_key), " or ", shape_text(by_query));
+    e.supports(false, "a mask of shape ", shape_text(shape), " is not supported: expected ",
+               shape_text({d.batch}), ", ", shape_text({e.sum(d.batch, d.batch)}), ", ", shape_text(by_key),
+               " or ", shape_text(by_query));
     return std::nullopt;
   }
   return e.op("Where", {is_seen, e.scalar(real, 0), e.scalar(real, e.number("mask_filter_value"))});
@@ -55,36 +60,62 @@ std::optional<Operand> key_mask(Expansion& e, int i, const AttentionDims& d, Ele
 bool expect_score_bias(Expansion& e, int i, const AttentionDims& d) {
   if (!e.has(i)) return true;
   const std::vector<int64_t>& b = e.sizes(i);
-  const bool fits = b.size() == 4 && (b[0] == 1 || b[0] == d.batch) && (b[1] == 1 || b[1] == d.heads) && b[2] == d.queries && b[3] == d.total();
-  return e.expect(fits, "input 'attention_bias': expected shape ", shape_text({d.batch, d.heads, d.queries, d.total()}),
-                  ", with 1 for batch or heads, got ", shape_text(b));
+  const bool fits = b.size() == 4 && (b[0] == 1 || Expansion::may_be(b[0], d.batch)) &&
+                    (b[1] == 1 || Expansion::may_be(b[1], d.heads)) && Expansion::may_be(b[2], d.queries) &&
+                    Expansion::may_be(b[3], d.total);
+  return e.expect(fits, "input 'attention_bias': expected shape ",
+                  shape_text({d.batch, d.heads, d.queries, d.total}), ", with 1 for batch or heads, got ",
+                  shape_text(b));
 }
 
 Operand with_past(Expansion& e, const Operand& past, const Operand& now, const AttentionDims& d) {
   return past.empty() || d.past == 0 ? now : e.op("Concat", {past, now}, {{"axis", int64_t{2}}});
 }
 
+Operand keys_before(Expansion& e, const AttentionDims& d) {
+  if (d.queries == 1) return "";
+  if (Expansion::is_open(d.queries) || Expansion::is_open(d.total)) {
+    Operand query = e.op(
+        "Add", {e.count_up(d.queries, ElementType::i32), e.converted(e.ints({d.past}), ElementType::i32)});
+    return e.op("GreaterOrEqual",
+                {e.op("Unsqueeze", {query, e.ints({1})}), e.count_up(d.total, ElementType::i32)});
+  }
+  std::vector<int32_t> is_seen;
+  for (int64_t query = 0; query < d.queries; ++query)
+    for (int64_t key = 0; key < d.total; ++key)
+      is_seen.push_back(key <= d.past + query);
+  return e.tensor(ElementType::boolean, {1, 1, d.queries, d.total}, is_seen);
+}
+
+namespace {
+
+// Softmax over the last axis, where each row has one score more, which has no result.
+Operand softmax_beside(Expansion& e, const Operand& s, const Operand& sink) {
+  Operand last = e.ints({-1});
+  Operand most = e.op("Max", {e.op("ReduceMax", {s, last}), sink});
+  Operand powers = e.op("Exp", {e.op("Sub", {s, most})});
+  return e.op(
+      "Div",
+      {powers, e.op("Add", {e.op("ReduceSum", {powers, last}), e.op("Exp", {e.op("Sub", {sink, most})})})});
+}
+
+}  // namespace
+
 Operand attend(Expansion& e, const AttentionDims& d, const Operand& q, const Operand& k, const Operand& v, const Scores& scores,
                ElementType real) {
   Operand s = e.op("MatMul", {q, e.transposed(k, {0, 1, 3, 2})});
   const double scale = scores.scale != 0 ? scores.scale : 1 / std::sqrt(static_cast<double>(d.head));
-  s = e.op("Mul", {s, e.scalar(real, scale)});
+  if (scores.cap == 0) {
+    s = e.op("Mul", {s, e.scalar(real, scale)});
+  } else {
+    s = e.op("Tanh", {e.op("Mul", {s, e.scalar(real, scale / scores.cap)})});
+    s = e.op("Mul", {s, e.scalar(real, scores.cap)});
+  }
   if (!scores.bias.empty()) s = e.op("Add", {s, scores.bias});
   if (!scores.mask.empty()) s = e.op("Add", {s, scores.mask});
-  if (scores.is_causal && (Expansion::is_open(d.queries) || Expansion::is_open(d.total())) && !e.refuse_open(0)) return s;
-  const bool hides = scores.is_causal && (d.queries > 1 || (scores.window > 0 && scores.window < d.total()));
-  if (hides) {
-    std::vector<int32_t> is_seen;
-    for (int64_t query = 0; query < d.queries; ++query) {
-      for (int64_t key = 0; key < d.total(); ++key) {
-        const int64_t behind = d.past + query - key;
-        is_seen.push_back(behind >= 0 && (scores.window <= 0 || behind < scores.window));
-      }
-    }
-    Operand seen = e.tensor(ElementType::boolean, {1, 1, d.queries, d.total()}, is_seen);
-    s = e.op("Where", {seen, s, e.scalar(real, lowest(real))});
-  }
-  return e.op("MatMul", {e.op("Softmax", {s}, {{"axis", int64_t{-1}}}), v});
+  if (!scores.seen.empty()) s = e.op("Where", {scores.seen, s, e.scalar(real, lowest(real))});
+  s = scores.sink.empty() ? e.op("Softmax", {s}, {{"axis", int64_t{-1}}}) : softmax_beside(e, s, scores.sink);
+  return e.op("MatMul", {s, v});
 }
 
 namespace {
@@ -112,11 +143,13 @@ std::optional<AttentionDims> self_dims(Expansion& e, int past, std::vector<int64
     return std::nullopt;
   d.head = parts[0] / d.heads;
   d.value_head = parts[2] / d.heads;
+  d.total = d.keys;
   if (!e.has(past)) return d;
   if (!e.expect_rank(past, 5)) return std::nullopt;
-  d.past = e.shape(past)[3];
+  d.past = e.sizes(past)[3];
+  d.total = e.sum(d.past, d.keys);
   if (!e.expect(d.head == d.value_head, "with a past, keys and values need equal sizes") ||
-      !e.expect_shape(past, {2, d.batch, d.heads, d.past, d.head}))
+      !e.expect_fit(past, {2, d.batch, d.heads, d.past, d.head}))
     return std::nullopt;
   return d;
 }
@@ -129,7 +162,7 @@ void self_attention(Expansion& e, const Operand& qkv, const AttentionDims& d, co
   std::vector<Operand> parts = e.ops("Split", {qkv, e.ints({qk, qk, columns})}, {{"axis", int64_t{2}}}, 3);
   auto heads = [&](const Operand& x, int64_t head) { return split_heads(e, x, d.batch, d.keys, d.heads, head); };
   Operand q = heads(parts[0], d.head), k = heads(parts[1], d.head), v = heads(parts[2], d.value_head);
-  if (e.has(from.past) && d.past > 0) {
+  if (e.has(from.past) && d.past != 0) {
     std::vector<Operand> before = e.ops("Split", {e.in(from.past)}, {{"axis", int64_t{0}}, {"num_outputs", int64_t{2}}}, 2);
     auto one = [&](const Operand& x) { return e.reshaped(x, {d.batch, d.heads, d.past, d.head}); };
     k = with_past(e, one(before[0]), k, d);
@@ -138,7 +171,7 @@ void self_attention(Expansion& e, const Operand& qkv, const AttentionDims& d, co
   Scores scores;
   scores.scale = e.is_given("scale") ? e.number("scale") : 0;
   scores.mask = *mask;
-  scores.is_causal = e.integer("unidirectional") != 0;
+  if (e.integer("unidirectional") != 0) scores.seen = keys_before(e, d);
   if (!expect_score_bias(e, from.bias, d)) return;
   scores.bias = e.in(from.bias);
   e.result(0, join_heads(e, attend(e, d, q, k, v, scores, from.real), d));
@@ -262,17 +295,19 @@ void multi_head(Expansion& e) {
     return;
   if (e.has(kPastKey)) {
     if (!e.expect_rank(kPastKey, 4)) return;
-    d.past = e.shape(kPastKey)[2];
-    if (!e.expect_shape(kPastKey, {d.batch, d.heads, d.past, d.head}) || !e.expect_shape(kPastValue, {d.batch, d.heads, d.past, d.value_head}))
+    d.past = e.sizes(kPastKey)[2];
+    if (!e.expect_fit(kPastKey, {d.batch, d.heads, d.past, d.head}) ||
+        !e.expect_fit(kPastValue, {d.batch, d.heads, d.past, d.value_head}))
       return;
   }
+  d.total = e.sum(d.past, d.keys);
   std::optional<Operand> mask = key_mask(e, kMask, d, e.element(0));
   if (!mask) return;
   Operand k = with_past(e, e.in(kPastKey), x->k, d), v = with_past(e, e.in(kPastValue), x->v, d);
   Scores scores;
   scores.scale = e.is_given("scale") ? e.number("scale") : 0;
   scores.mask = *mask;
-  scores.is_causal = e.integer("unidirectional") != 0;
+  if (e.integer("unidirectional") != 0) scores.seen = keys_before(e, d);
   if (!expect_score_bias(e, kScoreBias, d)) return;
   scores.bias = e.in(kScoreBias);
   e.result(0, join_heads(e, attend(e, d, x->q, k, v, scores, e.element(0)), d));

@@ -7,13 +7,12 @@
 
 namespace mcc::frontend {
 
+// Batch, queries and keys may be open.
 struct AttentionDims {
   int64_t batch = 0, heads = 0;
-  int64_t queries = 0;         // rows of q
-  int64_t keys = 0, past = 0;  // rows of k and v, and those before them
+  int64_t queries = 0;                    // rows of q
+  int64_t keys = 0, past = 0, total = 0;  // rows of k and v, those before them, both
   int64_t head = 0, value_head = 0;
-
-  int64_t total() const { return past + keys; }
 };
 
 // [B, rows, heads * head] as [B, heads, rows, head], and back.
@@ -31,11 +30,15 @@ bool expect_score_bias(Expansion& e, int i, const AttentionDims& d);
 // Inputs past (before) and those of now, one after the other.
 Operand with_past(Expansion& e, const Operand& past, const Operand& now, const AttentionDims& d);
 
+// The keys that queries see, of those behind the past: up to their own places. "" where they see all.
+Operand keys_before(Expansion& e, const AttentionDims& d);
+
 struct Scores {
-  double scale = 0;          // 0: 1 / sqrt(head)
-  Operand bias, mask;        // added; ""
-  bool is_causal = false;    // each query sees the keys up to its own place
-  int64_t window = 0;        // and of those so many; 0: all
+  double scale = 0;    // 0: 1 / sqrt(head)
+  double cap = 0;      // scores tend to it and its negative; 0: no such limit
+  Operand bias, mask;  // added; ""
+  Operand seen;        // which keys are; "": all
+  Operand sink;        // scores of what has no value, [heads, 1, 1], or one number; ""
 };
 
 // q, k and v: [B, heads, rows, head]. The result is [B, heads, queries, value_head].

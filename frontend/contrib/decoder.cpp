@@ -14,20 +14,17 @@ Operand turned(Expansion& e, const Operand& x, const Operand& cos, const Operand
               {{"interleaved", int64_t{is_interleaved}}, {"num_heads", heads}, {"rotary_embedding_dim", dim}});
 }
 
-// 0, 1, ... for each row of each sequence.
-Operand row_numbers(Expansion& e, int64_t batch, int64_t rows) {
-  std::vector<int64_t> places;
-  for (int64_t b = 0; b < batch; ++b)
-    for (int64_t row = 0; row < rows; ++row)
-      places.push_back(row);
-  return e.reshaped(e.ints(places), {batch, rows});
+// The places of rows that follow those of `start`, one number or [batch, 1] of type i32: [batch, rows], i64.
+Operand positions_from(Expansion& e, const Operand& start, int64_t batch, int64_t rows) {
+  Operand places = e.op("Add", {start, e.count_up(rows, ElementType::i32)});
+  return e.op("Expand", {e.converted(places, ElementType::i64), e.ints({batch, rows})});
 }
 
 // ---- RotaryEmbedding: position_ids are one for each row, or that of the first ----
 
 void rotary(Expansion& e) {
   constexpr int kPositions = 1, kCos = 2, kSin = 3;
-  const std::vector<int64_t>& x = e.shape(0);
+  const std::vector<int64_t>& x = e.sizes(0);
   if (!e.expect(x.size() == 3 || x.size() == 4, "input 'input': expected 3 or 4 dimensions, got shape ", shape_text(x)) ||
       !e.expect_rank(kCos, 2) || !e.expect_rank(kSin, 2) || !e.supports_only("is_packed_batching", 0) ||
       !e.supports(e.number("scale") == 1, "attribute 'scale': only 1 is supported, got ", e.number("scale")))
@@ -36,92 +33,208 @@ void rotary(Expansion& e) {
   int64_t heads = e.integer("num_heads");
   if (!e.expect(dim == 0 || heads > 0 || x.size() == 4, "attribute 'rotary_embedding_dim': expected 'num_heads' with it")) return;
   if (heads == 0 && x.size() == 3) {
-    const int64_t head = 2 * e.shape(kCos)[1];
+    if (Expansion::is_open(e.last_size(0)) || Expansion::is_open(e.last_size(kCos))) return;
+    const int64_t head = 2 * e.last_size(kCos);
     if (!e.expect(head > 0 && x[2] % head == 0, "input 'input': shape ", shape_text(x), " has no whole heads of ", head)) return;
     heads = x[2] / head;
   }
   Operand positions = e.in(kPositions);
-  if (e.shape(kPositions) == std::vector<int64_t>{1}) {
-    positions = e.op("Add", {row_numbers(e, batch, rows), positions});
-  } else if (!e.expect_shape(kPositions, {batch, rows})) {
+  if (e.sizes(kPositions) == std::vector<int64_t>{1}) {
+    positions = positions_from(e, e.converted(positions, ElementType::i32), batch, rows);
+  } else if (!e.expect_fit(kPositions, {batch, rows})) {
     return;
   }
   e.result(0, turned(e, e.in(0), e.in(kCos), e.in(kSin), positions, heads, dim, e.integer("interleaved") != 0));
 }
 
-// ---- GroupQueryAttention, of a whole prompt ----
-// Nothing lies before the prompt, and sequences that are shorter have their padding behind them: a query of a sequence sees keys up to
-// its own place, so that seqlens_k says nothing more about its result. What padding gives, onnxruntime does not define.
+// ---- GroupQueryAttention ----
+//
+// Each sequence of the batch has so many keys and values in the end (seqlens_k, one less): its new rows are the last of them, at their
+// places behind what is remembered, and see the keys up to their own. Of a prompt, with nothing before it, shorter sequences have their
+// padding behind them. What padding gives, and what is remembered of it, onnxruntime does not define.
 
-// Queries, keys and values [B, rows, heads * head], apart or in one tensor.
-struct Parts {
-  Operand q, k, v;
+constexpr int kKey = 1, kValue = 2, kPastKey = 3, kPastValue = 4, kLengths = 5, kTotal = 6, kCos = 7,
+              kSin = 8, kPositions = 9, kScoreBias = 10, kSink = 11, kKeyScale = 12, kValueScale = 13,
+              kQueryNorm = 14, kKeyNorm = 15;
+
+struct Grouped {
+  AttentionDims d;
+  int64_t kv_heads = 0;
+  Operand q, k, v;   // [B, rows, heads * head]
+  Operand last;      // the place of the last row of each sequence, i32 [B]
+  Operand start;     // and of its first new one
+  int64_t rows = 0;  // of what is remembered then: as many as there were, or as there are keys
 };
 
-std::optional<Parts> parts_of(Expansion& e, AttentionDims* d, int64_t kv_heads) {
-  constexpr int kKey = 1, kValue = 2;
-  if (!e.expect_rank(0, 3) || !e.expect(e.has(kKey) == e.has(kValue), "inputs 'key' and 'value': expected both or none"))
-    return std::nullopt;
-  d->batch = e.shape(0)[0];
-  d->queries = d->keys = e.shape(0)[1];
-  const int64_t columns = e.shape(0)[2], all = e.has(kKey) ? d->heads : d->heads + 2 * kv_heads;
-  if (!e.expect(columns % all == 0, "input 'query': shape ", shape_text(e.shape(0)), " cannot be divided by ", all, " heads"))
-    return std::nullopt;
-  d->head = d->value_head = columns / all;
-  const int64_t width = kv_heads * d->head;
-  if (!e.has(kKey)) {
-    std::vector<Operand> parts = e.ops("Split", {e.in(0), e.ints({d->heads * d->head, width, width})}, {{"axis", int64_t{2}}}, 3);
-    return Parts{parts[0], parts[1], parts[2]};
+bool supports_attributes(Expansion& e) {
+  for (const char* name : {"qk_output", "sliding_window_cache"})
+    if (!e.supports_only(name, 0)) return false;
+  for (const char* name : {"k_quant_type", "v_quant_type"})
+    if (!e.supports(e.word(name) == "NONE", "attribute '", name, "': only NONE is supported, got ",
+                    e.word(name)))
+      return false;
+  for (int i : {kKeyScale, kValueScale})
+    if (!e.supports(!e.has(i),
+                    "inputs 'k_scale' and 'v_scale', of quantised keys and values, are not supported"))
+      return false;
+  return e.expect(e.has(kQueryNorm) == e.has(kKeyNorm),
+                  "inputs 'q_norm_weight' and 'k_norm_weight': expected both or none");
+}
+
+// Queries, keys and values, apart or in one tensor, with their sizes.
+bool read_parts(Expansion& e, Grouped* g) {
+  AttentionDims& d = g->d;
+  d.heads = e.integer("num_heads");
+  g->kv_heads = e.integer("kv_num_heads");
+  if (!e.expect(d.heads > 0 && g->kv_heads > 0 && d.heads % g->kv_heads == 0,
+                "attributes 'num_heads' and 'kv_num_heads': ", d.heads, " heads cannot share ",
+                g->kv_heads) ||
+      !e.expect_rank(0, 3) ||
+      !e.expect(e.has(kKey) == e.has(kValue), "inputs 'key' and 'value': expected both or none"))
+    return false;
+  d.batch = e.sizes(0)[0];
+  d.queries = d.keys = e.sizes(0)[1];
+  const int64_t columns = e.last_size(0), all = e.has(kKey) ? d.heads : d.heads + 2 * g->kv_heads;
+  if (Expansion::is_open(columns) ||
+      !e.expect(columns % all == 0, "input 'query': shape ", shape_text(e.sizes(0)), " cannot be divided by ",
+                all, " heads"))
+    return false;
+  d.head = d.value_head = columns / all;
+  const int64_t width = g->kv_heads * d.head;
+  if (e.has(kKey)) {
+    g->q = e.in(0), g->k = e.in(kKey), g->v = e.in(kValue);
+    return e.expect_fit(kKey, {d.batch, d.keys, width}) && e.expect_fit(kValue, {d.batch, d.keys, width});
   }
-  if (!e.expect_shape(kKey, {d->batch, d->keys, width}) || !e.expect_shape(kValue, {d->batch, d->keys, width})) return std::nullopt;
-  return Parts{e.in(0), e.in(kKey), e.in(kValue)};
+  std::vector<Operand> parts =
+      e.ops("Split", {e.in(0), e.ints({d.heads * d.head, width, width})}, {{"axis", int64_t{2}}}, 3);
+  g->q = parts[0], g->k = parts[1], g->v = parts[2];
+  return true;
+}
+
+// How much is remembered, and where the new rows stand. A past of no rows says as much as none: its rows are all that there is.
+bool read_past(Expansion& e, Grouped* g) {
+  AttentionDims& d = g->d;
+  g->rows = d.total = d.keys;
+  const bool is_list = e.rank(kLengths) == 1 || (e.rank(kLengths) == 2 && e.sizes(kLengths)[1] == 1);
+  if (!e.expect(is_list && Expansion::may_be(e.sizes(kLengths)[0], d.batch),
+                "input 'seqlens_k': expected shape ", shape_text({d.batch}), ", got ",
+                shape_text(e.sizes(kLengths))) ||
+      !e.expect(e.count(kTotal) == 1, "input 'total_sequence_length': expected one number, got shape ",
+                shape_text(e.sizes(kTotal))) ||
+      !e.expect(e.has(kPastKey) == e.has(kPastValue),
+                "inputs 'past_key' and 'past_value': expected both or none"))
+    return false;
+  g->last = e.converted(e.op("Reshape", {e.in(kLengths), e.ints({-1})}), ElementType::i32);
+  if (!e.has(kPastKey)) return true;
+  if (!e.expect_rank(kPastKey, 4)) return false;
+  d.past = e.sizes(kPastKey)[2];
+  for (int i : {kPastKey, kPastValue})
+    if (!e.expect_fit(i, {d.batch, g->kv_heads, d.past, d.head}) ||
+        !e.supports(e.element(i) == e.element(0), "a past of ", mcc::to_text(e.element(i)),
+                    " beside queries of ", mcc::to_text(e.element(0)), " is not supported"))
+      return false;
+  if (d.past == 0) return true;
+  // A prompt has no more keys than rows, whatever the past's length: its first row is the first of all.
+  Operand one = e.scalar(ElementType::i32, 1), keys = e.converted(e.ints({d.keys}), ElementType::i32);
+  Operand before = e.op("Add", {g->last, e.op("Sub", {one, keys})});
+  g->start = e.op("Max", {before, e.scalar(ElementType::i32, 0)});
+  Operand total = e.op("Reshape", {e.converted(e.in(kTotal), ElementType::i64), e.ints({1})});
+  d.total = e.size_of(total);
+  g->rows = e.size_of(e.op("Max", {total, e.ints({d.past})}));
+  return true;
+}
+
+// Queries or keys, normalised and turned as the attributes say.
+Operand prepared(Expansion& e, const Grouped& g, Operand x, int64_t heads, int norm,
+                 const Operand& positions) {
+  const AttentionDims& d = g.d;
+  if (e.has(norm)) {
+    const Setting epsilon("epsilon", static_cast<float>(e.number("qk_norm_epsilon")));
+    x = e.op("RMSNormalization", {e.reshaped(x, {d.batch, d.keys, heads, d.head}), e.in(norm)},
+             {{"axis", int64_t{-1}}, epsilon});
+    x = e.reshaped(x, {d.batch, d.keys, heads * d.head});
+  }
+  if (positions.empty()) return x;
+  const int64_t dim = 2 * e.last_size(kCos);
+  return turned(e, x, e.in(kCos), e.in(kSin), positions, heads, dim == d.head ? 0 : dim,
+                e.integer("rotary_interleaved") != 0);
+}
+
+// Of each row of each sequence: [B, rows], i64; "" where nothing turns; nothing after an error.
+std::optional<Operand> row_positions(Expansion& e, const Grouped& g) {
+  if (e.integer("do_rotary") == 0) return "";
+  if (!e.expect(e.has(kCos) && e.has(kSin),
+                "attribute 'do_rotary': expected inputs 'cos_cache' and 'sin_cache' with it") ||
+      !e.expect_rank(kCos, 2) || !e.expect_rank(kSin, 2) || Expansion::is_open(e.last_size(kCos)))
+    return std::nullopt;
+  if (!e.has(kPositions)) {
+    Operand start =
+        g.start.empty() ? e.scalar(ElementType::i32, 0) : e.op("Unsqueeze", {g.start, e.ints({1})});
+    return positions_from(e, start, g.d.batch, g.d.keys);
+  }
+  if (!e.expect_fit(kPositions, {g.d.batch, g.d.keys})) return std::nullopt;
+  return e.in(kPositions);
+}
+
+// Which keys queries see: [1 or B, 1, 1 or queries, total]; "" for all.
+Operand seen_keys(Expansion& e, const Grouped& g, int64_t window) {
+  const AttentionDims& d = g.d;
+  auto of_batch = [&](const Operand& x) { return e.op("Unsqueeze", {x, e.ints({1, 2, 3})}); };
+  Operand key = e.count_up(d.total, ElementType::i32);
+  if (e.integer("causal") == 0) return e.op("LessOrEqual", {key, of_batch(g.last)});
+  if (g.start.empty() && window <= 0) return keys_before(e, d);
+  Operand query = e.op("Unsqueeze", {e.count_up(d.queries, ElementType::i32), e.ints({1})});
+  if (!g.start.empty()) query = e.op("Add", {of_batch(g.start), query});
+  Operand seen = e.op("LessOrEqual", {key, query});
+  if (window <= 0) return seen;
+  return e.op(
+      "And",
+      {seen, e.op("Greater",
+                  {key, e.op("Sub", {query, e.scalar(ElementType::i32, static_cast<double>(window))})})});
 }
 
 void group_query(Expansion& e) {
-  constexpr int kPastKey = 3, kPastValue = 4, kCos = 7, kSin = 8, kPositions = 9, kScoreBias = 10, kFirstNewer = 11;
-  AttentionDims d;
-  d.heads = e.integer("num_heads");
-  const int64_t kv_heads = e.integer("kv_num_heads");
-  if (!e.expect(d.heads > 0 && kv_heads > 0 && d.heads % kv_heads == 0, "attributes 'num_heads' and 'kv_num_heads': ", d.heads,
-                " heads cannot share ", kv_heads))
+  Grouped g;
+  const int64_t window = e.integer("local_window_size");
+  if (!supports_attributes(e) || !read_parts(e, &g) || !read_past(e, &g) ||
+      !e.expect(e.integer("causal") != 0 || window <= 0,
+                "attribute 'local_window_size': expected -1 where 'causal' is 0, got ", window))
     return;
-  if (!e.supports_only("causal", 1)) return;
-  for (int i = kFirstNewer; i < e.num_inputs(); ++i)
-    if (!e.supports(!e.has(i), "inputs behind 'attention_bias' are not supported")) return;
-  std::optional<Parts> parts = parts_of(e, &d, kv_heads);
-  if (!parts || !e.supports(e.number("softcap") == 0, "attribute 'softcap': only 0 is supported, got ", e.number("softcap")) ||
-      !e.supports(e.integer("smooth_softmax") <= 0, "attribute 'smooth_softmax': only 0 is supported, got 1"))
+  const AttentionDims& d = g.d;
+  const std::optional<Operand> positions = row_positions(e, g);
+  if (!positions || !expect_score_bias(e, kScoreBias, d) ||
+      (e.has(kSink) && !e.expect_shape(kSink, {d.heads})))
     return;
-  for (int i : {kPastKey, kPastValue})
-    if (e.has(i) && !e.supports(e.count(i) == 0, "a past of shape ", shape_text(e.shape(i)), " is not supported: expected none")) return;
-  if (e.integer("do_rotary") != 0) {
-    if (!e.expect(e.has(kCos) && e.has(kSin), "attribute 'do_rotary': expected inputs 'cos_cache' and 'sin_cache' with it")) return;
-    Operand positions = e.has(kPositions) ? e.in(kPositions) : row_numbers(e, d.batch, d.queries);
-    if (e.has(kPositions) && !e.expect_shape(kPositions, {d.batch, d.queries})) return;
-    const int64_t dim = 2 * e.shape(kCos).back();
-    auto turn = [&](const Operand& x, int64_t heads) {
-      return turned(e, x, e.in(kCos), e.in(kSin), positions, heads, dim == d.head ? 0 : dim, e.integer("rotary_interleaved") != 0);
-    };
-    parts->q = turn(parts->q, d.heads);
-    parts->k = turn(parts->k, kv_heads);
-  }
-  if (!expect_score_bias(e, kScoreBias, d)) return;
-  Operand q = split_heads(e, parts->q, d.batch, d.queries, d.heads, d.head);
-  Operand k = split_heads(e, parts->k, d.batch, d.keys, kv_heads, d.head), v = split_heads(e, parts->v, d.batch, d.keys, kv_heads, d.head);
+  Operand q = split_heads(e, prepared(e, g, g.q, d.heads, kQueryNorm, *positions), d.batch, d.queries,
+                          d.heads, d.head);
+  Operand k = split_heads(e, prepared(e, g, g.k, g.kv_heads, kKeyNorm, *positions), d.batch, d.keys,
+                          g.kv_heads, d.head);
+  Operand v = split_heads(e, g.v, d.batch, d.keys, g.kv_heads, d.head);
+  auto remembered = [&](int past, const Operand& x) {
+    return g.start.empty() ? x : e.own("Append", {e.in(past), x, g.start, e.ints({g.rows})});
+  };
+  k = remembered(kPastKey, k);
+  v = remembered(kPastValue, v);
   e.result(1, k);
   e.result(2, v);
-  // Each head of keys and values beside all the queries that share it.
-  auto repeated = [&](const Operand& x) {
-    const int64_t times = d.heads / kv_heads;
+  // Each head of keys and values beside all the queries that share it. What is remembered may have room for more than there is.
+  auto repeated = [&](Operand x) {
+    const int64_t times = d.heads / g.kv_heads;
+    if (g.rows != d.total) x = e.op("Slice", {x, e.ints({0}), e.ints({d.total}), e.ints({2})});
     if (times == 1) return x;
-    Operand apart = e.reshaped(x, {d.batch, kv_heads, 1, d.keys, d.head});
-    return e.reshaped(e.op("Expand", {apart, e.ints({d.batch, kv_heads, times, d.keys, d.head})}), {d.batch, d.heads, d.keys, d.head});
+    x = e.op("Expand", {e.op("Unsqueeze", {x, e.ints({2})}), e.ints({1, 1, times, 1, 1})});
+    return e.reshaped(x, {d.batch, d.heads, d.total, d.head});
   };
   Scores scores;
   scores.scale = e.is_given("scale") ? e.number("scale") : 0;
+  scores.cap = e.number("softcap");
   scores.bias = e.in(kScoreBias);
-  scores.is_causal = true;
-  scores.window = e.integer("local_window_size");
+  scores.seen = seen_keys(e, g, window);
+  if (e.has(kSink)) {
+    scores.sink = e.reshaped(e.in(kSink), {d.heads, 1, 1});
+  } else if (e.integer("smooth_softmax") > 0) {
+    scores.sink = e.scalar(e.element(0), 0);
+  }
   e.result(0, join_heads(e, attend(e, d, q, repeated(k), repeated(v), scores, e.element(0)), d));
 }
 
@@ -129,14 +242,35 @@ void group_query(Expansion& e) {
 
 std::span<const ContribOp> decoder_ops() {
   static const std::vector<ContribOp> ops{
-      {"RotaryEmbedding", "input position_ids cos_cache sin_cache", "output",
-       {{"interleaved", 0}, {"num_heads", 0}, {"rotary_embedding_dim", 0}, {"is_packed_batching", 0}, {"scale", 1.0f}}, rotary},
+      {"RotaryEmbedding",
+       "input position_ids cos_cache sin_cache",
+       "output",
+       {{"interleaved", 0},
+        {"num_heads", 0},
+        {"rotary_embedding_dim", 0},
+        {"is_packed_batching", 0},
+        {"scale", 1.0f}},
+       rotary},
       {"GroupQueryAttention",
-       "query key? value? past_key? past_value? seqlens_k total_sequence_length cos_cache? sin_cache? position_ids? attention_bias? "
+       "query key? value? past_key? past_value? seqlens_k total_sequence_length cos_cache? sin_cache? "
+       "position_ids? attention_bias? "
        "head_sink? k_scale? v_scale? q_norm_weight? k_norm_weight?",
        "output present_key? present_value? output_qk?",
-       {required("num_heads", AttributeProto::INT), required("kv_num_heads", AttributeProto::INT), {"do_rotary", 0}, {"rotary_interleaved", 0}, {"causal", 1}, {"local_window_size", -1},
-        {"softcap", 0.0f}, {"smooth_softmax", -1}, AttributeRule("scale", AttributeProto::FLOAT, AttributeRule::optional)},
+       {required("num_heads", AttributeProto::INT),
+        required("kv_num_heads", AttributeProto::INT),
+        {"do_rotary", 0},
+        {"rotary_interleaved", 0},
+        {"causal", 1},
+        {"local_window_size", -1},
+        {"softcap", 0.0f},
+        {"smooth_softmax", -1},
+        {"qk_output", 0},
+        {"sliding_window_cache", 0},
+        {"qk_norm_epsilon", 1e-6f},
+        {"k_quant_type", "NONE"},
+        {"v_quant_type", "NONE"},
+        optional("kv_cache_bit_width", AttributeProto::INT),
+        optional("scale", AttributeProto::FLOAT)},
        group_query},
   };
   return ops;

@@ -28,7 +28,8 @@ Expansion::Expansion(const onnx::OpSchema& schema, const onnx::NodeProto& node, 
       input = {text("in.", i), *element, {}};
       for (int axis = 0; axis < type.shape().dim_size(); ++axis) {
         const auto& dim = type.shape().dim(axis);
-        input.shape.push_back(dim.has_dim_value() ? dim.dim_value() : open_dim(dim.dim_param(), i, axis));
+        input.shape.push_back(dim.has_dim_value() ? dim.dim_value()
+                                                  : add_open({dim.dim_param(), i, axis, ""}));
       }
     }
     body_.add_input(text("in.", i));
@@ -45,18 +46,30 @@ const Expansion::Input& Expansion::known(int i) const {
   return inputs_[static_cast<size_t>(i)];
 }
 
-int64_t Expansion::open_dim(const std::string& name, int input, int64_t axis) {
+int64_t Expansion::add_open(const OpenDim& dim) {
   size_t at = 0;
-  while (at < open_.size() && open_[at].name != name)
+  while (at < open_.size() && open_[at].name != dim.name)
     ++at;
-  if (at == open_.size()) open_.push_back({name, input, axis});
+  if (at == open_.size()) open_.push_back(dim);
   return kOpen - static_cast<int64_t>(at);
+}
+
+int64_t Expansion::sum(int64_t a, int64_t b) {
+  if (a == 0 || b == 0 || (!is_open(a) && !is_open(b))) return a + b;
+  const std::string turned = text(size_text(b), " + ", size_text(a));
+  for (const OpenDim& dim : open_)
+    if (dim.name == turned) return add_open(dim);
+  return add_open({text(size_text(a), " + ", size_text(b)), -1, 0, op("Add", {ints({a}), ints({b})})});
+}
+
+std::string Expansion::size_text(int64_t size) const {
+  return is_open(size) ? open_[static_cast<size_t>(kOpen - size)].name : std::to_string(size);
 }
 
 std::string Expansion::type_text(int i) const {
   std::vector<std::string> dims;
   for (int64_t size : sizes(i))
-    dims.push_back(is_open(size) ? open_[static_cast<size_t>(kOpen - size)].name : std::to_string(size));
+    dims.push_back(size_text(size));
   return text(to_text(element(i)), list_text(dims));
 }
 
@@ -147,6 +160,12 @@ bool Expansion::expect_rank(int i, int64_t rank) {
 
 bool Expansion::expect_shape(int i, const std::vector<int64_t>& shape) {
   return expect(sizes(i) == shape, "input ", input_name(i), ": expected shape ", shape_text(shape), ", got ", shape_text(sizes(i)));
+}
+
+bool Expansion::expect_fit(int i, const std::vector<int64_t>& shape) {
+  const std::vector<int64_t>& got = sizes(i);
+  return (got.size() == shape.size() && std::equal(got.begin(), got.end(), shape.begin(), may_be)) ||
+         expect_shape(i, shape);
 }
 
 bool Expansion::expect_single(std::initializer_list<int> inputs) {
@@ -240,6 +259,10 @@ Operand Expansion::ints(const std::vector<int64_t>& values) {
       const auto at = static_cast<size_t>(kOpen - value);
       MCC_CHECK(at < open_.size() || !problems_.empty(), node_.op_type(), ": arithmetic with an open dimension");
       if (at >= open_.size()) return "";
+      if (open_[at].input < 0) {
+        parts.push_back(open_[at].size);
+        continue;
+      }
       parts.push_back(op("Shape", {in(open_[at].input)}, {{"start", open_[at].axis}, {"end", open_[at].axis + 1}}));
     }
     return parts.size() == 1 ? parts[0] : op("Concat", parts, {{"axis", int64_t{0}}});
@@ -249,6 +272,17 @@ Operand Expansion::ints(const std::vector<int64_t>& values) {
   proto.add_dims(static_cast<int64_t>(values.size()));
   proto.mutable_int64_data()->Add(values.begin(), values.end());
   return constant(proto);
+}
+
+Operand Expansion::count_up(int64_t size, ElementType element) {
+  if (!is_open(size)) {
+    std::vector<int32_t> places(static_cast<size_t>(size));
+    std::iota(places.begin(), places.end(), 0);
+    return tensor(element, {size}, places);
+  }
+  Operand limit =
+      op("Squeeze", {element == ElementType::i64 ? ints({size}) : converted(ints({size}), element)});
+  return op("Range", {scalar(element, 0), limit, scalar(element, 1)});
 }
 
 Operand Expansion::tensor(ElementType element, const std::vector<int64_t>& shape, const std::vector<int32_t>& values) {

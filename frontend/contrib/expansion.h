@@ -86,6 +86,13 @@ class Expansion {
   // asked for. No arithmetic is done with it.
   const std::vector<int64_t>& sizes(int i) const { return known(i).shape; }
   static bool is_open(int64_t size) { return size <= kOpen; }
+  // What an operand (i64 of one element, rank 1) says, as an open size.
+  int64_t size_of(const Operand& operand) { return add_open({operand, -1, 0, operand}); }
+  int64_t sum(int64_t a, int64_t b);  // of sizes, which may be open
+  // Whether a dimension may be as long as another: the same one, or one of both is open, and the run compares them.
+  static bool may_be(int64_t size, int64_t wanted) {
+    return size == wanted || is_open(size) || is_open(wanted);
+  }
   // Whether the node has the attribute, and what it is there or by default.
   bool is_given(const std::string& name) const { return find(name) != nullptr; }
   int64_t integer(const std::string& name) const { return attribute(name).i(); }
@@ -117,6 +124,8 @@ class Expansion {
   bool refuse_open(int i);
   bool expect_rank(int i, int64_t rank);
   bool expect_shape(int i, const std::vector<int64_t>& shape);
+  // The same, where open dimensions may be equal (may_be).
+  bool expect_fit(int i, const std::vector<int64_t>& shape);
   // One scale or zero point for all of a tensor.
   bool expect_single(std::initializer_list<int> inputs);
   // The attribute as one of input 0's axes, counted from the first one.
@@ -138,6 +147,7 @@ class Expansion {
   Operand with_keys(const Operand& x, const Setting& keys);
   Operand scalar(ElementType element, double value);
   Operand ints(const std::vector<int64_t>& values);  // i64, rank 1; of open dimensions what a run has
+  Operand count_up(int64_t size, ElementType element);  // 0, 1, ... below a size, which may be open
   Operand tensor(ElementType element, const std::vector<int64_t>& shape, const std::vector<int32_t>& values);
   Operand strings(const std::vector<std::string>& values);  // rank 1
   // Of type f32 or f64.
@@ -167,13 +177,16 @@ class Expansion {
     ElementType element = ElementType::f32;
     std::vector<int64_t> shape;
   };
+  // Of an input, or (input is -1) what an operand says.
   struct OpenDim {
     std::string name;
-    int input;
-    int64_t axis;
+    int input = -1;
+    int64_t axis = 0;
+    Operand size;
   };
   const Input& known(int i) const;
-  int64_t open_dim(const std::string& name, int input, int64_t axis);
+  int64_t add_open(const OpenDim& dim);  // or the one that there is of the name
+  std::string size_text(int64_t size) const;
   std::string type_text(int i) const;
   const onnx::AttributeProto* find(const std::string& name) const;
   const onnx::AttributeProto& attribute(const std::string& name) const;

@@ -47,6 +47,7 @@ namespace mcc::graph {
   X(mcc_product_ops)      \
   X(mcc_bytes_ops)        \
   X(mcc_winograd_ops)     \
+  X(mcc_append_ops)       \
   X(mcc_attention_ops)    \
   X(mcc_norm_ops)         \
   X(mcc_pool_ops)         \
