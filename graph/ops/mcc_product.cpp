@@ -3,7 +3,7 @@
 // With batch axes n...: a[n..., m, k] and b[n..., k, l] are elements of the inputs at the places of a_view and b_view;
 //   y[n..., m, l] = sum over k of a * b, its axes in the order that y_perm says.
 // Attributes: batch, extents (m, l, k), a_view, b_view, y_perm. An open extent (-1) is that of the first dimension of a or b along which its
-// axis alone goes, one step at a time.
+// axis alone goes, one step at a time; where operands are beginnings of the inputs, the optional input 2 says all extents (n..., m, l, k).
 #include "graph/ops/common.h"
 #include "graph/ops/operand_view.h"
 
@@ -12,13 +12,17 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
+constexpr int kExtents = 2;
+
 struct Extents {
-  // shape_of: of an input.
+  // shape_of: of an input. said: by the input of extents; empty without one.
   template <class ShapeOf>
-  Extents(const Attributes& a, ShapeOf&& shape_of) {
+  Extents(const Attributes& a, const Shape& said, ShapeOf&& shape_of) {
     const Ints batch = a.integers("batch"), inner = a.integers("extents"),
                views[] = {a.integers("a_view"), a.integers("b_view")};
+    size_t next = 0;
     auto extent = [&](int64_t given, std::initializer_list<std::pair<int, size_t>> axes) {
+      if (!said.empty()) return said[next++];
       Expr found = given >= 0 ? Expr(given) : Expr();
       for (auto [input, axis] : axes)
         if (!found.defined()) found = extent_along(views[input], shape_of(input), axis);
@@ -38,7 +42,15 @@ struct Extents {
 };
 
 void infer_product(InferContext& c) {
-  const Extents extents(c.attributes(), [&](int i) -> const Shape& { return c.input(i).shape; });
+  Shape said;
+  if (c.has_input(kExtents)) {
+    const std::optional<Shape> known = known_ints(c, kExtents, "extents");
+    if (!known || !expect(c, known->size() == c.attributes().integers("batch").size() + 3, "extents: got ",
+                          dims_text(*known)))
+      return;
+    said = *known;
+  }
+  const Extents extents(c.attributes(), said, [&](int i) -> const Shape& { return c.input(i).shape; });
   Shape out;
   for (int64_t axis : c.attributes().integers("y_perm"))
     out.push_back(extents.result[static_cast<size_t>(axis)]);
@@ -48,7 +60,8 @@ void infer_product(InferContext& c) {
 void compute_product(ComputeContext& c) {
   const Attributes& a = c.attributes();
   const TensorType& out = c.output_type(0);
-  const Extents extents(a, [&](int i) -> const Shape& { return c.input_type(i).shape; });
+  const Shape said = c.has_input(kExtents) ? c.elements(kExtents) : Shape();
+  const Extents extents(a, said, [&](int i) -> const Shape& { return c.input_type(i).shape; });
   const Ints left = a.integers("a_view"), right = a.integers("b_view"), perm = a.integers("y_perm");
   const size_t rank = perm.size() - 2;
   Buffer y = c.builder.reduce(
@@ -67,8 +80,12 @@ void compute_product(ComputeContext& c) {
 }  // namespace
 
 std::span<const OpDef> mcc_product_ops() {
-  static const OpDef ops[] = {own_op("Product", FusionClass::contraction, 2, infer_product, compute_product)};
-  return ops;
+  static const OpDef op = [] {
+    OpDef product = own_op("Product", FusionClass::contraction, 2, infer_product, compute_product);
+    product.constant_inputs = 1U << kExtents;
+    return product;
+  }();
+  return {&op, 1};
 }
 
 }  // namespace mcc::graph

@@ -33,6 +33,7 @@ std::optional<Box> box_of_slice(const Graph& g, const Node& node, const Ints& in
   for (size_t k = 0; k < starts->size(); ++k) {
     const int64_t axis = (*axes)[k], step = (*steps)[k];
     const auto at = static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(in.size()) : axis);
+    if (in[at] == kOpen && (*starts)[k] == 0 && step == 1) continue;  // a beginning
     if (in[at] == kOpen) return std::nullopt;
     const int64_t start = (*starts)[k] < 0 ? (*starts)[k] + in[at] : (*starts)[k];
     box.starts[at] = std::clamp<int64_t>(start, 0, step < 0 ? in[at] - 1 : in[at]);

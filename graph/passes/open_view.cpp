@@ -26,7 +26,8 @@ std::vector<size_t> long_dims(const Shape& shape) {
 
 class Follow {
  public:
-  Follow(const Graph& g, ValueId value, bool scales) : g_(g), scales_(scales), shape_(shape(value)) {
+  Follow(const Graph& g, ValueId value, bool scales, bool beginnings)
+      : g_(g), scales_(scales), beginnings_(beginnings), shape_(shape(value)) {
     view_.source = value;
     view_.start.assign(shape_.size(), 0);
     for (size_t n = 0; n < shape_.size(); ++n) {
@@ -137,6 +138,8 @@ class Follow {
 
   bool part() {
     const std::optional<Box> box = open_box_of(g_, view_.source);
+    if (!beginnings_ && is_op(g_.node(g_.value(view_.source).producer), "Slice") && cuts_open_dimension())
+      return false;
     if (!box || std::any_of(box->steps.begin(), box->steps.end(), [](int64_t step) { return step < 1; }))
       return false;
     for_all([&](Ints place, bool is_start) {
@@ -145,6 +148,13 @@ class Follow {
       return place;
     });
     return true;
+  }
+
+  bool cuts_open_dimension() const {
+    const Shape &in = shape(g_.node(g_.value(view_.source).producer).inputs[0]), &out = shape(view_.source);
+    for (size_t d = 0; d < in.size(); ++d)
+      if (int64_t n = 0; !tensor::as_int(in[d], &n) && !same_shape({in[d]}, {out[d]})) return true;
+    return false;
   }
 
   // Gather of a single constant index.
@@ -185,15 +195,15 @@ class Follow {
   }
 
   const Graph& g_;
-  const bool scales_;
+  const bool scales_, beginnings_;
   const Shape shape_;
   OpenView view_;
 };
 
 }  // namespace
 
-OpenView follow_open_view(const Graph& graph, ValueId value, bool scales) {
-  return Follow(graph, value, scales).run();
+OpenView follow_open_view(const Graph& graph, ValueId value, bool scales, bool beginnings) {
+  return Follow(graph, value, scales, beginnings).run();
 }
 
 std::vector<int64_t> product_view(const OpenView& view, const Shape& operand, size_t batch_rank) {

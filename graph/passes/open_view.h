@@ -18,8 +18,9 @@ struct OpenView {
 
 // Follows a value up through transpositions, splits, slices with positive steps, picks of one index, expansions and reshapes of known
 // dimensions for as long as each of its dimensions goes along those of the source in steps that are known; with `scales`, also through
-// products with and quotients by a constant of one value (f32), which make the factor. At the least the value itself.
-OpenView follow_open_view(const Graph& graph, ValueId value, bool scales);
+// products with and quotients by a constant of one value (f32), which make the factor; with `beginnings`, through slices that begin where an
+// open dimension does: the source does not say how long they are. At the least the value itself.
+OpenView follow_open_view(const Graph& graph, ValueId value, bool scales, bool beginnings = false);
 
 // The view of a product's operand of this shape as an attribute (graph/ops/operand_view.h) with an axis for each of so many of the
 // product's batch, along which the operand may stand still, and its last two.

@@ -6,6 +6,7 @@
 // remains slow to read are elements that lie apart along both.
 #include <algorithm>
 
+#include "graph/elements.h"
 #include "graph/ops/operand_view.h"
 #include "graph/passes/open_view.h"
 #include "graph/passes/passes.h"
@@ -64,7 +65,7 @@ class ViewOperands {
     a.set("extents",
           Ints{extent_of(s[batch_rank]), extent_of(s.back()), extent_of(shape(product.inputs[0]).back())});
     a.set("y_perm", perm);
-    if (!finds_extents(product, a, sources)) return;
+    if (!finds_extents(product, a, sources)) sources.push_back(said_extents(product));
     const ValueId y = emit(g_, "mcc", "Product", product.name, sources, a);
     const NodeId maker = g_.value(y).producer;
     absorb(g_, id, maker);
@@ -85,7 +86,7 @@ class ViewOperands {
     for (size_t d = 0; d < rank; ++d)
       own.steps[d][d] = 1;
     if (single_user(g_, users_, operand) < 0) return own;
-    const OpenView view = follow_open_view(g_, operand, false);
+    const OpenView view = follow_open_view(g_, operand, false, true);
     const bool is_taken = std::find(others.begin(), others.end(), view.source) != others.end();
     if (is_taken || !is_moved_between(operand, view.source) || !reads_neighbours(view, rank) ||
         !knows_extents(view, operand, batch_rank))
@@ -111,7 +112,7 @@ class ViewOperands {
     return view.steps[rank - 1][last - 1] == 1 || view.steps[rank - 2][last - 1] == 1;
   }
 
-  // Whether each open axis of the operand has a dimension of the source, or is none.
+  // Whether each open axis of the operand has a dimension of the source, which may be longer, or is none.
   bool knows_extents(const OpenView& view, ValueId operand, size_t batch_rank) const {
     const Shape& own = shape(operand);
     const Ints steps = product_view(view, own, batch_rank);
@@ -119,9 +120,20 @@ class ViewOperands {
     for (size_t d = 0; d < own.size(); ++d) {
       if (extent_of(own[d]) != kOpenExtent) continue;
       const Expr found = extent_along(steps, shape(view.source), missing + d);
-      if (!found.defined() || !same_shape({found}, {own[d]})) return false;
+      if (!found.defined()) return false;
     }
     return true;
+  }
+
+  // Of the product's axes and of its sum, as a value.
+  ValueId said_extents(const Node& product) {
+    Shape extents = shape(product.outputs[0]);
+    extents.push_back(shape(product.inputs[0]).back());
+    Node of;
+    of.name = product.name + ".extents";
+    of.outputs = {g_.add_value(of.name, {ElementType::i64, {Expr(static_cast<int64_t>(extents.size()))}})};
+    set_elements(g_, of, {extents});
+    return of.outputs[0];
   }
 
   // Whether the operator's own extents are those of the product.
@@ -135,7 +147,11 @@ class ViewOperands {
       if (!found.defined() && axis + 2 != s.size()) found = extent_along(right, shape(sources[1]), axis);
       if (!found.defined() || !same_shape({found}, {s[axis]})) return false;
     }
-    return true;
+    const Expr summed = shape(product.inputs[0]).back();
+    if (extent_of(summed) != kOpenExtent) return true;
+    Expr found = extent_along(left, shape(sources[0]), s.size() - 1);
+    if (!found.defined()) found = extent_along(right, shape(sources[1]), s.size() - 2);
+    return found.defined() && same_shape({found}, {summed});
   }
 
   // The transposition of the result that nothing else reads, where columns stay beside one another; perm: the order of its axes.
