@@ -173,7 +173,12 @@ std::optional<Operand> row_positions(Expansion& e, const Grouped& g) {
     return positions_from(e, start, g.d.batch, g.d.keys);
   }
   if (!e.expect_fit(kPositions, {g.d.batch, g.d.keys})) return std::nullopt;
-  return e.in(kPositions);
+  // Of a prompt onnxruntime takes the first number alone.
+  Operand first = e.slice(e.op("Reshape", {e.in(kPositions), e.ints({-1})}), 0, 0, 1);
+  Operand along =
+      e.op("Add", {e.op("Unsqueeze", {first, e.ints({1})}), e.count_up(g.d.keys, ElementType::i64)});
+  if (g.start.empty()) return e.op("Expand", {along, e.ints({g.d.batch, g.d.keys})});
+  return e.op("Where", {e.op("Equal", {e.ints({g.d.keys}), e.ints({g.d.total})}), along, e.in(kPositions)});
 }
 
 // Which keys queries see: [1 or B, 1, 1 or queries, total]; "" for all.

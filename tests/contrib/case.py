@@ -27,22 +27,29 @@ class Case:
     opset: int = 17
     rtol: float = 1e-4
     atol: float = 1e-5
+    dims: list | None = None  # of each input what its dimensions are called, None for those that are numbers; then outputs have no declared shapes
+    more: list = dataclasses.field(default_factory=list)  # (inputs, outputs) of further runs of the same model
+
+    @staticmethod
+    def by_name(inputs, outputs):
+        given = {f"x{i}": np.asarray(value) for i, value in enumerate(inputs) if value is not None and not isinstance(value, Fixed)}
+        return given, {f"y{i}": np.asarray(value) for i, value in enumerate(outputs) if value is not None}
 
     def model(self):
         """The model, its inputs and its outputs by name."""
-        inputs, fixed, names = {}, [], []
-        for i, value in enumerate(self.inputs):
-            names.append("" if value is None else f"x{i}")
-            if isinstance(value, Fixed):
-                fixed.append(numpy_helper.from_array(np.asarray(value.value), names[-1]))
-            elif value is not None:
-                inputs[names[-1]] = np.asarray(value)
-        outputs = {f"y{i}": np.asarray(value) for i, value in enumerate(self.outputs) if value is not None}
+        inputs, outputs = self.by_name(self.inputs, self.outputs)
+        names = ["" if value is None else f"x{i}" for i, value in enumerate(self.inputs)]
+        fixed = [numpy_helper.from_array(np.asarray(value.value), name) for name, value in zip(names, self.inputs) if isinstance(value, Fixed)]
         results = ["" if value is None else f"y{i}" for i, value in enumerate(self.outputs)]
         node = helper.make_node(self.op, names, results, name="node", domain=self.domain, **self.attributes)
 
+        def shape(name, array):
+            if self.dims is None:
+                return array.shape
+            return [called or size for called, size in zip(self.dims[names.index(name)], array.shape)] if name in names else None
+
         def infos(arrays):
-            return [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in arrays.items()]
+            return [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), shape(n, a)) for n, a in arrays.items()]
 
         graph = helper.make_graph([node], "g", infos(inputs), infos(outputs), fixed)
         opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid(DOMAIN, 1)]
@@ -54,9 +61,9 @@ class Cases:
         self.rng = np.random.default_rng(seed)
         self.all = []
 
-    def add(self, op, variant, inputs, outputs, rtol=1e-4, atol=1e-5, domain=DOMAIN, opset=17, **attributes):
+    def add(self, op, variant, inputs, outputs, rtol=1e-4, atol=1e-5, domain=DOMAIN, opset=17, dims=None, more=(), **attributes):
         outputs = outputs if isinstance(outputs, list) else [outputs]
-        self.all.append(Case(f"{op}-{variant}", op, inputs, outputs, attributes, domain, opset, rtol, atol))
+        self.all.append(Case(f"{op}-{variant}", op, inputs, outputs, attributes, domain, opset, rtol, atol, dims, list(more)))
 
     # ---- Tensors ----
 

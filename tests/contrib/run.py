@@ -10,6 +10,7 @@ import sys
 
 import attention
 import fused
+import grouped
 import layers
 import quantized
 import recurrent
@@ -22,6 +23,8 @@ from verify_folders import BUILD
 def write(case, folder):
     model, inputs, outputs = case.model()
     verify_folders.write(folder, model, inputs, outputs)
+    for number, run in enumerate(case.more, 1):
+        verify_folders.write(folder, model, *case.by_name(*run), number=number)
     (folder / "data.json").write_text(json.dumps({"rtol": case.rtol, "atol": case.atol}))
 
 
@@ -32,7 +35,7 @@ def main():
     parser.add_argument("--keep", type=pathlib.Path, metavar="DIR")
     arguments = parser.parse_args()
 
-    cases = [case for module in (quantized, fused, layers, attention, recurrent) for case in module.cases()]
+    cases = [case for module in (quantized, fused, layers, attention, grouped, recurrent) for case in module.cases()]
     names = [case.name for case in cases]
     assert len(set(names)) == len(names), "two cases have one name"
     folder = arguments.keep or BUILD / "contrib"
