@@ -110,17 +110,93 @@ void few_bits(Expansion& e) {
   e.result(0, e.has(kBias) ? e.op("Add", {y, e.in(kBias)}) : y);
 }
 
+// ---- GatherBlockQuantized: rows of such weights, [N, ..., K], as real numbers ----
+
+void gather_few_bits(Expansion& e) {
+  constexpr int kIndices = 1, kScales = 2, kZeros = 3;
+  const int64_t bits = e.integer("bits"), block = e.integer("block_size"), rank = e.rank(0);
+  const std::vector<int64_t> data = e.shape(0);
+  if (!e.supports(e.element(0) == ElementType::u8, "data of ", mcc::to_text(e.element(0)),
+                  " is not supported: expected u8") ||
+      !e.supports(bits == 2 || bits == 4 || bits == 8, "attribute 'bits': expected 2, 4 or 8, got ", bits) ||
+      !e.expect(block >= 16 && (block & (block - 1)) == 0,
+                "attribute 'block_size': expected a power of two from 16 on, got ", block) ||
+      !e.expect(rank >= 2, "input 'data': expected at least 2 dimensions, got shape ", shape_text(data)))
+    return;
+  for (const auto& [name, wanted] :
+       {std::pair{"gather_axis", int64_t{0}}, std::pair{"quantize_axis", rank - 1}}) {
+    const std::optional<int64_t> axis = e.expect_axis(name);
+    if (!axis ||
+        !e.supports(*axis == wanted, "attribute '", name, "': only ", wanted, " is supported, got ", *axis))
+      return;
+  }
+  const int64_t columns = data.back() * 8 / bits, blocks = columns / block;
+  std::vector<int64_t> scales = data;
+  scales.back() = blocks;
+  if (!e.supports(columns % block == 0, "rows of ", columns,
+                  " numbers are not supported: expected whole blocks of ", block) ||
+      !e.expect_shape(kScales, scales))
+    return;
+  // Of a tensor [N, ..., last]: the rows that are taken, [indices..., ..., last].
+  auto taken = [&](int i) { return e.op("Gather", {e.in(i), e.in(kIndices)}, {{"axis", int64_t{0}}}); };
+  auto shape_of = [&](std::initializer_list<int64_t> inner) {
+    std::vector<int64_t> shape = e.sizes(kIndices);
+    shape.insert(shape.end(), data.begin() + 1, data.end() - 1);
+    shape.insert(shape.end(), inner);
+    return shape;
+  };
+  const ElementType real = e.element(kScales);
+  Operand zero = e.scalar(real, static_cast<double>(int64_t{1} << (bits - 1)));
+  if (e.has(kZeros)) {
+    const int64_t packed = (blocks * bits + 7) / 8;
+    std::vector<int64_t> zeros = data;
+    zeros.back() = packed;
+    if (!e.supports(e.element(kZeros) == ElementType::u8, "zero points of ", mcc::to_text(e.element(kZeros)),
+                    " are not supported: expected u8") ||
+        !e.expect_shape(kZeros, zeros))
+      return;
+    const std::vector<int64_t> shape = shape_of({packed});
+    zero =
+        e.slice(unpacked(e, taken(kZeros), shape, bits), static_cast<int64_t>(shape.size()) - 1, 0, blocks);
+    zero = e.reshaped(e.converted(zero, real), shape_of({blocks, 1}));
+  }
+  Operand numbers = e.converted(unpacked(e, taken(0), shape_of({data.back()}), bits), real);
+  numbers = e.op("Sub", {e.reshaped(numbers, shape_of({blocks, block})), zero});
+  e.result(0, e.reshaped(e.op("Mul", {numbers, e.reshaped(taken(kScales), shape_of({blocks, 1}))}),
+                         shape_of({columns})));
+}
+
 }  // namespace
 
 std::span<const ContribOp> quantized_product_ops() {
   static const std::vector<ContribOp> ops{
-      {"QGemm", "A a_scale a_zero_point B b_scale b_zero_point C? y_scale? y_zero_point?", "Y",
-       {{"transA", 0}, {"transB", 0}, {"alpha", 1.0f}}, gemm},
-      {"MatMulIntegerToFloat", "A B a_scale b_scale a_zero_point? b_zero_point? bias?", "Y", {}, integer_to_float},
+      {"QGemm",
+       "A a_scale a_zero_point B b_scale b_zero_point C? y_scale? y_zero_point?",
+       "Y",
+       {{"transA", 0}, {"transB", 0}, {"alpha", 1.0f}},
+       gemm},
+      {"MatMulIntegerToFloat",
+       "A B a_scale b_scale a_zero_point? b_zero_point? bias?",
+       "Y",
+       {},
+       integer_to_float},
       {"DynamicQuantizeMatMul", "A B b_scale b_zero_point? bias?", "Y", {}, dynamic},
       // accuracy_level allows what is less exact than this, and asks for nothing.
-      {"MatMulNBits", "A B scales zero_points? g_idx? bias?", "Y",
-       {required("K", AttributeProto::INT), required("N", AttributeProto::INT), {"bits", 4}, required("block_size", AttributeProto::INT), {"accuracy_level", 0}, {"weight_prepacked", 0}}, few_bits},
+      {"MatMulNBits",
+       "A B scales zero_points? g_idx? bias?",
+       "Y",
+       {required("K", AttributeProto::INT),
+        required("N", AttributeProto::INT),
+        {"bits", 4},
+        required("block_size", AttributeProto::INT),
+        {"accuracy_level", 0},
+        {"weight_prepacked", 0}},
+       few_bits},
+      {"GatherBlockQuantized",
+       "data indices scales zero_points?",
+       "output",
+       {{"bits", 4}, {"block_size", 128}, {"gather_axis", 0}, {"quantize_axis", 1}},
+       gather_few_bits},
   };
   return ops;
 }

@@ -144,6 +144,56 @@ def of_three_inputs(c):
     c.add("MultiHeadAttention", "packed_keys", [q, f32(packed[:, :, :, 1:])], f32(attend(*own)), num_heads=N)
 
 
+def of_open_sizes(c):
+    """One library for several batches, lengths and pasts, of no rows among them."""
+    weights, bias = c.real(20, 3 * D, low=-0.4, high=0.4), c.real(3 * D)
+    sizes = ((2, 6, 4), (1, 1, 9), (3, 5, 0), (2, 1, 1), (1, 30, 3))
+
+    def lengths_of(batch, total):
+        return c.integers(1, total + 1, batch, dtype=np.int32)
+
+    def one_input(batch, rows, before, mask=None, causal=False):
+        x, past = c.real(batch, rows, 20), c.real(2, batch, N, before, H)
+        q, k, v = (heads_of(t, N) for t in np.split(np.float64(x) @ weights + bias, 3, axis=-1))
+        k, v = np.concatenate([past[0], k], 2), np.concatenate([past[1], v], 2)
+        given = seen = None
+        if mask == "padding":
+            given = c.integers(0, 2, batch, before + rows)
+            given[:, 0] = 1
+            seen = given[:, None, None] > 0
+        elif mask == "lengths":
+            given = lengths_of(batch, before + rows)
+            seen = (np.arange(before + rows) < given[:, None])[:, None, None]
+        y = attend(q, k, v, mask=seen, causal=causal)
+        return [x, Fixed(weights), Fixed(bias), given, past], [f32(y), f32(np.stack([k, v]))]
+
+    def three_inputs(batch, rows, before, mask=None, causal=False, score_bias=False):
+        q, k, v = (c.real(batch, rows, D) for _ in range(3))
+        past = c.real(batch, N, before, H), c.real(batch, N, before, H)
+        q4, k4, v4 = (heads_of(t, N) for t in (q, k, v))
+        k4, v4 = np.concatenate([past[0], k4], 2), np.concatenate([past[1], v4], 2)
+        given = lengths_of(batch, before + rows) if mask else None
+        seen = (np.arange(before + rows) < given[:, None])[:, None, None] if mask else None
+        extra = c.real(1, N, rows, before + rows) if score_bias else None
+        y = attend(q4, k4, v4, mask=seen, bias=extra, causal=causal)
+        return [q, k, v, None, given, extra, *past], [f32(y), f32(k4), f32(v4)]
+
+    row = ("B", "S", None)
+    for mask, dims in ((None, None), ("padding", ("B", "T")), ("lengths", ("B",))):
+        for causal in (0, 1):
+            variant = f"open_{mask or 'no_mask'}" + "_causal" * causal
+            # Queries of which causality hides what the mask shows have scores around -10000: few digits are left of what they were.
+            loose = {"atol": 3e-3} if mask and causal else {}
+            runs = [one_input(*each, mask, bool(causal)) for each in sizes]
+            c.add("Attention", variant, *runs[0], dims=[row, None, None, dims, (None, "B", None, "P", None)], more=runs[1:], num_heads=N,
+                  unidirectional=causal, **loose)
+            if mask == "padding":
+                continue
+            runs = [three_inputs(*each, mask, bool(causal), not causal) for each in sizes]
+            c.add("MultiHeadAttention", variant, *runs[0], dims=[row, row, row, None, dims, (None, None, "S", "T"), *[("B", None, "P", None)] * 2],
+                  more=runs[1:], num_heads=N, unidirectional=causal, **loose)
+
+
 def turned(x, cos, sin, positions, interleaved):
     """x: [B, heads, rows, size]; the first 2 * cos.shape[1] of each head turn."""
     half = cos.shape[1]
@@ -171,6 +221,17 @@ def rotary(c):
     start = np.array([5], np.int64)
     along = np.broadcast_to(5 + PLACES, (B, S))
     c.add("RotaryEmbedding", "start", [flat, start, *tables], f32(joined(turned(x, cos, sin, along, False))))
+
+    def run(batch, rows, first=None):
+        x = c.real(batch, rows, D)
+        at = c.integers(0, 16, batch, rows, dtype=np.int64) if first is None else np.broadcast_to(first + np.arange(rows), (batch, rows))
+        given = at if first is None else np.array([first], np.int64)
+        return [x, given, *tables], [f32(joined(turned(heads_of(x, N), cos, sin, at, False)))]
+
+    runs = [run(2, 6), run(1, 1), run(3, 16)]
+    c.add("RotaryEmbedding", "open", *runs[0], dims=[("B", "S", None), ("B", "S")], more=runs[1:])
+    runs = [run(2, 6, 5), run(1, 1, 15), run(3, 16, 0)]
+    c.add("RotaryEmbedding", "open_start", *runs[0], dims=[("B", "S", None), (None,)], more=runs[1:])
     part = [Fixed(cos[:, :2]), Fixed(sin[:, :2])]
     y = f32(joined(turned(x, cos[:, :2], sin[:, :2], places, False)))
     c.add("RotaryEmbedding", "partial", [flat, places, *part], y, num_heads=N, rotary_embedding_dim=4)
@@ -199,6 +260,6 @@ def rotary(c):
 
 def cases():
     c = Cases(4)
-    for make in (of_one_input, quantised, of_three_inputs, rotary):
+    for make in (of_one_input, quantised, of_three_inputs, of_open_sizes, rotary):
         make(c)
     return c.all

@@ -210,6 +210,14 @@ def integer_products(c):
         c.add("DynamicQuantizeMatMul", variant, inputs, f32(y + extra * bias), atol=1e-3)
 
 
+def packed_numbers(c, bits, *shape):
+    """Numbers of so many bits, and the same several to a byte along the last axis, which is filled up."""
+    each = 8 // bits
+    numbers = c.rng.integers(0, 1 << bits, (*shape[:-1], -(-shape[-1] // each) * each)).astype(np.int64)
+    packed = sum(numbers.reshape(*shape[:-1], -1, each)[..., i] << (bits * i) for i in range(each)).astype(U8)
+    return numbers[..., : shape[-1]].astype(np.float64), packed
+
+
 def few_bits(c):
     for variant, bits, k, n, block, zeros, bias in (
         ("4", 4, 64, 24, 32, None, False),
@@ -224,28 +232,52 @@ def few_bits(c):
         ("8_large", 8, 800, 700, 32, "packed", False),
         ("2_large", 2, 1056, 540, 16, "packed", False),
     ):
-        each, blocks = 8 // bits, -(-k // block)
-        q = c.rng.integers(0, 1 << bits, (n, blocks * block)).astype(np.int64)
-        packed = sum(q.reshape(n, blocks, block // each, each)[..., i] << (bits * i) for i in range(each)).astype(U8)
+        blocks = -(-k // block)
+        q, packed = packed_numbers(c, bits, n, blocks, block)
         scales = c.real(n, blocks, low=0.01, high=0.1)
         zero, given = np.full((n, blocks), float(1 << (bits - 1))), []
         if zeros == "packed":
-            z = c.rng.integers(0, 1 << bits, (n, -(-blocks // each) * each)).astype(np.int64)
-            given = [Fixed(sum(z.reshape(n, -1, each)[..., i] << (bits * i) for i in range(each)).astype(U8))]
-            zero = z[:, :blocks].astype(np.float64)
+            zero, z = packed_numbers(c, bits, n, blocks)
+            given = [Fixed(z)]
         elif zeros == "real":
             zero = c.real(n, blocks, low=0, high=15)
             given = [Fixed(zero)]
-        weights = ((q.reshape(n, blocks, block) - zero[..., None]) * scales[..., None].astype(np.float64)).reshape(n, -1)[:, :k]
+        weights = ((q - zero[..., None]) * scales[..., None].astype(np.float64)).reshape(n, -1)[:, :k]
         a, extra = c.real(2, 3, k), c.real(n)
-        inputs = [a, Fixed(packed), Fixed(scales)] + given
-        if bias:
-            inputs += [None] * (5 - len(inputs)) + [Fixed(extra)]
-        c.add("MatMulNBits", variant, inputs, f32(a.astype(np.float64) @ weights.T + extra * bias), K=k, N=n, bits=bits, block_size=block, atol=1e-4 if n < 100 else 1e-3)
+
+        def run(a):
+            inputs = [a, Fixed(packed), Fixed(scales)] + given
+            if bias:
+                inputs += [None] * (5 - len(inputs)) + [Fixed(extra)]
+            return inputs, [f32(a.astype(np.float64) @ weights.T + extra * bias)]
+
+        words = {"K": k, "N": n, "bits": bits, "block_size": block, "atol": 1e-4 if n < 100 else 1e-3}
+        c.add("MatMulNBits", variant, *run(a), **words)
+        c.add("MatMulNBits", f"{variant}_open", *run(a), dims=[("B", "S", None)], more=[run(c.real(1, 1, k)), run(c.real(1, 40, k))], **words)
+
+
+def rows_of_few_bits(c):
+    for variant, bits, shape, block, has_zeros in (("4", 4, (30, 64), 32, False), ("4_zeros", 4, (30, 48), 16, True), ("8", 8, (30, 64), 32, False),
+                                                   ("8_zeros", 8, (30, 64), 16, True), ("4_more_axes", 4, (9, 3, 64), 32, True)):
+        blocks = shape[-1] // block
+        q, packed = packed_numbers(c, bits, *shape)
+        scales, zero, given = c.real(*shape[:-1], blocks, low=0.01, high=0.1), np.float64(1 << (bits - 1)), []
+        if has_zeros:
+            zero, z = packed_numbers(c, bits, *shape[:-1], blocks)
+            zero, given = zero[..., None], [Fixed(z)]
+        table = ((q.reshape(*shape[:-1], blocks, block) - zero) * scales[..., None].astype(np.float64)).reshape(shape)
+
+        def run(*rows):
+            ids = c.integers(0, shape[0], *rows, dtype=np.int64)
+            return [Fixed(packed), ids, Fixed(scales)] + given, [f32(table[ids])]
+
+        words = {"bits": bits, "block_size": block, "gather_axis": 0, "quantize_axis": len(shape) - 1}
+        c.add("GatherBlockQuantized", variant, *run(2, 5), **words)
+        c.add("GatherBlockQuantized", f"{variant}_open", *run(2, 5), dims=[None, ("B", "S")], more=[run(1, 1), run(3, 40)], **words)
 
 
 def cases():
     c = Cases(5)
-    for make in (linear, of_two, of_one, softmaxes, means, pools, joined, gemms, integer_products, few_bits):
+    for make in (linear, of_two, of_one, softmaxes, means, pools, joined, gemms, integer_products, few_bits, rows_of_few_bits):
         make(c)
     return c.all
