@@ -207,8 +207,7 @@ void group_query(Expansion& e) {
     return;
   const AttentionDims& d = g.d;
   const std::optional<Operand> positions = row_positions(e, g);
-  if (!positions || !expect_score_bias(e, kScoreBias, d) ||
-      (e.has(kSink) && !e.expect_shape(kSink, {d.heads})))
+  if (!positions || !expect_score_bias(e, kScoreBias, d) || (e.has(kSink) && !e.expect_fit(kSink, {d.heads})))
     return;
   Operand q = split_heads(e, prepared(e, g, g.q, d.heads, kQueryNorm, *positions), d.batch, d.queries,
                           d.heads, d.head);

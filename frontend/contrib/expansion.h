@@ -83,7 +83,7 @@ class Expansion {
   int64_t count(int i);
   int64_t last_size(int i);  // of the last dimension, which alone may not be open
   // With open dimensions: each is a number of its own, far below 0, that may be compared, and stand in `ints` and in shapes that are
-  // asked for. No arithmetic is done with it.
+  // asked for. No arithmetic is done with it but by sum().
   const std::vector<int64_t>& sizes(int i) const { return known(i).shape; }
   static bool is_open(int64_t size) { return size <= kOpen; }
   // What an operand (i64 of one element, rank 1) says, as an open size.
