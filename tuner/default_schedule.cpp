@@ -67,7 +67,7 @@ void apply_rules(Draft& draft) {
   if (draft.schedule.block_names().empty()) return;  // nothing has any elements
   if (draft.target.kind == TargetKind::cuda) return apply_grid_rules(draft);
   Schedule& s = draft.schedule;
-  if (schedule_unpacked_product(draft)) return schedule_rest(draft);
+  if (schedule_unpacked_product(draft) || schedule_rounded_product(draft)) return schedule_rest(draft);
   inline_producers(draft);
   if (schedule_chain(draft) || schedule_word_chain(draft)) return;
   std::string main = main_contraction(s);

@@ -178,19 +178,24 @@ class UnpackedProduct {
   // The weights of a part: those of a byte, and those with a scale in common, one behind the other.
   void unpack() {
     const std::string& k = weights_.axes[1].loop;
+    std::string steps = k, around = part_;
     if (s_.find_loop(k) != nullptr) {
-      std::string steps = k;
       const int64_t each = divisors_.empty() ? 1 : divisors_.front(),
                     block = divisors_.empty() ? 1 : divisors_.back();
       if (block > each && steps_ % block == 0 && steps_ > block &&
           try_step(d_, Split{k, {0, block}, {k + ".block", k + ".in"}}))
         steps = k + ".in";
-      if (each > 1 && try_step(d_, Split{steps, {0, each}, {k + ".byte", k + ".bits"}}))
+      if (each > 1 && try_step(d_, Split{steps, {0, each}, {k + ".byte", k + ".bits"}})) {
         try_step(d_, Unroll{k + ".bits"});
+        steps = k + ".byte";
+        around = k + ".bits";
+      }
+      // The next part comes from memory while this one is multiplied.
+      const std::string& from = weights_.loads[0].buffer.name();
+      if (d_.decide.choose(info_.name + ".prefetch", {0, 1}, 1) != 0)
+        try_step(d_, Annotate{"", steps, "prefetch_next", from + " " + part_});
     }
-    vectorize_below_tile(d_, weights_.name, k + ".bits", lanes_, true);
-    if (s_.find_loop(weights_.axes[2].loop) != nullptr)
-      vectorize_below_tile(d_, weights_.name, part_, lanes_, false);
+    vectorize_below_tile(d_, weights_.name, around, lanes_, around != part_);
   }
 
   Draft& d_;

@@ -25,6 +25,10 @@ bool schedule_tile_product(Draft& draft, const std::string& block);
 // unchanged draft, where there is none.
 bool schedule_unpacked_product(Draft& draft);
 
+// A product whose sums are made in blocks, of dot products of words with a factor for each block. False, and an unchanged draft, where
+// there is none.
+bool schedule_rounded_product(Draft& draft);
+
 // A contraction between computed blocks, an input transform before it and an output transform behind it (Winograd's
 // convolutions): bands of lines, so that what stands between the stages stays in caches.
 bool schedule_transformed_product(Draft& draft, const std::string& product);

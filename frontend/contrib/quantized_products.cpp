@@ -106,7 +106,11 @@ void few_bits(Expansion& e) {
                     e.transposed(e.reshaped(e.in(kScales), {n, blocks}), {1, 0}), e.converted(zero, number)},
                    {{"axis", int64_t{0}}, {"block_size", block}});
   }
-  Operand y = e.op("MatMul", {e.in(0), weights});
+  // Whoever sets this level (of int8) may be given rows that are rounded to bytes, block by block.
+  constexpr int64_t kBytesWillDo = 4;
+  Operand x = e.in(0);
+  if (e.integer("accuracy_level") == kBytesWillDo) x = e.own("MayRound", {x});
+  Operand y = e.op("MatMul", {x, weights});
   e.result(0, e.has(kBias) ? e.op("Add", {y, e.in(kBias)}) : y);
 }
 
@@ -181,7 +185,6 @@ std::span<const ContribOp> quantized_product_ops() {
        {},
        integer_to_float},
       {"DynamicQuantizeMatMul", "A B b_scale b_zero_point? bias?", "Y", {}, dynamic},
-      // accuracy_level allows what is less exact than this, and asks for nothing.
       {"MatMulNBits",
        "A B scales zero_points? g_idx? bias?",
        "Y",

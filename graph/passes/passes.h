@@ -30,8 +30,9 @@ void use_byte_products(Graph& graph, const tensor::Target& target, bool strict);
 // 2^24; scales are put together in another order, so that a result may differ by one step.
 void use_real_products(Graph& graph);
 
-// On CPUs large constant weights of 2, 4 or 8 bits that MatMul reads dequantised keep their bits in memory.
-void use_nbits_products(Graph& graph, const tensor::Target& target);
+// On CPUs large constant weights of 2, 4 or 8 bits that MatMul reads dequantised keep their bits in memory. Unless strict, what may be
+// rounded to bytes (mcc.MayRound) is, where there are dot products of bytes.
+void use_nbits_products(Graph& graph, const tensor::Target& target, bool strict);
 
 // Unused nodes go; equal nodes with equal inputs are shared, equal small constants too.
 void eliminate_dead_code(Graph& graph);

@@ -43,7 +43,7 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     step("fold_constants", [&] { fold(true); });  // weights that are moved
     step("use_byte_products", [&] { use_byte_products(graph, options.target, options.strict); });
     if (!options.strict) step("use_real_products", [&] { use_real_products(graph); });
-    step("use_nbits_products", [&] { use_nbits_products(graph, options.target); });
+    step("use_nbits_products", [&] { use_nbits_products(graph, options.target, options.strict); });
   }
   step("fold_constants", fold);
   step("eliminate_dead_code", [&] { eliminate_dead_code(graph); });

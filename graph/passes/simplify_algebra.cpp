@@ -216,6 +216,7 @@ struct Row {
 
 constexpr Row kRows[] = {
     {"Identity", same_input},  // identity(x) = x
+    {"MayRound", same_input},  // a permission that nobody has made use of
     {"Dropout", dropout},      // dropout(x) = x in inference
     {"Cast", cast},
     {"Reshape", reshape_chain},

@@ -1,11 +1,13 @@
 // Products with constant weights of few bits, which stay as they are in memory: tiles of them become f32 as kernels read them.
-//   MatMul(x, DequantizeLinear(w, scale, zero))   ->   mcc.MatMulNBits(x, bytes, scales, zeros)
+//   MatMul(x, DequantizeLinear(w, scale, zero))             ->   mcc.MatMulNBits(x, bytes, scales, zeros)
+//   MatMul(mcc.MayRound(x), DequantizeLinear(...))          ->   mcc.MatMulRounded(x, words, scales, zeros), or the same as above
 // w [K, N] are integers of 2, 4 or 8 bits; scales are one for all, one for each column, or one for each block of some rows of a column.
 // What is small enough to stay in the second-level cache is faster as f32.
 #include "graph/ops/common.h"
 #include "graph/passes/pack_products.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
+#include "tensor/instructions.h"
 
 namespace mcc::graph {
 namespace {
@@ -27,7 +29,7 @@ struct Weights {
 
 class UseNBitsProducts {
  public:
-  UseNBitsProducts(Graph& g, const tensor::Target& t) : g_(g), t_(t) {}
+  UseNBitsProducts(Graph& g, const tensor::Target& t, bool strict) : g_(g), t_(t), strict_(strict) {}
 
   void run() {
     if (t_.kind != tensor::TargetKind::cpu) return;
@@ -104,10 +106,45 @@ class UseNBitsProducts {
     return Constant::of(element, {panels, blocks, width}, all);
   }
 
+  // In panels, in words of four rows; of four bits two words in one.
+  Constant words_of(const Weights& w, int64_t width) const {
+    constexpr int64_t kWord = 4;
+    const int64_t each = 8 / w.bits, panels = (w.columns + width - 1) / width,
+                  steps = w.rows / (kWord * each), offset = w.offset();
+    const std::span<const std::byte> numbers = w.numbers.bytes();
+    std::vector<uint8_t> words(static_cast<size_t>(panels * steps * width * kWord));
+    for (int64_t k = 0; k < w.rows; ++k) {
+      for (int64_t n = 0; n < w.columns; ++n) {
+        const int64_t q = (static_cast<int64_t>(numbers[static_cast<size_t>(k * w.columns + n)]) + offset) &
+                          ((int64_t{1} << w.bits) - 1);
+        const int64_t word = (n / width) * steps + k / (kWord * each);
+        uint8_t& byte = words[static_cast<size_t>((word * width + n % width) * kWord + k % kWord)];
+        byte = static_cast<uint8_t>(byte | (q << (k / kWord % each * w.bits)));
+      }
+    }
+    return Constant::of(ElementType::u8, {panels, steps, width, kWord}, words);
+  }
+
+  // What x was before it was said that it may be rounded; nothing where that has not been said.
+  std::optional<ValueId> may_round(ValueId x) const {
+    const NodeId made_by = g_.value(x).producer;
+    if (made_by < 0 || !is_op(g_.node(made_by), "MayRound")) return std::nullopt;
+    return g_.node(made_by).inputs[0];
+  }
+
+  bool is_rounded(ValueId x, const Weights& w) const {
+    constexpr int64_t kShortest = 8;
+    const bool fits = w.is_in_blocks && w.bits >= 4 && w.block % kShortest == 0 && w.rows % w.block == 0;
+    return fits && !strict_ && may_round(x) && tensor::dot_instruction(t_, ElementType::i8) != nullptr;
+  }
+
   void rewrite(NodeId id, const Weights& w) {
     const Node node = g_.node(id);
+    const bool rounds = is_rounded(node.inputs[0], w);
     const int64_t width = panel_width(w.columns, t_);
-    std::vector<ValueId> inputs{node.inputs[0], g_.add_constant(node.name + ".bytes", bytes_of(w, width))};
+    std::vector<ValueId> inputs{may_round(node.inputs[0]).value_or(node.inputs[0])};
+    inputs.push_back(rounds ? g_.add_constant(node.name + ".words", words_of(w, width))
+                            : g_.add_constant(node.name + ".bytes", bytes_of(w, width)));
     inputs.push_back(
         g_.add_constant(node.name + ".scales", in_panels<float>(w, width, ElementType::f32, [&](int64_t i) {
                           return static_cast<float>(w.scales.number_at(i));
@@ -123,7 +160,7 @@ class UseNBitsProducts {
                             return static_cast<uint8_t>(w.zeros->int_at(i) + w.offset());
                           })));
     }
-    const ValueId y = emit(g_, "mcc", "MatMulNBits", node.name, inputs, a);
+    const ValueId y = emit(g_, "mcc", rounds ? "MatMulRounded" : "MatMulNBits", node.name, inputs, a);
     add_origins(g_.node(g_.value(y).producer), node);
     take_place(g_, node.outputs[0], y);
     g_.node(id).dead = true;
@@ -131,10 +168,13 @@ class UseNBitsProducts {
 
   Graph& g_;
   const tensor::Target& t_;
+  const bool strict_;
 };
 
 }  // namespace
 
-void use_nbits_products(Graph& graph, const tensor::Target& target) { UseNBitsProducts(graph, target).run(); }
+void use_nbits_products(Graph& graph, const tensor::Target& target, bool strict) {
+  UseNBitsProducts(graph, target, strict).run();
+}
 
 }  // namespace mcc::graph

@@ -101,7 +101,7 @@ constexpr Pass kPasses[] = {
     {"move_quantization", [](Graph& g, const Setting&) { move_quantization(g); }},
     {"use_byte_products", [](Graph& g, const Setting& s) { use_byte_products(g, s.target, s.strict); }},
     {"use_real_products", [](Graph& g, const Setting&) { use_real_products(g); }},
-    {"use_nbits_products", [](Graph& g, const Setting& s) { use_nbits_products(g, s.target); }},
+    {"use_nbits_products", [](Graph& g, const Setting& s) { use_nbits_products(g, s.target, s.strict); }},
     {"eliminate_dead_code", [](Graph& g, const Setting&) { eliminate_dead_code(g); }},
     {"simplify_algebra", [](Graph& g, const Setting&) { simplify_algebra(g); }},
     {"eliminate_common_subexpressions", [](Graph& g, const Setting&) { eliminate_common_subexpressions(g); }},
