@@ -150,24 +150,19 @@ class RoundedProduct {
     us_ = std::max(us_, static_cast<double>(count_of(sum_.store.buffer)) * 1e-3);
   }
 
+  // The block's own loops: rows, of which the last tile may have fewer, the block itself, columns, words and their bytes.
   void tile_dots(const std::string& turn) {
-    const std::optional<BlockInfo> info = d_.refusal ? analyze_nested(s_, dots_.name) : std::nullopt;
-    if (!info)
-      return give_up(d_, RefusalCode::not_nested, "the dot products of a block are none under its loop");
+    if (!d_.refusal) return;
     const std::string& b = dots_.name;
-    std::string column;
-    std::vector<std::string> rows, reduce;
-    for (const AxisInfo& axis : info->axes) {
-      const bool is_column =
-          !axis.is_reduce && info->store.strides[static_cast<size_t>(&axis - info->axes.data())] == 1;
-      if (is_column)
-        column = axis.loop;
-      else if (axis.is_reduce)
-        reduce.push_back(axis.loop);
-      else if (axis.extent > 1)
-        rows.push_back(axis.loop);
-    }
-    std::vector<std::string> order{reduce.front()}, unrolled = rows;
+    std::vector<std::string> own = s_.loop_names_of(b);
+    own.erase(own.begin(), std::find(own.begin(), own.end(), turn));
+    constexpr size_t kInner = 3;
+    if (own.size() <= kInner)
+      return give_up(d_, RefusalCode::not_nested, "the dot products of a block are none under its loop");
+    const std::string byte = own.back(), word = own[own.size() - 2], column = own[own.size() - 3];
+    std::vector<std::string> rows(own.begin() + 1, own.end() - kInner);
+    std::erase_if(rows, [&](const std::string& l) { return is_int(s_.find_loop(l)->extent, 1); });
+    std::vector<std::string> order{word}, unrolled = rows;
     order.insert(order.end(), rows.begin(), rows.end());
     std::string lane = column;
     if (vectors_ > 1) {
@@ -176,15 +171,15 @@ class RoundedProduct {
       unrolled.push_back(b + ".vec");
       lane = b + ".lane";
     }
-    order.insert(order.end(), {lane, reduce.back()});
+    order.insert(order.end(), {lane, byte});
     must_step(d_, Reorder{order});
-    must_step(d_, DecomposeReduction{b, reduce.front()});
+    must_step(d_, DecomposeReduction{b, word});
     must_step(d_, SetScope{dots_.store.buffer.name(), "registers"});
     must_step(d_, Tensorize{lane, instruction_});
     for (const std::string& l : unrolled)
       must_step(d_, Unroll{l});
     constexpr int64_t kMostUnrolled = 128;
-    if (info->reduce / 4 * row_tile_ * vectors_ <= kMostUnrolled) try_step(d_, Unroll{reduce.front()});
+    if (dots_.reduce / 4 * row_tile_ * vectors_ <= kMostUnrolled) try_step(d_, Unroll{word});
     vectorize_below_tile(d_, b + ".init", turn, lanes_, true);
   }
 

@@ -125,6 +125,15 @@ class UseNBitsProducts {
     return Constant::of(ElementType::u8, {panels, steps, width, kWord}, words);
   }
 
+  // Dot products are of whole panels: so wide that there are, or that little is added.
+  int64_t width_of_words(int64_t columns) const {
+    const int64_t lanes = t_.lanes(32);
+    for (int64_t vectors :
+         t_.vector_registers >= 32 ? std::vector<int64_t>{4, 3, 2} : std::vector<int64_t>{2})
+      if (columns % (vectors * lanes) == 0) return vectors * lanes;
+    return panel_width(columns, t_);
+  }
+
   // What x was before it was said that it may be rounded; nothing where that has not been said.
   std::optional<ValueId> may_round(ValueId x) const {
     const NodeId made_by = g_.value(x).producer;
@@ -141,7 +150,8 @@ class UseNBitsProducts {
   void rewrite(NodeId id, const Weights& w) {
     const Node node = g_.node(id);
     const bool rounds = is_rounded(node.inputs[0], w);
-    const int64_t width = panel_width(w.columns, t_);
+    const int64_t width = rounds ? width_of_words(w.columns) : panel_width(w.columns, t_);
+    const int64_t made = rounds ? (w.columns + width - 1) / width * width : w.columns;
     std::vector<ValueId> inputs{may_round(node.inputs[0]).value_or(node.inputs[0])};
     inputs.push_back(rounds ? g_.add_constant(node.name + ".words", words_of(w, width))
                             : g_.add_constant(node.name + ".bytes", bytes_of(w, width)));
@@ -150,7 +160,7 @@ class UseNBitsProducts {
                           return static_cast<float>(w.scales.number_at(i));
                         })));
     Attributes a;
-    a.set("columns", w.columns);
+    a.set("columns", made);
     a.set("bits", w.bits);
     a.set("block", w.block);
     a.set("zero", w.offset());
@@ -162,7 +172,7 @@ class UseNBitsProducts {
     }
     const ValueId y = emit(g_, "mcc", rounds ? "MatMulRounded" : "MatMulNBits", node.name, inputs, a);
     add_origins(g_.node(g_.value(y).producer), node);
-    take_place(g_, node.outputs[0], y);
+    take_place(g_, node.outputs[0], made == w.columns ? y : first_columns(g_, node.name, y, w.columns));
     g_.node(id).dead = true;
   }
 
