@@ -30,7 +30,7 @@ struct Arguments {
   CompileOptions compile;
   InputArguments inputs;
   std::vector<std::string> records;
-  std::string log;
+  std::string log, worker;
   int keep = 1, limit = 3;
   bool append = false, json = false;
 };
@@ -43,8 +43,9 @@ Result<ModelTasks> tasks_of(Arguments& arguments) {
   return extract_tasks(with_log_if_there(arguments.compile));
 }
 
-tuner::Device device_of(const tensor::Target& target) {
-  return {target.fingerprint(), text(target.cpu, ", ", target.cores, " cores")};
+// gpu: its name, if one measures.
+tuner::Device device_of(const tensor::Target& target, const std::string& gpu = "") {
+  return {target.fingerprint(), gpu.empty() ? text(target.cpu, ", ", target.cores, " cores") : gpu};
 }
 
 // ---- verify ----
@@ -199,14 +200,14 @@ Json rows_json(const std::vector<Row>& rows) {
   return list;
 }
 
-Status append_rows(const std::string& path, const tensor::Target& target, const std::vector<Row>& rows) {
+Status append_rows(const std::string& path, const tuner::Device& device, const std::vector<Row>& rows) {
   Result<tuner::LogWriter> log = tuner::LogWriter::open(path);
   if (!log.ok()) return log.errors();
   for (const Row& row : rows) {
     if (row.verdict == Verdict::elsewhere) continue;
     LogEntry entry = row.before;
     entry.task = row.task->id;
-    entry.device = device_of(target);
+    entry.device = device;
     entry.trial.measurement = row.now;
     entry.source = row.before.source == "default" ? "default" : "verify";
     entry.time = static_cast<double>(std::time(nullptr));
@@ -238,6 +239,11 @@ int run_verify(Arguments& arguments) {
   Result<tuner::LogContents> log = tuner::read_log(arguments.log, read);
   if (!log.ok()) return report_errors(log.errors(), arguments.json);
   say_complaints(arguments.log, *log);
+  const bool is_here = arguments.worker.empty();
+  Result<Machine> machine = is_here ? describe_machine(arguments.compile.target)
+                                    : ask_machine(worker_command(arguments.worker), arguments.compile.target);
+  if (!machine.ok()) return report_errors(machine.errors(), arguments.json);
+  if (!is_here) arguments.compile.targets = machine->targets;
   Result<ModelTasks> tasks = tasks_of(arguments);
   if (!tasks.ok()) return report_errors(tasks.errors(), arguments.json);
   arguments.compile.task_sizes = sizes_in(*log, *tasks);
@@ -247,18 +253,12 @@ int run_verify(Arguments& arguments) {
                            text("its sizes of open dimensions are none of the model: ", tasks.errors()[0].message), ""}},
                          arguments.json);
   }
-  for (const tensor::Target& target : tasks->targets) {
-    if (tasks->targets.size() > 1 && codegen::runs_here(target)) tasks->target = target;
-  }
-  if (!codegen::runs_here(tasks->target)) {
-    return report_errors({{ErrorKind::environment, "",
-                           text("this machine cannot run code for ", arguments.compile.target), ""}},
-                         arguments.json);
-  }
+  tasks->target = tasks->targets[machine->measured];
   std::map<std::string, std::vector<const LogEntry*>> of_text;
   for (const LogEntry& entry : log->entries)
     of_text[log->find_task(entry.task)->text].push_back(&entry);
   WorkerOptions options;
+  if (!is_here) options.command = worker_command(arguments.worker);
   options.target = tasks->target.name;
   options.emit = emit_options(arguments.compile);
   WorkerMeasurer measurer(options);
@@ -284,7 +284,7 @@ int run_verify(Arguments& arguments) {
     }
   }
   if (arguments.append) {
-    Status status = append_rows(arguments.log, tasks->target, rows);
+    Status status = append_rows(arguments.log, device_of(tasks->target, machine->gpu), rows);
     if (!status.ok()) return report_errors(status.errors(), arguments.json);
   }
   Json unknown = Json::array();
@@ -387,7 +387,7 @@ void add_log_of_model(CLI::App& log, int* exit_code) {
   {
     auto arguments = std::make_shared<Arguments>();
     CLI::App* command = log.add_subcommand(
-        "verify", "Measure the best trials of a model's tasks, and seeds, on this machine");
+        "verify", "Measure the best trials of a model's tasks, and seeds, on this machine or another one");
     command->add_option("log", arguments->log, "The tuning log")->required();
     command
         ->add_option("model", arguments->compile.model_path,
@@ -397,6 +397,7 @@ void add_log_of_model(CLI::App& log, int* exit_code) {
         ->check(CLI::Range(1, 1000))
         ->capture_default_str();
     command->add_flag("--append", arguments->append, "Add what was measured to the log");
+    command->add_option("--worker", arguments->worker, "Measure on another machine, as mcc tune does");
     add_model_options(*command, arguments);
     command->callback([arguments, exit_code] { *exit_code = run_verify(*arguments); });
   }

@@ -29,10 +29,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::vector<std::string> worker_command(const std::string& mcc) {
-  return {"/bin/sh", "-c", mcc + " measure-worker"};
-}
-
 // The whole model is measured when this much of the budget is used, and at the end; but for the end only as long as that takes
 // a small part of the time.
 constexpr double kChecks[] = {0.25, 0.5, 0.75};
@@ -521,6 +517,19 @@ Result<std::vector<tuner::Task>> select_tasks(std::vector<tuner::Task> tasks, co
   return chosen;
 }
 
+namespace {
+
+// What can be done where nothing can be measured.
+Diagnostics without_measuring(Diagnostics errors) {
+  for (Diagnostic& error : errors) {
+    if (!error.hint.empty()) error.hint += "; ";
+    error.hint += "--no-measure picks schedules by analysis alone";
+  }
+  return errors;
+}
+
+}  // namespace
+
 Result<TuneModelReport> tune_model(const TuneModelOptions& given) {
   TuneModelOptions options = given;
   Machine machine;
@@ -538,7 +547,7 @@ Result<TuneModelReport> tune_model(const TuneModelOptions& given) {
   if (!model.ok()) return model.errors();
   if (options.worker.empty()) {
     Result<Machine> here = describe_machine(options.compile.target);
-    if (!here.ok()) return here.errors();
+    if (!here.ok()) return without_measuring(here.errors());
     machine = std::move(*here);
   }
   model->target = model->targets[machine.measured];

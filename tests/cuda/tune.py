@@ -96,6 +96,12 @@ class CudaTune(Case):
         compiled = json.loads(self.done(mcc("compile", self.layers, "-o", self.folder / "w.so", "--target", target, "--locked",
                                             "--tune-log", self.folder / "w.json", "--json", driver=False)).stdout)
         self.assertEqual(compiled["schedules"]["exact"], 2)
+        verify = ("log", "verify", self.folder / "w.json", self.layers, "--target", "cuda", "--json")
+        self.assertIn("there is no GPU", self.done(mcc(*verify, driver=False, LD_LIBRARY_PATH=NO_LIBRARY.name), 5).stdout)
+        verified = json.loads(self.done(mcc(*verify, "--worker", there, "--append", driver=False, LD_LIBRARY_PATH=NO_LIBRARY.name)).stdout)
+        self.assertTrue(verified["trials"])
+        self.assertTrue(all(row["error"] == "none" for row in verified["trials"]))
+        self.assertEqual(self.trials("w.json")[-1]["device"], "Stand-in GPU")
 
     def test_a_list_of_architectures(self):
         targets = ("--target", "cuda:sm_80,sm_90")

@@ -17,31 +17,28 @@ using nlohmann::json;
 using tensor::Target;
 using tensor::TargetKind;
 
-constexpr const char* kHint = "--no-measure picks schedules by analysis alone";
 constexpr size_t kMostTargets = 64;
 
 // Whether a target can be measured here.
 Status check_device(const Target& target) {
   if (target.kind != TargetKind::cuda) {
     if (codegen::runs_here(target)) return done();
-    return Diagnostic{ErrorKind::environment, "", text("this machine cannot run code for ", target.name),
-                      kHint};
+    return Diagnostic{ErrorKind::environment, "", text("this machine cannot run code for ", target.name), ""};
   }
   const codegen::HostGpus here = codegen::host_gpus();
   if (!here.problem.empty())
-    return Diagnostic{ErrorKind::environment, "", text("there is no GPU to measure on: ", here.problem),
-                      kHint};
+    return Diagnostic{ErrorKind::environment, "", text("there is no GPU to measure on: ", here.problem), ""};
   if (here.gpus[0].is_prohibited) {
     return Diagnostic{
         ErrorKind::environment, "",
         text("the compute mode of the GPU here (", here.gpus[0].gpu.name, ") lets no process use it"),
-        text("nvidia-smi -c DEFAULT changes that; ", kHint)};
+        "nvidia-smi -c DEFAULT changes that"};
   }
   if (codegen::runs_here(target)) return done();
   return Diagnostic{ErrorKind::environment, "",
                     text("the GPU here (", here.gpus[0].gpu.name, ", ", here.gpus[0].gpu.arch,
                          ") cannot run code for ", target.cpu),
-                    kHint};
+                    ""};
 }
 
 // ---- As JSON ----

@@ -356,6 +356,10 @@ Result<std::vector<Measurement>> WorkerMeasurer::finish() {
   return measurements;
 }
 
+std::vector<std::string> worker_command(const std::string& mcc) {
+  return {"/bin/sh", "-c", mcc + " measure-worker"};
+}
+
 Result<Machine> ask_machine(const std::vector<std::string>& command, const std::string& target) {
   Result<WorkerProcess> process = WorkerProcess::start(command);
   if (!process.ok()) return process.errors();

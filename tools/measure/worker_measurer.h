@@ -21,6 +21,8 @@ struct WorkerOptions {
   double check_seconds = 60;       // for fetching and comparing one result
 };
 
+// Starts a worker by a command for the shell that starts mcc somewhere ("ssh gpu1 mcc").
+std::vector<std::string> worker_command(const std::string& mcc);
 // What the target is where this command starts a worker; an error (kind environment) where it cannot be measured there.
 Result<Machine> ask_machine(const std::vector<std::string>& command, const std::string& target);
 
