@@ -83,7 +83,7 @@ class RoundedProduct {
     if (!dot || info.is_nested || info.iterations() == 0) return false;
     const std::vector<std::string> readers = s_.consumers(info.name);
     const std::optional<BlockInfo> sum = readers.size() == 1 ? analyze(s_, readers[0]) : std::nullopt;
-    if (!sum || !sum->is_reduction || !find_axes(*sum)) return false;
+    if (!sum || !sum->is_reduction || !find_axes(*sum) || !sums_blocks(*sum, info.store.buffer)) return false;
     const BlockInfo& words = dot->info;
     const size_t right = words.loads[0].buffer.element() == dot->left ? 1 : 0;
     const Access& w = words.loads[right];
@@ -92,6 +92,7 @@ class RoundedProduct {
     dots_ = info;
     sum_ = *sum;
     instruction_ = dot->instruction;
+    unpacked_.clear();
     if (is_weight(s_.func(), w.buffer)) return true;
     for (const std::string& name : s_.producers(info.name)) {
       const std::optional<BlockInfo> made = analyze(s_, name);
@@ -124,6 +125,13 @@ class RoundedProduct {
       }
     }
     return has_column && has_reduce;
+  }
+
+  // Whether columns are neighbours in the dot products, and blocks, which are summed, are not.
+  bool sums_blocks(const BlockInfo& sum, const Buffer& dots) const {
+    return std::any_of(sum.loads.begin(), sum.loads.end(), [&](const Access& l) {
+      return l.buffer.same_as(dots) && l.strides[column_] == 1 && l.strides[sum_reduce_] > 1;
+    });
   }
 
   void choose() {
