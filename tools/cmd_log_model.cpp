@@ -240,7 +240,7 @@ int run_verify(Arguments& arguments) {
   if (!log.ok()) return report_errors(log.errors(), arguments.json);
   say_complaints(arguments.log, *log);
   const bool is_here = arguments.worker.empty();
-  Result<Machine> machine = is_here ? describe_machine(arguments.compile.target)
+  Result<Machine> machine = is_here ? describe_machine(arguments.compile.target, /*looks_for_library=*/false)
                                     : ask_machine(worker_command(arguments.worker), arguments.compile.target);
   if (!machine.ok()) return report_errors(machine.errors(), arguments.json);
   if (!is_here) arguments.compile.targets = machine->targets;

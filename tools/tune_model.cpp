@@ -546,7 +546,7 @@ Result<TuneModelReport> tune_model(const TuneModelOptions& given) {
   Result<ModelTasks> model = extract_tasks(compile);
   if (!model.ok()) return model.errors();
   if (options.worker.empty()) {
-    Result<Machine> here = describe_machine(options.compile.target);
+    Result<Machine> here = describe_machine(options.compile.target, options.compile.libraries);
     if (!here.ok()) return without_measuring(here.errors());
     machine = std::move(*here);
   }

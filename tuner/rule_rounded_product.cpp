@@ -44,13 +44,13 @@ class RoundedProduct {
     panel_ = b + ".panel";
     part_ = b + ".part";
     const std::string turn = b + ".block";
-    must_step(d_, Split{loop(sum_, column_), {0, vectors_, lanes_}, {panel_, b + ".vecs", b + ".lane"}});
-    must_step(d_, Split{loop(sum_, sum_reduce_), {0, blocks_}, {part_, turn}});
+    must_step(d_, Split{loop(sum_, axes_.column), {0, vectors_, lanes_}, {panel_, b + ".vecs", b + ".lane"}});
+    must_step(d_, Split{loop(sum_, axes_.reduce), {0, blocks_}, {part_, turn}});
     std::vector<std::string> order{panel_, part_}, unrolled;
-    for (size_t a : others_)
-      order.push_back(loop(sum_, a));
-    if (has_row_) {
-      must_step(d_, Split{loop(sum_, row_), {0, row_tile_}, {b + ".rows", b + ".row"}});
+    for (size_t a = 0; a + 1 < axes_.rows.size(); ++a)
+      order.push_back(loop(sum_, axes_.rows[a]));
+    if (!axes_.rows.empty()) {
+      must_step(d_, Split{loop(sum_, axes_.rows.back()), {0, row_tile_}, {b + ".rows", b + ".row"}});
       order.push_back(b + ".rows");
       unrolled.push_back(b + ".row");
     }
@@ -83,13 +83,14 @@ class RoundedProduct {
     if (!dot || info.is_nested || info.iterations() == 0) return false;
     const std::vector<std::string> readers = s_.consumers(info.name);
     const std::optional<BlockInfo> sum = readers.size() == 1 ? analyze(s_, readers[0]) : std::nullopt;
-    if (!sum || !sum->is_reduction || !find_axes(*sum) || !sums_blocks(*sum, info.store.buffer)) return false;
+    if (!sum || !sum->is_reduction || !sums_blocks(*sum, info.store.buffer)) return false;
     const BlockInfo& words = dot->info;
     const size_t right = words.loads[0].buffer.element() == dot->left ? 1 : 0;
     const Access& w = words.loads[right];
     if (w.buffer.shape().size() != 4 || !as_int(w.buffer.shape()[2], &width_) || width_ % lanes_ != 0)
       return false;
     dots_ = info;
+    words_ = w.buffer;
     sum_ = *sum;
     instruction_ = dot->instruction;
     unpacked_.clear();
@@ -106,40 +107,23 @@ class RoundedProduct {
     return false;
   }
 
-  bool find_axes(const BlockInfo& sum) {
-    bool has_column = false, has_reduce = false;
-    has_row_ = false;
-    others_.clear();
-    for (size_t a = 0; a < sum.axes.size(); ++a) {
-      if (sum.axes[a].is_reduce) {
-        if (has_reduce) return false;
-        has_reduce = true;
-        sum_reduce_ = a;
-      } else if (sum.store.strides[a] == 1 && sum.axes[a].extent > 1) {
-        has_column = true;
-        column_ = a;
-      } else {
-        if (has_row_) others_.push_back(row_);
-        has_row_ = true;
-        row_ = a;
-      }
-    }
-    return has_column && has_reduce;
-  }
-
   // Whether columns are neighbours in the dot products, and blocks, which are summed, are not.
-  bool sums_blocks(const BlockInfo& sum, const Buffer& dots) const {
+  bool sums_blocks(const BlockInfo& sum, const Buffer& dots) {
+    const std::optional<ProductAxes> axes = product_axes(sum);
+    if (!axes) return false;
+    axes_ = *axes;
     return std::any_of(sum.loads.begin(), sum.loads.end(), [&](const Access& l) {
-      return l.buffer.same_as(dots) && l.strides[column_] == 1 && l.strides[sum_reduce_] > 1;
+      return l.buffer.same_as(dots) && l.strides[axes_.column] == 1 && l.strides[axes_.reduce] > 1;
     });
   }
 
   void choose() {
     vectors_ = width_ / lanes_;
-    const int64_t all = sum_.axes[sum_reduce_].extent,
+    const int64_t all = sum_.axes[axes_.reduce].extent,
                   bytes = width_ * dots_.reduce;  // of a block in a panel
-    const int64_t rows = has_row_ ? sum_.axes[row_].extent : 1;
-    const bool is_open = has_row_ && d_.open_loops.count(loop(sum_, row_)) != 0;
+    const bool has_rows = !axes_.rows.empty();
+    const int64_t rows = has_rows ? sum_.axes[axes_.rows.back()].extent : 1;
+    const bool is_open = has_rows && d_.open_loops.count(loop(sum_, axes_.rows.back())) != 0;
     std::vector<int64_t> parts, tiles;
     int64_t preferred = 1;
     for (int64_t n = 1; n <= all; ++n) {
@@ -155,7 +139,7 @@ class RoundedProduct {
     }
     row_tile_ = d_.decide.choose(block() + ".rows", tiles, tiles.back());
     us_ = static_cast<double>(dots_.iterations()) / (t_.peak_gflops() * 2e3);
-    us_ = std::max(us_, static_cast<double>(count_of(sum_.store.buffer)) * 1e-3);
+    us_ = std::max(us_, static_cast<double>(count_of(words_)) / (t_.l3.gb_per_s * 1e3));
   }
 
   // The block's own loops: rows, of which the last tile may have fewer, the block itself, columns, words and their bytes.
@@ -220,10 +204,9 @@ class RoundedProduct {
   Schedule& s_;
   const Target& t_;
   BlockInfo dots_, sum_, unpacked_info_;
+  Buffer words_;
   std::string instruction_, unpacked_, panel_, part_;
-  size_t column_ = 0, row_ = 0, sum_reduce_ = 0;
-  bool has_row_ = false;
-  std::vector<size_t> others_;  // further rows
+  ProductAxes axes_;  // of the sum
   int64_t lanes_, width_ = 16, vectors_ = 1, blocks_ = 1, row_tile_ = 1;
   double us_ = 0;
 };

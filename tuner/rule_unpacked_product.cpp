@@ -79,21 +79,13 @@ class UnpackedProduct {
   bool find_product(const BlockInfo& info) {
     if (!info.is_contraction || info.is_nested || info.loads.size() != 2 || info.iterations() == 0)
       return false;
-    column_ = reduce_ = row_ = -1;
-    others_.clear();
-    for (size_t a = 0; a < info.axes.size(); ++a) {
-      const int i = static_cast<int>(a);
-      if (info.axes[a].is_reduce) {
-        if (reduce_ >= 0) return false;
-        reduce_ = i;
-      } else if (info.store.strides[a] == 1 && info.axes[a].extent > 1) {
-        column_ = i;
-      } else {
-        if (row_ >= 0) others_.push_back(row_);
-        row_ = i;
-      }
-    }
-    if (column_ < 0 || reduce_ < 0) return false;
+    const std::optional<ProductAxes> axes = product_axes(info);
+    if (!axes) return false;
+    column_ = static_cast<int>(axes->column);
+    reduce_ = static_cast<int>(axes->reduce);
+    others_.assign(axes->rows.begin(), axes->rows.end());
+    row_ = others_.empty() ? -1 : others_.back();
+    if (!others_.empty()) others_.pop_back();
     const auto column = static_cast<size_t>(column_);
     const size_t load = info.loads[0].strides[column] != 0 ? 0 : 1;
     const Access& w = info.loads[load];

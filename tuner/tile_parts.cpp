@@ -38,6 +38,23 @@ std::string tile_consumer(const Draft& d, const BlockInfo& info, int64_t element
   return consumers[0];
 }
 
+std::optional<ProductAxes> product_axes(const BlockInfo& info) {
+  ProductAxes out;
+  int columns = 0, sums = 0;
+  for (size_t a = 0; a < info.axes.size(); ++a) {
+    if (info.axes[a].is_reduce) {
+      out.reduce = a;
+      ++sums;
+    } else if (info.store.strides[a] == 1 && info.axes[a].extent > 1) {
+      out.column = a;
+      ++columns;
+    } else {
+      out.rows.push_back(a);
+    }
+  }
+  return columns == 1 && sums == 1 ? std::optional(out) : std::nullopt;
+}
+
 std::string place_consumer(Draft& d, const BlockInfo& info, const std::string& consumer,
                            const std::string& tile_loop, const std::string& scope) {
   const std::string buffer = info.store.buffer.name();

@@ -1,6 +1,9 @@
 // What rules that compute a result tile by tile have in common.
 #pragma once
 
+#include <optional>
+#include <vector>
+
 #include "tuner/draft.h"
 #include "tuner/register_tile_roles.h"
 
@@ -17,6 +20,13 @@ std::string tile_consumer(const Draft& draft, const BlockInfo& info, int64_t ele
 // tile's sums are in this scope from then on. Empty: neither is possible.
 std::string place_consumer(Draft& draft, const BlockInfo& info, const std::string& consumer,
                            const std::string& tile_loop, const std::string& scope);
+
+// The axes of a sum along one of them whose results are neighbours along another.
+struct ProductAxes {
+  size_t column = 0, reduce = 0;
+  std::vector<size_t> rows;  // the others, outermost first
+};
+std::optional<ProductAxes> product_axes(const BlockInfo& info);
 
 // The loops of a tile, once they are in order.
 struct TileLoops {

@@ -12,6 +12,8 @@
 namespace mcc::graph {
 namespace {
 
+constexpr int64_t kWord = 4;  // bytes that a dot product takes together
+
 struct Weights {
   Constant numbers, scales;       // numbers [K, N]
   std::optional<Constant> zeros;  // none: 0
@@ -76,22 +78,25 @@ class UseNBitsProducts {
     return w;
   }
 
-  // In panels, a number of them in each byte.
-  Constant bytes_of(const Weights& w, int64_t width) const {
-    const int64_t each = 8 / w.bits, panels = (w.columns + width - 1) / width,
-                  steps = (w.rows + each - 1) / each;
+  // In panels, in words of so many rows (1: bytes alone), as many words in one as have room in its bytes.
+  Constant packed(const Weights& w, int64_t width, int64_t word) const {
+    const int64_t each = 8 / w.bits, panels = (w.columns + width - 1) / width, depth = word * each,
+                  steps = (w.rows + depth - 1) / depth;
     const int64_t mask = (int64_t{1} << w.bits) - 1, offset = w.offset();
     const std::span<const std::byte> numbers = w.numbers.bytes();
-    std::vector<uint8_t> bytes(static_cast<size_t>(panels * steps * width));
+    std::vector<uint8_t> bytes(static_cast<size_t>(panels * steps * width * word));
     for (int64_t k = 0; k < w.rows; ++k) {
       for (int64_t n = 0; n < w.columns; ++n) {
         const int64_t q =
             (static_cast<int64_t>(numbers[static_cast<size_t>(k * w.columns + n)]) + offset) & mask;
-        uint8_t& byte = bytes[static_cast<size_t>(((n / width) * steps + k / each) * width + n % width)];
-        byte = static_cast<uint8_t>(byte | (q << (k % each * w.bits)));
+        const int64_t at = ((n / width) * steps + k / depth) * width + n % width;
+        uint8_t& byte = bytes[static_cast<size_t>(at * word + k % word)];
+        byte = static_cast<uint8_t>(byte | (q << (k / word % each * w.bits)));
       }
     }
-    return Constant::of(ElementType::u8, {panels, steps, width}, bytes);
+    std::vector<int64_t> shape{panels, steps, width};
+    if (word > 1) shape.push_back(word);
+    return Constant::of(ElementType::u8, shape, bytes);
   }
 
   // One for each block and column, in panels; 0 past the columns.
@@ -104,25 +109,6 @@ class UseNBitsProducts {
         all[static_cast<size_t>(((n / width) * blocks + b) * width + n % width)] = value(w.parameter(b, n));
     }
     return Constant::of(element, {panels, blocks, width}, all);
-  }
-
-  // In panels, in words of four rows; of four bits two words in one.
-  Constant words_of(const Weights& w, int64_t width) const {
-    constexpr int64_t kWord = 4;
-    const int64_t each = 8 / w.bits, panels = (w.columns + width - 1) / width,
-                  steps = w.rows / (kWord * each), offset = w.offset();
-    const std::span<const std::byte> numbers = w.numbers.bytes();
-    std::vector<uint8_t> words(static_cast<size_t>(panels * steps * width * kWord));
-    for (int64_t k = 0; k < w.rows; ++k) {
-      for (int64_t n = 0; n < w.columns; ++n) {
-        const int64_t q = (static_cast<int64_t>(numbers[static_cast<size_t>(k * w.columns + n)]) + offset) &
-                          ((int64_t{1} << w.bits) - 1);
-        const int64_t word = (n / width) * steps + k / (kWord * each);
-        uint8_t& byte = words[static_cast<size_t>((word * width + n % width) * kWord + k % kWord)];
-        byte = static_cast<uint8_t>(byte | (q << (k / kWord % each * w.bits)));
-      }
-    }
-    return Constant::of(ElementType::u8, {panels, steps, width, kWord}, words);
   }
 
   // Dot products are of whole panels: so wide that there are, or that little is added.
@@ -153,8 +139,8 @@ class UseNBitsProducts {
     const int64_t width = rounds ? width_of_words(w.columns) : panel_width(w.columns, t_);
     const int64_t made = rounds ? (w.columns + width - 1) / width * width : w.columns;
     std::vector<ValueId> inputs{may_round(node.inputs[0]).value_or(node.inputs[0])};
-    inputs.push_back(rounds ? g_.add_constant(node.name + ".words", words_of(w, width))
-                            : g_.add_constant(node.name + ".bytes", bytes_of(w, width)));
+    inputs.push_back(rounds ? g_.add_constant(node.name + ".words", packed(w, width, kWord))
+                            : g_.add_constant(node.name + ".bytes", packed(w, width, 1)));
     inputs.push_back(
         g_.add_constant(node.name + ".scales", in_panels<float>(w, width, ElementType::f32, [&](int64_t i) {
                           return static_cast<float>(w.scales.number_at(i));

@@ -6,7 +6,6 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
 
 import numpy as np
@@ -14,7 +13,8 @@ import onnx
 import onnxruntime
 from onnx import TensorProto
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).resolve().parents[1])]
+from folder_case import FolderCase, main
 from decoder_model import Maker, Sizes
 from session import Session, use_stand_in_driver
 
@@ -30,16 +30,7 @@ ALONE = ([[1]], [[1]])
 LONGER = ([[40], [38], [40]], [[1], [1], [1]])
 
 
-class Decoder(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.folder = pathlib.Path(cls.temporary.name)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.temporary.cleanup()
-
+class Decoder(FolderCase):
     def compile(self, maker, *options):
         path, library = self.folder / "decoder.onnx", self.folder / "decoder.so"
         onnx.save(maker.model(), path)
@@ -115,7 +106,4 @@ if __name__ == "__main__":
     if IS_GPU:
         sys.argv.remove("--gpu")
         use_stand_in_driver()
-    result = unittest.main(exit=False, verbosity=0).result
-    bad = len(result.failures) + len(result.errors)
-    print(f"{result.testsRun - bad if bad < result.testsRun else 0} passed, {bad} failed")
-    sys.exit(bad != 0)
+    main(Decoder)

@@ -6,12 +6,13 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
-import unittest
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from folder_case import FolderCase, main  # noqa: E402
 
 CMAKE = sys.argv.pop(1)
 BUILD = pathlib.Path(os.environ.get("MCC_BUILD_DIR", "build")).resolve()
@@ -55,17 +56,12 @@ def save(path, nodes, shape, out_shape, weights):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
 
 
-class AddModel(unittest.TestCase):
+class AddModel(FolderCase):
     @classmethod
     def setUpClass(cls):
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.folder = pathlib.Path(cls.temporary.name)
+        super().setUpClass()
         cls.prefix = cls.folder / "installed"
         cls.run_ok(CMAKE, "--install", BUILD, "--prefix", cls.prefix)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.temporary.cleanup()
 
     @classmethod
     def run_ok(cls, *words, code=0):
@@ -140,4 +136,4 @@ class AddModel(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main(AddModel)

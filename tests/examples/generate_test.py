@@ -6,8 +6,6 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import tempfile
-import unittest
 
 import numpy as np
 import onnx
@@ -17,15 +15,15 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("MCC_BUILD_DIR", SOURCE / "build")).resolve()
 MCC = os.path.abspath(os.environ.get("MCC", BUILD / "bin/mcc"))
 COMPILER = os.environ.get("CXX") or shutil.which("c++") or "c++"
-sys.path.insert(0, str(SOURCE / "tests/dynamic"))
+sys.path[:0] = [str(SOURCE / "tests/dynamic"), str(SOURCE / "tests")]
+from folder_case import FolderCase, main  # noqa: E402
 from decoder_model import Maker, Sizes  # noqa: E402
 
 
-class Generate(unittest.TestCase):
+class Generate(FolderCase):
     @classmethod
     def setUpClass(cls):
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.folder = pathlib.Path(cls.temporary.name)
+        super().setUpClass()
         cls.sizes, cls.model = Sizes(), cls.folder / "decoder.onnx"
         onnx.save(Maker(sizes=cls.sizes).model(), cls.model)
         for words in ((MCC, "compile", cls.model, "-o", cls.folder / "decoder.so"),
@@ -33,10 +31,6 @@ class Generate(unittest.TestCase):
                        f"-L{BUILD / 'lib'}", f"-Wl,-rpath,{BUILD / 'lib'}", "-lmcc_runtime", "-o", cls.folder / "generate")):
             done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=300)
             assert done.returncode == 0, done.stderr
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.temporary.cleanup()
 
     def generate(self, *words):
         return subprocess.run([str(self.folder / "generate"), *map(str, words)], capture_output=True, text=True, timeout=100)
@@ -73,4 +67,4 @@ class Generate(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main(Generate)

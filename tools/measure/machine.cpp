@@ -166,7 +166,7 @@ std::optional<Target> parse_target(const json& document) {
 
 }  // namespace
 
-Result<Machine> describe_machine(const std::string& target) {
+Result<Machine> describe_machine(const std::string& target, bool looks_for_library) {
   Result<std::vector<Target>> targets = codegen::make_targets(target);
   if (!targets.ok()) return targets.errors();
   Machine machine;
@@ -181,7 +181,8 @@ Result<Machine> describe_machine(const std::string& target) {
     machine.gpu = gpu.gpu.name;
     machine.is_exclusive = gpu.is_exclusive;
     machine.assembler_problem = find_assembler_for(measured).problem;
-    if (const Result<std::string> version = find_cublaslt(); version.ok()) machine.cublaslt = *version;
+    const Result<std::string> version = looks_for_library ? find_cublaslt() : std::string();
+    if (version.ok()) machine.cublaslt = *version;
   } else {
     machine.peak_gflops = calibrate(1000).gflops;
   }

@@ -368,7 +368,7 @@ class Worker {
   Status describe(const WorkerRequest& request) {
     // As for what is measured on a GPU.
     if (request.target.starts_with("cuda")) limit_memory(RLIM_INFINITY);
-    Result<Machine> machine = describe_machine(request.target);
+    Result<Machine> machine = describe_machine(request.target, /*looks_for_library=*/true);
     if (!machine.ok()) return machine.errors();
     WorkerMessage message;
     message.id = request.id;
