@@ -195,8 +195,17 @@ llvm::Value* KernelEmitter::emit_barrier() {
 }
 
 llvm::Value* KernelEmitter::emit_shuffle(Intrinsic function, Value* value, Value* lanes) {
+  if (llvm::Type* whole = value->getType(); whole->getPrimitiveSizeInBits() == 64) {
+    llvm::Type* halves = llvm::FixedVectorType::get(b_.getInt32Ty(), 2);
+    Value* apart = b_.CreateBitCast(value, halves);
+    Value* moved = llvm::PoisonValue::get(halves);
+    for (uint64_t half : {0, 1})
+      moved = b_.CreateInsertElement(
+          moved, emit_shuffle(function, b_.CreateExtractElement(apart, half), lanes), half);
+    return b_.CreateBitCast(moved, whole);
+  }
   const bool is_float = value->getType()->isFloatTy();
-  MCC_CHECK(is_float || value->getType()->isIntegerTy(32), "a shuffle of other than 32 bits");
+  MCC_CHECK(is_float || value->getType()->isIntegerTy(32), "a shuffle of other than 32 or 64 bits");
   using namespace llvm::Intrinsic;
   ID id = function == Intrinsic::shuffle_xor ? (is_float ? nvvm_shfl_sync_bfly_f32 : nvvm_shfl_sync_bfly_i32)
           : function == Intrinsic::shuffle_down

@@ -14,6 +14,7 @@
 #include <numeric>
 
 #include "support/text.h"
+#include "tensor/schedule/legality.h"
 #include "tensor/schedule/tree.h"
 #include "tuner/answers.h"
 #include "tuner/grid_rules.h"
@@ -36,7 +37,9 @@ bool are_windows(const BlockInfo& info, const Gpu& gpu) {
 
 // A sum of products of which no operand is used twice (a matrix times a vector) is one, too.
 bool is_row_reduction(const Schedule& s, const BlockInfo& info, const Gpu& gpu) {
-  if (!info.is_reduction || bit_width(info.store.buffer.element()) != 32 || are_windows(info, gpu) || share_rows(info, gpu)) return false;
+  if (!info.is_reduction || !is_shuffled(info.store.buffer.element()) || are_windows(info, gpu) ||
+      share_rows(info, gpu))
+    return false;
   if (info.is_contraction && is_grid_product(s, info.name)) return false;
   size_t last = info.axes.size() - 1;
   auto is_along = [&](const Access& l) { return l.strides[last] == 1; };

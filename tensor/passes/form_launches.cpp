@@ -125,7 +125,7 @@ Expr identity_of(BinaryOp op, ElementType element) {
 //   b = b op s
 // or, for n above 32, the sums of the warps go through shared memory:
 //   thread 0 of each warp: warps[.., warp] = s;  b = b op ((warps[.., 0] op warps[.., 1]) op (warps[.., 2] op ...))
-// x has 32 bits; a condition chooses between x and the operator's identity, since all threads of a warp take part.
+// x has 32 or 64 bits; a condition chooses between x and the operator's identity, since all threads of a warp take part.
 class CombineThreads : public Mutator {
  public:
   std::vector<Buffer> made;

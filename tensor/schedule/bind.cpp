@@ -16,7 +16,7 @@
 //    That of a loop over blocks does not depend on other loops, and is at most 65535 for block.y and block.z.
 // 4. No reduce or scan axis is bound to it, unless its extent is 1, or threads combine their values: the loop is over thread.x,
 //    the innermost of its nest, of 2, 4, .. 1024 iterations; right inside is a block without init that updates
-//    b[i] = b[i] op x (op: + * min max && ||) of 32 bits, of which it is the only reduce loop; all nests have as many threads.
+//    b[i] = b[i] op x (op: + * min max && ||) of 32 or 64 bits, of which it is the only reduce loop; all nests have as many threads.
 // 5. Each element written below it is written by one iteration only; except in buffers that are used in one iteration only:
 //    of scope local or registers, or not shared and used below one nest of threads, or (loops over blocks) of scope shared.
 // 6. An element of a buffer of scope local or registers that several nests use is written and read by the same thread.

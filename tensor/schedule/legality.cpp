@@ -102,8 +102,8 @@ Outcome check_cross(const FuncSites& sites, const BlockSite& site, const For* lo
   if (!are_even || grid_axis(*loop) != GridAxis::thread_x)
     return refused("thread.x and a divisor or a multiple of 32 iterations");
   std::optional<Update> update = as_update(block);
-  if (loop->body.get() != &block || block.init || !update || bit_width(update->operand.element()) != 32) {
-    return refused(text("block ", block.name, " right inside, as an update of 32 bits without init,"));
+  if (loop->body.get() != &block || block.init || !update || !is_shuffled(update->operand.element())) {
+    return refused(text("block ", block.name, " right inside, as an update of 32 or 64 bits without init,"));
   }
   // No thread of a warp may be left out.
   const auto launch =

@@ -45,12 +45,13 @@ const Rule<Call> kCallRules[] = {
     {"is_nan and is_inf are of floats", argument<IntrinsicClass::float_test, mcc::is_float>},
     {"logical_not and likely are of bool", argument<IntrinsicClass::boolean, mcc::is_bool>},
     {"bit_not and popcount are of integers", argument<IntrinsicClass::integer, mcc::is_int>},
-    {"threads exchange scalars of 32 bits, at a constant distance of 1 to 31",
+    {"threads exchange scalars of 32 or 64 bits, at a constant distance of 1 to 31",
      [](const Call& n) {
        if (class_of(n.function) != IntrinsicClass::exchange || n.function == Intrinsic::shuffle_from)
          return true;
        int64_t distance = 0;
-       return n.type.lanes == 1 && bit_width(n.type.element) == 32 && as_int(n.args[1], &distance) &&
+       const int bits = bit_width(n.type.element);
+       return n.type.lanes == 1 && (bits == 32 || bits == 64) && as_int(n.args[1], &distance) &&
               1 <= distance && distance < 32;
      }},
     {"a thread takes from one that it names scalars of 32 bits, or of 16 that are floats",
