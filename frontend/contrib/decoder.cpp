@@ -144,7 +144,7 @@ bool read_past(Expansion& e, Grouped* g) {
   return true;
 }
 
-// Queries or keys, normalised and turned as the attributes say.
+// Queries or keys, normalised and turned as the attributes say: [B, heads, rows, head].
 Operand prepared(Expansion& e, const Grouped& g, Operand x, int64_t heads, int norm,
                  const Operand& positions) {
   const AttentionDims& d = g.d;
@@ -154,6 +154,7 @@ Operand prepared(Expansion& e, const Grouped& g, Operand x, int64_t heads, int n
              {{"axis", int64_t{-1}}, epsilon});
     x = e.reshaped(x, {d.batch, d.keys, heads * d.head});
   }
+  x = split_heads(e, x, d.batch, d.keys, heads, d.head);
   if (positions.empty()) return x;
   const int64_t dim = 2 * e.last_size(kCos);
   return turned(e, x, e.in(kCos), e.in(kSin), positions, heads, dim == d.head ? 0 : dim,
@@ -209,10 +210,8 @@ void group_query(Expansion& e) {
   const std::optional<Operand> positions = row_positions(e, g);
   if (!positions || !expect_score_bias(e, kScoreBias, d) || (e.has(kSink) && !e.expect_fit(kSink, {d.heads})))
     return;
-  Operand q = split_heads(e, prepared(e, g, g.q, d.heads, kQueryNorm, *positions), d.batch, d.queries,
-                          d.heads, d.head);
-  Operand k = split_heads(e, prepared(e, g, g.k, g.kv_heads, kKeyNorm, *positions), d.batch, d.keys,
-                          g.kv_heads, d.head);
+  Operand q = prepared(e, g, g.q, d.heads, kQueryNorm, *positions);
+  Operand k = prepared(e, g, g.k, g.kv_heads, kKeyNorm, *positions);
   Operand v = split_heads(e, g.v, d.batch, d.keys, g.kv_heads, d.head);
   auto remembered = [&](int past, const Operand& x) {
     return g.start.empty() ? x : e.own("Append", {e.in(past), x, g.start, e.ints({g.rows})});

@@ -15,6 +15,7 @@ namespace mcc::graph {
   X(expand_ops)           \
   X(pad_ops)              \
   X(gather_ops)           \
+  X(rotary_ops)           \
   X(conv_ops)             \
   X(conv_transpose_ops)   \
   X(matmul_ops)           \
