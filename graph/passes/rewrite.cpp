@@ -26,7 +26,7 @@ ValueId converted(Graph& graph, const std::string& name, ValueId v, ElementType 
   return emit(graph, "mcc", "Narrow", name, {v}, a);
 }
 
-ValueId reshaped(Graph& graph, const std::string& name, ValueId v, const Shape& shape) {
+ValueId reshaped(Graph& graph, const std::string& name, ValueId v, Shape shape) {
   Node of;
   of.name = name + ".shape";
   of.outputs = {graph.add_value(of.name, {ElementType::i64, {Expr(static_cast<int64_t>(shape.size()))}})};

@@ -16,7 +16,7 @@ ValueId emit(Graph& graph, std::string_view domain, std::string_view op, std::st
 ValueId converted(Graph& graph, const std::string& name, ValueId v, ElementType to);
 
 // The value's elements in another shape, which may have open dimensions.
-ValueId reshaped(Graph& graph, const std::string& name, ValueId v, const Shape& shape);
+ValueId reshaped(Graph& graph, const std::string& name, ValueId v, Shape shape);
 
 // The single live node that uses the value, or -1 when there are none, several, or it is a graph output.
 NodeId single_user(const Graph& graph, const std::vector<std::vector<NodeId>>& users, ValueId value);
