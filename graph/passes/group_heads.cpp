@@ -36,7 +36,7 @@ Ints with_split_axis(const Ints& perm, int64_t axis) {
 
 class GroupHeads {
  public:
-  explicit GroupHeads(Graph& g) : g_(g), users_(g.users()) {}
+  GroupHeads(Graph& g, const tensor::Target& t) : g_(g), t_(t), users_(g.users()) {}
 
   void run() {
     const size_t count = g_.nodes.size();
@@ -52,6 +52,8 @@ class GroupHeads {
     const Node product = g_.node(id);
     if (product.dead || !is_op(product, "MatMul") || !product.op->domain.empty()) return;
     const ValueId left = product.inputs[0], right = product.inputs[1], result = product.outputs[0];
+    // Of known sizes GPUs have attention with groups of its own (fuse_attention).
+    if (t_.kind == tensor::TargetKind::cuda && is_static(shape(result))) return;
     if (g_.value(left).constant || g_.value(right).constant || shape(left).size() != shape(right).size())
       return;
     // Through a transposition of what is repeated.
@@ -72,7 +74,8 @@ class GroupHeads {
     Shape rows = shape(left);
     rows[axis] = Expr(split->outer);
     rows.insert(rows.begin() + static_cast<std::ptrdiff_t>(axis) + 1, Expr(split->group));
-    const ValueId y = emit(g_, "", "MatMul", product.name, {reshaped(g_, product.name, left, rows), grouped});
+    const ValueId y = emit(g_, "", "MatMul", product.name, {reshaped(g_, product.name, left, rows), grouped},
+                           product.attributes);
     g_.node(g_.value(y).producer).origins = product.origins;
     // Its transposition keeps both axes side by side.
     const NodeId user = single_user(g_, users_, result);
@@ -83,7 +86,7 @@ class GroupHeads {
       out = g_.node(user).outputs[0];
       absorb(g_, user, g_.value(last).producer);
     }
-    take_place(g_, out, reshaped(g_, product.name, last, Shape(shape(out))));
+    take_place(g_, out, reshaped(g_, product.name, last, shape(out)));
     g_.node(id).dead = true;
   }
 
@@ -118,13 +121,12 @@ class GroupHeads {
   }
 
   Graph& g_;
+  const tensor::Target& t_;
   const std::vector<std::vector<NodeId>> users_;
 };
 
 }  // namespace
 
-void group_heads(Graph& graph, const tensor::Target& target) {
-  if (target.kind == tensor::TargetKind::cpu) GroupHeads(graph).run();
-}
+void group_heads(Graph& graph, const tensor::Target& target) { GroupHeads(graph, target).run(); }
 
 }  // namespace mcc::graph

@@ -138,13 +138,16 @@ void choose_layouts(Graph& graph, const tensor::Target& target, bool strict, con
 // gives the same integers for every float.
 void quantize_by_products(Graph& graph, const tensor::Target& target);
 
-// On CPUs, products whose right operand is repeated for groups of their batch (keys and values for several heads of queries) read it once for
+// On CPUs, and of open sizes on GPUs, products whose right operand is repeated for groups of their batch (keys and values for several heads of queries) read it once for
 // each group, whose rows are the group's.
 void group_heads(Graph& graph, const tensor::Target& target);
 
-// On CPUs, products of variables read operands that are transposed for them alone, or are parts or repetitions of others, where these lie
+// On CPUs, and of open sizes on GPUs, products of variables read operands that are transposed for them alone, or are parts or repetitions of others, where these lie
 // (mcc.Product), and write their result in the order in which it is needed.
 void view_operands(Graph& graph, const tensor::Target& target);
+
+// On GPUs, parts of a tensor that one kernel each reads are cut out where that reads them, as far as they do not lie in one piece.
+void separate_parts(Graph& graph, const tensor::Target& target);
 
 // A conversion to a wider type that several kernels read is repeated for each of them, so that narrower tensors go to memory.
 void repeat_conversions(Graph& graph, const tensor::Target& target);

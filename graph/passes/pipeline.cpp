@@ -96,6 +96,7 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     step("quantize_by_products", [&] { quantize_by_products(graph, options.target); });
     step("eliminate_common_subexpressions", [&] { eliminate_common_subexpressions(graph); });
     step("eliminate_dead_code", [&] { eliminate_dead_code(graph); });
+    step("separate_parts", [&] { separate_parts(graph, options.target); });
     step("repeat_conversions", [&] { repeat_conversions(graph, options.target); });
   }
   if (!errors.empty()) return errors;

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "graph/elements.h"
+#include "graph/ops/common.h"
 #include "graph/ops/operand_view.h"
 #include "graph/passes/open_view.h"
 #include "graph/passes/passes.h"
@@ -24,7 +25,7 @@ int64_t extent_of(const Expr& extent) {
 
 class ViewOperands {
  public:
-  explicit ViewOperands(Graph& g) : g_(g), users_(g.users()) {}
+  ViewOperands(Graph& g, const tensor::Target& t) : g_(g), t_(t), users_(g.users()) {}
 
   void run() {
     const size_t count = g_.nodes.size();
@@ -47,6 +48,8 @@ class ViewOperands {
     if (!is_product(g_.node(id))) return;
     const Node product = g_.node(id);
     const Shape s = shape(product.outputs[0]);
+    // The copy engine of GPUs fetches matrices of known sizes that lie in one piece.
+    if (t_.kind == tensor::TargetKind::cuda && is_static(s)) return;
     const size_t batch_rank = s.size() - 2;
     Attributes a;
     std::vector<ValueId> sources;
@@ -65,6 +68,7 @@ class ViewOperands {
     a.set("extents",
           Ints{extent_of(s[batch_rank]), extent_of(s.back()), extent_of(shape(product.inputs[0]).back())});
     a.set("y_perm", perm);
+    if (product.attributes.integer(kWideResult, 0) != 0) a.set(kWideResult, int64_t{1});
     if (!finds_extents(product, a, sources)) sources.push_back(said_extents(product));
     const ValueId y = emit(g_, "mcc", "Product", product.name, sources, a);
     const NodeId maker = g_.value(y).producer;
@@ -168,13 +172,12 @@ class ViewOperands {
   }
 
   Graph& g_;
+  const tensor::Target& t_;
   std::vector<std::vector<NodeId>> users_;
 };
 
 }  // namespace
 
-void view_operands(Graph& graph, const tensor::Target& target) {
-  if (target.kind == tensor::TargetKind::cpu) ViewOperands(graph).run();
-}
+void view_operands(Graph& graph, const tensor::Target& target) { ViewOperands(graph, target).run(); }
 
 }  // namespace mcc::graph

@@ -119,6 +119,7 @@ constexpr Pass kPasses[] = {
     {"sink_reshapes", [](Graph& g, const Setting&) { sink_reshapes(g); }},
     {"group_heads", [](Graph& g, const Setting& s) { group_heads(g, s.target); }},
     {"view_operands", [](Graph& g, const Setting& s) { view_operands(g, s.target); }},
+    {"separate_parts", [](Graph& g, const Setting& s) { separate_parts(g, s.target); }},
     {"fuse_attention", [](Graph& g, const Setting& s) { fuse_attention(g, s.target, s.precision); }},
     {"apply_layouts",
      [](Graph& g, const Setting& s) {
