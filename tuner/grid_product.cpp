@@ -8,6 +8,7 @@
 #include "tensor/text.h"
 #include "tensor/visit.h"
 #include "tuner/groups.h"
+#include "tuner/tile_parts.h"
 
 namespace mcc::tuner {
 
@@ -38,22 +39,36 @@ ElementType factor_of(const Block& block, const Buffer& of_a) {
   return left == right ? left : wide;
 }
 
-// The blocks that only copy what the block then reads from them, alone.
-std::vector<std::string> copies_of(const Schedule& s, const BlockInfo& info) {
+// Blocks whose results the block alone reads.
+template <class Wanted>
+std::vector<std::string> made_for(const Schedule& s, const BlockInfo& info, const Wanted& is_wanted) {
   std::vector<std::string> out;
   for (const std::string& name : s.block_names()) {
-    std::optional<BlockInfo> copy = analyze(s, name);
-    const bool is_read = copy && std::any_of(info.loads.begin(), info.loads.end(), [&](const Access& l) {
-                           return l.buffer.same_as(copy->store.buffer);
+    const std::optional<BlockInfo> made = analyze(s, name);
+    const bool is_read = made && std::any_of(info.loads.begin(), info.loads.end(), [&](const Access& l) {
+                           return l.buffer.same_as(made->store.buffer);
                          });
-    if (is_read && copy->is_injective && copy->is_movement && copy->loads.size() == 1 && !fills_words(*copy) &&
-        !is_output(s.func(), copy->store.buffer) && s.consumers(name) == std::vector<std::string>{info.name})
+    if (is_read && made->is_injective && is_wanted(*made) && !is_output(s.func(), made->store.buffer) &&
+        s.consumers(name) == std::vector<std::string>{info.name})
       out.push_back(name);
   }
   return out;
 }
 
+// Those that only copy.
+std::vector<std::string> copies_of(const Schedule& s, const BlockInfo& info) {
+  return made_for(s, info, [](const BlockInfo& copy) {
+    return copy.is_movement && copy.loads.size() == 1 && !fills_words(copy);
+  });
+}
+
 }  // namespace
+
+std::vector<std::string> unpacked_for(const Schedule& s, const BlockInfo& info) {
+  return made_for(s, info, [&](const BlockInfo& made) {
+    return !made.is_movement && is_made_of_weights(s.func(), made);
+  });
+}
 
 const char* Product::factors_name() const {
   switch (factor) {
@@ -123,6 +138,8 @@ std::optional<Product> as_product(const Schedule& s, const std::string& name) {
       p.copies = copies;
     }
   }
+  const std::vector<std::string> unpacked = unpacked_for(s, *info);
+  p.copies.insert(p.copies.end(), unpacked.begin(), unpacked.end());
   const Access &x = info->loads[0], &y = info->loads[1];
   Side of_x, of_y;
   for (size_t n = 0; n < info->axes.size(); ++n) {
@@ -141,6 +158,9 @@ std::optional<Product> as_product(const Schedule& s, const std::string& name) {
     Operand o{&access == &x ? of[0] : of[1]};
     int64_t along_k = access.strides[p.k.axes.back()], along_side = access.strides[side.axes.back()];
     o.is_along_k = along_k == 1 && along_side != 1;
+    o.is_computed = std::any_of(unpacked.begin(), unpacked.end(), [&](const std::string& block) {
+      return only_buffer_written(*s.find_block(block)).same_as(o.buffer);
+    });
     // The inner axes that are one stretch of memory: one axis, or several.
     const Side& along = o.is_along_k ? p.k : side;
     int64_t stretch = 1;
@@ -404,7 +424,11 @@ std::string divide_sum(Draft& draft, const Product& p, const ProductTime& time_o
   }
   const bool is_divided = parts.count > 1 && try_all(draft, {"sums in parts", p.block, "the sum as a whole"}, [&] {
                             if (is_filled_up) fill_up_sum(draft, p, parts.length);
-                            if (!is_whole) must_step(draft, Split{loop, {parts.count, 0}, {outer, loop}});
+                            // Of open sizes as many as there are steps for: each has its length.
+                            const std::vector<int64_t> factors = is_filled_up
+                                                                     ? std::vector<int64_t>{0, parts.length}
+                                                                     : std::vector{parts.count, int64_t{0}};
+                            if (!is_whole) must_step(draft, Split{loop, factors, {outer, loop}});
                             if (order.size() > 1) must_step(draft, Reorder{order});
                             must_step(draft, Rfactor{p.block, outer, part, 0});
                             if (!draft.refusal) return false;

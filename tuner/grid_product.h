@@ -23,6 +23,8 @@ struct Operand {
   tensor::Buffer buffer;
   bool is_along_k = false;  // neighbours in memory follow each other along k
   int64_t vector = 1;       // neighbours that one instruction can fetch
+  bool is_computed =
+      false;  // as it is fetched, of weights (numbers of few bits): nothing copies it by itself
 };
 
 struct Product {
@@ -58,6 +60,10 @@ struct Product {
 // Whether a copy brings rows of bytes (three channels of an image) to whole words, which a product then fetches at once: it stays a
 // kernel of its own.
 bool fills_words(const BlockInfo& copy);
+
+// Blocks that compute elements of weights alone, and whose results the block alone reads: numbers of few bits are unpacked as they are
+// fetched, for each tile anew.
+std::vector<std::string> unpacked_for(const tensor::Schedule& schedule, const BlockInfo& block);
 
 // The block as such a product; empty when it is something else. j is the side along which C is contiguous.
 std::optional<Product> as_product(const tensor::Schedule& schedule, const std::string& name);

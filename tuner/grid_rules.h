@@ -34,6 +34,8 @@ bool schedule_grid_matrices(Draft& draft, const std::string& block);
 bool schedule_grid_warpgroups(Draft& draft, const std::string& block);
 // A product of bytes with few rows, whose weights lie in panels of four columns: threads along the sum.
 bool schedule_grid_byte_rows(Draft& draft, const std::string& block);
+// A product of one or two rows with weights that lie along the sum, of few bits or of 16: warps along the sum.
+bool schedule_grid_few_rows(Draft& draft, const std::string& block);
 bool is_grid_product(const tensor::Schedule& schedule, const std::string& block);
 
 // A product between computed blocks (Winograd's convolutions): transforms a tile a thread in registers, in launches of their own

@@ -10,6 +10,7 @@
 #include "tensor/grid.h"
 #include "tensor/library_product.h"
 #include "tensor/passes/scope.h"
+#include "tensor/schedule/legality.h"
 #include "tensor/schedule/tree.h"
 #include "tuner/grid_product.h"
 
@@ -116,7 +117,7 @@ int64_t reduce_by_threads(Draft& draft, const std::string& host, const std::stri
   for (const For* loop : own)
     (axes_bound_to(*s.find_block(block), loop->var).reduce ? reduced : results).push_back(loop->var.name());
   const Buffer made = only_buffer_written(*s.find_block(block));
-  if (reduced.empty() || bit_width(made.element()) != 32 || is_output(s.func(), made) ||
+  if (reduced.empty() || !is_shuffled(made.element()) || is_output(s.func(), made) ||
       results_of(s, results) > kFewResults || results_of(s, reduced) < 2 * int64_t{draft.target.gpu.warp})
     return 0;
   // Readers elsewhere would need it in memory.
@@ -446,7 +447,10 @@ void apply_grid_rules(Draft& draft) {
     inline_for_grid(draft);
     schedule_grid_chain(draft);
     for (const std::string& block : s.block_names()) {
-      if (s.find_block(block) != nullptr && !schedule_grid_byte_rows(draft, block)) schedule_grid_product(draft, block);
+      if (s.find_block(block) == nullptr || schedule_grid_byte_rows(draft, block) ||
+          schedule_grid_few_rows(draft, block))
+        continue;
+      schedule_grid_product(draft, block);
     }
   }
   schedule_grid_rest(draft);

@@ -69,7 +69,7 @@ bool is_asynchronous(const Operand& o, const Product& p, const Gpu& gpu) {
   // Of bytes, A's may be unsigned where B's are signed.
   const bool is_as_multiplied =
       o.buffer.element() == p.factor || (p.is_of_bytes() && byte_size(o.buffer.element()) == 1);
-  return gpu.has_async_copies() && is_as_multiplied && o.vector * byte_size(p.factor) >= 4;
+  return gpu.has_async_copies() && is_as_multiplied && !o.is_computed && o.vector * byte_size(p.factor) >= 4;
 }
 
 // Registers of a thread for the next part of operands in vectors, on GPUs without asynchronous copies.
@@ -139,9 +139,11 @@ Dealt dealt_tiles(const Tile& t, const Product& p, bool is_along_k, int64_t most
   return dealt;
 }
 
-// Whether tiles have the columns of p: one tile of 8 where a thread's pair is all of them.
+// Whether tiles have the columns of p: one tile of 8 where these are all. Of wider ones the columns that there are would not say whose
+// they are.
 bool takes_columns(const Tile& t, const Product& p) {
-  return p.j.extent <= 2 ? t.block_j() == 8 : p.takes_columns(t.block_j());
+  constexpr int64_t kColumns = 8;
+  return p.j.extent <= kColumns ? t.block_j() == kColumns : p.takes_columns(t.block_j());
 }
 
 // All tiles that the GPU can run with so many stages at most, the best first.
@@ -323,18 +325,38 @@ double grid_matrices_time(const Product& p, const Gpu& gpu) {
   return tiles.empty() ? INFINITY : score(tiles.front(), p, gpu);
 }
 
+namespace {
+
+// Up to 8 rows would leave half of the instruction's rows without work. Of the transposed product they are columns, of which it has 8.
+bool has_few_rows(const Product& p) { return p.i.extent <= kWarpRows; }
+
+// Bytes of activations may be unsigned, those of the transposed product's second operand may not.
+bool is_turnable(const Product& p) {
+  return !p.is_of_bytes() && p.j.extent > kWarpRows && p.i.axes.size() == 1 && !p.has_windows();
+}
+
+std::optional<Product> product_of(const Draft& draft, const std::string& block) {
+  std::optional<Product> p = as_product(draft, block);
+  if (!p || !has_few_rows(*p) || !is_turnable(*p)) return p;
+  std::swap(p->a, p->b);
+  std::swap(p->i, p->j);
+  std::swap(p->i.name, p->j.name);
+  return p;
+}
+
+}  // namespace
+
 bool schedule_grid_matrices(Draft& draft, const std::string& block) {
   const Gpu& gpu = draft.target.gpu;
-  std::optional<Product> product = as_product(draft, block);
+  std::optional<Product> product = product_of(draft, block);
   if (!product || !draft.refusal || !multiplies_matrices(gpu, product->factor)) return false;
-  if (analyze(draft.schedule, block)->store.buffer.element() != product->sum()) return false;
-  // The lower half of the instruction's rows would have nothing to do, and indices that do not say so.
-  if (product->i.extent <= kWarpRows) return false;
+  if (analyze(draft.schedule, block)->store.buffer.element() != product->sum() || has_few_rows(*product))
+    return false;
   if (legal_tiles(*product, gpu, kFewestStages).empty()) return false;
   return try_all(draft, {"products on tensor cores", block}, [&] {
     auto time = [&](const Product& p) { return grid_matrices_time(p, gpu); };
     if (std::string part = divide_sum(draft, *product, time); part != block)
-      product = as_product(draft, part);
+      product = product_of(draft, part);
     const Tile tile = ask_sizes<Tile>(draft, product->block, legal_tiles(*product, gpu, kMostStages),
                                       {{"rows", &Tile::rows},
                                        {"columns", &Tile::columns},

@@ -39,7 +39,7 @@ constexpr int64_t kBytes = 4;  // of a word
 
 // Whether what is fetched can be copied asynchronously, element by element if need be.
 bool is_async(const Product& p, const Gpu& gpu) {
-  auto is_copied = [](const Operand& o) { return bit_width(o.buffer.element()) == 32; };
+  auto is_copied = [](const Operand& o) { return bit_width(o.buffer.element()) == 32 && !o.is_computed; };
   return gpu.has_async_copies() && p.factor == ElementType::f32 && is_copied(p.a) && is_copied(p.b);
 }
 
@@ -232,7 +232,7 @@ class GridProduct : private ProductAxes {
     must_step(d_, Reorder{is_of_bytes() ? std::vector{outer, inner, byte} : std::vector{outer, inner}});
     // Asynchronous copies do not transpose vectors.
     const bool is_whole =
-        operand.vector == kVector && width % kVector == 0 && !(is_ahead() && operand.is_along_k);
+        operand.vector >= kVector && width % kVector == 0 && !(is_ahead() && operand.is_along_k);
     const int64_t vector = is_whole ? kVector : 1, turn = kLanes * vector;
     const std::string ty = copy + ".ty", tx = copy + ".tx", lane = copy + ".v";
     std::vector<std::string> turns;

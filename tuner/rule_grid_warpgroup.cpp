@@ -19,6 +19,7 @@
 #include "tensor/intrinsics.h"
 #include "tensor/passes/bulk_copies.h"
 #include "tensor/passes/pipeline_copies.h"
+#include "tensor/product_time.h"
 #include "tensor/schedule/tree.h"
 #include "tensor/simplify.h"
 #include "tuner/grid_product.h"
@@ -309,21 +310,42 @@ class GridWarpgroups : private ProductAxes {
   Dealt dealt_;
 };
 
+// Numbers of few bits are unpacked by a launch before: the copy engine fetches what is in memory.
+void unpack_before(Product& p, const std::vector<std::string>& unpacked) {
+  std::erase_if(p.copies, [&](const std::string& copy) {
+    return std::find(unpacked.begin(), unpacked.end(), copy) != unpacked.end();
+  });
+  p.a.is_computed = p.b.is_computed = false;
+}
+
+double unpacking_time(const Product& p, const Gpu& gpu) {
+  constexpr int64_t kHalves = 2;  // an element takes half of a sum's bytes
+  auto of = [&](const Operand& o, const Side& side) {
+    return o.is_computed ? parts_time(side.extent * p.k.extent / kHalves, gpu, true) : 0;
+  };
+  return of(p.a, p.i) + of(p.b, p.j);
+}
+
 }  // namespace
 
 bool schedule_grid_warpgroups(Draft& draft, const std::string& block) {
   const Gpu& gpu = draft.target.gpu;
   std::optional<Product> product = as_product(draft, block);
   if (!product || !draft.refusal || !gpu.has_wgmma() || !fits(*product)) return false;
-  if (analyze(draft.schedule, block)->store.buffer.element() != product->sum()) return false;
+  const std::optional<BlockInfo> info = analyze(draft.schedule, block);
+  if (info->store.buffer.element() != product->sum()) return false;
   auto time = [&](const Product& p) {
     std::vector<Tile> tiles = legal_tiles(p, gpu);
     return tiles.empty() ? INFINITY : score(tiles.front(), p, gpu);
   };
-  if (time(*product) > grid_matrices_time(*product, gpu)) return false;
+  if (time(*product) + unpacking_time(*product, gpu) > grid_matrices_time(*product, gpu)) return false;
+  const std::vector<std::string> unpacked = unpacked_for(draft.schedule, *info);
+  unpack_before(*product, unpacked);
   return try_all(draft, {"products by warpgroups", block}, [&] {
-    if (std::string part = divide_sum(draft, *product, time); part != block)
+    if (std::string part = divide_sum(draft, *product, time); part != block) {
       product = as_product(draft, part);
+      unpack_before(*product, unpacked);
+    }
     // Names of their own: where a tile is refused, the rule of a warp's instructions asks for its sizes.
     const Tile tile = ask_sizes<Tile>(draft, product->block, legal_tiles(*product, gpu),
                                       {{"group_columns", &Tile::columns},

@@ -109,7 +109,7 @@ class RoundedProduct {
 
   // Whether columns are neighbours in the dot products, and blocks, which are summed, are not.
   bool sums_blocks(const BlockInfo& sum, const Buffer& dots) {
-    const std::optional<ProductAxes> axes = product_axes(sum);
+    const std::optional<SumAxes> axes = sum_axes(sum);
     if (!axes) return false;
     axes_ = *axes;
     return std::any_of(sum.loads.begin(), sum.loads.end(), [&](const Access& l) {
@@ -206,7 +206,7 @@ class RoundedProduct {
   BlockInfo dots_, sum_, unpacked_info_;
   Buffer words_;
   std::string instruction_, unpacked_, panel_, part_;
-  ProductAxes axes_;  // of the sum
+  SumAxes axes_;  // of the sum
   int64_t lanes_, width_ = 16, vectors_ = 1, blocks_ = 1, row_tile_ = 1;
   double us_ = 0;
 };

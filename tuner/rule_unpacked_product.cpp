@@ -79,7 +79,7 @@ class UnpackedProduct {
   bool find_product(const BlockInfo& info) {
     if (!info.is_contraction || info.is_nested || info.loads.size() != 2 || info.iterations() == 0)
       return false;
-    const std::optional<ProductAxes> axes = product_axes(info);
+    const std::optional<SumAxes> axes = sum_axes(info);
     if (!axes) return false;
     column_ = static_cast<int>(axes->column);
     reduce_ = static_cast<int>(axes->reduce);
@@ -104,10 +104,7 @@ class UnpackedProduct {
     for (const std::string& name : s_.producers(info_.name)) {
       const std::optional<BlockInfo> made = analyze(s_, name);
       if (!made || !made->store.buffer.same_as(buffer)) continue;
-      const bool is_of_weights = std::all_of(made->loads.begin(), made->loads.end(),
-                                             [&](const Access& l) { return is_weight(s_.func(), l.buffer); });
-      if (!made->is_injective || !is_of_weights || made->loads.empty() || made->axes.size() != 3)
-        return false;
+      if (!is_made_of_weights(s_.func(), *made) || made->axes.size() != 3) return false;
       if (s_.consumers(name) != std::vector<std::string>{info_.name}) return false;
       weights_ = *made;
       const Block* block = s_.find_block(name);

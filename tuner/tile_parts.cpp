@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tensor/schedule/weight_order.h"
+
 namespace mcc::tuner {
 
 using namespace tensor;
@@ -38,8 +40,8 @@ std::string tile_consumer(const Draft& d, const BlockInfo& info, int64_t element
   return consumers[0];
 }
 
-std::optional<ProductAxes> product_axes(const BlockInfo& info) {
-  ProductAxes out;
+std::optional<SumAxes> sum_axes(const BlockInfo& info) {
+  SumAxes out;
   int columns = 0, sums = 0;
   for (size_t a = 0; a < info.axes.size(); ++a) {
     if (info.axes[a].is_reduce) {
@@ -53,6 +55,17 @@ std::optional<ProductAxes> product_axes(const BlockInfo& info) {
     }
   }
   return columns == 1 && sums == 1 ? std::optional(out) : std::nullopt;
+}
+
+bool is_made_of_weights(const Func& f, const BlockInfo& info) {
+  constexpr int64_t kMany = 16;  // elements for each that is no weight
+  auto is_known = [&](const Access& l) { return is_weight(f, l.buffer); };
+  auto is_little = [&](const Access& l) {
+    return count_of(l.buffer) > 0 && count_of(l.buffer) * kMany <= info.spatial;
+  };
+  return info.is_injective && std::any_of(info.loads.begin(), info.loads.end(), is_known) &&
+         std::all_of(info.loads.begin(), info.loads.end(),
+                     [&](const Access& l) { return is_known(l) || is_little(l); });
 }
 
 std::string place_consumer(Draft& d, const BlockInfo& info, const std::string& consumer,

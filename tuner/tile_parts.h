@@ -22,11 +22,14 @@ std::string place_consumer(Draft& draft, const BlockInfo& info, const std::strin
                            const std::string& tile_loop, const std::string& scope);
 
 // The axes of a sum along one of them whose results are neighbours along another.
-struct ProductAxes {
+struct SumAxes {
   size_t column = 0, reduce = 0;
   std::vector<size_t> rows;  // the others, outermost first
 };
-std::optional<ProductAxes> product_axes(const BlockInfo& info);
+std::optional<SumAxes> sum_axes(const BlockInfo& info);
+
+// Whether a block computes its elements of weights, beside which it reads little else (scales, of which there is one for many).
+bool is_made_of_weights(const tensor::Func& f, const BlockInfo& info);
 
 // The loops of a tile, once they are in order.
 struct TileLoops {

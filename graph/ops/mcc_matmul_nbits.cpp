@@ -1,7 +1,7 @@
 // Products with weights of few bits.
 //
-//   mcc.MatMulNBits    x [..., M, K] times weights -> [..., M, N], in f32 (then x's type)
-//     bytes   u8 [ceil(N/c), ceil(K/e), c]         e = 8 / bits weights of neighbouring rows in each, the first in its lowest bits
+//   mcc.MatMulNBits    x [..., M, K] times weights -> [..., M, N], in f32 (then x's type, or f32 with the attribute wide_result)
+//     bytes   u8 or u32 [ceil(N/c), ceil(K/e), c]  e weights of neighbouring rows in each, as many as have room, the first in its lowest bits
 //     scales  f32 [ceil(N/c), ceil(K/block), c]
 //     zeros   u8, as scales; without it the attribute zero is that of all
 //   mcc.MatMulRounded  the same of an x that is first rounded to bytes, each block of each row by its largest number: then blocks are dot
@@ -10,8 +10,8 @@
 //     scales, zeros as above
 //   mcc.MayRound       x -> x: whoever multiplies it by such weights may round it so. Passes make nothing else of it
 //
-// Weight (k, n) is (number - zero) * scale of its block along K. Columns past N have scale 0. Attributes columns (N), bits (2, 4, 8), block,
-// zero.
+// Weight (k, n) is (number - zero) * scale of its block along K, rounded to x's type with the attribute narrow or wide_result. Columns past
+// N have scale 0. Attributes columns (N), bits (2, 4, 8), block, zero.
 #include "graph/ops/common.h"
 
 namespace mcc::graph {
@@ -22,19 +22,29 @@ constexpr int kBytes = 1, kScales = 2, kZeros = 3;
 void infer_matmul(InferContext& c) {
   TensorType type = c.input(0);
   type.shape.back() = Expr(c.attributes().integer("columns", 0));
+  if (c.attributes().integer(kWideResult, 0) != 0) type.element = ElementType::f32;
   c.set_output(0, type);
+}
+
+// What x is multiplied by: in the type of x where that is narrower than f32.
+ElementType factor_type(const ComputeContext& c) {
+  const ElementType x = c.input_type(0).element;
+  const bool is_narrow =
+      c.attributes().integer(kWideResult, 0) != 0 || c.attributes().integer("narrow", 0) != 0;
+  return is_narrow ? x : ElementType::f32;
 }
 
 Buffer unpacked(ComputeContext& c) {
   const int64_t bits = c.attributes().integer("bits", 4), block = c.attributes().integer("block", 32);
-  const int64_t each = 8 / bits, mask = (int64_t{1} << bits) - 1;
+  const int64_t each = bit_width(c.input_type(kBytes).element) / bits, mask = (int64_t{1} << bits) - 1;
   const Shape& bytes = c.input_type(kBytes).shape;
   const Shape shape{bytes[0], c.input_type(0).shape.back(), bytes[2]};
   auto whole = [](const Expr& e) { return cast(ElementType::i32, e); };
   auto number = [](int64_t value) { return tensor::constant(ElementType::i32, static_cast<double>(value)); };
-  return c.builder.compute("weights", ElementType::f32, shape, [&](Axes i) {
+  const ElementType type = factor_type(c);
+  return c.builder.compute("weights", type, shape, [&](Axes i) {
     Expr q = whole(c.at(kBytes, {i[0], floor_div(i[1], Expr(each)), i[2]}));
-    if (bits < 8) {
+    if (each > 1) {
       const Expr shift = whole(floor_mod(i[1], Expr(each)) * Expr(bits));
       q = tensor::Binary::make(BinaryOp::bit_and, tensor::Binary::make(BinaryOp::shr, q, shift),
                                number(mask));
@@ -42,7 +52,7 @@ Buffer unpacked(ComputeContext& c) {
     const std::vector<Expr> at{i[0], floor_div(i[1], Expr(block)), i[2]};
     const Expr zero =
         c.has_input(kZeros) ? whole(c.at(kZeros, at)) : number(c.attributes().integer("zero", 0));
-    return cast(ElementType::f32, q - zero) * c.at(kScales, at);
+    return cast(type, cast(ElementType::f32, q - zero) * c.at(kScales, at));
   });
 }
 
@@ -56,7 +66,7 @@ void compute_matmul(ComputeContext& c) {
         std::vector<Expr> at = to_vector(s);
         at.back() = r[0];
         const Expr weight = load(weights, {floor_div(s.back(), width), r[0], floor_mod(s.back(), width)});
-        return cast(ElementType::f32, c.at(0, at)) * weight;
+        return cast(ElementType::f32, c.at(0, at)) * cast(ElementType::f32, weight);
       });
   c.set_output(0, cast_buffer(c, y, out.element));
 }

@@ -2,7 +2,8 @@
 //   MatMul(x, DequantizeLinear(w, scale, zero))             ->   mcc.MatMulNBits(x, bytes, scales, zeros)
 //   MatMul(mcc.MayRound(x), DequantizeLinear(...))          ->   mcc.MatMulRounded(x, words, scales, zeros), or the same as above
 // w [K, N] are integers of 2, 4 or 8 bits; scales are one for all, one for each column, or one for each block of some rows of a column.
-// What is small enough to stay in the second-level cache is faster as f32.
+// What is small enough to stay in a CPU's second-level cache is faster as f32. GPUs have the numbers of a column in words, one behind the
+// other.
 #include "graph/ops/common.h"
 #include "graph/passes/pack_products.h"
 #include "graph/passes/passes.h"
@@ -34,7 +35,6 @@ class UseNBitsProducts {
   UseNBitsProducts(Graph& g, const tensor::Target& t, bool strict) : g_(g), t_(t), strict_(strict) {}
 
   void run() {
-    if (t_.kind != tensor::TargetKind::cpu) return;
     const size_t count = g_.nodes.size();
     for (size_t n = 0; n < count; ++n) {
       const auto id = static_cast<NodeId>(n);
@@ -65,8 +65,10 @@ class UseNBitsProducts {
     w.bits = bit_width(element);
     w.rows = w.numbers.shape()[0];
     w.columns = w.numbers.shape()[1];
-    // It has fewer bytes than the second-level cache, or nothing at all.
-    if (w.rows * w.columns * byte_size(ElementType::f32) <= t_.l2.bytes) return std::nullopt;
+    // It has fewer bytes than the second-level cache (of a GPU: than it reads while it launches), or nothing at all.
+    constexpr int64_t kLeastForGpu = 1 << 20;
+    if (w.rows * w.columns * byte_size(ElementType::f32) <= (is_gpu() ? kLeastForGpu : t_.l2.bytes))
+      return std::nullopt;
     const int axis = normal_axis(dequantize.attributes.integer("axis", 1), 2);
     const int64_t block = dequantize.attributes.integer("block_size", 0);
     w.block = block == 0 ? w.rows : block;
@@ -78,10 +80,13 @@ class UseNBitsProducts {
     return w;
   }
 
-  // In panels, in words of so many rows (1: bytes alone), as many words in one as have room in its bytes.
+  bool is_gpu() const { return t_.kind == tensor::TargetKind::cuda; }
+
+  // In panels, in words of so many rows (1: bytes alone), as many words in one as have room in its bytes. Of GPUs each column is a panel,
+  // whose bytes are whole words.
   Constant packed(const Weights& w, int64_t width, int64_t word) const {
     const int64_t each = 8 / w.bits, panels = (w.columns + width - 1) / width, depth = word * each,
-                  steps = (w.rows + depth - 1) / depth;
+                  unit = is_gpu() ? kWord * each : depth, steps = (w.rows + unit - 1) / unit * (unit / depth);
     const int64_t mask = (int64_t{1} << w.bits) - 1, offset = w.offset();
     const std::span<const std::byte> numbers = w.numbers.bytes();
     std::vector<uint8_t> bytes(static_cast<size_t>(panels * steps * width * word));
@@ -94,6 +99,9 @@ class UseNBitsProducts {
         byte = static_cast<uint8_t>(byte | (q << (k / word % each * w.bits)));
       }
     }
+    if (is_gpu())
+      return Constant::copy_of(ElementType::u32, {panels, steps / kWord, width},
+                               std::as_bytes(std::span(bytes)));
     std::vector<int64_t> shape{panels, steps, width};
     if (word > 1) shape.push_back(word);
     return Constant::of(ElementType::u8, shape, bytes);
@@ -129,14 +137,15 @@ class UseNBitsProducts {
 
   bool is_rounded(ValueId x, const Weights& w) const {
     constexpr int64_t kShortest = 8;
-    const bool fits = w.is_in_blocks && w.bits >= 4 && w.block % kShortest == 0 && w.rows % w.block == 0;
+    const bool fits =
+        !is_gpu() && w.is_in_blocks && w.bits >= 4 && w.block % kShortest == 0 && w.rows % w.block == 0;
     return fits && !strict_ && may_round(x) && tensor::dot_instruction(t_, ElementType::i8) != nullptr;
   }
 
   void rewrite(NodeId id, const Weights& w) {
     const Node node = g_.node(id);
     const bool rounds = is_rounded(node.inputs[0], w);
-    const int64_t width = rounds ? width_of_words(w.columns) : panel_width(w.columns, t_);
+    const int64_t width = is_gpu() ? 1 : rounds ? width_of_words(w.columns) : panel_width(w.columns, t_);
     const int64_t made = rounds ? (w.columns + width - 1) / width * width : w.columns;
     std::vector<ValueId> inputs{may_round(node.inputs[0]).value_or(node.inputs[0])};
     inputs.push_back(rounds ? g_.add_constant(node.name + ".words", packed(w, width, kWord))
@@ -150,6 +159,7 @@ class UseNBitsProducts {
     a.set("bits", w.bits);
     a.set("block", w.block);
     a.set("zero", w.offset());
+    if (is_gpu() && bit_width(g_.value(inputs[0]).type.element) == 16) a.set("narrow", int64_t{1});
     if (w.zeros) {
       inputs.push_back(
           g_.add_constant(node.name + ".zeros", in_panels<uint8_t>(w, width, ElementType::u8, [&](int64_t i) {
