@@ -110,13 +110,15 @@ Status choose_arch(const Arguments& arguments, const std::string& target, std::v
       return Diagnostic{ErrorKind::usage, arguments.library,
                         text("no schedule is for ", arguments.arch, ": the library is for ", target), ""};
     }
-    node.schedules.front().archs = {arguments.arch};
+    for (KernelSchedule& s : node.schedules)
+      s.archs = {arguments.arch};
   }
   return done();
 }
 
 Json schedule_json(const KernelSchedule& schedule, const std::vector<LaunchInfo>& launches) {
   return {{"archs", schedule.archs},
+          {"where", schedule.where},
           {"schedule_from", schedule.origin},
           {"chosen", schedule.chosen},
           {"refused", refused_json(schedule.refused)},
@@ -169,9 +171,17 @@ void print_schedule(const KernelSchedule& schedule, const std::vector<LaunchInfo
 // As --schedule takes it.
 void print_steps(const PlanNodeInfo& node, const KernelSchedule& schedule, const std::string& remark) {
   if (schedule.trace.empty()) return;
-  std::puts(node.task.empty() ? "" : text("\ntask ", printable(node.task), remark).c_str());
+  const char* section = schedule.where.empty() ? "\ntask " : "\n# task ";
+  std::puts(node.task.empty() ? "" : text(section, printable(node.task), remark).c_str());
   const size_t end = schedule.trace.find_last_not_of('\n') + 1;
-  std::puts(printable_lines(schedule.trace.substr(0, end)).c_str());
+  std::string steps = printable_lines(schedule.trace.substr(0, end));
+  // A file has one schedule for all runs.
+  if (!schedule.where.empty()) {
+    steps.insert(0, "# ");
+    for (size_t at = steps.find('\n'); at != std::string::npos; at = steps.find('\n', at + 1))
+      steps.insert(at + 1, "# ");
+  }
+  std::puts(steps.c_str());
 }
 
 // alike: nodes with the same kernel, this one and those whose times it has been given.
@@ -204,7 +214,10 @@ void print_node(const PlanNodeInfo& node, size_t count, size_t alike, const std:
                  : "-",
              " GFLOP/s"));
   }
-  auto names = [](const KernelSchedule& schedule) { return printable(join(schedule.archs, ", ")); };
+  auto names = [](const KernelSchedule& schedule) {
+    return printable(
+        text(join(schedule.archs, ", "), schedule.where.empty() ? "" : " where ", schedule.where));
+  };
   if (node.schedules.size() == 1) {
     const KernelSchedule& only = node.schedules.front();
     const std::string remark = only.archs.empty() ? "" : text(", for ", names(only), only.archs.size() > 1 ? " alike" : "");

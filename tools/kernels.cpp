@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "codegen/hash.h"
+#include "tensor/passes/join_cases.h"
 #include "tensor/passes/merge_axes.h"
 #include "tensor/simplify.h"
 #include "tensor/sizes.h"
@@ -11,6 +12,7 @@
 #include "tools/jobs.h"
 #include "tools/write_file.h"
 #include "tuner/default_schedule.h"
+#include "tuner/other_rows.h"
 
 namespace mcc::tools {
 namespace {
@@ -102,7 +104,7 @@ Status emit_for_gpu(Kernel& kernel, const tensor::Func& lowered, const tensor::T
   Result<codegen::DeviceCode> code = codegen::emit_ptx(lowered, symbol, target, emit);
   if (!code.ok()) return at(kernel, code.errors());
   kernel.memory = kernel.device.empty() ? code->memory : larger(kernel.memory, code->memory);
-  kernel.device.push_back({std::move(trace), std::move(*code), target.cpu, {}});
+  kernel.device.push_back({std::move(trace), {}, std::move(*code), target.cpu, {}});
   const codegen::DeviceCode& emitted = kernel.device.back().code;
   for (const char* what : {"ptx", "asm"}) {
     Status status = write_text(emit_folder(options, what), symbol + ".ptx", emitted.ptx);
@@ -111,67 +113,129 @@ Status emit_for_gpu(Kernel& kernel, const tensor::Func& lowered, const tensor::T
   return write_text(emit_folder(options, "llvm"), symbol + ".ll", emitted.llvm_ir);
 }
 
-Status compile_scheduled(Kernel& kernel, const tensor::Schedule& schedule, const tensor::Target& target,
-                         const std::string& symbol, const CompileOptions& options) {
-  const std::string trace = to_text(schedule.trace());
-  // Of --emit tensor: the function before lowering and after each of its passes.
-  std::string stages;
-  tensor::PassObserver observer = nullptr;
-  if (options.emit.count("tensor") != 0) {
-    stages = text("// trace\n", trace, "\n// unscheduled\n", kernel.text, "\n// scheduled\n",
-                  to_text(schedule.func()));
-    observer = [&, last = std::string()](const std::string& pass, const tensor::Func& f) mutable {
-      std::string now = to_text(f);
-      stages += text("\n// ", pass, now == last ? ": unchanged\n" : "\n");
-      if (now != last) stages += now;
-      last = std::move(now);
-    };
-  }
-  tensor::Func lowered = tensor::lower(schedule.func(), target, observer);
-  Status status = write_text(emit_folder(options, "tensor"), symbol + ".txt", stages);
-  if (!status.ok()) return status;
-  return target.kind == tensor::TargetKind::cuda
-             ? emit_for_gpu(kernel, lowered, target, symbol, trace, options)
-             : emit_for_cpu(kernel, lowered, target, options);
-}
-
 // A schedule, and what there is to say of it.
 struct Chosen {
   tensor::Schedule schedule;
   KernelSchedule about;
+  // Of those runs in which their conditions hold.
+  std::vector<tuner::OtherRows> others;
+  std::vector<KernelSchedule> about_others;
+  // Two that are the same make the same code.
+  std::string trace() const {
+    std::string all = about.trace;
+    for (const KernelSchedule& other : about_others)
+      all += text("# where ", other.where, "\n", other.trace);
+    return all;
+  }
 };
 
+Status compile_scheduled(Kernel& kernel, const Chosen& chosen, const tensor::Target& target,
+                         const std::string& symbol, const CompileOptions& options) {
+  // Of --emit tensor: the function before lowering and after each of its passes.
+  std::string stages;
+  auto lowered_by = [&](const tensor::Schedule& schedule, const KernelSchedule& about) {
+    tensor::PassObserver observer = nullptr;
+    if (options.emit.count("tensor") != 0) {
+      if (!about.where.empty()) stages += text("\n// where ", about.where, "\n");
+      stages += text("// trace\n", about.trace, "\n// unscheduled\n", kernel.text, "\n// scheduled\n",
+                     to_text(schedule.func()));
+      observer = [&, last = std::string()](const std::string& pass, const tensor::Func& f) mutable {
+        std::string now = to_text(f);
+        stages += text("\n// ", pass, now == last ? ": unchanged\n" : "\n");
+        if (now != last) stages += now;
+        last = std::move(now);
+      };
+    }
+    return tensor::lower(schedule.func(), target, observer);
+  };
+  tensor::Func lowered = lowered_by(chosen.schedule, chosen.about);
+  std::vector<tensor::Case> cases;
+  std::vector<size_t> other_launches;
+  for (size_t i = 0; i < chosen.others.size(); ++i) {
+    cases.push_back(
+        {chosen.others[i].condition, lowered_by(chosen.others[i].made.schedule, chosen.about_others[i])});
+    other_launches.push_back(tensor::count_launches(cases.back().func));
+  }
+  lowered = tensor::join_cases(lowered, cases);
+  Status status = write_text(emit_folder(options, "tensor"), symbol + ".txt", stages);
+  if (!status.ok()) return status;
+  if (target.kind != tensor::TargetKind::cuda) return emit_for_cpu(kernel, lowered, target, options);
+  status = emit_for_gpu(kernel, lowered, target, symbol, chosen.trace(), options);
+  if (status.ok()) kernel.device.back().other_launches = std::move(other_launches);
+  return status;
+}
+
 Chosen chosen(const tensor::Schedule& schedule, const std::string& origin) {
-  Chosen out{schedule, {}};
+  Chosen out{schedule, {}, {}, {}};
   out.about.origin = origin;
   out.about.trace = to_text(schedule.trace());
   return out;
 }
 
-Chosen chosen_by_rules(tuner::DefaultSchedule made) {
-  Chosen out = chosen(made.schedule, made.is_plain ? kPlainOrigin : kDefaultOrigin);
+KernelSchedule about_rules(const tuner::DefaultSchedule& made) {
+  KernelSchedule about;
+  about.origin = made.is_plain ? kPlainOrigin : kDefaultOrigin;
+  about.trace = to_text(made.schedule.trace());
   std::vector<std::string> answers;
   for (const auto& [name, answer] : made.chosen)
     answers.push_back(text(name, " ", join(answer, " x ")));
-  out.about.chosen = join(answers, ", ");
-  out.about.refused = std::move(made.refused);
-  return out;
+  about.chosen = join(answers, ", ");
+  about.refused = made.refused;
+  return about;
+}
+
+// A person's schedule is for all runs.
+Chosen with_other_rows(Chosen chosen, const Kernel& kernel, const tensor::Target& target,
+                       ScheduleSource source) {
+  if (source == ScheduleSource::file) return chosen;
+  chosen.others = tuner::schedule_other_rows(kernel.func, target, chosen.schedule);
+  for (const tuner::OtherRows& other : chosen.others) {
+    chosen.about_others.push_back(about_rules(other.made));
+    chosen.about_others.back().where = tensor::to_text(other.condition);
+  }
+  return chosen;
+}
+
+Chosen chosen_by_rules(tuner::DefaultSchedule made, const Kernel& kernel, const tensor::Target& target) {
+  KernelSchedule about = about_rules(made);
+  return with_other_rows({std::move(made.schedule), std::move(about), {}, {}}, kernel, target,
+                         ScheduleSource::rules);
 }
 
 Chosen by_default(Kernel& kernel, const tensor::Target& target) {
   tuner::DefaultSchedule made = tuner::explained_default_schedule(kernel.func, target);
   kernel.answers = {made.chosen.begin(), made.chosen.end()};
-  return chosen_by_rules(std::move(made));
+  return chosen_by_rules(std::move(made), kernel, target);
 }
 
 // What is said of equal schedules is said once.
 void note(Kernel& kernel, KernelSchedule about, const std::string& arch) {
   auto same = std::find_if(kernel.schedules.begin(), kernel.schedules.end(), [&](const KernelSchedule& s) {
-    return s.origin == about.origin && s.chosen == about.chosen && s.trace == about.trace && s.refused == about.refused &&
-           s.first_launch == about.first_launch;
+    return s.origin == about.origin && s.chosen == about.chosen && s.trace == about.trace &&
+           s.refused == about.refused && s.where == about.where && s.first_launch == about.first_launch;
   });
   if (same == kernel.schedules.end()) same = kernel.schedules.insert(same, std::move(about));
   if (!arch.empty()) same->archs.push_back(arch);
+}
+
+// For GPUs: of the variant with this number.
+void note(Kernel& kernel, Chosen chosen, size_t variant, const std::string& arch) {
+  if (!kernel.device.empty()) {
+    size_t first = 0;
+    for (size_t i = 0; i < variant; ++i)
+      first += kernel.device[i].code.launches.size();
+    const DeviceVariant& own = kernel.device[variant];
+    size_t behind = first + own.code.launches.size();
+    for (size_t i = chosen.about_others.size(); i-- > 0;) {
+      chosen.about_others[i].launches = own.other_launches[i];
+      chosen.about_others[i].first_launch = behind -= own.other_launches[i];
+    }
+    chosen.about.first_launch = first;
+    chosen.about.launches = behind - first;
+  }
+  note(kernel, std::move(chosen.about), arch);
+  for (KernelSchedule& other : chosen.about_others)
+    note(kernel, std::move(other), arch);
 }
 
 // Gives up the schedule that was chosen, for this reason.
@@ -187,14 +251,15 @@ Status compile_first(Kernel& kernel, const KernelTargets& targets, const Compile
   const tensor::Target& target = targets.first();
   auto compile = [&](Chosen chosen) {
     kernel.orders = tensor::weight_orders(kernel.func, chosen.schedule.trace());
-    Status status = compile_scheduled(kernel, chosen.schedule, target, kernel.symbol, options);
+    Status status = compile_scheduled(kernel, chosen, target, kernel.symbol, options);
     if (!status.ok()) return status;
-    if (!kernel.device.empty()) chosen.about.launches = kernel.device[0].code.launches.size();
-    note(kernel, std::move(chosen.about), targets.list.size() > 1 ? target.cpu : "");
+    const bool has_archs = targets.list.size() > 1 || !chosen.others.empty();
+    note(kernel, std::move(chosen), 0, has_archs ? target.cpu : "");
     return status;
   };
   if (!kernel.schedule) return compile(by_default(kernel, target));
-  Status status = compile(chosen(*kernel.schedule, kernel.origin));
+  Status status =
+      compile(with_other_rows(chosen(*kernel.schedule, kernel.origin), kernel, target, kernel.source));
   // A schedule may be legal and still ask for more memory than a kernel can have.
   if (status.ok() || options.locked || kernel.source == ScheduleSource::file) return status;
   leave_to_rules(kernel, to_text(status.errors()));
@@ -224,37 +289,34 @@ Chosen by_default_for_other(const Kernel& kernel, const tensor::Target& target) 
   if (!wants_the_same_weights(kernel, made.schedule))
     made = tuner::explained_default_schedule(kernel.func, target, kernel.answers);
   if (!wants_the_same_weights(kernel, made.schedule)) made = tuner::plain_schedule(kernel.func, target);
-  return chosen_by_rules(std::move(made));
+  return chosen_by_rules(std::move(made), kernel, target);
 }
 
 // The variant for another GPU; one that is there already where the schedule is the same.
 Result<size_t> compile_other(Kernel& kernel, size_t number, const tensor::Target& target,
                              const CompileOptions& options) {
-  auto variant_of = [&](const tensor::Schedule& schedule, const std::string& trace) -> Result<size_t> {
-    if (!wants_the_same_weights(kernel, schedule)) {
+  auto variant_of = [&](const Chosen& chosen) -> Result<size_t> {
+    if (!wants_the_same_weights(kernel, chosen.schedule)) {
       return Diagnostic{ErrorKind::tuning_log, kernel.where,
                         text("its schedule for ", target.cpu, " wants weights in another order than the one for the first GPU"), ""};
     }
     for (size_t i = 0; i < kernel.device.size(); ++i) {
-      if (kernel.device[i].trace == trace && fits(kernel.device[i].code, target.gpu)) return i;
+      if (kernel.device[i].trace == chosen.trace() && fits(kernel.device[i].code, target.gpu)) return i;
     }
-    Status status =
-        compile_scheduled(kernel, schedule, target, text(kernel.symbol, "_", target.cpu), options);
+    Status status = compile_scheduled(kernel, chosen, target, text(kernel.symbol, "_", target.cpu), options);
     if (!status.ok()) return status.errors();
     return kernel.device.size() - 1;
   };
   auto compile = [&](Chosen chosen) {
-    Result<size_t> variant = variant_of(chosen.schedule, chosen.about.trace);
+    Result<size_t> variant = variant_of(chosen);
     if (!variant.ok()) return variant;
-    for (size_t i = 0; i < *variant; ++i)
-      chosen.about.first_launch += kernel.device[i].code.launches.size();
-    chosen.about.launches = kernel.device[*variant].code.launches.size();
-    note(kernel, std::move(chosen.about), target.cpu);
+    note(kernel, std::move(chosen), *variant, target.cpu);
     return variant;
   };
   const OtherSchedule other = number < kernel.others.size() ? kernel.others[number] : OtherSchedule{};
   if (!other.schedule) return compile(by_default_for_other(kernel, target));
-  Result<size_t> variant = compile(chosen(*other.schedule, other.origin));
+  Result<size_t> variant =
+      compile(with_other_rows(chosen(*other.schedule, other.origin), kernel, target, other.source));
   if (variant.ok() || options.locked || other.source == ScheduleSource::file) return variant;
   kernel.refusal = text("for ", target.cpu, ": ", to_text(variant.errors()));
   return compile(by_default_for_other(kernel, target));

@@ -21,6 +21,8 @@ enum class ScheduleSource { rules, log_exact, log_picked, log_nearest, file };
 // The code of a kernel for those GPUs of a list for which its schedule is the same.
 struct DeviceVariant {
   std::string trace;
+  std::vector<size_t>
+      other_launches;  // how many for each other number of rows (tuner/other_rows.h): the last ones
   codegen::DeviceCode code;            // its PTX is for the lowest of them
   std::string arch;                    // of the PTX
   std::vector<codegen::Cubin> cubins;  // one an architecture, or none

@@ -78,6 +78,7 @@ std::string provenance_text(const std::string& task, const std::vector<KernelSch
   std::string out = line("task", task);
   for (const KernelSchedule& s : schedules) {
     if (!s.archs.empty()) out += line("for", text(join(s.archs, " "), ", launches ", s.first_launch, " ", s.launches));
+    if (!s.where.empty()) out += line("where", s.where);
     out += line("from", s.origin);
     if (!s.chosen.empty()) out += line("chosen", s.chosen);
     for (const tuner::RefusedRule& r : s.refused) {
@@ -110,6 +111,8 @@ KernelProvenance parse_provenance(std::string_view source) {
       continue;
     } else if (take(line, "for", value)) {
       out.schedules.push_back(parse_head(value));
+    } else if (take(line, "where", value)) {
+      current().where = value;
     } else if (take(line, "from", value)) {
       current().origin = value;
     } else if (take(line, "chosen", value)) {

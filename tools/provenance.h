@@ -13,6 +13,7 @@ namespace mcc::tools {
 // One schedule of a kernel. A library for several GPUs may have different ones.
 struct KernelSchedule {
   std::vector<std::string> archs;  // it is for; empty where the library is for one target
+  std::string where;  // for runs in which this holds of the model's dimensions; empty: for all others
   std::string origin;              // "default", "log exact, ...", "log nearest, ...", "a schedule file"
   std::string chosen;              // what analysis took of what the rules left open, "conv.rows 4, conv.depth 16"
   std::vector<tuner::RefusedRule> refused;
@@ -32,6 +33,7 @@ std::string plain_text(const std::vector<KernelSchedule>& schedules);
 //
 //   # task 612fdf72d01ead1e
 //   # for sm_80 sm_90, launches 0 2           (of a library for several GPUs: before each schedule)
+//   # where rows <= 8                         (for those runs; absent for all others)
 //   # from default
 //   # chosen conv.rows 4, conv.depth 16
 //   # refused products on tensor cores        (and so on, for each rule)

@@ -269,6 +269,8 @@ Outcome replay_for_all_sizes(Schedule& schedule, const Func& f, const Trace& tra
   return replay_for_all(schedule, trace, {});
 }
 
+std::vector<int64_t> sizes_to_schedule(const Func& f) { return instances(f).front(); }
+
 std::vector<OpenInstance> instances_to_try(const Func& f, const Target& target) {
   const DefaultOfInstance by_default = find_default(f, target);
   std::vector<OpenInstance> out{by_default.instance};

@@ -21,6 +21,9 @@ struct OpenInstance {
   bool operator==(const OpenInstance&) const = default;
 };
 
+// The sizes of the function's dimensions that its default schedule is made for, if that is possible for all sizes.
+std::vector<int64_t> sizes_to_schedule(const tensor::Func& f);
+
 // Instances that schedules may be made for, a few: first the one of the default schedule, then the function's first sample
 // (tensor/sizes.h), prime numbers near it, and long dimensions.
 std::vector<OpenInstance> instances_to_try(const tensor::Func& f, const tensor::Target& target);

@@ -15,7 +15,7 @@ import tempfile
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import stand_in
 from stand_in import Case, mcc
@@ -517,6 +517,34 @@ class Cuda(Case):
         self.assertIn(", for sm_80\n", self.done(mcc("explain", self.folder / "own.so", "y", "--arch", "sm_80")).stdout)
 
     # A rule that was refused, and what there is instead.
+    # One schedule for each number of rows; what is printed of the others is a comment of a schedule file, which is for all.
+    def test_explain_of_open_rows(self):
+        x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["N", 256]) for n in "xy")
+        weights = numpy_helper.from_array(np.random.default_rng(1).uniform(-1, 1, (256, 512)).astype(np.float32), "w")
+        y.type.tensor_type.shape.dim[1].dim_value = 512
+        graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", [x], [y], [weights])
+        model, library, steps = (self.folder / f"rows.{end}" for end in ("onnx", "so", "txt"))
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), model)
+
+        def explained(*options):
+            self.done(mcc("compile", model, "-o", library, "--target", "cuda:sm_80,sm_90", "--no-cubin", *options))
+            (kernel,) = json.loads(self.done(mcc("explain", library, "y", "--json")).stdout)["kernels"]
+            self.assertEqual([launch["entry"] for s in kernel["schedules"] for launch in s["launches"]],
+                             [launch["entry"] for launch in kernel["launches"]])
+            return kernel["schedules"]
+
+        schedules = explained()
+        for arch in ("sm_80", "sm_90"):
+            conditions = [s["where"] for s in schedules if arch in s["archs"]]
+            self.assertEqual(conditions.count(""), 1, conditions)
+            self.assertIn("N >= 257", conditions)
+        text = self.done(mcc("explain", library, "y", "--arch", "sm_90")).stdout
+        self.assertRegex(text, r"  for sm_90 where N >= 257\n    schedule    default\n    chosen      .*\n    launch      grid ")
+        self.assertRegex(text, r"\n# task [0-9a-f]{16}  # for sm_90 where N >= 257\n# [a-z_]+\(")
+        steps.write_text(text[text.index("\ntask "):])
+        for sizes in ([], ["--dim", "N=1..8"], ["--dim", "N=300..400"]):
+            self.assertEqual({s["where"] for s in explained(*sizes, *(["--schedule", str(steps)] if not sizes else []))}, {""})
+
     def test_explain_says_what_was_refused(self):
         ints, floats = TensorProto.INT64, TensorProto.FLOAT
         graph = helper.make_graph([helper.make_node("MaxUnpool", ["x", "i"], ["y"], kernel_shape=[2, 2], strides=[2, 2])], "g",

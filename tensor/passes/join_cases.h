@@ -1,0 +1,22 @@
+// A function for GPUs that does one of several things, as its dimensions have it.
+#pragma once
+
+#include <vector>
+
+#include "tensor/stmt.h"
+
+namespace mcc::tensor {
+
+struct Case {
+  Expr condition;  // over the dimensions
+  Func func;
+};
+
+// All are lowered from one function. Where the condition of a case holds, a run has the launches of that case, else those of `otherwise`: the
+// others have no blocks. What the launches of a case hand on to each other takes memory where they run only. At most one condition holds.
+Func join_cases(const Func& otherwise, const std::vector<Case>& cases);
+
+// How many launches a lowered function has, each of those in loops once.
+size_t count_launches(const Func& lowered);
+
+}  // namespace mcc::tensor
