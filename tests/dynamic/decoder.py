@@ -84,14 +84,32 @@ class Decoder(FolderCase):
     def test_elsewhere(self):
         self.check_all(Maker(), "--target", "cpu:x86-64-v2")
 
-    # More weights than a second-level cache holds, which keep their bits; and rows rounded to bytes, where one step of a number is another
-    # one's.
+    # Enough weights that they keep their bits.
+    @unittest.skipUnless(IS_GPU, "of GPUs")
+    def test_weights_of_few_bits_on_gpus(self):
+        wide = {"width": 512, "inner": 544, "heads": 8, "shared": 2, "size": 64, "layers": 1}
+        for element, tolerance in ((TensorProto.FLOAT, {}), (TensorProto.FLOAT16, {"rtol": 2e-2, "atol": 2e-2})):
+            maker = Maker(element, Sizes(**wide))
+            session, reference = self.compile(maker)
+            for text in (PROMPT_AND_STEPS, UNEQUAL):
+                self.check(maker, session, reference, text, **tolerance)
+            session.close()
+
+    # More weights than a second-level cache holds; and rows rounded to bytes, where one step of a number is another one's.
     @unittest.skipIf(IS_GPU, "of processors")
     def test_weights_of_few_bits(self):
         wide = {"width": 768, "inner": 1152, "heads": 12, "shared": 4, "size": 64, "layers": 1}
         self.check_all(Maker(sizes=Sizes(**wide)))
         self.check_all(Maker(sizes=Sizes(**wide, bits=8)))
         self.check_all(Maker(sizes=Sizes(**wide, level=4)), rtol=3e-2, atol=3e-2)
+
+    # Sums over more keys than one kernel takes along, of few rows and of many.
+    def test_long_past(self):
+        maker = Maker(sizes=Sizes(most=1024, layers=1))
+        session, reference = self.compile(maker)
+        for text in (([[600]], [[1]], [[1]]), ([[5]], [[1]]), ([[520], [513]], [[1], [1]])):
+            self.check(maker, session, reference, text)
+        session.close()
 
     # A library for the prompt, and one for a step of a known length.
     def test_fixed_sizes(self):
