@@ -38,6 +38,7 @@ struct Product {
   int64_t period = 1;
   bool has_windows() const { return k.axes.size() > 1; }
   bool is_open = false;  // of some sizes that are known in a run only
+  bool is_turned = false;  // the transposed product: its columns are rows
   // What is fetched element by element out of a window has its place, and whether it is inside, by each of the window's axes: so many in
   // volumes, or of so little that is constant where sizes are open, that of no two elements one place says the other.
   bool has_scattered_windows() const { return k.axes.size() > 3 || (is_open && has_windows()); }

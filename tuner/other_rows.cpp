@@ -131,11 +131,11 @@ class Regimes {
     constexpr size_t kFewRows = 1;
     if (sum_.is_open()) add_long_sums(loops.is_product ? kMostRowsOfSums : kMostRowsOfReductions);
     if (!loops.is_product || !rows_.is_open()) return;
-    // What few queries meet, each with keys of its own, all other numbers are like.
+    // Without weights that all rows share few rows alone are another case: queries, each with keys of its own.
     const bool has_weights = !loops.has_batches && !loops.are_others_open && !sum_.is_open();
     const Expr beside = list_.empty() ? true_value() : sum_.value() <= Expr(kShortSum);
     if (!has_weights || loops.weights >= kLeastWeights)
-      add_by_rows(has_weights ? kKinds - 1 : kFewRows, beside);
+      add_by_rows(has_weights ? 0 : kFewRows, has_weights ? kKinds - 1 : kFewRows, beside);
   }
 
   const std::vector<Regime>& list() const { return list_; }
@@ -154,14 +154,16 @@ class Regimes {
   }
 
  private:
-  // By numbers of rows, other than the typical one, up to this one of the kinds.
-  void add_by_rows(size_t last_kind, const Expr& beside) {
+  // By numbers of rows, other than the typical one, of these kinds: the first has those of the kinds before it, too.
+  void add_by_rows(size_t first_kind, size_t last_kind, const Expr& beside) {
     const size_t typical = kind(rows_.at(typical_));
-    for (size_t k = kind(rows_.at(fewest_)); k <= std::min(kind(rows_.at(most_)), last_kind); ++k) {
-      std::optional<std::vector<int64_t>> sizes = k == typical ? std::nullopt : sizes_of(k);
+    const size_t most = std::min(kind(rows_.at(most_)), last_kind);
+    for (size_t k = std::max(kind(rows_.at(fewest_)), first_kind); k <= most; ++k) {
+      const bool is_typical = k == typical || (k == first_kind && typical < k);
+      std::optional<std::vector<int64_t>> sizes = is_typical ? std::nullopt : sizes_of(k);
       if (sizes)
-        list_.push_back({k == 0 ? 0 : kBorders[k - 1], k == kKinds - 1 ? kAnyNumber : kBorders[k], beside,
-                         std::move(*sizes)});
+        list_.push_back({k == first_kind ? 0 : kBorders[k - 1], k == kKinds - 1 ? kAnyNumber : kBorders[k],
+                         beside, std::move(*sizes)});
     }
   }
 

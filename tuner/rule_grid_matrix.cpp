@@ -131,7 +131,8 @@ double score(const Tile& t, const Product& p, const Gpu& gpu) {
 // Tiles of 8 columns that are dealt out together, for a thread to have vectors of results: so many at most. Blocks of which one such group holds
 // all columns that there are, and others none, would be read at a place that says nothing of the column; so would pairs.
 Dealt dealt_tiles(const Tile& t, const Product& p, bool is_along_k, int64_t most) {
-  if (p.j.extent <= 2) return {1, true};
+  // (Of an open number of rows two stand for more.)
+  if (p.j.extent <= 2 && !(p.is_turned && p.is_open)) return {1, true};
   if (!is_along_k) return {};
   Dealt dealt{std::min(t.columns, most)};
   while (dealt.tiles > 1 && p.j.extent <= dealt.group() && t.block_j() > dealt.group())
@@ -341,6 +342,7 @@ std::optional<Product> product_of(const Draft& draft, const std::string& block) 
   std::swap(p->a, p->b);
   std::swap(p->i, p->j);
   std::swap(p->i.name, p->j.name);
+  p->is_turned = true;
   return p;
 }
 

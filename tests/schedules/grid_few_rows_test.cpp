@@ -223,6 +223,22 @@ TEST(GridOtherRows, AreRightAtEverySize) {
   }
 }
 
+// One row by warps along the sum, up to 8 as columns on tensor cores: of an open number, whatever stands for it.
+TEST(GridOtherRows, OfHalvesAreRight) {
+  for (bool are_weights : {true, false}) {
+    Func f = fused_kernel(R"(graph g(%x: f16[N, 256], %w: f16[256, 256], %b: f32[256]) {
+  %p = MatMul(%x, %w) {mcc.wide_result = 1}
+  %y = Add(%p, %b)
+  return %y
+})");
+    if (are_weights) mark_weights(f, {"x1"});
+    f.annotations["sizes"] = std::string("1..~128");
+    const Joined made = joined(f, gpu_target("sm_80"));
+    EXPECT_GE(made.conditions.size(), 2U);
+    expect_right_at(f, made.func, {{1}, {2}, {3}, {5}, {8}, {9}});
+  }
+}
+
 TEST(GridOtherRows, AreNoneWhereAllRunsAreAlike) {
   for (const char* sizes : {"1..8", "9..200", "300..1000"})
     EXPECT_THAT(joined(open_product(sizes), gpu_target("sm_80")).conditions, testing::IsEmpty()) << sizes;
