@@ -23,8 +23,8 @@ using namespace tensor;
 
 namespace {
 
-constexpr int64_t kMostRows =
-    2;  // more share what is read: tiles. With tensor cores two do, but where these stand for one in open sizes
+// More share what is read: tiles. So do two with tensor cores, but where they stand for one of open sizes.
+constexpr int64_t kMostRows = 2;
 constexpr int64_t kMostNumbers = 32, kBytesAtOnce = 16;  // of a column that a thread asks for at once
 
 struct FewRows {
@@ -86,7 +86,8 @@ std::optional<FewRows> as_few_rows(const Draft& draft, const BlockInfo& info) {
   out->depth = info.axes[axes->reduce].extent;
   while (out->numbers > 1 && out->depth % out->numbers != 0)
     out->numbers /= 2;
-  return out->numbers > 1 ? out : std::nullopt;
+  const bool is_long = out->numbers > 1 && out->depth >= 2 * out->numbers;
+  return is_long ? out : std::nullopt;
 }
 
 class GridFewRows {

@@ -60,7 +60,7 @@ void expect_right_for_few_rows(const Func& f) {
 TEST(GridFewRows, OfUnpackedWeightsAreRight) {
   // Parts of several turns, of one, and of fewer threads than a warp has; columns that no block's divide; odd depths.
   for (auto [columns, depth, block, bits] :
-       {std::tuple{16, 2048, 32, 4}, {11, 512, 128, 4}, {24, 96, 32, 8}, {9, 320, 64, 2}, {7, 38, 38, 4}}) {
+       {std::tuple{16, 2048, 32, 4}, {11, 512, 128, 4}, {24, 96, 32, 8}, {9, 320, 64, 2}, {7, 38, 38, 4}, {16, 64, 32, 4}}) {
     SCOPED_TRACE(text(columns, " columns, ", depth, " deep, blocks of ", block, ", ", bits, " bits"));
     expect_right_for_few_rows(unpacked(1, columns, depth, block, bits));
     if (HasFailure()) return;
@@ -81,7 +81,7 @@ TEST(GridFewRows, OfHalvesAreRight) {
 
 // More rows share what is read or unpacked; of an odd depth no thread has several numbers.
 TEST(GridFewRows, AreOneOrTwoOfAnEvenDepth) {
-  for (const Func& f : {unpacked(3, 64, 128, 32, 4), unpacked(1, 64, 127, 127, 4)}) {
+  for (const Func& f : {unpacked(3, 64, 128, 32, 4), unpacked(1, 64, 127, 127, 4), unpacked(1, 64, 32, 32, 4)}) {
     tuner::PreferredDecider decide;
     tuner::Draft draft{Schedule(f), decide, gpu_target("sm_80")};
     EXPECT_FALSE(takes_few_rows(draft));
