@@ -45,6 +45,9 @@ inline bool is_cross_loop(const For& loop) {
   return is_thread_loop(loop) && loop.annotations.count(kCross) != 0;
 }
 
+// Whether the threads of a warp exchange values of the type (shuffles), and so reduce together.
+inline bool is_shuffled(ElementType type) { return bit_width(type) == 32 || bit_width(type) == 64; }
+
 // A fact of a function: how long the rows of a buffer in shared memory are (storage_align.cpp), "factor:offset".
 inline constexpr const char* kStorageAlign = "storage_align.";
 // The row length, at least as long as it is, that the fact asks for; the same without one.

@@ -1,6 +1,6 @@
 // Products whose number of rows is open: one in a step of a language model, many in its prompt. Tiles for many rows would compute mostly
 // what lies beyond the last of few, in too few blocks; tiles for few read the weights again and again. Numbers of rows far from the typical
-// one have a schedule of their own.
+// one have a schedule of their own. Likewise long sums, and reductions along long rows, of which a few blocks would have all.
 #pragma once
 
 #include <vector>
@@ -14,7 +14,7 @@ struct OtherRows {
   DefaultSchedule made;
 };
 
-// By analysis, for GPUs: of a function with a single product, whose weights are worth it. At most one of the conditions holds. Empty where
+// By analysis, for GPUs: of a function with a single product, or of reductions. At most one of the conditions holds. Empty where
 // no other number of rows is possible, or none has another schedule than this one for typical sizes.
 std::vector<OtherRows> schedule_other_rows(const tensor::Func& f, const tensor::Target& target,
                                            const tensor::Schedule& for_typical_sizes);

@@ -10,7 +10,6 @@
 #include "tensor/grid.h"
 #include "tensor/library_product.h"
 #include "tensor/passes/scope.h"
-#include "tensor/schedule/legality.h"
 #include "tensor/schedule/tree.h"
 #include "tuner/grid_product.h"
 

@@ -9,6 +9,7 @@
 //     bound j @{thread.x}                                             the elementwise consumer
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "tensor/grid.h"
 #include "tensor/instructions.h"
@@ -171,9 +172,9 @@ class GridFewRows {
     must_step(d_, Bind{host_, "block.x"});
     if (!p_.words.empty())
       must_step(d_, CacheRead{p_.unpacks.empty() ? block_ : p_.unpacks, p_.words, "global", words_});
-    share_ = block_ + ".k.t";
-    must_step(d_, Split{p_.k, {0, threads_, p_.numbers}, {block_ + ".k.n", share_, block_ + ".k.v"}});
-    must_step(d_, Rfactor{block_, share_, part_, 0});
+    const std::string share = block_ + ".k.t";
+    must_step(d_, Split{p_.k, {0, threads_, p_.numbers}, {block_ + ".k.n", share, block_ + ".k.v"}});
+    must_step(d_, Rfactor{block_, share, part_, 0});
     must_step(d_, ComputeAt{block_, host_});
     must_step(d_, ComputeAt{part_, host_});
     return static_cast<bool>(d_.refusal);
@@ -190,20 +191,27 @@ class GridFewRows {
     return {block + ".w", block + ".c"};
   }
 
+  // A loop over results: that over columns, of which there is one, or one of a single iteration: the row.
+  bool take_over_results(const std::string& loop, std::string& column,
+                         std::vector<std::string>& single) const {
+    if (is_int(s_.find_loop(loop)->extent, 1)) {
+      single.push_back(loop);
+      return true;
+    }
+    return std::exchange(column, loop).empty();
+  }
+
   bool place_parts() {
     std::string thread, turn, number, column;
-    std::vector<std::string> single;  // of one iteration: the row
+    std::vector<std::string> single;
     for (const std::string& loop : below_host(part_)) {
       const AxisKinds kinds = axes_bound_to(*s_.find_block(part_), s_.find_loop(loop)->var);
       if (kinds.reduce) {
         (loop.ends_with(".k.n") ? turn : number) = loop;
       } else if (loop.ends_with(".k.t")) {
         thread = loop;
-      } else if (is_int(s_.find_loop(loop)->extent, 1)) {
-        single.push_back(loop);
-      } else {
-        if (!column.empty()) return false;
-        column = loop;
+      } else if (!take_over_results(loop, column, single)) {
+        return false;
       }
     }
     if (thread.empty() || number.empty() || column.empty()) return false;
@@ -246,11 +254,8 @@ class GridFewRows {
     for (const std::string& loop : below_host(block_)) {
       if (axes_bound_to(*s_.find_block(block_), s_.find_loop(loop)->var).reduce) {
         share = loop;
-      } else if (is_int(s_.find_loop(loop)->extent, 1)) {
-        single.push_back(loop);
-      } else {
-        if (!column.empty()) return false;
-        column = loop;
+      } else if (!take_over_results(loop, column, single)) {
+        return false;
       }
     }
     if (share.empty() || column.empty()) return false;
@@ -278,7 +283,7 @@ class GridFewRows {
   Schedule& s_;
   const std::string block_, part_, words_;
   const FewRows p_;
-  std::string take_, host_, share_;
+  std::string take_, host_;
   int64_t threads_ = 32, warps_ = 4, each_ = 4;
   Buffer sums_;
 };

@@ -131,7 +131,7 @@ double score(const Tile& t, const Product& p, const Gpu& gpu) {
 // Tiles of 8 columns that are dealt out together, for a thread to have vectors of results: so many at most. Blocks of which one such group holds
 // all columns that there are, and others none, would be read at a place that says nothing of the column; so would pairs.
 Dealt dealt_tiles(const Tile& t, const Product& p, bool is_along_k, int64_t most) {
-  // (Of an open number of rows two stand for more.)
+  // Rows that are columns, and open, may be more than the two that stand for them.
   if (p.j.extent <= 2 && !(p.is_turned && p.is_open)) return {1, true};
   if (!is_along_k) return {};
   Dealt dealt{std::min(t.columns, most)};

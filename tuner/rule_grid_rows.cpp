@@ -14,7 +14,7 @@
 #include <numeric>
 
 #include "support/text.h"
-#include "tensor/schedule/legality.h"
+#include "tensor/grid.h"
 #include "tensor/schedule/tree.h"
 #include "tuner/answers.h"
 #include "tuner/grid_rules.h"

@@ -10,8 +10,8 @@
 //     scales, zeros as above
 //   mcc.MayRound       x -> x: whoever multiplies it by such weights may round it so. Passes make nothing else of it
 //
-// Weight (k, n) is (number - zero) * scale of its block along K, rounded to x's type with the attribute narrow or wide_result. Columns past
-// N have scale 0. Attributes columns (N), bits (2, 4, 8), block, zero.
+// Weight (k, n) is (number - zero) * scale of its block along K; of u32, which GPUs have, rounded to x's type, as tensor cores multiply it.
+// Columns past N have scale 0. Attributes columns (N), bits (2, 4, 8), block, zero.
 #include "graph/ops/common.h"
 
 namespace mcc::graph {
@@ -26,14 +26,6 @@ void infer_matmul(InferContext& c) {
   c.set_output(0, type);
 }
 
-// What x is multiplied by: in the type of x where that is narrower than f32.
-ElementType factor_type(const ComputeContext& c) {
-  const ElementType x = c.input_type(0).element;
-  const bool is_narrow =
-      c.attributes().integer(kWideResult, 0) != 0 || c.attributes().integer("narrow", 0) != 0;
-  return is_narrow ? x : ElementType::f32;
-}
-
 Buffer unpacked(ComputeContext& c) {
   const int64_t bits = c.attributes().integer("bits", 4), block = c.attributes().integer("block", 32);
   const int64_t each = bit_width(c.input_type(kBytes).element) / bits, mask = (int64_t{1} << bits) - 1;
@@ -41,7 +33,8 @@ Buffer unpacked(ComputeContext& c) {
   const Shape shape{bytes[0], c.input_type(0).shape.back(), bytes[2]};
   auto whole = [](const Expr& e) { return cast(ElementType::i32, e); };
   auto number = [](int64_t value) { return tensor::constant(ElementType::i32, static_cast<double>(value)); };
-  const ElementType type = factor_type(c);
+  const bool has_words = c.input_type(kBytes).element == ElementType::u32;
+  const ElementType type = has_words ? c.input_type(0).element : ElementType::f32;
   return c.builder.compute("weights", type, shape, [&](Axes i) {
     Expr q = whole(c.at(kBytes, {i[0], floor_div(i[1], Expr(each)), i[2]}));
     if (each > 1) {

@@ -159,7 +159,6 @@ class UseNBitsProducts {
     a.set("bits", w.bits);
     a.set("block", w.block);
     a.set("zero", w.offset());
-    if (is_gpu() && bit_width(g_.value(inputs[0]).type.element) == 16) a.set("narrow", int64_t{1});
     if (w.zeros) {
       inputs.push_back(
           g_.add_constant(node.name + ".zeros", in_panels<uint8_t>(w, width, ElementType::u8, [&](int64_t i) {

@@ -11,7 +11,7 @@ namespace {
 // What is outside of the launches, and the outermost of the loops of each.
 class Only : public Mutator {
  public:
-  Only(Expr condition, bool shrinks) : condition_(std::move(condition)), shrinks_(shrinks) {}
+  explicit Only(Expr condition) : condition_(std::move(condition)) {}
 
  protected:
   using Mutator::on;
@@ -22,8 +22,7 @@ class Only : public Mutator {
   Stmt on(const Allocate& n, const Stmt& self) override {
     int64_t ignored = 0;
     const bool is_known = n.buffer.rank() == 1 && as_int(n.buffer.shape()[0], &ignored);
-    if (!shrinks_ || n.buffer.scope() != Scope::global || n.buffer.rank() != 1 || is_known)
-      return Mutator::on(n, self);
+    if (n.buffer.scope() != Scope::global || n.buffer.rank() != 1 || is_known) return Mutator::on(n, self);
     const Buffer buffer(n.buffer.name(), n.buffer.element(),
                         {select(condition_, n.buffer.shape()[0], Expr(1))}, Scope::global,
                         n.buffer->alignment);
@@ -32,7 +31,6 @@ class Only : public Mutator {
 
  private:
   const Expr condition_;
-  const bool shrinks_;
 };
 
 class Count : public Visitor {
@@ -53,17 +51,17 @@ size_t count_launches(const Func& lowered) {
 }
 
 Func join_cases(const Func& otherwise, const std::vector<Case>& cases) {
+  if (cases.empty()) return otherwise;
   std::vector<Stmt> bodies;
   Expr others;
   for (const Case& c : cases) {
     BufferMap params;
     for (size_t i = 0; i < c.func.params.size(); ++i)
       params.emplace(c.func.params[i].get(), otherwise.params[i]);
-    bodies.push_back(Only(c.condition, true).mutate(replace_buffers(c.func.body, params)));
+    bodies.push_back(Only(c.condition).mutate(replace_buffers(c.func.body, params)));
     others = others.defined() ? others || c.condition : c.condition;
   }
-  if (cases.empty()) return otherwise;
-  bodies.insert(bodies.begin(), Only(logical_not(others), false).mutate(otherwise.body));
+  bodies.insert(bodies.begin(), Only(logical_not(others)).mutate(otherwise.body));
   Func out = otherwise;
   out.body = Seq::make(std::move(bodies));
   return simplify(out);

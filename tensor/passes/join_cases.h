@@ -13,7 +13,7 @@ struct Case {
 };
 
 // All are lowered from one function. Where the condition of a case holds, a run has the launches of that case, else those of `otherwise`: the
-// others have no blocks. What the launches of a case hand on to each other takes memory where they run only. At most one condition holds.
+// others have no blocks. What launches hand on to each other takes memory where they run only. At most one condition holds.
 Func join_cases(const Func& otherwise, const std::vector<Case>& cases);
 
 // How many launches a lowered function has, each of those in loops once.

@@ -43,7 +43,4 @@ Outcome check_scopes(const Func& f);
 // proven: of the schedule that the function is the next state of.
 Outcome check_threads(const Func& f, Proven& proven);
 
-// Whether the threads of a warp exchange values of the type (shuffles), and so reduce together.
-inline bool is_shuffled(ElementType type) { return bit_width(type) == 32 || bit_width(type) == 64; }
-
 }  // namespace mcc::tensor

@@ -1,3 +1,4 @@
+#include "tensor/grid.h"
 #include "tensor/intrinsics.h"
 #include "tensor/verify/context.h"
 #include "tensor/visit.h"
@@ -50,8 +51,7 @@ const Rule<Call> kCallRules[] = {
        if (class_of(n.function) != IntrinsicClass::exchange || n.function == Intrinsic::shuffle_from)
          return true;
        int64_t distance = 0;
-       const int bits = bit_width(n.type.element);
-       return n.type.lanes == 1 && (bits == 32 || bits == 64) && as_int(n.args[1], &distance) &&
+       return n.type.lanes == 1 && is_shuffled(n.type.element) && as_int(n.args[1], &distance) &&
               1 <= distance && distance < 32;
      }},
     {"a thread takes from one that it names scalars of 32 bits, or of 16 that are floats",
