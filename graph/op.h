@@ -154,6 +154,13 @@ class ComputeContext {
   std::vector<tensor::Buffer> inputs_, outputs_;
 };
 
+// How a node is computed in the runs in which a dimension has a certain size: with other attributes.
+struct OtherRun {
+  tensor::Var dim;
+  int64_t size = 1;
+  Attributes attributes;
+};
+
 struct OpDef {
   std::string_view name;         // ONNX's operator type; "mcc.X" for our own
   std::string_view domain = "";  // "", "com.microsoft", "ai.onnx.ml", "mcc"
@@ -172,6 +179,9 @@ struct OpDef {
 
   // Result is known from the types alone (Shape, Size): computes it at compile time, when it can.
   std::optional<Constant> (*fold)(const Graph&, const Node&) = nullptr;
+
+  // Another way to compute it in some runs, for GPUs: one library has both. Null where there is none.
+  std::optional<OtherRun> (*other_run)(const Graph&, const Node&) = nullptr;
 
   // Constants of it are left to the passes: they say more than their value does (a quantised weight).
   bool is_folded_late = false;

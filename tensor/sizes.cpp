@@ -113,12 +113,9 @@ const Var& thread_count() {
   return count;
 }
 
-Func with_sizes(const Func& f, const std::vector<int64_t>& sizes) {
-  MCC_CHECK(sizes.size() == f.dims.size(), f.name, ": ", sizes.size(), " sizes for ", f.dims.size(),
-            " dimensions");
-  VarMap dims;
-  for (size_t i = 0; i < sizes.size(); ++i)
-    dims[f.dims[i].get()] = sizes[i];
+namespace {
+
+Func with_values(const Func& f, const VarMap& dims) {
   BufferMap buffers;
   auto sized = [&](const Buffer& b) {
     std::vector<Expr> shape;
@@ -127,15 +124,31 @@ Func with_sizes(const Func& f, const std::vector<int64_t>& sizes) {
     return buffers[b.get()] = Buffer(b.name(), b.element(), std::move(shape), b.scope(), b->alignment);
   };
   Func out = f;
-  out.dims.clear();
-  out.annotations.erase(kAnnotation);
-  out.annotations.erase(kSamples);
   for (Buffer& b : out.params)
     b = sized(b);
   for (Buffer& b : out.allocs)
     b = sized(b);
   out.body = replace_buffers(substitute(f.body, dims), buffers);
   return out;
+}
+
+}  // namespace
+
+Func with_sizes(const Func& f, const std::vector<int64_t>& sizes) {
+  MCC_CHECK(sizes.size() == f.dims.size(), f.name, ": ", sizes.size(), " sizes for ", f.dims.size(),
+            " dimensions");
+  VarMap dims;
+  for (size_t i = 0; i < sizes.size(); ++i)
+    dims[f.dims[i].get()] = sizes[i];
+  Func out = with_values(f, dims);
+  out.dims.clear();
+  out.annotations.erase(kAnnotation);
+  out.annotations.erase(kSamples);
+  return out;
+}
+
+Func with_size(const Func& f, const Var& dim, int64_t size) {
+  return with_values(f, {{dim.get(), Expr(size)}});
 }
 
 }  // namespace mcc::tensor

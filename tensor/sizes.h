@@ -50,5 +50,7 @@ const Var& thread_count();
 // The function for given sizes, one for each of its dimensions: the same blocks, loops and buffers by their names. Also of one that is
 // scheduled.
 Func with_sizes(const Func& f, const std::vector<int64_t>& sizes);
+// The function for runs in which one of its dimensions has this size; it stays one of them.
+Func with_size(const Func& f, const Var& dim, int64_t size);
 
 }  // namespace mcc::tensor

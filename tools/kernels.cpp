@@ -113,18 +113,24 @@ Status emit_for_gpu(Kernel& kernel, const tensor::Func& lowered, const tensor::T
   return write_text(emit_folder(options, "llvm"), symbol + ".ll", emitted.llvm_ir);
 }
 
+// Of the runs in which the condition holds: other numbers of rows, or another computation.
+struct OtherRuns {
+  tensor::Expr condition;
+  tensor::Schedule schedule;
+  KernelSchedule about;
+  std::string unscheduled;  // the function
+};
+
 // A schedule, and what there is to say of it.
 struct Chosen {
   tensor::Schedule schedule;
   KernelSchedule about;
-  // Of those runs in which their conditions hold.
-  std::vector<tuner::OtherRows> others;
-  std::vector<KernelSchedule> about_others;
+  std::vector<OtherRuns> others;
   // Two that are the same make the same code.
   std::string trace() const {
     std::string all = about.trace;
-    for (const KernelSchedule& other : about_others)
-      all += text("# where ", other.where, "\n", other.trace);
+    for (const OtherRuns& other : others)
+      all += text("# where ", other.about.where, "\n", other.about.trace);
     return all;
   }
 };
@@ -133,11 +139,12 @@ Status compile_scheduled(Kernel& kernel, const Chosen& chosen, const tensor::Tar
                          const std::string& symbol, const CompileOptions& options) {
   // Of --emit tensor: the function before lowering and after each of its passes.
   std::string stages;
-  auto lowered_by = [&](const tensor::Schedule& schedule, const KernelSchedule& about) {
+  auto lowered_by = [&](const tensor::Schedule& schedule, const KernelSchedule& about,
+                        const std::string& unscheduled) {
     tensor::PassObserver observer = nullptr;
     if (options.emit.count("tensor") != 0) {
       if (!about.where.empty()) stages += text("\n// where ", about.where, "\n");
-      stages += text("// trace\n", about.trace, "\n// unscheduled\n", kernel.text, "\n// scheduled\n",
+      stages += text("// trace\n", about.trace, "\n// unscheduled\n", unscheduled, "\n// scheduled\n",
                      to_text(schedule.func()));
       observer = [&, last = std::string()](const std::string& pass, const tensor::Func& f) mutable {
         std::string now = to_text(f);
@@ -148,12 +155,11 @@ Status compile_scheduled(Kernel& kernel, const Chosen& chosen, const tensor::Tar
     }
     return tensor::lower(schedule.func(), target, observer);
   };
-  tensor::Func lowered = lowered_by(chosen.schedule, chosen.about);
+  tensor::Func lowered = lowered_by(chosen.schedule, chosen.about, kernel.text);
   std::vector<tensor::Case> cases;
   std::vector<size_t> other_launches;
-  for (size_t i = 0; i < chosen.others.size(); ++i) {
-    cases.push_back(
-        {chosen.others[i].condition, lowered_by(chosen.others[i].made.schedule, chosen.about_others[i])});
+  for (const OtherRuns& other : chosen.others) {
+    cases.push_back({other.condition, lowered_by(other.schedule, other.about, other.unscheduled)});
     other_launches.push_back(tensor::count_launches(cases.back().func));
   }
   lowered = tensor::join_cases(lowered, cases);
@@ -166,7 +172,7 @@ Status compile_scheduled(Kernel& kernel, const Chosen& chosen, const tensor::Tar
 }
 
 Chosen chosen(const tensor::Schedule& schedule, const std::string& origin) {
-  Chosen out{schedule, {}, {}, {}};
+  Chosen out{schedule, {}, {}};
   out.about.origin = origin;
   out.about.trace = to_text(schedule.trace());
   return out;
@@ -185,20 +191,26 @@ KernelSchedule about_rules(const tuner::DefaultSchedule& made) {
 }
 
 // A person's schedule is for all runs.
-Chosen with_other_rows(Chosen chosen, const Kernel& kernel, const tensor::Target& target,
+Chosen with_other_runs(Chosen chosen, const Kernel& kernel, const tensor::Target& target,
                        ScheduleSource source) {
   if (source == ScheduleSource::file) return chosen;
-  chosen.others = tuner::schedule_other_rows(kernel.func, target, chosen.schedule);
-  for (const tuner::OtherRows& other : chosen.others) {
-    chosen.about_others.push_back(about_rules(other.made));
-    chosen.about_others.back().where = tensor::to_text(other.condition);
+  auto add = [&](const tensor::Expr& condition, tuner::DefaultSchedule made, const std::string& unscheduled) {
+    KernelSchedule about = about_rules(made);
+    about.where = tensor::to_text(condition);
+    chosen.others.push_back({condition, std::move(made.schedule), std::move(about), unscheduled});
+  };
+  for (tuner::OtherRows& rows : tuner::schedule_other_rows(kernel.func, target, chosen.schedule))
+    add(rows.condition, std::move(rows.made), kernel.text);
+  for (const graph::OtherKernel& other : kernel.other_runs) {
+    tuner::DefaultSchedule made = tuner::explained_default_schedule(other.func, target);
+    if (!made.is_plain) add(other.condition, std::move(made), to_text(other.func));
   }
   return chosen;
 }
 
 Chosen chosen_by_rules(tuner::DefaultSchedule made, const Kernel& kernel, const tensor::Target& target) {
   KernelSchedule about = about_rules(made);
-  return with_other_rows({std::move(made.schedule), std::move(about), {}, {}}, kernel, target,
+  return with_other_runs({std::move(made.schedule), std::move(about), {}}, kernel, target,
                          ScheduleSource::rules);
 }
 
@@ -226,16 +238,16 @@ void note(Kernel& kernel, Chosen chosen, size_t variant, const std::string& arch
       first += kernel.device[i].code.launches.size();
     const DeviceVariant& own = kernel.device[variant];
     size_t behind = first + own.code.launches.size();
-    for (size_t i = chosen.about_others.size(); i-- > 0;) {
-      chosen.about_others[i].launches = own.other_launches[i];
-      chosen.about_others[i].first_launch = behind -= own.other_launches[i];
+    for (size_t i = chosen.others.size(); i-- > 0;) {
+      chosen.others[i].about.launches = own.other_launches[i];
+      chosen.others[i].about.first_launch = behind -= own.other_launches[i];
     }
     chosen.about.first_launch = first;
     chosen.about.launches = behind - first;
   }
   note(kernel, std::move(chosen.about), arch);
-  for (KernelSchedule& other : chosen.about_others)
-    note(kernel, std::move(other), arch);
+  for (OtherRuns& other : chosen.others)
+    note(kernel, std::move(other.about), arch);
 }
 
 // Gives up the schedule that was chosen, for this reason.
@@ -259,7 +271,7 @@ Status compile_first(Kernel& kernel, const KernelTargets& targets, const Compile
   };
   if (!kernel.schedule) return compile(by_default(kernel, target));
   Status status =
-      compile(with_other_rows(chosen(*kernel.schedule, kernel.origin), kernel, target, kernel.source));
+      compile(with_other_runs(chosen(*kernel.schedule, kernel.origin), kernel, target, kernel.source));
   // A schedule may be legal and still ask for more memory than a kernel can have.
   if (status.ok() || options.locked || kernel.source == ScheduleSource::file) return status;
   leave_to_rules(kernel, to_text(status.errors()));
@@ -316,7 +328,7 @@ Result<size_t> compile_other(Kernel& kernel, size_t number, const tensor::Target
   const OtherSchedule other = number < kernel.others.size() ? kernel.others[number] : OtherSchedule{};
   if (!other.schedule) return compile(by_default_for_other(kernel, target));
   Result<size_t> variant =
-      compile(with_other_rows(chosen(*other.schedule, other.origin), kernel, target, other.source));
+      compile(with_other_runs(chosen(*other.schedule, other.origin), kernel, target, other.source));
   if (variant.ok() || options.locked || other.source == ScheduleSource::file) return variant;
   kernel.refusal = text("for ", target.cpu, ": ", to_text(variant.errors()));
   return compile(by_default_for_other(kernel, target));
@@ -369,11 +381,21 @@ KernelSet collect_kernels(const graph::Graph& graph, const std::vector<graph::Ke
       set.of_group.push_back(-1);
       continue;
     }
-    tensor::Func f = tensor::merge_axes(build_kernel(graph, group));
-    tensor::mark_weights(f, weights_of(graph, group, f));
-    tensor::mark_sizes(f, size_ranges(graph, f));
-    std::string key = to_text(f);
-    auto [entry, is_new] = known.try_emplace(key, static_cast<int>(set.kernels.size()));
+    auto prepared = [&](const tensor::Func& built) {
+      tensor::Func f = tensor::merge_axes(built);
+      tensor::mark_weights(f, weights_of(graph, group, f));
+      tensor::mark_sizes(f, size_ranges(graph, f));
+      return f;
+    };
+    tensor::Func f = prepared(build_kernel(graph, group));
+    const std::string text_of_all = to_text(f);
+    std::string key = text_of_all;
+    std::vector<graph::OtherKernel> other_runs = build_other_kernels(graph, group);
+    for (graph::OtherKernel& other : other_runs) {
+      other.func = prepared(other.func);
+      key += text("# where ", tensor::to_text(other.condition), "\n", to_text(other.func));
+    }
+    auto [entry, is_new] = known.try_emplace(std::move(key), static_cast<int>(set.kernels.size()));
     if (is_new) {
       Kernel kernel;
       kernel.name = name_of(f);
@@ -381,7 +403,8 @@ KernelSet collect_kernels(const graph::Graph& graph, const std::vector<graph::Ke
       kernel.where = text("node '", join(origins(graph, group), "', '"), "'");
       kernel.work = tensor::work_of(f);
       kernel.func = std::move(f);
-      kernel.text = std::move(key);
+      kernel.other_runs = std::move(other_runs);
+      kernel.text = text_of_all;
       kernel.id = codegen::sha256(kernel.text).substr(0, 16);
       set.kernels.push_back(std::move(kernel));
     }

@@ -21,8 +21,7 @@ enum class ScheduleSource { rules, log_exact, log_picked, log_nearest, file };
 // The code of a kernel for those GPUs of a list for which its schedule is the same.
 struct DeviceVariant {
   std::string trace;
-  std::vector<size_t>
-      other_launches;  // how many for each other number of rows (tuner/other_rows.h): the last ones
+  std::vector<size_t> other_launches;  // how many for each other kind of runs (Chosen::others): the last ones
   codegen::DeviceCode code;            // its PTX is for the lowest of them
   std::string arch;                    // of the PTX
   std::vector<codegen::Cubin> cubins;  // one an architecture, or none
@@ -40,6 +39,7 @@ struct Kernel {
   std::string name;       // from its blocks, for people: "conv_bias_relu"
   std::string where;      // the nodes of one of its uses, for messages
   tensor::Func func;      // unscheduled
+  std::vector<graph::OtherKernel> other_runs;  // the same in the runs in which conditions hold
   std::string text;       // its canonical text: the key
   std::string id;         // of the task: the text's hash, shortened
   tensor::Work work;

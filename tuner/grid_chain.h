@@ -24,7 +24,10 @@ struct Rolling {
   std::string loop;
   std::vector<std::string> rows;  // the blocks, in order
   std::string elements;
-  std::string last;  // the block that reads what has been put together
+  std::string last;  // the block that reads what has been put together of elements
+  std::string
+      last_of_rows;  // the one that copies some numbers of each row that have been put together; empty where there is none
+  bool has(const std::string& block) const;
 };
 
 // first[g, i, j] and second[g, i, j], whose k is the first one's j. Blocks behind the second may read its result, and what is about
@@ -131,7 +134,8 @@ class ChainSchedule {
   std::string bind_rows(const std::string& loop, const std::vector<std::string>& inner);
   void keep_with_rows(const std::string& block);
   void order_rows(const std::string& buffer);
-  void name_result(const std::string& block);
+  void name_result(const std::string& block, const std::string& maker);
+  void place_rows(const std::string& block);
   void begin(const std::string& block, const std::vector<std::string>& straight);
   std::vector<std::string> below_host(const std::string& block) const;
   void reduce(const RowBlock& b);

@@ -116,7 +116,7 @@ bool separate_grid_groups(Draft& draft, const std::string& name) {
          separate_groups(draft, name, *groups);
 }
 
-std::optional<Product> as_product(const Schedule& s, const std::string& name) {
+std::optional<Product> as_product(const Schedule& s, const std::string& name, bool may_repeat_rows) {
   std::optional<BlockInfo> info = analyze(s, name);
   if (!info || !info->is_contraction || info->loads.size() != 2 || info->is_nested) return std::nullopt;
   const Buffer of[2] = {info->loads[0].buffer, info->loads[1].buffer};
@@ -141,14 +141,22 @@ std::optional<Product> as_product(const Schedule& s, const std::string& name) {
   const std::vector<std::string> unpacked = unpacked_for(s, *info);
   p.copies.insert(p.copies.end(), unpacked.begin(), unpacked.end());
   const Access &x = info->loads[0], &y = info->loads[1];
-  Side of_x, of_y;
+  Side of_x, of_y, of_none;
   for (size_t n = 0; n < info->axes.size(); ++n) {
     bool moves_x = own.loads[0].strides[n] != 0, moves_y = own.loads[1].strides[n] != 0;
-    if ((!moves_x && !moves_y) || info->axes[n].extent < 1) return std::nullopt;
+    if ((!moves_x && !moves_y && !may_repeat_rows) || info->axes[n].extent < 1) return std::nullopt;
     if (info->axes[n].is_reduce && !(moves_x && moves_y)) return std::nullopt;
-    Side& side = info->axes[n].is_reduce ? p.k : moves_x && moves_y ? p.g : moves_x ? of_x : of_y;
+    Side& side = info->axes[n].is_reduce ? p.k
+                 : moves_x && moves_y    ? p.g
+                 : moves_x               ? of_x
+                 : moves_y               ? of_y
+                                         : of_none;
     side.axes.push_back(n);
     side.extent *= info->axes[n].extent;
+  }
+  if (!of_none.is_empty()) {
+    if (of_x.is_empty() == of_y.is_empty()) return std::nullopt;
+    (of_x.is_empty() ? of_x : of_y) = of_none;
   }
   if (of_x.is_empty() || of_y.is_empty() || p.k.is_empty() || p.g.extent > 65535) return std::nullopt;
   auto is_contiguous = [&](const Side& side) { return info->store.strides[side.axes.back()] == 1; };

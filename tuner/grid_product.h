@@ -67,7 +67,9 @@ bool fills_words(const BlockInfo& copy);
 std::vector<std::string> unpacked_for(const tensor::Schedule& schedule, const BlockInfo& block);
 
 // The block as such a product; empty when it is something else. j is the side along which C is contiguous.
-std::optional<Product> as_product(const tensor::Schedule& schedule, const std::string& name);
+// may_repeat_rows: a single row may stand for several (those that fill up a tile), where one operand has none.
+std::optional<Product> as_product(const tensor::Schedule& schedule, const std::string& name,
+                                  bool may_repeat_rows = false);
 // The same, and whether the draft is for open sizes.
 std::optional<Product> as_product(const Draft& draft, const std::string& name);
 

@@ -45,7 +45,8 @@ void ChainSchedule::roll() {
 // Rows are one axis, i, of what is put together, and of what reads that in the end.
 void ChainSchedule::name_rolled() {
   const Rolling& r = *c_.rolling;
-  name_result(r.last);
+  name_result(r.last, r.elements);
+  if (!r.last_of_rows.empty()) name_result(r.last_of_rows, r.rows.front());
   const size_t first = 1 + c_.first.g.axes.size(), rows = c_.first.i.axes.size();
   if (rows == 1) return;
   std::vector<std::string> blocks = r.rows;
@@ -61,19 +62,24 @@ void ChainSchedule::name_rolled() {
   }
 }
 
-// The axes of a block that reads what has been put together become g, i and j.
-void ChainSchedule::name_result(const std::string& block) {
-  const Buffer rolled = only_buffer_written(*s_.find_block(c_.rolling->elements));
+// The axes of a block that reads what has been put together, or numbers of its rows, become g, i and j.
+void ChainSchedule::name_result(const std::string& block, const std::string& maker) {
+  const bool is_of_elements = maker == c_.rolling->elements;
+  const Buffer rolled = only_buffer_written(*s_.find_block(maker));
+  const std::string own = s_.find_block(block)->axes.back().var.name();
   std::vector<std::string> names;
   for_each_expr(s_.find_block(block)->body, [&](const Expr& e) {
     const auto* load = e.as<Load>();
-    if (!load || !load->buffer.same_as(rolled)) return;
+    if (!load || load->buffer.shape().size() != rolled.shape().size() ||
+        (is_of_elements && !load->buffer.same_as(rolled)))
+      return;
     names.clear();
     for (const Expr& index : load->indices) {
       const auto* axis = index.as<VarNode>();
       names.push_back(axis ? axis->name : "");
     }
   });
+  if (!is_of_elements) names.push_back(own);
   const size_t rows = c_.first.i.axes.size();
   if (names.size() < 1 + rows)
     return give_up(d_, RefusalCode::not_injective,
@@ -85,10 +91,21 @@ void ChainSchedule::name_result(const std::string& block) {
   must_step(d_, FuseAxes{block, {names.back()}, "j"});
 }
 
+// The threads that have a row write a number each.
+void ChainSchedule::place_rows(const std::string& block) {
+  const std::string i = block + ".i", j = block + ".j", thread = j + ".t", turn = j + ".n";
+  must_step(d_, ReverseComputeAt{block, tiles_});
+  lead_with_batches(block);
+  must_step(d_, Split{j, {0, threads_.x}, {turn, thread}});
+  try_step(d_, Unroll{bind_rows(i, {thread, turn})});
+  must_step(d_, Bind{thread, "thread.x"});
+}
+
 void ChainSchedule::place_rolled(const std::function<void(const std::string&)>& spread) {
   const Rolling& r = *c_.rolling;
   must_step(d_, ReverseComputeAt{r.last, tiles_});
   spread(r.last);
+  if (!r.last_of_rows.empty()) place_rows(r.last_of_rows);
   for (const std::string& block : r.rows) {
     const std::string rows = bind_rows(block + ".i", {}),
                       buffer = only_buffer_written(*s_.find_block(block)).name();

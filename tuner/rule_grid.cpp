@@ -393,7 +393,7 @@ void inline_for_grid(Draft& draft) {
       return consumer && consumer->is_contraction && !producer->loads.empty() &&
              (reads(*consumer, producer->loads[0].buffer) || fills_words(*producer));
     });
-    if (is_copy && !is_operand) try_step(draft, ComputeInline{name});
+    if (is_copy && !is_operand && !is_copy_of_steps(s, *producer)) try_step(draft, ComputeInline{name});
   }
   inline_producers(draft);
 }

@@ -1,6 +1,7 @@
 // Which producers disappear into their consumers.
 #include <algorithm>
 
+#include "tensor/schedule/tree.h"
 #include "tensor/text.h"
 #include "tensor/visit.h"
 #include "tuner/rules.h"
@@ -92,6 +93,29 @@ bool is_shared_by_stencil(const Schedule& s, const BlockInfo& producer, const Bl
   return count > 1 && count * consumer.iterations() > producer.spatial;
 }
 
+}  // namespace
+
+bool is_copy_of_steps(const Schedule& s, const BlockInfo& producer) {
+  if (!producer.is_movement) return false;
+  const std::vector<std::string> names = s.block_names(), consumers = s.consumers(producer.name);
+  auto is_of_steps = [&](const Access& read) {
+    return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+      const Block& block = *s.find_block(name);
+      const bool has_steps = std::any_of(block.axes.begin(), block.axes.end(),
+                                         [](const Axis& a) { return a.kind == AxisKind::scan; });
+      return has_steps && only_buffer_written(block).same_as(read.buffer);
+    });
+  };
+  return std::any_of(producer.loads.begin(), producer.loads.end(), is_of_steps) &&
+         std::any_of(consumers.begin(), consumers.end(), [&](const std::string& name) {
+           ReadElements reads(producer.store.buffer);
+           reads.visit(s.find_block(name)->body);
+           return reads.elements.size() > 1;
+         });
+}
+
+namespace {
+
 // Whether any block was inlined.
 bool inline_once(Draft& draft) {
   Schedule& s = draft.schedule;
@@ -107,6 +131,7 @@ bool inline_once(Draft& draft) {
       if (info) consumers.push_back(*info);
     }
     if (!known || consumers.empty() || !is_free_to_inline(*producer, consumers)) continue;
+    if (is_copy_of_steps(s, *producer)) continue;
     if (std::any_of(consumers.begin(), consumers.end(), [&](const BlockInfo& c) { return is_window(*producer, c); })) continue;
     if (!has_few_copies(*producer, consumers[0])) continue;
     if (std::any_of(consumers.begin(), consumers.end(),

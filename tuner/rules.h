@@ -10,6 +10,9 @@ namespace mcc::tuner {
 
 // Injective producers disappear into their consumers where that computes nothing twice.
 void inline_producers(Draft& draft);
+// Whether a block copies what a recurrence has made (sums that threads keep to themselves) for one that reads several elements at a time
+// (of several blocks of threads): that is where it goes through memory.
+bool is_copy_of_steps(const tensor::Schedule& schedule, const BlockInfo& producer);
 
 // A reduction whose result and an operand run contiguously along a spatial axis (matmul on packed weights,
 // convolution on blocked activations, depthwise, pooling): a tile of accumulators in registers, the reduction

@@ -74,6 +74,43 @@ std::vector<int64_t> primes_near(const Func& f, SizeOf&& size_of) {
   return sizes;
 }
 
+// Loops over the steps of recurrences.
+std::vector<const For*> loops_over_steps(const Func& f) {
+  std::set<const ExprNode*> steps;
+  for_each_stmt(f.body, [&](const Stmt& s) {
+    const auto* block = s.as<Block>();
+    for (size_t n = 0; block && n < block->axes.size(); ++n)
+      if (block->axes[n].kind == AxisKind::scan) steps.insert(block->values[n].get());
+  });
+  std::vector<const For*> loops;
+  for_each_stmt(f.body, [&](const Stmt& s) {
+    const auto* loop = s.as<For>();
+    if (loop && steps.contains(loop->var.get())) loops.push_back(loop);
+  });
+  return loops;
+}
+
+// Larger ones where recurrences would have a single step: as a loop, and as an axis of what a step makes, that would be none.
+void make_several_steps(const Func& f, std::vector<int64_t>& sizes) {
+  constexpr int64_t kMost = 1 << 24;
+  for (const For* loop : loops_over_steps(f)) {
+    while (true) {
+      VarMap values;
+      for (size_t i = 0; i < f.dims.size(); ++i)
+        values.emplace(f.dims[i].get(), Expr(sizes[i]));
+      int64_t steps = 0;
+      if (!as_int(simplify(substitute(loop->extent, values)), &steps) || steps > 1) break;
+      bool has_grown = false;
+      for (size_t i = 0; i < f.dims.size(); ++i) {
+        if (!uses_var(loop->extent, f.dims[i]) || sizes[i] > kMost) continue;
+        sizes[i] = prime_above(2 * sizes[i]);
+        has_grown = true;
+      }
+      if (!has_grown) break;
+    }
+  }
+}
+
 // Whether sizes leave loops nothing to do that have work at others: windows that do not fit.
 bool is_without_work(const Func& f, const std::vector<int64_t>& sizes) {
   VarMap values;
@@ -95,6 +132,7 @@ std::vector<std::vector<int64_t>> instances(const Func& f) {
   std::vector<std::vector<int64_t>> result, without_work;
   auto add = [&](auto&& size_of) {
     std::vector<int64_t> sizes = primes_near(f, size_of);
+    make_several_steps(f, sizes);
     (is_without_work(f, sizes) ? without_work : result).push_back(std::move(sizes));
   };
   if (ranges) {

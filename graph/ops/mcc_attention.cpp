@@ -12,10 +12,10 @@
 //   y[b..., m, e] = sum over n of softmax(score) * v, its axes in the order that y_perm says.
 // q, k and v may be narrower than the result: then the products' operands are, the softmax is not.
 // Attributes: batch, extents (m, n, d, e), q_view, k_view, v_view, steps, factors (one for each step), y_perm, parts (1), rolling (0),
-// words (none).
+// splits (1), keys_from (none), words (none).
 //
 // An extent of batch, m or n that is open (-1) is that of the first dimension of q, k or v along which its axis alone goes, one step at
-// a time.
+// a time; n that of the last dimension of input keys_from where that is given: keys and values may have room for more.
 //
 // words: the products take their operands in words of so many elements (bf16: 2) along the sum, and these are filled up to multiples of
 // four numbers: of m, n, d and e. Elements of keys lie as [d / 2, n, 2] then, those of values as [n / 2, e, 2], and exponentials are rounded
@@ -29,10 +29,15 @@
 // rolling: so many keys to a part, which are put together one after the other, as they are made (Dao: FlashAttention-2, 2023), so that
 // nothing of a part needs to be kept. The last part may have less than the others: its keys are filled up, with scores of -infinity.
 // Of an open number of keys there are as many parts as a run needs; without any key the result is 0.
+//
+// splits: of one query that rolls over many keys (m is 1), parts are dealt out to so many stretches of them, each of which has sums of its
+// own, put together as above (Dao et al.: Flash-Decoding, 2023). Where keys and values stand along the last axis of the batch (heads that
+// share them), these are the rows. Of an open number of queries this is another way for the runs that have one (OpDef::other_run).
 #include <algorithm>
 #include <iterator>
 #include <limits>
 
+#include "graph/ops/attention_dims.h"
 #include "graph/ops/common.h"
 #include "graph/ops/operand_view.h"
 #include "tensor/intrinsics.h"
@@ -43,103 +48,7 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-int64_t round_up(int64_t extent, int64_t multiple) { return (extent + multiple - 1) / multiple * multiple; }
-
-constexpr int64_t kOpenTile = 64;  // rows that an open number of them is filled up to
-
-struct Dims {
-  // shape_of: of an input.
-  template <class ShapeOf>
-  Dims(const Attributes& a, ShapeOf&& shape_of) : rolling(a.integer("rolling", 0)) {
-    const Ints outer = a.integers("batch"), extents = a.integers("extents");
-    const Ints views[] = {a.integers("q_view"), a.integers("k_view"), a.integers("v_view")};
-    // Row axes of q are queries, of k and v keys.
-    auto extent = [&](int64_t given, size_t axis, std::initializer_list<int> of) {
-      Expr found = given >= 0 ? Expr(given) : Expr();
-      for (int i : of)
-        if (!found.defined()) found = extent_along(views[i], shape_of(i), axis);
-      MCC_CHECK(found.defined(), "no operand of mcc.Attention has its open axis ", axis);
-      return found;
-    };
-    for (size_t axis = 0; axis < outer.size(); ++axis)
-      all.push_back(extent(outer[axis], axis, {0, 1, 2}));
-    std::copy_if(all.begin(), all.end(), std::back_inserter(batch),
-                 [&](const Expr& e) { return is_kept(e); });
-    m = rows = extent(extents[0], outer.size(), {0});
-    n = keys = extent(extents[1], outer.size(), {1, 2});
-    d = extents[2], e = extents[3];
-    int64_t count = 0, known = a.integer("parts", 1);
-    is_open = !as_int(n, &count);
-    if (rolling != 0) {
-      known = (count + rolling - 1) / rolling;
-      parts = is_open ? tensor::floor_div(n + Expr(rolling - 1), Expr(rolling)) : Expr(known);
-      has_parts = is_open || known > 1;
-      is_ragged = is_open || count % rolling != 0;
-      n = rolling;
-      rows = whole_tiles(m);
-    } else if (known > 1) {
-      parts = known;
-      has_parts = true;
-      n = count / known;
-    }
-    are_rows_whole = rows.same_as(m) || same_shape({rows}, {m});
-  }
-  // Of all parts, where there are several, behind the batch.
-  Shape shape(std::initializer_list<Expr> inner) const {
-    Shape s = batch;
-    if (has_parts) s.push_back(parts);
-    s.insert(s.end(), inner);
-    return s;
-  }
-  // Without the steps of those axes of the batch that are none of `batch`; of an input of so many dimensions.
-  Ints view(Ints steps, size_t rank) const {
-    for (size_t n = all.size(); n-- > 0;) {
-      const auto at = steps.begin() + static_cast<std::ptrdiff_t>((n + 1) * rank);
-      if (!is_kept(all[n])) steps.erase(at, at + static_cast<std::ptrdiff_t>(rank));
-    }
-    return steps;
-  }
-  // An index that begins with `all`, from one that begins with `batch`; and the other way.
-  std::vector<Expr> in_all(std::vector<Expr> index) const {
-    for (size_t n = 0; n < all.size(); ++n)
-      if (!is_kept(all[n])) index.insert(index.begin() + static_cast<std::ptrdiff_t>(n), Expr(0));
-    return index;
-  }
-  std::vector<Expr> in_batch(std::vector<Expr> index) const {
-    for (size_t n = all.size(); n-- > 0;)
-      if (!is_kept(all[n])) index.erase(index.begin() + static_cast<std::ptrdiff_t>(n));
-    return index;
-  }
-
-  // Its axes; those that are computed over: nobody but us takes away those of extent 1 ahead of a recurrence.
-  Shape all, batch;
-  Expr parts = 1;
-  bool has_parts = false;
-  int64_t rolling;
-  bool is_open = false;         // whether a run says how many keys there are
-  bool is_ragged = false;       // the last part is filled up
-  Expr m = 1, keys = 1, n = 1;  // n: keys of a part
-  int64_t d = 1, e = 1;
-  Expr rows = 1;  // that are computed: as many as tiles have, so that these need no conditions
-  bool are_rows_whole = true;
-
- private:
-  // At most an eighth more, or 16.
-  static Expr whole_tiles(const Expr& open_m) {
-    int64_t m = 0;
-    if (!as_int(open_m, &m))
-      return tensor::floor_div(open_m + Expr(kOpenTile - 1), Expr(kOpenTile)) * Expr(kOpenTile);
-    int64_t tile = 16;
-    while (tile < 128 && round_up(m, 2 * tile) <= m + m / 8)
-      tile *= 2;
-    return round_up(m, tile);
-  }
-
-  bool is_kept(const Expr& extent) const {
-    int64_t count = 0;
-    return rolling == 0 || !as_int(extent, &count) || count != 1;
-  }
-};
+using Dims = AttentionDims;
 
 Dims dims_of(const ComputeContext& c) {
   return {c.attributes(), [&](int i) -> const Shape& { return c.input_type(i).shape; }};
@@ -199,12 +108,13 @@ Expr exponential_of(const ComputeContext& c, const Expr& x) {
                     : call(Intrinsic::exp, {x});
 }
 
+// What sums are worth whose maximum differs by this from the greatest one, of maxima that are yet to be scaled (scale_behind).
+Expr share_of(const Expr& difference, double scale) {
+  return call(Intrinsic::exp, {scale == 1 ? difference : difference * number_like(difference, scale)});
+}
+
 // What the parts give: the greatest score of each row, the sum of its exponentials, their product with the values.
 struct Parts {
-  // Of a difference of two maxima.
-  Expr share(const Expr& difference) const {
-    return call(Intrinsic::exp, {scale == 1 ? difference : difference * number_like(difference, scale)});
-  }
   double scale = 1;  // of the maxima (scale_behind)
   Buffer maximum, sum, mixed;
   Buffer inverse;  // 1 / sum, where there is one part
@@ -213,19 +123,26 @@ struct Parts {
 Parts compute_parts(ComputeContext& c, const Dims& dims) {
   const Attributes& a = c.attributes();
   const ElementType type = c.output_type(0).element;
-  const size_t rank = dims.batch.size(), lead = rank + (dims.has_parts ? 1 : 0);
+  const size_t rank = dims.viewed(), splits = dims.batch.size() - rank,
+               lead = dims.batch.size() + (dims.has_parts ? 1 : 0);
   auto view = [&](int i, const char* name) {
-    return dims.view(a.integers(name), c.input_type(i).shape.size());
+    return dims.view(a.integers(name), c.input_type(i).shape.size(), i == 0);
   };
   const Ints q = view(0, "q_view"), k = view(1, "k_view"), v = view(2, "v_view");
-  // The key's number in the whole; i begins with the batch, and the part.
-  auto whole = [&](Axes i, const Expr& key) { return dims.has_parts ? i[rank] * dims.n + key : key; };
+  // The key's number in the whole; i begins with the batch, the split, and the part.
+  auto whole = [&](Axes i, const Expr& key) {
+    if (!dims.has_parts) return key;
+    const Expr part = splits == 0 ? Expr(i[rank]) : i[rank] * dims.parts + i[rank + 1];
+    return part * dims.n + key;
+  };
   // Where there is such a key, else what stands for it.
   auto where_key = [&](const Expr& number, const Expr& there, double else_value) {
     return dims.is_ragged ? select(number < dims.keys, there, number_like(there, else_value)) : there;
   };
   // The row itself, or the last one.
-  auto row_of = [&](const Expr& i) { return dims.are_rows_whole ? i : tensor::min(i, dims.m - Expr(1)); };
+  auto row_of = [&](const Expr& i) {
+    return dims.are_rows_whole ? i : tensor::min(i, dims.queries - Expr(1));
+  };
   // Keys and values as the products read them: contiguous along the axis that is not summed over.
   const ElementType key = c.input_type(1).element, value = c.input_type(2).element;
   Buffer keys = c.builder.compute("keys", key, dims.shape({dims.d, dims.n}), [&](Axes i) {
@@ -245,10 +162,10 @@ Parts compute_parts(ComputeContext& c, const Dims& dims) {
   if (dims.is_ragged || steps > (scale_behind(c) != 1 ? 1 : 0)) {
     scores = c.builder.compute("masked", type, dims.shape({dims.rows, dims.n}), [&](Axes i) {
       const Expr number = whole(i, i[lead + 1]);
-      return where_key(
-          number,
-          stepped(c, load(scores, to_vector(i)), dims.in_all(join(i.first(rank), {row_of(i[lead]), number}))),
-          -std::numeric_limits<double>::infinity());
+      return where_key(number,
+                       stepped(c, load(scores, to_vector(i)),
+                               dims.in_all(join(i.first(dims.batch.size()), {row_of(i[lead]), number}))),
+                       -std::numeric_limits<double>::infinity());
     });
   }
   auto row = [&](Axes i) { return to_vector(i.first(lead + 1)); };
@@ -297,7 +214,7 @@ Parts compute_in_words(ComputeContext& c, const Dims& dims, const Ints& multiple
   const int64_t rows = round_up(m, multiples[0]), count = round_up(n, multiples[1]),
                 depth = round_up(dims.d, multiples[2]), columns = round_up(dims.e, multiples[3]);
   auto view = [&](int i, const char* name) {
-    return dims.view(a.integers(name), c.input_type(i).shape.size());
+    return dims.view(a.integers(name), c.input_type(i).shape.size(), i == 0);
   };
   const Ints q = view(0, "q_view"), k = view(1, "k_view"), v = view(2, "v_view");
   // Whether a word's element is one of so many, where they have been filled up to `filled`.
@@ -365,30 +282,36 @@ Parts compute_in_words(ComputeContext& c, const Dims& dims, const Ints& multiple
   return parts;
 }
 
+// Of a row in a part.
+struct RowNumbers {
+  Expr maximum, sum;
+};
+
 // An element of the result from all parts, `at` its index in the order of batch, row, column.
-Expr put_together(const Parts& parts, int64_t count, Axes at) {
+Expr put_together(const Buffer& mixed, int64_t count, Axes at, double scale,
+                  const std::function<RowNumbers(const std::vector<Expr>&)>& numbers_of) {
   const size_t rank = at.size() - 2;
   std::vector<Expr> maxima, sums, products;
   for (int64_t p = 0; p < count; ++p) {
-    const std::vector<Expr> row = join(at.first(rank), {Expr(p), at[rank]});
-    maxima.push_back(load(parts.maximum, row));
-    sums.push_back(load(parts.sum, row));
-    products.push_back(load(parts.mixed, join(at.first(rank), {Expr(p), at[rank], at[rank + 1]})));
+    const RowNumbers numbers = numbers_of(join(at.first(rank), {Expr(p), at[rank]}));
+    maxima.push_back(numbers.maximum);
+    sums.push_back(numbers.sum);
+    products.push_back(load(mixed, join(at.first(rank), {Expr(p), at[rank], at[rank + 1]})));
   }
   Expr top = maxima[0], numerator, denominator;
   for (size_t p = 1; p < maxima.size(); ++p)
     top = tensor::max(top, maxima[p]);
   for (size_t p = 0; p < maxima.size(); ++p) {
-    const Expr share = parts.share(maxima[p] - top);
+    const Expr share = share_of(maxima[p] - top, scale);
     numerator = p == 0 ? share * products[p] : numerator + share * products[p];
     denominator = p == 0 ? share * sums[p] : denominator + share * sums[p];
   }
   return numerator / denominator;
 }
 
-// All parts put together one after the other: the product, and the sum of the exponentials.
+// All parts put together one after the other: the product, the sum of the exponentials, the greatest score.
 struct Rolled {
-  Buffer mixed, sum;
+  Buffer mixed, sum, top;
 };
 
 Rolled roll(ComputeContext& c, const Parts& parts, const Dims& dims, ElementType type) {
@@ -397,8 +320,9 @@ Rolled roll(ComputeContext& c, const Parts& parts, const Dims& dims, ElementType
   rows.push_back(dims.rows);
   all = rows;
   all.emplace_back(dims.e);
-  Buffer top = b.new_buffer("top", type, rows);
-  const Rolled rolled{b.new_buffer("rolled", type, all), b.new_buffer("total", type, rows)};
+  const Rolled rolled{b.new_buffer("rolled", type, all), b.new_buffer("total", type, rows),
+                      b.new_buffer("top", type, rows)};
+  const Buffer& top = rolled.top;
   auto axes_of = [](const Shape& shape) {
     std::vector<tensor::FuncBuilder::AxisSpec> axes;
     for (size_t n = 0; n < shape.size(); ++n)
@@ -420,10 +344,10 @@ Rolled roll(ComputeContext& c, const Parts& parts, const Dims& dims, ElementType
     // What the sums so far (0 in the first part), and those of this part, are worth.
     Buffer kept = b.compute("kept", type, rows, [&](Axes i) {
       const Expr fallen = load(top, to_vector(i)) - load(risen, to_vector(i));
-      return parts.share(select(p == 0, number_like(fallen, 0), fallen));
+      return share_of(select(p == 0, number_like(fallen, 0), fallen), parts.scale);
     });
     Buffer added = b.compute("added", type, rows, [&](Axes i) {
-      return parts.share(of_part(parts.maximum, i) - load(risen, to_vector(i)));
+      return share_of(of_part(parts.maximum, i) - load(risen, to_vector(i)), parts.scale);
     });
     auto update = [&](const std::string& name, const Buffer& sum, const Buffer& part, const Shape& shape) {
       b.block(
@@ -444,12 +368,31 @@ Rolled roll(ComputeContext& c, const Parts& parts, const Dims& dims, ElementType
   return rolled;
 }
 
+// What has been put together of each split, in memory.
+struct Splits {
+  Buffer mixed, rows;  // rows: maximum and sum of each
+};
+
+Splits splits_of(ComputeContext& c, const Rolled& rolled, const Dims& dims, ElementType type) {
+  Shape rows = dims.batch, all;
+  rows.push_back(dims.rows);
+  all = rows;
+  all.emplace_back(dims.e);
+  rows.emplace_back(2);
+  return {c.builder.compute("split", type, all, [&](Axes i) { return load(rolled.mixed, to_vector(i)); }),
+          c.builder.compute("split_rows", type, rows, [&](Axes i) {
+            const std::vector<Expr> row = to_vector(i.first(i.size() - 1));
+            return select(i.back() == 0, load(rolled.top, row), load(rolled.sum, row));
+          })};
+}
+
 void compute_attention(ComputeContext& c) {
   const ElementType type = c.output_type(0).element;
   const Dims dims = dims_of(c);
   const Ints words = c.attributes().integers("words", {});
   const Parts parts = words.empty() ? compute_parts(c, dims) : compute_in_words(c, dims, words);
   const Rolled rolled = dims.rolling != 0 && dims.has_parts ? roll(c, parts, dims, type) : Rolled{};
+  const Splits splits = dims.splits > 1 ? splits_of(c, rolled, dims, type) : Splits{};
   const Ints perm = c.attributes().integers("y_perm");
   // Without a key there is nothing to divide by.
   auto of_any = [&](const Expr& y) {
@@ -460,17 +403,51 @@ void compute_attention(ComputeContext& c) {
     for (size_t axis = 0; axis < perm.size(); ++axis)
       at[static_cast<size_t>(perm[axis])] = i[axis];
     at = dims.in_batch(at);
+    if (dims.splits > 1) {
+      return of_any(put_together(splits.mixed, dims.splits, at, parts.scale, [&](std::vector<Expr> row) {
+        std::vector<Expr> maximum = row, sum = row;
+        maximum.emplace_back(0);
+        sum.emplace_back(1);
+        return RowNumbers{load(splits.rows, maximum), load(splits.rows, sum)};
+      }));
+    }
     if (rolled.mixed.defined())
       return of_any(load(rolled.mixed, at) / load(rolled.sum, {at.begin(), at.end() - 1}));
-    if (dims.has_parts) return put_together(parts, *static_dim(dims.parts), at);
+    if (dims.has_parts) {
+      return put_together(parts.mixed, *static_dim(dims.parts), at, parts.scale,
+                          [&](const std::vector<Expr>& row) {
+                            return RowNumbers{load(parts.maximum, row), load(parts.sum, row)};
+                          });
+    }
     return of_any(load(parts.mixed, at) * load(parts.inverse, {at.begin(), at.end() - 1}));
   }));
+}
+
+// Runs with one query, of an open number that is a dimension by itself.
+std::optional<OtherRun> one_query(const Graph& graph, const Node& node) {
+  const Attributes& a = node.attributes;
+  Ints extents = a.integers("extents");
+  if (a.integer("splits", 1) == 1 || extents[0] != kOpenExtent) return std::nullopt;
+  const Dims dims(
+      a, [&](int i) -> const Shape& { return graph.value(node.inputs[static_cast<size_t>(i)]).type.shape; });
+  const auto* m = dims.m.as<tensor::VarNode>();
+  if (m == nullptr) return std::nullopt;
+  OtherRun run{tensor::Var(m), 1, a};
+  extents[0] = 1;
+  run.attributes.set("extents", extents);
+  return run;
+}
+
+OpDef described() {
+  OpDef op = own_op("Attention", FusionClass::contraction, 3, infer_attention, compute_attention);
+  op.other_run = one_query;
+  return op;
 }
 
 }  // namespace
 
 std::span<const OpDef> mcc_attention_ops() {
-  static const OpDef ops[] = {own_op("Attention", FusionClass::contraction, 3, infer_attention, compute_attention)};
+  static const OpDef ops[] = {described()};
   return ops;
 }
 

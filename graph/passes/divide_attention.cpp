@@ -11,6 +11,7 @@
 #include <cmath>
 #include <limits>
 
+#include "graph/ops/attention_dims.h"
 #include "graph/ops/common.h"
 #include "graph/ops/operand_view.h"
 #include "graph/passes/divide_attention.h"
@@ -160,6 +161,24 @@ Division choose_division(const AttentionSizes& a, const Node& node, const Gpu& g
   return all[choose_algorithm(problem, node, named, best, choices)];
 }
 
+// Into how many stretches the parts of one query's keys are dealt out: so that there are a few blocks for each multiprocessor, as one of a
+// single warp waits for most of its time. Each has two parts at least: a single one is no recurrence.
+int64_t splits_of(const Graph& graph, const Node& node, int64_t keys_of_part, const Gpu& gpu) {
+  constexpr int64_t kMostSplits = 32, kBlocks = 2;
+  auto shape_of = [&](int i) -> const Shape& {
+    return graph.value(node.inputs[static_cast<size_t>(i)]).type.shape;
+  };
+  std::vector<int64_t> batch = node.attributes.integers("batch");
+  if (has_shared_keys(node.attributes, shape_of)) batch.pop_back();  // rows
+  int64_t batches = 1;
+  for (int64_t extent : batch)
+    if (extent != kOpenExtent) batches *= extent;
+  const int64_t wanted = std::clamp<int64_t>(kBlocks * gpu.multiprocessors / batches, 2, kMostSplits);
+  const std::optional<int64_t> keys =
+      graph.facts().bounds(AttentionDims(node.attributes, shape_of).keys).high;
+  return keys ? std::min(wanted, *keys / (2 * keys_of_part)) : wanted;
+}
+
 }  // namespace
 
 bool has_open_attention(const AttentionExtents& a, ElementType factor, const Gpu& gpu) {
@@ -170,37 +189,42 @@ bool has_open_attention(const AttentionExtents& a, ElementType factor, const Gpu
                                byte_size(factor),         is_by_cores, true};
     return !divisions(sizes, gpu).empty();
   }
-  if (a.has_shared_keys) return false;  // their rows would be of several axes, one of them open
+  // Rows of several axes: those of an open number are filled up to whole tiles, known ones may not be.
+  if (a.has_shared_keys && a.queries != kOpenExtent && a.queries != 1) return false;
   const int64_t keys = byte_size(factor) == 2 && !is_by_cores ? rolling_keys(a.depth, a.columns, gpu) : 0;
-  return keys != 0 && a.columns >= kFewestColumns && (a.queries == kOpenExtent || a.queries >= kFewestRows) &&
+  return keys != 0 && a.columns >= kFewestColumns &&
+         (a.queries == kOpenExtent || a.queries == 1 || a.queries >= kFewestRows) &&
          (a.keys == kOpenExtent || a.keys > keys);
 }
 
 void divide_attention(Graph& graph, const tensor::Target& target, const AlgorithmChoices& choices) {
   if (target.kind != tensor::TargetKind::cuda) return;
+  const Gpu& gpu = target.gpu;
   for (Node& node : graph.nodes) {
     if (node.dead || node.op->name != "Attention" || node.op->domain != "mcc") continue;
     const std::vector<int64_t> extents = node.attributes.integers("extents");
-    if (extents[0] == kOpenExtent || extents[1] == kOpenExtent) {
-      // As fuse_attention has found.
-      const int64_t keys = rolling_keys(extents[2], extents[3], target.gpu);
-      MCC_CHECK(keys != 0, "attention of open dimensions without a way to make it: ", node.name);
-      node.attributes.set("rolling", keys);
+    const int64_t queries = extents[0], keys = extents[1], depth = extents[2], columns = extents[3];
+    const ElementType factor = graph.value(node.inputs[0]).type.element;
+    const bool is_by_cores = !tensor::multiplies_matrices(gpu, factor);
+    const bool is_open = queries == kOpenExtent || keys == kOpenExtent;
+    const bool is_of_one =
+        queries == 1 && byte_size(factor) == 2 && !is_by_cores && columns >= kFewestColumns;
+    const int64_t of_part = is_open || is_of_one ? rolling_keys(depth, columns, gpu) : 0;
+    // As fuse_attention has found.
+    MCC_CHECK(!is_open || of_part != 0, "attention of open dimensions without a way to make it: ", node.name);
+    const bool may_be_of_one = queries == kOpenExtent || queries == 1;
+    const int64_t splits = of_part != 0 && may_be_of_one ? splits_of(graph, node, of_part, gpu) : 1;
+    if (is_open || splits > 1) {
+      node.attributes.set("rolling", of_part);
+      if (splits > 1) node.attributes.set("splits", splits);
       continue;
     }
-    const ElementType factor = graph.value(node.inputs[0]).type.element;
-    AttentionSizes a{1,
-                     extents[0],
-                     extents[1],
-                     extents[2],
-                     extents[3],
-                     byte_size(factor),
-                     !tensor::multiplies_matrices(target.gpu, factor)};
+    AttentionSizes a{1, queries, keys, depth, columns, byte_size(factor), is_by_cores};
     for (int64_t extent : node.attributes.integers("batch")) {
       a.is_open |= extent == kOpenExtent;
       a.batch *= extent == kOpenExtent ? kTypicalBatch : extent;
     }
-    const Division division = choose_division(a, node, target.gpu, choices);
+    const Division division = choose_division(a, node, gpu, choices);
     if (division.parts > 1) node.attributes.set("parts", division.parts);
     if (division.rolling != 0) node.attributes.set("rolling", division.rolling);
   }

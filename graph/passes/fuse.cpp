@@ -451,9 +451,8 @@ tensor::Buffer written_in_rows(tensor::FuncBuilder& builder, const tensor::Buffe
   return whole;
 }
 
-}  // namespace
-
-tensor::Func build_kernel(const Graph& graph, const KernelGroup& group) {
+// other: attributes of one of the nodes, instead of its own.
+tensor::Func build(const Graph& graph, const KernelGroup& group, NodeId other_node, const Attributes& other) {
   tensor::FuncBuilder builder("kernel");
   std::map<ValueId, tensor::Buffer> buffers;
   for (size_t i = 0; i < group.inputs.size(); ++i) {
@@ -469,7 +468,8 @@ tensor::Func build_kernel(const Graph& graph, const KernelGroup& group) {
                                  [&](tensor::Axes at) { return load(whole, in_rows(at, rows->second)); });
   }
   for (NodeId id : group.nodes) {
-    const Node& node = graph.node(id);
+    Node node = graph.node(id);
+    if (id == other_node) node.attributes = other;
     std::vector<tensor::Buffer> inputs(node.inputs.size());
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       ValueId v = node.inputs[i];
@@ -489,6 +489,24 @@ tensor::Func build_kernel(const Graph& graph, const KernelGroup& group) {
   tensor::Func func = builder.finish(outputs);
   set_dims(graph, func);
   return func;
+}
+
+}  // namespace
+
+tensor::Func build_kernel(const Graph& graph, const KernelGroup& group) {
+  return build(graph, group, -1, {});
+}
+
+std::vector<OtherKernel> build_other_kernels(const Graph& graph, const KernelGroup& group) {
+  std::vector<OtherKernel> kernels;
+  for (NodeId id : group.nodes) {
+    const Node& node = graph.node(id);
+    if (node.op->other_run == nullptr) continue;
+    if (const std::optional<OtherRun> run = node.op->other_run(graph, node))
+      kernels.push_back({run->dim == Expr(run->size),
+                         tensor::with_size(build(graph, group, id, run->attributes), run->dim, run->size)});
+  }
+  return kernels;
 }
 
 std::vector<std::string> origins(const Graph& graph, const KernelGroup& group) {

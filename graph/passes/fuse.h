@@ -62,6 +62,13 @@ bool reads_elements_once(const OpDef& op);
 // outputs.
 tensor::Func build_kernel(const Graph& graph, const KernelGroup& group);
 
+// The same as it is for the runs in which a condition over the dimensions holds (OpDef::other_run), with the same parameters.
+struct OtherKernel {
+  Expr condition;
+  tensor::Func func;
+};
+std::vector<OtherKernel> build_other_kernels(const Graph& graph, const KernelGroup& group);
+
 // "conv1+bn1+relu1": names of the ONNX nodes.
 std::vector<std::string> origins(const Graph& graph, const KernelGroup& group);
 

@@ -18,6 +18,7 @@
 #include "graph/passes/divide_attention.h"
 #include "graph/passes/open_view.h"
 #include "graph/passes/passes.h"
+#include "graph/passes/repeated_heads.h"
 #include "graph/passes/rewrite.h"
 #include "graph/passes/strided_view.h"
 
@@ -54,7 +55,9 @@ class FuseAttention {
     size_t count = g_.nodes.size();
     for (size_t n = 0; n < count; ++n) {
       auto id = static_cast<NodeId>(n);
-      if (std::optional<Match> match = find(id)) rewrite(*match);
+      std::optional<Match> match = find(id);
+      if (match && is_gpu_) match = grouped(std::move(*match));
+      if (match && pays(*match)) rewrite(*match);
     }
     g_.compact();
   }
@@ -111,7 +114,62 @@ class FuseAttention {
     Match match{-1, mix, {}, std::move(nodes)};
     if (!climb(s.inputs[0], 0, &match)) return std::nullopt;
     std::reverse(match.steps.begin(), match.steps.end());
-    return pays(match) ? std::optional(match) : std::nullopt;
+    return match;
+  }
+
+  // Of GPUs, where keys and values are repeated for groups of heads: the same with an axis for these, so that nothing needs to be repeated.
+  std::optional<Match> grouped(Match match) {
+    const std::optional<RepeatedHeads> keys = repeated_heads(g_, users_, match.scores),
+                                       values = repeated_heads(g_, users_, match.mix);
+    if (!keys || !values || !keys->is_like(*values)) return match;
+    const ValueId y = with_groups(g_.node(match.mix).outputs[0], match, *keys, *values);
+    take_grouped_result(g_, users_, match.mix, *keys, y);
+    for (NodeId id : match.nodes)
+      g_.node(id).dead = true;
+    users_ = g_.users();
+    return find(g_.value(y).producer);
+  }
+
+  // A value on the way from the product of queries and keys to that with the values.
+  ValueId with_groups(ValueId v, const Match& match, const RepeatedHeads& keys, const RepeatedHeads& values) {
+    const NodeId id = g_.value(v).producer;
+    const Node node = g_.node(id);
+    std::vector<ValueId> inputs = node.inputs;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (is_product(id) && i == 1) {
+        inputs[i] = (id == match.scores ? keys : values).operand;
+        continue;
+      }
+      const NodeId maker = g_.value(inputs[i]).producer;
+      const bool is_on_the_way =
+          std::find(match.nodes.begin(), match.nodes.end(), maker) != match.nodes.end();
+      inputs[i] = is_on_the_way && id != match.scores
+                      ? with_groups(inputs[i], match, keys, values)
+                      : beside_groups(node.name, inputs[i], keys, g_.value(v).type.shape.size());
+    }
+    Attributes attributes = node.attributes;
+    if (is_op(node, "Softmax")) attributes.set("axis", int64_t{-1});
+    const ValueId y = emit(g_, node.op->domain, node.op->name, node.name, inputs, attributes);
+    add_origins(g_.node(g_.value(y).producer), node);
+    return y;
+  }
+
+  // What broadcasts to a value of so many axes, to the same with groups.
+  ValueId beside_groups(const std::string& name, ValueId v, const RepeatedHeads& heads, size_t rank) {
+    Shape s = shape(v);
+    const size_t missing = rank - s.size();
+    if (heads.axis < missing) return v;
+    const size_t axis = heads.axis - missing;
+    auto is_one = [](const Expr& extent) { return extent_of(extent) == 1; };
+    if (std::all_of(s.begin(), s.begin() + static_cast<std::ptrdiff_t>(axis) + 1, is_one)) return v;
+    if (is_one(s[axis])) {
+      s.insert(s.begin() + static_cast<std::ptrdiff_t>(axis), Expr(1));
+    } else {
+      RepeatedHeads own = heads;
+      own.axis = axis;
+      s = own.split(s);
+    }
+    return reshaped(g_, name, v, s);
   }
 
   static constexpr int kMaxSteps = 8;
@@ -223,7 +281,8 @@ class FuseAttention {
     };
     for (size_t axis = 0; axis + 2 < s.size(); ++axis)
       if (!is_found(axis, s[axis], {0, 1, 2})) return false;
-    return is_found(s.size() - 2, s[s.size() - 2], {0}) && is_found(s.size() - 2, s.back(), {1, 2});
+    return is_found(s.size() - 2, s[s.size() - 2], {0}) &&
+           (o.input_with_keys.has_value() || is_found(s.size() - 2, s.back(), {1, 2}));
   }
 
   static int64_t extent_of(const Expr& extent) {
@@ -236,18 +295,38 @@ class FuseAttention {
     return extents;
   }
 
-  // Queries, keys and values, and the operator's views of them.
+  // Which of the inputs of steps says how many keys there are, in its last dimension: the first that does.
+  std::optional<int64_t> input_of_steps_with_keys(const Match& match) const {
+    int64_t input = 0;
+    for (const Step& step : match.steps) {
+      if (step.input == kNoValue) continue;
+      const Shape &own = shape(step.input), &scores = shape(g_.node(match.scores).outputs[0]);
+      if (!own.empty() && extent_of(own.back()) != 1 && same_shape({own.back()}, {scores.back()}))
+        return input;
+      ++input;
+    }
+    return std::nullopt;
+  }
+
+  // Queries, keys and values, and the operator's views of them. What else says how many keys there are, their tensors need not.
   struct OpenOperands {
     OpenView views[3];
     std::vector<int64_t> steps[3];
+    std::optional<int64_t> input_with_keys;  // of the steps
   };
   OpenOperands open_operands(const Match& match) const {
     const Node &scores = g_.node(match.scores), &mix = g_.node(match.mix);
     const size_t batch_rank = shape(scores.outputs[0]).size() - 2;
     OpenOperands o;
+    const std::optional<int64_t> input_with_keys = input_of_steps_with_keys(match);
     const ValueId operands[] = {scores.inputs[0], scores.inputs[1], mix.inputs[1]};
     for (int i = 0; i < 3; ++i) {
-      const OpenView view = o.views[i] = follow_open_view(g_, operands[i], i < 2);
+      OpenView& view = o.views[i] = follow_open_view(g_, operands[i], i < 2);
+      if (i > 0 && input_with_keys) {
+        const ValueId source = view.source;
+        view = follow_open_view(g_, operands[i], i < 2, true);
+        if (view.source != source) o.input_with_keys = input_with_keys;
+      }
       const Shape& own = shape(operands[i]);
       o.steps[i] = product_view(view, own, batch_rank);
       // The last two axes of keys are those of the scores.
@@ -286,6 +365,8 @@ class FuseAttention {
     for (int i = 0; i < 3; ++i)
       a->set(names[i], o.steps[i]);
     *factor = o.views[0].factor * o.views[1].factor;
+    constexpr int64_t kFirstOfSteps = 3;
+    if (o.input_with_keys) a->set("keys_from", kFirstOfSteps + *o.input_with_keys);
     return {o.views[0].source, o.views[1].source, o.views[2].source};
   }
 

@@ -12,7 +12,7 @@ struct Case {
   Func func;
 };
 
-// All are lowered from one function. Where the condition of a case holds, a run has the launches of that case, else those of `otherwise`: the
+// All are lowered, from functions of the same parameters. Where the condition of a case holds, a run has the launches of that case, else those of `otherwise`: the
 // others have no blocks. What launches hand on to each other takes memory where they run only. At most one condition holds.
 Func join_cases(const Func& otherwise, const std::vector<Case>& cases);
 

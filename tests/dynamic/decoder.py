@@ -111,6 +111,16 @@ class Decoder(FolderCase):
             self.check(maker, session, reference, text)
         session.close()
 
+    # One query's keys are dealt out to several blocks of threads, of heads that share them and of others.
+    @unittest.skipUnless(IS_GPU, "of GPUs")
+    def test_long_past_of_halves(self):
+        for shared in (1, 4):
+            maker = Maker(TensorProto.FLOAT16, Sizes(most=1024, layers=1, shared=shared))
+            session, reference = self.compile(maker)
+            for text in (([[600]], [[1]], [[1]]), ([[5]], [[1]]), ([[130], [120]], [[1], [1]])):
+                self.check(maker, session, reference, text, rtol=2e-2, atol=2e-2)
+            session.close()
+
     # A library for the prompt, and one for a step of a known length.
     def test_fixed_sizes(self):
         for sizes, text, room in (({"B": 1, "S": 7, "P": 0, "T": 7}, ([[7]],), 0), ({"B": 2, "S": 5, "P": 24, "T": 5}, ([[5], [3]],), 24)):

@@ -239,6 +239,14 @@ bool Parser::decode_unary(Function& f, Step& step, const std::vector<std::string
     });
     return true;
   }
+  if (op.back() == "f16x2" || op.back() == "bf16x2") {
+    if (name != "neg" && name != "abs") throw Bad("what pairs are not given to");
+    constexpr uint64_t kSigns = 0x80008000;
+    assign(f, step, a[0], [x, is_neg = name == "neg"](const Thread& t) {
+      return is_neg ? (x(t) ^ kSigns) & 0xffffffff : x(t) & 0xffffffff & ~kSigns;
+    });
+    return true;
+  }
   with_type(op.back(), [&](auto like) {
     using T = decltype(like);
     if constexpr (is_real<T>) {
