@@ -216,6 +216,10 @@ class Checker {
     if (writes && (!is_slot(instruction.slot) || instruction.slot < plan_.symbols_count)) return false;
     if (instruction.op == MCC_SHAPE_grow)
       return instruction.a >= 0 && static_cast<uint64_t>(instruction.a) < plan_.header->heap_count;
+    if (instruction.op == MCC_SHAPE_same) {
+      return instruction.a >= 0 && static_cast<uint64_t>(instruction.a) < plan_.inputs().count &&
+             instruction.b >= 0 && static_cast<uint64_t>(instruction.b) < plan_.outputs().count;
+    }
     if (instruction.op != MCC_SHAPE_load) return is_quantity(instruction.a);
     if (instruction.a < 0 || static_cast<uint64_t>(instruction.a) >= plan_.values_count) return false;
     const mcc_plan_value& value = plan_.values[instruction.a];

@@ -208,6 +208,38 @@ mcc_status check_capacity(mcc_session* session, uint64_t index, mcc_error* error
 
 namespace {
 
+// An output in the memory of an input is one that the model updates there, as a whole.
+mcc_status check_shared_memory(const mcc_session& session, uint64_t index, mcc_error* error) {
+  const OutputSlot& slot = session.outputs[index];
+  if (!slot.is_callers || slot.bytes == 0) return MCC_OK;
+  const Plan& plan = *session.plan;
+  const char* name = plan.text(plan.output(index).name);
+  for (uint64_t i = 0; i < session.inputs.size(); ++i) {
+    const InputSlot& input = session.inputs[i];
+    if (input.data != slot.data || input.bytes == 0) continue;
+    const char* input_name = plan.text(plan.input(i).name);
+    char key[512];
+    std::snprintf(key, sizeof key, "output.%s.in_place", name);
+    const char* updated = plan.metadata_value(key);
+    if (updated == nullptr || std::strcmp(updated, input_name) != 0) {
+      return fail(error, MCC_INVALID_ARGUMENT,
+                  "output \"%.200s\" is in the memory of input \"%.200s\", which the model does not update "
+                  "there: it needs "
+                  "memory of its own",
+                  name, input_name);
+    }
+    const uint64_t dims = plan.output(index).rank * sizeof(int64_t);
+    if (plan.input(i).rank != plan.output(index).rank || std::memcmp(input.dims, slot.dims, dims) != 0) {
+      return fail(error, MCC_INVALID_ARGUMENT,
+                  "output \"%.200s\" is in the memory of input \"%.200s\", but has another shape: there is "
+                  "no room for "
+                  "what is added",
+                  name, input_name);
+    }
+  }
+  return MCC_OK;
+}
+
 mcc_status use_own_memory(mcc_session* session, uint64_t index, mcc_error* error) {
   OutputSlot& slot = session->outputs[index];
   if (!slot.own.reserve(slot.bytes)) {
@@ -227,7 +259,9 @@ mcc_status place_outputs(mcc_session* session, mcc_error* error) {
     if (!slot.is_direct) continue;
     mcc_status status = measure_output(session, i, error);
     if (status != MCC_OK) return status;
-    status = slot.is_callers ? check_capacity(session, i, error) : use_own_memory(session, i, error);
+    status = check_shared_memory(*session, i, error);
+    if (status == MCC_OK)
+      status = slot.is_callers ? check_capacity(session, i, error) : use_own_memory(session, i, error);
     if (status != MCC_OK) return status;
     apply_patches(session, slot.patches_begin, slot.patches_end, slot.data);
   }
@@ -262,6 +296,7 @@ mcc_status prepare_for_device(mcc_session* session, mcc_error* error) {
   for (uint64_t i = 0; i < session->outputs.size() && status == MCC_OK; ++i) {
     if (is_late(*session, i)) continue;
     status = measure_output(session, i, error);
+    if (status == MCC_OK) status = check_shared_memory(*session, i, error);
     if (status == MCC_OK && session->outputs[i].is_callers) status = check_capacity(session, i, error);
   }
   return status;
@@ -335,7 +370,8 @@ mcc_status mcc_session_set_input(mcc_session* session, size_t index, const mcc_t
   InputSlot& slot = session->inputs[index];
   const size_t dims_size = subject.value.rank * sizeof(int64_t);
   const bool has_same_shape = dims_size == 0 || std::memcmp(slot.dims, tensor->dims, dims_size) == 0;
-  if (!slot.is_set || !has_same_shape) session->needs_preparation = true;
+  const bool has_moved = session->may_share_memory && slot.data != tensor->data;
+  if (!slot.is_set || !has_same_shape || has_moved) session->needs_preparation = true;
   if (dims_size != 0) std::memcpy(slot.dims, tensor->dims, dims_size);
   slot.data = static_cast<uint8_t*>(tensor->data);
   slot.bytes = bytes;
@@ -408,7 +444,8 @@ mcc_status mcc_session_set_output(mcc_session* session, size_t index, const mcc_
   slot.data = static_cast<uint8_t*>(tensor->data);
   slot.capacity = tensor->size_bytes != 0 ? tensor->size_bytes : bytes;
   session->has_run = false;
-  if (!slot.is_static) session->needs_preparation = true;  // whether it is enough depends on the inputs
+  // Whether it is enough depends on the inputs.
+  if (!slot.is_static || session->may_share_memory) session->needs_preparation = true;
   if (session->device != nullptr) {
     status = slot.is_static ? set_device_output(session, index, error) : MCC_OK;
     return status == MCC_OK ? succeed(error) : status;

@@ -37,6 +37,8 @@ mcc_status set_up_threads(mcc_session* session, const mcc_session_options& optio
 
 mcc_status set_up_memory(mcc_session* session, const mcc_session_options& options, mcc_error* error) {
   const mcc_plan_header& header = *session->plan->header;
+  for (uint64_t i = 0; i < session->plan->code_count; ++i)
+    session->may_share_memory |= session->plan->code[i].op == MCC_SHAPE_same;
   const auto threads = static_cast<uint64_t>(session->executor->num_threads);
   if (!session->scratch.reserve(header.scratch_per_thread * threads) ||
       !session->heap.allocate(header.heap_count) || !session->slots.allocate(header.slot_count)) {

@@ -92,6 +92,7 @@ struct mcc_session {
   mcc::runtime::Array<int64_t> slots;
   uint64_t generation = 1;
   bool needs_preparation = true;  // before the next run: shapes or memory have changed
+  bool may_share_memory = false;  // an output may be in the memory of an input, which shape code looks at
   bool has_run = false;
 
   mcc::runtime::TextTable texts;  // what ids of strings stand for

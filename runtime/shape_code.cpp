@@ -110,6 +110,21 @@ Outcome load_element(const mcc_session& session, const mcc_plan_instruction& ins
   return Outcome::done;
 }
 
+bool is_same_memory(const mcc_session& session, uint64_t input, uint64_t output) {
+  const OutputSlot& to = session.outputs[output];
+  const InputSlot& from = session.inputs[input];
+  uint64_t bytes = 0;
+  if (!to.is_callers || !evaluate_bytes(session, session.plan->output(output), &bytes) || bytes != from.bytes)
+    return false;
+  // Where the kernels work on copies, these are not the same.
+  if (session.device != nullptr) {
+    return session.device->inputs[input].address ==
+               static_cast<mcc_cu_pointer>(reinterpret_cast<uintptr_t>(to.data)) &&
+           to.is_direct;
+  }
+  return to.is_direct && from.data == to.data;
+}
+
 Outcome divide(uint32_t op, int64_t a, int64_t b, int64_t* result) {
   if (b == 0) return Outcome::division_by_zero;
   if (a == INT64_MIN && b == -1) {
@@ -136,6 +151,11 @@ Outcome grow(mcc_session* session, const mcc_plan_instruction& instruction) {
 
 Outcome execute(const mcc_session& session, const mcc_plan_instruction& instruction, int64_t* result) {
   if (instruction.op == MCC_SHAPE_load) return load_element(session, instruction, result);
+  if (instruction.op == MCC_SHAPE_same) {
+    *result =
+        is_same_memory(session, static_cast<uint64_t>(instruction.a), static_cast<uint64_t>(instruction.b));
+    return Outcome::done;
+  }
   const int64_t a = evaluate(session, instruction.a);
   const int64_t b = evaluate(session, instruction.b);
   const auto checked = [](bool overflow) { return overflow ? Outcome::overflow : Outcome::done; };

@@ -24,6 +24,7 @@
 #include "tools/cuda_tools.h"
 #include "tools/evaluator.h"
 #include "tools/kernels.h"
+#include "tools/metadata.h"
 #include "tools/model_header.h"
 #include "tools/options.h"
 #include "tools/plan.h"
@@ -170,40 +171,6 @@ Status write_output(codegen::ModelLibrary& library, const graph::Graph& graph, c
   Status written = codegen::write_model_library(library, output, link);
   if (!written.ok() || options.header_path.empty()) return written;
   return write_file(options.header_path, {model_header(name, graph, library.plan.metadata)});
-}
-
-// "output.NAME.keys" or "output.NAME.strings": what the numbers of an output stand for, as a JSON array.
-void describe_labels(const std::map<std::string, frontend::OutputLabels>& labels, std::map<std::string, std::string>& metadata) {
-  for (const auto& [output, of_output] : labels) {
-    const char* word = of_output.kind == frontend::OutputLabels::Kind::keys ? ".keys" : ".strings";
-    const nlohmann::json list = std::visit([](const auto& values) { return nlohmann::json(values); }, of_output.list);
-    // Strings of a model need not be UTF-8.
-    metadata["output." + output + word] = list.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  }
-}
-
-// "input.NAME.sequence": how many tensors it has, which are NAME[0], ...; "input.NAME.optional": "given" or "none", where there is nothing of
-// that name. So for outputs.
-void describe_containers(const char* word, const std::map<std::string, frontend::Container>& containers,
-                         std::map<std::string, std::string>& metadata) {
-  for (const auto& [name, container] : containers) {
-    const std::string key = text(word, ".", name);
-    if (container.length) metadata[key + ".sequence"] = text(*container.length);
-    if (container.is_optional) metadata[key + ".optional"] = container.holds ? "given" : "none";
-  }
-}
-
-// "strings": what of its inputs the model knows, as a JSON array, for people and for made up inputs.
-void describe_strings(const graph::Graph& graph, std::map<std::string, std::string>& metadata) {
-  constexpr size_t kMost = 1000;
-  const bool has_inputs = std::any_of(graph.inputs.begin(), graph.inputs.end(), [&](graph::ValueId v) {
-    return graph.value(v).type.element == ElementType::string;
-  });
-  if (!has_inputs || graph.texts.empty()) return;
-  const size_t count = std::min(kMost, graph.texts.size());
-  const nlohmann::json list =
-      std::vector<std::string>(graph.texts.begin(), graph.texts.begin() + static_cast<std::ptrdiff_t>(count));
-  metadata["strings"] = list.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 // "cpu (znver4)", "cuda:sm_80,sm_90 (sm_80, sm_90)"
@@ -419,6 +386,7 @@ Result<CompileReport> compile(const CompileOptions& options) {
   describe_containers("input", p.input_containers, library.plan.metadata);
   describe_containers("output", p.output_containers, library.plan.metadata);
   describe_strings(p.graph, library.plan.metadata);
+  describe_memory(p.graph, p.groups, p.kernels, library.plan.metadata);
   for (const auto& [name, numbers] : options.import.numbers)
     library.plan.metadata["input." + name + ".value"] = join(numbers, ",");
   fill_library(library, p.graph, p.groups, p.kernels, memory);

@@ -50,6 +50,29 @@ std::vector<tensor::SizeRange> size_ranges(const graph::Graph& graph, const tens
   return ranges;
 }
 
+std::optional<InPlace> in_place_of(const graph::Graph& graph, const graph::KernelGroup& group,
+                                   const std::vector<std::vector<graph::NodeId>>& users) {
+  auto place_in = [](const std::vector<graph::ValueId>& list, graph::ValueId v) {
+    return static_cast<size_t>(std::find(list.begin(), list.end(), v) - list.begin());
+  };
+  for (graph::NodeId id : group.nodes) {
+    const graph::Node& node = graph.node(id);
+    if (!node.op->updates_first_input) continue;
+    const graph::ValueId x = node.inputs[0], y = node.outputs[0];
+    const size_t input = place_in(group.inputs, x), output = place_in(group.outputs, y);
+    const bool is_of_model = place_in(graph.inputs, x) < graph.inputs.size() &&
+                             place_in(graph.outputs, y) < graph.outputs.size() &&
+                             std::count(graph.outputs.begin(), graph.outputs.end(), x) == 0;
+    const bool is_alone = users[static_cast<size_t>(x)].size() == 1 &&
+                          std::count(node.inputs.begin(), node.inputs.end(), x) == 1;
+    if (is_of_model && is_alone && input < group.inputs.size() && output < group.outputs.size() &&
+        !group.rows.contains(x) && !group.rows.contains(y) &&
+        !graph.depends_on_data(graph.value(y).type.shape))
+      return InPlace{input, group.inputs.size() + output, id, tensor::Var("in_place")};
+  }
+  return std::nullopt;
+}
+
 std::string emit_folder(const CompileOptions& options, const std::string& what) {
   auto it = options.emit.find(what);
   return it == options.emit.end() ? "" : it->second;
@@ -66,11 +89,23 @@ Diagnostics at(const Kernel& kernel, Diagnostics errors) {
   return errors;
 }
 
+// Workspaces for all runs: a plan of memory knows nothing of the flag.
+void forget_flag(codegen::KernelMemory& memory, const std::optional<InPlace>& in_place) {
+  if (!in_place) return;
+  for (tensor::Expr& bytes : memory.workspaces) {
+    auto with_flag = [&](int64_t value) {
+      return tensor::simplify(tensor::substitute(bytes, {{in_place->flag.get(), tensor::Expr(value)}}));
+    };
+    bytes = tensor::simplify(tensor::max(with_flag(0), with_flag(1)));
+  }
+}
+
 Status emit_for_cpu(Kernel& kernel, const tensor::Func& lowered, const tensor::Target& target,
                     const CompileOptions& options) {
   Result<codegen::KernelMemory> memory = codegen::kernel_memory(lowered);
   if (!memory.ok()) return at(kernel, memory.errors());
   kernel.memory = std::move(*memory);
+  forget_flag(kernel.memory, kernel.in_place);
 
   codegen::EmitOptions emit = emit_options(options);
   emit.keep_llvm_ir = options.emit.count("llvm") != 0;
@@ -103,6 +138,7 @@ Status emit_for_gpu(Kernel& kernel, const tensor::Func& lowered, const tensor::T
   emit.keep_llvm_ir = options.emit.count("llvm") != 0;
   Result<codegen::DeviceCode> code = codegen::emit_ptx(lowered, symbol, target, emit);
   if (!code.ok()) return at(kernel, code.errors());
+  forget_flag(code->memory, kernel.in_place);
   kernel.memory = kernel.device.empty() ? code->memory : larger(kernel.memory, code->memory);
   kernel.device.push_back({std::move(trace), {}, std::move(*code), target.cpu, {}});
   const codegen::DeviceCode& emitted = kernel.device.back().code;
@@ -153,7 +189,9 @@ Status compile_scheduled(Kernel& kernel, const Chosen& chosen, const tensor::Tar
         last = std::move(now);
       };
     }
-    return tensor::lower(schedule.func(), target, observer);
+    tensor::Func f = schedule.func();
+    if (kernel.in_place) f.dims.push_back(kernel.in_place->flag);
+    return tensor::lower(f, target, observer);
   };
   tensor::Func lowered = lowered_by(chosen.schedule, chosen.about, kernel.text);
   std::vector<tensor::Case> cases;
@@ -190,20 +228,21 @@ KernelSchedule about_rules(const tuner::DefaultSchedule& made) {
   return about;
 }
 
-// A person's schedule is for all runs.
+// A person's schedule is for any number of rows.
 Chosen with_other_runs(Chosen chosen, const Kernel& kernel, const tensor::Target& target,
                        ScheduleSource source) {
-  if (source == ScheduleSource::file) return chosen;
   auto add = [&](const tensor::Expr& condition, tuner::DefaultSchedule made, const std::string& unscheduled) {
     KernelSchedule about = about_rules(made);
     about.where = tensor::to_text(condition);
     chosen.others.push_back({condition, std::move(made.schedule), std::move(about), unscheduled});
   };
-  for (tuner::OtherRows& rows : tuner::schedule_other_rows(kernel.func, target, chosen.schedule))
-    add(rows.condition, std::move(rows.made), kernel.text);
+  if (source != ScheduleSource::file) {
+    for (tuner::OtherRows& rows : tuner::schedule_other_rows(kernel.func, target, chosen.schedule))
+      add(rows.condition, std::move(rows.made), kernel.text);
+  }
   for (const graph::OtherKernel& other : kernel.other_runs) {
     tuner::DefaultSchedule made = tuner::explained_default_schedule(other.func, target);
-    if (!made.is_plain) add(other.condition, std::move(made), to_text(other.func));
+    if (!made.is_plain || other.does_less) add(other.condition, std::move(made), to_text(other.func));
   }
   return chosen;
 }
@@ -376,6 +415,7 @@ codegen::EmitOptions emit_options(const CompileOptions& options) {
 KernelSet collect_kernels(const graph::Graph& graph, const std::vector<graph::KernelGroup>& groups) {
   KernelSet set;
   std::map<std::string, int> known;
+  const std::vector<std::vector<graph::NodeId>> users = graph.users();
   for (const graph::KernelGroup& group : groups) {
     if (group.kind != graph::KernelGroup::Kind::kernel) {
       set.of_group.push_back(-1);
@@ -391,6 +431,10 @@ KernelSet collect_kernels(const graph::Graph& graph, const std::vector<graph::Ke
     const std::string text_of_all = to_text(f);
     std::string key = text_of_all;
     std::vector<graph::OtherKernel> other_runs = build_other_kernels(graph, group);
+    const std::optional<InPlace> in_place = in_place_of(graph, group, users);
+    if (in_place)
+      other_runs.push_back(
+          {in_place->flag == tensor::Expr(1), build_in_place(graph, group, in_place->node), true});
     for (graph::OtherKernel& other : other_runs) {
       other.func = prepared(other.func);
       key += text("# where ", tensor::to_text(other.condition), "\n", to_text(other.func));
@@ -404,6 +448,7 @@ KernelSet collect_kernels(const graph::Graph& graph, const std::vector<graph::Ke
       kernel.work = tensor::work_of(f);
       kernel.func = std::move(f);
       kernel.other_runs = std::move(other_runs);
+      kernel.in_place = in_place;
       kernel.text = text_of_all;
       kernel.id = codegen::sha256(kernel.text).substr(0, 16);
       set.kernels.push_back(std::move(kernel));
@@ -412,6 +457,12 @@ KernelSet collect_kernels(const graph::Graph& graph, const std::vector<graph::Ke
     set.of_group.push_back(entry->second);
   }
   return set;
+}
+
+std::optional<SharedMemory> shared_memory(const Kernel& kernel, const graph::KernelGroup& group) {
+  if (!kernel.in_place) return std::nullopt;
+  return SharedMemory{group.inputs[kernel.in_place->input],
+                      group.outputs[kernel.in_place->output - group.inputs.size()]};
 }
 
 Status compile_kernels(KernelSet& set, const KernelTargets& targets, const CompileOptions& options) {

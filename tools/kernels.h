@@ -34,12 +34,20 @@ struct OtherSchedule {
   std::string origin = kDefaultOrigin;
 };
 
+// Parameters of a kernel that may be in the same memory: an input of the model that nobody else reads, and the output that becomes of it.
+struct InPlace {
+  size_t input = 0, output = 0;
+  graph::NodeId node = -1;  // that updates it
+  tensor::Var flag;         // the last of the kernel's dimensions: 1 in the runs in which they are, else 0
+};
+
 struct Kernel {
   std::string symbol;
   std::string name;       // from its blocks, for people: "conv_bias_relu"
   std::string where;      // the nodes of one of its uses, for messages
   tensor::Func func;      // unscheduled
   std::vector<graph::OtherKernel> other_runs;  // the same in the runs in which conditions hold
+  std::optional<InPlace> in_place;
   std::string text;       // its canonical text: the key
   std::string id;         // of the task: the text's hash, shortened
   tensor::Work work;
@@ -73,6 +81,12 @@ struct KernelSet {
 };
 
 KernelSet collect_kernels(const graph::Graph& graph, const std::vector<graph::KernelGroup>& groups);
+
+// An output of the model that may be in the memory of an input.
+struct SharedMemory {
+  graph::ValueId input, output;
+};
+std::optional<SharedMemory> shared_memory(const Kernel& kernel, const graph::KernelGroup& group);
 
 // How kernels are compiled: the same when they are tuned as when the model is made.
 codegen::EmitOptions emit_options(const CompileOptions& options);

@@ -450,8 +450,16 @@ class PlanBuilder {
     }
     node.output_count = static_cast<uint32_t>(written);
     for (const tensor::Var& d : kernel.func.dims) node.dims.push_back(shapes_.quantity(d));
+    tensor::VarMap own;
+    if (const std::optional<SharedMemory> shared = shared_memory(kernel, group)) {
+      // Several nodes may have the kernel.
+      const tensor::Var flag(text("in_place of ", g_.value(shared->output).name));
+      shapes_.define_same_memory(flag, shared->input, shared->output);
+      own.emplace(kernel.in_place->flag.get(), flag);
+      node.dims.push_back(shapes_.quantity(flag));
+    }
     for (const tensor::Expr& blocks : open_grid_sizes(kernel))
-      node.dims.push_back(shapes_.quantity(blocks));
+      node.dims.push_back(shapes_.quantity(tensor::substitute(blocks, own)));
     node.name = kernel.name;
     node.sources = origins(g_, group);
     node.schedule = provenance_text(kernel.id, kernel.schedules);

@@ -144,11 +144,12 @@ codegen::DeviceDesc device_code(const KernelSet& kernels, const codegen::PlanDes
   for (const Kernel& kernel : kernels.kernels) {
     codegen::DeviceKernelDesc out;
     const std::vector<tensor::Expr> open = open_grid_sizes(kernel);
+    const size_t dims = kernel.func.dims.size() + (kernel.in_place ? 1 : 0);
     for (const DeviceVariant& variant : kernel.device) {
       const auto first = static_cast<uint32_t>(out.launches.size()),
                  count = static_cast<uint32_t>(variant.code.launches.size());
       for (const codegen::DeviceLaunch& launch : variant.code.launches)
-        out.launches.push_back(launch_of(launch, variant.cubins, kernel.func.dims.size(), open));
+        out.launches.push_back(launch_of(launch, variant.cubins, dims, open));
       out.images.push_back({MCC_IMAGE_ptx, variant.arch, variant.code.ptx, first, count});
       for (const codegen::Cubin& cubin : variant.cubins) {
         if (cubin.bytes.empty()) continue;

@@ -1,5 +1,6 @@
 #include "tools/shape_program.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "tensor/simplify.h"
@@ -85,6 +86,17 @@ Quantity ShapeProgram::quantity(const Expr& e) {
 }
 
 void ShapeProgram::define(const tensor::Var& name, const Expr& e) { known_.front()[tensor::to_text(name)] = quantity(e); }
+
+void ShapeProgram::define_same_memory(const tensor::Var& name, graph::ValueId input, graph::ValueId output) {
+  // The output's size is computed before.
+  for (const Expr& extent : graph_.value(output).type.shape)
+    quantity(extent);
+  auto place_in = [](const std::vector<graph::ValueId>& list, graph::ValueId v) {
+    return std::find(list.begin(), list.end(), v) - list.begin();
+  };
+  known_.front()[tensor::to_text(name)] =
+      emit(false, MCC_SHAPE_same, place_in(graph_.inputs, input), place_in(graph_.outputs, output));
+}
 
 Quantity ShapeProgram::product(const graph::Shape& shape, int64_t factor) {
   Expr count = factor;

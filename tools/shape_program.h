@@ -43,6 +43,8 @@ class ShapeProgram {
   void close_scope() { known_.pop_back(); }
   // From here on the name stands for the expression; no dimension has it.
   void define(const tensor::Var& name, const tensor::Expr& e);
+  // For 1 where the output is in the memory of the input, with the same shape, else 0.
+  void define_same_memory(const tensor::Var& name, graph::ValueId input, graph::ValueId output);
 
  private:
   codegen::Quantity emit(bool is_of_data, mcc_shape_op op, codegen::Quantity a, codegen::Quantity b, codegen::Quantity c = 0);

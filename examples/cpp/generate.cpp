@@ -1,8 +1,9 @@
-// Words of a language model, one after the other: generate MODEL.so --words 1,15,27 [--steps 20] [--threads 1]
+// Words of a language model, one after the other: generate MODEL.so --words 1,15,27 [--steps 20] [--room 4096] [--threads 1]
 //
 // For decoders as exporters write them: inputs are ids, a mask of what there is, maybe positions, and the keys and values of the words
 // before, which are the outputs of the run before. One library takes the prompt as a whole and then one word a time. Words are the numbers
-// that a tokeniser has for them; the likeliest one is always the next.
+// that a tokeniser has for them; the likeliest one is always the next. With --room keys and values are in buffers for so many words, to which
+// a run adds its own; else each run copies those before it to memory of its own.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -55,10 +56,17 @@ struct Roles {
 
 class Generator {
  public:
-  Generator(const std::string& path, int threads)
-      : model_(path), roles_(model_), session_(model_, options(threads)) {
+  Generator(const std::string& path, int threads, std::int64_t room)
+      : model_(path), roles_(model_), session_(model_, options(threads)), room_(room) {
     for (auto* side : {&before_, &after_})
       side->resize(roles_.pasts.size());
+    for (std::size_t i = 0; room_ > 0 && i < before_.size(); ++i) {
+      const std::string present = model_.output(roles_.presents[i]).name;
+      if (model_.metadata("output." + present + ".in_place") != model_.input(roles_.pasts[i]).name)
+        throw std::runtime_error("output " + present +
+                                 " cannot be in the memory of an input: leave out --room");
+      before_[i].resize(static_cast<std::size_t>(roles_.heads * room_ * roles_.size));
+    }
   }
 
   // Takes the words behind those of the calls before; the next one.
@@ -70,15 +78,17 @@ class Generator {
     session_.set_input(roles_.ids, words.data(), {1, count});
     session_.set_input(roles_.mask, mask.data(), {1, all});
     if (roles_.positions != Roles::kNone) session_.set_input(roles_.positions, positions.data(), {1, count});
+    if (room_ > 0 && all > room_) throw std::runtime_error("there are more words than --room is for");
     // What one run writes the next one reads where it is.
     for (std::size_t i = 0; i < before_.size(); ++i) {
-      std::vector<float>& present = after_[i];
-      present.resize(static_cast<std::size_t>(roles_.heads * all * roles_.size));
-      session_.set_input(roles_.pasts[i], before_[i].data(), {1, roles_.heads, held_, roles_.size});
+      std::vector<float>& present = room_ > 0 ? before_[i] : after_[i];
+      if (room_ == 0) present.resize(static_cast<std::size_t>(roles_.heads * all * roles_.size));
+      session_.set_input(roles_.pasts[i], before_[i].data(),
+                         {1, roles_.heads, room_ > 0 ? room_ : held_, roles_.size});
       session_.set_output_memory(roles_.presents[i], present.data(), present.size() * sizeof(float));
     }
     session_.run();
-    std::swap(before_, after_);
+    if (room_ == 0) std::swap(before_, after_);
     held_ = all;
     const mcc::runtime::Shape shape = session_.output_shape(roles_.logits);
     const float* last = session_.output_data<float>(roles_.logits) + (shape[1] - 1) * shape[2];
@@ -97,6 +107,8 @@ class Generator {
   mcc::runtime::Session session_;
   std::vector<std::vector<float>> before_, after_;  // keys and values
   std::int64_t held_ = 0;
+  const std::int64_t
+      room_;  // words that before_ has room for, which is then after_, too; 0: as many as there are
 };
 
 std::vector<std::int64_t> numbers(const std::string& list) {
@@ -110,7 +122,7 @@ std::vector<std::int64_t> numbers(const std::string& list) {
 int run(int count, char** arguments) {
   std::vector<std::int64_t> words;
   std::string path;
-  int steps = 20, threads = 0;
+  int steps = 20, threads = 0, room = 0;
   for (int i = 1; i < count; ++i) {
     const std::string word = arguments[i];
     const bool has_value = word.rfind("--", 0) == 0 && i + 1 < count;
@@ -120,14 +132,17 @@ int run(int count, char** arguments) {
       steps = std::stoi(arguments[++i]);
     else if (word == "--threads" && has_value)
       threads = std::stoi(arguments[++i]);
+    else if (word == "--room" && has_value)
+      room = std::stoi(arguments[++i]);
     else
       path = word;
   }
-  if (path.empty() || words.empty() || steps < 1) {
-    std::fprintf(stderr, "usage: generate MODEL.so --words 1,15,27 [--steps 20] [--threads 1]\n");
+  if (path.empty() || words.empty() || steps < 1 || room < 0) {
+    std::fprintf(stderr,
+                 "usage: generate MODEL.so --words 1,15,27 [--steps 20] [--room 4096] [--threads 1]\n");
     return 2;
   }
-  Generator generator(path, threads);
+  Generator generator(path, threads, room);
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
   std::int64_t word = generator.next(words);

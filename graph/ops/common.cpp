@@ -307,4 +307,18 @@ OpDef own_op(std::string_view name, FusionClass fusion, int required_inputs, voi
   return op;
 }
 
+Buffer write_in_place(ComputeContext& c, const std::string& name, const Shape& shape,
+                      const std::function<Written(Axes)>& write) {
+  const TensorType& out = c.output_type(0);
+  const Buffer whole = c.builder.new_buffer(name, out.element, out.shape);
+  std::vector<tensor::FuncBuilder::AxisSpec> axes;
+  for (size_t d = 0; d < shape.size(); ++d)
+    axes.push_back({text("i", d), shape[d]});
+  c.builder.block(name + ".in_place", axes, [&](Axes i) {
+    const Written w = write(i);
+    return tensor::If::make(w.condition, tensor::Store::make(whole, w.at, w.value));
+  });
+  return whole;
+}
+
 }  // namespace mcc::graph

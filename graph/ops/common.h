@@ -1,6 +1,7 @@
 // What operators share: checks with good messages for infer(), and broadcasting, casting and constants for compute().
 #pragma once
 
+#include <functional>
 #include <limits>
 
 #include "graph/op.h"
@@ -125,5 +126,16 @@ OpDef onnx_op(std::string_view name, FusionClass fusion, int required_inputs, vo
 // Of an operator of our own (domain "mcc"), which passes make.
 OpDef own_op(std::string_view name, FusionClass fusion, int required_inputs, void (*infer)(InferContext&),
              void (*compute)(ComputeContext&));
+
+// ---- compute() of an operator that writes some elements of its result, where the others are already (OpDef::updates_first_input) ----
+
+struct Written {
+  std::vector<Expr> at;  // the element
+  Expr value;
+  Expr condition;  // whether there is such an element
+};
+// Output 0, of which an element is written for each index of the shape.
+Buffer write_in_place(ComputeContext& c, const std::string& name, const Shape& shape,
+                      const std::function<Written(Axes)>& write);
 
 }  // namespace mcc::graph

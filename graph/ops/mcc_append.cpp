@@ -3,7 +3,9 @@
 //
 //   y[b, h, j, e] = past[b, h, j, e]           where j < count[b]
 //                   now[b, h, j - count[b], e]  behind it, for as many rows as there are
-//                   0                           behind these
+//                   past[b, h, j, e]            behind these, where there is such a row, else 0
+//
+// Attribute: in_place (0). 1: y is in the memory of past, and as long; rows of `now` are written there, as far as there is room.
 //
 // Inputs: past [B, H, P, E], now [B, H, S, E], count [B], and the rows of the result, which are known.
 #include "graph/ops/common.h"
@@ -28,16 +30,29 @@ void infer_append(InferContext& c) {
   c.set_output(0, {c.input(kNow).element, out});
 }
 
+// Count of the batch's sequence.
+Expr count_at(const ComputeContext& c, const Expr& batch) {
+  return cast(ElementType::i64, c.at(kCount, {batch}));
+}
+
 void compute_append(ComputeContext& c) {
   const TensorType& out = c.output_type(0);
+  if (c.attributes().integer("in_place", 0) != 0) {
+    c.set_output(0, write_in_place(c, "append", c.input_type(kNow).shape, [&](Axes i) {
+                   const Expr row = count_at(c, i[0]) + i[2];
+                   return Written{
+                       {i[0], i[1], row, i[3]}, c.at(kNow, to_vector(i)), row >= 0 && row < out.shape[2]};
+                 }));
+    return;
+  }
   const Expr before = c.input_type(kPast).shape[2], fresh = c.input_type(kNow).shape[2];
   c.set_output(0, c.builder.compute("append", out.element, out.shape, [&](Axes i) {
-    const Expr count = cast(ElementType::i64, c.at(kCount, {i[0]})), row = i[2] - count;
+    const Expr row = i[2] - count_at(c, i[0]);
     const Expr place = tensor::min(tensor::max(row, 0), fresh - 1);
     const Expr now =
         select(row < fresh, c.at(kNow, {i[0], i[1], place, i[3]}), tensor::constant(out.element, 0));
     if (tensor::is_int(before, 0)) return now;
-    return select(i[2] < before && i[2] < count, c.at(kPast, to_vector(i)), now);
+    return select(i[2] < before && (row < 0 || row >= fresh), c.at(kPast, to_vector(i)), now);
   }));
 }
 
@@ -47,6 +62,7 @@ std::span<const OpDef> mcc_append_ops() {
   static const OpDef op = [] {
     OpDef append = own_op("Append", FusionClass::injective, 4, infer_append, compute_append);
     append.constant_inputs = 1U << kRows;
+    append.updates_first_input = true;
     return append;
   }();
   return {&op, 1};

@@ -153,6 +153,15 @@ void compute_tensor_scatter(ComputeContext& c) {
   auto axis = static_cast<size_t>(normal_axis(c.attributes().integer("axis", -2), rank));
   bool circular = c.attributes().text("mode", "linear") == "circular";
   const Expr& length = c.input_type(1).shape[axis];
+  if (c.attributes().integer("in_place", 0) != 0) {
+    c.set_output(0, write_in_place(c, "scatter", c.input_type(1).shape, [&](Axes i) {
+                   std::vector<Expr> at = to_vector(i);
+                   if (c.has_input(2)) at[axis] = at[axis] + cast(ElementType::i64, c.at(2, {i[0]}));
+                   if (circular) at[axis] = tensor::floor_mod(at[axis], out.shape[axis]);
+                   return Written{at, c.at(1, to_vector(i)), at[axis] >= 0 && at[axis] < out.shape[axis]};
+                 }));
+    return;
+  }
   c.set_output(0, c.builder.compute("scatter", out.element, out.shape, [&](Axes i) {
     std::vector<Expr> at = to_vector(i);
     if (c.has_input(2)) at[axis] = at[axis] - cast(ElementType::i64, c.at(2, {i[0]}));
@@ -162,7 +171,10 @@ void compute_tensor_scatter(ComputeContext& c) {
 }
 
 OpDef tensor_scatter_op() {
-  return onnx_op("TensorScatter", FusionClass::injective, 2, infer_tensor_scatter, compute_tensor_scatter);
+  OpDef op =
+      onnx_op("TensorScatter", FusionClass::injective, 2, infer_tensor_scatter, compute_tensor_scatter);
+  op.updates_first_input = true;
+  return op;
 }
 
 OpDef scatter(std::string_view name, void (*infer)(InferContext&), void (*compute)(ComputeContext&)) {

@@ -497,6 +497,12 @@ tensor::Func build_kernel(const Graph& graph, const KernelGroup& group) {
   return build(graph, group, -1, {});
 }
 
+tensor::Func build_in_place(const Graph& graph, const KernelGroup& group, NodeId node) {
+  Attributes attributes = graph.node(node).attributes;
+  attributes.set("in_place", int64_t{1});
+  return build(graph, group, node, attributes);
+}
+
 std::vector<OtherKernel> build_other_kernels(const Graph& graph, const KernelGroup& group) {
   std::vector<OtherKernel> kernels;
   for (NodeId id : group.nodes) {

@@ -66,8 +66,11 @@ tensor::Func build_kernel(const Graph& graph, const KernelGroup& group);
 struct OtherKernel {
   Expr condition;
   tensor::Func func;
+  bool does_less = false;  // than the other one, whatever their schedules are
 };
 std::vector<OtherKernel> build_other_kernels(const Graph& graph, const KernelGroup& group);
+// The same where the result of a node of the group that updates its first input is in the memory of that (OpDef::updates_first_input).
+tensor::Func build_in_place(const Graph& graph, const KernelGroup& group, NodeId node);
 
 // "conv1+bn1+relu1": names of the ONNX nodes.
 std::vector<std::string> origins(const Graph& graph, const KernelGroup& group);

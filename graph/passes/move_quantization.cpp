@@ -87,6 +87,8 @@ class MoveQuantization {
   // How many of the inputs hold what is moved; 0 for other operators.
   size_t moved(const Node& node) const {
     if (is_op(node, "Gather") && node.op->domain.empty()) return 1;
+    if (node.op->updates_first_input)
+      return 0;  // there may be zeros in its result, which are other numbers where they are quantised
     if (is_op(node, "MaxPool") && !has_tap_in_each_window(node)) return 0;
     return moved_inputs(node);
   }

@@ -59,6 +59,7 @@ ValueId first_result(const Node& node) {
 }
 
 size_t moved_inputs(const Node& n) {
+  if (n.op->updates_first_input) return 2;
   if (!n.op->domain.empty()) return n.op->layout == LayoutRole::to_space ? 1 : 0;
   if (n.op->name == "Concat") return n.inputs.size();
   const bool chooses = n.op->name == "MaxPool" && n.outputs.size() == 1;

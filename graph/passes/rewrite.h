@@ -30,7 +30,7 @@ bool is_op(const Node& node, std::string_view name);
 ValueId first_result(const Node& node);
 
 // How many of the inputs, from the first on, hold what the operator only moves or chooses among: every element of its results is one
-// of theirs, and the same one after a conversion that keeps their order. 0 for other operators.
+// of theirs, or 0, and the same one after a conversion that keeps their order. 0 for other operators.
 size_t moved_inputs(const Node& node);
 
 // Whether the padding of a node's windows is given as numbers, or there is none.

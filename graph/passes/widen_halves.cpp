@@ -123,7 +123,7 @@ class WidenHalves {
   // Whether most of the elements that the node moves, or widens itself, are halves.
   bool moves_halves(const Node& n) const {
     const bool is_one = is_op(n, "Gather") || is_op(n, "Cast") || is_op(n, "Narrow");
-    const size_t moved = is_one ? 1 : moved_inputs(n);
+    const size_t moved = is_one || n.op->updates_first_input ? 1 : moved_inputs(n);
     double halves = 0, wide = 0;
     for (size_t i = 0; i < moved; ++i)
       (is_half(type(n.inputs[i]).element) ? halves : wide) += count(n.inputs[i]);

@@ -52,16 +52,20 @@ size_t count_launches(const Func& lowered) {
 
 Func join_cases(const Func& otherwise, const std::vector<Case>& cases) {
   if (cases.empty()) return otherwise;
+  const bool has_launches = has_bound_loop(otherwise.body);
+  auto only = [&](const Expr& condition, const Stmt& body) {
+    return has_launches ? Only(condition).mutate(body) : If::make(condition, body);
+  };
   std::vector<Stmt> bodies;
   Expr others;
   for (const Case& c : cases) {
     BufferMap params;
     for (size_t i = 0; i < c.func.params.size(); ++i)
       params.emplace(c.func.params[i].get(), otherwise.params[i]);
-    bodies.push_back(Only(c.condition).mutate(replace_buffers(c.func.body, params)));
+    bodies.push_back(only(c.condition, replace_buffers(c.func.body, params)));
     others = others.defined() ? others || c.condition : c.condition;
   }
-  bodies.insert(bodies.begin(), Only(logical_not(others)).mutate(otherwise.body));
+  bodies.insert(bodies.begin(), only(logical_not(others), otherwise.body));
   Func out = otherwise;
   out.body = Seq::make(std::move(bodies));
   return simplify(out);

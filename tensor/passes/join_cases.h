@@ -1,4 +1,4 @@
-// A function for GPUs that does one of several things, as its dimensions have it.
+// A function that does one of several things, as its dimensions have it.
 #pragma once
 
 #include <vector>
@@ -12,8 +12,8 @@ struct Case {
   Func func;
 };
 
-// All are lowered, from functions of the same parameters. Where the condition of a case holds, a run has the launches of that case, else those of `otherwise`: the
-// others have no blocks. What launches hand on to each other takes memory where they run only. At most one condition holds.
+// All are lowered, from functions of the same parameters. Where the condition of a case holds, a run does what that case does, else what
+// `otherwise` does. Of GPUs launches of the others have no blocks. What launches hand on to each other takes memory where they run only. At most one condition holds.
 Func join_cases(const Func& otherwise, const std::vector<Case>& cases);
 
 // How many launches a lowered function has, each of those in loops once.

@@ -11,12 +11,12 @@ import unittest
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).resolve().parents[1])]
 from folder_case import FolderCase, main
 from decoder_model import Maker, Sizes
-from session import Session, use_stand_in_driver
+from session import RunError, Session, use_stand_in_driver
 
 MCC = os.path.abspath(os.environ.get("MCC", pathlib.Path(__file__).parents[2] / "build/bin/mcc"))
 IS_GPU = "--gpu" in sys.argv
@@ -32,16 +32,20 @@ LONGER = ([[40], [38], [40]], [[1], [1], [1]])
 
 class Decoder(FolderCase):
     def compile(self, maker, *options):
-        path, library = self.folder / "decoder.onnx", self.folder / "decoder.so"
+        path = self.folder / "decoder.onnx"
         onnx.save(maker.model(), path)
+        return self.compile_file(path.name, *options), onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+
+    def compile_file(self, name, *options):
+        path, library = self.folder / name, self.folder / f"{name}.so"
         options += ("--target", "cuda:sm_80", "--no-cubin") if IS_GPU else ()
         done = subprocess.run([MCC, "compile", path, "-o", library, *options], capture_output=True, text=True, timeout=300)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertNotIn("plain schedule", done.stderr)
-        return Session(library, 2), onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        return Session(library, 2)
 
-    # room: of the first past, which is longer then than what it holds, as where past and present are one buffer.
-    def check(self, maker, session, reference, text, room=0, rtol=1e-3, atol=5e-4):
+    # room: of the first past, which is longer then than what it holds; in_place: past and present are one buffer.
+    def check(self, maker, session, reference, text, room=0, in_place=False, rtol=1e-3, atol=5e-4):
         batch, random, sizes = len(text[0]), np.random.default_rng(5), maker.sizes
         outputs = ["logits", *sizes.presents()]
         wanted = [np.zeros((batch, sizes.shared, room, sizes.size), maker.dtype)] * len(sizes.presents())
@@ -54,7 +58,8 @@ class Decoder(FolderCase):
             with self.subTest(text=text, room=room, step=step):
                 feeds = {"ids": random.integers(0, sizes.words, (batch, rows)), "mask": (np.arange(total) < held[:, None]).astype(np.int64)}
                 want = reference.run(outputs, {**feeds, **dict(zip(sizes.pasts(), wanted))})
-                got = session.run({**feeds, **dict(zip(sizes.pasts(), given))}, outputs)
+                places = dict(zip(sizes.presents(), sizes.pasts())) if in_place else {}
+                got = session.run({**feeds, **dict(zip(sizes.pasts(), given))}, outputs, places, on_device=IS_GPU)
                 for b in range(batch):
                     np.testing.assert_allclose(got[0][b, : counts[b]], want[0][b, : counts[b]], rtol=rtol, atol=atol)
                 for a, b in zip(got[1:], want[1:]):
@@ -69,6 +74,8 @@ class Decoder(FolderCase):
             self.check(maker, session, reference, text, **tolerance)
         self.check(maker, session, reference, PROMPT_AND_STEPS, room=24, **tolerance)
         self.check(maker, session, reference, UNEQUAL, room=24, **tolerance)
+        for text in (PROMPT_AND_STEPS, IN_PARTS, UNEQUAL, ALONE):
+            self.check(maker, session, reference, text, room=24, in_place=True, **tolerance)
         session.close()
 
     def test_one_library_for_all_steps(self):
@@ -119,6 +126,54 @@ class Decoder(FolderCase):
             session, reference = self.compile(maker)
             for text in (([[600]], [[1]], [[1]]), ([[5]], [[1]]), ([[130], [120]], [[1], [1]])):
                 self.check(maker, session, reference, text, rtol=2e-2, atol=2e-2)
+            session.close()
+
+    # Memory of an input is for the output that the model updates there, of the same shape.
+    def test_memory_of_inputs(self):
+        maker = Maker()
+        session, _ = self.compile(maker)
+        feeds = {"ids": np.zeros((1, 1), np.int64), "mask": np.ones((1, 1), np.int64)}
+        outputs = ["logits", *maker.sizes.presents()]
+
+        def run(room, places):
+            pasts = {name: np.zeros((1, maker.sizes.shared, room, maker.sizes.size), maker.dtype) for name in maker.sizes.pasts()}
+            session.run({**feeds, **pasts}, outputs, places, on_device=IS_GPU)
+
+        run(4, {"present.0.key": "past.0.key"})
+        for name, places, room, words in (("another input's", {"present.0.key": "past.0.value"}, 4, "does not update there"),
+                                          ("of a step that does not fit", {"present.0.key": "past.0.key"}, 1, "no room for what is added")):
+            with self.subTest(name):
+                feeds["mask"] = np.ones((1, 2 if room == 1 else 1), np.int64)
+                self.assertRaisesRegex(RunError, words, run, room, places)
+        session.close()
+
+    # ONNX's own operator for it, of known sizes and of open ones.
+    def test_tensor_scatter(self):
+        batch, room, new, width = 2, 9, 2, 5
+        for mode, sizes, element in (("linear", (batch, room, new), TensorProto.FLOAT), ("circular", ("B", "R", "S"), TensorProto.FLOAT16)):
+            dtype = helper.tensor_dtype_to_np_dtype(element)
+            cache = helper.make_tensor_value_info("past", element, [sizes[0], 3, sizes[1], width])
+            update = helper.make_tensor_value_info("new", element, [sizes[0], 3, sizes[2], width])
+            at = helper.make_tensor_value_info("at", TensorProto.INT64, [sizes[0]])
+            nodes = [helper.make_node("TensorScatter", ["past", "new", "at"], ["present"], mode=mode),
+                     helper.make_node("ReduceSum", ["present", "axis"], ["sum"], keepdims=0)]
+            graph = helper.make_graph(nodes, "cache", [cache, update, at],
+                                      [helper.make_tensor_value_info(name, element, None) for name in ("present", "sum")],
+                                      [helper.make_tensor("axis", TensorProto.INT64, [1], [2])])
+            onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=11), self.folder / "cache.onnx")
+            session = self.compile_file("cache.onnx")
+            random = np.random.default_rng(1)
+            past, update = (random.uniform(-1, 1, (batch, 3, n, width)).astype(dtype) for n in (room, new))
+            starts = np.array([3, 7 if mode == "linear" else 8])
+            want = past.copy()
+            for b in range(batch):
+                for s in range(new):
+                    want[b, :, (starts[b] + s) % room] = update[b, :, s]
+            for in_place in ({}, {"present": "past"}):
+                with self.subTest(mode=mode, in_place=in_place):
+                    got = session.run({"past": past, "new": update, "at": starts}, ["present", "sum"], in_place, on_device=IS_GPU)
+                    np.testing.assert_array_equal(got[0], want)
+                    np.testing.assert_allclose(got[1], want.astype(np.float64).sum(2), rtol=1e-2, atol=1e-2)
             session.close()
 
     # A library for the prompt, and one for a step of a known length.

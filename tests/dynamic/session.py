@@ -61,16 +61,47 @@ class Session:
         self.lib.mcc_model_get_sizes(self.model, ctypes.byref(sizes))
         return sizes.arena_bytes
 
-    def run(self, feeds, outputs):
-        """Arrays by name in, arrays in the order of the names out."""
+    def run(self, feeds, outputs, in_place=None, on_device=False):
+        """Arrays by name in, arrays in the order of the names out. in_place: inputs by the outputs that get their memory, which is the GPU's
+        with on_device."""
         self.feeds = {name: np.array(value, order="C") for name, value in feeds.items()}  # stay until the next run
+        in_place, places = in_place or {}, {}
         for name, value in self.feeds.items():
-            dims = (ctypes.c_int64 * max(1, value.ndim))(*value.shape)
-            tensor = Tensor(value.ctypes.data, value.nbytes, self.types[TYPES[value.dtype.name]], value.ndim, dims)
-            index = self.lib.mcc_model_find_input(self.model, name.encode())
-            self.check(self.lib.mcc_session_set_input(self.session, ctypes.c_size_t(index), ctypes.byref(tensor), ctypes.byref(self.error)))
-        self.check(self.lib.mcc_session_run(self.session, ctypes.byref(self.error)))
-        return [self.output(name) for name in outputs]
+            places[name] = self.on_device(value) if on_device and name in in_place.values() else value.ctypes.data
+            self.set("input", name, self.tensor(places[name], value))
+        for name, of_input in in_place.items():
+            self.set("output", name, self.tensor(places[of_input], self.feeds[of_input]))
+        try:
+            self.check(self.lib.mcc_session_run(self.session, ctypes.byref(self.error)))
+            return [self.from_device(places[in_place[name]], self.feeds[in_place[name]]) if on_device and name in in_place else self.output(name)
+                    for name in outputs]
+        finally:
+            for name in in_place.values() if on_device else ():
+                self.lib.mcc_session_device_free(self.session, ctypes.c_void_p(places[name]))
+
+    def tensor(self, place, like):
+        dims = (ctypes.c_int64 * max(1, like.ndim))(*like.shape)
+        return Tensor(place, like.nbytes, self.types[TYPES[like.dtype.name]], like.ndim, dims)
+
+    def set(self, kind, name, tensor):
+        index = getattr(self.lib, f"mcc_model_find_{kind}")(self.model, name.encode())
+        set_it = getattr(self.lib, f"mcc_session_set_{kind}")
+        self.check(set_it(self.session, ctypes.c_size_t(index), ctypes.byref(tensor), ctypes.byref(self.error)))
+
+    def on_device(self, array):
+        """Memory of the GPU with what the array holds."""
+        place = ctypes.c_void_p()
+        self.check(self.lib.mcc_session_device_alloc(self.session, ctypes.c_size_t(array.nbytes), ctypes.byref(place), ctypes.byref(self.error)))
+        self.copy(place, ctypes.c_void_p(array.ctypes.data), array.nbytes)
+        return place.value
+
+    def from_device(self, place, like):
+        array = np.empty_like(like)
+        self.copy(ctypes.c_void_p(array.ctypes.data), ctypes.c_void_p(place), array.nbytes)
+        return array
+
+    def copy(self, to, source, count):
+        self.check(self.lib.mcc_session_device_copy(self.session, to, source, ctypes.c_size_t(count), ctypes.byref(self.error)))
 
     def output(self, name):
         tensor = Tensor()

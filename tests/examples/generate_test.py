@@ -50,10 +50,14 @@ class Generate(FolderCase):
 
     def test_says_what_is_likeliest(self):
         for words in ([3], [5, 80, 7, 7, 41]):
-            done = self.generate(self.folder / "decoder.so", "--words", ",".join(map(str, words)), "--steps", 12, "--threads", 1)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertEqual([int(word) for word in done.stdout.split()], self.likeliest(words, 12))
-            self.assertIn(f"prompt of {len(words)} words", done.stderr)
+            for room in ((), ("--room", 20)):
+                done = self.generate(self.folder / "decoder.so", "--words", ",".join(map(str, words)), "--steps", 12, "--threads", 1, *room)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual([int(word) for word in done.stdout.split()], self.likeliest(words, 12))
+                self.assertIn(f"prompt of {len(words)} words", done.stderr)
+        done = self.generate(self.folder / "decoder.so", "--words", "1,2,3", "--steps", 12, "--room", 8)
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("more words than --room is for", done.stderr)
 
     def test_what_is_no_decoder(self):
         other = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"])], "g", [onnx.helper.make_tensor_value_info("x", 1, [2])],

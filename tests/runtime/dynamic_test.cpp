@@ -88,6 +88,61 @@ TEST_F(Symbolic, SaysWhatIsWrong) {
   EXPECT_EQ(error_of([&] { session.run(); }), "output \"y\": needs 36 bytes, got memory of 24 bytes");
 }
 
+// z is as long as it is true that y is in the memory of x; a kernel that only adds to x needs no place of its own.
+struct InPlace : testing::Test {
+  InPlace() {
+    description.plan.symbols = {{"N", 1, 1000}};
+    description.plan.slot_count = 2;
+    const uint32_t x = description.add_input("x", {N});
+    description.add_input("other", {N});
+    const uint32_t y = description.add_output("y", {N});
+    const uint32_t z = description.add_output("z", {slot_quantity(1)});
+    description.plan.graphs[0].code = {{MCC_SHAPE_same, 1, 0, 0, 0, ""}};
+    description.add_kernel("increment", increment, {x, y}, {N});
+    description.add_kernel("increment", increment, {x, z}, {slot_quantity(1)});
+    description.plan.metadata["output.y.in_place"] = "x";
+  }
+  TestModel description;
+};
+
+TEST_F(InPlace, IsSeenWhereverMemoryComesFrom) {
+  const Model model(description.image());
+  Session session(model, {.threads = 1});
+  std::vector<float> a(4, 1), b(4, 5), y(4), small(4);
+  auto run = [&] {
+    session.run();
+    return session.output(1).dims[0];
+  };
+  session.set_input(0, a.data(), {4});
+  session.set_input(1, b.data(), {4});
+  EXPECT_EQ(run(), 0);
+  session.set_output(0, a.data(), {4});
+  EXPECT_EQ(run(), 1);
+  EXPECT_EQ(a, std::vector<float>(4, 2));
+  session.set_output(0, y.data(), {4});
+  EXPECT_EQ(run(), 0);
+  session.set_input(0, y.data(), {4});
+  EXPECT_EQ(run(), 1);
+  EXPECT_EQ(y, std::vector<float>(4, 4));
+  session.set_input(0, b.data(), {4});
+  EXPECT_EQ(run(), 0);
+}
+
+TEST_F(InPlace, IsForTheInputThatIsUpdated) {
+  const Model model(description.image());
+  Session session(model, {.threads = 1});
+  std::vector<float> a(4, 1), b(4, 5);
+  session.set_input(0, a.data(), {4});
+  session.set_input(1, b.data(), {4});
+  session.set_output(0, b.data(), {4});
+  EXPECT_EQ(error_of([&] { session.run(); }),
+            "output \"y\" is in the memory of input \"other\", which the model does not update there: it "
+            "needs memory of its own");
+  session.set_output(0, a.data(), {4});
+  session.run();
+  EXPECT_EQ(a, std::vector<float>(4, 2));
+}
+
 TEST_F(Symbolic, SaysShapesBeforeTheRun) {
   const Model model(description.image());
   Session session(model, {.threads = 1});

@@ -217,7 +217,9 @@ MCC_API mcc_status mcc_session_set_input(mcc_session* session, size_t index, con
 MCC_API mcc_status mcc_session_set_inputs(mcc_session* session, const mcc_tensor* tensors, size_t count,
                                           mcc_error* error);
 
-/* Gives memory to an output, which must not overlap an input or another output. With size_bytes 0
+/* Gives memory to an output, which must not overlap an input or another output. It may be that of the input which the metadata
+ * "output.NAME.in_place" names, as a whole and with the same shape: then the model writes what is new there, and copies nothing (what
+ * a decoder remembers, in a buffer with room for all of it). With size_bytes 0
  * it must hold the full shape; with a shape that is not fixed, rank and dims may be 0 and null, and
  * size_bytes is what there is. Null tensor: back to memory of the session, which is also where outputs go
  * that are never set. */

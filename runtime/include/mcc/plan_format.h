@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 #define MCC_PLAN_MAGIC "MCCPLAN" /* 8 bytes with its zero */
-#define MCC_PLAN_VERSION 2u
+#define MCC_PLAN_VERSION 3u
 #define MCC_PLAN_NONE 0xffffffffu     /* no value, no graph, no slot */
 #define MCC_PLAN_MAX_GRAPH_DEPTH 64u  /* sub-graphs inside sub-graphs */
 #define MCC_PLAN_MAX_SLOTS (1u << 20) /* also the limit for heap blocks */
@@ -238,8 +238,12 @@ typedef enum mcc_shape_op {
   MCC_SHAPE_load = 16,    /* element b of value a (an index, not a quantity), of an integer or bool type */
   MCC_SHAPE_threads = 17, /* of the session */
   MCC_SHAPE_check = 18,   /* a != 0, else the run fails with message */
-  MCC_SHAPE_grow = 19,    /* heap block a (an index, not a quantity) has room for b bytes from here on, and still holds its first c */
-  MCC_SHAPE_OP_COUNT = 20
+  MCC_SHAPE_grow =
+      19, /* heap block a (an index, not a quantity) has room for b bytes from here on, and still holds its first c */
+  MCC_SHAPE_same =
+      20, /* 1 if output b is in the caller's memory that input a is in, with as many bytes, else 0 (numbers among the
+                             model's inputs and outputs, not quantities); in the code of the model's own graph */
+  MCC_SHAPE_OP_COUNT = 21
 } mcc_shape_op;
 
 typedef struct mcc_plan_instruction {
