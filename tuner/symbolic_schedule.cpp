@@ -90,25 +90,31 @@ std::vector<const For*> loops_over_steps(const Func& f) {
   return loops;
 }
 
-// Larger ones where recurrences would have a single step: as a loop, and as an axis of what a step makes, that would be none.
-void make_several_steps(const Func& f, std::vector<int64_t>& sizes) {
-  constexpr int64_t kMost = 1 << 24;
+int64_t extent_at(const Func& f, const For& loop, const std::vector<int64_t>& sizes) {
+  VarMap values;
+  for (size_t i = 0; i < f.dims.size(); ++i)
+    values.emplace(f.dims[i].get(), Expr(sizes[i]));
+  int64_t extent = 0;
+  return as_int(simplify(substitute(loop.extent, values)), &extent) ? extent : 0;
+}
+
+// Larger ones where recurrences would have a single step, which is none: neither a loop, nor an axis of what it makes.
+std::vector<int64_t> with_several_steps(const Func& f, std::vector<int64_t> sizes) {
+  constexpr int64_t kMost = 1 << 20;
   for (const For* loop : loops_over_steps(f)) {
-    while (true) {
-      VarMap values;
-      for (size_t i = 0; i < f.dims.size(); ++i)
-        values.emplace(f.dims[i].get(), Expr(sizes[i]));
-      int64_t steps = 0;
-      if (!as_int(simplify(substitute(loop->extent, values)), &steps) || steps > 1) break;
-      bool has_grown = false;
+    std::vector<int64_t> larger = sizes;
+    bool grows = true;
+    while (extent_at(f, *loop, larger) == 1 && grows) {
+      grows = false;
       for (size_t i = 0; i < f.dims.size(); ++i) {
-        if (!uses_var(loop->extent, f.dims[i]) || sizes[i] > kMost) continue;
-        sizes[i] = prime_above(2 * sizes[i]);
-        has_grown = true;
+        if (!uses_var(loop->extent, f.dims[i]) || larger[i] > kMost) continue;
+        larger[i] = prime_above(2 * larger[i]);
+        grows = true;
       }
-      if (!has_grown) break;
     }
+    if (extent_at(f, *loop, larger) > 1) sizes = std::move(larger);
   }
+  return sizes;
 }
 
 // Whether sizes leave loops nothing to do that have work at others: windows that do not fit.
@@ -131,8 +137,7 @@ std::vector<std::vector<int64_t>> instances(const Func& f) {
   const std::optional<std::vector<SizeRange>> ranges = sizes_of(f);
   std::vector<std::vector<int64_t>> result, without_work;
   auto add = [&](auto&& size_of) {
-    std::vector<int64_t> sizes = primes_near(f, size_of);
-    make_several_steps(f, sizes);
+    std::vector<int64_t> sizes = with_several_steps(f, primes_near(f, size_of));
     (is_without_work(f, sizes) ? without_work : result).push_back(std::move(sizes));
   };
   if (ranges) {
