@@ -128,6 +128,28 @@ class Decoder(FolderCase):
                 self.check(maker, session, reference, text, rtol=2e-2, atol=2e-2)
             session.close()
 
+    # Step after step in the same buffers; a step that is made again gives the same.
+    def test_the_same_buffers_again(self):
+        maker = Maker()
+        session, reference = self.compile(maker)
+        sizes, random, room = maker.sizes, np.random.default_rng(7), 12
+        pasts = {name: np.zeros((1, sizes.shared, 0, sizes.size), maker.dtype) for name in sizes.pasts()}
+        buffers = {name: np.zeros((1, sizes.shared, room, sizes.size), maker.dtype) for name in sizes.pasts()}
+        places = {name: session.on_device(array) if IS_GPU else array.ctypes.data for name, array in buffers.items()}
+        for past, present in zip(sizes.pasts(), sizes.presents()):
+            session.set("input", past, session.tensor(places[past], buffers[past]))
+            session.set("output", present, session.tensor(places[past], buffers[past]))
+        held = 0
+        for new in (3, 1, 1, 1, 2, 1):
+            held += new
+            feeds = {"ids": random.integers(0, sizes.words, (1, new)), "mask": np.ones((1, held), np.int64)}
+            want, *presents = reference.run(["logits", *sizes.presents()], {**feeds, **pasts})
+            for again in range(4):
+                with self.subTest(held=held, again=again):
+                    np.testing.assert_allclose(session.run(feeds, ["logits"])[0], want, rtol=1e-3, atol=5e-4)
+            pasts = dict(zip(sizes.pasts(), presents))
+        session.close()
+
     # Memory of an input is for the output that the model updates there, of the same shape.
     def test_memory_of_inputs(self):
         maker = Maker()
@@ -182,6 +204,8 @@ class Decoder(FolderCase):
             maker = Maker()
             session, reference = self.compile(maker, *(word for item in sizes.items() for word in ("--dim", f"{item[0]}={item[1]}")))
             self.check(maker, session, reference, text, room)
+            if room:
+                self.check(maker, session, reference, text, room, in_place=True)
             session.close()
 
 
