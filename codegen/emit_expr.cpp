@@ -75,6 +75,7 @@ LlvmType* KernelEmitter::memory_type(ElementType element, int lanes) {
 
 llvm::Value* KernelEmitter::emit(const Expr& e) {
   auto [it, is_new] = scope_.values.try_emplace(e.get(), nullptr);
+  if (is_new) kept_.push_back(e);
   if (!is_new && it->second) return it->second;
   Value* value = dispatch(e, [this](const auto& node) { return on(node); });
   scope_.values[e.get()] = value;

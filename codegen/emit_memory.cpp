@@ -3,6 +3,8 @@
 #include <llvm/IR/MDBuilder.h>
 
 #include <algorithm>
+#include <bit>
+#include <limits>
 #include <numeric>
 #include <optional>
 
@@ -45,6 +47,93 @@ std::optional<Strided> as_strided(const Expr& index) {
   if (b->stride == 0 && as_int(b->base, &value)) return Strided{a->base * b->base, a->stride * value};
   if (a->stride == 0 && as_int(a->base, &value)) return Strided{a->base * b->base, b->stride * value};
   return std::nullopt;
+}
+
+using Lanes = std::vector<int64_t>;
+
+std::optional<int64_t> of_constants(BinaryOp op, int64_t a, int64_t b) {
+  switch (op) {
+    case BinaryOp::add:
+      return a + b;
+    case BinaryOp::sub:
+      return a - b;
+    case BinaryOp::mul:
+      return a * b;
+    case BinaryOp::floor_div:
+      return b > 0 ? std::optional((a - ((a % b + b) % b)) / b) : std::nullopt;
+    case BinaryOp::floor_mod:
+      return b > 0 ? std::optional((a % b + b) % b) : std::nullopt;
+    case BinaryOp::min:
+      return std::min(a, b);
+    case BinaryOp::max:
+      return std::max(a, b);
+    case BinaryOp::eq:
+      return a == b;
+    case BinaryOp::ne:
+      return a != b;
+    case BinaryOp::lt:
+      return a < b;
+    case BinaryOp::le:
+      return a <= b;
+    case BinaryOp::gt:
+      return a > b;
+    case BinaryOp::ge:
+      return a >= b;
+    case BinaryOp::logical_and:
+      return a != 0 && b != 0;
+    case BinaryOp::logical_or:
+      return a != 0 || b != 0;
+    default:
+      return std::nullopt;
+  }
+}
+
+// What an integer or condition is in each lane, if that is known.
+std::optional<Lanes> constant_lanes(const Expr& e) {
+  int64_t first = 0, stride = 0;
+  if (const auto* ramp = e.as<Ramp>(); ramp && as_int(ramp->base, &first) && as_int(ramp->stride, &stride)) {
+    Lanes lanes;
+    for (int i = 0; i < e.lanes(); ++i)
+      lanes.push_back(first + i * stride);
+    return lanes;
+  }
+  if (const auto* same = e.as<Broadcast>(); same && as_int(same->value, &first))
+    return Lanes(static_cast<size_t>(e.lanes()), first);
+  const auto* n = e.as<Binary>();
+  const std::optional<Lanes> a = n ? constant_lanes(n->a) : std::nullopt,
+                             b = a ? constant_lanes(n->b) : std::nullopt;
+  if (!b) return std::nullopt;
+  Lanes lanes;
+  for (size_t i = 0; i < a->size(); ++i) {
+    const std::optional<int64_t> value = of_constants(n->op, (*a)[i], (*b)[i]);
+    if (!value) return std::nullopt;
+    lanes.push_back(*value);
+  }
+  return lanes;
+}
+
+// An index vector as a base and what is added to it in each lane.
+struct Pattern {
+  Expr base;
+  Lanes lanes;
+};
+
+std::optional<Pattern> as_pattern(const Expr& index) {
+  if (std::optional<Lanes> lanes = constant_lanes(index)) return Pattern{0, std::move(*lanes)};
+  if (const std::optional<Strided> strided = as_strided(index)) {
+    Lanes lanes;
+    for (int i = 0; i < index.lanes(); ++i)
+      lanes.push_back(i * strided->stride);
+    return Pattern{strided->base, std::move(lanes)};
+  }
+  const auto* n = index.as<Binary>();
+  if (!n || (n->op != BinaryOp::add && n->op != BinaryOp::sub)) return std::nullopt;
+  std::optional<Pattern> a = as_pattern(n->a), b = a ? as_pattern(n->b) : std::nullopt;
+  if (!b) return std::nullopt;
+  const int sign = n->op == BinaryOp::add ? 1 : -1;
+  for (size_t i = 0; i < a->lanes.size(); ++i)
+    a->lanes[i] += sign * b->lanes[i];
+  return Pattern{sign > 0 ? a->base + b->base : a->base - b->base, std::move(a->lanes)};
 }
 
 // An index as a rest and a constant that is added to it.
@@ -242,12 +331,38 @@ llvm::Value* KernelEmitter::load_bits(const Load& n) {
       return b_.CreateVectorSplat(static_cast<unsigned>(lanes), one);
     }
   }
+  if (Value* window = on_device() ? nullptr : load_window(n)) return window;
   Value* mask = n.predicate.defined() ? emit(n.predicate) : nullptr;
   Value* indices = emit_index(index);
   if (on_device() && !mask)
     return load_each(n.buffer, type, [&](uint64_t lane) { return b_.CreateExtractElement(indices, lane); });
   Value* where = address(n.buffer, indices);
   return tag(b_.CreateMaskedGather(type, where, align, mask, Constant::getNullValue(type)), n.buffer);
+}
+
+// Elements of which lanes take one or another by constants (each twice, as those of pairs side by side are) are loaded at once, and shuffled.
+// Null where that is not so.
+llvm::Value* KernelEmitter::load_window(const Load& n) {
+  const std::optional<Pattern> pattern = as_pattern(n.indices[0]);
+  const std::optional<Lanes> is_there =
+      n.predicate.defined() ? constant_lanes(n.predicate) : Lanes(static_cast<size_t>(n.type.lanes), 1);
+  if (!pattern || !is_there) return nullptr;
+  int64_t first = std::numeric_limits<int64_t>::max(), last = std::numeric_limits<int64_t>::min();
+  for (size_t i = 0; i < pattern->lanes.size(); ++i) {
+    if ((*is_there)[i] == 0) continue;
+    first = std::min(first, pattern->lanes[i]);
+    last = std::max(last, pattern->lanes[i]);
+  }
+  // First and last are read: so may be all between them.
+  const int64_t width = last < first ? 0 : last - first + 1;
+  if (width < 2 || width > n.type.lanes || !std::has_single_bit(static_cast<uint64_t>(width))) return nullptr;
+  const auto count = static_cast<int>(width);
+  Value* window = contiguous_load(n.buffer, address(n.buffer, pattern->base + Expr(first)),
+                                  element_align(n.buffer), count, nullptr);
+  std::vector<int> pick;
+  for (size_t i = 0; i < pattern->lanes.size(); ++i)
+    pick.push_back((*is_there)[i] == 0 ? count : static_cast<int>(pattern->lanes[i] - first));
+  return b_.CreateShuffleVector(window, Constant::getNullValue(window->getType()), pick);
 }
 
 // GPUs neither gather nor scatter, and what could be in registers is in memory where LLVM does not see each address by itself.

@@ -50,6 +50,9 @@ class KernelEmitter {
     bool in_task = false;
   };
 
+  // Expressions that have been written, sums of places made here among them: another one at the same address would be taken for it.
+  std::vector<tensor::Expr> kept_;
+
   // ---- Statements (emit_stmt.cpp) ----
   void emit(const tensor::Stmt& s);
   void on(const tensor::For& n);
@@ -134,6 +137,7 @@ class KernelEmitter {
   // ---- Memory (emit_memory.cpp) ----
   Value* load_bits(const tensor::Load& n);
   Value* load_strided(const tensor::Load& n, const tensor::Expr& first, int64_t stride);
+  Value* load_window(const tensor::Load& n);
   Value* load_guarded(const tensor::Load& n);
   void store_bits(const tensor::Store& n, Value* bits);
   Value* address(const tensor::Buffer& buffer, Value* index);

@@ -13,6 +13,7 @@ const char* const kPatterns[] = {"o * 16 + l",        "o * 16 + 15 - l",  "o * 2
                                  "o * 32 + 2 * l",    "o + 3 * l",        "4 * l + 7 * o",
                                  "o + 5 * l",         "150 - 3 * l",      "64 - 2 * l + o",
                                  "(o * 16 + l) // 2", "(o * 3 + l) %% 5", "l * l + o",
+                                 "o * 4 + l // 4",    "o + l %% 4",       "o * 16 + (15 - l) // 2",
                                  "index[o * 16 + l]", "index[o] + l",     "index[o] + 2 * l + 1"};
 
 class Access : public testing::TestWithParam<const char*> {};
@@ -50,6 +51,8 @@ TEST_P(Access, MaskedLoads) {
     check(GetParam(), " where q * 16 + v < 61", text("y[o * 16 + l] = x[", pattern, "]"), 80);
     check(GetParam(), "",
           text("y[o * 16 + l] = select(m[o * 16 + l], x[", pattern, "], ", GetParam(), "(1))"), 80);
+    check(GetParam(), "",
+          text("y[o * 16 + l] = select(l %% 2 == 0, x[", pattern, "], x[o * 8 + l // 2 + 1])"), 80);
     if (HasFailure()) return;
   }
 }
@@ -98,6 +101,20 @@ TEST(Words, MoveInTiles) {
     for (const tensor::Target& target : test_targets())
       expect_same(f, f, target, random_memory(f, 3));
   }
+}
+
+// Of elements that lanes take twice, side by side.
+TEST(Pairs, AreNotGathered) {
+  const tensor::Target target = *make_target("cpu:x86-64-v4");
+  const tensor::Func lowered = tensor::lower(
+      with_block("f32", 16, "",
+                 "y[o * 16 + l] = select(l %% 2 == 0, x[o * 8 + l // 2], x[o * 8 + l // 2 + 300])", 80),
+      target);
+  EmitOptions options;
+  options.keep_assembly = true;
+  const Result<ObjectCode> object = emit_object(lowered, "pairs", target, options);
+  ASSERT_TRUE(object.ok()) << to_text(object.errors());
+  EXPECT_EQ(object->assembly.find("gather"), std::string::npos) << object->assembly;
 }
 
 // What is narrow in memory is not widened on its way.
