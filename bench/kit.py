@@ -20,7 +20,7 @@ from machine import source_version
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
-PROGRAMS = ("kit_run.py", "gpu.py", "worker.py", "export_zoo.py", "inputs.py", "machine.py", "report.py", "runtimes.py", "fma_peak.cpp")
+PROGRAMS = ("kit_run.py", "gpu.py", "gpu_decoder.py", "worker.py", "export_zoo.py", "inputs.py", "machine.py", "report.py", "runtimes.py", "fma_peak.cpp")
 FEW = 1024  # numbers of a weight that stays
 
 
@@ -88,6 +88,8 @@ def main():
     shutil.copyfile(options.bundle, options.out / "mcc.tar.xz")
     for program in PROGRAMS:
         shutil.copy(HERE / program, options.out / "bench")
+    for program in ("session.py", "decoder_model.py"):
+        shutil.copy(ROOT / "tests/dynamic" / program, options.out / "bench")
     (options.out / "bench/VERSION").write_text(source_version() + "\n")
     counts = (pack_zoo(options.models, options.out / "zoo.tar.xz"), pack_networks(options.out / "networks.tar.xz"),
               pack_nodes(options.out / "nodes.tar.xz"))

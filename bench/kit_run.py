@@ -2,8 +2,8 @@
 """Checks and measures mcc on the GPU here, from the folder that scripts/gpu_kit makes: kit_run.py RESULTS [--parts A,B] [--seconds N].
 
 Parts, in the order in which they are named: zoo (outputs beside those of the same library for this CPU), networks, nodes (mcc verify),
-profile (times of kernels), bench (beside torch.compile and onnxruntime where these are installed), tune (ResNet-50 and BERT: how soon, how
-far). Each writes RESULTS/PART.json when it ends or has had its time; what it says goes to stdout as well."""
+profile (times of kernels), bench (beside torch.compile and onnxruntime where these are installed), decoder (a language model's prompt and
+steps), tune (ResNet-50 and BERT: how soon, how far). Each writes RESULTS/PART.json when it ends or has had its time; what it says goes to stdout as well."""
 
 import argparse
 import json
@@ -19,7 +19,7 @@ import onnx
 
 HERE = pathlib.Path(__file__).resolve().parent
 KIT = HERE.parent
-PARTS = ("zoo", "networks", "nodes", "profile", "bench", "tune")
+PARTS = ("zoo", "networks", "nodes", "profile", "bench", "decoder", "tune")
 TOLERANCE = {"fp32": 1e-4, "tf32": 5e-3, "fp16": 2e-2, "bf16": 1e-1}  # of an output's largest value
 
 
@@ -146,6 +146,17 @@ def part_bench(kit, report):
                               "--together", "--peer-seconds", kit.options.seconds / 2,
                               seconds=kit.options.seconds)
     report["all"] = (out if code in (0, 1) else "") + (f"exit {code}: {text[-3000:]}" if code else "")
+
+
+def part_decoder(kit, report):
+    code, out, text = kit.run(sys.executable, HERE / "gpu_decoder.py", "--mcc", kit.mcc, seconds=kit.options.seconds)
+    try:
+        for kind, rows in json.loads(out).items():
+            for name, row in rows.items():
+                ok = "# " if row.pop("is right") else "differs: "
+                report[f"{kind}, {name}"] = ok + ", ".join(f"{key} {value:.3g}" for key, value in row.items())
+    except json.JSONDecodeError:
+        report["all"] = f"exit {code}: {text[-3000:]}"
 
 
 def part_tune(kit, report):

@@ -649,6 +649,17 @@ class Cuda(Case):
         self.assertIn("# Stand-in GPU (sm_80)", done.stdout)
         self.assertRegex(done.stdout, r"\| small \| [0-9.]+ \|")
 
+    def test_benchmark_of_a_decoder(self):
+        """bench/gpu_decoder.py: logits are right, in buffers and with copies."""
+        program = [sys.executable, stand_in.ROOT / "bench/gpu_decoder.py", "--mcc", stand_in.MCC, "--small", "--target", "cuda:sm_80", "--seconds", "0.01"]
+        done = self.done(subprocess.run([*map(str, program)], capture_output=True, text=True, timeout=300,
+                                        env=os.environ | {"LD_LIBRARY_PATH": str(stand_in.DRIVER), "FAKE_CUDA_RUN": "1"}))
+        for kind, rows in json.loads(done.stdout).items():
+            for name, row in rows.items():
+                with self.subTest(kind=kind, case=name):
+                    self.assertTrue(row["is right"], row)
+                    self.assertGreater(min(row["in place"], row["copied"]), 0)
+
     def test_gpu_too_old(self):
         self.fails(mcc("run", self.library, "--random", "1", FAKE_CUDA_SM=75), "the model has no code for this GPU (Stand-in GPU, sm_75)")
 
