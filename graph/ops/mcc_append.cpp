@@ -3,9 +3,10 @@
 //
 //   y[b, h, j, e] = past[b, h, j, e]           where j < count[b]
 //                   now[b, h, j - count[b], e]  behind it, for as many rows as there are
-//                   past[b, h, j, e]            behind these, where there is such a row, else 0
+//                   0                           behind these
 //
-// Attribute: in_place (0). 1: y is in the memory of past, and as long; rows of `now` are written there, as far as there is room.
+// Attribute: in_place (0). 1: y is in the memory of past, and as long; rows of `now` are written there, as far as there is room, and
+// those behind stay as they are.
 //
 // Inputs: past [B, H, P, E], now [B, H, S, E], count [B], and the rows of the result, which are known.
 #include "graph/ops/common.h"
@@ -52,7 +53,7 @@ void compute_append(ComputeContext& c) {
     const Expr now =
         select(row < fresh, c.at(kNow, {i[0], i[1], place, i[3]}), tensor::constant(out.element, 0));
     if (tensor::is_int(before, 0)) return now;
-    return select(i[2] < before && (row < 0 || row >= fresh), c.at(kPast, to_vector(i)), now);
+    return select(i[2] < before && row < 0, c.at(kPast, to_vector(i)), now);
   }));
 }
 
