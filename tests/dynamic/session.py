@@ -48,6 +48,7 @@ class Session:
         self.model, self.session, self.error = ctypes.c_void_p(), ctypes.c_void_p(), Error()
         self.check(self.lib.mcc_model_open(str(path).encode(), ctypes.byref(self.model), ctypes.byref(self.error)))
         self.arena = arena  # an array, aligned
+        self.in_place = set()  # outputs of the last run that were
         options = Options(ctypes.sizeof(Options), threads, None, arena.ctypes.data if arena is not None else None,
                           arena.nbytes if arena is not None else 0, has_seed=seed is not None, seed=seed or 0)
         self.check(self.lib.mcc_session_create(self.model, ctypes.byref(options), ctypes.byref(self.session), ctypes.byref(self.error)))
@@ -66,6 +67,9 @@ class Session:
         with on_device."""
         self.feeds = {name: np.array(value, order="C") for name, value in feeds.items()}  # stay until the next run
         in_place, places = in_place or {}, {}
+        for name in self.in_place - set(in_place):
+            self.set("output", name, None)
+        self.in_place = set(in_place)
         for name, value in self.feeds.items():
             places[name] = self.on_device(value) if on_device and name in in_place.values() else value.ctypes.data
             self.set("input", name, self.tensor(places[name], value))
@@ -86,7 +90,7 @@ class Session:
     def set(self, kind, name, tensor):
         index = getattr(self.lib, f"mcc_model_find_{kind}")(self.model, name.encode())
         set_it = getattr(self.lib, f"mcc_session_set_{kind}")
-        self.check(set_it(self.session, ctypes.c_size_t(index), ctypes.byref(tensor), ctypes.byref(self.error)))
+        self.check(set_it(self.session, ctypes.c_size_t(index), ctypes.byref(tensor) if tensor else None, ctypes.byref(self.error)))
 
     def on_device(self, array):
         """Memory of the GPU with what the array holds."""
