@@ -21,6 +21,9 @@ constexpr int64_t spin_between_runs_ns = 40'000;
 constexpr int64_t spin_within_run_ns = 2'000'000;
 constexpr int pauses_between_looks = 32;
 
+// A share is two numbers in one word: so many units at most, of several items where there are more.
+constexpr int64_t most_units = INT32_MAX;
+
 void pause_cpu() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -72,12 +75,12 @@ int32_t available_cpus() {
 
 mcc_status ThreadPool::start(int32_t threads, mcc_error* error) {
   if (!workers_.allocate(static_cast<uint64_t>(threads) - 1) ||
-      !claims_memory_.reserve(static_cast<uint64_t>(threads) * sizeof(Claim))) {
+      !shares_memory_.reserve(static_cast<uint64_t>(threads) * sizeof(Share))) {
     return fail(error, MCC_OUT_OF_MEMORY, "out of memory");
   }
-  claims_ = reinterpret_cast<Claim*>(claims_memory_.data());
+  shares_ = reinterpret_cast<Share*>(shares_memory_.data());
   for (int32_t i = 0; i < threads; ++i)
-    new (&claims_[i]) Claim{};
+    new (&shares_[i]) Share{};
   executor_.parallel_for = parallel_for;
   executor_.num_threads = threads;
   executor_.user = this;
@@ -123,12 +126,21 @@ void ThreadPool::parallel_for(mcc_executor* self, mcc_task_fn task, void* contex
   pool->task_ = task;
   pool->context_ = context;
   pool->count_ = count;
-  pool->pending_.store(parts - 1, std::memory_order_relaxed);
+  pool->unit_ = (count - 1) / most_units + 1;
+  const auto units = static_cast<uint32_t>((count - 1) / pool->unit_ + 1);
+  pool->pending_.store(units, std::memory_order_relaxed);
+  // The first `rest` shares have one unit more.
+  const uint32_t each = units / parts, rest = units % parts;
+  uint32_t first = 0;
+  for (uint32_t p = 0; p < parts; ++p) {
+    const uint32_t end = first + each + (p < rest ? 1 : 0);
+    pool->shares_[p].range.store(uint64_t{first} << 32 | end, std::memory_order_release);
+    first = end;
+  }
   pool->open_region(parts);
   pool->wake(parts);
-  pool->run_part(0, parts);
-  pool->help(1, parts, pool->state_.load(std::memory_order_relaxed) >> parts_bits);
-  pool->wait_for_parts();
+  pool->run_shares(0, parts);
+  pool->wait_for_items();
 }
 
 void ThreadPool::open_region(uint32_t parts) {
@@ -146,8 +158,8 @@ void ThreadPool::wake(uint32_t parts) {
   syscall(SYS_futex, futex_word(&state_), FUTEX_WAKE_BITSET_PRIVATE, INT_MAX, nullptr, nullptr, groups);
 }
 
-void ThreadPool::wait_for_parts() {
-  // The last parts are running on other threads. When there are more threads than CPUs, they need
+void ThreadPool::wait_for_items() {
+  // The last items are running on other threads. When there are more threads than CPUs, they need
   // this one.
   for (int spins = 0; pending_.load(std::memory_order_acquire) != 0; ++spins) {
     if (spins < 4096) {
@@ -160,27 +172,37 @@ void ThreadPool::wait_for_parts() {
 
 // Both sides. ------------------------------------------------------------------------------------
 
-bool ThreadPool::claim(uint32_t part, uint64_t epoch) {
-  uint64_t claimed = claims_[part].epoch.load(std::memory_order_relaxed);
-  return claimed < epoch && claims_[part].epoch.compare_exchange_strong(
-                                claimed, epoch, std::memory_order_acquire, std::memory_order_relaxed);
+// From the front of the thread's own share, from the back of others'.
+ThreadPool::Range ThreadPool::take(uint32_t share, bool is_own) {
+  std::atomic<uint64_t>& range = shares_[share].range;
+  uint64_t seen = range.load(std::memory_order_relaxed);
+  while (true) {
+    const auto first = static_cast<uint32_t>(seen >> 32), end = static_cast<uint32_t>(seen);
+    if (first == end) return {0, 0};
+    // Most shares take equally long: what is left for others is little.
+    const uint32_t count = is_own ? end - first - (end - first) / 4 : (end - first + 1) / 2;
+    const uint64_t left =
+        is_own ? uint64_t{first + count} << 32 | end : uint64_t{first} << 32 | (end - count);
+    if (range.compare_exchange_weak(seen, left, std::memory_order_acquire, std::memory_order_relaxed))
+      return is_own ? Range{first, first + count} : Range{end - count, end};
+  }
 }
 
-void ThreadPool::run_part(uint32_t part, uint32_t parts) {
-  // The first `rest` parts have one item more.
-  const int64_t share = count_ / parts;
-  const int64_t rest = count_ % parts;
-  const int64_t begin = share * part + (part < rest ? part : rest);
-  task_(context_, begin, begin + share + (part < rest ? 1 : 0), static_cast<int32_t>(part));
+void ThreadPool::run_items(Range range, uint32_t worker) {
+  const int64_t end = range.end * unit_;
+  task_(context_, range.first * unit_, end < count_ ? end : count_, static_cast<int32_t>(worker));
+  pending_.fetch_sub(range.end - range.first, std::memory_order_release);
 }
 
-// Takes the parts nobody has claimed, starting with `first`.
-void ThreadPool::help(uint32_t first, uint32_t parts, uint64_t epoch) {
-  for (uint32_t k = 0; k + 1 < parts; ++k) {
-    const uint32_t part = 1 + (first - 1 + k) % (parts - 1);
-    if (!claim(part, epoch)) continue;
-    run_part(part, parts);
-    pending_.fetch_sub(1, std::memory_order_release);
+// The worker's own share, and what others have left.
+void ThreadPool::run_shares(uint32_t worker, uint32_t parts) {
+  for (uint32_t k = 0; k < parts; ++k) {
+    const uint32_t share = (worker + k) % parts;
+    while (true) {
+      const Range range = take(share, k == 0);
+      if (range.first == range.end) break;
+      run_items(range, worker);
+    }
   }
 }
 
@@ -198,7 +220,7 @@ void ThreadPool::work(uint32_t index) {
     seen = wait_for_region(seen, index);
     if (is_stopping_.load(std::memory_order_relaxed)) return;
     const uint32_t parts = seen & ((1u << parts_bits) - 1);
-    if (index < parts) help(index, parts, seen >> parts_bits);
+    if (index < parts) run_shares(index, parts);
   }
 }
 

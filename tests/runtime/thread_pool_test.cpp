@@ -51,6 +51,26 @@ TEST(ThreadPool, DoesEveryItemOnce) {
   }
 }
 
+// The first item lasts until the last one of the same share is done, by another thread.
+TEST(ThreadPool, TakesWhatOthersHaveLeft) {
+  ThreadPool pool;
+  ASSERT_EQ(pool.start(2, nullptr), MCC_OK);
+  for (int i = 0; i < 100; ++i) {
+    std::atomic<bool> is_done{false};
+    pool.executor()->parallel_for(
+        pool.executor(),
+        [](void* context, int64_t begin, int64_t end, int32_t) {
+          auto& done = *static_cast<std::atomic<bool>*>(context);
+          for (int64_t item = begin; item < end; ++item) {
+            if (item == 3) done = true;
+            while (item == 0 && !done)
+              usleep(10);
+          }
+        },
+        &is_done, 8);
+  }
+}
+
 TEST(ThreadPool, WakesUpAfterSleep) {
   ThreadPool pool;
   ASSERT_EQ(pool.start(4, nullptr), MCC_OK);
