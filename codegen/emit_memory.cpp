@@ -51,43 +51,6 @@ std::optional<Strided> as_strided(const Expr& index) {
 
 using Lanes = std::vector<int64_t>;
 
-std::optional<int64_t> of_constants(BinaryOp op, int64_t a, int64_t b) {
-  switch (op) {
-    case BinaryOp::add:
-      return a + b;
-    case BinaryOp::sub:
-      return a - b;
-    case BinaryOp::mul:
-      return a * b;
-    case BinaryOp::floor_div:
-      return b > 0 ? std::optional((a - ((a % b + b) % b)) / b) : std::nullopt;
-    case BinaryOp::floor_mod:
-      return b > 0 ? std::optional((a % b + b) % b) : std::nullopt;
-    case BinaryOp::min:
-      return std::min(a, b);
-    case BinaryOp::max:
-      return std::max(a, b);
-    case BinaryOp::eq:
-      return a == b;
-    case BinaryOp::ne:
-      return a != b;
-    case BinaryOp::lt:
-      return a < b;
-    case BinaryOp::le:
-      return a <= b;
-    case BinaryOp::gt:
-      return a > b;
-    case BinaryOp::ge:
-      return a >= b;
-    case BinaryOp::logical_and:
-      return a != 0 && b != 0;
-    case BinaryOp::logical_or:
-      return a != 0 || b != 0;
-    default:
-      return std::nullopt;
-  }
-}
-
 // What an integer or condition is in each lane, if that is known.
 std::optional<Lanes> constant_lanes(const Expr& e) {
   int64_t first = 0, stride = 0;
@@ -104,10 +67,9 @@ std::optional<Lanes> constant_lanes(const Expr& e) {
                              b = a ? constant_lanes(n->b) : std::nullopt;
   if (!b) return std::nullopt;
   Lanes lanes;
+  auto scalar = [&](int64_t value) { return IntImm::make({n->a.element(), 1}, value); };
   for (size_t i = 0; i < a->size(); ++i) {
-    const std::optional<int64_t> value = of_constants(n->op, (*a)[i], (*b)[i]);
-    if (!value) return std::nullopt;
-    lanes.push_back(*value);
+    if (!as_int(binary(n->op, scalar((*a)[i]), scalar((*b)[i])), &lanes.emplace_back())) return std::nullopt;
   }
   return lanes;
 }

@@ -183,8 +183,8 @@ struct OpDef {
   // Another way to compute it in some runs, for GPUs: one library has both. Null where there is none.
   std::optional<OtherRun> (*other_run)(const Graph&, const Node&) = nullptr;
 
-  // The result is input 0 but for some elements, which are those of input 1, or 0, where both have the same shape. With the attribute `in_place` = 1 only these are written: the
-  // others are there, as the result is in the memory of the input.
+  // The result is input 0 but for some elements, which are those of input 1, or 0, where both have the same shape. With the attribute
+  // `in_place` = 1 those of input 1 alone are written: the others are there, as the result is in the memory of the input.
   bool updates_first_input = false;
 
   // Constants of it are left to the passes: they say more than their value does (a quantised weight).

@@ -279,4 +279,9 @@ std::optional<BlockInfo> analyze_nested(const Schedule& schedule, const std::str
   return analyze_block(schedule, block, true);
 }
 
+bool has_scan(const Block& block) {
+  return std::any_of(block.axes.begin(), block.axes.end(),
+                     [](const Axis& a) { return a.kind == AxisKind::scan; });
+}
+
 }  // namespace mcc::tuner

@@ -58,6 +58,9 @@ int64_t count_of(const tensor::Buffer& buffer);
 
 bool is_output(const tensor::Func& f, const tensor::Buffer& buffer);
 
+// Whether the block is about the steps of a recurrence.
+bool has_scan(const tensor::Block& block);
+
 // Of non-negative numbers.
 constexpr int64_t ceil_div64(int64_t n, int64_t divisor) { return (n + divisor - 1) / divisor; }
 constexpr int64_t round_up64(int64_t n, int64_t multiple) { return ceil_div64(n, multiple) * multiple; }

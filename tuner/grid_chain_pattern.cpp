@@ -16,11 +16,6 @@ bool is_in(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-bool has_scan(const Block& block) {
-  return std::any_of(block.axes.begin(), block.axes.end(),
-                     [](const Axis& a) { return a.kind == AxisKind::scan; });
-}
-
 // The one loop over steps that there is, with its blocks; empty where there are several, or blocks of another kind. rows: of axes
 // about rows.
 std::optional<Rolling> as_rolling(const Schedule& s, size_t rows) {

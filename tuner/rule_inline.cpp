@@ -101,9 +101,7 @@ bool is_copy_of_steps(const Schedule& s, const BlockInfo& producer) {
   auto is_of_steps = [&](const Access& read) {
     return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
       const Block& block = *s.find_block(name);
-      const bool has_steps = std::any_of(block.axes.begin(), block.axes.end(),
-                                         [](const Axis& a) { return a.kind == AxisKind::scan; });
-      return has_steps && only_buffer_written(block).same_as(read.buffer);
+      return has_scan(block) && only_buffer_written(block).same_as(read.buffer);
     });
   };
   return std::any_of(producer.loads.begin(), producer.loads.end(), is_of_steps) &&

@@ -90,12 +90,17 @@ std::vector<const For*> loops_over_steps(const Func& f) {
   return loops;
 }
 
-int64_t extent_at(const Func& f, const For& loop, const std::vector<int64_t>& sizes) {
+VarMap values_of(const Func& f, const std::vector<int64_t>& sizes) {
   VarMap values;
   for (size_t i = 0; i < f.dims.size(); ++i)
     values.emplace(f.dims[i].get(), Expr(sizes[i]));
+  return values;
+}
+
+// Nothing where it depends on more than dimensions.
+std::optional<int64_t> extent_at(const For& loop, const VarMap& values) {
   int64_t extent = 0;
-  return as_int(simplify(substitute(loop.extent, values)), &extent) ? extent : 0;
+  return as_int(simplify(substitute(loop.extent, values)), &extent) ? std::optional(extent) : std::nullopt;
 }
 
 // Larger ones where recurrences would have a single step, which is none: neither a loop, nor an axis of what it makes.
@@ -104,7 +109,7 @@ std::vector<int64_t> with_several_steps(const Func& f, std::vector<int64_t> size
   for (const For* loop : loops_over_steps(f)) {
     std::vector<int64_t> larger = sizes;
     bool grows = true;
-    while (extent_at(f, *loop, larger) == 1 && grows) {
+    while (extent_at(*loop, values_of(f, larger)) == 1 && grows) {
       grows = false;
       for (size_t i = 0; i < f.dims.size(); ++i) {
         if (!uses_var(loop->extent, f.dims[i]) || larger[i] > kMost) continue;
@@ -112,22 +117,18 @@ std::vector<int64_t> with_several_steps(const Func& f, std::vector<int64_t> size
         grows = true;
       }
     }
-    if (extent_at(f, *loop, larger) > 1) sizes = std::move(larger);
+    if (extent_at(*loop, values_of(f, larger)).value_or(0) > 1) sizes = std::move(larger);
   }
   return sizes;
 }
 
 // Whether sizes leave loops nothing to do that have work at others: windows that do not fit.
 bool is_without_work(const Func& f, const std::vector<int64_t>& sizes) {
-  VarMap values;
-  for (size_t i = 0; i < f.dims.size(); ++i)
-    values.emplace(f.dims[i].get(), Expr(sizes[i]));
+  const VarMap values = values_of(f, sizes);
   bool found = false;
   for_each_stmt(f.body, [&](const Stmt& s) {
     const auto* loop = s.as<For>();
-    int64_t extent = 1;
-    if (loop && !loop->extent.as<IntImm>()) as_int(simplify(substitute(loop->extent, values)), &extent);
-    found |= extent < 1;
+    if (loop && !loop->extent.as<IntImm>()) found |= extent_at(*loop, values).value_or(1) < 1;
   });
   return found;
 }

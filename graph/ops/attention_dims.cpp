@@ -15,8 +15,7 @@ constexpr int64_t kOpenTile = 64;  // rows that an open number of them is filled
 // At most an eighth more, or 16.
 Expr whole_tiles(const Expr& rows) {
   int64_t m = 0;
-  if (!as_int(rows, &m))
-    return tensor::floor_div(rows + Expr(kOpenTile - 1), Expr(kOpenTile)) * Expr(kOpenTile);
+  if (!as_int(rows, &m)) return tensor::ceil_div(rows, Expr(kOpenTile)) * Expr(kOpenTile);
   int64_t tile = 16;
   while (tile < 128 && round_up(m, 2 * tile) <= m + m / 8)
     tile *= 2;
@@ -36,8 +35,6 @@ bool stands_along(Ints view, size_t rank, size_t axis) {
   const auto at = steps_of(view, rank, axis);
   return std::all_of(at, at + static_cast<std::ptrdiff_t>(rank), [](int64_t step) { return step == 0; });
 }
-
-Expr ceil_div(const Expr& a, int64_t b) { return tensor::floor_div(a + Expr(b - 1), Expr(b)); }
 
 }  // namespace
 
@@ -63,7 +60,9 @@ AttentionDims::AttentionDims(const Attributes& a, const std::function<const Shap
                             : extent(extents[1], outer.size(), {1, 2});
   d = extents[2], e = extents[3];
   if (extents[0] == 1 && rolling != 0) splits = a.integer("splits", 1);
-  has_heads_as_rows_ = splits > 1 && has_shared_keys(a, shape_of);
+  auto stands = [&](int i) { return stands_along(views[i], shape_of(i).size(), all.size() - 1); };
+  are_keys_shared = !all.empty() && stands(1) && stands(2);
+  has_heads_as_rows_ = splits > 1 && are_keys_shared;
   if (has_heads_as_rows_) queries = all.back();
   for (size_t axis = 0; axis < all.size(); ++axis)
     if (is_kept(axis)) batch.push_back(all[axis]);
@@ -74,7 +73,7 @@ AttentionDims::AttentionDims(const Attributes& a, const std::function<const Shap
   if (rolling != 0) {
     const int64_t at_once = rolling * splits;
     known = (count + at_once - 1) / at_once;
-    parts = is_open ? ceil_div(n, at_once) : Expr(known);
+    parts = is_open ? tensor::ceil_div(n, Expr(at_once)) : Expr(known);
     has_parts = is_open || splits > 1 || known > 1;
     is_ragged = is_open || count % at_once != 0;
     n = rolling;
@@ -87,16 +86,21 @@ AttentionDims::AttentionDims(const Attributes& a, const std::function<const Shap
   are_rows_whole = rows.same_as(queries) || same_shape({rows}, {queries});
 }
 
-bool has_shared_keys(const Attributes& a, const std::function<const Shape&(int)>& shape_of) {
-  const size_t batches = a.integers("batch").size();
-  return batches > 0 && stands_along(a.integers("k_view"), shape_of(1).size(), batches - 1) &&
-         stands_along(a.integers("v_view"), shape_of(2).size(), batches - 1);
-}
+AttentionDims::AttentionDims(const Graph& graph, const Node& node)
+    : AttentionDims(node.attributes, [&](int i) -> const Shape& {
+        return graph.value(node.inputs[static_cast<size_t>(i)]).type.shape;
+      }) {}
 
 bool AttentionDims::is_kept(size_t axis) const {
   int64_t count = 0;
   const bool are_rows = has_heads_as_rows_ && axis + 1 == all.size();
   return !are_rows && (rolling == 0 || !as_int(all[axis], &count) || count != 1);
+}
+
+Shape AttentionDims::rows_of_batch() const {
+  Shape s = batch;
+  s.push_back(rows);
+  return s;
 }
 
 Shape AttentionDims::shape(std::initializer_list<Expr> inner) const {

@@ -13,9 +13,12 @@ class AttentionDims {
  public:
   // shape_of: of an input.
   AttentionDims(const Attributes& a, const std::function<const Shape&(int)>& shape_of);
+  AttentionDims(const Graph& graph, const Node& node);
 
   // Of all parts, where there are several, behind the batch.
   Shape shape(std::initializer_list<Expr> inner) const;
+  // Of what has been put together.
+  Shape rows_of_batch() const;
   // Of a view of q, or of k or v, with a step for each axis of `all`: with one for each that is computed over.
   std::vector<int64_t> view(std::vector<int64_t> steps, size_t rank, bool is_of_queries) const;
   // The index in [all..., m, j], from that in [batch..., row, j].
@@ -36,6 +39,7 @@ class AttentionDims {
   Expr queries = 1;  // rows of each batch
   Expr rows = 1;     // that are computed: as many as tiles have, so that these need no conditions
   bool are_rows_whole = true;
+  bool are_keys_shared = false;  // keys and values stand along the last axis of `all`: heads share them
   // Axes of `all` and splits that the batch has: where views have steps.
   size_t viewed() const { return batch.size() - (splits > 1 ? 1 : 0); }
 
@@ -44,9 +48,6 @@ class AttentionDims {
 
   bool has_heads_as_rows_ = false;  // the last axis of `all`, of one query
 };
-
-// Whether keys and values stand along the last axis of the batch: heads share them.
-bool has_shared_keys(const Attributes& a, const std::function<const Shape&(int)>& shape_of);
 
 int64_t round_up(int64_t extent, int64_t multiple);
 

@@ -316,9 +316,8 @@ struct Rolled {
 
 Rolled roll(ComputeContext& c, const Parts& parts, const Dims& dims, ElementType type) {
   tensor::FuncBuilder& b = c.builder;
-  Shape rows = dims.batch, all;
-  rows.push_back(dims.rows);
-  all = rows;
+  const Shape rows = dims.rows_of_batch();
+  Shape all = rows;
   all.emplace_back(dims.e);
   const Rolled rolled{b.new_buffer("rolled", type, all), b.new_buffer("total", type, rows),
                       b.new_buffer("top", type, rows)};
@@ -374,9 +373,7 @@ struct Splits {
 };
 
 Splits splits_of(ComputeContext& c, const Rolled& rolled, const Dims& dims, ElementType type) {
-  Shape rows = dims.batch, all;
-  rows.push_back(dims.rows);
-  all = rows;
+  Shape rows = dims.rows_of_batch(), all = rows;
   all.emplace_back(dims.e);
   rows.emplace_back(2);
   return {c.builder.compute("split", type, all, [&](Axes i) { return load(rolled.mixed, to_vector(i)); }),
@@ -428,8 +425,7 @@ std::optional<OtherRun> one_query(const Graph& graph, const Node& node) {
   const Attributes& a = node.attributes;
   Ints extents = a.integers("extents");
   if (a.integer("splits", 1) == 1 || extents[0] != kOpenExtent) return std::nullopt;
-  const Dims dims(
-      a, [&](int i) -> const Shape& { return graph.value(node.inputs[static_cast<size_t>(i)]).type.shape; });
+  const Dims dims(graph, node);
   const auto* m = dims.m.as<tensor::VarNode>();
   if (m == nullptr) return std::nullopt;
   OtherRun run{tensor::Var(m), 1, a};

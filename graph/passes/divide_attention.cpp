@@ -165,17 +165,14 @@ Division choose_division(const AttentionSizes& a, const Node& node, const Gpu& g
 // single warp waits for most of its time. Each has two parts at least: a single one is no recurrence.
 int64_t splits_of(const Graph& graph, const Node& node, int64_t keys_of_part, const Gpu& gpu) {
   constexpr int64_t kMostSplits = 32, kBlocks = 2;
-  auto shape_of = [&](int i) -> const Shape& {
-    return graph.value(node.inputs[static_cast<size_t>(i)]).type.shape;
-  };
+  const AttentionDims dims(graph, node);
   std::vector<int64_t> batch = node.attributes.integers("batch");
-  if (has_shared_keys(node.attributes, shape_of)) batch.pop_back();  // rows
+  if (dims.are_keys_shared) batch.pop_back();  // rows
   int64_t batches = 1;
   for (int64_t extent : batch)
     if (extent != kOpenExtent) batches *= extent;
   const int64_t wanted = std::clamp<int64_t>(kBlocks * gpu.multiprocessors / batches, 2, kMostSplits);
-  const std::optional<int64_t> keys =
-      graph.facts().bounds(AttentionDims(node.attributes, shape_of).keys).high;
+  const std::optional<int64_t> keys = graph.facts().bounds(dims.keys).high;
   return keys ? std::min(wanted, *keys / (2 * keys_of_part)) : wanted;
 }
 

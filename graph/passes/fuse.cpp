@@ -468,8 +468,12 @@ tensor::Func build(const Graph& graph, const KernelGroup& group, NodeId other_no
                                  [&](tensor::Axes at) { return load(whole, in_rows(at, rows->second)); });
   }
   for (NodeId id : group.nodes) {
-    Node node = graph.node(id);
-    if (id == other_node) node.attributes = other;
+    Node changed;
+    if (id == other_node) {
+      changed = graph.node(id);
+      changed.attributes = other;
+    }
+    const Node& node = id == other_node ? changed : graph.node(id);
     std::vector<tensor::Buffer> inputs(node.inputs.size());
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       ValueId v = node.inputs[i];

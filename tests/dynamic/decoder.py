@@ -134,7 +134,9 @@ class Decoder(FolderCase):
         session, reference = self.compile(maker)
         sizes, random, room = maker.sizes, np.random.default_rng(7), 12
         pasts = {name: np.zeros((1, sizes.shared, 0, sizes.size), maker.dtype) for name in sizes.pasts()}
-        buffers = {name: np.zeros((1, sizes.shared, room, sizes.size), maker.dtype) for name in sizes.pasts()}
+        # A copy of what there is would leave zeros behind it.
+        untouched = 7
+        buffers = {name: np.full((1, sizes.shared, room, sizes.size), untouched, maker.dtype) for name in sizes.pasts()}
         places = {name: session.on_device(array) if IS_GPU else array.ctypes.data for name, array in buffers.items()}
         for past, present in zip(sizes.pasts(), sizes.presents()):
             session.set("input", past, session.tensor(places[past], buffers[past]))
@@ -147,6 +149,10 @@ class Decoder(FolderCase):
             for again in range(4):
                 with self.subTest(held=held, again=again):
                     np.testing.assert_allclose(session.run(feeds, ["logits"])[0], want, rtol=1e-3, atol=5e-4)
+                    for past, present in zip(sizes.pasts(), presents):
+                        now = session.from_device(places[past], buffers[past]) if IS_GPU else buffers[past]
+                        np.testing.assert_allclose(now[:, :, :held], present, rtol=1e-3, atol=5e-4)
+                        self.assertTrue((now[:, :, held:] == untouched).all())
             pasts = dict(zip(sizes.pasts(), presents))
         session.close()
 
