@@ -322,5 +322,26 @@ TEST(Packing, PacksWhatManyRowsReadFromFarApart) {
             std::string::npos);
 }
 
+// Queries times the keys of a joint projection, which lie behind so many other columns, read where they are.
+TEST(Packing, TakesKeysOutOfAJointProjection) {
+  constexpr int64_t heads = 2, rows = 24, keys = 20, depth = 6;
+  for (const int64_t first : {0L, heads * depth, 7L}) {
+    FuncBuilder b("product");
+    const Buffer x = b.input("x", f32, {heads, rows, depth}),
+                 joint = b.input("joint", f32, {keys, first + 2 * heads * depth});
+    const Buffer y =
+        b.reduce("product", f32, {heads, rows, keys}, {depth}, Reducer::sum, [&](Axes i, Axes r) {
+          return load(x, {i[0], i[1], r[0]}) * load(joint, {i[2], Expr(first) + i[0] * Expr(depth) + r[0]});
+        });
+    const Workload w{"product", b.finish({y}), {}, false};
+    const Schedule made = default_schedule(w.func, small_target());
+    // Heads begin at multiples of their depth.
+    EXPECT_EQ(to_text(made.trace()).find("(d1 // 6") != std::string::npos, first % depth == 0) << first;
+    std::vector<Bytes> expected;
+    ASSERT_EQ(tensor::test::run(w, w.func, &expected), "");
+    EXPECT_EQ(tensor::test::check_results(w, made.func(), expected, true), "") << first;
+  }
+}
+
 }  // namespace
 }  // namespace mcc::tuner::test
