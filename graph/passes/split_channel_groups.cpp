@@ -6,15 +6,15 @@
 // The second is how exporters write the first, with reshapes around it and the factors behind these. What is reduced are whole rows
 // of memory then, and elementwise operators behind it, which go along, have its shape: one kernel, where a group's index would
 // be a quotient, or reshapes stood between. Reshapes are views.
+#include <algorithm>
 #include <map>
 
+#include "graph/ops/common.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
 
 namespace mcc::graph {
 namespace {
-
-using Ints = std::vector<int64_t>;
 
 class SplitChannelGroups {
  public:
@@ -41,50 +41,56 @@ class SplitChannelGroups {
   };
 
   const TensorType& type(ValueId v) const { return g_.value(v).type; }
-  Ints dims(ValueId v) const { return static_shape(type(v).shape); }
+  const Shape& shape(ValueId v) const { return type(v).shape; }
+  static int64_t channels(const Shape& whole) { return *static_dim(whole[1]); }
 
-  ValueId reshape(const std::string& name, ValueId v, const Ints& dims) {
-    return emit(g_, "", "Reshape", name, {v, g_.add_constant(name + ".shape", Constant::ints(dims))});
+  static bool has_known_channels(const Shape& whole) {
+    const bool is_empty =
+        std::any_of(whole.begin(), whole.end(), [](const Expr& extent) { return tensor::is_int(extent, 0); });
+    return whole.size() >= 2 && static_dim(whole[1]) && !is_empty;
   }
 
-  static Ints split_dims(const Ints& whole, int64_t groups) {
-    Ints result{whole[0], groups, whole[1] / groups};
+  static Shape split_shape(const Shape& whole, int64_t groups) {
+    Shape result{whole[0], groups, channels(whole) / groups};
     result.insert(result.end(), whole.begin() + 2, whole.end());
     return result;
   }
 
   // What broadcasts to [N, C, ...] and differs from channel to channel alone, or not at all, for the split form. Nothing otherwise.
-  std::optional<ValueId> split_vector(const std::string& name, ValueId v, const Ints& whole, int64_t groups) {
-    if (!is_static(type(v).shape)) return std::nullopt;
-    const Ints own = dims(v);
-    if (static_count(type(v).shape) == 1) return own.size() <= 1 ? v : reshape(name, v, {1});
+  std::optional<ValueId> split_vector(const std::string& name, ValueId v, const Shape& whole,
+                                      int64_t groups) {
+    if (!is_static(shape(v))) return std::nullopt;
+    const std::vector<int64_t> own = static_shape(shape(v));
+    if (static_count(shape(v)) == 1) return own.size() <= 1 ? v : reshaped(g_, name, v, {Expr(1)});
     for (size_t i = 0; i < own.size(); ++i) {
       const size_t axis = whole.size() - own.size() + i;
-      if (own[i] != 1 && (axis != 1 || own[i] != whole[1])) return std::nullopt;
+      if (own[i] != 1 && (axis != 1 || own[i] != channels(whole))) return std::nullopt;
     }
-    return reshape(name, v, vector_dims(whole, groups));
+    return reshaped(g_, name, v, vector_shape(whole, groups));
   }
 
-  static Ints vector_dims(const Ints& whole, int64_t groups) {
-    Ints apart(whole.size(), 1);
+  static Shape vector_shape(const Shape& whole, int64_t groups) {
+    Shape apart(whole.size(), Expr(1));
     apart[0] = groups;
-    apart[1] = whole[1] / groups;
+    apart[1] = channels(whole) / groups;
     return apart;
   }
 
   // Of x in the type of scale and bias.
-  ValueId normalized(const Node& node, ValueId x, const Ints& whole, int64_t groups, ValueId scale, ValueId bias) {
+  ValueId normalized(const Node& node, ValueId x, const Shape& whole, int64_t groups, ValueId scale,
+                     ValueId bias) {
     Attributes a;
     a.set("epsilon", node.attributes.number("epsilon", 1e-5));
-    const ValueId split = converted(g_, node.name, reshape(node.name, x, split_dims(whole, groups)), type(scale).element);
+    const ValueId split =
+        converted(g_, node.name, reshaped(g_, node.name, x, split_shape(whole, groups)), type(scale).element);
     return emit(g_, "", "InstanceNormalization", node.name, {split, scale, bias}, a);
   }
 
   void split_group_norm(NodeId id) {
     const Node node = g_.node(id);
     const TensorType in = type(node.inputs[0]);  // emit() moves values
-    if (!is_static(in.shape) || static_count(in.shape) == 0) return;
-    const Ints whole = dims(node.inputs[0]);
+    const Shape& whole = in.shape;
+    if (!has_known_channels(whole)) return;
     const int64_t groups = node.attributes.integer("num_groups", 1);
     // Factors are applied before the result is rounded.
     const ElementType wide = in.element == ElementType::f64 ? in.element : ElementType::f32;
@@ -94,7 +100,8 @@ class SplitChannelGroups {
     };
     ValueId y = normalized(node, node.inputs[0], whole, groups, constants(".ones", 1), constants(".zeros", 0));
     for (size_t i : {1, 2}) {
-      const ValueId of_channels = reshape(node.name, converted(g_, node.name, node.inputs[i], wide), vector_dims(whole, groups));
+      const ValueId of_channels = reshaped(g_, node.name, converted(g_, node.name, node.inputs[i], wide),
+                                           vector_shape(whole, groups));
       y = emit(g_, "", i == 1 ? "Mul" : "Add", node.name, {y, of_channels});
     }
     set(id, converted(g_, node.name, y, in.element), groups);
@@ -106,15 +113,17 @@ class SplitChannelGroups {
     if (before < 0 || !is_op(g_.node(before), "Reshape") || single_user(g_, users_, node.inputs[0]) != id) return;
     if (after < 0 || !is_op(g_.node(after), "Reshape")) return;
     const ValueId x = g_.node(before).inputs[0], y = g_.node(after).outputs[0];
-    if (!is_static(type(x).shape) || !is_static(type(y).shape) || !is_static(type(node.inputs[0]).shape)) return;
-    const Ints whole = dims(x), rows = dims(node.inputs[0]);
-    const bool is_same = dims(y) == whole && whole.size() >= 3 && rows.size() == 3 && rows[0] == whole[0];
-    if (!is_same || static_count(type(x).shape) == 0 || whole[1] % rows[1] != 0) return;
-    const ValueId split = normalized(node, x, whole, rows[1], node.inputs[1], node.inputs[2]);
+    const Shape whole = shape(x), rows = shape(node.inputs[0]);
+    if (whole.size() < 3 || rows.size() != 3 || !same_shape(shape(y), whole) ||
+        !same_shape({rows[0]}, {whole[0]}))
+      return;
+    const std::optional<int64_t> groups = static_dim(rows[1]);
+    if (!has_known_channels(whole) || !groups || channels(whole) % *groups != 0) return;
+    const ValueId split = normalized(node, x, whole, *groups, node.inputs[1], node.inputs[2]);
     const NodeId maker = g_.value(split).producer;
     absorb(g_, before, maker);
     absorb(g_, id, maker);
-    set(after, split, rows[1]);
+    set(after, split, *groups);
   }
 
   // An elementwise operator of split values and of what is given for channels.
@@ -128,13 +137,13 @@ class SplitChannelGroups {
     }
     if (!first) return;
     const int64_t groups = first->groups;
-    const Ints whole = dims(node.outputs[0]);
+    const Shape whole = shape(node.outputs[0]);
     std::vector<ValueId> inputs;
     for (ValueId v : node.inputs) {
       auto it = v == kNoValue ? split_.end() : split_.find(v);
       std::optional<ValueId> operand = v;
       if (it != split_.end()) {
-        if (it->second.groups != groups || dims(v) != whole) return;
+        if (it->second.groups != groups || !same_shape(shape(v), whole)) return;
         operand = it->second.value;
       } else if (v != kNoValue) {
         operand = split_vector(node.name, v, whole, groups);
@@ -157,7 +166,7 @@ class SplitChannelGroups {
     users_ = g_.users();
     for (const auto& [v, split] : split_) {
       if (users_[static_cast<size_t>(v)].empty() && !g_.is_output(v)) continue;
-      take_place(g_, v, reshape(g_.value(v).name, split.value, dims(v)));
+      take_place(g_, v, reshaped(g_, g_.value(v).name, split.value, shape(v)));
     }
   }
 
