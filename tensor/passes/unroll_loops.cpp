@@ -68,10 +68,11 @@ class Unroll : public Mutator {
     Stmt same = Mutator::on(n, self);
     if (!same) return same;
     const For& loop = *same.as<For>();
-    bool is_serial = loop.loop == LoopKind::serial;
-    if (loop.loop != LoopKind::unrolled && !(is_serial && indexes_registers(loop))) return same;
+    const bool is_serial = loop.loop == LoopKind::serial, is_of_registers = indexes_registers(loop);
+    if (loop.loop != LoopKind::unrolled && !(is_serial && is_of_registers)) return same;
     int64_t extent = 0, leaves = count_leaves(loop.body);
-    if (!as_int(loop.extent, &extent) || !fits(extent, leaves)) {
+    if (!as_int(loop.extent, &extent) ||
+        !fits(extent, leaves, is_of_registers ? kMaxStoresOfRegisters : kMaxUnrolledStores)) {
       return is_serial ? same : with_kind(loop, LoopKind::serial, loop.body);
     }
     stores_ += std::max<int64_t>(0, extent - 1) * leaves;
@@ -89,8 +90,8 @@ class Unroll : public Mutator {
     find.visit(loop.body);
     return find.found;
   }
-  bool fits(int64_t extent, int64_t leaves) const {
-    return leaves == 0 || extent - 1 <= (kMaxUnrolledStores - stores_) / leaves;
+  bool fits(int64_t extent, int64_t leaves, int64_t most) const {
+    return leaves == 0 || extent - 1 <= (most - stores_) / leaves;
   }
 
   int64_t stores_;

@@ -1,4 +1,5 @@
 #include "tensor/passes/lower.h"
+#include "tensor/passes/unroll_loops.h"
 
 #include <gtest/gtest.h>
 
@@ -190,6 +191,24 @@ TEST(Lower, TiledMatmulOfManyShapes) {
       }
     }
   }
+}
+
+// A loop over registers is unrolled however much there is already: one that is not makes a buffer in memory of them.
+TEST(Unroll, KeepsRegistersWhereThereIsMuchCode) {
+  constexpr int64_t much = kMaxUnrolledStores - 8;
+  const Func f = parse(text("func f(x: f32[", much, "]) -> (y: f32[", much, R"(], z: f32[8]) {
+  unrolled for i in )",
+                            much, R"( { y[i] = x[i] }
+  unrolled for i in 8 { z[i] = x[i] }
+  alloc sums: f32[8] registers {
+    unrolled for i in 8 { sums[i] = x[i] + x[i] }
+    for i in 8 { z[i] = z[i] + sums[i] }
+  }
+})"));
+  const std::string unrolled = to_text(unroll_loops(f));
+  EXPECT_NE(unrolled.find("alloc sums: f32[8] registers"), std::string::npos);
+  EXPECT_EQ(unrolled.find("z[7] = x[7]"), std::string::npos);  // there is no room
+  EXPECT_EQ(unrolled.find("sums[i]"), std::string::npos);
 }
 
 TEST(Lower, UnscheduledSoftmaxOfSymbolicShape) {
