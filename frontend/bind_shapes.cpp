@@ -88,10 +88,12 @@ bool is_open(const ImportOptions& options, const std::string& input, size_t axis
 }
 
 // What costs and schedules are made for where nothing is said: a batch of few, lengths of some hundred, and heights and widths of images
-// as networks for these mostly have them.
-int64_t usual_size(size_t axis, size_t rank) {
+// as networks for these mostly have them. More channels than a picture's colours are those of a latent image, or of another network.
+int64_t usual_size(size_t axis, const onnx::TensorShapeProto& shape) {
+  constexpr int64_t kColours = 3;
   if (axis == 0) return 4;
-  return rank == 4 && axis >= 2 ? 224 : 128;
+  if (shape.dim_size() != 4 || axis < 2) return 128;
+  return shape.dim(1).has_dim_value() && shape.dim(1).dim_value() > kColours ? 64 : 224;
 }
 
 std::vector<int64_t> given_shape(const onnx::ValueInfoProto& input, const ImportOptions& options,
@@ -300,11 +302,11 @@ std::optional<graph::DimRange> given_range(const ImportOptions& options, const s
   return named == options.dim_ranges.end() ? std::nullopt : std::optional(named->second);
 }
 
-std::optional<graph::DimRange> other_range(const ImportOptions& options, size_t axis, size_t rank,
-                                           bool may_be_empty) {
+std::optional<graph::DimRange> other_range(const ImportOptions& options, size_t axis,
+                                           const onnx::TensorShapeProto& shape, bool may_be_empty) {
   std::optional<graph::DimRange> range = options.other_dims;
   if (!range || range->has_bound()) return range;
-  range->typical = usual_size(axis, rank);
+  range->typical = usual_size(axis, shape);
   if (may_be_empty) range->min = 0;
   return range;
 }

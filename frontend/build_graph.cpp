@@ -197,7 +197,6 @@ std::optional<TensorType> Builder::input_type(const onnx::ValueInfoProto& input)
   std::optional<ElementType> element = element_of_onnx(declared.elem_type());
   if (!element || !declared.has_shape()) return std::nullopt;
   TensorType type{*element, {}};
-  const auto rank = static_cast<size_t>(declared.shape().dim_size());
   for (int i = 0; i < declared.shape().dim_size(); ++i) {
     const auto& dim = declared.shape().dim(i);
     if (dim.has_dim_value() && dim.dim_value() >= 0) {
@@ -206,7 +205,7 @@ std::optional<TensorType> Builder::input_type(const onnx::ValueInfoProto& input)
       std::optional<graph::DimRange> range =
           given_range(options_, input.name(), static_cast<size_t>(i), dim.dim_param());
       if (!range)
-        range = other_range(options_, static_cast<size_t>(i), rank, appended_.contains(dim.dim_param()));
+        range = other_range(options_, static_cast<size_t>(i), declared.shape(), appended_.contains(dim.dim_param()));
       if (!range) return std::nullopt;
       type.shape.push_back(graph_.dim(dim.dim_param(), *range));
     }

@@ -59,8 +59,8 @@ std::string open_dim_name(const std::string& input, size_t axis);
 // The sizes that the options give such a dimension; those that they leave all others, in an input of this rank (nothing: it needs a value).
 std::optional<graph::DimRange> given_range(const ImportOptions& options, const std::string& input,
                                            size_t axis, const std::string& name);
-std::optional<graph::DimRange> other_range(const ImportOptions& options, size_t axis, size_t rank,
-                                           bool may_be_empty);
+std::optional<graph::DimRange> other_range(const ImportOptions& options, size_t axis,
+                                           const onnx::TensorShapeProto& shape, bool may_be_empty);
 
 // Names of dimensions along which something is appended to the inputs that have them, and nothing else is done with these: what a decoder
 // remembers of the tokens before (keys and values), of which there are none in the beginning.

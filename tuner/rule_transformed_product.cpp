@@ -20,6 +20,8 @@ using namespace tensor;
 
 namespace {
 
+constexpr int64_t kMostOpenLines = 2;  // of tiles, in a band of an open number of them
+
 class Bands {
  public:
   Bands(Draft& draft, const TransformedProduct& blocks)
@@ -83,41 +85,64 @@ class Bands {
 
   // Bytes between the stages for one tile: transformed input, products of one panel, weights of all panels.
   void choose() {
-    int64_t bytes = info_.element_bits / 8, inputs = info_.reduce;
-    int64_t panel = std::min<int64_t>(2, blocks_) * lanes_;
-    int64_t weights = positions() * inputs * blocks_ * lanes_ * bytes;
-    int64_t tile_bytes = positions() * (inputs + panel) * bytes;
-    // With small images all are one band: the weights are read once.
+    const int64_t bytes = info_.element_bits / 8, panel = std::min<int64_t>(2, blocks_) * lanes_;
+    weights_ = positions() * info_.reduce * blocks_ * lanes_ * bytes;
+    tile_bytes_ = positions() * (info_.reduce + panel) * bytes;
+    // With small images all are one band: the weights are read once. Of an open number of lines bands are low, as the last one of an image
+    // may be lines that are not there.
+    is_open_ = d_.open_loops.count(line_) != 0;
     std::vector<int64_t> options;
     int64_t preferred = 1;
     double best = 0;
     for (int64_t n = 1; n <= lines_; ++n) {
-      if (lines_ % n != 0) continue;
+      if (lines_ % n != 0 || (is_open_ && n > kMostOpenLines)) continue;
       options.push_back(n);
-      double us = band_us(n, weights, tile_bytes);
-      if (options.size() == 1 || us < best) {
-        best = us;
+      const double lost = share_lost(n);
+      if (options.size() == 1 || lost < best) {
+        best = lost;
         preferred = n;
       }
     }
     band_ = d_.decide.choose(product_ + ".band", options, preferred);
     bands_ = lines_ / band_;
-    images_inside_ = bands_ == 1 && images_ * lines_ * columns_ * tile_bytes <= t_.l2.bytes;
-    int64_t work = info_.iterations();
-    us_ = static_cast<double>(work) * 2 / (t_.peak_gflops() * 1e3);
+    images_inside_ = bands_ == 1 && images_ * lines_ * columns_ * tile_bytes_ <= t_.l2.bytes;
+    us_ = compute_us(images_ * lines_ * columns_);
   }
 
-  // Time of what moves between caches when so many lines of tiles make a band.
-  double band_us(int64_t lines, int64_t weights, int64_t tile_bytes) const {
-    int64_t between = lines * columns_ * tile_bytes;
-    auto rate = [&](int64_t bytes) { return bytes <= t_.l2.bytes * 3 / 4 ? t_.l2.gb_per_s : t_.l3.gb_per_s; };
-    double bands = static_cast<double>(lines_ / lines);
-    double us = bands * static_cast<double>(weights) / (rate(weights + between) * 1e3) +
-                bands * static_cast<double>(between) * 2 / (rate(between) * 1e3);
+  // Of so many tiles.
+  double compute_us(int64_t tiles) const {
+    const double tile =
+        static_cast<double>(info_.iterations()) / static_cast<double>(images_ * lines_ * columns_);
+    return static_cast<double>(tiles) * tile * 2 / (t_.peak_gflops() * 1e3);
+  }
+
+  // What moves between caches beside the products themselves, in parts of their time, when so many lines of tiles make a band. Of an open
+  // number of lines also for images of half and of a quarter the size, on average half of whose last band is not there.
+  double share_lost(int64_t band) const {
+    double lost = 0;
+    for (int64_t shrunk = 1; shrunk <= (is_open_ ? 4 : 1); shrunk *= 2) {
+      const int64_t lines = ceil_div64(lines_, shrunk), columns = ceil_div64(columns_, shrunk);
+      lost += lost_us(band, lines, columns) / compute_us(lines * columns);
+      if (is_open_) lost += static_cast<double>(band - 1) / 2 / static_cast<double>(lines);
+    }
+    return lost;
+  }
+
+  // A band's values lie in as many places as a tile has positions: what is not in caches any more is hardly fetched ahead.
+  double lost_us(int64_t band, int64_t lines, int64_t columns) const {
+    constexpr double kScattered = 0.25;
+    const int64_t bands = ceil_div64(lines, band), tiles = std::min(band, lines) * columns,
+                  between = tiles * tile_bytes_, near = t_.l2.bytes * 3 / 4;
+    const double of_weights = weights_ + between <= near    ? t_.l2.gb_per_s
+                              : weights_ <= t_.l3.bytes / 2 ? t_.l3.gb_per_s
+                                                            : t_.dram_gb_per_s,
+                 of_between = between <= near                           ? t_.l2.gb_per_s
+                              : between <= t_.l3.bytes / (2 * t_.cores) ? t_.l3.gb_per_s
+                                                                        : kScattered * t_.dram_gb_per_s;
     // Few rows to a register tile leave latency open.
-    double rows = static_cast<double>(lines * columns_);
-    return us + static_cast<double>(info_.iterations()) * 2 / (t_.peak_gflops() * 1e3) *
-                    std::max(0.0, 8 / rows - 1);
+    const double few = std::max(0.0, 8 / static_cast<double>(tiles) - 1);
+    return static_cast<double>(bands * weights_) / (of_weights * 1e3) +
+           2 * static_cast<double>(bands * between) / (of_between * 1e3) + few * compute_us(lines * columns);
   }
 
   void schedule_result() {
@@ -215,7 +240,8 @@ class Bands {
   size_t line_axis_, column_axis_;
   int64_t tile_, lanes_ = 0, lines_ = 0, columns_ = 0, blocks_ = 1, images_ = 1;
   int64_t band_ = 1, bands_ = 1;
-  bool images_inside_ = false;
+  int64_t weights_ = 0, tile_bytes_ = 0;  // bytes
+  bool is_open_ = false, images_inside_ = false;
   double us_ = 0;
   std::string band_loop_, panel_loop_, column_loop_;
 };
