@@ -20,8 +20,6 @@ using namespace tensor;
 
 namespace {
 
-constexpr int64_t kMostOpenLines = 2;  // of tiles, in a band of an open number of them
-
 class Bands {
  public:
   Bands(Draft& draft, const TransformedProduct& blocks)
@@ -88,16 +86,16 @@ class Bands {
     const int64_t bytes = info_.element_bits / 8, panel = std::min<int64_t>(2, blocks_) * lanes_;
     weights_ = positions() * info_.reduce * blocks_ * lanes_ * bytes;
     tile_bytes_ = positions() * (info_.reduce + panel) * bytes;
-    // With small images all are one band: the weights are read once. Of an open number of lines bands are low, as the last one of an image
-    // may be lines that are not there.
-    is_open_ = d_.open_loops.count(line_) != 0;
+    // With small images all are one band: the weights are read once. Of an open number of lines each is one, as the last of higher bands
+    // would have lines that are not there, and code for that.
+    const int64_t most = d_.open_loops.count(line_) != 0 ? 1 : lines_;
     std::vector<int64_t> options;
     int64_t preferred = 1;
     double best = 0;
-    for (int64_t n = 1; n <= lines_; ++n) {
-      if (lines_ % n != 0 || (is_open_ && n > kMostOpenLines)) continue;
+    for (int64_t n = 1; n <= most; ++n) {
+      if (lines_ % n != 0) continue;
       options.push_back(n);
-      const double lost = share_lost(n);
+      const double lost = lost_us(n);
       if (options.size() == 1 || lost < best) {
         best = lost;
         preferred = n;
@@ -116,23 +114,11 @@ class Bands {
     return static_cast<double>(tiles) * tile * 2 / (t_.peak_gflops() * 1e3);
   }
 
-  // What moves between caches beside the products themselves, in parts of their time, when so many lines of tiles make a band. Of an open
-  // number of lines also for images of half and of a quarter the size, on average half of whose last band is not there.
-  double share_lost(int64_t band) const {
-    double lost = 0;
-    for (int64_t shrunk = 1; shrunk <= (is_open_ ? 4 : 1); shrunk *= 2) {
-      const int64_t lines = ceil_div64(lines_, shrunk), columns = ceil_div64(columns_, shrunk);
-      lost += lost_us(band, lines, columns) / compute_us(lines * columns);
-      if (is_open_) lost += static_cast<double>(band - 1) / 2 / static_cast<double>(lines);
-    }
-    return lost;
-  }
-
-  // A band's values lie in as many places as a tile has positions: what is not in caches any more is hardly fetched ahead.
-  double lost_us(int64_t band, int64_t lines, int64_t columns) const {
+  // Of what moves between caches beside the products of an image, and what low tiles lose, where so many lines of tiles make a band. A band's
+  // values lie in as many places as a tile has positions: what is not in caches any more is hardly fetched ahead.
+  double lost_us(int64_t band) const {
     constexpr double kScattered = 0.25;
-    const int64_t bands = ceil_div64(lines, band), tiles = std::min(band, lines) * columns,
-                  between = tiles * tile_bytes_, near = t_.l2.bytes * 3 / 4;
+    const int64_t tiles = band * columns_, between = tiles * tile_bytes_, near = t_.l2.bytes * 3 / 4;
     const double of_weights = weights_ + between <= near    ? t_.l2.gb_per_s
                               : weights_ <= t_.l3.bytes / 2 ? t_.l3.gb_per_s
                                                             : t_.dram_gb_per_s,
@@ -140,9 +126,10 @@ class Bands {
                               : between <= t_.l3.bytes / (2 * t_.cores) ? t_.l3.gb_per_s
                                                                         : kScattered * t_.dram_gb_per_s;
     // Few rows to a register tile leave latency open.
-    const double few = std::max(0.0, 8 / static_cast<double>(tiles) - 1);
-    return static_cast<double>(bands * weights_) / (of_weights * 1e3) +
-           2 * static_cast<double>(bands * between) / (of_between * 1e3) + few * compute_us(lines * columns);
+    const double few = std::max(0.0, 8 / static_cast<double>(tiles) - 1),
+                 us = static_cast<double>(weights_) / (of_weights * 1e3) +
+                      2 * static_cast<double>(between) / (of_between * 1e3);
+    return static_cast<double>(lines_ / band) * us + few * compute_us(lines_ * columns_);
   }
 
   void schedule_result() {
@@ -241,7 +228,7 @@ class Bands {
   int64_t tile_, lanes_ = 0, lines_ = 0, columns_ = 0, blocks_ = 1, images_ = 1;
   int64_t band_ = 1, bands_ = 1;
   int64_t weights_ = 0, tile_bytes_ = 0;  // bytes
-  bool is_open_ = false, images_inside_ = false;
+  bool images_inside_ = false;
   double us_ = 0;
   std::string band_loop_, panel_loop_, column_loop_;
 };

@@ -219,8 +219,8 @@ TEST(SymbolicScheduleOfWindows, IsThatOfASizeThatHasOne) {
   }
 }
 
-// Bands of one line of tiles or two, whose weights stay near: those of all lines of a typical image would be as many in a small one.
-TEST(SymbolicWinograd, HasLowBandsOfAnOpenNumberOfLines) {
+// Those of all lines of a typical image would be as many in a small one.
+TEST(SymbolicWinograd, HasBandsOfOneLine) {
   const Func f = fused_kernel(R"(graph g(%x: f32[1, 2, H, W, 16], %u: f32[1, 6, 6, 32, 32]) {
   %c = mcc.Winograd(%x, %u) {tile = 4, channels = 2, pads = [1, 1, 1, 1]}
   %y = Relu(%c)
@@ -229,10 +229,9 @@ TEST(SymbolicWinograd, HasLowBandsOfAnOpenNumberOfLines) {
   const tuner::DefaultSchedule made = tuner::explained_default_schedule(f, wide_target());
   ASSERT_FALSE(made.is_plain);
   const std::string trace = to_text(made.schedule.trace());
-  const size_t at = trace.find(", 4], names=[\"unary.band\", \"unary.line\", \"unary.y\"])");
-  ASSERT_NE(at, std::string::npos) << trace;
-  EXPECT_THAT(trace.substr(at - 1, 1), testing::AnyOf("1", "2")) << trace;
-  EXPECT_EQ(trace.substr(at - 3, 2), ", ") << trace;
+  EXPECT_NE(trace.find("factors=[0, 1, 4], names=[\"unary.band\", \"unary.line\", \"unary.y\"])"),
+            std::string::npos)
+      << trace;
   for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{1, 1}, {5, 3}, {9, 17}, {16, 8}}) {
     const Func instance = tensor::with_sizes(f, sizes);
     graph::test::expect_close(run(tensor::with_sizes(made.schedule.func(), sizes), instance), run(instance, instance), 1e-4);
