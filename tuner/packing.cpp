@@ -84,8 +84,14 @@ int64_t group_width(const Block& block, const Expr& index) {
   return step == width && width != 0 && first % width == 0 ? width : 0;
 }
 
-// The operand as a plain array: each index is an axis of the block, or one that walks through groups, or stands still. Without widths yet.
-std::optional<Packing> plain_operand(const Schedule& schedule, const BlockInfo& info) {
+// The operand along the result's contiguous axis.
+struct Operand {
+  const Block* block;
+  Packing packing;  // its load and axis
+  const Load* load;
+  bool is_alone;  // the block reads the buffer nowhere else
+};
+std::optional<Operand> find_operand(const Schedule& schedule, const BlockInfo& info) {
   const Block* block = schedule.find_block(info.name);
   Packing p;
   p.axis = result_axis(info);
@@ -96,19 +102,41 @@ std::optional<Packing> plain_operand(const Schedule& schedule, const BlockInfo& 
   const Buffer& buffer = info.loads[p.load].buffer;
   FindLoads found(info.store.buffer);
   found.visit(block->body);
-  auto reads = [&](const Load* l) { return l->buffer.same_as(buffer); };
-  if (std::count_if(found.loads.begin(), found.loads.end(), reads) != 1) return std::nullopt;
-  const Load& load = **std::find_if(found.loads.begin(), found.loads.end(), reads);
+  if (found.loads.size() != info.loads.size()) return std::nullopt;
+  const Load& load = *found.loads[p.load];
+  const auto reads =
+      std::ranges::count_if(found.loads, [&](const Load* l) { return l->buffer.same_as(buffer); });
   if (load.predicate.defined() && !is_true(load.predicate)) return std::nullopt;
+  p.is_transposed = info.loads[p.load].strides[static_cast<size_t>(p.axis)] != 1;
+  p.name = info.name + ".packed";
+  return Operand{block, p, &load, reads == 1};
+}
 
-  std::vector<std::string> from;          // dimensions
-  std::vector<std::string> outer, inner;  // those outside of a panel, and those of the reduction
+// Dimensions of the copy, d0 and so on: outside of a panel, that which is cut into panels, those of the reduction.
+std::string panel_map(size_t rank, std::vector<std::string> outer, const std::string& along,
+                      const std::vector<std::string>& inner) {
+  std::vector<std::string> from;
+  for (size_t d = 0; d < rank; ++d)
+    from.push_back(text("d", d));
+  outer.push_back(along + " // WIDTH");
+  outer.insert(outer.end(), inner.begin(), inner.end());
+  outer.push_back(along + " %% WIDTH");
+  return text("(", join(from, ", "), ") -> (", join(outer, ", "), ")");
+}
+
+// An operand that is a plain array: each index is an axis of the block, or one that walks through groups, or stands still. Without widths yet.
+std::optional<Packing> plain_operand(const Operand& operand) {
+  const Block* block = operand.block;
+  const Load& load = *operand.load;
+  Packing p = operand.packing;
+  std::vector<std::string> outer, inner;  // dimensions outside of a panel, and those of the reduction
   bool has_dim = false;
   for (size_t d = 0; d < load.indices.size(); ++d) {
-    from.push_back(text("d", d));
+    const std::string dim = text("d", d);
+    p.loops.push_back(text(p.name, ".i", d));
     if (const int64_t width = group_width(*block, load.indices[d]); width > 0) {
-      outer.push_back(text(from[d], " // ", width));
-      inner.push_back(text(from[d], " %% ", width));
+      outer.push_back(text(dim, " // ", width));
+      inner.push_back(text(dim, " %% ", width));
       continue;
     }
     auto axis = std::find_if(block->axes.begin(), block->axes.end(),
@@ -117,24 +145,59 @@ std::optional<Packing> plain_operand(const Schedule& schedule, const BlockInfo& 
       bool moves = std::any_of(block->axes.begin(), block->axes.end(),
                                [&](const Axis& a) { return uses_var(load.indices[d], a.var); });
       if (moves) return std::nullopt;
-      outer.push_back(from[d]);
+      outer.push_back(dim);
     } else if (axis - block->axes.begin() == p.axis) {
       if (has_dim) return std::nullopt;
       has_dim = true;
       p.dim = d;
     } else {
-      (axis->kind == AxisKind::reduce ? inner : outer).push_back(from[d]);
+      (axis->kind == AxisKind::reduce ? inner : outer).push_back(dim);
     }
   }
   if (!has_dim || inner.empty()) return std::nullopt;
-  p.is_transposed = info.loads[p.load].strides[static_cast<size_t>(p.axis)] != 1;
-  p.name = info.name + ".packed";
-  std::vector<std::string> to = std::move(outer);
-  to.push_back(from[p.dim] + " // WIDTH");
-  to.insert(to.end(), inner.begin(), inner.end());
-  to.push_back(from[p.dim] + " %% WIDTH");
-  p.map = text("(", join(from, ", "), ") -> (", join(to, ", "), ")");
+  p.map = panel_map(load.indices.size(), std::move(outer), text("d", p.dim), inner);
   return p;
+}
+
+// Any other view of a buffer that reads no element twice: parts of axes, steps along them, a part of a joint projection. The copy has the
+// block's axes for dimensions, in the order in which they lie in memory.
+std::optional<Packing> viewed_operand(const Operand& operand, const BlockInfo& info) {
+  Packing p = operand.packing;
+  std::vector<std::string> outer, inner;
+  std::vector<size_t> axes;
+  auto uses = [&](size_t a) {
+    return std::any_of(operand.load->indices.begin(), operand.load->indices.end(),
+                       [&](const Expr& index) { return uses_var(index, operand.block->axes[a].var); });
+  };
+  auto add = [&](size_t a, std::vector<std::string>* dims) {
+    if (dims != nullptr) dims->push_back(text("d", axes.size()));
+    axes.push_back(a);
+  };
+  const auto along = static_cast<size_t>(p.axis);
+  const std::vector<int64_t>& strides = info.loads[p.load].strides;
+  for (size_t a = 0; a < info.axes.size(); ++a)
+    if (a != along && !info.axes[a].is_reduce && uses(a)) add(a, &outer);
+  if (p.is_transposed) p.dim = axes.size(), add(along, nullptr);
+  for (const bool is_last : {false, true})
+    for (size_t a = 0; a < info.axes.size(); ++a)
+      if (info.axes[a].is_reduce && uses(a) && (strides[a] == 1) == is_last) add(a, &inner);
+  if (!p.is_transposed) p.dim = axes.size(), add(along, nullptr);
+  int64_t elements = 1;
+  for (const size_t a : axes) {
+    elements *= info.axes[a].extent;
+    p.axes.push_back(operand.block->axes[a].var.name());
+    p.loops.push_back(text(p.name, ".", p.axes.back()));
+  }
+  if (inner.empty() || elements > count_of(info.loads[p.load].buffer)) return std::nullopt;
+  p.map = panel_map(axes.size(), std::move(outer), text("d", p.dim), inner);
+  return p;
+}
+
+// The step that makes the copy, before the block's loops.
+Step copying_step(const BlockInfo& info, const Packing& p) {
+  const std::string& buffer = info.loads[p.load].buffer.name();
+  if (!p.axes.empty()) return Reindex{info.name, buffer, "global", p.name, p.axes};
+  return CacheRead{info.name, buffer, "global", p.name};
 }
 
 std::string replace_all(std::string s, const std::string& what, const std::string& by) {
@@ -198,8 +261,7 @@ bool is_worth_packing(const BlockInfo& info, const Packing& p, const Target& t) 
 // Whether all that the block reads has a value that can be copied.
 bool can_copy(const Schedule& schedule, const BlockInfo& info, const Packing& p) {
   Schedule trial = schedule;
-  return static_cast<bool>(
-      trial.apply(CacheRead{info.name, info.loads[p.load].buffer.name(), "global", p.name}));
+  return static_cast<bool>(trial.apply(copying_step(info, p)));
 }
 
 int64_t choose_width(Draft& draft, const std::string& block, int64_t vectors) {
@@ -248,9 +310,12 @@ int64_t choose_block(Draft& draft, const BlockInfo& info, const Packing& p) {
 
 }  // namespace
 
-std::optional<Packing> choose_packing(Draft& draft, const BlockInfo& info) {
+std::optional<Packing> choose_packing(Draft& draft, BlockInfo& info) {
   if (!info.is_contraction || info.is_nested || info.iterations() == 0) return std::nullopt;
-  std::optional<Packing> p = plain_operand(draft.schedule, info);
+  const std::optional<Operand> operand = find_operand(draft.schedule, info);
+  if (!operand) return std::nullopt;
+  std::optional<Packing> p = operand->is_alone ? plain_operand(*operand) : std::nullopt;
+  if (!p) p = viewed_operand(*operand, info);
   if (!p || draft.schedule.find_block(p->name) != nullptr || shared_rows(info, *p) < 2) return std::nullopt;
   p->lanes = draft.target.lanes(std::max(info.element_bits, 32));
   int64_t vectors = ceil_div64(info.axes[static_cast<size_t>(p->axis)].extent, p->lanes);
@@ -263,6 +328,13 @@ std::optional<Packing> choose_packing(Draft& draft, const BlockInfo& info) {
   p->vectors = choose_width(draft, info.name, vectors);
   p->map = replace_all(p->map, "WIDTH", std::to_string(p->width()));
   p->panels = choose_block(draft, info, *p);
+  if (!p->axes.empty()) {
+    must_step(draft, copying_step(info, *p));
+    info = *analyze(draft.schedule, info.name);
+    p->load = static_cast<size_t>(
+        std::ranges::find_if(info.loads, [&](const Access& l) { return l.buffer.name() == p->name; }) -
+        info.loads.begin());
+  }
   return p;
 }
 
@@ -285,12 +357,11 @@ namespace {
 
 void schedule_copy(Draft& draft, const BlockInfo& info, const Packing& p, bool is_alone) {
   Schedule& s = draft.schedule;
-  auto loop_of = [&](size_t d) { return text(p.name, ".i", d); };
-  std::string along = loop_of(p.dim);
+  const std::string& along = p.loops[p.dim];
   if (s.find_loop(along) == nullptr) return;
   std::vector<std::string> own = s.loop_names_of(p.name), outer;
   own.erase(own.begin(), std::find_if(own.begin(), own.end(),
-                                      [&](const std::string& l) { return l.starts_with(p.name + ".i"); }));
+                                      [&](const std::string& l) { return l.starts_with(p.name + "."); }));
   // The dimension that is contiguous where the operand is.
   std::string across = own.back();
   must_step(draft, Split{along, {0, p.lanes}, {along + ".tile", along + ".lane"}});
@@ -319,9 +390,8 @@ void schedule_copy(Draft& draft, const BlockInfo& info, const Packing& p, bool i
 
 }  // namespace
 
-void apply_packing(Draft& draft, const std::string& block, const BlockInfo& info, const Packing& p,
-                   const std::string& loop) {
-  must_step(draft, CacheRead{block, info.loads[p.load].buffer.name(), "global", p.name});
+void apply_packing(Draft& draft, const BlockInfo& info, const Packing& p, const std::string& loop) {
+  if (p.axes.empty()) must_step(draft, copying_step(info, p));
   must_step(draft, TransformLayout{p.name, p.map});
   if (!loop.empty()) must_step(draft, ComputeAt{p.name, loop});
   if (draft.refusal) schedule_copy(draft, info, p, loop.empty());

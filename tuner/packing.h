@@ -16,10 +16,12 @@ namespace mcc::tuner {
 struct Packing {
   size_t load = 0;      // of the block's loads: what is packed
   int axis = -1;        // the block's axis that becomes vectors
-  size_t dim = 0;       // the buffer's dimension along it
+  size_t dim = 0;       // the copy's dimension along it
   int64_t vectors = 1;  // width of a panel
   int64_t lanes = 16;
-  std::string name;            // of the copy
+  std::string name;                // of the copy
+  std::vector<std::string> loops;  // that make it, one for each dimension
+  std::vector<std::string> axes;   // of the block, that are its dimensions; none where these are the buffer's
   std::string map;             // its layout, for transform_layout
   bool is_transposed = false;  // not contiguous along the axis
   // Panels that are packed together, so many that they stay in the second-level cache while all rows pass over them; 0: all
@@ -30,14 +32,13 @@ struct Packing {
 };
 
 // The operand along the result's contiguous axis, if it can be packed and that is worth it. Asks "block.pack",
-// "block.panel" and "block.block".
-std::optional<Packing> choose_packing(Draft& draft, const BlockInfo& info);
+// "block.panel" and "block.block". A copy that has the block's axes is there already then, and info is of the block that reads it.
+std::optional<Packing> choose_packing(Draft& draft, BlockInfo& info);
 
 // What analysis says of the block when it reads the copy.
 BlockInfo with_packing(BlockInfo info, const Packing& packing);
 
 // The copy: before the block's loops, or in each iteration of `loop`. In vectors, and parallel when it stands alone.
-void apply_packing(Draft& draft, const std::string& block, const BlockInfo& info, const Packing& packing,
-                   const std::string& loop);
+void apply_packing(Draft& draft, const BlockInfo& info, const Packing& packing, const std::string& loop);
 
 }  // namespace mcc::tuner

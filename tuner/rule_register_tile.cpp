@@ -262,7 +262,7 @@ class RegisterTile {
     make_parallel(outer, row_tile);
     if (panels_inside_) tile_loop_ = panel_loop;
     if (!packing_) return;
-    apply_packing(d_, b, info_, *packing_, outer_loop_);
+    apply_packing(d_, info_, *packing_, outer_loop_);
     tile_loop_ = b + ".panel";
   }
 
@@ -520,7 +520,7 @@ bool schedule_tiles(Draft& draft, std::optional<BlockInfo> info) {
   if (dot) info = dot->info;
   std::optional<Packing> packing = dot ? std::nullopt : choose_packing(draft, *info);
   if (packing && packing->panels == 0) {
-    apply_packing(draft, info->name, *info, *packing, "");
+    apply_packing(draft, *info, *packing, "");
     info = analyze(draft.schedule, info->name);
     if (!info) return false;
     packing.reset();

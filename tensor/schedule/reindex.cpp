@@ -20,7 +20,8 @@
 // The new block has the buffer's name and loops name.axis; it stands just before (behind) the block's loops.
 //
 // 1. The block stands under loops of its own, one for each axis, and has no predicate; all axes begin at 0.
-// 2. It reads the buffer, in one way, and does not write it; or it writes it, alone, by one store.
+// 2. It reads the buffer, in one way, or in one that depends on these axes alone (x in sum over k of x[i, k] * x[j, k], with axes j and k), and
+//    does not write it; or it writes it, alone, by one store.
 // 3. The axes are spatial or reduce axes of the block (of a written buffer: all of its spatial axes), and what is read depends
 //    on no others.
 // 4. The scope is global, local, registers, shared or warp; the name is new.
@@ -58,7 +59,9 @@ bool is_wider(ElementType to, ElementType from) {
 // Replaces the largest expressions that load from one buffer, and no other, by loads of a new one.
 class ReplaceOperand {
  public:
-  explicit ReplaceOperand(const Buffer& buffer) : buffer_(buffer) {}
+  // excluded: axes of the block; what depends on one stays. Null: nothing does.
+  ReplaceOperand(const Buffer& buffer, const std::vector<Var>* excluded)
+      : buffer_(buffer), excluded_(excluded) {}
   Expr operand;          // what is replaced, 0 where no result depends on it; undefined: nothing
   bool is_clear = true;  // it is one expression, and nothing else uses the buffer
 
@@ -67,10 +70,14 @@ class ReplaceOperand {
     std::set<const BufferNode*> buffers = loaded(e);
     if (!buffers.contains(buffer_.get())) return e;
     const auto* widening = e.as<Cast>();
+    const bool is_excluded =
+        excluded_ != nullptr &&
+        std::any_of(excluded_->begin(), excluded_->end(), [&](const Var& v) { return uses_var(e, v); });
+    if (is_excluded && e.as<Load>()) return e;
     if (buffers.size() == 1 && widening && is_wider(widening->type.element, widening->value.element())) {
       return Cast::make(widening->type, replace(widening->value, by));
     }
-    if (buffers.size() == 1) {
+    if (buffers.size() == 1 && !is_excluded) {
       const Expr guarded = is_taken_.defined() ? select(is_taken_, e, constant(e.element(), 0)) : e;
       is_clear &= !operand.defined() || structurally_equal(operand, guarded);
       operand = guarded;
@@ -106,6 +113,7 @@ class ReplaceOperand {
   }
 
   const Buffer& buffer_;
+  const std::vector<Var>* excluded_;
   Expr is_taken_;  // the condition of the selects around; undefined: there are none
 };
 
@@ -148,8 +156,21 @@ std::vector<Expr> axis_vars(const std::vector<Axis>& axes) {
 Outcome reindex_read(const Request& r, const std::string& name, Names& names, Schedule& schedule) {
   const Block& block = *r.site->block;
   const auto* store = block.body.as<Store>();
-  ReplaceOperand look(r.buffer);
-  if (store) look.replace(store->value, nullptr);
+  std::vector<Var> others;
+  for (const Axis& axis : block.axes) {
+    const bool is_listed =
+        std::any_of(r.axes.begin(), r.axes.end(), [&](const Axis& a) { return a.var.same_as(axis.var); });
+    if (!is_listed) others.push_back(axis.var);
+  }
+  auto depends_on_others = [&](const Expr& e) {
+    return std::any_of(others.begin(), others.end(), [&](const Var& v) { return uses_var(e, v); });
+  };
+  ReplaceOperand of_all(r.buffer, nullptr), of_listed(r.buffer, &others);
+  if (store) of_all.replace(store->value, nullptr), of_listed.replace(store->value, nullptr);
+  const bool is_in_other_ways =
+                 !of_all.is_clear || (of_all.operand.defined() && depends_on_others(of_all.operand)),
+             takes_one = is_in_other_ways && of_listed.is_clear && of_listed.operand.defined();
+  const ReplaceOperand& look = takes_one ? of_listed : of_all;
   bool is_elsewhere = !store || store->predicate.defined();
   for (const Expr& index : store ? store->indices : std::vector<Expr>())
     is_elsewhere |= loaded(index).contains(r.buffer.get());
@@ -157,11 +178,9 @@ Outcome reindex_read(const Request& r, const std::string& name, Names& names, Sc
     return refuse(RefusalCode::not_injective, text("expected block ", block.name, " to use ", r.buffer.name(),
                                                    " in one expression of one store"));
   }
-  for (const Axis& axis : block.axes) {
-    bool is_listed =
-        std::any_of(r.axes.begin(), r.axes.end(), [&](const Axis& a) { return a.var.same_as(axis.var); });
-    if (!is_listed && uses_var(look.operand, axis.var)) {
-      return refuse(RefusalCode::bad_argument, text("expected axis ", axis.var.name(), ", on which ",
+  for (const Var& axis : others) {
+    if (uses_var(look.operand, axis)) {
+      return refuse(RefusalCode::bad_argument, text("expected axis ", axis.name(), ", on which ",
                                                     to_text(look.operand), " depends, in the list"));
     }
   }
@@ -172,7 +191,7 @@ Outcome reindex_read(const Request& r, const std::string& name, Names& names, Sc
   Copy copy = make_copy(r, name, names);
   copy.block->body = Store::make(made, copy.indices, substitute(look.operand, copy.axes));
   Block* reader = block.copy();
-  ReplaceOperand change(r.buffer);
+  ReplaceOperand change(r.buffer, takes_one ? &others : nullptr);
   reader->body =
       Store::make(store->buffer, store->indices, change.replace(store->value, load(made, axis_vars(r.axes))));
 

@@ -322,25 +322,69 @@ TEST(Packing, PacksWhatManyRowsReadFromFarApart) {
             std::string::npos);
 }
 
-// Queries times the keys of a joint projection, which lie behind so many other columns, read where they are.
-TEST(Packing, TakesKeysOutOfAJointProjection) {
+// Queries times keys, which are read where they are: so many columns and rows behind the first, every so many of them.
+struct KeysView {
+  const char* name;
+  int64_t first, first_row, step;
+  bool is_plain;  // heads begin at multiples of their depth
+};
+void PrintTo(const KeysView& v, std::ostream* out) { *out << v.name; }
+class ViewedKeys : public testing::TestWithParam<KeysView> {};
+
+TEST_P(ViewedKeys, ArePacked) {
   constexpr int64_t heads = 2, rows = 24, keys = 20, depth = 6;
-  for (const int64_t first : {0L, heads * depth, 7L}) {
-    FuncBuilder b("product");
-    const Buffer x = b.input("x", f32, {heads, rows, depth}),
-                 joint = b.input("joint", f32, {keys, first + 2 * heads * depth});
-    const Buffer y =
-        b.reduce("product", f32, {heads, rows, keys}, {depth}, Reducer::sum, [&](Axes i, Axes r) {
-          return load(x, {i[0], i[1], r[0]}) * load(joint, {i[2], Expr(first) + i[0] * Expr(depth) + r[0]});
-        });
-    const Workload w{"product", b.finish({y}), {}, false};
-    const Schedule made = default_schedule(w.func, small_target());
-    // Heads begin at multiples of their depth.
-    EXPECT_EQ(to_text(made.trace()).find("(d1 // 6") != std::string::npos, first % depth == 0) << first;
-    std::vector<Bytes> expected;
-    ASSERT_EQ(tensor::test::run(w, w.func, &expected), "");
-    EXPECT_EQ(tensor::test::check_results(w, made.func(), expected, true), "") << first;
-  }
+  const KeysView& v = GetParam();
+  FuncBuilder b("product");
+  const Buffer x = b.input("x", f32, {heads, rows, depth}),
+               joint = b.input("joint", f32, {v.first_row + v.step * keys, v.first + 2 * heads * depth});
+  const Buffer y = b.reduce("product", f32, {heads, rows, keys}, {depth}, Reducer::sum, [&](Axes i, Axes r) {
+    return load(x, {i[0], i[1], r[0]}) *
+           load(joint, {Expr(v.first_row) + i[2] * Expr(v.step), Expr(v.first) + i[0] * Expr(depth) + r[0]});
+  });
+  const Workload w{"product", b.finish({y}), {}, false};
+  const Schedule made = default_schedule(w.func, small_target());
+  const std::string trace = to_text(made.trace());
+  EXPECT_EQ(trace.find("(d1 // 6") != std::string::npos, v.is_plain) << trace;
+  EXPECT_EQ(trace.find("reindex(block=\"product\", buffer=\"joint\"") == std::string::npos, v.is_plain)
+      << trace;
+  EXPECT_NE(trace.find("transform_layout(buffer=\"product.packed\""), std::string::npos) << trace;
+  std::vector<Bytes> expected;
+  ASSERT_EQ(tensor::test::run(w, w.func, &expected), "");
+  EXPECT_EQ(tensor::test::check_results(w, made.func(), expected, true), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Views, ViewedKeys,
+                         testing::Values(KeysView{"first", 0, 0, 1, true},
+                                         KeysView{"behind_others", 12, 0, 1, true},
+                                         KeysView{"within_a_head", 7, 0, 1, false},
+                                         KeysView{"rows_behind", 0, 3, 1, false},
+                                         KeysView{"every_second", 12, 0, 2, false}),
+                         testing::PrintToStringParamName());
+
+// Of products of a tensor with itself one side is copied.
+TEST(Packing, CopiesOneSideOfATensorTimesItself) {
+  FuncBuilder b("product");
+  const Buffer x = b.input("x", f32, {24, 2, 6});
+  const Buffer y = b.reduce("product", f32, {2, 24, 24}, {6}, Reducer::sum, [&](Axes i, Axes r) {
+    return load(x, {i[1], i[0], r[0]}) * load(x, {i[2], i[0], r[0]});
+  });
+  const Workload w{"product", b.finish({y}), {}, false};
+  const Schedule made = default_schedule(w.func, small_target());
+  EXPECT_NE(to_text(made.trace()).find("reindex(block=\"product\", buffer=\"x\""), std::string::npos);
+  std::vector<Bytes> expected;
+  ASSERT_EQ(tensor::test::run(w, w.func, &expected), "");
+  EXPECT_EQ(tensor::test::check_results(w, made.func(), expected, true), "");
+}
+
+// Windows overlap: a copy that has the axes of the product would be larger than what it reads.
+TEST(Packing, LeavesWindows) {
+  FuncBuilder b("product");
+  const Buffer x = b.input("x", f32, {4, 40}), u = b.input("u", f32, {24, 4, 3});
+  const Buffer y = b.reduce("product", f32, {24, 38}, {4, 3}, Reducer::sum, [&](Axes i, Axes r) {
+    return load(u, {i[0], r[0], r[1]}) * load(x, {r[0], i[1] + r[1]});
+  });
+  EXPECT_EQ(to_text(default_schedule(b.finish({y}), small_target()).trace()).find("packed"),
+            std::string::npos);
 }
 
 }  // namespace
