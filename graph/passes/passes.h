@@ -83,6 +83,10 @@ void order_interleaved_channels(Graph& graph);
 // Transposed convolutions with strides become convolutions whose results are interleaved.
 void split_conv_transpose(Graph& graph);
 
+// Convolutions of CPUs with a dilation become such without one, of the images that have every so manyth line and column, where Winograd's
+// algorithm makes up for laying these out. Rounding may change.
+void split_dilations(Graph& graph, const tensor::Target& target);
+
 // Einsum of many operands becomes several of two; some of two become MatMul: those with constant weights, around a softmax, or whose
 // last label both operands have. Rounding may change.
 void expand_einsums(Graph& graph);

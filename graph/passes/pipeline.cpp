@@ -74,6 +74,8 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     step("order_interleaved_channels", [&] { order_interleaved_channels(graph); });
     step("fold_constants", fold);
     step("simplify_algebra", [&] { simplify_algebra(graph); });
+    if (!options.strict && precision == ElementType::f32)
+      step("split_dilations", [&] { split_dilations(graph, options.target); });
     if (!options.strict) step("fuse_attention", [&] { fuse_attention(graph, options.target, precision); });
     step("eliminate_dead_code", [&] { eliminate_dead_code(graph); });
     if (precision != ElementType::f32) {

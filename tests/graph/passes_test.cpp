@@ -114,6 +114,7 @@ constexpr Pass kPasses[] = {
     {"split_channel_groups", [](Graph& g, const Setting&) { split_channel_groups(g); }},
     {"fold_scales", [](Graph& g, const Setting&) { fold_scales(g); }},
     {"split_conv_transpose", [](Graph& g, const Setting&) { split_conv_transpose(g); }},
+    {"split_dilations", [](Graph& g, const Setting& s) { split_dilations(g, s.target); }},
     {"order_interleaved_channels", [](Graph& g, const Setting&) { order_interleaved_channels(g); }},
     {"merge_products", [](Graph& g, const Setting& s) { merge_products(g, s.target); }},
     {"sink_reshapes", [](Graph& g, const Setting&) { sink_reshapes(g); }},
