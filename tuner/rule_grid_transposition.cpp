@@ -146,7 +146,12 @@ void write_by_tiles(Draft& d, const std::string& grid, std::vector<std::string> 
   for (const auto& [filler, cl, ca] : fillers) {
     must_step(d, ComputeAt{filler, grid});
     must_step(d, Split{cl, {0, kRows}, {cl + ".n", cl + ".ty"}});
-    must_step(d, Reorder{{cl + ".ty", ca, cl + ".n"}});
+    std::vector<std::string> own{cl + ".ty", ca, cl + ".n"};
+    // Between the two there may be one that has a single turn left.
+    const std::vector<std::string> all = d.schedule.loop_names_of(filler);
+    for (auto loop = std::find(all.begin(), all.end(), grid); loop != all.end(); ++loop)
+      if (*loop != grid && std::find(own.begin(), own.end(), *loop) == own.end()) own.push_back(*loop);
+    must_step(d, Reorder{own});
     must_step(d, Bind{cl + ".ty", "thread.y"});
     must_step(d, Bind{ca, "thread.x"});
   }

@@ -59,6 +59,9 @@ INSTANTIATE_TEST_SUITE_P(
                       Moved{"gather", "%x: f32[50, 40]",
                             "  %i: i64[20] = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 49, 0, 4, 6]\n"
                             "  %r = Gather(%x, %i) {axis = 0}\n  %y = Transpose(%r) {perm = [1, 0]}\n",
+                            1},
+                      Moved{"gather_with_an_axis_between", "%x: f32[11, 9, 40], %i: i64[24]",
+                            "  %r = Gather(%x, %i) {axis = 1}\n  %y = Transpose(%r) {perm = [2, 0, 1]}\n",
                             1}),
     ::testing::PrintToStringParamName());
 
