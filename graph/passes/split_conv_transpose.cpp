@@ -2,7 +2,7 @@
 //   y[q s + r] = sum over t of x[q - t] w[r + t s]        r = 0 .. s-1, along each axis
 // For each phase r this is a convolution of x; all phases together have s times the output channels (s^2 in two dimensions),
 // and their results are interleaved. No product with a zero between the elements of x is left (W. Shi et al., "Is the
-// deconvolution layer the same as a convolutional layer?", 2016).
+// deconvolution layer the same as a convolutional layer?", 2016). In groups the channels of each are apart, all of its phases together.
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -58,11 +58,9 @@ class SplitConvTranspose {
     bool is_strided =
         std::any_of(stride_.begin(), stride_.end(), [](int64_t s) { return s > 1 && s <= kMostPhases; });
     bool is_wide = std::any_of(stride_.begin(), stride_.end(), [](int64_t s) { return s > kMostPhases; });
-    // A group's channels would have to be interleaved, too; its kernels read little.
-    if (!is_strided || is_wide || node.attributes.integer("group", 1) != 1 ||
-        node.attributes.integers("dilations", ones) != ones) {
-      return;
-    }
+    if (!is_strided || is_wide || node.attributes.integers("dilations", ones) != ones) return;
+    groups_ = node.attributes.integer("group", 1);
+    if (groups_ > 1 && !(is_static(xs) && is_static(ys) && pays_in_groups(ws))) return;
     name_ = node.name;
     begin_ = conv_transpose_begin(g_, node);
     taps_.clear();
@@ -84,6 +82,7 @@ class SplitConvTranspose {
     Ints pads = before;
     pads.insert(pads.end(), after.begin(), after.end());
     a.set("pads", pads);
+    if (groups_ > 1) a.set("group", groups_);
     std::vector<ValueId> inputs{x, phase_weights(w, ws)};
     if (bias != kNoValue) inputs.push_back(phase_bias(bias, ws[1]));
     ValueId phases = emit(g_, "", "Conv", name_, inputs, a);
@@ -97,9 +96,19 @@ class SplitConvTranspose {
     g_.node(id).dead = true;
   }
 
-  // [C, K, k...] -> [s... K, C, taps...]: tap t of phase r is w[r + (taps - 1 - t) s], 0 past the end.
+  // Kernels of one channel to one read little and write what they read; in their own layout zeros between the elements cost them less than
+  // interleaving does, but for many phases.
+  bool pays_in_groups(const Ints& ws) const {
+    constexpr int64_t kManyPhases = 9;
+    const bool is_depthwise = ws[0] == groups_ && ws[1] == 1;
+    return !is_depthwise || phase_count() >= kManyPhases;
+  }
+
+  // [C, K, k...] -> [s... K, C, taps...]: tap t of phase r is w[r + (taps - 1 - t) s], 0 past the end. In groups [groups C, K, k...] ->
+  // [groups s... K, C, taps...].
   ValueId phase_weights(ValueId w, const Ints& ws) {
     Ints ends(ws.size(), 0), split{ws[0], ws[1]}, phases, taps;
+    if (groups_ > 1) split = {groups_, ws[0] / groups_, ws[1]};
     Ints pads(ws.size(), 0);
     Ints axes, starts, stops, steps;
     for (size_t k = 0; k < rank_; ++k) {
@@ -119,8 +128,13 @@ class SplitConvTranspose {
     w = emit(g_, "", "Slice", name_,
              {w, ints(name_ + ".starts", starts), ints(name_ + ".ends", stops), ints(name_ + ".axes", axes),
               ints(name_ + ".steps", steps)});
-    Ints perm = phases, dims{ws[1] * phase_count(), ws[0]};
-    perm.insert(perm.end(), {1, 0});
+    Ints perm = phases, dims{groups_ * ws[1] * phase_count(), ws[0] / groups_};
+    if (groups_ > 1) {
+      perm.insert(perm.begin(), 0);
+      perm.insert(perm.end(), {2, 1});
+    } else {
+      perm.insert(perm.end(), {1, 0});
+    }
     perm.insert(perm.end(), taps.begin(), taps.end());
     dims.insert(dims.end(), taps_.begin(), taps_.end());
     return reshape(transpose(w, perm), dims);
@@ -134,8 +148,11 @@ class SplitConvTranspose {
   }
 
   ValueId phase_bias(ValueId bias, int64_t channels) {
-    ValueId rows = emit(g_, "", "Expand", name_, {bias, ints(name_ + ".shape", {phase_count(), channels})});
-    return reshape(rows, {phase_count() * channels});
+    if (groups_ > 1) bias = reshape(bias, {groups_, 1, channels});
+    Ints all{phase_count(), channels};
+    if (groups_ > 1) all.insert(all.begin(), groups_);
+    ValueId rows = emit(g_, "", "Expand", name_, {bias, ints(name_ + ".shape", all)});
+    return reshape(rows, {groups_ * phase_count() * channels});
   }
 
   // [N, s... K, q...] -> [N, K, y...]
@@ -148,12 +165,12 @@ class SplitConvTranspose {
       ends.push_back(extent ? begin_[k] + *extent : cut_[k] == 0 ? std::numeric_limits<int64_t>::max() : -cut_[k]);
     }
     ValueId y = kNoValue;
-    if (rank_ == 2 && stride_[0] == stride_[1]) {
+    if (groups_ == 1 && rank_ == 2 && stride_[0] == stride_[1]) {
       // One operator, which layouts know.
       Attributes a;
       a.set("blocksize", stride_[0]);
       y = emit(g_, "", "DepthToSpace", name_, {phases}, a);
-    } else if (rank_ == 3 || !is_static(ys)) {
+    } else if (groups_ == 1 && (rank_ == 3 || !is_static(ys))) {
       Attributes a;
       a.set("blocks", stride_);
       y = emit(g_, "mcc", "Interleave", name_, {phases}, a);
@@ -165,14 +182,18 @@ class SplitConvTranspose {
         {y, ints(name_ + ".starts", starts), ints(name_ + ".ends", ends), ints(name_ + ".axes", axes)});
   }
 
+  // [N, groups s... K, q...] -> [N, groups K, q s...]
   ValueId interleave_by_reshapes(ValueId phases, const Ints& ys) {
-    Ints split{ys[0]}, perm{0, static_cast<int64_t>(rank_) + 1}, merged{ys[0], ys[1]};
+    Ints split{ys[0]}, perm{0}, merged{ys[0], ys[1]};
+    if (groups_ > 1) split.push_back(groups_), perm.push_back(1);
+    const auto first_phase = static_cast<int64_t>(split.size());
     split.insert(split.end(), stride_.begin(), stride_.end());
-    split.push_back(ys[1]);
+    perm.push_back(static_cast<int64_t>(split.size()));
+    split.push_back(ys[1] / groups_);
     for (size_t k = 0; k < rank_; ++k) {
+      perm.push_back(static_cast<int64_t>(split.size()));
+      perm.push_back(first_phase + static_cast<int64_t>(k));
       split.push_back(*known(count_[k]));
-      perm.push_back(static_cast<int64_t>(rank_ + 2 + k));
-      perm.push_back(static_cast<int64_t>(1 + k));
       merged.push_back(split.back() * stride_[k]);
     }
     return reshape(transpose(reshape(phases, split), perm), merged);
@@ -189,6 +210,7 @@ class SplitConvTranspose {
   Graph& g_;
   std::string name_;
   size_t rank_ = 0;
+  int64_t groups_ = 1;
   Ints stride_, begin_, taps_, cut_;  // along each spatial axis; cut_: what is left out at the end
   Shape count_;                       // positions q
 };
