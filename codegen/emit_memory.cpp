@@ -119,6 +119,20 @@ WithOffset split_offset(const Expr& index) {
                                 : WithOffset{a.rest - b.rest, a.offset - b.offset};
 }
 
+// The first and the last of lanes that are 1, where all between them are and there are some.
+std::optional<std::pair<int64_t, int64_t>> range_of_ones(const Lanes& lanes) {
+  const auto first = std::find(lanes.begin(), lanes.end(), 1), end = std::find(first, lanes.end(), 0);
+  if (first == lanes.end() || std::find(end, lanes.end(), 1) != lanes.end()) return std::nullopt;
+  return std::pair(first - lanes.begin(), end - lanes.begin() - 1);
+}
+
+Constant* mask_of(llvm::IRBuilder<>& b, const Lanes& lanes) {
+  std::vector<Constant*> bits;
+  for (int64_t lane : lanes)
+    bits.push_back(b.getInt1(lane != 0));
+  return llvm::ConstantVector::get(bits);
+}
+
 // base + (0, stride, 2*stride, ...) as a scalar base and constant offsets.
 Constant* ramp_offsets(llvm::IRBuilder<>& b, int64_t stride, int lanes) {
   std::vector<Constant*> offsets;
@@ -366,7 +380,10 @@ llvm::Value* KernelEmitter::load_strided(const Load& n, const Expr& first, int64
     return b_.CreateShuffleVector(
         contiguous_load(n.buffer, address(n.buffer, at(1 - lanes)), align, lanes, mask), reversed(lanes));
   }
-  if (stride > kMaxShuffledStride || stride < 0 || mask || lanes < 4) {
+  // Lanes that are there, from one on up to another, by constants: elements between theirs may be read, too.
+  const std::optional<Lanes> is_there = n.predicate.defined() ? constant_lanes(n.predicate) : std::nullopt;
+  const std::optional<std::pair<int64_t, int64_t>> range = is_there ? range_of_ones(*is_there) : std::nullopt;
+  if (stride > kMaxShuffledStride || stride < 0 || (mask && !range) || lanes < 4) {
     Value* where =
         b_.CreateGEP(type->getScalarType(), address(n.buffer, base), ramp_offsets(b_, stride, lanes));
     return tag(
@@ -374,12 +391,17 @@ llvm::Value* KernelEmitter::load_strided(const Load& n, const Expr& first, int64
         n.buffer);
   }
   // `stride` loads side by side, the last one ending at the last element that is wanted, so that nothing behind it
-  // is read; then lane i is element stride*i of them.
+  // is read, or without the elements before and behind those of the range; then lane i is element stride*i of them.
   int64_t span = stride * (lanes - 1) + 1;
   Value* result = nullptr;
   for (int64_t chunk = 0; chunk < stride; ++chunk) {
-    int64_t start = std::min(chunk * lanes, span - lanes);
-    Value* part = contiguous_load(n.buffer, address(n.buffer, at(start)), align, lanes, nullptr);
+    const int64_t start = range ? chunk * lanes : std::min(chunk * lanes, span - lanes);
+    Lanes wanted(static_cast<size_t>(lanes), 1);
+    for (int64_t i = 0; range && i < lanes; ++i)
+      wanted[static_cast<size_t>(i)] =
+          start + i >= stride * range->first && start + i <= stride * range->second ? 1 : 0;
+    Value* part = contiguous_load(n.buffer, address(n.buffer, at(start)), align, lanes,
+                                  range ? mask_of(b_, wanted) : nullptr);
     std::vector<int> pick;
     for (int64_t i = 0; i < lanes; ++i) {
       int64_t element = stride * i;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "tuner/rules.h"
+#include "tuner/tile_parts.h"
 
 namespace mcc::tuner {
 
@@ -99,13 +100,34 @@ struct Pointwise {
       make_parallel();
       return;
     }
+    const std::string consumer = info.is_reduction ? tile_consumer(draft, info, info.spatial) : "";
     std::string vector = vector_loop();
-    choose_order();
-    make_parallel();
-    if (info.is_reduction && !reduce.empty()) try_step(draft, DecomposeReduction{info.name, reduce.front()});
-    if (!vector.empty()) try_step(draft, Vectorize{vector});
+    if (info.is_reduction && !info.is_nested && !vector.empty() && !reduce.empty() && !spatial.empty()) {
+      sum_up_in_registers(vector, consumer);
+    } else {
+      choose_order();
+      make_parallel();
+      if (info.is_reduction && !reduce.empty())
+        try_step(draft, DecomposeReduction{info.name, reduce.front()});
+      if (!vector.empty()) try_step(draft, Vectorize{vector});
+    }
     if (!vectors.empty()) try_step(draft, Unroll{vectors});
     unroll_reduction();
+  }
+
+  // A vector of sums goes to memory once, as what its consumer makes of it, rather than in each step: where vectors are not whole, each would
+  // wait for what the one before has stored.
+  void sum_up_in_registers(const std::string& vector, const std::string& consumer) {
+    const std::string tile = spatial.back();
+    const std::string write_back = place_consumer(draft, info, consumer, tile, "registers");
+    try_step(draft, DecomposeReduction{info.name, reduce.front()});
+    try_step(draft, Vectorize{vector});
+    if (!write_back.empty()) {
+      const int64_t lanes = t.lanes(std::max(32, info.element_bits));
+      vectorize_below_tile(draft, info.name + ".init", tile, lanes, true);
+      vectorize_below_tile(draft, write_back, tile, lanes, true);
+    }
+    make_parallel();
   }
 
   // Vectors along what is read, one for each part of what is written; they are written side by side (transpose_tiles).
@@ -142,7 +164,8 @@ struct Pointwise {
       extent = run;
     }
     if (extent > lanes) {
-      int64_t count = info.is_reduction ? 1 : choose_vectors(draft, info.name, extent, lanes, 8);
+      const int64_t count = info.is_reduction ? vectors_of_sums(extent, lanes)
+                                              : choose_vectors(draft, info.name, extent, lanes, 8);
       Split split{loop, {0, lanes}, {loop + ".vec", loop + ".lane"}};
       if (count > 1) {
         vectors = loop + ".vecs";
@@ -157,10 +180,19 @@ struct Pointwise {
     if (!reduce.empty()) {
       std::vector<std::string> order = spatial;
       order.insert(order.end(), reduce.begin(), reduce.end());
+      if (!vectors.empty()) order.push_back(vectors);
       order.push_back(loop);
       try_step(draft, Reorder{order});
     }
     return loop;
+  }
+
+  // Vectors whose sums are made side by side, each of which waits for itself alone.
+  int64_t vectors_of_sums(int64_t extent, int64_t lanes) const {
+    constexpr int64_t kMost = 4;
+    if (info.is_nested || spatial.empty()) return 1;
+    const int64_t all = ceil_div64(extent, lanes), turns = ceil_div64(all, kMost);
+    return ceil_div64(all, turns);
   }
 
   // Elements that all loads along the axis have next to one another, where rows are read again and again (repetition).

@@ -53,6 +53,9 @@ TEST_P(Access, MaskedLoads) {
           text("y[o * 16 + l] = select(m[o * 16 + l], x[", pattern, "], ", GetParam(), "(1))"), 80);
     check(GetParam(), "",
           text("y[o * 16 + l] = select(l %% 2 == 0, x[", pattern, "], x[o * 8 + l // 2 + 1])"), 80);
+    for (const char* lanes : {"l >= 1 && l < 6", "l < 13", "l >= 7"})
+      check(GetParam(), "",
+            text("y[o * 16 + l] = select(", lanes, ", x[", pattern, "], ", GetParam(), "(1))"), 80);
     if (HasFailure()) return;
   }
 }
@@ -118,6 +121,20 @@ TEST(Pairs, AreNotGathered) {
 }
 
 // What is narrow in memory is not widened on its way.
+// Every second element, or fourth, for lanes from one on up to another.
+TEST(Strides, OfSomeLanesAreNotGathered) {
+  for (const char* pattern : {"o * 32 + 2 * l", "4 * l + 7 * o"}) {
+    const tensor::Func f = with_block(
+        "f32", 16, "", text("y[o * 16 + l] = select(l >= 2 && l < 13, x[", pattern, "], 0.0)"), 80);
+    const tensor::Target target = *make_target("cpu:x86-64-v4");
+    EmitOptions options;
+    options.keep_llvm_ir = true;
+    const Result<ObjectCode> object = emit_object(tensor::lower(f, target), "strided", target, options);
+    ASSERT_TRUE(object.ok()) << to_text(object.errors());
+    EXPECT_EQ(object->llvm_ir.find("masked.gather"), std::string::npos) << object->llvm_ir;
+  }
+}
+
 TEST(Words, StayNarrow) {
   const tensor::Target target = *make_target("cpu:sapphirerapids");
   const tensor::Func lowered = tensor::lower(words("bf16"), target);

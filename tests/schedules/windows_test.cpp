@@ -65,6 +65,16 @@ TEST(Windows, ReadMuchOfEachPlaceWhereFewAreReadTwice) {
   expect_steps(source, {R"(split(loop="max_pool.i4", factors=[0, 4, 16])"});
 }
 
+// Plain pictures with strides: vectors along a line, whose greatest elements wait in registers, not in memory.
+TEST(Windows, OfPlainPicturesAreSumsInRegisters) {
+  expect_steps(
+      "graph g(%x: f32[1, 3, 57, 57]) {\n  %p = MaxPool(%x) {kernel_shape = [7, 7], strides = [2, 2]}\n  %y "
+      "= Sigmoid(%p)\n  return %y\n}\n",
+      {R"(factors=[0, 2, 16], names=["pool.i3.vec", "pool.i3.vecs", "pool.i3.lane"])",
+       R"(reverse_compute_at(block="unary", loop="pool.i3.vec"))",
+       R"(set_scope(buffer="pool", scope="registers"))"});
+}
+
 // Answers one question otherwise.
 class Outside : public tuner::PreferredDecider {
  public:
