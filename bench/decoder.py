@@ -10,7 +10,6 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-import time
 
 import numpy as np
 import onnx
@@ -20,6 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests/dynamic"), str(ROOT / "bench")]
 import machine  # noqa: E402
 from decoder_model import Maker, Sizes  # noqa: E402
+from race import race  # noqa: E402
 from session import Session  # noqa: E402
 
 MCC = os.environ.get("MCC", str(ROOT / "build/bin/mcc"))
@@ -36,22 +36,6 @@ def feeds_of(sizes, new, before, random, room=0):
     # Small keys: where few have all of a row's weight, any rounding changes which ones.
     past = {name: 0.1 * random.standard_normal((1, sizes.shared, room or before, sizes.size), np.float32) for name in sizes.pasts()}
     return {"ids": random.integers(0, sizes.words, (1, new)), "mask": np.ones((1, before + new), np.int64), **past}
-
-
-TURN = 0.4  # seconds: onnxruntime's threads spin for some 0.1 s after a run, in which another's have one processor less
-
-
-def race(contestants, seconds):
-    """The least time of each, in ms; they take turns."""
-    best = [float("inf")] * len(contestants)
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        for i, run in enumerate(contestants):
-            of_turn = time.perf_counter() + TURN
-            while (begin := time.perf_counter()) < of_turn:
-                run()
-                best[i] = min(best[i], time.perf_counter() - begin)
-    return [1e3 * t for t in best]
 
 
 def bound(peer, sizes, feeds):
