@@ -80,7 +80,7 @@ void sink_reshapes(Graph& graph);
 // them, for nobody else.
 void order_interleaved_channels(Graph& graph);
 
-// Transposed convolutions with strides become convolutions whose results are interleaved.
+// Transposed convolutions with constant weights become convolutions, with strides such whose results are interleaved.
 void split_conv_transpose(Graph& graph);
 
 // Convolutions of CPUs with a dilation become such without one, of the images that have every so manyth line and column, where Winograd's

@@ -3,6 +3,9 @@
 // For each phase r this is a convolution of x; all phases together have s times the output channels (s^2 in two dimensions),
 // and their results are interleaved. No product with a zero between the elements of x is left (W. Shi et al., "Is the
 // deconvolution layer the same as a convolutional layer?", 2016). In groups the channels of each are apart, all of its phases together.
+//
+// Without a stride (a dilation d is one of the taps) it is a convolution of x with the weights in reverse order:
+//   y[q] = sum over t of x[q - t d] w[t]
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -58,10 +61,11 @@ class SplitConvTranspose {
     bool is_strided =
         std::any_of(stride_.begin(), stride_.end(), [](int64_t s) { return s > 1 && s <= kMostPhases; });
     bool is_wide = std::any_of(stride_.begin(), stride_.end(), [](int64_t s) { return s > kMostPhases; });
-    if (!is_strided || is_wide || node.attributes.integers("dilations", ones) != ones) return;
     groups_ = node.attributes.integer("group", 1);
-    if (groups_ > 1 && !(is_static(xs) && is_static(ys) && pays_in_groups(ws))) return;
     name_ = node.name;
+    if (stride_ == ones) return reverse(id);
+    if (!is_strided || is_wide || node.attributes.integers("dilations", ones) != ones) return;
+    if (groups_ > 1 && !(is_static(xs) && is_static(ys) && pays_in_groups(ws))) return;
     begin_ = conv_transpose_begin(g_, node);
     taps_.clear();
     count_.clear();
@@ -91,6 +95,46 @@ class SplitConvTranspose {
     const bool is_same = std::equal(ys.begin(), ys.end(), shape(y).begin(), shape(y).end(),
                                     [&](const Expr& a, const Expr& b) { return g_.are_equal(a, b); });
     if (!is_same) return;  // some size would leave nothing
+    g_.node(g_.value(y).producer).origins = node.origins;
+    take_place(g_, node.outputs[0], y);
+    g_.node(id).dead = true;
+  }
+
+  // [groups C, K, k...] -> [groups K, C, k...], the taps in reverse order.
+  ValueId reversed_weights(ValueId w, const Ints& ws) {
+    Ints axes, starts(rank_, -1), ends(rank_, std::numeric_limits<int64_t>::min()), steps(rank_, -1);
+    Ints split{groups_, ws[0] / groups_}, perm{0, 2, 1}, dims{groups_ * ws[1], ws[0] / groups_};
+    for (size_t k = 0; k < rank_; ++k)
+      axes.push_back(static_cast<int64_t>(2 + k)), perm.push_back(static_cast<int64_t>(3 + k));
+    split.insert(split.end(), ws.begin() + 1, ws.end());
+    dims.insert(dims.end(), ws.begin() + 2, ws.end());
+    w = emit(g_, "", "Slice", name_,
+             {w, ints(name_ + ".starts", starts), ints(name_ + ".ends", ends), ints(name_ + ".axes", axes),
+              ints(name_ + ".steps", steps)});
+    return reshape(transpose(reshape(w, split), perm), dims);
+  }
+
+  void reverse(NodeId id) {
+    const Node node = g_.node(id);
+    const Ints ws = static_shape(shape(node.inputs[1])), begin = conv_transpose_begin(g_, node),
+               dilations = node.attributes.integers("dilations", Ints(rank_, 1));
+    const Shape xs = shape(node.inputs[0]), ys = shape(node.outputs[0]);
+    Ints before, after;
+    for (size_t k = 0; k < rank_; ++k) {
+      const int64_t reach = (ws[2 + k] - 1) * dilations[k];
+      before.push_back(reach - begin[k]);
+      const auto behind = known(ys[2 + k] + reach - xs[2 + k] - before[k]);
+      if (!behind || *behind < 0 || before[k] < 0) return;  // cuts off more than the taps reach
+      after.push_back(*behind);
+    }
+    Attributes a;
+    before.insert(before.end(), after.begin(), after.end());
+    a.set("pads", before);
+    if (dilations != Ints(rank_, 1)) a.set("dilations", dilations);
+    if (groups_ > 1) a.set("group", groups_);
+    std::vector<ValueId> inputs = node.inputs;
+    inputs[1] = reversed_weights(node.inputs[1], ws);
+    const ValueId y = emit(g_, "", "Conv", name_, inputs, a);
     g_.node(g_.value(y).producer).origins = node.origins;
     take_place(g_, node.outputs[0], y);
     g_.node(id).dead = true;
