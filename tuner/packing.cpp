@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "support/text.h"
+#include "tensor/schedule/weight_order.h"
 #include "tensor/visit.h"
 #include "tuner/rules.h"
 
@@ -161,7 +162,7 @@ std::optional<Packing> plain_operand(const Operand& operand) {
 
 // Any other view of a buffer that reads no element twice: parts of axes, steps along them, a part of a joint projection. The copy has the
 // block's axes for dimensions, in the order in which they lie in memory.
-std::optional<Packing> viewed_operand(const Operand& operand, const BlockInfo& info) {
+std::optional<Packing> viewed_operand(const Func& f, const Operand& operand, const BlockInfo& info) {
   Packing p = operand.packing;
   std::vector<std::string> outer, inner;
   std::vector<size_t> axes;
@@ -188,7 +189,10 @@ std::optional<Packing> viewed_operand(const Operand& operand, const BlockInfo& i
     p.axes.push_back(operand.block->axes[a].var.name());
     p.loops.push_back(text(p.name, ".", p.axes.back()));
   }
-  if (inner.empty() || elements > count_of(info.loads[p.load].buffer)) return std::nullopt;
+  // Weights are stored in the order in which they are read.
+  if (inner.empty() || elements > count_of(info.loads[p.load].buffer) ||
+      is_weight(f, info.loads[p.load].buffer))
+    return std::nullopt;
   p.map = panel_map(axes.size(), std::move(outer), text("d", p.dim), inner);
   return p;
 }
@@ -315,7 +319,7 @@ std::optional<Packing> choose_packing(Draft& draft, BlockInfo& info) {
   const std::optional<Operand> operand = find_operand(draft.schedule, info);
   if (!operand) return std::nullopt;
   std::optional<Packing> p = operand->is_alone ? plain_operand(*operand) : std::nullopt;
-  if (!p) p = viewed_operand(*operand, info);
+  if (!p) p = viewed_operand(draft.schedule.func(), *operand, info);
   if (!p || draft.schedule.find_block(p->name) != nullptr || shared_rows(info, *p) < 2) return std::nullopt;
   p->lanes = draft.target.lanes(std::max(info.element_bits, 32));
   int64_t vectors = ceil_div64(info.axes[static_cast<size_t>(p->axis)].extent, p->lanes);

@@ -376,6 +376,19 @@ TEST(Packing, CopiesOneSideOfATensorTimesItself) {
   EXPECT_EQ(tensor::test::check_results(w, made.func(), expected, true), "");
 }
 
+// Weights are stored as they are read, once.
+TEST(Packing, LeavesViewsOfWeights) {
+  FuncBuilder b("product");
+  const Buffer x = b.input("x", f32, {24, 6}), u = b.input("u", f32, {43, 6});
+  const Buffer y = b.reduce("product", f32, {24, 20}, {6}, Reducer::sum, [&](Axes i, Axes r) {
+    return load(x, {i[0], r[0]}) * load(u, {i[1] * Expr(2) + Expr(3), r[0]});
+  });
+  Func f = b.finish({y});
+  EXPECT_NE(to_text(default_schedule(f, small_target()).trace()).find("reindex"), std::string::npos);
+  mark_weights(f, {"u"});
+  EXPECT_EQ(to_text(default_schedule(f, small_target()).trace()).find("reindex"), std::string::npos);
+}
+
 // Windows overlap: a copy that has the axes of the product would be larger than what it reads.
 TEST(Packing, LeavesWindows) {
   FuncBuilder b("product");
