@@ -241,7 +241,7 @@ def main():
     today, cpu = datetime.date.today(), machine.cpu_facts()
     lines = [f"# Operators and views drawn at random beside onnxruntime {onnxruntime.__version__}, {today}", "",
              f"{cpu['name']} ({cpu['family_model_stepping']}: {', '.join(cpu['features'])}), mcc {machine.source_version()}. `scripts/bench --operators --seed {arguments.seed} --count {arguments.count}`, "
-             f"{arguments.threads} thread(s); least of the runs, which take turns, in ms; calls from Python, as in most of a microsecond each.", "",
+             f"{arguments.threads} thread(s); least of the runs, which take turns, in ms; both called from Python.", "",
              f"mcc / onnxruntime of {len(rows)} models: geometric mean {mean:.2f}, median {ratios[len(ratios) // 2]:.2f}, ninth decile {ratios[len(ratios) * 9 // 10]:.2f}, largest {ratios[-1]:.2f}.", "",
              f"Slower by more than a tenth: {len(slow)}.", "", "| seed | model | mcc | onnxruntime | ratio |", "|--:|---|--:|--:|--:|"]
     lines += [f"| {seed} | {what} | {mine:.3f} | {theirs:.3f} | {mine / theirs:.2f} |" for seed, what, mine, theirs in slow]
