@@ -205,7 +205,8 @@ std::optional<TensorType> Builder::input_type(const onnx::ValueInfoProto& input)
       std::optional<graph::DimRange> range =
           given_range(options_, input.name(), static_cast<size_t>(i), dim.dim_param());
       if (!range)
-        range = other_range(options_, static_cast<size_t>(i), declared.shape(), appended_.contains(dim.dim_param()));
+        range = other_range(options_, static_cast<size_t>(i), declared.shape(),
+                            appended_.contains(dim.dim_param()));
       if (!range) return std::nullopt;
       type.shape.push_back(graph_.dim(dim.dim_param(), *range));
     }

@@ -234,7 +234,8 @@ TEST(SymbolicWinograd, HasBandsOfOneLine) {
       << trace;
   for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{1, 1}, {5, 3}, {9, 17}, {16, 8}}) {
     const Func instance = tensor::with_sizes(f, sizes);
-    graph::test::expect_close(run(tensor::with_sizes(made.schedule.func(), sizes), instance), run(instance, instance), 1e-4);
+    graph::test::expect_close(run(tensor::with_sizes(made.schedule.func(), sizes), instance),
+                              run(instance, instance), 1e-4);
   }
 }
 
