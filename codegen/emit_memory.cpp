@@ -126,10 +126,11 @@ std::optional<std::pair<int64_t, int64_t>> range_of_ones(const Lanes& lanes) {
   return std::pair(first - lanes.begin(), end - lanes.begin() - 1);
 }
 
-Constant* mask_of(llvm::IRBuilder<>& b, const Lanes& lanes) {
+// Lanes from the first to the last, which may lie outside.
+Constant* mask_of(llvm::IRBuilder<>& b, int64_t lanes, int64_t first, int64_t last) {
   std::vector<Constant*> bits;
-  for (int64_t lane : lanes)
-    bits.push_back(b.getInt1(lane != 0));
+  for (int64_t lane = 0; lane < lanes; ++lane)
+    bits.push_back(b.getInt1(lane >= first && lane <= last));
   return llvm::ConstantVector::get(bits);
 }
 
@@ -396,12 +397,9 @@ llvm::Value* KernelEmitter::load_strided(const Load& n, const Expr& first, int64
   Value* result = nullptr;
   for (int64_t chunk = 0; chunk < stride; ++chunk) {
     const int64_t start = range ? chunk * lanes : std::min(chunk * lanes, span - lanes);
-    Lanes wanted(static_cast<size_t>(lanes), 1);
-    for (int64_t i = 0; range && i < lanes; ++i)
-      wanted[static_cast<size_t>(i)] =
-          start + i >= stride * range->first && start + i <= stride * range->second ? 1 : 0;
-    Value* part = contiguous_load(n.buffer, address(n.buffer, at(start)), align, lanes,
-                                  range ? mask_of(b_, wanted) : nullptr);
+    Constant* wanted =
+        range ? mask_of(b_, lanes, stride * range->first - start, stride * range->second - start) : nullptr;
+    Value* part = contiguous_load(n.buffer, address(n.buffer, at(start)), align, lanes, wanted);
     std::vector<int> pick;
     for (int64_t i = 0; i < lanes; ++i) {
       int64_t element = stride * i;

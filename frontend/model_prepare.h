@@ -56,7 +56,7 @@ void divide_inputs(onnx::GraphProto& graph, const ImportOptions& options, Diagno
 
 // What an open dimension of an input is called that the model has no name for.
 std::string open_dim_name(const std::string& input, size_t axis);
-// The sizes that the options give such a dimension; those that they leave all others, in an input of this rank (nothing: it needs a value).
+// The sizes that the options give such a dimension; those that they leave all others, in an input of this shape (nothing: it needs a value).
 std::optional<graph::DimRange> given_range(const ImportOptions& options, const std::string& input,
                                            size_t axis, const std::string& name);
 std::optional<graph::DimRange> other_range(const ImportOptions& options, size_t axis,

@@ -51,38 +51,25 @@ int moving_load(const BlockInfo& info, int axis) {
   return found;
 }
 
-void add_terms(const Expr& e, std::vector<Expr>& terms) {
-  const auto* sum = e.as<Binary>();
-  if (sum == nullptr || sum->op != BinaryOp::add) return terms.push_back(e);
-  add_terms(sum->a, terms);
-  add_terms(sum->b, terms);
-}
-
-// An index that walks through groups of elements, from one of them on, each along the whole of a reduction: the elements of one; 0 for
-// others.
+// An index that walks through groups of elements, each along the whole of a reduction: the elements of one; 0 for others.
 int64_t group_width(const Block& block, const Expr& index) {
+  const auto* sum = index.as<Binary>();
+  if (!sum || sum->op != BinaryOp::add) return 0;
+  const Expr& scaled = sum->a.as<Binary>() ? sum->a : sum->b;
+  const Expr& inner = sum->a.as<Binary>() ? sum->b : sum->a;
+  const auto* group = scaled.as<Binary>();
+  int64_t width = 0, extent = 0;
+  const bool is_multiple =
+      group && group->op == BinaryOp::mul && (as_int(group->b, &width) || as_int(group->a, &width));
+  if (!is_multiple) return 0;
   const auto axis_of = [&](const Expr& var) {
     return std::ranges::find_if(block.axes, [&](const Axis& a) { return var.same_as(a.var); });
   };
-  std::vector<Expr> terms;
-  add_terms(index, terms);
-  int64_t first = 0, step = 0, width = 0;
-  for (const Expr& term : terms) {
-    const auto* product = term.as<Binary>();
-    int64_t number = 0;
-    if (as_int(term, &number)) {
-      first += number;
-    } else if (const auto axis = axis_of(term); axis != block.axes.end()) {
-      if (width != 0 || axis->kind != AxisKind::reduce || !as_int(axis->domain.extent, &width)) return 0;
-    } else {
-      if (step != 0 || product == nullptr || product->op != BinaryOp::mul) return 0;
-      const bool is_behind = as_int(product->b, &step);
-      if (!is_behind && !as_int(product->a, &step)) return 0;
-      const auto group = axis_of(is_behind ? product->a : product->b);
-      if (group == block.axes.end() || group->kind != AxisKind::spatial) return 0;
-    }
-  }
-  return step == width && width != 0 && first % width == 0 ? width : 0;
+  const auto outer = axis_of(is_int(group->b, width) ? group->a : group->b), within = axis_of(inner);
+  const bool is_whole = outer != block.axes.end() && within != block.axes.end() &&
+                        outer->kind == AxisKind::spatial && within->kind == AxisKind::reduce &&
+                        as_int(within->domain.extent, &extent) && extent == width;
+  return is_whole ? width : 0;
 }
 
 // The operand along the result's contiguous axis.

@@ -143,16 +143,14 @@ class SplitConvTranspose {
   // Kernels of one channel to one read little and write what they read; in their own layout zeros between the elements cost them less than
   // interleaving does, but for many phases.
   bool pays_in_groups(const Ints& ws) const {
-    constexpr int64_t kManyPhases = 9;
+    constexpr int64_t kManyPhases = 16;
     const bool is_depthwise = ws[0] == groups_ && ws[1] == 1;
     return !is_depthwise || phase_count() >= kManyPhases;
   }
 
-  // [C, K, k...] -> [s... K, C, taps...]: tap t of phase r is w[r + (taps - 1 - t) s], 0 past the end. In groups [groups C, K, k...] ->
-  // [groups s... K, C, taps...].
+  // [groups C, K, k...] -> [groups s... K, C, taps...]: tap t of phase r is w[r + (taps - 1 - t) s], 0 past the end.
   ValueId phase_weights(ValueId w, const Ints& ws) {
-    Ints ends(ws.size(), 0), split{ws[0], ws[1]}, phases, taps;
-    if (groups_ > 1) split = {groups_, ws[0] / groups_, ws[1]};
+    Ints ends(ws.size(), 0), split{groups_, ws[0] / groups_, ws[1]}, phases, taps;
     Ints pads(ws.size(), 0);
     Ints axes, starts, stops, steps;
     for (size_t k = 0; k < rank_; ++k) {
@@ -173,12 +171,8 @@ class SplitConvTranspose {
              {w, ints(name_ + ".starts", starts), ints(name_ + ".ends", stops), ints(name_ + ".axes", axes),
               ints(name_ + ".steps", steps)});
     Ints perm = phases, dims{groups_ * ws[1] * phase_count(), ws[0] / groups_};
-    if (groups_ > 1) {
-      perm.insert(perm.begin(), 0);
-      perm.insert(perm.end(), {2, 1});
-    } else {
-      perm.insert(perm.end(), {1, 0});
-    }
+    perm.insert(perm.begin(), 0);
+    perm.insert(perm.end(), {2, 1});
     perm.insert(perm.end(), taps.begin(), taps.end());
     dims.insert(dims.end(), taps_.begin(), taps_.end());
     return reshape(transpose(w, perm), dims);
@@ -192,10 +186,9 @@ class SplitConvTranspose {
   }
 
   ValueId phase_bias(ValueId bias, int64_t channels) {
-    if (groups_ > 1) bias = reshape(bias, {groups_, 1, channels});
-    Ints all{phase_count(), channels};
-    if (groups_ > 1) all.insert(all.begin(), groups_);
-    ValueId rows = emit(g_, "", "Expand", name_, {bias, ints(name_ + ".shape", all)});
+    const ValueId of_groups = reshape(bias, {groups_, 1, channels});
+    ValueId rows = emit(g_, "", "Expand", name_,
+                        {of_groups, ints(name_ + ".shape", {groups_, phase_count(), channels})});
     return reshape(rows, {groups_ * phase_count() * channels});
   }
 
@@ -228,8 +221,7 @@ class SplitConvTranspose {
 
   // [N, groups s... K, q...] -> [N, groups K, q s...]
   ValueId interleave_by_reshapes(ValueId phases, const Ints& ys) {
-    Ints split{ys[0]}, perm{0}, merged{ys[0], ys[1]};
-    if (groups_ > 1) split.push_back(groups_), perm.push_back(1);
+    Ints split{ys[0], groups_}, perm{0, 1}, merged{ys[0], ys[1]};
     const auto first_phase = static_cast<int64_t>(split.size());
     split.insert(split.end(), stride_.begin(), stride_.end());
     perm.push_back(static_cast<int64_t>(split.size()));

@@ -25,7 +25,7 @@ struct Phases {
   int64_t before = 0, after = 0;  // zeros around the input, so that its lines are whole steps
   int64_t lines = 0, count = 0;   // of an image, and of its result
   int64_t begin = 0, end = 0;     // padding of an image
-  int64_t cut() const {
+  int64_t extent() const {
     return count * dilation;
   }  // of the result, before the lines that are too many are cut off
 };
@@ -89,7 +89,8 @@ class SplitDilations {
       phases.push_back(phases_of(xs[2 + axis], ys[2 + axis], problem->dilations[axis], pads[axis]));
       if (phases.back().end < 0) return;  // more lines than the result needs
     }
-    if (!pays(*problem, phases, count_of(xs) + count_of(ys))) return;
+    if (!pays(*problem, phases, static_count(g_.value(x).type.shape) + static_count(g_.value(y).type.shape)))
+      return;
     name_ = node.name;
     std::vector<ValueId> inputs = node.inputs;
     inputs[0] = apart(padded(x, phases), xs, phases);
@@ -101,13 +102,6 @@ class SplitDilations {
     g_.node(g_.value(whole).producer).origins = node.origins;
     take_place(g_, y, whole);
     g_.node(id).dead = true;
-  }
-
-  static int64_t count_of(const Ints& dims) {
-    int64_t count = 1;
-    for (int64_t d : dims)
-      count *= d;
-    return count;
   }
 
   ValueId ints(const std::string& name, const Ints& values) {
@@ -124,7 +118,7 @@ class SplitDilations {
 
   ValueId padded(ValueId x, const std::vector<Phases>& p) {
     const Ints pads{0, 0, p[0].before, p[1].before, 0, 0, p[0].after, p[1].after};
-    if (count_of({1 + p[0].before, 1 + p[1].before, 1 + p[0].after, 1 + p[1].after}) == 1) return x;
+    if (pads == Ints(pads.size(), 0)) return x;
     return emit(g_, "", "Pad", name_, {x, ints(name_ + ".pads", pads)});
   }
 
@@ -138,8 +132,9 @@ class SplitDilations {
   // The other way, without the lines that are too many.
   ValueId together(ValueId v, const Ints& ys, const std::vector<Phases>& p) {
     const ValueId cut = reshape(v, {ys[0], p[0].dilation, p[1].dilation, ys[1], p[0].count, p[1].count});
-    const ValueId whole = reshape(transpose(cut, {0, 3, 4, 1, 5, 2}), {ys[0], ys[1], p[0].cut(), p[1].cut()});
-    if (p[0].cut() == ys[2] && p[1].cut() == ys[3]) return whole;
+    const ValueId whole =
+        reshape(transpose(cut, {0, 3, 4, 1, 5, 2}), {ys[0], ys[1], p[0].extent(), p[1].extent()});
+    if (p[0].extent() == ys[2] && p[1].extent() == ys[3]) return whole;
     return emit(g_, "", "Slice", name_,
                 {whole, ints(name_ + ".starts", {0, 0}), ints(name_ + ".ends", {ys[2], ys[3]}),
                  ints(name_ + ".axes", {2, 3})});
