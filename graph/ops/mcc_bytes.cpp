@@ -5,7 +5,8 @@
 //   mcc.ConvBytes    u8 (or i8) [B, D..., C], packed [ceil(N/c), R..., ceil(C/4), c, 4]  ->  i32 [B, D'..., N]: channels last,
 //                    one or two spatial dimensions. Attributes strides, dilations, pads (begins, then ends), and padding,
 //                    the byte that stands around the input. With the attribute kernel (its extents) the last axis of the kernel and the
-//                    words of channels are one, [.., R, S * ceil(C/4), c, 4]
+//                    words of channels are one, [.., R, S * ceil(C/4), c, 4]. With the attribute group (g) each of so many parts of the
+//                    columns is made of its part of the channels, of which the packed weights have C/g:  ->  i32 [B, D'..., g, N/g]
 //   mcc.DepthwiseBytes  u8 or i8 [B, D..., C], i16 [R..., C]  ->  i32 [B, D'..., C]: each channel by itself, with ConvBytes' attributes
 //                    of windows
 //   mcc.WindowSums   i32 [B, D..., C]  ->  i32 [B, D'..., C]: sums over the windows of such a convolution. Attributes kernel_shape,
@@ -83,7 +84,12 @@ Shape packed_taps(const Attributes& a, const Shape& packed) {
 void infer_product(InferContext& c) {
   const Shape taps = packed_taps(c.attributes(), c.input(1).shape);
   const Expr columns(c.attributes().integer("columns", 0));
-  c.set_output(0, {ElementType::i32, windowed(c.input(0).shape, window_of_taps(c.attributes(), taps), columns)});
+  Shape shape = windowed(c.input(0).shape, window_of_taps(c.attributes(), taps), columns);
+  if (const int64_t groups = c.attributes().integer("group", 1); groups > 1) {
+    shape.back() = Expr(groups);
+    shape.push_back(tensor::floor_div(columns, Expr(groups)));
+  }
+  c.set_output(0, {ElementType::i32, shape});
 }
 
 void compute_product(ComputeContext& c, const char* name) {
@@ -94,17 +100,28 @@ void compute_product(ComputeContext& c, const char* name) {
   const size_t words = window.rank() - (joins_row ? 1 : 0);
   const Padded x = padded_input(c, window, kBytes);
   const Expr& block = w[w.size() - 2];
+  const int64_t groups = c.attributes().integer("group", 1);
+  const Expr channels = tensor::floor_div(c.input_type(0).shape.back(), Expr(groups));  // of a group
   std::vector<Expr> reduce(w.begin() + 1, w.end() - 2);
   reduce.push_back(Expr(kBytes));
   c.set_output(0, c.builder.reduce(name, ElementType::i32, c.output_type(0).shape, reduce, Reducer::sum, [&](Axes s, Axes r) {
     // Panels of one column (a GPU's) are the columns themselves.
     const bool is_one = tensor::is_int(block, 1);
-    const Expr channels = packed_depth(c.input_type(0).shape.back());  // in words
-    std::vector<Expr> taps = to_vector(r), weight{is_one ? s.back() : floor_div(s.back(), block)};
-    if (joins_row) taps[words] = floor_div(r[words], channels);
-    std::vector<Expr> at = window_index(window, to_vector(s), taps, kFirst);
+    std::vector<Expr> taps = to_vector(r), place = to_vector(s),
+                      weight{is_one ? s.back() : floor_div(s.back(), block)};
+    Expr word = r[words], first(0);  // the channel with which the group begins
+    if (joins_row) {
+      taps[words] = floor_div(r[words], packed_depth(channels));
+      word = floor_mod(r[words], packed_depth(channels));
+    }
+    if (groups > 1) {
+      place.pop_back();
+      first = place.back() * channels;
+      weight[0] = weight[0] + place.back() * floor_div(c.output_type(0).shape.back(), block);
+    }
+    std::vector<Expr> at = window_index(window, place, taps, kFirst);
     weight.insert(weight.end(), r.begin(), r.begin() + static_cast<std::ptrdiff_t>(words));
-    at.back() = (joins_row ? floor_mod(r[words], channels) : Expr(r[words])) * Expr(kBytes) + r[words + 1];
+    at.back() = first + word * Expr(kBytes) + r[words + 1];
     weight.insert(weight.end(), {r[words], is_one ? Expr(0) : floor_mod(s.back(), block), r[words + 1]});
     return widened(x.element(c, at)) * widened(c.at(1, weight));
   }));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/ops/common.h"
+#include "graph/passes/merge_groups.h"
 #include "graph/passes/pack_products.h"
 
 namespace mcc::graph {
@@ -38,7 +39,8 @@ ValueId ByteProducts::activations(ValueId x, const std::vector<int64_t>& perm, i
   return it->second = is_signed ? make_own("ToUnsigned", {v}) : v;
 }
 
-std::optional<ByteProducts::Weights> ByteProducts::weights(ValueId w, const std::vector<int64_t>& perm, ValueId zero, int64_t rows) {
+std::optional<ByteProducts::Weights> ByteProducts::weights(ValueId w, const std::vector<int64_t>& perm,
+                                                           ValueId zero, int64_t rows, Groups groups) {
   const Constant* values = constant(w);
   if (!values || !is_byte(w)) return std::nullopt;
   auto extent = [&](size_t d) { return values->shape()[perm.empty() ? d : static_cast<size_t>(perm[d])]; };
@@ -59,17 +61,20 @@ std::optional<ByteProducts::Weights> ByteProducts::weights(ValueId w, const std:
   } else if (is_unsigned) {
     out.zero = reshaped(number(ElementType::i32, -128), {1});
   }
-  ValueId v = perm.empty() ? w : transposed(w, perm), wide = converted(v, kOnnxI32);
-  if (is_unsigned) {
-    wide = make("Sub", {wide, number(ElementType::i32, 128)});
-    v = converted(wide, kOnnxI8);
-  }
+  const bool in_groups = groups.count > 1;
+  if (in_groups && out.zero != kNoValue) return std::nullopt;
+  ValueId v = w;
+  if (is_unsigned)
+    v = converted(make("Sub", {converted(v, kOnnxI32), number(ElementType::i32, 128)}), kOnnxI8);
+  if (groups.merged > 1) v = merge_groups(g_, name_, v, groups.count, groups.merged);
+  if (!perm.empty()) v = transposed(v, perm);
+  ValueId wide = converted(v, kOnnxI32);
   if (out.zero != kNoValue) wide = make("Sub", {wide, out.zero});
   std::vector<int64_t> all_but_last;
   for (size_t d = 0; d + 1 < rank(w); ++d)
     all_but_last.push_back(static_cast<int64_t>(d));
   out.sums = sum_over(wide, all_but_last, false);
-  const int64_t block = panel_width(out.columns, out.depth, rows);
+  const int64_t block = panel_width(groups.columns(out.columns), out.depth, rows, in_groups);
   out.group = on_gpu_ ? block : lanes_;
   Attributes a;
   a.set("block", block);
@@ -79,10 +84,11 @@ std::optional<ByteProducts::Weights> ByteProducts::weights(ValueId w, const std:
 
 // Columns of a panel. A GPU fetches each column along the depth; for a few rows words of four
 // columns, which one thread takes, where the threads of half a warp have equal shares of them.
-int64_t ByteProducts::panel_width(int64_t columns, int64_t depth, int64_t rows) const {
+int64_t ByteProducts::panel_width(int64_t columns, int64_t depth, int64_t rows, bool in_groups) const {
   constexpr int64_t kFewRows = 8, kWords = 4, kShare = 64;
   if (on_gpu_) return rows > 0 && rows <= kFewRows && depth % kShare == 0 ? kWords : 1;
-  return word_panel_width(columns, ElementType::u8, t_);
+  const int64_t width = word_panel_width(columns, ElementType::u8, t_);
+  return in_groups && columns % width != 0 ? lanes_ : width;  // of one group's columns
 }
 
 int64_t ByteProducts::rows_of(const Node& product, int64_t columns) const {

@@ -29,6 +29,13 @@ class ByteProducts {
     int64_t group = 1;  // columns that the product has together
   };
 
+  // Channels of a convolution in groups: each of these multiplies its own part of the channels. `merged` groups of the model are one
+  // here, with zeros between them.
+  struct Groups {
+    int64_t count = 1, merged = 1;
+    int64_t columns(int64_t all) const { return all / (count / merged); }
+  };
+
   ByteProducts(Graph& g, const tensor::Target& t)
       : g_(g), t_(t), on_gpu_(t.kind == tensor::TargetKind::cuda), lanes_(on_gpu_ ? 1 : t.lanes(32)) {}
 
@@ -77,8 +84,12 @@ class ByteProducts {
   // Activations as bytes that the target takes, moved with their zero point; perm: their axes, empty where they stay.
   ValueId activations(ValueId x, const std::vector<int64_t>& perm, int64_t* zero);
   // w: a constant [D..., K, N] after `perm`. zero: i8 or u8, of one element or [N]; kNoValue for 0. rows: of the product; 0 where
-  // that is not known.
-  std::optional<Weights> weights(ValueId w, const std::vector<int64_t>& perm, ValueId zero, int64_t rows);
+  // that is not known. groups: of [N, K, D...] before `perm`; those of several have no zero point once they are i8.
+  std::optional<Weights> weights(ValueId w, const std::vector<int64_t>& perm, ValueId zero, int64_t rows,
+                                 Groups groups);
+  std::optional<Weights> weights(ValueId w, const std::vector<int64_t>& perm, ValueId zero, int64_t rows) {
+    return weights(w, perm, zero, rows, {});
+  }
   // Results of a product for each column.
   int64_t rows_of(const Node& product, int64_t columns) const;
   int64_t last_dim(ValueId v) const;  // 0 where it is not known
@@ -108,7 +119,7 @@ class ByteProducts {
   std::string name_;     // of the node that is being rewritten
 
  private:
-  int64_t panel_width(int64_t columns, int64_t depth, int64_t rows) const;
+  int64_t panel_width(int64_t columns, int64_t depth, int64_t rows, bool in_groups) const;
 
   std::map<std::pair<ValueId, std::vector<int64_t>>, ValueId> activations_;
 };

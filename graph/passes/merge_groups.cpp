@@ -4,13 +4,27 @@
 
 namespace mcc::graph {
 
+namespace {
+
+constexpr int64_t kMostMerged = 8;  // of which a CPU still gains something
+
+}  // namespace
+
 int64_t merged_groups(int64_t groups, int64_t in_channels, int64_t out_channels, int64_t lanes) {
-  constexpr int64_t most = 8;
   const int64_t in = in_channels / groups, out = out_channels / groups;
-  for (int64_t m = 1; m <= std::min(groups, most); ++m) {
+  for (int64_t m = 1; m <= std::min(groups, kMostMerged); ++m) {
     if (m * in % lanes != 0 || m * out % lanes != 0) continue;
     // A block that lacks its last groups is filled up with zeros, as blocks of channels are.
     if (groups % m == 0 || (m * in == lanes && m * out == lanes)) return m;
+  }
+  return 0;
+}
+
+int64_t merged_groups_of_words(int64_t groups, int64_t in_channels, int64_t out_channels, int64_t lanes,
+                               int64_t word) {
+  const int64_t in = in_channels / groups, out = out_channels / groups;
+  for (int64_t m = 1; m <= std::min(groups, kMostMerged); ++m) {
+    if (groups % m == 0 && m * in % word == 0 && m * out % lanes == 0) return m;
   }
   return 0;
 }

@@ -14,6 +14,10 @@ int64_t merged_groups(int64_t groups, int64_t in_channels, int64_t out_channels,
 // The same for the tensor cores of a GPU, whose tiles need some columns and fetch eight channels at once.
 int64_t grid_merged_groups(int64_t groups, int64_t in_channels, int64_t out_channels);
 
+// The same for dot products of bytes: a group's results are whole vectors, its channels whole words.
+int64_t merged_groups_of_words(int64_t groups, int64_t in_channels, int64_t out_channels, int64_t lanes,
+                               int64_t word);
+
 // The weights [K, C, k...] of a convolution in groups with `merged` groups beside one another: [K, merged C, k...], 0 where an
 // input is another group's. The last ones are filled up with groups of zeros, so that K may grow.
 ValueId merge_groups(Graph& graph, const std::string& name, ValueId weights, int64_t groups, int64_t merged);

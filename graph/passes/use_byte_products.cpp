@@ -8,12 +8,14 @@
 // activations of both kinds.
 // Sums of weights are known now; those of activations, where weights have a zero point after they moved, are one for each row, and
 // of a convolution for each window (sums over channels, which WindowSums adds up). A convolution's input is surrounded by its zero
-// point, which stands for 0. A depthwise one has no dot products: its weights are less their zero point in 16 bits.
+// point, which stands for 0. One in groups has the columns of each group as panels of their own; those of few are merged, with zeros
+// between them. A depthwise one has no dot products: its weights are less their zero point in 16 bits.
 #include <algorithm>
 
 #include "graph/ops/window.h"
 #include "graph/passes/byte_products.h"
 #include "graph/passes/convolution_cost.h"
+#include "graph/passes/merge_groups.h"
 #include "graph/passes/pack_products.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
@@ -22,6 +24,8 @@
 
 namespace mcc::graph {
 namespace {
+
+constexpr int64_t kWord = 4;  // bytes that a dot product takes along the sum
 
 class UseByteProducts : private ByteProducts {
  public:
@@ -94,7 +98,19 @@ class UseByteProducts : private ByteProducts {
     const int64_t channels = *static_dim(type(x).shape[1]);
     return channels > 1 && n.attributes.integer("group", 1) == channels && dims[0] == channels && dims[1] == 1;
   }
-  bool is_convolution(const Node& n, ValueId x, ValueId w) const { return is_plain_convolution(n, x, w) || is_depthwise(n, x, w); }
+  bool is_convolution(const Node& n, ValueId x, ValueId w) const {
+    return is_plain_convolution(n, x, w) || is_depthwise(n, x, w) || groups_of(n, x, w).has_value();
+  }
+
+  // Of a convolution in groups whose results make whole vectors; one group of any other.
+  std::optional<Groups> groups_of(const Node& n, ValueId x, ValueId w) const {
+    const int64_t groups = n.attributes.integer("group", 1);
+    if (groups == 1) return Groups{};
+    if (on_gpu_ || !has_windows(n, x, w)) return std::nullopt;
+    const int64_t channels = *static_dim(type(x).shape[1]), columns = static_shape(type(w).shape)[0];
+    const int64_t merged = merged_groups_of_words(groups, channels, columns, lanes_, kWord);
+    return merged == 0 ? std::nullopt : std::optional(Groups{groups, merged});
+  }
 
   Attributes window_attributes(const Node& n, ValueId x, ValueId w, int64_t zero) const {
     std::vector<int64_t> kernel = static_shape(type(w).shape);
@@ -263,17 +279,22 @@ class UseByteProducts : private ByteProducts {
 
   bool convolution(const Node& node, ValueId x, Zero zero, ValueId w, ValueId w_zero, Epilogue* e) {
     name_ = node.name;
-    if (!is_plain_convolution(node, x, w)) return depthwise(node, x, zero, w, w_zero, e);
+    if (is_depthwise(node, x, w)) return depthwise(node, x, zero, w, w_zero, e);
     const int64_t rows = is_pointwise(w) ? rows_of(node, static_shape(type(w).shape)[0]) : 0;
-    std::optional<Weights> made = weights(w, taps_first(rank(w)), w_zero, rows);
+    const std::optional<Groups> groups = groups_of(node, x, w);
+    std::optional<Weights> made =
+        groups ? weights(w, taps_first(rank(w)), w_zero, rows, *groups) : std::nullopt;
     if (!made) return false;
     ValueId a = activations(x, channels_last(rank(x)), &zero.known);
     // What is not known now cannot stand around the input: 0 does, which adds nothing.
     const int64_t around = zero.later == kNoValue ? zero.known : 0;
     const Attributes window = window_attributes(node, x, w, around);
-    const Attributes joined = join_row(w, window, &*made);
+    Attributes joined = join_row(w, window, &*made);
+    const int64_t count = groups->count / groups->merged;
+    if (count > 1) joined.set("group", count);
     auto sums_over = [&](ValueId bytes) {
       ValueId sums = product("ConvBytes", bytes, *made, joined);
+      if (count > 1) return joined_groups(sums);
       return made->zero == kNoValue ? sums : less_zero(sums, window_sums(bytes, w, window, around), *made);
     };
     // What follows a product is computed tile by tile if all else that it reads is there before.
@@ -282,6 +303,15 @@ class UseByteProducts : private ByteProducts {
     e->sums = sums_over(a);
     e->back = channels_first(rank(x));
     return true;
+  }
+
+  // [B, D..., groups, columns] as [B, D..., N].
+  ValueId joined_groups(ValueId sums) {
+    Shape shape = type(sums).shape;
+    const int64_t columns = *static_dim(shape.back());
+    shape.pop_back();
+    shape.back() = Expr(columns * *static_dim(shape.back()));
+    return graph::reshaped(g_, name_, sums, shape);
   }
 
   // The window's attributes, once the taps of a row and the words of channels are one axis of the packed weights, if they should be.

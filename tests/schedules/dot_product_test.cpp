@@ -110,14 +110,33 @@ constexpr const char* kProducts[] = {
 })",
 };
 
+// Convolutions of CPUs in groups: of a vector of columns each, of three, and such as are merged.
+constexpr const char* kInGroups[] = {
+    R"(graph g(%x: u8[1, 32, 5, 9]) {
+  %z: u8[] = [2]
+  %w: i8[32, 16, 3, 3] random
+  %y = ConvInteger(%x, %w, %z) {group = 2, pads = [1, 1, 1, 1], strides = [1, 2]}
+  return %y
+})",
+    R"(graph g(%x: u8[2, 24, 31]) {
+  %w: i8[96, 12, 3] random
+  %y = ConvInteger(%x, %w) {group = 2}
+  return %y
+})",
+    R"(graph g(%x: u8[1, 16, 7, 7]) {
+  %w: i8[64, 1, 3, 3] random
+  %y = ConvInteger(%x, %w) {group = 16}
+  return %y
+})",
+};
+
 constexpr Machine kAmx = {"amx", "+amx-int8,+amx-tile,+avx2,+avx512vnni", 512, 32, true};
-constexpr Machine kMachines[] = {{"avx512vnni", "+avx2,+avx512vnni", 512, 32, true},
-                                 kAmx,
-                                 {"avxvnni", "+avx2,+avxvnni", 256, 16, true},
-                                 {"avx2", "+avx2", 256, 16, true},
-                                 {"avx512", "+avx2,+avx512f", 512, 32, false},
-                                 {"sm_75", "", 128, 32, true},
-                                 {"sm_80", "", 128, 32, true}};
+constexpr Machine kCpus[] = {{"avx512vnni", "+avx2,+avx512vnni", 512, 32, true},
+                             kAmx,
+                             {"avxvnni", "+avx2,+avxvnni", 256, 16, true},
+                             {"avx2", "+avx2", 256, 16, true},
+                             {"avx512", "+avx2,+avx512f", 512, 32, false}};
+constexpr Machine kGpus[] = {{"sm_75", "", 128, 32, true}, {"sm_80", "", 128, 32, true}};
 
 class DotProduct : public ::testing::TestWithParam<std::tuple<const char*, Machine>> {};
 
@@ -307,10 +326,21 @@ TEST_P(DepthwiseBytes, IsRight) {
 std::string name_of(const ::testing::TestParamInfo<std::tuple<const char*, Machine>>& info) {
   return text("product_", info.index, "_", std::get<1>(info.param).name);
 }
-INSTANTIATE_TEST_SUITE_P(Products, DotProduct, ::testing::Combine(::testing::ValuesIn(kProducts), ::testing::ValuesIn(kMachines)),
+INSTANTIATE_TEST_SUITE_P(Products, DotProduct,
+                         ::testing::Combine(::testing::ValuesIn(kProducts), ::testing::ValuesIn(kCpus)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(OnGpus, DotProduct,
+                         ::testing::Combine(::testing::ValuesIn(kProducts), ::testing::ValuesIn(kGpus)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Groups, DotProduct,
+                         ::testing::Combine(::testing::ValuesIn(kInGroups), ::testing::ValuesIn(kCpus)),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Channels, DepthwiseBytes,
-                         ::testing::Combine(::testing::ValuesIn(kDepthwise), ::testing::ValuesIn(kMachines)), name_of);
+                         ::testing::Combine(::testing::ValuesIn(kDepthwise), ::testing::ValuesIn(kCpus)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(ChannelsOnGpus, DepthwiseBytes,
+                         ::testing::Combine(::testing::ValuesIn(kDepthwise), ::testing::ValuesIn(kGpus)),
+                         name_of);
 
 }  // namespace
 }  // namespace mcc::test
