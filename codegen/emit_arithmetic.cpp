@@ -88,7 +88,10 @@ llvm::Value* KernelEmitter::convert(tensor::Type from, tensor::Type to, Value* v
   return is_signed_int(src) ? b_.CreateSExtOrTrunc(value, type) : b_.CreateZExtOrTrunc(value, type);
 }
 
-llvm::Value* KernelEmitter::on(const Cast& n) { return convert(n.value.type(), n.type, emit(n.value)); }
+llvm::Value* KernelEmitter::on(const Cast& n) {
+  if (Value* bytes = round_to_bytes(n)) return bytes;
+  return convert(n.value.type(), n.type, emit(n.value));
+}
 
 // ---- Operators ----
 

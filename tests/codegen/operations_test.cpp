@@ -74,6 +74,25 @@ TEST_P(Floats, ConvertToEveryType) {
   expect_operations(text("a: ", t, "[", kCount, "]"), outputs, 3);
 }
 
+// As quantised operators do it, with numbers halfway between two integers, beyond all limits, and no numbers.
+TEST(Bytes, OfWhatIsRounded) {
+  const std::string in = text("a: f32[", kCount, "], b: f16[", kCount, "]");
+  std::vector<std::pair<std::string, std::string>> outputs;
+  for (const char* to : {"u8", "i8"}) {
+    for (const char* value :
+         {"a[i]", "a[i] * 1000.0", "f32(b[i]) * 0.5", "f32(i) * 0.5 - 37.5", "a[i] / 0.0"}) {
+      const std::string rounded = text("round(", value, ")");
+      for (const std::string& result :
+           {rounded, text(rounded, " + 7.0"), text("max(min(", rounded, " + -100.0, 255.0), 0.0)"),
+            text("max(min(", rounded, " + 13.0, 127.0), -128.0)"),
+            text("min(max(", rounded, ", 17.0), 90.0)"), text("max(", rounded, " + 3.0, -3.0)"),
+            text("max(", rounded, " + 0.5, -2.5)")})
+        outputs.emplace_back(to, text(to, "(", result, ")"));
+    }
+  }
+  expect_operations(in, outputs, 8);
+}
+
 TEST_P(Ints, Arithmetic) {
   std::string t = GetParam(), in = text("a: ", t, "[", kCount, "], b: ", t, "[", kCount, "]");
   std::vector<std::pair<std::string, std::string>> outputs;
