@@ -1,5 +1,6 @@
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsX86.h>
 #include <llvm/IR/MDBuilder.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <optional>
 
 #include "codegen/kernel_emitter.h"
+#include "tensor/instructions.h"
 #include "tensor/kernel_abi.h"
 #include "tensor/visit.h"
 
@@ -309,12 +311,40 @@ llvm::Value* KernelEmitter::load_bits(const Load& n) {
     }
   }
   if (Value* window = on_device() ? nullptr : load_window(n)) return window;
+  if (Value* found = look_up_bytes(n)) return found;
   Value* mask = n.predicate.defined() ? emit(n.predicate) : nullptr;
   Value* indices = emit_index(index);
   if (on_device() && !mask)
     return load_each(n.buffer, type, [&](uint64_t lane) { return b_.CreateExtractElement(indices, lane); });
   Value* where = address(n.buffer, indices);
   return tag(b_.CreateMaskedGather(type, where, align, mask, Constant::getNullValue(type)), n.buffer);
+}
+
+// Elements of a table of 256 bytes whose numbers are bytes: registers hold it, and half of it is looked through at once. Null where that is
+// not so, or the target does not do it.
+llvm::Value* KernelEmitter::look_up_bytes(const Load& n) {
+  constexpr int kTable = 256, kVector = 64;
+  const auto* number = n.indices[0].as<Cast>();
+  if (!looks_up_bytes(target_) || !number || number->value.element() != ElementType::u8 ||
+      n.predicate.defined() || byte_size(n.buffer.element()) != 1 || !is_int(n.buffer.shape()[0], kTable) ||
+      n.type.lanes > kVector)
+    return nullptr;
+  Value* wide = emit(number->value);
+  std::vector<int> lanes(kVector, llvm::PoisonMaskElem), first(static_cast<size_t>(n.type.lanes));
+  std::iota(first.begin(), first.end(), 0);
+  std::copy(first.begin(), first.end(), lanes.begin());
+  if (n.type.lanes < kVector) wide = b_.CreateShuffleVector(wide, lanes);
+  auto quarter = [&](int k) {
+    return contiguous_load(n.buffer, address(n.buffer, b_.getInt64(static_cast<uint64_t>(k * kVector))),
+                           element_align(n.buffer), kVector, nullptr);
+  };
+  auto half = [&](int k) {
+    return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_vpermi2var_qi_512, {},
+                              {quarter(k), wide, quarter(k + 1)});
+  };
+  Value* is_upper = b_.CreateICmpSLT(wide, Constant::getNullValue(wide->getType()));
+  Value* found = b_.CreateSelect(is_upper, half(2), half(0));
+  return n.type.lanes < kVector ? b_.CreateShuffleVector(found, first) : found;
 }
 
 // Elements of which lanes take one or another by constants (each twice, as those of pairs side by side are) are loaded at once, and shuffled.

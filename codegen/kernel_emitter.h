@@ -140,6 +140,7 @@ class KernelEmitter {
   Value* load_strided(const tensor::Load& n, const tensor::Expr& first, int64_t stride);
   Value* load_window(const tensor::Load& n);
   Value* load_guarded(const tensor::Load& n);
+  Value* look_up_bytes(const tensor::Load& n);
   void store_bits(const tensor::Store& n, Value* bits);
   Value* address(const tensor::Buffer& buffer, Value* index);
   Value* address(const tensor::Buffer& buffer, const tensor::Expr& index);  // of a scalar

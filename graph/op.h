@@ -26,6 +26,7 @@ enum class AxisUse : uint8_t {
   own,      // its axes have meanings
   any,      // pointwise with multidirectional broadcasting: the same along axes in whatever order
   scalars,  // pointwise where its inputs from the second on have one element each; else as `own`
+  first,    // pointwise in its first input; what else it reads is the same for all elements: a table
   one,      // the attribute "axis" names one that is different; inputs and outputs have the same axes
   reduced,  // reduces along those that the attribute or input 1 "axes" names
 };

@@ -266,6 +266,10 @@ bool takes_bytes_apart(const Target& target) {
   return target.kind == TargetKind::cpu && !has_feature(target, target.vector_bits == 512 ? "avx512vnni" : "avxvnni");
 }
 
+bool looks_up_bytes(const Target& target) {
+  return target.kind == TargetKind::cpu && target.vector_bits == 512 && has_feature(target, "avx512vbmi");
+}
+
 const Instruction* dot_instruction(const Target& target, ElementType left) {
   for (const Instruction& instruction : all_instructions()) {
     if (!instruction.dot || left_element(*instruction.dot) != left || !has_instruction(target, instruction)) continue;

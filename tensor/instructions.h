@@ -52,6 +52,8 @@ const Instruction* tile_instruction(const Target& target, int64_t rows, int64_t 
 // Whether a dot product of bytes is no instruction of a CPU's own (vpdpbusd) but two products of pairs of 16-bit numbers, the even
 // bytes and the odd ones of each group of four (vpmaddwd of AVX2, which is exact; vpmaddubsw would saturate).
 bool takes_bytes_apart(const Target& target);
+// Whether a CPU finds a vector of bytes in a table of 256 that registers hold (vpermi2b of AVX512-VBMI).
+bool looks_up_bytes(const Target& target);
 
 // In a fixed order.
 const std::vector<Instruction>& all_instructions();

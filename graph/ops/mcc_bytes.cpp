@@ -12,6 +12,7 @@
 //   mcc.WindowSums   i32 [B, D..., C]  ->  i32 [B, D'..., C]: sums over the windows of such a convolution. Attributes kernel_shape,
 //                    strides, dilations, pads, and padding, the number that stands around the input
 //   mcc.ToUnsigned   i8 -> u8: x + 128
+//   mcc.LookUp       u8 or i8 [...], table [256]  ->  [...] of the table's type: the element whose number the bits of each byte are
 //   mcc.Requantize   sum: i32, offset: i32, scale: f32, bias: f32  ->  f32(sum + offset) * scale + bias; where the attribute
 //                    `to` is an integer type, rounded to even, plus zero_point, and brought into low .. high
 // The first two have the attribute columns: N, which is a multiple of the lanes of a vector of sums.
@@ -155,7 +156,7 @@ void compute_of_each_channel(ComputeContext& c, const char* name) {
   }));
 }
 
-// ---- ToUnsigned, Requantize ----
+// ---- ToUnsigned ----
 
 void infer_to_unsigned(InferContext& c) { c.set_output(0, {ElementType::u8, c.input(0).shape}); }
 
@@ -166,6 +167,22 @@ void compute_to_unsigned(ComputeContext& c) {
     return tensor::binary(BinaryOp::bit_xor, x, tensor::constant_int({ElementType::u8, 1}, 128));
   }));
 }
+
+// ---- LookUp ----
+
+void infer_look_up(InferContext& c) { c.set_output(0, {c.input(1).element, c.input(0).shape}); }
+
+void compute_look_up(ComputeContext& c) {
+  const TensorType& out = c.output_type(0);
+  c.set_output(0, c.builder.compute("look_up", out.element, out.shape, [&](Axes i) {
+    Expr byte = c.at(0, to_vector(i));
+    if (byte.element() != ElementType::u8)
+      byte = tensor::Call::make({ElementType::u8, 1}, Intrinsic::bit_cast, {byte});
+    return c.at(1, {cast(tensor::kIndex.element, byte)});
+  }));
+}
+
+// ---- Requantize ----
 
 ElementType requantized_type(const Attributes& a) {
   std::optional<ElementType> to = parse_element_type(a.text("to", ""));
@@ -189,8 +206,8 @@ void compute_requantize(ComputeContext& c) {
   }));
 }
 
-OpDef on_any_axes(OpDef op) {
-  op.axis_use = AxisUse::any;
+OpDef on_axes(AxisUse use, OpDef op) {
+  op.axis_use = use;
   return op;
 }
 
@@ -201,12 +218,15 @@ std::span<const OpDef> mcc_bytes_ops() {
       own_op("PackBytes", FusionClass::injective, 1, infer_pack, compute_pack),
       own_op("MatMulBytes", FusionClass::contraction, 2, infer_product,
              [](ComputeContext& c) { compute_product(c, "matmul"); }),
-      own_op("ConvBytes", FusionClass::contraction, 2, infer_product, [](ComputeContext& c) { compute_product(c, "conv"); }),
+      own_op("ConvBytes", FusionClass::contraction, 2, infer_product,
+             [](ComputeContext& c) { compute_product(c, "conv"); }),
       own_op("DepthwiseBytes", FusionClass::contraction, 2, infer_of_each_channel,
              [](ComputeContext& c) { compute_of_each_channel(c, "depthwise"); }),
       own_op("WindowSums", FusionClass::reduction, 1, infer_of_each_channel,
              [](ComputeContext& c) { compute_of_each_channel(c, "windows"); }),
-      on_any_axes(own_op("ToUnsigned", FusionClass::elementwise, 1, infer_to_unsigned, compute_to_unsigned)),
+      on_axes(AxisUse::any,
+              own_op("ToUnsigned", FusionClass::elementwise, 1, infer_to_unsigned, compute_to_unsigned)),
+      on_axes(AxisUse::first, own_op("LookUp", FusionClass::elementwise, 2, infer_look_up, compute_look_up)),
       own_op("Requantize", FusionClass::elementwise, 4, infer_requantize, compute_requantize),
   };
   return ops;

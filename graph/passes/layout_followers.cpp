@@ -389,6 +389,11 @@ class FollowLayout {
     return best;
   }
 
+  static std::span<const ValueId> operands_along_axes(const Node& node) {
+    const std::span<const ValueId> all(node.inputs);
+    return node.op->axis_use == AxisUse::first ? all.first(1) : all;
+  }
+
   // Elementwise operators: as soon as one full-size operand is laid out, the others follow.
   bool follow(NodeId id) {
     const Node node = g_.node(id);
@@ -397,7 +402,7 @@ class FollowLayout {
     int64_t channels = 0;
     if (out.size() < 3 || out.size() > 5 || !as_int(out[1], &channels)) return false;
     bool any = false;
-    for (ValueId v : node.inputs) {
+    for (ValueId v : operands_along_axes(node)) {
       if (v == kNoValue) continue;
       if (is_constant(v) ? !is_broadcast(shape(v), out.size(), channels) : rank(v) != out.size())
         return false;
@@ -412,9 +417,10 @@ class FollowLayout {
     // Lanes past the last channel hold 0 and what operators make of it; where that could be infinite or NaN, it would
     // spread through the next convolution's zero weights.
     if (result.layout == Layout::blocked && channels % lanes_ != 0 && !node.op->layout_agnostic) return false;
-    std::vector<ValueId> inputs;
-    for (ValueId v : node.inputs)
-      inputs.push_back(v == kNoValue ? v : follow_operand(node.name, v, result, channels));
+    std::vector<ValueId> inputs = node.inputs;
+    for (size_t i = 0; i < operands_along_axes(node).size(); ++i) {
+      if (inputs[i] != kNoValue) inputs[i] = follow_operand(node.name, inputs[i], result, channels);
+    }
     result.value = emit(g_, node.op->domain, node.op->name, node.name, inputs, node.attributes);
     result.channels = channels;
     forms_.set_result(id, result);

@@ -42,6 +42,7 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     step("move_quantization", [&] { move_quantization(graph); });
     step("fold_constants", [&] { fold(true); });  // weights that are moved
     step("use_byte_products", [&] { use_byte_products(graph, options.target, options.strict); });
+    step("tabulate_bytes", [&] { tabulate_bytes(graph, options.target); });
     if (!options.strict) step("use_real_products", [&] { use_real_products(graph); });
     step("use_nbits_products", [&] { use_nbits_products(graph, options.target, options.strict); });
   }

@@ -108,6 +108,7 @@ class SinkReshapes {
   size_t inputs_in_shape(const Node& node) const {
     if (node.op->fusion != FusionClass::elementwise) return 0;
     if (node.op->axis_use == AxisUse::any) return node.inputs.size();
+    if (node.op->axis_use == AxisUse::first) return 1;
     const bool are_numbers = node.op->axis_use == AxisUse::scalars &&
                              std::all_of(node.inputs.begin() + 1, node.inputs.end(), [&](ValueId v) {
                                return v == kNoValue || (is_static(shape(v)) && shape(v).size() <= 1 &&

@@ -104,11 +104,13 @@ class SinkTransposes {
 
   // Inputs that the operator reads along its axes: not shapes, sizes and the like.
   bool is_data(const Node& node, size_t i) const {
+    if (node.op->axis_use == AxisUse::first && i > 0) return false;
     return node.inputs[i] != kNoValue && (node.op->constant_inputs >> i & 1U) == 0;
   }
 
   static bool is_pointwise(const Node& node) {
-    return node.op->axis_use == AxisUse::any || node.op->axis_use == AxisUse::scalars;
+    const AxisUse use = node.op->axis_use;
+    return use == AxisUse::any || use == AxisUse::scalars || use == AxisUse::first;
   }
   bool is_one(ValueId v) const { return is_static(shape(v)) && static_count(shape(v)) == 1; }
 
@@ -210,6 +212,8 @@ class SinkTransposes {
     switch (node.op->axis_use) {
       case AxisUse::own:
         return false;
+      case AxisUse::first:
+        break;
       case AxisUse::scalars:
         if (!std::all_of(inputs.begin() + 1, inputs.end(), [&](ValueId v) { return v == kNoValue || is_one(v); })) return false;
         break;

@@ -120,7 +120,6 @@ TEST(Pairs, AreNotGathered) {
   EXPECT_EQ(object->assembly.find("gather"), std::string::npos) << object->assembly;
 }
 
-// What is narrow in memory is not widened on its way.
 // Every second element, or fourth, for lanes from one on up to another.
 TEST(Strides, OfSomeLanesAreNotGathered) {
   for (const char* pattern : {"o * 32 + 2 * l", "4 * l + 7 * o"}) {
@@ -135,6 +134,37 @@ TEST(Strides, OfSomeLanesAreNotGathered) {
   }
 }
 
+// A byte's place in a table of all bytes.
+tensor::Func look_up(const std::string& element, int lanes) {
+  return parse(text("func look_up(x: u8[640], t: ", element, "[256]) -> (y: ", element,
+                    "[640]) {\n  for o in ", 640 / lanes, " { vectorized for l in ", lanes,
+                    " { block y(i = o * ", lanes, " + l: spatial 640) { y[i] = t[i64(x[i])] } } }\n}"));
+}
+
+TEST(Tables, OfBytes) {
+  for (const char* element : {"u8", "i8", "bool", "f32"}) {
+    for (int lanes : {2, 5, 16, 64, 128}) {
+      const tensor::Func f = look_up(element, lanes);
+      for (const tensor::Target& target : test_targets())
+        expect_same(f, f, target, random_memory(f, 9, 256));
+    }
+  }
+}
+
+TEST(Tables, AreInRegisters) {
+  EmitOptions options;
+  options.keep_assembly = true;
+  for (int lanes : {16, 64}) {
+    const tensor::Target target = *make_target("cpu:sapphirerapids");
+    const Result<ObjectCode> object =
+        emit_object(tensor::lower(look_up("u8", lanes), target), "tables", target, options);
+    ASSERT_TRUE(object.ok()) << to_text(object.errors());
+    EXPECT_NE(object->assembly.find("vperm"), std::string::npos) << object->assembly;
+    EXPECT_EQ(object->assembly.find("vpinsrb"), std::string::npos) << object->assembly;
+  }
+}
+
+// What is narrow in memory is not widened on its way.
 TEST(Words, StayNarrow) {
   const tensor::Target target = *make_target("cpu:sapphirerapids");
   const tensor::Func lowered = tensor::lower(words("bf16"), target);

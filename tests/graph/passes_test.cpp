@@ -147,6 +147,7 @@ constexpr Pass kPasses[] = {
     {"divide_scans", [](Graph& g, const Setting& s) { divide_scans(g, s.target, s.strict, {}); }},
     {"use_winograd", [](Graph& g, const Setting& s) { use_winograd(g, s.target, {}); }},
     {"choose_layouts", [](Graph& g, const Setting& s) { choose_layouts(g, s.target, s.strict, {}); }},
+    {"tabulate_bytes", [](Graph& g, const Setting& s) { tabulate_bytes(g, s.target); }},
     {"tabulate_resizes", [](Graph& g, const Setting&) { tabulate_resizes(g); }},
     {"quantize_by_products", [](Graph& g, const Setting& s) { quantize_by_products(g, s.target); }},
     {"repeat_conversions", [](Graph& g, const Setting& s) { repeat_conversions(g, s.target); }},
