@@ -114,6 +114,7 @@ class Simplifier {
   std::unordered_map<const ExprNode*, VarInfo> vars_;
   std::vector<Linear> facts_;       // each is >= 0
   std::vector<Expr> true_, false_;  // other conditions known to hold, or not to
+  int proofs_ = 0;                  // that are under way, one within the other
   std::unordered_map<const ExprNode*, std::pair<Expr, Expr>> cache_;  // expression, simplified
 };
 

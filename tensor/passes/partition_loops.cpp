@@ -21,6 +21,15 @@ constexpr int kMaxOpenVersions = 2;
 // A loop with more stores is not split for choices.
 constexpr int64_t kMaxChoices = 4;
 
+// Where bounds of a part are open and so long, the part is not split again: those of its parts would hold them several times.
+constexpr int kMaxBound = 100;
+
+bool is_short(const Expr& bound) {
+  int nodes = 0;
+  for_each_expr(Evaluate::make(bound), [&](const Expr&) { ++nodes; });
+  return nodes <= kMaxBound;
+}
+
 struct Condition : LoopCondition {
   // Chooses between two things to do: only worth a split where little is copied.
   bool is_choice = false;
@@ -265,7 +274,7 @@ class PartitionLoops : public ScopedMutator {
       ++depth_;
       Expr extent = loop_extent(b);
       int64_t count = 0;
-      bool splits_on = !as_int(extent, &count) || count > 1;
+      const bool splits_on = as_int(extent, &count) ? count > 1 : is_short(b.begin) && is_short(extent);
       const std::optional<Stmt> in_parts = in_scope([&] {
         analyzer_.bind(n.var, b.begin, extent);
         return rows_in_parts(n.body, analyzer_);

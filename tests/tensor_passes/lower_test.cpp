@@ -159,6 +159,24 @@ TEST(Lower, ComputesNoConditionWithoutItsGuard) {
   expect_lowers(filled);
 }
 
+// A padded copy in vectors, part by part of an open number of columns: each end of the picture, of the copy and of what is needed of it is
+// another place at which the loop could be divided.
+TEST(Lower, DividesLoopsWithOpenBoundsAFewTimes) {
+  const Func f = parse(
+      "func copy<n>(x: f32[n, n]) -> (y: f32[n * ((n + 31) // 32), 48]) {\n"
+      "  for o in n * ((n + 31) // 32) { for i in 3 { vectorized for l in 16 {\n"
+      "    block y(p = o: spatial n * ((n + 31) // 32), q = i * 16 + l: spatial 48) {\n"
+      "      y[p, q] = 0.0 } } } }\n"
+      "  for o in n * ((n + 31) // 32) { for i in 3 { vectorized for l in 16 {\n"
+      "    block z(p = o: spatial n * ((n + 31) // 32), q = i * 16 + l: spatial 48)\n"
+      "        where i * 16 + l + o %% ((n + 31) // 32) * 32 < n + 2 && i * 16 + l < 34 {\n"
+      "      y[p, q] = select(q + p %% ((n + 31) // 32) * 32 < n, x[p // ((n + 31) // 32), q + p %% ((n + "
+      "31) // 32) * 32], 1.0) } } } }\n"
+      "}");
+  for (int64_t n : {1, 13, 31, 33, 70})
+    EXPECT_LT(to_text(expect_lowers(f, {n})).size(), 8000u);
+}
+
 // A matrix product with a register tile of mr x nr, as the schedules make it.
 std::string tiled_matmul(int m, int n, int k, int mr, int nr, int lanes) {
   auto ceil = [](int a, int b) { return (a + b - 1) / b; };
