@@ -37,6 +37,8 @@ using namespace tensor;
 
 namespace {
 
+// Of the nearest cache, what a copy of the input may take that all tiles of a band read.
+constexpr double kCopyShare = 0.75;
 // Vectors of a panel that a tile still holds beside its rows.
 constexpr int64_t kMostPanelVectors = 4;
 
@@ -61,9 +63,10 @@ class RegisterTile {
     decompose();
     vectorize_tile();
     // Under panels that lie side by side it would be copied in columns of a vector each.
-    const bool is_in_columns = may_take_panels_inside() && !panels_inside_;
+    const bool is_in_columns = may_take_panels_inside() && !panels_inside_ && copied_lines_ == 0;
     if (!is_in_columns)
-      place_padding(d_, info_, roles_, {outer_loop_, tile_loop_, rows_outside_, batch_count() * bands_});
+      place_padding(d_, info_, roles_,
+                    {outer_loop_, tile_loop_, rows_outside_, batch_count() * bands_, copied_lines_ > 0});
   }
 
  private:
@@ -96,6 +99,7 @@ class RegisterTile {
       rows_outside_ = d_.decide.choose(info_.name + ".rows_outside", {0, 1}, rows_outside_ ? 1 : 0) != 0;
     }
     tile_ = choose_tile_size(p, t_, info_.name, d_.decide);
+    if (may_take_panels_inside() && !panels_inside_ && converts_padding()) choose_copies();
     us_ = std::max(tile_.cycles * static_cast<double>(batch_count() * rows_count()) / (t_.ghz * 1e3), streaming_us());
     if (info_.is_nested) us_ = 0;
     const Access* w = weights();
@@ -113,6 +117,17 @@ class RegisterTile {
     return std::any_of(info_.loads.begin(), info_.loads.end(), [&](const Access& l) {
       return l.strides[static_cast<size_t>(roles_.row)] >= extent(roles_.vector) &&
              reads_overlap(info_, l, roles_.row);
+    });
+  }
+
+  // Whether the copy that is read has its elements converted to wider ones: then it stays in the nearest cache, panel by panel, or is read
+  // from further away than what it was made of.
+  bool converts_padding() const {
+    const std::vector<std::string> producers = s_.producers(info_.name);
+    return std::any_of(producers.begin(), producers.end(), [&](const std::string& producer) {
+      const std::optional<BlockInfo> p = analyze(s_, producer);
+      return p && p->is_injective && !p->loads.empty() &&
+             byte_size(p->loads[0].buffer.element()) < byte_size(p->store.buffer.element());
     });
   }
 
@@ -291,7 +306,8 @@ class RegisterTile {
     const int64_t panels = roles_.panel >= 0 ? ceil_div64(extent(roles_.panel) * panel_vectors_, tile_.vectors)
                                              : ceil_div64(extent(roles_.vector), tile_.vectors * lanes_);
     const int64_t per_chunk =
-        ceil_div64(tiles, packing_ || panels_inside_ ? 1 : choose_chunks(tiles, panels));
+        copied_tiles_ > 0 ? copied_tiles_
+                          : ceil_div64(tiles, packing_ || panels_inside_ ? 1 : choose_chunks(tiles, panels));
     tiles_per_panel_ = per_chunk * (rows_outside_ ? 1 : rows_count());
     if (roles_.row < 0) return "";
     must_step(d_, Split{loop(roles_.row), {0, tile_.rows}, {b + ".rows", b + ".row"}});
@@ -337,6 +353,7 @@ class RegisterTile {
   int64_t band_height(int a) const {
     if (shared_scalar_ || roles_.rows.size() != 1 || a != roles_.rows[0]) return 0;
     if (panels_inside_) return even_band_height(a);
+    if (copied_lines_ > 0) return copied_lines_;
     int64_t bytes = 0;
     for (const Access& load : info_.loads) {
       if (load.strides[static_cast<size_t>(a)] != 0) bytes = std::max(bytes, count_of(load.buffer) * byte_size(load.buffer.element()));
@@ -348,6 +365,66 @@ class RegisterTile {
     return 0;
   }
 
+  // How much of a copy that converts is made at once: the lines of a band, and tiles along them. It stays in the nearest cache, with what
+  // all panels are made of; that little of it is made twice.
+  void choose_copies() {
+    for (const Access& load : info_.loads) {
+      const std::optional<Pixels> p = pixels(load);
+      if (!p) continue;
+      const int64_t tiles = ceil_div64(extent(roles_.row), tile_.rows), lines = extent(roles_.rows[0]);
+      const int64_t bytes = extent(roles_.vector) + lanes_ * byte_size(load.buffer.element());  // of a place
+      double least = std::numeric_limits<double>::infinity();
+      for (int64_t l = 1; l <= lines; ++l) {
+        for (int64_t n = 1; n <= tiles; ++n) {
+          const int64_t columns = std::min(n * tile_.rows, extent(roles_.row));
+          const double places = static_cast<double>(p->lines(l) * p->columns(columns));
+          const bool fits =
+              places * static_cast<double>(bytes) <= kCopyShare * static_cast<double>(t_.l1.bytes);
+          const double cost = places * static_cast<double>(ceil_div64(lines, l) * ceil_div64(tiles, n));
+          if ((fits || (l == 1 && n == 1)) && cost < least) {
+            least = cost;
+            copied_lines_ = l;
+            copied_tiles_ = n;
+          }
+        }
+      }
+    }
+  }
+
+  // Of a picture with its channels last that windows read: how many of its lines and columns so many of them take.
+  struct Pixels {
+    int64_t line_step = 0, line_window = 1, column_step = 0, column_window = 1;
+    int64_t lines(int64_t count) const { return (count - 1) * line_step + line_window; }
+    int64_t columns(int64_t count) const { return (count - 1) * column_step + column_window; }
+  };
+
+  std::optional<Pixels> pixels(const Access& load) const {
+    const std::vector<Expr>& shape = load.buffer.shape();
+    int64_t columns = 0;
+    if (roles_.rows.size() != 1 || roles_.row < 0 || shape.size() < 3 ||
+        !as_int(shape[shape.size() - 2], &columns))
+      return std::nullopt;
+    const int64_t column = extent(roles_.vector), line = columns * column;
+    auto stride = [&](int a) { return std::abs(load.strides[static_cast<size_t>(a)]); };
+    Pixels p;
+    p.line_step = stride(roles_.rows[0]) / line;
+    p.column_step = stride(roles_.row) / column;
+    if (p.line_step == 0 || p.column_step == 0) return std::nullopt;
+    for (int r : roles_.reduce)
+      (stride(r) >= line ? p.line_window : p.column_window) +=
+          (extent(r) - 1) * stride(r) / (stride(r) >= line ? line : column);
+    return p;
+  }
+
+  // From the first byte that a result reads to its last.
+  int64_t window_bytes(const Access& load) const {
+    int64_t window = 0;
+    for (int r : roles_.reduce)
+      window +=
+          (extent(r) - 1) * std::abs(load.strides[static_cast<size_t>(r)]) * byte_size(load.buffer.element());
+    return window;
+  }
+
   // As many lines as read so much of the input that it stays in the second-level cache, and as leave work for all cores.
   int64_t even_band_height(int a) const {
     const int64_t lines = extent(a);
@@ -356,11 +433,7 @@ class RegisterTile {
       const int64_t stride =
           std::abs(load.strides[static_cast<size_t>(a)]) * byte_size(load.buffer.element());
       if (stride == 0) continue;
-      int64_t window = 0;  // from its first element to its last
-      for (int r : roles_.reduce)
-        window += (extent(r) - 1) * std::abs(load.strides[static_cast<size_t>(r)]) *
-                  byte_size(load.buffer.element());
-      most = std::min(most, std::max<int64_t>(1, (t_.l2.bytes / 2 - window) / stride));
+      most = std::min(most, std::max<int64_t>(1, (t_.l2.bytes / 2 - window_bytes(load)) / stride));
     }
     int64_t bands = ceil_div64(lines, most);
     if (worth_parallel(us_, t_)) {
@@ -486,6 +559,8 @@ class RegisterTile {
   int64_t lanes_ = 16;
   double us_ = 0;
   int64_t bands_ = 1;
+  int64_t copied_lines_ = 0,
+          copied_tiles_ = 0;  // of which a copy of the input is made at once; 0: as it comes
   int64_t tiles_per_panel_ = 1;
   bool shared_scalar_ = true;
   bool rows_outside_ = false;   // further row axes outside of the panels

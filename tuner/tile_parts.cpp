@@ -123,7 +123,8 @@ void place_padding(Draft& d, const BlockInfo& info, const TileRoles& roles, cons
         partitioned &= load.strides[static_cast<size_t>(a)] != 0;
       partitioned &= roles.panel < 0 || load.strides[static_cast<size_t>(roles.panel)] != 0;
     }
-    bool row_outside = loops.outer == loops.tile || s.find_loop(info.name + ".chunk") != nullptr;
+    const bool row_outside =
+        !loops.in_pieces && (loops.outer == loops.tile || s.find_loop(info.name + ".chunk") != nullptr);
     int64_t bytes = p->spatial * byte_size(p->store.buffer.element()) / loops.pieces;
     if (!partitioned || row_outside || bytes > d.target.l2.bytes / 2) continue;
     if (try_step(d, ComputeAt{producer, loops.outer})) vectorize_rows(d, *p);

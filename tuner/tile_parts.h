@@ -36,6 +36,7 @@ struct TileLoops {
   std::string outer, tile;    // the outermost, and that over tiles
   bool rows_outside = false;  // further row axes outside of the panels
   int64_t pieces = 1;         // turns of the outer loop that read other parts of the input
+  bool in_pieces = false;     // chunks of rows are meant to have copies of their own
 };
 // A padded copy of the input, of which each iteration of the outer loop reads a part of its own, is made there, where that stays in the
 // cache; so is what else is computed of the input without mathematical functions.

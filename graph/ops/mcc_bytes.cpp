@@ -8,12 +8,12 @@
 //                    words of channels are one, [.., R, S * ceil(C/4), c, 4]. With the attribute group (g) each of so many parts of the
 //                    columns is made of its part of the channels, of which the packed weights have C/g:  ->  i32 [B, D'..., g, N/g]
 //   mcc.DepthwiseBytes  u8 or i8 [B, D..., C], i16 [R..., C]  ->  i32 [B, D'..., C]: each channel by itself, with ConvBytes' attributes
-//                    of windows
+//                    of windows; with weights of f32, which are whole numbers, sums of f32, exact as long as they fit
 //   mcc.WindowSums   i32 [B, D..., C]  ->  i32 [B, D'..., C]: sums over the windows of such a convolution. Attributes kernel_shape,
 //                    strides, dilations, pads, and padding, the number that stands around the input
 //   mcc.ToUnsigned   i8 -> u8: x + 128
 //   mcc.LookUp       u8 or i8 [...], table [256]  ->  [...] of the table's type: the element whose number the bits of each byte are
-//   mcc.Requantize   sum: i32, offset: i32, scale: f32, bias: f32  ->  f32(sum + offset) * scale + bias; where the attribute
+//   mcc.Requantize   sum: i32 (or whole numbers of f32), offset: of the same type, scale: f32, bias: f32  ->  f32(sum + offset) * scale + bias; where the attribute
 //                    `to` is an integer type, rounded to even, plus zero_point, and brought into low .. high
 // The first two have the attribute columns: N, which is a multiple of the lanes of a vector of sums.
 #include "graph/ops/window.h"
@@ -65,12 +65,14 @@ Shape windowed(Shape x, const Window& w, const Expr& columns) {
 }
 
 // Input 0 with the attribute padding around it, its channels filled to groups of so many.
-Padded padded_input(ComputeContext& c, const Window& w, int64_t group) {
+Padded padded_input(ComputeContext& c, const Window& w, int64_t group,
+                    std::optional<ElementType> element = {}) {
   const TensorType& x = c.input_type(0);
   const Shape& out = c.output_type(0).shape;
   const auto first = out.begin() + kFirst;
   return pad_input(c, 0, w, {first, first + static_cast<std::ptrdiff_t>(w.rank())},
-                   tensor::constant_int({x.element, 1}, c.attributes().integer("padding", 0)), {kFirst, group});
+                   tensor::constant_int({x.element, 1}, c.attributes().integer("padding", 0)),
+                   {kFirst, group, element});
 }
 
 Expr widened(const Expr& e) { return cast(ElementType::i32, e); }
@@ -137,23 +139,31 @@ Shape taps_of(const Attributes& a, const Shape* weights) {
   return {kernel.begin(), kernel.end()};
 }
 
+ElementType sum_of_each_channel(const TensorType* weights) {
+  return weights != nullptr && is_float(weights->element) ? weights->element : ElementType::i32;
+}
+
 void infer_of_each_channel(InferContext& c) {
   const Shape taps = taps_of(c.attributes(), c.has_input(1) ? &c.input(1).shape : nullptr);
   const Shape& x = c.input(0).shape;
-  c.set_output(0, {ElementType::i32, windowed(x, window_of_taps(c.attributes(), taps), x.back())});
+  const ElementType sum = sum_of_each_channel(c.has_input(1) ? &c.input(1) : nullptr);
+  c.set_output(0, {sum, windowed(x, window_of_taps(c.attributes(), taps), x.back())});
 }
 
 void compute_of_each_channel(ComputeContext& c, const char* name) {
   const Shape taps = taps_of(c.attributes(), c.has_input(1) ? &c.input_type(1).shape : nullptr);
   const Window window = window_of_taps(c.attributes(), taps);
-  const Padded x = padded_input(c, window, 1);
-  c.set_output(0, c.builder.reduce(name, ElementType::i32, c.output_type(0).shape, taps, Reducer::sum, [&](Axes s, Axes r) {
-    const Expr element = widened(x.element(c, window_index(window, to_vector(s), r, kFirst)));
-    if (!c.has_input(1)) return element;
-    std::vector<Expr> weight = to_vector(r);
-    weight.push_back(s.back());
-    return element * widened(c.at(1, weight));
-  }));
+  const ElementType sum = c.output_type(0).element;
+  // Converted once, not for each window.
+  const Padded x = padded_input(c, window, 1, is_float(sum) ? std::optional(sum) : std::nullopt);
+  c.set_output(0,
+               c.builder.reduce(name, sum, c.output_type(0).shape, taps, Reducer::sum, [&](Axes s, Axes r) {
+                 const Expr element = cast(sum, x.element(c, window_index(window, to_vector(s), r, kFirst)));
+                 if (!c.has_input(1)) return element;
+                 std::vector<Expr> weight = to_vector(r);
+                 weight.push_back(s.back());
+                 return element * cast(sum, c.at(1, weight));
+               }));
 }
 
 // ---- ToUnsigned ----

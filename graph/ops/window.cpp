@@ -126,7 +126,8 @@ Padded pad_input(ComputeContext& c, int input, const Window& w, const Shape& cou
       how.last_multiple > 1 && !tensor::is_int(tensor::simplify(tensor::floor_mod(type.shape.back(), multiple)), 0);
   if (fills_last) shape.back() = tensor::simplify(tensor::ceil_div(shape.back(), multiple) * multiple);
   if (!needed && !fills_last) return result;
-  result.buffer = c.builder.compute("pad", type.element, shape, [&](Axes i) {
+  const ElementType element = how.element.value_or(type.element);
+  result.buffer = c.builder.compute("pad", element, shape, [&](Axes i) {
     std::vector<Expr> index = to_vector(i);
     Expr inside = fills_last ? index.back() < type.shape.back() : tensor::true_value();
     for (size_t k = 0; k < w.rank(); ++k) {
@@ -135,7 +136,7 @@ Padded pad_input(ComputeContext& c, int input, const Window& w, const Shape& cou
       if (w.begin[k] > 0) inside = inside && at >= 0;
       if (runs_over[k]) inside = inside && at < type.shape[how.first + k];
     }
-    return select(inside, c.at(input, index), value);
+    return select(inside, cast(element, c.at(input, index)), cast(element, value));
   });
   return result;
 }

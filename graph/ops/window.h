@@ -34,9 +34,10 @@ std::optional<Shape> window_counts(InferContext& c, const Window& window, const 
 struct PadShape {
   size_t first = kFirstSpatial;
   int64_t last_multiple = 1;
+  std::optional<ElementType> element = {};  // what elements are converted to; else they keep their type
 };
 
-// The input as far as `counts` windows reach, with `value` outside: a block "pad", or the input itself when every window lies
+// The input as far as `counts` windows reach, with `value`, of its type, outside: a block "pad", or the input itself when every window lies
 // inside.
 struct Padded {
   Buffer buffer;  // undefined: nothing was padded

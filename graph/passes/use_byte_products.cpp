@@ -9,7 +9,8 @@
 // Sums of weights are known now; those of activations, where weights have a zero point after they moved, are one for each row, and
 // of a convolution for each window (sums over channels, which WindowSums adds up). A convolution's input is surrounded by its zero
 // point, which stands for 0. One in groups has the columns of each group as panels of their own; those of few are merged, with zeros
-// between them. A depthwise one has no dot products: its weights are less their zero point in 16 bits.
+// between them. A depthwise one has no dot products: its weights are less their zero point in 16 bits, or f32 where all sums are whole numbers
+// of f32.
 #include <algorithm>
 
 #include "graph/ops/window.h"
@@ -251,7 +252,7 @@ class UseByteProducts : private ByteProducts {
     std::optional<int64_t> zero = x ? whole_zero(x->zero) : std::nullopt;
     if (!zero || !w || !is_convolution(node, x->value, w->value) || is_faster_in_f32(node)) return;
     Epilogue e;
-    if (!convolution(node, x->value, Zero{*zero}, w->value, w->zero, &e)) return;
+    if (!convolution(node, x->value, Zero{*zero}, w->value, w->zero, 0, &e)) return;
     e.scale = make("Mul", {x->scale, w->scale});
     e.bias = input(node, 2);
     finish(id, e);
@@ -277,9 +278,11 @@ class UseByteProducts : private ByteProducts {
     ValueId later = kNoValue;
   };
 
-  bool convolution(const Node& node, ValueId x, Zero zero, ValueId w, ValueId w_zero, Epilogue* e) {
+  // added: the largest number that sums may be added to, if they may be whole numbers of f32.
+  bool convolution(const Node& node, ValueId x, Zero zero, ValueId w, ValueId w_zero,
+                   std::optional<int64_t> added, Epilogue* e) {
     name_ = node.name;
-    if (is_depthwise(node, x, w)) return depthwise(node, x, zero, w, w_zero, e);
+    if (is_depthwise(node, x, w)) return depthwise(node, x, zero, w, w_zero, added, e);
     const int64_t rows = is_pointwise(w) ? rows_of(node, static_shape(type(w).shape)[0]) : 0;
     const std::optional<Groups> groups = groups_of(node, x, w);
     std::optional<Weights> made =
@@ -345,7 +348,16 @@ class UseByteProducts : private ByteProducts {
     return make("Mul", {sums, make("Neg", {all})});
   }
 
-  bool depthwise(const Node& node, ValueId x, Zero zero, ValueId w, ValueId w_zero, Epilogue* e) {
+  // Vectors of f32 multiply and add in one instruction, those of i32 do not.
+  bool sums_in_floats(ValueId w, const Zero& zero, std::optional<int64_t> added) const {
+    constexpr int64_t kWhole = int64_t{1} << 24, kLargest = 255 * 255;
+    if (on_gpu_ || !added || zero.later != kNoValue || rank(w) != 4) return false;
+    // Products, those that zero points add, and what is added.
+    return 2 * kLargest * static_count(type(w).shape) / static_shape(type(w).shape)[0] + *added < kWhole;
+  }
+
+  bool depthwise(const Node& node, ValueId x, Zero zero, ValueId w, ValueId w_zero,
+                 std::optional<int64_t> added, Epilogue* e) {
     const Constant *values = constant(w), *z = constant(w_zero);
     const int64_t channels = static_shape(type(w).shape)[0];
     if (!values || !is_byte(w) || channels < lanes_ || (w_zero != kNoValue && (!z || (z->count() != 1 && z->count() != channels))))
@@ -360,10 +372,14 @@ class UseByteProducts : private ByteProducts {
     if (zeros > 0) wide = make("Sub", {wide, reshaped(converted(w_zero, kOnnxI32), {zeros})});
     ValueId a = transposed(x, channels_last(rank(x)));
     const Attributes window = window_attributes(node, x, w, zero.later == kNoValue ? zero.known : 0);
-    auto sums_over = [&](ValueId bytes) { return make_own("DepthwiseBytes", {bytes, converted(wide, kOnnxI16)}, window); };
+    const bool in_floats = sums_in_floats(w, zero, added);
+    auto sums_over = [&](ValueId bytes) {
+      return make_own("DepthwiseBytes", {bytes, converted(wide, in_floats ? kOnnxF32 : kOnnxI16)}, window);
+    };
     e->offset = zero.later == kNoValue
                     ? make("Mul", {sum_over(wide, taps, false), number(ElementType::i32, static_cast<double>(-zero.known))})
                     : later_offset(zero, has_padding(window) ? sums_over(ones_like(a)) : sum_over(wide, taps, false));
+    if (in_floats) e->offset = converted(e->offset, kOnnxF32);
     e->sums = sums_over(a);
     e->back = channels_first(rank(x));
     return true;
@@ -409,7 +425,8 @@ class UseByteProducts : private ByteProducts {
         !is_static({type(x).shape.begin() + 1, type(x).shape.end()}))
       return;
     Epilogue e;
-    if (!convolution(node, x, known ? Zero{*known} : Zero{0, x_zero}, w, input(node, 3), &e)) return;
+    if (!convolution(node, x, known ? Zero{*known} : Zero{0, x_zero}, w, input(node, 3), std::nullopt, &e))
+      return;
     replace(id, {}, make("Add", {e.sums, e.offset}), e.back);
   }
 
@@ -447,13 +464,28 @@ class UseByteProducts : private ByteProducts {
     requantize(id, e);
   }
 
+  // The largest magnitude of a constant of integers; 0 where there is none, nothing where it is not known.
+  std::optional<int64_t> largest(ValueId v) const {
+    if (v == kNoValue) return 0;
+    const Constant* c = constant(v);
+    if (!c) return std::nullopt;
+    int64_t most = 0;
+    for (int64_t i = 0; i < c->count(); ++i)
+      most = std::max(most, std::abs(c->int_at(i)));
+    return most;
+  }
+
   void requantized_convolution(NodeId id) {
     const Node node = g_.node(id);
     Epilogue e;
     if (!is_requantizable(node) || !is_convolution(node, node.inputs[0], node.inputs[3]) ||
-        !convolution(node, node.inputs[0], Zero{*whole_zero(node.inputs[2])}, node.inputs[3], node.inputs[5], &e))
+        !convolution(node, node.inputs[0], Zero{*whole_zero(node.inputs[2])}, node.inputs[3], node.inputs[5],
+                     largest(input(node, 8)), &e))
       return;
-    if (input(node, 8) != kNoValue) e.offset = make("Add", {e.offset, node.inputs[8]});
+    if (const ValueId bias = input(node, 8); bias != kNoValue) {
+      const bool in_floats = is_float(type(e.offset).element);
+      e.offset = make("Add", {e.offset, in_floats ? converted(bias, kOnnxF32) : bias});
+    }
     requantize(id, e);
   }
 
