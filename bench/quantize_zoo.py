@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Quantise zoo models with onnxruntime's tools: quantize_zoo.py ZOO_DIR OUT_DIR
 
-resnet50_qdq, mobilenet_v2_qdq: u8 activations and i8 weights for each channel between QuantizeLinear and DequantizeLinear, ranges from
+resnet50_qdq, mobilenet_v2_qdq, efficientnet_b0_qdq: u8 activations and i8 weights for each channel between QuantizeLinear and DequantizeLinear, ranges from
 four seeded images. bert_base_dynamic: MatMulInteger of activations that are quantised at run time.
 """
 
@@ -27,7 +27,7 @@ def main():
         sys.exit(__doc__)
     zoo, out = map(pathlib.Path, sys.argv[1:])
     out.mkdir(parents=True, exist_ok=True)
-    for name in ("resnet50", "mobilenet_v2"):
+    for name in ("resnet50", "mobilenet_v2", "efficientnet_b0"):
         prepared = out / f"{name}.prepared.onnx"
         quant_pre_process(zoo / f"{name}.onnx", prepared)
         quantize_static(prepared, out / f"{name}_qdq.onnx", Images(), quant_format=QuantFormat.QDQ, per_channel=True,

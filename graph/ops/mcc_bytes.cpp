@@ -6,7 +6,7 @@
 //                    one or two spatial dimensions. Attributes strides, dilations, pads (begins, then ends), and padding,
 //                    the byte that stands around the input. With the attribute kernel (its extents) the last axis of the kernel and the
 //                    words of channels are one, [.., R, S * ceil(C/4), c, 4]. With the attribute group (g) each of so many parts of the
-//                    columns is made of its part of the channels, of which the packed weights have C/g:  ->  i32 [B, D'..., g, N/g]
+//                    columns is made of its part of the channels, as many as the packed weights have, 0 behind the last:  ->  i32 [B, D'..., g, N/g]
 //   mcc.DepthwiseBytes  u8 or i8 [B, D..., C], i16 [R..., C]  ->  i32 [B, D'..., C]: each channel by itself, with ConvBytes' attributes
 //                    of windows; with weights of f32, which are whole numbers, sums of f32, exact as long as they fit
 //   mcc.WindowSums   i32 [B, D..., C]  ->  i32 [B, D'..., C]: sums over the windows of such a convolution. Attributes kernel_shape,
@@ -101,10 +101,13 @@ void compute_product(ComputeContext& c, const char* name) {
   const bool joins_row = c.attributes().has("kernel");
   // Of the reduction's axes: the words of channels, behind the taps, or those of a row's taps.
   const size_t words = window.rank() - (joins_row ? 1 : 0);
-  const Padded x = padded_input(c, window, kBytes);
   const Expr& block = w[w.size() - 2];
   const int64_t groups = c.attributes().integer("group", 1);
-  const Expr channels = tensor::floor_div(c.input_type(0).shape.back(), Expr(groups));  // of a group
+  const Expr& row_words = w[w.size() - 3];
+  const Expr tap_words = joins_row ? tensor::floor_div(row_words, Expr(window.kernel.back()))
+                                   : row_words;  // of a group's channels
+  const int64_t filled = groups > 1 ? kBytes * *static_dim(tap_words) : kBytes;
+  const Padded x = padded_input(c, window, filled);
   std::vector<Expr> reduce(w.begin() + 1, w.end() - 2);
   reduce.push_back(Expr(kBytes));
   c.set_output(0, c.builder.reduce(name, ElementType::i32, c.output_type(0).shape, reduce, Reducer::sum, [&](Axes s, Axes r) {
@@ -114,12 +117,12 @@ void compute_product(ComputeContext& c, const char* name) {
                       weight{is_one ? s.back() : floor_div(s.back(), block)};
     Expr word = r[words], first(0);  // the channel with which the group begins
     if (joins_row) {
-      taps[words] = floor_div(r[words], packed_depth(channels));
-      word = floor_mod(r[words], packed_depth(channels));
+      taps[words] = floor_div(r[words], tap_words);
+      word = floor_mod(r[words], tap_words);
     }
     if (groups > 1) {
       place.pop_back();
-      first = place.back() * channels;
+      first = place.back() * (tap_words * Expr(kBytes));
       weight[0] = weight[0] + place.back() * floor_div(c.output_type(0).shape.back(), block);
     }
     std::vector<Expr> at = window_index(window, place, taps, kFirst);

@@ -66,7 +66,11 @@ std::optional<ByteProducts::Weights> ByteProducts::weights(ValueId w, const std:
   ValueId v = w;
   if (is_unsigned)
     v = converted(make("Sub", {converted(v, kOnnxI32), number(ElementType::i32, 128)}), kOnnxI8);
-  if (groups.merged > 1) v = merge_groups(g_, name_, v, groups.count, groups.merged);
+  const int64_t columns = out.columns;
+  if (groups.merged > 1) {
+    v = merge_groups(g_, name_, v, groups.count, groups.merged);
+    out.columns = groups.after() * groups.columns(columns);
+  }
   if (!perm.empty()) v = transposed(v, perm);
   ValueId wide = converted(v, kOnnxI32);
   if (out.zero != kNoValue) wide = make("Sub", {wide, out.zero});
@@ -74,7 +78,8 @@ std::optional<ByteProducts::Weights> ByteProducts::weights(ValueId w, const std:
   for (size_t d = 0; d + 1 < rank(w); ++d)
     all_but_last.push_back(static_cast<int64_t>(d));
   out.sums = sum_over(wide, all_but_last, false);
-  const int64_t block = panel_width(groups.columns(out.columns), out.depth, rows, in_groups);
+  if (out.columns != columns) out.sums = first_columns(g_, name_, out.sums, columns);
+  const int64_t block = panel_width(groups.columns(columns), out.depth, rows, in_groups);
   out.group = on_gpu_ ? block : lanes_;
   Attributes a;
   a.set("block", block);

@@ -33,7 +33,8 @@ class ByteProducts {
   // here, with zeros between them.
   struct Groups {
     int64_t count = 1, merged = 1;
-    int64_t columns(int64_t all) const { return all / (count / merged); }
+    int64_t after() const { return (count + merged - 1) / merged; }      // the last one may be filled up
+    int64_t columns(int64_t all) const { return all / count * merged; }  // of one of these
   };
 
   ByteProducts(Graph& g, const tensor::Target& t)

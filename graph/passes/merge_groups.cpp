@@ -24,7 +24,7 @@ int64_t merged_groups_of_words(int64_t groups, int64_t in_channels, int64_t out_
                                int64_t word) {
   const int64_t in = in_channels / groups, out = out_channels / groups;
   for (int64_t m = 1; m <= std::min(groups, kMostMerged); ++m) {
-    if (groups % m == 0 && m * in % word == 0 && m * out % lanes == 0) return m;
+    if (m * in % word == 0 && m * out % lanes == 0) return m;
   }
   return 0;
 }

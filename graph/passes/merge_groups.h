@@ -14,7 +14,7 @@ int64_t merged_groups(int64_t groups, int64_t in_channels, int64_t out_channels,
 // The same for the tensor cores of a GPU, whose tiles need some columns and fetch eight channels at once.
 int64_t grid_merged_groups(int64_t groups, int64_t in_channels, int64_t out_channels);
 
-// The same for dot products of bytes: a group's results are whole vectors, its channels whole words.
+// The same for dot products of bytes: a group's results are whole vectors, its channels whole words. The last one may be filled up with others.
 int64_t merged_groups_of_words(int64_t groups, int64_t in_channels, int64_t out_channels, int64_t lanes,
                                int64_t word);
 

@@ -172,7 +172,23 @@ class UseByteProducts : private ByteProducts {
       e.scale = make("Div", {e.scale, to_scale});
       e.bias = make("Div", {e.bias, to_scale});
     }
-    replace(last, taken, make_own("Requantize", {e.sums, e.offset, e.scale, e.bias}, a), e.back);
+    replace(last, taken, requantized(e, a), e.back);
+  }
+
+  // Whole vectors of columns, of which those that are filled up are left out behind it: what the kernel of the product writes is narrow then.
+  ValueId requantized(const Epilogue& e, const Attributes& a) {
+    const Node& maker = g_.node(g_.value(e.sums).producer);
+    if (!is_op(maker, "Slice")) return make_own("Requantize", {e.sums, e.offset, e.scale, e.bias}, a);
+    const ValueId whole = maker.inputs[0];
+    const int64_t columns = last_dim(e.sums), missing = last_dim(whole) - columns;
+    std::vector<ValueId> inputs{whole, e.offset, e.scale, e.bias};
+    for (size_t i = 1; i < inputs.size(); ++i) {
+      if (rank(inputs[i]) == 0 || last_dim(inputs[i]) != columns || columns == 1) continue;
+      std::vector<int64_t> pads(2 * rank(inputs[i]));
+      pads.back() = missing;
+      inputs[i] = make("Pad", {inputs[i], g_.add_constant(name_ + ".missing", Constant::ints(pads))});
+    }
+    return first_columns(g_, name_, make_own("Requantize", inputs, a), columns);
   }
 
   NodeId follower(NodeId id) const { return single_user(g_, users_, g_.node(id).outputs[0]); }
@@ -293,11 +309,11 @@ class UseByteProducts : private ByteProducts {
     const int64_t around = zero.later == kNoValue ? zero.known : 0;
     const Attributes window = window_attributes(node, x, w, around);
     Attributes joined = join_row(w, window, &*made);
-    const int64_t count = groups->count / groups->merged;
+    const int64_t count = groups->after();
     if (count > 1) joined.set("group", count);
     auto sums_over = [&](ValueId bytes) {
       ValueId sums = product("ConvBytes", bytes, *made, joined);
-      if (count > 1) return joined_groups(sums);
+      if (count > 1) return joined_groups(sums, static_shape(type(w).shape)[0]);
       return made->zero == kNoValue ? sums : less_zero(sums, window_sums(bytes, w, window, around), *made);
     };
     // What follows a product is computed tile by tile if all else that it reads is there before.
@@ -308,13 +324,14 @@ class UseByteProducts : private ByteProducts {
     return true;
   }
 
-  // [B, D..., groups, columns] as [B, D..., N].
-  ValueId joined_groups(ValueId sums) {
+  // [B, D..., groups, columns] as [B, D..., N], without columns that are filled up.
+  ValueId joined_groups(ValueId sums, int64_t columns) {
     Shape shape = type(sums).shape;
-    const int64_t columns = *static_dim(shape.back());
+    const int64_t whole = *static_dim(shape.back()) * *static_dim(shape[shape.size() - 2]);
     shape.pop_back();
-    shape.back() = Expr(columns * *static_dim(shape.back()));
-    return graph::reshaped(g_, name_, sums, shape);
+    shape.back() = Expr(whole);
+    const ValueId joined = graph::reshaped(g_, name_, sums, shape);
+    return whole == columns ? joined : first_columns(g_, name_, joined, columns);
   }
 
   // The window's attributes, once the taps of a row and the words of channels are one axis of the packed weights, if they should be.
@@ -446,8 +463,8 @@ class UseByteProducts : private ByteProducts {
     Attributes a;
     quantize(a, type(node.outputs[0]).element, *whole_zero(node.inputs[7]), false);
     e.scale = make("Div", {make("Mul", {node.inputs[1], node.inputs[4]}), node.inputs[6]});
-    ValueId bias = number(ElementType::f32, 0);
-    replace(id, {}, make_own("Requantize", {e.sums, e.offset, e.scale, bias}, a), e.back);
+    e.bias = number(ElementType::f32, 0);
+    replace(id, {}, requantized(e, a), e.back);
   }
 
   void requantized_matmul(NodeId id) {

@@ -123,6 +123,15 @@ constexpr const char* kInGroups[] = {
   %y = ConvInteger(%x, %w) {group = 2}
   return %y
 })",
+    R"(graph g(%x: u8[1, 24, 7, 7]) {
+  %s: f32[] = [0.5]
+  %z: u8[] = [3]
+  %w: i8[24, 8, 3, 3] random
+  %ws: f32[24] random 0.01 0.02
+  %wz: i8[] = [0]
+  %y = QLinearConv(%x, %s, %z, %w, %ws, %wz, %s, %z) {group = 3, pads = [1, 1, 1, 1], strides = [2, 2]}
+  return %y
+})",
     R"(graph g(%x: u8[1, 16, 7, 7]) {
   %w: i8[64, 1, 3, 3] random
   %y = ConvInteger(%x, %w) {group = 16}
