@@ -320,16 +320,21 @@ llvm::Value* KernelEmitter::load_bits(const Load& n) {
   return tag(b_.CreateMaskedGather(type, where, align, mask, Constant::getNullValue(type)), n.buffer);
 }
 
-// Elements of a table of 256 bytes whose numbers are bytes: registers hold it, and half of it is looked through at once. Null where that is
-// not so, or the target does not do it.
+// Elements of a table of 256 bytes whose numbers are bytes: registers hold it, and half of it is looked through at once, or each is loaded.
+// Null where that is not so.
 llvm::Value* KernelEmitter::look_up_bytes(const Load& n) {
   constexpr int kTable = 256, kVector = 64;
   const auto* number = n.indices[0].as<Cast>();
-  if (!looks_up_bytes(target_) || !number || number->value.element() != ElementType::u8 ||
-      n.predicate.defined() || byte_size(n.buffer.element()) != 1 || !is_int(n.buffer.shape()[0], kTable) ||
-      n.type.lanes > kVector)
+  if (on_device() || !number || number->value.element() != ElementType::u8 || n.predicate.defined() ||
+      byte_size(n.buffer.element()) != 1 || !is_int(n.buffer.shape()[0], kTable))
     return nullptr;
   Value* wide = emit(number->value);
+  if (!looks_up_bytes(target_) || n.type.lanes > kVector) {
+    // Of bytes, not of the vector of addresses that a gather takes.
+    return load_each(n.buffer, memory_type(n.buffer.element(), n.type.lanes), [&](uint64_t lane) {
+      return b_.CreateZExt(b_.CreateExtractElement(wide, lane), b_.getInt64Ty());
+    });
+  }
   std::vector<int> lanes(kVector, llvm::PoisonMaskElem), first(static_cast<size_t>(n.type.lanes));
   std::iota(first.begin(), first.end(), 0);
   std::copy(first.begin(), first.end(), lanes.begin());

@@ -125,7 +125,7 @@ void divide_scans(Graph& graph, const tensor::Target& target, bool strict, const
 // On GPUs, operators that find elements (mcc.SetPositions, mcc.SelectBoxes, mcc.Unique) do so in parts (attribute in_parts).
 void find_in_parts(Graph& graph, const tensor::Target& target);
 
-// What is computed of single bytes, up to others, becomes tables (mcc.LookUp), on CPUs that look up vectors of bytes in registers.
+// What is computed of single bytes, up to others, becomes tables (mcc.LookUp), on CPUs.
 void tabulate_bytes(Graph& graph, const tensor::Target& target);
 
 // What interpolations compute of sizes alone are operators of their own (mcc.ResizeTable), to be folded.

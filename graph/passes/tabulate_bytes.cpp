@@ -3,8 +3,9 @@
 //   s = QuantizeLinear(Sigmoid(DequantizeLinear(q)))
 //   y = QuantizeLinear(DequantizeLinear(q) * DequantizeLinear(s))      becomes    y = mcc.LookUp(q, table)
 //
-// The nodes are applied to all bytes, side by side, and that is folded: a table holds what they give, to the bit. On CPUs that look up a
-// vector of bytes in registers.
+// The nodes are applied to all bytes, side by side, and that is folded: a table holds what they give, to the bit. On CPUs:
+// where registers hold a table, a vector of bytes is looked up in a few instructions; elsewhere each is loaded, which takes less time than a
+// mathematical function.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -12,6 +13,8 @@
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
 #include "tensor/instructions.h"
+#include "tensor/intrinsics.h"
+#include "tensor/visit.h"
 
 namespace mcc::graph {
 namespace {
@@ -24,7 +27,8 @@ bool is_byte(ElementType element) { return element == ElementType::u8 || element
 
 class TabulateBytes {
  public:
-  explicit TabulateBytes(Graph& g) : g_(g), sources_(g.values.size(), kNoValue) {}
+  TabulateBytes(Graph& g, const tensor::Target& target)
+      : g_(g), in_registers_(tensor::looks_up_bytes(target)), sources_(g.values.size(), kNoValue) {}
 
   void run() {
     const size_t count = g_.nodes.size();
@@ -74,7 +78,9 @@ class TabulateBytes {
     const ValueId y = node.outputs[0], q = source(y);
     std::vector<NodeId> nodes;  // from q to y
     collect(y, q, nodes);
-    if (nodes.size() < kFewestNodes) return;
+    if (nodes.size() < kFewestNodes ||
+        !(in_registers_ || std::any_of(nodes.begin(), nodes.end(), [&](NodeId n) { return is_slow(n); })))
+      return;
     name_ = node.name;
     tables_.clear();
     const ValueId table = reshaped(g_, name_, table_of(y, q), {kBytes});
@@ -93,6 +99,16 @@ class TabulateBytes {
     for (ValueId input : g_.node(id).inputs)
       collect(input, q, nodes);
     nodes.push_back(id);
+  }
+
+  // Whether it computes a mathematical function.
+  bool is_slow(NodeId id) const {
+    bool is = false;
+    tensor::for_each_expr(build_node_func(g_, g_.node(id)).body, [&](const tensor::Expr& e) {
+      const auto* call = e.as<tensor::Call>();
+      is |= call && tensor::is_slow(call->function);
+    });
+    return is;
   }
 
   // What v is for each byte that q may be, in the order of their bits.
@@ -116,6 +132,7 @@ class TabulateBytes {
   }
 
   Graph& g_;
+  const bool in_registers_;
   std::vector<ValueId> sources_;       // of what is computed of a tensor of bytes
   std::map<ValueId, ValueId> tables_;  // of the values that the node at hand is made of
   std::string name_;
@@ -124,7 +141,7 @@ class TabulateBytes {
 }  // namespace
 
 void tabulate_bytes(Graph& graph, const tensor::Target& target) {
-  if (tensor::looks_up_bytes(target)) TabulateBytes(graph).run();
+  if (target.kind == tensor::TargetKind::cpu) TabulateBytes(graph, target).run();
 }
 
 }  // namespace mcc::graph
