@@ -114,8 +114,11 @@ class TabulateBytes {
   // What v is for each byte that q may be, in the order of their bits.
   ValueId table_of(ValueId v, ValueId q) {
     if (v == kNoValue) return v;
-    if (const std::optional<double> number = v == q ? std::nullopt : uniform_value(g_, v))
-      return g_.add_constant(name_ + ".number", Constant::scalar(type(v).element, *number));
+    if (v != q && is_number(v)) {
+      const Constant& all = *g_.value(v).constant;
+      const auto size = static_cast<size_t>(byte_size(all.element()));
+      return g_.add_constant(name_ + ".number", Constant::copy_of(all.element(), {}, all.bytes().first(size)));
+    }
     auto [it, is_new] = tables_.emplace(v, kNoValue);
     if (!is_new) return it->second;
     if (v == q) {
