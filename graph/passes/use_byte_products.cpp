@@ -308,8 +308,9 @@ class UseByteProducts : private ByteProducts {
     // What is not known now cannot stand around the input: 0 does, which adds nothing.
     const int64_t around = zero.later == kNoValue ? zero.known : 0;
     const Attributes window = window_attributes(node, x, w, around);
-    Attributes joined = join_row(w, window, &*made);
+    // A group's channels are no neighbours of those of the next place.
     const int64_t count = groups->after();
+    Attributes joined = count > 1 ? window : join_row(w, window, &*made);
     if (count > 1) joined.set("group", count);
     auto sums_over = [&](ValueId bytes) {
       ValueId sums = product("ConvBytes", bytes, *made, joined);

@@ -118,6 +118,12 @@ constexpr const char* kInGroups[] = {
   %y = ConvInteger(%x, %w, %z) {group = 2, pads = [1, 1, 1, 1], strides = [1, 2]}
   return %y
 })",
+    // Lines that tiles of matrices divide.
+    R"(graph g(%x: u8[1, 32, 6, 14]) {
+  %w: i8[32, 16, 3, 3] random
+  %y = ConvInteger(%x, %w) {group = 2, pads = [1, 1, 1, 1]}
+  return %y
+})",
     R"(graph g(%x: u8[2, 24, 31]) {
   %w: i8[96, 12, 3] random
   %y = ConvInteger(%x, %w) {group = 2}
