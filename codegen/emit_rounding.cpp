@@ -24,7 +24,7 @@ struct Rounded {
   double low = 0, high = 0;
 };
 
-// The operation's number, if b is one; a is taken to be the other side.
+// Whether it is this operation with a number, which stands behind.
 bool has_number(const Binary& n, BinaryOp op, double* value) { return n.op == op && as_number(n.b, value); }
 
 // `e` without its limits, which are narrowed.
@@ -55,7 +55,7 @@ std::optional<Rounded> as_rounded(const Cast& n) {
   if (!call || call->function != Intrinsic::round) return std::nullopt;
   r.value = call->args[0];
   // What is no number becomes 0, which is within the limits of signed bytes, and the lower one of others.
-  const bool has_zero = is_signed_int(to) ? r.low <= 0 && r.high >= 0 : r.low == 0;
+  const bool has_zero = (is_signed_int(to) ? r.low <= 0 : r.low == 0) && r.high >= 0;
   const bool are_whole =
       r.added == std::floor(r.added) && r.low == std::floor(r.low) && r.high == std::floor(r.high);
   return has_zero && are_whole && std::abs(r.added) <= 255 ? std::optional(r) : std::nullopt;

@@ -88,10 +88,6 @@ class UseByteProducts : private ByteProducts {
            (is_static(type(x).shape) || is_explicit(n));
   }
 
-  bool is_plain_convolution(const Node& n, ValueId x, ValueId w) const {
-    return has_windows(n, x, w) && n.attributes.integer("group", 1) == 1;
-  }
-
   // Each channel by itself.
   bool is_depthwise(const Node& n, ValueId x, ValueId w) const {
     if (!has_windows(n, x, w)) return false;
@@ -100,14 +96,15 @@ class UseByteProducts : private ByteProducts {
     return channels > 1 && n.attributes.integer("group", 1) == channels && dims[0] == channels && dims[1] == 1;
   }
   bool is_convolution(const Node& n, ValueId x, ValueId w) const {
-    return is_plain_convolution(n, x, w) || is_depthwise(n, x, w) || groups_of(n, x, w).has_value();
+    return is_depthwise(n, x, w) || groups_of(n, x, w);
   }
 
   // Of a convolution in groups whose results make whole vectors; one group of any other.
   std::optional<Groups> groups_of(const Node& n, ValueId x, ValueId w) const {
     const int64_t groups = n.attributes.integer("group", 1);
+    if (!has_windows(n, x, w)) return std::nullopt;
     if (groups == 1) return Groups{};
-    if (on_gpu_ || !has_windows(n, x, w)) return std::nullopt;
+    if (on_gpu_) return std::nullopt;
     const int64_t channels = *static_dim(type(x).shape[1]), columns = static_shape(type(w).shape)[0];
     const int64_t merged = merged_groups_of_words(groups, channels, columns, lanes_, kWord);
     return merged == 0 ? std::nullopt : std::optional(Groups{groups, merged});
@@ -175,20 +172,30 @@ class UseByteProducts : private ByteProducts {
     replace(last, taken, requantized(e, a), e.back);
   }
 
-  // Whole vectors of columns, of which those that are filled up are left out behind it: what the kernel of the product writes is narrow then.
+  // In the form that the kernel of the product writes, which it becomes a part of: groups apart, and whole vectors of columns, of which those
+  // that are filled up are left out behind it.
   ValueId requantized(const Epilogue& e, const Attributes& a) {
-    const Node& maker = g_.node(g_.value(e.sums).producer);
-    if (!is_op(maker, "Slice")) return make_own("Requantize", {e.sums, e.offset, e.scale, e.bias}, a);
-    const ValueId whole = maker.inputs[0];
-    const int64_t columns = last_dim(e.sums), missing = last_dim(whole) - columns;
-    std::vector<ValueId> inputs{whole, e.offset, e.scale, e.bias};
+    const int64_t columns = last_dim(e.sums);
+    const ValueId whole = input_of(e.sums, "Slice"), apart = input_of(whole, "Reshape");
+    const int64_t missing = last_dim(whole) - columns;
+    std::vector<ValueId> inputs{apart, e.offset, e.scale, e.bias};
     for (size_t i = 1; i < inputs.size(); ++i) {
-      if (rank(inputs[i]) == 0 || last_dim(inputs[i]) != columns || columns == 1) continue;
-      std::vector<int64_t> pads(2 * rank(inputs[i]));
-      pads.back() = missing;
-      inputs[i] = make("Pad", {inputs[i], g_.add_constant(name_ + ".missing", Constant::ints(pads))});
+      if (rank(inputs[i]) == 0 || last_dim(inputs[i]) != columns) continue;
+      if (missing > 0)
+        inputs[i] =
+            make("Pad", {inputs[i], g_.add_constant(name_ + ".missing", Constant::ints({0, missing}))});
+      if (apart != whole)
+        inputs[i] = reshaped(inputs[i], {last_dim(whole) / last_dim(apart), last_dim(apart)});
     }
-    return first_columns(g_, name_, make_own("Requantize", inputs, a), columns);
+    ValueId made = make_own("Requantize", inputs, a);
+    if (apart != whole) made = graph::reshaped(g_, name_, made, type(whole).shape);
+    return missing > 0 ? first_columns(g_, name_, made, columns) : made;
+  }
+
+  // What the value is made of by such an operator, or the value.
+  ValueId input_of(ValueId v, std::string_view op) const {
+    const NodeId maker = g_.value(v).producer;
+    return maker >= 0 && is_op(g_.node(maker), op) ? g_.node(maker).inputs[0] : v;
   }
 
   NodeId follower(NodeId id) const { return single_user(g_, users_, g_.node(id).outputs[0]); }

@@ -86,7 +86,8 @@ TEST(Bytes, OfWhatIsRounded) {
            {rounded, text(rounded, " + 7.0"), text("max(min(", rounded, " + -100.0, 255.0), 0.0)"),
             text("max(min(", rounded, " + 13.0, 127.0), -128.0)"),
             text("min(max(", rounded, ", 17.0), 90.0)"), text("max(", rounded, " + 3.0, -3.0)"),
-            text("max(", rounded, " + 0.5, -2.5)")})
+            text("max(", rounded, " + 0.5, -2.5)"), text("min(", rounded, ", -5.0)"),
+            text("max(min(", rounded, " + 1.0, -7.0), 2.0)")})
         outputs.emplace_back(to, text(to, "(", result, ")"));
     }
   }

@@ -118,10 +118,11 @@ constexpr const char* kInGroups[] = {
   %y = ConvInteger(%x, %w, %z) {group = 2, pads = [1, 1, 1, 1], strides = [1, 2]}
   return %y
 })",
-    // Lines that tiles of matrices divide.
-    R"(graph g(%x: u8[1, 32, 6, 14]) {
-  %w: i8[32, 16, 3, 3] random
-  %y = ConvInteger(%x, %w) {group = 2, pads = [1, 1, 1, 1]}
+    // Lines that tiles of matrices divide, of groups that are filled up.
+    R"(graph g(%x: u8[1, 56, 28, 28]) {
+  %z: u8[] = [3]
+  %w: i8[56, 8, 3, 3] random
+  %y = ConvInteger(%x, %w, %z) {group = 7, pads = [1, 1, 1, 1], strides = [2, 2]}
   return %y
 })",
     R"(graph g(%x: u8[2, 24, 31]) {
@@ -146,12 +147,14 @@ constexpr const char* kInGroups[] = {
 };
 
 constexpr Machine kAmx = {"amx", "+amx-int8,+amx-tile,+avx2,+avx512vnni", 512, 32, true};
-constexpr Machine kCpus[] = {{"avx512vnni", "+avx2,+avx512vnni", 512, 32, true},
-                             kAmx,
-                             {"avxvnni", "+avx2,+avxvnni", 256, 16, true},
-                             {"avx2", "+avx2", 256, 16, true},
-                             {"avx512", "+avx2,+avx512f", 512, 32, false}};
-constexpr Machine kGpus[] = {{"sm_75", "", 128, 32, true}, {"sm_80", "", 128, 32, true}};
+constexpr Machine kMachines[] = {{"avx512vnni", "+avx2,+avx512vnni", 512, 32, true},
+                                 kAmx,
+                                 {"avxvnni", "+avx2,+avxvnni", 256, 16, true},
+                                 {"avx2", "+avx2", 256, 16, true},
+                                 {"avx512", "+avx2,+avx512f", 512, 32, false},
+                                 {"sm_75", "", 128, 32, true},
+                                 {"sm_80", "", 128, 32, true}};
+constexpr size_t kCpus = 5;  // come first
 
 class DotProduct : public ::testing::TestWithParam<std::tuple<const char*, Machine>> {};
 
@@ -298,8 +301,12 @@ TEST(DotProductTiles, FitTheRegisters) {
 
 // A convolution of each channel by itself has no dot products, but stays one of bytes: with sums of whole numbers of f32, or of i32 where
 // those may be too large.
-constexpr const char* kDepthwise[] = {
-    R"(graph g(%x: u8[1, 96, 33, 40]) {
+struct Depthwise {
+  const char* source;
+  bool sums_floats;  // on CPUs
+};
+constexpr Depthwise kDepthwise[] = {
+    {R"(graph g(%x: u8[1, 96, 33, 40]) {
   %xs: f32[] = [0.02]
   %xz: u8[] = [128]
   %w: i8[96, 1, 3, 3] random
@@ -314,7 +321,8 @@ constexpr const char* kDepthwise[] = {
   %y = QuantizeLinear(%r, %ys, %yz)
   return %y
 })",
-    R"(graph g(%x: u8[1, 16, 6, 6]) {
+     true},
+    {R"(graph g(%x: u8[1, 16, 6, 6]) {
   %s: f32[1] = [0.5]
   %z: u8[1] = [3]
   %w: i8[16, 1, 3, 3] random
@@ -323,7 +331,8 @@ constexpr const char* kDepthwise[] = {
   %y = QLinearConv(%x, %s, %z, %w, %s, %wz, %s, %z, %b) {group = 16}
   return %y
 })",
-    R"(graph g(%x: u8[1, 48, 9, 8]) {
+     false},
+    {R"(graph g(%x: u8[1, 48, 9, 8]) {
   %s: f32[1] = [0.5]
   %z: u8[1] = [3]
   %w: u8[48, 1, 3, 3] random
@@ -333,56 +342,54 @@ constexpr const char* kDepthwise[] = {
   %y = QLinearConv(%x, %s, %z, %w, %ws, %wz, %ys, %z) {group = 48, pads = [1, 1, 1, 1]}
   return %y
 })",
-    R"(graph g(%x: i8[2, 20, 15]) {
+     true},
+    {R"(graph g(%x: i8[2, 20, 15]) {
   %z: i8[1] = [-4]
   %w: i8[20, 1, 3] random
   %y = ConvInteger(%x, %w, %z) {group = 20, strides = [2], dilations = [2]}
   return %y
 })",
+     false},
     // A zero point that is not known when the model is compiled.
-    R"(graph g(%x: u8[2, 20, 9, 8], %z: u8[1]) {
+    {R"(graph g(%x: u8[2, 20, 9, 8], %z: u8[1]) {
   %w: i8[20, 1, 3, 3] random
   %wz: i8[1] = [3]
   %y = ConvInteger(%x, %w, %z, %wz) {group = 20, pads = [1, 1, 1, 1]}
   return %y
 })",
+     false},
 };
-class DepthwiseBytes : public ::testing::TestWithParam<std::tuple<const char*, Machine>> {};
+class DepthwiseBytes : public ::testing::TestWithParam<std::tuple<Depthwise, Machine>> {};
 
 TEST_P(DepthwiseBytes, IsRight) {
-  const auto& [source, machine] = GetParam();
+  const auto& [convolution, machine] = GetParam();
   const Target target = target_of(machine);
-  bool is_apart = false, is_dequantized = false;
-  for (const Func& f : kernels_of(source, target)) {
-    const std::string text_of = to_text(f);
-    is_apart |= text_of.find("block depthwise(") != std::string::npos;
-    is_dequantized |= text_of.find("block dequantize(") != std::string::npos;
+  const bool sums_floats = convolution.sums_floats && target.kind == tensor::TargetKind::cpu;
+  bool has_weights = false;  // as they are multiplied with bytes, their channels last
+  for (const Func& f : kernels_of(convolution.source, target)) {
+    has_weights |= to_text(f).find(sums_floats ? ": f32[3, 3, " : ": i16[3, ") != std::string::npos;
     tensor::Schedule schedule = tuner::default_schedule(f, target);
     SCOPED_TRACE(text(to_text(f), to_text(schedule.trace())));
     Func lowered;
     ASSERT_NO_FATAL_FAILURE(lower_and_compare(f, schedule, target, lowered));
   }
-  EXPECT_EQ(is_apart && !is_dequantized, machine.has_dot);
+  EXPECT_EQ(has_weights, machine.has_dot);
 }
 
-std::string name_of(const ::testing::TestParamInfo<std::tuple<const char*, Machine>>& info) {
+template <class Case>
+std::string name_of(const ::testing::TestParamInfo<std::tuple<Case, Machine>>& info) {
   return text("product_", info.index, "_", std::get<1>(info.param).name);
 }
 INSTANTIATE_TEST_SUITE_P(Products, DotProduct,
-                         ::testing::Combine(::testing::ValuesIn(kProducts), ::testing::ValuesIn(kCpus)),
-                         name_of);
-INSTANTIATE_TEST_SUITE_P(OnGpus, DotProduct,
-                         ::testing::Combine(::testing::ValuesIn(kProducts), ::testing::ValuesIn(kGpus)),
-                         name_of);
+                         ::testing::Combine(::testing::ValuesIn(kProducts), ::testing::ValuesIn(kMachines)),
+                         name_of<const char*>);
 INSTANTIATE_TEST_SUITE_P(Groups, DotProduct,
-                         ::testing::Combine(::testing::ValuesIn(kInGroups), ::testing::ValuesIn(kCpus)),
-                         name_of);
+                         ::testing::Combine(::testing::ValuesIn(kInGroups),
+                                            ::testing::ValuesIn(kMachines, kMachines + kCpus)),
+                         name_of<const char*>);
 INSTANTIATE_TEST_SUITE_P(Channels, DepthwiseBytes,
-                         ::testing::Combine(::testing::ValuesIn(kDepthwise), ::testing::ValuesIn(kCpus)),
-                         name_of);
-INSTANTIATE_TEST_SUITE_P(ChannelsOnGpus, DepthwiseBytes,
-                         ::testing::Combine(::testing::ValuesIn(kDepthwise), ::testing::ValuesIn(kGpus)),
-                         name_of);
+                         ::testing::Combine(::testing::ValuesIn(kDepthwise), ::testing::ValuesIn(kMachines)),
+                         name_of<Depthwise>);
 
 }  // namespace
 }  // namespace mcc::test
