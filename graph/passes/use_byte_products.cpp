@@ -181,11 +181,17 @@ class UseByteProducts : private ByteProducts {
     std::vector<ValueId> inputs{apart, e.offset, e.scale, e.bias};
     for (size_t i = 1; i < inputs.size(); ++i) {
       if (rank(inputs[i]) == 0 || last_dim(inputs[i]) != columns) continue;
-      if (missing > 0)
-        inputs[i] =
-            make("Pad", {inputs[i], g_.add_constant(name_ + ".missing", Constant::ints({0, missing}))});
-      if (apart != whole)
-        inputs[i] = reshaped(inputs[i], {last_dim(whole) / last_dim(apart), last_dim(apart)});
+      if (missing > 0) {
+        std::vector<int64_t> pads(2 * rank(inputs[i]), 0);
+        pads.back() = missing;
+        inputs[i] = make("Pad", {inputs[i], g_.add_constant(name_ + ".missing", Constant::ints(pads))});
+      }
+      if (apart != whole) {
+        std::vector<int64_t> dims = static_shape(type(inputs[i]).shape);
+        dims.back() = last_dim(apart);
+        dims.insert(dims.end() - 1, last_dim(whole) / last_dim(apart));
+        inputs[i] = reshaped(inputs[i], dims);
+      }
     }
     ValueId made = make_own("Requantize", inputs, a);
     if (apart != whole) made = graph::reshaped(g_, name_, made, type(whole).shape);
