@@ -10,9 +10,20 @@
 //   for i in 32, j in 8, k in 32: mm: c[i, j] += a[i, k] * b[k, j]
 //   for i in 20, j in 5:  y[i, j] = c[i, j]
 //
+// and pad_einsum(block="conv", axes=["i"], multiples=[8])
+//
+//   for r in 22:       a: a[r] = x[r]
+//   for i in 20, k in 3: conv: c[i] += a[i + k] * w[k]
+//   for i in 20:       y[i] = c[i]
+// becomes
+//   for r in 26:       a: a[r] = select(r < 22, x[r], 0)
+//   for i in 24, k in 3: conv: c[i] += a[i + k] * w[k]
+//   for i in 20:       y[i] = c[i]
+//
 // 1. The block stands under loops of its own and is a sum of products of two operands, each a load (or a conversion of one). A reduce
 //    axis that gets longer indexes both. An operand that an axis indexes which gets longer is an intermediate; that axis alone, and
-//    whole, indexes one of its dimensions.
+//    whole, indexes one of its dimensions. Or it is a spatial axis of a known extent, and what indexes the dimension, of a known length, stays
+//    within known bounds: the dimension gets as long as that takes.
 // 2. Such an operand is made by one block, as one store at its own axes, and read by no other. That block stands under loops of
 //    its own, too.
 // 3. A result that an axis indexes which gets longer is an intermediate, indexed in the same way.
@@ -56,7 +67,7 @@ class PadOperands {
     }
     for (const Load* load : loads_) {
       if (!is_padded(load->indices)) continue;
-      if (Outcome o = check_access(load->buffer, load->indices); !o) return o;
+      if (Outcome o = check_operand(load->buffer, load->indices); !o) return o;
       if (Outcome o = check_producer(load->buffer); !o) return o;
     }
     if (loads_[0]->buffer.same_as(loads_[1]->buffer)) {
@@ -112,6 +123,9 @@ class PadOperands {
     return old;
   }
 
+  bool is_padding(const Axis& axis) const {
+    return std::any_of(paddings_.begin(), paddings_.end(), [&](const Padding& p) { return p.axis == &axis; });
+  }
   bool is_padded(const Expr& index) const {
     return std::any_of(paddings_.begin(), paddings_.end(),
                        [&](const Padding& p) { return uses_var(index, p.axis->var); });
@@ -120,15 +134,45 @@ class PadOperands {
     return std::any_of(indices.begin(), indices.end(), [&](const Expr& i) { return is_padded(i); });
   }
 
+  // The axis that alone, and whole, is the index of a dimension so long.
+  bool is_whole_axis(const Expr& index, const Expr& length) const {
+    return std::any_of(site_.block->axes.begin(), site_.block->axes.end(), [&](const Axis& a) {
+      return a.var.same_as(index) && structurally_equal(a.domain.extent, length);
+    });
+  }
+
+  // How long a dimension must be that spatial axes index which get longer, with others; empty: it is not known.
+  std::optional<int64_t> window_length(const Expr& index, const Expr& length) const {
+    int64_t known = 0;
+    if (!as_int(length, &known)) return std::nullopt;
+    Analyzer facts;
+    for (const Axis& a : site_.block->axes) {
+      const bool is_sum = a.kind != AxisKind::spatial && is_padding(a);
+      if (is_sum && uses_var(index, a.var)) return std::nullopt;
+      facts.bind(a.var, a.domain.min, extent_of(a.var, a.domain.extent));
+    }
+    const Interval bounds = facts.bounds(index);
+    if (!bounds.low || *bounds.low < 0 || !bounds.high) return std::nullopt;
+    return std::max(known, *bounds.high + 1);
+  }
+
+  Outcome check_operand(const Buffer& buffer, const std::vector<Expr>& indices) const {
+    bool is_possible = is_intermediate(f_, buffer);
+    for (size_t d = 0; d < indices.size(); ++d) {
+      const Expr& length = buffer.shape()[d];
+      if (is_padded(indices[d]))
+        is_possible &= is_whole_axis(indices[d], length) || window_length(indices[d], length);
+    }
+    if (is_possible) return applied();
+    return refuse(RefusalCode::no_match,
+                  text("expected ", buffer.name(), " to be an intermediate indexed by whole axes of block ",
+                       site_.block->name, ", or by windows along spatial ones, of known sizes"));
+  }
+
   Outcome check_access(const Buffer& buffer, const std::vector<Expr>& indices) const {
     bool is_plain = is_intermediate(f_, buffer);
-    for (size_t d = 0; d < indices.size(); ++d) {
-      if (!is_padded(indices[d])) continue;
-      auto axis = std::find_if(site_.block->axes.begin(), site_.block->axes.end(),
-                               [&](const Axis& a) { return a.var.same_as(indices[d]); });
-      is_plain &=
-          axis != site_.block->axes.end() && structurally_equal(axis->domain.extent, buffer.shape()[d]);
-    }
+    for (size_t d = 0; d < indices.size(); ++d)
+      is_plain &= !is_padded(indices[d]) || is_whole_axis(indices[d], buffer.shape()[d]);
     if (is_plain) return applied();
     return refuse(RefusalCode::no_match,
                   text("expected ", buffer.name(), " to be an intermediate indexed by whole axes of block ",
@@ -167,8 +211,11 @@ class PadOperands {
 
   void resize(const Buffer& buffer, const std::vector<Expr>& indices) {
     std::vector<Expr> shape = buffer.shape();
-    for (size_t d = 0; d < shape.size(); ++d)
-      shape[d] = extent_of(indices[d], shape[d]);
+    for (size_t d = 0; d < shape.size(); ++d) {
+      if (!is_padded(indices[d])) continue;
+      shape[d] = is_whole_axis(indices[d], shape[d]) ? extent_of(indices[d], shape[d])
+                                                     : Expr(*window_length(indices[d], shape[d]));
+    }
     resized_.emplace(buffer.get(),
                      Buffer(buffer.name(), buffer.element(), shape, buffer.scope(), buffer->alignment));
   }
