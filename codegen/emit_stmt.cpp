@@ -9,6 +9,7 @@
 #include "codegen/narrow_pairs.h"
 #include "tensor/instructions.h"
 #include "tensor/kernel_abi.h"
+#include "tensor/passes/scope.h"
 #include "tensor/settling.h"
 #include "tensor/visit.h"
 
@@ -315,6 +316,20 @@ void KernelEmitter::emit_loop(const For& n, Value* begin, Value* end, bool runs_
   start(after);
 }
 
+// The tiles' layout that each iteration begins with, and takes back at its end, is set once for all of a task.
+void KernelEmitter::emit_in_layout(const For& n, Value* begin, Value* end) {
+  const auto* seq = n.body.as<Seq>();
+  auto sets_layout = [](const Stmt& s) { return is_call(s, Intrinsic::tile_configure); };
+  int layouts = 0;
+  for_each_stmt(n.body, [&](const Stmt& s) { layouts += sets_layout(s) ? 1 : 0; });
+  if (!seq || !sets_layout(seq->stmts.front()) || !sets_layout(seq->stmts.back()) || layouts != 2)
+    return emit_loop(n, begin, end, false);
+  emit(seq->stmts.front());
+  const Stmt inner = with_body(n, Seq::make({seq->stmts.begin() + 1, seq->stmts.end() - 1}));
+  emit_loop(*inner.as<For>(), begin, end, false);
+  emit(seq->stmts.back());
+}
+
 // The loop becomes task(context, begin, end, worker); what it uses of its surroundings goes into the context.
 void KernelEmitter::emit_parallel(const For& n) {
   Value* min = emit_index(n.min);
@@ -371,7 +386,7 @@ void KernelEmitter::emit_parallel(const For& n) {
   start(body);
   Value* begin = b_.CreateAdd(task->getArg(1), task_min, "", false, true);
   Value* end = b_.CreateAdd(task->getArg(2), task_min, "", false, true);
-  emit_loop(n, begin, end, false);
+  emit_in_layout(n, begin, end);
   b_.CreateRetVoid();
   start(entry_);
   b_.CreateBr(body);

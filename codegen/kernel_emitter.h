@@ -64,6 +64,7 @@ class KernelEmitter {
   void on(const tensor::Allocate& n);
   void on(const tensor::Evaluate& n);
   void emit_loop(const tensor::For& n, Value* begin, Value* end, bool runs_at_least_once);
+  void emit_in_layout(const tensor::For& n, Value* begin, Value* end);
   void emit_parallel(const tensor::For& n);
   void emit_in_part(const tensor::Allocate& n, const tensor::Expr& stride);
   llvm::Function* new_function(const std::string& name, llvm::FunctionType* type, bool is_internal);
