@@ -10,6 +10,7 @@
 #include "tensor/passes/limit_loops.h"
 #include "tensor/passes/lower_blocks.h"
 #include "tensor/passes/lower_math.h"
+#include "tensor/passes/overlap_tiles.h"
 #include "tensor/passes/pair_fragments.h"
 #include "tensor/passes/partition_loops.h"
 #include "tensor/passes/pipeline_copies.h"
@@ -53,6 +54,7 @@ Func lower(const Func& f, const Target& target, const PassObserver& observer) {
   if (is_grid) run("pair_fragments", pair_fragments);
   if (is_grid) run("group_loads", group_loads);
   if (!is_grid) run("keep_tiles", keep_tiles);
+  if (!is_grid) run("overlap_tiles", overlap_tiles);
   run("lower_math", [&](const Func& h) { return lower_math(h, target); });
   if (is_grid && !g.dims.empty()) run("limit_grids", limit_grids);
   return g;

@@ -30,7 +30,7 @@ INSTANTIATE_TEST_SUITE_P(Files, LowerFile,
                                            "vector_reduce", "scan", "scan_own", "padding", "halo", "pad_copy",
                                            "concat", "masked_tile", "layer_norm", "prefetch_next",
                                            "masked_update", "transpose_tile", "joined_tile", "packed_tile",
-                                           "tiles", "open_vectors", "packed_open_tile", "limited",
+                                           "tiles", "overlapped_tiles", "dependent_tiles", "open_vectors", "packed_open_tile", "limited",
                                            "symbolic_rows"),
                          [](const auto& info) { return std::string(info.param); });
 
