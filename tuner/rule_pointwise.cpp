@@ -151,7 +151,7 @@ struct Pointwise {
   // Splits the last axis into vectors when the result is contiguous along it. For a reduction the vector goes inside.
   std::string vector_loop() {
     size_t last = spatial.size() - 1;
-    int64_t lanes = t.lanes(std::max(32, info.element_bits));
+    int64_t lanes = lanes_along(last);
     if (info.store.strides[last] != 1) return "";
     std::string loop = spatial.back();
     int64_t extent = info.axes[last].extent;
@@ -185,6 +185,20 @@ struct Pointwise {
       try_step(draft, Reorder{order});
     }
     return loop;
+  }
+
+  // What is computed with is 32 bits wide. Copies of narrower elements take whole registers, where these divide the axis.
+  int64_t lanes_along(size_t axis) const {
+    const int64_t least = t.lanes(std::max(32, info.element_bits));
+    const bool is_copy = info.is_injective && info.is_movement &&
+                         std::all_of(info.loads.begin(), info.loads.end(), [&](const Access& load) {
+                           const bool is_as_wide = bit_width(load.buffer.element()) == info.element_bits;
+                           return is_as_wide && (load.strides[axis] == 0 || load.strides[axis] == 1);
+                         });
+    int64_t lanes = is_copy ? t.lanes(info.element_bits) : least;
+    while (lanes > least && info.axes[axis].extent % lanes != 0)
+      lanes /= 2;
+    return lanes;
   }
 
   // Vectors whose sums are made side by side, each of which waits for itself alone.
