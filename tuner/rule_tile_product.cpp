@@ -7,8 +7,8 @@
 //       consumers: requantisation; store
 //
 // Four tiles of sums (two of rows by two of columns) use each operand twice, so that loading operands takes half as long as
-// multiplying; more sums leave no operand in its tile until it is used again. A tile has up to 16 rows; it takes a number that
-// divides them all, or a product's operand is padded to whole tiles. Where that is all rows of one axis (a picture's small lines), the
+// multiplying; more sums leave no operand in its tile until it is used again. A tile has up to 16 rows, of as many tiles as take the least
+// time; where they have more rows than there are, the operand is padded. Where that is all rows of one axis (a picture's small lines), the
 // tiles that are made together are along the next. Panels of weights that all stay in the nearest cache are passed over for each row
 // tile, so that results are written in their order.
 #include <algorithm>
@@ -34,6 +34,24 @@ int64_t largest_tile(int64_t extent) {
   return 0;
 }
 
+// The least cycles that a multiplication of tiles takes, which is one for each row (step_cycles).
+constexpr int64_t kLeastCycles = 12;
+
+// How many rows tiles have of so many: those that divide them, unless tiles with more rows than there are take much less time.
+int64_t best_tile(int64_t extent) {
+  auto cycles = [&](int64_t rows) { return ceil_div64(extent, rows) * std::max(rows, kLeastCycles); };
+  int64_t best = largest_tile(extent);
+  if (extent <= kTileRows) return best;
+  constexpr double kMuchLess = 0.9;
+  double least = kMuchLess * static_cast<double>(cycles(best));
+  for (int64_t rows = kTileRows; rows > 1; --rows) {
+    if (static_cast<double>(cycles(rows)) >= least) continue;
+    best = rows;
+    least = static_cast<double>(cycles(rows));
+  }
+  return best;
+}
+
 // Whether the operand of the rows is the first that is read.
 bool is_left_first(const BlockInfo& info, const TileRoles& roles) {
   return info.loads[0].strides[static_cast<size_t>(roles.vector)] == 0;
@@ -51,7 +69,7 @@ constexpr int64_t kMostSums = 6;
 double step_cycles(const SumTiles& sums, int64_t rows, int64_t k) {
   const bool keeps_rows = sums.rows * sums.columns <= 4 && sums.rows <= 2;
   const int64_t loads = sums.rows * rows * (keeps_rows ? 1 : sums.columns) + sums.columns * k;
-  return static_cast<double>(sums.count() * std::max<int64_t>(rows, 12)) + static_cast<double>(loads) / 2;
+  return static_cast<double>(sums.count() * std::max(rows, kLeastCycles)) + static_cast<double>(loads) / 2;
 }
 
 // Which loops are outside of which.
@@ -201,6 +219,8 @@ class TileProduct {
       outer_loop_ = b + ".outer";
       must_step(d_, Fuse{outer, outer_loop_});
     }
+    turn_loop_ = outer_loop_;
+    take_turns(inner);
     if (choose_parallel(d_, b, us_)) try_step(d_, Parallel{outer_loop_});
   }
 
@@ -224,12 +244,41 @@ class TileProduct {
     return d_.decide.choose(info_.name + ".chunks", options, *preferred);
   }
 
+  // One iteration of the parallel loop takes several turns where few blocks of tiles are in each: what is computed of a block's sums is
+  // computed beside the multiplications of the next one (tensor/passes/overlap_tiles.h).
+  void take_turns(const std::vector<std::string>& inner) {
+    constexpr int64_t kEnough = 16, kForEachCore = 4;
+    const int64_t outside = extent_of(outer_loop_);
+    int64_t blocks = 1;
+    for (const std::string& l : inner)
+      blocks *= extent_of(l);
+    if (product_of(roles_.batch) > 1 || outside <= 1) return;
+    std::vector<int64_t> options;
+    int64_t preferred = 1;
+    for (int64_t n = 1; n <= outside; ++n) {
+      if (outside % n != 0) continue;
+      options.push_back(n);
+      if (n * blocks <= kEnough && outside / n >= kForEachCore * t_.cores) preferred = n;
+    }
+    const int64_t turns = d_.decide.choose(info_.name + ".turns", options, preferred);
+    if (turns == 1) return;
+    turn_loop_ = info_.name + ".turn";
+    const std::string turns_loop = info_.name + ".turns";
+    must_step(d_, Split{outer_loop_, {0, turns}, {turns_loop, turn_loop_}});
+    outer_loop_ = turns_loop;
+  }
+  int64_t extent_of(const std::string& loop) const {
+    const For* l = d_.schedule.find_loop(loop);
+    int64_t extent = 1;
+    return l && as_int(l->extent, &extent) ? extent : 1;
+  }
+
   // While the row tiles pass over a panel of weights, the next one is fetched.
   void prefetch_panel() {
     if (order_ == kPanelsInside || weight_bytes() <= t_.l1.bytes) return;
     if (d_.decide.choose(info_.name + ".prefetch", {0, 1}, 1) == 0) return;
     must_step(d_,
-              Annotate{"", unrolled_.back(), "prefetch_next", weights().buffer.name() + " " + outer_loop_});
+              Annotate{"", unrolled_.back(), "prefetch_next", weights().buffer.name() + " " + turn_loop_});
   }
 
   Draft& d_;
@@ -244,7 +293,7 @@ class TileProduct {
   double us_ = 0;
   int64_t order_ = kPanelsOutside;
   int lines_ = -1;  // the axis of the tiles that are made together, where that is not the row axis
-  std::string row_loop_, tile_loop_, outer_loop_;
+  std::string row_loop_, tile_loop_, outer_loop_, turn_loop_;
   std::vector<std::string> reduce_loops_, unrolled_;
 };
 
@@ -259,22 +308,17 @@ bool lie_in_tiles(const BlockInfo& info, ElementType left, const TileRoles& role
          w.strides[k] > 0 && w.runs[v] % kTileColumns == 0 && info.axes[v].extent % kTileColumns == 0;
 }
 
-// Rows that no tile of some size divides; of a product they may be padded.
-bool needs_padding(const BlockInfo& info, const TileRoles& roles) {
-  const int64_t extent = info.axes[static_cast<size_t>(roles.row)].extent;
-  return roles.reduce.size() == 1 && extent > kTileRows && largest_tile(extent) < kTileRows / 2;
-}
-
-// The block's rows fill whole tiles of sums that are its own.
-void pad_rows(Draft& draft, const BlockInfo& info, const TileRoles& roles) {
+// The block's rows fill whole tiles of sums that are its own. What is made for it alone gets as long as that takes; else it gets a copy.
+void pad_rows(Draft& draft, const BlockInfo& info, const TileRoles& roles, int64_t rows) {
   const std::string& b = info.name;
   const bool is_left = is_left_first(info, roles);
   if (is_output(draft.schedule.func(), info.store.buffer))
     must_step(draft, CacheWrite{b, info.store.buffer.name(), "global", b + ".out"});
+  const PadEinsum pad{
+      b, {draft.schedule.find_block(b)->axes[static_cast<size_t>(roles.row)].var.name()}, {rows}};
+  if (!draft.refusal || try_step(draft, pad)) return;
   must_step(draft, CacheRead{b, info.loads[is_left ? 0 : 1].buffer.name(), "global", b + ".padded"});
-  must_step(draft, PadEinsum{b,
-                             {draft.schedule.find_block(b)->axes[static_cast<size_t>(roles.row)].var.name()},
-                             {kTileRows}});
+  must_step(draft, pad);
 }
 
 struct Tiled {
@@ -282,6 +326,7 @@ struct Tiled {
   ElementType left;
   TileRoles roles;
   int64_t rows = 0, k = 0;
+  bool needs_padding() const { return info.axes[static_cast<size_t>(roles.row)].extent % rows != 0; }
 };
 
 // Of a product of words that lies as tiles take it.
@@ -294,8 +339,7 @@ std::optional<Tiled> tiled(const Draft& draft, const std::string& block) {
       !lie_in_tiles(dot->info, dot->left, *roles))
     return std::nullopt;
   Tiled t{dot->info, dot->left, *roles};
-  t.rows = needs_padding(t.info, *roles) ? kTileRows
-                                         : largest_tile(t.info.axes[static_cast<size_t>(roles->row)].extent);
+  t.rows = best_tile(t.info.axes[static_cast<size_t>(roles->row)].extent);
   t.k = largest_tile(t.info.axes[static_cast<size_t>(roles->reduce.back())].extent);
   return t;
 }
@@ -316,9 +360,11 @@ bool schedule_tile_product(Draft& draft, const std::string& block) {
   return try_all(draft, {"products of tiles", block}, [&] {
     if (draft.decide.choose(block + ".tiles", {0, 1}, is_worth_it ? 1 : 0) == 0) return false;
     const int64_t elements = t->info.spatial;
-    if (needs_padding(t->info, t->roles)) {
-      pad_rows(draft, t->info, t->roles);
+    if (t->needs_padding()) {
+      const int64_t rows = t->rows;
+      pad_rows(draft, t->info, t->roles, rows);
       if (draft.refusal) t = tiled(draft, block);
+      if (t) t->rows = rows;
     }
     if (!draft.refusal || !t) return false;
     TileProduct(draft, t->info, t->left, t->roles, t->rows, t->k, elements).run();
