@@ -278,6 +278,13 @@ const Instruction* dot_instruction(const Target& target, ElementType left) {
   return nullptr;
 }
 
+int64_t largest_tile(int64_t extent) {
+  int64_t n = std::clamp<int64_t>(extent, 1, kTileRows);
+  while (extent % n != 0)
+    --n;
+  return n;
+}
+
 const Instruction* tile_instruction(const Target& target, int64_t rows, int64_t k, ElementType left) {
   const Instruction* instruction = find_instruction(tile_name(left, rows, k));
   return instruction && has_instruction(target, *instruction) ? instruction : nullptr;

@@ -49,6 +49,8 @@ bool multiplies_matrices(const Gpu& gpu, ElementType factor);
 const Instruction* dot_instruction(const Target& target, ElementType left = ElementType::u8);
 // The product of tiles with so many rows and words along the sum, whose left side is of that type; null where the target has none.
 const Instruction* tile_instruction(const Target& target, int64_t rows, int64_t k, ElementType left = ElementType::u8);
+// Of the sizes that divide the extent, of rows or words along a sum, and that tiles may have, the largest.
+int64_t largest_tile(int64_t extent);
 // Whether a dot product of bytes is no instruction of a CPU's own (vpdpbusd) but two products of pairs of 16-bit numbers, the even
 // bytes and the odd ones of each group of four (vpmaddwd of AVX2, which is exact; vpmaddubsw would saturate).
 bool takes_bytes_apart(const Target& target);

@@ -26,14 +26,6 @@ using namespace tensor;
 
 namespace {
 
-// Of the sizes that divide the extent and that tiles may have, the largest; 0: there is none.
-int64_t largest_tile(int64_t extent) {
-  for (int64_t n = std::min<int64_t>(extent, kTileRows); n > 0; --n) {
-    if (extent % n == 0) return n;
-  }
-  return 0;
-}
-
 // The least cycles that a multiplication of tiles takes, which is one for each row (step_cycles).
 constexpr int64_t kLeastCycles = 12;
 

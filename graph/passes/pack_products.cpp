@@ -46,7 +46,9 @@ int64_t word_panel_width(int64_t columns, ElementType left, const tensor::Target
 bool joins_row(int64_t words, const std::vector<int64_t>& kernel, const std::vector<int64_t>& dilations, ElementType left,
                const tensor::Target& target) {
   const bool has_tiles = tensor::tile_instruction(target, tensor::kTileRows, tensor::kTileRows, left) != nullptr;
-  return has_tiles && words < tensor::kTileRows && kernel.back() > 1 && dilations.back() == 1;
+  auto steps = [](int64_t count) { return count / tensor::largest_tile(count); };
+  return has_tiles && kernel.back() > 1 && dilations.back() == 1 &&
+         steps(kernel.back() * words) < kernel.back() * steps(words);
 }
 
 namespace {

@@ -15,7 +15,7 @@ int64_t word_of(ElementType element, const tensor::Target& target);
 int64_t word_panel_width(int64_t columns, ElementType left, const tensor::Target& target);
 
 // Whether the words of a convolution's channels, so many, are one axis with the taps of a row of its window, whose neighbours are
-// neighbours in memory: few of them leave much of a tile's depth empty.
+// neighbours in memory: tiles have fewer steps along it then.
 bool joins_row(int64_t words, const std::vector<int64_t>& kernel, const std::vector<int64_t>& dilations, ElementType left,
                const tensor::Target& target);
 
