@@ -36,7 +36,7 @@ int64_t best_tile(int64_t extent) {
   if (extent <= kTileRows) return best;
   constexpr double kMuchLess = 0.9;
   double least = kMuchLess * static_cast<double>(cycles(best));
-  for (int64_t rows = kTileRows; rows > 1; --rows) {
+  for (int64_t rows = 2; rows <= kTileRows; ++rows) {
     if (static_cast<double>(cycles(rows)) >= least) continue;
     best = rows;
     least = static_cast<double>(cycles(rows));
