@@ -61,20 +61,77 @@ struct Nest {
       n = n * Expr(extents[k]) + loops[k]->var;
     return n;
   }
-  Stmt at(const Expr& number) const {
-    VarMap at;
-    Expr rest = number;
-    for (size_t k = loops.size(); k-- > 0;) {
-      at[loops[k]->var.get()] = k == 0 ? rest : floor_mod(rest, Expr(extents[k]));
-      rest = floor_div(rest, Expr(extents[k]));
-    }
-    return substitute(body, at);
-  }
   Stmt around(Stmt inner) const {
     for (size_t k = loops.size(); k-- > 0;)
       inner = with_body(*loops[k], inner);
     return inner;
   }
+};
+
+// A nest in so many parts, or fewer: an iteration of the outer loops each, or a part of one, some iterations of the next loop.
+class Parts {
+ public:
+  Parts(const Stmt& s, int64_t most) : nest_(s) {
+    while (level_ < nest_.loops.size() && count_ * nest_.extents[level_] <= most)
+      count_ *= nest_.extents[level_++];
+    if (level_ == nest_.loops.size()) return;
+    const int64_t extent = nest_.extents[level_];
+    length_ = quotient_up(extent, std::max<int64_t>(1, most / count_));
+    of_each_ = quotient_up(extent, length_);
+    count_ *= of_each_;
+  }
+
+  int64_t count() const { return count_; }
+
+  Stmt at(const Expr& number) const {
+    Stmt body = nest_.body;
+    for (size_t k = nest_.loops.size(); k-- > level_ + 1;)
+      body = with_body(*nest_.loops[k], body);
+    Expr rest = number;
+    if (level_ < nest_.loops.size()) {
+      const Expr first = floor_mod(rest, Expr(of_each_)) * Expr(length_);
+      rest = floor_div(rest, Expr(of_each_));
+      const For& loop = *nest_.loops[level_];
+      const Var inside(loop.var.name());
+      const Expr length = nest_.extents[level_] % length_ == 0
+                              ? Expr(length_)
+                              : min(Expr(length_), Expr(nest_.extents[level_]) - first);
+      body = For::make(inside, 0, length, LoopKind::serial,
+                       substitute(body, {{loop.var.get(), first + inside}}));
+    }
+    VarMap at;
+    for (size_t k = level_; k-- > 0;) {
+      at[nest_.loops[k]->var.get()] = k == 0 ? rest : floor_mod(rest, Expr(nest_.extents[k]));
+      rest = floor_div(rest, Expr(nest_.extents[k]));
+    }
+    return substitute(body, at);
+  }
+
+ private:
+  const Nest nest_;
+  size_t level_ = 0;  // the first loop that is not an outer one
+  int64_t count_ = 1, of_each_ = 1, length_ = 1;
+};
+
+// Operations on vectors, a table's look-up as several.
+class CountWork : public Visitor {
+ public:
+  int64_t count = 0;
+
+ protected:
+  using Visitor::on;
+  void on(const Cast& n) override { ++count, Visitor::on(n); }
+  void on(const Binary& n) override { ++count, Visitor::on(n); }
+  void on(const Select& n) override { ++count, Visitor::on(n); }
+  void on(const Call& n) override { ++count, Visitor::on(n); }
+  void on(const Load& n) override {
+    constexpr int64_t kLookUp = 8;
+    if (n.indices[0].lanes() > 1 && !n.indices[0].as<Ramp>() && !n.indices[0].as<Broadcast>()) {
+      count += kLookUp;
+      Visitor::on(n);
+    }
+  }
+  void on(const Store& n) override { visit(n.value); }
 };
 
 // Consumers that have not been computed yet, if the condition holds.
@@ -147,12 +204,13 @@ class Overlap {
     Uses operands, consumers;
     const bool is_possible = for_each_group(s, [&](const Group& g) {
       ++groups_;
+      count(g);
       for (const Stmt& p : g.products)
         operands.visit(p);
       for (const Stmt& c : g.consumers)
         consumers.visit(c);
     });
-    return is_possible && operands.writes.empty() &&
+    return is_possible && is_worth_it() && operands.writes.empty() &&
            std::none_of(consumers.writes.begin(), consumers.writes.end(),
                         [&](const BufferNode* b) { return operands.reads.contains(b); });
   }
@@ -257,9 +315,9 @@ class Overlap {
 
   static Stmt between(const std::vector<Stmt>& step, const Nest& steps, const std::vector<Pending>& pending) {
     const auto multiplications = std::count_if(step.begin(), step.end(), is_multiplication);
-    int64_t most = 0;  // parts of what is pending
+    int64_t most = 0;  // iterations of what is pending
     for (const Pending& p : pending)
-      most = std::max(most, count_parts(p.consumers));
+      most = std::max(most, count_iterations(p.consumers));
     const int64_t places =
         std::clamp<int64_t>(quotient_up(most, steps.count), 1, std::max<int64_t>(multiplications, 1));
     std::vector<Stmt> out;
@@ -278,7 +336,26 @@ class Overlap {
     return Seq::make(std::move(out));
   }
 
-  static int64_t count_parts(const Stmt& consumers) {
+  void count(const Group& g) {
+    for (const Stmt& s : g.products) {
+      const Nest nest(s);
+      for (const Stmt& step : list_of(nest.body))
+        multiplications_ += is_multiplication(step) ? nest.count : 0;
+    }
+    for (const Stmt& s : g.consumers) {
+      const Nest nest(s);
+      CountWork own;
+      own.visit(nest.body);
+      work_ += own.count * nest.count;
+    }
+  }
+  // Consumers read what stays the same again in each part, and more than the multiplications can hide is not worth that.
+  bool is_worth_it() const {
+    constexpr int64_t kMost = 40;  // operations for each multiplication
+    return work_ <= kMost * multiplications_;
+  }
+
+  static int64_t count_iterations(const Stmt& consumers) {
     int64_t count = 0;
     for (const Stmt& s : list_of(consumers))
       count += Nest(s).count;
@@ -287,23 +364,30 @@ class Overlap {
 
   // The part of that number, of so many.
   static Stmt part(const Stmt& consumers, const Expr& number, int64_t parts) {
-    const int64_t each = quotient_up(count_parts(consumers), parts);
+    const int64_t iterations = count_iterations(consumers);
+    std::vector<Parts> own;
+    int64_t count = 0;
+    for (const Stmt& s : list_of(consumers)) {
+      own.emplace_back(s, std::max<int64_t>(1, parts * Nest(s).count / iterations));
+      count += own.back().count();
+    }
+    const int64_t each = quotient_up(count, parts);
     const Var turn("turn");
     const Expr at = each == 1 ? number : number * Expr(each) + turn;
     int64_t first = 0;
     std::vector<Stmt> out;
-    for (const Stmt& s : list_of(consumers)) {
-      const Nest nest(s);
-      const Expr own = at - Expr(first);
-      out.push_back(If::make(own >= Expr(0) && own < Expr(nest.count), nest.at(own)));
-      first += nest.count;
+    for (const Parts& p : own) {
+      const Expr there = at - Expr(first);
+      out.push_back(If::make(there >= Expr(0) && there < Expr(p.count()), p.at(there)));
+      first += p.count();
     }
     const Stmt all = Seq::make(std::move(out));
     return each == 1 ? all : For::make(turn, 0, Expr(each), LoopKind::serial, all);
   }
 
   int64_t groups_ = 0, joined_ = 0;
-  std::vector<Buffer> sums_;  // allocated around all
+  int64_t multiplications_ = 0, work_ = 0;  // of each group once
+  std::vector<Buffer> sums_;                // allocated around all
 };
 
 class OverlapTiles : public Mutator {
