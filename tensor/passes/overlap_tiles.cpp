@@ -390,18 +390,37 @@ class Overlap {
   std::vector<Buffer> sums_;                // allocated around all
 };
 
+// The largest statements all of whose groups overlap. Of a sequence, what stands before the first group stays before it.
 class OverlapTiles : public Mutator {
  protected:
   using Mutator::on;
-  // What stands in one layout of tiles.
+  Stmt on(const For& n, const Stmt& self) override {
+    const Stmt out = overlapped(self);
+    return out ? out : Mutator::on(n, self);
+  }
+  Stmt on(const Allocate& n, const Stmt& self) override {
+    const Stmt out = overlapped(self);
+    return out ? out : Mutator::on(n, self);
+  }
   Stmt on(const Seq& n, const Stmt& self) override {
-    if (n.stmts.size() < 3 || !is_call(n.stmts.front(), Intrinsic::tile_configure) ||
-        !is_call(n.stmts.back(), Intrinsic::tile_configure))
-      return Mutator::on(n, self);
-    const Stmt inner = Seq::make({n.stmts.begin() + 1, n.stmts.end() - 1});
+    const auto has_tiles = [](const Stmt& s) {
+      return contains(s, is_of_tiles) && !is_call(s, Intrinsic::tile_configure);
+    };
+    const auto first = std::find_if(n.stmts.begin(), n.stmts.end(), has_tiles);
+    if (first == n.stmts.end()) return self;
+    const bool is_laid_out = is_call(n.stmts.back(), Intrinsic::tile_configure);
+    const Stmt out = overlapped(Seq::make({first, n.stmts.end() - (is_laid_out ? 1 : 0)}));
+    if (!out) return Mutator::on(n, self);
+    std::vector<Stmt> all(n.stmts.begin(), first);
+    all.push_back(out);
+    if (is_laid_out) all.push_back(n.stmts.back());
+    return Seq::make(std::move(all));
+  }
+
+ private:
+  static Stmt overlapped(const Stmt& s) {
     Overlap overlap;
-    if (!overlap.take(inner)) return self;
-    return Seq::make({n.stmts.front(), overlap.result, n.stmts.back()});
+    return overlap.take(s) ? overlap.result : nullptr;
   }
 };
 

@@ -264,6 +264,25 @@ constexpr const char* kTiled[] = {
   %y = ConvInteger(%x, %w)
   return %y
 })",
+    // Lines that no tiles divide: of windows with padding, whose copy gets wider, and without, of which a copy is made. Channels of 20 words.
+    R"(graph g(%x: u8[1, 64, 5, 19]) {
+  %z: u8[1] = [2]
+  %s: f32[1] = [0.5]
+  %w: i8[32, 64, 3, 3] random
+  %ws: f32[32] random 0.01 0.02
+  %wz: i8[1] = [0]
+  %y = QLinearConv(%x, %s, %z, %w, %ws, %wz, %s, %z) {pads = [1, 1, 1, 1]}
+  return %y
+})",
+    R"(graph g(%x: u8[1, 80, 6, 39]) {
+  %s: f32[1] = [0.5]
+  %z: u8[1] = [3]
+  %w: i8[32, 80, 2, 3] random
+  %ws: f32[32] random 0.01 0.02
+  %wz: i8[1] = [0]
+  %y = QLinearConv(%x, %s, %z, %w, %ws, %wz, %s, %z) {strides = [1, 2]}
+  return %y
+})",
 };
 
 TEST(TileProducts, AreRightAtAnyPointOfTheSpace) {
@@ -281,6 +300,29 @@ TEST(TileProducts, AreRightAtAnyPointOfTheSpace) {
       if (HasFailure()) return;
     }
     EXPECT_TRUE(is_tiled) << source;
+  }
+}
+
+// Tiles of as many rows as take the least time, of lines of any width; what is computed of their sums stands between multiplications.
+TEST(TileProducts, TakeLinesOfAnyWidth) {
+  const Target target = target_of(kAmx);
+  for (const auto& [width, rows] : {std::pair{14, 14}, {17, 9}, {19, 10}, {35, 12}, {38, 13}, {147, 15}}) {
+    SCOPED_TRACE(width);
+    const std::vector<Func> kernels = kernels_of(text("graph g(%x: u8[1, 64, 9, ", width, R"(]) {
+  %s: f32[1] = [0.5]
+  %z: u8[1] = [3]
+  %w: i8[64, 64, 3, 3] random
+  %ws: f32[64] random 0.01 0.02
+  %wz: i8[1] = [0]
+  %y = QLinearConv(%x, %s, %z, %w, %ws, %wz, %s, %z) {pads = [1, 1, 1, 1]}
+  return %y
+})"), target);
+    std::string code;
+    for (const Func& f : kernels)
+      code += to_text(tensor::lower(tuner::default_schedule(f, target).func(), target));
+    EXPECT_THAT(code, ::testing::HasSubstr(text("tile_configure(", rows, ", 16, ")));
+    const size_t last = code.rfind("tile_multiply_u8i8("), rounding = code.find("round(");
+    EXPECT_LT(rounding, last) << code;
   }
 }
 
