@@ -31,15 +31,11 @@ double weight_bandwidth(double layer, double model, const tensor::Target& t) {
   return layer > static_cast<double>(t.l2.bytes) ? t.l3.gb_per_s : t.l2.gb_per_s;
 }
 
-// Where there are tiles of matrices: whether equal ones make up the lines of the result. The dot products that take their place
-// otherwise are slower than f32 on those machines: two thirds on Sapphire Rapids.
+// Where there are tiles of matrices: whether they take the lines of the result, which are not too short. The dot products that take their
+// place otherwise are slower than f32 on those machines: two thirds on Sapphire Rapids.
 bool fits_tiles(const ConvProblem& p, const tensor::Target& t) {
   auto has_tile = [&](int64_t rows) { return tensor::tile_instruction(t, rows, tensor::kTileRows, p.element) != nullptr; };
-  if (!has_tile(tensor::kTileRows)) return true;
-  for (int64_t rows = 1; rows <= tensor::kTileRows; ++rows) {
-    if (p.extents.back() % rows == 0 && has_tile(rows)) return true;
-  }
-  return false;
+  return !has_tile(tensor::kTileRows) || has_tile(std::min<int64_t>(p.extents.back(), tensor::kTileRows));
 }
 
 // In plain form a product of matrices for each group, whose columns are all places of an image.
