@@ -13,6 +13,8 @@ bool is_multiplication(const Stmt& s) {
   return is_call(s, Intrinsic::tile_multiply_u8i8) || is_call(s, Intrinsic::tile_multiply_bf16);
 }
 bool is_store(const Stmt& s) { return is_call(s, Intrinsic::tile_store); }
+// What stands in no product.
+bool is_other(const Stmt& s) { return is_store(s) || is_call(s, Intrinsic::tile_configure); }
 bool is_of_tiles(const Stmt& s) {
   return is_multiplication(s) || is_store(s) || is_call(s, Intrinsic::tile_zero) ||
          is_call(s, Intrinsic::tile_load) || is_call(s, Intrinsic::tile_configure);
@@ -171,8 +173,9 @@ class Overlap {
     Group g;
     for (; *i < stmts.size() && !is_store(stmts[*i]); ++*i) {
       const Stmt& s = stmts[*i];
-      if (!is_of_tiles(s) && !is_call(s, Intrinsic::prefetch) && !contains(s, is_multiplication))
-        return std::nullopt;
+      const bool is_product =
+          is_of_tiles(s) || is_call(s, Intrinsic::prefetch) || contains(s, is_multiplication);
+      if (!is_product || contains(s, is_other)) return std::nullopt;
       g.products.push_back(s);
     }
     for (; *i < stmts.size() && is_store(stmts[*i]); ++*i)
