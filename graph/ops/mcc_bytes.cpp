@@ -106,8 +106,7 @@ void compute_product(ComputeContext& c, const char* name) {
   const Expr& row_words = w[w.size() - 3];
   const Expr tap_words = joins_row ? tensor::floor_div(row_words, Expr(window.kernel.back()))
                                    : row_words;  // of a group's channels
-  const int64_t filled = groups > 1 ? kBytes * *static_dim(tap_words) : kBytes;
-  const Padded x = padded_input(c, window, filled);
+  const Padded x = padded_input(c, window, kBytes * *static_dim(tap_words));
   std::vector<Expr> reduce(w.begin() + 1, w.end() - 2);
   reduce.push_back(Expr(kBytes));
   c.set_output(0, c.builder.reduce(name, ElementType::i32, c.output_type(0).shape, reduce, Reducer::sum, [&](Axes s, Axes r) {

@@ -40,7 +40,8 @@ ValueId ByteProducts::activations(ValueId x, const std::vector<int64_t>& perm, i
 }
 
 std::optional<ByteProducts::Weights> ByteProducts::weights(ValueId w, const std::vector<int64_t>& perm,
-                                                           ValueId zero, int64_t rows, Groups groups) {
+                                                           ValueId zero, int64_t rows, Groups groups,
+                                                           int64_t words) {
   const Constant* values = constant(w);
   if (!values || !is_byte(w)) return std::nullopt;
   auto extent = [&](size_t d) { return values->shape()[perm.empty() ? d : static_cast<size_t>(perm[d])]; };
@@ -81,6 +82,11 @@ std::optional<ByteProducts::Weights> ByteProducts::weights(ValueId w, const std:
   if (out.columns != columns) out.sums = first_columns(g_, name_, out.sums, columns);
   const int64_t block = panel_width(groups.columns(columns), out.depth, rows, in_groups);
   out.group = on_gpu_ ? block : lanes_;
+  if (words > 0) {
+    std::vector<int64_t> pads(2 * rank(v), 0);
+    pads[pads.size() - 2] = words * kWord - out.depth;
+    v = make("Pad", {v, g_.add_constant(name_ + ".missing", Constant::ints(pads))});
+  }
   Attributes a;
   a.set("block", block);
   out.packed = make_own("PackBytes", {v}, a);

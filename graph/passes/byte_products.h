@@ -20,6 +20,8 @@ class ByteProducts {
     ValueId zero = kNoValue;   // as many; kNoValue for 0
   };
 
+  static constexpr int64_t kWord = 4;  // bytes that a dot product takes along the sum
+
   // Constant weights, [D..., K, N] of i8 less their zero point's distance from i8.
   struct Weights {
     ValueId packed = kNoValue;
@@ -85,9 +87,10 @@ class ByteProducts {
   // Activations as bytes that the target takes, moved with their zero point; perm: their axes, empty where they stay.
   ValueId activations(ValueId x, const std::vector<int64_t>& perm, int64_t* zero);
   // w: a constant [D..., K, N] after `perm`. zero: i8 or u8, of one element or [N]; kNoValue for 0. rows: of the product; 0 where
-  // that is not known. groups: of [N, K, D...] before `perm`; those of several have no zero point once they are i8.
+  // that is not known. groups: of [N, K, D...] before `perm`; those of several have no zero point once they are i8. words: of four along
+  // K, if zeros fill them up to more than there are; else 0.
   std::optional<Weights> weights(ValueId w, const std::vector<int64_t>& perm, ValueId zero, int64_t rows,
-                                 Groups groups);
+                                 Groups groups, int64_t words = 0);
   std::optional<Weights> weights(ValueId w, const std::vector<int64_t>& perm, ValueId zero, int64_t rows) {
     return weights(w, perm, zero, rows, {});
   }

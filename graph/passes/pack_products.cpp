@@ -43,12 +43,41 @@ int64_t word_panel_width(int64_t columns, ElementType left, const tensor::Target
   return std::min<int64_t>(vectors, 2) * lanes;
 }
 
+namespace {
+
+// Of a tile's depth along so many words.
+int64_t tile_steps(int64_t words) { return words / tensor::largest_tile(words); }
+
+bool has_tiles(ElementType left, const tensor::Target& target) {
+  return tensor::tile_instruction(target, tensor::kTileRows, tensor::kTileRows, left) != nullptr;
+}
+
+}  // namespace
+
 bool joins_row(int64_t words, const std::vector<int64_t>& kernel, const std::vector<int64_t>& dilations, ElementType left,
                const tensor::Target& target) {
-  const bool has_tiles = tensor::tile_instruction(target, tensor::kTileRows, tensor::kTileRows, left) != nullptr;
-  auto steps = [](int64_t count) { return count / tensor::largest_tile(count); };
-  return has_tiles && kernel.back() > 1 && dilations.back() == 1 &&
-         steps(kernel.back() * words) < kernel.back() * steps(words);
+  return has_tiles(left, target) && kernel.back() > 1 && dilations.back() == 1 &&
+         tile_steps(kernel.back() * words) < kernel.back() * tile_steps(words);
+}
+
+int64_t filled_words(int64_t words, const std::vector<int64_t>& kernel, const std::vector<int64_t>& dilations,
+                     ElementType left, const tensor::Target& target) {
+  if (!has_tiles(left, target)) return words;
+  auto steps = [&](int64_t count) {
+    return joins_row(count, kernel, dilations, left, target) ? tile_steps(kernel.back() * count)
+                                                             : kernel.back() * tile_steps(count);
+  };
+  // Windows of several places are mostly read from a copy with padding, which others take for this alone.
+  const bool has_copy = std::any_of(kernel.begin(), kernel.end(), [](int64_t extent) { return extent > 1; });
+  const double much_fewer = has_copy ? 0.8 : 0.5;
+  int64_t best = words;
+  double most = much_fewer * static_cast<double>(steps(words));
+  for (int64_t count = words + 1; count <= words + words / 8; ++count) {
+    if (static_cast<double>(steps(count)) >= most) continue;
+    best = count;
+    most = static_cast<double>(steps(count));
+  }
+  return best;
 }
 
 namespace {

@@ -19,6 +19,11 @@ int64_t word_panel_width(int64_t columns, ElementType left, const tensor::Target
 bool joins_row(int64_t words, const std::vector<int64_t>& kernel, const std::vector<int64_t>& dilations, ElementType left,
                const tensor::Target& target);
 
+// How many words of channels a convolution's weights have once zeros fill them up: a few more than `words` where tiles have much fewer steps
+// along them then, as where no tile's depth divides them.
+int64_t filled_words(int64_t words, const std::vector<int64_t>& kernel, const std::vector<int64_t>& dilations,
+                     ElementType left, const tensor::Target& target);
+
 // A MatMul, Gemm or recurrent layer with constant weights becomes one that reads them packed; whatever else stays as it is.
 void pack_product(Graph& graph, NodeId id, const tensor::Target& target);
 

@@ -26,8 +26,6 @@
 namespace mcc::graph {
 namespace {
 
-constexpr int64_t kWord = 4;  // bytes that a dot product takes along the sum
-
 class UseByteProducts : private ByteProducts {
  public:
   UseByteProducts(Graph& g, const tensor::Target& t, bool strict)
@@ -295,6 +293,19 @@ class UseByteProducts : private ByteProducts {
     return problem && best_algorithm(conv_algorithms(*problem, t_, weight_elements_ * kF32Bytes)) != 0;
   }
 
+  // Of a convolution's weights, if zeros fill up some; else 0.
+  int64_t words_of(const Node& node, ValueId w) const {
+    constexpr int64_t kFewPlaces = 16;  // what is read, not what is multiplied, takes the time
+    const std::vector<int64_t> dims = static_shape(type(w).shape);
+    const int64_t words = (dims[1] + kWord - 1) / kWord;
+    if (on_gpu_ || node.attributes.integer("group", 1) > 1 || rows_of(node, dims[0]) < kFewPlaces) return 0;
+    const std::vector<int64_t> kernel(dims.begin() + 2, dims.end());
+    const int64_t filled = filled_words(
+        words, kernel, node.attributes.integers("dilations", std::vector<int64_t>(kernel.size(), 1)),
+        ElementType::u8, t_);
+    return filled > words ? filled : 0;
+  }
+
   // Of weights [N, C, 1...].
   bool is_pointwise(ValueId w) const {
     const std::vector<int64_t> dims = static_shape(type(w).shape);
@@ -315,7 +326,7 @@ class UseByteProducts : private ByteProducts {
     const int64_t rows = is_pointwise(w) ? rows_of(node, static_shape(type(w).shape)[0]) : 0;
     const std::optional<Groups> groups = groups_of(node, x, w);
     std::optional<Weights> made =
-        groups ? weights(w, taps_first(rank(w)), w_zero, rows, *groups) : std::nullopt;
+        groups ? weights(w, taps_first(rank(w)), w_zero, rows, *groups, words_of(node, w)) : std::nullopt;
     if (!made) return false;
     ValueId a = activations(x, channels_last(rank(x)), &zero.known);
     // What is not known now cannot stand around the input: 0 does, which adds nothing.

@@ -283,6 +283,24 @@ constexpr const char* kTiled[] = {
   %y = QLinearConv(%x, %s, %z, %w, %ws, %wz, %s, %z) {strides = [1, 2]}
   return %y
 })",
+    // Channels of 19 and of 37 words, filled up to 20 and more: the first without a copy of its own, the other with padding and weights whose zero
+    // point is not 0.
+    R"(graph g(%x: u8[1, 76, 5, 14]) {
+  %s: f32[1] = [0.5]
+  %z: u8[1] = [3]
+  %w: i8[32, 76, 1, 1] random
+  %ws: f32[32] random 0.01 0.02
+  %wz: i8[1] = [0]
+  %y = QLinearConv(%x, %s, %z, %w, %ws, %wz, %s, %z)
+  return %y
+})",
+    R"(graph g(%x: u8[1, 148, 3, 14]) {
+  %z: u8[1] = [5]
+  %w: u8[16, 148, 3, 2] random
+  %wz: u8[1] = [117]
+  %y = ConvInteger(%x, %w, %z, %wz) {pads = [1, 0, 1, 1]}
+  return %y
+})",
 };
 
 TEST(TileProducts, AreRightAtAnyPointOfTheSpace) {
