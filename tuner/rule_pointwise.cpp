@@ -189,16 +189,13 @@ struct Pointwise {
 
   // What is computed with is 32 bits wide. Copies of narrower elements take whole registers, where these divide the axis.
   int64_t lanes_along(size_t axis) const {
-    const int64_t least = t.lanes(std::max(32, info.element_bits));
     const bool is_copy = info.is_injective && info.is_movement &&
                          std::all_of(info.loads.begin(), info.loads.end(), [&](const Access& load) {
                            const bool is_as_wide = bit_width(load.buffer.element()) == info.element_bits;
                            return is_as_wide && (load.strides[axis] == 0 || load.strides[axis] == 1);
                          });
-    int64_t lanes = is_copy ? t.lanes(info.element_bits) : least;
-    while (lanes > least && info.axes[axis].extent % lanes != 0)
-      lanes /= 2;
-    return lanes;
+    return is_copy ? dividing_lanes(t, info.element_bits, info.axes[axis].extent)
+                   : t.lanes(std::max(32, info.element_bits));
   }
 
   // Vectors whose sums are made side by side, each of which waits for itself alone.

@@ -212,8 +212,9 @@ class TileProduct {
       must_step(d_, Fuse{outer, outer_loop_});
     }
     turn_loop_ = outer_loop_;
+    if (!choose_parallel(d_, b, us_)) return;
     take_turns(inner);
-    if (choose_parallel(d_, b, us_)) try_step(d_, Parallel{outer_loop_});
+    try_step(d_, Parallel{outer_loop_});
   }
 
   // Row tiles go in chunks: enough of them for all cores. Cores that share out the rows find most of what they read in their own cache,

@@ -8,6 +8,13 @@ namespace mcc::tuner {
 
 using namespace tensor;
 
+int64_t dividing_lanes(const Target& target, int bits, int64_t extent) {
+  int64_t lanes = target.lanes(bits);
+  while (lanes > target.lanes(32) && extent % lanes != 0)
+    lanes /= 2;
+  return lanes;
+}
+
 void vectorize_below_tile(Draft& d, const std::string& block, const std::string& tile_loop, int64_t lanes,
                           bool is_unrolled) {
   std::vector<std::string> loops = d.schedule.loop_names_of(block);
@@ -92,11 +99,8 @@ void vectorize_rows(Draft& d, const BlockInfo& block) {
   const For* last = loops.empty() ? nullptr : d.schedule.find_loop(loops.back());
   int64_t extent = 0;
   if (!last || !as_int(last->extent, &extent)) return;
-  const int64_t least = d.target.lanes(32);
-  if (extent < least) return;
-  int64_t lanes = d.target.lanes(block.element_bits);
-  while (lanes > least && extent % lanes != 0)
-    lanes /= 2;
+  if (extent < d.target.lanes(32)) return;
+  const int64_t lanes = dividing_lanes(d.target, block.element_bits, extent);
   std::string vector = loops.back();
   if (extent > lanes) {
     if (!try_step(d, Split{vector, {0, lanes}, {vector + ".vec", vector + ".lane"}})) return;

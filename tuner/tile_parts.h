@@ -9,6 +9,10 @@
 
 namespace mcc::tuner {
 
+// Elements of such a width in a vector that is only moved: a whole register, or where that does not divide the extent a half, a quarter, down
+// to as many as there are of 32 bits.
+int64_t dividing_lanes(const tensor::Target& target, int bits, int64_t extent);
+
 // The loops of a block below the tile's: the last in vectors, which are unrolled; the others where wanted.
 void vectorize_below_tile(Draft& draft, const std::string& block, const std::string& tile_loop, int64_t lanes,
                           bool is_unrolled);

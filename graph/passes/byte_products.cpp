@@ -82,11 +82,7 @@ std::optional<ByteProducts::Weights> ByteProducts::weights(ValueId w, const std:
   if (out.columns != columns) out.sums = first_columns(g_, name_, out.sums, columns);
   const int64_t block = panel_width(groups.columns(columns), out.depth, rows, in_groups);
   out.group = on_gpu_ ? block : lanes_;
-  if (words > 0) {
-    std::vector<int64_t> pads(2 * rank(v), 0);
-    pads[pads.size() - 2] = words * kWord - out.depth;
-    v = make("Pad", {v, g_.add_constant(name_ + ".missing", Constant::ints(pads))});
-  }
+  if (words > 0) v = filled_up(v, rank(v) - 2, words * kWord - out.depth);
   Attributes a;
   a.set("block", block);
   out.packed = make_own("PackBytes", {v}, a);

@@ -78,6 +78,13 @@ class ByteProducts {
     return make("Reshape", {v, g_.add_constant(name_ + ".shape", Constant::ints(dims))});
   }
 
+  // With so many zeros behind the axis.
+  ValueId filled_up(ValueId v, size_t axis, int64_t zeros) {
+    std::vector<int64_t> pads(2 * rank(v), 0);
+    pads[rank(v) + axis] = zeros;
+    return make("Pad", {v, g_.add_constant(name_ + ".missing", Constant::ints(pads))});
+  }
+
   // ---- What a product reads ----
 
   // The zero point of a tensor as a whole.

@@ -179,11 +179,7 @@ class UseByteProducts : private ByteProducts {
     std::vector<ValueId> inputs{apart, e.offset, e.scale, e.bias};
     for (size_t i = 1; i < inputs.size(); ++i) {
       if (rank(inputs[i]) == 0 || last_dim(inputs[i]) != columns) continue;
-      if (missing > 0) {
-        std::vector<int64_t> pads(2 * rank(inputs[i]), 0);
-        pads.back() = missing;
-        inputs[i] = make("Pad", {inputs[i], g_.add_constant(name_ + ".missing", Constant::ints(pads))});
-      }
+      if (missing > 0) inputs[i] = filled_up(inputs[i], rank(inputs[i]) - 1, missing);
       if (apart != whole) {
         std::vector<int64_t> dims = static_shape(type(inputs[i]).shape);
         dims.back() = last_dim(apart);

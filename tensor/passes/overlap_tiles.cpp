@@ -431,7 +431,7 @@ class OverlapTiles : public Mutator {
 
 Func overlap_tiles(const Func& f) {
   Func out = f;
-  if (f.body) out.body = OverlapTiles().mutate(f.body);
+  if (f.body && contains(f.body, is_of_tiles)) out.body = OverlapTiles().mutate(f.body);
   return out;
 }
 

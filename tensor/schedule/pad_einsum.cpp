@@ -67,7 +67,7 @@ class PadOperands {
     }
     for (const Load* load : loads_) {
       if (!is_padded(load->indices)) continue;
-      if (Outcome o = check_operand(load->buffer, load->indices); !o) return o;
+      if (Outcome o = check_access(load->buffer, load->indices, true); !o) return o;
       if (Outcome o = check_producer(load->buffer); !o) return o;
     }
     if (loads_[0]->buffer.same_as(loads_[1]->buffer)) {
@@ -86,7 +86,7 @@ class PadOperands {
     }
     result_ = update->buffer;
     result_indices_ = update->indices;
-    return is_padded(result_indices_) ? check_access(result_, result_indices_) : applied();
+    return is_padded(result_indices_) ? check_access(result_, result_indices_, false) : applied();
   }
 
   Func apply() {
@@ -156,27 +156,18 @@ class PadOperands {
     return std::max(known, *bounds.high + 1);
   }
 
-  Outcome check_operand(const Buffer& buffer, const std::vector<Expr>& indices) const {
+  Outcome check_access(const Buffer& buffer, const std::vector<Expr>& indices, bool may_have_windows) const {
     bool is_possible = is_intermediate(f_, buffer);
     for (size_t d = 0; d < indices.size(); ++d) {
       const Expr& length = buffer.shape()[d];
-      if (is_padded(indices[d]))
-        is_possible &= is_whole_axis(indices[d], length) || window_length(indices[d], length);
+      is_possible &= !is_padded(indices[d]) || is_whole_axis(indices[d], length) ||
+                     (may_have_windows && window_length(indices[d], length));
     }
     if (is_possible) return applied();
     return refuse(RefusalCode::no_match,
                   text("expected ", buffer.name(), " to be an intermediate indexed by whole axes of block ",
-                       site_.block->name, ", or by windows along spatial ones, of known sizes"));
-  }
-
-  Outcome check_access(const Buffer& buffer, const std::vector<Expr>& indices) const {
-    bool is_plain = is_intermediate(f_, buffer);
-    for (size_t d = 0; d < indices.size(); ++d)
-      is_plain &= !is_padded(indices[d]) || is_whole_axis(indices[d], buffer.shape()[d]);
-    if (is_plain) return applied();
-    return refuse(RefusalCode::no_match,
-                  text("expected ", buffer.name(), " to be an intermediate indexed by whole axes of block ",
-                       site_.block->name));
+                       site_.block->name,
+                       may_have_windows ? ", or by windows along spatial ones, of known sizes" : ""));
   }
 
   Outcome check_producer(const Buffer& buffer) {
