@@ -1,6 +1,4 @@
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <sstream>
 
 #include "codegen/codegen.h"
 #include "codegen/host_gpu.h"
@@ -15,18 +13,25 @@ namespace mcc::tools {
 
 namespace {
 
-std::vector<std::string> supported_features(const std::string& features) {
+// What the target's feature list says of the features that matter: those there ("+"), and those that processors of its name
+// have but the hypervisor or the system keeps from programs here ("-").
+struct Features {
+  std::vector<std::string> present, withheld;
+};
+
+Features features_of(const tensor::Target& target) {
   static constexpr std::string_view kNames[] = {
 #define MCC_NAME(name) name,
       MCC_CPU_FEATURES(MCC_NAME)
 #undef MCC_NAME
   };
-  std::vector<std::string> found;
-  std::stringstream list(features);
-  for (std::string item; std::getline(list, item, ',');)
-    if (std::find(std::begin(kNames), std::end(kNames), item.substr(1)) != std::end(kNames))
-      found.push_back(item.substr(1));
-  return found;
+  const std::string list = "," + target.features + ",";
+  Features features;
+  for (std::string_view name : kNames) {
+    if (list.find(text(",+", name, ",")) != std::string::npos) features.present.emplace_back(name);
+    if (list.find(text(",-", name, ",")) != std::string::npos) features.withheld.emplace_back(name);
+  }
+  return features;
 }
 
 using Json = nlohmann::ordered_json;
@@ -74,7 +79,7 @@ int run(bool json) {
   if (!target.ok()) return report_errors(target.errors(), json);
   const Calibration peak = calibrate(1000);
   const double noise = noise_between(peak, calibrate(1000));
-  const std::vector<std::string> features = supported_features(target->features);
+  const Features features = features_of(*target);
   const bool noisy = noise > 0.05;
   const codegen::HostGpus gpus = codegen::host_gpus();
   // With a GPU, one that suits it; else any.
@@ -87,7 +92,8 @@ int run(bool json) {
     print_json({{"cpu", target->cpu},
                 {"cores", target->cores},
                 {"vector_bits", target->vector_bits},
-                {"features", features},
+                {"features", features.present},
+                {"features_withheld", features.withheld},
                 {"l1_bytes", target->l1.bytes},
                 {"l2_bytes", target->l2.bytes},
                 {"l3_bytes", target->l3.bytes},
@@ -104,7 +110,11 @@ int run(bool json) {
   std::puts(text("cpu       ", target->cpu, ", ", target->cores, " cores, vectors of ", target->vector_bits,
                  " bits")
                 .c_str());
-  std::puts(text("features  ", join(features, " ")).c_str());
+  std::puts(text("features  ", join(features.present, " ")).c_str());
+  if (!features.withheld.empty())
+    std::puts(text("withheld  ", join(features.withheld, " "), ": a ", target->cpu,
+                   " has them, but the hypervisor or the system here does not give them to programs")
+                  .c_str());
   std::puts(text("caches    L1 ", target->l1.bytes >> 10, " KiB, L2 ", target->l2.bytes >> 10, " KiB, L3 ",
                  target->l3.bytes >> 10, " KiB")
                 .c_str());
@@ -118,8 +128,9 @@ int run(bool json) {
                                    ? printable_lines(assembler.problem)
                                    : "no assembler (nvJitLink or ptxas): libraries for GPUs hold PTX alone")
                 .c_str());
-  std::puts(text("cuBLASLt  ", cublaslt.ok() ? *cublaslt + ": mcc tune --target cuda measures it beside what it generates"
-                                             : "none: libcublasLt.so.13, .12 and .11 cannot be loaded, or lack something")
+  std::puts(text("cuBLASLt  ",
+                 cublaslt.ok() ? *cublaslt + ": mcc tune --target cuda measures it beside what it generates"
+                               : "none: libcublasLt.so.13, .12 and .11 cannot be loaded, or lack something")
                 .c_str());
   return 0;
 }

@@ -119,6 +119,17 @@ class CommandLine(unittest.TestCase):
         events = json.loads((self.folder / "t.json").read_text())["traceEvents"]
         self.assertEqual(len(events), len(report["profile"]))
 
+    # What Linux does not list, programs here cannot use, whatever the processor's name promises.
+    def test_doctor_lists_the_features_that_this_system_gives(self):
+        flags = next(line for line in open("/proc/cpuinfo") if line.startswith("flags")).split()
+        given = {flag.replace("_", "") for flag in flags}
+        report = self.json_of("doctor")
+        for name in ("avx2", "fma", "avx512f", "avx512vnni", "avx512bf16", "amx-tile", "amx-int8"):
+            plain = name.replace("-", "")
+            self.assertEqual(name in report["features"], plain in given, name)
+            if name in report["features_withheld"]:
+                self.assertNotIn(plain, given)
+
     def test_inspect(self):
         model = self.json_of("inspect", self.model, code=4)
         self.assertEqual([i["name"] for i in model["inputs"]], ["x", "attention_mask"])
