@@ -54,21 +54,7 @@ class Uses {
   explicit Uses(const onnx::GraphProto& graph) {
     for (const auto& input : graph.input())
       ranks_[input.name()] = input.type().tensor_type().shape().dim_size();
-    // Outputs and what reads an input from within a branch or a body append nothing.
-    for (const auto& output : graph.output())
-      elsewhere_.insert(output.name());
-    for (const auto& node : graph.node()) {
-      for (const auto& attribute : node.attribute()) {
-        if (attribute.has_g()) collect_used_names(attribute.g(), elsewhere_);
-        for (const auto& inner : attribute.graphs())
-          collect_used_names(inner, elsewhere_);
-      }
-      const bool is_query = node.domain().empty() && (node.op_type() == "Shape" || node.op_type() == "Size");
-      if (is_query) continue;
-      for (int i = 0; i < node.input_size(); ++i)
-        if (ranks_.contains(node.input(i)))
-          add(node.input(i), appending_axis(node, i, ranks_[node.input(i)]));
-    }
+    visit(graph);
   }
 
   bool is_appended_to(const Axis& axis) const {
@@ -78,6 +64,30 @@ class Uses {
   }
 
  private:
+  // Of a graph, and of branches and bodies in it, which see the inputs by their names.
+  void visit(const onnx::GraphProto& graph) {
+    for (const auto& output : graph.output())  // to hand an input on is not to append to it
+      elsewhere_.insert(output.name());
+    for (const auto& node : graph.node()) {
+      for (const auto& attribute : node.attribute()) {
+        if (attribute.has_g()) visit_part(attribute.g());
+        for (const auto& part : attribute.graphs())
+          visit_part(part);
+      }
+      const bool is_query = node.domain().empty() && (node.op_type() == "Shape" || node.op_type() == "Size");
+      if (is_query) continue;
+      for (int i = 0; i < node.input_size(); ++i)
+        if (ranks_.contains(node.input(i)))
+          add(node.input(i), appending_axis(node, i, ranks_[node.input(i)]));
+    }
+  }
+
+  void visit_part(const onnx::GraphProto& graph) {
+    for (const auto& input : graph.input())  // something else, if it has an input's name
+      elsewhere_.insert(input.name());
+    visit(graph);
+  }
+
   void add(const std::string& name, std::optional<int64_t> axis) {
     if (axis) {
       axes_[name].insert(static_cast<int>(*axis));

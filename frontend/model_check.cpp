@@ -124,14 +124,15 @@ class Checker {
     const bool known = check_operator(node, where, &schema);
     if (schema) check_schema(node, *schema, where);
     if (known && problems_.size() == before) check_attributes(node, where);
-    for (const std::string& output : node.output()) {
-      if (output.empty()) continue;
-      if (!names.insert(output).second) invalid(where, text("output '", output, "' exists already"));
-    }
+    // A node's outputs are not there yet for its branches, which may have values of the same names.
     for (auto& attribute : *node.mutable_attribute()) {
       if (attribute.has_g()) check_graph(*attribute.mutable_g(), &names, depth + 1);
       for (auto& graph : *attribute.mutable_graphs())
         check_graph(graph, &names, depth + 1);
+    }
+    for (const std::string& output : node.output()) {
+      if (output.empty()) continue;
+      if (!names.insert(output).second) invalid(where, text("output '", output, "' exists already"));
     }
     if (!known || problems_.size() != before) node.set_domain(kRefusedDomain);
   }

@@ -250,6 +250,17 @@ def one_of_two_shapes():
     return [dict(x=floats(7, 5), c=truth([c])) for c in (True, False, True)]
 
 
+def step_with_or_without_a_past():
+    """g (float[1,S,4] x, float[1,P,4] past, bool use_past) => (float[A,B,4] present, float[A,B,4] y) {
+       present, y = If (use_past) <then_branch = t () => (float[1,A,4] present, float[1,B,4] y) {
+                                     present = Concat <axis = 1> (past, x) m = ReduceMean <keepdims = 1, axes = [1]> (present) y = Sub (x, m) },
+                                   else_branch = e () => (float[1,A,4] present, float[1,B,4] y) {
+                                     present = Identity (x) m = ReduceMean <keepdims = 1, axes = [1]> (present) y = Sub (x, m) }> }"""
+    # Branches call their values as the If calls its results; a past of no rows is appended to as any other.
+    return [dict(x=floats(1, s, 4), past=floats(1, p, 4), use_past=truth(p > 0)) for s, p in ((5, 0), (1, 5), (3, 20))] + [
+        dict(x=floats(1, 3, 4), past=floats(1, p, 4), use_past=truth(u)) for p, u in ((0, True), (7, False))]
+
+
 def branch_inside_of_a_branch():
     """g (float[7,5] x, float s) => (float[7,5] y) <float zero = {0}, float low = {-5}> {
        c = Greater (s, zero)
