@@ -52,9 +52,12 @@ std::optional<int64_t> appending_axis(const onnx::NodeProto& node, int i, int ra
 class Uses {
  public:
   explicit Uses(const onnx::GraphProto& graph) {
-    for (const auto& input : graph.input())
+    Names names;
+    for (const auto& input : graph.input()) {
       ranks_[input.name()] = input.type().tensor_type().shape().dim_size();
-    visit(graph);
+      names[input.name()] = input.name();
+    }
+    visit(graph, std::move(names));
   }
 
   bool is_appended_to(const Axis& axis) const {
@@ -64,36 +67,50 @@ class Uses {
   }
 
  private:
-  // Of a graph, and of branches and bodies in it, which see the inputs by their names.
-  void visit(const onnx::GraphProto& graph) {
-    for (const auto& output : graph.output())  // to hand an input on is not to append to it
-      elsewhere_.insert(output.name());
+  using Names = std::map<std::string, std::string>;  // what is an input, or one in another type: the input
+
+  // Of a graph, and of branches and bodies in it, which see the names around them.
+  void visit(const onnx::GraphProto& graph, Names names) {
     for (const auto& node : graph.node()) {
       for (const auto& attribute : node.attribute()) {
-        if (attribute.has_g()) visit_part(attribute.g());
+        if (attribute.has_g()) visit_part(attribute.g(), names);
         for (const auto& part : attribute.graphs())
-          visit_part(part);
+          visit_part(part, names);
       }
-      const bool is_query = node.domain().empty() && (node.op_type() == "Shape" || node.op_type() == "Size");
-      if (is_query) continue;
-      for (int i = 0; i < node.input_size(); ++i)
-        if (ranks_.contains(node.input(i)))
-          add(node.input(i), appending_axis(node, i, ranks_[node.input(i)]));
+      std::string same = add_uses(node, names);
+      for (const auto& output : node.output())
+        names.erase(output);
+      if (!same.empty()) names[node.output(0)] = std::move(same);
     }
+    for (const auto& output : graph.output())  // to hand an input on is not to append to it
+      if (const auto found = names.find(output.name()); found != names.end())
+        elsewhere_.insert(found->second);
   }
 
-  void visit_part(const onnx::GraphProto& graph) {
-    for (const auto& input : graph.input())  // something else, if it has an input's name
-      elsewhere_.insert(input.name());
-    visit(graph);
+  void visit_part(const onnx::GraphProto& graph, Names names) {
+    for (const auto& input : graph.input())
+      names.erase(input.name());
+    visit(graph, std::move(names));
   }
 
-  void add(const std::string& name, std::optional<int64_t> axis) {
-    if (axis) {
-      axes_[name].insert(static_cast<int>(*axis));
-    } else {
-      elsewhere_.insert(name);
+  // The input that the node's output is in another type; "" if there is none.
+  std::string add_uses(const onnx::NodeProto& node, const Names& names) {
+    const auto is_one_of = [&](std::initializer_list<const char*> ops) {
+      return node.domain().empty() && std::find(ops.begin(), ops.end(), node.op_type()) != ops.end();
+    };
+    if (is_one_of({"Shape", "Size"})) return "";
+    for (int i = 0; i < node.input_size(); ++i) {
+      const auto found = names.find(node.input(i));
+      if (found == names.end()) continue;
+      const std::string& input = found->second;
+      if (is_one_of({"Cast", "Identity"})) return input;
+      if (const auto axis = appending_axis(node, i, ranks_[input])) {
+        axes_[input].insert(static_cast<int>(*axis));
+      } else {
+        elsewhere_.insert(input);
+      }
     }
+    return "";
   }
 
   std::map<std::string, int> ranks_;

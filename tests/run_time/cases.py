@@ -251,14 +251,14 @@ def one_of_two_shapes():
 
 
 def step_with_or_without_a_past():
-    """g (float[1,S,4] x, float[1,P,4] past, bool use_past) => (float[A,B,4] present, float[A,B,4] y) {
+    """g (float[1,S,4] x, float16[1,P,4] past, bool use_past) => (float[A,B,4] present, float[A,B,4] y) {
        present, y = If (use_past) <then_branch = t () => (float[1,A,4] present, float[1,B,4] y) {
-                                     present = Concat <axis = 1> (past, x) m = ReduceMean <keepdims = 1, axes = [1]> (present) y = Sub (x, m) },
+                                     wide = Cast <to = 1> (past) present = Concat <axis = 1> (wide, x) m = ReduceMean <keepdims = 1, axes = [1]> (present) y = Sub (x, m) },
                                    else_branch = e () => (float[1,A,4] present, float[1,B,4] y) {
                                      present = Identity (x) m = ReduceMean <keepdims = 1, axes = [1]> (present) y = Sub (x, m) }> }"""
     # Branches call their values as the If calls its results; a past of no rows is appended to as any other.
-    return [dict(x=floats(1, s, 4), past=floats(1, p, 4), use_past=truth(p > 0)) for s, p in ((5, 0), (1, 5), (3, 20))] + [
-        dict(x=floats(1, 3, 4), past=floats(1, p, 4), use_past=truth(u)) for p, u in ((0, True), (7, False))]
+    runs = ((5, 0, False), (1, 5, True), (3, 20, True), (3, 0, True), (3, 7, False))
+    return [dict(x=floats(1, s, 4), past=floats(1, p, 4).astype(np.float16), use_past=truth(u)) for s, p, u in runs]
 
 
 def branch_inside_of_a_branch():
