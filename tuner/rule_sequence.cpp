@@ -1,6 +1,8 @@
-// Blocks that do several things one after the other for each of their places, in loops of their own: places in parallel.
+// Blocks that do several things one after the other for each of their places, in loops of their own: places in parallel, and neighbours
+// along the last axis in vectors, where each does the same and has its data beside that of the one before.
 #include <algorithm>
 
+#include "tensor/simplify.h"
 #include "tensor/visit.h"
 #include "tuner/rules.h"
 
@@ -34,6 +36,52 @@ class CountSteps : public Visitor {
   double times_ = 1;
 };
 
+// Whether neighbours along an axis do the same steps, with data that lies side by side or is the same for all.
+class RunsInVectors : public Visitor {
+ public:
+  explicit RunsInVectors(const Var& axis) : axis_(axis) {}
+  bool result = true;
+
+ protected:
+  using Visitor::on;
+  void on(const If&) override { result = false; }
+  void on(const For& n) override {
+    result = result && !uses_var(n.min, axis_) && !uses_var(n.extent, axis_);
+    visit(n.body);
+  }
+  void on(const Load& n) override {
+    check(n.indices);
+    Visitor::on(n);
+  }
+  void on(const Store& n) override {
+    check(n.indices);
+    result = result && uses_var(n.indices.back(), axis_);
+    Visitor::on(n);
+  }
+
+ private:
+  void check(const std::vector<Expr>& indices) {
+    for (size_t i = 0; i < indices.size(); ++i) {
+      if (!uses_var(indices[i], axis_)) continue;
+      const Expr next = substitute(indices[i], {{axis_.get(), axis_ + 1}});
+      result = result && i + 1 == indices.size() && is_int(simplify(next - indices[i]), 1);
+    }
+  }
+
+  const Var axis_;
+};
+
+// As many lanes as divide the places along the last axis, in several vectors, whose sums do not wait for each other; 0: there are none.
+int64_t lanes_of_places(const Block& block, const Target& target, int64_t extent) {
+  constexpr int64_t kMostVectors = 4;
+  RunsInVectors check(block.axes.back().var);
+  check.visit(block.body);
+  if (!check.result) return 0;
+  for (int64_t vectors = kMostVectors; vectors >= 1; --vectors)
+    if (const int64_t lanes = vectors * target.lanes(32); extent % lanes == 0) return lanes;
+  return 0;
+}
+
 }  // namespace
 
 void schedule_sequence(Draft& draft, const std::string& name) {
@@ -51,7 +99,21 @@ void schedule_sequence(Draft& draft, const std::string& name) {
     steps *= static_cast<double>(extent);
     if (block->axes[i].kind == AxisKind::spatial && outer.size() == i) outer.push_back(loops[i]->var.name());
   }
+  if (outer.empty()) return;
   const RuleScope scope(draft, {"steps of one place", name});
+  if (outer.size() == loops.size()) {
+    if (const int64_t lanes = lanes_of_places(*block, draft.target, extent)) {
+      const std::string last = outer.back(), lane = last + ".lane";
+      if (extent == lanes) {
+        outer.pop_back();
+      } else {
+        must_step(draft, Split{last, {0, lanes}, {last + ".vec", lane}});
+        outer.back() = last + ".vec";
+      }
+      must_step(draft, Vectorize{extent == lanes ? last : lane});
+      steps /= static_cast<double>(draft.target.lanes(32));
+    }
+  }
   if (outer.empty() || !choose_parallel(draft, name, estimate_us(steps, steps * 8, draft.target))) return;
   const std::string places = name + ".place";
   if (outer.size() > 1 && !try_step(draft, Fuse{outer, places})) return;

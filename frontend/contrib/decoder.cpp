@@ -1,4 +1,6 @@
 // What decoders have besides: rotary embeddings, attention whose keys and values several heads share.
+#include <algorithm>
+
 #include "frontend/contrib/attention.h"
 
 namespace mcc::frontend {
@@ -45,6 +47,67 @@ void rotary(Expansion& e) {
     return;
   }
   e.result(0, turned(e, e.in(0), e.in(kCos), e.in(kSin), positions, heads, dim, e.integer("interleaved") != 0));
+}
+
+// ---- MRotaryEmbedding: three positions for each row (time, height, width), of which each angle has its own ----
+
+void rotary_of_three(Expansion& e) {
+  constexpr int kPositions = 1, kCos = 2, kSin = 3;
+  constexpr int64_t kInterleavedSections = 1;
+  const std::vector<int64_t>&x = e.sizes(0), section = e.integers("mrope_section");
+  const int64_t layout = e.integer("mrope_layout");
+  if (!e.expect(x.size() == 3 || x.size() == 4, "input 'input': expected 3 or 4 dimensions, got shape ",
+                shape_text(x)) ||
+      !e.expect_rank(kCos, 2) || !e.expect_fit(kSin, e.sizes(kCos)) ||
+      !e.supports_only("is_packed_batching", 0) ||
+      !e.supports(e.number("scale") == 1, "attribute 'scale': only 1 is supported, got ",
+                  e.number("scale")) ||
+      !e.expect(layout == 0 || layout == kInterleavedSections,
+                "attribute 'mrope_layout': expected 0 or 1, got ", layout) ||
+      !e.expect(section.size() == 3, "attribute 'mrope_section': expected 3 numbers, got ", section.size()))
+    return;
+  const int64_t angles = e.last_size(kCos), rows = x.size() == 3 ? x[1] : x[2];
+  if (Expansion::is_open(angles) ||
+      !e.expect(section[0] + section[1] + section[2] == angles &&
+                    *std::min_element(section.begin(), section.end()) >= 0,
+                "attribute 'mrope_section': expected parts of ", angles, ", got ", shape_text(section)) ||
+      !e.expect_fit(kPositions, {3, x[0], rows}))
+    return;
+  int64_t heads = e.integer("num_heads");
+  const int64_t dim = e.integer("rotary_embedding_dim");
+  if (!e.expect(dim == 0 || heads > 0 || x.size() == 4,
+                "attribute 'rotary_embedding_dim': expected 'num_heads' with it"))
+    return;
+  if (heads == 0 && x.size() == 3) {
+    const int64_t columns = e.last_size(0);
+    if (Expansion::is_open(columns) ||
+        !e.expect(angles > 0 && columns % (2 * angles) == 0, "input 'input': shape ", shape_text(x),
+                  " has no whole heads of ", 2 * angles))
+      return;
+    heads = columns / (2 * angles);
+  }
+  // Whose angle is that of which of the three.
+  auto is_of = [&](int64_t which) {
+    std::vector<int32_t> mask;
+    for (int64_t a = 0; a < angles; ++a) {
+      const int64_t by_part = a < section[0] ? 0 : a < section[0] + section[1] ? 1 : 2;
+      const bool in_turn = a % 3 == which && a < 3 * section[static_cast<size_t>(which)];
+      mask.push_back(layout == kInterleavedSections ? in_turn : by_part == which);
+    }
+    return e.converted(e.tensor(ElementType::u8, {angles}, mask), ElementType::boolean);
+  };
+  std::vector<Operand> positions;
+  for (int64_t which = 0; which < 3; ++which)
+    positions.push_back(e.reshaped(e.slice(e.in(kPositions), 0, which, which + 1), {x[0], rows}));
+  auto of_rows = [&](int table) {
+    Operand all = e.op("Gather", {e.in(table), positions[0]});
+    for (int64_t which : {1, 2})
+      all = e.op("Where",
+                 {is_of(which), e.op("Gather", {e.in(table), positions[static_cast<size_t>(which)]}), all});
+    return all;
+  };
+  e.result(0,
+           turned(e, e.in(0), of_rows(kCos), of_rows(kSin), "", heads, dim, e.integer("interleaved") != 0));
 }
 
 // ---- GroupQueryAttention ----
@@ -254,6 +317,17 @@ std::span<const ContribOp> decoder_ops() {
         {"is_packed_batching", 0},
         {"scale", 1.0f}},
        rotary},
+      {"MRotaryEmbedding",
+       "input position_ids cos_cache sin_cache",
+       "output",
+       {required("mrope_section", AttributeProto::INTS),
+        {"interleaved", 0},
+        {"num_heads", 0},
+        {"rotary_embedding_dim", 0},
+        {"mrope_layout", 0},
+        {"is_packed_batching", 0},
+        {"scale", 1.0f}},
+       rotary_of_three},
       {"GroupQueryAttention",
        "query key? value? past_key? past_value? seqlens_k total_sequence_length cos_cache? sin_cache? "
        "position_ids? attention_bias? "

@@ -233,6 +233,7 @@ std::span<const ContribOp> activation_ops();
 std::span<const ContribOp> normalization_ops();
 std::span<const ContribOp> attention_ops();
 std::span<const ContribOp> decoder_ops();
+std::span<const ContribOp> hybrid_ops();
 std::span<const ContribOp> recurrent_ops();
 
 }  // namespace mcc::frontend

@@ -114,6 +114,61 @@ void few_bits(Expansion& e) {
   e.result(0, e.has(kBias) ? e.op("Add", {y, e.in(kBias)}) : y);
 }
 
+// ---- MatMulBnb4: weights [N, K] as places in a list of 16 levels, two to a byte, the first in its upper bits; blocks of neighbours in that
+// order have a scale in common, whatever rows they are of ----
+
+void listed_levels(Expansion& e) {
+  constexpr int kWeights = 1, kScales = 2;
+  constexpr int64_t kNormalFloat = 1;
+  // Of FP4 and NF4 (Dettmers et al., QLoRA, 2023).
+  static const std::vector<double> fp4{
+      0,    5.208333333e-03,  0.66666667,  1,  0.33333333,  0.5,  0.16666667,  0.25,
+      -0.0, -5.208333333e-03, -0.66666667, -1, -0.33333333, -0.5, -0.16666667, -0.25};
+  static const std::vector<double> nf4{-1,
+                                       -0.6961928009986877,
+                                       -0.5250730514526367,
+                                       -0.39491748809814453,
+                                       -0.28444138169288635,
+                                       -0.18477343022823334,
+                                       -0.09105003625154495,
+                                       0,
+                                       0.07958029955625534,
+                                       0.16093020141124725,
+                                       0.24611230194568634,
+                                       0.33791524171829224,
+                                       0.44070982933044434,
+                                       0.5626170039176941,
+                                       0.7229568362236023,
+                                       1};
+  const int64_t k = e.integer("K"), n = e.integer("N"), block = e.integer("block_size"),
+                kind = e.integer("quant_type");
+  if (!e.expect(kind == 0 || kind == kNormalFloat, "attribute 'quant_type': expected 0 or 1, got ", kind) ||
+      !e.expect(block >= 16 && (block & (block - 1)) == 0,
+                "attribute 'block_size': expected a power of two from 16 on, got ", block) ||
+      !e.expect(k > 0 && n > 0, "attributes 'K' and 'N': expected positive numbers, got ", k, " and ", n))
+    return;
+  const int64_t count = k * n, bytes = (count + 1) / 2, blocks = (count + block - 1) / block;
+  if (!e.expect(e.count(kWeights) == bytes, "input 'B': expected ", bytes, " bytes, got shape ",
+                shape_text(e.shape(kWeights))) ||
+      !e.expect(e.count(kScales) == blocks, "input 'absmax': expected ", blocks, " numbers, got shape ",
+                shape_text(e.shape(kScales))))
+    return;
+  Operand packed = e.reshaped(e.in(kWeights), {bytes, 1});
+  Operand places =
+      e.op("BitShift", {packed, e.tensor(ElementType::u8, {2}, {4, 0})}, {{"direction", "RIGHT"}});
+  places = e.op("BitwiseAnd", {places, e.scalar(ElementType::u8, 15)});
+  places = e.slice(e.reshaped(places, {2 * bytes}), 0, 0, count);
+  const ElementType real = e.element(0);
+  Operand levels = e.converted(e.reals(ElementType::f32, {16}, kind == kNormalFloat ? nf4 : fp4), real);
+  Operand weights = e.op("Gather", {levels, e.converted(places, ElementType::i32)});
+  const bool is_whole = count % block == 0;
+  if (!is_whole) weights = e.op("Pad", {weights, e.ints({0, blocks * block - count})});
+  weights = e.op("Mul", {e.reshaped(weights, {blocks, block}), e.reshaped(e.in(kScales), {blocks, 1})});
+  if (!is_whole) weights = e.slice(e.reshaped(weights, {blocks * block}), 0, 0, count);
+  weights = e.reshaped(weights, {n, k});
+  e.result(0, e.op("MatMul", {e.in(0), e.integer("transB") != 0 ? e.transposed(weights, {1, 0}) : weights}));
+}
+
 // ---- GatherBlockQuantized: rows of such weights, [N, ..., K], as real numbers ----
 
 void gather_few_bits(Expansion& e) {
@@ -195,6 +250,16 @@ std::span<const ContribOp> quantized_product_ops() {
         {"accuracy_level", 0},
         {"weight_prepacked", 0}},
        few_bits},
+      {"MatMulBnb4",
+       "A B absmax",
+       "Y",
+       {required("K", AttributeProto::INT),
+        required("N", AttributeProto::INT),
+        required("block_size", AttributeProto::INT),
+        required("quant_type", AttributeProto::INT),
+        {"training_mode", 0},
+        {"transB", 1}},
+       listed_levels},
       {"GatherBlockQuantized",
        "data indices scales zero_points?",
        "output",

@@ -16,6 +16,7 @@ namespace mcc::graph {
   X(pad_ops)              \
   X(gather_ops)           \
   X(rotary_ops)           \
+  X(linear_attention_ops) \
   X(conv_ops)             \
   X(conv_transpose_ops)   \
   X(matmul_ops)           \

@@ -265,6 +265,26 @@ def few_bits(c):
         c.add("MatMulNBits", f"{variant}_open", *run(a), dims=[("B", "S", None)], more=[run(c.real(1, 1, k)), run(c.real(1, 40, k))], **words)
 
 
+LEVELS = (
+    [0, 5.208333333e-03, 0.66666667, 1, 0.33333333, 0.5, 0.16666667, 0.25, 0, -5.208333333e-03, -0.66666667, -1, -0.33333333, -0.5, -0.16666667, -0.25],
+    [-1, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334, -0.09105003625154495, 0,
+     0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1],
+)  # fmt: skip
+
+
+def listed_levels(c):
+    for variant, kind, k, n, block, transposed in (("fp4", 0, 64, 24, 32, True), ("nf4", 1, 64, 24, 64, True), ("nf4_blocks_of_several_rows", 1, 48, 20, 64, True),
+                                                  ("nf4_rest", 1, 33, 7, 16, True), ("fp4_backwards", 0, 32, 20, 16, False), ("nf4_large", 1, 1088, 520, 64, True)):
+        places = c.integers(0, 16, k * n + (k * n) % 2)
+        packed = (places[0::2] * 16 + places[1::2]).astype(U8)
+        scales = c.real(-(-k * n // block), low=0.1, high=2)
+        weights = (np.array(LEVELS[kind])[places[: k * n]] * np.repeat(scales, block)[: k * n]).reshape(n, k)
+        a = c.real(2, 3, k if transposed else n)
+        words = {"K": k, "N": n, "block_size": block, "quant_type": kind} | ({} if transposed else {"transB": 0})
+        y = a.astype(np.float64) @ (weights.T if transposed else weights)
+        c.add("MatMulBnb4", variant, [a, Fixed(packed), Fixed(scales)], f32(y), atol=1e-4 if k < 100 else 1e-3, **words)
+
+
 def rows_of_few_bits(c):
     for variant, bits, shape, block, has_zeros in (("4", 4, (30, 64), 32, False), ("4_zeros", 4, (30, 48), 16, True), ("8", 8, (30, 64), 32, False),
                                                    ("8_zeros", 8, (30, 64), 16, True), ("4_more_axes", 4, (9, 3, 64), 32, True)):
@@ -287,6 +307,6 @@ def rows_of_few_bits(c):
 
 def cases():
     c = Cases(5)
-    for make in (linear, of_two, of_one, softmaxes, means, pools, joined, gemms, integer_products, few_bits, rows_of_few_bits):
+    for make in (linear, of_two, of_one, softmaxes, means, pools, joined, gemms, integer_products, few_bits, listed_levels, rows_of_few_bits):
         make(c)
     return c.all

@@ -42,6 +42,35 @@ TEST(Sequence, StepsOneAfterTheOtherAreNot) {
       "graph g(%x: f32[500000]) {\n  %y, %i, %v, %c, %n = mcc.Unique(%x)\n  return %y, %n\n}\n", "sort"));
 }
 
+// Lanes of the vectorized loop around a block; 0 if there is none.
+int64_t lanes_of(const std::string& source, const std::string& block) {
+  const std::vector<tensor::Func> kernels = kernels_of(source, machine());
+  EXPECT_EQ(kernels.size(), 1u);
+  const tensor::Schedule schedule = tuner::default_schedule(kernels[0], machine());
+  for (const tensor::For* loop : schedule.loops_of(block)) {
+    int64_t lanes = 0;
+    if (loop->loop == tensor::LoopKind::vectorized && tensor::as_int(loop->extent, &lanes)) return lanes;
+  }
+  return 0;
+}
+
+// Two heads with a state [16, value] each.
+std::string linear_attention(int64_t value) {
+  return text("graph g(%q: f32[1, 9, 32], %k: f32[1, 9, 32], %v: f32[1, 9, ", 2 * value,
+              "], %s: f32[1, 2, 16, ", value,
+              "]) {\n  %y, %n = LinearAttention(%q, %k, %v, %s) {kv_num_heads = 2, q_num_heads = 2, "
+              "update_rule = \"linear\"}\n"
+              "  return %y, %n\n}\n");
+}
+
+TEST(Sequence, NeighboursThatDoTheSameAreVectors) {
+  EXPECT_EQ(lanes_of(linear_attention(128), "steps"), 64);
+  EXPECT_EQ(lanes_of(linear_attention(96), "steps"), 48);
+  EXPECT_EQ(lanes_of(linear_attention(16), "steps"), 16);
+  EXPECT_EQ(lanes_of(linear_attention(20), "steps"), 0);
+  EXPECT_EQ(lanes_of(boxes(8400, 64), "collect"), 0);
+}
+
 // Lines that are contiguous are gone through by themselves, some at a time.
 TEST(Lines, AreOutsideOfTheirSteps) {
   const std::vector<tensor::Func> kernels = kernels_of(
