@@ -127,11 +127,29 @@ struct Grouped {
   Operand last;      // the place of the last row of each sequence, i32 [B]
   Operand start;     // and of its first new one
   int64_t rows = 0;  // of what is remembered then: as many as there were, or as there are keys
+  int64_t window = 0;         // the last keys that queries see; 0: all
+  bool keeps_window = false;  // what is remembered has room for some last keys, not less than the window
 };
 
+// The attributes of what is remembered; false after an error.
+bool read_window(Expansion& e, Grouped* g) {
+  g->window = std::max<int64_t>(e.integer("local_window_size"), 0);
+  g->keeps_window = e.integer("sliding_window_cache") != 0;
+  return e.expect(e.integer("causal") != 0 || g->window == 0,
+                  "attribute 'local_window_size': expected -1 where 'causal' is 0, got ", g->window) &&
+         (!g->keeps_window ||
+          (e.expect(g->window > 0,
+                    "attribute 'sliding_window_cache': expected 'local_window_size' with it") &&
+           e.expect(
+               e.has(kPastKey),
+               "attribute 'sliding_window_cache': expected inputs 'past_key' and 'past_value' with it") &&
+           e.supports(!e.has(kPositions) && !e.has(kScoreBias),
+                      "attribute 'sliding_window_cache' with input 'position_ids' or 'attention_bias' is not "
+                      "supported")));
+}
+
 bool supports_attributes(Expansion& e) {
-  for (const char* name : {"qk_output", "sliding_window_cache"})
-    if (!e.supports_only(name, 0)) return false;
+  if (!e.supports_only("qk_output", 0)) return false;
   for (const char* name : {"k_quant_type", "v_quant_type"})
     if (!e.supports(e.word(name) == "NONE", "attribute '", name, "': only NONE is supported, got ",
                     e.word(name)))
@@ -196,11 +214,19 @@ bool read_past(Expansion& e, Grouped* g) {
         !e.supports(e.element(i) == e.element(0), "a past of ", mcc::to_text(e.element(i)),
                     " beside queries of ", mcc::to_text(e.element(0)), " is not supported"))
       return false;
+  if (g->keeps_window &&
+      !e.expect(Expansion::is_open(d.past) || d.past >= g->window, "input 'past_key': expected room for ",
+                g->window, " keys, got shape ", shape_text(e.sizes(kPastKey))))
+    return false;
   if (d.past == 0) return true;
   // A prompt has no more keys than rows, whatever the past's length: its first row is the first of all.
   Operand one = e.scalar(ElementType::i32, 1), keys = e.converted(e.ints({d.keys}), ElementType::i32);
   Operand before = e.op("Add", {g->last, e.op("Sub", {one, keys})});
   g->start = e.op("Max", {before, e.scalar(ElementType::i32, 0)});
+  if (g->keeps_window) {
+    g->rows = d.total = e.sum(d.past, d.keys);
+    return true;
+  }
   Operand total = e.op("Reshape", {e.converted(e.in(kTotal), ElementType::i64), e.ints({1})});
   d.total = e.size_of(total);
   g->rows = e.size_of(e.op("Max", {total, e.ints({d.past})}));
@@ -245,30 +271,71 @@ std::optional<Operand> row_positions(Expansion& e, const Grouped& g) {
   return e.op("Where", {e.op("Equal", {e.ints({g.d.keys}), e.ints({g.d.total})}), along, e.in(kPositions)});
 }
 
+// ---- What is remembered of a window: the last keys, in order, from the first row on. There is room for more of them than the window has,
+// so that they are moved once in so many steps; how many there are follows from how many there were altogether. ----
+
+Operand i32(Expansion& e, int64_t value) { return e.converted(e.ints({value}), ElementType::i32); }
+
+// Of so many keys altogether, i32 [B].
+Operand kept_of(Expansion& e, const Grouped& g, const Operand& all) {
+  Operand room = i32(e, g.d.past), one = i32(e, 1);
+  // As many are given up at a time.
+  Operand step = e.op("Max", {e.op("Sub", {room, i32(e, g.window - 1)}), one});
+  Operand over = e.op("Max", {e.op("Sub", {all, room}), i32(e, 0)});
+  Operand times = e.op("Div", {e.op("Add", {over, e.op("Sub", {step, one})}), step});
+  return e.op("Sub", {all, e.op("Mul", {times, step})});
+}
+
+// The places that keys remembered and new ones, one after the other, have among all: [B, 1, 1, total], i32. Rows of the memory that hold
+// none are behind all others.
+Operand places_in_window(Expansion& e, const Grouped& g) {
+  auto of_batch = [&](const Operand& x) { return e.op("Unsqueeze", {x, e.ints({1, 2, 3})}); };
+  constexpr double kNowhere = 1 << 30;
+  Operand row = e.count_up(g.d.total, ElementType::i32), room = i32(e, g.d.past);
+  Operand kept = kept_of(e, g, g.start);
+  Operand remembered = e.op("Where", {e.op("Less", {row, of_batch(kept)}),
+                                      e.op("Add", {row, of_batch(e.op("Sub", {g.start, kept}))}),
+                                      e.scalar(ElementType::i32, kNowhere)});
+  Operand fresh = e.op("Add", {e.op("Sub", {row, room}), of_batch(g.start)});
+  return e.op("Where", {e.op("Less", {row, room}), remembered, fresh});
+}
+
+// What is remembered then, of keys or values remembered and new ones, [B, heads, total, head].
+Operand end_of_window(Expansion& e, const Grouped& g, const Operand& x) {
+  auto of_batch = [&](const Operand& v) { return e.op("Unsqueeze", {v, e.ints({1})}); };
+  Operand all = e.op("Add", {g.last, i32(e, 1)}), before = kept_of(e, g, g.start);
+  Operand first = e.op("Sub", {all, kept_of(e, g, all)});
+  Operand place = e.op("Add", {of_batch(first), e.count_up(g.d.past, ElementType::i32)}),
+          start = of_batch(g.start);
+  Operand behind = e.op("Sub", {place, start});
+  Operand row = e.op(
+      "Add", {behind, e.op("Where", {e.op("Less", {place, start}), of_batch(before), i32(e, g.d.past)})});
+  // Rows that hold nothing are any.
+  Operand most = e.op("Sub", {i32(e, g.d.total), i32(e, 1)});
+  row = e.op("Min", {e.op("Max", {row, i32(e, 0)}), most});
+  Operand rows = e.op("Unsqueeze", {e.converted(row, ElementType::i64), e.ints({1, 3})});
+  rows = e.op("Expand", {rows, e.ints({g.d.batch, g.kv_heads, g.d.past, g.d.head})});
+  return e.op("GatherElements", {x, rows}, {{"axis", int64_t{2}}});
+}
+
 // Which keys queries see: [1 or B, 1, 1 or queries, total]; "" for all.
-Operand seen_keys(Expansion& e, const Grouped& g, int64_t window) {
+Operand seen_keys(Expansion& e, const Grouped& g) {
   const AttentionDims& d = g.d;
   auto of_batch = [&](const Operand& x) { return e.op("Unsqueeze", {x, e.ints({1, 2, 3})}); };
-  Operand key = e.count_up(d.total, ElementType::i32);
+  Operand key = g.keeps_window ? places_in_window(e, g) : e.count_up(d.total, ElementType::i32);
   if (e.integer("causal") == 0) return e.op("LessOrEqual", {key, of_batch(g.last)});
-  if (g.start.empty() && window <= 0) return keys_before(e, d);
+  if (g.start.empty() && g.window == 0) return keys_before(e, d);
   Operand query = e.op("Unsqueeze", {e.count_up(d.queries, ElementType::i32), e.ints({1})});
   if (!g.start.empty()) query = e.op("Add", {of_batch(g.start), query});
   Operand seen = e.op("LessOrEqual", {key, query});
-  if (window <= 0) return seen;
-  return e.op(
-      "And",
-      {seen, e.op("Greater",
-                  {key, e.op("Sub", {query, e.scalar(ElementType::i32, static_cast<double>(window))})})});
+  if (g.window == 0) return seen;
+  Operand window = e.scalar(ElementType::i32, static_cast<double>(g.window));
+  return e.op("And", {seen, e.op("Greater", {key, e.op("Sub", {query, window})})});
 }
 
 void group_query(Expansion& e) {
   Grouped g;
-  const int64_t window = e.integer("local_window_size");
-  if (!supports_attributes(e) || !read_parts(e, &g) || !read_past(e, &g) ||
-      !e.expect(e.integer("causal") != 0 || window <= 0,
-                "attribute 'local_window_size': expected -1 where 'causal' is 0, got ", window))
-    return;
+  if (!supports_attributes(e) || !read_window(e, &g) || !read_parts(e, &g) || !read_past(e, &g)) return;
   const AttentionDims& d = g.d;
   const std::optional<Operand> positions = row_positions(e, g);
   if (!positions || !expect_score_bias(e, kScoreBias, d) || (e.has(kSink) && !e.expect_fit(kSink, {d.heads})))
@@ -277,12 +344,14 @@ void group_query(Expansion& e) {
   Operand k = prepared(e, g, g.k, g.kv_heads, kKeyNorm, *positions);
   Operand v = split_heads(e, g.v, d.batch, d.keys, g.kv_heads, d.head);
   auto remembered = [&](int past, const Operand& x) {
-    return g.start.empty() ? x : e.own("Append", {e.in(past), x, g.start, e.ints({g.rows})});
+    if (g.start.empty()) return x;
+    if (g.keeps_window) return e.op("Concat", {e.in(past), x}, {{"axis", int64_t{2}}});
+    return e.own("Append", {e.in(past), x, g.start, e.ints({g.rows})});
   };
   k = remembered(kPastKey, k);
   v = remembered(kPastValue, v);
-  e.result(1, k);
-  e.result(2, v);
+  e.result(1, g.keeps_window ? end_of_window(e, g, k) : k);
+  e.result(2, g.keeps_window ? end_of_window(e, g, v) : v);
   // Each head of keys and values beside all the queries that share it. What is remembered may have room for more than there is.
   auto repeated = [&](Operand x) {
     const int64_t times = d.heads / g.kv_heads;
@@ -295,7 +364,7 @@ void group_query(Expansion& e) {
   scores.scale = e.is_given("scale") ? e.number("scale") : 0;
   scores.cap = e.number("softcap");
   scores.bias = e.in(kScoreBias);
-  scores.seen = seen_keys(e, g, window);
+  scores.seen = seen_keys(e, g);
   if (e.has(kSink)) {
     scores.sink = e.reshaped(e.in(kSink), {d.heads, 1, 1});
   } else if (e.integer("smooth_softmax") > 0) {

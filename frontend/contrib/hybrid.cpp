@@ -1,4 +1,6 @@
 // What language models have that remember by states of one size: linear attention, convolutions along time, gates and norms.
+#include <algorithm>
+
 #include "frontend/contrib/expansion.h"
 
 namespace mcc::frontend {
@@ -21,32 +23,39 @@ Operand gate_of(Expansion& e, const Operand& x, bool is_sigmoid) {
   return is_sigmoid ? sigmoid : e.op("Mul", {x, sigmoid});
 }
 
-// ---- LinearAttention: ONNX's, but for fewer heads of queries than of states, of which each is several heads' then ----
+// ---- LinearAttention: ONNX's, but for fewer heads of queries or keys than of states: each is that of several states then ----
+
+// [B, T, heads * width] with each head as often as makes `states` of them.
+Operand repeated_heads(Expansion& e, int i, int64_t heads, int64_t width, int64_t states) {
+  if (heads >= states) return e.in(i);
+  const int64_t batch = e.sizes(i)[0], rows = e.sizes(i)[1];
+  Operand apart = e.reshaped(e.in(i), {batch, rows, heads, 1, width});
+  return e.reshaped(e.op("Expand", {apart, e.ints({1, 1, 1, states / heads, 1})}),
+                    {batch, rows, states * width});
+}
 
 void linear_attention(Expansion& e) {
-  constexpr int kQuery = 0;
+  constexpr int kQuery = 0, kKey = 1;
   const int64_t heads = e.integer("q_num_heads"), states = e.integer("kv_num_heads");
-  if (!e.supports_only("state_window", 0) || !e.expect_rank(kQuery, 3) ||
+  if (!e.supports_only("state_window", 0) || !e.expect_rank(kQuery, 3) || !e.expect_rank(kKey, 3) ||
       !e.expect(heads > 0 && states > 0 && (heads % states == 0 || states % heads == 0),
                 "attributes 'q_num_heads' and 'kv_num_heads': ", heads, " heads cannot share ", states))
     return;
-  std::vector<Operand> inputs{e.in(kQuery)};
-  int64_t queries = heads;
-  if (heads < states) {
-    const int64_t columns = e.last_size(kQuery);
-    if (Expansion::is_open(columns) || !e.expect(columns % heads == 0, "input 'query': ", columns,
-                                                 " cannot be divided by ", heads, " heads"))
-      return;
-    const int64_t batch = e.sizes(kQuery)[0], rows = e.sizes(kQuery)[1], width = columns / heads;
-    Operand apart = e.reshaped(e.in(kQuery), {batch, rows, heads, 1, width});
-    Operand repeated = e.op("Expand", {apart, e.ints({1, 1, 1, states / heads, 1})});
-    inputs = {e.reshaped(repeated, {batch, rows, states * width})};
-    queries = states;
-  }
-  for (int i = 1; i < e.num_inputs(); ++i)
+  const int64_t query = e.last_size(kQuery), key = e.last_size(kKey);
+  if (Expansion::is_open(query) || Expansion::is_open(key) ||
+      !e.expect(query > 0 && query % heads == 0, "input 'query': ", query, " cannot be divided by ", heads,
+                " heads"))
+    return;
+  const int64_t width = query / heads, keys = key / width;
+  if (!e.expect(keys > 0 && key % width == 0 && states % keys == 0, "input 'key': ", key,
+                " columns are no heads of ", width, " that ", states, " states can share"))
+    return;
+  std::vector<Operand> inputs{repeated_heads(e, kQuery, heads, width, states),
+                              repeated_heads(e, kKey, keys, width, states)};
+  for (int i = 2; i < e.num_inputs(); ++i)
     inputs.push_back(e.in(i));
   std::vector<Setting> settings = e.passed_on({"kv_num_heads", "scale", "update_rule"});
-  settings.emplace_back("q_num_heads", queries);
+  settings.emplace_back("q_num_heads", std::max(heads, states));
   std::vector<Operand> results = e.ops("LinearAttention", inputs, settings, 2);
   for (int i = 0; i < 2; ++i)
     e.result(i, results[static_cast<size_t>(i)]);

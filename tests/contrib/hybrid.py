@@ -20,9 +20,9 @@ def silu(x):
 def linear_attention(q, k, v, state, decay, beta, heads, states, rule, scale):
     """Row by row, as the operator's documentation says, in f64."""
     batch, rows = q.shape[:2]
-    q, k, v = (t.astype(np.float64).reshape(batch, rows, n, -1) for t, n in ((q, heads), (k, states), (v, states)))
-    width = q.shape[-1]
-    q, s = np.repeat(q, max(1, states // heads), 2), state.astype(np.float64)
+    width = q.shape[-1] // heads
+    q, k, v = (t.astype(np.float64).reshape(batch, rows, -1, size) for t, size in ((q, width), (k, width), (v, v.shape[-1] // states)))
+    q, k, s = np.repeat(q, max(1, states // heads), 2), np.repeat(k, states // k.shape[2], 2), state.astype(np.float64)
     sharing = q.shape[2] // states
     out = np.zeros((batch, rows, q.shape[2], v.shape[-1]))
     for t in range(rows):
@@ -44,13 +44,16 @@ def linear(c):
         ("gated_delta_by_key", "gated_delta", 2, 2, 24, 48, True, False, True, 0.0),
         ("shared_states", "gated_delta", 6, 2, 8, 20, False, False, True, 0.0),
         ("more_states", "gated_delta", 2, 4, 8, 32, False, False, True, 0.0),
+        ("more_states_than_keys", "gated_delta", 2, 4, 8, 32, False, False, True, 0.0),
         ("gated", "gated", 2, 2, 16, 16, True, False, True, 0.0),
         ("delta", "delta", 3, 3, 16, 33, False, False, True, 0.0),
         ("linear", "linear", 4, 2, 16, 32, False, False, True, 1.0),
     ):
 
+        keys = heads if variant == "more_states_than_keys" else states
+
         def run(batch, rows):
-            q, k, v = c.real(batch, rows, heads * key), c.real(batch, rows, states * key) / key**0.5, c.real(batch, rows, states * value)
+            q, k, v = c.real(batch, rows, heads * key), c.real(batch, rows, keys * key) / key**0.5, c.real(batch, rows, states * value)
             past = c.real(batch, states, key, value) if has_past else None
             decay = c.real(batch, rows, states * key if decay_by_key else states, low=-2, high=0) if "gated" in rule else None
             beta = c.real(batch, rows, 1 if one_beta else states, low=0, high=1) if "delta" in rule else None
