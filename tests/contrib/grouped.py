@@ -128,6 +128,46 @@ def run(c, form, sizes, fixed):
     return inputs, [x.astype(form.dtype) for x in (y, *present)]
 
 
+def kept(total, room, window):
+    """How many of so many keys a memory with that room holds."""
+    if total <= room:
+        return total
+    step = room - window + 1
+    return total - step * -(-(total - room) // step)
+
+
+def run_of_window(c, form, rows, room, lengths, fixed):
+    """The same where what is remembered are the last keys alone. What the present has behind them nobody defines: lengths are such that
+    it is full, or only the first output is one."""
+    batch, starts = len(lengths), np.maximum(np.array(lengths) - rows, 0)
+    q, k, v = (c.real(batch, rows, heads * SIZE).astype(form.dtype) for heads in (form.heads, form.shared, form.shared))
+    pasts = [c.real(batch, form.shared, room, SIZE).astype(form.dtype) for _ in range(2)]
+    places = starts[:, None] + np.arange(rows)
+    apart = [heads_of(x, heads) for x, heads in ((q, form.heads), (k, form.shared), (v, form.shared))]
+    apart[:2] = (turned(x, fixed["cos"].value, fixed["sin"].value, places, False) for x in apart[:2])
+    inputs = [q, k, v, *pasts, np.array(lengths, np.int32) - 1, np.array(max(lengths), np.int32), fixed["cos"], fixed["sin"]]
+    inputs += [None, None, fixed["sink"]] if form.sink else []
+
+    y = np.zeros((batch, form.heads, rows, SIZE))
+    presents = [np.zeros(past.shape) for past in pasts]
+    full = all(kept(total, room, form.window) == room for total in lengths)
+    for b, total in enumerate(lengths):
+        start, before = starts[b], kept(starts[b], room, form.window)
+        new = total - start
+        keys, values = (np.concatenate([past[b, :, :before], now[b, :, :new]], 1).astype(np.float64) for past, now in zip(pasts, apart[1:]))
+        place = start - before + np.arange(before + new)
+        if full:
+            for present, x in zip(presents, (keys, values)):
+                present[b] = x[:, -room:]
+        scores = apart[0][b, :, :new] @ np.swapaxes(np.repeat(keys, form.heads // form.shared, 0), -1, -2) / np.sqrt(SIZE)
+        behind = (start + np.arange(new))[:, None] - place
+        powers = np.exp(np.where((behind >= 0) & (behind < form.window), scores, -np.inf))
+        sums = powers.sum(-1, keepdims=True) + (np.exp(np.float64(fixed["sink"].value))[:, None, None] if form.sink else 0)
+        y[b, :, :new] = powers / sums @ np.repeat(values, form.heads // form.shared, 0)
+    outputs = [joined(y).astype(form.dtype)] + ([x.astype(form.dtype) for x in presents] if full else [None, None])
+    return inputs, outputs
+
+
 def names(form):
     """What the dimensions of the inputs are called."""
     row, past = ("B", "S", None), ("B", None, "P", None)
@@ -159,6 +199,20 @@ def cases():
         add(f"past_{name}", form, UNEQUAL_CHUNK)
         add(f"open_{name}", form, ALL, is_open=True)
     add("open", plain, ALL, is_open=True)
+    for name, form, room, runs in (
+        ("full", Form(window=6), 6, ((1, (9,)), (3, (9,)), (10, (10,)), (1, (7, 12)), (1, (6, 7, 30)))),
+        ("with_room", Form(window=6), 8, ((1, (11,)), (4, (11,)), (1, (8, 14)), (20, (20,)))),
+        ("sink", Form(window=4, sink=True), 4, ((1, (9, 5)), (5, (8,)))),
+        ("not_full", Form(window=6), 8, ((1, (9, 13, 3)), (5, (5,)), (1, (2,)), (5, (6,)))),
+    ):
+        angles = c.real(MOST, SIZE // 2, low=-3, high=3)
+        fixed = {"cos": Fixed(np.cos(angles)), "sin": Fixed(np.sin(angles)), "sink": Fixed(c.real(form.heads))}
+        made = [run_of_window(c, form, rows, room, lengths, fixed) for rows, lengths in runs]
+        row, past = ("B", "S", None), ("B", None, "C", None)
+        words = form.attributes() | {"sliding_window_cache": 1}
+        c.add("GroupQueryAttention", f"memory_of_window_{name}", *made[0], **words)
+        c.add("GroupQueryAttention", f"memory_of_window_{name}_open", *made[0], dims=[row, row, row, past, past, ("B",), (), None, None, None, None, None],
+              more=made[1:], **words)
     half = Form(dtype=np.float16, packed=True)
     add("past_halves", half, UNEQUAL, rtol=5e-3, atol=5e-3)
     add("open_halves", half, ALL, is_open=True, rtol=5e-3, atol=5e-3)
