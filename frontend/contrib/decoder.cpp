@@ -129,6 +129,9 @@ struct Grouped {
   int64_t rows = 0;  // of what is remembered then: as many as there were, or as there are keys
   int64_t window = 0;         // the last keys that queries see; 0: all
   bool keeps_window = false;  // what is remembered has room for some last keys, not less than the window
+  Operand kept;               // then: how many there were of each sequence, i32 [B]
+  Operand first_kept;         // the place of the first of those that there are in the end
+  Operand first;              // and of the first that attention reads
 };
 
 // The attributes of what is remembered; false after an error.
@@ -192,6 +195,21 @@ bool read_parts(Expansion& e, Grouped* g) {
   return true;
 }
 
+// ---- What is remembered of a window: the last keys, in order, from the first row on. There is room for more of them than the window has,
+// so that they are moved once in so many steps; how many there are follows from how many there were altogether. ----
+
+Operand i32(Expansion& e, int64_t value) { return e.converted(e.ints({value}), ElementType::i32); }
+
+// Of so many keys altogether, i32 [B].
+Operand kept_of(Expansion& e, const Grouped& g, const Operand& all) {
+  Operand room = i32(e, g.d.past), one = i32(e, 1);
+  // As many are given up at a time.
+  Operand step = e.op("Max", {e.op("Sub", {room, i32(e, g.window - 1)}), one});
+  Operand over = e.op("Max", {e.op("Sub", {all, room}), i32(e, 0)});
+  Operand times = e.op("Div", {e.op("Add", {over, e.op("Sub", {step, one})}), step});
+  return e.op("Sub", {all, e.op("Mul", {times, step})});
+}
+
 // How much is remembered, and where the new rows stand. A past of no rows says as much as none: its rows are all that there is.
 bool read_past(Expansion& e, Grouped* g) {
   AttentionDims& d = g->d;
@@ -224,7 +242,14 @@ bool read_past(Expansion& e, Grouped* g) {
   Operand before = e.op("Add", {g->last, e.op("Sub", {one, keys})});
   g->start = e.op("Max", {before, e.scalar(ElementType::i32, 0)});
   if (g->keeps_window) {
-    g->rows = d.total = e.sum(d.past, d.keys);
+    Operand all = e.op("Add", {g->last, i32(e, 1)});
+    g->kept = kept_of(e, *g, g->start);
+    g->first_kept = e.op("Sub", {all, kept_of(e, *g, all)});
+    // One query sees no key that is given up. For more of them all rows are read, there were and new ones, whatever these hold: their
+    // number depends on no data.
+    const bool is_one = d.keys == 1;
+    g->first = is_one ? g->first_kept : e.op("Sub", {g->start, g->kept});
+    g->rows = d.total = is_one ? d.past : e.sum(d.past, d.keys);
     return true;
   }
   Operand total = e.op("Reshape", {e.converted(e.in(kTotal), ElementType::i64), e.ints({1})});
@@ -271,58 +296,12 @@ std::optional<Operand> row_positions(Expansion& e, const Grouped& g) {
   return e.op("Where", {e.op("Equal", {e.ints({g.d.keys}), e.ints({g.d.total})}), along, e.in(kPositions)});
 }
 
-// ---- What is remembered of a window: the last keys, in order, from the first row on. There is room for more of them than the window has,
-// so that they are moved once in so many steps; how many there are follows from how many there were altogether. ----
-
-Operand i32(Expansion& e, int64_t value) { return e.converted(e.ints({value}), ElementType::i32); }
-
-// Of so many keys altogether, i32 [B].
-Operand kept_of(Expansion& e, const Grouped& g, const Operand& all) {
-  Operand room = i32(e, g.d.past), one = i32(e, 1);
-  // As many are given up at a time.
-  Operand step = e.op("Max", {e.op("Sub", {room, i32(e, g.window - 1)}), one});
-  Operand over = e.op("Max", {e.op("Sub", {all, room}), i32(e, 0)});
-  Operand times = e.op("Div", {e.op("Add", {over, e.op("Sub", {step, one})}), step});
-  return e.op("Sub", {all, e.op("Mul", {times, step})});
-}
-
-// The places that keys remembered and new ones, one after the other, have among all: [B, 1, 1, total], i32. Rows of the memory that hold
-// none are behind all others.
-Operand places_in_window(Expansion& e, const Grouped& g) {
-  auto of_batch = [&](const Operand& x) { return e.op("Unsqueeze", {x, e.ints({1, 2, 3})}); };
-  constexpr double kNowhere = 1 << 30;
-  Operand row = e.count_up(g.d.total, ElementType::i32), room = i32(e, g.d.past);
-  Operand kept = kept_of(e, g, g.start);
-  Operand remembered = e.op("Where", {e.op("Less", {row, of_batch(kept)}),
-                                      e.op("Add", {row, of_batch(e.op("Sub", {g.start, kept}))}),
-                                      e.scalar(ElementType::i32, kNowhere)});
-  Operand fresh = e.op("Add", {e.op("Sub", {row, room}), of_batch(g.start)});
-  return e.op("Where", {e.op("Less", {row, room}), remembered, fresh});
-}
-
-// What is remembered then, of keys or values remembered and new ones, [B, heads, total, head].
-Operand end_of_window(Expansion& e, const Grouped& g, const Operand& x) {
-  auto of_batch = [&](const Operand& v) { return e.op("Unsqueeze", {v, e.ints({1})}); };
-  Operand all = e.op("Add", {g.last, i32(e, 1)}), before = kept_of(e, g, g.start);
-  Operand first = e.op("Sub", {all, kept_of(e, g, all)});
-  Operand place = e.op("Add", {of_batch(first), e.count_up(g.d.past, ElementType::i32)}),
-          start = of_batch(g.start);
-  Operand behind = e.op("Sub", {place, start});
-  Operand row = e.op(
-      "Add", {behind, e.op("Where", {e.op("Less", {place, start}), of_batch(before), i32(e, g.d.past)})});
-  // Rows that hold nothing are any.
-  Operand most = e.op("Sub", {i32(e, g.d.total), i32(e, 1)});
-  row = e.op("Min", {e.op("Max", {row, i32(e, 0)}), most});
-  Operand rows = e.op("Unsqueeze", {e.converted(row, ElementType::i64), e.ints({1, 3})});
-  rows = e.op("Expand", {rows, e.ints({g.d.batch, g.kv_heads, g.d.past, g.d.head})});
-  return e.op("GatherElements", {x, rows}, {{"axis", int64_t{2}}});
-}
-
 // Which keys queries see: [1 or B, 1, 1 or queries, total]; "" for all.
 Operand seen_keys(Expansion& e, const Grouped& g) {
   const AttentionDims& d = g.d;
   auto of_batch = [&](const Operand& x) { return e.op("Unsqueeze", {x, e.ints({1, 2, 3})}); };
-  Operand key = g.keeps_window ? places_in_window(e, g) : e.count_up(d.total, ElementType::i32);
+  Operand key = e.count_up(d.total, ElementType::i32);
+  if (g.keeps_window) key = e.op("Add", {key, of_batch(g.first)});
   if (e.integer("causal") == 0) return e.op("LessOrEqual", {key, of_batch(g.last)});
   if (g.start.empty() && g.window == 0) return keys_before(e, d);
   Operand query = e.op("Unsqueeze", {e.count_up(d.queries, ElementType::i32), e.ints({1})});
@@ -343,15 +322,20 @@ void group_query(Expansion& e) {
   Operand q = prepared(e, g, g.q, d.heads, kQueryNorm, *positions);
   Operand k = prepared(e, g, g.k, g.kv_heads, kKeyNorm, *positions);
   Operand v = split_heads(e, g.v, d.batch, d.keys, g.kv_heads, d.head);
-  auto remembered = [&](int past, const Operand& x) {
-    if (g.start.empty()) return x;
-    if (g.keeps_window) return e.op("Concat", {e.in(past), x}, {{"axis", int64_t{2}}});
-    return e.own("Append", {e.in(past), x, g.start, e.ints({g.rows})});
+  auto remembered = [&](int past, int result, const Operand& now) {
+    Operand all = now, end = now;
+    if (g.keeps_window) {
+      Operand given_up = e.op("Sub", {g.first_kept, e.op("Sub", {g.start, g.kept})});
+      end = e.own("AppendFrom", {e.in(past), now, g.kept, e.ints({d.past}), given_up});
+      all = d.keys == 1 ? end : e.own("Append", {e.in(past), now, g.kept, e.ints({g.rows})});
+    } else if (!g.start.empty()) {
+      all = end = e.own("Append", {e.in(past), now, g.start, e.ints({g.rows})});
+    }
+    e.result(result, end);
+    return all;
   };
-  k = remembered(kPastKey, k);
-  v = remembered(kPastValue, v);
-  e.result(1, g.keeps_window ? end_of_window(e, g, k) : k);
-  e.result(2, g.keeps_window ? end_of_window(e, g, v) : v);
+  k = remembered(kPastKey, 1, k);
+  v = remembered(kPastValue, 2, v);
   // Each head of keys and values beside all the queries that share it. What is remembered may have room for more than there is.
   auto repeated = [&](Operand x) {
     const int64_t times = d.heads / g.kv_heads;

@@ -9,12 +9,16 @@
 // those behind stay as they are.
 //
 // Inputs: past [B, H, P, E], now [B, H, S, E], count [B], and the rows of the result, which are known.
+//
+// mcc.AppendFrom: the same without its first rows, of which each sequence has a number of its own: input 4, [B]; not in place.
+#include <array>
+
 #include "graph/ops/common.h"
 
 namespace mcc::graph {
 namespace {
 
-constexpr int kPast = 0, kNow = 1, kCount = 2, kRows = 3;
+constexpr int kPast = 0, kNow = 1, kCount = 2, kRows = 3, kFirst = 4;
 
 void infer_append(InferContext& c) {
   if (!expect_type(c, kPast, TypeSet::number) || !expect_same_type(c, kPast, kNow) ||
@@ -25,22 +29,26 @@ void infer_append(InferContext& c) {
   for (size_t d : {size_t{0}, size_t{1}, size_t{3}})
     if (!expect_same_dim(c, out[d], c.input(kPast).shape[d], text("dimension ", d, " of input 0"))) return;
   if (!expect_same_dim(c, out[0], c.input(kCount).shape[0], "dimension 0 of input 2")) return;
+  if (c.has_input(kFirst) &&
+      (!expect_type(c, kFirst, TypeSet::index) || !expect_rank(c, kFirst, 1) ||
+       !expect_same_dim(c, out[0], c.input(kFirst).shape[0], "dimension 0 of input 4")))
+    return;
   const std::optional<Shape> rows = known_ints(c, kRows, "rows");
   if (!rows || !expect(c, rows->size() == 1, "input 3: expected one number, got ", dims_text(*rows))) return;
   out[2] = rows->front();
   c.set_output(0, {c.input(kNow).element, out});
 }
 
-// Count of the batch's sequence.
-Expr count_at(const ComputeContext& c, const Expr& batch) {
-  return cast(ElementType::i64, c.at(kCount, {batch}));
+// A number of the batch's sequence.
+Expr number_of(const ComputeContext& c, int input, const Expr& batch) {
+  return cast(ElementType::i64, c.at(input, {batch}));
 }
 
 void compute_append(ComputeContext& c) {
   const TensorType& out = c.output_type(0);
   if (c.attributes().integer("in_place", 0) != 0) {
     c.set_output(0, write_in_place(c, "append", c.input_type(kNow).shape, [&](Axes i) {
-                   const Expr row = count_at(c, i[0]) + i[2];
+                   const Expr row = number_of(c, kCount, i[0]) + i[2];
                    return Written{
                        {i[0], i[1], row, i[3]}, c.at(kNow, to_vector(i)), row >= 0 && row < out.shape[2]};
                  }));
@@ -48,25 +56,29 @@ void compute_append(ComputeContext& c) {
   }
   const Expr before = c.input_type(kPast).shape[2], fresh = c.input_type(kNow).shape[2];
   c.set_output(0, c.builder.compute("append", out.element, out.shape, [&](Axes i) {
-    const Expr row = i[2] - count_at(c, i[0]);
+    const Expr from = c.has_input(kFirst) ? i[2] + number_of(c, kFirst, i[0]) : i[2];
+    const Expr row = from - number_of(c, kCount, i[0]);
     const Expr place = tensor::min(tensor::max(row, 0), fresh - 1);
     const Expr now =
         select(row < fresh, c.at(kNow, {i[0], i[1], place, i[3]}), tensor::constant(out.element, 0));
     if (tensor::is_int(before, 0)) return now;
-    return select(i[2] < before && row < 0, c.at(kPast, to_vector(i)), now);
+    const Expr remembered = c.has_input(kFirst) ? tensor::min(tensor::max(from, 0), before - 1) : from;
+    return select(from < before && row < 0, c.at(kPast, {i[0], i[1], remembered, i[3]}), now);
   }));
 }
 
 }  // namespace
 
 std::span<const OpDef> mcc_append_ops() {
-  static const OpDef op = [] {
+  static const std::array<OpDef, 2> ops = [] {
     OpDef append = own_op("Append", FusionClass::injective, 4, infer_append, compute_append);
     append.constant_inputs = 1U << kRows;
     append.updates_first_input = true;
-    return append;
+    OpDef from = own_op("AppendFrom", FusionClass::injective, 5, infer_append, compute_append);
+    from.constant_inputs = 1U << kRows;
+    return std::array{append, from};
   }();
-  return {&op, 1};
+  return ops;
 }
 
 }  // namespace mcc::graph
