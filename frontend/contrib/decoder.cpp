@@ -245,11 +245,12 @@ bool read_past(Expansion& e, Grouped* g) {
     Operand all = e.op("Add", {g->last, i32(e, 1)});
     g->kept = kept_of(e, *g, g->start);
     g->first_kept = e.op("Sub", {all, kept_of(e, *g, all)});
-    // One query sees no key that is given up. For more of them all rows are read, there were and new ones, whatever these hold: their
-    // number depends on no data.
+    // One query sees no key that is given up; more of them read those that there were, and the new ones.
     const bool is_one = d.keys == 1;
+    Operand most = e.op("ReduceMax", {g->kept, e.ints({0})});
     g->first = is_one ? g->first_kept : e.op("Sub", {g->start, g->kept});
-    g->rows = d.total = is_one ? d.past : e.sum(d.past, d.keys);
+    g->rows = d.total =
+        is_one ? d.past : e.size_of(e.op("Add", {e.converted(most, ElementType::i64), e.ints({d.keys})}));
     return true;
   }
   Operand total = e.op("Reshape", {e.converted(e.in(kTotal), ElementType::i64), e.ints({1})});
@@ -336,13 +337,15 @@ void group_query(Expansion& e) {
   };
   k = remembered(kPastKey, 1, k);
   v = remembered(kPastValue, 2, v);
+  // A number of keys that data decides is that of the rows, rather than one more number that may be another.
+  constexpr int64_t kAsManyAsThereAre = -1;
   // Each head of keys and values beside all the queries that share it. What is remembered may have room for more than there is.
   auto repeated = [&](Operand x) {
     const int64_t times = d.heads / g.kv_heads;
     if (g.rows != d.total) x = e.op("Slice", {x, e.ints({0}), e.ints({d.total}), e.ints({2})});
     if (times == 1) return x;
     x = e.op("Expand", {e.op("Unsqueeze", {x, e.ints({2})}), e.ints({1, 1, times, 1, 1})});
-    return e.reshaped(x, {d.batch, d.heads, d.total, d.head});
+    return e.reshaped(x, {d.batch, d.heads, kAsManyAsThereAre, d.head});
   };
   Scores scores;
   scores.scale = e.is_given("scale") ? e.number("scale") : 0;
