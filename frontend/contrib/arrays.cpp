@@ -79,6 +79,129 @@ void nhwc_max_pool(Expansion& e) {
   e.result(0, e.channels_last(y, rank));
 }
 
+// ---- MaxpoolWithMask: rows of windows end where the mask is 0 ----
+
+struct PoolWindow {
+  std::vector<int64_t> kernel, strides, begin, end;  // of each spatial axis
+};
+
+// As much as windows need to begin at each stride, the odd element at the end, or at the beginning.
+bool pad_for_same(Expansion& e, bool is_upper, PoolWindow* w) {
+  const std::vector<int64_t>& x = e.shape(0);
+  if (std::any_of(x.begin(), x.end(), Expansion::is_open)) return false;
+  for (size_t k = 0; k < w->kernel.size(); ++k) {
+    const int64_t size = x[k + 2], stride = w->strides[k];
+    const int64_t last = (size + stride - 1) / stride - 1;
+    const int64_t total = std::max(last * stride + w->kernel[k] - size, int64_t{0});
+    w->begin[k] = (is_upper ? total : total + 1) / 2;
+    w->end[k] = total - w->begin[k];
+  }
+  return true;
+}
+
+std::optional<PoolWindow> pool_window(Expansion& e) {
+  const std::string padding = e.word("auto_pad");
+  const auto axes = static_cast<size_t>(e.rank(0) - 2);
+  PoolWindow w{e.integers("kernel_shape"), std::vector<int64_t>(axes, 1), std::vector<int64_t>(axes, 0),
+               std::vector<int64_t>(axes, 0)};
+  if (e.is_given("strides")) w.strides = e.integers("strides");
+  const std::vector<int64_t> pads =
+      e.is_given("pads") ? e.integers("pads") : std::vector<int64_t>(2 * axes, 0);
+  auto all_from = [](const std::vector<int64_t>& numbers, size_t count, int64_t least) {
+    return numbers.size() == count &&
+           std::all_of(numbers.begin(), numbers.end(), [&](int64_t n) { return n >= least; });
+  };
+  if (!e.expect(all_from(w.kernel, axes, 1), "attribute 'kernel_shape': expected ", axes, " sizes, got ",
+                shape_text(w.kernel)) ||
+      !e.expect(all_from(w.strides, axes, 1), "attribute 'strides': expected ", axes, " strides, got ",
+                shape_text(w.strides)) ||
+      !e.expect(all_from(pads, 2 * axes, 0), "attribute 'pads': expected ", 2 * axes, " numbers, got ",
+                shape_text(pads)))
+    return std::nullopt;
+  if (padding == "SAME_UPPER" || padding == "SAME_LOWER") {
+    if (!pad_for_same(e, padding == "SAME_UPPER", &w)) return std::nullopt;
+  } else if (padding == "NOTSET") {
+    const auto middle = pads.begin() + static_cast<std::ptrdiff_t>(axes);
+    w.begin.assign(pads.begin(), middle);
+    w.end.assign(middle, pads.end());
+  } else if (!e.expect(padding == "VALID",
+                       "attribute 'auto_pad': expected NOTSET, SAME_UPPER, SAME_LOWER or VALID, got ",
+                       padding)) {
+    return std::nullopt;
+  }
+  return w;
+}
+
+// Whether places [1, 1, spatial...] leave the row of a window open: the mask is not 0 there. Of an image's, or a solid's, the first place
+// always does.
+Operand open_places(Expansion& e) {
+  const int64_t rank = e.rank(0);
+  Operand mask = e.op("Cast", {e.in(1)}, {{"to", int64_t{onnx::TensorProto::BOOL}}});
+  if (rank == 3) return mask;
+  Operand place;
+  for (int64_t axis = 2; axis < rank; ++axis) {
+    std::vector<int64_t> shape(static_cast<size_t>(rank), 1);
+    shape[static_cast<size_t>(axis)] = -1;
+    Operand along = e.reshaped(e.count_up(e.sizes(0)[static_cast<size_t>(axis)], ElementType::i32), shape);
+    place = place.empty() ? along : e.op("Add", {place, along});
+  }
+  return e.op("Or", {mask, e.op("Equal", {place, e.scalar(ElementType::i32, 0)})});
+}
+
+// The maximum of each row of a window: of its elements before the first place that ends it.
+Operand row_maxima(Expansion& e, const PoolWindow& w, const Operand& lowest) {
+  const int64_t rank = e.rank(0), kernel = w.kernel.back(), stride = w.strides.back();
+  Operand x = e.in(0), is_open = open_places(e);
+  if (w.begin.back() + w.end.back() > 0) {
+    // What is padded neither counts nor ends a row.
+    Operand pads = e.ints({w.begin.back(), w.end.back()}), axis = e.ints({rank - 1});
+    x = e.op("Pad", {x, pads, lowest, axis});
+    is_open = e.op("Pad", {is_open, pads, e.tensor(ElementType::boolean, {}, {1}), axis});
+  }
+  // The element at the same place of every window.
+  auto tap = [&](const Operand& of, int64_t k) {
+    const int64_t end = k + 1 == kernel ? std::numeric_limits<int64_t>::max() : k + 1 - kernel;
+    return e.op("Slice", {of, e.ints({k}), e.ints({end}), e.ints({rank - 1}), e.ints({stride})});
+  };
+  std::vector<Operand> taps{lowest};
+  Operand counts;
+  for (int64_t k = 0; k < kernel; ++k) {
+    counts = counts.empty() ? tap(is_open, k) : e.op("And", {counts, tap(is_open, k)});
+    taps.push_back(e.op("Where", {counts, tap(x, k), lowest}));
+  }
+  return e.op("Max", taps);
+}
+
+void max_pool_with_mask(Expansion& e) {
+  const int64_t rank = e.rank(0);
+  if (!e.expect_element(0, {ElementType::f32}) || !e.expect_element(1, {ElementType::i32}) ||
+      !e.expect(rank >= 3 && rank <= 5, "input 'X': expected 3 to 5 dimensions, got shape ",
+                shape_text(e.sizes(0))) ||
+      !e.expect_rank(1, rank))
+    return;
+  // onnxruntime does not say which mask is whose where there are more.
+  std::vector<int64_t> mask = e.sizes(0);
+  mask[0] = mask[1] = 1;
+  if (!e.supports(e.sizes(1)[0] == 1 && e.sizes(1)[1] == 1,
+                  "input 'M': only one mask for all channels is supported, got shape ",
+                  shape_text(e.sizes(1))) ||
+      !e.expect_fit(1, mask))
+    return;
+  const std::optional<PoolWindow> w = pool_window(e);
+  if (!w) return;
+  Operand lowest = e.scalar(ElementType::f32, std::numeric_limits<float>::lowest());
+  Operand y = row_maxima(e, *w, lowest);
+  if (rank > 3) {
+    PoolWindow rest = *w;
+    rest.kernel.back() = rest.strides.back() = 1;
+    rest.begin.back() = rest.end.back() = 0;
+    std::vector<int64_t> pads = rest.begin;
+    pads.insert(pads.end(), rest.end.begin(), rest.end.end());
+    y = e.op("MaxPool", {y}, {{"kernel_shape", rest.kernel}, {"strides", rest.strides}, {"pads", pads}});
+  }
+  e.result(0, y);
+}
+
 // ---- Products ----
 
 // Integers of 16 bits, whose products fit into 32.
@@ -134,6 +257,15 @@ std::span<const ContribOp> array_ops() {
         optional("pads", AttributeProto::INTS),
         optional("strides", AttributeProto::INTS)},
        nhwc_max_pool},
+      {"MaxpoolWithMask",
+       "X M",
+       "Y",
+       {{"auto_pad", "NOTSET"},
+        required("kernel_shape", AttributeProto::INTS),
+        optional("pads", AttributeProto::INTS),
+        {"storage_order", 0},
+        optional("strides", AttributeProto::INTS)},
+       max_pool_with_mask},
       {"MatMulInteger16", "A B", "Y", {}, integer_product_of_words},
       {"CDist", "A B", "C", {{"metric", "sqeuclidean"}}, distances},
   };

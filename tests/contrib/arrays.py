@@ -222,6 +222,46 @@ def poolings(c):
         c.add("NhwcMaxPool", f"{name}_open", [x], pooled(x, *given.values()), dims=[["N", "H", "W", None]], more=[([more], [pooled(more, *given.values())])], **given)
 
 
+def pooled_with_mask(x, mask, kernel, strides=None, pads=None):
+    """x: [N, C, spatial...], mask: [spatial...]. A row of a window, along the last axis, ends where the mask is 0; the very first place of an image or a solid ends none."""
+    n = len(kernel)
+    strides, pads = strides or [1] * n, pads or [0] * (2 * n)
+    counts = [(size + pads[k] + pads[n + k] - kernel[k]) // strides[k] + 1 for k, size in enumerate(mask.shape)]
+    y = np.full((*x.shape[:2], *counts), np.finfo(np.float32).min)
+    for place in np.ndindex(*counts):
+        *lines, row = ([p for p in range(b, b + k) if 0 <= p < size] for b, k, size in zip((p * s - pad for p, s, pad in zip(place, strides, pads)), kernel, mask.shape))
+        for line in itertools.product(*lines):
+            for at in row:
+                if mask[(*line, at)] == 0 and (n == 1 or any((*line, at))):
+                    break
+                y[(..., *place)] = np.maximum(y[(..., *place)], x[(..., *line, at)])
+    return f32(y)
+
+
+def masked_poolings(c):
+    def add(variant, shape, *window, **attributes):
+        x, mask = c.real(*shape), (c.rng.uniform(size=shape[2:]) < 0.8).astype(np.int32)
+        mask[(0,) * mask.ndim] = 0
+        for k, name in enumerate(("kernel_shape", "strides", "pads")[: len(window)]):
+            attributes.setdefault(name, window[k])
+        c.add("MaxpoolWithMask", variant, [x, mask[None, None]], pooled_with_mask(x, mask, *window), **attributes)
+
+    add("line", (2, 3, 20), [4])
+    add("line_padded", (2, 3, 20), [5], [3], [2, 2])
+    add("image", (2, 3, 8, 9), [3, 3])
+    add("image_padded", (2, 3, 8, 9), [3, 4], [2, 3], [1, 2, 1, 1])
+    add("solid", (1, 2, 5, 6, 7), [2, 3, 2], [1, 2, 2], [1, 0, 1, 0, 1, 0])
+    same = {"kernel_shape": [3, 2], "strides": [2, 1]}
+    for end, pads in (("UPPER", [1, 0, 1, 1]), ("LOWER", [1, 1, 1, 0])):
+        add(f"same_{end.lower()}", (1, 2, 7, 6), [3, 2], [2, 1], pads, auto_pad=f"SAME_{end}", **same)
+        c.all[-1].attributes.pop("pads")
+    add("valid", (1, 2, 7, 6), [3, 2], auto_pad="VALID")
+    x, more, window = c.real(2, 3, 8, 9), c.real(1, 3, 5, 12), {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}
+    masks = [(c.rng.uniform(size=given.shape[2:]) < 0.7).astype(np.int32) for given in (x, more)]
+    wanted = [pooled_with_mask(given, mask, *window.values()) for given, mask in zip((x, more), masks)]
+    c.add("MaxpoolWithMask", "open", [x, masks[0][None, None]], wanted[0], dims=[["N", None, "H", "W"], [None, None, "H", "W"]], more=[([more, masks[1][None, None]], [wanted[1]])], **window)
+
+
 # ---- Products and distances ----
 
 
@@ -267,6 +307,6 @@ def distances(c):
 
 def cases():
     c = Cases(29)
-    for part in (triangles, new_axes, ranges, paddings, gathered, uniques, grids, poolings, words, distances):
+    for part in (triangles, new_axes, ranges, paddings, gathered, uniques, grids, poolings, masked_poolings, words, distances):
         part(c)
     return c.all
