@@ -202,6 +202,87 @@ void max_pool_with_mask(Expansion& e) {
   e.result(0, y);
 }
 
+// ---- CropAndResize ----
+
+// Places along an axis of x: of the first row or column of a crop, in which the first and the last stand for the crop's edges; all of
+// rank 4.
+struct CropPlaces {
+  Operand is_inside, low, high,
+      part;  // low and high: the neighbours, i64; part: the way from one to the other
+};
+
+// begin, end: [crops, 1], as parts of the axis; size, count: of the axis and of the crop, i64[1]; axes: the new ones.
+CropPlaces crop_places(Expansion& e, ElementType real, const Operand& begin, const Operand& end,
+                       const Operand& size, const Operand& count, const std::vector<int64_t>& axes) {
+  Operand zero = e.scalar(real, 0), one = e.scalar(real, 1);
+  Operand last = e.op("Sub", {e.converted(size, real), one}),
+          steps = e.op("Sub", {e.converted(count, real), one});
+  Operand step = e.op("Div", {e.op("Mul", {e.op("Sub", {end, begin}), last}), e.op("Max", {steps, one})});
+  Operand number = e.converted(e.count_up(e.size_of(count), ElementType::i64), real);
+  Operand place = e.op("Add", {e.op("Mul", {begin, last}), e.op("Mul", {number, step})});
+  place = e.op("Where", {e.op("Equal", {number, steps}), e.op("Mul", {end, last}), place});
+  // One alone stands in the middle.
+  Operand middle = e.op("Mul", {e.op("Mul", {e.scalar(real, 0.5), e.op("Add", {begin, end})}), last});
+  place = e.op("Where", {e.op("Equal", {steps, zero}), middle, place});
+  place = e.op("Unsqueeze", {place, e.ints(axes)});
+  CropPlaces p;
+  p.is_inside = e.op("And", {e.op("GreaterOrEqual", {place, zero}), e.op("LessOrEqual", {place, last})});
+  place = e.op("Where", {p.is_inside, place, zero});
+  Operand low = e.op("Floor", {place});
+  p.low = e.converted(low, ElementType::i64);
+  p.high = e.converted(e.op("Ceil", {place}), ElementType::i64);
+  p.part = e.op("Sub", {place, low});
+  return p;
+}
+
+void crop_and_resize(Expansion& e) {
+  constexpr int kBoxes = 1, kImages = 2, kSize = 3;
+  const std::string mode = e.word("mode");
+  if (!e.expect(mode == "bilinear" || mode == "nearest",
+                "attribute 'mode': expected bilinear or nearest, got ", mode) ||
+      !e.expect_element(0, {ElementType::f32, ElementType::f64, ElementType::f16}) ||
+      !e.expect_element(kBoxes, {e.element(0)}) || !e.expect_element(kImages, {ElementType::i32}) ||
+      !e.expect_element(kSize, {ElementType::i32}) || !e.expect_rank(0, 4) || !e.expect_rank(kImages, 1) ||
+      !e.expect_fit(kBoxes, {e.sizes(kImages)[0], 4}) || !e.expect_fit(kSize, {2}))
+    return;
+  const ElementType real = e.element(0) == ElementType::f64 ? ElementType::f64 : ElementType::f32;
+  auto wide = [&](const Operand& x) { return real == e.element(0) ? x : e.converted(x, real); };
+  const std::vector<int64_t>& x = e.sizes(0);
+  Operand channels = e.ints({x[1]}), rows = e.ints({x[2]}), columns = e.ints({x[3]});
+  Operand boxes = wide(e.in(kBoxes)), size = e.converted(e.in(kSize), ElementType::i64);
+  auto edge = [&](int64_t k) { return e.slice(boxes, 1, k, k + 1); };
+  const CropPlaces down = crop_places(e, real, edge(0), edge(2), rows, e.slice(size, 0, 0, 1), {1, 3});
+  const CropPlaces across = crop_places(e, real, edge(1), edge(3), columns, e.slice(size, 0, 1, 2), {1, 2});
+
+  // Positions in all of x.
+  Operand image = e.op("Unsqueeze", {e.converted(e.in(kImages), ElementType::i64), e.ints({1, 2, 3})});
+  Operand channel = e.op("Unsqueeze", {e.count_up(x[1], ElementType::i64), e.ints({1, 2})});
+  Operand plane = e.op("Add", {e.op("Mul", {image, channels}), channel});
+  Operand flat = e.op("Reshape", {e.in(0), e.ints({-1})});
+  auto element = [&](const Operand& row, const Operand& column) {
+    Operand line = e.op("Add", {e.op("Mul", {plane, rows}), row});
+    return wide(e.op("Gather", {flat, e.op("Add", {e.op("Mul", {line, columns}), column})}));
+  };
+  auto between = [&](const Operand& a, const Operand& b, const Operand& part) {
+    return e.op("Add", {a, e.op("Mul", {e.op("Sub", {b, a}), part})});
+  };
+  auto nearest = [&](const CropPlaces& p) {
+    return e.op("Where", {e.op("Less", {p.part, e.scalar(real, 0.5)}), p.low, p.high});
+  };
+  Operand y;
+  if (mode == "nearest") {
+    y = element(nearest(down), nearest(across));
+  } else {
+    auto line = [&](const Operand& row) {
+      return between(element(row, across.low), element(row, across.high), across.part);
+    };
+    y = between(line(down.low), line(down.high), down.part);
+  }
+  Operand outside = e.scalar(real, e.number("extrapolation_value"));
+  y = e.op("Where", {e.op("And", {down.is_inside, across.is_inside}), y, outside});
+  e.result(0, real == e.element(0) ? y : e.converted(y, e.element(0)));
+}
+
 // ---- Products ----
 
 // Integers of 16 bits, whose products fit into 32.
@@ -266,6 +347,11 @@ std::span<const ContribOp> array_ops() {
         {"storage_order", 0},
         optional("strides", AttributeProto::INTS)},
        max_pool_with_mask},
+      {"CropAndResize",
+       "X rois batch_indices crop_size",
+       "Y",
+       {{"extrapolation_value", 0.0f}, {"mode", "bilinear"}},
+       crop_and_resize},
       {"MatMulInteger16", "A B", "Y", {}, integer_product_of_words},
       {"CDist", "A B", "C", {{"metric", "sqeuclidean"}}, distances},
   };

@@ -184,6 +184,51 @@ def grids(c):
     c.add("GridSample", "open", [x, grid], f32(sampled(x, grid)), dims=[["N", None, "H", "W"], ["N", "R", "S", None]], more=[([other, places], [f32(sampled(other, places))])])
 
 
+def cropped(x, boxes, images, size, mode="bilinear", outside=0.0):
+    """x: [N, C, H, W]; boxes: [crops, 4], from row and column to row and column, as parts of what there is."""
+    y = np.full((len(boxes), x.shape[1], *size), float(outside))
+    for n, (box, image) in enumerate(zip(boxes.astype(np.float64), images)):
+        lines = []
+        for k in (0, 1):
+            first, last, count = box[k], box[k + 2], size[k]
+            parts = np.linspace(first, last, count) if count > 1 else [(first + last) / 2]
+            lines.append([part * (x.shape[2 + k] - 1) for part in parts])
+        for (i, row), (j, column) in itertools.product(enumerate(lines[0]), enumerate(lines[1])):
+            if not (0 <= row <= x.shape[2] - 1 and 0 <= column <= x.shape[3] - 1):
+                continue
+            if mode == "nearest":
+                y[n, :, i, j] = x[image, :, int(np.floor(row + 0.5)), int(np.floor(column + 0.5))]
+                continue
+            top, left = int(np.floor(row)), int(np.floor(column))
+            bottom, right = int(np.ceil(row)), int(np.ceil(column))
+            a, b = row - top, column - left
+            of = lambda r, s: x[image, :, r, s].astype(np.float64)
+            y[n, :, i, j] = (1 - a) * ((1 - b) * of(top, left) + b * of(top, right)) + a * ((1 - b) * of(bottom, left) + b * of(bottom, right))
+    return y
+
+
+def crops(c):
+    x, images = c.real(3, 2, 7, 9), np.array([1, 0, 2, 1], np.int32)
+    boxes = f32([[0, 0, 1, 1], [0.1, 0.2, 0.83, 0.61], [0.9, 0.77, 0.2, 0.13], [-0.23, 0.3, 1.1, 1.27]])
+
+    def add(variant, size, dtype=np.float32, fixed=True, mode="bilinear", **options):
+        given, wanted = np.array(size, np.int32), cropped(x, boxes, images, size, mode, options.get("extrapolation_value", 0))
+        inputs = [x.astype(dtype), boxes.astype(dtype), images, Fixed(given) if fixed else given]
+        c.add("CropAndResize", variant, inputs, wanted.astype(dtype), mode=mode, **options)
+
+    for mode in ("bilinear", "nearest"):
+        add(f"{mode}_plain", (5, 4), mode=mode)
+        add(f"{mode}_outside", (6, 11), mode=mode, extrapolation_value=2.5)
+        add(f"{mode}_one", (1, 1), mode=mode)
+        add(f"{mode}_row", (1, 4), mode=mode)
+    add("double", (5, 4), np.float64)
+    # The size by data.
+    given, more = [x, boxes, images], [c.real(2, 2, 5, 12), boxes[:2], images[1::-1]]
+    sizes = [np.array(size, np.int32) for size in ((5, 4), (3, 1))]
+    c.add("CropAndResize", "open", [*given, sizes[0]], f32(cropped(*given, sizes[0])), dims=[["N", None, "H", "W"], ["R", None], ["R"], [None]],
+          more=[([*more, sizes[1]], [f32(cropped(*more, sizes[1]))])])
+
+
 # ---- Poolings ----
 
 
@@ -307,6 +352,6 @@ def distances(c):
 
 def cases():
     c = Cases(29)
-    for part in (triangles, new_axes, ranges, paddings, gathered, uniques, grids, poolings, masked_poolings, words, distances):
+    for part in (triangles, new_axes, ranges, paddings, gathered, uniques, grids, crops, poolings, masked_poolings, words, distances):
         part(c)
     return c.all
