@@ -313,6 +313,13 @@ void distances(Expansion& e) {
   e.result(0, metric == "euclidean" ? e.op("Sqrt", {square}) : square);
 }
 
+void inverse(Expansion& e) {
+  if (e.expect_element(0, {ElementType::f32, ElementType::f64, ElementType::f16}) &&
+      e.expect(e.rank(0) >= 2, "input 'X': expected at least 2 dimensions, got shape ",
+               shape_text(e.sizes(0))))
+    e.result(0, e.own("Inverse", {e.in(0)}));
+}
+
 }  // namespace
 
 std::span<const ContribOp> array_ops() {
@@ -354,6 +361,7 @@ std::span<const ContribOp> array_ops() {
        crop_and_resize},
       {"MatMulInteger16", "A B", "Y", {}, integer_product_of_words},
       {"CDist", "A B", "C", {{"metric", "sqeuclidean"}}, distances},
+      {"Inverse", "X", "Y", {}, inverse},
   };
   return ops;
 }

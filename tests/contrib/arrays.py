@@ -350,8 +350,31 @@ def distances(c):
     c.add("CDist", "open", [f32(a), f32(b)], wanted(f32(a), f32(b), "euclidean"), dims=[["M", "D"], ["K", "D"]], more=[(more, [wanted(*more, "euclidean")])], metric="euclidean")
 
 
+def inverses(c):
+    def add(variant, x, **options):
+        c.add("Inverse", variant, [x], np.linalg.inv(x.astype(np.float64)).astype(x.dtype), **options)
+
+    def matrices(*shape):
+        """Rows in any order, of which none is nearly a sum of others."""
+        x = c.real(*shape) + 3 * np.eye(shape[-1], dtype=np.float32)
+        return np.take_along_axis(x, np.argsort(c.rng.uniform(size=shape[:-1]), axis=-1)[..., None], axis=-2)
+
+    for n in (1, 2, 3, 4, 5, 16, 33):
+        add(f"size{n}", matrices(n, n))
+    add("batch", matrices(2, 3, 6, 6))
+    add("double", matrices(4, 7, 7).astype(np.float64), rtol=1e-11, atol=1e-11)
+    add("half", matrices(4, 5, 5).astype(np.float16), **HALF)
+    # Without another order of the rows it would be divided by 0.
+    add("exchanged", f32([[0, 2, 0], [0, 0, 4], [8, 0, 0]]))
+    add("none", matrices(0, 3, 3))
+    x, more = matrices(2, 5, 5), matrices(7, 5, 5)
+    add("open_batch", x, dims=[["B", None, None]], more=[([more], [np.linalg.inv(more)])])
+    more = matrices(3, 9, 9)
+    add("open", x, dims=[["B", "N", "N"]], more=[([more], [np.linalg.inv(more)])])
+
+
 def cases():
     c = Cases(29)
-    for part in (triangles, new_axes, ranges, paddings, gathered, uniques, grids, crops, poolings, masked_poolings, words, distances):
+    for part in (triangles, new_axes, ranges, paddings, gathered, uniques, grids, crops, poolings, masked_poolings, words, distances, inverses):
         part(c)
     return c.all
