@@ -18,7 +18,7 @@ void trilu(Expansion& e) {
 }
 
 void expand_dims(Expansion& e) {
-  if (!e.expect_single({1})) return;
+  if (!e.expect_element(1, {ElementType::i32}) || !e.expect_single({1})) return;
   Operand axis = e.op("Reshape", {e.converted(e.in(1), ElementType::i64), e.ints({1})});
   e.result(0, e.op("Unsqueeze", {e.in(0), axis}));
 }
@@ -129,6 +129,13 @@ std::optional<PoolWindow> pool_window(Expansion& e) {
                        padding)) {
     return std::nullopt;
   }
+  for (size_t k = 0; k < axes; ++k) {
+    const int64_t size = e.sizes(0)[k + 2];
+    if (!e.expect(Expansion::is_open(size) || size + w.begin[k] + w.end[k] >= w.kernel[k],
+                  "attribute 'kernel_shape': windows ", shape_text(w.kernel), " do not fit into shape ",
+                  shape_text(e.sizes(0))))
+      return std::nullopt;
+  }
   return w;
 }
 
@@ -151,25 +158,24 @@ Operand open_places(Expansion& e) {
 // The maximum of each row of a window: of its elements before the first place that ends it.
 Operand row_maxima(Expansion& e, const PoolWindow& w, const Operand& lowest) {
   const int64_t rank = e.rank(0), kernel = w.kernel.back(), stride = w.strides.back();
-  Operand x = e.in(0), is_open = open_places(e);
+  Operand x = e.in(0), counted = open_places(e);
   if (w.begin.back() + w.end.back() > 0) {
     // What is padded neither counts nor ends a row.
     Operand pads = e.ints({w.begin.back(), w.end.back()}), axis = e.ints({rank - 1});
     x = e.op("Pad", {x, pads, lowest, axis});
-    is_open = e.op("Pad", {is_open, pads, e.tensor(ElementType::boolean, {}, {1}), axis});
+    counted = e.op("Pad", {counted, pads, e.tensor(ElementType::boolean, {}, {1}), axis});
   }
   // The element at the same place of every window.
   auto tap = [&](const Operand& of, int64_t k) {
     const int64_t end = k + 1 == kernel ? std::numeric_limits<int64_t>::max() : k + 1 - kernel;
     return e.op("Slice", {of, e.ints({k}), e.ints({end}), e.ints({rank - 1}), e.ints({stride})});
   };
-  std::vector<Operand> taps{lowest};
-  Operand counts;
+  Operand counts, maximum = lowest;
   for (int64_t k = 0; k < kernel; ++k) {
-    counts = counts.empty() ? tap(is_open, k) : e.op("And", {counts, tap(is_open, k)});
-    taps.push_back(e.op("Where", {counts, tap(x, k), lowest}));
+    counts = counts.empty() ? tap(counted, k) : e.op("And", {counts, tap(counted, k)});
+    maximum = e.op("Max", {maximum, e.op("Where", {counts, tap(x, k), lowest})});
   }
-  return e.op("Max", taps);
+  return maximum;
 }
 
 void max_pool_with_mask(Expansion& e) {
