@@ -71,6 +71,7 @@ def paddings(c):
     for mode in ("reflect", "edge", "wrap"):
         c.add("Pad", mode, [x, row], np.pad(x, widths, mode), mode=mode)
     c.add("Pad", "cropped", [x, Fixed(np.array([0, -1, 1, -1, 0, -2]))], np.pad(x, ((0, 0), (0, 0), (1, 0)))[:1, 1:, :3])
+    c.add("Pad", "cropped_wrap", [x, Fixed(np.array([0, -1, 2, 1, 2, -1]))], np.pad(x[:, 1:, :3], ((0, 1), (0, 2), (2, 0)), "wrap"), mode="wrap")
     for dtype in (np.float16, np.float64):
         c.add("Pad", np.dtype(dtype).name, [x.astype(dtype), row], np.pad(x, widths).astype(dtype))
     more = c.real(5, 3, 9)
