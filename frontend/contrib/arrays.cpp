@@ -210,8 +210,7 @@ void max_pool_with_mask(Expansion& e) {
 
 // ---- CropAndResize ----
 
-// Places along an axis of x: of the first row or column of a crop, in which the first and the last stand for the crop's edges; all of
-// rank 4.
+// Where the rows, or the columns, of crops lie along an axis of x, the first and the last on the edges of their boxes: of rank 4.
 struct CropPlaces {
   Operand is_inside, low, high,
       part;  // low and high: the neighbours, i64; part: the way from one to the other

@@ -212,9 +212,10 @@ def crops(c):
     x, images = c.real(3, 2, 7, 9), np.array([1, 0, 2, 1], np.int32)
     boxes = f32([[0, 0, 1, 1], [0.1, 0.2, 0.83, 0.61], [0.9, 0.77, 0.2, 0.13], [-0.23, 0.3, 1.1, 1.27]])
 
-    def add(variant, size, dtype=np.float32, fixed=True, mode="bilinear", **options):
-        given, wanted = np.array(size, np.int32), cropped(x, boxes, images, size, mode, options.get("extrapolation_value", 0))
-        inputs = [x.astype(dtype), boxes.astype(dtype), images, Fixed(given) if fixed else given]
+    def add(variant, size, dtype=np.float32, mode="bilinear", **options):
+        data, places = x.astype(dtype), boxes.astype(dtype)
+        wanted = cropped(data, places, images, size, mode, options.get("extrapolation_value", 0))
+        inputs = [data, places, images, Fixed(np.array(size, np.int32))]
         c.add("CropAndResize", variant, inputs, wanted.astype(dtype), mode=mode, **options)
 
     for mode in ("bilinear", "nearest"):
@@ -223,6 +224,7 @@ def crops(c):
         add(f"{mode}_one", (1, 1), mode=mode)
         add(f"{mode}_row", (1, 4), mode=mode)
     add("double", (5, 4), np.float64)
+    add("half", (5, 4), np.float16, **HALF)
     # The size by data.
     given, more = [x, boxes, images], [c.real(2, 2, 5, 12), boxes[:2], images[1::-1]]
     sizes = [np.array(size, np.int32) for size in ((5, 4), (3, 1))]
