@@ -15,7 +15,7 @@ namespace {
 // One line for each file of operators.
 constexpr std::span<const ContribOp> (*kFamilies[])() = {
     quantized_ops, quantized_product_ops, product_ops, activation_ops, normalization_ops,
-    attention_ops, decoder_ops,           hybrid_ops,  recurrent_ops,
+    attention_ops, decoder_ops,           hybrid_ops,  recurrent_ops,  array_ops,
 };
 
 struct Parameter {

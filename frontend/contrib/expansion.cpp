@@ -154,6 +154,14 @@ bool Expansion::refuse_open(int i) {
   return !is_said && refuse(message, "give the dimensions values instead of ranges");
 }
 
+bool Expansion::expect_element(int i, std::initializer_list<ElementType> elements) {
+  std::string wanted;
+  for (ElementType element : elements)
+    wanted += text(wanted.empty() ? "" : " or ", to_text(element));
+  const bool holds = std::find(elements.begin(), elements.end(), element(i)) != elements.end();
+  return expect(holds, "input ", input_name(i), ": expected ", wanted, ", got ", type_text(i));
+}
+
 bool Expansion::expect_rank(int i, int64_t rank) {
   return expect(this->rank(i) == rank, "input ", input_name(i), ": expected ", rank, " dimensions, got shape ", shape_text(sizes(i)));
 }

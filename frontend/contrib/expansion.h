@@ -122,6 +122,7 @@ class Expansion {
   bool refuse(std::string message, std::string hint) { return fail(ErrorKind::unsupported, std::move(message), std::move(hint)); }
   // False: always, and an error: input i is not of a known shape.
   bool refuse_open(int i);
+  bool expect_element(int i, std::initializer_list<ElementType> elements);
   bool expect_rank(int i, int64_t rank);
   bool expect_shape(int i, const std::vector<int64_t>& shape);
   // The same, where open dimensions may be equal (may_be).
@@ -235,5 +236,6 @@ std::span<const ContribOp> attention_ops();
 std::span<const ContribOp> decoder_ops();
 std::span<const ContribOp> hybrid_ops();
 std::span<const ContribOp> recurrent_ops();
+std::span<const ContribOp> array_ops();
 
 }  // namespace mcc::frontend

@@ -37,7 +37,7 @@ namespace mcc::graph {
   X(grid_sample_ops)      \
   X(roi_align_ops)        \
   X(unpool_ops)           \
-  X(det_ops)              \
+  X(elimination_ops)      \
   X(deform_conv_ops)      \
   X(mel_ops)              \
   X(control_ops)          \

@@ -57,10 +57,15 @@ void infer_pad(InferContext& c) {
   c.set_output(0, {c.input(0).element, out});
 }
 
+// What is left of an axis with n elements begins again where it ends.
+Expr wrapped(const Expr& i, const Expr& n, const Expr& begin, const Expr& end) {
+  const Expr cropped = tensor::max(-begin, 0);
+  return tensor::floor_mod(i - cropped, n - cropped + tensor::min(end, 0)) + cropped;
+}
+
 // The input position that position i of the padded axis (counted from the input's start) shows.
 Expr mirrored(const std::string& mode, const Expr& i, const Expr& n) {
   if (mode == "edge") return tensor::min(tensor::max(i, 0), n - 1);
-  if (mode == "wrap") return tensor::floor_mod(i, n);
   if (tensor::is_int(n, 1)) return 0;
   Expr period = n * 2 - 2;
   Expr k = tensor::floor_mod(i, period);
@@ -91,7 +96,11 @@ void compute_pad(ComputeContext& c) {
       outside_index[k] = index[k];
       // What lies inside of a row is said by itself, so that vectors can read it.
       bool is_last = k + 1 == in.size();
-      if (mode != "constant") outside_index[k] = mirrored(mode, index[k], in[k]);
+      if (mode == "wrap") {
+        outside_index[k] = wrapped(index[k], in[k], p.begin[k], p.end[k]);
+      } else if (mode != "constant") {
+        outside_index[k] = mirrored(mode, index[k], in[k]);
+      }
       if (mode != "constant" && !is_last) {
         index[k] = outside_index[k];
         continue;
