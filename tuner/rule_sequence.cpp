@@ -44,7 +44,10 @@ class RunsInVectors : public Visitor {
 
  protected:
   using Visitor::on;
-  void on(const If&) override { result = false; }
+  void on(const If& n) override {
+    result = result && !uses_var(n.condition, axis_);
+    Visitor::on(n);
+  }
   void on(const For& n) override {
     result = result && !uses_var(n.min, axis_) && !uses_var(n.extent, axis_);
     visit(n.body);

@@ -15,6 +15,7 @@ namespace mcc::graph {
 namespace {
 
 using tensor::For;
+using tensor::If;
 using tensor::Seq;
 using tensor::Stmt;
 using tensor::Store;
@@ -103,17 +104,23 @@ void infer_linear(InferContext& c) {
   c.set_output(1, {c.has_input(kPast) ? c.input(kPast).element : element, state});
 }
 
-// One column of a state: [b, h, .., j].
+// One column of a state: [b, h, panel, j].
 class Column {
  public:
   Column(ComputeContext& c, const Heads& heads, Rule rule)
       : c_(c), heads_(heads), rule_(rule), type_(wide_type(c.input_type(kQuery).element)) {
+    // Columns that are computed together lie together, so that they take all of a cache, rather than every other line of it.
+    constexpr int64_t kPanel = 64;
+    width = heads.value > kPanel && heads.value % kPanel == 0 ? kPanel : heads.value;
     const Shape& q = c.input_type(kQuery).shape;
-    batch = q[0], rows = q[1];
+    batch = q[0], rows_ = q[1];
     const double given = c.attributes().number("scale", 0);
     scale_ = given != 0 ? given : 1 / std::sqrt(static_cast<double>(heads.key));
-    state = c.builder.new_buffer("state", type_, {batch, heads.states, heads.key, heads.value});
-    read = c.builder.new_buffer("read", type_, {batch, rows, heads.queries * heads.value});
+    present = c.builder.new_buffer("present", type_, {batch, heads.states, heads.key, heads.value});
+    if (is_in_panels())
+      state_ =
+          c.builder.new_buffer("state", type_, {batch, heads.states, heads.value / width, heads.key, width});
+    read = c.builder.new_buffer("read", type_, {batch, rows_, heads.queries * heads.value});
     if (rule.replaces) change_ = c.builder.new_buffer("change", type_, {batch, heads.states, heads.value});
     if (!rule.decays) return;
     const Shape& decay = c.input_type(kDecay).shape;
@@ -125,11 +132,18 @@ class Column {
 
   Stmt steps(Axes at) const {
     const Var t = variable("t");
-    return Seq::make({begin(at), serial(t, rows, step(at, t))});
+    // The first step reads the past, the last one writes the present.
+    Stmt first = step(at, t, true, false), other = step(at, t, false, false);
+    if (is_in_panels()) {
+      first = If::make(rows_ == 1, step(at, t, true, true), first);
+      other = If::make(t == rows_ - 1, step(at, t, false, true), other);
+    }
+    return serial(t, rows_, If::make(t == 0, first, other));
   }
 
-  Expr batch, rows;
-  Buffer state, read;
+  Expr batch;
+  int64_t width;
+  Buffer present, read;
 
  private:
   Var variable(const char* name) const { return Var(c_.builder.unique_name(name)); }
@@ -138,20 +152,24 @@ class Column {
     return For::make(v, 0, extent, tensor::LoopKind::serial, body);
   }
 
-  Stmt begin(Axes at) const {
-    const Var i = variable("i");
-    const Expr past =
-        c_.has_input(kPast) ? widen(c_.at(kPast, {at[0], at[1], i, at[2]})) : tensor::constant(type_, 0);
-    return serial(i, heads_.key, Store::make(state, {at[0], at[1], i, at[2]}, past));
+  bool is_in_panels() const { return width != heads_.value; }
+  Expr column(Axes at) const { return at[2] * width + at[3]; }
+  std::vector<Expr> place_in_present(Axes at, const Expr& i) const { return {at[0], at[1], i, column(at)}; }
+  std::vector<Expr> place_in_state(Axes at, const Expr& i) const { return {at[0], at[1], at[2], i, at[3]}; }
+
+  Expr old_state(Axes at, const Expr& i, bool is_first) const {
+    if (is_first)
+      return c_.has_input(kPast) ? widen(c_.at(kPast, place_in_present(at, i))) : tensor::constant(type_, 0);
+    return is_in_panels() ? load(state_, place_in_state(at, i)) : load(present, place_in_present(at, i));
   }
 
-  Stmt step(Axes at, const Expr& t) const {
-    const Expr &b = at[0], &h = at[1], &j = at[2];
+  Stmt step(Axes at, const Expr& t, bool is_first, bool is_last) const {
+    const Expr &b = at[0], &h = at[1], j = column(at);
     const Expr value = widen(c_.at(kValue, {b, t, h * heads_.value + j}));
-    if (!rule_.replaces) return update(at, t, value);
+    if (!rule_.replaces) return update(at, t, value, is_first, is_last);
     const Var i = variable("i");
     const Expr there = load(change_, {b, h, j});
-    const Expr kept = load(state, {b, h, i, j}) * key(at, t, i);
+    const Expr kept = old_state(at, i, is_first) * key(at, t, i);
     const Expr beta =
         widen(c_.at(kBeta, {b, t, tensor::is_int(c_.input_type(kBeta).shape[2], 1) ? Expr(0) : h}));
     const Expr sum = rule_.decays && !has_own_decays_ ? there * decay(at, t, i) : there;
@@ -160,25 +178,28 @@ class Column {
         serial(i, heads_.key,
                Store::make(change_, {b, h, j}, there + (has_own_decays_ ? kept * decay(at, t, i) : kept))),
         Store::make(change_, {b, h, j}, beta * (value - sum)),
-        update(at, t, there),
+        update(at, t, there, is_first, is_last),
     });
   }
 
   // What is added for each number of the key, and what the queries read then.
-  Stmt update(Axes at, const Expr& t, const Expr& change) const {
-    const Expr &b = at[0], &h = at[1], &j = at[2];
+  Stmt update(Axes at, const Expr& t, const Expr& change, bool is_first, bool is_last) const {
+    const Expr &b = at[0], &h = at[1], j = column(at);
     const Var i = variable("i");
-    const Expr old = load(state, {b, h, i, j});
+    const bool to_state = is_in_panels() && !is_last;
+    const Buffer& to = to_state ? state_ : present;
+    const std::vector<Expr> there = to_state ? place_in_state(at, i) : place_in_present(at, i);
+    const Expr old = old_state(at, i, is_first);
     std::vector<Stmt> before, inside, behind;
-    inside.push_back(Store::make(state, {b, h, i, j},
-                                 (rule_.decays ? old * decay(at, t, i) : old) + key(at, t, i) * change));
+    inside.push_back(
+        Store::make(to, there, (rule_.decays ? old * decay(at, t, i) : old) + key(at, t, i) * change));
     const int64_t sharing = heads_.queries / heads_.states;
     for (int64_t g = 0; g < sharing; ++g) {
       const Expr head = h * sharing + g;
       const std::vector<Expr> place{b, t, head * heads_.value + j};
       const Expr so_far = load(read, place), query = widen(c_.at(kQuery, {b, t, head * heads_.key + i}));
       before.push_back(Store::make(read, place, number_like(so_far, 0)));
-      inside.push_back(Store::make(read, place, so_far + query * load(state, {b, h, i, j})));
+      inside.push_back(Store::make(read, place, so_far + query * load(to, there)));
       behind.push_back(Store::make(read, place, so_far * number_like(so_far, scale_)));
     }
     before.push_back(serial(i, heads_.key, Seq::make(inside)));
@@ -197,9 +218,10 @@ class Column {
   const Heads heads_;
   const Rule rule_;
   const ElementType type_;
+  Expr rows_;
   double scale_ = 1;
   bool has_own_decays_ = false;  // each number of a key, not each head
-  Buffer kept_, change_;
+  Buffer state_, kept_, change_;
 };
 
 void compute_linear(ComputeContext& c) {
@@ -208,10 +230,11 @@ void compute_linear(ComputeContext& c) {
   const auto width = [&](int i) { return *static_dim(c.input_type(i).shape[2]) / states; };
   const Heads heads{a.integer("q_num_heads", 1), states, width(kKey), width(kValue)};
   const Column column(c, heads, *rule_of(a));
-  c.builder.block("steps", {{"b", column.batch}, {"h", states}, {"j", heads.value}},
-                  [&](Axes at) { return column.steps(at); });
+  c.builder.block(
+      "steps", {{"b", column.batch}, {"h", states}, {"p", heads.value / column.width}, {"j", column.width}},
+      [&](Axes at) { return column.steps(at); });
   c.set_output(0, cast_buffer(c, column.read, c.output_type(0).element));
-  if (c.has_output(1)) c.set_output(1, cast_buffer(c, column.state, c.output_type(1).element));
+  if (c.has_output(1)) c.set_output(1, cast_buffer(c, column.present, c.output_type(1).element));
 }
 
 }  // namespace
