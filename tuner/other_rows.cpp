@@ -121,7 +121,7 @@ struct Regime {
 class Regimes {
  public:
   Regimes(const Func& f, const std::vector<SizeRange>& ranges, const std::vector<int64_t>& typical,
-          const Loops& loops)
+          const Loops& loops, bool is_gpu)
       : facts_(size_facts(f)), typical_(typical), rows_(f, loops.rows), sum_(f, loops.sum) {
     for (const SizeRange& range : ranges) {
       fewest_.push_back(range.min);
@@ -129,6 +129,12 @@ class Regimes {
     }
     constexpr int64_t kMostRowsOfSums = 64, kMostRowsOfReductions = 256;
     constexpr size_t kFewRows = 1;
+    if (!is_gpu) {
+      // Weights are in the order of one schedule. A query alone, with keys of its own, would have tiles of which it is one row.
+      const bool has_own = loops.has_batches || loops.are_others_open || sum_.is_open();
+      if (loops.is_product && rows_.is_open() && has_own) add_single();
+      return;
+    }
     if (sum_.is_open()) add_long_sums(loops.is_product ? kMostRowsOfSums : kMostRowsOfReductions);
     if (!loops.is_product || !rows_.is_open()) return;
     // Without weights that all rows share few rows alone are another case: queries, each with keys of its own.
@@ -165,6 +171,14 @@ class Regimes {
         list_.push_back({k == first_kind ? 0 : kBorders[k - 1], k == kKinds - 1 ? kAnyNumber : kBorders[k],
                          beside, std::move(*sizes)});
     }
+  }
+
+  // One row, or what shares its operand with it.
+  void add_single() {
+    const std::vector<int64_t> sizes = rows_.with(typical_, 1, 1);
+    const int64_t single = rows_.at(sizes);
+    if (rows_.at(fewest_) <= single && single < rows_.at(typical_))
+      list_.push_back({0, single, true_value(), sizes});
   }
 
   // Long sums of few rows (a step of a language model over all words before it): a few blocks, or threads, would have all of them.
@@ -220,13 +234,11 @@ std::vector<OtherRows> schedule_other_rows(const Func& f, const Target& target,
                                            const Schedule& for_typical_sizes) {
   const std::optional<std::vector<SizeRange>> ranges = sizes_of(f);
   // All read the weights where they are.
-  if (f.dims.empty() || target.kind != TargetKind::cuda || !ranges ||
-      !weight_orders(f, for_typical_sizes.trace()).empty())
-    return {};
+  if (f.dims.empty() || !ranges || !weight_orders(f, for_typical_sizes.trace()).empty()) return {};
   const std::vector<int64_t> typical = sizes_to_schedule(f);
   const std::optional<Loops> loops = loops_of(f, typical, target);
   if (!loops) return {};
-  const Regimes regimes(f, *ranges, typical, *loops);
+  const Regimes regimes(f, *ranges, typical, *loops, target.kind == TargetKind::cuda);
   std::vector<OtherRows> others;
   std::vector<Regime> taken;
   for (const Regime& regime : regimes.list()) {
