@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).resolve().parents[1])]
 from folder_case import FolderCase, main
-from decoder_model import Maker, Sizes
+from decoder_model import Hybrid, Maker, Sizes
 from session import RunError, Session, use_stand_in_driver
 
 MCC = os.path.abspath(os.environ.get("MCC", pathlib.Path(__file__).parents[2] / "build/bin/mcc"))
@@ -176,6 +176,31 @@ class Decoder(FolderCase):
         session.close()
 
     # ONNX's own operator for it, of known sizes and of open ones.
+    # Rooms for what is remembered of a window: as many keys, and more, which are moved now and then.
+    def test_states_and_windows(self):
+        maker = Hybrid(sizes=Sizes(bits=0))
+        session, reference = self.compile(maker)
+        states = [state for i in range(maker.sizes.layers) for state in maker.states(i)]
+        names = [name for name, _ in states]
+        outputs = ["logits", *(f"present.{name}" for name in names)]
+        for text in (PROMPT_AND_STEPS, IN_PARTS, ALONE, ([[40]], [[1]], [[1]], [[5]])):
+            for room in (Hybrid.WINDOW, Hybrid.WINDOW + 3):
+                random, total = np.random.default_rng(8), 0
+                given = wanted = [np.zeros([{"B": 1, "C": room}.get(d, d) for d in shape], maker.dtype) for _, shape in states]
+                for step, ((rows,),) in enumerate(text):
+                    total += rows
+                    with self.subTest(text=text, room=room, step=step):
+                        feeds = {"ids": random.integers(0, maker.sizes.words, (1, rows)), "mask": np.ones((1, total), np.int64)}
+                        want = reference.run(outputs, {**feeds, **{f"past.{n}": v for n, v in zip(names, wanted)}})
+                        got = session.run({**feeds, **{f"past.{n}": v for n, v in zip(names, given)}}, outputs, {}, on_device=IS_GPU)
+                        for name, a, b in zip(["logits", *names], got, want):
+                            self.assertEqual(a.shape, b.shape)
+                            # Behind the keys of a window there is anything.
+                            kept = slice(min(total, Hybrid.WINDOW)) if name.endswith(("key", "value")) else slice(None)
+                            np.testing.assert_allclose(a[:, :, kept], b[:, :, kept], rtol=1e-3, atol=5e-4)
+                    wanted, given = want[1:], got[1:]
+        session.close()
+
     def test_tensor_scatter(self):
         batch, room, new, width = 2, 9, 2, 5
         for mode, sizes, element in (("linear", (batch, room, new), TensorProto.FLOAT), ("circular", ("B", "R", "S"), TensorProto.FLOAT16)):
