@@ -52,6 +52,10 @@ class RunsInVectors : public Visitor {
     result = result && !uses_var(n.min, axis_) && !uses_var(n.extent, axis_);
     visit(n.body);
   }
+  void on(const tensor::Let& n) override {  // what follows may depend on it
+    result = result && !uses_var(n.value, axis_);
+    Visitor::on(n);
+  }
   void on(const Load& n) override {
     check(n.indices);
     Visitor::on(n);
