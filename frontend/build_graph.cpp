@@ -20,6 +20,20 @@ using tensor::Expr;
 
 namespace {
 
+// All that a graph's nodes, those of graphs inside of it, and its outputs name.
+void collect_used_names(const onnx::GraphProto& graph, std::set<std::string>& names) {
+  for (const auto& node : graph.node()) {
+    names.insert(node.input().begin(), node.input().end());
+    for (const auto& attribute : node.attribute()) {
+      if (attribute.has_g()) collect_used_names(attribute.g(), names);
+      for (const auto& inner : attribute.graphs())
+        collect_used_names(inner, names);
+    }
+  }
+  for (const auto& output : graph.output())
+    names.insert(output.name());
+}
+
 constexpr int64_t kMostBytes = int64_t{1} << 40;
 
 // For each node, whether an output of the graph depends on it.
@@ -54,19 +68,6 @@ const char* kind_of_type(const onnx::TypeProto& type) {
 }
 
 }  // namespace
-
-void collect_used_names(const onnx::GraphProto& graph, std::set<std::string>& names) {
-  for (const auto& node : graph.node()) {
-    names.insert(node.input().begin(), node.input().end());
-    for (const auto& attribute : node.attribute()) {
-      if (attribute.has_g()) collect_used_names(attribute.g(), names);
-      for (const auto& inner : attribute.graphs())
-        collect_used_names(inner, names);
-    }
-  }
-  for (const auto& output : graph.output())
-    names.insert(output.name());
-}
 
 const onnx::AttributeProto* find_attribute(const onnx::NodeProto& node, const std::string& name) {
   for (const auto& attribute : node.attribute())

@@ -65,8 +65,6 @@ std::optional<graph::DimRange> other_range(const ImportOptions& options, size_t 
 // Names of dimensions along which something is appended to the inputs that have them, and nothing else is done with these: what a decoder
 // remembers of the tokens before (keys and values), of which there are none in the beginning.
 std::set<std::string> appended_dimensions(const onnx::GraphProto& graph);
-// All that a graph's nodes, those of graphs inside of it, and its outputs name.
-void collect_used_names(const onnx::GraphProto& graph, std::set<std::string>& names);
 
 // Names of dimensions that the shapes given for inputs contradict: the shapes hold if the model works with them, else they may be what
 // is wrong.

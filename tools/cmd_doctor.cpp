@@ -4,6 +4,7 @@
 #include "codegen/host_gpu.h"
 #include "mcc/mcc.h"
 #include "nlohmann/json.hpp"
+#include "tensor/instructions.h"
 #include "tools/commands.h"
 #include "tools/console.h"
 #include "tools/cuda_tools.h"
@@ -28,7 +29,7 @@ Features features_of(const tensor::Target& target) {
   const std::string list = "," + target.features + ",";
   Features features;
   for (std::string_view name : kNames) {
-    if (list.find(text(",+", name, ",")) != std::string::npos) features.present.emplace_back(name);
+    if (tensor::has_feature(target, name)) features.present.emplace_back(name);
     if (list.find(text(",-", name, ",")) != std::string::npos) features.withheld.emplace_back(name);
   }
   return features;

@@ -129,16 +129,15 @@ class Regimes {
     }
     constexpr int64_t kMostRowsOfSums = 64, kMostRowsOfReductions = 256;
     constexpr size_t kFewRows = 1;
+    // Without weights that all rows share few rows alone are another case: queries, each with keys of its own.
+    const bool has_weights = !loops.has_batches && !loops.are_others_open && !sum_.is_open();
     if (!is_gpu) {
-      // Weights are in the order of one schedule. A query alone, with keys of its own, would have tiles of which it is one row.
-      const bool has_own = loops.has_batches || loops.are_others_open || sum_.is_open();
-      if (loops.is_product && rows_.is_open() && has_own) add_single();
+      // Weights are in the order of one schedule. Of tiles for many queries one alone would be a row.
+      if (loops.is_product && rows_.is_open() && !has_weights) add_single();
       return;
     }
     if (sum_.is_open()) add_long_sums(loops.is_product ? kMostRowsOfSums : kMostRowsOfReductions);
     if (!loops.is_product || !rows_.is_open()) return;
-    // Without weights that all rows share few rows alone are another case: queries, each with keys of its own.
-    const bool has_weights = !loops.has_batches && !loops.are_others_open && !sum_.is_open();
     const Expr beside = list_.empty() ? true_value() : sum_.value() <= Expr(kShortSum);
     if (!has_weights || loops.weights >= kLeastWeights)
       add_by_rows(has_weights ? 0 : kFewRows, has_weights ? kKinds - 1 : kFewRows, beside);

@@ -31,6 +31,14 @@ class CountSteps : public Visitor {
     visit(n.body);
     times_ = before;
   }
+  void on(const If& n) override {  // one of the two
+    const double before = steps;
+    visit(n.then_body);
+    const double first = steps;
+    steps = before;
+    visit(n.else_body);
+    steps = std::max(first, steps);
+  }
 
  private:
   double times_ = 1;
@@ -89,6 +97,19 @@ int64_t lanes_of_places(const Block& block, const Target& target, int64_t extent
   return 0;
 }
 
+// The last of the loops over places becomes vectors, or two loops of which the inner one does.
+void vectorize_places(Draft& draft, int64_t lanes, int64_t extent, std::vector<std::string>& loops) {
+  const std::string last = loops.back(), lane = last + ".lane";
+  if (extent == lanes) {
+    must_step(draft, Vectorize{last});
+    loops.pop_back();
+    return;
+  }
+  must_step(draft, Split{last, {0, lanes}, {last + ".vec", lane}});
+  must_step(draft, Vectorize{lane});
+  loops.back() = last + ".vec";
+}
+
 }  // namespace
 
 void schedule_sequence(Draft& draft, const std::string& name) {
@@ -108,18 +129,10 @@ void schedule_sequence(Draft& draft, const std::string& name) {
   }
   if (outer.empty()) return;
   const RuleScope scope(draft, {"steps of one place", name});
-  if (outer.size() == loops.size()) {
-    if (const int64_t lanes = lanes_of_places(*block, draft.target, extent)) {
-      const std::string last = outer.back(), lane = last + ".lane";
-      if (extent == lanes) {
-        outer.pop_back();
-      } else {
-        must_step(draft, Split{last, {0, lanes}, {last + ".vec", lane}});
-        outer.back() = last + ".vec";
-      }
-      must_step(draft, Vectorize{extent == lanes ? last : lane});
-      steps /= static_cast<double>(draft.target.lanes(32));
-    }
+  const int64_t lanes = outer.size() == loops.size() ? lanes_of_places(*block, draft.target, extent) : 0;
+  if (lanes > 0) {
+    vectorize_places(draft, lanes, extent, outer);
+    steps /= static_cast<double>(draft.target.lanes(32));
   }
   if (outer.empty() || !choose_parallel(draft, name, estimate_us(steps, steps * 8, draft.target))) return;
   const std::string places = name + ".place";

@@ -1,5 +1,6 @@
 // What decoders have besides: rotary embeddings, attention whose keys and values several heads share.
 #include <algorithm>
+#include <optional>
 
 #include "frontend/contrib/attention.h"
 
@@ -22,70 +23,73 @@ Operand positions_from(Expansion& e, const Operand& start, int64_t batch, int64_
   return e.op("Expand", {e.converted(places, ElementType::i64), e.ints({batch, rows})});
 }
 
+// What turns: x [batch, rows, hidden] or [batch, heads, rows, head], by tables [.., angles].
+struct Rotation {
+  int64_t batch = 0, rows = 0, heads = 0, dim = 0;
+  bool is_interleaved = false;
+};
+
+constexpr int kTurnsBy = 1, kCosines = 2, kSines = 3;
+
+// Nothing after an error.
+std::optional<Rotation> read_rotation(Expansion& e) {
+  const std::vector<int64_t>& x = e.sizes(0);
+  if (!e.expect(x.size() == 3 || x.size() == 4, "input 'input': expected 3 or 4 dimensions, got shape ",
+                shape_text(x)) ||
+      !e.expect_rank(kCosines, 2) || !e.expect_rank(kSines, 2) || !e.supports_only("is_packed_batching", 0) ||
+      !e.supports(e.number("scale") == 1, "attribute 'scale': only 1 is supported, got ", e.number("scale")))
+    return std::nullopt;
+  Rotation r{x[0], x.size() == 3 ? x[1] : x[2], e.integer("num_heads"), e.integer("rotary_embedding_dim"),
+             e.integer("interleaved") != 0};
+  if (!e.expect(r.dim == 0 || r.heads > 0 || x.size() == 4,
+                "attribute 'rotary_embedding_dim': expected 'num_heads' with it"))
+    return std::nullopt;
+  if (r.heads != 0 || x.size() == 4) return r;
+  if (Expansion::is_open(e.last_size(0)) || Expansion::is_open(e.last_size(kCosines))) return std::nullopt;
+  const int64_t head = 2 * e.last_size(kCosines);
+  if (!e.expect(head > 0 && x[2] % head == 0, "input 'input': shape ", shape_text(x),
+                " has no whole heads of ", head))
+    return std::nullopt;
+  r.heads = x[2] / head;
+  return r;
+}
+
+Operand turned(Expansion& e, const Rotation& r, const Operand& cos, const Operand& sin,
+               const Operand& positions) {
+  return turned(e, e.in(0), cos, sin, positions, r.heads, r.dim, r.is_interleaved);
+}
+
 // ---- RotaryEmbedding: position_ids are one for each row, or that of the first ----
 
 void rotary(Expansion& e) {
-  constexpr int kPositions = 1, kCos = 2, kSin = 3;
-  const std::vector<int64_t>& x = e.sizes(0);
-  if (!e.expect(x.size() == 3 || x.size() == 4, "input 'input': expected 3 or 4 dimensions, got shape ", shape_text(x)) ||
-      !e.expect_rank(kCos, 2) || !e.expect_rank(kSin, 2) || !e.supports_only("is_packed_batching", 0) ||
-      !e.supports(e.number("scale") == 1, "attribute 'scale': only 1 is supported, got ", e.number("scale")))
-    return;
-  const int64_t batch = x[0], rows = x.size() == 3 ? x[1] : x[2], dim = e.integer("rotary_embedding_dim");
-  int64_t heads = e.integer("num_heads");
-  if (!e.expect(dim == 0 || heads > 0 || x.size() == 4, "attribute 'rotary_embedding_dim': expected 'num_heads' with it")) return;
-  if (heads == 0 && x.size() == 3) {
-    if (Expansion::is_open(e.last_size(0)) || Expansion::is_open(e.last_size(kCos))) return;
-    const int64_t head = 2 * e.last_size(kCos);
-    if (!e.expect(head > 0 && x[2] % head == 0, "input 'input': shape ", shape_text(x), " has no whole heads of ", head)) return;
-    heads = x[2] / head;
-  }
-  Operand positions = e.in(kPositions);
-  if (e.sizes(kPositions) == std::vector<int64_t>{1}) {
-    positions = positions_from(e, e.converted(positions, ElementType::i32), batch, rows);
-  } else if (!e.expect_fit(kPositions, {batch, rows})) {
+  const std::optional<Rotation> r = read_rotation(e);
+  if (!r) return;
+  Operand positions = e.in(kTurnsBy);
+  if (e.sizes(kTurnsBy) == std::vector<int64_t>{1}) {
+    positions = positions_from(e, e.converted(positions, ElementType::i32), r->batch, r->rows);
+  } else if (!e.expect_fit(kTurnsBy, {r->batch, r->rows})) {
     return;
   }
-  e.result(0, turned(e, e.in(0), e.in(kCos), e.in(kSin), positions, heads, dim, e.integer("interleaved") != 0));
+  e.result(0, turned(e, *r, e.in(kCosines), e.in(kSines), positions));
 }
 
 // ---- MRotaryEmbedding: three positions for each row (time, height, width), of which each angle has its own ----
 
 void rotary_of_three(Expansion& e) {
-  constexpr int kPositions = 1, kCos = 2, kSin = 3;
   constexpr int64_t kInterleavedSections = 1;
-  const std::vector<int64_t>&x = e.sizes(0), section = e.integers("mrope_section");
-  const int64_t layout = e.integer("mrope_layout");
-  if (!e.expect(x.size() == 3 || x.size() == 4, "input 'input': expected 3 or 4 dimensions, got shape ",
-                shape_text(x)) ||
-      !e.expect_rank(kCos, 2) || !e.expect_fit(kSin, e.sizes(kCos)) ||
-      !e.supports_only("is_packed_batching", 0) ||
-      !e.supports(e.number("scale") == 1, "attribute 'scale': only 1 is supported, got ",
-                  e.number("scale")) ||
+  const std::optional<Rotation> r = read_rotation(e);
+  if (!r || !e.expect_fit(kSines, e.sizes(kCosines)) || !e.expect_fit(kTurnsBy, {3, r->batch, r->rows}))
+    return;
+  const std::vector<int64_t> section = e.integers("mrope_section");
+  const int64_t layout = e.integer("mrope_layout"), angles = e.last_size(kCosines);
+  if (Expansion::is_open(angles) ||
       !e.expect(layout == 0 || layout == kInterleavedSections,
                 "attribute 'mrope_layout': expected 0 or 1, got ", layout) ||
-      !e.expect(section.size() == 3, "attribute 'mrope_section': expected 3 numbers, got ", section.size()))
-    return;
-  const int64_t angles = e.last_size(kCos), rows = x.size() == 3 ? x[1] : x[2];
-  if (Expansion::is_open(angles) ||
+      !e.expect(section.size() == 3, "attribute 'mrope_section': expected 3 numbers, got ", section.size()) ||
       !e.expect(section[0] + section[1] + section[2] == angles &&
                     *std::min_element(section.begin(), section.end()) >= 0,
-                "attribute 'mrope_section': expected parts of ", angles, ", got ", shape_text(section)) ||
-      !e.expect_fit(kPositions, {3, x[0], rows}))
+                "attribute 'mrope_section': expected parts of ", angles, ", got ", shape_text(section)))
     return;
-  int64_t heads = e.integer("num_heads");
-  const int64_t dim = e.integer("rotary_embedding_dim");
-  if (!e.expect(dim == 0 || heads > 0 || x.size() == 4,
-                "attribute 'rotary_embedding_dim': expected 'num_heads' with it"))
-    return;
-  if (heads == 0 && x.size() == 3) {
-    const int64_t columns = e.last_size(0);
-    if (Expansion::is_open(columns) ||
-        !e.expect(angles > 0 && columns % (2 * angles) == 0, "input 'input': shape ", shape_text(x),
-                  " has no whole heads of ", 2 * angles))
-      return;
-    heads = columns / (2 * angles);
-  }
   // Whose angle is that of which of the three.
   auto is_of = [&](int64_t which) {
     std::vector<int32_t> mask;
@@ -98,7 +102,7 @@ void rotary_of_three(Expansion& e) {
   };
   std::vector<Operand> positions;
   for (int64_t which = 0; which < 3; ++which)
-    positions.push_back(e.reshaped(e.slice(e.in(kPositions), 0, which, which + 1), {x[0], rows}));
+    positions.push_back(e.reshaped(e.slice(e.in(kTurnsBy), 0, which, which + 1), {r->batch, r->rows}));
   auto of_rows = [&](int table) {
     Operand all = e.op("Gather", {e.in(table), positions[0]});
     for (int64_t which : {1, 2})
@@ -106,8 +110,7 @@ void rotary_of_three(Expansion& e) {
                  {is_of(which), e.op("Gather", {e.in(table), positions[static_cast<size_t>(which)]}), all});
     return all;
   };
-  e.result(0,
-           turned(e, e.in(0), of_rows(kCos), of_rows(kSin), "", heads, dim, e.integer("interleaved") != 0));
+  e.result(0, turned(e, *r, of_rows(kCosines), of_rows(kSines), ""));
 }
 
 // ---- GroupQueryAttention ----

@@ -122,11 +122,9 @@ void causal_convolution(Expansion& e) {
 
 // ---- Norms by the root of the mean square, of groups of neighbours ----
 
-// Of x [.., groups, width], in f32.
-Operand root_mean_square_norm(Expansion& e, const Operand& x) {
-  Operand mean = e.op("ReduceMean", {e.op("Mul", {x, x}), e.ints({-1})});
-  return e.op("Div",
-              {x, e.op("Sqrt", {e.op("Add", {mean, e.scalar(ElementType::f32, e.number("epsilon"))})})});
+// Of x [.., groups, width], in f32, with a scale [width].
+Operand root_mean_square_norm(Expansion& e, const Operand& x, const Operand& scale) {
+  return e.op("RMSNormalization", {x, scale}, e.passed_on({"epsilon"}));
 }
 
 // [.., groups * width] as [.., groups, width].
@@ -150,8 +148,7 @@ void gated_norm(Expansion& e) {
                                                " columns have no whole groups of ", width))
     return;
   const std::vector<int64_t> apart = in_groups(e.sizes(kX), columns / width, width);
-  Operand y = root_mean_square_norm(e, e.reshaped(wide(e, kX), apart));
-  y = e.op("Mul", {y, wide(e, kScale)});
+  Operand y = root_mean_square_norm(e, e.reshaped(wide(e, kX), apart), wide(e, kScale));
   y = e.op("Mul", {e.reshaped(y, e.sizes(kX)), gate_of(e, wide(e, kGate), activation == "sigmoid")});
   e.result(0, narrowed(e, y, e.element(kX)));
 }
@@ -173,18 +170,19 @@ void branchwise_norm(Expansion& e) {
                 " branches"))
     return;
   const int64_t width = is_flat ? columns / branches : columns;
+  const std::vector<int64_t> given = e.has(kScale) ? e.shape(kScale) : std::vector<int64_t>{width};
+  const bool is_each = given == std::vector<int64_t>{branches * width} ||
+                       given == std::vector<int64_t>{branches, width},
+             is_same = given == std::vector<int64_t>{width};
+  if (!e.expect(is_each || is_same, "input 'scale': expected shape ", shape_text({branches * width}), ", ",
+                shape_text({branches, width}), " or ", shape_text({width}), ", got ", shape_text(given)))
+    return;
   Operand x = wide(e, kX);
-  Operand y = root_mean_square_norm(e, is_flat ? e.reshaped(x, in_groups(e.sizes(kX), branches, width)) : x);
-  if (e.has(kScale)) {
-    const std::vector<int64_t>& scale = e.shape(kScale);
-    const bool is_each =
-        scale == std::vector<int64_t>{branches * width} || scale == std::vector<int64_t>{branches, width};
-    if (!e.expect(is_each || scale == std::vector<int64_t>{width}, "input 'scale': expected shape ",
-                  shape_text({branches * width}), ", ", shape_text({branches, width}), " or ",
-                  shape_text({width}), ", got ", shape_text(scale)))
-      return;
-    y = e.op("Mul", {y, is_each ? e.reshaped(wide(e, kScale), {branches, width}) : wide(e, kScale)});
-  }
+  if (is_flat) x = e.reshaped(x, in_groups(e.sizes(kX), branches, width));
+  Operand scale = e.has(kScale) && is_same ? wide(e, kScale)
+                                           : e.op("Expand", {e.scalar(ElementType::f32, 1), e.ints({width})});
+  Operand y = root_mean_square_norm(e, x, scale);
+  if (!is_same) y = e.op("Mul", {y, e.reshaped(wide(e, kScale), {branches, width})});
   e.result(0, narrowed(e, is_flat ? e.reshaped(y, e.sizes(kX)) : y, e.element(kX)));
 }
 

@@ -47,6 +47,23 @@ void dynamic(Expansion& e) {
   e.result(0, integer_product(e, {a[0], e.in(1), a[1], e.in(2), a[2], e.in(3), e.in(4), ElementType::f32}));
 }
 
+// ---- Weights in blocks of neighbours ----
+
+bool expect_blocks(Expansion& e) {
+  const int64_t block = e.integer("block_size");
+  return e.expect(block >= 16 && (block & (block - 1)) == 0,
+                  "attribute 'block_size': expected a power of two from 16 on, got ", block);
+}
+
+// K and N, whose product is a number of weights.
+bool expect_matrix_sizes(Expansion& e) {
+  constexpr int64_t kMost = int64_t{1} << 31;
+  const int64_t k = e.integer("K"), n = e.integer("N");
+  return e.expect(0 < k && 0 < n, "attributes 'K' and 'N': expected positive numbers, got ", k, " and ", n) &&
+         e.expect(k < kMost && n < kMost, "attributes 'K' and 'N': expected less than ", kMost, ", got ", k,
+                  " and ", n);
+}
+
 // ---- MatMulNBits: weights [N, blocks of K], several to a byte, the first in its lowest bits ----
 
 // [.., n] of bytes as [.., n * 8 / bits] of numbers.
@@ -67,9 +84,9 @@ void few_bits(Expansion& e) {
   constexpr int kWeights = 1, kScales = 2, kZeros = 3, kGroups = 4, kBias = 5;
   const int64_t k = e.integer("K"), n = e.integer("N"), bits = e.integer("bits"), block = e.integer("block_size");
   if (!e.supports(bits == 2 || bits == 4 || bits == 8, "attribute 'bits': expected 2, 4 or 8, got ", bits) ||
-      !e.expect(block >= 16 && (block & (block - 1)) == 0, "attribute 'block_size': expected a power of two from 16 on, got ", block) ||
-      !e.expect(k > 0 && n > 0, "attributes 'K' and 'N': expected positive numbers, got ", k, " and ", n) ||
-      !e.supports(!e.has(kGroups), "input 'g_idx' is not supported") || !e.supports_only("weight_prepacked", 0))
+      !expect_blocks(e) || !expect_matrix_sizes(e) ||
+      !e.supports(!e.has(kGroups), "input 'g_idx' is not supported") ||
+      !e.supports_only("weight_prepacked", 0))
     return;
   const int64_t blocks = (k + block - 1) / block, packed_zeros = (blocks * bits + 7) / 8;
   const std::vector<int64_t> packed{n, blocks, block * bits / 8};
@@ -143,9 +160,7 @@ void listed_levels(Expansion& e) {
   const int64_t k = e.integer("K"), n = e.integer("N"), block = e.integer("block_size"),
                 kind = e.integer("quant_type");
   if (!e.expect(kind == 0 || kind == kNormalFloat, "attribute 'quant_type': expected 0 or 1, got ", kind) ||
-      !e.expect(block >= 16 && (block & (block - 1)) == 0,
-                "attribute 'block_size': expected a power of two from 16 on, got ", block) ||
-      !e.expect(k > 0 && n > 0, "attributes 'K' and 'N': expected positive numbers, got ", k, " and ", n))
+      !expect_blocks(e) || !expect_matrix_sizes(e))
     return;
   const int64_t count = k * n, bytes = (count + 1) / 2, blocks = (count + block - 1) / block;
   if (!e.expect(e.count(kWeights) == bytes, "input 'B': expected ", bytes, " bytes, got shape ",
@@ -178,8 +193,7 @@ void gather_few_bits(Expansion& e) {
   if (!e.supports(e.element(0) == ElementType::u8, "data of ", mcc::to_text(e.element(0)),
                   " is not supported: expected u8") ||
       !e.supports(bits == 2 || bits == 4 || bits == 8, "attribute 'bits': expected 2, 4 or 8, got ", bits) ||
-      !e.expect(block >= 16 && (block & (block - 1)) == 0,
-                "attribute 'block_size': expected a power of two from 16 on, got ", block) ||
+      !expect_blocks(e) ||
       !e.expect(rank >= 2, "input 'data': expected at least 2 dimensions, got shape ", shape_text(data)))
     return;
   for (const auto& [name, wanted] :

@@ -175,7 +175,6 @@ class Decoder(FolderCase):
                 self.assertRaisesRegex(RunError, words, run, room, places)
         session.close()
 
-    # ONNX's own operator for it, of known sizes and of open ones.
     # Rooms for what is remembered of a window: as many keys, and more, which are moved now and then.
     def test_states_and_windows(self):
         maker = Hybrid(sizes=Sizes(bits=0))
@@ -201,6 +200,7 @@ class Decoder(FolderCase):
                     wanted, given = want[1:], got[1:]
         session.close()
 
+    # ONNX's own operator for it, of known sizes and of open ones.
     def test_tensor_scatter(self):
         batch, room, new, width = 2, 9, 2, 5
         for mode, sizes, element in (("linear", (batch, room, new), TensorProto.FLOAT), ("circular", ("B", "R", "S"), TensorProto.FLOAT16)):

@@ -2,10 +2,9 @@
 #include <gmock/gmock.h>
 
 #include "schedules/grid_cases.h"
-#include "tensor/passes/join_cases.h"
+#include "schedules/joined_rows.h"
 #include "tensor/schedule/weight_order.h"
 #include "tensor/sizes.h"
-#include "tuner/other_rows.h"
 
 namespace mcc::test {
 namespace {
@@ -146,41 +145,6 @@ TEST(GridFewRows, AreRightOnTensorCores) {
 }
 
 // ---- One function, several schedules ----
-
-struct Joined {
-  Func func;  // lowered
-  std::vector<std::string> conditions;
-};
-
-Joined joined(const Func& f, const Target& target) {
-  const tuner::DefaultSchedule made = tuner::explained_default_schedule(f, target);
-  EXPECT_FALSE(made.is_plain);
-  Joined out;
-  std::vector<Case> cases;
-  for (const tuner::OtherRows& other : tuner::schedule_other_rows(f, target, made.schedule)) {
-    EXPECT_NE(to_text(other.made.schedule.trace()), to_text(made.schedule.trace()));
-    out.conditions.push_back(to_text(other.condition));
-    cases.push_back({other.condition, lower(other.made.schedule.func(), target)});
-  }
-  const Func otherwise = lower(made.schedule.func(), target);
-  size_t launches = count_launches(otherwise);
-  for (const Case& c : cases)
-    launches += count_launches(c.func);
-  out.func = join_cases(otherwise, cases);
-  EXPECT_EQ(count_launches(out.func), launches);
-  EXPECT_THAT(verify(out.func, Stage::lowered), testing::IsEmpty()) << to_text(out.func);
-  EXPECT_THAT(verify_launches(out.func, target.gpu), testing::IsEmpty()) << to_text(out.func);
-  return out;
-}
-
-void expect_right_at(const Func& f, const Func& lowered, const std::vector<std::vector<int64_t>>& all) {
-  for (const std::vector<int64_t>& sizes : all) {
-    const Func instance = with_sizes(f, sizes);
-    SCOPED_TRACE(join(sizes, ", "));
-    graph::test::expect_close(run_at(lowered, sizes, instance), run(instance, instance), 1e-3);
-    if (::testing::Test::HasFailure()) return;
-  }
-}
 
 // How many of the launches have blocks, at sizes of the dimensions.
 int launches_with_blocks(const Func& f, const std::vector<int64_t>& sizes) {

@@ -2,10 +2,8 @@
 #include <gmock/gmock.h>
 
 #include "schedules/grid_cases.h"
-#include "tensor/passes/join_cases.h"
+#include "schedules/joined_rows.h"
 #include "tensor/schedule/weight_order.h"
-#include "tensor/sizes.h"
-#include "tuner/other_rows.h"
 
 namespace mcc::test {
 namespace {
@@ -19,38 +17,10 @@ Target machine() {
   return t;
 }
 
-struct Joined {
-  Func func;  // lowered
-  std::vector<std::string> conditions;
-};
-
-Joined joined(const Func& f) {
-  const tuner::DefaultSchedule made = tuner::explained_default_schedule(f, machine());
-  Joined out;
-  std::vector<Case> cases;
-  for (const tuner::OtherRows& other : tuner::schedule_other_rows(f, machine(), made.schedule)) {
-    EXPECT_NE(to_text(other.made.schedule.trace()), to_text(made.schedule.trace()));
-    out.conditions.push_back(to_text(other.condition));
-    cases.push_back({other.condition, lower(other.made.schedule.func(), machine())});
-  }
-  out.func = join_cases(lower(made.schedule.func(), machine()), cases);
-  EXPECT_THAT(verify(out.func, Stage::lowered), testing::IsEmpty()) << to_text(out.func);
-  return out;
-}
-
 Func product(const std::string& source, const std::string& sizes) {
   Func f = fused_kernel(source);
   f.annotations["sizes"] = sizes;
   return f;
-}
-
-void expect_right_at(const Func& f, const Func& lowered, const std::vector<std::vector<int64_t>>& all) {
-  for (const std::vector<int64_t>& sizes : all) {
-    const Func instance = with_sizes(f, sizes);
-    SCOPED_TRACE(join(sizes, ", "));
-    graph::test::expect_close(run_at(lowered, sizes, instance), run(instance, instance), 1e-3);
-    if (::testing::Test::HasFailure()) return;
-  }
 }
 
 constexpr const char* kScores =
@@ -62,7 +32,7 @@ TEST(OtherRows, OfOneQuery) {
   for (const char* source : {kScores, kValues}) {
     SCOPED_TRACE(source);
     const Func f = product(source, "1..~128 1..~128");
-    const Joined made = joined(f);
+    const Joined made = joined(f, machine());
     ASSERT_EQ(made.conditions.size(), 1U);
     EXPECT_THAT(made.conditions[0], testing::AnyOf("S == 1", "S < 2"));
     expect_right_at(f, made.func, {{1, 1}, {1, 33}, {1, 300}, {2, 40}, {7, 1}, {9, 65}});
@@ -70,8 +40,8 @@ TEST(OtherRows, OfOneQuery) {
 }
 
 TEST(OtherRows, AreNoneWhereOneQueryIsTypicalOrNoneIs) {
-  EXPECT_THAT(joined(product(kScores, "2..~128 1..~128")).conditions, testing::IsEmpty());
-  EXPECT_THAT(joined(product(kScores, "1..1 1..~128")).conditions, testing::IsEmpty());
+  EXPECT_THAT(joined(product(kScores, "2..~128 1..~128"), machine()).conditions, testing::IsEmpty());
+  EXPECT_THAT(joined(product(kScores, "1..1 1..~128"), machine()).conditions, testing::IsEmpty());
 }
 
 // Weights are stored in the order that one schedule reads them in.
@@ -79,7 +49,7 @@ TEST(OtherRows, AreNoneOfWeights) {
   Func f = product("graph g(%x: f32[N, 256], %w: f32[256, 256]) {\n  %y = MatMul(%x, %w)\n  return %y\n}\n",
                    "1..~128");
   mark_weights(f, {"x1"});
-  EXPECT_THAT(joined(f).conditions, testing::IsEmpty());
+  EXPECT_THAT(joined(f, machine()).conditions, testing::IsEmpty());
 }
 
 }  // namespace
