@@ -141,12 +141,15 @@ int run_prune(const Arguments& arguments) {
     return lock_output(output);
   }();
   if (!lock.ok()) return report_errors(lock.errors(), arguments.json);
-  // The default stays, too: it is what others are compared with. So does the last race, which says whose times do not count.
-  std::map<LogKey, std::pair<LogEntry, std::string>> defaults, races;
+  // The default stays, too: it is what others are compared with, as measured last. So does the last race, which says whose times do
+  // not count.
+  std::map<LogKey, std::pair<LogEntry, std::string>> defaults, last_defaults, races;
   Result<LogContents> log =
       read_kept(input, arguments.keep, [&](const LogEntry& entry, const std::string& trace) {
         if (!entry.beats.empty()) races.insert_or_assign(tuner::key_of(entry), std::pair(entry, trace));
-        if (entry.source != "default" || !tuner::is_valid(entry)) return;
+        if (entry.source != "default" || !entry.trial.measurement.ok()) return;
+        last_defaults.insert_or_assign(tuner::key_of(entry), std::pair(entry, trace));
+        if (!tuner::is_valid(entry)) return;
         auto [at, is_new] = defaults.try_emplace(tuner::key_of(entry), entry, trace);
         if (!is_new && tuner::is_faster(entry, at->second.first)) at->second = {entry, trace};
       });
@@ -157,7 +160,7 @@ int run_prune(const Arguments& arguments) {
     before += counts.trials + counts.seeds + counts.picked;
   std::map<int64_t, std::string> lines;
   for (const LogEntry& entry : log->entries) lines[entry.line] = tuner::entry_line(entry);
-  for (const auto* entries : {&defaults, &races}) {
+  for (const auto* entries : {&defaults, &last_defaults, &races}) {
     for (const auto& [key, entry] : *entries) lines[entry.first.line] = tuner::entry_line(entry.first, entry.second);
   }
   tuner::LogFile file(output);

@@ -117,7 +117,8 @@ class Report {
           entry.source == "import" || tuner::is_picked(entry))
         continue;
       const tuner::Measurement& m = entry.trial.measurement;
-      if (entry.source == "default" && m.ok() && !m.is_censored && std::isfinite(m.best_us())) out.default_us = m.best_us();
+      // Stopped early it takes at least this, in the conditions in which the winner was measured.
+      if (entry.source == "default" && m.ok() && std::isfinite(m.best_us())) out.default_us = m.best_us();
       if (tuner::is_valid(entry) && (out.best == nullptr || tuner::is_faster(entry, *out.best))) out.best = &entry;
       // What was measured once more is no other schedule.
       if (!seen.emplace(entry.threads, to_text(entry.trial.candidate.trace)).second) continue;

@@ -278,7 +278,7 @@ class Reader {
     if (!m.ok()) return;
     counts.censored += m.is_censored ? 1 : 0;
     counts.unchecked += m.is_checked ? 0 : 1;
-    if (entry.source == "default" && !m.is_censored) counts.default_us = m.best_us();
+    if (entry.source == "default") counts.default_us = m.best_us();
   }
 
   void collect() {

@@ -308,6 +308,27 @@ TEST(MeasureRace, SpendsLittleOnTheSlowAndCensorsTheHopeless) {
   EXPECT_GT(spent[0], spent[2]);
 }
 
+// Two single runs of a short kernel, with its code on the way to the caches, are not enough to give it up.
+TEST(MeasureRace, ShortKernelsMayBeginSlowly) {
+  const std::vector<double> truth{1.1, 1};
+  std::vector<int> single(truth.size());
+  const auto time = [&](size_t i, int64_t runs) {
+    const double us = runs == 1 && ++single[i] <= 2 ? 5 * truth[i] : truth[i];
+    return RunBlock{us, us * static_cast<double>(runs), false};
+  };
+  std::vector<bool> censored(truth.size());
+  size_t winner = 2;
+  Race race({}, time, [&](const Lane& lane) {
+    censored[lane.candidate] = lane.is_censored;
+    if (lane.is_winner) winner = lane.candidate;
+  });
+  for (size_t i = 0; i < truth.size(); ++i)
+    race.enter(i, truth[i]);
+  race.finish();
+  EXPECT_EQ(censored, (std::vector<bool>{false, false}));
+  EXPECT_EQ(winner, 1u);
+}
+
 TEST(MeasureRace, StopsEarlyWhenAllAreBehindTheIncumbent) {
   double spent = 0;
   RaceOptions options;

@@ -345,6 +345,22 @@ class TuningLog(LogCase):
         self.json_of("log", "prune", log, "-k", 3)
         self.assertEqual(self.json_of("log", "show", log)["tasks"][0]["best_us"], 6)
 
+    def test_the_default_in_a_race(self):
+        """What it takes in the conditions in which the winner was measured, stopped early or not, is what the winner is compared with."""
+        task = self.tasks["tasks"][0]
+        default = dict(json.loads(self.trial(task, 5)), source="default")
+        winner = dict(default, trace="", times_us=[6.0], source="search")
+        final = dict(winner, source="final", beats=[fnv(default["trace"])])
+        lines = [self.task_line(task), *map(compact, (default, winner, dict(default, times_us=[24.0], censored=True), final))]
+        log = self.file("race.json", "\n".join(lines) + "\n")
+        for step in ("as written", "pruned"):
+            with self.subTest(step):
+                (row,) = self.json_of("log", "show", log)["tasks"]
+                self.assertEqual((row["best_us"], row["default_us"]), (6, 24))
+                (row,) = self.json_of("log", "report", log)["tasks"]
+                self.assertEqual((row["best_us"], row["default_us"]), (6, 24))
+            self.json_of("log", "prune", log, "-k", 1)
+
     def test_verify(self):
         task, other = self.tasks["tasks"][0], json.loads(json.dumps(self.tasks["tasks"][0]))
         other["id"], other["text"] = "0123456789abcdef", other["text"].replace("96", "160").replace("48", "52")

@@ -14,11 +14,13 @@ double Race::bar_us() const {
   return options_.incumbent_us > 0 ? std::min(best_us_, options_.incumbent_us) : best_us_;
 }
 
+int64_t Race::runs_of_block(double run_us) const {
+  return std::max<int64_t>(1, std::llround(options_.block_us / std::max(run_us, 0.01)));
+}
+
 // A disturbed block counts only as long as there is no other.
 RunBlock Race::take_block(Lane& lane) {
-  const double estimate = std::max(lane.best_us, 0.01);
-  const auto runs = std::max<int64_t>(1, std::llround(options_.block_us / estimate));
-  const RunBlock block = time_(lane.candidate, runs);
+  const RunBlock block = time_(lane.candidate, runs_of_block(lane.best_us));
   lane.wall_us += block.wall_us;
   if (lane.times_us.empty()) lane.best_us = block.us;  // so far it was a single run
   lane.best_us = std::min(lane.best_us, block.us);
@@ -44,7 +46,8 @@ void Race::enter(size_t candidate, double warm_us) {
   lane.wall_us += first.wall_us;
   lane.best_us = first.us;
   if (bar > 0 && first.us > limit) {
-    const RunBlock second = time_(candidate, 1);
+    // A single run of a short kernel is mostly what its code's way into the caches takes.
+    const RunBlock second = time_(candidate, runs_of_block(first.us));
     lane.wall_us += second.wall_us;
     lane.best_us = std::min(lane.best_us, second.us);
     if (lane.best_us > limit) {

@@ -52,6 +52,7 @@ class Race {
   void finish();
 
  private:
+  int64_t runs_of_block(double run_us) const;
   RunBlock take_block(Lane& lane);
   void keep_best(size_t count);
   double stage_us(int stage, double run_us) const;  // its length
