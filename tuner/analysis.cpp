@@ -60,7 +60,7 @@ int64_t run_along(const Axis& axis, const std::vector<Expr>& indices, const std:
 std::optional<Access> access_of(const Block& block, const Buffer& buffer, const std::vector<Expr>& indices) {
   std::optional<std::vector<int64_t>> dims = strides_of(buffer);
   if (!dims) return std::nullopt;
-  Access access{buffer, {}, {}};
+  Access access{buffer, {}, {}, false};
   for (const Axis& axis : block.axes) {
     if (axis.kind == AxisKind::scan) continue;
     int64_t stride = 0;
@@ -69,7 +69,9 @@ std::optional<Access> access_of(const Block& block, const Buffer& buffer, const 
       std::optional<int64_t> at1 = evaluate_at(indices[d], axis.var.get(), 1);
       // An index that is data (a gather) or that cannot be followed counts as far away.
       if (!at0 || !at1) {
-        if (uses_var(indices[d], axis.var)) stride += (int64_t{1} << 20);
+        if (!uses_var(indices[d], axis.var)) continue;
+        stride += (int64_t{1} << 20);
+        access.is_indirect = true;
         continue;
       }
       stride += (*at1 - *at0) * (*dims)[d];
@@ -82,16 +84,23 @@ std::optional<Access> access_of(const Block& block, const Buffer& buffer, const 
 
 class ReadBody : public Visitor {
  public:
-  std::vector<const Load*> loads;
+  struct Read {
+    const Load* load;
+    bool in_index;  // of another one
+  };
+  std::vector<Read> loads;
   std::vector<const Store*> stores;
   bool math_call = false, arithmetic = false;
 
  protected:
   using Visitor::on;
   void on(const Load& n) override {
-    loads.push_back(&n);
+    loads.push_back({&n, is_index_});
     // Indices are not arithmetic on values, unless they hold loads of their own.
+    const bool outer = is_index_;
+    is_index_ = true;
     for (const Expr& i : n.indices) collect(i);
+    is_index_ = outer;
   }
   void on(const Store& n) override {
     stores.push_back(&n);
@@ -122,7 +131,7 @@ class ReadBody : public Visitor {
     visit(index);
     is_condition_ = outer;
   }
-  bool is_condition_ = false;
+  bool is_condition_ = false, is_index_ = false;
 };
 
 // acc + a * b, in any order of the operands. The factors differ: a square has one operand.
@@ -146,6 +155,20 @@ bool shares_operands(const BlockInfo& info) {
     }
   }
   return false;
+}
+
+// Without those loads that stand in indices, if these move along no sum: then they only say which operands there are.
+std::optional<std::vector<Access>> operands_of(const BlockInfo& info, const std::vector<bool>& in_index) {
+  std::vector<Access> out;
+  for (size_t i = 0; i < info.loads.size(); ++i) {
+    if (!in_index[i]) {
+      out.push_back(info.loads[i]);
+      continue;
+    }
+    for (size_t a = 0; a < info.axes.size(); ++a)
+      if (info.axes[a].is_reduce && info.loads[i].strides[a] != 0) return std::nullopt;
+  }
+  return out;
 }
 
 // outer * width + inner, of two axes of which the second has that width.
@@ -252,11 +275,13 @@ std::optional<BlockInfo> analyze_block(const Schedule& schedule, const std::stri
   std::optional<Access> written = access_of(*block, store.buffer, store.indices);
   if (!written) return std::nullopt;
   info.store = *written;
-  for (const Load* load : body.loads) {
-    if (info.is_reduction && load->buffer.same_as(store.buffer)) continue;
-    std::optional<Access> read = access_of(*block, load->buffer, load->indices);
+  std::vector<bool> in_index;
+  for (const ReadBody::Read& r : body.loads) {
+    if (info.is_reduction && r.load->buffer.same_as(store.buffer)) continue;
+    std::optional<Access> read = access_of(*block, r.load->buffer, r.load->indices);
     if (!read) return std::nullopt;
     info.loads.push_back(*read);
+    in_index.push_back(r.in_index);
   }
   info.has_math_call = body.math_call;
   info.is_movement = !body.arithmetic;
@@ -264,7 +289,13 @@ std::optional<BlockInfo> analyze_block(const Schedule& schedule, const std::stri
   for (const Expr& index : store.indices) {
     info.is_injective &= is_of_axes(index, *block);
   }
-  info.is_contraction = info.is_reduction && is_sum_of_products(store) && shares_operands(info);
+  if (info.is_reduction && is_sum_of_products(store)) {
+    const std::vector<Access> all = info.loads;
+    if (std::optional<std::vector<Access>> operands = operands_of(info, in_index))
+      info.loads = *std::move(operands);
+    info.is_contraction = shares_operands(info);
+    if (!info.is_contraction) info.loads = all;
+  }
   info.element_bits = std::max(bit_width(store.buffer.element()), 8);
   return info;
 }

@@ -33,11 +33,12 @@ std::optional<Repetition> repeated_elements(const Block& block, const BlockInfo&
   for_each_expr(block.body, [&](const Expr& e) {
     const auto* load = e.as<Load>();
     if (!load || load->buffer.same_as(info.store.buffer)) return;
-    const Access& access = *std::find_if(info.loads.begin(), info.loads.end(),
-                                         [&](const Access& a) { return a.buffer.same_as(load->buffer); });
+    const auto access = std::find_if(info.loads.begin(), info.loads.end(),
+                                     [&](const Access& a) { return a.buffer.same_as(load->buffer); });
+    if (access == info.loads.end()) return;  // says where an operand lies
     for (size_t n = 0; n < info.axes.size() && !found; ++n) {
       const bool is_repeated =
-          access.strides[n] == 0 && info.axes[n].extent > 1 &&
+          access->strides[n] == 0 && info.axes[n].extent > 1 &&
           std::any_of(load->indices.begin(), load->indices.end(),
                       [&](const Expr& index) { return uses_var(index, block.axes[n].var); });
       if (is_repeated) found = {n, steps_in_place(*load, block.axes[n], info.axes[n].extent)};

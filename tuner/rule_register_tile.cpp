@@ -260,7 +260,11 @@ class RegisterTile {
     split_lines(outer, outer_rows);
     const std::string row_tile = split_rows(outer);
     const std::string panel_loop = split_columns();
-    if (!panel_loop.empty() && !panels_inside_) outer.push_back(panel_loop);
+    // Items that data gives the same weights lie behind one another: a panel of these stays in the caches for them.
+    const Access* operand = vector_operand();
+    const bool may_share = operand != nullptr && operand->is_indirect && !packing_;
+    if (!panel_loop.empty() && !panels_inside_)
+      outer.insert(may_share ? outer.begin() : outer.end(), panel_loop);
     std::vector<std::string> order = outer;
     order.insert(order.end(), outer_rows.begin(), outer_rows.end());
     if (!row_tile.empty()) order.push_back(row_tile);

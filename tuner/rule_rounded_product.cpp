@@ -1,7 +1,7 @@
 // Products whose sums are made in blocks, each a dot product of words that gets a factor of its own (numbers of few bits, and rows that
 // have been rounded to bytes, with a scale for each block of them):
 //
-//   for panel (parallel):
+//   for panel (parallel): for batch, where its items have weights of their own:
 //     init sums of the panel
 //     for part of the blocks:
 //       the panel's words of this part, where they are packed
@@ -46,7 +46,11 @@ class RoundedProduct {
     const std::string turn = b + ".block";
     must_step(d_, Split{loop(sum_, axes_.column), {0, vectors_, lanes_}, {panel_, b + ".vecs", b + ".lane"}});
     must_step(d_, Split{loop(sum_, axes_.reduce), {0, blocks_}, {part_, turn}});
-    std::vector<std::string> order{panel_, part_}, unrolled;
+    std::vector<std::string> order{panel_}, unrolled;
+    for (size_t a : items_)
+      order.push_back(loop(sum_, a));
+    const std::string item = order.back();
+    order.push_back(part_);
     for (size_t a = 0; a + 1 < axes_.rows.size(); ++a)
       order.push_back(loop(sum_, axes_.rows[a]));
     if (!axes_.rows.empty()) {
@@ -64,13 +68,13 @@ class RoundedProduct {
     const std::string consumer = tile_consumer(d_, sum_, sum_.spatial);
     must_step(d_, ComputeAt{dots_.name, turn});
     if (!unpacked_.empty()) must_step(d_, ComputeAt{unpacked_, part_});
-    if (!consumer.empty()) try_step(d_, ReverseComputeAt{consumer, panel_});
+    if (!consumer.empty()) try_step(d_, ReverseComputeAt{consumer, item});
     tile_dots(turn);
     must_step(d_, Vectorize{b + ".lane"});
     for (const std::string& l : unrolled)
       must_step(d_, Unroll{l});
-    vectorize_below_tile(d_, b + ".init", panel_, lanes_, false);
-    if (!consumer.empty()) vectorize_below_tile(d_, consumer, panel_, lanes_, false);
+    vectorize_below_tile(d_, b + ".init", item, lanes_, false);
+    if (!consumer.empty()) vectorize_below_tile(d_, consumer, item, lanes_, false);
     if (!unpacked_.empty()) unpack();
   }
 
@@ -87,7 +91,8 @@ class RoundedProduct {
     const BlockInfo& words = dot->info;
     const size_t right = words.loads[0].buffer.element() == dot->left ? 1 : 0;
     const Access& w = words.loads[right];
-    if (w.buffer.shape().size() != 4 || !as_int(w.buffer.shape()[2], &width_) || width_ % lanes_ != 0)
+    const std::vector<Expr>& shape = w.buffer.shape();
+    if (shape.size() < kWordsRank || !as_int(shape[shape.size() - 2], &width_) || width_ % lanes_ != 0)
       return false;
     dots_ = info;
     words_ = w.buffer;
@@ -98,11 +103,11 @@ class RoundedProduct {
     for (const std::string& name : s_.producers(info.name)) {
       const std::optional<BlockInfo> made = analyze(s_, name);
       if (!made || !made->store.buffer.same_as(w.buffer)) continue;
-      const bool is_of_weights = std::all_of(made->loads.begin(), made->loads.end(),
-                                             [&](const Access& l) { return is_weight(s_.func(), l.buffer); });
+      const bool is_of_weights = is_made_of_weights(s_.func(), *made);
       unpacked_ = name;
       unpacked_info_ = *made;
-      return made->is_injective && is_of_weights && made->axes.size() == 4 && s_.consumers(name).size() == 1;
+      return made->is_injective && is_of_weights && made->axes.size() == kWordsRank + items_.size() &&
+             s_.consumers(name).size() == 1;
     }
     return false;
   }
@@ -112,6 +117,15 @@ class RoundedProduct {
     const std::optional<SumAxes> axes = sum_axes(sum);
     if (!axes) return false;
     axes_ = *axes;
+    // Along a batch whose items have weights of their own scales move, too.
+    items_.clear();
+    std::erase_if(axes_.rows, [&](size_t a) {
+      const bool is_item = std::any_of(sum.loads.begin(), sum.loads.end(), [&](const Access& l) {
+        return !l.buffer.same_as(dots) && l.strides[axes_.column] != 0 && l.strides[a] != 0;
+      });
+      if (is_item) items_.push_back(a);
+      return is_item;
+    });
     return std::any_of(sum.loads.begin(), sum.loads.end(), [&](const Access& l) {
       return l.buffer.same_as(dots) && l.strides[axes_.column] == 1 && l.strides[axes_.reduce] > 1;
     });
@@ -177,8 +191,10 @@ class RoundedProduct {
 
   // Two words of each, a vector of bytes at a time.
   void unpack() {
-    const std::string &word = unpacked_info_.axes[1].loop, &column = unpacked_info_.axes[2].loop,
-                      &byte = unpacked_info_.axes[3].loop;
+    const size_t panel = unpacked_info_.axes.size() - kWordsRank;
+    const std::string &word = unpacked_info_.axes[panel + 1].loop,
+                      &column = unpacked_info_.axes[panel + 2].loop,
+                      &byte = unpacked_info_.axes[panel + 3].loop;
     const std::string bytes = unpacked_ + ".bytes";
     if (s_.find_loop(word) == nullptr || s_.find_loop(column) == nullptr || s_.find_loop(byte) == nullptr)
       return;
@@ -206,7 +222,10 @@ class RoundedProduct {
   BlockInfo dots_, sum_, unpacked_info_;
   Buffer words_;
   std::string instruction_, unpacked_, panel_, part_;
-  SumAxes axes_;  // of the sum
+  static constexpr size_t kWordsRank = 4;  // panel, word, column, byte
+
+  SumAxes axes_;               // of the sum
+  std::vector<size_t> items_;  // of those those of a batch whose items have weights of their own
   int64_t lanes_, width_ = 16, vectors_ = 1, blocks_ = 1, row_tile_ = 1;
   double us_ = 0;
 };

@@ -1,6 +1,6 @@
 // Products with weights that are computed of other ones: numbers of few bits, with a scale for each block of them.
 //
-//   for panel (parallel):
+//   for panel (parallel): for batch, where its items have weights of their own:
 //     init sums of the panel
 //     for part of the sum:
 //       the panel's weights of this part, in vectors
@@ -63,12 +63,12 @@ class UnpackedProduct {
     const std::string consumer = tile_consumer(d_, info_, info_.spatial);
     must_step(d_, DecomposeReduction{block(), part_});
     must_step(d_, ComputeAt{weights_.name, part_});
-    if (!consumer.empty()) try_step(d_, ReverseComputeAt{consumer, panel_});
+    if (!consumer.empty()) try_step(d_, ReverseComputeAt{consumer, item_});
     must_step(d_, Vectorize{block() + ".lane"});
     for (const std::string& loop : unrolled_)
       must_step(d_, Unroll{loop});
-    vectorize_below_tile(d_, block() + ".init", panel_, lanes_, false);
-    if (!consumer.empty()) vectorize_below_tile(d_, consumer, panel_, lanes_, false);
+    vectorize_below_tile(d_, block() + ".init", item_, lanes_, false);
+    if (!consumer.empty()) vectorize_below_tile(d_, consumer, item_, lanes_, false);
     unpack();
   }
 
@@ -83,16 +83,16 @@ class UnpackedProduct {
     if (!axes) return false;
     column_ = static_cast<int>(axes->column);
     reduce_ = static_cast<int>(axes->reduce);
-    others_.assign(axes->rows.begin(), axes->rows.end());
-    row_ = others_.empty() ? -1 : others_.back();
-    if (!others_.empty()) others_.pop_back();
     const auto column = static_cast<size_t>(column_);
     const size_t load = info.loads[0].strides[column] != 0 ? 0 : 1;
     const Access& w = info.loads[load];
     if (info.loads[1 - load].strides[column] != 0 || w.strides[column] != 1) return false;
-    for (int a : others_)
-      if (w.strides[static_cast<size_t>(a)] != 0) return false;
-    if (row_ >= 0 && w.strides[static_cast<size_t>(row_)] != 0) return false;
+    items_.clear();
+    others_.clear();
+    for (size_t a : axes->rows)
+      (w.strides[a] != 0 ? items_ : others_).push_back(static_cast<int>(a));
+    row_ = others_.empty() ? -1 : others_.back();
+    if (!others_.empty()) others_.pop_back();
     lanes_ = t_.lanes(32);
     width_ = w.strides[static_cast<size_t>(reduce_)];
     if (width_ % lanes_ != 0 || w.runs[column] != std::min(width_, info.axes[column].extent)) return false;
@@ -104,17 +104,20 @@ class UnpackedProduct {
     for (const std::string& name : s_.producers(info_.name)) {
       const std::optional<BlockInfo> made = analyze(s_, name);
       if (!made || !made->store.buffer.same_as(buffer)) continue;
-      if (!is_made_of_weights(s_.func(), *made) || made->axes.size() != 3) return false;
+      if (!is_made_of_weights(s_.func(), *made) || made->axes.size() != 3 + items_.size()) return false;
       if (s_.consumers(name) != std::vector<std::string>{info_.name}) return false;
       weights_ = *made;
       const Block* block = s_.find_block(name);
-      FindDivisors found(block->axes[1].var);
+      FindDivisors found(block->axes[step_axis()].var);
       found.visit(block->body);
       divisors_.assign(found.divisors.begin(), found.divisors.end());
       return true;
     }
     return false;
   }
+
+  // The weights' axis along the sum.
+  size_t step_axis() const { return weights_.axes.size() - 2; }
 
   void choose() {
     vectors_ = width_ / lanes_;
@@ -148,7 +151,11 @@ class UnpackedProduct {
     part_ = b + ".part";
     must_step(d_, Split{axis(column_).loop, {0, vectors_, lanes_}, {panel_, b + ".vecs", b + ".lane"}});
     must_step(d_, Split{axis(reduce_).loop, {0, steps_}, {part_, b + ".k"}});
-    std::vector<std::string> order{panel_, part_};
+    std::vector<std::string> order{panel_};
+    for (int a : items_)
+      order.push_back(axis(a).loop);
+    item_ = order.back();
+    order.push_back(part_);
     for (int a : others_)
       order.push_back(axis(a).loop);
     if (row_ >= 0) {
@@ -166,7 +173,7 @@ class UnpackedProduct {
 
   // The weights of a part: those of a byte, and those with a scale in common, one behind the other.
   void unpack() {
-    const std::string& k = weights_.axes[1].loop;
+    const std::string& k = weights_.axes[step_axis()].loop;
     std::string steps = k, around = part_;
     if (s_.find_loop(k) != nullptr) {
       const int64_t each = divisors_.empty() ? 1 : divisors_.front(),
@@ -192,11 +199,11 @@ class UnpackedProduct {
   const Target& t_;
   BlockInfo info_, weights_;
   int column_ = -1, reduce_ = -1, row_ = -1;
-  std::vector<int> others_;  // further rows
+  std::vector<int> items_, others_;  // of a batch whose items have weights of their own; further rows
   std::vector<int64_t> divisors_;
   int64_t lanes_ = 16, width_ = 16, vectors_ = 1, steps_ = 1, row_tile_ = 1;
   double us_ = 0;
-  std::string panel_, part_;
+  std::string panel_, item_, part_;  // item_: the innermost loop around parts
   std::vector<std::string> unrolled_;
 };
 

@@ -16,6 +16,7 @@ namespace {
 constexpr std::span<const ContribOp> (*kFamilies[])() = {
     quantized_ops, quantized_product_ops, product_ops, activation_ops, normalization_ops,
     attention_ops, decoder_ops,           hybrid_ops,  recurrent_ops,  array_ops,
+    expert_ops,
 };
 
 struct Parameter {

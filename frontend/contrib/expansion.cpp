@@ -382,6 +382,25 @@ Operand integer_product(Expansion& e, const IntegerProduct& p) {
   return p.real == ElementType::f32 ? y : e.converted(y, p.real);
 }
 
+Operand unpacked(Expansion& e, const Operand& packed, const std::vector<int64_t>& shape, int64_t bits) {
+  if (bits == 8) return packed;
+  const int64_t each = 8 / bits;
+  std::vector<int64_t> apart = shape, out = shape;
+  apart.push_back(1);
+  out.back() *= each;
+  std::vector<int32_t> shifts;
+  for (int64_t i = 0; i < each; ++i)
+    shifts.push_back(static_cast<int32_t>(i * bits));
+  Operand shifted = e.op("BitShift", {e.reshaped(packed, apart), e.tensor(ElementType::u8, {each}, shifts)},
+                         {{"direction", "RIGHT"}});
+  return e.reshaped(
+      e.op("BitwiseAnd", {shifted, e.scalar(ElementType::u8, static_cast<double>((1 << bits) - 1))}), out);
+}
+
+ElementType number_of_bits(int64_t bits) {
+  return bits == 2 ? ElementType::u2 : bits == 4 ? ElementType::u4 : ElementType::u8;
+}
+
 Operand softmax_of_rest(Expansion& e, const Operand& x, const std::vector<int64_t>& shape, int64_t axis) {
   Operand rows = e.op("Flatten", {x}, {{"axis", axis}});
   return e.reshaped(e.op("Softmax", {rows}, {{"axis", int64_t{-1}}}), shape);

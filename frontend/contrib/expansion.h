@@ -223,6 +223,12 @@ struct IntegerProduct {
   ElementType real = ElementType::f32;
 };
 Operand integer_product(Expansion& e, const IntegerProduct& p);
+// Numbers of 2, 4 or 8 bits, several to a byte, the first in its lowest bits: [.., n] of bytes, of this shape, as [.., n * 8 / bits] of u8.
+Operand unpacked(Expansion& e, const Operand& packed, const std::vector<int64_t>& shape, int64_t bits);
+// The type that says how few bits they have, so that products may keep them.
+ElementType number_of_bits(int64_t bits);
+// Whoever sets this accuracy_level (of int8) may be given rows that are rounded to bytes, block by block.
+inline constexpr int64_t kBytesWillDo = 4;
 // Softmax over all axes from `axis` on, as ONNX had it before opset 13.
 Operand softmax_of_rest(Expansion& e, const Operand& x, const std::vector<int64_t>& shape, int64_t axis);
 
@@ -235,6 +241,7 @@ std::span<const ContribOp> normalization_ops();
 std::span<const ContribOp> attention_ops();
 std::span<const ContribOp> decoder_ops();
 std::span<const ContribOp> hybrid_ops();
+std::span<const ContribOp> expert_ops();
 std::span<const ContribOp> recurrent_ops();
 std::span<const ContribOp> array_ops();
 

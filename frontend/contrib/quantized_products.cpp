@@ -66,20 +66,6 @@ bool expect_matrix_sizes(Expansion& e) {
 
 // ---- MatMulNBits: weights [N, blocks of K], several to a byte, the first in its lowest bits ----
 
-// [.., n] of bytes as [.., n * 8 / bits] of numbers.
-Operand unpacked(Expansion& e, const Operand& packed, const std::vector<int64_t>& shape, int64_t bits) {
-  if (bits == 8) return packed;
-  const int64_t each = 8 / bits;
-  std::vector<int64_t> apart = shape, out = shape;
-  apart.push_back(1);
-  out.back() *= each;
-  std::vector<int32_t> shifts;
-  for (int64_t i = 0; i < each; ++i)
-    shifts.push_back(static_cast<int32_t>(i * bits));
-  Operand shifted = e.op("BitShift", {e.reshaped(packed, apart), e.tensor(ElementType::u8, {each}, shifts)}, {{"direction", "RIGHT"}});
-  return e.reshaped(e.op("BitwiseAnd", {shifted, e.scalar(ElementType::u8, static_cast<double>((1 << bits) - 1))}), out);
-}
-
 void few_bits(Expansion& e) {
   constexpr int kWeights = 1, kScales = 2, kZeros = 3, kGroups = 4, kBias = 5;
   const int64_t k = e.integer("K"), n = e.integer("N"), bits = e.integer("bits"), block = e.integer("block_size");
@@ -110,7 +96,7 @@ void few_bits(Expansion& e) {
     weights = e.transposed(e.slice(e.reshaped(weights, {n, blocks * block}), 1, 0, k), {1, 0});
   } else {
     // What says that they have few bits, so that they may keep them.
-    const ElementType number = bits == 2 ? ElementType::u2 : bits == 4 ? ElementType::u4 : ElementType::u8;
+    const ElementType number = number_of_bits(bits);
     weights = e.transposed(e.slice(e.reshaped(weights, {n, blocks * block}), 1, 0, k), {1, 0});
     Operand zero =
         e.has(kZeros)
@@ -123,8 +109,6 @@ void few_bits(Expansion& e) {
                     e.transposed(e.reshaped(e.in(kScales), {n, blocks}), {1, 0}), e.converted(zero, number)},
                    {{"axis", int64_t{0}}, {"block_size", block}});
   }
-  // Whoever sets this level (of int8) may be given rows that are rounded to bytes, block by block.
-  constexpr int64_t kBytesWillDo = 4;
   Operand x = e.in(0);
   if (e.integer("accuracy_level") == kBytesWillDo) x = e.own("MayRound", {x});
   Operand y = e.op("MatMul", {x, weights});

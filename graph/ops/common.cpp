@@ -249,6 +249,10 @@ Expr gather_index(const Expr& index, const Expr& extent) {
   return tensor::min(tensor::max(wrapped, 0), extent - 1);
 }
 
+Expr selected_matrix(const ComputeContext& c, int i, Axes at, const Expr& count) {
+  return gather_index(c.at(i, {at.begin(), at.end() - 2}), count);
+}
+
 CheckedIndex scatter_index(const Expr& index, const Expr& extent) {
   Expr i = cast(ElementType::i64, index);
   Expr wrapped = select(i < 0, i + extent, i);

@@ -108,6 +108,8 @@ struct CheckedIndex {
   Expr index, in_range;
 };
 CheckedIndex scatter_index(const Expr& index, const Expr& extent);
+// Which of `count` matrices an element of a product [B..., m, n] is made with, as the index input i [B...] says (gather_index).
+Expr selected_matrix(const ComputeContext& c, int i, Axes at, const Expr& count);
 
 inline std::vector<Expr> to_vector(Axes axes) { return {axes.begin(), axes.end()}; }
 Expr product(const Shape& dims);

@@ -1,9 +1,12 @@
 // mcc.MatMul: x [..., M, K] times a matrix packed by mcc.PackMatrix [ceil(N/c), K, c], or in words [ceil(N/c), K/n, c, n]
-// -> [..., M, N]. Attribute columns: N.
+// -> [..., M, N]. Attribute columns: N. With an index input 2, of x's batch [...], there are several such matrices, [E, ceil(N/c), K, c], of
+// which it says one for each batch item (mcc.SelectedMatMul).
 #include "graph/ops/common.h"
 
 namespace mcc::graph {
 namespace {
+
+constexpr int kMatrix = 1, kSelector = 2;
 
 void infer_matmul(InferContext& c) {
   TensorType type = c.input(0);
@@ -13,7 +16,9 @@ void infer_matmul(InferContext& c) {
 }
 
 void compute_matmul(ComputeContext& c) {
-  const Shape& w = c.input_type(1).shape;
+  const Shape& given = c.input_type(kMatrix).shape;
+  const bool is_selected = c.has_input(kSelector);
+  const Shape w(given.begin() + (is_selected ? 1 : 0), given.end());
   const TensorType& out = c.output_type(0);
   const Expr& block = w[2];
   const bool in_words = w.size() == 4;
@@ -25,7 +30,8 @@ void compute_matmul(ComputeContext& c) {
         at.back() = in_words ? r[0] * w[3] + r[1] : Expr(r[0]);
         std::vector<Expr> weight{floor_div(s.back(), block), r[0], floor_mod(s.back(), block)};
         if (in_words) weight.push_back(r[1]);
-        return widen(c.at(0, at)) * widen(c.at(1, weight));
+        if (is_selected) weight.insert(weight.begin(), selected_matrix(c, kSelector, s, given[0]));
+        return widen(c.at(0, at)) * widen(c.at(kMatrix, weight));
       });
   c.set_output(0, cast_buffer(c, y, out.element));
 }

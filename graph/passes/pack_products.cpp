@@ -90,7 +90,9 @@ class PackProduct {
   void run(NodeId id) {
     switch (g_.node(id).op->layout) {
       case LayoutRole::matmul:
-        return is_gpu_ ? put_in_columns(id) : pack_matmul(id);
+        if (!is_gpu_) return pack_matmul(id);
+        if (is_op(g_.node(id), "MatMul")) put_in_columns(id);
+        return;
       case LayoutRole::gemm:
         return is_gpu_ ? transpose_gemm(id) : pack_gemm(id);
       case LayoutRole::recurrent:
@@ -115,8 +117,18 @@ class PackProduct {
   const Shape& shape(ValueId v) const { return g_.value(v).type.shape; }
   bool is_constant(ValueId v) const { return v != kNoValue && g_.value(v).constant.has_value(); }
 
+  struct Sizes {
+    int64_t depth, columns;
+  };
+  // Of a matrix, or of each of several.
+  Sizes matrix_sizes(ValueId w, bool transposed) const {
+    const std::vector<int64_t> sizes = static_shape(shape(w));
+    const int64_t first = sizes[sizes.size() - 2], last = sizes.back();
+    return transposed ? Sizes{last, first} : Sizes{first, last};
+  }
+
   ValueId pack_matrix(const std::string& name, ValueId w, bool transposed, int64_t word) {
-    const int64_t columns = static_shape(shape(w))[transposed ? 0 : 1];
+    const int64_t columns = matrix_sizes(w, transposed).columns;
     Attributes a;
     a.set("block", word > 1 ? word_panel_width(columns, g_.value(w).type.element, t_) : panel_width(columns, t_));
     a.set("transposed", int64_t{transposed});
@@ -124,14 +136,14 @@ class PackProduct {
     return emit(g_, "mcc", "PackMatrix", name + ".packed", {w}, a);
   }
 
-  bool is_packable(ValueId w) const {
-    return is_constant(w) && shape(w).size() == 2 && is_float(g_.value(w).type.element) &&
+  bool is_packable(ValueId w, size_t rank = 2) const {
+    return is_constant(w) && shape(w).size() == rank && is_float(g_.value(w).type.element) &&
            is_static(shape(w));
   }
 
-  ValueId emit_matmul(const Node& node, ValueId x, ValueId w, bool transposed) {
-    const int64_t columns = static_shape(shape(w))[transposed ? 0 : 1],
-                  depth = static_shape(shape(w))[transposed ? 1 : 0];
+  // selector: which of several matrices; kNoValue: there is one.
+  ValueId emit_matmul(const Node& node, ValueId x, ValueId w, bool transposed, ValueId selector = kNoValue) {
+    const auto [depth, columns] = matrix_sizes(w, transposed);
     int64_t word = g_.value(x).type.element == g_.value(w).type.element ? word_of(g_.value(w).type.element, t_) : 1;
     if (depth % word != 0) word = 1;
     // The instruction takes whole vectors of columns.
@@ -139,7 +151,9 @@ class PackProduct {
     Attributes a;
     a.set("columns", whole);
     if (node.attributes.integer(kWideResult, 0) != 0) a.set(kWideResult, int64_t{1});
-    const ValueId y = emit(g_, "mcc", "MatMul", node.name, {x, pack_matrix(node.name, w, transposed, word)}, a);
+    std::vector<ValueId> inputs{x, pack_matrix(node.name, w, transposed, word)};
+    if (selector != kNoValue) inputs.push_back(selector);
+    const ValueId y = emit(g_, "mcc", "MatMul", node.name, inputs, a);
     return whole == columns ? y : first_columns(g_, node.name, y, columns);
   }
 
@@ -153,6 +167,12 @@ class PackProduct {
 
   void pack_matmul(NodeId id) {
     const Node node = g_.node(id);
+    if (is_op(node, "SelectedMatMul")) {
+      constexpr size_t kOfSeveral = 3;
+      if (!is_packable(node.inputs[1], kOfSeveral)) return;
+      const bool transposed = node.attributes.integer("transposed", 0) != 0;
+      return replace(id, emit_matmul(node, node.inputs[0], node.inputs[1], transposed, node.inputs[2]));
+    }
     if (!is_packable(node.inputs[1]) || shape(node.inputs[0]).size() < 2) return;
     replace(id, emit_matmul(node, node.inputs[0], node.inputs[1], false));
   }

@@ -10,6 +10,7 @@ import sys
 
 import arrays
 import attention
+import experts
 import fused
 import grouped
 import hybrid
@@ -37,7 +38,7 @@ def main():
     parser.add_argument("--keep", type=pathlib.Path, metavar="DIR")
     arguments = parser.parse_args()
 
-    cases = [case for module in (quantized, fused, layers, attention, grouped, hybrid, recurrent, arrays) for case in module.cases()]
+    cases = [case for module in (quantized, fused, layers, attention, grouped, hybrid, experts, recurrent, arrays) for case in module.cases()]
     names = [case.name for case in cases]
     assert len(set(names)) == len(names), "two cases have one name"
     folder = arguments.keep or BUILD / "contrib"

@@ -1,0 +1,393 @@
+// Mixtures of experts: each row is sent to a few of many small networks, as a router's scores say, and gets their weighted sum.
+//
+// Rows that are few compared with the experts meet one each: a product for each pair of row and expert. Else pairs are put in order by their
+// expert, in tiles of so many, of which each is a product with that expert's matrix; how many tiles there are data decides.
+#include <array>
+
+#include "frontend/contrib/expansion.h"
+
+namespace mcc::frontend {
+
+namespace {
+
+using onnx::AttributeProto;
+
+constexpr int kInput = 0, kRouter = 1;
+
+Operand narrowed(Expansion& e, const Operand& x, ElementType to) {
+  return to == ElementType::f32 ? x : e.converted(x, to);
+}
+
+Operand wide(Expansion& e, int i) {
+  return e.element(i) == ElementType::f32 ? e.in(i) : e.converted(e.in(i), ElementType::f32);
+}
+
+// ---- Who goes where ----
+
+struct Routes {
+  Operand expert;  // of each batch item of the products: [items]
+  Operand source;  // the token of each of its rows: [items * tile]
+  Operand
+      place;  // of each pair of token and choice, among those rows: [pairs]; empty: they are in this order
+  int64_t tile = 1;  // rows of an item
+};
+
+Operand scalar_of(Expansion& e, const Operand& x) { return e.op("Squeeze", {x, e.ints({0})}); }
+
+Operand count_to(Expansion& e, const Operand& size) {
+  return e.op("Range", {e.scalar(ElementType::i64, 0), size, e.scalar(ElementType::i64, 1)});
+}
+
+// chosen: [pairs], the experts of each token's choices, `choices` of them.
+Routes each_by_itself(Expansion& e, const Operand& chosen, int64_t choices) {
+  const Operand pairs = count_to(e, scalar_of(e, e.op("Shape", {chosen})));
+  return {chosen, e.op("Div", {pairs, e.scalar(ElementType::i64, static_cast<double>(choices))}), "", 1};
+}
+
+// The pairs of an expert lie behind one another, and begin with a tile of their own.
+Routes in_tiles(Expansion& e, const Operand& chosen, int64_t choices, int64_t experts, int64_t tile) {
+  auto number = [&](int64_t n) { return e.scalar(ElementType::i64, static_cast<double>(n)); };
+  auto column = [&](const Operand& x) { return e.op("Unsqueeze", {x, e.ints({1})}); };
+  const Operand pairs = scalar_of(e, e.op("Shape", {chosen}));
+  Operand is_sent = e.op("Equal", {column(chosen), e.count_up(experts, ElementType::i64)});
+  Operand sent_so_far =
+      e.op("CumSum", {e.converted(is_sent, ElementType::i64), number(0)});  // [pairs, experts]
+  Operand sent = e.op("Gather", {sent_so_far, number(-1)}, {{"axis", int64_t{0}}});
+  Operand tiles = e.op("Div", {e.op("Add", {sent, number(tile - 1)}), number(tile)});
+  Operand ends = e.op("CumSum", {tiles, number(0)});
+  Operand items = scalar_of(e, e.slice(ends, 0, experts - 1, experts));
+  Operand first = e.op("Mul", {e.op("Sub", {ends, tiles}), number(tile)});
+  Operand among = e.op("GatherElements", {sent_so_far, column(chosen)}, {{"axis", int64_t{1}}});
+  Operand place = e.op("Add", {e.op("Gather", {first, chosen}),
+                               e.op("Sub", {e.op("Squeeze", {among, e.ints({1})}), number(1)})});
+  Operand is_behind =
+      e.op("LessOrEqual", {e.op("Unsqueeze", {ends, e.ints({0})}), column(count_to(e, items))});
+  Operand expert =
+      e.op("ReduceSum", {e.converted(is_behind, ElementType::i64), e.ints({1})}, {{"keepdims", int64_t{0}}});
+  // Rows of a tile that nobody is sent to are the first token's, and nobody reads what becomes of them.
+  Operand room = e.op("Unsqueeze", {e.op("Mul", {items, number(tile)}), e.ints({0})});
+  Operand token = e.op("Div", {count_to(e, pairs), number(choices)});
+  Operand source = e.op("ScatterElements", {e.op("Expand", {number(0), room}), place, token});
+  return {expert, source, place, tile};
+}
+
+Routes routes(Expansion& e, const Operand& chosen, int64_t tokens, int64_t choices, int64_t experts) {
+  // Each expert that is asked for is read once for each pair then, which few of these share.
+  const bool is_few =
+      !Expansion::is_open(tokens) && tokens * choices <= std::max<int64_t>(experts / 2, choices);
+  if (is_few) return each_by_itself(e, chosen, choices);
+  constexpr int64_t kFew = 8, kMany = 32;
+  const bool is_many = !Expansion::is_open(tokens) && tokens * choices >= kMany * experts;
+  return in_tiles(e, chosen, choices, experts, is_many ? kMany : kFew);
+}
+
+// ---- What an expert is ----
+
+// A layer of each expert: rows [items, tile, K] -> [items, tile, N].
+struct Layer {
+  Operand weights;  // [experts, N, K]
+  Operand bias;     // [experts, N]; may be left out
+  int64_t columns = 0;
+};
+
+Operand applied(Expansion& e, const Layer& layer, const Operand& rows, const Operand& expert,
+                bool may_round) {
+  Operand x = may_round ? e.own("MayRound", {rows}) : rows;
+  Operand y = e.own("SelectedMatMul", {x, layer.weights, expert}, {{"transposed", int64_t{1}}});
+  if (layer.bias.empty()) return y;
+  return e.op("Add", {y, e.op("Unsqueeze", {e.op("Gather", {layer.bias, expert}), e.ints({1})})});
+}
+
+enum class Gate {
+  none,
+  separate,
+  alternating,
+  halves
+};  // where the second factor of a gated layer comes from
+
+struct Activation {
+  std::string name;
+  Gate gate = Gate::none;
+  double alpha = 1, beta = 0;
+  std::optional<double> limit;
+};
+
+std::optional<Activation> activation_of(Expansion& e, bool has_third) {
+  Activation a;
+  a.name = e.word("activation_type");
+  const int64_t fusion = e.integer("swiglu_fusion");
+  const bool is_gated = a.name == "swiglu" || a.name == "geglu";
+  const bool is_known = is_gated || a.name == "relu" || a.name == "relu2" || a.name == "gelu" ||
+                        a.name == "silu" || a.name == "identity";
+  if (!e.expect(
+          is_known,
+          "attribute 'activation_type': expected relu, relu2, gelu, geglu, silu, swiglu or identity, got ",
+          a.name) ||
+      !e.expect(0 <= fusion && fusion <= 2, "attribute 'swiglu_fusion': expected 0, 1 or 2, got ", fusion) ||
+      !e.expect(!is_gated || (fusion == 0) == has_third, "attribute 'swiglu_fusion' is ", fusion,
+                ", and there is ", has_third ? "an" : "no", " input 'fc3_experts_weights'") ||
+      !e.supports_only("swiglu_limit_after_activation", 0) || !e.supports_only("use_sparse_mixer", 0))
+    return std::nullopt;
+  if (is_gated) a.gate = fusion == 0 ? Gate::separate : fusion == 1 ? Gate::alternating : Gate::halves;
+  if (!is_gated && has_third) a.gate = Gate::separate;
+  a.alpha = e.number("activation_alpha");
+  a.beta = e.number("activation_beta");
+  if (e.is_given("swiglu_limit")) a.limit = e.number("swiglu_limit");
+  return a;
+}
+
+Operand activated(Expansion& e, const Activation& a, Operand gate, Operand linear, ElementType type) {
+  auto number = [&](double value) { return e.scalar(type, value); };
+  if (a.name == "swiglu") {
+    if (a.limit) {
+      gate = e.op("Min", {gate, number(*a.limit)});
+      linear = e.op("Clip", {linear, number(-*a.limit), number(*a.limit)});
+    }
+    Operand inner = a.alpha == 1 ? gate : e.op("Mul", {gate, number(a.alpha)});
+    gate = e.op("Mul", {gate, e.op("Sigmoid", {inner})});
+    if (a.beta != 0) linear = e.op("Add", {linear, number(a.beta)});
+  } else if (a.name == "gelu" || a.name == "geglu") {
+    gate = e.op("Gelu", {gate}, {{"approximate", std::string("tanh")}});
+  } else if (a.name == "silu") {
+    gate = e.op("Mul", {gate, e.op("Sigmoid", {gate})});
+  } else if (a.name != "identity") {
+    gate = e.op("Relu", {gate});
+    if (a.name == "relu2") gate = e.op("Mul", {gate, gate});
+  }
+  return linear.empty() ? gate : e.op("Mul", {gate, linear});
+}
+
+// Rows [experts, 2 I, ..] that take turns become halves.
+Operand in_halves(Expansion& e, const Operand& x, std::vector<int64_t> shape) {
+  std::vector<int64_t> apart = shape, perm{0, 2, 1};
+  apart[1] = 2;
+  apart.insert(apart.begin() + 1, shape[1] / 2);
+  for (size_t i = 3; i < apart.size(); ++i)
+    perm.push_back(static_cast<int64_t>(i));
+  return e.reshaped(e.transposed(e.reshaped(x, apart), perm), shape);
+}
+
+// ---- The whole ----
+
+struct LayerSizes {
+  int64_t experts = 0, columns = 0, depth = 0;
+  bool alternates = false;  // the columns of both halves take turns
+};
+// Layer 0 (from the input), 1 (to the output) or 2 (the gate's second factor) with these sizes, or an error.
+using MakeLayer = std::function<std::optional<Layer>(int layer, const LayerSizes& sizes)>;
+
+// How much each choice counts, [tokens, choices], and which expert it is.
+struct Choices {
+  Operand share, expert;
+};
+
+// router_weights: with which results count; empty: with the router's scores.
+Choices choose(Expansion& e, const Operand& router_weights) {
+  const Operand scores = wide(e, kRouter);
+  const std::vector<Setting> along{{"axis", int64_t{1}}};
+  const std::vector<Operand> top = e.ops("TopK", {scores, e.ints({e.integer("k")})}, along, 2);
+  const bool is_normal = e.integer("normalize_routing_weights") != 0;
+  if (is_normal && router_weights.empty()) return {e.op("Softmax", {top[0]}, along), top[1]};
+  Operand of_all = router_weights.empty() ? e.op("Softmax", {scores}, along) : router_weights;
+  Operand share = e.op("GatherElements", {of_all, top[1]}, along);
+  if (is_normal) share = e.op("Div", {share, e.op("ReduceSum", {share, e.ints({1})})});
+  return {share, top[1]};
+}
+
+// inner: columns between the layers. may_round: the rows of products, to bytes.
+void mix(Expansion& e, int64_t inner, bool has_third, bool may_round, const Operand& router_weights,
+         const MakeLayer& make) {
+  const int64_t tokens = e.sizes(kRouter)[0], choices = e.integer("k"), experts = e.last_size(kRouter),
+                width = e.last_size(kInput);
+  const ElementType type = e.element(kInput);
+  const std::optional<Activation> a = activation_of(e, has_third);
+  if (!a || !e.expect(inner > 0, "input 'fc2_experts_weights': expected columns")) return;
+  const bool is_fused = a->gate == Gate::alternating || a->gate == Gate::halves;
+  const auto first = make(0, {experts, is_fused ? 2 * inner : inner, width, a->gate == Gate::alternating}),
+             second = make(1, {experts, width, inner}),
+             third = a->gate == Gate::separate ? make(2, {experts, inner, width}) : Layer();
+  if (!first || !second || !third) return;
+  const Choices chosen = choose(e, router_weights);
+  const Routes r = routes(e, e.reshaped(chosen.expert, {-1}), tokens, choices, experts);
+  auto apply = [&](const Layer& layer, const Operand& rows) {
+    return applied(e, layer, rows, r.expert, may_round);
+  };
+  Operand rows = e.op("Gather", {e.reshaped(e.in(kInput), {tokens, width}), r.source});
+  rows = e.op("Reshape", {rows, e.ints({-1, r.tile, width})});
+  Operand gate = apply(*first, rows), linear;
+  if (a->gate == Gate::separate) linear = apply(*third, rows);
+  if (is_fused) {
+    linear = e.slice(gate, 2, inner, 2 * inner);
+    gate = e.slice(gate, 2, 0, inner);
+  }
+  Operand made = apply(*second, activated(e, *a, gate, linear, type));
+  made = e.op("Reshape", {made, e.ints({-1, width})});
+  if (!r.place.empty()) made = e.op("Gather", {made, r.place});
+  made = e.op("Reshape", {made, e.ints({-1, choices, width})});
+  if (type != ElementType::f32) made = e.converted(made, ElementType::f32);
+  Operand weighted = e.op("Mul", {made, e.op("Unsqueeze", {chosen.share, e.ints({2})})});
+  Operand sum = e.op("ReduceSum", {weighted, e.ints({1})}, {{"keepdims", int64_t{0}}});
+  e.result(0, e.reshaped(narrowed(e, sum, type), e.sizes(kInput)));
+}
+
+bool expect_tokens(Expansion& e) {
+  const int64_t rank = e.rank(kInput);
+  if (!e.expect(rank == 2 || rank == 3, "input 'input': expected 2 or 3 dimensions, got shape ",
+                shape_text(e.sizes(kInput))) ||
+      !e.expect_rank(kRouter, 2))
+    return false;
+  const int64_t experts = e.last_size(kRouter), width = e.last_size(kInput), k = e.integer("k");
+  return !Expansion::is_open(experts) && !Expansion::is_open(width) &&
+         e.expect(1 <= k && k <= experts, "attribute 'k': expected 1 to ", experts, " (experts), got ", k);
+}
+
+// ---- MoE: weights [experts, columns, depth] as they are ----
+
+constexpr int kFirst = 2, kSecond = 4, kThird = 6;
+
+std::optional<Layer> plain_layer(Expansion& e, int i, const LayerSizes& sizes) {
+  const auto [experts, columns, depth, alternates] = sizes;
+  if (!e.expect_shape(i, {experts, columns, depth}) ||
+      (e.has(i + 1) && !e.expect_shape(i + 1, {experts, columns})))
+    return std::nullopt;
+  Layer layer{e.in(i), e.in(i + 1), columns};
+  if (alternates) {
+    layer.weights = in_halves(e, layer.weights, {experts, columns, depth});
+    if (!layer.bias.empty()) layer.bias = in_halves(e, layer.bias, {experts, columns});
+  }
+  return layer;
+}
+
+void mixture_of_experts(Expansion& e) {
+  if (!expect_tokens(e) || !e.expect_rank(kSecond, 3)) return;
+  mix(e, e.last_size(kSecond), e.has(kThird), false, "",
+      [&](int layer, const LayerSizes& sizes) { return plain_layer(e, kFirst + 2 * layer, sizes); });
+}
+
+// ---- QMoE: weights of few bits, [experts, columns, bytes], with a scale for each column or each block of one ----
+
+// Of its layers, one behind the other.
+constexpr int kWeightsOf[] = {2, 5, 8}, kZerosOf[] = {11, 12, 13};
+constexpr int kRouterWeights = 14, kFirstGlobal = 15, kLastInput = 19;
+constexpr const char* kBitsOf[] = {"fc1_expert_weight_bits", "fc2_expert_weight_bits",
+                                   "fc3_expert_weight_bits"};
+
+int64_t bits_of(Expansion& e, int layer) {
+  return e.is_given(kBitsOf[layer]) ? e.integer(kBitsOf[layer]) : e.integer("expert_weight_bits");
+}
+
+std::optional<Layer> quantized_layer(Expansion& e, int layer, const LayerSizes& sizes) {
+  const auto [experts, columns, depth, alternates] = sizes;
+  const int weights = kWeightsOf[layer], scales = weights + 1, bias = weights + 2, zeros = kZerosOf[layer];
+  const int64_t bits = bits_of(e, layer), given = e.is_given("block_size") ? e.integer("block_size") : 0,
+                block = given > 0 ? given : depth;
+  if (!e.supports(bits == 2 || bits == 4 || bits == 8, "weights of ", bits, " bits: expected 2, 4 or 8") ||
+      !e.expect(depth % block == 0 && depth * bits % 8 == 0, "attribute 'block_size': blocks of ", block,
+                " do not divide ", depth, " rows") ||
+      !e.expect(e.has(scales), "expected scales for the weights"))
+    return std::nullopt;
+  const int64_t blocks = depth / block, zero_bytes = (blocks * bits + 7) / 8;
+  std::vector<int64_t> packed{experts, columns, depth * bits / 8}, by_block{experts, columns, blocks};
+  auto has_count = [&](int i, int64_t count, const std::vector<int64_t>& wanted) {
+    return e.expect(e.count(i) == count, "input ", i, ": expected shape ", shape_text(wanted), ", got ",
+                    shape_text(e.sizes(i)));
+  };
+  // Without blocks the zero points of all columns are packed together.
+  const std::vector<int64_t> packed_zeros = given > 0
+                                                ? std::vector<int64_t>{experts, columns, zero_bytes}
+                                                : std::vector<int64_t>{experts, 1, (columns * bits + 7) / 8};
+  if (!e.expect_shape(weights, packed) || !e.expect_element(weights, {ElementType::u8}) ||
+      !has_count(scales, experts * columns * blocks, by_block) ||
+      (e.has(bias) && !e.expect_shape(bias, {experts, columns})) ||
+      (e.has(zeros) && (!e.expect_element(zeros, {ElementType::u8}) ||
+                        !has_count(zeros, experts * packed_zeros[1] * packed_zeros[2], packed_zeros))))
+    return std::nullopt;
+  auto in_order = [&](const Operand& x, const std::vector<int64_t>& shape) {
+    return alternates ? in_halves(e, x, shape) : x;
+  };
+  const ElementType number = number_of_bits(bits);
+  const Operand numbers = in_order(unpacked(e, e.in(weights), packed, bits), {experts, columns, depth});
+  Operand scale = e.reshaped(e.in(scales), by_block);
+  if (e.element(scales) != e.element(kInput)) scale = e.converted(scale, e.element(kInput));
+  Operand zero;
+  if (e.has(zeros)) {
+    zero = unpacked(e, e.reshaped(e.in(zeros), packed_zeros), packed_zeros, bits);
+    zero = given > 0 ? e.slice(zero, 2, 0, blocks) : e.reshaped(e.slice(zero, 2, 0, columns), by_block);
+  } else {
+    zero = e.op("Expand",
+                {e.scalar(ElementType::u8, static_cast<double>(int64_t{1} << (bits - 1))), e.ints(by_block)});
+  }
+  Operand real = e.op("DequantizeLinear",
+                      {e.converted(numbers, number), in_order(scale, by_block),
+                       e.converted(in_order(zero, by_block), number)},
+                      {{"axis", int64_t{2}}, {"block_size", block}});
+  return Layer{real, e.has(bias) ? in_order(e.in(bias), {experts, columns}) : "", columns};
+}
+
+void quantized_mixture(Expansion& e) {
+  if (!expect_tokens(e) || !e.expect_rank(kWeightsOf[1], 3)) return;
+  const std::string kind = e.word("quant_type");
+  const int64_t prepacked = e.integer("weights_prepacked"), bits = bits_of(e, 1);
+  if (!e.supports(kind == "int", "attribute 'quant_type': expected int, got ", kind) ||
+      !e.supports(prepacked == 0 || prepacked == -1, "attribute 'weights_prepacked': expected -1 or 0, got ",
+                  prepacked) ||
+      !e.expect(0 < bits && bits <= 8, "attribute 'expert_weight_bits': expected 2, 4 or 8, got ", bits))
+    return;
+  for (int i = kFirstGlobal; i <= kLastInput; ++i)
+    if (!e.supports(!e.has(i), "input ", i, " is for other kinds of numbers than integers")) return;
+  if (e.has(kRouterWeights) && !e.expect_fit(kRouterWeights, e.sizes(kRouter))) return;
+  const int64_t bytes = e.last_size(kWeightsOf[1]);
+  if (Expansion::is_open(bytes)) return;
+  mix(e, bytes * 8 / bits, e.has(kWeightsOf[2]), e.integer("accuracy_level") == kBytesWillDo,
+      e.has(kRouterWeights) ? wide(e, kRouterWeights) : "",
+      [&](int layer, const LayerSizes& sizes) { return quantized_layer(e, layer, sizes); });
+}
+
+}  // namespace
+
+std::span<const ContribOp> expert_ops() {
+  static const std::vector<ContribOp> ops{
+      {"MoE",
+       "input router_probs fc1_experts_weights fc1_experts_bias? fc2_experts_weights fc2_experts_bias? "
+       "fc3_experts_weights? fc3_experts_bias?",
+       "output",
+       {{"k", 1},
+        {"activation_type", "relu"},
+        {"normalize_routing_weights", 0},
+        {"use_sparse_mixer", 0},
+        {"swiglu_fusion", 0},
+        optional("swiglu_limit", AttributeProto::FLOAT),
+        {"swiglu_limit_after_activation", 0},
+        {"activation_alpha", 1.0f},
+        {"activation_beta", 0.0f}},
+       mixture_of_experts},
+      {"QMoE",
+       "input router_probs fc1_experts_weights fc1_scales? fc1_experts_bias? fc2_experts_weights fc2_scales? "
+       "fc2_experts_bias? "
+       "fc3_experts_weights? fc3_scales? fc3_experts_bias? fc1_zero_points? fc2_zero_points? "
+       "fc3_zero_points? router_weights? "
+       "fc1_global_scale? fc2_global_scale? fc1_act_scale? fc2_act_scale? fc1_act_block_scale?",
+       "output",
+       {{"k", 1},
+        {"activation_type", "relu"},
+        {"normalize_routing_weights", 0},
+        {"use_sparse_mixer", 0},
+        {"swiglu_fusion", 0},
+        optional("swiglu_limit", AttributeProto::FLOAT),
+        {"swiglu_limit_after_activation", 0},
+        {"activation_alpha", 1.0f},
+        {"activation_beta", 0.0f},
+        {"quant_type", "int"},
+        {"expert_weight_bits", 4},
+        optional("fc1_expert_weight_bits", AttributeProto::INT),
+        optional("fc2_expert_weight_bits", AttributeProto::INT),
+        optional("fc3_expert_weight_bits", AttributeProto::INT),
+        optional("block_size", AttributeProto::INT),
+        {"weights_prepacked", -1},
+        {"accuracy_level", 0}},
+       quantized_mixture},
+  };
+  return ops;
+}
+
+}  // namespace mcc::frontend
