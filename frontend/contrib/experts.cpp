@@ -71,14 +71,13 @@ Routes in_tiles(Expansion& e, const Operand& chosen, int64_t choices, int64_t ex
   return {expert, source, place, tile};
 }
 
-Routes routes(Expansion& e, const Operand& chosen, int64_t tokens, int64_t choices, int64_t experts) {
-  // Each expert that is asked for is read once for each pair then, which few of these share.
-  const bool is_few =
-      !Expansion::is_open(tokens) && tokens * choices <= std::max<int64_t>(experts / 2, choices);
-  if (is_few) return each_by_itself(e, chosen, choices);
+// Up to so many pairs each reads an expert of its own: few of them would share one.
+int64_t most_by_themselves(int64_t choices, int64_t experts) { return std::max(experts / 2, choices); }
+
+// Rows of a tile: as many as make the most of what is read once for them, without many that nobody is sent to.
+int64_t tile_of(int64_t tokens, int64_t choices, int64_t experts) {
   constexpr int64_t kFew = 8, kMany = 32;
-  const bool is_many = !Expansion::is_open(tokens) && tokens * choices >= kMany * experts;
-  return in_tiles(e, chosen, choices, experts, is_many ? kMany : kFew);
+  return !Expansion::is_open(tokens) && tokens * choices >= 4 * kMany * experts ? kMany : kFew;
 }
 
 // ---- What an expert is ----
@@ -87,7 +86,6 @@ Routes routes(Expansion& e, const Operand& chosen, int64_t tokens, int64_t choic
 struct Layer {
   Operand weights;  // [experts, N, K]
   Operand bias;     // [experts, N]; may be left out
-  int64_t columns = 0;
 };
 
 Operand applied(Expansion& e, const Layer& layer, const Operand& rows, const Operand& expert,
@@ -194,36 +192,69 @@ Choices choose(Expansion& e, const Operand& router_weights) {
   return {share, top[1]};
 }
 
-// inner: columns between the layers. may_round: the rows of products, to bytes.
+struct Experts {
+  Activation activation;
+  Layer first, second, third;    // the third where the gate's second factor is apart
+  int64_t width = 0, inner = 0;  // of the tokens, and between the layers
+  bool may_round = false;        // the rows of products, to bytes
+
+  bool is_fused() const { return activation.gate == Gate::alternating || activation.gate == Gate::halves; }
+};
+
+// What comes of each pair: [pairs, width]. tokens: [tokens, width].
+Operand results(Expansion& e, const Experts& x, const Operand& tokens, const Routes& r) {
+  auto apply = [&](const Layer& layer, const Operand& rows) {
+    return applied(e, layer, rows, r.expert, x.may_round);
+  };
+  Operand shape =
+      e.op("Concat", {e.op("Shape", {r.expert}), e.ints({r.tile, x.width})}, {{"axis", int64_t{0}}});
+  Operand rows = e.op("Reshape", {e.op("Gather", {tokens, r.source}), shape});
+  Operand gate = apply(x.first, rows), linear;
+  if (x.activation.gate == Gate::separate) linear = apply(x.third, rows);
+  if (x.is_fused()) {
+    linear = e.slice(gate, 2, x.inner, 2 * x.inner);
+    gate = e.slice(gate, 2, 0, x.inner);
+  }
+  Operand made = apply(x.second, activated(e, x.activation, gate, linear, e.element(kInput)));
+  made = e.op("Reshape", {made, e.ints({-1, x.width})});
+  return r.place.empty() ? made : e.op("Gather", {made, r.place});
+}
+
+// inner: columns between the layers.
 void mix(Expansion& e, int64_t inner, bool has_third, bool may_round, const Operand& router_weights,
          const MakeLayer& make) {
-  const int64_t tokens = e.sizes(kRouter)[0], choices = e.integer("k"), experts = e.last_size(kRouter),
+  const int64_t tokens = e.sizes(kRouter)[0], choices = e.integer("k"), count = e.last_size(kRouter),
                 width = e.last_size(kInput);
   const ElementType type = e.element(kInput);
   const std::optional<Activation> a = activation_of(e, has_third);
   if (!a || !e.expect(inner > 0, "input 'fc2_experts_weights': expected columns")) return;
-  const bool is_fused = a->gate == Gate::alternating || a->gate == Gate::halves;
-  const auto first = make(0, {experts, is_fused ? 2 * inner : inner, width, a->gate == Gate::alternating}),
-             second = make(1, {experts, width, inner}),
-             third = a->gate == Gate::separate ? make(2, {experts, inner, width}) : Layer();
+  Experts x{*a, {}, {}, {}, width, inner, may_round};
+  const auto first = make(0, {count, x.is_fused() ? 2 * inner : inner, width, a->gate == Gate::alternating}),
+             second = make(1, {count, width, inner}),
+             third = a->gate == Gate::separate ? make(2, {count, inner, width}) : Layer();
   if (!first || !second || !third) return;
+  x.first = *first;
+  x.second = *second;
+  x.third = *third;
   const Choices chosen = choose(e, router_weights);
-  const Routes r = routes(e, e.reshaped(chosen.expert, {-1}), tokens, choices, experts);
-  auto apply = [&](const Layer& layer, const Operand& rows) {
-    return applied(e, layer, rows, r.expert, may_round);
+  const Operand pairs = e.reshaped(chosen.expert, {-1}), rows = e.reshaped(e.in(kInput), {tokens, width});
+  auto as_choices = [&](const Routes& r) {
+    return e.reshaped(results(e, x, rows, r), {tokens, choices, width});
   };
-  Operand rows = e.op("Gather", {e.reshaped(e.in(kInput), {tokens, width}), r.source});
-  rows = e.op("Reshape", {rows, e.ints({-1, r.tile, width})});
-  Operand gate = apply(*first, rows), linear;
-  if (a->gate == Gate::separate) linear = apply(*third, rows);
-  if (is_fused) {
-    linear = e.slice(gate, 2, inner, 2 * inner);
-    gate = e.slice(gate, 2, 0, inner);
+  auto by_themselves = [&] { return as_choices(each_by_itself(e, pairs, choices)); };
+  auto tiled = [&] {
+    return as_choices(in_tiles(e, pairs, choices, count, tile_of(tokens, choices, count)));
+  };
+  const int64_t few = most_by_themselves(choices, count);
+  Operand made;
+  if (Expansion::is_open(tokens)) {
+    Operand are_few =
+        e.op("LessOrEqual", {e.op("Size", {pairs}), e.scalar(ElementType::i64, static_cast<double>(few))});
+    Operand each = by_themselves();
+    made = e.own("Choose", {are_few, each, tiled()});
+  } else {
+    made = tokens * choices <= few ? by_themselves() : tiled();
   }
-  Operand made = apply(*second, activated(e, *a, gate, linear, type));
-  made = e.op("Reshape", {made, e.ints({-1, width})});
-  if (!r.place.empty()) made = e.op("Gather", {made, r.place});
-  made = e.op("Reshape", {made, e.ints({-1, choices, width})});
   if (type != ElementType::f32) made = e.converted(made, ElementType::f32);
   Operand weighted = e.op("Mul", {made, e.op("Unsqueeze", {chosen.share, e.ints({2})})});
   Operand sum = e.op("ReduceSum", {weighted, e.ints({1})}, {{"keepdims", int64_t{0}}});
@@ -250,7 +281,7 @@ std::optional<Layer> plain_layer(Expansion& e, int i, const LayerSizes& sizes) {
   if (!e.expect_shape(i, {experts, columns, depth}) ||
       (e.has(i + 1) && !e.expect_shape(i + 1, {experts, columns})))
     return std::nullopt;
-  Layer layer{e.in(i), e.in(i + 1), columns};
+  Layer layer{e.in(i), e.in(i + 1)};
   if (alternates) {
     layer.weights = in_halves(e, layer.weights, {experts, columns, depth});
     if (!layer.bias.empty()) layer.bias = in_halves(e, layer.bias, {experts, columns});
@@ -276,52 +307,70 @@ int64_t bits_of(Expansion& e, int layer) {
   return e.is_given(kBitsOf[layer]) ? e.integer(kBitsOf[layer]) : e.integer("expert_weight_bits");
 }
 
-std::optional<Layer> quantized_layer(Expansion& e, int layer, const LayerSizes& sizes) {
-  const auto [experts, columns, depth, alternates] = sizes;
-  const int weights = kWeightsOf[layer], scales = weights + 1, bias = weights + 2, zeros = kZerosOf[layer];
-  const int64_t bits = bits_of(e, layer), given = e.is_given("block_size") ? e.integer("block_size") : 0,
-                block = given > 0 ? given : depth;
-  if (!e.supports(bits == 2 || bits == 4 || bits == 8, "weights of ", bits, " bits: expected 2, 4 or 8") ||
-      !e.expect(depth % block == 0 && depth * bits % 8 == 0, "attribute 'block_size': blocks of ", block,
-                " do not divide ", depth, " rows") ||
-      !e.expect(e.has(scales), "expected scales for the weights"))
-    return std::nullopt;
-  const int64_t blocks = depth / block, zero_bytes = (blocks * bits + 7) / 8;
-  std::vector<int64_t> packed{experts, columns, depth * bits / 8}, by_block{experts, columns, blocks};
-  auto has_count = [&](int i, int64_t count, const std::vector<int64_t>& wanted) {
-    return e.expect(e.count(i) == count, "input ", i, ": expected shape ", shape_text(wanted), ", got ",
-                    shape_text(e.sizes(i)));
-  };
-  // Without blocks the zero points of all columns are packed together.
-  const std::vector<int64_t> packed_zeros = given > 0
-                                                ? std::vector<int64_t>{experts, columns, zero_bytes}
-                                                : std::vector<int64_t>{experts, 1, (columns * bits + 7) / 8};
-  if (!e.expect_shape(weights, packed) || !e.expect_element(weights, {ElementType::u8}) ||
-      !has_count(scales, experts * columns * blocks, by_block) ||
-      (e.has(bias) && !e.expect_shape(bias, {experts, columns})) ||
-      (e.has(zeros) && (!e.expect_element(zeros, {ElementType::u8}) ||
-                        !has_count(zeros, experts * packed_zeros[1] * packed_zeros[2], packed_zeros))))
-    return std::nullopt;
+// What its inputs are, and how long a column's blocks.
+struct FewBits {
+  int weights, scales, bias, zeros;  // inputs
+  int64_t bits, block;
+  bool has_blocks;
+  std::vector<int64_t> packed, packed_zeros, by_block;  // shapes: of bytes, and a number for each block
+
+  FewBits(Expansion& e, int layer, const LayerSizes& s)
+      : weights(kWeightsOf[layer]),
+        scales(weights + 1),
+        bias(weights + 2),
+        zeros(kZerosOf[layer]),
+        bits(bits_of(e, layer)) {
+    const int64_t given = e.is_given("block_size") ? e.integer("block_size") : 0;
+    has_blocks = given > 0;
+    block = has_blocks ? given : std::max<int64_t>(s.depth, 1);
+    const int64_t blocks = s.depth / block;
+    packed = {s.experts, s.columns, s.depth * bits / 8};
+    by_block = {s.experts, s.columns, blocks};
+    // Without blocks the zero points of all columns are packed together.
+    packed_zeros = has_blocks ? std::vector<int64_t>{s.experts, s.columns, (blocks * bits + 7) / 8}
+                              : std::vector<int64_t>{s.experts, (s.columns * bits + 7) / 8};
+  }
+};
+
+bool expect_layer(Expansion& e, int layer, const LayerSizes& s, const FewBits& q) {
+  const std::string name = text("fc", layer + 1);
+  const std::vector<int64_t> by_column{s.experts, s.columns};
+  return e.supports(q.bits == 2 || q.bits == 4 || q.bits == 8, name, ": weights of ", q.bits,
+                    " bits: expected 2, 4 or 8") &&
+         e.expect(s.depth % q.block == 0 && s.depth * q.bits % 8 == 0, name, ": blocks of ", q.block,
+                  " do not divide ", s.depth, " rows") &&
+         e.expect_shape(q.weights, q.packed) && e.expect_element(q.weights, {ElementType::u8}) &&
+         e.expect(e.has(q.scales), "input '", name, "_scales' is missing") &&
+         e.expect_shape(q.scales, q.has_blocks ? q.by_block : by_column) &&
+         (!e.has(q.bias) || e.expect_shape(q.bias, by_column)) &&
+         (!e.has(q.zeros) ||
+          (e.expect_element(q.zeros, {ElementType::u8}) && e.expect_shape(q.zeros, q.packed_zeros)));
+}
+
+std::optional<Layer> quantized_layer(Expansion& e, int layer, const LayerSizes& s) {
+  const FewBits q(e, layer, s);
+  if (!expect_layer(e, layer, s, q)) return std::nullopt;
   auto in_order = [&](const Operand& x, const std::vector<int64_t>& shape) {
-    return alternates ? in_halves(e, x, shape) : x;
+    return s.alternates ? in_halves(e, x, shape) : x;
   };
-  const ElementType number = number_of_bits(bits);
-  const Operand numbers = in_order(unpacked(e, e.in(weights), packed, bits), {experts, columns, depth});
-  Operand scale = e.reshaped(e.in(scales), by_block);
-  if (e.element(scales) != e.element(kInput)) scale = e.converted(scale, e.element(kInput));
-  Operand zero;
-  if (e.has(zeros)) {
-    zero = unpacked(e, e.reshaped(e.in(zeros), packed_zeros), packed_zeros, bits);
-    zero = given > 0 ? e.slice(zero, 2, 0, blocks) : e.reshaped(e.slice(zero, 2, 0, columns), by_block);
+  const ElementType number = number_of_bits(q.bits);
+  const Operand numbers =
+      in_order(unpacked(e, e.in(q.weights), q.packed, q.bits), {s.experts, s.columns, s.depth});
+  Operand scale = e.reshaped(e.in(q.scales), q.by_block), zero;
+  if (e.element(q.scales) != e.element(kInput)) scale = e.converted(scale, e.element(kInput));
+  if (e.has(q.zeros)) {
+    zero = unpacked(e, e.in(q.zeros), q.packed_zeros, q.bits);
+    zero = q.has_blocks ? e.slice(zero, 2, 0, q.by_block[2])
+                        : e.reshaped(e.slice(zero, 1, 0, s.columns), q.by_block);
   } else {
-    zero = e.op("Expand",
-                {e.scalar(ElementType::u8, static_cast<double>(int64_t{1} << (bits - 1))), e.ints(by_block)});
+    const auto half = static_cast<double>(int64_t{1} << (q.bits - 1));
+    zero = e.op("Expand", {e.scalar(ElementType::u8, half), e.ints(q.by_block)});
   }
   Operand real = e.op("DequantizeLinear",
-                      {e.converted(numbers, number), in_order(scale, by_block),
-                       e.converted(in_order(zero, by_block), number)},
-                      {{"axis", int64_t{2}}, {"block_size", block}});
-  return Layer{real, e.has(bias) ? in_order(e.in(bias), {experts, columns}) : "", columns};
+                      {e.converted(numbers, number), in_order(scale, q.by_block),
+                       e.converted(in_order(zero, q.by_block), number)},
+                      {{"axis", int64_t{2}}, {"block_size", q.block}});
+  return Layer{real, e.has(q.bias) ? in_order(e.in(q.bias), {s.experts, s.columns}) : ""};
 }
 
 void quantized_mixture(Expansion& e) {
@@ -334,7 +383,9 @@ void quantized_mixture(Expansion& e) {
       !e.expect(0 < bits && bits <= 8, "attribute 'expert_weight_bits': expected 2, 4 or 8, got ", bits))
     return;
   for (int i = kFirstGlobal; i <= kLastInput; ++i)
-    if (!e.supports(!e.has(i), "input ", i, " is for other kinds of numbers than integers")) return;
+    if (!e.supports(!e.has(i),
+                    "global scales and scales of activations are of other kinds of numbers than integers"))
+      return;
   if (e.has(kRouterWeights) && !e.expect_fit(kRouterWeights, e.sizes(kRouter))) return;
   const int64_t bytes = e.last_size(kWeightsOf[1]);
   if (Expansion::is_open(bytes)) return;

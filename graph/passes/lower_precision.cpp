@@ -61,7 +61,8 @@ class LowerPrecision {
     const bool is_unpacked = is_op(n, "MatMulNBits") && n.op->domain == "mcc";
     if (is_unpacked && t_.kind == tensor::TargetKind::cuda && type(n.inputs[0]).element == ElementType::f32)
       return 1;
-    if (!is_attention && !is_product) return 0;
+    const bool is_selected = is_op(n, "SelectedMatMul") && n.op->domain == "mcc";
+    if (!is_attention && !is_product && !is_selected) return 0;
     if (is_op(n, "Conv") && n.attributes.integer("group", 1) != 1 && bit_width(type_) == 32 &&
         !is_grouped_product(n))
       return 0;
@@ -91,12 +92,15 @@ class LowerPrecision {
       return graph::is_in_words(*problem, t_) || problem->is_depthwise();
     }
     const Attributes& a = n.attributes;
-    const bool is_plain = is_op(n, "MatMul") || (is_op(n, "Gemm") && a.integer("transA", 0) == 0 && a.number("alpha", 1) == 1 &&
-                                                 (n.inputs.size() < 3 || a.number("beta", 1) == 1));
+    const bool is_selected = is_op(n, "SelectedMatMul");
+    const bool is_plain = is_op(n, "MatMul") || is_selected ||
+                          (is_op(n, "Gemm") && a.integer("transA", 0) == 0 && a.number("alpha", 1) == 1 &&
+                           (n.inputs.size() < 3 || a.number("beta", 1) == 1));
     const Shape &x = type(n.inputs[0]).shape, &w = type(n.inputs[1]).shape;
-    if (!is_plain || x.size() < 2 || w.size() != 2) return false;
-    const int64_t depth = static_shape(w)[is_op(n, "Gemm") && a.integer("transB", 0) != 0 ? 1 : 0];
-    return depth % word == 0;
+    const size_t rank = is_selected ? 3 : 2;
+    if (!is_plain || x.size() < 2 || w.size() != rank) return false;
+    const bool is_transposed = a.integer(is_selected ? "transposed" : "transB", 0) != 0;
+    return static_shape(w)[is_transposed ? rank - 1 : rank - 2] % word == 0;
   }
 
   // Whether an operand that is computed takes part in the products of a few rows or columns only (a step of a decoder, and the keys and

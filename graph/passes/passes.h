@@ -16,6 +16,9 @@ namespace mcc::graph {
 Status fold_constants(Graph& graph, const Evaluator& evaluate, FoldBudget& budget,
                       bool keeps_quantized = false);
 
+// Products with matrices that Gather picks out of constant ones by data read these where they lie. Exact.
+void select_matrices(Graph& graph);
+
 // What only moves elements, or chooses among them, does so in integers: DequantizeLinear goes behind it where that profits who reads
 // it, QuantizeLinear before it. Exact.
 void move_quantization(Graph& graph);

@@ -6,7 +6,7 @@
 //   for m, n, k: conv: acc[m, n] += patches[m, k] * w[n, k]
 //
 // The new buffer has a dimension for each of the axes, in their order, and holds what the block computes from the buffer: the
-// largest expressions that load nothing else. For a buffer that the block writes it is the other way round:
+// largest expressions that load nothing else, but for what their indices are made of. For a buffer that the block writes it is the other way round:
 //
 //   for m, n, k: conv: y[m // 7, n, m %% 7] += ...
 // becomes
@@ -47,6 +47,22 @@ std::set<const BufferNode*> loaded(const Expr& e) {
   return out;
 }
 
+// The same of those that are no part of another load's index.
+class FindOperands : public Visitor {
+ public:
+  std::set<const BufferNode*> found;
+
+ protected:
+  using Visitor::on;
+  void on(const Load& n) override { found.insert(n.buffer.get()); }
+};
+
+std::set<const BufferNode*> operands(const Expr& e) {
+  FindOperands find;
+  find.visit(e);
+  return std::move(find.found);
+}
+
 // Whether a conversion between floats, or between integers, loses nothing and gives more bits, or as many with more digits.
 bool is_wider(ElementType to, ElementType from) {
   if (is_int(to) && is_int(from)) {
@@ -56,7 +72,7 @@ bool is_wider(ElementType to, ElementType from) {
   return bit_width(to) > bit_width(from) || (to == ElementType::f32 && from == ElementType::tf32);
 }
 
-// Replaces the largest expressions that load from one buffer, and no other, by loads of a new one.
+// Replaces the largest expressions whose operands lie in one buffer by loads of a new one.
 class ReplaceOperand {
  public:
   // excluded: axes of the block; what depends on one stays. Null: nothing does.
@@ -67,17 +83,17 @@ class ReplaceOperand {
 
   // by: undefined to look only.
   Expr replace(const Expr& e, const Expr& by) {
-    std::set<const BufferNode*> buffers = loaded(e);
-    if (!buffers.contains(buffer_.get())) return e;
+    if (!loaded(e).contains(buffer_.get())) return e;
+    const bool is_alone = operands(e) == std::set<const BufferNode*>{buffer_.get()};
     const auto* widening = e.as<Cast>();
     const bool is_excluded =
         excluded_ != nullptr &&
         std::any_of(excluded_->begin(), excluded_->end(), [&](const Var& v) { return uses_var(e, v); });
     if (is_excluded && e.as<Load>()) return e;
-    if (buffers.size() == 1 && widening && is_wider(widening->type.element, widening->value.element())) {
+    if (is_alone && widening && is_wider(widening->type.element, widening->value.element())) {
       return Cast::make(widening->type, replace(widening->value, by));
     }
-    if (buffers.size() == 1 && !is_excluded) {
+    if (is_alone && !is_excluded) {
       const Expr guarded = is_taken_.defined() ? select(is_taken_, e, constant(e.element(), 0)) : e;
       is_clear &= !operand.defined() || structurally_equal(operand, guarded);
       operand = guarded;
