@@ -2,10 +2,12 @@
 // saturate when they become integers, narrow floats are rounded after each operation.
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsX86.h>
 
 #include <cmath>
 
 #include "codegen/kernel_emitter.h"
+#include "tensor/instructions.h"
 #include "tensor/text.h"
 
 namespace mcc::codegen {
@@ -90,7 +92,31 @@ llvm::Value* KernelEmitter::convert(tensor::Type from, tensor::Type to, Value* v
 
 llvm::Value* KernelEmitter::on(const Cast& n) {
   if (Value* bytes = round_to_bytes(n)) return bytes;
+  if (Value* number = look_up_number(n)) return number;
   return convert(n.value.type(), n.type, emit(n.value));
+}
+
+// (x & mask) - zero as f32, of numbers of few bits: registers hold all that it may be. Null for anything else.
+llvm::Value* KernelEmitter::look_up_number(const Cast& n) {
+  constexpr int kTable = 16;
+  if (!looks_up_numbers(target_) || n.type.element != ElementType::f32 || n.type.lanes != kTable ||
+      n.value.element() != ElementType::i32)
+    return nullptr;
+  double added = 0, mask = 0;
+  const auto* masked = n.value.as<Binary>();
+  if (masked && (masked->op == BinaryOp::sub || masked->op == BinaryOp::add) &&
+      tensor::as_number(masked->b, &added)) {
+    if (masked->op == BinaryOp::sub) added = -added;
+    masked = masked->a.as<Binary>();
+  }
+  if (!masked || masked->op != BinaryOp::bit_and || !tensor::as_number(masked->b, &mask) || mask < 0 ||
+      mask >= kTable)
+    return nullptr;
+  std::vector<Constant*> table;
+  for (int i = 0; i < kTable; ++i)
+    table.push_back(ConstantFP::get(b_.getFloatTy(), (i & static_cast<int>(mask)) + added));
+  return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_permvar_sf_512, {},
+                            {llvm::ConstantVector::get(table), emit(masked->a)});
 }
 
 // ---- Operators ----

@@ -270,6 +270,10 @@ bool looks_up_bytes(const Target& target) {
   return target.kind == TargetKind::cpu && target.vector_bits == 512 && has_feature(target, "avx512vbmi");
 }
 
+bool looks_up_numbers(const Target& target) {
+  return target.kind == TargetKind::cpu && target.vector_bits == 512 && has_feature(target, "avx512f");
+}
+
 const Instruction* dot_instruction(const Target& target, ElementType left) {
   for (const Instruction& instruction : all_instructions()) {
     if (!instruction.dot || left_element(*instruction.dot) != left || !has_instruction(target, instruction)) continue;

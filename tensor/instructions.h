@@ -56,6 +56,8 @@ int64_t largest_tile(int64_t extent);
 bool takes_bytes_apart(const Target& target);
 // Whether a CPU finds a vector of bytes in a table of 256 that registers hold (vpermi2b of AVX512-VBMI).
 bool looks_up_bytes(const Target& target);
+// Whether it finds a vector of f32 in a table of 16, by the lowest four bits of each of as many integers.
+bool looks_up_numbers(const Target& target);
 
 // In a fixed order.
 const std::vector<Instruction>& all_instructions();

@@ -10,6 +10,7 @@
 #include "tuner/grid_product.h"
 #include "tuner/rules.h"
 #include "tuner/symbolic_schedule.h"
+#include "tuner/tile_parts.h"
 
 namespace mcc::tuner {
 
@@ -30,12 +31,24 @@ constexpr int64_t kLeastWeights = 1 << 16;  // elements: of fewer a launch takes
 struct Loops {
   std::vector<std::string> rows, sum;
   bool is_product = false, are_others_open = false, has_batches = false;
+  bool unpacks_weights = false;
   int64_t weights = 1;  // elements of the operand that all rows of a product share
 };
+
+// Whether a block writes real numbers that are made of weights of fewer bits.
+bool has_unpacked_weights(const Schedule& s) {
+  const std::vector<std::string> names = s.block_names();
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    const std::optional<BlockInfo> info = analyze(s, name);
+    return info && is_float(info->store.buffer.element()) && is_made_of_weights(s.func(), *info) &&
+           !info->loads.empty() && !is_float(info->loads[0].buffer.element());
+  });
+}
 
 std::optional<Loops> loops_of(const Func& f, const std::vector<int64_t>& sizes, const Target& target) {
   PreferredDecider decide;
   Draft draft{Schedule(with_sizes(f, sizes)), decide, target};
+  const bool unpacks_weights = has_unpacked_weights(draft.schedule);
   inline_producers(draft);
   inline_for_grid(draft);
   std::optional<Product> product;
@@ -54,6 +67,7 @@ std::optional<Loops> loops_of(const Func& f, const std::vector<int64_t>& sizes, 
   if (info->is_contraction != product.has_value()) return std::nullopt;
   Loops out;
   out.is_product = product.has_value();
+  out.unpacks_weights = unpacks_weights;
   out.has_batches = product && !product->g.is_empty();
   out.weights = product ? product->j.extent * product->k.extent : 0;
   const std::set<std::string> open = loops_without_extent(f);
@@ -132,8 +146,9 @@ class Regimes {
     // Without weights that all rows share few rows alone are another case: queries, each with keys of its own.
     const bool has_weights = !loops.has_batches && !loops.are_others_open && !sum_.is_open();
     if (!is_gpu) {
-      // Weights are in the order of one schedule. Of tiles for many queries one alone would be a row.
-      if (loops.is_product && rows_.is_open() && !has_weights) add_single();
+      // Weights are in the order of one schedule. Of tiles for many queries one alone would be a row; weights that tiles share are unpacked
+      // for them.
+      if (loops.is_product && rows_.is_open() && (!has_weights || loops.unpacks_weights)) add_single();
       return;
     }
     if (sum_.is_open()) add_long_sums(loops.is_product ? kMostRowsOfSums : kMostRowsOfReductions);

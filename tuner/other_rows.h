@@ -14,7 +14,8 @@ struct OtherRows {
   DefaultSchedule made;
 };
 
-// By analysis. For GPUs: of a function with a single product, or of reductions. For CPUs: of a product of two variables, a single row.
+// By analysis. For GPUs: of a function with a single product, or of reductions. For CPUs: a single row, of a product of two variables, or
+// with weights that are unpacked.
 // At most one of the conditions holds. Empty where no other number of rows is possible, or none has another schedule than this one for
 // typical sizes.
 std::vector<OtherRows> schedule_other_rows(const tensor::Func& f, const tensor::Target& target,

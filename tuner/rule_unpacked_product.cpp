@@ -7,8 +7,13 @@
 //       for row tile: for k: for rows, vectors (unrolled): sum[row, vector] += x[row, k] * w[k, vector]
 //     consumer: bias, activation
 //
-// Weights are unpacked once for all rows, and so many at a time that they stay in the first-level cache: with one row reading them
-// again costs less than what they take to unpack, with many all of that is little beside the sums.
+// Weights are unpacked once for all rows, and so many at a time that they stay in the first-level cache. Of a single row they are unpacked
+// where they are multiplied:
+//
+//   for panel (parallel): for batch:
+//     init sums of the panel
+//     for block of the sum: for word of the block: for weights of the word, vectors (unrolled): sum[vector] += x[k] * (word's weight)[vector]
+//     consumer
 #include <algorithm>
 #include <set>
 
@@ -58,21 +63,29 @@ class UnpackedProduct {
   const std::string& block() const { return info_.name; }
 
   void schedule() {
+    if (const std::optional<Words> words = words_in_place();
+        words && d_.decide.choose(block() + ".in_place", {0, 1}, 1) != 0)
+      return schedule_in_place(*words);
     choose();
     split_and_order();
+    must_step(d_, ComputeAt{weights_.name, part_});
+    finish();
+    unpack();
+  }
+
+ private:
+  // Below the loops over parts: the first sums, what follows the last ones, vectors.
+  void finish() {
     const std::string consumer = tile_consumer(d_, info_, info_.spatial);
     must_step(d_, DecomposeReduction{block(), part_});
-    must_step(d_, ComputeAt{weights_.name, part_});
     if (!consumer.empty()) try_step(d_, ReverseComputeAt{consumer, item_});
     must_step(d_, Vectorize{block() + ".lane"});
     for (const std::string& loop : unrolled_)
       must_step(d_, Unroll{loop});
     vectorize_below_tile(d_, block() + ".init", item_, lanes_, false);
     if (!consumer.empty()) vectorize_below_tile(d_, consumer, item_, lanes_, false);
-    unpack();
   }
 
- private:
   const AxisInfo& axis(int a) const { return info_.axes[static_cast<size_t>(a)]; }
 
   // y[batch.., row, column] += x[batch.., row, k] * w[column // width, k, column %% width], where w is computed of weights alone.
@@ -116,6 +129,54 @@ class UnpackedProduct {
     return false;
   }
 
+  bool are_words() const { return byte_size(weights_.loads[0].buffer.element()) > 1; }
+
+  // How many weights are in a word (of bytes: are multiplied in one turn), and how many words are one part: those that share a scale, where
+  // some do.
+  struct Words {
+    int64_t each, steps;
+  };
+
+  // Of a single row, whose parts are all whole.
+  std::optional<Words> words_in_place() const {
+    constexpr int64_t kMostSteps = 16;
+    const bool has_rows =
+        (row_ >= 0 && axis(row_).extent > 1) ||
+        std::any_of(others_.begin(), others_.end(), [&](int a) { return axis(a).extent > 1; });
+    if (has_rows) return std::nullopt;
+    constexpr int64_t kBytes = 4;
+    const int64_t depth = axis(reduce_).extent, each = are_words() ? divisors_.front() : kBytes,
+                  block = divisors_.empty() ? each : divisors_.back();
+    if (depth % each != 0) return std::nullopt;
+    if (block > each) {
+      if (depth % block != 0 || block % each != 0) return std::nullopt;
+      return Words{each, block / each};
+    }
+    int64_t steps = kMostSteps;
+    while (depth / each % steps != 0)
+      --steps;
+    return Words{each, steps};
+  }
+
+  void schedule_in_place(const Words& words) {
+    const std::string& b = block();
+    vectors_ = width_ / lanes_;
+    us_ = static_cast<double>(weights_.spatial) / (t_.l3.gb_per_s * 1e3);
+    must_step(d_, ComputeInline{weights_.name});
+    split_columns();
+    must_step(d_, Split{axis(reduce_).loop, {0, words.steps, words.each}, {part_, b + ".word", b + ".in"}});
+    std::vector<std::string> order = outer_loops();
+    order.push_back(part_);
+    for (int a : others_)
+      order.push_back(axis(a).loop);
+    if (row_ >= 0) order.push_back(axis(row_).loop);
+    unrolled_ = {b + ".in", b + ".vecs"};
+    order.insert(order.end(), {b + ".word", b + ".in", b + ".vecs", b + ".lane"});
+    must_step(d_, Reorder{order});
+    if (choose_parallel(d_, b, us_)) try_step(d_, Parallel{panel_});
+    finish();
+  }
+
   // The weights' axis along the sum.
   size_t step_axis() const { return weights_.axes.size() - 2; }
 
@@ -145,16 +206,27 @@ class UnpackedProduct {
     us_ = std::max(us_, static_cast<double>(weights_.spatial) / (t_.l3.gb_per_s * 1e3));
   }
 
-  void split_and_order() {
+  void split_columns() {
     const std::string& b = block();
     panel_ = b + ".panel";
     part_ = b + ".part";
     must_step(d_, Split{axis(column_).loop, {0, vectors_, lanes_}, {panel_, b + ".vecs", b + ".lane"}});
-    must_step(d_, Split{axis(reduce_).loop, {0, steps_}, {part_, b + ".k"}});
+  }
+
+  // Around parts.
+  std::vector<std::string> outer_loops() {
     std::vector<std::string> order{panel_};
     for (int a : items_)
       order.push_back(axis(a).loop);
     item_ = order.back();
+    return order;
+  }
+
+  void split_and_order() {
+    const std::string& b = block();
+    split_columns();
+    must_step(d_, Split{axis(reduce_).loop, {0, steps_}, {part_, b + ".k"}});
+    std::vector<std::string> order = outer_loops();
     order.push_back(part_);
     for (int a : others_)
       order.push_back(axis(a).loop);
@@ -176,7 +248,7 @@ class UnpackedProduct {
     const std::string& k = weights_.axes[step_axis()].loop;
     std::string steps = k, around = part_;
     if (s_.find_loop(k) != nullptr) {
-      const int64_t each = divisors_.empty() ? 1 : divisors_.front(),
+      const int64_t each = divisors_.empty() || !are_words() ? 1 : divisors_.front(),
                     block = divisors_.empty() ? 1 : divisors_.back();
       if (block > each && steps_ % block == 0 && steps_ > block &&
           try_step(d_, Split{k, {0, block}, {k + ".block", k + ".in"}}))

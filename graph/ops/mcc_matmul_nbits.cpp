@@ -10,7 +10,8 @@
 //     scales, zeros as above
 //   mcc.MayRound       x -> x: whoever multiplies it by such weights may round it so. Passes make nothing else of it
 //
-// Weight (k, n) is (number - zero) * scale of its block along K; of u32, which GPUs have, rounded to x's type, as tensor cores multiply it.
+// Weight (k, n) is (number - zero) * scale of its block along K; with the attribute in_type_of_rows rounded to x's type, as tensor cores
+// multiply it.
 // Columns past N have scale 0. Attributes columns (N), bits (2, 4, 8), block, zero.
 // With an index input 4, of x's batch [...], there are several such matrices, bytes (words), scales and zeros [E, ..], of which it says one for
 // each batch item (mcc.SelectedMatMul).
@@ -68,8 +69,8 @@ Buffer unpacked(ComputeContext& c) {
   shape.insert(shape.end(), {bytes[0], c.input_type(0).shape.back(), bytes[2]});
   auto whole = [](const Expr& e) { return cast(ElementType::i32, e); };
   auto number = [](int64_t value) { return tensor::constant(ElementType::i32, static_cast<double>(value)); };
-  const bool has_words = c.input_type(kBytes).element == ElementType::u32;
-  const ElementType type = has_words ? c.input_type(0).element : ElementType::f32;
+  const bool is_rounded = c.attributes().integer("in_type_of_rows", 0) != 0;
+  const ElementType type = is_rounded ? c.input_type(0).element : ElementType::f32;
   return c.builder.compute("weights", type, shape, [&](Axes i) {
     const Expr& k = i[batch + 1];
     auto for_several = [&](int64_t rows) {
@@ -84,9 +85,13 @@ Buffer unpacked(ComputeContext& c) {
                                number(mask));
     }
     const std::vector<Expr> at = for_several(block);
+    auto real = [](const Expr& e) { return cast(ElementType::f32, e); };
     const Expr zero =
-        c.has_input(kZeros) ? whole(weight_at(c, kZeros, at)) : number(c.attributes().integer("zero", 0));
-    return cast(type, cast(ElementType::f32, q - zero) * weight_at(c, kScales, at));
+        c.has_input(kZeros) ? weight_at(c, kZeros, at) : number(c.attributes().integer("zero", 0));
+    // CPUs look up what a number of few bits is alone; a conversion for each weight is enough for GPUs.
+    const bool is_apart = c.has_input(kZeros) && !is_rounded;
+    const Expr distance = is_apart ? real(q) - real(zero) : real(q - whole(zero));
+    return cast(type, distance * weight_at(c, kScales, at));
   });
 }
 

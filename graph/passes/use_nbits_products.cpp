@@ -19,21 +19,26 @@ constexpr int64_t kWord = 4;  // bytes that a dot product takes together
 
 struct Weights {
   Constant numbers, scales;       // numbers [K, N], [E, K, N] or [E, N, K]
-  std::optional<Constant> zeros;  // none: 0
+  std::optional<Constant> zeros;  // none: all are zero
+  int64_t zero = 0;
   int64_t matrices = 1, rows = 0, columns = 0, bits = 8;
   bool is_transposed = false;
   int64_t block = 0;  // rows that have a scale in common
   bool is_by_column = false, is_in_blocks = false;
 
+  // One that is the same everywhere is no tensor.
+  void set_zeros(const Constant& given) {
+    const int64_t first = given.count() > 0 ? given.int_at(0) : 0;
+    for (int64_t i = 1; i < given.count() && !zeros; ++i)
+      if (given.int_at(i) != first) zeros = given;
+    if (!zeros) zero = first;
+  }
   // Numbers of signed types count from the lowest one.
   int64_t offset() const { return is_signed_int(numbers.element()) ? int64_t{1} << (bits - 1) : 0; }
   int64_t blocks() const { return (rows + block - 1) / block; }
   int64_t parameter(int64_t e, int64_t b, int64_t n) const {
     if (!is_in_blocks) return is_by_column ? n : 0;
     return is_transposed ? (e * columns + n) * blocks() + b : (e * blocks() + b) * columns + n;
-  }
-  int64_t number(int64_t e, int64_t k, int64_t n) const {
-    return is_transposed ? (e * columns + n) * rows + k : (e * rows + k) * columns + n;
   }
 };
 
@@ -69,7 +74,7 @@ class UseNBitsProducts {
     w.numbers = *g_.value(dequantize.inputs[0]).constant;
     w.scales = *g_.value(dequantize.inputs[1]).constant;
     if (dequantize.inputs.size() > 2 && dequantize.inputs[2] != kNoValue)
-      w.zeros = *g_.value(dequantize.inputs[2]).constant;
+      w.set_zeros(*g_.value(dequantize.inputs[2]).constant);
     const ElementType element = w.numbers.element();
     const std::vector<int64_t> shape = w.numbers.shape();
     const size_t rank = is_selected(product) ? 3 : 2;
@@ -83,7 +88,8 @@ class UseNBitsProducts {
     w.columns = shape[of_columns];
     // It has fewer bytes than the second-level cache (of a GPU: than it reads while it launches), or nothing at all.
     constexpr int64_t kLeastForGpu = 1 << 20;
-    if (w.rows * w.columns * byte_size(ElementType::f32) <= (is_gpu() ? kLeastForGpu : t_.l2.bytes))
+    if (w.matrices * w.rows * w.columns * byte_size(ElementType::f32) <=
+        (is_gpu() ? kLeastForGpu : t_.l2.bytes))
       return std::nullopt;
     const auto axis =
         static_cast<size_t>(normal_axis(dequantize.attributes.integer("axis", 1), static_cast<int>(rank)));
@@ -99,31 +105,58 @@ class UseNBitsProducts {
 
   bool is_gpu() const { return t_.kind == tensor::TargetKind::cuda; }
 
-  // In panels, in words of so many rows (1: bytes alone), as many words in one as have room in its bytes. Of GPUs each column is a panel,
-  // whose bytes are whole words.
-  Constant packed(const Weights& w, int64_t width, int64_t word) const {
-    const int64_t each = 8 / w.bits, panels = (w.columns + width - 1) / width, depth = word * each,
-                  unit = is_gpu() ? kWord * each : depth, steps = (w.rows + unit - 1) / unit * (unit / depth);
+  // Whether as many weights of a column as have room are one number of 32 bits.
+  bool are_in_words(const Weights& w) const { return is_gpu() || w.bits < 8; }
+
+  // In panels: words of 32 bits, or bytes.
+  Constant packed(const Weights& w, int64_t width) const {
+    return are_in_words(w) ? packed_as<uint32_t>(w, width, ElementType::u32)
+                           : packed_as<uint8_t>(w, width, ElementType::u8);
+  }
+
+  template <class T>
+  Constant packed_as(const Weights& w, int64_t width, ElementType element) const {
+    const int64_t each = bit_width(element) / w.bits, panels = (w.columns + width - 1) / width,
+                  steps = (w.rows + each - 1) / each;
+    std::vector<T> all(static_cast<size_t>(w.matrices * panels * steps * width));
+    for_each_number(w, [&](int64_t e, int64_t k, int64_t n, int64_t q) {
+      T& word = all[static_cast<size_t>(((e * panels + n / width) * steps + k / each) * width + n % width)];
+      word = static_cast<T>(word | (static_cast<T>(q) << (k % each * w.bits)));
+    });
+    return Constant::of(element, of_each(w, {panels, steps, width}), all);
+  }
+
+  // In panels, in words of four rows; of four bits two such words in one, the first in the lower halves.
+  Constant packed_for_dots(const Weights& w, int64_t width) const {
+    const int64_t depth = kWord * (8 / w.bits), panels = (w.columns + width - 1) / width,
+                  steps = (w.rows + depth - 1) / depth;
+    std::vector<uint8_t> bytes(static_cast<size_t>(w.matrices * panels * steps * width * kWord));
+    for_each_number(w, [&](int64_t e, int64_t k, int64_t n, int64_t q) {
+      const int64_t at = ((e * panels + n / width) * steps + k / depth) * width + n % width;
+      uint8_t& byte = bytes[static_cast<size_t>(at * kWord + k % kWord)];
+      byte = static_cast<uint8_t>(byte | (q << (k % depth / kWord * w.bits)));
+    });
+    return Constant::of(ElementType::u8, of_each(w, {panels, steps, width, kWord}), bytes);
+  }
+
+  // Calls with the matrix, the row, the column, and the number there, counted from 0.
+  template <class F>
+  static void for_each_number(const Weights& w, const F& call) {
     const int64_t mask = (int64_t{1} << w.bits) - 1, offset = w.offset();
     const std::span<const std::byte> numbers = w.numbers.bytes();
-    std::vector<uint8_t> bytes(static_cast<size_t>(w.matrices * panels * steps * width * word));
+    // As they lie in memory.
+    const int64_t lines = w.is_transposed ? w.columns : w.rows, length = w.is_transposed ? w.rows : w.columns;
     for (int64_t e = 0; e < w.matrices; ++e) {
-      for (int64_t k = 0; k < w.rows; ++k) {
-        for (int64_t n = 0; n < w.columns; ++n) {
-          const int64_t q =
-              (static_cast<int64_t>(numbers[static_cast<size_t>(w.number(e, k, n))]) + offset) & mask;
-          const int64_t at = ((e * panels + n / width) * steps + k / depth) * width + n % width;
-          uint8_t& byte = bytes[static_cast<size_t>(at * word + k % word)];
-          byte = static_cast<uint8_t>(byte | (q << (k / word % each * w.bits)));
+      for (int64_t line = 0; line < lines; ++line) {
+        for (int64_t i = 0; i < length; ++i) {
+          const int64_t k = w.is_transposed ? i : line, n = w.is_transposed ? line : i;
+          call(
+              e, k, n,
+              (static_cast<int64_t>(numbers[static_cast<size_t>((e * lines + line) * length + i)]) + offset) &
+                  mask);
         }
       }
     }
-    if (is_gpu())
-      return Constant::copy_of(ElementType::u32, of_each(w, {panels, steps / kWord, width}),
-                               std::as_bytes(std::span(bytes)));
-    std::vector<int64_t> shape{panels, steps, width};
-    if (word > 1) shape.push_back(word);
-    return Constant::of(ElementType::u8, of_each(w, shape), bytes);
   }
 
   // The shape of what each matrix has, as one tensor.
@@ -176,8 +209,8 @@ class UseNBitsProducts {
     const int64_t width = is_gpu() ? 1 : rounds ? width_of_words(w.columns) : panel_width(w.columns, t_);
     const int64_t made = rounds ? (w.columns + width - 1) / width * width : w.columns;
     std::vector<ValueId> inputs{may_round(node.inputs[0]).value_or(node.inputs[0])};
-    inputs.push_back(rounds ? g_.add_constant(node.name + ".words", packed(w, width, kWord))
-                            : g_.add_constant(node.name + ".bytes", packed(w, width, 1)));
+    inputs.push_back(g_.add_constant(node.name + (rounds || are_in_words(w) ? ".words" : ".bytes"),
+                                     rounds ? packed_for_dots(w, width) : packed(w, width)));
     inputs.push_back(
         g_.add_constant(node.name + ".scales", in_panels<float>(w, width, ElementType::f32, [&](int64_t i) {
                           return static_cast<float>(w.scales.number_at(i));
@@ -186,7 +219,8 @@ class UseNBitsProducts {
     a.set("columns", made);
     a.set("bits", w.bits);
     a.set("block", w.block);
-    a.set("zero", w.offset());
+    a.set("zero", w.zero + w.offset());
+    if (is_gpu()) a.set("in_type_of_rows", int64_t{1});
     if (w.zeros) {
       inputs.push_back(
           g_.add_constant(node.name + ".zeros", in_panels<uint8_t>(w, width, ElementType::u8, [&](int64_t i) {

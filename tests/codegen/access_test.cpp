@@ -164,6 +164,42 @@ TEST(Tables, AreInRegisters) {
   }
 }
 
+// What numbers of few bits in a word are as real ones.
+tensor::Func few_bits(int lanes, int shift, int mask, const std::string& zero) {
+  return parse(text("func few_bits(x: i32[320]) -> (y: f32[320]) {\n  for o in ", 320 / lanes,
+                    " { vectorized for l in ", lanes, " { block y(i = o * ", lanes,
+                    " + l: spatial 320) { y[i] = f32((x[i] >> ", shift, ":i32 & ", mask, ":i32)", zero,
+                    ") } } }\n}"));
+}
+
+TEST(FewBits, AreWhatTheyAre) {
+  for (int lanes : {1, 8, 16, 32}) {
+    for (auto [shift, mask, zero] : {std::tuple{0, 15, ""},
+                                     {28, 15, " - 8:i32"},
+                                     {4, 3, " + 2:i32"},
+                                     {9, 16, ""},
+                                     {3, 10, " - 1:i32"}}) {
+      const tensor::Func f = few_bits(lanes, shift, mask, zero);
+      for (const tensor::Target& target : test_targets())
+        expect_same(f, f, target, random_memory(f, 9, 1 << 30));
+    }
+  }
+}
+
+TEST(FewBits, AreLookedUpInRegisters) {
+  EmitOptions options;
+  options.keep_assembly = true;
+  for (const char* zero : {"", " - 8:i32"}) {
+    const Result<ObjectCode> object =
+        emit_object(tensor::lower(few_bits(16, 8, 15, zero), *make_target("cpu:skylake-avx512")), "bits",
+                    *make_target("cpu:skylake-avx512"), options);
+    ASSERT_TRUE(object.ok()) << to_text(object.errors());
+    EXPECT_NE(object->assembly.find("vperm"), std::string::npos) << object->assembly;
+    for (const char* other : {"vcvtdq2ps", "vpand", "vpadd", "vpsub"})
+      EXPECT_EQ(object->assembly.find(other), std::string::npos) << object->assembly;
+  }
+}
+
 // What is narrow in memory is not widened on its way.
 TEST(Words, StayNarrow) {
   const tensor::Target target = *make_target("cpu:sapphirerapids");

@@ -28,7 +28,7 @@ Func unpacked(int64_t rows, int64_t columns, int64_t depth, int64_t block, int64
       text("graph g(%x: ", x, "[", rows, ", ", depth, "], %w: u32[", columns, ", ", words, ", 1], %s: f32[",
            columns, ", ", blocks, ", 1], %z: u8[", columns, ", ", blocks, ", 1], %b: f32[", columns, R"(]) {
   %p = mcc.MatMulNBits(%x, %w, %s, %z) {bits = )",
-           bits, ", block = ", block, ", columns = ", columns, R"(, zero = 0, mcc.wide_result = 1}
+           bits, ", block = ", block, ", columns = ", columns, R"(, zero = 0, in_type_of_rows = 1, mcc.wide_result = 1}
   %y = Add(%p, %b)
   return %y
 })"),
