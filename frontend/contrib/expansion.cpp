@@ -382,6 +382,14 @@ Operand integer_product(Expansion& e, const IntegerProduct& p) {
   return p.real == ElementType::f32 ? y : e.converted(y, p.real);
 }
 
+Operand wide(Expansion& e, int i) {
+  return e.element(i) == ElementType::f32 ? e.in(i) : e.converted(e.in(i), ElementType::f32);
+}
+
+Operand narrowed(Expansion& e, const Operand& x, ElementType to) {
+  return to == ElementType::f32 ? x : e.converted(x, to);
+}
+
 Operand unpacked(Expansion& e, const Operand& packed, const std::vector<int64_t>& shape, int64_t bits) {
   if (bits == 8) return packed;
   const int64_t each = 8 / bits;

@@ -212,6 +212,9 @@ std::string shape_text(const std::vector<int64_t>& shape);
 
 // ---- What families share ----
 
+// Input i as f32, and what is computed of it in the type that an output has.
+Operand wide(Expansion& e, int i);
+Operand narrowed(Expansion& e, const Operand& x, ElementType to);
 // Input i as real numbers; its scale and its zero point stand behind it.
 Operand dequantized(Expansion& e, int i);
 // x as integers; the scale is input i, the zero point stands behind it. Without one they are of the given type, around 0.

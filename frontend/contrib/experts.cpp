@@ -1,9 +1,5 @@
-// Mixtures of experts: each row is sent to a few of many small networks, as a router's scores say, and gets their weighted sum.
-//
-// Rows that are few compared with the experts meet one each: a product for each pair of row and expert. Else pairs are put in order by their
-// expert, in tiles of so many, of which each is a product with that expert's matrix; how many tiles there are data decides.
-#include <array>
-
+// Mixtures of experts: each row is sent to a few of many small networks, as a router's scores say, and gets their weighted sum. Here each
+// pair of row and expert is a product of its own; graph/passes/tile_selected_rows.cpp puts many of them in tiles.
 #include "frontend/contrib/expansion.h"
 
 namespace mcc::frontend {
@@ -14,75 +10,9 @@ using onnx::AttributeProto;
 
 constexpr int kInput = 0, kRouter = 1;
 
-Operand narrowed(Expansion& e, const Operand& x, ElementType to) {
-  return to == ElementType::f32 ? x : e.converted(x, to);
-}
-
-Operand wide(Expansion& e, int i) {
-  return e.element(i) == ElementType::f32 ? e.in(i) : e.converted(e.in(i), ElementType::f32);
-}
-
-// ---- Who goes where ----
-
-struct Routes {
-  Operand expert;  // of each batch item of the products: [items]
-  Operand source;  // the token of each of its rows: [items * tile]
-  Operand
-      place;  // of each pair of token and choice, among those rows: [pairs]; empty: they are in this order
-  int64_t tile = 1;  // rows of an item
-};
-
-Operand scalar_of(Expansion& e, const Operand& x) { return e.op("Squeeze", {x, e.ints({0})}); }
-
-Operand count_to(Expansion& e, const Operand& size) {
-  return e.op("Range", {e.scalar(ElementType::i64, 0), size, e.scalar(ElementType::i64, 1)});
-}
-
-// chosen: [pairs], the experts of each token's choices, `choices` of them.
-Routes each_by_itself(Expansion& e, const Operand& chosen, int64_t choices) {
-  const Operand pairs = count_to(e, scalar_of(e, e.op("Shape", {chosen})));
-  return {chosen, e.op("Div", {pairs, e.scalar(ElementType::i64, static_cast<double>(choices))}), "", 1};
-}
-
-// The pairs of an expert lie behind one another, and begin with a tile of their own.
-Routes in_tiles(Expansion& e, const Operand& chosen, int64_t choices, int64_t experts, int64_t tile) {
-  auto number = [&](int64_t n) { return e.scalar(ElementType::i64, static_cast<double>(n)); };
-  auto column = [&](const Operand& x) { return e.op("Unsqueeze", {x, e.ints({1})}); };
-  const Operand pairs = scalar_of(e, e.op("Shape", {chosen}));
-  Operand is_sent = e.op("Equal", {column(chosen), e.count_up(experts, ElementType::i64)});
-  Operand sent_so_far =
-      e.op("CumSum", {e.converted(is_sent, ElementType::i64), number(0)});  // [pairs, experts]
-  Operand sent = e.op("Gather", {sent_so_far, number(-1)}, {{"axis", int64_t{0}}});
-  Operand tiles = e.op("Div", {e.op("Add", {sent, number(tile - 1)}), number(tile)});
-  Operand ends = e.op("CumSum", {tiles, number(0)});
-  Operand items = scalar_of(e, e.slice(ends, 0, experts - 1, experts));
-  Operand first = e.op("Mul", {e.op("Sub", {ends, tiles}), number(tile)});
-  Operand among = e.op("GatherElements", {sent_so_far, column(chosen)}, {{"axis", int64_t{1}}});
-  Operand place = e.op("Add", {e.op("Gather", {first, chosen}),
-                               e.op("Sub", {e.op("Squeeze", {among, e.ints({1})}), number(1)})});
-  Operand is_behind =
-      e.op("LessOrEqual", {e.op("Unsqueeze", {ends, e.ints({0})}), column(count_to(e, items))});
-  Operand expert =
-      e.op("ReduceSum", {e.converted(is_behind, ElementType::i64), e.ints({1})}, {{"keepdims", int64_t{0}}});
-  // Rows of a tile that nobody is sent to are the first token's, and nobody reads what becomes of them.
-  Operand room = e.op("Unsqueeze", {e.op("Mul", {items, number(tile)}), e.ints({0})});
-  Operand token = e.op("Div", {count_to(e, pairs), number(choices)});
-  Operand source = e.op("ScatterElements", {e.op("Expand", {number(0), room}), place, token});
-  return {expert, source, place, tile};
-}
-
-// Up to so many pairs each reads an expert of its own: few of them would share one.
-int64_t most_by_themselves(int64_t choices, int64_t experts) { return std::max(experts / 2, choices); }
-
-// Rows of a tile: as many as make the most of what is read once for them, without many that nobody is sent to.
-int64_t tile_of(int64_t tokens, int64_t choices, int64_t experts) {
-  constexpr int64_t kFew = 8, kMany = 32;
-  return !Expansion::is_open(tokens) && tokens * choices >= 4 * kMany * experts ? kMany : kFew;
-}
-
 // ---- What an expert is ----
 
-// A layer of each expert: rows [items, tile, K] -> [items, tile, N].
+// A layer of each expert: rows [pairs, 1, K] -> [pairs, 1, N].
 struct Layer {
   Operand weights;  // [experts, N, K]
   Operand bias;     // [experts, N]; may be left out
@@ -201,23 +131,18 @@ struct Experts {
   bool is_fused() const { return activation.gate == Gate::alternating || activation.gate == Gate::halves; }
 };
 
-// What comes of each pair: [pairs, width]. tokens: [tokens, width].
-Operand results(Expansion& e, const Experts& x, const Operand& tokens, const Routes& r) {
-  auto apply = [&](const Layer& layer, const Operand& rows) {
-    return applied(e, layer, rows, r.expert, x.may_round);
+// What comes of each pair of token and choice. rows [pairs, 1, width], expert [pairs] -> the same as rows.
+Operand results(Expansion& e, const Experts& x, const Operand& rows, const Operand& expert) {
+  auto apply = [&](const Layer& layer, const Operand& to) {
+    return applied(e, layer, to, expert, x.may_round);
   };
-  Operand shape =
-      e.op("Concat", {e.op("Shape", {r.expert}), e.ints({r.tile, x.width})}, {{"axis", int64_t{0}}});
-  Operand rows = e.op("Reshape", {e.op("Gather", {tokens, r.source}), shape});
   Operand gate = apply(x.first, rows), linear;
   if (x.activation.gate == Gate::separate) linear = apply(x.third, rows);
   if (x.is_fused()) {
     linear = e.slice(gate, 2, x.inner, 2 * x.inner);
     gate = e.slice(gate, 2, 0, x.inner);
   }
-  Operand made = apply(x.second, activated(e, x.activation, gate, linear, e.element(kInput)));
-  made = e.op("Reshape", {made, e.ints({-1, x.width})});
-  return r.place.empty() ? made : e.op("Gather", {made, r.place});
+  return apply(x.second, activated(e, x.activation, gate, linear, e.element(kInput)));
 }
 
 // inner: columns between the layers.
@@ -237,24 +162,10 @@ void mix(Expansion& e, int64_t inner, bool has_third, bool may_round, const Oper
   x.second = *second;
   x.third = *third;
   const Choices chosen = choose(e, router_weights);
-  const Operand pairs = e.reshaped(chosen.expert, {-1}), rows = e.reshaped(e.in(kInput), {tokens, width});
-  auto as_choices = [&](const Routes& r) {
-    return e.reshaped(results(e, x, rows, r), {tokens, choices, width});
-  };
-  auto by_themselves = [&] { return as_choices(each_by_itself(e, pairs, choices)); };
-  auto tiled = [&] {
-    return as_choices(in_tiles(e, pairs, choices, count, tile_of(tokens, choices, count)));
-  };
-  const int64_t few = most_by_themselves(choices, count);
-  Operand made;
-  if (Expansion::is_open(tokens)) {
-    Operand are_few =
-        e.op("LessOrEqual", {e.op("Size", {pairs}), e.scalar(ElementType::i64, static_cast<double>(few))});
-    Operand each = by_themselves();
-    made = e.own("Choose", {are_few, each, tiled()});
-  } else {
-    made = tokens * choices <= few ? by_themselves() : tiled();
-  }
+  Operand rows =
+      e.op("Expand", {e.reshaped(e.in(kInput), {tokens, 1, width}), e.ints({tokens, choices, width})});
+  rows = e.op("Reshape", {rows, e.ints({-1, 1, width})});
+  Operand made = e.reshaped(results(e, x, rows, e.reshaped(chosen.expert, {-1})), {tokens, choices, width});
   if (type != ElementType::f32) made = e.converted(made, ElementType::f32);
   Operand weighted = e.op("Mul", {made, e.op("Unsqueeze", {chosen.share, e.ints({2})})});
   Operand sum = e.op("ReduceSum", {weighted, e.ints({1})}, {{"keepdims", int64_t{0}}});

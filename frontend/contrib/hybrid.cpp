@@ -9,14 +9,6 @@ namespace {
 
 using onnx::AttributeProto;
 
-Operand wide(Expansion& e, int i) {
-  return e.element(i) == ElementType::f32 ? e.in(i) : e.converted(e.in(i), ElementType::f32);
-}
-
-Operand narrowed(Expansion& e, const Operand& x, ElementType to) {
-  return to == ElementType::f32 ? x : e.converted(x, to);
-}
-
 // x * sigmoid(x), or sigmoid(x) alone.
 Operand gate_of(Expansion& e, const Operand& x, bool is_sigmoid) {
   Operand sigmoid = e.op("Sigmoid", {x});

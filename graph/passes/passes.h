@@ -19,6 +19,9 @@ Status fold_constants(Graph& graph, const Evaluator& evaluate, FoldBudget& budge
 // Products with matrices that Gather picks out of constant ones by data read these where they lie. Exact.
 void select_matrices(Graph& graph);
 
+// Rows that each select a matrix (mcc.SelectedMatMul), more of them than matrices, are multiplied in tiles by the matrix. Exact.
+void tile_selected_rows(Graph& graph, const tensor::Target& target);
+
 // What only moves elements, or chooses among them, does so in integers: DequantizeLinear goes behind it where that profits who reads
 // it, QuantizeLinear before it. Exact.
 void move_quantization(Graph& graph);

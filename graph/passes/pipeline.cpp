@@ -40,6 +40,7 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
   if (options.level > 0) {
     step("fold_constants", [&] { fold(true); });
     step("select_matrices", [&] { select_matrices(graph); });
+    step("tile_selected_rows", [&] { tile_selected_rows(graph, options.target); });
     step("move_quantization", [&] { move_quantization(graph); });
     step("fold_constants", [&] { fold(true); });  // weights that are moved
     step("use_byte_products", [&] { use_byte_products(graph, options.target, options.strict); });

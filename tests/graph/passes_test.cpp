@@ -118,6 +118,7 @@ constexpr Pass kPasses[] = {
     {"order_interleaved_channels", [](Graph& g, const Setting&) { order_interleaved_channels(g); }},
     {"merge_products", [](Graph& g, const Setting& s) { merge_products(g, s.target); }},
     {"sink_reshapes", [](Graph& g, const Setting&) { sink_reshapes(g); }},
+    {"tile_selected_rows", [](Graph& g, const Setting& s) { tile_selected_rows(g, s.target); }},
     {"select_matrices", [](Graph& g, const Setting&) { select_matrices(g); }},
     {"group_heads", [](Graph& g, const Setting& s) { group_heads(g, s.target); }},
     {"view_operands", [](Graph& g, const Setting& s) { view_operands(g, s.target); }},

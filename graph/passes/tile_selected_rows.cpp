@@ -1,0 +1,214 @@
+// Rows that each have a matrix of their own out of several (mcc.SelectedMatMul), more of them than matrices, are put in order by these:
+//
+//   y = SelectedMatMul(x [R, 1, K], w, s)
+// becomes
+//   tiles = SelectedMatMul(rows of x in tiles [T, tile, K], w, the matrix of each tile)
+//   y = the rows of the tiles where those of x are
+//
+// so that a matrix is read for a tile of rows, not for each. The rows of a matrix begin with a tile of their own; how many tiles there are
+// data decides (on GPUs there are as many as there may be). With a number of rows that may be few the graph has both (mcc.Choose).
+#include <algorithm>
+#include <map>
+
+#include "graph/elements.h"
+#include "graph/passes/passes.h"
+#include "graph/passes/rewrite.h"
+#include "tensor/simplify.h"
+
+namespace mcc::graph {
+namespace {
+
+constexpr int64_t kFar = int64_t{1} << 40;
+
+// Rows in tiles, by the matrices that they select.
+struct Tiles {
+  Expr count;
+  int64_t rows = 1;  // of each
+  ValueId matrix, source,
+      place{};  // of each tile; the row in each place, [count * rows]; the place of each row
+};
+
+class TileSelectedRows {
+ public:
+  TileSelectedRows(Graph& g, const tensor::Target& t) : g_(g), t_(t) {}
+
+  void run() {
+    const size_t count = g_.nodes.size();
+    for (size_t n = 0; n < count; ++n) {
+      const auto id = static_cast<NodeId>(n);
+      if (is_op(g_.node(id), "SelectedMatMul")) consider(id);
+    }
+    eliminate_dead_code(g_);
+    g_.compact();
+  }
+
+ private:
+  const Shape& shape(ValueId v) const { return g_.value(v).type.shape; }
+
+  void consider(NodeId id) {
+    const Node node = g_.node(id);
+    const Shape x = shape(node.inputs[0]);
+    int64_t matrices = 0;
+    if (!tensor::is_int(x[x.size() - 2], 1) || !tensor::as_int(shape(node.inputs[1])[0], &matrices)) return;
+    name_ = node.name;
+    rows_ = Expr(int64_t{1});
+    for (const Expr& d : shape(node.inputs[2]))
+      rows_ = rows_ * d;
+    rows_ = tensor::simplify(rows_);
+    const tensor::Interval rows = g_.facts().bounds(rows_);
+    // Few of them would have a matrix in common.
+    const int64_t few = std::max<int64_t>(matrices / 2, 1);
+    if (rows.high && *rows.high <= few) return;
+    const bool may_be_few = !rows.low || *rows.low <= few;
+    const ValueId tiled = in_tiles(node, matrices);
+    const ValueId y =
+        may_be_few ? choose(rows_ <= Expr(few), multiplied(node, node.inputs[0], node.inputs[2]), tiled)
+                   : tiled;
+    take_place(g_, node.outputs[0], y);
+    g_.node(id).dead = true;
+  }
+
+  ValueId choose(const Expr& condition, ValueId yes, ValueId no) {
+    return emit(g_, "mcc", "Choose", name_, {known(ElementType::boolean, {condition}, 0), yes, no});
+  }
+
+  ValueId multiplied(const Node& node, ValueId x, ValueId selector) {
+    const ValueId y =
+        emit(g_, "mcc", "SelectedMatMul", name_, {x, node.inputs[1], selector}, node.attributes);
+    add_origins(g_.node(g_.value(y).producer), node);
+    return y;
+  }
+
+  ValueId in_tiles(const Node& node, int64_t matrices) {
+    const std::optional<ValueId> exact = before_rounding(node.inputs[0]);
+    const ValueId x = exact.value_or(node.inputs[0]);
+    const Expr depth = shape(x).back(), columns = shape(node.outputs[0]).back();
+    const Tiles t = tiles_of(node.inputs[2], matrices);
+    ValueId rows = reshape(gather(reshape(x, {rows_, depth}), t.source, 0), {t.count, Expr(t.rows), depth});
+    if (exact) rows = emit(g_, "mcc", "MayRound", name_, {rows});
+    const ValueId y = multiplied(node, rows, t.matrix);
+    return reshape(gather(reshape(y, {t.count * Expr(t.rows), columns}), t.place, 0), shape(node.outputs[0]));
+  }
+
+  // What is said of the rows (mcc.MayRound) is said of them in tiles.
+  std::optional<ValueId> before_rounding(ValueId x) const {
+    const NodeId made_by = g_.value(x).producer;
+    if (made_by < 0 || !is_op(g_.node(made_by), "MayRound")) return std::nullopt;
+    return g_.node(made_by).inputs[0];
+  }
+
+  // Those that the layers of the same experts have in common are made once.
+  Tiles tiles_of(ValueId selector, int64_t matrices) {
+    const auto [known, is_new] = tiles_.try_emplace({selector, matrices});
+    if (is_new) known->second = make_tiles(selector, matrices);
+    return known->second;
+  }
+
+  Tiles make_tiles(ValueId selector, int64_t matrices) {
+    constexpr int64_t kFewRows = 8, kManyRows = 32;
+    Tiles t;
+    int64_t all = 0;
+    // As many as make the most of what is read once for them, without many that are empty.
+    t.rows = tensor::as_int(rows_, &all) && all >= 4 * kManyRows * matrices ? kManyRows : kFewRows;
+    const Expr count(matrices);
+    const ValueId chosen = in_range(reshape(selector, {rows_}), matrices),
+                  column = reshape(chosen, {rows_, Expr(1)});
+    const ValueId is_chosen = as_number(binary("Equal", column, counted(count)));
+    const ValueId so_far =
+        sums_so_far(is_chosen);  // [rows, matrices]: how many rows up to that one a matrix has
+    const ValueId needed =
+        binary("Div", binary("Add", sum(is_chosen, 0), number(t.rows - 1)), number(t.rows));
+    const ValueId ends = sums_so_far(needed);
+    t.count = count_of_tiles(ends, t.rows, matrices);
+    const ValueId begins = binary("Mul", binary("Sub", ends, needed), number(t.rows));
+    const ValueId among = reshape(gather_elements(so_far, column), {rows_});
+    t.place = binary("Add", gather(begins, chosen, 0), binary("Sub", among, number(1)));
+    const ValueId is_behind =
+        binary("LessOrEqual", reshape(ends, {Expr(1), count}), reshape(counted(t.count), {t.count, Expr(1)}));
+    t.matrix = sum(as_number(is_behind), 1);
+    // Rows of a tile that nobody has are the first one's, and nobody reads what becomes of them.
+    const ValueId empty =
+        emit(g_, "", "Expand", name_, {number(0), known(ElementType::i64, {t.count * Expr(t.rows)}, 1)});
+    t.source = emit(g_, "", "ScatterElements", name_, {empty, t.place, counted(rows_)});
+    return t;
+  }
+
+  // ends: how many there are of each matrix and those before it.
+  Expr count_of_tiles(ValueId ends, int64_t rows_of_tile, int64_t matrices) {
+    const std::optional<int64_t> most = g_.facts().bounds(rows_).high;
+    const Expr at_most = tensor::floor_div(rows_, Expr(rows_of_tile)) + Expr(matrices);
+    const int64_t bound = most ? std::min(*most, *most / rows_of_tile + matrices) : kFar;
+    // A GPU's host would have to wait for the number; those behind the last one compute what nobody reads.
+    if (t_.kind == tensor::TargetKind::cuda)
+      return tensor::simplify(rows_.as<tensor::IntImm>() ? Expr(bound) : at_most);
+    return g_.add_data_dim(name_ + ".tiles", {0, bound}, {DimSource::Kind::element, ends, matrices - 1, {}});
+  }
+
+  // As Gather takes an index.
+  ValueId in_range(ValueId index, int64_t extent) {
+    if (g_.value(index).type.element != ElementType::i64) {
+      index = as_number(index);
+    }
+    const ValueId wrapped =
+        emit(g_, "", "Where", name_,
+             {binary("Less", index, number(0)), binary("Add", index, number(extent)), index});
+    return emit(g_, "", "Clip", name_, {wrapped, number(0), number(extent - 1)});
+  }
+
+  // ---- Nodes ----
+
+  ValueId number(int64_t value) {
+    return g_.add_constant(name_ + ".number",
+                           Constant::of(ElementType::i64, {}, std::vector<int64_t>{value}));
+  }
+  ValueId binary(const char* op, ValueId a, ValueId b) { return emit(g_, "", op, name_, {a, b}); }
+  ValueId reshape(ValueId v, Shape to) { return reshaped(g_, name_, v, std::move(to)); }
+  ValueId gather(ValueId v, ValueId index, int64_t axis) {
+    Attributes a;
+    a.set("axis", axis);
+    return emit(g_, "", "Gather", name_, {v, index}, a);
+  }
+  ValueId gather_elements(ValueId v, ValueId index) {
+    Attributes a;
+    a.set("axis", int64_t{1});
+    return emit(g_, "", "GatherElements", name_, {v, index}, a);
+  }
+  ValueId sums_so_far(ValueId v) { return emit(g_, "", "CumSum", name_, {v, number(0)}); }
+  ValueId sum(ValueId v, int64_t axis) {
+    Attributes a;
+    a.set("keepdims", int64_t{0});
+    const ValueId axes = g_.add_constant(name_ + ".axes", Constant::ints({axis}));
+    return emit(g_, "", "ReduceSum", name_, {v, axes}, a);
+  }
+  ValueId as_number(ValueId v) {
+    constexpr int64_t kInt64 = 7;  // TensorProto.DataType
+    Attributes a;
+    a.set("to", kInt64);
+    return emit(g_, "", "Cast", name_, {v}, a);
+  }
+  // 0, 1, ... below it.
+  ValueId counted(const Expr& count) {
+    return emit(g_, "", "Range", name_, {number(0), known(ElementType::i64, {count}, 0), number(1)});
+  }
+  // What is known from sizes, a scalar or a vector.
+  ValueId known(ElementType type, std::vector<Expr> elements, int rank) {
+    const Shape of = rank == 0 ? Shape() : Shape{Expr(static_cast<int64_t>(elements.size()))};
+    Node makes;
+    makes.name = name_ + ".sizes";
+    makes.outputs = {g_.add_value(makes.name, {type, of})};
+    set_elements(g_, makes, {std::move(elements)});
+    return makes.outputs[0];
+  }
+
+  Graph& g_;
+  const tensor::Target& t_;
+  std::string name_;  // of what is made
+  Expr rows_;         // of the product, all of its batch
+  std::map<std::pair<ValueId, int64_t>, Tiles> tiles_;
+};
+
+}  // namespace
+
+void tile_selected_rows(Graph& graph, const tensor::Target& target) { TileSelectedRows(graph, target).run(); }
+
+}  // namespace mcc::graph
