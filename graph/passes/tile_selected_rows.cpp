@@ -5,7 +5,9 @@
 //   tiles = SelectedMatMul(rows of x in tiles [T, tile, K], w, the matrix of each tile)
 //   y = the rows of the tiles where those of x are
 //
-// so that a matrix is read for a tile of rows, not for each. The rows of a matrix begin with a tile of their own; how many tiles there are
+// What is computed of y row by row, up to the next such product with the same s (the second layer of experts), stays in tiles.
+//
+// So a matrix is read for a tile of rows, not for each of them. The rows of a matrix begin with a tile of their own; how many tiles there are
 // data decides (on GPUs there are as many as there may be). With a number of rows that may be few the graph has both (mcc.Choose).
 #include <algorithm>
 #include <map>
@@ -14,6 +16,7 @@
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
 #include "tensor/simplify.h"
+#include "tensor/text.h"
 
 namespace mcc::graph {
 namespace {
@@ -26,6 +29,9 @@ struct Tiles {
   int64_t rows = 1;  // of each
   ValueId matrix, source,
       place{};  // of each tile; the row in each place, [count * rows]; the place of each row
+  // Of values that have a line for each row: the same lines in tiles, [count, rows, elements of a line]; and, where rows may be few, the value as it
+  // is made then.
+  std::map<ValueId, ValueId> tiled, few;
 };
 
 class TileSelectedRows {
@@ -60,16 +66,20 @@ class TileSelectedRows {
     const int64_t few = std::max<int64_t>(matrices / 2, 1);
     if (rows.high && *rows.high <= few) return;
     const bool may_be_few = !rows.low || *rows.low <= few;
-    const ValueId tiled = in_tiles(node, matrices);
-    const ValueId y =
-        may_be_few ? choose(rows_ <= Expr(few), multiplied(node, node.inputs[0], node.inputs[2]), tiled)
-                   : tiled;
-    take_place(g_, node.outputs[0], y);
+    Tiles& t = tiles_of(node.inputs[2], matrices);
+    const ValueId old = node.outputs[0];
+    const ValueId y = multiplied(node, rows_in_tiles(node.inputs[0], node.inputs[2], t), t.matrix);
+    const Expr columns = shape(old).back();
+    ValueId made = reshape(gather(reshape(y, {t.count * Expr(t.rows), columns}), t.place, 0), shape(old));
+    if (may_be_few) {
+      const ValueId direct = multiplied(node, where_few(node.inputs[0], t), node.inputs[2]);
+      t.few[old] = direct;
+      made = emit(g_, "mcc", "Choose", name_,
+                  {known(ElementType::boolean, {rows_ <= Expr(few)}, 0), direct, made});
+    }
+    take_place(g_, old, made);
+    t.tiled[old] = y;
     g_.node(id).dead = true;
-  }
-
-  ValueId choose(const Expr& condition, ValueId yes, ValueId no) {
-    return emit(g_, "mcc", "Choose", name_, {known(ElementType::boolean, {condition}, 0), yes, no});
   }
 
   ValueId multiplied(const Node& node, ValueId x, ValueId selector) {
@@ -79,15 +89,150 @@ class TileSelectedRows {
     return y;
   }
 
-  ValueId in_tiles(const Node& node, int64_t matrices) {
-    const std::optional<ValueId> exact = before_rounding(node.inputs[0]);
-    const ValueId x = exact.value_or(node.inputs[0]);
-    const Expr depth = shape(x).back(), columns = shape(node.outputs[0]).back();
-    const Tiles t = tiles_of(node.inputs[2], matrices);
-    ValueId rows = reshape(gather(reshape(x, {rows_, depth}), t.source, 0), {t.count, Expr(t.rows), depth});
-    if (exact) rows = emit(g_, "mcc", "MayRound", name_, {rows});
-    const ValueId y = multiplied(node, rows, t.matrix);
-    return reshape(gather(reshape(y, {t.count * Expr(t.rows), columns}), t.place, 0), shape(node.outputs[0]));
+  // x [.., 1, K] as [tiles, rows, K].
+  ValueId rows_in_tiles(ValueId x, ValueId selector, Tiles& t) {
+    if (const std::optional<ValueId> same = tiled(x, selector, t)) return *same;
+    const std::optional<ValueId> exact = before_rounding(x);
+    const Expr depth = shape(x).back();
+    const ValueId rows = reshape(gather(reshape(exact.value_or(x), {rows_, depth}), t.source, 0),
+                                 {t.count, Expr(t.rows), depth});
+    return exact ? emit(g_, "mcc", "MayRound", name_, {rows}) : rows;
+  }
+
+  // ---- What is computed of rows that are in tiles ----
+
+  // The value's lines in tiles, where it is made of such lines, and of what is the same for all of them or selected as the matrices are.
+  std::optional<ValueId> tiled(ValueId v, ValueId selector, Tiles& t) {
+    if (const auto found = t.tiled.find(v); found != t.tiled.end()) return found->second;
+    const NodeId made_by = g_.value(v).producer;
+    if (made_by < 0 || g_.value(v).constant) return std::nullopt;
+    const Node node = g_.node(made_by);  // by value: nodes are added
+    std::optional<ValueId> out;
+    if (is_op(node, "Slice") || is_op(node, "Split")) {
+      out = tiled_part(node, v, selector, t);
+    } else if (node.op->is_view && !is_op(node, "MayRound")) {
+      out = tiled(node.inputs[0], selector, t);
+    } else if (node.op->fusion == FusionClass::elementwise && node.outputs.size() == 1 &&
+               (node.op->axis_use == AxisUse::any || node.op->axis_use == AxisUse::scalars)) {
+      out = tiled_elementwise(node, selector, t);
+    }
+    if (out) t.tiled[v] = *out;
+    return out;
+  }
+
+  std::optional<ValueId> tiled_elementwise(const Node& node, ValueId selector, Tiles& t) {
+    const std::optional<size_t> line = line_axis(shape(node.outputs[0]));
+    if (!line) return std::nullopt;
+    std::vector<ValueId> inputs;
+    for (ValueId in : node.inputs) {
+      std::optional<ValueId> same =
+          in == kNoValue ? std::optional(in) : shared_line(in, shape(node.outputs[0]), *line);
+      if (!same && has_shape(in, shape(node.outputs[0]))) same = tiled(in, selector, t);
+      if (!same) same = selected_line(in, selector, t);
+      if (!same) return std::nullopt;
+      inputs.push_back(*same);
+    }
+    return emit(g_, std::string(node.op->domain), std::string(node.op->name), name_, inputs, node.attributes);
+  }
+
+  // Of a part of each line.
+  std::optional<ValueId> tiled_part(const Node& node, ValueId v, ValueId selector, Tiles& t) {
+    constexpr int64_t kLine = 2;  // the axis of lines in tiles
+    const Shape& whole = shape(node.inputs[0]);
+    const std::optional<size_t> line = line_axis(whole);
+    if (!line) return std::nullopt;
+    auto is_along = [&](int64_t axis) {
+      return static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(whole.size()) : axis) == *line;
+    };
+    Attributes a = node.attributes;
+    std::vector<ValueId> inputs = node.inputs;
+    constexpr size_t kAxes = 3;
+    if (is_op(node, "Split")) {
+      if (!is_along(a.integer("axis", 0))) return std::nullopt;
+      a.set("axis", kLine);
+    } else {
+      if (inputs.size() <= kAxes || inputs[kAxes] == kNoValue || !g_.value(inputs[kAxes]).constant)
+        return std::nullopt;
+      const Constant& axes = *g_.value(inputs[kAxes]).constant;
+      if (axes.count() != 1 || !is_along(axes.int_at(0))) return std::nullopt;
+      inputs[kAxes] = g_.add_constant(name_ + ".axes", Constant::ints({kLine}));
+    }
+    for (size_t i = 1; i < inputs.size(); ++i)
+      if (inputs[i] != kNoValue && !g_.value(inputs[i]).constant) return std::nullopt;
+    const std::optional<ValueId> lines = tiled(node.inputs[0], selector, t);
+    if (!lines) return std::nullopt;
+    inputs[0] = *lines;
+    const auto results = static_cast<int>(node.outputs.size());
+    const ValueId first = emit(g_, "", std::string(node.op->name), name_, inputs, a, results);
+    const Node made = g_.node(g_.value(first).producer);
+    for (size_t i = 0; i < node.outputs.size(); ++i)
+      if (node.outputs[i] != kNoValue) t.tiled[node.outputs[i]] = made.outputs[i];
+    return t.tiled.at(v);
+  }
+
+  // Which axis lines run along, where the ones before it count the rows and the others are 1; nothing where it is none.
+  std::optional<size_t> line_axis(const Shape& s) const {
+    size_t line = s.size();
+    while (line > 0 && tensor::is_int(s[line - 1], 1))
+      --line;
+    if (line == 0) return std::nullopt;
+    Expr before(int64_t{1});
+    for (size_t i = 0; i + 1 < line; ++i)
+      before = before * s[i];
+    return tensor::structurally_equal(tensor::simplify(before), rows_) ? std::optional(line - 1)
+                                                                       : std::nullopt;
+  }
+
+  bool has_shape(ValueId v, const Shape& s) const {
+    const Shape& own = shape(v);
+    return std::equal(own.begin(), own.end(), s.begin(), s.end(),
+                      [](const Expr& a, const Expr& b) { return tensor::structurally_equal(a, b); });
+  }
+
+  // A constant of one element, or of a line that is broadcast to all rows.
+  std::optional<ValueId> shared_line(ValueId v, const Shape& to, size_t line) {
+    if (!g_.value(v).constant) return std::nullopt;
+    const Shape s = shape(v);
+    for (size_t i = 0; i < s.size(); ++i)
+      if (!tensor::is_int(s[i], 1) && i + to.size() - s.size() != line) return std::nullopt;
+    if (s.empty() || s.size() > to.size()) return s.empty() ? std::optional(v) : std::nullopt;
+    return reshape(v, {Expr(static_count(s))});
+  }
+
+  // A line for each row, which is gathered as the matrices are.
+  std::optional<ValueId> selected_line(ValueId v, ValueId selector, Tiles& t) {
+    constexpr size_t kLines = 2;
+    const Expr columns = shape(v).empty()      ? Expr()
+                         : line_axis(shape(v)) ? shape(v)[*line_axis(shape(v))]
+                                               : Expr();
+    NodeId made_by = g_.value(v).producer;
+    while (made_by >= 0 && g_.node(made_by).op->is_view)
+      made_by = g_.value(g_.node(made_by).inputs[0]).producer;
+    if (made_by < 0 || !columns.defined() || !is_op(g_.node(made_by), "Gather")) return std::nullopt;
+    const Node gathers = g_.node(made_by);
+    const bool is_same = gathers.inputs[1] == selector && gathers.attributes.integer("axis", 0) == 0 &&
+                         shape(gathers.inputs[0]).size() == kLines;
+    if (!is_same) return std::nullopt;
+    return reshape(gather(gathers.inputs[0], t.matrix, 0), {t.count, Expr(int64_t{1}), columns});
+  }
+
+  // The value as it is made of products of few rows alone.
+  ValueId where_few(ValueId v, Tiles& t) {
+    if (v == kNoValue) return v;
+    if (const auto found = t.few.find(v); found != t.few.end()) return found->second;
+    const NodeId made_by = g_.value(v).producer;
+    if (made_by < 0 || t.tiled.count(v) == 0) return v;
+    const Node node = g_.node(made_by);
+    std::vector<ValueId> inputs;
+    for (ValueId in : node.inputs)
+      inputs.push_back(where_few(in, t));
+    if (inputs == node.inputs) return v;
+    const ValueId first = emit(g_, std::string(node.op->domain), std::string(node.op->name), name_, inputs,
+                               node.attributes, static_cast<int>(node.outputs.size()));
+    const Node made = g_.node(g_.value(first).producer);
+    for (size_t i = 0; i < node.outputs.size(); ++i)
+      if (node.outputs[i] != kNoValue) t.few[node.outputs[i]] = made.outputs[i];
+    return t.few.at(v);
   }
 
   // What is said of the rows (mcc.MayRound) is said of them in tiles.
@@ -98,7 +243,7 @@ class TileSelectedRows {
   }
 
   // Those that the layers of the same experts have in common are made once.
-  Tiles tiles_of(ValueId selector, int64_t matrices) {
+  Tiles& tiles_of(ValueId selector, int64_t matrices) {
     const auto [known, is_new] = tiles_.try_emplace({selector, matrices});
     if (is_new) known->second = make_tiles(selector, matrices);
     return known->second;
