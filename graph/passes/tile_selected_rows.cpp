@@ -5,9 +5,8 @@
 //   tiles = SelectedMatMul(rows of x in tiles [T, tile, K], w, the matrix of each tile)
 //   y = the rows of the tiles where those of x are
 //
-// What is computed of y row by row, up to the next such product with the same s (the second layer of experts), stays in tiles.
-//
-// So a matrix is read for a tile of rows, not for each of them. The rows of a matrix begin with a tile of their own; how many tiles there are
+// so that a matrix is read for a tile of rows, not for each of them. What is computed of y row by row, up to the next such product with the
+// same s (the second layer of experts), stays in tiles. The rows of a matrix begin with a tile of their own; how many tiles there are
 // data decides (on GPUs there are as many as there may be). With a number of rows that may be few the graph has both (mcc.Choose).
 #include <algorithm>
 #include <map>
@@ -26,11 +25,12 @@ constexpr int64_t kFar = int64_t{1} << 40;
 // Rows in tiles, by the matrices that they select.
 struct Tiles {
   Expr count;
-  int64_t rows = 1;  // of each
-  ValueId matrix, source,
-      place{};  // of each tile; the row in each place, [count * rows]; the place of each row
-  // Of values that have a line for each row: the same lines in tiles, [count, rows, elements of a line]; and, where rows may be few, the value as it
-  // is made then.
+  int64_t rows = 1;           // of each
+  ValueId matrix = kNoValue;  // of each tile
+  ValueId source = kNoValue;  // the row in each place, [count * rows]
+  ValueId place = kNoValue;   // of each row
+  // Of values that have a line for each row: the same lines in tiles, [count, rows, elements of a line]; and, where rows may be few, the value
+  // as it is made then.
   std::map<ValueId, ValueId> tiled, few;
 };
 
@@ -249,12 +249,21 @@ class TileSelectedRows {
     return known->second;
   }
 
-  Tiles make_tiles(ValueId selector, int64_t matrices) {
-    constexpr int64_t kFewRows = 8, kManyRows = 32;
-    Tiles t;
+  // As many as make the most of what is read once for them, without many that are empty. CPUs keep what several tiles of a matrix read.
+  int64_t rows_of_tile(int64_t matrices) const {
+    constexpr int64_t kFewest = 8, kMost = 32;
     int64_t all = 0;
-    // As many as make the most of what is read once for them, without many that are empty.
-    t.rows = tensor::as_int(rows_, &all) && all >= 4 * kManyRows * matrices ? kManyRows : kFewRows;
+    if (!tensor::as_int(rows_, &all)) return kFewest;
+    if (t_.kind != tensor::TargetKind::cuda) return all >= 4 * kMost * matrices ? kMost : kFewest;
+    int64_t rows = kFewest;
+    while (rows < kMost && 2 * rows * matrices <= all)
+      rows *= 2;
+    return rows;
+  }
+
+  Tiles make_tiles(ValueId selector, int64_t matrices) {
+    Tiles t;
+    t.rows = rows_of_tile(matrices);
     const Expr count(matrices);
     const ValueId chosen = in_range(reshape(selector, {rows_}), matrices),
                   column = reshape(chosen, {rows_, Expr(1)});
@@ -271,11 +280,28 @@ class TileSelectedRows {
     const ValueId is_behind =
         binary("LessOrEqual", reshape(ends, {Expr(1), count}), reshape(counted(t.count), {t.count, Expr(1)}));
     t.matrix = sum(as_number(is_behind), 1);
-    // Rows of a tile that nobody has are the first one's, and nobody reads what becomes of them.
+    t.source = t_.kind == tensor::TargetKind::cuda ? rows_by_place(t, so_far, begins) : rows_by_scattering(t);
+    return t;
+  }
+
+  // Rows of a tile that nobody has are the first one's, and nobody reads what becomes of them.
+  ValueId rows_by_scattering(const Tiles& t) {
     const ValueId empty =
         emit(g_, "", "Expand", name_, {number(0), known(ElementType::i64, {t.count * Expr(t.rows)}, 1)});
-    t.source = emit(g_, "", "ScatterElements", name_, {empty, t.place, counted(rows_)});
-    return t;
+    return emit(g_, "", "ScatterElements", name_, {empty, t.place, counted(rows_)});
+  }
+
+  // For threads that do not wait for each other: before the row of a place there are those up to which its matrix has no more rows than
+  // places before that one. Of places that nobody has, the last row.
+  ValueId rows_by_place(const Tiles& t, ValueId so_far, ValueId begins) {
+    const Expr rows(t.rows), one(int64_t{1});
+    Attributes a;
+    a.set("perm", std::vector<int64_t>{1, 0});
+    const ValueId of_matrix = emit(g_, "", "Transpose", name_, {so_far}, a);
+    const ValueId lines = reshape(gather(of_matrix, t.matrix, 0), {t.count, one, rows_});
+    const ValueId first = reshape(gather(begins, t.matrix, 0), {t.count, one, one});
+    const ValueId before = binary("Sub", reshape(counted(t.count * rows), {t.count, rows, one}), first);
+    return reshape(sum(as_number(binary("LessOrEqual", lines, before)), 2), {t.count * rows});
   }
 
   // ends: how many there are of each matrix and those before it.

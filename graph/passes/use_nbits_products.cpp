@@ -1,11 +1,11 @@
 // Products with constant weights of few bits, which stay as they are in memory: tiles of them become f32 as kernels read them.
-//   MatMul(x, DequantizeLinear(w, scale, zero))             ->   mcc.MatMulNBits(x, bytes, scales, zeros)
+//   MatMul(x, DequantizeLinear(w, scale, zero))             ->   mcc.MatMulNBits(x, words, scales, zeros)
 //   MatMul(mcc.MayRound(x), DequantizeLinear(...))          ->   mcc.MatMulRounded(x, words, scales, zeros), or the same as above
 //   mcc.SelectedMatMul(x, DequantizeLinear(...), selector)  ->   the same, with the selector
 // w [K, N] are integers of 2, 4 or 8 bits; scales are one for all, one for each column, or one for each block of some rows of a column. Of
 // several matrices, [E, K, N] or [E, N, K], the latter.
-// What is small enough to stay in a CPU's second-level cache is faster as f32. GPUs have the numbers of a column in words, one behind the
-// other.
+// What is small enough to stay in a CPU's second-level cache is faster as f32. Numbers of 2 and 4 bits that follow each other in a column are
+// words of 32 bits, on GPUs, where each column is a panel, bytes, too.
 #include "graph/ops/common.h"
 #include "graph/passes/pack_products.h"
 #include "graph/passes/passes.h"

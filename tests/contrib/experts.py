@@ -85,6 +85,20 @@ def plain(c):
         c.add("MoE", f"{variant}_open", *run(tokens), dims=dims, more=[run(1), run(40)], **words)
 
 
+def halves(c):
+    """In 16 bits, which tensor cores of GPUs multiply in tiles."""
+    experts, width, inner, words = 3, 64, 48, {"activation_type": "swiglu", "swiglu_fusion": 1, "k": 2, "normalize_routing_weights": 1}
+    layers = [tuple(x.astype(np.float16) for x in (c.real(experts, n, k, low=-0.3, high=0.3), c.real(experts, n))) for n, k in ((2 * inner, width), (width, inner))]
+
+    def run(tokens):
+        x, scores = c.real(tokens, width).astype(np.float16), c.real(tokens, experts, low=-3, high=3).astype(np.float16)
+        y = mixture(x, scores, [(w.astype(np.float64), b.astype(np.float64)) for w, b in layers], words)
+        return [x, scores, *(Fixed(x) for layer in layers for x in layer)], [y.astype(np.float16)]
+
+    c.add("MoE", "in_16_bits", *run(60), rtol=1e-2, atol=1e-2, **words)
+    c.add("MoE", "in_16_bits_open", *run(60), rtol=1e-2, atol=1e-2, dims=[("T", None), ("T", None), *[None] * 4], more=[run(1), run(7)], **words)
+
+
 def packed(numbers, bits):
     """Along the last axis, the first in the lowest bits."""
     each = 8 // bits
@@ -137,6 +151,6 @@ def quantized(c):
 
 def cases():
     c = Cases(19)
-    for make in (plain, quantized):
+    for make in (plain, halves, quantized):
         make(c)
     return c.all
