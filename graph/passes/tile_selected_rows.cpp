@@ -105,9 +105,11 @@ class TileSelectedRows {
   std::optional<ValueId> tiled(ValueId v, ValueId selector, Tiles& t) {
     if (const auto found = t.tiled.find(v); found != t.tiled.end()) return found->second;
     const NodeId made_by = g_.value(v).producer;
-    if (made_by < 0 || g_.value(v).constant) return std::nullopt;
+    constexpr int kDeepest = 200;  // nodes between two layers
+    if (made_by < 0 || g_.value(v).constant || depth_ >= kDeepest) return std::nullopt;
     const Node node = g_.node(made_by);  // by value: nodes are added
     std::optional<ValueId> out;
+    ++depth_;
     if (is_op(node, "Slice") || is_op(node, "Split")) {
       out = tiled_part(node, v, selector, t);
     } else if (node.op->is_view && !is_op(node, "MayRound")) {
@@ -116,6 +118,7 @@ class TileSelectedRows {
                (node.op->axis_use == AxisUse::any || node.op->axis_use == AxisUse::scalars)) {
       out = tiled_elementwise(node, selector, t);
     }
+    --depth_;
     if (out) t.tiled[v] = *out;
     return out;
   }
@@ -374,6 +377,7 @@ class TileSelectedRows {
   Graph& g_;
   const tensor::Target& t_;
   std::string name_;  // of what is made
+  int depth_ = 0;     // of tiled()
   Expr rows_;         // of the product, all of its batch
   std::map<std::pair<ValueId, int64_t>, Tiles> tiles_;
 };
