@@ -98,7 +98,7 @@ llvm::Value* KernelEmitter::on(const Cast& n) {
 
 // (x & mask) - zero as f32, of numbers of few bits: registers hold all that it may be. Null for anything else.
 llvm::Value* KernelEmitter::look_up_number(const Cast& n) {
-  constexpr int kTable = 16;
+  constexpr int kTable = 16, kMostAdded = 1 << 16;  // sums that do not wrap around
   if (!looks_up_numbers(target_) || n.type.element != ElementType::f32 || n.type.lanes != kTable ||
       n.value.element() != ElementType::i32)
     return nullptr;
@@ -110,7 +110,7 @@ llvm::Value* KernelEmitter::look_up_number(const Cast& n) {
     masked = masked->a.as<Binary>();
   }
   if (!masked || masked->op != BinaryOp::bit_and || !tensor::as_number(masked->b, &mask) || mask < 0 ||
-      mask >= kTable)
+      mask >= kTable || std::abs(added) > kMostAdded)
     return nullptr;
   std::vector<Constant*> table;
   for (int i = 0; i < kTable; ++i)

@@ -23,16 +23,15 @@ struct Access {
   std::vector<int64_t> runs;     // of each axis: how many values from 0 on are neighbours in memory; all of a plain array's
                                  // last dimension, the width of a packed panel; also of neighbours four apart
                                  // (packed bytes, tuner/dot_product.h); 1 where the stride is another
-  bool is_indirect =
-      false;  // along some axis it lies where data says: each of that axis's values may be the same place as another
+  bool is_indirect = false;      // along some axis data says where it lies: values of the axis may share a place
 };
 
 struct BlockInfo {
   std::string name;
   std::vector<AxisInfo> axes;
   Access store;
-  std::vector<Access>
-      loads;  // without the accumulator of a reduction, nor what says where a contraction's operands lie
+  // Without the accumulator of a reduction, nor what says where a contraction's operands lie.
+  std::vector<Access> loads;
   bool is_reduction = false;
   bool is_injective = false;     // no reduce axes, one store, its indices are axes (or a split one's)
   bool is_contraction = false;   // sum of products, some operand of which serves several results

@@ -92,8 +92,7 @@ struct LogCounts {
   int64_t trials = 0, censored = 0, unchecked = 0, seeds = 0, picked = 0;
   std::array<int64_t, kTrialErrorCount> errors{};  // by TrialError; [none]: the trials without one
   double best_us = 0;     // of the valid ones; 0: none
-  double default_us =
-      0;  // of source "default", the latest; 0: none. It takes at least this if it was stopped early in a race
+  double default_us = 0;  // of source "default", the latest (in a race: at least that); 0: none
   double estimate_us = 0;  // of the latest picked one; 0: none. No time: nothing was measured
   bool operator==(const LogCounts&) const = default;
 };

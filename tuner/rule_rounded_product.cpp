@@ -103,10 +103,9 @@ class RoundedProduct {
     for (const std::string& name : s_.producers(info.name)) {
       const std::optional<BlockInfo> made = analyze(s_, name);
       if (!made || !made->store.buffer.same_as(w.buffer)) continue;
-      const bool is_of_weights = is_made_of_weights(s_.func(), *made);
       unpacked_ = name;
       unpacked_info_ = *made;
-      return made->is_injective && is_of_weights && made->axes.size() == kWordsRank + items_.size() &&
+      return is_made_of_weights(s_.func(), *made) && made->axes.size() == kWordsRank + items_.size() &&
              s_.consumers(name).size() == 1;
     }
     return false;
@@ -225,7 +224,7 @@ class RoundedProduct {
   static constexpr size_t kWordsRank = 4;  // panel, word, column, byte
 
   SumAxes axes_;               // of the sum
-  std::vector<size_t> items_;  // of those those of a batch whose items have weights of their own
+  std::vector<size_t> items_;  // its axes along a batch whose items have weights of their own
   int64_t lanes_, width_ = 16, vectors_ = 1, blocks_ = 1, row_tile_ = 1;
   double us_ = 0;
 };

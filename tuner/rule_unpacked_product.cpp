@@ -145,7 +145,9 @@ class UnpackedProduct {
         std::any_of(others_.begin(), others_.end(), [&](int a) { return axis(a).extent > 1; });
     if (has_rows) return std::nullopt;
     constexpr int64_t kBytes = 4;
-    const int64_t depth = axis(reduce_).extent, each = are_words() ? divisors_.front() : kBytes,
+    const int64_t depth = axis(reduce_).extent;
+    if (are_words() && divisors_.empty()) return std::nullopt;  // one word has the whole sum
+    const int64_t each = are_words() ? divisors_.front() : kBytes,
                   block = divisors_.empty() ? each : divisors_.back();
     if (depth % each != 0) return std::nullopt;
     if (block > each) {

@@ -26,12 +26,8 @@ Operand applied(Expansion& e, const Layer& layer, const Operand& rows, const Ope
   return e.op("Add", {y, e.op("Unsqueeze", {e.op("Gather", {layer.bias, expert}), e.ints({1})})});
 }
 
-enum class Gate {
-  none,
-  separate,
-  alternating,
-  halves
-};  // where the second factor of a gated layer comes from
+// Where the second factor of a gated layer comes from.
+enum class Gate { none, separate, alternating, halves };
 
 struct Activation {
   std::string name;
@@ -214,8 +210,13 @@ constexpr int kRouterWeights = 14, kFirstGlobal = 15, kLastInput = 19;
 constexpr const char* kBitsOf[] = {"fc1_expert_weight_bits", "fc2_expert_weight_bits",
                                    "fc3_expert_weight_bits"};
 
-int64_t bits_of(Expansion& e, int layer) {
-  return e.is_given(kBitsOf[layer]) ? e.integer(kBitsOf[layer]) : e.integer("expert_weight_bits");
+// Nothing after an error.
+std::optional<int64_t> bits_of(Expansion& e, int layer) {
+  const int64_t bits =
+      e.is_given(kBitsOf[layer]) ? e.integer(kBitsOf[layer]) : e.integer("expert_weight_bits");
+  const bool is_known = e.supports(bits == 2 || bits == 4 || bits == 8, "fc", layer + 1, ": weights of ",
+                                   bits, " bits: expected 2, 4 or 8");
+  return is_known ? std::optional(bits) : std::nullopt;
 }
 
 // What its inputs are, and how long a column's blocks.
@@ -225,12 +226,12 @@ struct FewBits {
   bool has_blocks;
   std::vector<int64_t> packed, packed_zeros, by_block;  // shapes: of bytes, and a number for each block
 
-  FewBits(Expansion& e, int layer, const LayerSizes& s)
+  FewBits(Expansion& e, int layer, const LayerSizes& s, int64_t bits_of_weights)
       : weights(kWeightsOf[layer]),
         scales(weights + 1),
         bias(weights + 2),
         zeros(kZerosOf[layer]),
-        bits(bits_of(e, layer)) {
+        bits(bits_of_weights) {
     const int64_t given = e.is_given("block_size") ? e.integer("block_size") : 0;
     has_blocks = given > 0;
     block = has_blocks ? given : std::max<int64_t>(s.depth, 1);
@@ -246,9 +247,7 @@ struct FewBits {
 bool expect_layer(Expansion& e, int layer, const LayerSizes& s, const FewBits& q) {
   const std::string name = text("fc", layer + 1);
   const std::vector<int64_t> by_column{s.experts, s.columns};
-  return e.supports(q.bits == 2 || q.bits == 4 || q.bits == 8, name, ": weights of ", q.bits,
-                    " bits: expected 2, 4 or 8") &&
-         e.expect(s.depth % q.block == 0 && s.depth * q.bits % 8 == 0, name, ": blocks of ", q.block,
+  return e.expect(s.depth % q.block == 0 && s.depth * q.bits % 8 == 0, name, ": blocks of ", q.block,
                   " do not divide ", s.depth, " rows") &&
          e.expect_shape(q.weights, q.packed) && e.expect_element(q.weights, {ElementType::u8}) &&
          e.expect(e.has(q.scales), "input '", name, "_scales' is missing") &&
@@ -259,7 +258,9 @@ bool expect_layer(Expansion& e, int layer, const LayerSizes& s, const FewBits& q
 }
 
 std::optional<Layer> quantized_layer(Expansion& e, int layer, const LayerSizes& s) {
-  const FewBits q(e, layer, s);
+  const std::optional<int64_t> bits = bits_of(e, layer);
+  if (!bits) return std::nullopt;
+  const FewBits q(e, layer, s, *bits);
   if (!expect_layer(e, layer, s, q)) return std::nullopt;
   auto in_order = [&](const Operand& x, const std::vector<int64_t>& shape) {
     return s.alternates ? in_halves(e, x, shape) : x;
@@ -287,12 +288,13 @@ std::optional<Layer> quantized_layer(Expansion& e, int layer, const LayerSizes& 
 void quantized_mixture(Expansion& e) {
   if (!expect_tokens(e) || !e.expect_rank(kWeightsOf[1], 3)) return;
   const std::string kind = e.word("quant_type");
-  const int64_t prepacked = e.integer("weights_prepacked"), bits = bits_of(e, 1);
+  const int64_t prepacked = e.integer("weights_prepacked");
   if (!e.supports(kind == "int", "attribute 'quant_type': expected int, got ", kind) ||
       !e.supports(prepacked == 0 || prepacked == -1, "attribute 'weights_prepacked': expected -1 or 0, got ",
-                  prepacked) ||
-      !e.expect(0 < bits && bits <= 8, "attribute 'expert_weight_bits': expected 2, 4 or 8, got ", bits))
+                  prepacked))
     return;
+  const std::optional<int64_t> bits = bits_of(e, 1);
+  if (!bits) return;
   for (int i = kFirstGlobal; i <= kLastInput; ++i)
     if (!e.supports(!e.has(i),
                     "global scales and scales of activations are of other kinds of numbers than integers"))
@@ -300,9 +302,24 @@ void quantized_mixture(Expansion& e) {
   if (e.has(kRouterWeights) && !e.expect_fit(kRouterWeights, e.sizes(kRouter))) return;
   const int64_t bytes = e.last_size(kWeightsOf[1]);
   if (Expansion::is_open(bytes)) return;
-  mix(e, bytes * 8 / bits, e.has(kWeightsOf[2]), e.integer("accuracy_level") == kBytesWillDo,
+  mix(e, bytes * 8 / *bits, e.has(kWeightsOf[2]), e.integer("accuracy_level") == kBytesWillDo,
       e.has(kRouterWeights) ? wide(e, kRouterWeights) : "",
       [&](int layer, const LayerSizes& sizes) { return quantized_layer(e, layer, sizes); });
+}
+
+// What both have, and some more.
+std::vector<AttributeRule> attributes_with(std::vector<AttributeRule> more) {
+  std::vector<AttributeRule> all{{"k", 1},
+                                 {"activation_type", "relu"},
+                                 {"normalize_routing_weights", 0},
+                                 {"use_sparse_mixer", 0},
+                                 {"swiglu_fusion", 0},
+                                 optional("swiglu_limit", AttributeProto::FLOAT),
+                                 {"swiglu_limit_after_activation", 0},
+                                 {"activation_alpha", 1.0f},
+                                 {"activation_beta", 0.0f}};
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
 }
 
 }  // namespace
@@ -312,41 +329,22 @@ std::span<const ContribOp> expert_ops() {
       {"MoE",
        "input router_probs fc1_experts_weights fc1_experts_bias? fc2_experts_weights fc2_experts_bias? "
        "fc3_experts_weights? fc3_experts_bias?",
-       "output",
-       {{"k", 1},
-        {"activation_type", "relu"},
-        {"normalize_routing_weights", 0},
-        {"use_sparse_mixer", 0},
-        {"swiglu_fusion", 0},
-        optional("swiglu_limit", AttributeProto::FLOAT),
-        {"swiglu_limit_after_activation", 0},
-        {"activation_alpha", 1.0f},
-        {"activation_beta", 0.0f}},
-       mixture_of_experts},
+       "output", attributes_with({}), mixture_of_experts},
       {"QMoE",
        "input router_probs fc1_experts_weights fc1_scales? fc1_experts_bias? fc2_experts_weights fc2_scales? "
-       "fc2_experts_bias? "
-       "fc3_experts_weights? fc3_scales? fc3_experts_bias? fc1_zero_points? fc2_zero_points? "
-       "fc3_zero_points? router_weights? "
-       "fc1_global_scale? fc2_global_scale? fc1_act_scale? fc2_act_scale? fc1_act_block_scale?",
+       "fc2_experts_bias? fc3_experts_weights? fc3_scales? fc3_experts_bias? fc1_zero_points? "
+       "fc2_zero_points? "
+       "fc3_zero_points? router_weights? fc1_global_scale? fc2_global_scale? fc1_act_scale? fc2_act_scale? "
+       "fc1_act_block_scale?",
        "output",
-       {{"k", 1},
-        {"activation_type", "relu"},
-        {"normalize_routing_weights", 0},
-        {"use_sparse_mixer", 0},
-        {"swiglu_fusion", 0},
-        optional("swiglu_limit", AttributeProto::FLOAT),
-        {"swiglu_limit_after_activation", 0},
-        {"activation_alpha", 1.0f},
-        {"activation_beta", 0.0f},
-        {"quant_type", "int"},
-        {"expert_weight_bits", 4},
-        optional("fc1_expert_weight_bits", AttributeProto::INT),
-        optional("fc2_expert_weight_bits", AttributeProto::INT),
-        optional("fc3_expert_weight_bits", AttributeProto::INT),
-        optional("block_size", AttributeProto::INT),
-        {"weights_prepacked", -1},
-        {"accuracy_level", 0}},
+       attributes_with({{"quant_type", "int"},
+                        {"expert_weight_bits", 4},
+                        optional("fc1_expert_weight_bits", AttributeProto::INT),
+                        optional("fc2_expert_weight_bits", AttributeProto::INT),
+                        optional("fc3_expert_weight_bits", AttributeProto::INT),
+                        optional("block_size", AttributeProto::INT),
+                        {"weights_prepacked", -1},
+                        {"accuracy_level", 0}}),
        quantized_mixture},
   };
   return ops;

@@ -55,14 +55,14 @@ class LowerPrecision {
     if (n.dead || n.op->fusion != FusionClass::contraction) return 0;
     const bool is_attention = is_op(n, "Attention") && n.op->domain == "mcc";
     const bool is_product =
-        n.op->domain.empty() && (is_op(n, "MatMul") || is_op(n, "Gemm") || is_op(n, "Conv") ||
-                                 (is_op(n, "Einsum") && n.inputs.size() == 2));
+        is_op(n, "SelectedMatMul") ||
+        (n.op->domain.empty() && (is_op(n, "MatMul") || is_op(n, "Gemm") || is_op(n, "Conv") ||
+                                  (is_op(n, "Einsum") && n.inputs.size() == 2)));
     // Weights are unpacked to what they are multiplied by.
     const bool is_unpacked = is_op(n, "MatMulNBits") && n.op->domain == "mcc";
     if (is_unpacked && t_.kind == tensor::TargetKind::cuda && type(n.inputs[0]).element == ElementType::f32)
       return 1;
-    const bool is_selected = is_op(n, "SelectedMatMul") && n.op->domain == "mcc";
-    if (!is_attention && !is_product && !is_selected) return 0;
+    if (!is_attention && !is_product) return 0;
     if (is_op(n, "Conv") && n.attributes.integer("group", 1) != 1 && bit_width(type_) == 32 &&
         !is_grouped_product(n))
       return 0;

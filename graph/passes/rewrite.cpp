@@ -26,12 +26,19 @@ ValueId converted(Graph& graph, const std::string& name, ValueId v, ElementType 
   return emit(graph, "mcc", "Narrow", name, {v}, a);
 }
 
-ValueId reshaped(Graph& graph, const std::string& name, ValueId v, Shape shape) {
+ValueId known_elements(Graph& graph, const std::string& name, ElementType type,
+                       const std::vector<Expr>& elements, int rank) {
   Node of;
-  of.name = name + ".shape";
-  of.outputs = {graph.add_value(of.name, {ElementType::i64, {Expr(static_cast<int64_t>(shape.size()))}})};
-  set_elements(graph, of, {shape});
-  return emit(graph, "", "Reshape", name, {v, of.outputs[0]});
+  of.name = name;
+  const Shape shape = rank == 0 ? Shape() : Shape{Expr(static_cast<int64_t>(elements.size()))};
+  of.outputs = {graph.add_value(name, {type, shape})};
+  set_elements(graph, of, {elements});
+  return of.outputs[0];
+}
+
+ValueId reshaped(Graph& graph, const std::string& name, ValueId v, Shape shape) {
+  return emit(graph, "", "Reshape", name,
+              {v, known_elements(graph, name + ".shape", ElementType::i64, shape)});
 }
 
 NodeId single_user(const Graph& graph, const std::vector<std::vector<NodeId>>& users, ValueId value) {

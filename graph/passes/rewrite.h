@@ -15,6 +15,10 @@ ValueId emit(Graph& graph, std::string_view domain, std::string_view op, std::st
 // The value in another float type: mcc.Narrow, or the value itself where it has that type.
 ValueId converted(Graph& graph, const std::string& name, ValueId v, ElementType to);
 
+// What is known from sizes, as a value: a vector, or, of rank 0, the one element.
+ValueId known_elements(Graph& graph, const std::string& name, ElementType type,
+                       const std::vector<Expr>& elements, int rank = 1);
+
 // The value's elements in another shape, which may have open dimensions.
 ValueId reshaped(Graph& graph, const std::string& name, ValueId v, Shape shape);
 

@@ -3,9 +3,10 @@
 //   MatMul(Gather(w, s), x) of columns   ->   the same of rows
 // w [E, K, N] is a constant, or dequantised from one, its matrices as they are or, by a Transpose behind Gather, with rows and columns
 // exchanged. What exporters write for experts would copy as many matrices as there are pairs of row and expert.
+#include <numeric>
+
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
-#include "tensor/text.h"
 
 namespace mcc::graph {
 namespace {
@@ -57,20 +58,17 @@ class SelectMatrices {
   }
 
   static bool exchanges_last(const std::vector<int64_t>& perm) {
-    const auto rank = static_cast<int64_t>(perm.size());
-    for (int64_t i = 0; i < rank; ++i) {
-      const int64_t same = i < rank - 2 ? i : i == rank - 2 ? rank - 1 : rank - 2;
-      if (perm[static_cast<size_t>(i)] != same) return false;
-    }
-    return rank >= 2;
+    std::vector<int64_t> exchanged(perm.size());
+    std::iota(exchanged.begin(), exchanged.end(), 0);
+    if (perm.size() < 2) return false;
+    std::swap(exchanged[perm.size() - 1], exchanged[perm.size() - 2]);
+    return perm == exchanged;
   }
 
   // Whether x [.., a, b] has a matrix for each of its batch.
   bool has_one_for_each(ValueId x, ValueId selector) const {
     const Shape &rows = shape(x), &s = shape(selector);
-    return rows.size() == s.size() + 2 &&
-           std::equal(s.begin(), s.end(), rows.begin(),
-                      [](const Expr& a, const Expr& b) { return tensor::structurally_equal(a, b); });
+    return rows.size() == s.size() + 2 && same_shape(Shape(rows.begin(), rows.end() - 2), s);
   }
 
   void rewrite(NodeId id) {

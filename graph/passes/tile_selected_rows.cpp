@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <map>
 
-#include "graph/elements.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
 #include "tensor/simplify.h"
@@ -70,12 +69,13 @@ class TileSelectedRows {
     const ValueId old = node.outputs[0];
     const ValueId y = multiplied(node, rows_in_tiles(node.inputs[0], node.inputs[2], t), t.matrix);
     const Expr columns = shape(old).back();
-    ValueId made = reshape(gather(reshape(y, {t.count * Expr(t.rows), columns}), t.place, 0), shape(old));
+    ValueId made = reshape(gather(reshape(y, {t.count * Expr(t.rows), columns}), t.place), shape(old));
     if (may_be_few) {
       const ValueId direct = multiplied(node, where_few(node.inputs[0], t), node.inputs[2]);
       t.few[old] = direct;
       made = emit(g_, "mcc", "Choose", name_,
-                  {known(ElementType::boolean, {rows_ <= Expr(few)}, 0), direct, made});
+                  {known_elements(g_, name_ + ".are_few", ElementType::boolean, {rows_ <= Expr(few)}, 0),
+                   direct, made});
     }
     take_place(g_, old, made);
     t.tiled[old] = y;
@@ -94,8 +94,8 @@ class TileSelectedRows {
     if (const std::optional<ValueId> same = tiled(x, selector, t)) return *same;
     const std::optional<ValueId> exact = before_rounding(x);
     const Expr depth = shape(x).back();
-    const ValueId rows = reshape(gather(reshape(exact.value_or(x), {rows_, depth}), t.source, 0),
-                                 {t.count, Expr(t.rows), depth});
+    const ValueId rows =
+        reshape(gather(reshape(exact.value_or(x), {rows_, depth}), t.source), {t.count, Expr(t.rows), depth});
     return exact ? emit(g_, "mcc", "MayRound", name_, {rows}) : rows;
   }
 
@@ -127,14 +127,19 @@ class TileSelectedRows {
     const std::optional<size_t> line = line_axis(shape(node.outputs[0]));
     if (!line) return std::nullopt;
     std::vector<ValueId> inputs;
+    bool has_rows = false;  // else the result would have one line for a tile
     for (ValueId in : node.inputs) {
       std::optional<ValueId> same =
           in == kNoValue ? std::optional(in) : shared_line(in, shape(node.outputs[0]), *line);
-      if (!same && has_shape(in, shape(node.outputs[0]))) same = tiled(in, selector, t);
+      if (!same && same_shape(shape(in), shape(node.outputs[0]))) {
+        same = tiled(in, selector, t);
+        has_rows |= same.has_value();
+      }
       if (!same) same = selected_line(in, selector, t);
       if (!same) return std::nullopt;
       inputs.push_back(*same);
     }
+    if (!has_rows) return std::nullopt;
     return emit(g_, std::string(node.op->domain), std::string(node.op->name), name_, inputs, node.attributes);
   }
 
@@ -186,12 +191,6 @@ class TileSelectedRows {
                                                                        : std::nullopt;
   }
 
-  bool has_shape(ValueId v, const Shape& s) const {
-    const Shape& own = shape(v);
-    return std::equal(own.begin(), own.end(), s.begin(), s.end(),
-                      [](const Expr& a, const Expr& b) { return tensor::structurally_equal(a, b); });
-  }
-
   // A constant of one element, or of a line that is broadcast to all rows.
   std::optional<ValueId> shared_line(ValueId v, const Shape& to, size_t line) {
     if (!g_.value(v).constant) return std::nullopt;
@@ -205,18 +204,18 @@ class TileSelectedRows {
   // A line for each row, which is gathered as the matrices are.
   std::optional<ValueId> selected_line(ValueId v, ValueId selector, Tiles& t) {
     constexpr size_t kLines = 2;
-    const Expr columns = shape(v).empty()      ? Expr()
-                         : line_axis(shape(v)) ? shape(v)[*line_axis(shape(v))]
-                                               : Expr();
+    const std::optional<size_t> line = line_axis(shape(v));
+    if (!line) return std::nullopt;
+    const Expr columns = shape(v)[*line];
     NodeId made_by = g_.value(v).producer;
     while (made_by >= 0 && g_.node(made_by).op->is_view)
       made_by = g_.value(g_.node(made_by).inputs[0]).producer;
-    if (made_by < 0 || !columns.defined() || !is_op(g_.node(made_by), "Gather")) return std::nullopt;
+    if (made_by < 0 || !is_op(g_.node(made_by), "Gather")) return std::nullopt;
     const Node gathers = g_.node(made_by);
     const bool is_same = gathers.inputs[1] == selector && gathers.attributes.integer("axis", 0) == 0 &&
                          shape(gathers.inputs[0]).size() == kLines;
     if (!is_same) return std::nullopt;
-    return reshape(gather(gathers.inputs[0], t.matrix, 0), {t.count, Expr(int64_t{1}), columns});
+    return reshape(gather(gathers.inputs[0], t.matrix), {t.count, Expr(int64_t{1}), columns});
   }
 
   // The value as it is made of products of few rows alone.
@@ -273,13 +272,12 @@ class TileSelectedRows {
     const ValueId is_chosen = as_number(binary("Equal", column, counted(count)));
     const ValueId so_far =
         sums_so_far(is_chosen);  // [rows, matrices]: how many rows up to that one a matrix has
-    const ValueId needed =
-        binary("Div", binary("Add", sum(is_chosen, 0), number(t.rows - 1)), number(t.rows));
+    const ValueId needed = binary("Div", binary("Add", sum(is_chosen, 0), number(t.rows - 1)), number(t.rows));
     const ValueId ends = sums_so_far(needed);
     t.count = count_of_tiles(ends, t.rows, matrices);
     const ValueId begins = binary("Mul", binary("Sub", ends, needed), number(t.rows));
     const ValueId among = reshape(gather_elements(so_far, column), {rows_});
-    t.place = binary("Add", gather(begins, chosen, 0), binary("Sub", among, number(1)));
+    t.place = binary("Add", gather(begins, chosen), binary("Sub", among, number(1)));
     const ValueId is_behind =
         binary("LessOrEqual", reshape(ends, {Expr(1), count}), reshape(counted(t.count), {t.count, Expr(1)}));
     t.matrix = sum(as_number(is_behind), 1);
@@ -290,7 +288,8 @@ class TileSelectedRows {
   // Rows of a tile that nobody has are the first one's, and nobody reads what becomes of them.
   ValueId rows_by_scattering(const Tiles& t) {
     const ValueId empty =
-        emit(g_, "", "Expand", name_, {number(0), known(ElementType::i64, {t.count * Expr(t.rows)}, 1)});
+        emit(g_, "", "Expand", name_,
+             {number(0), known_elements(g_, name_ + ".shape", ElementType::i64, {t.count * Expr(t.rows)})});
     return emit(g_, "", "ScatterElements", name_, {empty, t.place, counted(rows_)});
   }
 
@@ -301,8 +300,8 @@ class TileSelectedRows {
     Attributes a;
     a.set("perm", std::vector<int64_t>{1, 0});
     const ValueId of_matrix = emit(g_, "", "Transpose", name_, {so_far}, a);
-    const ValueId lines = reshape(gather(of_matrix, t.matrix, 0), {t.count, one, rows_});
-    const ValueId first = reshape(gather(begins, t.matrix, 0), {t.count, one, one});
+    const ValueId lines = reshape(gather(of_matrix, t.matrix), {t.count, one, rows_});
+    const ValueId first = reshape(gather(begins, t.matrix), {t.count, one, one});
     const ValueId before = binary("Sub", reshape(counted(t.count * rows), {t.count, rows, one}), first);
     return reshape(sum(as_number(binary("LessOrEqual", lines, before)), 2), {t.count * rows});
   }
@@ -320,9 +319,7 @@ class TileSelectedRows {
 
   // As Gather takes an index.
   ValueId in_range(ValueId index, int64_t extent) {
-    if (g_.value(index).type.element != ElementType::i64) {
-      index = as_number(index);
-    }
+    if (g_.value(index).type.element != ElementType::i64) index = as_number(index);
     const ValueId wrapped =
         emit(g_, "", "Where", name_,
              {binary("Less", index, number(0)), binary("Add", index, number(extent)), index});
@@ -337,11 +334,7 @@ class TileSelectedRows {
   }
   ValueId binary(const char* op, ValueId a, ValueId b) { return emit(g_, "", op, name_, {a, b}); }
   ValueId reshape(ValueId v, Shape to) { return reshaped(g_, name_, v, std::move(to)); }
-  ValueId gather(ValueId v, ValueId index, int64_t axis) {
-    Attributes a;
-    a.set("axis", axis);
-    return emit(g_, "", "Gather", name_, {v, index}, a);
-  }
+  ValueId gather(ValueId v, ValueId index) { return binary("Gather", v, index); }
   ValueId gather_elements(ValueId v, ValueId index) {
     Attributes a;
     a.set("axis", int64_t{1});
@@ -362,18 +355,9 @@ class TileSelectedRows {
   }
   // 0, 1, ... below it.
   ValueId counted(const Expr& count) {
-    return emit(g_, "", "Range", name_, {number(0), known(ElementType::i64, {count}, 0), number(1)});
+    return emit(g_, "", "Range", name_,
+                {number(0), known_elements(g_, name_ + ".end", ElementType::i64, {count}, 0), number(1)});
   }
-  // What is known from sizes, a scalar or a vector.
-  ValueId known(ElementType type, std::vector<Expr> elements, int rank) {
-    const Shape of = rank == 0 ? Shape() : Shape{Expr(static_cast<int64_t>(elements.size()))};
-    Node makes;
-    makes.name = name_ + ".sizes";
-    makes.outputs = {g_.add_value(makes.name, {type, of})};
-    set_elements(g_, makes, {std::move(elements)});
-    return makes.outputs[0];
-  }
-
   Graph& g_;
   const tensor::Target& t_;
   std::string name_;  // of what is made

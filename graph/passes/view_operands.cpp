@@ -133,11 +133,7 @@ class ViewOperands {
   ValueId said_extents(const Node& product) {
     Shape extents = shape(product.outputs[0]);
     extents.push_back(shape(product.inputs[0]).back());
-    Node of;
-    of.name = product.name + ".extents";
-    of.outputs = {g_.add_value(of.name, {ElementType::i64, {Expr(static_cast<int64_t>(extents.size()))}})};
-    set_elements(g_, of, {extents});
-    return of.outputs[0];
+    return known_elements(g_, product.name + ".extents", ElementType::i64, extents);
   }
 
   // Whether the operator's own extents are those of the product.

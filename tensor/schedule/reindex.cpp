@@ -6,7 +6,8 @@
 //   for m, n, k: conv: acc[m, n] += patches[m, k] * w[n, k]
 //
 // The new buffer has a dimension for each of the axes, in their order, and holds what the block computes from the buffer: the
-// largest expressions that load nothing else, but for what their indices are made of. For a buffer that the block writes it is the other way round:
+// largest expressions that load nothing else, but for what their indices are made of. For a buffer that the block writes it is the
+// other way round:
 //
 //   for m, n, k: conv: y[m // 7, n, m %% 7] += ...
 // becomes

@@ -178,6 +178,7 @@ TEST(FewBits, AreWhatTheyAre) {
                                      {28, 15, " - 8:i32"},
                                      {4, 3, " + 2:i32"},
                                      {9, 16, ""},
+                                     {0, 15, " + 2147483647:i32"},
                                      {3, 10, " - 1:i32"}}) {
       const tensor::Func f = few_bits(lanes, shift, mask, zero);
       for (const tensor::Target& target : test_targets())

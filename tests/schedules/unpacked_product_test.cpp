@@ -77,6 +77,11 @@ TEST(UnpackedProducts, WithRestsOfBlocksAreUnpackedInParts) {
   expect_right({"1", 64, 60, 30, 4, 32}, false);
 }
 
+TEST(UnpackedProducts, OfOneWordForAColumn) {
+  expect_right({"1", 64, 8, 8, 4, 32}, false);
+  expect_right({"3", 64, 5, 5, 4, 32}, false);
+}
+
 TEST(UnpackedProducts, OfSeveralRowsAreUnpackedInParts) {
   expect_right({"7", 80, 64, 32, 4, 48}, false);
   expect_right({"2, 5", 64, 64, 16, 8, 32}, false);
