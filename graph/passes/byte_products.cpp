@@ -14,12 +14,32 @@ std::optional<int64_t> ByteProducts::whole_zero(ValueId zero) const {
   return value ? std::optional(static_cast<int64_t>(*value)) : std::nullopt;
 }
 
-std::optional<ByteProducts::Quantized> ByteProducts::dequantized(ValueId v, int64_t lines) const {
+namespace {
+
+// The numbers of a constant in a byte each.
+Constant in_bytes(const Constant& narrow) {
+  std::vector<uint8_t> bytes(static_cast<size_t>(narrow.count()));
+  for (size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = static_cast<uint8_t>(narrow.int_at(static_cast<int64_t>(i)));
+  return Constant::of(is_signed_int(narrow.element()) ? ElementType::i8 : ElementType::u8, narrow.shape(),
+                      bytes);
+}
+
+}  // namespace
+
+ValueId ByteProducts::as_bytes(ValueId v) {
+  const Constant* values = constant(v);
+  if (!values || !is_int(values->element()) || bit_width(values->element()) >= 8) return v;
+  const std::string name = g_.value(v).name;
+  return g_.add_constant(name, in_bytes(*values));
+}
+
+std::optional<ByteProducts::Quantized> ByteProducts::dequantized(ValueId v, int64_t lines) {
   NodeId id = v == kNoValue ? -1 : g_.value(v).producer;
   if (id < 0 || !is_op(g_.node(id), "DequantizeLinear")) return std::nullopt;
   const Node& n = g_.node(id);
   const Constant* scale = constant(n.inputs[1]);
-  if (!is_byte(n.inputs[0]) || !scale || scale->element() != ElementType::f32 || type(v).element != ElementType::f32 ||
+  if (!scale || scale->element() != ElementType::f32 || type(v).element != ElementType::f32 ||
       n.attributes.integer("block_size", 0) != 0)
     return std::nullopt;
   if (scale->count() != 1) {
@@ -27,7 +47,8 @@ std::optional<ByteProducts::Quantized> ByteProducts::dequantized(ValueId v, int6
     if (axis < 0) axis += static_cast<int64_t>(rank(v));
     if (axis != lines || scale->shape().size() != 1) return std::nullopt;
   }
-  return Quantized{n.inputs[0], n.inputs[1], input(n, 2)};
+  const Quantized q{as_bytes(n.inputs[0]), n.inputs[1], as_bytes(input(n, 2))};
+  return is_byte(q.value) ? std::optional(q) : std::nullopt;
 }
 
 ValueId ByteProducts::activations(ValueId x, const std::vector<int64_t>& perm, int64_t* zero) {

@@ -89,8 +89,10 @@ class ByteProducts {
 
   // The zero point of a tensor as a whole.
   std::optional<int64_t> whole_zero(ValueId zero) const;
+  // A constant of integers of fewer bits, one to a byte; else the value.
+  ValueId as_bytes(ValueId v);
   // What the value is dequantised from. lines: the axis along which scales may differ; -1 for none.
-  std::optional<Quantized> dequantized(ValueId v, int64_t lines) const;
+  std::optional<Quantized> dequantized(ValueId v, int64_t lines);
   // Activations as bytes that the target takes, moved with their zero point; perm: their axes, empty where they stay.
   ValueId activations(ValueId x, const std::vector<int64_t>& perm, int64_t* zero);
   // w: a constant [D..., K, N] after `perm`. zero: i8 or u8, of one element or [N]; kNoValue for 0. rows: of the product; 0 where

@@ -50,8 +50,11 @@ void simplify_algebra(Graph& graph);
 
 // On CPUs, models of 16-bit floats that multiply matrices are computed in f32 between their inputs and outputs, without the
 // roundings in between (unless lower_precision gives products operands of their own type back, for which the target has
-// instructions). Weights that are fetched for few rows stay as they are where that is expected to be faster.
+// instructions). Weights that are fetched for few rows stay as they are where that is expected to be faster. On GPUs so are models that
+// quantise 16-bit floats.
 void widen_halves(Graph& graph, const tensor::Target& target);
+// Whether the graph quantises 16-bit floats that it computes.
+bool quantizes_halves(const Graph& graph);
 
 // Normalisations of groups of channels, GroupNormalization or InstanceNormalization between reshapes, and what is elementwise behind
 // them, on tensors whose groups have an axis of their own.

@@ -39,6 +39,12 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
 
   if (options.level > 0) {
     step("fold_constants", [&] { fold(true); });
+    if (!options.strict &&
+        quantizes_halves(graph)) {  // in front of the passes that know quantised models of f32
+      if (precision == ElementType::f32) precision = type_of_products(graph);
+      step("widen_halves", [&] { widen_halves(graph, options.target); });
+      step("fold_constants", [&] { fold(true); });  // the scales
+    }
     step("select_matrices", [&] { select_matrices(graph); });
     step("tile_selected_rows", [&] { tile_selected_rows(graph, options.target); });
     step("move_quantization", [&] { move_quantization(graph); });

@@ -253,9 +253,10 @@ class UseByteProducts : private ByteProducts {
 
   void real_product(NodeId id, int64_t lines, ValueId bias, bool is_transposed) {
     const Node node = g_.node(id);
-    std::optional<Quantized> x = dequantized(node.inputs[0], -1), w = dequantized(node.inputs[1], lines);
+    std::optional<Quantized> x = dequantized(node.inputs[0], -1);
     std::optional<int64_t> zero = x ? whole_zero(x->zero) : std::nullopt;
-    if (!zero || !w || rank(x->value) < 2 || rank(w->value) != 2) return;
+    std::optional<Quantized> w = zero ? dequantized(node.inputs[1], lines) : std::nullopt;
+    if (!w || rank(x->value) < 2 || rank(w->value) != 2) return;
     name_ = node.name;
     std::optional<Weights> made = weights(w->value, is_transposed ? std::vector<int64_t>{1, 0} : std::vector<int64_t>{}, w->zero,
                                           rows_of(node, last_dim(node.outputs[0])));
@@ -271,9 +272,10 @@ class UseByteProducts : private ByteProducts {
 
   void real_convolution(NodeId id) {
     const Node node = g_.node(id);
-    std::optional<Quantized> x = dequantized(node.inputs[0], -1), w = dequantized(node.inputs[1], 0);
+    std::optional<Quantized> x = dequantized(node.inputs[0], -1);
     std::optional<int64_t> zero = x ? whole_zero(x->zero) : std::nullopt;
-    if (!zero || !w || !is_convolution(node, x->value, w->value) || is_faster_in_f32(node)) return;
+    std::optional<Quantized> w = zero ? dequantized(node.inputs[1], 0) : std::nullopt;
+    if (!w || !is_convolution(node, x->value, w->value) || is_faster_in_f32(node)) return;
     Epilogue e;
     if (!convolution(node, x->value, Zero{*zero}, w->value, w->zero, 0, &e)) return;
     e.scale = make("Mul", {x->scale, w->scale});

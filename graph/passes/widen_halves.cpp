@@ -1,4 +1,5 @@
-// Models of 16-bit floats (f16, bf16) on CPUs, which compute in f32: what operators make is not rounded in between.
+// Models of 16-bit floats (f16, bf16) on CPUs, which compute in f32, and those among them that are quantised, on GPUs, too: what
+// operators make is not rounded in between.
 //
 //   %c: f16 = Conv(%x, %w)                 %x32: f32 = Narrow(%x)        an input of the model
 //   %y: f16 = Relu(%c)         becomes     %w32: f32 = Narrow(%w)        folded
@@ -9,10 +10,13 @@
 // An operator is widened if, by its own rule for types, it makes f32 of f32 where it makes halves of halves. Kept are the types of
 // inputs and outputs of the model, and halves in front of all that depends on them:
 // - conversions to halves (Cast) round, and make infinity of what is too large, as they say;
-// - operators whose results are no floats (comparisons, IsInf, ArgMax, conversions to integers, QuantizeLinear, TopK), and those
+// - operators whose results are no floats (comparisons, IsInf, ArgMax, conversions to integers, TopK), and those
 //   that jump (Floor, Round, Mod, ...), see their operands rounded: a step that was reached by rounding is reached still;
 // - elements that are only moved stay halves while most of them are: rows of a table, what a decoder remembers;
 // - operands of products with few rows stay halves in memory where that is expected to be faster.
+//
+// QuantizeLinear is widened: it rounds to steps that are much wider than those of halves. With the weights' DequantizeLinear in f32, too, products
+// between the two are those of a quantised model of f32, from which use_byte_products makes dot products of bytes.
 //
 // What changes, besides rounding: on the way values may exceed 65504, the largest f16, where the model had infinity; they become
 // infinite where they become halves. Masks are numbers like others: -65504 + x is not rounded to -65504, and two such masks in
@@ -41,7 +45,12 @@ constexpr std::array<std::string_view, 9> kOfRounded = {"CastLike", "Ceil", "Flo
 class WidenHalves {
  public:
   WidenHalves(Graph& g, const tensor::Target& t)
-      : g_(g), t_(t), wide_(g), is_known_(known_values(g)), weight_bytes_(static_cast<double>(weight_bytes(g))) {
+      : g_(g),
+        t_(t),
+        wide_(g),
+        is_known_(known_values(g)),
+        is_quantized_(quantizes_halves(g)),
+        weight_bytes_(static_cast<double>(weight_bytes(g))) {
     for (Value& v : wide_.values) {
       if (is_half(v.type.element)) v.type.element = ElementType::f32;
     }
@@ -75,10 +84,15 @@ class WidenHalves {
     });
   }
 
-  // Weights that are computed (dequantised) are halves like others until they are read.
+  // Weights that are computed are halves like others until they are read, unless they are dequantised in a quantised model.
+  bool stays(const Node& n) const {
+    const bool known = std::all_of(n.outputs.begin(), n.outputs.end(),
+                                   [&](ValueId v) { return v == kNoValue || is_known(v); });
+    return n.dead || (known && !(is_quantized_ && is_op(n, "DequantizeLinear")));
+  }
+
   void rewrite(NodeId id) {
-    const std::vector<ValueId>& made = g_.node(id).outputs;
-    if (g_.node(id).dead || std::all_of(made.begin(), made.end(), [&](ValueId v) { return v == kNoValue || is_known(v); })) return;
+    if (stays(g_.node(id))) return;
     const bool widens = is_widened(id);
     bool is_mixed = false;
     for (size_t i = 0; i < g_.node(id).inputs.size(); ++i) {
@@ -103,9 +117,10 @@ class WidenHalves {
     }
   }
 
-  // Whether the node makes floats, of halves f32 once its operands are that.
+  // Whether the node makes floats, of halves f32 once its operands are that; or bytes of them.
   bool is_widened(NodeId id) const {
     const Node& n = g_.node(id);
+    if (is_op(n, "QuantizeLinear")) return true;
     // A state has one type: before a loop, in it and behind it.
     if (n.op->control == Control::loop_begin || n.op->control == Control::loop_end) return false;
     if (std::find(kOfRounded.begin(), kOfRounded.end(), n.op->name) != kOfRounded.end() || moves_halves(n)) return false;
@@ -133,6 +148,7 @@ class WidenHalves {
   // Whether a matrix product fetches an operand in halves and widens what it has fetched, for each tile of rows anew. Convolutions
   // read their weights for so many places that they do not.
   bool reads_halves(const Node& n, size_t i) const {
+    if (t_.kind != tensor::TargetKind::cpu) return false;
     if ((n.op->layout != LayoutRole::matmul && n.op->layout != LayoutRole::gemm) || i > 1) return false;
     const Shape& a = type(n.inputs[0]).shape;
     int64_t depth = 0;
@@ -162,6 +178,7 @@ class WidenHalves {
   const tensor::Target& t_;
   Graph wide_;  // the same with all halves in f32
   const std::vector<bool> is_known_;
+  const bool is_quantized_;
   const double weight_bytes_;
   std::map<ValueId, ElementType> narrow_;  // what the values were that are f32 now
   std::map<ValueId, ValueId> converted_;   // to f32, or from it
@@ -169,8 +186,16 @@ class WidenHalves {
 
 }  // namespace
 
+bool quantizes_halves(const Graph& graph) {
+  const std::vector<bool> is_known = known_values(graph);
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& n) {
+    if (n.dead || !is_op(n, "QuantizeLinear")) return false;
+    return is_half(graph.value(n.inputs[0]).type.element) && !is_known[static_cast<size_t>(n.inputs[0])];
+  });
+}
+
 void widen_halves(Graph& graph, const tensor::Target& target) {
-  if (target.kind == tensor::TargetKind::cpu) WidenHalves(graph, target).run();
+  if (target.kind == tensor::TargetKind::cpu || quantizes_halves(graph)) WidenHalves(graph, target).run();
 }
 
 }  // namespace mcc::graph
