@@ -84,7 +84,8 @@ Comparison compare(const Constant& got, const Constant& want, const Tolerance& t
     const double g = got.number_at(i), w = want.number_at(i);
     const double error = difference(g, w);
     const bool near = std::isfinite(error) && error <= tolerance.atol + tolerance.rtol * std::fabs(w);
-    const bool equal = floating ? error == 0 || near : got.int_at(i) == want.int_at(i);
+    const bool equal =
+        floating ? error == 0 || near : got.int_at(i) == want.int_at(i) || error <= tolerance.steps;
     result.max_error = std::max(result.max_error, error);
     if (equal) continue;
     if (result.mismatches++ == 0) result.first = i;
@@ -97,6 +98,16 @@ Comparison compare(const Constant& got, const Constant& want, const Tolerance& t
         number_text(got.number_at(result.first)), ", expected ", number_text(want.number_at(result.first)));
   }
   return result;
+}
+
+double largest_difference(const Constant& a, const Constant& b) {
+  double largest = 0;
+  if (a.shape() != b.shape() || a.element() == ElementType::string) return largest;
+  for (int64_t i = 0; i < a.count(); ++i) {
+    const double error = difference(a.number_at(i), b.number_at(i));
+    if (std::isfinite(error)) largest = std::max(largest, error);
+  }
+  return largest;
 }
 
 double largest_finite(const Constant& values) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "graph/op.h"
+#include "graph/passes/rewrite.h"
 #include "tensor/visit.h"
 
 namespace mcc::tools {
@@ -29,6 +30,17 @@ int64_t longest_sum(const graph::Graph& graph, const graph::Node& node) {
   return longest;
 }
 
+// Which input of an operator is the scale by which it quantises its result; none: std::nullopt.
+std::optional<size_t> scale_of_result(const graph::Node& node) {
+  if (graph::is_op(node, "QuantizeLinear")) return 1;
+  if (graph::is_op(node, "QLinearConv") || graph::is_op(node, "QLinearMatMul")) return 6;
+  return std::nullopt;
+}
+
+bool is_quantization(const graph::Node& node) {
+  return scale_of_result(node) || graph::is_op(node, "DynamicQuantizeLinear");
+}
+
 // Half a unit in the last of f16's 11 digits, of bf16's 8.
 double unit_of(ElementType type) { return type == ElementType::f16 ? 0x1p-11 : type == ElementType::bf16 ? 0x1p-8 : 0; }
 
@@ -40,13 +52,17 @@ double Rounding::of_operands(double unit, double largest) const {
   return depth == 0 ? 0 : 2 * unit * std::sqrt(static_cast<double>(depth)) * largest;
 }
 
-std::vector<Rounding> rounding_of_outputs(const graph::Graph& graph) {
+namespace {
+
+// Of each value; since_quantized: of what follows the last step of quantisation.
+std::vector<Rounding> rounding_of_values(const graph::Graph& graph, bool since_quantized) {
   std::vector<Rounding> of(graph.values.size());
+  std::vector<bool> is_quantized(graph.values.size(), false);
   for (const graph::Node& node : graph.nodes) {
     if (node.dead) continue;
     Rounding r{1, 0, 0, 0};
     for (graph::ValueId v : node.inputs) {
-      if (v == graph::kNoValue || graph.value(v).constant) continue;
+      if (v == graph::kNoValue || graph.value(v).constant || is_quantized[static_cast<size_t>(v)]) continue;
       const Rounding& in = of[static_cast<size_t>(v)];
       r = {std::max(r.longest_sum, in.longest_sum), std::max(r.depth, in.depth), std::max(r.ulps, in.ulps), std::max(r.unit, in.unit)};
     }
@@ -58,12 +74,48 @@ std::vector<Rounding> rounding_of_outputs(const graph::Graph& graph) {
       if (v == graph::kNoValue) continue;
       of[static_cast<size_t>(v)] = r;
       of[static_cast<size_t>(v)].unit = std::max(r.unit, unit_of(graph.value(v).type.element));
+      is_quantized[static_cast<size_t>(v)] = since_quantized && is_quantization(node);
     }
   }
+  return of;
+}
+
+}  // namespace
+
+std::vector<Rounding> rounding_of_outputs(const graph::Graph& graph) {
+  const std::vector<Rounding> of = rounding_of_values(graph, false);
   std::vector<Rounding> outputs;
   for (graph::ValueId v : graph.outputs)
     outputs.push_back(of[static_cast<size_t>(v)]);
   return outputs;
+}
+
+std::optional<graph::Graph> with_other_steps(const graph::Graph& graph, double unit) {
+  const std::vector<Rounding> of = rounding_of_values(graph, true);
+  graph::Graph other = graph;
+  bool is_other = false;
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const graph::Node& node = graph.nodes[n];
+    if (node.dead || !is_quantization(node)) continue;
+    const Rounding& r = of[static_cast<size_t>(node.outputs[0])];
+    const double error = r.absolute(1) + r.of_operands(std::max(unit, r.unit), 1);
+    // The scale is smaller, so that what is divided by it is larger; where it follows from the numbers, for these alone.
+    const std::optional<size_t> given = scale_of_result(node);
+    const graph::ValueId scale = given ? node.inputs[*given] : node.outputs[1];
+    const graph::ValueId factor = other.add_constant(
+        node.name + ".larger", graph::Constant::scalar(graph.value(scale).type.element, 1 - error));
+    const graph::ValueId smaller = graph::emit(other, "", "Mul", node.name, {scale, factor});
+    if (given) {
+      other.node(static_cast<graph::NodeId>(n)).inputs[*given] = smaller;
+    } else {
+      other.replace_uses(node.outputs[0], graph::emit(other, "", "QuantizeLinear", node.name,
+                                                      {node.inputs[0], smaller, node.outputs[2]}));
+    }
+    is_other = true;
+  }
+  if (!is_other) return std::nullopt;
+  other.compact();
+  return other;
 }
 
 std::string to_text(const Rounding& r) {

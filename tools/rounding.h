@@ -1,6 +1,7 @@
 // What rounding may make of a model's outputs.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,12 @@ struct Rounding {
 
 // One for each output of the graph.
 std::vector<Rounding> rounding_of_outputs(const graph::Graph& graph);
+
+// The graph of another correct evaluation that quantises other values: at each step of quantisation (QuantizeLinear, QLinearConv, ...)
+// numbers are as much larger as rounding may have made them since the one before, so that what is close to the border takes the next
+// step. How far its results are from the graph's own is how far steps that are taken otherwise may move them. unit: as in of_operands().
+// None: the graph quantises nothing.
+std::optional<graph::Graph> with_other_steps(const graph::Graph& graph, double unit);
 
 std::string to_text(const Rounding& rounding);  // "sums of up to 4608 terms, 53 in a row, tensors in f16"
 
