@@ -460,17 +460,18 @@ void raise_typical_sizes(Graph& graph) {
         for (bool is_grown = true; is_grown && is_small(extent, raised, least);) {
           is_grown = false;
           for (size_t i = 0; i < graph.dims.size(); ++i) {
-            if (raised[i].has_bound() || raised[i].typical >= kMost || !may_grow(i) ||
+            const int64_t typical = typical_size(raised[i]), larger = std::min(2 * typical, raised[i].max);
+            if (typical >= kMost || larger == typical || !may_grow(i) ||
                 !tensor::uses_var(extent, graph.dims[i]))
               continue;
-            raised[i].typical *= 2;
+            raised[i].typical = larger;
             is_grown = true;
           }
         }
         if (!is_small(extent, raised, least)) graph.dim_ranges = std::move(raised);
       };
-      raise(kFewSteps, [&](size_t i) { return is_length[i]; });
-      raise(1, [](size_t) { return true; });
+      raise(kFewSteps, [&](size_t i) { return is_length[i] && !graph.dim_ranges[i].has_bound(); });
+      raise(1, [&](size_t i) { return graph.dim_sources[i].kind == DimSource::Kind::input; });
     }
 }
 

@@ -36,8 +36,8 @@ Expr planned_bytes(const Graph& graph, ValueId value);
 // The fewest elements that a tensor of this shape can have; nothing where these are more than 64 bits count.
 std::optional<int64_t> least_count(const Graph& graph, const Shape& shape);
 
-// Makes the typical sizes of dimensions without a bound large enough for every tensor to have elements (a spectrum's signal has to be as
-// long as a window), and lengths (of inputs of up to three dimensions) for more than a few steps along them, where that is possible.
+// Makes the typical sizes of dimensions large enough for every tensor to have elements (a spectrum's signal has to be as long as a
+// window), and lengths without a bound (of inputs of up to three dimensions) for more than a few steps along them, where that is possible.
 void raise_typical_sizes(Graph& graph);
 
 // The same graph, values and nodes by their ids, with a size in place of each symbolic dimension that is neither small nor large for it:

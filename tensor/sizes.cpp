@@ -29,8 +29,10 @@ void mark_sizes(Func& f, const std::vector<SizeRange>& ranges) {
   MCC_CHECK(ranges.size() == f.dims.size(), f.name, ": ", ranges.size(), " ranges for ", f.dims.size(),
             " dimensions");
   std::vector<std::string> texts;
-  for (const SizeRange& range : ranges)
-    texts.push_back(range.has_bound() ? text(range.min, "..", range.max) : text(range.min, "..~", range.typical));
+  for (const SizeRange& range : ranges) {
+    texts.push_back(text(range.min, "..", range.has_bound() ? std::to_string(range.max) : ""));
+    if (range.typical > 0) texts.back() += text("~", range.typical);
+  }
   if (!texts.empty()) f.annotations[kAnnotation] = join(texts, " ");
 }
 
@@ -42,20 +44,18 @@ std::optional<std::vector<SizeRange>> sizes_of(const Func& f) {
   std::istringstream words(*texts);
   char dot = 0;
   for (SizeRange range; words >> range.min >> dot >> dot; ranges.push_back(range), range = {}) {
-    if (words.peek() == '~') {
-      words >> dot >> range.typical;
-      range.max = kLargestSize;
-    } else {
-      words >> range.max;
-    }
+    range.max = kLargestSize;
+    if (words.peek() != '~') words >> range.max;
+    if (words.peek() == '~') words >> dot >> range.typical;
     if (!words || range.typical < 0 || range.max < range.min) return std::nullopt;
   }
   return ranges.size() == f.dims.size() ? std::optional(ranges) : std::nullopt;
 }
 
 int64_t typical_size(const SizeRange& range) {
-  if (!range.has_bound()) return std::max(range.typical, range.min);
-  const double middle = std::sqrt(static_cast<double>(range.min) * static_cast<double>(range.max));
+  if (range.typical > 0) return std::max(range.typical, range.min);
+  const auto at_least_one = [](int64_t size) { return static_cast<double>(std::max<int64_t>(size, 1)); };
+  const double middle = std::sqrt(at_least_one(range.min) * at_least_one(range.max));
   return std::clamp(static_cast<int64_t>(middle), range.min, range.max);
 }
 

@@ -17,15 +17,16 @@ inline constexpr int64_t kLargestSize = 1'000'000'000;
 // Both ends included. What may be below 0 is no size: a position that data decides.
 struct SizeRange {
   int64_t min = 1, max = 1;
-  int64_t typical = 0;  // of a dimension without a bound: the size that costs and schedules are made for
-  bool has_bound() const { return typical == 0; }
+  // The size that costs and schedules are made for; with a bound 0 stands for one in the middle.
+  int64_t typical = 0;
+  bool has_bound() const { return typical == 0 || max < kLargestSize; }
   bool operator==(const SizeRange&) const = default;
 };
 
 // The variable has a size of the range.
 void learn_size(Analyzer& facts, const Var& dim, const SizeRange& range);
 
-// Of each of f.dims. Part of the function's text: "sizes" = "1..64 1..512", "1..~128" without a bound and mostly about 128.
+// Of each of f.dims. Part of the function's text: "sizes" = "1..64 1..512", "1..~128" without a bound and mostly about 128, "1..64~32".
 void mark_sizes(Func& f, const std::vector<SizeRange>& ranges);
 // Nothing where the function does not say.
 std::optional<std::vector<SizeRange>> sizes_of(const Func& f);

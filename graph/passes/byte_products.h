@@ -75,7 +75,7 @@ class ByteProducts {
     return make("ReduceSum", {v, g_.add_constant(name_ + ".axes", Constant::ints(axes))}, a);
   }
   ValueId reshaped(ValueId v, const std::vector<int64_t>& dims) {
-    return make("Reshape", {v, g_.add_constant(name_ + ".shape", Constant::ints(dims))});
+    return graph::reshaped(g_, name_, v, dims);
   }
 
   // With so many zeros behind the axis.

@@ -9,10 +9,6 @@ namespace {
 
 bool is_constant(const Graph& g, ValueId v) { return v != kNoValue && g.value(v).constant.has_value(); }
 
-ValueId reshape(Graph& g, const std::string& name, ValueId x, std::vector<int64_t> shape) {
-  return emit(g, "", "Reshape", name, {x, g.add_constant(name + ".shape", Constant::ints(shape))});
-}
-
 struct Affine {
   ValueId scale = kNoValue, shift = kNoValue;  // rank 1, one element a channel; absent = 1 and 0
 };
@@ -42,8 +38,8 @@ bool is_per_channel(const Constant& c, size_t rank, int64_t channels) {
 
 // A constant operand as one element a channel.
 ValueId per_channel(Graph& g, const std::string& name, ValueId v, int64_t channels) {
-  if (g.value(v).constant->count() == channels) return reshape(g, name, v, {channels});
-  ValueId flat = reshape(g, name, v, {1});
+  if (g.value(v).constant->count() == channels) return reshaped(g, name, v, Shape{channels});
+  ValueId flat = reshaped(g, name, v, Shape{1});
   return emit(g, "", "Expand", name, {flat, g.add_constant(name + ".shape", Constant::ints({channels}))});
 }
 
@@ -79,7 +75,7 @@ void fold_into(Graph& g, NodeId conv_id, const Affine& affine, size_t channel_ax
   if (affine.scale != kNoValue) {
     std::vector<int64_t> shape(g.value(weight).type.shape.size(), 1);
     shape[channel_axis] = -1;
-    weight = emit(g, "", "Mul", name, {weight, reshape(g, name, affine.scale, shape)});
+    weight = emit(g, "", "Mul", name, {weight, reshaped(g, name, affine.scale, shape)});
     if (bias != kNoValue) bias = emit(g, "", "Mul", name, {bias, affine.scale});
   }
   if (affine.shift != kNoValue) {
@@ -103,8 +99,8 @@ void lower_batch_norm(Graph& g, NodeId id) {
   ElementType element = g.value(node.inputs[0]).type.element;
   if (g.value(affine.scale).type.element != element) return;
   ValueId scaled =
-      emit(g, "", "Mul", node.name, {node.inputs[0], reshape(g, node.name, affine.scale, shape)});
-  ValueId out = emit(g, "", "Add", node.name, {scaled, reshape(g, node.name, affine.shift, shape)});
+      emit(g, "", "Mul", node.name, {node.inputs[0], reshaped(g, node.name, affine.scale, shape)});
+  ValueId out = emit(g, "", "Add", node.name, {scaled, reshaped(g, node.name, affine.shift, shape)});
   g.node(g.value(scaled).producer).origins = node.origins;
   g.node(g.value(out).producer).origins = node.origins;
   g.value(out).name = g.value(node.outputs[0]).name;

@@ -354,8 +354,7 @@ class FuseAttention {
 
   ValueId flat(const std::string& name, ValueId v) {
     if (shape(v).size() == 1) return v;
-    ValueId dims = g_.add_constant(name + ".shape", Constant::ints({static_count(shape(v))}));
-    return emit(g_, "", "Reshape", name, {v, dims});
+    return reshaped(g_, name, v, std::vector{static_count(shape(v))});
   }
 
   // Queries, keys and values of the operator, and its views of them. factor: of the scores.

@@ -131,7 +131,7 @@ ValueId LayoutForms::pack_vector(const std::string& name, ValueId v, Layout layo
 }
 
 ValueId LayoutForms::reshape(const std::string& name, ValueId x, const std::vector<int64_t>& dims) {
-  return emit(g_, "", "Reshape", name, {x, g_.add_constant(name + ".shape", Constant::ints(dims))});
+  return reshaped(g_, name, x, dims);
 }
 
 ValueId LayoutForms::reshaped_as_image(const std::string& name, ValueId x) {

@@ -43,9 +43,7 @@ ValueId merge_groups(Graph& g, const std::string& name, ValueId w, int64_t group
   using Ints = std::vector<int64_t>;
   const ElementType element = g.value(w).type.element;
   auto ints = [&](const char* what, const Ints& values) { return g.add_constant(name + what, Constant::ints(values)); };
-  auto reshape = [&](ValueId x, const Ints& dims) {
-    return emit(g, "", "Reshape", name, {x, ints(".shape", dims)});
-  };
+  auto reshape = [&](ValueId x, const Ints& dims) { return reshaped(g, name, x, dims); };
   Ints ws = static_shape(g.value(w).type.shape);
   const int64_t missing = (m - groups % m) % m, out = ws[0] / groups;
   if (missing != 0) {

@@ -15,9 +15,7 @@ namespace {
 ValueId reordered(Graph& g, NodeId user, ValueId v, int64_t places) {
   const std::string name = g.node(user).name + ".ordered";
   const std::vector<int64_t> dims = static_shape(g.value(v).type.shape);
-  auto reshape = [&](ValueId from, const std::vector<int64_t>& to) {
-    return emit(g, "", "Reshape", name, {from, g.add_constant(name + ".shape", Constant::ints(to))});
-  };
+  auto reshape = [&](ValueId from, const std::vector<int64_t>& to) { return reshaped(g, name, from, to); };
   std::vector<int64_t> apart{dims[0] / places, places}, perm{1, 0};
   for (size_t d = 1; d < dims.size(); ++d) {
     apart.push_back(dims[d]);

@@ -55,7 +55,7 @@ class PlaceUpdates {
     Ints extents = data_;
     std::copy(box->extent.begin(), box->extent.end(), extents.begin());
     // From the last dimension to the first, what stands beside the box: as far as it reaches in those before.
-    ValueId y = make("Reshape", {node_.inputs[2], ints(".shape", extents)});
+    ValueId y = reshaped(g_, node_.name, node_.inputs[2], extents);
     for (size_t k = depth; k-- > 0;) {
       if (box->extent[k] == data_[k]) continue;
       std::vector<ValueId> parts{y};

@@ -37,8 +37,15 @@ ValueId known_elements(Graph& graph, const std::string& name, ElementType type,
 }
 
 ValueId reshaped(Graph& graph, const std::string& name, ValueId v, Shape shape) {
+  Attributes a;
+  if (std::any_of(shape.begin(), shape.end(), [](const Expr& d) { return tensor::is_int(d, 0); }))
+    a.set("allowzero", int64_t{1});
   return emit(graph, "", "Reshape", name,
-              {v, known_elements(graph, name + ".shape", ElementType::i64, shape)});
+              {v, known_elements(graph, name + ".shape", ElementType::i64, shape)}, a);
+}
+
+ValueId reshaped(Graph& graph, const std::string& name, ValueId v, const std::vector<int64_t>& dims) {
+  return reshaped(graph, name, v, Shape(dims.begin(), dims.end()));
 }
 
 NodeId single_user(const Graph& graph, const std::vector<std::vector<NodeId>>& users, ValueId value) {

@@ -19,8 +19,9 @@ ValueId converted(Graph& graph, const std::string& name, ValueId v, ElementType 
 ValueId known_elements(Graph& graph, const std::string& name, ElementType type,
                        const std::vector<Expr>& elements, int rank = 1);
 
-// The value's elements in another shape, which may have open dimensions.
+// The value's elements in another shape, which may have open dimensions, and none of whose dimensions stands for another.
 ValueId reshaped(Graph& graph, const std::string& name, ValueId v, Shape shape);
+ValueId reshaped(Graph& graph, const std::string& name, ValueId v, const std::vector<int64_t>& dims);
 
 // The single live node that uses the value, or -1 when there are none, several, or it is a graph output.
 NodeId single_user(const Graph& graph, const std::vector<std::vector<NodeId>>& users, ValueId value);

@@ -131,9 +131,8 @@ class SinkTransposes {
     const Permutation perm = permutation(*before);
     if (!takes_channels_from_last(perm)) return false;
     const ValueId x = before->inputs[0];
-    auto reshaped = [&](ValueId v, const std::vector<int64_t>& dims) {
-      return emit(g_, "", "Reshape", node.name,
-                  {v, g_.add_constant(node.name + ".shape", Constant::ints(dims))});
+    auto in_shape = [&](ValueId v, const std::vector<int64_t>& dims) {
+      return reshaped(g_, node.name, v, dims);
     };
     const std::vector<int64_t> in = static_shape(shape(x)),
                                out = static_shape(shape(node.outputs[0]));
@@ -142,10 +141,10 @@ class SinkTransposes {
     one_block.insert(one_block.end(), in.begin() + 1, in.end());
     result.insert(result.end(), out.begin() + 2, out.end());
     result.push_back(out[1]);
-    const ValueId pooled = emit(g_, "mcc", node.op->name, node.name, {reshaped(x, one_block)},
-                                laid_out_pooling(g_, node));
+    const ValueId pooled =
+        emit(g_, "mcc", node.op->name, node.name, {in_shape(x, one_block)}, laid_out_pooling(g_, node));
     g_.node(g_.value(pooled).producer).origins = node.origins;
-    stand_for(id, node.outputs[0], transpose(node.name, reshaped(pooled, result), perm));
+    stand_for(id, node.outputs[0], transpose(node.name, in_shape(pooled, result), perm));
     return true;
   }
 
@@ -306,8 +305,7 @@ class SinkTransposes {
     if (rank(v) < perm.size()) {
       std::vector<int64_t> dims = static_shape(shape(v));
       dims.insert(dims.begin(), perm.size() - dims.size(), 1);
-      v = emit(g_, "", "Reshape", node.name,
-               {v, g_.add_constant(node.name + ".shape", Constant::ints(dims))});
+      v = reshaped(g_, node.name, v, dims);
     }
     return transpose(node.name, v, inverse(perm));
   }

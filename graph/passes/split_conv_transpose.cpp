@@ -39,9 +39,7 @@ class SplitConvTranspose {
   ValueId ints(const std::string& name, const Ints& values) {
     return g_.add_constant(name, Constant::ints(values));
   }
-  ValueId reshape(ValueId x, const Ints& dims) {
-    return emit(g_, "", "Reshape", name_, {x, ints(name_ + ".shape", dims)});
-  }
+  ValueId reshape(ValueId x, const Ints& dims) { return reshaped(g_, name_, x, dims); }
   ValueId transpose(ValueId x, const Ints& perm) {
     Attributes a;
     a.set("perm", perm);

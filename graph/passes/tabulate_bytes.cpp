@@ -83,7 +83,7 @@ class TabulateBytes {
       return;
     name_ = node.name;
     tables_.clear();
-    const ValueId table = reshaped(g_, name_, table_of(y, q), {kBytes});
+    const ValueId table = reshaped(g_, name_, table_of(y, q), Shape{kBytes});
     const ValueId made = emit(g_, "mcc", "LookUp", name_, {q, table});
     Node& look_up = g_.node(g_.value(made).producer);
     for (NodeId n : nodes)

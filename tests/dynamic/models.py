@@ -356,6 +356,14 @@ def spectra():
                  tuple({"N": n, "T": t} for n, t in ((1, 48), (3, 100), (2, 1999))))
 
 
+def small():
+    """Sizes in a range of which the smaller ones, and one in the middle, are too small for the windows."""
+    nodes = [("Conv", ["x", "w"], ["c"], {"strides": [2, 2]}), ("Relu", ["c"], ["r"], {}), ("MaxPool", ["r"], ["y"], {"kernel_shape": [2, 2], "strides": [2, 2]}),
+             ("Conv", ["x", "depthwise"], ["d"], {"group": 16}), ("MaxPool", ["d"], ["z"], {"kernel_shape": [3, 5]})]
+    return Model("small", nodes, {"x": ["N", 16, "H", "W"]}, ("y", "z"), {"N": (1, 3), "H": (1, 14), "W": (1, 40)},
+                 {"w": weights(32, 16, 3, 3), "depthwise": weights(16, 1, 3, 3)}, tuple({"N": n, "H": h, "W": w} for n, h, w in ((1, 5, 7), (3, 14, 40), (2, 9, 8))))
+
+
 def covered():
     """Padding by which as many windows as ceil(size / stride) cover an image: what it is depends on the size."""
     nodes = [("Conv", ["x", "c1"], ["a"], {"auto_pad": "SAME_UPPER", "strides": [2, 2]}), ("Relu", ["a"], ["r"], {}),
@@ -414,4 +422,4 @@ def quantized_on_the_way():
     return Model("quantized_on_the_way", nodes, {"x": ["N", 8, 12, 10]}, ("y", "u", "t"), {"N": (1, 5)}, constants, ({"N": 1}, {"N": 5}, {"N": 2}))
 
 
-ALL = (mlp, attention, decoder, convolutions, volumes, batches, shapes, movements, recurrent, signals, expansions, resizes, pyramid, parts, transposed, upsampled, images, corners, tiled_images, waves, spectra, covered, pooled_boxes, quantized, quantized_on_the_way)
+ALL = (mlp, attention, decoder, convolutions, volumes, batches, shapes, movements, recurrent, signals, expansions, resizes, pyramid, parts, transposed, upsampled, images, corners, tiled_images, waves, spectra, covered, small, pooled_boxes, quantized, quantized_on_the_way)

@@ -79,6 +79,25 @@ TEST(Symbolic, ChannelsAreAsManyAsWeightsSay) {
       ElementsAre(HasSubstr("the number of input channels is C, it needs a value known at compile time")));
 }
 
+// Costs are those of sizes at which every tensor has elements, also within bounds.
+TEST(Symbolic, TypicalSizesFillWindows) {
+  ImportOptions options;
+  const auto typical = [&](const graph::DimRange& range) {
+    options.dim_ranges["T"] = range;
+    Result<ImportedModel> model =
+        import_text(text(kHead,
+                         "g (float[1,4,T] x, float[4,4,9] w) => (float[1,4,U] y) {c = Conv<strides = [2]>(x, "
+                         "w) y = MaxPool<kernel_shape = [3]>(c)}"),
+                    options);
+    EXPECT_TRUE(model.ok()) << to_text(model.errors());
+    return model.ok() ? tensor::typical_size(model->graph.dim_ranges[0]) : 0;
+  };
+  EXPECT_EQ(typical({1, 64}), 16);
+  EXPECT_EQ(typical({20, 500}), 100);
+  EXPECT_EQ(typical({4, 9}), 9);  // the pooling has no window
+  EXPECT_EQ(typical({1, 13}), 13);
+}
+
 // Of what grows along a dimension, and of nothing else, there may be nothing.
 TEST(Symbolic, WhatIsAppendedToMayBeEmpty) {
   ImportOptions options;

@@ -6,6 +6,7 @@ import numpy as np
 
 from case import F32, Case, one_of, shape, tensor
 from operators import OPERATORS
+from quantized import quantized
 
 CHAIN = [("Relu", {}), ("Sigmoid", {}), ("Neg", {}), ("Abs", {}), ("Tanh", {}), ("Transpose", {}), ("Softmax", {"axis": -1}), ("Identity", {}),
          ("LeakyRelu", {"alpha": 0.3}), ("Flatten", {"axis": 1}), ("ReduceMean", {"keepdims": 1}), ("ReduceMax", {"keepdims": 1}), ("LogSoftmax", {"axis": 0})]
@@ -191,4 +192,4 @@ def few_bits(rng):
     return case
 
 
-MAKERS = [*OPERATORS, chain, chain, chain, chain, cnn, cnn, cnn, cnn, cnn, transformer, decoder, few_bits]
+MAKERS = [*OPERATORS, chain, chain, chain, chain, cnn, cnn, cnn, cnn, cnn, transformer, decoder, few_bits, quantized, quantized, quantized]
