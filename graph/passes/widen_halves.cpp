@@ -38,6 +38,9 @@ namespace {
 
 bool is_half(ElementType element) { return is_float(element) && bit_width(element) == 16; }
 
+// Of a DequantizeLinear: in place of the type of its scale, which is the same once both are f32.
+constexpr const char* kTypeOfResult = "output_dtype";
+
 // Not continuous, or defined by the type.
 constexpr std::array<std::string_view, 9> kOfRounded = {"CastLike", "Ceil", "Floor",  "Hardmax",        "Mod",
                                                         "Round",    "Sign", "Shrink", "ThresholdedRelu"};
@@ -54,6 +57,8 @@ class WidenHalves {
     for (Value& v : wide_.values) {
       if (is_half(v.type.element)) v.type.element = ElementType::f32;
     }
+    for (Node& n : wide_.nodes)
+      if (is_op(n, "DequantizeLinear")) n.attributes.erase(kTypeOfResult);
   }
 
   void run() {
@@ -110,6 +115,7 @@ class WidenHalves {
     }
     if (!widens) return;
     if (is_mixed) g_.node(id).attributes.set(kWideResult, int64_t{1});
+    if (is_op(g_.node(id), "DequantizeLinear")) g_.node(id).attributes.erase(kTypeOfResult);
     for (ValueId v : g_.node(id).outputs) {
       if (v == kNoValue || !is_half(type(v).element)) continue;
       narrow_[v] = type(v).element;
