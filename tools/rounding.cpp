@@ -97,13 +97,15 @@ std::optional<graph::Graph> with_other_steps(const graph::Graph& graph, double u
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const graph::Node& node = graph.nodes[n];
     if (node.dead || !is_quantization(node)) continue;
-    const Rounding& r = of[static_cast<size_t>(node.outputs[0])];
-    const double error = r.absolute(1) + r.of_operands(std::max(unit, r.unit), 1);
     // The scale is smaller, so that what is divided by it is larger; where it follows from the numbers, for these alone.
     const std::optional<size_t> given = scale_of_result(node);
     const graph::ValueId scale = given ? node.inputs[*given] : node.outputs[1];
-    const graph::ValueId factor = other.add_constant(
-        node.name + ".larger", graph::Constant::scalar(graph.value(scale).type.element, 1 - error));
+    const ElementType element = graph.value(scale).type.element;
+    if (!is_float(element) || bit_width(element) < 16) continue;  // of powers of two alone
+    const Rounding& r = of[static_cast<size_t>(node.outputs[0])];
+    const double error = r.absolute(1) + std::max(r.of_operands(std::max(unit, r.unit), 1), r.unit);
+    const graph::ValueId factor =
+        other.add_constant(node.name + ".larger", graph::Constant::scalar(element, 1 - error));
     const graph::ValueId smaller = graph::emit(other, "", "Mul", node.name, {scale, factor});
     if (given) {
       other.node(static_cast<graph::NodeId>(n)).inputs[*given] = smaller;

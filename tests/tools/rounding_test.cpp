@@ -60,6 +60,21 @@ TEST(OtherSteps, ScalesThatFollowFromTheNumbers) {
   EXPECT_EQ(otherwise(quantized, {0, 255, 10.4999995F, 10.49F}), (std::vector<double>{0, 255, 11, 10}));
 }
 
+TEST(OtherSteps, SixteenBitsRoundMore) {
+  const char* quantized =
+      "%h = Cast(%x) {to = 10}\n%one: f16[] = [1]\n%zero: i8[] = [0]\n%y = QuantizeLinear(%h, %one, "
+      "%zero)\nreturn %y\n";
+  EXPECT_EQ(otherwise(quantized, {100.4375F, 10.25F}), (std::vector<double>{100, 10}));
+  EXPECT_EQ(otherwise(quantized, {100.5F, 10.5F}), (std::vector<double>{101, 11}));
+}
+
+TEST(OtherSteps, ScalesThatArePowersOfTwoStay) {
+  const graph::Graph g = graph::test::parse_graph(
+      "graph g(%x: f32[2]) {\n  %two: f8e8m0[] = [2]\n  %zero: i8[] = [0]\n  %y = QuantizeLinear(%x, %two, "
+      "%zero)\n  return %y\n}\n");
+  EXPECT_FALSE(with_other_steps(g, 0).has_value());
+}
+
 TEST(OtherSteps, NothingIsQuantized) {
   const graph::Graph g =
       graph::test::parse_graph("graph g(%x: f32[2]) {\n  %y = Floor(%x)\n  return %y\n}\n");
