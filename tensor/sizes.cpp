@@ -46,7 +46,7 @@ std::optional<std::vector<SizeRange>> sizes_of(const Func& f) {
   for (SizeRange range; words >> range.min >> dot >> dot; ranges.push_back(range), range = {}) {
     range.max = kLargestSize;
     if (words.peek() != '~') words >> range.max;
-    if (words.peek() == '~') words >> dot >> range.typical;
+    if (!words.eof() && words.peek() == '~') words >> dot >> range.typical;
     if (!words || range.typical < 0 || range.max < range.min) return std::nullopt;
   }
   return ranges.size() == f.dims.size() ? std::optional(ranges) : std::nullopt;

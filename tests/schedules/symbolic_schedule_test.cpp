@@ -249,6 +249,11 @@ TEST(Sizes, ArePartOfTheFunction) {
   const Func open = parse(to_text(f).c_str());
   EXPECT_THAT(*tensor::sizes_of(open), ElementsAre(SizeRange{1, tensor::kLargestSize, 4}, SizeRange{1, 7}));
   EXPECT_FALSE(tensor::size_facts(open).bounds(open.dims[0]).high);
+  tensor::mark_sizes(f, {{1, 64, 32}, {0, 7, 2}});
+  const Func typical = parse(to_text(f).c_str());
+  EXPECT_THAT(*tensor::sizes_of(typical), ElementsAre(SizeRange{1, 64, 32}, SizeRange{0, 7, 2}));
+  EXPECT_EQ(tensor::size_facts(typical).bounds(typical.dims[0]).high, 64);
+  EXPECT_EQ(to_text(tensor::at_first_sample(typical)), to_text(tensor::with_sizes(typical, {32, 2})));
   f.annotations["sizes"] = std::string("2..5");
   EXPECT_FALSE(tensor::sizes_of(f));
   f.annotations["sizes"] = std::string("5..2 1..1");
