@@ -434,7 +434,7 @@ void raise_typical_sizes(Graph& graph) {
     const Shape& shape = graph.value(input).type.shape;
     for (size_t axis = 1; axis < shape.size() && shape.size() <= 3; ++axis)
       for (size_t i = 0; i < graph.dims.size(); ++i)
-        if (graph.dims[i].same_as(shape[axis])) is_length[i] = true;
+        if (graph.dims[i].same_as(shape[axis])) is_length[i] = !graph.dim_ranges[i].has_bound();
   }
   // Expressions that have a name are dimensions of their own, of those before them.
   const auto by_inputs = [&](Expr extent) {
@@ -470,8 +470,8 @@ void raise_typical_sizes(Graph& graph) {
         }
         if (!is_small(extent, raised, least)) graph.dim_ranges = std::move(raised);
       };
-      raise(kFewSteps, [&](size_t i) { return is_length[i] && !graph.dim_ranges[i].has_bound(); });
-      raise(1, [&](size_t i) { return graph.dim_sources[i].kind == DimSource::Kind::input; });
+      raise(kFewSteps, [&](size_t i) { return is_length[i]; });
+      raise(1, [](size_t) { return true; });
     }
 }
 

@@ -57,12 +57,15 @@ namespace {
 // Of each value; since_quantized: of what follows the last step of quantisation.
 std::vector<Rounding> rounding_of_values(const graph::Graph& graph, bool since_quantized) {
   std::vector<Rounding> of(graph.values.size());
-  std::vector<bool> is_quantized(graph.values.size(), false);
+  const auto is_quantized = [&](graph::ValueId v) {
+    const graph::NodeId maker = graph.value(v).producer;
+    return since_quantized && maker >= 0 && is_quantization(graph.nodes[static_cast<size_t>(maker)]);
+  };
   for (const graph::Node& node : graph.nodes) {
     if (node.dead) continue;
     Rounding r{1, 0, 0, 0};
     for (graph::ValueId v : node.inputs) {
-      if (v == graph::kNoValue || graph.value(v).constant || is_quantized[static_cast<size_t>(v)]) continue;
+      if (v == graph::kNoValue || graph.value(v).constant || is_quantized(v)) continue;
       const Rounding& in = of[static_cast<size_t>(v)];
       r = {std::max(r.longest_sum, in.longest_sum), std::max(r.depth, in.depth), std::max(r.ulps, in.ulps), std::max(r.unit, in.unit)};
     }
@@ -74,7 +77,6 @@ std::vector<Rounding> rounding_of_values(const graph::Graph& graph, bool since_q
       if (v == graph::kNoValue) continue;
       of[static_cast<size_t>(v)] = r;
       of[static_cast<size_t>(v)].unit = std::max(r.unit, unit_of(graph.value(v).type.element));
-      is_quantized[static_cast<size_t>(v)] = since_quantized && is_quantization(node);
     }
   }
   return of;

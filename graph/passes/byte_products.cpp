@@ -14,24 +14,15 @@ std::optional<int64_t> ByteProducts::whole_zero(ValueId zero) const {
   return value ? std::optional(static_cast<int64_t>(*value)) : std::nullopt;
 }
 
-namespace {
-
-// The numbers of a constant in a byte each.
-Constant in_bytes(const Constant& narrow) {
-  std::vector<uint8_t> bytes(static_cast<size_t>(narrow.count()));
-  for (size_t i = 0; i < bytes.size(); ++i)
-    bytes[i] = static_cast<uint8_t>(narrow.int_at(static_cast<int64_t>(i)));
-  return Constant::of(is_signed_int(narrow.element()) ? ElementType::i8 : ElementType::u8, narrow.shape(),
-                      bytes);
-}
-
-}  // namespace
-
 ValueId ByteProducts::as_bytes(ValueId v) {
   const Constant* values = constant(v);
   if (!values || !is_int(values->element()) || bit_width(values->element()) >= 8) return v;
+  std::vector<uint8_t> bytes(static_cast<size_t>(values->count()));
+  for (size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = static_cast<uint8_t>(values->int_at(static_cast<int64_t>(i)));
+  const ElementType element = is_signed_int(values->element()) ? ElementType::i8 : ElementType::u8;
   const std::string name = g_.value(v).name;
-  return g_.add_constant(name, in_bytes(*values));
+  return g_.add_constant(name, Constant::of(element, values->shape(), bytes));
 }
 
 std::optional<ByteProducts::Quantized> ByteProducts::dequantized(ValueId v, int64_t lines) {

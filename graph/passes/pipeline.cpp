@@ -39,8 +39,8 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
 
   if (options.level > 0) {
     step("fold_constants", [&] { fold(true); });
-    if (!options.strict &&
-        quantizes_halves(graph)) {  // in front of the passes that know quantised models of f32
+    // In front of the passes that know quantised models of f32.
+    if (!options.strict && quantizes_halves(graph)) {
       if (precision == ElementType::f32) precision = type_of_products(graph);
       step("widen_halves", [&] { widen_halves(graph, options.target); });
       step("fold_constants", [&] { fold(true); });  // the scales

@@ -19,7 +19,7 @@ ValueId converted(Graph& graph, const std::string& name, ValueId v, ElementType 
 ValueId known_elements(Graph& graph, const std::string& name, ElementType type,
                        const std::vector<Expr>& elements, int rank = 1);
 
-// The value's elements in another shape, which may have open dimensions, and none of whose dimensions stands for another.
+// The value's elements in another shape, which may have open dimensions. 0 is a dimension without elements, -1 what is left.
 ValueId reshaped(Graph& graph, const std::string& name, ValueId v, Shape shape);
 ValueId reshaped(Graph& graph, const std::string& name, ValueId v, const std::vector<int64_t>& dims);
 

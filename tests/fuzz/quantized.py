@@ -80,7 +80,7 @@ class Network:
         if self.rng.random() < 0.5:
             op, attributes = one_of(self.rng, [("Relu", {}), ("Relu", {}), ("LeakyRelu", {"alpha": 0.25})])
             x = self.add(op, x, **attributes)
-        steps = self.span * self.weight_span * (terms + 1) / self.span if self.is_half else self.span * self.weight_span * np.sqrt(terms) / 64
+        steps = self.weight_span * (terms + 1) if self.is_half else self.span * self.weight_span * np.sqrt(terms) / 64
         return self.quantize(x, dims, exponent + int(np.ceil(np.log2(max(1, steps)))))
 
     def convolution(self, value):
