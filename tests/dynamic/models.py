@@ -358,10 +358,13 @@ def spectra():
 
 def small():
     """Sizes in a range of which the smaller ones, and one in the middle, are too small for the windows."""
-    nodes = [("Conv", ["x", "w"], ["c"], {"strides": [2, 2]}), ("Relu", ["c"], ["r"], {}), ("MaxPool", ["r"], ["y"], {"kernel_shape": [2, 2], "strides": [2, 2]}),
-             ("Conv", ["x", "depthwise"], ["d"], {"group": 16}), ("MaxPool", ["d"], ["z"], {"kernel_shape": [3, 5]})]
-    return Model("small", nodes, {"x": ["N", 16, "H", "W"]}, ("y", "z"), {"N": (1, 3), "H": (1, 14), "W": (1, 40)},
-                 {"w": weights(32, 16, 3, 3), "depthwise": weights(16, 1, 3, 3)}, tuple({"N": n, "H": h, "W": w} for n, h, w in ((1, 5, 7), (3, 14, 40), (2, 9, 8))))
+    nodes = [("QuantizeLinear", ["x", "s", "zero"], ["q"], {}), ("DequantizeLinear", ["q", "s", "zero"], ["d"], {}), ("DequantizeLinear", ["w", "s"], ["v"], {}),
+             ("Conv", ["d", "v"], ["c"], {"strides": [2, 2], "group": 4}), ("Relu", ["c"], ["r"], {}), ("QuantizeLinear", ["r", "s", "zero"], ["p"], {}),
+             ("DequantizeLinear", ["p", "s", "zero"], ["e"], {}), ("MaxPool", ["e"], ["m"], {"kernel_shape": [2, 2], "strides": [2, 2]}),
+             ("QuantizeLinear", ["m", "s", "zero"], ["t"], {}), ("DequantizeLinear", ["t", "s", "zero"], ["y"], {})]
+    w = np.random.default_rng(5).integers(-40, 40, (4, 1, 3, 3)).astype(np.int8)
+    return Model("small", nodes, {"x": [1, 4, "H", "W"]}, ("y",), {"H": (1, 26), "W": (1, 14)},
+                 {"s": np.float32(0.125), "zero": np.uint8(60), "w": w}, tuple({"H": h, "W": w} for h, w in ((5, 7), (26, 14), (9, 8))))
 
 
 def covered():
