@@ -77,7 +77,9 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     step("sink_reshapes", [&] { sink_reshapes(graph); });
     if (!options.strict) {
       step("fold_scales", [&] { fold_scales(graph); });
-      step("fold_constants", fold);  // weights that are scaled
+      // Weights that are scaled: once where nodes share them.
+      step("eliminate_common_subexpressions", [&] { eliminate_common_subexpressions(graph); });
+      step("fold_constants", fold);
       step("split_conv_transpose", [&] { split_conv_transpose(graph); });
     }
     step("order_interleaved_channels", [&] { order_interleaved_channels(graph); });
@@ -101,6 +103,8 @@ Status optimize(Graph& graph, const OptimizeOptions& options) {
     step("group_heads", [&] { group_heads(graph, options.target); });
     step("view_operands", [&] { view_operands(graph, options.target); });
     step("tabulate_resizes", [&] { tabulate_resizes(graph); });
+    // Weights that are packed, likewise.
+    step("eliminate_common_subexpressions", [&] { eliminate_common_subexpressions(graph); });
     step("fold_constants", fold);
     step("simplify_algebra", [&] { simplify_algebra(graph); });
     step("sink_reshapes", [&] { sink_reshapes(graph); });  // of images whose channels are last now
