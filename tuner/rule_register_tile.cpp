@@ -503,41 +503,57 @@ class RegisterTile {
     int64_t steps = d_.decide.choose(info_.name + ".unroll", options, preferred);
     if (steps == last) {
       must_step(d_, Unroll{innermost});
-      if (reduce_loops_.size() > 1) prefetch_panel(reduce_loops_[reduce_loops_.size() - 2], 1, false);
+      if (reduce_loops_.size() > 1) prefetch(reduce_loops_[reduce_loops_.size() - 2], 1, steps);
     } else if (steps > 1) {
       must_step(d_, Split{innermost, {0, steps}, {innermost + ".o", innermost + ".u"}});
       must_step(d_, Unroll{innermost + ".u"});
-      prefetch_panel(innermost + ".o", 1, false);
+      prefetch(innermost + ".o", 1, steps);
     } else {
-      prefetch_panel(innermost, last, true);
+      prefetch(innermost, last, steps);
     }
+  }
+
+  // A panel that one tile of rows passes over is read once, as fast as it comes from where the weights are: each of its lines is asked for
+  // some steps ahead. Others are there when their turn comes.
+  // extent: of the loop, if hints may be placed in every few of its iterations only, else 1; steps: of the sum, in one iteration.
+  void prefetch(const std::string& loop, int64_t extent, int64_t steps) {
+    const std::string innermost = prefetch_panel(loop, extent);
+    const Access* panel = vector_operand();
+    if (packing_ || panels_inside_ || !panel) return;
+    constexpr int64_t kAhead = 32;
+    const bool is_read_once = tiles_per_panel_ == 1 && vector_operand_bytes() * std::max<int64_t>(1, batch_count()) > t_.l1.bytes;
+    const int64_t ahead = d_.decide.choose(info_.name + ".ahead", {0, 8, 16, kAhead, 64}, is_read_once ? kAhead : 0);
+    if (ahead == 0) return;
+    try_step(d_, Annotate{"", innermost, "prefetch_ahead", text(panel->buffer.name(), " ", ceil_div64(ahead, steps))});
   }
 
   // While the row tiles pass over a panel of the vector operand, the next one is fetched, a line every few steps. Weights
   // come from the last cache or from memory, whose latency the hardware's own prefetching hides only in part.
-  // The hints are placed in `loop`; can_split: every few of its `extent` iterations only.
-  void prefetch_panel(const std::string& loop, int64_t extent, bool can_split) {
+  // Gives the innermost loop.
+  std::string prefetch_panel(const std::string& loop, int64_t extent) {
     const Access* panel = vector_operand();
-    if (packing_ || panels_inside_ || !panel || outer_loop_.empty() || tile_loop_ == outer_loop_) return;
+    if (packing_ || panels_inside_ || !panel || outer_loop_.empty() || tile_loop_ == outer_loop_) return loop;
     int64_t bytes = info_.reduce * tile_.vectors * t_.vector_bits / 8;
     int64_t lines = ceil_div64(bytes, t_.l2.line);
     int64_t steps_between = tiles_per_panel_ * info_.reduce / lines;  // at which each line is asked for once
     int64_t preferred = 1;
     std::vector<int64_t> options{0};
-    for (int64_t n = 1; n <= (can_split ? std::min<int64_t>(extent, 16) : 1); ++n) {
+    for (int64_t n = 1; n <= std::min<int64_t>(extent, 16); ++n) {
       if (extent % n != 0) continue;
       options.push_back(n);
       if (n <= steps_between) preferred = n;
     }
     bool is_streamed = tiles_per_panel_ >= 2 && vector_operand_bytes() > t_.l1.bytes;
     int64_t every = d_.decide.choose(info_.name + ".prefetch", options, is_streamed ? preferred : 0);
-    if (every == 0) return;
-    std::string at = loop;
+    if (every == 0) return loop;
+    std::string at = loop, inner = loop;
     if (every > 1) {
       at = loop + ".o";
-      must_step(d_, Split{loop, {0, every}, {at, loop + ".p"}});
+      inner = loop + ".p";
+      must_step(d_, Split{loop, {0, every}, {at, inner}});
     }
     must_step(d_, Annotate{"", at, "prefetch_next", panel->buffer.name() + " " + outer_loop_});
+    return inner;
   }
 
   void vectorize_tile() {

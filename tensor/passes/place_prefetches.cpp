@@ -1,14 +1,17 @@
 #include "tensor/passes/place_prefetches.h"
 
+#include <charconv>
+
 #include "tensor/passes/scope.h"
 #include "tensor/schedule/regions.h"
 
 namespace mcc::tensor {
 namespace {
 
-constexpr const char* kKey = "prefetch_next";
-constexpr int64_t kMostLines = 4;  // that one iteration fetches: more would stall it
-constexpr int64_t kLocality = 2;   // into the second-level cache: the first holds what is in use
+constexpr const char *kNext = "prefetch_next", *kAhead = "prefetch_ahead";
+// That one iteration fetches: more would stall it. What comes ahead is what it reads itself, however much that is.
+constexpr int64_t kMostLines = 4, kMostLinesAhead = 32;
+constexpr int64_t kFirstLevel = 3, kSecondLevel = 2;  // the first holds what is in use
 
 // The loads from a buffer in a statement, and the loops and bindings around them in it.
 class FindLoads : public Visitor {
@@ -68,11 +71,13 @@ class PlacePrefetches : public ScopedMutator {
     loops_.push_back(&n);
     Stmt changed = ScopedMutator::on(n, self);
     const auto* loop = changed.as<For>();
-    if (loop && loop->annotations.contains(kKey)) {
-      std::vector<Stmt> body = hints(n);
+    if (loop && (loop->annotations.contains(kNext) || loop->annotations.contains(kAhead))) {
+      std::vector<Stmt> body = hints_of_next(n);
+      for (const Stmt& hint : hints_ahead(n)) body.push_back(hint);
       body.push_back(loop->body);
       Annotations rest = loop->annotations;
-      rest.erase(kKey);
+      rest.erase(kNext);
+      rest.erase(kAhead);
       changed = For::make(loop->var, loop->min, loop->extent, loop->loop, Seq::make(body), std::move(rest));
     }
     loops_.pop_back();
@@ -87,24 +92,45 @@ class PlacePrefetches : public ScopedMutator {
   }
 
  private:
-  std::vector<Stmt> hints(const For& n) {
-    const auto* words = std::get_if<std::string>(&n.annotations.at(kKey));
-    size_t space = words ? words->find(' ') : std::string::npos;
-    if (space == std::string::npos) return {};
-    std::string buffer = words->substr(0, space), next = words->substr(space + 1);
-    size_t ahead = 0;
-    while (ahead < loops_.size() && loops_[ahead]->var.name() != next)
-      ++ahead;
-    if (ahead + 1 >= loops_.size()) return {};
+  // The two words of an annotation; nothing where there is none, or it has another form.
+  static std::optional<std::pair<std::string, std::string>> words_of(const For& n, const char* key) {
+    auto found = n.annotations.find(key);
+    const auto* words = found == n.annotations.end() ? nullptr : std::get_if<std::string>(&found->second);
+    const size_t space = words ? words->find(' ') : std::string::npos;
+    if (space == std::string::npos) return std::nullopt;
+    return std::pair{words->substr(0, space), words->substr(space + 1)};
+  }
+
+  // What the body reads of a buffer while the loops behind the first `standing` run, in one run of elements.
+  struct Read {
+    Buffer buffer;
+    Box box;
+    Piece piece;
+    int64_t line = 1;  // elements
+
+    int64_t lines() const { return (piece.count + line - 1) / line; }
+  };
+  std::optional<Read> read_of(const For& n, const std::string& buffer, size_t standing) const {
     FindLoads found(buffer);
     found.visit(n.body);
-    if (found.loads.empty()) return {};
+    if (found.loads.empty()) return std::nullopt;
+    std::optional<Box> box = box_of(found, standing);
+    const Buffer& read = found.loads[0]->buffer;
+    std::optional<Piece> piece = box ? as_piece(*box, read.shape()) : std::nullopt;
+    if (!piece) return std::nullopt;
+    return Read{read, *box, *piece, target_.l2.line / byte_size(read.element())};
+  }
 
-    std::optional<Box> box = box_of(found, ahead);
-    const Load& load = *found.loads[0];
-    std::optional<Piece> piece = box ? as_piece(*box, load.buffer.shape()) : std::nullopt;
-    if (!piece) return {};
-    // Iterations of n within one of `next`, and the number of this one.
+  std::vector<Stmt> hints_of_next(const For& n) {
+    const auto words = words_of(n, kNext);
+    if (!words) return {};
+    size_t ahead = 0;
+    while (ahead < loops_.size() && loops_[ahead]->var.name() != words->second)
+      ++ahead;
+    if (ahead + 1 >= loops_.size()) return {};
+    const std::optional<Read> read = read_of(n, words->first, ahead + 1);
+    if (!read) return {};
+    // Iterations of n within one of the loop, and the number of this one.
     int64_t slots = 1;
     Expr slot = 0;
     for (size_t i = ahead + 1; i < loops_.size(); ++i) {
@@ -113,25 +139,38 @@ class PlacePrefetches : public ScopedMutator {
       slots *= extent;
       slot = slot * Expr(extent) + (loops_[i]->var - loops_[i]->min);
     }
-    int64_t line = target_.l2.line / byte_size(load.buffer.element());
-    int64_t lines = (piece->count + line - 1) / line;
-    int64_t share = (lines + slots - 1) / slots;
+    const int64_t lines = read->lines(), share = (lines + slots - 1) / slots;
     if (share > kMostLines) return {};
     VarMap advance{{loops_[ahead]->var.get(), loops_[ahead]->var + Expr(1)}};
     std::vector<Stmt> out;
     for (int64_t i = 0; i < share; ++i) {
       Expr at = slot * Expr(share) + Expr(i);
       if (share * slots > lines) at = min(at, Expr(lines - 1));
-      out.push_back(Evaluate::make(hint(load.buffer, *box, *piece, at * Expr(line), advance)));
+      out.push_back(Evaluate::make(hint(*read, at * Expr(read->line), advance, kSecondLevel)));
     }
     return out;
   }
 
-  // What the loads read while the loops behind the first `ahead` + 1 run.
-  std::optional<Box> box_of(const FindLoads& found, size_t ahead) const {
+  std::vector<Stmt> hints_ahead(const For& n) {
+    const auto words = words_of(n, kAhead);
+    if (!words) return {};
+    int64_t distance = 0;
+    const std::string& number = words->second;
+    if (std::from_chars(number.data(), number.data() + number.size(), distance).ec != std::errc()) return {};
+    const std::optional<Read> read = read_of(n, words->first, loops_.size());
+    if (!read || read->lines() > kMostLinesAhead) return {};
+    VarMap advance{{n.var.get(), n.var + Expr(distance)}};
+    std::vector<Stmt> out;
+    for (int64_t i = 0; i < read->lines(); ++i)
+      out.push_back(Evaluate::make(hint(*read, Expr(i * read->line), advance, kFirstLevel)));
+    return out;
+  }
+
+  // What the loads read while the loops behind the first `standing` run.
+  std::optional<Box> box_of(const FindLoads& found, size_t standing) const {
     RegionAnalysis regions(analyzer_);
     for (size_t i = 0; i < loops_.size(); ++i) {
-      if (i <= ahead) {
+      if (i < standing) {
         regions.stand(loops_[i]->var, loops_[i]->min, loops_[i]->extent);
       } else {
         regions.run(loops_[i]->var, loops_[i]->min, loops_[i]->extent);
@@ -158,21 +197,21 @@ class PlacePrefetches : public ScopedMutator {
     return e;
   }
 
-  // A prefetch of element `at` of the piece, in the next iteration.
-  Expr hint(const Buffer& buffer, const Box& box, const Piece& piece, const Expr& at, const VarMap& advance) {
+  // A prefetch of element `at` of what is read, in a later iteration.
+  Expr hint(const Read& read, const Expr& at, const VarMap& advance, int64_t locality) {
     std::vector<Expr> indices;
-    for (size_t d = 0; d < box.dims.size(); ++d) {
-      Expr index = substitute(box.dims[d].low, advance);
-      if (d >= piece.from) {
+    for (size_t d = 0; d < read.box.dims.size(); ++d) {
+      Expr index = substitute(read.box.dims[d].low, advance);
+      if (d >= read.piece.from) {
         Expr inside = 1;
-        for (size_t i = d + 1; i < box.dims.size(); ++i)
-          inside = inside * buffer.shape()[i];
+        for (size_t i = d + 1; i < read.box.dims.size(); ++i)
+          inside = inside * read.buffer.shape()[i];
         Expr part = floor_div(at, inside);
-        index = index + (d == piece.from ? part : floor_mod(part, buffer.shape()[d]));
+        index = index + (d == read.piece.from ? part : floor_mod(part, read.buffer.shape()[d]));
       }
       indices.push_back(analyzer_.simplify(index));
     }
-    return Call::make(Intrinsic::prefetch, {Load::make(buffer, indices), Expr(kLocality)});
+    return Call::make(Intrinsic::prefetch, {Load::make(read.buffer, indices), Expr(locality)});
   }
 
   const Target& target_;

@@ -1,4 +1,4 @@
-// Hints that fetch what the next iteration of a loop reads while this one computes.
+// Hints that fetch what later iterations of a loop read while this one computes.
 #pragma once
 
 #include "tensor/stmt.h"
@@ -10,9 +10,12 @@ namespace mcc::tensor {
 // that the next iteration of L reads is fetched into the second-level cache: a few lines at the start of each iteration
 // of the annotated loop, spread evenly. So a panel of weights is there when its turn comes, though it comes from memory.
 //
+// "prefetch_ahead" = "B N" asks that each iteration of the annotated loop itself fetches what the one N further on reads of B, into the
+// first-level cache: of a stream that is read once, whose end the beginning of the next part follows in memory.
+//
 // Requires a function without blocks, before flatten_buffers. Places nothing where B or L is not there (steps may have
 // renamed them), where the part is not a contiguous piece of constant size, or where it is too large to be fetched a few
-// lines at a time (the last, short tile of a loop). Removes the annotation.
+// lines at a time (the last, short tile of a loop). Removes the annotations.
 Func place_prefetches(const Func& f, const Target& target);
 
 }  // namespace mcc::tensor
