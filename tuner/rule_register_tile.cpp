@@ -543,7 +543,7 @@ class RegisterTile {
       options.push_back(n);
       if (n <= steps_between) preferred = n;
     }
-    bool is_streamed = tiles_per_panel_ >= 2 && vector_operand_bytes() > t_.l1.bytes;
+    const bool is_streamed = tiles_per_panel_ >= 2 && vector_operand_bytes() > t_.l1.bytes && 2 * bytes <= t_.l2.bytes;
     int64_t every = d_.decide.choose(info_.name + ".prefetch", options, is_streamed ? preferred : 0);
     if (every == 0) return loop;
     std::string at = loop, inner = loop;
