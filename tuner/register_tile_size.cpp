@@ -11,11 +11,12 @@ using tensor::Target;
 
 namespace {
 
-// Cycles that fetching a vector operand from the second-level cache takes beyond what issue hides.
+// Cycles that fetching a vector operand takes beyond what issue hides: from the second-level cache, or where that does not hold a panel.
 double fetch_cycles(int64_t vectors, const TileProblem& p, const Target& t) {
   int64_t panel = p.steps * vectors * t.vector_bits / 8;
   if (panel <= t.l1.bytes / 2) return 0;
-  double bytes_per_cycle = t.l2.gb_per_s / t.ghz;
+  const tensor::Cache& from = panel <= t.l2.bytes * 3 / 4 ? t.l2 : t.l3;
+  double bytes_per_cycle = from.gb_per_s / t.ghz;
   return 0.3 * static_cast<double>(vectors * t.vector_bits / 8) / bytes_per_cycle;
 }
 
@@ -90,18 +91,25 @@ std::vector<TileSize> legal_tiles(const TileProblem& p, const Target& t) {
       if (const int64_t last = p.vectors % vectors; last != 0) {
         cycles = (cycles + cycles_of(rows, last, p, t)) * kTwoWidths;
       }
-      tiles.push_back({rows, vectors, cycles});
+      tiles.push_back({rows, vectors, 1, cycles});
+    }
+    for (int64_t lines = 2; lines <= p.lines; ++lines) {
+      const int64_t all = p.rows * lines;
+      if (p.lines % lines != 0 || all > most || all * vectors + vectors > registers) continue;
+      double cycles = static_cast<double>(p.vectors / vectors) * tile_cycles(all, vectors, p, t);
+      if (const int64_t last = p.vectors % vectors; last != 0) cycles = (cycles + tile_cycles(all, last, p, t)) * kTwoWidths;
+      tiles.push_back({p.rows, vectors, lines, cycles / static_cast<double>(lines)});
     }
   }
   return tiles;
 }
 
-// The best of those with this width; of all for 0.
-TileSize best_tile(const std::vector<TileSize>& tiles, int64_t vectors) {
+// The best of those that have so many of these; of all for 0.
+TileSize best_tile(const std::vector<TileSize>& tiles, int64_t vectors, int64_t rows) {
   TileSize best;
   best.cycles = std::numeric_limits<double>::infinity();
   for (const TileSize& tile : tiles) {
-    if ((vectors == 0 || tile.vectors == vectors) && tile.cycles < best.cycles) best = tile;
+    if ((vectors == 0 || tile.vectors == vectors) && (rows == 0 || tile.rows == rows) && tile.cycles < best.cycles) best = tile;
   }
   return best;
 }
@@ -110,21 +118,25 @@ TileSize best_tile(const std::vector<TileSize>& tiles, int64_t vectors) {
 
 TileSize choose_tile_size(const TileProblem& p, const Target& t, const std::string& block, Decider& decide) {
   std::vector<TileSize> tiles = legal_tiles(p, t);
-  std::vector<int64_t> widths, heights;
-  for (const TileSize& tile : tiles) {
-    if (widths.empty() || widths.back() != tile.vectors) widths.push_back(tile.vectors);
-  }
+  std::vector<int64_t> widths, heights, lines;
+  auto add = [](std::vector<int64_t>& options, int64_t option) {
+    if (std::find(options.begin(), options.end(), option) == options.end()) options.push_back(option);
+  };
+  for (const TileSize& tile : tiles) add(widths, tile.vectors);
   std::vector<TileSize> wide;
   std::copy_if(tiles.begin(), tiles.end(), std::back_inserter(wide),
                [&](const TileSize& tile) { return tile.vectors >= p.least_preferred; });
-  int64_t vectors = decide.choose(block + ".vectors", widths, best_tile(wide.empty() ? tiles : wide, 0).vectors);
-  TileSize best = best_tile(tiles, vectors);
+  int64_t vectors = decide.choose(block + ".vectors", widths, best_tile(wide.empty() ? tiles : wide, 0, 0).vectors);
   for (const TileSize& tile : tiles) {
-    if (tile.vectors == vectors) heights.push_back(tile.rows);
+    if (tile.vectors == vectors) add(heights, tile.rows);
   }
-  int64_t rows = decide.choose(block + ".rows", heights, best.rows);
-  return *std::find_if(tiles.begin(), tiles.end(),
-                       [&](const TileSize& tile) { return tile.vectors == vectors && tile.rows == rows; });
+  int64_t rows = decide.choose(block + ".rows", heights, best_tile(tiles, vectors, 0).rows);
+  const TileSize best = best_tile(tiles, vectors, rows);
+  if (p.lines == 1) return best;
+  std::erase_if(tiles, [&](const TileSize& tile) { return tile.vectors != vectors || tile.rows != rows; });
+  for (const TileSize& tile : tiles) add(lines, tile.lines);
+  const int64_t chosen = decide.choose(block + ".lines", lines, best.lines);
+  return *std::find_if(tiles.begin(), tiles.end(), [&](const TileSize& tile) { return tile.lines == chosen; });
 }
 
 }  // namespace mcc::tuner

@@ -13,11 +13,15 @@ namespace mcc::tuner {
 struct TileSize {
   int64_t rows = 1;     // rows of accumulators
   int64_t vectors = 1;  // vectors in each
-  double cycles = 0;    // modelled, of the whole block
+  int64_t lines = 1;    // lines of rows that are whole in it
+  double cycles = 0;    // modelled, of the whole block; of several lines, of each
+
+  int64_t sums() const { return rows * vectors * lines; }
 };
 
 struct TileProblem {
   int64_t rows = 1, vectors = 1;  // in all
+  int64_t lines = 1;              // so many times these rows, of which a tile may take several
   int64_t steps = 1;              // reduction steps
   bool is_shared_scalar = true;   // the row operand is a scalar that is broadcast (else a vector of its own: depthwise)
   std::vector<int64_t> vector_choices;
@@ -27,7 +31,8 @@ struct TileProblem {
 };
 
 // Of the tiles that fit the registers. Per step of the reduction the larger of FMA issue, load issue and FMA latency;
-// plus the write-back; the last tile of the rows is lower, that of the vectors narrower. Asks "block.vectors" and "block.rows".
+// plus the write-back; the last tile of the rows is lower, that of the vectors narrower. Asks "block.vectors" and "block.rows", and of several
+// lines "block.lines".
 TileSize choose_tile_size(const TileProblem& problem, const tensor::Target& target, const std::string& block,
                           Decider& decide);
 

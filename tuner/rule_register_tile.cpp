@@ -91,13 +91,14 @@ class RegisterTile {
       panels_inside_ =
           d_.decide.choose(info_.name + ".panels_inside", {0, 1}, info_.loads.size() == 1 ? 1 : 0) != 0;
     }
-    const TileProblem p = tile_problem();
+    TileProblem p = tile_problem();
     // Without an operand that panels share there is nothing to keep for all rows but the padded input of one batch item.
     rows_outside_ = p.is_shared_scalar && vector_operand_bytes() <= t_.l2.bytes / 2;
     if (packing_) rows_outside_ = false;
     if (!roles_.rows.empty() && !packing_) {
       rows_outside_ = d_.decide.choose(info_.name + ".rows_outside", {0, 1}, rows_outside_ ? 1 : 0) != 0;
     }
+    p.lines = lines_together();
     tile_ = choose_tile_size(p, t_, info_.name, d_.decide);
     if (may_take_panels_inside() && !panels_inside_ && converts_padding()) choose_copies();
     us_ = std::max(tile_.cycles * static_cast<double>(batch_count() * rows_count()) / (t_.ghz * 1e3), streaming_us());
@@ -107,6 +108,15 @@ class RegisterTile {
     if (w && run % lanes_ == 0) {
       store_in_panels(d_, info_, *w, roles_.panel >= 0 ? roles_.panel : roles_.vector, run, tile_.vectors * lanes_);
     }
+  }
+
+  // Lines of few rows, of which a tile may have several: each row is another user of what is read of a panel.
+  int64_t lines_together() const {
+    constexpr int64_t kShort = 8;
+    if (roles_.rows.empty() || rows_outside_ || packing_ || panels_inside_ || info_.is_nested || !shared_scalar_ || extent(roles_.row) > kShort)
+      return 1;
+    const bool is_open = d_.open_loops.count(loop(roles_.row)) + d_.open_loops.count(loop(roles_.rows.back())) != 0;
+    return is_open ? 1 : extent(roles_.rows.back());
   }
 
   // Whether rows are windows whose panels lie side by side: over pictures with their channels last.
@@ -206,7 +216,7 @@ class RegisterTile {
 
   // What reading weights takes that one tile of rows passes over, as in a step of a recurrent layer.
   double streaming_us() const {
-    if (extent(roles_.row) * rows_count() > tile_.rows) return 0;
+    if (extent(roles_.row) * rows_count() > tile_.rows * tile_.lines) return 0;
     const int64_t bytes = vector_operand_bytes() * std::max<int64_t>(1, batch_count());
     if (bytes <= t_.l1.bytes) return 0;
     const double gb_per_s = bytes <= t_.l2.bytes ? t_.l2.gb_per_s : t_.l3.gb_per_s;
@@ -291,7 +301,11 @@ class RegisterTile {
     const std::string& b = info_.name;
     for (int a : roles_.rows) {
       int64_t band = rows_outside_ ? 0 : band_height(a);
-      if (band > 0) {
+      if (tile_.lines > 1 && a == roles_.rows.back()) {
+        must_step(d_, Split{loop(a), {0, tile_.lines}, {b + ".lines", b + ".line"}});
+        inside.push_back(b + ".lines");
+        unrolled_.push_back(b + ".line");
+      } else if (band > 0) {
         must_step(d_, Split{loop(a), {0, band}, {b + ".band", b + ".line"}});
         outside.push_back(b + ".band");
         inside.push_back(b + ".line");
@@ -312,7 +326,7 @@ class RegisterTile {
     const int64_t per_chunk =
         copied_tiles_ > 0 ? copied_tiles_
                           : ceil_div64(tiles, packing_ || panels_inside_ ? 1 : choose_chunks(tiles, panels));
-    tiles_per_panel_ = per_chunk * (rows_outside_ ? 1 : rows_count());
+    tiles_per_panel_ = per_chunk * (rows_outside_ ? 1 : rows_count() / tile_.lines);
     if (roles_.row < 0) return "";
     must_step(d_, Split{loop(roles_.row), {0, tile_.rows}, {b + ".rows", b + ".row"}});
     unrolled_.push_back(b + ".row");
@@ -487,7 +501,7 @@ class RegisterTile {
 
   // Steps of the innermost reduction that are unrolled together, as far as that leaves code of a sensible size.
   void decompose() {
-    int64_t unrolled = tile_.rows * tile_.vectors;
+    const int64_t unrolled = tile_.sums();
     std::string innermost = reduce_loops_.back();
     int64_t last = extent(roles_.reduce.back());
     must_step(d_, DecomposeReduction{info_.name, reduce_loops_.front()});
@@ -513,16 +527,20 @@ class RegisterTile {
     }
   }
 
+  int64_t panel_bytes() const { return info_.reduce * tile_.vectors * t_.vector_bits / 8; }
+  bool holds_two_panels() const { return 2 * panel_bytes() <= t_.l2.bytes; }
+
   // A panel that one tile of rows passes over is read once, as fast as it comes from where the weights are: each of its lines is asked for
-  // some steps ahead. Others are there when their turn comes.
+  // some steps ahead, as are those of panels that the second-level cache does not keep. Others are there when their turn comes.
   // extent: of the loop, if hints may be placed in every few of its iterations only, else 1; steps: of the sum, in one iteration.
   void prefetch(const std::string& loop, int64_t extent, int64_t steps) {
     const std::string innermost = prefetch_panel(loop, extent);
     const Access* panel = vector_operand();
     if (packing_ || panels_inside_ || !panel) return;
     constexpr int64_t kAhead = 32;
-    const bool is_read_once = tiles_per_panel_ == 1 && vector_operand_bytes() * std::max<int64_t>(1, batch_count()) > t_.l1.bytes;
-    const int64_t ahead = d_.decide.choose(info_.name + ".ahead", {0, 8, 16, kAhead, 64}, is_read_once ? kAhead : 0);
+    const bool is_streamed = vector_operand_bytes() * std::max<int64_t>(1, batch_count()) > t_.l1.bytes;
+    const int64_t ahead = d_.decide.choose(info_.name + ".ahead", {0, 8, 16, kAhead, 64},
+                                           is_streamed && (tiles_per_panel_ == 1 || !holds_two_panels()) ? kAhead : 0);
     if (ahead == 0) return;
     try_step(d_, Annotate{"", innermost, "prefetch_ahead", text(panel->buffer.name(), " ", ceil_div64(ahead, steps))});
   }
@@ -533,8 +551,7 @@ class RegisterTile {
   std::string prefetch_panel(const std::string& loop, int64_t extent) {
     const Access* panel = vector_operand();
     if (packing_ || panels_inside_ || !panel || outer_loop_.empty() || tile_loop_ == outer_loop_) return loop;
-    int64_t bytes = info_.reduce * tile_.vectors * t_.vector_bits / 8;
-    int64_t lines = ceil_div64(bytes, t_.l2.line);
+    int64_t lines = ceil_div64(panel_bytes(), t_.l2.line);
     int64_t steps_between = tiles_per_panel_ * info_.reduce / lines;  // at which each line is asked for once
     int64_t preferred = 1;
     std::vector<int64_t> options{0};
@@ -543,7 +560,7 @@ class RegisterTile {
       options.push_back(n);
       if (n <= steps_between) preferred = n;
     }
-    const bool is_streamed = tiles_per_panel_ >= 2 && vector_operand_bytes() > t_.l1.bytes && 2 * bytes <= t_.l2.bytes;
+    const bool is_streamed = tiles_per_panel_ >= 2 && vector_operand_bytes() > t_.l1.bytes && holds_two_panels();
     int64_t every = d_.decide.choose(info_.name + ".prefetch", options, is_streamed ? preferred : 0);
     if (every == 0) return loop;
     std::string at = loop, inner = loop;
