@@ -1,0 +1,76 @@
+// Weights that come from far away: few rows read them once, fetched ahead, and what is read several times stays in the second-level cache.
+#include <gtest/gtest.h>
+
+#include "schedules/optimized_kernels.h"
+#include "tuner/default_schedule.h"
+
+namespace mcc::test {
+namespace {
+
+using tensor::Func;
+using tensor::Schedule;
+using tensor::Target;
+
+// A core with small caches, for small weights.
+Target small_target() {
+  Target t;
+  t.l1 = {4 << 10, 8, 64, 400};
+  t.l2.bytes = 32 << 10;
+  t.l3.bytes = 1 << 20;
+  return t;
+}
+
+// The trace of the kernel whose name has `part` in it; what it makes is compared with the kernel as it was.
+std::string trace_of(const std::string& graph, const std::string& part) {
+  const Target target = small_target();
+  for (const Func& kernel : kernels_of(graph, target)) {
+    if (kernel.name.find(part) == std::string::npos && to_text(kernel).find("block " + part) == std::string::npos) continue;
+    const Schedule schedule = tuner::default_schedule(kernel, target);
+    Func lowered;
+    lower_and_compare(kernel, schedule, target, lowered);
+    return to_text(schedule.trace());
+  }
+  ADD_FAILURE() << "no kernel with " << part;
+  return "";
+}
+
+bool has(const std::string& trace, const std::string& what) { return trace.find(what) != std::string::npos; }
+
+std::string product(int rows, int depth, int columns) {
+  return text("graph g(%x: f32[", rows, ", ", depth, "]) {\n  %w: f32[", depth, ", ", columns,
+              "] random\n  %y = MatMul(%x, %w)\n  return %y\n}\n");
+}
+
+std::string convolution(int channels, int side) {
+  return text("graph g(%x: f32[1, ", channels, ", ", side, ", ", side, "]) {\n  %w: f32[", channels, ", ", channels,
+              ", 3, 3] random\n  %y = Conv(%x, %w) {pads = [1, 1, 1, 1]}\n  return %y\n}\n");
+}
+
+TEST(Streams, AreReadOnceByATileOfAllRows) {
+  const std::string trace = trace_of(product(12, 64, 256), "matmul");
+  EXPECT_TRUE(has(trace, R"(factors=[0, 12], names=["matmul.rows")")) << trace;
+  EXPECT_TRUE(has(trace, R"(factors=[0, 2, 16], names=["matmul.panel")")) << trace;
+  EXPECT_TRUE(has(trace, R"(key="prefetch_ahead")")) << trace;
+  EXPECT_FALSE(has(trace, R"(key="prefetch_next")")) << trace;
+}
+
+TEST(Streams, OfManyRowsFetchTheNextPanelWhereTwoFit) {
+  const std::string trace = trace_of(product(96, 48, 256), "matmul");
+  EXPECT_TRUE(has(trace, R"(key="prefetch_next")")) << trace;
+  EXPECT_FALSE(has(trace, R"(key="prefetch_ahead")")) << trace;
+}
+
+TEST(Streams, OfManyRowsAndDeepSumsHaveNarrowPanels) {
+  EXPECT_TRUE(has(trace_of(product(96, 48, 256), "matmul"), R"(factors=[0, 4, 16], names=["matmul.panel")"));
+  EXPECT_TRUE(has(trace_of(product(96, 96, 256), "matmul"), R"(factors=[0, 2, 16], names=["matmul.panel")"));
+}
+
+TEST(Streams, LinesOfFewRowsAreOneTile) {
+  const std::string trace = trace_of(convolution(64, 3), "conv");
+  EXPECT_TRUE(has(trace, R"(factors=[0, 3], names=["conv.lines", "conv.line"])")) << trace;
+  EXPECT_TRUE(has(trace, R"(unroll(loop="conv.line"))")) << trace;
+  EXPECT_TRUE(has(trace, R"(key="prefetch_ahead")")) << trace;
+}
+
+}  // namespace
+}  // namespace mcc::test
