@@ -31,14 +31,17 @@ double apart_cycles(int64_t rows, int64_t vectors, const Target& t) {
   return static_cast<double>(4 * rows * vectors + 2 * rows + 3 * vectors) / (kPortsPerMultiplier * t.fma_ports);
 }
 
-double step_cycles(int64_t rows, int64_t vectors, double loads_per_cycle, const TileProblem& p, const Target& t) {
+double step_cycles(int64_t rows, int64_t vectors, double loads_per_cycle, const TileProblem& p,
+                   const Target& t) {
   const bool shared = p.is_shared_scalar;
   double fma = p.takes_bytes_apart ? apart_cycles(rows, vectors, t) : static_cast<double>(rows * vectors) / t.fma_ports;
   double loads = static_cast<double>(shared ? rows + vectors : rows * vectors + vectors) / loads_per_cycle;
   return std::max({fma, loads, static_cast<double>(t.fma_latency)});
 }
 
-double write_back_cycles(int64_t rows, int64_t vectors) { return 2.0 * static_cast<double>(rows * vectors) + 12; }
+double write_back_cycles(int64_t rows, int64_t vectors) {
+  return 2.0 * static_cast<double>(rows * vectors) + 12;
+}
 
 double tile_cycles(int64_t rows, int64_t vectors, const TileProblem& p, const Target& t) {
   double step = step_cycles(rows, vectors, kLoadsPerCycle, p, t) + fetch_cycles(vectors, p, t);
@@ -50,7 +53,8 @@ double tile_cycles(int64_t rows, int64_t vectors, const TileProblem& p, const Ta
 double lines_cycles(int64_t lines, int64_t vectors, const TileProblem& p, const Target& t) {
   constexpr double kLoads = 2;
   const int64_t rows = p.rows * lines;
-  const double step = step_cycles(rows, vectors, kLoads, p, t) + (lines == p.lines ? 0 : fetch_cycles(vectors, p, t));
+  const double step =
+      step_cycles(rows, vectors, kLoads, p, t) + (lines == p.lines ? 0 : fetch_cycles(vectors, p, t));
   return static_cast<double>(p.steps) * step + write_back_cycles(rows, vectors);
 }
 
@@ -107,7 +111,8 @@ std::vector<TileSize> legal_tiles(const TileProblem& p, const Target& t) {
       const int64_t all = p.rows * lines;
       if (p.lines % lines != 0 || all > most || all * vectors + vectors > registers) continue;
       double cycles = static_cast<double>(p.vectors / vectors) * lines_cycles(lines, vectors, p, t);
-      if (const int64_t last = p.vectors % vectors; last != 0) cycles = (cycles + lines_cycles(lines, last, p, t)) * kTwoWidths;
+      if (const int64_t last = p.vectors % vectors; last != 0)
+        cycles = (cycles + lines_cycles(lines, last, p, t)) * kTwoWidths;
       tiles.push_back({p.rows, vectors, lines, cycles / static_cast<double>(lines)});
     }
   }
@@ -119,7 +124,9 @@ TileSize best_tile(const std::vector<TileSize>& tiles, int64_t vectors, int64_t 
   TileSize best;
   best.cycles = std::numeric_limits<double>::infinity();
   for (const TileSize& tile : tiles) {
-    if ((vectors == 0 || tile.vectors == vectors) && (rows == 0 || tile.rows == rows) && tile.cycles < best.cycles) best = tile;
+    if ((vectors == 0 || tile.vectors == vectors) && (rows == 0 || tile.rows == rows) &&
+        tile.cycles < best.cycles)
+      best = tile;
   }
   return best;
 }
@@ -132,11 +139,13 @@ TileSize choose_tile_size(const TileProblem& p, const Target& t, const std::stri
   auto add = [](std::vector<int64_t>& options, int64_t option) {
     if (std::find(options.begin(), options.end(), option) == options.end()) options.push_back(option);
   };
-  for (const TileSize& tile : tiles) add(widths, tile.vectors);
+  for (const TileSize& tile : tiles)
+    add(widths, tile.vectors);
   std::vector<TileSize> wide;
   std::copy_if(tiles.begin(), tiles.end(), std::back_inserter(wide),
                [&](const TileSize& tile) { return tile.vectors >= p.least_preferred; });
-  int64_t vectors = decide.choose(block + ".vectors", widths, best_tile(wide.empty() ? tiles : wide, 0, 0).vectors);
+  int64_t vectors =
+      decide.choose(block + ".vectors", widths, best_tile(wide.empty() ? tiles : wide, 0, 0).vectors);
   for (const TileSize& tile : tiles) {
     if (tile.vectors == vectors) add(heights, tile.rows);
   }
@@ -144,9 +153,11 @@ TileSize choose_tile_size(const TileProblem& p, const Target& t, const std::stri
   const TileSize best = best_tile(tiles, vectors, rows);
   if (p.lines == 1) return best;
   std::erase_if(tiles, [&](const TileSize& tile) { return tile.vectors != vectors || tile.rows != rows; });
-  for (const TileSize& tile : tiles) add(lines, tile.lines);
+  for (const TileSize& tile : tiles)
+    add(lines, tile.lines);
   const int64_t chosen = decide.choose(block + ".lines", lines, best.lines);
-  return *std::find_if(tiles.begin(), tiles.end(), [&](const TileSize& tile) { return tile.lines == chosen; });
+  return *std::find_if(tiles.begin(), tiles.end(),
+                       [&](const TileSize& tile) { return tile.lines == chosen; });
 }
 
 }  // namespace mcc::tuner

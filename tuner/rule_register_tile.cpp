@@ -113,9 +113,11 @@ class RegisterTile {
   // Lines of few rows, of which a tile may have several: each row is another user of what is read of a panel.
   int64_t lines_together() const {
     constexpr int64_t kShort = 8;
-    if (roles_.rows.empty() || rows_outside_ || packing_ || panels_inside_ || info_.is_nested || !shared_scalar_ || extent(roles_.row) > kShort)
+    if (roles_.rows.empty() || rows_outside_ || packing_ || panels_inside_ || info_.is_nested ||
+        !shared_scalar_ || extent(roles_.row) > kShort)
       return 1;
-    const bool is_open = d_.open_loops.count(loop(roles_.row)) + d_.open_loops.count(loop(roles_.rows.back())) != 0;
+    const bool is_open =
+        d_.open_loops.count(loop(roles_.row)) + d_.open_loops.count(loop(roles_.rows.back())) != 0;
     return is_open ? 1 : extent(roles_.rows.back());
   }
 
@@ -530,6 +532,12 @@ class RegisterTile {
   int64_t panel_bytes() const { return info_.reduce * tile_.vectors * t_.vector_bits / 8; }
   bool holds_two_panels() const { return 2 * panel_bytes() <= t_.l2.bytes; }
 
+  bool has_open_rows() const {
+    auto is_open = [&](int a) { return d_.open_loops.count(loop(a)) != 0; };
+    return (roles_.row >= 0 && is_open(roles_.row)) ||
+           std::any_of(roles_.rows.begin(), roles_.rows.end(), is_open);
+  }
+
   // A panel that one tile of rows passes over is read once, as fast as it comes from where the weights are: each of its lines is asked for
   // some steps ahead, as are those of panels that the second-level cache does not keep. Others are there when their turn comes.
   // extent: of the loop, if hints may be placed in every few of its iterations only, else 1; steps: of the sum, in one iteration.
@@ -539,10 +547,12 @@ class RegisterTile {
     if (packing_ || panels_inside_ || !panel) return;
     constexpr int64_t kAhead = 32;
     const bool is_streamed = vector_operand_bytes() * std::max<int64_t>(1, batch_count()) > t_.l1.bytes;
-    const int64_t ahead = d_.decide.choose(info_.name + ".ahead", {0, 8, 16, kAhead, 64},
-                                           is_streamed && (tiles_per_panel_ == 1 || !holds_two_panels()) ? kAhead : 0);
+    const int64_t ahead = d_.decide.choose(
+        info_.name + ".ahead", {0, 8, 16, kAhead, 64},
+        is_streamed && (tiles_per_panel_ == 1 || !holds_two_panels() || has_open_rows()) ? kAhead : 0);
     if (ahead == 0) return;
-    try_step(d_, Annotate{"", innermost, "prefetch_ahead", text(panel->buffer.name(), " ", ceil_div64(ahead, steps))});
+    try_step(d_, Annotate{"", innermost, "prefetch_ahead",
+                          text(panel->buffer.name(), " ", ceil_div64(ahead, steps))});
   }
 
   // While the row tiles pass over a panel of the vector operand, the next one is fetched, a line every few steps. Weights
@@ -560,7 +570,8 @@ class RegisterTile {
       options.push_back(n);
       if (n <= steps_between) preferred = n;
     }
-    const bool is_streamed = tiles_per_panel_ >= 2 && vector_operand_bytes() > t_.l1.bytes && holds_two_panels();
+    const bool is_streamed =
+        tiles_per_panel_ >= 2 && vector_operand_bytes() > t_.l1.bytes && holds_two_panels();
     int64_t every = d_.decide.choose(info_.name + ".prefetch", options, is_streamed ? preferred : 0);
     if (every == 0) return loop;
     std::string at = loop, inner = loop;

@@ -44,7 +44,8 @@ bool keeps_rows(int64_t rows, int64_t depth, const tensor::Target& target) {
 // 2.6, 16 rows 5.2 and 4.1, 32 rows 8.5 and 6.8, 96 rows 22.5 and 21.4; of 1024 x 4096: 12 rows 0.82 and 0.66, 24 rows 1.18 and 1.21.
 int64_t panel_width(int64_t columns, int64_t depth, int64_t rows, const tensor::Target& target) {
   constexpr int64_t kPair = 2, kRowsOfPairs = 12;
-  const int64_t lanes = target.lanes(32), vectors = (columns + lanes - 1) / lanes, wide = panel_width(columns, target) / lanes;
+  const int64_t lanes = target.lanes(32), vectors = (columns + lanes - 1) / lanes,
+                wide = panel_width(columns, target) / lanes;
   // Registers hold a tile's sums and a panel's vectors.
   auto most_rows = [&](int64_t width) { return (target.vector_registers - 2) / width - 1; };
   if (wide <= kPair || vectors % kPair != 0 || rows <= most_rows(wide)) return wide * lanes;
@@ -163,7 +164,8 @@ class PackProduct {
   ValueId pack_matrix(const std::string& name, ValueId w, bool transposed, int64_t word, int64_t rows) {
     const auto [depth, columns] = matrix_sizes(w, transposed);
     Attributes a;
-    a.set("block", word > 1 ? word_panel_width(columns, g_.value(w).type.element, t_) : panel_width(columns, depth, rows, t_));
+    a.set("block", word > 1 ? word_panel_width(columns, g_.value(w).type.element, t_)
+                            : panel_width(columns, depth, rows, t_));
     a.set("transposed", int64_t{transposed});
     if (word > 1) a.set("word", word);
     return emit(g_, "mcc", "PackMatrix", name + ".packed", {w}, a);
@@ -185,7 +187,8 @@ class PackProduct {
     a.set("columns", whole);
     if (node.attributes.integer(kWideResult, 0) != 0) a.set(kWideResult, int64_t{1});
     const Shape& left = shape(x);
-    const int64_t rows = is_static(left) && selector == kNoValue ? static_count(Shape(left.begin(), left.end() - 1)) : 0;
+    const int64_t rows =
+        is_static(left) && selector == kNoValue ? static_count(Shape(left.begin(), left.end() - 1)) : 0;
     std::vector<ValueId> inputs{x, pack_matrix(node.name, w, transposed, word, rows)};
     if (selector != kNoValue) inputs.push_back(selector);
     const ValueId y = emit(g_, "mcc", "MatMul", node.name, inputs, a);

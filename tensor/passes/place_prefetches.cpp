@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "support/saturating.h"
 #include "tensor/passes/scope.h"
 #include "tensor/schedule/regions.h"
 
@@ -11,12 +12,15 @@ namespace {
 constexpr const char *kNext = "prefetch_next", *kAhead = "prefetch_ahead";
 // That one iteration fetches: more would stall it. What comes ahead is what it reads itself, however much that is.
 constexpr int64_t kMostLines = 8, kMostLinesAhead = 32;
+constexpr int64_t kLeastStores =
+    4;  // for each line: beside few the hints themselves take long, as in what is left of a number of rows
 constexpr int64_t kFirstLevel = 3, kSecondLevel = 2;  // the first holds what is in use
 
 // The loads from a buffer in a statement, and the loops and bindings around them in it.
 class FindLoads : public Visitor {
  public:
   explicit FindLoads(const std::string& buffer) : buffer_(buffer) {}
+  int64_t stores = 0;  // of vectors
   std::vector<const Load*> loads;
   std::vector<const For*> loops;
   std::vector<const Let*> lets;
@@ -25,10 +29,18 @@ class FindLoads : public Visitor {
   using Visitor::on;
   void on(const For& n) override {
     loops.push_back(&n);
+    const int64_t turns = turns_;
+    if (int64_t extent = 0; n.loop != LoopKind::vectorized && as_int(n.extent, &extent))
+      turns_ = saturating_mul(turns_, extent);
     Visitor::on(n);
+    turns_ = turns;
   }
   void on(const Let& n) override {
     lets.push_back(&n);
+    Visitor::on(n);
+  }
+  void on(const Store& n) override {
+    stores = saturating_add(stores, turns_);
     Visitor::on(n);
   }
   void on(const Load& n) override {
@@ -38,6 +50,7 @@ class FindLoads : public Visitor {
 
  private:
   const std::string& buffer_;
+  int64_t turns_ = 1;
 };
 
 // A box that is one run of elements: part of dimension `from`, all of the later ones.
@@ -73,7 +86,8 @@ class PlacePrefetches : public ScopedMutator {
     const auto* loop = changed.as<For>();
     if (loop && (loop->annotations.contains(kNext) || loop->annotations.contains(kAhead))) {
       std::vector<Stmt> body = hints_of_next(n);
-      for (const Stmt& hint : hints_ahead(n)) body.push_back(hint);
+      for (const Stmt& hint : hints_ahead(n))
+        body.push_back(hint);
       body.push_back(loop->body);
       Annotations rest = loop->annotations;
       rest.erase(kNext);
@@ -106,7 +120,8 @@ class PlacePrefetches : public ScopedMutator {
     Buffer buffer;
     Box box;
     Piece piece;
-    int64_t line = 1;  // elements
+    int64_t line = 1;    // elements
+    int64_t stores = 0;  // in the body
 
     int64_t lines() const { return (piece.count + line - 1) / line; }
   };
@@ -118,7 +133,7 @@ class PlacePrefetches : public ScopedMutator {
     const Buffer& read = found.loads[0]->buffer;
     std::optional<Piece> piece = box ? as_piece(*box, read.shape()) : std::nullopt;
     if (!piece) return std::nullopt;
-    return Read{read, *box, *piece, target_.l2.line / byte_size(read.element())};
+    return Read{read, *box, *piece, target_.l2.line / byte_size(read.element()), found.stores};
   }
 
   std::vector<Stmt> hints_of_next(const For& n) {
@@ -140,7 +155,9 @@ class PlacePrefetches : public ScopedMutator {
       slot = slot * Expr(extent) + (loops_[i]->var - loops_[i]->min);
     }
     const int64_t lines = read->lines(), share = (lines + slots - 1) / slots;
-    if (share > kMostLines) return {};
+    // What passes over the part once, as the last, short tile of a loop does, has no time for the next one.
+    const std::optional<Read> own = read_of(n, words->first, loops_.size());
+    if (share > kMostLines || (own && 2 * share > own->lines())) return {};
     VarMap advance{{loops_[ahead]->var.get(), loops_[ahead]->var + Expr(1)}};
     std::vector<Stmt> out;
     for (int64_t i = 0; i < share; ++i) {
@@ -158,7 +175,7 @@ class PlacePrefetches : public ScopedMutator {
     const std::string& number = words->second;
     if (std::from_chars(number.data(), number.data() + number.size(), distance).ec != std::errc()) return {};
     const std::optional<Read> read = read_of(n, words->first, loops_.size());
-    if (!read || read->lines() > kMostLinesAhead) return {};
+    if (!read || read->lines() > kMostLinesAhead || read->stores < kLeastStores * read->lines()) return {};
     VarMap advance{{n.var.get(), n.var + Expr(distance)}};
     std::vector<Stmt> out;
     for (int64_t i = 0; i < read->lines(); ++i)

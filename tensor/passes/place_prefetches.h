@@ -15,7 +15,7 @@ namespace mcc::tensor {
 //
 // Requires a function without blocks, before flatten_buffers. Places nothing where B or L is not there (steps may have
 // renamed them), where the part is not a contiguous piece of constant size, or where it is too large to be fetched a few
-// lines at a time (the last, short tile of a loop). Removes the annotations.
+// lines at a time, and ahead of what has little to do for each line. Removes the annotations.
 Func place_prefetches(const Func& f, const Target& target);
 
 }  // namespace mcc::tensor

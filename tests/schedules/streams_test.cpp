@@ -24,7 +24,9 @@ Target small_target() {
 std::string trace_of(const std::string& graph, const std::string& part) {
   const Target target = small_target();
   for (const Func& kernel : kernels_of(graph, target)) {
-    if (kernel.name.find(part) == std::string::npos && to_text(kernel).find("block " + part) == std::string::npos) continue;
+    if (kernel.name.find(part) == std::string::npos &&
+        to_text(kernel).find("block " + part) == std::string::npos)
+      continue;
     const Schedule schedule = tuner::default_schedule(kernel, target);
     Func lowered;
     lower_and_compare(kernel, schedule, target, lowered);
@@ -42,8 +44,8 @@ std::string product(int rows, int depth, int columns) {
 }
 
 std::string convolution(int channels, int side) {
-  return text("graph g(%x: f32[1, ", channels, ", ", side, ", ", side, "]) {\n  %w: f32[", channels, ", ", channels,
-              ", 3, 3] random\n  %y = Conv(%x, %w) {pads = [1, 1, 1, 1]}\n  return %y\n}\n");
+  return text("graph g(%x: f32[1, ", channels, ", ", side, ", ", side, "]) {\n  %w: f32[", channels, ", ",
+              channels, ", 3, 3] random\n  %y = Conv(%x, %w) {pads = [1, 1, 1, 1]}\n  return %y\n}\n");
 }
 
 TEST(Streams, AreReadOnceByATileOfAllRows) {
