@@ -8,7 +8,7 @@ namespace mcc::graph {
 
 // Columns of a packed matrix that lie side by side: as wide as the register tile.
 int64_t panel_width(int64_t columns, const tensor::Target& target);
-// The same where so many rows are known to meet the matrix, which has `depth` rows itself.
+// The same where so many rows are known to meet the matrix, which has `depth` rows itself. 0: any number of rows.
 int64_t panel_width(int64_t columns, int64_t depth, int64_t rows, const tensor::Target& target);
 
 // How many elements of weights, and of what they are multiplied with, the target takes together (tensor/instructions.h); 1: it does not.

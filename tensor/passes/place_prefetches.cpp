@@ -12,8 +12,8 @@ namespace {
 constexpr const char *kNext = "prefetch_next", *kAhead = "prefetch_ahead";
 // That one iteration fetches: more would stall it. What comes ahead is what it reads itself, however much that is.
 constexpr int64_t kMostLines = 8, kMostLinesAhead = 32;
-constexpr int64_t kLeastStores =
-    4;  // for each line: beside few the hints themselves take long, as in what is left of a number of rows
+// For each line that is asked for: beside few the hints themselves take long, as in what is left of a number of rows.
+constexpr int64_t kLeastStores = 4;
 constexpr int64_t kFirstLevel = 3, kSecondLevel = 2;  // the first holds what is in use
 
 // The loads from a buffer in a statement, and the loops and bindings around them in it.
