@@ -328,6 +328,39 @@ TEST(FoldConstants, ArithmeticIsLimited) {
 }
 
 // The experts of a mixture, say.
+// How many functions of constants are computed while a model is optimised in which so many convolutions have the same weights.
+int evaluations(int convolutions) {
+  std::string source = "graph g(";
+  for (int i = 0; i < convolutions; ++i)
+    source += text(i > 0 ? ", " : "", "%x", i, ": f32[1, 8, 6, 6]");
+  source +=
+      ") {\n  %w: f32[8, 8, 3, 3] random\n  %s: f32[8] random\n  %b: f32[8] random\n  %m: f32[8] random\n  "
+      "%v: f32[8] = [1, 2, 3, 4, 5, 6, 7, 8]\n";
+  for (int i = 0; i < convolutions; ++i) {
+    source += text("  %c", i, " = Conv(%x", i, ", %w) {pads = [1, 1, 1, 1]}\n");
+    source += text("  %y", i, " = BatchNormalization(%c", i, ", %s, %b, %m, %v)\n");
+  }
+  source += "  return ";
+  for (int i = 0; i < convolutions; ++i)
+    source += text(i > 0 ? ", " : "", "%y", i);
+  Graph g = parse_graph(source + "\n}\n");
+  int count = 0;
+  OptimizeOptions options;
+  options.evaluate = [&count](const tensor::Func& f, std::span<const Constant> inputs,
+                              const std::vector<TensorType>& outputs) {
+    ++count;
+    return interpreter_evaluator()(f, inputs, outputs);
+  };
+  EXPECT_TRUE(optimize(g, options).ok());
+  return count;
+}
+
+TEST(FoldConstants, WeightsOfSeveralNodesAreScaledAndPackedOnce) {
+  const int once = evaluations(1);
+  EXPECT_GT(once, 0);
+  EXPECT_EQ(evaluations(5), once);
+}
+
 TEST(MergeProducts, OfManyAreSeveral) {
   std::string source = "graph g(%x: f32[4, 8]) {\n", results;
   for (int i = 0; i < 150; ++i) {
