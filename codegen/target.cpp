@@ -38,7 +38,7 @@ struct CpuRow {
   double l3_gb_per_s = 80;
 };
 
-// Of a mesh of many cores: of an Intel Xeon with Sapphire Rapids' instructions 29 were measured.
+// Of a mesh of many cores: of an Intel Xeon with Sapphire Rapids' instructions 29 were measured, the others are taken to be alike.
 constexpr double kMesh = 30;
 
 // The first three stand for every CPU of their level that has no row of its own.

@@ -73,6 +73,7 @@ class RegisterTile {
   const AxisInfo& axis(int a) const { return info_.axes[static_cast<size_t>(a)]; }
   int64_t extent(int a) const { return a < 0 ? 1 : axis(a).extent; }
   const std::string& loop(int a) const { return axis(a).loop; }
+  bool is_open(int a) const { return a >= 0 && d_.open_loops.count(loop(a)) != 0; }
 
   void choose() {
     lanes_ = t_.lanes(std::max(info_.element_bits, 32));
@@ -91,15 +92,13 @@ class RegisterTile {
       panels_inside_ =
           d_.decide.choose(info_.name + ".panels_inside", {0, 1}, info_.loads.size() == 1 ? 1 : 0) != 0;
     }
-    TileProblem p = tile_problem();
     // Without an operand that panels share there is nothing to keep for all rows but the padded input of one batch item.
-    rows_outside_ = p.is_shared_scalar && vector_operand_bytes() <= t_.l2.bytes / 2;
+    rows_outside_ = shared_scalar_ && vector_operand_bytes() <= t_.l2.bytes / 2;
     if (packing_) rows_outside_ = false;
     if (!roles_.rows.empty() && !packing_) {
       rows_outside_ = d_.decide.choose(info_.name + ".rows_outside", {0, 1}, rows_outside_ ? 1 : 0) != 0;
     }
-    p.lines = lines_together();
-    tile_ = choose_tile_size(p, t_, info_.name, d_.decide);
+    tile_ = choose_tile_size(tile_problem(), t_, info_.name, d_.decide);
     if (may_take_panels_inside() && !panels_inside_ && converts_padding()) choose_copies();
     us_ = std::max(tile_.cycles * static_cast<double>(batch_count() * rows_count()) / (t_.ghz * 1e3), streaming_us());
     if (info_.is_nested) us_ = 0;
@@ -116,9 +115,7 @@ class RegisterTile {
     if (roles_.rows.empty() || rows_outside_ || packing_ || panels_inside_ || info_.is_nested ||
         !shared_scalar_ || extent(roles_.row) > kShort)
       return 1;
-    const bool is_open =
-        d_.open_loops.count(loop(roles_.row)) + d_.open_loops.count(loop(roles_.rows.back())) != 0;
-    return is_open ? 1 : extent(roles_.rows.back());
+    return is_open(roles_.row) || is_open(roles_.rows.back()) ? 1 : extent(roles_.rows.back());
   }
 
   // Whether rows are windows whose panels lie side by side: over pictures with their channels last.
@@ -174,10 +171,11 @@ class RegisterTile {
     TileProblem p;
     p.takes_bytes_apart = dot_.takes_bytes_apart;
     p.rows = extent(roles_.row);
+    p.lines = lines_together();
     p.vectors = own * extent(roles_.panel);
     p.steps = info_.reduce;
     p.is_shared_scalar = shared_scalar_;
-    p.has_open_rows = roles_.row >= 0 && d_.open_loops.count(loop(roles_.row)) != 0;
+    p.has_open_rows = is_open(roles_.row);
     const int64_t panels = extent(roles_.panel), packed = packed_vectors();
     for (int64_t n : {1, 2, 3, 4, 5, 6, 7, 8, 12, 16}) {
       // Tiles are as wide as packed panels or a number of whole ones, where these have an axis of their own any number, the last
@@ -219,7 +217,7 @@ class RegisterTile {
   // What reading weights takes that one tile of rows passes over, as in a step of a recurrent layer.
   double streaming_us() const {
     if (extent(roles_.row) * rows_count() > tile_.rows * tile_.lines) return 0;
-    const int64_t bytes = vector_operand_bytes() * std::max<int64_t>(1, batch_count());
+    const int64_t bytes = vector_bytes_of_all();
     if (bytes <= t_.l1.bytes) return 0;
     const double gb_per_s = bytes <= t_.l2.bytes ? t_.l2.gb_per_s : t_.l3.gb_per_s;
     return static_cast<double>(bytes) / (gb_per_s * 1e3);
@@ -253,11 +251,12 @@ class RegisterTile {
     }
     return largest;
   }
-  int64_t vector_operand_bytes() const {
+  int64_t vector_bytes_of_all() const {
     const Access* load = vector_operand();
-    if (!load) return 0;
-    return count_of(load->buffer) * byte_size(load->buffer.element()) / std::max<int64_t>(1, batch_count());
+    return load ? count_of(load->buffer) * byte_size(load->buffer.element()) : 0;
   }
+  // Of one item of the batch.
+  int64_t vector_operand_bytes() const { return vector_bytes_of_all() / std::max<int64_t>(1, batch_count()); }
 
   int64_t batch_count() const {
     int64_t count = 1;
@@ -519,54 +518,52 @@ class RegisterTile {
     int64_t steps = d_.decide.choose(info_.name + ".unroll", options, preferred);
     if (steps == last) {
       must_step(d_, Unroll{innermost});
-      if (reduce_loops_.size() > 1) prefetch(reduce_loops_[reduce_loops_.size() - 2], 1, steps);
+      if (reduce_loops_.size() > 1) prefetch(reduce_loops_[reduce_loops_.size() - 2], steps);
     } else if (steps > 1) {
       must_step(d_, Split{innermost, {0, steps}, {innermost + ".o", innermost + ".u"}});
       must_step(d_, Unroll{innermost + ".u"});
-      prefetch(innermost + ".o", 1, steps);
+      prefetch(innermost + ".o", steps);
     } else {
-      prefetch(innermost, last, steps);
+      prefetch(innermost, steps);
     }
   }
 
   int64_t panel_bytes() const { return info_.reduce * tile_.vectors * t_.vector_bits / 8; }
   bool holds_two_panels() const { return 2 * panel_bytes() <= t_.l2.bytes; }
 
-  bool has_open_rows() const {
-    auto is_open = [&](int a) { return d_.open_loops.count(loop(a)) != 0; };
-    return (roles_.row >= 0 && is_open(roles_.row)) ||
-           std::any_of(roles_.rows.begin(), roles_.rows.end(), is_open);
+  // Hints for what comes of the vector operand. steps: of the sum, in one iteration of the loop.
+  void prefetch(const std::string& loop, int64_t steps) {
+    const Access* panel = vector_operand();
+    if (packing_ || panels_inside_ || !panel) return;
+    const std::string name = panel->buffer.name();
+    prefetch_ahead(name, prefetch_panel(name, loop, steps), steps);
   }
 
   // A panel that one tile of rows passes over is read once, as fast as it comes from where the weights are: each of its lines is asked for
   // some steps ahead, as are those of panels that the second-level cache does not keep. Others are there when their turn comes.
-  // extent: of the loop, if hints may be placed in every few of its iterations only, else 1; steps: of the sum, in one iteration.
-  void prefetch(const std::string& loop, int64_t extent, int64_t steps) {
-    const std::string innermost = prefetch_panel(loop, extent);
-    const Access* panel = vector_operand();
-    if (packing_ || panels_inside_ || !panel) return;
+  void prefetch_ahead(const std::string& operand, const std::string& loop, int64_t steps) {
     constexpr int64_t kAhead = 32;
-    const bool is_streamed = vector_operand_bytes() * std::max<int64_t>(1, batch_count()) > t_.l1.bytes;
-    const int64_t ahead = d_.decide.choose(
-        info_.name + ".ahead", {0, 8, 16, kAhead, 64},
-        is_streamed && (tiles_per_panel_ == 1 || !holds_two_panels() || has_open_rows()) ? kAhead : 0);
+    const bool has_open_rows = is_open(roles_.row) || std::any_of(roles_.rows.begin(), roles_.rows.end(),
+                                                                  [&](int a) { return is_open(a); });
+    const bool is_read_once = tiles_per_panel_ == 1 || !holds_two_panels() || has_open_rows;
+    const int64_t ahead = d_.decide.choose(info_.name + ".ahead", {0, 8, 16, kAhead, 64},
+                                           is_read_once && vector_bytes_of_all() > t_.l1.bytes ? kAhead : 0);
     if (ahead == 0) return;
-    try_step(d_, Annotate{"", innermost, "prefetch_ahead",
-                          text(panel->buffer.name(), " ", ceil_div64(ahead, steps))});
+    try_step(d_, Annotate{"", loop, "prefetch_ahead", text(operand, " ", ceil_div64(ahead, steps))});
   }
 
   // While the row tiles pass over a panel of the vector operand, the next one is fetched, a line every few steps. Weights
   // come from the last cache or from memory, whose latency the hardware's own prefetching hides only in part.
-  // Gives the innermost loop.
-  std::string prefetch_panel(const std::string& loop, int64_t extent) {
-    const Access* panel = vector_operand();
-    if (packing_ || panels_inside_ || !panel || outer_loop_.empty() || tile_loop_ == outer_loop_) return loop;
+  // Gives the innermost loop, which is another one where hints stand in every few of its iterations.
+  std::string prefetch_panel(const std::string& operand, const std::string& loop, int64_t steps) {
+    if (outer_loop_.empty() || tile_loop_ == outer_loop_) return loop;
     int64_t lines = ceil_div64(panel_bytes(), t_.l2.line);
     int64_t steps_between = tiles_per_panel_ * info_.reduce / lines;  // at which each line is asked for once
     int64_t preferred = 1;
     std::vector<int64_t> options{0};
-    for (int64_t n = 1; n <= std::min<int64_t>(extent, 16); ++n) {
-      if (extent % n != 0) continue;
+    const int64_t turns = steps == 1 ? extent(roles_.reduce.back()) : 1;
+    for (int64_t n = 1; n <= std::min<int64_t>(turns, 16); ++n) {
+      if (turns % n != 0) continue;
       options.push_back(n);
       if (n <= steps_between) preferred = n;
     }
@@ -580,7 +577,7 @@ class RegisterTile {
       inner = loop + ".p";
       must_step(d_, Split{loop, {0, every}, {at, inner}});
     }
-    must_step(d_, Annotate{"", at, "prefetch_next", panel->buffer.name() + " " + outer_loop_});
+    must_step(d_, Annotate{"", at, "prefetch_next", operand + " " + outer_loop_});
     return inner;
   }
 

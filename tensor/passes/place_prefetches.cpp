@@ -157,7 +157,8 @@ class PlacePrefetches : public ScopedMutator {
     const int64_t lines = read->lines(), share = (lines + slots - 1) / slots;
     // What passes over the part once, as the last, short tile of a loop does, has no time for the next one.
     const std::optional<Read> own = read_of(n, words->first, loops_.size());
-    if (share > kMostLines || (own && 2 * share > own->lines())) return {};
+    const bool passes_once = own && own->piece.count * slots < 2 * read->piece.count;
+    if (share > kMostLines || passes_once) return {};
     VarMap advance{{loops_[ahead]->var.get(), loops_[ahead]->var + Expr(1)}};
     std::vector<Stmt> out;
     for (int64_t i = 0; i < share; ++i) {

@@ -20,19 +20,17 @@ Target small_target() {
   return t;
 }
 
-// The trace of the kernel whose name has `part` in it; what it makes is compared with the kernel as it was.
-std::string trace_of(const std::string& graph, const std::string& part) {
+// The trace of the kernel that has this block; what it makes is compared with the kernel as it was.
+std::string trace_of(const std::string& graph, const std::string& block) {
   const Target target = small_target();
   for (const Func& kernel : kernels_of(graph, target)) {
-    if (kernel.name.find(part) == std::string::npos &&
-        to_text(kernel).find("block " + part) == std::string::npos)
-      continue;
+    if (to_text(kernel).find("block " + block + "(") == std::string::npos) continue;
     const Schedule schedule = tuner::default_schedule(kernel, target);
     Func lowered;
     lower_and_compare(kernel, schedule, target, lowered);
     return to_text(schedule.trace());
   }
-  ADD_FAILURE() << "no kernel with " << part;
+  ADD_FAILURE() << "no kernel with " << block;
   return "";
 }
 

@@ -28,7 +28,7 @@ TEST_P(LowerFile, StaysEquivalentAndMatchesItsGolden) {
 INSTANTIATE_TEST_SUITE_P(Files, LowerFile,
                          ::testing::Values("register_tile", "fused_parallel", "symbolic_tile", "guarded_init",
                                            "vector_reduce", "scan", "scan_own", "padding", "halo", "pad_copy",
-                                           "concat", "masked_tile", "layer_norm", "prefetch_next", "prefetch_ahead",
+                                           "concat", "masked_tile", "layer_norm", "prefetch_next", "prefetch_single", "prefetch_ahead",
                                            "masked_update", "transpose_tile", "joined_tile", "packed_tile",
                                            "tiles", "overlapped_tiles", "dependent_tiles", "open_vectors", "packed_open_tile", "limited",
                                            "symbolic_rows"),
