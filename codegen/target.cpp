@@ -28,6 +28,10 @@ namespace {
 
 constexpr int64_t KB = 1 << 10, MB = 1 << 20;
 
+// What one core reads of the last cache, of a few cores, and of a mesh of many: of an Intel Xeon with Sapphire Rapids' instructions 29 were
+// measured, the others are taken to be alike.
+constexpr double kRing = 80, kMesh = 30;
+
 // What the schedules' cost formulas need to know of a CPU; figures are for one core.
 struct CpuRow {
   const char* name;  // as LLVM knows it
@@ -35,11 +39,9 @@ struct CpuRow {
   int fma_latency;
   double ghz;
   int64_t l1, l2, l3;
-  double l3_gb_per_s = 80;
+  double l3_gb_per_s = kRing;
+  bool drops_hints = false;
 };
-
-// Of a mesh of many cores: of an Intel Xeon with Sapphire Rapids' instructions 29 were measured, the others are taken to be alike.
-constexpr double kMesh = 30;
 
 // The first three stand for every CPU of their level that has no row of its own.
 constexpr std::array kCpus = {
@@ -68,8 +70,8 @@ constexpr std::array kCpus = {
     CpuRow{"znver1", 1, 5, 3.0, 32 * KB, 512 * KB, 2 * MB},
     CpuRow{"znver2", 2, 5, 3.3, 32 * KB, 512 * KB, 4 * MB},
     CpuRow{"znver3", 2, 4, 3.5, 32 * KB, 512 * KB, 4 * MB},
-    CpuRow{"znver4", 1, 4, 3.7, 32 * KB, MB, 4 * MB},
-    CpuRow{"znver5", 2, 4, 4.0, 48 * KB, MB, 4 * MB},
+    CpuRow{"znver4", 1, 4, 3.7, 32 * KB, MB, 4 * MB, kRing, true},
+    CpuRow{"znver5", 2, 4, 4.0, 48 * KB, MB, 4 * MB, kRing, true},
 };
 
 const CpuRow* find_cpu(std::string_view name) {
@@ -218,6 +220,7 @@ void apply_row(const CpuRow& row, Target* target) {
   target->l2.bytes = row.l2;
   target->l3.bytes = row.l3;
   target->l3.gb_per_s = row.l3_gb_per_s;
+  target->drops_hints = row.drops_hints;
 }
 
 void apply_features(const std::map<std::string, bool>& features, Target* target) {

@@ -34,6 +34,7 @@ struct Target {
   double ghz = 3.0;
   Cache l1{48 << 10, 12, 64, 400}, l2{2 << 20, 16, 64, 150}, l3{16 << 20, 16, 64, 80};
   double dram_gb_per_s = 20;
+  bool drops_hints = false;  // those that fetch into the second-level cache: they have to go to the first
   double fork_us = 2;  // cost of one parallel region
 
   Gpu gpu;  // of kind cuda; vector_bits is then what one thread loads or stores at once

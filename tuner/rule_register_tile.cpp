@@ -567,8 +567,8 @@ class RegisterTile {
       options.push_back(n);
       if (n <= steps_between) preferred = n;
     }
-    const bool is_streamed =
-        tiles_per_panel_ >= 2 && vector_operand_bytes() > t_.l1.bytes && holds_two_panels();
+    const bool is_streamed = tiles_per_panel_ >= 2 && vector_operand_bytes() > t_.l1.bytes &&
+                             (holds_two_panels() || panel_bytes() > t_.l2.bytes);
     int64_t every = d_.decide.choose(info_.name + ".prefetch", options, is_streamed ? preferred : 0);
     if (every == 0) return loop;
     std::string at = loop, inner = loop;
@@ -577,7 +577,13 @@ class RegisterTile {
       inner = loop + ".p";
       must_step(d_, Split{loop, {0, every}, {at, inner}});
     }
-    must_step(d_, Annotate{"", at, "prefetch_next", operand + " " + outer_loop_});
+    // The last tile is shorter: a piece of code of its own.
+    const int64_t rows = extent(roles_.row);
+    const bool has_rest =
+        !is_open(roles_.row) && rows % tile_.rows != 0 && tiles_per_panel_ == ceil_div64(rows, tile_.rows);
+    must_step(d_, Annotate{"", at, "prefetch_next",
+                           has_rest ? text(operand, " ", outer_loop_, " ", tiles_per_panel_)
+                                    : text(operand, " ", outer_loop_)});
     return inner;
   }
 

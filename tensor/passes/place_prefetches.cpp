@@ -1,6 +1,7 @@
 #include "tensor/passes/place_prefetches.h"
 
 #include <charconv>
+#include <sstream>
 
 #include "support/saturating.h"
 #include "tensor/passes/scope.h"
@@ -106,13 +107,22 @@ class PlacePrefetches : public ScopedMutator {
   }
 
  private:
-  // The two words of an annotation; nothing where there is none, or it has another form.
-  static std::optional<std::pair<std::string, std::string>> words_of(const For& n, const char* key) {
+  // The words of an annotation, two or three; none where it is not there, or has another form.
+  static std::vector<std::string> words_of(const For& n, const char* key) {
     auto found = n.annotations.find(key);
-    const auto* words = found == n.annotations.end() ? nullptr : std::get_if<std::string>(&found->second);
-    const size_t space = words ? words->find(' ') : std::string::npos;
-    if (space == std::string::npos) return std::nullopt;
-    return std::pair{words->substr(0, space), words->substr(space + 1)};
+    const auto* text = found == n.annotations.end() ? nullptr : std::get_if<std::string>(&found->second);
+    std::vector<std::string> words;
+    std::istringstream in(text ? *text : "");
+    for (std::string word; in >> word;)
+      words.push_back(word);
+    if (words.size() != 2 && words.size() != 3) words.clear();
+    return words;
+  }
+  static std::optional<int64_t> number(const std::string& word) {
+    int64_t value = 0;
+    if (std::from_chars(word.data(), word.data() + word.size(), value).ec != std::errc() || value < 1)
+      return std::nullopt;
+    return value;
   }
 
   // What the body reads of a buffer while the loops behind the first `standing` run, in one run of elements.
@@ -136,14 +146,29 @@ class PlacePrefetches : public ScopedMutator {
     return Read{read, *box, *piece, target_.l2.line / byte_size(read.element()), found.stores};
   }
 
+  // Iterations among which the lines are spread, and which of them a piece of code begins with.
+  struct Turns {
+    int64_t slots = 1, first = 0;
+  };
+  // Of a piece of code with so many iterations, which pass over the part so many times. What passes over it once has no time for the next
+  // one, unless it is one of several pieces: of the last of three passes and more a third or less, of two all lines in both, as a piece does
+  // not know which of them it is (the second finds them there).
+  static std::optional<Turns> turns_of(const std::vector<std::string>& words, int64_t slots, int64_t passes) {
+    const std::optional<int64_t> all = words.size() == 3 ? number(words[2]) : passes;
+    if (!all || *all < 2 || passes < 1) return std::nullopt;
+    if (passes >= *all || *all == 2) return Turns{slots, 0};
+    const int64_t each = slots / passes;
+    return Turns{each * *all, passes == 1 ? each * (*all - 1) : 0};
+  }
+
   std::vector<Stmt> hints_of_next(const For& n) {
-    const auto words = words_of(n, kNext);
-    if (!words) return {};
+    const std::vector<std::string> words = words_of(n, kNext);
+    if (words.empty()) return {};
     size_t ahead = 0;
-    while (ahead < loops_.size() && loops_[ahead]->var.name() != words->second)
+    while (ahead < loops_.size() && loops_[ahead]->var.name() != words[1])
       ++ahead;
     if (ahead + 1 >= loops_.size()) return {};
-    const std::optional<Read> read = read_of(n, words->first, ahead + 1);
+    const std::optional<Read> read = read_of(n, words[0], ahead + 1);
     if (!read) return {};
     // Iterations of n within one of the loop, and the number of this one.
     int64_t slots = 1;
@@ -154,30 +179,41 @@ class PlacePrefetches : public ScopedMutator {
       slots *= extent;
       slot = slot * Expr(extent) + (loops_[i]->var - loops_[i]->min);
     }
-    const int64_t lines = read->lines(), share = (lines + slots - 1) / slots;
-    // What passes over the part once, as the last, short tile of a loop does, has no time for the next one.
-    const std::optional<Read> own = read_of(n, words->first, loops_.size());
-    const bool passes_once = own && own->piece.count * slots < 2 * read->piece.count;
-    if (share > kMostLines || passes_once) return {};
+    const int64_t elements = elements_of(n, words[0]);
+    const std::optional<Turns> turns =
+        turns_of(words, slots, elements == 0 ? 2 : elements * slots / read->piece.count);
+    if (!turns) return {};
+    const int64_t lines = read->lines(), share = (lines + turns->slots - 1) / turns->slots;
+    if (share > kMostLines) return {};
     VarMap advance{{loops_[ahead]->var.get(), loops_[ahead]->var + Expr(1)}};
     std::vector<Stmt> out;
     for (int64_t i = 0; i < share; ++i) {
-      Expr at = slot * Expr(share) + Expr(i);
-      if (share * slots > lines) at = min(at, Expr(lines - 1));
-      out.push_back(Evaluate::make(hint(*read, at * Expr(read->line), advance, kSecondLevel)));
+      Expr at = (slot + Expr(turns->first)) * Expr(share) + Expr(i);
+      if (share * turns->slots > lines) at = min(at, Expr(lines - 1));
+      out.push_back(Evaluate::make(
+          hint(*read, at * Expr(read->line), advance, target_.drops_hints ? kFirstLevel : kSecondLevel)));
     }
     return out;
   }
 
+  // How many elements one iteration reads; 0 where that is not constant.
+  int64_t elements_of(const For& n, const std::string& buffer) const {
+    FindLoads found(buffer);
+    found.visit(n.body);
+    const std::optional<Box> box = box_of(found, loops_.size());
+    int64_t count = box ? 1 : 0, width = 0;
+    for (size_t d = 0; box && d < box->dims.size(); ++d)
+      count = as_int(box->dims[d].width, &width) ? count * (width + 1) : 0;
+    return count;
+  }
+
   std::vector<Stmt> hints_ahead(const For& n) {
-    const auto words = words_of(n, kAhead);
-    if (!words) return {};
-    int64_t distance = 0;
-    const std::string& number = words->second;
-    if (std::from_chars(number.data(), number.data() + number.size(), distance).ec != std::errc()) return {};
-    const std::optional<Read> read = read_of(n, words->first, loops_.size());
+    const std::vector<std::string> words = words_of(n, kAhead);
+    const std::optional<int64_t> distance = words.size() == 2 ? number(words[1]) : std::nullopt;
+    if (!distance) return {};
+    const std::optional<Read> read = read_of(n, words[0], loops_.size());
     if (!read || read->lines() > kMostLinesAhead || read->stores < kLeastStores * read->lines()) return {};
-    VarMap advance{{n.var.get(), n.var + Expr(distance)}};
+    VarMap advance{{n.var.get(), n.var + Expr(*distance)}};
     std::vector<Stmt> out;
     for (int64_t i = 0; i < read->lines(); ++i)
       out.push_back(Evaluate::make(hint(*read, Expr(i * read->line), advance, kFirstLevel)));

@@ -9,6 +9,8 @@ namespace mcc::tensor {
 // A loop's annotation "prefetch_next" = "B L" asks that, while an iteration of the loop L around it runs, the part of buffer B
 // that the next iteration of L reads is fetched into the second-level cache: a few lines at the start of each iteration
 // of the annotated loop, spread evenly. So a panel of weights is there when its turn comes, though it comes from memory.
+// "B L N" says that the part is passed over N times, the last time by another piece of code than the others (a shorter tile), among which
+// the lines are spread then.
 //
 // "prefetch_ahead" = "B N" asks that each iteration of the annotated loop itself fetches what the one N further on reads of B, into the
 // first-level cache: of a stream that is read once, whose end the beginning of the next part follows in memory.
