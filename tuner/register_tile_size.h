@@ -23,6 +23,7 @@ struct TileProblem {
   int64_t rows = 1, vectors = 1;  // in all
   int64_t lines = 1;              // so many times these rows, of which a tile may take several
   int64_t steps = 1;              // reduction steps
+  int64_t row_stride = 0;         // of the scalar operand, in bytes; 0: there is none
   bool is_shared_scalar = true;   // the row operand is a scalar that is broadcast (else a vector of its own: depthwise)
   std::vector<int64_t> vector_choices;
   int64_t least_preferred = 1;  // vectors; analysis leaves narrower tiles to a search

@@ -176,6 +176,10 @@ class RegisterTile {
     p.steps = info_.reduce;
     p.is_shared_scalar = shared_scalar_;
     p.has_open_rows = is_open(roles_.row);
+    for (const Access& l : info_.loads) {
+      if (roles_.row >= 0 && l.strides[static_cast<size_t>(roles_.vector)] == 0)
+        p.row_stride = l.strides[static_cast<size_t>(roles_.row)] * byte_size(l.buffer.element());
+    }
     const int64_t panels = extent(roles_.panel), packed = packed_vectors();
     for (int64_t n : {1, 2, 3, 4, 5, 6, 7, 8, 12, 16}) {
       // Tiles are as wide as packed panels or a number of whole ones, where these have an axis of their own any number, the last
@@ -530,6 +534,8 @@ class RegisterTile {
 
   int64_t panel_bytes() const { return info_.reduce * tile_.vectors * t_.vector_bits / 8; }
   bool holds_two_panels() const { return 2 * panel_bytes() <= t_.l2.bytes; }
+  // Whether the last cache gives back fast what did not stay in the one before it.
+  bool has_fast_last_cache() const { return 2 * t_.l3.gb_per_s >= t_.l2.gb_per_s; }
 
   // Hints for what comes of the vector operand. steps: of the sum, in one iteration of the loop.
   void prefetch(const std::string& loop, int64_t steps) {
@@ -542,14 +548,26 @@ class RegisterTile {
   // A panel that one tile of rows passes over is read once, as fast as it comes from where the weights are: each of its lines is asked for
   // some steps ahead, as are those of panels that the second-level cache does not keep. Others are there when their turn comes.
   void prefetch_ahead(const std::string& operand, const std::string& loop, int64_t steps) {
-    constexpr int64_t kAhead = 32;
     const bool has_open_rows = is_open(roles_.row) || std::any_of(roles_.rows.begin(), roles_.rows.end(),
                                                                   [&](int a) { return is_open(a); });
     const bool is_read_once = tiles_per_panel_ == 1 || !holds_two_panels() || has_open_rows;
-    const int64_t ahead = d_.decide.choose(info_.name + ".ahead", {0, 8, 16, kAhead, 64},
-                                           is_read_once && vector_bytes_of_all() > t_.l1.bytes ? kAhead : 0);
+    const int64_t ahead =
+        d_.decide.choose(info_.name + ".ahead", {0, 8, 16, 32, 48, 64, 96, 128, 192},
+                         is_read_once && vector_bytes_of_all() > t_.l1.bytes ? steps_ahead() : 0);
     if (ahead == 0) return;
     try_step(d_, Annotate{"", loop, "prefetch_ahead", text(operand, " ", ceil_div64(ahead, steps))});
+  }
+
+  // While memory answers the last cache could give this much. (On a Zen 5, of steps of one, two and three vectors: 96 to 256, 64 to 128, and 64;
+  // 32 take up to a third longer, and of two vectors 256 a sixth. On a Sapphire Rapids 32 of two.)
+  int64_t steps_ahead() const {
+    constexpr double kAnswer = 160;  // ns
+    const double most = kAnswer * t_.l3.gb_per_s / static_cast<double>(tile_.vectors * t_.vector_bits / 8);
+    int64_t steps = 32;
+    for (const int64_t n : {48, 64, 96, 128, 192}) {
+      if (static_cast<double>(n) <= most) steps = n;
+    }
+    return steps;
   }
 
   // While the row tiles pass over a panel of the vector operand, the next one is fetched, a line every few steps. Weights
@@ -568,7 +586,7 @@ class RegisterTile {
       if (n <= steps_between) preferred = n;
     }
     const bool is_streamed = tiles_per_panel_ >= 2 && vector_operand_bytes() > t_.l1.bytes &&
-                             (holds_two_panels() || panel_bytes() > t_.l2.bytes);
+                             (holds_two_panels() || has_fast_last_cache());
     int64_t every = d_.decide.choose(info_.name + ".prefetch", options, is_streamed ? preferred : 0);
     if (every == 0) return loop;
     std::string at = loop, inner = loop;
